@@ -1,0 +1,94 @@
+package tipstaff
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Code names a kind of error, the same on every surface. The list is closed.
+type Code string
+
+const (
+	InvalidArgument     Code = "invalid_argument"
+	InvalidProgram      Code = "invalid_program"
+	CorrectionInvalid   Code = "correction_invalid"
+	WorkspaceUnresolved Code = "workspace_not_resolved"
+	CursorBeyondHead    Code = "cursor_beyond_head"
+	RunNotFound         Code = "run_not_found"
+	RunEnded            Code = "run_ended"
+	ArtifactNotFound    Code = "artifact_not_found"
+	Busy                Code = "busy"
+	LeaseLost           Code = "lease_lost"
+	GateNotFound        Code = "gate_not_found"
+	GateClosed          Code = "gate_closed"
+	GateExpired         Code = "gate_expired"
+	ActionNotOffered    Code = "action_not_offered"
+	FeedbackRequired    Code = "feedback_required"
+	FeedbackNotAllowed  Code = "feedback_not_allowed"
+	SubjectChanged      Code = "subject_changed"
+	DecisionConflict    Code = "decision_conflict"
+	Forbidden           Code = "forbidden"
+	InspectOnly         Code = "inspect_only"
+	OwnRun              Code = "own_run"
+	StoreUnavailable    Code = "store_unavailable"
+	StoreBusy           Code = "store_busy"
+	StoreFull           Code = "store_full"
+	FormatNewer         Code = "format_newer"
+	ReplayMismatch      Code = "replay_mismatch"
+	Refused             Code = "refused" // preflight: pin, lock, environment; Details say which
+	Internal            Code = "internal"
+)
+
+// Error is the one error of every surface: what happened, and what to do.
+type Error struct {
+	Code     Code
+	Message  string    // what happened, to what
+	Hint     string    // what to do about it; may be empty
+	Run      ID        // the run it concerns, if any
+	Problems []Problem // of invalid documents
+	Err      error     // the cause; its text is not for clients
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Message)
+	if b.Len() == 0 {
+		b.WriteString(string(e.Code))
+	}
+	if e.Err != nil && e.Code == Internal {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is matches errors by code, so that errors.Is(err, &Error{Code: Busy}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && t.Message == "" && t.Err == nil
+}
+
+// Errorf makes an error with a code.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// WithHint returns e with advice for the person who reads it.
+func (e *Error) WithHint(format string, args ...any) *Error {
+	e.Hint = fmt.Sprintf(format, args...)
+	return e
+}
+
+// CodeOf is the code of err: internal if it has none, "" if err is nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return Internal
+}

@@ -1,0 +1,299 @@
+// Package flow runs deterministic programs over journaled effects.
+//
+// A program (a [Func]) asks a [Context] for every effect, every wait, every
+// branch and every reading of the clock. The engine answers from the records of
+// a [Log] where it can, and performs and records where it cannot. So a program
+// that is run again takes the same way, and goes live at the first thing that
+// was never recorded: that is resume, replay, verify and fork.
+//
+// What a call, a branch, a gate, a bound or a crash means is written once, here.
+// Logs keep records; they decide nothing. The package imports nothing of ours.
+//
+// Start reading at [Context], then engine.go, do.go, wait.go and group.go.
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Context is the only source of effects, time, waiting and concurrency in
+// deterministic code. It never is or contains a context.Context.
+//
+// Every error a method returns must be handed up: see [ErrParked],
+// [ErrCancelled], [Error], [NonDeterminism] and [Misuse].
+type Context interface {
+	// Path is the place in the program where this Context stands.
+	Path() string
+	// At is the same branch with a longer path; it records nothing.
+	At(segment string) Context
+	// Do performs an activity, or returns its recorded outcome.
+	Do(Call) (Result, error)
+	// Wait opens a gate, or returns its decision. It blocks while other branches
+	// run; when all of them wait, the run parks and Wait returns ErrParked.
+	Wait(Gate) (Decision, error)
+	// Go runs branches and returns when all have ended: the error of the first
+	// branch in order that failed, else ErrParked or ErrCancelled if one was.
+	Go(Group, ...Branch) error
+	// Now is the recorded time. It never falls within a run.
+	Now() time.Time
+	// Sleep returns at the recorded time, whatever happened since.
+	Sleep(time.Duration) error
+	// Emit appends an event. A failure shows at the next Do, Wait, Go or Sleep.
+	Emit(Event)
+}
+
+// Func is a deterministic program: Input, or the state of a Continue, in;
+// outputs out. Only the root Func may return [Continue].
+type Func func(Context, json.RawMessage) (json.RawMessage, error)
+
+// Class is what may be done about a call whose outcome is unknown.
+type Class string
+
+const (
+	Read       Class = "read"       // call again
+	Idempotent Class = "idempotent" // call again with the same key
+	Once       Class = "once"       // never again without a decision: see the in_doubt gate
+)
+
+// Call asks for one activity.
+type Call struct {
+	Key     string          // last path segment; "": the Context's own path
+	Name    string          // the activity
+	Class   Class           // "" is once
+	Input   json.RawMessage // made by [JSON]
+	Timeout time.Duration   // per attempt; 0: wall time and deadline alone
+	Retry   Retry           // not for once
+	Reserve Use             // reserved before the effect, settled after it
+	Ask     bool            // a refused reservation opens a bound gate instead of failing
+}
+
+// Retry says how often and when a failed attempt is followed by another. The
+// zero value never retries.
+type Retry struct {
+	Max        int           // further attempts: Max+1 in all
+	Backoff    time.Duration // before the second attempt
+	Factor     float64       // of the next delay; 0 is 2
+	MaxBackoff time.Duration // 0: no cap
+	Jitter     bool          // a uniform part of the delay
+	On         []string      // codes that are retried; nil: errors with Retry set
+}
+
+// Use is an amount per bound. The names are those of documents; cost_usd is in
+// 10⁻⁹ USD and wall_time in milliseconds.
+type Use map[string]int64
+
+// WallTime is the bound that is measured, never reserved.
+const WallTime = "wall_time"
+
+// Result is a call's recorded outcome, given also beside an error.
+type Result struct {
+	Value   json.RawMessage
+	Attempt int
+	Ms      int64  // of the last attempt
+	Use     Use    // as reported; nil: the reservation was charged
+	By      string // who gave the value, of a use_result
+}
+
+// Group says how branches run together.
+type Group struct {
+	Limit     int  // branches at once; 0: all
+	KeepGoing bool // a failure does not close the group
+}
+
+// Branch is one of a group. Its path is the calling Context's and its name.
+type Branch struct {
+	Name string // "": its index
+	Run  func(Context) error
+}
+
+// Gate is a question the run waits on.
+type Gate struct {
+	Key      string // last path segment; "": the Context's own path
+	Kind     string
+	Question string
+	Subject  json.RawMessage // exactly what is decided
+	Actions  []string
+	Deny     string        // the action that expiry takes
+	Expires  time.Duration // 0: never
+}
+
+// Decision is the answer to a gate, as recorded.
+type Decision struct {
+	Gate, Action                        string
+	Answer                              json.RawMessage
+	Feedback, Note, FailReason, By, Via string
+}
+
+// Event is something a program says about itself. Body is encoded by [JSON].
+type Event struct {
+	Kind string
+	Body any
+}
+
+// Activity touches the world for a call. It must not keep its Attempt.
+type Activity struct {
+	// Check may refuse an attempt before anything is reserved or intended. Its
+	// error is the call's outcome. Optional.
+	Check func(context.Context, Attempt) error
+	// Run performs the attempt. Of class once, a value or an *Error with Answered
+	// is a definite answer and an *Error with NotSent means surely not done;
+	// everything else leaves the call in doubt. Unless once, it may return
+	// ErrParked: the call is suspended and entered again by a later drive.
+	Run func(context.Context, Attempt) (Done, error)
+	// Stops tells of a once attempt that ends itself in good order: its context
+	// ends too when its scope closes or the process is told to stop. Optional.
+	Stops func(Attempt) bool
+}
+
+// Attempt is one try of a call.
+type Attempt struct {
+	Run, Path, Name string
+	N               int // from 1
+	Class           Class
+	Input           json.RawMessage
+	Key             string // the idempotency key: equal in all attempts and drives
+	// Note appends a record that replay skips. It is not waited for.
+	Note func(Event)
+	// Sync returns when the notes so far are durable.
+	Sync func() error
+}
+
+// Done is what an activity brings back.
+type Done struct {
+	Value json.RawMessage
+	Use   Use // nil: the reservation is charged
+}
+
+// Owner identifies the process that drives a run.
+type Owner struct {
+	Kind   string // foreground, daemon, supervisor, engine
+	Host   string
+	Boot   string
+	PidNS  string
+	Pid    int
+	Start  int64  // start time of the process, in the kernel's ticks
+	Launch string // the token its processes carry
+}
+
+// Lease is the right to append as a run's owner, until a later epoch.
+type Lease struct {
+	Run   string
+	Epoch int64
+}
+
+// Draft is a record to be written. From makes it a signed envelope and names
+// the signer, "user" or "executor".
+type Draft struct {
+	Kind, Path string
+	N          int  // ≥ 1: emitted by the program
+	Note       bool // skipped by replay
+	Body       json.RawMessage
+	From       string
+}
+
+// Record is a draft that was stored.
+type Record struct {
+	Seq, Epoch int64 // Epoch 0: written by another than the owner
+	At         time.Time
+	Draft
+}
+
+// Parking is what a park transaction records.
+type Parking struct {
+	Gates  []string // ids of the gates waited for
+	WakeAt time.Time
+	Wall   time.Duration // of the run so far
+}
+
+// History is what Load gives: the records since the last run.continued (that
+// record first), and of a fork the base's before them.
+type History struct {
+	Segment int // how many run.continued came before or open this segment
+	Base    []Record
+	Records []Record
+	Ended   Status // completed, failed or cancelled; "" while the run is open
+	// Blob returns a payload that a record names by digest. nil: there are none.
+	Blob func(digest string) ([]byte, error)
+}
+
+// Log keeps the records of runs. All methods are safe for concurrent use.
+type Log interface {
+	// Acquire makes owner the run's owner under the next epoch and appends
+	// run.started (the first time) or run.resumed. A living owner is ErrBusy, an
+	// ended run ErrEnded.
+	Acquire(ctx context.Context, run string, owner Owner) (Lease, error)
+	// Load gives the current segment.
+	Load(ctx context.Context, run string) (History, error)
+	// Append stores drafts in order, all or none, and calls done exactly once:
+	// with nil when they are durable, with ErrLeaseLost if another epoch owns the
+	// run. Appends of one lease are stored in the order of the calls. A
+	// policy.gate.resolve whose via is expiry, superseded or run_ended is left out
+	// if the gate has been decided. run.interrupted and terminal envelopes release
+	// the lease. done may be called before Append returns.
+	Append(l Lease, drafts []Draft, done func(error))
+	// Park appends run.parked and releases the lease, unless a gate of p is
+	// decided or a cancel or correction is stored: then it does nothing and
+	// returns false, and Watch delivers (or has delivered) what it found.
+	Park(l Lease, p Parking) (parked bool, err error)
+	// Watch calls f, in seq order and at least once, with every record that the
+	// owner did not write and every policy.gate.resolve, from now on until stop.
+	// After stop has returned f is not called again.
+	Watch(run string, f func(Record)) (stop func())
+}
+
+// Engine drives runs.
+type Engine interface {
+	// Drive runs the job's flow until it ends, parks, is cut or is stopped. Its
+	// error is non-nil only if the run could not be driven at all; what became of
+	// a drive is the Outcome. ctx ending is a stop: see [Stop].
+	Drive(ctx context.Context, job Job) (Outcome, error)
+}
+
+// Job is one drive of a run.
+type Job struct {
+	Run, Root string
+	Owner     Owner
+	Flow      Func
+	Input     json.RawMessage
+	Acts      map[string]Activity
+	Limits    Use
+	Deadline  time.Time             // zero: none
+	Linger    time.Duration         // delays the park transaction; <0: until an answer
+	Redact    func([]byte) []byte   // every byte that leaves an activity passes it; nil: none
+	Finish    func(Outcome) []Draft // the terminal envelope (and what precedes it); nil: none
+	// Abandon, when closed, ends the grace of a stop: once calls in flight are no
+	// longer awaited. nil: only the grace ends it.
+	Abandon <-chan struct{}
+}
+
+// Status is how a drive ended.
+type Status string
+
+const (
+	Completed   Status = "completed"
+	Failed      Status = "failed"
+	Cancelled   Status = "cancelled"
+	ParkedRun   Status = "parked"
+	Cut         Status = "cut"
+	Interrupted Status = "interrupted"
+)
+
+// Terminal reports whether a run that ended so is over.
+func (s Status) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }
+
+// Outcome is what became of a drive.
+type Outcome struct {
+	Status
+	Value    json.RawMessage
+	Err      error    // of failed and interrupted
+	Reason   string   // of interrupted: signal:TERM, replay_mismatch, misuse, panic, …
+	Gates    []string // ids of the gates that were open
+	InDoubt  []string // paths of once calls that were never settled
+	WakeAt   time.Time
+	Used     Use
+	Limit    Use
+	Replayed int // calls, waits and sleeps served from records
+	Live     int // and those performed
+}

@@ -1,0 +1,57 @@
+package tipstaff
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// GateKind says who asks and why. The list is closed.
+type GateKind string
+
+const (
+	Question      GateKind = "question"
+	Approval      GateKind = "approval"
+	Handoff       GateKind = "handoff"
+	Clarification GateKind = "clarification"
+	Confirmation  GateKind = "confirmation"
+	InDoubt       GateKind = "in_doubt"
+	Bound         GateKind = "bound"
+	Delivery      GateKind = "delivery"
+)
+
+// Gate is a question a run waits on. It never changes once open.
+type Gate struct {
+	ID        ID              `json:"gate_id"`
+	Kind      GateKind        `json:"kind"`
+	Key       string          `json:"key"`  // its own path
+	Path      string          `json:"path"` // who asked
+	Question  string          `json:"question"`
+	Subject   json.RawMessage `json:"subject,omitempty"`
+	Digest    string          `json:"digest"`
+	Actions   []string        `json:"actions"`
+	Deny      string          `json:"deny,omitempty"`
+	OpenedAt  time.Time       `json:"opened_at"`
+	OpenedSeq int64           `json:"opened_seq"`
+	ExpiresAt time.Time       `json:"expires_at,omitzero"`
+}
+
+// AskerPath is the path of the call, node or stage that opened the gate with
+// this key: the key without a last segment in_doubt, bound or approval.
+func AskerPath(key string) string {
+	i := strings.LastIndexByte(key, '/')
+	if i < 0 {
+		return key
+	}
+	last, _, _ := strings.Cut(key[i+1:], "#")
+	switch last {
+	case "in_doubt", "bound", "approval":
+		return key[:i]
+	}
+	return key
+}
+
+// Expired reports whether nobody decided the gate in time.
+func (g Gate) Expired(now time.Time) bool {
+	return !g.ExpiresAt.IsZero() && !now.Before(g.ExpiresAt)
+}

@@ -1,0 +1,76 @@
+package tipstaff
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Run is one execution as surfaces show it: the run_status object.
+type Run struct {
+	ID        ID        `json:"run_id"`
+	Title     string    `json:"title,omitempty"`
+	User      string    `json:"user"`
+	State     State     `json:"state"`
+	Condition Condition `json:"condition"`
+	Status    string    `json:"status"`
+	Outcome   string    `json:"outcome,omitempty"`
+	Program   Program   `json:"program"`
+	Step      string    `json:"step,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	HeadSeq   int64     `json:"head_seq"`
+	Head      string    `json:"head"`
+	Origin    string    `json:"origin"`
+	Owner     *Owner    `json:"owner,omitempty"`
+	OpenGates []Gate    `json:"open_gates"`
+	// DecisionState is none (no gate was ever open), missing (one is undecided) or
+	// recorded.
+	DecisionState string                     `json:"decision_state"`
+	Bounds        map[string]BoundStatus     `json:"bounds"`
+	Error         *Failure                   `json:"error,omitempty"`
+	Lineage       *Lineage                   `json:"lineage,omitempty"`
+	Inputs        map[string]json.RawMessage `json:"inputs,omitempty"`
+	Outputs       json.RawMessage            `json:"outputs,omitempty"`
+	Lifecycle     string                     `json:"lifecycle,omitempty"`
+}
+
+// Program is what a run executes.
+type Program struct {
+	Kind   string `json:"kind"` // plan, pipeline, turn
+	Name   string `json:"name,omitempty"`
+	Digest string `json:"digest"`
+}
+
+// Owner is the process that drives a run.
+type Owner struct {
+	Kind        string    `json:"kind"`
+	Pid         int       `json:"pid"`
+	Alive       bool      `json:"alive"`
+	HeartbeatAt time.Time `json:"heartbeat_at"`
+}
+
+// Failure is why a run ended as it did.
+type Failure struct {
+	Reason  string `json:"reason"`
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message"`
+	Bound   string `json:"bound,omitempty"`
+	Path    string `json:"path,omitempty"`
+}
+
+// Lineage says where a run came from.
+type Lineage struct {
+	Parent   ID     `json:"parent_run_id,omitzero"`
+	Relation string `json:"relation,omitempty"` // fork, rollback, followup, dispatch, agent
+	Seq      int64  `json:"seq,omitempty"`
+}
+
+// Condition belongs to an unfinished run; it is derived, never stored.
+type Condition string
+
+const (
+	Running     Condition = "running"
+	Waiting     Condition = "waiting"
+	Interrupted Condition = "interrupted"
+)

@@ -1,0 +1,203 @@
+package tipstaff
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+)
+
+// Service is everything a surface can do with runs. The runner implements it in
+// process; adapters translate to and from it and hold no logic of their own.
+//
+// Errors are [*Error] with one of the closed codes. Ids are checked before any
+// look-up: a malformed one is invalid_argument, an unknown one run_not_found.
+type Service interface {
+	// Start validates a program and creates a run of it, whose drive begins in
+	// this process before Start returns. A dry run creates nothing.
+	Start(context.Context, StartRequest) (Started, error)
+	// Get is one run with its gates and bounds.
+	Get(context.Context, ID) (Run, error)
+	// List is a page of runs, newest first.
+	List(context.Context, ListRequest) (RunPage, error)
+	// Events yields records after a cursor. With Follow it goes on until the run
+	// has ended or nobody drives it.
+	Events(context.Context, EventsRequest) iter.Seq2[Event, error]
+	// Decide closes a gate. The same decision again returns the stored one, byte
+	// for byte; another is decision_conflict. It starts nothing.
+	Decide(context.Context, DecideRequest) (Decided, error)
+	// Resume drives a waiting or interrupted run on.
+	Resume(context.Context, ResumeRequest) (Started, error)
+	// Cancel asks a living owner to cancel, or settles a run that has none.
+	Cancel(context.Context, CancelRequest) (Run, error)
+	// Fork makes a new run that inherits the journal of another up to a record.
+	// Nothing is driven.
+	Fork(context.Context, ForkRequest) (Run, error)
+	// Artifact is a stored document or payload by its digest.
+	Artifact(ctx context.Context, run ID, digest string) ([]byte, error)
+	// Verify checks the integrity and conformance of a run, or of an export.
+	Verify(context.Context, VerifyRequest) (Report, error)
+}
+
+// StartRequest hands over a program.
+type StartRequest struct {
+	Program    []byte // YAML or JSON
+	Name       string // of the file, for messages
+	Inputs     map[string]json.RawMessage
+	Title      string
+	AcceptVia  string // recorded in intent.accept; "" is command
+	Yes        bool   // approve a plan's own gate nodes, recorded via --yes
+	DryRun     bool
+	Ask        Ask    // nil: unattended
+	NoResult   bool   // do not wait in Started.Done for parked timers: used by servers
+}
+
+// Ask is given each open gate in turn while an attended run lingers. It returns
+// false when it has no answer: then the run parks. ctx ends when the gate was
+// closed by someone else or the run has stopped.
+type Ask func(ctx context.Context, g Gate) (Choice, bool)
+
+// Choice is a person's answer at a terminal.
+type Choice struct {
+	Action   string
+	Answer   json.RawMessage
+	Feedback string
+	Note     string
+}
+
+// Started is a run whose drive has begun, or the findings of a dry run.
+type Started struct {
+	Run     ID
+	Program Program       // kind, name and digest
+	Outline *Outline      // the program as a tree, for views
+	Done    <-chan Driven // receives once, when the drive in this process has ended; nil after a dry run
+}
+
+// Driven is how a drive in this process ended.
+type Driven struct {
+	State   State
+	Outcome string // completed: success or partial; else parked, interrupted, cut or the state
+	Reason  string // failure reason, or why it was interrupted
+	Code    string // the particular error
+	Bound   string // of bound_exceeded
+	Message string
+	Gates   []string
+	WakeAt  time.Time
+	Err     error // set when the drive could not be carried out: lease_lost, store_full …
+}
+
+// Outline is the shape of a program for people: a tree of nodes with the paths
+// under which their records will stand.
+type Outline struct {
+	Path     string     `json:"path"`
+	ID       string     `json:"id,omitempty"`
+	Kind     string     `json:"kind"`
+	Label    string     `json:"label,omitempty"` // tool, question, skill
+	Class    string     `json:"class,omitempty"` // of a tool call
+	Children []*Outline `json:"children,omitempty"`
+}
+
+// ListRequest selects runs.
+type ListRequest struct {
+	Limit  int // 0 is 50
+	Before ID  // runs older than this one
+	Status []string
+	Prefix string // of the id
+}
+
+// RunPage is one page of a list.
+type RunPage struct {
+	Runs []Run
+	Next ID // zero: no more
+}
+
+// EventsRequest selects records of one run.
+type EventsRequest struct {
+	Run    ID
+	After  int64
+	Limit  int // 0: all
+	Follow bool
+}
+
+// DecideRequest is one answer to one gate.
+type DecideRequest struct {
+	Run           ID
+	Gate          string // its id, or its key while it is open
+	Action        string
+	Answer        json.RawMessage
+	Feedback      string
+	Note          string
+	DecidedBy     string // claimed; the principal is known from the Caller
+	SubjectDigest string
+	Via           string // "" is command
+}
+
+// Decided is a stored decision.
+type Decided struct {
+	Decision Decision
+	Raw      json.RawMessage // canonical: equal for equal decisions
+	Replayed bool
+	Run      Run
+}
+
+// ResumeRequest drives a run on.
+type ResumeRequest struct {
+	Run ID
+	Yes bool
+	Ask Ask
+}
+
+// CancelRequest ends a run without settling what it decided.
+type CancelRequest struct {
+	Run    ID
+	Reason string
+	Wait   time.Duration // for a living owner to settle; 0 is 15 s
+}
+
+// ForkRequest names the source of a fork.
+type ForkRequest struct {
+	Run ID
+	At  int64 // 0: before the effect that made the source fail, else its head
+}
+
+// VerifyRequest names what is verified, and by which keys.
+type VerifyRequest struct {
+	Run  ID     // of this store, or
+	Dir  string // an exported folder
+	Open bool   // a run without a terminal record is no fault
+	Keys []string
+	// Each is called, in journal order, with every record that the replayed
+	// program asked for. nil: nobody looks.
+	Each func(Event)
+}
+
+// Report is what a verification found.
+type Report struct {
+	Run         ID      `json:"run_id"`
+	Seq         int64   `json:"head_seq"`
+	Head        string  `json:"head_hash"`
+	Envelopes   int     `json:"envelopes"`
+	State       State   `json:"state"`
+	Lifecycle   string  `json:"lifecycle"`
+	Integrity   Finding `json:"integrity"`
+	Conformance Finding `json:"conformance"`
+	Outcome     string  `json:"outcome"` // of the replayed program
+}
+
+// Finding is one side of a report.
+type Finding struct {
+	OK       bool      `json:"ok"`
+	Problems []Problem `json:"problems"` // at most 50
+	Total    int       `json:"total"`
+}
+
+// Problem is one fault, or one error in a document.
+type Problem struct {
+	Code    string `json:"code"`
+	Path    string `json:"path,omitempty"`
+	Seq     int64  `json:"seq,omitempty"`
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Message string `json:"message"`
+}
