@@ -41,15 +41,14 @@ type Service interface {
 
 // StartRequest hands over a program.
 type StartRequest struct {
-	Program    []byte // YAML or JSON
-	Name       string // of the file, for messages
-	Inputs     map[string]json.RawMessage
-	Title      string
-	AcceptVia  string // recorded in intent.accept; "" is command
-	Yes        bool   // approve a plan's own gate nodes, recorded via --yes
-	DryRun     bool
-	Ask        Ask    // nil: unattended
-	NoResult   bool   // do not wait in Started.Done for parked timers: used by servers
+	Program   []byte // YAML or JSON
+	Name      string // of the file, for messages
+	Inputs    map[string]json.RawMessage
+	Title     string
+	AcceptVia string // recorded in intent.accept; "" is command
+	Yes       bool   // approve a plan's own gate nodes, recorded via --yes
+	DryRun    bool
+	Ask       Ask // nil: unattended
 }
 
 // Ask is given each open gate in turn while an attended run lingers. It returns
