@@ -1,0 +1,105 @@
+package flow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Errors a flow meets. It must return them, wrapped or not.
+var (
+	// ErrParked: this branch cannot go on in this drive. Do nothing else.
+	ErrParked = errors.New("flow: parked")
+	// ErrCancelled: the run was cancelled, or the branch's group has failed. A
+	// flow may Emit before it returns this.
+	ErrCancelled = errors.New("flow: cancelled")
+)
+
+// Errors of logs and stores.
+var (
+	ErrBusy      = errors.New("flow: the run has a living owner")
+	ErrLeaseLost = errors.New("flow: another process owns the run now")
+	ErrEnded     = errors.New("flow: the run has ended")
+	ErrNoRun     = errors.New("flow: no such run")
+	ErrNoBlob    = errors.New("flow: no such blob")
+	ErrStoreFull = errors.New("flow: the disk of the store is full")
+	ErrStoreBusy = errors.New("flow: the store is locked by another process")
+	ErrStoreDown = errors.New("flow: the store cannot be written")
+	ErrReadOnly  = errors.New("flow: the store is open for reading only")
+)
+
+// Codes of failures that the engine itself records.
+const (
+	CodeTimeout        = "timeout"
+	CodeBoundExceeded  = "bound_exceeded"
+	CodeDeadline       = "deadline_exceeded"
+	CodeInDoubt        = "in_doubt"
+	CodeInternal       = "internal"
+	CodeResultTooLarge = "result_too_large"
+	CodeHistoryTooLong = "history_too_long"
+)
+
+// Error is a call's failure, the only error that is recorded.
+type Error struct {
+	Code     string          `json:"code"`
+	Message  string          `json:"message,omitempty"`
+	Bound    string          `json:"bound,omitempty"` // of bound_exceeded
+	Detail   json.RawMessage `json:"detail,omitempty"`
+	Retry    bool            `json:"retry,omitempty"`    // may be tried again
+	NotSent  bool            `json:"not_sent,omitempty"` // surely not done
+	Answered bool            `json:"answered,omitempty"` // a definite answer
+	After    time.Duration   `json:"-"`                  // the least delay before a retry; recorded as after_ms
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Code)
+	if e.Bound != "" {
+		b.WriteString(" (" + e.Bound + ")")
+	}
+	if e.Message != "" {
+		b.WriteString(": " + e.Message)
+	}
+	return b.String()
+}
+
+// NonDeterminism: the program no longer fits its history. Nothing was changed.
+type NonDeterminism struct {
+	Path            string
+	Recorded, Asked string // what stands there and what was asked for; "" is nothing
+}
+
+func (e *NonDeterminism) Error() string {
+	or := func(s, none string) string {
+		if s == "" {
+			return none
+		}
+		return s
+	}
+	return fmt.Sprintf("the program does not fit its history at %q: recorded %s, asked for %s",
+		e.Path, or(e.Recorded, "nothing"), or(e.Asked, "nothing"))
+}
+
+// Misuse: a rule of this package was broken by the flow.
+type Misuse struct{ Path, Message string }
+
+func (e *Misuse) Error() string { return fmt.Sprintf("flow misuse at %q: %s", e.Path, e.Message) }
+
+type continued struct{ state json.RawMessage }
+
+func (c *continued) Error() string { return "flow: continue" }
+
+// Continue ends the current segment of history: the flow is entered again with
+// state, and keys and counters start anew. Only a root Func may return it.
+func Continue(state json.RawMessage) error { return &continued{state} }
+
+// Parked reports whether err means that the branch cannot go on in this drive.
+func Parked(err error) bool { return errors.Is(err, ErrParked) }
+
+// Stop is a cause for the end of a drive's context: it names why the run is
+// interrupted, as in signal:TERM.
+type Stop struct{ Reason string }
+
+func (s *Stop) Error() string { return "stopped: " + s.Reason }

@@ -1,0 +1,112 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Store is a Log together with what the rest of a system needs of it: creating
+// runs, writing to them from outside, and reading. Drives need only the Log.
+type Store interface {
+	Log
+	Writer
+	Reader
+}
+
+// Writer appends without a lease.
+type Writer interface {
+	// Create stores a run and its first records in one transaction.
+	Create(context.Context, NewRun, []Draft) error
+	// Write appends what f returns, in the transaction in which f looked. An error
+	// of f is returned as it is and nothing is stored. f may be called again.
+	Write(ctx context.Context, run string, f func(Tx) ([]Draft, error)) error
+	// PutBlob stores data durably and returns its digest, sha256:<hex>. Blobs that
+	// no record comes to name are collected after an hour.
+	PutBlob(ctx context.Context, data []byte) (string, error)
+}
+
+// Reader reads what is committed.
+type Reader interface {
+	Run(ctx context.Context, run string) (Row, error) // ErrNoRun
+	Runs(context.Context, Query) ([]Row, error)       // newest first
+	Gates(context.Context, GateQuery) ([]GateRow, error)
+	// Records gives stored bytes after seq, ascending, at most limit.
+	Records(ctx context.Context, run string, after int64, limit int) ([]Stored, error)
+	Blob(ctx context.Context, digest string) ([]byte, error) // ErrNoBlob
+	// Follow signals (without blocking, coalesced) whenever the run has new
+	// records or another owner, whoever wrote them, until stop.
+	Follow(run string) (changed <-chan struct{}, stop func())
+}
+
+// Tx is what a foreign writer sees of the run it writes to.
+type Tx interface {
+	Row() Row
+	Gates(open bool) ([]GateRow, error)
+	Now() time.Time // the time its records will carry
+}
+
+// NewRun is the row of a run that does not exist yet.
+type NewRun struct {
+	ID, User, Kind, Origin, Title string
+	Program                       string // digest
+	Base                          string // of a fork: the source
+	BaseSeq                       int64
+	Blobs                         []string // digests the run keeps alive beside those its records name
+}
+
+// Row is a run as stored.
+type Row struct {
+	N                                    int64 // order of creation
+	ID, User, Kind, State, Origin, Title string
+	Program                              string
+	Epoch                                int64
+	Owner                                *Owner // nil: nobody holds the lease
+	Heartbeat                            time.Time
+	Owned                                string // last of run.started, .resumed, .parked, .interrupted; "" if never driven
+	Cont                                 int64  // seq of the last run.continued; 0: none
+	Head                                 int64
+	HeadHash                             string // sha256:<hex>
+	Fold                                 json.RawMessage
+	FoldSeq                              int64 // the record up to which Fold was taken
+	Cancel                               bool  // a cancel is recorded
+	WakeAt                               time.Time
+	Base                                 string
+	BaseSeq                              int64
+	Created, Updated                     time.Time
+}
+
+// GateRow is a gate as stored.
+type GateRow struct {
+	Run, ID, Kind, Key string
+	Opened             int64 // seq of its policy.gate
+	OpenedAt           time.Time
+	Body               json.RawMessage // of its policy.gate, payloads attached
+	ExpiresAt          time.Time
+	Decided            int64           // seq of its policy.gate.resolve; 0: open
+	Via                string          // of the decision
+	Decision           json.RawMessage // body of the policy.gate.resolve
+}
+
+// Stored is a record as it lies in the store.
+type Stored struct {
+	Seq   int64
+	Kind  string
+	Bytes []byte
+	Hash  [32]byte
+}
+
+// Query selects runs.
+type Query struct {
+	Limit  int      // 0: all
+	Before int64    // rows with a smaller N; 0: from the newest
+	States []string // any of these; nil: all
+	Prefix string   // of the id
+	Leased bool     // only runs somebody holds
+}
+
+// GateQuery selects gates.
+type GateQuery struct {
+	Run  string // "": of all runs, oldest first
+	Open bool   // undecided ones only
+}
