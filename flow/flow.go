@@ -191,6 +191,7 @@ type Draft struct {
 	Note       bool // skipped by replay
 	Body       json.RawMessage
 	From       string
+	ID         string // of an envelope; "": the store makes one
 }
 
 // Record is a draft that was stored.
@@ -263,6 +264,9 @@ type Job struct {
 	Linger    time.Duration         // delays the park transaction; <0: until an answer
 	Redact    func([]byte) []byte   // every byte that leaves an activity passes it; nil: none
 	Finish    func(Outcome) []Draft // the terminal envelope (and what precedes it); nil: none
+	// Hopeless is asked while the run lingers with these gates open; true means
+	// that nobody is going to answer, so it parks now. nil: it lingers to the end.
+	Hopeless func(gates []string) bool
 	// Abandon, when closed, ends the grace of a stop: once calls in flight are no
 	// longer awaited. nil: only the grace ends it.
 	Abandon <-chan struct{}

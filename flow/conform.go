@@ -1,0 +1,272 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Fault is a record that the engine would not have written.
+type Fault struct {
+	Seq     int64
+	Path    string
+	Message string
+}
+
+func (f Fault) String() string { return fmt.Sprintf("record %d at %q: %s", f.Seq, f.Path, f.Message) }
+
+// Conform checks the rules of the engine that a flow cannot see: how attempts
+// count, what precedes what, and that every grant and every refusal was right.
+// Whether the flow would have taken these steps is for [Replay] to say.
+func Conform(h History, limits Use) []Fault {
+	c := newConformity(limits)
+	c.history(h)
+	return c.faults
+}
+
+// Totals is the ledger after the last record of h.
+func Totals(h History, limits Use) (used, limit Use) {
+	c := newConformity(limits)
+	c.history(h)
+	return c.past.ledger.used, c.past.ledger.limit
+}
+
+type conformity struct {
+	past    *past
+	effects map[string]*effectTrace
+	settled map[string]resolution // by gate id
+	epoch   int64
+	faults  []Fault
+}
+
+type effectTrace struct {
+	digest   string
+	class    Class
+	last     int // attempt
+	open     bool
+	input    bool
+	finished bool
+}
+
+type resolution struct {
+	seq int64
+	via string
+}
+
+func newConformity(limits Use) *conformity {
+	return &conformity{past: newPast(limits), effects: map[string]*effectTrace{}, settled: map[string]resolution{}}
+}
+
+func (c *conformity) fault(r Record, format string, args ...any) {
+	c.faults = append(c.faults, Fault{r.Seq, r.Path, fmt.Sprintf(format, args...)})
+}
+
+func (c *conformity) history(h History) {
+	for _, r := range h.Base {
+		if inherited(r.Kind, r.N) {
+			c.record(r)
+		}
+	}
+	if len(h.Base) > 0 {
+		c.past.dropUntaken()
+		c.faults, c.epoch = nil, 0 // the base is verified as a run of its own
+	}
+	for _, r := range h.Records {
+		c.record(r)
+	}
+}
+
+func (c *conformity) record(r Record) {
+	if r.Epoch > 0 && r.Epoch < c.epoch {
+		c.fault(r, "epoch %d follows epoch %d", r.Epoch, c.epoch)
+	}
+	c.epoch = max(c.epoch, r.Epoch)
+	if !r.Note && r.N == 0 {
+		c.rules(r)
+	}
+	if err := c.past.add(r); err != nil {
+		c.fault(r, "%v", err)
+	}
+}
+
+// rules looks at a record before the fold takes it.
+func (c *conformity) rules(r Record) {
+	switch r.Kind {
+	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished":
+		var b effectBody
+		if json.Unmarshal(r.Body, &b) == nil {
+			c.effect(r, &b)
+		}
+	case "policy.gate.resolve":
+		var b resolveBody
+		if json.Unmarshal(r.Body, &b) == nil {
+			if _, twice := c.settled[b.Gate]; twice {
+				c.fault(r, "gate %s was already closed", b.Gate)
+			} else {
+				c.settled[b.Gate] = resolution{r.Seq, b.Via}
+			}
+		}
+	case "gate.taken":
+		c.taken(r)
+	case "timer.fired":
+		var b struct{ T time.Time }
+		t := c.past.timers[r.Path]
+		switch {
+		case json.Unmarshal(r.Body, &b) != nil:
+		case t == nil:
+			c.fault(r, "a timer fired that was never set")
+		case b.T.Before(t.until):
+			c.fault(r, "the timer fired %v early", t.until.Sub(b.T))
+		}
+	case "run.continued":
+		c.continued(r)
+	}
+}
+
+func (c *conformity) taken(r Record) {
+	var b struct {
+		Gate string
+		Seq  int64
+	}
+	if json.Unmarshal(r.Body, &b) != nil {
+		return
+	}
+	switch d, ok := c.settled[b.Gate]; {
+	case !ok || d.seq != b.Seq || d.seq >= r.Seq && c.epoch > 0:
+		c.fault(r, "it takes record %d, which is no earlier decision of gate %s", b.Seq, b.Gate)
+	case closing(d.via):
+		c.fault(r, "it takes a closing (%s), which is no decision", d.via)
+	}
+}
+
+// continued checks the totals that a segment hands on.
+func (c *conformity) continued(r Record) {
+	var b struct{ Used, Limit Use }
+	if json.Unmarshal(r.Body, &b) != nil || c.past.records == 0 {
+		return // the first record of a segment: its totals are those of the one before
+	}
+	if diff := differs(b.Used, c.past.ledger.used); diff != "" {
+		c.fault(r, "used %s is not the sum of what was recorded", diff)
+	}
+	if diff := differs(b.Limit, c.past.ledger.limit); diff != "" {
+		c.fault(r, "the limit of %s is not the one that was in force", diff)
+	}
+}
+
+// differs names the first amount that is not equal in a and b.
+func differs(a, b Use) string {
+	all := a.clone()
+	all.add(b)
+	for _, name := range all.names() {
+		if a[name] != b[name] {
+			return name
+		}
+	}
+	return ""
+}
+
+func (c *conformity) effect(r Record, b *effectBody) {
+	t := c.effects[r.Path]
+	if t == nil {
+		t = &effectTrace{}
+		c.effects[r.Path] = t
+	}
+	if t.finished {
+		c.fault(r, "%s after the call was finished", r.Kind)
+	}
+	if b.Digest != "" {
+		if t.digest != "" && t.digest != b.Digest {
+			c.fault(r, "its digest %s is not the call's %s", b.Digest, t.digest)
+		}
+		t.digest = b.Digest
+	}
+	if b.Input != nil && b.Name != "" && !t.input {
+		t.input = true
+		if sum, ok := inputDigest(b); ok && sum != b.Digest {
+			c.fault(r, "its input has the digest %s, not %s", sum, b.Digest)
+		}
+	}
+	switch r.Kind {
+	case "effect.intended":
+		c.intended(r, b, t)
+	case "effect.failed":
+		c.attempt(r, b, t)
+		if t.class == Once {
+			c.fault(r, "a once call is never retried")
+		}
+		t.open = false
+	case "effect.suspended":
+		c.attempt(r, b, t)
+	case "effect.finished":
+		c.finished(r, b, t)
+	}
+}
+
+// inputDigest is not known where the input is a blob.
+func inputDigest(b *effectBody) (string, bool) {
+	if raw, err := payload(b.Input, nil); err == nil {
+		return CallDigest(b.Name, raw), true
+	}
+	return "", false
+}
+
+func (c *conformity) intended(r Record, b *effectBody, t *effectTrace) {
+	if b.Attempt != t.last+1 {
+		c.fault(r, "attempt %d follows attempt %d", b.Attempt, t.last)
+	}
+	t.last, t.class, t.open = b.Attempt, b.Class, true
+	l := c.past.ledger // as it stands when this attempt is granted
+	if former := c.past.calls[r.Path]; former != nil && former.open {
+		l = ledger{l.limit, l.used.clone(), l.held.clone()}
+		l.settle(former.reserve, nil)
+	}
+	if name := l.refuses(b.Reserve); name != "" {
+		c.fault(r, "%s was granted beyond its bound: limit %d, used %d, held %d, wanted %d",
+			name, l.limit[name], l.used[name], l.held[name], b.Reserve[name])
+	}
+}
+
+// attempt checks the number of a failed or suspended attempt: the open one, or
+// the next if nothing was intended.
+func (c *conformity) attempt(r Record, b *effectBody, t *effectTrace) {
+	want := t.last
+	if !t.open {
+		want++
+	}
+	if b.Attempt != want {
+		c.fault(r, "attempt %d, but %d was due", b.Attempt, want)
+	}
+	t.last = max(t.last, b.Attempt)
+}
+
+func (c *conformity) finished(r Record, b *effectBody, t *effectTrace) {
+	t.finished = true
+	if !t.input {
+		c.fault(r, "the call was finished but never intended")
+	}
+	refused := b.Error != nil && b.Error.NotSent
+	switch {
+	case t.open && b.Attempt == t.last:
+	case b.Attempt == t.last+1 && (refused || !t.open):
+	default:
+		c.fault(r, "finished as attempt %d after attempt %d", b.Attempt, t.last)
+	}
+	if b.Wanted != nil {
+		c.refusal(r, b)
+	}
+	t.open = false
+}
+
+// refusal checks that what was refused would not have fitted.
+func (c *conformity) refusal(r Record, b *effectBody) {
+	if b.Error == nil || b.Error.Bound == WallTime {
+		return
+	}
+	l := &c.past.ledger
+	name := b.Error.Bound
+	limit, bounded := l.limit[name]
+	if !bounded || l.used[name]+l.held[name]+b.Wanted[name] <= limit {
+		c.fault(r, "%s was refused although it fitted: limit %d, used %d, held %d, wanted %d",
+			name, limit, l.used[name], l.held[name], b.Wanted[name])
+	}
+}

@@ -1,0 +1,201 @@
+package flow
+
+import (
+	"time"
+)
+
+// branch is one goroutine of a flow: the root, or a member of a group.
+type branch struct {
+	d      *drive
+	scope  *scope
+	parked bool // sticky: nothing more is answered or recorded in this drive
+	inGo   bool // its goroutine waits for a group: nobody else may use its Contexts
+	ended  bool
+}
+
+// place counts what numbers itself at one path.
+type place struct{ emits, nows, sleeps, gos int }
+
+// fctx is a Context: a branch at a path.
+type fctx struct {
+	b     *branch
+	path  string
+	place *place
+	bad   string // what is wrong with the path, found by At and told by the next method
+}
+
+func (c *fctx) Path() string { return c.path }
+
+func (c *fctx) At(segment string) Context {
+	next := &fctx{b: c.b, path: join(c.path, segment), bad: c.bad}
+	if next.bad == "" {
+		next.bad = pathFault(next.path, segment)
+	}
+	return next
+}
+
+func pathFault(path, segment string) string {
+	if fault := segmentFault(segment); fault != "" {
+		return fault
+	}
+	if reserved(segment) {
+		return "the segment " + segment + " is reserved"
+	}
+	if len(path) > maxPath {
+		return "a path has at most 1,024 bytes"
+	}
+	return ""
+}
+
+// enter is the first thing every method does. Called with mu held.
+func (c *fctx) enter() error {
+	d := c.b.d
+	switch {
+	case d.ending == fatal:
+		return d.failure
+	case d.ending == down:
+		c.b.parked = true
+		return ErrParked
+	case c.b.parked:
+		return ErrParked
+	case c.bad != "":
+		return d.failLocked(fatal, &Misuse{c.path, c.bad})
+	case c.b.inGo:
+		return d.failLocked(fatal, &Misuse{c.path, "a Context was used inside a branch that was given its own"})
+	case c.b.ended:
+		return d.failLocked(fatal, &Misuse{c.path, "a Context was used after its branch had ended"})
+	}
+	return nil
+}
+
+// keyed is the path of something with a key of its own.
+func (c *fctx) keyed(key string) (string, error) {
+	if key == "" {
+		return c.path, nil
+	}
+	path := join(c.path, key)
+	if fault := pathFault(path, key); fault != "" {
+		return "", c.b.d.failLocked(fatal, &Misuse{path, fault})
+	}
+	return path, nil
+}
+
+func (c *fctx) counts() *place {
+	if c.place == nil {
+		d := c.b.d
+		c.place = d.places[c.path]
+		if c.place == nil {
+			c.place = &place{}
+			d.places[c.path] = c.place
+		}
+	}
+	return c.place
+}
+
+// park answers ErrParked, from now on. Called with mu held.
+func (c *fctx) park() error {
+	c.b.parked = true
+	return ErrParked
+}
+
+// cancelledBy answers ErrCancelled and remembers whether a cancel of the run
+// was the reason.
+func (c *fctx) cancelledBy(s *scope) error {
+	if s.cancelled {
+		c.b.d.cancelled = true
+	}
+	return ErrCancelled
+}
+
+// unrecorded decides about something that no record answers: nil means that it
+// may be performed now. Called with mu held.
+func (c *fctx) unrecorded(path, asked string) error {
+	if s := c.b.scope.closedBy(); s != nil {
+		return c.cancelledBy(s)
+	}
+	return c.missing(path, asked)
+}
+
+// missing is unrecorded without regard to closed scopes.
+func (c *fctx) missing(path, asked string) error {
+	d := c.b.d
+	switch {
+	case d.mode == auditing:
+		return d.failLocked(fatal, &NonDeterminism{Path: path, Asked: asked})
+	case d.mode == replaying, d.ending != notEnding:
+		return c.park()
+	}
+	return nil
+}
+
+// mismatch ends the drive because the program does not fit what is recorded.
+func (c *fctx) mismatch(path, recorded, asked string) error {
+	return c.b.d.failLocked(fatal, &NonDeterminism{path, recorded, asked})
+}
+
+func (c *fctx) Now() time.Time {
+	d := c.b.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.enter() != nil {
+		return d.past.latest
+	}
+	p := c.counts()
+	p.nows++
+	path := join(c.path, numbered("now", p.nows))
+	if r := d.past.clocks[path]; r != nil {
+		r.asked = true
+		return r.t
+	}
+	if !c.mayRecord(path, "a reading of the clock") {
+		return d.past.latest
+	}
+	t := d.clock()
+	d.past.clocks[path] = &clock{t: t, asked: true}
+	d.put(Draft{Kind: "clock.read", Path: path, Body: newObject(64).time("t", t).close()})
+	return t
+}
+
+func (c *fctx) Emit(e Event) {
+	d := c.b.d
+	body := JSON(e.Body)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.enter() != nil {
+		return
+	}
+	p := c.counts()
+	p.emits++
+	key, sum := emitKey{c.path, p.emits}, digest(e.Kind, body)
+	if m := d.past.emits[key]; m != nil {
+		m.asked = true
+		if m.digest != sum {
+			c.mismatch(c.path, m.kind+" "+m.digest, e.Kind+" "+sum)
+		}
+		return
+	}
+	if !c.mayRecord(c.path, e.Kind+" "+sum) {
+		return
+	}
+	d.past.emits[key] = &mark{kind: e.Kind, digest: sum, asked: true}
+	d.put(Draft{Kind: e.Kind, Path: c.path, N: p.emits, Body: body})
+}
+
+// mayRecord tells whether Emit and Now can write. What they say follows from
+// records, so they still do in a closed scope and while the drive ends in good
+// order; a replay has nothing to write to.
+func (c *fctx) mayRecord(path, asked string) bool {
+	d := c.b.d
+	switch d.mode {
+	case auditing:
+		d.failLocked(fatal, &NonDeterminism{Path: path, Asked: asked})
+	case replaying:
+		c.park()
+	default:
+		if d.ending < parked {
+			return true
+		}
+		c.park()
+	}
+	return false
+}

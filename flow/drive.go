@@ -1,0 +1,349 @@
+package flow
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A scope is what closes together: the whole run, or a group of branches.
+type scope struct {
+	parent    *scope
+	closed    bool
+	cancelled bool // of the root: closed by a cancel of the run
+}
+
+// closedBy returns the innermost closed scope that holds s, or nil.
+func (s *scope) closedBy() *scope {
+	for ; s != nil; s = s.parent {
+		if s.closed {
+			return s
+		}
+	}
+	return nil
+}
+
+func (s *scope) within(outer *scope) bool {
+	for ; s != nil; s = s.parent {
+		if s == outer {
+			return true
+		}
+	}
+	return false
+}
+
+// A waiter is a branch blocked on a decision, a timer or the delay of a retry.
+type waiter struct {
+	scope   *scope
+	ready   func() bool // called with the drive's lock held
+	counted bool        // it counts as running although it waits
+	woken   bool
+	ch      chan struct{}
+	gate    *gate     // what it waits for, if a decision
+	until   time.Time // or when, if a timer
+}
+
+// block waits until w is woken. Called with mu held, returns with mu held.
+func (d *drive) block(w *waiter) {
+	w.ch = make(chan struct{})
+	d.blocked[w] = struct{}{}
+	if !w.counted {
+		d.leave()
+	}
+	d.mu.Unlock()
+	<-w.ch
+	d.mu.Lock()
+}
+
+// wake counts the branch as running before it can run: between the two the
+// drive must not look idle. While the park transaction is under way nobody is
+// woken; what happened meanwhile is looked at after it.
+func (d *drive) wake(w *waiter) {
+	if w.woken || d.parking {
+		return
+	}
+	w.woken = true
+	delete(d.blocked, w)
+	if !w.counted {
+		d.running++
+		d.parkTurn++
+	}
+	close(w.ch)
+}
+
+// poke wakes every waiter that has something to answer.
+func (d *drive) poke() {
+	for w := range d.blocked {
+		if d.ending != notEnding || w.scope.closedBy() != nil || w.ready() {
+			d.wake(w)
+		}
+	}
+}
+
+// leave takes one branch out of the running ones, and parks if it was the last.
+func (d *drive) leave() {
+	d.running--
+	if d.running == 0 {
+		d.idle()
+	}
+}
+
+// fail ends the drive: nothing it does from here on is recorded.
+func (d *drive) fail(how ending, err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failLocked(how, err)
+}
+
+func (d *drive) failLocked(how ending, err error) error {
+	if d.ending < down {
+		d.ending, d.failure = how, err
+		d.cutLive(nil, true)
+		d.poke()
+	}
+	return d.failure
+}
+
+func (d *drive) isHalted() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ending != notEnding
+}
+
+// put queues a lazy record: it is written with the next waited one, or soon.
+func (d *drive) put(r Draft) {
+	if d.mode != performing || d.ending >= parked {
+		return
+	}
+	if !r.Note {
+		d.past.records++
+	}
+	d.queue = append(d.queue, r)
+	if !d.armed {
+		d.armed = true
+		time.AfterFunc(lazyDelay, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.armed = false
+			if len(d.queue) > 0 {
+				d.send(nil, func(err error) {
+					if err != nil {
+						go d.fail(down, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// send hands the queue and then drafts to the log, in order. Called with mu
+// held, so that the order of records is the order of what they say.
+func (d *drive) send(drafts []Draft, done func(error)) {
+	batch := append(d.queue, drafts...)
+	d.queue = nil
+	for i := range drafts {
+		if !drafts[i].Note {
+			d.past.records++
+		}
+	}
+	d.log.Append(d.lease, batch, done)
+}
+
+// append writes records and waits until they are durable. Called with mu held;
+// it is released while waiting. A failure ends the drive.
+func (d *drive) append(drafts ...Draft) error {
+	if d.mode != performing {
+		return nil
+	}
+	if d.ending == down {
+		return d.failure
+	}
+	ack := acks.Get().(chan error)
+	d.send(drafts, func(err error) { ack <- err })
+	d.mu.Unlock()
+	err := <-ack
+	acks.Put(ack)
+	d.mu.Lock()
+	if err != nil {
+		return d.failLocked(down, err)
+	}
+	return nil
+}
+
+// acks are one-element channels: a log may answer before Append returns.
+var acks = sync.Pool{New: func() any { return make(chan error, 1) }}
+
+func (d *drive) flush() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.queue) == 0 {
+		return nil
+	}
+	return d.append()
+}
+
+// inbox takes foreign records from the log without ever blocking it, and hands
+// them to the drive in order.
+type inbox struct {
+	mu      sync.Mutex
+	waiting []Record
+	busy    bool
+	take    func(Record)
+}
+
+func (b *inbox) put(r Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, r)
+	if !b.busy {
+		b.busy = true
+		go b.drain()
+	}
+}
+
+func (b *inbox) drain() {
+	for {
+		b.mu.Lock()
+		if len(b.waiting) == 0 {
+			b.busy = false
+			b.mu.Unlock()
+			return
+		}
+		r := b.waiting[0]
+		b.waiting = b.waiting[1:]
+		b.mu.Unlock()
+		b.take(r)
+	}
+}
+
+// deliver takes one record that others wrote.
+func (d *drive) deliver(r Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.past == nil || r.Seq <= d.past.last {
+		return
+	}
+	d.past.last = r.Seq
+	switch r.Kind {
+	case "policy.gate.resolve":
+		d.decided(r)
+	case "run.cancel_requested":
+		req := new(cancelRequest)
+		_ = json.Unmarshal(r.Body, req) // a request without a deadline gets the usual one
+		d.cancel(req)
+	case "run.correction_requested":
+		d.past.cut = true
+		if d.ending == notEnding {
+			d.ending = cut
+			d.poke()
+		}
+	}
+}
+
+func (d *drive) decided(r Record) {
+	if d.past.addDecision(r) != nil {
+		return // the store would not have taken it
+	}
+	var b resolveBody
+	_ = json.Unmarshal(r.Body, &b)
+	if g := d.past.byID[b.Gate]; g != nil {
+		if g.decision != nil {
+			g.decision.Answer, _ = payload(g.decision.Answer, d.blob)
+		}
+		if g.waiter != nil && g.waiter.ready() {
+			d.wake(g.waiter)
+		}
+	}
+}
+
+// cancel closes the root. once calls in flight are awaited until the deadline.
+func (d *drive) cancel(req *cancelRequest) {
+	if d.past.cancel != nil {
+		return
+	}
+	d.past.cancel = req
+	d.root.closed, d.root.cancelled = true, true
+	d.closeScope(d.root)
+	wait := cancelGrace
+	if !req.Deadline.IsZero() {
+		wait = max(0, req.Deadline.Sub(d.now()))
+	}
+	time.AfterFunc(wait, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.abandon()
+	})
+}
+
+// closeScope cuts what is in flight below s and ends waits and sleeps there.
+func (d *drive) closeScope(s *scope) {
+	d.cutLive(s, false)
+	d.poke()
+}
+
+// stop ends the drive in good order: the run stays as it is and can be resumed.
+func (d *drive) stop(cause error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending != notEnding && d.ending != cut {
+		return
+	}
+	d.ending, d.why = stopped, "stopped"
+	var s *Stop
+	if errors.As(cause, &s) {
+		d.why = s.Reason
+	}
+	d.cutLive(nil, false)
+	d.poke()
+	over := func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.abandon()
+	}
+	time.AfterFunc(d.grace, over)
+	if d.job.Abandon != nil {
+		go func() {
+			select {
+			case <-d.job.Abandon:
+				over()
+			case <-time.After(d.grace):
+			}
+		}()
+	}
+}
+
+// abandon stops waiting for once calls: what they did is not known.
+func (d *drive) abandon() {
+	for a := range d.live {
+		a.abandon()
+	}
+}
+
+// cutLive ends the contexts of attempts within s (nil: all). once attempts go
+// on, unless they can stop themselves or nobody will hear of them any more.
+func (d *drive) cutLive(s *scope, hard bool) {
+	for a := range d.live {
+		if s != nil && !a.scope.within(s) {
+			continue
+		}
+		if hard || a.class != Once || a.stops {
+			a.cutOff()
+		}
+		if hard {
+			a.abandon()
+		}
+	}
+}
+
+func sorted[T cmp.Ordered](s []T) []T {
+	slices.Sort(s)
+	return s
+}
+
+func sortedBy[T any, K cmp.Ordered](s []T, key func(T) K) []T {
+	slices.SortFunc(s, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	return s
+}

@@ -1,0 +1,417 @@
+package flow
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Limits that hold on every log.
+const (
+	MaxPayload  = 16 << 20 // bytes of a value, input or note
+	MaxBranches = 10_000   // of a group
+	MaxRecords  = 100_000  // of a segment, notes not counted
+)
+
+const (
+	lazyDelay   = 5 * time.Millisecond  // until a lazy record is written by itself
+	leaveDelay  = 50 * time.Millisecond // for an activity that was cut to come back
+	parkRetry   = 20 * time.Millisecond // until parking is tried again if nothing was delivered
+	hopeCheck   = 25 * time.Millisecond // between two questions whether anyone will answer
+	shortSleep  = time.Second           // a sleep that ends sooner counts as running
+	cancelGrace = 10 * time.Second      // for a cancel request that names no deadline
+)
+
+// Options of an engine. nil and zero fields mean the defaults.
+type Options struct {
+	Now   func() time.Time // time.Now
+	NewID func() string    // a ULID
+	Grace time.Duration    // how long a stop waits for once calls in flight; 10 s
+}
+
+// New returns the engine over a log.
+func New(log Log, o *Options) Engine {
+	e := &engine{log: log, now: time.Now, newID: newULID, grace: 10 * time.Second}
+	if o != nil {
+		if o.Now != nil {
+			e.now = o.Now
+		}
+		if o.NewID != nil {
+			e.newID = o.NewID
+		}
+		if o.Grace > 0 {
+			e.grace = o.Grace
+		}
+	}
+	return e
+}
+
+func newULID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }
+
+type engine struct {
+	log   Log
+	now   func() time.Time
+	newID func() string
+	grace time.Duration
+}
+
+func (e *engine) Drive(ctx context.Context, job Job) (Outcome, error) {
+	lease, err := e.log.Acquire(ctx, job.Run, job.Owner)
+	if err != nil {
+		return Outcome{}, err
+	}
+	d := newDrive(e, job, lease)
+	if err := d.load(ctx); err != nil {
+		// The lease is ours and nobody will drive: say so, or it looks owned.
+		d.interrupt("load_failed")
+		return Outcome{Status: Interrupted, Err: err, Reason: "load_failed"}, err
+	}
+	defer d.unwatch()
+	defer context.AfterFunc(ctx, func() { d.stop(context.Cause(ctx)) })()
+	return d.run(), nil
+}
+
+// drive is one process's attempt to take a run further. Everything below mu is
+// shared by the branches of the flow, each of which is a goroutine.
+type drive struct {
+	*engine
+	job   Job
+	lease Lease
+	began time.Time // wall clock with its monotonic reading
+	mode  mode
+
+	unwatch func()
+	inbox   inbox
+
+	mu       sync.Mutex
+	past     *past
+	blob     func(string) ([]byte, error)
+	segment  int
+	places   map[string]*place
+	root     *scope
+	running  int // branches that are neither blocked nor ended
+	blocked  map[*waiter]struct{}
+	live     map[*attempt]struct{}
+	queue    []Draft // lazy records, in order
+	armed    bool    // a flush of the queue is due
+	parking  bool    // the park transaction is under way
+	parkTurn int     // counts idle periods: a linger of an earlier one is void
+	ending   ending
+	why      string    // of a stop
+	failure  error     // of ending fatal or down
+	base     time.Time // the run's time when the drive began
+	wakeAt   time.Time
+	gates    []string // waited for when it parked
+	// cancelled says that some method answered ErrCancelled for a cancel of the run.
+	cancelled bool
+	replayed  int
+	lives     int
+}
+
+type mode int
+
+const (
+	performing mode = iota
+	replaying       // records alone; what is not recorded is the end
+	auditing        // records alone; what is not recorded does not fit
+)
+
+// ending says why a drive takes nothing new any more.
+type ending int
+
+const (
+	notEnding ending = iota
+	cut              // a correction: activities in flight finish
+	stopped          // the process is told to stop
+	parked           // the park transaction went through
+	down             // the log takes no more records
+	fatal            // the program does not fit its history, or broke a rule
+)
+
+func newDrive(e *engine, job Job, lease Lease) *drive {
+	return &drive{engine: e, job: job, lease: lease, began: time.Now(), past: newPast(job.Limits), unwatch: func() {},
+		places: map[string]*place{}, root: &scope{}, blocked: map[*waiter]struct{}{}, live: map[*attempt]struct{}{}}
+}
+
+// load registers for foreign records before it reads, under the drive's lock, so
+// that none falls between.
+func (d *drive) load(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inbox.take = d.deliver
+	d.unwatch = d.log.Watch(d.job.Run, d.inbox.put)
+	h, err := d.log.Load(ctx, d.job.Run)
+	if err != nil {
+		return err
+	}
+	return d.begin(h)
+}
+
+func (d *drive) begin(h History) error {
+	p, err := foldHistory(h, d.job.Limits)
+	if err != nil {
+		return err
+	}
+	d.past, d.blob, d.segment = p, h.Blob, h.Segment
+	if p.cancel != nil {
+		d.root.closed, d.root.cancelled = true, true
+	}
+	if p.cut && d.mode == performing {
+		d.ending = cut
+	}
+	return nil
+}
+
+// run drives the flow, segment after segment, to the end of this drive.
+func (d *drive) run() Outcome {
+	for {
+		value, err, b := d.enterFlow()
+		var next *continued
+		if !errors.As(err, &next) || d.isHalted() || b.parked {
+			return d.conclude(value, err, b)
+		}
+		if out, over := d.continueWith(next.state); over {
+			return out
+		}
+	}
+}
+
+func (d *drive) enterFlow() (value json.RawMessage, err error, b *branch) {
+	input := d.job.Input
+	if d.past.state != nil {
+		state, err := payload(d.past.state, d.blob)
+		if err != nil {
+			d.fail(down, err)
+			return nil, err, &branch{}
+		}
+		input = state
+	}
+	b = &branch{d: d, scope: d.root}
+	d.running = 1
+	err = d.guard(b, d.job.Root, func(c Context) (err error) {
+		value, err = d.job.Flow(c, input)
+		return err
+	})
+	b.ended = true
+	return value, err, b
+}
+
+// guard runs deterministic code of one branch. A panic there ends the drive,
+// and so does a branch that was parked and says otherwise.
+func (d *drive) guard(b *branch, path string, f func(Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = d.fail(fatal, &panicked{p, debug.Stack()})
+		}
+	}()
+	err = f(&fctx{b: b, path: path})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b.parked && !Parked(err) && d.ending != fatal && d.ending != down {
+		return d.failLocked(fatal, &Misuse{path, fmt.Sprintf("the flow was parked and returned %v instead of ErrParked", err)})
+	}
+	return err
+}
+
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
+
+// conclude turns the end of the flow into the end of the drive.
+func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
+	d.mu.Lock()
+	out := Outcome{Value: value, Err: err, Used: d.past.ledger.used.clone(), Limit: d.past.ledger.limit.clone(),
+		Replayed: d.replayed, Live: d.lives, InDoubt: d.inDoubt()}
+	gates := d.openGates()
+	for _, g := range gates {
+		out.Gates = append(out.Gates, g.id)
+	}
+	end, why, failure, cancelled := d.ending, d.why, d.failure, d.cancelled
+	d.mu.Unlock()
+
+	switch {
+	case end == fatal:
+		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, failure, reasonOf(failure)
+		d.interrupt(out.Reason)
+	case end == down:
+		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, failure, reasonOf(failure)
+	case end == parked:
+		out.Status, out.Value, out.Err, out.Gates, out.WakeAt = ParkedRun, nil, nil, d.gates, d.wakeAt
+	case d.mode != performing && b.parked:
+		out.Status, out.Value, out.Err = ParkedRun, nil, nil
+	case b.parked && end == cut:
+		out.Status, out.Value, out.Err = Cut, nil, d.flush()
+	case b.parked && end == stopped:
+		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, nil, why
+		d.interrupt(why)
+	case b.parked:
+		return d.parkSuspended(out)
+	case errors.As(err, new(*continued)):
+		return d.conclude(nil, d.fail(fatal, &Misuse{d.job.Root, "Continue must come from the root flow, with no branch open"}), b)
+	case cancelled:
+		out.Status, out.Value = Cancelled, nil
+		return d.finish(out, gates)
+	case err == nil:
+		out.Status = Completed
+		return d.finish(out, gates)
+	default:
+		out.Status, out.Value = Failed, nil
+		return d.finish(out, gates)
+	}
+	return out
+}
+
+// finish ends the run in one append: closings of open gates, then what the
+// job's Finish says.
+func (d *drive) finish(out Outcome, gates []*gate) Outcome {
+	if d.mode != performing {
+		return out
+	}
+	var drafts []Draft
+	for _, g := range gates {
+		drafts = append(drafts, closeGate(g, "run_ended"))
+	}
+	finish := d.job.Finish
+	if finish == nil {
+		finish = plainFinish
+	}
+	drafts = append(drafts, finish(out)...)
+	d.mu.Lock()
+	err := d.append(drafts...)
+	d.mu.Unlock()
+	if err != nil {
+		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
+	}
+	return out
+}
+
+// plainFinish is for jobs that keep no account of themselves.
+func plainFinish(out Outcome) []Draft {
+	o := newObject(128)
+	kind := "intent.attest"
+	switch out.Status {
+	case Completed:
+		o = o.str("outcome", "success").str("outputs_digest", Digest(out.Value))
+	case Cancelled:
+		kind = "intent.cancel"
+		o = o.str("reason", "").str("via", "command").str("on_behalf_of", "system:cancel")
+	default:
+		kind = "intent.fail"
+		o = o.str("reason", CodeInternal).str("message", fmt.Sprint(out.Err))
+	}
+	return []Draft{{Kind: kind, From: "executor", Body: o.raw("cited", []byte("[]")).raw("evidence", []byte("{}")).close()}}
+}
+
+func (d *drive) inDoubt() (paths []string) {
+	for path, c := range d.past.calls {
+		if c.open && c.class == Once {
+			paths = append(paths, path)
+		}
+	}
+	return sorted(paths)
+}
+
+func (d *drive) openGates() (open []*gate) {
+	for _, g := range d.past.gates {
+		if g.decision == nil && !g.closed && !g.opening {
+			open = append(open, g)
+		}
+	}
+	return sortedBy(open, func(g *gate) string { return g.key })
+}
+
+// interrupt says that this drive ended without settling the run. It is the last
+// thing a drive does; a log that does not take it leaves that to recovery.
+func (d *drive) interrupt(reason string) {
+	if d.mode != performing {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.append(Draft{Kind: "run.interrupted", Body: newObject(64).str("reason", reason).int("pid", int64(d.job.Owner.Pid)).close()})
+}
+
+func reasonOf(err error) string {
+	var nd *NonDeterminism
+	var mu *Misuse
+	var p *panicked
+	switch {
+	case errors.As(err, &nd):
+		return "replay_mismatch"
+	case errors.As(err, &mu):
+		return "misuse"
+	case errors.As(err, &p):
+		return "panic"
+	case errors.Is(err, ErrLeaseLost):
+		return "lease_lost"
+	case errors.Is(err, ErrStoreFull):
+		return "store_full"
+	}
+	return "store_unavailable"
+}
+
+// continueWith closes the segment and opens the next one with state.
+func (d *drive) continueWith(state json.RawMessage) (Outcome, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mode != performing {
+		// A replay sees one segment: its end is that the flow asked to continue.
+		return Outcome{Status: Completed, Value: state, Used: d.past.ledger.used.clone(), Limit: d.past.ledger.limit.clone(),
+			Replayed: d.replayed}, true
+	}
+	var drafts []Draft
+	for _, g := range d.openGates() {
+		drafts = append(drafts, closeGate(g, "superseded"))
+	}
+	if len(state) == 0 {
+		state = json.RawMessage("null")
+	}
+	wall := d.wall()
+	body := newObject(128+len(state)).raw("state", state).use("used", d.past.ledger.used).use("limit", d.past.ledger.limit).
+		int("wall_ms", wall.Milliseconds()).close()
+	if err := d.append(append(drafts, Draft{Kind: "run.continued", Body: body})...); err != nil {
+		return Outcome{Status: Interrupted, Err: err, Reason: reasonOf(err)}, true
+	}
+	old := d.past
+	p := newPast(old.ledger.limit)
+	p.ledger.used.add(old.ledger.used)
+	p.state, p.last, p.warned, p.latest = state, old.last, old.warned, old.latest
+	p.wall = old.wall
+	p.cancel, p.cut = old.cancel, old.cut
+	d.past, d.places = p, map[string]*place{}
+	d.segment++
+	return Outcome{}, false
+}
+
+// wall is how long the run has been driven so far. Called with mu held.
+func (d *drive) wall() time.Duration { return d.past.wall + time.Since(d.began) }
+
+// clock is the run's time: it follows the wall clock, but neither falls nor
+// stands still when that is set back. Called with mu held.
+func (d *drive) clock() time.Time {
+	t := d.now().Round(0).UTC()
+	if d.base.IsZero() {
+		d.base = t
+		if d.past.latest.After(t) {
+			d.base = d.past.latest.UTC()
+		}
+	}
+	if steady := d.base.Add(time.Since(d.began)); steady.After(t) {
+		t = steady
+	}
+	if d.past.latest.After(t) {
+		t = d.past.latest.UTC()
+	}
+	d.past.latest = t
+	return t
+}

@@ -1,0 +1,64 @@
+package flowtest
+
+import (
+	"testing"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Bed is a log under test together with what stands around it in a system:
+// whoever creates runs, decides gates and recovers after a crash.
+type Bed interface {
+	// Engine drives runs over log, which is Log() or a wrapper of it.
+	Engine(log flow.Log, opts *flow.Options) flow.Engine
+	// Log is the log as it was last opened.
+	Log() flow.Log
+	// Owner is who drives; it must count as alive until Reopen.
+	Owner() flow.Owner
+	// NewRun creates a run that can be driven and returns its id.
+	NewRun() (string, error)
+	// Write appends a record as someone who does not own the run.
+	Write(run string, d flow.Draft) error
+	// Decide answers an open gate, named by its id. The same decision again is
+	// accepted and writes nothing, another one is an error.
+	Decide(run, gate string, d flow.Decision) error
+	// Records are all records of a run, in order, those of its creation included.
+	Records(run string) ([]flow.Record, error)
+	// Reopen is what follows a crash: everything in memory is gone, the log is
+	// what was durable, and each run that was owned has been found dead, so that
+	// run.interrupted stands at its end and its lease is free.
+	Reopen() error
+}
+
+// Run runs the whole suite. open makes a bed with an empty log; it is called for
+// every test.
+func Run(t *testing.T, open func(*testing.T) Bed) {
+	themes := []struct {
+		name string
+		test func(*testing.T, opener)
+	}{
+		{"keys", keys},
+		{"crash", crash},
+		{"branches", branches},
+		{"cancelling", cancelling},
+		{"waiting", waiting},
+		{"bounds", bounds},
+		{"long", long},
+		{"replaying", replaying},
+		{"faults", faults},
+		{"random", random},
+	}
+	for _, theme := range themes {
+		t.Run(theme.name, func(t *testing.T) { theme.test(t, open) })
+	}
+}
+
+type opener func(*testing.T) Bed
+
+// times is how often a race or an interleaving is tried.
+func times(n int) int {
+	if testing.Short() {
+		return max(n/10, 10)
+	}
+	return n
+}

@@ -1,0 +1,175 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// group is a running Go: its branches start in order, at most limit at once.
+type group struct {
+	d        *drive
+	path     string // of its group.closed
+	at       string // of the Context that called Go
+	scope    *scope
+	keep     bool
+	limit    int
+	branches []Branch
+	results  []error
+	skipped  map[string]bool // not started, by an earlier drive's record
+	next     int             // the first branch not yet looked at
+	active   int
+	done     chan struct{}
+}
+
+func (c *fctx) Go(g Group, branches ...Branch) error {
+	d := c.b.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return err
+	}
+	run, err := c.newGroup(g, branches)
+	if err != nil || len(branches) == 0 {
+		return err
+	}
+	c.b.inGo = true
+	run.start()
+	d.leave()
+	d.mu.Unlock()
+	<-run.done
+	d.mu.Lock()
+	c.b.inGo = false
+	return c.joined(run)
+}
+
+func (c *fctx) newGroup(g Group, branches []Branch) (*group, error) {
+	d := c.b.d
+	p := c.counts()
+	p.gos++
+	path := join(c.path, numbered("go", p.gos))
+	if len(branches) > MaxBranches {
+		return nil, d.failLocked(fatal, &Misuse{path, fmt.Sprintf("a group has at most %d branches, not %d", MaxBranches, len(branches))})
+	}
+	run := &group{d: d, path: path, at: c.path, scope: &scope{parent: c.b.scope}, keep: g.KeepGoing, limit: g.Limit,
+		results: make([]error, len(branches)), done: make(chan struct{})}
+	if run.limit <= 0 {
+		run.limit = len(branches)
+	}
+	seen := make(map[string]bool, len(branches))
+	for i, b := range branches {
+		if b.Name == "" {
+			b.Name = strconv.Itoa(i)
+		}
+		if fault := pathFault(join(c.path, b.Name), b.Name); fault != "" {
+			return nil, d.failLocked(fatal, &Misuse{join(c.path, b.Name), fault})
+		}
+		if seen[b.Name] {
+			return nil, d.failLocked(fatal, &Misuse{join(c.path, b.Name), "two branches of a group have this name"})
+		}
+		seen[b.Name] = true
+		run.branches = append(run.branches, b)
+	}
+	if past := d.past.groups[path]; past != nil {
+		past.asked = true
+		run.scope.closed, run.skipped = true, past.skipped
+	}
+	return run, nil
+}
+
+// start begins as many branches as may run. Called with mu held. A scope that
+// an outer failure closed still starts its branches: each finds that out by
+// itself, live as in replay.
+func (g *group) start() {
+	for g.active < g.limit && g.next < len(g.branches) {
+		i := g.next
+		g.next++
+		if g.skipped[g.branches[i].Name] {
+			g.results[i] = ErrCancelled
+			continue
+		}
+		g.active++
+		g.d.running++
+		go g.run(i)
+	}
+	if g.active == 0 && g.next == len(g.branches) {
+		g.d.running++ // the parent goes on: counted before it can run
+		g.d.parkTurn++
+		close(g.done)
+	}
+}
+
+func (g *group) run(i int) {
+	b := &branch{d: g.d, scope: g.scope}
+	path := join(g.at, g.branches[i].Name)
+	err := g.d.guard(b, path, g.branches[i].Run)
+	g.d.mu.Lock()
+	defer g.d.mu.Unlock()
+	b.ended = true
+	if errors.As(err, new(*continued)) {
+		err = g.d.failLocked(fatal, &Misuse{path, "Continue came from a branch: only the root flow may return it"})
+	}
+	g.results[i] = err
+	g.active--
+	if failing(err) && !g.keep && !g.scope.closed {
+		g.close()
+	}
+	g.start()
+	g.d.leave()
+}
+
+// failing tells which ends of a branch close its group.
+func failing(err error) bool {
+	return err != nil && !Parked(err) && !errors.Is(err, ErrCancelled)
+}
+
+// close ends the group at its first failure: branches not yet started are
+// skipped for good, and what is in flight is cut.
+func (g *group) close() {
+	g.scope.closed = true
+	var names []string
+	g.skipped = map[string]bool{}
+	for _, b := range g.branches[g.next:] {
+		names = append(names, b.Name)
+		g.skipped[b.Name] = true
+	}
+	if g.d.ending < parked {
+		g.d.past.groups[g.path] = &closed{skipped: g.skipped, asked: true}
+		g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: newObject(64).strs("skipped", names).close()})
+	}
+	g.d.closeScope(g.scope)
+}
+
+// joined is what Go returns: the failure of the first branch in order; with
+// none, that one parked, or was cancelled. Called with mu held.
+func (c *fctx) joined(g *group) error {
+	d := c.b.d
+	if d.ending == fatal {
+		return d.failure
+	}
+	var failed error
+	var anyParked, anyCancelled bool
+	for _, err := range g.results {
+		switch {
+		case err == nil:
+		case Parked(err):
+			anyParked = true
+		case errors.Is(err, ErrCancelled):
+			anyCancelled = true
+		case failed == nil:
+			failed = err
+		}
+	}
+	// In a drive that ends a branch may have parked where it would else have
+	// failed, or been cancelled: only a later drive can say how the group ended.
+	if anyParked && (failed == nil || g.keep || d.ending != notEnding || d.mode != performing && !g.scope.closed) {
+		return c.park()
+	}
+	if failed != nil {
+		return failed
+	}
+	if anyCancelled {
+		return ErrCancelled
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Mem is a Log in memory: records without bytes, chain or signatures. It serves
+// library users who need no proof, and tests. A run exists once it is acquired.
+// Acquiring takes a run over from whoever held it: there is no process to ask.
+type Mem struct {
+	mu   sync.Mutex
+	runs map[string]*memRun
+}
+
+type memRun struct {
+	records  []Record
+	epoch    int64
+	leased   bool
+	ended    Status
+	gates    map[string]*memGate
+	pending  bool // a cancel or correction is stored that no drive has honoured
+	cont     int  // index of the last run.continued; -1: none
+	segment  int
+	watchers map[int]func(Record)
+	next     int
+}
+
+type memGate struct {
+	key, digest, deny string
+	decided           bool
+}
+
+// NewMem returns an empty log.
+func NewMem() *Mem { return &Mem{runs: map[string]*memRun{}} }
+
+func (m *Mem) run(id string) *memRun {
+	r := m.runs[id]
+	if r == nil {
+		r = &memRun{gates: map[string]*memGate{}, cont: -1, watchers: map[int]func(Record){}}
+		m.runs[id] = r
+	}
+	return r
+}
+
+func (m *Mem) Acquire(ctx context.Context, run string, owner Owner) (Lease, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.run(run)
+	if r.ended != "" {
+		return Lease{}, ErrEnded
+	}
+	kind := "run.resumed"
+	if r.epoch == 0 {
+		kind = "run.started"
+	}
+	r.epoch++
+	r.leased = true
+	r.add(Draft{Kind: kind, Body: newObject(64).str("kind", owner.Kind).int("epoch", r.epoch).int("pid", int64(owner.Pid)).close()}, r.epoch)
+	return Lease{Run: run, Epoch: r.epoch}, nil
+}
+
+func (m *Mem) Load(ctx context.Context, run string) (History, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.run(run)
+	return History{Segment: r.segment, Records: slices.Clone(r.records[max(r.cont, 0):]), Ended: r.ended}, nil
+}
+
+func (m *Mem) Append(l Lease, drafts []Draft, done func(error)) {
+	m.mu.Lock()
+	r := m.run(l.Run)
+	err := r.fence(l)
+	if err == nil {
+		for _, d := range drafts {
+			if rec, ok := r.addChecked(d, l.Epoch); ok && rec.Kind == "policy.gate.resolve" {
+				r.tell(rec)
+			}
+		}
+	}
+	m.mu.Unlock()
+	done(err)
+}
+
+func (r *memRun) fence(l Lease) error {
+	switch {
+	case r.ended != "":
+		return ErrEnded
+	case r.epoch != l.Epoch || !r.leased:
+		return ErrLeaseLost
+	}
+	return nil
+}
+
+func (m *Mem) Park(l Lease, p Parking) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.run(l.Run)
+	if err := r.fence(l); err != nil {
+		return false, err
+	}
+	if r.pending {
+		return false, nil
+	}
+	for _, id := range p.Gates {
+		if g := r.gates[id]; g != nil && g.decided {
+			return false, nil
+		}
+	}
+	o := newObject(96).strs("gates", p.Gates).int("wall_ms", p.Wall.Milliseconds())
+	if !p.WakeAt.IsZero() {
+		o = o.time("wake_at", p.WakeAt)
+	}
+	r.add(Draft{Kind: "run.parked", Body: o.close()}, l.Epoch)
+	r.leased = false
+	return true, nil
+}
+
+func (m *Mem) Watch(run string, f func(Record)) func() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.run(run)
+	id := r.next
+	r.next++
+	r.watchers[id] = f
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(r.watchers, id)
+	}
+}
+
+// Write adds a record that the owner did not write.
+func (m *Mem) Write(run string, d Draft) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.run(run)
+	if r.ended != "" {
+		return ErrEnded
+	}
+	if rec, ok := r.addChecked(d, 0); ok {
+		r.tell(rec)
+	}
+	return nil
+}
+
+// Decide closes a gate.
+func (m *Mem) Decide(run, id string, d Decision) error {
+	m.mu.Lock()
+	g := m.run(run).gates[id]
+	decided := g != nil && g.decided
+	m.mu.Unlock()
+	if g == nil {
+		return fmt.Errorf("flow: no gate %s in run %s", id, run)
+	}
+	if decided {
+		return fmt.Errorf("flow: gate %s is already decided", id)
+	}
+	if d.Via == "" {
+		d.Via = "command"
+	}
+	o := newObject(256).str("gate", id).str("action", d.Action).str("subject_digest", g.digest).str("via", d.Via)
+	if len(d.Answer) > 0 {
+		o = o.raw("answer", d.Answer)
+	}
+	for _, f := range [...][2]string{{"feedback", d.Feedback}, {"note", d.Note}, {"fail_reason", d.FailReason}, {"on_behalf_of", d.By}} {
+		if f[1] != "" {
+			o = o.str(f[0], f[1])
+		}
+	}
+	return m.Write(run, Draft{Kind: "policy.gate.resolve", Path: g.key, From: "user", Body: o.close()})
+}
+
+// Records gives all records of a run.
+func (m *Mem) Records(run string) []Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.run(run).records)
+}
+
+// addChecked leaves out a closing of a gate that was decided.
+func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
+	switch d.Kind {
+	case "policy.gate":
+		var b gateBody
+		_ = json.Unmarshal(d.Body, &b)
+		r.gates[b.Gate] = &memGate{key: d.Path, digest: b.Digest, deny: b.Deny}
+	case "policy.gate.resolve":
+		var b resolveBody
+		_ = json.Unmarshal(d.Body, &b)
+		g := r.gates[b.Gate]
+		if g != nil && g.decided {
+			return Record{}, false
+		}
+		if g != nil {
+			g.decided = true
+		}
+	case "run.cancel_requested", "run.correction_requested":
+		r.pending = true
+	case "run.interrupted":
+		r.leased = false
+	case "run.continued":
+		r.cont, r.segment = len(r.records), r.segment+1
+		r.pending = false
+	case "intent.attest":
+		r.end(Completed)
+	case "intent.fail":
+		r.end(Failed)
+	case "intent.cancel":
+		r.end(Cancelled)
+	}
+	return r.add(d, epoch), true
+}
+
+func (r *memRun) end(s Status) { r.ended, r.leased = s, false }
+
+func (r *memRun) add(d Draft, epoch int64) Record {
+	rec := Record{Seq: int64(len(r.records) + 1), Epoch: epoch, At: time.Now().UTC(), Draft: d}
+	r.records = append(r.records, rec)
+	return rec
+}
+
+// tell hands a record to the watchers, under the lock: they see it in order.
+func (r *memRun) tell(rec Record) {
+	for _, f := range r.watchers {
+		f(rec)
+	}
+}

@@ -1,0 +1,490 @@
+package flow
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// past is the folded history of a segment: what stands recorded at each path.
+// The same structure takes what the running drive records, so that a key asked
+// for twice is found whoever asked first.
+type past struct {
+	calls  map[string]*call
+	gates  map[string]*gate // by key
+	byID   map[string]*gate
+	emits  map[emitKey]*mark
+	timers map[string]*timer
+	clocks map[string]*clock
+	groups map[string]*closed
+
+	ledger  ledger
+	warned  map[string]bool
+	wall    time.Duration // of the drives before this one
+	latest  time.Time     // the latest time any record carries or names
+	records int           // without notes
+	last    int64         // seq
+	epoch   int64
+	cancel  *cancelRequest
+	cut     bool
+	state   json.RawMessage // of the run.continued that opens the segment
+}
+
+type call struct {
+	name, digest string
+	class        Class
+	attempt      int  // the last one recorded
+	open         bool // intended, neither failed nor finished
+	suspended    bool
+	reserve      Use // of the open attempt
+	retryAt      time.Time
+	inputKnown   bool // some record has the input
+	bounds       int  // bound gates opened inside this call
+
+	done  bool
+	value json.RawMessage
+	err   *Error
+	use   Use
+	ms    int64
+	by    string
+
+	asked bool
+}
+
+type gate struct {
+	id, key, kind, digest string
+	deny                  string
+	expires               time.Time
+	decision              *decision // the stored answer, if it is a decision
+	closed                bool      // by superseded or run_ended
+	taken                 *decision
+	asked                 bool
+	waiter                *waiter // who waits for it in this drive
+	opening               bool    // its policy.gate is being written
+}
+
+type decision struct {
+	seq int64
+	Decision
+}
+
+type emitKey struct {
+	path string
+	n    int
+}
+
+type mark struct {
+	kind, digest string
+	asked        bool
+}
+
+type timer struct {
+	until, fired time.Time
+	asked        bool
+}
+
+type clock struct {
+	t     time.Time
+	asked bool
+}
+
+type closed struct {
+	skipped map[string]bool
+	asked   bool
+}
+
+type cancelRequest struct {
+	Deadline time.Time `json:"deadline"`
+}
+
+func newPast(limits Use) *past {
+	return &past{
+		calls: map[string]*call{}, gates: map[string]*gate{}, byID: map[string]*gate{},
+		emits: map[emitKey]*mark{}, timers: map[string]*timer{}, clocks: map[string]*clock{},
+		groups: map[string]*closed{}, ledger: newLedger(limits), warned: map[string]bool{},
+	}
+}
+
+// foldHistory reads a segment. Of a fork's base it takes what the flow owns and
+// the decisions that were taken.
+func foldHistory(h History, limits Use) (*past, error) {
+	p := newPast(limits)
+	if len(h.Base) > 0 {
+		for _, r := range h.Base {
+			if inherited(r.Kind, r.N) {
+				if err := p.add(r); err != nil {
+					return nil, err
+				}
+			}
+		}
+		p.dropUntaken()
+		p.last, p.epoch, p.wall = 0, 0, 0
+	}
+	w := wallFold{}
+	for _, r := range h.Records {
+		if err := p.add(r); err != nil {
+			return nil, err
+		}
+		w.add(r)
+	}
+	p.wall = w.total()
+	return p, nil
+}
+
+// inherited tells what a fork takes over from its source. The base's notes,
+// ownership, cancels and ends stay behind.
+func inherited(kind string, n int) bool {
+	switch kind {
+	case "policy.gate.resolve", "run.continued":
+		return true
+	}
+	return owned(kind, n)
+}
+
+// owned tells which records follow from the program, so that a replay must ask
+// for each of them.
+func owned(kind string, n int) bool {
+	switch kind {
+	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished",
+		"policy.gate", "gate.taken", "group.closed", "timer.set", "timer.fired", "clock.read":
+		return true
+	}
+	return n > 0
+}
+
+func (p *past) dropUntaken() {
+	for key, g := range p.gates {
+		if g.taken == nil {
+			delete(p.gates, key)
+			delete(p.byID, g.id)
+		}
+	}
+}
+
+type effectBody struct {
+	Name    string          `json:"name"`
+	Class   Class           `json:"class"`
+	Attempt int             `json:"attempt"`
+	Digest  string          `json:"digest"`
+	Input   json.RawMessage `json:"input"`
+	Reserve Use             `json:"reserve"`
+	Value   json.RawMessage `json:"value"`
+	Error   *wireError      `json:"error"`
+	Ms      int64           `json:"ms"`
+	Use     Use             `json:"use"`
+	Wanted  Use             `json:"wanted"`
+	By      string          `json:"by"`
+	RetryAt time.Time       `json:"retry_at"`
+}
+
+type wireError struct {
+	Error
+	AfterMs int64 `json:"after_ms"`
+}
+
+func (w *wireError) error() *Error {
+	if w == nil {
+		return nil
+	}
+	e := w.Error
+	e.After = time.Duration(w.AfterMs) * time.Millisecond
+	return &e
+}
+
+type gateBody struct {
+	Gate      string    `json:"gate"`
+	Kind      string    `json:"gate_kind"`
+	Digest    string    `json:"digest"`
+	Deny      string    `json:"deny"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+type resolveBody struct {
+	Gate       string          `json:"gate"`
+	Action     string          `json:"action"`
+	Answer     json.RawMessage `json:"answer"`
+	Feedback   string          `json:"feedback"`
+	Note       string          `json:"note"`
+	FailReason string          `json:"fail_reason"`
+	Via        string          `json:"via"`
+	OnBehalfOf string          `json:"on_behalf_of"`
+}
+
+func (p *past) add(r Record) error {
+	if r.Seq > p.last {
+		p.last = r.Seq
+	}
+	if r.Epoch > p.epoch {
+		p.epoch = r.Epoch
+	}
+	if r.At.After(p.latest) {
+		p.latest = r.At
+	}
+	if r.Note {
+		if r.Kind == "bound.warned" {
+			var b struct{ Bound string }
+			if json.Unmarshal(r.Body, &b) == nil {
+				p.warned[b.Bound] = true
+			}
+		}
+		return nil
+	}
+	p.records++
+	if r.N > 0 {
+		p.emits[emitKey{r.Path, r.N}] = &mark{kind: r.Kind, digest: digest(r.Kind, r.Body)}
+		return nil
+	}
+	if err := p.addKind(r); err != nil {
+		return fmt.Errorf("record %d (%s at %q) cannot be read: %w", r.Seq, r.Kind, r.Path, err)
+	}
+	return nil
+}
+
+func (p *past) addKind(r Record) error {
+	switch r.Kind {
+	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished":
+		var b effectBody
+		if err := json.Unmarshal(r.Body, &b); err != nil {
+			return err
+		}
+		p.addEffect(r, &b)
+	case "policy.gate":
+		var b gateBody
+		if err := json.Unmarshal(r.Body, &b); err != nil {
+			return err
+		}
+		p.openGate(&gate{id: b.Gate, key: r.Path, kind: b.Kind, digest: b.Digest, deny: b.Deny, expires: b.ExpiresAt})
+	case "policy.gate.resolve":
+		return p.addDecision(r)
+	case "gate.taken":
+		var b struct {
+			Gate string
+			Seq  int64
+		}
+		if err := json.Unmarshal(r.Body, &b); err != nil {
+			return err
+		}
+		if g := p.byID[b.Gate]; g != nil && g.decision != nil && g.decision.seq == b.Seq {
+			p.take(g)
+		}
+	case "group.closed":
+		var b struct{ Skipped []string }
+		if err := json.Unmarshal(r.Body, &b); err != nil {
+			return err
+		}
+		c := &closed{skipped: map[string]bool{}}
+		for _, name := range b.Skipped {
+			c.skipped[name] = true
+		}
+		p.groups[r.Path] = c
+	case "timer.set", "timer.fired", "clock.read":
+		return p.addTime(r)
+	case "run.cancel_requested":
+		p.cancel = new(cancelRequest)
+		return json.Unmarshal(r.Body, p.cancel)
+	case "run.correction_requested":
+		p.cut = true
+	case "run.continued", "run.forked":
+		return p.carry(r)
+	}
+	return nil
+}
+
+func (p *past) addEffect(r Record, b *effectBody) {
+	c := p.calls[r.Path]
+	if c == nil {
+		c = &call{}
+		p.calls[r.Path] = c
+	}
+	if b.Name != "" {
+		c.name = b.Name
+	}
+	if b.Digest != "" {
+		c.digest = b.Digest
+	}
+	if b.Input != nil {
+		c.inputKnown = true
+	}
+	c.attempt = max(c.attempt, b.Attempt)
+	switch r.Kind {
+	case "effect.intended":
+		if c.open {
+			p.ledger.settle(c.reserve, nil) // the former attempt was lost: it is charged in full
+		}
+		c.class, c.open, c.suspended, c.reserve = b.Class, true, false, b.Reserve
+		c.retryAt = time.Time{}
+		p.ledger.hold(b.Reserve)
+	case "effect.failed":
+		p.settleCall(c, b.Use)
+		c.retryAt = b.RetryAt
+	case "effect.suspended":
+		c.suspended = true
+	case "effect.finished":
+		p.settleCall(c, b.Use)
+		c.done, c.value, c.err = true, b.Value, b.Error.error()
+		c.use, c.ms, c.by = b.Use, b.Ms, b.By
+	}
+}
+
+func (p *past) settleCall(c *call, reported Use) {
+	if c.open {
+		p.ledger.settle(c.reserve, reported)
+	} else {
+		p.ledger.used.add(reported)
+	}
+	c.open, c.suspended, c.reserve = false, false, nil
+}
+
+func (p *past) openGate(g *gate) {
+	p.gates[g.key] = g
+	p.byID[g.id] = g
+}
+
+// closings says which ways of closing a gate are no decision.
+func closing(via string) bool { return via == "superseded" || via == "run_ended" }
+
+func (p *past) addDecision(r Record) error {
+	var b resolveBody
+	if err := json.Unmarshal(r.Body, &b); err != nil {
+		return err
+	}
+	g := p.byID[b.Gate]
+	switch {
+	case g == nil || g.decision != nil:
+	case closing(b.Via):
+		g.closed = true
+	default:
+		by := b.OnBehalfOf
+		if by == "" {
+			by = "local:cli"
+		}
+		g.decision = &decision{r.Seq, Decision{Gate: g.id, Action: b.Action, Answer: b.Answer, Feedback: b.Feedback,
+			Note: b.Note, FailReason: b.FailReason, By: by, Via: b.Via}}
+	}
+	return nil
+}
+
+// take marks the stored decision as used by the run, and lets an extension of
+// a bound take effect: before that it raises nothing.
+func (p *past) take(g *gate) {
+	g.taken = g.decision
+	if g.kind == "bound" && g.taken.Action == "extend" {
+		p.ledger.extend(extension(g.taken.Answer))
+	}
+}
+
+func extension(answer json.RawMessage) Use {
+	var by Use
+	if json.Unmarshal(answer, &by) != nil {
+		return nil
+	}
+	return by
+}
+
+func (p *past) addTime(r Record) error {
+	var b struct{ T, Until time.Time }
+	if err := json.Unmarshal(r.Body, &b); err != nil {
+		return err
+	}
+	if b.T.After(p.latest) {
+		p.latest = b.T
+	}
+	switch r.Kind {
+	case "clock.read":
+		p.clocks[r.Path] = &clock{t: b.T}
+	case "timer.set":
+		p.timers[r.Path] = &timer{until: b.Until}
+	case "timer.fired":
+		if t := p.timers[r.Path]; t != nil {
+			t.fired = b.T
+		}
+	}
+	return nil
+}
+
+// carry takes over the totals of what came before this segment or fork.
+func (p *past) carry(r Record) error {
+	var b struct {
+		State    json.RawMessage `json:"state"`
+		Used     Use             `json:"used"`
+		Limit    Use             `json:"limit"`
+		Counters Use             `json:"counters"`
+	}
+	if err := json.Unmarshal(r.Body, &b); err != nil {
+		return err
+	}
+	if r.Kind == "run.forked" {
+		if b.Counters != nil {
+			p.ledger.used = b.Counters.clone()
+		}
+		return nil
+	}
+	fresh := newPast(b.Limit)
+	fresh.ledger.used.add(b.Used)
+	fresh.state, fresh.last, fresh.epoch, fresh.latest, fresh.warned = b.State, p.last, p.epoch, p.latest, p.warned
+	if fresh.state == nil {
+		fresh.state = json.RawMessage("null")
+	}
+	*p = *fresh
+	return nil
+}
+
+// wallFold sums the time that drives took: from a drive's first record to its
+// park or its last record. What others write while nobody drives is not in it.
+type wallFold struct {
+	sum         time.Duration
+	start, last time.Time
+}
+
+func (w *wallFold) add(r Record) {
+	switch r.Kind {
+	case "run.started", "run.resumed":
+		w.end()
+		w.start, w.last = r.At, r.At
+	case "run.parked", "run.continued":
+		var b struct {
+			WallMs int64 `json:"wall_ms"`
+		}
+		if json.Unmarshal(r.Body, &b) == nil {
+			w.sum = time.Duration(b.WallMs) * time.Millisecond
+		}
+		w.start = time.Time{}
+		if r.Kind == "run.continued" {
+			w.start, w.last = r.At, r.At // the drive goes on
+		}
+	default:
+		if r.Epoch > 0 && !w.start.IsZero() {
+			w.last = r.At
+		}
+	}
+}
+
+func (w *wallFold) end() {
+	if !w.start.IsZero() && w.last.After(w.start) {
+		w.sum += w.last.Sub(w.start)
+	}
+	w.start = time.Time{}
+}
+
+func (w *wallFold) total() time.Duration {
+	w.end()
+	return w.sum
+}
+
+// payload puts back a value that stands in a record by digest alone.
+func payload(raw json.RawMessage, blob func(string) ([]byte, error)) (json.RawMessage, error) {
+	if !bytes.HasPrefix(raw, []byte(`{"$blob":`)) {
+		return raw, nil
+	}
+	var ref struct {
+		Blob string `json:"$blob"`
+	}
+	if err := json.Unmarshal(raw, &ref); err != nil {
+		return nil, err
+	}
+	if blob == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoBlob, ref.Blob)
+	}
+	return blob(ref.Blob)
+}

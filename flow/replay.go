@@ -1,0 +1,81 @@
+package flow
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Replay returns an engine that drives a flow on the records of h alone. It
+// writes nothing and performs nothing. If the run ended completed or failed,
+// whatever is not recorded does not fit (NonDeterminism); else it is the end of
+// what is known, and the outcome is parked. A record that the flow owns and did
+// not ask for does not fit either.
+func Replay(h History) Engine { return &replayer{h} }
+
+type replayer struct{ history History }
+
+func (r *replayer) Drive(ctx context.Context, job Job) (Outcome, error) {
+	e := &engine{now: time.Now, newID: newULID}
+	d := newDrive(e, job, Lease{})
+	d.mode = replaying
+	if r.history.Ended == Completed || r.history.Ended == Failed {
+		d.mode = auditing
+	}
+	if err := d.begin(r.history); err != nil {
+		return Outcome{}, err
+	}
+	out := d.run()
+	if out.Status != Interrupted {
+		if left := d.unasked(); left != nil {
+			out = Outcome{Status: Interrupted, Err: left, Reason: reasonOf(left), Replayed: out.Replayed}
+		}
+	}
+	return out, nil
+}
+
+// unasked finds the first record, in order of path, that the flow owns and did
+// not ask for.
+func (d *drive) unasked() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found []NonDeterminism
+	miss := func(asked bool, path, what string) {
+		if !asked {
+			found = append(found, NonDeterminism{Path: path, Recorded: what})
+		}
+	}
+	p := d.past
+	for path, c := range p.calls {
+		miss(c.asked, path, c.name+" "+c.digest)
+	}
+	for key, g := range p.gates {
+		miss(g.asked || p.insideCall(key), key, g.kind+" gate "+g.digest)
+	}
+	for key, m := range p.emits {
+		miss(m.asked, key.path, m.kind+" "+m.digest)
+	}
+	for path, t := range p.timers {
+		miss(t.asked, path, "a sleep")
+	}
+	for path, c := range p.clocks {
+		miss(c.asked, path, "a reading of the clock")
+	}
+	for path, g := range p.groups {
+		miss(g.asked, path, "the closing of a group")
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return &sortedBy(found, func(n NonDeterminism) string { return n.Path + "\x00" + n.Recorded })[0]
+}
+
+// insideCall reports whether a gate was opened by a Do: it goes with its call.
+func (p *past) insideCall(key string) bool {
+	i := strings.LastIndexByte(key, '/')
+	if i < 0 {
+		return false
+	}
+	c := p.calls[key[:i]]
+	return c != nil && c.asked && reserved(key[i+1:])
+}

@@ -1,0 +1,340 @@
+package flow
+
+import (
+	"context"
+	"time"
+)
+
+func (c *fctx) Wait(q Gate) (Decision, error) {
+	d := c.b.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return Decision{}, err
+	}
+	key, err := c.keyed(q.Key)
+	if err != nil {
+		return Decision{}, err
+	}
+	if call := d.past.calls[key]; call != nil {
+		return Decision{}, c.mismatch(key, call.name+" "+call.digest, q.Kind+" gate "+GateDigest(q))
+	}
+	if g := d.past.gates[key]; g != nil && g.asked {
+		return Decision{}, d.failLocked(fatal, &Misuse{key, "this gate was already asked for"})
+	}
+	return c.decision(key, q)
+}
+
+// decision is what Wait, an in-doubt call and a bound ask: the recorded
+// decision, or a new gate and its answer. Called with mu held.
+func (c *fctx) decision(key string, q Gate) (Decision, error) {
+	d := c.b.d
+	g := d.past.gates[key]
+	sum := GateDigest(q)
+	if g != nil {
+		if g.digest != sum {
+			return Decision{}, c.mismatch(key, g.kind+" gate "+g.digest, q.Kind+" gate "+sum)
+		}
+		g.asked = true
+		if g.taken != nil {
+			d.replayed++
+			answer, err := payload(g.taken.Answer, d.blob)
+			if err != nil {
+				d.failLocked(down, err)
+				return Decision{}, c.park()
+			}
+			dec := g.taken.Decision
+			dec.Answer = answer
+			return dec, nil
+		}
+	}
+	if err := c.unrecorded(key, q.Kind+" gate "+sum); err != nil {
+		return Decision{}, err
+	}
+	if g == nil || g.closed {
+		var err error
+		if g, err = c.open(key, q, sum); err != nil {
+			return Decision{}, err
+		}
+	}
+	return c.await(g)
+}
+
+func (c *fctx) open(key string, q Gate, sum string) (*gate, error) {
+	d := c.b.d
+	g := &gate{id: d.newID(), key: key, kind: q.Kind, digest: sum, deny: q.Deny, asked: true, opening: true}
+	o := newObject(256).str("gate", g.id).str("gate_kind", q.Kind).str("question", q.Question)
+	subject := q.Subject
+	if len(subject) == 0 {
+		subject = []byte("null")
+	}
+	o = o.raw("subject", subject).strs("actions", q.Actions).str("deny", q.Deny).str("digest", sum)
+	if q.Expires > 0 {
+		g.expires = d.clock().Add(q.Expires)
+		o = o.time("expires_at", g.expires)
+	}
+	d.past.openGate(g)
+	d.lives++
+	if d.append(Draft{Kind: "policy.gate", Path: key, From: "executor", Body: o.close()}) != nil {
+		return nil, c.park()
+	}
+	g.opening = false
+	return g, nil
+}
+
+// await blocks until the gate is decided, its scope closes or the drive ends.
+func (c *fctx) await(g *gate) (Decision, error) {
+	d := c.b.d
+	w := &waiter{scope: c.b.scope, gate: g, ready: func() bool { return g.decision != nil }}
+	g.waiter = w
+	defer func() { g.waiter = nil }()
+	if !g.expires.IsZero() {
+		expiry := time.AfterFunc(max(0, g.expires.Sub(d.clock())), func() { d.expire(g) })
+		defer expiry.Stop()
+	}
+	for {
+		switch s := c.b.scope.closedBy(); {
+		case d.ending != notEnding:
+			return Decision{}, c.park()
+		case s != nil:
+			return Decision{}, c.cancelledBy(s)
+		case g.decision != nil:
+			d.past.take(g)
+			if g.kind == "bound" {
+				d.noteExtension(g)
+			}
+			d.put(Draft{Kind: "gate.taken", Path: g.key, Body: newObject(96).str("gate", g.id).int("seq", g.decision.seq).close()})
+			return g.decision.Decision, nil
+		}
+		w.woken = false
+		d.block(w)
+	}
+}
+
+// expire denies a gate that nobody decided in time. Whoever decided it first
+// has won: the log drops this, and the decision arrives like any other.
+func (d *drive) expire(g *gate) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if g.decision == nil && !g.closed && d.ending < parked {
+		d.send([]Draft{closeGate(g, "expiry")}, func(err error) {
+			if err != nil {
+				go d.fail(down, err)
+			}
+		})
+	}
+}
+
+// closeGate is the record by which the executor itself closes a gate.
+func closeGate(g *gate, via string) Draft { return Closing(g.id, g.key, g.digest, g.deny, via) }
+
+// Closing is the record by which the executor itself closes a gate: via expiry
+// it is the denying decision, via superseded and run_ended it is none.
+func Closing(id, key, digest, deny, via string) Draft {
+	return Draft{Kind: "policy.gate.resolve", Path: key, From: "executor", Body: newObject(256).str("gate", id).str("action", deny).
+		str("subject_digest", digest).str("via", via).str("on_behalf_of", "system:"+via).close()}
+}
+
+func (c *fctx) Sleep(dur time.Duration) error {
+	d := c.b.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := c.enter(); err != nil {
+		return err
+	}
+	p := c.counts()
+	p.sleeps++
+	path := join(c.path, numbered("sleep", p.sleeps))
+	t := d.past.timers[path]
+	if t != nil {
+		t.asked = true
+		if !t.fired.IsZero() {
+			d.replayed++
+			return nil
+		}
+	}
+	if err := c.unrecorded(path, "a sleep"); err != nil {
+		return err
+	}
+	began := time.Now()
+	if t == nil {
+		t = &timer{until: d.clock().Add(dur), asked: true}
+		d.past.timers[path] = t
+		d.put(Draft{Kind: "timer.set", Path: path, Body: newObject(64).time("until", t.until).close()})
+	} else {
+		dur = 0 // set by an earlier drive: the wall clock alone tells
+	}
+	d.lives++
+	return c.sleepUntil(path, t, began, dur)
+}
+
+// sleepUntil returns when the run's time has reached the timer and, in the
+// drive that set it, that long has really passed.
+func (c *fctx) sleepUntil(path string, t *timer, began time.Time, least time.Duration) error {
+	d := c.b.d
+	due := func() bool { return !d.clock().Before(t.until) && time.Since(began) >= least }
+	for {
+		switch s := c.b.scope.closedBy(); {
+		case d.ending != notEnding:
+			return c.park()
+		case s != nil:
+			return c.cancelledBy(s)
+		case due():
+			t.fired = d.clock()
+			d.put(Draft{Kind: "timer.fired", Path: path, Body: newObject(64).time("t", t.fired).close()})
+			return nil
+		}
+		left := max(t.until.Sub(d.clock()), least-time.Since(began))
+		w := &waiter{scope: c.b.scope, ready: due, until: t.until, counted: left <= shortSleep}
+		d.blockFor(w, left)
+	}
+}
+
+// blockFor blocks until w is woken or the time is over.
+func (d *drive) blockFor(w *waiter, left time.Duration) {
+	alarm := time.AfterFunc(left, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.wake(w)
+	})
+	d.block(w)
+	alarm.Stop()
+}
+
+// again enters the flow from the top with what the log holds now.
+func (d *drive) again() Outcome {
+	d.mu.Lock()
+	d.places, d.root, d.cancelled = map[string]*place{}, &scope{}, false
+	h, err := d.log.Load(context.Background(), d.job.Run)
+	if err == nil {
+		err = d.begin(h)
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return Outcome{Status: Interrupted, Err: err, Reason: reasonOf(err)}
+	}
+	return d.run()
+}
+
+// idle is reached when every branch is blocked in a wait, a sleep or a join.
+// Called with mu held.
+func (d *drive) idle() {
+	if d.ending != notEnding || d.parking || d.mode != performing || !d.waits() {
+		return
+	}
+	if d.job.Linger < 0 {
+		return
+	}
+	d.parkTurn++
+	d.linger(d.parkTurn, time.Now())
+}
+
+// linger parks when its time is over or nobody will answer.
+func (d *drive) linger(turn int, since time.Time) {
+	left := d.job.Linger - time.Since(since)
+	if left <= 0 || d.job.Hopeless != nil && d.job.Hopeless(d.parkingNow().Gates) {
+		go d.tryPark(turn)
+		return
+	}
+	if d.job.Hopeless != nil {
+		left = min(left, hopeCheck)
+	}
+	time.AfterFunc(left, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if turn == d.parkTurn && d.running == 0 {
+			d.linger(turn, since)
+		}
+	})
+}
+
+// waits reports whether somebody waits for a decision or a long sleep. A join
+// alone is no wait: its last branch is about to be counted.
+func (d *drive) waits() bool {
+	for w := range d.blocked {
+		if !w.counted {
+			return true
+		}
+	}
+	return false
+}
+
+// tryPark makes the park transaction, the only point of decision: if it goes
+// through, every wait and sleep answers ErrParked, even one whose decision is
+// already in memory; if not, what the log found is delivered and the drive goes
+// on.
+func (d *drive) tryPark(turn int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if turn != d.parkTurn || d.running > 0 || d.parking || d.ending != notEnding {
+		return
+	}
+	d.parking = true
+	p := d.parkingNow()
+	var err error
+	if len(d.queue) > 0 {
+		err = d.append()
+	}
+	var went bool
+	if err == nil {
+		d.mu.Unlock()
+		went, err = d.log.Park(d.lease, p)
+		d.mu.Lock()
+	}
+	d.parking = false
+	switch {
+	case err != nil:
+		d.failLocked(down, err)
+		d.poke()
+	case went:
+		if d.ending != fatal && d.ending != down {
+			d.ending = parked
+		}
+		d.gates, d.wakeAt = p.Gates, p.WakeAt
+		d.poke()
+	default:
+		d.poke()
+		if d.running == 0 && d.ending == notEnding {
+			again := d.parkTurn
+			time.AfterFunc(parkRetry, func() { d.tryPark(again) })
+		}
+	}
+}
+
+// parkingNow collects what is waited for. Called with mu held.
+func (d *drive) parkingNow() Parking {
+	p := Parking{Wall: d.wall()}
+	for w := range d.blocked {
+		if w.gate != nil {
+			p.Gates = append(p.Gates, w.gate.id)
+		}
+		if !w.until.IsZero() && (p.WakeAt.IsZero() || w.until.Before(p.WakeAt)) {
+			p.WakeAt = w.until
+		}
+	}
+	sorted(p.Gates)
+	return p
+}
+
+// parkSuspended parks a run whose flow unwound because activities suspended
+// themselves: no wait was there to park it.
+func (d *drive) parkSuspended(out Outcome) Outcome {
+	d.mu.Lock()
+	p := Parking{Wall: d.wall(), Gates: out.Gates}
+	d.mu.Unlock()
+	if err := d.flush(); err != nil {
+		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
+		return out
+	}
+	went, err := d.log.Park(d.lease, p)
+	switch {
+	case err != nil:
+		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
+	case went:
+		out.Status, out.Value, out.Err = ParkedRun, nil, nil
+	default:
+		// A decision or a cancel is stored: take it now, from the top.
+		return d.again()
+	}
+	return out
+}
