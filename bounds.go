@@ -1,5 +1,17 @@
 package tipstaff
 
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
 // Names of bounds, as documents spell them.
 const (
 	BoundIterations = "iterations"
@@ -10,6 +22,278 @@ const (
 	BoundCostUSD    = "cost_usd"
 	BoundWallTime   = "wall_time"
 )
+
+// BoundNames are all of them, sorted.
+func BoundNames() []string {
+	return []string{BoundAgentHops, BoundCostUSD, BoundIterations, BoundModelCalls, BoundTokens, BoundToolCalls, BoundWallTime}
+}
+
+// Bounds are what a run may consume, by name, in the units of the ledger: whole
+// numbers, cost_usd in 10⁻⁹ USD, wall_time in milliseconds. A name that is absent
+// has no limit.
+//
+// In JSON and in documents they stand as people write them: cost_usd is a
+// decimal string ("0.50"), wall_time a duration ("10m"), the rest whole numbers.
+type Bounds map[string]int64
+
+// DefaultBounds are those of a plan or a turn where neither the program nor the
+// manifest sets any.
+func DefaultBounds() Bounds {
+	return Bounds{
+		BoundIterations: 3,
+		BoundModelCalls: 50,
+		BoundToolCalls:  200,
+		BoundAgentHops:  50,
+		BoundTokens:     1_000_000,
+		BoundCostUSD:    5 * nanosPerUnit,
+		BoundWallTime:   time.Hour.Milliseconds(),
+	}
+}
+
+// EffectiveBounds is what a run gets: the least of what manifest, program and
+// flags say, by name, and the default where neither manifest nor program says
+// anything. Flags only tighten. Any of them may be nil.
+func EffectiveBounds(manifest, program, flags Bounds) Bounds {
+	said := Min(manifest, program)
+	for name, limit := range DefaultBounds() {
+		if _, ok := said[name]; !ok {
+			said[name] = limit
+		}
+	}
+	return Min(said, flags)
+}
+
+// Min is the least limit of each name that has one anywhere.
+func Min(all ...Bounds) Bounds {
+	least := Bounds{}
+	for _, b := range all {
+		for name, limit := range b {
+			if old, ok := least[name]; !ok || limit < old {
+				least[name] = limit
+			}
+		}
+	}
+	return least
+}
+
+// Above lists, sorted, the bounds in which b goes beyond a ceiling: a program
+// above its manifest is invalid (bounds_ceiling). What b leaves open it inherits
+// and is not above.
+func (b Bounds) Above(ceiling Bounds) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if most, ok := ceiling[name]; ok && b[name] > most {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// BoundError is one bound that cannot be read. Code is that of a problem in a
+// document: field_unknown or range.
+type BoundError struct {
+	Name, Code, Message string
+}
+
+func (e *BoundError) Error() string { return e.Name + ": " + e.Message }
+
+// ParseBounds reads the bounds of a document. Its errors are [*BoundError]s,
+// joined, in the order of the names.
+func ParseBounds(doc map[string]any) (Bounds, error) {
+	b := make(Bounds, len(doc))
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(doc)) {
+		limit, err := ParseBound(name, doc[name])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		b[name] = limit
+	}
+	if errs != nil {
+		return nil, errors.Join(errs...)
+	}
+	return b, nil
+}
+
+// ParseBound reads one value as a document gives it, in the units of the ledger.
+// Its error is a [*BoundError].
+func ParseBound(name string, value any) (int64, error) {
+	var n int64
+	var err error
+	switch name {
+	case BoundCostUSD:
+		n, err = parseCost(value)
+	case BoundWallTime:
+		n, err = parseWall(value)
+	case BoundIterations, BoundModelCalls, BoundToolCalls, BoundAgentHops, BoundTokens:
+		n, err = parseCount(value)
+	default:
+		return 0, &BoundError{name, "field_unknown", "there is no such bound; there are " + strings.Join(BoundNames(), ", ")}
+	}
+	if err != nil {
+		return 0, &BoundError{name, "range", err.Error()}
+	}
+	return n, nil
+}
+
+func parseCount(value any) (int64, error) {
+	n := int64(-1)
+	switch v := value.(type) {
+	case int:
+		n = int64(v)
+	case int64:
+		n = v
+	case uint64:
+		if v <= math.MaxInt64 {
+			n = int64(v)
+		}
+	case float64: // what encoding/json makes of any number
+		if v >= 0 && v < 1<<53 && v == math.Trunc(v) {
+			n = int64(v)
+		}
+	case json.Number:
+		if parsed, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			n = parsed
+		}
+	}
+	if n < 0 {
+		return 0, fmt.Errorf("%s is not a whole number from 0", show(value))
+	}
+	return n, nil
+}
+
+func parseWall(value any) (int64, error) {
+	text, ok := value.(string)
+	if !ok {
+		return 0, fmt.Errorf("%s is not a duration like 90s, 10m or 1h30m", show(value))
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is not a duration like 90s, 10m or 1h30m", text)
+	}
+	if d%time.Millisecond != 0 {
+		return 0, fmt.Errorf("%q is finer than a millisecond", text)
+	}
+	return d.Milliseconds(), nil
+}
+
+// Amounts of money are decimal: they are never a float on their way.
+const (
+	maxDecimals  = 9
+	minDecimals  = 2
+	nanosPerUnit = 1_000_000_000
+)
+
+func parseCost(value any) (int64, error) {
+	text, ok := value.(string)
+	if !ok {
+		return 0, fmt.Errorf("%s must be a decimal in quotes, like %q", show(value), "5.00")
+	}
+	whole, fraction, dot := strings.Cut(text, ".")
+	if !digits(whole) || dot && !digits(fraction) || len(whole) > 1 && whole[0] == '0' {
+		return 0, fmt.Errorf("%q is not a decimal like %q", text, "5.00")
+	}
+	if len(fraction) > maxDecimals {
+		return 0, fmt.Errorf("%q has more than %d decimals", text, maxDecimals)
+	}
+	n, err := strconv.ParseInt(whole+fraction+strings.Repeat("0", maxDecimals-len(fraction)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is more than can be counted", text)
+	}
+	return n, nil
+}
+
+func digits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+func show(value any) string {
+	if s, ok := value.(string); ok {
+		return strconv.Quote(s)
+	}
+	return fmt.Sprint(value)
+}
+
+// FormatBound is an amount of a bound as people read it, and as [ParseBound]
+// reads it again.
+func FormatBound(name string, amount int64) string {
+	switch name {
+	case BoundCostUSD:
+		return formatCost(amount)
+	case BoundWallTime:
+		return formatWall(amount)
+	}
+	return strconv.FormatInt(amount, 10)
+}
+
+func formatCost(nanos int64) string {
+	text := fmt.Sprintf("%d.%0*d", nanos/nanosPerUnit, maxDecimals, nanos%nanosPerUnit)
+	for range maxDecimals - minDecimals {
+		text = strings.TrimSuffix(text, "0")
+	}
+	return text
+}
+
+// formatWall leaves out the zero parts that Duration.String writes: 1h, not
+// 1h0m0s.
+func formatWall(ms int64) string {
+	if ms > math.MaxInt64/int64(time.Millisecond) {
+		ms = math.MaxInt64 / int64(time.Millisecond)
+	}
+	text := (time.Duration(ms) * time.Millisecond).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// MarshalJSON writes bounds as documents do.
+func (b Bounds) MarshalJSON() ([]byte, error) {
+	doc := make(map[string]any, len(b))
+	for name, limit := range b {
+		switch name {
+		case BoundCostUSD, BoundWallTime:
+			doc[name] = FormatBound(name, limit)
+		default:
+			doc[name] = limit
+		}
+	}
+	return json.Marshal(doc)
+}
+
+// UnmarshalJSON reads what documents write.
+func (b *Bounds) UnmarshalJSON(data []byte) error {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	doc := make(map[string]any, len(raw))
+	for name, value := range raw {
+		doc[name] = number(value)
+	}
+	parsed, err := ParseBounds(doc)
+	if err != nil {
+		return err
+	}
+	*b = parsed
+	return nil
+}
+
+// number keeps a JSON number exact: a float64 could not hold every int64.
+func number(value json.RawMessage) any {
+	var v any
+	if err := json.Unmarshal(value, &v); err != nil {
+		return nil
+	}
+	if _, ok := v.(float64); ok {
+		return json.Number(value)
+	}
+	return v
+}
 
 // BoundStatus is one bound as surfaces show it: decimal strings for cost_usd,
 // durations for wall_time, whole numbers for the rest.

@@ -87,6 +87,9 @@ func (c *conformity) record(r Record) {
 	if err := c.past.add(r); err != nil {
 		c.fault(r, "%v", err)
 	}
+	if r.Kind == "run.continued" {
+		c.effects = map[string]*effectTrace{} // keys count anew
+	}
 }
 
 // rules looks at a record before the fold takes it.
@@ -204,10 +207,10 @@ func (c *conformity) effect(r Record, b *effectBody) {
 
 // inputDigest is not known where the input is a blob.
 func inputDigest(b *effectBody) (string, bool) {
-	if raw, err := payload(b.Input, nil); err == nil {
-		return CallDigest(b.Name, raw), true
+	if isReference(b.Input) {
+		return "", false
 	}
-	return "", false
+	return CallDigest(b.Name, b.Input), true
 }
 
 func (c *conformity) intended(r Record, b *effectBody, t *effectTrace) {

@@ -14,7 +14,10 @@ type branch struct {
 }
 
 // place counts what numbers itself at one path.
-type place struct{ emits, nows, sleeps, gos int }
+type place struct {
+	emits, nows, sleeps, gos int
+	branches                 map[string]bool // names taken, by all groups here
+}
 
 // fctx is a Context: a branch at a path.
 type fctx struct {

@@ -59,6 +59,9 @@ func (do *doing) claim() error {
 		return d.failLocked(fatal, &Misuse{do.at, "an input has at most 16 MiB"})
 	}
 	if g := d.past.gates[do.at]; g != nil {
+		if g.asked {
+			return d.failLocked(fatal, &Misuse{do.at, "this key was already used"})
+		}
 		return do.mismatch(do.at, g.kind+" gate "+g.digest, do.Name+" "+do.digest)
 	}
 	do.call = d.past.calls[do.at]
@@ -703,7 +706,7 @@ func (do *doing) contextFor(a *attempt) (context.Context, func()) {
 func (a *attempt) public() Attempt {
 	d := a.do.b.d
 	return Attempt{Run: d.job.Run, Path: a.do.at, Name: a.do.Name, N: a.n, Class: a.class, Input: a.do.Input,
-		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Sync: d.flush}
+		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Sync: d.sync}
 }
 
 // note appends a record for people; replay skips it.

@@ -176,6 +176,13 @@ func (d *drive) append(drafts ...Draft) error {
 // acks are one-element channels: a log may answer before Append returns.
 var acks = sync.Pool{New: func() any { return make(chan error, 1) }}
 
+// sync waits for everything that was put so far, also what is on its way.
+func (d *drive) sync() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.append()
+}
+
 func (d *drive) flush() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -282,6 +289,20 @@ func (d *drive) cancel(req *cancelRequest) {
 func (d *drive) closeScope(s *scope) {
 	d.cutLive(s, false)
 	d.poke()
+}
+
+// supersede closes the gates that were waited for below s: nobody will take
+// their decisions any more.
+func (d *drive) supersede(s *scope) {
+	if d.mode != performing || d.ending >= parked {
+		return
+	}
+	for _, g := range d.openGates() {
+		if g.scope != nil && g.scope.within(s) {
+			g.closed = true
+			d.put(closeGate(g, "superseded"))
+		}
+	}
 }
 
 // stop ends the drive in good order: the run stays as it is and can be resumed.

@@ -214,6 +214,9 @@ func (d *drive) guard(b *branch, path string, f func(Context) error) (err error)
 	err = f(&fctx{b: b, path: path})
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if b.parked && d.mode != performing {
+		return ErrParked // also where Emit or Now met the end, which cannot say so
+	}
 	if b.parked && !Parked(err) && d.ending != fatal && d.ending != down {
 		return d.failLocked(fatal, &Misuse{path, fmt.Sprintf("the flow was parked and returned %v instead of ErrParked", err)})
 	}
@@ -277,18 +280,22 @@ func (d *drive) finish(out Outcome, gates []*gate) Outcome {
 	if d.mode != performing {
 		return out
 	}
-	var drafts []Draft
-	for _, g := range gates {
-		drafts = append(drafts, closeGate(g, "run_ended"))
+	// Finish may look at the log: everything before it is there by then.
+	err := d.sync()
+	if err == nil {
+		var drafts []Draft
+		for _, g := range gates {
+			drafts = append(drafts, closeGate(g, "run_ended"))
+		}
+		finish := d.job.Finish
+		if finish == nil {
+			finish = plainFinish
+		}
+		drafts = append(drafts, finish(out)...)
+		d.mu.Lock()
+		err = d.append(drafts...)
+		d.mu.Unlock()
 	}
-	finish := d.job.Finish
-	if finish == nil {
-		finish = plainFinish
-	}
-	drafts = append(drafts, finish(out)...)
-	d.mu.Lock()
-	err := d.append(drafts...)
-	d.mu.Unlock()
 	if err != nil {
 		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
 	}

@@ -22,6 +22,7 @@ var (
 	ErrBusy      = errors.New("flow: the run has a living owner")
 	ErrLeaseLost = errors.New("flow: another process owns the run now")
 	ErrEnded     = errors.New("flow: the run has ended")
+	ErrDecided   = errors.New("flow: the gate was decided otherwise")
 	ErrNoRun     = errors.New("flow: no such run")
 	ErrNoBlob    = errors.New("flow: no such blob")
 	ErrStoreFull = errors.New("flow: the disk of the store is full")

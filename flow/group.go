@@ -56,7 +56,9 @@ func (c *fctx) newGroup(g Group, branches []Branch) (*group, error) {
 	if run.limit <= 0 {
 		run.limit = len(branches)
 	}
-	seen := make(map[string]bool, len(branches))
+	if p.branches == nil {
+		p.branches = make(map[string]bool, len(branches))
+	}
 	for i, b := range branches {
 		if b.Name == "" {
 			b.Name = strconv.Itoa(i)
@@ -64,10 +66,10 @@ func (c *fctx) newGroup(g Group, branches []Branch) (*group, error) {
 		if fault := pathFault(join(c.path, b.Name), b.Name); fault != "" {
 			return nil, d.failLocked(fatal, &Misuse{join(c.path, b.Name), fault})
 		}
-		if seen[b.Name] {
-			return nil, d.failLocked(fatal, &Misuse{join(c.path, b.Name), "two branches of a group have this name"})
+		if p.branches[b.Name] {
+			return nil, d.failLocked(fatal, &Misuse{join(c.path, b.Name), "two branches have this name"})
 		}
-		seen[b.Name] = true
+		p.branches[b.Name] = true
 		run.branches = append(run.branches, b)
 	}
 	if past := d.past.groups[path]; past != nil {
@@ -138,6 +140,7 @@ func (g *group) close() {
 		g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: newObject(64).strs("skipped", names).close()})
 	}
 	g.d.closeScope(g.scope)
+	g.d.supersede(g.scope)
 }
 
 // joined is what Go returns: the failure of the first branch in order; with

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,8 +32,9 @@ type memRun struct {
 }
 
 type memGate struct {
-	key, digest, deny string
-	decided           bool
+	key, digest string
+	decided     bool
+	decision    json.RawMessage
 }
 
 // NewMem returns an empty log.
@@ -148,17 +150,15 @@ func (m *Mem) Write(run string, d Draft) error {
 	return nil
 }
 
-// Decide closes a gate.
+// Decide closes a gate. The same decision again is accepted and writes nothing;
+// another is ErrDecided.
 func (m *Mem) Decide(run, id string, d Decision) error {
 	m.mu.Lock()
-	g := m.run(run).gates[id]
-	decided := g != nil && g.decided
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	r := m.run(run)
+	g := r.gates[id]
 	if g == nil {
 		return fmt.Errorf("flow: no gate %s in run %s", id, run)
-	}
-	if decided {
-		return fmt.Errorf("flow: gate %s is already decided", id)
 	}
 	if d.Via == "" {
 		d.Via = "command"
@@ -172,7 +172,19 @@ func (m *Mem) Decide(run, id string, d Decision) error {
 			o = o.str(f[0], f[1])
 		}
 	}
-	return m.Write(run, Draft{Kind: "policy.gate.resolve", Path: g.key, From: "user", Body: o.close()})
+	body := o.close()
+	switch {
+	case g.decided && bytes.Equal(g.decision, body):
+		return nil
+	case g.decided:
+		return fmt.Errorf("%w: gate %s", ErrDecided, id)
+	case r.ended != "":
+		return ErrEnded
+	}
+	if rec, ok := r.addChecked(Draft{Kind: "policy.gate.resolve", Path: g.key, From: "user", Body: body}, 0); ok {
+		r.tell(rec)
+	}
+	return nil
 }
 
 // Records gives all records of a run.
@@ -188,7 +200,7 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 	case "policy.gate":
 		var b gateBody
 		_ = json.Unmarshal(d.Body, &b)
-		r.gates[b.Gate] = &memGate{key: d.Path, digest: b.Digest, deny: b.Deny}
+		r.gates[b.Gate] = &memGate{key: d.Path, digest: b.Digest}
 	case "policy.gate.resolve":
 		var b resolveBody
 		_ = json.Unmarshal(d.Body, &b)
@@ -197,7 +209,7 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 			return Record{}, false
 		}
 		if g != nil {
-			g.decided = true
+			g.decided, g.decision = true, d.Body
 		}
 	case "run.cancel_requested", "run.correction_requested":
 		r.pending = true

@@ -61,6 +61,7 @@ type gate struct {
 	taken                 *decision
 	asked                 bool
 	waiter                *waiter // who waits for it in this drive
+	scope                 *scope  // where
 	opening               bool    // its policy.gate is being written
 }
 
@@ -139,12 +140,12 @@ func inherited(kind string, n int) bool {
 	case "policy.gate.resolve", "run.continued":
 		return true
 	}
-	return owned(kind, n)
+	return Owned(kind, n)
 }
 
-// owned tells which records follow from the program, so that a replay must ask
+// Owned tells which records follow from the program, so that a replay must ask
 // for each of them.
-func owned(kind string, n int) bool {
+func Owned(kind string, n int) bool {
 	switch kind {
 	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished",
 		"policy.gate", "gate.taken", "group.closed", "timer.set", "timer.fired", "clock.read":
@@ -472,9 +473,10 @@ func (w *wallFold) total() time.Duration {
 	return w.sum
 }
 
-// payload puts back a value that stands in a record by digest alone.
+// payload puts back a value that stands in a record by digest alone. A log
+// without blobs keeps everything as it is, whatever it looks like.
 func payload(raw json.RawMessage, blob func(string) ([]byte, error)) (json.RawMessage, error) {
-	if !bytes.HasPrefix(raw, []byte(`{"$blob":`)) {
+	if blob == nil || !isReference(raw) {
 		return raw, nil
 	}
 	var ref struct {
@@ -483,8 +485,7 @@ func payload(raw json.RawMessage, blob func(string) ([]byte, error)) (json.RawMe
 	if err := json.Unmarshal(raw, &ref); err != nil {
 		return nil, err
 	}
-	if blob == nil {
-		return nil, fmt.Errorf("%w: %s", ErrNoBlob, ref.Blob)
-	}
 	return blob(ref.Blob)
 }
+
+func isReference(raw json.RawMessage) bool { return bytes.HasPrefix(raw, []byte(`{"$blob":`)) }

@@ -17,6 +17,9 @@ func (c *fctx) Wait(q Gate) (Decision, error) {
 		return Decision{}, err
 	}
 	if call := d.past.calls[key]; call != nil {
+		if call.asked {
+			return Decision{}, d.failLocked(fatal, &Misuse{key, "this key was already used"})
+		}
 		return Decision{}, c.mismatch(key, call.name+" "+call.digest, q.Kind+" gate "+GateDigest(q))
 	}
 	if g := d.past.gates[key]; g != nil && g.asked {
@@ -86,7 +89,7 @@ func (c *fctx) open(key string, q Gate, sum string) (*gate, error) {
 func (c *fctx) await(g *gate) (Decision, error) {
 	d := c.b.d
 	w := &waiter{scope: c.b.scope, gate: g, ready: func() bool { return g.decision != nil }}
-	g.waiter = w
+	g.waiter, g.scope = w, c.b.scope
 	defer func() { g.waiter = nil }()
 	if !g.expires.IsZero() {
 		expiry := time.AfterFunc(max(0, g.expires.Sub(d.clock())), func() { d.expire(g) })
@@ -116,6 +119,10 @@ func (c *fctx) await(g *gate) (Decision, error) {
 func (d *drive) expire(g *gate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.parking { // its lease may be gone in a moment: look again then
+		time.AfterFunc(parkRetry, func() { d.expire(g) })
+		return
+	}
 	if g.decision == nil && !g.closed && d.ending < parked {
 		d.send([]Draft{closeGate(g, "expiry")}, func(err error) {
 			if err != nil {

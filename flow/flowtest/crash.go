@@ -139,8 +139,9 @@ func (r *rig) endsAlike(out flow.Outcome, past journal, again int) {
 		path := "root/" + key
 		n := r.world.Count(path)
 		least, most := 1, 1
-		if key == "retrier/try" {
-			least, most = 2, 2 // its first attempt fails
+		if key == "retrier/try" && len(past.of("effect.intended").at(path)) == 0 {
+			most++ // its first attempt fails, unless a crash ate it
+			least = most - again
 		}
 		if end, _ := j.finished(path); end.Error != nil {
 			r.t.Fatalf("%s failed: %v%v", path, end.Error, j)
@@ -150,8 +151,6 @@ func (r *rig) endsAlike(out flow.Outcome, past journal, again int) {
 		switch _, finished := past.finished(path); {
 		case finished, past.unsettled(path):
 			least, most = 0, 0
-		case len(past.of("effect.failed").at(path)) > 0:
-			least, most = 1, 1+again
 		case !once:
 			most += again
 		}
@@ -295,12 +294,13 @@ func killedInCall(happened bool) func(*rig) *Faulty {
 	return func(r *rig) *Faulty {
 		f := NewFaulty(r.bed.Log())
 		// The intent of a call that need not wait for it may still be queued.
+		before := len(r.journal().of("effect.intended").at("root/a"))
 		die := func() {
-			r.came(func(j journal) bool { return len(j.of("effect.intended").at("root/a")) > 0 })
+			r.came(func(j journal) bool { return len(j.of("effect.intended").at("root/a")) > before })
 			f.Kill()
 		}
 		if happened {
-			r.world.Answer("root/a", func(ctx context.Context, a flow.Attempt) (flow.Done, error) { die(); return untilEnded(ctx, a) })
+			r.world.Answer("root/a", func(context.Context, flow.Attempt) (flow.Done, error) { die(); return flow.Done{}, errDead })
 		} else {
 			r.world.On("root/a", Act{Before: func(context.Context, flow.Attempt) { die() }})
 		}

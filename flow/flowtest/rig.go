@@ -109,12 +109,22 @@ type drive struct {
 
 // start begins a drive in a process of its own, over log.
 func (r *rig) start(log flow.Log) *drive {
-	var dead <-chan struct{}
-	if f, ok := log.(*Faulty); ok {
-		dead = f.Dead()
-	}
 	opts := r.opts
-	return r.begin(r.bed.Engine(log, &opts), r.world.Activity(dead))
+	engine := r.bed.Engine(log, &opts)
+	f, ok := log.(*Faulty)
+	if !ok {
+		return r.begin(engine, r.world.Activity(nil))
+	}
+	d := r.begin(engine, r.world.Activity(f.Dead()))
+	// A dead process does nothing more: what is left of it here must not linger.
+	go func() {
+		select {
+		case <-f.Dead():
+			d.stop(ErrKilled)
+		case <-d.done:
+		}
+	}()
+	return d
 }
 
 func (r *rig) begin(engine flow.Engine, act flow.Activity) *drive {

@@ -1,0 +1,123 @@
+package tipstaff
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Acceptances knows which programs a user has accepted in a run, by the
+// envelopes seen so far. Its zero value has seen none.
+//
+// A program takes effect (plan.proposed) only if the envelope it names accepted
+// exactly its intent and its program: an intent.accept or, after a material
+// correction, the decision of the confirmation gate.
+type Acceptances struct {
+	byEnvelope map[ID]terms
+	shown      map[string]terms // what open confirmation gates show
+}
+
+// terms are what is accepted: neither half may change afterwards.
+type terms struct {
+	IntentHash    string `json:"intent_hash"`
+	ProgramDigest string `json:"program_digest"`
+}
+
+func (t terms) complete() bool { return t.IntentHash != "" && t.ProgramDigest != "" }
+
+// Apply takes note of an envelope. It returns [ErrNotAccepted] for a
+// plan.proposed that rests on no acceptance, and nothing else.
+func (a *Acceptances) Apply(e *Event) error {
+	switch e.Kind {
+	case KindIntentAccept:
+		var body struct {
+			terms
+			OnBehalfOf string `json:"on_behalf_of"`
+		}
+		if decode(e.Body, &body) && byUser(e, body.OnBehalfOf) {
+			a.accept(e.ID, body.terms)
+		}
+	case KindPolicyGate:
+		var body struct {
+			Gate    string   `json:"gate"`
+			Kind    GateKind `json:"gate_kind"`
+			Subject terms    `json:"subject"`
+		}
+		if decode(e.Body, &body) && body.Kind == Confirmation {
+			a.show(body.Gate, body.Subject)
+		}
+	case KindPolicyGateResolve:
+		var body resolveBody
+		if !decode(e.Body, &body) {
+			return nil
+		}
+		if body.Action == "accept" && body.decision() && byUser(e, body.OnBehalfOf) {
+			a.accept(e.ID, a.shown[body.Gate])
+		}
+		delete(a.shown, body.Gate)
+	case KindPlanProposed:
+		return a.check(e)
+	}
+	return nil
+}
+
+func (a *Acceptances) accept(id ID, t terms) {
+	if !t.complete() || id.IsZero() {
+		return
+	}
+	if a.byEnvelope == nil {
+		a.byEnvelope = map[ID]terms{}
+	}
+	a.byEnvelope[id] = t
+}
+
+func (a *Acceptances) show(gate string, t terms) {
+	if a.shown == nil {
+		a.shown = map[string]terms{}
+	}
+	a.shown[gate] = t
+}
+
+func (a *Acceptances) check(e *Event) error {
+	var body struct {
+		terms
+		AcceptedBy string `json:"accepted_by"`
+	}
+	if err := json.Unmarshal(e.Body, &body); err != nil {
+		return fmt.Errorf("%w: the body of plan.proposed is unreadable: %v", ErrNotAccepted, err)
+	}
+	by, err := ParseID(body.AcceptedBy)
+	if err != nil {
+		return fmt.Errorf("%w: plan.proposed names no acceptance", ErrNotAccepted)
+	}
+	accepted, ok := a.byEnvelope[by]
+	if !ok {
+		return fmt.Errorf("%w: %s is no acceptance of this run", ErrNotAccepted, by)
+	}
+	if accepted.ProgramDigest != body.ProgramDigest {
+		return fmt.Errorf("%w: %s accepted program %s, not %s", ErrNotAccepted, by, accepted.ProgramDigest, body.ProgramDigest)
+	}
+	if accepted.IntentHash != body.IntentHash {
+		return fmt.Errorf("%w: %s accepted intent %s, not %s", ErrNotAccepted, by, accepted.IntentHash, body.IntentHash)
+	}
+	return nil
+}
+
+// byUser reports whether a user stands behind an envelope: by the user's key, or
+// by a surface that signs with the executor's and says for whom.
+func byUser(e *Event, onBehalfOf string) bool { return e.From == "user" || onBehalfOf != "" }
+
+// resolveBody is what the root package reads of a policy.gate.resolve.
+type resolveBody struct {
+	Gate       string          `json:"gate"`
+	Action     string          `json:"action"`
+	Answer     json.RawMessage `json:"answer"`
+	Via        string          `json:"via"`
+	OnBehalfOf string          `json:"on_behalf_of"`
+}
+
+// decision reports whether somebody, or the clock, answered. A gate that its
+// program or its run left behind was closed, not decided.
+func (r resolveBody) decision() bool { return r.Via != "superseded" && r.Via != "run_ended" }
+
+// decode reads a body as far as it can be read. Folds ignore what they cannot.
+func decode(body json.RawMessage, v any) bool { return json.Unmarshal(body, v) == nil }

@@ -1,0 +1,83 @@
+package tipstaff
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// declaredKinds reads the constants of event.go: what people read is what counts.
+func declaredKinds(t *testing.T) map[Kind]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := map[Kind]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Names) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Kind") {
+			return true
+		}
+		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := declared[Kind(value)]; twice {
+			t.Errorf("%s is declared twice", value)
+		}
+		declared[Kind(value)] = spec.Comment.Text()
+		return true
+	})
+	return declared
+}
+
+func TestEveryDeclaredKindIsKnownAndSaysWhatItSays(t *testing.T) {
+	declared := declaredKinds(t)
+	if len(declared) == 0 {
+		t.Fatal("no kind was found")
+	}
+	for kind, comment := range declared {
+		if !KnownKind(kind) {
+			t.Errorf("%s is declared and not known", kind)
+		}
+		if strings.TrimSpace(comment) == "" {
+			t.Errorf("%s has no comment", kind)
+		}
+	}
+	if len(kinds) != len(declared) {
+		t.Errorf("%d kinds are known, %d declared", len(kinds), len(declared))
+	}
+	for _, k := range []Kind{"", "intent", "agent.text_delta", "agent.approval_requested", "Run.started"} {
+		if KnownKind(k) || k.Envelope() || k.Driving() || k.Terminal() {
+			t.Errorf("%q is known", k)
+		}
+	}
+}
+
+func TestTraits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		has   func(Kind) bool
+		kinds string
+	}{
+		{"envelopes", Kind.Envelope, "intent.draft intent.compiled intent.clarify intent.answer intent.accept plan.proposed intent.correct intent.dispatch intent.attest intent.fail intent.cancel policy.gate policy.gate.resolve"},
+		{"driving", Kind.Driving, "intent.compiled intent.clarify intent.answer intent.accept plan.proposed intent.correct intent.attest intent.fail intent.cancel"},
+		{"terminal", Kind.Terminal, "intent.attest intent.fail intent.cancel"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := map[Kind]bool{}
+			for k := range strings.FieldsSeq(c.kinds) {
+				want[Kind(k)] = true
+			}
+			for k := range kinds {
+				if c.has(k) != want[k] {
+					t.Errorf("%s: %v, want %v", k, c.has(k), want[k])
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package flowtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// faults: a store that fails.
+func faults(t *testing.T, open opener) {
+	t.Run("a full store starts no effect and loses nothing", func(t *testing.T) { full(t, open) })
+	t.Run("a store that is down at any write is resumed from", func(t *testing.T) { down(t, open) })
+	t.Run("a fenced owner stops and stores nothing more", func(t *testing.T) { fenced(t, open) })
+	t.Run("a failing append leaves other runs alone", func(t *testing.T) { neighbours(t, open) })
+	t.Run("an effect is visible when its call returns", func(t *testing.T) { visible(t, open) })
+	t.Run("once waits for its intent and others do not", func(t *testing.T) { waitsForIntent(t, open) })
+	t.Run("an ended run is not driven", func(t *testing.T) { endedRun(t, open) })
+}
+
+func full(t *testing.T, open opener) {
+	bed := open(t)
+	calls := []flow.Call{call(flow.Once, "a", 1), call(flow.Once, "b", 2), reserving(flow.Read, "c", "tool_calls"), call(flow.Once, "d", 4)}
+	for at := 2; ; at++ { // the first write is the run's beginning
+		r := newRun(t, bed, inOrder(calls...))
+		f := NewFaulty(bed.Log())
+		failed := false
+		f.Before = func(w Write) Fault {
+			if w.N >= at {
+				failed = true
+				return Full
+			}
+			return Pass
+		}
+		d := r.start(f)
+		if err := d.settle(); err != nil {
+			t.Fatalf("write %d: %v", at, err)
+		}
+		if !failed {
+			r.check(d.out, flow.Completed)
+			return
+		}
+		r.check(d.out, flow.Interrupted)
+		if !errors.Is(d.out.Err, flow.ErrStoreFull) {
+			t.Errorf("write %d: interrupted by %v, want the full store", at, d.out.Err)
+		}
+		before := r.journal()
+		if fault := r.overdone(before); fault != "" {
+			t.Fatalf("write %d: %s%v", at, fault, before)
+		}
+		r.reopen()
+		out := r.toEnd()
+		r.check(out, flow.Completed)
+		for _, c := range calls {
+			path := "root/" + c.Key
+			want := 1
+			if n := r.world.Count(path); n != want && (c.Class == flow.Once || n != 2) {
+				t.Fatalf("write %d: %s happened %d times%v", at, path, n, r.journal())
+			}
+		}
+		r.agree(out)
+	}
+}
+
+func down(t *testing.T, open opener) {
+	bed := open(t)
+	for at := 2; ; at++ {
+		r := newEverything(t, bed)
+		f := NewFaulty(bed.Log())
+		failed := false
+		f.Before = func(w Write) Fault {
+			if w.N >= at {
+				failed = true
+				return Down
+			}
+			return Pass
+		}
+		d := r.start(f)
+		if err := d.settle(); err != nil {
+			t.Fatalf("write %d: %v", at, err)
+		}
+		if !failed {
+			r.check(d.out, flow.ParkedRun)
+			return
+		}
+		r.check(d.out, flow.Interrupted)
+		r.reopen()
+		r.endsAlike(r.toEnd(), nil, 1)
+	}
+}
+
+func fenced(t *testing.T, open opener) {
+	r := newRig(t, open, inOrder(call(flow.Once, "a", 1), call(flow.Once, "b", 1)))
+	f := NewFaulty(r.bed.Log())
+	var refused bool
+	f.Before = func(w Write) Fault {
+		if refused || w.Has("effect.intended") && w.Drafts[len(w.Drafts)-1].Path == "root/b" {
+			refused = true
+			return Fenced
+		}
+		return Pass
+	}
+	out := r.start(f).wait()
+	r.check(out, flow.Interrupted)
+	if !errors.Is(out.Err, flow.ErrLeaseLost) || r.world.Count("root/b") != 0 {
+		t.Fatalf("interrupted by %v, want a lost lease%v", out.Err, r.journal())
+	}
+	r.reopen()
+	r.agree(r.want(flow.Completed))
+}
+
+func neighbours(t *testing.T, open opener) {
+	bed := open(t)
+	f := NewFaulty(bed.Log())
+	n := times(200)
+	rigs := make([]*rig, n)
+	for i := range rigs {
+		rigs[i] = newRun(t, bed, inOrder(call(flow.Once, "a", i), call(flow.Read, "b", i)))
+	}
+	bad := rigs[n/2]
+	f.Before = func(w Write) Fault {
+		if w.Run == bad.run && w.Has("effect.finished") {
+			return Down
+		}
+		return Pass
+	}
+	var wg sync.WaitGroup
+	outs := make([]flow.Outcome, n)
+	errs := make([]error, n)
+	for i, r := range rigs {
+		d := r.start(f)
+		wg.Go(func() {
+			<-d.done
+			outs[i], errs[i] = d.out, d.err
+		})
+	}
+	wg.Wait()
+	for i, r := range rigs {
+		want := flow.Completed
+		if r == bad {
+			want = flow.Interrupted
+		}
+		if errs[i] != nil || outs[i].Status != want {
+			t.Fatalf("run %d of %d ended %s, %v, %v, want %s", i, n, outs[i].Status, outs[i].Err, errs[i], want)
+		}
+		if r != bad {
+			r.audit()
+		}
+	}
+}
+
+func visible(t *testing.T, open opener) {
+	var r *rig
+	r = newRig(t, open, program(func(fc flow.Context) error {
+		for k, class := range []flow.Class{flow.Read, flow.Idempotent, flow.Once} {
+			key := fmt.Sprint("c", k)
+			if err := do(fc, call(class, key, k)); err != nil {
+				return err
+			}
+			if _, ok := r.journal().finished("root/" + key); !ok {
+				return fmt.Errorf("%s is acknowledged and not visible", key)
+			}
+		}
+		return nil
+	}))
+	r.agree(r.want(flow.Completed))
+}
+
+func waitsForIntent(t *testing.T, open opener) {
+	for _, class := range []flow.Class{flow.Read, flow.Once} {
+		t.Run(string(class), func(t *testing.T) {
+			r := newRig(t, open, inOrder(reserving(class, "a", "tool_calls")))
+			f := NewFaulty(r.bed.Log())
+			f.After = func(w Write) {
+				if w.Op == "acquire" {
+					f.Hold()
+				}
+			}
+			durable := false
+			r.world.On("root/a", Act{Before: func(context.Context, flow.Attempt) {
+				durable = len(r.journal().of("effect.intended").at("root/a")) > 0
+				f.Release()
+			}})
+			d := r.start(f)
+			if class == flow.Once {
+				r.untilPending(f, "root/a")
+				f.Release() // a read needs nobody to release it
+			}
+			out := d.wait()
+			r.check(out, flow.Completed)
+			if durable != (class == flow.Once) {
+				t.Errorf("when the effect came its intent was durable: %v%v", durable, r.journal())
+			}
+			r.agree(out)
+		})
+	}
+}
+
+func endedRun(t *testing.T, open opener) {
+	r := newRig(t, open, inOrder(call(flow.Once, "a", 1)))
+	r.want(flow.Completed)
+	before := len(r.journal())
+	if err := r.start(r.bed.Log()).settle(); !errors.Is(err, flow.ErrEnded) {
+		t.Errorf("driving an ended run: %v, want ErrEnded", err)
+	}
+	if n := len(r.journal()); n != before || r.world.Count("root/a") != 1 {
+		t.Errorf("an ended run was driven%v", r.journal())
+	}
+}

@@ -1,0 +1,7 @@
+package flowtest
+
+import "testing"
+
+func TestMem(t *testing.T) {
+	Run(t, func(*testing.T) Bed { return NewMem() })
+}

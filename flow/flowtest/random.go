@@ -1,0 +1,5 @@
+package flowtest
+
+import "testing"
+
+func random(t *testing.T, open opener) {}

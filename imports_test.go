@@ -1,0 +1,257 @@
+package tipstaff_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tipstaff/tipstaff"
+
+// levels order the packages; imports go downward only. Packages of one level do
+// not know each other. "." is the root package.
+var levels = map[string]int{
+	".": 0, "flow": 0, "journal": 0, "docs/prompts": 0,
+	"tool": 1, "worker": 1, "skill": 1, "policy": 1, "cortex": 1, "delivery": 1, "pb": 1,
+	"plan": 2, "pipeline": 2, "agent": 2,
+	"runner": 3, "supervisor": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
+	"cli": 4, "rpc": 4, "web": 4, "mcpserver": 4,
+	"cmd/tipstaff": 5,
+}
+
+// only narrows what a package may import of ours, beyond what its level says.
+var only = map[string][]string{
+	// Deterministic code is handed a function that performs one step; it never
+	// sees who performs it.
+	"plan":     {".", "flow", "journal", "policy"},
+	"pipeline": {".", "flow", "journal", "policy"},
+	"agent":    {".", "flow", "journal", "policy", "docs/prompts"},
+	// Adapters translate the Service and hold no logic.
+	"cli":       {"."},
+	"web":       {"."},
+	"mcpserver": {"."},
+	"rpc":       {".", "pb"},
+}
+
+// also widens it: the few neighbours that know each other.
+var also = map[string][]string{
+	"tool": {"policy"},
+}
+
+// reserved names the packages that may import something from outside. Nobody
+// else may.
+var reserved = map[string][]string{
+	"database/sql":                           {"sqlite", "postgres"},
+	"modernc.org/sqlite":                     {"sqlite"},
+	"github.com/jackc/pgx":                   {"postgres"},
+	"go.temporal.io/sdk":                     {"temporal"},
+	"os/exec":                                {"tool", "worker", "supervisor", "delivery"},
+	"net/http":                               {"tool", "provider", "web", "mcpserver", "cmd/tipstaff"},
+	"google.golang.org/grpc":                 {"rpc", "pb"},
+	"github.com/modelcontextprotocol/go-sdk": {"tool", "mcpserver", "cmd/tipstaff"},
+	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
+	"math/rand":                              {"flow"}, // the jitter of retries
+	"unsafe":                                 {},
+	"C":                                      {},
+}
+
+// pure names the packages that perform no I/O, whatever they import.
+var pure = []string{".", "flow", "policy"}
+
+var impure = []string{"os", "net", "os/exec", "os/signal", "net/http", "syscall", "log", "log/slog"}
+
+// importFaults says what is wrong with the imports of one package, given by its
+// path within the module.
+func importFaults(pkg string, imports []string) (faults []string) {
+	home, ok := listed(pkg)
+	if !ok {
+		return []string{pkg + " is in no list: give it a level"}
+	}
+	fault := func(format string, args ...any) {
+		faults = append(faults, pkg+" "+fmt.Sprintf(format, args...))
+	}
+	for _, imported := range imports {
+		if ours, ok := within(imported); ok {
+			if why := refused(home, ours); why != "" {
+				fault("imports %s: %s", ours, why)
+			}
+			continue
+		}
+		for prefix, allowed := range reserved {
+			if below(imported, prefix) && !slices.Contains(allowed, home) {
+				fault("imports %s, which is for %v alone", imported, allowed)
+			}
+		}
+		if slices.Contains(pure, home) && slices.Contains(impure, imported) && !isTestPackage(pkg) {
+			fault("imports %s and is to perform no I/O", imported)
+		}
+		if imported == "testing" && !isTestPackage(pkg) {
+			fault("imports testing outside of tests")
+		}
+	}
+	return faults
+}
+
+// refused says why a package may not import another of ours; "" is that it may.
+func refused(home, imported string) string {
+	target, ok := listed(imported)
+	switch {
+	case !ok:
+		return "it is in no list"
+	case isTestPackage(imported):
+		return "it is for tests"
+	case target == home, slices.Contains(also[home], target):
+		return ""
+	case levels[target] >= levels[home]:
+		return fmt.Sprintf("level %d must not know level %d", levels[home], levels[target])
+	case only[home] != nil && !slices.Contains(only[home], target):
+		return fmt.Sprintf("it may see %v alone", only[home])
+	}
+	return ""
+}
+
+// listed is the package of the list that pkg is, or lies below.
+func listed(pkg string) (home string, ok bool) {
+	for home = pkg; home != "."; home = path.Dir(home) {
+		if _, ok := levels[home]; ok {
+			return home, true
+		}
+	}
+	return ".", pkg == "."
+}
+
+// isTestPackage goes by the name, as in flow/flowtest.
+func isTestPackage(pkg string) bool { return strings.HasSuffix(pkg, "test") }
+
+// within is the path of an import inside the module.
+func within(imported string) (pkg string, ok bool) {
+	if imported == module {
+		return ".", true
+	}
+	return strings.CutPrefix(imported, module+"/")
+}
+
+func below(imported, prefix string) bool {
+	return imported == prefix || strings.HasPrefix(imported, prefix+"/")
+}
+
+// packagesOfModule gives, by package, what its files other than tests import, on
+// any system.
+func packagesOfModule(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); name == "testdata" || name != "." && strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		pkg := filepath.ToSlash(filepath.Dir(file))
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		if found[pkg] == nil {
+			found[pkg] = []string{}
+		}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(found[pkg], imported) {
+				found[pkg] = append(found[pkg], imported)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestImportsGoDownward(t *testing.T) {
+	found := packagesOfModule(t)
+	ours := 0
+	for _, pkg := range slices.Sorted(maps.Keys(found)) {
+		for _, fault := range importFaults(pkg, found[pkg]) {
+			t.Error(fault)
+		}
+		for _, imported := range found[pkg] {
+			if _, ok := within(imported); ok {
+				ours++
+			}
+		}
+	}
+	if ours == 0 {
+		t.Errorf("no import among %d packages was checked", len(found))
+	}
+}
+
+func TestImportFaultsAreFound(t *testing.T) {
+	for _, c := range []struct {
+		pkg, imported string
+		bad           bool
+	}{
+		{".", module + "/flow", true},
+		{"flow", module, true},
+		{"journal", module, true},
+		{"flow", "os", true},
+		{"flow", "math/rand/v2", false},
+		{".", "net", true},
+		{"policy", module + "/flow", false},
+		{"policy", module + "/tool", true},
+		{"tool", module + "/policy", false},
+		{"tool", module + "/tool/builtin", false},
+		{"tool/builtin", module + "/policy", false},
+		{"tool/builtin", module + "/plan", true},
+		{"tool/builtin", "os/exec", false},
+		{"plan", module + "/policy", false},
+		{"plan", module + "/tool", true},
+		{"plan", module + "/agent", true},
+		{"plan", "math/rand/v2", true},
+		{"runner", module + "/plan", false},
+		{"runner", module + "/sqlite", true},
+		{"runner", "os/exec", true},
+		{"runner", "database/sql", true},
+		{"runner", module + "/flow/flowtest", true},
+		{"runner", "testing", true},
+		{"flow/flowtest", "testing", false},
+		{"flow/flowtest", module + "/flow", false},
+		{"sqlite", module + "/journal", false},
+		{"sqlite", module + "/runner", true},
+		{"sqlite", "database/sql/driver", false},
+		{"supervisor", module + "/flow", false},
+		{"cli", module, false},
+		{"cli", module + "/runner", true},
+		{"cli", module + "/flow", true},
+		{"cli", "github.com/spf13/cobra", false},
+		{"runner", "github.com/spf13/cobra/doc", true},
+		{"cmd/tipstaff", module + "/sqlite", false},
+		{"cmd/tipstaff", module + "/cli", false},
+		{"cmd/tipstaff", "unsafe", true},
+		{"sqlite", module + "/cmd/tipstaff", true},
+		{"util", "fmt", true},
+		{"runner", module + "/util", true},
+	} {
+		if faults := importFaults(c.pkg, []string{c.imported}); (len(faults) > 0) != c.bad {
+			t.Errorf("%s imports %s: faults %q, want some: %v", c.pkg, c.imported, faults, c.bad)
+		}
+	}
+}

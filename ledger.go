@@ -1,0 +1,102 @@
+package tipstaff
+
+import "math"
+
+// amounts are quantities by the name of a bound, in the units of the ledger.
+type amounts = map[string]int64
+
+// Ledger is what a run may use, has used and holds for attempts in flight, as
+// its records tell. It counts exactly as the engine does when it grants.
+type Ledger struct {
+	Limit amounts `json:"limit,omitempty"` // a name without limit is only counted
+	Used  amounts `json:"used,omitempty"`
+	// Open holds, by path, what each unsettled attempt has reserved.
+	Open map[string]amounts `json:"open,omitempty"`
+	// Granted holds, by gate, extensions that were decided and not yet taken: until
+	// then they raise nothing.
+	Granted map[string]amounts `json:"granted,omitempty"`
+}
+
+// Held is what unsettled attempts have reserved of a bound.
+func (l *Ledger) Held(name string) int64 {
+	var sum int64
+	for _, reserve := range l.Open {
+		sum = saturated(sum, max(reserve[name], 0))
+	}
+	return sum
+}
+
+// intend holds what an attempt reserves. A former attempt of which nothing more
+// was heard was lost in a crash, and is charged in full: a crash loop cannot
+// spend for free.
+func (l *Ledger) intend(path string, reserve amounts) {
+	if _, lost := l.Open[path]; lost {
+		l.settle(path, nil)
+	}
+	if l.Open == nil {
+		l.Open = map[string]amounts{}
+	}
+	l.Open[path] = reserve
+}
+
+// settle ends an attempt: what it reported is charged, and of what it did not
+// report the reservation.
+func (l *Ledger) settle(path string, reported amounts) {
+	for name, n := range l.Open[path] {
+		if _, ok := reported[name]; !ok {
+			l.charge(name, n)
+		}
+	}
+	for name, n := range reported {
+		l.charge(name, n)
+	}
+	delete(l.Open, path)
+}
+
+func (l *Ledger) charge(name string, n int64) {
+	if n < 0 {
+		return // counters only grow
+	}
+	if l.Used == nil {
+		l.Used = amounts{}
+	}
+	l.Used[name] = saturated(l.Used[name], n)
+}
+
+// grant remembers an extension until the run takes it.
+func (l *Ledger) grant(gate string, by amounts) {
+	if l.Granted == nil {
+		l.Granted = map[string]amounts{}
+	}
+	l.Granted[gate] = by
+}
+
+// take raises the limits that a decision extended.
+func (l *Ledger) take(gate string) {
+	for name, n := range l.Granted[gate] {
+		if limit, ok := l.Limit[name]; ok && n > 0 {
+			l.Limit[name] = saturated(limit, n)
+		}
+	}
+	delete(l.Granted, gate)
+}
+
+// carry takes over totals of an earlier segment or of a fork's source. What was
+// in flight before it is settled there.
+func (l *Ledger) carry(used, limit amounts) {
+	if used != nil {
+		l.Used = used
+	}
+	if limit != nil {
+		l.Limit = limit
+	}
+	l.Open, l.Granted = nil, nil
+}
+
+// saturated is a + b, or the largest number there is.
+func saturated(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

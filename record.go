@@ -1,0 +1,251 @@
+package tipstaff
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// ParseEvent reads one stored record. The event keeps raw, and its Body lies
+// within it: neither may be changed afterwards.
+//
+// A record that is not one object of exactly the known members is an error of
+// code internal. One of another version or of an unknown kind is format_newer,
+// and is given as far as it could be read.
+func ParseEvent(raw []byte) (Event, error) {
+	if !json.Valid(raw) {
+		return Event{}, malformed("it is not JSON")
+	}
+	e := Event{Raw: raw}
+	p := memberScanner{rest: bytes.TrimSpace(raw)}
+	var seen member
+	for p.next() {
+		m, err := e.set(p.name, p.value)
+		if err != nil {
+			return Event{}, malformed("%s: %v", p.name, err)
+		}
+		if seen&m != 0 {
+			return Event{}, malformed("%s stands twice", p.name)
+		}
+		seen |= m
+	}
+	if missing := required &^ seen; !p.object || missing != 0 {
+		return Event{}, malformed("it lacks members that every record has")
+	}
+	if e.V != 1 {
+		return e, Errorf(FormatNewer, "record %d has version %d", e.Seq, e.V).WithHint("use a newer tipstaff to read this run")
+	}
+	if !KnownKind(e.Kind) {
+		return e, Errorf(FormatNewer, "record %d is of the unknown kind %q", e.Seq, string(e.Kind)).WithHint("use a newer tipstaff to read this run")
+	}
+	return e, nil
+}
+
+func malformed(format string, args ...any) *Error {
+	return Errorf(Internal, "malformed record: "+format, args...).WithHint("run tipstaff verify on it")
+}
+
+// member is a set of members of a record.
+type member uint32
+
+const (
+	hasV member = 1 << iota
+	hasSeq
+	hasKind
+	hasAt
+	hasRun
+	hasPath
+	hasBody
+	hasEpoch
+	hasN
+	hasNote
+	hasID
+	hasFrom
+	hasPrev
+	hasHead
+	hasKey
+	hasSig
+
+	required = hasV | hasSeq | hasKind | hasAt | hasRun | hasPath | hasBody
+)
+
+// set puts one member in its place. The values are valid JSON.
+func (e *Event) set(name, value []byte) (member, error) {
+	switch string(name) {
+	case "v":
+		return hasV, setInt(&e.V, value)
+	case "seq":
+		if err := setInt(&e.Seq, value); err != nil || e.Seq > 0 {
+			return hasSeq, err
+		}
+		return hasSeq, fmt.Errorf("%d is no place in a journal", e.Seq)
+	case "kind":
+		return hasKind, setString(&e.Kind, value)
+	case "at":
+		return hasAt, setText(e.At.UnmarshalText, value)
+	case "run":
+		return hasRun, setText(e.Run.UnmarshalText, value)
+	case "path":
+		return hasPath, setString(&e.Path, value)
+	case "body":
+		e.Body = value
+		return hasBody, nil
+	case "epoch":
+		return hasEpoch, setInt(&e.Epoch, value)
+	case "n":
+		return hasN, setInt(&e.N, value)
+	case "note":
+		return hasNote, setBool(&e.Note, value)
+	case "id":
+		return hasID, setText(e.ID.UnmarshalText, value)
+	case "from":
+		return hasFrom, setString(&e.From, value)
+	case "prev":
+		return hasPrev, setString(&e.Prev, value)
+	case "head":
+		return hasHead, setString(&e.Head, value)
+	case "key":
+		return hasKey, setString(&e.Key, value)
+	case "sig":
+		return hasSig, setString(&e.Sig, value)
+	}
+	return 0, fmt.Errorf("no record has such a member")
+}
+
+func setInt[T int | int64](to *T, value []byte) error {
+	n, err := strconv.ParseInt(string(value), 10, strconv.IntSize)
+	*to = T(n)
+	return err
+}
+
+func setBool(to *bool, value []byte) error {
+	*to = string(value) == "true"
+	if !*to && string(value) != "false" {
+		return fmt.Errorf("%.20s is neither true nor false", value)
+	}
+	return nil
+}
+
+func setString[T ~string](to *T, value []byte) error {
+	text, err := unquote(value)
+	*to = T(text)
+	return err
+}
+
+func setText(to func([]byte) error, value []byte) error {
+	text, err := unquote(value)
+	if err != nil {
+		return err
+	}
+	return to(text)
+}
+
+// unquote is the text of a JSON string. Few of ours have escapes.
+func unquote(value []byte) ([]byte, error) {
+	if value[0] != '"' {
+		return nil, fmt.Errorf("%.20s is not a string", value)
+	}
+	if bytes.IndexByte(value, '\\') < 0 && isASCII(value) {
+		return value[1 : len(value)-1], nil
+	}
+	var s string
+	err := json.Unmarshal(value, &s)
+	return []byte(s), err
+}
+
+func isASCII(b []byte) bool {
+	for _, c := range b {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// memberScanner walks the members of one JSON object that is known to be valid,
+// without looking inside their values: a record's body may be large.
+type memberScanner struct {
+	rest        []byte
+	object      bool // an object has begun
+	name, value []byte
+}
+
+func (p *memberScanner) next() bool {
+	if !p.object {
+		if p.peek() != '{' {
+			return false
+		}
+		p.object = true
+	}
+	p.rest = p.rest[1:] // the opening brace, or what stood after the last member
+	if p.peek() != '"' {
+		return false
+	}
+	p.name = p.take(stringEnd(p.rest))
+	p.name = p.name[1 : len(p.name)-1] // no member of ours has an escape
+	p.peek()
+	p.rest = p.rest[1:] // the colon
+	p.peek()
+	p.value = p.take(valueEnd(p.rest))
+	p.peek()
+	return true
+}
+
+// peek skips white space and returns the byte after it, 0 at the end.
+func (p *memberScanner) peek() byte {
+	for len(p.rest) > 0 {
+		switch c := p.rest[0]; c {
+		case ' ', '\t', '\r', '\n':
+			p.rest = p.rest[1:]
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (p *memberScanner) take(n int) []byte {
+	taken := p.rest[:n:n]
+	p.rest = p.rest[n:]
+	return taken
+}
+
+// stringEnd is the length of the string that b begins with.
+func stringEnd(b []byte) int {
+	for i := 1; ; i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+}
+
+// valueEnd is the length of the value that b begins with.
+func valueEnd(b []byte) int {
+	switch b[0] {
+	case '"':
+		return stringEnd(b)
+	case '{', '[':
+		return containerEnd(b)
+	}
+	return bytes.IndexAny(b, ",} \t\r\n")
+}
+
+func containerEnd(b []byte) int {
+	depth := 0
+	for i := 0; ; i++ {
+		switch b[i] {
+		case '"':
+			i += stringEnd(b[i:]) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+const (
+	cancelGrace = 10 * time.Second // for once calls in flight
+	cancelWait  = 15 * time.Second // for a living owner to settle
+)
+
+// Cancel asks a living owner to cancel and waits for it, or settles a run that
+// has none.
+func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Run, error) {
+	run, err := r.mayChange(req.Run)
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return tipstaff.Run{}, explain(err, req.Run)
+	}
+	switch {
+	case tipstaff.State(row.State).Terminal():
+		return tipstaff.Run{}, explain(flow.ErrEnded, req.Run)
+	case r.alive(row) || r.driving(run):
+		err = r.askToCancel(ctx, run, req)
+	default:
+		err = r.settle(ctx, row, r.cancelRequest(ctx, req.Reason))
+	}
+	if err != nil {
+		return tipstaff.Run{}, explain(err, req.Run)
+	}
+	return r.Get(ctx, req.Run)
+}
+
+func (r *Runner) cancelRequest(ctx context.Context, reason string) cancelBody {
+	actor := tipstaff.CallerFrom(ctx).Principal
+	if actor == "" {
+		actor = "local:cli"
+	}
+	return cancelBody{Actor: actor, Mode: "graceful", Reason: reason, Deadline: r.Now().Add(cancelGrace).UTC().Format(time.RFC3339Nano)}
+}
+
+func (b cancelBody) draft() flow.Draft {
+	return flow.Draft{Kind: string(tipstaff.KindRunCancelRequested), Body: flow.JSON(b)}
+}
+
+// askToCancel stores the request and waits until the owner has settled the run,
+// or has died: then the run is settled here.
+func (r *Runner) askToCancel(ctx context.Context, run string, req tipstaff.CancelRequest) error {
+	changed, stop := r.Store.Follow(run)
+	defer stop()
+	body := r.cancelRequest(ctx, req.Reason)
+	err := r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
+		switch row := tx.Row(); {
+		case tipstaff.State(row.State).Terminal():
+			return nil, flow.ErrEnded
+		case row.Cancel:
+			return nil, nil // somebody asked before: this call joins
+		}
+		return []flow.Draft{body.draft()}, nil
+	})
+	if err != nil {
+		return err
+	}
+	wait := req.Wait
+	if wait == 0 {
+		wait = cancelWait
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		row, err := r.Store.Run(ctx, run)
+		switch {
+		case ctx.Err() != nil:
+			return nil // it is recorded, and will be settled without another call
+		case err != nil:
+			return err
+		case tipstaff.State(row.State).Terminal():
+			return nil
+		case !r.alive(row) && !r.driving(run):
+			return r.settle(ctx, row, body)
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// settle ends a run that nobody drives: the request, closings of its gates and
+// the terminal envelope in one transaction.
+func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error {
+	if err := r.sweep(ctx, row); err != nil {
+		return err
+	}
+	p, err := openProgram(ctx, r.Store, row.ID)
+	if err != nil {
+		return err
+	}
+	for {
+		a, head, err := accountOf(ctx, r.Store, row.ID)
+		if err != nil {
+			return err
+		}
+		used, limit, err := r.totals(ctx, row.ID, p)
+		if err != nil {
+			return err
+		}
+		moved := false
+		err = r.Store.Write(ctx, row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
+			now := tx.Row()
+			switch {
+			case tipstaff.State(now.State).Terminal():
+				return nil, flow.ErrEnded
+			case r.alive(now):
+				return nil, flow.ErrBusy
+			}
+			if moved = now.Head != head; moved {
+				return nil, nil
+			}
+			return r.settlement(tx, p, a, used, limit, req)
+		})
+		if err != nil || !moved {
+			return err
+		}
+	}
+}
+
+func (r *Runner) settlement(tx flow.Tx, p *program, a *account, used, limit flow.Use, req cancelBody) ([]flow.Draft, error) {
+	var drafts []flow.Draft
+	if tx.Row().Cancel {
+		req = a.cancelRequest()
+	} else {
+		drafts = append(drafts, req.draft())
+	}
+	gates, err := tx.Gates(true)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range gates {
+		g := gateOf(row)
+		drafts = append(drafts, flow.Closing(row.ID, row.Key, g.Digest, g.Deny, "run_ended"))
+	}
+	return append(drafts, r.cancelled(p, a, used, limit, req)), nil
+}
+
+func (r *Runner) totals(ctx context.Context, run string, p *program) (used, limit flow.Use, err error) {
+	h, err := r.Store.Load(ctx, run)
+	if err != nil {
+		return nil, nil, err
+	}
+	used, limit = flow.Totals(h, p.limits)
+	return used, limit, nil
+}
+
+// Recover marks the runs of dead owners as interrupted, or completes a cancel
+// that one of them left behind. Left-over processes are ended first, so that
+// none works beside its successor. It drives nothing.
+func (r *Runner) Recover(ctx context.Context, foundBy string) error {
+	rows, err := r.Store.Runs(ctx, flow.Query{Leased: true})
+	if err != nil {
+		return explain(err, tipstaff.ID{})
+	}
+	for _, row := range rows {
+		if r.alive(row) {
+			continue
+		}
+		if err := r.recover(ctx, row, foundBy); err != nil {
+			return explain(err, idOf(row.ID))
+		}
+	}
+	return nil
+}
+
+func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) error {
+	if row.Cancel {
+		return r.settle(ctx, row, cancelBody{})
+	}
+	if err := r.sweep(ctx, row); err != nil {
+		return err
+	}
+	return r.Store.Write(ctx, row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
+		now := tx.Row()
+		if now.Owner == nil || now.Epoch != row.Epoch {
+			return nil, nil // somebody else was faster
+		}
+		return []flow.Draft{{Kind: string(tipstaff.KindRunInterrupted), Body: flow.JSON(map[string]any{
+			"reason": "owner_died", "pid": row.Owner.Pid, "last_heartbeat": row.Heartbeat.UTC().Format(time.RFC3339Nano), "found_by": foundBy})}}, nil
+	})
+}
+
+func (r *Runner) sweep(ctx context.Context, row flow.Row) error {
+	if r.Sweep == nil || row.Owner == nil || row.Owner.Launch == "" {
+		return nil
+	}
+	_, err := r.Sweep(ctx, row.ID, row.Owner.Launch)
+	return err
+}
+
+// Fork makes a new run that inherits the journal of another up to a record.
+func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
+	run, err := r.guard(req.Run)
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return tipstaff.Run{}, explain(err, req.Run)
+	}
+	at := req.At
+	if at == 0 {
+		if at, err = r.forkPoint(ctx, row); err != nil {
+			return tipstaff.Run{}, explain(err, req.Run)
+		}
+	}
+	if at < 1 || at > row.Head {
+		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has records 1 to %d: it cannot be forked at %d", run, row.Head, at)
+	}
+	child, err := r.fork(ctx, run, at)
+	if err != nil {
+		return tipstaff.Run{}, explain(err, req.Run)
+	}
+	return r.Get(ctx, child)
+}
+
+func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, error) {
+	p, err := openProgram(ctx, r.Store, run)
+	if err != nil {
+		return tipstaff.ID{}, err
+	}
+	last, err := r.Store.Records(ctx, run, at-1, 1)
+	if err != nil {
+		return tipstaff.ID{}, err
+	}
+	h, err := segmentOf(ctx, r.Store, run, at)
+	if err != nil {
+		return tipstaff.ID{}, err
+	}
+	used, _ := flow.Totals(h, p.limits)
+	body := p.draft
+	body.ForkOf = &forkBody{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
+	body.Parent = &parentBody{Run: run, Relation: "fork"}
+	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(map[string]any{
+		"from_run": run, "seq": at, "counters": used, "by": r.cancelRequest(ctx, "").Actor})}
+	return r.createFrom(ctx, body, p.doc, "command", []flow.Draft{forked})
+}
+
+// forkPoint is the last record before the effect that made a run fail; of one
+// that did not fail, its head.
+func (r *Runner) forkPoint(ctx context.Context, row flow.Row) (int64, error) {
+	if tipstaff.State(row.State) != tipstaff.Failed {
+		return row.Head, nil
+	}
+	began, failed := map[string]int64{}, int64(0)
+	err := eachRecord(ctx, r.Store, row.ID, 0, func(s flow.Stored) error {
+		e, err := tipstaff.ParseEvent(s.Bytes)
+		if err != nil {
+			return err
+		}
+		switch e.Kind {
+		case tipstaff.KindEffectIntended:
+			if began[e.Path] == 0 {
+				began[e.Path] = s.Seq
+			}
+		case tipstaff.KindEffectFinished, tipstaff.KindPolicyGate:
+			if began[e.Path] == 0 {
+				began[e.Path] = s.Seq
+			}
+		case tipstaff.KindPlanStep:
+			var b struct{ Status string }
+			if json.Unmarshal(e.Body, &b) == nil && b.Status != "completed" && b.Status != "started" && b.Status != "cancelled" && began[e.Path] > 0 {
+				failed = began[e.Path]
+			}
+		}
+		return nil
+	})
+	if failed > 0 {
+		return failed - 1, err
+	}
+	return row.Head, err
+}

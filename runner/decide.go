@@ -1,0 +1,229 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// Limits of what a decision may carry.
+const (
+	maxFeedback  = 16 << 10
+	maxNote      = 4 << 10
+	maxDecidedBy = 200
+)
+
+// resolveBody is policy.gate.resolve.
+type resolveBody struct {
+	Gate          string          `json:"gate"`
+	Action        string          `json:"action"`
+	Answer        json.RawMessage `json:"answer,omitempty"`
+	Feedback      string          `json:"feedback,omitempty"`
+	Note          string          `json:"note,omitempty"`
+	DecidedBy     string          `json:"decided_by,omitempty"`
+	SubjectDigest string          `json:"subject_digest"`
+	Via           string          `json:"via"`
+	OnBehalfOf    string          `json:"on_behalf_of,omitempty"`
+}
+
+// Decide closes a gate, in one transaction. It starts nothing.
+func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipstaff.Decided, error) {
+	run, err := r.mayChange(req.Run)
+	if err != nil {
+		return tipstaff.Decided{}, err
+	}
+	if req.Answer, err = checkSizes(req); err != nil {
+		return tipstaff.Decided{}, err
+	}
+	var row flow.GateRow
+	var replayed bool
+	var refusal error // one that leaves a record: the gate had expired
+	err = r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
+		rows, err := tx.Gates(false)
+		if err != nil {
+			return nil, err
+		}
+		var ok bool
+		if row, ok = findGate(rows, req.Gate); !ok {
+			return nil, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %q", run, req.Gate).
+				WithHint("`tipstaff show %s` lists its open gates", run)
+		}
+		replayed, refusal = false, nil
+		if row.Decided > 0 {
+			replayed = true
+			return nil, again(row, req)
+		}
+		if g := gateOf(row); g.Expired(tx.Now()) {
+			refusal = tipstaff.Errorf(tipstaff.GateExpired, "gate %s expired at %s and was denied", row.Key, g.ExpiresAt.Format(time.RFC3339))
+			return []flow.Draft{flow.Closing(row.ID, row.Key, g.Digest, g.Deny, "expiry")}, nil
+		}
+		return r.resolve(ctx, row, req)
+	})
+	if err == nil {
+		err = refusal
+	}
+	if err != nil {
+		return tipstaff.Decided{}, explain(err, req.Run)
+	}
+	return r.decided(ctx, run, row.ID, replayed)
+}
+
+func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
+	bad := func(format string, args ...any) error {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, format, args...)
+	}
+	switch {
+	case req.Gate == "":
+		return nil, bad("no gate was named")
+	case len(req.Feedback) > maxFeedback:
+		return nil, bad("feedback has %d bytes: 16 KiB is the most", len(req.Feedback))
+	case len(req.Note) > maxNote:
+		return nil, bad("a note has %d bytes: 4 KiB is the most", len(req.Note))
+	case len(req.DecidedBy) > maxDecidedBy:
+		return nil, bad("decided_by has %d bytes: 200 is the most", len(req.DecidedBy))
+	case len(req.Answer) == 0:
+		return nil, nil
+	}
+	if err := journal.SafeNumbers(req.Answer); err != nil {
+		return nil, bad("the answer cannot be kept exactly: %v", err)
+	}
+	answer, err := journal.Canonical(req.Answer)
+	if err != nil {
+		return nil, bad("the answer is not JSON: %v", err)
+	}
+	return answer, nil
+}
+
+// findGate takes an id, or the key of an open gate.
+func findGate(rows []flow.GateRow, name string) (flow.GateRow, bool) {
+	for _, g := range rows {
+		if g.ID == name || g.Key == name && g.Decided == 0 {
+			return g, true
+		}
+	}
+	return flow.GateRow{}, false
+}
+
+// again compares a decision with the one that is stored.
+func again(row flow.GateRow, req tipstaff.DecideRequest) error {
+	switch row.Via {
+	case "expiry":
+		return tipstaff.Errorf(tipstaff.GateExpired, "gate %s expired and was denied", row.Key)
+	case "superseded", "run_ended":
+		return tipstaff.Errorf(tipstaff.GateClosed, "gate %s was closed: %s", row.Key, row.Via)
+	}
+	var b resolveBody
+	if err := json.Unmarshal(row.Decision, &b); err != nil {
+		return err
+	}
+	same := b.Action == req.Action && bytes.Equal(b.Answer, req.Answer) && b.Feedback == req.Feedback && b.Note == req.Note && b.DecidedBy == req.DecidedBy
+	if !same {
+		return tipstaff.Errorf(tipstaff.DecisionConflict, "gate %s was already decided: %s, via %s", row.Key, b.Action, b.Via).
+			WithHint("a decision cannot be changed; the same decision again would be answered with the stored one")
+	}
+	return nil
+}
+
+func (r *Runner) resolve(ctx context.Context, row flow.GateRow, req tipstaff.DecideRequest) ([]flow.Draft, error) {
+	g := gateOf(row)
+	if !offers(g, req.Action) {
+		return nil, tipstaff.Errorf(tipstaff.ActionNotOffered, "gate %s does not offer %q", g.Key, req.Action).
+			WithHint("it offers: %s", join(g.Actions))
+	}
+	if req.SubjectDigest != "" && req.SubjectDigest != g.Digest {
+		return nil, tipstaff.Errorf(tipstaff.SubjectChanged, "gate %s asks about %s, not about %s", g.Key, g.Digest, req.SubjectDigest)
+	}
+	if err := fits(g, req); err != nil {
+		return nil, err
+	}
+	b := resolveBody{Gate: row.ID, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback, Note: req.Note, DecidedBy: req.DecidedBy,
+		SubjectDigest: g.Digest, Via: req.Via, OnBehalfOf: principal(ctx)}
+	if b.Via == "" {
+		b.Via = "command"
+	}
+	return []flow.Draft{{Kind: string(tipstaff.KindPolicyGateResolve), Path: row.Key, From: signer(ctx), Body: flow.JSON(b)}}, nil
+}
+
+// fits checks what an action needs or does not take.
+func fits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
+	needs := req.Action == "use_result" || req.Action == "extend" || req.Action == "answer"
+	if needs && len(req.Answer) == 0 {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "%s needs an answer", req.Action).WithHint("give it as JSON: --answer '{\"…\": …}'")
+	}
+	if req.Action == "extend" {
+		var by flow.Use
+		if err := json.Unmarshal(req.Answer, &by); err != nil || len(by) == 0 {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "extend needs amounts by bound, like {\"tool_calls\": 5}")
+		}
+		for _, n := range by {
+			if n <= 0 {
+				return tipstaff.Errorf(tipstaff.InvalidArgument, "a bound can only be extended by more than 0")
+			}
+		}
+	}
+	if req.Feedback != "" && g.Kind != tipstaff.Handoff && g.Kind != tipstaff.Delivery {
+		return tipstaff.Errorf(tipstaff.FeedbackNotAllowed, "a gate of kind %s takes no feedback", g.Kind).WithHint("say why with --note")
+	}
+	return nil
+}
+
+func join(list []string) string {
+	out := ""
+	for i, s := range list {
+		if i > 0 {
+			out += ", "
+		}
+		out += s
+	}
+	return out
+}
+
+// decided reads the stored decision back: its canonical bytes follow from the
+// record alone, so they are equal for everyone who asks.
+func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (tipstaff.Decided, error) {
+	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run})
+	if err != nil {
+		return tipstaff.Decided{}, explain(err, idOf(run))
+	}
+	row, _ := findGate(rows, gate)
+	stored, err := r.Store.Records(ctx, run, row.Decided-1, 1)
+	if err != nil || len(stored) == 0 {
+		return tipstaff.Decided{}, explain(err, idOf(run))
+	}
+	e, err := parse(ctx, r.Store, stored[0])
+	if err != nil {
+		return tipstaff.Decided{}, explain(err, idOf(run))
+	}
+	d, err := decisionOf(&e, gateOf(row))
+	if err != nil {
+		return tipstaff.Decided{}, explain(err, idOf(run))
+	}
+	raw, err := journal.Canonical(flow.JSON(d))
+	if err != nil {
+		return tipstaff.Decided{}, explain(err, idOf(run))
+	}
+	now, err := r.Get(ctx, idOf(run))
+	return tipstaff.Decided{Decision: d, Raw: raw, Replayed: replayed, Run: now}, err
+}
+
+func decisionOf(e *tipstaff.Event, g tipstaff.Gate) (tipstaff.Decision, error) {
+	var b resolveBody
+	if err := json.Unmarshal(e.Body, &b); err != nil {
+		return tipstaff.Decision{}, err
+	}
+	d := tipstaff.Decision{Action: b.Action, Answer: b.Answer, DecidedAt: e.At, Feedback: b.Feedback, GateID: g.ID, Kind: g.Kind, Note: b.Note,
+		Path: g.Path, RunID: e.Run, Schema: 1, SubjectDigest: b.SubjectDigest,
+		Actor: tipstaff.Actor{Principal: b.OnBehalfOf, Via: b.Via, DecidedBy: b.DecidedBy}}
+	if d.Answer == nil {
+		d.Answer = json.RawMessage("null")
+	}
+	if d.Actor.Principal == "" {
+		d.Actor.Principal = "local:cli"
+	}
+	return d, nil
+}

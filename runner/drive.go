@@ -1,0 +1,327 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// active is a run that this process drives.
+type active struct {
+	launch string
+	done   chan struct{}
+}
+
+// linger is how long a run waits for a person at the terminal before it parks.
+const linger = 10 * time.Minute
+
+// begin drives a run in this process until it ends, parks or is stopped. The
+// channel receives once.
+func (r *Runner) begin(run string, who person) (<-chan tipstaff.Driven, error) {
+	a := &active{launch: tipstaff.NewID(r.Now()).String(), done: make(chan struct{})}
+	r.mu.Lock()
+	_, twice := r.drives[run]
+	if !twice {
+		r.drives[run] = a
+	}
+	r.mu.Unlock()
+	if twice {
+		return nil, flow.ErrBusy
+	}
+	result := make(chan tipstaff.Driven, 1)
+	go func() {
+		driven := r.drive(run, a, who)
+		r.mu.Lock()
+		delete(r.drives, run)
+		r.mu.Unlock()
+		close(a.done)
+		result <- driven
+	}()
+	return result, nil
+}
+
+func (r *Runner) driving(run string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.drives[run]
+	return ok
+}
+
+// Wait returns when no drive of this process is under way.
+func (r *Runner) Wait() {
+	for {
+		r.mu.Lock()
+		var a *active
+		for _, a = range r.drives {
+			break
+		}
+		r.mu.Unlock()
+		if a == nil {
+			return
+		}
+		<-a.done
+	}
+}
+
+// drive takes the run as far as it goes. A run that waits for timers alone is
+// driven on when they are due.
+func (r *Runner) drive(run string, a *active, who person) tipstaff.Driven {
+	p, err := openProgram(r.Stop, r.Store, run)
+	if err != nil {
+		return undriven(run, err)
+	}
+	for {
+		out, err := r.driveOnce(run, p, a, who)
+		if err != nil {
+			return undriven(run, err)
+		}
+		if out.Status != flow.ParkedRun || len(out.Gates) > 0 || out.WakeAt.IsZero() {
+			return describe(out)
+		}
+		select {
+		case <-r.Stop.Done():
+			return describe(out)
+		case <-time.After(time.Until(out.WakeAt)):
+		}
+	}
+}
+
+func (r *Runner) driveOnce(run string, p *program, a *active, who person) (flow.Outcome, error) {
+	manifest, err := r.manifest()
+	if err != nil {
+		return flow.Outcome{}, err
+	}
+	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(run, a.launch)))
+	defer manager.Close()
+	asker := r.newAsker(run, who)
+	defer asker.stop()
+	job := flow.Job{
+		Run: run, Root: "root", Owner: r.Self(r.Origin, a.launch), Flow: p.flow, Input: p.inputs,
+		Acts:     map[string]flow.Activity{tool.ActivityName: p.activity(manager)},
+		Limits:   p.limits,
+		Deadline: p.deadline(),
+		Finish:   func(out flow.Outcome) []flow.Draft { return r.finish(p, out) },
+		Abandon:  r.Abandon,
+	}
+	if who.present() {
+		job.Linger, job.Hopeless = linger, asker.hopeless
+	}
+	return r.engine.Drive(r.Stop, job)
+}
+
+// activity makes tool calls. What the run froze can only be tightened by what
+// holds now: a call must pass both.
+func (p *program) activity(manager *tool.Manager) flow.Activity {
+	act := manager.Activity(p.gate)
+	live := act.Check
+	act.Check = func(ctx context.Context, a flow.Attempt) error {
+		var in tool.Input
+		if err := json.Unmarshal(a.Input, &in); err != nil {
+			return err
+		}
+		if v := p.gate.Ask(tool.Request{URI: in.URI, Args: in.Args, By: in.By}); v.Err != nil {
+			return v.Err
+		}
+		return live(ctx, a)
+	}
+	return act
+}
+
+func undriven(run string, err error) tipstaff.Driven {
+	id, _ := tipstaff.ParseID(run)
+	err = explain(err, id)
+	return tipstaff.Driven{Outcome: string(tipstaff.Interrupted), Reason: string(tipstaff.CodeOf(err)), Message: err.Error(), Err: err}
+}
+
+// describe tells how a drive ended in the words of surfaces.
+func describe(out flow.Outcome) tipstaff.Driven {
+	d := tipstaff.Driven{Outcome: string(out.Status), Reason: out.Reason, Gates: out.Gates, WakeAt: out.WakeAt, State: tipstaff.Executing}
+	switch out.Status {
+	case flow.Completed:
+		d.State = tipstaff.Completed
+		var res plan.Result
+		if json.Unmarshal(out.Value, &res) == nil {
+			d.Outcome = res.Outcome
+		}
+	case flow.Failed:
+		d.State = tipstaff.Failed
+		f := failureOf(out.Err)
+		d.Reason, d.Code, d.Bound, d.Message = f.Reason, f.Code, f.Bound, f.Message
+	case flow.Cancelled:
+		d.State = tipstaff.Cancelled
+	case flow.Interrupted:
+		if out.Err != nil {
+			d.Message = out.Err.Error()
+			d.Err = explain(out.Err, tipstaff.ID{})
+		}
+	}
+	return d
+}
+
+// failureOf is why a flow failed, in the closed terms of the lifecycle.
+func failureOf(err error) *plan.Failure {
+	var f *plan.Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return &plan.Failure{Reason: plan.ReasonInternal, Message: fmt.Sprint(err)}
+}
+
+// person is who, if anybody, answers gates while a run is driven.
+type person struct {
+	yes bool
+	ask tipstaff.Ask
+}
+
+func (p person) present() bool { return p.yes || p.ask != nil }
+
+// asker gives open gates to a person, one at a time, and records the answers.
+type asker struct {
+	r      *Runner
+	run    string
+	who    person
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu       sync.Mutex
+	declined map[string]bool
+}
+
+func (r *Runner) newAsker(run string, who person) *asker {
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &asker{r: r, run: run, who: who, cancel: cancel, ended: make(chan struct{}), declined: map[string]bool{}}
+	if !who.present() {
+		close(a.ended)
+		return a
+	}
+	go a.loop(ctx)
+	return a
+}
+
+func (a *asker) stop() {
+	a.cancel()
+	<-a.ended
+}
+
+// hopeless reports that nobody will answer any of these gates. Only a gate that
+// was shown and declined counts: one that is new may still be answered.
+func (a *asker) hopeless(gates []string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range gates {
+		if !a.declined[id] {
+			return false
+		}
+	}
+	return len(gates) > 0
+}
+
+func (a *asker) decline(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.declined[id] = true
+}
+
+func (a *asker) seen(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.declined[id]
+}
+
+func (a *asker) loop(ctx context.Context) {
+	defer close(a.ended)
+	changed, stop := a.r.Store.Follow(a.run)
+	defer stop()
+	for ctx.Err() == nil {
+		rows, err := a.r.Store.Gates(ctx, flow.GateQuery{Run: a.run, Open: true})
+		if err == nil {
+			for _, row := range rows {
+				if !a.seen(row.ID) {
+					a.answer(ctx, row)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// answer puts one gate to the person. --yes answers a plan's own questions and
+// nothing else.
+func (a *asker) answer(ctx context.Context, row flow.GateRow) {
+	g := gateOf(row)
+	choice, via, ok := tipstaff.Choice{}, "terminal", false
+	if a.who.yes && g.Kind == tipstaff.Question && offers(g, "approve") {
+		choice, via, ok = tipstaff.Choice{Action: "approve"}, "--yes", true
+	} else if a.who.ask != nil {
+		ask, cancel := a.whileOpen(ctx, g)
+		choice, ok = a.who.ask(ask, g)
+		cancel()
+	}
+	if !ok {
+		a.decline(row.ID)
+		return
+	}
+	run, _ := tipstaff.ParseID(a.run)
+	_, err := a.r.Decide(localUser(ctx), tipstaff.DecideRequest{Run: run, Gate: row.ID, Action: choice.Action, Answer: choice.Answer,
+		Feedback: choice.Feedback, Note: choice.Note, Via: via})
+	if err != nil && tipstaff.CodeOf(err) != tipstaff.DecisionConflict {
+		a.decline(row.ID)
+	}
+}
+
+// whileOpen ends when somebody else closes the gate.
+func (a *asker) whileOpen(ctx context.Context, g tipstaff.Gate) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	changed, stop := a.r.Store.Follow(a.run)
+	go func() {
+		defer stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+			rows, err := a.r.Store.Gates(ctx, flow.GateQuery{Run: a.run, Open: true})
+			if err == nil && !contains(rows, g.ID.String()) {
+				cancel()
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+func contains(rows []flow.GateRow, id string) bool {
+	for _, row := range rows {
+		if row.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func offers(g tipstaff.Gate, action string) bool {
+	for _, a := range g.Actions {
+		if a == action {
+			return true
+		}
+	}
+	return false
+}
+
+// localUser is the person at this terminal.
+func localUser(ctx context.Context) context.Context {
+	return tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "cli", User: "local", Principal: "local:cli"})
+}

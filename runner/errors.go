@@ -1,0 +1,60 @@
+package runner
+
+import (
+	"errors"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// storeErrors says how the errors of a store look to people.
+var storeErrors = []struct {
+	is   error
+	code tipstaff.Code
+	hint string
+}{
+	{flow.ErrNoRun, tipstaff.RunNotFound, "`tipstaff ls` lists the runs of this workspace"},
+	{flow.ErrEnded, tipstaff.RunEnded, "`tipstaff fork` makes a new run from an ended one"},
+	{flow.ErrBusy, tipstaff.Busy, "`tipstaff watch` follows it; `tipstaff cancel` ends it"},
+	{flow.ErrLeaseLost, tipstaff.LeaseLost, "another process drives this run now"},
+	{flow.ErrStoreFull, tipstaff.StoreFull, "make room on the disk, then resume the run: nothing that was recorded is lost"},
+	{flow.ErrStoreBusy, tipstaff.StoreBusy, "another process holds the store; try again"},
+	{flow.ErrReadOnly, tipstaff.FormatNewer, ""},
+	{flow.ErrNoBlob, tipstaff.ArtifactNotFound, ""},
+	{flow.ErrStoreDown, tipstaff.StoreUnavailable, "look at the disk, then run the command again"},
+}
+
+// explain gives an error of a lower layer its code and advice. What has a code
+// already keeps it.
+func explain(err error, run tipstaff.ID) error {
+	if err == nil {
+		return nil
+	}
+	var known *tipstaff.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	var mismatch *flow.NonDeterminism
+	if errors.As(err, &mismatch) {
+		return &tipstaff.Error{Code: tipstaff.ReplayMismatch, Run: run, Message: mismatch.Error(), Err: err,
+			Hint: "drive the run with the version of Tipstaff that started it, or fork it"}
+	}
+	for _, s := range storeErrors {
+		if errors.Is(err, s.is) {
+			return &tipstaff.Error{Code: s.code, Run: run, Message: messageOf(err, s.code, run), Hint: s.hint, Err: err}
+		}
+	}
+	return &tipstaff.Error{Code: tipstaff.Internal, Run: run, Message: "something unexpected went wrong", Err: err}
+}
+
+func messageOf(err error, code tipstaff.Code, run tipstaff.ID) string {
+	switch code {
+	case tipstaff.RunNotFound:
+		return "there is no run " + run.String()
+	case tipstaff.RunEnded:
+		return "run " + run.String() + " has ended"
+	case tipstaff.Busy:
+		return "run " + run.String() + " is being driven by another process"
+	}
+	return err.Error()
+}

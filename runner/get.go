@@ -1,0 +1,279 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// Get is one run with its gates and bounds.
+func (r *Runner) Get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error) {
+	id, err := r.guard(run)
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	row, err := r.Store.Run(ctx, id)
+	if err != nil {
+		return tipstaff.Run{}, explain(err, run)
+	}
+	got, err := r.status(ctx, row)
+	if err != nil {
+		return tipstaff.Run{}, explain(err, run)
+	}
+	r.documents(ctx, &got)
+	return got, nil
+}
+
+// status derives what surfaces show from the row, the fold kept in it and the
+// records since.
+func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error) {
+	var fold tipstaff.Fold
+	if len(row.Fold) > 0 {
+		if err := json.Unmarshal(row.Fold, &fold); err != nil {
+			fold = tipstaff.Fold{}
+		}
+	}
+	head := row.HeadHash
+	err := eachRecord(ctx, r.Store, row.ID, fold.Seq, func(s flow.Stored) error {
+		e, err := tipstaff.ParseEvent(s.Bytes)
+		if err != nil {
+			return err
+		}
+		fold.Apply(&e)
+		head = journal.Hash(s.Hash).String()
+		return nil
+	})
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: row.ID, Open: true})
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	gates := make([]tipstaff.Gate, len(rows))
+	for i, g := range rows {
+		gates[i] = gateOf(g)
+	}
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: r.programName(ctx, row.Program), State: tipstaff.State(row.State), Head: head, Owner: r.owner(row)}
+	return tipstaff.Status(facts, &fold, gates, r.Now()), nil
+}
+
+func (r *Runner) owner(row flow.Row) *tipstaff.Owner {
+	if row.Owner == nil {
+		return nil
+	}
+	return &tipstaff.Owner{Kind: row.Owner.Kind, Pid: row.Owner.Pid, HeartbeatAt: row.Heartbeat, Alive: r.alive(row)}
+}
+
+func (r *Runner) alive(row flow.Row) bool {
+	return row.Owner != nil && r.Alive(*row.Owner, row.Heartbeat, r.Now())
+}
+
+func (r *Runner) programName(ctx context.Context, digest string) string {
+	var doc struct{ Name string }
+	if src, err := r.Store.Blob(ctx, digest); err == nil {
+		_ = json.Unmarshal(src, &doc) // a plan need not have a name
+	}
+	return doc.Name
+}
+
+// documents adds what is not in the fold: inputs, and the outputs of a run that
+// completed.
+func (r *Runner) documents(ctx context.Context, run *tipstaff.Run) {
+	if first, err := r.Store.Records(ctx, run.ID.String(), 0, 1); err == nil && len(first) == 1 {
+		if e, err := tipstaff.ParseEvent(first[0].Bytes); err == nil {
+			var b draftBody
+			if json.Unmarshal(e.Body, &b) == nil {
+				if raw, err := attached(ctx, r.Store, b.Inputs); err == nil {
+					_ = json.Unmarshal(raw, &run.Inputs)
+				}
+			}
+		}
+	}
+	if run.State != tipstaff.Completed {
+		return
+	}
+	last, err := r.Store.Records(ctx, run.ID.String(), run.HeadSeq-1, 1)
+	if err != nil || len(last) == 0 {
+		return
+	}
+	var b struct {
+		Body struct {
+			OutputsDigest string `json:"outputs_digest"`
+		}
+	}
+	if json.Unmarshal(last[0].Bytes, &b) == nil && b.Body.OutputsDigest != "" {
+		if out, err := r.Store.Blob(ctx, b.Body.OutputsDigest); err == nil {
+			run.Outputs = out
+		}
+	}
+}
+
+// gateOf is a stored gate in the words of surfaces.
+func gateOf(row flow.GateRow) tipstaff.Gate {
+	var b struct {
+		Question string          `json:"question"`
+		Subject  json.RawMessage `json:"subject"`
+		Actions  []string        `json:"actions"`
+		Deny     string          `json:"deny"`
+		Digest   string          `json:"digest"`
+	}
+	_ = json.Unmarshal(row.Body, &b)
+	return tipstaff.Gate{ID: idOf(row.ID), Kind: tipstaff.GateKind(row.Kind), Key: row.Key, Path: tipstaff.AskerPath(row.Key), Question: b.Question,
+		Subject: b.Subject, Digest: b.Digest, Actions: b.Actions, Deny: b.Deny, OpenedAt: row.OpenedAt, OpenedSeq: row.Opened, ExpiresAt: row.ExpiresAt}
+}
+
+// List is a page of runs, newest first.
+func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.RunPage, error) {
+	limit := req.Limit
+	if limit <= 0 {
+		limit = 50
+	}
+	q := flow.Query{Limit: limit, Prefix: req.Prefix}
+	if !req.Before.IsZero() {
+		row, err := r.Store.Run(ctx, req.Before.String())
+		if err != nil {
+			return tipstaff.RunPage{}, explain(err, req.Before)
+		}
+		q.Before = row.N
+	}
+	page := tipstaff.RunPage{Runs: []tipstaff.Run{}}
+	for {
+		rows, err := r.Store.Runs(ctx, q)
+		if err != nil {
+			return page, explain(err, tipstaff.ID{})
+		}
+		for _, row := range rows {
+			q.Before = row.N
+			run, err := r.status(ctx, row)
+			if err != nil {
+				return page, explain(err, idOf(row.ID))
+			}
+			if len(req.Status) > 0 && !has(req.Status, run.Status) {
+				continue
+			}
+			page.Runs = append(page.Runs, run)
+			if len(page.Runs) == limit {
+				page.Next = run.ID
+				return page, nil
+			}
+		}
+		if len(rows) < q.Limit {
+			return page, nil
+		}
+	}
+}
+
+func has(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// Artifact is a stored document or payload by its digest.
+func (r *Runner) Artifact(ctx context.Context, run tipstaff.ID, digest string) ([]byte, error) {
+	if _, err := r.guard(run); err != nil {
+		return nil, err
+	}
+	if _, err := journal.ParseHash(digest); err != nil {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a digest", digest)
+	}
+	data, err := r.Store.Blob(ctx, digest)
+	return data, explain(err, run)
+}
+
+// Events yields records after a cursor.
+func (r *Runner) Events(ctx context.Context, req tipstaff.EventsRequest) iter.Seq2[tipstaff.Event, error] {
+	return func(yield func(tipstaff.Event, error) bool) {
+		if err := r.follow(ctx, req, yield); err != nil && err != errEnough {
+			yield(tipstaff.Event{}, explain(err, req.Run))
+		}
+	}
+}
+
+var errEnough = tipstaff.Errorf(tipstaff.Internal, "the reader has enough")
+
+func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield func(tipstaff.Event, error) bool) error {
+	run, err := r.guard(req.Run)
+	if err != nil {
+		return err
+	}
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return err
+	}
+	if req.After > row.Head {
+		return tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has %d records: there is none after %d", run, row.Head, req.After)
+	}
+	// The signal is there before the store is read, so nothing falls between.
+	changed, stop := r.Store.Follow(run)
+	defer stop()
+	after, left := req.After, req.Limit
+	give := func(s flow.Stored) error {
+		e, err := tipstaff.ParseEvent(s.Bytes)
+		if err != nil {
+			return err
+		}
+		after = s.Seq
+		if !yield(e, nil) {
+			return errEnough
+		}
+		if left--; left == 0 {
+			return errEnough
+		}
+		return nil
+	}
+	for {
+		over := !req.Follow
+		if !over {
+			// Asked before reading: whatever was written until then is still read.
+			if over, err = r.quiet(ctx, run); err != nil {
+				return err
+			}
+		}
+		if err := eachRecord(ctx, r.Store, run, after, give); err != nil || over {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// quiet reports that nothing more will happen by itself: the run has ended, or
+// nobody drives it.
+func (r *Runner) quiet(ctx context.Context, run string) (bool, error) {
+	if r.driving(run) {
+		return false, nil
+	}
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	return tipstaff.State(row.State).Terminal() || !r.alive(row), nil
+}
+
+// parse reads a stored record with its payloads attached.
+func parse(ctx context.Context, src source, s flow.Stored) (tipstaff.Event, error) {
+	e, err := tipstaff.ParseEvent(s.Bytes)
+	if err != nil {
+		return e, err
+	}
+	body, err := journal.Attach(string(e.Kind), e.Note, e.Body, func(h journal.Hash) ([]byte, error) { return src.Blob(ctx, h.String()) })
+	if err != nil {
+		return e, err
+	}
+	e.Body = body
+	return e, nil
+}

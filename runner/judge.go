@@ -1,0 +1,190 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
+)
+
+// judge decides whether a run conforms to its program. It reads, replays and
+// compares; it performs nothing.
+type judge struct {
+	ctx      context.Context
+	src      source
+	program  *program
+	trace    *trace
+	problems []tipstaff.Problem
+}
+
+func (j *judge) fault(code string, seq int64, path, format string, args ...any) {
+	j.problems = append(j.problems, tipstaff.Problem{Code: code, Seq: seq, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// all applies every rule and returns the outcome of the replayed program.
+func (j *judge) all(each func(tipstaff.Event)) string {
+	j.lifecycle()
+	whole := flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}
+	for _, f := range flow.Conform(whole, j.program.limits) {
+		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
+	}
+	outcome := j.replay(each)
+	j.cancel()
+	j.evidence()
+	return outcome
+}
+
+// lifecycle checks every transition and that what took effect was accepted.
+func (j *judge) lifecycle() {
+	m := tipstaff.Machine{Run: idOf(j.program.run)}
+	var accepted tipstaff.Acceptances
+	for i := range j.trace.events {
+		e := &j.trace.events[i]
+		if !e.Kind.Envelope() {
+			continue
+		}
+		if e.Kind.Driving() || e.Kind == tipstaff.KindIntentDraft {
+			if err := m.Apply(e); err != nil {
+				j.fault("invalid_transition", e.Seq, e.Path, "%v", err)
+			}
+		}
+		if err := accepted.Apply(e); err != nil {
+			j.fault("not_accepted", e.Seq, e.Path, "%v", err)
+		}
+	}
+}
+
+// replay drives the program on the records alone, segment by segment.
+func (j *judge) replay(each func(tipstaff.Event)) string {
+	outcome := ""
+	for _, h := range j.trace.segments() {
+		out, err := flow.Replay(h).Drive(j.ctx, flow.Job{Run: j.program.run, Root: "root", Flow: j.program.flow,
+			Input: j.program.inputs, Limits: j.program.limits})
+		if err != nil {
+			j.fault("replay_mismatch", 0, "", "%v", err)
+			return string(flow.Interrupted)
+		}
+		var mismatch *flow.NonDeterminism
+		at := ""
+		if errors.As(out.Err, &mismatch) && out.Status == flow.Interrupted {
+			at = mismatch.Path
+			j.fault("replay_mismatch", j.seqAt(at), at, "%v", out.Err)
+		} else if out.Status == flow.Interrupted {
+			j.fault("replay_mismatch", 0, "", "%v", out.Err)
+		}
+		j.tell(h, at, each)
+		outcome = describe(out).Outcome
+		if h.Ended != "" && out.Status != flow.Interrupted {
+			j.ending(h, out)
+		}
+	}
+	return outcome
+}
+
+// seqAt is the first record at a path, for messages.
+func (j *judge) seqAt(path string) int64 {
+	for i := range j.trace.events {
+		if e := &j.trace.events[i]; e.Path == path && path != "" {
+			return e.Seq
+		}
+	}
+	return 0
+}
+
+// tell shows the records that the program asked for, up to where it differed.
+func (j *judge) tell(h flow.History, until string, each func(tipstaff.Event)) {
+	if each == nil || len(h.Records) == 0 {
+		return
+	}
+	first := h.Records[0].Seq
+	for i := range j.trace.events {
+		e := j.trace.events[i]
+		if e.Seq < first || e.Seq >= first+int64(len(h.Records)) || !flow.Owned(string(e.Kind), e.N) {
+			continue
+		}
+		if until != "" && (e.Path == until || strings.HasPrefix(e.Path, until+"/")) {
+			return
+		}
+		each(e)
+	}
+}
+
+// ending compares the outcome of the replay with the terminal envelope.
+func (j *judge) ending(h flow.History, out flow.Outcome) {
+	end := &j.trace.events[len(j.trace.events)-1]
+	var b struct {
+		Outcome       string `json:"outcome"`
+		OutputsDigest string `json:"outputs_digest"`
+		Reason        string `json:"reason"`
+		Code          string `json:"code"`
+		Bound         string `json:"bound"`
+	}
+	if err := json.Unmarshal(end.Body, &b); err != nil {
+		j.fault("outcome", end.Seq, "", "the terminal envelope cannot be read: %v", err)
+		return
+	}
+	switch h.Ended {
+	case flow.Completed:
+		var res plan.Result
+		_ = json.Unmarshal(out.Value, &res)
+		if out.Status != flow.Completed {
+			j.fault("outcome", end.Seq, "", "the run is recorded as completed, but the program ends %s", out.Status)
+		} else if digest := flow.Digest(canonical(res.Outputs)); res.Outcome != b.Outcome || digest != b.OutputsDigest {
+			j.fault("outcome", end.Seq, "", "the run is recorded with outcome %s and outputs %s, but the program ends with %s and %s",
+				b.Outcome, b.OutputsDigest, res.Outcome, digest)
+		}
+	case flow.Failed:
+		f := failureOf(out.Err)
+		if out.Status != flow.Failed {
+			j.fault("outcome", end.Seq, "", "the run is recorded as failed, but the program ends %s", out.Status)
+		} else if f.Reason != b.Reason || f.Code != b.Code || f.Bound != b.Bound {
+			j.fault("outcome", end.Seq, "", "the run is recorded as failed with %s (%s), but the program fails with %s (%s)", b.Reason, b.Code, f.Reason, f.Code)
+		}
+	case flow.Cancelled:
+		if out.Status == flow.Completed || out.Status == flow.Failed {
+			j.fault("outcome", end.Seq, "", "the run is recorded as cancelled, but the program had %s", out.Status)
+		}
+	}
+}
+
+// cancel checks that a cancelled run was asked to be.
+func (j *judge) cancel() {
+	if j.trace.ended() != flow.Cancelled {
+		return
+	}
+	for i := range j.trace.events {
+		if j.trace.events[i].Kind == tipstaff.KindRunCancelRequested {
+			return
+		}
+	}
+	j.fault("outcome", j.trace.events[len(j.trace.events)-1].Seq, "", "the run was cancelled, but nobody asked for it")
+}
+
+// evidence computes again what the terminal envelope claims.
+func (j *judge) evidence() {
+	end := &j.trace.events[len(j.trace.events)-1]
+	if j.trace.ended() == "" {
+		return
+	}
+	var b struct {
+		Evidence json.RawMessage `json:"evidence"`
+	}
+	if json.Unmarshal(end.Body, &b) != nil {
+		return
+	}
+	a, _, err := accountOf(j.ctx, j.src, j.program.run)
+	if err != nil {
+		j.fault("evidence", end.Seq, "", "what is recorded cannot be added up: %v", err)
+		return
+	}
+	used, limit := flow.Totals(flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}, j.program.limits)
+	want := flow.JSON(a.evidence(j.program, used, limit, end.Kind))
+	if !sameJSON(want, b.Evidence) {
+		j.fault("evidence", end.Seq, "", "the records add up to %s, but the envelope says %s", want, b.Evidence)
+	}
+}

@@ -1,0 +1,90 @@
+package runner
+
+import (
+	"context"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Resume drives a waiting or interrupted run on. A run that waits for decisions
+// nobody has made is not driven: nothing would come of it, and nothing is
+// written. A person who is there can answer, so then it is.
+func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
+	run, err := r.mayChange(req.Run)
+	if err != nil {
+		return tipstaff.Started{}, err
+	}
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return tipstaff.Started{}, explain(err, req.Run)
+	}
+	switch {
+	case tipstaff.State(row.State).Terminal():
+		return tipstaff.Started{}, explain(flow.ErrEnded, req.Run)
+	case r.driving(run) || r.alive(row):
+		return tipstaff.Started{}, explain(flow.ErrBusy, req.Run)
+	}
+	p, err := openProgram(ctx, r.Store, run)
+	if err != nil {
+		return tipstaff.Started{}, explain(err, req.Run)
+	}
+	started := tipstaff.Started{Run: req.Run, Outline: p.doc.Outline(resolver{p.gate.Manifest, p.gate.Tools}),
+		Program: tipstaff.Program{Kind: "plan", Name: p.doc.Name, Digest: p.draft.ProgramDigest}}
+	who := person{yes: req.Yes, ask: req.Ask}
+	pending, err := r.pending(ctx, row)
+	if err != nil {
+		return tipstaff.Started{}, explain(err, req.Run)
+	}
+	if len(pending) > 0 && !who.present() {
+		done := make(chan tipstaff.Driven, 1)
+		done <- tipstaff.Driven{State: tipstaff.State(row.State), Outcome: string(flow.ParkedRun), Gates: pending, WakeAt: row.WakeAt}
+		started.Done = done
+		return started, nil
+	}
+	started.Done, err = r.begin(run, who)
+	return started, explain(err, req.Run)
+}
+
+// pending are the gates that a parked run waits for, if none of them was
+// decided since and no timer is due.
+func (r *Runner) pending(ctx context.Context, row flow.Row) ([]string, error) {
+	if row.Owned != string(tipstaff.KindRunParked) || row.Cancel {
+		return nil, nil
+	}
+	if !row.WakeAt.IsZero() && !r.Now().Before(row.WakeAt) {
+		return nil, nil
+	}
+	gates, err := r.Store.Gates(ctx, flow.GateQuery{Run: row.ID})
+	if err != nil {
+		return nil, err
+	}
+	parked := parkedAt(ctx, r.Store, row)
+	var open []string
+	for _, g := range gates {
+		switch {
+		case g.Decided > parked, g.Decided == 0 && gateOf(g).Expired(r.Now()):
+			return nil, nil
+		case g.Decided == 0:
+			open = append(open, g.ID)
+		}
+	}
+	return open, nil
+}
+
+// parkedAt is the seq of the run's last run.parked. Only foreign records can
+// follow it, so it is near the head.
+func parkedAt(ctx context.Context, src source, row flow.Row) int64 {
+	for end := row.Head; end > 0; end -= pageSize {
+		page, err := src.Records(ctx, row.ID, max(0, end-pageSize), pageSize)
+		if err != nil {
+			return 0
+		}
+		for i := len(page) - 1; i >= 0; i-- {
+			if page[i].Kind == string(tipstaff.KindRunParked) {
+				return page[i].Seq
+			}
+		}
+	}
+	return 0
+}

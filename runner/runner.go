@@ -1,0 +1,116 @@
+// Package runner implements tipstaff.Service: it turns programs into runs,
+// drives them on the flow engine over a store, and answers for them afterwards.
+//
+// It is the one package that knows the whole, and it is kept thin: what a step
+// means is in flow, what a plan means in plan, whether a call may be made in
+// tool. The store, the identity of processes and the servers are handed in.
+// Start at start.go, then drive.go.
+package runner
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// Config is what cmd joins together. Store, Keys, Self and Alive are required.
+type Config struct {
+	Store     flow.Store
+	Keys      Keys
+	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
+	Workspace string                              // the folder that holds tipstaff.yaml
+	Files     string                              // the folder of envelope files by run; "": none
+	Origin    string                              // foreground, daemon …: how runs started here are driven
+	// Servers makes the tool servers of one drive; env are the markers that their
+	// processes carry.
+	Servers func(m *tool.Manifest, workspace string, env []string) map[string]tool.Server
+	Self    func(kind, launch string) flow.Owner
+	Alive   func(o flow.Owner, heartbeat, now time.Time) bool
+	Markers func(run, launch string) []string
+	// Sweep ends left-over processes of a launch. nil: there is nothing to end.
+	Sweep func(ctx context.Context, run, launch string) (int, error)
+	// Stop ends every drive when it is done, with its cause; nil: they run to
+	// their end. Abandon ends the grace that once calls are given then.
+	Stop    context.Context
+	Abandon <-chan struct{}
+	Now     func() time.Time // nil: time.Now
+	OwnRun  string           // the run this process belongs to: it may not be acted on
+}
+
+// Keys are the public keys that new runs publish.
+type Keys struct{ User, Executor journal.PublicKey }
+
+// Runner is the Service of one store.
+type Runner struct {
+	Config
+	engine flow.Engine
+
+	mu     sync.Mutex
+	drives map[string]*active
+}
+
+var _ tipstaff.Service = (*Runner)(nil)
+
+// New returns a runner. It drives nothing by itself.
+func New(c Config) *Runner {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Stop == nil {
+		c.Stop = context.Background()
+	}
+	if c.Origin == "" {
+		c.Origin = "foreground"
+	}
+	return &Runner{Config: c, engine: flow.New(c.Store, &flow.Options{Now: c.Now}), drives: map[string]*active{}}
+}
+
+// guard checks that the caller may act on a run at all.
+func (r *Runner) guard(run tipstaff.ID) (string, error) {
+	if run.IsZero() {
+		return "", tipstaff.Errorf(tipstaff.InvalidArgument, "no run was named")
+	}
+	return run.String(), nil
+}
+
+// mayChange also refuses a process that belongs to the run: no agent decides
+// about itself.
+func (r *Runner) mayChange(run tipstaff.ID) (string, error) {
+	id, err := r.guard(run)
+	if err == nil && r.OwnRun == id {
+		return "", tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s and may not act on it", id).
+			WithHint("run the command outside of the run")
+	}
+	return id, err
+}
+
+// principal is who acts, as signed records name them; "" is the local user with
+// their own key.
+func principal(ctx context.Context) string {
+	c := tipstaff.CallerFrom(ctx)
+	if c.Surface == "cli" {
+		return ""
+	}
+	return c.Principal
+}
+
+// signer is who signs a user's act: the user's own key on the command line,
+// elsewhere the executor on their behalf.
+func signer(ctx context.Context) string {
+	if principal(ctx) == "" {
+		return journal.User
+	}
+	return journal.Executor
+}
+
+func userOf(ctx context.Context) string {
+	if u := tipstaff.CallerFrom(ctx).User; u != "" {
+		return u
+	}
+	return "local"
+}

@@ -1,0 +1,226 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"path/filepath"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// Verify checks a run of the store, or an export: that its bytes are what was
+// written and signed (integrity), and that the program, replayed, takes exactly
+// these steps within these bounds (conformance).
+func (r *Runner) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipstaff.Report, error) {
+	trusted, err := r.trusted(req.Keys)
+	if err != nil {
+		return tipstaff.Report{}, err
+	}
+	opts := &journal.Options{Trusted: trusted, Open: req.Open, Lifecycle: foldState,
+		Kinds: func(kind string) bool { return tipstaff.KnownKind(tipstaff.Kind(kind)) }}
+	if req.Dir != "" {
+		return verifyFolder(ctx, req, opts)
+	}
+	return r.verifyRun(ctx, req, opts)
+}
+
+// trusted are the keys a verification believes: those given, else the store's.
+func (r *Runner) trusted(files []string) ([]journal.PublicKey, error) {
+	var keys []journal.PublicKey
+	for _, f := range files {
+		k, err := journal.ReadPublicKeys(f)
+		if err != nil {
+			return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the key cannot be read: %v", err), Err: err}
+		}
+		keys = append(keys, k...)
+	}
+	if len(files) == 0 && r.Trusted != nil {
+		k, err := r.Trusted()
+		if err != nil {
+			return nil, explain(err, tipstaff.ID{})
+		}
+		keys = k
+	}
+	if len(keys) == 0 {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no key to verify with").
+			WithHint("name the public key of whoever ran it: --key FILE.pub")
+	}
+	return keys, nil
+}
+
+// foldState is the lifecycle for the verifier. An illegal step leaves the state
+// as it is; conformance names it.
+func foldState(state string, rec journal.Record) string {
+	m := tipstaff.Machine{Run: idOf(rec.Run), State: tipstaff.State(state)}
+	e := tipstaff.Event{Kind: tipstaff.Kind(rec.Kind), Run: m.Run, Body: rec.Body}
+	_ = m.Apply(&e) // kinds that drive nothing are refused too
+	return string(m.State)
+}
+
+func (r *Runner) verifyRun(ctx context.Context, req tipstaff.VerifyRequest, opts *journal.Options) (tipstaff.Report, error) {
+	run, err := r.guard(req.Run)
+	if err != nil {
+		return tipstaff.Report{}, err
+	}
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return tipstaff.Report{}, explain(err, req.Run)
+	}
+	opts.Run, opts.State = run, row.State
+	if h, err := journal.ParseHash(row.HeadHash); err == nil {
+		opts.Heads = []journal.Head{{Seq: row.Head, Hash: h, Of: "the run row"}}
+	}
+	opts.Blob = func(h journal.Hash) ([]byte, error) { return r.Store.Blob(ctx, h.String()) }
+	v := journal.NewVerifier(opts)
+	err = eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
+		h := journal.Hash(s.Hash)
+		v.Add(s.Bytes, &h)
+		return nil
+	})
+	if err != nil {
+		return tipstaff.Report{}, explain(err, req.Run)
+	}
+	res := v.Close()
+	if err := r.verifyFiles(ctx, run, &res); err != nil {
+		return tipstaff.Report{}, explain(err, req.Run)
+	}
+	return report(ctx, r.Store, res, req.Each), nil
+}
+
+// verifyFiles compares the envelope files with the store.
+func (r *Runner) verifyFiles(ctx context.Context, run string, res *journal.Result) error {
+	if r.Files == "" {
+		return nil
+	}
+	envelopes := func(yield func([]byte, error) bool) {
+		err := eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
+			if journal.IsEnvelope(s.Kind) && !yield(s.Bytes, nil) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && err != errEnough {
+			yield(nil, err)
+		}
+	}
+	faults, err := journal.VerifyFiles(filepath.Join(r.Files, run), envelopes)
+	for _, f := range faults {
+		res.Total++
+		if len(res.Faults) < journal.MaxFaults {
+			res.Faults = append(res.Faults, f)
+		}
+	}
+	return err
+}
+
+func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal.Options) (tipstaff.Report, error) {
+	res, err := journal.VerifyExport(req.Dir, opts)
+	if err != nil {
+		return tipstaff.Report{}, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s cannot be read as an export: %v", req.Dir, err), Err: err}
+	}
+	f, err := journal.OpenExport(req.Dir)
+	if err != nil {
+		rep := reportOf(res)
+		rep.Conformance = unreadable(err)
+		return rep, nil
+	}
+	return report(ctx, folder{f}, res, req.Each), nil
+}
+
+// folder reads an export as a source.
+type folder struct{ *journal.Folder }
+
+func (f folder) Records(_ context.Context, run string, after int64, limit int) ([]flow.Stored, error) {
+	records := f.Folder.Records()
+	if run != f.Run {
+		records = f.Base(run)
+	}
+	var page []flow.Stored
+	var seq int64
+	for b, err := range records {
+		if err != nil {
+			return nil, err
+		}
+		if seq++; seq <= after {
+			continue
+		}
+		page = append(page, flow.Stored{Seq: seq, Bytes: bytes.Clone(b)})
+		if len(page) == limit {
+			break
+		}
+	}
+	return page, nil
+}
+
+func (f folder) Blob(_ context.Context, digest string) ([]byte, error) {
+	h, err := journal.ParseHash(digest)
+	if err != nil {
+		return nil, err
+	}
+	return f.Folder.Blob(h)
+}
+
+func reportOf(res journal.Result) tipstaff.Report {
+	rep := tipstaff.Report{Run: idOf(res.Run), Seq: res.Seq, Head: res.Head.String(), Envelopes: res.Envelopes, State: tipstaff.State(res.State)}
+	rep.Integrity = tipstaff.Finding{OK: res.OK(), Total: res.Total, Problems: []tipstaff.Problem{}}
+	for _, f := range res.Faults {
+		rep.Integrity.Problems = append(rep.Integrity.Problems, tipstaff.Problem{Code: string(f.Code), Seq: f.Seq, File: f.File, Message: f.Message})
+	}
+	return rep
+}
+
+func unreadable(err error) tipstaff.Finding {
+	return tipstaff.Finding{Total: 1, Problems: []tipstaff.Problem{{Code: "unreadable", Message: "what is recorded cannot be replayed: " + err.Error()}}}
+}
+
+func report(ctx context.Context, src source, res journal.Result, each func(tipstaff.Event)) tipstaff.Report {
+	rep := reportOf(res)
+	t, err := readTrace(ctx, src, res.Run, 0)
+	if err != nil {
+		rep.Conformance = unreadable(err)
+		return rep
+	}
+	rep.Lifecycle = tipstaff.Lifecycle(t.events)
+	p, err := openProgram(ctx, src, res.Run)
+	if err != nil {
+		rep.Conformance = unreadable(err)
+		return rep
+	}
+	j := &judge{ctx: ctx, src: src, program: p, trace: t}
+	rep.Outcome = j.all(each)
+	rep.Conformance = tipstaff.Finding{OK: len(j.problems) == 0, Total: len(j.problems), Problems: j.problems[:min(len(j.problems), journal.MaxFaults)]}
+	if rep.Conformance.Problems == nil {
+		rep.Conformance.Problems = []tipstaff.Problem{}
+	}
+	return rep
+}
+
+// Export writes a run to a folder that anybody can verify: records by Events,
+// documents by Artifact.
+func Export(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error {
+	err := journal.Export(dir, journal.Source{
+		Run: run.String(),
+		Records: func(run string, upTo int64) iter.Seq2[[]byte, error] {
+			return func(yield func([]byte, error) bool) {
+				for e, err := range svc.Events(ctx, tipstaff.EventsRequest{Run: idOf(run), Limit: int(upTo)}) {
+					if !yield(e.Raw, err) || err != nil {
+						return
+					}
+				}
+			}
+		},
+		Blob: func(h journal.Hash) ([]byte, error) { return svc.Artifact(ctx, run, h.String()) },
+	})
+	if err != nil && tipstaff.CodeOf(err) == tipstaff.Internal {
+		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the run could not be exported: %v", err), Err: err}
+	}
+	return err
+}
+
+// sameJSON compares documents, not bytes.
+func sameJSON(a, b json.RawMessage) bool { return bytes.Equal(canonical(a), canonical(b)) }

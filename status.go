@@ -1,0 +1,163 @@
+package tipstaff
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Words of [Run.Status] for a run that has not ended. One that has ended, and a
+// draft that nobody launched, has the name of its state.
+const (
+	StatusRunning          = "running"
+	StatusQueued           = "queued"
+	StatusAwaitingHandoff  = "awaiting_phase_handoff"
+	StatusAwaitingDelivery = "awaiting_delivery"
+	StatusAwaitingDecision = "awaiting_decision"
+	StatusAwaitingResume   = "awaiting_resume"
+	StatusInterrupted      = "interrupted"
+)
+
+// Facts are what a store and a supervisor know of a run beyond its records.
+type Facts struct {
+	ID    ID
+	Name  string // of the program
+	State State  // as stored; "" is the fold's
+	Head  string // hash of the last record
+	Owner *Owner // who holds the lease, and whether it lives; nil: nobody
+	// Launching: a process was started for the run and has not taken the lease,
+	// and either still lives or was started just now.
+	Launching bool
+	Queued    bool // in the daemon's queue
+}
+
+// Status is a run as surfaces show it, at a moment. open are its undecided
+// gates; of those, the ones past their expiry count as denied.
+func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
+	state := cmp.Or(facts.State, fold.State)
+	waitsOn := undecided(open, now)
+	condition, status := conditionOf(state, facts, fold.Owned, waitsOn)
+
+	program := fold.Program
+	program.Name = facts.Name
+	return Run{
+		ID:            facts.ID,
+		Title:         fold.Title,
+		User:          fold.User,
+		State:         state,
+		Condition:     condition,
+		Status:        status,
+		Outcome:       fold.Outcome,
+		Program:       program,
+		Step:          fold.Step,
+		CreatedAt:     fold.Created,
+		UpdatedAt:     fold.At,
+		EndedAt:       fold.Ended,
+		HeadSeq:       fold.Seq,
+		Head:          facts.Head,
+		Origin:        fold.Origin,
+		Owner:         facts.Owner,
+		OpenGates:     waitsOn,
+		DecisionState: decisionState(fold, waitsOn),
+		Bounds:        fold.bounds(condition, now),
+		Error:         fold.Failure,
+		Lineage:       fold.Lineage,
+		Lifecycle:     fold.Lifecycle,
+	}
+}
+
+// conditionOf derives the two words that are never stored. The first case that
+// holds decides.
+func conditionOf(state State, facts Facts, owned Kind, open []Gate) (Condition, string) {
+	launched := owned != "" || facts.Launching || facts.Owner != nil
+	switch {
+	case state.Terminal(), state == Drafting && !launched:
+		return "", string(state)
+	case facts.Owner != nil && facts.Owner.Alive, facts.Launching:
+		return Running, StatusRunning
+	case facts.Queued:
+		return Waiting, StatusQueued
+	case asks(open, Handoff):
+		return Waiting, StatusAwaitingHandoff
+	case asks(open, Delivery):
+		return Waiting, StatusAwaitingDelivery
+	case len(open) > 0:
+		return Waiting, StatusAwaitingDecision
+	case !launched, owned == KindRunParked:
+		return Waiting, StatusAwaitingResume
+	}
+	return Interrupted, StatusInterrupted
+}
+
+func asks(open []Gate, kind GateKind) bool {
+	return slices.ContainsFunc(open, func(g Gate) bool { return g.Kind == kind })
+}
+
+// undecided leaves out gates past their expiry, whether or not somebody has
+// recorded that yet. It is never nil: surfaces show an empty list.
+func undecided(open []Gate, now time.Time) []Gate {
+	gates := make([]Gate, 0, len(open))
+	for _, g := range open {
+		if !g.Expired(now) {
+			gates = append(gates, g)
+		}
+	}
+	return gates
+}
+
+func decisionState(fold *Fold, open []Gate) string {
+	switch {
+	case len(open) > 0:
+		return "missing"
+	case fold.Opened == 0:
+		return "none"
+	}
+	return "recorded"
+}
+
+// bounds shows every bound that is limited, used or held.
+func (f *Fold) bounds(c Condition, now time.Time) map[string]BoundStatus {
+	used := f.used(c, now)
+	shown := map[string]BoundStatus{}
+	show := func(name string) {
+		b := BoundStatus{Used: FormatBound(name, used[name]), Reserved: FormatBound(name, f.Ledger.Held(name))}
+		if limit, ok := f.Ledger.Limit[name]; ok {
+			b.Limit = FormatBound(name, limit)
+		}
+		shown[name] = b
+	}
+	for name := range f.Ledger.Limit {
+		show(name)
+	}
+	for name := range used {
+		show(name)
+	}
+	for _, reserve := range f.Ledger.Open {
+		for name := range reserve {
+			show(name)
+		}
+	}
+	return shown
+}
+
+// used is the ledger's, and what is not in the ledger: time is measured, and
+// agent hops and iterations of a plan are counted as it walks.
+func (f *Fold) used(c Condition, now time.Time) amounts {
+	used := amounts{}
+	for name, n := range f.Ledger.Used {
+		used[name] = n
+	}
+	until := f.DriveTo
+	if c == Running && now.After(until) {
+		until = now
+	}
+	used[BoundWallTime] = f.WallMs
+	if !f.DriveFrom.IsZero() {
+		used[BoundWallTime] = saturated(f.WallMs, max(until.Sub(f.DriveFrom).Milliseconds(), 0))
+	}
+	if f.Program.Kind == "plan" {
+		used[BoundAgentHops] = int64(f.Steps["started"])
+		used[BoundIterations] = int64(f.Followups)
+	}
+	return used
+}
