@@ -20,6 +20,7 @@ type World struct {
 	mu     sync.Mutex
 	cond   *sync.Cond
 	acts   map[string]Act
+	others Act
 	calls  []Seen
 	values map[string]json.RawMessage
 }
@@ -55,6 +56,13 @@ func (w *World) On(path string, a Act) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.acts[path] = a
+}
+
+// Else tells how calls at all other paths are answered.
+func (w *World) Else(a Act) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.others = a
 }
 
 // Answer tells what calls at this path return.
@@ -134,7 +142,10 @@ func (w *World) Activity(dead <-chan struct{}) flow.Activity {
 func (w *World) act(path string) Act {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.acts[path]
+	if act, ok := w.acts[path]; ok {
+		return act
+	}
+	return w.others
 }
 
 func (w *World) run(ctx context.Context, a flow.Attempt, dead <-chan struct{}) (flow.Done, error) {

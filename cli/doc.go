@@ -1,0 +1,15 @@
+// Package cli is the command line of Tipstaff: it translates arguments into
+// calls of [tipstaff.Service] and records into something a person or a script
+// can read.
+//
+// It holds no logic of runs, opens no store and names no engine: [Env] brings
+// all of that, and only cmd fills it. Standard output carries data, standard
+// error carries talk, so that a pipe never has to tell them apart.
+//
+// Start at [Main], then root.go. A command is an options struct, a constructor
+// and a run method in a file of its own. What a run looks like while it goes on
+// is folded from its records by view.go, drawn by render.go, and kept on the
+// terminal by screen.go; follow.go joins the three. exitcode.go is the only
+// place that knows exit codes, text.go the only way for foreign text to reach a
+// terminal.
+package cli

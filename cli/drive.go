@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// drive shows a run that this process drives until it rests, then says where it
+// stands. Records up to shown were there before.
+func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Started, p *prompter, shown int64) error {
+	f := a.newFollower(svc, s, s.Program.Name, shown)
+	p.beside(f)
+	d := f.drive(ctx)
+	p.close()
+	f.paint()
+	run, err := svc.Get(context.WithoutCancel(ctx), s.Run)
+	if err != nil {
+		run = tipstaff.Run{ID: s.Run, State: d.State, HeadSeq: f.last}
+	}
+	a.conclude(run, d)
+	switch {
+	case d.Err != nil:
+		return d.Err
+	case err != nil:
+		return err
+	}
+	return status(exitOfDriven(ctx, d))
+}
+
+// conclude prints where the run stands on standard output, and on standard error
+// what brings it on.
+func (a *app) conclude(r tipstaff.Run, d tipstaff.Driven) {
+	if a.json {
+		a.writeJSON(conclusion{r.ID, r.State, d.Outcome, d.Reason, r.HeadSeq, r.Head})
+	} else {
+		a.printFields(endFields(r, d))
+	}
+	switch {
+	case r.State == tipstaff.Completed, r.State == tipstaff.Failed, r.State == tipstaff.Cancelled:
+	case d.Outcome == "parked", d.Outcome == "cut":
+		a.saySteps(a.err, r, d.WakeAt)
+	default:
+		fmt.Fprintf(a.err, "interrupted%s; to go on:\n  %s\n", inBrackets(d.Reason), a.resumeLine(r.ID))
+	}
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + clean(s) + ")"
+}
+
+// conclusion is the last line of run, resume and watch with --json.
+type conclusion struct {
+	Run     tipstaff.ID    `json:"run_id"`
+	State   tipstaff.State `json:"state"`
+	Outcome string         `json:"outcome"`
+	Reason  string         `json:"reason"`
+	Seq     int64          `json:"seq"`
+	Head    string         `json:"head"`
+}
+
+func endFields(r tipstaff.Run, d tipstaff.Driven) []field {
+	state := string(r.State)
+	if d.Outcome != "" && d.Outcome != state {
+		state += " (" + d.Outcome + ")"
+	}
+	fields := []field{{"run", r.ID.String()}, {"state", state}}
+	if d.State == tipstaff.Failed || d.State == tipstaff.Cancelled {
+		fields = append(fields, field{"reason", failureText(r, d)})
+	}
+	if len(r.Outputs) > 0 && string(r.Outputs) != "null" {
+		fields = append(fields, field{"outputs", string(r.Outputs)})
+	}
+	return append(fields, field{"seq", fmt.Sprint(r.HeadSeq)}, field{"head", r.Head})
+}
+
+// failureText prefers what is recorded to what the drive said.
+func failureText(r tipstaff.Run, d tipstaff.Driven) string {
+	e := r.Error
+	if e == nil {
+		e = &tipstaff.Failure{Reason: d.Reason, Code: d.Code, Bound: d.Bound, Message: d.Message}
+	}
+	text := joined(" ", e.Reason, e.Bound)
+	if e.Code != "" && e.Code != e.Reason {
+		text = joined(" ", text, "("+e.Code+")")
+	}
+	if e.Path != "" {
+		text = joined(" ", text, "at "+e.Path)
+	}
+	return joined(": ", text, e.Message)
+}

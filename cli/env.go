@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// Env is what cmd hands over: the terminal, and the choices only cmd may make.
+type Env struct {
+	Stdin                          io.Reader
+	Stdout, Stderr                 io.Writer
+	StdinTTY, StdoutTTY, StderrTTY bool
+
+	// Size is the terminal's width and height in cells; nil, or a zero answer, is
+	// 80 by 24. It is asked before every frame.
+	Size func() (width, height int)
+	// Getenv reads the environment; nil: there is none.
+	Getenv func(string) string
+
+	// Open opens the workspace's runs. It is called at most once, and not at all
+	// by commands that need none: help, version, completion scripts.
+	Open func(context.Context, OpenOptions) (Session, error)
+	// Export writes a run to a folder that verifies on its own.
+	Export func(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error
+
+	Version VersionInfo
+}
+
+// OpenOptions says which workspace is opened, and what for.
+type OpenOptions struct {
+	Workspace string // a folder
+	ReadOnly  bool   // the command only looks: nothing must be created
+}
+
+// Session is an open workspace.
+type Session interface {
+	Service() tipstaff.Service
+	Close() error
+}
+
+// VersionInfo is what `tipstaff version` prints.
+type VersionInfo struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Go      string `json:"go"`
+}
+
+// SignalError is the cause with which cmd cancels the context of [Main] when a
+// signal asks the process to stop.
+type SignalError struct{ Signal os.Signal }
+
+func (e *SignalError) Error() string { return "interrupted by " + e.Signal.String() }
+
+// FromOS is an Env on the streams of this process; Open, Export and Version are
+// left to the caller.
+//
+// It also takes SIGPIPE: by default Go ends a process that writes to a closed
+// standard output, and with it the run that the process drives.
+func FromOS() *Env {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return &Env{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
+		Size:   terminalSize,
+		Getenv: os.Getenv,
+	}
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+func terminalSize() (width, height int) {
+	for _, f := range []*os.File{os.Stderr, os.Stdout} {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil {
+			return w, h
+		}
+	}
+	return 0, 0
+}
+
+func (e *Env) size() (width, height int) {
+	if e.Size != nil {
+		width, height = e.Size()
+	}
+	if width <= 0 {
+		width = 80
+	}
+	if height <= 0 {
+		height = 24
+	}
+	return width, height
+}
+
+func (e *Env) getenv(name string) string {
+	if e.Getenv == nil {
+		return ""
+	}
+	return e.Getenv(name)
+}

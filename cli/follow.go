@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// frameTime is how often a live view is painted.
+const frameTime = 125 * time.Millisecond
+
+// follower shows the records of one run as they come: as a live tree on a
+// terminal, as plain lines in a pipe, as stored with --json.
+type follower struct {
+	a      *app
+	svc    tipstaff.Service
+	run    tipstaff.ID
+	view   *view
+	screen *screen // nil: no live view
+	lines  bool    // plain lines on standard output
+	shown  int64   // records up to here are folded, not printed: others saw them
+	last   int64   // the last record taken in
+	rested <-chan tipstaff.Driven
+}
+
+// newFollower follows what s started; of a run that others drive, only s.Run
+// and s.Program are set. Records up to shown are history.
+func (a *app) newFollower(svc tipstaff.Service, s *tipstaff.Started, name string, shown int64) *follower {
+	f := &follower{a: a, svc: svc, run: s.Run, rested: s.Done, shown: shown, view: newView(s.Run, name, s.Outline)}
+	f.screen = a.newScreen()
+	f.lines = !a.json && (!a.env.StdoutTTY || f.screen == nil)
+	if f.screen == nil { // nothing shows the history
+		f.last = shown
+	}
+	return f
+}
+
+// newScreen is where a live view goes: standard error, else standard output, or
+// nowhere if neither is a terminal that can move its cursor.
+func (a *app) newScreen() *screen {
+	if a.json || a.env.getenv("TERM") == "dumb" {
+		return nil
+	}
+	switch {
+	case a.env.StderrTTY:
+		return &screen{w: a.err, size: a.env.size, colored: a.env.colored(true)}
+	case a.env.StdoutTTY:
+		return &screen{w: a.out, size: a.env.size, colored: a.env.colored(true)}
+	}
+	return nil
+}
+
+// drive shows the run until its drive in this process has come to rest. A
+// signal in ctx does not end it: the drive is stopped by others, and then rests.
+func (f *follower) drive(ctx context.Context) tipstaff.Driven {
+	// Observing must not be cut short by what stops the run: the last records are
+	// those that tell how it stopped.
+	calm, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	events := f.stream(calm)
+	tick := time.NewTicker(frameTime)
+	defer tick.Stop()
+	asked := ctx.Done()
+	for {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				events = nil
+				continue
+			}
+			f.take(ev)
+		case <-tick.C:
+			f.paint()
+		case <-asked:
+			asked = nil
+			f.tell("stopping; calls that cannot be repeated are given time to end")
+		case d := <-f.rested:
+			cancel()
+			f.drain(events)
+			if err := f.catchUp(context.WithoutCancel(ctx)); err != nil {
+				f.tell("not every record could be shown: " + clean(err.Error()))
+			}
+			return d
+		}
+	}
+}
+
+// watch shows the run until it has ended or nobody drives it, or ctx ends.
+func (f *follower) watch(ctx context.Context) error {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := f.stream(inner)
+	tick := time.NewTicker(frameTime)
+	defer tick.Stop()
+	for {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				return f.caughtUp(ctx)
+			}
+			f.take(ev)
+			if hungUp(f.a.out.failure()) && f.screen == nil {
+				return f.a.out.failure() // nobody looks any more
+			}
+		case <-tick.C:
+			f.paint()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (f *follower) caughtUp(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	defer f.paint()
+	return f.catchUp(ctx)
+}
+
+// stream delivers records after the last one taken in, until the run rests. An
+// error is not passed on: the reading afterwards meets it again, if it lasts.
+func (f *follower) stream(ctx context.Context) <-chan tipstaff.Event {
+	events := make(chan tipstaff.Event)
+	after := f.last
+	go func() {
+		defer close(events)
+		for ev, err := range f.svc.Events(ctx, tipstaff.EventsRequest{Run: f.run, After: after, Follow: true}) {
+			if err != nil {
+				return
+			}
+			select {
+			case events <- ev:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return events
+}
+
+// drain waits for a stream that was cancelled.
+func (f *follower) drain(events <-chan tipstaff.Event) {
+	if events == nil {
+		return
+	}
+	for ev := range events {
+		f.take(ev)
+	}
+}
+
+// catchUp reads what was written since the last record taken in.
+func (f *follower) catchUp(ctx context.Context) error {
+	for ev, err := range f.svc.Events(ctx, tipstaff.EventsRequest{Run: f.run, After: f.last}) {
+		if err != nil {
+			return err
+		}
+		f.take(ev)
+	}
+	return nil
+}
+
+func (f *follower) take(ev tipstaff.Event) {
+	if ev.Seq <= f.last {
+		return
+	}
+	f.last = ev.Seq
+	if f.screen != nil {
+		f.view.fold(ev)
+	}
+	if ev.Seq <= f.shown {
+		return
+	}
+	switch {
+	case f.a.json:
+		f.a.writeLine(stored(ev))
+	case f.lines:
+		if l := plainLine(ev); l != nil {
+			fmt.Fprintln(f.a.out, l.text(f.a.env.colored(f.a.env.StdoutTTY)))
+		}
+	}
+}
+
+// stored is the record's bytes. Services that only carry its members over lose
+// the bytes; then it is written anew.
+func stored(ev tipstaff.Event) []byte {
+	if ev.Raw != nil {
+		return ev.Raw
+	}
+	b, err := json.Marshal(ev)
+	if err != nil { // a body that is not JSON
+		ev.Body = nil
+		b, _ = json.Marshal(ev)
+	}
+	return b
+}
+
+func (f *follower) paint() {
+	if f.screen != nil {
+		f.screen.paint(func(w, h int) []line { return f.view.render(w, h, time.Now()) })
+	}
+}
+
+// tell says something beside a live view.
+func (f *follower) tell(text string) {
+	f.suspend()
+	fmt.Fprintln(f.a.err, text)
+	f.unsuspend()
+}
+
+func (f *follower) suspend() {
+	if f.screen != nil {
+		f.screen.suspend()
+	}
+}
+
+func (f *follower) unsuspend() {
+	if f.screen != nil {
+		f.screen.resume()
+	}
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// invocation is a command line that can be pasted into the same shell.
+func (a *app) invocation(words ...string) string {
+	line := "tipstaff"
+	for _, w := range words {
+		line += " " + shellWord(w)
+	}
+	if a.workspace != "" {
+		line += " --workspace " + shellWord(a.workspace)
+	}
+	return line
+}
+
+// shellWord quotes w where a shell would read it as something else.
+func shellWord(w string) string {
+	safe := w != ""
+	for _, r := range w {
+		if !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/@#:=+-", r) {
+			safe = false
+		}
+	}
+	if safe && w[0] != '#' {
+		return w
+	}
+	return "'" + strings.ReplaceAll(clean(w), "'", `'\''`) + "'"
+}
+
+func (a *app) resumeLine(run tipstaff.ID) string { return a.invocation("resume", run.String()) }
+
+// decideLines are the commands that answer g, one per action.
+func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
+	gate := g.Key
+	if clean(gate) != gate { // a key that cannot be shown cannot be typed
+		gate = g.ID.String()
+	}
+	var lines []string
+	for _, action := range g.Actions {
+		words := []string{"decide", run.String(), gate, action}
+		if needsAnswer(action) {
+			words = append(words, "--answer", "JSON")
+		}
+		if needsFeedback(action) {
+			words = append(words, "--feedback", "TEXT")
+		}
+		lines = append(lines, a.invocation(words...))
+	}
+	return lines
+}
+
+// needsAnswer tells of the actions that mean nothing without a value.
+func needsAnswer(action string) bool {
+	return action == "use_result" || action == "extend" || action == "answer"
+}
+
+// needsFeedback tells of the actions that hand words on to whoever works next.
+func needsFeedback(action string) bool {
+	return action == "retry_feedback" || action == "continue_with_waiver" || action == "fix"
+}
+
+// saySteps tells what brings an unfinished run on, as commands.
+func (a *app) saySteps(w io.Writer, r tipstaff.Run, wake time.Time) {
+	for _, g := range r.OpenGates {
+		fmt.Fprintf(w, "waiting: %s asks: %s\n", clean(g.Path), clean(g.Question))
+		for _, line := range a.decideLines(r.ID, g) {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
+	switch {
+	case len(r.OpenGates) > 0:
+		fmt.Fprintln(w, "then:")
+	case !wake.IsZero():
+		fmt.Fprintf(w, "sleeping until %s, then:\n", wake.UTC().Format(time.RFC3339))
+	default:
+		fmt.Fprintln(w, "to go on:")
+	}
+	fmt.Fprintf(w, "  %s\n", a.resumeLine(r.ID))
+}
+
+// nameOf is what a person calls a run.
+func nameOf(r tipstaff.Run) string {
+	if r.Title != "" {
+		return r.Title
+	}
+	if r.Program.Name != "" {
+		return r.Program.Name
+	}
+	return r.Program.Kind
+}

@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// asked asks once, with lines typed beforehand.
+func asked(g tipstaff.Gate, input string) (tipstaff.Choice, bool, string) {
+	out := &lockedBuffer{}
+	p := &prompter{out: out, in: &lineReader{r: bufio.NewReader(strings.NewReader(input))}, stop: context.Background()}
+	c, ok := p.ask(context.Background(), g)
+	return c, ok, out.String()
+}
+
+func TestPromptTakesActions(t *testing.T) {
+	approval := tipstaff.Gate{Actions: []string{"allow", "allow_all", "deny"}}
+	inDoubt := tipstaff.Gate{Actions: []string{"retry", "use_result", "fail"}}
+	handoff := tipstaff.Gate{Actions: []string{"retry_feedback", "halt"}}
+	for _, c := range []struct {
+		name  string
+		gate  tipstaff.Gate
+		input string
+		want  tipstaff.Choice
+	}{
+		{"name", publishGate(), "approve\n", tipstaff.Choice{Action: "approve"}},
+		{"prefix", publishGate(), "d\n", tipstaff.Choice{Action: "deny"}},
+		{"blanks around", publishGate(), "  approve \r\n", tipstaff.Choice{Action: "approve"}},
+		{"name that begins another", approval, "allow\n", tipstaff.Choice{Action: "allow"}},
+		{"ambiguous, then better", approval, "al\nallow_\n", tipstaff.Choice{Action: "allow_all"}},
+		{"third repetition", publishGate(), "\nx\ny\napp\n", tipstaff.Choice{Action: "approve"}},
+		{"answer", inDoubt, "use\n{\"n\": 1}\n", tipstaff.Choice{Action: "use_result", Answer: json.RawMessage(`{"n": 1}`)}},
+		{"answer repeated", inDoubt, "use\nnope\n\"yes\"\n", tipstaff.Choice{Action: "use_result", Answer: json.RawMessage(`"yes"`)}},
+		{"feedback", handoff, "retry\n\nuse tabs\n", tipstaff.Choice{Action: "retry_feedback", Feedback: "use tabs"}},
+	} {
+		got, ok, out := asked(c.gate, c.input)
+		if !ok || got.Action != c.want.Action || string(got.Answer) != string(c.want.Answer) || got.Feedback != c.want.Feedback {
+			t.Errorf("%s: %v %+v, want %+v\n%s", c.name, ok, got, c.want, out)
+		}
+	}
+}
+
+func TestPromptNeverApprovesByItself(t *testing.T) {
+	inDoubt := tipstaff.Gate{Actions: []string{"retry", "use_result", "fail"}}
+	for _, c := range []struct {
+		name  string
+		gate  tipstaff.Gate
+		input string
+		says  string
+	}{
+		{"end of input", publishGate(), "", "no answer: the run parks"},
+		{"line without its end", publishGate(), "approve", "no answer: the run parks"},
+		{"empty lines", publishGate(), "\n\n\n\napprove\n", "no answer that makes sense: the run parks"},
+		{"unknown words", publishGate(), "yes\nok\nsure\n1\napprove\n", `"sure" is none of the actions`},
+		{"other case", publishGate(), "Approve\nAPPROVE\n", "no answer: the run parks"},
+		{"no answer to an answer", inDoubt, "use_result\n", "no answer: the run parks"},
+		{"no JSON", inDoubt, "use_result\na\nb\nc\nd\n1\n", "this is not JSON"},
+	} {
+		got, ok, out := asked(c.gate, c.input)
+		if ok || got.Action != "" {
+			t.Errorf("%s: decided %+v\n%s", c.name, got, out)
+		}
+		contains(t, c.name, out, c.says)
+	}
+}
+
+func TestPromptShowsExactlyWhatIsDecided(t *testing.T) {
+	g := publishGate()
+	g.Question = "Send \x1b[31mit\x1b[0m\nto \u202eeveryone?"
+	g.Subject = json.RawMessage(`{"args":{"to":"a\u202eb","body":"` + "x\u200by\u009b" + `"}}`)
+	_, _, out := asked(g, "")
+	equal(t, "prompt", out, `
+root/ok (question) asks: Send \u001b[31mit\u001b[0m\nto \u202eeveryone?
+  {
+    "args": {
+      "to": "a\u202eb",
+      "body": "x\u200by\u009b"
+    }
+  }
+digest: sha256:d1
+approve, deny? 
+no answer: the run parks
+`)
+}
+
+func TestPromptCutsLongSubjects(t *testing.T) {
+	g := publishGate()
+	g.Subject = json.RawMessage(`"` + strings.Repeat("é", 3000) + `"`)
+	_, _, out := asked(g, "")
+	// 6,002 bytes, of which 4,096 would split a character: the quote makes it odd.
+	contains(t, "prompt", out, "… and 1907 bytes more; show --json has all\n")
+	if n := strings.Count(out, "é"); n != 2047 {
+		t.Errorf("%d characters shown, want 2047", n)
+	}
+}
+
+func TestPromptEndsWithItsContextAlthoughTheReadBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, out := newTypist(), &lockedBuffer{}
+		p := &prompter{out: out, in: &lineReader{r: bufio.NewReader(keys)}, stop: context.Background()}
+		ctx, cancel := context.WithCancel(context.Background())
+		answered := make(chan bool)
+		go func() {
+			_, ok := p.ask(ctx, publishGate())
+			answered <- ok
+		}()
+		synctest.Wait() // the read blocks
+		cancel()
+		if <-answered {
+			t.Error("decided")
+		}
+		contains(t, "prompt", out.String(), "someone else answered")
+
+		// What is typed before the next question was meant for this one.
+		keys.types("approve\n")
+		synctest.Wait()
+		go func() {
+			c, ok := p.ask(context.Background(), publishGate())
+			answered <- ok && c.Action == "deny"
+		}()
+		synctest.Wait()
+		keys.types("deny\n")
+		if !<-answered {
+			t.Error("an answer to an earlier question was taken for this one")
+		}
+		keys.w.Close()
+	})
+}
+
+func TestPromptTakesOverAnUnfinishedRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := newTypist()
+		p := &prompter{out: io.Discard, in: &lineReader{r: bufio.NewReader(keys)}, stop: context.Background()}
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, ok := p.ask(gone, publishGate()); ok {
+			t.Error("decided")
+		}
+		answered := make(chan string)
+		go func() {
+			c, _ := p.ask(context.Background(), publishGate())
+			answered <- c.Action
+		}()
+		synctest.Wait()
+		keys.types("approve\n")
+		equal(t, "action", <-answered, "approve")
+		keys.w.Close()
+	})
+}
+
+func TestPromptLosesPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, out := newTypist(), &lockedBuffer{}
+		p := &prompter{out: out, in: &lineReader{r: bufio.NewReader(keys)}, stop: context.Background()}
+		begin := time.Now()
+		if _, ok := p.ask(context.Background(), publishGate()); ok {
+			t.Error("decided")
+		}
+		if waited := time.Since(begin); waited != 10*time.Minute {
+			t.Errorf("waited %v", waited)
+		}
+		contains(t, "prompt", out.String(), "no answer in 10m00s: the run parks\n")
+		keys.w.Close()
+	})
+}
+
+func TestPromptEndsOnSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, out := newTypist(), &lockedBuffer{}
+		stop, cancel := context.WithCancelCause(context.Background())
+		p := &prompter{out: out, in: &lineReader{r: bufio.NewReader(keys)}, stop: stop}
+		answered := make(chan bool)
+		go func() {
+			_, ok := p.ask(context.Background(), publishGate())
+			answered <- ok
+		}()
+		synctest.Wait()
+		cancel(&SignalError{syscall.SIGINT})
+		if <-answered {
+			t.Error("decided")
+		}
+		contains(t, "prompt", out.String(), "the run is being stopped")
+		keys.w.Close()
+	})
+}
+
+func TestEndOfInputStaysTheEnd(t *testing.T) {
+	// A terminal can be read again after its end; nobody is there all the same.
+	keys := &endsOnce{rest: strings.NewReader("approve\n")}
+	p := &prompter{out: io.Discard, in: &lineReader{r: bufio.NewReader(keys)}, stop: context.Background()}
+	for range 2 {
+		if c, ok := p.ask(context.Background(), publishGate()); ok {
+			t.Errorf("decided %+v", c)
+		}
+	}
+}
+
+// endsOnce is a terminal on which Ctrl-D was typed, and then something else.
+type endsOnce struct {
+	ended bool
+	rest  io.Reader
+}
+
+func (e *endsOnce) Read(p []byte) (int, error) {
+	if !e.ended {
+		e.ended = true
+		return 0, io.EOF
+	}
+	return e.rest.Read(p)
+}
+
+func TestRunAttendedAsksAndGoesOn(t *testing.T) {
+	b := newBench(t).terminal()
+	b.env.Stdin = strings.NewReader("app\n")
+	b.svc.start = asks(b.svc, requested)
+	b.run(t, 0, "run", planFile(t))
+	var vt vterm
+	vt.Write([]byte(b.err.String()))
+	contains(t, "terminal", vt.String(), "root/ok (question) asks: Publish?", "digest: sha256:d1", "  ✓ ok  Publish?")
+	contains(t, "stderr", b.err.String(), "approve, deny? ") // no echo here: the tree stands in its place
+	contains(t, "stdout", b.out.String(), "state  completed (success)\n")
+}
+
+func TestRunAttendedDeclinesAtTheEndOfInput(t *testing.T) {
+	b := newBench(t).terminal()
+	b.svc.start = asks(b.svc, requested)
+	b.run(t, 4, "run", planFile(t))
+	contains(t, "stderr", b.err.String(), "no answer: the run parks", "tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok approve\n")
+}
+
+func TestNobodyIsAskedWithoutATerminal(t *testing.T) {
+	for name, change := range map[string]func(*Env){
+		"stdin":  func(e *Env) { e.StdinTTY = false },
+		"stderr": func(e *Env) { e.StderrTTY = false },
+	} {
+		b := newBench(t).terminal()
+		change(b.env)
+		b.env.Stdin = strings.NewReader("approve\n")
+		b.svc.start = asks(b.svc, requested)
+		b.run(t, 4, "run", planFile(t))
+		if strings.Contains(b.err.String(), "approve, deny?") {
+			t.Errorf("asked although %s is no terminal", name)
+		}
+	}
+}

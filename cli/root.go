@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tipstaff",
+		Short: "Run plans of AI agents: durable, bounded, answerable",
+		Long: `Tipstaff runs plans. Every effect is journaled before the next one starts, a
+person can be asked at any point, and a run that was broken off goes on where it
+stood.
+
+RUN is a run's id, a unique prefix of one, or @ for the newest run.
+
+Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
+4 waiting, 5 bound exceeded, 6 integrity broken, 7 not conformant, 8 cancelled,
+130 and 143 interrupted.`,
+		Example: `  tipstaff run plan.yaml --input file=notes.md
+  tipstaff ls
+  tipstaff decide
+  tipstaff verify @`,
+		Args:             noSuchCommand,
+		PersistentPreRun: func(*cobra.Command, []string) { a.began = true },
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+	}
+	root.SetIn(a.env.Stdin)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one object a line")
+	root.PersistentFlags().StringVar(&a.workspace, "workspace", "", "folder with tipstaff.yaml and .tipstaff/ (default $TIPSTAFF_WORKSPACE, else the current one)")
+	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
+	root.AddCommand(
+		newRun(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a),
+		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newVersion(a),
+	)
+	return root
+}
+
+// noSuchCommand refuses whatever is left of a command line that named no
+// command, and says which one was perhaps meant.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	e := &usageError{message: fmt.Sprintf("%q is no command of %s", args[0], cmd.CommandPath()), hint: "tipstaff --help lists the commands"}
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		e.hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return e
+}
+
+func flagError(cmd *cobra.Command, err error) error {
+	e := &usageError{message: err.Error(), hint: cmd.CommandPath() + " --help lists the flags"}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		e.message = fmt.Sprintf("%s has no flag --%s", cmd.CommandPath(), unknown.GetSpecifiedName())
+		if near := nearestFlag(cmd, unknown.GetSpecifiedName()); near != "" {
+			e.hint = "did you mean --" + near + "?"
+		}
+	}
+	return e
+}
+
+func nearestFlag(cmd *cobra.Command, name string) string {
+	best, nearest := 3, ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if d := distance(name, f.Name); d < best {
+			best, nearest = d, f.Name
+		}
+	})
+	return nearest
+}
+
+// distance counts the letters to insert, delete or replace to get from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// needs checks that exactly the named arguments are there.
+func needs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return &usageError{
+				message: fmt.Sprintf("%s needs %s", cmd.CommandPath(), strings.Join(names[len(args):], " and ")),
+				hint:    "usage: " + cmd.UseLine(),
+			}
+		case len(args) > len(names):
+			return &usageError{
+				message: fmt.Sprintf("%s takes no argument %q", cmd.CommandPath(), args[len(names)]),
+				hint:    "usage: " + cmd.UseLine(),
+			}
+		}
+		return nil
+	}
+}

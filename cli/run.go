@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+type runOptions struct {
+	*app
+	file       string
+	inputs     []string
+	inputsFile string
+	yes        bool
+	unattended bool
+	dryRun     bool
+}
+
+func newRun(a *app) *cobra.Command {
+	o := &runOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run a plan",
+		Long: `Run a plan, and show it while it runs.
+
+FILE is a plan in YAML or JSON; - reads it from standard input. By handing it
+over you accept it.
+
+The text after = of an --input is JSON if it parses as JSON, otherwise a string:
+n=3 is a number, n='"3"' and name=notes.md are strings.
+
+At a terminal you are asked when the plan needs a decision. Otherwise, or with
+--unattended, the run parks, the commands that answer it are printed, and the
+exit code is 4.`,
+		Example: `  tipstaff run plan.yaml --input file=notes.md --input depth=2
+  tipstaff run plan.yaml --inputs inputs.json --unattended
+  tipstaff run plan.yaml --dry-run
+  tipstaff run - --json < plan.yaml`,
+		Args:              needs("FILE"),
+		ValidArgsFunction: completed(a, completeFile),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.file = args[0]
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringArrayVar(&o.inputs, "input", nil, "an input of the plan, as `name=value`; may be repeated")
+	cmd.Flags().StringVar(&o.inputsFile, "inputs", "", "a JSON `file` with inputs, - for standard input; --input goes before it")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve the plan's own gates in advance; the record says so")
+	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check the plan and print its outline; run nothing")
+	return cmd
+}
+
+func (o *runOptions) run(ctx context.Context) error {
+	req, err := o.request()
+	if err != nil {
+		return err
+	}
+	svc, err := o.open(ctx, o.dryRun)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		return o.outline(ctx, svc, req)
+	}
+	p := o.newPrompter(ctx, o.unattended || o.readsStdin())
+	req.Ask = p.asker()
+	started, err := svc.Start(ctx, req)
+	if err != nil {
+		return err
+	}
+	return o.drive(ctx, svc, &started, p, 0)
+}
+
+func (o *runOptions) readsStdin() bool { return o.file == "-" || o.inputsFile == "-" }
+
+// request reads what the command line names.
+func (o *runOptions) request() (tipstaff.StartRequest, error) {
+	req := tipstaff.StartRequest{Name: o.file, Yes: o.yes, DryRun: o.dryRun}
+	if o.file == "-" {
+		if o.inputsFile == "-" {
+			return req, &usageError{message: "the plan and --inputs cannot both come from standard input"}
+		}
+		req.Name = "stdin"
+	}
+	var err error
+	if req.Program, err = o.read(o.file); err != nil {
+		return req, err
+	}
+	req.Inputs, err = o.readInputs()
+	return req, err
+}
+
+// maxDocument is far above what a plan may have: it only keeps a mistaken
+// /dev/zero out of memory.
+const maxDocument = 64 << 20
+
+func (a *app) read(name string) ([]byte, error) {
+	r := a.env.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, &usageError{message: err.Error()}
+		}
+		defer f.Close()
+		r = f
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
+	switch {
+	case err != nil:
+		return nil, &usageError{message: err.Error()}
+	case len(b) > maxDocument:
+		return nil, &usageError{message: fmt.Sprintf("%s is larger than %d MiB", name, maxDocument>>20)}
+	}
+	return b, nil
+}
+
+func (o *runOptions) readInputs() (map[string]json.RawMessage, error) {
+	inputs := map[string]json.RawMessage{}
+	if o.inputsFile != "" {
+		b, err := o.read(o.inputsFile)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(b, &inputs); err != nil || inputs == nil {
+			return nil, &usageError{message: fmt.Sprintf("--inputs %s is not a JSON object", o.inputsFile), hint: `write {"name": value, …}`}
+		}
+	}
+	given := map[string]bool{}
+	for _, arg := range o.inputs {
+		name, text, ok := strings.Cut(arg, "=")
+		switch {
+		case !ok || name == "":
+			return nil, &usageError{message: fmt.Sprintf("--input %q has no name and value", arg), hint: "write --input name=value"}
+		case !utf8.ValidString(arg):
+			return nil, &usageError{message: fmt.Sprintf("--input %q is not UTF-8", arg), hint: "give a file to the plan instead of bytes"}
+		case given[name]:
+			return nil, &usageError{message: fmt.Sprintf("--input %s is given twice", name)}
+		}
+		given[name] = true
+		inputs[name] = inputValue(text)
+	}
+	return inputs, nil
+}
+
+// inputValue is JSON if it parses as JSON, otherwise a string.
+func inputValue(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(bytes.TrimSpace([]byte(text)))
+	}
+	return quoted(text)
+}
+
+func quoted(text string) json.RawMessage {
+	b, err := json.Marshal(text)
+	if err != nil { // a string always has a form in JSON
+		panic(err)
+	}
+	return b
+}
+
+func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tipstaff.StartRequest) error {
+	s, err := svc.Start(ctx, req)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return o.writeJSON(struct {
+			Program tipstaff.Program  `json:"program"`
+			Outline *tipstaff.Outline `json:"outline"`
+		}{s.Program, s.Outline})
+	}
+	fmt.Fprintf(o.out, "%s  %s\n", clean(joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
+	if s.Outline != nil {
+		o.writeOutline(s.Outline, 0)
+	}
+	return nil
+}
+
+func (o *runOptions) writeOutline(n *tipstaff.Outline, depth int) {
+	name := n.ID
+	if name == "" {
+		name = lastSegment(n.Path)
+	}
+	fmt.Fprintf(o.out, "%s%s\n", strings.Repeat("  ", depth), joined("  ", clean(name), clean(n.Kind), clean(n.Label), clean(n.Class)))
+	for _, c := range n.Children {
+		o.writeOutline(c, depth+1)
+	}
+}

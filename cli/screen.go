@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+)
+
+// screen keeps a block of lines on a terminal and paints over it in place. What
+// is painted is one write, without clearing first, so nothing flickers. The
+// cursor rests below the block.
+type screen struct {
+	mu        sync.Mutex
+	w         io.Writer
+	size      func() (width, height int)
+	colored   bool
+	widths    []int // of the lines on the terminal
+	last      string
+	suspended int // how many others write at the moment
+}
+
+// paint shows a frame that draw makes for the terminal's present size.
+func (s *screen) paint(draw func(width, height int) []line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.suspended > 0 {
+		return
+	}
+	width, height := s.size()
+	// A full last column makes some terminals wrap, a full last row makes them scroll.
+	lines := draw(max(1, width-1), max(1, height-1))
+	var body strings.Builder
+	widths := make([]int, len(lines))
+	for i, l := range lines {
+		widths[i] = l.cells()
+		body.WriteString(l.text(s.colored))
+		body.WriteString("\x1b[K\n")
+	}
+	frame := body.String()
+	if frame == s.last && len(s.widths) > 0 {
+		return
+	}
+	io.WriteString(s.w, s.home(width)+frame+"\x1b[J")
+	s.widths, s.last = widths, frame
+}
+
+// home moves the cursor to the block's first line. Lines painted when the
+// terminal was wider take more than one row by now.
+func (s *screen) home(width int) string {
+	rows := 0
+	for _, w := range s.widths {
+		rows += max(1, (w+width-1)/width)
+	}
+	if rows == 0 {
+		return "\r"
+	}
+	return fmt.Sprintf("\r\x1b[%dA", rows)
+}
+
+// suspend takes the block away until resume: someone else writes meanwhile.
+func (s *screen) suspend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	width, _ := s.size()
+	if len(s.widths) > 0 {
+		io.WriteString(s.w, s.home(width)+"\x1b[J")
+	}
+	s.widths, s.last = nil, ""
+	s.suspended++
+}
+
+func (s *screen) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspended--
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+type showOptions struct {
+	*app
+	ref string
+}
+
+func newShow(a *app) *cobra.Command {
+	o := &showOptions{app: a}
+	return &cobra.Command{
+		Use:               "show RUN",
+		Short:             "Show a run: state, gates, bounds, outputs",
+		Example:           "  tipstaff show @\n  tipstaff show @ --json",
+		Args:              needs("RUN"),
+		ValidArgsFunction: completed(a, completeRun),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.ref = args[0]
+			return o.run(cmd.Context())
+		},
+	}
+}
+
+func (o *showOptions) run(ctx context.Context) error {
+	svc, err := o.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	id, err := resolve(ctx, svc, o.ref)
+	if err != nil {
+		return err
+	}
+	run, err := svc.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return o.writeJSON(filled(run))
+	}
+	o.printFields(runFields(run))
+	o.printGates(run)
+	return nil
+}
+
+func runFields(r tipstaff.Run) []field {
+	fields := []field{
+		{"run", r.ID.String()},
+		{"title", r.Title},
+		{"program", joined("  ", joined(" ", r.Program.Kind, r.Program.Name), r.Program.Digest)},
+		{"state", string(r.State)},
+		{"status", r.Status},
+		{"outcome", r.Outcome},
+		{"step", r.Step},
+		{"created", timeText(r.CreatedAt)},
+		{"updated", timeText(r.UpdatedAt)},
+		{"ended", timeText(r.EndedAt)},
+		{"owner", ownerText(r.Owner)},
+		{"from", lineageText(r.Lineage)},
+	}
+	if r.Error != nil {
+		fields = append(fields, field{"reason", failureText(r, tipstaff.Driven{})})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Inputs)) {
+		fields = append(fields, field{"input", name + " = " + string(r.Inputs[name])})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Bounds)) {
+		b := r.Bounds[name]
+		text := boundPart(name, b.Used, b.Limit)
+		if b.Reserved != "" && b.Reserved != "0" && b.Reserved != "0s" {
+			text += " (" + b.Reserved + " reserved)"
+		}
+		fields = append(fields, field{"bound", text})
+	}
+	if string(r.Outputs) != "null" {
+		fields = append(fields, field{"outputs", string(r.Outputs)})
+	}
+	return append(fields, field{"lifecycle", r.Lifecycle}, field{"seq", fmt.Sprint(r.HeadSeq)}, field{"head", r.Head})
+}
+
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func ownerText(w *tipstaff.Owner) string {
+	if w == nil {
+		return ""
+	}
+	life := "alive"
+	if !w.Alive {
+		life = "gone"
+	}
+	return fmt.Sprintf("%s, process %d, %s", w.Kind, w.Pid, life)
+}
+
+func lineageText(l *tipstaff.Lineage) string {
+	if l == nil || l.Parent.IsZero() {
+		return ""
+	}
+	text := l.Relation + " of " + l.Parent.String()
+	if l.Seq > 0 {
+		text += fmt.Sprintf(" at %d", l.Seq)
+	}
+	return text
+}
+
+// printGates prints open gates with the commands that answer them.
+func (o *showOptions) printGates(r tipstaff.Run) {
+	for _, g := range r.OpenGates {
+		o.printGate(pendingGate{Run: r.ID, Title: nameOf(r), Gate: g})
+	}
+}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxMarks is how many combining marks may stack on one character. Real text
+// needs three or four; more is a way to paint over the neighbouring lines.
+const maxMarks = 4
+
+// clean makes foreign text fit for a terminal. Whatever does not print, or
+// prints as something else than it is (control and bidirectional characters,
+// invisible fillers, unassigned code points), is shown as its JSON escape, so
+// that cleaned JSON means what it meant before. The result is one line.
+func clean(s string) string {
+	if plainASCII(s) {
+		return s
+	}
+	var b strings.Builder
+	var prev rune
+	marks := 0
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+			r = 'x'
+		case visible(r, prev) && (!isMark(r) || marks < maxMarks):
+			b.WriteRune(r)
+		default:
+			escapeRune(&b, r)
+			r = 'x'
+		}
+		if isMark(r) {
+			marks++
+		} else {
+			marks = 0
+		}
+		prev = r
+		i += size
+	}
+	return b.String()
+}
+
+// cleanLines is clean for text of several lines.
+func cleanLines(s string) []string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = clean(l)
+	}
+	return lines
+}
+
+func plainASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+const emojiSelector = '\ufe0f'
+
+func visible(r, prev rune) bool {
+	switch {
+	case r == emojiSelector:
+		return unicode.Is(unicode.So, prev)
+	case unicode.Is(unicode.Variation_Selector, r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
+		return false
+	}
+	return unicode.IsPrint(r)
+}
+
+func isMark(r rune) bool { return unicode.In(r, unicode.Mn, unicode.Me) }
+
+func escapeRune(b *strings.Builder, r rune) {
+	switch r {
+	case '\n':
+		b.WriteString(`\n`)
+	case '\r':
+		b.WriteString(`\r`)
+	case '\t':
+		b.WriteString(`\t`)
+	default:
+		if hi, lo := utf16.EncodeRune(r); hi != utf8.RuneError {
+			fmt.Fprintf(b, `\u%04x\u%04x`, hi, lo)
+			return
+		}
+		fmt.Fprintf(b, `\u%04x`, r)
+	}
+}
+
+// wide holds the characters that fill two cells. Where terminals disagree it
+// takes the larger width: a line that ends early is harmless, one that wraps
+// breaks the frame.
+var wide = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{0x1100, 0x11ff, 1}, {0x231a, 0x231b, 1}, {0x2329, 0x232a, 1}, {0x23e9, 0x23f3, 1}, {0x25fd, 0x25fe, 1},
+		{0x2614, 0x2615, 1}, {0x2630, 0x2637, 1}, {0x2648, 0x2653, 1}, {0x267f, 0x267f, 1}, {0x268a, 0x268f, 1},
+		{0x2693, 0x2693, 1}, {0x26a1, 0x26a1, 1}, {0x26aa, 0x26ab, 1}, {0x26bd, 0x26be, 1}, {0x26c4, 0x26c5, 1},
+		{0x26ce, 0x26ce, 1}, {0x26d4, 0x26d4, 1}, {0x26ea, 0x26ea, 1}, {0x26f2, 0x26f5, 1}, {0x26fa, 0x26fd, 1},
+		{0x2705, 0x2705, 1}, {0x270a, 0x270b, 1}, {0x2728, 0x2728, 1}, {0x274c, 0x274e, 1}, {0x2753, 0x2757, 1},
+		{0x2795, 0x2797, 1}, {0x27b0, 0x27bf, 1}, {0x2b1b, 0x2b1c, 1}, {0x2b50, 0x2b55, 1}, {0x2e80, 0xa4cf, 1},
+		{0xa960, 0xa97f, 1}, {0xac00, 0xd7ff, 1}, {0xf900, 0xfaff, 1}, {0xfe10, 0xfe1f, 1}, {0xfe30, 0xfe6f, 1},
+		{0xff01, 0xff60, 1}, {0xffe0, 0xffe6, 1},
+	},
+	R32: []unicode.Range32{
+		{0x16fe0, 0x18dff, 1}, {0x1aff0, 0x1b2ff, 1}, {0x1d300, 0x1d37f, 1}, {0x1f000, 0x1faff, 1}, {0x20000, 0x3fffd, 1},
+	},
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r < 0x300 || r == emojiSelector: // the selector widens the symbol before it
+		return 1
+	case isMark(r):
+		return 0
+	case unicode.Is(wide, r):
+		return 2
+	}
+	return 1
+}
+
+// cells is the width of clean text on a terminal.
+func cells(s string) int {
+	n := 0
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+// fit cuts clean text to at most n cells, and says that it did with an ellipsis.
+func fit(s string, n int) string {
+	if n <= 0 {
+		return ""
+	}
+	if cells(s) <= n {
+		return s
+	}
+	used := 0
+	for i, r := range s {
+		if used+runeWidth(r) > n-1 {
+			return s[:i] + "…"
+		}
+		used += runeWidth(r)
+	}
+	return s
+}
+
+// pad fills clean text with spaces up to n cells.
+func pad(s string, n int) string {
+	return s + strings.Repeat(" ", max(0, n-cells(s)))
+}
+
+// cut is the longest prefix of s of at most n bytes that splits no character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// plural counts things: 1 run, 2 runs.
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}

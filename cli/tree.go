@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// nodeState is what a view knows of one node.
+type nodeState int
+
+const (
+	pending nodeState = iota
+	running
+	waiting   // at a gate
+	done      // completed, or carried over from an earlier revision
+	failed    // the call, the step or a continued failure
+	refused   // by policy, pin, bound: nothing was sent
+	cancelled // broken off
+	uncertain // sent, never answered
+	skipped   // never reached
+)
+
+// node is one place in a program.
+type node struct {
+	path, name, kind, label string
+	outlined                bool // the program named it; else a record did
+	children                []*node
+
+	state   nodeState // of a branch pending: it follows from its children
+	started time.Time
+	ended   time.Time
+	took    time.Duration // as recorded; zero: not recorded
+	note    string
+}
+
+// tree holds the nodes of a run, those of later revisions beside the first.
+type tree struct {
+	roots  []*node
+	byPath map[string]*node
+}
+
+func newTree(o *tipstaff.Outline) *tree {
+	t := &tree{byPath: map[string]*node{}}
+	if o != nil {
+		t.roots = append(t.roots, t.outline(o))
+	}
+	return t
+}
+
+func (t *tree) outline(o *tipstaff.Outline) *node {
+	n := &node{path: o.Path, name: o.ID, kind: o.Kind, label: o.Label, outlined: true}
+	if n.name == "" {
+		n.name = lastSegment(o.Path)
+	}
+	t.byPath[o.Path] = n
+	for _, c := range o.Children {
+		n.children = append(n.children, t.outline(c))
+	}
+	return n
+}
+
+func lastSegment(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+func parentOf(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i]
+	}
+	return ""
+}
+
+// at finds the node that a record's path belongs to. Below a node of the outline
+// that is this node itself: the calls of a step are the step's own affair.
+// Elsewhere the tree grows.
+func (t *tree) at(path string) *node {
+	if n := t.byPath[path]; n != nil {
+		return n
+	}
+	var parent *node
+	if up := parentOf(path); up != "" {
+		parent = t.at(up)
+	}
+	if parent != nil && parent.outlined {
+		return parent
+	}
+	n := &node{path: path, name: lastSegment(path)}
+	t.byPath[path] = n
+	if parent == nil {
+		t.roots = append(t.roots, n)
+	} else {
+		parent.children = append(parent.children, n)
+	}
+	return n
+}
+
+// groupOf is the path whose branches a group's record speaks of: the record
+// stands at the numbered go#1 below it.
+func groupOf(path string) string {
+	if strings.HasPrefix(lastSegment(path), "go#") {
+		return parentOf(path)
+	}
+	return path
+}
+
+// branch reports whether n's state is that of its children.
+func (n *node) branch() bool { return n.outlined && len(n.children) > 0 }
+
+func (t *tree) fold(ev tipstaff.Event, b recordBody) {
+	if ev.Path == "" {
+		return
+	}
+	switch ev.Kind {
+	case "effect.intended":
+		t.begin(ev)
+	case "effect.failed":
+		if n := t.at(ev.Path); !n.branch() && b.Error != nil {
+			n.note = "retrying: " + b.Error.text()
+		}
+	case "effect.finished":
+		t.finish(ev, b)
+	case "gate.taken":
+		t.begin(tipstaff.Event{Path: tipstaff.AskerPath(ev.Path), At: ev.At})
+	case "group.closed":
+		t.skip(groupOf(ev.Path), b.Skipped)
+	case "plan.step":
+		t.step(ev, b)
+	}
+}
+
+func (t *tree) begin(ev tipstaff.Event) {
+	n := t.at(ev.Path)
+	if n.branch() {
+		return
+	}
+	n.note = ""
+	if n.path != ev.Path {
+		n.note = lastSegment(ev.Path)
+	}
+	if n.state == running {
+		return
+	}
+	n.state = running
+	if n.started.IsZero() {
+		n.started = ev.At
+	}
+}
+
+// finish ends a call. Where it is not the node's own, the node goes on.
+func (t *tree) finish(ev tipstaff.Event, b recordBody) {
+	n := t.at(ev.Path)
+	if n.branch() || n.path != ev.Path {
+		return
+	}
+	took := time.Duration(b.Ms) * time.Millisecond
+	if n.started.IsZero() {
+		n.started = ev.At.Add(-took)
+	}
+	n.state, n.ended, n.took, n.note = done, ev.At, took, ""
+	if b.Error != nil {
+		n.state, n.note = failed, b.Error.text()
+	}
+}
+
+// step takes the walker's word for how a node ended; it outranks the call's.
+func (t *tree) step(ev tipstaff.Event, b recordBody) {
+	n := t.at(ev.Path)
+	if b.Status == "started" {
+		t.begin(ev)
+		return
+	}
+	state, ok := stepStates[b.Status]
+	if !ok {
+		return
+	}
+	n.state, n.ended, n.note = state, ev.At, ""
+	if b.Status == "carried" {
+		n.note = "carried"
+	}
+	if b.Error != nil {
+		n.note = b.Error.text()
+	}
+	if b.LatencyMs == nil {
+		return
+	}
+	n.took = time.Duration(*b.LatencyMs) * time.Millisecond
+	if n.started.IsZero() {
+		n.started = ev.At.Add(-n.took)
+	}
+}
+
+var stepStates = map[string]nodeState{
+	"completed": done, "carried": done, "failed": failed, "refused": refused, "cancelled": cancelled, "uncertain": uncertain,
+}
+
+func (t *tree) wait(path string, at time.Time, question string) {
+	if path == "" {
+		return
+	}
+	n := t.at(path)
+	n.state, n.note = waiting, question
+	if n.started.IsZero() {
+		n.started = at
+	}
+}
+
+// decided leaves the node pending: a decision starts nothing until it is taken.
+func (t *tree) decided(path, action string) {
+	if n := t.byPath[path]; n != nil && n.state == waiting {
+		n.state, n.note = pending, "decided: "+action
+	}
+}
+
+func (t *tree) skip(group string, names []string) {
+	for _, name := range names {
+		if n := t.byPath[joined("/", group, name)]; n != nil {
+			n.walk(func(n *node) {
+				if !n.branch() && n.state == pending {
+					n.state = skipped
+				}
+			})
+		}
+	}
+}
+
+// breakOff is what the end of a drive does to nodes that it was working on.
+func (t *tree) breakOff(note string) {
+	t.walk(func(n *node) {
+		if n.state == running {
+			n.state, n.note, n.started = pending, note, time.Time{}
+		}
+	})
+}
+
+// settle is what the end of the run does to nodes that have not ended.
+func (t *tree) settle(at time.Time) {
+	t.walk(func(n *node) {
+		switch {
+		case n.state == running, n.state == waiting:
+			n.state, n.ended, n.note = cancelled, at, ""
+		case n.state == pending && len(n.children) == 0:
+			n.state, n.note = skipped, ""
+		}
+	})
+}
+
+func (t *tree) walk(f func(*node)) {
+	for _, r := range t.roots {
+		r.walk(f)
+	}
+}
+
+func (n *node) walk(f func(*node)) {
+	f(n)
+	for _, c := range n.children {
+		c.walk(f)
+	}
+}

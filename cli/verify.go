@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+type verifyOptions struct {
+	*app
+	ref      string
+	unended  bool
+	keyNames []string
+}
+
+func newVerify(a *app) *cobra.Command {
+	o := &verifyOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "verify RUN|DIR",
+		Short: "Prove what a run did, and that it kept to its plan",
+		Long: `Check a run of this workspace, or a folder made by tipstaff export. Integrity:
+no record was changed, removed, moved or forged. Conformance: the plan, replayed,
+takes exactly the recorded steps.
+
+What looks like a run's id is one; write ./NAME for a folder of such a name.
+Exit code 6: integrity is broken. 7: the run does not conform.`,
+		Example: `  tipstaff verify @
+  tipstaff verify ./export --key alice.pub`,
+		Args:              needs("RUN|DIR"),
+		ValidArgsFunction: completed(a, completeRunOrDir),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.ref = args[0]
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&o.unended, "open", false, "a run that has not ended is no fault")
+	cmd.Flags().StringArrayVar(&o.keyNames, "key", nil, "trust only this public key: a .pub `file` or a folder of them; may be repeated")
+	return cmd
+}
+
+func (o *verifyOptions) run(ctx context.Context) error {
+	keys, err := keyFiles(o.keyNames)
+	if err != nil {
+		return err
+	}
+	svc, err := o.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	req := tipstaff.VerifyRequest{Open: o.unended, Keys: keys}
+	if req.Run, req.Dir, err = resolveOrDir(ctx, svc, o.ref); err != nil {
+		return err
+	}
+	report, err := svc.Verify(ctx, req)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		err = o.writeJSON(report)
+	} else {
+		o.printReport(report)
+	}
+	if err != nil {
+		return err
+	}
+	return status(exitOfReport(report))
+}
+
+func (a *app) printReport(r tipstaff.Report) {
+	a.printFields([]field{
+		{"run", r.Run.String()},
+		{"records", fmt.Sprintf("%d, %d of them signed", r.Seq, r.Envelopes)},
+		{"head", r.Head},
+		{"state", string(r.State)},
+		{"lifecycle", r.Lifecycle},
+	})
+	a.printFinding("integrity", r.Integrity)
+	a.printFinding("conformance", r.Conformance)
+}
+
+func (a *app) printFinding(name string, f tipstaff.Finding) {
+	if f.OK {
+		fmt.Fprintf(a.out, "%s: ok\n", name)
+		return
+	}
+	total := max(f.Total, len(f.Problems))
+	fmt.Fprintf(a.out, "%s: %s\n", name, plural(total, "problem"))
+	for _, p := range f.Problems {
+		fmt.Fprintf(a.out, "  %s\n", problemLine(p))
+	}
+	if hidden := total - len(f.Problems); hidden > 0 && len(f.Problems) > 0 {
+		fmt.Fprintf(a.out, "  and %d more\n", hidden)
+	}
+}

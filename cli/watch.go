@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+type watchOptions struct {
+	*app
+	ref string
+}
+
+func newWatch(a *app) *cobra.Command {
+	o := &watchOptions{app: a}
+	return &cobra.Command{
+		Use:   "watch RUN",
+		Short: "Follow a run, whoever drives it",
+		Long: `Follow a run until it has ended or waits. The exit code is the one its own
+process would give: 0 completed, 1 failed, 4 waiting, 5 bound exceeded,
+8 cancelled. To stop watching does nothing to the run.`,
+		Example:           "  tipstaff watch @",
+		Args:              needs("RUN"),
+		ValidArgsFunction: completed(a, completeRun),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.ref = args[0]
+			return o.run(cmd.Context())
+		},
+	}
+}
+
+func (o *watchOptions) run(ctx context.Context) error {
+	svc, err := o.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	id, err := resolve(ctx, svc, o.ref)
+	if err != nil {
+		return err
+	}
+	before, err := svc.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	f := o.newFollower(svc, &tipstaff.Started{Run: id}, nameOf(before), 0)
+	if err := f.watch(ctx); err != nil {
+		return err
+	}
+	run, err := svc.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	o.conclude(run, drivenOf(run))
+	return status(exitOfRun(run))
+}
+
+// drivenOf is how the drive of a run that rests must have ended.
+func drivenOf(r tipstaff.Run) tipstaff.Driven {
+	d := tipstaff.Driven{State: r.State, Outcome: r.Outcome}
+	if r.Error != nil {
+		d.Reason, d.Code, d.Bound, d.Message = r.Error.Reason, r.Error.Code, r.Error.Bound, r.Error.Message
+	}
+	switch {
+	case r.State == tipstaff.Completed, r.State == tipstaff.Failed, r.State == tipstaff.Cancelled:
+		if d.Outcome == "" {
+			d.Outcome = string(r.State)
+		}
+	case r.Condition == tipstaff.Interrupted:
+		d.Outcome = "interrupted"
+	default:
+		d.Outcome = "parked"
+	}
+	return d
+}

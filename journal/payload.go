@@ -1,0 +1,249 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+)
+
+// Limits of payloads: the members of a body that may be large.
+const (
+	MaxInline  = 64 << 10 // bytes a payload may have inside its record
+	MaxPayload = 16 << 20 // and at all
+)
+
+const (
+	refStart = `{"$blob":"`
+	refSize  = `","size":`
+)
+
+// reference stands in a record for a payload that is kept as a blob.
+type reference struct {
+	digest Hash
+	size   int64
+}
+
+func (r reference) append(dst []byte) []byte {
+	dst = r.digest.append(append(dst, refStart...))
+	dst = strconv.AppendInt(append(dst, refSize...), r.size, 10)
+	return append(dst, '}')
+}
+
+// parseReference reads exactly the bytes that append writes. An object that only
+// resembles them cannot be met in a record: Detach leaves no other object with a
+// member $blob in place.
+func parseReference(v []byte) (reference, bool) {
+	rest, ok := bytes.CutPrefix(v, []byte(refStart))
+	if !ok || len(rest) < hashLen {
+		return reference{}, false
+	}
+	digest, err := ParseHash(string(rest[:hashLen]))
+	if err != nil {
+		return reference{}, false
+	}
+	rest, ok = bytes.CutPrefix(rest[hashLen:], []byte(refSize))
+	if !ok || len(rest) < 2 || rest[len(rest)-1] != '}' {
+		return reference{}, false
+	}
+	size, ok := wholeNumber(rest[:len(rest)-1]) // no payload is empty
+	return reference{digest, size}, ok
+}
+
+// Detach hands every payload of body that is over MaxInline to put and leaves a
+// reference in its place. A smaller object that has a member $blob is treated
+// alike, so that a reference is never ambiguous. What put is given must be
+// durable before the record is.
+//
+// Payloads are, of a note, the whole body; of an envelope, inputs, prose,
+// subject and answer; of other records value, input, state and error.detail.
+// One over MaxPayload is [ErrTooLarge]. Everything else stays, byte for byte.
+func Detach(kind string, note bool, body []byte, put func([]byte) (Hash, error)) ([]byte, error) {
+	if len(body) <= MaxInline && !maySpellBlob(body) {
+		return body, nil
+	}
+	if err := checkJSON(body); err != nil {
+		return nil, fmt.Errorf("%w: body of %s: %v", ErrMalformed, kind, err)
+	}
+	return rewrite(kind, note, body, func(v []byte) ([]byte, error) {
+		if len(v) > MaxPayload {
+			return nil, fmt.Errorf("%w: a payload of %s has %d bytes, %d are the most", ErrTooLarge, kind, len(v), MaxPayload)
+		}
+		if len(v) <= MaxInline && !hasBlobMember(v) {
+			return nil, nil
+		}
+		digest, err := put(v)
+		if err != nil {
+			return nil, err
+		}
+		return reference{digest, int64(len(v))}.append(nil), nil
+	})
+}
+
+// Attach puts back what Detach took out. A blob that get cannot give, or gives
+// with other bytes, is an error: [ErrBlobMissing], [ErrBlobMismatch].
+func Attach(kind string, note bool, body []byte, get func(Hash) ([]byte, error)) ([]byte, error) {
+	if !bytes.Contains(body, []byte(refStart)) {
+		return body, nil
+	}
+	return rewrite(kind, note, body, func(v []byte) ([]byte, error) {
+		ref, ok := parseReference(v)
+		if !ok {
+			return nil, nil
+		}
+		return ref.fetch(get)
+	})
+}
+
+// fetch gets the blob and checks that it is the one named.
+func (r reference) fetch(get func(Hash) ([]byte, error)) ([]byte, error) {
+	blob, err := get(r.digest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrBlobMissing, r.digest, err)
+	}
+	if got := Sum(blob); got != r.digest {
+		return nil, fmt.Errorf("%w: the bytes kept as %s are those of %s", ErrBlobMismatch, r.digest, got)
+	}
+	if r.size >= 0 && int64(len(blob)) != r.size {
+		return nil, fmt.Errorf("%w: %s has %d bytes, its record says %d", ErrBlobMismatch, r.digest, len(blob), r.size)
+	}
+	return blob, nil
+}
+
+// Digests gives every blob that a record names: its payload references and, of
+// an envelope, the program, the skill, the outputs and the frozen documents.
+func Digests(kind string, note bool, body []byte) ([]Hash, error) {
+	refs, err := references(kind, note, body)
+	if err != nil {
+		return nil, err
+	}
+	var digests []Hash
+	for _, r := range refs {
+		digests = append(digests, r.digest)
+	}
+	return digests, nil
+}
+
+// anySize marks a blob that is named by its digest alone.
+const anySize = -1
+
+func references(kind string, note bool, body []byte) ([]reference, error) {
+	envelope := IsEnvelope(kind)
+	if !envelope && !bytes.Contains(body, []byte(refStart)) {
+		return nil, nil
+	}
+	if err := checkJSON(body); err != nil {
+		return nil, fmt.Errorf("%w: body of %s: %v", ErrMalformed, kind, err)
+	}
+	var refs []reference
+	for v := range payloads(kind, note, body) {
+		if ref, ok := parseReference(body[v.start:v.end]); ok {
+			refs = append(refs, ref)
+		}
+	}
+	if !envelope {
+		return refs, nil
+	}
+	named, err := documents(kind, body)
+	return append(refs, named...), err
+}
+
+// documents are the blobs that an envelope names by digest.
+func documents(kind string, body []byte) (refs []reference, err error) {
+	add := func(name string, v []byte) {
+		s, _ := stringValue(v)
+		digest, e := ParseHash(s)
+		if e != nil {
+			err = fmt.Errorf("%w: %s: field %s: %w", ErrBody, kind, name, e)
+			return
+		}
+		refs = append(refs, reference{digest, anySize})
+	}
+	for name, m := range members(body) {
+		v := body[m.start:m.end]
+		switch name {
+		case "program_digest", "skill_digest", "outputs_digest":
+			add(name, v)
+		case "frozen":
+			for document, d := range members(v) {
+				add("frozen."+document, v[d.start:d.end])
+			}
+		}
+	}
+	return refs, err
+}
+
+// payloads yields the extent of every payload in body, which is valid JSON.
+func payloads(kind string, note bool, body []byte) func(yield func(member) bool) {
+	return func(yield func(member) bool) {
+		if note {
+			s := scanner{b: body}
+			start := s.space(0)
+			if end, err := s.value(start); err == nil {
+				yield(member{start: start, end: end})
+			}
+			return
+		}
+		envelope := IsEnvelope(kind)
+		for name, m := range members(body) {
+			switch name {
+			case "inputs", "prose", "subject", "answer":
+				if envelope && !yield(m) {
+					return
+				}
+			case "value", "input", "state":
+				if !envelope && !yield(m) {
+					return
+				}
+			case "error":
+				if !envelope && !details(body, m, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// details yields the detail of the error that stands at m.
+func details(body []byte, m member, yield func(member) bool) bool {
+	for name, d := range members(body[m.start:m.end]) {
+		if name == "detail" && !yield(member{start: m.start + d.start, end: m.start + d.end}) {
+			return false
+		}
+	}
+	return true
+}
+
+// rewrite replaces each payload by what replace returns for it; nil keeps it.
+func rewrite(kind string, note bool, body []byte, replace func([]byte) ([]byte, error)) ([]byte, error) {
+	var out []byte
+	done := 0
+	for v := range payloads(kind, note, body) {
+		other, err := replace(body[v.start:v.end])
+		if err != nil {
+			return nil, err
+		}
+		if other != nil {
+			out = append(append(out, body[done:v.start]...), other...)
+			done = v.end
+		}
+	}
+	if done == 0 {
+		return body, nil
+	}
+	return append(out, body[done:]...), nil
+}
+
+// maySpellBlob is the quick test that nearly every body fails: without these
+// bytes no member can be named $blob, however its name is escaped.
+func maySpellBlob(body []byte) bool {
+	return bytes.Contains(body, []byte(`$blob`)) || bytes.Contains(body, []byte(`\u00`))
+}
+
+func hasBlobMember(v []byte) bool {
+	for name := range members(v) {
+		if name == "$blob" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,258 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Options say what a journal is verified against. The zero value knows no key,
+// so that every envelope is a fault.
+type Options struct {
+	// Run is the run that every record must belong to; "": that of the first one.
+	Run string
+	// Trusted are the keys that may sign. They come from the verifying side; those
+	// that the journal publishes must be among them.
+	Trusted []PublicKey
+	// Kinds reports whether a kind is known; nil: every kind is. The envelope kinds
+	// always are.
+	Kinds func(kind string) bool
+	// Open: a run without a terminal envelope is no fault.
+	Open bool
+	// Heads are where the journal must end, as others remember it.
+	Heads []Head
+	// State, if not "", is what Lifecycle must arrive at.
+	State string
+	// Lifecycle folds an envelope into a state, from "". nil: State is not compared.
+	Lifecycle func(state string, envelope Record) string
+	// Blob gives a blob's bytes; nil: blobs are not looked at. An error that wraps
+	// ErrBlobMismatch is reported as that, any other as ErrBlobMissing.
+	Blob func(Hash) ([]byte, error)
+}
+
+// Head is a place in a chain: the hash after record Seq.
+type Head struct {
+	Seq  int64
+	Hash Hash
+	// Of is who remembers it, for messages: the run row, head.json, the anchor.
+	Of string
+}
+
+// Result is what a verification found.
+type Result struct {
+	Run       string
+	Seq       int64 // of the last record
+	Head      Hash  // of the chain there
+	Envelopes int
+	Terminal  string // kind of the terminal envelope; "" if there is none
+	State     string // as Lifecycle folded it
+	// User and Executor are the keys that intent.draft publishes, Fork what it says
+	// about a base.
+	User, Executor PublicKey
+	Fork           *Fork
+	Faults         []Fault // the first MaxFaults
+	Total          int     // all of them
+}
+
+// OK reports whether nothing was found.
+func (r Result) OK() bool { return r.Total == 0 }
+
+// MaxFaults is how many faults a Result lists. All are counted.
+const MaxFaults = 50
+
+func (r *Result) add(f Fault) {
+	r.Total++
+	if len(r.Faults) < MaxFaults {
+		r.Faults = append(r.Faults, f)
+	}
+}
+
+// fault adds err, which wraps a FaultCode, as a fault.
+func (r *Result) fault(seq int64, file string, err error) {
+	var code FaultCode
+	errors.As(err, &code)
+	r.add(newFault(seq, code, file, err))
+}
+
+func newFault(seq int64, code FaultCode, file string, err error) Fault {
+	return Fault{Seq: seq, Code: code, File: file, Message: strings.TrimPrefix(err.Error(), string(code)+": ")}
+}
+
+// Verifier checks a journal record by record, in one pass. It keeps nothing of
+// what it has read but a few hashes and, if blobs are looked at, their digests.
+//
+// Of each record the first fault is named. Reading then goes on with what is
+// there: one altered record does not make its neighbours malformed, though every
+// later head that was signed over it no longer fits.
+type Verifier struct {
+	opts   Options
+	result Result
+	file   string // that the records are read from, for messages
+
+	drafted bool      // an intent.draft was met
+	prev    Hash      // of the last envelope's bytes
+	covered bool      // the last record is an envelope
+	blobs   *blobUses // nil: nobody asks
+}
+
+// NewVerifier makes a Verifier; nil options are the zero ones.
+func NewVerifier(opts *Options) *Verifier {
+	v := &Verifier{}
+	if opts != nil {
+		v.opts = *opts
+	}
+	if v.opts.Blob != nil {
+		v.blobs = newBlobUses()
+	}
+	v.result.Run = v.opts.Run
+	return v
+}
+
+// Add checks the next record. stored is the hash kept beside it, where there is
+// one. A stored hash that differs is a fault, and the chain goes on from it, so
+// that one altered record is reported once. b is not kept.
+func (v *Verifier) Add(b []byte, stored *Hash) {
+	expected := v.result.Seq + 1
+	before := v.result.Head
+	v.result.Head = before.Next(b)
+	v.result.Seq = expected
+	v.covered = false
+
+	r, err := Parse(b)
+	if r.Seq != 0 {
+		v.result.Seq = r.Seq
+	}
+	if err == nil {
+		v.publish(r)
+		err = v.check(b, r, expected, before, stored)
+		v.note(b, r)
+	}
+	if err != nil {
+		v.result.fault(v.result.Seq, v.file, err)
+	}
+	if stored != nil {
+		v.result.Head = *stored
+	}
+}
+
+// check returns the first fault of a record that could be parsed.
+func (v *Verifier) check(b []byte, r Record, expected int64, before Hash, stored *Hash) error {
+	v.result.Run = or(v.result.Run, r.Run)
+	switch {
+	case v.opts.Kinds != nil && !IsEnvelope(r.Kind) && !v.opts.Kinds(r.Kind):
+		return fmt.Errorf("%w: %q", ErrUnknownKind, r.Kind)
+	case r.Run != v.result.Run:
+		return fmt.Errorf("%w: it belongs to %q, this is the journal of %q", ErrOtherRun, r.Run, v.result.Run)
+	case r.Seq != expected:
+		return fmt.Errorf("%w: record %d stands where %d is due", ErrGap, r.Seq, expected)
+	case stored != nil && *stored != v.result.Head:
+		return fmt.Errorf("%w: the stored hash is %s, that of the bytes %s", ErrHash, stored, v.result.Head)
+	case IsEnvelope(r.Kind):
+		return v.checkEnvelope(b, r, before)
+	}
+	return nil
+}
+
+func (v *Verifier) checkEnvelope(b []byte, r Record, before Hash) error {
+	key, role, err := v.signer(r.Key)
+	if err != nil {
+		return err
+	}
+	if r.Sig == "" {
+		return fmt.Errorf("%w: %s has no sig", ErrSignatureMissing, r.Kind)
+	}
+	if err := checkSignature(b, r.Sig, key); err != nil {
+		return err
+	}
+	if r.From != role {
+		return fmt.Errorf("%w: from is %q, the key is the %s's", ErrWrongPrincipal, r.From, role)
+	}
+	if err := r.checkPrincipal(); err != nil {
+		return err
+	}
+	if err := CheckBody(r.Kind, r.Body); err != nil {
+		return err
+	}
+	if r.Prev != v.prev.String() {
+		return fmt.Errorf("%w: it is %s, the previous envelope's hash is %s", ErrPrev, r.Prev, v.prev)
+	}
+	if r.Head != before.String() {
+		return fmt.Errorf("%w: it is %s, the chain's hash before it is %s", ErrHead, r.Head, before)
+	}
+	return nil
+}
+
+// publish takes the keys of the first intent.draft; no later one replaces them.
+func (v *Verifier) publish(r Record) {
+	if r.Kind != draftKind || v.drafted {
+		return
+	}
+	d := readDraft(r.Body)
+	v.drafted = true
+	v.result.User, v.result.Executor, v.result.Fork = d.user, d.executor, d.fork
+}
+
+// signer finds the key with this id among those that are published and trusted,
+// and whose it is.
+func (v *Verifier) signer(id string) (key PublicKey, role string, err error) {
+	switch id {
+	case v.result.User.ID().String():
+		key, role = v.result.User, User
+	case v.result.Executor.ID().String():
+		key, role = v.result.Executor, Executor
+	}
+	if key.IsZero() {
+		return key, "", fmt.Errorf("%w: %.80q is not among the keys that intent.draft publishes", ErrUnknownKey, id)
+	}
+	if !slices.Contains(v.opts.Trusted, key) {
+		return key, "", fmt.Errorf("%w: the %s key %s is not trusted", ErrUnknownKey, role, id)
+	}
+	return key, role, nil
+}
+
+// note remembers what later records and the end are compared with.
+func (v *Verifier) note(b []byte, r Record) {
+	if v.blobs != nil {
+		v.blobs.add(r, v.file)
+	}
+	if !IsEnvelope(r.Kind) {
+		return
+	}
+	v.prev, v.covered = Sum(b), true
+	v.result.Envelopes++
+	if isTerminal(r.Kind) {
+		v.result.Terminal = r.Kind
+	}
+	if v.opts.Lifecycle != nil {
+		v.result.State = v.opts.Lifecycle(v.result.State, r)
+	}
+}
+
+// Close checks what only the end can show and returns what was found.
+func (v *Verifier) Close() Result {
+	v.checkEnd()
+	if v.opts.Blob != nil {
+		v.blobs.check(v.opts.Blob, &v.result)
+	}
+	return v.result
+}
+
+func (v *Verifier) checkEnd() {
+	r := &v.result
+	if r.Terminal == "" && !v.opts.Open {
+		r.fault(0, v.file, fmt.Errorf("%w: no intent.attest, intent.fail or intent.cancel ends the run", ErrUnterminated))
+	}
+	if r.Terminal != "" && !v.covered {
+		r.fault(r.Seq, v.file, fmt.Errorf("%w: no envelope covers the last records", ErrTailUncovered))
+	}
+	for _, h := range v.opts.Heads {
+		if h.Seq != r.Seq || h.Hash != r.Head {
+			r.fault(r.Seq, v.file, fmt.Errorf("%w: the journal ends at %d with %s, %s says %d with %s",
+				ErrTruncated, r.Seq, r.Head, or(h.Of, "the expected head"), h.Seq, h.Hash))
+		}
+	}
+	if v.opts.Lifecycle != nil && v.opts.State != "" && r.State != v.opts.State {
+		r.fault(0, v.file, fmt.Errorf("%w: the envelopes lead to %q, the run is stored as %q", ErrStateMismatch, r.State, v.opts.State))
+	}
+}

@@ -1,0 +1,196 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// VerifyExport checks an export as a [Verifier] checks records, and beyond that
+// every file in it: bases against what the forks signed, blobs against their
+// names and against what the records name, keys against intent.draft, head.json
+// against the records, and that there is no other file.
+//
+// Options.Blob is not used: the blobs are the folder's own. The error is non-nil
+// only if the folder cannot be read.
+func VerifyExport(dir string, opts *Options) (Result, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return Result{}, err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return Result{}, err
+	} else if !info.IsDir() {
+		return Result{}, fmt.Errorf("%s is not a folder; an export is one", dir)
+	}
+	x := examiner{dir: dir, blobs: newBlobUses(), expected: map[string]bool{recordsFile: true, headFile: true}}
+	if opts != nil {
+		x.opts = *opts
+	}
+	return x.examine()
+}
+
+type examiner struct {
+	dir      string
+	opts     Options
+	expected map[string]bool // files accounted for, with slashes
+	blobs    *blobUses
+	result   Result
+}
+
+func (x *examiner) examine() (Result, error) {
+	v := x.verifier(x.opts, recordsFile)
+	if err := v.addAll(filepath.Join(x.dir, recordsFile)); err != nil {
+		return Result{}, err
+	}
+	x.result = v.Close()
+	if err := x.checkHead(); err != nil {
+		return Result{}, err
+	}
+	if err := x.checkBases(); err != nil {
+		return Result{}, err
+	}
+	if err := x.checkKeys(); err != nil {
+		return Result{}, err
+	}
+	x.checkBlobs()
+	return x.result, x.checkFiles()
+}
+
+// verifier leaves the blobs to the end, when all files have named theirs.
+func (x *examiner) verifier(opts Options, file string) *Verifier {
+	opts.Blob = nil
+	v := NewVerifier(&opts)
+	v.file, v.blobs = file, x.blobs
+	return v
+}
+
+// addAll checks every line of a file. A line that was cut off is a record with
+// that fault.
+func (v *Verifier) addAll(path string) error {
+	for b, err := range lines(path) {
+		switch {
+		case errors.Is(err, errNoLineFeed):
+			v.cutOff(b, err)
+		case err != nil:
+			return err
+		default:
+			v.Add(b, nil)
+		}
+	}
+	return nil
+}
+
+func (v *Verifier) cutOff(b []byte, err error) {
+	v.result.Head = v.result.Head.Next(b)
+	v.result.Seq++
+	v.covered = false
+	v.result.fault(v.result.Seq, v.file, err)
+}
+
+// checkHead compares head.json, byte for byte, with what the records give.
+func (x *examiner) checkHead() error {
+	r := &x.result
+	got, err := os.ReadFile(filepath.Join(x.dir, headFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	want := headJSON(r.Run, Head{Seq: r.Seq, Hash: r.Head}, r.Envelopes)
+	if !bytes.Equal(got, want) {
+		r.fault(r.Seq, headFile, fmt.Errorf("%w: it says %.300q, the records %q", ErrTruncated, got, want))
+	}
+	return nil
+}
+
+// checkBases follows the forks down. Each base must end, with the very hash, at
+// the record that the fork's signed draft names.
+func (x *examiner) checkBases() error {
+	seen := map[string]bool{x.result.Run: true}
+	for fork := x.result.Fork; fork != nil && !seen[fork.Run]; {
+		seen[fork.Run] = true
+		file := baseFile(fork.Run)
+		x.expected[file] = true
+		v := x.verifier(Options{
+			Run: fork.Run, Trusted: x.opts.Trusted, Kinds: x.opts.Kinds, Open: true,
+			Heads: []Head{{fork.Seq, fork.Hash, "fork_of"}},
+		}, file)
+		if err := v.addAll(filepath.Join(x.dir, filepath.FromSlash(file))); err != nil {
+			return err
+		}
+		base := v.Close()
+		x.merge(base)
+		fork = base.Fork
+	}
+	return nil
+}
+
+func (x *examiner) merge(base Result) {
+	for _, f := range base.Faults {
+		x.result.add(f)
+	}
+	x.result.Total += base.Total - len(base.Faults)
+}
+
+// checkKeys compares the key files with the keys that intent.draft publishes.
+func (x *examiner) checkKeys() error {
+	published := draft{user: x.result.User, executor: x.result.Executor}
+	for _, k := range published.keyFiles() {
+		file := keysDir + "/" + k.name
+		x.expected[file] = true
+		got, err := os.ReadFile(filepath.Join(x.dir, keysDir, k.name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if !bytes.Equal(got, k.key.File()) {
+			x.result.fault(0, file, fmt.Errorf("%w: it does not hold the key that intent.draft publishes, %s", ErrUnknownKey, k.key))
+		}
+	}
+	return nil
+}
+
+func (x *examiner) checkBlobs() {
+	for _, use := range x.blobs.uses {
+		x.expected[blobsDir+"/"+use.digest.Hex()] = true
+	}
+	x.blobs.check(x.readBlob, &x.result)
+}
+
+func (x *examiner) readBlob(digest Hash) ([]byte, error) {
+	return os.ReadFile(filepath.Join(x.dir, blobsDir, digest.Hex()))
+}
+
+// checkFiles names everything that no record accounts for.
+func (x *examiner) checkFiles() error {
+	return filepath.WalkDir(x.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(x.dir, path)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		switch {
+		case e.IsDir() && (name == "." || name == baseDir || name == blobsDir || name == keysDir):
+			return nil
+		case x.expected[name] && e.Type().IsRegular():
+			return nil
+		}
+		x.result.add(Fault{Code: ErrFileUnexpected, File: name, Message: unexpected(e)})
+		if e.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}
+
+func unexpected(e fs.DirEntry) string {
+	if kind := e.Type(); kind != 0 {
+		return "it is no regular file: " + strings.TrimSpace(kind.String())
+	}
+	return "no record accounts for it"
+}

@@ -1,0 +1,92 @@
+package plan
+
+import (
+	"math"
+	"math/big"
+	"regexp"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Bounds are the limits that a document sets, in the units of the ledger:
+// cost_usd in 10⁻⁹ USD, wall_time in milliseconds. A name that is absent is not
+// limited by the document.
+type Bounds flow.Use
+
+// boundNames in the order of reports.
+var boundNames = []string{
+	tipstaff.BoundIterations, tipstaff.BoundModelCalls, tipstaff.BoundToolCalls,
+	tipstaff.BoundAgentHops, tipstaff.BoundTokens, tipstaff.BoundCostUSD, tipstaff.BoundWallTime,
+}
+
+// maxCount is the largest whole number that every JSON reader agrees on.
+const maxCount = 1<<53 - 1
+
+func decodeBounds(f *fields, ps *problems, name string) Bounds {
+	v := f.typed(name, object)
+	if v == nil {
+		return nil
+	}
+	b := Bounds{}
+	bf := fieldsOf(ps, v, joinPath(f.path, name))
+	for _, bound := range boundNames {
+		if amount, ok := bf.bound(bound); ok {
+			b[bound] = amount
+		}
+	}
+	bf.end()
+	return b
+}
+
+// bound is one limit; ok is false where there is none, or none that can be read.
+func (f *fields) bound(name string) (amount int64, ok bool) {
+	switch name {
+	case tipstaff.BoundCostUSD:
+		v := f.get(name)
+		if v == nil {
+			return 0, false
+		}
+		return f.usd(name, v)
+	case tipstaff.BoundWallTime:
+		d := f.duration(name)
+		return d.Milliseconds(), d > 0
+	}
+	const absent = -1
+	n := f.integer(name, absent, 0, maxCount)
+	return n, n != absent
+}
+
+var decimalGrammar = regexp.MustCompile(`^(0|[1-9][0-9]{0,17})(\.[0-9]{1,9})?$`)
+
+// usd is an amount in 10⁻⁹ USD. Amounts are strings: a number would already
+// have been rounded by whoever read it.
+func (f *fields) usd(name string, v *value) (int64, bool) {
+	if v.kind != text {
+		f.ps.add(codeFieldType, v.at, f.path, `%s is %v; an amount is a string, like "0.50"`, name, v.kind)
+		return 0, false
+	}
+	if !decimalGrammar.MatchString(v.text) {
+		f.ps.add(codeFieldInvalid, v.at, f.path, `%s is %q; an amount has at most nine decimals, like "0.50"`, name, brief(v.text))
+		return 0, false
+	}
+	whole, fraction, _ := strings.Cut(v.text, ".")
+	nano, _ := new(big.Int).SetString(whole+fraction+strings.Repeat("0", 9-len(fraction)), 10)
+	if !nano.IsInt64() || nano.Int64() == math.MaxInt64 {
+		f.ps.add(codeRange, v.at, f.path, "%s is %s; that is more than can be counted", name, brief(v.text))
+		return 0, false
+	}
+	return nano.Int64(), true
+}
+
+// Limits are the bounds of the document in ledger units. nil: it has none.
+func (d *Document) Limits() flow.Use { return flow.Use(d.Bounds) }
+
+// joinPath is a dotted path of document fields.
+func joinPath(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Codes of failures that the walker itself finds.
+const (
+	codeRefUnresolved  = "ref_unresolved"
+	codeNoTools        = "no_tools"
+	codeNotImplemented = "not_implemented"
+)
+
+// Errors of leaves that nobody can perform.
+var (
+	ErrNoTools        error = &flow.Error{Code: codeNoTools, Message: "this walk has no tools", NotSent: true}
+	ErrNotImplemented error = &flow.Error{Code: codeNotImplemented, Message: "this walk starts no child runs", NotSent: true}
+)
+
+// Failure is why a plan failed, and where.
+type Failure struct {
+	Reason  string // one of the closed set, or x:<name>
+	Code    string // the particular error
+	Rule    string // that refused it, if one did
+	Message string
+	Node    string // id of the leaf; "": the plan's outputs
+	Path    string
+	Bound   string // of bound_exceeded
+	Tally
+
+	cause error
+}
+
+func (f *Failure) Error() string {
+	if f.Node == "" {
+		return "outputs: " + f.Message
+	}
+	return f.Node + ": " + f.Message
+}
+
+func (f *Failure) Unwrap() error { return f.cause }
+
+// Cancelled is the end of a walk that was cancelled: flow.ErrCancelled, and what
+// was done until then.
+type Cancelled struct{ Tally }
+
+func (*Cancelled) Error() string { return "the plan was cancelled" }
+func (*Cancelled) Unwrap() error { return flow.ErrCancelled }
+
+// leafError is a failure whose reason does not follow from its code.
+type leafError struct {
+	reason string
+	error  *flow.Error
+}
+
+func (e *leafError) Error() string { return e.error.Error() }
+func (e *leafError) Unwrap() error { return e.error }
+
+// unresolved is the failure of a leaf whose references have no value. Nothing
+// was sent, and yet it is no refusal: nobody forbade it.
+func unresolved(err error) error {
+	return &leafError{reason: ReasonStepError, error: resolveError(err)}
+}
+
+// ends reports whether an error is the end of a leaf. Those of a parked branch,
+// of a program that does not fit its history and of a broken rule are not: the
+// next drive comes by again.
+func ends(err error) bool {
+	var nd *flow.NonDeterminism
+	var misuse *flow.Misuse
+	return !flow.Parked(err) && !errors.As(err, &nd) && !errors.As(err, &misuse)
+}
+
+// status of a leaf that ended with err.
+func status(err error) string {
+	var e *flow.Error
+	var own *leafError
+	switch {
+	case err == nil:
+		return StatusCompleted
+	case errors.Is(err, flow.ErrCancelled):
+		return StatusCancelled
+	case errors.As(err, &own), !errors.As(err, &e):
+		return StatusFailed
+	case e.Code == flow.CodeInDoubt:
+		return StatusUncertain
+	case wasRefused(e):
+		return StatusRefused
+	}
+	return StatusFailed
+}
+
+// never are reasons that on_error: continue does not pass over.
+var never = []string{ReasonPolicyDenied, ReasonBound, ReasonDeadline, ReasonGateDenied, ReasonInDoubt}
+
+func continuable(b StepBody) bool {
+	return b.Status == StatusFailed && !slices.Contains(never, b.Error.Reason)
+}
+
+func stepError(err error) *StepError {
+	s := &StepError{Reason: Reason(err), Code: ReasonInternal, Message: err.Error()}
+	var e *flow.Error
+	if errors.As(err, &e) {
+		s.Code, s.Message = e.Code, e.Message
+		var detail struct {
+			Rule string `json:"rule"`
+		}
+		if json.Unmarshal(e.Detail, &detail) == nil {
+			s.Rule = detail.Rule
+		}
+	}
+	return s
+}
+
+func failure(path string, n *Node, e end) *Failure {
+	f := &Failure{Node: n.ID, Path: path, cause: e.err}
+	f.Reason, f.Code, f.Rule, f.Message = e.body.Error.Reason, e.body.Error.Code, e.body.Error.Rule, e.body.Error.Message
+	var fe *flow.Error
+	if errors.As(e.err, &fe) {
+		f.Bound = fe.Bound
+	}
+	return f
+}

@@ -1,0 +1,176 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Statuses of a leaf in plan.step.
+const (
+	StatusStarted   = "started" // of step and sub_dispatch alone
+	StatusCompleted = "completed"
+	StatusFailed    = "failed"
+	StatusRefused   = "refused"
+	StatusCancelled = "cancelled"
+	StatusUncertain = "uncertain" // once, and nobody knows whether it happened
+)
+
+// KindStep is the kind of the event that ends a leaf.
+const KindStep = "plan.step"
+
+// StepBody is the body of plan.step. No time enters it but the recorded one of
+// the call.
+type StepBody struct {
+	Node         string     `json:"node"`
+	Status       string     `json:"status"`
+	ResultDigest string     `json:"result_digest,omitempty"`
+	Error        *StepError `json:"error,omitempty"`
+	LatencyMs    int64      `json:"latency_ms,omitempty"`
+	Noop         bool       `json:"noop,omitempty"`
+}
+
+// StepError is why a leaf did not complete.
+type StepError struct {
+	Reason  string `json:"reason"`
+	Code    string `json:"code"`
+	Rule    string `json:"rule,omitempty"`
+	Message string `json:"message"`
+}
+
+// end is how a leaf came out.
+type end struct {
+	output json.RawMessage
+	body   StepBody
+	err    error
+}
+
+// leaf performs n and says how it ended. Parked and fatal errors say nothing:
+// the leaf has not ended.
+func (w *walker) leaf(fc flow.Context, n *Node, l *ledger) error {
+	e := w.perform(fc, n, l)
+	if e.err != nil && !ends(e.err) {
+		return e.err
+	}
+	e.body.Node = n.ID
+	e.body.Status = status(e.err)
+	if e.err != nil && !errors.Is(e.err, flow.ErrCancelled) {
+		e.body.Error = stepError(e.err)
+	}
+	fc.Emit(flow.Event{Kind: KindStep, Body: e.body})
+	l.count(e.body.Status)
+	switch {
+	case e.err == nil:
+		l.keep(n.ID, e.output)
+		return nil
+	case errors.Is(e.err, flow.ErrCancelled):
+		return e.err
+	case n.Continue && continuable(e.body):
+		l.continued = append(l.continued, n.ID)
+		return nil
+	}
+	return failure(fc.Path(), n, e)
+}
+
+// perform resolves what the leaf refers to and hands it to its handler.
+func (w *walker) perform(fc flow.Context, n *Node, l *ledger) end {
+	switch n.Kind {
+	case ToolCall:
+		return w.toolCall(fc, n, l)
+	case Step:
+		return w.step(fc, n, l)
+	case SubDispatch:
+		return w.subDispatch(fc, n, l)
+	case Gate:
+		return w.gate(fc, n, l)
+	}
+	return end{err: fmt.Errorf("plan: %s is of no known kind", n.ID)}
+}
+
+func (w *walker) toolCall(fc flow.Context, n *Node, l *ledger) end {
+	args, err := w.resolve(n.args, l)
+	if err != nil {
+		return end{err: err}
+	}
+	if w.h.ToolCall == nil {
+		return end{err: ErrNoTools}
+	}
+	return called(w.h.ToolCall(fc, ToolRequest{
+		Node: n, Args: args, Literal: n.args.literal(), Timeout: n.Timeout, Retry: n.Retry,
+	}))
+}
+
+func (w *walker) step(fc flow.Context, n *Node, l *ledger) end {
+	inputs, err := w.resolve(n.inputs, l)
+	if err != nil {
+		return end{err: err}
+	}
+	parts, err := parseText(n.Prompt)
+	if err != nil {
+		return end{err: unresolved(err)}
+	}
+	prompt, err := joinParts(parts, w.find(l))
+	if err != nil {
+		return end{err: unresolved(err)}
+	}
+	fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
+	if w.h.Step == nil {
+		return end{output: json.RawMessage("null"), body: StepBody{Noop: true}}
+	}
+	e := called(w.h.Step(fc, StepRequest{Node: n, Prompt: prompt, Inputs: inputs, Timeout: n.Timeout, Retry: n.Retry}))
+	if e.err == nil && n.OutputSchema != nil {
+		e.err = misfit(n.OutputSchema, e.output)
+	}
+	return e
+}
+
+// misfit is why a reply does not fit the schema that a step asks for.
+func misfit(schema, reply json.RawMessage) error {
+	s, err := compile(schema)
+	if err == nil {
+		err = conforms(s, reply)
+	}
+	if err != nil {
+		return &flow.Error{Code: ReasonOutputInvalid, Message: "the reply does not fit output_schema: " + err.Error()}
+	}
+	return nil
+}
+
+func (w *walker) subDispatch(fc flow.Context, n *Node, l *ledger) end {
+	inputs, err := w.resolve(n.inputs, l)
+	if err != nil {
+		return end{err: err}
+	}
+	fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
+	if w.h.SubDispatch == nil {
+		return end{err: ErrNotImplemented}
+	}
+	return called(w.h.SubDispatch(fc, DispatchRequest{Node: n, Inputs: inputs, Timeout: n.Timeout}))
+}
+
+// called is the end of a leaf that was handed out.
+func called(r flow.Result, err error) end {
+	e := end{output: r.Value, body: StepBody{LatencyMs: r.Ms}, err: err}
+	if err != nil {
+		return e
+	}
+	if len(e.output) == 0 {
+		e.output = json.RawMessage("null")
+	}
+	e.body.ResultDigest = digest(e.output)
+	return e
+}
+
+// resolve is the object v with its references replaced, {} for none.
+func (w *walker) resolve(v *value, l *ledger) (json.RawMessage, error) {
+	if v == nil {
+		return json.RawMessage("{}"), nil
+	}
+	out, err := v.render(w.find(l))
+	if err != nil {
+		return nil, unresolved(err)
+	}
+	return out, nil
+}

@@ -1,0 +1,48 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Resolver answers what a plan cannot know by itself: which tools, skills and
+// agents there are. Each answer may carry a Trouble, which is then reported at
+// the node that asked. A nil Resolver has nothing against anything.
+type Resolver interface {
+	// Tool tells about a well-formed, pinned tool URI.
+	Tool(uri string) ToolInfo
+	// Skill tells about the skill that a document is written for.
+	Skill(uri string) SkillInfo
+	// Agent tells about who would do a step. No agent of that name: agent_unknown.
+	Agent(name string) AgentInfo
+	// Dispatch tells whether a child run of a skill may be started: its code is
+	// sub_dispatch_disabled or sub_dispatch_cycle.
+	Dispatch(skill string) Trouble
+	// Bounds are the ceilings that no document may exceed, in ledger units. A name
+	// that is absent has none.
+	Bounds() flow.Use
+}
+
+// Trouble is why something cannot be used. The zero value is none.
+type Trouble struct{ Code, Message string }
+
+// ToolInfo is what the manifest says about a tool.
+type ToolInfo struct {
+	Class      flow.Class    // "": unknown
+	Timeout    time.Duration // the tool's, else its server's; 0: neither
+	MaxTimeout time.Duration // the manifest's max_timeout; 0: one hour
+	Trouble    Trouble
+}
+
+// SkillInfo is what a skill allows.
+type SkillInfo struct {
+	Tools   []string // the URIs that its programs may call
+	Trouble Trouble
+}
+
+// AgentInfo is what matters about an agent here.
+type AgentInfo struct {
+	Once    bool // a worker, or may call a tool of class once: its steps cannot be retried
+	Trouble Trouble
+}

@@ -1,0 +1,393 @@
+package plan
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Codes of what can be wrong with a document that reads well.
+const (
+	codeIDMissing           = "id_missing"
+	codeIDGrammar           = "id_grammar"
+	codeIDDuplicate         = "id_duplicate"
+	codeBranchEmpty         = "branch_empty"
+	codeLeafChildren        = "leaf_children"
+	codeUnpinnedTool        = "unpinned_tool"
+	codeInvalidURI          = "invalid_uri"
+	codeUndeclaredTool      = "undeclared_tool"
+	codeUnpinnedSkill       = "unpinned_skill"
+	codeRefSyntax           = "ref_syntax"
+	codeRefUnknown          = "ref_unknown"
+	codeRefOrder            = "ref_order"
+	codeRetryOnce           = "retry_once"
+	codeOnErrorGate         = "on_error_gate"
+	codeQuestionBlank       = "question_blank"
+	codeActionsInvalid      = "actions_invalid"
+	codeSchemaInvalid       = "schema_invalid"
+	codeAgentUnknown        = "agent_unknown"
+	codeBoundsCeiling       = "bounds_ceiling"
+	codeSubDispatchDisabled = "sub_dispatch_disabled"
+)
+
+// Validate says everything that is wrong with the document, what Parse found
+// included, in the order in which it stands there.
+func (d *Document) Validate(r Resolver) []tipstaff.Problem {
+	v := &validator{d: d, r: r, ps: slices.Clone(d.problems), places: map[string]place{}, ids: map[string]position{}}
+	v.tools()
+	v.inputs()
+	v.bounds("bounds", d.Bounds, d.at["bounds"])
+	v.locate(d.Root, nil)
+	v.node(d.Root)
+	v.references(nil, d.outputs, "outputs")
+	v.deliver()
+	return v.ps.public(d.file)
+}
+
+type validator struct {
+	d      *Document
+	r      Resolver // may be nil
+	ps     problems
+	allow  []string
+	places map[string]place    // of leaves, by id
+	ids    map[string]position // of all nodes
+}
+
+// place is how to reach a leaf: the branches above it, and which child of each
+// to take.
+type place []turn
+
+type turn struct {
+	branch *Node
+	index  int
+}
+
+func (v *validator) add(code string, at position, path, format string, args ...any) {
+	v.ps.add(code, at, path, format, args...)
+}
+
+// trouble reports what a Resolver has against something.
+func (v *validator) trouble(t Trouble, at position, path, fallback string) {
+	if t.Code == "" {
+		return
+	}
+	if t.Message == "" {
+		t.Message = fallback
+	}
+	v.add(t.Code, at, path, "%s", t.Message)
+}
+
+func (v *validator) tools() {
+	var skill []string
+	if v.d.Skill != "" {
+		skill = v.skill()
+	}
+	if v.d.Tools != nil {
+		v.uris(*v.d.Tools, v.d.toolsAt, "tools", skill, "the skill")
+	}
+	if v.allow = v.d.AllowList(); v.d.Tools == nil && skill != nil {
+		v.allow = skill
+	}
+}
+
+// skill checks the document's skill and returns what it allows; nil: unknown.
+func (v *validator) skill() []string {
+	at := v.d.at["skill"]
+	if code := checkSkill(v.d.Skill); code != "" {
+		v.add(code, at, "skill", "%q is not pinned to a version; write skill://name@1.2.3", brief(v.d.Skill))
+		return nil
+	}
+	if v.r == nil {
+		return nil
+	}
+	info := v.r.Skill(v.d.Skill)
+	v.trouble(info.Trouble, at, "skill", "the skill cannot be used")
+	return info.Tools
+}
+
+// uris checks a list of tools, which may only narrow the outer one. A nil outer
+// list narrows nothing.
+func (v *validator) uris(list []string, at []position, path string, outer []string, whose string) {
+	for i, uri := range list {
+		if v.uri(uri, at[i], path) && outer != nil && !slices.Contains(outer, uri) {
+			v.add(codeUndeclaredTool, at[i], path, "%s is not among the tools of %s", brief(uri), whose)
+		}
+	}
+}
+
+func (v *validator) uri(uri string, at position, path string) bool {
+	switch code := checkTool(uri); code {
+	case "":
+		return true
+	case codeUnpinnedTool:
+		v.add(code, at, path, "%q is not pinned; write mcp://server/tool@1.2.3 or @sha256:<digest>", brief(uri))
+	default:
+		v.add(code, at, path, "%q is no tool URI; write mcp://server/tool@1.2.3 or @sha256:<digest>", brief(uri))
+	}
+	return false
+}
+
+func (v *validator) bounds(path string, b Bounds, at position) {
+	if v.r == nil {
+		return
+	}
+	ceilings := v.r.Bounds()
+	for _, name := range boundNames {
+		want, set := b[name]
+		most, bounded := ceilings[name]
+		if set && bounded && want > most {
+			v.add(codeBoundsCeiling, at, path, "%s is above the ceiling of this workspace", name)
+		}
+	}
+}
+
+// locate notes where every leaf stands, and reports ids.
+func (v *validator) locate(n *Node, to place) {
+	v.id(n)
+	if !n.Kind.Branch() { // one of unknown kind too: its reader has been told
+		if _, taken := v.places[n.ID]; !taken && n.ID != "" {
+			v.places[n.ID] = slices.Clone(to)
+		}
+	}
+	for i, c := range n.Children {
+		v.locate(c, append(to, turn{n, i}))
+	}
+}
+
+var (
+	idGrammar   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+	reservedIDs = []string{inputScope, "in_doubt"}
+)
+
+func (v *validator) id(n *Node) {
+	at, written := n.has["id"]
+	switch {
+	case !written && !n.leaf():
+	case !written:
+		v.add(codeIDMissing, n.at, n.Path, "a leaf needs an id, under which others can name its output")
+	case n.texts["id"] == (position{}): // no string: reported as such
+	case !idGrammar.MatchString(n.ID):
+		v.add(codeIDGrammar, at, n.Path, "%q cannot be an id: a small letter, then up to 63 of a-z, 0-9, _ and -", brief(n.ID))
+	case slices.Contains(reservedIDs, n.ID):
+		v.add(codeIDGrammar, at, n.Path, "%q cannot be an id: it has a meaning of its own", n.ID)
+	}
+	if n.ID == "" {
+		return
+	}
+	if first, taken := v.ids[n.ID]; taken {
+		v.add(codeIDDuplicate, at, n.Path, "the id %q is taken by the node of line %d", brief(n.ID), first.line)
+		return
+	}
+	v.ids[n.ID] = at
+}
+
+func (v *validator) node(n *Node) {
+	if len(n.Path) > MaxPath {
+		v.add(codeLimit, n.at, "", "the path of this node has %d bytes; at most %d are allowed", len(n.Path), MaxPath)
+		return // and so has every path under it
+	}
+	switch n.Kind {
+	case Sequential, Parallel:
+		if n.childless {
+			v.add(codeBranchEmpty, n.at, n.Path, "a %s node needs children", n.Kind)
+		}
+	case ToolCall:
+		v.toolCall(n)
+	case Step:
+		v.step(n)
+	case SubDispatch:
+		v.subDispatch(n)
+	case Gate:
+		v.gate(n)
+	}
+	if at, ok := n.has["children"]; ok && n.leaf() {
+		v.add(codeLeafChildren, at, n.Path, "a %s node has no children", n.Kind)
+	}
+	for _, c := range n.Children {
+		v.node(c)
+	}
+}
+
+func (v *validator) toolCall(n *Node) {
+	v.references(n, n.args, n.Path)
+	var info ToolInfo
+	if at, ok := n.texts["tool"]; ok && v.uri(n.Tool, at, n.Path) {
+		if !slices.Contains(v.allow, n.Tool) {
+			v.add(codeUndeclaredTool, at, n.Path, "%s is not among the tools of the plan", brief(n.Tool))
+		}
+		if v.r != nil {
+			info = v.r.Tool(n.Tool)
+		}
+		v.trouble(info.Trouble, at, n.Path, "the tool cannot be used")
+	}
+	if info.Class == flow.Once && n.Retry.Max > 0 {
+		v.add(codeRetryOnce, n.has["retry"], n.Path, "%s must not be called twice, so that it cannot be retried", brief(n.Tool))
+	}
+	v.timeout(n, info.MaxTimeout)
+}
+
+func (v *validator) step(n *Node) {
+	v.references(n, n.prompt, n.Path)
+	v.references(n, n.inputs, n.Path)
+	if n.Tools != nil {
+		v.uris(*n.Tools, n.toolsAt, n.Path, v.allow, "the plan")
+	}
+	if n.OutputSchema != nil {
+		if _, err := compile(n.OutputSchema); err != nil {
+			v.add(codeSchemaInvalid, n.has["output_schema"], n.Path, "output_schema is no JSON Schema: %v", err)
+		}
+	}
+	v.timeout(n, 0)
+	if v.r == nil {
+		return
+	}
+	at, written := n.has["agent"]
+	if !written {
+		at = n.at
+	}
+	info := v.r.Agent(n.Agent)
+	v.trouble(info.Trouble, at, n.Path, "the agent cannot be used")
+	if info.Once && n.Retry.Max > 0 {
+		v.add(codeRetryOnce, n.has["retry"], n.Path, "what %s does must not be done twice, so that the step cannot be retried", brief(n.Agent))
+	}
+}
+
+func (v *validator) subDispatch(n *Node) {
+	v.references(n, n.inputs, n.Path)
+	v.bounds(n.Path, n.Bounds, n.has["bounds"])
+	v.timeout(n, 0)
+	at, ok := n.texts["skill"]
+	if !ok {
+		return
+	}
+	if code := checkSkill(n.Skill); code != "" {
+		v.add(code, at, n.Path, "%q is not pinned to a version; write skill://name@1.2.3", brief(n.Skill))
+		return
+	}
+	if v.r != nil {
+		v.trouble(v.r.Dispatch(n.Skill), at, n.Path, "child runs cannot be started")
+	}
+}
+
+// timeout checks a node's own against the longest that is allowed; 0 is the
+// default one.
+func (v *validator) timeout(n *Node, longest time.Duration) {
+	if longest == 0 {
+		longest = DefaultMaxTimeout
+	}
+	if n.Timeout > longest {
+		v.add(codeRange, n.has["timeout"], n.Path, "timeout is %s; max_timeout is %s", n.Timeout, longest)
+	}
+}
+
+func (v *validator) gate(n *Node) {
+	v.references(n, n.show, n.Path)
+	if at, ok := n.has["on_error"]; ok {
+		v.add(codeOnErrorGate, at, n.Path, "a denied gate is never continued, so that it has no on_error")
+	}
+	if at, ok := n.texts["question"]; ok && strings.TrimSpace(n.Question) == "" {
+		v.add(codeQuestionBlank, at, n.Path, "the question is blank")
+	} else if _, written := n.has["question"]; !written {
+		v.add(codeQuestionBlank, n.at, n.Path, "a gate needs a question")
+	}
+	v.actions(n)
+}
+
+func (v *validator) actions(n *Node) {
+	at, written := n.has["actions"]
+	if !written {
+		return
+	}
+	seen, fails := map[string]bool{}, false
+	for _, a := range n.Actions {
+		switch {
+		case !idGrammar.MatchString(a.Name):
+			v.add(codeActionsInvalid, at, n.Path, "%q cannot name an action: a small letter, then up to 63 of a-z, 0-9, _ and -", brief(a.Name))
+		case seen[a.Name]:
+			v.add(codeActionsInvalid, at, n.Path, "the action %s stands twice", a.Name)
+		case a.FailReason != "" && !a.Fails:
+			v.add(codeActionsInvalid, at, n.Path, "the action %s has a fail_reason, but does not fail", a.Name)
+		case a.FailReason != "" && !validFailReason(a.FailReason):
+			v.add(codeActionsInvalid, at, n.Path, "%q is no reason to fail; write one of the known ones or x:<name>", brief(a.FailReason))
+		}
+		seen[a.Name] = true
+		fails = fails || a.Fails
+	}
+	if !fails {
+		v.add(codeActionsInvalid, at, n.Path, "one action must have outcome fail: it is what expiry takes")
+	}
+}
+
+func (v *validator) deliver() {
+	d := v.d.Deliver
+	if d == nil || d.CorrectAt == "" {
+		return
+	}
+	if _, ok := v.places[d.CorrectAt]; !ok {
+		v.add(codeRefUnknown, d.correctAt, "deliver", "correct_at names no leaf: %q", brief(d.CorrectAt))
+	}
+}
+
+// references checks every string of a value that a node uses; n is nil for the
+// outputs, which see all leaves.
+func (v *validator) references(n *Node, in *value, path string) {
+	if in == nil {
+		return
+	}
+	in.texts(func(s string, at position, key bool) {
+		parts, err := parseText(s)
+		if err != nil {
+			v.add(codeRefSyntax, at, path, "%v", err)
+			return
+		}
+		for _, p := range parts {
+			switch {
+			case p.ref == nil:
+			case key:
+				v.add(codeRefSyntax, at, path, "%v stands in a key; only values can hold references", p.ref)
+			case p.ref.node == "":
+				v.inputReference(*p.ref, at, path)
+			default:
+				v.outputReference(n, *p.ref, at, path)
+			}
+		}
+	})
+}
+
+func (v *validator) inputReference(ref reference, at position, path string) {
+	if ref.name == inputFollows {
+		return
+	}
+	if !slices.ContainsFunc(v.d.Inputs, func(in Input) bool { return in.Name == ref.name }) {
+		v.add(codeRefUnknown, at, path, "the plan has no input %s", brief(ref.name))
+	}
+}
+
+func (v *validator) outputReference(n *Node, ref reference, at position, path string) {
+	target, ok := v.places[ref.node]
+	if !ok {
+		v.add(codeRefUnknown, at, path, "no leaf has the id %s", brief(ref.node))
+		return
+	}
+	if n == nil {
+		return
+	}
+	if n.ID == ref.node || !target.before(v.places[n.ID]) {
+		v.add(codeRefOrder, at, path, "%s has not ended when this node runs; only what stands before it in a common sequence has", brief(ref.node))
+	}
+}
+
+// before reports whether the leaf at p has ended when the one at q begins: where
+// their ways part, in a sequence, p takes the earlier turn.
+func (p place) before(q place) bool {
+	for i := range min(len(p), len(q)) {
+		if p[i].index != q[i].index {
+			return p[i].branch.Kind == Sequential && p[i].index < q[i].index
+		}
+	}
+	return false
+}

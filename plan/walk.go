@@ -1,0 +1,280 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Handlers perform leaves. A nil one does as little as can be: see each.
+type Handlers struct {
+	// ToolCall makes one call at the path of its Context: the approval, if one is
+	// asked for, then one Do with key "". nil: the node fails with ErrNoTools.
+	ToolCall func(flow.Context, ToolRequest) (flow.Result, error)
+	// Step has an agent do something. nil: it completes with null, marked noop.
+	Step func(flow.Context, StepRequest) (flow.Result, error)
+	// SubDispatch starts a child run. nil: the node fails with ErrNotImplemented.
+	SubDispatch func(flow.Context, DispatchRequest) (flow.Result, error)
+	// Gate asks a person. nil: [Ask], which parks until somebody has decided.
+	Gate func(flow.Context, *Node, json.RawMessage) (flow.Decision, error)
+}
+
+// ToolRequest is a tool call whose references have been replaced.
+type ToolRequest struct {
+	Node *Node
+	// Args is RFC 8785 JSON, {} if the node has none. Only a number that came
+	// through a reference and has no such form is left as it came; the call is
+	// then to be refused.
+	Args    json.RawMessage
+	Literal bool          // the arguments are those that the document shows
+	Timeout time.Duration // the node's own; 0: see [Node.EffectiveTimeout]
+	Retry   flow.Retry    // zero: none
+}
+
+// StepRequest is a step whose references have been replaced.
+type StepRequest struct {
+	Node    *Node
+	Prompt  string
+	Inputs  json.RawMessage // {} if it has none
+	Timeout time.Duration   // the node's own; 0: the agent's
+	Retry   flow.Retry
+}
+
+// DispatchRequest is a child run whose inputs are known.
+type DispatchRequest struct {
+	Node    *Node
+	Inputs  json.RawMessage // {} if it has none
+	Timeout time.Duration   // 0: none
+}
+
+// Tally is what became of the leaves.
+type Tally struct {
+	Counts    map[string]int `json:"counts"`    // ended leaves by status
+	Skipped   []string       `json:"skipped"`   // ids of leaves that were never reached, in document order
+	Continued []string       `json:"continued"` // ids of leaves whose failure was passed over
+}
+
+// Result is the value of a plan that came to its end.
+type Result struct {
+	Outcome string          `json:"outcome"` // success, or partial if a failure was continued
+	Outputs json.RawMessage `json:"outputs"` // {} if the plan declares none
+	Tally
+}
+
+// Outcomes of a completed plan.
+const (
+	Success = "success"
+	Partial = "partial"
+)
+
+// Walk runs the plan from its root, at whose path fc stands. inputs is what
+// CheckInputs returned. The value is a [Result].
+//
+// A plan that fails returns a [*Failure]. A run that is cancelled returns a
+// [*Cancelled], which is flow.ErrCancelled; every other error of flow comes back
+// as it is.
+func Walk(fc flow.Context, d *Document, inputs json.RawMessage, h Handlers) (json.RawMessage, error) {
+	w := &walker{d: d, h: h, inputs: map[string]json.RawMessage{}}
+	if len(inputs) > 0 {
+		if err := json.Unmarshal(inputs, &w.inputs); err != nil {
+			return nil, fmt.Errorf("plan: inputs: %w", err)
+		}
+	}
+	l := &ledger{}
+	if err := w.node(fc, d.Root, l); err != nil {
+		return nil, l.close(err)
+	}
+	outputs, err := w.outputs(l)
+	if err != nil {
+		return nil, l.close(&Failure{Reason: ReasonOutputInvalid, Code: err.Code, Message: err.Message, Path: fc.Path(), cause: err})
+	}
+	result := Result{Outcome: Success, Outputs: outputs, Tally: l.tally()}
+	if len(l.continued) > 0 {
+		result.Outcome = Partial
+	}
+	return flow.JSON(result), nil
+}
+
+// walker is what all branches share; it does not change during the walk.
+type walker struct {
+	d      *Document
+	h      Handlers
+	inputs map[string]json.RawMessage
+}
+
+// ledger is what one branch has seen. Branches of a group have their own, and
+// look through to the ledger they started from, which rests meanwhile; so they
+// share nothing that changes, and joining them in document order gives the same
+// in every run.
+type ledger struct {
+	parent    *ledger
+	outputs   map[string]json.RawMessage
+	counts    map[string]int
+	skipped   []string
+	continued []string
+}
+
+func (l *ledger) output(id string) (json.RawMessage, bool) {
+	for ; l != nil; l = l.parent {
+		if raw, ok := l.outputs[id]; ok {
+			return raw, true
+		}
+	}
+	return nil, false
+}
+
+func (l *ledger) count(status string) {
+	if l.counts == nil {
+		l.counts = map[string]int{}
+	}
+	l.counts[status]++
+}
+
+func (l *ledger) keep(id string, output json.RawMessage) {
+	if l.outputs == nil {
+		l.outputs = map[string]json.RawMessage{}
+	}
+	l.outputs[id] = output
+}
+
+func (l *ledger) skip(n *Node) {
+	for leaf := range n.Leaves {
+		l.skipped = append(l.skipped, leaf.ID)
+	}
+}
+
+// join takes over what a branch has seen.
+func (l *ledger) join(branch *ledger) {
+	for _, status := range slices.Sorted(maps.Keys(branch.counts)) {
+		if l.counts == nil {
+			l.counts = map[string]int{}
+		}
+		l.counts[status] += branch.counts[status]
+	}
+	for _, id := range slices.Sorted(maps.Keys(branch.outputs)) {
+		l.keep(id, branch.outputs[id])
+	}
+	l.skipped = append(l.skipped, branch.skipped...)
+	l.continued = append(l.continued, branch.continued...)
+}
+
+func (l *ledger) tally() Tally {
+	t := Tally{Counts: map[string]int{}, Skipped: []string{}, Continued: []string{}}
+	maps.Copy(t.Counts, l.counts)
+	t.Skipped = append(t.Skipped, l.skipped...)
+	t.Continued = append(t.Continued, l.continued...)
+	return t
+}
+
+// close gives the error of a walk what was seen on the way.
+func (l *ledger) close(err error) error {
+	var f *Failure
+	switch {
+	case flow.Parked(err):
+		return err
+	case errors.As(err, &f):
+		closed := *f
+		closed.Tally = l.tally()
+		return &closed
+	case errors.Is(err, flow.ErrCancelled):
+		return &Cancelled{Tally: l.tally()}
+	}
+	return err
+}
+
+// node walks n, at whose path fc stands.
+func (w *walker) node(fc flow.Context, n *Node, l *ledger) error {
+	switch n.Kind {
+	case Sequential:
+		return w.sequential(fc, n, l)
+	case Parallel:
+		return w.parallel(fc, n, l)
+	}
+	return w.leaf(fc, n, l)
+}
+
+func (w *walker) sequential(fc flow.Context, n *Node, l *ledger) error {
+	for i, c := range n.Children {
+		if err := w.node(fc.At(c.segment), c, l); err != nil {
+			for _, unreached := range n.Children[i+1:] {
+				l.skip(unreached)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walker) parallel(fc flow.Context, n *Node, l *ledger) error {
+	started := make([]*ledger, len(n.Children))
+	branches := make([]flow.Branch, len(n.Children))
+	for i, c := range n.Children {
+		branches[i] = flow.Branch{Name: c.segment, Run: func(fc flow.Context) error {
+			started[i] = &ledger{parent: l}
+			return w.node(fc, c, started[i])
+		}}
+	}
+	err := fc.Go(flow.Group{Limit: n.MaxParallel}, branches...)
+	for i, c := range n.Children {
+		if started[i] == nil {
+			l.skip(c)
+			continue
+		}
+		l.join(started[i])
+	}
+	return err
+}
+
+// outputs resolves what the document declares. A leaf whose failure was passed
+// over has none, which shows as null: the run is partial, not failed.
+func (w *walker) outputs(l *ledger) (json.RawMessage, *flow.Error) {
+	if w.d.outputs == nil {
+		return json.RawMessage("{}"), nil
+	}
+	find := w.find(l)
+	out, err := w.d.outputs.render(func(ref reference) (json.RawMessage, error) {
+		if slices.Contains(l.continued, ref.node) {
+			return json.RawMessage("null"), nil
+		}
+		return find(ref)
+	})
+	if err != nil {
+		return nil, resolveError(err)
+	}
+	return out, nil
+}
+
+// find looks references up in the inputs and in what l has seen.
+func (w *walker) find(l *ledger) lookup {
+	return func(ref reference) (json.RawMessage, error) {
+		from, ok := l.output(ref.node)
+		if ref.node == "" {
+			// An optional input that was not given, and followup outside of one.
+			if from, ok = w.inputs[ref.name]; !ok {
+				from, ok = json.RawMessage("null"), true
+			}
+		}
+		if !ok {
+			return nil, fmt.Errorf("%v: %s has no output", ref, ref.node)
+		}
+		found, err := descend(from, ref.path)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", ref, err)
+		}
+		return found, nil
+	}
+}
+
+// resolveError types what went wrong with a reference.
+func resolveError(err error) *flow.Error {
+	code := codeRefUnresolved
+	if errors.Is(err, errUnsafe) {
+		code = codeNumberUnsafe
+	}
+	return &flow.Error{Code: code, Message: err.Error(), NotSent: true}
+}

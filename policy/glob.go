@@ -1,0 +1,78 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// glob is a pattern on server/tool. Its two halves are matched separately, so
+// that no wildcard can cross the slash.
+type glob struct{ server, tool string }
+
+var errNoSlash = errors.New(`a tool pattern is server/tool with exactly one "/", as in "*/delete_*"`)
+
+// parseGlob refuses a pattern without its slash: a deny rule that silently
+// matches nothing would be worse than an error.
+func parseGlob(s string) (glob, error) {
+	server, tool, ok := strings.Cut(s, "/")
+	switch {
+	case !ok || strings.Contains(tool, "/"):
+		return glob{}, fmt.Errorf("%q: %w", s, errNoSlash)
+	case server == "" || tool == "":
+		return glob{}, fmt.Errorf("%q: both sides of the slash need a pattern", s)
+	}
+	for _, r := range s {
+		if !globRune(r) {
+			return glob{}, fmt.Errorf("%q: %q cannot stand in the name of a server or tool", s, r)
+		}
+	}
+	return glob{server, tool}, nil
+}
+
+// globRune admits the characters of names and the two wildcards. Brackets and
+// braces are refused rather than matched literally: who writes them expects a
+// set, and would get a rule that never matches.
+func globRune(r rune) bool {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+		return true
+	}
+	return strings.ContainsRune("_.-/*?", r)
+}
+
+func (g glob) match(server, tool string) bool {
+	return wild(g.server, server) && wild(g.tool, tool)
+}
+
+// wild matches * (any run, also empty) and ? (one character), in time
+// proportional to the product of both lengths at worst.
+func wild(pattern, s string) bool {
+	star, resume := -1, 0
+	p, i := 0, 0
+	for i < len(s) {
+		_, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, i
+			p++
+		case p < len(pattern) && pattern[p] == '?':
+			p++
+			i += size
+		case p < len(pattern) && pattern[p] == s[i]:
+			p++
+			i++
+		case star >= 0: // let the last star take one character more
+			_, size := utf8.DecodeRuneInString(s[resume:])
+			resume += size
+			p, i = star+1, resume
+		default:
+			return false
+		}
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}

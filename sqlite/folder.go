@@ -1,0 +1,101 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// folder is the place of everything a store keeps.
+type folder string
+
+func (f folder) at(elem ...string) string {
+	return filepath.Join(append([]string{string(f)}, elem...)...)
+}
+
+func (f folder) database() string { return f.at("tipstaff.db") }
+func (f folder) lock() string     { return f.at("lock") }
+func (f folder) keys() string     { return f.at("keys") }
+func (f folder) blobs() string    { return f.at("blobs") }
+func (f folder) journal() string  { return f.at("journal") }
+func (f folder) backups() string  { return f.at("backups") }
+
+// make creates what is missing. Nothing in the folder is for version control.
+func (f folder) make() error {
+	for _, dir := range []string{string(f), f.blobs(), f.journal()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("%w: %w: create the folder, or give this user the right to write beside it", flow.ErrReadOnly, err)
+		}
+	}
+	if err := refuseNetwork(string(f)); err != nil {
+		return err
+	}
+	ignore := f.at(".gitignore")
+	if _, err := os.Stat(ignore); errors.Is(err, fs.ErrNotExist) {
+		if err := writeFile(ignore, []byte("*\n"), 0o600); err != nil {
+			return fmt.Errorf("%w: %w: give this user the right to write the folder", flow.ErrReadOnly, err)
+		}
+	}
+	return nil
+}
+
+// writeFile stores data under its name or not at all, and durably. An existing
+// file is replaced.
+func writeFile(name string, data []byte, mode fs.FileMode) error {
+	tmp, err := writeTemp(name, data, mode)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp)
+	if err := os.Rename(tmp, name); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(name))
+}
+
+// linkFile is writeFile without replacing: an existing file is left and the error
+// is fs.ErrExist. The folder is yet to be synced.
+func linkFile(name string, data []byte, mode fs.FileMode) error {
+	if _, err := os.Lstat(name); err == nil {
+		return fs.ErrExist
+	}
+	tmp, err := writeTemp(name, data, mode)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp)
+	return os.Link(tmp, name)
+}
+
+// writeTemp writes a synced file beside name. Its name starts with a dot.
+func writeTemp(name string, data []byte, mode fs.FileMode) (tmp string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), ".tmp-*")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if err := f.Chmod(mode); err != nil {
+		return "", err
+	}
+	if _, err := f.Write(data); err != nil {
+		return "", err
+	}
+	return f.Name(), f.Sync()
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

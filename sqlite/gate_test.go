@@ -1,0 +1,145 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+func TestOneOfFiftyDecisionsIsStored(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	b.append(b.acquire(run), gate("G1", "root/ok"))
+	var all sync.WaitGroup
+	var stored, conflicts atomic.Int32
+	for i := range 50 {
+		all.Go(func() {
+			err := b.writeErr(run, resolve("G1", []string{"approve", "deny"}[i%2], "command"))
+			switch {
+			case err == nil:
+				stored.Add(1)
+			case tipstaff.CodeOf(err) == tipstaff.DecisionConflict:
+				conflicts.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if stored.Load() != 1 || conflicts.Load() != 49 {
+		t.Fatalf("%d stored, %d conflicts", stored.Load(), conflicts.Load())
+	}
+	b.verify(run)
+}
+
+func TestLateClosingsAreLeftOut(t *testing.T) {
+	for _, via := range []string{"expiry", "superseded", "run_ended"} {
+		t.Run(via, func(t *testing.T) {
+			b := newBench(t, nil)
+			run := b.create()
+			l := b.acquire(run)
+			b.append(l, gate("G1", "root/a"), gate("G2", "root/b"))
+			b.write(run, resolve("G1", "approve", "command"))
+			b.append(l, resolve("G1", "deny", via), resolve("G2", "deny", via), attest())
+			gates, err := b.Gates(t.Context(), flow.GateQuery{Run: run})
+			if err != nil || len(gates) != 2 {
+				t.Fatalf("%d gates: %v", len(gates), err)
+			}
+			if gates[0].Via != "command" || gates[1].Via != via {
+				t.Fatalf("closed via %s and %s", gates[0].Via, gates[1].Via)
+			}
+			if got := strings.Count(strings.Join(b.kinds(run), " "), "policy.gate.resolve"); got != 2 {
+				t.Fatalf("%d closings were stored", got)
+			}
+			b.verify(run)
+		})
+	}
+}
+
+func TestGateRowsAreWhatTheRecordsSay(t *testing.T) {
+	b := newBench(t, nil)
+	first, second := b.create(), b.create()
+	large := strings.Repeat("x", 70<<10)
+	opened := gate("G1", "root/ok")
+	opened.Body = body(`{"gate":"G1","gate_kind":"approval","question":"?","subject":%q,"actions":["allow","deny"],"deny":"deny","digest":%q,"expires_at":"2030-01-02T03:04:05.000000000Z"}`, large, zeroDigest)
+	b.append(b.acquire(first), opened)
+	b.append(b.acquire(second), gate("G2", "root/x"))
+
+	open, err := b.Gates(t.Context(), flow.GateQuery{Open: true})
+	if err != nil || len(open) != 2 || open[0].ID != "G1" || open[1].ID != "G2" {
+		t.Fatalf("open gates: %v %v", open, err)
+	}
+	g := open[0]
+	if g.Run != first || g.Kind != "approval" || g.Key != "root/ok" || g.Opened != 6 || g.Decided != 0 || g.ExpiresAt.Year() != 2030 || g.OpenedAt.IsZero() {
+		t.Errorf("gate: %+v", g)
+	}
+	if !strings.Contains(string(g.Body), large) {
+		t.Error("the subject was not attached")
+	}
+	if stored := b.records(first)[5].Bytes; len(stored) > 2000 || !strings.Contains(string(stored), "$blob") {
+		t.Error("the subject was not detached")
+	}
+	b.write(first, resolve("G1", "allow", "command"))
+	open, err = b.Gates(t.Context(), flow.GateQuery{Run: first, Open: true})
+	if err != nil || len(open) != 0 {
+		t.Fatalf("open gates: %v %v", open, err)
+	}
+	err = b.Write(t.Context(), first, func(tx flow.Tx) ([]flow.Draft, error) {
+		gates, err := tx.Gates(false)
+		if err != nil || len(gates) != 1 {
+			return nil, fmt.Errorf("%d gates: %w", len(gates), err)
+		}
+		want := fmt.Sprintf(`{"action":"allow","gate":"G1","subject_digest":%q,"via":"command"}`, zeroDigest)
+		if g := gates[0]; g.Decided != 7 || g.Via != "command" || string(g.Decision) != want {
+			return nil, fmt.Errorf("decided gate: %+v", g)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Before acceptance a clarification is opened and answered by envelopes of its
+// own, and a confirmation is closed by the acceptance.
+func TestGatesBeforeAcceptance(t *testing.T) {
+	b := newBench(t, nil)
+	id := tipstaff.NewID(b.opts.Now()).String()
+	begun := b.begun()
+	err := b.Create(t.Context(), flow.NewRun{ID: id, User: "local"}, begun[:2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	openIDs := func() (ids string) {
+		gates, err := b.Gates(t.Context(), flow.GateQuery{Run: id, Open: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range gates {
+			ids += g.ID + ":" + g.Kind + " "
+		}
+		return ids
+	}
+	b.write(id, flow.Draft{Kind: "intent.clarify", From: "executor", Body: body(`{"gate":"G1","round":1,"questions":[]}`)})
+	if got := openIDs(); got != "G1:clarification " {
+		t.Fatalf("open: %s", got)
+	}
+	b.write(id, flow.Draft{Kind: "intent.answer", From: "user", Body: body(`{"gate":"G1","answers":{},"via":"command"}`)})
+	b.write(id, gate("G2", ""))
+	if got := openIDs(); got != "G2:question " {
+		t.Fatalf("open: %s", got)
+	}
+	b.write(id, flow.Draft{Kind: "intent.accept", From: "user",
+		Body: body(`{"intent_hash":%q,"program_digest":%q,"revision":1,"bounds":{},"via":"command","gate":"G2"}`, zeroDigest, zeroDigest)})
+	if got := openIDs(); got != "" {
+		t.Fatalf("open: %s", got)
+	}
+	if got := b.row(id).State; got != "accepted" {
+		t.Fatalf("state %s", got)
+	}
+}

@@ -1,0 +1,199 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Acquire implements [flow.Log].
+func (s *Store) Acquire(ctx context.Context, run string, owner flow.Owner) (lease flow.Lease, err error) {
+	err = s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
+		lease, err = t.acquire(run, owner)
+		return err
+	}})
+	if err != nil {
+		return flow.Lease{}, err
+	}
+	return lease, nil
+}
+
+func (t *tx) acquire(run string, owner flow.Owner) (flow.Lease, error) {
+	st, err := t.state(run)
+	if err != nil {
+		return flow.Lease{}, err
+	}
+	if st.ended() {
+		return flow.Lease{}, fmt.Errorf("%w: %s", flow.ErrEnded, run)
+	}
+	if st.held {
+		if err := t.refuseLiving(st); err != nil {
+			return flow.Lease{}, err
+		}
+	}
+	process, err := json.Marshal(owner)
+	if err != nil {
+		return flow.Lease{}, err
+	}
+	err = t.exec(`UPDATE runs SET holder = ?, owner = ?, heartbeat = ? WHERE n = ?`, t.w.s.holder, string(process), t.now.UnixNano(), st.n)
+	if err != nil {
+		return flow.Lease{}, err
+	}
+	st.epoch++
+	st.held = true
+	d := flow.Draft{Kind: string(tipstaff.KindRunResumed)}
+	if st.owned == "" {
+		d.Kind = string(tipstaff.KindRunStarted)
+	}
+	d.Body, err = json.Marshal(struct {
+		Epoch int64  `json:"epoch"`
+		Kind  string `json:"kind"`
+		Pid   int    `json:"pid"`
+	}{st.epoch, owner.Kind, owner.Pid})
+	if err != nil {
+		return flow.Lease{}, err
+	}
+	return flow.Lease{Run: run, Epoch: st.epoch}, t.append(st, st.epoch, d)
+}
+
+// refuseLiving is ErrBusy if the process that holds the lease lives.
+func (t *tx) refuseLiving(st *runState) error {
+	return t.c.query(context.Background(), func(r row) error {
+		owner, err := readOwner(r.bytes(0))
+		if err == nil && t.w.s.opts.Alive(*owner, r.time(1)) {
+			return fmt.Errorf("%w: %s is driven by process %d on %s", flow.ErrBusy, st.id, owner.Pid, owner.Host)
+		}
+		return err
+	}, `SELECT owner, heartbeat FROM runs WHERE n = ?`, st.n)
+}
+
+func readOwner(b []byte) (*flow.Owner, error) {
+	owner := new(flow.Owner)
+	if err := json.Unmarshal(b, owner); err != nil {
+		return nil, fmt.Errorf("%w: the stored owner of a run: %w", ErrDamaged, err)
+	}
+	return owner, nil
+}
+
+// release frees the lease.
+func (t *tx) release(st *runState) error {
+	if !st.held {
+		return nil
+	}
+	st.held = false
+	return t.exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE n = ?`, st.n)
+}
+
+// owned is the state of a run for its owner, who is fenced off by a later one.
+func (t *tx) owned(l flow.Lease) (*runState, error) {
+	st, err := t.state(l.Run)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.ended():
+		return nil, fmt.Errorf("%w: %w: %s", flow.ErrLeaseLost, flow.ErrEnded, l.Run)
+	case !st.held:
+		return nil, fmt.Errorf("%w: %s: the lease of epoch %d was released by %s", flow.ErrLeaseLost, l.Run, l.Epoch, st.owned)
+	case st.epoch != l.Epoch:
+		return nil, fmt.Errorf("%w: %s: epoch %d follows %d", flow.ErrLeaseLost, l.Run, st.epoch, l.Epoch)
+	}
+	return st, nil
+}
+
+// Append implements [flow.Log]. Payloads over the limit are made durable before
+// it returns.
+func (s *Store) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
+	if s.writer == nil {
+		done(s.refusal)
+		return
+	}
+	drafts, blobs, err := s.detach(drafts)
+	if err != nil {
+		done(err)
+		return
+	}
+	o := &op{drafts: len(drafts), done: done, plain: len(blobs) == 0}
+	for _, d := range drafts {
+		o.bytes += len(d.Body)
+		o.plain = o.plain && s.plain(d)
+	}
+	o.apply = func(t *tx) error {
+		st, err := t.owned(l)
+		if err != nil {
+			return err
+		}
+		for _, d := range drafts {
+			if err := check(d); err != nil {
+				return err
+			}
+		}
+		if err := t.storeBlobs(blobs); err != nil {
+			return err
+		}
+		return t.appendAll(st, l.Epoch, drafts)
+	}
+	s.submit(o)
+}
+
+// appendAll stores the drafts of one op. Who drives a run is said by Acquire and
+// Park alone.
+func (t *tx) appendAll(st *runState, epoch int64, drafts []flow.Draft) error {
+	for _, d := range drafts {
+		switch tipstaff.Kind(d.Kind) {
+		case tipstaff.KindRunStarted, tipstaff.KindRunResumed, tipstaff.KindRunParked:
+			return fmt.Errorf("%s is written with the lease, not by a draft", d.Kind)
+		}
+		if err := t.append(st, epoch, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Park implements [flow.Log].
+func (s *Store) Park(l flow.Lease, p flow.Parking) (parked bool, err error) {
+	err = s.do(context.Background(), &op{drafts: 1, apply: func(t *tx) (err error) {
+		parked, err = t.park(l, p)
+		return err
+	}})
+	return parked && err == nil, err
+}
+
+func (t *tx) park(l flow.Lease, p flow.Parking) (bool, error) {
+	st, err := t.owned(l)
+	if err != nil {
+		return false, err
+	}
+	// What was asked for before the present segment began was honoured by it.
+	if st.cancel > st.cont || st.correction > st.cont {
+		return false, nil
+	}
+	for _, gate := range p.Gates {
+		decided, err := t.c.number(context.Background(), `SELECT decided FROM gates WHERE run = ? AND id = ?`, st.n, gate)
+		if err != nil || decided > 0 {
+			return false, err
+		}
+	}
+	body, err := parkedBody(p)
+	if err != nil {
+		return false, err
+	}
+	st.wake = p.WakeAt
+	return true, t.append(st, l.Epoch, flow.Draft{Kind: string(tipstaff.KindRunParked), Body: body})
+}
+
+func parkedBody(p flow.Parking) ([]byte, error) {
+	body := struct {
+		Gates  []string  `json:"gates"`
+		WakeAt time.Time `json:"wake_at,omitzero"`
+		WallMs int64     `json:"wall_ms"`
+	}{p.Gates, p.WakeAt.UTC(), p.Wall.Milliseconds()}
+	if body.Gates == nil {
+		body.Gates = []string{}
+	}
+	return json.Marshal(body)
+}

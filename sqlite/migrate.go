@@ -1,0 +1,71 @@
+package sqlite
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+//go:embed migrations/*.sql
+var embedded embed.FS
+
+// applicationID marks the file as ours, for file(1) and for us: "tips".
+const applicationID = 0x74697073
+
+// schema is the list of migrations in the order of their numbers. The format of
+// a file is the count of those it has seen.
+type schema []string
+
+func loadSchema(files fs.FS) (list schema, err error) {
+	names, err := fs.Glob(files, "migrations/*.sql") // sorted, and numbered from 0001
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		if !strings.HasPrefix(filepath.Base(name), fmt.Sprintf("%04d_", i+1)) {
+			return nil, fmt.Errorf("migration %s should be number %d", name, i+1)
+		}
+		sql, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, string(sql))
+	}
+	return list, nil
+}
+
+// apply brings the file to the newest format, forward only, one transaction for
+// each step: a process that is killed leaves the format before or the one after.
+// An existing file is copied before each step.
+func (list schema) apply(c *conn, dir folder) error {
+	for {
+		have, err := c.number(context.Background(), `PRAGMA user_version`)
+		if err != nil || have >= int64(len(list)) {
+			return err
+		}
+		if have > 0 {
+			if err := backupBefore(c, dir, have); err != nil {
+				return fmt.Errorf("copying the store before its format changes from %d to %d: %w", have, have+1, err)
+			}
+		}
+		step := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\n;PRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", list[have], applicationID, have+1)
+		if err := c.script(step); err != nil {
+			_ = c.script(`ROLLBACK`) // fails if SQLite has rolled back by itself
+			return fmt.Errorf("changing the format from %d to %d: %w", have, have+1, err)
+		}
+	}
+}
+
+// backupBefore copies the database into the folder of backups.
+func backupBefore(c *conn, dir folder, format int64) error {
+	if err := os.MkdirAll(dir.backups(), 0o700); err != nil {
+		return err
+	}
+	name := filepath.Join(dir.backups(), fmt.Sprintf("format-%d-%s.db", format, time.Now().UTC().Format("20060102T150405.000000000")))
+	return vacuumInto(c, name)
+}

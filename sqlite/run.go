@@ -1,0 +1,188 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Create implements [flow.Writer].
+func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft) error {
+	if _, err := tipstaff.ParseID(run.ID); err != nil {
+		return err
+	}
+	drafts, blobs, err := s.detach(drafts)
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, &op{drafts: len(drafts), apply: func(t *tx) error {
+		if err := t.create(run); err != nil {
+			return err
+		}
+		st, err := t.state(run.ID)
+		if err != nil {
+			return err
+		}
+		st.dirty = true
+		if err := t.storeBlobs(blobs); err != nil {
+			return err
+		}
+		for _, digest := range run.Blobs {
+			if err := t.keepBlob(st, digest); err != nil {
+				return err
+			}
+		}
+		return t.appendAll(st, 0, drafts)
+	}})
+}
+
+func (t *tx) create(run flow.NewRun) error {
+	ctx := context.Background()
+	there, err := t.c.number(ctx, `SELECT count(*) FROM runs WHERE id = ?`, run.ID)
+	if err != nil {
+		return err
+	}
+	if there > 0 {
+		return fmt.Errorf("run %s exists already", run.ID)
+	}
+	if run.Base != "" {
+		head, err := t.c.number(ctx, `SELECT max(seq) FROM records WHERE run = (SELECT n FROM runs WHERE id = ?)`, run.Base)
+		if err != nil {
+			return err
+		}
+		if run.BaseSeq < 1 || run.BaseSeq > head {
+			return fmt.Errorf("%w: run %s has no record %d to fork at", flow.ErrNoRun, run.Base, run.BaseSeq)
+		}
+	}
+	for _, digest := range run.Blobs {
+		if err := t.needBlob(digest); err != nil {
+			return err
+		}
+	}
+	return t.exec(`INSERT INTO runs (id, user, kind, origin, title, program, base, base_seq, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		run.ID, run.User, run.Kind, run.Origin, run.Title, run.Program, run.Base, run.BaseSeq, t.now.UnixNano(), t.now.UnixNano())
+}
+
+// Write implements [flow.Writer]. f runs inside the store's one transaction and
+// must not call the store.
+func (s *Store) Write(ctx context.Context, run string, f func(flow.Tx) ([]flow.Draft, error)) error {
+	return s.do(ctx, &op{drafts: 1, apply: func(t *tx) error {
+		st, err := t.state(run)
+		if err != nil {
+			return err
+		}
+		row, err := readRun(context.Background(), t.c, run) // ctx must not break the transaction off
+		if err != nil {
+			return err
+		}
+		drafts, err := f(&foreignTx{t: t, st: st, row: row})
+		if err != nil {
+			return err
+		}
+		drafts, blobs, err := s.detach(drafts)
+		if err != nil {
+			return err
+		}
+		if err := t.storeBlobs(blobs); err != nil {
+			return err
+		}
+		return t.appendAll(st, 0, drafts)
+	}})
+}
+
+// foreignTx is what a writer without a lease sees.
+type foreignTx struct {
+	t   *tx
+	st  *runState
+	row flow.Row
+}
+
+func (f *foreignTx) Row() flow.Row  { return f.row }
+func (f *foreignTx) Now() time.Time { return f.t.now }
+
+func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
+	return f.t.w.s.gates(context.Background(), f.t.c, flow.GateQuery{Run: f.st.id, Open: open})
+}
+
+const runColumns = `n, id, user, kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at, base, base_seq, created, updated,
+	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
+	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1)`
+
+func scanRun(r row) (run flow.Row, err error) {
+	run = flow.Row{
+		N: r.int(0), ID: r.text(1), User: r.text(2), Kind: r.text(3), State: r.text(4), Origin: r.text(5), Title: r.text(6), Program: r.text(7),
+		Epoch: r.int(8), Heartbeat: r.time(10), Owned: r.text(11), Cont: r.int(12),
+		Head: r.int(13), HeadHash: hashText(r.bytes(14)), FoldSeq: r.int(13), Cancel: r.int(16) > 0, WakeAt: r.time(17),
+		Base: r.text(18), BaseSeq: r.int(19), Created: r.time(20), Updated: r.time(21),
+	}
+	if fold := r.bytes(15); len(fold) > 0 {
+		run.Fold = json.RawMessage(fold)
+	}
+	// Records go on after the row. Where they end before it some were cut off: then
+	// the row still tells what the head was, and verify sees the difference.
+	if seq := r.int(22); seq >= run.Head {
+		run.Head, run.HeadHash = seq, hashText(r.bytes(23))
+	}
+	if r[9] != nil {
+		run.Owner, err = readOwner(r.bytes(9))
+	}
+	return run, err
+}
+
+func readRun(ctx context.Context, c *conn, id string) (run flow.Row, err error) {
+	err = c.one(ctx, func(r row) (err error) { run, err = scanRun(r); return err }, `SELECT `+runColumns+` FROM runs WHERE id = ?`, id)
+	if errors.Is(err, errNoRow) {
+		err = fmt.Errorf("%w: %s", flow.ErrNoRun, id)
+	}
+	return run, err
+}
+
+// Run implements [flow.Reader].
+func (s *Store) Run(ctx context.Context, id string) (run flow.Row, err error) {
+	err = s.read(ctx, func(c *conn) (err error) { run, err = readRun(ctx, c, id); return err })
+	return run, err
+}
+
+// Runs implements [flow.Reader].
+func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
+	where, args := []string{"true"}, []any{}
+	add := func(condition string, values ...any) {
+		where, args = append(where, condition), append(args, values...)
+	}
+	if q.Before > 0 {
+		add("n < ?", q.Before)
+	}
+	if q.States != nil {
+		values := make([]any, len(q.States))
+		for i, state := range q.States {
+			values[i] = state
+		}
+		add("state IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")+")", values...)
+	}
+	if q.Prefix != "" {
+		add("id >= ? AND id < ?", q.Prefix, q.Prefix+"\x7f")
+	}
+	if q.Leased {
+		add("holder IS NOT NULL")
+	}
+	query := `SELECT ` + runColumns + ` FROM runs WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC`
+	if q.Limit > 0 {
+		query += ` LIMIT ?`
+		args = append(args, int64(q.Limit))
+	}
+	err = s.read(ctx, func(c *conn) error {
+		runs = nil
+		return c.query(ctx, func(r row) error {
+			run, err := scanRun(r)
+			runs = append(runs, run)
+			return err
+		}, query, args...)
+	})
+	return runs, err
+}

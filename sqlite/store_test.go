@@ -1,0 +1,223 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// bench is a store in a folder of its own that can be closed and opened again.
+type bench struct {
+	testing.TB
+	*Store
+	dir string
+}
+
+func newBench(t testing.TB, o *Options) *bench {
+	t.Helper()
+	b := &bench{TB: t, dir: filepath.Join(t.TempDir(), ".tipstaff")}
+	b.open(o)
+	t.Cleanup(func() {
+		if b.Store != nil {
+			b.shut()
+		}
+	})
+	return b
+}
+
+func (b *bench) open(o *Options) {
+	b.Helper()
+	if o == nil {
+		o = &Options{}
+	}
+	o.UserKey = !o.ReadOnly
+	s, err := Open(b.dir, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Store = s
+}
+
+func (b *bench) shut() {
+	b.Helper()
+	if err := b.Close(); err != nil {
+		b.Error(err)
+	}
+	b.Store = nil
+}
+
+func (b *bench) reopen(o *Options) {
+	b.Helper()
+	b.shut()
+	b.open(o)
+}
+
+const zeroDigest = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+
+func body(format string, args ...any) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(format, args...))
+}
+
+// begun are the records of a given program: drafted, compiled, accepted, taking
+// effect.
+func (b *bench) begun() []flow.Draft {
+	keys := b.Keys()
+	return []flow.Draft{
+		{Kind: "intent.draft", From: "executor", Body: body(`{"program_kind":"plan","program_digest":%q,"inputs":{},"bounds":{},"user":"local","origin":"foreground","keys":{"user":%q,"executor":%q},"frozen":{}}`,
+			zeroDigest, keys.User, keys.Executor)},
+		{Kind: "intent.compiled", From: "executor", Body: body(`{"attempts":0}`)},
+		{Kind: "intent.accept", From: "user", Body: body(`{"intent_hash":%q,"program_digest":%q,"revision":1,"bounds":{},"via":"command"}`, zeroDigest, zeroDigest)},
+		{Kind: "plan.proposed", From: "executor", Body: body(`{"intent_hash":%q,"program_digest":%q,"revision":1,"accepted_by":"x"}`, zeroDigest, zeroDigest)},
+	}
+}
+
+func attest() flow.Draft {
+	return flow.Draft{Kind: "intent.attest", From: "executor", Body: body(`{"outcome":"success","outputs_digest":%q,"cited":[],"evidence":{}}`, zeroDigest)}
+}
+
+func gate(id, path string) flow.Draft {
+	return flow.Draft{Kind: "policy.gate", From: "executor", Path: path,
+		Body: body(`{"gate":%q,"gate_kind":"question","question":"?","subject":{},"actions":["approve","deny"],"deny":"deny","digest":%q}`, id, zeroDigest)}
+}
+
+func resolve(gate, action, via string) flow.Draft {
+	d := flow.Draft{Kind: "policy.gate.resolve", From: "user"}
+	on := ""
+	switch via {
+	case "expiry", "superseded", "run_ended":
+		d.From, on = "executor", fmt.Sprintf(`,"on_behalf_of":"system:%s"`, via)
+	}
+	d.Body = body(`{"gate":%q,"action":%q,"subject_digest":%q,"via":%q%s}`, gate, action, zeroDigest, via, on)
+	return d
+}
+
+func step(path string) flow.Draft {
+	return flow.Draft{Kind: "effect.finished", Path: path, Body: body(`{"attempt":1,"digest":%q,"name":"tool.call","value":{"text":"a result of some length, as tools give them, or so"}}`, zeroDigest)}
+}
+
+func (b *bench) create() string {
+	b.Helper()
+	id := tipstaff.NewID(time.Now()).String()
+	err := b.Create(context.Background(), flow.NewRun{ID: id, User: "local", Kind: "plan", Origin: "foreground", Program: zeroDigest}, b.begun())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return id
+}
+
+var me = flow.Owner{Kind: "foreground", Host: "here", Pid: 42}
+
+func (b *bench) acquire(run string) flow.Lease {
+	b.Helper()
+	l, err := b.Acquire(context.Background(), run, me)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+// appendErr appends and waits.
+func appendErr(s flow.Log, l flow.Lease, drafts ...flow.Draft) error {
+	done := make(chan error, 1)
+	s.Append(l, drafts, func(err error) { done <- err })
+	return <-done
+}
+
+func (b *bench) append(l flow.Lease, drafts ...flow.Draft) {
+	b.Helper()
+	if err := appendErr(b, l, drafts...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) write(run string, drafts ...flow.Draft) {
+	b.Helper()
+	if err := b.writeErr(run, drafts...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) writeErr(run string, drafts ...flow.Draft) error {
+	return b.Write(context.Background(), run, func(flow.Tx) ([]flow.Draft, error) { return drafts, nil })
+}
+
+func (b *bench) row(run string) flow.Row {
+	b.Helper()
+	r, err := b.Run(context.Background(), run)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) records(run string) []flow.Stored {
+	b.Helper()
+	r, err := b.Records(context.Background(), run, 0, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) kinds(run string) (kinds []string) {
+	b.Helper()
+	for _, r := range b.records(run) {
+		kinds = append(kinds, r.Kind)
+	}
+	return kinds
+}
+
+// verify checks what anybody can check of a run without its program: numbering,
+// chain, signatures.
+func (b *bench) verify(run string) {
+	b.Helper()
+	var prev journal.Hash
+	for i, r := range b.records(run) {
+		if r.Seq != int64(i)+1 {
+			b.Fatalf("record %d has seq %d", i+1, r.Seq)
+		}
+		if prev = prev.Next(r.Bytes); prev != journal.Hash(r.Hash) {
+			b.Fatalf("record %d does not continue the chain", r.Seq)
+		}
+	}
+	row := b.row(run)
+	if row.HeadHash != prev.String() {
+		b.Fatalf("run %s has head %s, its chain ends at %s", run, row.HeadHash, prev)
+	}
+}
+
+func TestManyRunsAtOnce(t *testing.T) {
+	b := newBench(t, nil)
+	const runs, steps = 200, 10
+	ids := make([]string, runs)
+	var all sync.WaitGroup
+	for i := range ids {
+		ids[i] = b.create()
+		all.Go(func() {
+			l := b.acquire(ids[i])
+			for n := range steps {
+				if err := appendErr(b, l, step(fmt.Sprintf("root/%d", n))); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := appendErr(b, l, attest()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for _, id := range ids {
+		if got := len(b.records(id)); got != 4+1+steps+1 {
+			t.Fatalf("run %s has %d records", id, got)
+		}
+		b.verify(id)
+	}
+}

@@ -1,0 +1,330 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// What one transaction takes at most.
+const (
+	batchDrafts = 512
+	batchBytes  = 1 << 20
+)
+
+// op is something to be done in a transaction, all or nothing.
+type op struct {
+	apply  func(*tx) error // may be called again, in another transaction
+	drafts int
+	bytes  int
+	plain  bool        // only inserts records, after checks: it needs no savepoint
+	done   func(error) // called by the notifier; nil: result is waited for
+	result chan error
+	taken  atomic.Bool // by the writer, or by a caller who gave up
+	err    error
+}
+
+// writer is the one goroutine that writes. While a commit syncs, the next batch
+// gathers; when nothing is queued a lone append is committed at once.
+type writer struct {
+	s        *Store
+	c        *conn
+	queue    *mailbox[*op]
+	notifier *notifier
+	poller   *poller
+	states   map[string]*runState // as of the last commit, or of this transaction
+	down     error                // why nothing is written any more
+	wasFull  bool                 // a full disk has been waited for in vain
+	commits  int
+	inboxed  int64 // the inbox's last row when it was pruned
+	closing  chan struct{}
+	ended    chan struct{}
+	closeErr error
+}
+
+// cachedStates bounds the memory of idle runs.
+const cachedStates = 20_000
+
+func newWriter(s *Store, c *conn) (*writer, error) {
+	w := &writer{
+		s: s, c: c, queue: newMailbox[*op](), notifier: newNotifier(s.hub), poller: newPoller(s.hub, c),
+		states: map[string]*runState{}, closing: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if s.opts.BusyLimit < 5*time.Second {
+		if err := c.script(fmt.Sprintf(`PRAGMA busy_timeout = %d`, s.opts.BusyLimit.Milliseconds())); err != nil {
+			return nil, err
+		}
+	}
+	return w, w.poller.start()
+}
+
+func (w *writer) run() {
+	defer close(w.ended)
+	beat, poll := time.NewTicker(heartbeatEvery), time.NewTicker(pollEvery)
+	defer beat.Stop()
+	defer poll.Stop()
+	go w.notifier.run()
+	for {
+		select {
+		case <-beat.C:
+			w.commit([]*op{{apply: w.heartbeat}})
+		default:
+		}
+		batch, open := w.nextBatch()
+		if len(batch) > 0 {
+			w.commit(batch)
+			if w.poller.seen-w.inboxed >= pruneEvery {
+				w.inboxed = w.poller.seen
+				w.commit([]*op{{apply: w.prune}})
+			}
+			continue
+		}
+		if !open {
+			break
+		}
+		select {
+		case <-w.queue.wake:
+		case <-poll.C:
+			w.poll()
+		case <-beat.C:
+			w.commit([]*op{{apply: w.heartbeat}})
+		}
+	}
+	w.notifier.close()
+	w.closeErr = errors.Join(w.checkpoint(), w.c.close())
+}
+
+// nextBatch takes what is queued, without those whose callers have given up.
+func (w *writer) nextBatch() (batch []*op, open bool) {
+	drafts, bytes := 0, 0
+	queued, open := w.queue.take(func(o *op) bool {
+		drafts, bytes = drafts+o.drafts, bytes+o.bytes
+		return drafts <= batchDrafts && bytes <= batchBytes
+	})
+	batch = queued[:0]
+	for _, o := range queued {
+		if o.taken.CompareAndSwap(false, true) {
+			batch = append(batch, o)
+		}
+	}
+	return batch, open
+}
+
+// commit stores a batch and tells everybody. A fault of one op is its own: its
+// neighbours are then tried without it.
+func (w *writer) commit(batch []*op) {
+	err := w.persist(batch)
+	if err != nil && len(batch) > 1 && faultOf(err) == ordinary && w.down == nil {
+		for _, o := range batch {
+			w.commit([]*op{o})
+		}
+		return
+	}
+	for _, o := range batch {
+		if err != nil {
+			o.err = err
+		}
+		switch {
+		case o.done != nil:
+			w.notifier.done(o.done, o.err)
+		case o.result != nil:
+			o.result <- o.err
+		}
+	}
+}
+
+// persist is attempt, with patience for what may pass: other processes and a
+// full disk. What will not pass ends the writing for good.
+func (w *writer) persist(batch []*op) error {
+	if w.down != nil {
+		return w.down
+	}
+	path, start := w.s.dir.database(), time.Now()
+	for {
+		err := w.attempt(batch)
+		switch faultOf(err) {
+		case noFault:
+			w.wasFull = false
+			return nil
+		case ordinary:
+			return err
+		case busy:
+			if time.Since(start) >= w.s.opts.BusyLimit {
+				return explain(path, err)
+			}
+		case full:
+			if w.wasFull || time.Since(start) >= w.s.opts.FullLimit || !w.pause() {
+				w.wasFull = true
+				return explain(path, err)
+			}
+		default:
+			w.down = explain(path, err)
+			return w.down
+		}
+	}
+}
+
+// pause waits for space on the disk; false if the store is being closed.
+func (w *writer) pause() bool {
+	t := time.NewTimer(w.s.opts.FullPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.closing:
+		return false
+	}
+}
+
+// attempt runs a batch in one transaction. Ops that fail by themselves keep
+// their error and leave nothing; any other failure leaves nothing of the batch.
+func (w *writer) attempt(batch []*op) (err error) {
+	if err := w.c.exec(`BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = w.c.exec(`ROLLBACK`) // fails if SQLite has rolled back by itself
+			clear(w.states)
+		}
+	}()
+	if err := w.refresh(); err != nil {
+		return err
+	}
+	t := &tx{w: w, c: w.c}
+	for _, o := range batch {
+		if err := t.perform(o); err != nil {
+			return err
+		}
+	}
+	if err := w.c.exec(`COMMIT`); err != nil {
+		return err
+	}
+	w.committed(t)
+	return nil
+}
+
+// committed tells of what is now durable.
+func (w *writer) committed(t *tx) {
+	w.poller.passed(t.inbox)
+	w.notifier.notices(t.notices)
+	w.s.files.write(t.files)
+	if len(w.states) > cachedStates {
+		clear(w.states)
+	}
+	w.commits++
+	if w.commits%256 == 0 {
+		w.shrink()
+	}
+}
+
+// refresh drops what is remembered if another process has written since.
+func (w *writer) refresh() error {
+	moved, err := w.poller.moved()
+	if err != nil || !moved {
+		return err
+	}
+	clear(w.states)
+	notices, err := w.poller.collect()
+	w.notifier.notices(notices)
+	return err
+}
+
+// poll delivers what other processes wrote while this one was idle. A failure
+// here shows again, and is handled, with the next batch.
+func (w *writer) poll() {
+	if w.down == nil && w.s.hub.listening() {
+		_ = w.refresh()
+	}
+}
+
+// heartbeat renews all leases of this store with one statement.
+func (w *writer) heartbeat(t *tx) error {
+	return t.c.exec(`UPDATE runs SET heartbeat = ? WHERE holder = ?`, w.s.opts.Now().UnixNano(), w.s.holder)
+}
+
+// The inbox is pruned when so many rows have come, of those so old.
+const (
+	pruneEvery = 1000
+	pruneAge   = time.Minute
+)
+
+// prune removes rows of the inbox that nobody can be waiting for: whoever polls
+// has seen them long ago, save owners that were stopped; a later owner loads the
+// records themselves.
+func (w *writer) prune(t *tx) error {
+	return t.c.exec(`DELETE FROM inbox WHERE at < ? AND run NOT IN (SELECT n FROM runs WHERE holder IS NOT NULL)`,
+		w.s.opts.Now().Add(-pruneAge).UnixNano())
+}
+
+// shrink cuts a log that has grown because readers held it. It waits for them
+// only a moment and tries again later.
+func (w *writer) shrink() {
+	info, err := os.Stat(w.s.dir.database() + "-wal")
+	if err != nil || info.Size() < walLimit {
+		return
+	}
+	_ = w.c.script(`PRAGMA busy_timeout = 100`)
+	_ = w.checkpoint()
+	_ = w.c.script(fmt.Sprintf(`PRAGMA busy_timeout = %d`, min(5*time.Second, w.s.opts.BusyLimit).Milliseconds()))
+}
+
+func (w *writer) checkpoint() error {
+	if w.down != nil {
+		return nil
+	}
+	err := w.c.query(context.Background(), func(row) error { return nil }, `PRAGMA wal_checkpoint(TRUNCATE)`)
+	if faultOf(err) == busy {
+		return nil // another process is reading: it will truncate when it closes
+	}
+	return err
+}
+
+// close writes what is queued and ends the goroutines.
+func (w *writer) close() error {
+	w.queue.close()
+	close(w.closing)
+	<-w.ended
+	<-w.notifier.ended
+	if w.closeErr != nil {
+		return fmt.Errorf("closing %s: %w", w.s.dir.database(), w.closeErr)
+	}
+	return nil
+}
+
+// submit queues an op whose done is called later.
+func (s *Store) submit(o *op) {
+	switch {
+	case s.writer == nil:
+		o.done(s.refusal)
+	case !s.writer.queue.put(o):
+		o.done(fmt.Errorf("%s: %w", s.dir, errClosed))
+	}
+}
+
+// do queues an op and waits for it. When ctx ends first the op is left out, or,
+// if it has been taken already, awaited.
+func (s *Store) do(ctx context.Context, o *op) error {
+	if s.writer == nil {
+		return s.refusal
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.result = make(chan error, 1)
+	if !s.writer.queue.put(o) {
+		return fmt.Errorf("%s: %w", s.dir, errClosed)
+	}
+	select {
+	case err := <-o.result:
+		return err
+	case <-ctx.Done():
+		if o.taken.CompareAndSwap(false, true) {
+			return ctx.Err()
+		}
+		return <-o.result
+	}
+}

@@ -1,0 +1,48 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// sweepLimit bounds a sweep. A process that SIGKILL has not ended by then hangs
+// in the kernel, and waiting longer would not help.
+const sweepLimit = 10 * time.Second
+
+// Sweep ends every process that an owner of the run left behind under this
+// launch, and returns how many there were. When it returns without error none is
+// left: not one with its own session, not one that ignores signals, not one that
+// was started meanwhile.
+//
+// Those are the processes of our user that carry both markers. Our own process is
+// spared; a process of another run, or of another launch of this one, which may
+// have a living owner, is never touched. Sweep while the owner of the launch
+// lives and it ends, too: ask [Alive] first.
+//
+// On systems that do not show environments the error is errors.ErrUnsupported.
+func Sweep(ctx context.Context, run, launch string) (ended int, err error) {
+	if run == "" || launch == "" {
+		return 0, errors.New("sweep needs both a run and a launch")
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	for {
+		found, err := findMarked(run, launch)
+		if err != nil {
+			return ended, fmt.Errorf("sweep of run %s: %w", run, err)
+		}
+		if len(found) == 0 {
+			return ended, nil
+		}
+		gone, err := endAll(ctx, found)
+		ended += gone
+		if err == nil {
+			err = ctx.Err() // they are born faster than they end
+		}
+		if err != nil {
+			return ended, fmt.Errorf("sweep of run %s: %w", run, err)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one that was found. The handle holds a descriptor of it: whatever the
+// system does with its pid, that names this process and no other. Kernels without
+// such descriptors leave the start time to go by.
+type process struct {
+	handle *os.Process
+	start  int64
+}
+
+// findMarked opens the running processes of our user, other than this one, that
+// carry both markers.
+func findMarked(run, launch string) ([]process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() || !ours(entry) {
+			continue
+		}
+		if p, ok := hold(pid, run, launch); ok {
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+// ours reports whether a process belongs to our user. Root could read, and end,
+// those of all others.
+func ours(entry fs.DirEntry) bool {
+	info, err := entry.Info()
+	if err != nil {
+		return false // it has ended
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
+
+// hold takes hold of a process if it carries the markers. It looks before, which
+// costs little where nothing is found, and again afterwards: should the pid have
+// changed hands in between, the start time differs.
+func hold(pid int, run, launch string) (p process, ok bool) {
+	start, running := startTime(pid)
+	if !running || !marked(pid, run, launch) {
+		return process{}, false
+	}
+	handle, err := os.FindProcess(pid)
+	if err != nil {
+		return process{}, false // it has ended
+	}
+	p = process{handle, start}
+	if p.ended() || !marked(pid, run, launch) {
+		p.release()
+		return process{}, false
+	}
+	return p, true
+}
+
+func (p process) release() { _ = p.handle.Release() }
+
+// ended reports whether the process is gone, or its pid is another's by now.
+func (p process) ended() bool {
+	start, running := startTime(p.handle.Pid)
+	return !running || start != p.start
+}
+
+// marked reports whether a process was started with exactly these markers. One
+// whose environment we may not read is not ours to end.
+func marked(pid int, run, launch string) bool {
+	env, err := os.ReadFile(procFile(pid, "environ"))
+	return err == nil && carries(env, runMarker, run) && carries(env, launchMarker, launch)
+}
+
+// carries reports whether a variable is set to value, and nowhere to another:
+// which of several a process goes by is its own affair.
+func carries(environ []byte, marker, value string) bool {
+	found := false
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if v, ok := bytes.CutPrefix(entry, []byte(marker)); ok {
+			if string(v) != value {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
+
+// endAll kills the processes, waits until they have ended, and lets go of them.
+// It returns how many have.
+func endAll(ctx context.Context, all []process) (ended int, err error) {
+	defer func() {
+		for _, p := range all {
+			p.release()
+		}
+	}()
+	for _, p := range all {
+		if err := p.kill(); err != nil {
+			return 0, fmt.Errorf("end process %d: %w", p.handle.Pid, err)
+		}
+	}
+	for _, p := range all {
+		if err := p.wait(ctx); err != nil {
+			return ended, fmt.Errorf("process %d was killed and has not ended: %w", p.handle.Pid, err)
+		}
+		ended++
+	}
+	return ended, nil
+}
+
+func (p process) kill() error {
+	if p.ended() {
+		return nil
+	}
+	err := p.handle.Signal(syscall.SIGKILL)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// wait returns when the process has ended. It is not our child, so there is no
+// status to wait for; but its descriptor becomes readable.
+func (p process) wait(ctx context.Context) error {
+	const slice = 20 * time.Millisecond // after which ctx is looked at again
+	for !p.ended() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		err := p.handle.WithHandle(func(fd uintptr) {
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(slice.Milliseconds()))
+		})
+		if err != nil { // no descriptor
+			time.Sleep(slice)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/tool/builtin"
+)
+
+// ActivityName is the name under which calls ask for a tool.
+const ActivityName = "tool.call"
+
+// OutputKind is the kind of the notes that carry what a call prints while it
+// runs.
+const OutputKind = "plan.output"
+
+const idempotencyKey = "tipstaff/idempotency-key"
+
+// Input is the input of tool.call.
+type Input struct {
+	URI   string          `json:"uri"`
+	Args  json.RawMessage `json:"args"`
+	Parse string          `json:"parse,omitempty"` // "" or ParseJSON
+	By    string          `json:"by,omitempty"`    // see Request.By
+}
+
+// Output is the body of a plan.output note: one piece of what a call printed.
+type Output struct {
+	Channel string `json:"channel"` // stdout, stderr
+	N       int    `json:"n"`       // from 1, in each channel
+	Chunk   string `json:"chunk"`
+	Final   bool   `json:"final"`
+}
+
+// Activity performs tool.call for a run. frozen is the gate over what the run has
+// frozen: its allow-list holds, and its definitions are what live ones must still
+// equal. Manifest, policy and definitions are those of now.
+//
+// Check refuses what the gate refuses. Run asks it again on the bytes it sends.
+// Of class once it knows three ends: NotSent, Answered or a value, and otherwise
+// in doubt.
+func (m *Manager) Activity(frozen *Gate) flow.Activity {
+	a := &activity{manager: m, frozen: frozen}
+	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops}
+}
+
+type activity struct {
+	manager *Manager
+	frozen  *Gate
+}
+
+func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
+	var in Input
+	if err := decodeStrict(raw, &in); err != nil {
+		return in, URI{}, refusal(CodeInvalidArguments, nil, "the input of %s cannot be read: %v", ActivityName, err)
+	}
+	if in.Parse != "" && in.Parse != ParseJSON {
+		return in, URI{}, refusal(CodeInvalidArguments, nil, "parse is %q: only %q is known", in.Parse, ParseJSON)
+	}
+	u, err := ParseURI(in.URI)
+	if err != nil {
+		return in, URI{}, refusal(CodeUndeclared, nil, "%v", err)
+	}
+	return in, u, nil
+}
+
+func (a *activity) check(ctx context.Context, t flow.Attempt) error {
+	in, u, refused := parseInput(t.Input)
+	if refused != nil {
+		return refused
+	}
+	tools, err := a.live(ctx, u)
+	if err != nil {
+		return nil // the server does not answer: Run will meet it, and say so
+	}
+	if v := a.ask(in, tools); v.Err != nil {
+		return v.Err
+	}
+	return nil
+}
+
+// live is a registry of what the URI's server lists at this moment. An
+// undeclared server has none, and is refused by the gate.
+func (a *activity) live(ctx context.Context, u URI) (*Registry, error) {
+	r := &Registry{servers: map[string]*catalog{}}
+	if _, ok := a.manager.links[u.Server]; !ok {
+		return r, nil
+	}
+	c, err := a.manager.catalog(ctx, u.Server)
+	if err != nil {
+		return nil, err
+	}
+	r.servers[u.Server] = c
+	return r, nil
+}
+
+// ask is the gate over what holds now. Nobody can be asked any more at this
+// point, so an open question refuses; and acceptance counts only where the
+// program has said that it does.
+func (a *activity) ask(in Input, tools *Registry) Verdict {
+	g := NewGate(a.frozen.AllowList, a.manager.manifest, tools)
+	g.Lock = a.frozen.Tools
+	v := g.Ask(Request{URI: in.URI, Args: in.Args, By: in.By, Agent: in.By == ""})
+	if v.Do == policy.Ask {
+		v.Do = policy.Deny
+		v.Err = denied(policy.Verdict{Do: policy.Ask, Rule: v.Rule, PolicyDigest: g.Policy.Digest()}, Request{URI: in.URI})
+	}
+	return v
+}
+
+func (a *activity) stops(t flow.Attempt) bool {
+	_, u, refused := parseInput(t.Input)
+	return refused == nil && a.stopsTool(u)
+}
+
+func (a *activity) stopsTool(u URI) bool {
+	l, ok := a.manager.links[u.Server]
+	if !ok {
+		return false
+	}
+	s, ok := l.server.(Stopper)
+	return ok && s.Stops(u.Tool)
+}
+
+func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
+	in, u, refused := parseInput(t.Input)
+	if refused != nil {
+		return flow.Done{}, refused
+	}
+	l, ok := a.manager.links[u.Server]
+	if !ok {
+		return flow.Done{}, a.ask(in, &Registry{}).Err
+	}
+	release, err := l.slot(ctx)
+	if err != nil {
+		return flow.Done{}, unsent(ctx, err)
+	}
+	defer release()
+	conn, err := l.connection(ctx)
+	if err != nil {
+		return flow.Done{}, unsent(ctx, err)
+	}
+	c, err := conn.tools(ctx, a.manager.manifest)
+	if err != nil {
+		return flow.Done{}, unsent(ctx, err)
+	}
+	v := a.ask(in, &Registry{servers: map[string]*catalog{u.Server: c}})
+	if v.Err != nil {
+		return flow.Done{}, v.Err
+	}
+	if strictness(v.Definition.Class) > strictness(t.Class) {
+		return flow.Done{}, refusal(CodeEffectDenied, detail{"class": v.Definition.Class}, "%s has effect %s, but the call treats it as %s", u.Tool, v.Definition.Class, t.Class)
+	}
+	return a.send(ctx, t, conn, v, in.Parse, a.stopsTool(u))
+}
+
+// send makes the call. From the moment the request is written, only a reply says
+// what became of it.
+func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v Verdict, parse string, stops bool) (flow.Done, error) {
+	if ctx.Err() != nil {
+		return flow.Done{}, unsent(ctx, ctx.Err())
+	}
+	params := &mcp.CallToolParams{
+		Meta:      mcp.Meta{idempotencyKey: t.Key},
+		Name:      v.Definition.Tool,
+		Arguments: v.Args,
+	}
+	got, err := conn.call(ctx, params, stops, outputNotes(t))
+	switch {
+	case got.result != nil && stops && ctx.Err() != nil && builtin.Killed(got.result):
+		return flow.Done{}, broken(ctx, v.Definition, got.result)
+	case got.result != nil:
+		value, failed := answer(v.Definition, got.result, parse)
+		if failed != nil {
+			return flow.Done{}, failed
+		}
+		return flow.Done{Value: value}, nil
+	case got.failure != nil:
+		return flow.Done{}, protocolError(v.Definition, got.failure)
+	case !got.sent:
+		return flow.Done{}, unsent(ctx, err)
+	}
+	return flow.Done{}, lost(ctx, v.Definition, err)
+}
+
+// outputNotes writes what a call prints as notes, numbered in each channel.
+func outputNotes(t flow.Attempt) func(progress) {
+	if t.Note == nil {
+		return nil
+	}
+	n := map[string]int{}
+	return func(p progress) {
+		o, ok := builtin.ParseOutput(p.Message, p.Meta)
+		if !ok {
+			return
+		}
+		n[o.Channel]++
+		t.Note(flow.Event{Kind: OutputKind, Body: Output{o.Channel, n[o.Channel], o.Chunk, o.Final}})
+	}
+}
+
+// limitOf is the limit whose passing ended ctx, nil if it ended otherwise or not
+// at all.
+func limitOf(ctx context.Context) *flow.Error {
+	var limit *flow.Error
+	switch {
+	case ctx.Err() == nil:
+		return nil
+	case errors.As(context.Cause(ctx), &limit):
+		copied := *limit
+		return &copied
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &flow.Error{Code: flow.CodeTimeout, Message: "the call took too long", Retry: true}
+	}
+	return nil
+}
+
+// unsent is the end of a call that never reached its server.
+func unsent(ctx context.Context, err error) error {
+	if limit := limitOf(ctx); limit != nil {
+		limit.NotSent = true
+		return limit
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return &flow.Error{Code: CodeUnavailable, Message: fmt.Sprintf("the server cannot be reached: %v", err), Retry: true, NotSent: true}
+}
+
+// lost is the end of a call that was sent and not answered. It carries neither
+// NotSent nor Answered: of class once it is in doubt.
+func lost(ctx context.Context, d *Definition, err error) error {
+	if limit := limitOf(ctx); limit != nil {
+		return limit
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return &flow.Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s was lost before it answered: %v", d.Server, err), Retry: true}
+}
+
+// broken is the end of a call that ended itself because it was told to. At a
+// limit, or when its run is cancelled or its group fails, what it says is
+// definite. What a stop of the process broke off stays in doubt, so that an
+// interrupted run does not fail for it.
+func broken(ctx context.Context, d *Definition, raw json.RawMessage) error {
+	var told detail
+	if _, failed := answer(d, raw, ""); failed != nil {
+		_ = json.Unmarshal(failed.Detail, &told) // what it printed until then
+	}
+	if limit := limitOf(ctx); limit != nil {
+		limit.Answered, limit.Retry = true, false
+		if told != nil {
+			limit.Detail = flow.JSON(told)
+		}
+		return limit
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, flow.ErrCancelled) {
+		return cause
+	}
+	return answered(CodeKilled, told, "%s was ended because its run was cancelled or its group failed", d.Tool)
+}
+
+// protocolError maps an error reply of the protocol. The server refused the
+// request before it did anything, except when it reports a fault of its own:
+// that tells nothing of what was done.
+func protocolError(d *Definition, e *jsonrpc.Error) error {
+	if e.Code == jsonrpc.CodeInternalError {
+		return &flow.Error{Code: flow.CodeInternal, Message: d.Server + " failed in itself: " + e.Message}
+	}
+	return answered(CodeToolError, detail{"code": e.Code}, "%s refused the call: %s", d.Server, e.Message)
+}

@@ -1,0 +1,160 @@
+package builtin
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"context"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	maxOutput  = 1 << 20 // kept of each channel; the rest is read and dropped
+	pieceSize  = 1 << 10 // a piece is handed on when it has this size,
+	pieceDelay = 500 * time.Millisecond
+)
+
+// collector keeps what a program prints to one channel, and hands it on in
+// pieces while it runs.
+type collector struct {
+	channel   string
+	emit      func(channel, chunk string, final bool)
+	kept      strings.Builder
+	truncated bool
+
+	mu      sync.Mutex // guards pending and timer, and keeps pieces in order
+	pending []byte
+	timer   *time.Timer
+}
+
+func newCollector(channel string, emit func(channel, chunk string, final bool)) *collector {
+	return &collector{channel: channel, emit: emit}
+}
+
+func (c *collector) text() string { return strings.ToValidUTF8(c.kept.String(), "\uFFFD") }
+
+// readFrom reads to the end, and hands on a final piece.
+func (c *collector) readFrom(r io.Reader) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buffer)
+		c.take(buffer[:n])
+		if err != nil {
+			c.flush(true)
+			return
+		}
+	}
+}
+
+func (c *collector) take(data []byte) {
+	if room := maxOutput - c.kept.Len(); len(data) > room {
+		data, c.truncated = data[:room], true
+	}
+	if len(data) == 0 {
+		return
+	}
+	c.kept.Write(data)
+	if c.emit == nil {
+		return
+	}
+	c.mu.Lock()
+	c.pending = append(c.pending, data...)
+	due := len(c.pending) >= pieceSize
+	if !due && c.timer == nil {
+		c.timer = time.AfterFunc(pieceDelay, func() { c.flush(false) })
+	}
+	c.mu.Unlock()
+	if due {
+		c.flush(false)
+	}
+}
+
+// flush hands on what is pending. A character whose last bytes are still to come
+// waits for them, unless nothing more comes.
+func (c *collector) flush(final bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.emit == nil {
+		return
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	piece := c.pending
+	if !final {
+		piece = piece[:wholeRunes(piece)]
+	}
+	if len(piece) == 0 && !final {
+		return
+	}
+	c.emit(c.channel, strings.ToValidUTF8(string(piece), "\uFFFD"), final)
+	c.pending = append([]byte(nil), c.pending[len(piece):]...)
+	if final {
+		c.emit = nil
+	}
+}
+
+// wholeRunes is the length of b without a character that is cut off at its end.
+func wholeRunes(b []byte) int {
+	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(b[i]) {
+			if !utf8.FullRune(b[i:]) {
+				return i
+			}
+			break
+		}
+	}
+	return len(b)
+}
+
+// Output is a piece of what a program prints while it runs.
+type Output struct {
+	Channel string `json:"channel"` // stdout, stderr
+	Chunk   string `json:"-"`
+	Final   bool   `json:"final"` // the last of its channel
+}
+
+const outputKey = "tipstaff/output"
+
+// emitter hands pieces to whoever called, as progress; nil if the caller wants
+// none.
+func (c call) emitter() func(channel, chunk string, final bool) {
+	token := c.req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	n := 0.0
+	ctx := context.WithoutCancel(c.ctx) // what was printed before a cancellation is told too
+	return func(channel, chunk string, final bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		n++
+		// Output is kept in the result as well: a piece that cannot be sent is lost
+		// to watchers alone.
+		_ = c.req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			Meta:          mcp.Meta{outputKey: Output{Channel: channel, Final: final}},
+			ProgressToken: token, Message: chunk, Progress: n,
+		})
+	}
+}
+
+// ParseOutput reads a piece from a progress message; false if it is none.
+func ParseOutput(message string, meta json.RawMessage) (Output, bool) {
+	var m map[string]json.RawMessage
+	if len(meta) == 0 || json.Unmarshal(meta, &m) != nil || m[outputKey] == nil {
+		return Output{}, false
+	}
+	var o Output
+	if json.Unmarshal(m[outputKey], &o) != nil || o.Channel != "stdout" && o.Channel != "stderr" {
+		return Output{}, false
+	}
+	o.Chunk = message
+	return o, true
+}

@@ -1,0 +1,261 @@
+package builtin
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+const defaultMaxBytes = 1 << 20
+
+// root opens the declared folder that a path lies in, and gives the path within
+// it. Whoever uses it does so through os.Root, which neither .. nor a symbolic
+// link leaves.
+func (s *Server) root(path string) (*os.Root, string, error) {
+	if len(s.options.Roots) == 0 {
+		return nil, "", errors.New("no folder may be used: the manifest lists no roots")
+	}
+	if path == "" || strings.ContainsRune(path, 0) {
+		return nil, "", fmt.Errorf("%q is not a path", path)
+	}
+	if !filepath.IsAbs(path) {
+		return s.open(s.options.Roots[0], path)
+	}
+	for _, r := range s.options.Roots {
+		folder, err := s.absolute(r)
+		if err != nil {
+			return nil, "", err
+		}
+		if rel, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(rel) {
+			return s.open(r, rel)
+		}
+	}
+	return nil, "", fmt.Errorf("%q lies in none of the roots", path)
+}
+
+func (s *Server) open(root, rel string) (*os.Root, string, error) {
+	folder, err := s.absolute(root)
+	if err != nil {
+		return nil, "", err
+	}
+	opened, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, "", fmt.Errorf("the root %q cannot be opened: %w", root, reason(err))
+	}
+	return opened, filepath.Clean(rel), nil
+}
+
+func (s *Server) absolute(path string) (string, error) {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path), nil
+	}
+	return filepath.Abs(filepath.Join(s.options.Workspace, path))
+}
+
+// reason is an error without the path, which messages give as the caller wrote
+// it.
+func reason(err error) error {
+	var p *fs.PathError
+	var l *os.LinkError
+	switch {
+	case errors.As(err, &p):
+		return p.Err
+	case errors.As(err, &l):
+		return l.Err
+	}
+	return err
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// isText tells text from binary data: valid UTF-8 without NUL.
+func isText(data []byte) bool {
+	return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0
+}
+
+// readAll reads a file of at most limit bytes. The file is opened without
+// waiting, so that a pipe or device cannot hold the call.
+func readAll(root *os.Root, name string, limit int64) ([]byte, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, reason(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, reason(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, reason(err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("it has %d bytes: max_bytes is %d", max(info.Size(), limit+1), limit)
+	}
+	return data, nil
+}
+
+var readFileTool = definition{
+	name:        "read_file",
+	title:       "Read a text file",
+	description: "Returns the text of a UTF-8 file under one of the declared roots. Binary and larger files are an error.",
+	input: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
+		"path":{"type":"string","minLength":1,"description":"relative to the first root, or absolute inside one of the roots"},
+		"max_bytes":{"type":"integer","minimum":1,"maximum":8388608,"default":1048576,"description":"a larger file is an error"}}}`,
+	output: `{"type":"object","additionalProperties":false,"required":["path","text","size","sha256"],"properties":{
+		"path":{"type":"string"},"text":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`,
+	hints: hints(true, false, false, false),
+}
+
+type readFileArgs struct {
+	Path     string `json:"path"`
+	MaxBytes int64  `json:"max_bytes"`
+}
+
+type textFile struct {
+	Path   string `json:"path"`
+	Text   string `json:"text"`
+	Size   int    `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+func (s *Server) readFile(_ call, in readFileArgs) (answer, error) {
+	root, name, err := s.root(in.Path)
+	if err != nil {
+		return answer{}, err
+	}
+	defer root.Close()
+	if in.MaxBytes == 0 {
+		in.MaxBytes = defaultMaxBytes
+	}
+	data, err := readAll(root, name, in.MaxBytes)
+	if err != nil {
+		return answer{}, fmt.Errorf("%s cannot be read: %w", in.Path, err)
+	}
+	if !isText(data) {
+		return answer{}, fmt.Errorf("%s cannot be read: it is not UTF-8 text", in.Path)
+	}
+	text := string(data)
+	return answer{value: textFile{in.Path, text, len(data), digest(data)}, text: text}, nil
+}
+
+var writeFileTool = definition{
+	name:        "write_file",
+	title:       "Write a text file",
+	description: "Writes a whole file under one of the declared roots, making its parent folders. The file is replaced at once or not at all.",
+	input: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
+		"path":{"type":"string","minLength":1,"description":"relative to the first root, or absolute inside one of the roots"},
+		"content":{"type":"string"},
+		"if_sha256":{"type":"string","pattern":"^sha256:[0-9a-f]{64}$","description":"write only if the file now has this digest"}}}`,
+	output: `{"type":"object","additionalProperties":false,"required":["path","size","sha256"],"properties":{
+		"path":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`,
+	hints: hints(false, true, true, false),
+}
+
+type writeFileArgs struct {
+	Path     string `json:"path"`
+	Content  string `json:"content"`
+	IfSHA256 string `json:"if_sha256"`
+}
+
+type writtenFile struct {
+	Path   string `json:"path"`
+	Size   int    `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+func (s *Server) writeFile(_ call, in writeFileArgs) (answer, error) {
+	root, name, err := s.root(in.Path)
+	if err != nil {
+		return answer{}, err
+	}
+	defer root.Close()
+	content := []byte(in.Content)
+	done := writtenFile{in.Path, len(content), digest(content)}
+	write := true
+	if in.IfSHA256 != "" {
+		if write, err = changed(root, name, in.IfSHA256, done.SHA256); err != nil {
+			return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
+		}
+	}
+	if write {
+		if err := replace(root, name, content); err != nil {
+			return answer{}, fmt.Errorf("%s cannot be written: %w", in.Path, reason(err))
+		}
+	}
+	return answer{value: done, text: fmt.Sprintf("wrote %d bytes to %s", done.Size, done.Path)}, nil
+}
+
+// changed compares the file with what the caller expects. One that already has
+// the new content needs no writing: the call may be the repetition of one whose
+// answer was lost.
+func changed(root *os.Root, name, expected, now string) (bool, error) {
+	data, err := readAll(root, name, 1<<30)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("it does not exist, and if_sha256 is %s", expected)
+	}
+	if err != nil {
+		return false, err
+	}
+	switch found := digest(data); found {
+	case now:
+		return false, nil
+	case expected:
+		return true, nil
+	default:
+		return false, fmt.Errorf("it has %s, and if_sha256 is %s", found, expected)
+	}
+}
+
+// replace writes a temporary file beside name and renames it over it.
+func replace(root *os.Root, name string, content []byte) error {
+	dir := filepath.Dir(name)
+	if err := root.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	mode := os.FileMode(0o644)
+	switch info, err := root.Lstat(name); {
+	case err == nil && info.IsDir():
+		return errors.New("it is a folder")
+	case err == nil && info.Mode().IsRegular():
+		mode = info.Mode().Perm()
+	}
+	temporary := filepath.Join(dir, ".tipstaff-"+rand.Text())
+	if err := create(root, temporary, content, mode); err != nil {
+		_ = root.Remove(temporary)
+		return err
+	}
+	if err := root.Rename(temporary, name); err != nil {
+		_ = root.Remove(temporary)
+		return err
+	}
+	return nil
+}
+
+func create(root *os.Root, name string, content []byte, mode os.FileMode) error {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,108 @@
+package tool
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gowebpki/jcs"
+)
+
+// errNumberUnsafe: a number would be sent with another value than was written.
+var errNumberUnsafe = errors.New("the number would change its value in canonical JSON")
+
+// canonical is the RFC 8785 form of one JSON value. A number that it could only
+// write with another decimal value is errNumberUnsafe.
+func canonical(raw []byte) ([]byte, error) {
+	out, err := jcs.Transform(raw)
+	if number := unsafeNumber(raw); number != "" {
+		return nil, fmt.Errorf("%w: %s", errNumberUnsafe, shorten(number, 60))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// canonicalOf encodes v and brings it into canonical form.
+func canonicalOf(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return canonical(b.Bytes())
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// unsafeNumber is the first number in raw whose value a float64 cannot carry,
+// "" if there is none or raw is not JSON.
+func unsafeNumber(raw []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return ""
+		}
+		if n, ok := token.(json.Number); ok && !safeNumber(n.String()) {
+			return n.String()
+		}
+	}
+}
+
+// safeNumber compares decimal values as text: exponents can be far beyond what
+// exact arithmetic could expand.
+func safeNumber(written string) bool {
+	f, err := strconv.ParseFloat(written, 64)
+	if err != nil {
+		return false
+	}
+	kept, err := jcs.NumberToJSON(f)
+	if err != nil {
+		return false
+	}
+	w, okW := parseDecimal(written)
+	k, okK := parseDecimal(kept)
+	return okW && okK && w == k
+}
+
+// decimal is a number as its significant digits and the power of ten of the
+// last one; zero has no digits.
+type decimal struct {
+	negative bool
+	digits   string
+	exponent int64
+}
+
+func parseDecimal(s string) (decimal, bool) {
+	var d decimal
+	s, d.negative = strings.CutPrefix(s, "-")
+	mantissa := s
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		mantissa = s[:i]
+		e, err := strconv.ParseInt(s[i+1:], 10, 32)
+		if err != nil {
+			return d, strings.Trim(mantissa, "0.") == "" // zero, whatever its exponent
+		}
+		d.exponent = e
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	d.digits = strings.TrimRight(digits, "0")
+	if d.digits == "" {
+		return decimal{}, true
+	}
+	d.exponent += int64(len(digits)-len(d.digits)) - int64(len(fraction))
+	return d, true
+}

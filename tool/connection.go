@@ -1,0 +1,172 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	connectLimit = 30 * time.Second // to start, initialize and list
+	cancelLimit  = time.Second
+	stopGrace    = 5 * time.Second // for the reply of a call that ends itself
+	maxPages     = 1000
+)
+
+// connection is a session with one server.
+type connection struct {
+	server  string
+	session *mcp.ClientSession
+	wire    *wire
+	done    chan struct{} // closed when the session has ended
+
+	mu      sync.Mutex
+	catalog *catalog
+	expires time.Time // of the catalog; zero: not by time
+}
+
+// connect opens a session. Sampling, roots and elicitation are not offered, and
+// the SDK's own repetition of calls is off: what is sent is decided here.
+func connect(ctx context.Context, name string, s Server) (*connection, error) {
+	t, err := s.Transport(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{server: name, wire: new(wire), done: make(chan struct{})}
+	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff", Version: "1"}, &mcp.ClientOptions{
+		Logger:                 slog.New(slog.DiscardHandler),
+		Capabilities:           &mcp.ClientCapabilities{},
+		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.forget() },
+	})
+	if c.session, err = client.Connect(ctx, c.wire.tap(t), nil); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = c.session.Wait() // why it ended does not matter: what is in flight fails by itself
+		close(c.done)
+	}()
+	return c, nil
+}
+
+func (c *connection) alive() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// close ends the session. It does not wait for a peer that does not answer.
+func (c *connection) close() {
+	closed := make(chan struct{})
+	go func() {
+		_ = c.session.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(cancelLimit):
+		_ = c.wire.conn.Close()
+	}
+}
+
+// forget makes the next call list the tools again.
+func (c *connection) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.catalog = nil
+}
+
+// tools is the server's list, asked for once and again when the server says that
+// it changed or its lifetime has ended.
+func (c *connection) tools(ctx context.Context, m *Manifest) (*catalog, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.catalog != nil && (c.expires.IsZero() || time.Now().Before(c.expires)) {
+		return c.catalog, nil
+	}
+	listed, lifetime, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	version := ""
+	if r := c.session.InitializeResult(); r != nil && r.ServerInfo != nil {
+		version = r.ServerInfo.Version
+	}
+	c.catalog, c.expires = newCatalog(m, c.server, version, listed), time.Time{}
+	if lifetime > 0 {
+		c.expires = time.Now().Add(lifetime)
+	}
+	return c.catalog, nil
+}
+
+// list reads all pages of tools/list as they came over the wire.
+func (c *connection) list(ctx context.Context) (tools []json.RawMessage, lifetime time.Duration, err error) {
+	cursor := ""
+	for range maxPages {
+		page, err := c.page(ctx, cursor)
+		if err != nil {
+			return nil, 0, err
+		}
+		tools = append(tools, page.Tools...)
+		if ttl := time.Duration(page.TTL) * time.Millisecond; ttl > 0 && (lifetime == 0 || ttl < lifetime) {
+			lifetime = ttl
+		}
+		if page.Next == "" {
+			return tools, lifetime, nil
+		}
+		cursor = page.Next
+	}
+	return nil, 0, fmt.Errorf("its list of tools does not end after %d pages", maxPages)
+}
+
+type toolsPage struct {
+	Tools []json.RawMessage `json:"tools"`
+	Next  string            `json:"nextCursor"`
+	TTL   int64             `json:"ttlMs"`
+}
+
+func (c *connection) page(ctx context.Context, cursor string) (toolsPage, error) {
+	ctx, x := c.wire.begin(ctx, nil)
+	_, err := c.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+	got := c.wire.end(x)
+	var page toolsPage
+	switch {
+	case got.failure != nil:
+		return page, got.failure
+	case got.result != nil:
+		return page, json.Unmarshal(got.result, &page)
+	case err == nil:
+		err = errors.New("no reply was seen")
+	}
+	return page, err
+}
+
+// call sends one request and returns what came back. With stops, the end of ctx
+// cancels the call, but its reply is awaited a while longer.
+func (c *connection) call(ctx context.Context, p *mcp.CallToolParams, stops bool, onProgress func(progress)) (reply, error) {
+	sending := ctx
+	abandon := func() {}
+	if stops {
+		sending, abandon = context.WithCancel(context.WithoutCancel(ctx))
+	}
+	defer abandon()
+	sending, x := c.wire.begin(sending, onProgress)
+	p.SetProgressToken(x.token)
+	if stops {
+		defer context.AfterFunc(ctx, func() {
+			time.AfterFunc(stopGrace, abandon)
+			c.wire.cancel(x, context.Cause(ctx).Error())
+		})()
+	}
+	_, err := c.session.CallTool(sending, p)
+	return c.wire.end(x), err
+}

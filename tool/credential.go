@@ -1,0 +1,58 @@
+package tool
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// secretShapes are texts that are credentials whatever name they stand under.
+var secretShapes = []struct {
+	name string
+	form *regexp.Regexp
+}{
+	{"a private key", regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)},
+	{"an API key", regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{8,}`)},
+	{"a GitHub token", regexp.MustCompile(`\bgh[pousr]_[A-Za-z0-9]{8,}`)},
+	{"a Slack token", regexp.MustCompile(`\bxox[a-z]-[A-Za-z0-9-]{8,}`)},
+	{"an AWS key", regexp.MustCompile(`\bAKIA[0-9A-Z]{12,}`)},
+	{"a JSON web token", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}\.eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*`)},
+}
+
+// credentials reports every text in the document that has the shape of a secret.
+// A manifest is read, shown, frozen into runs and kept in version control: none
+// of these may hold one. The message does not repeat it.
+func (r *reader) credentials(n at) {
+	switch node := n.node.(type) {
+	case *ast.MappingNode:
+		for _, v := range node.Values {
+			r.credentialEntry(n, v)
+		}
+	case *ast.MappingValueNode:
+		r.credentialEntry(n, node)
+	case *ast.SequenceNode:
+		for i, v := range node.Values {
+			r.credentials(at{v, join(n.path, strconv.Itoa(i))})
+		}
+	case *ast.StringNode:
+		r.credential(n, node.Value)
+	case *ast.LiteralNode:
+		r.credential(n, node.Value.Value)
+	}
+}
+
+func (r *reader) credentialEntry(parent at, v *ast.MappingValueNode) {
+	name, _ := keyText(v.Key)
+	r.credential(at{v.Key, parent.path}, name)
+	r.credentials(at{v.Value, join(parent.path, name)})
+}
+
+func (r *reader) credential(n at, text string) {
+	for _, shape := range secretShapes {
+		if shape.form.MatchString(text) {
+			r.report(ProblemCredential, n, "%s has what looks like %s: take it out of the file, and replace it where it was issued", subject(n.path), shape.name)
+			return
+		}
+	}
+}

@@ -1,0 +1,17 @@
+// Package tool names tools, decides whether a call may be sent, and sends it.
+//
+// A tool is an MCP tool with a pinned name ([URI]). The [Manifest] declares which
+// servers and tools exist here and what they may do; a [Registry] holds the
+// definitions as servers list them on the wire, and can be frozen into a run; the
+// [Gate] is one pure function over these that allows, asks or refuses, each
+// refusal with its own code. A [Manager] keeps the connections of one driven run
+// and performs the activity tool.call, asking the gate again on the very bytes
+// that it sends.
+//
+// Everything is denied unless it was declared. The package opens no gate of a
+// run, writes no record but the output of a call, and starts nothing by itself:
+// a [Server] is handed in and gives a transport. Package tool/builtin is such a
+// server.
+//
+// Start at [Gate.Ask], then [Manager.Activity].
+package tool

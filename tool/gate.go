@@ -1,0 +1,219 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
+)
+
+// Gate decides whether a call may be sent. It is asked twice: by the program,
+// over what the run has frozen, before the call; and by the activity, over what
+// holds at that moment, on the bytes that are about to be sent.
+//
+// A Gate does no I/O and keeps no state. Its zero value refuses everything.
+type Gate struct {
+	AllowList []string // whole canonical URIs; nil: nothing is declared
+	Manifest  *Manifest
+	Tools     *Registry
+	Policy    *policy.Policy // nil: everything is denied
+	// Lock holds the definitions that calls must still match. nil: none are held.
+	Lock *Registry
+}
+
+// NewGate is a gate with the manifest's own policy and nothing locked.
+func NewGate(allow []string, m *Manifest, tools *Registry) *Gate {
+	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules()}
+}
+
+// ByAcceptance is the Request.By of a call that the acceptance of its plan
+// covers. The only other value is the id of an approval gate that was answered
+// with allow.
+const ByAcceptance = "accept"
+
+// Request is a call to be decided.
+type Request struct {
+	URI  string
+	Args json.RawMessage // nil: {}
+	// By says how a question about this call was met: ByAcceptance, or the id of
+	// the approval gate. "": nobody has been asked yet.
+	By string
+	// Literal: the arguments stand in the accepted plan as they are, without
+	// references.
+	Literal bool
+	// Agent: no acceptance covers the call, because an agent made it, or because
+	// its plan was accepted by a parent run.
+	Agent bool
+}
+
+// Verdict is the gate's answer. The zero Verdict refuses.
+type Verdict struct {
+	Do   policy.Action // Deny: refused, see Err
+	Err  *flow.Error   // of a refusal; NotSent
+	Rule string        // of the policy, where it was reached
+	// By is how the question was met: what a call's input carries as by. "": no
+	// question arose, or it is still open.
+	By string
+	// Subject is what a person is asked to approve: {uri, tool_digest, class,
+	// args, args_digest, rule}. Set unless refused before policy was reached.
+	Subject    json.RawMessage
+	Definition *Definition
+	Args       json.RawMessage // the canonical bytes that are sent
+}
+
+// Ask checks, in this order: the URI is declared; server and tool exist; pin and
+// lock hold; the arguments fit; the class is allowed; the policy. The first that
+// fails refuses, with its own code.
+//
+// Where the policy asks and Request.By is empty, the acceptance of a plan meets
+// the question if no rule put it and the call is not once, or is once with
+// literal arguments. Otherwise Do is Ask, and an approval is needed.
+func (g *Gate) Ask(call Request) Verdict {
+	d, refused := g.definition(call.URI)
+	if refused != nil {
+		return Verdict{Err: refused}
+	}
+	args, refused := arguments(d, call.Args)
+	if refused != nil {
+		return Verdict{Err: refused, Definition: d}
+	}
+	if refused := g.effect(d); refused != nil {
+		return Verdict{Err: refused, Definition: d, Args: args}
+	}
+	return g.decide(call, d, args)
+}
+
+// definition is checks 1 to 3.
+func (g *Gate) definition(uri string) (*Definition, *flow.Error) {
+	u, err := ParseURI(uri)
+	if err != nil || !slices.Contains(g.AllowList, uri) {
+		return nil, refusal(CodeUndeclared, nil, "%s is not declared by the program", shorten(uri, 200))
+	}
+	if _, ok := g.Manifest.Tool(u.Server, u.Tool); !ok {
+		return nil, refusal(CodeUnknown, nil, "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
+	}
+	d, refused := g.Tools.find(u)
+	if refused != nil {
+		return nil, refused
+	}
+	if refused := pinned(d, u); refused != nil {
+		return nil, refused
+	}
+	return d, g.locked(d, u)
+}
+
+func (g *Gate) locked(d *Definition, u URI) *flow.Error {
+	if g.Lock == nil {
+		return nil
+	}
+	held, refused := g.Lock.find(u)
+	if refused != nil {
+		return refusal(CodeUnlocked, detail{"digest": d.Digest}, "%s/%s is not among the tools that were accepted", u.Server, u.Tool)
+	}
+	if held.Digest != d.Digest {
+		moved := difference(held.Raw, d.Raw)
+		return refusal(CodeDefinitionChanged, detail{"accepted": held.Digest, "digest": d.Digest, "difference": moved},
+			"the definition of %s/%s is not the one that was accepted: %s", u.Server, u.Tool, list(moved))
+	}
+	return nil
+}
+
+// arguments is check 4: it gives the canonical bytes.
+func arguments(d *Definition, raw json.RawMessage) (json.RawMessage, *flow.Error) {
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	args, err := canonical(raw)
+	switch {
+	case errors.Is(err, errNumberUnsafe):
+		return nil, refusal(CodeNumberUnsafe, nil, "the arguments of %s: %v", d.Tool, err)
+	case err != nil:
+		return nil, refusal(CodeInvalidArguments, detail{"pointer": ""}, "the arguments of %s are not JSON: %v", d.Tool, err)
+	case !bytes.HasPrefix(args, []byte("{")):
+		return nil, refusal(CodeInvalidArguments, detail{"pointer": ""}, "the arguments of %s are not a JSON object", d.Tool)
+	}
+	var wrong *SchemaError
+	if errors.As(d.InputSchema.Validate(args), &wrong) {
+		return nil, refusal(CodeInvalidArguments, detail{"pointer": wrong.Pointer}, "the arguments of %s do not fit: %v", d.Tool, wrong)
+	}
+	return args, nil
+}
+
+// effect is check 5. A class that rose since the tool was locked is refused too:
+// the run treats the call as it was accepted, and might repeat it.
+func (g *Gate) effect(d *Definition) *flow.Error {
+	if !g.Manifest.Allows(d.Class) {
+		return refusal(CodeEffectDenied, detail{"class": d.Class}, "%s has effect %s, which allowed_effects of the manifest does not list", d.Tool, d.Class)
+	}
+	if g.Lock == nil {
+		return nil
+	}
+	held, _ := g.Lock.find(URI{Server: d.Server, Tool: d.Tool})
+	if held != nil && strictness(d.Class) > strictness(held.Class) {
+		return refusal(CodeEffectDenied, detail{"class": d.Class, "accepted": held.Class},
+			"%s now has effect %s, and was accepted as %s: start a new run", d.Tool, d.Class, held.Class)
+	}
+	return nil
+}
+
+// decide is check 6.
+func (g *Gate) decide(call Request, d *Definition, args json.RawMessage) Verdict {
+	p := g.Policy.Decide(policy.Call{Server: d.Server, Tool: d.Tool, URI: call.URI, Class: d.Class, Args: args})
+	v := Verdict{Do: p.Do, Rule: p.Rule, Definition: d, Args: args, Subject: subjectOf(call.URI, d, args, p.Rule)}
+	switch p.Do {
+	case policy.Allow:
+	case policy.Ask:
+		v.By, v.Do = meet(call, d.Class, p.Rule)
+	}
+	if v.Do == policy.Deny {
+		v.Err = denied(p, call)
+	}
+	return v
+}
+
+// meet says whether a question of the policy is met, still open, or cannot be
+// met by what the call brings.
+func meet(call Request, class flow.Class, rule string) (by string, do policy.Action) {
+	covered := rule == policy.NoMatch && !call.Agent
+	switch call.By {
+	case "":
+		if covered && (class != flow.Once || call.Literal) {
+			return ByAcceptance, policy.Allow
+		}
+		return "", policy.Ask
+	case ByAcceptance:
+		if covered {
+			return ByAcceptance, policy.Allow
+		}
+	default:
+		if _, err := tipstaff.ParseID(call.By); err == nil {
+			return call.By, policy.Allow
+		}
+	}
+	return "", policy.Deny
+}
+
+// denied is the refusal of a policy: its own deny, or its question where nobody
+// who could answer it has.
+func denied(p policy.Verdict, call Request) *flow.Error {
+	d := detail{"rule": p.Rule, "policy_digest": p.PolicyDigest}
+	if p.Do == policy.Deny {
+		why := ""
+		if p.Why != "" {
+			why = ": " + p.Why
+		}
+		return refusal(CodePolicyDenied, d, "rule %q denies %s%s", p.Rule, call.URI, why)
+	}
+	return refusal(CodePolicyDenied, d, "rule %q asks for an approval of %s, and nobody gave one", p.Rule, call.URI)
+}
+
+func subjectOf(uri string, d *Definition, args json.RawMessage, rule string) json.RawMessage {
+	return flow.JSON(map[string]any{
+		"uri": uri, "tool_digest": d.Digest, "class": d.Class,
+		"args": args, "args_digest": digestOf(args), "rule": rule,
+	})
+}

@@ -1,0 +1,190 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Manager keeps the connections of one driven run. Servers start on first need;
+// one that fails affects only its own tools. It must be closed when the drive
+// ends.
+type Manager struct {
+	manifest *Manifest
+	links    map[string]*link
+}
+
+// NewManager makes a manager over the manifest as it is now. Servers that the
+// manifest does not declare are never connected to. It starts nothing.
+func NewManager(m *Manifest, servers map[string]Server) *Manager {
+	manager := &Manager{manifest: m, links: map[string]*link{}}
+	if m == nil {
+		return manager
+	}
+	for name, config := range m.Servers {
+		if s, ok := servers[name]; ok {
+			manager.links[name] = newLink(name, s, max(config.MaxConcurrent, 1))
+		}
+	}
+	return manager
+}
+
+// Close ends all connections, at the same time.
+func (m *Manager) Close() {
+	var wg sync.WaitGroup
+	for _, l := range m.links {
+		wg.Go(l.close)
+	}
+	wg.Wait()
+}
+
+// catalog is what a server lists now.
+func (m *Manager) catalog(ctx context.Context, server string) (*catalog, error) {
+	l, ok := m.links[server]
+	if !ok {
+		return nil, fmt.Errorf("no server %q was given", server)
+	}
+	c, err := l.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.tools(ctx, m.manifest)
+}
+
+// A server that ends is started again after 1, 2, 4 … 30 seconds, and after five
+// restarts in ten minutes no more.
+const (
+	restartWindow = 10 * time.Minute
+	maxRestarts   = 5
+	firstDelay    = time.Second
+	maxDelay      = 30 * time.Second
+)
+
+var (
+	errClosed = errors.New("the drive of the run has ended")
+	errDown   = fmt.Errorf("the server ended %d times in %s and is not started again", maxRestarts+1, restartWindow)
+)
+
+// link is one server and the connection to it, if there is one.
+type link struct {
+	name   string
+	server Server
+	slots  chan struct{} // one for each call at once
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	current *dial
+	ends    []time.Time // when connections ended or could not be made
+}
+
+// dial is an attempt to connect, shared by all who wait for it.
+type dial struct {
+	done chan struct{}
+	conn *connection
+	err  error
+}
+
+func newLink(name string, s Server, slots int) *link {
+	l := &link{name: name, server: s, slots: make(chan struct{}, slots)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// connection is the living connection, made if there is none.
+func (l *link) connection(ctx context.Context) (*connection, error) {
+	d, err := l.dial()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-d.done:
+		return d.conn, d.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *link) dial() (*dial, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return nil, errClosed
+	}
+	if l.current != nil && l.current.usable() {
+		return l.current, nil
+	}
+	delay, err := l.restart(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	l.current = &dial{done: make(chan struct{})}
+	go l.make(l.current, delay)
+	return l.current, nil
+}
+
+// usable reports whether a dial is under way or gave a connection that lives.
+func (d *dial) usable() bool {
+	select {
+	case <-d.done:
+		return d.err == nil && d.conn.alive()
+	default:
+		return true
+	}
+}
+
+// restart says how long to wait before the next start. The first start waits for
+// nothing.
+func (l *link) restart(now time.Time) (time.Duration, error) {
+	if l.current == nil {
+		return 0, nil
+	}
+	l.ends = append(l.ends, now)
+	for now.Sub(l.ends[0]) > restartWindow {
+		l.ends = l.ends[1:]
+	}
+	n := len(l.ends)
+	if n > maxRestarts {
+		return 0, errDown
+	}
+	return min(firstDelay<<(n-1), maxDelay), nil
+}
+
+func (l *link) make(d *dial, delay time.Duration) {
+	defer close(d.done)
+	select {
+	case <-time.After(delay):
+	case <-l.ctx.Done():
+		d.err = errClosed
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, connectLimit)
+	defer cancel()
+	d.conn, d.err = connect(ctx, l.name, l.server)
+}
+
+func (l *link) close() {
+	l.cancel()
+	l.mu.Lock()
+	d := l.current
+	l.mu.Unlock()
+	if d == nil {
+		return
+	}
+	<-d.done
+	if d.conn != nil {
+		d.conn.close()
+	}
+}
+
+// slot takes one of the server's places, waiting inside ctx.
+func (l *link) slot(ctx context.Context) (release func(), err error) {
+	select {
+	case l.slots <- struct{}{}:
+		return func() { <-l.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

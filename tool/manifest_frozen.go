@@ -1,0 +1,166 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
+)
+
+// The frozen form of a manifest: every value spelled out, so that a run keeps
+// its meaning when defaults change.
+type (
+	frozenManifest struct {
+		Version        int                     `json:"version"`
+		AllowedEffects []flow.Class            `json:"allowed_effects"`
+		Servers        map[string]frozenServer `json:"servers"`
+		Policy         frozenPolicy            `json:"policy"`
+		Bounds         tipstaff.Bounds         `json:"bounds"`
+		MaxTimeout     string                  `json:"max_timeout"`
+	}
+	frozenServer struct {
+		Roots         []string              `json:"roots"`
+		Hosts         []string              `json:"hosts"`
+		Programs      []string              `json:"programs"`
+		Tools         map[string]frozenTool `json:"tools"`
+		MaxConcurrent int                   `json:"max_concurrent"`
+	}
+	frozenTool struct {
+		Effect    flow.Class `json:"effect,omitempty"`
+		Timeout   string     `json:"timeout"`
+		MaxResult int64      `json:"max_result"`
+	}
+	frozenPolicy struct {
+		Rules       []frozenRule `json:"rules"`
+		SubDispatch bool         `json:"sub_dispatch"`
+		AutoAccept  bool         `json:"auto_accept"`
+	}
+	frozenRule struct {
+		ID     string        `json:"id"`
+		Tool   string        `json:"tool"`
+		Effect []flow.Class  `json:"effect,omitempty"`
+		Do     policy.Action `json:"do"`
+		Why    string        `json:"why,omitempty"`
+	}
+)
+
+// Frozen is the manifest as a run keeps it: canonical JSON, without secrets. That
+// of a nil manifest is null.
+func (m *Manifest) Frozen() []byte {
+	if m == nil {
+		return []byte("null")
+	}
+	f := frozenManifest{
+		Version:        1,
+		AllowedEffects: orEmpty(m.AllowedEffects),
+		Servers:        map[string]frozenServer{},
+		Policy:         frozenPolicy{Rules: []frozenRule{}, SubDispatch: m.SubDispatch, AutoAccept: m.AutoAccept},
+		Bounds:         m.Bounds,
+		MaxTimeout:     m.MaxTimeout.String(),
+	}
+	if f.Bounds == nil {
+		f.Bounds = tipstaff.Bounds{}
+	}
+	for name, s := range m.Servers {
+		f.Servers[name] = m.frozenServer(name, s)
+	}
+	for _, r := range m.Policy.Rules() {
+		f.Policy.Rules = append(f.Policy.Rules, frozenRule(r))
+	}
+	data, err := canonicalOf(f)
+	if err != nil {
+		panic(fmt.Sprintf("tool: a manifest that was read cannot be written: %v", err))
+	}
+	return data
+}
+
+func (m *Manifest) frozenServer(name string, s ServerConfig) frozenServer {
+	f := frozenServer{orEmpty(s.Roots), orEmpty(s.Hosts), orEmpty(s.Programs), map[string]frozenTool{}, s.MaxConcurrent}
+	for tool := range s.Tools {
+		t, _ := m.Tool(name, tool)
+		f.Tools[tool] = frozenTool{t.Effect, t.Timeout.String(), t.MaxResult}
+	}
+	return f
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// ParseFrozen reads what Frozen wrote.
+func ParseFrozen(data []byte) (*Manifest, error) {
+	if bytes.Equal(data, []byte("null")) {
+		return nil, nil
+	}
+	var f frozenManifest
+	if err := decodeStrict(data, &f); err != nil {
+		return nil, fmt.Errorf("the frozen manifest cannot be read: %w", err)
+	}
+	if f.Version != 1 {
+		return nil, fmt.Errorf("the frozen manifest has version %d: this Tipstaff reads 1", f.Version)
+	}
+	m := &Manifest{
+		AllowedEffects: f.AllowedEffects,
+		Servers:        map[string]ServerConfig{},
+		SubDispatch:    f.Policy.SubDispatch,
+		AutoAccept:     f.Policy.AutoAccept,
+		Bounds:         f.Bounds,
+	}
+	var err error
+	if m.MaxTimeout, err = time.ParseDuration(f.MaxTimeout); err != nil {
+		return nil, fmt.Errorf("the frozen manifest's max_timeout: %w", err)
+	}
+	for name, s := range f.Servers {
+		if m.Servers[name], err = s.thaw(); err != nil {
+			return nil, fmt.Errorf("the frozen manifest's server %q: %w", name, err)
+		}
+	}
+	rules := make([]policy.Rule, len(f.Policy.Rules))
+	for i, r := range f.Policy.Rules {
+		rules[i] = policy.Rule(r)
+	}
+	compiled, problems := policy.New(rules)
+	if problems != nil {
+		return nil, fmt.Errorf("the frozen manifest's rule %d: %s", problems[0].Rule+1, problems[0].Message)
+	}
+	m.Policy = compiled
+	return m, nil
+}
+
+func (f frozenServer) thaw() (ServerConfig, error) {
+	s := ServerConfig{
+		Tools: map[string]ToolConfig{}, MaxConcurrent: f.MaxConcurrent,
+		Roots: f.Roots, Hosts: f.Hosts, Programs: f.Programs,
+	}
+	if s.MaxConcurrent < 1 {
+		return s, fmt.Errorf("max_concurrent is %d", s.MaxConcurrent)
+	}
+	for name, t := range f.Tools {
+		d, err := time.ParseDuration(t.Timeout)
+		if err != nil {
+			return s, fmt.Errorf("timeout of %q: %w", name, err)
+		}
+		s.Tools[name] = ToolConfig{t.Effect, d, t.MaxResult}
+	}
+	return s, nil
+}
+
+// decodeStrict refuses unknown members and anything after the value.
+func decodeStrict(data []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	if dec.More() {
+		return fmt.Errorf("text follows the value")
+	}
+	return nil
+}

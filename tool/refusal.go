@@ -1,0 +1,49 @@
+package tool
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Codes of refusals by the gate. Nothing was sent.
+const (
+	CodeUndeclared        = "undeclared_tool"
+	CodeUnknown           = "unknown_tool"
+	CodePinMismatch       = "pin_mismatch"
+	CodeUnlocked          = "unlocked_tool"
+	CodeDefinitionChanged = "definition_changed"
+	CodeNumberUnsafe      = "number_unsafe"
+	CodeInvalidArguments  = "invalid_arguments"
+	CodeEffectDenied      = "effect_denied"
+	CodePolicyDenied      = "policy_denied"
+)
+
+// Codes of calls that were let through and failed.
+const (
+	CodeToolError     = "tool_error"       // the tool ran and reported an error
+	CodeUnavailable   = "tool_unavailable" // the server could not be reached, or was lost
+	CodeOutputInvalid = "output_invalid"   // the reply cannot be used
+	CodeKilled        = "killed"           // ended because its run was cancelled or its group failed
+)
+
+// detail is what a failure says for machines.
+type detail map[string]any
+
+// refusal is an error of the gate.
+func refusal(code string, d detail, format string, args ...any) *flow.Error {
+	e := &flow.Error{Code: code, Message: fmt.Sprintf(format, args...), NotSent: true}
+	if d != nil {
+		e.Detail = flow.JSON(d)
+	}
+	return e
+}
+
+// list joins what a message enumerates.
+func list(items []string) string {
+	if len(items) == 0 {
+		return "nothing is named"
+	}
+	return strings.Join(items, ", ")
+}

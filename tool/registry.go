@@ -1,0 +1,216 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Registry holds definitions of tools: those that servers listed, or those that
+// a run has frozen. It never changes once made, and looking something up does no
+// I/O.
+type Registry struct {
+	servers map[string]*catalog
+}
+
+// catalog is what one server lists, as far as the manifest declares it.
+type catalog struct {
+	version string
+	tools   map[string]*Definition
+	broken  map[string]string // tools that are listed and cannot be used, and why
+	fault   string            // why nothing of the server can be used
+}
+
+// NewRegistry asks every server that the manifest declares for its tools. It is
+// meant for servers that live in this process; one that cannot be asked is an
+// error.
+func NewRegistry(m *Manifest, servers map[string]Server) (*Registry, error) {
+	manager := NewManager(m, servers)
+	defer manager.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
+	defer cancel()
+	r := &Registry{servers: map[string]*catalog{}}
+	if m == nil {
+		return r, nil
+	}
+	for _, name := range sortedKeys(m.Servers) {
+		c, err := manager.catalog(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("the tools of server %q cannot be listed: %w", name, err)
+		}
+		r.servers[name] = c
+	}
+	return r, nil
+}
+
+// newCatalog takes a listing apart. Duplicate names make the whole server
+// unusable: nobody could say which of the two was approved.
+func newCatalog(m *Manifest, server, version string, listed []json.RawMessage) *catalog {
+	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}}
+	seen := map[string]bool{}
+	for i, raw := range listed {
+		w, err := parseWireTool(raw)
+		if err != nil || w.Name == "" {
+			c.fault = fmt.Sprintf("tool %d of its list has no readable name", i+1)
+			continue
+		}
+		if seen[w.Name] {
+			c.fault = fmt.Sprintf("it lists two tools named %q", w.Name)
+		}
+		seen[w.Name] = true
+		config, declared := m.Tool(server, w.Name)
+		if !declared {
+			continue
+		}
+		d, err := define(server, version, raw, config)
+		if err != nil {
+			c.broken[w.Name] = err.Error()
+			continue
+		}
+		c.tools[w.Name] = d
+	}
+	return c
+}
+
+// Lookup is the definition that a pinned URI names. Its error is ErrInvalidURI,
+// ErrUnpinnedTool, or a *flow.Error with unknown_tool or pin_mismatch.
+func (r *Registry) Lookup(uri string) (*Definition, error) {
+	u, err := ParseURI(uri)
+	if err != nil {
+		return nil, err
+	}
+	d, refused := r.find(u)
+	if refused != nil {
+		return nil, refused
+	}
+	if refused := pinned(d, u); refused != nil {
+		return nil, refused
+	}
+	return d, nil
+}
+
+// Definitions are all usable tools, by server and name.
+func (r *Registry) Definitions() []*Definition {
+	if r == nil {
+		return nil
+	}
+	var list []*Definition
+	for _, server := range sortedKeys(r.servers) {
+		c := r.servers[server]
+		if c.fault != "" {
+			continue
+		}
+		for _, name := range sortedKeys(c.tools) {
+			list = append(list, c.tools[name])
+		}
+	}
+	return list
+}
+
+// find is the tool whatever its pin.
+func (r *Registry) find(u URI) (*Definition, *flow.Error) {
+	if r == nil || r.servers[u.Server] == nil {
+		return nil, refusal(CodeUnknown, nil, "server %q is not declared in the manifest", u.Server)
+	}
+	c := r.servers[u.Server]
+	if c.fault != "" {
+		return nil, refusal(CodeUnknown, nil, "server %q cannot be used: %s", u.Server, c.fault)
+	}
+	if why, ok := c.broken[u.Tool]; ok {
+		return nil, refusal(CodeUnknown, nil, "tool %q of server %q cannot be used: %s", u.Tool, u.Server, why)
+	}
+	d, ok := c.tools[u.Tool]
+	if !ok {
+		return nil, refusal(CodeUnknown, nil, "server %q has no declared tool %q%s", u.Server, u.Tool, suggest(u.Tool, sortedKeys(c.tools)))
+	}
+	return d, nil
+}
+
+func pinned(d *Definition, u URI) *flow.Error {
+	if d.fits(u.Pin) {
+		return nil
+	}
+	return refusal(CodePinMismatch, detail{"pin": u.Pin, "version": d.Version, "digest": d.Digest},
+		"%s is pinned to %s, but the server reports version %s with digest %s", u.Tool, u.Pin, d.Version, d.Digest)
+}
+
+// The frozen form of a registry.
+type (
+	frozenRegistry struct {
+		Version int                      `json:"version"`
+		Servers map[string]frozenCatalog `json:"servers"`
+	}
+	frozenCatalog struct {
+		Version string                      `json:"version"`
+		Tools   map[string]frozenDefinition `json:"tools"`
+	}
+	frozenDefinition struct {
+		Class      flow.Class      `json:"class"`
+		Digest     string          `json:"digest"`
+		Definition json.RawMessage `json:"definition"`
+		Timeout    string          `json:"timeout"`
+		MaxResult  int64           `json:"max_result"`
+	}
+)
+
+// Freeze is the usable tools as a run keeps them, canonical JSON: with them the
+// gate can be asked again when no server is at hand.
+func (r *Registry) Freeze() ([]byte, error) {
+	f := frozenRegistry{Version: 1, Servers: map[string]frozenCatalog{}}
+	for _, d := range r.Definitions() {
+		c, ok := f.Servers[d.Server]
+		if !ok {
+			c = frozenCatalog{d.Version, map[string]frozenDefinition{}}
+			f.Servers[d.Server] = c
+		}
+		c.Tools[d.Tool] = frozenDefinition{d.Class, d.Digest, d.Raw, d.Timeout.String(), d.MaxResult}
+	}
+	return canonicalOf(f)
+}
+
+// LoadFrozen reads what Freeze wrote. A definition that does not have the digest
+// it is said to have is an error.
+func LoadFrozen(data []byte) (*Registry, error) {
+	var f frozenRegistry
+	if err := decodeStrict(data, &f); err != nil {
+		return nil, fmt.Errorf("the frozen tools cannot be read: %w", err)
+	}
+	if f.Version != 1 {
+		return nil, fmt.Errorf("the frozen tools have version %d: this Tipstaff reads 1", f.Version)
+	}
+	r := &Registry{servers: map[string]*catalog{}}
+	for server, fc := range f.Servers {
+		c := &catalog{version: fc.Version, tools: map[string]*Definition{}}
+		for name, fd := range fc.Tools {
+			d, err := fd.thaw(server, name, fc.Version)
+			if err != nil {
+				return nil, fmt.Errorf("the frozen tool %s/%s: %w", server, name, err)
+			}
+			c.tools[name] = d
+		}
+		r.servers[server] = c
+	}
+	return r, nil
+}
+
+func (f frozenDefinition) thaw(server, name, version string) (*Definition, error) {
+	timeout, err := time.ParseDuration(f.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	d, err := define(server, version, f.Definition, ToolConfig{Effect: f.Class, Timeout: timeout, MaxResult: f.MaxResult})
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Tool != name:
+		return nil, fmt.Errorf("its definition names %q", d.Tool)
+	case d.Digest != f.Digest:
+		return nil, fmt.Errorf("its definition has digest %s, not %s", d.Digest, f.Digest)
+	case d.Class != f.Class:
+		return nil, fmt.Errorf("its hints make it %s, not %s", d.Class, f.Class)
+	}
+	return d, nil
+}

@@ -1,0 +1,226 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Schema is a compiled JSON Schema of a tool's arguments or output.
+type Schema struct {
+	raw      json.RawMessage
+	root     *jsonschema.Schema
+	resolved *jsonschema.Resolved
+}
+
+// SchemaError says where a value does not fit its schema.
+type SchemaError struct {
+	Pointer string // JSON pointer to the part of the value that is wrong
+	Message string
+}
+
+func (e *SchemaError) Error() string {
+	if e.Pointer == "" {
+		return e.Message
+	}
+	return e.Pointer + ": " + e.Message
+}
+
+// maxSchema is the most bytes a schema may have. Definitions come from servers:
+// a hostile one must not be able to occupy the process.
+const maxSchema = 1 << 20
+
+// compileSchema makes a schema usable. References must be local JSON pointers:
+// nothing is fetched, and a reference that leads back to itself without
+// consuming any of the value would never end.
+func compileSchema(raw json.RawMessage) (*Schema, error) {
+	if len(raw) > maxSchema {
+		return nil, fmt.Errorf("the schema has %d bytes: %d are the most", len(raw), maxSchema)
+	}
+	var doc any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, err
+	}
+	if err := checkReferences(doc); err != nil {
+		return nil, err
+	}
+	root := new(jsonschema.Schema)
+	if err := json.Unmarshal(raw, root); err != nil {
+		return nil, err
+	}
+	resolved, err := root.Resolve(nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Schema{slices.Clone(raw), root, resolved}, nil
+}
+
+// Raw is the schema as it was given.
+func (s *Schema) Raw() json.RawMessage { return s.raw }
+
+// Validate checks one JSON value, without coercion or defaults. The error is a
+// *SchemaError.
+func (s *Schema) Validate(value json.RawMessage) error {
+	var v any
+	if err := json.Unmarshal(value, &v); err != nil {
+		return &SchemaError{Message: "not JSON: " + err.Error()}
+	}
+	err := s.resolved.Validate(v)
+	if err == nil {
+		return nil
+	}
+	l := locator{schema: s, parts: map[string]*part{}}
+	return l.locate("", "#", v, err)
+}
+
+// locator finds where in a value a failure lies, since the validator does not
+// tell. It runs only after a failure.
+type locator struct {
+	schema *Schema
+	parts  map[string]*part // by reference into the schema
+}
+
+// part is a piece of the schema that can validate by itself.
+type part struct {
+	ref      string // where it stands, after following references
+	schema   *jsonschema.Schema
+	resolved *jsonschema.Resolved
+}
+
+// locate descends from a place that failed to the innermost part of the value
+// that fails by itself. at points into the value, ref into the schema.
+func (l *locator) locate(at, ref string, v any, failure error) *SchemaError {
+	for _, c := range l.children(ref, v) {
+		p := l.part(c.ref)
+		if p == nil {
+			continue // the parent's failure stands
+		}
+		if err := p.resolved.Validate(c.value); err != nil {
+			return l.locate(at+"/"+escapePointer(c.name), c.ref, c.value, err)
+		}
+	}
+	return &SchemaError{at, innermost(failure)}
+}
+
+type child struct {
+	name, ref string
+	value     any
+}
+
+// children are the members of v that the schema at ref gives a schema of their
+// own, in a fixed order.
+func (l *locator) children(ref string, v any) []child {
+	p := l.part(ref)
+	if p == nil {
+		return nil
+	}
+	var list []child
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			switch {
+			case p.schema.Properties[name] != nil:
+				list = append(list, child{name, p.ref + "/properties/" + refToken(name), value})
+			case p.schema.AdditionalProperties != nil && len(p.schema.PatternProperties) == 0:
+				list = append(list, child{name, p.ref + "/additionalProperties", value})
+			}
+		}
+		slices.SortFunc(list, func(a, b child) int { return strings.Compare(a.name, b.name) })
+	case []any:
+		for i, value := range v {
+			switch {
+			case i < len(p.schema.PrefixItems):
+				list = append(list, child{strconv.Itoa(i), p.ref + "/prefixItems/" + strconv.Itoa(i), value})
+			case p.schema.Items != nil:
+				list = append(list, child{strconv.Itoa(i), p.ref + "/items", value})
+			}
+		}
+	}
+	return list
+}
+
+// part is the piece of the schema at ref; nil if it cannot stand alone.
+func (l *locator) part(ref string) *part {
+	if p, ok := l.parts[ref]; ok {
+		return p
+	}
+	p := l.make(ref)
+	l.parts[ref] = p
+	return p
+}
+
+func (l *locator) make(ref string) *part {
+	var doc any
+	if json.Unmarshal(l.schema.raw, &doc) != nil {
+		return nil
+	}
+	for range maxSchemaDepth {
+		piece, ok := resolvePointer(doc, ref)
+		if !ok {
+			return nil
+		}
+		text, err := json.Marshal(piece)
+		if err != nil {
+			return nil
+		}
+		schema := new(jsonschema.Schema)
+		if json.Unmarshal(text, schema) != nil {
+			return nil
+		}
+		if schema.Ref != "" {
+			ref = schema.Ref
+			continue
+		}
+		resolved, err := l.alone(ref)
+		if err != nil {
+			return nil
+		}
+		return &part{ref, schema, resolved}
+	}
+	return nil
+}
+
+// alone resolves the piece at ref by itself. The whole schema goes along under
+// an identifier of its own, so that references inside it keep their meaning.
+func (l *locator) alone(ref string) (*jsonschema.Resolved, error) {
+	const id = "https://tipstaff.invalid/schema"
+	whole := l.schema.root.CloneSchemas()
+	whole.ID = id
+	wrapper := &jsonschema.Schema{
+		Schema: whole.Schema,
+		Ref:    id + ref,
+		Defs:   map[string]*jsonschema.Schema{"whole": whole},
+	}
+	return wrapper.Resolve(nil)
+}
+
+// innermost is the text of the failure itself, without the chain of schemas that
+// led to it.
+func innermost(err error) string {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			break
+		}
+		err = next
+	}
+	text := err.Error()
+	if len(text) > 300 {
+		text = strings.ToValidUTF8(text[:300], "") + "…"
+	}
+	return text
+}
+
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
+
+func escapePointer(name string) string { return pointerEscaper.Replace(name) }
+
+// refToken is name as a segment of a reference, which is a URI fragment.
+func refToken(name string) string { return url.PathEscape(escapePointer(name)) }
