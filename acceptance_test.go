@@ -55,6 +55,7 @@ func TestPlanProposedNeedsExactlyThisAcceptance(t *testing.T) {
 		{"a correction on the old acceptance", acceptanceScript{accept, gate, resolve("user", `"action":"accept"`), proposedBy(1, "I", "Q")}, false},
 		{"a correction, the old program kept", acceptanceScript{accept, gate, resolve("user", `"action":"keep"`), proposedBy(1, "I", "P")}, true},
 		{"a correction, kept and yet proposed", acceptanceScript{accept, gate, resolve("user", `"action":"keep"`), proposedBy(4, "I", "Q")}, false},
+		{"a gate decided twice", acceptanceScript{accept, gate, resolve("user", `"action":"keep"`), resolve("user", `"action":"accept"`), proposedBy(4, "I", "Q")}, false},
 		{"a gate of another kind", acceptanceScript{accept, question, resolve("user", `"action":"accept"`), proposedBy(4, "I", "Q")}, false},
 		{"a gate that was superseded", acceptanceScript{accept, gate, resolve("user", `"action":"accept","via":"superseded"`), proposedBy(4, "I", "Q")}, false},
 		{"a gate decided by the executor alone", acceptanceScript{accept, gate, resolve("executor", `"action":"accept"`), proposedBy(4, "I", "Q")}, false},

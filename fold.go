@@ -61,7 +61,7 @@ func (f *Fold) Apply(e *Event) {
 		return
 	}
 	f.Seq, f.At = e.Seq, e.At
-	if e.Epoch > 0 && !f.DriveFrom.IsZero() {
+	if f.inDrive(e) {
 		f.DriveTo = e.At
 	}
 	if e.Kind.Envelope() {
@@ -269,6 +269,12 @@ func (f *Fold) applyOwnership(e *Event) {
 	case KindRunInterrupted:
 		f.endDrive()
 	}
+}
+
+// inDrive reports whether the owner wrote the record in the present drive. A new
+// owner's first record does not lengthen the drive of the one before.
+func (f *Fold) inDrive(e *Event) bool {
+	return e.Epoch > 0 && !f.DriveFrom.IsZero() && e.Kind != KindRunStarted && e.Kind != KindRunResumed
 }
 
 // endDrive adds the time of the present drive, up to its last record.

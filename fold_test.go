@@ -185,6 +185,11 @@ func TestLedgerFold(t *testing.T) {
 			boundGate(j, `{"gate":"B","action":"extend","answer":{"tokens":3,"tool_calls":-1}}`, true)
 		},
 			nil, nil, nil},
+		{"an extension by a gate of another kind raises nothing", func(j *journal) {
+			j.add(KindPolicyGate, "a", 0, `{"gate":"Q","gate_kind":"question"}`)
+			j.add(KindPolicyGateResolve, "a", 0, `{"gate":"Q","action":"extend","answer":{"tool_calls":3}}`)
+			j.add(KindGateTaken, "a", 1, `{"gate":"Q","seq":6}`)
+		}, nil, nil, nil},
 		{"a continued history carries", func(j *journal) {
 			intended(j, "a", `{"tool_calls":1}`)
 			j.add(KindRunContinued, "", 1, `{"state":{},"used":{"tool_calls":5},"limit":{"tool_calls":9},"wall_ms":100}`)
@@ -223,6 +228,38 @@ func TestLedgerFold(t *testing.T) {
 				if got := f.Ledger.Held(name); got != c.held[name] {
 					t.Errorf("held %s: %d, want %d", name, got, c.held[name])
 				}
+			}
+		})
+	}
+}
+
+func TestWallTimeIsThatOfDrives(t *testing.T) {
+	// One record a second. Records of epoch 0 are others', and may come much later.
+	type rec struct {
+		kind  Kind
+		epoch int64
+		body  string
+	}
+	for _, c := range []struct {
+		name string
+		recs []rec
+		want int64
+	}{
+		{"to the park, as the owner measured", []rec{{KindRunStarted, 1, `{}`}, {KindClockRead, 1, `{}`}, {KindRunParked, 1, `{"wall_ms":1234}`}}, 1234},
+		{"to the park, by the records if it does not say", []rec{{KindRunStarted, 1, `{}`}, {KindClockRead, 1, `{}`}, {KindRunParked, 1, `{}`}}, 2000},
+		{"to the last record of a lost owner", []rec{{KindRunStarted, 1, `{}`}, {KindClockRead, 1, `{}`}, {KindRunCancelRequested, 0, `{}`}, {KindRunInterrupted, 0, `{}`}}, 1000},
+		{"of a lost owner whom nobody reported", []rec{{KindRunStarted, 1, `{}`}, {KindClockRead, 1, `{}`}, {KindRunCancelRequested, 0, `{}`}, {KindRunResumed, 2, `{}`}, {KindRunInterrupted, 0, `{}`}}, 1000},
+		{"on from a fresh history", []rec{{KindRunStarted, 1, `{}`}, {KindRunContinued, 1, `{"wall_ms":500}`}, {KindClockRead, 1, `{}`}, {KindRunInterrupted, 0, `{}`}}, 1500},
+		{"to the end that the owner wrote", []rec{{KindRunStarted, 1, `{}`}, {KindIntentAttest, 0, `{}`}}, 1000},
+		{"not to a cancel that another wrote", []rec{{KindRunStarted, 1, `{}`}, {KindRunCancelRequested, 0, `{}`}, {KindIntentCancel, 0, `{}`}}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := accepted()
+			for _, r := range c.recs {
+				j.add(r.kind, "", r.epoch, r.body)
+			}
+			if got := j.fold().WallMs; got != c.want {
+				t.Errorf("%d ms, want %d", got, c.want)
 			}
 		})
 	}

@@ -10,15 +10,19 @@ import (
 
 // Limits of a document.
 const (
-	MaxSize      = 1 << 20 // bytes of source
-	MaxNodes     = 2000
-	MaxDepth     = 32  // levels of nodes; the root is the first
-	MaxPath      = 512 // bytes of a node's path
-	maxNesting   = 128 // levels of values, nodes and their arguments together
-	maxParallel  = 64
-	rootPath     = "root"
-	inputScope   = "input" // what ${input.name} begins with
-	inputFollows = "followup"
+	MaxSize     = 1 << 20 // bytes of source
+	MaxNodes    = 2000
+	MaxDepth    = 32  // levels of nodes; the root is the first
+	MaxPath     = 512 // bytes of a node's path
+	maxNesting  = 128 // levels of values, nodes and their arguments together
+	maxParallel = 64
+)
+
+// Names that documents do not choose.
+const (
+	rootPath      = "root"
+	inputScope    = "input"    // what ${input.name} begins with
+	inputFollowup = "followup" // an input that only follow-ups have; null elsewhere
 )
 
 // Defaults of nodes that say nothing else.

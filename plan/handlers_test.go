@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -220,17 +220,24 @@ func TestParallelRunsTogether(t *testing.T) {
 		call := func(fc flow.Context, r ToolRequest) (flow.Result, error) {
 			return fc.Do(flow.Call{Name: "tool.call", Class: flow.Read, Input: r.Args})
 		}
-		var inFlight, most atomic.Int64
-		full := make(chan struct{}, 4)
+		var mu sync.Mutex
+		inFlight, most := 0, 0
+		full := make(chan struct{}, 16)
 		meet := func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
-			now := inFlight.Add(1)
-			defer inFlight.Add(-1)
-			most.Store(max(most.Load(), now))
-			if int(now) == want {
+			mu.Lock()
+			inFlight++
+			most = max(most, inFlight)
+			if inFlight == want {
 				for range want {
 					full <- struct{}{}
 				}
 			}
+			mu.Unlock()
+			defer func() {
+				mu.Lock()
+				inFlight--
+				mu.Unlock()
+			}()
 			select {
 			case <-full:
 				return flow.Done{}, nil
@@ -248,8 +255,8 @@ func TestParallelRunsTogether(t *testing.T) {
 		if err != nil || out.Status != flow.Completed {
 			t.Fatalf("%+v, %v", out, err)
 		}
-		if int(most.Load()) != want {
-			t.Errorf("max_parallel %d: %d in flight, want %d", limit, most.Load(), want)
+		if most != want {
+			t.Errorf("max_parallel %d: %d in flight, want %d", limit, most, want)
 		}
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -92,13 +92,9 @@ func (in Input) check(raw json.RawMessage) (code string, err error) {
 	return "", nil
 }
 
+// unknownNames are the given names that are no inputs, sorted.
 func unknownNames(given map[string]json.RawMessage, inputs []Input) []string {
-	var names []string
-	for name := range given {
-		if !slices.ContainsFunc(inputs, func(in Input) bool { return in.Name == name }) {
-			names = append(names, name)
-		}
-	}
-	sort.Strings(names)
-	return names
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(name string) bool {
+		return slices.ContainsFunc(inputs, func(in Input) bool { return in.Name == name })
+	})
 }

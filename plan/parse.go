@@ -107,7 +107,7 @@ func (d *Document) decodeInputs(f *fields, ps *problems) {
 	}
 	for _, m := range inputs.members {
 		path := "inputs." + m.key
-		if !nameGrammar.MatchString(m.key) || m.key == inputFollows {
+		if !nameGrammar.MatchString(m.key) || m.key == inputFollowup {
 			ps.add(codeIDGrammar, m.at, "inputs", "%q cannot name an input: 1 to 64 of A-Z, a-z, 0-9, _ and -, and not followup", brief(m.key))
 			path = "inputs"
 		}

@@ -359,7 +359,7 @@ func (v *validator) references(n *Node, in *value, path string) {
 }
 
 func (v *validator) inputReference(ref reference, at position, path string) {
-	if ref.name == inputFollows {
+	if ref.name == inputFollowup {
 		return
 	}
 	if !slices.ContainsFunc(v.d.Inputs, func(in Input) bool { return in.Name == ref.name }) {

@@ -44,10 +44,6 @@ type member struct {
 // position is where something begins, counted from 1 in characters.
 type position struct{ line, column int }
 
-func (p position) before(q position) bool {
-	return p.line < q.line || p.line == q.line && p.column < q.column
-}
-
 // get is the member with that key, or nil.
 func (v *value) get(key string) *value {
 	for i := range v.members {

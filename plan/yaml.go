@@ -19,7 +19,14 @@ import (
 // The parser behind it trusts its input: it recurses over nesting and over the
 // keys of a mapping, and some of its loops are quadratic. So the text and then
 // its tokens pass through guards of our own first.
-func readYAML(src string) (*value, *problem) {
+//
+// A panic of the parser is a document it cannot read, not an end of the process.
+func readYAML(src string) (v *value, p *problem) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			v, p = nil, syntaxAt(position{1, 1}, "the document cannot be read as YAML: %v", fault)
+		}
+	}()
 	if p := guardText(src); p != nil {
 		return nil, p
 	}
@@ -35,7 +42,7 @@ func readYAML(src string) (*value, *problem) {
 		return nil, syntaxAt(position{1, 1}, "the document is empty")
 	}
 	c := &yamlConverter{}
-	v := c.value(file.Docs[0].Body, 0)
+	v = c.value(file.Docs[0].Body, 0)
 	return v, c.problem
 }
 

@@ -14,9 +14,6 @@ import (
 
 // TestFlow runs the suite that every log passes.
 func TestFlow(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the whole suite of the engine")
-	}
 	flowtest.Run(t, func(t *testing.T) flowtest.Bed {
 		return &bed{newBench(t, &Options{Alive: func(flow.Owner, time.Time) bool { return true }})}
 	})

@@ -218,7 +218,10 @@ func (t *tx) seal(st *runState, d flow.Draft, rec journal.Record) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("%s of run %s: %w", d.Kind, st.id, err)
 	}
-	rec.From, rec.ID = d.From, tipstaff.NewID(t.now).String()
+	rec.From, rec.ID = d.From, d.ID
+	if rec.ID == "" {
+		rec.ID = tipstaff.NewID(t.now).String()
+	}
 	rec.Prev, rec.Head = st.env.String(), st.hash.String()
 	b, err := key.Seal(rec)
 	if err != nil {

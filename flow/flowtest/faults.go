@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -14,6 +17,7 @@ import (
 func faults(t *testing.T, open opener) {
 	t.Run("a full store starts no effect and loses nothing", func(t *testing.T) { full(t, open) })
 	t.Run("a store that is down at any write is resumed from", func(t *testing.T) { down(t, open) })
+	t.Run("one failed append leaves no hole", func(t *testing.T) { noHole(t, open) })
 	t.Run("a fenced owner stops and stores nothing more", func(t *testing.T) { fenced(t, open) })
 	t.Run("a failing append leaves other runs alone", func(t *testing.T) { neighbours(t, open) })
 	t.Run("an effect is visible when its call returns", func(t *testing.T) { visible(t, open) })
@@ -21,44 +25,47 @@ func faults(t *testing.T, open opener) {
 	t.Run("an ended run is not driven", func(t *testing.T) { endedRun(t, open) })
 }
 
+// failingFrom fails every write from the n-th on; the flag tells whether any was.
+func failingFrom(r *rig, n int, fault Fault) (*Faulty, *atomic.Bool) {
+	f, failed := NewFaulty(r.bed.Log()), &atomic.Bool{}
+	f.Before = func(w Write) Fault {
+		if w.N < n {
+			return Pass
+		}
+		failed.Store(true)
+		return fault
+	}
+	return f, failed
+}
+
 func full(t *testing.T, open opener) {
 	bed := open(t)
 	calls := []flow.Call{call(flow.Once, "a", 1), call(flow.Once, "b", 2), reserving(flow.Read, "c", "tool_calls"), call(flow.Once, "d", 4)}
 	for at := 2; ; at++ { // the first write is the run's beginning
 		r := newRun(t, bed, inOrder(calls...))
-		f := NewFaulty(bed.Log())
-		failed := false
-		f.Before = func(w Write) Fault {
-			if w.N >= at {
-				failed = true
-				return Full
-			}
-			return Pass
-		}
-		d := r.start(f)
-		if err := d.settle(); err != nil {
-			t.Fatalf("write %d: %v", at, err)
-		}
-		if !failed {
-			r.check(d.out, flow.Completed)
+		f, failed := failingFrom(r, at, Full)
+		out := r.start(f).wait()
+		if !failed.Load() {
+			r.check(out, flow.Completed)
 			return
 		}
-		r.check(d.out, flow.Interrupted)
-		if !errors.Is(d.out.Err, flow.ErrStoreFull) {
-			t.Errorf("write %d: interrupted by %v, want the full store", at, d.out.Err)
+		r.check(out, flow.Interrupted)
+		if !errors.Is(out.Err, flow.ErrStoreFull) {
+			t.Errorf("write %d: interrupted by %v, want the full store", at, out.Err)
 		}
-		before := r.journal()
-		if fault := r.overdone(before); fault != "" {
-			t.Fatalf("write %d: %s%v", at, fault, before)
+		if fault := r.overdone(r.journal()); fault != "" {
+			t.Fatalf("write %d: %s%v", at, fault, r.journal())
 		}
 		r.reopen()
-		out := r.toEnd()
+		out = r.toEnd()
 		r.check(out, flow.Completed)
 		for _, c := range calls {
-			path := "root/" + c.Key
-			want := 1
-			if n := r.world.Count(path); n != want && (c.Class == flow.Once || n != 2) {
-				t.Fatalf("write %d: %s happened %d times%v", at, path, n, r.journal())
+			n, most := r.world.Count("root/"+c.Key), 1
+			if c.Class != flow.Once {
+				most = 2
+			}
+			if n < 1 || n > most {
+				t.Fatalf("write %d: %s happened %d times%v", at, c.Key, n, r.journal())
 			}
 		}
 		r.agree(out)
@@ -67,29 +74,54 @@ func full(t *testing.T, open opener) {
 
 func down(t *testing.T, open opener) {
 	bed := open(t)
+	var logs []*Faulty
 	for at := 2; ; at++ {
 		r := newEverything(t, bed)
-		f := NewFaulty(bed.Log())
-		failed := false
-		f.Before = func(w Write) Fault {
-			if w.N >= at {
-				failed = true
-				return Down
-			}
-			return Pass
+		f, failed := failingFrom(r, at, Down)
+		logs = append(logs, f)
+		out := r.start(f).wait()
+		f.Seal()
+		if !failed.Load() {
+			r.check(out, flow.ParkedRun)
+			break
 		}
-		d := r.start(f)
-		if err := d.settle(); err != nil {
-			t.Fatalf("write %d: %v", at, err)
-		}
-		if !failed {
-			r.check(d.out, flow.ParkedRun)
-			return
-		}
-		r.check(d.out, flow.Interrupted)
+		r.check(out, flow.Interrupted)
 		r.reopen()
 		r.endsAlike(r.toEnd(), nil, 1)
 	}
+	for _, f := range logs {
+		if late := f.Late(); len(late) > 0 {
+			t.Errorf("a drive that has returned wants to store %+v", late)
+		}
+	}
+}
+
+// noHole fails one write and no other, while the next is already on its way.
+// What was refused must not be followed by what came after it.
+func noHole(t *testing.T, open opener) {
+	var r *rig
+	r = newRig(t, open, program(func(fc flow.Context) error {
+		now := fc.Now()
+		if len(r.journal().of("run.resumed")) == 0 {
+			<-time.After(15 * time.Millisecond) // the reading is written by itself meanwhile
+		}
+		return do(fc, call(flow.Once, "a", now.UnixNano()))
+	}))
+	f := NewFaulty(r.bed.Log())
+	f.Before = func(w Write) Fault {
+		if !w.Has("clock.read") {
+			return Pass
+		}
+		// Wait for the next write, or for a drive that keeps one at a time.
+		for end := time.Now().Add(100 * time.Millisecond); len(f.Pending(r.run)) == 0 && time.Now().Before(end); runtime.Gosched() {
+		}
+		return Full
+	}
+	r.check(r.start(f).wait(), flow.Interrupted)
+	r.reopen()
+	out := r.toEnd()
+	r.check(out, flow.Completed)
+	r.agree(out)
 }
 
 func fenced(t *testing.T, open opener) {

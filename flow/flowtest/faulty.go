@@ -59,6 +59,8 @@ type Faulty struct {
 	cond   *sync.Cond
 	n      int
 	held   bool
+	sealed bool
+	late   []Write
 	queues map[string][]op // by run: order is kept within a run alone
 	busy   map[string]bool // runs whose queue somebody works on
 	dead   chan struct{}
@@ -94,6 +96,21 @@ func (f *Faulty) Release() {
 	defer f.mu.Unlock()
 	f.held = false
 	f.cond.Broadcast()
+}
+
+// Seal says that the drive over this log has returned: Late are the writes that
+// it nevertheless wants afterwards.
+func (f *Faulty) Seal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sealed = true
+}
+
+// Late are the writes since Seal.
+func (f *Faulty) Late() []Write {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.late
 }
 
 // Pending are the writes that are queued.
@@ -217,6 +234,9 @@ func (f *Faulty) wait(w Write, store func() error) error {
 func (f *Faulty) enqueue(o op) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.sealed {
+		f.late = append(f.late, o.Write)
+	}
 	f.queues[o.Run] = append(f.queues[o.Run], o)
 	if !f.busy[o.Run] {
 		f.busy[o.Run] = true

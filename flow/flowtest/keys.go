@@ -248,6 +248,11 @@ func changed(t *testing.T, open opener) {
 			callDigest("agent.said", []byte(`{"n":1}`)), callDigest("agent.said", []byte(`{"n":2}`))},
 		{"event kind", [3]step{calling(a), asking(gate), saying("agent.thought", map[string]int{"n": 1})}, "root",
 			callDigest("agent.said", []byte(`{"n":1}`)), callDigest("agent.thought", []byte(`{"n":1}`))},
+		{"a new event before a changed call", [3]step{func(fc flow.Context) error {
+			fc.At("new").Emit(flow.Event{Kind: "agent.said"})
+			fc.At("new").Now()
+			return do(fc, call(flow.Read, "a", 2))
+		}, asking(gate), said}, "root/a", callDigest("work", []byte(`1`)), callDigest("work", []byte(`2`))},
 		{"a gate where a call was", [3]step{asking(question("a")), asking(gate), said}, "root/a", callDigest("work", []byte(`1`)), ""},
 		{"a call where a gate was", [3]step{calling(a), calling(call(flow.Read, "g", 1)), said}, "root/g", "", callDigest("work", []byte(`1`))},
 	}

@@ -106,12 +106,13 @@ func (g gate) asker() string { return g.Key[:max(strings.LastIndexByte(g.Key, '/
 func (j journal) gates() []gate {
 	var out []gate
 	for _, r := range j {
-		switch b := read(r); r.Kind {
+		switch r.Kind {
 		case "policy.gate":
-			out = append(out, gate{body: b, Key: r.Path})
+			out = append(out, gate{body: read(r), Key: r.Path})
 		case "policy.gate.resolve":
+			id := read(r).Gate
 			for i := range out {
-				out[i].Done = out[i].Done || out[i].Gate == b.Gate
+				out[i].Done = out[i].Done || out[i].Gate == id
 			}
 		}
 	}

@@ -1,0 +1,34 @@
+# Everything a newcomer needs: `make demo` to see it, `make test` to trust it.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TOOLS   := $(CURDIR)/.cache/bin
+STATICCHECK_VERSION := v0.7.0
+FUZZTIME ?= 10s
+
+.PHONY: build demo test check bench fuzz soak clean
+
+build: ## a static bin/tipstaff
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
+
+demo: build ## a real plan, from start to proof
+	@examples/demo.sh
+
+test: build ## everything, race detector and shuffle on, then every fuzz target for a moment
+	$(GO) test -race -shuffle=on -timeout 20m ./...
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+check: ## what must hold of the text: format, vet, lint, README commands
+	@scripts/check.sh
+
+bench: ## figures beside their limits, measured in one run
+	$(GO) run ./cmd/bench
+
+fuzz: ## every fuzz target for five minutes
+	@FUZZTIME=5m scripts/fuzz.sh
+
+soak: ## hundreds of kills
+	TIPSTAFF_KILLS=400 $(GO) test -race -timeout 60m -run Kill ./cmd/tipstaff
+
+clean:
+	rm -rf bin .cache
