@@ -27,7 +27,7 @@ func NewID(at time.Time) ID {
 // ParseID reads the canonical form alone: no lower case, no look-alikes.
 func ParseID(s string) (ID, error) {
 	u, err := ulid.ParseStrict(s)
-	if err != nil || u.String() != s {
+	if err != nil || u.String() != s || u.IsZero() {
 		return ID{}, Errorf(InvalidArgument, "%q is not an id", s).WithHint("an id has 26 upper-case characters, like 01JCQ8R4T5V6W7X8Y9Z0A1B2C3")
 	}
 	return ID(u), nil

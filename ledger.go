@@ -6,7 +6,7 @@ import "math"
 type amounts = map[string]int64
 
 // Ledger is what a run may use, has used and holds for attempts in flight, as
-// its records tell. It counts exactly as the engine does when it grants.
+// its records tell, by the rules by which the engine grants.
 type Ledger struct {
 	Limit amounts `json:"limit,omitempty"` // a name without limit is only counted
 	Used  amounts `json:"used,omitempty"`

@@ -9,6 +9,7 @@ type branch struct {
 	d      *drive
 	scope  *scope
 	parked bool // sticky: nothing more is answered or recorded in this drive
+	silent bool // by Emit or Now, which cannot say so
 	inGo   bool // its goroutine waits for a group: nobody else may use its Contexts
 	ended  bool
 }
@@ -192,13 +193,12 @@ func (c *fctx) mayRecord(path, asked string) bool {
 	switch d.mode {
 	case auditing:
 		d.failLocked(fatal, &NonDeterminism{Path: path, Asked: asked})
-	case replaying:
-		c.park()
-	default:
+		return false
+	case performing:
 		if d.ending < parked {
 			return true
 		}
-		c.park()
 	}
+	c.b.silent = c.park() != nil
 	return false
 }

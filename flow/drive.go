@@ -101,6 +101,8 @@ func (d *drive) fail(how ending, err error) error {
 func (d *drive) failLocked(how ending, err error) error {
 	if d.ending < down {
 		d.ending, d.failure = how, err
+		// What nobody waits for may come from a program that does not fit.
+		d.queue = d.queue[:d.waited]
 		d.cutLive(nil, true)
 		d.poke()
 	}
@@ -115,41 +117,61 @@ func (d *drive) isHalted() bool {
 
 // put queues a lazy record: it is written with the next waited one, or soon.
 func (d *drive) put(r Draft) {
-	if d.mode != performing || d.ending >= parked {
+	if d.mode != performing || d.ending >= parked || d.over {
 		return
 	}
-	if !r.Note {
-		d.past.records++
-	}
-	d.queue = append(d.queue, r)
+	d.enqueue(r)
 	if !d.armed {
 		d.armed = true
 		time.AfterFunc(lazyDelay, func() {
 			d.mu.Lock()
-			defer d.mu.Unlock()
 			d.armed = false
-			if len(d.queue) > 0 {
-				d.send(nil, func(err error) {
-					if err != nil {
-						go d.fail(down, err)
-					}
-				})
-			}
+			d.ship()
 		})
 	}
 }
 
-// send hands the queue and then drafts to the log, in order. Called with mu
-// held, so that the order of records is the order of what they say.
-func (d *drive) send(drafts []Draft, done func(error)) {
-	batch := append(d.queue, drafts...)
-	d.queue = nil
+func (d *drive) enqueue(drafts ...Draft) {
 	for i := range drafts {
 		if !drafts[i].Note {
 			d.past.records++
 		}
 	}
-	d.log.Append(d.lease, batch, done)
+	d.queue = append(d.queue, drafts...)
+}
+
+// ship hands the queue to the log. One batch is under way at a time and the next
+// gathers behind it, so that nothing is stored after something that was not.
+// Called with mu held, returns without it.
+func (d *drive) ship() {
+	if d.shipping || d.over || len(d.queue) == 0 && len(d.acks) == 0 || d.ending == down {
+		d.mu.Unlock()
+		return
+	}
+	d.shipping = true
+	batch, acks := d.queue, d.acks
+	d.queue, d.acks, d.waited = nil, nil, 0
+	d.mu.Unlock()
+	d.log.Append(d.lease, batch, func(err error) { d.shipped(acks, err) })
+}
+
+func (d *drive) shipped(acks []chan error, err error) {
+	d.mu.Lock()
+	d.shipping = false
+	if err != nil {
+		err = d.failLocked(down, err)
+		acks = append(acks, d.acks...)
+		d.acks = nil
+	}
+	more := len(d.acks) > 0
+	d.mu.Unlock()
+	for _, ack := range acks {
+		ack <- err
+	}
+	if more {
+		// The log may be calling from where it cannot take the next batch.
+		go func() { d.mu.Lock(); d.ship() }()
+	}
 }
 
 // append writes records and waits until they are durable. Called with mu held;
@@ -161,34 +183,32 @@ func (d *drive) append(drafts ...Draft) error {
 	if d.ending == down {
 		return d.failure
 	}
-	ack := acks.Get().(chan error)
-	d.send(drafts, func(err error) { ack <- err })
-	d.mu.Unlock()
+	d.enqueue(drafts...)
+	d.waited = len(d.queue)
+	ack := d.freeAck()
+	d.acks = append(d.acks, ack)
+	d.ship()
 	err := <-ack
-	acks.Put(ack)
 	d.mu.Lock()
-	if err != nil {
-		return d.failLocked(down, err)
-	}
-	return nil
+	d.idleAcks = append(d.idleAcks, ack)
+	return err
 }
 
-// acks are one-element channels: a log may answer before Append returns.
-var acks = sync.Pool{New: func() any { return make(chan error, 1) }}
+// freeAck is a channel with room for one answer: a log may give it before
+// Append returns.
+func (d *drive) freeAck() chan error {
+	if n := len(d.idleAcks); n > 0 {
+		ack := d.idleAcks[n-1]
+		d.idleAcks = d.idleAcks[:n-1]
+		return ack
+	}
+	return make(chan error, 1)
+}
 
 // sync waits for everything that was put so far, also what is on its way.
 func (d *drive) sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.append()
-}
-
-func (d *drive) flush() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.queue) == 0 {
-		return nil
-	}
 	return d.append()
 }
 

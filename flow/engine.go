@@ -99,10 +99,15 @@ type drive struct {
 	running  int // branches that are neither blocked nor ended
 	blocked  map[*waiter]struct{}
 	live     map[*attempt]struct{}
-	queue    []Draft // lazy records, in order
-	armed    bool    // a flush of the queue is due
-	parking  bool    // the park transaction is under way
-	parkTurn int     // counts idle periods: a linger of an earlier one is void
+	queue    []Draft // records for the next batch, in order
+	waited   int     // how many of them somebody waits for, or precede such
+	acks     []chan error
+	idleAcks []chan error
+	shipping bool // a batch is with the log
+	armed    bool // a lazy record will be shipped soon
+	over     bool // the drive has ended: nothing is written any more
+	parking  bool // the park transaction is under way
+	parkTurn int  // counts idle periods: a linger of an earlier one is void
 	ending   ending
 	why      string    // of a stop
 	failure  error     // of ending fatal or down
@@ -171,6 +176,14 @@ func (d *drive) begin(h History) error {
 
 // run drives the flow, segment after segment, to the end of this drive.
 func (d *drive) run() Outcome {
+	out := d.segments()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	return out
+}
+
+func (d *drive) segments() Outcome {
 	for {
 		value, err, b := d.enterFlow()
 		var next *continued
@@ -214,8 +227,8 @@ func (d *drive) guard(b *branch, path string, f func(Context) error) (err error)
 	err = f(&fctx{b: b, path: path})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if b.parked && d.mode != performing {
-		return ErrParked // also where Emit or Now met the end, which cannot say so
+	if b.parked && b.silent {
+		return ErrParked
 	}
 	if b.parked && !Parked(err) && d.ending != fatal && d.ending != down {
 		return d.failLocked(fatal, &Misuse{path, fmt.Sprintf("the flow was parked and returned %v instead of ErrParked", err)})
@@ -253,7 +266,7 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 	case d.mode != performing && b.parked:
 		out.Status, out.Value, out.Err = ParkedRun, nil, nil
 	case b.parked && end == cut:
-		out.Status, out.Value, out.Err = Cut, nil, d.flush()
+		out.Status, out.Value, out.Err = Cut, nil, d.sync()
 	case b.parked && end == stopped:
 		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, nil, why
 		d.interrupt(why)

@@ -86,8 +86,12 @@ func (g *group) start() {
 	for g.active < g.limit && g.next < len(g.branches) {
 		i := g.next
 		g.next++
-		if g.skipped[g.branches[i].Name] {
+		switch {
+		case g.skipped[g.branches[i].Name]:
 			g.results[i] = ErrCancelled
+			continue
+		case g.d.ending != notEnding: // a later drive starts it
+			g.results[i] = ErrParked
 			continue
 		}
 		g.active++

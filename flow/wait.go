@@ -123,12 +123,8 @@ func (d *drive) expire(g *gate) {
 		time.AfterFunc(parkRetry, func() { d.expire(g) })
 		return
 	}
-	if g.decision == nil && !g.closed && d.ending < parked {
-		d.send([]Draft{closeGate(g, "expiry")}, func(err error) {
-			if err != nil {
-				go d.fail(down, err)
-			}
-		})
+	if g.decision == nil && !g.closed {
+		d.put(closeGate(g, "expiry"))
 	}
 }
 
@@ -220,7 +216,7 @@ func (d *drive) again() Outcome {
 	if err != nil {
 		return Outcome{Status: Interrupted, Err: err, Reason: reasonOf(err)}
 	}
-	return d.run()
+	return d.segments()
 }
 
 // idle is reached when every branch is blocked in a wait, a sleep or a join.
@@ -278,10 +274,7 @@ func (d *drive) tryPark(turn int) {
 	}
 	d.parking = true
 	p := d.parkingNow()
-	var err error
-	if len(d.queue) > 0 {
-		err = d.append()
-	}
+	err := d.append()
 	var went bool
 	if err == nil {
 		d.mu.Unlock()
@@ -329,7 +322,7 @@ func (d *drive) parkSuspended(out Outcome) Outcome {
 	d.mu.Lock()
 	p := Parking{Wall: d.wall(), Gates: out.Gates}
 	d.mu.Unlock()
-	if err := d.flush(); err != nil {
+	if err := d.sync(); err != nil {
 		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
 		return out
 	}

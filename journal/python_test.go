@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// The programs in testdata were written from README.md alone. That they agree
-// with this package, export by export, shows that the page is complete.
+// The programs in testdata follow README.md and share no code with this package.
+// Where the two disagree about an export, one of them or the page is wrong.
 
 func python(t *testing.T) string {
 	t.Helper()

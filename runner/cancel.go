@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -203,6 +204,9 @@ func (r *Runner) sweep(ctx context.Context, row flow.Row) error {
 		return nil
 	}
 	_, err := r.Sweep(ctx, row.ID, row.Owner.Launch)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil // this system cannot tell whose a process is
+	}
 	return err
 }
 

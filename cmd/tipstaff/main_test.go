@@ -1,14 +1,52 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // TestMain makes this test binary the command as well: where it is called
-// tipstaff, it is tipstaff. So every script and every process that the tests
-// start or kill is the real command, under the race detector if the tests are.
+// tipstaff, it is tipstaff. So the scripts run the command under the race
+// detector whenever the tests do.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"tipstaff": main})
+	testscript.Main(tests{m}, map[string]func(){"tipstaff": main})
 }
+
+// tests are the tests between making and removing a folder for the binary.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	dir, err := os.MkdirTemp("", "tipstaff-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // other users run it, too
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binDir = dir
+	return t.M.Run()
+}
+
+var binDir string
+
+// binary is the command as it is released. Tests that start hundreds of
+// processes, or kill them after milliseconds, use it in place of the test binary,
+// which starts five times slower under the race detector.
+var binary = sync.OnceValues(func() (string, error) {
+	name := filepath.Join(binDir, "tipstaff")
+	build := exec.Command("go", "build", "-trimpath", "-o", name, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return name, nil
+})

@@ -1,0 +1,258 @@
+package tool_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+const full = `version: 1
+allowed_effects: [read, once]
+servers:
+  builtin:
+    roots: [".", /srv/data]
+    hosts: [example.com, "127.0.0.1:8080", "[::1]"]
+    programs: [git, ./build.sh]
+    timeout: 45s
+    max_concurrent: 2
+    tools:
+      read_file: {effect: read}
+      exec: {effect: once, timeout: 2m, max_result: 1MiB}
+      sleep:
+policy:
+  sub_dispatch: true
+  rules:
+    - {id: reads, tool: "*/*", effect: read, do: allow}
+    - {id: never, tool: "builtin/exec", effect: [once], do: deny, why: "not here"}
+bounds: {tool_calls: 20, cost_usd: "0.50", wall_time: 10m}
+max_timeout: 30m
+`
+
+func TestManifestIsRead(t *testing.T) {
+	m := parse(t, full)
+	s := m.Servers["builtin"]
+	if diff := cmp.Diff([]string{".", "/srv/data"}, s.Roots); diff != "" {
+		t.Error(diff)
+	}
+	if s.MaxConcurrent != 2 || m.MaxTimeout != 30*time.Minute || !m.SubDispatch || m.AutoAccept {
+		t.Errorf("got %+v", m)
+	}
+	if diff := cmp.Diff(tipstaff.Bounds{"tool_calls": 20, "cost_usd": 500_000_000, "wall_time": 600_000}, m.Bounds); diff != "" {
+		t.Error(diff)
+	}
+	for name, want := range map[string]tool.ToolConfig{
+		"read_file": {Effect: flow.Read, Timeout: 45 * time.Second, MaxResult: 8 << 20},
+		"exec":      {Effect: flow.Once, Timeout: 2 * time.Minute, MaxResult: 1 << 20},
+		"sleep":     {Timeout: 45 * time.Second, MaxResult: 8 << 20},
+	} {
+		got, ok := m.Tool("builtin", name)
+		if !ok || got != want {
+			t.Errorf("%s: got %+v, %v", name, got, ok)
+		}
+	}
+	if _, ok := m.Tool("builtin", "write_file"); ok {
+		t.Error("a tool that is not listed is declared")
+	}
+	if v := m.Policy.Decide(policy.Call{Server: "builtin", Tool: "exec", Class: flow.Once}); v.Do != policy.Deny || v.Rule != "never" {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestWithoutFieldsDefaultsHold(t *testing.T) {
+	m := parse(t, "servers: {builtin: {tools: {sleep: {}}}}")
+	if !m.Allows(flow.Read) || m.Allows(flow.Idempotent) || m.Allows(flow.Once) {
+		t.Error("without allowed_effects it is read alone")
+	}
+	if got, _ := m.Tool("builtin", "sleep"); got.Timeout != 30*time.Second {
+		t.Errorf("the timeout is %v", got.Timeout)
+	}
+	if m.MaxTimeout != time.Hour || m.Servers["builtin"].MaxConcurrent != 4 || m.Bounds != nil {
+		t.Errorf("got %+v", m)
+	}
+	if parse(t, "allowed_effects: []").Allows(flow.Read) {
+		t.Error("an empty allowed_effects allows something")
+	}
+	if len(parse(t, "").Servers) != 0 {
+		t.Error("an empty file declares a server")
+	}
+}
+
+func TestNoManifestDeclaresNothing(t *testing.T) {
+	var m *tool.Manifest
+	if _, ok := m.Server("builtin"); ok || m.Allows(flow.Read) {
+		t.Error("a missing manifest allows something")
+	}
+	r, err := tool.NewRegistry(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := tool.NewGate([]string{uriOf("sleep")}, nil, r).Ask(tool.Request{URI: uriOf("sleep"), Args: []byte(`{"duration":"1s"}`)})
+	if v.Do != policy.Deny || v.Err == nil || v.Err.Code != tool.CodeUnknown {
+		t.Errorf("got %+v", v)
+	}
+}
+
+// TestManifestProblems: each document has exactly the problems named, at their
+// place.
+func TestManifestProblems(t *testing.T) {
+	const ok = "servers: {builtin: {tools: {sleep: {}}}}\n"
+	for _, c := range []struct {
+		name, doc string
+		want      []string // line:column code path
+		say       string   // part of the first message
+	}{
+		{"unknown field", ok + "maxtimeout: 1m", []string{"2:1 field_unknown maxtimeout"}, `did you mean "max_timeout"?`},
+		{"far from any", ok + "zzz: 1", []string{"2:1 field_unknown zzz"}, "it has allowed_effects"},
+		{"later field", ok + "models: {}", []string{"2:1 field_unknown models"}, "does not support"},
+		{"other server", "servers:\n  issues: {command: [x], tools: {a: {}}}", []string{"2:3 field_unknown servers.issues"}, "supports the server"},
+		{"command", "servers: {builtin: {command: [x], tools: {sleep: {}}}}", []string{"1:21 field_unknown servers.builtin.command"}, "does not support"},
+		{"no tools", "servers: {builtin: {roots: [.]}}", []string{"1:20 field_missing servers.builtin"}, "needs tools"},
+		{"empty tools", "servers: {builtin: {tools: {}}}", []string{"1:28 field_missing servers.builtin.tools"}, "lists no tool"},
+		{"unknown tool", "servers: {builtin: {tools: {read_fil: {}}}}", []string{"1:29 unknown_tool servers.builtin.tools.read_fil"}, `did you mean "read_file"?`},
+		{"guards", ok + "policy: {guards: []}", []string{"2:10 field_unknown policy.guards"}, "does not support"},
+		{"when", ok + "policy:\n  rules:\n    - {id: a, tool: a/b, do: deny, when: 'true'}", []string{"4:37 field_unknown policy.rules.0.when"}, "does not support"},
+		{"glob", ok + "policy: {rules: [{id: a, tool: 'delete_*', do: deny}]}", []string{"2:32 rule_invalid policy.rules.0.tool"}, "exactly one"},
+		{"no id, no do", ok + "policy: {rules: [{tool: a/b}]}", []string{"2:18 field_missing policy.rules.0", "2:18 rule_invalid policy.rules.0"}, "needs do"},
+		{"same id", ok + "policy: {rules: [{id: a, tool: a/b, do: ask},\n {id: a, tool: a/b, do: ask}]}", []string{"3:7 rule_invalid policy.rules.1.id"}, "already"},
+		{"action", ok + "policy: {rules: [{id: a, tool: a/b, do: maybe}]}", []string{"2:41 rule_invalid policy.rules.0.do"}, "allow, ask or deny"},
+		{"effect", ok + "policy: {rules: [{id: a, tool: a/b, do: ask, effect: write}]}", []string{"2:54 range policy.rules.0.effect"}, "read, idempotent or once"},
+		{"class", "servers: {builtin: {tools: {sleep: {effect: none}}}}", []string{"1:45 range servers.builtin.tools.sleep.effect"}, "effect class"},
+		{"duration", "servers: {builtin: {timeout: 5, tools: {sleep: {}}}}", []string{"1:30 type servers.builtin.timeout"}, "must be text"},
+		{"duration text", "servers: {builtin: {timeout: soon, tools: {sleep: {}}}}", []string{"1:30 type servers.builtin.timeout"}, "not a duration"},
+		{"negative", "servers: {builtin: {timeout: -5s, tools: {sleep: {}}}}", []string{"1:30 range servers.builtin.timeout"}, "possible"},
+		{"over max_timeout", "max_timeout: 1m\nservers: {builtin: {tools: {sleep: {timeout: 2m}}}}", []string{"2:46 range servers.builtin.tools.sleep.timeout"}, "max_timeout is 1m"},
+		{"size", "servers: {builtin: {tools: {sleep: {max_result: 1MB}}}}", []string{"1:49 type servers.builtin.tools.sleep.max_result"}, "1MiB"},
+		{"size too large", "servers: {builtin: {tools: {sleep: {max_result: 17MiB}}}}", []string{"1:49 range servers.builtin.tools.sleep.max_result"}, "16MiB"},
+		{"bound", ok + "bounds: {tool_calls: -1}", []string{"2:22 range bounds.tool_calls"}, "tool_calls"},
+		{"bound as float", ok + "bounds: {cost_usd: 0.5}", []string{"2:20 range bounds.cost_usd"}, "cost_usd"},
+		{"unknown bound", ok + "bounds: {calls: 1}", []string{"2:10 field_unknown bounds.calls"}, "no such bound"},
+		{"host", "servers: {builtin: {hosts: ['https://example.com'], tools: {sleep: {}}}}", []string{"1:29 range servers.builtin.hosts.0"}, "not a host"},
+		{"wildcard host", "servers: {builtin: {hosts: ['*.example.com'], tools: {sleep: {}}}}", []string{"1:29 range servers.builtin.hosts.0"}, "not a host"},
+		{"program", "servers: {builtin: {programs: ['git status'], tools: {sleep: {}}}}", []string{"1:32 range servers.builtin.programs.0"}, "blank"},
+		{"version", ok + "version: 2", []string{"2:10 range version"}, "1 to 1"},
+		{"types", "servers: []\npolicy: 1\nallowed_effects: 7", []string{"1:10 type servers", "2:9 type policy", "3:18 type allowed_effects"}, "must be a mapping"},
+		{"duplicate", ok + ok, []string{"2:1 field_duplicate servers"}, "stands twice"},
+		{"anchor", "servers: &a {builtin: {tools: {sleep: {}}}}\nbounds: *a", []string{"1:10 syntax servers", "2:9 syntax bounds"}, "anchors"},
+		{"tag", "version: !!int '1'", []string{"1:10 syntax version"}, "tags"},
+		{"two documents", "version: 1\n---\nversion: 1", []string{"3:1 syntax "}, "one document"},
+		{"five faults", "a: 1\nversion: 3\nmax_timeout: x\npolicy: {x: 1}\nservers: {builtin: {}}",
+			[]string{"1:1 field_unknown a", "2:10 range version", "3:14 type max_timeout", "4:10 field_unknown policy.x", "5:20 field_missing servers.builtin"}, ""},
+		{"credential", "servers: {builtin: {roots: [ghp_abcdefghij0123456789], tools: {sleep: {}}}}", []string{"1:29 literal_credential servers.builtin.roots.0"}, "GitHub"},
+		{"credential as name", "sk-abcdefghijklmnop: 1", []string{"1:1 literal_credential ", "1:1 field_unknown sk-abcdefghijklmnop"}, "API key"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, problems := tool.ParseManifest("tipstaff.yaml", []byte(c.doc))
+			if m != nil {
+				t.Error("a manifest was made")
+			}
+			var got []string
+			for _, p := range problems {
+				got = append(got, fmt.Sprintf("%d:%d %s %s", p.Line, p.Column, p.Code, p.Path))
+				if p.File != "tipstaff.yaml" {
+					t.Errorf("the file is %q", p.File)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s\n%+v", diff, problems)
+			}
+			if len(problems) > 0 {
+				contains(t, problems[0].Message, c.say)
+			}
+		})
+	}
+}
+
+func TestCredentialIsNotRepeated(t *testing.T) {
+	for _, secret := range []string{"sk-ant-REDACTED", "ghp_0123456789abcdef0123", "xoxb-12345678-abcdef", "AKIAABCDEFGHIJKLMNOP",
+		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-_1", "-----BEGIN RSA PRIVATE KEY-----"} {
+		_, problems := tool.ParseManifest("t", []byte("policy: {rules: [{id: a, tool: a/b, do: deny, why: '"+secret+"'}]}"))
+		if len(problems) != 1 || problems[0].Code != tool.ProblemCredential {
+			t.Errorf("%s: %+v", secret, problems)
+			continue
+		}
+		if strings.Contains(problems[0].Message, secret) {
+			t.Errorf("the message repeats it: %s", problems[0].Message)
+		}
+	}
+}
+
+func TestSyntaxErrorHasAPlace(t *testing.T) {
+	for _, doc := range []string{"servers: [", "a: b: c", "\t x", "servers: {builtin", "? [a, b]\n: 1", "{[}", "a: 'x"} {
+		m, problems := tool.ParseManifest("t", []byte(doc))
+		if m != nil || len(problems) == 0 || problems[0].Line < 1 || problems[0].Column < 1 || problems[0].Message == "" {
+			t.Errorf("%q: %v %+v", doc, m, problems)
+		}
+	}
+	if _, problems := tool.ParseManifest("t", bytes.Repeat([]byte("#"), 2<<20)); len(problems) != 1 || problems[0].Code != tool.ProblemLimit {
+		t.Errorf("2 MiB: %+v", problems)
+	}
+	deep := strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100)
+	if m, problems := tool.ParseManifest("t", []byte(deep)); m != nil || len(problems) == 0 {
+		t.Errorf("100 levels: %+v", problems)
+	}
+}
+
+func TestFrozenManifestMeansTheSame(t *testing.T) {
+	m := parse(t, full)
+	back, err := tool.ParseFrozen(m.Frozen())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(m.Frozen(), back.Frozen()) {
+		t.Errorf("%s\n%s", m.Frozen(), back.Frozen())
+	}
+	if back.Policy.Digest() != m.Policy.Digest() {
+		t.Error("the policy has another digest")
+	}
+	if got, _ := back.Tool("builtin", "read_file"); got.Timeout != 45*time.Second {
+		t.Errorf("the timeout became %v", got.Timeout)
+	}
+	var none *tool.Manifest
+	if back, err := tool.ParseFrozen(none.Frozen()); back != nil || err != nil {
+		t.Errorf("no manifest became %v, %v", back, err)
+	}
+	for _, bad := range []string{"", "{}", `{"version":1}`, `{"version":2}`, `[]`, `{"version":1,"x":1}`, string(m.Frozen()) + "{}",
+		strings.Replace(string(m.Frozen()), `"*/*"`, `"*"`, 1)} {
+		if _, err := tool.ParseFrozen([]byte(bad)); err == nil {
+			t.Errorf("%.60s was read", bad)
+		}
+	}
+}
+
+// FuzzManifest: no document ends the process; one that is accepted keeps its
+// meaning when frozen; one that is refused says where.
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(full))
+	f.Add([]byte(everything))
+	f.Add([]byte("servers: {builtin: {tools: {sleep: {}}}}\n---\n"))
+	f.Add([]byte("a: &x [*x]"))
+	f.Add([]byte("{\"version\": 1, \"policy\": {\"rules\": []}}"))
+	f.Add([]byte("? |\n  x\n: >-\n  y"))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		m, problems := tool.ParseManifest("f", doc)
+		if (m == nil) != (len(problems) > 0) {
+			t.Fatalf("manifest %v, problems %v", m, problems)
+		}
+		for _, p := range problems {
+			if p.Line < 0 || p.Column < 0 || p.Message == "" || p.Code == "" {
+				t.Fatalf("problem %+v", p)
+			}
+		}
+		if m == nil {
+			return
+		}
+		back, err := tool.ParseFrozen(m.Frozen())
+		if err != nil || !bytes.Equal(back.Frozen(), m.Frozen()) {
+			t.Fatalf("%s does not come back: %v", m.Frozen(), err)
+		}
+	})
+}
