@@ -91,9 +91,12 @@ func (c *fctx) await(g *gate) (Decision, error) {
 	w := &waiter{scope: c.b.scope, gate: g, ready: func() bool { return g.decision != nil }}
 	g.waiter, g.scope = w, c.b.scope
 	defer func() { g.waiter = nil }()
-	if !g.expires.IsZero() {
-		expiry := time.AfterFunc(max(0, g.expires.Sub(d.clock())), func() { d.expire(g) })
-		defer expiry.Stop()
+	if !g.expires.IsZero() && g.decision == nil {
+		if left := g.expires.Sub(d.clock()); left > 0 {
+			defer time.AfterFunc(left, func() { d.expire(g) }).Stop()
+		} else {
+			d.put(closeGate(g, "expiry")) // ahead of the park transaction, which then finds it
+		}
 	}
 	for {
 		switch s := c.b.scope.closedBy(); {

@@ -19,6 +19,9 @@ type Resolver interface {
 	// Dispatch tells whether a child run of a skill may be started: its code is
 	// sub_dispatch_disabled or sub_dispatch_cycle.
 	Dispatch(skill string) Trouble
+	// Feature tells whether this host can do what a document asks of it beyond its
+	// nodes: workspace (a worktree or checkout), deliver, anchor.
+	Feature(name string) Trouble
 	// Bounds are the ceilings that no document may exceed, in ledger units. A name
 	// that is absent has none.
 	Bounds() flow.Use

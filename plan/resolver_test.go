@@ -46,6 +46,13 @@ func (workspace) Agent(name string) AgentInfo {
 	return AgentInfo{}
 }
 
+func (workspace) Feature(name string) Trouble {
+	if name == "anchor" {
+		return Trouble{Code: codeFieldInvalid}
+	}
+	return Trouble{}
+}
+
 func (workspace) Dispatch(skill string) Trouble {
 	switch skill {
 	case "skill://off@1.0.0":

@@ -41,6 +41,7 @@ func (d *Document) Validate(r Resolver) []tipstaff.Problem {
 	v.tools()
 	v.inputs()
 	v.bounds("bounds", d.Bounds, d.at["bounds"])
+	v.features()
 	v.locate(d.Root, nil)
 	v.node(d.Root)
 	v.references(nil, d.outputs, "outputs")
@@ -390,4 +391,25 @@ func (p place) before(q place) bool {
 		}
 	}
 	return false
+}
+
+// features asks whether the host can do what the document wants of it.
+func (v *validator) features() {
+	d := v.d
+	if v.r == nil {
+		return
+	}
+	for _, f := range [...]struct {
+		name   string
+		wanted bool
+		field  string
+	}{
+		{"workspace", d.Workspace != "" && d.Workspace != "none", "workspace"},
+		{"deliver", d.Deliver != nil, "deliver"},
+		{"anchor", d.Intent.Anchor, "intent"},
+	} {
+		if f.wanted {
+			v.trouble(v.r.Feature(f.name), d.at[f.field], f.field, "this host does not have "+f.name)
+		}
+	}
 }

@@ -210,6 +210,11 @@ func (resolver) Dispatch(string) plan.Trouble {
 	return plan.Trouble{Code: "sub_dispatch_disabled", Message: "this version of Tipstaff starts no child runs"}
 }
 
+// Feature: worktrees, delivery and anchors do not exist in this release either.
+func (resolver) Feature(name string) plan.Trouble {
+	return plan.Trouble{Code: "field_invalid", Message: "this version of Tipstaff does not have " + name}
+}
+
 func (r resolver) Bounds() flow.Use {
 	if r.manifest == nil {
 		return nil

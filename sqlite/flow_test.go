@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -12,8 +13,13 @@ import (
 	"github.com/tipstaff/tipstaff/flow/flowtest"
 )
 
-// TestFlow runs the suite that every log passes.
+// TestFlow runs the suite that every log passes. On a disk it takes minutes, so
+// it is asked for: TIPSTAFF_FLOWTEST=1 go test -run TestFlow, with -short for
+// fewer rounds.
 func TestFlow(t *testing.T) {
+	if os.Getenv("TIPSTAFF_FLOWTEST") == "" {
+		t.Skip("TIPSTAFF_FLOWTEST is not set")
+	}
 	flowtest.Run(t, func(t *testing.T) flowtest.Bed {
 		return &bed{newBench(t, &Options{Alive: func(flow.Owner, time.Time) bool { return true }})}
 	})

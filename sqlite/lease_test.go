@@ -194,7 +194,7 @@ func TestParkAfterContinue(t *testing.T) {
 func TestDecisionRacesWithPark(t *testing.T) {
 	b := newBench(t, nil)
 	parkedOnce, foundOnce := false, false
-	for range 100 {
+	for range 40 {
 		run := b.create()
 		l := b.acquire(run)
 		b.append(l, gate("G1", "root/a"))

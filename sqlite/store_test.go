@@ -200,8 +200,8 @@ func TestManyRunsAtOnce(t *testing.T) {
 	ids := make([]string, runs)
 	var all sync.WaitGroup
 	for i := range ids {
-		ids[i] = b.create()
 		all.Go(func() {
+			ids[i] = b.create()
 			l := b.acquire(ids[i])
 			for n := range steps {
 				if err := appendErr(b, l, step(fmt.Sprintf("root/%d", n))); err != nil {

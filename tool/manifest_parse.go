@@ -163,7 +163,6 @@ func (p *manifestParser) policy(n at) {
 func (p *manifestParser) rules(n at) {
 	var rules []policy.Rule
 	var places []map[string]at
-	before := len(p.problems)
 	p.list(n, func(_ int, item at) {
 		r, where := p.rule(item)
 		rules = append(rules, r)
@@ -171,11 +170,11 @@ func (p *manifestParser) rules(n at) {
 	})
 	compiled, problems := policy.New(rules)
 	for _, problem := range problems {
-		where, ok := places[problem.Rule][problem.Field]
-		if !ok {
+		where, given := places[problem.Rule][problem.Field]
+		if !given {
 			where = places[problem.Rule][""]
 		}
-		if before == len(p.problems) || !p.reportedAt(where) {
+		if !given || !p.reportedAt(where) {
 			p.report(ProblemRule, where, "%s", problem.Message)
 		}
 	}
@@ -376,11 +375,11 @@ func checkProgram(s string) error {
 var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
 func checkHost(s string) error {
-	host := s
 	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		return nil
 	}
-	if h, port, err := net.SplitHostPort(s); err == nil {
+	host := s
+	if h, port, err := net.SplitHostPort(s); err == nil && !strings.Contains(s, "/") {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return fmt.Errorf("%q has no possible port", s)
 		}

@@ -119,7 +119,7 @@ func TestManifestProblems(t *testing.T) {
 		{"empty tools", "servers: {builtin: {tools: {}}}", []string{"1:28 field_missing servers.builtin.tools"}, "lists no tool"},
 		{"unknown tool", "servers: {builtin: {tools: {read_fil: {}}}}", []string{"1:29 unknown_tool servers.builtin.tools.read_fil"}, `did you mean "read_file"?`},
 		{"guards", ok + "policy: {guards: []}", []string{"2:10 field_unknown policy.guards"}, "does not support"},
-		{"when", ok + "policy:\n  rules:\n    - {id: a, tool: a/b, do: deny, when: 'true'}", []string{"4:37 field_unknown policy.rules.0.when"}, "does not support"},
+		{"when", ok + "policy:\n  rules:\n    - {id: a, tool: a/b, do: deny, when: 'true'}", []string{"4:36 field_unknown policy.rules.0.when"}, "does not support"},
 		{"glob", ok + "policy: {rules: [{id: a, tool: 'delete_*', do: deny}]}", []string{"2:32 rule_invalid policy.rules.0.tool"}, "exactly one"},
 		{"no id, no do", ok + "policy: {rules: [{tool: a/b}]}", []string{"2:18 field_missing policy.rules.0", "2:18 rule_invalid policy.rules.0"}, "needs do"},
 		{"same id", ok + "policy: {rules: [{id: a, tool: a/b, do: ask},\n {id: a, tool: a/b, do: ask}]}", []string{"3:7 rule_invalid policy.rules.1.id"}, "already"},

@@ -50,9 +50,23 @@ type at struct {
 func (r *reader) report(code string, where at, format string, args ...any) {
 	p := tipstaff.Problem{Code: code, Path: where.path, File: r.file, Message: fmt.Sprintf(format, args...)}
 	if where.node != nil {
-		p.Line, p.Column = place(where.node.GetToken())
+		p.Line, p.Column = place(firstToken(where.node))
 	}
 	r.problems = append(r.problems, p)
+}
+
+// firstToken is where a node begins. Of a mapping in block style the parser gives
+// the first colon, which is not where a person looks.
+func firstToken(n ast.Node) *token.Token {
+	switch n := n.(type) {
+	case *ast.MappingValueNode:
+		return firstToken(n.Key)
+	case *ast.MappingNode:
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			return firstToken(n.Values[0].Key)
+		}
+	}
+	return n.GetToken()
 }
 
 func place(t *token.Token) (line, column int) {

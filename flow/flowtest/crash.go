@@ -550,51 +550,57 @@ func inDoubtClosed(t *testing.T, open opener) {
 	check("replayed")
 }
 
-// lostLazy cuts the queue of a process at each place while nothing of it was
-// stored, so that every record that was not waited for is lost once.
-func lostLazy(t *testing.T, open opener) {
-	bed := open(t)
+// talker says a lot between few calls, and notes when it comes to each.
+func talker(r *rig) flow.Func {
 	talk := func(fc flow.Context, n int) {
 		for i := range n {
 			fc.Emit(flow.Event{Kind: "agent.said", Body: i})
 			fc.Now()
 		}
 	}
-	flowOf := func(fc flow.Context) error {
+	send := func(fc flow.Context, key string) error {
+		r.see("at "+key, fc.Path())
+		return do(fc, call(flow.Once, key, key))
+	}
+	return program(func(fc flow.Context) error {
 		talk(fc, 3)
-		if err := do(fc, call(flow.Once, "a", 1)); err != nil {
+		if err := send(fc, "a"); err != nil {
 			return err
 		}
 		talk(fc, 3)
-		if err := fc.Go(flow.Group{}, flow.Branch{Run: func(fc flow.Context) error { talk(fc, 2); return do(fc, call(flow.Once, "b", 2)) }},
+		if err := fc.Go(flow.Group{},
+			flow.Branch{Run: func(fc flow.Context) error { talk(fc, 2); return send(fc, "b") }},
 			flow.Branch{Run: func(fc flow.Context) error { return errors.Join(fc.Sleep(1), do(fc, call(flow.Read, "c", 3))) }}); err != nil {
 			return err
 		}
 		talk(fc, 2)
 		return nil
-	}
-	for _, last := range []string{"root/a", "root/0/b"} {
+	})
+}
+
+// lostLazy holds back what a process writes from some moment on, and cuts it at
+// each place, so that every record that was not waited for is lost once.
+func lostLazy(t *testing.T, open opener) {
+	bed := open(t)
+	for key, from := range map[string]func(Write) bool{
+		"a": func(w Write) bool { return w.Op == "acquire" },
+		"b": func(w Write) bool {
+			return w.Has("effect.finished") && w.Drafts[len(w.Drafts)-1].Path == "root/a"
+		},
+	} {
 		for keep, most := 0, 0; keep <= most; keep++ {
-			r := newRun(t, bed, program(flowOf))
+			r := newRun(t, bed, nil)
+			r.job.Flow = talker(r)
 			f := NewFaulty(bed.Log())
-			if last == "root/0/b" {
-				r.world.Answer("root/a", func(_ context.Context, a flow.Attempt) (flow.Done, error) {
-					return flow.Done{Value: a.Input}, nil
-				})
-				f.After = func(w Write) {
-					if w.Has("effect.finished") && w.Drafts[len(w.Drafts)-1].Path == "root/a" {
-						f.Hold()
-					}
-				}
-			} else {
-				f.After = func(w Write) {
-					if w.Op == "acquire" {
-						f.Hold()
-					}
+			f.After = func(w Write) {
+				if from(w) {
+					f.Hold()
 				}
 			}
 			d := r.start(f)
-			r.untilPending(f, last)
+			r.until("something to lose", func(journal) bool {
+				return r.sights()["at "+key] != "" && len(f.Pending(r.run)) > 0
+			})
 			pending := len(f.Pending(r.run))
 			most = max(most, pending)
 			if err := f.KillKeeping(r.run, min(keep, pending)); err != nil {
@@ -602,35 +608,25 @@ func lostLazy(t *testing.T, open opener) {
 			}
 			_ = d.settle()
 			r.reopen()
-			out := r.toEnd()
-			r.check(out, flow.Completed)
-			j := r.journal()
-			if said := len(j.of("agent.said")); said != 10 {
-				t.Fatalf("%d events, want 10%v", said, j)
-			}
-			for _, path := range []string{"root/a", "root/0/b", "root/1/c"} {
-				if n := r.world.Count(path); n < 1 || n > 2 || (n == 2 && path != "root/1/c") {
-					t.Fatalf("%s happened %d times%v", path, n, j)
-				}
-			}
-			r.agree(out)
+			r.talked(r.toEnd())
 		}
 	}
 }
 
-// untilPending waits until the intent of a call is queued and not stored.
-func (r *rig) untilPending(f *Faulty, path string) {
+// talked checks that a talker said and did everything once.
+func (r *rig) talked(out flow.Outcome) {
 	r.t.Helper()
-	r.until("an intent for "+path+" in the queue", func(journal) bool {
-		for _, w := range f.Pending(r.run) {
-			for _, d := range w.Drafts {
-				if d.Kind == "effect.intended" && d.Path == path {
-					return true
-				}
-			}
+	r.check(out, flow.Completed)
+	j := r.journal()
+	if said := len(j.of("agent.said")); said != 10 {
+		r.t.Fatalf("%d events, want 10%v", said, j)
+	}
+	for _, path := range []string{"root/a", "root/0/b", "root/1/c"} {
+		if n := r.world.Count(path); n < 1 || n > 2 || (n == 2 && path != "root/1/c") {
+			r.t.Fatalf("%s happened %d times%v", path, n, j)
 		}
-		return false
-	})
+	}
+	r.agree(out)
 }
 
 func panickingRead(t *testing.T, open opener) {

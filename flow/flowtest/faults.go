@@ -231,6 +231,21 @@ func waitsForIntent(t *testing.T, open opener) {
 	}
 }
 
+// untilPending waits until the intent of a call is queued and not stored.
+func (r *rig) untilPending(f *Faulty, path string) {
+	r.t.Helper()
+	r.until("an intent for "+path+" in the queue", func(journal) bool {
+		for _, w := range f.Pending(r.run) {
+			for _, d := range w.Drafts {
+				if d.Kind == "effect.intended" && d.Path == path {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
 func endedRun(t *testing.T, open opener) {
 	r := newRig(t, open, inOrder(call(flow.Once, "a", 1)))
 	r.want(flow.Completed)
