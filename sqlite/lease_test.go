@@ -195,7 +195,7 @@ func TestDecisionRacesWithPark(t *testing.T) {
 	b := newBench(t, nil)
 	parkedOnce, foundOnce := false, false
 	for range 40 {
-		run := b.create()
+		run := b.createDraft()
 		l := b.acquire(run)
 		b.append(l, gate("G1", "root/a"))
 		seen := make(chan flow.Record, 10)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -17,7 +18,7 @@ import (
 func nextFormat() (schema, error) {
 	list, err := loadSchema(embedded)
 	return append(list, `CREATE TABLE next (x);
-		INSERT INTO next WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c WHERE x < 300000) SELECT x FROM c;
+		INSERT INTO next WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c WHERE x < 30000) SELECT x FROM c;
 		ALTER TABLE runs ADD COLUMN extra TEXT`), err
 }
 
@@ -51,11 +52,11 @@ func TestKilledMigration(t *testing.T) {
 		before := backups()
 		c := start(t, "migrate", b.dir)
 		c.line(t)
-		for backups() == before { // the copy that precedes it is there: it is under way
-			if c.ProcessState != nil {
-				break
-			}
+		look := time.NewTicker(time.Millisecond)
+		for backups() == before { // once the copy that precedes it is there, it is under way
+			<-look.C
 		}
+		look.Stop()
 		_ = c.Process.Kill()
 		_ = c.Wait()
 		db, err := connect(folder(b.dir).database(), readOnly)
@@ -70,7 +71,7 @@ func TestKilledMigration(t *testing.T) {
 		if err := db.close(); err != nil {
 			t.Fatal(err)
 		}
-		if whole := queryErr == nil && rows == 300000; whole != (version == int64(len(list))) {
+		if whole := queryErr == nil && rows == 30000; whole != (version == int64(len(list))) {
 			t.Fatalf("format %d with %d rows: %v", version, rows, queryErr)
 		}
 		if version == int64(len(list)) {

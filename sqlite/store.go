@@ -145,25 +145,29 @@ func prepare(dir folder, opts Options, list schema) (c *conn, ring *keyring, err
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			_ = c.close() // the first error tells more
-		}
-	}()
-	if err := checkFormat(c, dir, list); err != nil {
+	if ring, err = fill(c, dir, opts, list); err != nil {
+		_ = c.close() // the first error tells more
 		return nil, nil, err
+	}
+	return c, ring, nil
+}
+
+// fill brings the file to the newest format and gives it keys.
+func fill(c *conn, dir folder, opts Options, list schema) (*keyring, error) {
+	if err := checkFormat(c, dir, list); err != nil {
+		return nil, err
 	}
 	if err := c.script(`PRAGMA journal_mode = WAL`); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := list.apply(c, dir); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	ring, err = openKeys(dir.keys(), opts.UserKey)
+	ring, err := openKeys(dir.keys(), opts.UserKey)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return c, ring, ring.remember(c)
+	return ring, ring.remember(c)
 }
 
 func checkFormat(c *conn, dir folder, list schema) error {

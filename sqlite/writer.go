@@ -277,8 +277,9 @@ func (w *writer) checkpoint() error {
 		return nil
 	}
 	err := w.c.query(context.Background(), func(row) error { return nil }, `PRAGMA wal_checkpoint(TRUNCATE)`)
-	if faultOf(err) == busy {
-		return nil // another process is reading: it will truncate when it closes
+	switch faultOf(err) {
+	case busy, full:
+		return nil // the log stays as it is, and nothing in it is lost
 	}
 	return err
 }

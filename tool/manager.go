@@ -82,9 +82,10 @@ type link struct {
 
 // dial is an attempt to connect, shared by all who wait for it.
 type dial struct {
-	done chan struct{}
-	conn *connection
-	err  error
+	done  chan struct{}
+	conn  *connection
+	err   error
+	again time.Time // of a failed one: when the next may be made
 }
 
 func newLink(name string, s Server, slots int) *link {
@@ -116,13 +117,28 @@ func (l *link) dial() (*dial, error) {
 	if l.current != nil && l.current.usable() {
 		return l.current, nil
 	}
-	delay, err := l.restart(time.Now())
+	delay, err := l.delay(time.Now())
 	if err != nil {
 		return nil, err
 	}
 	l.current = &dial{done: make(chan struct{})}
 	go l.make(l.current, delay)
 	return l.current, nil
+}
+
+// delay is how long the next start waits: not at all for the first one. After a
+// lost connection calls wait for the restart. After a start that failed they
+// fail with it, until the next may be made.
+func (l *link) delay(now time.Time) (time.Duration, error) {
+	switch last := l.current; {
+	case last == nil:
+		return 0, nil
+	case last.err == nil:
+		return l.ended(now)
+	case now.Before(last.again):
+		return 0, last.err
+	}
+	return 0, nil
 }
 
 // usable reports whether a dial is under way or gave a connection that lives.
@@ -135,12 +151,8 @@ func (d *dial) usable() bool {
 	}
 }
 
-// restart says how long to wait before the next start. The first start waits for
-// nothing.
-func (l *link) restart(now time.Time) (time.Duration, error) {
-	if l.current == nil {
-		return 0, nil
-	}
+// ended counts an end of the server, and says when it may be started again.
+func (l *link) ended(now time.Time) (time.Duration, error) {
 	l.ends = append(l.ends, now)
 	for now.Sub(l.ends[0]) > restartWindow {
 		l.ends = l.ends[1:]
@@ -162,7 +174,17 @@ func (l *link) make(d *dial, delay time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, connectLimit)
 	defer cancel()
-	d.conn, d.err = connect(ctx, l.name, l.server)
+	if d.conn, d.err = connect(ctx, l.name, l.server); d.err == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	wait, err := l.ended(now)
+	if err != nil {
+		d.err, wait = err, restartWindow
+	}
+	d.again = now.Add(wait)
 }
 
 func (l *link) close() {

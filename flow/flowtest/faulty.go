@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -54,6 +55,8 @@ type Faulty struct {
 	// are set before the log is used.
 	Before func(Write) Fault
 	After  func(Write)
+	// Lag delays what Watch delivers, as between processes.
+	Lag time.Duration
 
 	mu     sync.Mutex
 	cond   *sync.Cond
@@ -201,28 +204,62 @@ func (f *Faulty) Park(l flow.Lease, p flow.Parking) (bool, error) {
 	return parked, err
 }
 
-// Watch delivers until the process is dead.
+// Watch delivers until the process is dead, and everything twice: at least once
+// is all that a log promises.
 func (f *Faulty) Watch(run string, notify func(flow.Record)) (stop func()) {
-	return f.log.Watch(run, func(r flow.Record) {
-		if !f.killed() {
-			notify(r)
-		}
-	})
+	w := &watch{notify: notify, dead: f.dead, lag: f.Lag}
+	unwatch := f.log.Watch(run, w.take)
+	return func() {
+		unwatch()
+		w.stop()
+	}
 }
 
-// PutBlob is the one further thing an engine may ask of a log. It is no write of
-// its own: a blob that no record names does not exist.
-func (f *Faulty) PutBlob(ctx context.Context, data []byte) (string, error) {
-	if f.killed() {
-		return "", ErrKilled
+// watch hands records on in order, never while it is stopped.
+type watch struct {
+	notify func(flow.Record)
+	dead   <-chan struct{}
+	lag    time.Duration
+
+	mu      sync.Mutex
+	waiting []flow.Record
+	stopped bool
+}
+
+func (w *watch) take(r flow.Record) {
+	if w.lag == 0 {
+		w.deliver(r)
+		return
 	}
-	blobs, ok := f.log.(interface {
-		PutBlob(context.Context, []byte) (string, error)
-	})
-	if !ok {
-		return "", flow.ErrNoBlob
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting = append(w.waiting, r)
+	time.AfterFunc(w.lag, w.next)
+}
+
+func (w *watch) next() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.waiting[0]
+	w.waiting = w.waiting[1:]
+	if !w.stopped {
+		w.deliver(r)
 	}
-	return blobs.PutBlob(ctx, data)
+}
+
+func (w *watch) deliver(r flow.Record) {
+	select {
+	case <-w.dead:
+	default:
+		w.notify(r)
+		w.notify(r)
+	}
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
 }
 
 func (f *Faulty) wait(w Write, store func() error) error {

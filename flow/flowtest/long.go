@@ -17,6 +17,7 @@ func long(t *testing.T, open opener) {
 	t.Run("Continue keeps the ledger and begins keys anew", func(t *testing.T) { continues(t, open) })
 	t.Run("Continue closes the gates it leaves", func(t *testing.T) { continueSupersedes(t, open) })
 	t.Run("Continue survives a kill on either side", func(t *testing.T) { continueKilled(t, open) })
+	t.Run("a cancel survives Continue", func(t *testing.T) { cancelSurvives(t, open) })
 	t.Run("a history too long is refused before the effect", func(t *testing.T) { tooLong(t, open) })
 	t.Run("large payloads come back whole", func(t *testing.T) { largePayloads(t, open) })
 	t.Run("a payload too large is refused", func(t *testing.T) { tooLarge(t, open) })
@@ -140,6 +141,31 @@ func continueKilled(t *testing.T, open opener) {
 			r.agree(out)
 		})
 	}
+}
+
+// cancelSurvives requests the cancel in one segment and dies before the next has
+// done anything.
+func cancelSurvives(t *testing.T, open opener) {
+	r := newRig(t, open, func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
+		if string(in) == `{}` {
+			return nil, flow.Continue(json.RawMessage(`2`))
+		}
+		return in, do(fc, call(flow.Once, "a", 1))
+	})
+	f := NewFaulty(r.bed.Log())
+	f.Before = func(w Write) Fault {
+		if w.Has("run.continued") {
+			r.cancel(patience)
+			return KillAfter
+		}
+		return Pass
+	}
+	r.crash(f)
+	out := r.want(flow.Cancelled)
+	if r.world.Count("root/a") != 0 {
+		t.Errorf("a cancelled run went on%v", r.journal())
+	}
+	r.agree(out)
 }
 
 func tooLong(t *testing.T, open opener) {

@@ -45,6 +45,14 @@ type group struct {
 // shape says what random programs may contain.
 type shape struct{ fatal bool }
 
+func (s shape) segments(t *rapid.T) segments {
+	var out segments
+	for range rapid.IntRange(1, 2).Draw(t, "segments") {
+		out = append(out, s.draw(t, 2))
+	}
+	return out
+}
+
 func (s shape) draw(t *rapid.T, depth int) tree {
 	n := rapid.IntRange(1, 4).Draw(t, "steps")
 	var out tree
@@ -127,16 +135,55 @@ func answerWork(_ context.Context, a flow.Attempt) (flow.Done, error) {
 	return w.answer(a)
 }
 
-// flow runs the program. Its value says what every step answered.
-func (p tree) flow(r *rig) flow.Func {
-	return func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
-		v, err := p.run(r, fc)
+// segments are programs one after the other, each in a history of its own.
+type segments []tree
+
+// at is where a segment runs. It is part of the path so that the world can tell
+// the calls of two segments apart.
+func (s segments) at(i int) string { return fmt.Sprint("s", i) }
+
+// flow runs the programs. Its value says what every step answered.
+func (s segments) flow(r *rig) flow.Func {
+	return func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
+		var state struct {
+			I   int
+			Got []string
+		}
+		if err := json.Unmarshal(in, &state); err != nil {
+			return nil, err
+		}
+		r.forget()
+		v, err := s[state.I].run(r, fc.At(s.at(state.I)))
 		if err != nil {
 			return nil, err
 		}
-		return flow.JSON(v), nil
+		state.Got = append(state.Got, v)
+		if state.I++; state.I < len(s) {
+			return nil, flow.Continue(flow.JSON(state))
+		}
+		return flow.JSON(state.Got), nil
 	}
 }
+
+// value is what programs without fatal failures must return, worked out without
+// an engine.
+func (s segments) value() string {
+	var values []string
+	for _, p := range s {
+		values = append(values, p.value())
+	}
+	return string(flow.JSON(values))
+}
+
+// each visits all steps with their paths.
+func (s segments) each(visit func(path string, n node)) {
+	for i, p := range s {
+		p.each("root/"+s.at(i), visit)
+	}
+}
+
+// String shows the programs in failure messages.
+func (s segments) String() string { return string(flow.JSON(s)) }
 
 func (p tree) run(r *rig, fc flow.Context) (string, error) {
 	var out strings.Builder
@@ -198,8 +245,6 @@ func (g *group) run(r *rig, fc flow.Context) (string, error) {
 	return "[" + strings.Join(values, "|") + "]", err
 }
 
-// value is what a program without fatal failures must return, worked out without
-// an engine.
 func (p tree) value() string {
 	var out strings.Builder
 	for _, n := range p {
@@ -230,7 +275,6 @@ func (n node) value() string {
 	return "said"
 }
 
-// each visits all steps with their paths.
 func (p tree) each(path string, visit func(path string, n node)) {
 	for i, n := range p {
 		switch {
@@ -245,6 +289,3 @@ func (p tree) each(path string, visit func(path string, n node)) {
 		}
 	}
 }
-
-// String shows the program in failure messages.
-func (p tree) String() string { return string(flow.JSON(p)) }

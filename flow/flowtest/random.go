@@ -21,24 +21,35 @@ func random(t *testing.T, open opener) {
 	})
 }
 
-// trouble is what happens to one drive.
+// trouble is what happens to one drive, by the number of a write or a call; 0 is
+// never.
 type trouble struct {
-	Write  int // the write at which the process dies; 0: none
+	Kill   int // the process dies at this write,
 	After  bool
-	Call   int // the call in which it dies; 0: none
-	Decide int // the write at which all open gates are decided; 0: none
+	Call   int // or in this call
+	Decide int // all open gates are decided
+	Stop   int // the process is told to stop
+	Cancel int // the run is cancelled
 }
 
-func drawTrouble(t *rapid.T) []trouble {
-	point := rapid.IntRange(0, 14)
+func drawTrouble(t *rapid.T, cancels bool) []trouble {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) trouble {
-		return trouble{point.Draw(t, "write"), rapid.Bool().Draw(t, "after"), rapid.IntRange(0, 6).Draw(t, "call"), point.Draw(t, "decide")}
+		point := rapid.IntRange(0, 14)
+		tr := trouble{
+			Kill: point.Draw(t, "kill"), After: rapid.Bool().Draw(t, "after"), Call: rapid.IntRange(0, 6).Draw(t, "call"),
+			Decide: point.Draw(t, "decide"), Stop: rapid.IntRange(0, 40).Draw(t, "stop"),
+		}
+		if cancels {
+			tr.Cancel = rapid.IntRange(0, 60).Draw(t, "cancel")
+		}
+		return tr
 	}), 0, 5).Draw(t, "trouble")
 }
 
-// befall makes a log, and the world, so that this trouble happens to a drive.
-func (r *rig) befall(tr trouble) *Faulty {
+// befall starts a drive to which this trouble happens.
+func (r *rig) befall(tr trouble) (*Faulty, *drive) {
 	f := NewFaulty(r.bed.Log())
+	stop := make(chan struct{})
 	f.Before = func(w Write) Fault {
 		if w.N == tr.Decide {
 			for _, g := range r.journal().open() {
@@ -46,8 +57,14 @@ func (r *rig) befall(tr trouble) *Faulty {
 				_ = r.bed.Decide(r.run, g.Gate, d) // it may be closed by now
 			}
 		}
+		if w.N == tr.Stop {
+			close(stop)
+		}
+		if w.N == tr.Cancel {
+			r.cancel(patience)
+		}
 		switch {
-		case w.N != tr.Write:
+		case w.N != tr.Kill:
 			return Pass
 		case tr.After:
 			return KillAfter
@@ -63,57 +80,67 @@ func (r *rig) befall(tr trouble) *Faulty {
 		},
 		Do: answerWork,
 	})
-	return f
+	d := r.start(f)
+	go func() {
+		select {
+		case <-stop:
+			d.stop(sigterm)
+		case <-d.done:
+		}
+	}()
+	return f, d
 }
 
 // endure drives through all trouble and then to the end. It returns how often
-// the process died, and no outcome if it died after the end was stored.
+// the process ended before its time, and no outcome if it died when the end was
+// already stored.
 func (r *rig) endure(troubles []trouble) (out flow.Outcome, deaths int) {
 	r.t.Helper()
 	for _, tr := range troubles {
-		f := r.befall(tr)
-		d := r.start(f)
+		f, d := r.befall(tr)
 		err := d.settle()
-		if f.killed() {
+		switch {
+		case f.killed():
 			deaths++
 			r.reopen()
 			if r.journal().ended() != "" {
 				return flow.Outcome{}, deaths
 			}
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			r.t.Fatalf("the run could not be driven: %v%v", err, r.journal())
+		case d.out.Terminal():
+			return d.out, deaths
+		case d.out.Status == flow.Interrupted && d.out.Reason == sigterm.Reason:
+			deaths++
+			continue
 		}
-		if out = d.out; out.Terminal() {
-			return out, deaths
-		}
-		r.check(out, flow.ParkedRun)
-		if r.answerAll() == 0 && !out.WakeAt.IsZero() {
-			r.clock.StepTo(out.WakeAt)
+		r.check(d.out, flow.ParkedRun)
+		if r.answerAll() == 0 && !d.out.WakeAt.IsZero() {
+			r.clock.StepTo(d.out.WakeAt)
 		}
 	}
 	r.world.Else(Act{Do: answerWork})
 	return r.toEnd(), deaths
 }
 
+// disturbed is a program whose end is known beforehand.
 func disturbed(t *rapid.T, bed Bed) {
-	p := shape{}.draw(t, 2)
-	troubles := drawTrouble(t)
+	s := shape{}.segments(t)
+	troubles := drawTrouble(t, false)
 	r := newRun(t, bed, nil)
-	r.job.Flow = p.flow(r)
+	r.job.Flow = s.flow(r)
 	r.job.Limits = flow.Use{"tool_calls": 1000}
 	out, deaths := r.endure(troubles)
 	j := r.journal()
 	if j.ended() != "intent.attest" {
-		t.Fatalf("%v\nended %s%v", p, j.ended(), j)
+		t.Fatalf("%v\nended %s%v", s, j.ended(), j)
 	}
-	want := string(flow.JSON(p.value()))
-	if out.Terminal() && string(out.Value) != want {
-		t.Fatalf("%v\nthe value is %s, want %s%v", p, out.Value, want, j)
+	if out.Terminal() && string(out.Value) != s.value() {
+		t.Fatalf("%v\nthe value is %s, want %s%v", s, out.Value, s.value(), j)
 	}
 	said := 0
-	p.each("root", func(path string, n node) {
+	s.each(func(path string, n node) {
 		if n.Emit {
 			said++
 		}
@@ -125,22 +152,24 @@ func disturbed(t *rapid.T, bed Bed) {
 			most += n.Call.Fails + deaths
 		}
 		if done < 1 || done > most {
-			t.Fatalf("%v\n%s happened %d times, want 1 to %d%v", p, path, done, most, j)
+			t.Fatalf("%v\n%s happened %d times, want 1 to %d%v", s, path, done, most, j)
 		}
 	})
 	if n := len(j.of("agent.said")); n != said {
-		t.Fatalf("%v\n%d events, want %d%v", p, n, said, j)
+		t.Fatalf("%v\n%d events, want %d%v", s, n, said, j)
 	}
 	if out.Terminal() {
 		r.agree(out)
 	}
 }
 
+// failingProgram is a program whose end depends on what is faster; that end, at
+// least, it must keep to.
 func failingProgram(t *rapid.T, bed Bed) {
-	p := shape{fatal: true}.draw(t, 2)
-	troubles := drawTrouble(t)
+	s := shape{fatal: true}.segments(t)
+	troubles := drawTrouble(t, true)
 	r := newRun(t, bed, nil)
-	r.job.Flow = p.flow(r)
+	r.job.Flow = s.flow(r)
 	r.job.Limits = flow.Use{"tool_calls": int64(rapid.IntRange(0, 6).Draw(t, "limit"))}
 	out, _ := r.endure(troubles)
 	if out.Terminal() {
@@ -148,9 +177,9 @@ func failingProgram(t *rapid.T, bed Bed) {
 	} else {
 		r.audit()
 	}
-	p.each("root", func(path string, n node) {
+	s.each(func(path string, n node) {
 		if n.Call != nil && n.Call.Class == flow.Once && r.world.Count(path) > 1 {
-			t.Fatalf("%v\n%s happened %d times%v", p, path, r.world.Count(path), r.journal())
+			t.Fatalf("%v\n%s happened %d times%v", s, path, r.world.Count(path), r.journal())
 		}
 	})
 }

@@ -42,6 +42,8 @@ type rig struct {
 	// answer decides an open gate; it may leave it open.
 	answer func(gate) (flow.Decision, bool)
 
+	bell bell // rings when the journal grows or the program sees something
+
 	mu   sync.Mutex
 	seen map[string]string // what the program saw in the current drive, by place
 }
@@ -68,9 +70,18 @@ func newRun(t tb, bed Bed, f flow.Func) *rig {
 // see notes what the program was told at a place, to be compared with what a
 // replay is told there.
 func (r *rig) see(place string, what ...any) {
+	defer r.bell.ring()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen[place] += fmt.Sprintln(what...)
+}
+
+// forget drops what the program saw in an earlier segment of the same drive: a
+// replay has the records of one segment alone.
+func (r *rig) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = map[string]string{}
 }
 
 func (r *rig) sights() map[string]string {
@@ -110,7 +121,7 @@ type drive struct {
 // start begins a drive in a process of its own, over log.
 func (r *rig) start(log flow.Log) *drive {
 	opts := r.opts
-	engine := r.bed.Engine(log, &opts)
+	engine := r.bed.Engine(belled{log, &r.bell}, &opts)
 	f, ok := log.(*Faulty)
 	if !ok {
 		return r.begin(engine, r.world.Activity(nil))
@@ -128,9 +139,7 @@ func (r *rig) start(log flow.Log) *drive {
 }
 
 func (r *rig) begin(engine flow.Engine, act flow.Activity) *drive {
-	r.mu.Lock()
-	r.seen = map[string]string{}
-	r.mu.Unlock()
+	r.forget()
 	job := r.job
 	job.Acts = map[string]flow.Activity{"work": act, "other": act}
 	job.Finish = r.finish
@@ -280,8 +289,7 @@ func (r *rig) cancel(grace time.Duration) {
 	})
 }
 
-// until waits for the journal to be as asked. Records are visible by reading
-// alone, so it reads, and lets others run in between.
+// until waits for the journal, or what the program saw, to be as asked.
 func (r *rig) until(what string, ok func(journal) bool) {
 	r.t.Helper()
 	if !r.came(ok) {
@@ -291,12 +299,18 @@ func (r *rig) until(what string, ok func(journal) bool) {
 
 // came is until for activities, which must not end the test.
 func (r *rig) came(ok func(journal) bool) bool {
-	for end := time.Now().Add(patience); time.Now().Before(end); runtime.Gosched() {
+	late := time.After(patience)
+	for {
+		changed := r.bell.next()
 		if records, err := r.bed.Records(r.run); err == nil && ok(records) {
 			return true
 		}
+		select {
+		case <-changed:
+		case <-late:
+			return false
+		}
 	}
-	return false
 }
 
 // await waits for effects.

@@ -18,6 +18,7 @@ func waiting(t *testing.T, open opener) {
 	t.Run("an answered branch goes on while its siblings run", func(t *testing.T) { answeredGoesOn(t, open) })
 	t.Run("a decision before the park transaction is used", func(t *testing.T) { decidedBeforePark(t, open) })
 	t.Run("a decision after the park transaction waits for a resume", func(t *testing.T) { decidedAfterPark(t, open) })
+	t.Run("a decision that is heard of late is used", func(t *testing.T) { decidedLate(t, open) })
 	t.Run("a decision against parking needs one resume at most", func(t *testing.T) { decisionAgainstParking(t, open) })
 	t.Run("a run does not park while a woken branch works", func(t *testing.T) { wakeIsCounted(t, open) })
 	t.Run("a decision is stored once", func(t *testing.T) { decidedOnce(t, open) })
@@ -26,9 +27,11 @@ func waiting(t *testing.T, open opener) {
 	t.Run("a decision arrives whole", func(t *testing.T) { decisionWhole(t, open) })
 	t.Run("a gate that expires is denied once", func(t *testing.T) { expires(t, open) })
 	t.Run("a lingering drive takes the answer", func(t *testing.T) { lingers(t, open) })
+	t.Run("a lingering drive parks in the end", func(t *testing.T) { lingersInVain(t, open) })
 	t.Run("a sleep is not begun anew", func(t *testing.T) { sleepSurvives(t, open) })
 	t.Run("a short sleep does not park", func(t *testing.T) { shortSleep(t, open) })
 	t.Run("no step of the clock ends a sleep early", func(t *testing.T) { clockStep(t, open) })
+	t.Run("the recorded time follows the clock", func(t *testing.T) { timeFollows(t, open) })
 	t.Run("the recorded time never falls", func(t *testing.T) { timeNeverFalls(t, open) })
 	t.Run("a suspended call is entered again", func(t *testing.T) { suspended(t, open) })
 }
@@ -138,6 +141,23 @@ func decidedBeforePark(t *testing.T, open opener) {
 		r.check(out, flow.Completed)
 		if n := len(r.journal().of("run.parked")); n != 0 {
 			t.Fatalf("the run parked although its gate was decided%v", r.journal())
+		}
+		r.agree(out)
+	}
+}
+
+// decidedLate decides before the park transaction, which therefore does nothing,
+// and lets the drive hear of the decision only later.
+func decidedLate(t *testing.T, open opener) {
+	bed := open(t)
+	for range times(20) {
+		r := newRun(t, bed, steps(asking(question("g")), calling(call(flow.Once, "x", 1))))
+		f := aroundPark(r, true)
+		f.Lag = 10 * time.Millisecond
+		out := r.start(f).wait()
+		r.check(out, flow.Completed)
+		if j := r.journal(); len(j.of("run.parked")) != 0 || len(j.of("gate.taken")) != 1 {
+			t.Fatalf("the run parked although its gate was decided%v", j)
 		}
 		r.agree(out)
 	}
@@ -392,6 +412,21 @@ func lingers(t *testing.T, open opener) {
 	r.agree(out)
 }
 
+func lingersInVain(t *testing.T, open opener) {
+	r := newRig(t, open, waiters(2))
+	r.job.Linger = 30 * time.Millisecond
+	begin := time.Now()
+	out := r.want(flow.ParkedRun)
+	if took := time.Since(begin); took < r.job.Linger {
+		t.Errorf("it parked after %v, want to linger for %v", took, r.job.Linger)
+	}
+	if len(out.Gates) != 2 {
+		t.Errorf("parked on %v", out.Gates)
+	}
+	r.answerAll()
+	r.agree(r.want(flow.Completed))
+}
+
 func sleepSurvives(t *testing.T, open opener) {
 	r := newRig(t, open, program(func(fc flow.Context) error {
 		if err := fc.Sleep(time.Hour); err != nil {
@@ -442,6 +477,28 @@ func clockStep(t *testing.T, open opener) {
 		t.Errorf("a sleep of %v ended after %v when the clock was set on", nap, took)
 	}
 	r.agree(out)
+}
+
+func timeFollows(t *testing.T, open opener) {
+	var r *rig
+	var before, now, after time.Time
+	r = newRig(t, open, program(func(fc flow.Context) error {
+		if err := do(fc, call(flow.Read, "a", 1)); err != nil {
+			return err
+		}
+		before = r.clock.Now()
+		now = fc.Now()
+		after = r.clock.Now()
+		return nil
+	}))
+	r.world.Answer("root/a", func(_ context.Context, a flow.Attempt) (flow.Done, error) {
+		<-time.After(50 * time.Millisecond) // a call that takes its time
+		return flow.Done{Value: a.Input}, nil
+	})
+	r.want(flow.Completed)
+	if now.Before(before) || now.After(after) {
+		t.Errorf("Now is %v, the clock showed %v to %v", now, before, after)
+	}
 }
 
 func timeNeverFalls(t *testing.T, open opener) {

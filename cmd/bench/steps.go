@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+const (
+	leastOfBare    = 0.5 // of bare SQLite, for steps
+	memorySteps    = 120_000
+	perSecond      = " steps/s"
+	limitSteps     = "≥ 0.5 × bare SQLite"
+	besideBare     = "bare SQLite %s/s: %s"
+	besideBareRaw  = besideBare + "; append and fsync %s/s"
+	besideGrouped  = "bare SQLite, group commit, %s/s: %s"
+	stepsOfRecords = 100 // from which the size of a record is taken
+)
+
+// sides are the rates of two peers measured in turns.
+type sides struct{ ours, peer, ratios []float64 }
+
+func (s *sides) add(ours, peer float64) {
+	s.ours, s.peer, s.ratios = append(s.ours, ours), append(s.peer, peer), append(s.ratios, ours/peer)
+}
+
+// measureSteps: one run, one step after the other, each synced.
+func measureSteps(ctx context.Context, b *bench) (rows []row, err error) {
+	bed, err := newBed(filepath.Join(b.dir, "steps"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bed.Close()) }()
+	size, err := bed.recordSize(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := newBare(filepath.Join(b.dir, "steps-bare.db"), size)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bare.close()) }()
+	raw, err := newRaw(filepath.Join(b.dir, "steps-raw"), size)
+	if err != nil {
+		return nil, err
+	}
+	defer raw.close()
+	var s sides
+	var disk []float64
+	for range b.rounds {
+		fsyncs, err := repeat(b.round, raw.step)
+		if err != nil {
+			return nil, err
+		}
+		peer, err := repeat(b.round, bare.step)
+		if err != nil {
+			return nil, err
+		}
+		ours, err := bed.sequence(ctx, b.round)
+		if err != nil {
+			return nil, err
+		}
+		disk = append(disk, fsyncs)
+		s.add(ours, peer)
+	}
+	r := median(s.ratios)
+	return []row{{figure: "durable `read` steps, one run", value: median(s.ours), measured: count(median(s.ours)) + perSecond,
+		beside: fmt.Sprintf(besideBareRaw, count(median(s.peer)), times(r), count(median(disk))), limit: limitSteps, ok: ratio(r, leastOfBare)}}, nil
+}
+
+// recordSize is how many bytes the record of one step has.
+func (b *bed) recordSize(ctx context.Context) (int, error) {
+	run, err := b.create(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := b.drive(ctx, run, steps(func(done int) bool { return done < stepsOfRecords })); err != nil {
+		return 0, err
+	}
+	records, err := b.Records(ctx, run, 0, 0)
+	total, n := 0, 0
+	for _, r := range records {
+		if r.Kind == kindOfStep {
+			total, n = total+len(r.Bytes), n+1
+		}
+	}
+	if err != nil || n != stepsOfRecords {
+		return 0, fmt.Errorf("%d steps of %d were recorded: %w", n, stepsOfRecords, err)
+	}
+	return total / n, nil
+}
+
+// sequence takes the steps of a new run for a while and returns how many a
+// second. The run's making, start and end are not in it.
+func (b *bed) sequence(ctx context.Context, d time.Duration) (rate float64, err error) {
+	run, err := b.create(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := b.Flush(ctx); err != nil {
+		return 0, err
+	}
+	program, rate2 := timed(d)
+	err = b.drive(ctx, run, program)
+	return rate2(), err
+}
+
+// timed is a program of steps that goes on for a while, and afterwards says how
+// many it took a second.
+func timed(d time.Duration) (program flow.Func, rate func() float64) {
+	var start time.Time
+	var spent time.Duration
+	var taken int
+	program = steps(func(done int) bool {
+		if done == 0 {
+			start = time.Now()
+		}
+		taken, spent = done, time.Since(start)
+		return spent < d
+	})
+	return program, func() float64 { return float64(taken) / spent.Seconds() }
+}
+
+// measureConcurrent: many runs at once, whose steps share commits.
+func measureConcurrent(ctx context.Context, b *bench) (rows []row, err error) {
+	bed, err := newBed(filepath.Join(b.dir, "concurrent"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bed.Close()) }()
+	size, err := bed.recordSize(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := newBare(filepath.Join(b.dir, "concurrent-bare.db"), size)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bare.close()) }()
+	var s sides
+	for range b.rounds {
+		peer, err := bare.group(b.runs, b.round)
+		if err != nil {
+			return nil, err
+		}
+		ours, err := bed.concurrent(ctx, b.runs, b.round)
+		if err != nil {
+			return nil, err
+		}
+		s.add(ours, peer)
+	}
+	r := median(s.ratios)
+	return []row{{figure: fmt.Sprintf("durable `read` steps, %d runs at once", b.runs), value: median(s.ours), measured: count(median(s.ours)) + perSecond,
+		beside: fmt.Sprintf(besideGrouped, count(median(s.peer)), times(r)), limit: limitSteps, ok: ratio(r, leastOfBare)}}, nil
+}
+
+// concurrent drives new runs side by side for a while and returns how many
+// steps they took a second. All have started, with one step each, before the
+// time begins; their ends are not in it.
+func (b *bed) concurrent(ctx context.Context, runs int, d time.Duration) (rate float64, err error) {
+	ids, err := b.createAll(ctx, runs)
+	if err != nil {
+		return 0, err
+	}
+	var ready, all sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	var start, last time.Time
+	total := 0
+	begin := make(chan struct{})
+	ready.Add(runs)
+	for _, id := range ids {
+		arrive := sync.OnceFunc(ready.Done)
+		more := func(done int) bool {
+			if done == 1 {
+				arrive()
+				<-begin
+			}
+			now := time.Now()
+			if done == 0 || now.Sub(start) < d {
+				return true
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			total += done - 1
+			last = now
+			return false
+		}
+		all.Go(func() {
+			err := b.drive(ctx, id, steps(more))
+			arrive() // also if it failed before
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		})
+	}
+	ready.Wait()
+	start = time.Now()
+	close(begin)
+	all.Wait()
+	return float64(total) / last.Sub(start).Seconds(), errors.Join(errs...)
+}
+
+// createAll makes runs and returns when the files of their envelopes are
+// written too: what follows has the disk to itself.
+func (b *bed) createAll(ctx context.Context, n int) ([]string, error) {
+	ids := make([]string, n)
+	var err error
+	for i := range ids {
+		if ids[i], err = b.create(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return ids, b.Flush(ctx)
+}
+
+// measureMemoryLog: what a step costs when nothing is written.
+func measureMemoryLog(ctx context.Context, b *bench) ([]row, error) {
+	var rates []float64
+	for range b.rounds {
+		program, rate := timed(b.round)
+		if err := drive(ctx, flow.New(flow.NewMem(), nil), flow.Job{Run: "memory", Flow: program}, flow.Completed); err != nil {
+			return nil, err
+		}
+		rates = append(rates, rate())
+	}
+	rate := median(rates)
+	return []row{{figure: "steps on the memory log, one run", value: rate, measured: count(rate) + perSecond,
+		limit: "≥ " + count(memorySteps), ok: absolute(rate >= memorySteps)}}, nil
+}

@@ -1,0 +1,204 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/tool/builtin"
+)
+
+const manifest = `
+allowed_effects: [read, idempotent, once]
+servers:
+  builtin:
+    roots: ["."]
+    programs: [sh]
+    tools:
+      read_file: {effect: read}
+      write_file: {effect: idempotent}
+      sleep: {effect: read}
+      exec: {effect: once}
+      json_query: {effect: read}
+`
+
+// bed is a workspace with a runner over a real store. Owners are dead or alive
+// as the test says.
+type bed struct {
+	*runner.Runner
+	t     *testing.T
+	dir   string
+	store *sqlite.Store
+	stop  context.CancelCauseFunc
+	dead  map[string]bool // launches whose process is gone
+	swept []string
+	ahead atomic.Int64 // how far the clock is ahead
+}
+
+func newBed(t *testing.T) *bed {
+	b := &bed{t: t, dir: t.TempDir(), dead: map[string]bool{}}
+	b.write("tipstaff.yaml", manifest)
+	b.open()
+	t.Cleanup(func() {
+		b.Wait()
+		if err := b.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *bed) open() {
+	now := func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
+	alive := func(o flow.Owner, _ time.Time) bool { return !b.dead[o.Launch] }
+	store, err := sqlite.Open(filepath.Join(b.dir, ".tipstaff"), &sqlite.Options{UserKey: true, Alive: alive, Now: now})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	keys := store.Keys()
+	b.store, b.stop = store, cancel
+	b.Runner = runner.New(runner.Config{
+		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor}, Workspace: b.dir,
+		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
+		Files:   filepath.Join(b.dir, ".tipstaff", "journal"),
+		Servers: func(m *tool.Manifest, dir string, env []string) map[string]tool.Server {
+			c, ok := m.Server("builtin")
+			if !ok {
+				return nil
+			}
+			return map[string]tool.Server{"builtin": builtin.New(builtin.Options{Workspace: dir, Roots: c.Roots, Programs: c.Programs, Markers: env})}
+		},
+		Self: func(kind, launch string) flow.Owner {
+			return flow.Owner{Kind: kind, Host: "here", Pid: os.Getpid(), Launch: launch}
+		},
+		Alive: func(o flow.Owner, h, _ time.Time) bool { return alive(o, h) },
+		Markers: func(run, launch string) []string {
+			return []string{"TIPSTAFF_RUN_ID=" + run, "TIPSTAFF_LAUNCH=" + launch}
+		},
+		Sweep: func(_ context.Context, run, launch string) (int, error) {
+			b.swept = append(b.swept, run)
+			return 0, nil
+		},
+		Stop: ctx,
+		Now:  now,
+	})
+}
+
+func (b *bed) write(name, text string) {
+	b.t.Helper()
+	if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) read(name string) string {
+	text, err := os.ReadFile(filepath.Join(b.dir, name))
+	if err != nil && !os.IsNotExist(err) {
+		b.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// cli is the local user.
+func cli() context.Context {
+	return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "cli", User: "local", Principal: "local:cli"})
+}
+
+func (b *bed) start(plan string, with ...func(*tipstaff.StartRequest)) tipstaff.Started {
+	b.t.Helper()
+	req := tipstaff.StartRequest{Name: "plan.yaml", Program: []byte("kind: plan\nversion: 1\n" + plan)}
+	for _, f := range with {
+		f(&req)
+	}
+	s, err := b.Start(cli(), req)
+	if err != nil {
+		b.t.Fatalf("start: %v %+v", err, err)
+	}
+	return s
+}
+
+// run drives a plan to where it rests.
+func (b *bed) run(plan string, with ...func(*tipstaff.StartRequest)) (tipstaff.ID, tipstaff.Driven) {
+	b.t.Helper()
+	s := b.start(plan, with...)
+	return s.Run, <-s.Done
+}
+
+func (b *bed) resume(run tipstaff.ID) tipstaff.Driven {
+	b.t.Helper()
+	s, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run})
+	if err != nil {
+		b.t.Fatalf("resume: %v", err)
+	}
+	return <-s.Done
+}
+
+func (b *bed) get(run tipstaff.ID) tipstaff.Run {
+	b.t.Helper()
+	r, err := b.Get(cli(), run)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+func (b *bed) decide(run tipstaff.ID, gate, action string, with ...func(*tipstaff.DecideRequest)) (tipstaff.Decided, error) {
+	req := tipstaff.DecideRequest{Run: run, Gate: gate, Action: action}
+	for _, f := range with {
+		f(&req)
+	}
+	return b.Decide(cli(), req)
+}
+
+func (b *bed) verified(run tipstaff.ID) tipstaff.Report {
+	b.t.Helper()
+	rep, err := b.Verify(cli(), tipstaff.VerifyRequest{Run: run, Open: true})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if !rep.Integrity.OK || !rep.Conformance.OK {
+		b.t.Errorf("integrity %+v\nconformance %+v", rep.Integrity.Problems, rep.Conformance.Problems)
+	}
+	return rep
+}
+
+func (b *bed) events(run tipstaff.ID) []tipstaff.Event {
+	b.t.Helper()
+	var all []tipstaff.Event
+	for e, err := range b.Events(cli(), tipstaff.EventsRequest{Run: run}) {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func (b *bed) kinds(run tipstaff.ID) (kinds []string) {
+	for _, e := range b.events(run) {
+		kinds = append(kinds, string(e.Kind))
+	}
+	return kinds
+}
+
+func wantCode(t *testing.T, err error, code tipstaff.Code) {
+	t.Helper()
+	if tipstaff.CodeOf(err) != code {
+		t.Errorf("the error is %v (%v), want %s", tipstaff.CodeOf(err), err, code)
+	}
+}
+
+func answer(v string) func(*tipstaff.DecideRequest) {
+	return func(r *tipstaff.DecideRequest) { r.Answer = json.RawMessage(v) }
+}

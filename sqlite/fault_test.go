@@ -1,0 +1,331 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// smallDisk is a folder on a file system of that many bytes.
+func smallDisk(t *testing.T, size int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+		t.Skipf("a small disk cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestFullDisk(t *testing.T) {
+	disk := smallDisk(t, 3<<20)
+	b := &bench{TB: t, dir: filepath.Join(disk, ".tipstaff")}
+	o := &Options{FullLimit: 20 * time.Millisecond, FullPause: 5 * time.Millisecond}
+	b.open(o)
+	run := b.create()
+	l := b.acquire(run)
+	if err := b.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(disk, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large := flow.Draft{Kind: "effect.finished", Path: "root/a", Body: body(`{"value":%q}`, strings.Repeat("x", 40<<10))}
+	acknowledged := 0
+	var err error
+	for err == nil {
+		if err = appendErr(b, l, large); err == nil {
+			acknowledged++
+		}
+	}
+	if !errors.Is(err, flow.ErrStoreFull) || !strings.Contains(err.Error(), b.dir) {
+		t.Fatalf("the append that found no space: %v", err)
+	}
+	if acknowledged == 0 {
+		t.Fatal("the disk was full before anything was written")
+	}
+	if err := appendErr(b, l, large); !errors.Is(err, flow.ErrStoreFull) {
+		t.Fatalf("the next append: %v", err)
+	}
+	if got := len(b.records(run)) - 5; got != acknowledged {
+		t.Fatalf("%d were acknowledged, %d are there", acknowledged, got)
+	}
+
+	// With space again the same lease goes on, and what was refused was not stored.
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	b.append(l, large)
+	if got := len(b.records(run)) - 5; got != acknowledged+1 {
+		t.Fatalf("%d were acknowledged, %d are there", acknowledged+1, got)
+	}
+	b.verify(run)
+	b.reopen(o)
+	b.verify(run)
+	b.shut()
+}
+
+// A full disk is waited for: who has a result in memory need not lose it.
+func TestFullDiskIsWaitedFor(t *testing.T) {
+	disk := smallDisk(t, 3<<20)
+	b := &bench{TB: t, dir: filepath.Join(disk, ".tipstaff")}
+	b.open(&Options{FullLimit: time.Minute, FullPause: time.Millisecond})
+	defer b.shut()
+	run := b.create()
+	l := b.acquire(run)
+	if err := b.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(disk, "ballast")
+	_ = os.WriteFile(ballast, make([]byte, 3<<20), 0o600) // as much as there is
+	done := make(chan error, 1)
+	b.Append(l, []flow.Draft{{Kind: "effect.finished", Body: body(`{"value":%q}`, strings.Repeat("x", 60<<10))}}, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		t.Fatalf("the disk is full: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	b.verify(run)
+}
+
+func TestBusyStore(t *testing.T) {
+	b := newBench(t, &Options{BusyLimit: 100 * time.Millisecond})
+	run := b.create()
+	l := b.acquire(run)
+	other, err := connect(b.Store.dir.database(), readWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.close()
+	if err := other.exec(`BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	if err := appendErr(b, l, step("a")); !errors.Is(err, flow.ErrStoreBusy) {
+		t.Fatalf("with another writer: %v", err)
+	}
+	if err := other.exec(`ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	b.append(l, step("a"))
+}
+
+func TestDamagedFiles(t *testing.T) {
+	damage := map[string]func(t *testing.T, db string){
+		"no database at all": func(t *testing.T, db string) {
+			overwrite(t, db, 0, []byte("this is not a database file, whatever its name may say"))
+		},
+		"cut in half": func(t *testing.T, db string) {
+			info, err := os.Stat(db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(db, info.Size()/2/4096*4096); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"pages of noise": func(t *testing.T, db string) {
+			info, err := os.Stat(db)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := int64(4096); at < info.Size(); at += 4096 {
+				overwrite(t, db, at, []byte(strings.Repeat("noise", 800)))
+			}
+		},
+	}
+	for name, harm := range damage {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			run := b.create()
+			l := b.acquire(run)
+			for i := range 30 {
+				b.append(l, step(fmt.Sprint(i)))
+			}
+			b.shut()
+			harm(t, folder(b.dir).database())
+			s, err := Open(b.dir, nil)
+			if err == nil {
+				// It could be opened, so the damage shows where it lies.
+				_, err = s.Records(t.Context(), run, 0, 0)
+				if err == nil {
+					_, err = s.Acquire(t.Context(), run, me)
+				}
+				if cerr := s.Close(); cerr != nil {
+					t.Log(cerr)
+				}
+			}
+			if !errors.Is(err, ErrDamaged) || !errors.Is(err, flow.ErrReadOnly) || !strings.Contains(err.Error(), "tipstaff.db") || !strings.Contains(err.Error(), "backup") {
+				t.Fatalf("%v", err)
+			}
+		})
+	}
+}
+
+func overwrite(t *testing.T, name string, at int64, data []byte) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(data, at)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A torn log ends before the tear: what was whole is there, and the store goes
+// on from it.
+func TestTornLog(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	l := b.acquire(run)
+	b.append(l, step("a"))
+	if err := b.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// A copy of the files is what a machine that lost power would find.
+	copied := filepath.Join(t.TempDir(), ".tipstaff")
+	whole := len(b.records(run))
+	b.append(l, step("b"), step("c"))
+	if err := os.CopyFS(copied, os.DirFS(b.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(filepath.Join(copied, "keys"), 0o700), os.Chmod(filepath.Join(copied, "keys", "user.key"), 0o600), os.Chmod(filepath.Join(copied, "keys", "executor.key"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(filepath.Join(copied, "tipstaff.db-shm"))
+	wal := filepath.Join(copied, "tipstaff.db-wal")
+	info, err := os.Stat(wal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(wal, info.Size()-100); err != nil {
+		t.Fatal(err)
+	}
+	torn := &bench{TB: t, dir: copied}
+	torn.open(nobodyLives())
+	defer torn.shut()
+	if got := len(torn.records(run)); got != whole {
+		t.Fatalf("%d records, %d were before the tear", got, whole)
+	}
+	torn.verify(run)
+	torn.append(torn.acquire(run), step("b"))
+}
+
+func TestFaultyProjectorFailsItsOwnAppend(t *testing.T) {
+	for name, fail := range map[string]func(ProjectTx) error{
+		"an error":      func(ProjectTx) error { return errors.New("mine") },
+		"a panic":       func(ProjectTx) error { panic("mine") },
+		"bad SQL":       func(tx ProjectTx) error { return tx.Exec(`INSERT INTO nothing VALUES (1)`) },
+		"a constraint":  func(tx ProjectTx) error { return tx.Exec(`INSERT INTO runs (n) VALUES (NULL)`) },
+		"it rolls back": func(tx ProjectTx) error { return errors.Join(tx.Exec(`ROLLBACK`), errors.New("mine")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bad atomic.Value
+			bad.Store("")
+			b := newBench(t, &Options{Projectors: map[string]Projector{
+				"plan.step": func(tx ProjectTx, r flow.Record) error {
+					if err := tx.Exec(`CREATE TABLE IF NOT EXISTS steps (run TEXT, seq INTEGER)`); err != nil {
+						return err
+					}
+					if err := tx.Exec(`INSERT INTO steps VALUES (?, ?)`, tx.Run(), r.Seq); err != nil {
+						return err
+					}
+					if tx.Run() == bad.Load() {
+						return fail(tx)
+					}
+					return nil
+				},
+			}})
+			const runs = 20
+			leases := make([]flow.Lease, runs)
+			for i := range leases {
+				leases[i] = b.acquire(b.createDraft())
+			}
+			bad.Store(leases[7].Run)
+			errs := make([]error, runs)
+			var all sync.WaitGroup
+			for i, l := range leases {
+				all.Add(1)
+				b.Append(l, []flow.Draft{step("x"), {Kind: "plan.step", Path: "x", N: 1, Body: body(`{"node":"x","status":"completed"}`)}},
+					func(err error) { errs[i] = err; all.Done() })
+			}
+			all.Wait()
+			for i, l := range leases {
+				head := b.row(l.Run).Head
+				if i == 7 {
+					if errs[i] == nil || head != 2 {
+						t.Errorf("the faulty one: %v, head %d", errs[i], head)
+					}
+				} else if errs[i] != nil || head != 4 {
+					t.Errorf("a neighbour: %v, head %d", errs[i], head)
+				}
+				b.verify(l.Run)
+			}
+			rows := int64(0)
+			err := b.read(t.Context(), func(c *conn) (err error) {
+				rows, err = c.number(context.Background(), `SELECT count(*) FROM steps`)
+				return err
+			})
+			if err != nil || rows != runs-1 {
+				t.Errorf("%d rows were projected: %v", rows, err)
+			}
+		})
+	}
+}
+
+// What queues up while a commit syncs shares the next one.
+func TestBatchesShareACommit(t *testing.T) {
+	b := newBench(t, nil)
+	l := b.acquire(b.create())
+	release := make(chan struct{})
+	entered := make(chan struct{})
+	go func() {
+		_ = b.Write(context.Background(), l.Run, func(flow.Tx) ([]flow.Draft, error) {
+			close(entered)
+			<-release
+			return nil, nil
+		})
+	}()
+	<-entered
+	var all sync.WaitGroup
+	const steps = 300
+	for i := range steps {
+		all.Add(1)
+		b.Append(l, []flow.Draft{step(fmt.Sprint(i))}, func(err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			all.Done()
+		})
+	}
+	close(release)
+	all.Wait()
+	w := b.writer
+	b.shut()           // the writer has ended: its count can be read
+	if w.commits > 5 { // create, acquire, the write, the steps, perhaps a heartbeat
+		t.Errorf("%d commits for %d steps", w.commits, steps)
+	}
+}

@@ -1,0 +1,236 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+func names(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestEnvelopeFiles(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	l := b.acquire(run)
+	b.append(l, step("a"), gate("G1", "root/ok"))
+	if err := b.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"000001-intent.draft.json", "000002-intent.compiled.json", "000003-intent.accept.json", "000004-plan.proposed.json", "000007-policy.gate.json"}
+	if got := names(t, b.EnvelopeDir(run)); !slices.Equal(got, want) {
+		t.Fatalf("files: %v", got)
+	}
+	// Missing files come back when the store is opened; changed ones stay, for
+	// verify to report.
+	changed := filepath.Join(b.EnvelopeDir(run), want[1])
+	if err := errors.Join(os.Remove(filepath.Join(b.EnvelopeDir(run), want[2])), os.WriteFile(changed, []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	b.reopen(nil)
+	if err := b.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, b.EnvelopeDir(run)); !slices.Equal(got, want) {
+		t.Fatalf("files after opening again: %v", got)
+	}
+	faults, err := journal.VerifyFiles(b.EnvelopeDir(run), func(yield func([]byte, error) bool) {
+		for _, r := range b.records(run) {
+			if journal.IsEnvelope(r.Kind) && !yield(r.Bytes, nil) {
+				return
+			}
+		}
+	})
+	if err != nil || len(faults) != 1 || faults[0].File != want[1] {
+		t.Fatalf("faults: %v %v", faults, err)
+	}
+	if err := os.RemoveAll(b.Store.dir.journal()); err != nil {
+		t.Fatal(err)
+	}
+	b.verify(run)
+	if err := b.RestoreFiles(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, b.EnvelopeDir(run)); !slices.Equal(got, want) {
+		t.Fatalf("restored: %v", got)
+	}
+}
+
+func TestNothingInTheFolderIsForVersionControl(t *testing.T) {
+	b := newBench(t, nil)
+	if got, err := os.ReadFile(filepath.Join(b.dir, ".gitignore")); err != nil || string(got) != "*\n" {
+		t.Fatalf("%q %v", got, err)
+	}
+}
+
+func TestKeyPermissions(t *testing.T) {
+	b := newBench(t, nil)
+	keys := b.Keys()
+	b.shut()
+	dir := folder(b.dir).keys()
+	for name, mode := range map[string]os.FileMode{"": 0o700, "user.key": 0o600, "executor.key": 0o600} {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Fatalf("%s: %v %v", path, info.Mode(), err)
+		}
+		if err := os.Chmod(path, mode|0o044); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(b.dir, &Options{UserKey: true})
+		if err == nil || !strings.Contains(err.Error(), "chmod") || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s readable by all: %v", path, err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.open(nil)
+	if b.Keys() != keys {
+		t.Error("other keys")
+	}
+}
+
+// Only a program that asked for the user's key can sign with it.
+func TestUserKeyIsAskedFor(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	b.append(b.acquire(run), gate("G1", "root/ok"))
+	b.shut()
+	s, err := Open(b.dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Store = s
+	if err := b.writeErr(run, resolve("G1", "approve", "command")); err == nil || !strings.Contains(err.Error(), "user's key") {
+		t.Fatalf("signed as the user: %v", err)
+	}
+	d := resolve("G1", "approve", "http")
+	d.From = "executor"
+	d.Body = []byte(strings.TrimSuffix(string(d.Body), "}") + `,"on_behalf_of":"token:me"}`)
+	b.write(run, d)
+	b.verify(run)
+}
+
+// A run is signed by the keys it published, or not at all.
+func TestLostKeys(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	old := b.Keys()
+	b.shut()
+	if err := os.Remove(filepath.Join(folder(b.dir).keys(), "executor.key")); err != nil {
+		t.Fatal(err)
+	}
+	b.open(nobodyLives())
+	if b.Keys().Executor == old.Executor || b.Keys().User != old.User {
+		t.Fatal("the keys did not change as they should")
+	}
+	l := b.acquire(run)
+	if err := appendErr(b, l, gate("G1", "root/ok")); !errors.Is(err, journal.ErrUnknownKey) {
+		t.Fatalf("signed with a key the run does not know: %v", err)
+	}
+	b.append(l, step("a"))
+	b.verify(run) // the old key is still known to the store
+	b.verify(b.create())
+}
+
+func TestReadOnly(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	writer := b.Store
+	b.open(&Options{ReadOnly: true})
+	changed, stop := b.Follow(run)
+	defer stop()
+	if _, err := writer.Acquire(t.Context(), run, me); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	b.verify(run)
+	if _, err := b.Acquire(t.Context(), run, me); !errors.Is(err, flow.ErrReadOnly) {
+		t.Errorf("acquire: %v", err)
+	}
+	if err := b.writeErr(run); !errors.Is(err, flow.ErrReadOnly) {
+		t.Errorf("write: %v", err)
+	}
+	if b.Keys() != writer.Keys() {
+		t.Error("other keys")
+	}
+	b.shut()
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(t.TempDir(), "none"), &Options{ReadOnly: true}); !errors.Is(err, flow.ErrReadOnly) {
+		t.Errorf("a folder without a store: %v", err)
+	}
+}
+
+func TestFolderThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(filepath.Join(file, ".tipstaff"), nil)
+	if !errors.Is(err, flow.ErrReadOnly) || !strings.Contains(err.Error(), file) {
+		t.Fatalf("%v", err)
+	}
+}
+
+// A backup taken while others write opens, verifies and is complete.
+func TestBackupOfABusyStore(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	l := b.acquire(run)
+	value := `"` + strings.Repeat("x", 70<<10) + `"`
+	b.append(l, flow.Draft{Kind: "effect.finished", Path: "large", Body: body(`{"value":%s}`, value)})
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+				if err := appendErr(b, l, step(fmt.Sprint(n))); err != nil {
+					stopped <- err
+					return
+				}
+			}
+		}
+	}()
+	dir := filepath.Join(t.TempDir(), "backup", ".tipstaff")
+	if err := b.Backup(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Backup(t.Context(), dir); err == nil {
+		t.Error("a backup was written over another")
+	}
+	copied := &bench{TB: t, dir: dir}
+	copied.open(&Options{ReadOnly: true})
+	defer copied.shut()
+	copied.verify(run)
+	if _, err := copied.Blob(t.Context(), journal.Sum([]byte(value)).String()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "keys", "user.key")); err == nil {
+		t.Error("a private key is in the backup")
+	}
+}

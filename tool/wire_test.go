@@ -1,0 +1,162 @@
+package tool_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// wireServer is an MCP server written by hand, so that a test decides every byte
+// that a client receives.
+type wireServer struct {
+	version string
+	tools   func() string     // the members of tools/list
+	reply   func(w *wireCall) // answers tools/call
+	dial    func() error      // fails a connection, if set
+
+	mu    sync.Mutex
+	dials int
+	calls []json.RawMessage // params of each tools/call
+}
+
+// wireCall is a tools/call that waits for its answer.
+type wireCall struct {
+	id        json.RawMessage
+	params    json.RawMessage
+	conn      net.Conn
+	cancelled <-chan struct{}
+	write     func(string)
+}
+
+func (w *wireCall) result(raw string) {
+	w.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, w.id, raw))
+}
+
+func (w *wireCall) fail(code int, message string) {
+	w.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, w.id, code, message))
+}
+
+func (s *wireServer) Transport(context.Context) (mcp.Transport, error) {
+	s.mu.Lock()
+	s.dials++
+	s.mu.Unlock()
+	if s.dial != nil {
+		if err := s.dial(); err != nil {
+			return nil, err
+		}
+	}
+	near, far := net.Pipe()
+	go s.serve(far)
+	return &mcp.IOTransport{Reader: near, Writer: near}, nil
+}
+
+func (s *wireServer) serve(conn net.Conn) {
+	defer conn.Close()
+	var mu sync.Mutex
+	write := func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = conn.Write([]byte(line + "\n"))
+	}
+	cancels := map[string]chan struct{}{}
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+		}
+		if json.Unmarshal(lines.Bytes(), &m) != nil {
+			return
+		}
+		w := &wireCall{id: m.ID, params: m.Params, conn: conn, write: write}
+		switch m.Method {
+		case "initialize":
+			w.result(fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"wire","version":%q}}`, s.version))
+		case "tools/list":
+			w.result(s.tools())
+		case "tools/call":
+			s.mu.Lock()
+			s.calls = append(s.calls, m.Params)
+			s.mu.Unlock()
+			done := make(chan struct{})
+			cancels[string(m.ID)] = done
+			w.cancelled = done
+			go s.reply(w)
+		case "notifications/cancelled":
+			var p struct {
+				ID json.RawMessage `json:"requestId"`
+			}
+			_ = json.Unmarshal(m.Params, &p)
+			if c := cancels[string(p.ID)]; c != nil {
+				close(c)
+				delete(cancels, string(p.ID))
+			}
+		default:
+			if m.ID != nil {
+				w.fail(-32601, "no such method")
+			}
+		}
+	}
+}
+
+func (s *wireServer) called() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.calls)
+}
+
+// echoTool is a definition with members that the SDK does not know.
+const echoTool = `{"name":"echo","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"n":{"type":"number"}},"additionalProperties":false},
+	"annotations":{"readOnlyHint":true},"x-unknown":{"big":1},"_meta":{"k":1}}`
+
+func listOf(tools ...string) func() string {
+	text := ""
+	for i, t := range tools {
+		if i > 0 {
+			text += ","
+		}
+		text += t
+	}
+	return func() string { return `{"tools":[` + text + `]}` }
+}
+
+// wireBench is a bench over a server written by hand, named wire, whose tools are
+// declared as given.
+func wireBench(t testing.TB, s *wireServer, tools map[string]tool.ToolConfig) *bench {
+	t.Helper()
+	if s.version == "" {
+		s.version = "1.0.0"
+	}
+	p, problems := policy.New([]policy.Rule{{ID: "all", Tool: "*/*", Do: policy.Allow}})
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	m := &tool.Manifest{
+		AllowedEffects: []flow.Class{flow.Read, flow.Idempotent, flow.Once},
+		Servers:        map[string]tool.ServerConfig{"wire": {Tools: tools, MaxConcurrent: 4}},
+		Policy:         p,
+	}
+	b := benchWith(t, "", m, map[string]tool.Server{"wire": s})
+	b.gate.AllowList = nil
+	for name := range tools {
+		b.gate.AllowList = append(b.gate.AllowList, "mcp://wire/"+name+"@"+s.version)
+	}
+	return b
+}
+
+func wireAttempt(name string, class flow.Class, args string) flow.Attempt {
+	return flow.Attempt{Name: tool.ActivityName, N: 1, Class: class, Key: "key-1",
+		Input: flow.JSON(tool.Input{URI: "mcp://wire/" + name + "@1.0.0", Args: json.RawMessage(args)})}
+}
