@@ -1,5 +1,7 @@
 #!/bin/sh
 # Stands for whatever must not happen twice: a payment, a mail, a deployment.
-# It leaves a line behind for each time it was started, then takes its time.
-echo "posted: $*" >>outbox.log
-sleep "${1:-3}"
+# Each start leaves a line in outbox.log; then it takes the given seconds.
+seconds=${1:-0}
+[ $# -gt 0 ] && shift
+echo "posted ${*:-a letter}" >>outbox.log
+sleep "$seconds"

@@ -102,20 +102,18 @@ func (c *fctx) park() error {
 	return ErrParked
 }
 
-// cancelledBy answers ErrCancelled and remembers whether a cancel of the run
-// was the reason.
-func (c *fctx) cancelledBy(s *scope) error {
-	if s.cancelled {
-		c.b.d.cancelled = true
-	}
+// cancelledNow answers ErrCancelled. It counts for a cancel of the run if that
+// is known by now, whatever else has closed the scope.
+func (c *fctx) cancelledNow() error {
+	c.b.d.cancelled = c.b.d.cancelled || c.b.d.root.cancelled
 	return ErrCancelled
 }
 
 // unrecorded decides about something that no record answers: nil means that it
 // may be performed now. Called with mu held.
 func (c *fctx) unrecorded(path, asked string) error {
-	if s := c.b.scope.closedBy(); s != nil {
-		return c.cancelledBy(s)
+	if c.b.scope.isClosed() {
+		return c.cancelledNow()
 	}
 	return c.missing(path, asked)
 }

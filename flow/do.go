@@ -103,8 +103,8 @@ func (do *doing) perform() (Result, error) {
 	d, c := do.b.d, do.call
 	// The class that was recorded counts: an intended once call stays one.
 	if c.open && c.class == Once {
-		if s := do.b.scope.closedBy(); s != nil {
-			return do.doubtful(s)
+		if do.b.scope.isClosed() {
+			return do.doubtful()
 		}
 		if r, over, err := do.inDoubt(); over {
 			return r, err
@@ -385,8 +385,8 @@ func (do *doing) settleOnce(done Done, err error, took time.Duration) (Result, b
 	if d.ending != notEnding && d.ending != cut {
 		return Result{}, true, do.park() // a later drive asks
 	}
-	if s := do.b.scope.closedBy(); s != nil {
-		r, err := do.doubtful(s)
+	if do.b.scope.isClosed() {
+		r, err := do.doubtful()
 		return r, true, err
 	}
 	return do.inDoubt()
@@ -515,10 +515,8 @@ func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
 
 // doubtful answers for an unsettled once call in a closed scope: nothing is
 // written, live as in replay.
-func (do *doing) doubtful(s *scope) (Result, error) {
-	if s.cancelled {
-		do.b.d.cancelled = true
-	}
+func (do *doing) doubtful() (Result, error) {
+	_ = do.cancelledNow() // it would have been told so
 	return Result{Attempt: do.call.attempt}, &Error{Code: CodeInDoubt, Message: "nobody knows whether " + do.Name + " took effect"}
 }
 
@@ -536,7 +534,7 @@ func (do *doing) inDoubt() (Result, bool, error) {
 		Question: "It is not known whether " + do.Name + " took effect. What now?", Actions: []string{"retry", "use_result", "fail"}})
 	if err != nil {
 		if errors.Is(err, ErrCancelled) {
-			r, err := do.doubtful(do.b.scope.closedBy())
+			r, err := do.doubtful()
 			return r, true, err
 		}
 		return Result{}, true, err
@@ -734,7 +732,7 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, error, time.Duration)
 	at := a.public()
 	a.stops = do.Class == Once && act.Stops != nil && act.Stops(at)
 	d.live[a] = struct{}{}
-	if (d.ending == stopped || do.b.scope.closedBy() != nil) && (a.class != Once || a.stops) {
+	if (d.ending == stopped || do.b.scope.isClosed()) && (a.class != Once || a.stops) {
 		a.cutOff() // that came while the intent was written
 	}
 	d.mu.Unlock()

@@ -16,14 +16,14 @@ type scope struct {
 	cancelled bool // of the root: closed by a cancel of the run
 }
 
-// closedBy returns the innermost closed scope that holds s, or nil.
-func (s *scope) closedBy() *scope {
+// isClosed reports whether s or a scope that holds it is closed.
+func (s *scope) isClosed() bool {
 	for ; s != nil; s = s.parent {
 		if s.closed {
-			return s
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 func (s *scope) within(outer *scope) bool {
@@ -77,7 +77,7 @@ func (d *drive) wake(w *waiter) {
 // poke wakes every waiter that has something to answer.
 func (d *drive) poke() {
 	for w := range d.blocked {
-		if d.ending != notEnding || w.scope.closedBy() != nil || w.ready() {
+		if d.ending != notEnding || w.scope.isClosed() || w.ready() {
 			d.wake(w)
 		}
 	}
@@ -180,8 +180,11 @@ func (d *drive) append(drafts ...Draft) error {
 	if d.mode != performing {
 		return nil
 	}
-	if d.ending == down {
+	switch {
+	case d.ending == down:
 		return d.failure
+	case d.over: // an activity that nobody waits for any more
+		return ErrParked
 	}
 	d.enqueue(drafts...)
 	d.waited = len(d.queue)
@@ -276,13 +279,8 @@ func (d *drive) decided(r Record) {
 	}
 	var b resolveBody
 	_ = json.Unmarshal(r.Body, &b)
-	if g := d.past.byID[b.Gate]; g != nil {
-		if g.decision != nil {
-			g.decision.Answer, _ = payload(g.decision.Answer, d.blob)
-		}
-		if g.waiter != nil && g.waiter.ready() {
-			d.wake(g.waiter)
-		}
+	if g := d.past.byID[b.Gate]; g != nil && g.waiter != nil && g.waiter.ready() {
+		d.wake(g.waiter)
 	}
 }
 

@@ -111,7 +111,8 @@ type drive struct {
 	ending   ending
 	why      string    // of a stop
 	failure  error     // of ending fatal or down
-	base     time.Time // the run's time when the drive began
+	base     time.Time // the run's time at baseAt
+	baseAt   time.Time // with its monotonic reading
 	wakeAt   time.Time
 	gates    []string // waited for when it parked
 	// cancelled says that some method answered ErrCancelled for a cancel of the run.
@@ -165,7 +166,12 @@ func (d *drive) begin(h History) error {
 		return err
 	}
 	d.past, d.blob, d.segment = p, h.Blob, h.Segment
-	if p.cancel != nil {
+	d.base, d.baseAt = d.now().Round(0).UTC(), time.Now()
+	if p.latest.After(d.base) {
+		d.base = p.latest.UTC()
+	}
+	// Of a run that completed or failed, a stored cancel came too late.
+	if p.cancel != nil && d.mode != auditing {
 		d.root.closed, d.root.cancelled = true, true
 	}
 	if p.cut && d.mode == performing {
@@ -190,10 +196,22 @@ func (d *drive) segments() Outcome {
 		if !errors.As(err, &next) || d.isHalted() || b.parked {
 			return d.conclude(value, err, b)
 		}
+		if d.cancelKnown() {
+			return d.conclude(nil, ErrCancelled, b)
+		}
 		if out, over := d.continueWith(next.state); over {
 			return out
 		}
 	}
+}
+
+// cancelKnown reports whether a cancel of the run is known, and if so lets it
+// count: a flow that would go on is told so.
+func (d *drive) cancelKnown() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cancelled = d.cancelled || d.root.cancelled
+	return d.root.cancelled
 }
 
 func (d *drive) enterFlow() (value json.RawMessage, err error, b *branch) {
@@ -254,6 +272,8 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 	}
 	end, why, failure, cancelled := d.ending, d.why, d.failure, d.cancelled
 	d.mu.Unlock()
+	// A flow that asked to continue has not ended: the next drive asks again.
+	unfinished := b.parked || errors.As(err, new(*continued))
 
 	switch {
 	case end == fatal:
@@ -265,15 +285,13 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 		out.Status, out.Value, out.Err, out.Gates, out.WakeAt = ParkedRun, nil, nil, d.gates, d.wakeAt
 	case d.mode != performing && b.parked:
 		out.Status, out.Value, out.Err = ParkedRun, nil, nil
-	case b.parked && end == cut:
+	case unfinished && end == cut:
 		out.Status, out.Value, out.Err = Cut, nil, d.sync()
-	case b.parked && end == stopped:
+	case unfinished && end == stopped:
 		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, nil, why
 		d.interrupt(why)
 	case b.parked:
 		return d.parkSuspended(out)
-	case errors.As(err, new(*continued)):
-		return d.conclude(nil, d.fail(fatal, &Misuse{d.job.Root, "Continue must come from the root flow, with no branch open"}), b)
 	case cancelled:
 		out.Status, out.Value = Cancelled, nil
 		return d.finish(out, gates)
@@ -420,13 +438,7 @@ func (d *drive) wall() time.Duration { return d.past.wall + time.Since(d.began) 
 // stands still when that is set back. Called with mu held.
 func (d *drive) clock() time.Time {
 	t := d.now().Round(0).UTC()
-	if d.base.IsZero() {
-		d.base = t
-		if d.past.latest.After(t) {
-			d.base = d.past.latest.UTC()
-		}
-	}
-	if steady := d.base.Add(time.Since(d.began)); steady.After(t) {
+	if steady := d.base.Add(time.Since(d.baseAt)); steady.After(t) {
 		t = steady
 	}
 	if d.past.latest.After(t) {

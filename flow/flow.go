@@ -209,7 +209,8 @@ type Parking struct {
 }
 
 // History is what Load gives: the records since the last run.continued (that
-// record first), and of a fork the base's before them.
+// record first, then a run.cancel_requested from before it, which still holds),
+// and of a fork the base's before them.
 type History struct {
 	Segment int // how many run.continued came before or open this segment
 	Base    []Record

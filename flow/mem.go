@@ -24,7 +24,8 @@ type memRun struct {
 	leased   bool
 	ended    Status
 	gates    map[string]*memGate
-	pending  bool // a cancel or correction is stored that no drive has honoured
+	cancel   *Record
+	correct  bool // a correction is stored that no drive has honoured
 	cont     int  // index of the last run.continued; -1: none
 	segment  int
 	watchers map[int]func(Record)
@@ -70,7 +71,11 @@ func (m *Mem) Load(ctx context.Context, run string) (History, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.run(run)
-	return History{Segment: r.segment, Records: slices.Clone(r.records[max(r.cont, 0):]), Ended: r.ended}, nil
+	records := slices.Clone(r.records[max(r.cont, 0):])
+	if r.cancel != nil && r.cancel.Seq < records[0].Seq {
+		records = slices.Insert(records, 1, *r.cancel)
+	}
+	return History{Segment: r.segment, Records: records, Ended: r.ended}, nil
 }
 
 func (m *Mem) Append(l Lease, drafts []Draft, done func(error)) {
@@ -105,7 +110,7 @@ func (m *Mem) Park(l Lease, p Parking) (bool, error) {
 	if err := r.fence(l); err != nil {
 		return false, err
 	}
-	if r.pending {
+	if r.cancel != nil || r.correct {
 		return false, nil
 	}
 	for _, id := range p.Gates {
@@ -211,13 +216,17 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 		if g != nil {
 			g.decided, g.decision = true, d.Body
 		}
-	case "run.cancel_requested", "run.correction_requested":
-		r.pending = true
+	case "run.cancel_requested":
+		rec := r.add(d, epoch)
+		r.cancel = &rec
+		return rec, true
+	case "run.correction_requested":
+		r.correct = true
 	case "run.interrupted":
 		r.leased = false
 	case "run.continued":
 		r.cont, r.segment = len(r.records), r.segment+1
-		r.pending = false
+		r.correct = false
 	case "intent.attest":
 		r.end(Completed)
 	case "intent.fail":

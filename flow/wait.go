@@ -41,14 +41,7 @@ func (c *fctx) decision(key string, q Gate) (Decision, error) {
 		g.asked = true
 		if g.taken != nil {
 			d.replayed++
-			answer, err := payload(g.taken.Answer, d.blob)
-			if err != nil {
-				d.failLocked(down, err)
-				return Decision{}, c.park()
-			}
-			dec := g.taken.Decision
-			dec.Answer = answer
-			return dec, nil
+			return c.read(g.taken)
 		}
 	}
 	if err := c.unrecorded(key, q.Kind+" gate "+sum); err != nil {
@@ -61,6 +54,17 @@ func (c *fctx) decision(key string, q Gate) (Decision, error) {
 		}
 	}
 	return c.await(g)
+}
+
+// read is a decision with its answer put back.
+func (c *fctx) read(dec *decision) (Decision, error) {
+	answer, err := payload(dec.Answer, c.b.d.blob)
+	if err != nil {
+		c.b.d.failLocked(down, err)
+		return Decision{}, c.park()
+	}
+	dec.Answer = answer
+	return dec.Decision, nil
 }
 
 func (c *fctx) open(key string, q Gate, sum string) (*gate, error) {
@@ -99,18 +103,22 @@ func (c *fctx) await(g *gate) (Decision, error) {
 		}
 	}
 	for {
-		switch s := c.b.scope.closedBy(); {
+		switch {
 		case d.ending != notEnding:
 			return Decision{}, c.park()
-		case s != nil:
-			return Decision{}, c.cancelledBy(s)
+		case c.b.scope.isClosed():
+			return Decision{}, c.cancelledNow()
 		case g.decision != nil:
+			dec, err := c.read(g.decision)
+			if err != nil {
+				return Decision{}, err
+			}
 			d.past.take(g)
 			if g.kind == "bound" {
 				d.noteExtension(g)
 			}
 			d.put(Draft{Kind: "gate.taken", Path: g.key, Body: newObject(96).str("gate", g.id).int("seq", g.decision.seq).close()})
-			return g.decision.Decision, nil
+			return dec, nil
 		}
 		w.woken = false
 		d.block(w)
@@ -180,11 +188,11 @@ func (c *fctx) sleepUntil(path string, t *timer, began time.Time, least time.Dur
 	d := c.b.d
 	due := func() bool { return !d.clock().Before(t.until) && time.Since(began) >= least }
 	for {
-		switch s := c.b.scope.closedBy(); {
+		switch {
 		case d.ending != notEnding:
 			return c.park()
-		case s != nil:
-			return c.cancelledBy(s)
+		case c.b.scope.isClosed():
+			return c.cancelledNow()
 		case due():
 			t.fired = d.clock()
 			d.put(Draft{Kind: "timer.fired", Path: path, Body: newObject(64).time("t", t.fired).close()})

@@ -59,10 +59,15 @@ func recordOf(e *tipstaff.Event) flow.Record {
 func (t *trace) segments() []flow.History {
 	var all []flow.History
 	h := flow.History{Base: t.base, Blob: t.blob}
+	var cancel []flow.Record // still holds in the next segment
 	for _, r := range t.records {
-		if r.Kind == string(tipstaff.KindRunContinued) {
+		switch tipstaff.Kind(r.Kind) {
+		case tipstaff.KindRunCancelRequested:
+			cancel = []flow.Record{r}
+		case tipstaff.KindRunContinued:
 			all = append(all, h)
-			h = flow.History{Segment: len(all), Blob: t.blob}
+			h = flow.History{Segment: len(all), Blob: t.blob, Records: append([]flow.Record{r}, cancel...)}
+			continue
 		}
 		h.Records = append(h.Records, r)
 	}

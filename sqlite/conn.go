@@ -147,6 +147,12 @@ func (c *conn) number(ctx context.Context, query string, args ...any) (n int64, 
 	return n, err
 }
 
+// version changes with every commit, this connection's and, as of the last time
+// it read, those of others. It is PRAGMA data_version without a statement.
+func (c *conn) version() (uint32, error) {
+	return c.c.(sqlite3.FileControl).FileControlDataVersion("main")
+}
+
 func (r row) int(i int) int64 { n, _ := r[i].(int64); return n }
 
 func (r row) text(i int) string {

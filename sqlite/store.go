@@ -34,13 +34,14 @@ type Options struct {
 	// BusyLimit is how long other processes' transactions are waited for. 0: half
 	// a minute.
 	BusyLimit time.Duration
+
+	walLimit int64 // size of the log above which it is cut; 0: 64 MiB
 }
 
 const (
 	heartbeatEvery = 5 * time.Second
 	heartbeatValid = 30 * time.Second
 	pollEvery      = 50 * time.Millisecond
-	walLimit       = 64 << 20
 )
 
 func (o *Options) withDefaults() Options {
@@ -58,12 +59,13 @@ func (o *Options) withDefaults() Options {
 	v.FullLimit = positive(v.FullLimit, time.Minute)
 	v.FullPause = positive(v.FullPause, time.Second)
 	v.BusyLimit = positive(v.BusyLimit, 30*time.Second)
+	v.walLimit = positive(v.walLimit, 64<<20)
 	return v
 }
 
-func positive(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
+func positive[T ~int64](n, otherwise T) T {
+	if n > 0 {
+		return n
 	}
 	return otherwise
 }
@@ -225,6 +227,9 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 	}
 	s := &Store{dir: dir, opts: opts, refusal: refusal, keys: loadPublic(dir.keys()), readers: newPool(dir.database()), hub: newHub()}
 	s.poller = newPoller(s.hub, c)
+	if err := s.poller.start(); err != nil {
+		return nil, errors.Join(explain(dir.database(), err), c.close())
+	}
 	go s.poller.run()
 	return s, nil
 }

@@ -180,7 +180,7 @@ func (n *notifier) run() {
 type poller struct {
 	hub     *hub
 	c       *conn
-	version int64
+	version uint32
 	seen    int64            // row of the inbox
 	heads   map[string]int64 // of followed runs, as last seen
 	stop    chan struct{}
@@ -193,21 +193,34 @@ func newPoller(h *hub, c *conn) *poller {
 
 // start begins after what is there.
 func (p *poller) start() (err error) {
-	if _, err = p.moved(); err != nil {
+	if _, err = p.look(); err != nil {
 		return err
 	}
 	p.seen, err = p.c.number(context.Background(), `SELECT max(id) FROM inbox`)
 	return err
 }
 
-// moved reports whether another connection has committed since the last call.
-func (p *poller) moved() (bool, error) {
-	v, err := p.c.number(context.Background(), `PRAGMA data_version`)
-	if err != nil || v == p.version {
+// look is moved for a connection that is not in a transaction: it must read
+// something to learn of others.
+func (p *poller) look() (bool, error) {
+	if _, err := p.c.number(context.Background(), `PRAGMA data_version`); err != nil {
 		return false, err
 	}
-	p.version = v
-	return true, nil
+	return p.moved()
+}
+
+// moved reports whether the file has changed since the last call, by another
+// connection unless this one has changed it and did not call settle.
+func (p *poller) moved() (bool, error) {
+	before := p.version
+	err := p.settle()
+	return p.version != before, err
+}
+
+// settle takes note of the present state of the file.
+func (p *poller) settle() (err error) {
+	p.version, err = p.c.version()
+	return err
 }
 
 // passed leaves out rows of this connection's own.
@@ -263,9 +276,6 @@ func (p *poller) movedHeads(ctx context.Context) (notices []notice, err error) {
 // run polls for a store that cannot write. Failures show to its readers.
 func (p *poller) run() {
 	defer func() { p.ended <- p.c.close() }()
-	if p.start() != nil {
-		return
-	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
@@ -274,7 +284,7 @@ func (p *poller) run() {
 		case <-p.stop:
 			return
 		}
-		if moved, err := p.moved(); err != nil || !moved || !p.hub.listening() {
+		if moved, err := p.look(); err != nil || !moved || !p.hub.listening() {
 			continue
 		}
 		notices, _ := p.collect()

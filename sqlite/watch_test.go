@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,7 +118,8 @@ func TestPollIsCheap(t *testing.T) {
 }
 
 func TestLogIsCutWhenItHasGrown(t *testing.T) {
-	b := newBench(t, nil)
+	const walLimit = 8 << 20 // more than what is reused by itself
+	b := newBench(t, &Options{walLimit: walLimit})
 	wal := b.Store.dir.database() + "-wal"
 	// A reader that holds on keeps the log from being reused, until it lets go.
 	reader, err := connect(b.Store.dir.database(), readOnly)
@@ -140,7 +142,7 @@ func TestLogIsCutWhenItHasGrown(t *testing.T) {
 	l := b.acquire(b.createDraft())
 	big := make([]flow.Draft, 16)
 	for i := range big {
-		big[i] = flow.Draft{Kind: "plan.output", Note: true, Body: body(`{"chunk":%q}`, make([]byte, 10<<10))}
+		big[i] = flow.Draft{Kind: "plan.output", Note: true, Body: body(`{"chunk":%q}`, strings.Repeat("x", 10<<10))}
 	}
 	for size() < walLimit {
 		b.append(l, big...)

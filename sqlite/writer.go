@@ -203,6 +203,7 @@ func (w *writer) attempt(batch []*op) (err error) {
 	if err := w.c.exec(`COMMIT`); err != nil {
 		return err
 	}
+	_ = w.poller.settle() // if it fails, this commit is taken for another's: that costs a little time
 	w.committed(t)
 	return nil
 }
@@ -223,7 +224,10 @@ func (w *writer) committed(t *tx) {
 
 // refresh drops what is remembered if another process has written since.
 func (w *writer) refresh() error {
-	moved, err := w.poller.moved()
+	return w.catchUp(w.poller.moved())
+}
+
+func (w *writer) catchUp(moved bool, err error) error {
 	if err != nil || !moved {
 		return err
 	}
@@ -237,7 +241,7 @@ func (w *writer) refresh() error {
 // here shows again, and is handled, with the next batch.
 func (w *writer) poll() {
 	if w.down == nil && w.s.hub.listening() {
-		_ = w.refresh()
+		_ = w.catchUp(w.poller.look())
 	}
 }
 
@@ -264,7 +268,7 @@ func (w *writer) prune(t *tx) error {
 // only a moment and tries again later.
 func (w *writer) shrink() {
 	info, err := os.Stat(w.s.dir.database() + "-wal")
-	if err != nil || info.Size() < walLimit {
+	if err != nil || info.Size() < w.s.opts.walLimit {
 		return
 	}
 	_ = w.c.script(`PRAGMA busy_timeout = 100`)

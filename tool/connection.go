@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -26,7 +26,8 @@ type connection struct {
 	wire    *wire
 	done    chan struct{} // closed when the session has ended
 
-	mu      sync.Mutex
+	changed atomic.Bool   // the server said that its list is another now
+	listing chan struct{} // held while the two below are used
 	catalog *catalog
 	expires time.Time // of the catalog; zero: not by time
 }
@@ -38,12 +39,12 @@ func connect(ctx context.Context, name string, s Server) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{server: name, wire: new(wire), done: make(chan struct{})}
+	c := &connection{server: name, wire: new(wire), done: make(chan struct{}), listing: make(chan struct{}, 1)}
 	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff", Version: "1"}, &mcp.ClientOptions{
 		Logger:                 slog.New(slog.DiscardHandler),
 		Capabilities:           &mcp.ClientCapabilities{},
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.forget() },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.changed.Store(true) },
 	})
 	if c.session, err = client.Connect(ctx, c.wire.tap(t), nil); err != nil {
 		return nil, err
@@ -78,18 +79,18 @@ func (c *connection) close() {
 	}
 }
 
-// forget makes the next call list the tools again.
-func (c *connection) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.catalog = nil
-}
-
 // tools is the server's list, asked for once and again when the server says that
 // it changed or its lifetime has ended.
 func (c *connection) tools(ctx context.Context, m *Manifest) (*catalog, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.listing <- struct{}{}:
+		defer func() { <-c.listing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c.changed.Swap(false) {
+		c.catalog = nil
+	}
 	if c.catalog != nil && (c.expires.IsZero() || time.Now().Before(c.expires)) {
 		return c.catalog, nil
 	}

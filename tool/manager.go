@@ -31,7 +31,8 @@ func NewManager(m *Manifest, servers map[string]Server) *Manager {
 	return manager
 }
 
-// Close ends all connections, at the same time.
+// Close ends all connections, at the same time, and returns when nothing is left
+// that their servers started here.
 func (m *Manager) Close() {
 	var wg sync.WaitGroup
 	for _, l := range m.links {
@@ -198,6 +199,9 @@ func (l *link) close() {
 	<-d.done
 	if d.conn != nil {
 		d.conn.close()
+	}
+	if w, ok := l.server.(Waiter); ok {
+		w.Wait()
 	}
 }
 

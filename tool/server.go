@@ -23,6 +23,13 @@ type Stopper interface {
 	Stops(tool string) bool
 }
 
+// Waiter is a Server that starts processes in this process's own name. Wait
+// returns when none is left of those it had started; it is called after their
+// connections were closed.
+type Waiter interface {
+	Wait()
+}
+
 // Servers makes the servers that a manifest declares, as it declares them.
 // Relative roots and programs stand in the workspace; markers are NAME=value
 // pairs for the environment of every process that a server starts.

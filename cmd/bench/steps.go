@@ -89,15 +89,18 @@ func (b *bed) recordSize(ctx context.Context) (int, error) {
 			total, n = total+len(r.Bytes), n+1
 		}
 	}
-	if err != nil || n != stepsOfRecords {
-		return 0, fmt.Errorf("%d steps of %d were recorded: %w", n, stepsOfRecords, err)
+	if err == nil && n != stepsOfRecords {
+		err = fmt.Errorf("%d steps of %d were recorded", n, stepsOfRecords)
+	}
+	if err != nil {
+		return 0, err
 	}
 	return total / n, nil
 }
 
 // sequence takes the steps of a new run for a while and returns how many a
 // second. The run's making, start and end are not in it.
-func (b *bed) sequence(ctx context.Context, d time.Duration) (rate float64, err error) {
+func (b *bed) sequence(ctx context.Context, d time.Duration) (float64, error) {
 	run, err := b.create(ctx)
 	if err != nil {
 		return 0, err
@@ -105,9 +108,11 @@ func (b *bed) sequence(ctx context.Context, d time.Duration) (rate float64, err 
 	if err := b.Flush(ctx); err != nil {
 		return 0, err
 	}
-	program, rate2 := timed(d)
-	err = b.drive(ctx, run, program)
-	return rate2(), err
+	program, measured := timed(d)
+	if err := b.drive(ctx, run, program); err != nil {
+		return 0, err
+	}
+	return measured(), nil
 }
 
 // timed is a program of steps that goes on for a while, and afterwards says how

@@ -91,8 +91,6 @@ func (b *bed) verify(ctx context.Context, run string) (int, error) {
 			break
 		}
 	}
-	// The program and the keys of these runs are invented: it is no blob of the
-	// store, and nothing else may be at fault.
 	res := v.Close()
 	if !res.OK() {
 		return 0, fmt.Errorf("run %s does not verify: %v", run, res.Faults)

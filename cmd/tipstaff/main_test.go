@@ -38,10 +38,10 @@ func (t tests) Run() int {
 
 var binDir string
 
-// binary is the command as it is released. Tests that start hundreds of
+// command is the binary as it is released. Tests that start hundreds of
 // processes, or kill them after milliseconds, use it in place of the test binary,
 // which starts five times slower under the race detector.
-var binary = sync.OnceValues(func() (string, error) {
+var command = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(binDir, "tipstaff")
 	build := exec.Command("go", "build", "-trimpath", "-o", name, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -172,7 +172,7 @@ func (w *workspace) start(args ...string) *process {
 // prepare makes a command whose streams are yet to be joined.
 func (w *workspace) prepare(args ...string) *process {
 	w.Helper()
-	name, err := binary()
+	name, err := command()
 	w.check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	w.Cleanup(cancel)

@@ -39,9 +39,13 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 	}{
 		{"keys", keys},
 		{"crash", crash},
+		{"doubt", doubt},
 		{"branches", branches},
+		{"closing", closings},
 		{"cancelling", cancelling},
+		{"stopping", stopping},
 		{"waiting", waiting},
+		{"sleeping", sleeping},
 		{"bounds", bounds},
 		{"long", long},
 		{"replaying", replaying},

@@ -24,6 +24,7 @@ func bounds(t *testing.T, open opener) {
 	t.Run("a crash loop charges each lost attempt", func(t *testing.T) { crashLoop(t, open) })
 	t.Run("an extension by one allows one", func(t *testing.T) { extends(t, open) })
 	t.Run("an extension that is too small asks again", func(t *testing.T) { extendsTwice(t, open) })
+	t.Run("an extension serves the call that asked for it", func(t *testing.T) { extendsOne(t, open) })
 	t.Run("stop at a bound gate is the bound's failure", func(t *testing.T) { stopsAtBound(t, open) })
 	t.Run("wall time is measured and refuses", func(t *testing.T) { wallTime(t, open) })
 	t.Run("a deadline that is past refuses", func(t *testing.T) { deadline(t, open) })
@@ -155,6 +156,7 @@ func retriesReserve(t *testing.T, open opener) {
 }
 
 func retriesOn(t *testing.T, open opener) {
+	bed := open(t)
 	plain, some := retrying(flow.Read, "a", 3), retrying(flow.Read, "a", 3)
 	some.Retry.On = []string{"busy", flow.CodeTimeout}
 	slow := some
@@ -173,7 +175,7 @@ func retriesOn(t *testing.T, open opener) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, open, inOrder(c.call))
+			r := newRun(t, bed, inOrder(c.call))
 			r.world.Answer("root/a", func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 				if c.call.Timeout > 0 {
 					return untilEnded(ctx, a)
@@ -188,7 +190,7 @@ func retriesOn(t *testing.T, open opener) {
 		})
 	}
 	t.Run("not before the error says", func(t *testing.T) {
-		r := newRig(t, open, inOrder(plain))
+		r := newRun(t, bed, inOrder(plain))
 		begin := time.Now()
 		r.world.Answer("root/a", func(_ context.Context, a flow.Attempt) (flow.Done, error) {
 			if a.N == 1 {
@@ -280,6 +282,34 @@ func extendsTwice(t *testing.T, open opener) {
 	r.agree(r.want(flow.Completed))
 }
 
+func extendsOne(t *testing.T, open opener) {
+	r := newRig(t, open, program(func(fc flow.Context) error {
+		var list []flow.Branch
+		for range 3 {
+			list = append(list, flow.Branch{Run: func(fc flow.Context) error {
+				c := reserving(flow.Once, "x", "tool_calls")
+				c.Ask = true
+				return do(fc, c)
+			}})
+		}
+		return fc.Go(flow.Group{KeepGoing: true}, list...)
+	}))
+	r.job.Limits = flow.Use{"tool_calls": 0}
+	r.want(flow.ParkedRun)
+	r.decideKey("root/1/x/bound#1", flow.Decision{Action: "extend", Answer: json.RawMessage(`{"tool_calls":1}`)})
+	out := r.want(flow.ParkedRun)
+	if len(r.world.Calls()) != 1 || r.world.Count("root/1/x") != 1 || len(out.Gates) != 2 {
+		t.Fatalf("an extension by one allowed %v, %d gates are open%v", r.world.Calls(), len(out.Gates), r.journal())
+	}
+	r.decideKey("root/0/x/bound#1", flow.Decision{Action: "stop"})
+	r.decideKey("root/2/x/bound#1", flow.Decision{Action: "stop"})
+	out = r.want(flow.Failed)
+	if refused(out.Err) != "tool_calls" || out.Used["tool_calls"] != 1 {
+		t.Fatalf("failed with %v, used %v", out.Err, out.Used)
+	}
+	r.agree(out)
+}
+
 func stopsAtBound(t *testing.T, open opener) {
 	c := reserving(flow.Read, "a", "tool_calls")
 	c.Ask = true
@@ -298,7 +328,7 @@ func wallTime(t *testing.T, open opener) {
 	r := newRig(t, open, inOrder(call(flow.Read, "a", 1), call(flow.Read, "b", 1)))
 	r.job.Limits = flow.Use{flow.WallTime: 30}
 	r.world.Answer("root/a", func(_ context.Context, a flow.Attempt) (flow.Done, error) {
-		time.Sleep(40 * time.Millisecond) // wall time has to pass, there is no event to wait for
+		<-time.After(40 * time.Millisecond) // wall time has to pass
 		return flow.Done{Value: a.Input}, nil
 	})
 	out := r.want(flow.Failed)

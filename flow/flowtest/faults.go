@@ -202,9 +202,10 @@ func visible(t *testing.T, open opener) {
 }
 
 func waitsForIntent(t *testing.T, open opener) {
+	bed := open(t)
 	for _, class := range []flow.Class{flow.Read, flow.Once} {
 		t.Run(string(class), func(t *testing.T) {
-			r := newRig(t, open, inOrder(reserving(class, "a", "tool_calls")))
+			r := newRun(t, bed, inOrder(reserving(class, "a", "tool_calls")))
 			f := NewFaulty(r.bed.Log())
 			f.After = func(w Write) {
 				if w.Op == "acquire" {

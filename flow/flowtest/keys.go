@@ -27,6 +27,7 @@ func keys(t *testing.T, open opener) {
 }
 
 func misuse(t *testing.T, open opener) {
+	bed := open(t)
 	a := call(flow.Read, "a", 1)
 	nothing := func(flow.Context) error { return nil }
 	deep := func(fc flow.Context) flow.Context {
@@ -78,7 +79,7 @@ func misuse(t *testing.T, open opener) {
 	}
 	for name, body := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, open, program(body))
+			r := newRun(t, bed, program(body))
 			out := r.want(flow.Interrupted)
 			var m *flow.Misuse
 			if !errors.As(out.Err, &m) || out.Reason != "misuse" {
@@ -125,6 +126,7 @@ func misuseHandled(t *testing.T, open opener) {
 }
 
 func panics(t *testing.T, open opener) {
+	bed := open(t)
 	for name, body := range map[string]func(flow.Context) error{
 		"at the root": func(flow.Context) error { panic("root") },
 		"in a branch": func(fc flow.Context) error {
@@ -133,7 +135,6 @@ func panics(t *testing.T, open opener) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bed := open(t)
 			r := newRun(t, bed, program(body))
 			out := r.want(flow.Interrupted)
 			if out.Reason != "panic" || out.Err == nil {
@@ -146,6 +147,7 @@ func panics(t *testing.T, open opener) {
 }
 
 func swallowing(t *testing.T, open opener) {
+	bed := open(t)
 	swallow := func(fc flow.Context) error {
 		_, _ = fc.Wait(question("g"))
 		fc.Emit(flow.Event{Kind: "agent.said"})
@@ -169,7 +171,7 @@ func swallowing(t *testing.T, open opener) {
 		}, "root/after"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, open, program(c.body))
+			r := newRun(t, bed, program(c.body))
 			out := r.want(flow.Interrupted)
 			var m *flow.Misuse
 			if !errors.As(out.Err, &m) {
@@ -222,6 +224,7 @@ func saying(kind string, body any) step {
 }
 
 func changed(t *testing.T, open opener) {
+	bed := open(t)
 	gate := question("g")
 	subject, wording, actions, deny := gate, gate, gate, gate
 	subject.Subject = json.RawMessage(`{"it":2}`)
@@ -259,7 +262,7 @@ func changed(t *testing.T, open opener) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			last := asking(question("last"))
-			r := newRig(t, open, steps(calling(a), asking(gate), said, last))
+			r := newRun(t, bed, steps(calling(a), asking(gate), said, last))
 			r.want(flow.ParkedRun)
 			r.decideKey("root/g", yes)
 			r.want(flow.ParkedRun)

@@ -122,9 +122,10 @@ func continueSupersedes(t *testing.T, open opener) {
 }
 
 func continueKilled(t *testing.T, open opener) {
+	bed := open(t)
 	for name, fault := range map[string]Fault{"before": KillBefore, "after": KillAfter} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, open, func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
+			r := newRun(t, bed, func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
 				if err := do(fc, call(flow.Once, "a", in)); err != nil {
 					return nil, err
 				}
@@ -195,11 +196,12 @@ func text(n int) json.RawMessage {
 }
 
 func largePayloads(t *testing.T, open opener) {
+	bed := open(t)
 	for _, size := range []int{inline, inline + 1, 3 * inline} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			var r *rig
 			big := text(size)
-			r = newRig(t, open, func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
+			r = newRun(t, bed, func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
 				c := call(flow.Once, "a", 1)
 				c.Input = big
 				res, err := fc.Do(c)
@@ -244,9 +246,10 @@ func largePayloads(t *testing.T, open opener) {
 }
 
 func tooLarge(t *testing.T, open opener) {
+	bed := open(t)
 	for _, class := range []flow.Class{flow.Read, flow.Once} {
 		t.Run(string(class), func(t *testing.T) {
-			r := newRig(t, open, inOrder(call(class, "a", 1)))
+			r := newRun(t, bed, inOrder(call(class, "a", 1)))
 			r.world.Answer("root/a", func(context.Context, flow.Attempt) (flow.Done, error) {
 				return flow.Done{Value: text(most + 1)}, nil
 			})
@@ -260,9 +263,10 @@ func tooLarge(t *testing.T, open opener) {
 }
 
 func looksLikeBlob(t *testing.T, open opener) {
+	bed := open(t)
 	for _, v := range []string{`{"$blob":"sha256:00","size":3}`, `{"$blob":1}`, `{"a":1,"$blob":null}`, `[{"$blob":"x"}]`} {
 		t.Run(v, func(t *testing.T) {
-			r := newRig(t, open, func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			r := newRun(t, bed, func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 				c := call(flow.Once, "a", 1)
 				c.Input = json.RawMessage(v)
 				res, err := fc.Do(c)

@@ -1,6 +1,7 @@
 package flowtest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ func replaying(t *testing.T, open opener) {
 	t.Run("a longer program is found", func(t *testing.T) { longer(t, open) })
 	t.Run("a shorter program is found", func(t *testing.T) { shorter(t, open) })
 	t.Run("every prefix replays to its end and performs nothing", func(t *testing.T) { replayPrefixes(t, open) })
+	t.Run("a fork at any record leads to the same end", func(t *testing.T) { forks(t, open) })
 	t.Run("an altered journal does not conform", func(t *testing.T) { tampered(t, open) })
 	t.Run("an altered outcome is not replayed", func(t *testing.T) { tamperedOutcome(t, open) })
 	t.Run("replay writes nothing", func(t *testing.T) { replayWritesNothing(t, open) })
@@ -41,12 +43,13 @@ var variety = map[string]step{
 var common = []step{calling(call(flow.Read, "first", 1)), saying("agent.said", "x")}
 
 func longer(t *testing.T, open opener) {
+	bed := open(t)
 	for name, more := range variety {
 		if name == "closed group" {
 			continue // a group that fails by itself needs no record to fail again
 		}
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, open, steps(common...))
+			r := newRun(t, bed, steps(common...))
 			r.want(flow.Completed)
 			r.job.Flow = steps(append(slices.Clone(common), more)...)
 			r.unfit()
@@ -55,9 +58,10 @@ func longer(t *testing.T, open opener) {
 }
 
 func shorter(t *testing.T, open opener) {
+	bed := open(t)
 	for name, more := range variety {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, open, steps(append(slices.Clone(common), more)...))
+			r := newRun(t, bed, steps(append(slices.Clone(common), more)...))
 			out := r.toEnd()
 			r.check(out, flow.Completed)
 			r.agree(out)
@@ -94,6 +98,52 @@ func replayPrefixes(t *testing.T, open opener) {
 		// When all is recorded but the end itself, replay reaches it.
 		if out.Status != flow.ParkedRun && (out.Status != flow.Completed || n < len(full)-1) || out.Err != nil {
 			t.Fatalf("records %d to %d replay to %s, %v%v", end+1, n, out.Status, out.Err, full[end:n])
+		}
+	}
+}
+
+// forked is a log whose runs begin with the records of another.
+type forked struct {
+	flow.Log
+	base []flow.Record
+}
+
+func (f forked) Load(ctx context.Context, run string) (flow.History, error) {
+	h, err := f.Log.Load(ctx, run)
+	if h.Segment == 0 {
+		h.Base = f.base
+	}
+	return h, err
+}
+
+func forks(t *testing.T, open opener) {
+	bed := open(t)
+	whole := newEverything(t, bed)
+	whole.toEnd()
+	full := whole.journal()
+	start := slices.IndexFunc(full, func(rec flow.Record) bool { return rec.Kind == "run.started" })
+	end := slices.IndexFunc(full, func(rec flow.Record) bool { return rec.Kind == "run.continued" })
+	for n := start + 1; n <= end; n++ {
+		r := newEverything(t, bed)
+		r.clock.StepTo(whole.clock.Now())
+		past := full[:n]
+		r.answer = r.knowing(past, whole.world)
+		log := forked{bed.Log(), past}
+		var out flow.Outcome
+		for !out.Terminal() {
+			out = r.start(log).wait()
+			if out.Status == flow.ParkedRun && r.answerAll() == 0 {
+				r.clock.StepTo(out.WakeAt)
+			}
+			if out.Status == flow.Interrupted {
+				t.Fatalf("forked at %d: %s, %v%v", n, out.Reason, out.Err, r.journal())
+			}
+		}
+		r.endsAlike(out, past, 0)
+		for _, g := range r.journal().gates() {
+			if _, ok := past.gate(g.Key); ok && len(past.of("gate.taken").at(g.Key)) > 0 {
+				t.Fatalf("forked at %d: the gate %s was opened again although its decision was taken%v", n, g.Key, r.journal())
+			}
 		}
 	}
 }

@@ -47,6 +47,7 @@ func (s *Server) exec(c call, in execArgs) (answer, error) {
 		return answer{}, err
 	}
 	p := &process{cmd: cmd, stdin: in.Stdin, emit: c.emitter()}
+	defer s.track(p)()
 	ended, err := p.run(c.ctx)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s cannot be started: %w", in.Argv[0], reason(err))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"runtime/debug"
 	"slices"
@@ -44,12 +45,15 @@ type Options struct {
 type Server struct {
 	options Options
 	cel     func() (*celEnv, error)
+
+	mu      sync.Mutex
+	running map[*process]chan struct{} // closed when the process is gone
 }
 
 // New makes a server. Nothing is opened before a tool is called.
 func New(o Options) *Server {
 	o.Roots, o.Hosts, o.Programs = slices.Clone(o.Roots), slices.Clone(o.Hosts), slices.Clone(o.Programs)
-	return &Server{options: o, cel: sync.OnceValues(newCELEnv)}
+	return &Server{options: o, cel: sync.OnceValues(newCELEnv), running: map[*process]chan struct{}{}}
 }
 
 // Tools are the names of the tools, sorted.
@@ -60,6 +64,31 @@ func Tools() []string {
 // Stops reports whether a tool ends itself in good order when it is cancelled
 // and then replies with what it knows.
 func (s *Server) Stops(tool string) bool { return tool == "exec" }
+
+// Wait returns when the processes that run now are gone. They end soon after
+// their connection is closed.
+func (s *Server) Wait() {
+	s.mu.Lock()
+	running := slices.Collect(maps.Values(s.running))
+	s.mu.Unlock()
+	for _, gone := range running {
+		<-gone
+	}
+}
+
+// track makes Wait wait for p, until the returned function is called.
+func (s *Server) track(p *process) (untrack func()) {
+	gone := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[p] = gone
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, p)
+		close(gone)
+	}
+}
 
 // Transport connects a new session of the server and returns the client's end.
 func (s *Server) Transport(ctx context.Context) (mcp.Transport, error) {

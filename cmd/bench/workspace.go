@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/supervisor"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// manifest declares what the plans of this program use.
+const manifest = `version: 1
+allowed_effects: [read]
+servers:
+  builtin:
+    roots: ["."]
+    tools:
+      read_file: {effect: read}
+      sleep: {effect: read}
+bounds: {tool_calls: 10000}
+`
+
+// note is the file that steps read: with what surrounds it in a result, about
+// 190 bytes.
+const note = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.\n"
+
+// newWorkspace makes a folder in which plans can be run.
+func newWorkspace(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "tipstaff.yaml"), []byte(manifest), 0o644),
+		os.WriteFile(filepath.Join(dir, "note.txt"), []byte(note), 0o644))
+}
+
+// workspace is a folder opened with everything that the command joins together,
+// in this process.
+type workspace struct {
+	*runner.Runner
+	store *sqlite.Store
+}
+
+// openWorkspace recovers runs of dead owners, as every command does. watch may
+// put something between runner and store; nil: nothing.
+func openWorkspace(ctx context.Context, dir string, watch func(flow.Store) flow.Store) (*workspace, error) {
+	folder := filepath.Join(dir, ".tipstaff")
+	store, err := sqlite.Open(folder, &sqlite.Options{UserKey: true, Alive: func(o flow.Owner, heartbeat time.Time) bool {
+		return supervisor.Alive(o, heartbeat, time.Now())
+	}})
+	if err != nil {
+		return nil, err
+	}
+	keys := store.Keys()
+	config := runner.Config{
+		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor},
+		Trusted:   func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) },
+		Workspace: dir, Files: filepath.Join(folder, "journal"), Servers: tool.Servers,
+		Self: supervisor.Self, Alive: supervisor.Alive, Markers: supervisor.Markers, Sweep: supervisor.Sweep, Stop: ctx,
+	}
+	if watch != nil {
+		config.Store = watch(store)
+	}
+	w := &workspace{runner.New(config), store}
+	if err := w.Recover(ctx, "bench"); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return w, nil
+}
+
+func (w *workspace) close() error {
+	w.Wait()
+	return w.store.Close()
+}
+
+// run starts a plan and returns when its drive has ended, as it should.
+func (w *workspace) run(ctx context.Context, plan []byte, want string) (tipstaff.ID, error) {
+	started, err := w.Start(ctx, tipstaff.StartRequest{Program: plan, Name: "bench.json"})
+	if err != nil {
+		return tipstaff.ID{}, err
+	}
+	return started.Run, expect(started, want)
+}
+
+// expect waits for the end of a drive.
+func expect(started tipstaff.Started, want string) error {
+	if driven := <-started.Done; driven.Outcome != want {
+		return fmt.Errorf("run %s: %s, not %s: %s: %s", started.Run, driven.Outcome, want, driven.Reason, driven.Message)
+	}
+	return nil
+}
+
+// succeeded is the outcome of a drive that did all it should.
+const succeeded = "success"
+
+// localUser is the person at the terminal, who signs with their own key.
+func localUser(ctx context.Context) context.Context {
+	return tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "cli", User: "local", Principal: "local:cli"})
+}

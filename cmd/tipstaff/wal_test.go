@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The store's write-ahead log holds its commits one after another. Cut behind the
+// n-th of them, it is exactly what a kill right after that commit leaves on disk.
+// So one recorded run gives every state in which a run can be found dead.
+
+// small makes a store: one run, and what every store has.
+const small = `-- small.yaml --
+kind: plan
+version: 1
+root: {id: one, kind: tool_call, tool: "mcp://builtin/json_query@1.0.0", args: {value: 1, expr: value + 1}}
+`
+
+// tape is a workspace whose log holds every commit of one undisturbed run.
+type tape struct {
+	*workspace
+	run  string
+	log  []byte
+	cuts []int // where commits end, those before the run left out
+}
+
+// record runs the plan while a reader holds on to the store as it was before, so
+// that nothing of the log can be folded into the database.
+func recordTape(t *testing.T) *tape {
+	t.Helper()
+	w := newWorkspace(t, manifest, work, small)
+	w.must(0, "run", "small.yaml")
+	store := w.openReadOnly()
+	defer store.Close()
+	reader, err := store.BeginTx(context.Background(), nil)
+	w.check(err)
+	defer reader.Rollback()
+	var n int
+	w.check(reader.QueryRow(`SELECT count(*) FROM records`).Scan(&n))
+	before := len(commits(w.log()))
+
+	r := w.must(0, "run", "work.yaml", "--yes", "--unattended", "--json")
+	tp := &tape{workspace: w, run: r.runID(t), log: w.log()}
+	tp.cuts = commits(tp.log)[before:]
+	if len(tp.cuts) < 20 {
+		t.Fatalf("the log has %d commits of the run: it was folded, or the plan no longer says much", len(tp.cuts))
+	}
+	w.finished(tp.run)
+	return tp
+}
+
+func (w *workspace) log() []byte {
+	w.Helper()
+	b, err := os.ReadFile(w.path(".tipstaff", "tipstaff.db-wal"))
+	if err != nil && !os.IsNotExist(err) {
+		w.Fatal(err)
+	}
+	return b
+}
+
+// commits are the offsets in a write-ahead log at which commits end.
+func commits(log []byte) []int {
+	const header, frameHeader = 32, 24
+	if len(log) < header {
+		return nil
+	}
+	size := frameHeader + int(binary.BigEndian.Uint32(log[8:]))
+	var ends []int
+	for at := header; at+size <= len(log); at += size {
+		frame := log[at : at+size]
+		if !bytes.Equal(frame[8:16], log[16:24]) {
+			break // of an older log, in the same file
+		}
+		if binary.BigEndian.Uint32(frame[4:]) != 0 {
+			ends = append(ends, at+size)
+		}
+	}
+	return ends
+}
+
+// cut is a workspace that was left with this much of the log. What was not in the
+// store yet is not in its folder either.
+func (tp *tape) cut(t *testing.T, log []byte) *workspace {
+	t.Helper()
+	w := newWorkspace(t, manifest, work)
+	for _, name := range []string{"keys", "blobs"} {
+		w.check(os.CopyFS(w.path(".tipstaff", name), os.DirFS(tp.path(".tipstaff", name))))
+	}
+	db, err := os.ReadFile(tp.path(".tipstaff", "tipstaff.db"))
+	w.check(err)
+	w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db"), db, 0o600))
+	w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db-wal"), log, 0o600))
+	w.tighten()
+	return w
+}
+
+// world gives a workspace the traces that its journal implies: those of calls that
+// have ended, and those of calls under way if happened says so. It returns how
+// many calls are under way.
+func (w *workspace) world(records []record, happened bool) (underWay int) {
+	w.Helper()
+	state := map[string]string{}
+	for _, r := range records {
+		switch r.Kind {
+		case "effect.intended", "effect.finished":
+			state[filepath.Base(r.Path)] = r.Kind
+		}
+	}
+	effects := ""
+	for _, node := range []string{"first", "left", "right", "last"} {
+		open := state[node] == "effect.intended"
+		if open {
+			underWay++
+		}
+		if state[node] == "effect.finished" || open && happened {
+			effects += node + "\n"
+		}
+	}
+	w.write("effects", effects)
+	if state["note"] == "effect.finished" {
+		w.write("note.txt", "left\n")
+	}
+	return underWay
+}
+
+// TestKillAtEveryCommit takes up a run that died right behind its n-th commit, for
+// every n, with calls under way that did and that did not have their effect.
+func TestKillAtEveryCommit(t *testing.T) {
+	t.Parallel()
+	tp := recordTape(t)
+	for i, end := range tp.cuts {
+		for _, happened := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d/happened=%t", i+1, happened), func(t *testing.T) {
+				t.Parallel()
+				w := tp.cut(t, tp.log[:end])
+				w.takeUp(tp.run, happened)
+			})
+		}
+	}
+}
+
+// takeUp brings a dead run to its end.
+func (w *workspace) takeUp(run string, happened bool) {
+	w.Helper()
+	if len(w.runs()) < 2 { // the commit was of the blobs that a run is made of
+		return
+	}
+	records := w.journal(run)
+	underWay := w.world(records, happened)
+	if happened && underWay == 0 {
+		w.Skip("nothing was under way")
+	}
+	if s := w.show(run); s.State == "completed" {
+		w.finished(run)
+		return
+	}
+	if last := records[len(records)-1]; len(records) > 4 && last.Kind != "run.interrupted" {
+		w.Errorf("the dead owner was not noticed: the last record is %s", last.Kind)
+	}
+	for range 10 {
+		switch r := w.tipstaff("resume", run, "--yes", "--unattended"); r.code {
+		case 0:
+			w.finished(run)
+			return
+		case 4:
+			w.settleDoubts(run, func(args ...string) { w.must(0, args...) })
+		default:
+			w.Fatalf("%v", r)
+		}
+	}
+	w.Fatal("ten times taken up, and it has not ended")
+}
+
+// TestTornLog cuts the log inside of a commit, or damages its last one. What was
+// written before holds; the torn commit never happened.
+func TestTornLog(t *testing.T) {
+	t.Parallel()
+	tp := recordTape(t)
+	damage := map[string]func(log []byte, end int) []byte{
+		"half a commit follows": func(log []byte, end int) []byte { return log[:end+1000] },
+		"one byte is missing":   func(log []byte, end int) []byte { return log[:end-1] },
+		"zeros follow":          func(log []byte, end int) []byte { return append(bytes.Clone(log[:end]), make([]byte, 8192)...) },
+		"its last byte differs": func(log []byte, end int) []byte {
+			torn := bytes.Clone(log[:end])
+			torn[end-1] ^= 1
+			return torn
+		},
+	}
+	for name, tear := range damage {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			end := tp.cuts[len(tp.cuts)/2]
+			tp.cut(t, tear(tp.log, end)).takeUp(tp.run, true)
+		})
+	}
+}

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# From a plan to its proof, in a folder that is gone afterwards: a run with a
+# gate, a run that is killed while it posts a letter, and an export that is
+# tampered with. At a terminal you answer the first gate yourself.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+binary=${TIPSTAFF:-$here/../bin/tipstaff}
+[ -x "$binary" ] || { echo "there is no $binary: run make build first" >&2; exit 1; }
+
+workspace=$(mktemp -d "${TMPDIR:-/tmp}/tipstaff-demo.XXXXXX")
+pid=
+cleanup() {
+	[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || true
+	rm -rf "$workspace"
+}
+trap cleanup EXIT
+
+mkdir "$workspace/bin"
+cp "$binary" "$workspace/bin/tipstaff"
+cp -R "$here/tipstaff.yaml" "$here/hello.yaml" "$here/post.yaml" "$here/post.sh" "$here/data" "$workspace"
+cd "$workspace"
+export PATH="$workspace/bin:$PATH"
+unset TIPSTAFF_WORKSPACE
+
+say() { printf '\n-- %s\n' "$*"; }
+
+# shown prints a command as one would type it.
+shown() {
+	local word line=
+	for word in "$@"; do
+		case $word in
+		*[!A-Za-z0-9._/@=-]*) word="'$word'" ;;
+		esac
+		line="$line $word"
+	done
+	printf '\n$%s\n' "$line"
+}
+
+# try CODE COMMAND… shows a command, runs it and insists on its exit code.
+try() {
+	local want=$1 got=0
+	shift
+	shown "$@"
+	"$@" || got=$?
+	if [ "$got" -ne "$want" ]; then
+		echo "exit code $got, not $want" >&2
+		exit 1
+	fi
+	[ "$got" -eq 0 ] || printf '(exit code %d)\n' "$got"
+}
+
+attended=
+if [ -t 0 ] && [ -t 2 ]; then attended=yes; fi
+
+say "1. A plan: read a file, ask a person, write a file."
+try 0 tipstaff run hello.yaml --dry-run
+
+if [ -n "$attended" ]; then
+	say "You are at a terminal, so the run asks you. Type approve."
+	code=0
+	shown tipstaff run hello.yaml --input who=Ada
+	tipstaff run hello.yaml --input who=Ada || code=$?
+	case $code in
+	0) ;;
+	1) say "You denied it: that is recorded too, as a run that failed." ;;
+	4)
+		say "You left it open, so it parked. A command decides it now."
+		try 0 tipstaff decide @ root/ok approve
+		try 0 tipstaff resume @ --unattended
+		;;
+	*) exit "$code" ;;
+	esac
+else
+	say "Nobody is at a terminal, so the run parks and its process ends."
+	try 4 tipstaff run hello.yaml --input who=Ada --unattended
+	say "A decision is a command of its own. It starts nothing; resume does."
+	try 0 tipstaff decide @ root/ok approve --note "read it twice"
+	try 0 tipstaff resume @ --unattended
+fi
+
+say "2. What happened, record by record. The signed ones are intent.*, plan.proposed and policy.*"
+try 0 tipstaff events @
+
+say "3. A second run posts a letter, which must not happen twice. It is killed in the middle."
+printf '\n$ tipstaff run post.yaml --unattended &\n'
+tipstaff run post.yaml --unattended >post.log 2>&1 &
+pid=$!
+until [ -s outbox.log ]; do
+	kill -0 "$pid" 2>/dev/null || { cat post.log >&2; exit 1; }
+	sleep 0.05
+done
+printf '$ kill -9 %d\n' "$pid"
+kill -9 "$pid"
+{ wait "$pid" || true; } 2>/dev/null # the shell's own notice
+pid=
+cat post.log
+try 0 tipstaff ls
+try 0 tipstaff show @
+
+say "Resumed, the run does not post again. It does not know what became of the letter, so it asks."
+try 4 tipstaff resume @ --unattended
+say "The outbox has one line. We looked, and say so; the run goes on with our answer."
+try 0 cat outbox.log
+try 0 tipstaff decide @ root/post/in_doubt use_result --answer '{"exit_code":0,"stdout":"","stderr":""}' --note "the outbox has it"
+try 0 tipstaff resume @ --unattended
+try 0 cat outbox.log
+[ "$(wc -l <outbox.log)" -eq 1 ] || { echo "the letter was posted more than once" >&2; exit 1; }
+
+say "4. Proof: nothing was changed, and the plan, replayed, takes exactly these steps."
+try 0 tipstaff verify @
+try 0 tipstaff export @ proof
+try 0 tipstaff verify ./proof
+
+say "5. One byte of the export is flipped: the answer now says exit code 1."
+sed 's/"answer":{"exit_code":0/"answer":{"exit_code":1/' proof/records.ndjson >forged
+cmp -s forged proof/records.ndjson && { echo "nothing was flipped" >&2; exit 1; }
+cat forged >proof/records.ndjson
+try 6 tipstaff verify ./proof
+
+say "Done. Nothing of this is left behind."
