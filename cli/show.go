@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,7 +78,7 @@ func runFields(r tipstaff.Run) []field {
 	for _, name := range slices.Sorted(maps.Keys(r.Bounds)) {
 		b := r.Bounds[name]
 		text := boundPart(name, b.Used, b.Limit)
-		if b.Reserved != "" && b.Reserved != "0" && b.Reserved != "0s" {
+		if strings.Trim(b.Reserved, "0.s") != "" {
 			text += " (" + b.Reserved + " reserved)"
 		}
 		fields = append(fields, field{"bound", text})

@@ -218,7 +218,7 @@ func TestSubjectIsExactlyWhatIsDecided(t *testing.T) {
 	}
 }
 
-// TestWhatIsMovedSinceAcceptance: an answer holds for what was shown.
+// TestApprovalDoesNotOutliveTheDefinition: an answer holds for what was shown.
 func TestApprovalDoesNotOutliveTheDefinition(t *testing.T) {
 	s := okServer(onceTool)
 	b := wireBench(t, s, map[string]tool.ToolConfig{"act": {}})

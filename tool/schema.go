@@ -102,10 +102,25 @@ func (l *locator) locate(at, ref string, v any, failure error) *SchemaError {
 			continue // the parent's failure stands
 		}
 		if err := p.resolved.Validate(c.value); err != nil {
+			if p.schema.Not != nil && strings.HasSuffix(c.ref, "/additionalProperties") {
+				return &SchemaError{at + "/" + escapePointer(c.name), l.unknown(ref)}
+			}
 			return l.locate(at+"/"+escapePointer(c.name), c.ref, c.value, err)
 		}
 	}
 	return &SchemaError{at, innermost(failure)}
+}
+
+// unknown is the message for a member that the schema at ref does not take.
+func (l *locator) unknown(ref string) string {
+	var known []string
+	if p := l.part(ref); p != nil {
+		known = sortedKeys(p.schema.Properties)
+	}
+	if len(known) == 0 {
+		return "nothing of that name is taken here"
+	}
+	return "nothing of that name is taken here, only " + strings.Join(known, ", ")
 }
 
 type child struct {

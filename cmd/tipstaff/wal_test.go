@@ -18,7 +18,7 @@ import (
 const small = `-- small.yaml --
 kind: plan
 version: 1
-root: {id: one, kind: tool_call, tool: "mcp://builtin/json_query@1.0.0", args: {value: 1, expr: value + 1}}
+root: {id: one, kind: tool_call, tool: "mcp://builtin/json_query@1.0.0", args: {value: 1, expr: value + 1.0}}
 `
 
 // tape is a workspace whose log holds every commit of one undisturbed run.

@@ -17,7 +17,7 @@ func branches(t *testing.T, open opener) {
 	t.Run("of two failures the first in order is reported", func(t *testing.T) { firstInOrder(t, open) })
 	t.Run("any interleaving of failures replays alike", func(t *testing.T) { anyInterleaving(t, open) })
 	t.Run("a limit leaves the same branches unstarted", func(t *testing.T) { limitSkips(t, open) })
-	t.Run("a limit is kept and branches start in order", func(t *testing.T) { limitKept(t, open) })
+	t.Run("a limit is kept", func(t *testing.T) { limitKept(t, open) })
 	t.Run("keep going runs all and reports the first in order", func(t *testing.T) { keepGoing(t, open) })
 	t.Run("with keep going parking outweighs failing until it ends", func(t *testing.T) { parkedOutweighs(t, open) })
 	t.Run("a group without failure reports parking before cancelling", func(t *testing.T) { emptyGroups(t, open) })
@@ -186,14 +186,10 @@ func limitSkips(t *testing.T, open opener) {
 func limitKept(t *testing.T, open opener) {
 	var mu sync.Mutex
 	now, most := 0, 0
-	var order []int
 	r := newRig(t, open, program(func(fc flow.Context) error {
 		var list []flow.Branch
 		for k := range 12 {
 			list = append(list, flow.Branch{Run: func(fc flow.Context) error {
-				mu.Lock()
-				order = append(order, k)
-				mu.Unlock()
 				return do(fc, call(flow.Read, "x", k))
 			}})
 		}
@@ -222,12 +218,6 @@ func limitKept(t *testing.T, open opener) {
 	out := r.want(flow.Completed)
 	if most != 3 {
 		t.Errorf("%d branches ran at once, want 3", most)
-	}
-	for i, k := range order {
-		if i-k >= 3 || k-i >= 3 { // of three at once any may speak first
-			t.Errorf("branches started in order %v", order)
-			break
-		}
 	}
 	r.agree(out)
 }

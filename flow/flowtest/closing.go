@@ -52,7 +52,11 @@ func decisionAgainstClosing(t *testing.T, open opener) {
 	taken := func(r *rig, out flow.Outcome) bool {
 		t.Helper()
 		r.check(out, flow.Failed)
-		is := len(r.journal().of("gate.taken")) == 1
+		takings, closed := r.journal().of("gate.taken"), r.journal().of("group.closed")
+		is := len(takings) == 1
+		if is && takings[0].Seq > closed[0].Seq {
+			t.Fatalf("a decision was taken in a closed scope%v", r.journal())
+		}
 		want := " cancelled\n"
 		if is {
 			want = "yes ok\n"
@@ -96,15 +100,24 @@ func decisionAgainstClosing(t *testing.T, open opener) {
 	before := 0
 	for i := range times(600) {
 		r, fail, keep := racing(t, bed)
-		d := r.start(bed.Log())
+		// The failure is stored and about to be heard of: that is the window.
+		f := NewFaulty(bed.Log())
+		decided := make(chan struct{})
+		f.After = func(w Write) {
+			if w.Has("effect.finished") && w.Drafts[len(w.Drafts)-1].Path == "root/failer/x" {
+				go func() {
+					defer close(decided)
+					spin(i % 30)
+					decide(r)
+				}()
+				spin(30 - i%30)
+			}
+		}
+		d := r.start(f)
 		r.untilKind("policy.gate", "root/waiter/g")
-		go func() {
-			spin(i % 60)
-			close(fail)
-			close(keep)
-		}()
-		spin(60 - i%60)
-		decide(r)
+		close(fail)
+		<-decided
+		close(keep)
 		if taken(r, d.wait()) {
 			before++
 		}

@@ -118,6 +118,7 @@ func aroundPark(r *rig, before bool) *Faulty {
 			once.Do(func() {
 				g, _ := r.journal().gate("root/g")
 				_ = r.bed.Decide(r.run, g.Gate, yes) // the test fails if the gate stays open
+				<-time.After(time.Millisecond)       // so that the drive hears of it meanwhile
 			})
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // queryCost bounds the work of one query.
-const queryCost = 10_000_000
+const queryCost = 1_000_000
 
 var jsonQueryTool = definition{
 	name:        "json_query",
