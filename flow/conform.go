@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -257,7 +258,33 @@ func (c *conformity) finished(r Record, b *effectBody, t *effectTrace) {
 	if b.Wanted != nil {
 		c.refusal(r, b)
 	}
+	c.given(r, b)
 	t.open = false
+}
+
+// given checks an outcome that a person decided: it is the answer they gave.
+func (c *conformity) given(r Record, b *effectBody) {
+	g := c.past.gates[doubtKey(r.Path, b.Attempt)]
+	if g == nil || g.taken == nil {
+		if b.By != "" {
+			c.fault(r, "%s is said to have decided the outcome, but no such decision was taken", b.By)
+		}
+		return
+	}
+	answer := g.taken.Answer
+	if len(answer) == 0 {
+		answer = json.RawMessage("null")
+	}
+	switch {
+	case b.By != g.taken.By:
+		c.fault(r, "the outcome was decided by %s, not by %q", g.taken.By, b.By)
+	case g.taken.Action == "use_result" && !bytes.Equal(answer, b.Value):
+		c.fault(r, "its value is not the answer of gate %s", g.id)
+	case g.taken.Action == "fail" && (b.Error == nil || b.Error.Code != CodeInDoubt):
+		c.fault(r, "gate %s decided that the call failed", g.id)
+	case g.taken.Action == "retry":
+		c.fault(r, "gate %s decided that the call is tried again", g.id)
+	}
 }
 
 // refusal checks that what was refused would not have fitted.

@@ -520,17 +520,21 @@ func (do *doing) doubtful() (Result, error) {
 	return Result{Attempt: do.call.attempt}, &Error{Code: CodeInDoubt, Message: "nobody knows whether " + do.Name + " took effect"}
 }
 
+// doubtKey is where the gate about an attempt stands.
+func doubtKey(path string, attempt int) string {
+	if attempt > 1 {
+		return join(path, numbered("in_doubt", attempt))
+	}
+	return join(path, "in_doubt")
+}
+
 // inDoubt asks what became of a once call that may have taken effect. over is
 // false if it is to be tried again.
 func (do *doing) inDoubt() (Result, bool, error) {
 	c := do.call
-	segment := "in_doubt"
-	if c.attempt > 1 {
-		segment = numbered(segment, c.attempt)
-	}
 	subject := newObject(160+len(do.Input)).str("path", do.at).str("name", do.Name).int("attempt", int64(c.attempt)).
 		str("digest", do.digest).raw("input", do.Input).close()
-	dec, err := do.decision(join(do.at, segment), Gate{Kind: "in_doubt", Subject: subject, Deny: "fail",
+	dec, err := do.decision(doubtKey(do.at, c.attempt), Gate{Kind: "in_doubt", Subject: subject, Deny: "fail",
 		Question: "It is not known whether " + do.Name + " took effect. What now?", Actions: []string{"retry", "use_result", "fail"}})
 	if err != nil {
 		if errors.Is(err, ErrCancelled) {

@@ -46,8 +46,12 @@ func (s *Store) writeBlob(b blob) error {
 	return writeFile(name, b.data, 0o600)
 }
 
-// detach stores the large payloads of drafts as blobs and leaves references.
-func (s *Store) detach(drafts []flow.Draft) (light []flow.Draft, blobs []blob, err error) {
+// prepare checks drafts, stores their large payloads as blobs and leaves
+// references.
+func (s *Store) prepare(drafts []flow.Draft) (light []flow.Draft, blobs []blob, err error) {
+	if err := check(drafts); err != nil {
+		return nil, nil, err
+	}
 	light = drafts
 	for i, d := range drafts {
 		body, err := journal.Detach(d.Kind, d.Note, d.Body, func(data []byte) (journal.Hash, error) {

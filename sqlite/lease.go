@@ -111,7 +111,7 @@ func (s *Store) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
 		done(s.refusal)
 		return
 	}
-	drafts, blobs, err := s.detach(drafts)
+	drafts, blobs, err := s.prepare(drafts)
 	if err != nil {
 		done(err)
 		return
@@ -126,32 +126,12 @@ func (s *Store) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
 		if err != nil {
 			return err
 		}
-		for _, d := range drafts {
-			if err := check(d); err != nil {
-				return err
-			}
-		}
 		if err := t.storeBlobs(blobs); err != nil {
 			return err
 		}
 		return t.appendAll(st, l.Epoch, drafts)
 	}
 	s.submit(o)
-}
-
-// appendAll stores the drafts of one op. Who drives a run is said by Acquire and
-// Park alone.
-func (t *tx) appendAll(st *runState, epoch int64, drafts []flow.Draft) error {
-	for _, d := range drafts {
-		switch tipstaff.Kind(d.Kind) {
-		case tipstaff.KindRunStarted, tipstaff.KindRunResumed, tipstaff.KindRunParked:
-			return fmt.Errorf("%s is written with the lease, not by a draft", d.Kind)
-		}
-		if err := t.append(st, epoch, d); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Park implements [flow.Log].

@@ -17,7 +17,7 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 	if _, err := tipstaff.ParseID(run.ID); err != nil {
 		return err
 	}
-	drafts, blobs, err := s.detach(drafts)
+	drafts, blobs, err := s.prepare(drafts)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *Store) Write(ctx context.Context, run string, f func(flow.Tx) ([]flow.D
 		if err != nil {
 			return err
 		}
-		drafts, blobs, err := s.detach(drafts)
+		drafts, blobs, err := s.prepare(drafts)
 		if err != nil {
 			return err
 		}

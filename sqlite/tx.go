@@ -161,9 +161,6 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 	if st.ended() {
 		return fmt.Errorf("%w: %s", flow.ErrEnded, st.id)
 	}
-	if err := check(d); err != nil {
-		return err
-	}
 	if late, err := t.closesDecided(st, d); late || err != nil {
 		return err
 	}
@@ -195,15 +192,30 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 	return t.project(st, r)
 }
 
-// check refuses drafts that no journal may hold.
-func check(d flow.Draft) error {
-	switch kind := tipstaff.Kind(d.Kind); {
-	case !tipstaff.KnownKind(kind):
-		return fmt.Errorf("%q is no kind of record that this version knows: nothing was stored", d.Kind)
-	case journal.IsEnvelope(d.Kind) != (d.From != ""):
-		return fmt.Errorf("a %s record is signed by user or executor if and only if it is an envelope; From is %q", d.Kind, d.From)
-	case len(d.Body) > 0 && (!json.Valid(d.Body) || bytes.IndexByte(d.Body, '\n') >= 0):
-		return fmt.Errorf("the body of a %s record at %q is not one line of JSON", d.Kind, d.Path)
+// appendAll stores the drafts of one op, which check has let pass.
+func (t *tx) appendAll(st *runState, epoch int64, drafts []flow.Draft) error {
+	for _, d := range drafts {
+		if err := t.append(st, epoch, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check refuses drafts that no journal may hold, before they are queued. Who
+// drives a run is said by Acquire and Park alone.
+func check(drafts []flow.Draft) error {
+	for _, d := range drafts {
+		switch kind := tipstaff.Kind(d.Kind); {
+		case !tipstaff.KnownKind(kind):
+			return fmt.Errorf("%q is no kind of record that this version knows: nothing was stored", d.Kind)
+		case kind == tipstaff.KindRunStarted, kind == tipstaff.KindRunResumed, kind == tipstaff.KindRunParked:
+			return fmt.Errorf("%s is written with the lease, not by a draft", d.Kind)
+		case journal.IsEnvelope(d.Kind) != (d.From != ""):
+			return fmt.Errorf("envelopes are signed by user or executor, other records by nobody: %s is from %q", d.Kind, d.From)
+		case len(d.Body) > 0 && (!json.Valid(d.Body) || bytes.IndexByte(d.Body, '\n') >= 0):
+			return fmt.Errorf("the body of a %s record at %q is not one line of JSON", d.Kind, d.Path)
+		}
 	}
 	return nil
 }

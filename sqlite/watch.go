@@ -127,21 +127,30 @@ func (h *hub) call(w *watcher, r flow.Record) {
 	}
 }
 
-// notifier calls listeners on a goroutine of its own: whoever is called may wait
-// for a lock whose holder waits for the writer.
+// notifier calls back on a goroutine of its own: whoever is called may wait for
+// a lock whose holder waits for the writer, and the next batch need not wait for
+// two hundred calls.
 type notifier struct {
 	hub   *hub
-	queue *mailbox[notice]
+	queue *mailbox[callback]
 	ended chan struct{}
 }
 
-func newNotifier(h *hub) *notifier {
-	return &notifier{hub: h, queue: newMailbox[notice](), ended: make(chan struct{})}
+type callback struct {
+	done    func(error)
+	err     error
+	notices []notice
 }
+
+func newNotifier(h *hub) *notifier {
+	return &notifier{hub: h, queue: newMailbox[callback](), ended: make(chan struct{})}
+}
+
+func (n *notifier) done(f func(error), err error) { n.queue.put(callback{done: f, err: err}) }
 
 func (n *notifier) notices(list []notice) {
 	if len(list) > 0 {
-		n.queue.put(list...)
+		n.queue.put(callback{notices: list})
 	}
 }
 
@@ -150,9 +159,14 @@ func (n *notifier) close() { n.queue.close() }
 func (n *notifier) run() {
 	defer close(n.ended)
 	for {
-		notices, open := n.queue.take(func(notice) bool { return true })
-		n.hub.deliver(notices)
-		if len(notices) > 0 {
+		calls, open := n.queue.take(func(callback) bool { return true })
+		for _, c := range calls {
+			n.hub.deliver(c.notices)
+			if c.done != nil {
+				c.done(c.err)
+			}
+		}
+		if len(calls) > 0 {
 			continue
 		}
 		if !open {

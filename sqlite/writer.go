@@ -21,7 +21,7 @@ type op struct {
 	drafts int
 	bytes  int
 	plain  bool        // only inserts records, after checks: it needs no savepoint
-	done   func(error) // nil: result is waited for
+	done   func(error) // called by the notifier; nil: result is waited for
 	result chan error
 	taken  atomic.Bool // by the writer, or by a caller who gave up
 	err    error
@@ -129,7 +129,7 @@ func (w *writer) commit(batch []*op) {
 		}
 		switch {
 		case o.done != nil:
-			o.done(o.err) // it may be called inside Append too, so it waits for nobody
+			w.notifier.done(o.done, o.err)
 		case o.result != nil:
 			o.result <- o.err
 		}
