@@ -645,11 +645,11 @@ func (do *doing) newAttempt(n int) *attempt {
 }
 
 // cutOff ends the attempt's context. Called with mu held.
-func (a *attempt) cutOff() {
+func (a *attempt) cutOff(cause error) {
 	if !a.cut {
 		a.cut = true
 		if a.cancel != nil {
-			a.cancel(errCut)
+			a.cancel(cause)
 		}
 	}
 }
@@ -662,10 +662,7 @@ func (a *attempt) abandon() {
 	}
 }
 
-var (
-	errCut       = errors.New("flow: the attempt was cut off")
-	errAbandoned = errors.New("flow: the attempt did not come back")
-)
+var errAbandoned = errors.New("flow: the attempt did not come back")
 
 // cause is the limit that ended the attempt's context, if one did.
 func (a *attempt) cause() *Error {
@@ -736,8 +733,13 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, error, time.Duration)
 	at := a.public()
 	a.stops = do.Class == Once && act.Stops != nil && act.Stops(at)
 	d.live[a] = struct{}{}
-	if (d.ending == stopped || do.b.scope.isClosed()) && (a.class != Once || a.stops) {
-		a.cutOff() // that came while the intent was written
+	if a.class != Once || a.stops { // what came while the intent was written
+		switch {
+		case d.ending == stopped:
+			a.cutOff(d.why)
+		case do.b.scope.isClosed():
+			a.cutOff(ErrCancelled)
+		}
 	}
 	d.mu.Unlock()
 

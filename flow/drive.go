@@ -103,7 +103,7 @@ func (d *drive) failLocked(how ending, err error) error {
 		d.ending, d.failure = how, err
 		// What nobody waits for may come from a program that does not fit.
 		d.queue = d.queue[:d.waited]
-		d.cutLive(nil, true)
+		d.cutLive(nil, true, err)
 		d.poke()
 	}
 	return d.failure
@@ -305,7 +305,7 @@ func (d *drive) cancel(req *cancelRequest) {
 
 // closeScope cuts what is in flight below s and ends waits and sleeps there.
 func (d *drive) closeScope(s *scope) {
-	d.cutLive(s, false)
+	d.cutLive(s, false, ErrCancelled)
 	d.poke()
 }
 
@@ -330,12 +330,10 @@ func (d *drive) stop(cause error) {
 	if d.ending != notEnding && d.ending != cut {
 		return
 	}
-	d.ending, d.why = stopped, "stopped"
-	var s *Stop
-	if errors.As(cause, &s) {
-		d.why = s.Reason
-	}
-	d.cutLive(nil, false)
+	s := &Stop{Reason: "stopped"}
+	errors.As(cause, &s)
+	d.ending, d.why = stopped, s
+	d.cutLive(nil, false, s)
 	d.poke()
 	over := func() {
 		d.mu.Lock()
@@ -361,15 +359,16 @@ func (d *drive) abandon() {
 	}
 }
 
-// cutLive ends the contexts of attempts within s (nil: all). once attempts go
-// on, unless they can stop themselves or nobody will hear of them any more.
-func (d *drive) cutLive(s *scope, hard bool) {
+// cutLive ends the contexts of attempts within s (nil: all); their cause is
+// ErrCancelled, a *Stop or what ended the drive. once attempts go on, unless they
+// can stop themselves or nobody will hear of them any more.
+func (d *drive) cutLive(s *scope, hard bool, cause error) {
 	for a := range d.live {
 		if s != nil && !a.scope.within(s) {
 			continue
 		}
 		if hard || a.class != Once || a.stops {
-			a.cutOff()
+			a.cutOff(cause)
 		}
 		if hard {
 			a.abandon()

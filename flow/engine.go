@@ -109,7 +109,7 @@ type drive struct {
 	parking  bool // the park transaction is under way
 	parkTurn int  // counts idle periods: a linger of an earlier one is void
 	ending   ending
-	why      string    // of a stop
+	why      *Stop
 	failure  error     // of ending fatal or down
 	base     time.Time // the run's time at baseAt
 	baseAt   time.Time // with its monotonic reading
@@ -288,8 +288,8 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 	case unfinished && end == cut:
 		out.Status, out.Value, out.Err = Cut, nil, d.sync()
 	case unfinished && end == stopped:
-		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, nil, why
-		d.interrupt(why)
+		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, nil, why.Reason
+		d.interrupt(why.Reason)
 	case b.parked:
 		return d.parkSuspended(out)
 	case cancelled:

@@ -143,7 +143,9 @@ type Activity struct {
 	// ErrParked: the call is suspended and entered again by a later drive.
 	Run func(context.Context, Attempt) (Done, error)
 	// Stops tells of a once attempt that ends itself in good order: its context
-	// ends too when its scope closes or the process is told to stop. Optional.
+	// ends too when its scope closes (cause ErrCancelled) or the process is told to
+	// stop (a *Stop). What it then knows it returns as a value or Answered; what a
+	// stop made it break off it leaves in doubt. Optional.
 	Stops func(Attempt) bool
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -54,6 +55,7 @@ func (s *Store) prepare(drafts []flow.Draft) (light []flow.Draft, blobs []blob, 
 	}
 	light = drafts
 	for i, d := range drafts {
+		before := len(blobs)
 		body, err := journal.Detach(d.Kind, d.Note, d.Body, func(data []byte) (journal.Hash, error) {
 			b := blob{journal.Sum(data), data}
 			blobs = append(blobs, b)
@@ -62,11 +64,11 @@ func (s *Store) prepare(drafts []flow.Draft) (light []flow.Draft, blobs []blob, 
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(body) == len(d.Body) {
-			continue // it stays as it is
+		if len(blobs) == before {
+			continue
 		}
-		if &light[0] == &drafts[0] {
-			light = append([]flow.Draft(nil), drafts...)
+		if before == 0 {
+			light = slices.Clone(drafts) // the caller keeps its own
 		}
 		light[i].Body = body
 	}

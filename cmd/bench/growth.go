@@ -28,25 +28,25 @@ type track struct {
 // measureGrowth: whether the thousandth step costs what the first did, and the
 // hundred thousandth. It ends with what a step takes on the disk.
 func measureGrowth(ctx context.Context, b *bench) (rows []row, err error) {
-	long, err := newBed(filepath.Join(b.dir, "long"))
+	far, err := newBed(filepath.Join(b.dir, "far"))
 	if err != nil {
 		return nil, err
 	}
-	short, err := newBed(filepath.Join(b.dir, "short"))
+	near, err := newBed(filepath.Join(b.dir, "near"))
 	if err != nil {
-		return nil, errors.Join(err, long.Close())
+		return nil, errors.Join(err, far.Close())
 	}
-	for _, pair := range [][2]track{{memoryTrack(), memoryTrack()}, {long.track(), short.track()}} {
+	for _, pair := range [][2]track{{memoryTrack(), memoryTrack()}, {far.track(), near.track()}} {
 		for _, n := range b.sizes {
 			var r row
 			if r, err = b.growth(ctx, pair[0], pair[1], n); err != nil {
-				return nil, errors.Join(err, long.Close(), short.Close())
+				return nil, errors.Join(err, far.Close(), near.Close())
 			}
 			rows = append(rows, r)
 		}
 	}
-	disk, err := long.bytesPerStep(ctx)
-	return append(rows, disk), errors.Join(err, short.Close())
+	disk, err := far.bytesPerStep(ctx)
+	return append(rows, disk), errors.Join(err, near.Close())
 }
 
 func memoryTrack() track {
@@ -63,11 +63,11 @@ func (b *bed) track() track { return track{"SQLite", true, b.create, b.engine, b
 // yardstick is compared with as many steps in runs of that length, which are
 // driven while it pauses, some ten times on its way: whatever else the machine
 // does meets both.
-func (b *bench) growth(ctx context.Context, long, short track, n int) (row, error) {
-	figure := fmt.Sprintf("a run of %s steps, %s", count(float64(n)), long.name)
+func (b *bench) growth(ctx context.Context, far, near track, n int) (row, error) {
+	figure := fmt.Sprintf("a run of %s steps, %s", count(float64(n)), far.name)
 	rounds := max(1, min(b.rounds, 30_000/n))
-	if d, ok := b.affordable(2 * n * rounds); !ok && long.synced {
-		if d, ok = b.affordable(2 * n); !ok {
+	if d, ok := b.affordable(2*n*rounds, patience); !ok && far.synced {
+		if d, ok = b.affordable(2*n, long); !ok {
 			return skipped(figure, d), nil
 		}
 		rounds = 1
@@ -78,7 +78,7 @@ func (b *bench) growth(ctx context.Context, long, short track, n int) (row, erro
 	}
 	var ours, peers, ratios []float64
 	for range rounds {
-		cost, peer, err := compare(ctx, long, short, n, every)
+		cost, peer, err := compare(ctx, far, near, n, every)
 		if err != nil {
 			return row{}, err
 		}
@@ -94,12 +94,12 @@ func (b *bench) growth(ctx context.Context, long, short track, n int) (row, erro
 
 // compare returns the seconds that a step costs in a run of n, and in the runs
 // of the yardstick's length that are driven after every so many of its steps.
-func compare(ctx context.Context, long, short track, n, every int) (ours, peer float64, err error) {
+func compare(ctx context.Context, far, near track, n, every int) (ours, peer float64, err error) {
 	var beside time.Duration
 	steps := 0
-	spent, err := long.cost(ctx, n, every, func() error {
+	spent, err := far.cost(ctx, n, every, func() error {
 		for range every / yardstick {
-			d, err := short.cost(ctx, yardstick, 0, nil)
+			d, err := near.cost(ctx, yardstick, 0, nil)
 			if err != nil {
 				return err
 			}

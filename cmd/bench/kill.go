@@ -24,7 +24,7 @@ const (
 // drives each from where it was to its end, and exits.
 func measureKill(ctx context.Context, b *bench) ([]row, error) {
 	var spent, left, beyond []float64
-	for i := range min(b.rounds, 3) {
+	for i := range b.turns() {
 		dir := filepath.Join(b.dir, fmt.Sprintf("kill-%d", i))
 		whole, ideal, err := killOnce(ctx, dir, b.kill)
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,15 +29,32 @@ func (b *bench) machine() (string, error) {
 	return s, nil
 }
 
-// patience is how long one figure may take.
-const patience = 40 * time.Second
+// patience is how long most figures may take, and long is for the one that
+// takes longest.
+const (
+	patience = 25 * time.Second
+	long     = time.Minute
+)
 
-// affordable reports whether so many synced steps can be taken on this disk
-// within patience, and how long they would take.
-func (b *bench) affordable(steps int) (time.Duration, bool) {
-	const share = 0.4 // of the disk's rate that steps are sure to reach
+// turns are the rounds of a figure: fewer than asked for, but one at least,
+// where they take too long.
+func (b *bench) turns() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		start := time.Now()
+		for i := range b.rounds {
+			if i > 0 && time.Since(start) > patience || !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// affordable reports whether so many synced steps can be taken on this disk in
+// time, and how long they would take.
+func (b *bench) affordable(steps int, within time.Duration) (time.Duration, bool) {
+	const share = 0.5 // of the disk's rate
 	d := time.Duration(float64(steps) / (share * b.syncs) * float64(time.Second))
-	return d, d <= patience
+	return d, d <= within
 }
 
 // repeat calls step for a while and returns how often a second.

@@ -12,15 +12,13 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-const (
-	parkedBytes    = 50e6 // that parked runs may add to an idle process
-	syncsOfParking = 7    // of the files that a run has by then, and their folder
-)
+const parkedBytes = 50e6 // that parked runs may add to an idle process
 
 // usage is what a process holds when nothing is going on in it.
 type usage struct {
@@ -31,17 +29,14 @@ type usage struct {
 // parkedUsage is what the child reports.
 type parkedUsage struct {
 	Idle, Parked usage
+	Runs         int // fewer than asked for where they take too long
 	Spent        time.Duration
 }
 
 // measureParked: a process that has driven many runs to a gate, all of which
 // wait there for an answer.
 func measureParked(ctx context.Context, b *bench) ([]row, error) {
-	parked := b.parked
-	for _, ok := b.affordable(syncsOfParking * parked); !ok; _, ok = b.affordable(syncsOfParking * parked) {
-		parked /= 2
-	}
-	c, err := task{"park", filepath.Join(b.dir, "parked"), parked}.command(ctx)
+	c, err := task{"park", filepath.Join(b.dir, "parked"), b.parked}.command(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +52,12 @@ func measureParked(ctx context.Context, b *bench) ([]row, error) {
 	if now == 0 {
 		what, idle, now = "heap", u.Idle.Heap, u.Parked.Heap
 	}
-	runs := count(float64(parked))
+	runs := count(float64(u.Runs))
 	return []row{
 		{figure: "memory with " + runs + " parked runs", value: now, measured: megabytes(now) + " " + what,
 			beside: fmt.Sprintf("idle %s: %+.1f MB; heap %s, idle %s", megabytes(idle), (now-idle)/1e6, megabytes(u.Parked.Heap), megabytes(u.Idle.Heap)),
 			limit:  fmt.Sprintf("+%g MB", parkedBytes/1e6), ok: absolute(now-idle <= parkedBytes)},
-		{figure: "starting and parking them", value: u.Spent.Seconds(), measured: count(float64(parked)/u.Spent.Seconds()) + " runs/s",
+		{figure: "starting and parking them", value: u.Spent.Seconds(), measured: count(float64(u.Runs)/u.Spent.Seconds()) + " runs/s",
 			beside: fmt.Sprintf("%.1f s in all", u.Spent.Seconds())},
 	}, nil
 }
@@ -74,10 +69,10 @@ func parkRuns(ctx context.Context, t task, out io.Writer) error {
 		return err
 	}
 	var u parkedUsage
-	if err = b.park(ctx, 1); err == nil { // whatever is made once is there then
+	if _, err = b.park(ctx, 1); err == nil { // whatever is made once is there then
 		u.Idle = idleUsage()
 		start := time.Now()
-		err = b.park(ctx, t.Runs)
+		u.Runs, err = b.park(ctx, t.Runs)
 		u.Spent = time.Since(start)
 		u.Parked = idleUsage()
 	}
@@ -90,22 +85,19 @@ func parkRuns(ctx context.Context, t task, out io.Writer) error {
 // atOnce is how many runs are on their way to their gates at a time.
 const atOnce = 200
 
-// park makes runs, drives each until it waits, and returns when the files of
-// their envelopes are written: nothing is under way then.
-func (b *bed) park(ctx context.Context, runs int) error {
-	turns := make(chan struct{}, runs)
-	for range runs {
-		turns <- struct{}{}
-	}
-	close(turns)
+// park makes runs, drives each until it waits, and returns how many when the
+// files of their envelopes are written: nothing is under way then.
+func (b *bed) park(ctx context.Context, runs int) (int, error) {
 	program := func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 		if err := takeStep(fc, 0); err != nil {
 			return nil, err
 		}
 		return empty, ask(fc)
 	}
+	var turn, parked atomic.Int64
+	start := time.Now()
 	err := parallel(make([]struct{}, min(runs, atOnce)), func(struct{}) error {
-		for range turns {
+		for turn.Add(1) <= int64(runs) && time.Since(start) < patience {
 			run, err := b.create(ctx)
 			if err != nil {
 				return err
@@ -113,10 +105,11 @@ func (b *bed) park(ctx context.Context, runs int) error {
 			if err := drive(ctx, b.engine, flow.Job{Run: run, Owner: b.owner, Flow: program}, flow.ParkedRun); err != nil {
 				return err
 			}
+			parked.Add(1)
 		}
 		return nil
 	})
-	return errors.Join(err, b.Flush(ctx))
+	return int(parked.Load()), errors.Join(err, b.Flush(ctx))
 }
 
 // idleUsage collects garbage and gives back what it can first.

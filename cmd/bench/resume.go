@@ -21,7 +21,7 @@ func measureResume(ctx context.Context, b *bench) (rows []row, err error) {
 	defer func() { err = errors.Join(err, bed.Close()) }()
 	for _, n := range b.replayed {
 		figure := "resuming after " + count(float64(n)) + " steps"
-		if d, ok := b.affordable(n); !ok {
+		if d, ok := b.affordable(n, patience); !ok {
 			rows = append(rows, skipped(figure, d))
 			continue
 		}

@@ -12,14 +12,9 @@ import (
 )
 
 const (
-	leastOfBare    = 0.5 // of bare SQLite, for steps
-	memorySteps    = 120_000
-	perSecond      = " steps/s"
-	limitSteps     = "≥ 0.5 × bare SQLite"
-	besideBare     = "bare SQLite %s/s: %s"
-	besideBareRaw  = besideBare + "; append and fsync %s/s"
-	besideGrouped  = "bare SQLite, group commit, %s/s: %s"
-	stepsOfRecords = 100 // from which the size of a record is taken
+	leastOfBare    = 0.5     // of bare SQLite's rate, for steps
+	memorySteps    = 120_000 // a second
+	stepsOfRecords = 100     // from which the size of a record is taken
 )
 
 // sides are the rates of two peers measured in turns.
@@ -52,7 +47,7 @@ func measureSteps(ctx context.Context, b *bench) (rows []row, err error) {
 	defer raw.close()
 	var s sides
 	var disk []float64
-	for range b.rounds {
+	for range b.turns() {
 		fsyncs, err := repeat(b.round, raw.step)
 		if err != nil {
 			return nil, err
@@ -69,8 +64,9 @@ func measureSteps(ctx context.Context, b *bench) (rows []row, err error) {
 		s.add(ours, peer)
 	}
 	r := median(s.ratios)
-	return []row{{figure: "durable `read` steps, one run", value: median(s.ours), measured: count(median(s.ours)) + perSecond,
-		beside: fmt.Sprintf(besideBareRaw, count(median(s.peer)), times(r), count(median(disk))), limit: limitSteps, ok: ratio(r, leastOfBare)}}, nil
+	return []row{{figure: "durable `read` steps, one run", value: median(s.ours), measured: count(median(s.ours)) + " steps/s",
+		beside: fmt.Sprintf("bare SQLite %s/s: %s; append and fsync %s/s", count(median(s.peer)), times(r), count(median(disk))),
+		limit:  fmt.Sprintf("≥ %g × bare SQLite", leastOfBare), ok: ratio(r, leastOfBare)}}, nil
 }
 
 // recordSize is how many bytes the record of one step has.
@@ -148,7 +144,7 @@ func measureConcurrent(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, bare.close()) }()
 	var s sides
-	for range b.rounds {
+	for range b.turns() {
 		peer, err := bare.group(b.runs, b.round)
 		if err != nil {
 			return nil, err
@@ -160,8 +156,9 @@ func measureConcurrent(ctx context.Context, b *bench) (rows []row, err error) {
 		s.add(ours, peer)
 	}
 	r := median(s.ratios)
-	return []row{{figure: fmt.Sprintf("durable `read` steps, %d runs at once", b.runs), value: median(s.ours), measured: count(median(s.ours)) + perSecond,
-		beside: fmt.Sprintf(besideGrouped, count(median(s.peer)), times(r)), limit: limitSteps, ok: ratio(r, leastOfBare)}}, nil
+	return []row{{figure: fmt.Sprintf("durable `read` steps, %d runs at once", b.runs), value: median(s.ours), measured: count(median(s.ours)) + " steps/s",
+		beside: fmt.Sprintf("bare SQLite, group commit, %s/s: %s", count(median(s.peer)), times(r)),
+		limit:  fmt.Sprintf("≥ %g × bare SQLite", leastOfBare), ok: ratio(r, leastOfBare)}}, nil
 }
 
 // concurrent drives new runs side by side for a while and returns how many
@@ -227,7 +224,7 @@ func (b *bed) createAll(ctx context.Context, n int) ([]string, error) {
 // measureMemoryLog: what a step costs when nothing is written.
 func measureMemoryLog(ctx context.Context, b *bench) ([]row, error) {
 	var rates []float64
-	for range b.rounds {
+	for range b.turns() {
 		program, rate := timed(b.round)
 		if err := drive(ctx, flow.New(flow.NewMem(), nil), flow.Job{Run: "memory", Flow: program}, flow.Completed); err != nil {
 			return nil, err
@@ -235,6 +232,6 @@ func measureMemoryLog(ctx context.Context, b *bench) ([]row, error) {
 		rates = append(rates, rate())
 	}
 	rate := median(rates)
-	return []row{{figure: "steps on the memory log, one run", value: rate, measured: count(rate) + perSecond,
+	return []row{{figure: "steps on the memory log, one run", value: rate, measured: count(rate) + " steps/s",
 		limit: "≥ " + count(memorySteps), ok: absolute(rate >= memorySteps)}}, nil
 }

@@ -27,7 +27,7 @@ func measureVerify(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	var rates []float64
 	records := 0
-	for range b.rounds {
+	for range b.turns() {
 		start := time.Now()
 		records = 0
 		for _, run := range runs {
@@ -45,14 +45,14 @@ func measureVerify(ctx context.Context, b *bench) (rows []row, err error) {
 		limit:  "≥ " + count(verifiedRecords), ok: absolute(rate >= verifiedRecords)}}, nil
 }
 
-// fill stores at least so many records in runs that have ended.
+// fill stores so many records, if time allows, in runs that then end.
 func (b *bed) fill(ctx context.Context, runs, records int) ([]string, error) {
 	ids, err := b.createAll(ctx, runs)
 	if err != nil {
 		return nil, err
 	}
-	each := (records + runs - 1) / runs
-	program := steps(func(done int) bool { return done < each })
+	each, start := (records+runs-1)/runs, time.Now()
+	program := steps(func(done int) bool { return done < each && time.Since(start) < patience })
 	err = parallel(ids, func(id string) error { return b.drive(ctx, id, program) })
 	return ids, errors.Join(err, b.Flush(ctx))
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool"
-	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // This file is the only place that names concrete choices: which store, which
@@ -103,7 +102,7 @@ func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error)
 	config := runner.Config{
 		Workspace: workspace,
 		Origin:    "foreground",
-		Servers:   servers,
+		Servers:   tool.Servers,
 		Self:      supervisor.Self,
 		Alive:     supervisor.Alive,
 		Markers:   supervisor.Markers,
@@ -149,15 +148,6 @@ func openStore(dir string, mayRead bool) (*sqlite.Store, error) {
 		return nil, &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: err.Error(), Err: err}
 	}
 	return store, nil
-}
-
-func servers(m *tool.Manifest, workspace string, env []string) map[string]tool.Server {
-	config, ok := m.Server("builtin")
-	if !ok {
-		return nil
-	}
-	return map[string]tool.Server{"builtin": builtin.New(builtin.Options{Workspace: workspace, Roots: config.Roots, Hosts: config.Hosts,
-		Programs: config.Programs, Markers: env})}
 }
 
 func export(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error {

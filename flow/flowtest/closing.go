@@ -104,7 +104,7 @@ func decisionAgainstClosing(t *testing.T, open opener) {
 		f := NewFaulty(bed.Log())
 		decided := make(chan struct{})
 		f.After = func(w Write) {
-			if w.Has("effect.finished") && w.Drafts[len(w.Drafts)-1].Path == "root/failer/x" {
+			if w.HasAt("effect.finished", "root/failer/x") {
 				go func() {
 					defer close(decided)
 					spin(i % 30)

@@ -258,7 +258,7 @@ func lostLazy(t *testing.T, open opener) {
 	for key, from := range map[string]func(Write) bool{
 		"a": func(w Write) bool { return w.Op == "acquire" },
 		"b": func(w Write) bool {
-			return w.Has("effect.finished") && w.Drafts[len(w.Drafts)-1].Path == "root/a"
+			return w.HasAt("effect.finished", "root/a")
 		},
 	} {
 		for keep, most := 0, 0; keep <= most; keep++ {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,7 +130,7 @@ func fenced(t *testing.T, open opener) {
 	f := NewFaulty(r.bed.Log())
 	var refused bool
 	f.Before = func(w Write) Fault {
-		if refused || w.Has("effect.intended") && w.Drafts[len(w.Drafts)-1].Path == "root/b" {
+		if refused || w.HasAt("effect.intended", "root/b") {
 			refused = true
 			return Fenced
 		}
@@ -236,14 +237,7 @@ func waitsForIntent(t *testing.T, open opener) {
 func (r *rig) untilPending(f *Faulty, path string) {
 	r.t.Helper()
 	r.until("an intent for "+path+" in the queue", func(journal) bool {
-		for _, w := range f.Pending(r.run) {
-			for _, d := range w.Drafts {
-				if d.Kind == "effect.intended" && d.Path == path {
-					return true
-				}
-			}
-		}
-		return false
+		return slices.ContainsFunc(f.Pending(r.run), func(w Write) bool { return w.HasAt("effect.intended", path) })
 	})
 }
 

@@ -3,6 +3,7 @@ package flowtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,12 +24,12 @@ type Write struct {
 
 // Has reports whether the write holds a record of this kind.
 func (w Write) Has(kind string) bool {
-	for _, d := range w.Drafts {
-		if d.Kind == kind {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.Drafts, func(d flow.Draft) bool { return d.Kind == kind })
+}
+
+// HasAt reports whether the write holds a record of this kind at this path.
+func (w Write) HasAt(kind, path string) bool {
+	return slices.ContainsFunc(w.Drafts, func(d flow.Draft) bool { return d.Kind == kind && d.Path == path })
 }
 
 // Fault is what becomes of a write.

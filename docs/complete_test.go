@@ -1,0 +1,284 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/tool/builtin"
+)
+
+// What a page lists is complete, and nothing on it is made up: these tests
+// compare the lists with the code.
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// constants are the string constants of a package whose names match.
+func constants(t *testing.T, dir string, named *regexp.Regexp) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+				values = append(values, constantsOf(g, named)...)
+			}
+		}
+	}
+	if len(values) == 0 {
+		t.Fatalf("%s has no constant that matches %s", dir, named)
+	}
+	return values
+}
+
+func constantsOf(g *ast.GenDecl, named *regexp.Regexp) []string {
+	var values []string
+	for _, spec := range g.Specs {
+		v, ok := spec.(*ast.ValueSpec)
+		if !ok {
+			continue
+		}
+		for i, name := range v.Names {
+			if i >= len(v.Values) || !named.MatchString(name.Name) {
+				continue
+			}
+			if literal, ok := v.Values[i].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				if value, err := strconv.Unquote(literal.Value); err == nil {
+					values = append(values, value)
+				}
+			}
+		}
+	}
+	return values
+}
+
+// walkerCodes cannot be met with the command: its walker has tools and never
+// starts child runs.
+var walkerCodes = []string{"no_tools", "not_implemented"}
+
+func TestPlanCodesAreListed(t *testing.T) {
+	page := readPage(t, "plans.md")
+	for _, code := range constants(t, "../plan", regexp.MustCompile(`^(code|Reason)[A-Z]`)) {
+		if !slices.Contains(walkerCodes, code) && !strings.Contains(page, "`"+code+"`") {
+			t.Errorf("plans.md does not mention %s", code)
+		}
+	}
+	for _, bound := range tipstaff.BoundNames() {
+		if !strings.Contains(page, "`"+bound+"`") {
+			t.Errorf("plans.md does not mention the bound %s", bound)
+		}
+	}
+}
+
+func TestPlanProblemsAreReal(t *testing.T) {
+	known := constants(t, "../plan", regexp.MustCompile(`^code[A-Z]`))
+	for _, code := range firstColumn(section(t, "plans.md", "## Problems")) {
+		if !slices.Contains(known, code) {
+			t.Errorf("plans.md lists %s, which package plan does not have", code)
+		}
+	}
+}
+
+func TestToolCodesAreListed(t *testing.T) {
+	page := readPage(t, "tools.md")
+	for _, code := range constants(t, "../tool", regexp.MustCompile(`^(Code|Problem)[A-Z]`)) {
+		if !strings.Contains(page, "`"+code+"`") {
+			t.Errorf("tools.md does not mention %s", code)
+		}
+	}
+}
+
+func TestBuiltinToolsAreListed(t *testing.T) {
+	listed := firstColumn(section(t, "tools.md", "## The built-in server"))
+	real := builtin.Tools()
+	slices.Sort(listed)
+	slices.Sort(real)
+	if !slices.Equal(listed, real) {
+		t.Errorf("tools.md lists %v, the server has %v", listed, real)
+	}
+}
+
+func TestErrorCodesAreListed(t *testing.T) {
+	listed := firstColumn(section(t, "commands.md", "## Error codes"))
+	var real []string
+	for _, e := range errorCodes(t) {
+		real = append(real, string(e))
+	}
+	slices.Sort(listed)
+	slices.Sort(real)
+	if !slices.Equal(listed, real) {
+		t.Errorf("commands.md lists\n%v, there are\n%v", listed, real)
+	}
+}
+
+// errorCodes are the constants of type Code in the root package.
+func errorCodes(t *testing.T) []tipstaff.Code {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), "../error.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []tipstaff.Code
+	for _, d := range parsed.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+			for _, value := range constantsOf(g, regexp.MustCompile(`.`)) {
+				codes = append(codes, tipstaff.Code(value))
+			}
+		}
+	}
+	return codes
+}
+
+// helpFlag is a flag as --help lists it.
+var helpFlag = regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([a-z-]+)`)
+
+// helpCommand is a command as --help lists it.
+var helpCommand = regexp.MustCompile(`(?m)^  ([a-z]+) {2,}\S`)
+
+func help(t *testing.T, args ...string) string {
+	t.Helper()
+	command := exec.Command(filepath.Join(binDir, "tipstaff"), append(args, "--help")...)
+	command.Dir = t.TempDir()
+	out, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestCommandsAndFlagsAreListed(t *testing.T) {
+	page := readPage(t, "commands.md")
+	_, after, _ := strings.Cut(help(t), "Available Commands:")
+	commands, _, _ := strings.Cut(after, "Flags:")
+	found := helpCommand.FindAllStringSubmatch(commands, -1)
+	if len(found) < 10 {
+		t.Fatalf("only %d commands in the help", len(found))
+	}
+	for _, f := range found {
+		name := f[1]
+		if name == "help" || name == "completion" { // the library's own
+			continue
+		}
+		text := section(t, "commands.md", "## "+name)
+		for _, flag := range helpFlag.FindAllStringSubmatch(help(t, name), -1) {
+			everywhere := slices.Contains([]string{"help", "json", "workspace"}, flag[1])
+			if !strings.Contains(text, "`--"+flag[1]) && !everywhere {
+				t.Errorf("commands.md: %s has a flag --%s", name, flag[1])
+			}
+			if everywhere && !strings.Contains(page, "`--"+flag[1]) {
+				t.Errorf("commands.md does not mention --%s", flag[1])
+			}
+		}
+	}
+}
+
+// section is the part of a page under a heading that begins so.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	var b strings.Builder
+	in := false
+	for _, line := range strings.Split(readPage(t, page), "\n") {
+		if strings.HasPrefix(line, "## ") {
+			in = line == heading || strings.HasPrefix(line, heading+" ")
+			continue
+		}
+		if in {
+			b.WriteString(line + "\n")
+		}
+	}
+	if b.Len() == 0 {
+		t.Fatalf("%s has no section %q", page, heading)
+	}
+	return b.String()
+}
+
+var quotedName = regexp.MustCompile("`([a-z_]+)`")
+
+// firstColumn are the names in the first column of a section's tables.
+func firstColumn(text string) []string {
+	var names []string
+	for _, line := range strings.Split(text, "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 || cells[0] != "" {
+			continue
+		}
+		for _, m := range quotedName.FindAllStringSubmatch(cells[1], -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestLinks looks for the files, and in our own pages the headings, that pages
+// link to.
+func TestLinks(t *testing.T) {
+	decisions, err := filepath.Glob("adr/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(pages(t), "../CHANGELOG.md", "../examples/README.md")
+	seen := 0
+	for _, page := range append(all, decisions...) {
+		for _, m := range link.FindAllStringSubmatch(readPage(t, page), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			seen++
+			file := filepath.Join(filepath.Dir(page), target)
+			if target == "" {
+				file = page
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s links to %s, which is not there", page, m[1])
+			} else if anchor != "" && !slices.Contains(anchors(readPage(t, file)), anchor) {
+				t.Errorf("%s links to %s, which has no such heading", page, m[1])
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no page has a link")
+	}
+}
+
+var notInAnchor = regexp.MustCompile(`[^a-z0-9 -]`)
+
+// anchors of a page's headings, as they are made where it is shown.
+func anchors(page string) []string {
+	var all []string
+	for _, line := range strings.Split(page, "\n") {
+		if title := strings.TrimLeft(line, "#"); title != line {
+			plain := notInAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			all = append(all, strings.ReplaceAll(plain, " ", "-"))
+		}
+	}
+	return all
+}
