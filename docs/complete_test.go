@@ -244,7 +244,7 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := append(pages(t), "../CHANGELOG.md", "../examples/README.md")
+	all := append(pages(t), "../CHANGELOG.md")
 	seen := 0
 	for _, page := range append(all, decisions...) {
 		for _, m := range link.FindAllStringSubmatch(readPage(t, page), -1) {
@@ -266,6 +266,30 @@ func TestLinks(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("no page has a link")
+	}
+}
+
+var sourceFile = regexp.MustCompile("`([a-z_./]+\\.(?:go|sh|py))`")
+
+// TestSourceFilesNamedExist keeps pages from pointing into code that has moved.
+func TestSourceFilesNamedExist(t *testing.T) {
+	decisions, err := filepath.Glob("adr/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, page := range append(pages(t), decisions...) {
+		for _, m := range sourceFile.FindAllStringSubmatch(readPage(t, page), -1) {
+			seen++
+			_, inRepository := os.Stat(filepath.Join("..", m[1]))
+			_, beside := os.Stat(filepath.Join("../examples", m[1]))
+			if inRepository != nil && beside != nil {
+				t.Errorf("%s names %s, which is not there", page, m[1])
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no page names a source file")
 	}
 }
 

@@ -1,15 +1,16 @@
 // Package docs_test keeps the words true: it does what README.md and the pages of
 // this folder tell their readers to do, and compares what comes out.
 //
-// Each page has a fresh workspace with a copy of examples/, and one shell with
-// the built tipstaff on its PATH, in which its blocks run in order:
+// Each page has a fresh git repository with a copy of examples/, and one shell
+// with the built tipstaff on its PATH, in which its blocks run in order:
 //
 //   - console: lines that begin with "$ " are run. The lines after one, if any, are
 //     its output, standard error included; … stands for what varies. A command
 //     must succeed, unless the next one is echo $?.
 //   - sh: run as a whole, must succeed. With norun it is skipped: for make alone.
 //   - yaml: with a file name it is written there. A whole plan must pass
-//     tipstaff run --dry-run, unless it is marked faulty.
+//     tipstaff run --dry-run, unless it is marked faulty; a tipstaff.yaml must be
+//     a valid manifest.
 package docs_test
 
 import (
@@ -57,7 +58,7 @@ func pages(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append([]string{"../README.md", "../CONTRIBUTING.md"}, found...)
+	return append([]string{"../README.md", "../CONTRIBUTING.md", "../examples/README.md"}, found...)
 }
 
 func TestPages(t *testing.T) {
@@ -72,7 +73,7 @@ func TestPages(t *testing.T) {
 			t.Fatalf("%s: %v", page, err)
 		}
 		ran += len(blocks)
-		t.Run(filepath.Base(page), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(page, "../"), func(t *testing.T) {
 			t.Parallel()
 			execute(t, page, blocks)
 		})
@@ -91,10 +92,7 @@ func execute(t *testing.T, page string, blocks []block) {
 	if err != nil {
 		t.Fatalf("%s: %v", page, err)
 	}
-	workspace := t.TempDir()
-	if err := os.CopyFS(filepath.Join(workspace, "examples"), os.DirFS("../examples")); err != nil {
-		t.Fatal(err)
-	}
+	workspace := newWorkspace(t, side)
 	if err := os.WriteFile(filepath.Join(side, "script"), script(t, steps, side), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +108,26 @@ func execute(t *testing.T, page string, blocks []block) {
 	for i, s := range steps {
 		check(t, page, s, filepath.Join(side, strconv.Itoa(i)))
 	}
+}
+
+// newWorkspace is like a clone of this repository that holds the examples alone.
+func newWorkspace(t *testing.T, home string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS("../examples")); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"init", "-q"},
+		{"-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "-q", "--allow-empty", "-m", "Write \"Hello\""},
+	} {
+		git := exec.Command("git", args...)
+		git.Dir, git.Env = dir, environment(home)
+		if out, err := git.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	return dir
 }
 
 // script runs every step in one shell: a job, a folder or an exit code of one is

@@ -135,9 +135,12 @@ func (g *group) close() {
 	g.scope.closed = true
 	var names []string
 	g.skipped = map[string]bool{}
+	begun := g.d.past.childrenOf(g.at)
 	for _, b := range g.branches[g.next:] {
-		names = append(names, b.Name)
-		g.skipped[b.Name] = true
+		if !begun[b.Name] { // else an earlier drive started it, and its records must be asked for
+			names = append(names, b.Name)
+			g.skipped[b.Name] = true
+		}
 	}
 	if g.d.ending < parked {
 		g.d.past.groups[g.path] = &closed{skipped: g.skipped, asked: true}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -342,7 +343,40 @@ func (p *past) openGate(g *gate) {
 	p.byID[g.id] = g
 }
 
-// closings says which ways of closing a gate are no decision.
+// childrenOf names the segments right below path at which something stands.
+func (p *past) childrenOf(path string) map[string]bool {
+	below := map[string]bool{}
+	if path != "" {
+		path += "/"
+	}
+	note := func(at string) {
+		if rest, ok := strings.CutPrefix(at, path); ok {
+			segment, _, _ := strings.Cut(rest, "/")
+			below[segment] = true
+		}
+	}
+	for at := range p.calls {
+		note(at)
+	}
+	for at := range p.gates {
+		note(at)
+	}
+	for key := range p.emits {
+		note(key.path)
+	}
+	for at := range p.timers {
+		note(at)
+	}
+	for at := range p.clocks {
+		note(at)
+	}
+	for at := range p.groups {
+		note(at)
+	}
+	return below
+}
+
+// closing says which ways of closing a gate are no decision.
 func closing(via string) bool { return via == "superseded" || via == "run_ended" }
 
 func (p *past) addDecision(r Record) error {

@@ -37,6 +37,7 @@ func TestBusyStore(t *testing.T) {
 }
 
 func TestDamagedFiles(t *testing.T) {
+	t.Parallel()
 	damage := map[string]func(t *testing.T, db string){
 		"no database at all": func(t *testing.T, db string) {
 			overwrite(t, db, 0, []byte("this is not a database file, whatever its name may say"))
@@ -140,6 +141,7 @@ func TestTornLog(t *testing.T) {
 }
 
 func TestFaultyProjectorFailsItsOwnAppend(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func(ProjectTx) error{
 		"an error":      func(ProjectTx) error { return errors.New("mine") },
 		"a panic":       func(ProjectTx) error { panic("mine") },

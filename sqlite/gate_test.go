@@ -38,6 +38,7 @@ func TestOneOfFiftyDecisionsIsStored(t *testing.T) {
 }
 
 func TestLateClosingsAreLeftOut(t *testing.T) {
+	t.Parallel()
 	for _, via := range []string{"expiry", "superseded", "run_ended"} {
 		t.Run(via, func(t *testing.T) {
 			b := newBench(t, nil)

@@ -153,6 +153,7 @@ func TestPayloadsAreKeptAsBlobs(t *testing.T) {
 // The fold in the row, and the records after it, give what folding them all
 // gives.
 func TestRowTakesTheFold(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	run := b.create()
 	l := b.acquire(run)

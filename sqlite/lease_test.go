@@ -126,6 +126,7 @@ func TestAppendRefuses(t *testing.T) {
 }
 
 func TestPark(t *testing.T) {
+	t.Parallel()
 	wake := time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC)
 	for _, c := range []struct {
 		name    string
@@ -192,6 +193,7 @@ func TestParkAfterContinue(t *testing.T) {
 // A decision that arrives while its run parks is either found by the park or
 // comes after it: never both, never neither.
 func TestDecisionRacesWithPark(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	parkedOnce, foundOnce := false, false
 	for range 40 {

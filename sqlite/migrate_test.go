@@ -39,6 +39,7 @@ func childMigrate(args []string) error {
 
 // A migration that is killed leaves the format before it or the one after.
 func TestKilledMigration(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	run := b.create()
 	b.shut()

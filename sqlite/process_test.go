@@ -121,6 +121,7 @@ func childCreate(args []string) error {
 }
 
 func TestProcessesCreateTheStoreAtOnce(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), ".tipstaff")
 	var all []*child
 	for range 4 {
@@ -168,6 +169,7 @@ func childDrive(args []string) error {
 }
 
 func TestKillLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), ".tipstaff")
 	for _, acknowledged := range []int{1, 7, 60} {
 		c := start(t, "drive", dir)
@@ -217,6 +219,7 @@ func childTake(args []string) error {
 }
 
 func TestAnotherProcessFences(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	run := b.create()
 	l := b.acquire(run)
@@ -333,6 +336,7 @@ func childLimited(args []string) error {
 }
 
 func TestFailedWriteStopsTheStore(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), ".tipstaff")
 	c := start(t, "limited", dir)
 	id, n, _ := strings.Cut(c.line(t), " ")

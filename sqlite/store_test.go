@@ -220,6 +220,7 @@ func lifecycle(state string, e journal.Record) string {
 }
 
 func TestManyRunsAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	const runs, steps = 200, 10
 	ids := make([]string, runs)

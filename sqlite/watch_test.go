@@ -118,6 +118,7 @@ func TestPollIsCheap(t *testing.T) {
 }
 
 func TestLogIsCutWhenItHasGrown(t *testing.T) {
+	t.Parallel()
 	const walLimit = 8 << 20 // more than what is reused by itself
 	b := newBench(t, &Options{walLimit: walLimit})
 	wal := b.Store.dir.database() + "-wal"

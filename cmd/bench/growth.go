@@ -66,10 +66,10 @@ func (b *bed) track() track { return track{"SQLite", true, b.create, b.engine, b
 func (b *bench) growth(ctx context.Context, far, near track, n int) (row, error) {
 	figure := fmt.Sprintf("a run of %s steps, %s", count(float64(n)), far.name)
 	rounds := max(1, min(b.rounds, 30_000/n))
-	if d, ok := b.affordable(2*n*rounds, patience); !ok && far.synced {
-		if d, ok = b.affordable(2*n, long); !ok {
-			return skipped(figure, d), nil
-		}
+	if d, ok := b.affordable(2*n, long); !ok && far.synced {
+		return skipped(figure, d), nil
+	}
+	if _, ok := b.affordable(2*n*rounds, patience); !ok {
 		rounds = 1
 	}
 	every := 0

@@ -16,6 +16,7 @@ func closings(t *testing.T, open opener) {
 	t.Run("closing reaches groups within", func(t *testing.T) { closingWithin(t, open) })
 	t.Run("closing ends waits and sleeps and closes their gates", func(t *testing.T) { closingWaits(t, open) })
 	t.Run("a closed scope still records what is said", func(t *testing.T) { closedSpeaks(t, open) })
+	t.Run("a branch that was ever started is not skipped", func(t *testing.T) { startedEarlier(t, open) })
 	t.Run("a failure without its closing closes later", func(t *testing.T) { closesLater(t, open) })
 }
 
@@ -281,6 +282,45 @@ func closedSpeaks(t *testing.T, open opener) {
 	j := r.journal()
 	if said := j.of("agent.said"); len(said) != 1 || string(said[0].Body) != `"cancelled"` || len(j.of("clock.read")) != 1 {
 		t.Fatalf("what was said in a closed scope is not recorded%v", j)
+	}
+	r.agree(out)
+}
+
+// startedEarlier has a branch work in one drive, and its group close in the next
+// before that branch gets its turn again.
+func startedEarlier(t *testing.T, open opener) {
+	var r *rig
+	r = newRig(t, open, program(func(fc flow.Context) error {
+		return fc.Go(flow.Group{Limit: 2},
+			flow.Branch{Name: "failer", Run: func(fc flow.Context) error {
+				if _, err := fc.Wait(question("g")); err != nil {
+					return err
+				}
+				return &flow.Error{Code: "broken"}
+			}},
+			flow.Branch{Name: "slow", Run: func(fc flow.Context) error {
+				err := do(fc, call(flow.Read, "x", 1))
+				if len(r.journal().of("run.resumed")) > 0 {
+					r.came(func(j journal) bool { return len(j.of("group.closed")) > 0 })
+				}
+				return err
+			}},
+			flow.Branch{Name: "worker", Run: func(fc flow.Context) error {
+				err := do(fc, call(flow.Once, "x", 1))
+				r.see("worker", coded(err))
+				if err != nil {
+					return err
+				}
+				_, err = fc.Wait(question("g"))
+				return err
+			}},
+		)
+	}))
+	r.want(flow.ParkedRun)
+	r.decideKey("root/failer/g", yes)
+	out := r.want(flow.Failed)
+	if skipped := read(r.journal().of("group.closed")[0]).Skipped; len(skipped) != 0 || r.sights()["worker"] != "ok\n" {
+		t.Errorf("skipped are %v, the worker was told %q%v", skipped, r.sights()["worker"], r.journal())
 	}
 	r.agree(out)
 }

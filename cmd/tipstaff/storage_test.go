@@ -1,0 +1,244 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A store that may not be written can still be looked at; what would change it is
+// refused, and says why.
+func TestReadOnlyStore(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, manifest, work, small)
+	w.must(4, "run", "work.yaml", "--unattended")
+	run := w.show("@").ID
+	w.giveAway()
+	before := w.tree(".tipstaff")
+	w.lock(0o500, 0o400)
+	t.Cleanup(func() { w.lock(0o700, 0o600) }) // so that the folder can be removed
+
+	w.must(0, "ls").says(t, run)
+	w.must(0, "show", run).says(t, "awaiting_decision")
+	w.must(0, "events", run).says(t, "run.parked")
+	w.must(0, "verify", run, "--open")
+	for _, args := range [][]string{
+		{"run", "small.yaml"}, {"decide", run, "root/1/ask", "approve"}, {"resume", run}, {"cancel", run}, {"fork", run},
+	} {
+		w.must(3, args...).says(t, ".tipstaff")
+	}
+	w.lock(0o700, 0o600)
+	after := w.tree(".tipstaff")
+	for name := range before {
+		if strings.HasSuffix(name, "-shm") {
+			continue // shared memory: no part of what is stored
+		}
+		if before[name] != after[name] {
+			t.Errorf("%s has changed", name)
+		}
+	}
+	w.must(0, "decide", run, "root/1/ask", "approve")
+	w.must(0, "resume", run, "--unattended")
+	w.finished(run)
+}
+
+// giveAway makes the workspace that of a user to whom permissions apply.
+func (w *workspace) giveAway() {
+	w.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	const nobody = 65534
+	w.uid = nobody
+	for dir := filepath.Dir(w.dir); strings.HasPrefix(dir, os.TempDir()) && dir != os.TempDir(); dir = filepath.Dir(dir) {
+		w.check(os.Chmod(dir, 0o755))
+	}
+	w.walk(".", func(name string, d fs.DirEntry) error { return os.Chown(name, nobody, nobody) })
+}
+
+// lock sets the modes of everything in the store.
+func (w *workspace) lock(dir, file fs.FileMode) {
+	w.Helper()
+	w.check(os.Chmod(w.path(".tipstaff"), 0o700))
+	var folders []string
+	w.walk(".tipstaff", func(name string, d fs.DirEntry) error {
+		if d.IsDir() {
+			folders = append(folders, name)
+			return os.Chmod(name, 0o700)
+		}
+		if strings.HasSuffix(name, ".pub") && file == 0o600 {
+			return os.Chmod(name, 0o644)
+		}
+		return os.Chmod(name, file)
+	})
+	for _, name := range folders {
+		w.check(os.Chmod(name, dir))
+	}
+}
+
+func (w *workspace) walk(dir string, do func(name string, d fs.DirEntry) error) {
+	w.Helper()
+	w.check(filepath.WalkDir(w.path(dir), func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return do(name, d)
+	}))
+}
+
+// Keys that others may read, a file where the store should be, a store of a later
+// version: refused with a word on what to do.
+func TestStoreThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(w *workspace)
+		says  string
+	}{
+		"keys for everybody": {func(w *workspace) { w.check(os.Chmod(w.path(".tipstaff", "keys", "user.key"), 0o644)) }, "user.key"},
+		"a key that is none": {func(w *workspace) { w.check(os.WriteFile(w.path(".tipstaff", "keys", "user.key"), []byte("x"), 0o600)) }, "user.key"},
+		"no database": {func(w *workspace) {
+			w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db"), []byte(strings.Repeat("no database ", 1000)), 0o600))
+		}, "tipstaff.db"},
+		"a later version":       {func(w *workspace) { w.sql(`PRAGMA user_version = 999`) }, "newer"},
+		"a file, not a folder":  {func(w *workspace) { w.check(os.RemoveAll(w.path(".tipstaff"))); w.write(".tipstaff", "") }, ".tipstaff"},
+		"another application's": {func(w *workspace) { w.sql(`PRAGMA application_id = 1`) }, "tipstaff.db"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkspace(t, manifest, small)
+			w.must(0, "run", "small.yaml")
+			c.spoil(w)
+			w.must(3, "run", "small.yaml").says(t, c.says)
+		})
+	}
+}
+
+// A damaged page must not pass for a sound run, nor bring the command down.
+func TestDamagedPages(t *testing.T) {
+	t.Parallel()
+	original := fixture(t)
+	original.sql(`PRAGMA wal_checkpoint(TRUNCATE)`)
+	info, err := os.Stat(original.path(".tipstaff", "tipstaff.db"))
+	original.check(err)
+	const page = 4096
+	found := 0
+	for at := int64(page); at < info.Size(); at += 2 * page {
+		w := copyOf(t, original)
+		f, err := os.OpenFile(w.path(".tipstaff", "tipstaff.db"), os.O_RDWR, 0)
+		w.check(err)
+		junk := make([]byte, page)
+		for i := range junk {
+			junk[i] = byte(i*7 + 13)
+		}
+		_, err = f.WriteAt(junk, at)
+		w.check(errors.Join(err, f.Close()))
+		switch r := w.tipstaff("verify", "@"); r.code {
+		case 0: // an index, or free: nothing that was read
+		case 3, 6:
+			found++
+			if strings.TrimSpace(r.out+r.err) == "" {
+				t.Errorf("page %d: it says nothing", at/page)
+			}
+		default:
+			t.Errorf("page %d: want exit code 3 or 6\n%v", at/page, r)
+		}
+	}
+	if found < 3 {
+		t.Errorf("of all pages only %d made a difference: the test damages the wrong ones", found)
+	}
+}
+
+// A full disk loses nothing that was acknowledged, repeats nothing, and says so.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for name, inTime := range map[string]bool{"space is made in time": true, "space is made too late": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !inTime && testing.Short() {
+				t.Skip("it waits a minute for space")
+			}
+			w := newWorkspace(t, manifest, long, small)
+			mountSmall(t, w.path(".tipstaff"))
+			w.must(0, "run", "small.yaml")
+			p := w.startLong("--json")
+			run := w.runs()[0]
+			ballast := w.path(".tipstaff", "ballast")
+			fill(t, ballast)
+			w.write("enough", "") // the call answers now, and its answer has no place
+
+			if inTime {
+				w.until("the store to notice", func() bool { return !canWrite(w.path(".tipstaff", "probe")) })
+				w.check(os.Remove(ballast))
+			}
+			r := p.wait()
+			if inTime && r.code != 0 {
+				t.Errorf("want exit code 0\n%v", r)
+			}
+			if !inTime {
+				if r.code != 3 {
+					t.Errorf("want exit code 3\n%v", r)
+				}
+				r.says(t, "store_full")
+				if w.effects() != "slow" {
+					t.Errorf("effects %q: an effect began that could not be recorded", w.effects())
+				}
+				w.check(os.Remove(ballast))
+				w.must(4, "resume", run, "--unattended").says(t, "root/slow/in_doubt")
+				w.must(0, "decide", run, "root/slow/in_doubt", "use_result", "--answer", `{"exit_code":0,"stdout":"slow\n","stderr":""}`)
+				w.must(0, "resume", run, "--unattended")
+			}
+			if got := w.effects(); got != "after slow" {
+				t.Errorf("effects %q", got)
+			}
+			w.must(0, "verify", run)
+		})
+	}
+}
+
+// mountSmall mounts a file system of a few pages, or skips the test.
+func mountSmall(t *testing.T, dir string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a small file system to fill: Linux alone can mount one here")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := mountTmpfs(dir); err != nil {
+		t.Skipf("needs a small file system to fill, and may not mount one: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unmount(dir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// fill writes until there is no room left.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 16; size > 0; size /= 2 {
+		for {
+			if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func canWrite(name string) bool {
+	defer os.Remove(name)
+	return os.WriteFile(name, make([]byte, 8192), 0o600) == nil
+}

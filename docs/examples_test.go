@@ -1,0 +1,54 @@
+package docs_test
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// inputsOf are what plans need that have an input without default.
+var inputsOf = map[string][]string{"approval.yaml": {"--input", "to=Ada"}}
+
+func TestExamplesAreValid(t *testing.T) {
+	plans, err := filepath.Glob("../examples/*.yaml")
+	if err != nil || len(plans) < 2 {
+		t.Fatalf("%d plans, %v", len(plans), err)
+	}
+	home := t.TempDir()
+	workspace := filepath.Join(newWorkspace(t, home), "examples")
+	for _, plan := range plans {
+		name := filepath.Base(plan)
+		if name == "tipstaff.yaml" {
+			continue
+		}
+		command := exec.Command(filepath.Join(binDir, "tipstaff"), append([]string{"run", name, "--dry-run"}, inputsOf[name]...)...)
+		command.Dir, command.Env = workspace, environment(home)
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestDemo is make demo with nobody at the terminal.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	demo := exec.CommandContext(ctx, "../examples/demo.sh")
+	demo.Env = append(environment(home), "TIPSTAFF="+filepath.Join(binDir, "tipstaff"))
+	out, err := demo.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, said := range []string{"run  completed  success", "root/post/in_doubt  waiting", "conformance: ok", "signature_invalid", "(exit code 6)"} {
+		if !strings.Contains(string(out), said) {
+			t.Errorf("the demo never says %q:\n%s", said, out)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(home, "*")); len(left) > 0 {
+		t.Errorf("the demo left %v behind", left)
+	}
+}
