@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -193,6 +194,36 @@ func TestCommandsAndFlagsAreListed(t *testing.T) {
 			}
 			if everywhere && !strings.Contains(page, "`--"+flag[1]) {
 				t.Errorf("commands.md does not mention --%s", flag[1])
+			}
+		}
+	}
+}
+
+// members are the names of a type's JSON members.
+func members(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestJSONMembersAreListed(t *testing.T) {
+	for heading, types := range map[string][]any{
+		"## show":   {tipstaff.Run{}, tipstaff.Program{}, tipstaff.Owner{}, tipstaff.Gate{}, tipstaff.BoundStatus{}, tipstaff.Failure{}, tipstaff.Lineage{}},
+		"## decide": {tipstaff.Decision{}, tipstaff.Actor{}},
+		"## verify": {tipstaff.Report{}, tipstaff.Finding{}},
+		"## run":    {tipstaff.Outline{}, tipstaff.Program{}},
+	} {
+		text := section(t, "commands.md", heading)
+		for _, v := range types {
+			for _, name := range members(reflect.TypeOf(v)) {
+				if !regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
+					t.Errorf("commands.md: the JSON of %q has a member %s (%T)", heading, name, v)
+				}
 			}
 		}
 	}

@@ -34,6 +34,9 @@ func Totals(h History, limits Use) (used, limit Use) {
 
 type conformity struct {
 	past    *past
+	blob    func(string) ([]byte, error)
+	emitted map[string]int  // by path: the last n
+	single  map[string]bool // kind and path of what stands there once
 	effects map[string]*effectTrace
 	settled map[string]resolution // by gate id
 	epoch   int64
@@ -55,7 +58,14 @@ type resolution struct {
 }
 
 func newConformity(limits Use) *conformity {
-	return &conformity{past: newPast(limits), effects: map[string]*effectTrace{}, settled: map[string]resolution{}}
+	c := &conformity{past: newPast(limits), settled: map[string]resolution{}}
+	c.begin()
+	return c
+}
+
+// begin starts a segment: its keys count anew.
+func (c *conformity) begin() {
+	c.effects, c.emitted, c.single = map[string]*effectTrace{}, map[string]int{}, map[string]bool{}
 }
 
 func (c *conformity) fault(r Record, format string, args ...any) {
@@ -63,6 +73,7 @@ func (c *conformity) fault(r Record, format string, args ...any) {
 }
 
 func (c *conformity) history(h History) {
+	c.blob = h.Blob
 	for _, r := range h.Base {
 		if inherited(r.Kind, r.N) {
 			c.record(r)
@@ -82,14 +93,21 @@ func (c *conformity) record(r Record) {
 		c.fault(r, "epoch %d follows epoch %d", r.Epoch, c.epoch)
 	}
 	c.epoch = max(c.epoch, r.Epoch)
-	if !r.Note && r.N == 0 {
+	switch {
+	case r.Note:
+	case r.N > 0:
+		if r.N != c.emitted[r.Path]+1 {
+			c.fault(r, "event %d follows event %d", r.N, c.emitted[r.Path])
+		}
+		c.emitted[r.Path] = r.N
+	default:
 		c.rules(r)
 	}
 	if err := c.past.add(r); err != nil {
 		c.fault(r, "%v", err)
 	}
 	if r.Kind == "run.continued" {
-		c.effects = map[string]*effectTrace{} // keys count anew
+		c.begin()
 	}
 }
 
@@ -101,18 +119,17 @@ func (c *conformity) rules(r Record) {
 		if json.Unmarshal(r.Body, &b) == nil {
 			c.effect(r, &b)
 		}
+	case "policy.gate":
+		c.asks(r)
 	case "policy.gate.resolve":
-		var b resolveBody
-		if json.Unmarshal(r.Body, &b) == nil {
-			if _, twice := c.settled[b.Gate]; twice {
-				c.fault(r, "gate %s was already closed", b.Gate)
-			} else {
-				c.settled[b.Gate] = resolution{r.Seq, b.Via}
-			}
-		}
+		c.resolved(r)
 	case "gate.taken":
+		c.once(r)
 		c.taken(r)
+	case "clock.read", "timer.set", "group.closed":
+		c.once(r)
 	case "timer.fired":
+		c.once(r)
 		var b struct{ T time.Time }
 		t := c.past.timers[r.Path]
 		switch {
@@ -124,6 +141,57 @@ func (c *conformity) rules(r Record) {
 		}
 	case "run.continued":
 		c.continued(r)
+	}
+}
+
+// once finds a second record of a kind where only one can stand.
+func (c *conformity) once(r Record) {
+	key := r.Kind + " " + r.Path
+	if c.single[key] {
+		c.fault(r, "%s stands there twice", r.Kind)
+	}
+	c.single[key] = true
+}
+
+// asks checks that a gate's digest is that of what it shows. Where it is opened
+// anew, after it was closed without a decision, it may be taken again.
+func (c *conformity) asks(r Record) {
+	delete(c.single, "gate.taken "+r.Path)
+	var b struct {
+		Kind     string          `json:"gate_kind"`
+		Question string          `json:"question"`
+		Subject  json.RawMessage `json:"subject"`
+		Actions  []string        `json:"actions"`
+		Deny     string          `json:"deny"`
+		Digest   string          `json:"digest"`
+	}
+	if json.Unmarshal(r.Body, &b) != nil {
+		return
+	}
+	subject, err := payload(b.Subject, c.blob)
+	if err != nil {
+		return // a missing blob is a matter of integrity
+	}
+	if sum := GateDigest(Gate{Kind: b.Kind, Question: b.Question, Subject: subject, Actions: b.Actions, Deny: b.Deny}); sum != b.Digest {
+		c.fault(r, "what it shows has the digest %s, not %s", sum, b.Digest)
+	}
+}
+
+func (c *conformity) resolved(r Record) {
+	var b struct {
+		resolveBody
+		SubjectDigest string `json:"subject_digest"`
+	}
+	if json.Unmarshal(r.Body, &b) != nil {
+		return
+	}
+	if _, twice := c.settled[b.Gate]; twice {
+		c.fault(r, "gate %s was already closed", b.Gate)
+		return
+	}
+	c.settled[b.Gate] = resolution{r.Seq, b.Via}
+	if g := c.past.byID[b.Gate]; g != nil && b.SubjectDigest != g.digest {
+		c.fault(r, "it decides about %s, but gate %s asks about %s", b.SubjectDigest, b.Gate, g.digest)
 	}
 }
 

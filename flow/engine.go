@@ -270,7 +270,9 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 	for _, g := range gates {
 		out.Gates = append(out.Gates, g.id)
 	}
-	end, why, failure, cancelled := d.ending, d.why, d.failure, d.cancelled
+	end, why, failure := d.ending, d.why, d.failure
+	// A flow may also say so itself, of a call that the cancel has ended.
+	cancelled := d.cancelled || d.root.cancelled && errors.Is(err, ErrCancelled)
 	d.mu.Unlock()
 	// A flow that asked to continue has not ended: the next drive asks again.
 	unfinished := b.parked || errors.As(err, new(*continued))

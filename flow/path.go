@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+
+	"github.com/gowebpki/jcs"
 )
 
 const (
@@ -82,13 +84,18 @@ func named(sum []byte) string {
 // CallDigest identifies what a call asks for: its name and exact input.
 func CallDigest(name string, input []byte) string { return digest(name, input) }
 
-// GateDigest identifies what a gate asks: everything but key and expiry.
+// GateDigest identifies what a gate asks: everything but key and expiry. It is
+// taken over canonical JSON, so that it can be computed again from a record.
 func GateDigest(g Gate) string {
-	o := newObject(256).str("question", g.Question)
-	if len(g.Subject) > 0 {
+	o := newObject(256).strs("actions", g.Actions).str("deny", g.Deny).str("question", g.Question)
+	if len(g.Subject) > 0 && string(g.Subject) != "null" {
 		o = o.raw("subject", g.Subject)
 	}
-	return digest(g.Kind, o.strs("actions", g.Actions).str("deny", g.Deny).close())
+	body := o.close()
+	if canonical, err := jcs.Transform(body); err == nil {
+		body = canonical
+	}
+	return digest(g.Kind, body)
 }
 
 // IdempotencyKey is equal in all attempts and drives of one call. Segments of a

@@ -6,12 +6,12 @@ import (
 )
 
 // The expected digests were computed by another program from the text of the
-// rules: name, zero byte, input; kind, zero byte, JSON; run, line feed, path.
+// rules: name, zero byte, input; kind, zero byte, canonical JSON; run, line feed, path.
 func TestDigestsFollowTheirRules(t *testing.T) {
 	gate := Gate{Kind: "question", Question: "Go?", Subject: []byte(`{"show":{}}`), Actions: []string{"approve", "deny"}, Deny: "deny"}
 	for _, c := range []struct{ name, got, want string }{
 		{"call", CallDigest("tool.call", []byte(`{"a":1}`)), "sha256:6644a594c0bad12cbe8a62a8c93ec919dda65d4fa0900152ca6228f4915558a3"},
-		{"gate", GateDigest(gate), "sha256:27445e5d85ed12e3fff4fae93c9a831fe01cd7c1bca47f2610d7ec9bc7cd28e2"},
+		{"gate", GateDigest(gate), "sha256:965de44180e99c45a88d350b2bae34a169cbad8f019eb18818721f97055cafe6"},
 		{"key in the first segment", IdempotencyKey("01RUN", "root/a", 0), "156c5bd2053d3a65723a38966946eefa883da10208771a7130fcc0dd003718b3"},
 		{"key in a later segment", IdempotencyKey("01RUN", "root/a", 2), "ee5a7f62af53fc0d58a3db6c3249d2b29b95b3e48eab05810356692c69443829"},
 	} {

@@ -68,8 +68,9 @@ type Row struct {
 	Head                                 int64
 	HeadHash                             string // sha256:<hex>
 	Fold                                 json.RawMessage
-	FoldSeq                              int64 // the record up to which Fold was taken
-	Cancel                               bool  // a cancel is recorded
+	FoldSeq                              int64  // the record up to which Fold was taken
+	FoldHash                             string // the hash after it, as the row remembers it
+	Cancel                               bool   // a cancel is recorded
 	WakeAt                               time.Time
 	Base                                 string
 	BaseSeq                              int64

@@ -100,7 +100,7 @@ func (r *Runner) driveOnce(run string, p *program, a *active, who person) (flow.
 		return flow.Outcome{}, err
 	}
 	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(run, a.launch)))
-	defer manager.Close()
+	defer r.closeServers(run, a, manager)
 	asker := r.newAsker(run, who)
 	defer asker.stop()
 	job := flow.Job{
@@ -115,6 +115,23 @@ func (r *Runner) driveOnce(run string, p *program, a *active, who person) (flow.
 		job.Linger, job.Hopeless = linger, asker.hopeless
 	}
 	return r.engine.Drive(r.Stop, job)
+}
+
+// closeServers ends the drive's servers. When the grace of a stop is over, what
+// they still run is not waited for but killed.
+func (r *Runner) closeServers(run string, a *active, manager *tool.Manager) {
+	closed := make(chan struct{})
+	go func() {
+		manager.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-r.Abandon:
+		if r.Sweep != nil {
+			_, _ = r.Sweep(context.Background(), run, a.launch) // recovery looks again
+		}
+	}
 }
 
 // activity makes tool calls. What the run froze can only be tightened by what

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -172,9 +173,14 @@ func (p *program) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result,
 	if class == flow.Once {
 		retry = flow.Retry{}
 	}
-	return fc.Do(flow.Call{Name: tool.ActivityName, Class: class, Timeout: call.Node.EffectiveTimeout(limits), Retry: retry,
+	r, err := fc.Do(flow.Call{Name: tool.ActivityName, Class: class, Timeout: call.Node.EffectiveTimeout(limits), Retry: retry,
 		Input:   flow.JSON(tool.Input{URI: uri, Args: call.Args, Parse: call.Node.Parse, By: by}),
 		Reserve: flow.Use{tipstaff.BoundToolCalls: 1}})
+	var ended *flow.Error
+	if errors.As(err, &ended) && ended.Code == tool.CodeKilled {
+		return r, flow.ErrCancelled // it did not fail: it was ended with its group or run
+	}
+	return r, err
 }
 
 func denial(d flow.Decision) string {

@@ -72,20 +72,28 @@ func (r *Runner) verifyRun(ctx context.Context, req tipstaff.VerifyRequest, opts
 		return tipstaff.Report{}, explain(err, req.Run)
 	}
 	opts.Run, opts.State = run, row.State
-	if h, err := journal.ParseHash(row.HeadHash); err == nil {
-		opts.Heads = []journal.Head{{Seq: row.Head, Hash: h, Of: "the run row"}}
+	remembered := journal.Head{Seq: row.FoldSeq, Of: "the run row"}
+	remembered.Hash, _ = journal.ParseHash(row.FoldHash)
+	if tipstaff.State(row.State).Terminal() {
+		opts.Heads = []journal.Head{remembered} // where it must end
 	}
+	met := remembered.Seq == 0
 	opts.Blob = func(h journal.Hash) ([]byte, error) { return r.Store.Blob(ctx, h.String()) }
 	v := journal.NewVerifier(opts)
 	err = eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
 		h := journal.Hash(s.Hash)
 		v.Add(s.Bytes, &h)
+		met = met || s.Seq == remembered.Seq && h == remembered.Hash
 		return nil
 	})
 	if err != nil {
 		return tipstaff.Report{}, explain(err, req.Run)
 	}
 	res := v.Close()
+	if !met && len(opts.Heads) == 0 {
+		add(&res, journal.Fault{Seq: remembered.Seq, Code: journal.ErrTruncated,
+			Message: fmt.Sprintf("the run row remembers record %d with the hash %s", remembered.Seq, remembered.Hash)})
+	}
 	if err := r.verifyFiles(ctx, run, &res); err != nil {
 		return tipstaff.Report{}, explain(err, req.Run)
 	}
@@ -110,12 +118,16 @@ func (r *Runner) verifyFiles(ctx context.Context, run string, res *journal.Resul
 	}
 	faults, err := journal.VerifyFiles(filepath.Join(r.Files, run), envelopes)
 	for _, f := range faults {
-		res.Total++
-		if len(res.Faults) < journal.MaxFaults {
-			res.Faults = append(res.Faults, f)
-		}
+		add(res, f)
 	}
 	return err
+}
+
+func add(res *journal.Result, f journal.Fault) {
+	res.Total++
+	if len(res.Faults) < journal.MaxFaults {
+		res.Faults = append(res.Faults, f)
+	}
 }
 
 func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal.Options) (tipstaff.Report, error) {

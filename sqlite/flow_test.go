@@ -120,6 +120,12 @@ func translate(d flow.Draft, kinds map[string]string) flow.Draft {
 	return d
 }
 
+// Acquire does not give up: the suite counts a drive that was stopped before it
+// began as one that failed.
+func (l suiteLog) Acquire(ctx context.Context, run string, owner flow.Owner) (flow.Lease, error) {
+	return l.Store.Acquire(context.WithoutCancel(ctx), run, owner)
+}
+
 func (l suiteLog) Append(lease flow.Lease, drafts []flow.Draft, done func(error)) {
 	known := make([]flow.Draft, len(drafts))
 	for i, d := range drafts {
@@ -129,7 +135,7 @@ func (l suiteLog) Append(lease flow.Lease, drafts []flow.Draft, done func(error)
 }
 
 func (l suiteLog) Load(ctx context.Context, run string) (flow.History, error) {
-	h, err := l.Store.Load(ctx, run)
+	h, err := l.Store.Load(context.WithoutCancel(ctx), run)
 	for i := range h.Records {
 		h.Records[i].Draft = translate(h.Records[i].Draft, fromStore)
 	}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -26,6 +27,11 @@ func (s *Store) Load(ctx context.Context, run string) (flow.History, error) {
 	if h.Records, err = s.history(ctx, row.N, own.first, row.Head); err != nil {
 		return flow.History{}, fmt.Errorf("run %s: %w", run, err)
 	}
+	if own.number > 0 {
+		if err := s.addCancel(ctx, row.N, &h); err != nil {
+			return flow.History{}, fmt.Errorf("run %s: %w", run, err)
+		}
+	}
 	base, segments, err := s.base(ctx, row)
 	if err != nil {
 		return flow.History{}, err
@@ -35,6 +41,22 @@ func (s *Store) Load(ctx context.Context, run string) (flow.History, error) {
 		h.Base = base // else the present segment no longer follows from it
 	}
 	return h, nil
+}
+
+// addCancel puts a cancel that was asked for before the segment began after its
+// first record: it still holds.
+func (s *Store) addCancel(ctx context.Context, n int64, h *flow.History) error {
+	var seq int64
+	err := s.read(ctx, func(c *conn) (err error) {
+		seq, err = c.number(ctx, `SELECT cancel FROM runs WHERE n = ?`, n)
+		return err
+	})
+	if err != nil || seq == 0 || len(h.Records) == 0 || seq > h.Records[0].Seq {
+		return err
+	}
+	cancel, err := s.history(ctx, n, seq, seq)
+	h.Records = slices.Insert(h.Records, 1, cancel...)
+	return err
 }
 
 // segment is where the history of a drive begins.

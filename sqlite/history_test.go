@@ -68,6 +68,39 @@ func TestLoadGivesThePresentSegment(t *testing.T) {
 	}
 }
 
+// A cancel is seen by every segment, for it holds until the run ends.
+func TestLoadGivesACancelOfAnEarlierSegment(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	l := b.acquire(run)
+	b.write(run, flow.Draft{Kind: "run.cancel_requested"})
+	b.append(l, step("a"), continued(), step("b"))
+	h := b.load(run)
+	var kinds []string
+	for _, r := range h.Records {
+		kinds = append(kinds, fmt.Sprint(r.Seq, " ", r.Kind))
+	}
+	if want := []string{"8 run.continued", "6 run.cancel_requested", "9 effect.finished"}; !slices.Equal(kinds, want) {
+		t.Fatalf("records: %v", kinds)
+	}
+}
+
+func TestEnvelopesKeepTheIDTheyAreGiven(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	d := gate("G1", "root/ok")
+	d.ID = tipstaff.NewID(b.opts.Now()).String()
+	b.append(b.acquire(run), d)
+	records := b.load(run).Records
+	if got := records[len(records)-1].ID; got != d.ID {
+		t.Fatalf("id %s, want %s", got, d.ID)
+	}
+	if made := records[0].ID; made == "" || made == d.ID {
+		t.Fatalf("the store made the id %q", made)
+	}
+	b.verify(run)
+}
+
 func TestLoadGivesRecordsAsTheyWereDrafted(t *testing.T) {
 	b := newBench(t, nil)
 	run := b.create()

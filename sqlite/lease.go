@@ -148,8 +148,9 @@ func (t *tx) park(l flow.Lease, p flow.Parking) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// What was asked for before the present segment began was honoured by it.
-	if st.cancel > st.cont || st.correction > st.cont {
+	// A cancel holds until the run ends; a correction that came before the present
+	// segment was honoured by it.
+	if st.cancel > 0 || st.correction > st.cont {
 		return false, nil
 	}
 	for _, gate := range p.Gates {

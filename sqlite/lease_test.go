@@ -113,6 +113,8 @@ func TestAppendRefuses(t *testing.T) {
 		"an envelope with a wrong body":   {Kind: "policy.gate", From: "executor", Body: body(`{"gate":"G"}`)},
 		"the executor for the user":       {Kind: "intent.cancel", From: "executor", Body: body(`{"reason":"r","via":"command","cited":[],"evidence":{}}`)},
 		"a decision of a gate never open": resolve("G9", "approve", "command"),
+		"an id that is none":              {Kind: "policy.gate", From: "executor", ID: "x", Body: gate("G", "p").Body},
+		"an id of a plain record":         {Kind: "plan.step", ID: "01JCQ8R4T5V6W7X8Y9Z0A1B2C3"},
 	} {
 		if err := appendErr(b, l, step("root/a"), d); err == nil {
 			t.Errorf("%s was stored", name)
@@ -178,7 +180,8 @@ func TestPark(t *testing.T) {
 	}
 }
 
-// What a continued segment has honoured does not keep it from parking.
+// A correction that a continued segment has honoured does not keep it from
+// parking; a cancel does, whenever it came.
 func TestParkAfterContinue(t *testing.T) {
 	b := newBench(t, nil)
 	run := b.create()
@@ -187,6 +190,12 @@ func TestParkAfterContinue(t *testing.T) {
 	b.append(l, flow.Draft{Kind: "run.continued", Body: body(`{"state":{},"used":{},"limit":{},"wall_ms":0}`)})
 	if parked, err := b.Park(l, flow.Parking{}); err != nil || !parked {
 		t.Fatalf("parked %v: %v", parked, err)
+	}
+	l = b.acquire(run)
+	b.write(run, flow.Draft{Kind: "run.cancel_requested"})
+	b.append(l, flow.Draft{Kind: "run.continued", Body: body(`{"state":{},"used":{},"limit":{},"wall_ms":0}`)})
+	if parked, err := b.Park(l, flow.Parking{}); err != nil || parked {
+		t.Fatalf("a cancelled run parked %v: %v", parked, err)
 	}
 }
 

@@ -180,7 +180,9 @@ func (t *tx) closesDecided(st *runState, d flow.Draft) (late bool, err error) {
 			return true, nil
 		}
 	}
-	return false, tipstaff.Errorf(tipstaff.DecisionConflict, "gate %s of run %s was decided by record %d", b.Gate, st.id, decided)
+	conflict := tipstaff.Errorf(tipstaff.DecisionConflict, "gate %s of run %s was decided by record %d", b.Gate, st.id, decided)
+	conflict.Err = flow.ErrDecided
+	return false, conflict
 }
 
 // end is what follows from a terminal envelope: nobody owns the run, nothing

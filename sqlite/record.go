@@ -68,7 +68,7 @@ func parseRecord(stored []byte) (flow.Record, error) {
 		return flow.Record{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return flow.Record{Seq: r.Seq, Epoch: r.Epoch, At: r.At,
-		Draft: flow.Draft{Kind: r.Kind, Path: r.Path, N: r.N, Note: r.Note, Body: r.Body, From: r.From}}, nil
+		Draft: flow.Draft{Kind: r.Kind, Path: r.Path, N: r.N, Note: r.Note, Body: r.Body, From: r.From, ID: r.ID}}, nil
 }
 
 // hashText is a hash column as text; "" for none.

@@ -118,7 +118,7 @@ func scanRun(r row) (run flow.Row, err error) {
 	run = flow.Row{
 		N: r.int(0), ID: r.text(1), User: r.text(2), Kind: r.text(3), State: r.text(4), Origin: r.text(5), Title: r.text(6), Program: r.text(7),
 		Epoch: r.int(8), Heartbeat: r.time(10), Owned: r.text(11), Cont: r.int(12),
-		Head: r.int(13), HeadHash: hashText(r.bytes(14)), FoldSeq: r.int(13), Cancel: r.int(16) > 0, WakeAt: r.time(17),
+		Head: r.int(13), HeadHash: hashText(r.bytes(14)), FoldSeq: r.int(13), FoldHash: hashText(r.bytes(14)), Cancel: r.int(16) > 0, WakeAt: r.time(17),
 		Base: r.text(18), BaseSeq: r.int(19), Created: r.time(20), Updated: r.time(21),
 	}
 	if fold := r.bytes(15); len(fold) > 0 {

@@ -171,6 +171,9 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 		t.buf = rec.AppendTo(t.buf[:0])
 		stored = t.buf
 	} else {
+		if d.ID == "" {
+			d.ID = tipstaff.NewID(t.now).String()
+		}
 		var err error
 		if rec.Body, err = journal.Canonical(d.Body); err != nil {
 			return fmt.Errorf("body of %s: %w", d.Kind, err)
@@ -213,11 +216,18 @@ func check(drafts []flow.Draft) error {
 			return fmt.Errorf("%s is written with the lease, not by a draft", d.Kind)
 		case journal.IsEnvelope(d.Kind) != (d.From != ""):
 			return fmt.Errorf("envelopes are signed by user or executor, other records by nobody: %s is from %q", d.Kind, d.From)
+		case d.ID != "" && !validID(d):
+			return fmt.Errorf("%q is no id for a %s record: envelopes have one, a ULID", d.ID, d.Kind)
 		case len(d.Body) > 0 && (!json.Valid(d.Body) || bytes.IndexByte(d.Body, '\n') >= 0):
 			return fmt.Errorf("the body of a %s record at %q is not one line of JSON", d.Kind, d.Path)
 		}
 	}
 	return nil
+}
+
+func validID(d flow.Draft) bool {
+	_, err := tipstaff.ParseID(d.ID)
+	return err == nil && d.From != ""
 }
 
 // seal makes an envelope: the lifecycle allows it, and it is signed over the
