@@ -2,8 +2,6 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-TOOLS   := $(CURDIR)/.cache/bin
-STATICCHECK_VERSION := v0.7.0
 FUZZTIME ?= 10s
 
 .PHONY: build demo test check bench fuzz soak clean

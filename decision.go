@@ -13,6 +13,7 @@ type Decision struct {
 	Answer        json.RawMessage `json:"answer"` // null where there is none
 	DecidedAt     time.Time       `json:"decided_at"`
 	Feedback      string          `json:"feedback"`
+	FollowupRunID ID              `json:"followup_run_id"` // "" unless the decision made one
 	GateID        ID              `json:"gate_id"`
 	Kind          GateKind        `json:"kind"`
 	Note          string          `json:"note"`

@@ -43,6 +43,11 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 		newRun(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a),
 		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newVersion(a),
 	)
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args = noSuchCommand
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	return root
 }
 
@@ -52,7 +57,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	e := &usageError{message: fmt.Sprintf("%q is no command of %s", args[0], cmd.CommandPath()), hint: "tipstaff --help lists the commands"}
+	e := &usageError{message: fmt.Sprintf("%q is no command of %s", args[0], cmd.CommandPath()), hint: cmd.CommandPath() + " --help lists the commands"}
 	if cmd.SuggestionsMinimumDistance <= 0 {
 		cmd.SuggestionsMinimumDistance = 2
 	}

@@ -309,7 +309,7 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 	}
 	d.lives++
 	a := do.newAttempt(c.attempt)
-	done, err, took := do.carryOut(act, a)
+	done, took, err := do.carryOut(act, a)
 	return do.settle(a, done, err, took)
 }
 
@@ -726,7 +726,7 @@ type returned struct {
 
 // carryOut runs the activity and waits for it, as long as anyone should. Called
 // with mu held; it is released meanwhile.
-func (do *doing) carryOut(act Activity, a *attempt) (Done, error, time.Duration) {
+func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error) {
 	d := do.b.d
 	ctx, cancel := do.contextFor(a)
 	defer cancel()
@@ -759,7 +759,7 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, error, time.Duration)
 	d.mu.Lock()
 	a.abandon()
 	delete(d.live, a)
-	return r.done, r.err, time.Since(began)
+	return r.done, time.Since(began), r.err
 }
 
 // awaitReturn waits for the activity to come back. One whose context has ended

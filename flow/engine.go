@@ -191,7 +191,7 @@ func (d *drive) run() Outcome {
 
 func (d *drive) segments() Outcome {
 	for {
-		value, err, b := d.enterFlow()
+		value, b, err := d.enterFlow()
 		var next *continued
 		if !errors.As(err, &next) || d.isHalted() || b.parked {
 			return d.conclude(value, err, b)
@@ -214,13 +214,13 @@ func (d *drive) cancelKnown() bool {
 	return d.root.cancelled
 }
 
-func (d *drive) enterFlow() (value json.RawMessage, err error, b *branch) {
+func (d *drive) enterFlow() (value json.RawMessage, b *branch, err error) {
 	input := d.job.Input
 	if d.past.state != nil {
 		state, err := payload(d.past.state, d.blob)
 		if err != nil {
 			d.fail(down, err)
-			return nil, err, &branch{}
+			return nil, &branch{}, err
 		}
 		input = state
 	}
@@ -231,7 +231,7 @@ func (d *drive) enterFlow() (value json.RawMessage, err error, b *branch) {
 		return err
 	})
 	b.ended = true
-	return value, err, b
+	return value, b, err
 }
 
 // guard runs deterministic code of one branch. A panic there ends the drive,

@@ -41,7 +41,6 @@ type call struct {
 	reserve      Use // of the open attempt
 	retryAt      time.Time
 	inputKnown   bool // some record has the input
-	bounds       int  // bound gates opened inside this call
 
 	done  bool
 	value json.RawMessage

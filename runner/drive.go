@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -200,6 +201,18 @@ type person struct {
 
 func (p person) present() bool { return p.yes || p.ask != nil }
 
+// approves reports whether --yes answers a gate: a plan's own question that
+// offers to approve, and nothing else.
+func (p person) approves(g tipstaff.Gate) bool {
+	return p.yes && g.Kind == tipstaff.Question && offers(g, "approve")
+}
+
+// canAnswer reports whether driving a run that waits for these gates could come
+// to anything.
+func (p person) canAnswer(gates []tipstaff.Gate) bool {
+	return p.ask != nil || slices.ContainsFunc(gates, p.approves)
+}
+
 // asker gives open gates to a person, one at a time, and records the answers.
 type asker struct {
 	r      *Runner
@@ -279,7 +292,7 @@ func (a *asker) loop(ctx context.Context) {
 func (a *asker) answer(ctx context.Context, row flow.GateRow) {
 	g := gateOf(row)
 	choice, via, ok := tipstaff.Choice{}, "terminal", false
-	if a.who.yes && g.Kind == tipstaff.Question && offers(g, "approve") {
+	if a.who.approves(g) {
 		choice, via, ok = tipstaff.Choice{Action: "approve"}, "--yes", true
 	} else if a.who.ask != nil {
 		ask, cancel := a.whileOpen(ctx, g)

@@ -36,9 +36,13 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 	if err != nil {
 		return tipstaff.Started{}, explain(err, req.Run)
 	}
-	if len(pending) > 0 && !who.present() {
+	if len(pending) > 0 && !who.canAnswer(pending) {
 		done := make(chan tipstaff.Driven, 1)
-		done <- tipstaff.Driven{State: tipstaff.State(row.State), Outcome: string(flow.ParkedRun), Gates: pending, WakeAt: row.WakeAt}
+		out := tipstaff.Driven{State: tipstaff.State(row.State), Outcome: string(flow.ParkedRun), WakeAt: row.WakeAt}
+		for _, g := range pending {
+			out.Gates = append(out.Gates, g.ID.String())
+		}
+		done <- out
 		started.Done = done
 		return started, nil
 	}
@@ -48,7 +52,7 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 
 // pending are the gates that a parked run waits for, if none of them was
 // decided since and no timer is due.
-func (r *Runner) pending(ctx context.Context, row flow.Row) ([]string, error) {
+func (r *Runner) pending(ctx context.Context, row flow.Row) ([]tipstaff.Gate, error) {
 	if row.Owned != string(tipstaff.KindRunParked) || row.Cancel {
 		return nil, nil
 	}
@@ -60,13 +64,13 @@ func (r *Runner) pending(ctx context.Context, row flow.Row) ([]string, error) {
 		return nil, err
 	}
 	parked := parkedAt(ctx, r.Store, row)
-	var open []string
+	var open []tipstaff.Gate
 	for _, g := range gates {
 		switch {
 		case g.Decided > parked, g.Decided == 0 && gateOf(g).Expired(r.Now()):
 			return nil, nil
 		case g.Decided == 0:
-			open = append(open, g.ID)
+			open = append(open, gateOf(g))
 		}
 	}
 	return open, nil

@@ -36,7 +36,7 @@ func startTime(pid int) (ticks int64, running bool) {
 // parseStat reads state and start time, the 3rd and 22nd field. The 2nd is the
 // program's name in parentheses, which may hold spaces and parentheses itself.
 func parseStat(stat []byte) (ticks int64, running bool) {
-	const state, start = 3 - 3, 22 - 3 // counted from the field after the name
+	const state, start = 0, 22 - 3 // counted from the 3rd, the field after the name
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= start {
 		return 0, false

@@ -273,16 +273,6 @@ func (r *reader) text(n at) (string, bool) {
 	return "", false
 }
 
-func (r *reader) texts(n at) []string {
-	list := []string{}
-	r.list(n, func(_ int, item at) {
-		if s, ok := r.text(item); ok {
-			list = append(list, s)
-		}
-	})
-	return list
-}
-
 func (r *reader) boolean(n at) bool {
 	if node, ok := n.node.(*ast.BoolNode); ok {
 		return node.Value

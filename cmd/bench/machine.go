@@ -18,23 +18,21 @@ func (b *bench) machine() (string, error) {
 		return "", err
 	}
 	defer raw.close()
-	if b.syncs, err = repeat(b.round, raw.step); err != nil {
+	syncs, err := repeat(b.round, raw.step)
+	if err != nil {
 		return "", err
 	}
 	s := fmt.Sprintf("%s/%s, %d cores, %s, %s syncs/s of a file below %s",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), count(b.syncs), filepath.Dir(b.dir))
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), count(syncs), filepath.Dir(b.dir))
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		s += ", load " + strings.Fields(string(load))[0]
 	}
 	return s, nil
 }
 
-// patience is how long most figures may take, and long is for the one that
-// takes longest.
-const (
-	patience = 25 * time.Second
-	long     = time.Minute
-)
+// patience is how long a figure may take, more or less, before it makes do with
+// less than was asked for.
+const patience = 25 * time.Second
 
 // turns are the rounds of a figure: fewer than asked for, but one at least,
 // where they take too long.
@@ -47,14 +45,6 @@ func (b *bench) turns() iter.Seq[int] {
 			}
 		}
 	}
-}
-
-// affordable reports whether so many synced steps can be taken on this disk in
-// time, and how long they would take.
-func (b *bench) affordable(steps int, within time.Duration) (time.Duration, bool) {
-	const share = 0.5 // of the disk's rate
-	d := time.Duration(float64(steps) / (share * b.syncs) * float64(time.Second))
-	return d, d <= within
 }
 
 // repeat calls step for a while and returns how often a second.

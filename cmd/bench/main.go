@@ -35,7 +35,6 @@ type bench struct {
 	effort
 	dir      string // where everything is written
 	tipstaff string // the command that is measured; "": it is built
-	syncs    float64
 	only     *regexp.Regexp
 	progress io.Writer
 }

@@ -13,7 +13,7 @@ import (
 // row is one figure as it is printed.
 type row struct {
 	figure   string
-	value    float64 // what was measured; 0: it could not be taken here
+	value    float64 // what was measured
 	measured string
 	beside   string
 	limit    string

@@ -157,3 +157,10 @@ func leftOver(run string) []string {
 	}
 	return left
 }
+
+func quoteJSON(w *workspace, text string) string {
+	w.Helper()
+	b, err := json.Marshal(text)
+	w.check(err)
+	return string(b)
+}

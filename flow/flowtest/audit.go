@@ -26,7 +26,7 @@ func (r *rig) audit() {
 
 // place is where a call or an event stands: keys are unique within a segment.
 type place struct {
-	segment, n int
+	segment    int
 	path, kind string
 }
 

@@ -29,6 +29,7 @@ type collector struct {
 
 	mu      sync.Mutex // guards pending and timer, and keeps pieces in order
 	pending []byte
+	spoke   bool // a piece was handed on
 	timer   *time.Timer
 }
 
@@ -90,9 +91,10 @@ func (c *collector) flush(final bool) {
 	if !final {
 		piece = piece[:wholeRunes(piece)]
 	}
-	if len(piece) == 0 && !final {
-		return
+	if len(piece) == 0 && (!final || !c.spoke) {
+		return // nothing to say, and nothing that would have to be ended
 	}
+	c.spoke = true
 	c.emit(c.channel, strings.ToValidUTF8(string(piece), "\uFFFD"), final)
 	c.pending = append([]byte(nil), c.pending[len(piece):]...)
 	if final {
