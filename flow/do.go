@@ -341,10 +341,6 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 	if d.ending >= parked {
 		return over(Result{}, do.park())
 	}
-	var p *panicked
-	if errors.As(err, &p) && do.Class != Once {
-		return over(Result{}, d.failLocked(fatal, p))
-	}
 	if err == nil && len(done.Value) > MaxPayload {
 		err = &Error{Code: CodeResultTooLarge, Message: fmt.Sprintf("a result has at most 16 MiB, this one %d bytes", len(done.Value)), Answered: true}
 		done.Value = nil
@@ -363,6 +359,9 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 	}
 	if do.Class == Once {
 		return do.settleOnce(done, err, took)
+	}
+	if p := (*panicked)(nil); errors.As(err, &p) {
+		return over(Result{}, d.failLocked(fatal, p))
 	}
 	if a.cut {
 		return over(do.broken())
@@ -635,13 +634,13 @@ type attempt struct {
 
 	cancel context.CancelCauseFunc
 	ctx    context.Context
-	cut    bool // ended from outside: a closing scope or a stop
-	left   bool // nobody waits for it any more
-	gone   chan struct{}
+	cut    bool          // ended from outside: a closing scope or a stop
+	left   bool          // nobody waits for it any more
+	back   chan returned // room for the activity's return and for giving it up
 }
 
 func (do *doing) newAttempt(n int) *attempt {
-	return &attempt{do: do, n: n, class: do.Class, scope: do.b.scope, gone: make(chan struct{})}
+	return &attempt{do: do, n: n, class: do.Class, scope: do.b.scope, back: make(chan returned, 2)}
 }
 
 // cutOff ends the attempt's context. Called with mu held.
@@ -658,7 +657,7 @@ func (a *attempt) cutOff(cause error) {
 func (a *attempt) abandon() {
 	if !a.left {
 		a.left = true
-		close(a.gone)
+		a.back <- returned{err: errAbandoned}
 	}
 }
 
@@ -744,20 +743,19 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	d.mu.Unlock()
 
 	began := time.Now()
-	back := make(chan returned, 1)
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
-				back <- returned{err: &panicked{value: p}}
+				a.back <- returned{err: &panicked{value: p}}
 			}
 		}()
 		done, err := act.Run(ctx, at)
-		back <- returned{done, err}
+		a.back <- returned{done, err}
 	}()
-	r := do.awaitReturn(a, ctx, back)
+	r := do.awaitReturn(a, ctx)
 
 	d.mu.Lock()
-	a.abandon()
+	a.left = true
 	delete(d.live, a)
 	return r.done, time.Since(began), r.err
 }
@@ -765,12 +763,10 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 // awaitReturn waits for the activity to come back. One whose context has ended
 // is given a moment (its own grace, if it can stop itself); a once attempt that
 // was not told to stop is waited for until its limit.
-func (do *doing) awaitReturn(a *attempt, ctx context.Context, back chan returned) returned {
+func (do *doing) awaitReturn(a *attempt, ctx context.Context) returned {
 	select {
-	case r := <-back:
+	case r := <-a.back:
 		return r
-	case <-a.gone:
-		return last(back)
 	case <-ctx.Done():
 	}
 	patience := leaveDelay
@@ -780,19 +776,9 @@ func (do *doing) awaitReturn(a *attempt, ctx context.Context, back chan returned
 	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
-	case r := <-back:
+	case r := <-a.back:
 		return r
-	case <-a.gone:
 	case <-t.C:
-	}
-	return last(back)
-}
-
-func last(back chan returned) returned {
-	select {
-	case r := <-back:
-		return r
-	default:
 		return returned{err: errAbandoned}
 	}
 }

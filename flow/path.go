@@ -101,10 +101,13 @@ func GateDigest(g Gate) string {
 // IdempotencyKey is equal in all attempts and drives of one call. Segments of a
 // long run count their keys anew, so the segment is part of it from the second on.
 func IdempotencyKey(run, path string, segment int) string {
-	s := run + "\n" + path
+	var buf [256]byte
+	b := append(append(append(buf[:0], run...), '\n'), path...)
 	if segment > 0 {
-		s += "~" + strconv.Itoa(segment)
+		b = strconv.AppendInt(append(b, '~'), int64(segment), 10)
 	}
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
+	sum := sha256.Sum256(b)
+	var out [2 * sha256.Size]byte
+	hex.Encode(out[:], sum[:])
+	return string(out[:])
 }

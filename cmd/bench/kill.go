@@ -24,7 +24,7 @@ const (
 // drives each from where it was to its end, and exits.
 func measureKill(ctx context.Context, b *bench) ([]row, error) {
 	var spent, left, beyond []float64
-	for i := range b.turns() {
+	for i := range turns(b.rounds) {
 		dir := filepath.Join(b.dir, fmt.Sprintf("kill-%d", i))
 		whole, ideal, err := killOnce(ctx, dir, b.kill)
 		if err != nil {
@@ -96,7 +96,7 @@ func startRuns(ctx context.Context, t task, out io.Writer) error {
 		fmt.Fprintln(out, "half")
 	}()
 	plan := toolCalls(killSteps, "mcp://builtin/sleep@1.0.0", object{"duration": killPause.String()})
-	err = parallel(make([]struct{}, t.Runs), func(struct{}) error {
+	err = parallel(make([]struct{}, t.Runs), func(*struct{}) error {
 		_, err := w.run(ctx, plan, succeeded)
 		return err
 	})
@@ -134,7 +134,7 @@ func recoverRuns(ctx context.Context, t task, _ io.Writer) error {
 	}
 	rows, err := w.store.Runs(ctx, flow.Query{States: []string{string(tipstaff.Executing)}})
 	if err == nil {
-		err = parallel(rows, func(row flow.Row) error {
+		err = parallel(rows, func(row *flow.Row) error {
 			id, err := tipstaff.ParseID(row.ID)
 			if err != nil {
 				return err

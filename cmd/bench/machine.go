@@ -36,10 +36,10 @@ const patience = 25 * time.Second
 
 // turns are the rounds of a figure: fewer than asked for, but one at least,
 // where they take too long.
-func (b *bench) turns() iter.Seq[int] {
+func turns(rounds int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		start := time.Now()
-		for i := range b.rounds {
+		for i := range rounds {
 			if i > 0 && time.Since(start) > patience || !yield(i) {
 				return
 			}

@@ -96,7 +96,7 @@ func (b *bed) park(ctx context.Context, runs int) (int, error) {
 	}
 	var turn, parked atomic.Int64
 	start := time.Now()
-	err := parallel(make([]struct{}, min(runs, atOnce)), func(struct{}) error {
+	err := parallel(make([]struct{}, min(runs, atOnce)), func(*struct{}) error {
 		for turn.Add(1) <= int64(runs) && time.Since(start) < patience/2 { // the files follow behind
 			run, err := b.create(ctx)
 			if err != nil {

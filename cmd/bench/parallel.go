@@ -6,11 +6,11 @@ import (
 )
 
 // parallel calls do with every item at once and returns all errors.
-func parallel[T any](items []T, do func(T) error) error {
+func parallel[T any](items []T, do func(*T) error) error {
 	errs := make([]error, len(items))
 	var all sync.WaitGroup
-	for i, item := range items {
-		all.Go(func() { errs[i] = do(item) })
+	for i := range items {
+		all.Go(func() { errs[i] = do(&items[i]) })
 	}
 	all.Wait()
 	return errors.Join(errs...)

@@ -64,16 +64,15 @@ func measurePlan(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, bare.close()) }()
 	var s sides
-	for range b.turns() {
-		peer, err := repeat(b.round/2, bare.step)
-		if err != nil {
-			return nil, err
-		}
+	whole := func() (_ float64, err error) {
 		start := time.Now()
-		if run, err = w.run(ctx, plan, succeeded); err != nil {
+		run, err = w.run(ctx, plan, succeeded)
+		return float64(b.calls) / time.Since(start).Seconds(), err
+	}
+	for n := range turns(b.rounds) {
+		if err := s.round(n, whole, func() (float64, error) { return repeat(b.round/2, bare.step) }); err != nil {
 			return nil, err
 		}
-		s.add(float64(b.calls)/time.Since(start).Seconds(), peer)
 	}
 	verified, err := verifyWhole(ctx, w, run)
 	if err != nil {

@@ -15,13 +15,31 @@ const (
 	leastOfBare    = 0.5     // of bare SQLite's rate, for steps
 	memorySteps    = 120_000 // a second
 	stepsOfRecords = 100     // from which the size of a record is taken
+	perRound       = 3       // slices of a round: the shorter, the more alike what both sides meet
 )
 
 // sides are the rates of two peers measured in turns.
 type sides struct{ ours, peer, ratios []float64 }
 
-func (s *sides) add(ours, peer float64) {
-	s.ours, s.peer, s.ratios = append(s.ours, ours), append(s.peer, peer), append(s.ratios, ours/peer)
+// round measures both, now the one first and now the other.
+func (s *sides) round(n int, ours, peer func() (float64, error)) error {
+	first, second := ours, peer
+	if n%2 == 0 {
+		first, second = peer, ours
+	}
+	a, err := first()
+	if err != nil {
+		return err
+	}
+	b, err := second()
+	if err != nil {
+		return err
+	}
+	if n%2 == 0 {
+		a, b = b, a
+	}
+	s.ours, s.peer, s.ratios = append(s.ours, a), append(s.peer, b), append(s.ratios, a/b)
+	return nil
 }
 
 // measureSteps: one run, one step after the other, each synced.
@@ -47,21 +65,19 @@ func measureSteps(ctx context.Context, b *bench) (rows []row, err error) {
 	defer raw.close()
 	var s sides
 	var disk []float64
-	for range b.turns() {
-		fsyncs, err := repeat(b.round, raw.step)
-		if err != nil {
-			return nil, err
-		}
-		peer, err := repeat(b.round, bare.step)
-		if err != nil {
-			return nil, err
-		}
-		ours, err := bed.sequence(ctx, b.round)
+	slice := b.round / perRound
+	for n := range turns(b.rounds * perRound) {
+		fsyncs, err := repeat(slice, raw.step)
 		if err != nil {
 			return nil, err
 		}
 		disk = append(disk, fsyncs)
-		s.add(ours, peer)
+		err = s.round(n,
+			func() (float64, error) { return bed.sequence(ctx, slice) },
+			func() (float64, error) { return repeat(slice, bare.step) })
+		if err != nil {
+			return nil, err
+		}
 	}
 	r := median(s.ratios)
 	return []row{{figure: "durable `read` steps, one run", value: median(s.ours), measured: count(median(s.ours)) + " steps/s",
@@ -144,16 +160,13 @@ func measureConcurrent(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, bare.close()) }()
 	var s sides
-	for range b.turns() {
-		peer, err := bare.group(b.runs, b.round)
+	for n := range turns(b.rounds) {
+		err := s.round(n,
+			func() (float64, error) { return bed.concurrent(ctx, b.runs, b.round) },
+			func() (float64, error) { return bare.group(b.runs, b.round) })
 		if err != nil {
 			return nil, err
 		}
-		ours, err := bed.concurrent(ctx, b.runs, b.round)
-		if err != nil {
-			return nil, err
-		}
-		s.add(ours, peer)
 	}
 	r := median(s.ratios)
 	return []row{{figure: fmt.Sprintf("durable `read` steps, %d runs at once", b.runs), value: median(s.ours), measured: count(median(s.ours)) + " steps/s",
@@ -212,19 +225,17 @@ func (b *bed) concurrent(ctx context.Context, runs int, d time.Duration) (rate f
 // written too: what follows has the disk to itself.
 func (b *bed) createAll(ctx context.Context, n int) ([]string, error) {
 	ids := make([]string, n)
-	var err error
-	for i := range ids {
-		if ids[i], err = b.create(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return ids, b.Flush(ctx)
+	err := parallel(ids, func(id *string) (err error) {
+		*id, err = b.create(ctx)
+		return err
+	})
+	return ids, errors.Join(err, b.Flush(ctx))
 }
 
 // measureMemoryLog: what a step costs when nothing is written.
 func measureMemoryLog(ctx context.Context, b *bench) ([]row, error) {
 	var rates []float64
-	for range b.turns() {
+	for range turns(b.rounds) {
 		program, rate := timed(b.round)
 		if err := drive(ctx, flow.New(flow.NewMem(), nil), flow.Job{Run: "memory", Flow: program}, flow.Completed); err != nil {
 			return nil, err

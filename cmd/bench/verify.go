@@ -27,7 +27,7 @@ func measureVerify(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	var rates []float64
 	records := 0
-	for range b.turns() {
+	for range turns(b.rounds) {
 		start := time.Now()
 		records = 0
 		for _, run := range runs {
@@ -53,7 +53,7 @@ func (b *bed) fill(ctx context.Context, runs, records int) ([]string, error) {
 	}
 	each, start := (records+runs-1)/runs, time.Now()
 	program := steps(func(done int) bool { return done < each && time.Since(start) < patience })
-	err = parallel(ids, func(id string) error { return b.drive(ctx, id, program) })
+	err = parallel(ids, func(id *string) error { return b.drive(ctx, *id, program) })
 	return ids, errors.Join(err, b.Flush(ctx))
 }
 
