@@ -14,6 +14,7 @@ demo: build ## a real plan, from start to proof
 
 test: build ## everything, race detector and shuffle on, then every fuzz target for a moment
 	$(GO) test -race -shuffle=on -timeout 20m ./...
+	TIPSTAFF_FLOWTEST=1 $(GO) test -race -shuffle=on -short -timeout 20m -run '^TestFlow$$' ./sqlite
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 check: ## what must hold of the text: format, vet, lint, README commands
@@ -27,6 +28,7 @@ fuzz: ## every fuzz target for five minutes
 
 soak: ## hundreds of kills
 	TIPSTAFF_KILLS=400 $(GO) test -race -timeout 60m -run Kill ./cmd/tipstaff
+	TIPSTAFF_FLOWTEST=1 $(GO) test -timeout 60m -run '^TestFlow$$' ./sqlite
 
 clean:
 	rm -rf bin .cache

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +15,8 @@ import (
 )
 
 // TestFlow runs the suite that every log passes. On a disk it takes minutes, so
-// it is asked for: TIPSTAFF_FLOWTEST=1 go test -run TestFlow, with -short for
-// fewer rounds.
+// it is asked for, as `make test` does: TIPSTAFF_FLOWTEST=1 go test -run TestFlow,
+// with -short for fewer rounds.
 func TestFlow(t *testing.T) {
 	if os.Getenv("TIPSTAFF_FLOWTEST") == "" {
 		t.Skip("TIPSTAFF_FLOWTEST is not set")
@@ -69,7 +70,9 @@ func decisionDraft(g flow.GateRow, d flow.Decision) flow.Draft {
 	if d.Via == "" {
 		d.Via = "command"
 	}
-	decision := map[string]any{"gate": g.ID, "action": d.Action, "via": d.Via, "subject_digest": zeroDigest}
+	var asked struct{ Digest string }
+	_ = json.Unmarshal(g.Body, &asked)
+	decision := map[string]any{"gate": g.ID, "action": d.Action, "via": d.Via, "subject_digest": asked.Digest}
 	for name, value := range map[string]string{"feedback": d.Feedback, "note": d.Note, "fail_reason": d.FailReason, "on_behalf_of": d.By} {
 		if value != "" {
 			decision[name] = value

@@ -39,10 +39,14 @@ func measureGrowth(ctx context.Context, b *bench) (rows []row, err error) {
 		return nil, errors.Join(err, far.Close())
 	}
 	for _, pair := range [][2]track{{memoryTrack(), memoryTrack()}, {far.track(), near.track()}} {
-		var r row
+		guess := 0.0
 		for _, n := range b.sizes {
-			if r, err = b.growth(ctx, pair[0], pair[1], n, r.value); err != nil {
+			r, err := b.growth(ctx, pair[0], pair[1], n, guess)
+			if err != nil {
 				return nil, errors.Join(err, far.Close(), near.Close())
+			}
+			if r.value > 0 {
+				guess = r.value
 			}
 			rows = append(rows, r)
 		}
@@ -69,7 +73,7 @@ func (b *bench) growth(ctx context.Context, far, near track, n int, guess float6
 	figure := fmt.Sprintf("a run of %s steps, %s", count(float64(n)), far.name)
 	each := time.Duration(2 * float64(n) * guess * float64(time.Second))
 	if each > longest {
-		return row{figure: figure, value: guess, measured: notMeasured, beside: fmt.Sprintf("it would take %.0f s here", each.Seconds())}, nil
+		return row{figure: figure, measured: notMeasured, beside: fmt.Sprintf("it would take %.0f s here", each.Seconds())}, nil
 	}
 	rounds := max(1, min(b.rounds, 30_000/n))
 	if time.Duration(rounds)*each > patience {

@@ -13,7 +13,7 @@ import (
 // row is one figure as it is printed.
 type row struct {
 	figure   string
-	value    float64 // what was measured
+	value    float64 // what was measured; 0: it would take too long here
 	measured string
 	beside   string
 	limit    string

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -18,7 +21,9 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){"tipstaff": main})
 }
 
-// tests are the tests between making and removing a folder for the binary.
+// tests are the tests between making and removing a folder for the binary. Most of
+// the time they wait for processes, so more of them run at once than there are
+// processors.
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {
@@ -33,6 +38,11 @@ func (t tests) Run() int {
 		return 1
 	}
 	binDir = dir
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return t.M.Run()
 }
 

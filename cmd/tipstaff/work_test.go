@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -147,15 +148,18 @@ func (w *workspace) doubtsAreExact(records []record) {
 
 // leftOver are the processes that carry a run's marker. Where there is no /proc it
 // finds none.
-func leftOver(run string) []string {
+func leftOver(run string) (pids []int) {
 	names, _ := filepath.Glob("/proc/[0-9]*/environ")
-	var left []string
 	for _, name := range names {
-		if env, err := os.ReadFile(name); err == nil && strings.Contains(string(env), "TIPSTAFF_RUN_ID="+run+"\x00") {
-			left = append(left, filepath.Base(filepath.Dir(name)))
+		env, err := os.ReadFile(name)
+		if err != nil || !strings.Contains(string(env), "TIPSTAFF_RUN_ID="+run+"\x00") {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
+			pids = append(pids, pid)
 		}
 	}
-	return left
+	return pids
 }
 
 func quoteJSON(w *workspace, text string) string {

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// inDoubt is a workspace with a run that was killed in the middle of its program.
+func inDoubt(t *testing.T) *workspace {
+	t.Helper()
+	w := newWorkspace(t, manifest, long)
+	w.startLong().kill()
+	w.must(4, "resume", "@", "--unattended").says(t, "root/slow/in_doubt")
+	return w
+}
+
+// What became of a call that nobody saw end is for a person to say, in full.
+func TestAnswersToADoubt(t *testing.T) {
+	t.Parallel()
+	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
+		w := inDoubt(t)
+		before := w.must(0, "events", "@", "--json").out
+		for _, args := range [][]string{
+			{"use_result"},
+			{"use_result", "--answer", `{"nonsense":true}`},
+			{"use_result", "--answer", `"text"`},
+			{"use_result", "--answer", `{"exit_code":9007199254740993,"stdout":"","stderr":""}`},
+			{"approve"},
+			{"retry", "--feedback", "with feeling"},
+		} {
+			r := w.tipstaff(append([]string{"decide", "@", "root/slow/in_doubt"}, args...)...)
+			if r.code != 2 && r.code != 3 {
+				t.Errorf("want exit code 2 or 3\n%v", r)
+			}
+		}
+		if after := w.must(0, "events", "@", "--json").out; after != before {
+			t.Error("what was refused has left a record")
+		}
+	})
+	t.Run("fail", func(t *testing.T) {
+		t.Parallel()
+		w := inDoubt(t)
+		w.must(0, "decide", "@", "root/slow/in_doubt", "fail", "--note", "nobody knows")
+		w.must(1, "resume", "@", "--unattended").says(t, "in_doubt")
+		if w.effects() != "slow" {
+			t.Errorf("effects %q", w.effects())
+		}
+		w.must(0, "verify", "@")
+	})
+	t.Run("retry, and killed again", func(t *testing.T) {
+		t.Parallel()
+		w := inDoubt(t)
+		w.must(0, "decide", "@", "root/slow/in_doubt", "retry")
+		w.write("effects", "")
+		p := w.start("resume", "@", "--unattended")
+		w.until("the second attempt", func() bool { return w.happened("slow") || !p.running() })
+		p.kill()
+		w.must(4, "resume", "@", "--unattended").says(t, "root/slow/in_doubt#2")
+		w.must(0, "decide", "@", "root/slow/in_doubt#2", "retry")
+		w.write("enough", "")
+		w.must(0, "resume", "@", "--unattended")
+		w.must(0, "verify", "@")
+		attempts := 0
+		for _, r := range w.journal("@") {
+			if r.Kind == "effect.intended" && r.Path == "root/slow" {
+				attempts++
+			}
+		}
+		if attempts != 3 || w.effects() != "after slow slow" {
+			t.Errorf("%d attempts; effects after the first %q", attempts, w.effects())
+		}
+		w.doubtsAreExact(w.journal("@"))
+	})
+	t.Run("use_result, by whom", func(t *testing.T) {
+		t.Parallel()
+		w := inDoubt(t)
+		w.must(0, "decide", "@", "root/slow/in_doubt", "use_result", "--answer", `{"exit_code":0,"stdout":"slow\n","stderr":""}`)
+		w.must(0, "resume", "@", "--unattended")
+		for _, r := range w.journal("@") {
+			if r.Kind == "effect.finished" && r.Path == "root/slow" && !strings.Contains(string(r.Body), `"by":"local:cli"`) {
+				t.Errorf("the result does not say who gave it: %s", r.Body)
+			}
+		}
+		w.must(0, "verify", "@")
+	})
+}

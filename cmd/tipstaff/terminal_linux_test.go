@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a person's: the command sees a real one on all its streams.
+type terminal struct {
+	*process
+	keys *os.File
+
+	mu     sync.Mutex
+	screen bytes.Buffer
+	dark   chan struct{} // closed when the command has let go of the terminal
+}
+
+func (w *workspace) atTerminal(args ...string) *terminal {
+	w.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		w.Skipf("there are no terminals here: %v", err)
+	}
+	w.Cleanup(func() { keys.Close() })
+	w.check(unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+	w.check(err)
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	w.check(err)
+	defer tty.Close()
+	term := &terminal{process: w.prepare(args...), keys: keys, dark: make(chan struct{})}
+	term.cmd.Stdin, term.cmd.Stdout, term.cmd.Stderr = tty, tty, tty
+	term.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	term.begin()
+	go term.watch()
+	return term
+}
+
+func (term *terminal) watch() {
+	defer close(term.dark)
+	buf := make([]byte, 4096)
+	for {
+		n, err := term.keys.Read(buf)
+		term.mu.Lock()
+		term.screen.Write(buf[:n])
+		term.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (term *terminal) shown() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.screen.String()
+}
+
+// asked waits until the text has been shown for the n-th time.
+func (term *terminal) asked(text string, n int) {
+	term.w.Helper()
+	term.w.until(fmt.Sprintf("%q", text), func() bool { return strings.Count(term.shown(), text) >= n || !term.running() })
+}
+
+func (term *terminal) types(text string) {
+	term.w.Helper()
+	if _, err := term.keys.WriteString(text); err != nil {
+		term.w.Fatal(err)
+	}
+}
+
+// Only an answer that was typed out and makes sense decides anything. Silence,
+// nonsense and the end of input leave the gate as it is.
+func TestAnswersAtATerminal(t *testing.T) {
+	t.Parallel()
+	const plan = `-- gate.yaml --
+kind: plan
+version: 1
+root: {id: ok, kind: gate, question: "Publish this?", show: {title: hello}}
+`
+	for name, c := range map[string]struct {
+		keys   []string // one after another, each when it is asked
+		code   int
+		action string // "": the gate stays open
+	}{
+		"approved":             {[]string{"approve\n"}, 0, "approve"},
+		"approved in short":    {[]string{"a\n"}, 0, "approve"},
+		"denied":               {[]string{"deny\n"}, 1, "deny"},
+		"at the second try":    {[]string{"yes\n", "approve\n"}, 0, "approve"},
+		"nothing but returns":  {[]string{"\n", "\n", "\n", "\n"}, 4, ""},
+		"nothing but nonsense": {[]string{"yes\n", "ok\n", "sure\n", "y\n"}, 4, ""},
+		"the end of input":     {[]string{"\x04"}, 4, ""},
+		"a hint of an answer":  {[]string{"appr\x04\x04"}, 4, ""},
+		"Ctrl-C":               {[]string{"\x03"}, 130, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkspace(t, manifest, plan)
+			term := w.atTerminal("run", "gate.yaml")
+			for i, keys := range c.keys {
+				term.asked("approve, deny? ", i+1)
+				if !term.running() {
+					break // it has asked often enough
+				}
+				term.types(keys)
+			}
+			r := term.wait()
+			<-term.dark
+			if r.code != c.code {
+				t.Errorf("want exit code %d, got %d\n%s", c.code, r.code, term.shown())
+			}
+			for _, text := range []string{"Publish this?", "hello", "sha256:"} {
+				if !strings.Contains(term.shown(), text) {
+					t.Errorf("%q was not shown before the answer was asked for:\n%s", text, term.shown())
+				}
+			}
+			action := ""
+			for _, rec := range w.journal("@") {
+				if rec.Kind == "policy.gate.resolve" {
+					action = rec.field("action")
+					if via := rec.field("via"); via != "terminal" {
+						t.Errorf("it is recorded as decided via %s", via)
+					}
+				}
+			}
+			if action != c.action {
+				t.Errorf("the gate was decided with %q, want %q", action, c.action)
+			}
+		})
+	}
+}
