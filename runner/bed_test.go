@@ -3,8 +3,10 @@ package runner_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,8 +88,8 @@ func (b *bed) open() {
 		Markers: func(run, launch string) []string {
 			return []string{"TIPSTAFF_RUN_ID=" + run, "TIPSTAFF_LAUNCH=" + launch}
 		},
-		Sweep: func(_ context.Context, run, launch string) (int, error) {
-			b.swept = append(b.swept, run)
+		Sweep: func(_ context.Context, launches map[string]string) (int, error) {
+			b.swept = slices.AppendSeq(b.swept, maps.Values(launches))
 			return 0, nil
 		},
 		Stop: ctx,

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -171,23 +174,21 @@ func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 	if err != nil {
 		return explain(err, tipstaff.ID{})
 	}
-	for _, row := range rows {
-		if r.alive(row) {
-			continue
-		}
-		if err := r.recover(ctx, row, foundBy); err != nil {
-			return explain(err, idOf(row.ID))
-		}
+	rows = slices.DeleteFunc(rows, r.alive)
+	if err := r.sweep(ctx, rows...); err != nil {
+		return explain(err, tipstaff.ID{})
 	}
-	return nil
+	var all errgroup.Group
+	all.SetLimit(16) // they share commits
+	for _, row := range rows {
+		all.Go(func() error { return explain(r.recover(ctx, row, foundBy), idOf(row.ID)) })
+	}
+	return all.Wait()
 }
 
 func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) error {
 	if row.Cancel {
 		return r.settle(ctx, row, cancelBody{})
-	}
-	if err := r.sweep(ctx, row); err != nil {
-		return err
 	}
 	return r.Store.Write(ctx, row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
 		now := tx.Row()
@@ -199,11 +200,18 @@ func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) erro
 	})
 }
 
-func (r *Runner) sweep(ctx context.Context, row flow.Row) error {
-	if r.Sweep == nil || row.Owner == nil || row.Owner.Launch == "" {
+// sweep ends what the owners of these runs left behind.
+func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) error {
+	launches := map[string]string{}
+	for _, row := range rows {
+		if row.Owner != nil && row.Owner.Launch != "" {
+			launches[row.Owner.Launch] = row.ID
+		}
+	}
+	if r.Sweep == nil || len(launches) == 0 {
 		return nil
 	}
-	_, err := r.Sweep(ctx, row.ID, row.Owner.Launch)
+	_, err := r.Sweep(ctx, launches)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil // this system cannot tell whose a process is
 	}

@@ -26,7 +26,7 @@ const linger = 10 * time.Minute
 
 // begin drives a run in this process until it ends, parks or is stopped. The
 // channel receives once.
-func (r *Runner) begin(run string, who person) (<-chan tipstaff.Driven, error) {
+func (r *Runner) begin(run string, p *program, who person) (<-chan tipstaff.Driven, error) {
 	a := &active{launch: tipstaff.NewID(r.Now()).String(), done: make(chan struct{})}
 	r.mu.Lock()
 	_, twice := r.drives[run]
@@ -39,7 +39,7 @@ func (r *Runner) begin(run string, who person) (<-chan tipstaff.Driven, error) {
 	}
 	result := make(chan tipstaff.Driven, 1)
 	go func() {
-		driven := r.drive(run, a, who)
+		driven := r.drive(run, p, a, who)
 		r.mu.Lock()
 		delete(r.drives, run)
 		r.mu.Unlock()
@@ -74,11 +74,7 @@ func (r *Runner) Wait() {
 
 // drive takes the run as far as it goes. A run that waits for timers alone is
 // driven on when they are due.
-func (r *Runner) drive(run string, a *active, who person) tipstaff.Driven {
-	p, err := openProgram(r.Stop, r.Store, run)
-	if err != nil {
-		return undriven(run, err)
-	}
+func (r *Runner) drive(run string, p *program, a *active, who person) tipstaff.Driven {
 	for {
 		out, err := r.driveOnce(run, p, a, who)
 		if err != nil {
@@ -130,7 +126,7 @@ func (r *Runner) closeServers(run string, a *active, manager *tool.Manager) {
 	case <-closed:
 	case <-r.Abandon:
 		if r.Sweep != nil {
-			_, _ = r.Sweep(context.Background(), run, a.launch) // recovery looks again
+			_, _ = r.Sweep(context.Background(), map[string]string{a.launch: run}) // recovery looks again
 		}
 	}
 }

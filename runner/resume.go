@@ -46,7 +46,7 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 		started.Done = done
 		return started, nil
 	}
-	started.Done, err = r.begin(run, who)
+	started.Done, err = r.begin(run, p, who)
 	return started, explain(err, req.Run)
 }
 

@@ -32,8 +32,9 @@ type Config struct {
 	Self    func(kind, launch string) flow.Owner
 	Alive   func(o flow.Owner, heartbeat, now time.Time) bool
 	Markers func(run, launch string) []string
-	// Sweep ends left-over processes of a launch. nil: there is nothing to end.
-	Sweep func(ctx context.Context, run, launch string) (int, error)
+	// Sweep ends left-over processes of launches, given by token with their run.
+	// nil: there is nothing to end.
+	Sweep func(ctx context.Context, launches map[string]string) (ended int, err error)
 	// Stop ends every drive when it is done, with its cause; nil: they run to
 	// their end. Abandon ends the grace that once calls are given then.
 	Stop    context.Context

@@ -31,7 +31,11 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 		return tipstaff.Started{}, explain(err, run)
 	}
 	started.Run = run
-	started.Done, err = r.begin(run.String(), person{yes: req.Yes, ask: req.Ask})
+	frozen, err := openProgram(ctx, r.Store, run.String())
+	if err != nil {
+		return started, explain(err, run)
+	}
+	started.Done, err = r.begin(run.String(), frozen, person{yes: req.Yes, ask: req.Ask})
 	return started, explain(err, run)
 }
 

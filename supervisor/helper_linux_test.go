@@ -71,7 +71,7 @@ func breeder() {
 
 // sweeper sweeps the very launch it belongs to, and says how many it ended.
 func sweeper() {
-	ended, err := Sweep(context.Background(), os.Getenv("TIPSTAFF_RUN_ID"), os.Getenv("TIPSTAFF_LAUNCH"))
+	ended, err := Sweep(context.Background(), map[string]string{os.Getenv("TIPSTAFF_LAUNCH"): os.Getenv("TIPSTAFF_RUN_ID")})
 	if err != nil {
 		os.Exit(1)
 	}

@@ -11,8 +11,8 @@ import (
 // in the kernel, and waiting longer would not help.
 const sweepLimit = 10 * time.Second
 
-// Sweep ends every process that an owner of the run left behind under this
-// launch, and returns how many there were. When it returns without error none is
+// Sweep ends every process that owners of runs left behind under these launches
+// (tokens, each with its run), and returns how many there were. When it returns without error none is
 // left: not one with its own session, not one that ignores signals, not one that
 // was started meanwhile.
 //
@@ -22,16 +22,18 @@ const sweepLimit = 10 * time.Second
 // lives and it ends, too: ask [Alive] first.
 //
 // On systems that do not show environments the error is errors.ErrUnsupported.
-func Sweep(ctx context.Context, run, launch string) (ended int, err error) {
-	if run == "" || launch == "" {
-		return 0, errors.New("sweep needs both a run and a launch")
+func Sweep(ctx context.Context, launches map[string]string) (ended int, err error) {
+	for launch, run := range launches {
+		if run == "" || launch == "" {
+			return 0, errors.New("sweep needs both a run and a launch")
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	for {
-		found, err := findMarked(run, launch)
+		found, err := findMarked(launches)
 		if err != nil {
-			return ended, fmt.Errorf("sweep of run %s: %w", run, err)
+			return ended, fmt.Errorf("ending what runs left behind: %w", err)
 		}
 		if len(found) == 0 {
 			return ended, nil
@@ -42,7 +44,7 @@ func Sweep(ctx context.Context, run, launch string) (ended int, err error) {
 			err = ctx.Err() // they are born faster than they end
 		}
 		if err != nil {
-			return ended, fmt.Errorf("sweep of run %s: %w", run, err)
+			return ended, fmt.Errorf("ending what runs left behind: %w", err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type process struct {
 
 // findMarked opens the running processes of our user, other than this one, that
 // carry both markers.
-func findMarked(run, launch string) ([]process, error) {
+func findMarked(launches map[string]string) ([]process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func findMarked(run, launch string) ([]process, error) {
 		if err != nil || pid == os.Getpid() || !ours(entry) {
 			continue
 		}
-		if p, ok := hold(pid, run, launch); ok {
+		if p, ok := hold(pid, launches); ok {
 			found = append(found, p)
 		}
 	}
@@ -56,9 +56,9 @@ func ours(entry fs.DirEntry) bool {
 // hold takes hold of a process if it carries the markers. It looks before, which
 // costs little where nothing is found, and again afterwards: should the pid have
 // changed hands in between, the start time differs.
-func hold(pid int, run, launch string) (p process, ok bool) {
+func hold(pid int, launches map[string]string) (p process, ok bool) {
 	start, running := startTime(pid)
-	if !running || !marked(pid, run, launch) {
+	if !running || !marked(pid, launches) {
 		return process{}, false
 	}
 	handle, err := os.FindProcess(pid)
@@ -66,7 +66,7 @@ func hold(pid int, run, launch string) (p process, ok bool) {
 		return process{}, false // it has ended
 	}
 	p = process{handle, start}
-	if p.ended() || !marked(pid, run, launch) {
+	if p.ended() || !marked(pid, launches) {
 		p.release()
 		return process{}, false
 	}
@@ -81,23 +81,27 @@ func (p process) ended() bool {
 	return !running || start != p.start
 }
 
-// marked reports whether a process was started with exactly these markers. One
-// whose environment we may not read is not ours to end.
-func marked(pid int, run, launch string) bool {
+// marked reports whether a process was started with the markers of one of these
+// launches. One whose environment we may not read is not ours to end.
+func marked(pid int, launches map[string]string) bool {
 	env, err := os.ReadFile(procFile(pid, "environ"))
-	return err == nil && carries(env, runMarker, run) && carries(env, launchMarker, launch)
+	if err != nil {
+		return false
+	}
+	run, launch := carried(env, runMarker), carried(env, launchMarker)
+	return run != "" && launches[launch] == run
 }
 
-// carries reports whether a variable is set to value, and nowhere to another:
-// which of several a process goes by is its own affair.
-func carries(environ []byte, marker, value string) bool {
-	found := false
+// carried is the value of a variable; "" if it is not set, or to several values:
+// which of them a process goes by is its own affair.
+func carried(environ []byte, marker string) string {
+	found := ""
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if v, ok := bytes.CutPrefix(entry, []byte(marker)); ok {
-			if string(v) != value {
-				return false
+			if found != "" && found != string(v) {
+				return ""
 			}
-			found = true
+			found = string(v)
 		}
 	}
 	return found

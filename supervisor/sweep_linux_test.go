@@ -21,7 +21,7 @@ func running(pid int) bool { return exists(pid) }
 
 func sweep(t *testing.T, run, launch string) int {
 	t.Helper()
-	ended, err := Sweep(context.Background(), run, launch)
+	ended, err := Sweep(context.Background(), map[string]string{launch: run})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestSweepLooksAgainUntilNoneIsLeft(t *testing.T) {
 	if ended := sweep(t, run, launch); ended < 1 {
 		t.Errorf("ended %d processes", ended)
 	}
-	left, err := findMarked(run, launch)
+	left, err := findMarked(map[string]string{launch: run})
 	if err != nil || len(left) != 0 {
 		t.Errorf("%d processes are left (%v)", len(left), err)
 	}
@@ -150,20 +150,20 @@ func TestSweepGivesUpWhenItsTimeIsOver(t *testing.T) {
 	start(t, "deaf", Markers(run, launch)...)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Sweep(ctx, run, launch); !errors.Is(err, context.Canceled) {
+	if _, err := Sweep(ctx, map[string]string{launch: run}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Sweep = %v, want context.Canceled", err)
 	}
 }
 
 func TestSweepNeedsBothNames(t *testing.T) {
 	for _, c := range [][2]string{{"", "launch"}, {"run", ""}, {"", ""}} {
-		if _, err := Sweep(context.Background(), c[0], c[1]); err == nil {
+		if _, err := Sweep(context.Background(), map[string]string{c[1]: c[0]}); err == nil {
 			t.Errorf("Sweep(%q, %q) went ahead", c[0], c[1])
 		}
 	}
 }
 
-func TestCarries(t *testing.T) {
+func TestCarried(t *testing.T) {
 	for _, c := range []struct {
 		name, environ string
 		want          bool
@@ -179,8 +179,8 @@ func TestCarries(t *testing.T) {
 		{"empty", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := carries([]byte(c.environ), launchMarker, "a"); got != c.want {
-				t.Errorf("carries = %v, want %v", got, c.want)
+			if got := carried([]byte(c.environ), launchMarker); (got == "a") != c.want {
+				t.Errorf("it carries %q", got)
 			}
 		})
 	}

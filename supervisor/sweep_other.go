@@ -10,6 +10,6 @@ import (
 // process is one that was found.
 type process struct{}
 
-func findMarked(run, launch string) ([]process, error) { return nil, errors.ErrUnsupported }
+func findMarked(map[string]string) ([]process, error) { return nil, errors.ErrUnsupported }
 
 func endAll(context.Context, []process) (ended int, err error) { return 0, errors.ErrUnsupported }

@@ -27,7 +27,7 @@ root:
 	for range 4 {
 		rivals = append(rivals, w.start("resume", "@", "--unattended", "--json"))
 	}
-	w.until("all but one to give up", func() bool { return running(rivals) == 1 || w.read("effects") == "" && running(rivals) == 0 })
+	w.until("all but one to give up", func() bool { return running(rivals) <= 1 })
 	w.until("the winner's effect", func() bool { return w.happened("go") || running(rivals) == 0 })
 	w.write("enough", "")
 	won := 0

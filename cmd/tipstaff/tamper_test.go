@@ -341,7 +341,13 @@ func TestForgedByTheOwner(t *testing.T) {
 		"another attempt":        func(b *book) { b.edit(b.at("effect.finished", "root/1/flaky"), `"attempt":3`, `"attempt":2`) },
 		"less was used":          func(b *book) { b.edit(b.at("intent.attest"), `"tool_calls":10`, `"tool_calls":9`) },
 		"another count":          func(b *book) { b.edit(b.at("intent.attest"), `"completed":8`, `"completed":9`) },
-		"ended before it ran":    func(b *book) { b.remove(b.at("run.started"), b.at("intent.attest")) },
+		"a larger bound":         func(b *book) { b.edit(b.at("intent.draft"), `"tool_calls":200`, `"tool_calls":999`) },
+		"nothing reserved": func(b *book) {
+			b.edit(b.at("effect.intended", "root/last"), `"reserve":{"tool_calls":1}`, `"reserve":{}`)
+		},
+		"another error":       func(b *book) { b.edit(b.at("effect.finished", "root/1/flaky"), `missing.txt`, `another.txt`) },
+		"an epoch that falls": func(b *book) { b.records[b.at("effect.finished", "root/first")].Epoch = 7 },
+		"ended before it ran": func(b *book) { b.remove(b.at("run.started"), b.at("intent.attest")) },
 	}
 	for name, attack := range attacks {
 		t.Run(name, func(t *testing.T) {
@@ -351,6 +357,7 @@ func TestForgedByTheOwner(t *testing.T) {
 			attack(b)
 			b.forge(w.keys())
 			w.found(7, "replay_mismatch", "outcome", "evidence", "engine_rule", "not_accepted", "invalid_transition")
+			w.must(7, "replay", "@")
 		})
 	}
 	t.Run("nothing changed", func(t *testing.T) { // or the forger is a bad one

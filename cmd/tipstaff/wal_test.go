@@ -29,7 +29,7 @@ type tape struct {
 	cuts []int // where commits end, those before the run left out
 }
 
-// record runs the plan while a reader holds on to the store as it was before, so
+// recordTape runs the plan while a reader holds on to the store as it was before, so
 // that nothing of the log can be folded into the database.
 func recordTape(t *testing.T) *tape {
 	t.Helper()
