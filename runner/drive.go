@@ -137,12 +137,8 @@ func (p *program) activity(manager *tool.Manager) flow.Activity {
 	act := manager.Activity(p.gate)
 	live := act.Check
 	act.Check = func(ctx context.Context, a flow.Attempt) error {
-		var in tool.Input
-		if err := json.Unmarshal(a.Input, &in); err != nil {
-			return err
-		}
-		if v := p.gate.Ask(tool.Request{URI: in.URI, Args: in.Args, By: in.By}); v.Err != nil {
-			return v.Err
+		if refusal, ok := p.refused.Load(a.Path); ok {
+			return refusal.(*flow.Error)
 		}
 		return live(ctx, a)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -36,6 +37,9 @@ type program struct {
 	limits flow.Use
 	gate   *tool.Gate // over the frozen manifest, tools and policy
 	draft  draftBody
+	// refused holds, by path, what the frozen gate refuses: the call is asked for
+	// all the same, so that the refusal is recorded as its outcome.
+	refused sync.Map
 }
 
 // draftBody is what the runner reads of its own intent.draft.
@@ -154,6 +158,9 @@ const approvalExpiry = 24 * time.Hour
 func (p *program) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result, error) {
 	uri := call.Node.Tool
 	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal})
+	if v.Err != nil {
+		p.refused.Store(fc.Path(), v.Err)
+	}
 	by := v.By
 	if v.Do == policy.Ask {
 		d, err := fc.Wait(flow.Gate{Key: "approval", Kind: string(tipstaff.Approval), Question: "May " + uri + " be called with these arguments?",

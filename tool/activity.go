@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -54,6 +55,16 @@ func (m *Manager) Activity(frozen *Gate) flow.Activity {
 type activity struct {
 	manager *Manager
 	frozen  *Gate
+	checked sync.Map // verdicts of Check by path, for the Run that follows
+}
+
+// checked is a verdict and what it was made from. The gate is a pure function:
+// asked about the same bytes over the same list it says the same, so that Run
+// need not ask again.
+type checked struct {
+	input   string
+	catalog *catalog
+	verdict Verdict
 }
 
 func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
@@ -80,10 +91,23 @@ func (a *activity) check(ctx context.Context, t flow.Attempt) error {
 	if err != nil {
 		return nil // the server does not answer: Run will meet it, and say so
 	}
-	if v := a.ask(in, tools); v.Err != nil {
+	v := a.ask(in, tools)
+	if v.Err != nil {
 		return v.Err
 	}
+	a.checked.Store(t.Path, checked{string(t.Input), tools.servers[u.Server], v})
 	return nil
+}
+
+// verdict is the gate's answer about the bytes that are sent, over the list that
+// the server shows now.
+func (a *activity) verdict(t flow.Attempt, in Input, u URI, c *catalog) Verdict {
+	if known, ok := a.checked.LoadAndDelete(t.Path); ok {
+		if k := known.(checked); k.catalog == c && k.input == string(t.Input) {
+			return k.verdict
+		}
+	}
+	return a.ask(in, &Registry{servers: map[string]*catalog{u.Server: c}})
 }
 
 // live is a registry of what the URI's server lists at this moment. An
@@ -151,7 +175,7 @@ func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
 	if err != nil {
 		return flow.Done{}, unsent(ctx, err)
 	}
-	v := a.ask(in, &Registry{servers: map[string]*catalog{u.Server: c}})
+	v := a.verdict(t, in, u, c)
 	if v.Err != nil {
 		return flow.Done{}, v.Err
 	}

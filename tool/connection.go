@@ -46,7 +46,11 @@ func connect(ctx context.Context, name string, s Server) (*connection, error) {
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.changed.Store(true) },
 	})
-	if c.session, err = client.Connect(ctx, c.wire.tap(t), nil); err != nil {
+	options := new(mcp.ClientSessionOptions)
+	if v, ok := s.(Versioned); ok {
+		options.ProtocolVersion = v.ProtocolVersion()
+	}
+	if c.session, err = client.Connect(ctx, c.wire.tap(t), options); err != nil {
 		return nil, err
 	}
 	go func() {

@@ -59,7 +59,7 @@ type Verdict struct {
 	// question arose, or it is still open.
 	By string
 	// Subject is what a person is asked to approve: {uri, tool_digest, class,
-	// args, args_digest, rule}. Set unless refused before policy was reached.
+	// args, args_digest, rule}. Set where Do is Ask.
 	Subject    json.RawMessage
 	Definition *Definition
 	Args       json.RawMessage // the canonical bytes that are sent
@@ -163,13 +163,14 @@ func (g *Gate) effect(d *Definition) *flow.Error {
 // decide is check 6.
 func (g *Gate) decide(call Request, d *Definition, args json.RawMessage) Verdict {
 	p := g.Policy.Decide(policy.Call{Server: d.Server, Tool: d.Tool, URI: call.URI, Class: d.Class, Args: args})
-	v := Verdict{Do: p.Do, Rule: p.Rule, Definition: d, Args: args, Subject: subjectOf(call.URI, d, args, p.Rule)}
-	switch p.Do {
-	case policy.Allow:
-	case policy.Ask:
+	v := Verdict{Do: p.Do, Rule: p.Rule, Definition: d, Args: args}
+	if p.Do == policy.Ask {
 		v.By, v.Do = meet(call, d.Class, p.Rule)
 	}
-	if v.Do == policy.Deny {
+	switch v.Do {
+	case policy.Ask:
+		v.Subject = subjectOf(call.URI, d, args, p.Rule)
+	case policy.Deny:
 		v.Err = denied(p, call)
 	}
 	return v

@@ -17,6 +17,12 @@ type Server interface {
 	Transport(ctx context.Context) (mcp.Transport, error)
 }
 
+// Versioned is a Server that is spoken to in one revision of the protocol. Others
+// are offered the latest, and negotiate.
+type Versioned interface {
+	ProtocolVersion() string
+}
+
 // Stopper is a Server some of whose tools can end themselves in good order when
 // they are cancelled, and then say what they know. Such a reply is awaited.
 type Stopper interface {

@@ -18,12 +18,14 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime/debug"
 	"runtime/pprof"
 	"syscall"
 	"time"
 )
 
 func main() {
+	debug.SetGCPercent(400) // as the command itself does
 	if role := os.Getenv(childVariable); role != "" {
 		os.Exit(child(role))
 	}

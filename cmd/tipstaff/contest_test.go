@@ -173,7 +173,7 @@ func TestDeadOwnerIsNotedOnce(t *testing.T) {
 	if n != 1 {
 		t.Errorf("run.interrupted stands there %d times", n)
 	}
-	if left := leftOver(run); len(left) > 0 {
+	if left := w.leftOver(run); len(left) > 0 {
 		t.Errorf("its program was left over: %v", left)
 	}
 	for _, r := range w.journal("@") {

@@ -54,11 +54,11 @@ func TestNoChildOutlivesItsRun(t *testing.T) {
 			w := newWorkspace(t, manifest, daemon)
 			p := w.startLong("--yes")
 			run := w.show("@").ID
-			if len(leftOver(run)) < 2 {
+			if len(w.leftOver(run)) < 2 {
 				t.Skip("the processes of a run cannot be seen here")
 			}
 			end(w, p)
-			if left := leftOver(run); len(left) > 0 {
+			if left := w.leftOver(run); len(left) > 0 {
 				t.Errorf("%d processes of the run live on", len(left))
 				for _, pid := range left {
 					end, err := os.FindProcess(pid)

@@ -57,7 +57,7 @@ func TestSignalInterrupts(t *testing.T) {
 			if run.State != "executing" || run.Status != "interrupted" {
 				t.Errorf("the run is %s, %s: a signal must not settle it", run.State, run.Status)
 			}
-			if left := leftOver(run.ID); len(left) > 0 {
+			if left := w.leftOver(run.ID); len(left) > 0 {
 				t.Errorf("its program outlives it: %v", left)
 			}
 
@@ -135,7 +135,7 @@ root: {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", timeout: 5m,
 		if run.Status != "interrupted" {
 			t.Errorf("the run is %s", run.Status)
 		}
-		if left := leftOver(run.ID); len(left) > 0 {
+		if left := w.leftOver(run.ID); len(left) > 0 {
 			t.Errorf("its program is still there after the store was opened again: %v", left)
 		}
 		w.must(4, "resume", "@", "--unattended")
@@ -222,7 +222,7 @@ func TestCancelEndsAProgram(t *testing.T) {
 	if got := w.effects(); got != "slow" {
 		t.Errorf("effects %q: something was started after the cancel", got)
 	}
-	if left := leftOver(run.ID); len(left) > 0 {
+	if left := w.leftOver(run.ID); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
 	records := w.journal("@")
@@ -251,7 +251,7 @@ func TestCancelSurvivesTheOwner(t *testing.T) {
 	if s := w.show("@"); s.State != "cancelled" {
 		t.Errorf("the run is %s", s.State)
 	}
-	if left := leftOver(w.show("@").ID); len(left) > 0 {
+	if left := w.leftOver(w.show("@").ID); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
 	records := w.journal("@")

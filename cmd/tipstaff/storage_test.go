@@ -172,7 +172,7 @@ func TestFullDisk(t *testing.T) {
 			fill(t, ballast)
 			w.write("enough", "") // the call answers now, and its answer has no place
 
-			w.until("the program to end", func() bool { return len(leftOver(run)) == 0 })
+			w.until("the program to end", func() bool { return len(w.leftOver(run)) == 0 })
 			w.stays(run, "effect.intended")
 			if inTime {
 				w.check(os.Remove(ballast))

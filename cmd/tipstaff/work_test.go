@@ -96,7 +96,7 @@ func (w *workspace) finished(run string) {
 	w.must(0, "verify", run)
 	w.must(0, "replay", run)
 	w.doubtsAreExact(w.journal(run))
-	if left := leftOver(run); len(left) > 0 {
+	if left := w.leftOver(run); len(left) > 0 {
 		w.Errorf("processes of the run are still there: %v", left)
 	}
 }
@@ -146,13 +146,16 @@ func (w *workspace) doubtsAreExact(records []record) {
 	}
 }
 
-// leftOver are the processes that carry a run's marker. Where there is no /proc it
-// finds none.
-func leftOver(run string) (pids []int) {
+// leftOver are the processes that carry a run's marker and work in this workspace:
+// copies of a store have runs of the same id. Where there is no /proc it finds none.
+func (w *workspace) leftOver(run string) (pids []int) {
 	names, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range names {
 		env, err := os.ReadFile(name)
 		if err != nil || !strings.Contains(string(env), "TIPSTAFF_RUN_ID="+run+"\x00") {
+			continue
+		}
+		if cwd, err := os.Readlink(filepath.Join(filepath.Dir(name), "cwd")); err != nil || cwd != w.dir {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {

@@ -43,10 +43,19 @@ servers:
       exec: {effect: once}
 `
 
+func emptyWorkspace(t testing.TB) *workspace {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &workspace{TB: t, dir: dir}
+}
+
 // newWorkspace writes the files of txtar archives to a new folder.
 func newWorkspace(t testing.TB, archives ...string) *workspace {
 	t.Helper()
-	w := &workspace{TB: t, dir: t.TempDir()}
+	w := emptyWorkspace(t)
 	for _, archive := range archives {
 		for _, f := range txtar.Parse([]byte(archive)).Files {
 			w.write(f.Name, string(f.Data))
@@ -58,7 +67,7 @@ func newWorkspace(t testing.TB, archives ...string) *workspace {
 // copyOf is a workspace with the same files.
 func copyOf(t testing.TB, from *workspace) *workspace {
 	t.Helper()
-	w := &workspace{TB: t, dir: t.TempDir()}
+	w := emptyWorkspace(t)
 	if err := os.CopyFS(w.dir, os.DirFS(from.dir)); err != nil {
 		t.Fatal(err)
 	}

@@ -56,6 +56,10 @@ func New(o Options) *Server {
 	return &Server{options: o, cel: sync.OnceValues(newCELEnv), running: map[*process]chan struct{}{}}
 }
 
+// ProtocolVersion: requests of later revisions describe the client each time,
+// which would be a fifth of what a call in memory costs.
+func (s *Server) ProtocolVersion() string { return "2025-11-25" }
+
 // Tools are the names of the tools, sorted.
 func Tools() []string {
 	return []string{"exec", "http_get", "json_query", "list_dir", "read_file", "sleep", "write_file"}
