@@ -109,5 +109,6 @@ type Query struct {
 // GateQuery selects gates.
 type GateQuery struct {
 	Run  string // "": of all runs, oldest first
+	ID   string // of one gate of the run; "": all
 	Open bool   // undecided ones only
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/tool"
 )
 
 // Limits of what a decision may carry.
@@ -40,16 +41,18 @@ func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipsta
 	if req.Answer, err = checkSizes(req); err != nil {
 		return tipstaff.Decided{}, err
 	}
+	if err := r.checkResult(ctx, run, req); err != nil {
+		return tipstaff.Decided{}, explain(err, req.Run)
+	}
 	var row flow.GateRow
 	var replayed bool
 	var refusal error // one that leaves a record: the gate had expired
 	err = r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
-		rows, err := tx.Gates(false)
-		if err != nil {
-			return nil, err
-		}
 		var ok bool
-		if row, ok = findGate(rows, req.Gate); !ok {
+		var err error
+		if row, ok, err = findGate(tx, req.Gate); err != nil {
+			return nil, err
+		} else if !ok {
 			return nil, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %q", run, req.Gate).
 				WithHint("`tipstaff show %s` lists its open gates", run)
 		}
@@ -99,14 +102,21 @@ func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
 	return answer, nil
 }
 
-// findGate takes an id, or the key of an open gate.
-func findGate(rows []flow.GateRow, name string) (flow.GateRow, bool) {
-	for _, g := range rows {
-		if g.ID == name || g.Key == name && g.Decided == 0 {
-			return g, true
+// findGate takes an id, or the key of an open gate. Open ones are few, so they
+// are looked at first.
+func findGate(tx flow.Tx, name string) (flow.GateRow, bool, error) {
+	for _, open := range []bool{true, false} {
+		rows, err := tx.Gates(open)
+		if err != nil {
+			return flow.GateRow{}, false, err
+		}
+		for _, g := range rows {
+			if g.ID == name || g.Key == name && g.Decided == 0 {
+				return g, true, nil
+			}
 		}
 	}
-	return flow.GateRow{}, false
+	return flow.GateRow{}, false, nil
 }
 
 // again compares a decision with the one that is stored.
@@ -172,6 +182,43 @@ func fits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
 	return nil
 }
 
+// checkResult checks that a result given for a tool call has the shape that the
+// tool's own would have: the program relies on it.
+func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.DecideRequest) error {
+	if req.Action != "use_result" || len(req.Answer) == 0 {
+		return nil
+	}
+	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: true})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		var subject struct {
+			Name  string     `json:"name"`
+			Input tool.Input `json:"input"`
+		}
+		if row.ID != req.Gate && row.Key != req.Gate {
+			continue
+		}
+		if json.Unmarshal(gateOf(row).Subject, &subject) != nil || subject.Name != tool.ActivityName || subject.Input.Parse != "" {
+			return nil
+		}
+		p, err := openProgram(ctx, r.Store, run)
+		if err != nil {
+			return err
+		}
+		d, err := p.gate.Tools.Lookup(subject.Input.URI)
+		if err != nil || d.OutputSchema == nil {
+			return nil // nothing says what its results look like
+		}
+		if err := d.OutputSchema.Validate(req.Answer); err != nil {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is no result of %s: %v", subject.Input.URI, err).
+				WithHint("its results are described by %s", d.OutputSchema.Raw())
+		}
+	}
+	return nil
+}
+
 func join(list []string) string {
 	out := ""
 	for i, s := range list {
@@ -186,11 +233,11 @@ func join(list []string) string {
 // decided reads the stored decision back: its canonical bytes follow from the
 // record alone, so they are equal for everyone who asks.
 func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (tipstaff.Decided, error) {
-	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run})
-	if err != nil {
+	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, ID: gate})
+	if err != nil || len(rows) == 0 {
 		return tipstaff.Decided{}, explain(err, idOf(run))
 	}
-	row, _ := findGate(rows, gate)
+	row := rows[0]
 	stored, err := r.Store.Records(ctx, run, row.Decided-1, 1)
 	if err != nil || len(stored) == 0 {
 		return tipstaff.Decided{}, explain(err, idOf(run))

@@ -105,8 +105,11 @@ func (r *Runner) driveOnce(run string, p *program, a *active, who person) (flow.
 		Acts:     map[string]flow.Activity{tool.ActivityName: p.activity(manager)},
 		Limits:   p.limits,
 		Deadline: p.deadline(),
-		Finish:   func(out flow.Outcome) []flow.Draft { return r.finish(p, out) },
-		Abandon:  r.Abandon,
+		Finish: func(out flow.Outcome) []flow.Draft {
+			r.sweepOwn(run, a, manager)
+			return r.finish(p, out)
+		},
+		Abandon: r.Abandon,
 	}
 	if who.present() {
 		job.Linger, job.Hopeless = linger, asker.hopeless
@@ -125,9 +128,15 @@ func (r *Runner) closeServers(run string, a *active, manager *tool.Manager) {
 	select {
 	case <-closed:
 	case <-r.Abandon:
-		if r.Sweep != nil {
-			_, _ = r.Sweep(context.Background(), map[string]string{a.launch: run}) // recovery looks again
-		}
+	}
+	r.sweepOwn(run, a, manager)
+}
+
+// sweepOwn ends what calls of this drive have left behind: no process outlives
+// its run, not even one that made its own session.
+func (r *Runner) sweepOwn(run string, a *active, manager *tool.Manager) {
+	if r.Sweep != nil && manager.Spawned() {
+		_, _ = r.Sweep(context.Background(), map[string]string{a.launch: run}) // what is left then hangs in the kernel
 	}
 }
 

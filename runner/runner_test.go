@@ -399,6 +399,7 @@ func TestRecoveryMarksTheRunsOfDeadOwnersOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.swept = nil
 	if err := b.Recover(cli(), "test"); err != nil || len(b.swept) != 0 {
 		t.Fatalf("a living run was touched: %v %v", err, b.swept)
 	}

@@ -24,6 +24,8 @@ func (s *Store) gates(ctx context.Context, c *conn, q flow.GateQuery) (gates []f
 		FROM gates g JOIN runs r ON r.n = g.run JOIN records k ON k.run = g.run AND k.seq = g.opened`
 	var args []any
 	switch {
+	case q.Run != "" && q.ID != "":
+		query, args = query+` WHERE g.run = (SELECT n FROM runs WHERE id = ?) AND g.id = ?`, []any{q.Run, q.ID}
 	case q.Run != "" && q.Open:
 		query, args = query+` WHERE g.run = (SELECT n FROM runs WHERE id = ?) AND g.decided = 0 ORDER BY g.opened`, []any{q.Run}
 	case q.Run != "":

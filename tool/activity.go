@@ -182,7 +182,11 @@ func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
 	if strictness(v.Definition.Class) > strictness(t.Class) {
 		return flow.Done{}, refusal(CodeEffectDenied, detail{"class": v.Definition.Class}, "%s has effect %s, but the call treats it as %s", u.Tool, v.Definition.Class, t.Class)
 	}
-	return a.send(ctx, t, conn, v, in.Parse, a.stopsTool(u))
+	stops := a.stopsTool(u)
+	if stops { // what can be stopped is a process
+		a.manager.spawned.Store(true)
+	}
+	return a.send(ctx, t, conn, v, in.Parse, stops)
 }
 
 // send makes the call. From the moment the request is written, only a reply says

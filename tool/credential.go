@@ -56,3 +56,12 @@ func (r *reader) credential(n at, text string) {
 		}
 	}
 }
+
+// conceal takes what has the shape of a secret out of a message: another problem
+// at the same place must not show it.
+func conceal(message string) string {
+	for _, shape := range secretShapes {
+		message = shape.form.ReplaceAllString(message, "(hidden)")
+	}
+	return message
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,7 +15,11 @@ import (
 type Manager struct {
 	manifest *Manifest
 	links    map[string]*link
+	spawned  atomic.Bool
 }
+
+// Spawned reports whether a call may have started a process.
+func (m *Manager) Spawned() bool { return m.spawned.Load() }
 
 // NewManager makes a manager over the manifest as it is now. Servers that the
 // manifest does not declare are never connected to. It starts nothing.

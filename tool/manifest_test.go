@@ -147,7 +147,7 @@ func TestManifestProblems(t *testing.T) {
 		{"five faults", "a: 1\nversion: 3\nmax_timeout: x\npolicy: {x: 1}\nservers: {builtin: {}}",
 			[]string{"1:1 field_unknown a", "2:10 range version", "3:14 type max_timeout", "4:10 field_unknown policy.x", "5:20 field_missing servers.builtin"}, ""},
 		{"credential", "servers: {builtin: {roots: [ghp_abcdefghij0123456789], tools: {sleep: {}}}}", []string{"1:29 literal_credential servers.builtin.roots.0"}, "GitHub"},
-		{"credential as name", "sk-abcdefghijklmnop: 1", []string{"1:1 literal_credential ", "1:1 field_unknown sk-abcdefghijklmnop"}, "API key"},
+		{"credential as name", "sk-abcdefghijklmnop: 1", []string{"1:1 literal_credential ", "1:1 field_unknown (hidden)"}, "API key"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, problems := tool.ParseManifest("tipstaff.yaml", []byte(c.doc))

@@ -48,7 +48,7 @@ type at struct {
 }
 
 func (r *reader) report(code string, where at, format string, args ...any) {
-	p := tipstaff.Problem{Code: code, Path: where.path, File: r.file, Message: fmt.Sprintf(format, args...)}
+	p := tipstaff.Problem{Code: code, Path: conceal(where.path), File: r.file, Message: conceal(fmt.Sprintf(format, args...))}
 	if where.node != nil {
 		p.Line, p.Column = place(firstToken(where.node))
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long any one command may take before it counts as hanging.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // workspace is a folder with a manifest and plans, and the command run in it.
 type workspace struct {

@@ -60,6 +60,7 @@ CREATE TABLE gates (
 	PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 CREATE INDEX gates_open ON gates (expires_at) WHERE decided = 0;
+CREATE INDEX gates_undecided ON gates (run, opened) WHERE decided = 0;
 
 -- One row for each record that other processes may wait for.
 CREATE TABLE inbox (
