@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Of two who resume one run, one drives it and the other is told that it is busy.
@@ -189,6 +190,24 @@ func (w *workspace) setOwner(run, member string, value any) {
 	w.sql(`UPDATE runs SET owner = json_set(owner, '$.' || ?, ?) WHERE id = ?`, member, value, run)
 }
 
+// pause stops a process where it stands, but not in the middle of a commit: the
+// store would stay locked.
+func (p *process) pause() {
+	p.w.Helper()
+	db := p.w.openWritable(50 * time.Millisecond)
+	defer db.Close()
+	p.w.until("a moment outside of a commit", func() bool {
+		p.signal(syscall.SIGSTOP)
+		tx, err := db.Begin()
+		if err == nil {
+			p.w.check(tx.Rollback())
+			return true
+		}
+		p.signal(syscall.SIGCONT)
+		return false
+	})
+}
+
 // An owner that was superseded writes nothing more: its next record is refused,
 // and it ends with exit code 3.
 func TestSupersededOwner(t *testing.T) {
@@ -196,7 +215,7 @@ func TestSupersededOwner(t *testing.T) {
 	w := newWorkspace(t, manifest, long)
 	old := w.startLong()
 	run := w.show("@").ID
-	old.signal(syscall.SIGSTOP)
+	old.pause()
 	w.setOwner(run, "Start", 1) // to everybody else it is another process now
 	w.must(4, "resume", run, "--unattended")
 	old.signal(syscall.SIGCONT)

@@ -238,7 +238,7 @@ func TestCancelSurvivesTheOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, long)
 	p := w.startLong()
-	p.signal(syscall.SIGSTOP) // alive, but deaf: the request stays with it
+	p.pause() // alive, but deaf: the request stays with it
 	c := w.start("cancel", "@")
 	w.until("the request", func() bool {
 		records := w.journal("@")

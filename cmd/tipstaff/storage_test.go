@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -200,6 +202,58 @@ func TestFullDisk(t *testing.T) {
 			w.must(0, "verify", run)
 		})
 	}
+}
+
+// under runs the command from a shell that first does something to itself.
+func (w *workspace) under(setup string, args ...string) result {
+	w.Helper()
+	p := w.prepare(args...)
+	name := p.cmd.Path
+	shell, err := exec.LookPath("sh")
+	w.check(err)
+	p.cmd.Path = shell
+	p.cmd.Args = append([]string{"sh", "-c", setup + `; exec "$0" "$@"`, name}, args...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+	p.begin()
+	return p.wait()
+}
+
+// A write that fails is not tried again: what the file holds then is not known.
+// The process stops, and the next one goes by what it finds.
+func TestWriteFails(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, manifest, small)
+	var plan strings.Builder
+	plan.WriteString(head + `    - {id: go, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo go >> effects"]}}` + "\n")
+	for i := range 150 {
+		fmt.Fprintf(&plan, `    - {id: c%d, kind: tool_call, tool: "mcp://builtin/json_query@1.0.0", args: {value: %d, expr: value}}`+"\n", i, i)
+	}
+	w.write("many.yaml", plan.String())
+	w.must(0, "run", "small.yaml")
+	r := w.under("ulimit -f 600", "run", "many.yaml") // no file may grow beyond a few hundred kilobytes
+	if r.code != 3 {
+		t.Fatalf("want exit code 3\n%v", r)
+	}
+	r.says(t, "tipstaff.db", "disk")
+	if s := w.show("@"); s.Status != "interrupted" {
+		t.Errorf("the run is %s", s.Status)
+	}
+	w.must(0, "resume", "@")
+	if got := w.effects(); got != "go" {
+		t.Errorf("effects %q", got)
+	}
+	w.must(0, "verify", "@")
+}
+
+// Without streams there is no place to talk to; the run, and the files that take
+// the freed descriptors, come to no harm.
+func TestClosedStreams(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, manifest, work)
+	if r := w.under("exec <&- >&- 2>&-", "run", "work.yaml", "--yes"); r.code != 0 {
+		t.Errorf("%v", r)
+	}
+	w.finished("@")
 }
 
 // mountSmall mounts a file system of a few pages, or skips the test.

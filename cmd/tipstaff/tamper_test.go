@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,15 +22,17 @@ import (
 // sql changes the store behind the command's back.
 func (w *workspace) sql(statement string, args ...any) {
 	w.Helper()
-	db := w.openWritable()
+	db := w.openWritable(10 * time.Second)
 	defer db.Close()
 	_, err := db.Exec(statement, args...)
 	w.check(err)
 }
 
-func (w *workspace) openWritable() *sql.DB {
+// openWritable opens the store for transactions that lock it from their beginning,
+// and wait for a lock of others so long.
+func (w *workspace) openWritable(wait time.Duration) *sql.DB {
 	w.Helper()
-	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(10000)", w.path(".tipstaff", "tipstaff.db")))
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(%d)", w.path(".tipstaff", "tipstaff.db"), wait.Milliseconds()))
 	w.check(err)
 	return db
 }
@@ -129,7 +132,7 @@ func (b *book) seal(r journal.Record, user, executor *journal.PrivateKey) []byte
 // store replaces the run's rows, and what its own row says of the head.
 func (b *book) store(rows [][]byte, hashes []journal.Hash, env journal.Hash) {
 	b.Helper()
-	db := b.openWritable()
+	db := b.openWritable(10 * time.Second)
 	defer db.Close()
 	tx, err := db.Begin()
 	b.check(err)
