@@ -575,7 +575,7 @@ func oneLine(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 {
 		return json.RawMessage("null"), nil
 	}
-	if json.Valid(raw) && !bytes.ContainsAny(raw, "\r\n") {
+	if validJSON(raw) && bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return raw, nil
 	}
 	var b bytes.Buffer
@@ -743,21 +743,29 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	d.mu.Unlock()
 
 	began := time.Now()
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				a.back <- returned{err: &panicked{value: p}}
-			}
-		}()
-		done, err := act.Run(ctx, at)
-		a.back <- returned{done, err}
-	}()
-	r := do.awaitReturn(a, ctx)
+	var r returned
+	if act.Prompt {
+		r = perform(act, ctx, at)
+	} else {
+		go func() { a.back <- perform(act, ctx, at) }()
+		r = do.awaitReturn(a, ctx)
+	}
 
 	d.mu.Lock()
 	a.left = true
 	delete(d.live, a)
 	return r.done, time.Since(began), r.err
+}
+
+// perform runs the activity; a panic is what it returns then.
+func perform(act Activity, ctx context.Context, at Attempt) (r returned) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = returned{err: &panicked{value: p}}
+		}
+	}()
+	r.done, r.err = act.Run(ctx, at)
+	return r
 }
 
 // awaitReturn waits for the activity to come back. One whose context has ended

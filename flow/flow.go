@@ -147,6 +147,10 @@ type Activity struct {
 	// stop (a *Stop). What it then knows it returns as a value or Answered; what a
 	// stop made it break off it leaves in doubt. Optional.
 	Stops func(Attempt) bool
+	// Prompt promises that Run returns as soon as its context ends. It is then run
+	// on the goroutine of its branch, and cannot be left behind by a drive that no
+	// longer waits for it.
+	Prompt bool
 }
 
 // Attempt is one try of a call.

@@ -19,7 +19,7 @@ type Mem struct {
 }
 
 type memRun struct {
-	records  []Record
+	chunks   [][]Record // of chunkSize, but for the last: a long run is never copied
 	epoch    int64
 	leased   bool
 	ended    Status
@@ -30,6 +30,25 @@ type memRun struct {
 	segment  int
 	watchers map[int]func(Record)
 	next     int
+}
+
+const chunkSize = 1024
+
+func (r *memRun) len() int {
+	if n := len(r.chunks); n > 0 {
+		return (n-1)*chunkSize + len(r.chunks[n-1])
+	}
+	return 0
+}
+
+// from gives the records from index i on.
+func (r *memRun) from(i int) []Record {
+	records := make([]Record, 0, r.len()-i)
+	for c := i / chunkSize; c < len(r.chunks); c++ {
+		records = append(records, r.chunks[c][i%chunkSize:]...)
+		i = 0
+	}
+	return records
 }
 
 type memGate struct {
@@ -71,7 +90,7 @@ func (m *Mem) Load(ctx context.Context, run string) (History, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.run(run)
-	records := slices.Clone(r.records[max(r.cont, 0):])
+	records := r.from(max(r.cont, 0))
 	if r.cancel != nil && r.cancel.Seq < records[0].Seq {
 		records = slices.Insert(records, 1, *r.cancel)
 	}
@@ -196,7 +215,7 @@ func (m *Mem) Decide(run, id string, d Decision) error {
 func (m *Mem) Records(run string) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.run(run).records)
+	return m.run(run).from(0)
 }
 
 // addChecked leaves out a closing of a gate that was decided.
@@ -225,7 +244,7 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 	case "run.interrupted":
 		r.leased = false
 	case "run.continued":
-		r.cont, r.segment = len(r.records), r.segment+1
+		r.cont, r.segment = r.len(), r.segment+1
 		r.correct = false
 	case "intent.attest":
 		r.end(Completed)
@@ -240,8 +259,12 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 func (r *memRun) end(s Status) { r.ended, r.leased = s, false }
 
 func (r *memRun) add(d Draft, epoch int64) Record {
-	rec := Record{Seq: int64(len(r.records) + 1), Epoch: epoch, At: time.Now().UTC(), Draft: d}
-	r.records = append(r.records, rec)
+	rec := Record{Seq: int64(r.len() + 1), Epoch: epoch, At: time.Now().UTC(), Draft: d}
+	if n := len(r.chunks); n == 0 || len(r.chunks[n-1]) == chunkSize {
+		r.chunks = append(r.chunks, nil)
+	}
+	last := &r.chunks[len(r.chunks)-1]
+	*last = append(*last, rec)
 	return rec
 }
 

@@ -103,11 +103,11 @@ func TestPanicIsAnErrorOfTheServer(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "x", Version: "1"}, nil)
 	d := definition{name: "boom", input: `{"type":"object"}`, output: `{"type":"object"}`}
 	add(server, d, func(call, struct{}) (answer, error) { panic("boom") })
-	near, far := net.Pipe()
-	if _, err := server.Connect(t.Context(), pipe(far), nil); err != nil {
+	near, far := newMemory()
+	if _, err := server.Connect(t.Context(), far, nil); err != nil {
 		t.Fatal(err)
 	}
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), pipe(near), nil)
+	client, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), near, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -23,10 +21,6 @@ const (
 	Name    = "builtin"
 	Version = "1.0.0"
 )
-
-// maxFrame bounds one message. The largest text a tool returns, escaped at worst
-// and standing in both forms of the reply, stays below it.
-const maxFrame = 128 << 20
 
 // Options say what the tools may touch. The zero value allows nothing that
 // touches the world.
@@ -96,15 +90,11 @@ func (s *Server) track(p *process) (untrack func()) {
 
 // Transport connects a new session of the server and returns the client's end.
 func (s *Server) Transport(ctx context.Context) (mcp.Transport, error) {
-	near, far := net.Pipe()
-	if _, err := s.server().Connect(ctx, pipe(far), nil); err != nil {
+	client, server := newMemory()
+	if _, err := s.server().Connect(ctx, server, nil); err != nil {
 		return nil, err
 	}
-	return pipe(near), nil
-}
-
-func pipe(end io.ReadWriteCloser) mcp.Transport {
-	return &mcp.IOTransport{Reader: end, Writer: end, MaxLineLength: maxFrame}
+	return client, nil
 }
 
 func (s *Server) server() *mcp.Server {
