@@ -626,11 +626,12 @@ func (e *Error) encode() []byte {
 
 // attempt is an activity in flight.
 type attempt struct {
-	do    *doing
-	n     int
-	class Class
-	stops bool
-	scope *scope
+	do     *doing
+	n      int
+	class  Class
+	stops  bool
+	prompt bool
+	scope  *scope
 
 	cancel context.CancelCauseFunc
 	ctx    context.Context
@@ -655,10 +656,15 @@ func (a *attempt) cutOff(cause error) {
 
 // abandon stops waiting for the attempt. Called with mu held.
 func (a *attempt) abandon() {
-	if !a.left {
-		a.left = true
-		a.back <- returned{err: errAbandoned}
+	if a.left {
+		return
 	}
+	a.left = true
+	if a.prompt {
+		a.cancel(errAbandoned)
+		return
+	}
+	a.back <- returned{err: errAbandoned}
 }
 
 var errAbandoned = errors.New("flow: the attempt did not come back")
@@ -731,6 +737,7 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	defer cancel()
 	at := a.public()
 	a.stops = do.Class == Once && act.Stops != nil && act.Stops(at)
+	a.prompt = act.Prompt != nil && act.Prompt(at)
 	d.live[a] = struct{}{}
 	if a.class != Once || a.stops { // what came while the intent was written
 		switch {
@@ -744,10 +751,10 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 
 	began := time.Now()
 	var r returned
-	if act.Prompt {
-		r = perform(act, ctx, at)
+	if a.prompt {
+		r = runActivity(act, ctx, at)
 	} else {
-		go func() { a.back <- perform(act, ctx, at) }()
+		go func() { a.back <- runActivity(act, ctx, at) }()
 		r = do.awaitReturn(a, ctx)
 	}
 
@@ -757,8 +764,8 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	return r.done, time.Since(began), r.err
 }
 
-// perform runs the activity; a panic is what it returns then.
-func perform(act Activity, ctx context.Context, at Attempt) (r returned) {
+// runActivity runs it; a panic is what it returns then.
+func runActivity(act Activity, ctx context.Context, at Attempt) (r returned) {
 	defer func() {
 		if p := recover(); p != nil {
 			r = returned{err: &panicked{value: p}}

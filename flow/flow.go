@@ -147,10 +147,10 @@ type Activity struct {
 	// stop (a *Stop). What it then knows it returns as a value or Answered; what a
 	// stop made it break off it leaves in doubt. Optional.
 	Stops func(Attempt) bool
-	// Prompt promises that Run returns as soon as its context ends. It is then run
-	// on the goroutine of its branch, and cannot be left behind by a drive that no
-	// longer waits for it.
-	Prompt bool
+	// Prompt promises that Run, for this attempt, returns as soon as its context
+	// ends. It is then run on the goroutine of its branch; a drive that no longer
+	// waits for it ends its context. Optional.
+	Prompt func(Attempt) bool
 }
 
 // Attempt is one try of a call.
@@ -239,7 +239,8 @@ type Log interface {
 	// run. Appends of one lease are stored in the order of the calls. A
 	// policy.gate.resolve whose via is expiry, superseded or run_ended is left out
 	// if the gate has been decided. run.interrupted and terminal envelopes release
-	// the lease. done may be called before Append returns.
+	// the lease. done may be called before Append returns; it must not block, nor
+	// call the log.
 	Append(l Lease, drafts []Draft, done func(error))
 	// Park appends run.parked and releases the lease, unless a gate of p is
 	// decided or a cancel or correction is stored: then it does nothing and

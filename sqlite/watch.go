@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -127,13 +128,14 @@ func (h *hub) call(w *watcher, r flow.Record) {
 	}
 }
 
-// notifier calls back on a goroutine of its own: whoever is called may wait for
-// a lock whose holder waits for the writer, and the next batch need not wait for
-// two hundred calls.
+// notifier calls back on a goroutine of its own: the next batch need not wait for
+// two hundred calls, nor for a watcher that takes its time.
 type notifier struct {
 	hub   *hub
 	queue *mailbox[callback]
 	ended chan struct{}
+
+	pending atomic.Int64
 }
 
 type callback struct {
@@ -146,11 +148,20 @@ func newNotifier(h *hub) *notifier {
 	return &notifier{hub: h, queue: newMailbox[callback](), ended: make(chan struct{})}
 }
 
-func (n *notifier) done(f func(error), err error) { n.queue.put(callback{done: f, err: err}) }
+// idle reports whether everything that was to be told has been told: then
+// nothing is overtaken by telling something elsewhere.
+func (n *notifier) idle() bool { return n.pending.Load() == 0 }
+
+func (n *notifier) done(f func(error), err error) { n.put(callback{done: f, err: err}) }
+
+func (n *notifier) put(c callback) {
+	n.pending.Add(1)
+	n.queue.put(c)
+}
 
 func (n *notifier) notices(list []notice) {
 	if len(list) > 0 {
-		n.queue.put(callback{notices: list})
+		n.put(callback{notices: list})
 	}
 }
 
@@ -165,6 +176,7 @@ func (n *notifier) run() {
 			if c.done != nil {
 				c.done(c.err)
 			}
+			n.pending.Add(-1)
 		}
 		if len(calls) > 0 {
 			continue

@@ -128,6 +128,8 @@ func (w *writer) commit(batch []*op) {
 			o.err = err
 		}
 		switch {
+		case o.done != nil && len(batch) == 1 && w.notifier.idle():
+			o.done(o.err) // a lone step need not wait for another goroutine
 		case o.done != nil:
 			w.notifier.done(o.done, o.err)
 		case o.result != nil:

@@ -49,7 +49,7 @@ type Output struct {
 // in doubt.
 func (m *Manager) Activity(frozen *Gate) flow.Activity {
 	a := &activity{manager: m, frozen: frozen}
-	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops}
+	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops, Prompt: a.prompt}
 }
 
 type activity struct {
@@ -143,6 +143,10 @@ func (a *activity) stops(t flow.Attempt) bool {
 	_, u, refused := parseInput(t.Input)
 	return refused == nil && a.stopsTool(u)
 }
+
+// prompt: a call whose context ends is not waited for, unless the tool ends
+// itself, which takes its time.
+func (a *activity) prompt(t flow.Attempt) bool { return !a.stops(t) }
 
 func (a *activity) stopsTool(u URI) bool {
 	l, ok := a.manager.links[u.Server]
