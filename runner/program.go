@@ -75,6 +75,11 @@ type forkBody struct {
 
 // openProgram reads the frozen program of a run.
 func openProgram(ctx context.Context, src source, run string) (*program, error) {
+	return openWith(ctx, src, run, nil)
+}
+
+// openWith is openProgram for whoever has read the document already.
+func openWith(ctx context.Context, src source, run string, doc *plan.Document) (*program, error) {
 	first, err := src.Records(ctx, run, 0, 1)
 	if err != nil {
 		return nil, err
@@ -86,7 +91,7 @@ func openProgram(ctx context.Context, src source, run string) (*program, error) 
 	if err != nil || e.Kind != tipstaff.KindIntentDraft {
 		return nil, fmt.Errorf("the first record of run %s is not an intent.draft", run)
 	}
-	p := &program{run: run}
+	p := &program{run: run, doc: doc}
 	if err := json.Unmarshal(e.Body, &p.draft); err != nil {
 		return nil, fmt.Errorf("the intent.draft of run %s cannot be read: %w", run, err)
 	}
@@ -95,13 +100,16 @@ func openProgram(ctx context.Context, src source, run string) (*program, error) 
 
 // thaw loads the documents that the draft names.
 func (p *program) thaw(ctx context.Context, src source) error {
-	canonical, err := src.Blob(ctx, p.draft.ProgramDigest)
-	if err != nil {
-		return fmt.Errorf("the program of run %s is not there: %w", p.run, err)
+	if p.doc == nil || p.doc.Digest() != p.draft.ProgramDigest {
+		canonical, err := src.Blob(ctx, p.draft.ProgramDigest)
+		if err != nil {
+			return fmt.Errorf("the program of run %s is not there: %w", p.run, err)
+		}
+		if p.doc, err = plan.Load(canonical); err != nil {
+			return fmt.Errorf("the program of run %s cannot be read: %w", p.run, err)
+		}
 	}
-	if p.doc, err = plan.Load(canonical); err != nil {
-		return fmt.Errorf("the program of run %s cannot be read: %w", p.run, err)
-	}
+	var err error
 	if p.inputs, err = attached(ctx, src, p.draft.Inputs); err != nil {
 		return err
 	}

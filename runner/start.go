@@ -31,7 +31,7 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 		return tipstaff.Started{}, explain(err, run)
 	}
 	started.Run = run
-	frozen, err := openProgram(ctx, r.Store, run.String())
+	frozen, err := openWith(ctx, r.Store, run.String(), p.doc)
 	if err != nil {
 		return started, explain(err, run)
 	}

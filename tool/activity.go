@@ -55,16 +55,34 @@ func (m *Manager) Activity(frozen *Gate) flow.Activity {
 type activity struct {
 	manager *Manager
 	frozen  *Gate
-	checked sync.Map // verdicts of Check by path, for the Run that follows
+	checked sync.Map // by path: what is known of an attempt before it runs
 }
 
-// checked is a verdict and what it was made from. The gate is a pure function:
-// asked about the same bytes over the same list it says the same, so that Run
-// need not ask again.
+// checked is an attempt's input and, once Check has asked, the gate's verdict
+// over a server's list. The gate is a pure function: asked about the same bytes
+// over the same list it says the same, so that Run need not ask again.
 type checked struct {
-	input   string
-	catalog *catalog
+	bytes   string
+	input   Input
+	uri     URI
+	catalog *catalog // nil: the gate was not asked
 	verdict Verdict
+}
+
+// read is the input of an attempt, taken apart once for all that ask.
+func (a *activity) read(t flow.Attempt) (checked, *flow.Error) {
+	if known, ok := a.checked.Load(t.Path); ok {
+		if c := known.(checked); c.bytes == string(t.Input) {
+			return c, nil
+		}
+	}
+	in, u, refused := parseInput(t.Input)
+	if refused != nil {
+		return checked{}, refused
+	}
+	c := checked{bytes: string(t.Input), input: in, uri: u}
+	a.checked.Store(t.Path, c)
+	return c, nil
 }
 
 func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
@@ -83,31 +101,21 @@ func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
 }
 
 func (a *activity) check(ctx context.Context, t flow.Attempt) error {
-	in, u, refused := parseInput(t.Input)
+	c, refused := a.read(t)
 	if refused != nil {
 		return refused
 	}
-	tools, err := a.live(ctx, u)
+	tools, err := a.live(ctx, c.uri)
 	if err != nil {
 		return nil // the server does not answer: Run will meet it, and say so
 	}
-	v := a.ask(in, tools)
-	if v.Err != nil {
-		return v.Err
+	if c.verdict = a.ask(c.input, tools); c.verdict.Err != nil {
+		a.checked.Delete(t.Path)
+		return c.verdict.Err
 	}
-	a.checked.Store(t.Path, checked{string(t.Input), tools.servers[u.Server], v})
+	c.catalog = tools.servers[c.uri.Server]
+	a.checked.Store(t.Path, c)
 	return nil
-}
-
-// verdict is the gate's answer about the bytes that are sent, over the list that
-// the server shows now.
-func (a *activity) verdict(t flow.Attempt, in Input, u URI, c *catalog) Verdict {
-	if known, ok := a.checked.LoadAndDelete(t.Path); ok {
-		if k := known.(checked); k.catalog == c && k.input == string(t.Input) {
-			return k.verdict
-		}
-	}
-	return a.ask(in, &Registry{servers: map[string]*catalog{u.Server: c}})
 }
 
 // live is a registry of what the URI's server lists at this moment. An
@@ -140,8 +148,8 @@ func (a *activity) ask(in Input, tools *Registry) Verdict {
 }
 
 func (a *activity) stops(t flow.Attempt) bool {
-	_, u, refused := parseInput(t.Input)
-	return refused == nil && a.stopsTool(u)
+	c, refused := a.read(t)
+	return refused == nil && a.stopsTool(c.uri)
 }
 
 // prompt: a call whose context ends is not waited for, unless the tool ends
@@ -158,10 +166,12 @@ func (a *activity) stopsTool(u URI) bool {
 }
 
 func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
-	in, u, refused := parseInput(t.Input)
+	known, refused := a.read(t)
 	if refused != nil {
 		return flow.Done{}, refused
 	}
+	a.checked.Delete(t.Path)
+	in, u := known.input, known.uri
 	l, ok := a.manager.links[u.Server]
 	if !ok {
 		return flow.Done{}, a.ask(in, &Registry{}).Err
@@ -179,7 +189,10 @@ func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
 	if err != nil {
 		return flow.Done{}, unsent(ctx, err)
 	}
-	v := a.verdict(t, in, u, c)
+	v := known.verdict
+	if known.catalog != c { // not asked yet, or about another list
+		v = a.ask(in, &Registry{servers: map[string]*catalog{u.Server: c}})
+	}
 	if v.Err != nil {
 		return flow.Done{}, v.Err
 	}
