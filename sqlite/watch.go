@@ -87,6 +87,12 @@ func (h *hub) heard(run string) bool {
 	return len(h.watchers[run]) > 0 || len(h.followers[run]) > 0
 }
 
+func (h *hub) followedBy(run string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.followers[run]) > 0
+}
+
 func (h *hub) followed() (runs []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -318,7 +324,7 @@ func (p *poller) close() error {
 func (t *tx) tell(st *runState, foreign bool, r flow.Record) error {
 	hub := t.w.s.hub
 	if !foreign && r.Kind != string(tipstaff.KindPolicyGateResolve) {
-		if n := len(t.notices); hub.heard(st.id) && (n == 0 || t.notices[n-1].run != st.id) {
+		if n := len(t.notices); hub.followedBy(st.id) && (n == 0 || t.notices[n-1].run != st.id) {
 			t.notices = append(t.notices, notice{run: st.id})
 		}
 		return nil
