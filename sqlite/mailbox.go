@@ -15,6 +15,13 @@ func newMailbox[T any]() *mailbox[T] {
 	return &mailbox[T]{wake: make(chan struct{}, 1)}
 }
 
+// quiet reports that nothing waits here and more may come.
+func (m *mailbox[T]) quiet() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.items) == 0 && !m.closed
+}
+
 // put reports false if the mailbox is closed.
 func (m *mailbox[T]) put(items ...T) bool {
 	m.mu.Lock()

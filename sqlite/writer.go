@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -27,9 +28,11 @@ type op struct {
 	err    error
 }
 
-// writer is the one goroutine that writes. While a commit syncs, the next batch
-// gathers; when nothing is queued a lone append is committed at once.
+// writer writes, one transaction at a time. While a commit syncs, the next batch
+// gathers for the goroutine of the writer; when nothing is under way a lone
+// append is committed at once, by whoever brings it.
 type writer struct {
+	turn     sync.Mutex // held while anything below is used
 	s        *Store
 	c        *conn
 	queue    *mailbox[*op]
@@ -70,16 +73,11 @@ func (w *writer) run() {
 	for {
 		select {
 		case <-beat.C:
-			w.commit([]*op{{apply: w.heartbeat}})
+			w.inTurn(func() { w.commit([]*op{{apply: w.heartbeat}}) })
 		default:
 		}
-		batch, open := w.nextBatch()
-		if len(batch) > 0 {
-			w.commit(batch)
-			if w.poller.seen-w.inboxed >= pruneEvery {
-				w.inboxed = w.poller.seen
-				w.commit([]*op{{apply: w.prune}})
-			}
+		worked, open := w.takeTurn()
+		if worked {
 			continue
 		}
 		if !open {
@@ -88,13 +86,48 @@ func (w *writer) run() {
 		select {
 		case <-w.queue.wake:
 		case <-poll.C:
-			w.poll()
+			w.inTurn(w.poll)
 		case <-beat.C:
-			w.commit([]*op{{apply: w.heartbeat}})
+			w.inTurn(func() { w.commit([]*op{{apply: w.heartbeat}}) })
 		}
 	}
 	w.notifier.close()
 	w.closeErr = errors.Join(w.checkpoint(), w.c.close())
+}
+
+func (w *writer) inTurn(f func()) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	f()
+}
+
+// takeTurn commits what is queued, if anything is.
+func (w *writer) takeTurn() (worked, open bool) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	batch, open := w.nextBatch()
+	if len(batch) > 0 {
+		w.commit(batch)
+		w.pruneInTime()
+	}
+	return len(batch) > 0, open
+}
+
+// direct commits a lone op on the goroutine that brings it, if nobody writes and
+// nobody waits: handing it over would cost more than writing it.
+func (w *writer) direct(o *op) bool {
+	if !w.turn.TryLock() {
+		return false
+	}
+	defer w.turn.Unlock()
+	batch := []*op{o}
+	if w.down != nil || !w.queue.quiet() || w.attempt(batch) != nil {
+		return false // what needs patience is for the writer's own goroutine
+	}
+	o.taken.Store(true)
+	w.answer(batch, nil)
+	w.pruneInTime()
+	return true
 }
 
 // nextBatch takes what is queued, without those whose callers have given up.
@@ -123,6 +156,10 @@ func (w *writer) commit(batch []*op) {
 		}
 		return
 	}
+	w.answer(batch, err)
+}
+
+func (w *writer) answer(batch []*op, err error) {
 	for _, o := range batch {
 		if err != nil {
 			o.err = err
@@ -266,6 +303,13 @@ func (w *writer) prune(t *tx) error {
 		w.s.opts.Now().Add(-pruneAge).UnixNano())
 }
 
+func (w *writer) pruneInTime() {
+	if w.poller.seen-w.inboxed >= pruneEvery {
+		w.inboxed = w.poller.seen
+		w.commit([]*op{{apply: w.prune}})
+	}
+}
+
 // shrink cuts a log that has grown because readers held it. It waits for them
 // only a moment and tries again later.
 func (w *writer) shrink() {
@@ -307,6 +351,7 @@ func (s *Store) submit(o *op) {
 	switch {
 	case s.writer == nil:
 		o.done(s.refusal)
+	case s.writer.direct(o):
 	case !s.writer.queue.put(o):
 		o.done(fmt.Errorf("%s: %w", s.dir, errClosed))
 	}
