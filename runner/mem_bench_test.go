@@ -1,0 +1,53 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// A plan of builtin calls without a disk: what walker, gate and MCP cost.
+func BenchmarkCallsInMemory(b *testing.B) {
+	dir := b.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello"), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	m, problems := tool.ParseManifest("tipstaff.yaml", []byte("servers: {builtin: {roots: [\".\"], tools: {read_file: {}}}}"))
+	if len(problems) > 0 {
+		b.Fatal(problems)
+	}
+	var doc strings.Builder
+	doc.WriteString("kind: plan\nversion: 1\nroot:\n  kind: sequential\n  children:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&doc, "    - {id: c%d, kind: tool_call, tool: \"mcp://builtin/read_file@1.0.0\", args: {path: a.txt}}\n", i)
+	}
+	d, problems := plan.Parse("p.yaml", []byte(doc.String()))
+	if len(problems) > 0 {
+		b.Fatal(problems)
+	}
+	tools, err := tool.NewRegistry(m, tool.Servers(m, dir, nil))
+	if err != nil {
+		b.Fatal(err)
+	}
+	manager := tool.NewManager(m, tool.Servers(m, dir, nil))
+	defer manager.Close()
+	p := &program{doc: d, inputs: json.RawMessage("{}"), gate: tool.NewGate(d.AllowList(), m, tools)}
+	calls := 0
+	for b.Loop() {
+		out, err := flow.New(flow.NewMem(), nil).Drive(context.Background(), flow.Job{Run: "r", Root: "root", Flow: p.flow,
+			Acts: map[string]flow.Activity{tool.ActivityName: p.activity(manager)}})
+		if err != nil || out.Status != flow.Completed {
+			b.Fatal(out, err)
+		}
+		calls += 1000
+	}
+	b.ReportMetric(float64(calls)/b.Elapsed().Seconds(), "calls/s")
+}
