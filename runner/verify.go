@@ -141,32 +141,33 @@ func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal
 		rep.Conformance = unreadable(err)
 		return rep, nil
 	}
-	return report(ctx, folder{f}, res, req.Each), nil
+	return report(ctx, folder{f, map[string][]flow.Stored{}}, res, req.Each), nil
 }
 
-// folder reads an export as a source.
-type folder struct{ *journal.Folder }
+// folder reads an export as a source. A file is read once: pages of it are asked
+// for several times.
+type folder struct {
+	*journal.Folder
+	read map[string][]flow.Stored // by run
+}
 
 func (f folder) Records(_ context.Context, run string, after int64, limit int) ([]flow.Stored, error) {
-	records := f.Folder.Records()
-	if run != f.Run {
-		records = f.Base(run)
+	all, ok := f.read[run]
+	if !ok {
+		records := f.Folder.Records()
+		if run != f.Run {
+			records = f.Base(run)
+		}
+		for b, err := range records {
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, flow.Stored{Seq: int64(len(all) + 1), Bytes: bytes.Clone(b)})
+		}
+		f.read[run] = all
 	}
-	var page []flow.Stored
-	var seq int64
-	for b, err := range records {
-		if err != nil {
-			return nil, err
-		}
-		if seq++; seq <= after {
-			continue
-		}
-		page = append(page, flow.Stored{Seq: seq, Bytes: bytes.Clone(b)})
-		if len(page) == limit {
-			break
-		}
-	}
-	return page, nil
+	from := min(after, int64(len(all)))
+	return all[from:min(from+int64(limit), int64(len(all)))], nil
 }
 
 func (f folder) Blob(_ context.Context, digest string) ([]byte, error) {
