@@ -9,7 +9,8 @@
 // What a call, a branch, a gate, a bound or a crash means is written once, here.
 // Logs keep records; they decide nothing. The package imports nothing of ours.
 //
-// Start reading at [Context], then engine.go, do.go, wait.go and group.go.
+// Start reading at [Context], then engine.go, do.go (with admit.go, attempt.go and
+// settle.go: before, during and after an attempt), wait.go and group.go.
 package flow
 
 import (

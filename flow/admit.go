@@ -1,0 +1,169 @@
+package flow
+
+import (
+	"fmt"
+	"time"
+)
+
+// delay waits for the time of a retry. It counts as running.
+func (do *doing) delay() error {
+	d := do.b.d
+	for !do.call.retryAt.IsZero() && d.clock().Before(do.call.retryAt) {
+		at := do.call.retryAt
+		w := &waiter{scope: do.b.scope, counted: true, ready: func() bool { return !d.clock().Before(at) }}
+		d.blockFor(w, at.Sub(d.clock()))
+		if err := do.unrecorded(do.at, do.Name+" "+do.digest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admit decides whether the next attempt may start: its check, the deadline,
+// the length of the history, wall time and the bounds it reserves.
+func (do *doing) admit(act Activity) (Result, bool, error) {
+	d, c := do.b.d, do.call
+	over := func(r Result, err error) (Result, bool, error) { return r, true, err }
+	if c.suspended {
+		return Result{}, false, nil // it was admitted; its reservation is held
+	}
+	if act.Check != nil {
+		if refusal := do.check(act); refusal != nil {
+			if err := do.unrecorded(do.at, do.Name); err != nil {
+				return Result{}, true, err
+			}
+			return over(do.refuse(refusal, nil))
+		}
+		if err := do.unrecorded(do.at, do.Name); err != nil {
+			return Result{}, true, err
+		}
+	}
+	if c.open { // lost with its drive: charged in full, once
+		d.past.settleCall(c, nil)
+	}
+	if !d.job.Deadline.IsZero() && !d.clock().Before(d.job.Deadline) {
+		return over(do.refuse(&Error{Code: CodeDeadline, Message: "the deadline has passed"}, nil))
+	}
+	if d.past.records >= MaxRecords {
+		return over(do.refuse(&Error{Code: CodeHistoryTooLong, Message: "this run has more than 100,000 records since it last continued"}, nil))
+	}
+	for k := 1; ; k++ {
+		name := do.refusedBound()
+		if name == "" {
+			break
+		}
+		e := &Error{Code: CodeBoundExceeded, Bound: name, Message: do.boundMessage(name)}
+		d.put(Draft{Kind: "bound.refused", Path: do.at, Note: true, Body: newObject(96).str("bound", name).
+			int("limit", d.past.ledger.limit[name]).int("used", do.usedOf(name)).str("refused", do.Name).close()})
+		if !do.Ask {
+			return over(do.refuse(e, do.wanted()))
+		}
+		dec, err := do.decision(join(do.at, numbered("bound", k)), do.boundGate(name))
+		if err != nil {
+			return Result{}, true, err
+		}
+		if dec.Action != "extend" {
+			return over(do.refuse(e, do.wanted()))
+		}
+	}
+	d.past.ledger.hold(do.Reserve)
+	do.warn()
+	return Result{}, false, nil
+}
+
+// refuse settles the call without an attempt: nothing was sent.
+func (do *doing) refuse(e *Error, wanted Use) (Result, error) {
+	e.NotSent = true
+	do.call.attempt++
+	return do.finish(Done{}, e, 0, wanted)
+}
+
+func (do *doing) wanted() Use {
+	if len(do.Reserve) == 0 {
+		return nil
+	}
+	return do.Reserve
+}
+
+func (do *doing) usedOf(name string) int64 {
+	if name == WallTime {
+		return do.b.d.wall().Milliseconds()
+	}
+	return do.b.d.past.ledger.used[name]
+}
+
+// refusedBound names the bound that stands in the way of one more attempt.
+func (do *doing) refusedBound() string {
+	d := do.b.d
+	if limit, ok := d.past.ledger.limit[WallTime]; ok && d.wall().Milliseconds() >= limit {
+		return WallTime
+	}
+	return d.past.ledger.refuses(do.Reserve)
+}
+
+func (do *doing) boundMessage(name string) string {
+	l := &do.b.d.past.ledger
+	if name == WallTime {
+		return fmt.Sprintf("the run may take %v and has taken %v", ms(l.limit[name]), do.b.d.wall().Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%s is limited to %d: %d used, %d in flight, %d more wanted", name, l.limit[name], l.used[name], l.held[name], do.Reserve[name])
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+func (do *doing) boundGate(name string) Gate {
+	subject := newObject(128).str("path", do.at).str("name", do.Name).str("bound", name).use("wanted", do.Reserve).close()
+	return Gate{Kind: "bound", Question: "The bound " + name + " is reached. Extend it?", Subject: subject,
+		Actions: []string{"extend", "stop"}, Deny: "stop"}
+}
+
+func (d *drive) noteExtension(g *gate) {
+	if g.decision.Action != "extend" {
+		return
+	}
+	for _, name := range extension(g.decision.Answer).names() {
+		d.put(Draft{Kind: "bound.extended", Path: g.key, Note: true, Body: newObject(96).str("bound", name).
+			int("by", extension(g.decision.Answer)[name]).str("gate", g.id).close()})
+	}
+}
+
+// warn notes, once a bound, that four fifths of it are used or in flight.
+func (do *doing) warn() {
+	d := do.b.d
+	for _, name := range do.Reserve.names() {
+		limit, ok := d.past.ledger.limit[name]
+		used := d.past.ledger.used[name] + d.past.ledger.held[name]
+		if ok && limit > 0 && used*5 >= limit*4 && !d.past.warned[name] {
+			d.past.warned[name] = true
+			d.put(Draft{Kind: "bound.warned", Path: do.at, Note: true, Body: newObject(64).str("bound", name).int("limit", limit).int("used", used).close()})
+		}
+	}
+}
+
+// check asks the activity whether it would refuse. It may do I/O, so the lock
+// is released.
+func (do *doing) check(act Activity) *Error {
+	d := do.b.d
+	a := do.newAttempt(do.call.attempt + 1)
+	a.class = Read // a check can always be cut
+	ctx, cancel := do.contextFor(a)
+	defer cancel()
+	d.live[a] = struct{}{}
+	at := a.public()
+	at.Class = do.Class
+	d.mu.Unlock()
+	err := func() (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = &Error{Code: CodeInternal, Message: fmt.Sprintf("the check panicked: %v", p)}
+			}
+		}()
+		return act.Check(ctx, at)
+	}()
+	d.mu.Lock()
+	delete(d.live, a)
+	if err == nil {
+		return nil
+	}
+	return do.asError(err)
+}

@@ -1,0 +1,183 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// attempt is an activity in flight.
+type attempt struct {
+	do     *doing
+	n      int
+	class  Class
+	stops  bool
+	prompt bool
+	scope  *scope
+
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+	cut    bool          // ended from outside: a closing scope or a stop
+	left   bool          // nobody waits for it any more
+	back   chan returned // room for the activity's return and for giving it up
+}
+
+func (do *doing) newAttempt(n int) *attempt {
+	return &attempt{do: do, n: n, class: do.Class, scope: do.b.scope, back: make(chan returned, 2)}
+}
+
+// cutOff ends the attempt's context. Called with mu held.
+func (a *attempt) cutOff(cause error) {
+	if !a.cut {
+		a.cut = true
+		if a.cancel != nil {
+			a.cancel(cause)
+		}
+	}
+}
+
+// abandon stops waiting for the attempt. Called with mu held.
+func (a *attempt) abandon() {
+	if a.left {
+		return
+	}
+	a.left = true
+	if a.prompt {
+		a.cancel(errAbandoned)
+		return
+	}
+	a.back <- returned{err: errAbandoned}
+}
+
+var errAbandoned = errors.New("flow: the attempt did not come back")
+
+// cause is the limit that ended the attempt's context, if one did.
+func (a *attempt) cause() *Error {
+	var e *Error
+	if errors.As(context.Cause(a.ctx), &e) {
+		return e
+	}
+	return nil
+}
+
+// contextFor ends at the least of timeout, wall time left and deadline.
+func (do *doing) contextFor(a *attempt) (context.Context, func()) {
+	d := do.b.d
+	left, why := time.Duration(math.MaxInt64), (*Error)(nil)
+	limit := func(t time.Duration, e *Error) {
+		if t < left {
+			left, why = max(t, 0), e
+		}
+	}
+	if do.Timeout > 0 {
+		limit(do.Timeout, &Error{Code: CodeTimeout, Message: fmt.Sprintf("%s took longer than %v", do.Name, do.Timeout), Retry: true})
+	}
+	if wall, ok := d.past.ledger.limit[WallTime]; ok {
+		limit(ms(wall)-d.wall(), &Error{Code: CodeBoundExceeded, Bound: WallTime, Message: fmt.Sprintf("the run may take %v", ms(wall))})
+	}
+	if !d.job.Deadline.IsZero() {
+		limit(d.job.Deadline.Sub(d.clock()), &Error{Code: CodeDeadline, Message: "the deadline has passed"})
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	a.cancel, a.ctx = cancel, ctx
+	stop := func() { cancel(nil) }
+	if why != nil {
+		var end context.CancelFunc
+		a.ctx, end = context.WithTimeoutCause(ctx, left, why)
+		stop = func() { end(); cancel(nil) }
+	}
+	return a.ctx, stop
+}
+
+func (a *attempt) public() Attempt {
+	d := a.do.b.d
+	return Attempt{Run: d.job.Run, Path: a.do.at, Name: a.do.Name, N: a.n, Class: a.class, Input: a.do.Input,
+		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Sync: d.sync}
+}
+
+// note appends a record for people; replay skips it.
+func (a *attempt) note(e Event) {
+	d := a.do.b.d
+	body := d.redact(JSON(e.Body))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !a.left && len(body) <= MaxPayload {
+		d.put(Draft{Kind: e.Kind, Path: a.do.at, Note: true, Body: body})
+	}
+}
+
+type returned struct {
+	done Done
+	err  error
+}
+
+// carryOut runs the activity and waits for it, as long as anyone should. Called
+// with mu held; it is released meanwhile.
+func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error) {
+	d := do.b.d
+	ctx, cancel := do.contextFor(a)
+	defer cancel()
+	at := a.public()
+	a.stops = do.Class == Once && act.Stops != nil && act.Stops(at)
+	a.prompt = act.Prompt != nil && act.Prompt(at)
+	d.live[a] = struct{}{}
+	if a.class != Once || a.stops { // what came while the intent was written
+		switch {
+		case d.ending == stopped:
+			a.cutOff(d.why)
+		case do.b.scope.isClosed():
+			a.cutOff(ErrCancelled)
+		}
+	}
+	d.mu.Unlock()
+
+	began := time.Now()
+	var r returned
+	if a.prompt {
+		r = runActivity(act, ctx, at)
+	} else {
+		go func() { a.back <- runActivity(act, ctx, at) }()
+		r = do.awaitReturn(a, ctx)
+	}
+
+	d.mu.Lock()
+	a.left = true
+	delete(d.live, a)
+	return r.done, time.Since(began), r.err
+}
+
+// runActivity runs it; a panic is what it returns then.
+func runActivity(act Activity, ctx context.Context, at Attempt) (r returned) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = returned{err: &panicked{value: p}}
+		}
+	}()
+	r.done, r.err = act.Run(ctx, at)
+	return r
+}
+
+// awaitReturn waits for the activity to come back. One whose context has ended
+// is given a moment (its own grace, if it can stop itself); a once attempt that
+// was not told to stop is waited for until its limit.
+func (do *doing) awaitReturn(a *attempt, ctx context.Context) returned {
+	select {
+	case r := <-a.back:
+		return r
+	case <-ctx.Done():
+	}
+	patience := leaveDelay
+	if a.stops {
+		patience = do.b.d.grace
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case r := <-a.back:
+		return r
+	case <-t.C:
+		return returned{err: errAbandoned}
+	}
+}

@@ -1,0 +1,303 @@
+package flow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// settle turns what an attempt brought back into the call's outcome, a retry,
+// a gate, or nothing at all. Called with mu held.
+func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (Result, bool, error) {
+	d, c := do.b.d, do.call
+	over := func(r Result, err error) (Result, bool, error) { return r, true, err }
+	if d.ending >= parked {
+		return over(Result{}, do.park())
+	}
+	if err == nil && len(done.Value) > MaxPayload {
+		err = &Error{Code: CodeResultTooLarge, Message: fmt.Sprintf("a result has at most 16 MiB, this one %d bytes", len(done.Value)), Answered: true}
+		done.Value = nil
+	}
+	if err == nil {
+		return over(do.finish(done, nil, took, nil))
+	}
+	if Parked(err) && do.Class != Once {
+		if a.cut {
+			return over(do.broken())
+		}
+		if d.append(Draft{Kind: "effect.suspended", Path: do.at, Body: newObject(32).int("attempt", int64(c.attempt)).close()}) == nil {
+			c.suspended = true
+		}
+		return over(Result{}, do.park())
+	}
+	if do.Class == Once {
+		return do.settleOnce(done, err, took)
+	}
+	if p := (*panicked)(nil); errors.As(err, &p) {
+		return over(Result{}, d.failLocked(fatal, p))
+	}
+	if a.cut {
+		return over(do.broken())
+	}
+	e := do.failure(a, err)
+	if !do.retryable(e) {
+		return over(do.finish(done, e, took, nil))
+	}
+	return do.retry(e, done.Use)
+}
+
+// settleOnce knows only definite answers; everything else is in doubt.
+func (do *doing) settleOnce(done Done, err error, took time.Duration) (Result, bool, error) {
+	d := do.b.d
+	var e *Error
+	if errors.As(err, &e) && (e.Answered || e.NotSent) {
+		r, err := do.finish(done, do.asError(err), took, nil)
+		return r, true, err
+	}
+	if d.ending != notEnding && d.ending != cut {
+		return Result{}, true, do.park() // a later drive asks
+	}
+	if do.b.scope.isClosed() {
+		r, err := do.doubtful()
+		return r, true, err
+	}
+	return do.inDoubt()
+}
+
+// broken answers for an attempt that a closing scope or a stop has cut.
+func (do *doing) broken() (Result, error) {
+	if err := do.unrecorded(do.at, do.Name); err != nil {
+		return Result{}, err
+	}
+	return Result{}, do.park()
+}
+
+// failure is the error of a read or idempotent attempt, with the reason of the
+// context's end where that is what happened.
+func (do *doing) failure(a *attempt, err error) *Error {
+	var e *Error
+	definite := errors.As(err, &e) && (e.Answered || e.NotSent)
+	if cause := a.cause(); cause != nil && !definite {
+		return cause
+	}
+	return do.asError(err)
+}
+
+func (do *doing) retryable(e *Error) bool {
+	if do.call.attempt > do.Retry.Max {
+		return false
+	}
+	if e.Code == CodeDeadline || e.Code == CodeBoundExceeded {
+		return false
+	}
+	if do.Retry.On != nil {
+		return slices.Contains(do.Retry.On, e.Code)
+	}
+	return e.Retry
+}
+
+// retry records the failed attempt and when the next one is due.
+func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
+	d, c := do.b.d, do.call
+	c.retryAt = d.clock().Add(do.backoff(c.attempt, e.After))
+	o := newObject(256).int("attempt", int64(c.attempt)).str("name", do.Name).str("digest", do.digest)
+	if !c.inputKnown {
+		o = o.raw("input", do.Input)
+		c.inputKnown = true
+	}
+	o = o.raw("error", e.encode())
+	if len(use) > 0 {
+		o = o.use("use", use)
+	}
+	d.past.settleCall(c, use)
+	if d.append(Draft{Kind: "effect.failed", Path: do.at, Body: o.time("retry_at", c.retryAt).close()}) != nil {
+		return Result{}, true, do.park()
+	}
+	return Result{}, false, nil
+}
+
+func (do *doing) backoff(attempt int, least time.Duration) time.Duration {
+	r := do.Retry
+	factor := r.Factor
+	if factor == 0 {
+		factor = 2
+	}
+	delay := float64(r.Backoff) * math.Pow(factor, float64(attempt-1))
+	if r.MaxBackoff > 0 {
+		delay = min(delay, float64(r.MaxBackoff))
+	}
+	delay = min(delay, float64(365*24*time.Hour))
+	if r.Jitter {
+		delay *= rand.Float64()
+	}
+	return max(time.Duration(delay), least)
+}
+
+// finish records the call's one outcome and returns it. Called with mu held.
+func (do *doing) finish(done Done, e *Error, took time.Duration, wanted Use) (Result, error) {
+	d, c := do.b.d, do.call
+	value, bad := oneLine(d.redact(done.Value))
+	if bad != nil && e == nil {
+		e = &Error{Code: CodeInternal, Message: "the result is not JSON: " + bad.Error(), Answered: true}
+	}
+	r := Result{Value: value, Attempt: c.attempt, Ms: took.Milliseconds(), Use: done.Use}
+	if e != nil {
+		r.Value = nil
+	}
+	if do.record(r, e, wanted, "") != nil {
+		return Result{}, do.park()
+	}
+	if e != nil {
+		return r, e
+	}
+	return r, nil
+}
+
+// record writes effect.finished and settles the reservation in one step, so
+// that the order of records is the order of grants.
+func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
+	d, c := do.b.d, do.call
+	if d.mode != performing {
+		return do.missing(do.at, "the outcome of "+do.Name)
+	}
+	o := newObject(220+len(r.Value)+len(do.Input)).str("name", do.Name).int("attempt", int64(r.Attempt)).str("digest", do.digest)
+	if !c.inputKnown {
+		o = o.raw("input", do.Input)
+		c.inputKnown = true
+	}
+	if e != nil {
+		o = o.raw("error", e.encode())
+	} else {
+		o = o.raw("value", r.Value)
+	}
+	o = o.int("ms", r.Ms)
+	if len(r.Use) > 0 {
+		o = o.use("use", r.Use)
+	}
+	if len(wanted) > 0 {
+		o = o.use("wanted", wanted)
+	}
+	if by != "" {
+		o = o.str("by", by)
+	}
+	d.past.settleCall(c, r.Use)
+	c.done, c.err = true, e
+	return d.append(Draft{Kind: "effect.finished", Path: do.at, Body: o.close()})
+}
+
+// doubtful answers for an unsettled once call in a closed scope: nothing is
+// written, live as in replay.
+func (do *doing) doubtful() (Result, error) {
+	_ = do.cancelledNow() // it would have been told so
+	return Result{Attempt: do.call.attempt}, &Error{Code: CodeInDoubt, Message: "nobody knows whether " + do.Name + " took effect"}
+}
+
+// doubtKey is where the gate about an attempt stands.
+func doubtKey(path string, attempt int) string {
+	if attempt > 1 {
+		return join(path, numbered("in_doubt", attempt))
+	}
+	return join(path, "in_doubt")
+}
+
+// inDoubt asks what became of a once call that may have taken effect. over is
+// false if it is to be tried again.
+func (do *doing) inDoubt() (Result, bool, error) {
+	c := do.call
+	subject := newObject(160+len(do.Input)).str("path", do.at).str("name", do.Name).int("attempt", int64(c.attempt)).
+		str("digest", do.digest).raw("input", do.Input).close()
+	dec, err := do.decision(doubtKey(do.at, c.attempt), Gate{Kind: "in_doubt", Subject: subject, Deny: "fail",
+		Question: "It is not known whether " + do.Name + " took effect. What now?", Actions: []string{"retry", "use_result", "fail"}})
+	if err != nil {
+		if errors.Is(err, ErrCancelled) {
+			r, err := do.doubtful()
+			return r, true, err
+		}
+		return Result{}, true, err
+	}
+	switch dec.Action {
+	case "retry":
+		return Result{}, false, nil
+	case "use_result":
+		r := Result{Value: dec.Answer, Attempt: c.attempt, By: dec.By}
+		if len(r.Value) == 0 {
+			r.Value = json.RawMessage("null")
+		}
+		if err := do.record(r, nil, nil, dec.By); err != nil {
+			return Result{}, true, do.park()
+		}
+		return r, true, nil
+	}
+	r := Result{Attempt: c.attempt, By: dec.By}
+	e := &Error{Code: CodeInDoubt, Message: "it was decided to fail: nobody knows whether " + do.Name + " took effect"}
+	if err := do.record(r, e, nil, dec.By); err != nil {
+		return Result{}, true, do.park()
+	}
+	return r, true, e
+}
+
+func (d *drive) redact(b []byte) []byte {
+	if d.job.Redact == nil || len(b) == 0 {
+		return b
+	}
+	return d.job.Redact(b)
+}
+
+// oneLine is a value as it may stand in a record: valid, without line feeds.
+func oneLine(raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		return json.RawMessage("null"), nil
+	}
+	if validJSON(raw) && bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return raw, nil
+	}
+	var b bytes.Buffer
+	err := json.Compact(&b, raw)
+	return b.Bytes(), err
+}
+
+// asError makes any error one that can be recorded, without secrets.
+func (do *doing) asError(err error) *Error {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Code: CodeInternal, Message: err.Error()}
+	}
+	c := *e
+	c.Message = string(do.b.d.redact([]byte(c.Message)))
+	if len(c.Detail) > 0 {
+		if c.Detail, err = oneLine(do.b.d.redact(c.Detail)); err != nil {
+			c.Detail = nil
+		}
+	}
+	return &c
+}
+
+func (e *Error) encode() []byte {
+	o := newObject(128).str("code", e.Code)
+	if e.Message != "" {
+		o = o.str("message", e.Message)
+	}
+	if e.Bound != "" {
+		o = o.str("bound", e.Bound)
+	}
+	if len(e.Detail) > 0 {
+		o = o.raw("detail", e.Detail)
+	}
+	for _, f := range [...]struct {
+		name string
+		set  bool
+	}{{"retry", e.Retry}, {"not_sent", e.NotSent}, {"answered", e.Answered}} {
+		if f.set {
+			o = o.raw(f.name, []byte("true"))
+		}
+	}
+	if e.After > 0 {
+		o = o.int("after_ms", e.After.Milliseconds())
+	}
+	return o.close()
+}
