@@ -170,19 +170,35 @@ func (a *account) inherit(ctx context.Context, src source, first *tipstaff.Event
 // pageSize is how many records are held at once while reading a whole run.
 const pageSize = 1000
 
+// eachRecord gives f the records after a cursor, page by page. While f looks at
+// one page the next is read.
 func eachRecord(ctx context.Context, src source, run string, after int64, f func(flow.Stored) error) error {
-	for {
-		page, err := src.Records(ctx, run, after, pageSize)
-		if err != nil {
-			return err
+	type page struct {
+		records []flow.Stored
+		err     error
+	}
+	read := func(after int64) <-chan page {
+		next := make(chan page, 1)
+		go func() {
+			records, err := src.Records(ctx, run, after, pageSize)
+			next <- page{records, err}
+		}()
+		return next
+	}
+	for next := read(after); ; {
+		p := <-next
+		if p.err != nil {
+			return p.err
 		}
-		for _, s := range page {
+		if len(p.records) == pageSize {
+			next = read(p.records[pageSize-1].Seq)
+		}
+		for _, s := range p.records {
 			if err := f(s); err != nil {
 				return err
 			}
-			after = s.Seq
 		}
-		if len(page) < pageSize {
+		if len(p.records) < pageSize {
 			return nil
 		}
 	}

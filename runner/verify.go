@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -141,17 +142,20 @@ func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal
 		rep.Conformance = unreadable(err)
 		return rep, nil
 	}
-	return report(ctx, folder{f, map[string][]flow.Stored{}}, res, req.Each), nil
+	return report(ctx, &folder{Folder: f, read: map[string][]flow.Stored{}}, res, req.Each), nil
 }
 
 // folder reads an export as a source. A file is read once: pages of it are asked
 // for several times.
 type folder struct {
 	*journal.Folder
+	mu   sync.Mutex
 	read map[string][]flow.Stored // by run
 }
 
-func (f folder) Records(_ context.Context, run string, after int64, limit int) ([]flow.Stored, error) {
+func (f *folder) Records(_ context.Context, run string, after int64, limit int) ([]flow.Stored, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	all, ok := f.read[run]
 	if !ok {
 		records := f.Folder.Records()
@@ -170,7 +174,7 @@ func (f folder) Records(_ context.Context, run string, after int64, limit int) (
 	return all[from:min(from+int64(limit), int64(len(all)))], nil
 }
 
-func (f folder) Blob(_ context.Context, digest string) ([]byte, error) {
+func (f *folder) Blob(_ context.Context, digest string) ([]byte, error) {
 	h, err := journal.ParseHash(digest)
 	if err != nil {
 		return nil, err
