@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"strings"
 
 	"github.com/gowebpki/jcs"
@@ -185,10 +186,13 @@ func (p *Policy) Rules() []Rule {
 // Digest is sha256:<hex> of the rules' canonical JSON.
 func (p *Policy) Digest() string {
 	if p == nil || p.digest == "" {
-		return digest(nil)
+		return noRules()
 	}
 	return p.digest
 }
+
+// noRules is the digest of a policy without rules, which most are.
+var noRules = sync.OnceValue(func() string { return digest(nil) })
 
 // digest covers the document as parsed, in its order, since the order can change
 // which rule a verdict names.
