@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"strings"
+	"sync"
 
 	"github.com/gowebpki/jcs"
 
