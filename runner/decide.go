@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -141,9 +143,9 @@ func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 
 func (r *Runner) resolve(ctx context.Context, row flow.GateRow, req tipstaff.DecideRequest) ([]flow.Draft, error) {
 	g := gateOf(row)
-	if !offers(g, req.Action) {
+	if !slices.Contains(g.Actions, req.Action) {
 		return nil, tipstaff.Errorf(tipstaff.ActionNotOffered, "gate %s does not offer %q", g.Key, req.Action).
-			WithHint("it offers: %s", join(g.Actions))
+			WithHint("it offers: %s", strings.Join(g.Actions, ", "))
 	}
 	if req.SubjectDigest != "" && req.SubjectDigest != g.Digest {
 		return nil, tipstaff.Errorf(tipstaff.SubjectChanged, "gate %s asks about %s, not about %s", g.Key, g.Digest, req.SubjectDigest)
@@ -217,17 +219,6 @@ func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.Decid
 		}
 	}
 	return nil
-}
-
-func join(list []string) string {
-	out := ""
-	for i, s := range list {
-		if i > 0 {
-			out += ", "
-		}
-		out += s
-	}
-	return out
 }
 
 // decided reads the stored decision back: its canonical bytes follow from the

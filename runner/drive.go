@@ -205,7 +205,7 @@ func (p person) present() bool { return p.yes || p.ask != nil }
 // approves reports whether --yes answers a gate: a plan's own question that
 // offers to approve, and nothing else.
 func (p person) approves(g tipstaff.Gate) bool {
-	return p.yes && g.Kind == tipstaff.Question && offers(g, "approve")
+	return p.yes && g.Kind == tipstaff.Question && slices.Contains(g.Actions, "approve")
 }
 
 // canAnswer reports whether driving a run that waits for these gates could come
@@ -325,31 +325,13 @@ func (a *asker) whileOpen(ctx context.Context, g tipstaff.Gate) (context.Context
 			case <-changed:
 			}
 			rows, err := a.r.Store.Gates(ctx, flow.GateQuery{Run: a.run, Open: true})
-			if err == nil && !contains(rows, g.ID.String()) {
+			if err == nil && !slices.ContainsFunc(rows, func(r flow.GateRow) bool { return r.ID == g.ID.String() }) {
 				cancel()
 				return
 			}
 		}
 	}()
 	return ctx, cancel
-}
-
-func contains(rows []flow.GateRow, id string) bool {
-	for _, row := range rows {
-		if row.ID == id {
-			return true
-		}
-	}
-	return false
-}
-
-func offers(g tipstaff.Gate, action string) bool {
-	for _, a := range g.Actions {
-		if a == action {
-			return true
-		}
-	}
-	return false
 }
 
 // localUser is the person at this terminal.

@@ -11,9 +11,8 @@ import (
 	"github.com/tipstaff/tipstaff/plan"
 )
 
-// finish is the terminal envelope of a run that its owner ends. It reads what
-// the store holds: everything before it is durable by then, save the last lazy
-// records, which the account takes from the outcome's own order in the log.
+// finish is the terminal envelope of a run that its owner ends. It adds up what
+// the store holds: the engine has made everything before it durable.
 func (r *Runner) finish(p *program, out flow.Outcome) []flow.Draft {
 	ctx := context.Background()
 	a, _, err := accountOf(ctx, r.Store, p.run)

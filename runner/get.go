@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -154,7 +155,7 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 			if err != nil {
 				return page, explain(err, idOf(row.ID))
 			}
-			if len(req.Status) > 0 && !has(req.Status, run.Status) {
+			if len(req.Status) > 0 && !slices.Contains(req.Status, run.Status) {
 				continue
 			}
 			page.Runs = append(page.Runs, run)
@@ -167,15 +168,6 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 			return page, nil
 		}
 	}
-}
-
-func has(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // Artifact is a stored document or payload by its digest.
