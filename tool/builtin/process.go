@@ -14,6 +14,8 @@ import (
 
 const (
 	killGrace = 2 * time.Second // between SIGTERM and SIGKILL
+	// clearLimit is how long the rest of a killed group is waited for.
+	clearLimit = time.Second
 	// drainLimit is how long output is still read after the group has ended: a
 	// descendant that left the group may hold the pipe open.
 	drainLimit = 500 * time.Millisecond
@@ -61,7 +63,7 @@ func (p *process) run(ctx context.Context) (ended, error) {
 		_ = p.cmd.Wait() // how it ended is in ProcessState
 	}()
 	killed := p.await(ctx, exited)
-	p.signal(syscall.SIGKILL) // whoever is left of the group
+	p.clear()
 	e := out.finish()
 	e.killed = killed
 	e.code = exitCode(p.cmd.ProcessState)
@@ -75,20 +77,29 @@ func (p *process) await(ctx context.Context, exited <-chan struct{}) (killed boo
 		return false
 	case <-ctx.Done():
 	}
-	p.signal(syscall.SIGTERM)
+	_ = p.signal(syscall.SIGTERM) // a group that is gone has exited
 	grace := time.NewTimer(killGrace)
 	defer grace.Stop()
 	select {
 	case <-exited:
 	case <-grace.C:
-		p.signal(syscall.SIGKILL)
+		_ = p.signal(syscall.SIGKILL)
 		<-exited
 	}
 	return true
 }
 
-// signal reaches the whole group. A group that is gone is no error.
-func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, s) }
+// signal reaches the whole group.
+func (p *process) signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
+
+// clear ends whoever is left of the group. A killed process is gone only when it
+// has been scheduled once more, and whoever inherited it has taken note: a group
+// that nobody takes note of is left after clearLimit, being dead.
+func (p *process) clear() {
+	for began := time.Now(); p.signal(syscall.SIGKILL) == nil && time.Since(began) < clearLimit; {
+		time.Sleep(time.Millisecond)
+	}
+}
 
 func exitCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
