@@ -193,16 +193,29 @@ func (d *drive) segments() Outcome {
 	for {
 		value, b, err := d.enterFlow()
 		var next *continued
-		if !errors.As(err, &next) || d.isHalted() || b.parked {
+		switch asked := errors.As(err, &next); {
+		case (asked || b.parked) && d.isCut():
+			if out, over := d.nextSegment(nil, true); over {
+				return out
+			}
+		case !asked || d.isHalted() || b.parked:
 			return d.conclude(value, err, b)
-		}
-		if d.cancelKnown() {
+		case d.cancelKnown():
 			return d.conclude(nil, ErrCancelled, b)
-		}
-		if out, over := d.continueWith(next.state); over {
-			return out
+		default:
+			if out, over := d.nextSegment(next.state, false); over {
+				return out
+			}
 		}
 	}
+}
+
+// isCut reports whether a correction has ended the segment and the job knows how
+// to go on. What was in flight is recorded by then: the flow has unwound.
+func (d *drive) isCut() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ending == cut && d.mode == performing && d.job.Next != nil
 }
 
 // cancelKnown reports whether a cancel of the run is known, and if so lets it
@@ -400,37 +413,71 @@ func reasonOf(err error) string {
 	return "store_unavailable"
 }
 
-// continueWith closes the segment and opens the next one with state.
-func (d *drive) continueWith(state json.RawMessage) (Outcome, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// nextSegment closes the segment and opens the next one.
+func (d *drive) nextSegment(state json.RawMessage, wasCut bool) (Outcome, bool) {
 	if d.mode != performing {
 		// A replay sees one segment: its end is that the flow asked to continue.
 		return Outcome{Status: Completed, Value: state, Used: d.past.ledger.used.clone(), Limit: d.past.ledger.limit.clone(),
 			Replayed: d.replayed}, true
 	}
+	next, err := d.askNext(state, wasCut)
+	if err == nil {
+		err = d.openSegment(next, wasCut)
+	}
+	if err != nil {
+		out := Outcome{Status: Interrupted, Err: err, Reason: reasonOf(err)}
+		d.interrupt(out.Reason)
+		return out, true
+	}
+	return Outcome{}, false
+}
+
+func (d *drive) askNext(state json.RawMessage, wasCut bool) (Segment, error) {
+	next := Segment{State: state, Root: d.job.Root, Limits: d.past.ledger.limit, Deadline: d.job.Deadline}
+	if d.job.Next == nil {
+		return next, nil
+	}
+	if err := d.sync(); err != nil {
+		return next, err
+	}
+	return d.job.Next(state, wasCut)
+}
+
+// openSegment writes, in one append: closings of open gates, what the job puts
+// before the run.continued, and that.
+func (d *drive) openSegment(next Segment, wasCut bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var drafts []Draft
 	for _, g := range d.openGates() {
 		drafts = append(drafts, closeGate(g, "superseded"))
 	}
-	if len(state) == 0 {
-		state = json.RawMessage("null")
+	if len(next.State) == 0 {
+		next.State = json.RawMessage("null")
 	}
 	wall := d.wall()
-	body := newObject(128+len(state)).raw("state", state).use("used", d.past.ledger.used).use("limit", d.past.ledger.limit).
+	body := newObject(128+len(next.State)).raw("state", next.State).use("used", d.past.ledger.used).use("limit", next.Limits).
 		int("wall_ms", wall.Milliseconds()).close()
-	if err := d.append(append(drafts, Draft{Kind: "run.continued", Body: body})...); err != nil {
-		return Outcome{Status: Interrupted, Err: err, Reason: reasonOf(err)}, true
+	drafts = append(append(drafts, next.Before...), Draft{Kind: "run.continued", Body: body})
+	if wasCut { // from here on a correction is another one, which cuts the next segment
+		d.past.cut = false
+		if d.ending == cut {
+			d.ending = notEnding
+		}
+	}
+	if err := d.append(drafts...); err != nil {
+		return err
 	}
 	old := d.past
-	p := newPast(old.ledger.limit)
+	p := newPast(next.Limits)
 	p.ledger.used.add(old.ledger.used)
-	p.state, p.last, p.warned, p.latest = state, old.last, old.warned, old.latest
+	p.state, p.last, p.warned, p.latest = next.State, old.last, old.warned, old.latest
 	p.wall = old.wall
 	p.cancel, p.cut = old.cancel, old.cut
 	d.past, d.places = p, map[string]*place{}
+	d.job.Root, d.job.Limits, d.job.Deadline = next.Root, next.Limits, next.Deadline
 	d.segment++
-	return Outcome{}, false
+	return nil
 }
 
 // wall is how long the run has been driven so far. Called with mu held.

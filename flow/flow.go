@@ -273,12 +273,29 @@ type Job struct {
 	Linger    time.Duration         // delays the park transaction; <0: until an answer
 	Redact    func([]byte) []byte   // every byte that leaves an activity passes it; nil: none
 	Finish    func(Outcome) []Draft // the terminal envelope (and what precedes it); nil: none
+	// Next says how the run goes on after a segment: after one whose flow returned
+	// Continue, with whose state it is called, or after one that a correction cut
+	// (cut, and no state). What came before is in the log by then. An error ends
+	// the drive interrupted. nil: a Continue goes on with its own state, and a cut
+	// drive ends with status cut.
+	Next func(state json.RawMessage, cut bool) (Segment, error)
 	// Hopeless is asked while the run lingers with these gates open; true means
 	// that nobody is going to answer, so it parks now. nil: it lingers to the end.
 	Hopeless func(gates []string) bool
 	// Abandon, when closed, ends the grace of a stop: once calls in flight are no
 	// longer awaited. nil: only the grace ends it.
 	Abandon <-chan struct{}
+}
+
+// Segment is a part of a run between two run.continued.
+type Segment struct {
+	Before []Draft         // precede the run.continued, in its transaction
+	State  json.RawMessage // the flow's input
+	// What the job holds from here on. A later drive of the segment must be given
+	// the same.
+	Root     string
+	Limits   Use
+	Deadline time.Time
 }
 
 // Status is how a drive ended.
