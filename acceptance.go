@@ -31,11 +31,14 @@ func (a *Acceptances) Apply(e *Event) error {
 	case KindIntentAccept:
 		var body struct {
 			terms
+			Gate       string `json:"gate"`
 			OnBehalfOf string `json:"on_behalf_of"`
 		}
-		if decode(e.Body, &body) && byUser(e, body.OnBehalfOf) {
+		// What a gate showed and what is accepted by it are one and the same.
+		if decode(e.Body, &body) && byUser(e, body.OnBehalfOf) && (body.Gate == "" || a.shown[body.Gate] == body.terms) {
 			a.accept(e.ID, body.terms)
 		}
+		delete(a.shown, body.Gate)
 	case KindPolicyGate:
 		var body struct {
 			Gate    string   `json:"gate"`

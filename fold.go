@@ -99,7 +99,10 @@ func (f *Fold) applyEnvelope(e *Event) {
 	switch e.Kind {
 	case KindIntentDraft:
 		f.applyDraft(e)
-	case KindIntentCompiled, KindIntentAccept, KindPlanProposed, KindIntentCorrect:
+	case KindIntentAccept:
+		f.applyProgram(e)
+		f.closeGate(e) // where a gate asked for it
+	case KindIntentCompiled, KindPlanProposed, KindIntentCorrect:
 		f.applyProgram(e)
 	case KindIntentClarify, KindPolicyGate:
 		f.openGate(e)

@@ -121,7 +121,7 @@ func (c *conformity) rules(r Record) {
 		}
 	case "policy.gate":
 		c.asks(r)
-	case "policy.gate.resolve":
+	case "policy.gate.resolve", "intent.accept", "intent.answer":
 		c.resolved(r)
 	case "gate.taken":
 		c.once(r)
@@ -182,7 +182,7 @@ func (c *conformity) resolved(r Record) {
 		resolveBody
 		SubjectDigest string `json:"subject_digest"`
 	}
-	if json.Unmarshal(r.Body, &b) != nil {
+	if json.Unmarshal(r.Body, &b) != nil || b.Gate == "" {
 		return
 	}
 	if _, twice := c.settled[b.Gate]; twice {
@@ -190,7 +190,7 @@ func (c *conformity) resolved(r Record) {
 		return
 	}
 	c.settled[b.Gate] = resolution{r.Seq, b.Via}
-	if g := c.past.byID[b.Gate]; g != nil && b.SubjectDigest != g.digest {
+	if g := c.past.byID[b.Gate]; g != nil && b.SubjectDigest != g.digest && r.Kind == "policy.gate.resolve" {
 		c.fault(r, "it decides about %s, but gate %s asks about %s", b.SubjectDigest, b.Gate, g.digest)
 	}
 }

@@ -258,7 +258,7 @@ func (d *drive) deliver(r Record) {
 	}
 	d.past.last = r.Seq
 	switch r.Kind {
-	case "policy.gate.resolve":
+	case "policy.gate.resolve", "intent.accept", "intent.answer":
 		d.decided(r)
 	case "run.cancel_requested":
 		req := new(cancelRequest)

@@ -225,7 +225,7 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 		var b gateBody
 		_ = json.Unmarshal(d.Body, &b)
 		r.gates[b.Gate] = &memGate{key: d.Path, digest: b.Digest}
-	case "policy.gate.resolve":
+	case "policy.gate.resolve", "intent.accept", "intent.answer":
 		var b resolveBody
 		_ = json.Unmarshal(d.Body, &b)
 		g := r.gates[b.Gate]

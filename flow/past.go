@@ -137,10 +137,17 @@ func foldHistory(h History, limits Use) (*past, error) {
 // ownership, cancels and ends stay behind.
 func inherited(kind string, n int) bool {
 	switch kind {
-	case "policy.gate.resolve", "run.continued":
+	case "run.continued":
 		return true
 	}
-	return Owned(kind, n)
+	return answers(kind) || Owned(kind, n)
+}
+
+// answers tells which records close the gate they name. Before a program is
+// accepted, the acceptance itself closes the gate that asked for it, and so do
+// the answers to questions about it.
+func answers(kind string) bool {
+	return kind == "policy.gate.resolve" || kind == "intent.accept" || kind == "intent.answer"
 }
 
 // Owned tells which records follow from the program, so that a replay must ask
@@ -205,6 +212,7 @@ type resolveBody struct {
 	Gate       string          `json:"gate"`
 	Action     string          `json:"action"`
 	Answer     json.RawMessage `json:"answer"`
+	Answers    json.RawMessage `json:"answers"` // of intent.answer
 	Feedback   string          `json:"feedback"`
 	Note       string          `json:"note"`
 	FailReason string          `json:"fail_reason"`
@@ -256,7 +264,7 @@ func (p *past) addKind(r Record) error {
 			return err
 		}
 		p.openGate(&gate{id: b.Gate, key: r.Path, kind: b.Kind, digest: b.Digest, deny: b.Deny, expires: b.ExpiresAt})
-	case "policy.gate.resolve":
+	case "policy.gate.resolve", "intent.accept", "intent.answer":
 		return p.addDecision(r)
 	case "gate.taken":
 		var b struct {
@@ -382,6 +390,12 @@ func (p *past) addDecision(r Record) error {
 	var b resolveBody
 	if err := json.Unmarshal(r.Body, &b); err != nil {
 		return err
+	}
+	switch r.Kind {
+	case "intent.accept":
+		b.Action = "accept"
+	case "intent.answer":
+		b.Action, b.Answer = "answer", b.Answers
 	}
 	g := p.byID[b.Gate]
 	switch {
