@@ -104,6 +104,8 @@ func (f *Fold) applyEnvelope(e *Event) {
 		f.closeGate(e) // where a gate asked for it
 	case KindIntentCompiled, KindPlanProposed, KindIntentCorrect:
 		f.applyProgram(e)
+	case KindIntentDispatch:
+		f.applyDispatch(e)
 	case KindIntentClarify, KindPolicyGate:
 		f.openGate(e)
 	case KindIntentAnswer, KindPolicyGateResolve:
@@ -147,6 +149,20 @@ func (f *Fold) applyDraft(e *Event) {
 		f.Lineage = &Lineage{Parent: body.Parent.Run, Relation: body.Parent.Relation, Seq: seq}
 	}
 	f.limit(body.Bounds)
+}
+
+// applyDispatch takes note of a child run.
+func (f *Fold) applyDispatch(e *Event) {
+	var body struct {
+		Child ID `json:"child"`
+	}
+	if !decode(e.Body, &body) || body.Child.IsZero() {
+		return
+	}
+	if f.Lineage == nil {
+		f.Lineage = new(Lineage)
+	}
+	f.Lineage.Children = append(f.Lineage.Children, body.Child)
 }
 
 // applyProgram follows which program is in force. A material correction is not,

@@ -59,11 +59,12 @@ type Failure struct {
 	Path    string `json:"path,omitempty"`
 }
 
-// Lineage says where a run came from.
+// Lineage says where a run came from, and which runs it has started itself.
 type Lineage struct {
 	Parent   ID     `json:"parent_run_id,omitzero"`
 	Relation string `json:"relation,omitempty"` // fork, rollback, followup, dispatch, agent
 	Seq      int64  `json:"seq,omitempty"`
+	Children []ID   `json:"children,omitempty"`
 }
 
 // Condition belongs to an unfinished run; it is derived, never stored.

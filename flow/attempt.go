@@ -104,7 +104,7 @@ func (a *attempt) note(e Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !a.left && len(body) <= MaxPayload {
-		d.put(Draft{Kind: e.Kind, Path: a.do.at, Note: true, Body: body})
+		d.put(Draft{Kind: e.Kind, Path: a.do.at, Note: true, Body: body, From: e.From})
 	}
 }
 

@@ -180,7 +180,7 @@ func (c *fctx) Emit(e Event) {
 		return
 	}
 	d.past.emits[key] = &mark{kind: e.Kind, digest: sum, asked: true}
-	d.put(Draft{Kind: e.Kind, Path: c.path, N: p.emits, Body: body})
+	d.put(Draft{Kind: e.Kind, Path: c.path, N: p.emits, Body: body, From: e.From})
 }
 
 // mayRecord tells whether Emit and Now can write. What they say follows from

@@ -128,9 +128,11 @@ type Decision struct {
 }
 
 // Event is something a program says about itself. Body is encoded by [JSON].
+// From makes it a signed envelope and names the signer; "": a plain event.
 type Event struct {
 	Kind string
 	Body any
+	From string
 }
 
 // Activity touches the world for a call. It must not keep its Attempt.
