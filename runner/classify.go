@@ -1,0 +1,123 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+var _ tipstaff.Classifier = (*Runner)(nil)
+
+// Classify compares the terms of two plans. It asks whether they are plans, not
+// whether this workspace could run them: one may want an agent, a skill or an
+// anchor that only another has. Of the store it uses nothing.
+func (r *Runner) Classify(_ context.Context, req tipstaff.ClassifyRequest) (tipstaff.Classification, error) {
+	reader, err := r.termsReader(req.Manifest)
+	if err != nil {
+		return tipstaff.Classification{}, err
+	}
+	old, problems := reader.terms(req.Old)
+	new, more := reader.terms(req.New)
+	if problems = append(problems, more...); len(problems) > 0 {
+		return tipstaff.Classification{}, &tipstaff.Error{Code: tipstaff.InvalidProgram, Problems: problems,
+			Message: fmt.Sprintf("%s and %s cannot be compared: both must be valid plans", req.Old.Name, req.New.Name)}
+	}
+	now := req.Now
+	if now.IsZero() {
+		now = r.Now()
+	}
+	return policy.Classify(old, new, now), nil
+}
+
+// termsReader reads the terms of plans. It is plan's Resolver for documents that
+// are compared and not run, and so has nothing against agents, child runs and
+// features that are not there.
+type termsReader struct {
+	manifest *tool.Manifest
+	tools    []*tool.Definition
+	skills   *skillShelf
+}
+
+func (r *Runner) termsReader(given *tipstaff.Source) (*termsReader, error) {
+	manifest, err := r.manifestOr(given)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := r.lock()
+	if err != nil {
+		return nil, err
+	}
+	tools, err := r.tools(manifest, lock)
+	if err != nil {
+		return nil, err
+	}
+	skills, err := r.skillSet()
+	if err != nil {
+		return nil, err
+	}
+	return &termsReader{manifest, tools.Definitions(), newShelf(skills)}, nil
+}
+
+// manifestOr is the manifest that was given, or else the workspace's.
+func (r *Runner) manifestOr(given *tipstaff.Source) (*tool.Manifest, error) {
+	if given == nil {
+		return r.manifest()
+	}
+	m, problems := tool.ParseManifest(given.Name, given.Text)
+	if len(problems) > 0 {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + given.Name + " is not valid", Problems: problems}
+	}
+	return m, nil
+}
+
+func (t *termsReader) terms(src tipstaff.Source) (policy.Terms, []tipstaff.Problem) {
+	doc, problems := plan.Check(src.Name, src.Text, t)
+	if len(problems) > 0 {
+		return policy.Terms{}, problems
+	}
+	return doc.Terms(t), nil
+}
+
+func (t *termsReader) Tool(uri string) plan.ToolInfo {
+	info := plan.ToolInfo{Class: t.class(uri)}
+	if t.manifest != nil {
+		info.MaxTimeout = t.manifest.MaxTimeout
+	}
+	return info
+}
+
+// class is that of a tool whatever its pin, "" if nobody knows: a document may
+// name a version that this workspace has no longer, or not yet.
+func (t *termsReader) class(uri string) flow.Class {
+	u, err := tool.ParseURI(uri)
+	if err != nil {
+		return ""
+	}
+	for _, d := range t.tools {
+		if d.Server == u.Server && d.Tool == u.Tool {
+			return d.Class
+		}
+	}
+	config, _ := t.manifest.Tool(u.Server, u.Tool)
+	return config.Effect
+}
+
+// Skill: one that is not here allows whatever the plan calls.
+func (t *termsReader) Skill(uri string) plan.SkillInfo {
+	info := t.skills.info(uri)
+	if info.Trouble.Code != "" {
+		return plan.SkillInfo{}
+	}
+	return info
+}
+
+func (*termsReader) Agent(string) plan.AgentInfo  { return plan.AgentInfo{} }
+func (*termsReader) Dispatch(string) plan.Trouble { return plan.Trouble{} }
+func (*termsReader) Feature(string) plan.Trouble  { return plan.Trouble{} }
+
+func (t *termsReader) Bounds() flow.Use { return resolver{manifest: t.manifest}.Bounds() }
