@@ -84,6 +84,13 @@ const (
 // Branch reports whether nodes of this kind hold others.
 func (k NodeKind) Branch() bool { return k == Sequential || k == Parallel }
 
+// How the plan of a child run is accepted: a person is asked, or its parent does
+// it.
+const (
+	AcceptAsk  = "ask"
+	AcceptAuto = "auto"
+)
+
 // Node is one place of the tree. Which fields have a meaning depends on Kind.
 type Node struct {
 	Kind NodeKind
@@ -110,7 +117,7 @@ type Node struct {
 	Skill  string
 	Scope  string
 	Bounds Bounds
-	Accept string // ask or auto
+	Accept string // AcceptAsk or AcceptAuto
 
 	// Of gate.
 	Question string
@@ -129,6 +136,8 @@ type Node struct {
 	texts     map[string]position // of those that are strings
 	childless bool
 	args      *value
+	verbatim  bool // args hold no reference and no escape: Args is what they resolve to
+	literal   bool // args hold no reference
 	inputs    *value
 	show      *value
 	prompt    *value

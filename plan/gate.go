@@ -33,6 +33,10 @@ func (w *walker) gate(fc flow.Context, n *Node, l *ledger) end {
 	if err != nil {
 		return end{err: err}
 	}
+	return w.unlessCarried(fc, n, gateGiven{n.Question, subject, n.Actions}, func() end { return w.ask(fc, n, subject) })
+}
+
+func (w *walker) ask(fc flow.Context, n *Node, subject json.RawMessage) end {
 	ask := w.h.Gate
 	if ask == nil {
 		ask = Ask

@@ -16,6 +16,7 @@ const (
 	StatusRefused   = "refused"
 	StatusCancelled = "cancelled"
 	StatusUncertain = "uncertain" // once, and nobody knows whether it happened
+	StatusCarried   = "carried"   // completed by an earlier revision: nothing was called
 )
 
 // KindStep is the kind of the event that ends a leaf.
@@ -42,20 +43,25 @@ type StepError struct {
 
 // end is how a leaf came out.
 type end struct {
-	output json.RawMessage
-	body   StepBody
-	err    error
+	output  json.RawMessage
+	body    StepBody
+	err     error
+	input   string // digest of what it was given
+	carried bool   // an earlier revision did it
 }
 
 // leaf performs n and says how it ended. Parked and fatal errors say nothing:
 // the leaf has not ended.
 func (w *walker) leaf(fc flow.Context, n *Node, l *ledger) error {
-	e := w.perform(fc, n, l)
+	e := w.attempt(fc, n, l)
 	if e.err != nil && !ends(e.err) {
 		return e.err
 	}
 	e.body.Node = n.ID
 	e.body.Status = status(e.err)
+	if e.carried {
+		e.body.Status = StatusCarried
+	}
 	if e.err != nil && !errors.Is(e.err, flow.ErrCancelled) {
 		e.body.Error = stepError(e.err)
 	}
@@ -64,6 +70,7 @@ func (w *walker) leaf(fc flow.Context, n *Node, l *ledger) error {
 	switch {
 	case e.err == nil:
 		l.keep(n.ID, e.output)
+		w.keep(fc, n, e)
 		return nil
 	case errors.Is(e.err, flow.ErrCancelled):
 		return e.err
@@ -90,16 +97,21 @@ func (w *walker) perform(fc flow.Context, n *Node, l *ledger) end {
 }
 
 func (w *walker) toolCall(fc flow.Context, n *Node, l *ledger) end {
-	args, err := w.resolve(n.args, l)
-	if err != nil {
-		return end{err: err}
+	args := n.Args
+	if !n.verbatim {
+		var err error
+		if args, err = w.resolve(n.args, l); err != nil {
+			return end{err: err}
+		}
 	}
-	if w.h.ToolCall == nil {
-		return end{err: ErrNoTools}
-	}
-	return called(w.h.ToolCall(fc, ToolRequest{
-		Node: n, Args: args, Literal: n.args.literal(), Timeout: n.Timeout, Retry: n.Retry,
-	}))
+	return w.unlessCarried(fc, n, callGiven{args, n.Parse}, func() end {
+		if w.h.ToolCall == nil {
+			return end{err: ErrNoTools}
+		}
+		return called(w.h.ToolCall(fc, ToolRequest{
+			Node: n, Args: args, Literal: n.literal, Timeout: n.Timeout, Retry: w.retry(n),
+		}))
+	})
 }
 
 func (w *walker) step(fc flow.Context, n *Node, l *ledger) end {
@@ -115,15 +127,17 @@ func (w *walker) step(fc flow.Context, n *Node, l *ledger) end {
 	if err != nil {
 		return end{err: unresolved(err)}
 	}
-	fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
-	if w.h.Step == nil {
-		return end{output: json.RawMessage("null"), body: StepBody{Noop: true}}
-	}
-	e := called(w.h.Step(fc, StepRequest{Node: n, Prompt: prompt, Inputs: inputs, Timeout: n.Timeout, Retry: n.Retry}))
-	if e.err == nil && n.OutputSchema != nil {
-		e.err = misfit(n.OutputSchema, e.output)
-	}
-	return e
+	return w.unlessCarried(fc, n, stepGiven{prompt, inputs, n.Tools, n.OutputSchema}, func() end {
+		fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
+		if w.h.Step == nil {
+			return end{output: json.RawMessage("null"), body: StepBody{Noop: true}}
+		}
+		e := called(w.h.Step(fc, StepRequest{Node: n, Prompt: prompt, Inputs: inputs, Timeout: n.Timeout, Retry: w.retry(n)}))
+		if e.err == nil && n.OutputSchema != nil {
+			e.err = misfit(n.OutputSchema, e.output)
+		}
+		return e
+	})
 }
 
 // misfit is why a reply does not fit the schema that a step asks for.
@@ -143,11 +157,13 @@ func (w *walker) subDispatch(fc flow.Context, n *Node, l *ledger) end {
 	if err != nil {
 		return end{err: err}
 	}
-	fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
-	if w.h.SubDispatch == nil {
-		return end{err: ErrNotImplemented}
-	}
-	return called(w.h.SubDispatch(fc, DispatchRequest{Node: n, Inputs: inputs, Timeout: n.Timeout}))
+	return w.unlessCarried(fc, n, dispatchGiven{n.Agent, inputs, n.Scope, n.Bounds, n.Accept}, func() end {
+		fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
+		if w.h.SubDispatch == nil {
+			return end{err: ErrNotImplemented}
+		}
+		return called(w.h.SubDispatch(fc, DispatchRequest{Node: n, Inputs: inputs, Timeout: n.Timeout}))
+	})
 }
 
 // called is the end of a leaf that was handed out.

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -101,6 +103,7 @@ func (r *nodeReader) toolCall(n *Node, f *fields) {
 	n.Tool = f.text("tool")
 	n.args = f.typed("args", object)
 	n.Args = raw(n.args)
+	n.literal, n.verbatim = n.args.literal(), n.args != nil && !bytes.Contains(n.Args, []byte("${"))
 	if n.Parse = f.word("parse", "none", "json"); n.Parse == "none" {
 		n.Parse = ""
 	}
@@ -127,7 +130,7 @@ func (r *nodeReader) subDispatch(n *Node, f *fields) {
 	n.Agent = f.textOr("agent", DefaultAgent)
 	n.Scope = f.text("scope")
 	n.Bounds = decodeBounds(f, r.ps, "bounds")
-	n.Accept = f.word("accept", "ask", "auto")
+	n.Accept = f.word("accept", AcceptAsk, AcceptAuto)
 	r.effort(n, f, false)
 }
 
@@ -154,6 +157,9 @@ const (
 	maxFactor       = 100
 )
 
+// retryable are the failures that trying again may mend.
+var retryable = []string{ReasonTimeout, ReasonToolUnavailable, ReasonToolError, ReasonOutputInvalid}
+
 func decodeRetry(f *fields) flow.Retry {
 	f.need("max")
 	retry := flow.Retry{
@@ -171,9 +177,7 @@ func decodeRetry(f *fields) flow.Retry {
 	}
 	on, at := f.texts("on")
 	for i, code := range on {
-		switch code {
-		case ReasonTimeout, ReasonToolUnavailable, ReasonToolError, ReasonOutputInvalid:
-		default:
+		if !slices.Contains(retryable, code) {
 			f.ps.add(codeFieldInvalid, at[i], f.path,
 				"%q cannot be retried; on may list timeout, tool_unavailable, tool_error and output_invalid", brief(code))
 		}

@@ -12,7 +12,7 @@ import (
 type Resolver interface {
 	// Tool tells about a well-formed, pinned tool URI.
 	Tool(uri string) ToolInfo
-	// Skill tells about the skill that a document is written for.
+	// Skill tells about a skill that a document is written for, or dispatches.
 	Skill(uri string) SkillInfo
 	// Agent tells about who would do a step. No agent of that name: agent_unknown.
 	Agent(name string) AgentInfo
@@ -38,10 +38,13 @@ type ToolInfo struct {
 	Trouble    Trouble
 }
 
-// SkillInfo is what a skill allows.
+// SkillInfo is what a skill allows, takes and promises.
 type SkillInfo struct {
-	Tools   []string // the URIs that its programs may call
-	Trouble Trouble
+	Tools     []string        // the URIs that its programs may call; nil: not known
+	SubSkills []string        // the URIs of skills that they may dispatch; nil: not known
+	Inputs    map[string]bool // by name, whether it must be given; nil: not known
+	Outputs   []string        // names that its programs must have among their outputs
+	Trouble   Trouble
 }
 
 // AgentInfo is what matters about an agent here.

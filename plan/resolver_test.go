@@ -30,8 +30,13 @@ func (workspace) Tool(uri string) ToolInfo {
 }
 
 func (workspace) Skill(uri string) SkillInfo {
-	if uri == "skill://ghost@1.0.0" {
+	switch uri {
+	case "skill://ghost@1.0.0":
 		return SkillInfo{Trouble: Trouble{Code: "skill_unknown"}}
+	case "skill://promise@1.0.0":
+		return SkillInfo{Tools: []string{}, SubSkills: []string{"skill://takes@1.0.0"}, Outputs: []string{"notes", "title"}}
+	case "skill://takes@1.0.0":
+		return SkillInfo{Tools: []string{}, Inputs: map[string]bool{"file": true, "note": false}}
 	}
 	return SkillInfo{Tools: []string{"mcp://t/read@1.0.0", "mcp://t/list@1.0.0"}}
 }

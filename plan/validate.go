@@ -53,7 +53,9 @@ type validator struct {
 	d      *Document
 	r      Resolver // may be nil
 	ps     problems
+	skill  *SkillInfo // of the document; nil: it has none, or nobody knows it
 	allow  []string
+	open   bool                // which tools it may call is for its skill to say, which nobody knows
 	places map[string]place    // of leaves, by id
 	ids    map[string]position // of all nodes
 }
@@ -83,31 +85,18 @@ func (v *validator) trouble(t Trouble, at position, path, fallback string) {
 }
 
 func (v *validator) tools() {
-	var skill []string
-	if v.d.Skill != "" {
-		skill = v.skill()
+	v.ownSkill()
+	var outer []string
+	if v.skill != nil {
+		outer = v.skill.Tools
 	}
 	if v.d.Tools != nil {
-		v.uris(*v.d.Tools, v.d.toolsAt, "tools", skill, "the skill")
+		v.uris(*v.d.Tools, v.d.toolsAt, "tools", outer, "the skill")
 	}
-	if v.allow = v.d.AllowList(); v.d.Tools == nil && skill != nil {
-		v.allow = skill
+	v.allow = v.d.AllowList()
+	if v.d.Tools == nil && v.d.Skill != "" {
+		v.allow, v.open = outer, outer == nil
 	}
-}
-
-// skill checks the document's skill and returns what it allows; nil: unknown.
-func (v *validator) skill() []string {
-	at := v.d.at["skill"]
-	if code := checkSkill(v.d.Skill); code != "" {
-		v.add(code, at, "skill", "%q is not pinned to a version; write skill://name@1.2.3", brief(v.d.Skill))
-		return nil
-	}
-	if v.r == nil {
-		return nil
-	}
-	info := v.r.Skill(v.d.Skill)
-	v.trouble(info.Trouble, at, "skill", "the skill cannot be used")
-	return info.Tools
 }
 
 // uris checks a list of tools, which may only narrow the outer one. A nil outer
@@ -217,7 +206,7 @@ func (v *validator) toolCall(n *Node) {
 	v.references(n, n.args, n.Path)
 	var info ToolInfo
 	if at, ok := n.texts["tool"]; ok && v.uri(n.Tool, at, n.Path) {
-		if !slices.Contains(v.allow, n.Tool) {
+		if !v.open && !slices.Contains(v.allow, n.Tool) {
 			v.add(codeUndeclaredTool, at, n.Path, "%s is not among the tools of the plan", brief(n.Tool))
 		}
 		if v.r != nil {
@@ -265,12 +254,8 @@ func (v *validator) subDispatch(n *Node) {
 	if !ok {
 		return
 	}
-	if code := checkSkill(n.Skill); code != "" {
-		v.add(code, at, n.Path, "%q is not pinned to a version; write skill://name@1.2.3", brief(n.Skill))
-		return
-	}
-	if v.r != nil {
-		v.trouble(v.r.Dispatch(n.Skill), at, n.Path, "child runs cannot be started")
+	if v.skillURI(n.Skill, at, n.Path) {
+		v.dispatch(n, at)
 	}
 }
 

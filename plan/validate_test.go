@@ -148,7 +148,9 @@ root:
     - {id: b, kind: step, agent: ghost, prompt: Do.}
     - {id: c, kind: sub_dispatch, skill: skill://off@1.0.0}
 `
-	if _, problems := Check("p.yaml", []byte(src), nil); len(problems) > 0 {
-		t.Errorf("reported %v", problems)
+	for _, src := range []string{src, strings.Replace(src, "version: 1", "version: 1\nskill: skill://s@1.0.0", 1)} {
+		if _, problems := Check("p.yaml", []byte(src), nil); len(problems) > 0 {
+			t.Errorf("reported %v", problems)
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gowebpki/jcs"
 )
@@ -89,9 +91,84 @@ func (v *value) appendJSON(b *bytes.Buffer) {
 // json is the RFC 8785 form of v. Callers have made sure that its numbers are
 // safe.
 func (v *value) json() (json.RawMessage, error) {
+	if plain, ok := v.appendPlain(nil); ok {
+		return plain, nil
+	}
 	var b bytes.Buffer
 	v.appendJSON(&b)
 	return jcs.Transform(b.Bytes())
+}
+
+// appendPlain writes the RFC 8785 form of a value that has nothing unusual in it,
+// which is nearly every one: printable ASCII that needs no escape, and whole
+// numbers of a few digits. Of others it says so.
+func (v *value) appendPlain(b []byte) (_ []byte, ok bool) {
+	switch v.kind {
+	case null:
+		return append(b, "null"...), true
+	case boolean:
+		return append(b, v.text...), true
+	case number:
+		return append(b, v.text...), plainNumber(v.text)
+	case text:
+		return appendPlainText(b, v.text)
+	case list:
+		b, ok = append(b, '['), true
+		for i, item := range v.items {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, ok = item.appendPlain(b); !ok {
+				return b, false
+			}
+		}
+		return append(b, ']'), true
+	}
+	return v.appendPlainObject(b)
+}
+
+func (v *value) appendPlainObject(b []byte) (_ []byte, ok bool) {
+	members := v.members
+	byKey := func(a, b member) int { return strings.Compare(a.key, b.key) }
+	if !slices.IsSortedFunc(members, byKey) {
+		members = slices.SortedFunc(slices.Values(members), byKey)
+	}
+	b = append(b, '{')
+	for i, m := range members {
+		if i > 0 {
+			if members[i-1].key == m.key {
+				return b, false
+			}
+			b = append(b, ',')
+		}
+		if b, ok = appendPlainText(b, m.key); !ok {
+			return b, false
+		}
+		if b, ok = m.value.appendPlain(append(b, ':')); !ok {
+			return b, false
+		}
+	}
+	return append(b, '}'), true
+}
+
+func appendPlainText(b []byte, s string) (_ []byte, ok bool) {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return b, false
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"'), true
+}
+
+// plainNumber: a whole number in its shortest form, exact as a float64.
+func plainNumber(s string) bool {
+	digits := strings.TrimPrefix(s, "-")
+	if len(digits) == 0 || len(digits) > 15 || digits[0] == '0' && s != "0" {
+		return false
+	}
+	return strings.Trim(digits, "0123456789") == ""
 }
 
 // quote is s as a JSON string.

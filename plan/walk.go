@@ -22,6 +22,13 @@ type Handlers struct {
 	SubDispatch func(flow.Context, DispatchRequest) (flow.Result, error)
 	// Gate asks a person. nil: [Ask], which parks until somebody has decided.
 	Gate func(flow.Context, *Node, json.RawMessage) (flow.Decision, error)
+	// Mode says what is done about a leaf that failed for a reason and has no retry
+	// and no on_error of its own. It must be pure. nil: it fails.
+	Mode func(reason string) Mode
+	// Carry is what earlier revisions of the plan leave to this walk.
+	Carry Carry
+	// Keep is told what a later revision can rely on. nil: there will be none.
+	Keep Keeper
 }
 
 // ToolRequest is a tool call whose references have been replaced.
@@ -33,7 +40,7 @@ type ToolRequest struct {
 	Args    json.RawMessage
 	Literal bool          // the arguments are those that the document shows
 	Timeout time.Duration // the node's own; 0: see [Node.EffectiveTimeout]
-	Retry   flow.Retry    // zero: none
+	Retry   flow.Retry    // zero: none; of class once it is to be left aside
 }
 
 // StepRequest is a step whose references have been replaced.

@@ -19,6 +19,7 @@ import (
 // commands of a story:
 //
 //	plan                    the document
+//	modes                   what is done about failures: per line reason, action, note
 //	drive [sorted]          one drive; prints what it recorded. sorted: by path,
 //	                        where branches interleave. Input: the inputs, as JSON
 //	decide KEY ACTION       answers a gate. Input: the answer, as JSON
@@ -50,6 +51,8 @@ func (s *story) command(t *testing.T, c *datadriven.TestData) string {
 	switch c.Cmd {
 	case "plan":
 		return s.plan(c)
+	case "modes":
+		return s.world.setModes(c.Input)
 	case "drive":
 		return s.drive(c)
 	case "decide":
@@ -238,6 +241,7 @@ type world struct {
 	mu    sync.Mutex
 	calls map[string]int
 	log   *flow.Mem
+	modes map[string]Mode // nil: there are none
 	// hanging is closed when a tool that hangs was called.
 	hanging chan struct{}
 }
@@ -264,16 +268,35 @@ func (w *world) counters() string {
 	return strings.Join(lines, "")
 }
 
+func (w *world) setModes(lines string) string {
+	w.modes = map[string]Mode{}
+	for line := range strings.Lines(lines) {
+		reason, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		action, note, _ := strings.Cut(rest, " ")
+		w.modes[reason] = Mode{Action: action, Note: note}
+	}
+	return "ok\n"
+}
+
 func (w *world) handlers() Handlers {
-	return Handlers{ToolCall: func(fc flow.Context, r ToolRequest) (flow.Result, error) {
-		info := workspace{}.Tool(r.Node.Tool)
-		return fc.Do(flow.Call{
-			Name: "tool.call", Class: info.Class,
-			Input:   flow.JSON(map[string]any{"uri": r.Node.Tool, "args": r.Args}),
-			Timeout: r.Node.EffectiveTimeout(info), Retry: r.Retry,
-			Reserve: flow.Use{"tool_calls": 1},
-		})
-	}}
+	h := Handlers{ToolCall: w.toolCall}
+	if w.modes != nil {
+		h.Mode = func(reason string) Mode { return w.modes[reason] }
+	}
+	return h
+}
+
+func (w *world) toolCall(fc flow.Context, r ToolRequest) (flow.Result, error) {
+	info := workspace{}.Tool(r.Node.Tool)
+	if info.Class == flow.Once {
+		r.Retry = flow.Retry{}
+	}
+	return fc.Do(flow.Call{
+		Name: "tool.call", Class: info.Class,
+		Input:   flow.JSON(map[string]any{"uri": r.Node.Tool, "args": r.Args}),
+		Timeout: r.Node.EffectiveTimeout(info), Retry: r.Retry,
+		Reserve: flow.Use{"tool_calls": 1},
+	})
 }
 
 // call behaves as the tool's name says.
@@ -290,6 +313,10 @@ func (w *world) call(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 	switch strings.TrimPrefix(strings.TrimPrefix(tool, "once_"), "put_") {
 	case "fail":
 		return flow.Done{}, &flow.Error{Code: "tool_error", Message: "it said no", Answered: true}
+	case "recover": // says no twice, then yes
+		if n < 3 {
+			return flow.Done{}, &flow.Error{Code: "tool_error", Message: "it said no", Answered: true}
+		}
 	case "down":
 		return flow.Done{}, &flow.Error{Code: "tool_unavailable", Message: "no answer"}
 	case "flaky":

@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+)
+
+// ownSkill looks up the skill that the document is written for, and checks that
+// the document takes what the skill is given and keeps what it promises.
+func (v *validator) ownSkill() {
+	d := v.d
+	if d.Skill == "" {
+		return
+	}
+	at := d.at["skill"]
+	if !v.skillURI(d.Skill, at, "skill") || v.r == nil {
+		return
+	}
+	info := v.r.Skill(d.Skill)
+	v.trouble(info.Trouble, at, "skill", "the skill cannot be used")
+	if info.Trouble.Code != "" {
+		return
+	}
+	v.skill = &info
+	for _, in := range d.Inputs {
+		if _, known := info.Inputs[in.Name]; info.Inputs != nil && !known {
+			v.add(codeInputUnknown, in.at, "inputs."+in.Name, "%s has no input %s", brief(d.Skill), brief(in.Name))
+		}
+	}
+	for _, name := range info.Outputs {
+		if d.outputs == nil || d.outputs.get(name) == nil {
+			v.add(codeFieldMissing, at, "outputs", "%s promises the output %s, which the plan does not have", brief(d.Skill), brief(name))
+		}
+	}
+}
+
+// skillURI reports whether a skill is pinned.
+func (v *validator) skillURI(uri string, at position, path string) bool {
+	code := checkSkill(uri)
+	switch code {
+	case "":
+		return true
+	case codeUnpinnedSkill:
+		v.add(code, at, path, "%q is not pinned to a version; write skill://name@1.2.3", brief(uri))
+	default:
+		v.add(code, at, path, "%q is no skill URI; write skill://name@1.2.3", brief(uri))
+	}
+	return false
+}
+
+// dispatch checks a child run: that it may be started, by this document too, and
+// that its skill can make something of what it is given.
+func (v *validator) dispatch(n *Node, at position) {
+	if v.skill != nil && v.skill.SubSkills != nil && !slices.Contains(v.skill.SubSkills, n.Skill) {
+		v.add(codeSubDispatchDisabled, at, n.Path, "%s is not among the sub_skills of %s", brief(n.Skill), brief(v.d.Skill))
+		return
+	}
+	if v.r == nil {
+		return
+	}
+	if t := v.r.Dispatch(n.Skill); t.Code != "" {
+		v.trouble(t, at, n.Path, "child runs cannot be started")
+		return
+	}
+	info := v.r.Skill(n.Skill)
+	v.trouble(info.Trouble, at, n.Path, "the skill cannot be used")
+	if info.Trouble.Code == "" && info.Inputs != nil {
+		v.handed(n, info.Inputs, at)
+	}
+}
+
+// handed compares what a child run is given with what its skill takes.
+func (v *validator) handed(n *Node, takes map[string]bool, at position) {
+	given := &value{kind: object}
+	if n.inputs != nil {
+		given = n.inputs
+	}
+	for _, m := range given.members {
+		if _, known := takes[m.key]; !known {
+			v.add(codeInputUnknown, m.at, n.Path, "%s has no input %s", brief(n.Skill), brief(m.key))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(takes)) {
+		if takes[name] && given.get(name) == nil {
+			v.add(codeInputMissing, at, n.Path, "%s needs the input %s", brief(n.Skill), brief(name))
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/plan"
+)
+
+// dispatchName is the activity that starts a child run and takes it to its end.
+const dispatchName = "run.dispatch"
+
+// dispatchInput is all that a child run is made from, beside what its parent has
+// frozen.
+type dispatchInput struct {
+	Skill       string          `json:"skill"`
+	SkillDigest string          `json:"skill_digest"`
+	Inputs      json.RawMessage `json:"inputs"`
+	Bounds      tipstaff.Bounds `json:"bounds"`
+	Scope       string          `json:"scope,omitempty"`
+	Accept      string          `json:"accept"`
+}
+
+// subDispatch performs a sub_dispatch node. The child's bounds are reserved from
+// this run's, and settled by what the child used. The call is idempotent: the
+// child has a journal of its own, and an attempt that finds it goes on with it.
+func (p *program) subDispatch(fc flow.Context, call plan.DispatchRequest) (flow.Result, error) {
+	s, doc := p.skills[call.Node.Skill], p.children[call.Node.Skill]
+	if s == nil || doc == nil {
+		return flow.Result{}, subagent("%s was not frozen into this run with a plan", call.Node.Skill)
+	}
+	bounds := p.childBounds(call.Node, doc)
+	return fc.Do(flow.Call{Name: dispatchName, Class: flow.Idempotent, Timeout: call.Timeout, Reserve: reservation(bounds),
+		Input: flow.JSON(dispatchInput{Skill: call.Node.Skill, SkillDigest: s.Digest(), Inputs: call.Inputs, Bounds: bounds,
+			Scope: call.Node.Scope, Accept: call.Node.Accept})})
+}
+
+// subagent is the failure of a node whose child did not complete.
+func subagent(format string, args ...any) *flow.Error {
+	return &flow.Error{Code: plan.ReasonSubagent, Message: fmt.Sprintf(format, args...)}
+}
+
+// dispatch is the activity for the drive of a parent. who answers the parent's
+// gates answers the child's too.
+func (r *Runner) dispatch(parent *program, who person) flow.Activity {
+	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		var in dispatchInput
+		if err := json.Unmarshal(a.Input, &in); err != nil {
+			return flow.Done{}, err
+		}
+		child, err := r.childOf(ctx, parent, a, in)
+		if err != nil {
+			return flow.Done{}, err
+		}
+		if err := r.takeToEnd(ctx, child, who); err != nil {
+			return flow.Done{}, err
+		}
+		return r.resultOf(ctx, child)
+	}}
+}
+
+// childOf is the run that belongs to this call, made if there is none. Its id is
+// in the parent's journal before the child is: no attempt makes a second one.
+func (r *Runner) childOf(ctx context.Context, parent *program, a flow.Attempt, in dispatchInput) (string, error) {
+	child, err := r.announced(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	if child != "" {
+		_, err := r.Store.Run(ctx, child)
+		if err == nil || !errors.Is(err, flow.ErrNoRun) {
+			return child, err
+		}
+	}
+	made, err := r.prepareChild(ctx, parent, in)
+	if err != nil {
+		return "", err
+	}
+	if child == "" {
+		child = tipstaff.NewID(r.Now()).String()
+		a.Note(flow.Event{Kind: string(tipstaff.KindIntentDispatch), From: journal.Executor, Body: map[string]any{
+			"child": child, "skill": in.Skill, "skill_digest": in.SkillDigest, "bounds": in.Bounds}})
+		if err := a.Sync(); err != nil {
+			return "", err
+		}
+	}
+	return child, r.createChild(ctx, child, parent, made, in.Accept)
+}
+
+// announced is the child that an earlier attempt of this call has named.
+func (r *Runner) announced(ctx context.Context, a flow.Attempt) (child string, err error) {
+	err = eachRecord(ctx, r.Store, a.Run, 0, func(s flow.Stored) error {
+		if s.Kind != string(tipstaff.KindIntentDispatch) {
+			return nil
+		}
+		e, err := tipstaff.ParseEvent(s.Bytes)
+		if err != nil {
+			return err
+		}
+		var b struct{ Child string }
+		if e.Path == a.Path && json.Unmarshal(e.Body, &b) == nil {
+			child = b.Child
+		}
+		return nil
+	})
+	return child, err
+}
+
+// takeToEnd drives a child until it has ended. It is not driven while somebody
+// else does, nor while it waits for decisions that nobody here can make: then
+// the parent waits too.
+func (r *Runner) takeToEnd(ctx context.Context, child string, who person) error {
+	changed, stop := r.Store.Follow(child)
+	defer stop()
+	for {
+		row, err := r.Store.Run(ctx, child)
+		switch {
+		case ctx.Err() != nil:
+			return r.leave(ctx, child)
+		case err != nil:
+			return err
+		case tipstaff.State(row.State).Terminal():
+			return nil
+		case r.driving(child) || r.alive(row):
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		pending, err := r.pending(ctx, row)
+		if err != nil {
+			return err
+		}
+		if len(pending) > 0 && !who.canAnswer(pending) {
+			return flow.ErrParked
+		}
+		if err := r.driveChild(ctx, child, who); err != nil {
+			return err
+		}
+	}
+}
+
+// driveChild drives a child once. One that is interrupted or cannot be driven
+// leaves its parent waiting: both are taken up by the next drive.
+func (r *Runner) driveChild(ctx context.Context, child string, who person) error {
+	p, err := openProgram(ctx, r.Store, child)
+	if err != nil {
+		return err
+	}
+	done, err := r.begin(child, p, who)
+	if errors.Is(err, flow.ErrBusy) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return r.leave(ctx, child)
+	case d := <-done:
+		if d.Err != nil || d.Outcome == string(flow.Interrupted) || d.Outcome == string(flow.ParkedRun) {
+			return flow.ErrParked
+		}
+		return nil
+	}
+}
+
+// leave is what becomes of a child whose parent's call is over before it is. A
+// stop of the process stops both, and both are resumed; otherwise the child is
+// cancelled.
+func (r *Runner) leave(ctx context.Context, child string) error {
+	var stopped *flow.Stop
+	if cause := context.Cause(ctx); errors.As(cause, &stopped) {
+		return cause
+	}
+	why := "its parent's call ended: " + context.Cause(ctx).Error()
+	if err := r.cancelChild(child, why); err != nil {
+		return err
+	}
+	if limit := new(flow.Error); errors.As(context.Cause(ctx), &limit) {
+		ended := *limit
+		ended.Retry = false
+		return &ended
+	}
+	return context.Cause(ctx)
+}
+
+// cancelChild ends a child run on behalf of its parent.
+func (r *Runner) cancelChild(child, why string) error {
+	row, err := r.Store.Run(context.Background(), child)
+	if err != nil || tipstaff.State(row.State).Terminal() {
+		return err
+	}
+	parent := ""
+	if p, err := openProgram(context.Background(), r.Store, child); err == nil && p.draft.Parent != nil {
+		parent = p.draft.Parent.Run
+	}
+	ctx := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "parent", User: row.User, Principal: "run:" + parent})
+	_, err = r.Cancel(ctx, tipstaff.CancelRequest{Run: idOf(child), Reason: why})
+	if tipstaff.CodeOf(err) == tipstaff.RunEnded {
+		return nil
+	}
+	return err
+}
+
+// endChildren cancels the children of a run that is over and that nobody will
+// drive on any more.
+func (r *Runner) endChildren(run string) {
+	row, err := r.Store.Run(context.Background(), run)
+	if err != nil || !tipstaff.State(row.State).Terminal() {
+		return
+	}
+	got, err := r.status(context.Background(), row)
+	if err != nil || got.Lineage == nil {
+		return
+	}
+	for _, child := range got.Lineage.Children {
+		_ = r.cancelChild(child.String(), "its parent ended: "+row.State) // a child that cannot be ended now can be by hand
+	}
+}
+
+// pendingBelow are the gates that the children of a parked run wait for. waits is
+// false if one of them could be driven on.
+func (r *Runner) pendingBelow(ctx context.Context, row flow.Row) (open []tipstaff.Gate, waits bool, err error) {
+	got, err := r.status(ctx, row)
+	if err != nil || got.Lineage == nil {
+		return nil, true, err
+	}
+	for _, id := range got.Lineage.Children {
+		child, err := r.Store.Run(ctx, id.String())
+		if errors.Is(err, flow.ErrNoRun) {
+			return nil, false, nil // it was announced and not made yet
+		} else if err != nil {
+			return nil, false, err
+		}
+		if tipstaff.State(child.State).Terminal() {
+			ended, err := r.status(ctx, child)
+			if err != nil || ended.EndedAt.After(got.UpdatedAt) {
+				return nil, false, err // its parent has not seen that yet
+			}
+			continue
+		}
+		gates, err := r.pending(ctx, child)
+		if err != nil || len(gates) == 0 {
+			return nil, false, err
+		}
+		open = append(open, gates...)
+	}
+	return open, true, nil
+}
+
+// resultOf is what a child that has ended brings its parent.
+func (r *Runner) resultOf(ctx context.Context, child string) (flow.Done, error) {
+	got, err := r.Get(ctx, idOf(child))
+	if err != nil {
+		return flow.Done{}, err
+	}
+	p, err := openProgram(ctx, r.Store, child)
+	if err != nil {
+		return flow.Done{}, err
+	}
+	used, _, err := r.totals(ctx, child, p)
+	if err != nil {
+		return flow.Done{}, err
+	}
+	done := flow.Done{Value: got.Outputs, Use: charge(used)}
+	if got.State == tipstaff.Completed {
+		return done, nil
+	}
+	failed := subagent("child run %s ended %s", child, got.State)
+	told := map[string]any{"child": child, "state": got.State}
+	if f := got.Error; f != nil {
+		failed.Message += ": " + f.Message
+		told["reason"], told["code"] = f.Reason, f.Code
+	}
+	failed.Detail, failed.Answered = flow.JSON(told), true
+	return done, failed
+}
+
+// Bounds that a child takes from its parent's ledger. The others are its own.
+var handedDown = []string{tipstaff.BoundModelCalls, tipstaff.BoundToolCalls, tipstaff.BoundTokens, tipstaff.BoundCostUSD, tipstaff.BoundAgentHops}
+
+// lostAttempts is the room that is given where nobody has set a bound: an attempt
+// whose end nobody saw is charged.
+const lostAttempts = 4
+
+// childBounds is what a child may consume: what its node says, what its plan
+// says, and where neither does, what its plan can need at most, with room for
+// attempts that a crash loses. Never more than the parent's own limit.
+func (p *program) childBounds(n *plan.Node, doc *plan.Document) tipstaff.Bounds {
+	said := tipstaff.Min(tipstaff.Bounds(n.Bounds), tipstaff.Bounds(doc.Bounds))
+	for name, most := range p.needs(doc) {
+		if _, ok := said[name]; !ok {
+			if most > 0 {
+				most += lostAttempts
+			}
+			said[name] = most
+		}
+	}
+	return tipstaff.Min(tipstaff.EffectiveBounds(nil, said, nil), tipstaff.Bounds(p.limits))
+}
+
+// needs is the most that a plan can take from the ledger. A plan without agents
+// takes nothing but tool calls and hops. It ends: no skill dispatches itself.
+func (p *program) needs(doc *plan.Document) tipstaff.Bounds {
+	most := tipstaff.Bounds{}
+	for _, name := range handedDown {
+		most[name] = 0
+	}
+	for leaf := range doc.Root.Leaves {
+		switch leaf.Kind {
+		case plan.ToolCall:
+			most[tipstaff.BoundToolCalls] += 1 + int64(leaf.Retry.Max)
+		case plan.SubDispatch:
+			most[tipstaff.BoundAgentHops]++
+			if child := p.children[leaf.Skill]; child != nil {
+				for name, n := range p.childBounds(leaf, child) {
+					if _, down := most[name]; down {
+						most[name] += n
+					}
+				}
+			}
+		}
+	}
+	return most
+}
+
+// reservation is what a call holds for its child, and the hop of starting it.
+func reservation(b tipstaff.Bounds) flow.Use {
+	u := flow.Use{}
+	for _, name := range handedDown {
+		if b[name] > 0 {
+			u[name] = b[name]
+		}
+	}
+	u[tipstaff.BoundAgentHops]++
+	return u
+}
+
+// charge is what a child's parent pays for it.
+func charge(used flow.Use) flow.Use {
+	u := flow.Use{}
+	for _, name := range handedDown {
+		if used[name] > 0 {
+			u[name] = used[name]
+		}
+	}
+	u[tipstaff.BoundAgentHops]++
+	return u
+}

@@ -1,0 +1,223 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/skill"
+)
+
+// skillsFolder is where the skills of a workspace are, unless somebody says
+// otherwise.
+const skillsFolder = "skills"
+
+// skillSet opens the folder of skills. Without one that was named, a workspace
+// may have none.
+func (r *Runner) skillSet() (*skill.Set, error) {
+	if r.Skills != "" {
+		return skill.Open(r.Skills)
+	}
+	set, err := skill.Open(filepath.Join(r.Workspace, skillsFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return set, err
+}
+
+// skillShelf holds the skills that a program was checked with: what is frozen is
+// what was looked at, also if the files change in between.
+type skillShelf struct {
+	set   *skill.Set
+	taken map[string]*skill.Skill // by URI
+}
+
+func newShelf(set *skill.Set) *skillShelf {
+	return &skillShelf{set: set, taken: map[string]*skill.Skill{}}
+}
+
+func (s *skillShelf) take(uri string) (*skill.Skill, error) {
+	if found := s.taken[uri]; found != nil {
+		return found, nil
+	}
+	u, err := skill.ParseURI(uri)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.set.Lookup(u)
+	if err != nil {
+		return nil, err
+	}
+	s.taken[uri] = found
+	return found, nil
+}
+
+// info answers plan's question about a skill.
+func (s *skillShelf) info(uri string) plan.SkillInfo {
+	found, err := s.take(uri)
+	if err != nil {
+		return plan.SkillInfo{Trouble: skillTrouble(uri, err)}
+	}
+	return infoOf(found)
+}
+
+func infoOf(s *skill.Skill) plan.SkillInfo {
+	info := plan.SkillInfo{Tools: s.Tools, SubSkills: s.SubSkills}
+	if s.Inputs != nil {
+		info.Inputs = map[string]bool{}
+	}
+	for _, f := range s.Inputs {
+		info.Inputs[f.Name] = f.Required
+	}
+	for _, f := range s.Outputs {
+		if f.Required {
+			info.Outputs = append(info.Outputs, f.Name)
+		}
+	}
+	return info
+}
+
+// Codes of skills that cannot be used.
+const (
+	codeSkillUnknown  = "skill_unknown"
+	codeSkillMismatch = "skill_mismatch"
+	codeSkillInvalid  = "skill_invalid"
+)
+
+func skillTrouble(uri string, err error) plan.Trouble {
+	t := plan.Trouble{Code: codeSkillInvalid, Message: err.Error()}
+	var e *tipstaff.Error
+	switch {
+	case errors.Is(err, skill.ErrUnknown):
+		t.Code = codeSkillUnknown
+	case errors.Is(err, skill.ErrMismatch):
+		t.Code = codeSkillMismatch
+	case errors.As(err, &e) && len(e.Problems) > 0:
+		p := e.Problems[0]
+		t.Message = fmt.Sprintf("%s cannot be used: %s:%d:%d: %s; tipstaff skills check shows all that is wrong", uri, p.File, p.Line, p.Column, p.Message)
+	}
+	return t
+}
+
+// reach takes the skill of a program and the skills that it, and those in turn,
+// may dispatch. One that is only allowed and not there is left out: whether it
+// is needed shows when somebody asks for it.
+func (s *skillShelf) reach(doc *plan.Document) {
+	var wanted []string
+	if doc.Skill != "" {
+		wanted = append(wanted, doc.Skill)
+	}
+	for leaf := range doc.Root.Leaves {
+		if leaf.Kind == plan.SubDispatch {
+			wanted = append(wanted, leaf.Skill)
+		}
+	}
+	seen := map[string]bool{}
+	for len(wanted) > 0 {
+		uri := wanted[0]
+		wanted = wanted[1:]
+		if found, err := s.take(uri); err == nil && !seen[uri] && uri != doc.Skill {
+			wanted = append(wanted, found.SubSkills...)
+		}
+		seen[uri] = true
+	}
+}
+
+// freezeSkills stores the skills of a program, each under its URI, and what their
+// digests are of: records name both.
+func (r *Runner) freezeSkills(ctx context.Context, shelf *skillShelf, doc *plan.Document, frozen map[string]string) (err error) {
+	shelf.reach(doc)
+	for uri, s := range shelf.taken {
+		if frozen[uri], err = r.Store.PutBlob(ctx, s.Freeze()); err != nil {
+			return err
+		}
+		if _, err = r.Store.PutBlob(ctx, s.Identity()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thawSkills reads back what freezeSkills stored. Frozen documents that are not
+// skills have names without a scheme.
+func (p *program) thawSkills(ctx context.Context, src source) error {
+	p.skills = map[string]*skill.Skill{}
+	for uri, digest := range p.draft.Frozen {
+		if _, err := skill.ParseURI(uri); err != nil {
+			continue
+		}
+		data, err := src.Blob(ctx, digest)
+		if err != nil {
+			return fmt.Errorf("the skill %s that run %s froze is not there: %w", uri, p.run, err)
+		}
+		s, err := skill.Thaw(data)
+		if err != nil {
+			return fmt.Errorf("the skill %s of run %s: %w", uri, p.run, err)
+		}
+		if s.URI().String() != uri {
+			return fmt.Errorf("run %s froze the skill %s under the name %s", p.run, s.URI(), uri)
+		}
+		p.skills[uri] = s
+	}
+	return p.checkSkill()
+}
+
+// checkSkill compares what was signed at the start with what was frozen.
+func (p *program) checkSkill() error {
+	own := p.skills[p.doc.Skill]
+	switch {
+	case p.doc.Skill != p.draft.Skill:
+		return fmt.Errorf("the program of run %s is for the skill %q, but the run was started with %q", p.run, p.doc.Skill, p.draft.Skill)
+	case p.doc.Skill == "":
+		return nil
+	case own == nil:
+		return fmt.Errorf("run %s froze no skill %s", p.run, p.doc.Skill)
+	case own.Digest() != p.draft.SkillDigest:
+		return fmt.Errorf("the skill that run %s froze is %s, not %s", p.run, own.Digest(), p.draft.SkillDigest)
+	}
+	return nil
+}
+
+// allowList is what the program may call: the skill's tools, narrowed by its
+// own.
+func (p *program) allowList() []string {
+	own := p.skills[p.doc.Skill]
+	switch {
+	case own == nil:
+		return p.doc.AllowList()
+	case p.doc.Tools == nil:
+		return own.Tools
+	}
+	return both(own.Tools, *p.doc.Tools)
+}
+
+// both are the words of a that b has too.
+func both(a, b []string) []string {
+	known := map[string]bool{}
+	for _, word := range b {
+		known[word] = true
+	}
+	shared := []string{}
+	for _, word := range a {
+		if known[word] {
+			shared = append(shared, word)
+		}
+	}
+	return shared
+}
+
+// mode is what the skill wants done about a failure; nil: there is no skill.
+func (p *program) mode() func(reason string) plan.Mode {
+	own := p.skills[p.doc.Skill]
+	if own == nil || len(own.FailureModes) == 0 {
+		return nil
+	}
+	return func(reason string) plan.Mode {
+		m, _ := own.Mode(reason)
+		return plan.Mode{Action: string(m.Action), Note: m.Note}
+	}
+}

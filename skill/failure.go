@@ -1,0 +1,56 @@
+package skill
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Reasons that a skill can say something about. The first are those that trying
+// again may mend; of the last a run fails whatever a skill would like, because
+// somebody or something has forbidden to go on, or there is no node to go on
+// with.
+var (
+	passing = []string{"timeout", "tool_unavailable", "tool_error", "output_invalid"}
+	lasting = []string{"step_error", "subagent_failed", "factual_error", "wrong_assumption", "internal"}
+	final   = []string{"policy_denied", "gate_denied", "bound_exceeded", "deadline_exceeded", "in_doubt",
+		"plan_invalid", "ambiguous_after_clarify", "blocked_by_constraint"}
+)
+
+func (f *fields) failureModes() []FailureMode {
+	v := f.typed("failure_modes", list)
+	if v == nil {
+		return nil
+	}
+	var modes []FailureMode
+	for i, item := range v.items {
+		of := fieldsOf(f.ps, item, "failure_modes["+strconv.Itoa(i)+"]")
+		m := of.failureMode()
+		if slices.ContainsFunc(modes, func(known FailureMode) bool { return known.Reason == m.Reason && m.Reason != "" }) {
+			f.ps.add(codeFieldInvalid, item.at, of.path, "there is a failure mode for %s already", m.Reason)
+		}
+		modes = append(modes, m)
+		of.end()
+	}
+	return modes
+}
+
+func (f *fields) failureMode() FailureMode {
+	reason, action := f.need("reason", text), f.need("action", text)
+	m := FailureMode{Reason: textOf(reason), Action: Action(textOf(action)), Note: textOf(f.typed("note", text))}
+	known := slices.Contains(passing, m.Reason) || slices.Contains(lasting, m.Reason) || slices.Contains(final, m.Reason) || slug.MatchString(m.Reason)
+	switch {
+	case reason == nil || action == nil:
+	case !known:
+		f.ps.add(codeFieldInvalid, reason.at, f.path, "%s is no reason to fail; it is one of %s, or x:<name>",
+			quoted(m.Reason), strings.Join(slices.Concat(passing, lasting, final), ", "))
+	case m.Action == Fail:
+	case m.Action != Retry && m.Action != Gate:
+		f.ps.add(codeFieldInvalid, action.at, f.path, "%s is no action; it is fail, retry or gate", quoted(string(m.Action)))
+	case slices.Contains(final, m.Reason):
+		f.ps.add(codeFieldInvalid, action.at, f.path, "%s always fails; its action can only be fail", m.Reason)
+	case m.Action == Retry && !slices.Contains(passing, m.Reason):
+		f.ps.add(codeFieldInvalid, action.at, f.path, "%s is not mended by trying again; retry is for %s", m.Reason, strings.Join(passing, ", "))
+	}
+	return m
+}

@@ -1,0 +1,135 @@
+package skill
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// Names of the files of a skill.
+const (
+	manifestFile = "skill.yaml"
+	documentFile = "SKILL.md"
+	planFile     = "plan.yaml"
+)
+
+const maxPlan = 1 << 20 // bytes of plan.yaml
+
+// Causes of errors, for errors.Is.
+var (
+	// ErrInvalid: the files of the skill are at fault; the error lists how.
+	ErrInvalid = errors.New("the skill is not valid")
+	// ErrUnknown: there is no folder of that name.
+	ErrUnknown = errors.New("there is no such skill")
+	// ErrMismatch: the folder holds another version than the URI names.
+	ErrMismatch = errors.New("the skill is not the one that is named")
+)
+
+// Load reads the skill in a folder, which bears the skill's id as its name. The
+// error is a [*tipstaff.Error] with every problem, each in its file, line and
+// column.
+func Load(dir string) (*Skill, error) {
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(full)
+	if err != nil {
+		return nil, unreadable(dir, err)
+	}
+	defer root.Close()
+	s, ps := load(root, dir, filepath.Base(full))
+	if len(ps) > 0 {
+		return nil, invalid(dir, ps)
+	}
+	return s, nil
+}
+
+func unreadable(dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("there is no skill in %s", dir), Err: ErrUnknown}
+	}
+	return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the skill in %s cannot be read: %v", dir, err), Err: err}
+}
+
+func invalid(dir string, ps []tipstaff.Problem) error {
+	return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: fmt.Sprintf("the skill in %s is not valid", dir), Problems: ps, Err: ErrInvalid}
+}
+
+// load reads the files of a folder. dir is how the reader of messages knows it;
+// id is its name.
+func load(root *os.Root, dir, id string) (*Skill, []tipstaff.Problem) {
+	s := &Skill{}
+	manifest := &problems{file: filepath.Join(dir, manifestFile)}
+	if src, ok := read(root, manifest, manifestFile, maxYAML, true); ok {
+		s.parseManifest(manifest, src, id)
+	}
+	document := &problems{file: filepath.Join(dir, documentFile)}
+	if src, ok := read(root, document, documentFile, maxProse, true); ok {
+		s.readDocument(document, src)
+	}
+	plan := &problems{file: filepath.Join(dir, planFile)}
+	if src, ok := read(root, plan, planFile, maxPlan, false); ok {
+		s.Plan = src
+		if at, message := refuseText(src); message != "" {
+			plan.add(codeSyntax, at, "", "%s", message)
+		}
+	}
+	return s, append(append(manifest.sorted(), document.sorted()...), plan.sorted()...)
+}
+
+// read is the content of a file. false: it is not there or cannot be used, and
+// ps says why unless it may be absent.
+func read(root *os.Root, ps *problems, name string, most int, required bool) ([]byte, bool) {
+	info, err := root.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !required && !present(root, name):
+		return nil, false
+	case errors.Is(err, fs.ErrNotExist):
+		ps.add(codeFileMissing, position{}, "", "%s is missing", name)
+		return nil, false
+	case err != nil:
+		ps.add(codeFile, position{}, "", "%s cannot be read: %v", name, cause(err))
+		return nil, false
+	case !info.Mode().IsRegular():
+		ps.add(codeFile, position{}, "", "%s is not a file", name)
+		return nil, false
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		ps.add(codeFile, position{}, "", "%s cannot be read: %v", name, cause(err))
+		return nil, false
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	switch {
+	case err != nil:
+		ps.add(codeFile, position{}, "", "%s cannot be read: %v", name, cause(err))
+		return nil, false
+	case len(src) > most:
+		ps.add(codeLimit, position{}, "", "%s has more than %d bytes", name, most)
+		return nil, false
+	}
+	return src, true
+}
+
+// present reports whether there is an entry of that name, be it a link to
+// nothing.
+func present(root *os.Root, name string) bool {
+	_, err := root.Lstat(name)
+	return err == nil
+}
+
+// cause leaves out the path, which the message has.
+func cause(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
