@@ -106,8 +106,11 @@ func (a *activity) check(ctx context.Context, t flow.Attempt) error {
 		return refused
 	}
 	tools, err := a.live(ctx, c.uri)
+	if refused := refusalOf(err); refused != nil {
+		return refused // the server may not be started
+	}
 	if err != nil {
-		return nil // the server does not answer: Run will meet it, and say so
+		return nil // it does not answer: Run will meet that, and say so
 	}
 	if c.verdict = a.ask(c.input, tools); c.verdict.Err != nil {
 		a.checked.Delete(t.Path)
@@ -137,8 +140,8 @@ func (a *activity) live(ctx context.Context, u URI) (*Registry, error) {
 // point, so an open question refuses; and acceptance counts only where the
 // program has said that it does.
 func (a *activity) ask(in Input, tools *Registry) Verdict {
-	g := NewGate(a.frozen.AllowList, a.manager.manifest, tools)
-	g.Lock = a.frozen.Tools
+	g := Gate{AllowList: a.frozen.AllowList, Manifest: a.manager.manifest, Tools: tools, Policy: a.manager.manifest.rules(),
+		Lock: a.frozen.Tools, File: a.manager.lock, fitting: a.frozen.fitting}
 	v := g.Ask(Request{URI: in.URI, Args: in.Args, By: in.By, Agent: in.By == ""})
 	if v.Do == policy.Ask {
 		v.Do = policy.Deny
@@ -213,22 +216,32 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v
 		return flow.Done{}, unsent(ctx, ctx.Err())
 	}
 	params := &mcp.CallToolParams{
-		Meta:      mcp.Meta{idempotencyKey: t.Key},
+		Meta:      mcp.Meta{idempotencyKey: t.Key, traceparent: traceOf(t)},
 		Name:      v.Definition.Tool,
 		Arguments: v.Args,
 	}
-	got, err := conn.call(ctx, params, stops, outputNotes(t))
+	var onProgress func(progress)
+	if stops { // others report progress too, which is nobody's output
+		onProgress = outputNotes(t, a.manager.redactor)
+	}
+	got, err := conn.call(ctx, params, stops, onProgress)
 	switch {
 	case got.result != nil && stops && ctx.Err() != nil && builtin.Killed(got.result):
 		return flow.Done{}, broken(ctx, v.Definition, got.result)
 	case got.result != nil:
-		value, failed := answer(v.Definition, got.result, parse)
+		value, failed := answer(v.Definition, got.result, parse, a.manager.redactor)
+		if failed != nil && failed.Code == CodeToolError && ctx.Err() != nil && t.Class != flow.Once {
+			return flow.Done{}, lost(ctx, v.Definition, err) // it failed because it was cancelled
+		}
 		if failed != nil {
-			return flow.Done{}, failed
+			return flow.Done{}, unanswered(v.Definition, got.asked, failed)
 		}
 		return flow.Done{Value: value}, nil
+	case got.large != nil:
+		return flow.Done{}, answered(flow.CodeResultTooLarge, detail{"size": got.large.size, "max_result": v.Definition.MaxResult},
+			"the reply of %s has more than %d bytes: max_result is %d", v.Definition.Tool, maxFrame, v.Definition.MaxResult)
 	case got.failure != nil:
-		return flow.Done{}, protocolError(v.Definition, got.failure)
+		return flow.Done{}, protocolError(v.Definition, got.asked, got.failure)
 	case !got.sent:
 		return flow.Done{}, unsent(ctx, err)
 	}
@@ -236,18 +249,31 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v
 }
 
 // outputNotes writes what a call prints as notes, numbered in each channel.
-func outputNotes(t flow.Attempt) func(progress) {
+// A credential may stand in two pieces: what may be the beginning of one waits for
+// the next.
+func outputNotes(t flow.Attempt, r *Redactor) func(progress) {
 	if t.Note == nil {
 		return nil
 	}
 	n := map[string]int{}
+	clean := map[string]*stream{}
 	return func(p progress) {
 		o, ok := builtin.ParseOutput(p.Message, p.Meta)
 		if !ok {
 			return
 		}
+		if clean[o.Channel] == nil {
+			clean[o.Channel] = &stream{redactor: r}
+		}
+		text := clean[o.Channel].next(o.Chunk)
+		if o.Final {
+			text += clean[o.Channel].rest()
+		}
+		if text == "" && !o.Final {
+			return
+		}
 		n[o.Channel]++
-		t.Note(flow.Event{Kind: OutputKind, Body: Output{o.Channel, n[o.Channel], o.Chunk, o.Final}})
+		t.Note(flow.Event{Kind: OutputKind, Body: Output{o.Channel, n[o.Channel], text, o.Final}})
 	}
 }
 
@@ -276,6 +302,9 @@ func unsent(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if refused := refusalOf(err); refused != nil {
+		return refused
+	}
 	return &flow.Error{Code: CodeUnavailable, Message: fmt.Sprintf("the server cannot be reached: %v", err), Retry: true, NotSent: true}
 }
 
@@ -288,6 +317,10 @@ func lost(ctx context.Context, d *Definition, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	var status *statusError
+	if errors.As(err, &status) {
+		return status.failure(d)
+	}
 	return &flow.Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s was lost before it answered: %v", d.Server, err), Retry: true}
 }
 
@@ -297,7 +330,7 @@ func lost(ctx context.Context, d *Definition, err error) error {
 // interrupted run does not fail for it.
 func broken(ctx context.Context, d *Definition, raw json.RawMessage) error {
 	var told detail
-	if _, failed := answer(d, raw, ""); failed != nil {
+	if _, failed := answer(d, raw, "", nil); failed != nil {
 		_ = json.Unmarshal(failed.Detail, &told) // what it printed until then
 	}
 	if limit := limitOf(ctx); limit != nil {
@@ -316,9 +349,22 @@ func broken(ctx context.Context, d *Definition, raw json.RawMessage) error {
 // protocolError maps an error reply of the protocol. The server refused the
 // request before it did anything, except when it reports a fault of its own:
 // that tells nothing of what was done.
-func protocolError(d *Definition, e *jsonrpc.Error) error {
-	if e.Code == jsonrpc.CodeInternalError {
+func protocolError(d *Definition, asked string, e *jsonrpc.Error) error {
+	if e.Code == jsonrpc.CodeInternalError && asked == "" {
 		return &flow.Error{Code: flow.CodeInternal, Message: d.Server + " failed in itself: " + e.Message}
 	}
-	return answered(CodeToolError, detail{"code": e.Code}, "%s refused the call: %s", d.Server, e.Message)
+	if e.Code == mcp.CodeURLElicitationRequired {
+		asked = "elicitation/create"
+	}
+	return unanswered(d, asked, answered(CodeToolError, detail{"code": e.Code}, "%s refused the call: %s", d.Server, e.Message))
+}
+
+// unanswered is a call's failure, which is laid to what the server asked for in
+// the middle of it and did not get; "" is nothing.
+func unanswered(d *Definition, asked string, failed *flow.Error) *flow.Error {
+	if asked == "" || failed.Code != CodeToolError {
+		return failed
+	}
+	return answered(CodeToolError, detail{"reason": inputRequired, "asked": asked},
+		"%s asked for input (%s), which is not offered: %s", d.Tool, asked, failed.Message)
 }

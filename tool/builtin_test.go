@@ -118,6 +118,36 @@ func TestFilesStayInTheirRoots(t *testing.T) {
 	}
 }
 
+// TestWhatARunIsBoundBy: the keys, the manifest and the lock are out of reach,
+// directly, through links, and in other cases of letters.
+func TestWhatARunIsBoundBy(t *testing.T) {
+	b := newBench(t, everything)
+	b.write(".tipstaff/keys/user.key", "secret")
+	b.write("tipstaff.lock", "locked")
+	b.write("sub/tipstaff.lock", "somebody's own")
+	for name, to := range map[string]string{"innocent": ".tipstaff/keys/user.key", "folder": ".tipstaff", "here": "."} {
+		if err := os.Symlink(to, filepath.Join(b.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{".tipstaff/keys/user.key", "./x/../.tipstaff/keys/user.key", "innocent", "folder/keys/user.key",
+		"here/.tipstaff/keys/user.key", filepath.Join(b.dir, ".tipstaff/keys/user.key"), "sub/../here/here/folder/keys/user.key"} {
+		b.fails(tool.CodeToolError, "read_file", object{"path": path})
+	}
+	for _, path := range []string{".tipstaff/keys/user.key", ".tipstaff/new", "folder/keys/user.key", "folder/new/deep", "tipstaff.lock", "tipstaff.yaml",
+		"here/tipstaff.lock", "TIPSTAFF.lock", ".Tipstaff/new", filepath.Join(b.dir, "tipstaff.yaml")} {
+		b.fails(tool.CodeToolError, "write_file", object{"path": path, "content": "mine"})
+	}
+	for name, want := range map[string]string{".tipstaff/keys/user.key": "secret", "tipstaff.lock": "locked"} {
+		if data, _ := os.ReadFile(filepath.Join(b.dir, name)); string(data) != want {
+			t.Errorf("%s is now %q", name, data)
+		}
+	}
+	must[object](b, "read_file", object{"path": "tipstaff.lock"})
+	must[object](b, "write_file", object{"path": "sub/tipstaff.lock", "content": "still mine"})
+	must[object](b, "write_file", object{"path": "innocent", "content": "replaces the link"})
+}
+
 func TestWithoutDeclarationsNothingIsTouched(t *testing.T) {
 	b := newBench(t, strings.NewReplacer(`roots: ["."]`, "", `programs: [sh, sleep, env, printf, cat]`, "").Replace(everything))
 	b.write("a", "x")

@@ -20,13 +20,39 @@ var errNumberUnsafe = errors.New("the number would change its value in canonical
 // write with another decimal value is errNumberUnsafe.
 func canonical(raw []byte) ([]byte, error) {
 	out, err := jcs.Transform(raw)
+	if err == nil && plainNumbers(raw) {
+		return out, nil
+	}
 	if number := unsafeNumber(raw); number != "" {
 		return nil, fmt.Errorf("%w: %s", errNumberUnsafe, shorten(number, 60))
 	}
-	if err != nil {
-		return nil, err
+	return out, err
+}
+
+// plainNumbers reports whether every number in valid JSON is an integer of at most
+// 15 digits, as almost all are: such a one keeps its value, and need not be looked
+// at closely.
+func plainNumbers(raw []byte) bool {
+	digits, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		c := raw[i]
+		switch {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c >= '0' && c <= '9':
+			if digits++; digits > 15 {
+				return false
+			}
+		case digits > 0 && (c == '.' || c == 'e' || c == 'E'):
+			return false
+		default:
+			digits = 0
+		}
 	}
-	return out, nil
+	return true
 }
 
 // canonicalOf encodes v and brings it into canonical form.

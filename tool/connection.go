@@ -15,16 +15,18 @@ import (
 const (
 	connectLimit = 30 * time.Second // to start, initialize and list
 	cancelLimit  = time.Second
+	closeLimit   = 5 * time.Second
 	stopGrace    = 5 * time.Second // for the reply of a call that ends itself
 	maxPages     = 1000
 )
 
 // connection is a session with one server.
 type connection struct {
-	server  string
-	session *mcp.ClientSession
-	wire    *wire
-	done    chan struct{} // closed when the session has ended
+	server   string
+	session  *mcp.ClientSession
+	wire     *wire
+	redactor *Redactor
+	done     chan struct{} // closed when the session has ended
 
 	changed atomic.Bool   // the server said that its list is another now
 	listing chan struct{} // held while the two below are used
@@ -32,14 +34,40 @@ type connection struct {
 	expires time.Time // of the catalog; zero: not by time
 }
 
-// connect opens a session. Sampling, roots and elicitation are not offered, and
-// the SDK's own repetition of calls is off: what is sent is decided here.
+// connect opens a session. Its errors hold no credentials.
+//
+// Servers are asked first what they understand, as the latest protocol has it.
+// One that ends itself at so strange a question is started again and greeted in
+// the old way.
 func connect(ctx context.Context, name string, s Server) (*connection, error) {
+	var redactor *Redactor
+	if e, ok := s.(external); ok {
+		redactor = NewRedactor(e.credentials())
+	}
+	c, err := open(ctx, name, s, redactor)
+	var ended *endedError
+	if p, ok := s.(*stdioServer); ok && errors.As(err, &ended) && p.greetOld() {
+		c, err = open(ctx, name, s, redactor)
+	}
+	if err != nil {
+		return nil, redactor.Error(err)
+	}
+	go func() {
+		_ = c.session.Wait() // why it ended does not matter: what is in flight fails by itself
+		close(c.done)
+	}()
+	go c.watchHealth()
+	return c, nil
+}
+
+// open makes one attempt. Sampling, roots and elicitation are not offered, and
+// the SDK's own repetition of calls is off: what is sent is decided here.
+func open(ctx context.Context, name string, s Server, r *Redactor) (*connection, error) {
 	t, err := s.Transport(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{server: name, wire: new(wire), done: make(chan struct{}), listing: make(chan struct{}, 1)}
+	c := &connection{server: name, wire: new(wire), redactor: r, done: make(chan struct{}), listing: make(chan struct{}, 1)}
 	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff", Version: "1"}, &mcp.ClientOptions{
 		Logger:                 slog.New(slog.DiscardHandler),
 		Capabilities:           &mcp.ClientCapabilities{},
@@ -51,12 +79,9 @@ func connect(ctx context.Context, name string, s Server) (*connection, error) {
 		options.ProtocolVersion = v.ProtocolVersion()
 	}
 	if c.session, err = client.Connect(ctx, c.wire.tap(t), options); err != nil {
-		return nil, err
+		c.wire.close()
+		return nil, c.wire.why(err)
 	}
-	go func() {
-		_ = c.session.Wait() // why it ended does not matter: what is in flight fails by itself
-		close(c.done)
-	}()
 	return c, nil
 }
 
@@ -65,11 +90,12 @@ func (c *connection) alive() bool {
 	case <-c.done:
 		return false
 	default:
-		return true
+		return c.wire.end.Load() == nil
 	}
 }
 
-// close ends the session. It does not wait for a peer that does not answer.
+// close ends the session, and the server if it is ours. It does not wait for a
+// peer that does not answer.
 func (c *connection) close() {
 	closed := make(chan struct{})
 	go func() {
@@ -79,7 +105,7 @@ func (c *connection) close() {
 	select {
 	case <-closed:
 	case <-time.After(cancelLimit):
-		_ = c.wire.conn.Close()
+		c.wire.close()
 	}
 }
 
@@ -100,11 +126,14 @@ func (c *connection) tools(ctx context.Context, m *Manifest) (*catalog, error) {
 	}
 	listed, lifetime, err := c.list(ctx)
 	if err != nil {
-		return nil, err
+		return nil, c.redactor.Error(c.wire.why(err))
+	}
+	for i := range listed { // definitions are kept: in the lock, and in runs
+		listed[i] = c.redactor.Bytes(listed[i])
 	}
 	version := ""
 	if r := c.session.InitializeResult(); r != nil && r.ServerInfo != nil {
-		version = r.ServerInfo.Version
+		version = c.redactor.Text(r.ServerInfo.Version)
 	}
 	c.catalog, c.expires = newCatalog(m, c.server, version, listed), time.Time{}
 	if lifetime > 0 {
@@ -142,9 +171,11 @@ type toolsPage struct {
 func (c *connection) page(ctx context.Context, cursor string) (toolsPage, error) {
 	ctx, x := c.wire.begin(ctx, nil)
 	_, err := c.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
-	got := c.wire.end(x)
+	got := c.wire.finish(x)
 	var page toolsPage
 	switch {
+	case got.large != nil:
+		return page, got.large
 	case got.failure != nil:
 		return page, got.failure
 	case got.result != nil:
@@ -165,6 +196,8 @@ func (c *connection) call(ctx context.Context, p *mcp.CallToolParams, stops bool
 	}
 	defer abandon()
 	sending, x := c.wire.begin(sending, onProgress)
+	x.trace, _ = p.Meta[traceparent].(string)
+	x.bytes = true
 	p.SetProgressToken(x.token)
 	if stops {
 		defer context.AfterFunc(ctx, func() {
@@ -173,5 +206,12 @@ func (c *connection) call(ctx context.Context, p *mcp.CallToolParams, stops bool
 		})()
 	}
 	_, err := c.session.CallTool(sending, p)
-	return c.wire.end(x), err
+	got := c.wire.finish(x)
+	switch {
+	case errors.Is(err, errTaken):
+		return got, nil
+	case err != nil:
+		return got, c.wire.why(err)
+	}
+	return got, nil
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -22,6 +22,8 @@ type Definition struct {
 
 	InputSchema  *Schema
 	OutputSchema *Schema // nil: the tool states none
+
+	usable func() error // compiles the schemas, once
 }
 
 // wireTool are the members of a tool's object that matter here. The rest counts
@@ -41,39 +43,60 @@ func parseWireTool(raw json.RawMessage) (wireTool, error) {
 	return w, nil
 }
 
+// maxDefinition bounds what is kept of one tool: it goes into the lock, into every
+// run that uses it, and before the eyes of whoever accepts it.
+const maxDefinition = 8 << 20
+
 // define makes a definition from a tool's object as received.
 func define(server, version string, raw json.RawMessage, c ToolConfig) (*Definition, error) {
-	w, err := parseWireTool(raw)
-	if err != nil {
-		return nil, err
+	if len(raw) > maxDefinition {
+		return nil, fmt.Errorf("its definition has %d bytes: %d are the most", len(raw), maxDefinition)
 	}
 	text, err := canonical(raw)
 	if err != nil {
 		return nil, fmt.Errorf("its definition has no canonical form: %w", err)
 	}
+	return defineText(server, version, text, c)
+}
+
+// defineText is define for text that is canonical, or whose digest will not be
+// what is expected of it.
+func defineText(server, version string, text json.RawMessage, c ToolConfig) (*Definition, error) {
+	w, err := parseWireTool(text)
+	if err != nil {
+		return nil, err
+	}
 	h, err := parseHints(w.Annotations)
 	if err != nil {
 		return nil, fmt.Errorf("its annotations cannot be read: %w", err)
+	}
+	if absent(w.InputSchema) {
+		return nil, fmt.Errorf("it has no input schema")
 	}
 	d := &Definition{
 		Server: server, Tool: w.Name, Version: version,
 		Digest: digestOf(text), Raw: text,
 		Class: effective(c.Effect, h.class()), Timeout: c.Timeout, MaxResult: c.MaxResult,
+		InputSchema: newSchema(w.InputSchema),
 	}
-	return d, d.compile(w)
+	if !absent(w.OutputSchema) {
+		d.OutputSchema = newSchema(w.OutputSchema)
+	}
+	d.usable = sync.OnceValue(d.compile)
+	return d, nil
 }
 
-func (d *Definition) compile(w wireTool) (err error) {
-	if absent(w.InputSchema) {
-		return fmt.Errorf("it has no input schema")
-	}
-	if d.InputSchema, err = compileSchema(w.InputSchema); err != nil {
+func (d *Definition) compile() error {
+	if err := d.InputSchema.usable(); err != nil {
 		return fmt.Errorf("its input schema cannot be used: %w", err)
 	}
-	if absent(w.OutputSchema) {
+	if err := checkHeaders(d.InputSchema.raw); err != nil {
+		return fmt.Errorf("its input schema cannot be used: %w", err)
+	}
+	if d.OutputSchema == nil {
 		return nil
 	}
-	if d.OutputSchema, err = compileSchema(w.OutputSchema); err != nil {
+	if err := d.OutputSchema.usable(); err != nil {
 		return fmt.Errorf("its output schema cannot be used: %w", err)
 	}
 	return nil
@@ -85,28 +108,3 @@ func absent(raw json.RawMessage) bool {
 
 // fits reports whether a pin names this definition.
 func (d *Definition) fits(pin string) bool { return pin == d.Digest || pin == d.Version }
-
-// difference lists, sorted, the members in which two definitions differ, so that
-// a person can see what moved.
-func difference(old, now json.RawMessage) []string {
-	var a, b map[string]json.RawMessage
-	if json.Unmarshal(old, &a) != nil || json.Unmarshal(now, &b) != nil {
-		return []string{"the whole definition"}
-	}
-	var list []string
-	for _, name := range sortedKeys(a) {
-		switch other, ok := b[name]; {
-		case !ok:
-			list = append(list, name+" is gone")
-		case !bytes.Equal(a[name], other):
-			list = append(list, name+" changed")
-		}
-	}
-	for _, name := range sortedKeys(b) {
-		if _, ok := a[name]; !ok {
-			list = append(list, name+" is new")
-		}
-	}
-	slices.Sort(list)
-	return list
-}

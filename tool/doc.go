@@ -3,6 +3,7 @@
 // A tool is an MCP tool with a pinned name ([URI]). The [Manifest] declares which
 // servers and tools exist here and what they may do; a [Registry] holds the
 // definitions as servers list them on the wire, and can be frozen into a run; the
+// [Lock] holds those that someone has accepted, and nothing else is called; the
 // [Gate] is one pure function over these that allows, asks or refuses, each
 // refusal with its own code. A [Manager] keeps the connections of one driven run
 // and performs the activity tool.call, asking the gate again on the very bytes

@@ -25,7 +25,7 @@ servers:
 		fmt.Println(problems)
 		return
 	}
-	servers := tool.Servers(m, workspace, nil)
+	servers := tool.Servers(m, tool.Launch{Workspace: workspace})
 	tools, err := tool.NewRegistry(m, servers)
 	if err != nil {
 		fmt.Println(err)

@@ -15,7 +15,8 @@ import (
 // over what the run has frozen, before the call; and by the activity, over what
 // holds at that moment, on the bytes that are about to be sent.
 //
-// A Gate does no I/O and keeps no state. Its zero value refuses everything.
+// A Gate does no I/O, and its answer depends on nothing but what it was given. Its
+// zero value refuses everything.
 type Gate struct {
 	AllowList []string // whole canonical URIs; nil: nothing is declared
 	Manifest  *Manifest
@@ -23,11 +24,16 @@ type Gate struct {
 	Policy    *policy.Policy // nil: everything is denied
 	// Lock holds the definitions that calls must still match. nil: none are held.
 	Lock *Registry
+	// File is the lock as it stands now: what is no longer in it has been withdrawn
+	// since the run began. nil: it is not looked at.
+	File *Lock
+
+	fitting *fitting // nil: nothing is remembered
 }
 
 // NewGate is a gate with the manifest's own policy and nothing locked.
 func NewGate(allow []string, m *Manifest, tools *Registry) *Gate {
-	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules()}
+	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), fitting: newFitting()}
 }
 
 // ByAcceptance is the Request.By of a call that the acceptance of its plan
@@ -72,38 +78,84 @@ type Verdict struct {
 // Where the policy asks and Request.By is empty, the acceptance of a plan meets
 // the question if no rule put it and the call is not once, or is once with
 // literal arguments. Otherwise Do is Ask, and an approval is needed.
-func (g *Gate) Ask(call Request) Verdict {
-	d, refused := g.definition(call.URI)
-	if refused != nil {
+func (g *Gate) Ask(call Request) Verdict { return g.pass(call, nil) }
+
+// The checks by name, in their order.
+const (
+	checkDeclared  = "declared"
+	checkKnown     = "known"
+	checkLocked    = "locked"
+	checkArguments = "arguments"
+	checkEffect    = "effect"
+	checkPolicy    = "policy"
+)
+
+// pass makes the checks and tells each one's result, if anyone listens.
+func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) Verdict {
+	passes := func(check string, refused *flow.Error) bool {
+		if tell != nil {
+			tell(check, refused)
+		}
+		return refused == nil
+	}
+	u, refused := g.declared(call.URI)
+	if !passes(checkDeclared, refused) {
 		return Verdict{Err: refused}
 	}
-	args, refused := arguments(d, call.Args)
-	if refused != nil {
+	d, refused := g.known(u)
+	if refused != nil && refused.Code == CodeUnlocked { // it exists, but nobody has accepted it
+		passes(checkKnown, nil)
+		passes(checkLocked, refused)
+		return Verdict{Err: refused}
+	}
+	if !passes(checkKnown, refused) {
+		return Verdict{Err: refused}
+	}
+	if refused := g.held(d, u); !passes(checkLocked, refused) {
+		return Verdict{Err: refused}
+	}
+	args, refused := g.fitting.arguments(d, call.Args)
+	if !passes(checkArguments, refused) {
 		return Verdict{Err: refused, Definition: d}
 	}
-	if refused := g.effect(d); refused != nil {
+	if refused := g.effect(d); !passes(checkEffect, refused) {
 		return Verdict{Err: refused, Definition: d, Args: args}
 	}
-	return g.decide(call, d, args)
+	v := g.decide(call, d, args)
+	passes(checkPolicy, v.Err)
+	return v
 }
 
-// definition is checks 1 to 3.
-func (g *Gate) definition(uri string) (*Definition, *flow.Error) {
+// declared is check 1.
+func (g *Gate) declared(uri string) (URI, *flow.Error) {
 	u, err := ParseURI(uri)
 	if err != nil || !slices.Contains(g.AllowList, uri) {
-		return nil, refusal(CodeUndeclared, nil, "%s is not declared by the program", shorten(uri, 200))
+		return u, refusal(CodeUndeclared, nil, "%s is not declared by the program", shorten(uri, 200))
 	}
+	return u, nil
+}
+
+// known is check 2.
+func (g *Gate) known(u URI) (*Definition, *flow.Error) {
 	if _, ok := g.Manifest.Tool(u.Server, u.Tool); !ok {
 		return nil, refusal(CodeUnknown, nil, "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
 	}
-	d, refused := g.Tools.find(u)
-	if refused != nil {
-		return nil, refused
-	}
+	return g.Tools.find(u)
+}
+
+// held is check 3: the pin, then the lock of the run and that of the workspace,
+// then the package.
+func (g *Gate) held(d *Definition, u URI) *flow.Error {
 	if refused := pinned(d, u); refused != nil {
-		return nil, refused
+		return refused
 	}
-	return d, g.locked(d, u)
+	if refused := g.locked(d, u); refused != nil {
+		return refused
+	}
+	if refused := g.File.holds(d); refused != nil {
+		return refused
+	}
+	return g.Tools.servers[u.Server].hold
 }
 
 func (g *Gate) locked(d *Definition, u URI) *flow.Error {
@@ -114,12 +166,7 @@ func (g *Gate) locked(d *Definition, u URI) *flow.Error {
 	if refused != nil {
 		return refusal(CodeUnlocked, detail{"digest": d.Digest}, "%s/%s is not among the tools that were accepted", u.Server, u.Tool)
 	}
-	if held.Digest != d.Digest {
-		moved := difference(held.Raw, d.Raw)
-		return refusal(CodeDefinitionChanged, detail{"accepted": held.Digest, "digest": d.Digest, "difference": moved},
-			"the definition of %s/%s is not the one that was accepted: %s", u.Server, u.Tool, list(moved))
-	}
-	return nil
+	return unchanged(held.Version, LockedTool{held.Digest, held.Raw}, d)
 }
 
 // arguments is check 4: it gives the canonical bytes.

@@ -233,7 +233,7 @@ func TestApprovalDoesNotOutliveTheDefinition(t *testing.T) {
 	b.activity = later.Activity(b.gate)
 	value, err := b.try(context.Background(), a)
 	e := wantCode(t, tool.CodeDefinitionChanged, value, err)
-	contains(t, e.Message, "inputSchema changed")
+	contains(t, e.Message, "inputSchema/required changed")
 	if s.called() != 1 {
 		t.Errorf("the tool was called %d times", s.called())
 	}

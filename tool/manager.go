@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,12 +15,27 @@ import (
 // ends.
 type Manager struct {
 	manifest *Manifest
+	lock     *Lock // as it is now; nil: not looked at
 	links    map[string]*link
 	spawned  atomic.Bool
+	redactor *Redactor
 }
 
-// Spawned reports whether a call may have started a process.
-func (m *Manager) Spawned() bool { return m.spawned.Load() }
+// Spawned reports whether a process may have been started: by a call, or as a
+// server.
+func (m *Manager) Spawned() bool {
+	for _, l := range m.links {
+		if _, ok := l.server.(*stdioServer); ok && l.begun() {
+			return true
+		}
+	}
+	return m.spawned.Load()
+}
+
+// Redact takes the credentials of all servers out of JSON, or of a text: in their
+// place stand the references of the manifest. Everything that a call brings back
+// must pass it before it is kept or shown.
+func (m *Manager) Redact(data []byte) []byte { return m.redactor.Bytes(data) }
 
 // NewManager makes a manager over the manifest as it is now. Servers that the
 // manifest does not declare are never connected to. It starts nothing.
@@ -28,11 +44,18 @@ func NewManager(m *Manifest, servers map[string]Server) *Manager {
 	if m == nil {
 		return manager
 	}
+	credentials := map[string]string{}
 	for name, config := range m.Servers {
-		if s, ok := servers[name]; ok {
-			manager.links[name] = newLink(name, s, max(config.MaxConcurrent, 1))
+		s, ok := servers[name]
+		if !ok {
+			continue
+		}
+		manager.links[name] = newLink(name, s, max(config.MaxConcurrent, 1))
+		if e, ok := s.(external); ok {
+			maps.Copy(credentials, e.credentials())
 		}
 	}
+	manager.redactor = NewRedactor(credentials)
 	return manager
 }
 
@@ -191,6 +214,13 @@ func (l *link) make(d *dial, delay time.Duration) {
 		d.err, wait = err, restartWindow
 	}
 	d.again = now.Add(wait)
+}
+
+// begun reports whether a connection was ever asked for.
+func (l *link) begun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current != nil
 }
 
 func (l *link) close() {

@@ -28,6 +28,8 @@ type Manifest struct {
 	AutoAccept     bool            // a caller may accept a drafted plan in advance
 	Bounds         tipstaff.Bounds // ceilings of every run; nil: none
 	MaxTimeout     time.Duration   // the longest timeout a program may ask for
+	DefaultSkill   string          // for programs that name none; "": none
+	Scope          string          // the only folder that a child run may use; "": every root
 }
 
 // ServerConfig is what the manifest says of one server.
@@ -35,6 +37,17 @@ type ServerConfig struct {
 	Tools         map[string]ToolConfig
 	Timeout       time.Duration // of tools without their own; 0: DefaultTimeout
 	MaxConcurrent int           // calls at once
+
+	// Of a server that is a program of its own, spoken to over its input and output.
+	Command       []string
+	Env           map[string]string // may hold $env:NAME references
+	InheritEnv    []string          // names passed on as they are set here
+	Package       string            // the file or folder that PackageDigest is of; "": the program
+	PackageDigest string            // "": not checked
+
+	// Of a server that is reached over HTTP.
+	URL     string
+	Headers map[string]string // may hold $env:NAME references
 
 	// Of builtin alone. Nothing listed means nothing allowed.
 	Roots    []string // folders that files are read and written in

@@ -21,6 +21,8 @@ type (
 		Policy         frozenPolicy            `json:"policy"`
 		Bounds         tipstaff.Bounds         `json:"bounds"`
 		MaxTimeout     string                  `json:"max_timeout"`
+		DefaultSkill   string                  `json:"default_skill,omitempty"`
+		Scope          string                  `json:"scope,omitempty"`
 	}
 	frozenServer struct {
 		Roots         []string              `json:"roots"`
@@ -28,6 +30,14 @@ type (
 		Programs      []string              `json:"programs"`
 		Tools         map[string]frozenTool `json:"tools"`
 		MaxConcurrent int                   `json:"max_concurrent"`
+
+		Command       []string          `json:"command,omitempty"`
+		Env           map[string]string `json:"env,omitempty"`
+		InheritEnv    []string          `json:"inherit_env,omitempty"`
+		Package       string            `json:"package,omitempty"`
+		PackageDigest string            `json:"package_digest,omitempty"`
+		URL           string            `json:"url,omitempty"`
+		Headers       map[string]string `json:"headers,omitempty"`
 	}
 	frozenTool struct {
 		Effect    flow.Class `json:"effect,omitempty"`
@@ -61,6 +71,8 @@ func (m *Manifest) Frozen() []byte {
 		Policy:         frozenPolicy{Rules: []frozenRule{}, SubDispatch: m.SubDispatch, AutoAccept: m.AutoAccept},
 		Bounds:         m.Bounds,
 		MaxTimeout:     m.MaxTimeout.String(),
+		DefaultSkill:   m.DefaultSkill,
+		Scope:          m.Scope,
 	}
 	if f.Bounds == nil {
 		f.Bounds = tipstaff.Bounds{}
@@ -79,7 +91,12 @@ func (m *Manifest) Frozen() []byte {
 }
 
 func (m *Manifest) frozenServer(name string, s ServerConfig) frozenServer {
-	f := frozenServer{orEmpty(s.Roots), orEmpty(s.Hosts), orEmpty(s.Programs), map[string]frozenTool{}, s.MaxConcurrent}
+	f := frozenServer{
+		Roots: orEmpty(s.Roots), Hosts: orEmpty(s.Hosts), Programs: orEmpty(s.Programs),
+		Tools: map[string]frozenTool{}, MaxConcurrent: s.MaxConcurrent,
+		Command: s.Command, Env: s.Env, InheritEnv: s.InheritEnv, Package: s.Package, PackageDigest: s.PackageDigest,
+		URL: s.URL, Headers: s.Headers,
+	}
 	for tool := range s.Tools {
 		t, _ := m.Tool(name, tool)
 		f.Tools[tool] = frozenTool{t.Effect, t.Timeout.String(), t.MaxResult}
@@ -112,6 +129,8 @@ func ParseFrozen(data []byte) (*Manifest, error) {
 		SubDispatch:    f.Policy.SubDispatch,
 		AutoAccept:     f.Policy.AutoAccept,
 		Bounds:         f.Bounds,
+		DefaultSkill:   f.DefaultSkill,
+		Scope:          f.Scope,
 	}
 	var err error
 	if m.MaxTimeout, err = time.ParseDuration(f.MaxTimeout); err != nil {
@@ -138,6 +157,8 @@ func (f frozenServer) thaw() (ServerConfig, error) {
 	s := ServerConfig{
 		Tools: map[string]ToolConfig{}, MaxConcurrent: f.MaxConcurrent,
 		Roots: f.Roots, Hosts: f.Hosts, Programs: f.Programs,
+		Command: f.Command, Env: f.Env, InheritEnv: f.InheritEnv, Package: f.Package, PackageDigest: f.PackageDigest,
+		URL: f.URL, Headers: f.Headers,
 	}
 	if s.MaxConcurrent < 1 {
 		return s, fmt.Errorf("max_concurrent is %d", s.MaxConcurrent)

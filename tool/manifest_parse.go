@@ -17,13 +17,11 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
-	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // Fields that belong to parts of Tipstaff this version does not have.
 var (
-	laterInManifest = []string{"default_skill", "anchor", "serve", "models", "models_file", "agents", "prompts", "telemetry", "workers", "roles", "bindings"}
-	laterInServer   = []string{"command", "url", "headers", "env", "inherit_env", "package", "package_digest"}
+	laterInManifest = []string{"anchor", "serve", "models", "models_file", "agents", "prompts", "telemetry", "workers", "roles", "bindings"}
 	laterInPolicy   = []string{"guards", "file"}
 	laterInRule     = []string{"when"}
 )
@@ -81,61 +79,16 @@ func (p *manifestParser) manifest(n at) {
 		"allowed_effects": func(v at) {
 			p.m.AllowedEffects = p.classes(v)
 		},
-		"servers":     p.servers,
-		"policy":      p.policy,
-		"bounds":      p.bounds,
-		"max_timeout": func(v at) { p.m.MaxTimeout = p.duration(v, mostTimeout) },
+		"servers":       p.servers,
+		"policy":        p.policy,
+		"bounds":        p.bounds,
+		"max_timeout":   func(v at) { p.m.MaxTimeout = p.duration(v, mostTimeout) },
+		"default_skill": func(v at) { p.m.DefaultSkill, _ = p.text(v) },
 	}, laterInManifest...)
 	for _, t := range p.timeouts {
 		if p.m.MaxTimeout > 0 && t.value > p.m.MaxTimeout {
 			p.report(ProblemRange, t.where, "%s is %s: max_timeout is %s", t.where.path, t.value, p.m.MaxTimeout)
 		}
-	}
-}
-
-func (p *manifestParser) servers(n at) {
-	list, _ := p.entries(n)
-	for _, e := range list {
-		switch {
-		case e.name == builtin.Name:
-			p.m.Servers[e.name] = p.server(e.value)
-		case !serverForm.MatchString(e.name):
-			p.report(ProblemField, e.key, "%q cannot name a server: 1 to 32 of a-z, 0-9, _ and -, not beginning with _ or -", e.name)
-		default:
-			p.report(ProblemField, e.key, "this version of Tipstaff supports the server %q alone, not %q: remove it", builtin.Name, e.name)
-		}
-	}
-}
-
-func (p *manifestParser) server(n at) ServerConfig {
-	s := ServerConfig{Tools: map[string]ToolConfig{}, MaxConcurrent: DefaultMaxConcurrent}
-	toolsSeen := false
-	p.object(n, fields{
-		"roots":          func(v at) { s.Roots = p.each(v, checkRoot) },
-		"hosts":          func(v at) { s.Hosts = p.each(v, checkHost) },
-		"programs":       func(v at) { s.Programs = p.each(v, checkProgram) },
-		"tools":          func(v at) { toolsSeen = true; p.tools(v, s.Tools) },
-		"timeout":        func(v at) { s.Timeout = p.timeout(v) },
-		"max_concurrent": func(v at) { s.MaxConcurrent = int(p.integer(v, 1, mostConcurrent)) },
-	}, laterInServer...)
-	if !toolsSeen {
-		p.report(ProblemMissing, n, "%s needs tools: a tool that is not listed cannot be called", n.path)
-	}
-	return s
-}
-
-func (p *manifestParser) tools(n at, into map[string]ToolConfig) {
-	list, ok := p.entries(n)
-	if ok && len(list) == 0 {
-		p.report(ProblemMissing, n, "%s lists no tool: a tool that is not listed cannot be called", n.path)
-	}
-	known := builtin.Tools()
-	for _, e := range list {
-		if !slices.Contains(known, e.name) {
-			p.report(ProblemTool, e.key, "%s has no tool %q%s", builtin.Name, e.name, suggest(e.name, known))
-			continue
-		}
-		into[e.name] = p.tool(e.value)
 	}
 }
 

@@ -67,6 +67,65 @@ func TestManifestIsRead(t *testing.T) {
 	}
 }
 
+func TestServersOutsideAreRead(t *testing.T) {
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	m := parse(t, `default_skill: skill://notes@1.0.0
+servers:
+  issues:
+    command: [issue-server, --stdio, ""]
+    env: {ISSUES_TOKEN: "$env:TOK", MODE: plain, EMPTY_TOKEN: ""}
+    inherit_env: [EDITOR]
+    package: lib
+    package_digest: `+digest+`
+    timeout: 1m
+    tools: {create_issue: {effect: once}, Any.Name-1: }
+  web:
+    url: http://[::1]:8080/mcp?x=1
+    headers: {Authorization: Bearer $env:TOK, X-Two: "$env:A$env:B"}
+    tools: {get: {}}
+`)
+	want := map[string]tool.ServerConfig{
+		"issues": {
+			Command: []string{"issue-server", "--stdio", ""}, Env: map[string]string{"ISSUES_TOKEN": "$env:TOK", "MODE": "plain", "EMPTY_TOKEN": ""},
+			InheritEnv: []string{"EDITOR"}, Package: "lib", PackageDigest: digest, Timeout: time.Minute, MaxConcurrent: 4,
+			Tools: map[string]tool.ToolConfig{"create_issue": {Effect: flow.Once}, "Any.Name-1": {}},
+		},
+		"web": {
+			URL: "http://[::1]:8080/mcp?x=1", Headers: map[string]string{"Authorization": "Bearer $env:TOK", "X-Two": "$env:A$env:B"}, MaxConcurrent: 4,
+			Tools: map[string]tool.ToolConfig{"get": {}},
+		},
+	}
+	if diff := cmp.Diff(want, m.Servers); diff != "" {
+		t.Error(diff)
+	}
+	back, err := tool.ParseFrozen(m.Frozen())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(back.Frozen(), m.Frozen()) || back.DefaultSkill != "skill://notes@1.0.0" {
+		t.Errorf("%s became %s", m.Frozen(), back.Frozen())
+	}
+	if c := back.Servers["web"]; c.URL != want["web"].URL || c.Headers["Authorization"] != "Bearer $env:TOK" {
+		t.Errorf("the frozen server is %+v", c)
+	}
+}
+
+func TestServersWhosePackageNothingPins(t *testing.T) {
+	m := parse(t, `servers:
+  a: {command: [npx, -y, some-server], tools: {x: {}}}
+  b: {command: [/usr/bin/uvx, some-server], tools: {x: {}}}
+  c: {command: [npm, exec, some-server], tools: {x: {}}}
+  d: {command: [npm, start], tools: {x: {}}}
+  e: {command: [node, server.js], tools: {x: {}}}
+  f: {command: [npx, some-server], package: node_modules, package_digest: "sha256:`+strings.Repeat("0", 64)+`", tools: {x: {}}}
+  g: {command: [npx, some-server], package_digest: "sha256:`+strings.Repeat("0", 64)+`", tools: {x: {}}}
+  h: {url: "https://example.com", tools: {x: {}}}
+`)
+	if diff := cmp.Diff([]string{"a", "b", "c", "g"}, m.Unpinned()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestWithoutFieldsDefaultsHold(t *testing.T) {
 	m := parse(t, "servers: {builtin: {tools: {sleep: {}}}}")
 	if !m.Allows(flow.Read) || m.Allows(flow.Idempotent) || m.Allows(flow.Once) {
@@ -113,8 +172,30 @@ func TestManifestProblems(t *testing.T) {
 		{"unknown field", ok + "maxtimeout: 1m", []string{"2:1 field_unknown maxtimeout"}, `did you mean "max_timeout"?`},
 		{"far from any", ok + "zzz: 1", []string{"2:1 field_unknown zzz"}, "it has allowed_effects"},
 		{"later field", ok + "models: {}", []string{"2:1 field_unknown models"}, "does not support"},
-		{"other server", "servers:\n  issues: {command: [x], tools: {a: {}}}", []string{"2:3 field_unknown servers.issues"}, "supports the server"},
-		{"command", "servers: {builtin: {command: [x], tools: {sleep: {}}}}", []string{"1:21 field_unknown servers.builtin.command"}, "does not support"},
+		{"server name", "servers:\n  Issues: {command: [x], tools: {a: {}}}", []string{"2:3 field_unknown servers.Issues"}, "cannot name a server"},
+		{"command of builtin", "servers: {builtin: {command: [x], tools: {sleep: {}}}}", []string{"1:30 field_unknown servers.builtin.command"}, "inside this binary"},
+		{"roots of another", "servers: {x: {command: [x], roots: [.], tools: {a: {}}}}", []string{"1:36 field_unknown servers.x.roots"}, "belongs to the server builtin"},
+		{"neither", "servers: {x: {tools: {a: {}}}}", []string{"1:14 field_missing servers.x"}, "needs command"},
+		{"both", "servers: {x: {command: [x], url: 'https://x.example', tools: {a: {}}}}", []string{"1:14 range servers.x"}, "either started or connected to"},
+		{"stray headers", "servers: {x: {command: [x], headers: {A: b}, tools: {a: {}}}}", []string{"1:14 range servers.x"}, "headers goes with url"},
+		{"stray env", "servers: {x: {url: 'https://x.example', env: {A: b}, tools: {a: {}}}}", []string{"1:14 range servers.x"}, "env goes with command"},
+		{"empty command", "servers: {x: {command: [], tools: {a: {}}}}", []string{"1:24 field_missing servers.x.command"}, "needs a program"},
+		{"command as text", "servers: {x: {command: run it, tools: {a: {}}}}", []string{"1:24 type servers.x.command"}, "must be a list"},
+		{"reference in an argument", "servers: {x: {command: [x, '$env:TOK'], tools: {a: {}}}}", []string{"1:28 range servers.x.command.1"}, "never among arguments"},
+		{"tool name", "servers: {x: {command: [x], tools: {'a/b': {}}}}", []string{"1:37 unknown_tool servers.x.tools.a/b"}, "cannot name a tool"},
+		{"http to elsewhere", "servers: {x: {url: 'http://x.example/mcp', tools: {a: {}}}}", []string{"1:20 range servers.x.url"}, "must be https"},
+		{"userinfo", "servers: {x: {url: 'https://me:pw@x.example', tools: {a: {}}}}", []string{"1:20 range servers.x.url"}, "carries credentials"},
+		{"no URL", "servers: {x: {url: 'x.example/mcp', tools: {a: {}}}}", []string{"1:20 range servers.x.url"}, "not a URL"},
+		{"other scheme", "servers: {x: {url: 'ftp://localhost/', tools: {a: {}}}}", []string{"1:20 range servers.x.url"}, "must be https"},
+		{"credential in a URL", "servers: {x: {url: 'https://x.example/?api_key=1', tools: {a: {}}}}", []string{"1:20 literal_credential servers.x.url"}, "headers"},
+		{"literal credential", "servers: {x: {command: [x], env: {MY_API_KEY: hunter2}, tools: {a: {}}}}", []string{"1:47 literal_credential servers.x.env.MY_API_KEY"}, "$env:NAME"},
+		{"literal header", "servers: {x: {url: 'https://x.example', headers: {Cookie: 'a=b'}, tools: {a: {}}}}", []string{"1:59 literal_credential servers.x.headers.Cookie"}, "$env:NAME"},
+		{"half a reference", "servers: {x: {command: [x], env: {A: 'x $env: y'}, tools: {a: {}}}}", []string{"1:38 range servers.x.env.A"}, "name of a variable"},
+		{"variable name", "servers: {x: {command: [x], env: {'A-B': c}, tools: {a: {}}}}", []string{"1:35 range servers.x.env.A-B"}, "cannot name a variable"},
+		{"own variable", "servers: {x: {command: [x], inherit_env: [TIPSTAFF_RUN_ID], tools: {a: {}}}}", []string{"1:43 range servers.x.inherit_env.0"}, "reserved"},
+		{"own header", "servers: {x: {url: 'https://x.example', headers: {Mcp-Session-Id: a}, tools: {a: {}}}}", []string{"1:51 range servers.x.headers.Mcp-Session-Id"}, "set by Tipstaff"},
+		{"digest", "servers: {x: {command: [x], package_digest: abc, tools: {a: {}}}}", []string{"1:45 range servers.x.package_digest"}, "not a digest"},
+		{"package alone", "servers: {x: {command: [x], package: lib, tools: {a: {}}}}", []string{"1:14 field_missing servers.x"}, "nothing would be checked"},
 		{"no tools", "servers: {builtin: {roots: [.]}}", []string{"1:20 field_missing servers.builtin"}, "needs tools"},
 		{"empty tools", "servers: {builtin: {tools: {}}}", []string{"1:28 field_missing servers.builtin.tools"}, "lists no tool"},
 		{"unknown tool", "servers: {builtin: {tools: {read_fil: {}}}}", []string{"1:29 unknown_tool servers.builtin.tools.read_fil"}, `did you mean "read_file"?`},
@@ -237,6 +318,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte("a: &x [*x]"))
 	f.Add([]byte("{\"version\": 1, \"policy\": {\"rules\": []}}"))
 	f.Add([]byte("? |\n  x\n: >-\n  y"))
+	f.Add([]byte("servers: {x: {command: [y, -z], env: {A: 'b $env:C'}, inherit_env: [D], tools: {e: {}}}, w: {url: 'http://localhost:1', headers: {F: $env:G}, tools: {h: {}}}}"))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		m, problems := tool.ParseManifest("f", doc)
 		if (m == nil) != (len(problems) > 0) {

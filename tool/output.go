@@ -11,6 +11,9 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
+// inputRequired is the reason of a call's failure that a person could have met.
+const inputRequired = "input_required"
+
 // ParseJSON is the parse of a call whose text is taken as JSON.
 const ParseJSON = "json"
 
@@ -47,20 +50,25 @@ type blob struct {
 
 // answer turns a reply into a call's value. Its errors are definite answers: the
 // server did what it did and said so.
-func answer(d *Definition, raw json.RawMessage, parse string) (json.RawMessage, *flow.Error) {
+// Credentials are taken out first: what is left of one that a message cuts off
+// could not be told any more.
+func answer(d *Definition, raw json.RawMessage, parse string, clean *Redactor) (json.RawMessage, *flow.Error) {
 	var r result
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, answered(CodeOutputInvalid, nil, "the reply of %s cannot be read: %v", d.Tool, err)
 	}
-	if r.Type == "input_required" || !absent(r.Requests) {
-		return nil, answered(CodeToolError, detail{"reason": "input_required"}, "%s insists on input from a person, which is not offered", d.Tool)
+	if r.Type == inputRequired || !absent(r.Requests) {
+		return nil, answered(CodeToolError, detail{"reason": inputRequired}, "%s insists on input from a person, which is not offered", d.Tool)
 	}
 	c, err := readContent(r.Content)
 	if err != nil {
 		return nil, answered(CodeOutputInvalid, nil, "the reply of %s cannot be used: %v", d.Tool, err)
 	}
-	value := c.value()
-	if !absent(r.Structured) {
+	c.text, r.Structured = string(clean.Bytes([]byte(c.text))), clean.Bytes(r.Structured)
+	var value json.RawMessage
+	if absent(r.Structured) {
+		value = c.value()
+	} else {
 		value = flow.JSON(r.Structured)
 	}
 	if size := int64(max(len(value), c.size)); size > d.MaxResult {

@@ -14,6 +14,8 @@ const (
 	CodePinMismatch       = "pin_mismatch"
 	CodeUnlocked          = "unlocked_tool"
 	CodeDefinitionChanged = "definition_changed"
+	CodePackageChanged    = "package_changed"
+	CodeEnvMissing        = "env_missing"
 	CodeNumberUnsafe      = "number_unsafe"
 	CodeInvalidArguments  = "invalid_arguments"
 	CodeEffectDenied      = "effect_denied"

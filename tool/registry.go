@@ -3,25 +3,29 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// Registry holds definitions of tools: those that servers listed, or those that
-// a run has frozen. It never changes once made, and looking something up does no
-// I/O.
+// Registry holds definitions of tools: those that servers list, those that the
+// lock holds, or those that a run has frozen. It never changes once made, and
+// looking something up does no I/O.
 type Registry struct {
 	servers map[string]*catalog
 }
 
 // catalog is what one server lists, as far as the manifest declares it.
 type catalog struct {
-	version string
-	tools   map[string]*Definition
-	broken  map[string]string // tools that are listed and cannot be used, and why
-	fault   string            // why nothing of the server can be used
+	version  string
+	tools    map[string]*Definition
+	broken   map[string]string // tools that are listed and cannot be used, and why
+	fault    string            // why nothing of the server can be used
+	extra    []string          // listed, not declared
+	unlocked map[string]bool   // declared, and not in the lock that this was made from
+	hold     *flow.Error       // why calls are refused although the definitions are known
 }
 
 // NewRegistry asks every server that the manifest declares for its tools. It is
@@ -63,6 +67,7 @@ func newCatalog(m *Manifest, server, version string, listed []json.RawMessage) *
 		seen[w.Name] = true
 		config, declared := m.Tool(server, w.Name)
 		if !declared {
+			c.extra = append(c.extra, w.Name)
 			continue
 		}
 		d, err := define(server, version, raw, config)
@@ -76,23 +81,28 @@ func newCatalog(m *Manifest, server, version string, listed []json.RawMessage) *
 }
 
 // Lookup is the definition that a pinned URI names. Its error is ErrInvalidURI,
-// ErrUnpinnedTool, or a *flow.Error with unknown_tool or pin_mismatch.
+// ErrUnpinnedTool, or a *flow.Error with unknown_tool, unlocked_tool,
+// pin_mismatch, package_changed or env_missing.
 func (r *Registry) Lookup(uri string) (*Definition, error) {
 	u, err := ParseURI(uri)
 	if err != nil {
 		return nil, err
 	}
 	d, refused := r.find(u)
-	if refused != nil {
-		return nil, refused
+	if refused == nil {
+		refused = pinned(d, u)
 	}
-	if refused := pinned(d, u); refused != nil {
+	if refused == nil {
+		refused = r.servers[u.Server].hold
+	}
+	if refused != nil {
 		return nil, refused
 	}
 	return d, nil
 }
 
-// Definitions are all usable tools, by server and name.
+// Definitions are all tools that are listed, by server and name. Whether its
+// schemas can be used shows when a tool is looked up.
 func (r *Registry) Definitions() []*Definition {
 	if r == nil {
 		return nil
@@ -120,13 +130,23 @@ func (r *Registry) find(u URI) (*Definition, *flow.Error) {
 		return nil, refusal(CodeUnknown, nil, "server %q cannot be used: %s", u.Server, c.fault)
 	}
 	if why, ok := c.broken[u.Tool]; ok {
-		return nil, refusal(CodeUnknown, nil, "tool %q of server %q cannot be used: %s", u.Tool, u.Server, why)
+		return nil, unusable(u, errors.New(why))
+	}
+	if c.unlocked[u.Tool] {
+		return nil, refusal(CodeUnlocked, nil, "%s/%s is not in %s: nobody has accepted its definition yet", u.Server, u.Tool, LockName)
 	}
 	d, ok := c.tools[u.Tool]
 	if !ok {
 		return nil, refusal(CodeUnknown, nil, "server %q has no declared tool %q%s", u.Server, u.Tool, suggest(u.Tool, sortedKeys(c.tools)))
 	}
+	if err := d.usable(); err != nil {
+		return nil, unusable(u, err)
+	}
 	return d, nil
+}
+
+func unusable(u URI, why error) *flow.Error {
+	return refusal(CodeUnknown, nil, "tool %q of server %q cannot be used: %v", u.Tool, u.Server, why)
 }
 
 func pinned(d *Definition, u URI) *flow.Error {
@@ -134,7 +154,7 @@ func pinned(d *Definition, u URI) *flow.Error {
 		return nil
 	}
 	return refusal(CodePinMismatch, detail{"pin": u.Pin, "version": d.Version, "digest": d.Digest},
-		"%s is pinned to %s, but the server reports version %s with digest %s", u.Tool, u.Pin, d.Version, d.Digest)
+		"%s/%s is pinned to %s, but is version %s with digest %s", u.Server, u.Tool, u.Pin, shorten(d.Version, 60), d.Digest)
 }
 
 // The frozen form of a registry.
@@ -201,7 +221,7 @@ func (f frozenDefinition) thaw(server, name, version string) (*Definition, error
 	if err != nil {
 		return nil, err
 	}
-	d, err := define(server, version, f.Definition, ToolConfig{Effect: f.Class, Timeout: timeout, MaxResult: f.MaxResult})
+	d, err := defineText(server, version, f.Definition, ToolConfig{Effect: f.Class, Timeout: timeout, MaxResult: f.MaxResult})
 	switch {
 	case err != nil:
 		return nil, err

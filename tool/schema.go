@@ -8,15 +8,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Schema is a compiled JSON Schema of a tool's arguments or output.
+// Schema is a JSON Schema of a tool's arguments or output. It is compiled when it
+// is first needed: of the many tools that servers list, a run calls a few.
 type Schema struct {
 	raw      json.RawMessage
+	usable   func() error // compiles it, once
 	root     *jsonschema.Schema
 	resolved *jsonschema.Resolved
+}
+
+func newSchema(raw json.RawMessage) *Schema {
+	s := &Schema{raw: slices.Clone(raw)}
+	s.usable = sync.OnceValue(s.compile)
+	return s
 }
 
 // SchemaError says where a value does not fit its schema.
@@ -36,29 +45,33 @@ func (e *SchemaError) Error() string {
 // a hostile one must not be able to occupy the process.
 const maxSchema = 1 << 20
 
-// compileSchema makes a schema usable. References must be local JSON pointers:
-// nothing is fetched, and a reference that leads back to itself without
-// consuming any of the value would never end.
-func compileSchema(raw json.RawMessage) (*Schema, error) {
-	if len(raw) > maxSchema {
-		return nil, fmt.Errorf("the schema has %d bytes: %d are the most", len(raw), maxSchema)
+// compile makes a schema usable. References must be local JSON pointers: nothing
+// is fetched, and a reference that leads back to itself without consuming any of
+// the value would never end.
+func (s *Schema) compile() error {
+	if len(s.raw) > maxSchema {
+		return fmt.Errorf("the schema has %d bytes: %d are the most", len(s.raw), maxSchema)
 	}
 	var doc any
-	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, err
+	if err := json.Unmarshal(s.raw, &doc); err != nil {
+		return err
 	}
 	if err := checkReferences(doc); err != nil {
-		return nil, err
+		return err
 	}
 	root := new(jsonschema.Schema)
-	if err := json.Unmarshal(raw, root); err != nil {
-		return nil, err
+	if err := json.Unmarshal(s.raw, root); err != nil {
+		return err
 	}
 	resolved, err := root.Resolve(nil)
-	if err != nil {
-		return nil, err
-	}
-	return &Schema{slices.Clone(raw), root, resolved}, nil
+	s.root, s.resolved = root, resolved
+	return err
+}
+
+// compileSchema is a schema that is known to be usable.
+func compileSchema(raw json.RawMessage) (*Schema, error) {
+	s := newSchema(raw)
+	return s, s.usable()
 }
 
 // Raw is the schema as it was given.
@@ -67,6 +80,9 @@ func (s *Schema) Raw() json.RawMessage { return s.raw }
 // Validate checks one JSON value, without coercion or defaults. The error is a
 // *SchemaError.
 func (s *Schema) Validate(value json.RawMessage) error {
+	if err := s.usable(); err != nil {
+		return &SchemaError{Message: "the schema cannot be used: " + err.Error()}
+	}
 	var v any
 	if err := json.Unmarshal(value, &v); err != nil {
 		return &SchemaError{Message: "not JSON: " + err.Error()}
@@ -225,7 +241,7 @@ func innermost(err error) string {
 		}
 		err = next
 	}
-	text := err.Error()
+	text := strings.ReplaceAll(err.Error(), "<invalid reflect.Value>", "null") // what the validator calls it
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}

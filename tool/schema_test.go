@@ -58,6 +58,13 @@ func TestSchemaErrorPointsAtTheValue(t *testing.T) {
 	}
 }
 
+func TestSchemaErrorSaysNull(t *testing.T) {
+	err := mustCompile(t, `{"properties":{"a":{"type":"boolean"}}}`).Validate(json.RawMessage(`{"a":null}`))
+	if err == nil || strings.Contains(err.Error(), "reflect") || !strings.Contains(err.Error(), "null") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSchemaErrorIsShortWhateverTheValue(t *testing.T) {
 	s := mustCompile(t, `{"type":"object","properties":{"a":{"type":"string","maxLength":3}}}`)
 	err := s.Validate(json.RawMessage(`{"a":"` + strings.Repeat("x", 1_000_000) + `"}`))

@@ -2,9 +2,11 @@ package tool
 
 import (
 	"context"
+	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -36,15 +38,57 @@ type Waiter interface {
 	Wait()
 }
 
+// Launch is what servers are started with.
+type Launch struct {
+	Workspace string   // relative paths of the manifest stand here, and programs start here
+	Markers   []string // NAME=value pairs for the environment of every process that a server starts
+	Environ   []string // our environment, as NAME=value: references of the manifest are looked up here
+	Spawn     Spawner  // nil: no program is started
+}
+
 // Servers makes the servers that a manifest declares, as it declares them.
-// Relative roots and programs stand in the workspace; markers are NAME=value
-// pairs for the environment of every process that a server starts.
-func Servers(m *Manifest, workspace string, markers []string) map[string]Server {
+// Nothing is started or connected to before a tool is needed.
+func Servers(m *Manifest, l Launch) map[string]Server {
 	servers := map[string]Server{}
-	if c, ok := m.Server(builtin.Name); ok {
-		servers[builtin.Name] = builtin.New(builtin.Options{
-			Workspace: workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: markers,
-		})
+	if m == nil {
+		return servers
+	}
+	for name, c := range m.Servers {
+		switch {
+		case name == builtin.Name:
+			servers[name] = builtin.New(builtin.Options{
+				Workspace: l.Workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: l.Markers,
+			})
+		case c.URL != "":
+			servers[name] = &httpServer{config: c, launch: l}
+		default:
+			servers[name] = &stdioServer{config: c, launch: l}
+		}
 	}
 	return servers
+}
+
+// external is what servers outside of this process have in common.
+type external interface {
+	Server
+	// credentials are the values of the references that its configuration holds, by
+	// name, as far as they are set.
+	credentials() map[string]string
+	// ready says why the server would not be started or connected to, without doing
+	// it; nil: nothing is known to be in the way.
+	ready() *flow.Error
+}
+
+var (
+	_ external = (*stdioServer)(nil)
+	_ external = (*httpServer)(nil)
+)
+
+// refusalOf is the refusal that an error is, nil if it is another error.
+func refusalOf(err error) *flow.Error {
+	var refused *flow.Error
+	if errors.As(err, &refused) {
+		return refused
+	}
+	return nil
 }

@@ -65,7 +65,7 @@ func newBench(t testing.TB, manifest string) *bench {
 	m := parse(t, manifest)
 	dir := t.TempDir()
 	markers := []string{"TIPSTAFF_RUN_ID=run-1", "TIPSTAFF_LAUNCH=launch-1"}
-	return benchWith(t, dir, m, tool.Servers(m, dir, markers))
+	return benchWith(t, dir, m, tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers}))
 }
 
 func benchWith(t testing.TB, dir string, m *tool.Manifest, servers map[string]tool.Server) *bench {

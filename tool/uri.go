@@ -24,16 +24,8 @@ type URI struct {
 
 const scheme = "mcp://"
 
-var (
-	serverForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
-	toolForm   = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
-	digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	semverForm = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
-		`(-(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*)?` +
-		`(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
-	// looseForm is what people write who mean "some version": 1, 1.2, 1.x, 1.2.*.
-	looseForm = regexp.MustCompile(`^(\d+(\.\d+)?|(\d+\.){0,2}[xX*](\.(\d+|[xX*])){0,2})$`)
-)
+// looseForm is what people write who mean "some version": 1, 1.2, 1.x, 1.2.*.
+var looseForm = regexp.MustCompile(`^(\d+(\.\d+)?|(\d+\.){0,2}[xX*](\.(\d+|[xX*])){0,2})$`)
 
 // ParseURI reads a tool URI. Its form is checked before its pin: a URI that is
 // both malformed and unpinned is ErrInvalidURI.
@@ -61,6 +53,71 @@ func ParseURI(s string) (URI, error) {
 	}
 	return URI{}, invalid(s, "the pin is neither a full version like 1.2.3 nor sha256: and 64 lower-case hex digits")
 }
+
+// form is how something must be written. Forms are matched by hand, not by
+// expressions: every call of a run has its URI read several times over.
+type form func(string) bool
+
+// MatchString reports whether s has the form.
+func (f form) MatchString(s string) bool { return f(s) }
+
+var (
+	serverForm form = func(s string) bool {
+		return len(s) <= 32 && consists(s, func(c byte) bool { return isLower(c) || isDigit(c) || c == '_' || c == '-' }) && s[0] != '_' && s[0] != '-'
+	}
+	toolForm form = func(s string) bool {
+		return len(s) <= 128 && consists(s, func(c byte) bool { return isAlphanumeric(c) || c == '_' || c == '.' || c == '-' })
+	}
+	digestForm form = func(s string) bool {
+		hex, ok := strings.CutPrefix(s, "sha256:")
+		return ok && len(hex) == 64 && consists(hex, func(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' })
+	}
+	semverForm form = isVersion
+)
+
+// isVersion reports whether s is a full semantic version, 2.0.0.
+func isVersion(s string) bool {
+	s, build, hasBuild := strings.Cut(s, "+")
+	if hasBuild && !all(build, isIdentifier) {
+		return false
+	}
+	s, pre, hasPre := strings.Cut(s, "-")
+	if hasPre && !all(pre, func(id string) bool { return isIdentifier(id) && (!consists(id, isDigit) || isNumber(id)) }) {
+		return false
+	}
+	return strings.Count(s, ".") == 2 && all(s, isNumber)
+}
+
+// all reports whether every part of a dotted text passes.
+func all(dotted string, pass func(string) bool) bool {
+	for part := range strings.SplitSeq(dotted, ".") {
+		if !pass(part) {
+			return false
+		}
+	}
+	return true
+}
+
+func isIdentifier(s string) bool {
+	return consists(s, func(c byte) bool { return isAlphanumeric(c) || c == '-' })
+}
+
+// isNumber: digits without a leading zero.
+func isNumber(s string) bool { return consists(s, isDigit) && (s == "0" || s[0] != '0') }
+
+// consists reports whether s is not empty and of such characters alone.
+func consists(s string, of func(byte) bool) bool {
+	for i := range len(s) {
+		if !of(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isDigit(c byte) bool        { return c >= '0' && c <= '9' }
+func isLower(c byte) bool        { return c >= 'a' && c <= 'z' }
+func isAlphanumeric(c byte) bool { return isDigit(c) || isLower(c) || c >= 'A' && c <= 'Z' }
 
 func unpinned(pin string) bool {
 	return pin == "" || pin == "latest" || strings.ContainsAny(pin[:1], "^~<>=*") ||

@@ -2,6 +2,7 @@ package tool_test
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -90,6 +91,26 @@ func FuzzURI(f *testing.F) {
 		}
 		if len(u.Server) > 32 || len(u.Tool) > 128 || strings.ContainsAny(u.Server+u.Tool, "/@ ") || strings.ContainsAny(u.Pin, "^~*<>=@ ") {
 			t.Fatalf("%q was taken apart into %+v", s, u)
+		}
+	})
+}
+
+// FuzzPinnedVersion compares with the expression that the definition of semantic
+// versions gives.
+func FuzzPinnedVersion(f *testing.F) {
+	semver := regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
+		`(-(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*)?` +
+		`(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
+	for _, s := range []string{"1.0.0", "01.0.0", "1.0", "1.0.0.0", "1.2.3-rc.1", "1.2.3-01", "1.2.3-0a", "1.2.3--", "1.2.3+", "1.2.3+a-b.c", "1.2.3-a+b+c", "1.2.3-", "1..3", "-1.0.0", "1.0.0\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, pin string) {
+		if strings.Contains(pin, "@") || strings.HasPrefix(pin, "sha256:") {
+			return
+		}
+		_, err := tool.ParseURI("mcp://a/b@" + pin)
+		if want := semver.MatchString(pin); want != (err == nil) {
+			t.Fatalf("%q: %v", pin, err)
 		}
 	})
 }

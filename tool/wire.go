@@ -3,8 +3,12 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -15,6 +19,7 @@ import (
 // results must be taken as the bytes that were received.
 type wire struct {
 	conn mcp.Connection
+	end  atomic.Pointer[endedError] // why nothing more can be read
 
 	mu      sync.Mutex
 	tokens  int
@@ -25,6 +30,8 @@ type wire struct {
 // exchange is one request and what came back for it.
 type exchange struct {
 	token string // progress token
+	trace string // trace context; "": none
+	bytes bool   // only the bytes of its reply are wanted
 
 	// Guarded by wire.mu.
 	id        jsonrpc.ID
@@ -40,6 +47,8 @@ type reply struct {
 	sent    bool            // the request was handed to the connection
 	result  json.RawMessage // as received; nil: no reply came
 	failure *jsonrpc.Error  // the protocol's own error reply
+	large   *oversized      // the reply came and was too long to be kept
+	asked   string          // while the request was open, the server asked for this, which is not offered
 }
 
 // progress is what a call reported while it ran.
@@ -51,8 +60,19 @@ type progress struct {
 
 type exchangeKey struct{}
 
+// watched is a transport that shows its messages to a wire by itself.
+type watched interface {
+	mcp.Transport
+	watch(*wire)
+}
+
 // tap makes t report to w.
-func (w *wire) tap(t mcp.Transport) mcp.Transport { return tappedTransport{t, w} }
+func (w *wire) tap(t mcp.Transport) mcp.Transport {
+	if t, ok := t.(watched); ok {
+		t.watch(w)
+	}
+	return tappedTransport{t, w}
+}
 
 type tappedTransport struct {
 	mcp.Transport
@@ -65,6 +85,9 @@ func (t tappedTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 		return nil, err
 	}
 	t.wire.conn = conn
+	if _, ok := t.Transport.(watched); ok {
+		return conn, nil
+	}
 	return tappedConn{conn, t.wire}, nil
 }
 
@@ -81,21 +104,113 @@ func (c tappedConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 	c.wire.request(x, request.ID)
 	err := c.Connection.Write(ctx, m)
+	if errors.Is(err, errNotWritten) {
+		c.wire.unrequested(x)
+	}
 	c.wire.requested(x)
 	return err
 }
 
+// Read passes messages on. Notifications that nobody waits for end here: a server
+// may send any number of them.
 func (c tappedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Connection.Read(ctx)
-	switch m := m.(type) {
-	case *jsonrpc.Response:
-		c.wire.response(m)
-	case *jsonrpc.Request:
-		if m.Method == "notifications/progress" {
-			c.wire.notify(m.Params)
+	for {
+		m, err := c.Connection.Read(ctx)
+		if err != nil {
+			c.wire.broke(err)
+			return m, err
+		}
+		c.wire.saw(m)
+		if r, ok := m.(*jsonrpc.Response); ok && c.wire.taken(r) {
+			return &jsonrpc.Response{ID: r.ID, Error: errTaken}, nil
+		}
+		if r, ok := m.(*jsonrpc.Request); !ok || r.Method != methodProgress && r.Method != methodLog {
+			return m, nil
 		}
 	}
-	return m, err
+}
+
+const (
+	methodProgress = "notifications/progress"
+	methodLog      = "notifications/message"
+)
+
+// notOffered are requests by which a server asks for something in the middle of a
+// call. The SDK declines them; what becomes of the call is the server's affair.
+var notOffered = []string{"elicitation/create", "sampling/createMessage", "roots/list"}
+
+// saw takes note of a message that came in.
+func (w *wire) saw(m jsonrpc.Message) {
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		w.response(m)
+	case *jsonrpc.Request:
+		switch {
+		case m.Method == methodProgress:
+			w.notify(m.Params)
+		case slices.Contains(notOffered, m.Method):
+			w.asked(m.Method)
+		}
+	}
+}
+
+// asked notes what the server asked for in the one exchange that is open. With
+// several nobody can say which of them it was for.
+func (w *wire) asked(method string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.byID) != 1 {
+		return
+	}
+	for _, x := range w.byID {
+		x.reply.asked = method
+	}
+}
+
+// close ends the connection, if there is one. What its server started is gone
+// then; a peer that does not answer is not waited for.
+func (w *wire) close() {
+	if w.conn == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		_ = w.conn.Close() // whatever it says, it is over
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeLimit):
+	}
+}
+
+// broke notes why the connection ended. The first reason counts.
+func (w *wire) broke(err error) {
+	var e *endedError
+	if !errors.As(err, &e) {
+		e = &endedError{err.Error(), err}
+	}
+	w.end.CompareAndSwap(nil, e)
+}
+
+// why is the reason for which a request failed: the end of the connection, if it
+// has ended. The SDK's errors do not always keep it.
+func (w *wire) why(err error) error {
+	var status *statusError
+	if errors.As(err, &status) {
+		return status
+	}
+	if e := w.end.Load(); e != nil {
+		return e
+	}
+	return err
+}
+
+// idle reports whether no request is open.
+func (w *wire) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byID) == 0
 }
 
 // begin announces an exchange and returns the context under which its request
@@ -112,9 +227,9 @@ func (w *wire) begin(ctx context.Context, onProgress func(progress)) (context.Co
 	return context.WithValue(ctx, exchangeKey{}, x), x
 }
 
-// end forgets an exchange and returns what came of it. Afterwards no progress of
+// finish forgets an exchange and returns what came of it. Afterwards no progress of
 // it is handed on.
-func (w *wire) end(x *exchange) reply {
+func (w *wire) finish(x *exchange) reply {
 	x.reporting.Lock()
 	x.progress = nil
 	x.reporting.Unlock()
@@ -134,6 +249,21 @@ func (w *wire) request(x *exchange, id jsonrpc.ID) {
 	w.byID[id] = x
 }
 
+// unrequested takes it back: not one byte of the request was written.
+func (w *wire) unrequested(x *exchange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x.reply.sent = false
+	delete(w.byID, x.id)
+}
+
+// idOf is the id that an exchange's request was sent with.
+func (w *wire) idOf(x *exchange) jsonrpc.ID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return x.id
+}
+
 // requested sends the cancellation of a request that was cancelled while it was
 // being written.
 func (w *wire) requested(x *exchange) {
@@ -145,18 +275,36 @@ func (w *wire) requested(x *exchange) {
 	}
 }
 
+// response notes the reply to an exchange. A second one counts for nothing.
 func (w *wire) response(m *jsonrpc.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	x := w.byID[m.ID]
-	if x == nil {
+	if x == nil || x.reply.came() {
 		return
 	}
-	x.reply.result = m.Result
-	if m.Error != nil {
-		x.reply.failure = asWireError(m.Error)
+	switch err := m.Error.(type) {
+	case nil:
+		x.reply.result = m.Result
+	case *oversized:
+		x.reply.large = err
+	default:
+		x.reply.failure = asWireError(err)
 	}
 }
+
+// errTaken is what the SDK is told of a reply whose bytes were taken here: it would
+// decode them a second time, for nobody, which costs more than all else it does.
+var errTaken = errors.New("the reply was taken as it came")
+
+func (w *wire) taken(m *jsonrpc.Response) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.byID[m.ID]
+	return x != nil && x.bytes && m.Error == nil
+}
+
+func (r *reply) came() bool { return r.result != nil || r.failure != nil || r.large != nil }
 
 // notify hands on progress before any later message is read, so that all of it
 // arrives before the reply does.

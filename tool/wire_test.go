@@ -23,6 +23,7 @@ type wireServer struct {
 	tools   func() string     // the members of tools/list
 	reply   func(w *wireCall) // answers tools/call
 	dial    func() error      // fails a connection, if set
+	ping    func(w *wireCall) // answers ping; nil: it is not known
 
 	mu    sync.Mutex
 	dials int
@@ -86,6 +87,12 @@ func (s *wireServer) serve(conn net.Conn) {
 			w.result(fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"wire","version":%q}}`, s.version))
 		case "tools/list":
 			w.result(s.tools())
+		case "ping":
+			if s.ping == nil {
+				w.fail(-32601, "no such method")
+				continue
+			}
+			s.ping(w)
 		case "tools/call":
 			s.mu.Lock()
 			s.calls = append(s.calls, m.Params)
@@ -109,6 +116,12 @@ func (s *wireServer) serve(conn net.Conn) {
 			}
 		}
 	}
+}
+
+func (s *wireServer) dialled() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dials
 }
 
 func (s *wireServer) called() int {

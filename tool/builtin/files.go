@@ -144,6 +144,9 @@ func (s *Server) readFile(_ call, in readFileArgs) (answer, error) {
 	if in.MaxBytes == 0 {
 		in.MaxBytes = defaultMaxBytes
 	}
+	if err := s.own(root.Name(), name, false); err != nil {
+		return answer{}, fmt.Errorf("%s cannot be read: %w", in.Path, err)
+	}
 	data, err := readAll(root, name, in.MaxBytes)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s cannot be read: %w", in.Path, err)
@@ -186,6 +189,9 @@ func (s *Server) writeFile(_ call, in writeFileArgs) (answer, error) {
 		return answer{}, err
 	}
 	defer root.Close()
+	if err := s.own(root.Name(), name, true); err != nil {
+		return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
+	}
 	content := []byte(in.Content)
 	done := writtenFile{in.Path, len(content), digest(content)}
 	write := true

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// fakeTools has one report to show, and remembers whether it was accepted.
+type fakeTools struct {
+	tipstaff.Tools // whatever else is asked for is not there
+	pins           tipstaff.PinReport
+	asked          [][]string
+}
+
+func (f *fakeTools) Pin(_ context.Context, req tipstaff.PinRequest) (tipstaff.PinReport, error) {
+	f.asked = append(f.asked, req.Servers)
+	r := f.pins
+	if req.Accept != nil && len(r.Changes) > 0 {
+		r.Written = req.Accept(r)
+	}
+	return r, nil
+}
+
+func (b *bench) withTools(f *fakeTools) *bench {
+	b.env.Tools = func(string) (tipstaff.Tools, error) { return f, nil }
+	return b
+}
+
+func added(definition string) tipstaff.PinReport {
+	return tipstaff.PinReport{Changes: []tipstaff.PinChange{{Server: "desk", Tool: "echo", Kind: tipstaff.PinAdded, Now: json.RawMessage(definition)}}}
+}
+
+func TestEveryToolsCommandHasHelpWithAnExample(t *testing.T) {
+	for _, name := range []string{"list", "describe", "call", "explain", "pin", "verify"} {
+		b := newBench(t)
+		b.run(t, 0, "tools", name, "--help")
+		contains(t, name, b.out.String(), "Usage:\n  tipstaff tools "+name, "Examples:\n  tipstaff tools "+name, "--json", "--workspace")
+		if len(b.opened) != 0 {
+			t.Errorf("tools %s --help opened the workspace", name)
+		}
+	}
+}
+
+// TestWhatAServerSaysCannotActOnATerminal: nobody has trusted it yet.
+func TestWhatAServerSaysCannotActOnATerminal(t *testing.T) {
+	hostile := "wipe \x1b[2J\x1b]0;title\x07 \u202egnp.exe \u200b\u2066 \r overwritten"
+	r := added(string(quoted(hostile)))
+	r.Changes = append(r.Changes,
+		tipstaff.PinChange{Server: "desk", Tool: "other\x1b[1m", Kind: tipstaff.PinChanged, Member: "/\x1b]member", Was: quoted("a"), Now: quoted(hostile)},
+		tipstaff.PinChange{Server: "desk", Kind: tipstaff.PinChanged, Member: "version", Was: quoted("1"), Now: quoted(hostile)})
+	r.Findings = []tipstaff.ToolFinding{{Level: tipstaff.FindingNote, Code: "undeclared_tool", Message: hostile}}
+	b := newBench(t).withTools(&fakeTools{pins: r})
+	b.env.StdoutTTY = true
+	b.vars["NO_COLOR"] = "1"
+	b.run(t, 3, "tools", "pin", "--check")
+	contains(t, "stdout", b.out.String(), `wipe \u001b[2J`, `\u202egnp.exe`, "  ~ other\\u001b[1m", "      /\\u001b]member")
+	if i := strings.IndexFunc(b.out.String(), func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' || r == '\u200b' || r == '\u2066' }); i >= 0 {
+		t.Errorf("%q reached the terminal", b.out.String()[i:])
+	}
+}
+
+func TestEndlessDefinitionIsCut(t *testing.T) {
+	b := newBench(t).withTools(&fakeTools{pins: added(`{"description":"` + strings.Repeat("x", 10<<20) + `","name":"echo"}`)})
+	b.run(t, 3, "tools", "pin", "--check")
+	if n := len(b.out.String()); n > 2*valueShown {
+		t.Errorf("%d bytes were shown", n)
+	}
+	contains(t, "stdout", b.out.String(), "--json has all")
+}
+
+func TestPinWritesOnlyWhatWasAllowed(t *testing.T) {
+	for _, c := range []struct {
+		args    string
+		tty     bool
+		keys    string
+		code    int
+		written string
+	}{
+		{"tools pin", false, "allow\n", 3, "nobody can be asked here"},
+		{"tools pin", true, "allow\n", 0, "tipstaff.lock is written"},
+		{"tools pin", true, "deny\n", 3, "nothing is written"},
+		{"tools pin", true, "yes\nok\nsure\nfine\n", 3, "nothing is written"},
+		{"tools pin", true, "", 3, "nothing is written"},
+		{"tools pin --yes", false, "", 0, "tipstaff.lock is written"},
+		{"tools pin --check", true, "allow\n", 3, "nothing is written"},
+		{"tools pin --json", true, "allow\n", 3, "nothing is written"},
+		{"tools pin --json --yes", false, "", 0, "tipstaff.lock is written"},
+	} {
+		b := newBench(t).withTools(&fakeTools{pins: added(`{"name":"echo"}`)})
+		if c.tty {
+			b.terminal()
+		}
+		keyboard := newTypist()
+		b.env.Stdin = keyboard
+		go func() {
+			_, _ = io.WriteString(keyboard.w, c.keys)
+			keyboard.w.Close()
+		}()
+		b.run(t, c.code, strings.Fields(c.args)...)
+		keyboard.w.Close()
+		contains(t, c.args+" with "+c.keys, b.err.String(), c.written)
+	}
+}
+
+// TestNobodyIsAskedToPinWhatPinningCannotMend: an attended run offers to lock
+// tools only if that is all that is missing.
+func TestNobodyIsAskedToPinWhatPinningCannotMend(t *testing.T) {
+	for code, offered := range map[string]bool{"unlocked_tool": true, "pin_mismatch": false, "env_missing": false} {
+		f := &fakeTools{}
+		b := newBench(t).terminal().withTools(f)
+		b.svc.start = func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error) {
+			return tipstaff.Started{}, &tipstaff.Error{Code: tipstaff.Refused, Message: "refused", Err: &tipstaff.ToolRefusal{Tools: []tipstaff.RefusedTool{{Server: "desk", Code: code}}}}
+		}
+		b.run(t, 3, "tools", "call", "mcp://desk/echo@1.0.0")
+		if got := len(f.asked) > 0; got != offered {
+			t.Errorf("%s: asked %v", code, f.asked)
+		}
+		contains(t, code, b.err.String(), "error: refused")
+	}
+}
+
+func TestToolsOfAWorkspaceThatIsNoneAreRefused(t *testing.T) {
+	b := newBench(t)
+	b.env.Tools = func(string) (tipstaff.Tools, error) {
+		return nil, tipstaff.Errorf(tipstaff.WorkspaceUnresolved, "no folder")
+	}
+	for _, args := range []string{"list", "describe a/b", "explain a/b", "pin", "verify"} {
+		b.run(t, 2, append([]string{"tools"}, strings.Fields(args)...)...)
+	}
+	if b.out.String() != "" {
+		t.Errorf("stdout: %s", b.out)
+	}
+	b.env.Tools = func(string) (tipstaff.Tools, error) { return nil, errors.New("broken") }
+	b.run(t, 0, "__complete", "tools", "pin", "")
+}

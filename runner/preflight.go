@@ -1,0 +1,138 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// lock reads the workspace's tipstaff.lock. With one that cannot be trusted
+// nothing runs.
+func (r *Runner) lock() (*tool.Lock, error) {
+	l, err := tool.ReadLock(r.Workspace)
+	var untrusted *tool.LockError
+	switch {
+	case errors.As(err, &untrusted):
+		name := filepath.Join(r.Workspace, tool.LockName)
+		return nil, (&tipstaff.Error{Code: tipstaff.Refused, Message: err.Error(), Err: err,
+			Problems: []tipstaff.Problem{{Code: "lock_invalid", File: name, Message: untrusted.Message}}}).
+			WithHint("restore the file from version control, or remove it and accept the tools anew with `tipstaff tools pin`")
+	case err != nil:
+		return nil, &tipstaff.Error{Code: tipstaff.Refused, Message: fmt.Sprintf("%s cannot be read: %v", tool.LockName, err), Err: err}
+	}
+	return l, nil
+}
+
+// tools are those that may be called as far as manifest and lock can tell.
+// Nothing is connected to.
+func (r *Runner) tools(m *tool.Manifest, l *tool.Lock) (*tool.Registry, error) {
+	tools, err := tool.NewLockedRegistry(m, l)
+	if err != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.Internal, Message: err.Error(), Err: err}
+	}
+	return tools, nil
+}
+
+// want is a tool that a node calls.
+type want struct{ uri, path string }
+
+// wants are the tools that the program's nodes name, and those of the child runs
+// it may start, each once.
+func (p *prepared) wants() []want {
+	var list []want
+	seen := map[string]bool{}
+	add := func(uri, path string) {
+		if !seen[uri] {
+			seen[uri] = true
+			list = append(list, want{uri, path})
+		}
+	}
+	var look func(doc *plan.Document, at func(*plan.Node) string)
+	look = func(doc *plan.Document, at func(*plan.Node) string) {
+		for leaf := range doc.Root.Leaves {
+			switch {
+			case leaf.Kind == plan.ToolCall:
+				add(leaf.Tool, at(leaf))
+			case leaf.Kind == plan.Step && leaf.Tools != nil:
+				for _, uri := range *leaf.Tools {
+					add(uri, at(leaf))
+				}
+			case leaf.Kind == plan.SubDispatch && !seen[leaf.Skill]:
+				seen[leaf.Skill] = true
+				if child, err := planOf(p.skills.taken[leaf.Skill]); child != nil && err == nil {
+					look(child, func(*plan.Node) string { return at(leaf) })
+				}
+			}
+		}
+	}
+	look(p.doc, func(n *plan.Node) string { return n.Path })
+	return list
+}
+
+// preflight finds, before a run exists and without a connection, every tool that
+// could not be called: pins, lock, packages, environment.
+func (p *prepared) preflight(name string, l *tool.Lock, servers map[string]tool.Server) error {
+	refusal := &tipstaff.ToolRefusal{}
+	looked := map[string]bool{}
+	for _, w := range p.wants() {
+		u, err := tool.ParseURI(w.uri)
+		if err == nil && !looked[u.Server] {
+			looked[u.Server] = true
+			p.tools = p.tools.Withhold(u.Server, l.Ready(u.Server, servers[u.Server]))
+		}
+		if _, err := p.tools.Lookup(w.uri); err != nil {
+			refusal.Tools = append(refusal.Tools, refusedTool(w, u, err))
+		}
+	}
+	if len(refusal.Tools) == 0 {
+		return nil
+	}
+	return p.refused(name, refusal)
+}
+
+func refusedTool(w want, u tool.URI, err error) tipstaff.RefusedTool {
+	t := tipstaff.RefusedTool{URI: w.uri, Server: u.Server, Tool: u.Tool, Path: w.path, Code: "invalid_uri", Message: err.Error()}
+	var refused *flow.Error
+	switch {
+	case errors.As(err, &refused):
+		t.Code, t.Message = refused.Code, refused.Message
+	case errors.Is(err, tool.ErrUnpinnedTool):
+		t.Code = "unpinned_tool"
+	}
+	return t
+}
+
+func (p *prepared) refused(name string, refusal *tipstaff.ToolRefusal) error {
+	e := &tipstaff.Error{Code: tipstaff.Refused, Message: name + " cannot be run: a tool that it calls is refused", Err: refusal}
+	if n := len(refusal.Tools); n > 1 {
+		e.Message = fmt.Sprintf("%s cannot be run: %d tools that it calls are refused", name, n)
+	}
+	for _, t := range refusal.Tools {
+		e.Problems = append(e.Problems, tipstaff.Problem{Code: t.Code, Path: t.Path, Message: t.Message})
+	}
+	if p.manifest == nil {
+		return e.WithHint("there is no tipstaff.yaml in this workspace: it declares the servers and tools that plans may use")
+	}
+	return e.WithHint("%s", adviceFor(refusal.Tools[0]))
+}
+
+// adviceFor is what to do about a tool that is refused before a run exists.
+func adviceFor(t tipstaff.RefusedTool) string {
+	pin := fmt.Sprintf("`tipstaff tools pin %s`", t.Server)
+	switch t.Code {
+	case tool.CodeUnlocked:
+		return pin + " shows what the server lists and, if you accept it, locks it"
+	case tool.CodePinMismatch:
+		return "correct the pin in the plan; if the server has changed, " + pin + " shows how"
+	case tool.CodePackageChanged:
+		return "find out who changed the package; if it is as it should be, correct package_digest in tipstaff.yaml or accept it with " + pin
+	case tool.CodeEnvMissing:
+		return "set the variable, then run the command again"
+	}
+	return "declare the tool in tipstaff.yaml, or correct its name in the plan; `tipstaff tools list` shows what is declared"
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Tipstaff against real MCP servers and the protocol's conformance suite (test/mcp).
+# What these need is installed from npm, in the exact versions of the lock file, into
+# .cache/mcp. With --or-skip a machine that cannot install it has failed nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+wanted=$PWD/test/mcp
+cache=$PWD/.cache/mcp
+least=22 # the major version of Node that the suite needs
+
+# cannot ends the script: as a failure, or as tests that were not run.
+cannot() {
+	if [ "${or_skip-}" ]; then
+		printf '%s: the tests against real MCP servers were skipped\n' "$1"
+		exit 0
+	fi
+	printf '%s: the tests against real MCP servers cannot be run\n' "$1" >&2
+	exit 1
+}
+
+own_node_is_enough() {
+	local version
+	version=$(node --version 2>/dev/null) || return 1
+	version=${version#v}
+	[ "${version%%.*}" -ge "$least" ]
+}
+
+# node_there reports whether the servers can be started: by Node as it is here, or by
+# the one that npm brought.
+node_there() { own_node_is_enough || "$cache/node_modules/.bin/node" --version >/dev/null 2>&1; }
+
+installed() { cmp -s "$wanted/package-lock.json" "$cache/installed.json" && node_there; }
+
+# npm_answers asks one small question, and does not wait long for the reply.
+npm_answers() {
+	npm view --fetch-retries=0 --fetch-timeout=15000 @modelcontextprotocol/server-everything@2026.8.31 version >/dev/null 2>&1
+}
+
+install() {
+	local omit=()
+	if own_node_is_enough; then omit=(--omit=optional); fi
+	mkdir -p "$cache"
+	rm -f "$cache/installed.json"
+	cp "$wanted/package.json" "$wanted/package-lock.json" "$cache/"
+	(cd "$cache" && npm ci --fetch-retries=5 --ignore-scripts --no-audit --no-fund --loglevel=error ${omit[@]+"${omit[@]}"})
+	node_there || cannot "Node $least is not to be had for this machine"
+	cp "$wanted/package-lock.json" "$cache/installed.json"
+}
+
+if [ "${1-}" = --or-skip ]; then or_skip=yes; fi
+
+if ! installed; then
+	command -v npm >/dev/null && command -v node >/dev/null || cannot 'there is no npm'
+	npm_answers || cannot 'npm does not answer'
+	install
+fi
+TIPSTAFF_MCP=1 "${GO:-go}" test -race -shuffle=on -parallel 4 -timeout 15m ./test/mcp

@@ -1,0 +1,411 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+const (
+	dialLimit    = 10 * time.Second // to connect, and again for TLS
+	maxRedirects = 5
+	maxErrorBody = 64 << 10
+)
+
+// httpServer is reached over streamable HTTP. There is nothing to start: the
+// connection is a session with it.
+type httpServer struct {
+	config ServerConfig
+	launch Launch
+}
+
+func (s *httpServer) credentials() map[string]string {
+	values, _ := s.config.secrets(s.launch.Environ) // what is missing is refused when the server is connected to
+	return values
+}
+
+func (s *httpServer) ready() *flow.Error {
+	_, err := s.headers()
+	return refusalOf(err)
+}
+
+// headers are those of every request, with references in place.
+func (s *httpServer) headers() (http.Header, error) {
+	values, refused := s.config.secrets(s.launch.Environ)
+	if refused != nil {
+		return nil, refused
+	}
+	h := http.Header{}
+	for name, text := range s.config.Headers {
+		value := substitute(text, values)
+		if strings.ContainsAny(value, "\x00\r\n") {
+			return nil, refusal(CodeEnvMissing, nil, "the header %s would have a line break: look at the variables it refers to", name)
+		}
+		h.Set(name, value)
+	}
+	return h, nil
+}
+
+// Transport is the SDK's own. It must not be wrapped: its connection learns
+// through an unexported method what was negotiated. So the messages are watched
+// where the requests are made.
+func (s *httpServer) Transport(context.Context) (mcp.Transport, error) {
+	headers, err := s.headers()
+	if err != nil {
+		return nil, err
+	}
+	trips := &roundTripper{headers: headers, clean: NewRedactor(s.credentials()), base: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    dialLimit,
+		ExpectContinueTimeout:  time.Second,
+		IdleConnTimeout:        90 * time.Second,
+		MaxIdleConnsPerHost:    mostConcurrent,
+		ForceAttemptHTTP2:      true,
+		MaxResponseHeaderBytes: 1 << 20,
+	}}
+	return &httpTransport{trips: trips, sdk: &mcp.StreamableClientTransport{
+		Endpoint:     s.config.URL,
+		HTTPClient:   &http.Client{Transport: trips, CheckRedirect: sameHost},
+		MaxEventSize: -1, // bounded where they are watched
+	}}, nil
+}
+
+// sameHost follows a redirect only where the request stays the same request to
+// the same server: credentials go nowhere else.
+func sameHost(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host:
+		return fmt.Errorf("the server redirects to %s, and is not followed to another host", next.URL.Host)
+	case next.Method != first.Method:
+		return errors.New("the server redirects in a way that changes the request")
+	case len(via) >= maxRedirects:
+		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
+	}
+	return nil
+}
+
+// httpTransport lets the wire watch the requests of its connection.
+type httpTransport struct {
+	sdk   mcp.Transport
+	trips *roundTripper
+}
+
+func (t *httpTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	return t.sdk.Connect(ctx)
+}
+
+// watch makes the transport report to w.
+func (t *httpTransport) watch(w *wire) { t.trips.wire = w }
+
+// roundTripper makes the requests of one connection. It adds the headers, shows
+// every message to the wire, keeps one failed request from ending the connection,
+// and bounds what is read.
+type roundTripper struct {
+	base    *http.Transport
+	headers http.Header
+	clean   *Redactor
+	wire    *wire
+}
+
+// CloseIdleConnections lets go of what is kept open.
+func (t *roundTripper) CloseIdleConnections() { t.base.CloseIdleConnections() }
+
+func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	for name, values := range t.headers {
+		req.Header[name] = values
+	}
+	x, ours := req.Context().Value(exchangeKey{}).(*exchange)
+	switch {
+	case req.Method == http.MethodGet && !ours:
+		return t.listen(req), nil
+	case req.Method == http.MethodGet:
+		return t.resume(req, x)
+	case req.Method == http.MethodPost:
+		return t.post(req, x)
+	}
+	return t.base.RoundTrip(req)
+}
+
+// post sends one message.
+func (t *roundTripper) post(req *http.Request, x *exchange) (*http.Response, error) {
+	m, err := requestOf(req)
+	if err != nil {
+		return nil, err
+	}
+	if x != nil && m.IsCall() {
+		req = t.announce(req, x, m.ID)
+	}
+	res, err := t.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return t.failed(req, m, res)
+	}
+	if !m.IsCall() {
+		return res, nil
+	}
+	switch kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind {
+	case "application/json":
+		return t.whole(m, res)
+	case "text/event-stream":
+		res.Body = t.events(m.ID, res.Body)
+	}
+	return res, nil
+}
+
+// requestOf is the message that a request carries.
+func requestOf(req *http.Request) (*jsonrpc.Request, error) {
+	if req.GetBody == nil {
+		return nil, errors.New("a request without a message")
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := jsonrpc.DecodeMessage(data)
+	if err != nil {
+		return nil, err
+	}
+	if request, ok := m.(*jsonrpc.Request); ok {
+		return request, nil
+	}
+	return new(jsonrpc.Request), nil // a reply of ours to the server: no call
+}
+
+// announce tells the wire of a request when there is a connection for it: only
+// then could the server have got to see any of it.
+func (t *roundTripper) announce(req *http.Request, x *exchange, id jsonrpc.ID) *http.Request {
+	if x.trace != "" {
+		req.Header.Set(traceparent, x.trace)
+	}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { t.wire.request(x, id) }}
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+}
+
+// whole reads a reply that is one message. A reply that cannot be read or
+// understood fails its own call and no other.
+func (t *roundTripper) whole(m *jsonrpc.Request, res *http.Response) (*http.Response, error) {
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxFrame+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the reply broke off: %w", err)
+	case len(body) > maxFrame:
+		body = t.tooLarge(m.ID, len(body))
+	default:
+		message, err := decodeMessage(body, t.clean)
+		if err != nil {
+			return nil, err
+		}
+		t.wire.saw(message)
+	}
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return res, nil
+}
+
+// tooLarge tells the wire of a reply that was too long to be kept; the message
+// that stands for it ends the SDK's wait.
+func (t *roundTripper) tooLarge(id jsonrpc.ID, size int) []byte {
+	large := &oversized{size: size}
+	t.wire.response(&jsonrpc.Response{ID: id, Error: large})
+	return errorReply(id, large)
+}
+
+// errorReply is a message that ends a call for the SDK. What the call comes to is
+// not taken from it.
+func errorReply(id jsonrpc.ID, err error) []byte {
+	data, encodeErr := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}})
+	if encodeErr != nil {
+		panic(fmt.Sprintf("tool: an error reply cannot be encoded: %v", encodeErr))
+	}
+	return data
+}
+
+// events shows the messages of a stream to the wire as they pass.
+func (t *roundTripper) events(id jsonrpc.ID, body io.ReadCloser) io.ReadCloser {
+	r := newEventReader(body)
+	r.show = func(data []byte) {
+		if m, err := jsonrpc.DecodeMessage(data); err == nil {
+			t.wire.saw(m)
+		}
+	}
+	r.instead = func(size int) []byte {
+		if !id.IsValid() {
+			return nil
+		}
+		return t.tooLarge(id, size)
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{r, body}
+}
+
+// statusError is a reply of an HTTP server that is not the protocol's.
+type statusError struct {
+	code  int
+	text  string // the beginning of what it said
+	after time.Duration
+}
+
+func (e *statusError) Error() string {
+	text := fmt.Sprintf("the server answered %d %s", e.code, http.StatusText(e.code))
+	if e.text != "" {
+		text += ": " + e.text
+	}
+	switch e.code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		text += " (look at the credentials in headers of the manifest)"
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		text += " (look at the url of the manifest)"
+	}
+	return text
+}
+
+// failure is what a call comes to. By 4xx the server says that it did nothing; by
+// 5xx it says nothing of the kind.
+func (e *statusError) failure(d *Definition) error {
+	refused := e.code < 500
+	return &flow.Error{
+		Code: CodeUnavailable, Message: fmt.Sprintf("%s: %v", d.Server, e), NotSent: refused,
+		Retry: !refused || e.code == http.StatusTooManyRequests || e.code == http.StatusRequestTimeout, After: e.after,
+	}
+}
+
+var errSessionLost = errors.New("the server has forgotten the session")
+
+// failed turns a status into an error of the one request. Three ends are left to
+// the SDK, which knows what they mean: the protocol's own error replies, a session
+// that is over, and requests by which it finds out what the server understands.
+func (t *roundTripper) failed(req *http.Request, m *jsonrpc.Request, res *http.Response) (*http.Response, error) {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read will do
+	res.Body.Close()
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	if reply, err := jsonrpc.DecodeMessage(body); err == nil && m.IsCall() {
+		if r, ok := reply.(*jsonrpc.Response); ok && r.Error != nil {
+			t.wire.response(&jsonrpc.Response{ID: m.ID, Error: r.Error})
+			return res, nil
+		}
+	}
+	lostSession := res.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != ""
+	if lostSession {
+		t.wire.broke(errSessionLost)
+	}
+	if lostSession || m.Method == "server/discover" || m.Method == "subscriptions/listen" || isRedirect(res.StatusCode) {
+		return res, nil
+	}
+	e := &statusError{code: res.StatusCode, text: excerpt(body, t.clean)}
+	if seconds, err := time.ParseDuration(res.Header.Get("Retry-After") + "s"); err == nil {
+		e.after = min(max(seconds, 0), time.Minute)
+	}
+	return nil, e
+}
+
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// resume takes up the stream of a call that broke off. If that fails, so does the
+// call; the SDK would end the connection, and all other calls with it.
+func (t *roundTripper) resume(req *http.Request, x *exchange) (*http.Response, error) {
+	id := t.wire.idOf(x)
+	res, err := t.base.RoundTrip(req)
+	if err == nil && res.StatusCode == http.StatusOK {
+		res.Body = t.events(id, res.Body)
+		return res, nil
+	}
+	if err == nil {
+		res.Body.Close()
+		err = &statusError{code: res.StatusCode}
+	}
+	if req.Context().Err() != nil {
+		return nil, err
+	}
+	return stream200(req, io.NopCloser(strings.NewReader("data: "+string(errorReply(id, fmt.Errorf("the reply broke off: %w", err)))+"\n\n"))), nil
+}
+
+func stream200(req *http.Request, body io.ReadCloser) *http.Response {
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body, ContentLength: -1, Request: req,
+	}
+}
+
+// listen is the stream on which a server says by itself that something changed.
+// It is optional, servers and proxies end it as they like, and some never answer
+// at all. None of that may hold up or end the connection, as it would in the SDK:
+// so it gets a stream that lasts as long as the connection, and behind it the
+// server's is opened again and again.
+func (t *roundTripper) listen(req *http.Request) *http.Response {
+	r, w := io.Pipe()
+	ctx, cancel := context.WithCancel(req.Context())
+	go func() {
+		defer w.Close()
+		for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
+			began := time.Now()
+			if !t.follow(req.WithContext(ctx), w) {
+				<-ctx.Done()
+				return
+			}
+			if time.Since(began) > time.Minute {
+				delay = firstDelay
+			}
+			select {
+			case <-time.After(delay):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return stream200(req, struct {
+		io.Reader
+		io.Closer
+	}{r, closer(func() error { cancel(); return r.Close() })})
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// follow passes on one stream until it ends. It reports whether another may be
+// opened: a server that says no is not asked again.
+func (t *roundTripper) follow(req *http.Request, w io.Writer) bool {
+	res, err := t.base.RoundTrip(req)
+	if err != nil {
+		return true
+	}
+	body := t.events(jsonrpc.ID{}, res.Body)
+	defer body.Close()
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		return res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests
+	}
+	_, err = io.Copy(w, body)
+	return !errors.Is(err, io.ErrClosedPipe)
+}

@@ -1,0 +1,339 @@
+package tool_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/tool/tooltest"
+)
+
+// webServer is the SDK's own server, with some of tooltest's tools.
+// entered gets to know when a call of never has come.
+func webServer(t *testing.T, o *mcp.StreamableHTTPOptions, entered ...chan struct{}) (http.Handler, *mcp.Server) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "web", Version: "1.0.0"}, nil)
+	add := func(name string, handler mcp.ToolHandler) {
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: name != tooltest.Write}}, handler)
+	}
+	text := func(s string) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}, nil
+	}
+	echo := func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var args struct{ Text string }
+		if err := json.Unmarshal(r.Params.Arguments, &args); err != nil {
+			return nil, err
+		}
+		return text(args.Text)
+	}
+	add(tooltest.Echo, echo)
+	add(tooltest.Write, echo)
+	add(tooltest.Large, echo)
+	add(tooltest.Never, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		for _, c := range entered {
+			close(c)
+		}
+		select {
+		case <-ctx.Done():
+		case <-t.Context().Done():
+		}
+		return nil, errors.New("cancelled")
+	})
+	add(tooltest.Chatter, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		for i := range 10 {
+			p := &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i), Message: "on my way"}
+			_ = r.Session.NotifyProgress(ctx, p) // where replies are JSON it cannot be sent
+		}
+		return text("done")
+	})
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, o), s
+}
+
+func serve(t *testing.T, h http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.URL
+}
+
+func TestHTTPRepliesAsJSONAndAsEvents(t *testing.T) {
+	for name, o := range map[string]*mcp.StreamableHTTPOptions{
+		"events":            nil,
+		"JSON":              {JSONResponse: true},
+		"without a session": {Stateless: true},
+		"both":              {Stateless: true, JSONResponse: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			handler, _ := webServer(t, o)
+			var mu sync.Mutex
+			var heads []http.Header
+			url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				heads = append(heads, r.Header.Clone())
+				mu.Unlock()
+				handler.ServeHTTP(w, r)
+			}))
+			b := newOutside(t, map[string]string{"web": "url: " + url + "\nheaders: {Authorization: Bearer $env:PLAIN, X-Team: ours}"})
+			b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
+			b.says("written", "web", tooltest.Write, object{"text": "written"})
+			b.says("done", "web", tooltest.Chatter, nil)
+			b.manager.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			traced := 0
+			for _, h := range heads {
+				if h.Get("Authorization") != "Bearer plain-credential" || h.Get("X-Team") != "ours" {
+					t.Errorf("a request with the headers %v", h)
+				}
+				if strings.HasPrefix(h.Get("Traceparent"), "00-4e65d3fbe8ad6535681b021b30785b12-") {
+					traced++
+				}
+			}
+			if traced != 3 {
+				t.Errorf("%d of 3 calls had a trace context", traced)
+			}
+		})
+	}
+}
+
+// A reply of 50 MB is not kept in memory; the next call is served.
+func TestLargeReplyOverHTTP(t *testing.T) {
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			url, breaks := broken(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", kind)
+				if kind == "text/event-stream" {
+					_, _ = io.WriteString(w, "data: ")
+				}
+				_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"`)
+				for range 50 {
+					_, _ = io.WriteString(w, strings.Repeat("x", 1_000_000))
+				}
+				_, _ = io.WriteString(w, `"}]}}`+"\n\n")
+			})
+			b := newOutside(t, map[string]string{"web": "url: " + url})
+			b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
+			breaks.Store(true)
+			if e := b.fails(flow.CodeResultTooLarge, "web", tooltest.Large, nil); !e.Answered {
+				t.Errorf("got %+v", e)
+			}
+			b.says("after it", "web", tooltest.Echo, object{"text": "after it"})
+		})
+	}
+}
+
+// broken is a server that works, until break makes calls of tools fail in its way.
+func broken(t *testing.T, fail func(w http.ResponseWriter, r *http.Request), entered ...chan struct{}) (url string, breaks *atomic.Bool) {
+	handler, _ := webServer(t, nil, entered...)
+	breaks = new(atomic.Bool)
+	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		if breaks.Load() && strings.Contains(string(body), "tools/call") {
+			breaks.Store(false)
+			fail(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})), breaks
+}
+
+// One failed request fails one call, with an error that a person can read; whether
+// the call may have been carried out is told from it.
+func TestOneFailedRequestFailsOneCall(t *testing.T) {
+	status := func(code int, body string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, code) }
+	}
+	write := func(kind, body string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	for name, c := range map[string]struct {
+		fail    func(http.ResponseWriter, *http.Request)
+		says    string
+		notSent bool
+	}{
+		"401":          {status(401, "who are you?"), "401 Unauthorized: \"who are you?\" (look at the credentials", true},
+		"403":          {status(403, "go away"), "403 Forbidden: \"go away\"", true},
+		"429":          {status(429, "slowly"), "429 Too Many Requests", true},
+		"500":          {status(500, "a fault"), "500 Internal Server Error: \"a fault\"", false},
+		"503":          {status(503, ""), "503 Service Unavailable", false},
+		"no JSON":      {write("application/json", "<html>"), "no JSON-RPC message", false},
+		"other events": {write("text/event-stream", ": hello\n\n"), "without response", false},
+		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, `{"jsonrpc"`)
+		}, "the reply broke off", false},
+		"aborted": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF", false},
+		"a stream that ends, to be taken up again": {write("text/event-stream", "id: 1\ndata:\n\n"), "broke off", false},
+		"another host": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 307) }, "not followed to another host", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			entered := make(chan struct{})
+			url, breaks := broken(t, c.fail, entered)
+			b := newOutside(t, map[string]string{"web": "url: " + url})
+			b.says("before", "web", tooltest.Echo, object{"text": "before"})
+			waiting := make(chan error, 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			go func() {
+				_, err := b.try(ctx, b.attempt("web", tooltest.Never, nil))
+				waiting <- err
+			}()
+			<-entered
+			breaks.Store(true)
+			e := b.fails(tool.CodeUnavailable, "web", tooltest.Write, nil)
+			contains(t, e.Message, c.says)
+			if e.NotSent != c.notSent || e.Answered {
+				t.Errorf("got %+v", e)
+			}
+			b.says("after", "web", tooltest.Echo, object{"text": "after"})
+			select {
+			case err := <-waiting:
+				t.Errorf("another call ended with it: %v", err)
+			default:
+			}
+			cancel()
+			<-waiting
+		})
+	}
+}
+
+// What a server sends to another host never has our credentials, nor our request.
+func TestRedirectToAnotherHostIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	other := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, http.StatusTemporaryRedirect) }))
+	b := newOutside(t, map[string]string{"web": "url: " + url + "\nheaders: {Authorization: Bearer $env:PLAIN}"})
+	e := b.fails(tool.CodeUnavailable, "web", tooltest.Echo, nil)
+	contains(t, e.Message, "not followed to another host")
+	if n := reached.Load(); n != 0 {
+		t.Errorf("the other host got %d requests", n)
+	}
+}
+
+func TestRedirectOnTheSameHostIsFollowed(t *testing.T) {
+	t.Parallel()
+	handler, _ := webServer(t, nil)
+	mux := http.NewServeMux()
+	mux.Handle("/new", handler)
+	mux.Handle("/old", http.RedirectHandler("/new", http.StatusPermanentRedirect))
+	b := newOutside(t, map[string]string{"web": "url: " + serve(t, mux) + "/old"})
+	b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
+}
+
+// A server that refuses everything, or cannot be reached, says why, and a call
+// was never sent.
+func TestServerThatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	b := newOutside(t, map[string]string{
+		"gone":   "url: " + gone.URL,
+		"closed": "url: " + serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no entry", 401) })),
+		"lost":   "url: " + serve(t, http.NotFoundHandler()),
+		"fine":   command(t),
+	})
+	for server, why := range map[string]string{"gone": "connection refused", "closed": "401 Unauthorized: \"no entry\"", "lost": "404 Not Found"} {
+		e := b.fails(tool.CodeUnavailable, server, tooltest.Write, nil)
+		contains(t, e.Message, why)
+		if !e.NotSent {
+			t.Errorf("%s: %+v", server, e)
+		}
+	}
+	b.says("unharmed", "fine", tooltest.Echo, object{"text": "unharmed"})
+}
+
+// A call to a server that has gone since was surely not sent.
+func TestCallToAServerThatWentAwayWasNotSent(t *testing.T) {
+	t.Parallel()
+	handler, _ := webServer(t, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	s := httptest.NewServer(handler)
+	s.Config.SetKeepAlivesEnabled(false) // what goes over an open connection may arrive
+	b := newOutside(t, map[string]string{"web": "url: " + s.URL})
+	b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
+	s.CloseClientConnections()
+	s.Close()
+	if e := b.fails(tool.CodeUnavailable, "web", tooltest.Write, nil); !e.NotSent {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// A session that the server has forgotten is opened again.
+func TestForgottenSessionIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	url, breaks := broken(t, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "session not found", 404) })
+	b := newOutside(t, map[string]string{"web": "url: " + url})
+	b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
+	breaks.Store(true)
+	b.fails(tool.CodeUnavailable, "web", tooltest.Write, nil)
+	b.says("again", "web", tooltest.Echo, object{"text": "again"})
+}
+
+// A server that never answers the request for its own messages holds up nothing.
+func TestListeningHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	handler, _ := webServer(t, nil)
+	var listens atomic.Int32
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			if listens.Add(1) == 1 {
+				return // an end at once
+			}
+			<-r.Context().Done()
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	b := newOutside(t, map[string]string{"web": "url: " + url})
+	began := time.Now()
+	b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
+	b.manager.Close()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// A server that says that its tools are others now is asked again, and what has
+// changed is refused.
+func TestListChangedIsHeardOverHTTP(t *testing.T) {
+	for name, o := range map[string]*mcp.StreamableHTTPOptions{"with a session": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			handler, s := webServer(t, o)
+			b := newOutside(t, map[string]string{"web": "url: " + serve(t, handler)})
+			b.lock()
+			b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
+			s.AddTool(&mcp.Tool{Name: tooltest.Echo, Description: "another", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+				func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					return nil, fmt.Errorf("called")
+				})
+			b.until(func() bool {
+				_, err := b.call("web", tooltest.Echo, object{"text": "hello"})
+				e, ok := err.(*flow.Error)
+				return ok && e.Code == tool.CodeDefinitionChanged
+			})
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Listing is what a server says of itself now, beside what the manifest declares
+// of it.
+type Listing struct {
+	Server  string
+	Version string
+	Package string            // digest of what was started; "": none was asked for
+	Tools   []*Definition     // declared, listed and usable, by name
+	Missing []string          // declared, not listed
+	Extra   []string          // listed, not declared
+	Broken  map[string]string // declared and listed, but not usable, and why
+}
+
+// List asks a server for its tools. A server that lists one name twice is an
+// error, like one that does not answer.
+func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
+	c, err := m.catalog(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	if c.fault != "" {
+		return nil, errors.New(c.fault)
+	}
+	digest, err := packageOf(m.links[server].server)
+	if err != nil {
+		return nil, fmt.Errorf("its package cannot be digested: %w", err)
+	}
+	x := &Listing{Server: server, Version: c.version, Package: digest, Extra: slices.Sorted(slices.Values(c.extra)), Broken: maps.Clone(c.broken)}
+	config, _ := m.manifest.Server(server)
+	for _, name := range sortedKeys(config.Tools) {
+		d, listed := c.tools[name]
+		switch {
+		case !listed && x.Broken[name] == "":
+			x.Missing = append(x.Missing, name)
+		case !listed:
+		case m.lock.accepts(d): // it was usable then
+			x.Tools = append(x.Tools, d)
+		case d.usable() != nil:
+			x.Broken[name] = d.usable().Error()
+		default:
+			x.Tools = append(x.Tools, d)
+		}
+	}
+	return x, nil
+}
+
+// Locked is the listing as a lock holds it: of the tools, those that are declared
+// and can be used.
+func (x *Listing) Locked() LockedServer {
+	s := LockedServer{Version: x.Version, PackageDigest: x.Package, Tools: map[string]LockedTool{}}
+	for _, d := range x.Tools {
+		s.Tools[d.Tool] = LockedTool{d.Digest, d.Raw}
+	}
+	return s
+}
+
+// Changes are the differences between what the lock holds of the server and the
+// listing: those of the server, then tool by tool, member by member.
+func (x *Listing) Changes(m *Manifest, l *Lock) []tipstaff.PinChange {
+	var held LockedServer
+	if l != nil {
+		held = l.Servers[x.Server]
+	}
+	changes := x.serverChanges(held)
+	live := map[string]*Definition{}
+	for _, d := range x.Tools {
+		live[d.Tool] = d
+	}
+	names := sortedKeys(held.Tools)
+	for name := range live {
+		if _, ok := held.Tools[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		was, wasHeld := held.Tools[name]
+		now, isListed := live[name]
+		switch {
+		case !wasHeld:
+			changes = append(changes, tipstaff.PinChange{Server: x.Server, Tool: name, Kind: tipstaff.PinAdded, Now: now.Raw})
+		case !isListed:
+			changes = append(changes, tipstaff.PinChange{Server: x.Server, Tool: name, Kind: tipstaff.PinRemoved, Was: was.Definition})
+		case was.Digest != now.Digest:
+			changes = append(changes, toolChanges(m, x.Server, held.Version, was, now)...)
+		}
+	}
+	return changes
+}
+
+// serverChanges are those of version and package. A server that is new has none:
+// its tools say enough.
+func (x *Listing) serverChanges(held LockedServer) []tipstaff.PinChange {
+	if len(held.Tools) == 0 {
+		return nil
+	}
+	var changes []tipstaff.PinChange
+	differ := func(member, was, now string) {
+		if was != now {
+			changes = append(changes, tipstaff.PinChange{Server: x.Server, Kind: tipstaff.PinChanged, Member: member, Was: flow.JSON(was), Now: flow.JSON(now)})
+		}
+	}
+	differ(memberPackage, held.PackageDigest, x.Package)
+	differ(memberVersion, held.Version, x.Version)
+	return changes
+}
+
+// toolChanges are the members that moved and, before them, the effect class if it
+// moved with them: that is what decides how a call is treated.
+func toolChanges(m *Manifest, server, version string, was LockedTool, now *Definition) []tipstaff.PinChange {
+	changes := members(server, now.Tool, was.Definition, now.Raw)
+	config, _ := m.Tool(server, now.Tool)
+	if before, err := define(server, version, was.Definition, config); err == nil && before.Class != now.Class {
+		c := tipstaff.PinChange{Server: server, Tool: now.Tool, Kind: tipstaff.PinChanged, Member: memberClass, Was: flow.JSON(before.Class), Now: flow.JSON(now.Class)}
+		changes = slices.Insert(changes, 0, c)
+	}
+	return changes
+}

@@ -1,0 +1,195 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/tipstaff/tipstaff/tool/builtin"
+)
+
+// LockName is the lock's file, beside the manifest.
+const LockName = "tipstaff.lock"
+
+// Lock is tipstaff.lock: the definition of every tool in use as someone has seen
+// and accepted it. A tool that is not in it, or no longer equals what is in it,
+// is not called. The tools of builtin are never in it: the binary is their lock.
+//
+// The zero Lock holds nothing. A Lock that was read is not changed: see With.
+type Lock struct {
+	Servers map[string]LockedServer
+
+	read string // digest of the file's bytes; "": there was none
+}
+
+// LockedServer is one server as it was accepted.
+type LockedServer struct {
+	Version       string                // that it reported
+	PackageDigest string                // of what is started; "": none was asked for
+	Tools         map[string]LockedTool // by name
+}
+
+// LockedTool is one definition as it was accepted.
+type LockedTool struct {
+	Digest     string
+	Definition json.RawMessage // canonical JSON
+}
+
+// LockError is a lock that cannot be trusted. Nothing runs until it is mended.
+type LockError struct {
+	File    string // "": not read from a file
+	Message string
+}
+
+func (e *LockError) Error() string {
+	name := e.File
+	if name == "" {
+		name = LockName
+	}
+	return fmt.Sprintf("%s cannot be trusted: %s", name, e.Message)
+}
+
+func distrust(format string, args ...any) *LockError {
+	return &LockError{Message: fmt.Sprintf(format, args...)}
+}
+
+// The lock as it is written.
+type (
+	lockFile struct {
+		Version int                       `json:"version"`
+		Servers map[string]lockFileServer `json:"servers"`
+	}
+	lockFileServer struct {
+		Version       string                  `json:"version"`
+		PackageDigest string                  `json:"package_digest,omitempty"`
+		Tools         map[string]lockFileTool `json:"tools"`
+	}
+	lockFileTool struct {
+		Digest     string          `json:"digest"`
+		Definition json.RawMessage `json:"definition"`
+	}
+)
+
+// Tool is what the lock holds of a tool.
+func (l *Lock) Tool(server, tool string) (LockedTool, bool) {
+	if l == nil {
+		return LockedTool{}, false
+	}
+	t, ok := l.Servers[server].Tools[tool]
+	return t, ok
+}
+
+// With is the lock with one server replaced; one without tools is taken out.
+func (l *Lock) With(name string, s LockedServer) *Lock {
+	next := &Lock{Servers: maps.Clone(l.Servers), read: l.read}
+	if next.Servers == nil {
+		next.Servers = map[string]LockedServer{}
+	}
+	next.Servers[name] = s
+	if len(s.Tools) == 0 {
+		delete(next.Servers, name)
+	}
+	return next
+}
+
+// Bytes is the lock's file: JSON, sorted and indented, so that equal locks have
+// equal bytes and version control shows what moved.
+func (l *Lock) Bytes() ([]byte, error) {
+	f := lockFile{Version: 1, Servers: map[string]lockFileServer{}}
+	for name, s := range l.Servers {
+		tools := map[string]lockFileTool{}
+		for tool, t := range s.Tools {
+			tools[tool] = lockFileTool(t)
+		}
+		f.Servers[name] = lockFileServer{s.Version, s.PackageDigest, tools}
+	}
+	sorted, err := canonicalOf(f)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, sorted, "", "  "); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
+
+// ParseLock reads a lock. It takes any layout and order of members, and nothing
+// else than what Bytes can write: an unknown or repeated member, or a digest that
+// is not its definition's, is a *LockError.
+func ParseLock(data []byte) (*Lock, error) {
+	given, err := canonical(data)
+	if err != nil {
+		return nil, distrust("%v", placed(data, err))
+	}
+	var f lockFile
+	if err := decodeStrict(given, &f); err != nil {
+		return nil, distrust("%v", err)
+	}
+	if f.Version != 1 {
+		return nil, distrust("it has version %d, and this Tipstaff reads 1", f.Version)
+	}
+	l := &Lock{Servers: map[string]LockedServer{}, read: digestOf(data)}
+	for _, name := range sortedKeys(f.Servers) {
+		s, err := f.Servers[name].parse(name)
+		if err != nil {
+			return nil, err
+		}
+		l.Servers[name] = s
+	}
+	// The decoder takes members whose names differ in case, and null for what is
+	// absent. Writing the lock again finds whatever it was lenient about.
+	again, err := canonicalOf(f)
+	if err != nil || !bytes.Equal(given, again) {
+		return nil, distrust("it has members that do not belong there")
+	}
+	return l, nil
+}
+
+func (f lockFileServer) parse(name string) (LockedServer, error) {
+	s := LockedServer{Version: f.Version, PackageDigest: f.PackageDigest, Tools: map[string]LockedTool{}}
+	switch {
+	case name == builtin.Name:
+		return s, distrust("it lists %s, which the binary locks", builtin.Name)
+	case !serverForm.MatchString(name):
+		return s, distrust("%s cannot name a server", shorten(name, 60))
+	case f.PackageDigest != "" && !digestForm.MatchString(f.PackageDigest):
+		return s, distrust("package_digest of server %q is not sha256: and 64 lower-case hex digits", name)
+	}
+	for _, tool := range sortedKeys(f.Tools) {
+		t, err := f.Tools[tool].parse(tool)
+		if err != nil {
+			return s, distrust("%s/%s: %v", name, shorten(tool, 140), err)
+		}
+		s.Tools[tool] = t
+	}
+	return s, nil
+}
+
+func (f lockFileTool) parse(name string) (LockedTool, error) {
+	text := f.Definition // a part of canonical JSON is canonical
+	w, err := parseWireTool(text)
+	switch {
+	case err != nil:
+		return LockedTool{}, err
+	case w.Name != name || !toolForm.MatchString(name):
+		return LockedTool{}, fmt.Errorf("its definition names %s", shorten(w.Name, 60))
+	case digestOf(text) != f.Digest:
+		return LockedTool{}, fmt.Errorf("its definition has digest %s, not %s", digestOf(text), shorten(f.Digest, 80))
+	}
+	return LockedTool{f.Digest, text}, nil
+}
+
+// placed adds the line at which a JSON document is at fault, where that is known:
+// a merge that went wrong is found by it.
+func placed(data []byte, err error) error {
+	var syntax *json.SyntaxError
+	if derr := json.Unmarshal(data, new(any)); !errors.As(derr, &syntax) {
+		return err
+	}
+	at := min(max(int(syntax.Offset), 0), len(data))
+	return fmt.Errorf("line %d: %w", 1+bytes.Count(data[:at], []byte("\n")), syntax)
+}

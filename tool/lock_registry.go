@@ -1,0 +1,134 @@
+package tool
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool/builtin"
+)
+
+// NewLockedRegistry is what may be called, found out without a connection: the
+// tools of builtin as this binary has them, those of every other server as the
+// lock holds them. A declared tool that the lock does not hold is unlocked_tool.
+func NewLockedRegistry(m *Manifest, l *Lock) (*Registry, error) {
+	r := &Registry{servers: map[string]*catalog{}}
+	if m == nil {
+		return r, nil
+	}
+	for _, name := range sortedKeys(m.Servers) {
+		c, err := lockedCatalog(m, l, name)
+		if err != nil {
+			return nil, err
+		}
+		r.servers[name] = c
+	}
+	return r, nil
+}
+
+// Withhold is the registry in which every call of a server is refused for this
+// reason, if it is not refused for another before. A nil reason withholds nothing.
+func (r *Registry) Withhold(server string, why *flow.Error) *Registry {
+	c, ok := r.servers[server]
+	if !ok || why == nil {
+		return r
+	}
+	held := *c
+	held.hold = why
+	next := &Registry{servers: maps.Clone(r.servers)}
+	next.servers[server] = &held
+	return next
+}
+
+// Ready says, without a connection, why a server could not be used as the lock
+// holds it: its package changed, or a variable is not set. nil: nothing speaks
+// against it.
+func (l *Lock) Ready(name string, s Server) *flow.Error {
+	if e, ok := s.(external); ok {
+		if refused := e.ready(); refused != nil {
+			return refused
+		}
+	}
+	held := ""
+	if l != nil {
+		held = l.Servers[name].PackageDigest
+	}
+	if held == "" {
+		return nil
+	}
+	switch now, err := packageOf(s); {
+	case err != nil:
+		return refusal(CodePackageChanged, nil, "the package of server %q cannot be digested: %v", name, err)
+	case now != held:
+		return refusal(CodePackageChanged, detail{"accepted": held, "digest": now},
+			"the package of server %q has digest %s, and %s was accepted", name, cmp.Or(now, "none"), held)
+	}
+	return nil
+}
+
+// packageOf is the digest of what a server would start now; "": the manifest
+// names no package.
+func packageOf(s Server) (string, error) {
+	stdio, ok := s.(*stdioServer)
+	if !ok || stdio.config.Package == "" && stdio.config.PackageDigest == "" {
+		return "", nil
+	}
+	program, err := stdio.program()
+	if err != nil {
+		return "", err
+	}
+	return PackageDigest(stdio.config.packagePath(stdio.launch.Workspace, program))
+}
+
+func lockedCatalog(m *Manifest, l *Lock, server string) (*catalog, error) {
+	if server == builtin.Name {
+		listed, err := builtinTools()
+		if err != nil {
+			return nil, fmt.Errorf("the tools of %s cannot be listed: %w", builtin.Name, err)
+		}
+		return newCatalog(m, server, builtin.Version, listed), nil
+	}
+	var held LockedServer
+	if l != nil {
+		held = l.Servers[server]
+	}
+	c := &catalog{version: held.Version, tools: map[string]*Definition{}, broken: map[string]string{}, unlocked: map[string]bool{}}
+	for tool := range m.Servers[server].Tools {
+		t, ok := held.Tools[tool]
+		if !ok {
+			c.unlocked[tool] = true
+			continue
+		}
+		config, _ := m.Tool(server, tool)
+		d, err := defineText(server, held.Version, t.Definition, config)
+		if err != nil {
+			c.broken[tool] = err.Error()
+			continue
+		}
+		c.tools[tool] = d
+	}
+	return c, nil
+}
+
+// Hold makes the manager refuse, besides what a run's own gate refuses, calls of
+// tools that are not in this lock or differ from it. It is to be called before the
+// first call.
+func (m *Manager) Hold(l *Lock) { m.lock = l }
+
+// builtinTools is what builtin lists, whatever it is allowed to touch: as this
+// binary was built, so it stays.
+var builtinTools = sync.OnceValues(func() ([]json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
+	defer cancel()
+	c, err := connect(ctx, builtin.Name, builtin.New(builtin.Options{}))
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	listed, _, err := c.list(ctx)
+	return listed, err
+})

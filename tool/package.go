@@ -1,0 +1,116 @@
+package tool
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// PackageDigest is the digest of a file, or of a folder and everything in it:
+// that of its lines, sorted, each the path of a file with slashes, NUL, x if the
+// file may be executed and else -, NUL, the file's SHA-256 in hex, and a line
+// feed. Symbolic links are refused: they would lead out of what is digested. The
+// path itself may be one.
+func PackageDigest(path string) (string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		sum, err := fileDigest(path)
+		return "sha256:" + sum, err
+	}
+	lines, err := folderLines(path)
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(lines)
+	return digestOf([]byte(strings.Join(lines, ""))), nil
+}
+
+func folderLines(root string) (lines []string, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is a link or no plain file: a package holds plain files alone", name)
+		}
+		sum, err := fileDigest(path)
+		if err != nil {
+			return err
+		}
+		mode := "-"
+		if info.Mode()&0o111 != 0 {
+			mode = "x"
+		}
+		lines = append(lines, filepath.ToSlash(name)+"\x00"+mode+"\x00"+sum+"\n")
+		return nil
+	})
+	return lines, err
+}
+
+func fileDigest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// checkPackage compares what is about to be started with the manifest's digest.
+func (c ServerConfig) checkPackage(workspace, program string) *flow.Error {
+	if c.PackageDigest == "" {
+		return nil
+	}
+	path := c.packagePath(workspace, program)
+	found, err := PackageDigest(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refusal(CodePackageChanged, nil, "the package %s does not exist", path)
+	case err != nil:
+		return refusal(CodePackageChanged, nil, "the package %s cannot be digested: %v", path, err)
+	case found != c.PackageDigest:
+		return refusal(CodePackageChanged, detail{"accepted": c.PackageDigest, "digest": found},
+			"the package %s is not the one that was accepted: its digest is %s", path, found)
+	}
+	return nil
+}
+
+// packagePath is the file or folder that a server's package is: the one that is
+// named, else the program.
+func (c ServerConfig) packagePath(workspace, program string) string {
+	switch {
+	case c.Package == "":
+		return program
+	case filepath.IsAbs(c.Package):
+		return c.Package
+	}
+	return filepath.Join(workspace, c.Package)
+}

@@ -1,0 +1,181 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// awkward has every character that some encoding changes.
+const awkward = `s3cr/t "two\words" & <more>?é+=`
+
+func TestCredentialIsFoundInEveryForm(t *testing.T) {
+	r := NewRedactor(map[string]string{"TOK": awkward, "SHORT": "abc"})
+	html, _ := json.Marshal(awkward)
+	inner, _ := json.Marshal(map[string]string{"token": awkward})
+	outer, _ := json.Marshal(string(inner))
+	for name, text := range map[string]string{
+		"plain":            awkward,
+		"between letters":  "x" + awkward + "y" + awkward,
+		"query":            url.QueryEscape(awkward),
+		"path":             url.PathEscape(awkward),
+		"lower escapes":    lowerEscapes(url.QueryEscape(awkward)),
+		"JSON":             quoted(awkward),
+		"JSON for HTML":    string(html),
+		"JSON in JSON":     string(outer),
+		"slashes":          strings.ReplaceAll(quoted(awkward), "/", `\/`),
+		"base64":           base64.StdEncoding.EncodeToString([]byte(awkward)),
+		"base64 for URLs":  base64.RawURLEncoding.EncodeToString([]byte(awkward)),
+		"base64 after 1":   base64.StdEncoding.EncodeToString([]byte(":" + awkward)),
+		"base64 in 2 of 3": base64.StdEncoding.EncodeToString([]byte("ab" + awkward + "cd")),
+	} {
+		got := r.Text(text)
+		if !strings.Contains(got, "$env:TOK") || strings.Contains(got, "s3cr") || strings.Contains(got, "cjNjci") || strings.Contains(got, "zM2Ny") || strings.Contains(got, "words") {
+			t.Errorf("%s: %s became %s", name, text, got)
+		}
+	}
+	for _, text := range []string{"abc", "nothing here", "$env:TOK", "s3cr"} {
+		if got := r.Text(text); got != text {
+			t.Errorf("%s became %s", text, got)
+		}
+	}
+}
+
+// JSON stays JSON, and keeps its bytes where there is no credential.
+func TestRedactedJSONIsJSON(t *testing.T) {
+	r := NewRedactor(map[string]string{"TOK": awkward, "PIN": "12345678"})
+	every := ""
+	for _, c := range awkward {
+		every += strings.ReplaceAll(`\u`+string([]byte{hexDigit(c >> 12), hexDigit(c >> 8), hexDigit(c >> 4), hexDigit(c)}), " ", "0")
+	}
+	for in, want := range map[string]string{
+		`{"a":"` + every + `"}`:                            `{"a":"$env:TOK"}`,
+		`{"n": 12345678, "m":[-12345678.5,1234567]}`:       `{"n": "$env:PIN", "m":["-$env:PIN.5",1234567]}`,
+		`{"` + quoted(awkward) + `": true}`:                `{"$env:TOK": true}`,
+		`{"t":"é\u00e9\/ \ud83d\ude00","n":1e3,"z":null} `: `{"t":"é\u00e9\/ \ud83d\ude00","n":1e3,"z":null} `,
+		"no JSON " + awkward:                               "no JSON $env:TOK",
+	} {
+		if got := string(r.Bytes([]byte(in))); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+	}
+	var none *Redactor
+	if got := none.Bytes([]byte(awkward)); string(got) != awkward {
+		t.Errorf("without credentials it became %s", got)
+	}
+}
+
+func hexDigit(c rune) byte { return "0123456789abcdef"[c&15] }
+
+// FuzzRedact: JSON stays JSON; the credential is not in it in any string; what is
+// cut into pieces comes to the same as what is not.
+func FuzzRedact(f *testing.F) {
+	f.Add([]byte(`{"a":"hello s3cret-token","b":[1,"s3cret-token",{"s3cret-token":null}]}`), uint8(3))
+	f.Add([]byte(`"czNjcmV0LXRva2Vu"`), uint8(1))
+	f.Add([]byte(`s3cret-tokes3cret-token`), uint8(5))
+	f.Add([]byte(`{"\u0073\u0033\u0063\u0072\u0065\u0074\u002d\u0074\u006f\u006b\u0065\u006e":12345678}`), uint8(7))
+	r := NewRedactor(map[string]string{"TOK": "s3cret-token", "PIN": "12345678"})
+	f.Fuzz(func(t *testing.T, data []byte, piece uint8) {
+		got := r.Bytes(bytes.Clone(data))
+		if json.Valid(data) {
+			var v any
+			if err := json.Unmarshal(got, &v); err != nil {
+				t.Fatalf("%q became %q: %v", data, got, err)
+			}
+			again, err := json.Marshal(v)
+			if err != nil || bytes.Contains(again, []byte("s3cret-token")) {
+				t.Errorf("%q became %q", data, got)
+			}
+		}
+		s := stream{redactor: r}
+		var out strings.Builder
+		for rest := string(data); rest != ""; {
+			n := min(len(rest), int(piece)+1)
+			out.WriteString(s.next(rest[:n]))
+			rest = rest[n:]
+		}
+		out.WriteString(s.rest())
+		if strings.Contains(out.String(), "s3cret-token") || strings.Contains(out.String(), "czNjcmV0LXRva2Vu") {
+			t.Errorf("%q in pieces of %d became %q", data, int(piece)+1, out.String())
+		}
+		if r.Text(string(data)) == string(data) && out.String() != string(data) {
+			t.Errorf("%q has no credential and became %q", data, out.String())
+		}
+	})
+}
+
+func TestTailKeepsTheLastWithoutCredentials(t *testing.T) {
+	last := newTail(NewRedactor(map[string]string{"TOK": "s3cret-token"}))
+	var b strings.Builder
+	for range 20_000 {
+		b.WriteString("a line with s3cret-token in it\n")
+	}
+	b.WriteString("the end s3cret")
+	last.follow(pieces{strings.NewReader(b.String()), 1000})
+	if len(last.kept) > 2*keptErrors {
+		t.Errorf("%d bytes are kept", len(last.kept))
+	}
+	said := last.last()
+	if len(said) > toldErrors+3 || strings.Contains(said, "s3cret-token") || !strings.HasSuffix(said, "with $env:TOK in it\nthe end s3cret") || !strings.HasPrefix(said, "…a line") {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// The digest of a folder is the one that is written down: sorted lines of path,
+// x or -, and the file's own digest.
+func TestPackageDigest(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	digest := func(path string) string {
+		d, err := PackageDigest(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	write("b.js", "hello", 0o644)
+	write("a/run", "world", 0o755)
+	// printf 'a/run\0x\0%s\nb.js\0-\0%s\n' "$(printf world | sha256sum | cut -c-64)" "$(printf hello | sha256sum | cut -c-64)" | sha256sum
+	const want = "sha256:a85bca8453ebd39c373d787e683140f3e802f89b56bb394b8f1a37298284ea08"
+	if got := digest(dir); got != want {
+		t.Errorf("the folder has %s, want %s", got, want)
+	}
+	// printf hello | sha256sum
+	if got := digest(filepath.Join(dir, "b.js")); got != "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" {
+		t.Errorf("the file has %s", got)
+	}
+	for _, c := range []struct {
+		name   string
+		change func()
+	}{
+		{"mode", func() { _ = os.Chmod(filepath.Join(dir, "b.js"), 0o755) }},
+		{"new", func() { write("c", "", 0o644) }},
+		{"byte", func() { write("a/run", "World", 0o755) }},
+		{"rename", func() { _ = os.Rename(filepath.Join(dir, "c"), filepath.Join(dir, "d")) }},
+	} {
+		before := digest(dir)
+		c.change()
+		if digest(dir) == before {
+			t.Errorf("%s: the digest is the same", c.name)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := PackageDigest(dir); err == nil || !strings.Contains(err.Error(), "link is a link") {
+		t.Errorf("a link is %v", err)
+	}
+}
