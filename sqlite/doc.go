@@ -8,7 +8,8 @@
 //
 // The package keeps records; it decides nothing about programs. It knows which
 // kinds move the row of a run (lifecycle, ownership, gates) and no others: what
-// further packages want to derive they register as a [Projector].
+// further packages want to derive they register as a [Projector]. The memory is
+// kept here too, in the same transactions; what it means is in package cortex.
 //
 // Start reading at [Store] in store.go, then writer.go (batches), tx.go (what is
 // written in one) and project.go (what follows from a record).

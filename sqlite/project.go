@@ -115,6 +115,9 @@ func (t *tx) project(st *runState, r flow.Record) error {
 	if err := t.refer(st, r.Draft); err != nil {
 		return err
 	}
+	if err := t.rememberEvent(st, r); err != nil {
+		return err
+	}
 	if p := t.w.s.opts.Projectors[r.Kind]; p != nil {
 		if err := p(projectTx{t, st.id}, r); err != nil {
 			return fmt.Errorf("projecting %s of run %s: %w", r.Kind, st.id, err)

@@ -15,6 +15,9 @@ const page = 2000
 
 // Records implements [flow.Reader]. No limit is all there are.
 func (s *Store) Records(ctx context.Context, run string, after int64, limit int) (records []flow.Stored, err error) {
+	if limit > 0 {
+		records = make([]flow.Stored, 0, min(limit, 200))
+	}
 	err = s.eachRecord(ctx, run, after, limit, func(seq int64, kind string, bytes, hash []byte) error {
 		r := flow.Stored{Seq: seq, Kind: kind, Bytes: bytes}
 		copy(r.Hash[:], hash)
@@ -36,19 +39,27 @@ func (s *Store) eachRecord(ctx context.Context, run string, after int64, limit i
 			want = min(want, left)
 		}
 		got := 0
+		// Without LIMIT: SQLite would look at its value, and for that prepare the
+		// statement anew each time, which costs more than reading fifty rows.
 		err := s.read(ctx, func(c *conn) error {
 			return c.query(ctx, func(r row) error {
 				after, got = r.int(0), got+1
-				return each(after, r.text(1), r.bytes(2), r.bytes(3))
-			}, `SELECT seq, kind, bytes, hash FROM records WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?`, n, after, int64(want))
+				if err := each(after, r.text(1), r.bytes(2), r.bytes(3)); err != nil || got < want {
+					return err
+				}
+				return errEnough
+			}, `SELECT seq, kind, bytes, hash FROM records WHERE run = ? AND seq > ? ORDER BY seq`, n, after)
 		})
-		if err != nil || got < want {
+		if !errors.Is(err, errEnough) {
 			return err
 		}
 		left -= got
 	}
 	return nil
 }
+
+// errEnough ends a query whose further rows nobody wants.
+var errEnough = errors.New("enough rows")
 
 // number is what other tables call a run.
 func (s *Store) number(ctx context.Context, run string) (n int64, err error) {

@@ -110,7 +110,7 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 	return f.t.w.s.gates(context.Background(), f.t.c, flow.GateQuery{Run: f.st.id, Open: open})
 }
 
-const runColumns = `n, id, user, kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at, base, base_seq, created, updated,
+const runColumns = `n, id, user, kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at, base, base_seq, created, updated, correction,
 	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
 	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1)`
 
@@ -119,15 +119,15 @@ func scanRun(r row) (run flow.Row, err error) {
 		N: r.int(0), ID: r.text(1), User: r.text(2), Kind: r.text(3), State: r.text(4), Origin: r.text(5), Title: r.text(6), Program: r.text(7),
 		Epoch: r.int(8), Heartbeat: r.time(10), Owned: r.text(11), Cont: r.int(12),
 		Head: r.int(13), HeadHash: hashText(r.bytes(14)), FoldSeq: r.int(13), FoldHash: hashText(r.bytes(14)), Cancel: r.int(16) > 0, WakeAt: r.time(17),
-		Base: r.text(18), BaseSeq: r.int(19), Created: r.time(20), Updated: r.time(21),
+		Base: r.text(18), BaseSeq: r.int(19), Created: r.time(20), Updated: r.time(21), Correction: r.int(22),
 	}
 	if fold := r.bytes(15); len(fold) > 0 {
 		run.Fold = json.RawMessage(fold)
 	}
 	// Records go on after the row. Where they end before it some were cut off: then
 	// the row still tells what the head was, and verify sees the difference.
-	if seq := r.int(22); seq >= run.Head {
-		run.Head, run.HeadHash = seq, hashText(r.bytes(23))
+	if seq := r.int(23); seq >= run.Head {
+		run.Head, run.HeadHash = seq, hashText(r.bytes(24))
 	}
 	if r[9] != nil {
 		run.Owner, err = readOwner(r.bytes(9))

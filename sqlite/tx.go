@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,8 +43,9 @@ type runState struct {
 	envs       int64
 	head       int64 // up to which the row was taken
 	wake       time.Time
-	keys       *Keys // that the run published; nil: not looked up yet
-	dirty      bool  // the row must be written
+	keys       *Keys          // that the run published; nil: not looked up yet
+	dirty      bool           // the row must be written
+	fold       *tipstaff.Fold // up to seq, of a run that is driven here; nil: it is read when needed
 }
 
 func (st *runState) ended() bool { return st.machine.State.Terminal() }
@@ -59,7 +59,7 @@ const foldEvery = 1000
 func (t *tx) perform(o *op) error {
 	t.now = t.w.s.opts.Now().UTC().Round(0)
 	o.err = nil
-	notices, files, wrote := len(t.notices), len(t.files), t.wrote
+	notices, files, wrote, memory := len(t.notices), len(t.files), t.wrote, t.w.memory
 	t.touched = t.touched[:0]
 	if !o.plain {
 		if err := t.c.exec(`SAVEPOINT op`); err != nil {
@@ -77,7 +77,7 @@ func (t *tx) perform(o *op) error {
 		return err
 	}
 	o.err = err
-	t.notices, t.files = t.notices[:notices], t.files[:files]
+	t.notices, t.files, t.w.memory = t.notices[:notices], t.files[:files], memory
 	for _, st := range t.touched {
 		delete(t.w.states, st.id)
 	}
@@ -164,6 +164,13 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 	if late, err := t.closesDecided(st, d); late || err != nil {
 		return err
 	}
+	if kind := tipstaff.Kind(d.Kind); kind.Terminal() {
+		body, err := t.attest(st, d)
+		if err != nil {
+			return fmt.Errorf("%s of run %s: %w", d.Kind, st.id, err)
+		}
+		d.Body = body
+	}
 	rec := journal.Record{At: t.now, Body: d.Body, Kind: d.Kind, Path: d.Path, Run: st.id, Seq: st.seq + 1}
 	var stored []byte
 	if d.From == "" {
@@ -188,6 +195,10 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 		return err
 	}
 	st.seq, st.hash = rec.Seq, hash
+	if st.fold != nil {
+		st.fold.Apply(&tipstaff.Event{V: journal.Version, Seq: rec.Seq, Kind: tipstaff.Kind(rec.Kind), At: rec.At, Run: st.machine.Run,
+			Path: rec.Path, Epoch: rec.Epoch, N: rec.N, Note: rec.Note, Body: d.Body, From: d.From})
+	}
 	r := flow.Record{Seq: rec.Seq, Epoch: epoch, At: t.now, Draft: d}
 	if err := t.tell(st, epoch == 0, r); err != nil {
 		return err
@@ -218,7 +229,7 @@ func check(drafts []flow.Draft) error {
 			return fmt.Errorf("envelopes are signed by user or executor, other records by nobody: %s is from %q", d.Kind, d.From)
 		case d.ID != "" && !validID(d):
 			return fmt.Errorf("%q is no id for a %s record: envelopes have one, a ULID", d.ID, d.Kind)
-		case len(d.Body) > 0 && (!json.Valid(d.Body) || bytes.IndexByte(d.Body, '\n') >= 0):
+		case len(d.Body) > 0 && !journal.ValidBody(d.Body):
 			return fmt.Errorf("the body of a %s record at %q is not one line of JSON", d.Kind, d.Path)
 		}
 	}
@@ -306,7 +317,13 @@ func (st *runState) drive(d flow.Draft) error {
 
 // writeRow brings the row of a run up to its last record.
 func (t *tx) writeRow(st *runState) error {
-	fold, err := t.fold(st)
+	if st.fold == nil {
+		var err error
+		if st.fold, err = t.readFold(st); err != nil {
+			return err
+		}
+	}
+	fold, err := json.Marshal(st.fold)
 	if err != nil {
 		return err
 	}
@@ -318,19 +335,22 @@ func (t *tx) writeRow(st *runState) error {
 		return err
 	}
 	st.head, st.dirty = st.seq, false
+	if !st.held {
+		st.fold = nil // runs that rest are many, and must not fill the memory
+	}
 	return nil
 }
 
-// fold is the status of the run up to its last record: that of the row, and the
-// records since.
-func (t *tx) fold(st *runState) ([]byte, error) {
+// readFold is the status of the run up to its last record: that of the row, and
+// the records since.
+func (t *tx) readFold(st *runState) (*tipstaff.Fold, error) {
 	ctx := context.Background()
-	var f tipstaff.Fold
+	f := new(tipstaff.Fold)
 	err := t.c.query(ctx, func(r row) error {
 		if len(r.bytes(0)) == 0 {
 			return nil
 		}
-		return json.Unmarshal(r.bytes(0), &f)
+		return json.Unmarshal(r.bytes(0), f)
 	}, `SELECT fold FROM runs WHERE n = ?`, st.n)
 	if err != nil {
 		return nil, fmt.Errorf("the stored status of run %s: %w", st.id, err)
@@ -343,8 +363,5 @@ func (t *tx) fold(st *runState) ([]byte, error) {
 		f.Apply(&e)
 		return nil
 	}, `SELECT bytes FROM records WHERE run = ? AND seq > ? ORDER BY seq`, st.n, st.head)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(&f)
+	return f, err
 }

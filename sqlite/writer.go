@@ -39,6 +39,7 @@ type writer struct {
 	notifier *notifier
 	poller   *poller
 	states   map[string]*runState // as of the last commit, or of this transaction
+	memory   memoryHead           // likewise
 	down     error                // why nothing is written any more
 	wasFull  bool                 // a full disk has been waited for in vain
 	commits  int
@@ -227,7 +228,7 @@ func (w *writer) attempt(batch []*op) (err error) {
 	defer func() {
 		if err != nil {
 			_ = w.c.exec(`ROLLBACK`) // fails if SQLite has rolled back by itself
-			clear(w.states)
+			w.forgetStates()
 		}
 	}()
 	if err := w.refresh(); err != nil {
@@ -270,10 +271,16 @@ func (w *writer) catchUp(moved bool, err error) error {
 	if err != nil || !moved {
 		return err
 	}
-	clear(w.states)
+	w.forgetStates()
 	notices, err := w.poller.collect()
 	w.notifier.notices(notices)
 	return err
+}
+
+// forgetStates drops what may no longer be so.
+func (w *writer) forgetStates() {
+	clear(w.states)
+	w.memory = memoryHead{}
 }
 
 // poll delivers what other processes wrote while this one was idle. A failure

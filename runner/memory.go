@@ -1,0 +1,203 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cortex"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// Recollection is what a store remembers from run to run. Events and ends of
+// runs it takes from the drafts themselves, in their transactions.
+type Recollection interface {
+	MemoryItems(context.Context, tipstaff.MemoryQuery) ([]tipstaff.MemoryItem, error)
+	MemoryItem(context.Context, cortex.URI) (tipstaff.MemoryItem, bool, error)
+	// Recollect are all items that can be among the best for a request.
+	Recollect(context.Context, tipstaff.RecallRequest) ([]tipstaff.MemoryItem, error)
+	MemoryWeights(context.Context) (cortex.Weights, error)
+	MemoryLog(ctx context.Context, after int64, limit int) ([]flow.Stored, error)
+	Remember(ctx context.Context, typ string, b cortex.Remember) (cortex.URI, error)
+	Forget(ctx context.Context, u cortex.URI, by string) (bool, error)
+	RebuildMemory(ctx context.Context, check bool) (tipstaff.MemoryReport, error)
+}
+
+// Memory is the memory of a runner's workspace.
+type Memory struct{ *Runner }
+
+var _ tipstaff.Memory = Memory{}
+
+func (m Memory) store() Recollection { return m.Runner.Memory }
+
+// Items implements [tipstaff.Memory].
+func (m Memory) Items(ctx context.Context, q tipstaff.MemoryQuery) ([]tipstaff.MemoryItem, error) {
+	if err := checkType(q.Type); q.Type != "" && err != nil {
+		return nil, err
+	}
+	items, err := m.store().MemoryItems(ctx, q)
+	return items, explain(err, tipstaff.ID{})
+}
+
+func checkType(typ string) error {
+	if slices.Contains(cortex.Types(), typ) {
+		return nil
+	}
+	return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is no type of item", typ).WithHint("the types are %s", strings.Join(cortex.Types(), ", "))
+}
+
+// Item implements [tipstaff.Memory].
+func (m Memory) Item(ctx context.Context, item string) (tipstaff.MemoryItem, error) {
+	u, err := cortex.ParseURI(item)
+	if err != nil {
+		return tipstaff.MemoryItem{}, err
+	}
+	found, ok, err := m.store().MemoryItem(ctx, u)
+	if err != nil {
+		return tipstaff.MemoryItem{}, explain(err, tipstaff.ID{})
+	}
+	if !ok {
+		return tipstaff.MemoryItem{}, noSuchItem(u)
+	}
+	w, err := m.store().MemoryWeights(ctx)
+	found.Score = w.Score(cortex.StandingOf(&found), m.Now())
+	return found, explain(err, tipstaff.ID{})
+}
+
+func noSuchItem(u cortex.URI) error {
+	return tipstaff.Errorf(tipstaff.ArtifactNotFound, "nothing is remembered as %s", u).WithHint("`tipstaff memory list` shows what is")
+}
+
+// Recall implements [tipstaff.Memory].
+func (m Memory) Recall(ctx context.Context, req tipstaff.RecallRequest) ([]tipstaff.MemoryItem, error) {
+	items, err := m.store().Recollect(ctx, req)
+	if err != nil {
+		return nil, explain(err, tipstaff.ID{})
+	}
+	w, err := m.store().MemoryWeights(ctx)
+	return w.Recall(items, req, m.Now()), explain(err, tipstaff.ID{})
+}
+
+// Weights implements [tipstaff.Memory].
+func (m Memory) Weights(ctx context.Context) (tipstaff.MemoryWeights, error) {
+	w, err := m.store().MemoryWeights(ctx)
+	return w.Named(), explain(err, tipstaff.ID{})
+}
+
+// Log implements [tipstaff.Memory].
+func (m Memory) Log(ctx context.Context, after int64) iter.Seq2[tipstaff.MemoryRecord, error] {
+	return func(yield func(tipstaff.MemoryRecord, error) bool) {
+		for {
+			page, err := m.store().MemoryLog(ctx, after, pageSize)
+			if err != nil {
+				yield(tipstaff.MemoryRecord{}, explain(err, tipstaff.ID{}))
+				return
+			}
+			for _, s := range page {
+				if !yield(memoryRecord(s)) {
+					return
+				}
+				after = s.Seq
+			}
+			if len(page) < pageSize {
+				return
+			}
+		}
+	}
+}
+
+func memoryRecord(s flow.Stored) (tipstaff.MemoryRecord, error) {
+	r, err := cortex.ParseRecord(s.Bytes)
+	if err != nil {
+		return tipstaff.MemoryRecord{}, &tipstaff.Error{Code: tipstaff.StoreUnavailable, Err: err,
+			Message: fmt.Sprintf("record %d of the memory cannot be read: %v", s.Seq, err), Hint: "`tipstaff verify --memory` tells what is wrong with it"}
+	}
+	return tipstaff.MemoryRecord{Seq: r.Seq, Kind: r.Kind(), At: r.At, Run: idOf(r.Run), Text: r.String(), Raw: s.Bytes}, nil
+}
+
+// Remember implements [tipstaff.Memory].
+func (m Memory) Remember(ctx context.Context, req tipstaff.RememberRequest) (tipstaff.MemoryItem, error) {
+	switch err := checkType(req.Type); {
+	case err != nil:
+		return tipstaff.MemoryItem{}, err
+	case req.Type == cortex.TypeEvent:
+		return tipstaff.MemoryItem{}, tipstaff.Errorf(tipstaff.InvalidArgument, "events are what happened in runs: nobody else can add one").
+			WithHint("remember a fact, or another of %s", strings.Join(cortex.Types(), ", "))
+	case strings.TrimSpace(req.Text) == "":
+		return tipstaff.MemoryItem{}, tipstaff.Errorf(tipstaff.InvalidArgument, "there is nothing to remember: the text is empty")
+	case len(req.Text) > cortex.MaxText:
+		return tipstaff.MemoryItem{}, tipstaff.Errorf(tipstaff.InvalidArgument, "the text has %d bytes: at most %d are remembered", len(req.Text), cortex.MaxText)
+	case req.Importance < 0 || req.Importance > cortex.MaxImportance:
+		return tipstaff.MemoryItem{}, tipstaff.Errorf(tipstaff.InvalidArgument, "the importance goes from 0 to %d", cortex.MaxImportance)
+	}
+	u, err := m.store().Remember(ctx, req.Type, cortex.Remember{By: actor(ctx), Importance: req.Importance, Pinned: req.Pinned,
+		Text: strings.ToValidUTF8(req.Text, "\ufffd"), Skill: req.Skill, Verb: req.Verb, Server: req.Server})
+	if err != nil {
+		return tipstaff.MemoryItem{}, explain(err, tipstaff.ID{})
+	}
+	return m.Item(ctx, u.String())
+}
+
+// Forget implements [tipstaff.Memory].
+func (m Memory) Forget(ctx context.Context, item string) (tipstaff.MemoryItem, error) {
+	u, err := cortex.ParseURI(item)
+	if err != nil {
+		return tipstaff.MemoryItem{}, err
+	}
+	ok, err := m.store().Forget(ctx, u, actor(ctx))
+	if err != nil {
+		return tipstaff.MemoryItem{}, explain(err, tipstaff.ID{})
+	}
+	if !ok {
+		return tipstaff.MemoryItem{}, noSuchItem(u)
+	}
+	return m.Item(ctx, item)
+}
+
+// Rebuild implements [tipstaff.Memory].
+func (m Memory) Rebuild(ctx context.Context, check bool) (tipstaff.MemoryReport, error) {
+	report, err := m.store().RebuildMemory(ctx, check)
+	return report, explain(err, tipstaff.ID{})
+}
+
+// blank is the memory of a workspace in which nothing was ever run.
+type blank struct{}
+
+func (blank) MemoryItems(context.Context, tipstaff.MemoryQuery) ([]tipstaff.MemoryItem, error) {
+	return nil, nil
+}
+
+func (blank) MemoryItem(context.Context, cortex.URI) (m tipstaff.MemoryItem, ok bool, err error) {
+	return m, false, nil
+}
+
+func (blank) Recollect(context.Context, tipstaff.RecallRequest) ([]tipstaff.MemoryItem, error) {
+	return nil, nil
+}
+
+func (blank) MemoryWeights(context.Context) (cortex.Weights, error) { return cortex.Cold, nil }
+
+func (blank) MemoryLog(context.Context, int64, int) ([]flow.Stored, error) { return nil, nil }
+
+func (blank) Remember(context.Context, string, cortex.Remember) (cortex.URI, error) {
+	return cortex.URI{}, flow.ErrReadOnly
+}
+
+func (blank) Forget(context.Context, cortex.URI, string) (bool, error) { return false, nil }
+
+func (blank) RebuildMemory(context.Context, bool) (tipstaff.MemoryReport, error) {
+	whole := tipstaff.Finding{OK: true, Problems: []tipstaff.Problem{}}
+	return tipstaff.MemoryReport{Head: journal.Hash{}.String(), Weights: cortex.Cold.Named(), Log: whole, State: whole}, nil
+}
+
+// actor is who asks, as records name them.
+func actor(ctx context.Context) string {
+	if who := tipstaff.CallerFrom(ctx).Principal; who != "" {
+		return who
+	}
+	return "local:cli"
+}

@@ -1,0 +1,87 @@
+package runner
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/tipstaff/tipstaff/cortex"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// remembering is the log of a drive. On their way to the store it tells, of the
+// leaves that end, what the memory is to keep: the record alone does not say
+// which tool a node called, and the program does.
+type remembering struct {
+	flow.Log
+	program func() *program // the one that is driven now
+
+	mu     sync.Mutex
+	of     *plan.Document
+	leaves map[string]flow.Memo // what is known of a leaf before it runs, by id
+}
+
+// Append implements [flow.Log].
+func (m *remembering) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
+	if slices.ContainsFunc(drafts, func(d flow.Draft) bool { return d.Kind == plan.KindStep }) {
+		drafts = slices.Clone(drafts)
+		for i := range drafts {
+			if drafts[i].Kind == plan.KindStep {
+				drafts[i].Memo = m.memo(drafts[i].Body)
+			}
+		}
+	}
+	m.Log.Append(l, drafts, done)
+}
+
+// memo is what is kept of a leaf that has ended; nil: it has not.
+func (m *remembering) memo(body json.RawMessage) *flow.Memo {
+	var b plan.StepBody
+	if json.Unmarshal(body, &b) != nil || b.Status == plan.StatusStarted {
+		return nil
+	}
+	memo := m.leaf(b.Node)
+	memo.Outcome, memo.Digest = b.Status, b.ResultDigest
+	memo.Summary += " " + b.Status
+	if b.Error != nil {
+		memo.Summary += ": " + b.Error.Code + ": " + b.Error.Message
+	}
+	return &memo
+}
+
+func (m *remembering) leaf(id string) flow.Memo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if doc := m.program().doc; doc != m.of {
+		m.of, m.leaves = doc, map[string]flow.Memo{}
+		for n := range doc.Root.Leaves {
+			memo := flow.Memo{Kind: string(n.Kind), Tool: n.Tool, Skill: doc.Skill, Verb: doc.Intent.Verb, Summary: n.ID}
+			if u, err := tool.ParseURI(n.Tool); err == nil {
+				memo.Server = u.Server
+				memo.Summary += " (" + u.Server + "/" + u.Tool + ")"
+			}
+			m.leaves[n.ID] = memo
+		}
+	}
+	memo, ok := m.leaves[id]
+	if !ok {
+		memo.Summary = id
+	}
+	return memo
+}
+
+// apart is the evidence of a terminal envelope without what the memory has put in
+// when it was signed: that follows from the store, not from the run's own records.
+// What the memory cannot have put in stays.
+func apart(evidence json.RawMessage) json.RawMessage {
+	var members map[string]json.RawMessage
+	var place cortex.Place
+	if json.Unmarshal(evidence, &members) != nil || json.Unmarshal(members["cortex"], &place) != nil ||
+		place.AttestSeq < 1 || place.LearnSeq != place.AttestSeq+1 || !sameJSON(members["cortex"], flow.JSON(place)) {
+		return evidence
+	}
+	delete(members, "cortex")
+	return flow.JSON(members)
+}

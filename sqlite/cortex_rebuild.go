@@ -1,0 +1,261 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cortex"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// Codes of what can be wrong with the rows that follow from the memory's log.
+const (
+	faultItem     = "item_mismatch"    // an item's row does not follow from the log
+	faultWeights  = "weights_mismatch" // nor do the weights
+	faultNoAttest = "attest_missing"   // a run has ended, and the log does not know
+	faultNoEnd    = "attest_unknown"   // the log tells of an end that is not recorded
+)
+
+// RebuildMemory derives items and weights from the log and compares them with
+// what is stored. Unless it is to check only, it stores what it has derived; but
+// nothing is derived from a log that is not whole.
+func (s *Store) RebuildMemory(ctx context.Context, check bool) (tipstaff.MemoryReport, error) {
+	d := newDerivation()
+	if check {
+		err := s.readMemory(ctx, func(c *conn) error {
+			// One look at all of it: between two the store may change.
+			if err := c.exec(`BEGIN`); err != nil {
+				return err
+			}
+			err := d.read(ctx, c)
+			return errors.Join(err, c.exec(`COMMIT`))
+		})
+		return d.report(), err
+	}
+	err := s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
+		d, err = t.rebuild()
+		return err
+	}})
+	return d.report(), err
+}
+
+// rebuild returns what is found once all that can be put right has been.
+func (t *tx) rebuild() (*derivation, error) {
+	ctx := context.Background() // the caller's must not break the transaction off
+	found, after := newDerivation(), newDerivation()
+	if err := found.read(ctx, t.c); err != nil {
+		return found, err
+	}
+	rows, err := found.write(t)
+	if err != nil || rows == 0 {
+		return found, err
+	}
+	after.rebuilt = rows
+	return after, after.read(ctx, t.c)
+}
+
+// derivation is what the log amounts to, beside what is stored.
+type derivation struct {
+	*cortex.Rebuild
+	wrong   []int64 // items whose rows differ
+	weights bool    // so do the weights
+	faults  []tipstaff.Problem
+	total   int
+	rebuilt int // rows that were put right before
+}
+
+func newDerivation() *derivation { return &derivation{Rebuild: cortex.NewRebuild()} }
+
+func (d *derivation) differs(code string, seq int64, format string, args ...any) {
+	d.total++
+	if len(d.faults) < journal.MaxFaults {
+		d.faults = append(d.faults, tipstaff.Problem{Code: code, Seq: seq, Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+func (d *derivation) report() tipstaff.MemoryReport {
+	finding := func(total int, problems []tipstaff.Problem) tipstaff.Finding {
+		return tipstaff.Finding{OK: total == 0, Total: total, Problems: append([]tipstaff.Problem{}, problems...)}
+	}
+	return tipstaff.MemoryReport{Seq: d.Seq, Head: d.Hash.String(), Items: d.Items(), Attests: len(d.Attested), Weights: d.Weights.Named(),
+		Log: finding(d.Total, d.Faults), State: finding(d.total, d.faults), Rebuilt: d.rebuilt}
+}
+
+func (d *derivation) read(ctx context.Context, c *conn) error {
+	for _, step := range []func(context.Context, *conn) error{d.readLog, d.missingRecords, d.compareItems, d.missingItems, d.compareWeights, d.compareEnds} {
+		if err := step(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLog also compares the columns of each record with its bytes.
+func (d *derivation) readLog(ctx context.Context, c *conn) error {
+	err := c.query(ctx, func(r row) error {
+		var hash journal.Hash
+		copy(hash[:], r.bytes(2))
+		rec, ok := d.Add(r.int(0), r.bytes(1), hash)
+		if ok && (rec.Kind() != r.text(3) || rec.Run != r.text(4)) {
+			d.Fault(string(journal.ErrHash), r.int(0), "the record is stored as %s of run %q, and is %s of run %q", r.text(3), r.text(4), rec.Kind(), rec.Run)
+		}
+		return nil
+	}, `SELECT l.seq, l.bytes, l.hash, l.kind, coalesce(r.id, '') FROM cortex_log l LEFT JOIN runs r ON r.n = l.run ORDER BY l.seq`)
+	d.Close()
+	return err
+}
+
+// missingRecords looks whether anything follows from records that the log no
+// longer has: every record leaves a mark in the rows beside it.
+func (d *derivation) missingRecords(ctx context.Context, c *conn) error {
+	last, err := c.number(ctx, `SELECT max(coalesce((SELECT max(seq) FROM cortex_items), 0), coalesce((SELECT max(tombstone) FROM cortex_items), 0),
+		coalesce((SELECT max(seq) FROM cortex_weights), 0))`)
+	if err == nil && last > d.Seq {
+		d.Fault(string(journal.ErrTruncated), d.Seq, "the log ends here, and something follows from its record %d", last)
+	}
+	return err
+}
+
+// itemRow is a row of cortex_items.
+type itemRow struct {
+	typ, run, skill, verb, server string
+	importance                    int64
+	pinned                        bool
+	created, lastUse              int64
+	accesses, citations           int64
+	tombstone                     int64
+}
+
+func (d *derivation) compareItems(ctx context.Context, c *conn) error {
+	return c.query(ctx, func(r row) error {
+		stored := itemRow{r.text(1), r.text(2), r.text(3), r.text(4), r.text(5), r.int(6), r.int(7) != 0, r.int(8), r.int(9), r.int(10), r.int(11), r.int(12)}
+		want, ok := d.derive(r.bytes(13))
+		if !ok {
+			d.wrong = append(d.wrong, r.int(0))
+			d.differs(faultItem, r.int(0), "an item is stored, and the log does not remember it")
+		} else if want != stored {
+			d.wrong = append(d.wrong, r.int(0))
+			d.differs(faultItem, r.int(0), "the item is stored as %+v, and the log adds up to %+v", stored, want)
+		}
+		return nil
+	}, `SELECT i.seq, i.type, coalesce(r.id, ''), i.skill, i.verb, i.server, i.importance, i.pinned, i.created, i.last_use, i.accesses, i.citations, i.tombstone, l.bytes
+		FROM cortex_items i LEFT JOIN cortex_log l ON l.seq = i.seq LEFT JOIN runs r ON r.n = i.run ORDER BY i.seq`)
+}
+
+// derive is the row of the item that a record remembers; false: it remembers none.
+func (d *derivation) derive(record []byte) (itemRow, bool) {
+	rec, err := cortex.ParseRecord(record)
+	if err != nil {
+		return itemRow{}, false
+	}
+	m, ok := rec.Item()
+	if !ok {
+		return itemRow{}, false
+	}
+	u, err := cortex.ParseURI(m.Item)
+	if err != nil {
+		return itemRow{}, false
+	}
+	s, ok := d.Standing(u)
+	return itemRow{m.Type, rec.Run, m.Skill, m.Verb, m.Server, int64(m.Importance), m.Pinned,
+		s.Created.UnixNano(), s.LastUse.UnixNano(), s.Accesses, s.Citations, s.Forgotten}, ok
+}
+
+func (d *derivation) missingItems(ctx context.Context, c *conn) error {
+	return c.query(ctx, func(r row) error {
+		d.wrong = append(d.wrong, r.int(0))
+		d.differs(faultItem, r.int(0), "the log remembers an item, and it is not stored")
+		return nil
+	}, `SELECT l.seq FROM cortex_log l LEFT JOIN cortex_items i ON i.seq = l.seq WHERE l.kind = 'remember' AND i.seq IS NULL ORDER BY l.seq`)
+}
+
+func (d *derivation) compareWeights(ctx context.Context, c *conn) error {
+	var stored []cortex.Weights
+	seq := int64(0)
+	err := c.query(ctx, func(r row) error {
+		stored = append(stored, cortex.Weights{r.int(0), r.int(1), r.int(2), r.int(3), r.int(4)})
+		seq = r.int(5)
+		return nil
+	}, `SELECT r, a, c, d, v, seq FROM cortex_weights`)
+	if d.weights = len(stored) != 1 || stored[0] != d.Weights || seq != d.Learned; d.weights && err == nil {
+		d.differs(faultWeights, seq, "the weights are stored as %v, learned with record %d; the log adds up to %v with record %d", stored, seq, d.Weights, d.Learned)
+	}
+	return err
+}
+
+// compareEnds looks whether runs and log agree on what has ended. Runs that ended
+// before there was a memory say nothing about it.
+func (d *derivation) compareEnds(ctx context.Context, c *conn) error {
+	ended := map[string]int64{}
+	err := c.query(ctx, func(r row) error {
+		var end struct {
+			Body struct {
+				Evidence struct {
+					Cortex *cortex.Place `json:"cortex"`
+				} `json:"evidence"`
+			} `json:"body"`
+		}
+		run := r.text(0)
+		if json.Unmarshal(r.bytes(1), &end) != nil || end.Body.Evidence.Cortex == nil {
+			return nil // what is wrong with the run's own journal is found by verifying that
+		}
+		ended[run] = end.Body.Evidence.Cortex.AttestSeq
+		if seq := d.Attested[run]; seq != ended[run] {
+			d.differs(faultNoAttest, ended[run], "run %s ended with this record, and the log has %d", run, seq)
+		}
+		return nil
+	}, `SELECT r.id, k.bytes FROM runs r JOIN records k ON k.run = r.n AND k.seq = r.head WHERE r.state IN ('completed', 'failed', 'cancelled') ORDER BY r.n`)
+	var unknown []int64
+	for run, seq := range d.Attested {
+		if ended[run] == 0 {
+			unknown = append(unknown, seq)
+		}
+	}
+	slices.Sort(unknown)
+	for _, seq := range unknown {
+		d.differs(faultNoEnd, seq, "a run is said to have ended, and its own records do not say so")
+	}
+	return err
+}
+
+// write puts right the rows that differ, and says how many there were.
+func (d *derivation) write(t *tx) (rows int, err error) {
+	if d.Total > 0 {
+		return 0, nil
+	}
+	for _, seq := range d.wrong {
+		if err := d.writeItem(t, seq); err != nil {
+			return 0, err
+		}
+		rows++
+	}
+	if d.weights {
+		err = errors.Join(t.exec(`DELETE FROM cortex_weights`),
+			t.exec(`INSERT INTO cortex_weights (id, r, a, c, d, v, seq) VALUES (1, 0, 0, 0, 0, 0, 0)`), t.putWeights(d.Weights, d.Learned))
+		rows++
+	}
+	return rows, err
+}
+
+func (d *derivation) writeItem(t *tx, seq int64) error {
+	if err := t.exec(`DELETE FROM cortex_items WHERE seq = ?`, seq); err != nil {
+		return err
+	}
+	var want itemRow
+	there := false
+	err := t.c.query(context.Background(), func(r row) error {
+		want, there = d.derive(r.bytes(0))
+		return nil
+	}, `SELECT bytes FROM cortex_log WHERE seq = ?`, seq)
+	if err != nil || !there {
+		return err
+	}
+	return t.exec(`INSERT INTO cortex_items (seq, type, run, skill, verb, server, importance, pinned, created, last_use, accesses, citations, tombstone)
+		VALUES (?, ?, coalesce((SELECT n FROM runs WHERE id = ?), 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		seq, want.typ, want.run, want.skill, want.verb, want.server, want.importance, flag(want.pinned),
+		want.created, want.lastUse, want.accesses, want.citations, want.tombstone)
+}
