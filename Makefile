@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
 
-.PHONY: build demo test check bench fuzz soak clean
+.PHONY: build demo test test-mcp check bench fuzz soak clean
 
 build: ## a static bin/tipstaff
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
@@ -16,6 +16,10 @@ test: build ## everything, race detector and shuffle on, then every fuzz target 
 	$(GO) test -race -shuffle=on -timeout 20m ./...
 	TIPSTAFF_FLOWTEST=1 $(GO) test -race -shuffle=on -short -timeout 20m -run '^TestFlow$$' ./sqlite
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+	@GO=$(GO) scripts/mcp.sh --or-skip
+
+test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
+	@GO=$(GO) scripts/mcp.sh
 
 check: ## what must hold of the text: format, vet, lint, README commands
 	@scripts/check.sh

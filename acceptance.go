@@ -3,6 +3,7 @@ package tipstaff
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // Acceptances knows which programs a user has accepted in a run, by the
@@ -10,10 +11,12 @@ import (
 //
 // A program takes effect (plan.proposed) only if the envelope it names accepted
 // exactly its intent and its program: an intent.accept or, after a material
-// correction, the decision of the confirmation gate.
+// correction, the decision of the confirmation gate. A correction that is not
+// material runs under the acceptance in force, which covers it from then on.
 type Acceptances struct {
-	byEnvelope map[ID]terms
+	byEnvelope map[ID][]terms   // what each covers
 	shown      map[string]terms // what open confirmation gates show
+	inForce    ID               // the acceptance under which the last program took effect
 }
 
 // terms are what is accepted: neither half may change afterwards.
@@ -57,6 +60,14 @@ func (a *Acceptances) Apply(e *Event) error {
 			a.accept(e.ID, a.shown[body.Gate])
 		}
 		delete(a.shown, body.Gate)
+	case KindIntentCorrect:
+		var body struct {
+			terms
+			Material *bool `json:"material"`
+		}
+		if decode(e.Body, &body) && body.Material != nil && !*body.Material && !a.inForce.IsZero() {
+			a.accept(a.inForce, body.terms)
+		}
 	case KindPlanProposed:
 		return a.check(e)
 	}
@@ -68,9 +79,9 @@ func (a *Acceptances) accept(id ID, t terms) {
 		return
 	}
 	if a.byEnvelope == nil {
-		a.byEnvelope = map[ID]terms{}
+		a.byEnvelope = map[ID][]terms{}
 	}
-	a.byEnvelope[id] = t
+	a.byEnvelope[id] = append(a.byEnvelope[id], t)
 }
 
 func (a *Acceptances) show(gate string, t terms) {
@@ -92,16 +103,18 @@ func (a *Acceptances) check(e *Event) error {
 	if err != nil {
 		return fmt.Errorf("%w: plan.proposed names no acceptance", ErrNotAccepted)
 	}
-	accepted, ok := a.byEnvelope[by]
-	if !ok {
+	covered := a.byEnvelope[by]
+	if len(covered) == 0 {
 		return fmt.Errorf("%w: %s is no acceptance of this run", ErrNotAccepted, by)
 	}
-	if accepted.ProgramDigest != body.ProgramDigest {
-		return fmt.Errorf("%w: %s accepted program %s, not %s", ErrNotAccepted, by, accepted.ProgramDigest, body.ProgramDigest)
-	}
-	if accepted.IntentHash != body.IntentHash {
+	if !slices.Contains(covered, body.terms) {
+		accepted := covered[0]
+		if accepted.ProgramDigest != body.ProgramDigest {
+			return fmt.Errorf("%w: %s accepted program %s, not %s", ErrNotAccepted, by, accepted.ProgramDigest, body.ProgramDigest)
+		}
 		return fmt.Errorf("%w: %s accepted intent %s, not %s", ErrNotAccepted, by, accepted.IntentHash, body.IntentHash)
 	}
+	a.inForce = by
 	return nil
 }
 

@@ -31,6 +31,9 @@ func TestPlanProposedNeedsExactlyThisAcceptance(t *testing.T) {
 	accept2 := env(KindIntentAccept, 2, "user", `{"intent_hash":"I","program_digest":"Q","revision":2}`)
 	gate := env(KindPolicyGate, 3, "executor", `{"gate":"G","gate_kind":"confirmation","subject":{"intent_hash":"I","program_digest":"Q","reasons":[]}}`)
 	question := env(KindPolicyGate, 3, "executor", `{"gate":"G","gate_kind":"question","subject":{"intent_hash":"I","program_digest":"Q"}}`)
+	correct := func(material string) Event {
+		return env(KindIntentCorrect, 5, "executor", `{"intent_hash":"I","program_digest":"R","revision":2,"material":`+material+`}`)
+	}
 	resolve := func(from, rest string) Event {
 		return env(KindPolicyGateResolve, 4, from, `{"gate":"G",`+rest+`}`)
 	}
@@ -58,6 +61,14 @@ func TestPlanProposedNeedsExactlyThisAcceptance(t *testing.T) {
 		{"a gate decided twice", acceptanceScript{accept, gate, resolve("user", `"action":"keep"`), resolve("user", `"action":"accept"`), proposedBy(4, "I", "Q")}, false},
 		{"a gate of another kind", acceptanceScript{accept, question, resolve("user", `"action":"accept"`), proposedBy(4, "I", "Q")}, false},
 		{"a gate that was superseded", acceptanceScript{accept, gate, resolve("user", `"action":"accept","via":"superseded"`), proposedBy(4, "I", "Q")}, false},
+		{"a material correction that nobody confirmed", acceptanceScript{accept, proposedBy(1, "I", "P"), correct("true"), proposedBy(1, "I", "R")}, false},
+		{"a correction that does not say whether it is material", acceptanceScript{accept, proposedBy(1, "I", "P"), correct("null"), proposedBy(1, "I", "R")}, false},
+		{"a correction within what was accepted, kept", acceptanceScript{accept, proposedBy(1, "I", "P"), correct("false"), gate, resolve("user", `"action":"keep"`), proposedBy(1, "I", "R")}, true},
+		{"a correction within what never took effect", acceptanceScript{accept, correct("false"), proposedBy(1, "I", "R")}, false},
+		{"the first program, kept beside a correction of it", acceptanceScript{accept, proposedBy(1, "I", "P"), correct("false"), gate, resolve("user", `"action":"keep"`), proposedBy(1, "I", "P")}, true},
+		{"a first program, accepted at a gate", acceptanceScript{gate, env(KindIntentAccept, 1, "user", `{"intent_hash":"I","program_digest":"Q","revision":1,"gate":"G"}`), proposedBy(1, "I", "Q")}, true},
+		{"a first program other than the gate showed", acceptanceScript{gate, env(KindIntentAccept, 1, "user", `{"intent_hash":"I","program_digest":"P","revision":1,"gate":"G"}`), proposedBy(1, "I", "P")}, false},
+		{"a first program, accepted at no gate of the run", acceptanceScript{gate, env(KindIntentAccept, 1, "user", `{"intent_hash":"I","program_digest":"Q","revision":1,"gate":"H"}`), proposedBy(1, "I", "Q")}, false},
 		{"a gate decided by the executor alone", acceptanceScript{accept, gate, resolve("executor", `"action":"accept"`), proposedBy(4, "I", "Q")}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

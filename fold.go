@@ -170,6 +170,7 @@ func (f *Fold) applyDispatch(e *Event) {
 func (f *Fold) applyProgram(e *Event) {
 	var body struct {
 		Digest   string          `json:"program_digest"`
+		Revision int             `json:"revision"`
 		Material bool            `json:"material"`
 		Gate     string          `json:"gate"`
 		Bounds   json.RawMessage `json:"bounds"`
@@ -178,7 +179,10 @@ func (f *Fold) applyProgram(e *Event) {
 		return
 	}
 	if body.Digest != "" && !body.Material {
-		f.Program.Digest = body.Digest
+		f.Program.Digest, f.Program.Revision = body.Digest, 0
+		if body.Revision > 1 {
+			f.Program.Revision = body.Revision
+		}
 	}
 	if e.Kind == KindIntentAccept {
 		f.limit(body.Bounds)
@@ -211,7 +215,7 @@ func (f *Fold) openGate(e *Event) {
 	f.Gates[body.Gate] = body.Kind
 	f.Opened++
 	if e.Path != "" {
-		f.Step = leafOf(AskerPath(e.Path))
+		f.Step = leafOf(AskerPath(body.Kind, e.Path))
 	}
 }
 
@@ -336,40 +340,51 @@ func (f *Fold) applyCarry(e *Event) {
 }
 
 func (f *Fold) applyEffect(e *Event) {
-	var body struct {
-		Reserve amounts `json:"reserve"`
-		Use     amounts `json:"use"`
-	}
-	if !decode(e.Body, &body) {
+	var reserve, use amounts
+	if !e.Members(func(name string, value json.RawMessage) bool {
+		switch name {
+		case "reserve":
+			return decode(value, &reserve)
+		case "use":
+			return decode(value, &use)
+		}
+		return true
+	}) {
 		return
 	}
 	f.Step = leafOf(e.Path)
 	if e.Kind == KindEffectIntended {
-		f.Ledger.intend(e.Path, body.Reserve)
+		f.Ledger.intend(e.Path, reserve)
 	} else {
-		f.Ledger.settle(e.Path, body.Use)
+		f.Ledger.settle(e.Path, use)
 	}
 }
 
 func (f *Fold) applyStep(e *Event) {
-	var body struct {
-		Status string `json:"status"`
-		Error  struct {
-			Reason  string `json:"reason"`
-			Code    string `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
+	var status string
+	var failed struct {
+		Reason  string `json:"reason"`
+		Code    string `json:"code"`
+		Message string `json:"message"`
 	}
 	f.Step = e.Path
-	if !decode(e.Body, &body) || !stepStatus(body.Status) {
+	if !e.Members(func(name string, value json.RawMessage) bool {
+		switch name {
+		case "status":
+			return decode(value, &status)
+		case "error":
+			return decode(value, &failed)
+		}
+		return true
+	}) || !stepStatus(status) {
 		return
 	}
 	if f.Steps == nil {
 		f.Steps = map[string]int{}
 	}
-	f.Steps[body.Status]++
-	if body.Error.Reason != "" {
-		f.BadStep = &Failure{Reason: body.Error.Reason, Code: body.Error.Code, Message: body.Error.Message, Path: e.Path}
+	f.Steps[status]++
+	if failed.Reason != "" {
+		f.BadStep = &Failure{Reason: failed.Reason, Code: failed.Code, Message: failed.Message, Path: e.Path}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -316,16 +317,23 @@ func TestFoldOfLineageAndRevision(t *testing.T) {
 		want  *Lineage
 	}{
 		{`{}`, nil},
-		{`{"fork_of":{"run":"` + parent.String() + `","seq":12,"hash":"sha256:x"}}`, &Lineage{parent, "fork", 12}},
-		{`{"parent":{"run":"` + parent.String() + `","relation":"dispatch"}}`, &Lineage{parent, "dispatch", 0}},
-		{`{"parent":{"run":"` + parent.String() + `","relation":"rollback"},"fork_of":{"run":"` + parent.String() + `","seq":3}}`, &Lineage{parent, "rollback", 3}},
+		{`{"fork_of":{"run":"` + parent.String() + `","seq":12,"hash":"sha256:x"}}`, &Lineage{Parent: parent, Relation: "fork", Seq: 12}},
+		{`{"parent":{"run":"` + parent.String() + `","relation":"dispatch"}}`, &Lineage{Parent: parent, Relation: "dispatch"}},
+		{`{"parent":{"run":"` + parent.String() + `","relation":"rollback"},"fork_of":{"run":"` + parent.String() + `","seq":3}}`, &Lineage{Parent: parent, Relation: "rollback", Seq: 3}},
 	} {
 		var j journal
 		j.add(KindIntentDraft, "", 0, c.draft)
 		got := j.fold().Lineage
-		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.draft, got, c.want)
 		}
+	}
+
+	started := accepted()
+	started.add(KindIntentDispatch, "root/a", 0, `{"child":"`+testID(1).String()+`","skill":"skill://a@1.0.0"}`)
+	started.add(KindIntentDispatch, "root/b", 0, `{"child":"`+testID(2).String()+`","skill":"skill://b@1.0.0"}`)
+	if got := started.fold().Lineage; got == nil || !slices.Equal(got.Children, []ID{testID(1), testID(2)}) {
+		t.Errorf("its children are %+v", got)
 	}
 
 	j := accepted()
@@ -487,5 +495,30 @@ func TestFoldDoesNotGrowWithRecords(t *testing.T) {
 	}
 	if grown := size(f) - small; grown > 40 { // counters with more digits
 		t.Errorf("the fold grew by %d bytes", grown)
+	}
+}
+
+// The fold knows which revision of the program is in force: a material correction
+// is not, until somebody has accepted it, and one that was left aside never is.
+func TestFoldKnowsTheRevisionInForce(t *testing.T) {
+	j := story()[:4]
+	for _, c := range []struct {
+		kind     Kind
+		body     string
+		digest   string
+		revision int
+	}{
+		{KindIntentCorrect, `{"program_digest":"sha256:q","revision":2,"material":false}`, "sha256:q", 2},
+		{KindIntentCorrect, `{"program_digest":"sha256:r","revision":3,"material":true}`, "sha256:q", 2},
+		{KindPlanProposed, `{"program_digest":"sha256:q","revision":2}`, "sha256:q", 2},
+		{KindIntentCorrect, `{"program_digest":"sha256:r","revision":4,"material":true}`, "sha256:q", 2},
+		{KindPlanProposed, `{"program_digest":"sha256:r","revision":4}`, "sha256:r", 4},
+		{KindIntentCorrect, `{"program_digest":"sha256:s","revision":5,"material":true}`, "sha256:r", 4},
+		{KindPlanProposed, `{"program_digest":"sha256:p","revision":1}`, "sha256:p", 0},
+	} {
+		j.add(c.kind, "", 0, c.body)
+		if f := j.fold(); f.Program.Digest != c.digest || f.Program.Revision != c.revision {
+			t.Errorf("after %s %s: %+v", c.kind, c.body, f.Program)
+		}
 	}
 }

@@ -36,16 +36,18 @@ type Gate struct {
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
 }
 
-// AskerPath is the path of the call, node or stage that opened the gate with
-// this key: the key without a last segment in_doubt, bound or approval.
-func AskerPath(key string) string {
+// ownSegments are the last segments of keys of gates that do not stand at the
+// path of whoever asks.
+var ownSegments = map[GateKind]string{InDoubt: "in_doubt", Bound: "bound", Approval: "approval", Question: "failure"}
+
+// AskerPath is the path of the call, node or stage that opened the gate of a kind
+// with this key.
+func AskerPath(kind GateKind, key string) string {
 	i := strings.LastIndexByte(key, '/')
 	if i < 0 {
 		return key
 	}
-	last, _, _ := strings.Cut(key[i+1:], "#")
-	switch last {
-	case "in_doubt", "bound", "approval":
+	if last, _, _ := strings.Cut(key[i+1:], "#"); last == ownSegments[kind] {
 		return key[:i]
 	}
 	return key

@@ -6,23 +6,28 @@ import (
 )
 
 func TestAskerPath(t *testing.T) {
-	for key, want := range map[string]string{
-		"root/go/in_doubt":        "root/go",
-		"root/go/in_doubt#2":      "root/go",
-		"root/go/bound#1":         "root/go",
-		"root/go/approval":        "root/go",
-		"critic#3/tool#2.1/bound": "critic#3/tool#2.1",
-		"root/ok":                 "root/ok",
-		"root/bound/ok":           "root/bound/ok",
-		"root/approvals":          "root/approvals",
-		"root/in_doubt-2":         "root/in_doubt-2",
-		"critic#3/handoff":        "critic#3/handoff",
-		"root":                    "root",
-		"bound":                   "bound", // a gate of its own, for there is nothing above it
-		"":                        "",
+	for _, c := range []struct {
+		kind      GateKind
+		key, want string
+	}{
+		{InDoubt, "root/go/in_doubt", "root/go"},
+		{InDoubt, "root/go/in_doubt#2", "root/go"},
+		{Bound, "root/go/bound#1", "root/go"},
+		{Approval, "root/go/approval", "root/go"},
+		{Bound, "critic#3/tool#2.1/bound", "critic#3/tool#2.1"},
+		{Question, "root/go/failure#2", "root/go"},
+		{Question, "root/ok", "root/ok"},
+		{Question, "root/approval", "root/approval"}, // a gate node of that name
+		{Question, "root/bound/ok", "root/bound/ok"},
+		{Approval, "root/approvals", "root/approvals"},
+		{InDoubt, "root/in_doubt-2", "root/in_doubt-2"},
+		{Handoff, "critic#3/handoff", "critic#3/handoff"},
+		{Question, "root", "root"},
+		{Bound, "bound", "bound"}, // there is nothing above it
+		{Question, "", ""},
 	} {
-		if got := AskerPath(key); got != want {
-			t.Errorf("AskerPath(%q) = %q, want %q", key, got, want)
+		if got := AskerPath(c.kind, c.key); got != c.want {
+			t.Errorf("AskerPath(%s, %q) = %q, want %q", c.kind, c.key, got, c.want)
 		}
 	}
 }

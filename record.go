@@ -14,11 +14,8 @@ import (
 // code internal. One of another version or of an unknown kind is format_newer,
 // and is given as far as it could be read.
 func ParseEvent(raw []byte) (Event, error) {
-	if !json.Valid(raw) {
-		return Event{}, malformed("it is not JSON")
-	}
 	e := Event{Raw: raw}
-	p := memberScanner{rest: bytes.TrimSpace(raw)}
+	p := memberScanner{rest: raw}
 	var seen member
 	for p.next() {
 		m, err := e.set(p.name, p.value)
@@ -29,6 +26,9 @@ func ParseEvent(raw []byte) (Event, error) {
 			return Event{}, malformed("%s stands twice", p.name)
 		}
 		seen |= m
+	}
+	if p.invalid {
+		return Event{}, malformed("it is not JSON")
 	}
 	if missing := required &^ seen; !p.object || missing != 0 {
 		return Event{}, malformed("it lacks members that every record has")
@@ -161,91 +161,4 @@ func isASCII(b []byte) bool {
 		}
 	}
 	return true
-}
-
-// memberScanner walks the members of one JSON object that is known to be valid,
-// without looking inside their values: a record's body may be large.
-type memberScanner struct {
-	rest        []byte
-	object      bool // an object has begun
-	name, value []byte
-}
-
-func (p *memberScanner) next() bool {
-	if !p.object {
-		if p.peek() != '{' {
-			return false
-		}
-		p.object = true
-	}
-	p.rest = p.rest[1:] // the opening brace, or what stood after the last member
-	if p.peek() != '"' {
-		return false
-	}
-	p.name = p.take(stringEnd(p.rest))
-	p.name = p.name[1 : len(p.name)-1] // no member of ours has an escape
-	p.peek()
-	p.rest = p.rest[1:] // the colon
-	p.peek()
-	p.value = p.take(valueEnd(p.rest))
-	p.peek()
-	return true
-}
-
-// peek skips white space and returns the byte after it, 0 at the end.
-func (p *memberScanner) peek() byte {
-	for len(p.rest) > 0 {
-		switch c := p.rest[0]; c {
-		case ' ', '\t', '\r', '\n':
-			p.rest = p.rest[1:]
-		default:
-			return c
-		}
-	}
-	return 0
-}
-
-func (p *memberScanner) take(n int) []byte {
-	taken := p.rest[:n:n]
-	p.rest = p.rest[n:]
-	return taken
-}
-
-// stringEnd is the length of the string that b begins with.
-func stringEnd(b []byte) int {
-	for i := 1; ; i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-}
-
-// valueEnd is the length of the value that b begins with.
-func valueEnd(b []byte) int {
-	switch b[0] {
-	case '"':
-		return stringEnd(b)
-	case '{', '[':
-		return containerEnd(b)
-	}
-	return bytes.IndexAny(b, ",} \t\r\n")
-}
-
-func containerEnd(b []byte) int {
-	depth := 0
-	for i := 0; ; i++ {
-		switch b[i] {
-		case '"':
-			i += stringEnd(b[i:]) - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
 }

@@ -40,6 +40,8 @@ type Program struct {
 	Kind   string `json:"kind"` // plan, pipeline, turn
 	Name   string `json:"name,omitempty"`
 	Digest string `json:"digest"`
+	// Revision counts corrections: that of the program in force. 0: the first.
+	Revision int `json:"revision,omitempty"`
 }
 
 // Owner is the process that drives a run.

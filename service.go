@@ -26,7 +26,9 @@ type Service interface {
 	// Decide closes a gate. The same decision again returns the stored one, byte
 	// for byte; another is decision_conflict. It starts nothing.
 	Decide(context.Context, DecideRequest) (Decided, error)
-	// Resume drives a waiting or interrupted run on.
+	// Resume drives a waiting or interrupted run on. With a correction it hands a
+	// revised program to the run first, also to one that others drive: then nothing
+	// is driven here, and Started has no Done.
 	Resume(context.Context, ResumeRequest) (Started, error)
 	// Cancel asks a living owner to cancel, or settles a run that has none.
 	Cancel(context.Context, CancelRequest) (Run, error)
@@ -49,6 +51,8 @@ type StartRequest struct {
 	Yes       bool   // approve a plan's own gate nodes, recorded via --yes
 	DryRun    bool
 	Ask       Ask // nil: unattended
+	// AllowSubDispatch lets the plan start child runs where the manifest does not.
+	AllowSubDispatch bool
 }
 
 // Ask is given each open gate in turn while an attended run lingers. It returns
@@ -70,6 +74,8 @@ type Started struct {
 	Program Program       // kind, name and digest
 	Outline *Outline      // the program as a tree, for views
 	Done    <-chan Driven // receives once, when the drive in this process has ended; nil after a dry run
+	// Corrected is the correction that was handed in; nil: there was none.
+	Corrected *Corrected
 }
 
 // Driven is how a drive in this process ended.
@@ -141,9 +147,10 @@ type Decided struct {
 
 // ResumeRequest drives a run on.
 type ResumeRequest struct {
-	Run ID
-	Yes bool
-	Ask Ask
+	Run        ID
+	Yes        bool
+	Ask        Ask
+	Correction *Correction // nil: the program stays as it is
 }
 
 // CancelRequest ends a run without settling what it decided.

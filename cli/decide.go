@@ -81,12 +81,12 @@ func (o *decideOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.print(decided)
+	return o.print(ctx, svc, decided)
 }
 
 // print shows the stored decision: with --json its canonical bytes, equal
 // however often it is sent.
-func (o *decideOptions) print(d tipstaff.Decided) error {
+func (o *decideOptions) print(ctx context.Context, svc tipstaff.Service, d tipstaff.Decided) error {
 	if o.json {
 		return o.writeLine(d.Raw)
 	}
@@ -96,7 +96,8 @@ func (o *decideOptions) print(d tipstaff.Decided) error {
 	}
 	fmt.Fprintf(o.out, "decided %s: %s%s\n", clean(d.Decision.Path), clean(d.Decision.Action), again)
 	if d.Run.Condition == tipstaff.Waiting || d.Run.Condition == tipstaff.Interrupted {
-		o.saySteps(o.err, d.Run, time.Time{})
+		top := started(ctx, svc, d.Run)
+		o.saySteps(o.err, top, openBelow(ctx, svc, top), time.Time{})
 	}
 	return nil
 }

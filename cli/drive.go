@@ -19,7 +19,7 @@ func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Start
 	if err != nil {
 		run = tipstaff.Run{ID: s.Run, State: d.State, HeadSeq: f.last}
 	}
-	a.conclude(run, d)
+	a.conclude(run, openBelow(ctx, svc, run), d)
 	switch {
 	case d.Err != nil:
 		return d.Err
@@ -31,7 +31,7 @@ func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Start
 
 // conclude prints where the run stands on standard output, and on standard error
 // what brings it on.
-func (a *app) conclude(r tipstaff.Run, d tipstaff.Driven) {
+func (a *app) conclude(r tipstaff.Run, below []tipstaff.Run, d tipstaff.Driven) {
 	if a.json {
 		a.writeJSON(conclusion{r.ID, r.State, d.Outcome, d.Reason, r.HeadSeq, r.Head})
 	} else {
@@ -40,7 +40,7 @@ func (a *app) conclude(r tipstaff.Run, d tipstaff.Driven) {
 	switch {
 	case r.State == tipstaff.Completed, r.State == tipstaff.Failed, r.State == tipstaff.Cancelled:
 	case d.Outcome == "parked", d.Outcome == "cut":
-		a.saySteps(a.err, r, d.WakeAt)
+		a.saySteps(a.err, r, below, d.WakeAt)
 	default:
 		fmt.Fprintf(a.err, "interrupted%s; to go on:\n  %s\n", inBrackets(d.Reason), a.resumeLine(r.ID))
 	}

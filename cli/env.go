@@ -29,6 +29,12 @@ type Env struct {
 	Open func(context.Context, OpenOptions) (Session, error)
 	// Export writes a run to a folder that verifies on its own.
 	Export func(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error
+	// Classifier compares plans by the manifest of a workspace. It opens nothing.
+	Classifier func(workspace string) (tipstaff.Classifier, error)
+	// Skills looks after the skills of a workspace. It opens no store.
+	Skills func(OpenOptions) (tipstaff.Skills, error)
+	// Tools looks after the tools of a workspace. It opens no store.
+	Tools func(workspace string) (tipstaff.Tools, error)
 
 	Version VersionInfo
 }
@@ -37,11 +43,14 @@ type Env struct {
 type OpenOptions struct {
 	Workspace string // a folder
 	ReadOnly  bool   // the command only looks: nothing must be created
+	Starts    bool   // it starts a run: nothing must be created before its program has passed
+	Skills    string // the folder of skills; "": the workspace's own
 }
 
 // Session is an open workspace.
 type Session interface {
 	Service() tipstaff.Service
+	Memory() tipstaff.Memory
 	Close() error
 }
 
@@ -58,8 +67,8 @@ type SignalError struct{ Signal os.Signal }
 
 func (e *SignalError) Error() string { return "interrupted by " + e.Signal.String() }
 
-// FromOS is an Env on the streams of this process; Open, Export and Version are
-// left to the caller.
+// FromOS is an Env on the streams of this process; Open and the fields after it
+// are left to the caller.
 //
 // It also takes SIGPIPE: by default Go ends a process that writes to a closed
 // standard output, and with it the run that the process drives.

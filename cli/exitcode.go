@@ -20,6 +20,8 @@ const (
 	exitIntegrity     = 6
 	exitNonConformant = 7
 	exitCancelled     = 8
+	exitMaterial      = 9
+	exitToolError     = 10  // the tool ran and reported an error
 	exitSignal        = 128 // plus the signal's number: 130 SIGINT, 143 SIGTERM
 )
 

@@ -272,6 +272,7 @@ func waitingRun() tipstaff.Run {
 // bench is one invocation with everything around it under control.
 type bench struct {
 	svc      *fakeService
+	memory   *fakeMemory
 	env      *Env
 	out, err *lockedBuffer
 	opened   []OpenOptions
@@ -297,6 +298,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) Service() tipstaff.Service { return b.svc }
+func (b *bench) Memory() tipstaff.Memory   { return b.memory }
 func (b *bench) Close() error              { b.closed++; return nil }
 
 // terminal makes all three streams a terminal.

@@ -41,10 +41,14 @@ func (l *ledger) fold(ev tipstaff.Event, b recordBody) {
 		}
 		maps.Copy(charged, b.Use)
 		l.charge(charged)
-	case "run.continued", "run.forked":
-		for name, n := range b.Used {
-			l.used[name] = n
+	case "run.continued": // what was in flight is settled in its totals, and a correction may have other limits
+		maps.Copy(l.used, b.Used)
+		clear(l.held)
+		for name, n := range b.Limit {
+			l.limit[name] = amount(name, n)
 		}
+	case "run.forked":
+		maps.Copy(l.used, b.Used)
 	}
 }
 

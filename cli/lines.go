@@ -40,6 +40,14 @@ func plainWords(ev tipstaff.Event, b recordBody) (what, detail string) {
 		return "interrupted", b.Reason
 	case "run.cancel_requested":
 		return "cancel requested", b.Reason
+	case "run.correction_requested":
+		return "correction requested", b.Reason
+	case "intent.correct":
+		return "corrected", correctionText(b.Revision, b.Material, b.Reasons)
+	case "plan.proposed":
+		if b.Revision > 1 {
+			return "in force", fmt.Sprintf("revision %d", b.Revision)
+		}
 	case "intent.attest":
 		return "completed", b.Outcome
 	case "intent.fail":
@@ -56,6 +64,9 @@ func plainWords(ev tipstaff.Event, b recordBody) (what, detail string) {
 	case "policy.gate":
 		return "waiting", b.Question
 	case "policy.gate.resolve":
+		if b.Via == "superseded" || b.Via == "run_ended" { // nobody decided
+			return "closed", b.Via
+		}
 		return "decided", joined("  ", b.Action, b.Via)
 	case "bound.refused", "bound.extended", "bound.warned":
 		return strings.Replace(string(ev.Kind), ".", " ", 1), b.Bound

@@ -44,6 +44,7 @@ type app struct {
 	// Flags of every command.
 	json      bool
 	workspace string
+	skills    string // of those that have to do with skills
 }
 
 // misused is an error from before a command began: the invocation's. Flags
@@ -109,8 +110,18 @@ func (a *app) sayable(ctx context.Context, err error) error {
 
 // open is the workspace's Service.
 func (a *app) open(ctx context.Context, readOnly bool) (tipstaff.Service, error) {
+	return a.openFor(ctx, OpenOptions{ReadOnly: readOnly})
+}
+
+// openToStart is the Service for a command that goes on to start a run.
+func (a *app) openToStart(ctx context.Context) (tipstaff.Service, error) {
+	return a.openFor(ctx, OpenOptions{Starts: true})
+}
+
+func (a *app) openFor(ctx context.Context, o OpenOptions) (tipstaff.Service, error) {
 	if a.session == nil {
-		s, err := a.env.Open(ctx, OpenOptions{Workspace: a.workspaceDir(), ReadOnly: readOnly})
+		o.Workspace, o.Skills = a.workspaceDir(), a.skills
+		s, err := a.env.Open(ctx, o)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -67,16 +68,25 @@ func needsFeedback(action string) bool {
 	return action == "retry_feedback" || action == "continue_with_waiver" || action == "fix"
 }
 
-// saySteps tells what brings an unfinished run on, as commands.
-func (a *app) saySteps(w io.Writer, r tipstaff.Run, wake time.Time) {
-	for _, g := range r.OpenGates {
-		fmt.Fprintf(w, "waiting: %s asks: %s\n", clean(g.Path), clean(g.Question))
-		for _, line := range a.decideLines(r.ID, g) {
-			fmt.Fprintf(w, "  %s\n", line)
+// saySteps tells what brings an unfinished run on, as commands. below are the
+// runs that it has started and that have not ended either.
+func (a *app) saySteps(w io.Writer, r tipstaff.Run, below []tipstaff.Run, wake time.Time) {
+	asked := false
+	for _, who := range append([]tipstaff.Run{r}, below...) {
+		for _, g := range who.OpenGates {
+			asked = true
+			at := clean(g.Path)
+			if who.ID != r.ID {
+				at += " of " + clean(nameOf(who))
+			}
+			fmt.Fprintf(w, "waiting: %s asks: %s\n", at, clean(g.Question))
+			for _, line := range a.decideLines(who.ID, g) {
+				fmt.Fprintf(w, "  %s\n", line)
+			}
 		}
 	}
 	switch {
-	case len(r.OpenGates) > 0:
+	case asked:
 		fmt.Fprintln(w, "then:")
 	case !wake.IsZero():
 		fmt.Fprintf(w, "sleeping until %s, then:\n", wake.UTC().Format(time.RFC3339))
@@ -84,6 +94,34 @@ func (a *app) saySteps(w io.Writer, r tipstaff.Run, wake time.Time) {
 		fmt.Fprintln(w, "to go on:")
 	}
 	fmt.Fprintf(w, "  %s\n", a.resumeLine(r.ID))
+}
+
+// openBelow are the runs that r has started, and those in turn, that have not
+// ended. What cannot be read is left out: it is only a help.
+func openBelow(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) (open []tipstaff.Run) {
+	if r.Lineage == nil {
+		return nil
+	}
+	for _, id := range r.Lineage.Children {
+		child, err := svc.Get(context.WithoutCancel(ctx), id)
+		if err == nil && !child.State.Terminal() {
+			open = append(append(open, child), openBelow(ctx, svc, child)...)
+		}
+	}
+	return open
+}
+
+// started is the run that a person has started and that r works for: r itself,
+// or the one that dispatched it.
+func started(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) tipstaff.Run {
+	for r.Lineage != nil && r.Lineage.Relation == dispatched {
+		parent, err := svc.Get(ctx, r.Lineage.Parent)
+		if err != nil || parent.State.Terminal() {
+			return r
+		}
+		r = parent
+	}
+	return r
 }
 
 // nameOf is what a person calls a run.

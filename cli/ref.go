@@ -36,17 +36,30 @@ func namesNoRun(ref string) error {
 		WithHint("give an id, the beginning of one (upper case), or @ for the newest run")
 }
 
+// newest is the last run that somebody started. One that another run has started
+// belongs to that.
 func newest(ctx context.Context, svc tipstaff.Service) (tipstaff.ID, error) {
-	page, err := svc.List(ctx, tipstaff.ListRequest{Limit: 1})
-	if err != nil {
-		return tipstaff.ID{}, err
+	var req tipstaff.ListRequest
+	for {
+		page, err := svc.List(ctx, req)
+		if err != nil {
+			return tipstaff.ID{}, err
+		}
+		for _, r := range page.Runs {
+			if r.Lineage == nil || r.Lineage.Relation != dispatched {
+				return r.ID, nil
+			}
+		}
+		if page.Next.IsZero() {
+			return tipstaff.ID{}, tipstaff.Errorf(tipstaff.RunNotFound, "there is no run yet").
+				WithHint("start one: tipstaff run plan.yaml")
+		}
+		req.Before = page.Next
 	}
-	if len(page.Runs) == 0 {
-		return tipstaff.ID{}, tipstaff.Errorf(tipstaff.RunNotFound, "there is no run yet").
-			WithHint("start one: tipstaff run plan.yaml")
-	}
-	return page.Runs[0].ID, nil
 }
+
+// dispatched is the relation of a run to the one that started it.
+const dispatched = "dispatch"
 
 func byPrefix(ctx context.Context, svc tipstaff.Service, prefix string) (tipstaff.ID, error) {
 	page, err := svc.List(ctx, tipstaff.ListRequest{Prefix: prefix, Limit: 4})

@@ -21,7 +21,7 @@ RUN is a run's id, a unique prefix of one, or @ for the newest run.
 
 Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 4 waiting, 5 bound exceeded, 6 integrity broken, 7 not conformant, 8 cancelled,
-130 and 143 interrupted.`,
+9 material, 10 the tool reported an error, 130 and 143 interrupted.`,
 		Example: `  tipstaff run plan.yaml --input file=notes.md
   tipstaff ls
   tipstaff decide
@@ -41,7 +41,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
 	root.AddCommand(
 		newRun(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a),
-		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newVersion(a),
+		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newClassify(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {

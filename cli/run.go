@@ -23,6 +23,8 @@ type runOptions struct {
 	yes        bool
 	unattended bool
 	dryRun     bool
+
+	allowSubDispatch bool
 }
 
 func newRun(a *app) *cobra.Command {
@@ -57,6 +59,8 @@ exit code is 4.`,
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve the plan's own gates in advance; the record says so")
 	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check the plan and print its outline; run nothing")
+	cmd.Flags().BoolVar(&o.allowSubDispatch, "allow-sub-dispatch", false, "let the plan start child runs where tipstaff.yaml does not")
+	a.skillsFlag(cmd)
 	return cmd
 }
 
@@ -65,16 +69,20 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	svc, err := o.open(ctx, o.dryRun)
+	if o.dryRun {
+		svc, err := o.open(ctx, true)
+		if err != nil {
+			return err
+		}
+		return o.outline(ctx, svc, req)
+	}
+	svc, err := o.openToStart(ctx)
 	if err != nil {
 		return err
 	}
-	if o.dryRun {
-		return o.outline(ctx, svc, req)
-	}
 	p := o.newPrompter(ctx, o.unattended || o.readsStdin())
 	req.Ask = p.asker()
-	started, err := svc.Start(ctx, req)
+	started, err := o.startOrPin(ctx, svc, req, p)
 	if err != nil {
 		return err
 	}
@@ -85,7 +93,7 @@ func (o *runOptions) readsStdin() bool { return o.file == "-" || o.inputsFile ==
 
 // request reads what the command line names.
 func (o *runOptions) request() (tipstaff.StartRequest, error) {
-	req := tipstaff.StartRequest{Name: o.file, Yes: o.yes, DryRun: o.dryRun}
+	req := tipstaff.StartRequest{Name: o.file, Yes: o.yes, DryRun: o.dryRun, AllowSubDispatch: o.allowSubDispatch}
 	if o.file == "-" {
 		if o.inputsFile == "-" {
 			return req, &usageError{message: "the plan and --inputs cannot both come from standard input"}

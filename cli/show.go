@@ -58,7 +58,7 @@ func runFields(r tipstaff.Run) []field {
 	fields := []field{
 		{"run", r.ID.String()},
 		{"title", r.Title},
-		{"program", joined("  ", joined(" ", r.Program.Kind, r.Program.Name), r.Program.Digest)},
+		{"program", programText(r.Program)},
 		{"state", string(r.State)},
 		{"status", r.Status},
 		{"outcome", r.Outcome},
@@ -87,6 +87,14 @@ func runFields(r tipstaff.Run) []field {
 		fields = append(fields, field{"outputs", string(r.Outputs)})
 	}
 	return append(fields, field{"lifecycle", r.Lifecycle}, field{"seq", fmt.Sprint(r.HeadSeq)}, field{"head", r.Head})
+}
+
+func programText(p tipstaff.Program) string {
+	revision := ""
+	if p.Revision > 1 {
+		revision = fmt.Sprintf("revision %d", p.Revision)
+	}
+	return joined("  ", joined(" ", p.Kind, p.Name), revision, p.Digest)
 }
 
 func timeText(t time.Time) string {

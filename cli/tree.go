@@ -39,10 +39,11 @@ type node struct {
 type tree struct {
 	roots  []*node
 	byPath map[string]*node
+	askers map[string]string // of gates: who asked, by the key
 }
 
 func newTree(o *tipstaff.Outline) *tree {
-	t := &tree{byPath: map[string]*node{}}
+	t := &tree{byPath: map[string]*node{}, askers: map[string]string{}}
 	if o != nil {
 		t.roots = append(t.roots, t.outline(o))
 	}
@@ -120,7 +121,7 @@ func (t *tree) fold(ev tipstaff.Event, b recordBody) {
 	case "effect.finished":
 		t.finish(ev, b)
 	case "gate.taken":
-		t.begin(tipstaff.Event{Path: tipstaff.AskerPath(ev.Path), At: ev.At})
+		t.begin(tipstaff.Event{Path: t.askers[ev.Path], At: ev.At})
 	case "group.closed":
 		t.skip(groupOf(ev.Path), b.Skipped)
 	case "plan.step":
@@ -193,10 +194,12 @@ var stepStates = map[string]nodeState{
 	"completed": done, "carried": done, "failed": failed, "refused": refused, "cancelled": cancelled, "uncertain": uncertain,
 }
 
-func (t *tree) wait(path string, at time.Time, question string) {
+func (t *tree) wait(kind tipstaff.GateKind, key string, at time.Time, question string) {
+	path := tipstaff.AskerPath(kind, key)
 	if path == "" {
 		return
 	}
+	t.askers[key] = path
 	n := t.at(path)
 	n.state, n.note = waiting, question
 	if n.started.IsZero() {
@@ -205,8 +208,8 @@ func (t *tree) wait(path string, at time.Time, question string) {
 }
 
 // decided leaves the node pending: a decision starts nothing until it is taken.
-func (t *tree) decided(path, action string) {
-	if n := t.byPath[path]; n != nil && n.state == waiting {
+func (t *tree) decided(key, action string) {
+	if n := t.byPath[t.askers[key]]; n != nil && n.state == waiting {
 		n.state, n.note = pending, "decided: "+action
 	}
 }
@@ -230,6 +233,28 @@ func (t *tree) breakOff(note string) {
 			n.state, n.note, n.started = pending, note, time.Time{}
 		}
 	})
+}
+
+// leave is what a new revision does to the nodes of those before it: what they
+// have not done is not done any more. A tree in which nothing has happened is the
+// new one's.
+func (t *tree) leave() {
+	for _, r := range t.roots {
+		if len(r.children) == 0 && r.state == running { // a confirmation whose answer was taken
+			r.state = done
+			continue
+		}
+		begun := false
+		r.walk(func(n *node) { begun = begun || n.state != pending || n.note != "" })
+		if !begun {
+			continue
+		}
+		r.walk(func(n *node) {
+			if (n.state == pending || n.state == running || n.state == waiting) && len(n.children) == 0 {
+				n.state, n.note = skipped, "superseded"
+			}
+		})
+	}
 }
 
 // settle is what the end of the run does to nodes that have not ended.

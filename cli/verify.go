@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -14,31 +15,77 @@ type verifyOptions struct {
 	ref      string
 	unended  bool
 	keyNames []string
+	memory   bool
 }
 
 func newVerify(a *app) *cobra.Command {
 	o := &verifyOptions{app: a}
 	cmd := &cobra.Command{
-		Use:   "verify RUN|DIR",
+		Use:   "verify [RUN|DIR]",
 		Short: "Prove what a run did, and that it kept to its plan",
 		Long: `Check a run of this workspace, or a folder made by tipstaff export. Integrity:
 no record was changed, removed, moved or forged. Conformance: the plan, replayed,
 takes exactly the recorded steps.
 
+With --memory the workspace's memory is checked as well, or alone if no run is
+named: its log is whole, and what is in use follows from it.
+
 What looks like a run's id is one; write ./NAME for a folder of such a name.
 Exit code 6: integrity is broken. 7: the run does not conform.`,
 		Example: `  tipstaff verify @
-  tipstaff verify ./export --key alice.pub`,
-		Args:              needs("RUN|DIR"),
+  tipstaff verify ./export --key alice.pub
+  tipstaff verify --memory`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.memory && len(args) == 0 {
+				return nil
+			}
+			return needs("RUN|DIR")(cmd, args)
+		},
 		ValidArgsFunction: completed(a, completeRunOrDir),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return o.runMemory(cmd.Context())
+			}
 			o.ref = args[0]
-			return o.run(cmd.Context())
+			err := o.run(cmd.Context())
+			if o.memory && reported(err) {
+				err = graver(err, o.runMemory(cmd.Context()))
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&o.unended, "open", false, "a run that has not ended is no fault")
 	cmd.Flags().StringArrayVar(&o.keyNames, "key", nil, "trust only this public key: a .pub `file` or a folder of them; may be repeated")
+	cmd.Flags().BoolVar(&o.memory, "memory", false, "check the workspace's memory too")
 	return cmd
+}
+
+// runMemory changes nothing.
+func (o *verifyOptions) runMemory(ctx context.Context) error {
+	m, err := o.openMemory(ctx, true)
+	if err != nil {
+		return err
+	}
+	report, err := m.Rebuild(ctx, true)
+	if err != nil {
+		return err
+	}
+	return o.reportMemory(report)
+}
+
+// reported tells that a check has said what it found, whatever that was.
+func reported(err error) bool {
+	var st exitStatus
+	return err == nil || errors.As(err, &st)
+}
+
+// graver is the finding of two checks that the exit code tells: broken integrity
+// goes before a run that does not conform.
+func graver(run, memory error) error {
+	if memory != nil && (run == nil || !reported(memory) || errors.Is(memory, exitStatus(exitIntegrity))) {
+		return memory
+	}
+	return run
 }
 
 func (o *verifyOptions) run(ctx context.Context) error {

@@ -39,6 +39,7 @@ type recordBody struct {
 	LatencyMs *int64                     `json:"latency_ms"`
 	Gate      string                     `json:"gate"`
 	Question  string                     `json:"question"`
+	GateKind  tipstaff.GateKind          `json:"gate_kind"`
 	Action    string                     `json:"action"`
 	Via       string                     `json:"via"`
 	Reason    string                     `json:"reason"`
@@ -49,6 +50,10 @@ type recordBody struct {
 	Bounds    map[string]json.RawMessage `json:"bounds"`
 	Title     string                     `json:"title"`
 	Used      map[string]int64           `json:"used"`
+	Limit     map[string]int64           `json:"limit"`
+	Revision  int                        `json:"revision"`
+	Material  bool                       `json:"material"`
+	Reasons   []tipstaff.Reason          `json:"reasons"`
 }
 
 type recordError struct {
@@ -128,9 +133,11 @@ func (v *view) fold(ev tipstaff.Event) {
 	case "intent.cancel":
 		v.end(ev.At, "cancelled", b.Reason)
 	case "policy.gate":
-		v.tree.wait(tipstaff.AskerPath(ev.Path), ev.At, b.Question)
+		v.tree.wait(b.GateKind, ev.Path, ev.At, b.Question)
 	case "policy.gate.resolve":
-		v.tree.decided(tipstaff.AskerPath(ev.Path), b.Action)
+		v.tree.decided(ev.Path, b.Action)
+	case "run.continued":
+		v.tree.leave()
 	default:
 		v.tree.fold(ev, b)
 	}

@@ -52,7 +52,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.conclude(run, drivenOf(run))
+	o.conclude(run, openBelow(ctx, svc, run), drivenOf(run))
 	return status(exitOfRun(run))
 }
 

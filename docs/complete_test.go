@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cortex"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -102,6 +103,47 @@ func TestPlanProblemsAreReal(t *testing.T) {
 	for _, code := range firstColumn(section(t, "plans.md", "## Problems")) {
 		if !slices.Contains(known, code) {
 			t.Errorf("plans.md lists %s, which package plan does not have", code)
+		}
+	}
+}
+
+func TestMaterialityRulesAreListed(t *testing.T) {
+	real := constants(t, "../policy", regexp.MustCompile(`^Rule[A-Z]`))
+	listed := firstColumn(section(t, "plans.md", "## Materiality"))
+	if len(listed) < len(real) || !slices.Equal(listed[:len(real)], real) { // further tables follow
+		t.Errorf("plans.md lists %v, the rules are %v", listed, real)
+	}
+}
+
+func TestSkillCodesAreListed(t *testing.T) {
+	listed := firstColumn(section(t, "skills.md", "## Problems"))
+	real := append(constants(t, "../skill", regexp.MustCompile(`^code[A-Z]`)), constants(t, "../runner", regexp.MustCompile(`^codeSkill[A-Z]`))...)
+	for _, list := range []*[]string{&listed, &real} { // one stands in both tables
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	if !slices.Equal(listed, real) {
+		t.Errorf("skills.md lists\n%v, there are\n%v", listed, real)
+	}
+}
+
+func TestMemoryFaultsAreListed(t *testing.T) {
+	listed := firstColumn(section(t, "memory.md", "## Checking"))
+	real := append(constants(t, "../cortex", regexp.MustCompile(`^Fault[A-Z]`)), constants(t, "../sqlite", regexp.MustCompile(`^fault[A-Z]`))...)
+	for _, code := range real {
+		if !slices.Contains(listed, code) {
+			t.Errorf("memory.md does not list %s", code)
+		}
+	}
+}
+
+func TestMemoryRecordsAreListed(t *testing.T) {
+	text := section(t, "memory.md", "## The log")
+	for _, body := range []any{cortex.Remember{}, cortex.Tombstone{}, cortex.Attest{}, cortex.LearnWeights{}} {
+		for _, name := range members(reflect.TypeOf(body)) {
+			if !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("memory.md: %T has a member %s", body, name)
+			}
 		}
 	}
 }
@@ -213,10 +255,14 @@ func members(t reflect.Type) []string {
 
 func TestJSONMembersAreListed(t *testing.T) {
 	for heading, types := range map[string][]any{
-		"## show":   {tipstaff.Run{}, tipstaff.Program{}, tipstaff.Owner{}, tipstaff.Gate{}, tipstaff.BoundStatus{}, tipstaff.Failure{}, tipstaff.Lineage{}},
-		"## decide": {tipstaff.Decision{}, tipstaff.Actor{}},
-		"## verify": {tipstaff.Report{}, tipstaff.Finding{}},
-		"## run":    {tipstaff.Outline{}, tipstaff.Program{}},
+		"## show":     {tipstaff.Run{}, tipstaff.Program{}, tipstaff.Owner{}, tipstaff.Gate{}, tipstaff.BoundStatus{}, tipstaff.Failure{}, tipstaff.Lineage{}},
+		"## decide":   {tipstaff.Decision{}, tipstaff.Actor{}},
+		"## verify":   {tipstaff.Report{}, tipstaff.Finding{}},
+		"## run":      {tipstaff.Outline{}, tipstaff.Program{}},
+		"## skills":   {tipstaff.SkillInfo{}, tipstaff.SkillField{}, tipstaff.SkillFailureMode{}},
+		"## memory":   {tipstaff.MemoryItem{}, tipstaff.MemoryWeights{}, tipstaff.MemoryReport{}, tipstaff.Finding{}},
+		"## tools":    {tipstaff.ToolInfo{}, tipstaff.ToolReport{}, tipstaff.ToolServer{}, tipstaff.ToolFinding{}, tipstaff.PinReport{}, tipstaff.PinChange{}, tipstaff.Explanation{}, tipstaff.ToolCheck{}, tipstaff.MatchedRule{}, tipstaff.CallOutcome{}},
+		"## classify": {tipstaff.Classification{}, tipstaff.Reason{}},
 	} {
 		text := section(t, "commands.md", heading)
 		for _, v := range types {

@@ -145,7 +145,7 @@ func (do *doing) warn() {
 func (do *doing) check(act Activity) *Error {
 	d := do.b.d
 	a := do.newAttempt(do.call.attempt + 1)
-	a.class = Read // a check can always be cut
+	a.class, a.prompt = Read, true // a check can always be cut
 	ctx, cancel := do.contextFor(a)
 	defer cancel()
 	d.live[a] = struct{}{}

@@ -21,11 +21,11 @@ type attempt struct {
 	ctx    context.Context
 	cut    bool          // ended from outside: a closing scope or a stop
 	left   bool          // nobody waits for it any more
-	back   chan returned // room for the activity's return and for giving it up
+	back   chan returned // of one that is not prompt: room for its return and for giving it up
 }
 
 func (do *doing) newAttempt(n int) *attempt {
-	return &attempt{do: do, n: n, class: do.Class, scope: do.b.scope, back: make(chan returned, 2)}
+	return &attempt{do: do, n: n, class: do.Class, scope: do.b.scope}
 }
 
 // cutOff ends the attempt's context. Called with mu held.
@@ -72,7 +72,10 @@ func (do *doing) contextFor(a *attempt) (context.Context, func()) {
 		}
 	}
 	if do.Timeout > 0 {
-		limit(do.Timeout, &Error{Code: CodeTimeout, Message: fmt.Sprintf("%s took longer than %v", do.Name, do.Timeout), Retry: true})
+		if do.late == nil {
+			do.late = &Error{Code: CodeTimeout, Message: fmt.Sprintf("%s took longer than %v", do.Name, do.Timeout), Retry: true}
+		}
+		limit(do.Timeout, do.late)
 	}
 	if wall, ok := d.past.ledger.limit[WallTime]; ok {
 		limit(ms(wall)-d.wall(), &Error{Code: CodeBoundExceeded, Bound: WallTime, Message: fmt.Sprintf("the run may take %v", ms(wall))})
@@ -121,7 +124,9 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	defer cancel()
 	at := a.public()
 	a.stops = do.Class == Once && act.Stops != nil && act.Stops(at)
-	a.prompt = act.Prompt != nil && act.Prompt(at)
+	if a.prompt = act.Prompt != nil && act.Prompt(at); !a.prompt {
+		a.back = make(chan returned, 2)
+	}
 	d.live[a] = struct{}{}
 	if a.class != Once || a.stops { // what came while the intent was written
 		switch {

@@ -18,9 +18,12 @@ func (f Fault) String() string { return fmt.Sprintf("record %d at %q: %s", f.Seq
 
 // Conform checks the rules of the engine that a flow cannot see: how attempts
 // count, what precedes what, and that every grant and every refusal was right.
-// Whether the flow would have taken these steps is for [Replay] to say.
-func Conform(h History, limits Use) []Fault {
+// Whether the flow would have taken these steps is for [Replay] to say. later are
+// the limits with which further segments begin, in their order; where none are
+// given, those in force go on.
+func Conform(h History, limits Use, later ...Use) []Fault {
 	c := newConformity(limits)
+	c.later = later
 	c.history(h)
 	return c.faults
 }
@@ -39,6 +42,7 @@ type conformity struct {
 	single  map[string]bool // kind and path of what stands there once
 	effects map[string]*effectTrace
 	settled map[string]resolution // by gate id
+	later   []Use                 // limits of the segments to come
 	epoch   int64
 	faults  []Fault
 }
@@ -217,10 +221,15 @@ func (c *conformity) continued(r Record) {
 	if json.Unmarshal(r.Body, &b) != nil || c.past.records == 0 {
 		return // the first record of a segment: its totals are those of the one before
 	}
+	c.past.chargeLost()
 	if diff := differs(b.Used, c.past.ledger.used); diff != "" {
 		c.fault(r, "used %s is not the sum of what was recorded", diff)
 	}
-	if diff := differs(b.Limit, c.past.ledger.limit); diff != "" {
+	want := c.past.ledger.limit
+	if len(c.later) > 0 {
+		want, c.later = c.later[0], c.later[1:]
+	}
+	if diff := differs(b.Limit, want); diff != "" {
 		c.fault(r, "the limit of %s is not the one that was in force", diff)
 	}
 }

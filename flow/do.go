@@ -12,6 +12,7 @@ type doing struct {
 	at     string // the call's path
 	digest string
 	call   *call
+	late   *Error // of an attempt that takes longer than Timeout, made when first needed
 }
 
 func (c *fctx) Do(req Call) (Result, error) {

@@ -120,15 +120,33 @@ func (d *drive) put(r Draft) {
 	if d.mode != performing || d.ending >= parked || d.over {
 		return
 	}
+	if d.lazyAt.IsZero() {
+		d.lazyAt = time.Now()
+	}
 	d.enqueue(r)
 	if !d.armed {
 		d.armed = true
-		time.AfterFunc(lazyDelay, func() {
-			d.mu.Lock()
-			d.armed = false
-			d.ship()
-		})
+		time.AfterFunc(lazyDelay, d.shipLazy)
 	}
+}
+
+// shipLazy writes what has waited long enough for a record to go along with. A
+// timer that finds its own records gone, and younger ones in their place, gives
+// these their time: else a busy run would pay a commit every five milliseconds.
+func (d *drive) shipLazy() {
+	d.mu.Lock()
+	d.armed = false
+	left := lazyDelay - time.Since(d.lazyAt)
+	if d.shipping {
+		left = lazyDelay
+	}
+	if left > 0 && !d.lazyAt.IsZero() && !d.over {
+		d.armed = true
+		time.AfterFunc(left, d.shipLazy)
+		d.mu.Unlock()
+		return
+	}
+	d.ship()
 }
 
 func (d *drive) enqueue(drafts ...Draft) {
@@ -150,7 +168,7 @@ func (d *drive) ship() {
 	}
 	d.shipping = true
 	batch, acks := d.queue, d.acks
-	d.queue, d.acks, d.waited = nil, nil, 0
+	d.queue, d.acks, d.waited, d.lazyAt = nil, nil, 0, time.Time{}
 	d.mu.Unlock()
 	d.log.Append(d.lease, batch, func(err error) { d.shipped(acks, err) })
 }

@@ -119,6 +119,7 @@ type drive struct {
 	cancelled bool
 	replayed  int
 	lives     int
+	lazyAt    time.Time // when the first lazy record of queue was put; zero: none was
 }
 
 type mode int
@@ -321,7 +322,8 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 }
 
 // finish ends the run in one append: closings of open gates, then what the
-// job's Finish says.
+// job's Finish says. A run that cannot be ended now stays open: the next drive
+// replays it and ends it.
 func (d *drive) finish(out Outcome, gates []*gate) Outcome {
 	if d.mode != performing {
 		return out
@@ -329,27 +331,35 @@ func (d *drive) finish(out Outcome, gates []*gate) Outcome {
 	// Finish may look at the log: everything before it is there by then.
 	err := d.sync()
 	if err == nil {
-		var drafts []Draft
-		for _, g := range gates {
-			drafts = append(drafts, closeGate(g, "run_ended"))
+		if err = d.end(out, gates); err == nil {
+			return out
 		}
-		finish := d.job.Finish
-		if finish == nil {
-			finish = plainFinish
-		}
-		drafts = append(drafts, finish(out)...)
-		d.mu.Lock()
-		err = d.append(drafts...)
-		d.mu.Unlock()
 	}
-	if err != nil {
-		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
-	}
+	out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
+	d.interrupt(out.Reason)
 	return out
 }
 
+func (d *drive) end(out Outcome, gates []*gate) error {
+	var drafts []Draft
+	for _, g := range gates {
+		drafts = append(drafts, closeGate(g, "run_ended"))
+	}
+	finish := d.job.Finish
+	if finish == nil {
+		finish = plainFinish
+	}
+	last, err := finish(out)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.append(append(drafts, last...)...)
+}
+
 // plainFinish is for jobs that keep no account of themselves.
-func plainFinish(out Outcome) []Draft {
+func plainFinish(out Outcome) ([]Draft, error) {
 	o := newObject(128)
 	kind := "intent.attest"
 	switch out.Status {
@@ -362,7 +372,7 @@ func plainFinish(out Outcome) []Draft {
 		kind = "intent.fail"
 		o = o.str("reason", CodeInternal).str("message", fmt.Sprint(out.Err))
 	}
-	return []Draft{{Kind: kind, From: "executor", Body: o.raw("cited", []byte("[]")).raw("evidence", []byte("{}")).close()}}
+	return []Draft{{Kind: kind, From: "executor", Body: o.raw("cited", []byte("[]")).raw("evidence", []byte("{}")).close()}}, nil
 }
 
 func (d *drive) inDoubt() (paths []string) {
@@ -455,10 +465,14 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	if len(next.State) == 0 {
 		next.State = json.RawMessage("null")
 	}
+	d.past.chargeLost()
 	wall := d.wall()
-	body := newObject(128+len(next.State)).raw("state", next.State).use("used", d.past.ledger.used).use("limit", next.Limits).
-		int("wall_ms", wall.Milliseconds()).close()
-	drafts = append(append(drafts, next.Before...), Draft{Kind: "run.continued", Body: body})
+	o := newObject(128+len(next.State)).raw("state", next.State).use("used", d.past.ledger.used).use("limit", next.Limits).
+		int("wall_ms", wall.Milliseconds())
+	if len(next.Keep) > 0 {
+		o = o.strs("keep", next.Keep)
+	}
+	drafts = append(append(drafts, next.Before...), Draft{Kind: "run.continued", Body: o.close()})
 	if wasCut { // from here on a correction is another one, which cuts the next segment
 		d.past.cut = false
 		if d.ending == cut {

@@ -201,6 +201,7 @@ type Draft struct {
 	Body       json.RawMessage
 	From       string
 	ID         string // of an envelope; "": the store makes one
+	Memo       *Memo  // what the store's memory keeps beside it; no part of the record. nil: nothing
 }
 
 // Record is a draft that was stored.
@@ -271,10 +272,12 @@ type Job struct {
 	Input     json.RawMessage
 	Acts      map[string]Activity
 	Limits    Use
-	Deadline  time.Time             // zero: none
-	Linger    time.Duration         // delays the park transaction; <0: until an answer
-	Redact    func([]byte) []byte   // every byte that leaves an activity passes it; nil: none
-	Finish    func(Outcome) []Draft // the terminal envelope (and what precedes it); nil: none
+	Deadline  time.Time           // zero: none
+	Linger    time.Duration       // delays the park transaction; <0: until an answer
+	Redact    func([]byte) []byte // every byte that leaves an activity passes it; nil: none
+	// Finish gives the terminal envelope, and what precedes it. If it cannot, the
+	// drive ends interrupted and the run can be resumed. nil: one without an account.
+	Finish func(Outcome) ([]Draft, error)
 	// Next says how the run goes on after a segment: after one whose flow returned
 	// Continue, with whose state it is called, or after one that a correction cut
 	// (cut, and no state). What came before is in the log by then. An error ends
@@ -293,6 +296,7 @@ type Job struct {
 type Segment struct {
 	Before []Draft         // precede the run.continued, in its transaction
 	State  json.RawMessage // the flow's input
+	Keep   []string        // digests of blobs that the state names
 	// What the job holds from here on. A later drive of the segment must be given
 	// the same.
 	Root     string

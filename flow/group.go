@@ -90,7 +90,7 @@ func (g *group) start() {
 		case g.skipped[g.branches[i].Name]:
 			g.results[i] = ErrCancelled
 			continue
-		case g.d.ending != notEnding: // a later drive starts it
+		case g.d.ending != notEnding && !g.begunBefore(g.branches[i].Name): // a later drive starts it
 			g.results[i] = ErrParked
 			continue
 		}
@@ -103,6 +103,12 @@ func (g *group) start() {
 		g.d.parkTurn++
 		close(g.done)
 	}
+}
+
+// begunBefore reports whether a drive that a correction cuts must still come by a
+// branch: no later drive asks for its records, and what it has done counts.
+func (g *group) begunBefore(name string) bool {
+	return g.d.ending == cut && g.d.past.childrenOf(g.at)[name]
 }
 
 func (g *group) run(i int) {

@@ -345,6 +345,17 @@ func (p *past) settleCall(c *call, reported Use) {
 	c.open, c.suspended, c.reserve = false, false, nil
 }
 
+// chargeLost charges what the segment leaves unsettled: a correction may cut it
+// while nobody knows what became of a call. What is suspended goes on elsewhere.
+func (p *past) chargeLost() {
+	for _, c := range p.calls {
+		if c.open && !c.suspended {
+			p.ledger.settle(c.reserve, nil)
+			c.reserve = nil
+		}
+	}
+}
+
 func (p *past) openGate(g *gate) {
 	p.gates[g.key] = g
 	p.byID[g.id] = g

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // settle turns what an attempt brought back into the call's outcome, a retry,
@@ -205,14 +206,31 @@ func doubtKey(path string, attempt int) string {
 	return join(path, "in_doubt")
 }
 
+func doubtGate(path, name string, attempt int, input json.RawMessage) Gate {
+	subject := newObject(160+len(input)).str("path", path).str("name", name).int("attempt", int64(attempt)).
+		str("digest", CallDigest(name, input)).raw("input", input).close()
+	return Gate{Kind: "in_doubt", Subject: subject, Deny: "fail",
+		Question: "It is not known whether " + name + " took effect. What now?", Actions: []string{"retry", "use_result", "fail"}}
+}
+
+// earlierDoubt is the key of a gate about an attempt of an earlier segment. The
+// attempts of this one are counted from 1.
+const earlierDoubt = "in_doubt#0"
+
+// EarlierDoubt is the gate by which a program asks, before it calls again, what
+// became of a once call of an earlier segment: of that attempt path, name, number
+// and input count. It is the same question that the engine asks within a segment.
+func EarlierDoubt(a Attempt) Gate {
+	g := doubtGate(a.Path, a.Name, a.N, a.Input)
+	g.Key = earlierDoubt
+	return g
+}
+
 // inDoubt asks what became of a once call that may have taken effect. over is
 // false if it is to be tried again.
 func (do *doing) inDoubt() (Result, bool, error) {
 	c := do.call
-	subject := newObject(160+len(do.Input)).str("path", do.at).str("name", do.Name).int("attempt", int64(c.attempt)).
-		str("digest", do.digest).raw("input", do.Input).close()
-	dec, err := do.decision(doubtKey(do.at, c.attempt), Gate{Kind: "in_doubt", Subject: subject, Deny: "fail",
-		Question: "It is not known whether " + do.Name + " took effect. What now?", Actions: []string{"retry", "use_result", "fail"}})
+	dec, err := do.decision(doubtKey(do.at, c.attempt), doubtGate(do.at, do.Name, c.attempt, do.Input))
 	if err != nil {
 		if errors.Is(err, ErrCancelled) {
 			r, err := do.doubtful()
@@ -252,6 +270,9 @@ func (d *drive) redact(b []byte) []byte {
 func oneLine(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 {
 		return json.RawMessage("null"), nil
+	}
+	if !utf8.Valid(raw) {
+		return nil, errors.New("it is not valid UTF-8")
 	}
 	if validJSON(raw) && bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return raw, nil

@@ -46,6 +46,17 @@ type Tx interface {
 	Now() time.Time // the time its records will carry
 }
 
+// Memo is an event for the memory of the store, if it has one: a leaf or a stage
+// has ended. It is kept in the transaction of the draft that carries it.
+type Memo struct {
+	Kind                string // of the node or stage
+	Tool                string // URI; "": it called none
+	Outcome             string
+	Summary             string
+	Digest              string // of the result; "": there is none
+	Skill, Verb, Server string // what it was about
+}
+
 // NewRun is the row of a run that does not exist yet.
 type NewRun struct {
 	ID, User, Kind, Origin, Title string
@@ -71,6 +82,7 @@ type Row struct {
 	FoldSeq                              int64  // the record up to which Fold was taken
 	FoldHash                             string // the hash after it, as the row remembers it
 	Cancel                               bool   // a cancel is recorded
+	Correction                           int64  // seq of the last run.correction_requested; it is pending if after Cont
 	WakeAt                               time.Time
 	Base                                 string
 	BaseSeq                              int64

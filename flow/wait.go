@@ -12,7 +12,7 @@ func (c *fctx) Wait(q Gate) (Decision, error) {
 	if err := c.enter(); err != nil {
 		return Decision{}, err
 	}
-	key, err := c.keyed(q.Key)
+	key, err := c.gateKey(q)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -26,6 +26,15 @@ func (c *fctx) Wait(q Gate) (Decision, error) {
 		return Decision{}, d.failLocked(fatal, &Misuse{key, "this gate was already asked for"})
 	}
 	return c.decision(key, q)
+}
+
+// gateKey is where a gate stands. Of the engine's own names a program may use one:
+// that of a doubt which the engine, knowing one segment alone, cannot ask about.
+func (c *fctx) gateKey(q Gate) (string, error) {
+	if q.Kind == "in_doubt" && q.Key == earlierDoubt {
+		return join(c.path, earlierDoubt), nil
+	}
+	return c.keyed(q.Key)
 }
 
 // decision is what Wait, an in-doubt call and a bound ask: the recorded

@@ -83,7 +83,7 @@ func (p *parser) readRecord() error {
 	}
 	last, i := -1, 1
 	for {
-		which, end, err := p.readMember(i)
+		which, end, err := p.readMember(i, last+1)
 		if err != nil {
 			return err
 		}
@@ -102,9 +102,10 @@ func (p *parser) readRecord() error {
 	}
 }
 
-// readMember reads the member at i into the record.
-func (p *parser) readMember(i int) (which, end int, err error) {
-	which, start, err := p.readName(i)
+// readMember reads the member at i into the record. next is the first that may
+// stand there.
+func (p *parser) readMember(i, next int) (which, end int, err error) {
+	which, start, err := p.readName(i, next)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -116,7 +117,7 @@ func (p *parser) readMember(i int) (which, end int, err error) {
 }
 
 // readName reads a member's name and colon at i.
-func (p *parser) readName(i int) (which, start int, err error) {
+func (p *parser) readName(i, next int) (which, start int, err error) {
 	end, err := p.str(i)
 	if err != nil {
 		return 0, 0, malformed("%v", err)
@@ -125,8 +126,9 @@ func (p *parser) readName(i int) (which, start int, err error) {
 		return 0, 0, malformed("no valid JSON at byte %d", end)
 	}
 	name := p.b[i+1 : end-1]
-	for which, known := range memberNames {
-		if string(name) == known {
+	for n := range memberNames { // from the one that is due: then it is soon found
+		which := (next + n) % len(memberNames)
+		if string(name) == memberNames[which] {
 			return which, end + 1, nil
 		}
 	}

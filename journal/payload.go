@@ -110,7 +110,8 @@ func (r reference) fetch(get func(Hash) ([]byte, error)) ([]byte, error) {
 }
 
 // Digests gives every blob that a record names: its payload references and, of
-// an envelope, the program, the skill, the outputs and the frozen documents.
+// an envelope, the program, the skill, the outputs and the frozen documents. A
+// correction that was asked for and a state that goes on name such documents too.
 func Digests(kind string, note bool, body []byte) ([]Hash, error) {
 	refs, err := references(kind, note, body)
 	if err != nil {
@@ -127,8 +128,8 @@ func Digests(kind string, note bool, body []byte) ([]Hash, error) {
 const anySize = -1
 
 func references(kind string, note bool, body []byte) ([]reference, error) {
-	envelope := IsEnvelope(kind)
-	if !envelope && !bytes.Contains(body, []byte(refStart)) {
+	named := namesDocuments(kind, body)
+	if !named && !bytes.Contains(body, []byte(refStart)) {
 		return nil, nil
 	}
 	if err := checkJSON(body); err != nil {
@@ -140,14 +141,23 @@ func references(kind string, note bool, body []byte) ([]reference, error) {
 			refs = append(refs, ref)
 		}
 	}
-	if !envelope {
+	if !named {
 		return refs, nil
 	}
-	named, err := documents(kind, body)
-	return append(refs, named...), err
+	docs, err := documents(kind, body)
+	return append(refs, docs...), err
 }
 
-// documents are the blobs that an envelope names by digest.
+// namesDocuments tells which records may name blobs by digest alone.
+func namesDocuments(kind string, body []byte) bool {
+	switch kind {
+	case "run.correction_requested", "run.continued":
+		return bytes.Contains(body, []byte(hashPrefix))
+	}
+	return IsEnvelope(kind)
+}
+
+// documents are the blobs that a record names by digest.
 func documents(kind string, body []byte) (refs []reference, err error) {
 	add := func(name string, v []byte) {
 		s, _ := stringValue(v)
@@ -166,6 +176,10 @@ func documents(kind string, body []byte) (refs []reference, err error) {
 		case "frozen":
 			for document, d := range members(v) {
 				add("frozen."+document, v[d.start:d.end])
+			}
+		case "keep":
+			for d := range elements(v) {
+				add(name, d)
 			}
 		}
 	}

@@ -214,3 +214,27 @@ func FuzzDetachAttach(f *testing.F) {
 		}
 	})
 }
+
+// A correction names the documents of a program that may never be in force, and a
+// state that goes on the results it rests on: an export must have them.
+func TestDigestsOfPlainRecordsThatNameDocuments(t *testing.T) {
+	d := func(s string) Hash { return Sum([]byte(s)) }
+	for _, c := range []struct {
+		kind, body string
+		want       []Hash
+	}{
+		{"run.correction_requested", fmt.Sprintf(`{"program_digest":%q,"frozen":{"tools":%q},"reason":"r"}`, d("p"), d("t")), []Hash{d("p"), d("t")}},
+		{"run.continued", fmt.Sprintf(`{"state":{"$blob":%q,"size":9},"keep":[%q,%q]}`, d("s"), d("a"), d("b")), []Hash{d("s"), d("a"), d("b")}},
+		{"run.continued", `{"state":{},"used":{}}`, nil},
+		{"run.correction_requested", ``, nil},
+		{"run.parked", fmt.Sprintf(`{"keep":[%q]}`, d("a")), nil},
+	} {
+		got, err := Digests(c.kind, false, []byte(c.body))
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s %s: %v, %v", c.kind, c.body, got, err)
+		}
+	}
+	if _, err := Digests("run.continued", false, []byte(`{"keep":["sha256:ab"]}`)); !errors.Is(err, ErrBody) {
+		t.Errorf("a digest that is none: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 )
@@ -32,6 +33,12 @@ const Version = 1
 
 // timeLayout has exactly nine decimals, so that equal times have equal bytes.
 const timeLayout = "2006-01-02T15:04:05.000000000Z"
+
+// ValidBody reports whether b can be the body of a record: one JSON value, without
+// a line feed.
+func ValidBody(b []byte) bool {
+	return bytes.IndexByte(b, '\n') < 0 && checkJSON(b) == nil
+}
 
 // AppendTo appends the bytes of a plain record. The body stands as it is given;
 // an empty one is written {}. Envelopes are made by [PrivateKey.Seal].

@@ -90,6 +90,9 @@ func (s *scanner) str(i int) (int, error) {
 		return 0, syntaxError(i)
 	}
 	for i++; i < len(s.b); i++ {
+		if plainChar[s.b[i]] {
+			continue
+		}
 		switch c := s.b[i]; {
 		case c == '"':
 			return i + 1, nil
@@ -115,6 +118,14 @@ func (s *scanner) str(i int) (int, error) {
 	}
 	return 0, syntaxError(i)
 }
+
+// plainChar are the bytes that mean nothing but themselves in a string.
+var plainChar = func() (plain [256]bool) {
+	for c := range plain {
+		plain[c] = c >= ' ' && c != '"' && c != '\\'
+	}
+	return plain
+}()
 
 func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'

@@ -113,13 +113,19 @@ func NewVerifier(opts *Options) *Verifier {
 // one. A stored hash that differs is a fault, and the chain goes on from it, so
 // that one altered record is reported once. b is not kept.
 func (v *Verifier) Add(b []byte, stored *Hash) {
+	r, err := Parse(b)
+	v.AddParsed(b, r, err, stored)
+}
+
+// AddParsed is Add for whoever has parsed the record already, on another core
+// perhaps: r and err are what [Parse] returned for b.
+func (v *Verifier) AddParsed(b []byte, r Record, err error, stored *Hash) {
 	expected := v.result.Seq + 1
 	before := v.result.Head
 	v.result.Head = before.Next(b)
 	v.result.Seq = expected
 	v.covered = false
 
-	r, err := Parse(b)
 	if r.Seq != 0 {
 		v.result.Seq = r.Seq
 	}

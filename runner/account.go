@@ -43,21 +43,19 @@ type account struct {
 	uris   map[string]string // of calls, by path
 	calls  map[string]int    // attempts, by URI
 	open   map[string]bool   // paths of once calls without an outcome
+	doubts map[string]string // by gate: the path of an earlier revision's call that it asks about
 	events []tipstaff.Event  // envelopes, for the lifecycle
 	cancel *cancelBody
 }
 
 func newAccount() *account {
-	return &account{steps: map[string]string{}, uris: map[string]string{}, calls: map[string]int{}, open: map[string]bool{}}
+	return &account{steps: map[string]string{}, uris: map[string]string{}, calls: map[string]int{}, open: map[string]bool{}, doubts: map[string]string{}}
 }
 
 func (a *account) add(e *tipstaff.Event) {
 	switch e.Kind {
 	case tipstaff.KindPlanStep:
-		var b plan.StepBody
-		if json.Unmarshal(e.Body, &b) == nil && b.Status != plan.StatusStarted {
-			a.steps[b.Node] = b.Status
-		}
+		a.stepped(e)
 	case tipstaff.KindEffectIntended:
 		a.intended(e)
 	case tipstaff.KindEffectFinished:
@@ -65,7 +63,12 @@ func (a *account) add(e *tipstaff.Event) {
 	case tipstaff.KindRunCancelRequested:
 		a.cancel = new(cancelBody)
 		_ = json.Unmarshal(e.Body, a.cancel)
+	case tipstaff.KindRunContinued:
+		a.continued(e)
+	case tipstaff.KindGateTaken:
+		a.taken(e)
 	default:
+		a.asked(e)
 		if e.Kind.Envelope() && !e.Kind.Terminal() {
 			slim := *e
 			slim.Raw = nil
@@ -74,21 +77,47 @@ func (a *account) add(e *tipstaff.Event) {
 	}
 }
 
-func (a *account) intended(e *tipstaff.Event) {
-	var b struct {
-		Name  string     `json:"name"`
-		Class flow.Class `json:"class"`
-		Input tool.Input `json:"input"`
+func (a *account) stepped(e *tipstaff.Event) {
+	var node, status string
+	readable := e.Members(func(name string, value json.RawMessage) bool {
+		switch name {
+		case "node":
+			return json.Unmarshal(value, &node) == nil
+		case "status":
+			return json.Unmarshal(value, &status) == nil
+		}
+		return true
+	})
+	if readable && status != plan.StatusStarted {
+		a.steps[node] = status
 	}
-	if json.Unmarshal(e.Body, &b) != nil {
+}
+
+func (a *account) intended(e *tipstaff.Event) {
+	var name string
+	var class flow.Class
+	var input struct {
+		URI string `json:"uri"`
+	}
+	if !e.Members(func(member string, value json.RawMessage) bool {
+		switch member {
+		case "name":
+			return json.Unmarshal(value, &name) == nil
+		case "class":
+			return json.Unmarshal(value, &class) == nil
+		case "input":
+			return json.Unmarshal(value, &input) == nil
+		}
+		return true
+	}) {
 		return
 	}
-	if b.Class == flow.Once {
+	if class == flow.Once {
 		a.open[e.Path] = true
 	}
-	if b.Name == tool.ActivityName {
-		if b.Input.URI != "" {
-			a.uris[e.Path] = b.Input.URI
+	if name == tool.ActivityName {
+		if input.URI != "" {
+			a.uris[e.Path] = input.URI
 		}
 		a.calls[a.uris[e.Path]]++
 	}
@@ -96,7 +125,7 @@ func (a *account) intended(e *tipstaff.Event) {
 
 // evidence closes the account. end is the envelope that ends the run.
 func (a *account) evidence(p *program, used, limit flow.Use, end tipstaff.Kind) evidence {
-	ev := evidence{ProgramDigest: p.draft.ProgramDigest, Revision: 1, Counts: map[string]int{}, Skipped: []string{}, Continued: []string{},
+	ev := evidence{ProgramDigest: p.draft.ProgramDigest, Revision: p.chapter.inForce().Number, Counts: map[string]int{}, Skipped: []string{}, Continued: []string{},
 		InDoubt: []string{}, Tools: []toolUse{}, Bounds: boundsUse{tipstaff.Bounds(used), tipstaff.Bounds(limit)}}
 	for leaf := range p.doc.Root.Leaves {
 		status, ended := a.steps[leaf.ID]
@@ -127,26 +156,42 @@ func idOf(run string) tipstaff.ID {
 	return id
 }
 
-// accountOf reads the records of a run up to its head, page by page, and of a
-// fork what it inherits before them.
+// accountOf reads the records of a run up to its head, and of a fork what it
+// inherits before them.
 func accountOf(ctx context.Context, src source, run string) (*account, int64, error) {
 	a := newAccount()
 	head := int64(0)
-	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		e, err := parse(ctx, src, s)
+	err := eachReading(ctx, src, run, func(r *reading) error {
+		e, err := r.event()
 		if err != nil {
 			return err
 		}
-		if head == 0 {
-			if err := a.inherit(ctx, src, &e); err != nil {
-				return err
-			}
-		}
-		a.add(&e)
-		head = s.Seq
-		return nil
+		head = r.Seq
+		return a.take(ctx, src, &e)
 	})
 	return a, head, err
+}
+
+// take adds a record as it is stored. Of no kind but intents is a payload looked
+// at.
+func (a *account) take(ctx context.Context, src source, e *tipstaff.Event) error {
+	switch e.Kind {
+	case tipstaff.KindIntentDraft:
+		if e.Seq > 1 {
+			break // not the one that made the run
+		}
+		if err := a.inherit(ctx, src, e); err != nil {
+			return err
+		}
+	case tipstaff.KindEffectIntended:
+		intended := *e
+		if err := attach(ctx, src, &intended); err != nil {
+			return err
+		}
+		e = &intended
+	}
+	a.add(e)
+	return nil
 }
 
 // inherit takes over what a fork's source had done, given the fork's draft.
@@ -165,43 +210,6 @@ func (a *account) inherit(ctx context.Context, src source, first *tipstaff.Event
 		}
 	}
 	return nil
-}
-
-// pageSize is how many records are held at once while reading a whole run.
-const pageSize = 1000
-
-// eachRecord gives f the records after a cursor, page by page. While f looks at
-// one page the next is read.
-func eachRecord(ctx context.Context, src source, run string, after int64, f func(flow.Stored) error) error {
-	type page struct {
-		records []flow.Stored
-		err     error
-	}
-	read := func(after int64) <-chan page {
-		next := make(chan page, 1)
-		go func() {
-			records, err := src.Records(ctx, run, after, pageSize)
-			next <- page{records, err}
-		}()
-		return next
-	}
-	for next := read(after); ; {
-		p := <-next
-		if p.err != nil {
-			return p.err
-		}
-		if len(p.records) == pageSize {
-			next = read(p.records[pageSize-1].Seq)
-		}
-		for _, s := range p.records {
-			if err := f(s); err != nil {
-				return err
-			}
-		}
-		if len(p.records) < pageSize {
-			return nil
-		}
-	}
 }
 
 // cancelRequest is the stored request that a cancelled run answers to.

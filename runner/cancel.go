@@ -133,8 +133,14 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error
 			}
 			return r.settlement(tx, p, a, used, limit, req)
 		})
-		if err != nil || !moved {
+		if err != nil {
 			return err
+		}
+		if !moved {
+			if p.hasChildren() {
+				r.endChildren(row.ID)
+			}
+			return nil
 		}
 	}
 }
@@ -245,7 +251,7 @@ func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.R
 }
 
 func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, error) {
-	p, err := openProgram(ctx, r.Store, run)
+	p, err := r.programAt(ctx, run, at)
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
@@ -259,6 +265,7 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	}
 	used, _ := flow.Totals(h, p.limits)
 	body := p.draft
+	body.revision = p.chapter.Revision.Number
 	body.ForkOf = &forkBody{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
 	body.Parent = &parentBody{Run: run, Relation: "fork"}
 	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(map[string]any{

@@ -67,7 +67,7 @@ func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipsta
 			refusal = tipstaff.Errorf(tipstaff.GateExpired, "gate %s expired at %s and was denied", row.Key, g.ExpiresAt.Format(time.RFC3339))
 			return []flow.Draft{flow.Closing(row.ID, row.Key, g.Digest, g.Deny, "expiry")}, nil
 		}
-		return r.resolve(ctx, row, req)
+		return r.resolve(ctx, tx.Row(), row, req)
 	})
 	if err == nil {
 		err = refusal
@@ -129,8 +129,8 @@ func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 	case "superseded", "run_ended":
 		return tipstaff.Errorf(tipstaff.GateClosed, "gate %s was closed: %s", row.Key, row.Via)
 	}
-	var b resolveBody
-	if err := json.Unmarshal(row.Decision, &b); err != nil {
+	b, err := readResolution(row.Decision)
+	if err != nil {
 		return err
 	}
 	same := b.Action == req.Action && bytes.Equal(b.Answer, req.Answer) && b.Feedback == req.Feedback && b.Note == req.Note && b.DecidedBy == req.DecidedBy
@@ -141,7 +141,18 @@ func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 	return nil
 }
 
-func (r *Runner) resolve(ctx context.Context, row flow.GateRow, req tipstaff.DecideRequest) ([]flow.Draft, error) {
+// readResolution reads what closed a gate. Before a program is accepted, its
+// acceptance does so itself.
+func readResolution(body json.RawMessage) (resolveBody, error) {
+	var b resolveBody
+	err := json.Unmarshal(body, &b)
+	if b.Action == "" {
+		b.Action = actionAccept
+	}
+	return b, err
+}
+
+func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, req tipstaff.DecideRequest) ([]flow.Draft, error) {
 	g := gateOf(row)
 	if !slices.Contains(g.Actions, req.Action) {
 		return nil, tipstaff.Errorf(tipstaff.ActionNotOffered, "gate %s does not offer %q", g.Key, req.Action).
@@ -153,11 +164,14 @@ func (r *Runner) resolve(ctx context.Context, row flow.GateRow, req tipstaff.Dec
 	if err := fits(g, req); err != nil {
 		return nil, err
 	}
+	if req.Via == "" {
+		req.Via = "command"
+	}
+	if run.State == string(tipstaff.Proposed) && req.Action == actionAccept {
+		return r.accept(ctx, g, req)
+	}
 	b := resolveBody{Gate: row.ID, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback, Note: req.Note, DecidedBy: req.DecidedBy,
 		SubjectDigest: g.Digest, Via: req.Via, OnBehalfOf: principal(ctx)}
-	if b.Via == "" {
-		b.Via = "command"
-	}
 	return []flow.Draft{{Kind: string(tipstaff.KindPolicyGateResolve), Path: row.Key, From: signer(ctx), Body: flow.JSON(b)}}, nil
 }
 
@@ -250,9 +264,12 @@ func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (
 }
 
 func decisionOf(e *tipstaff.Event, g tipstaff.Gate) (tipstaff.Decision, error) {
-	var b resolveBody
-	if err := json.Unmarshal(e.Body, &b); err != nil {
+	b, err := readResolution(e.Body)
+	if err != nil {
 		return tipstaff.Decision{}, err
+	}
+	if b.SubjectDigest == "" {
+		b.SubjectDigest = g.Digest
 	}
 	d := tipstaff.Decision{Action: b.Action, Answer: b.Answer, DecidedAt: e.At, Feedback: b.Feedback, GateID: g.ID, Kind: g.Kind, Note: b.Note,
 		Path: g.Path, RunID: e.Run, Schema: 1, SubjectDigest: b.SubjectDigest,

@@ -76,45 +76,41 @@ func (r *Runner) Wait() {
 // driven on when they are due.
 func (r *Runner) drive(run string, p *program, a *active, who person) tipstaff.Driven {
 	for {
-		out, err := r.driveOnce(run, p, a, who)
+		now, out, err := r.driveOnce(run, p, a, who)
 		if err != nil {
 			return undriven(run, err)
 		}
+		p = now
+		if out.Terminal() && p.hasChildren() {
+			r.endChildren(run)
+		}
 		if out.Status != flow.ParkedRun || len(out.Gates) > 0 || out.WakeAt.IsZero() {
-			return describe(out)
+			return p.describe(out)
 		}
 		select {
 		case <-r.Stop.Done():
-			return describe(out)
+			return p.describe(out)
 		case <-time.After(time.Until(out.WakeAt)):
 		}
 	}
 }
 
-func (r *Runner) driveOnce(run string, p *program, a *active, who person) (flow.Outcome, error) {
-	manifest, err := r.manifest()
+// driveOnce drives the run in one go. Corrections may leave it with another
+// program than it was begun with.
+func (r *Runner) driveOnce(run string, p *program, a *active, who person) (*program, flow.Outcome, error) {
+	c, err := r.newCourse(run, p, a, who)
 	if err != nil {
-		return flow.Outcome{}, err
+		return p, flow.Outcome{}, err
 	}
-	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(run, a.launch)))
-	defer r.closeServers(run, a, manager)
+	defer c.close()
 	asker := r.newAsker(run, who)
 	defer asker.stop()
-	job := flow.Job{
-		Run: run, Root: "root", Owner: r.Self(r.Origin, a.launch), Flow: p.flow, Input: p.inputs,
-		Acts:     map[string]flow.Activity{tool.ActivityName: p.activity(manager)},
-		Limits:   p.limits,
-		Deadline: p.deadline(),
-		Finish: func(out flow.Outcome) []flow.Draft {
-			r.sweepOwn(run, a, manager)
-			return r.finish(p, out)
-		},
-		Abandon: r.Abandon,
-	}
+	job := c.job()
 	if who.present() {
 		job.Linger, job.Hopeless = linger, asker.hopeless
 	}
-	return r.engine.Drive(r.Stop, job)
+	out, err := flow.New(&remembering{Log: r.Store, program: c.program}, &flow.Options{Now: r.Now}).Drive(r.Stop, job)
+	return c.program(), ended(out), err
 }
 
 // closeServers ends the drive's servers. When the grace of a stop is over, what
@@ -185,6 +181,15 @@ func describe(out flow.Outcome) tipstaff.Driven {
 	return d
 }
 
+// describe also tells where a run that has not ended stands.
+func (p *program) describe(out flow.Outcome) tipstaff.Driven {
+	d := describe(out)
+	if !out.Terminal() {
+		d.State = p.chapter.state()
+	}
+	return d
+}
+
 // failureOf is why a flow failed, in the closed terms of the lifecycle.
 func failureOf(err error) *plan.Failure {
 	var f *plan.Failure
@@ -202,16 +207,23 @@ type person struct {
 
 func (p person) present() bool { return p.yes || p.ask != nil }
 
-// approves reports whether --yes answers a gate: a plan's own question that
-// offers to approve, and nothing else.
-func (p person) approves(g tipstaff.Gate) bool {
-	return p.yes && g.Kind == tipstaff.Question && slices.Contains(g.Actions, "approve")
+// answers is how --yes answers a gate: it approves a plan's own question that
+// offers that, accepts what is to be confirmed, and does nothing else.
+func (p person) answers(g tipstaff.Gate) (action string, ok bool) {
+	switch {
+	case !p.yes:
+	case g.Kind == tipstaff.Question && slices.Contains(g.Actions, "approve"):
+		return "approve", true
+	case g.Kind == tipstaff.Confirmation && slices.Contains(g.Actions, actionAccept):
+		return actionAccept, true
+	}
+	return "", false
 }
 
 // canAnswer reports whether driving a run that waits for these gates could come
 // to anything.
 func (p person) canAnswer(gates []tipstaff.Gate) bool {
-	return p.ask != nil || slices.ContainsFunc(gates, p.approves)
+	return p.ask != nil || slices.ContainsFunc(gates, func(g tipstaff.Gate) bool { _, ok := p.answers(g); return ok })
 }
 
 // asker gives open gates to a person, one at a time, and records the answers.
@@ -288,13 +300,12 @@ func (a *asker) loop(ctx context.Context) {
 	}
 }
 
-// answer puts one gate to the person. --yes answers a plan's own questions and
-// nothing else.
+// answer puts one gate to the person, unless --yes answers it.
 func (a *asker) answer(ctx context.Context, row flow.GateRow) {
 	g := gateOf(row)
 	choice, via, ok := tipstaff.Choice{}, "terminal", false
-	if a.who.approves(g) {
-		choice, via, ok = tipstaff.Choice{Action: "approve"}, "--yes", true
+	if action, yes := a.who.answers(g); yes {
+		choice, via, ok = tipstaff.Choice{Action: action}, "--yes", true
 	} else if a.who.ask != nil {
 		ask, cancel := a.whileOpen(ctx, g)
 		choice, ok = a.who.ask(ask, g)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,18 +13,20 @@ import (
 )
 
 // finish is the terminal envelope of a run that its owner ends. It adds up what
-// the store holds: the engine has made everything before it durable.
-func (r *Runner) finish(p *program, out flow.Outcome) []flow.Draft {
+// the store holds: the engine has made everything before it durable. What cannot
+// be read back cannot be signed for either: then the run is not ended.
+func (r *Runner) finish(p *program, out flow.Outcome) ([]flow.Draft, error) {
 	ctx := context.Background()
 	a, _, err := accountOf(ctx, r.Store, p.run)
 	if err != nil {
-		a = newAccount()
+		return nil, fmt.Errorf("the records of the run cannot be read back to end it: %w", err)
 	}
+	out = ended(out)
 	switch out.Status {
 	case flow.Completed:
 		return r.attest(ctx, p, a, out)
 	case flow.Cancelled:
-		return []flow.Draft{r.cancelled(p, a, out.Used, out.Limit, a.cancelRequest())}
+		return []flow.Draft{r.cancelled(p, a, out.Used, out.Limit, declineOr(out.Err, a.cancelRequest()))}, nil
 	}
 	f := failureOf(out.Err)
 	body := map[string]any{"reason": f.Reason, "message": f.Message, "cited": []string{},
@@ -34,21 +37,21 @@ func (r *Runner) finish(p *program, out flow.Outcome) []flow.Draft {
 	if f.Bound != "" {
 		body["bound"] = f.Bound
 	}
-	return []flow.Draft{{Kind: string(tipstaff.KindIntentFail), From: journal.Executor, Body: flow.JSON(body)}}
+	return []flow.Draft{{Kind: string(tipstaff.KindIntentFail), From: journal.Executor, Body: flow.JSON(body)}}, nil
 }
 
-func (r *Runner) attest(ctx context.Context, p *program, a *account, out flow.Outcome) []flow.Draft {
+func (r *Runner) attest(ctx context.Context, p *program, a *account, out flow.Outcome) ([]flow.Draft, error) {
 	var res plan.Result
 	if err := json.Unmarshal(out.Value, &res); err != nil {
 		return r.finish(p, flow.Outcome{Status: flow.Failed, Err: fmt.Errorf("the result of the walk cannot be read: %w", err), Used: out.Used, Limit: out.Limit})
 	}
 	digest, err := r.Store.PutBlob(ctx, canonical(res.Outputs))
 	if err != nil {
-		digest = flow.Digest(canonical(res.Outputs)) // the commit meets the same disk, and says so
+		return nil, fmt.Errorf("the outputs of the run cannot be stored: %w", err)
 	}
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAttest), From: journal.Executor, Body: flow.JSON(map[string]any{
 		"outcome": res.Outcome, "outputs_digest": digest, "cited": []string{},
-		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentAttest)})}}
+		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentAttest)})}}, nil
 }
 
 // canonical is RFC 8785 where a value has such a form: a large number in a
@@ -68,12 +71,14 @@ type cancelBody struct {
 	Mode     string `json:"mode"`
 	Reason   string `json:"reason"`
 	Deadline string `json:"deadline"`
+
+	via string // of the cancellation; "" is command
 }
 
 // cancelled is the envelope that settles a cancelled run: signed by the
 // executor for whoever asked.
 func (r *Runner) cancelled(p *program, a *account, used, limit flow.Use, req cancelBody) flow.Draft {
 	return flow.Draft{Kind: string(tipstaff.KindIntentCancel), From: journal.Executor, Body: flow.JSON(map[string]any{
-		"reason": req.Reason, "via": "command", "cited": []string{}, "on_behalf_of": req.Actor,
+		"reason": req.Reason, "via": cmp.Or(req.via, "command"), "cited": []string{}, "on_behalf_of": req.Actor,
 		"evidence": a.evidence(p, used, limit, tipstaff.KindIntentCancel)})}
 }

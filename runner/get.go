@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -60,7 +61,7 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	for i, g := range rows {
 		gates[i] = gateOf(g)
 	}
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: r.programName(ctx, row.Program), State: tipstaff.State(row.State), Head: head, Owner: r.owner(row)}
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program)), State: tipstaff.State(row.State), Head: head, Owner: r.owner(row)}
 	return tipstaff.Status(facts, &fold, gates, r.Now()), nil
 }
 
@@ -125,7 +126,7 @@ func gateOf(row flow.GateRow) tipstaff.Gate {
 		Digest   string          `json:"digest"`
 	}
 	_ = json.Unmarshal(row.Body, &b)
-	return tipstaff.Gate{ID: idOf(row.ID), Kind: tipstaff.GateKind(row.Kind), Key: row.Key, Path: tipstaff.AskerPath(row.Key), Question: b.Question,
+	return tipstaff.Gate{ID: idOf(row.ID), Kind: tipstaff.GateKind(row.Kind), Key: row.Key, Path: tipstaff.AskerPath(tipstaff.GateKind(row.Kind), row.Key), Question: b.Question,
 		Subject: b.Subject, Digest: b.Digest, Actions: b.Actions, Deny: b.Deny, OpenedAt: row.OpenedAt, OpenedSeq: row.Opened, ExpiresAt: row.ExpiresAt}
 }
 
@@ -262,10 +263,14 @@ func parse(ctx context.Context, src source, s flow.Stored) (tipstaff.Event, erro
 	if err != nil {
 		return e, err
 	}
+	return e, attach(ctx, src, &e)
+}
+
+// attach puts the payloads into a record that names them by digest.
+func attach(ctx context.Context, src source, e *tipstaff.Event) error {
 	body, err := journal.Attach(string(e.Kind), e.Note, e.Body, func(h journal.Hash) ([]byte, error) { return src.Blob(ctx, h.String()) })
-	if err != nil {
-		return e, err
+	if err == nil {
+		e.Body = body
 	}
-	e.Body = body
-	return e, nil
+	return err
 }

@@ -19,40 +19,54 @@ type trace struct {
 // readTrace reads a run up to record upTo (0: its head), and of a fork the part
 // of its source that it inherits.
 func readTrace(ctx context.Context, src source, run string, upTo int64) (*trace, error) {
-	t := &trace{blob: func(digest string) ([]byte, error) { return src.Blob(ctx, digest) }}
-	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		if upTo > 0 && s.Seq > upTo {
-			return nil
+	t := &trace{}
+	err := eachReading(ctx, src, run, func(r *reading) error {
+		if upTo > 0 && r.Seq > upTo {
+			return errEnough
 		}
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		if err != nil {
-			return err
-		}
-		t.events = append(t.events, e)
-		t.records = append(t.records, recordOf(&e))
-		return nil
+		return t.add(r)
 	})
-	if err != nil {
+	if err != nil && err != errEnough {
 		return nil, err
 	}
-	if len(t.events) == 0 {
-		return nil, flow.ErrNoRun
+	return t, t.complete(ctx, src)
+}
+
+func (t *trace) add(r *reading) error {
+	e, err := r.event()
+	if err == nil {
+		t.events = append(t.events, e)
+		t.records = append(t.records, recordOf(&e))
 	}
+	return err
+}
+
+// complete adds what does not stand in the run's own records.
+func (t *trace) complete(ctx context.Context, src source) error {
+	if len(t.events) == 0 {
+		return flow.ErrNoRun
+	}
+	t.blob = func(digest string) ([]byte, error) { return src.Blob(ctx, digest) }
 	var draft draftBody
 	if json.Unmarshal(t.events[0].Body, &draft) == nil && draft.ForkOf != nil {
 		base, err := readTrace(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		last := base.last()
 		t.base = append(last.Base, last.Records...)
 	}
-	return t, nil
+	return nil
 }
 
 func recordOf(e *tipstaff.Event) flow.Record {
 	return flow.Record{Seq: e.Seq, Epoch: e.Epoch, At: e.At,
 		Draft: flow.Draft{Kind: string(e.Kind), Path: e.Path, N: e.N, Note: e.Note, Body: e.Body, From: e.From}}
+}
+
+// eventOf is a record as far as the engine knows it.
+func eventOf(r *flow.Record) tipstaff.Event {
+	return tipstaff.Event{Seq: r.Seq, Epoch: r.Epoch, At: r.At, Kind: tipstaff.Kind(r.Kind), Path: r.Path, N: r.N, Note: r.Note, Body: r.Body, From: r.From}
 }
 
 // segments are the histories that drives of this run saw, one after the other.

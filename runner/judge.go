@@ -29,13 +29,21 @@ func (j *judge) fault(code string, seq int64, path, format string, args ...any) 
 // all applies every rule and returns the outcome of the replayed program.
 func (j *judge) all(each func(tipstaff.Event)) string {
 	j.lifecycle()
+	parts, err := j.parts()
+	if err != nil {
+		j.fault("unreadable", 0, "", "a program of the run cannot be opened: %v", err)
+		return string(flow.Interrupted)
+	}
+	var later []flow.Use
+	for _, p := range parts[1:] {
+		later = append(later, p.program.limits)
+	}
 	whole := flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}
-	for _, f := range flow.Conform(whole, j.program.limits) {
+	for _, f := range flow.Conform(whole, parts[0].program.limits, later...) {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
 	}
-	outcome := j.replay(each)
-	j.cancel()
-	j.evidence()
+	outcome := j.replay(parts, each)
+	j.evidence(parts[0].program.limits, parts[len(parts)-1].program)
 	return outcome
 }
 
@@ -60,11 +68,11 @@ func (j *judge) lifecycle() {
 }
 
 // replay drives the program on the records alone, segment by segment.
-func (j *judge) replay(each func(tipstaff.Event)) string {
+func (j *judge) replay(parts []part, each func(tipstaff.Event)) string {
 	outcome := ""
-	for _, h := range j.trace.segments() {
-		out, err := flow.Replay(h).Drive(j.ctx, flow.Job{Run: j.program.run, Root: "root", Flow: j.program.flow,
-			Input: j.program.inputs, Limits: j.program.limits})
+	for i := range parts {
+		h, p := parts[i].history, parts[i].program
+		out, err := flow.Replay(h).Drive(j.ctx, flow.Job{Run: p.run, Root: p.chapter.root(), Flow: p.flow, Input: p.inputs, Limits: p.limits})
 		if err != nil {
 			j.fault("replay_mismatch", 0, "", "%v", err)
 			return string(flow.Interrupted)
@@ -78,9 +86,18 @@ func (j *judge) replay(each func(tipstaff.Event)) string {
 			j.fault("replay_mismatch", 0, "", "%v", out.Err)
 		}
 		j.tell(h, at, each)
-		outcome = describe(out).Outcome
-		if h.Ended != "" && out.Status != flow.Interrupted {
-			j.ending(h, out)
+		outcome = describe(ended(out)).Outcome
+		switch {
+		case i+1 < len(parts) && out.Status == flow.Interrupted:
+			return outcome // what follows rests on what is not known
+		case i+1 < len(parts):
+			j.turned(&parts[i], &parts[i+1], out)
+		default:
+			j.announced(&parts[i], nil)
+			if h.Ended != "" && out.Status != flow.Interrupted {
+				j.ending(h, ended(out))
+			}
+			j.cancel(out.Err)
 		}
 	}
 	return outcome
@@ -152,9 +169,10 @@ func (j *judge) ending(h flow.History, out flow.Outcome) {
 	}
 }
 
-// cancel checks that a cancelled run was asked to be.
-func (j *judge) cancel() {
-	if j.trace.ended() != flow.Cancelled {
+// cancel checks that a cancelled run was asked to be, or that a decision has ended
+// it: then err says which.
+func (j *judge) cancel(err error) {
+	if j.trace.ended() != flow.Cancelled || j.decidedTo(&j.trace.events[len(j.trace.events)-1], err) {
 		return
 	}
 	for i := range j.trace.events {
@@ -166,7 +184,7 @@ func (j *judge) cancel() {
 }
 
 // evidence computes again what the terminal envelope claims.
-func (j *judge) evidence() {
+func (j *judge) evidence(limits flow.Use, last *program) {
 	end := &j.trace.events[len(j.trace.events)-1]
 	if j.trace.ended() == "" {
 		return
@@ -177,14 +195,16 @@ func (j *judge) evidence() {
 	if json.Unmarshal(end.Body, &b) != nil {
 		return
 	}
-	a, _, err := accountOf(j.ctx, j.src, j.program.run)
-	if err != nil {
-		j.fault("evidence", end.Seq, "", "what is recorded cannot be added up: %v", err)
-		return
+	a := newAccount()
+	for i := range j.trace.events {
+		if err := a.take(j.ctx, j.src, &j.trace.events[i]); err != nil {
+			j.fault("evidence", end.Seq, "", "what is recorded cannot be added up: %v", err)
+			return
+		}
 	}
-	used, limit := flow.Totals(flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}, j.program.limits)
-	want := flow.JSON(a.evidence(j.program, used, limit, end.Kind))
-	if !sameJSON(want, b.Evidence) {
+	used, limit := flow.Totals(flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}, limits)
+	want := flow.JSON(a.evidence(last, used, limit, end.Kind))
+	if !sameJSON(want, apart(b.Evidence)) {
 		j.fault("evidence", end.Seq, "", "the records add up to %s, but the envelope says %s", want, b.Evidence)
 	}
 }

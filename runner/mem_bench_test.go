@@ -33,11 +33,11 @@ func BenchmarkCallsInMemory(b *testing.B) {
 	if len(problems) > 0 {
 		b.Fatal(problems)
 	}
-	tools, err := tool.NewRegistry(m, tool.Servers(m, dir, nil))
+	tools, err := tool.NewRegistry(m, tool.Servers(m, tool.Launch{Workspace: dir}))
 	if err != nil {
 		b.Fatal(err)
 	}
-	manager := tool.NewManager(m, tool.Servers(m, dir, nil))
+	manager := tool.NewManager(m, tool.Servers(m, tool.Launch{Workspace: dir}))
 	defer manager.Close()
 	p := &program{doc: d, inputs: json.RawMessage("{}"), gate: tool.NewGate(d.AllowList(), m, tools)}
 	calls := 0

@@ -12,6 +12,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/skill"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -28,15 +29,21 @@ type source interface {
 	Blob(ctx context.Context, digest string) ([]byte, error)
 }
 
-// program is what a run executes, as it was frozen when the run was made. From
-// it alone the flow can be driven, replayed and verified.
+// program is what a run executes, as it was frozen when the run was made or
+// corrected. From it alone the flow can be driven, replayed and verified.
 type program struct {
-	run    string
-	doc    *plan.Document
-	inputs json.RawMessage
-	limits flow.Use
-	gate   *tool.Gate // over the frozen manifest, tools and policy
-	draft  draftBody
+	run     string
+	chapter chapter // the part of the run that it is for
+	doc     *plan.Document
+	inputs  json.RawMessage
+	limits  flow.Use
+	gate    *tool.Gate              // over the frozen manifest, tools and policy
+	draft   draftBody               // of the run; what it says of the program is that of the revision in force
+	carry   plan.Carry              // what earlier revisions have done
+	left    *leavings               // and what the walk leaves to later ones, as far as it has come
+	skills  map[string]*skill.Skill // that were frozen, by URI
+	// children are the plans of those skills that have one, by URI.
+	children map[string]*plan.Document
 	// refused holds, by path, what the frozen gate refuses: the call is asked for
 	// all the same, so that the refusal is recorded as its outcome.
 	refused sync.Map
@@ -46,6 +53,8 @@ type program struct {
 type draftBody struct {
 	ProgramKind   string            `json:"program_kind"`
 	ProgramDigest string            `json:"program_digest"`
+	Skill         string            `json:"skill,omitempty"`
+	SkillDigest   string            `json:"skill_digest,omitempty"`
 	Inputs        json.RawMessage   `json:"inputs"`
 	Bounds        tipstaff.Bounds   `json:"bounds"`
 	User          string            `json:"user"`
@@ -55,6 +64,10 @@ type draftBody struct {
 	Title         string            `json:"title,omitempty"`
 	Parent        *parentBody       `json:"parent,omitempty"`
 	ForkOf        *forkBody         `json:"fork_of,omitempty"`
+
+	acceptedVia string // of the intent.accept with which the run was made; "": it was made without
+
+	revision int // of the program, if it is forked with one that is not its source's first; 0 is 1
 }
 
 type keysBody struct {
@@ -73,14 +86,31 @@ type forkBody struct {
 	Hash string `json:"hash"`
 }
 
-// openProgram reads the frozen program of a run.
+// openProgram reads the frozen program of a run: the revision that is in force.
 func openProgram(ctx context.Context, src source, run string) (*program, error) {
-	return openWith(ctx, src, run, nil)
+	draft, err := readDraft(ctx, src, run)
+	if err != nil {
+		return nil, err
+	}
+	c, err := chapterIn(ctx, src, run, 0, draft)
+	if err != nil {
+		return nil, err
+	}
+	return openChapter(ctx, src, &program{run: run, draft: *draft}, c)
 }
 
-// openWith is openProgram for whoever has read the document already.
+// openWith is openProgram of a new run, for whoever has read the document already.
 func openWith(ctx context.Context, src source, run string, doc *plan.Document) (*program, error) {
-	first, err := src.Records(ctx, run, 0, 1)
+	draft, err := readDraft(ctx, src, run)
+	if err != nil {
+		return nil, err
+	}
+	p := &program{run: run, doc: doc, draft: *draft, chapter: draft.first()}
+	return p, p.thaw(ctx, src)
+}
+
+func readDraft(ctx context.Context, src source, run string) (*draftBody, error) {
+	first, err := src.Records(ctx, run, 0, 3) // the draft, what was compiled, and its acceptance
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +121,27 @@ func openWith(ctx context.Context, src source, run string, doc *plan.Document) (
 	if err != nil || e.Kind != tipstaff.KindIntentDraft {
 		return nil, fmt.Errorf("the first record of run %s is not an intent.draft", run)
 	}
-	p := &program{run: run, doc: doc}
-	if err := json.Unmarshal(e.Body, &p.draft); err != nil {
+	draft := new(draftBody)
+	if err := json.Unmarshal(e.Body, draft); err != nil {
 		return nil, fmt.Errorf("the intent.draft of run %s cannot be read: %w", run, err)
 	}
-	return p, p.thaw(ctx, src)
+	if len(first) == 3 {
+		draft.acceptedVia = acceptedVia(first[2])
+	}
+	return draft, nil
+}
+
+// acceptedVia is how a program was accepted by the record, "" if that is none.
+func acceptedVia(s flow.Stored) string {
+	e, err := tipstaff.ParseEvent(s.Bytes)
+	if err != nil || e.Kind != tipstaff.KindIntentAccept {
+		return ""
+	}
+	var b struct{ Via, Gate string }
+	if json.Unmarshal(e.Body, &b) != nil || b.Gate != "" {
+		return ""
+	}
+	return b.Via
 }
 
 // thaw loads the documents that the draft names.
@@ -113,12 +159,26 @@ func (p *program) thaw(ctx context.Context, src source) error {
 	if p.inputs, err = attached(ctx, src, p.draft.Inputs); err != nil {
 		return err
 	}
+	if p.chapter.inForce().Number > 1 {
+		if p.inputs, err = revisedInputs(p.doc, p.inputs); err != nil {
+			return fmt.Errorf("run %s: %w", p.run, err)
+		}
+	}
+	if p.carry, err = p.chapter.carry(ctx, src); err != nil {
+		return err
+	}
 	p.limits = flow.Use(p.draft.Bounds)
 	manifest, tools, err := p.frozen(ctx, src)
 	if err != nil {
 		return err
 	}
-	p.gate = tool.NewGate(p.doc.AllowList(), manifest, tools)
+	if err := p.thawSkills(ctx, src); err != nil {
+		return err
+	}
+	if err := p.thawChildren(); err != nil {
+		return err
+	}
+	p.gate = tool.NewGate(p.allowList(), manifest, tools)
 	return nil
 }
 
@@ -154,7 +214,12 @@ func attached(ctx context.Context, src source, raw json.RawMessage) (json.RawMes
 
 // flow is the deterministic part of the run.
 func (p *program) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
-	return plan.Walk(fc, p.doc, p.inputs, plan.Handlers{ToolCall: p.toolCall})
+	p.left = newLeavings(p.chapter.Approved)
+	if p.chapter.Phase == phaseConfirm {
+		return p.confirm(fc)
+	}
+	return plan.Walk(fc, p.doc, p.inputs, plan.Handlers{ToolCall: p.toolCall, SubDispatch: p.subDispatch, Mode: p.mode(),
+		Carry: p.carry, Keep: p.left})
 }
 
 // approvalExpiry is how long an approval may be thought over.
@@ -165,21 +230,16 @@ const approvalExpiry = 24 * time.Hour
 // the same way, so that it is recorded as the call's outcome.
 func (p *program) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result, error) {
 	uri := call.Node.Tool
-	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal})
+	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal, Agent: p.draft.acceptedVia == viaParent})
 	if v.Err != nil {
 		p.refused.Store(fc.Path(), v.Err)
 	}
 	by := v.By
 	if v.Do == policy.Ask {
-		d, err := fc.Wait(flow.Gate{Key: "approval", Kind: string(tipstaff.Approval), Question: "May " + uri + " be called with these arguments?",
-			Subject: v.Subject, Actions: []string{"allow", "deny"}, Deny: "deny", Expires: approvalExpiry})
-		if err != nil {
+		var err error
+		if by, err = p.approval(fc, call.Node, v); err != nil {
 			return flow.Result{}, err
 		}
-		if d.Action != "allow" {
-			return flow.Result{}, &flow.Error{Code: "approval_denied", Message: denial(d), Detail: flow.JSON(map[string]string{"rule": v.Rule}), NotSent: true}
-		}
-		by = d.Gate
 	}
 	class, retry, limits := flow.Once, call.Retry, plan.ToolInfo{}
 	if v.Definition != nil {
@@ -192,10 +252,36 @@ func (p *program) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result,
 		Input:   flow.JSON(tool.Input{URI: uri, Args: call.Args, Parse: call.Node.Parse, By: by}),
 		Reserve: flow.Use{tipstaff.BoundToolCalls: 1}})
 	var ended *flow.Error
+	if v.Err != nil && err == nil { // only somebody who wrote it down could have a result of what the gate refuses
+		return flow.Result{}, v.Err
+	}
 	if errors.As(err, &ended) && ended.Code == tool.CodeKilled {
 		return r, flow.ErrCancelled // it did not fail: it was ended with its group or run
 	}
+	if err == nil || ended != nil {
+		p.left.spend(call.Node.ID)
+	}
 	return r, err
+}
+
+// approval asks a person whether a call may be made, and returns the gate that
+// allowed it. One that an earlier revision was given holds if it was about the
+// same, tool and arguments, and its call was not made.
+func (p *program) approval(fc flow.Context, n *plan.Node, v tool.Verdict) (gate string, err error) {
+	subject := flow.Digest(v.Subject)
+	if earlier, ok := p.chapter.Approved[n.ID]; ok && earlier.Subject == subject {
+		return earlier.Gate, nil
+	}
+	d, err := fc.Wait(flow.Gate{Key: "approval", Kind: string(tipstaff.Approval), Question: "May " + n.Tool + " be called with these arguments?",
+		Subject: v.Subject, Actions: []string{"allow", "deny"}, Deny: "deny", Expires: approvalExpiry})
+	if err != nil {
+		return "", err
+	}
+	if d.Action != "allow" {
+		return "", &flow.Error{Code: "approval_denied", Message: denial(d), Detail: flow.JSON(map[string]string{"rule": v.Rule}), NotSent: true}
+	}
+	p.left.approve(n.ID, approval{d.Gate, subject})
+	return d.Gate, nil
 }
 
 func denial(d flow.Decision) string {
@@ -206,6 +292,11 @@ func denial(d flow.Decision) string {
 		return fmt.Sprintf("%s did not allow the call: %s", d.By, d.Note)
 	}
 	return d.By + " did not allow the call"
+}
+
+// resolver answers for what was frozen.
+func (p *program) resolver() resolver {
+	return resolver{manifest: p.gate.Manifest, tools: p.gate.Tools, skills: &skillShelf{taken: p.skills}}
 }
 
 // deadline is when the run must be over; zero: never.

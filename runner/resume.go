@@ -19,18 +19,20 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 	if err != nil {
 		return tipstaff.Started{}, explain(err, req.Run)
 	}
-	switch {
-	case tipstaff.State(row.State).Terminal():
+	if tipstaff.State(row.State).Terminal() {
 		return tipstaff.Started{}, explain(flow.ErrEnded, req.Run)
-	case r.driving(run) || r.alive(row):
+	}
+	if req.Correction != nil {
+		return r.resumeWith(ctx, req, row)
+	}
+	if r.driving(run) || r.alive(row) {
 		return tipstaff.Started{}, explain(flow.ErrBusy, req.Run)
 	}
 	p, err := openProgram(ctx, r.Store, run)
 	if err != nil {
 		return tipstaff.Started{}, explain(err, req.Run)
 	}
-	started := tipstaff.Started{Run: req.Run, Outline: p.doc.Outline(resolver{p.gate.Manifest, p.gate.Tools}),
-		Program: tipstaff.Program{Kind: "plan", Name: p.doc.Name, Digest: p.draft.ProgramDigest}}
+	started := p.started()
 	who := person{yes: req.Yes, ask: req.Ask}
 	pending, err := r.pending(ctx, row)
 	if err != nil {
@@ -50,10 +52,36 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 	return started, explain(err, req.Run)
 }
 
-// pending are the gates that a parked run waits for, if none of them was
-// decided since and no timer is due.
+// resumeWith hands a correction in. An owner that lives takes it up; a run without
+// one is driven here.
+func (r *Runner) resumeWith(ctx context.Context, req tipstaff.ResumeRequest, row flow.Row) (tipstaff.Started, error) {
+	after, corrected, err := r.correct(ctx, req)
+	if err != nil {
+		return tipstaff.Started{}, explain(err, req.Run)
+	}
+	started := after.started()
+	started.Corrected = corrected
+	if r.driving(row.ID) || r.alive(row) {
+		return started, nil
+	}
+	p, err := openProgram(ctx, r.Store, row.ID)
+	if err != nil {
+		return started, explain(err, req.Run)
+	}
+	started.Done, err = r.begin(row.ID, p, person{yes: req.Yes, ask: req.Ask})
+	return started, explain(err, req.Run)
+}
+
+// started tells of a run whose program is p.
+func (p *program) started() tipstaff.Started {
+	return tipstaff.Started{Run: idOf(p.run), Outline: p.outline(),
+		Program: tipstaff.Program{Kind: "plan", Name: p.doc.Name, Digest: p.draft.ProgramDigest, Revision: p.chapter.inForce().corrected()}}
+}
+
+// pending are the gates that a parked run and its children wait for, if none of
+// them was decided since and no timer is due.
 func (r *Runner) pending(ctx context.Context, row flow.Row) ([]tipstaff.Gate, error) {
-	if row.Owned != string(tipstaff.KindRunParked) || row.Cancel {
+	if row.Owned != string(tipstaff.KindRunParked) || row.Cancel || row.Correction > row.Cont {
 		return nil, nil
 	}
 	if !row.WakeAt.IsZero() && !r.Now().Before(row.WakeAt) {
@@ -73,7 +101,11 @@ func (r *Runner) pending(ctx context.Context, row flow.Row) ([]tipstaff.Gate, er
 			open = append(open, gateOf(g))
 		}
 	}
-	return open, nil
+	below, waits, err := r.pendingBelow(ctx, row)
+	if err != nil || !waits {
+		return nil, err
+	}
+	return append(open, below...), nil
 }
 
 // parkedAt is the seq of the run's last run.parked. Only foreign records can

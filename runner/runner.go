@@ -21,10 +21,12 @@ import (
 // Config is what cmd joins together. Store, Keys, Self and Alive are required.
 type Config struct {
 	Store     flow.Store
+	Memory    Recollection // what that store remembers; nil: nothing
 	Keys      Keys
 	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
 	Workspace string                              // the folder that holds tipstaff.yaml
 	Files     string                              // the folder of envelope files by run; "": none
+	Skills    string                              // the folder of skills; "": skills in the workspace, if it has one
 	Origin    string                              // foreground, daemon …: how runs started here are driven
 	// Servers makes the tool servers of one drive; env are the markers that their
 	// processes carry.
@@ -49,7 +51,6 @@ type Keys struct{ User, Executor journal.PublicKey }
 // Runner is the Service of one store.
 type Runner struct {
 	Config
-	engine flow.Engine
 
 	mu     sync.Mutex
 	drives map[string]*active
@@ -65,10 +66,13 @@ func New(c Config) *Runner {
 	if c.Stop == nil {
 		c.Stop = context.Background()
 	}
+	if c.Memory == nil {
+		c.Memory = blank{}
+	}
 	if c.Origin == "" {
 		c.Origin = "foreground"
 	}
-	return &Runner{Config: c, engine: flow.New(c.Store, &flow.Options{Now: c.Now}), drives: map[string]*active{}}
+	return &Runner{Config: c, drives: map[string]*active{}}
 }
 
 // guard checks that the caller may act on a run at all.

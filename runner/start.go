@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,7 +48,8 @@ type prepared struct {
 	bounds   tipstaff.Bounds
 	manifest *tool.Manifest
 	tools    *tool.Registry
-	resolver plan.Resolver
+	resolver resolver
+	skills   *skillShelf
 }
 
 func (p *prepared) described() tipstaff.Program {
@@ -54,21 +57,42 @@ func (p *prepared) described() tipstaff.Program {
 }
 
 func (r *Runner) prepare(req tipstaff.StartRequest) (*prepared, error) {
+	return r.prepareWith(req, func(*plan.Document) (map[string]json.RawMessage, error) { return req.Inputs, nil })
+}
+
+// prepareWith is prepare for whoever must see the document to know its inputs.
+func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Document) (map[string]json.RawMessage, error)) (*prepared, error) {
 	manifest, err := r.manifest()
 	if err != nil {
 		return nil, err
 	}
-	tools, err := tool.NewRegistry(manifest, r.Servers(manifest, r.Workspace, nil))
-	if err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.Refused, Message: err.Error(), Err: err}
+	if req.AllowSubDispatch {
+		manifest = manifest.WithSubDispatch()
 	}
-	p := &prepared{manifest: manifest, tools: tools, resolver: resolver{manifest, tools}}
-	doc, problems := plan.Check(req.Name, req.Program, p.resolver)
+	lock, err := r.lock()
+	if err != nil {
+		return nil, err
+	}
+	tools, err := r.tools(manifest, lock)
+	if err != nil {
+		return nil, err
+	}
+	set, err := r.skillSet()
+	if err != nil {
+		return nil, err
+	}
+	shelf := newShelf(set)
+	p := &prepared{manifest: manifest, tools: tools, skills: shelf, resolver: resolver{manifest: manifest, tools: tools, skills: shelf, chain: chain{""}}}
+	doc, problems := checkFirst(req.Name, req.Program, p.resolver)
 	if len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
 	p.doc = doc
-	if p.inputs, problems = doc.CheckInputs(req.Inputs); len(problems) > 0 {
+	given, err := inputs(doc)
+	if err != nil {
+		return nil, err
+	}
+	if p.inputs, problems = doc.CheckInputs(given); len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
 	ceiling := tipstaff.Bounds(nil)
@@ -76,7 +100,7 @@ func (r *Runner) prepare(req tipstaff.StartRequest) (*prepared, error) {
 		ceiling = manifest.Bounds
 	}
 	p.bounds = tipstaff.EffectiveBounds(ceiling, tipstaff.Bounds(doc.Limits()), nil)
-	return p, p.preflight()
+	return p, p.preflight(req.Name, lock, r.Servers(manifest, r.Workspace, nil))
 }
 
 func invalid(name string, problems []tipstaff.Problem) error {
@@ -84,26 +108,12 @@ func invalid(name string, problems []tipstaff.Problem) error {
 	if len(problems) == 1 {
 		noun = "problem"
 	}
-	return &tipstaff.Error{Code: tipstaff.InvalidProgram, Problems: problems,
+	return &tipstaff.Error{Code: tipstaff.InvalidProgram, Problems: problems, Err: errInvalid,
 		Message: fmt.Sprintf("%s cannot be run: %d %s", name, len(problems), noun)}
 }
 
-// preflight finds, before a run exists, the tools that could not be called.
-func (p *prepared) preflight() error {
-	for leaf := range p.doc.Root.Leaves {
-		if leaf.Kind != plan.ToolCall {
-			continue
-		}
-		if _, err := p.tools.Lookup(leaf.Tool); err != nil {
-			e := &tipstaff.Error{Code: tipstaff.Refused, Message: fmt.Sprintf("node %s: %v", leaf.ID, err), Err: err}
-			if p.manifest == nil {
-				return e.WithHint("there is no tipstaff.yaml in this workspace: it declares the servers and tools that plans may use")
-			}
-			return e.WithHint("declare the tool in tipstaff.yaml, or correct its pin in the plan")
-		}
-	}
-	return nil
-}
+// errInvalid tells a program with problems from a workspace with problems.
+var errInvalid = errors.New("the program is not valid")
 
 // manifest reads the workspace's tipstaff.yaml; nil if there is none.
 func (r *Runner) manifest() (*tool.Manifest, error) {
@@ -134,6 +144,9 @@ func (r *Runner) create(ctx context.Context, p *prepared, req tipstaff.StartRequ
 		return tipstaff.ID{}, err
 	}
 	body := draftBody{ProgramKind: "plan", ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title}
+	if s := p.skills.taken[p.doc.Skill]; s != nil {
+		body.Skill, body.SkillDigest = p.doc.Skill, s.Digest()
+	}
 	return r.createFrom(ctx, body, p.doc, req.AcceptVia, nil)
 }
 
@@ -151,7 +164,7 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (map[string]string, er
 			return nil, err
 		}
 	}
-	return frozen, nil
+	return frozen, r.freezeSkills(ctx, p.skills, p.doc, frozen)
 }
 
 // createFrom makes a run of a given program: drafted, compiled, accepted and in
@@ -161,34 +174,48 @@ func (r *Runner) createFrom(ctx context.Context, body draftBody, doc *plan.Docum
 		via = "command"
 	}
 	run := tipstaff.NewID(r.Now())
+	return run, r.store(ctx, run, body, doc, append(r.accepted(ctx, body, doc, via), more...))
+}
+
+// store creates a run: drafted and compiled, followed by more.
+func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc *plan.Document, more []flow.Draft) error {
 	body.User, body.Origin = userOf(ctx), r.Origin
 	body.Keys = keysBody{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
-	accept := tipstaff.NewID(r.Now()).String()
-	accepted := map[string]any{"intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "revision": 1,
-		"bounds": body.Bounds, "via": via}
-	if who := principal(ctx); who != "" {
-		accepted["on_behalf_of"] = who
-	}
 	drafts := []flow.Draft{
 		{Kind: string(tipstaff.KindIntentDraft), From: journal.Executor, Body: flow.JSON(body)},
 		{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(map[string]any{
 			"intent": doc.Intent.JSON(), "intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "attempts": 0})},
-		{Kind: string(tipstaff.KindIntentAccept), From: signer(ctx), ID: accept, Body: flow.JSON(accepted)},
-		{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(map[string]any{
-			"intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "revision": 1, "accepted_by": accept})},
 	}
 	row := flow.NewRun{ID: run.String(), User: body.User, Kind: body.ProgramKind, Origin: r.Origin, Title: body.Title, Program: body.ProgramDigest}
 	if body.ForkOf != nil {
 		row.Base, row.BaseSeq = body.ForkOf.Run, body.ForkOf.Seq
 	}
-	return run, r.Store.Create(ctx, row, append(drafts, more...))
+	return r.Store.Create(ctx, row, append(drafts, more...))
 }
 
-// resolver answers plan's questions about tools from the manifest. There are no
-// agents and no child runs in this release.
+// accepted is the acceptance of a program by whoever hands it over, and the
+// program in effect.
+func (r *Runner) accepted(ctx context.Context, body draftBody, doc *plan.Document, via string) []flow.Draft {
+	id := tipstaff.NewID(r.Now()).String()
+	accept := map[string]any{"intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "revision": cmp.Or(body.revision, 1),
+		"bounds": body.Bounds, "via": via}
+	if who := principal(ctx); who != "" {
+		accept["on_behalf_of"] = who
+	}
+	return []flow.Draft{
+		{Kind: string(tipstaff.KindIntentAccept), From: signer(ctx), ID: id, Body: flow.JSON(accept)},
+		{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(map[string]any{
+			"intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "revision": cmp.Or(body.revision, 1), "accepted_by": id})},
+	}
+}
+
+// resolver answers plan's questions about tools and skills. There are no agents
+// in this release.
 type resolver struct {
 	manifest *tool.Manifest
 	tools    *tool.Registry
+	skills   *skillShelf
+	chain    chain // of the program that asks
 }
 
 func (r resolver) Tool(uri string) plan.ToolInfo {
@@ -202,16 +229,10 @@ func (r resolver) Tool(uri string) plan.ToolInfo {
 	return info
 }
 
-func (resolver) Skill(uri string) plan.SkillInfo {
-	return plan.SkillInfo{Trouble: plan.Trouble{Code: "unpinned_skill", Message: "this version of Tipstaff knows no skills"}}
-}
+func (r resolver) Skill(uri string) plan.SkillInfo { return r.skills.info(uri) }
 
 func (resolver) Agent(name string) plan.AgentInfo {
 	return plan.AgentInfo{Trouble: plan.Trouble{Code: "agent_unknown", Message: "this version of Tipstaff has no agents: use tool_call and gate nodes"}}
-}
-
-func (resolver) Dispatch(string) plan.Trouble {
-	return plan.Trouble{Code: "sub_dispatch_disabled", Message: "this version of Tipstaff starts no child runs"}
 }
 
 // Feature: worktrees, delivery and anchors do not exist in this release either.

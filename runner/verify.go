@@ -18,16 +18,42 @@ import (
 // written and signed (integrity), and that the program, replayed, takes exactly
 // these steps within these bounds (conformance).
 func (r *Runner) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipstaff.Report, error) {
-	trusted, err := r.trusted(req.Keys)
+	opts, err := r.verifying(req)
 	if err != nil {
 		return tipstaff.Report{}, err
 	}
-	opts := &journal.Options{Trusted: trusted, Open: req.Open, Lifecycle: foldState,
-		Kinds: func(kind string) bool { return tipstaff.KnownKind(tipstaff.Kind(kind)) }}
 	if req.Dir != "" {
 		return verifyFolder(ctx, req, opts)
 	}
-	return r.verifyRun(ctx, req, opts)
+	seen := &seen{}
+	res, err := r.integrity(ctx, req.Run, opts, seen.add)
+	if err != nil {
+		return tipstaff.Report{}, explain(err, req.Run)
+	}
+	if seen.err == nil {
+		seen.err = seen.trace.complete(ctx, r.Store)
+	}
+	return report(ctx, r.Store, res, &seen.trace, seen.err, req.Each), nil
+}
+
+// Integrity is the part of Verify that needs no program: it looks at what is
+// stored of a run, byte by byte, and keeps nothing of it.
+func (r *Runner) Integrity(ctx context.Context, run tipstaff.ID) (journal.Result, error) {
+	opts, err := r.verifying(tipstaff.VerifyRequest{Run: run})
+	if err != nil {
+		return journal.Result{}, err
+	}
+	res, err := r.integrity(ctx, run, opts, func(*reading) {})
+	return res, explain(err, run)
+}
+
+func (r *Runner) verifying(req tipstaff.VerifyRequest) (*journal.Options, error) {
+	trusted, err := r.trusted(req.Keys)
+	if err != nil {
+		return nil, err
+	}
+	return &journal.Options{Trusted: trusted, Open: req.Open, Lifecycle: foldState,
+		Kinds: func(kind string) bool { return tipstaff.KnownKind(tipstaff.Kind(kind)) }}, nil
 }
 
 // trusted are the keys a verification believes: those given, else the store's.
@@ -63,14 +89,15 @@ func foldState(state string, rec journal.Record) string {
 	return string(m.State)
 }
 
-func (r *Runner) verifyRun(ctx context.Context, req tipstaff.VerifyRequest, opts *journal.Options) (tipstaff.Report, error) {
-	run, err := r.guard(req.Run)
+// integrity gives each every record that it has checked.
+func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Options, each func(*reading)) (journal.Result, error) {
+	run, err := r.guard(id)
 	if err != nil {
-		return tipstaff.Report{}, err
+		return journal.Result{}, err
 	}
 	row, err := r.Store.Run(ctx, run)
 	if err != nil {
-		return tipstaff.Report{}, explain(err, req.Run)
+		return journal.Result{}, err
 	}
 	opts.Run, opts.State = run, row.State
 	remembered := journal.Head{Seq: row.FoldSeq, Of: "the run row"}
@@ -81,40 +108,51 @@ func (r *Runner) verifyRun(ctx context.Context, req tipstaff.VerifyRequest, opts
 	met := remembered.Seq == 0
 	opts.Blob = func(h journal.Hash) ([]byte, error) { return r.Store.Blob(ctx, h.String()) }
 	v := journal.NewVerifier(opts)
-	err = eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
+	var envelopes [][]byte
+	err = eachReading(ctx, r.Store, run, func(s *reading) error {
 		h := journal.Hash(s.Hash)
-		v.Add(s.Bytes, &h)
+		v.AddParsed(s.Bytes, s.record, s.err, &h)
 		met = met || s.Seq == remembered.Seq && h == remembered.Hash
+		if journal.IsEnvelope(s.Kind) {
+			envelopes = append(envelopes, s.Bytes)
+		}
+		each(s)
 		return nil
 	})
 	if err != nil {
-		return tipstaff.Report{}, explain(err, req.Run)
+		return journal.Result{}, err
 	}
 	res := v.Close()
 	if !met && len(opts.Heads) == 0 {
 		add(&res, journal.Fault{Seq: remembered.Seq, Code: journal.ErrTruncated,
 			Message: fmt.Sprintf("the run row remembers record %d with the hash %s", remembered.Seq, remembered.Hash)})
 	}
-	if err := r.verifyFiles(ctx, run, &res); err != nil {
-		return tipstaff.Report{}, explain(err, req.Run)
+	return res, r.verifyFiles(run, envelopes, &res)
+}
+
+// seen is what judging a run needs of its records: they are read once for all that
+// is verified.
+type seen struct {
+	trace trace
+	err   error // of the first record that cannot be replayed
+}
+
+func (s *seen) add(r *reading) {
+	if s.err == nil {
+		s.err = s.trace.add(r)
 	}
-	return report(ctx, r.Store, res, req.Each), nil
 }
 
 // verifyFiles compares the envelope files with the store.
-func (r *Runner) verifyFiles(ctx context.Context, run string, res *journal.Result) error {
+func (r *Runner) verifyFiles(run string, stored [][]byte, res *journal.Result) error {
 	if r.Files == "" {
 		return nil
 	}
 	envelopes := func(yield func([]byte, error) bool) {
-		err := eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
-			if journal.IsEnvelope(s.Kind) && !yield(s.Bytes, nil) {
-				return errEnough
+		for _, b := range stored {
+			if !yield(b, nil) {
+				return
 			}
-			return nil
-		})
-		if err != nil && err != errEnough {
-			yield(nil, err)
 		}
 	}
 	faults, err := journal.VerifyFiles(filepath.Join(r.Files, run), envelopes)
@@ -142,7 +180,9 @@ func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal
 		rep.Conformance = unreadable(err)
 		return rep, nil
 	}
-	return report(ctx, &folder{Folder: f, read: map[string][]flow.Stored{}}, res, req.Each), nil
+	src := &folder{Folder: f, read: map[string][]flow.Stored{}}
+	t, err := readTrace(ctx, src, res.Run, 0)
+	return report(ctx, src, res, t, err, req.Each), nil
 }
 
 // folder reads an export as a source. A file is read once: pages of it are asked
@@ -195,9 +235,9 @@ func unreadable(err error) tipstaff.Finding {
 	return tipstaff.Finding{Total: 1, Problems: []tipstaff.Problem{{Code: "unreadable", Message: "what is recorded cannot be replayed: " + err.Error()}}}
 }
 
-func report(ctx context.Context, src source, res journal.Result, each func(tipstaff.Event)) tipstaff.Report {
+// report judges a run whose records could be read, or says why not.
+func report(ctx context.Context, src source, res journal.Result, t *trace, err error, each func(tipstaff.Event)) tipstaff.Report {
 	rep := reportOf(res)
-	t, err := readTrace(ctx, src, res.Run, 0)
 	if err != nil {
 		rep.Conformance = unreadable(err)
 		return rep

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		breeder()
 	case "sweeper":
 		sweeper()
+	case "spawner":
+		spawner()
 	}
 }
 

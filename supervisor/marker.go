@@ -5,7 +5,11 @@ package supervisor
 const (
 	runMarker    = "TIPSTAFF_RUN_ID="
 	launchMarker = "TIPSTAFF_LAUNCH="
+	spawnMarker  = "TIPSTAFF_SPAWN=" // of what one spawned program starts
 )
+
+// matcher recognises processes by their environment.
+type matcher func(environ []byte) bool
 
 // Markers is what to add to the environment of every process of a run.
 func Markers(run, launch string) []string {

@@ -30,13 +30,18 @@ func Sweep(ctx context.Context, launches map[string]string) (ended int, err erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
+	if ended, err = endMarked(ctx, byLaunch(launches)); err != nil {
+		return ended, fmt.Errorf("ending what runs left behind: %w", err)
+	}
+	return ended, nil
+}
+
+// endMarked ends the processes that match, and those that are started meanwhile.
+func endMarked(ctx context.Context, match matcher) (ended int, err error) {
 	for {
-		found, err := findMarked(launches)
-		if err != nil {
-			return ended, fmt.Errorf("ending what runs left behind: %w", err)
-		}
-		if len(found) == 0 {
-			return ended, nil
+		found, err := findMarked(match)
+		if err != nil || len(found) == 0 {
+			return ended, err
 		}
 		gone, err := endAll(ctx, found)
 		ended += gone
@@ -44,7 +49,7 @@ func Sweep(ctx context.Context, launches map[string]string) (ended int, err erro
 			err = ctx.Err() // they are born faster than they end
 		}
 		if err != nil {
-			return ended, fmt.Errorf("ending what runs left behind: %w", err)
+			return ended, err
 		}
 	}
 }

@@ -23,8 +23,8 @@ type process struct {
 }
 
 // findMarked opens the running processes of our user, other than this one, that
-// carry both markers.
-func findMarked(launches map[string]string) ([]process, error) {
+// match.
+func findMarked(match matcher) ([]process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func findMarked(launches map[string]string) ([]process, error) {
 		if err != nil || pid == os.Getpid() || !ours(entry) {
 			continue
 		}
-		if p, ok := hold(pid, launches); ok {
+		if p, ok := hold(pid, match); ok {
 			found = append(found, p)
 		}
 	}
@@ -53,12 +53,12 @@ func ours(entry fs.DirEntry) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// hold takes hold of a process if it carries the markers. It looks before, which
+// hold takes hold of a process if it matches. It looks before, which
 // costs little where nothing is found, and again afterwards: should the pid have
 // changed hands in between, the start time differs.
-func hold(pid int, launches map[string]string) (p process, ok bool) {
+func hold(pid int, match matcher) (p process, ok bool) {
 	start, running := startTime(pid)
-	if !running || !marked(pid, launches) {
+	if !running || !marked(pid, match) {
 		return process{}, false
 	}
 	handle, err := os.FindProcess(pid)
@@ -66,7 +66,7 @@ func hold(pid int, launches map[string]string) (p process, ok bool) {
 		return process{}, false // it has ended
 	}
 	p = process{handle, start}
-	if p.ended() || !marked(pid, launches) {
+	if p.ended() || !marked(pid, match) {
 		p.release()
 		return process{}, false
 	}
@@ -81,15 +81,19 @@ func (p process) ended() bool {
 	return !running || start != p.start
 }
 
-// marked reports whether a process was started with the markers of one of these
-// launches. One whose environment we may not read is not ours to end.
-func marked(pid int, launches map[string]string) bool {
+// marked reports whether a process was started with a matching environment. One
+// whose environment we may not read is not ours to end.
+func marked(pid int, match matcher) bool {
 	env, err := os.ReadFile(procFile(pid, "environ"))
-	if err != nil {
-		return false
+	return err == nil && match(env)
+}
+
+// byLaunch finds the processes that carry both markers of one of these launches.
+func byLaunch(launches map[string]string) matcher {
+	return func(environ []byte) bool {
+		run, launch := carried(environ, runMarker), carried(environ, launchMarker)
+		return run != "" && launches[launch] == run
 	}
-	run, launch := carried(env, runMarker), carried(env, launchMarker)
-	return run != "" && launches[launch] == run
 }
 
 // carried is the value of a variable; "" if it is not set, or to several values:

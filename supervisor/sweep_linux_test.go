@@ -80,7 +80,7 @@ func TestSweepLooksAgainUntilNoneIsLeft(t *testing.T) {
 	if ended := sweep(t, run, launch); ended < 1 {
 		t.Errorf("ended %d processes", ended)
 	}
-	left, err := findMarked(map[string]string{launch: run})
+	left, err := findMarked(byLaunch(map[string]string{launch: run}))
 	if err != nil || len(left) != 0 {
 		t.Errorf("%d processes are left (%v)", len(left), err)
 	}

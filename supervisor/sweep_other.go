@@ -10,6 +10,8 @@ import (
 // process is one that was found.
 type process struct{}
 
-func findMarked(map[string]string) ([]process, error) { return nil, errors.ErrUnsupported }
+func byLaunch(map[string]string) matcher { return nil }
+
+func findMarked(matcher) ([]process, error) { return nil, errors.ErrUnsupported }
 
 func endAll(context.Context, []process) (ended int, err error) { return 0, errors.ErrUnsupported }

@@ -25,6 +25,7 @@ type connection struct {
 	server   string
 	session  *mcp.ClientSession
 	wire     *wire
+	release  func() // lets go of what is kept open between requests; nil: nothing is
 	redactor *Redactor
 	done     chan struct{} // closed when the session has ended
 
@@ -74,12 +75,16 @@ func open(ctx context.Context, name string, s Server, r *Redactor) (*connection,
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.changed.Store(true) },
 	})
+	if h, ok := t.(*httpTransport); ok {
+		c.release = h.trips.base.CloseIdleConnections
+	}
 	options := new(mcp.ClientSessionOptions)
 	if v, ok := s.(Versioned); ok {
 		options.ProtocolVersion = v.ProtocolVersion()
 	}
 	if c.session, err = client.Connect(ctx, c.wire.tap(t), options); err != nil {
 		c.wire.close()
+		c.letGo()
 		return nil, c.wire.why(err)
 	}
 	return c, nil
@@ -97,6 +102,7 @@ func (c *connection) alive() bool {
 // close ends the session, and the server if it is ours. It does not wait for a
 // peer that does not answer.
 func (c *connection) close() {
+	defer c.letGo()
 	closed := make(chan struct{})
 	go func() {
 		_ = c.session.Close()
@@ -106,6 +112,12 @@ func (c *connection) close() {
 	case <-closed:
 	case <-time.After(cancelLimit):
 		c.wire.close()
+	}
+}
+
+func (c *connection) letGo() {
+	if c.release != nil {
+		c.release()
 	}
 }
 

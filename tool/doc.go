@@ -10,9 +10,13 @@
 // that it sends.
 //
 // Everything is denied unless it was declared. The package opens no gate of a
-// run, writes no record but the output of a call, and starts nothing by itself:
-// a [Server] is handed in and gives a transport. Package tool/builtin is such a
-// server.
+// run and writes no record but the output of a call. A [Server] gives a transport,
+// and all servers are spoken to in the same way: builtin inside this process,
+// programs over their input and output, others over HTTP. How a program becomes a
+// process is the affair of the [Spawner] that [Servers] is given.
 //
-// Start at [Gate.Ask], then [Manager.Activity].
+// Credentials are references in the manifest; a [Redactor] puts these back in the
+// place of the values wherever a server tells them.
+//
+// Start at [Gate.Ask], then [Manager.Activity]; for servers at [Servers].
 package tool

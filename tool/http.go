@@ -122,9 +122,6 @@ type roundTripper struct {
 	wire    *wire
 }
 
-// CloseIdleConnections lets go of what is kept open.
-func (t *roundTripper) CloseIdleConnections() { t.base.CloseIdleConnections() }
-
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	for name, values := range t.headers {

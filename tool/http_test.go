@@ -186,7 +186,9 @@ func TestOneFailedRequestFailsOneCall(t *testing.T) {
 		}, "the reply broke off", false},
 		"aborted": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF", false},
 		"a stream that ends, to be taken up again": {write("text/event-stream", "id: 1\ndata:\n\n"), "broke off", false},
-		"another host": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 307) }, "not followed to another host", false},
+		"another host": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
+		}, "not followed to another host", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,7 +253,7 @@ func TestServerThatCannotBeReached(t *testing.T) {
 	gone.Close()
 	b := newOutside(t, map[string]string{
 		"gone":   "url: " + gone.URL,
-		"closed": "url: " + serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no entry", 401) })),
+		"closed": "url: " + serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no entry", http.StatusUnauthorized) })),
 		"lost":   "url: " + serve(t, http.NotFoundHandler()),
 		"fine":   command(t),
 	})
@@ -283,7 +285,7 @@ func TestCallToAServerThatWentAwayWasNotSent(t *testing.T) {
 // A session that the server has forgotten is opened again.
 func TestForgottenSessionIsOpenedAgain(t *testing.T) {
 	t.Parallel()
-	url, breaks := broken(t, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "session not found", 404) })
+	url, breaks := broken(t, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "session not found", http.StatusNotFound) })
 	b := newOutside(t, map[string]string{"web": "url: " + url})
 	b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
 	breaks.Store(true)

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -40,12 +39,4 @@ func refusal(code string, d detail, format string, args ...any) *flow.Error {
 		e.Detail = flow.JSON(d)
 	}
 	return e
-}
-
-// list joins what a message enumerates.
-func list(items []string) string {
-	if len(items) == 0 {
-		return "nothing is named"
-	}
-	return strings.Join(items, ", ")
 }

@@ -25,6 +25,7 @@ var children = map[string]func(context.Context, task, io.Writer) error{
 	"start":   startRuns,
 	"recover": recoverRuns,
 	"park":    parkRuns,
+	"serve":   serveEcho,
 }
 
 // child is the life of such a process.

@@ -9,12 +9,14 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/runner"
 )
 
 const verifiedRecords = 100_000 // a second
 
-// measureVerify: reading a store's runs and checking chain, signatures and
-// state, as verify does before it looks at conformance.
+// measureVerify: the part of verify that reads a run's records and checks chain,
+// signatures, blobs, files and state. Conformance, which replays a program, is
+// measured with the plan.
 func measureVerify(ctx context.Context, b *bench) (rows []row, err error) {
 	bed, err := newBed(filepath.Join(b.dir, "verify"))
 	if err != nil {
@@ -25,13 +27,16 @@ func measureVerify(ctx context.Context, b *bench) (rows []row, err error) {
 	if err != nil {
 		return nil, err
 	}
+	keys := bed.Keys()
+	verifier := runner.New(runner.Config{Store: bed.Store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor},
+		Trusted: func() ([]journal.PublicKey, error) { return bed.PublicKeys(ctx) }, Files: filepath.Join(bed.dir, "journal")})
 	var rates []float64
-	records := 0
+	records := int64(0)
 	for range turns(b.rounds) {
 		start := time.Now()
 		records = 0
 		for _, run := range runs {
-			n, err := bed.verify(ctx, run)
+			n, err := verify(ctx, verifier, run)
 			if err != nil {
 				return nil, err
 			}
@@ -45,6 +50,19 @@ func measureVerify(ctx context.Context, b *bench) (rows []row, err error) {
 		limit:  "≥ " + count(verifiedRecords), ok: absolute(rate >= verifiedRecords)}}, nil
 }
 
+// verify checks one run and returns how many records it has.
+func verify(ctx context.Context, r *runner.Runner, run string) (int64, error) {
+	id, err := tipstaff.ParseID(run)
+	if err != nil {
+		return 0, err
+	}
+	res, err := r.Integrity(ctx, id)
+	if err == nil && !res.OK() {
+		err = fmt.Errorf("run %s does not verify: %v", run, res.Faults)
+	}
+	return res.Seq, err
+}
+
 // fill stores so many records, if time allows, in runs that then end.
 func (b *bed) fill(ctx context.Context, runs, records int) ([]string, error) {
 	ids, err := b.createAll(ctx, runs)
@@ -55,53 +73,4 @@ func (b *bed) fill(ctx context.Context, runs, records int) ([]string, error) {
 	program := steps(func(done int) bool { return done < each && time.Since(start) < patience })
 	err = parallel(ids, func(id *string) error { return b.drive(ctx, *id, program) })
 	return ids, errors.Join(err, b.Flush(ctx))
-}
-
-// verify checks one run and returns how many records it has.
-func (b *bed) verify(ctx context.Context, run string) (int, error) {
-	trusted, err := b.PublicKeys(ctx)
-	if err != nil {
-		return 0, err
-	}
-	row, err := b.Run(ctx, run)
-	if err != nil {
-		return 0, err
-	}
-	head, err := journal.ParseHash(row.HeadHash)
-	if err != nil {
-		return 0, err
-	}
-	v := journal.NewVerifier(&journal.Options{
-		Run: run, Trusted: trusted, State: row.State, Lifecycle: lifecycle,
-		Kinds: func(kind string) bool { return tipstaff.KnownKind(tipstaff.Kind(kind)) },
-		Heads: []journal.Head{{Seq: row.Head, Hash: head, Of: "the run row"}},
-		Blob:  func(h journal.Hash) ([]byte, error) { return b.Blob(ctx, h.String()) },
-	})
-	const page = 1000
-	for after := int64(0); ; after += page {
-		records, err := b.Records(ctx, run, after, page)
-		if err != nil {
-			return 0, err
-		}
-		for _, r := range records {
-			hash := journal.Hash(r.Hash)
-			v.Add(r.Bytes, &hash)
-		}
-		if len(records) < page {
-			break
-		}
-	}
-	res := v.Close()
-	if !res.OK() {
-		return 0, fmt.Errorf("run %s does not verify: %v", run, res.Faults)
-	}
-	return int(res.Seq), nil
-}
-
-// lifecycle folds an envelope into the state of a run.
-func lifecycle(state string, r journal.Record) string {
-	run, _ := tipstaff.ParseID(r.Run) // a verifier has compared it already
-	m := tipstaff.Machine{Run: run, State: tipstaff.State(state)}
-	_ = m.Apply(&tipstaff.Event{Kind: tipstaff.Kind(r.Kind), Run: run, Body: r.Body}) // kinds that drive nothing are refused
-	return string(m.State)
 }

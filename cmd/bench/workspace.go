@@ -63,7 +63,7 @@ func openWorkspace(ctx context.Context, dir string, watch func(flow.Store) flow.
 	config := runner.Config{
 		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor},
 		Trusted:   func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) },
-		Workspace: dir, Files: filepath.Join(folder, "journal"), Servers: tool.Servers,
+		Workspace: dir, Files: filepath.Join(folder, "journal"), Servers: servers,
 		Self: supervisor.Self, Alive: supervisor.Alive, Markers: supervisor.Markers, Sweep: supervisor.Sweep, Stop: ctx,
 	}
 	if watch != nil {
@@ -104,4 +104,9 @@ const succeeded = "success"
 // localUser is the person at the terminal, who signs with their own key.
 func localUser(ctx context.Context) context.Context {
 	return tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "cli", User: "local", Principal: "local:cli"})
+}
+
+// servers are those that live in this process.
+func servers(m *tool.Manifest, workspace string, markers []string) map[string]tool.Server {
+	return tool.Servers(m, tool.Launch{Workspace: workspace, Markers: markers})
 }

@@ -20,5 +20,8 @@ func main() {
 	env.Version = versionInfo()
 	env.Open = stop.open
 	env.Export = export
+	env.Classifier = classifier
+	env.Tools = tools
+	env.Skills = skills
 	os.Exit(cli.Main(stop.ctx, os.Args[1:], env))
 }

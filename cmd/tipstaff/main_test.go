@@ -12,13 +12,16 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tipstaff/tipstaff/tool/tooltest"
 )
 
 // TestMain makes this test binary the command as well: where it is called
 // tipstaff, it is tipstaff. So the scripts run the command under the race
 // detector whenever the tests do.
 func TestMain(m *testing.M) {
-	testscript.Main(tests{m}, map[string]func(){"tipstaff": main})
+	tooltest.Main() // and where it is started as a server, it is one
+	testscript.Main(tests{m}, map[string]func(){"tipstaff": main, "toolserver": toolServer})
 }
 
 // tests are the tests between making and removing a folder for the binary. Most of

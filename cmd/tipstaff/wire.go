@@ -76,9 +76,17 @@ func signalName(s os.Signal) string {
 type session struct {
 	runner *runner.Runner
 	store  *sqlite.Store // nil: the workspace has none yet
+	first  *firstRun     // of such a workspace, if a run is about to be started in it
 }
 
-func (s *session) Service() tipstaff.Service { return s.runner }
+func (s *session) Service() tipstaff.Service {
+	if s.first != nil {
+		return s.first
+	}
+	return s.runner
+}
+
+func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runner} }
 
 // Close waits for drives that are still under way and for files that follow
 // commits.
@@ -90,19 +98,29 @@ func (s *session) Close() error {
 	return s.store.Close()
 }
 
+// folder is the workspace of that name.
+func folder(name string) (string, error) {
+	workspace, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(workspace); err != nil || !info.IsDir() {
+		return "", tipstaff.Errorf(tipstaff.WorkspaceUnresolved, "the workspace %s is not a folder", workspace).
+			WithHint("name an existing folder with --workspace or TIPSTAFF_WORKSPACE")
+	}
+	return workspace, nil
+}
+
 func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error) {
-	workspace, err := filepath.Abs(o.Workspace)
+	workspace, err := folder(o.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	if info, err := os.Stat(workspace); err != nil || !info.IsDir() {
-		return nil, tipstaff.Errorf(tipstaff.WorkspaceUnresolved, "the workspace %s is not a folder", workspace).
-			WithHint("name an existing folder with --workspace or TIPSTAFF_WORKSPACE")
-	}
 	config := runner.Config{
 		Workspace: workspace,
+		Skills:    o.Skills,
 		Origin:    "foreground",
-		Servers:   tool.Servers,
+		Servers:   servers,
 		Self:      supervisor.Self,
 		Alive:     supervisor.Alive,
 		Markers:   supervisor.Markers,
@@ -112,23 +130,52 @@ func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error)
 		OwnRun:    os.Getenv("TIPSTAFF_RUN_ID"),
 	}
 	dir := filepath.Join(workspace, ".tipstaff")
-	if _, err := os.Stat(dir); o.ReadOnly && errors.Is(err, fs.ErrNotExist) {
-		config.Store = noStore{}
-		return &session{runner: runner.New(config)}, nil
+	opened := &session{}
+	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
+		untouched := config
+		untouched.Store = noStore{}
+		opened.runner = runner.New(untouched)
+		if o.Starts {
+			opened.first = &firstRun{Service: opened.runner, begin: func() (tipstaff.Service, error) {
+				err := opened.fill(ctx, config, dir, o)
+				return opened.runner, err
+			}}
+		}
+		return opened, nil
 	}
+	return opened, opened.fill(ctx, config, dir, o)
+}
+
+// fill gives the session a store, which is made if need be, and a runner over it.
+func (s *session) fill(ctx context.Context, config runner.Config, dir string, o cli.OpenOptions) error {
 	store, err := openStore(dir, o.ReadOnly)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	keys := store.Keys()
-	config.Store, config.Files = store, filepath.Join(dir, "journal")
+	config.Store, config.Memory, config.Files = store, store, filepath.Join(dir, "journal")
 	config.Keys = runner.Keys{User: keys.User, Executor: keys.Executor}
 	config.Trusted = func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) }
 	r := runner.New(config)
 	if err := r.Recover(ctx, fmt.Sprintf("tipstaff[%d]", os.Getpid())); err != nil && !errors.Is(err, flow.ErrReadOnly) {
-		return nil, errors.Join(err, store.Close())
+		return errors.Join(err, store.Close())
 	}
-	return &session{runner: r, store: store}, nil
+	s.runner, s.store = r, store
+	return nil
+}
+
+// servers are started as processes of the run, with our environment to take
+// credentials from.
+func servers(m *tool.Manifest, workspace string, markers []string) map[string]tool.Server {
+	return tool.Servers(m, tool.Launch{Workspace: workspace, Markers: markers, Environ: os.Environ(), Spawn: spawn})
+}
+
+func spawn(c tool.Command) (tool.Process, error) {
+	p, err := supervisor.Spawn(supervisor.Command(c))
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // openStore opens for writing, because every command recovers the runs of dead
@@ -152,6 +199,35 @@ func openStore(dir string, mayRead bool) (*sqlite.Store, error) {
 
 func export(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error {
 	return runner.Export(ctx, svc, run, dir)
+}
+
+// classifier compares plans: it reads what the workspace has, and needs no store.
+func classifier(name string) (tipstaff.Classifier, error) {
+	workspace, err := folder(name)
+	if err != nil {
+		return nil, err
+	}
+	return runner.New(runner.Config{Workspace: workspace, Store: noStore{}}), nil
+}
+
+// tools looks after tools: it may start servers, and needs no store.
+func tools(name string) (tipstaff.Tools, error) {
+	workspace, err := folder(name)
+	if err != nil {
+		return nil, err
+	}
+	return runner.New(runner.Config{
+		Workspace: workspace, Servers: servers, Markers: supervisor.Markers, Sweep: supervisor.Sweep, Store: noStore{},
+	}).Tools(), nil
+}
+
+// skills looks after skills, by names as the person at the terminal knows them:
+// a relative workspace gives relative ones.
+func skills(o cli.OpenOptions) (tipstaff.Skills, error) {
+	if _, err := folder(o.Workspace); err != nil {
+		return nil, err
+	}
+	return runner.SkillKeeper{Runner: runner.New(runner.Config{Workspace: o.Workspace, Skills: o.Skills, Store: noStore{}})}, nil
 }
 
 // noStore is a workspace in which nothing was ever run: it can be looked at and

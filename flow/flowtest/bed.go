@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 		{"sleeping", sleeping},
 		{"bounds", bounds},
 		{"long", long},
+		{"correcting", correcting},
 		{"replaying", replaying},
 		{"faults", faults},
 		{"random", random},

@@ -5,7 +5,7 @@ import (
 )
 
 // finish writes what a runner writes when a run ends.
-func (r *rig) finish(out flow.Outcome) []flow.Draft {
+func (r *rig) finish(out flow.Outcome) ([]flow.Draft, error) {
 	var drafts []flow.Draft
 	records, _ := r.bed.Records(r.run)
 	for _, g := range journal(records).open() {
@@ -32,7 +32,7 @@ func (r *rig) finish(out flow.Outcome) []flow.Draft {
 		body["reason"], body["via"], body["on_behalf_of"] = "test", "command", "local:cli"
 	}
 	end.Body = flow.JSON(body)
-	return append(drafts, end)
+	return append(drafts, end), nil
 }
 
 func some(u flow.Use) flow.Use {

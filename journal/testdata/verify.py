@@ -173,10 +173,11 @@ def references(record, text):
             name, size = payload["$blob"], payload["size"]
             if f'{{"$blob":"{name}","size":{size}}}' in text and DIGEST.fullmatch(name) and whole(size):
                 yield name, int(size)
-    if kind in KINDS and isinstance(body, Object):
+    if (kind in KINDS or kind in ("run.correction_requested", "run.continued")) and isinstance(body, Object):
         named = [body.get(name) for name in ("program_digest", "skill_digest", "outputs_digest")]
-        frozen = body.get("frozen")
-        for name in named + (list(frozen.values()) if isinstance(frozen, Object) else []):
+        frozen, kept = body.get("frozen"), body.get("keep")
+        named += list(frozen.values()) if isinstance(frozen, Object) else []
+        for name in named + (kept if isinstance(kept, list) else []):
             if type(name) is str and DIGEST.fullmatch(name):
                 yield name, None
 

@@ -1,0 +1,200 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
+)
+
+// correctionBody is run.correction_requested: a revised program that waits for
+// the run's owner. Its number and acceptance are not known yet.
+type correctionBody struct {
+	revision
+	Reason string `json:"reason"`
+	Actor  string `json:"actor"`
+}
+
+// requested is the correction that a segment holds, and when it was handed in.
+func requested(events []tipstaff.Event) (b correctionBody, at time.Time, err error) {
+	for i := range events {
+		e := &events[i]
+		if e.Kind != tipstaff.KindRunCorrectionRequested {
+			continue
+		}
+		if err := json.Unmarshal(e.Body, &b); err != nil {
+			return b, at, fmt.Errorf("record %d cannot be read: %w", e.Seq, err)
+		}
+		return b, e.At, nil
+	}
+	return b, at, errors.New("the history begins afresh although nobody has corrected the run")
+}
+
+// segmentEvents are the records of the present segment, its run.continued first,
+// and of a fork's first segment what it inherits before them.
+func (r *Runner) segmentEvents(ctx context.Context, run string) ([]tipstaff.Event, error) {
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	var events []tipstaff.Event
+	if row.Cont == 0 && row.Base != "" {
+		base, err := segmentOf(ctx, r.Store, row.Base, row.BaseSeq)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range append(base.Base, base.Records...) {
+			if flow.Owned(rec.Kind, rec.N) {
+				events = append(events, eventOf(&rec))
+			}
+		}
+	}
+	err = eachRecord(ctx, r.Store, run, max(0, row.Cont-1), func(s flow.Stored) error {
+		e, err := tipstaff.ParseEvent(s.Bytes)
+		events = append(events, e)
+		return err
+	})
+	return events, err
+}
+
+// correct checks a revised program as if it were started, and hands it to the
+// run. Nothing is stored unless all of it holds. What it tells is computed as the
+// run's owner will.
+func (r *Runner) correct(ctx context.Context, req tipstaff.ResumeRequest) (*program, *tipstaff.Corrected, error) {
+	if strings.TrimSpace(req.Correction.Reason) == "" {
+		return nil, nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a correction needs a reason")
+	}
+	for {
+		p, err := openProgram(ctx, r.Store, req.Run.String())
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := correctable(p); err != nil {
+			return nil, nil, err
+		}
+		next, err := r.revise(ctx, p, req.Correction)
+		if err != nil {
+			return nil, nil, err
+		}
+		at, err := r.handIn(ctx, p, next)
+		if errors.Is(err, errMoved) {
+			continue // another correction was handed in and taken up meanwhile
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		return r.foretell(ctx, p, next, at)
+	}
+}
+
+// correctable reports whether a run is one that takes corrections.
+func correctable(p *program) error {
+	switch {
+	case p.draft.ProgramKind != "plan":
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "run %s executes a %s: only a plan can be corrected", p.run, p.draft.ProgramKind)
+	case p.draft.Parent != nil && p.draft.Parent.Relation == relationDispatch:
+		// What a child may do was settled by its parent's plan and acceptance.
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "run %s was started by run %s: it has no plan of its own that could be corrected", p.run, p.draft.Parent.Run).
+			WithHint("correct the plan of run %s", p.draft.Parent.Run)
+	case p.chapter.Phase == phaseConfirm:
+		return unconfirmed(p.run)
+	}
+	return nil
+}
+
+func unconfirmed(run string) error {
+	return tipstaff.Errorf(tipstaff.Busy, "run %s has a program that waits to be confirmed", run).
+		WithHint("decide about it first: `tipstaff show %s` shows the gate", run)
+}
+
+// revise validates and freezes a revised program.
+func (r *Runner) revise(ctx context.Context, p *program, c *tipstaff.Correction) (correctionBody, error) {
+	made, err := r.prepareWith(tipstaff.StartRequest{Program: c.Program, Name: c.Name, AllowSubDispatch: p.mayDispatch()},
+		func(doc *plan.Document) (map[string]json.RawMessage, error) { return p.inputsFor(ctx, r.Store, doc) })
+	if err != nil {
+		return correctionBody{}, asCorrection(err)
+	}
+	frozen, err := r.freeze(ctx, made)
+	if err != nil {
+		return correctionBody{}, err
+	}
+	program, err := r.Store.PutBlob(ctx, made.doc.Canonical())
+	if err != nil {
+		return correctionBody{}, err
+	}
+	b := correctionBody{Reason: c.Reason, Actor: actor(ctx), revision: revision{ProgramDigest: program, IntentHash: made.doc.Intent.Hash(),
+		Bounds: made.bounds, Frozen: frozen}}
+	if s := made.skills.taken[made.doc.Skill]; s != nil {
+		b.Skill, b.SkillDigest = made.doc.Skill, s.Digest()
+	}
+	return b, nil
+}
+
+// inputsFor are the run's inputs as far as a revised document knows them.
+func (p *program) inputsFor(ctx context.Context, src source, doc *plan.Document) (map[string]json.RawMessage, error) {
+	all, err := attached(ctx, src, p.draft.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	return declaredInputs(doc, all)
+}
+
+// mayDispatch reports whether the run was let start child runs.
+func (p *program) mayDispatch() bool { return p.gate.Manifest != nil && p.gate.Manifest.SubDispatch }
+
+// asCorrection tells what is wrong with a revised program by its own code. What is
+// wrong with the workspace keeps its own.
+func asCorrection(err error) error {
+	var e *tipstaff.Error
+	if !errors.As(err, &e) || !errors.Is(err, errInvalid) {
+		return err
+	}
+	invalid := *e
+	invalid.Code = tipstaff.CorrectionInvalid
+	return invalid.WithHint("nothing was changed: the run goes on as it was")
+}
+
+var errMoved = errors.New("the run has another program by now")
+
+// handIn stores a correction, if the run still stands where it was looked at, and
+// returns the time of its record.
+func (r *Runner) handIn(ctx context.Context, p *program, b correctionBody) (at time.Time, err error) {
+	err = r.Store.Write(ctx, p.run, func(tx flow.Tx) ([]flow.Draft, error) {
+		row := tx.Row()
+		switch state := tipstaff.State(row.State); {
+		case state.Terminal():
+			return nil, flow.ErrEnded
+		case row.Cancel:
+			return nil, tipstaff.Errorf(tipstaff.Busy, "run %s is being cancelled", p.run)
+		case row.Correction > row.Cont:
+			return nil, tipstaff.Errorf(tipstaff.Busy, "run %s has a correction that it has not taken up yet", p.run).
+				WithHint("`tipstaff resume %s` takes it up", p.run)
+		case state != tipstaff.Executing:
+			return nil, unconfirmed(p.run)
+		case row.Cont != p.chapter.since:
+			return nil, errMoved
+		}
+		at = tx.Now()
+		return []flow.Draft{{Kind: string(tipstaff.KindRunCorrectionRequested), Body: flow.JSON(b)}}, nil
+	})
+	return at, err
+}
+
+// foretell is what the run's owner will make of a correction, and the program as
+// it will be.
+func (r *Runner) foretell(ctx context.Context, p *program, b correctionBody, at time.Time) (*program, *tipstaff.Corrected, error) {
+	next := b.revision
+	next.Number = p.chapter.Latest + 1
+	found, _, err := p.compare(ctx, r.Store, p.chapter.inForce().accepted(), next, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	after, err := openRevision(ctx, r.Store, p, next)
+	return after, &tipstaff.Corrected{Revision: next.Number, Classification: found}, err
+}

@@ -1,0 +1,122 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Answers to a confirmation.
+const (
+	actionAccept = "accept"
+	actionReject = "reject"
+	actionKeep   = "keep"
+	actionCancel = "cancel"
+)
+
+// confirmed is what a confirmation continues with.
+type confirmed struct {
+	Gate   string `json:"gate"`
+	Action string `json:"action"`
+}
+
+// confirmSubject is exactly what is accepted.
+type confirmSubject struct {
+	IntentHash    string            `json:"intent_hash"`
+	ProgramDigest string            `json:"program_digest"`
+	Reasons       []tipstaff.Reason `json:"reasons"`
+}
+
+// confirm asks whether a program may take effect. Nobody answers it but a person,
+// and no time runs out. What follows from the answer is the turn to the next
+// chapter.
+func (p *program) confirm(fc flow.Context) (json.RawMessage, error) {
+	next, former := p.chapter.Revision, p.chapter.Former
+	if former == nil {
+		return p.confirmFirst(fc)
+	}
+	d, err := fc.Wait(flow.Gate{Kind: string(tipstaff.Confirmation),
+		Question: fmt.Sprintf("Revision %d changes what was accepted. Accept it, keep revision %d, or cancel the run?", next.Number, former.Number),
+		Subject:  flow.JSON(confirmSubject{next.IntentHash, next.ProgramDigest, p.chapter.Reasons}),
+		Actions:  []string{actionAccept, actionKeep, actionCancel}, Deny: actionCancel})
+	if err != nil {
+		return nil, err
+	}
+	if d.Action == actionAccept || d.Action == actionKeep {
+		return nil, flow.Continue(flow.JSON(confirmed{d.Gate, d.Action}))
+	}
+	return nil, &declined{d}
+}
+
+// firstSubject is what is accepted of a program that nobody has accepted yet.
+type firstSubject struct {
+	IntentHash    string            `json:"intent_hash"`
+	ProgramDigest string            `json:"program_digest"`
+	Intent        json.RawMessage   `json:"intent"`
+	Outline       *tipstaff.Outline `json:"outline"`
+	Bounds        tipstaff.Bounds   `json:"bounds"`
+}
+
+// confirmFirst asks about a program that somebody else than its user brought.
+func (p *program) confirmFirst(fc flow.Context) (json.RawMessage, error) {
+	d, err := fc.Wait(flow.Gate{Kind: string(tipstaff.Confirmation), Question: "Accept this plan?",
+		Subject: flow.JSON(firstSubject{p.doc.Intent.Hash(), p.draft.ProgramDigest, p.doc.Intent.JSON(), p.doc.Outline(p.resolver()), p.draft.Bounds}),
+		Actions: []string{actionAccept, actionReject}, Deny: actionReject})
+	if err != nil {
+		return nil, err
+	}
+	if d.Action == actionAccept {
+		return nil, flow.Continue(flow.JSON(confirmed{d.Gate, d.Action}))
+	}
+	return nil, &declined{d}
+}
+
+// accept is the acceptance of a program that a gate has shown.
+func (r *Runner) accept(ctx context.Context, g tipstaff.Gate, req tipstaff.DecideRequest) ([]flow.Draft, error) {
+	if req.Note != "" || req.DecidedBy != "" || len(req.Answer) > 0 {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "an acceptance takes neither an answer nor a note")
+	}
+	var shown firstSubject
+	if err := json.Unmarshal(g.Subject, &shown); err != nil {
+		return nil, fmt.Errorf("gate %s: %w", g.Key, err)
+	}
+	body := map[string]any{"intent_hash": shown.IntentHash, "program_digest": shown.ProgramDigest, "revision": 1, "bounds": shown.Bounds,
+		"via": req.Via, "gate": g.ID.String()}
+	if who := principal(ctx); who != "" {
+		body["on_behalf_of"] = who
+	}
+	return []flow.Draft{{Kind: string(tipstaff.KindIntentAccept), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
+}
+
+// declined ends a run by a decision: it is cancelled, not failed.
+type declined struct{ decision flow.Decision }
+
+func (d *declined) Error() string {
+	if d.decision.Note != "" {
+		return d.decision.Note
+	}
+	return "the confirmation was answered with " + d.decision.Action
+}
+
+// ended is an outcome as the run's lifecycle knows it: what a decision has ended
+// is cancelled.
+func ended(out flow.Outcome) flow.Outcome {
+	if errors.As(out.Err, new(*declined)) && out.Status == flow.Failed {
+		out.Status = flow.Cancelled
+	}
+	return out
+}
+
+// declineOr is why a run is cancelled: by the decision that err holds, if it holds
+// one.
+func declineOr(err error, req cancelBody) cancelBody {
+	var d *declined
+	if errors.As(err, &d) {
+		return cancelBody{Actor: d.decision.By, Reason: d.Error(), via: d.decision.Via}
+	}
+	return req
+}

@@ -1,0 +1,191 @@
+package runner
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// part is one segment of a run as the judge sees it: its records, and the program
+// that they must follow from.
+type part struct {
+	history flow.History
+	events  []tipstaff.Event // the run's own
+	program *program
+}
+
+// parts takes the run apart. The program of each part is the one that its first
+// record names; whether it may name that is judged apart.
+func (j *judge) parts() ([]part, error) {
+	segments := j.trace.segments()
+	if len(segments) == 1 { // as of nearly every run
+		return []part{{segments[0], j.trace.events, j.program}}, nil
+	}
+	draft, err := readDraft(j.ctx, j.src, j.program.run)
+	if err != nil {
+		return nil, err
+	}
+	var parts []part
+	from := 0
+	for i, h := range segments {
+		var c *chapter
+		first := slices.IndexFunc(j.trace.events[from:], func(e tipstaff.Event) bool { return e.Seq == h.Records[0].Seq })
+		if i == 0 {
+			c, err = chapterInherited(j.ctx, j.src, draft)
+		} else {
+			from += first
+			c, err = readChapter(j.ctx, j.src, &j.trace.events[from])
+		}
+		if err != nil {
+			return nil, err
+		}
+		p, err := openChapter(j.ctx, j.src, &program{run: j.program.run, draft: *draft}, c)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{history: h, events: j.trace.events[from:], program: p})
+	}
+	for i := range parts[1:] {
+		own := &parts[i]
+		own.events = own.events[:len(own.events)-len(parts[i+1].events)]
+	}
+	return parts, nil
+}
+
+// turned checks that the run went on from one part to the next as it had to: the
+// same envelopes, the same program, the same results carried over. out is what
+// the replay of the part came to.
+func (j *judge) turned(was, is *part, out flow.Outcome) {
+	end := &is.events[0]
+	confirming := was.program.chapter.Phase == phaseConfirm
+	if confirming != (out.Status == flow.Completed) || !confirming && out.Status != flow.ParkedRun {
+		j.fault("correction_mismatch", end.Seq, "", "the history begins afresh, but the program had %s", out.Status)
+		return
+	}
+	digest := func(data []byte) (string, error) { return flow.Digest(data), nil }
+	t, err := was.program.turn(j.ctx, j.src, digest, inheriting(j.trace, was), out.Value, !confirming)
+	if err != nil {
+		j.fault("correction_mismatch", end.Seq, "", "%v", err)
+		return
+	}
+	j.announced(was, t.before)
+	var b struct {
+		State json.RawMessage `json:"state"`
+		Keep  []string        `json:"keep"`
+	}
+	_ = json.Unmarshal(end.Body, &b) // it was read before
+	state, err := attached(j.ctx, j.src, b.State)
+	if err != nil || !sameJSON(state, flow.JSON(t.chapter)) {
+		j.fault("correction_mismatch", end.Seq, "", "%s", differing(state, flow.JSON(t.chapter)))
+	}
+	if !slices.Equal(b.Keep, t.keep) {
+		j.fault("correction_mismatch", end.Seq, "", "it keeps %v, but the results that it names are %v", b.Keep, t.keep)
+	}
+}
+
+// inheriting are the records of a part, and of a fork's first what it inherits.
+func inheriting(t *trace, p *part) []tipstaff.Event {
+	var events []tipstaff.Event
+	for i := range p.history.Base {
+		if r := &t.base[i]; flow.Owned(r.Kind, r.N) {
+			events = append(events, eventOf(r))
+		}
+	}
+	return append(events, p.events...)
+}
+
+// announced checks that a part ends with exactly the envelopes that put the next
+// program in force, and has no others of their kind: nil for the last part.
+func (j *judge) announced(p *part, want []flow.Draft) {
+	var found []tipstaff.Event
+	for i := range p.events {
+		e := &p.events[i]
+		created := e.Seq <= j.created()
+		if !created && (e.Kind == tipstaff.KindIntentCorrect || e.Kind == tipstaff.KindPlanProposed) {
+			found = append(found, *e)
+		}
+	}
+	if len(found) != len(want) {
+		j.fault("correction_mismatch", p.events[len(p.events)-1].Seq, "", "%d envelopes put a program in force where %d must", len(found), len(want))
+		return
+	}
+	for i, d := range want {
+		e := &found[i]
+		switch {
+		case string(e.Kind) != d.Kind || e.From != d.From:
+			j.fault("correction_mismatch", e.Seq, "", "%s by %s stands where %s by %s must", e.Kind, e.From, d.Kind, d.From)
+		case !sameJSON(e.Body, d.Body):
+			j.fault("correction_mismatch", e.Seq, "", "%s: %s", e.Kind, differing(e.Body, d.Body))
+		case e.Seq != p.events[len(p.events)-len(want)+i].Seq:
+			j.fault("correction_mismatch", e.Seq, "", "%s does not stand right before the history begins afresh", e.Kind)
+		}
+	}
+}
+
+// created is the last record of the transaction that made the run: nobody has
+// driven it by then.
+func (j *judge) created() int64 {
+	for i := range j.trace.events {
+		if e := &j.trace.events[i]; e.Kind == tipstaff.KindRunStarted {
+			return e.Seq
+		}
+	}
+	return j.trace.events[len(j.trace.events)-1].Seq
+}
+
+// differing names the members of two objects that are not equal.
+func differing(recorded, want json.RawMessage) string {
+	var a, b map[string]json.RawMessage
+	if json.Unmarshal(recorded, &a) != nil || json.Unmarshal(want, &b) != nil {
+		return "it cannot be read"
+	}
+	var names []string
+	for name := range b {
+		if !bytes.Equal(canonical(a[name]), canonical(b[name])) {
+			names = append(names, name)
+		}
+	}
+	for name := range a {
+		if _, ok := b[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return "it is not what follows from the records"
+	}
+	return fmt.Sprintf("%s: %s is recorded, but %s follows from the records", names[0], brief(a[names[0]]), brief(b[names[0]]))
+}
+
+func brief(raw json.RawMessage) string {
+	const most = 200
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	if len(raw) > most {
+		return string(raw[:most]) + "…"
+	}
+	return string(raw)
+}
+
+// decidedTo checks the end of a run that a decision has cancelled.
+func (j *judge) decidedTo(end *tipstaff.Event, err error) bool {
+	var d *declined
+	if !errors.As(err, &d) {
+		return false
+	}
+	var b struct {
+		Reason     string `json:"reason"`
+		Via        string `json:"via"`
+		OnBehalfOf string `json:"on_behalf_of"`
+	}
+	if json.Unmarshal(end.Body, &b) != nil || b.Reason != d.Error() || b.Via != d.decision.Via || b.OnBehalfOf != d.decision.By {
+		j.fault("outcome", end.Seq, "", "the run was cancelled by a decision of %s, via %s, and not as the envelope says", d.decision.By, d.decision.Via)
+	}
+	return true
+}

@@ -1,0 +1,286 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/policy"
+)
+
+// turn is the passage from one chapter of a run to the next. It follows from the
+// records of the chapter that ends: the owner writes it, and verify computes it
+// again.
+type turn struct {
+	before  []flow.Draft // envelopes that precede the run.continued
+	chapter chapter
+	keep    []string // digests that the chapter names
+}
+
+// segment is the turn as the engine wants it, given the program of the chapter
+// that begins.
+func (t *turn) segment(next *program) flow.Segment {
+	return flow.Segment{Before: t.before, State: flow.JSON(t.chapter), Keep: t.keep,
+		Root: t.chapter.root(), Limits: next.limits, Deadline: next.deadline()}
+}
+
+// turn computes what follows a chapter. p has just been driven or replayed over
+// its records, which are events; state is what its flow continues with, unless it
+// was cut. put keeps long results and returns their digest.
+func (p *program) turn(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, state json.RawMessage, cut bool) (*turn, error) {
+	t := &turn{chapter: chapter{Latest: p.chapter.Latest}}
+	if err := p.handOn(ctx, src, put, events, t); err != nil {
+		return nil, err
+	}
+	if cut {
+		return t, p.correct(ctx, src, events, t)
+	}
+	return t, p.answered(events, state, t)
+}
+
+// correct turns to the revision that was handed in: at once if it leaves the terms
+// as they were accepted, else by way of a confirmation.
+func (p *program) correct(ctx context.Context, src source, events []tipstaff.Event, t *turn) error {
+	req, at, err := requested(events)
+	if err != nil {
+		return err
+	}
+	now, next := p.inForce(events), req.revision
+	next.Number = p.chapter.Latest + 1
+	found, target, err := p.compare(ctx, src, now.accepted(), next, at)
+	if err != nil {
+		return err
+	}
+	t.before = []flow.Draft{{Kind: string(tipstaff.KindIntentCorrect), From: journal.Executor, Body: flow.JSON(map[string]any{
+		"target": target, "reason": req.Reason, "material": found.Material, "reasons": found.Reasons,
+		"intent_hash": next.IntentHash, "program_digest": next.ProgramDigest, "revision": next.Number, "on_behalf_of": req.Actor})}}
+	t.chapter.Latest = next.Number
+	if found.Material {
+		t.chapter.Phase, t.chapter.Revision, t.chapter.Former, t.chapter.Reasons = phaseConfirm, next, &now, found.Reasons
+		return nil
+	}
+	accepted := now.accepted()
+	next.AcceptedBy, next.Accepted = now.AcceptedBy, &accepted
+	t.chapter.Phase, t.chapter.Revision = phaseWalk, next
+	return nil
+}
+
+// inForce is the revision that the chapter walks, with the acceptance that it
+// runs under.
+func (p *program) inForce(events []tipstaff.Event) revision {
+	now := p.chapter.inForce()
+	if now.IntentHash == "" {
+		now.IntentHash = p.doc.Intent.Hash()
+	}
+	for i := range events {
+		var b struct {
+			AcceptedBy string `json:"accepted_by"`
+		}
+		if events[i].Kind == tipstaff.KindPlanProposed && json.Unmarshal(events[i].Body, &b) == nil {
+			now.AcceptedBy = b.AcceptedBy
+		}
+	}
+	return now
+}
+
+// compare classifies the change from what was accepted to what was handed in, as
+// of the time at which it was. The target is what the correction changes.
+func (p *program) compare(ctx context.Context, src source, accepted, next revision, at time.Time) (tipstaff.Classification, string, error) {
+	old, err := openRevision(ctx, src, p, accepted)
+	if err != nil {
+		return tipstaff.Classification{}, "", err
+	}
+	new, err := openRevision(ctx, src, p, next)
+	if err != nil {
+		return tipstaff.Classification{}, "", err
+	}
+	return policy.Classify(old.terms(), new.terms(), at), target(p.doc, new.doc), nil
+}
+
+// target is the part of a document that a revision changes: the intent if nothing
+// else does.
+func target(old, new *plan.Document) string {
+	if old.Intent.Hash() != new.Intent.Hash() && sameJSON(withoutIntent(old), withoutIntent(new)) {
+		return "intent"
+	}
+	return "plan"
+}
+
+func withoutIntent(d *plan.Document) json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(d.Canonical(), &members) != nil {
+		return d.Canonical()
+	}
+	delete(members, "intent")
+	return flow.JSON(members)
+}
+
+// answered turns to what the answer to a confirmation has chosen.
+func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *turn) error {
+	var answer confirmed
+	if err := json.Unmarshal(state, &answer); err != nil || p.chapter.Phase != phaseConfirm {
+		return errors.New("the program goes on although nothing was confirmed")
+	}
+	chosen := p.chapter.Revision
+	if chosen.IntentHash == "" {
+		chosen.IntentHash = p.doc.Intent.Hash()
+	}
+	switch {
+	case answer.Action == actionAccept:
+		i := slices.IndexFunc(events, func(e tipstaff.Event) bool { return decides(&e, answer.Gate) })
+		if i < 0 {
+			return fmt.Errorf("no record decides gate %s", answer.Gate)
+		}
+		chosen.AcceptedBy = events[i].ID.String()
+	case answer.Action == actionKeep && p.chapter.Former != nil:
+		chosen = *p.chapter.Former
+	default:
+		return fmt.Errorf("a confirmation was answered with %q", answer.Action)
+	}
+	t.before = []flow.Draft{{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(chosen.proposed())}}
+	t.chapter.Phase, t.chapter.Revision = phaseWalk, chosen
+	return nil
+}
+
+// decides reports whether a record is the decision of a gate.
+func decides(e *tipstaff.Event, gate string) bool {
+	var b resolveBody
+	closes := e.Kind == tipstaff.KindPolicyGateResolve || e.Kind == tipstaff.KindIntentAccept
+	return closes && json.Unmarshal(e.Body, &b) == nil && b.Gate == gate
+}
+
+// maxInline is how long a result may be to stand in the chapter itself: a chapter
+// grows with the nodes of a plan, not with what they bring forth.
+const maxInline = 1 << 10
+
+// handOn puts together what the next chapter takes over: what this one took over,
+// what was completed in it, and what nobody knows the end of.
+func (p *program) handOn(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, t *turn) error {
+	c := &t.chapter
+	c.Carried = maps.Clone(p.chapter.Carried)
+	if c.Carried == nil {
+		c.Carried = map[string]plan.Done{}
+	}
+	for id, done := range p.left.done {
+		if len(done.Output) > maxInline {
+			if _, err := put(done.Output); err != nil {
+				return err
+			}
+			done.Output = nil
+		}
+		c.Carried[id] = done
+	}
+	c.Approved = p.left.approved
+	if err := p.doubts(ctx, src, put, events, c); err != nil {
+		return err
+	}
+	t.keep = c.digests()
+	return nil
+}
+
+// digests are the blobs that the chapter names beside its programs.
+func (c *chapter) digests() (all []string) {
+	for _, done := range c.Carried {
+		if done.Output == nil {
+			all = append(all, done.Digest)
+		}
+	}
+	for _, d := range c.InDoubt {
+		if d.InputDigest != "" {
+			all = append(all, d.InputDigest)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// doubts are the once calls that were announced and never settled, here or
+// earlier, by the leaf that made them.
+func (p *program) doubts(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, c *chapter) error {
+	c.InDoubt = maps.Clone(p.chapter.InDoubt)
+	if c.InDoubt == nil {
+		c.InDoubt = map[string]doubtedCall{}
+	}
+	for id := range p.left.settled {
+		delete(c.InDoubt, id)
+	}
+	open, err := unsettled(ctx, src, events)
+	if err != nil {
+		return err
+	}
+	for _, path := range slices.Backward(slices.Sorted(maps.Keys(open))) { // of one leaf the first counts
+		leaf := p.leafAt(path)
+		if leaf == nil {
+			continue
+		}
+		call := doubtedCall{Doubt: open[path]}
+		call.Kind, call.By = leaf.Kind, leaf.Performer()
+		if len(call.Input) > maxInline {
+			if call.InputDigest, err = put(call.Input); err != nil {
+				return err
+			}
+			call.Input = nil
+		}
+		c.InDoubt[leaf.ID] = call
+	}
+	return nil
+}
+
+// leafAt is the leaf that a path of this chapter belongs to.
+func (p *program) leafAt(path string) *plan.Node {
+	root := p.chapter.root()
+	for leaf := range p.doc.Root.Leaves {
+		at := root + strings.TrimPrefix(leaf.Path, "root")
+		if path == at || strings.HasPrefix(path, at+"/") {
+			return leaf
+		}
+	}
+	return nil
+}
+
+// unsettled are the once calls without an outcome, by path.
+func unsettled(ctx context.Context, src source, events []tipstaff.Event) (map[string]plan.Doubt, error) {
+	open, inputs := map[string]plan.Doubt{}, map[string]json.RawMessage{}
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case tipstaff.KindEffectFinished:
+			delete(open, e.Path)
+		case tipstaff.KindEffectIntended:
+			var b struct {
+				Name    string          `json:"name"`
+				Class   flow.Class      `json:"class"`
+				Attempt int             `json:"attempt"`
+				Digest  string          `json:"digest"`
+				Input   json.RawMessage `json:"input"`
+			}
+			if err := json.Unmarshal(e.Body, &b); err != nil {
+				return nil, fmt.Errorf("record %d cannot be read: %w", e.Seq, err)
+			}
+			if b.Input != nil {
+				inputs[e.Path] = b.Input
+			}
+			if b.Class == flow.Once {
+				open[e.Path] = plan.Doubt{Path: e.Path, Name: b.Name, Attempt: b.Attempt, Digest: b.Digest}
+			}
+		}
+	}
+	for path, d := range open {
+		input, err := attached(ctx, src, inputs[path])
+		if err != nil {
+			return nil, err
+		}
+		d.Input = input
+		open[path] = d
+	}
+	return open, nil
+}
