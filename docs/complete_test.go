@@ -86,7 +86,7 @@ var walkerCodes = []string{"no_tools", "not_implemented"}
 
 func TestPlanCodesAreListed(t *testing.T) {
 	page := readPage(t, "plans.md")
-	for _, code := range constants(t, "../plan", regexp.MustCompile(`^(code|Reason)[A-Z]`)) {
+	for _, code := range constants(t, "../plan", regexp.MustCompile(`^([cC]ode|Reason)[A-Z]`)) {
 		if !slices.Contains(walkerCodes, code) && !strings.Contains(page, "`"+code+"`") {
 			t.Errorf("plans.md does not mention %s", code)
 		}
@@ -99,7 +99,7 @@ func TestPlanCodesAreListed(t *testing.T) {
 }
 
 func TestPlanProblemsAreReal(t *testing.T) {
-	known := constants(t, "../plan", regexp.MustCompile(`^code[A-Z]`))
+	known := constants(t, "../plan", regexp.MustCompile(`^[cC]ode[A-Z]`))
 	for _, code := range firstColumn(section(t, "plans.md", "## Problems")) {
 		if !slices.Contains(known, code) {
 			t.Errorf("plans.md lists %s, which package plan does not have", code)
@@ -117,7 +117,7 @@ func TestMaterialityRulesAreListed(t *testing.T) {
 
 func TestSkillCodesAreListed(t *testing.T) {
 	listed := firstColumn(section(t, "skills.md", "## Problems"))
-	real := append(constants(t, "../skill", regexp.MustCompile(`^code[A-Z]`)), constants(t, "../runner", regexp.MustCompile(`^codeSkill[A-Z]`))...)
+	real := append(constants(t, "../skill", regexp.MustCompile(`^[cC]ode[A-Z]`)), constants(t, "../runner", regexp.MustCompile(`^codeSkill[A-Z]`))...)
 	for _, list := range []*[]string{&listed, &real} { // one stands in both tables
 		slices.Sort(*list)
 		*list = slices.Compact(*list)

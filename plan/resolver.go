@@ -16,8 +16,7 @@ type Resolver interface {
 	Skill(uri string) SkillInfo
 	// Agent tells about who would do a step. No agent of that name: agent_unknown.
 	Agent(name string) AgentInfo
-	// Dispatch tells whether a child run of a skill may be started: its code is
-	// sub_dispatch_disabled or sub_dispatch_cycle.
+	// Dispatch tells whether a child run of a skill may be started.
 	Dispatch(skill string) Trouble
 	// Feature tells whether this host can do what a document asks of it beyond its
 	// nodes: workspace (a worktree or checkout), deliver, anchor.
@@ -26,6 +25,12 @@ type Resolver interface {
 	// that is absent has none.
 	Bounds() flow.Use
 }
+
+// Codes with which a resolver says that a child run may not be started.
+const (
+	CodeSubDispatchDisabled = "sub_dispatch_disabled"
+	CodeSubDispatchCycle    = "sub_dispatch_cycle"
+)
 
 // Trouble is why something cannot be used. The zero value is none.
 type Trouble struct{ Code, Message string }

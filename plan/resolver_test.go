@@ -61,7 +61,7 @@ func (workspace) Feature(name string) Trouble {
 func (workspace) Dispatch(skill string) Trouble {
 	switch skill {
 	case "skill://off@1.0.0":
-		return Trouble{Code: codeSubDispatchDisabled}
+		return Trouble{Code: CodeSubDispatchDisabled}
 	case "skill://loop@1.0.0":
 		return Trouble{Code: "sub_dispatch_cycle"}
 	}

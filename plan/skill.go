@@ -52,7 +52,7 @@ func (v *validator) skillURI(uri string, at position, path string) bool {
 // that its skill can make something of what it is given.
 func (v *validator) dispatch(n *Node, at position) {
 	if v.skill != nil && v.skill.SubSkills != nil && !slices.Contains(v.skill.SubSkills, n.Skill) {
-		v.add(codeSubDispatchDisabled, at, n.Path, "%s is not among the sub_skills of %s", brief(n.Skill), brief(v.d.Skill))
+		v.add(CodeSubDispatchDisabled, at, n.Path, "%s is not among the sub_skills of %s", brief(n.Skill), brief(v.d.Skill))
 		return
 	}
 	if v.r == nil {

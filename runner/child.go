@@ -37,9 +37,9 @@ func (c chain) refuses(uri string) plan.Trouble {
 	u, _ := skill.ParseURI(uri)
 	switch {
 	case slices.Contains(c, u.ID):
-		return plan.Trouble{Code: "sub_dispatch_cycle", Message: fmt.Sprintf("%s is already at work above, and would start itself again", u.ID)}
+		return plan.Trouble{Code: plan.CodeSubDispatchCycle, Message: fmt.Sprintf("%s is already at work above, and would start itself again", u.ID)}
 	case len(c) > maxDepth:
-		return plan.Trouble{Code: "sub_dispatch_disabled", Message: fmt.Sprintf("child runs stand at most %d deep", maxDepth)}
+		return plan.Trouble{Code: plan.CodeSubDispatchDisabled, Message: fmt.Sprintf("child runs stand at most %d deep", maxDepth)}
 	}
 	return plan.Trouble{}
 }
@@ -90,7 +90,7 @@ const (
 // child's plan is known by then, so it is checked now, and those it starts too.
 func (r resolver) Dispatch(uri string) plan.Trouble {
 	if r.manifest == nil || !r.manifest.SubDispatch {
-		return plan.Trouble{Code: "sub_dispatch_disabled",
+		return plan.Trouble{Code: plan.CodeSubDispatchDisabled,
 			Message: "child runs are not allowed here: set policy.sub_dispatch in tipstaff.yaml, or give --allow-sub-dispatch"}
 	}
 	if t := r.chain.refuses(uri); t.Code != "" {
