@@ -36,7 +36,7 @@ func (p *program) subDispatch(fc flow.Context, call plan.DispatchRequest) (flow.
 		return flow.Result{}, subagent("%s was not frozen into this run with a plan", call.Node.Skill)
 	}
 	bounds := p.childBounds(call.Node, doc)
-	return fc.Do(flow.Call{Name: dispatchName, Class: flow.Idempotent, Timeout: call.Timeout, Reserve: reservation(bounds),
+	return fc.Do(flow.Call{Name: dispatchName, Class: flow.Idempotent, Timeout: call.Timeout, Reserve: handDown(bounds),
 		Input: flow.JSON(dispatchInput{Skill: call.Node.Skill, SkillDigest: s.Digest(), Inputs: call.Inputs, Bounds: bounds,
 			Scope: call.Node.Scope, Accept: call.Node.Accept})})
 }
@@ -270,7 +270,7 @@ func (r *Runner) resultOf(ctx context.Context, child string) (flow.Done, error) 
 	if err != nil {
 		return flow.Done{}, err
 	}
-	done := flow.Done{Value: got.Outputs, Use: charge(used)}
+	done := flow.Done{Value: got.Outputs, Use: handDown(used)}
 	if got.State == tipstaff.Completed {
 		return done, nil
 	}
@@ -332,26 +332,14 @@ func (p *program) needs(doc *plan.Document) tipstaff.Bounds {
 	return most
 }
 
-// reservation is what a call holds for its child, and the hop of starting it.
-func reservation(b tipstaff.Bounds) flow.Use {
-	u := flow.Use{}
+// handDown is what a parent holds for a child with these bounds, or pays for one
+// that has used as much: with the hop of starting it.
+func handDown(amounts map[string]int64) flow.Use {
+	u := flow.Use{tipstaff.BoundAgentHops: 1}
 	for _, name := range handedDown {
-		if b[name] > 0 {
-			u[name] = b[name]
+		if amounts[name] > 0 {
+			u[name] += amounts[name]
 		}
 	}
-	u[tipstaff.BoundAgentHops]++
-	return u
-}
-
-// charge is what a child's parent pays for it.
-func charge(used flow.Use) flow.Use {
-	u := flow.Use{}
-	for _, name := range handedDown {
-		if used[name] > 0 {
-			u[name] = used[name]
-		}
-	}
-	u[tipstaff.BoundAgentHops]++
 	return u
 }
