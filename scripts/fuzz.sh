@@ -1,29 +1,36 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZTIME each, one after the other.
+# Runs every fuzz target of the module for FUZZTIME each, as many at once as there
+# are processors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${FUZZTIME:-10s}
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 
-fuzz() { go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" "$1" >"$log" 2>&1; }
-
-# When the time is over go's own coordinator sometimes reports that as a failure,
-# with no input to show for it. That is no finding, but no pass either: it is tried
-# again, and must pass in the end.
-ran_out() { grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written' "$log"; }
-
-found=0
-for file in $(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do
-	for target in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$file"); do
-		found=$((found + 1))
-		package=$(dirname "$file")
-		printf 'fuzz %s %s\n' "$package" "$target"
-		fuzz "$package" "$target" || { ran_out && fuzz "$package" "$target"; } || { ran_out && fuzz "$package" "$target"; } || {
-			cat "$log"
-			exit 1
-		}
+# one runs a target, on one processor. When the time is over go's own coordinator
+# sometimes reports that as a failure, with no input to show for it. That is no
+# finding, but no pass either: it is tried again, and must pass in the end.
+one() {
+	local log try
+	log=$(mktemp)
+	for try in 1 2 3; do
+		if go test -run '^$' -parallel 1 -fuzz "^$2\$" -fuzztime "$time" "$1" >"$log" 2>&1; then
+			printf 'fuzz %s %s\n' "$1" "$2"
+			rm -f "$log"
+			return
+		fi
+		if ! grep -q 'context deadline exceeded' "$log" || grep -q 'Failing input written' "$log"; then break; fi
 	done
-done
-[ "$found" -gt 0 ] || { echo 'no fuzz target was found' >&2; exit 1; }
-printf '%d fuzz targets, %s each: nothing found\n' "$found" "$time"
+	printf 'fuzz %s %s: failed\n' "$1" "$2"
+	cat "$log"
+	rm -f "$log"
+	exit 255 # xargs starts no other
+}
+
+if [ $# -eq 2 ]; then
+	one "$@"
+	exit
+fi
+
+targets=$(grep -r --include='*_test.go' '^func Fuzz' . | sed 's|^\(.*\)/[^/]*_test.go:func \(Fuzz[A-Za-z0-9_]*\)(.*|\1 \2|' | sort)
+[ -n "$targets" ] || { echo 'no fuzz target was found' >&2; exit 1; }
+xargs -P "$(getconf _NPROCESSORS_ONLN)" -L 1 "$PWD/scripts/fuzz.sh" <<<"$targets"
+printf '%d fuzz targets, %s each: nothing found\n' "$(wc -l <<<"$targets")" "$time"
