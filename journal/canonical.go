@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +12,9 @@ import (
 // Canonical is the RFC 8785 form of b. Duplicate names, invalid UTF-8, lone
 // surrogates, numbers out of range and anything after the value are refused.
 func Canonical(b []byte) ([]byte, error) {
+	if IsCanonical(b) {
+		return bytes.Clone(b), nil
+	}
 	if err := checkJSON(b); err != nil {
 		return nil, err
 	}

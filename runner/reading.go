@@ -9,55 +9,52 @@ import (
 )
 
 // pageSize is how many records are asked for at once while a whole run is read.
-// It is small, so that short runs too are read and looked at on two cores.
-const pageSize = 200
+const pageSize = 1000
 
-// eachRecord gives f the records after a cursor. While f looks at one page the
-// next is read.
+// eachRecord gives f the records after a cursor, page by page. While f looks at
+// one page the next is read.
 func eachRecord(ctx context.Context, src source, run string, after int64, f func(flow.Stored) error) error {
-	return eachPage(ctx, src, run, after, func(page []flow.Stored) []flow.Stored { return page }, func(page []flow.Stored) error {
-		for _, s := range page {
-			if err := f(s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return each(ctx, 0, func(ctx context.Context, give func([]flow.Stored) error) error {
+		return readPages(ctx, src, run, after, give)
+	}, f)
 }
 
-// eachPage reads the records after a cursor page by page, and does with each page
-// what prepare does, on another goroutine than f, which is one page behind.
-func eachPage[T any](ctx context.Context, src source, run string, after int64, prepare func([]flow.Stored) T, f func(T) error) error {
+func readPages(ctx context.Context, src source, run string, after int64, give func([]flow.Stored) error) error {
+	for {
+		records, err := src.Records(ctx, run, after, pageSize)
+		if err != nil || len(records) == 0 {
+			return err
+		}
+		after = records[len(records)-1].Seq
+		if err := give(records); err != nil || len(records) < pageSize {
+			return err
+		}
+	}
+}
+
+// each runs read on another goroutine and gives f, one by one, what it gives in
+// batches, of which so many wait besides the one that is on its way. It ends with
+// the first error of either.
+func each[T any](ctx context.Context, waiting int, read func(ctx context.Context, give func([]T) error) error, f func(T) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	pages := make(chan T, 1)
-	failed := make(chan error, 1)
+	batches, failed := make(chan []T, waiting), make(chan error, 1)
 	go func() {
-		defer close(pages)
-		for {
-			records, err := src.Records(ctx, run, after, pageSize)
-			if err != nil {
-				failed <- err
-				return
+		defer close(batches)
+		failed <- read(ctx, func(batch []T) error {
+			select {
+			case batches <- batch:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
 			}
-			if len(records) > 0 {
-				after = records[len(records)-1].Seq
-				select {
-				case pages <- prepare(records):
-				case <-ctx.Done():
-					failed <- ctx.Err()
-					return
-				}
-			}
-			if len(records) < pageSize {
-				failed <- nil
-				return
-			}
-		}
+		})
 	}()
-	for page := range pages {
-		if err := f(page); err != nil {
-			return err
+	for batch := range batches {
+		for i := range batch {
+			if err := f(batch[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return <-failed
@@ -70,19 +67,45 @@ type reading struct {
 	err    error
 }
 
-// eachReading is eachRecord for whoever needs them parsed.
+// streaming is a source that gives records as they are read: so that also those
+// of a short run are read, and looked at, on two cores.
+type streaming interface {
+	EachRecord(ctx context.Context, run string, after int64, each func(flow.Stored) error) error
+}
+
+// batchSize is how many parsed records change hands at once.
+const batchSize = 64
+
+// eachReading is eachRecord for whoever needs all of a run parsed. f must not wait
+// for anybody: the store is held while it looks at what is read.
 func eachReading(ctx context.Context, src source, run string, f func(*reading) error) error {
-	parse := func(page []flow.Stored) []reading {
-		parsed := make([]reading, len(page))
-		for i, s := range page {
-			parsed[i].Stored = s
-			parsed[i].record, parsed[i].err = journal.Parse(s.Bytes)
+	return each(ctx, 4, func(ctx context.Context, give func([]*reading) error) error {
+		var batch []*reading
+		take := func(s flow.Stored) error {
+			r := &reading{Stored: s}
+			r.record, r.err = journal.Parse(s.Bytes)
+			if batch = append(batch, r); len(batch) < batchSize {
+				return nil
+			}
+			full := batch
+			batch = make([]*reading, 0, batchSize)
+			return give(full)
 		}
-		return parsed
+		err := readAll(ctx, src, run, take)
+		if err == nil && len(batch) > 0 {
+			err = give(batch)
+		}
+		return err
+	}, f)
+}
+
+func readAll(ctx context.Context, src source, run string, take func(flow.Stored) error) error {
+	if stream, ok := src.(streaming); ok {
+		return stream.EachRecord(ctx, run, 0, take)
 	}
-	return eachPage(ctx, src, run, 0, parse, func(page []reading) error {
-		for i := range page {
-			if err := f(&page[i]); err != nil {
+	return readPages(ctx, src, run, 0, func(page []flow.Stored) error {
+		for _, s := range page {
+			if err := take(s); err != nil {
 				return err
 			}
 		}

@@ -58,7 +58,7 @@ func TestReadingEndsWithTheFirstError(t *testing.T) {
 		t.Errorf("%d were given, and then %v", given, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	err = eachRecord(ctx, &pages{n: 5 * pageSize}, "", 0, func(flow.Stored) error { cancel(); return nil })
+	err = eachRecord(ctx, &pages{n: 20 * pageSize}, "", 0, func(flow.Stored) error { cancel(); return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a reader that was cancelled: %v", err)
 	}

@@ -113,7 +113,7 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 		h := journal.Hash(s.Hash)
 		v.AddParsed(s.Bytes, s.record, s.err, &h)
 		met = met || s.Seq == remembered.Seq && h == remembered.Hash
-		if journal.IsEnvelope(s.Kind) {
+		if journal.IsEnvelope(s.record.Kind) {
 			envelopes = append(envelopes, s.Bytes)
 		}
 		each(s)

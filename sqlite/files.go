@@ -158,9 +158,9 @@ func (s *Store) restoreAll(ctx context.Context) error {
 // RestoreFiles writes those files of a run's envelopes that are missing.
 func (s *Store) RestoreFiles(ctx context.Context, run string) error {
 	var files []envelopeFile
-	err := s.eachRecord(ctx, run, 0, 0, func(seq int64, kind string, bytes, _ []byte) error {
-		if journal.IsEnvelope(kind) {
-			files = append(files, envelopeFile{run, seq, kind, bytes})
+	err := s.eachRecord(ctx, selectRecords, run, 0, 0, func(r row) error {
+		if record, kind := stored(r), r.text(3); journal.IsEnvelope(kind) {
+			files = append(files, envelopeFile{run, record.Seq, kind, record.Bytes})
 		}
 		return nil
 	})

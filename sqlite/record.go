@@ -13,43 +13,62 @@ import (
 // keeps the log from shrinking.
 const page = 2000
 
+// The statements name the run by its id and have no LIMIT: to begin a statement
+// costs as much as to read thirty rows, and a bound LIMIT, whose value SQLite looks
+// at, would have it prepared anew each time.
+const (
+	selectRecords = `SELECT seq, bytes, hash, kind FROM records WHERE run = (SELECT n FROM runs WHERE id = ?) AND seq > ? ORDER BY seq`
+	selectBytes   = `SELECT seq, bytes, hash FROM records WHERE run = (SELECT n FROM runs WHERE id = ?) AND seq > ? ORDER BY seq`
+)
+
 // Records implements [flow.Reader]. No limit is all there are.
 func (s *Store) Records(ctx context.Context, run string, after int64, limit int) (records []flow.Stored, err error) {
 	if limit > 0 {
-		records = make([]flow.Stored, 0, min(limit, 200))
+		records = make([]flow.Stored, 0, min(limit, 256))
 	}
-	err = s.eachRecord(ctx, run, after, limit, func(seq int64, kind string, bytes, hash []byte) error {
-		r := flow.Stored{Seq: seq, Kind: kind, Bytes: bytes}
-		copy(r.Hash[:], hash)
-		records = append(records, r)
+	err = s.eachRecord(ctx, selectRecords, run, after, limit, func(r row) error {
+		record := stored(r)
+		record.Kind = r.text(3)
+		records = append(records, record)
 		return nil
 	})
 	return records, err
 }
 
+// EachRecord gives each every record after a cursor as it is read, without its
+// kind, which its bytes say. It is for whoever looks at one record while the next
+// is read, and must be quick: the log cannot shrink meanwhile.
+func (s *Store) EachRecord(ctx context.Context, run string, after int64, each func(flow.Stored) error) error {
+	return s.eachRecord(ctx, selectBytes, run, after, 0, func(r row) error { return each(stored(r)) })
+}
+
+func stored(r row) flow.Stored {
+	record := flow.Stored{Seq: r.int(0), Bytes: r.bytes(1)}
+	copy(record.Hash[:], r.bytes(2))
+	return record
+}
+
 // eachRecord reads records page by page.
-func (s *Store) eachRecord(ctx context.Context, run string, after int64, limit int, each func(seq int64, kind string, bytes, hash []byte) error) error {
-	n, err := s.number(ctx, run)
-	if err != nil {
-		return err
-	}
+func (s *Store) eachRecord(ctx context.Context, query, run string, after int64, limit int, each func(row) error) error {
+	none := true
 	for left := limit; limit <= 0 || left > 0; {
 		want := page
 		if limit > 0 {
 			want = min(want, left)
 		}
 		got := 0
-		// Without LIMIT: SQLite would look at its value, and for that prepare the
-		// statement anew each time, which costs more than reading fifty rows.
 		err := s.read(ctx, func(c *conn) error {
 			return c.query(ctx, func(r row) error {
 				after, got = r.int(0), got+1
-				if err := each(after, r.text(1), r.bytes(2), r.bytes(3)); err != nil || got < want {
+				if err := each(r); err != nil || got < want {
 					return err
 				}
 				return errEnough
-			}, `SELECT seq, kind, bytes, hash FROM records WHERE run = ? AND seq > ? ORDER BY seq`, n, after)
+			}, query, run, after)
 		})
+		if none = none && got == 0; none && err == nil {
+			_, err = s.number(ctx, run) // none after the cursor, or no such run
+		}
 		if !errors.Is(err, errEnough) {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/gowebpki/jcs"
+
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // errNumberUnsafe: a number would be sent with another value than was written.
@@ -19,6 +21,9 @@ var errNumberUnsafe = errors.New("the number would change its value in canonical
 // canonical is the RFC 8785 form of one JSON value. A number that it could only
 // write with another decimal value is errNumberUnsafe.
 func canonical(raw []byte) ([]byte, error) {
+	if journal.IsCanonical(raw) {
+		return bytes.Clone(raw), nil
+	}
 	out, err := jcs.Transform(raw)
 	if err == nil && plainNumbers(raw) {
 		return out, nil
