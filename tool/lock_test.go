@@ -238,30 +238,6 @@ func TestDamagedLockFileNamesItself(t *testing.T) {
 	}
 }
 
-func TestLockThatCannotBeWrittenLeavesTheOldOne(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("root may write everywhere")
-	}
-	dir := t.TempDir()
-	if err := new(tool.Lock).Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o555); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
-	l, err := tool.ReadLock(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Write(dir); err == nil {
-		t.Error("written into a folder that may not be written to")
-	}
-	if _, err := tool.ReadLock(dir); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestChangesMemberByMember: every part of a definition is told apart, and told
 // as it was and as it is.
 func TestChangesMemberByMember(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/tool"
 )
 
 // A store that may not be written can still be looked at; what would change it is
@@ -254,6 +256,31 @@ func TestClosedStreams(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	w.finished("@")
+}
+
+// A lock that cannot be written leaves the old one, and nothing beside it.
+func TestLockOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	w := emptyWorkspace(t)
+	dir := w.path("disk")
+	mountSmall(t, dir)
+	w.check(new(tool.Lock).Write(dir))
+	old := w.read("disk/" + tool.LockName)
+	lock, err := tool.ReadLock(dir)
+	w.check(err)
+	ballast := filepath.Join(dir, "ballast")
+	fill(t, ballast)
+	if err := lock.Write(dir); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v", err)
+	}
+	if now := w.read("disk/" + tool.LockName); now != old || old == "" {
+		t.Errorf("the lock was %q and is %q", old, now)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
+		t.Errorf("there are %v (%v), want the lock and the ballast", files, err)
+	}
+	w.check(os.Remove(ballast))
+	w.check(lock.Write(dir))
 }
 
 // mountSmall mounts a file system of a few pages, or skips the test.
