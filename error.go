@@ -19,6 +19,7 @@ const (
 	RunEnded            Code = "run_ended"
 	ArtifactNotFound    Code = "artifact_not_found"
 	Busy                Code = "busy"
+	SessionBusy         Code = "session_busy" // a turn of the session has not ended
 	LeaseLost           Code = "lease_lost"
 	GateNotFound        Code = "gate_not_found"
 	GateClosed          Code = "gate_closed"

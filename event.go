@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Event is one record of a run's journal.
+// Event is one record of a run's journal or, without a seq, something that was told
+// and not recorded.
 type Event struct {
 	V     int             `json:"v"`
-	Seq   int64           `json:"seq"`
+	Seq   int64           `json:"seq,omitempty"`
 	Kind  Kind            `json:"kind"`
 	At    time.Time       `json:"at"`
 	Run   ID              `json:"run"`
@@ -143,6 +144,13 @@ const (
 	KindTaskOutput    Kind = "task.output"    // what a task brought forth
 )
 
+// Transient kinds. Events of these have no seq, are never stored, and reach only
+// those who follow a run in the process that drives it.
+const (
+	KindAgentTextDelta Kind = "agent.text_delta" // what a model says while it says it: step, channel, offset, text
+	KindToolProgress   Kind = "tool.progress"    // how far a call has come, as its server says: progress, total, message
+)
+
 // trait is what Tipstaff needs to know of a kind beyond its name.
 type trait uint8
 
@@ -151,6 +159,7 @@ const (
 	envelope trait = 1 << iota
 	driving
 	terminal
+	transient
 )
 
 var kinds = map[Kind]trait{
@@ -195,10 +204,15 @@ var kinds = map[Kind]trait{
 
 	KindWorkerStarted: plain, KindWorkerEvent: plain, KindWorkerEnded: plain,
 	KindTaskStatus: plain, KindTaskLog: plain, KindTaskOutput: plain,
+
+	KindAgentTextDelta: transient, KindToolProgress: transient,
 }
 
-// KnownKind reports whether k is on the closed list.
-func KnownKind(k Kind) bool { _, ok := kinds[k]; return ok }
+// KnownKind reports whether k is on the closed list of what a journal may hold.
+func KnownKind(k Kind) bool { t, ok := kinds[k]; return ok && t&transient == 0 }
+
+// Transient reports whether events of this kind are told and never stored.
+func (k Kind) Transient() bool { return kinds[k]&transient != 0 }
 
 // Envelope reports whether records of this kind are signed.
 func (k Kind) Envelope() bool { return kinds[k]&envelope != 0 }

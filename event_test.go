@@ -41,8 +41,8 @@ func TestEveryDeclaredKindIsKnownAndSaysWhatItSays(t *testing.T) {
 		t.Fatal("no kind was found")
 	}
 	for kind, comment := range declared {
-		if !KnownKind(kind) {
-			t.Errorf("%s is declared and not known", kind)
+		if KnownKind(kind) == kind.Transient() {
+			t.Errorf("%s: known in journals %v, transient %v", kind, KnownKind(kind), kind.Transient())
 		}
 		if strings.TrimSpace(comment) == "" {
 			t.Errorf("%s has no comment", kind)

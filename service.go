@@ -21,7 +21,9 @@ type Service interface {
 	// List is a page of runs, newest first.
 	List(context.Context, ListRequest) (RunPage, error)
 	// Events yields records after a cursor. With Follow it goes on until the run
-	// has ended or nobody drives it.
+	// has ended or nobody drives it, and also yields what calls tell and nobody
+	// records, as events without a seq: some may be missed, they count for no cursor
+	// and no limit, and none comes after the record that ends its call.
 	Events(context.Context, EventsRequest) iter.Seq2[Event, error]
 	// Decide closes a gate. The same decision again returns the stored one, byte
 	// for byte; another is decision_conflict. It starts nothing.
@@ -41,9 +43,9 @@ type Service interface {
 	Verify(context.Context, VerifyRequest) (Report, error)
 }
 
-// StartRequest hands over a program.
+// StartRequest hands over a program, or what a model is to draft one for.
 type StartRequest struct {
-	Program   []byte // YAML or JSON
+	Program   []byte // YAML or JSON: a plan or a turn
 	Name      string // of the file, for messages
 	Inputs    map[string]json.RawMessage
 	Title     string
@@ -53,6 +55,19 @@ type StartRequest struct {
 	Ask       Ask // nil: unattended
 	// AllowSubDispatch lets the plan start child runs where the manifest does not.
 	AllowSubDispatch bool
+	// Draft asks a model for the program, which a person then accepts. nil: Program
+	// is given.
+	Draft  *DraftRequest
+	Bounds Bounds // tighten those of program and manifest; nil: they hold
+}
+
+// DraftRequest is what a model drafts a plan for. Yes of the request accepts the
+// plan in advance, which the record says.
+type DraftRequest struct {
+	Prose string // what is wanted
+	Skill string // URI; "": the manifest's default_skill
+	Agent string // who drafts; "": default
+	Only  bool   // the run waits when the plan is drafted, whoever is there
 }
 
 // Ask is given each open gate in turn while an attended run lingers. It returns
@@ -62,6 +77,7 @@ type Ask func(ctx context.Context, g Gate) (Choice, bool)
 
 // Choice is a person's answer at a terminal.
 type Choice struct {
+	Via      string // "": terminal
 	Action   string
 	Answer   json.RawMessage
 	Feedback string

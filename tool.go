@@ -150,26 +150,37 @@ type Explanation struct {
 	Server       string          `json:"server"`
 	Tool         string          `json:"tool"`
 	URI          string          `json:"uri,omitempty"`
-	Class        string          `json:"class,omitempty"`
-	Args         json.RawMessage `json:"args,omitempty"` // canonical, as they would be sent
+	Class        string          `json:"class,omitempty"` // of the call: guards may have raised it
+	Args         json.RawMessage `json:"args,omitempty"`  // canonical, as they would be sent
 	ArgsDigest   string          `json:"args_digest,omitempty"`
 	Checks       []ToolCheck     `json:"checks"` // in their order, up to the one that refuses
 	Do           string          `json:"do"`     // allow, ask or deny: of the policy; deny also where a check before it refuses
 	Rule         string          `json:"rule,omitempty"`
 	PolicyDigest string          `json:"policy_digest,omitempty"`
 	Why          string          `json:"why,omitempty"`
-	Rules        []MatchedRule   `json:"rules"` // all that match, in the order of the manifest
+	Guards       []GuardFinding  `json:"guards"`           // what guards find in the arguments
+	Rules        []MatchedRule   `json:"rules"`            // all that match, in the order of the manifest
+	Static       string          `json:"static,omitempty"` // what the policy says before there are arguments: allow, ask, deny, depends
 	// Outcomes say what would happen to the call, by who makes it.
 	Outcomes []CallOutcome `json:"outcomes"`
 }
 
 // ToolCheck is one check of the gate.
 type ToolCheck struct {
-	Check   string          `json:"check"` // declared, known, locked, arguments, effect, policy
+	Check   string          `json:"check"` // declared, known, locked, arguments, effect, guards, policy
 	OK      bool            `json:"ok"`
 	Code    string          `json:"code,omitempty"` // of the refusal
 	Message string          `json:"message,omitempty"`
 	Detail  json.RawMessage `json:"detail,omitempty"`
+}
+
+// GuardFinding is what a guard of the policy finds in a call's arguments.
+type GuardFinding struct {
+	Guard   string          `json:"guard"` // its id
+	Name    string          `json:"name"`  // under which rules see the facts
+	Class   string          `json:"class"` // the guard's own: read, write
+	Facts   json.RawMessage `json:"facts"`
+	Refused string          `json:"refused,omitempty"` // why it refuses the call
 }
 
 // MatchedRule is a rule of the policy that matches a call.

@@ -97,7 +97,7 @@ func (do *doing) contextFor(a *attempt) (context.Context, func()) {
 func (a *attempt) public() Attempt {
 	d := a.do.b.d
 	return Attempt{Run: d.job.Run, Path: a.do.at, Name: a.do.Name, N: a.n, Class: a.class, Input: a.do.Input,
-		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Sync: d.sync}
+		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Tell: a.tell, Sync: d.sync}
 }
 
 // note appends a record for people; replay skips it.
@@ -108,6 +108,21 @@ func (a *attempt) note(e Event) {
 	defer d.mu.Unlock()
 	if !a.left && len(body) <= MaxPayload {
 		d.put(Draft{Kind: e.Kind, Path: a.do.at, Note: true, Body: body, From: e.From})
+	}
+}
+
+// tell hands an event on and keeps nothing of it. That happens with mu held, so
+// that whatever was told of an attempt was told before its outcome is recorded.
+func (a *attempt) tell(e Event) {
+	d := a.do.b.d
+	if d.job.Tell == nil {
+		return
+	}
+	body := d.redact(JSON(e.Body))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !a.left && len(body) <= MaxPayload {
+		d.job.Tell(Draft{Kind: e.Kind, Path: a.do.at, Body: body})
 	}
 }
 

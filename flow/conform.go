@@ -123,7 +123,7 @@ func (c *conformity) rules(r Record) {
 		if json.Unmarshal(r.Body, &b) == nil {
 			c.effect(r, &b)
 		}
-	case "policy.gate":
+	case "policy.gate", "intent.clarify":
 		c.asks(r)
 	case "policy.gate.resolve", "intent.accept", "intent.answer":
 		c.resolved(r)
@@ -161,6 +161,9 @@ func (c *conformity) once(r Record) {
 // anew, after it was closed without a decision, it may be taken again.
 func (c *conformity) asks(r Record) {
 	delete(c.single, "gate.taken "+r.Path)
+	if r.Kind == "intent.clarify" { // its digest follows from what it shows
+		return
+	}
 	var b struct {
 		Kind     string          `json:"gate_kind"`
 		Question string          `json:"question"`

@@ -154,6 +154,9 @@ func (d *drive) enqueue(drafts ...Draft) {
 		if !drafts[i].Note {
 			d.past.records++
 		}
+		if d.job.Appended != nil {
+			d.job.Appended(drafts[i])
+		}
 	}
 	d.queue = append(d.queue, drafts...)
 }

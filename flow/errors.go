@@ -19,16 +19,17 @@ var (
 
 // Errors of logs and stores.
 var (
-	ErrBusy      = errors.New("flow: the run has a living owner")
-	ErrLeaseLost = errors.New("flow: another process owns the run now")
-	ErrEnded     = errors.New("flow: the run has ended")
-	ErrDecided   = errors.New("flow: the gate was decided otherwise")
-	ErrNoRun     = errors.New("flow: no such run")
-	ErrNoBlob    = errors.New("flow: no such blob")
-	ErrStoreFull = errors.New("flow: the disk of the store is full")
-	ErrStoreBusy = errors.New("flow: the store is locked by another process")
-	ErrStoreDown = errors.New("flow: the store cannot be written")
-	ErrReadOnly  = errors.New("flow: the store is open for reading only")
+	ErrBusy        = errors.New("flow: the run has a living owner")
+	ErrLeaseLost   = errors.New("flow: another process owns the run now")
+	ErrEnded       = errors.New("flow: the run has ended")
+	ErrDecided     = errors.New("flow: the gate was decided otherwise")
+	ErrNoRun       = errors.New("flow: no such run")
+	ErrSessionBusy = errors.New("flow: the session has a turn that has not ended")
+	ErrNoBlob      = errors.New("flow: no such blob")
+	ErrStoreFull   = errors.New("flow: the disk of the store is full")
+	ErrStoreBusy   = errors.New("flow: the store is locked by another process")
+	ErrStoreDown   = errors.New("flow: the store cannot be written")
+	ErrReadOnly    = errors.New("flow: the store is open for reading only")
 )
 
 // Codes of failures that the engine itself records.

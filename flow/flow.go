@@ -118,6 +118,8 @@ type Gate struct {
 	Actions  []string
 	Deny     string        // the action that expiry takes
 	Expires  time.Duration // 0: never
+
+	Clarify bool // made by Clarifying, which see
 }
 
 // Decision is the answer to a gate, as recorded.
@@ -165,6 +167,9 @@ type Attempt struct {
 	Key             string // the idempotency key: equal in all attempts and drives
 	// Note appends a record that replay skips. It is not waited for.
 	Note func(Event)
+	// Tell hands an event to whoever looks at this moment. It is not recorded, and
+	// may be lost.
+	Tell func(Event)
 	// Sync returns when the notes so far are durable.
 	Sync func() error
 }
@@ -278,6 +283,14 @@ type Job struct {
 	// Finish gives the terminal envelope, and what precedes it. If it cannot, the
 	// drive ends interrupted and the run can be resumed. nil: one without an account.
 	Finish func(Outcome) ([]Draft, error)
+	// Tell takes what activities tell without recording it: kind, path and body. It
+	// is called under the engine's lock: it must neither block nor ask anything of
+	// the engine. nil: nobody looks.
+	Tell func(Draft)
+	// Appended is told every draft that this drive hands to its log, in their order,
+	// and none that it finds there. It must neither block nor call the engine. nil:
+	// nobody asks.
+	Appended func(Draft)
 	// Next says how the run goes on after a segment: after one whose flow returned
 	// Continue, with whose state it is called, or after one that a correction cut
 	// (cut, and no state). What came before is in the log by then. An error ends
@@ -285,7 +298,9 @@ type Job struct {
 	// drive ends with status cut.
 	Next func(state json.RawMessage, cut bool) (Segment, error)
 	// Hopeless is asked while the run lingers with these gates open; true means
-	// that nobody is going to answer, so it parks now. nil: it lingers to the end.
+	// that nobody is going to answer, so it parks now. A run that lingers until an
+	// answer asks once, each time it comes to rest. nil: it lingers to the end. It is
+	// called under the engine's lock, and must not block.
 	Hopeless func(gates []string) bool
 	// Abandon, when closed, ends the grace of a stop: once calls in flight are no
 	// longer awaited. nil: only the grace ends it.

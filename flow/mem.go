@@ -221,9 +221,8 @@ func (m *Mem) Records(run string) []Record {
 // addChecked leaves out a closing of a gate that was decided.
 func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 	switch d.Kind {
-	case "policy.gate":
-		var b gateBody
-		_ = json.Unmarshal(d.Body, &b)
+	case "policy.gate", "intent.clarify":
+		b, _ := readGate(d.Kind, d.Body)
 		r.gates[b.Gate] = &memGate{key: d.Path, digest: b.Digest}
 	case "policy.gate.resolve", "intent.accept", "intent.answer":
 		var b resolveBody

@@ -155,7 +155,7 @@ func answers(kind string) bool {
 func Owned(kind string, n int) bool {
 	switch kind {
 	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished",
-		"policy.gate", "gate.taken", "group.closed", "timer.set", "timer.fired", "clock.read":
+		"policy.gate", "intent.clarify", "gate.taken", "group.closed", "timer.set", "timer.fired", "clock.read":
 		return true
 	}
 	return n > 0
@@ -258,9 +258,9 @@ func (p *past) addKind(r Record) error {
 			return err
 		}
 		p.addEffect(r, &b)
-	case "policy.gate":
-		var b gateBody
-		if err := json.Unmarshal(r.Body, &b); err != nil {
+	case "policy.gate", "intent.clarify":
+		b, err := readGate(r.Kind, r.Body)
+		if err != nil {
 			return err
 		}
 		p.openGate(&gate{id: b.Gate, key: r.Path, kind: b.Kind, digest: b.Digest, deny: b.Deny, expires: b.ExpiresAt})

@@ -16,7 +16,8 @@ type Store interface {
 
 // Writer appends without a lease.
 type Writer interface {
-	// Create stores a run and its first records in one transaction.
+	// Create stores a run and its first records in one transaction. A turn that is
+	// not the next of its session is ErrSessionBusy.
 	Create(context.Context, NewRun, []Draft) error
 	// Write appends what f returns, in the transaction in which f looked. An error
 	// of f is returned as it is and nothing is stored. f may be called again.
@@ -64,6 +65,8 @@ type NewRun struct {
 	Base                          string // of a fork: the source
 	BaseSeq                       int64
 	Blobs                         []string // digests the run keeps alive beside those its records name
+	Session                       string   // of a turn; "": it belongs to none
+	After                         string   // the run that is the last of the session so far; "": there is none
 }
 
 // Row is a run as stored.
@@ -86,6 +89,7 @@ type Row struct {
 	WakeAt                               time.Time
 	Base                                 string
 	BaseSeq                              int64
+	Session                              string // of a turn
 	Created, Updated                     time.Time
 }
 
@@ -111,11 +115,12 @@ type Stored struct {
 
 // Query selects runs.
 type Query struct {
-	Limit  int      // 0: all
-	Before int64    // rows with a smaller N; 0: from the newest
-	States []string // any of these; nil: all
-	Prefix string   // of the id
-	Leased bool     // only runs somebody holds
+	Limit   int      // 0: all
+	Before  int64    // rows with a smaller N; 0: from the newest
+	States  []string // any of these; nil: all
+	Prefix  string   // of the id
+	Leased  bool     // only runs somebody holds
+	Session string   // only the turns of this one; "": all
 }
 
 // GateQuery selects gates.

@@ -79,19 +79,14 @@ func (c *fctx) read(dec *decision) (Decision, error) {
 func (c *fctx) open(key string, q Gate, sum string) (*gate, error) {
 	d := c.b.d
 	g := &gate{id: d.newID(), key: key, kind: q.Kind, digest: sum, deny: q.Deny, asked: true, opening: true}
-	o := newObject(256).str("gate", g.id).str("gate_kind", q.Kind).str("question", q.Question)
-	subject := q.Subject
-	if len(subject) == 0 {
-		subject = []byte("null")
-	}
-	o = o.raw("subject", subject).strs("actions", q.Actions).str("deny", q.Deny).str("digest", sum)
+	o := q.opening(g.id, sum)
 	if q.Expires > 0 {
 		g.expires = d.clock().Add(q.Expires)
 		o = o.time("expires_at", g.expires)
 	}
 	d.past.openGate(g)
 	d.lives++
-	if d.append(Draft{Kind: "policy.gate", Path: key, From: "executor", Body: o.close()}) != nil {
+	if d.append(Draft{Kind: q.openingKind(), Path: key, From: "executor", Body: o.close()}) != nil {
 		return nil, c.park()
 	}
 	g.opening = false
@@ -245,7 +240,7 @@ func (d *drive) idle() {
 	if d.ending != notEnding || d.parking || d.mode != performing || !d.waits() {
 		return
 	}
-	if d.job.Linger < 0 {
+	if d.job.Linger < 0 && (d.job.Hopeless == nil || !d.job.Hopeless(d.parkingNow().Gates)) {
 		return
 	}
 	d.parkTurn++

@@ -20,7 +20,7 @@ const (
 
 // Names that documents do not choose.
 const (
-	rootPath      = "root"
+	rootPath      = "root"     // of a plan
 	inputScope    = "input"    // what ${input.name} begins with
 	inputFollowup = "followup" // an input that only follow-ups have; null elsewhere
 )
@@ -38,7 +38,8 @@ const (
 // Document is a plan as its author wrote it, defaults filled in where nodes
 // need one. It is not changed after Parse and may be shared.
 type Document struct {
-	Kind      string // always "plan"
+	Kind      string // plan or turn
+	Turn      *Turn  // of a turn; nil: it is a plan
 	Version   int    // always 1
 	Name      string
 	Skill     string

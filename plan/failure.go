@@ -66,6 +66,16 @@ func unresolved(err error) error {
 	return &leafError{reason: ReasonStepError, error: resolveError(err)}
 }
 
+// agentFailed is the failure of a step, whose agent has many ways to fail that are
+// nobody's tool: unless its code says more, it is the step that failed.
+func agentFailed(err error) error {
+	var e *flow.Error
+	if reason := Reason(err); errors.As(err, &e) && (reason == ReasonInternal || reason == ReasonToolError) && e.Code != ReasonToolError && e.Code != flow.CodeInternal {
+		return &leafError{reason: ReasonStepError, error: e}
+	}
+	return err
+}
+
 // ends reports whether an error is the end of a leaf. Those of a parked branch,
 // of a program that does not fit its history and of a broken rule are not: the
 // next drive comes by again.

@@ -133,6 +133,7 @@ func (w *walker) step(fc flow.Context, n *Node, l *ledger) end {
 			return end{output: json.RawMessage("null"), body: StepBody{Noop: true}}
 		}
 		e := called(w.h.Step(fc, StepRequest{Node: n, Prompt: prompt, Inputs: inputs, Timeout: n.Timeout, Retry: w.retry(n)}))
+		e.err = agentFailed(e.err)
 		if e.err == nil && n.OutputSchema != nil {
 			e.err = misfit(n.OutputSchema, e.output)
 		}

@@ -75,8 +75,11 @@ func (d *Document) decode(v *value, ps *problems) {
 	d.Kind = f.text("kind")
 	if k := f.v.get("kind"); k == nil {
 		ps.add(codeKindUnknown, f.v.at, "", "the document does not say what it is; a plan begins with kind: plan")
-	} else if k.kind == text && d.Kind != "plan" {
-		ps.add(codeKindUnknown, k.at, "", "the document is a %q, not a plan", brief(d.Kind))
+	} else if d.Kind == KindTurn {
+		d.decodeTurn(f, ps)
+		return
+	} else if k.kind == text && d.Kind != KindPlan {
+		ps.add(codeKindUnknown, k.at, "", "the document is a %q, neither a plan nor a turn", brief(d.Kind))
 	}
 	f.need("version")
 	d.Version = int(f.integer("version", 1, 1, 1))

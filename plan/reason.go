@@ -56,6 +56,10 @@ var reasonOf = map[string]string{
 	"env_missing":           ReasonToolUnavailable,
 	flow.CodeResultTooLarge: ReasonOutputInvalid,
 	flow.CodeHistoryTooLong: ReasonInternal,
+
+	// Of agents: an answer that is none, or not all of one.
+	"model_output_truncated": ReasonOutputInvalid,
+	"empty_response":         ReasonOutputInvalid,
 }
 
 // Reason is the reason of an error, by its type and code alone. What has none

@@ -17,7 +17,7 @@ type Resolver interface {
 	// Agent tells about who would do a step. No agent of that name: agent_unknown.
 	Agent(name string) AgentInfo
 	// Dispatch tells whether a child run of a skill may be started.
-	Dispatch(skill string) Trouble
+	Dispatch(skill, agent string) Trouble
 	// Feature tells whether this host can do what a document asks of it beyond its
 	// nodes: workspace (a worktree or checkout), deliver, anchor.
 	Feature(name string) Trouble

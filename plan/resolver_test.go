@@ -58,7 +58,7 @@ func (workspace) Feature(name string) Trouble {
 	return Trouble{}
 }
 
-func (workspace) Dispatch(skill string) Trouble {
+func (workspace) Dispatch(skill, _ string) Trouble {
 	switch skill {
 	case "skill://off@1.0.0":
 		return Trouble{Code: CodeSubDispatchDisabled}

@@ -58,7 +58,7 @@ func (v *validator) dispatch(n *Node, at position) {
 	if v.r == nil {
 		return
 	}
-	if t := v.r.Dispatch(n.Skill); t.Code != "" {
+	if t := v.r.Dispatch(n.Skill, n.Agent); t.Code != "" {
 		v.trouble(t, at, n.Path, "child runs cannot be started")
 		return
 	}

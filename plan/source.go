@@ -70,9 +70,9 @@ func read(src []byte) (*value, *problem) {
 
 func refuseBytes(src []byte) *problem {
 	switch {
-	case len(src) > MaxSize:
+	case len(src) > maxSize(src):
 		return &problem{code: codeLimit, at: position{1, 1},
-			message: fmt.Sprintf("the document has %d bytes; at most %d are read", len(src), MaxSize)}
+			message: fmt.Sprintf("the document has %d bytes; at most %d are read", len(src), maxSize(src))}
 	case bytes.HasPrefix(src, []byte("\xef\xbb\xbf")):
 		return syntaxAt(position{1, 1}, "the document begins with a byte order mark; save it as UTF-8 without one")
 	}

@@ -61,9 +61,9 @@ type validator struct {
 
 // place is how to reach a leaf: the branches above it, and which child of each
 // to take.
-type place []turn
+type place []bend
 
-type turn struct {
+type bend struct {
 	branch *Node
 	index  int
 }
@@ -143,7 +143,7 @@ func (v *validator) locate(n *Node, to place) {
 		}
 	}
 	for i, c := range n.Children {
-		v.locate(c, append(to, turn{n, i}))
+		v.locate(c, append(to, bend{n, i}))
 	}
 }
 
@@ -240,9 +240,19 @@ func (v *validator) step(n *Node) {
 	}
 	info := v.r.Agent(n.Agent)
 	v.trouble(info.Trouble, at, n.Path, "the agent cannot be used")
-	if info.Once && n.Retry.Max > 0 {
+	if (info.Once || v.mayActOnce(n)) && n.Retry.Max > 0 {
 		v.add(codeRetryOnce, n.has["retry"], n.Path, "what %s does must not be done twice, so that the step cannot be retried", brief(n.Agent))
 	}
+}
+
+// mayActOnce reports whether an agent is given a tool in the step that must not be
+// called twice.
+func (v *validator) mayActOnce(n *Node) bool {
+	tools := v.allow
+	if n.Tools != nil {
+		tools = *n.Tools
+	}
+	return slices.ContainsFunc(tools, func(uri string) bool { return v.r.Tool(uri).Class == flow.Once })
 }
 
 func (v *validator) subDispatch(n *Node) {

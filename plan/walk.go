@@ -240,6 +240,10 @@ func (w *walker) parallel(fc flow.Context, n *Node, l *ledger) error {
 // outputs resolves what the document declares. A leaf whose failure was passed
 // over has none, which shows as null: the run is partial, not failed.
 func (w *walker) outputs(l *ledger) (json.RawMessage, *flow.Error) {
+	if w.d.Turn != nil { // what its agent brings is all there is
+		out, _ := l.output(w.d.Root.ID)
+		return out, nil
+	}
 	if w.d.outputs == nil {
 		return json.RawMessage("{}"), nil
 	}

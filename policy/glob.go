@@ -76,3 +76,40 @@ func wild(pattern, s string) bool {
 	}
 	return p == len(pattern)
 }
+
+// overlaps reports whether some tool could match both patterns.
+func (g glob) overlaps(h glob) bool {
+	return meet(g.server, h.server) && meet(g.tool, h.tool)
+}
+
+// meet reports whether some text matches both patterns: it walks them together, and
+// wherever one has a star the other may go ahead by one.
+func meet(a, b string) bool {
+	reach := make([]bool, len(b)+1) // after the part of a so far: which parts of b can stand beside it
+	reach[0] = true
+	spread := func(of []bool, star bool) {
+		for j := range len(b) {
+			if of[j] && (star || b[j] == '*') {
+				of[j+1] = true
+			}
+		}
+	}
+	spread(reach, false)
+	for i := range len(a) {
+		next := make([]bool, len(b)+1)
+		for j, here := range reach {
+			switch {
+			case !here:
+			case a[i] == '*':
+				next[j] = true
+			case j < len(b) && b[j] == '*':
+				next[j] = true
+			case j < len(b) && (a[i] == '?' || b[j] == '?' || a[i] == b[j]):
+				next[j+1] = true
+			}
+		}
+		spread(next, a[i] == '*')
+		reach = next
+	}
+	return reach[len(b)]
+}

@@ -13,9 +13,9 @@ import (
 	"github.com/tipstaff/tipstaff/policy"
 )
 
-func compile(t *testing.T, rules ...policy.Rule) *policy.Policy {
+func compile(t testing.TB, rules ...policy.Rule) *policy.Policy {
 	t.Helper()
-	p, problems := policy.New(rules)
+	p, problems := policy.New(policy.Document{Rules: rules})
 	if problems != nil {
 		t.Fatal(problems)
 	}
@@ -138,7 +138,7 @@ func TestProblemsNameRuleAndField(t *testing.T) {
 		{ID: "e3", Tool: "a/b", Effect: []flow.Class{flow.Read, flow.Read}},
 		{ID: "", Tool: ""},
 	}
-	p, problems := policy.New(rules)
+	p, problems := policy.New(policy.Document{Rules: rules})
 	if p != nil {
 		t.Error("a policy was made of faulty rules")
 	}
@@ -148,9 +148,9 @@ func TestProblemsNameRuleAndField(t *testing.T) {
 	}
 	var got []place
 	for _, x := range problems {
-		got = append(got, place{x.Rule, x.Field})
+		got = append(got, place{x.Index, x.Field})
 		if x.Message == "" {
-			t.Errorf("problem of rule %d says nothing", x.Rule)
+			t.Errorf("problem of rule %d says nothing", x.Index)
 		}
 	}
 	want := []place{{1, "id"}, {2, "id"}, {3, "id"}, {4, "id"}, {5, "id"}, {6, "tool"}, {7, "tool"}, {8, "tool"}, {9, "tool"},
@@ -184,6 +184,8 @@ func TestDigestFollowsTheDocument(t *testing.T) {
 		"ab":          compile(t, a, b),
 		"ba":          compile(t, b, a),
 		"other why":   compile(t, a, policy.Rule{ID: "b", Tool: "b/*", Do: policy.Deny, Why: "yes"}),
+		"with when":   compile(t, a, policy.Rule{ID: "b", Tool: "b/*", Do: policy.Deny, Why: "no", When: "turn.untrusted"}),
+		"with guard":  guarded(t, a, b),
 		"with effect": compile(t, a, policy.Rule{ID: "b", Tool: "b/*", Do: policy.Deny, Why: "no", Effect: []flow.Class{flow.Once}}),
 	} {
 		if !regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(p.Digest()) {
@@ -230,24 +232,17 @@ func anyRule(i int) *rapid.Generator[policy.Rule] {
 		if rapid.Bool().Draw(t, "narrow") {
 			r.Effect = rapid.SampledFrom([][]flow.Class{{flow.Read}, {flow.Idempotent}, {flow.Once}, {flow.Read, flow.Once}}).Draw(t, "effect")
 		}
+		r.When = rapid.SampledFrom([]string{"", "", "turn.untrusted", "args.n > 0", "!has(args.n)", "args.n"}).Draw(t, "when")
 		return r
 	})
 }
 
 func TestOrderNeverChangesTheDecision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var rules []policy.Rule
-		for i := range rapid.IntRange(0, 8).Draw(t, "n") {
-			rules = append(rules, anyRule(i).Draw(t, "rule"))
-		}
+		rules, call := anyRules(t), anyCall(t)
 		shuffled := rapid.Permutation(rules).Draw(t, "shuffled")
-		call := policy.Call{
-			Server: rapid.StringMatching(`[ab]{1,4}`).Draw(t, "server"),
-			Tool:   rapid.StringMatching(`[ab]{1,4}`).Draw(t, "tool"),
-			Class:  rapid.SampledFrom([]flow.Class{flow.Read, flow.Idempotent, flow.Once}).Draw(t, "class"),
-		}
-		p, problems := policy.New(rules)
-		q, _ := policy.New(shuffled)
+		p, problems := policy.New(policy.Document{Rules: rules})
+		q, _ := policy.New(policy.Document{Rules: shuffled})
 		if problems != nil {
 			t.Fatal(problems)
 		}
@@ -275,7 +270,7 @@ func FuzzGlob(f *testing.F) {
 		if strings.ContainsAny(server+tool, "/\n") || len(glob) > 100 {
 			return
 		}
-		p, problems := policy.New([]policy.Rule{{ID: "r", Tool: glob, Do: policy.Allow}})
+		p, problems := policy.New(policy.Document{Rules: []policy.Rule{{ID: "r", Tool: glob, Do: policy.Allow}}})
 		if problems != nil {
 			return
 		}
@@ -287,4 +282,19 @@ func FuzzGlob(f *testing.F) {
 			t.Errorf("%q on %q/%q: got %v, want %v", glob, server, tool, got, want)
 		}
 	})
+}
+
+// TestDecidingIsCheap: a policy without conditions is asked on the way of every
+// call, and leaves nothing behind.
+func TestDecidingIsCheap(t *testing.T) {
+	p := compile(t,
+		policy.Rule{ID: "reads", Tool: "*/*", Effect: []flow.Class{flow.Read}, Do: policy.Allow},
+		policy.Rule{ID: "exec", Tool: "*/exec", Do: policy.Ask})
+	c := call()
+	if n := testing.AllocsPerRun(100, func() { p.Decide(c) }); n != 0 {
+		t.Errorf("a decision allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { p.Inspect(c) }); n != 0 {
+		t.Errorf("looking for guards allocates %v times", n)
+	}
 }

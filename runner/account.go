@@ -24,6 +24,7 @@ type evidence struct {
 	Tools         []toolUse      `json:"tools"`
 	Bounds        boundsUse      `json:"bounds"`
 	Lifecycle     string         `json:"lifecycle"`
+	Session       *sessionHead   `json:"session,omitempty"` // of a turn
 }
 
 type toolUse struct {
@@ -139,6 +140,7 @@ func (a *account) evidence(p *program, used, limit flow.Use, end tipstaff.Kind) 
 			ev.Counts[status]++
 		}
 	}
+	ev.Session = p.sessionHead()
 	ev.InDoubt = append(ev.InDoubt, slices.Sorted(maps.Keys(a.open))...)
 	for _, uri := range slices.Sorted(maps.Keys(a.calls)) {
 		use := toolUse{URI: uri, Calls: a.calls[uri]}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/runner"
@@ -45,6 +46,8 @@ type bed struct {
 	dead  map[string]bool // launches whose process is gone
 	swept []string
 	ahead atomic.Int64 // how far the clock is ahead
+
+	says func(agent.Request) agent.Response // what models answer
 }
 
 func newBed(t *testing.T) *bed {
@@ -81,6 +84,7 @@ func (b *bed) open() {
 			}
 			return map[string]tool.Server{"builtin": builtin.New(builtin.Options{Workspace: dir, Roots: c.Roots, Programs: c.Programs, Markers: env})}
 		},
+		Models: func(tool.ModelConfig, tool.File) (agent.Model, error) { return b, nil },
 		Self: func(kind, launch string) flow.Owner {
 			return flow.Owner{Kind: kind, Host: "here", Pid: os.Getpid(), Launch: launch}
 		},
@@ -95,6 +99,26 @@ func (b *bed) open() {
 		Stop: ctx,
 		Now:  now,
 	})
+}
+
+// The bed is the model of every agent in it.
+
+func (b *bed) Name() string { return "model-of-the-bed" }
+
+func (b *bed) Caps() agent.Caps {
+	return agent.Caps{ContextWindow: 100_000, MaxOutput: 8_000, Price: &agent.Price{Input: 1_000_000_000, Output: 5_000_000_000}}
+}
+
+func (b *bed) Stream(_ context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
+	said := b.says(r)
+	if said.Usage == nil {
+		said.Usage = &agent.Usage{InputTokens: 100, OutputTokens: 10, TotalTokens: 110}
+	}
+	if said.Reason == "" {
+		said.Reason = agent.ReasonStop
+	}
+	emit(agent.Delta{Channel: agent.ChannelAnswer, Text: said.Text})
+	return said, nil
 }
 
 func (b *bed) write(name, text string) {
@@ -203,4 +227,18 @@ func wantCode(t *testing.T, err error, code tipstaff.Code) {
 
 func answer(v string) func(*tipstaff.DecideRequest) {
 	return func(r *tipstaff.DecideRequest) { r.Answer = json.RawMessage(v) }
+}
+
+// choosing answers every gate with an action.
+func choosing(action string) tipstaff.Ask {
+	return func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) {
+		return tipstaff.Choice{Action: action}, true
+	}
+}
+
+// answering answers every gate that offers it.
+func answering(answer string) tipstaff.Ask {
+	return func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) {
+		return tipstaff.Choice{Action: "answer", Answer: json.RawMessage(answer)}, true
+	}
 }

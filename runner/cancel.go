@@ -35,6 +35,8 @@ func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 		return tipstaff.Run{}, explain(flow.ErrEnded, req.Run)
 	case r.alive(row) || r.driving(run):
 		err = r.askToCancel(ctx, run, req)
+	case row.Session != "":
+		err = r.endTurn(ctx, run, req)
 	default:
 		err = r.settle(ctx, row, r.cancelRequest(ctx, req.Reason))
 	}
@@ -42,6 +44,30 @@ func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 		return tipstaff.Run{}, explain(err, req.Run)
 	}
 	return r.Get(ctx, req.Run)
+}
+
+// endTurn cancels a turn that nobody drives by driving it: what it leaves of the
+// conversation is for its loop to say.
+func (r *Runner) endTurn(ctx context.Context, run string, req tipstaff.CancelRequest) error {
+	p, err := openProgram(ctx, r.Store, run)
+	if err != nil {
+		return err
+	}
+	body := r.cancelRequest(ctx, req.Reason)
+	err = r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
+		if tx.Row().Cancel {
+			return nil, nil
+		}
+		return []flow.Draft{body.draft()}, nil
+	})
+	if err != nil {
+		return err
+	}
+	done, err := r.begin(run, p, person{})
+	if err != nil {
+		return err
+	}
+	return (<-done).Err
 }
 
 func (r *Runner) cancelRequest(ctx context.Context, reason string) cancelBody {
@@ -193,7 +219,7 @@ func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 }
 
 func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) error {
-	if row.Cancel {
+	if row.Cancel && row.Session == "" { // a turn is ended by whoever drives it next
 		return r.settle(ctx, row, cancelBody{})
 	}
 	return r.Store.Write(ctx, row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
@@ -268,9 +294,18 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	body.revision = p.chapter.Revision.Number
 	body.ForkOf = &forkBody{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
 	body.Parent = &parentBody{Run: run, Relation: "fork"}
+	doc := p.doc
+	if doc.Turn != nil { // what is said from here on is another conversation
+		if doc, err = inSession(doc, &conversation{session: tipstaff.NewID(r.Now()).String(), messages: p.history}, doc.AllowList()); err != nil {
+			return tipstaff.ID{}, err
+		}
+		if body.ProgramDigest, err = r.Store.PutBlob(ctx, doc.Canonical()); err != nil {
+			return tipstaff.ID{}, err
+		}
+	}
 	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(map[string]any{
 		"from_run": run, "seq": at, "counters": used, "by": r.cancelRequest(ctx, "").Actor})}
-	return r.createFrom(ctx, body, p.doc, "command", []flow.Draft{forked})
+	return r.createFrom(ctx, body, doc, "command", []flow.Draft{forked})
 }
 
 // forkPoint is the last record before the effect that made a run fail; of one

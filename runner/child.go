@@ -86,9 +86,10 @@ const (
 	viaParent        = "parent"   // how it was accepted by it: no person has seen the calls of its plan
 )
 
-// Dispatch tells whether a child run of a skill may be started from here. The
-// child's plan is known by then, so it is checked now, and those it starts too.
-func (r resolver) Dispatch(uri string) plan.Trouble {
+// Dispatch tells whether a child run of a skill may be started from here. A plan
+// that the skill brings is known by then, so it is checked now, and those it starts
+// too. For a skill that brings none the agent drafts one.
+func (r resolver) Dispatch(uri, agent string) plan.Trouble {
 	if r.manifest == nil || !r.manifest.SubDispatch {
 		return plan.Trouble{Code: plan.CodeSubDispatchDisabled,
 			Message: "child runs are not allowed here: set policy.sub_dispatch in tipstaff.yaml, or give --allow-sub-dispatch"}
@@ -101,7 +102,11 @@ func (r resolver) Dispatch(uri string) plan.Trouble {
 		return plan.Trouble{} // the skill is looked up by itself, and reported then
 	}
 	if s.Plan == nil {
-		return plan.Trouble{Code: "agent_unknown", Message: fmt.Sprintf("%s has no plan.yaml, and this version of Tipstaff has no model that could draft one", uri)}
+		t := agentTrouble(r.manifest, agent)
+		if t.Code != "" {
+			t.Message = fmt.Sprintf("%s has no plan.yaml, so that an agent must draft one: %s", uri, t.Message)
+		}
+		return t
 	}
 	below := r
 	below.chain = r.chain.extend(uri)
@@ -165,6 +170,19 @@ func (r *Runner) prepareChild(ctx context.Context, parent *program, in dispatchI
 	}
 	p := &prepared{manifest: manifest, tools: parent.gate.Tools, skills: &skillShelf{taken: parent.skills}, bounds: in.Bounds}
 	p.resolver = resolver{manifest: manifest, tools: p.tools, skills: p.skills, chain: line.extend(in.Skill)}
+	for _, a := range parent.crew.agents {
+		p.costBound = p.costBound || a.Settings.CostBound
+	}
+	if p.live, err = r.manifest(); err != nil {
+		return nil, err
+	}
+	if s.Plan == nil {
+		p.doc, p.inputs, p.crew = unwritten(in.Skill), in.Inputs, crew{agents: map[string]settledAgent{}}
+		if err := r.hireOne(p, in.Agent); err != nil {
+			return nil, subagent("the plan of %s cannot be drafted: %v", in.Skill, err)
+		}
+		return p, nil
+	}
 	var problems []tipstaff.Problem
 	if p.doc, problems = plan.Check(in.Skill+"/plan.yaml", s.Plan, p.resolver); len(problems) == 0 {
 		given := map[string]json.RawMessage{}
@@ -175,6 +193,9 @@ func (r *Runner) prepareChild(ctx context.Context, parent *program, in dispatchI
 	}
 	if len(problems) > 0 {
 		return nil, subagent("the plan of %s cannot be run: %s", in.Skill, problems[0].Message)
+	}
+	if err := r.hire(p); err != nil {
+		return nil, subagent("the plan of %s cannot be run: %v", in.Skill, err)
 	}
 	return p, nil
 }
@@ -230,22 +251,26 @@ func within(root, folder string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// createChild stores a child run. With accept: auto its parent accepts it, which
-// the record says; otherwise it is proposed, and a person is asked.
+// createChild stores a child run. With accept: auto its parent accepts its plan,
+// which the record says, at once or when it is drafted; otherwise a person is
+// asked.
 func (r *Runner) createChild(ctx context.Context, child string, parent *program, p *prepared, accept string) error {
 	frozen, err := r.freeze(ctx, p)
 	if err != nil {
 		return err
 	}
-	program, err := r.Store.PutBlob(ctx, p.doc.Canonical())
-	if err != nil {
-		return err
+	program, prose := "", "Do what the skill is for, with the inputs that are given."
+	if p.doc.Canonical() != nil {
+		prose = ""
+		if program, err = r.Store.PutBlob(ctx, p.doc.Canonical()); err != nil {
+			return err
+		}
 	}
-	body := draftBody{ProgramKind: "plan", ProgramDigest: program, Skill: p.doc.Skill, SkillDigest: p.skills.taken[p.doc.Skill].Digest(),
+	body := draftBody{ProgramKind: plan.KindPlan, ProgramDigest: program, Prose: prose, Skill: p.doc.Skill, SkillDigest: p.skills.taken[p.doc.Skill].Digest(),
 		Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: p.doc.Skill, Parent: &parentBody{Run: parent.run, Relation: relationDispatch}}
 	as := tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "parent", User: parent.draft.User, Principal: "run:" + parent.run})
 	var more []flow.Draft
-	if accept == plan.AcceptAuto {
+	if accept == plan.AcceptAuto && program != "" {
 		more = r.accepted(as, body, p.doc, viaParent)
 	}
 	return r.store(as, idOf(child), body, p.doc, more)

@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -48,19 +50,11 @@ func (r *Runner) termsReader(given *tipstaff.Source) (*termsReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := r.lock()
+	have, err := r.stock(manifest)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := r.tools(manifest, lock)
-	if err != nil {
-		return nil, err
-	}
-	skills, err := r.skillSet()
-	if err != nil {
-		return nil, err
-	}
-	return &termsReader{manifest, tools.Definitions(), newShelf(skills)}, nil
+	return &termsReader{manifest, have.tools.Definitions(), have.skills}, nil
 }
 
 // manifestOr is the manifest that was given, or else the workspace's.
@@ -68,7 +62,7 @@ func (r *Runner) manifestOr(given *tipstaff.Source) (*tool.Manifest, error) {
 	if given == nil {
 		return r.manifest()
 	}
-	m, problems := tool.ParseManifest(given.Name, given.Text)
+	m, problems := tool.ParseManifestIn(os.DirFS(filepath.Dir(given.Name)), given.Name, given.Text)
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + given.Name + " is not valid", Problems: problems}
 	}
@@ -116,8 +110,8 @@ func (t *termsReader) Skill(uri string) plan.SkillInfo {
 	return info
 }
 
-func (*termsReader) Agent(string) plan.AgentInfo  { return plan.AgentInfo{} }
-func (*termsReader) Dispatch(string) plan.Trouble { return plan.Trouble{} }
-func (*termsReader) Feature(string) plan.Trouble  { return plan.Trouble{} }
+func (*termsReader) Agent(string) plan.AgentInfo          { return plan.AgentInfo{} }
+func (*termsReader) Dispatch(string, string) plan.Trouble { return plan.Trouble{} }
+func (*termsReader) Feature(string) plan.Trouble          { return plan.Trouble{} }
 
 func (t *termsReader) Bounds() flow.Use { return resolver{manifest: t.manifest}.Bounds() }

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"sync"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -24,9 +25,10 @@ type course struct {
 
 // kit is what is made for one program.
 type kit struct {
-	program *program
-	manager *tool.Manager
-	acts    map[string]flow.Activity
+	program  *program
+	manifest *tool.Manifest // as it stands; nil: there is none
+	manager  *tool.Manager
+	acts     map[string]flow.Activity
 }
 
 func (r *Runner) newCourse(run string, p *program, a *active, who person) (*course, error) {
@@ -51,8 +53,12 @@ func (c *course) newKit(p *program) (*kit, error) {
 	}
 	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(c.run, c.a.launch)))
 	manager.Hold(lock)
-	return &kit{program: p, manager: manager,
-		acts: map[string]flow.Activity{tool.ActivityName: p.activity(manager), dispatchName: r.dispatch(p, c.who)}}, nil
+	manager.Conceal(manifest.Secrets(os.Environ()))
+	k := &kit{program: p, manifest: manifest, manager: manager,
+		acts: map[string]flow.Activity{tool.ActivityName: p.activity(manager), dispatchName: r.dispatch(p, c.who)}}
+	r.draftActs(p, k.acts)
+	r.agentActs(p, manifest, k.acts)
+	return k, nil
 }
 
 // now is what the drive works with at present.
@@ -79,8 +85,10 @@ func (c *course) job() flow.Job {
 			c.close() // they end before the run does
 			return c.r.finish(c.program(), out)
 		},
-		Next:    c.next,
-		Abandon: c.r.Abandon,
+		Next:     c.next,
+		Tell:     func(d flow.Draft) { c.r.talk.tell(c.run, d, c.r.Now()) },
+		Appended: func(d flow.Draft) { c.r.talk.appended(c.run, d) },
+		Abandon:  c.r.Abandon,
 	}
 	for name := range c.now().acts {
 		job.Acts[name] = c.activity(name)
@@ -114,7 +122,7 @@ func (c *course) next(state json.RawMessage, cut bool) (flow.Segment, error) {
 		return flow.Segment{}, err
 	}
 	put := func(data []byte) (string, error) { return c.r.Store.PutBlob(ctx, data) }
-	t, err := p.turn(ctx, c.r.Store, put, events, state, cut)
+	t, err := p.passage(ctx, c.r.Store, put, events, state, cut)
 	if err != nil {
 		return flow.Segment{}, err
 	}

@@ -26,6 +26,7 @@ type resolveBody struct {
 	Gate          string          `json:"gate"`
 	Action        string          `json:"action"`
 	Answer        json.RawMessage `json:"answer,omitempty"`
+	Answers       json.RawMessage `json:"answers,omitempty"` // of an intent.answer
 	Feedback      string          `json:"feedback,omitempty"`
 	Note          string          `json:"note,omitempty"`
 	DecidedBy     string          `json:"decided_by,omitempty"`
@@ -142,11 +143,14 @@ func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 }
 
 // readResolution reads what closed a gate. Before a program is accepted, its
-// acceptance does so itself.
+// acceptance does so itself, and so do the answers to questions about it.
 func readResolution(body json.RawMessage) (resolveBody, error) {
 	var b resolveBody
 	err := json.Unmarshal(body, &b)
-	if b.Action == "" {
+	switch {
+	case b.Answers != nil:
+		b.Action, b.Answer = "answer", b.Answers
+	case b.Action == "":
 		b.Action = actionAccept
 	}
 	return b, err
@@ -170,9 +174,28 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 	if run.State == string(tipstaff.Proposed) && req.Action == actionAccept {
 		return r.accept(ctx, g, req)
 	}
+	if run.State == string(tipstaff.Clarifying) && req.Action == "answer" {
+		return answered(ctx, g, req)
+	}
 	b := resolveBody{Gate: row.ID, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback, Note: req.Note, DecidedBy: req.DecidedBy,
 		SubjectDigest: g.Digest, Via: req.Via, OnBehalfOf: principal(ctx)}
 	return []flow.Draft{{Kind: string(tipstaff.KindPolicyGateResolve), Path: row.Key, From: signer(ctx), Body: flow.JSON(b)}}, nil
+}
+
+// answered are the answers to questions that were asked before there was a
+// program.
+func answered(ctx context.Context, g tipstaff.Gate, req tipstaff.DecideRequest) ([]flow.Draft, error) {
+	if req.Note != "" || req.DecidedBy != "" {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "answers to questions take no note")
+	}
+	if err := answers(g, req.Answer); err != nil {
+		return nil, err
+	}
+	body := map[string]any{"gate": g.ID.String(), "answers": req.Answer, "via": req.Via}
+	if who := principal(ctx); who != "" {
+		body["on_behalf_of"] = who
+	}
+	return []flow.Draft{{Kind: string(tipstaff.KindIntentAnswer), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
 }
 
 // fits checks what an action needs or does not take.
@@ -216,7 +239,7 @@ func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.Decid
 		if row.ID != req.Gate && row.Key != req.Gate {
 			continue
 		}
-		if json.Unmarshal(gateOf(row).Subject, &subject) != nil || subject.Name != tool.ActivityName || subject.Input.Parse != "" {
+		if json.Unmarshal(gateOf(row).Subject, &subject) != nil || subject.Name != tool.ActivityName {
 			return nil
 		}
 		p, err := openProgram(ctx, r.Store, run)
@@ -224,12 +247,11 @@ func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.Decid
 			return err
 		}
 		d, err := p.gate.Tools.Lookup(subject.Input.URI)
-		if err != nil || d.OutputSchema == nil {
-			return nil // nothing says what its results look like
+		if err != nil {
+			return nil // nobody knows the tool any more
 		}
-		if err := d.OutputSchema.Validate(req.Answer); err != nil {
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is no result of %s: %v", subject.Input.URI, err).
-				WithHint("its results are described by %s", d.OutputSchema.Raw())
+		if err := subject.Input.CheckResult(d, req.Answer); err != nil {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is no result of %s: %v", subject.Input.URI, err)
 		}
 	}
 	return nil

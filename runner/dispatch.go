@@ -25,6 +25,7 @@ type dispatchInput struct {
 	Bounds      tipstaff.Bounds `json:"bounds"`
 	Scope       string          `json:"scope,omitempty"`
 	Accept      string          `json:"accept"`
+	Agent       string          `json:"agent,omitempty"` // who drafts the plan of a skill that brings none
 }
 
 // subDispatch performs a sub_dispatch node. The child's bounds are reserved from
@@ -32,13 +33,16 @@ type dispatchInput struct {
 // child has a journal of its own, and an attempt that finds it goes on with it.
 func (p *program) subDispatch(fc flow.Context, call plan.DispatchRequest) (flow.Result, error) {
 	s, doc := p.skills[call.Node.Skill], p.children[call.Node.Skill]
-	if s == nil || doc == nil {
-		return flow.Result{}, subagent("%s was not frozen into this run with a plan", call.Node.Skill)
+	if s == nil {
+		return flow.Result{}, subagent("%s was not frozen into this run", call.Node.Skill)
 	}
-	bounds := p.childBounds(call.Node, doc)
+	bounds, drafts := p.childBounds(call.Node, doc), ""
+	if doc == nil {
+		drafts = call.Node.Agent
+	}
 	return fc.Do(flow.Call{Name: dispatchName, Class: flow.Idempotent, Timeout: call.Timeout, Reserve: handDown(bounds),
 		Input: flow.JSON(dispatchInput{Skill: call.Node.Skill, SkillDigest: s.Digest(), Inputs: call.Inputs, Bounds: bounds,
-			Scope: call.Node.Scope, Accept: call.Node.Accept})})
+			Scope: call.Node.Scope, Accept: call.Node.Accept, Agent: drafts})})
 }
 
 // subagent is the failure of a node whose child did not complete.
@@ -57,6 +61,10 @@ func (r *Runner) dispatch(parent *program, who person) flow.Activity {
 		child, err := r.childOf(ctx, parent, a, in)
 		if err != nil {
 			return flow.Done{}, err
+		}
+		who := who
+		if in.Accept == plan.AcceptAuto {
+			who.parent = parent.run
 		}
 		if err := r.takeToEnd(ctx, child, who); err != nil {
 			return flow.Done{}, err
@@ -295,7 +303,10 @@ const lostAttempts = 4
 // says, and where neither does, what its plan can need at most, with room for
 // attempts that a crash loses. Never more than the parent's own limit.
 func (p *program) childBounds(n *plan.Node, doc *plan.Document) tipstaff.Bounds {
-	said := tipstaff.Min(tipstaff.Bounds(n.Bounds), tipstaff.Bounds(doc.Bounds))
+	said := tipstaff.Min(tipstaff.Bounds(n.Bounds))
+	if doc != nil {
+		said = tipstaff.Min(said, tipstaff.Bounds(doc.Bounds))
+	}
 	for name, most := range p.needs(doc) {
 		if _, ok := said[name]; !ok {
 			if most > 0 {
@@ -308,25 +319,39 @@ func (p *program) childBounds(n *plan.Node, doc *plan.Document) tipstaff.Bounds 
 }
 
 // needs is the most that a plan can take from the ledger. A plan without agents
-// takes nothing but tool calls and hops. It ends: no skill dispatches itself.
+// takes nothing but tool calls and hops. What an agent will take nobody knows: a
+// plan that has one, or that one is to draft (nil), gets half of what its parent
+// has, so that the parent can go on after it. It ends: no skill dispatches itself.
 func (p *program) needs(doc *plan.Document) tipstaff.Bounds {
-	most := tipstaff.Bounds{}
+	most, agents := tipstaff.Bounds{}, false
 	for _, name := range handedDown {
 		most[name] = 0
+		if doc == nil {
+			most[name] = p.limits[name] / 2
+		}
+	}
+	if doc == nil {
+		return most
 	}
 	for leaf := range doc.Root.Leaves {
 		switch leaf.Kind {
+		case plan.Step:
+			most[tipstaff.BoundAgentHops] += 1 + int64(leaf.Retry.Max)
+			agents = true
 		case plan.ToolCall:
 			most[tipstaff.BoundToolCalls] += 1 + int64(leaf.Retry.Max)
 		case plan.SubDispatch:
 			most[tipstaff.BoundAgentHops]++
-			if child := p.children[leaf.Skill]; child != nil {
-				for name, n := range p.childBounds(leaf, child) {
-					if _, down := most[name]; down {
-						most[name] += n
-					}
+			for name, n := range p.childBounds(leaf, p.children[leaf.Skill]) {
+				if _, down := most[name]; down {
+					most[name] += n
 				}
 			}
+		}
+	}
+	for _, name := range handedDown {
+		if limit, ok := p.limits[name]; agents && ok && name != tipstaff.BoundAgentHops {
+			most[name] = max(most[name], limit/2)
 		}
 	}
 	return most

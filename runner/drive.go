@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,7 @@ func (r *Runner) begin(run string, p *program, who person) (<-chan tipstaff.Driv
 		r.mu.Lock()
 		delete(r.drives, run)
 		r.mu.Unlock()
+		r.talk.over(run)
 		close(a.done)
 		result <- driven
 	}()
@@ -109,6 +111,8 @@ func (r *Runner) driveOnce(run string, p *program, a *active, who person) (*prog
 	if who.present() {
 		job.Linger, job.Hopeless = linger, asker.hopeless
 	}
+	job, end := c.watched(job)
+	defer end()
 	out, err := flow.New(&remembering{Log: r.Store, program: c.program}, &flow.Options{Now: r.Now}).Drive(r.Stop, job)
 	return c.program(), ended(out), err
 }
@@ -201,29 +205,44 @@ func failureOf(err error) *plan.Failure {
 
 // person is who, if anybody, answers gates while a run is driven.
 type person struct {
-	yes bool
-	ask tipstaff.Ask
+	yes    bool
+	ask    tipstaff.Ask
+	parent string // the run that accepts what is drafted for it; "": none
 }
 
-func (p person) present() bool { return p.yes || p.ask != nil }
+func (p person) present() bool { return p.yes || p.ask != nil || p.parent != "" }
 
-// answers is how --yes answers a gate: it approves a plan's own question that
-// offers that, accepts what is to be confirmed, and does nothing else.
-func (p person) answers(g tipstaff.Gate) (action string, ok bool) {
+// answers is how a gate is answered without asking. A parent accepts what is to be
+// confirmed; --yes does too, approves a plan's own question that offers that, and
+// does nothing else.
+func (p person) answers(g tipstaff.Gate) (action, via string, ok bool) {
+	confirms := g.Kind == tipstaff.Confirmation && slices.Contains(g.Actions, actionAccept)
 	switch {
-	case !p.yes:
-	case g.Kind == tipstaff.Question && slices.Contains(g.Actions, "approve"):
-		return "approve", true
-	case g.Kind == tipstaff.Confirmation && slices.Contains(g.Actions, actionAccept):
-		return actionAccept, true
+	case confirms && p.parent != "":
+		return actionAccept, viaParent, true
+	case confirms && p.yes:
+		return actionAccept, viaYes, true
+	case p.yes && g.Kind == tipstaff.Question && slices.Contains(g.Actions, "approve"):
+		return "approve", viaYes, true
 	}
-	return "", false
+	return "", "", false
+}
+
+// viaYes is how a decision is recorded that was made beforehand.
+const viaYes = "--yes"
+
+// acting is who a decision is by.
+func (p person) acting(ctx context.Context, via string) context.Context {
+	if via == viaParent {
+		return tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "parent", User: "local", Principal: "run:" + p.parent})
+	}
+	return localUser(ctx)
 }
 
 // canAnswer reports whether driving a run that waits for these gates could come
 // to anything.
 func (p person) canAnswer(gates []tipstaff.Gate) bool {
-	return p.ask != nil || slices.ContainsFunc(gates, func(g tipstaff.Gate) bool { _, ok := p.answers(g); return ok })
+	return p.ask != nil || slices.ContainsFunc(gates, func(g tipstaff.Gate) bool { _, _, ok := p.answers(g); return ok })
 }
 
 // asker gives open gates to a person, one at a time, and records the answers.
@@ -304,19 +323,20 @@ func (a *asker) loop(ctx context.Context) {
 func (a *asker) answer(ctx context.Context, row flow.GateRow) {
 	g := gateOf(row)
 	choice, via, ok := tipstaff.Choice{}, "terminal", false
-	if action, yes := a.who.answers(g); yes {
-		choice, via, ok = tipstaff.Choice{Action: action}, "--yes", true
+	if action, how, yes := a.who.answers(g); yes {
+		choice, via, ok = tipstaff.Choice{Action: action}, how, true
 	} else if a.who.ask != nil {
 		ask, cancel := a.whileOpen(ctx, g)
 		choice, ok = a.who.ask(ask, g)
 		cancel()
+		via = cmp.Or(choice.Via, via)
 	}
 	if !ok {
 		a.decline(row.ID)
 		return
 	}
 	run, _ := tipstaff.ParseID(a.run)
-	_, err := a.r.Decide(localUser(ctx), tipstaff.DecideRequest{Run: run, Gate: row.ID, Action: choice.Action, Answer: choice.Answer,
+	_, err := a.r.Decide(a.who.acting(ctx, via), tipstaff.DecideRequest{Run: run, Gate: row.ID, Action: choice.Action, Answer: choice.Answer,
 		Feedback: choice.Feedback, Note: choice.Note, Via: via})
 	if err != nil && tipstaff.CodeOf(err) != tipstaff.DecisionConflict {
 		a.decline(row.ID)

@@ -15,6 +15,7 @@ var storeErrors = []struct {
 }{
 	{flow.ErrNoRun, tipstaff.RunNotFound, "`tipstaff ls` lists the runs of this workspace"},
 	{flow.ErrEnded, tipstaff.RunEnded, "`tipstaff fork` makes a new run from an ended one"},
+	{flow.ErrSessionBusy, tipstaff.SessionBusy, "continue it with `tipstaff chat --session`, or cancel the run"},
 	{flow.ErrBusy, tipstaff.Busy, "`tipstaff watch` follows it; `tipstaff cancel` ends it"},
 	{flow.ErrLeaseLost, tipstaff.LeaseLost, "another process drives this run now"},
 	{flow.ErrStoreFull, tipstaff.StoreFull, "make room on the disk, then resume the run: nothing that was recorded is lost"},
@@ -53,6 +54,8 @@ func messageOf(err error, code tipstaff.Code, run tipstaff.ID) string {
 		return "there is no run " + run.String()
 	case tipstaff.RunEnded:
 		return "run " + run.String() + " has ended"
+	case tipstaff.SessionBusy:
+		return "a turn of the session has not ended: run " + run.String()
 	case tipstaff.Busy:
 		return "run " + run.String() + " is being driven by another process"
 	}

@@ -29,7 +29,7 @@ func (r *Runner) finish(p *program, out flow.Outcome) ([]flow.Draft, error) {
 		return []flow.Draft{r.cancelled(p, a, out.Used, out.Limit, declineOr(out.Err, a.cancelRequest()))}, nil
 	}
 	f := failureOf(out.Err)
-	body := map[string]any{"reason": f.Reason, "message": f.Message, "cited": []string{},
+	body := map[string]any{"reason": f.Reason, "message": f.Message, "cited": p.cited(),
 		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentFail)}
 	if f.Code != "" {
 		body["code"] = f.Code
@@ -50,7 +50,7 @@ func (r *Runner) attest(ctx context.Context, p *program, a *account, out flow.Ou
 		return nil, fmt.Errorf("the outputs of the run cannot be stored: %w", err)
 	}
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAttest), From: journal.Executor, Body: flow.JSON(map[string]any{
-		"outcome": res.Outcome, "outputs_digest": digest, "cited": []string{},
+		"outcome": res.Outcome, "outputs_digest": digest, "cited": p.cited(),
 		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentAttest)})}}, nil
 }
 
@@ -79,6 +79,14 @@ type cancelBody struct {
 // executor for whoever asked.
 func (r *Runner) cancelled(p *program, a *account, used, limit flow.Use, req cancelBody) flow.Draft {
 	return flow.Draft{Kind: string(tipstaff.KindIntentCancel), From: journal.Executor, Body: flow.JSON(map[string]any{
-		"reason": req.Reason, "via": cmp.Or(req.via, "command"), "cited": []string{}, "on_behalf_of": req.Actor,
+		"reason": req.Reason, "via": cmp.Or(req.via, "command"), "cited": p.cited(), "on_behalf_of": req.Actor,
 		"evidence": a.evidence(p, used, limit, tipstaff.KindIntentCancel)})}
+}
+
+// cited are the items of the memory that the run has used.
+func (p *program) cited() []string {
+	if p.chapter.Recalled == nil {
+		return []string{}
+	}
+	return p.chapter.Recalled
 }

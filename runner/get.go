@@ -126,6 +126,14 @@ func gateOf(row flow.GateRow) tipstaff.Gate {
 		Digest   string          `json:"digest"`
 	}
 	_ = json.Unmarshal(row.Body, &b)
+	var asked struct {
+		Round     int             `json:"round"`
+		Questions json.RawMessage `json:"questions"`
+	}
+	if row.Kind == string(tipstaff.Clarification) && json.Unmarshal(row.Body, &asked) == nil && asked.Questions != nil {
+		q := flow.Clarifying(asked.Round, asked.Questions)
+		b.Question, b.Subject, b.Actions, b.Deny, b.Digest = q.Question, q.Subject, q.Actions, q.Deny, flow.GateDigest(q)
+	}
 	return tipstaff.Gate{ID: idOf(row.ID), Kind: tipstaff.GateKind(row.Kind), Key: row.Key, Path: tipstaff.AskerPath(tipstaff.GateKind(row.Kind), row.Key), Question: b.Question,
 		Subject: b.Subject, Digest: b.Digest, Actions: b.Actions, Deny: b.Deny, OpenedAt: row.OpenedAt, OpenedSeq: row.Opened, ExpiresAt: row.ExpiresAt}
 }
@@ -209,11 +217,21 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 	// The signal is there before the store is read, so nothing falls between.
 	changed, stop := r.Store.Follow(run)
 	defer stop()
+	ear := &hearing{} // deaf, unless it is followed
+	if req.Follow {
+		var hush func()
+		ear.told, hush = r.talk.listen(run)
+		defer hush()
+	}
 	after, left := req.After, req.Limit
 	give := func(s flow.Stored) error {
 		e, err := tipstaff.ParseEvent(s.Bytes)
 		if err != nil {
 			return err
+		}
+		// What a call told was told before its end was written: it is here by now.
+		if endsCalls(e.Kind) && !ear.passOn(yield) {
+			return errEnough
 		}
 		after = s.Seq
 		if !yield(e, nil) {
@@ -235,9 +253,14 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 		if err := eachRecord(ctx, r.Store, run, after, give); err != nil || over {
 			return err
 		}
+		if !ear.passHeld(yield) {
+			return errEnough
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case e := <-ear.told: // what it belongs to was written before, and is read first
+			ear.held = append(ear.held, e)
 		case <-changed:
 		case <-time.After(time.Second):
 		}

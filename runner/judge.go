@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -72,7 +73,7 @@ func (j *judge) replay(parts []part, each func(tipstaff.Event)) string {
 	outcome := ""
 	for i := range parts {
 		h, p := parts[i].history, parts[i].program
-		out, err := flow.Replay(h).Drive(j.ctx, flow.Job{Run: p.run, Root: p.chapter.root(), Flow: p.flow, Input: p.inputs, Limits: p.limits})
+		out, err := flow.Replay(h).Drive(j.ctx, p.replayed())
 		if err != nil {
 			j.fault("replay_mismatch", 0, "", "%v", err)
 			return string(flow.Interrupted)
@@ -91,11 +92,11 @@ func (j *judge) replay(parts []part, each func(tipstaff.Event)) string {
 		case i+1 < len(parts) && out.Status == flow.Interrupted:
 			return outcome // what follows rests on what is not known
 		case i+1 < len(parts):
-			j.turned(&parts[i], &parts[i+1], out)
+			j.passed(&parts[i], &parts[i+1], out)
 		default:
 			j.announced(&parts[i], nil)
 			if h.Ended != "" && out.Status != flow.Interrupted {
-				j.ending(h, ended(out))
+				j.ending(h, p, ended(out))
 			}
 			j.cancel(out.Err)
 		}
@@ -132,18 +133,23 @@ func (j *judge) tell(h flow.History, until string, each func(tipstaff.Event)) {
 }
 
 // ending compares the outcome of the replay with the terminal envelope.
-func (j *judge) ending(h flow.History, out flow.Outcome) {
+func (j *judge) ending(h flow.History, p *program, out flow.Outcome) {
 	end := &j.trace.events[len(j.trace.events)-1]
 	var b struct {
-		Outcome       string `json:"outcome"`
-		OutputsDigest string `json:"outputs_digest"`
-		Reason        string `json:"reason"`
-		Code          string `json:"code"`
-		Bound         string `json:"bound"`
+		Outcome       string   `json:"outcome"`
+		OutputsDigest string   `json:"outputs_digest"`
+		Reason        string   `json:"reason"`
+		Code          string   `json:"code"`
+		Bound         string   `json:"bound"`
+		Cited         []string `json:"cited"`
 	}
 	if err := json.Unmarshal(end.Body, &b); err != nil {
 		j.fault("outcome", end.Seq, "", "the terminal envelope cannot be read: %v", err)
 		return
+	}
+	// The memory has added the run's own events when it was signed.
+	if given := p.cited(); !slices.Equal(b.Cited[:min(len(given), len(b.Cited))], given) {
+		j.fault("outcome", end.Seq, "", "the envelope cites %v, but the run was given %v", b.Cited, given)
 	}
 	switch h.Ended {
 	case flow.Completed:

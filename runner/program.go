@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/policy"
@@ -44,6 +45,11 @@ type program struct {
 	skills  map[string]*skill.Skill // that were frozen, by URI
 	// children are the plans of those skills that have one, by URI.
 	children map[string]*plan.Document
+	crew     crew            // who does its steps
+	history  []agent.Message // of a turn: what was said before it
+	spoken   agent.Output    // and how it came out, as far as it has
+	desk     agent.Desk      // where its turns lay what they ask models
+	turns    sync.Map        // by path: *liveTurn
 	// refused holds, by path, what the frozen gate refuses: the call is asked for
 	// all the same, so that the refusal is recorded as its outcome.
 	refused sync.Map
@@ -52,7 +58,8 @@ type program struct {
 // draftBody is what the runner reads of its own intent.draft.
 type draftBody struct {
 	ProgramKind   string            `json:"program_kind"`
-	ProgramDigest string            `json:"program_digest"`
+	ProgramDigest string            `json:"program_digest,omitempty"` // "": it is to be drafted
+	Prose         string            `json:"prose,omitempty"`          // for which
 	Skill         string            `json:"skill,omitempty"`
 	SkillDigest   string            `json:"skill_digest,omitempty"`
 	Inputs        json.RawMessage   `json:"inputs"`
@@ -62,9 +69,11 @@ type draftBody struct {
 	Keys          keysBody          `json:"keys"`
 	Frozen        map[string]string `json:"frozen"`
 	Title         string            `json:"title,omitempty"`
+	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
 	Parent        *parentBody       `json:"parent,omitempty"`
 	ForkOf        *forkBody         `json:"fork_of,omitempty"`
 
+	after       string // the run of the turn before, of a turn that is to be made
 	acceptedVia string // of the intent.accept with which the run was made; "": it was made without
 
 	revision int // of the program, if it is forked with one that is not its source's first; 0 is 1
@@ -146,7 +155,9 @@ func acceptedVia(s flow.Stored) string {
 
 // thaw loads the documents that the draft names.
 func (p *program) thaw(ctx context.Context, src source) error {
-	if p.doc == nil || p.doc.Digest() != p.draft.ProgramDigest {
+	if p.draft.ProgramDigest == "" {
+		p.doc = unwritten(p.draft.Skill)
+	} else if p.doc == nil || p.doc.Digest() != p.draft.ProgramDigest {
 		canonical, err := src.Blob(ctx, p.draft.ProgramDigest)
 		if err != nil {
 			return fmt.Errorf("the program of run %s is not there: %w", p.run, err)
@@ -175,10 +186,19 @@ func (p *program) thaw(ctx context.Context, src source) error {
 	if err := p.thawSkills(ctx, src); err != nil {
 		return err
 	}
+	if err := p.thawCrew(ctx, src); err != nil {
+		return err
+	}
+	if p.doc.Turn != nil {
+		if err := p.thawMessages(ctx, src); err != nil {
+			return err
+		}
+	}
 	if err := p.thawChildren(); err != nil {
 		return err
 	}
 	p.gate = tool.NewGate(p.allowList(), manifest, tools)
+	p.gate.Run = policy.Run{ID: p.run, Principal: p.draft.User}
 	return nil
 }
 
@@ -215,11 +235,19 @@ func attached(ctx context.Context, src source, raw json.RawMessage) (json.RawMes
 // flow is the deterministic part of the run.
 func (p *program) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 	p.left = newLeavings(p.chapter.Approved)
-	if p.chapter.Phase == phaseConfirm {
+	switch p.chapter.Phase {
+	case phaseDraft:
+		return p.draftPlan(fc)
+	case phaseConfirm:
 		return p.confirm(fc)
 	}
-	return plan.Walk(fc, p.doc, p.inputs, plan.Handlers{ToolCall: p.toolCall, SubDispatch: p.subDispatch, Mode: p.mode(),
+	return plan.Walk(fc, p.doc, p.inputs, plan.Handlers{ToolCall: p.toolCall, Step: p.step, SubDispatch: p.subDispatch, Mode: p.mode(),
 		Carry: p.carry, Keep: p.left})
+}
+
+// replayed is the job of driving the program over its records alone.
+func (p *program) replayed() flow.Job {
+	return flow.Job{Run: p.run, Root: p.chapter.root(), Flow: p.flow, Input: p.inputs, Limits: p.limits}
 }
 
 // approvalExpiry is how long an approval may be thought over.
@@ -230,7 +258,8 @@ const approvalExpiry = 24 * time.Hour
 // the same way, so that it is recorded as the call's outcome.
 func (p *program) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result, error) {
 	uri := call.Node.Tool
-	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal, Agent: p.draft.acceptedVia == viaParent})
+	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal, Agent: p.draft.acceptedVia == viaParent || p.chapter.Revision.ByParent,
+		Run: policy.Run{Path: fc.Path()}})
 	if v.Err != nil {
 		p.refused.Store(fc.Path(), v.Err)
 	}
@@ -243,13 +272,13 @@ func (p *program) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result,
 	}
 	class, retry, limits := flow.Once, call.Retry, plan.ToolInfo{}
 	if v.Definition != nil {
-		class, limits.Timeout = v.Definition.Class, v.Definition.Timeout
+		class, limits.Timeout = v.Class, v.Definition.Timeout
 	}
 	if class == flow.Once {
 		retry = flow.Retry{}
 	}
 	r, err := fc.Do(flow.Call{Name: tool.ActivityName, Class: class, Timeout: call.Node.EffectiveTimeout(limits), Retry: retry,
-		Input:   flow.JSON(tool.Input{URI: uri, Args: call.Args, Parse: call.Node.Parse, By: by}),
+		Input:   flow.JSON(tool.Input{URI: uri, Args: call.Args, Parse: call.Node.Parse, By: by, Facts: v.FactsDigest()}),
 		Reserve: flow.Use{tipstaff.BoundToolCalls: 1}})
 	var ended *flow.Error
 	if v.Err != nil && err == nil { // only somebody who wrote it down could have a result of what the gate refuses

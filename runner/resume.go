@@ -75,7 +75,7 @@ func (r *Runner) resumeWith(ctx context.Context, req tipstaff.ResumeRequest, row
 // started tells of a run whose program is p.
 func (p *program) started() tipstaff.Started {
 	return tipstaff.Started{Run: idOf(p.run), Outline: p.outline(),
-		Program: tipstaff.Program{Kind: "plan", Name: p.doc.Name, Digest: p.draft.ProgramDigest, Revision: p.chapter.inForce().corrected()}}
+		Program: tipstaff.Program{Kind: p.doc.Kind, Name: p.doc.Name, Digest: p.draft.ProgramDigest, Revision: p.chapter.inForce().corrected()}}
 }
 
 // pending are the gates that a parked run and its children wait for, if none of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -23,6 +24,8 @@ type revision struct {
 	SkillDigest   string            `json:"skill_digest,omitempty"`
 	Bounds        tipstaff.Bounds   `json:"bounds"`
 	Frozen        map[string]string `json:"frozen"`
+	// ByParent: its parent has accepted it, and nobody who could see its calls.
+	ByParent bool `json:"by_parent,omitempty"`
 	// AcceptedBy is the envelope under whose acceptance it runs. "": nobody has
 	// accepted it yet.
 	AcceptedBy string `json:"accepted_by,omitempty"`
@@ -71,11 +74,16 @@ type chapter struct {
 	Reasons []tipstaff.Reason `json:"reasons,omitempty"`
 	Latest  int               `json:"latest"` // the highest number of a revision so far
 
+	Draft *drafting `json:"draft,omitempty"` // how far a draft has come
+
+	Recalled []string `json:"recalled,omitempty"` // items of the memory that its drafting began with
+
 	Carried  map[string]plan.Done   `json:"carried,omitempty"`
 	InDoubt  map[string]doubtedCall `json:"in_doubt,omitempty"`
 	Approved map[string]approval    `json:"approved,omitempty"`
 
 	since int64 // seq of the run.continued; 0: the run itself has none
+	turn  bool  // the program is a turn, which has but one chapter
 }
 
 // doubtedCall is a call in doubt as a chapter keeps it: a long input by digest.
@@ -103,10 +111,16 @@ func (c *chapter) inForce() revision {
 // never meet those of another.
 func (c *chapter) root() string {
 	root := "root"
-	if c.Phase == phaseConfirm {
-		root = "confirm"
+	switch {
+	case c.Phase != phaseWalk:
+		root = c.Phase
+	case c.turn:
+		root = "turn"
 	}
-	if c.Revision.Number > 1 {
+	switch {
+	case c.Draft != nil: // the answers to a round of questions begin it
+		root = fmt.Sprintf("%s@%d", root, c.Draft.Round+1)
+	case c.Revision.Number > 1:
 		root = fmt.Sprintf("%s@%d", root, c.Revision.Number)
 	}
 	return root
@@ -116,10 +130,13 @@ func (c *chapter) root() string {
 // that was accepted when the run was made, else its confirmation.
 func (b *draftBody) first() chapter {
 	phase := phaseConfirm
-	if b.acceptedVia != "" {
+	switch {
+	case b.ProgramDigest == "":
+		phase = phaseDraft
+	case b.acceptedVia != "":
 		phase = phaseWalk
 	}
-	return chapter{Phase: phase, Latest: 1, Revision: revision{Number: 1, ProgramDigest: b.ProgramDigest,
+	return chapter{Phase: phase, turn: b.ProgramKind == plan.KindTurn, Latest: 1, Revision: revision{Number: 1, ProgramDigest: b.ProgramDigest,
 		Skill: b.Skill, SkillDigest: b.SkillDigest, Bounds: b.Bounds, Frozen: b.Frozen}}
 }
 
@@ -299,6 +316,8 @@ func eventAt(ctx context.Context, src source, run string, seq int64) (*tipstaff.
 // state is where a run in this chapter stands in its lifecycle.
 func (c *chapter) state() tipstaff.State {
 	switch {
+	case c.Phase == phaseDraft:
+		return tipstaff.Drafting
 	case c.Phase == phaseWalk:
 		return tipstaff.Executing
 	case c.Former == nil:
@@ -343,17 +362,17 @@ func (p *program) terms() policy.Terms { return p.doc.Terms(p.resolver()) }
 
 // outline is the program as a tree, with the paths of this revision.
 func (p *program) outline() *tipstaff.Outline {
-	walked := chapter{Phase: phaseWalk, Revision: p.chapter.inForce()}
-	return rerooted(p.doc.Outline(p.resolver()), walked.root())
+	walked := chapter{Phase: phaseWalk, Revision: p.chapter.inForce(), turn: p.doc.Turn != nil}
+	return rerooted(p.doc.Outline(p.resolver()), p.doc.Root.Path, walked.root())
 }
 
-// rerooted puts an outline, whose paths begin with root, under another root.
-func rerooted(o *tipstaff.Outline, root string) *tipstaff.Outline {
+// rerooted puts an outline, whose paths begin with one root, under another.
+func rerooted(o *tipstaff.Outline, from, to string) *tipstaff.Outline {
 	moved := *o
-	moved.Path = root + o.Path[len("root"):]
+	moved.Path = to + strings.TrimPrefix(o.Path, from)
 	moved.Children = slices.Clone(o.Children)
 	for i, c := range moved.Children {
-		moved.Children[i] = rerooted(c, root)
+		moved.Children[i] = rerooted(c, from, to)
 	}
 	return &moved
 }

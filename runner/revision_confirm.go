@@ -32,7 +32,7 @@ type confirmSubject struct {
 }
 
 // confirm asks whether a program may take effect. Nobody answers it but a person,
-// and no time runs out. What follows from the answer is the turn to the next
+// and no time runs out. What follows from the answer is the passage to the next
 // chapter.
 func (p *program) confirm(fc flow.Context) (json.RawMessage, error) {
 	next, former := p.chapter.Revision, p.chapter.Former

@@ -57,18 +57,18 @@ func (j *judge) parts() ([]part, error) {
 	return parts, nil
 }
 
-// turned checks that the run went on from one part to the next as it had to: the
+// passed checks that the run went on from one part to the next as it had to: the
 // same envelopes, the same program, the same results carried over. out is what
 // the replay of the part came to.
-func (j *judge) turned(was, is *part, out flow.Outcome) {
+func (j *judge) passed(was, is *part, out flow.Outcome) {
 	end := &is.events[0]
-	confirming := was.program.chapter.Phase == phaseConfirm
-	if confirming != (out.Status == flow.Completed) || !confirming && out.Status != flow.ParkedRun {
+	walking := was.program.chapter.Phase == phaseWalk // others end by themselves
+	if walking == (out.Status == flow.Completed) || walking && out.Status != flow.ParkedRun {
 		j.fault("correction_mismatch", end.Seq, "", "the history begins afresh, but the program had %s", out.Status)
 		return
 	}
 	digest := func(data []byte) (string, error) { return flow.Digest(data), nil }
-	t, err := was.program.turn(j.ctx, j.src, digest, inheriting(j.trace, was), out.Value, !confirming)
+	t, err := was.program.passage(j.ctx, j.src, digest, inheriting(j.trace, was), out.Value, walking)
 	if err != nil {
 		j.fault("correction_mismatch", end.Seq, "", "%v", err)
 		return
@@ -105,8 +105,11 @@ func (j *judge) announced(p *part, want []flow.Draft) {
 	var found []tipstaff.Event
 	for i := range p.events {
 		e := &p.events[i]
-		created := e.Seq <= j.created()
-		if !created && (e.Kind == tipstaff.KindIntentCorrect || e.Kind == tipstaff.KindPlanProposed) {
+		if e.Seq <= j.created() || e.N > 0 { // made with the run, or by the program itself
+			continue
+		}
+		switch e.Kind {
+		case tipstaff.KindIntentCompiled, tipstaff.KindIntentCorrect, tipstaff.KindPlanProposed:
 			found = append(found, *e)
 		}
 	}

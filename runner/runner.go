@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/tool"
@@ -26,14 +27,21 @@ type Config struct {
 	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
 	Workspace string                              // the folder that holds tipstaff.yaml
 	Files     string                              // the folder of envelope files by run; "": none
+	Policy    string                              // a file whose policy takes the place of the manifest's; "": the manifest's
 	Skills    string                              // the folder of skills; "": skills in the workspace, if it has one
 	Origin    string                              // foreground, daemon …: how runs started here are driven
 	// Servers makes the tool servers of one drive; env are the markers that their
 	// processes carry.
 	Servers func(m *tool.Manifest, workspace string, env []string) map[string]tool.Server
-	Self    func(kind, launch string) flow.Owner
-	Alive   func(o flow.Owner, heartbeat, now time.Time) bool
-	Markers func(run, launch string) []string
+	// Models opens a model; nothing is connected to. prices overrides the table of
+	// models. nil: there are no models.
+	Models func(c tool.ModelConfig, prices tool.File) (agent.Model, error)
+	// Telemetry tells of drives in spans, as the manifest wants it. nil, or a nil
+	// answer: nobody is told.
+	Telemetry func(tool.TelemetryConfig) *agent.Telemetry
+	Self      func(kind, launch string) flow.Owner
+	Alive     func(o flow.Owner, heartbeat, now time.Time) bool
+	Markers   func(run, launch string) []string
 	// Sweep ends left-over processes of launches, given by token with their run.
 	// nil: there is nothing to end.
 	Sweep func(ctx context.Context, launches map[string]string) (ended int, err error)
@@ -54,6 +62,7 @@ type Runner struct {
 
 	mu     sync.Mutex
 	drives map[string]*active
+	talk   talk
 }
 
 var _ tipstaff.Service = (*Runner)(nil)

@@ -210,8 +210,8 @@ func (r skillPlanResolver) Skill(uri string) plan.SkillInfo {
 	return r.shelf.info(uri)
 }
 
-func (skillPlanResolver) Tool(string) plan.ToolInfo    { return plan.ToolInfo{} }
-func (skillPlanResolver) Agent(string) plan.AgentInfo  { return plan.AgentInfo{} }
-func (skillPlanResolver) Dispatch(string) plan.Trouble { return plan.Trouble{} }
-func (skillPlanResolver) Feature(string) plan.Trouble  { return plan.Trouble{} }
-func (skillPlanResolver) Bounds() flow.Use             { return nil }
+func (skillPlanResolver) Tool(string) plan.ToolInfo            { return plan.ToolInfo{} }
+func (skillPlanResolver) Agent(string) plan.AgentInfo          { return plan.AgentInfo{} }
+func (skillPlanResolver) Dispatch(string, string) plan.Trouble { return plan.Trouble{} }
+func (skillPlanResolver) Feature(string) plan.Trouble          { return plan.Trouble{} }
+func (skillPlanResolver) Bounds() flow.Use                     { return nil }

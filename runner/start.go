@@ -20,6 +20,9 @@ import (
 // creates its run and begins to drive it. A program handed over is accepted by
 // that act.
 func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+	if req.Draft != nil {
+		return r.startDraft(ctx, req)
+	}
 	p, err := r.prepare(req)
 	if err != nil {
 		return tipstaff.Started{}, err
@@ -43,9 +46,16 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 
 // prepared is a program that passed validation and preflight.
 type prepared struct {
-	doc      *plan.Document
-	inputs   json.RawMessage
-	bounds   tipstaff.Bounds
+	doc     *plan.Document
+	inputs  json.RawMessage
+	bounds  tipstaff.Bounds
+	crew    crew
+	session *conversation // of a turn; nil: it is none
+	// costBound: somebody has set a bound of cost.
+	costBound bool
+	// live is the manifest as it stands, where models are opened from it while the
+	// frozen one holds for all else. nil: they are the same.
+	live     *tool.Manifest
 	manifest *tool.Manifest
 	tools    *tool.Registry
 	resolver resolver
@@ -53,7 +63,7 @@ type prepared struct {
 }
 
 func (p *prepared) described() tipstaff.Program {
-	return tipstaff.Program{Kind: "plan", Name: p.doc.Name, Digest: p.doc.Digest()}
+	return tipstaff.Program{Kind: p.doc.Kind, Name: p.doc.Name, Digest: p.doc.Digest()}
 }
 
 func (r *Runner) prepare(req tipstaff.StartRequest) (*prepared, error) {
@@ -69,25 +79,27 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Docume
 	if req.AllowSubDispatch {
 		manifest = manifest.WithSubDispatch()
 	}
-	lock, err := r.lock()
+	have, err := r.stock(manifest)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := r.tools(manifest, lock)
-	if err != nil {
-		return nil, err
-	}
-	set, err := r.skillSet()
-	if err != nil {
-		return nil, err
-	}
-	shelf := newShelf(set)
-	p := &prepared{manifest: manifest, tools: tools, skills: shelf, resolver: resolver{manifest: manifest, tools: tools, skills: shelf, chain: chain{""}}}
+	p := &prepared{manifest: manifest, tools: have.tools, skills: have.skills,
+		resolver: resolver{manifest: manifest, tools: have.tools, skills: have.skills, chain: chain{""}}}
 	doc, problems := checkFirst(req.Name, req.Program, p.resolver)
 	if len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
 	p.doc = doc
+	p.bounds = tipstaff.EffectiveBounds(manifest.Ceiling(), tipstaff.Bounds(doc.Limits()), req.Bounds)
+	_, p.costBound = tipstaff.Min(manifest.Ceiling(), tipstaff.Bounds(doc.Limits()), req.Bounds)[tipstaff.BoundCostUSD]
+	if err := r.hire(p); err != nil {
+		return nil, err
+	}
+	if doc.Turn != nil {
+		if err := r.sitDown(p); err != nil {
+			return nil, err
+		}
+	}
 	given, err := inputs(doc)
 	if err != nil {
 		return nil, err
@@ -95,12 +107,25 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Docume
 	if p.inputs, problems = doc.CheckInputs(given); len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
-	ceiling := tipstaff.Bounds(nil)
-	if manifest != nil {
-		ceiling = manifest.Bounds
+	return p, p.preflight(req.Name, have.lock, r.Servers(manifest, r.Workspace, nil))
+}
+
+// stock is what a workspace has for plans under a manifest.
+type stock struct {
+	*desk
+	skills *skillShelf
+}
+
+func (r *Runner) stock(m *tool.Manifest) (*stock, error) {
+	d, err := r.desk(m)
+	if err != nil {
+		return nil, err
 	}
-	p.bounds = tipstaff.EffectiveBounds(ceiling, tipstaff.Bounds(doc.Limits()), nil)
-	return p, p.preflight(req.Name, lock, r.Servers(manifest, r.Workspace, nil))
+	set, err := r.skillSet()
+	if err != nil {
+		return nil, err
+	}
+	return &stock{d, newShelf(set)}, nil
 }
 
 func invalid(name string, problems []tipstaff.Problem) error {
@@ -125,11 +150,29 @@ func (r *Runner) manifest() (*tool.Manifest, error) {
 	if err != nil {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the manifest cannot be read: %v", err), Err: err}
 	}
-	m, problems := tool.ParseManifest("tipstaff.yaml", src)
+	m, problems := tool.ParseManifestIn(os.DirFS(r.Workspace), "tipstaff.yaml", src)
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
 	}
-	return m, nil
+	return m, r.replacePolicy(m)
+}
+
+// replacePolicy puts the policy of a file in the place of the manifest's, if there
+// is one.
+func (r *Runner) replacePolicy(m *tool.Manifest) error {
+	if r.Policy == "" {
+		return nil
+	}
+	src, err := os.ReadFile(r.Policy)
+	if err != nil {
+		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the policy cannot be read: %v", err), Err: err}
+	}
+	p, problems := tool.ParsePolicy(r.Policy, src)
+	if len(problems) > 0 {
+		return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the policy " + r.Policy + " is not valid", Problems: problems}
+	}
+	m.Policy = p
+	return nil
 }
 
 // create stores the run: the program and what was frozen as blobs, then its
@@ -143,7 +186,10 @@ func (r *Runner) create(ctx context.Context, p *prepared, req tipstaff.StartRequ
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	body := draftBody{ProgramKind: "plan", ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title}
+	body := draftBody{ProgramKind: p.doc.Kind, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title}
+	if p.session != nil {
+		body.after = p.session.last
+	}
 	if s := p.skills.taken[p.doc.Skill]; s != nil {
 		body.Skill, body.SkillDigest = p.doc.Skill, s.Digest()
 	}
@@ -164,6 +210,14 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (map[string]string, er
 			return nil, err
 		}
 	}
+	if err := r.freezeCrew(ctx, p.crew, frozen); err != nil {
+		return nil, err
+	}
+	if p.session != nil {
+		if err := r.freezeMessages(ctx, p.session.messages, frozen); err != nil {
+			return nil, err
+		}
+	}
 	return frozen, r.freezeSkills(ctx, p.skills, p.doc, frozen)
 }
 
@@ -177,16 +231,20 @@ func (r *Runner) createFrom(ctx context.Context, body draftBody, doc *plan.Docum
 	return run, r.store(ctx, run, body, doc, append(r.accepted(ctx, body, doc, via), more...))
 }
 
-// store creates a run: drafted and compiled, followed by more.
+// store creates a run: drafted and, if there is a program, compiled, followed by
+// more.
 func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc *plan.Document, more []flow.Draft) error {
-	body.User, body.Origin = userOf(ctx), r.Origin
+	body.User, body.Origin, body.Trace = userOf(ctx), r.Origin, tool.Traceparent(ctx)
 	body.Keys = keysBody{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
-	drafts := []flow.Draft{
-		{Kind: string(tipstaff.KindIntentDraft), From: journal.Executor, Body: flow.JSON(body)},
-		{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(map[string]any{
-			"intent": doc.Intent.JSON(), "intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "attempts": 0})},
+	drafts := []flow.Draft{{Kind: string(tipstaff.KindIntentDraft), From: journal.Executor, Body: flow.JSON(body)}}
+	if body.ProgramDigest != "" {
+		drafts = append(drafts, flow.Draft{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(map[string]any{
+			"intent": doc.Intent.JSON(), "intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "attempts": 0})})
 	}
 	row := flow.NewRun{ID: run.String(), User: body.User, Kind: body.ProgramKind, Origin: r.Origin, Title: body.Title, Program: body.ProgramDigest}
+	if doc.Turn != nil {
+		row.Session, row.After = doc.Turn.Session, body.after
+	}
 	if body.ForkOf != nil {
 		row.Base, row.BaseSeq = body.ForkOf.Run, body.ForkOf.Seq
 	}
@@ -209,8 +267,7 @@ func (r *Runner) accepted(ctx context.Context, body draftBody, doc *plan.Documen
 	}
 }
 
-// resolver answers plan's questions about tools and skills. There are no agents
-// in this release.
+// resolver answers plan's questions about tools, skills and agents.
 type resolver struct {
 	manifest *tool.Manifest
 	tools    *tool.Registry
@@ -231,8 +288,8 @@ func (r resolver) Tool(uri string) plan.ToolInfo {
 
 func (r resolver) Skill(uri string) plan.SkillInfo { return r.skills.info(uri) }
 
-func (resolver) Agent(name string) plan.AgentInfo {
-	return plan.AgentInfo{Trouble: plan.Trouble{Code: "agent_unknown", Message: "this version of Tipstaff has no agents: use tool_call and gate nodes"}}
+func (r resolver) Agent(name string) plan.AgentInfo {
+	return plan.AgentInfo{Trouble: agentTrouble(r.manifest, name)}
 }
 
 // Feature: worktrees, delivery and anchors do not exist in this release either.

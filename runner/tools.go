@@ -34,11 +34,15 @@ func (t toolbox) open() (*desk, error) {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no tipstaff.yaml in %s", t.Workspace).
 			WithHint("it declares the servers and tools that plans may use")
 	}
-	l, err := t.lock()
+	return t.desk(m)
+}
+
+func (r *Runner) desk(m *tool.Manifest) (*desk, error) {
+	l, err := r.lock()
 	if err != nil {
 		return nil, err
 	}
-	tools, err := t.tools(m, l)
+	tools, err := r.tools(m, l)
 	return &desk{m, l, tools}, err
 }
 

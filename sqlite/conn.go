@@ -18,6 +18,7 @@ import (
 type conn struct {
 	c     driver.Conn
 	stmts map[string]*stmt
+	runs  string // what reads a run; "": not asked for yet
 }
 
 type stmt struct {

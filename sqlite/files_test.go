@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -103,6 +104,24 @@ func TestKeyPermissions(t *testing.T) {
 	b.open(nil)
 	if b.Keys() != keys {
 		t.Error("other keys")
+	}
+}
+
+// A secret is the store's own, and for one purpose.
+func TestSecrets(t *testing.T) {
+	b, other := newBench(t, nil), newBench(t, nil)
+	secret := b.Secret("log")
+	b.shut()
+	b.open(nil)
+	if !bytes.Equal(b.Secret("log"), secret) || len(secret) != 32 {
+		t.Errorf("another secret of %d bytes after it was opened again", len(secret))
+	}
+	if bytes.Equal(b.Secret("mail"), secret) || bytes.Equal(other.Secret("log"), secret) {
+		t.Error("the same secret for another purpose or store")
+	}
+	b.open(&Options{ReadOnly: true})
+	if b.Secret("log") != nil {
+		t.Error("a secret for one who may not sign")
 	}
 }
 

@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -145,6 +147,20 @@ func (k *keyring) remember(c *conn) error {
 // Keys are the public keys of this store's user and executor.
 func (s *Store) Keys() Keys {
 	return Keys{User: s.keys.public[journal.User], Executor: s.keys.public[journal.Executor]}
+}
+
+// Secret is a key for a purpose other than signing. Every process that may sign as
+// the executor of this store is given the same; nil: this one may not.
+func (s *Store) Secret(purpose string) []byte {
+	executor := s.keys.private[journal.Executor]
+	if executor == nil {
+		return nil
+	}
+	key, err := hkdf.Key(sha256.New, executor.Seed(), nil, "tipstaff "+purpose, sha256.Size)
+	if err != nil { // only of a key longer than the hash can give
+		panic(err)
+	}
+	return key
 }
 
 // PublicKeys are all that were ever made here, in a fixed order.

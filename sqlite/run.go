@@ -65,8 +65,33 @@ func (t *tx) create(run flow.NewRun) error {
 			return err
 		}
 	}
-	return t.exec(`INSERT INTO runs (id, user, kind, origin, title, program, base, base_seq, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	if err := t.follows(run); err != nil {
+		return err
+	}
+	err = t.exec(`INSERT INTO runs (id, user, kind, origin, title, program, base, base_seq, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		run.ID, run.User, run.Kind, run.Origin, run.Title, run.Program, run.Base, run.BaseSeq, t.now.UnixNano(), t.now.UnixNano())
+	if err != nil || run.Session == "" {
+		return err
+	}
+	return t.exec(`UPDATE runs SET session = ? WHERE id = ?`, run.Session, run.ID)
+}
+
+// follows checks that a turn is the next one of its session: that which its maker
+// took for the last still is, and has ended.
+func (t *tx) follows(run flow.NewRun) error {
+	if run.Session == "" {
+		return nil
+	}
+	last, state := "", ""
+	err := t.c.one(context.Background(), func(r row) error { last, state = r.text(0), r.text(1); return nil },
+		`SELECT id, state FROM runs WHERE session = ? ORDER BY n DESC LIMIT 1`, run.Session)
+	if err != nil && !errors.Is(err, errNoRow) {
+		return err
+	}
+	if last != run.After || last != "" && !tipstaff.State(state).Terminal() {
+		return fmt.Errorf("%w: run %s of it has not ended", flow.ErrSessionBusy, last)
+	}
+	return nil
 }
 
 // Write implements [flow.Writer]. f runs inside the store's one transaction and
@@ -110,7 +135,26 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 	return f.t.w.s.gates(context.Background(), f.t.c, flow.GateQuery{Run: f.st.id, Open: open})
 }
 
-const runColumns = `n, id, user, kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at, base, base_seq, created, updated, correction,
+// sessionFormat is the first format of the store whose runs belong to sessions.
+const sessionFormat = 3
+
+// selectRuns reads what scanRun takes, also from an old store that may only be read.
+func (c *conn) selectRuns(ctx context.Context) (string, error) {
+	if c.runs == "" {
+		format, err := c.number(ctx, `PRAGMA user_version`)
+		if err != nil {
+			return "", err
+		}
+		session := "session"
+		if format < sessionFormat {
+			session = "''"
+		}
+		c.runs = fmt.Sprintf(runColumns, session)
+	}
+	return `SELECT ` + c.runs + ` FROM runs`, nil
+}
+
+const runColumns = `n, id, user, kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at, base, base_seq, created, updated, correction, %s,
 	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
 	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1)`
 
@@ -119,15 +163,15 @@ func scanRun(r row) (run flow.Row, err error) {
 		N: r.int(0), ID: r.text(1), User: r.text(2), Kind: r.text(3), State: r.text(4), Origin: r.text(5), Title: r.text(6), Program: r.text(7),
 		Epoch: r.int(8), Heartbeat: r.time(10), Owned: r.text(11), Cont: r.int(12),
 		Head: r.int(13), HeadHash: hashText(r.bytes(14)), FoldSeq: r.int(13), FoldHash: hashText(r.bytes(14)), Cancel: r.int(16) > 0, WakeAt: r.time(17),
-		Base: r.text(18), BaseSeq: r.int(19), Created: r.time(20), Updated: r.time(21), Correction: r.int(22),
+		Base: r.text(18), BaseSeq: r.int(19), Created: r.time(20), Updated: r.time(21), Correction: r.int(22), Session: r.text(23),
 	}
 	if fold := r.bytes(15); len(fold) > 0 {
 		run.Fold = json.RawMessage(fold)
 	}
 	// Records go on after the row. Where they end before it some were cut off: then
 	// the row still tells what the head was, and verify sees the difference.
-	if seq := r.int(23); seq >= run.Head {
-		run.Head, run.HeadHash = seq, hashText(r.bytes(24))
+	if seq := r.int(24); seq >= run.Head {
+		run.Head, run.HeadHash = seq, hashText(r.bytes(25))
 	}
 	if r[9] != nil {
 		run.Owner, err = readOwner(r.bytes(9))
@@ -136,7 +180,11 @@ func scanRun(r row) (run flow.Row, err error) {
 }
 
 func readRun(ctx context.Context, c *conn, id string) (run flow.Row, err error) {
-	err = c.one(ctx, func(r row) (err error) { run, err = scanRun(r); return err }, `SELECT `+runColumns+` FROM runs WHERE id = ?`, id)
+	query, err := c.selectRuns(ctx)
+	if err != nil {
+		return run, err
+	}
+	err = c.one(ctx, func(r row) (err error) { run, err = scanRun(r); return err }, query+` WHERE id = ?`, id)
 	if errors.Is(err, errNoRow) {
 		err = fmt.Errorf("%w: %s", flow.ErrNoRun, id)
 	}
@@ -168,21 +216,28 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 	if q.Prefix != "" {
 		add("id >= ? AND id < ?", q.Prefix, q.Prefix+"\x7f")
 	}
+	if q.Session != "" {
+		add("session = ?", q.Session)
+	}
 	if q.Leased {
 		add("holder IS NOT NULL")
 	}
-	query := `SELECT ` + runColumns + ` FROM runs WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC`
+	query := ` WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC`
 	if q.Limit > 0 {
 		query += ` LIMIT ?`
 		args = append(args, int64(q.Limit))
 	}
 	err = s.read(ctx, func(c *conn) error {
 		runs = nil
+		head, err := c.selectRuns(ctx)
+		if err != nil {
+			return err
+		}
 		return c.query(ctx, func(r row) error {
 			run, err := scanRun(r)
 			runs = append(runs, run)
 			return err
-		}, query, args...)
+		}, head+query, args...)
 	})
 	return runs, err
 }

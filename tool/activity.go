@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,6 +23,15 @@ const ActivityName = "tool.call"
 // runs.
 const OutputKind = "plan.output"
 
+// ProgressKind is the kind of what a call tells of its progress: it is not
+// recorded.
+const ProgressKind = "tool.progress"
+
+const (
+	progressPause = 100 * time.Millisecond
+	maxProgress   = 200 // bytes of a message
+)
+
 const idempotencyKey = "tipstaff/idempotency-key"
 
 // Input is the input of tool.call.
@@ -30,6 +40,43 @@ type Input struct {
 	Args  json.RawMessage `json:"args"`
 	Parse string          `json:"parse,omitempty"` // "" or ParseJSON
 	By    string          `json:"by,omitempty"`    // see Request.By
+
+	// Content asks for the reply as a model is shown it: the value is a Reply.
+	Content bool `json:"content,omitempty"`
+	// Turn is that of the agent that makes the call; nil: a plan does.
+	Turn *policy.Turn `json:"turn,omitempty"`
+	// Digests of what was decided about: the definition, the canonical arguments and
+	// what guards found. What is about to be sent must still have them. "": it is not
+	// compared.
+	Definition string `json:"definition,omitempty"`
+	ArgsDigest string `json:"args_digest,omitempty"`
+	Facts      string `json:"facts,omitempty"`
+}
+
+// agent reports whether an agent makes the call, or nobody knows who does.
+func (in Input) agent() bool { return in.By == "" || in.Turn != nil }
+
+func (in Input) turn() policy.Turn {
+	if in.Turn == nil {
+		return policy.Turn{}
+	}
+	return *in.Turn
+}
+
+// approved refuses what is not what was decided about.
+func (in Input) approved(v Verdict) *flow.Error {
+	switch {
+	case in.Definition != "" && in.Definition != v.Definition.Digest:
+		return refusal(CodeDefinitionChanged, detail{"accepted": in.Definition, "digest": v.Definition.Digest},
+			"the definition of %s is not the one that was approved with the call", v.Definition.Tool)
+	case in.ArgsDigest != "" && in.ArgsDigest != v.ArgsDigest():
+		return refusal(CodeGuardRefused, detail{"approved": in.ArgsDigest, "digest": v.ArgsDigest()},
+			"the arguments of %s are not those that were approved", v.Definition.Tool)
+	case in.Facts != "" && in.Facts != v.FactsDigest():
+		return refusal(CodeGuardRefused, detail{"approved": in.Facts, "digest": v.FactsDigest(), "facts": v.Facts},
+			"guards now find something else in the arguments of %s than when the call was decided", v.Definition.Tool)
+	}
+	return nil
 }
 
 // Output is the body of a plan.output note: one piece of what a call printed.
@@ -90,6 +137,9 @@ func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
 	if err := decodeStrict(raw, &in); err != nil {
 		return in, URI{}, refusal(CodeInvalidArguments, nil, "the input of %s cannot be read: %v", ActivityName, err)
 	}
+	if in.Parse != "" && in.Content {
+		return in, URI{}, refusal(CodeInvalidArguments, nil, "parse and content exclude each other")
+	}
 	if in.Parse != "" && in.Parse != ParseJSON {
 		return in, URI{}, refusal(CodeInvalidArguments, nil, "parse is %q: only %q is known", in.Parse, ParseJSON)
 	}
@@ -112,7 +162,7 @@ func (a *activity) check(ctx context.Context, t flow.Attempt) error {
 	if err != nil {
 		return nil // it does not answer: Run will meet that, and say so
 	}
-	if c.verdict = a.ask(c.input, tools); c.verdict.Err != nil {
+	if c.verdict = a.ask(t, c.input, tools); c.verdict.Err != nil {
 		a.checked.Delete(t.Path)
 		return c.verdict.Err
 	}
@@ -136,18 +186,11 @@ func (a *activity) live(ctx context.Context, u URI) (*Registry, error) {
 	return r, nil
 }
 
-// ask is the gate over what holds now. Nobody can be asked any more at this
-// point, so an open question refuses; and acceptance counts only where the
-// program has said that it does.
-func (a *activity) ask(in Input, tools *Registry) Verdict {
+// ask is the gate over what holds now.
+func (a *activity) ask(t flow.Attempt, in Input, tools *Registry) Verdict {
 	g := Gate{AllowList: a.frozen.AllowList, Manifest: a.manager.manifest, Tools: tools, Policy: a.manager.manifest.rules(),
-		Lock: a.frozen.Tools, File: a.manager.lock, fitting: a.frozen.fitting}
-	v := g.Ask(Request{URI: in.URI, Args: in.Args, By: in.By, Agent: in.By == ""})
-	if v.Do == policy.Ask {
-		v.Do = policy.Deny
-		v.Err = denied(policy.Verdict{Do: policy.Ask, Rule: v.Rule, PolicyDigest: g.Policy.Digest()}, Request{URI: in.URI})
-	}
-	return v
+		Lock: a.frozen.Tools, File: a.manager.lock, Run: a.frozen.Run, fitting: a.frozen.fitting}
+	return g.Admit(in, policy.Run{ID: t.Run, Path: t.Path})
 }
 
 func (a *activity) stops(t flow.Attempt) bool {
@@ -177,7 +220,7 @@ func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
 	in, u := known.input, known.uri
 	l, ok := a.manager.links[u.Server]
 	if !ok {
-		return flow.Done{}, a.ask(in, &Registry{}).Err
+		return flow.Done{}, a.ask(t, in, &Registry{}).Err
 	}
 	release, err := l.slot(ctx)
 	if err != nil {
@@ -194,42 +237,42 @@ func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
 	}
 	v := known.verdict
 	if known.catalog != c { // not asked yet, or about another list
-		v = a.ask(in, &Registry{servers: map[string]*catalog{u.Server: c}})
+		v = a.ask(t, in, &Registry{servers: map[string]*catalog{u.Server: c}})
 	}
 	if v.Err != nil {
 		return flow.Done{}, v.Err
 	}
-	if strictness(v.Definition.Class) > strictness(t.Class) {
-		return flow.Done{}, refusal(CodeEffectDenied, detail{"class": v.Definition.Class}, "%s has effect %s, but the call treats it as %s", u.Tool, v.Definition.Class, t.Class)
+	if strictness(v.Class) > strictness(t.Class) {
+		return flow.Done{}, refusal(CodeEffectDenied, detail{"class": v.Class}, "%s has effect %s, but the call treats it as %s", u.Tool, v.Class, t.Class)
 	}
 	stops := a.stopsTool(u)
 	if stops { // what can be stopped is a process
 		a.manager.spawned.Store(true)
 	}
-	return a.send(ctx, t, conn, v, in.Parse, stops)
+	return a.send(ctx, t, conn, v, in.shape(), stops)
 }
 
 // send makes the call. From the moment the request is written, only a reply says
 // what became of it.
-func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v Verdict, parse string, stops bool) (flow.Done, error) {
+func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v Verdict, as shape, stops bool) (flow.Done, error) {
 	if ctx.Err() != nil {
 		return flow.Done{}, unsent(ctx, ctx.Err())
 	}
 	params := &mcp.CallToolParams{
-		Meta:      mcp.Meta{idempotencyKey: t.Key, traceparent: traceOf(t)},
+		Meta:      mcp.Meta{idempotencyKey: t.Key, traceparent: traceOf(ctx, t)},
 		Name:      v.Definition.Tool,
 		Arguments: v.Args,
 	}
-	var onProgress func(progress)
-	if stops { // others report progress too, which is nobody's output
+	onProgress := progressTold(t, a.manager.redactor)
+	if stops { // what others say of their progress is nobody's output
 		onProgress = outputNotes(t, a.manager.redactor)
 	}
 	got, err := conn.call(ctx, params, stops, onProgress)
 	switch {
 	case got.result != nil && stops && ctx.Err() != nil && builtin.Killed(got.result):
-		return flow.Done{}, broken(ctx, v.Definition, got.result)
+		return flow.Done{}, broken(ctx, v.Definition, got.result, as)
 	case got.result != nil:
-		value, failed := answer(v.Definition, got.result, parse, a.manager.redactor)
+		value, failed := answer(v.Definition, got.result, as, a.manager.redactor)
 		if failed != nil && failed.Code == CodeToolError && ctx.Err() != nil && t.Class != flow.Once {
 			return flow.Done{}, lost(ctx, v.Definition, err) // it failed because it was cancelled
 		}
@@ -246,6 +289,29 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v
 		return flow.Done{}, unsent(ctx, err)
 	}
 	return flow.Done{}, lost(ctx, v.Definition, err)
+}
+
+// Progress is the body of ProgressKind.
+type Progress struct {
+	Progress float64 `json:"progress"`
+	Total    float64 `json:"total,omitempty"` // 0: not known
+	Message  string  `json:"message,omitempty"`
+}
+
+// progressTold hands on how far a call says it is, a few times a second at most.
+// Credentials go before the message is cut: half of one could not be told.
+func progressTold(t flow.Attempt, r *Redactor) func(progress) {
+	if t.Tell == nil {
+		return nil
+	}
+	var last time.Time
+	return func(p progress) {
+		if time.Since(last) < progressPause {
+			return
+		}
+		last = time.Now()
+		t.Tell(flow.Event{Kind: ProgressKind, Body: Progress{p.Progress, p.Total, cut(r.Text(p.Message), maxProgress)}})
+	}
 }
 
 // outputNotes writes what a call prints as notes, numbered in each channel.
@@ -328,9 +394,9 @@ func lost(ctx context.Context, d *Definition, err error) error {
 // limit, or when its run is cancelled or its group fails, what it says is
 // definite. What a stop of the process broke off stays in doubt, so that an
 // interrupted run does not fail for it.
-func broken(ctx context.Context, d *Definition, raw json.RawMessage) error {
+func broken(ctx context.Context, d *Definition, raw json.RawMessage, as shape) error {
 	var told detail
-	if _, failed := answer(d, raw, "", nil); failed != nil {
+	if _, failed := answer(d, raw, as, nil); failed != nil {
 		_ = json.Unmarshal(failed.Detail, &told) // what it printed until then
 	}
 	if limit := limitOf(ctx); limit != nil {

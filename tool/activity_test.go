@@ -275,9 +275,13 @@ func TestChangedListIsListedAgain(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Second); ; {
 		// The notification is handled beside the reply, so the first call after it
 		// may still see the old list.
+		before := s.called()
 		_, err := b.try(context.Background(), a)
 		var e *flow.Error
 		if errors.As(err, &e) && e.Code == tool.CodeDefinitionChanged {
+			if s.called() != before {
+				t.Error("it was refused, and called all the same")
+			}
 			return
 		}
 		if err != nil || time.Now().After(deadline) {
@@ -315,6 +319,41 @@ func TestServerThatEndsIsStartedAgain(t *testing.T) {
 			t.Errorf("after the fifth restart: %+v", e)
 		}
 		b.manager.Close()
+	})
+}
+
+// TestServerThatIsDownMayStartAgain: ten minutes after the first of its restarts,
+// however often it was asked for in between.
+func TestServerThatIsDownMayStartAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := okServer(echoTool)
+		b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+		defer b.manager.Close()
+		answers := s.reply
+		s.reply = func(w *wireCall) { w.conn.Close() }
+		call := func() error {
+			_, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
+			synctest.Wait() // the end of the connection has been noticed
+			return err
+		}
+		_ = call() // it ends for the first time
+		first := time.Now()
+		for range 5 {
+			_ = call() // and after each restart
+		}
+		s.reply = answers
+		started := s.dialled()
+		for time.Since(first) <= 9*time.Minute {
+			wantCode(t, tool.CodeUnavailable, nil, call())
+			time.Sleep(time.Minute)
+		}
+		if s.dialled() != started {
+			t.Errorf("within ten minutes it was started %d times more", s.dialled()-started)
+		}
+		time.Sleep(10*time.Minute - time.Since(first) + time.Second)
+		if err := call(); err != nil {
+			t.Errorf("ten minutes later: %v", err)
+		}
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -29,7 +28,6 @@ type connection struct {
 	redactor *Redactor
 	done     chan struct{} // closed when the session has ended
 
-	changed atomic.Bool   // the server said that its list is another now
 	listing chan struct{} // held while the two below are used
 	catalog *catalog
 	expires time.Time // of the catalog; zero: not by time
@@ -73,7 +71,7 @@ func open(ctx context.Context, name string, s Server, r *Redactor) (*connection,
 		Logger:                 slog.New(slog.DiscardHandler),
 		Capabilities:           &mcp.ClientCapabilities{},
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.changed.Store(true) },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.wire.changed.Store(true) },
 	})
 	if h, ok := t.(*httpTransport); ok {
 		c.release = h.trips.base.CloseIdleConnections
@@ -130,7 +128,7 @@ func (c *connection) tools(ctx context.Context, m *Manifest) (*catalog, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if c.changed.Swap(false) {
+	if c.wire.changed.Swap(false) {
 		c.catalog = nil
 	}
 	if c.catalog != nil && (c.expires.IsZero() || time.Now().Before(c.expires)) {

@@ -19,6 +19,8 @@ type Definition struct {
 	Class        flow.Class      // the stricter of manifest and hints
 	Timeout      time.Duration   // of one call, unless its node says otherwise
 	MaxResult    int64           // bytes of output
+	Description  string          // what the tool says of itself
+	Hints        Hints           // as the tool states them
 
 	InputSchema  *Schema
 	OutputSchema *Schema // nil: the tool states none
@@ -30,6 +32,7 @@ type Definition struct {
 // only through the digest.
 type wireTool struct {
 	Name         string          `json:"name"`
+	Description  any             `json:"description"` // text, if it keeps to the protocol
 	InputSchema  json.RawMessage `json:"inputSchema"`
 	OutputSchema json.RawMessage `json:"outputSchema"`
 	Annotations  json.RawMessage `json:"annotations"`
@@ -73,10 +76,12 @@ func defineText(server, version string, text json.RawMessage, c ToolConfig) (*De
 	if absent(w.InputSchema) {
 		return nil, fmt.Errorf("it has no input schema")
 	}
+	description, _ := w.Description.(string)
 	d := &Definition{
 		Server: server, Tool: w.Name, Version: version,
 		Digest: digestOf(text), Raw: text,
 		Class: effective(c.Effect, h.class()), Timeout: c.Timeout, MaxResult: c.MaxResult,
+		Description: description, Hints: h,
 		InputSchema: newSchema(w.InputSchema),
 	}
 	if !absent(w.OutputSchema) {

@@ -22,8 +22,10 @@ var ways = []struct {
 // Explain says what the gate would decide about a call, check by check, and for
 // each way in which the call could be made.
 func (g *Gate) Explain(uri string, args json.RawMessage) tipstaff.Explanation {
-	e := tipstaff.Explanation{URI: uri, Do: policy.Deny.String(), Checks: []tipstaff.ToolCheck{}, Rules: []tipstaff.MatchedRule{}, Outcomes: []tipstaff.CallOutcome{}}
-	v := g.pass(Request{URI: uri, Args: args, Agent: true}, func(check string, refused *flow.Error) {
+	e := tipstaff.Explanation{URI: uri, Do: policy.Deny.String(), Checks: []tipstaff.ToolCheck{},
+		Guards: []tipstaff.GuardFinding{}, Rules: []tipstaff.MatchedRule{}, Outcomes: []tipstaff.CallOutcome{}}
+	call := Request{URI: uri, Args: args, Agent: true}
+	v := g.pass(call, func(check string, refused *flow.Error) {
 		c := tipstaff.ToolCheck{Check: check, OK: refused == nil}
 		if refused != nil {
 			c.Code, c.Message, c.Detail = refused.Code, refused.Message, refused.Detail
@@ -33,9 +35,6 @@ func (g *Gate) Explain(uri string, args json.RawMessage) tipstaff.Explanation {
 	if u, err := ParseURI(uri); err == nil {
 		e.Server, e.Tool = u.Server, u.Tool
 	}
-	if v.Definition != nil {
-		e.Class = string(v.Definition.Class)
-	}
 	if v.Args != nil {
 		e.Args, e.ArgsDigest = v.Args, digestOf(v.Args)
 	}
@@ -43,21 +42,39 @@ func (g *Gate) Explain(uri string, args json.RawMessage) tipstaff.Explanation {
 		o := g.Ask(Request{URI: uri, Args: args, Literal: w.literal, Agent: w.agent})
 		e.Outcomes = append(e.Outcomes, tipstaff.CallOutcome{When: w.when, Do: o.Do.String(), By: o.By})
 	}
+	if v.Definition != nil {
+		g.explainTool(&e, v)
+	}
 	if v.Definition != nil && v.Args != nil {
-		g.explainPolicy(&e, policy.Call{Server: v.Definition.Server, Tool: v.Definition.Tool, URI: uri, Class: v.Definition.Class, Args: v.Args})
+		g.explainPolicy(&e, call, v)
 	}
 	return e
 }
 
-// explainPolicy also speaks where the effect was refused before: what the rules
-// say is known all the same.
-func (g *Gate) explainPolicy(e *tipstaff.Explanation, call policy.Call) {
-	p := g.Policy.Decide(call)
+func (g *Gate) explainTool(e *tipstaff.Explanation, v Verdict) {
+	e.Class = string(v.Class)
+	foreseen, depends := g.Policy.Static(v.Definition.Server, v.Definition.Tool, v.Definition.Class)
+	e.Static = foreseen.Do.String()
+	if depends {
+		e.Static = "depends"
+	}
+}
+
+// explainPolicy also speaks where the effect was refused before: what guards and
+// rules say is known all the same.
+func (g *Gate) explainPolicy(e *tipstaff.Explanation, call Request, v Verdict) {
+	for _, f := range g.Policy.Inspect(g.seen(call, &v)) {
+		e.Guards = append(e.Guards, tipstaff.GuardFinding{Guard: f.Guard, Name: f.Name, Class: f.Class, Facts: f.Facts, Refused: f.Refused})
+	}
+	_ = g.guard(call, &v) // for facts and class: whether it refuses is among the checks
+	e.Class = string(v.Class)
+	seen := g.seen(call, &v)
+	p := g.Policy.Decide(seen)
 	e.Rule, e.PolicyDigest, e.Why = p.Rule, p.PolicyDigest, p.Why
 	if last := e.Checks[len(e.Checks)-1]; last.Check == checkPolicy {
 		e.Do = p.Do.String()
 	}
-	for _, m := range g.Policy.Matching(call) {
+	for _, m := range g.Policy.Matching(seen) {
 		e.Rules = append(e.Rules, tipstaff.MatchedRule{ID: m.Rule, Do: m.Do.String(), Why: m.Why})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 )
 
 // spawn starts servers as the command does.
-func spawn(c tool.Command) (tool.Process, error) {
+func (o *outside) spawn(c tool.Command) (tool.Process, error) {
+	o.starts.Add(1)
 	p, err := supervisor.Spawn(supervisor.Command(c))
 	if err != nil {
 		return nil, err
@@ -32,10 +34,33 @@ var toolNames = []string{tooltest.Echo, tooltest.Write, tooltest.Env, tooltest.M
 type outside struct {
 	*bench
 	environ []string
+	starts  atomic.Int32 // of programs
 }
 
 // secret has every character that some encoding changes.
 const secret = `s3cr/t "two\words" & <more>?é`
+
+// traces are what is left of the credentials in some encoding, or when they were
+// cut off.
+var traces = []string{"s3cr", "czNjc", "MzY3I", "zM2Ny", "s3cr%2Ft", `\u0073`, "plain-cred"}
+
+// clean fails the test unless texts have the reference of a credential in its
+// place.
+func clean(t testing.TB, form string, texts ...string) {
+	t.Helper()
+	reference := false
+	for _, text := range texts {
+		reference = reference || strings.Contains(text, "$env:TOKEN") || strings.Contains(text, "$env:PLAIN")
+		for _, trace := range traces {
+			if strings.Contains(text, trace) {
+				t.Errorf("%s: %s", form, text)
+			}
+		}
+	}
+	if !reference {
+		t.Errorf("%s: no reference in %q", form, texts)
+	}
+}
 
 // environ is an environment with a credential in it, and much that is nobody's
 // business.
@@ -60,7 +85,7 @@ func newOutside(t testing.TB, servers map[string]string) *outside {
 	o := &outside{environ: environ()}
 	dir := t.TempDir()
 	o.bench = &bench{TB: t, dir: dir, manifest: m, servers: tool.Servers(m, tool.Launch{
-		Workspace: dir, Markers: []string{"TIPSTAFF_RUN_ID=run-1", "TIPSTAFF_LAUNCH=launch-1"}, Environ: o.environ, Spawn: spawn,
+		Workspace: dir, Markers: []string{"TIPSTAFF_RUN_ID=run-1", "TIPSTAFF_LAUNCH=launch-1"}, Environ: o.environ, Spawn: o.spawn,
 	})}
 	var allow []string
 	for name := range servers {

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -27,6 +28,9 @@ type Gate struct {
 	// File is the lock as it stands now: what is no longer in it has been withdrawn
 	// since the run began. nil: it is not looked at.
 	File *Lock
+	// Run says whose calls these are, for conditions of the policy: what a Request
+	// leaves empty is taken from here.
+	Run policy.Run
 
 	fitting *fitting // nil: nothing is remembered
 }
@@ -54,6 +58,10 @@ type Request struct {
 	// Agent: no acceptance covers the call, because an agent made it, or because
 	// its plan was accepted by a parent run.
 	Agent bool
+	// Turn is that of the agent that makes the call. Zero: there is none.
+	Turn policy.Turn
+	// Run is which call it is; see Gate.Run.
+	Run policy.Run
 }
 
 // Verdict is the gate's answer. The zero Verdict refuses.
@@ -61,19 +69,39 @@ type Verdict struct {
 	Do   policy.Action // Deny: refused, see Err
 	Err  *flow.Error   // of a refusal; NotSent
 	Rule string        // of the policy, where it was reached
+	// PolicyDigest is that of the policy, where it was reached.
+	PolicyDigest string
 	// By is how the question was met: what a call's input carries as by. "": no
 	// question arose, or it is still open.
 	By string
-	// Subject is what a person is asked to approve: {uri, tool_digest, class,
-	// args, args_digest, rule}. Set where Do is Ask.
+	// Subject is what a person is asked to approve: {uri, tool_digest, class, hints,
+	// args, args_digest, facts, rule, policy_digest}. Set where Do is Ask.
 	Subject    json.RawMessage
 	Definition *Definition
 	Args       json.RawMessage // the canonical bytes that are sent
+
+	// Class is that of the call: the definition's, unless a guard has raised it.
+	Class       flow.Class
+	Destructive bool
+	OpenWorld   bool
+	Facts       json.RawMessage // what guards found, by name; nil: none looked
+	Guards      []string        // their classes, as policy.Findings.Classes gives them
+}
+
+// ArgsDigest is the digest of the bytes that are sent.
+func (v Verdict) ArgsDigest() string { return digestOf(v.Args) }
+
+// FactsDigest is the digest of what guards found, "" if none looked.
+func (v Verdict) FactsDigest() string {
+	if v.Facts == nil {
+		return ""
+	}
+	return digestOf(v.Facts)
 }
 
 // Ask checks, in this order: the URI is declared; server and tool exist; pin and
-// lock hold; the arguments fit; the class is allowed; the policy. The first that
-// fails refuses, with its own code.
+// lock hold; the arguments fit; the class is allowed; guards; the policy. The
+// first that fails refuses, with its own code.
 //
 // Where the policy asks and Request.By is empty, the acceptance of a plan meets
 // the question if no rule put it and the call is not once, or is once with
@@ -87,6 +115,7 @@ const (
 	checkLocked    = "locked"
 	checkArguments = "arguments"
 	checkEffect    = "effect"
+	checkGuards    = "guards"
 	checkPolicy    = "policy"
 )
 
@@ -114,14 +143,21 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 	if refused := g.held(d, u); !passes(checkLocked, refused) {
 		return Verdict{Err: refused}
 	}
-	args, refused := g.fitting.arguments(d, call.Args)
-	if !passes(checkArguments, refused) {
-		return Verdict{Err: refused, Definition: d}
+	v := Verdict{Definition: d, Class: d.Class, Destructive: d.Destructive(), OpenWorld: d.OpenWorld()}
+	refuse := func(check string, refused *flow.Error) bool {
+		v.Err = refused
+		return !passes(check, refused)
 	}
-	if refused := g.effect(d); !passes(checkEffect, refused) {
-		return Verdict{Err: refused, Definition: d, Args: args}
+	if v.Args, refused = g.fitting.arguments(d, call.Args); refuse(checkArguments, refused) {
+		return v
 	}
-	v := g.decide(call, d, args)
+	if refuse(checkEffect, g.effect(d)) {
+		return v
+	}
+	if refuse(checkGuards, g.guard(call, &v)) {
+		return v
+	}
+	g.decide(call, &v)
 	passes(checkPolicy, v.Err)
 	return v
 }
@@ -193,8 +229,8 @@ func arguments(d *Definition, raw json.RawMessage) (json.RawMessage, *flow.Error
 // effect is check 5. A class that rose since the tool was locked is refused too:
 // the run treats the call as it was accepted, and might repeat it.
 func (g *Gate) effect(d *Definition) *flow.Error {
-	if !g.Manifest.Allows(d.Class) {
-		return refusal(CodeEffectDenied, detail{"class": d.Class}, "%s has effect %s, which allowed_effects of the manifest does not list", d.Tool, d.Class)
+	if refused := g.allowed(d.Tool, d.Class); refused != nil {
+		return refused
 	}
 	if g.Lock == nil {
 		return nil
@@ -207,20 +243,51 @@ func (g *Gate) effect(d *Definition) *flow.Error {
 	return nil
 }
 
-// decide is check 6.
-func (g *Gate) decide(call Request, d *Definition, args json.RawMessage) Verdict {
-	p := g.Policy.Decide(policy.Call{Server: d.Server, Tool: d.Tool, URI: call.URI, Class: d.Class, Args: args})
-	v := Verdict{Do: p.Do, Rule: p.Rule, Definition: d, Args: args}
+func (g *Gate) allowed(tool string, class flow.Class) *flow.Error {
+	if g.Manifest.Allows(class) {
+		return nil
+	}
+	return refusal(CodeEffectDenied, detail{"class": class}, "%s has effect %s, which allowed_effects of the manifest does not list", tool, class)
+}
+
+// guard is the first half of check 6: the policy's guards look at the arguments.
+// They may refuse the call, or raise its class, which must then be allowed too.
+func (g *Gate) guard(call Request, v *Verdict) *flow.Error {
+	found := g.Policy.Inspect(g.seen(call, v))
+	v.Facts, v.Guards = found.Facts(), found.Classes()
+	if f, ok := found.Refused(); ok {
+		return refusal(CodeGuardRefused, detail{"guard": f.Guard}, "guard %q refuses %s: %s", f.Guard, call.URI, f.Refused)
+	}
+	if _, ok := found.Writes(); ok {
+		v.Class, v.Destructive = flow.Once, true
+	}
+	if v.Class == v.Definition.Class {
+		return nil
+	}
+	return g.allowed(v.Definition.Tool, v.Class)
+}
+
+// seen is the call as guards and policy see it.
+func (g *Gate) seen(call Request, v *Verdict) policy.Call {
+	d := v.Definition
+	return policy.Call{Server: d.Server, Tool: d.Tool, URI: call.URI, Class: v.Class, Args: v.Args,
+		Destructive: v.Destructive, OpenWorld: v.OpenWorld, Facts: v.Facts, Turn: call.Turn,
+		Run: policy.Run{ID: cmp.Or(call.Run.ID, g.Run.ID), Path: cmp.Or(call.Run.Path, g.Run.Path), Principal: cmp.Or(call.Run.Principal, g.Run.Principal)}}
+}
+
+// decide is the second half of check 6.
+func (g *Gate) decide(call Request, v *Verdict) {
+	p := g.Policy.Decide(g.seen(call, v))
+	v.Do, v.Rule, v.PolicyDigest = p.Do, p.Rule, p.PolicyDigest
 	if p.Do == policy.Ask {
-		v.By, v.Do = meet(call, d.Class, p.Rule)
+		v.By, v.Do = meet(call, v.Class, p.Rule)
 	}
 	switch v.Do {
 	case policy.Ask:
-		v.Subject = subjectOf(call.URI, d, args, p.Rule)
+		v.Subject = v.subject(call.URI)
 	case policy.Deny:
 		v.Err = denied(p, call)
 	}
-	return v
 }
 
 // meet says whether a question of the policy is met, still open, or cannot be
@@ -259,9 +326,15 @@ func denied(p policy.Verdict, call Request) *flow.Error {
 	return refusal(CodePolicyDenied, d, "rule %q asks for an approval of %s, and nobody gave one", p.Rule, call.URI)
 }
 
-func subjectOf(uri string, d *Definition, args json.RawMessage, rule string) json.RawMessage {
+func (v *Verdict) subject(uri string) json.RawMessage {
+	facts := v.Facts
+	if facts == nil {
+		facts = json.RawMessage("{}")
+	}
 	return flow.JSON(map[string]any{
-		"uri": uri, "tool_digest": d.Digest, "class": d.Class,
-		"args": args, "args_digest": digestOf(args), "rule": rule,
+		"uri": uri, "tool_digest": v.Definition.Digest, "class": v.Class,
+		"hints": map[string]bool{"destructive": v.Destructive, "open_world": v.OpenWorld},
+		"args":  v.Args, "args_digest": v.ArgsDigest(), "facts": facts,
+		"rule": v.Rule, "policy_digest": v.PolicyDigest,
 	})
 }

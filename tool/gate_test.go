@@ -203,6 +203,7 @@ func TestSubjectIsExactlyWhatIsDecided(t *testing.T) {
 	}
 	d := v.Definition
 	want := map[string]any{"uri": "mcp://wire/act@1.0.0", "tool_digest": d.Digest, "class": "once", "rule": policy.NoMatch,
+		"hints": map[string]any{"destructive": true, "open_world": true}, "facts": map[string]any{}, "policy_digest": new(policy.Policy).Digest(),
 		"args": map[string]any{"to": "x<y"}, "args_digest": got["args_digest"]}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -252,7 +253,7 @@ func TestClassThatRoseIsRefused(t *testing.T) {
 
 func rules(t testing.TB, id, glob string, do policy.Action) *policy.Policy {
 	t.Helper()
-	p, problems := policy.New([]policy.Rule{{ID: id, Tool: glob, Do: do}})
+	p, problems := policy.New(policy.Document{Rules: []policy.Rule{{ID: id, Tool: glob, Do: do}}})
 	if problems != nil {
 		t.Fatal(problems)
 	}

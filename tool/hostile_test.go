@@ -2,8 +2,14 @@ package tool_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,10 +26,6 @@ func TestHostileServers(t *testing.T) {
 	o := newOutside(t, map[string]string{
 		"bad": command(t), "good": command(t), "twice": command(t, tooltest.Twice), "huge": command(t, tooltest.Huge),
 		tooltest.Half: command(t), tooltest.Invalid: command(t), tooltest.Crash: command(t),
-	})
-	t.Run("two servers with one tool", func(t *testing.T) {
-		o.says("one", "bad", tooltest.Echo, object{"text": "one"})
-		o.says("other", "good", tooltest.Echo, object{"text": "other"})
 	})
 	t.Run("one name listed twice", func(t *testing.T) {
 		contains(t, o.fails(tool.CodeUnknown, "twice", tooltest.Echo, nil).Message, `two tools named "echo"`)
@@ -47,28 +49,38 @@ func TestHostileServers(t *testing.T) {
 		}
 	})
 	t.Run("progress of all kinds", func(t *testing.T) {
-		a := o.attempt("bad", tooltest.Chatter, nil)
-		a.Note = func(e flow.Event) { t.Errorf("the server wrote a record: %+v", e) }
+		a, told := telling(t, o.attempt("bad", tooltest.Chatter, nil))
 		if value, err := o.try(context.Background(), a); err != nil || string(value) != `"done"` {
 			t.Errorf("got %s, %v", value, err)
 		}
+		told.only(t, tool.Progress{Progress: 1, Message: "half way"})
 	})
 	t.Run("links to elsewhere", func(t *testing.T) {
-		value, err := o.call("bad", tooltest.Links, nil)
+		value, err := o.call("bad", tooltest.Links, object{"file": linkOutside(o)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got struct {
 			Text  string
 			Blobs []struct {
-				Type string
-				Size int
+				Type, Digest string
+				Size         int
 			}
 		}
 		if err := json.Unmarshal(value, &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Text != "" || len(got.Blobs) != 2 || got.Blobs[0].Type != "resource_link" || got.Blobs[0].Size > 200 || got.Blobs[1].Size != len("embedded") {
+		var kinds []string
+		for _, b := range got.Blobs {
+			kinds = append(kinds, b.Type)
+			if sum := sha256.Sum256([]byte(outsideText)); b.Digest == "sha256:"+hex.EncodeToString(sum[:]) {
+				t.Errorf("%s was followed: %s", b.Type, value)
+			}
+		}
+		if want := []string{"resource_link", "resource_link", "resource"}; got.Text != "" || !slices.Equal(kinds, want) || got.Blobs[2].Size != len("embedded") {
+			t.Errorf("got %s", value)
+		}
+		if strings.Contains(string(value), outsideText) {
 			t.Errorf("something was followed: %s", value)
 		}
 	})
@@ -100,6 +112,54 @@ func TestHostileServers(t *testing.T) {
 	o.says("unharmed", "good", tooltest.Echo, object{"text": "unharmed"})
 }
 
+const outsideText = "what stands outside of the workspace"
+
+// linkOutside is the path of a link in the workspace that leads to a text outside.
+func linkOutside(o *outside) string {
+	o.Helper()
+	file, link := filepath.Join(o.TempDir(), "text"), filepath.Join(o.dir, "link")
+	if err := os.WriteFile(file, []byte(outsideText), 0o600); err != nil {
+		o.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		o.Fatal(err)
+	}
+	return link
+}
+
+// A tool of one name on two servers is two tools: a call reaches the one that it
+// names, and no other.
+func TestTwoServersWithOneTool(t *testing.T) {
+	t.Parallel()
+	count := map[string]string{}
+	servers := map[string]string{}
+	for _, name := range []string{"one", "other"} {
+		count[name] = filepath.Join(t.TempDir(), "calls")
+		servers[name] = command(t, tooltest.Count+count[name])
+	}
+	o := newOutside(t, servers)
+	wantCalls := func(one, other int) {
+		t.Helper()
+		if got := [2]int{calls(t, count["one"]), calls(t, count["other"])}; got != [2]int{one, other} {
+			t.Errorf("the servers were called %v times, want %v", got, [2]int{one, other})
+		}
+	}
+	o.says("for one", "one", tooltest.Echo, object{"text": "for one"})
+	wantCalls(1, 0)
+	o.says("for the other", "other", tooltest.Echo, object{"text": "for the other"})
+	wantCalls(1, 1)
+}
+
+// calls is how many calls a server has counted in its file.
+func calls(t testing.TB, file string) int {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return len(data)
+}
+
 // A result of 50 MB is read past, in little memory; the connection goes on.
 func TestLargeResultIsNotKept(t *testing.T) {
 	o := newOutside(t, map[string]string{"bad": command(t)})
@@ -121,14 +181,15 @@ func TestLargeResultIsNotKept(t *testing.T) {
 // tool is not called.
 func TestToolChangedUnderOurFeet(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, map[string]string{"bad": command(t)})
+	count := filepath.Join(t.TempDir(), "calls")
+	o := newOutside(t, map[string]string{"bad": command(t, tooltest.Count+count)})
 	o.lock()
 	o.says("as accepted", "bad", tooltest.Echo, object{"text": "as accepted"})
 	o.says("swapped", "bad", tooltest.Swap, nil)
 	e := o.fails(tool.CodeDefinitionChanged, "bad", tooltest.Echo, object{"text": "changed"})
 	contains(t, e.Message, "description")
-	if !e.NotSent {
-		t.Errorf("got %+v", e)
+	if n := calls(t, count); !e.NotSent || n != 2 {
+		t.Errorf("the server was called %d times, want 2; got %+v", n, e)
 	}
 	o.says("unchanged", "bad", tooltest.Write, object{"text": "unchanged"})
 }
@@ -190,32 +251,16 @@ func TestFloodOfErrors(t *testing.T) {
 func TestCredentialIsNeverKept(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, map[string]string{"bad": command(t, tooltest.Reveals)})
-	traces := []string{"s3cr", "czNjc", "MzY3I", "zM2Ny", "s3cr%2Ft", `\u0073`}
-	clean := func(form string, texts ...string) {
-		t.Helper()
-		reference := false
-		for _, text := range texts {
-			reference = reference || strings.Contains(text, "$env:TOKEN")
-			for _, trace := range traces {
-				if strings.Contains(text, trace) {
-					t.Errorf("%s: %s", form, text)
-				}
-			}
-		}
-		if !reference {
-			t.Errorf("%s: no reference in %q", form, texts)
-		}
-	}
 	for _, form := range []string{"plain", "json", "runes", "url", "base64", "error", "in-band", "stderr", "stdout"} {
 		value, err := o.call("bad", tooltest.Reveal, object{"form": form})
 		if e, ok := err.(*flow.Error); ok {
-			clean(form, e.Message, string(e.Detail))
+			clean(t, form, e.Message, string(e.Detail))
 			continue
 		}
 		if err != nil || !json.Valid(value) {
 			t.Errorf("%s: got %s, %v", form, value, err)
 		}
-		clean(form, string(value))
+		clean(t, form, string(value))
 	}
 	registry, err := tool.NewRegistry(o.manifest, o.servers)
 	if err != nil {
@@ -225,7 +270,7 @@ func TestCredentialIsNeverKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clean("a definition", string(frozen))
+	clean(t, "a definition", string(frozen))
 	if frozen := string(o.manifest.Frozen()); !strings.Contains(frozen, `"TOOLTEST_SECRET":"$env:TOKEN"`) {
 		t.Errorf("the frozen manifest is %s", frozen)
 	}

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/tipstaff/tipstaff"
@@ -47,7 +48,7 @@ func (m *Manifest) Info(r *Registry, server, tool string) tipstaff.ToolInfo {
 	}
 	i.URI, i.Version, i.Digest = d.URI().String(), d.Version, d.Digest
 	i.Class, i.ClassFrom, i.Allowed = string(d.Class), d.classFrom(config.Effect), m.Allows(d.Class)
-	i.Title, i.Description = d.words()
+	i.Title, i.Description = d.title(), d.Description
 	if hold := r.servers[server].hold; hold != nil {
 		i.Trouble = hold.Message
 	} else if !i.Allowed {
@@ -68,15 +69,7 @@ func (d *Definition) URI() URI {
 
 // classFrom is who states the effect class.
 func (d *Definition) classFrom(declared flow.Class) string {
-	w, err := parseWireTool(d.Raw)
-	if err != nil {
-		return ""
-	}
-	h, err := parseHints(w.Annotations)
-	if err != nil {
-		return ""
-	}
-	switch hinted := h.class(); {
+	switch hinted := d.Hints.class(); {
 	case declared == "" && hinted == "":
 		return "default"
 	case declared == hinted:
@@ -87,20 +80,16 @@ func (d *Definition) classFrom(declared flow.Class) string {
 	return "hints"
 }
 
-// words are what the tool says of itself, for people.
-func (d *Definition) words() (title, description string) {
+// title is the tool's name for people.
+func (d *Definition) title() string {
 	var w struct {
 		Title       string `json:"title"`
-		Description string `json:"description"`
 		Annotations struct {
 			Title string `json:"title"`
 		} `json:"annotations"`
 	}
 	if json.Unmarshal(d.Raw, &w) != nil {
-		return "", ""
+		return ""
 	}
-	if w.Title == "" {
-		w.Title = w.Annotations.Title
-	}
-	return w.Title, w.Description
+	return cmp.Or(w.Title, w.Annotations.Title)
 }

@@ -128,8 +128,8 @@ func briefly(changes []tipstaff.PinChange) ([]moved, string) {
 	var list []moved
 	var names []string
 	for _, c := range changes[:min(len(changes), mostMembers)] {
-		list = append(list, moved{cutText(c.Member), cutValue(c.Was), cutValue(c.Now)})
-		names = append(names, cutText(strings.TrimPrefix(c.Member, "/"))+" "+verb(c))
+		list = append(list, moved{cut(c.Member, mostMemberText), cutValue(c.Was), cutValue(c.Now)})
+		names = append(names, cut(strings.TrimPrefix(c.Member, "/"), mostMemberText)+" "+verb(c))
 	}
 	if left := len(changes) - len(list); left > 0 {
 		names = append(names, "and "+strconv.Itoa(left)+" more")
@@ -151,12 +151,5 @@ func cutValue(raw json.RawMessage) json.RawMessage {
 	if len(raw) <= mostMemberText {
 		return raw
 	}
-	return flow.JSON(cutText(string(raw)))
-}
-
-func cutText(s string) string {
-	if len(s) <= mostMemberText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:mostMemberText], "") + "…"
+	return flow.JSON(cut(string(raw), mostMemberText))
 }

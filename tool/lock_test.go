@@ -440,10 +440,10 @@ func TestExplainTellsEveryCheck(t *testing.T) {
 		{"mcp://wire/act@2.0.0", `{}`, nil, policy.Allow, "declared known pin_mismatch", "deny", "deny deny deny"},
 		{"mcp://wire/act@1.0.0", `{}`, nil, policy.Allow, "declared known locked invalid_arguments", "deny", "deny deny deny"},
 		{"mcp://wire/act@1.0.0", `{"to":"x"}`, nil, policy.Allow, "declared known locked arguments effect_denied", "deny", "deny deny deny"},
-		{"mcp://wire/act@1.0.0", `{"to":"x"}`, []flow.Class{flow.Once}, policy.Deny, "declared known locked arguments effect policy_denied", "deny", "deny deny deny"},
-		{"mcp://wire/act@1.0.0", `{"to":"x"}`, []flow.Class{flow.Once}, policy.Ask, "declared known locked arguments effect policy", "ask", "ask ask ask"},
-		{"mcp://wire/act@1.0.0", `{"to":"x"}`, []flow.Class{flow.Once}, policy.Allow, "declared known locked arguments effect policy", "allow", "allow allow allow"},
-		{"mcp://wire/act@1.0.0", `{"to":"x"}`, []flow.Class{flow.Once}, 9, "declared known locked arguments effect policy", "ask", "allow ask ask"},
+		{"mcp://wire/act@1.0.0", `{"to":"x"}`, []flow.Class{flow.Once}, policy.Deny, "declared known locked arguments effect guards policy_denied", "deny", "deny deny deny"},
+		{"mcp://wire/act@1.0.0", `{"to":"x"}`, []flow.Class{flow.Once}, policy.Ask, "declared known locked arguments effect guards policy", "ask", "ask ask ask"},
+		{"mcp://wire/act@1.0.0", `{"to":"x"}`, []flow.Class{flow.Once}, policy.Allow, "declared known locked arguments effect guards policy", "allow", "allow allow allow"},
+		{"mcp://wire/act@1.0.0", `{"to":"x"}`, []flow.Class{flow.Once}, 9, "declared known locked arguments effect guards policy", "ask", "allow ask ask"},
 	} {
 		b.manifest.AllowedEffects = c.allow
 		g.Policy = new(policy.Policy)

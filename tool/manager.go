@@ -18,7 +18,9 @@ type Manager struct {
 	lock     *Lock // as it is now; nil: not looked at
 	links    map[string]*link
 	spawned  atomic.Bool
-	redactor *Redactor
+
+	credentials map[string]string // by the names of variables
+	redactor    *Redactor         // of all of them
 }
 
 // Spawned reports whether a process may have been started: by a call, or as a
@@ -37,14 +39,21 @@ func (m *Manager) Spawned() bool {
 // must pass it before it is kept or shown.
 func (m *Manager) Redact(data []byte) []byte { return m.redactor.Bytes(data) }
 
+// Conceal adds credentials, by the names of variables, to those that Redact takes
+// out: of models, say, which may come back from a tool as well. It must be called
+// before the first call.
+func (m *Manager) Conceal(values map[string]string) {
+	maps.Copy(m.credentials, values)
+	m.redactor = NewRedactor(m.credentials)
+}
+
 // NewManager makes a manager over the manifest as it is now. Servers that the
 // manifest does not declare are never connected to. It starts nothing.
 func NewManager(m *Manifest, servers map[string]Server) *Manager {
-	manager := &Manager{manifest: m, links: map[string]*link{}}
+	manager := &Manager{manifest: m, links: map[string]*link{}, credentials: map[string]string{}}
 	if m == nil {
 		return manager
 	}
-	credentials := map[string]string{}
 	for name, config := range m.Servers {
 		s, ok := servers[name]
 		if !ok {
@@ -52,10 +61,10 @@ func NewManager(m *Manifest, servers map[string]Server) *Manager {
 		}
 		manager.links[name] = newLink(name, s, max(config.MaxConcurrent, 1))
 		if e, ok := s.(external); ok {
-			maps.Copy(credentials, e.credentials())
+			maps.Copy(manager.credentials, e.credentials())
 		}
 	}
-	manager.redactor = NewRedactor(credentials)
+	manager.redactor = NewRedactor(manager.credentials)
 	return manager
 }
 
@@ -106,7 +115,7 @@ type link struct {
 
 	mu      sync.Mutex
 	current *dial
-	ends    []time.Time // when connections ended or could not be made
+	ends    []time.Time // when connections ended or could not be made, and another was due
 }
 
 // dial is an attempt to connect, shared by all who wait for it.
@@ -180,17 +189,19 @@ func (d *dial) usable() bool {
 	}
 }
 
-// ended counts an end of the server, and says when it may be started again.
+// ended counts an end of the server, and says when it may be started again. One
+// that is not followed by a start is not counted: whoever asks for a server that
+// is down does not keep it down.
 func (l *link) ended(now time.Time) (time.Duration, error) {
-	l.ends = append(l.ends, now)
-	for now.Sub(l.ends[0]) > restartWindow {
+	for len(l.ends) > 0 && now.Sub(l.ends[0]) > restartWindow {
 		l.ends = l.ends[1:]
 	}
 	n := len(l.ends)
-	if n > maxRestarts {
+	if n >= maxRestarts {
 		return 0, errDown
 	}
-	return min(firstDelay<<(n-1), maxDelay), nil
+	l.ends = append(l.ends, now)
+	return min(firstDelay<<n, maxDelay), nil
 }
 
 func (l *link) make(d *dial, delay time.Duration) {

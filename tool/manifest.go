@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/docs/prompts"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 )
@@ -30,6 +31,12 @@ type Manifest struct {
 	MaxTimeout     time.Duration   // the longest timeout a program may ask for
 	DefaultSkill   string          // for programs that name none; "": none
 	Scope          string          // the only folder that a child run may use; "": every root
+
+	Models     map[string]ModelConfig
+	ModelsFile File // overrides entries of the table of models
+	Agents     map[string]AgentConfig
+	Prompts    prompts.Set // those that come with Tipstaff, unless a folder replaces some
+	Telemetry  TelemetryConfig
 }
 
 // ServerConfig is what the manifest says of one server.
@@ -57,9 +64,9 @@ type ServerConfig struct {
 
 // ToolConfig is what the manifest says of one tool.
 type ToolConfig struct {
-	Effect    flow.Class    // "": what the tool's hints state
-	Timeout   time.Duration // 0: the server's
-	MaxResult int64         // bytes; 0: DefaultMaxResult
+	Effect    flow.Class    `json:"effect,omitempty"`     // "": what the tool's hints state
+	Timeout   time.Duration `json:"timeout,omitempty"`    // 0: the server's
+	MaxResult int64         `json:"max_result,omitempty"` // bytes; 0: DefaultMaxResult
 }
 
 // Server is the configuration of a declared server.
@@ -105,4 +112,12 @@ func (m *Manifest) rules() *policy.Policy {
 		return nil
 	}
 	return m.Policy
+}
+
+// Ceiling is what no run may go beyond; that of a nil manifest is nothing.
+func (m *Manifest) Ceiling() tipstaff.Bounds {
+	if m == nil {
+		return nil
+	}
+	return m.Bounds
 }

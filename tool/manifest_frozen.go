@@ -23,6 +23,7 @@ type (
 		MaxTimeout     string                  `json:"max_timeout"`
 		DefaultSkill   string                  `json:"default_skill,omitempty"`
 		Scope          string                  `json:"scope,omitempty"`
+		frozenAgents
 	}
 	frozenServer struct {
 		Roots         []string              `json:"roots"`
@@ -45,16 +46,10 @@ type (
 		MaxResult int64      `json:"max_result"`
 	}
 	frozenPolicy struct {
-		Rules       []frozenRule `json:"rules"`
-		SubDispatch bool         `json:"sub_dispatch"`
-		AutoAccept  bool         `json:"auto_accept"`
-	}
-	frozenRule struct {
-		ID     string        `json:"id"`
-		Tool   string        `json:"tool"`
-		Effect []flow.Class  `json:"effect,omitempty"`
-		Do     policy.Action `json:"do"`
-		Why    string        `json:"why,omitempty"`
+		Guards      []policy.GuardConfig `json:"guards,omitempty"`
+		Rules       []policy.Rule        `json:"rules"`
+		SubDispatch bool                 `json:"sub_dispatch"`
+		AutoAccept  bool                 `json:"auto_accept"`
 	}
 )
 
@@ -68,11 +63,12 @@ func (m *Manifest) Frozen() []byte {
 		Version:        1,
 		AllowedEffects: orEmpty(m.AllowedEffects),
 		Servers:        map[string]frozenServer{},
-		Policy:         frozenPolicy{Rules: []frozenRule{}, SubDispatch: m.SubDispatch, AutoAccept: m.AutoAccept},
+		Policy:         m.frozenPolicy(),
 		Bounds:         m.Bounds,
 		MaxTimeout:     m.MaxTimeout.String(),
 		DefaultSkill:   m.DefaultSkill,
 		Scope:          m.Scope,
+		frozenAgents:   m.frozenAgents(),
 	}
 	if f.Bounds == nil {
 		f.Bounds = tipstaff.Bounds{}
@@ -80,14 +76,16 @@ func (m *Manifest) Frozen() []byte {
 	for name, s := range m.Servers {
 		f.Servers[name] = m.frozenServer(name, s)
 	}
-	for _, r := range m.Policy.Rules() {
-		f.Policy.Rules = append(f.Policy.Rules, frozenRule(r))
-	}
 	data, err := canonicalOf(f)
 	if err != nil {
 		panic(fmt.Sprintf("tool: a manifest that was read cannot be written: %v", err))
 	}
 	return data
+}
+
+func (m *Manifest) frozenPolicy() frozenPolicy {
+	d := m.Policy.Document()
+	return frozenPolicy{Guards: d.Guards, Rules: orEmpty(d.Rules), SubDispatch: m.SubDispatch, AutoAccept: m.AutoAccept}
 }
 
 func (m *Manifest) frozenServer(name string, s ServerConfig) frozenServer {
@@ -141,15 +139,14 @@ func ParseFrozen(data []byte) (*Manifest, error) {
 			return nil, fmt.Errorf("the frozen manifest's server %q: %w", name, err)
 		}
 	}
-	rules := make([]policy.Rule, len(f.Policy.Rules))
-	for i, r := range f.Policy.Rules {
-		rules[i] = policy.Rule(r)
-	}
-	compiled, problems := policy.New(rules)
+	compiled, problems := policy.New(policy.Document{Guards: f.Policy.Guards, Rules: f.Policy.Rules})
 	if problems != nil {
-		return nil, fmt.Errorf("the frozen manifest's rule %d: %s", problems[0].Rule+1, problems[0].Message)
+		return nil, fmt.Errorf("the frozen manifest's %s, entry %d: %s", problems[0].List, problems[0].Index+1, problems[0].Message)
 	}
 	m.Policy = compiled
+	if err := f.frozenAgents.thaw(m); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
 

@@ -3,6 +3,7 @@ package tool
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
@@ -15,16 +16,13 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/docs/prompts"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 )
 
 // Fields that belong to parts of Tipstaff this version does not have.
-var (
-	laterInManifest = []string{"anchor", "serve", "models", "models_file", "agents", "prompts", "telemetry", "workers", "roles", "bindings"}
-	laterInPolicy   = []string{"guards", "file"}
-	laterInRule     = []string{"when"}
-)
+var laterInManifest = []string{"anchor", "serve", "workers", "roles", "bindings"}
 
 const (
 	mostTimeout    = 24 * time.Hour
@@ -33,26 +31,41 @@ const (
 )
 
 // ParseManifest reads tipstaff.yaml. It reports every problem with its line and
-// column; with any, the manifest is nil. name is the file's, for the problems.
+// column; with any, the manifest is nil. name is the file's, for the problems. A
+// manifest that names other files needs [ParseManifestIn].
 func ParseManifest(name string, src []byte) (*Manifest, []tipstaff.Problem) {
-	p := &manifestParser{
-		reader: reader{file: name},
+	return ParseManifestIn(nil, name, src)
+}
+
+// ParseManifestIn is ParseManifest for a manifest beside which other files stand:
+// those of dir.
+func ParseManifestIn(dir fs.FS, name string, src []byte) (*Manifest, []tipstaff.Problem) {
+	p := newManifestParser(name)
+	p.dir = dir
+	if root, ok := p.document(src); ok && root.node != nil {
+		p.credentials(root)
+		p.manifest(root)
+	}
+	if p.problems != nil || p.elsewhere != nil {
+		slices.SortStableFunc(p.problems, byPlace)
+		return nil, append(p.problems, p.elsewhere...)
+	}
+	return p.m, nil
+}
+
+func newManifestParser(file string) *manifestParser {
+	return &manifestParser{
+		reader: reader{file: file},
 		m: &Manifest{
 			AllowedEffects: []flow.Class{flow.Read},
 			Servers:        map[string]ServerConfig{},
 			Policy:         new(policy.Policy),
 			MaxTimeout:     DefaultMaxTimeout,
+			Models:         map[string]ModelConfig{},
+			Agents:         map[string]AgentConfig{},
+			Prompts:        prompts.Default(),
 		},
 	}
-	if root, ok := p.document(src); ok && root.node != nil {
-		p.credentials(root)
-		p.manifest(root)
-	}
-	if p.problems != nil {
-		slices.SortStableFunc(p.problems, byPlace)
-		return nil, p.problems
-	}
-	return p.m, nil
 }
 
 func byPlace(a, b tipstaff.Problem) int {
@@ -64,8 +77,11 @@ func byPlace(a, b tipstaff.Problem) int {
 
 type manifestParser struct {
 	reader
-	m        *Manifest
-	timeouts []timeout // seen, to be compared with max_timeout
+	m         *Manifest
+	dir       fs.FS              // files beside the manifest; nil: none can be read
+	elsewhere []tipstaff.Problem // of those files
+	timeouts  []timeout          // seen, to be compared with max_timeout
+	later     []func()           // checks that need the whole document
 }
 
 type timeout struct {
@@ -84,7 +100,15 @@ func (p *manifestParser) manifest(n at) {
 		"bounds":        p.bounds,
 		"max_timeout":   func(v at) { p.m.MaxTimeout = p.duration(v, mostTimeout) },
 		"default_skill": func(v at) { p.m.DefaultSkill, _ = p.text(v) },
+		"models":        p.models,
+		"models_file":   func(v at) { p.m.ModelsFile = p.fileBeside(v) },
+		"agents":        p.agents,
+		"prompts":       p.prompts,
+		"telemetry":     p.telemetry,
 	}, laterInManifest...)
+	for _, check := range p.later {
+		check()
+	}
 	for _, t := range p.timeouts {
 		if p.m.MaxTimeout > 0 && t.value > p.m.MaxTimeout {
 			p.report(ProblemRange, t.where, "%s is %s: max_timeout is %s", t.where.path, t.value, p.m.MaxTimeout)
@@ -105,75 +129,12 @@ func (p *manifestParser) tool(n at) ToolConfig {
 	return t
 }
 
-func (p *manifestParser) policy(n at) {
-	p.object(n, fields{
-		"rules":        p.rules,
-		"sub_dispatch": func(v at) { p.m.SubDispatch = p.boolean(v) },
-		"auto_accept":  func(v at) { p.m.AutoAccept = p.boolean(v) },
-	}, laterInPolicy...)
-}
-
-func (p *manifestParser) rules(n at) {
-	var rules []policy.Rule
-	var places []map[string]at
-	p.list(n, func(_ int, item at) {
-		r, where := p.rule(item)
-		rules = append(rules, r)
-		places = append(places, where)
-	})
-	compiled, problems := policy.New(rules)
-	for _, problem := range problems {
-		where, given := places[problem.Rule][problem.Field]
-		if !given {
-			where = places[problem.Rule][""]
-		}
-		if !given || !p.reportedAt(where) {
-			p.report(ProblemRule, where, "%s", problem.Message)
-		}
-	}
-	if problems == nil {
-		p.m.Policy = compiled
-	}
-}
-
-// rule reads one rule and where its fields stand, "" being the rule itself.
-func (p *manifestParser) rule(n at) (policy.Rule, map[string]at) {
-	var r policy.Rule
-	where := map[string]at{"": n}
-	field := func(name string, read func(at)) func(at) {
-		return func(v at) { where[name] = v; read(v) }
-	}
-	p.object(n, fields{
-		"id":     field("id", func(v at) { r.ID, _ = p.text(v) }),
-		"tool":   field("tool", func(v at) { r.Tool, _ = p.text(v) }),
-		"effect": field("effect", func(v at) { r.Effect = p.classes(v) }),
-		"do":     field("do", func(v at) { r.Do = p.action(v) }),
-		"why":    field("why", func(v at) { r.Why, _ = p.text(v) }),
-	}, laterInRule...)
-	if _, ok := where["do"]; !ok {
-		p.report(ProblemMissing, n, "%s needs do: allow, ask or deny", n.path)
-	}
-	return r, where
-}
-
 // reportedAt keeps one fault from being told twice, once as a wrong type and
 // once by the policy.
 func (p *manifestParser) reportedAt(where at) bool {
 	return slices.ContainsFunc(p.problems, func(q tipstaff.Problem) bool {
 		return q.Path == where.path || strings.HasPrefix(q.Path, where.path+".")
 	})
-}
-
-func (p *manifestParser) action(n at) policy.Action {
-	s, ok := p.text(n)
-	if !ok {
-		return policy.Deny
-	}
-	a, err := policy.ParseAction(s)
-	if err != nil {
-		p.report(ProblemRule, n, "%v", err)
-	}
-	return a
 }
 
 func (p *manifestParser) bounds(n at) {

@@ -170,8 +170,8 @@ func TestManifestProblems(t *testing.T) {
 		say       string   // part of the first message
 	}{
 		{"unknown field", ok + "maxtimeout: 1m", []string{"2:1 field_unknown maxtimeout"}, `did you mean "max_timeout"?`},
-		{"far from any", ok + "zzz: 1", []string{"2:1 field_unknown zzz"}, "it has allowed_effects"},
-		{"later field", ok + "models: {}", []string{"2:1 field_unknown models"}, "does not support"},
+		{"far from any", ok + "zzz: 1", []string{"2:1 field_unknown zzz"}, "it has agents, allowed_effects"},
+		{"later field", ok + "workers: {}", []string{"2:1 field_unknown workers"}, "does not support"},
 		{"server name", "servers:\n  Issues: {command: [x], tools: {a: {}}}", []string{"2:3 field_unknown servers.Issues"}, "cannot name a server"},
 		{"command of builtin", "servers: {builtin: {command: [x], tools: {sleep: {}}}}", []string{"1:30 field_unknown servers.builtin.command"}, "inside this binary"},
 		{"roots of another", "servers: {x: {command: [x], roots: [.], tools: {a: {}}}}", []string{"1:36 field_unknown servers.x.roots"}, "belongs to the server builtin"},
@@ -199,8 +199,6 @@ func TestManifestProblems(t *testing.T) {
 		{"no tools", "servers: {builtin: {roots: [.]}}", []string{"1:20 field_missing servers.builtin"}, "needs tools"},
 		{"empty tools", "servers: {builtin: {tools: {}}}", []string{"1:28 field_missing servers.builtin.tools"}, "lists no tool"},
 		{"unknown tool", "servers: {builtin: {tools: {read_fil: {}}}}", []string{"1:29 unknown_tool servers.builtin.tools.read_fil"}, `did you mean "read_file"?`},
-		{"guards", ok + "policy: {guards: []}", []string{"2:10 field_unknown policy.guards"}, "does not support"},
-		{"when", ok + "policy:\n  rules:\n    - {id: a, tool: a/b, do: deny, when: 'true'}", []string{"4:36 field_unknown policy.rules.0.when"}, "does not support"},
 		{"glob", ok + "policy: {rules: [{id: a, tool: 'delete_*', do: deny}]}", []string{"2:32 rule_invalid policy.rules.0.tool"}, "exactly one"},
 		{"no id, no do", ok + "policy: {rules: [{tool: a/b}]}", []string{"2:18 field_missing policy.rules.0", "2:18 rule_invalid policy.rules.0"}, "needs do"},
 		{"same id", ok + "policy: {rules: [{id: a, tool: a/b, do: ask},\n {id: a, tool: a/b, do: ask}]}", []string{"3:7 rule_invalid policy.rules.1.id"}, "already"},
@@ -314,6 +312,8 @@ func TestFrozenManifestMeansTheSame(t *testing.T) {
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(full))
 	f.Add([]byte(everything))
+	f.Add([]byte(agentsDoc))
+	f.Add([]byte("models: {a: {provider: openai, model: $env:M, base_url: 'http://x', allow_http: true}}\nagents: {default: {model: a, temperature: 0.3, tools: none, output_schema: {enum: [1e3, ~]}, output_retries: 0, call_timeout: 1h}}"))
 	f.Add([]byte("servers: {builtin: {tools: {sleep: {}}}}\n---\n"))
 	f.Add([]byte("a: &x [*x]"))
 	f.Add([]byte("{\"version\": 1, \"policy\": {\"rules\": []}}"))

@@ -1,8 +1,6 @@
 package tool
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,32 +25,27 @@ type result struct {
 	Meta       map[string]json.RawMessage `json:"_meta"`
 }
 
-// block is one piece of content.
-type block struct {
-	Type     string `json:"type"`
-	Text     string `json:"text"`
-	MimeType string `json:"mimeType"`
-	Data     string `json:"data"`
-	Resource struct {
-		MimeType string `json:"mimeType"`
-		Text     string `json:"text"`
-		Blob     string `json:"blob"`
-	} `json:"resource"`
-}
+// shape is how a call wants its reply.
+type shape string
 
-// blob stands for content that is not text.
-type blob struct {
-	Type     string `json:"type"`
-	MimeType string `json:"mime_type"`
-	Digest   string `json:"digest"`
-	Size     int    `json:"size"`
+const (
+	shapeOutput  shape = ""        // as plans use it: structured, or else its text
+	shapeParsed  shape = ParseJSON // its text, taken as JSON
+	shapeContent shape = "content" // as models are shown it: a Reply
+)
+
+func (in Input) shape() shape {
+	if in.Content {
+		return shapeContent
+	}
+	return shape(in.Parse)
 }
 
 // answer turns a reply into a call's value. Its errors are definite answers: the
 // server did what it did and said so.
 // Credentials are taken out first: what is left of one that a message cuts off
 // could not be told any more.
-func answer(d *Definition, raw json.RawMessage, parse string, clean *Redactor) (json.RawMessage, *flow.Error) {
+func answer(d *Definition, raw json.RawMessage, as shape, clean *Redactor) (json.RawMessage, *flow.Error) {
 	var r result
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, answered(CodeOutputInvalid, nil, "the reply of %s cannot be read: %v", d.Tool, err)
@@ -64,33 +57,53 @@ func answer(d *Definition, raw json.RawMessage, parse string, clean *Redactor) (
 	if err != nil {
 		return nil, answered(CodeOutputInvalid, nil, "the reply of %s cannot be used: %v", d.Tool, err)
 	}
-	c.text, r.Structured = string(clean.Bytes([]byte(c.text))), clean.Bytes(r.Structured)
-	var value json.RawMessage
-	if absent(r.Structured) {
-		value = c.value()
-	} else {
-		value = flow.JSON(r.Structured)
+	c.clean(clean, as)
+	r.Structured = clean.Bytes(r.Structured)
+	output := c.value()
+	if !absent(r.Structured) {
+		output = flow.JSON(r.Structured)
 	}
-	if size := int64(max(len(value), c.size)); size > d.MaxResult {
+	if size := int64(max(len(output), c.size)); size > d.MaxResult {
 		return nil, answered(flow.CodeResultTooLarge, detail{"size": size, "max_result": d.MaxResult},
 			"the result of %s has %d bytes: max_result is %d", d.Tool, size, d.MaxResult)
 	}
 	if r.IsError {
-		return nil, answered(CodeToolError, detail{"output": value}, "%s", reported(d, c))
+		return nil, answered(CodeToolError, failure(r, c, output, as), "%s", reported(d, c))
 	}
-	return checkOutput(d, r, c, value, parse)
+	if failed := checkOutput(d, r, output); failed != nil {
+		return nil, failed
+	}
+	switch as {
+	case shapeContent:
+		return flow.JSON(c.reply(r)), nil
+	case shapeParsed:
+		return parsed(d, c)
+	}
+	return output, nil
 }
 
-func checkOutput(d *Definition, r result, c content, value json.RawMessage, parse string) (json.RawMessage, *flow.Error) {
-	if !absent(r.Structured) && d.OutputSchema != nil {
-		var wrong *SchemaError
-		if errors.As(d.OutputSchema.Validate(value), &wrong) {
-			return nil, answered(CodeOutputInvalid, detail{"pointer": wrong.Pointer}, "the result of %s does not fit its output schema: %v", d.Tool, wrong)
-		}
+// failure is what a tool said of its own failure, for programs.
+func failure(r result, c content, output json.RawMessage, as shape) detail {
+	if as != shapeContent {
+		return detail{"output": output}
 	}
-	if parse != ParseJSON {
-		return value, nil
+	reply := c.reply(r)
+	told := detail{"content": reply.Content}
+	if reply.Structured != nil {
+		told["structured"] = reply.Structured
 	}
+	return told
+}
+
+func checkOutput(d *Definition, r result, output json.RawMessage) *flow.Error {
+	var wrong *SchemaError
+	if !absent(r.Structured) && d.OutputSchema != nil && errors.As(d.OutputSchema.Validate(output), &wrong) {
+		return answered(CodeOutputInvalid, detail{"pointer": wrong.Pointer}, "the result of %s does not fit its output schema: %v", d.Tool, wrong)
+	}
+	return nil
+}
+
+func parsed(d *Definition, c content) (json.RawMessage, *flow.Error) {
 	text := json.RawMessage(c.text)
 	if !json.Valid(text) {
 		return nil, answered(CodeOutputInvalid, nil, "the text of %s is not one JSON value", d.Tool)
@@ -104,10 +117,7 @@ func reported(d *Definition, c content) string {
 	if text == "" {
 		return d.Tool + " reported an error without saying which"
 	}
-	if len(text) > 2048 {
-		text = strings.ToValidUTF8(text[:2048], "") + "…"
-	}
-	return d.Tool + ": " + text
+	return d.Tool + ": " + cut(text, 2048)
 }
 
 func answered(code string, d detail, format string, args ...any) *flow.Error {
@@ -116,59 +126,27 @@ func answered(code string, d detail, format string, args ...any) *flow.Error {
 	return e
 }
 
-// content is a reply's blocks: their text joined by newlines, and what else there
-// was.
-type content struct {
-	text  string
-	blobs []blob
-	size  int // bytes of everything
-}
-
-func (c content) value() json.RawMessage {
-	if c.blobs == nil {
-		return flow.JSON(c.text)
+// CheckResult says why a value that a person gives for a call could not be the
+// call's own; nil: it could.
+func (in Input) CheckResult(d *Definition, value json.RawMessage) error {
+	structured := value
+	switch in.shape() {
+	case shapeParsed:
+		return nil
+	case shapeContent:
+		var r Reply
+		if err := decodeStrict(value, &r); err != nil || r.Content == nil {
+			return errors.New(`it must be {"content": [{"type": "text", "text": …}]}, with "structured" where the tool gives that too`)
+		}
+		if structured = r.Structured; structured == nil {
+			return nil
+		}
 	}
-	return flow.JSON(map[string]any{"text": c.text, "blobs": c.blobs})
-}
-
-func readContent(blocks []json.RawMessage) (content, error) {
-	var c content
-	var texts []string
-	for i, raw := range blocks {
-		var b block
-		if err := json.Unmarshal(raw, &b); err != nil {
-			return c, fmt.Errorf("block %d: %w", i+1, err)
-		}
-		if b.Type == "text" {
-			texts = append(texts, b.Text)
-			continue
-		}
-		data, err := b.data(raw)
-		if err != nil {
-			return c, fmt.Errorf("block %d (%s): %w", i+1, b.Type, err)
-		}
-		mime := b.MimeType
-		if mime == "" {
-			mime = b.Resource.MimeType
-		}
-		c.size += len(data)
-		c.blobs = append(c.blobs, blob{b.Type, mime, digestOf(data), len(data)})
+	if d.OutputSchema == nil {
+		return nil // nothing says what its results look like
 	}
-	c.text = strings.Join(texts, "\n")
-	c.size += len(c.text)
-	return c, nil
-}
-
-// data is what a block holds; of one that only points elsewhere, the block
-// itself.
-func (b block) data(raw json.RawMessage) ([]byte, error) {
-	switch {
-	case b.Data != "":
-		return base64.StdEncoding.DecodeString(b.Data)
-	case b.Resource.Blob != "":
-		return base64.StdEncoding.DecodeString(b.Resource.Blob)
-	case b.Resource.Text != "":
-		return []byte(b.Resource.Text), nil
+	if err := d.OutputSchema.Validate(structured); err != nil {
+		return fmt.Errorf("%w; its results are described by %s", err, d.OutputSchema.Raw())
 	}
-	return bytes.TrimSpace(raw), nil
+	return nil
 }

@@ -18,6 +18,7 @@ const (
 	CodeNumberUnsafe      = "number_unsafe"
 	CodeInvalidArguments  = "invalid_arguments"
 	CodeEffectDenied      = "effect_denied"
+	CodeGuardRefused      = "guard_refused"
 	CodePolicyDenied      = "policy_denied"
 )
 

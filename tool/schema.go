@@ -68,8 +68,9 @@ func (s *Schema) compile() error {
 	return err
 }
 
-// compileSchema is a schema that is known to be usable.
-func compileSchema(raw json.RawMessage) (*Schema, error) {
+// CompileSchema is a schema that stands outside of a definition, and is known to be
+// usable.
+func CompileSchema(raw json.RawMessage) (*Schema, error) {
 	s := newSchema(raw)
 	return s, s.usable()
 }
@@ -242,10 +243,7 @@ func innermost(err error) string {
 		err = next
 	}
 	text := strings.ReplaceAll(err.Error(), "<invalid reflect.Value>", "null") // what the validator calls it
-	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:300], "") + "…"
-	}
-	return text
+	return cut(text, 300)
 }
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")

@@ -11,7 +11,7 @@ import (
 
 func mustCompile(t testing.TB, schema string) *Schema {
 	t.Helper()
-	s, err := compileSchema(json.RawMessage(schema))
+	s, err := CompileSchema(json.RawMessage(schema))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestHostileSchemaIsRefused(t *testing.T) {
 		"very large":     `{"description":"` + strings.Repeat("x", 2<<20) + `"}`,
 		"type as number": `{"type":1}`,
 	} {
-		if _, err := compileSchema(json.RawMessage(schema)); err == nil {
+		if _, err := CompileSchema(json.RawMessage(schema)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -130,7 +130,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add(`{"patternProperties":{"^a":{"type":"null"}},"additionalProperties":false}`, `{"ab":1}`)
 	f.Add(`true`, `1`)
 	f.Fuzz(func(t *testing.T, schema, value string) {
-		s, err := compileSchema(json.RawMessage(schema))
+		s, err := CompileSchema(json.RawMessage(schema))
 		if err != nil {
 			return
 		}

@@ -195,8 +195,8 @@ func TestPackageIsCheckedBeforeEveryStart(t *testing.T) {
 	o.fails(tool.CodeUnavailable, "one", tooltest.Crash, nil)
 	e := o.fails(tool.CodePackageChanged, "one", tooltest.Echo, nil)
 	contains(t, e.Message, "is not the one that was accepted")
-	if !e.NotSent {
-		t.Errorf("got %+v", e)
+	if n := o.starts.Load(); !e.NotSent || n != 1 {
+		t.Errorf("there were %d starts, want 1; got %+v", n, e)
 	}
 	o.says("unharmed", "two", tooltest.Echo, object{"text": "unharmed"})
 }

@@ -159,3 +159,11 @@ func shorten(s string, n int) string {
 	}
 	return fmt.Sprintf("%q… (%d bytes)", strings.ToValidUTF8(s[:n], ""), len(s))
 }
+
+// cut is the beginning of a text, of at most so many bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,29 +44,41 @@ func lookup(environ []string, name string) string {
 
 // references are all variables that a server's configuration refers to, sorted.
 func (c ServerConfig) references() []string {
-	var names []string
+	var texts []string
 	for _, values := range []map[string]string{c.Env, c.Headers} {
-		for _, text := range values {
-			found, _ := parseReferences(text) // checked when it was read
-			names = append(names, found...)
-		}
+		texts = slices.AppendSeq(texts, maps.Values(values))
+	}
+	return referencesIn(texts...)
+}
+
+// referencesIn are all variables that texts refer to, sorted.
+func referencesIn(texts ...string) []string {
+	var names []string
+	for _, text := range texts {
+		found, _ := parseReferences(text) // checked when it was read
+		names = append(names, found...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// secrets are the values of a server's references. One that is not set, or too
-// short to be kept out of records, is env_missing.
+// secrets are the values of a server's references.
 func (c ServerConfig) secrets(environ []string) (map[string]string, *flow.Error) {
+	return secretsOf(c.references(), environ)
+}
+
+// secretsOf are the values of variables. One that is not set, or too short to be
+// kept out of records, is env_missing.
+func secretsOf(names, environ []string) (map[string]string, *flow.Error) {
 	values := map[string]string{}
-	for _, name := range c.references() {
+	for _, name := range names {
 		value := lookup(environ, name)
 		switch {
 		case value == "":
 			return nil, refusal(CodeEnvMissing, detail{"variable": name}, "the variable %s is not set: the manifest refers to it", name)
 		case len(value) < leastSecret:
 			return nil, refusal(CodeEnvMissing, detail{"variable": name},
-				"the variable %s has fewer than %d characters: so short a value could not be kept out of records; name it in inherit_env if it is no credential", name, leastSecret)
+				"the variable %s has fewer than %d characters: so short a value could not be kept out of records; if it is no credential, a server gets it by inherit_env, and elsewhere it can be written out", name, leastSecret)
 		}
 		values[name] = value
 	}

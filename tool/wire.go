@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,6 +21,9 @@ import (
 type wire struct {
 	conn mcp.Connection
 	end  atomic.Pointer[endedError] // why nothing more can be read
+	// changed: the server has said that its list is another. It is noted when it is
+	// read, so that whoever has the reply that came after it finds it.
+	changed atomic.Bool
 
 	mu      sync.Mutex
 	tokens  int
@@ -53,9 +57,11 @@ type reply struct {
 
 // progress is what a call reported while it ran.
 type progress struct {
-	Token   any             `json:"progressToken"`
-	Message string          `json:"message"`
-	Meta    json.RawMessage `json:"_meta"`
+	Token    any             `json:"progressToken"`
+	Progress float64         `json:"progress"`
+	Total    float64         `json:"total"` // 0: not known
+	Message  string          `json:"message"`
+	Meta     json.RawMessage `json:"_meta"`
 }
 
 type exchangeKey struct{}
@@ -131,8 +137,9 @@ func (c tappedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 const (
-	methodProgress = "notifications/progress"
-	methodLog      = "notifications/message"
+	methodProgress    = "notifications/progress"
+	methodLog         = "notifications/message"
+	methodListChanged = "notifications/tools/list_changed"
 )
 
 // notOffered are requests by which a server asks for something in the middle of a
@@ -148,6 +155,8 @@ func (w *wire) saw(m jsonrpc.Message) {
 		switch {
 		case m.Method == methodProgress:
 			w.notify(m.Params)
+		case m.Method == methodListChanged:
+			w.changed.Store(true)
 		case slices.Contains(notOffered, m.Method):
 			w.asked(m.Method)
 		}
@@ -194,13 +203,14 @@ func (w *wire) broke(err error) {
 }
 
 // why is the reason for which a request failed: the end of the connection, if it
-// has ended. The SDK's errors do not always keep it.
+// has ended. The SDK's errors do not always keep it. A bare EOF is none: so it
+// ends, too, when the SDK closes it because of what the server answered.
 func (w *wire) why(err error) error {
 	var status *statusError
 	if errors.As(err, &status) {
 		return status
 	}
-	if e := w.end.Load(); e != nil {
+	if e := w.end.Load(); e != nil && e.text != io.EOF.Error() {
 		return e
 	}
 	return err

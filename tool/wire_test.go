@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,6 +25,7 @@ type wireServer struct {
 	reply   func(w *wireCall) // answers tools/call
 	dial    func() error      // fails a connection, if set
 	ping    func(w *wireCall) // answers ping; nil: it is not known
+	silent  atomic.Bool       // it answers nothing at all
 
 	mu    sync.Mutex
 	dials int
@@ -80,6 +82,9 @@ func (s *wireServer) serve(conn net.Conn) {
 		}
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
 			return
+		}
+		if s.silent.Load() {
+			continue
 		}
 		w := &wireCall{id: m.ID, params: m.Params, conn: conn, write: write}
 		switch m.Method {
@@ -149,23 +154,35 @@ func listOf(tools ...string) func() string {
 // declared as given.
 func wireBench(t testing.TB, s *wireServer, tools map[string]tool.ToolConfig) *bench {
 	t.Helper()
-	if s.version == "" {
-		s.version = "1.0.0"
-	}
-	p, problems := policy.New([]policy.Rule{{ID: "all", Tool: "*/*", Do: policy.Allow}})
+	return wireBenchOf(t, map[string]*wireServer{"wire": s}, tools)
+}
+
+// wireBenchOf is a bench over several such servers, by their names, all with the
+// same tools.
+func wireBenchOf(t testing.TB, servers map[string]*wireServer, tools map[string]tool.ToolConfig) *bench {
+	t.Helper()
+	p, problems := policy.New(policy.Document{Rules: []policy.Rule{{ID: "all", Tool: "*/*", Do: policy.Allow}}})
 	if problems != nil {
 		t.Fatal(problems)
 	}
 	m := &tool.Manifest{
 		AllowedEffects: []flow.Class{flow.Read, flow.Idempotent, flow.Once},
-		Servers:        map[string]tool.ServerConfig{"wire": {Tools: tools, MaxConcurrent: 4}},
+		Servers:        map[string]tool.ServerConfig{},
 		Policy:         p,
 	}
-	b := benchWith(t, "", m, map[string]tool.Server{"wire": s})
-	b.gate.AllowList = nil
-	for name := range tools {
-		b.gate.AllowList = append(b.gate.AllowList, "mcp://wire/"+name+"@"+s.version)
+	var allow []string
+	given := map[string]tool.Server{}
+	for server, s := range servers {
+		if s.version == "" {
+			s.version = "1.0.0"
+		}
+		m.Servers[server], given[server] = tool.ServerConfig{Tools: tools, MaxConcurrent: 4}, s
+		for name := range tools {
+			allow = append(allow, "mcp://"+server+"/"+name+"@"+s.version)
+		}
 	}
+	b := benchWith(t, "", m, given)
+	b.gate.AllowList = allow
 	return b
 }
 

@@ -298,7 +298,7 @@ func (r *reader) integer(n at, least, most int64) int64 {
 
 func subject(path string) string {
 	if path == "" {
-		return "the manifest"
+		return "the document"
 	}
 	return path
 }

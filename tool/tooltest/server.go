@@ -29,10 +29,12 @@ const (
 	Silent  = "silent"  // answers nothing at all
 	Dies    = "dies"    // says why, and ends itself, before it answers anything
 	Reveals = "reveals" // tells its credential in the description of a tool
-	// Version=… is what it reports, 1.0.0 unless given; Count=FILE gets one byte for
+	// Version=… is what it reports, 1.0.0 unless given; Protocol=… is the one
+	// revision that it speaks, 2025-11-25 unless given; Count=FILE gets one byte for
 	// each call.
-	Version = "version="
-	Count   = "count="
+	Version  = "version="
+	Protocol = "protocol="
+	Count    = "count="
 )
 
 // Command is how a program that calls Main is started as a server.
@@ -126,8 +128,12 @@ func flood() {
 func (s *server) handle(m message) int {
 	switch {
 	case s.has(Silent):
+	case m.Method == "server/discover" && s.discovered():
+		s.reply(m.ID, fmt.Sprintf(`{"resultType":"complete","supportedVersions":[%q],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":%s}}`, s.protocol(), s.info()))
+	case m.Method == "initialize" && !s.discovered():
+		s.reply(m.ID, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},"serverInfo":%s}`, s.protocol(), s.info()))
 	case m.Method == "initialize":
-		s.reply(m.ID, fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"tooltest","version":%q}}`, s.value(Version, "1.0.0")))
+		s.fail(m.ID, -32004, "only the protocol "+s.protocol()+" is spoken here")
 	case s.has(Old) && m.Method == "server/discover":
 		return 2
 	case s.has(Mute) && m.Method == "server/discover":
@@ -143,6 +149,16 @@ func (s *server) handle(m message) int {
 		s.fail(m.ID, -32601, "no such method")
 	}
 	return -1
+}
+
+func (s *server) protocol() string { return s.value(Protocol, "2025-11-25") }
+
+// discovered reports whether the server is asked what it understands, as it is
+// since the revision of July 2026, and not greeted.
+func (s *server) discovered() bool { return s.protocol() >= "2026-07-28" }
+
+func (s *server) info() string {
+	return fmt.Sprintf(`{"name":"tooltest","version":%q}`, s.value(Version, "1.0.0"))
 }
 
 func (s *server) write(line string) {

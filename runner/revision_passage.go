@@ -17,39 +17,42 @@ import (
 	"github.com/tipstaff/tipstaff/policy"
 )
 
-// turn is the passage from one chapter of a run to the next. It follows from the
+// passage is the way from one chapter of a run to the next. It follows from the
 // records of the chapter that ends: the owner writes it, and verify computes it
 // again.
-type turn struct {
+type passage struct {
 	before  []flow.Draft // envelopes that precede the run.continued
 	chapter chapter
 	keep    []string // digests that the chapter names
 }
 
-// segment is the turn as the engine wants it, given the program of the chapter
+// segment is the passage as the engine wants it, given the program of the chapter
 // that begins.
-func (t *turn) segment(next *program) flow.Segment {
+func (t *passage) segment(next *program) flow.Segment {
 	return flow.Segment{Before: t.before, State: flow.JSON(t.chapter), Keep: t.keep,
 		Root: t.chapter.root(), Limits: next.limits, Deadline: next.deadline()}
 }
 
-// turn computes what follows a chapter. p has just been driven or replayed over
+// passage computes what follows a chapter. p has just been driven or replayed over
 // its records, which are events; state is what its flow continues with, unless it
 // was cut. put keeps long results and returns their digest.
-func (p *program) turn(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, state json.RawMessage, cut bool) (*turn, error) {
-	t := &turn{chapter: chapter{Latest: p.chapter.Latest}}
+func (p *program) passage(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, state json.RawMessage, cut bool) (*passage, error) {
+	t := &passage{chapter: chapter{Latest: p.chapter.Latest, Recalled: p.chapter.Recalled}}
 	if err := p.handOn(ctx, src, put, events, t); err != nil {
 		return nil, err
 	}
 	if cut {
 		return t, p.correct(ctx, src, events, t)
 	}
+	if p.chapter.Phase == phaseDraft {
+		return t, p.propose(ctx, src, state, t)
+	}
 	return t, p.answered(events, state, t)
 }
 
 // correct turns to the revision that was handed in: at once if it leaves the terms
 // as they were accepted, else by way of a confirmation.
-func (p *program) correct(ctx context.Context, src source, events []tipstaff.Event, t *turn) error {
+func (p *program) correct(ctx context.Context, src source, events []tipstaff.Event, t *passage) error {
 	req, at, err := requested(events)
 	if err != nil {
 		return err
@@ -125,7 +128,7 @@ func withoutIntent(d *plan.Document) json.RawMessage {
 }
 
 // answered turns to what the answer to a confirmation has chosen.
-func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *turn) error {
+func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *passage) error {
 	var answer confirmed
 	if err := json.Unmarshal(state, &answer); err != nil || p.chapter.Phase != phaseConfirm {
 		return errors.New("the program goes on although nothing was confirmed")
@@ -141,6 +144,8 @@ func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *tu
 			return fmt.Errorf("no record decides gate %s", answer.Gate)
 		}
 		chosen.AcceptedBy = events[i].ID.String()
+		var b resolveBody
+		chosen.ByParent = json.Unmarshal(events[i].Body, &b) == nil && b.Via == viaParent
 	case answer.Action == actionKeep && p.chapter.Former != nil:
 		chosen = *p.chapter.Former
 	default:
@@ -164,7 +169,7 @@ const maxInline = 1 << 10
 
 // handOn puts together what the next chapter takes over: what this one took over,
 // what was completed in it, and what nobody knows the end of.
-func (p *program) handOn(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, t *turn) error {
+func (p *program) handOn(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, t *passage) error {
 	c := &t.chapter
 	c.Carried = maps.Clone(p.chapter.Carried)
 	if c.Carried == nil {
@@ -239,7 +244,7 @@ func (p *program) doubts(ctx context.Context, src source, put func([]byte) (stri
 func (p *program) leafAt(path string) *plan.Node {
 	root := p.chapter.root()
 	for leaf := range p.doc.Root.Leaves {
-		at := root + strings.TrimPrefix(leaf.Path, "root")
+		at := root + strings.TrimPrefix(leaf.Path, p.doc.Root.Path)
 		if path == at || strings.HasPrefix(path, at+"/") {
 			return leaf
 		}

@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// answer is the value of model.call: the finished message.
+type answer struct {
+	Text   string          `json:"text"`
+	Calls  []Call          `json:"calls,omitempty"`
+	Reason Reason          `json:"reason"`
+	Usage  *Usage          `json:"usage,omitempty"`
+	Model  string          `json:"model"`
+	Opaque json.RawMessage `json:"opaque,omitempty"`
+}
+
+// ModelCall is the activity model.call: it takes the request from the desk, keeps
+// what the request names by digest, and asks the model once. What the model says
+// is told while it says it. keep may be nil: nothing is kept.
+func ModelCall(model Model, desk *Desk, keep func(context.Context, []Blob) error) flow.Activity {
+	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		p, ok := desk.take(a.Path)
+		if !ok {
+			return flow.Done{}, fmt.Errorf("agent: no request lies on the desk for %s", a.Path)
+		}
+		if keep != nil && len(p.blobs) > 0 {
+			if err := keep(ctx, p.blobs); err != nil {
+				return flow.Done{}, fmt.Errorf("agent: the conversation cannot be kept: %w", err)
+			}
+			desk.kept(a.Path)
+		}
+		if err := a.Sync(); err != nil { // whoever is told what the model says can look up that it was asked
+			return flow.Done{}, err
+		}
+		p.request.Path, p.request.Attempt = a.Path, a.N
+		said, err := model.Stream(ctx, p.request, teller(a, p.step))
+		usage := priced(said.Usage, p.price)
+		if err != nil {
+			return flow.Done{Use: spent(usage, err)}, brokenOff(said, err)
+		}
+		value := answer{said.Text, said.Calls, said.Reason, usage, said.Model, said.Opaque}
+		return flow.Done{Value: flow.JSON(value), Use: used(usage)}, nil
+	}}
+}
+
+// teller hands on deltas, each with its place in the text of its channel.
+func teller(a flow.Attempt, step int) func(Delta) {
+	offset := map[string]int64{}
+	return func(d Delta) {
+		if d.Text == "" {
+			return
+		}
+		a.Tell(emitted(&TextDelta{Step: step, Channel: d.Channel, Offset: offset[d.Channel], Text: d.Text}))
+		offset[d.Channel] += int64(len(d.Text))
+	}
+}
+
+// spent is what a failed attempt used. One that the vendor refused, or that never
+// reached it, has used no tokens.
+func spent(u *Usage, err error) flow.Use {
+	var failed *flow.Error
+	if u == nil && errors.As(err, &failed) && (failed.NotSent || failed.Answered) {
+		return flow.Use{tipstaff.BoundModelCalls: 1, tipstaff.BoundTokens: 0, tipstaff.BoundCostUSD: 0}
+	}
+	return used(u)
+}
+
+// partial is the member of a failure's detail that holds what the model had said
+// until then.
+const partial = "partial"
+
+// brokenOff puts what was said before a failure into it: it is part of the
+// conversation.
+func brokenOff(said Response, err error) error {
+	var failed *flow.Error
+	if said.Text == "" || !errors.As(err, &failed) {
+		return err
+	}
+	with := *failed
+	detail := map[string]json.RawMessage{}
+	if len(failed.Detail) > 0 && json.Unmarshal(failed.Detail, &detail) != nil {
+		detail = map[string]json.RawMessage{"detail": failed.Detail}
+	}
+	detail[partial] = flow.JSON(said.Text)
+	with.Detail = flow.JSON(detail)
+	return &with
+}
+
+// partialText is what brokenOff put there.
+func partialText(failed *flow.Error) string {
+	var detail map[string]json.RawMessage
+	var text string
+	if json.Unmarshal(failed.Detail, &detail) != nil || json.Unmarshal(detail[partial], &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// CatalogCall is the activity tool.catalog. Its value is a Catalog.
+func CatalogCall(list func(context.Context) (*Catalog, error)) flow.Activity {
+	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		c, err := list(ctx)
+		if err != nil {
+			return flow.Done{}, err
+		}
+		return flow.Done{Value: flow.JSON(c)}, nil
+	}}
+}

@@ -1,0 +1,258 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
+)
+
+// Action is the decision as an action of an approval gate.
+func (d Decision) Action() string {
+	switch d {
+	case Allow:
+		return ActionAllow
+	case AllowAll:
+		return ActionAllowAll
+	}
+	return ActionDeny
+}
+
+// AutoAllow trusts what tools declare of themselves: it allows what only reads, and
+// what says that it destroys nothing. The rest goes to Fallback.
+type AutoAllow struct {
+	Fallback Approver // nil: the rest is denied
+}
+
+func (a AutoAllow) Approve(ctx context.Context, r ToolCallRequest) (Decision, error) {
+	switch {
+	case r.Effect == flow.Read || r.Effect != "" && !r.Destructive:
+		return Allow, nil
+	case a.Fallback != nil:
+		return a.Fallback.Approve(ctx, r)
+	}
+	return Deny, nil
+}
+
+// FromPolicy gives the verdict of a policy. What the policy asks about goes to Ask.
+type FromPolicy struct {
+	Policy *policy.Policy // nil: everything is denied
+	Ask    Approver       // nil: what the policy asks about is denied
+}
+
+func (f FromPolicy) Approve(ctx context.Context, r ToolCallRequest) (Decision, error) {
+	call := policy.Call{Server: r.Server, Tool: r.Tool, URI: r.URI, Class: r.Effect, Args: r.Arguments, Facts: r.Facts,
+		Destructive: r.Destructive, OpenWorld: r.OpenWorld, Turn: policy.Turn{Untrusted: r.Untrusted, Step: r.Step}}
+	if found := f.Policy.Inspect(call); len(found) > 0 { // it has guards of its own
+		if _, refused := found.Refused(); refused {
+			return Deny, nil
+		}
+		call.Facts = found.Facts()
+		if _, writes := found.Writes(); writes {
+			call.Class, call.Destructive = flow.Once, true
+		}
+	}
+	switch do := f.Policy.Decide(call).Do; {
+	case do == policy.Allow:
+		return Allow, nil
+	case do == policy.Ask && f.Ask != nil:
+		return f.Ask.Approve(ctx, r)
+	}
+	return Deny, nil
+}
+
+// AnsweredElsewhere is the cause with which an approver's context ends when
+// somebody else has closed the gate.
+type AnsweredElsewhere struct{ By, Action string }
+
+func (a *AnsweredElsewhere) Error() string {
+	return fmt.Sprintf("already answered by %s: %s", a.By, a.Action)
+}
+
+// Interactive asks a person at a terminal. One question is asked at a time.
+type Interactive struct {
+	In  io.Reader
+	Out io.Writer
+	TTY bool // somebody reads Out and types into In; false: every call is denied
+
+	turn  sync.Mutex
+	lines lineReader
+}
+
+// answers is how often a person is asked about one call.
+const answers = 3
+
+// Approve shows the call and waits for y, n or a. When ctx ends it returns at once,
+// although the read from In cannot be taken back: the next question takes it over.
+func (i *Interactive) Approve(ctx context.Context, r ToolCallRequest) (Decision, error) {
+	if !i.TTY {
+		return Deny, i.say("%s/%s is denied: there is no terminal at which to ask\n", r.Server, r.Tool)
+	}
+	i.turn.Lock()
+	defer i.turn.Unlock()
+	i.lines.forget()
+	if _, err := io.WriteString(i.Out, shown(r)); err != nil {
+		return Deny, err // nobody allows what nobody was shown
+	}
+	for range answers {
+		if err := i.say("allow? y: yes, n: no, a: yes, and all like it in this turn: "); err != nil {
+			return Deny, err
+		}
+		text, err := i.lines.next(ctx, i.In)
+		switch {
+		case err != nil:
+			return Deny, i.leave(ctx, err)
+		case key(text, "y"):
+			return Allow, nil
+		case key(text, "a"):
+			return AllowAll, nil
+		case key(text, "n"):
+			return Deny, nil
+		}
+	}
+	return Deny, i.say("no answer that makes sense: denied\n")
+}
+
+func key(typed, want string) bool { return strings.EqualFold(strings.TrimSpace(typed), want) }
+
+// leave says why nobody is asked any more. That input has ended is a denial, and
+// everything else an error.
+func (i *Interactive) leave(ctx context.Context, err error) error {
+	var other *AnsweredElsewhere
+	switch {
+	case errors.As(err, &other):
+		return errors.Join(err, i.say("\n%v\n", other))
+	case ctx.Err() != nil:
+		return errors.Join(err, i.say("\nno longer asked\n"))
+	case errors.Is(err, io.EOF):
+		return i.say("\nno answer: denied\n")
+	}
+	return err
+}
+
+func (i *Interactive) say(format string, args ...any) error {
+	lines := strings.Split(fmt.Sprintf(format, args...), "\n")
+	for n, l := range lines {
+		lines[n] = tipstaff.Printable(l)
+	}
+	_, err := io.WriteString(i.Out, strings.Join(lines, "\n"))
+	return err
+}
+
+// maxShown is how much of arguments and of facts is shown, in bytes.
+const maxShown = 4 << 10
+
+// shown is a call for the eyes of a person: foreign text has no way to act on the
+// terminal, or to look like something else than it is.
+func shown(r ToolCallRequest) string {
+	var b strings.Builder
+	line := func(name, value string) { fmt.Fprintf(&b, "  %-10s %s\n", name, tipstaff.Printable(value)) }
+	fmt.Fprintf(&b, "\nthe model wants to call %s/%s\n", tipstaff.Printable(r.Server), tipstaff.Printable(r.Tool))
+	line("uri", r.URI)
+	line("effect", effect(r))
+	if r.Rule != "" {
+		line("rule", r.Rule)
+	}
+	if facts := string(r.Facts); facts != "" && facts != "{}" {
+		line("facts", briefly(facts))
+	}
+	line("arguments", r.ArgsDigest)
+	for _, l := range strings.Split(briefly(indented(r.Arguments)), "\n") {
+		fmt.Fprintf(&b, "    %s\n", tipstaff.Printable(l))
+	}
+	return b.String()
+}
+
+func effect(r ToolCallRequest) string {
+	words := []string{string(r.Effect)}
+	if r.Destructive {
+		words = append(words, "may destroy")
+	}
+	if r.OpenWorld {
+		words = append(words, "open world")
+	}
+	return strings.Join(words, ", ")
+}
+
+func indented(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+func briefly(text string) string {
+	start := beginning(text, maxShown)
+	if left := len(text) - len(start); left > 0 {
+		return fmt.Sprintf("%s\n… and %d bytes more", start, left)
+	}
+	return text
+}
+
+// lineReader reads lines that somebody may stop waiting for. A read from a terminal
+// cannot be taken back, so one is left behind and the next question takes it over.
+type lineReader struct {
+	in    *bufio.Reader
+	begun chan typed // nil: no read is under way
+	ended error      // input that has ended stays so
+}
+
+type typed struct {
+	text string
+	err  error
+}
+
+func (l *lineReader) next(ctx context.Context, in io.Reader) (string, error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if l.ended != nil {
+		return "", l.ended
+	}
+	if l.begun == nil {
+		l.begin(in)
+	}
+	select {
+	case t := <-l.begun:
+		return l.take(t)
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (l *lineReader) begin(in io.Reader) {
+	if l.in == nil {
+		l.in = bufio.NewReader(in)
+	}
+	begun := make(chan typed, 1)
+	l.begun = begun
+	go func() {
+		text, err := l.in.ReadString('\n')
+		begun <- typed{text, err}
+	}()
+}
+
+// take accepts a whole line: a last one without its end was never entered.
+func (l *lineReader) take(t typed) (string, error) {
+	l.begun, l.ended = nil, t.err
+	return t.text, t.err
+}
+
+// forget drops a line that was typed as the answer to an earlier question.
+func (l *lineReader) forget() {
+	select {
+	case t := <-l.begun:
+		_, _ = l.take(t)
+	default:
+	}
+}

@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+const (
+	maxPreview = 4 << 10 // bytes of a result that stand in its event
+	// maxImages is how many bytes of images a result may bring into a conversation,
+	// so that the message can still be saved as one line.
+	maxImages = maxLine / 8 * 5
+)
+
+// result is what became of a call.
+type result struct {
+	class     string // "": it was done
+	content   []Content
+	preview   string
+	bytes     int64
+	ref       string // digest of the whole
+	took      time.Duration
+	untrusted bool
+	made      bool // it was handed to the tool
+
+	grant *grant // that came with its approval
+	gate  string
+}
+
+// refusal is the result of a call that was not made. The model is told why.
+func refusal(class, why string) *result {
+	text := class + ": " + why
+	return &result{class: class, content: []Content{{Type: ContentText, Text: text}},
+		preview: beginning(text, maxPreview), bytes: int64(len(text)), ref: flow.Digest([]byte(text))}
+}
+
+func refusalOf(e *flow.Error) *result { return refusal(e.Code, e.Message) }
+
+// outcome makes a result of what a call brought back. An error beside it ends the
+// turn; an error without one must be handed up.
+func (t *turn) outcome(v tool.Verdict, r flow.Result, err error) (*result, error) {
+	var failed *flow.Error
+	if err != nil && !errors.Is(err, flow.ErrCancelled) && !errors.As(err, &failed) {
+		return nil, err
+	}
+	var res *result
+	switch {
+	case err == nil:
+		res = t.reply(readReply(r.Value), r.Value)
+		res.untrusted, res.made = v.OpenWorld, true
+	case failed == nil || failed.Code == tool.CodeKilled:
+		res, err = refusal(ClassCancelled, "the turn was cancelled before this call was done"), flow.ErrCancelled
+	default:
+		res, err = t.failure(v, r, failed)
+		res.made = !failed.NotSent
+	}
+	res.took = time.Duration(r.Ms) * time.Millisecond
+	return res, err
+}
+
+// failure is the result of a call that failed, and whether the turn does.
+func (t *turn) failure(v tool.Verdict, r flow.Result, failed *flow.Error) (*result, error) {
+	switch {
+	case failed.Code == flow.CodeInDoubt && r.By == "": // nobody was asked any more: the turn is cancelled
+		return refusalOf(failed), flow.ErrCancelled
+	case failed.Code == flow.CodeInDoubt, ends(failed.Code):
+		return refusalOf(failed), failed
+	case failed.Code == ClassPanic:
+		return refusalOf(failed), &flow.Error{Code: CodeToolPanic, Message: failed.Message}
+	case failed.Code == tool.CodeToolError:
+		var reply tool.Reply
+		if json.Unmarshal(failed.Detail, &reply) == nil && len(reply.Content) > 0 {
+			res := t.reply(reply, failed.Detail)
+			res.class, res.untrusted = failed.Code, v.OpenWorld
+			return res, nil
+		}
+		res := refusalOf(failed)
+		res.untrusted = v.OpenWorld
+		return res, nil
+	}
+	return refusalOf(failed), nil
+}
+
+// readReply reads the value of a call. What a person gave in the place of a result
+// that was lost may be any value.
+func readReply(value json.RawMessage) tool.Reply {
+	var reply tool.Reply
+	if json.Unmarshal(value, &reply) == nil && (reply.Content != nil || reply.Structured != nil) {
+		return reply
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		text = string(value)
+	}
+	return tool.Reply{Content: []tool.Content{{Type: tool.ContentText, Text: text}}}
+}
+
+// reply is a tool's reply as the model is shown it. whole is what is recorded of it.
+func (t *turn) reply(reply tool.Reply, whole json.RawMessage) *result {
+	res := &result{ref: flow.Digest(whole)}
+	if len(reply.Content) == 0 && len(reply.Structured) > 0 {
+		reply.Content = []tool.Content{{Type: tool.ContentText, Text: string(reply.Structured)}}
+	}
+	images := 0
+	var texts []string
+	for _, c := range reply.Content {
+		switch {
+		case c.Type == tool.ContentText:
+			texts = append(texts, c.Text)
+			res.bytes += int64(len(c.Text))
+		case c.Type == tool.ContentImage && len(c.Data) > 0 && t.Caps.Images && images+len(c.Data) <= maxImages:
+			images += len(c.Data)
+			res.bytes += int64(len(c.Data))
+			res.content = append(res.content, Content{Type: ContentImage, MimeType: c.MimeType, Data: c.Data})
+		default:
+			size, line := told(c)
+			texts = append(texts, line)
+			res.bytes += size
+		}
+	}
+	text := strings.Join(texts, "\n")
+	res.preview = beginning(text, maxPreview)
+	if len(texts) > 0 {
+		text = shortText(text, t.MaxResultBytes, res.ref)
+		res.content = append([]Content{{Type: ContentText, Text: text}}, res.content...)
+	}
+	return res
+}
+
+// told is the line that stands for content which the model cannot be shown.
+func told(c tool.Content) (size int64, line string) {
+	size, digest := int64(c.Size), c.Digest
+	if len(c.Data) > 0 {
+		size, digest = int64(len(c.Data)), flow.Digest(c.Data)
+	}
+	kind := c.MimeType
+	if kind == "" {
+		kind = c.Type
+	}
+	return size, fmt.Sprintf("[%s, %d bytes, %s]", kind, size, digest)
+}
+
+// shortText is a text that may have most bytes: of a longer one the first three
+// quarters, a line that says what is missing, and the last quarter.
+func shortText(text string, most int, ref string) string {
+	if len(text) <= most {
+		return text
+	}
+	tail := most / 4
+	head := beginning(text, most-tail)
+	return head + fmt.Sprintf("\n[… %d bytes in all, the whole is %s …]\n", len(text), ref) + ending(text, tail)
+}
+
+// beginning is at most n bytes of a text, up to the end of a character.
+func beginning(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// ending is at most n bytes of a text, from the beginning of a character.
+func ending(text string, n int) string {
+	from := len(text) - n
+	for from < len(text) && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	return text[from:]
+}
+
+func isBlank(s string) bool { return strings.TrimSpace(s) == "" }

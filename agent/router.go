@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// What the router of Settings may be, besides "", the whole catalog.
+const (
+	RouterToolkits = "toolkits" // a ToolkitClassifier
+	RouterCustom   = "custom"   // the library form's own
+)
+
+// Router narrows a catalog to what a message is likely to need, once per turn.
+// That saves tokens. It is no security border: what was not selected is not
+// offered, but it is the gate that refuses.
+type Router interface {
+	// Narrow selects tools of the catalog. That it could not tell is no error but a
+	// Selection of everything, with a Fallback; that ctx has ended is one.
+	Narrow(ctx context.Context, userMessage string, c *Catalog) (Selection, error)
+}
+
+// Selection is what a turn offers.
+type Selection struct {
+	Tools    []string `json:"tools"`    // URIs, in the order of the catalog
+	Toolkits []string `json:"toolkits"` // that were selected, in the order of the catalog
+	Fallback string   `json:"fallback"` // why it is the whole catalog after all; "": it was selected
+	Usage    *Usage   `json:"usage"`    // of asking a model; nil: none was asked, or it is not known
+}
+
+// PassThrough selects the whole catalog, in its order. A turn does not even ask it.
+type PassThrough struct{}
+
+func (PassThrough) Narrow(_ context.Context, _ string, c *Catalog) (Selection, error) {
+	return Selection{Tools: urisOf(c.Tools), Toolkits: []string{}}, nil
+}
+
+func urisOf(tools []Tool) []string {
+	uris := make([]string, len(tools))
+	for i, t := range tools {
+		uris[i] = t.URI
+	}
+	return uris
+}
+
+// routerName is how Settings name a router.
+func routerName(r Router) string {
+	switch r.(type) {
+	case nil, PassThrough, *PassThrough:
+		return ""
+	case *ToolkitClassifier:
+		return RouterToolkits
+	}
+	return RouterCustom
+}
+
+// Narrowing is the input of router.narrow.
+type Narrowing struct {
+	Message string `json:"message"`
+	Catalog string `json:"catalog"` // its digest
+}
+
+// NarrowingOf names what a router is asked about.
+func NarrowingOf(userMessage string, c *Catalog) Narrowing {
+	return Narrowing{Message: userMessage, Catalog: flow.Digest(flow.JSON(c))}
+}
+
+// RouterCall is the activity router.narrow. Its input is a Narrowing, its value a
+// Selection. catalog gives the catalog of the turn, which the input only names.
+func RouterCall(r Router, catalog func() *Catalog) flow.Activity {
+	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		var in Narrowing
+		if err := json.Unmarshal(a.Input, &in); err != nil {
+			return flow.Done{}, fmt.Errorf("agent: the input of %s: %w", a.Name, err)
+		}
+		c := catalog()
+		if NarrowingOf(in.Message, c) != in {
+			return flow.Done{}, fmt.Errorf("agent: %s was asked about another catalog than it was given", a.Name)
+		}
+		s, err := r.Narrow(context.WithValue(ctx, attemptKey{}, a), in.Message, c)
+		if err != nil {
+			return flow.Done{}, err
+		}
+		return flow.Done{Value: flow.JSON(s), Use: used(s.Usage)}, nil
+	}}
+}

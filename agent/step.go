@@ -1,0 +1,206 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// modelInput is the input of model.call. It names what is large by its digest.
+type modelInput struct {
+	Model           string   `json:"model"`
+	Temperature     *float64 `json:"temperature,omitempty"`
+	TopP            *float64 `json:"top_p,omitempty"`
+	MaxOutputTokens int      `json:"max_output_tokens"`
+	OutputSchema    string   `json:"output_schema,omitempty"`
+	System          string   `json:"system"`
+	Tools           string   `json:"tools"`
+	Conversation    string   `json:"conversation"` // as it is sent
+}
+
+// step asks the model once, and does what it asks for.
+func (t *turn) step() error {
+	if t.steps >= t.limit {
+		if err := t.exceed(0); err != nil {
+			return err
+		}
+	}
+	if w := t.window(); t.gauge == nil || t.gauge.window != w {
+		t.gauge = newGauge(w)
+	}
+	sent, err := t.gauge.fit(t.talk.entries)
+	if err != nil {
+		return err
+	}
+	timeout, err := t.within(t.CallTimeout)
+	if err != nil {
+		return err
+	}
+	t.steps++
+	at := t.fc.At("model#" + strconv.Itoa(t.steps))
+	said, err := t.ask(at, sent, timeout)
+	if t.lower(err) {
+		return nil
+	}
+	if err != nil {
+		t.keepPartial(err)
+		return err
+	}
+	return t.react(at, said)
+}
+
+// spoken is what a model said, and what it took.
+type spoken struct {
+	answer
+	attempts int
+}
+
+func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken, error) {
+	at.Emit(emitted(&StepStarted{Step: t.steps, Model: t.ModelName, Messages: len(sent.entries), Tools: len(t.offers),
+		EstInputTokens: sent.size, Cut: sent.Cut}))
+	request := t.request(sent)
+	t.cfg.Desk.put(at.Path(), paper{request: request, step: t.steps, price: t.Caps.Price, blobs: t.talk.blobs(t.kept)})
+	defer t.cfg.Desk.clear(at.Path())
+	t.kept = t.talk.len()
+	r, err := at.Do(flow.Call{Name: ModelActivity, Class: flow.Read, Input: t.modelInput(request, sent), Timeout: timeout,
+		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price)})
+	t.take(r)
+	if err != nil {
+		return spoken{}, err
+	}
+	s := spoken{attempts: r.Attempt}
+	if err := json.Unmarshal(r.Value, &s.answer); err != nil {
+		return s, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
+	}
+	return s, nil
+}
+
+func (t *turn) request(sent cutting) Request {
+	r := Request{System: t.system, Tools: t.offers, Messages: t.talk.sent(sent), Temperature: t.Temperature, TopP: t.TopP,
+		MaxOutputTokens: t.MaxOutputTokens, Agent: t.Agent, Purpose: PurposeTurn}
+	if t.Caps.StructuredOutput {
+		r.OutputSchema = t.OutputSchema
+	}
+	return r
+}
+
+func (t *turn) modelInput(r Request, sent cutting) json.RawMessage {
+	in := modelInput{Model: t.ModelName, Temperature: r.Temperature, TopP: r.TopP, MaxOutputTokens: r.MaxOutputTokens,
+		System: t.systemDigest, Tools: t.toolsDigest, Conversation: t.talk.headOf(sent)}
+	if r.OutputSchema != nil {
+		in.OutputSchema = flow.Digest(r.OutputSchema)
+	}
+	return flow.JSON(in)
+}
+
+// window is what of the conversation can be sent.
+func (t *turn) window() window {
+	budget := int64(t.Caps.ContextWindow) - int64(t.MaxOutputTokens) - spareTokens
+	if t.lowered {
+		budget -= budget / 4
+	}
+	return window{model: t.ModelName, budget: budget, fixed: weighFixed(t.system, t.offers), turn: t.history}
+}
+
+// lower answers a vendor that finds a request too long, once a turn: the next step
+// sends less.
+func (t *turn) lower(err error) bool {
+	var failed *flow.Error
+	if t.lowered || !errors.As(err, &failed) || failed.Code != CodeContextOverflow {
+		return false
+	}
+	t.lowered = true
+	return true
+}
+
+// keepPartial takes what the model had said, when its last attempt broke off, into
+// the conversation.
+func (t *turn) keepPartial(err error) {
+	var failed *flow.Error
+	if !errors.As(err, &failed) {
+		return
+	}
+	if text := partialText(failed); text != "" {
+		t.talk.append(Message{Role: Assistant, Text: text, Partial: true, Model: t.ModelName})
+	}
+}
+
+// react does what follows from what the model said.
+func (t *turn) react(at flow.Context, said spoken) error {
+	t.usage.add(said.Usage)
+	calls := t.named(said.Calls)
+	switch { // what counts is whether there are calls
+	case said.Reason == ReasonStop && len(calls) > 0:
+		said.Reason = ReasonToolCalls
+	case said.Reason == ReasonToolCalls && len(calls) == 0:
+		said.Reason = ReasonStop
+	}
+	t.talk.append(Message{Role: Assistant, Text: said.Text, Calls: calls, Model: t.ModelName, Usage: said.Usage, Opaque: said.Opaque})
+	at.Emit(emitted(&MessageDone{Step: t.steps, Text: said.Text, Reason: said.Reason, Calls: len(calls), Usage: said.Usage,
+		Attempts: said.attempts, Model: said.Model}))
+	requests := t.requests(calls)
+	switch {
+	case said.Reason == ReasonLength || said.Reason == ReasonContentFilter:
+		t.answerAll(requests, ClassCutOff, "the message that asks for this call broke off, so it was not made")
+		t.finish(said, nil)
+		return nil
+	case len(calls) == 0:
+		return t.conclude(said)
+	}
+	if t.steps >= t.limit {
+		if err := t.exceed(len(calls)); err != nil {
+			t.leave(requests, err, ClassStepLimit, "the turn may take no more steps, so this call was not made")
+			return err
+		}
+	}
+	return t.handle(requests)
+}
+
+// leave answers calls that are not made because of err. A turn that waits leaves
+// them open.
+func (t *turn) leave(requests []*request, err error, class, why string) {
+	var failed *flow.Error
+	switch {
+	case errors.Is(err, flow.ErrCancelled):
+		t.answerAll(requests, ClassCancelled, "the turn was cancelled before this call was made")
+	case errors.As(err, &failed):
+		t.answerAll(requests, class, why)
+	}
+}
+
+// named gives calls ids that are new in the session: the vendor's, where it can
+// be used.
+func (t *turn) named(calls []Call) []Call {
+	named := make([]Call, len(calls))
+	for i, c := range calls {
+		path := t.fc.At(callSegment(t.steps, i+1)).Path()
+		for n := 1; c.ID == "" || t.ids[c.ID]; n++ {
+			c.ID = ownID(path, n)
+		}
+		t.ids[c.ID] = true
+		named[i] = c
+	}
+	return named
+}
+
+// ownID is an id made from a call's path. Turns of one session have the same paths,
+// so that a later one may have to try again.
+func ownID(path string, n int) string {
+	if n > 1 {
+		path += "~" + strconv.Itoa(n)
+	}
+	sum := sha256.Sum256([]byte(path))
+	return "tip_" + hex.EncodeToString(sum[:])[:12]
+}
+
+func callSegment(step, index int) string { return fmt.Sprintf("tool#%d.%d", step, index) }
+
+func (t *turn) finish(said spoken, output json.RawMessage) {
+	t.finished = &Finish{Reason: said.Reason, Text: said.Text, Output: output}
+}

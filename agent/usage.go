@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"encoding/json"
+	"math"
+	"math/big"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// String is the amount as people write it: 0.0123.
+func (u USD) String() string { return tipstaff.FormatBound(tipstaff.BoundCostUSD, int64(u)) }
+
+// MarshalJSON writes a decimal string: money is never a float on its way.
+func (u USD) MarshalJSON() ([]byte, error) { return json.Marshal(u.String()) }
+
+// UnmarshalJSON reads a decimal string.
+func (u *USD) UnmarshalJSON(data []byte) error {
+	var text any
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	n, err := tipstaff.ParseBound(tipstaff.BoundCostUSD, text)
+	*u = USD(n)
+	return err
+}
+
+// perMillion is of how many tokens a price is.
+const perMillion = 1_000_000
+
+// Cost is what a call costs, rounded up to 10⁻⁹ USD. Of its input tokens the cached
+// ones have prices of their own.
+func (p Price) Cost(u Usage) USD {
+	fresh := max(u.InputTokens-u.CacheReadTokens-u.CacheWriteTokens, 0)
+	sum := new(big.Int)
+	for _, part := range [...][2]int64{{fresh, p.Input}, {u.OutputTokens, p.Output}, {u.CacheReadTokens, p.CacheRead}, {u.CacheWriteTokens, p.CacheWrite}} {
+		sum.Add(sum, new(big.Int).Mul(big.NewInt(part[0]), big.NewInt(part[1])))
+	}
+	sum.Add(sum, big.NewInt(perMillion-1))
+	sum.Div(sum, big.NewInt(perMillion))
+	if !sum.IsInt64() {
+		return math.MaxInt64
+	}
+	return USD(sum.Int64())
+}
+
+// most is what a request of that size can cost at most: its input may be written
+// to a cache, which can be dearer than to read it plain.
+func (p Price) most(input, output int64) USD {
+	p.Input = max(p.Input, p.CacheWrite)
+	return p.Cost(Usage{InputTokens: input, OutputTokens: output})
+}
+
+// priced is a usage with its cost, where that is known and not yet told.
+func priced(u *Usage, p *Price) *Usage {
+	if u == nil || u.CostUSD != nil || p == nil {
+		return u
+	}
+	with, cost := *u, p.Cost(*u)
+	with.CostUSD = &cost
+	return &with
+}
+
+// add sums up. What costs an unknown amount makes the sum unknown.
+func (u *Usage) add(v *Usage) {
+	if v == nil {
+		return
+	}
+	u.InputTokens += v.InputTokens
+	u.OutputTokens += v.OutputTokens
+	u.CacheReadTokens += v.CacheReadTokens
+	u.CacheWriteTokens += v.CacheWriteTokens
+	u.ReasoningTokens += v.ReasoningTokens
+	u.TotalTokens += v.TotalTokens
+	if u.CostUSD == nil || v.CostUSD == nil {
+		u.CostUSD = nil
+		return
+	}
+	sum := *u.CostUSD + *v.CostUSD
+	u.CostUSD = &sum
+}
+
+// noUsage is the sum of nothing.
+func noUsage() Usage { return Usage{CostUSD: new(USD)} }
+
+// reserve is what a model call may use at most.
+func reserve(input, output int64, p *Price) flow.Use {
+	use := flow.Use{tipstaff.BoundModelCalls: 1, tipstaff.BoundTokens: input + output}
+	if p != nil {
+		use[tipstaff.BoundCostUSD] = int64(p.most(input, output))
+	}
+	return use
+}
+
+// used is what a model call used; nil: that is not known, and its reservation is
+// charged.
+func used(u *Usage) flow.Use {
+	if u == nil {
+		return nil
+	}
+	use := flow.Use{tipstaff.BoundModelCalls: 1, tipstaff.BoundTokens: u.TotalTokens}
+	if u.CostUSD != nil {
+		use[tipstaff.BoundCostUSD] = int64(*u.CostUSD)
+	}
+	return use
+}

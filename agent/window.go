@@ -1,0 +1,260 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// What is known of tokens without counting them.
+const (
+	bytesPerToken  = 3
+	tokensPerImage = 1600
+	spareTokens    = 1024 // of a context window that are never planned for
+	keptSteps      = 2    // the last ones, of which results stay whole
+)
+
+// weight is how large a part of a request is.
+type weight struct{ bytes, images int64 }
+
+func (w weight) plus(v weight) weight  { return weight{w.bytes + v.bytes, w.images + v.images} }
+func (w weight) minus(v weight) weight { return weight{w.bytes - v.bytes, w.images - v.images} }
+
+func (w weight) tokens() int64 {
+	return (w.bytes+bytesPerToken-1)/bytesPerToken + w.images*tokensPerImage
+}
+
+func weigh(m Message) weight {
+	w := weight{bytes: int64(len(m.Text) + len(m.Opaque))}
+	for _, c := range m.Calls {
+		w.bytes += int64(len(c.Name) + len(c.Arguments))
+	}
+	for _, c := range m.Content {
+		w.bytes += int64(len(c.Text))
+		if c.Type == ContentImage {
+			w.images++
+		}
+	}
+	return w
+}
+
+// weighFixed is what every request of a turn has.
+func weighFixed(system string, tools []Offer) weight {
+	w := weight{bytes: int64(len(system))}
+	for _, t := range tools {
+		w.bytes += int64(len(t.Name) + len(t.Description) + len(t.Schema))
+	}
+	return w
+}
+
+// Estimate is how many tokens a request has, as far as its bytes tell.
+func Estimate(r Request) int64 {
+	w := weighFixed(r.System, r.Tools)
+	for _, m := range r.Messages {
+		w = w.plus(weigh(m))
+	}
+	return w.tokens()
+}
+
+// EstimateText is how many tokens a text has, as far as its bytes tell.
+func EstimateText(text string) int64 { return weight{bytes: int64(len(text))}.tokens() }
+
+// window is how much of a conversation a model can be sent.
+type window struct {
+	model  string // whose reports count
+	budget int64  // tokens
+	fixed  weight // of system text and tools
+	turn   int    // index of the user message that began the current turn
+}
+
+// cutting is a conversation as it is sent.
+type cutting struct {
+	entries []*entry
+	size    int64 // estimated tokens
+	Cut
+}
+
+func (c cutting) messages() []Message {
+	messages := make([]Message, len(c.entries))
+	for i, e := range c.entries {
+		messages[i] = e.message
+	}
+	return messages
+}
+
+// fit cuts a conversation until it fits; the conversation itself stays as it is. It
+// is a pure function of the window and the messages. The error is
+// context_overflow.
+//
+// It first shortens results that the model has had time to use, then forgets what
+// lies furthest back, by whole exchanges and then by whole groups of calls and
+// results: a result without its call would be refused by every vendor, for good.
+func (w window) fit(entries []*entry) (cutting, error) { return newGauge(w).fit(entries) }
+
+// gauge is a window over a conversation that grows: what was said before is not
+// weighed again in every step.
+type gauge struct {
+	window
+	weighed int    // how many messages were
+	known   int64  // tokens that the model last reported
+	since   weight // what was added after that
+	all     weight
+}
+
+func newGauge(w window) *gauge { return &gauge{window: w, since: w.fixed, all: w.fixed} }
+
+// fit is that of the window. The messages begin with those of the call before.
+func (g *gauge) fit(entries []*entry) (cutting, error) {
+	w, size := g.window, g.size(entries)
+	if size <= w.budget { // as most do
+		return cutting{entries: entries[:len(entries):len(entries)], size: size}, nil
+	}
+	c := &cutter{window: w, entries: entries, short: make([]bool, len(entries)), group: w.turn + 1,
+		weight: g.all, size: size, whole: g.all.tokens()}
+	for _, next := range []func() bool{c.elide, c.dropExchange, c.dropGroup} {
+		for !c.fits() && next() {
+		}
+	}
+	if !c.fits() {
+		return cutting{}, &flow.Error{Code: CodeContextOverflow,
+			Message: fmt.Sprintf("what must be sent is estimated at %d tokens, and %d fit", c.tokens(), w.budget)}
+	}
+	return c.result(), nil
+}
+
+// size is that of a request with all messages: what the model last reported for a
+// part of it and an estimate of the rest.
+//
+// A report counts only if the request it is about was not cut, for else it tells
+// nothing of this conversation. Whether it was follows from the messages before.
+func (g *gauge) size(entries []*entry) int64 {
+	for _, e := range entries[g.weighed:] {
+		m := &e.message
+		asked := g.known + g.since.tokens() // the size of the request that this message answered
+		g.all, g.since = g.all.plus(e.weight), g.since.plus(e.weight)
+		if m.Role == Assistant && m.Usage != nil && m.Model == g.model && asked <= g.budget {
+			g.known, g.since = m.Usage.InputTokens+m.Usage.OutputTokens, weight{}
+		}
+	}
+	g.weighed = len(entries)
+	return g.known + g.since.tokens()
+}
+
+// cutter cuts a conversation step by step. What it leaves out lies in two places:
+// before the first exchange that is kept, and between the user message of the
+// current turn and the first group that is kept.
+type cutter struct {
+	window
+	entries []*entry
+	short   []bool // of which a line is sent
+	next    int    // the first message that elide has not looked at
+	first   int    // where the exchanges begin that are kept
+	group   int    // where the groups of the current turn begin that are kept
+
+	weight weight
+	size   int64 // of the whole
+	whole  int64 // the same by estimate alone
+	cut    bool
+}
+
+func (c *cutter) fits() bool { return c.tokens() <= c.budget }
+
+// tokens is the size of what is left. Nobody has reported on that, so it is
+// estimated; where the estimate of the whole was too low, so is this one.
+func (c *cutter) tokens() int64 {
+	if !c.cut {
+		return c.size
+	}
+	left := c.weight.tokens()
+	if c.size > c.whole && c.whole > 0 {
+		left = (left*c.size + c.whole - 1) / c.whole
+	}
+	return left
+}
+
+// elide shortens the oldest result that is long enough for that and older than the
+// last steps.
+func (c *cutter) elide() bool {
+	for border := c.recent(); c.next < border; {
+		i := c.next
+		c.next++
+		if short := c.entries[i].elision(); short != nil {
+			c.weight = c.weight.minus(c.entries[i].weight).plus(short.weight)
+			c.short[i], c.cut = true, true
+			return true
+		}
+	}
+	return false
+}
+
+// recent is where the last steps begin.
+func (c *cutter) recent() int {
+	steps := 0
+	for i := len(c.entries) - 1; i >= 0; i-- {
+		if c.entries[i].message.Role == Assistant {
+			if steps++; steps == keptSteps {
+				return i
+			}
+		}
+	}
+	return 0
+}
+
+// dropExchange leaves out the oldest user message with all that followed it.
+func (c *cutter) dropExchange() bool {
+	if c.first >= c.turn {
+		return false
+	}
+	end := c.first + 1
+	for end < c.turn && c.entries[end].message.Role != User {
+		end++
+	}
+	c.drop(c.first, end)
+	c.first = end
+	return true
+}
+
+// dropGroup leaves out the oldest assistant message of the current turn with all
+// that it led to, never the last.
+func (c *cutter) dropGroup() bool {
+	end := c.group + 1
+	for end < len(c.entries) && c.entries[end].message.Role != Assistant {
+		end++
+	}
+	if end >= len(c.entries) {
+		return false
+	}
+	c.drop(c.group, end)
+	c.group = end
+	return true
+}
+
+func (c *cutter) drop(begin, end int) {
+	for i := begin; i < end; i++ {
+		c.weight = c.weight.minus(c.sent(i).weight)
+	}
+	c.cut = true
+}
+
+// sent is a message as it would be sent.
+func (c *cutter) sent(i int) *entry {
+	if c.short[i] {
+		return c.entries[i].elision()
+	}
+	return c.entries[i]
+}
+
+func (c *cutter) result() cutting {
+	r := cutting{size: c.tokens()}
+	for i := range c.entries {
+		if i < c.first || i > c.turn && i < c.group {
+			r.Dropped++
+			continue
+		}
+		if c.short[i] {
+			r.Elided++
+		}
+		r.entries = append(r.entries, c.sent(i))
+	}
+	return r
+}

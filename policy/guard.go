@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// SQLGuard is the one kind of guard there is.
+const SQLGuard = "sql_guard"
+
+// GuardConfig is a guard as a policy declares it.
+type GuardConfig struct {
+	ID   string `json:"id"`   // unique among guards and rules
+	Use  string `json:"use"`  // SQLGuard
+	Tool string `json:"tool"` // glob on server/tool
+
+	// Of sql_guard:
+	Arg       string   `json:"arg"`                 // JSON pointer to the statement
+	Dialect   string   `json:"dialect"`             // postgres, mysql, trino
+	Functions []string `json:"functions,omitempty"` // further functions without effects
+	Single    bool     `json:"single"`              // more than one statement is refused; true unless the document says false
+}
+
+func (c GuardConfig) clone() GuardConfig {
+	c.Functions = slices.Clone(c.Functions)
+	return c
+}
+
+// Finding is what a guard found in a call's arguments.
+type Finding struct {
+	Guard   string          // id of the guard
+	Name    string          // under which policies see the facts: sql
+	Facts   json.RawMessage // an object
+	Class   string          // the guard's own class, part of what a grant covers: read, write
+	Writes  bool            // the call is once, whatever its tool says
+	Refused string          // why the call is refused; "": it is not
+}
+
+// guard looks at arguments. It must be pure and total: what it cannot understand
+// it takes for the worst.
+type guard interface {
+	find(args json.RawMessage) Finding
+}
+
+// watch is a guard and the tools it looks after.
+type watch struct {
+	guard
+	config GuardConfig
+	glob   glob
+}
+
+// guardFault is what is wrong with one field of a guard.
+type guardFault struct{ field, message string }
+
+func (f *guardFault) Error() string { return f.message }
+
+func newGuard(c GuardConfig) (guard, error) {
+	switch c.Use {
+	case SQLGuard:
+		return newSQLGuard(c)
+	case "":
+		return nil, &guardFault{"use", "a guard says what it uses: " + SQLGuard}
+	}
+	return nil, &guardFault{"use", fmt.Sprintf("there is no guard %q: use %s", c.Use, SQLGuard)}
+}
+
+func (c *compiler) guard(i int, config GuardConfig) watch {
+	c.id(InGuards, i, config.ID)
+	w := watch{config: config.clone()}
+	var err error
+	if w.glob, err = parseGlob(config.Tool); err != nil {
+		c.report(InGuards, i, "tool", "%v", err)
+	}
+	if w.guard, err = newGuard(w.config); err != nil {
+		field := ""
+		var f *guardFault
+		if errors.As(err, &f) {
+			field = f.field
+		}
+		c.report(InGuards, i, field, "%v", err)
+	}
+	return w
+}
+
+// overlaps: two guards of one kind give their facts one name, so that of one tool
+// only one of them may speak.
+func (c *compiler) overlaps(guards []watch) {
+	for i, g := range guards {
+		for _, earlier := range guards[:i] {
+			if g.config.Use == earlier.config.Use && g.glob.overlaps(earlier.glob) {
+				c.report(InGuards, i, "tool", "%q and %q of guard %q may mean the same tool, which can have one %s: narrow one of them",
+					g.config.Tool, earlier.config.Tool, earlier.config.ID, g.config.Use)
+				break
+			}
+		}
+	}
+}
+
+func (p *Policy) watched(server, tool string) bool {
+	return p != nil && slices.ContainsFunc(p.guards, func(w watch) bool { return w.glob.match(server, tool) })
+}
+
+// Inspect is what the guards of a tool find in a call's arguments, in the order of
+// the document. Like Decide it is pure and total.
+func (p *Policy) Inspect(c Call) Findings {
+	if p == nil {
+		return nil
+	}
+	var all Findings
+	for i := range p.guards {
+		if w := &p.guards[i]; w.glob.match(c.Server, c.Tool) {
+			f := w.find(c.Args)
+			f.Guard = w.config.ID
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Findings are what the guards of one tool found in one call.
+type Findings []Finding
+
+// Facts are what conditions see under facts, by name; nil: nothing was looked for.
+func (f Findings) Facts() json.RawMessage {
+	if len(f) == 0 {
+		return nil
+	}
+	facts := map[string]json.RawMessage{}
+	for _, x := range f {
+		facts[x.Name] = x.Facts
+	}
+	return flow.JSON(facts)
+}
+
+// Classes are the guards' own, each with the guard's id: what was allowed once for
+// these is allowed for no others.
+func (f Findings) Classes() []string {
+	var all []string
+	for _, x := range f {
+		all = append(all, x.Guard+":"+x.Class)
+	}
+	return all
+}
+
+// Refused is the first that refuses the call.
+func (f Findings) Refused() (Finding, bool) {
+	return f.first(func(x Finding) bool { return x.Refused != "" })
+}
+
+// Writes is the first that makes the call once.
+func (f Findings) Writes() (Finding, bool) { return f.first(func(x Finding) bool { return x.Writes }) }
+
+func (f Findings) first(is func(Finding) bool) (Finding, bool) {
+	if i := slices.IndexFunc(f, is); i >= 0 {
+		return f[i], true
+	}
+	return Finding{}, false
+}

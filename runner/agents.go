@@ -1,0 +1,380 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/docs/prompts"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// Names under which intent.draft lists what the agents of a run go by.
+const (
+	frozenAgents  = "agents"
+	frozenPrompts = "prompts"
+)
+
+// settledAgent is an agent as a run has frozen it: what its loop goes by, which
+// suffices for replay, and which model of the manifest is asked.
+type settledAgent struct {
+	Model    string         `json:"model"`
+	Tools    *[]string      `json:"tools,omitempty"` // URIs that it may use at most; nil: what the program allows
+	Settings agent.Settings `json:"settings"`
+}
+
+// crew is who does the steps of a program.
+type crew struct {
+	agents  map[string]settledAgent
+	prompts prompts.Set
+}
+
+// agentTrouble says why an agent of that name cannot be used; the zero Trouble: it
+// can.
+func agentTrouble(m *tool.Manifest, name string) plan.Trouble {
+	if _, ok := m.Agent(name); ok {
+		return plan.Trouble{}
+	}
+	names := m.AgentNames()
+	message := fmt.Sprintf("there is no agent %q", name)
+	if len(names) == 0 {
+		message += ": tipstaff.yaml declares no models and agents"
+	} else {
+		message += ": tipstaff.yaml has " + strings.Join(names, ", ")
+	}
+	return plan.Trouble{Code: "agent_unknown", Message: message}
+}
+
+// hire settles the agents that a program's steps name.
+func (r *Runner) hire(p *prepared) error {
+	p.crew = crew{agents: map[string]settledAgent{}}
+	for leaf := range p.doc.Root.Leaves {
+		if leaf.Kind == plan.Step {
+			if err := r.hireOne(p, leaf.Agent); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Runner) hireOne(p *prepared, name string) error {
+	if _, ok := p.crew.agents[name]; ok {
+		return nil
+	}
+	c, ok := p.manifest.Agent(name)
+	if !ok {
+		return tipstaff.Errorf(tipstaff.InvalidProgram, "%s", agentTrouble(p.manifest, name).Message)
+	}
+	key, steps := c.Model, c.MaxSteps
+	if t := p.doc.Turn; t != nil {
+		if t.Model != "" {
+			key = t.Model
+		}
+		if t.MaxSteps > 0 {
+			steps = t.MaxSteps
+		}
+	}
+	declared := p.manifest
+	if p.live != nil {
+		declared = p.live
+	}
+	model, err := r.model(declared, key)
+	if err != nil {
+		return err
+	}
+	p.crew.prompts = p.manifest.Prompts
+	preamble, err := p.crew.prompts.Render(prompts.System, prompts.SystemData{Agent: name})
+	if err != nil {
+		return err
+	}
+	a := settledAgent{Model: key, Settings: agent.Settings{
+		Agent: name, ModelName: model.Name(), Caps: model.Caps(), Preamble: preamble, System: c.System,
+		MaxSteps: steps, OnLimit: c.OnLimit, Temperature: c.Temperature, TopP: c.TopP, MaxOutputTokens: c.MaxOutputTokens,
+		CallTimeout: c.CallTimeout, ToolTimeout: c.ToolTimeout, ApprovalExpiry: c.ApprovalExpiry,
+		ToolParallelism: c.ToolParallelism, MaxResultBytes: c.MaxResultBytes, OutputSchema: c.OutputSchema, OutputRetries: c.OutputRetries,
+		Router: c.Router, CostBound: p.costBound,
+	}}
+	if c.Tools != nil {
+		a.Tools = &c.Tools
+	}
+	if err := p.equip(&a, c.Skill); err != nil {
+		return err
+	}
+	if c.Router != "" {
+		a.Settings.RouterPrompt = p.crew.prompts.Router
+		toolkits, problems := agent.ParseToolkits(string(prompts.Toolkits), []byte(p.crew.prompts.Toolkits))
+		if len(problems) > 0 {
+			return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the toolkits are not valid", Problems: problems}
+		}
+		a.Settings.Toolkits = toolkits
+	}
+	if err := a.Settings.Resolve(); err != nil {
+		return err
+	}
+	p.crew.agents[name] = a
+	return nil
+}
+
+// equip gives an agent its skill: the prose joins its instructions, and its tools
+// are narrowed to the skill's.
+func (p *prepared) equip(a *settledAgent, uri string) error {
+	if uri == "" {
+		return nil
+	}
+	s, err := p.skills.take(uri)
+	if err != nil {
+		t := skillTrouble(uri, err)
+		return tipstaff.Errorf(tipstaff.InvalidProgram, "agent %s: %s", a.Settings.Agent, t.Message)
+	}
+	tools := s.Tools
+	if a.Tools != nil {
+		tools = both(s.Tools, *a.Tools)
+	}
+	a.Tools = &tools
+	a.Settings.System = strings.TrimSpace(a.Settings.System + "\n\n" + s.Prose)
+	return nil
+}
+
+// model opens a model that the manifest declares. Nothing is connected to.
+func (r *Runner) model(m *tool.Manifest, key string) (agent.Model, error) {
+	c, ok := m.Model(key)
+	if !ok {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no model %q", key)
+	}
+	resolved, refused := c.Resolve(os.Environ())
+	if refused != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.Refused, Message: fmt.Sprintf("model %s: %s", key, refused.Message), Err: refused,
+			Problems: []tipstaff.Problem{{Code: refused.Code, Path: "models." + key, Message: refused.Message}}}
+	}
+	if r.Models == nil {
+		return nil, tipstaff.Errorf(tipstaff.Internal, "there are no providers of models here")
+	}
+	return r.Models(resolved, m.ModelsFile)
+}
+
+// freezeCrew stores what the agents go by.
+func (r *Runner) freezeCrew(ctx context.Context, c crew, frozen map[string]string) (err error) {
+	if len(c.agents) == 0 {
+		return nil
+	}
+	if frozen[frozenAgents], err = r.Store.PutBlob(ctx, canonical(flow.JSON(c.agents))); err != nil {
+		return err
+	}
+	frozen[frozenPrompts], err = r.Store.PutBlob(ctx, canonical(flow.JSON(c.prompts)))
+	return err
+}
+
+// thawCrew reads back what freezeCrew stored.
+func (p *program) thawCrew(ctx context.Context, src source) error {
+	p.crew = crew{}
+	for name, into := range map[string]any{frozenAgents: &p.crew.agents, frozenPrompts: &p.crew.prompts} {
+		digest := p.draft.Frozen[name]
+		if digest == "" {
+			continue
+		}
+		data, err := src.Blob(ctx, digest)
+		if err != nil {
+			return fmt.Errorf("the %s that run %s froze are not there: %w", name, p.run, err)
+		}
+		if err := json.Unmarshal(data, into); err != nil {
+			return fmt.Errorf("the %s that run %s froze cannot be read: %w", name, p.run, err)
+		}
+	}
+	return nil
+}
+
+// step has an agent do a step, as often as the node allows.
+func (p *program) step(fc flow.Context, call plan.StepRequest) (flow.Result, error) {
+	a, ok := p.crew.agents[call.Node.Agent]
+	if !ok {
+		return flow.Result{}, &flow.Error{Code: "agent_unknown", Message: fmt.Sprintf("the run froze no agent %q", call.Node.Agent)}
+	}
+	in, err := p.input(call)
+	if err != nil {
+		return flow.Result{}, &flow.Error{Code: plan.ReasonStepError, Message: err.Error(), NotSent: true}
+	}
+	for try := 1; ; try++ {
+		at := fc
+		if try > 1 { // what was recorded of the one before stays
+			at = fc.At(fmt.Sprintf("try#%d", try))
+		}
+		r, err := p.takeTurn(at, a, call, in)
+		var failed *flow.Error
+		if err == nil || !errors.As(err, &failed) || try > call.Retry.Max || !retried(call.Retry, failed) {
+			return r, err
+		}
+		if err := fc.At(fmt.Sprintf("try#%d", try+1)).Sleep(backoff(call.Retry, try)); err != nil {
+			return r, err
+		}
+	}
+}
+
+func retried(r flow.Retry, failed *flow.Error) bool {
+	return slices.Contains(r.On, plan.Reason(failed))
+}
+
+// backoff is the pause after a failed try. A step is retried by the program itself,
+// so that it has no jitter.
+func backoff(r flow.Retry, try int) time.Duration {
+	d := max(r.Backoff, time.Millisecond)
+	for range try - 1 {
+		d = time.Duration(float64(d) * max(r.Factor, 1))
+		if r.MaxBackoff > 0 && d > r.MaxBackoff {
+			return r.MaxBackoff
+		}
+	}
+	return d
+}
+
+// input is what the agent is told: a turn's message as it is, in its session; the
+// prompt of a plan's step with the inputs, in a session of its own.
+func (p *program) input(call plan.StepRequest) (agent.Input, error) {
+	if t := p.doc.Turn; t != nil {
+		return agent.Input{Session: t.Session, History: p.history, Message: t.Message}, nil
+	}
+	data := prompts.StepData{Prompt: call.Prompt}
+	if own := p.skills[p.doc.Skill]; own != nil {
+		data.Skill = own.Prose
+	}
+	var inputs map[string]any
+	if err := json.Unmarshal(call.Inputs, &inputs); err != nil {
+		return agent.Input{}, err
+	}
+	if len(inputs) > 0 {
+		data.Inputs = inputs
+	}
+	message, err := p.crew.prompts.Render(prompts.Step, data)
+	return agent.Input{Message: message}, err
+}
+
+// takeTurn runs the agent loop and makes of its output what the node wants.
+func (p *program) takeTurn(fc flow.Context, a settledAgent, call plan.StepRequest, in agent.Input) (flow.Result, error) {
+	s := a.Settings
+	if call.Node.OutputSchema != nil {
+		s.OutputSchema = call.Node.OutputSchema
+	}
+	s.Hop = true
+	if p.doc.Turn == nil {
+		s.Timeout = call.Timeout
+		if s.Timeout == 0 {
+			s.Timeout = plan.DefaultStepTimeout
+		}
+	}
+	gate := p.gateFor(a, call.Node)
+	p.turns.Store(fc.Path(), &liveTurn{s.Agent, s, gate})
+	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: gate, Principal: p.draft.User, Desk: &p.desk}, in)
+	if p.doc.Turn != nil {
+		p.spoken = out
+	}
+	if err == nil {
+		err = out.Failure()
+	}
+	if err != nil {
+		return flow.Result{}, err
+	}
+	if p.doc.Turn != nil {
+		return flow.Result{Value: flow.JSON(out)}, nil
+	}
+	if out.JSON != nil {
+		return flow.Result{Value: out.JSON}, nil
+	}
+	return flow.Result{Value: flow.JSON(out.Text)}, nil
+}
+
+// gateFor is the run's gate, narrowed to what the agent and the node may use.
+func (p *program) gateFor(a settledAgent, n *plan.Node) *tool.Gate {
+	g := *p.gate
+	if n.Tools != nil {
+		g.AllowList = both(g.AllowList, *n.Tools)
+	}
+	if a.Tools != nil {
+		g.AllowList = both(g.AllowList, *a.Tools)
+	}
+	return &g
+}
+
+// agentActs are the activities that agents need in a drive.
+func (r *Runner) agentActs(p *program, m *tool.Manifest, acts map[string]flow.Activity) {
+	if len(p.crew.agents) == 0 {
+		return
+	}
+	models := switchboard{}
+	for name, a := range p.crew.agents {
+		models[name] = sync.OnceValues(func() (agent.Model, error) { return r.model(m, a.Model) })
+	}
+	acts[agent.ModelActivity] = agent.ModelCall(models, &p.desk, nil)
+	acts[agent.CatalogActivity] = flow.Activity{Run: func(_ context.Context, a flow.Attempt) (flow.Done, error) {
+		at, err := p.turnOf(a)
+		if err != nil {
+			return flow.Done{}, err
+		}
+		return flow.Done{Value: flow.JSON(agent.CatalogOf(at.gate))}, nil
+	}}
+	acts[agent.RouterActivity] = flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		at, err := p.turnOf(a)
+		if err != nil {
+			return flow.Done{}, err
+		}
+		model, err := models.of(at.agent)
+		if err != nil {
+			return flow.Done{}, err
+		}
+		router := &agent.ToolkitClassifier{Model: model, Agent: at.agent, Prompt: at.settings.RouterPrompt, Toolkits: at.settings.Toolkits}
+		return agent.RouterCall(router, func() *agent.Catalog { return agent.CatalogOf(at.gate) }).Run(ctx, a)
+	}}
+}
+
+// liveTurn is what the activities of a turn must know of it.
+type liveTurn struct {
+	agent    string
+	settings agent.Settings
+	gate     *tool.Gate
+}
+
+// turnOf is the turn whose catalog or router an attempt is for.
+func (p *program) turnOf(a flow.Attempt) (*liveTurn, error) {
+	at, ok := p.turns.Load(a.Path[:strings.LastIndexByte(a.Path, '/')])
+	if !ok {
+		return nil, fmt.Errorf("no turn stands at %s", a.Path)
+	}
+	return at.(*liveTurn), nil
+}
+
+// switchboard puts a request through to the model of the agent that makes it. A
+// model is opened when it is first asked: a run that only has to be ended needs no
+// key.
+type switchboard map[string]func() (agent.Model, error)
+
+func (s switchboard) Name() string     { return "" }
+func (s switchboard) Caps() agent.Caps { return agent.Caps{} }
+
+func (s switchboard) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
+	m, err := s.of(r.Agent)
+	if err != nil {
+		return agent.Response{}, err
+	}
+	return m.Stream(ctx, r, emit)
+}
+
+func (s switchboard) of(name string) (agent.Model, error) {
+	open, ok := s[name]
+	if !ok {
+		return nil, fmt.Errorf("the run has no agent %q", name)
+	}
+	m, err := open()
+	if err != nil {
+		return nil, &flow.Error{Code: "model_unavailable", Message: err.Error(), NotSent: true}
+	}
+	return m, nil
+}

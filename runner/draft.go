@@ -1,0 +1,403 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/docs/prompts"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/plan"
+)
+
+// A run that begins with prose has a model draft its plan. That is a chapter like
+// any other: it ends with a valid plan, which a person is then asked to accept.
+
+// phaseDraft is the chapter in which a run has no program yet.
+const phaseDraft = "draft"
+
+// Activities of drafting.
+const (
+	recallName = "memory.recall"
+	checkName  = "plan.check"
+)
+
+const (
+	mostTries  = 3    // of a model, until its answer can be used
+	mostRounds = 3    // of questions to the user
+	shownReply = 2000 // bytes of an answer that could not be used
+)
+
+// startDraft makes a run that begins with prose.
+func (r *Runner) startDraft(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+	p, err := r.prepareDraft(req)
+	if err != nil {
+		return tipstaff.Started{}, err
+	}
+	started := tipstaff.Started{Program: tipstaff.Program{Kind: plan.KindPlan}, Outline: p.doc.Outline(p.resolver)}
+	if req.DryRun {
+		return started, nil
+	}
+	frozen, err := r.freeze(ctx, p)
+	if err != nil {
+		return started, explain(err, tipstaff.ID{})
+	}
+	run := tipstaff.NewID(r.Now())
+	body := draftBody{ProgramKind: plan.KindPlan, Prose: req.Draft.Prose, Skill: p.doc.Skill, SkillDigest: p.skills.taken[p.doc.Skill].Digest(),
+		Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title}
+	if err := r.store(ctx, run, body, p.doc, nil); err != nil {
+		return started, explain(err, run)
+	}
+	started.Run = run
+	opened, err := openProgram(ctx, r.Store, run.String())
+	if err != nil {
+		return started, explain(err, run)
+	}
+	started.Done, err = r.begin(run.String(), opened, drafter(req))
+	return started, explain(err, run)
+}
+
+// drafter is who answers gates of a run that is drafted: if nothing but a draft is
+// wanted, nobody accepts it.
+func drafter(req tipstaff.StartRequest) person {
+	who := person{yes: req.Yes, ask: req.Ask}
+	if !req.Draft.Only {
+		return who
+	}
+	who.yes = false
+	if req.Ask != nil {
+		who.ask = func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
+			if g.Kind == tipstaff.Confirmation {
+				return tipstaff.Choice{}, false
+			}
+			return req.Ask(ctx, g)
+		}
+	}
+	return who
+}
+
+// prepareDraft settles what a plan will be drafted with: a skill, an agent, inputs.
+func (r *Runner) prepareDraft(req tipstaff.StartRequest) (*prepared, error) {
+	manifest, err := r.manifest()
+	if err != nil {
+		return nil, err
+	}
+	if req.AllowSubDispatch {
+		manifest = manifest.WithSubDispatch()
+	}
+	uri := req.Draft.Skill
+	if uri == "" && manifest != nil {
+		uri = manifest.DefaultSkill
+	}
+	switch {
+	case strings.TrimSpace(req.Draft.Prose) == "":
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "nothing was said about what is to be done")
+	case len(req.Draft.Prose) > plan.MaxMessage:
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the request has %d bytes: %d are the most", len(req.Draft.Prose), plan.MaxMessage)
+	case uri == "":
+		return nil, (&tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "a plan is drafted for a skill, and none was named",
+			Problems: []tipstaff.Problem{{Code: "skill_required", Message: "no skill was named"}}}).
+			WithHint("give --skill, or set default_skill in tipstaff.yaml; `tipstaff skills list` shows what there is")
+	}
+	have, err := r.stock(manifest)
+	if err != nil {
+		return nil, err
+	}
+	p := &prepared{manifest: manifest, tools: have.tools, skills: have.skills, doc: unwritten(uri),
+		resolver: resolver{manifest: manifest, tools: have.tools, skills: have.skills, chain: chain{""}},
+		crew:     crew{agents: map[string]settledAgent{}}}
+	if _, err := p.skills.take(uri); err != nil {
+		t := skillTrouble(uri, err)
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: t.Message, Problems: []tipstaff.Problem{{Code: t.Code, Message: t.Message}}}
+	}
+	for _, sub := range p.skills.taken[uri].SubSkills {
+		_, _ = p.skills.take(sub) // one that is not there cannot be dispatched, which a plan that does is told
+	}
+	given := req.Inputs
+	if given == nil {
+		given = map[string]json.RawMessage{}
+	}
+	p.inputs = flow.JSON(given)
+	p.bounds = tipstaff.EffectiveBounds(manifest.Ceiling(), nil, req.Bounds)
+	_, p.costBound = tipstaff.Min(manifest.Ceiling(), req.Bounds)[tipstaff.BoundCostUSD]
+	name := req.Draft.Agent
+	if name == "" {
+		name = plan.DefaultAgent
+	}
+	return p, r.hireOne(p, name)
+}
+
+// unwritten stands for the plan of a run that has none yet.
+func unwritten(skill string) *plan.Document {
+	return &plan.Document{Kind: plan.KindPlan, Version: 1, Skill: skill, Root: &plan.Node{Kind: plan.Sequential, Path: "root"}}
+}
+
+// drafting is how far a draft has come: what a chapter of drafting starts from and
+// ends with. Every round of questions is a chapter of its own, because the records
+// of its end move the run's lifecycle.
+type drafting struct {
+	Attempts  int                   `json:"attempts"` // at asking the model
+	Round     int                   `json:"round"`    // of questions
+	Model     string                `json:"model"`
+	Memories  []memory              `json:"memories"`
+	Answers   []prompts.DraftAnswer `json:"answers"`
+	Questions json.RawMessage       `json:"questions,omitempty"` // that are to be asked
+	Revision  *revision             `json:"revision,omitempty"`  // that was drafted
+}
+
+// checked is the value of plan.check: one of the three.
+type checked struct {
+	Questions json.RawMessage `json:"questions,omitempty"`
+	Problems  []draftProblem  `json:"problems,omitempty"`
+	Revision  *revision       `json:"revision,omitempty"`
+}
+
+type draftProblem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// question is one of those that a model asks before it drafts.
+type question struct {
+	ID       string          `json:"id"`
+	Prompt   string          `json:"prompt"`
+	Type     string          `json:"type"`
+	Options  []string        `json:"options"`
+	Default  json.RawMessage `json:"default,omitempty"`
+	Required bool            `json:"required"`
+}
+
+// draftPlan asks the model until it has written a plan that can be proposed, or
+// wants to know something.
+func (p *program) draftPlan(fc flow.Context) (json.RawMessage, error) {
+	d, err := p.takeUp(fc)
+	if err != nil {
+		return nil, err
+	}
+	data, err := p.draftData(d)
+	if err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		d.Attempts++
+		reply, err := p.askForPlan(fc.At(fmt.Sprintf("try#%d", d.Attempts)), data)
+		if err != nil {
+			return nil, draftFailure(err)
+		}
+		found, err := p.check(fc, d.Attempts, reply)
+		if err != nil {
+			return nil, draftFailure(err)
+		}
+		switch {
+		case found.Revision != nil:
+			d.Revision = found.Revision
+			fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanDrafted), Body: map[string]any{
+				"program_digest": d.Revision.ProgramDigest, "intent_hash": d.Revision.IntentHash, "model": d.Model, "attempts": d.Attempts}})
+			return nil, flow.Continue(flow.JSON(d))
+		case found.Questions != nil:
+			if d.Round++; d.Round > mostRounds {
+				return nil, &plan.Failure{Reason: plan.ReasonAmbiguous, Code: plan.ReasonAmbiguous, Message: fmt.Sprintf("after %d rounds of questions the model asks again", mostRounds)}
+			}
+			d.Questions = found.Questions
+			return nil, flow.Continue(flow.JSON(d))
+		}
+		data.Problems, data.Reply = nil, strings.ToValidUTF8(reply[:min(len(reply), shownReply)], "")
+		for _, problem := range found.Problems {
+			data.Problems = append(data.Problems, problem.Code+": "+problem.Message)
+		}
+		if try == mostTries {
+			return nil, unusable(found.Problems)
+		}
+	}
+}
+
+// takeUp is how far the draft has come before this chapter: its questions are put
+// to the user first.
+func (p *program) takeUp(fc flow.Context) (*drafting, error) {
+	if p.chapter.Draft == nil {
+		recalled, err := p.recall(fc)
+		for _, m := range recalled {
+			p.chapter.Recalled = append(p.chapter.Recalled, m.URI)
+		}
+		return &drafting{Memories: recalled, Model: p.draftsman().Settings.ModelName}, err
+	}
+	d := *p.chapter.Draft
+	answers, err := p.clarify(fc, d.Round, d.Questions)
+	d.Answers, d.Questions = append(slices.Clone(d.Answers), answers...), nil
+	return &d, err
+}
+
+// draftsman is the agent that drafts: there is but one before there is a plan.
+func (p *program) draftsman() settledAgent {
+	return p.crew.agents[slices.Sorted(maps.Keys(p.crew.agents))[0]]
+}
+
+// unusable is the failure of a model that does not write a plan. If nothing but
+// constraints stands in its way, they are why.
+func unusable(problems []draftProblem) *plan.Failure {
+	f := &plan.Failure{Reason: plan.ReasonPlanInvalid, Code: plan.ReasonPlanInvalid}
+	if !slices.ContainsFunc(problems, func(p draftProblem) bool { return p.Code != plan.ReasonConstraint }) {
+		f.Reason, f.Code = plan.ReasonConstraint, plan.ReasonConstraint
+	}
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.Message)
+	}
+	f.Message = fmt.Sprintf("after %d tries the model's plan cannot be used: %s", mostTries, strings.Join(all, "; "))
+	return f
+}
+
+// draftFailure is the end of drafting by an error of a call. Errors of the flow
+// itself pass as they are.
+func draftFailure(err error) error {
+	var failed *flow.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	return &plan.Failure{Reason: plan.Reason(err), Code: failed.Code, Message: failed.Message, Bound: failed.Bound}
+}
+
+// draftData is what the model is told, but for what was wrong with its answers.
+func (p *program) draftData(d *drafting) (prompts.DraftData, error) {
+	own := p.skills[p.draft.Skill]
+	data := prompts.DraftData{Message: p.draft.Prose, Answers: d.Answers, Skill: p.draft.Skill, Prose: own.Prose, SubSkills: own.SubSkills, Bounds: p.draft.Bounds}
+	var inputs any
+	if err := json.Unmarshal(p.inputs, &inputs); err != nil {
+		return data, err
+	}
+	data.Inputs = inputs
+	outputs := map[string]json.RawMessage{}
+	for _, f := range own.Outputs {
+		outputs[f.Name] = f.Schema
+	}
+	data.Outputs = outputs
+	for _, uri := range own.Tools {
+		d, err := p.gate.Tools.Lookup(uri)
+		if err != nil {
+			continue // it cannot be called: better not to name it
+		}
+		data.Tools = append(data.Tools, prompts.DraftTool{URI: uri, Class: string(d.Class), Description: d.Description, Schema: d.InputSchema.Raw()})
+	}
+	for _, m := range d.Memories {
+		data.Memories = append(data.Memories, m.Text)
+	}
+	return data, nil
+}
+
+// memory is what is recalled of an item.
+type memory struct {
+	URI  string `json:"uri"`
+	Text string `json:"text"`
+}
+
+func (p *program) recall(fc flow.Context) ([]memory, error) {
+	r, err := fc.Do(flow.Call{Key: "recall", Name: recallName, Class: flow.Read, Input: flow.JSON(tipstaff.RecallRequest{Skill: p.draft.Skill})})
+	if err != nil {
+		return nil, draftFailure(err)
+	}
+	var all []memory
+	return all, json.Unmarshal(r.Value, &all)
+}
+
+// askForPlan has the agent that drafts say something about it, once, without tools.
+func (p *program) askForPlan(fc flow.Context, data prompts.DraftData) (reply string, err error) {
+	message, err := p.crew.prompts.Render(prompts.Draft, data)
+	if err != nil {
+		return "", err
+	}
+	s := p.draftsman().Settings
+	s.MaxSteps, s.OnLimit, s.OutputSchema, s.Router, s.Hop = 1, agent.OnLimitFail, nil, "", true
+	gate := *p.gate
+	gate.AllowList = nil
+	p.turns.Store(fc.Path(), &liveTurn{s.Agent, s, &gate})
+	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: &gate, Principal: p.draft.User, Desk: &p.desk}, agent.Input{Message: message})
+	if err == nil {
+		err = out.Failure()
+	}
+	return out.Text, err
+}
+
+// check has what the model has answered looked at.
+func (p *program) check(fc flow.Context, n int, reply string) (checked, error) {
+	r, err := fc.Do(flow.Call{Key: fmt.Sprintf("check#%d", n), Name: checkName, Class: flow.Read, Input: flow.JSON(map[string]string{"reply": reply})})
+	var found checked
+	if err == nil {
+		err = json.Unmarshal(r.Value, &found)
+	}
+	return found, err
+}
+
+// clarify puts the model's questions to the user.
+func (p *program) clarify(fc flow.Context, round int, questions json.RawMessage) ([]prompts.DraftAnswer, error) {
+	gate := flow.Clarifying(round, questions)
+	gate.Key = fmt.Sprintf("clarify#%d", round)
+	d, err := fc.Wait(gate)
+	if err != nil {
+		return nil, err
+	}
+	if d.Action != "answer" {
+		return nil, &declined{d}
+	}
+	var asked []question
+	var given map[string]any
+	if err := errors.Join(json.Unmarshal(questions, &asked), json.Unmarshal(d.Answer, &given)); err != nil {
+		return nil, err
+	}
+	var answers []prompts.DraftAnswer
+	for _, q := range asked {
+		answer, ok := given[q.ID]
+		if !ok && q.Default != nil {
+			_ = json.Unmarshal(q.Default, &answer) // it was read when it was asked
+		}
+		answers = append(answers, prompts.DraftAnswer{Question: q.Prompt, Answer: answer})
+	}
+	return answers, nil
+}
+
+// propose turns from a chapter of drafting to the next: to the questions of the
+// model, or to the confirmation of its plan. The first of either makes the run
+// proposed.
+func (p *program) propose(ctx context.Context, src source, state json.RawMessage, t *passage) error {
+	d := new(drafting)
+	if err := json.Unmarshal(state, d); err != nil {
+		return fmt.Errorf("what was drafted cannot be read: %w", err)
+	}
+	compiled := map[string]any{"model": d.Model, "attempts": d.Attempts}
+	t.chapter = chapter{Phase: phaseDraft, Latest: 1, Revision: p.chapter.Revision, Draft: d, Recalled: t.chapter.Recalled}
+	if next := d.Revision; next != nil {
+		text, err := src.Blob(ctx, next.ProgramDigest)
+		if err != nil {
+			return fmt.Errorf("the drafted plan is not there: %w", err)
+		}
+		doc, err := plan.Load(text)
+		if err != nil {
+			return err
+		}
+		compiled["intent"], compiled["intent_hash"], compiled["program_digest"] = doc.Intent.JSON(), next.IntentHash, next.ProgramDigest
+		next.Number = 1
+		t.chapter = chapter{Phase: phaseConfirm, Latest: 1, Revision: *next, Recalled: t.chapter.Recalled}
+		t.keep = next.documents()
+	}
+	if p.chapter.Draft == nil {
+		t.before = []flow.Draft{{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(compiled)}}
+	}
+	return nil
+}
+
+// documents are the blobs that a revision names, each once.
+func (r *revision) documents() []string {
+	all := []string{r.ProgramDigest}
+	if r.SkillDigest != "" {
+		all = append(all, r.SkillDigest)
+	}
+	all = slices.AppendSeq(all, maps.Values(r.Frozen))
+	slices.Sort(all)
+	return slices.Compact(all)
+}

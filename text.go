@@ -1,0 +1,87 @@
+package tipstaff
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxMarks is how many combining marks may stack on one character. Real text
+// needs three or four; more is a way to paint over the neighbouring lines.
+const maxMarks = 4
+
+// Printable makes foreign text fit for a terminal. Whatever does not print, or
+// prints as something else than it is (control and bidirectional characters,
+// invisible fillers, unassigned code points), is shown as its JSON escape, so
+// that JSON means what it meant before. The result is one line.
+func Printable(s string) string {
+	if plainASCII(s) {
+		return s
+	}
+	var b strings.Builder
+	var prev rune
+	marks := 0
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+			r = 'x'
+		case visible(r, prev) && (!isMark(r) || marks < maxMarks):
+			b.WriteRune(r)
+		default:
+			escapeRune(&b, r)
+			r = 'x'
+		}
+		if isMark(r) {
+			marks++
+		} else {
+			marks = 0
+		}
+		prev = r
+		i += size
+	}
+	return b.String()
+}
+
+func plainASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+const emojiSelector = '\ufe0f'
+
+func visible(r, prev rune) bool {
+	switch {
+	case r == emojiSelector:
+		return unicode.Is(unicode.So, prev)
+	case unicode.Is(unicode.Variation_Selector, r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
+		return false
+	}
+	return unicode.IsPrint(r)
+}
+
+func isMark(r rune) bool { return unicode.In(r, unicode.Mn, unicode.Me) }
+
+func escapeRune(b *strings.Builder, r rune) {
+	switch r {
+	case '\n':
+		b.WriteString(`\n`)
+	case '\r':
+		b.WriteString(`\r`)
+	case '\t':
+		b.WriteString(`\t`)
+	default:
+		if hi, lo := utf16.EncodeRune(r); hi != utf8.RuneError {
+			fmt.Fprintf(b, `\u%04x\u%04x`, hi, lo)
+			return
+		}
+		fmt.Fprintf(b, `\u%04x`, r)
+	}
+}

@@ -1,0 +1,146 @@
+package tool_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/tool/tooltest"
+)
+
+// A server that no call needs is never started.
+func TestServerStartsWhenItIsNeeded(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, map[string]string{"needed": command(t), "idle": command(t)})
+	if n := o.starts.Load(); n != 0 {
+		t.Errorf("%d programs were started before a call", n)
+	}
+	o.says("hello", "needed", tooltest.Echo, object{"text": "hello"})
+	o.says("again", "needed", tooltest.Echo, object{"text": "again"})
+	if n := o.starts.Load(); n != 1 {
+		t.Errorf("%d programs were started, want 1", n)
+	}
+}
+
+// neighbourAttempt is wireAttempt for the server named neighbour.
+func neighbourAttempt(name string, class flow.Class, args string) flow.Attempt {
+	a := wireAttempt(name, class, args)
+	a.Input = []byte(strings.Replace(string(a.Input), "mcp://wire/", "mcp://neighbour/", 1))
+	return a
+}
+
+// A server that answers nothing has 30 seconds; a neighbour does not wait for it.
+func TestStartTakesThirtySecondsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, neighbour := okServer(onceTool), okServer(onceTool)
+		b := wireBenchOf(t, map[string]*wireServer{"wire": s, "neighbour": neighbour}, map[string]tool.ToolConfig{"act": {MaxResult: 1000}})
+		defer b.manager.Close()
+		s.silent.Store(true)
+		began := time.Now()
+		type end struct {
+			err  error
+			took time.Duration
+		}
+		ended := make(chan end, 1)
+		go func() {
+			_, err := b.activity.Run(context.Background(), wireAttempt("act", flow.Once, `{"to":"x"}`))
+			ended <- end{err, time.Since(began)}
+		}()
+		synctest.Wait() // it waits for the server
+		if _, err := b.try(context.Background(), neighbourAttempt("act", flow.Once, `{"to":"x"}`)); err != nil || time.Since(began) != 0 {
+			t.Errorf("the neighbour answered after %v: %v", time.Since(began), err)
+		}
+		got := <-ended
+		if e := wantCode(t, tool.CodeUnavailable, nil, got.err); !e.NotSent || s.called() != 0 {
+			t.Errorf("it was called %d times; got %+v", s.called(), e)
+		}
+		if got.took != 30*time.Second {
+			t.Errorf("it took %v", got.took)
+		}
+	})
+}
+
+// A call that gives up before its server has answered was not sent, and the
+// server is gone with the drive like any other.
+func TestSilentServerIsGivenUp(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, map[string]string{"silent": command(t, tooltest.Silent), "fine": command(t)})
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := o.activity.Run(ctx, o.attempt("silent", tooltest.Write, nil))
+	if e := wantCode(t, flow.CodeTimeout, nil, err); !e.NotSent {
+		t.Errorf("got %+v", e)
+	}
+	o.says("unharmed", "fine", tooltest.Echo, object{"text": "unharmed"})
+	began := time.Now()
+	o.manager.Close()
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("closing took %s", took)
+	}
+}
+
+// A list has the lifetime that the server gives it. After that it is asked for
+// again, and a tool that is another now is not called.
+func TestListIsUsedForItsLifetime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lasting := func(tool string) func() string {
+			return func() string { return `{"tools":[` + tool + `],"ttlMs":60000}` }
+		}
+		s := okServer(echoTool)
+		s.tools = lasting(echoTool)
+		b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+		defer b.manager.Close()
+		call := func() error {
+			_, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
+			return err
+		}
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		s.tools = lasting(strings.Replace(echoTool, `"big":1`, `"big":2`, 1))
+		time.Sleep(time.Minute - time.Millisecond)
+		if err := call(); err != nil {
+			t.Errorf("while the list lasts: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		wantCode(t, tool.CodeDefinitionChanged, nil, call())
+		if n := s.called(); n != 2 {
+			t.Errorf("it was called %d times, want 2", n)
+		}
+	})
+}
+
+// Servers are ended at the same time: three that have to be killed take no longer
+// than one.
+func TestServersAreEndedAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	deaf := func(names ...string) *outside {
+		servers := map[string]string{}
+		for _, name := range names {
+			servers[name] = command(t, tooltest.Deaf)
+		}
+		o := newOutside(t, servers)
+		for _, name := range names {
+			o.says("ready", name, tooltest.Echo, object{"text": "ready"})
+		}
+		return o
+	}
+	closing := func(o *outside) <-chan time.Duration {
+		took := make(chan time.Duration, 1)
+		go func() {
+			began := time.Now()
+			o.manager.Close()
+			took <- time.Since(began)
+		}()
+		return took
+	}
+	alone, together := deaf("a"), deaf("a", "b", "c")
+	one, three := closing(alone), closing(together)
+	if one, three := <-one, <-three; three > one+2*time.Second {
+		t.Errorf("one took %s, three took %s", one, three)
+	}
+}
