@@ -230,7 +230,7 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 			return err
 		}
 		// What a call told was told before its end was written: it is here by now.
-		if endsCalls(e.Kind) && !ear.passOn(yield) {
+		if endsCalls(e.Kind) && !ear.ended(e.Path, yield) {
 			return errEnough
 		}
 		after = s.Seq
@@ -250,17 +250,18 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 				return err
 			}
 		}
+		ear.reading()
 		if err := eachRecord(ctx, r.Store, run, after, give); err != nil || over {
 			return err
 		}
-		if !ear.passHeld(yield) {
+		if !ear.read(yield) {
 			return errEnough
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case e := <-ear.told: // what it belongs to was written before, and is read first
-			ear.held = append(ear.held, e)
+			ear.held = append(ear.held, heldEvent{Event: e})
 		case <-changed:
 		case <-time.After(time.Second):
 		}

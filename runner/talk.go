@@ -95,30 +95,59 @@ func (t *talk) over(run string) {
 	delete(t.fresh, run)
 }
 
-// hearing is a listener's side of the talk: what is on its way, and before that
-// what was taken and not yet passed on.
+// hearing is a listener's side of the talk: what is on its way, and what was taken
+// and not yet passed on. What a call tells stands between the records of its
+// beginning and of its end, for whoever reads them.
 type hearing struct {
 	told <-chan tipstaff.Event
-	held []tipstaff.Event
+	held []heldEvent
 }
 
-// passOn yields what was told so far, and reports whether the reader wants more.
-func (h *hearing) passOn(yield func(tipstaff.Event, error) bool) bool {
+type heldEvent struct {
+	tipstaff.Event
+	due bool // the records before it have been read
+}
+
+// take holds what was told so far.
+func (h *hearing) take() {
 	for range len(h.told) {
-		h.held = append(h.held, <-h.told)
+		h.held = append(h.held, heldEvent{Event: <-h.told})
 	}
-	return h.passHeld(yield)
 }
 
-func (h *hearing) passHeld(yield func(tipstaff.Event, error) bool) bool {
+// reading: all records up to now are about to be read. What was told before came
+// after its call's beginning was written, so that it is due when they have been.
+func (h *hearing) reading() {
+	for i := range h.held {
+		h.held[i].due = true
+	}
+}
+
+// read yields what is due, and reports whether the reader wants more.
+func (h *hearing) read(yield func(tipstaff.Event, error) bool) bool {
+	return h.pass(func(e *heldEvent) bool { return e.due }, yield)
+}
+
+// ended yields what the call at a path has told ("": what all have), whose end is
+// read next.
+func (h *hearing) ended(path string, yield func(tipstaff.Event, error) bool) bool {
+	h.take()
+	return h.pass(func(e *heldEvent) bool { return path == "" || e.Path == path }, yield)
+}
+
+func (h *hearing) pass(which func(*heldEvent) bool, yield func(tipstaff.Event, error) bool) bool {
 	held := h.held
 	h.held = nil
-	for _, e := range held {
-		if !yield(e, nil) {
-			return false
+	more := true
+	for i := range held {
+		switch e := &held[i]; {
+		case !which(e):
+			h.held = append(h.held, *e)
+		case more:
+			more = yield(e.Event, nil)
 		}
 	}
-	return true
+	return more
 }
 
 // endsCalls reports whether a call, or all that were in flight, ended before a

@@ -26,7 +26,7 @@ func progressed(n int) flow.Draft {
 
 // heard empties an ear.
 func heard(told <-chan tipstaff.Event) (bodies []string) {
-	(&hearing{told: told}).passOn(func(e tipstaff.Event, _ error) bool {
+	(&hearing{told: told}).ended("", func(e tipstaff.Event, _ error) bool {
 		bodies = append(bodies, string(e.Body))
 		return true
 	})
@@ -153,5 +153,27 @@ func TestWhatCallsUnderWayHaveToldIsKept(t *testing.T) {
 	hub.over(runA)
 	if len(hub.fresh) != 0 {
 		t.Errorf("kept %v", hub.fresh)
+	}
+}
+
+// What a call tells is passed on after the record of its beginning and before that
+// of its end, also while the records of another are read.
+func TestWhatIsToldStandsWithItsCall(t *testing.T) {
+	told := make(chan tipstaff.Event, 8)
+	h := &hearing{told: told}
+	var order []string
+	yield := func(e tipstaff.Event, _ error) bool { order = append(order, e.Path); return true }
+	told <- tipstaff.Event{Path: "first"}
+	told <- tipstaff.Event{Path: "second"} // whose beginning is written, and not read yet
+	h.reading()
+	h.ended("first", yield)
+	h.read(yield)
+	if !slices.Equal(order, []string{"first"}) {
+		t.Fatalf("before the second call's beginning was read: %v", order)
+	}
+	h.reading()
+	h.read(yield)
+	if !slices.Equal(order, []string{"first", "second"}) || len(h.held) != 0 {
+		t.Errorf("%v, and %v is left", order, h.held)
 	}
 }
