@@ -1,0 +1,14 @@
+// Package provider holds the models that answer the agent loop: those of Anthropic,
+// those behind the chat completions format of OpenAI, and Scripted, which answers
+// from a file for tests, demonstrations and replay.
+//
+// A provider makes exactly one attempt per Stream. Whether and when another one
+// follows is the engine's decision; a provider only says, in a *flow.Error, whether
+// it would help. It reads no environment: keys, addresses and prices are handed to
+// it, and no key leaves it other than in the header of a request.
+//
+// Start reading at config.go ([Open]), then anthropic.go or openai.go with their
+// requests beside them; scripted.go is the scripted model. What comes back is read
+// by package reply, what people write (tables of models, scripts) by package file.
+// Neither knows a vendor's SDK: those take minutes to compile for a fuzzer.
+package provider

@@ -1,0 +1,23 @@
+package provider
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/provider/file"
+	"github.com/tipstaff/tipstaff/provider/reply"
+)
+
+func TestPageNamesTheCodes(t *testing.T) {
+	page, err := os.ReadFile("../docs/models.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []string{reply.CodeAuth, reply.CodeRejected, reply.CodeOverflow, reply.CodeRateLimited,
+		reply.CodeTruncated, reply.CodeUnavailable, reply.CodeProtocol, file.CodeExhausted} {
+		if !strings.Contains(string(page), "| `"+code+"` |") {
+			t.Errorf("docs/models.md does not list %s", code)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package reply
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Assembly puts an answer together from the events of a stream.
+type Assembly interface {
+	// take reads the data of one event. whole: the answer is complete.
+	take(data []byte) (whole bool, err error)
+	// ended is asked when the stream has ended in good order before take said
+	// whole; nil: the answer is complete all the same.
+	ended() error
+	// answer is the finished answer.
+	answer() (agent.Response, error)
+	// partial is what was said so far.
+	partial() agent.Response
+}
+
+// Follow reads a stream to the end of its answer. events are the data of its events,
+// as a vendor's SDK takes them apart, and the error that ends them, if one does.
+func (w *Wire) Follow(ctx context.Context, events iter.Seq2[[]byte, error], a Assembly) (agent.Response, error) {
+	for data, err := range events {
+		if err != nil {
+			return a.partial(), w.brokenOff(ctx, err)
+		}
+		whole, err := a.take(data)
+		if err != nil {
+			return a.partial(), err
+		}
+		if whole {
+			return finish(a)
+		}
+	}
+	if ctx.Err() != nil {
+		return a.partial(), context.Cause(ctx)
+	}
+	if err := a.ended(); err != nil {
+		return a.partial(), err
+	}
+	return finish(a)
+}
+
+// brokenOff is what the end of a connection in mid-stream means.
+func (w *Wire) brokenOff(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, errIdle):
+		return w.unreachable(err)
+	}
+	return w.Truncated("%v", err)
+}
+
+func finish(a Assembly) (agent.Response, error) {
+	r, err := a.answer()
+	if err != nil {
+		return a.partial(), err
+	}
+	return r, nil
+}
+
+// Sent is the error of a request that brought no stream. The SDKs hand on what Do
+// returns; an error of their own comes before anything is sent.
+func (w *Wire) Sent(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var known *flow.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return &flow.Error{Code: CodeRejected, Message: w.clean("the request cannot be sent: " + err.Error())}
+}
+
+// speech is what a model says: it is emitted as it comes and kept.
+type speech struct {
+	channel string
+	emit    func(agent.Delta)
+	text    strings.Builder
+}
+
+func (s *speech) say(text string) {
+	if text != "" {
+		s.text.WriteString(text)
+		s.emit(agent.Delta{Channel: s.channel, Text: text})
+	}
+}

@@ -1,0 +1,258 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// testKey is as long and as odd as real ones.
+const testKey = "key-0123456789abcdefghijklmnopqrstuvwxyz_TEST"
+
+// vendorServer is a loopback server that speaks a vendor's format: respond writes
+// the answer to the n-th request.
+type vendorServer struct {
+	*httptest.Server
+	mu     sync.Mutex
+	bodies [][]byte
+	heads  []http.Header
+	paths  []string
+}
+
+func serve(t *testing.T, respond func(n int, w http.ResponseWriter, r *http.Request)) *vendorServer {
+	t.Helper()
+	s := &vendorServer{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Errorf("the request cannot be read: %v", err)
+		}
+		s.mu.Lock()
+		s.bodies, s.heads, s.paths = append(s.bodies, body), append(s.heads, r.Header.Clone()), append(s.paths, r.URL.Path)
+		n := len(s.bodies)
+		s.mu.Unlock()
+		respond(n, w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *vendorServer) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.bodies)
+}
+
+// events answers with an event stream.
+func events(body string) func(int, http.ResponseWriter, *http.Request) {
+	return func(_ int, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// refuses answers with an error.
+func refuses(status int, body string, header ...string) func(int, http.ResponseWriter, *http.Request) {
+	return func(_ int, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// vendor is what both formats have in common, in the words of each.
+type vendor struct {
+	provider, model string
+	text            func(deltas ...string) string // a stream that says these, each a JSON string
+	broken          string                        // a stream that just ends after saying "Hel"
+	overloaded      string                        // one that reports an overload after saying "Hel"
+	overflow        string                        // the body of a 400 for a request that is too long
+	keyEcho         string                        // the body of a 401 that shows the key
+}
+
+var vendors = []vendor{
+	{
+		provider: Anthropic, model: "claude-sonnet-4-5",
+		text:       anthropicText,
+		broken:     anthropicHead + anthropicDelta(`"Hel"`),
+		overloaded: anthropicHead + anthropicDelta(`"Hel"`) + "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
+		overflow:   `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 208310 tokens > 200000 maximum"}}`,
+		keyEcho:    `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key ` + testKey + `"}}`,
+	},
+	{
+		provider: OpenAI, model: "gpt-4.1",
+		text:       openAIText,
+		broken:     openAIDelta(`"Hel"`),
+		overloaded: openAIDelta(`"Hel"`) + "data: {\"error\":{\"message\":\"The server is overloaded\",\"type\":\"server_error\",\"code\":\"overloaded\"}}\n\n",
+		overflow:   `{"error":{"message":"This model's maximum context length is 128000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`,
+		keyEcho:    `{"error":{"message":"Incorrect API key provided: key-0123*****************************TEST (` + testKey + `).","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`,
+	},
+}
+
+func (v vendor) open(t *testing.T, s *vendorServer) agent.Model {
+	t.Helper()
+	return v.openWith(t, s, nil)
+}
+
+func (v vendor) openWith(t *testing.T, s *vendorServer, change func(*Config)) agent.Model {
+	t.Helper()
+	c := Config{Provider: v.provider, Model: v.model, APIKey: testKey, BaseURL: s.URL}
+	if change != nil {
+		change(&c)
+	}
+	dial := (&net.Dialer{}).DialContext
+	m, err := open(c, dial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func eachVendor(t *testing.T, run func(t *testing.T, v vendor)) {
+	for _, v := range vendors {
+		t.Run(v.provider, func(t *testing.T) { run(t, v) })
+	}
+}
+
+// heard is what a stream brought.
+type heard struct {
+	agent.Response
+	err    error
+	deltas []agent.Delta
+}
+
+func (h heard) channel(name string) (text string) {
+	for _, d := range h.deltas {
+		if d.Channel == name {
+			text += d.Text
+		}
+	}
+	return text
+}
+
+var hello = agent.Request{
+	Messages: []agent.Message{{Role: agent.User, Text: "Hello"}}, MaxOutputTokens: 100, Path: "turn/model#1", Attempt: 1, Purpose: agent.PurposeTurn,
+}
+
+// ask streams one answer and checks what holds for every stream.
+func ask(t *testing.T, m agent.Model, r agent.Request) heard {
+	t.Helper()
+	return askIn(context.Background(), t, m, r)
+}
+
+func askIn(ctx context.Context, t *testing.T, m agent.Model, r agent.Request) (h heard) {
+	t.Helper()
+	h.Response, h.err = m.Stream(ctx, r, func(d agent.Delta) { h.deltas = append(h.deltas, d) })
+	for _, d := range h.deltas {
+		if d.Text == "" || !utf8.ValidString(d.Text) {
+			t.Errorf("the delta %q is empty or not UTF-8", d.Text)
+		}
+	}
+	if got := h.channel(agent.ChannelAnswer); got != h.Text {
+		t.Errorf("the deltas add up to %q, the text is %q", got, h.Text)
+	}
+	if h.err != nil && (h.Calls != nil || h.Reason != "") {
+		t.Errorf("an answer that failed has calls or a reason: %+v", h.Response)
+	}
+	if h.err != nil && strings.Contains(h.err.Error(), testKey) {
+		t.Errorf("the key is in the error: %v", h.err)
+	}
+	return h
+}
+
+// failed is the failure with which a stream ended.
+func failed(t *testing.T, h heard, code string) *flow.Error {
+	t.Helper()
+	var e *flow.Error
+	if !errors.As(h.err, &e) || e.Code != code {
+		t.Fatalf("got %v, want the code %s", h.err, code)
+	}
+	return e
+}
+
+// sameJSON compares two documents, however they are written.
+func sameJSON(t *testing.T, what string, got []byte, want string) {
+	t.Helper()
+	var g, w any
+	if err := json.Unmarshal(got, &g); err != nil {
+		t.Fatalf("%s: %v in %s", what, err, got)
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		t.Fatalf("%s: %v in what is wanted", what, err)
+	}
+	if diff := cmp.Diff(w, g); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// The streams below are written by hand in the formats that the types of the vendors' SDKs decode.
+
+const anthropicHead = `event: message_start
+data: {"type":"message_start","message":{"id":"msg_1nZdL29xx5MUA1yADyHTEsnR8uuvGzszyY","type":"message","role":"assistant","content":[],"model":"claude-sonnet-4-5-20250929","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"output_tokens":1}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+
+event: ping
+data: {"type": "ping"}
+
+`
+
+func anthropicDelta(text string) string {
+	return "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":" + text + "}}\n\n"
+}
+
+func anthropicTail(reason string) string {
+	return `event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"` + reason + `","stop_sequence":null},"usage":{"output_tokens":15}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+`
+}
+
+func anthropicText(deltas ...string) string {
+	body := anthropicHead
+	for _, d := range deltas {
+		body += anthropicDelta(d)
+	}
+	return body + anthropicTail("end_turn")
+}
+
+func openAIChunkOf(delta, reason string) string {
+	return `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4.1-2025-04-14","system_fingerprint":"fp_44709d6fcb","choices":[{"index":0,"delta":` + delta + `,"logprobs":null,"finish_reason":` + reason + "}],\"usage\":null}\n\n"
+}
+
+func openAIDelta(text string) string { return openAIChunkOf(`{"content":`+text+`}`, "null") }
+
+const openAIUsage = `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4.1-2025-04-14","system_fingerprint":"fp_44709d6fcb","choices":[],"usage":{"prompt_tokens":25,"completion_tokens":15,"total_tokens":40,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}
+
+`
+
+func openAIText(deltas ...string) string {
+	body := openAIChunkOf(`{"role":"assistant","content":"","refusal":null}`, "null")
+	for _, d := range deltas {
+		body += openAIDelta(d)
+	}
+	return body + openAIChunkOf(`{}`, `"stop"`) + openAIUsage + "data: [DONE]\n\n"
+}
