@@ -156,7 +156,7 @@ func pendingGates(ctx context.Context, svc tipstaff.Service) ([]pendingGate, err
 func (a *app) printGate(g pendingGate) {
 	fmt.Fprintf(a.out, "\n%s  %s  %s\n", g.Run, clean(g.Key), clean(joined("  ", string(g.Kind), g.Title)))
 	fmt.Fprintf(a.out, "  %s\n", clean(g.Question))
-	for _, l := range subjectLines(g.Subject) {
+	for _, l := range gateSubject(g.Gate) {
 		fmt.Fprintf(a.out, "    %s\n", l)
 	}
 	for _, l := range a.decideLines(g.Run, g.Gate) {

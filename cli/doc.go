@@ -9,7 +9,9 @@
 // Start at [Main], then root.go. A command is an options struct, a constructor
 // and a run method in a file of its own. What a run looks like while it goes on
 // is folded from its records by view.go, drawn by render.go, and kept on the
-// terminal by screen.go; follow.go joins the three. exitcode.go is the only
+// terminal by screen.go; follow.go joins the three. A turn that is talked about is
+// shown by speech.go instead; chat_turn.go takes turns, chat_prompt.go is the prompt
+// at a terminal, which console.go hears and lineedit.go edits. exitcode.go is the only
 // place that knows exit codes, text.go the only way for foreign text to reach a
 // terminal.
 package cli

@@ -23,6 +23,15 @@ type Env struct {
 	Size func() (width, height int)
 	// Getenv reads the environment; nil: there is none.
 	Getenv func(string) string
+	// Raw has the terminal of Stdin send every key at once, and echo none, until
+	// restore is called. nil: it cannot.
+	Raw func() (restore func(), err error)
+
+	// OnInterrupt has f asked, until release is called, whether an interrupt is dealt
+	// with: if not, it stops the process as usual. nil: interrupts are nobody's.
+	OnInterrupt func(f func() bool) (release func())
+	// Interrupt stops the process as a signal does that nobody has dealt with.
+	Interrupt func()
 
 	// Open opens the workspace's runs. It is called at most once, and not at all
 	// by commands that need none: help, version, completion scripts.
@@ -35,6 +44,9 @@ type Env struct {
 	Skills func(OpenOptions) (tipstaff.Skills, error)
 	// Tools looks after the tools of a workspace. It opens no store.
 	Tools func(workspace string) (tipstaff.Tools, error)
+	// Approve answers approvals of a turn: by asking a person who types into in and
+	// reads out, or by itself from what tools declare. It leaves other gates alone.
+	Approve func(mode string, in io.Reader, out io.Writer, tty bool) tipstaff.Ask
 
 	Version VersionInfo
 }
@@ -45,7 +57,14 @@ type OpenOptions struct {
 	ReadOnly  bool   // the command only looks: nothing must be created
 	Starts    bool   // it starts a run: nothing must be created before its program has passed
 	Skills    string // the folder of skills; "": the workspace's own
+	Policy    string // a file whose policy takes the place of the manifest's; "": that holds
 }
+
+// Modes of [Env.Approve].
+const (
+	ApproveAsk  = "ask"
+	ApproveAuto = "auto"
+)
 
 // Session is an open workspace.
 type Session interface {
@@ -79,6 +98,7 @@ func FromOS() *Env {
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
 		Size:   terminalSize,
 		Getenv: os.Getenv,
+		Raw:    func() (func(), error) { return rawMode(os.Stdin) },
 	}
 }
 

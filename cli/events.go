@@ -62,8 +62,11 @@ func (o *eventsOptions) run(ctx context.Context) error {
 }
 
 func (a *app) writeEvent(ev tipstaff.Event) error {
-	if a.json {
+	switch {
+	case a.json:
 		return a.writeLine(stored(ev))
+	case ev.Seq == 0: // told, not recorded
+		return nil
 	}
 	_, err := fmt.Fprintln(a.out, recordLine(ev))
 	return err

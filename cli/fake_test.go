@@ -33,14 +33,17 @@ func mustID(s string) tipstaff.ID {
 // fakeService answers as scripted. A method without a script panics: the command
 // under test has no business there.
 type fakeService struct {
-	start   func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error)
-	resume  func(context.Context, tipstaff.ResumeRequest) (tipstaff.Started, error)
-	decide  func(tipstaff.DecideRequest) (tipstaff.Decided, error)
-	cancel  func(tipstaff.CancelRequest) (tipstaff.Run, error)
-	fork    func(tipstaff.ForkRequest) (tipstaff.Run, error)
-	verify  func(tipstaff.VerifyRequest) (tipstaff.Report, error)
-	getErr  error
-	pageOf  int // runs a page; 0: all
+	start  func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error)
+	resume func(context.Context, tipstaff.ResumeRequest) (tipstaff.Started, error)
+	decide func(tipstaff.DecideRequest) (tipstaff.Decided, error)
+	cancel func(tipstaff.CancelRequest) (tipstaff.Run, error)
+	fork   func(tipstaff.ForkRequest) (tipstaff.Run, error)
+	verify func(tipstaff.VerifyRequest) (tipstaff.Report, error)
+	getErr error
+	pageOf int // runs a page; 0: all
+
+	artifacts map[string]string // by their digests
+
 	runs    []tipstaff.Run
 	listed  []tipstaff.ListRequest
 	callers []tipstaff.Caller
@@ -48,7 +51,14 @@ type fakeService struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when a record or a state changes
 	log     []tipstaff.Event
+	told    []saying
 	driven  bool // by a living owner: following goes on
+}
+
+// saying is an event that was told and not recorded, after so many records.
+type saying struct {
+	after int64
+	event tipstaff.Event
 }
 
 func (s *fakeService) Start(ctx context.Context, r tipstaff.StartRequest) (tipstaff.Started, error) {
@@ -96,13 +106,16 @@ func (s *fakeService) List(_ context.Context, req tipstaff.ListRequest) (page ti
 
 func (s *fakeService) Events(ctx context.Context, req tipstaff.EventsRequest) iter.Seq2[tipstaff.Event, error] {
 	return func(yield func(tipstaff.Event, error) bool) {
-		next := req.After
+		next, heard := req.After, 0
 		for {
 			s.mu.Lock()
 			var batch []tipstaff.Event
 			for _, ev := range s.log {
 				if ev.Seq > next {
 					batch = append(batch, ev)
+				}
+				for ; req.Follow && heard < len(s.told) && s.told[heard].after == ev.Seq; heard++ {
+					batch = append(batch, s.told[heard].event)
 				}
 			}
 			head, driven, changed := int64(len(s.log)), s.driven, s.changed
@@ -115,7 +128,7 @@ func (s *fakeService) Events(ctx context.Context, req tipstaff.EventsRequest) it
 				if !yield(ev, nil) {
 					return
 				}
-				next = ev.Seq
+				next = max(next, ev.Seq)
 			}
 			if !req.Follow || !driven && len(batch) == 0 {
 				return
@@ -145,8 +158,11 @@ func (s *fakeService) Fork(_ context.Context, r tipstaff.ForkRequest) (tipstaff.
 	return s.fork(r)
 }
 
-func (s *fakeService) Artifact(context.Context, tipstaff.ID, string) ([]byte, error) {
-	panic("the command line reads no artifacts")
+func (s *fakeService) Artifact(_ context.Context, _ tipstaff.ID, digest string) ([]byte, error) {
+	if b, ok := s.artifacts[digest]; ok {
+		return []byte(b), nil
+	}
+	return nil, tipstaff.Errorf(tipstaff.ArtifactNotFound, "there is no artifact %s", digest)
 }
 
 func (s *fakeService) Verify(_ context.Context, r tipstaff.VerifyRequest) (tipstaff.Report, error) {
@@ -160,6 +176,24 @@ func (s *fakeService) append(kind tipstaff.Kind, path, body string) {
 	ev := record(int64(len(s.log)+1), kind, path, body)
 	s.log = append(s.log, ev)
 	s.wake()
+}
+
+// tell tells those who follow something that is not recorded.
+func (s *fakeService) tell(path, body string) { s.tellOf(tipstaff.KindToolProgress, path, body) }
+
+func (s *fakeService) tellOf(kind tipstaff.Kind, path, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after := int64(len(s.log))
+	s.told = append(s.told, saying{after, tipstaff.Event{V: 1, Kind: kind, At: epoch, Run: runA, Path: path, Body: json.RawMessage(body)}})
+	s.wake()
+}
+
+// forget makes room for the records of another run.
+func (s *fakeService) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log, s.told = nil, nil
 }
 
 // own says whether somebody drives the run.

@@ -19,17 +19,19 @@ type follower struct {
 	svc    tipstaff.Service
 	run    tipstaff.ID
 	view   *view
+	speech *speech // of a turn that is talked about, in place of the view; nil: there is none
 	screen *screen // nil: no live view
 	lines  bool    // plain lines on standard output
 	shown  int64   // records up to here are folded, not printed: others saw them
 	last   int64   // the last record taken in
 	rested <-chan tipstaff.Driven
+	notes  chan string // that others have to tell while the run is driven
 }
 
 // newFollower follows what s started; of a run that others drive, only s.Run
 // and s.Program are set. Records up to shown are history.
 func (a *app) newFollower(svc tipstaff.Service, s *tipstaff.Started, name string, shown int64) *follower {
-	f := &follower{a: a, svc: svc, run: s.Run, rested: s.Done, shown: shown, view: newView(s.Run, name, s.Outline)}
+	f := &follower{a: a, svc: svc, run: s.Run, rested: s.Done, shown: shown, view: newView(s.Run, name, s.Outline), notes: make(chan string, 4)}
 	f.screen = a.newScreen()
 	f.lines = !a.json && (!a.env.StdoutTTY || f.screen == nil)
 	if f.screen == nil { // nothing shows the history
@@ -74,11 +76,16 @@ func (f *follower) drive(ctx context.Context) tipstaff.Driven {
 			f.take(ev)
 		case <-tick.C:
 			f.paint()
+		case text := <-f.notes:
+			f.tell(text)
 		case <-asked:
 			asked = nil
 			f.tell("stopping; calls that cannot be repeated are given time to end")
 		case d := <-f.rested:
 			cancel()
+			for len(f.notes) > 0 {
+				f.tell(<-f.notes)
+			}
 			f.drain(events)
 			if err := f.catchUp(context.WithoutCancel(ctx)); err != nil {
 				f.tell("not every record could be shown: " + clean(err.Error()))
@@ -164,13 +171,18 @@ func (f *follower) catchUp(ctx context.Context) error {
 }
 
 func (f *follower) take(ev tipstaff.Event) {
+	if ev.Seq == 0 { // told, not recorded: a cursor does not move by it
+		f.fold(ev)
+		if f.a.json {
+			f.a.writeLine(stored(ev))
+		}
+		return
+	}
 	if ev.Seq <= f.last {
 		return
 	}
 	f.last = ev.Seq
-	if f.screen != nil {
-		f.view.fold(ev)
-	}
+	f.fold(ev)
 	if ev.Seq <= f.shown {
 		return
 	}
@@ -181,6 +193,15 @@ func (f *follower) take(ev tipstaff.Event) {
 		if l := plainLine(ev); l != nil {
 			fmt.Fprintln(f.a.out, l.text(f.a.env.colored(f.a.env.StdoutTTY)))
 		}
+	}
+}
+
+func (f *follower) fold(ev tipstaff.Event) {
+	switch {
+	case f.speech != nil:
+		f.speech.take(ev, ev.Seq != 0 && ev.Seq <= f.shown)
+	case f.screen != nil:
+		f.view.fold(ev)
 	}
 }
 
@@ -199,13 +220,29 @@ func stored(ev tipstaff.Event) []byte {
 }
 
 func (f *follower) paint() {
-	if f.screen != nil {
+	switch {
+	case f.screen == nil:
+	case f.speech != nil:
+		f.speech.paint()
+	default:
 		f.screen.paint(func(w, h int) []line { return f.view.render(w, h, time.Now()) })
+	}
+}
+
+// mention has something told by the one who shows the run. It never waits.
+func (f *follower) mention(text string) {
+	select {
+	case f.notes <- text:
+	default:
 	}
 }
 
 // tell says something beside a live view.
 func (f *follower) tell(text string) {
+	if f.speech != nil {
+		f.speech.note(text)
+		return
+	}
 	f.suspend()
 	fmt.Fprintln(f.a.err, text)
 	f.unsuspend()

@@ -30,6 +30,7 @@ func plainLine(ev tipstaff.Event) line {
 var wordColors = map[string]color{
 	"completed": green, "carried": green, "failed": red, "refused": red, "uncertain": red,
 	"waiting": yellow, "parked": yellow, "interrupted": yellow, "cancelled": yellow, "retrying": yellow,
+	"call failed": red, "gave up": red,
 }
 
 func plainWords(ev tipstaff.Event, b recordBody) (what, detail string) {
@@ -56,6 +57,28 @@ func plainWords(ev tipstaff.Event, b recordBody) (what, detail string) {
 		return "cancelled", b.Reason
 	case "plan.step":
 		return stepWords(b)
+	case "plan.drafted":
+		return "drafted", fmt.Sprintf("attempt %d", b.Attempts)
+	case "intent.clarify":
+		return "waiting", plural(len(b.Questions), "question")
+	case "intent.answer":
+		return "decided", joined("  ", "answer", b.Via)
+	case "intent.accept":
+		if ev.Path != "" { // else it was accepted by handing it over
+			return "decided", joined("  ", "accept", b.Via)
+		}
+	case "agent.tool_call_request":
+		if a, ok := agentBodyOf(ev); ok {
+			return "calls", joined("  ", a.tool(), a.Effect)
+		}
+	case "agent.tool_call_result":
+		if a, ok := agentBodyOf(ev); ok && a.IsError {
+			return "call failed", a.Class
+		}
+	case "agent.error":
+		if a, ok := agentBodyOf(ev); ok {
+			return "gave up", joined(": ", a.Code, a.Msg)
+		}
 	case "effect.failed":
 		if b.Error != nil {
 			return "retrying", fmt.Sprintf("attempt %d: %s", b.Attempt, b.Error.text())

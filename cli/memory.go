@@ -39,6 +39,26 @@ func (a *app) openMemory(ctx context.Context, readOnly bool) (tipstaff.Memory, e
 	return a.session.Memory(), nil
 }
 
+// memoryWork is what a command does with the memory.
+type memoryWork func(ctx context.Context, m tipstaff.Memory, args []string) error
+
+func (o *memoryOptions) reads(w memoryWork) func(*cobra.Command, []string) error {
+	return o.works(true, w)
+}
+func (o *memoryOptions) writes(w memoryWork) func(*cobra.Command, []string) error {
+	return o.works(false, w)
+}
+
+func (o *memoryOptions) works(readOnly bool, w memoryWork) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		m, err := o.openMemory(cmd.Context(), readOnly)
+		if err != nil {
+			return err
+		}
+		return w(cmd.Context(), m, args)
+	}
+}
+
 func newMemoryList(o *memoryOptions) *cobra.Command {
 	q := tipstaff.MemoryQuery{}
 	cmd := &cobra.Command{
@@ -47,14 +67,10 @@ func newMemoryList(o *memoryOptions) *cobra.Command {
 		Example:           "  tipstaff memory list --type fact\n  tipstaff memory list --json | head -1",
 		Args:              needs(),
 		ValidArgsFunction: completed(o.app),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := o.openMemory(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			items, err := m.Items(cmd.Context(), q)
+		RunE: o.reads(func(ctx context.Context, m tipstaff.Memory, _ []string) error {
+			items, err := m.Items(ctx, q)
 			return o.printItems(items, err, false)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&q.Type, "type", "", "only items of this `type`: identity, fact, preference, belief, event, goal, constraint, capability or pattern")
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "at most so many; 0 is all")
@@ -71,14 +87,10 @@ to be done, or that are about everything, best first. Nothing is changed by it.`
 		Example:           "  tipstaff memory recall --server builtin\n  tipstaff memory recall --verb build --json",
 		Args:              needs(),
 		ValidArgsFunction: completed(o.app),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := o.openMemory(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			items, err := m.Recall(cmd.Context(), req)
+		RunE: o.reads(func(ctx context.Context, m tipstaff.Memory, _ []string) error {
+			items, err := m.Recall(ctx, req)
 			return o.printItems(items, err, true)
-		},
+		}),
 	}
 	aboutFlags(cmd, &req.Skill, &req.Verb, &req.Server)
 	return cmd
@@ -131,14 +143,10 @@ func newMemoryShow(o *memoryOptions) *cobra.Command {
 		Example:           "  tipstaff memory show cortex://fact/01JCQ8R4T5V6W7X8Y9Z0A1B2C3",
 		Args:              needs("ITEM"),
 		ValidArgsFunction: completed(o.app, completeItem),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := o.openMemory(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			item, err := m.Item(cmd.Context(), args[0])
+		RunE: o.reads(func(ctx context.Context, m tipstaff.Memory, args []string) error {
+			item, err := m.Item(ctx, args[0])
 			return o.showItem(item, err)
-		},
+		}),
 	}
 }
 
@@ -185,12 +193,8 @@ func newMemoryWeights(o *memoryOptions) *cobra.Command {
 that ends well, or that fails because what it relied on was wrong.`,
 		Args:              needs(),
 		ValidArgsFunction: completed(o.app),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := o.openMemory(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			w, err := m.Weights(cmd.Context())
+		RunE: o.reads(func(ctx context.Context, m tipstaff.Memory, _ []string) error {
+			w, err := m.Weights(ctx)
 			if err != nil {
 				return err
 			}
@@ -199,7 +203,7 @@ that ends well, or that fails because what it relied on was wrong.`,
 			}
 			o.printWeights(w)
 			return nil
-		},
+		}),
 	}
 }
 
@@ -262,15 +266,11 @@ verb or server is about everything.`,
   tipstaff memory remember fact "The staging host is down on Mondays" --server deploy --importance 8`,
 		Args:              needs("TYPE", "TEXT"),
 		ValidArgsFunction: completed(o.app, completeType),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := o.openMemory(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
+		RunE: o.writes(func(ctx context.Context, m tipstaff.Memory, args []string) error {
 			req.Type, req.Text = args[0], args[1]
-			item, err := m.Remember(cmd.Context(), req)
+			item, err := m.Remember(ctx, req)
 			return o.told("remembered", item, err)
-		},
+		}),
 	}
 	cmd.Flags().IntVar(&req.Importance, "importance", 5, "from 0 to 10")
 	cmd.Flags().BoolVar(&req.Pinned, "pin", false, "worth at least 0.7, however old it gets")
@@ -286,14 +286,10 @@ func newMemoryForget(o *memoryOptions) *cobra.Command {
 stays in the log, which is never shortened. To forget it again changes nothing.`,
 		Args:              needs("ITEM"),
 		ValidArgsFunction: completed(o.app, completeItem),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := o.openMemory(cmd.Context(), false)
-			if err != nil {
-				return err
-			}
-			item, err := m.Forget(cmd.Context(), args[0])
+		RunE: o.writes(func(ctx context.Context, m tipstaff.Memory, args []string) error {
+			item, err := m.Forget(ctx, args[0])
 			return o.told("forgotten", item, err)
-		},
+		}),
 	}
 }
 

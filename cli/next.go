@@ -48,7 +48,7 @@ func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
 	for _, action := range g.Actions {
 		words := []string{"decide", run.String(), gate, action}
 		if needsAnswer(action) {
-			words = append(words, "--answer", "JSON")
+			words = append(words, "--answer", answerForm(g))
 		}
 		if needsFeedback(action) {
 			words = append(words, "--feedback", "TEXT")
@@ -80,6 +80,11 @@ func (a *app) saySteps(w io.Writer, r tipstaff.Run, below []tipstaff.Run, wake t
 				at += " of " + clean(nameOf(who))
 			}
 			fmt.Fprintf(w, "waiting: %s asks: %s\n", at, clean(g.Question))
+			if g.Kind == tipstaff.Clarification || draftOf(g) != nil { // what is asked is not in the question
+				for _, l := range gateSubject(g) {
+					fmt.Fprintf(w, "    %s\n", l)
+				}
+			}
 			for _, line := range a.decideLines(who.ID, g) {
 				fmt.Fprintf(w, "  %s\n", line)
 			}

@@ -24,7 +24,7 @@ const (
 // prompter asks a person at the terminal about gates.
 type prompter struct {
 	out  io.Writer
-	in   *lineReader
+	in   lineSource
 	stop context.Context // ends when the process is asked to stop, or the run rests
 	end  context.CancelFunc
 
@@ -111,7 +111,9 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 	c.Action, err = insist(ctx, p, strings.Join(g.Actions, ", ")+"? ", func(s string) (string, error) {
 		return match(s, g.Actions)
 	})
-	if err == nil && needsAnswer(c.Action) {
+	if questions := questionsOf(g); err == nil && c.Action == "answer" && len(questions) > 0 {
+		c.Answer, err = p.clarify(ctx, questions)
+	} else if err == nil && needsAnswer(c.Action) {
 		c.Answer, err = insist(ctx, p, "answer, as JSON: ", parseAnswer)
 	}
 	if err == nil && needsFeedback(c.Action) {
@@ -195,7 +197,7 @@ func parseFeedback(s string) (string, error) {
 func gateText(g tipstaff.Gate) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s (%s) asks: %s\n", clean(g.Path), clean(string(g.Kind)), clean(g.Question))
-	for _, l := range subjectLines(g.Subject) {
+	for _, l := range gateSubject(g) {
 		fmt.Fprintf(&b, "  %s\n", l)
 	}
 	if g.Digest != "" {

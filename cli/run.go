@@ -54,14 +54,19 @@ exit code is 4.`,
 			return o.run(cmd.Context())
 		},
 	}
+	o.flags(cmd)
+	return cmd
+}
+
+// flags are those of every command that runs a plan.
+func (o *runOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.inputs, "input", nil, "an input of the plan, as `name=value`; may be repeated")
 	cmd.Flags().StringVar(&o.inputsFile, "inputs", "", "a JSON `file` with inputs, - for standard input; --input goes before it")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve the plan's own gates in advance; the record says so")
 	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check the plan and print its outline; run nothing")
 	cmd.Flags().BoolVar(&o.allowSubDispatch, "allow-sub-dispatch", false, "let the plan start child runs where tipstaff.yaml does not")
-	a.skillsFlag(cmd)
-	return cmd
+	o.skillsFlag(cmd)
 }
 
 func (o *runOptions) run(ctx context.Context) error {
@@ -189,18 +194,9 @@ func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tips
 	}
 	fmt.Fprintf(o.out, "%s  %s\n", clean(joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
 	if s.Outline != nil {
-		o.writeOutline(s.Outline, 0)
+		for _, l := range outlineLines(s.Outline, 0) {
+			fmt.Fprintln(o.out, l)
+		}
 	}
 	return nil
-}
-
-func (o *runOptions) writeOutline(n *tipstaff.Outline, depth int) {
-	name := n.ID
-	if name == "" {
-		name = lastSegment(n.Path)
-	}
-	fmt.Fprintf(o.out, "%s%s\n", strings.Repeat("  ", depth), joined("  ", clean(name), clean(n.Kind), clean(n.Label), clean(n.Class)))
-	for _, c := range n.Children {
-		o.writeOutline(c, depth+1)
-	}
 }

@@ -38,7 +38,7 @@ func (s *screen) paint(draw func(width, height int) []line) {
 		body.WriteString("\x1b[K\n")
 	}
 	frame := body.String()
-	if frame == s.last && len(s.widths) > 0 {
+	if frame == s.last && (frame == "" || len(s.widths) > 0) {
 		return
 	}
 	io.WriteString(s.w, s.home(width)+frame+"\x1b[J")

@@ -8,7 +8,8 @@ import (
 )
 
 // vterm is a terminal of unlimited size that knows what screen sends: text, CR,
-// LF, cursor up, erase to the end of line and of screen, colours.
+// LF, cursor up and right, erase to the end of line and of screen, colours and
+// modes.
 type vterm struct {
 	rows     [][]rune
 	row, col int
@@ -46,7 +47,9 @@ func (v *vterm) escape(rest []rune) int {
 	case 'J':
 		v.rows[v.row] = v.rows[v.row][:min(v.col, len(v.rows[v.row]))]
 		v.rows = v.rows[:v.row+1]
-	case 'm':
+	case 'C':
+		v.col += n
+	case 'm', 'h', 'l':
 	default:
 		panic(fmt.Sprintf("unknown escape %q", string(rest[:end+1])))
 	}

@@ -4,47 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff"
 )
 
-// maxMarks is how many combining marks may stack on one character. Real text
-// needs three or four; more is a way to paint over the neighbouring lines.
-const maxMarks = 4
-
-// clean makes foreign text fit for a terminal. Whatever does not print, or
-// prints as something else than it is (control and bidirectional characters,
-// invisible fillers, unassigned code points), is shown as its JSON escape, so
-// that cleaned JSON means what it meant before. The result is one line.
-func clean(s string) string {
-	if plainASCII(s) {
-		return s
-	}
-	var b strings.Builder
-	var prev rune
-	marks := 0
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-			r = 'x'
-		case visible(r, prev) && (!isMark(r) || marks < maxMarks):
-			b.WriteRune(r)
-		default:
-			escapeRune(&b, r)
-			r = 'x'
-		}
-		if isMark(r) {
-			marks++
-		} else {
-			marks = 0
-		}
-		prev = r
-		i += size
-	}
-	return b.String()
-}
+// clean makes foreign text fit for a terminal: one line of what it means, with
+// nothing in it that acts.
+func clean(s string) string { return tipstaff.Printable(s) }
 
 // cleanLines is clean for text of several lines.
 func cleanLines(s string) []string {
@@ -53,46 +20,6 @@ func cleanLines(s string) []string {
 		lines[i] = clean(l)
 	}
 	return lines
-}
-
-func plainASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-const emojiSelector = '\ufe0f'
-
-func visible(r, prev rune) bool {
-	switch {
-	case r == emojiSelector:
-		return unicode.Is(unicode.So, prev)
-	case unicode.Is(unicode.Variation_Selector, r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
-		return false
-	}
-	return unicode.IsPrint(r)
-}
-
-func isMark(r rune) bool { return unicode.In(r, unicode.Mn, unicode.Me) }
-
-func escapeRune(b *strings.Builder, r rune) {
-	switch r {
-	case '\n':
-		b.WriteString(`\n`)
-	case '\r':
-		b.WriteString(`\r`)
-	case '\t':
-		b.WriteString(`\t`)
-	default:
-		if hi, lo := utf16.EncodeRune(r); hi != utf8.RuneError {
-			fmt.Fprintf(b, `\u%04x\u%04x`, hi, lo)
-			return
-		}
-		fmt.Fprintf(b, `\u%04x`, r)
-	}
 }
 
 // wide holds the characters that fill two cells. Where terminals disagree it
@@ -116,9 +43,9 @@ var wide = &unicode.RangeTable{
 
 func runeWidth(r rune) int {
 	switch {
-	case r < 0x300 || r == emojiSelector: // the selector widens the symbol before it
+	case r < 0x300 || r == '\ufe0f': // the selector of emoji widens the symbol before it
 		return 1
-	case isMark(r):
+	case unicode.In(r, unicode.Mn, unicode.Me): // marks on the character before
 		return 0
 	case unicode.Is(wide, r):
 		return 2

@@ -1,36 +1,9 @@
 package cli
 
 import (
-	"strings"
 	"testing"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
-
-func TestCleanEscapesWhatDoesNotPrint(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain text":                "plain text",
-		"naïve 日本語 ✓":               "naïve 日本語 ✓",
-		"\x1b[31mred":               `\u001b[31mred`,
-		"\u009b31m":                 `\u009b31m`,
-		"a\nb\tc\rd":                `a\nb\tc\rd`,
-		"abc\u202edcba":             `abc\u202edcba`,
-		"zero\u200bwidth":           `zero\u200bwidth`,
-		"hangul\u3164filler":        `hangul\u3164filler`,
-		"tag\U000e0041":             `tag\udb40\udc41`,
-		"bad\xff":                   `bad\xff`,
-		"nbsp\u00a0":                `nbsp\u00a0`,
-		"heart❤\ufe0f":              "heart❤\ufe0f",
-		"letter\ufe0f":              `letter\ufe0f`,
-		"e\u0301":                   "e\u0301",
-		strings.Repeat("\u0301", 6): strings.Repeat("\u0301", 4) + `\u0301` + "\u0301",
-	} {
-		if got := clean(in); got != want {
-			t.Errorf("clean(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
 
 func TestFitKeepsWithinCells(t *testing.T) {
 	for _, c := range []struct {
@@ -73,24 +46,4 @@ func TestShellWord(t *testing.T) {
 			t.Errorf("shellWord(%q) = %s, want %s", in, got, want)
 		}
 	}
-}
-
-func FuzzClean(f *testing.F) {
-	for _, s := range []string{"", "abc", "\x1b]0;x\a", "日本\u202e", "\xff\xfe", "a\u0301\u0301\u0301\u0301\u0301\u0301", "❤\ufe0f"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		got := clean(s)
-		if !utf8.ValidString(got) {
-			t.Fatalf("clean(%q) = %q is not UTF-8", s, got)
-		}
-		for _, r := range got {
-			if !unicode.IsPrint(r) || unicode.Is(unicode.Bidi_Control, r) {
-				t.Fatalf("clean(%q) = %q holds %U", s, got, r)
-			}
-		}
-		if again := clean(got); again != got {
-			t.Fatalf("clean is not stable: %q, then %q", got, again)
-		}
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,16 +67,15 @@ func (o *toolsListOptions) run(ctx context.Context) error {
 		}
 		return nil
 	}
-	o.printTools(list)
+	printTools(o.out, list, o.env.colored(o.env.StdoutTTY))
 	return nil
 }
 
-func (o *toolsListOptions) printTools(list []tipstaff.ToolInfo) {
+func printTools(w io.Writer, list []tipstaff.ToolInfo, colored bool) {
 	names, classes := 0, 0
 	for _, t := range list {
 		names, classes = max(names, cells(shownName(t))), max(classes, cells(shownClass(t)))
 	}
-	colored := o.env.colored(o.env.StdoutTTY)
 	for _, t := range list {
 		l := line{
 			say(plain, pad(shownName(t), names)+"  "),
@@ -85,7 +85,7 @@ func (o *toolsListOptions) printTools(list []tipstaff.ToolInfo) {
 		if t.Trouble != "" && t.Lock != tipstaff.ToolUnlocked {
 			l = append(l, say(yellow, "  "+t.Trouble))
 		}
-		fmt.Fprintln(o.out, l.text(colored))
+		fmt.Fprintln(w, l.text(colored))
 	}
 }
 

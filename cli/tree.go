@@ -33,6 +33,7 @@ type node struct {
 	ended   time.Time
 	took    time.Duration // as recorded; zero: not recorded
 	note    string
+	agent   *agentWork // nil: no agent has told of itself
 }
 
 // tree holds the nodes of a run, those of later revisions beside the first.
@@ -48,6 +49,13 @@ func newTree(o *tipstaff.Outline) *tree {
 		t.roots = append(t.roots, t.outline(o))
 	}
 	return t
+}
+
+// plan shows a program that was not known before.
+func (t *tree) plan(o *tipstaff.Outline) {
+	if t.byPath[o.Path] == nil {
+		t.roots = append(t.roots, t.outline(o))
+	}
 }
 
 func (t *tree) outline(o *tipstaff.Outline) *node {
@@ -73,7 +81,7 @@ func parentOf(path string) string {
 
 // at finds the node that a record's path belongs to. Below a node of the outline
 // that is this node itself: the calls of a step are the step's own affair.
-// Elsewhere the tree grows.
+// Elsewhere the tree grows, but for what is known to be such a call.
 func (t *tree) at(path string) *node {
 	if n := t.byPath[path]; n != nil {
 		return n
@@ -82,7 +90,7 @@ func (t *tree) at(path string) *node {
 	if up := parentOf(path); up != "" {
 		parent = t.at(up)
 	}
-	if parent != nil && parent.outlined {
+	if parent != nil && (parent.outlined || ownAffair(path)) {
 		return parent
 	}
 	n := &node{path: path, name: lastSegment(path)}
@@ -111,12 +119,28 @@ func (t *tree) fold(ev tipstaff.Event, b recordBody) {
 	if ev.Path == "" {
 		return
 	}
+	if strings.HasPrefix(string(ev.Kind), "agent.") {
+		t.work(ev)
+		return
+	}
+	if ownActivity(ev, b) {
+		if ev.Kind == "effect.intended" {
+			t.begin(tipstaff.Event{Path: parentOf(ev.Path), At: ev.At})
+		}
+		return
+	}
 	switch ev.Kind {
 	case "effect.intended":
 		t.begin(ev)
 	case "effect.failed":
-		if n := t.at(ev.Path); !n.branch() && b.Error != nil {
+		n := t.at(ev.Path)
+		n.called(ev.Path, false)
+		if !n.branch() && b.Error != nil {
 			n.note = "retrying: " + b.Error.text()
+		}
+	case "tool.progress": // what comes before the call is known to run, or after, is let go
+		if n := t.byPath[ev.Path]; n != nil && n.state == running {
+			n.note = b.progress()
 		}
 	case "effect.finished":
 		t.finish(ev, b)
@@ -134,16 +158,18 @@ func (t *tree) begin(ev tipstaff.Event) {
 	if n.branch() {
 		return
 	}
+	if n.state != running {
+		n.state = running
+		if n.started.IsZero() {
+			n.started = ev.At
+		}
+	}
+	if n.called(ev.Path, true) {
+		return
+	}
 	n.note = ""
 	if n.path != ev.Path {
 		n.note = lastSegment(ev.Path)
-	}
-	if n.state == running {
-		return
-	}
-	n.state = running
-	if n.started.IsZero() {
-		n.started = ev.At
 	}
 }
 
@@ -151,6 +177,7 @@ func (t *tree) begin(ev tipstaff.Event) {
 func (t *tree) finish(ev tipstaff.Event, b recordBody) {
 	n := t.at(ev.Path)
 	if n.branch() || n.path != ev.Path {
+		n.called(ev.Path, false)
 		return
 	}
 	took := time.Duration(b.Ms) * time.Millisecond
@@ -241,7 +268,7 @@ func (t *tree) breakOff(note string) {
 func (t *tree) leave() {
 	for _, r := range t.roots {
 		if len(r.children) == 0 && r.state == running { // a confirmation whose answer was taken
-			r.state = done
+			r.state, r.note = done, ""
 			continue
 		}
 		begun := false

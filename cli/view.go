@@ -2,6 +2,9 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -9,7 +12,8 @@ import (
 )
 
 // view is a run as its records tell it, for drawing. It is a pure fold: the
-// same records give the same view, whoever drives the run.
+// same records give the same view, whoever drives the run. What is told and not
+// recorded only adds to the note of a call in flight.
 type view struct {
 	run   tipstaff.ID
 	name  string
@@ -30,7 +34,11 @@ func newView(run tipstaff.ID, name string, o *tipstaff.Outline) *view {
 
 // recordBody has the members of all bodies that a view looks at.
 type recordBody struct {
+	Name      string                     `json:"name"`
+	Subject   json.RawMessage            `json:"subject"`
+	Questions []question                 `json:"questions"`
 	Attempt   int                        `json:"attempt"`
+	Attempts  int                        `json:"attempts"`
 	Reserve   map[string]int64           `json:"reserve"`
 	Use       map[string]int64           `json:"use"`
 	Ms        int64                      `json:"ms"`
@@ -54,6 +62,25 @@ type recordBody struct {
 	Revision  int                        `json:"revision"`
 	Material  bool                       `json:"material"`
 	Reasons   []tipstaff.Reason          `json:"reasons"`
+	Progress  float64                    `json:"progress"`
+	Total     float64                    `json:"total"`
+}
+
+// progress is how far a call says it has come.
+func (b recordBody) progress() string {
+	far := count(b.Progress)
+	if b.Total > 0 {
+		far += " of " + count(b.Total)
+	}
+	return joined("  ", far, b.Message)
+}
+
+// count is a number for people: whole if it is, and never longer than a row.
+func count(n float64) string {
+	if math.Abs(n) >= 1e15 {
+		return fmt.Sprintf("%.3g", n)
+	}
+	return strconv.FormatFloat(math.Round(n*100)/100, 'f', -1, 64)
 }
 
 type recordError struct {
@@ -109,7 +136,7 @@ func bodyOf(ev tipstaff.Event) recordBody {
 	return b
 }
 
-// fold takes in one record.
+// fold takes in one event.
 func (v *view) fold(ev tipstaff.Event) {
 	b := bodyOf(ev)
 	v.spent.fold(ev, b)
@@ -134,6 +161,15 @@ func (v *view) fold(ev tipstaff.Event) {
 		v.end(ev.At, "cancelled", b.Reason)
 	case "policy.gate":
 		v.tree.wait(b.GateKind, ev.Path, ev.At, b.Question)
+		if d := draftOf(tipstaff.Gate{Kind: b.GateKind, Subject: b.Subject}); d != nil {
+			v.tree.plan(d.Outline)
+		}
+	case "intent.clarify":
+		v.tree.wait(tipstaff.Clarification, ev.Path, ev.At, plural(len(b.Questions), "question"))
+	case "intent.answer":
+		v.tree.decided(ev.Path, "answer")
+	case "intent.accept":
+		v.tree.decided(ev.Path, "accept")
 	case "policy.gate.resolve":
 		v.tree.decided(ev.Path, b.Action)
 	case "run.continued":

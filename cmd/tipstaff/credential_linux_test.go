@@ -24,15 +24,11 @@ func TestCredentialIsNowhere(t *testing.T) {
 	t.Parallel()
 	forms := []string{"plain", "json", "runes", "url", "base64", "error", "in-band", "progress", "stderr", "stdout"}
 	w := newWorkspace(t, manifest)
-	self, err := os.Executable()
-	w.check(err)
-	servers, leaves := "", ""
+	leaves := ""
 	for _, form := range forms {
-		argv, _ := json.Marshal(tooltest.Command(self, tooltest.Reveals))
-		servers += fmt.Sprintf("  %s:\n    command: %s\n    env: {%s: $env:TOKEN}\n    tools: {echo: {}, reveal: {}}\n", form, argv, tooltest.Secret)
+		w.declare(form, tooltest.Secret+": $env:TOKEN", []string{tooltest.Reveals}, tooltest.Echo, tooltest.Reveal)
 		leaves += fmt.Sprintf("        - {id: %s, kind: tool_call, tool: 'mcp://%s/reveal@1.0.0', args: {form: %s}, on_error: continue}\n", form, form, form)
 	}
-	w.write("tipstaff.yaml", w.read("tipstaff.yaml")+servers)
 	w.write("plan.yaml", "kind: plan\nversion: 1\nroot:\n  kind: sequential\n  children:\n    - kind: parallel\n      children:\n"+leaves+
 		"        - {id: neighbour, kind: tool_call, tool: 'mcp://plain/echo@1.0.0', args: {text: unharmed}}\n"+
 		"outputs: {neighbour: '${neighbour.output}', plain: '${plain.output}'}\n")

@@ -23,5 +23,7 @@ func main() {
 	env.Classifier = classifier
 	env.Tools = tools
 	env.Skills = skills
+	env.Approve = approve
+	env.OnInterrupt, env.Interrupt = stop.onInterrupt, stop.interrupt
 	os.Exit(cli.Main(stop.ctx, os.Args[1:], env))
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ import (
 //	members LINE NAME…    the line of stdout (1, 2, … or last) is a JSON object with exactly these members
 //	setrun NAME           set NAME to the id of the newest run
 //	records KIND N        the newest run has this many records of the kind
+//	setsession NAME       set NAME to the session that stderr tells how to go on with
+//	setgate NAME          set NAME to the key of the one gate of the run that stdout holds
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -35,6 +38,9 @@ func TestScripts(t *testing.T) {
 			"members": cmdMembers,
 			"setrun":  cmdSetRun,
 			"records": cmdRecords,
+
+			"setsession": cmdSetSession,
+			"setgate":    cmdSetGate,
 		},
 	})
 }
@@ -116,4 +122,29 @@ func cmdRecords(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(n) != args[1] {
 		ts.Fatalf("%d records of kind %s, want %s", n, args[0], args[1])
 	}
+}
+
+var sessionTold = regexp.MustCompile(`tipstaff chat --session ([0-9A-Z]{26})`)
+
+func cmdSetSession(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: setsession NAME")
+	}
+	told := sessionTold.FindStringSubmatch(ts.ReadFile("stderr"))
+	if told == nil {
+		ts.Fatalf("stderr names no session")
+	}
+	ts.Setenv(args[0], told[1])
+}
+
+func cmdSetGate(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: setgate NAME")
+	}
+	var run shown
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &run))
+	if len(run.OpenGates) != 1 {
+		ts.Fatalf("%d gates are open", len(run.OpenGates))
+	}
+	ts.Setenv(args[0], run.OpenGates[0].Key)
 }

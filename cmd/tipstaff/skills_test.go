@@ -22,7 +22,7 @@ func TestShippedSkillsAreValid(t *testing.T) {
 	listed := w.must(0, "skills", "check").out
 	folders, err := filepath.Glob("../../skills/*/skill.yaml")
 	w.check(err)
-	if got := strings.Count(listed, "  ok\n"); got != len(folders) || got == 0 {
+	if got := strings.Count(listed, "  ok\n"); got != len(folders) || got < 3 {
 		t.Errorf("%d of %d skills are valid:\n%s", got, len(folders), listed)
 	}
 	// Each has a plan of its own, so that it can be tried without a model.

@@ -9,11 +9,13 @@ import (
 
 // toolServer is an MCP server over standard input and output whose every word a
 // test decides: its argument names a JSON file with the version it reports and the
-// definitions it lists, member for member. Each call leaves the tool's name as a
-// line in the file calls, so that a call is seen outside of Tipstaff. It answers
+// definitions it lists, member for member. Each start leaves that argument as a
+// line in the file starts, and each call the tool's name in the file calls, so that
+// both are seen outside of Tipstaff. It answers
 // with the arguments; the tool fail reports an error, the tool big tells a number
 // that no double can hold.
 func toolServer() {
+	note("starts", os.Args[1])
 	var script struct {
 		Version string            `json:"version"`
 		Tools   []json.RawMessage `json:"tools"`
@@ -48,7 +50,7 @@ func toolServer() {
 		case "tools/list":
 			result = map[string]any{"tools": script.Tools}
 		case "tools/call":
-			noteCall(m.Params.Name)
+			note("calls", m.Params.Name)
 			text := string(m.Params.Arguments)
 			if m.Params.Name == "big" {
 				text = "9007199254740993"
@@ -72,8 +74,8 @@ func reply(id json.RawMessage, member string, value any) {
 	fmt.Printf("%s\n", line)
 }
 
-func noteCall(name string) {
-	f, err := os.OpenFile("calls", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+func note(file, name string) {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err == nil {
 		_, err = fmt.Fprintln(f, name)
 		f.Close()

@@ -24,33 +24,47 @@ root: {id: one, kind: tool_call, tool: "mcp://builtin/json_query@1.0.0", args: {
 // tape is a workspace whose log holds every commit of one undisturbed run.
 type tape struct {
 	*workspace
-	run  string
-	log  []byte
-	cuts []int // where commits end, those before the run left out
+	files []string // archives that it was made of
+	run   string
+	db    []byte // as it was before the run
+	log   []byte
+	cuts  []int // where commits end, those before the run left out
 }
 
-// recordTape runs the plan while a reader holds on to the store as it was before, so
-// that nothing of the log can be folded into the database.
-func recordTape(t *testing.T) *tape {
+func newTape(t testing.TB, files ...string) *tape {
 	t.Helper()
-	w := newWorkspace(t, manifest, work, small)
-	w.must(0, "run", "small.yaml")
-	store := w.openReadOnly()
+	return &tape{workspace: newWorkspace(t, files...), files: files}
+}
+
+// record has a run taken to its end while a reader holds on to the store as it was
+// before, so that nothing of the log can be folded into the database.
+func (tp *tape) record(take func() (run string)) {
+	tp.Helper()
+	store := tp.openReadOnly()
 	defer store.Close()
 	reader, err := store.BeginTx(context.Background(), nil)
-	w.check(err)
+	tp.check(err)
 	defer reader.Rollback()
 	var n int
-	w.check(reader.QueryRow(`SELECT count(*) FROM records`).Scan(&n))
-	before := len(commits(w.log()))
-
-	r := w.must(0, "run", "work.yaml", "--yes", "--unattended", "--json")
-	tp := &tape{workspace: w, run: r.runID(t), log: w.log()}
+	tp.check(reader.QueryRow(`SELECT count(*) FROM records`).Scan(&n))
+	before := len(commits(tp.workspace.log()))
+	tp.run = take()
+	tp.log = tp.workspace.log()
+	tp.db, err = os.ReadFile(tp.path(".tipstaff", "tipstaff.db"))
+	tp.check(err)
 	tp.cuts = commits(tp.log)[before:]
 	if len(tp.cuts) < 20 {
-		t.Fatalf("the log has %d commits of the run: it was folded, or the plan no longer says much", len(tp.cuts))
+		tp.Fatalf("the log has %d commits of the run: it was folded, or the run no longer says much", len(tp.cuts))
 	}
-	w.finished(tp.run)
+}
+
+// recordTape records a run of the plan.
+func recordTape(t *testing.T) *tape {
+	t.Helper()
+	tp := newTape(t, manifest, work, small)
+	tp.must(0, "run", "small.yaml")
+	tp.record(func() string { return tp.must(0, "run", "work.yaml", "--yes", "--unattended", "--json").runID(t) })
+	tp.finished(tp.run)
 	return tp
 }
 
@@ -87,13 +101,11 @@ func commits(log []byte) []int {
 // store yet is not in its folder either.
 func (tp *tape) cut(t *testing.T, log []byte) *workspace {
 	t.Helper()
-	w := newWorkspace(t, manifest, work)
+	w := newWorkspace(t, tp.files...)
 	for _, name := range []string{"keys", "blobs"} {
 		w.check(os.CopyFS(w.path(".tipstaff", name), os.DirFS(tp.path(".tipstaff", name))))
 	}
-	db, err := os.ReadFile(tp.path(".tipstaff", "tipstaff.db"))
-	w.check(err)
-	w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db"), db, 0o600))
+	w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db"), tp.db, 0o600))
 	w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db-wal"), log, 0o600))
 	w.tighten()
 	return w

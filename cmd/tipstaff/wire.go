@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -47,22 +48,63 @@ type stop struct {
 	ctx     context.Context // of the command; its cause is a *cli.SignalError
 	drives  context.Context // of drives; its cause is a *flow.Stop
 	abandon chan struct{}
+	signals chan os.Signal
+
+	mu    sync.Mutex
+	taken func() bool // is asked whether it deals with an interrupt; nil: nobody does
 }
 
 func newStop() *stop {
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(withTrace(context.Background()))
 	drives, cancelDrives := context.WithCancelCause(context.Background())
-	s := &stop{ctx: ctx, drives: drives, abandon: make(chan struct{})}
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	s := &stop{ctx: ctx, drives: drives, abandon: make(chan struct{}), signals: make(chan os.Signal, 2)}
+	signal.Notify(s.signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
-		sig := <-signals
+		sig := s.wait()
+		s.onInterrupt(nil)
 		cancelDrives(&flow.Stop{Reason: "signal:" + signalName(sig)})
 		cancel(&cli.SignalError{Signal: sig})
-		<-signals
+		s.wait()
 		close(s.abandon)
 	}()
 	return s
+}
+
+// wait is for a signal that nobody else deals with.
+func (s *stop) wait() os.Signal {
+	for sig := range s.signals {
+		if sig != syscall.SIGINT || !s.dealtWith() {
+			return sig
+		}
+	}
+	return nil
+}
+
+func (s *stop) dealtWith() bool {
+	s.mu.Lock()
+	taken := s.taken
+	s.mu.Unlock()
+	return taken != nil && taken()
+}
+
+// onInterrupt has f asked first when the process is interrupted; nil: nobody.
+func (s *stop) onInterrupt(f func() bool) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken = f
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taken = nil
+	}
+}
+
+// interrupt stops the process as an interrupt does that nobody deals with.
+func (s *stop) interrupt() {
+	s.mu.Lock()
+	s.taken = nil
+	s.mu.Unlock()
+	s.signals <- syscall.SIGINT
 }
 
 func signalName(s os.Signal) string {
@@ -77,6 +119,8 @@ type session struct {
 	runner *runner.Runner
 	store  *sqlite.Store // nil: the workspace has none yet
 	first  *firstRun     // of such a workspace, if a run is about to be started in it
+
+	telemetry *telemetry
 }
 
 func (s *session) Service() tipstaff.Service {
@@ -88,14 +132,15 @@ func (s *session) Service() tipstaff.Service {
 
 func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runner} }
 
-// Close waits for drives that are still under way and for files that follow
-// commits.
+// Close waits for drives that are still under way, for what is told of them and for
+// files that follow commits.
 func (s *session) Close() error {
 	s.runner.Wait()
+	err := s.telemetry.close()
 	if s.store == nil {
-		return nil
+		return err
 	}
-	return s.store.Close()
+	return errors.Join(err, s.store.Close())
 }
 
 // folder is the workspace of that name.
@@ -116,11 +161,15 @@ func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error)
 	if err != nil {
 		return nil, err
 	}
+	opened := &session{telemetry: newTelemetry(os.Stderr)}
 	config := runner.Config{
 		Workspace: workspace,
 		Skills:    o.Skills,
+		Telemetry: opened.telemetry.spans.open,
+		Policy:    o.Policy,
 		Origin:    "foreground",
 		Servers:   servers,
+		Models:    openModel,
 		Self:      supervisor.Self,
 		Alive:     supervisor.Alive,
 		Markers:   supervisor.Markers,
@@ -130,7 +179,6 @@ func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error)
 		OwnRun:    os.Getenv("TIPSTAFF_RUN_ID"),
 	}
 	dir := filepath.Join(workspace, ".tipstaff")
-	opened := &session{}
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
 		untouched := config
 		untouched.Store = noStore{}
@@ -154,6 +202,11 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	}
 	keys := store.Keys()
 	config.Store, config.Memory, config.Files = store, store, filepath.Join(dir, "journal")
+	if !o.ReadOnly {
+		if config.Store, err = s.telemetry.observe(store); err != nil {
+			return errors.Join(err, store.Close())
+		}
+	}
 	config.Keys = runner.Keys{User: keys.User, Executor: keys.Executor}
 	config.Trusted = func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) }
 	r := runner.New(config)

@@ -24,7 +24,8 @@ const patience = 5 * time.Minute
 type workspace struct {
 	testing.TB
 	dir string
-	uid uint32 // whom the command runs as; 0: whoever runs the tests
+	uid uint32   // whom the command runs as; 0: whoever runs the tests
+	env []string // that the command gets beside PATH, HOME and TMPDIR
 }
 
 // manifest declares what the plans of these tests use.
@@ -187,7 +188,7 @@ func (w *workspace) prepare(args ...string) *process {
 	w.Cleanup(cancel)
 	p := &process{w: w, cmd: exec.CommandContext(ctx, name, args...), args: strings.Join(args, " "), ended: make(chan struct{})}
 	p.cmd.Dir = w.dir
-	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + os.TempDir()}
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + os.TempDir()}, w.env...)
 	p.cmd.WaitDelay = 10 * time.Second // for streams that a left-over child holds
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if w.uid != 0 {

@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// lineSource is where the answers of a person come from.
+type lineSource interface {
+	// line waits for a line, or for ctx.
+	line(ctx context.Context) (string, error)
+	// forget drops what was typed before a question was asked.
+	forget()
+}
+
+// console is a terminal at which every key is heard at once, also while nobody
+// asks for anything: then what is typed waits for the next prompt, and Ctrl-C is
+// heard. One goroutine reads; who asks is given lines.
+type console struct {
+	out       io.Writer
+	screen    lineScreen
+	history   *lineHistory
+	words     []string // that Tab completes
+	prompt    string   // of the person's own texts
+	interrupt func()   // Ctrl-C, wherever it is pressed
+
+	mu      sync.Mutex
+	own     *lineEditor // what the person types when not asked
+	entered []string    // and has entered
+	asked   *request    // nil: nobody waits for a line
+	ended   error       // of the input
+	tail    []byte      // of what was written since the last line feed
+}
+
+// request is somebody who waits for a line.
+type request struct {
+	editor *lineEditor
+	prompt string
+	answer chan typed // has room for one
+}
+
+// newConsole hears a terminal that is in raw mode, until its input ends.
+func (a *app) newConsole(prompt string, history *lineHistory, words []string) *console {
+	c := &console{out: a.err, screen: lineScreen{w: a.err, size: a.env.size}, history: history, words: words, prompt: prompt, interrupt: func() {}}
+	c.own = newLineEditor(history.entries, words)
+	io.WriteString(c.out, pasteOn)
+	return c
+}
+
+// Terminals that know it send what is pasted in brackets.
+const (
+	pasteOn  = "\x1b[?2004h"
+	pasteOff = "\x1b[?2004l"
+)
+
+// escapeTime is how long an escape may be the beginning of a key.
+const escapeTime = 50 * time.Millisecond
+
+// listen hears the keys until the input ends.
+func (c *console) listen(r io.Reader) {
+	pieces := make(chan []byte)
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			p := make([]byte, 4096)
+			n, err := r.Read(p)
+			if n > 0 {
+				pieces <- p[:n]
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	var keys keyDecoder
+	for {
+		var late <-chan time.Time
+		if keys.waits() {
+			late = time.After(escapeTime)
+		}
+		select {
+		case p := <-pieces:
+			c.press(keys.feed(p))
+		case <-late:
+			c.press(keys.pause())
+		case err := <-failed:
+			c.end(err)
+			return
+		}
+	}
+}
+
+// end is the end of the input.
+func (c *console) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = err
+	if c.asked != nil {
+		c.answer(typed{err: err})
+	}
+}
+
+// close takes back what was told to the terminal.
+func (c *console) close() {
+	io.WriteString(c.out, pasteOff)
+}
+
+func (c *console) press(keys []key) {
+	for _, k := range keys {
+		if c.pressOne(k) == interrupted {
+			c.interrupt() // without the lock: it may ask and tell
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked != nil {
+		c.screen.draw(c.asked.editor, c.asked.prompt)
+	}
+}
+
+func (c *console) pressOne(k key) pressed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked == nil {
+		return c.pressAhead(k)
+	}
+	did := c.asked.editor.press(k)
+	switch did {
+	case entered:
+		c.answer(typed{text: c.asked.editor.String()})
+	case leaving:
+		c.answer(typed{err: io.EOF})
+	case interrupted:
+		c.asked.editor.set(nil)
+		c.screen.draw(c.asked.editor, c.asked.prompt)
+	case cleared:
+		io.WriteString(c.out, "\x1b[H\x1b[2J")
+		c.screen.above, c.screen.col = nil, 0
+	}
+	return did
+}
+
+// pressAhead is a key while nobody asks.
+func (c *console) pressAhead(k key) pressed {
+	did := c.own.press(k)
+	switch did {
+	case entered:
+		c.entered = append(c.entered, c.own.String())
+		c.own = newLineEditor(c.history.entries, c.words)
+	case interrupted:
+		c.own.set(nil)
+	case leaving:
+		c.ended = io.EOF
+	}
+	return did
+}
+
+// answer gives whoever waits what was entered, which stays on the terminal.
+func (c *console) answer(t typed) {
+	c.screen.leave(c.asked.editor, c.asked.prompt)
+	c.tail = nil
+	c.asked.answer <- t
+	c.asked = nil
+}
+
+// next waits for the person's next text: one that was entered meanwhile, else
+// what is typed at the prompt.
+func (c *console) next(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	if len(c.entered) > 0 {
+		text := c.entered[0]
+		c.entered = c.entered[1:]
+		shown := newLineEditor(nil, nil)
+		shown.set([]rune(text))
+		c.screen.leave(shown, c.prompt)
+		c.mu.Unlock()
+		return text, c.keep(text)
+	}
+	c.own.history, c.own.shown = c.history.entries, len(c.history.entries)
+	r := &request{editor: c.own, prompt: c.prompt, answer: make(chan typed, 1)}
+	c.ask(r)
+	c.mu.Unlock()
+	text, err := c.wait(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	c.own = newLineEditor(c.history.entries, c.words)
+	c.mu.Unlock()
+	return text, c.keep(text)
+}
+
+func (c *console) keep(text string) error {
+	if err := c.history.add(text); err != nil {
+		return &notKept{err}
+	}
+	return nil
+}
+
+// notKept comes with a text: it could not be added to the history.
+type notKept struct{ error }
+
+// line waits for the answer to a question that somebody has written: its last
+// line is the prompt. What was typed before is no answer.
+func (c *console) line(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	r := &request{editor: newLineEditor(nil, nil), prompt: clean(string(c.tail)), answer: make(chan typed, 1)}
+	c.ask(r)
+	c.mu.Unlock()
+	return c.wait(ctx, r)
+}
+
+func (c *console) forget() {}
+
+// ask begins to wait. Where the input has ended there is nothing to wait for.
+func (c *console) ask(r *request) {
+	if c.ended != nil {
+		r.answer <- typed{err: c.ended}
+		return
+	}
+	c.asked = r
+	c.screen.draw(r.editor, r.prompt)
+}
+
+func (c *console) wait(ctx context.Context, r *request) (string, error) {
+	select {
+	case t := <-r.answer:
+		return t.text, t.err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked == r {
+		c.screen.leave(r.editor, r.prompt)
+		c.asked = nil
+	}
+	return "", context.Cause(ctx)
+}
+
+// Write is for those who ask: it remembers what would be the prompt.
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := bytes.LastIndexByte(p, '\n'); i >= 0 {
+		c.tail = slices.Clone(p[i+1:])
+	} else {
+		c.tail = append(c.tail, p...)
+	}
+	return c.out.Write(p)
+}
+
+// say tells the person something, also in the middle of a text.
+func (c *console) say(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked == nil {
+		io.WriteString(c.out, text+"\n")
+		return
+	}
+	c.screen.erase()
+	io.WriteString(c.out, text+"\n")
+	c.screen.draw(c.asked.editor, c.asked.prompt)
+}
+
+// ahead is what waits for the next prompt: texts that were entered, and one that
+// is being typed.
+func (c *console) ahead() (entered int, typing string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.entered), c.own.String()
+}

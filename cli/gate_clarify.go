@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// question is one of those that a clarification asks.
+type question struct {
+	ID       string          `json:"id"`
+	Prompt   string          `json:"prompt"`
+	Type     string          `json:"type"` // text, number, boolean, choice
+	Options  []string        `json:"options"`
+	Default  json.RawMessage `json:"default"`
+	Required bool            `json:"required"`
+}
+
+// questionsOf are the questions of a clarification; nil: the gate is none.
+func questionsOf(g tipstaff.Gate) []question {
+	var s struct {
+		Questions []question `json:"questions"`
+	}
+	if g.Kind != tipstaff.Clarification || json.Unmarshal(g.Subject, &s) != nil {
+		return nil
+	}
+	return s.Questions
+}
+
+// text is the question with what may be answered.
+func (q question) text() string {
+	kind := q.Type
+	if len(q.Options) > 0 {
+		kind = strings.Join(q.Options, ", ")
+	}
+	notes := []string{kind}
+	switch {
+	case q.hasDefault():
+		notes = append(notes, "default "+string(q.Default))
+	case !q.Required:
+		notes = append(notes, "may be left out")
+	}
+	return clean(q.Prompt) + " (" + clean(strings.Join(notes, "; ")) + ")"
+}
+
+func (q question) hasDefault() bool { return len(q.Default) > 0 && string(q.Default) != "null" }
+
+// parse reads an answer as people type it.
+func (q question) parse(s string) (json.RawMessage, error) {
+	if s == "" {
+		switch {
+		case q.hasDefault():
+			return q.Default, nil
+		case !q.Required:
+			return nil, nil
+		}
+		return nil, errors.New("an answer is needed")
+	}
+	switch {
+	case q.Type == "number":
+		return parseNumber(s)
+	case q.Type == "boolean":
+		return parseYes(s)
+	case len(q.Options) > 0:
+		return q.parseChoice(s)
+	}
+	return quoted(s), nil
+}
+
+func parseNumber(s string) (json.RawMessage, error) {
+	if _, err := strconv.ParseFloat(s, 64); err != nil || !json.Valid([]byte(s)) {
+		return nil, fmt.Errorf("%q is not a number like 3, -1 or 0.5", s)
+	}
+	return json.RawMessage(s), nil
+}
+
+func parseYes(s string) (json.RawMessage, error) {
+	switch strings.ToLower(s) {
+	case "y", "yes", "true":
+		return json.RawMessage("true"), nil
+	case "n", "no", "false":
+		return json.RawMessage("false"), nil
+	}
+	return nil, fmt.Errorf("%q is neither yes nor no", s)
+}
+
+// parseChoice takes an option by name, by a unique beginning, or by its place.
+func (q question) parseChoice(s string) (json.RawMessage, error) {
+	option, err := match(s, q.Options)
+	if err == nil {
+		return quoted(option), nil
+	}
+	if n, place := strconv.Atoi(s); place == nil && n >= 1 && n <= len(q.Options) {
+		return quoted(q.Options[n-1]), nil
+	}
+	return nil, fmt.Errorf("%s: there are %s", strings.Replace(err.Error(), "actions", "answers", 1), strings.Join(q.Options, ", "))
+}
+
+// clarify asks the questions one after another, and gives the answers as one
+// object.
+func (p *prompter) clarify(ctx context.Context, questions []question) (json.RawMessage, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, q := range questions {
+		answer, err := insist(ctx, p, fmt.Sprintf("%d/%d  %s: ", i+1, len(questions), q.text()), q.parse)
+		if err != nil {
+			return nil, err
+		}
+		if answer == nil {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		b.Write(quoted(q.ID))
+		b.WriteByte(':')
+		b.Write(answer)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// answerForm is what an answer to a clarification looks like, for a command line.
+func answerForm(g tipstaff.Gate) string {
+	questions := questionsOf(g)
+	if len(questions) == 0 {
+		return "JSON"
+	}
+	var parts []string
+	for _, q := range questions {
+		example := `"TEXT"`
+		switch {
+		case q.hasDefault():
+			example = string(q.Default)
+		case len(q.Options) > 0:
+			example = string(quoted(q.Options[0]))
+		case q.Type == "number":
+			example = "0"
+		case q.Type == "boolean":
+			example = "true"
+		}
+		parts = append(parts, string(quoted(q.ID))+":"+example)
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}

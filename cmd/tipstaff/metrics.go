@@ -1,0 +1,206 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// metrics counts what this process records. It is an observer.
+type metrics struct {
+	registry   *prometheus.Registry
+	modelCalls *prometheus.CounterVec
+	tokens     *prometheus.CounterVec
+	cost       prometheus.Counter
+	toolCalls  *prometheus.CounterVec
+	runs       *prometheus.CounterVec
+	gates      *prometheus.CounterVec
+
+	mu   sync.Mutex
+	open map[string]*openRun
+}
+
+// openRun is what must be known of a run to count what follows.
+type openRun struct {
+	inputs map[string]json.RawMessage // of calls that have begun, by path
+	routed map[string]*agent.Usage    // of routers whose turn has not asked its model yet, by the turn's path
+	gates  map[string]string          // kinds of open gates, by id
+}
+
+func newMetrics() *metrics {
+	m := &metrics{registry: prometheus.NewRegistry(), open: map[string]*openRun{}}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		m.registry.MustRegister(c)
+		return c
+	}
+	m.modelCalls = counters("tipstaff_model_calls_total", "Model calls by outcome: ok, or the code of the failure.", "model", "outcome")
+	m.tokens = counters("tipstaff_tokens_total", "Tokens that models counted, in and out.", "model", "direction")
+	m.toolCalls = counters("tipstaff_tool_calls_total", "Tool calls by outcome: ok, or the code of the failure.", "server", "tool", "outcome")
+	m.runs = counters("tipstaff_runs_total", "Runs that ended, by state.", "state")
+	m.gates = counters("tipstaff_gates_total", "Gates that were closed, by what was decided.", "kind", "action")
+	m.cost = prometheus.NewCounter(prometheus.CounterOpts{Name: "tipstaff_cost_usd_total", Help: "What model calls cost, where the price is known."})
+	m.registry.MustRegister(m.cost)
+	return m
+}
+
+// serve answers GET /metrics at an address until the listener is closed. Without a
+// host it is that of this machine alone.
+func (m *metrics) serve(address string) (net.Listener, error) {
+	if strings.HasPrefix(address, ":") {
+		address = "127.0.0.1" + address
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go server.Serve(l) // ends with the listener
+	return l, nil
+}
+
+func (m *metrics) Appended(run string, d flow.Draft) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.run(run)
+	of.take(d)
+	switch kind := tipstaff.Kind(d.Kind); kind {
+	case tipstaff.KindEffectFinished:
+		m.finished(of, d)
+	case tipstaff.KindAgentStepStarted:
+		m.routed(of, d)
+	case tipstaff.KindPolicyGateResolve:
+		m.decided(of, d)
+	case tipstaff.KindIntentAttest:
+		m.runs.WithLabelValues(string(tipstaff.Completed)).Inc()
+	case tipstaff.KindIntentFail:
+		m.runs.WithLabelValues(string(tipstaff.Failed)).Inc()
+	case tipstaff.KindIntentCancel:
+		m.runs.WithLabelValues(string(tipstaff.Cancelled)).Inc()
+	}
+}
+
+func (m *metrics) Recorded(run string, d flow.Draft) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.run(run).take(d)
+}
+
+func (m *metrics) Forget(run string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.open, run)
+}
+
+func (m *metrics) run(run string) *openRun {
+	if m.open[run] == nil {
+		m.open[run] = &openRun{inputs: map[string]json.RawMessage{}, routed: map[string]*agent.Usage{}, gates: map[string]string{}}
+	}
+	return m.open[run]
+}
+
+// take keeps what later records do not repeat. One that cannot be read says nothing.
+func (of *openRun) take(d flow.Draft) {
+	switch tipstaff.Kind(d.Kind) {
+	case tipstaff.KindEffectIntended:
+		var b struct{ Input json.RawMessage }
+		if json.Unmarshal(d.Body, &b) == nil && b.Input != nil { // it stands in the first record of a call alone
+			of.inputs[d.Path] = b.Input
+		}
+	case tipstaff.KindPolicyGate:
+		var b struct {
+			Gate string `json:"gate"`
+			Kind string `json:"gate_kind"`
+		}
+		if json.Unmarshal(d.Body, &b) == nil {
+			of.gates[b.Gate] = b.Kind
+		}
+	}
+}
+
+// finished counts a call that is over.
+func (m *metrics) finished(of *openRun, d flow.Draft) {
+	var b struct {
+		Name  string
+		Input json.RawMessage
+		Value json.RawMessage
+		Error *flow.Error
+	}
+	if json.Unmarshal(d.Body, &b) != nil {
+		return
+	}
+	if b.Input == nil {
+		b.Input = of.inputs[d.Path]
+	}
+	delete(of.inputs, d.Path)
+	outcome := "ok"
+	if b.Error != nil {
+		outcome = b.Error.Code
+	}
+	switch b.Name {
+	case agent.ModelActivity:
+		var in struct{ Model string }
+		var said struct{ Usage *agent.Usage }
+		_ = json.Unmarshal(b.Input, &in)
+		_ = json.Unmarshal(b.Value, &said)
+		m.modelCalls.WithLabelValues(in.Model, outcome).Inc()
+		m.used(in.Model, said.Usage)
+	case agent.RouterActivity:
+		var s agent.Selection
+		if json.Unmarshal(b.Value, &s) == nil && s.Usage != nil {
+			of.routed[above(d.Path)] = s.Usage
+		}
+	case tool.ActivityName:
+		var in tool.Input
+		_ = json.Unmarshal(b.Input, &in)
+		u, _ := tool.ParseURI(in.URI)
+		m.toolCalls.WithLabelValues(u.Server, u.Tool, outcome).Inc()
+	}
+}
+
+// routed counts what a router has used once it is known which model it asked: that
+// of its turn.
+func (m *metrics) routed(of *openRun, d flow.Draft) {
+	var b agent.StepStarted
+	turn := above(d.Path)
+	if u := of.routed[turn]; u != nil && json.Unmarshal(d.Body, &b) == nil {
+		delete(of.routed, turn)
+		m.used(b.Model, u)
+	}
+}
+
+func (m *metrics) used(model string, u *agent.Usage) {
+	if u == nil {
+		return
+	}
+	m.tokens.WithLabelValues(model, "input").Add(float64(u.InputTokens))
+	m.tokens.WithLabelValues(model, "output").Add(float64(u.OutputTokens))
+	if u.CostUSD != nil {
+		m.cost.Add(float64(*u.CostUSD) / 1e9)
+	}
+}
+
+func (m *metrics) decided(of *openRun, d flow.Draft) {
+	var b struct{ Gate, Action string }
+	if json.Unmarshal(d.Body, &b) != nil {
+		return
+	}
+	m.gates.WithLabelValues(of.gates[b.Gate], b.Action).Inc()
+	delete(of.gates, b.Gate)
+}
+
+// above is the path without its last segment.
+func above(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A plan without steps needs nobody: it runs, waits, goes on and is proven where
+// there is no network at all, not even the loopback.
+func TestNoNetworkIsNeeded(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, strings.Replace(manifest, "[sh]", "[readlink]", 1), `-- plan.yaml --
+kind: plan
+version: 1
+root:
+  kind: sequential
+  children:
+    - {id: write, kind: tool_call, tool: "mcp://builtin/write_file@1.0.0", args: {path: note.txt, content: alone}}
+    - {id: ok, kind: gate, question: Go on?}
+    - {id: read, kind: tool_call, tool: "mcp://builtin/read_file@1.0.0", args: {path: note.txt}}
+    - {id: look, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [readlink, /proc/self/ns/net]}}
+outputs: {text: "${read.output.text}", network: "${look.output.stdout}"}
+`)
+	alone := func(code int, args ...string) {
+		t.Helper()
+		p := w.prepare(args...)
+		p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+		id := func(own int) []syscall.SysProcIDMap {
+			return []syscall.SysProcIDMap{{ContainerID: own, HostID: own, Size: 1}}
+		}
+		p.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
+		p.cmd.SysProcAttr.UidMappings, p.cmd.SysProcAttr.GidMappings = id(os.Getuid()), id(os.Getgid())
+		switch err := p.cmd.Start(); {
+		case errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC):
+			t.Skipf("no namespaces can be made here: %v", err)
+		case err != nil:
+			t.Fatal(err)
+		}
+		go func() {
+			p.waitErr = p.cmd.Wait()
+			close(p.ended)
+		}()
+		if r := p.wait(); r.code != code {
+			t.Fatalf("want exit code %d\n%v", code, r)
+		}
+	}
+	alone(4, "run", "plan.yaml", "--unattended")
+	alone(0, "decide", "@", "root/ok", "approve")
+	alone(0, "resume", "@")
+	for _, args := range [][]string{{"show", "@"}, {"verify", "@"}, {"replay", "@"}, {"export", "@", "exported"}, {"verify", "./exported"}} {
+		alone(0, args...)
+	}
+	here, err := os.Readlink("/proc/self/ns/net")
+	w.check(err)
+	var got struct{ Text, Network string }
+	w.check(json.Unmarshal(w.show("@").Outputs, &got))
+	if got.Text != "alone" || !strings.HasPrefix(got.Network, "net:[") || strings.TrimSpace(got.Network) == here {
+		t.Errorf("outputs %+v, the network here is %s", got, here)
+	}
+}
