@@ -9,12 +9,14 @@ FUZZTIME ?= 10s
 build: ## a static bin/tipstaff
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
 
-demo: build ## a real plan, from start to proof
+demo: build ## an agent, a plan, a kill, from start to proof
+	$(GO) build -o bin/fileserver ./examples/fileserver
 	@examples/demo.sh
 
 test: build ## everything, race detector and shuffle on, then every fuzz target for a moment
 	$(GO) test -race -shuffle=on -timeout 20m ./...
 	TIPSTAFF_FLOWTEST=1 $(GO) test -race -shuffle=on -short -timeout 20m -run '^TestFlow$$' ./sqlite
+	@GO=$(GO) scripts/arch.sh
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 	@GO=$(GO) scripts/mcp.sh --or-skip
 

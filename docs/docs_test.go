@@ -27,7 +27,7 @@ import (
 	"time"
 )
 
-// binDir holds the built command.
+// binDir holds the built command, and the server of the examples.
 var binDir string
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binDir = dir
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "tipstaff"), "../cmd/tipstaff")
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "../cmd/tipstaff", "../examples/fileserver")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does, whose work is used again
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "the command cannot be built:", err)

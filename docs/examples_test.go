@@ -38,12 +38,12 @@ func TestDemo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	demo := exec.CommandContext(ctx, "../examples/demo.sh")
-	demo.Env = append(environment(home), "TIPSTAFF="+filepath.Join(binDir, "tipstaff"))
+	demo.Env = append(environment(home), "TIPSTAFF="+filepath.Join(binDir, "tipstaff"), "FILESERVER="+filepath.Join(binDir, "fileserver"))
 	out, err := demo.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, said := range []string{"run  completed  success", "root/post/in_doubt  waiting", "conformance: ok", "signature_invalid", "(exit code 6)"} {
+	for _, said := range []string{"model is scripted", "Ada asks for the notes by Friday", "run  completed  success", "root/post/in_doubt  waiting", "conformance: ok", "signature_invalid", "(exit code 6)"} {
 		if !strings.Contains(string(out), said) {
 			t.Errorf("the demo never says %q:\n%s", said, out)
 		}

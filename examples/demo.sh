@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# From a plan to its proof, in a folder that is gone afterwards: a run with a
-# gate, a run that is killed while it posts a letter, and an export that is
-# tampered with. At a terminal you answer the first gate yourself.
+# From an agent to its proof, in a folder that is gone afterwards: an agent that
+# works through an MCP server and needs an approval, a plan with a gate, a run that
+# is killed while it posts a letter, and an export that is tampered with. At a
+# terminal you answer the first questions yourself.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 binary=${TIPSTAFF:-$here/../bin/tipstaff}
-[ -x "$binary" ] || { echo "there is no $binary: run make build first" >&2; exit 1; }
+server=${FILESERVER:-$here/../bin/fileserver}
+[ -x "$binary" ] && [ -x "$server" ] || { echo "there is no $binary, or no $server: run make demo" >&2; exit 1; }
 
 workspace=$(mktemp -d "${TMPDIR:-/tmp}/tipstaff-demo.XXXXXX")
 pid=
@@ -18,7 +20,9 @@ trap cleanup EXIT
 
 mkdir "$workspace/bin"
 cp "$binary" "$workspace/bin/tipstaff"
-cp -R "$here/tipstaff.yaml" "$here/hello.yaml" "$here/post.yaml" "$here/post.sh" "$here/data" "$workspace"
+cp -R "$here/tipstaff.yaml" "$here/hello.yaml" "$here/post.yaml" "$here/post.sh" "$here/data" "$here/agent" "$workspace"
+cp "$server" "$workspace/agent/fileserver"
+mkdir -p "$workspace/agent/out"
 cd "$workspace"
 export PATH="$workspace/bin:$PATH"
 unset TIPSTAFF_WORKSPACE
@@ -53,11 +57,33 @@ try() {
 attended=
 if [ -t 0 ] && [ -t 2 ]; then attended=yes; fi
 
-say "1. A plan: read a file, ask a person, write a file."
+say "1. An agent: it reads letters through an MCP server, and asks before it writes."
+say "Its model is scripted, so that this needs no key and no network. Everything else is real."
+cd agent
+say "First the tools are pinned: from now on a definition that changes is refused."
+try 0 tipstaff tools pin --yes
+if [ -n "$attended" ]; then
+	say "You are at a terminal, so you are asked. Press y."
+	code=0
+	shown tipstaff chat 'Summarise the letters.'
+	tipstaff chat 'Summarise the letters.' || code=$?
+	[ "$code" -eq 0 ] || exit "$code"
+else
+	try 4 tipstaff chat 'Summarise the letters.'
+	say "It waits for an approval, without a process. A command gives it, and another takes the turn on."
+	try 0 tipstaff decide @ turn/tool#3.1/approval allow --note "reads well"
+	try 0 tipstaff resume @ --unattended
+fi
+if [ -f out/summary.md ]; then try 0 cat out/summary.md; fi
+say "The turn is a run like any other: it can be replayed and proven."
+try 0 tipstaff verify @
+cd ..
+
+say "2. A plan: read a file, ask a person, write a file."
 try 0 tipstaff run hello.yaml --dry-run
 
 if [ -n "$attended" ]; then
-	say "You are at a terminal, so the run asks you. Type approve."
+	say "The run asks you. Type approve."
 	code=0
 	shown tipstaff run hello.yaml --input who=Ada
 	tipstaff run hello.yaml --input who=Ada || code=$?
@@ -79,10 +105,10 @@ else
 	try 0 tipstaff resume @ --unattended
 fi
 
-say "2. What happened, record by record. The signed ones are intent.*, plan.proposed and policy.*"
+say "3. What happened, record by record. The signed ones are intent.*, plan.proposed and policy.*"
 try 0 tipstaff events @
 
-say "3. A second run posts a letter, which must not happen twice. It is killed in the middle."
+say "4. A second run posts a letter, which must not happen twice. It is killed in the middle."
 printf '\n$ tipstaff run post.yaml --unattended &\n'
 tipstaff run post.yaml --unattended >post.log 2>&1 &
 pid=$!
@@ -107,12 +133,12 @@ try 0 tipstaff resume @ --unattended
 try 0 cat outbox.log
 [ "$(wc -l <outbox.log)" -eq 1 ] || { echo "the letter was posted more than once" >&2; exit 1; }
 
-say "4. Proof: nothing was changed, and the plan, replayed, takes exactly these steps."
+say "5. Proof: nothing was changed, and the plan, replayed, takes exactly these steps."
 try 0 tipstaff verify @
 try 0 tipstaff export @ proof
 try 0 tipstaff verify ./proof
 
-say "5. One byte of the export is flipped: the answer now says exit code 1."
+say "6. One byte of the export is flipped: the answer now says exit code 1."
 sed 's/"answer":{"exit_code":0/"answer":{"exit_code":1/' proof/records.ndjson >forged
 cmp -s forged proof/records.ndjson && { echo "nothing was flipped" >&2; exit 1; }
 cat forged >proof/records.ndjson
