@@ -2,8 +2,10 @@
 //
 // What depends on the disk is measured in turns with its peer (bare SQLite, a
 // plain file), round by round, and judged by the ratio: a slow or busy machine
-// slows both sides. Only those ratios make the command fail; times that a slow
-// machine may miss are shown as below and fail nothing.
+// slows both sides. Those ratios make the command fail, and so does what no machine
+// excuses: the memory that calls in parallel take, the bytes that a turn stores, and
+// what turns use beyond their bound. Times that a slow machine may miss are shown as
+// below and fail nothing.
 //
 // Everything is written to a temporary folder, which is removed. Start at
 // figures, then at the file that is named after a figure.
@@ -51,15 +53,17 @@ type effort struct {
 	kill     int           // runs in flight when their process is killed
 	parked   int           // runs that wait
 	starts   int           // of the command
+	turn     int           // steps of a short turn; a long one has ten times as many
+	together int           // turns at once
 	sizes    []int         // steps of runs that grow
 	replayed []int         // steps that are replayed
 }
 
 var (
-	full = effort{rounds: 5, round: time.Second, runs: 200, calls: 1000, records: 100_000, kill: 100, parked: 10_000, starts: 20,
+	full = effort{rounds: 5, round: time.Second, runs: 200, calls: 1000, records: 100_000, kill: 100, parked: 10_000, starts: 20, turn: 100, together: 100,
 		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}}
 	// brief is enough to see that every figure can still be measured.
-	brief = effort{rounds: 1, round: 100 * time.Millisecond, runs: 20, calls: 20, records: 1000, kill: 5, parked: 20, starts: 2,
+	brief = effort{rounds: 1, round: 100 * time.Millisecond, runs: 20, calls: 20, records: 1000, kill: 5, parked: 20, starts: 2, turn: 10, together: 10,
 		sizes: []int{100, 1200}, replayed: []int{100}}
 )
 
@@ -80,6 +84,10 @@ var figures = []struct {
 	{"parked", measureParked},
 	{"process", measureProcess},
 	{"resume", measureResume},
+	{"turn", measureTurn},
+	{"turn bytes", measureTurnBytes},
+	{"delta", measureDelta},
+	{"overshoot", measureOvershoot},
 	{"growth", measureGrowth},
 }
 

@@ -13,7 +13,7 @@ import (
 // row is one figure as it is printed.
 type row struct {
 	figure   string
-	value    float64 // what was measured; 0: it would take too long here
+	value    float64 // what was measured; 0: it cannot be here, or would take too long
 	measured string
 	beside   string
 	limit    string
@@ -27,7 +27,7 @@ const (
 	noLimit verdict = ""
 	kept    verdict = "yes"
 	below   verdict = "below" // on this machine, today
-	missed  verdict = "NO"    // beside its peer: on any machine
+	missed  verdict = "NO"    // on any machine
 )
 
 // ratio judges a figure by its peer, measured beside it: whatever the machine
@@ -45,6 +45,15 @@ func absolute(within bool) verdict {
 		return kept
 	}
 	return below
+}
+
+// steady judges a figure that does not depend on how fast the machine is:
+// whatever it is, this must hold.
+func steady(within bool) verdict {
+	if within {
+		return kept
+	}
+	return missed
 }
 
 func failed(rows []row) bool {

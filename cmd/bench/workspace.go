@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -33,12 +34,13 @@ bounds: {tool_calls: 10000}
 // 190 bytes.
 const note = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all.\n"
 
-// newWorkspace makes a folder in which plans can be run.
-func newWorkspace(dir string) error {
+// newWorkspace makes a folder in which plans can be run. What more the manifest
+// has follows it.
+func newWorkspace(dir string, more ...string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "tipstaff.yaml"), []byte(manifest), 0o644),
+	return errors.Join(os.WriteFile(filepath.Join(dir, "tipstaff.yaml"), []byte(manifest+strings.Join(more, "")), 0o644),
 		os.WriteFile(filepath.Join(dir, "note.txt"), []byte(note), 0o644))
 }
 
@@ -63,7 +65,7 @@ func openWorkspace(ctx context.Context, dir string, watch func(flow.Store) flow.
 	config := runner.Config{
 		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor},
 		Trusted:   func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) },
-		Workspace: dir, Files: filepath.Join(folder, "journal"), Servers: servers,
+		Workspace: dir, Files: filepath.Join(folder, "journal"), Servers: servers, Models: models,
 		Self: supervisor.Self, Alive: supervisor.Alive, Markers: supervisor.Markers, Sweep: supervisor.Sweep, Stop: ctx,
 	}
 	if watch != nil {

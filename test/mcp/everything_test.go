@@ -180,6 +180,29 @@ version: 1
 root: {id: long, kind: tool_call, tool: "mcp://everything/trigger-long-running-operation@2.0.0", args: {duration: 60, steps: 300}, timeout: %s}
 `
 
+// Whoever follows a run sees how far a call says it is; the run does not keep it.
+func TestProgressIsSeenAndNotKept(t *testing.T) {
+	overEachWay(t, func(w *workspace) {
+		w.files(`-- steps.yaml --
+kind: plan
+version: 1
+root: {id: steps, kind: tool_call, tool: "mcp://everything/trigger-long-running-operation@2.0.0", args: {duration: 2, steps: 4}}
+`).pin()
+		seen := w.ofKind("tool.progress", w.tipstaff(0, "run", "steps.yaml", "--unattended", "--json").out)
+		if len(seen) == 0 {
+			w.Error("no progress was seen")
+		}
+		for _, r := range seen {
+			if r.Path != "root" || r.Body.Progress < 1 || r.Body.Progress > 4 {
+				w.Errorf("progress of %v was seen at %q", r.Body.Progress, r.Path)
+			}
+		}
+		if kept := w.journal("tool.progress"); len(kept) > 0 {
+			w.Errorf("%d records are kept of it", len(kept))
+		}
+	})
+}
+
 // received waits until the server has got a message.
 func (w *workspace) received(what string) {
 	w.Helper()

@@ -37,8 +37,8 @@ var command = sync.OnceValues(func() (string, error) {
 		return filepath.Abs(given)
 	}
 	file := filepath.Join(binaries, "tipstaff")
-	args := []string{"build", "-trimpath", "-o", file}
-	if race {
+	args := []string{"build", "-o", file}
+	if race { // as these tests are built, whose work is used again
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, "../../cmd/tipstaff")...).CombinedOutput(); err != nil {

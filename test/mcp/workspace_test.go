@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,10 +173,24 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// pin accepts what the servers list now.
+// pin accepts what the servers list now, which is then what tools list shows.
 func (w *workspace) pin() *workspace {
 	w.Helper()
 	w.tipstaff(0, "tools", "pin", "--yes")
+	listed := w.tipstaff(0, "tools", "list").out
+	var lock struct {
+		Servers map[string]struct {
+			Tools map[string]json.RawMessage
+		}
+	}
+	w.check(json.Unmarshal([]byte(w.read("tipstaff.lock")), &lock))
+	for server, s := range lock.Servers {
+		for tool := range s.Tools {
+			if line := regexp.MustCompile(`(?m)^mcp://` + regexp.QuoteMeta(server+"/"+tool) + `@.* locked$`); !line.MatchString(listed) {
+				w.Errorf("%s/%s is locked, and tools list says:\n%s", server, tool, listed)
+			}
+		}
+	}
 	return w
 }
 
@@ -224,22 +240,30 @@ type record struct {
 	At   time.Time `json:"at"`
 	Path string    `json:"path"`
 	Body struct {
-		Class string `json:"class"`
-		Error struct {
+		Class    string  `json:"class"`
+		Progress float64 `json:"progress"`
+		Error    struct {
 			Code    string `json:"code"`
 			Message string `json:"message"`
 		} `json:"error"`
 	} `json:"body"`
 }
 
-// journal is the records of the newest run that have a kind and a path.
-func (w *workspace) journal(kind, path string) []record {
+// journal is the records of the newest run that have a kind and, if some are given,
+// one of the paths.
+func (w *workspace) journal(kind string, paths ...string) []record {
+	w.Helper()
+	return w.ofKind(kind, w.tipstaff(0, "events", "@", "--json").out, paths...)
+}
+
+// ofKind is those of the records in an output that have a kind.
+func (w *workspace) ofKind(kind, out string, paths ...string) []record {
 	w.Helper()
 	var found []record
-	for line := range strings.Lines(w.tipstaff(0, "events", "@", "--json").out) {
+	for line := range strings.Lines(out) {
 		var r record
 		w.check(json.Unmarshal([]byte(line), &r))
-		if r.Kind == kind && r.Path == path {
+		if r.Kind == kind && (len(paths) == 0 || slices.Contains(paths, r.Path)) {
 			found = append(found, r)
 		}
 	}
