@@ -100,3 +100,23 @@ func TestHistoryFile(t *testing.T) {
 		equal(t, "file", env.historyFile(), c.want)
 	}
 }
+
+// FuzzHistory: what is read from a file is read again from what would be written.
+func FuzzHistory(f *testing.F) {
+	f.Add([]byte("\"one\"\n\"two\\nlines\"\n"))
+	f.Add([]byte("\"\"\nnull\n42\n\"half"))
+	f.Add([]byte("\"\\ud800\"\n\"\xff\"\r\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries := parseHistory(data)
+		var b strings.Builder
+		for _, text := range entries {
+			if text == "" {
+				t.Error("nothing was kept")
+			}
+			b.Write(append(quoted(text), '\n'))
+		}
+		if again := parseHistory([]byte(b.String())); !slices.Equal(again, entries) {
+			t.Errorf("%q becomes %q", entries, again)
+		}
+	})
+}

@@ -64,6 +64,18 @@ func (term *terminal) ended(code int) string {
 	return term.shown()
 }
 
+// drawnQuestion is an approval that waits for its answer: what is typed before it
+// is drawn so is for the next turn.
+const drawnQuestion = "\x1b[Jallow? "
+
+// saysThenAsked types something and waits until one more question is asked.
+func (term *terminal) saysThenAsked(text string) {
+	term.w.Helper()
+	before := strings.Count(term.shown(), drawnQuestion)
+	term.types(text)
+	term.asked(drawnQuestion, before+1)
+}
+
 func TestChatAtATerminal(t *testing.T) {
 	t.Parallel()
 	w := newChat(t)
@@ -75,13 +87,11 @@ func TestChatAtATerminal(t *testing.T) {
 	term.types("twice\r")
 	term.asked("Now it is the second time.", 1)
 	term.asked("1 step", 2)
-	term.types("act\r")
-	term.asked("allow? ", 1)
+	term.saysThenAsked("act\r")
 	term.types("y\r")
 	term.asked("It is done.", 1)
 	term.asked("2 steps", 1)
-	term.types("act\r")
-	term.asked("allow? ", 2)
+	term.saysThenAsked("act\r")
 	term.types("n\r")
 	term.asked("Then not.", 1)
 	term.types("\x04")
@@ -171,7 +181,7 @@ func TestChatGoesOnWithAParkedTurn(t *testing.T) {
 		t.Fatal("it does not say how to go on")
 	}
 	term := w.atTerminal("chat", "--session", told[1])
-	term.asked("allow? ", 1)
+	term.asked(drawnQuestion, 1)
 	term.types("y\r")
 	term.asked("It is done.", 1)
 	term.types("hello\r")
