@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -267,9 +268,10 @@ func (r *memRun) add(d Draft, epoch int64) Record {
 	return rec
 }
 
-// tell hands a record to the watchers, under the lock: they see it in order.
+// tell hands a record to the watchers, under the lock: they see it in order, and
+// one that came before the engine sees it before the engine acts on it.
 func (r *memRun) tell(rec Record) {
-	for _, f := range r.watchers {
-		f(rec)
+	for _, id := range slices.Sorted(maps.Keys(r.watchers)) { // who came first hears first
+		r.watchers[id](rec)
 	}
 }

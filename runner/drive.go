@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
@@ -343,9 +344,9 @@ func (a *asker) answer(ctx context.Context, row flow.GateRow) {
 	}
 }
 
-// whileOpen ends when somebody else closes the gate.
+// whileOpen ends when somebody else closes the gate; its cause says who has.
 func (a *asker) whileOpen(ctx context.Context, g tipstaff.Gate) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	changed, stop := a.r.Store.Follow(a.run)
 	go func() {
 		defer stop()
@@ -355,14 +356,23 @@ func (a *asker) whileOpen(ctx context.Context, g tipstaff.Gate) (context.Context
 				return
 			case <-changed:
 			}
-			rows, err := a.r.Store.Gates(ctx, flow.GateQuery{Run: a.run, Open: true})
-			if err == nil && !slices.ContainsFunc(rows, func(r flow.GateRow) bool { return r.ID == g.ID.String() }) {
-				cancel()
+			rows, err := a.r.Store.Gates(ctx, flow.GateQuery{Run: a.run, ID: g.ID.String()})
+			if err == nil && len(rows) == 1 && rows[0].Decided > 0 {
+				cancel(answeredBy(rows[0]))
 				return
 			}
 		}
 	}()
-	return ctx, cancel
+	return ctx, func() { cancel(nil) }
+}
+
+// answeredBy is who has closed a gate, and how.
+func answeredBy(row flow.GateRow) error {
+	b, err := readResolution(row.Decision)
+	if err != nil {
+		return err
+	}
+	return &agent.AnsweredElsewhere{By: cmp.Or(b.OnBehalfOf, "local:cli"), Action: b.Action}
 }
 
 // localUser is the person at this terminal.

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -364,4 +365,38 @@ func TestDeltasStandBetweenTheirRecords(t *testing.T) {
 	if want := "agent.step_started agent.text_delta agent.message agent.finish"; strings.Join(order, " ") != want {
 		t.Errorf("%v", order)
 	}
+}
+
+// Whoever is asked is told who has answered instead.
+func TestAnswerFromElsewhereSaysWhose(t *testing.T) {
+	b := agentBed(t, func(r agent.Request) agent.Response {
+		if strings.Contains(texts(r), "tool:") {
+			return agent.Response{Text: "done"}
+		}
+		return agent.Response{Calls: callTo("write_file", `{"path": "x", "content": "y"}`), Reason: agent.ReasonToolCalls}
+	})
+	var why error
+	_, driven, err := b.turn("", "Write.", func(r *tipstaff.StartRequest) {
+		r.Ask = func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
+			run := b.newest()
+			if _, err := b.decide(run, g.ID.String(), "allow"); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			why = context.Cause(ctx)
+			return tipstaff.Choice{}, false
+		}
+	})
+	var other *agent.AnsweredElsewhere
+	if err != nil || driven.State != tipstaff.Completed || !errors.As(why, &other) || other.By != "local:cli" || other.Action != "allow" {
+		t.Errorf("%+v %v: %v", driven, err, why)
+	}
+}
+
+func (b *bed) newest() tipstaff.ID {
+	page, err := b.List(cli(), tipstaff.ListRequest{Limit: 1})
+	if err != nil || len(page.Runs) == 0 {
+		b.t.Fatal(err)
+	}
+	return page.Runs[0].ID
 }
