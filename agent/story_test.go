@@ -40,7 +40,6 @@ func TestStories(t *testing.T) {
 
 type story struct {
 	*bed
-	rules  []string
 	script map[int]agent.Response
 	shown  int
 }

@@ -82,7 +82,7 @@ func attributes(span sdktrace.ReadOnlySpan) map[string]string {
 	m := map[string]string{}
 	for _, kv := range span.Attributes() {
 		if kv.Key != "gen_ai.response.time_to_first_chunk" {
-			m[string(kv.Key)] = kv.Value.Emit()
+			m[string(kv.Key)] = kv.Value.String()
 		}
 	}
 	return m
@@ -419,7 +419,7 @@ func TestSpansHoldNoContent(t *testing.T) {
 	}
 	for _, span := range s.Ended() {
 		for _, kv := range span.Attributes() {
-			if v := kv.Value.Emit(); strings.Contains(v, "SECRET") || strings.Contains(v, "sk-key") {
+			if v := kv.Value.String(); strings.Contains(v, "SECRET") || strings.Contains(v, "sk-key") {
 				t.Errorf("%s: %s is %s", span.Name(), kv.Key, v)
 			}
 		}

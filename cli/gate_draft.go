@@ -36,9 +36,7 @@ func (d *draft) lines() (lines []string) {
 		lines = append(lines, "  "+l)
 	}
 	lines = append(lines, "plan")
-	for _, l := range outlineLines(d.Outline, 1) {
-		lines = append(lines, l)
-	}
+	lines = append(lines, outlineLines(d.Outline, 1)...)
 	var bounds []string
 	for _, name := range slices.Sorted(maps.Keys(d.Bounds)) {
 		bounds = append(bounds, clean(name)+" "+clean(limitText(name, d.Bounds[name])))

@@ -83,7 +83,7 @@ func (p *manifestParser) beside(name string) ([]byte, error) {
 	case p.dir == nil:
 		return nil, errors.New("this manifest was given without the files beside it")
 	case !fs.ValidPath(name):
-		return nil, errors.New("name a file in the folder of the manifest, without . and ..")
+		return nil, errors.New("only files in the folder of the manifest can be named, without . and .. in their path")
 	}
 	src, err := fs.ReadFile(p.dir, name)
 	var failed *fs.PathError
