@@ -112,8 +112,11 @@ root: {kind: parallel, max_parallel: 64, children: [%s]}
 	if err := json.Unmarshal(events[len(events)-1].Body, &body); err != nil {
 		t.Fatal(err)
 	}
-	if got := body.Evidence.Bounds.Used["tokens"].String(); got != fmt.Sprint(c.used) {
-		t.Errorf("the evidence says %s tokens, the model gave %d", got, c.used)
+	// A call that is cut off because its group has failed is not settled: what the
+	// model gave it meanwhile nobody has seen.
+	counted, err := body.Evidence.Bounds.Used["tokens"].Int64()
+	if unseen := c.used - counted; err != nil || unseen < 0 || unseen > int64(c.most)*crowdUse {
+		t.Errorf("the evidence says %d tokens, the model gave %d, with at most %d calls in flight (%v)", counted, c.used, c.most, err)
 	}
 	b.verified(run)
 }
