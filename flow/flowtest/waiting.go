@@ -404,22 +404,24 @@ func expires(t *testing.T, open opener) {
 		}
 		r.agree(out)
 	}
-	build := func(t *testing.T) (r *rig) {
+	build := func(t *testing.T, g flow.Gate) (r *rig) {
 		r = newRun(t, bed, program(func(fc flow.Context) error {
-			d, err := fc.Wait(soon)
+			d, err := fc.Wait(g)
 			r.see("g", d.Action, d.Via)
 			return err
 		}))
 		return r
 	}
 	t.Run("noticed by the owner's timer", func(t *testing.T) {
-		r := build(t)
+		r := build(t, soon)
 		r.job.Linger = -1
 		check(t, r, r.drive())
 	})
 	t.Run("noticed by the next drive", func(t *testing.T) {
-		for range times(100) { // it must not park first
-			r := build(t)
+		later := soon
+		later.Expires = time.Minute // long after it has parked, however slow the machine is
+		for range times(100) {      // it must not park first
+			r := build(t, later)
 			r.want(flow.ParkedRun)
 			r.clock.Step(time.Hour)
 			check(t, r, r.drive())
