@@ -11,6 +11,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/docs/prompts"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -399,4 +400,22 @@ func (b *bed) newest() tipstaff.ID {
 		b.t.Fatal(err)
 	}
 	return page.Runs[0].ID
+}
+
+// What agents go by, the prompts among it, is named by digest in the first record.
+func TestPromptsAreFrozenIntoTheDraft(t *testing.T) {
+	b := agentBed(t, func(agent.Request) agent.Response { return agent.Response{Text: "yes"} })
+	run := b.must(b.turn("", "Hello."))
+	var draft struct{ Frozen map[string]string }
+	if err := json.Unmarshal(b.events(run)[0].Body, &draft); err != nil {
+		t.Fatal(err)
+	}
+	data, err := b.Artifact(cli(), run, draft.Frozen["prompts"])
+	var set prompts.Set
+	if err != nil || json.Unmarshal(data, &set) != nil || set != prompts.Default() {
+		t.Errorf("the prompts of %v are %.80s: %v", draft.Frozen, data, err)
+	}
+	if data, err := b.Artifact(cli(), run, draft.Frozen["agents"]); err != nil || !strings.Contains(string(data), "Be brief.") {
+		t.Errorf("the agents are %.80s: %v", data, err)
+	}
 }
