@@ -52,8 +52,11 @@ if ! "$tools/staticcheck" -version 2>/dev/null | grep -qF "(${staticcheck_versio
 fi
 "$tools/staticcheck" ./... || fault 'staticcheck found something'
 
+checking 'the wire: lint, clients of the last release, generated code'
+scripts/wire.sh check || exit 1
+
 checking 'our packages build for macOS, without cgo'
 # All but those on top of the SDKs, which have nothing that depends on a system.
-GOOS=darwin go build $(go list . ./agent ./cli ./cortex ./flow ./journal ./plan ./policy ./runner ./skill ./sqlite ./supervisor ./tool/...) || fault 'a package does not build for macOS'
+GOOS=darwin go build $(go list . ./agent ./cli ./cortex ./flow ./journal ./pb ./plan ./policy ./runner ./skill ./sqlite ./supervisor ./tool/...) || fault 'a package does not build for macOS'
 
 echo 'all checks passed'

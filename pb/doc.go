@@ -1,0 +1,14 @@
+// Package pb is the wire: the service other programs call, its messages, and their
+// JSON form.
+//
+// tipstaff/core/v1/core.proto is the source and the reference for every language;
+// the files that end in .pb.go are generated from it by make generate. What stands
+// there is for ever: fields are added, never changed. Old clients are tried in
+// seed_test.go.
+//
+// The package converts and checks. It knows no run and makes no call, and what a
+// message means is for its receiver to say.
+//
+// Start with core.proto, then [FromJSON] and [ToJSON]; [Check] is for what a
+// stranger sent.
+package pb
