@@ -19,7 +19,15 @@ const (
 	RunEnded            Code = "run_ended"
 	ArtifactNotFound    Code = "artifact_not_found"
 	Busy                Code = "busy"
-	SessionBusy         Code = "session_busy" // a turn of the session has not ended
+	SessionBusy         Code = "session_busy"     // a turn of the session has not ended
+	ThreadBusy          Code = "thread_busy"      // a run of the thread has not ended
+	VersionStale        Code = "version_stale"    // the draft has changed since it was read
+	WrongState          Code = "wrong_state"      // the run is not in a state in which this can be done
+	RequestConflict     Code = "request_conflict" // the same request id with other content
+	HostConflict        Code = "host_conflict"    // hosts of one agent must agree on its effect class
+	CheckpointNotFound  Code = "checkpoint_not_found"
+	AgentNotFound       Code = "agent_not_found"
+	PipelineNotFound    Code = "pipeline_not_found"
 	LeaseLost           Code = "lease_lost"
 	GateNotFound        Code = "gate_not_found"
 	GateClosed          Code = "gate_closed"

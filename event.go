@@ -81,6 +81,7 @@ const (
 	KindBoundWarned     Kind = "bound.warned"     // four fifths of a bound are used
 	KindBoundRefused    Kind = "bound.refused"    // a bound stopped an effect: limit, used, what was wanted
 	KindBoundExtended   Kind = "bound.extended"   // a decision raised a bound: by how much
+	KindBoundReserved   Kind = "bound.reserved"   // an attempt holds more while it runs: by how much
 )
 
 // Of plans.
@@ -184,7 +185,7 @@ var kinds = map[Kind]trait{
 	KindEffectIntended: plain, KindEffectFailed: plain, KindEffectSuspended: plain, KindEffectFinished: plain,
 	KindEffectLate: plain, KindGateTaken: plain, KindGroupClosed: plain, KindTimerSet: plain,
 	KindTimerFired: plain, KindClockRead: plain, KindBoundWarned: plain, KindBoundRefused: plain,
-	KindBoundExtended: plain,
+	KindBoundExtended: plain, KindBoundReserved: plain,
 
 	KindPlanDrafted: plain, KindPlanStep: plain, KindPlanOutput: plain,
 

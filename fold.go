@@ -37,6 +37,9 @@ type Fold struct {
 	// BadStep is the step that failed last, to tell where a run failed.
 	BadStep *Failure `json:"bad_step,omitempty"`
 
+	// Pipeline is that of a pipeline run.
+	Pipeline *PipelineStatus `json:"pipeline,omitempty"`
+
 	Ledger    Ledger `json:"ledger"`
 	Followups int    `json:"followups,omitempty"`
 
@@ -75,6 +78,15 @@ func (f *Fold) Apply(e *Event) {
 		f.applyCarry(e)
 	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
 		f.applyEffect(e)
+	case KindEffectSuspended:
+		f.Ledger.suspend(e.Path)
+	case KindBoundReserved:
+		var body struct {
+			By amounts `json:"by"`
+		}
+		if decode(e.Body, &body) {
+			f.Ledger.reserve(e.Path, body.By)
+		}
 	case KindGateTaken:
 		var body struct {
 			Gate string `json:"gate"`
@@ -86,6 +98,8 @@ func (f *Fold) Apply(e *Event) {
 		f.applyStep(e)
 	case KindStageStarted, KindStageFinished:
 		f.Step = e.Path
+	case KindTurnMerged, KindDraftUpdated:
+		f.applyVersion(e)
 	case KindFollowupCreated:
 		f.Followups++
 	}
@@ -130,13 +144,14 @@ func (f *Fold) applyDraft(e *Event) {
 			Run ID    `json:"run"`
 			Seq int64 `json:"seq"`
 		} `json:"fork_of"`
-		Bounds json.RawMessage `json:"bounds"`
+		Bounds   json.RawMessage `json:"bounds"`
+		Pipeline *PipelineStatus `json:"pipeline"`
 	}
 	f.Created = e.At
 	if !decode(e.Body, &body) {
 		return
 	}
-	f.Program = Program{Kind: body.Kind, Digest: body.Digest}
+	f.Program, f.Pipeline = Program{Kind: body.Kind, Digest: body.Digest}, body.Pipeline
 	f.User, f.Origin, f.Title = body.User, body.Origin, body.Title
 	if body.ForkOf != nil {
 		f.Lineage = &Lineage{Parent: body.ForkOf.Run, Relation: "fork", Seq: body.ForkOf.Seq}
@@ -149,6 +164,28 @@ func (f *Fold) applyDraft(e *Event) {
 		f.Lineage = &Lineage{Parent: body.Parent.Run, Relation: body.Parent.Relation, Seq: seq}
 	}
 	f.limit(body.Bounds)
+}
+
+// applyVersion follows how often the state of a pipeline has changed.
+func (f *Fold) applyVersion(e *Event) {
+	var body struct {
+		Version int64           `json:"version"`
+		Digest  string          `json:"program_digest"`
+		Used    amounts         `json:"used"`
+		Bounds  json.RawMessage `json:"bounds"`
+	}
+	if f.Pipeline == nil || !decode(e.Body, &body) {
+		return
+	}
+	f.Pipeline.Version = max(f.Pipeline.Version, body.Version)
+	if e.Kind != KindDraftUpdated {
+		return
+	}
+	if body.Digest != "" {
+		f.Program.Digest = body.Digest
+	}
+	f.limit(body.Bounds)
+	f.Ledger.carry(body.Used, nil)
 }
 
 // applyDispatch takes note of a child run.
@@ -251,9 +288,13 @@ func (f *Fold) applyEnd(e *Event) {
 		Message string `json:"message"`
 		Bound   string `json:"bound"`
 		Gate    string `json:"gate"`
+		Why     string `json:"terminal_reason"`
 	}
 	_ = decode(e.Body, &body) // an unreadable end is an end
 	f.dropGate(body.Gate, true)
+	if f.Pipeline != nil {
+		f.Pipeline.TerminalReason = body.Why
+	}
 	switch e.Kind {
 	case KindIntentAttest:
 		f.Outcome = body.Outcome
@@ -268,7 +309,8 @@ func (f *Fold) applyEnd(e *Event) {
 		f.DriveTo = e.At
 	}
 	f.endDrive()
-	f.Gates, f.Ledger.Granted, f.BadStep = nil, nil, nil
+	f.Ledger.end()
+	f.Gates, f.BadStep = nil, nil
 }
 
 // whereFailed is the step that the run failed for, if it is certain: several may
@@ -326,12 +368,14 @@ func (f *Fold) applyCarry(e *Event) {
 		Used     amounts `json:"used"`
 		Counters amounts `json:"counters"`
 		Limit    amounts `json:"limit"`
+		WallMs   int64   `json:"wall_ms"`
 	}
 	if !decode(e.Body, &body) {
 		return
 	}
 	if e.Kind == KindRunForked {
 		f.Ledger.carry(body.Counters, body.Limit)
+		f.WallMs = max(f.WallMs, body.WallMs)
 		return
 	}
 	f.Ledger.carry(body.Used, body.Limit)

@@ -170,6 +170,34 @@ func TestLedgerFold(t *testing.T) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindEffectSuspended, "a", 1, `{"attempt":1}`)
 		}, nil, nil, map[string]int64{"tokens": 100}},
+		{"an attempt under way holds more", func(j *journal) {
+			intended(j, "a", `{"tokens":100}`)
+			j.add(KindBoundReserved, "a", 1, `{"by":{"tokens":30,"model_calls":1}}`)
+		}, nil, nil, map[string]int64{"tokens": 130, "model_calls": 1}},
+		{"a suspended attempt that held nothing may hold more", func(j *journal) {
+			j.add(KindEffectSuspended, "a", 1, `{"attempt":1}`)
+			j.add(KindBoundReserved, "a", 1, `{"by":{"tokens":30}}`)
+		}, nil, nil, map[string]int64{"tokens": 30}},
+		{"a lost attempt is charged with what it was granted", func(j *journal) {
+			intended(j, "a", `{"tokens":100}`)
+			j.add(KindBoundReserved, "a", 1, `{"by":{"tokens":30}}`)
+			intended(j, "a", `{"tokens":100}`)
+		}, nil, map[string]int64{"tokens": 130}, map[string]int64{"tokens": 100}},
+		{"what nobody is about to use is not held", func(j *journal) {
+			intended(j, "a", `{"tokens":100}`)
+			j.add(KindEffectFinished, "a", 1, `{"use":{"tokens":7}}`)
+			j.add(KindBoundReserved, "a", 1, `{"by":{"tokens":30}}`)
+			j.add(KindBoundReserved, "b", 1, `{"by":{"tokens":30}}`)
+		}, nil, map[string]int64{"tokens": 7}, nil},
+		{"what was in flight at the end is charged", func(j *journal) {
+			intended(j, "a", `{"tokens":100}`)
+			j.add(KindIntentFail, "", 1, `{"reason":"bound_exceeded"}`)
+		}, nil, map[string]int64{"tokens": 100}, nil},
+		{"what was suspended at the end is not", func(j *journal) {
+			intended(j, "a", `{"tokens":100}`)
+			j.add(KindEffectSuspended, "a", 1, `{"attempt":1}`)
+			j.add(KindIntentFail, "", 1, `{"reason":"bound_exceeded"}`)
+		}, nil, nil, nil},
 		{"an extension that is taken raises", func(j *journal) {
 			boundGate(j, `{"gate":"B","action":"extend","answer":{"tool_calls":3},"via":"command"}`, true)
 		},
@@ -251,6 +279,7 @@ func TestWallTimeIsThatOfDrives(t *testing.T) {
 		{"to the last record of a lost owner", []rec{{KindRunStarted, 1, `{}`}, {KindClockRead, 1, `{}`}, {KindRunCancelRequested, 0, `{}`}, {KindRunInterrupted, 0, `{}`}}, 1000},
 		{"of a lost owner whom nobody reported", []rec{{KindRunStarted, 1, `{}`}, {KindClockRead, 1, `{}`}, {KindRunCancelRequested, 0, `{}`}, {KindRunResumed, 2, `{}`}, {KindRunInterrupted, 0, `{}`}}, 1000},
 		{"on from a fresh history", []rec{{KindRunStarted, 1, `{}`}, {KindRunContinued, 1, `{"wall_ms":500}`}, {KindClockRead, 1, `{}`}, {KindRunInterrupted, 0, `{}`}}, 1500},
+		{"on from a fork's source", []rec{{KindRunForked, 0, `{"wall_ms":500}`}, {KindRunStarted, 1, `{}`}, {KindClockRead, 1, `{}`}, {KindRunInterrupted, 0, `{}`}}, 1500},
 		{"to the end that the owner wrote", []rec{{KindRunStarted, 1, `{}`}, {KindIntentAttest, 0, `{}`}}, 1000},
 		{"not to a cancel that another wrote", []rec{{KindRunStarted, 1, `{}`}, {KindRunCancelRequested, 0, `{}`}, {KindIntentCancel, 0, `{}`}}, 0},
 	} {

@@ -12,6 +12,9 @@ type Ledger struct {
 	Used  amounts `json:"used,omitempty"`
 	// Open holds, by path, what each unsettled attempt has reserved.
 	Open map[string]amounts `json:"open,omitempty"`
+	// Suspended are the paths of those that wait elsewhere: what they use is counted
+	// there until they have an outcome.
+	Suspended map[string]bool `json:"suspended,omitempty"`
 	// Granted holds, by gate, extensions that were decided and not yet taken: until
 	// then they raise nothing.
 	Granted map[string]amounts `json:"granted,omitempty"`
@@ -39,6 +42,41 @@ func (l *Ledger) intend(path string, reserve amounts) {
 	l.Open[path] = reserve
 }
 
+// reserve holds more for an attempt under way.
+func (l *Ledger) reserve(path string, more amounts) {
+	held, open := l.Open[path]
+	if !open && !l.Suspended[path] {
+		return
+	}
+	sum := amounts{}
+	for _, part := range []amounts{held, more} {
+		for name, n := range part {
+			sum[name] = saturated(sum[name], max(n, 0))
+		}
+	}
+	if l.Open == nil {
+		l.Open = map[string]amounts{}
+	}
+	l.Open[path] = sum
+}
+
+func (l *Ledger) suspend(path string) {
+	if l.Suspended == nil {
+		l.Suspended = map[string]bool{}
+	}
+	l.Suspended[path] = true
+}
+
+// end charges what was in flight when the run ended: nobody will report it.
+func (l *Ledger) end() {
+	for path := range l.Open {
+		if !l.Suspended[path] {
+			l.settle(path, nil)
+		}
+	}
+	l.Open, l.Suspended, l.Granted = nil, nil, nil
+}
+
 // settle ends an attempt: what it reported is charged, and of what it did not
 // report the reservation.
 func (l *Ledger) settle(path string, reported amounts) {
@@ -51,6 +89,7 @@ func (l *Ledger) settle(path string, reported amounts) {
 		l.charge(name, n)
 	}
 	delete(l.Open, path)
+	delete(l.Suspended, path)
 }
 
 func (l *Ledger) charge(name string, n int64) {
@@ -90,7 +129,7 @@ func (l *Ledger) carry(used, limit amounts) {
 	if limit != nil {
 		l.Limit = limit
 	}
-	l.Open, l.Granted = nil, nil
+	l.Open, l.Suspended, l.Granted = nil, nil, nil
 }
 
 // saturated is a + b, or the largest number there is.

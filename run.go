@@ -33,6 +33,17 @@ type Run struct {
 	Inputs        map[string]json.RawMessage `json:"inputs,omitempty"`
 	Outputs       json.RawMessage            `json:"outputs,omitempty"`
 	Lifecycle     string                     `json:"lifecycle,omitempty"`
+	// Pipeline is what a run of a pipeline has beside the others; nil: it is none.
+	Pipeline *PipelineStatus `json:"pipeline,omitempty"`
+}
+
+// PipelineStatus is where the state of a pipeline run belongs, and how it ended.
+type PipelineStatus struct {
+	Envelope       string `json:"envelope_id"`
+	Request        string `json:"request_id"`
+	Thread         string `json:"thread_id"`
+	Version        int64  `json:"version"`
+	TerminalReason string `json:"terminal_reason,omitempty"` // once it has ended
 }
 
 // Program is what a run executes.

@@ -14,7 +14,8 @@ import (
 // look-up: a malformed one is invalid_argument, an unknown one run_not_found.
 type Service interface {
 	// Start validates a program and creates a run of it, whose drive begins in
-	// this process before Start returns. A dry run creates nothing.
+	// this process before Start returns. A dry run creates nothing. With Hold it
+	// makes or changes a draft, and nothing is driven.
 	Start(context.Context, StartRequest) (Started, error)
 	// Get is one run with its gates and bounds.
 	Get(context.Context, ID) (Run, error)
@@ -35,17 +36,19 @@ type Service interface {
 	// Cancel asks a living owner to cancel, or settles a run that has none.
 	Cancel(context.Context, CancelRequest) (Run, error)
 	// Fork makes a new run that inherits the journal of another up to a record.
-	// Nothing is driven.
+	// Nothing is driven. With Label it makes no run, but names a checkpoint of this
+	// one.
 	Fork(context.Context, ForkRequest) (Run, error)
-	// Artifact is a stored document or payload by its digest.
-	Artifact(ctx context.Context, run ID, digest string) ([]byte, error)
+	// Artifact is a stored document or payload by its digest; of a pipeline also
+	// its state, by the names that EnvelopeArtifact and EnvelopeAt give.
+	Artifact(ctx context.Context, run ID, name string) ([]byte, error)
 	// Verify checks the integrity and conformance of a run, or of an export.
 	Verify(context.Context, VerifyRequest) (Report, error)
 }
 
 // StartRequest hands over a program, or what a model is to draft one for.
 type StartRequest struct {
-	Program   []byte // YAML or JSON: a plan or a turn
+	Program   []byte // YAML or JSON: a plan, a pipeline or a turn
 	Name      string // of the file, for messages
 	Inputs    map[string]json.RawMessage
 	Title     string
@@ -59,6 +62,50 @@ type StartRequest struct {
 	// is given.
 	Draft  *DraftRequest
 	Bounds Bounds // tighten those of program and manifest; nil: they hold
+
+	// Of pipelines, whose Inputs are raw_input, metadata, goals, thread_id,
+	// session_id, request_id and stage_order:
+
+	// Hold makes a draft, or changes one. nil: the program is started.
+	Hold *Hold
+	// Run is a draft that is started, or the unfinished head of a thread that is
+	// driven on; Program is then empty, or takes the place of the draft's. Zero: the
+	// run is made.
+	Run ID
+	// Agent runs one agent of the draft, alone, in a run of its own; when that ends
+	// its output and use become the draft's. nil: the whole pipeline is run.
+	Agent *SingleAgent
+	// NoFiles: the program may name no files, because it came from elsewhere.
+	NoFiles bool
+	// Show asks a dry run for a drawing: mermaid or dot; or for the JSON Schema of
+	// pipelines: schema. "": for none.
+	Show string
+}
+
+// Hold is a pipeline run that stays a draft.
+type Hold struct {
+	Run     ID    // zero: a new one
+	Version int64 // that the caller has seen; 0: whatever it is
+	// Of a draft that is changed:
+	Outputs  map[string]json.RawMessage // by output key
+	Remove   []string                   // output keys
+	Metadata map[string]json.RawMessage // merged
+	Usage    *Usage                     // what the caller says was used
+}
+
+// Usage is what was used, as agents report it.
+type Usage struct {
+	LLMCalls  int64 `json:"llm_calls,omitempty"`
+	ToolCalls int64 `json:"tool_calls,omitempty"`
+	TokensIn  int64 `json:"tokens_in,omitempty"`
+	TokensOut int64 `json:"tokens_out,omitempty"`
+	CostUSD   int64 `json:"cost_usd,omitempty"` // in 10⁻⁹ USD
+}
+
+// SingleAgent names an agent of a draft's pipeline, or brings one.
+type SingleAgent struct {
+	Name     string
+	Document json.RawMessage // as it would stand in `agents`; nil: the pipeline's own
 }
 
 // DraftRequest is what a model drafts a plan for. Yes of the request accepts the
@@ -92,6 +139,10 @@ type Started struct {
 	Done    <-chan Driven // receives once, when the drive in this process has ended; nil after a dry run
 	// Corrected is the correction that was handed in; nil: there was none.
 	Corrected *Corrected
+	Shown     []byte    // what Show asked for
+	Warnings  []Problem // of a program that can be run all the same
+	// Existed: the run was made before, by the same request.
+	Existed bool
 }
 
 // Driven is how a drive in this process ended.
@@ -124,6 +175,9 @@ type ListRequest struct {
 	Before ID  // runs older than this one
 	Status []string
 	Prefix string // of the id
+	// Envelope and Thread find the head of a pipeline's line of runs, Request the
+	// draft that a request made; of the caller's own. "": all.
+	Envelope, Thread, Request string
 }
 
 // RunPage is one page of a list.
@@ -180,6 +234,22 @@ type CancelRequest struct {
 type ForkRequest struct {
 	Run ID
 	At  int64 // 0: before the effect that made the source fail, else its head
+
+	// Of pipelines:
+
+	Checkpoint string // at this one, or
+	Stage      string // at the newest that was made at this stage
+	// Rollback lets the new run take the place of this one: it keeps the identity of
+	// the Envelope and the thread, and this one ends. Else it is another line of work.
+	Rollback bool
+	Thread   string // of a fork; "": none
+	Outputs  map[string]json.RawMessage
+	Metadata map[string]json.RawMessage
+	// Raise sets bounds anew, by the names that documents give them
+	// (max_iterations …), within the manifest's. Counters stay.
+	Raise map[string]int64
+	// Label names the newest boundary, or Checkpoint; then nothing is forked.
+	Label string
 }
 
 // VerifyRequest names what is verified, and by which keys.

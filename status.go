@@ -63,6 +63,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Error:         fold.Failure,
 		Lineage:       fold.Lineage,
 		Lifecycle:     fold.Lifecycle,
+		Pipeline:      fold.Pipeline,
 	}
 }
 

@@ -51,10 +51,13 @@ func ModelCall(model Model, desk *Desk, keep func(context.Context, []Blob) error
 
 // teller hands on deltas, each with its place in the text of its channel.
 func teller(a flow.Attempt, step int) func(Delta) {
-	offset := map[string]int64{}
+	var offset map[string]int64
 	return func(d Delta) {
 		if d.Text == "" {
 			return
+		}
+		if offset == nil {
+			offset = map[string]int64{}
 		}
 		a.Tell(emitted(&TextDelta{Step: step, Channel: d.Channel, Offset: offset[d.Channel], Text: d.Text}))
 		offset[d.Channel] += int64(len(d.Text))

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -85,7 +84,7 @@ type Interactive struct {
 	TTY bool // somebody reads Out and types into In; false: every call is denied
 
 	turn  sync.Mutex
-	lines lineReader
+	lines *tipstaff.LineReader // nil until a question is asked
 }
 
 // answers is how often a person is asked about one call.
@@ -99,7 +98,10 @@ func (i *Interactive) Approve(ctx context.Context, r ToolCallRequest) (Decision,
 	}
 	i.turn.Lock()
 	defer i.turn.Unlock()
-	i.lines.forget()
+	if i.lines == nil {
+		i.lines = tipstaff.NewLineReader(i.In)
+	}
+	i.lines.Forget()
 	if _, err := io.WriteString(i.Out, shown(r)); err != nil {
 		return Deny, err // nobody allows what nobody was shown
 	}
@@ -107,7 +109,7 @@ func (i *Interactive) Approve(ctx context.Context, r ToolCallRequest) (Decision,
 		if err := i.say("allow? y: yes, n: no, a: yes, and all like it in this turn: "); err != nil {
 			return Deny, err
 		}
-		text, err := i.lines.next(ctx, i.In)
+		text, err := i.lines.Line(ctx)
 		switch {
 		case err != nil:
 			return Deny, i.leave(ctx, err)
@@ -197,62 +199,4 @@ func briefly(text string) string {
 		return fmt.Sprintf("%s\n… and %d bytes more", start, left)
 	}
 	return text
-}
-
-// lineReader reads lines that somebody may stop waiting for. A read from a terminal
-// cannot be taken back, so one is left behind and the next question takes it over.
-type lineReader struct {
-	in    *bufio.Reader
-	begun chan typed // nil: no read is under way
-	ended error      // input that has ended stays so
-}
-
-type typed struct {
-	text string
-	err  error
-}
-
-func (l *lineReader) next(ctx context.Context, in io.Reader) (string, error) {
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
-	if l.ended != nil {
-		return "", l.ended
-	}
-	if l.begun == nil {
-		l.begin(in)
-	}
-	select {
-	case t := <-l.begun:
-		return l.take(t)
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-}
-
-func (l *lineReader) begin(in io.Reader) {
-	if l.in == nil {
-		l.in = bufio.NewReader(in)
-	}
-	begun := make(chan typed, 1)
-	l.begun = begun
-	go func() {
-		text, err := l.in.ReadString('\n')
-		begun <- typed{text, err}
-	}()
-}
-
-// take accepts a whole line: a last one without its end was never entered.
-func (l *lineReader) take(t typed) (string, error) {
-	l.begun, l.ended = nil, t.err
-	return t.text, t.err
-}
-
-// forget drops a line that was typed as the answer to an earlier question.
-func (l *lineReader) forget() {
-	select {
-	case t := <-l.begun:
-		_, _ = l.take(t)
-	default:
-	}
 }

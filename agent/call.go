@@ -25,12 +25,13 @@ const (
 type request struct {
 	call    Call
 	segment string // of its path
-	path    string
+	at      flow.Context
 	step    int
 	tool    *Tool       // nil: there is none of that name
 	refused *flow.Error // before the gate was asked
 	verdict tool.Verdict
-	tainted bool // the verdict was given with untrusted results about
+	digest  string // of the arguments that the verdict is about; "": they do not fit
+	tainted bool   // the verdict was given with untrusted results about
 }
 
 // grant is what an allow_all covers: an approved SELECT must not cover a later
@@ -51,10 +52,10 @@ func (t *turn) requests(calls []Call) []*request {
 	list := make([]*request, len(calls))
 	for i, c := range calls {
 		r := &request{call: c, segment: callSegment(t.steps, i+1), step: t.steps}
-		r.path = t.fc.At(r.segment).Path()
+		r.at = t.fc.At(r.segment)
 		t.lookUp(r)
 		list[i] = r
-		t.fc.At(r.segment).Emit(emitted(r.event(i + 1)))
+		r.at.Emit(emitted(r.event(i + 1)))
 	}
 	return list
 }
@@ -77,7 +78,10 @@ func (t *turn) lookUp(r *request) {
 func (t *turn) judge(r *request) {
 	r.tainted = t.untrusted
 	r.verdict = t.gate.Ask(tool.Request{URI: r.tool.URI, Args: r.arguments(), Agent: true,
-		Turn: policy.Turn{Untrusted: t.untrusted, Step: r.step}, Run: policy.Run{Path: r.path, Principal: t.cfg.Principal}})
+		Turn: policy.Turn{Untrusted: t.untrusted, Step: r.step}, Run: policy.Run{Path: r.at.Path(), Principal: t.cfg.Principal}})
+	if r.digest = ""; r.verdict.Args != nil {
+		r.digest = r.verdict.ArgsDigest()
+	}
 }
 
 // arguments are what is sent: a model that gives none means the empty object.
@@ -101,7 +105,7 @@ func (r *request) event(index int) *ToolCallRequest {
 	var object map[string]json.RawMessage
 	switch {
 	case v.Args != nil:
-		e.Arguments, e.ArgsDigest = v.Args, v.ArgsDigest()
+		e.Arguments, e.ArgsDigest = v.Args, r.digest
 	case json.Unmarshal(r.arguments(), &object) == nil && object != nil:
 		e.Arguments = flow.JSON(r.arguments())
 	}
@@ -121,7 +125,7 @@ func (t *turn) handle(requests []*request) error {
 		if r.tool != nil && r.refused == nil && r.tainted != t.untrusted {
 			t.judge(r)
 		}
-		res, err := t.perform(t.fc.At(r.segment), r)
+		res, err := t.perform(r.at, r)
 		if res == nil {
 			return err
 		}
@@ -285,12 +289,12 @@ func (t *turn) dispatch(fc flow.Context, r *request, by string) (*result, error)
 	}
 	c := flow.Call{Name: tool.ActivityName, Class: v.Class, Timeout: timeout, Reserve: flow.Use{tipstaff.BoundToolCalls: 1},
 		Input: flow.JSON(tool.Input{URI: r.tool.URI, Args: v.Args, By: by, Content: true, Turn: &policy.Turn{Untrusted: r.tainted, Step: r.step},
-			Definition: v.Definition.Digest, ArgsDigest: v.ArgsDigest(), Facts: v.FactsDigest()})}
+			Definition: v.Definition.Digest, ArgsDigest: r.digest, Facts: v.FactsDigest()})}
 	if v.Class != flow.Once {
 		c.Retry = retry(toolRetries)
 	}
-	t.cfg.Desk.putCall(r.path, r.call.ID)
-	defer t.cfg.Desk.clearCall(r.path)
+	t.cfg.Desk.putCall(fc.Path(), r.call.ID)
+	defer t.cfg.Desk.clearCall(fc.Path())
 	done, err := fc.Do(c)
 	return t.outcome(v, done, err)
 }
@@ -305,7 +309,7 @@ func (t *turn) answer(r *request, res *result) {
 	}
 	t.untrusted = t.untrusted || res.untrusted
 	t.talk.append(Message{Role: FromTool, CallID: r.call.ID, Content: res.content, IsError: res.class != ""})
-	t.fc.At(r.segment).Emit(emitted(&ToolCallResult{ID: r.call.ID, IsError: res.class != "", Class: res.class, Content: res.preview,
+	r.at.Emit(emitted(&ToolCallResult{ID: r.call.ID, IsError: res.class != "", Class: res.class, Content: res.preview,
 		Bytes: res.bytes, Ref: res.ref, DurationMS: res.took.Milliseconds(), Untrusted: res.untrusted}))
 }
 

@@ -43,7 +43,9 @@ type Settings struct {
 	RouterPrompt string    `json:"router_prompt"` // docs/prompts/router.md
 	Toolkits     []Toolkit `json:"toolkits"`
 
-	Hop     bool          `json:"hop"`     // the turn is counted as one of the run's agent_hops, reserved with the catalog
+	Hop bool `json:"hop"` // the turn is counted as one of the run's agent_hops, reserved with the catalog
+	// Prepaid: the first model call was charged to the run before the turn began.
+	Prepaid bool          `json:"prepaid,omitempty"`
 	Timeout time.Duration `json:"timeout"` // of all calls of the turn together, waiting for people left out; 0: none
 
 	// CostBound: somebody has set a bound of cost, so that a model without a price

@@ -257,8 +257,22 @@ func decodeBody(t Type, data []byte) (Body, error) {
 // kindPrefix makes a type a kind of record.
 const kindPrefix = "agent."
 
+// kinds are those of the types that every step has.
+var kinds = map[Type]string{
+	TypeStepStarted:     kindPrefix + string(TypeStepStarted),
+	TypeMessage:         kindPrefix + string(TypeMessage),
+	TypeToolCallRequest: kindPrefix + string(TypeToolCallRequest),
+	TypeApprovalDecided: kindPrefix + string(TypeApprovalDecided),
+	TypeToolCallResult:  kindPrefix + string(TypeToolCallResult),
+}
+
 // Kind is the kind of record that carries an event of this type.
-func (t Type) Kind() string { return kindPrefix + string(t) }
+func (t Type) Kind() string {
+	if kind, ok := kinds[t]; ok {
+		return kind
+	}
+	return kindPrefix + string(t)
+}
 
 // typeOf is the type of a record's kind; "" if it is none of an agent.
 func typeOf(kind string) Type {

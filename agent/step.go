@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -69,7 +70,7 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 	defer t.cfg.Desk.clear(at.Path())
 	t.kept = t.talk.len()
 	r, err := at.Do(flow.Call{Name: ModelActivity, Class: flow.Read, Input: t.modelInput(request, sent), Timeout: timeout,
-		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price)})
+		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price), Prepaid: t.prepaid()})
 	t.take(r)
 	if err != nil {
 		return spoken{}, err
@@ -79,6 +80,14 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 		return s, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
 	}
 	return s, nil
+}
+
+// prepaid is what a step need not reserve.
+func (t *turn) prepaid() flow.Use {
+	if t.Prepaid && t.steps == 1 {
+		return flow.Use{tipstaff.BoundModelCalls: 1}
+	}
+	return nil
 }
 
 func (t *turn) request(sent cutting) Request {
@@ -179,9 +188,8 @@ func (t *turn) leave(requests []*request, err error, class, why string) {
 func (t *turn) named(calls []Call) []Call {
 	named := make([]Call, len(calls))
 	for i, c := range calls {
-		path := t.fc.At(callSegment(t.steps, i+1)).Path()
 		for n := 1; c.ID == "" || t.ids[c.ID]; n++ {
-			c.ID = ownID(path, n)
+			c.ID = ownID(t.fc.At(callSegment(t.steps, i+1)).Path(), n)
 		}
 		t.ids[c.ID] = true
 		named[i] = c
@@ -199,7 +207,9 @@ func ownID(path string, n int) string {
 	return "tip_" + hex.EncodeToString(sum[:])[:12]
 }
 
-func callSegment(step, index int) string { return fmt.Sprintf("tool#%d.%d", step, index) }
+func callSegment(step, index int) string {
+	return "tool#" + strconv.Itoa(step) + "." + strconv.Itoa(index)
+}
 
 func (t *turn) finish(said spoken, output json.RawMessage) {
 	t.finished = &Finish{Reason: said.Reason, Text: said.Text, Output: output}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"math/big"
@@ -13,17 +14,27 @@ import (
 func (u USD) String() string { return tipstaff.FormatBound(tipstaff.BoundCostUSD, int64(u)) }
 
 // MarshalJSON writes a decimal string: money is never a float on its way.
-func (u USD) MarshalJSON() ([]byte, error) { return json.Marshal(u.String()) }
+func (u USD) MarshalJSON() ([]byte, error) { return []byte(`"` + u.String() + `"`), nil }
 
 // UnmarshalJSON reads a decimal string.
 func (u *USD) UnmarshalJSON(data []byte) error {
 	var text any
-	if err := json.Unmarshal(data, &text); err != nil {
+	if inner, ok := plainString(data); ok {
+		text = inner
+	} else if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
 	n, err := tipstaff.ParseBound(tipstaff.BoundCostUSD, text)
 	*u = USD(n)
 	return err
+}
+
+// plainString is a JSON string that stands for itself, as amounts do.
+func plainString(data []byte) (string, bool) {
+	if len(data) < 2 || data[0] != '"' || bytes.IndexByte(data, '\\') >= 0 {
+		return "", false
+	}
+	return string(data[1 : len(data)-1]), true
 }
 
 // perMillion is of how many tokens a price is.

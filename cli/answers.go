@@ -42,7 +42,7 @@ func (r *answerReader) serve(ctx context.Context, src lineSource) {
 				return
 			}
 		}
-		text, err := src.line(ctx)
+		text, err := src.Line(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -95,7 +95,7 @@ func (o *chatOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer c.close()
-	c.asks(ctx, &lineReader{r: bufferedInput(o.env)}, o.err)
+	c.asks(ctx, tipstaff.NewLineReader(o.env.Stdin), o.err)
 	return c.once(ctx, message)
 }
 

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // prompt is the loop at a terminal: a text, a turn, and again.
@@ -49,11 +51,11 @@ const chatPrompt = "› "
 // open prepares the terminal: with an editor where that can be had, else with
 // lines as the terminal gives them.
 func (l *chatLoop) open() (restore func()) {
-	cooked := &lineReader{r: bufferedInput(l.env)}
+	cooked := tipstaff.NewLineReader(l.env.Stdin)
 	l.lines, l.out = cooked, l.err
 	l.next = func(ctx context.Context) (string, error) {
 		io.WriteString(l.err, chatPrompt)
-		text, err := cooked.line(ctx)
+		text, err := cooked.Line(ctx)
 		return strings.TrimRight(text, "\r\n"), err
 	}
 	if l.env.Raw == nil || l.env.getenv("TERM") == "dumb" {

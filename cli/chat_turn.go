@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -50,8 +49,6 @@ func (c *conversation) close() {
 	c.prompts.close()
 }
 
-func bufferedInput(e *Env) *bufio.Reader { return bufio.NewReader(e.Stdin) }
-
 // jsonOf is for what always has a form in JSON.
 func jsonOf(v any) json.RawMessage {
 	var b bytes.Buffer
@@ -98,7 +95,7 @@ func (p *prompter) lend(ctx context.Context, r *answerReader, ask func(context.C
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(p.stop, func() { cancel(context.Cause(p.stop)) })()
-	p.in.forget()
+	p.in.Forget()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -11,10 +11,10 @@ import (
 
 // lineSource is where the answers of a person come from.
 type lineSource interface {
-	// line waits for a line, or for ctx.
-	line(ctx context.Context) (string, error)
-	// forget drops what was typed before a question was asked.
-	forget()
+	// Line waits for a line, or for ctx.
+	Line(ctx context.Context) (string, error)
+	// Forget drops what was typed before a question was asked.
+	Forget()
 }
 
 // console is a terminal at which every key is heard at once, also while nobody
@@ -41,6 +41,11 @@ type request struct {
 	editor *lineEditor
 	prompt string
 	answer chan typed // has room for one
+}
+
+type typed struct {
+	text string
+	err  error
 }
 
 // newConsole hears a terminal that is in raw mode, until its input ends.
@@ -205,9 +210,9 @@ func (c *console) keep(text string) error {
 // notKept comes with a text: it could not be added to the history.
 type notKept struct{ error }
 
-// line waits for the answer to a question that somebody has written: its last
+// Line waits for the answer to a question that somebody has written: its last
 // line is the prompt. What was typed before is no answer.
-func (c *console) line(ctx context.Context) (string, error) {
+func (c *console) Line(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	r := &request{editor: newLineEditor(nil, nil), prompt: clean(string(c.tail)), answer: make(chan typed, 1)}
 	c.ask(r)
@@ -215,7 +220,8 @@ func (c *console) line(ctx context.Context) (string, error) {
 	return c.wait(ctx, r)
 }
 
-func (c *console) forget() {}
+// Forget has nothing to do: Line takes what is typed after it was called.
+func (c *console) Forget() {}
 
 // ask begins to wait. Where the input has ended there is nothing to wait for.
 func (c *console) ask(r *request) {

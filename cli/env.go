@@ -44,6 +44,11 @@ type Env struct {
 	Skills func(OpenOptions) (tipstaff.Skills, error)
 	// Tools looks after the tools of a workspace. It opens no store.
 	Tools func(workspace string) (tipstaff.Tools, error)
+	// IsPipeline tells the source of a pipeline from that of a plan.
+	IsPipeline func(program []byte) bool
+	// Serve serves a workspace to other programs until ctx ends. announce is told where
+	// it listens, once it does.
+	Serve func(ctx context.Context, o ServeOptions, announce func(Listening) error) error
 	// Approve answers approvals of a turn: by asking a person who types into in and
 	// reads out, or by itself from what tools declare. It leaves other gates alone.
 	Approve func(mode string, in io.Reader, out io.Writer, tty bool) tipstaff.Ask

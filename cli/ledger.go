@@ -47,9 +47,27 @@ func (l *ledger) fold(ev tipstaff.Event, b recordBody) {
 		for name, n := range b.Limit {
 			l.limit[name] = amount(name, n)
 		}
+	case "bound.reserved":
+		l.reserve(ev)
 	case "run.forked":
-		maps.Copy(l.used, b.Used)
+		maps.Copy(l.used, b.Counters)
 	}
+}
+
+// reserve adds what an attempt was granted while it ran.
+func (l *ledger) reserve(ev tipstaff.Event) {
+	var b struct{ By map[string]int64 }
+	if json.Unmarshal(ev.Body, &b) != nil {
+		return
+	}
+	held := maps.Clone(l.held[ev.Path])
+	if held == nil {
+		held = map[string]int64{}
+	}
+	for name, n := range b.By {
+		held[name] += n
+	}
+	l.held[ev.Path] = held
 }
 
 func (l *ledger) charge(use map[string]int64) {

@@ -94,7 +94,7 @@ func plainWords(ev tipstaff.Event, b recordBody) (what, detail string) {
 	case "bound.refused", "bound.extended", "bound.warned":
 		return strings.Replace(string(ev.Kind), ".", " ", 1), b.Bound
 	}
-	return "", ""
+	return stageWords(ev)
 }
 
 func stepWords(b recordBody) (what, detail string) {

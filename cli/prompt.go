@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -39,7 +38,7 @@ func (a *app) newPrompter(ctx context.Context, unattended bool) *prompter {
 	if unattended || !a.env.StdinTTY || !a.env.StderrTTY {
 		return nil
 	}
-	p := &prompter{out: a.err, in: &lineReader{r: bufio.NewReader(a.env.Stdin)}}
+	p := &prompter{out: a.err, in: tipstaff.NewLineReader(a.env.Stdin)}
 	p.stop, p.end = context.WithCancel(ctx)
 	return p
 }
@@ -97,7 +96,7 @@ func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, b
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
 	defer cancel()
 	defer context.AfterFunc(p.stop, cancel)()
-	p.in.forget()
+	p.in.Forget()
 	io.WriteString(p.out, gateText(g))
 	choice, err := p.choose(limited, g)
 	if err == nil {
@@ -143,7 +142,7 @@ func insist[T any](ctx context.Context, p *prompter, prompt string, parse func(s
 	var none T
 	for range 1 + promptRepeats {
 		io.WriteString(p.out, clean(prompt))
-		text, err := p.in.line(ctx)
+		text, err := p.in.Line(ctx)
 		if err != nil {
 			return none, err
 		}
@@ -223,61 +222,4 @@ func subjectLines(subject json.RawMessage) []string {
 		lines = append(lines, fmt.Sprintf("… and %s more; show --json has all", plural(left, "byte")))
 	}
 	return lines
-}
-
-// lineReader reads lines that someone may stop waiting for. A read from a
-// terminal cannot be taken back, so one read at a time is left behind and the
-// next question takes it over.
-type lineReader struct {
-	r     *bufio.Reader
-	begun chan typed // nil: no read is under way
-	ended error      // input that ended stays so, also where a terminal would go on
-}
-
-type typed struct {
-	text string
-	err  error
-}
-
-// line waits for a line, or for ctx.
-func (l *lineReader) line(ctx context.Context) (string, error) {
-	if l.ended != nil {
-		return "", l.ended
-	}
-	if l.begun == nil {
-		l.begin()
-	}
-	select {
-	case t := <-l.begun:
-		return l.take(t)
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-}
-
-func (l *lineReader) begin() {
-	begun := make(chan typed, 1)
-	l.begun = begun
-	go func() {
-		text, err := l.r.ReadString('\n')
-		begun <- typed{text, err}
-	}()
-}
-
-// take accepts a whole line; a last one without its end was never entered.
-func (l *lineReader) take(t typed) (string, error) {
-	l.begun, l.ended = nil, t.err
-	if t.err != nil {
-		return "", t.err
-	}
-	return t.text, nil
-}
-
-// forget drops a line that was typed as the answer to an earlier question.
-func (l *lineReader) forget() {
-	select {
-	case t := <-l.begun:
-		_, _ = l.take(t)
-	default:
-	}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -17,7 +16,7 @@ import (
 // asked asks once, with lines typed beforehand.
 func asked(g tipstaff.Gate, input string) (tipstaff.Choice, bool, string) {
 	out := &lockedBuffer{}
-	p := &prompter{out: out, in: &lineReader{r: bufio.NewReader(strings.NewReader(input))}, stop: context.Background()}
+	p := &prompter{out: out, in: tipstaff.NewLineReader(strings.NewReader(input)), stop: context.Background()}
 	c, ok := p.ask(context.Background(), g)
 	return c, ok, out.String()
 }
@@ -106,7 +105,7 @@ func TestPromptCutsLongSubjects(t *testing.T) {
 func TestPromptEndsWithItsContextAlthoughTheReadBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, out := newTypist(), &lockedBuffer{}
-		p := &prompter{out: out, in: &lineReader{r: bufio.NewReader(keys)}, stop: context.Background()}
+		p := &prompter{out: out, in: tipstaff.NewLineReader(keys), stop: context.Background()}
 		ctx, cancel := context.WithCancel(context.Background())
 		answered := make(chan bool)
 		go func() {
@@ -139,7 +138,7 @@ func TestPromptEndsWithItsContextAlthoughTheReadBlocks(t *testing.T) {
 func TestPromptTakesOverAnUnfinishedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newTypist()
-		p := &prompter{out: io.Discard, in: &lineReader{r: bufio.NewReader(keys)}, stop: context.Background()}
+		p := &prompter{out: io.Discard, in: tipstaff.NewLineReader(keys), stop: context.Background()}
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		if _, ok := p.ask(gone, publishGate()); ok {
@@ -160,7 +159,7 @@ func TestPromptTakesOverAnUnfinishedRead(t *testing.T) {
 func TestPromptLosesPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, out := newTypist(), &lockedBuffer{}
-		p := &prompter{out: out, in: &lineReader{r: bufio.NewReader(keys)}, stop: context.Background()}
+		p := &prompter{out: out, in: tipstaff.NewLineReader(keys), stop: context.Background()}
 		begin := time.Now()
 		if _, ok := p.ask(context.Background(), publishGate()); ok {
 			t.Error("decided")
@@ -177,7 +176,7 @@ func TestPromptEndsOnSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, out := newTypist(), &lockedBuffer{}
 		stop, cancel := context.WithCancelCause(context.Background())
-		p := &prompter{out: out, in: &lineReader{r: bufio.NewReader(keys)}, stop: stop}
+		p := &prompter{out: out, in: tipstaff.NewLineReader(keys), stop: stop}
 		answered := make(chan bool)
 		go func() {
 			_, ok := p.ask(context.Background(), publishGate())
@@ -196,7 +195,7 @@ func TestPromptEndsOnSignal(t *testing.T) {
 func TestEndOfInputStaysTheEnd(t *testing.T) {
 	// A terminal can be read again after its end; nobody is there all the same.
 	keys := &endsOnce{rest: strings.NewReader("approve\n")}
-	p := &prompter{out: io.Discard, in: &lineReader{r: bufio.NewReader(keys)}, stop: context.Background()}
+	p := &prompter{out: io.Discard, in: tipstaff.NewLineReader(keys), stop: context.Background()}
 	for range 2 {
 		if c, ok := p.ask(context.Background(), publishGate()); ok {
 			t.Errorf("decided %+v", c)

@@ -55,13 +55,13 @@ var stateColors = map[string]color{
 	"running": blue, "waiting": yellow, "interrupted": yellow, "completed": green, "failed": red, "cancelled": yellow,
 }
 
-// footer is the bounds in use.
+// footer is the loops of a pipeline, and the bounds in use.
 func (v *view) footer(now time.Time) []line {
-	parts := v.spent.parts(v.drivenAt(now))
-	if len(parts) == 0 {
-		return nil
+	lines := v.loopLines()
+	if parts := v.spent.parts(v.drivenAt(now)); len(parts) > 0 {
+		lines = append(lines, line{say(dim, strings.Join(parts, "  "))})
 	}
-	return []line{{say(dim, strings.Join(parts, "  "))}}
+	return lines
 }
 
 // glyphs and colours of node states.
@@ -246,8 +246,14 @@ func (r row) line(v *view, width int, now time.Time) line {
 	if label := n.title(r.folded); label != "" && width >= minLabelWidth {
 		l = append(l, say(dim, "  "+label))
 	}
+	if n.stage != nil && n.stage.visit > 0 {
+		l = append(l, say(plain, "  "+n.stage.text()))
+	}
 	if t := n.elapsed(state, now); t != "" {
 		l = append(l, say(dim, "  "+t))
+	}
+	if n.stage != nil && n.stage.used() != "" {
+		l = append(l, say(dim, "  "+n.stage.used()))
 	}
 	if n.note != "" && n.note != n.label {
 		l = append(l, say(plain, "  "+n.note))
@@ -283,6 +289,9 @@ func (n *node) title(folded bool) string {
 // elapsed is how long n took, or has been taking.
 func (n *node) elapsed(s nodeState, now time.Time) string {
 	from, to := n.times()
+	if n.stage != nil {
+		from, to = n.started, n.ended
+	}
 	switch {
 	case from.IsZero():
 		return ""

@@ -25,20 +25,23 @@ type runOptions struct {
 	dryRun     bool
 
 	allowSubDispatch bool
+
+	pipelineOptions
 }
 
 func newRun(a *app) *cobra.Command {
 	o := &runOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "run FILE",
-		Short: "Run a plan",
-		Long: `Run a plan, and show it while it runs.
+		Short: "Run a plan or a pipeline",
+		Long: `Run a plan or a pipeline, and show it while it runs.
 
-FILE is a plan in YAML or JSON; - reads it from standard input. By handing it
-over you accept it.
+FILE is a plan or a pipeline in YAML or JSON; - reads it from standard input. By
+handing it over you accept it.
 
 The text after = of an --input is JSON if it parses as JSON, otherwise a string:
-n=3 is a number, n='"3"' and name=notes.md are strings.
+n=3 is a number, n='"3"' and name=notes.md are strings. A pipeline gets them as its
+metadata, and what it works on from --text. --max-… only lower its bounds.
 
 At a terminal you are asked when the plan needs a decision. Otherwise, or with
 --unattended, the run parks, the commands that answer it are printed, and the
@@ -46,15 +49,19 @@ exit code is 4.`,
 		Example: `  tipstaff run plan.yaml --input file=notes.md --input depth=2
   tipstaff run plan.yaml --inputs inputs.json --unattended
   tipstaff run plan.yaml --dry-run
+  tipstaff run loop.yaml --text @task.md --goal tests --max-iterations 2
+  tipstaff run loop.yaml --dry-run --graph mermaid
   tipstaff run - --json < plan.yaml`,
 		Args:              needs("FILE"),
 		ValidArgsFunction: completed(a, completeFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.file = args[0]
+			o.look(cmd)
 			return o.run(cmd.Context())
 		},
 	}
 	o.flags(cmd)
+	o.pipelineOptions.flags(cmd)
 	return cmd
 }
 
@@ -94,23 +101,47 @@ func (o *runOptions) run(ctx context.Context) error {
 	return o.drive(ctx, svc, &started, p, 0)
 }
 
-func (o *runOptions) readsStdin() bool { return o.file == "-" || o.inputsFile == "-" }
+func (o *runOptions) readsStdin() bool { return o.file == "-" || o.inputsFile == "-" || o.text == "-" }
 
 // request reads what the command line names.
 func (o *runOptions) request() (tipstaff.StartRequest, error) {
-	req := tipstaff.StartRequest{Name: o.file, Yes: o.yes, DryRun: o.dryRun, AllowSubDispatch: o.allowSubDispatch}
+	req := tipstaff.StartRequest{Name: o.file, Yes: o.yes, DryRun: o.dryRun, AllowSubDispatch: o.allowSubDispatch, Show: o.graph}
+	if o.fromStdin() > 1 {
+		return req, &usageError{message: "only one of the program, --inputs and --text can come from standard input"}
+	}
 	if o.file == "-" {
-		if o.inputsFile == "-" {
-			return req, &usageError{message: "the plan and --inputs cannot both come from standard input"}
-		}
 		req.Name = "stdin"
+	}
+	if o.schema {
+		req.Show = "schema"
+	}
+	if req.Show != "" && !o.dryRun {
+		return req, &usageError{message: "--graph and --schema draw what is not run", hint: "add --dry-run; tipstaff show RUN --graph draws a run"}
 	}
 	var err error
 	if req.Program, err = o.read(o.file); err != nil {
 		return req, err
 	}
-	req.Inputs, err = o.readInputs()
-	return req, err
+	if req.Inputs, err = o.readInputs(); err != nil {
+		return req, err
+	}
+	if o.env.IsPipeline(req.Program) {
+		return req, o.pipelineRequest(&req)
+	}
+	if len(o.given) > 0 {
+		return req, &usageError{message: fmt.Sprintf("--%s is for pipelines, and %s is none", o.given[0], o.file)}
+	}
+	return req, nil
+}
+
+// fromStdin counts what is to be read from standard input.
+func (o *runOptions) fromStdin() (n int) {
+	for _, name := range []string{o.file, o.inputsFile, o.text} {
+		if name == "-" {
+			n++
+		}
+	}
+	return n
 }
 
 // maxDocument is far above what a plan may have: it only keeps a mistaken
@@ -186,11 +217,19 @@ func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tips
 	if err != nil {
 		return err
 	}
+	for _, w := range s.Warnings {
+		fmt.Fprintf(o.err, "warning: %s\n", problemLine(w))
+	}
+	if s.Shown != nil {
+		_, err := o.out.Write(s.Shown)
+		return err
+	}
 	if o.json {
 		return o.writeJSON(struct {
-			Program tipstaff.Program  `json:"program"`
-			Outline *tipstaff.Outline `json:"outline"`
-		}{s.Program, s.Outline})
+			Program  tipstaff.Program   `json:"program"`
+			Outline  *tipstaff.Outline  `json:"outline"`
+			Warnings []tipstaff.Problem `json:"warnings,omitempty"`
+		}{s.Program, s.Outline, s.Warnings})
 	}
 	fmt.Fprintf(o.out, "%s  %s\n", clean(joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
 	if s.Outline != nil {

@@ -34,6 +34,7 @@ type node struct {
 	took    time.Duration // as recorded; zero: not recorded
 	note    string
 	agent   *agentWork // nil: no agent has told of itself
+	stage   *stageWork // nil: it is no stage of a pipeline
 }
 
 // tree holds the nodes of a run, those of later revisions beside the first.
@@ -41,12 +42,15 @@ type tree struct {
 	roots  []*node
 	byPath map[string]*node
 	askers map[string]string // of gates: who asked, by the key
+
+	pipeline bool // the only root is a pipeline
 }
 
 func newTree(o *tipstaff.Outline) *tree {
 	t := &tree{byPath: map[string]*node{}, askers: map[string]string{}}
 	if o != nil {
-		t.roots = append(t.roots, t.outline(o))
+		t.pipeline = o.Kind == pipelineKind
+		t.roots = append(t.roots, t.outline(o, ""))
 	}
 	return t
 }
@@ -54,18 +58,23 @@ func newTree(o *tipstaff.Outline) *tree {
 // plan shows a program that was not known before.
 func (t *tree) plan(o *tipstaff.Outline) {
 	if t.byPath[o.Path] == nil {
-		t.roots = append(t.roots, t.outline(o))
+		t.roots = append(t.roots, t.outline(o, ""))
 	}
 }
 
-func (t *tree) outline(o *tipstaff.Outline) *node {
-	n := &node{path: o.Path, name: o.ID, kind: o.Kind, label: o.Label, outlined: true}
+// outline makes nodes below a path: plans that are stages of pipelines all begin at
+// the same one of their own.
+func (t *tree) outline(o *tipstaff.Outline, below string) *node {
+	n := &node{path: joined("/", below, o.Path), name: o.ID, kind: o.Kind, label: o.Label, outlined: true}
+	if t.pipeline && below == "" && o.Path != "" {
+		n.stage, below = &stageWork{}, o.Path
+	}
 	if n.name == "" {
 		n.name = lastSegment(o.Path)
 	}
-	t.byPath[o.Path] = n
+	t.byPath[n.path] = n
 	for _, c := range o.Children {
-		n.children = append(n.children, t.outline(c))
+		n.children = append(n.children, t.outline(c, below))
 	}
 	return n
 }
@@ -116,9 +125,14 @@ func groupOf(path string) string {
 func (n *node) branch() bool { return n.outlined && len(n.children) > 0 }
 
 func (t *tree) fold(ev tipstaff.Event, b recordBody) {
-	if ev.Path == "" {
+	if t.foldStage(ev) || ev.Path == "" {
 		return
 	}
+	if ev.Kind == "gate.taken" {
+		t.takenUp(t.byPath[t.askers[ev.Path]], ev.At)
+		return
+	}
+	ev.Path = t.place(ev.Path)
 	if strings.HasPrefix(string(ev.Kind), "agent.") {
 		t.work(ev)
 		return
@@ -144,8 +158,6 @@ func (t *tree) fold(ev tipstaff.Event, b recordBody) {
 		}
 	case "effect.finished":
 		t.finish(ev, b)
-	case "gate.taken":
-		t.begin(tipstaff.Event{Path: t.askers[ev.Path], At: ev.At})
 	case "group.closed":
 		t.skip(groupOf(ev.Path), b.Skipped)
 	case "plan.step":
@@ -164,7 +176,7 @@ func (t *tree) begin(ev tipstaff.Event) {
 			n.started = ev.At
 		}
 	}
-	if n.called(ev.Path, true) {
+	if n.called(ev.Path, true) || n.stage != nil {
 		return
 	}
 	n.note = ""
@@ -222,12 +234,15 @@ var stepStates = map[string]nodeState{
 }
 
 func (t *tree) wait(kind tipstaff.GateKind, key string, at time.Time, question string) {
-	path := tipstaff.AskerPath(kind, key)
+	path := t.place(tipstaff.AskerPath(kind, key))
 	if path == "" {
 		return
 	}
-	t.askers[key] = path
 	n := t.at(path)
+	t.askers[key] = n.path
+	if n.stage != nil && n.state != waiting {
+		n.stage.asked = n.state
+	}
 	n.state, n.note = waiting, question
 	if n.started.IsZero() {
 		n.started = at
@@ -238,6 +253,18 @@ func (t *tree) wait(kind tipstaff.GateKind, key string, at time.Time, question s
 func (t *tree) decided(key, action string) {
 	if n := t.byPath[t.askers[key]]; n != nil && n.state == waiting {
 		n.state, n.note = pending, "decided: "+action
+	}
+}
+
+// takenUp is what happens to a node when a decision that it waited for is taken. A
+// stage that was asked about after its work was done does not work again.
+func (t *tree) takenUp(n *node, at time.Time) {
+	switch {
+	case n == nil:
+	case n.stage != nil && quiet(n.stage.asked) && n.stage.asked != pending:
+		n.state, n.note = n.stage.asked, ""
+	default:
+		t.begin(tipstaff.Event{Path: n.path, At: at})
 	}
 }
 

@@ -21,6 +21,7 @@ type view struct {
 	why   string // reason of an end or an interruption
 	tree  *tree
 	spent ledger
+	loops []loop // of a pipeline, the latest last
 
 	drivenSince time.Time     // zero: nobody drives it
 	driven      time.Duration // by former owners
@@ -58,6 +59,7 @@ type recordBody struct {
 	Bounds    map[string]json.RawMessage `json:"bounds"`
 	Title     string                     `json:"title"`
 	Used      map[string]int64           `json:"used"`
+	Counters  map[string]int64           `json:"counters"`
 	Limit     map[string]int64           `json:"limit"`
 	Revision  int                        `json:"revision"`
 	Material  bool                       `json:"material"`
@@ -173,8 +175,13 @@ func (v *view) fold(ev tipstaff.Event) {
 	case "policy.gate.resolve":
 		v.tree.decided(ev.Path, b.Action)
 	case "run.continued":
-		v.tree.leave()
+		if !v.tree.pipeline { // which only begins its history afresh
+			v.tree.leave()
+		}
 	default:
+		if ev.Kind == tipstaff.KindTransition {
+			v.turnBack(ev)
+		}
 		v.tree.fold(ev, b)
 	}
 }

@@ -44,7 +44,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f := o.newFollower(svc, &tipstaff.Started{Run: id}, nameOf(before), 0)
+	f := o.newFollower(svc, &tipstaff.Started{Run: id, Outline: unseen(before)}, nameOf(before), 0)
 	if err := f.watch(ctx); err != nil {
 		return err
 	}
@@ -54,6 +54,15 @@ func (o *watchOptions) run(ctx context.Context) error {
 	}
 	o.conclude(run, openBelow(ctx, svc, run), drivenOf(run))
 	return status(exitOfRun(run))
+}
+
+// unseen is the outline of a run that this process does not drive: of a pipeline
+// that it is one. Its stages appear as they start.
+func unseen(r tipstaff.Run) *tipstaff.Outline {
+	if r.Program.Kind != pipelineKind {
+		return nil
+	}
+	return &tipstaff.Outline{Kind: pipelineKind, ID: r.Program.Name}
 }
 
 // drivenOf is how the drive of a run that rests must have ended.

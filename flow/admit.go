@@ -40,6 +40,7 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 	}
 	if c.open { // lost with its drive: charged in full, once
 		d.past.settleCall(c, nil)
+		do.lost = true
 	}
 	if !d.job.Deadline.IsZero() && !d.clock().Before(d.job.Deadline) {
 		return over(do.refuse(&Error{Code: CodeDeadline, Message: "the deadline has passed"}, nil))
@@ -47,28 +48,36 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 	if d.past.records >= MaxRecords {
 		return over(do.refuse(&Error{Code: CodeHistoryTooLong, Message: "this run has more than 100,000 records since it last continued"}, nil))
 	}
+	want := do.wanted()
 	for k := 1; ; k++ {
-		name := do.refusedBound()
+		name := do.refusedBound(want)
 		if name == "" {
 			break
 		}
-		e := &Error{Code: CodeBoundExceeded, Bound: name, Message: do.boundMessage(name)}
-		d.put(Draft{Kind: "bound.refused", Path: do.at, Note: true, Body: newObject(96).str("bound", name).
-			int("limit", d.past.ledger.limit[name]).int("used", do.usedOf(name)).str("refused", do.Name).close()})
+		e := do.beyond(name, want)
+		do.noteRefusal(name)
 		if !do.Ask {
-			return over(do.refuse(e, do.wanted()))
+			return over(do.refuse(e, want))
 		}
 		dec, err := do.decision(join(do.at, numbered("bound", k)), do.boundGate(name))
 		if err != nil {
 			return Result{}, true, err
 		}
 		if dec.Action != "extend" {
-			return over(do.refuse(e, do.wanted()))
+			return over(do.refuse(e, want))
 		}
 	}
-	d.past.ledger.hold(do.Reserve)
-	do.warn()
+	d.past.ledger.hold(want)
+	do.warn(want)
+	do.held = want
 	return Result{}, false, nil
+}
+
+// noteRefusal tells people that a bound has stopped the call, or more of it.
+func (do *doing) noteRefusal(name string) {
+	d := do.b.d
+	d.put(Draft{Kind: "bound.refused", Path: do.at, Note: true, Body: newObject(96).str("bound", name).
+		int("limit", d.past.ledger.limit[name]).int("used", do.usedOf(name)).str("refused", do.Name).close()})
 }
 
 // refuse settles the call without an attempt: nothing was sent.
@@ -78,11 +87,24 @@ func (do *doing) refuse(e *Error, wanted Use) (Result, error) {
 	return do.finish(Done{}, e, 0, wanted)
 }
 
+// wanted is what the next attempt reserves; nil: nothing.
 func (do *doing) wanted() Use {
-	if len(do.Reserve) == 0 {
-		return nil
+	if do.call.attempt > 0 || len(do.Prepaid) == 0 {
+		if len(do.Reserve) == 0 {
+			return nil
+		}
+		return do.Reserve
 	}
-	return do.Reserve
+	var want Use
+	for _, name := range do.Reserve.names() {
+		if n := do.Reserve[name] - do.Prepaid[name]; n > 0 {
+			if want == nil {
+				want = Use{}
+			}
+			want[name] = n
+		}
+	}
+	return want
 }
 
 func (do *doing) usedOf(name string) int64 {
@@ -92,27 +114,31 @@ func (do *doing) usedOf(name string) int64 {
 	return do.b.d.past.ledger.used[name]
 }
 
-// refusedBound names the bound that stands in the way of one more attempt.
-func (do *doing) refusedBound() string {
+// refusedBound names the bound that stands in the way of so much more.
+func (do *doing) refusedBound(want Use) string {
 	d := do.b.d
 	if limit, ok := d.past.ledger.limit[WallTime]; ok && d.wall().Milliseconds() >= limit {
 		return WallTime
 	}
-	return d.past.ledger.refuses(do.Reserve)
+	return d.past.ledger.refuses(want)
 }
 
-func (do *doing) boundMessage(name string) string {
+// beyond is the failure of what a bound does not permit.
+func (do *doing) beyond(name string, want Use) *Error {
 	l := &do.b.d.past.ledger
+	e := &Error{Code: CodeBoundExceeded, Bound: name}
 	if name == WallTime {
-		return fmt.Sprintf("the run may take %v and has taken %v", ms(l.limit[name]), do.b.d.wall().Round(time.Millisecond))
+		e.Message = fmt.Sprintf("the run may take %v and has taken %v", ms(l.limit[name]), do.b.d.wall().Round(time.Millisecond))
+	} else {
+		e.Message = fmt.Sprintf("%s is limited to %d: %d used, %d in flight, %d more wanted", name, l.limit[name], l.used[name], l.held[name], want[name])
 	}
-	return fmt.Sprintf("%s is limited to %d: %d used, %d in flight, %d more wanted", name, l.limit[name], l.used[name], l.held[name], do.Reserve[name])
+	return e
 }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func (do *doing) boundGate(name string) Gate {
-	subject := newObject(128).str("path", do.at).str("name", do.Name).str("bound", name).use("wanted", do.Reserve).close()
+	subject := newObject(128).str("path", do.at).str("name", do.Name).str("bound", name).use("wanted", do.wanted()).close()
 	return Gate{Kind: "bound", Question: "The bound " + name + " is reached. Extend it?", Subject: subject,
 		Actions: []string{"extend", "stop"}, Deny: "stop"}
 }
@@ -128,9 +154,9 @@ func (d *drive) noteExtension(g *gate) {
 }
 
 // warn notes, once a bound, that four fifths of it are used or in flight.
-func (do *doing) warn() {
+func (do *doing) warn(granted Use) {
 	d := do.b.d
-	for _, name := range do.Reserve.names() {
+	for _, name := range granted.names() {
 		limit, ok := d.past.ledger.limit[name]
 		used := d.past.ledger.used[name] + d.past.ledger.held[name]
 		if ok && limit > 0 && used*5 >= limit*4 && !d.past.warned[name] {
@@ -150,7 +176,7 @@ func (do *doing) check(act Activity) *Error {
 	defer cancel()
 	d.live[a] = struct{}{}
 	at := a.public()
-	at.Class = do.Class
+	at.Class, at.Reserve = do.Class, reserveNothing
 	d.mu.Unlock()
 	err := func() (err error) {
 		defer func() {

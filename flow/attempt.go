@@ -20,6 +20,7 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 	ctx    context.Context
 	cut    bool          // ended from outside: a closing scope or a stop
+	denied bool          // a bound has refused it more, and that is noted
 	left   bool          // nobody waits for it any more
 	back   chan returned // of one that is not prompt: room for its return and for giving it up
 }
@@ -73,7 +74,7 @@ func (do *doing) contextFor(a *attempt) (context.Context, func()) {
 	}
 	if do.Timeout > 0 {
 		if do.late == nil {
-			do.late = &Error{Code: CodeTimeout, Message: fmt.Sprintf("%s took longer than %v", do.Name, do.Timeout), Retry: true}
+			do.late = &Error{Code: CodeTimeout, Message: do.Name + " took longer than " + do.Timeout.String(), Retry: true}
 		}
 		limit(do.Timeout, do.late)
 	}
@@ -97,7 +98,7 @@ func (do *doing) contextFor(a *attempt) (context.Context, func()) {
 func (a *attempt) public() Attempt {
 	d := a.do.b.d
 	return Attempt{Run: d.job.Run, Path: a.do.at, Name: a.do.Name, N: a.n, Class: a.class, Input: a.do.Input,
-		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Tell: a.tell, Sync: d.sync}
+		Key: IdempotencyKey(d.job.Run, a.do.at, d.segment), Note: a.note, Tell: a.tell, Reserve: a.reserve, Sync: d.syncs}
 }
 
 // note appends a record for people; replay skips it.

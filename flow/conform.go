@@ -28,15 +28,18 @@ func Conform(h History, limits Use, later ...Use) []Fault {
 	return c.faults
 }
 
-// Totals is the ledger after the last record of h.
+// Totals is the ledger after the last record of h, as it stands if nothing more
+// comes: what is in flight there is charged.
 func Totals(h History, limits Use) (used, limit Use) {
 	c := newConformity(limits)
 	c.history(h)
+	c.past.chargeLost()
 	return c.past.ledger.used, c.past.ledger.limit
 }
 
 type conformity struct {
 	past    *past
+	limits  Use // of the run's first segment
 	blob    func(string) ([]byte, error)
 	emitted map[string]int  // by path: the last n
 	single  map[string]bool // kind and path of what stands there once
@@ -48,12 +51,13 @@ type conformity struct {
 }
 
 type effectTrace struct {
-	digest   string
-	class    Class
-	last     int // attempt
-	open     bool
-	input    bool
-	finished bool
+	digest    string
+	class     Class
+	last      int // attempt
+	open      bool
+	suspended bool
+	input     bool
+	finished  bool
 }
 
 type resolution struct {
@@ -62,7 +66,7 @@ type resolution struct {
 }
 
 func newConformity(limits Use) *conformity {
-	c := &conformity{past: newPast(limits), settled: map[string]resolution{}}
+	c := &conformity{past: newPast(limits), limits: limits, settled: map[string]resolution{}}
 	c.begin()
 	return c
 }
@@ -84,7 +88,7 @@ func (c *conformity) history(h History) {
 		}
 	}
 	if len(h.Base) > 0 {
-		c.past.dropUntaken()
+		c.past.leaveBase(c.limits)
 		c.faults, c.epoch = nil, 0 // the base is verified as a run of its own
 	}
 	for _, r := range h.Records {
@@ -99,6 +103,9 @@ func (c *conformity) record(r Record) {
 	c.epoch = max(c.epoch, r.Epoch)
 	switch {
 	case r.Note:
+		if r.Kind == "bound.reserved" {
+			c.granted(r)
+		}
 	case r.N > 0:
 		if r.N != c.emitted[r.Path]+1 {
 			c.fault(r, "event %d follows event %d", r.N, c.emitted[r.Path])
@@ -145,6 +152,8 @@ func (c *conformity) rules(r Record) {
 		}
 	case "run.continued":
 		c.continued(r)
+	case "run.forked":
+		c.forked(r)
 	}
 }
 
@@ -237,6 +246,48 @@ func (c *conformity) continued(r Record) {
 	}
 }
 
+// forked checks what a fork takes over: it has used no less than its base, for
+// going back gives no budget back, and the limits are those it was given.
+func (c *conformity) forked(r Record) {
+	var b struct{ Counters, Limit Use }
+	if json.Unmarshal(r.Body, &b) != nil {
+		return
+	}
+	if b.Counters != nil {
+		c.past.chargeLost()
+		for _, name := range c.past.ledger.used.names() {
+			if used := c.past.ledger.used[name]; b.Counters[name] < used {
+				c.fault(r, "it begins with %d %s used, but its base had used %d", b.Counters[name], name, used)
+			}
+		}
+	}
+	if diff := differs(b.Limit, c.past.ledger.limit); b.Limit != nil && diff != "" {
+		c.fault(r, "the limit of %s is not the one that it was given", diff)
+	}
+}
+
+// granted checks what an attempt was given while it ran.
+func (c *conformity) granted(r Record) {
+	t := c.effects[r.Path]
+	if t == nil || t.finished || !t.open && !t.suspended {
+		c.fault(r, "more is reserved, but no attempt is under way")
+		return
+	}
+	by := grantOf(r)
+	if err := by.grantable(); err != nil {
+		c.fault(r, "%v", err)
+	}
+	c.fits(r, &c.past.ledger, by)
+}
+
+// fits checks a grant against the ledger as it stood then.
+func (c *conformity) fits(r Record, l *ledger, wanted Use) {
+	if name := l.refuses(wanted); name != "" {
+		c.fault(r, "%s was granted beyond its bound: limit %d, used %d, held %d, wanted %d",
+			name, l.limit[name], l.used[name], l.held[name], wanted[name])
+	}
+}
+
 // differs names the first amount that is not equal in a and b.
 func differs(a, b Use) string {
 	all := a.clone()
@@ -278,9 +329,10 @@ func (c *conformity) effect(r Record, b *effectBody) {
 		if t.class == Once {
 			c.fault(r, "a once call is never retried")
 		}
-		t.open = false
+		t.open, t.suspended = false, false
 	case "effect.suspended":
 		c.attempt(r, b, t)
+		t.suspended = true
 	case "effect.finished":
 		c.finished(r, b, t)
 	}
@@ -298,16 +350,13 @@ func (c *conformity) intended(r Record, b *effectBody, t *effectTrace) {
 	if b.Attempt != t.last+1 {
 		c.fault(r, "attempt %d follows attempt %d", b.Attempt, t.last)
 	}
-	t.last, t.class, t.open = b.Attempt, b.Class, true
+	t.last, t.class, t.open, t.suspended = b.Attempt, b.Class, true, false
 	l := c.past.ledger // as it stands when this attempt is granted
 	if former := c.past.calls[r.Path]; former != nil && former.open {
 		l = ledger{l.limit, l.used.clone(), l.held.clone()}
 		l.settle(former.reserve, nil)
 	}
-	if name := l.refuses(b.Reserve); name != "" {
-		c.fault(r, "%s was granted beyond its bound: limit %d, used %d, held %d, wanted %d",
-			name, l.limit[name], l.used[name], l.held[name], b.Reserve[name])
-	}
+	c.fits(r, &l, b.Reserve)
 }
 
 // attempt checks the number of a failed or suspended attempt: the open one, or

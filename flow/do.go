@@ -12,7 +12,9 @@ type doing struct {
 	at     string // the call's path
 	digest string
 	call   *call
+	held   Use    // what the present attempt reserves
 	late   *Error // of an attempt that takes longer than Timeout, made when first needed
+	lost   bool   // an attempt of an earlier drive was, and no record says so yet
 }
 
 func (c *fctx) Do(req Call) (Result, error) {
@@ -127,12 +129,10 @@ func (do *doing) perform() (Result, error) {
 // attempt performs one attempt. over is false if another follows.
 func (do *doing) attempt(act Activity) (Result, bool, error) {
 	d, c := do.b.d, do.call
-	if c.suspended {
-		c.suspended = false
-	} else {
+	if !c.suspended { // else it is entered again, with what it holds
 		c.attempt++
-		c.class, c.open, c.reserve = do.Class, true, do.wanted()
-		if do.Class == Once || len(do.Reserve) > 0 {
+		c.class, c.open, c.intended, c.reserve = do.Class, true, false, do.held
+		if do.Class == Once || len(do.held) > 0 || do.lost {
 			if err := do.intend(); err != nil {
 				return Result{}, true, do.park()
 			}
@@ -145,16 +145,18 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 }
 
 // intend records that an attempt is about to start. Of once it is durable
-// before anything is sent.
+// before anything is sent. It also ends the attempt before it, if that was lost:
+// without it, what this one reports would be taken for what that one used.
 func (do *doing) intend() error {
 	d, c := do.b.d, do.call
+	c.intended, do.lost = true, false
 	o := newObject(200+len(do.Input)).str("name", do.Name).str("class", string(do.Class)).int("attempt", int64(c.attempt)).str("digest", do.digest)
 	if !c.inputKnown {
 		o = o.raw("input", do.Input)
 		c.inputKnown = true
 	}
-	if len(do.Reserve) > 0 {
-		o = o.use("reserve", do.Reserve)
+	if len(do.held) > 0 {
+		o = o.use("reserve", do.held)
 	}
 	r := Draft{Kind: "effect.intended", Path: do.at, Body: o.close()}
 	if do.Class == Once {

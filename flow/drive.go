@@ -26,6 +26,16 @@ func (s *scope) isClosed() bool {
 	return false
 }
 
+// inClosedGroup is isClosed without regard to the end of the whole run.
+func (s *scope) inClosedGroup() bool {
+	for ; s.parent != nil; s = s.parent {
+		if s.closed {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *scope) within(outer *scope) bool {
 	for ; s != nil; s = s.parent {
 		if s == outer {
@@ -157,6 +167,9 @@ func (d *drive) enqueue(drafts ...Draft) {
 		if d.job.Appended != nil {
 			d.job.Appended(drafts[i])
 		}
+	}
+	if d.queue == nil { // the log has the last one
+		d.queue = make([]Draft, 0, max(4, len(drafts)))
 	}
 	d.queue = append(d.queue, drafts...)
 }

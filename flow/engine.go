@@ -89,6 +89,7 @@ type drive struct {
 
 	unwatch func()
 	inbox   inbox
+	syncs   func() error // is sync, made once for all attempts
 
 	mu       sync.Mutex
 	past     *past
@@ -143,8 +144,10 @@ const (
 )
 
 func newDrive(e *engine, job Job, lease Lease) *drive {
-	return &drive{engine: e, job: job, lease: lease, began: time.Now(), past: newPast(job.Limits), unwatch: func() {},
+	d := &drive{engine: e, job: job, lease: lease, began: time.Now(), past: newPast(job.Limits), unwatch: func() {},
 		places: map[string]*place{}, root: &scope{}, blocked: map[*waiter]struct{}{}, live: map[*attempt]struct{}{}}
+	d.syncs = d.sync
+	return d
 }
 
 // load registers for foreign records before it reads, under the drive's lock, so
@@ -325,6 +328,7 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 // job's Finish says. A run that cannot be ended now stays open: the next drive
 // replays it and ends it.
 func (d *drive) finish(out Outcome, gates []*gate) Outcome {
+	out.Used = d.account()
 	if d.mode != performing {
 		return out
 	}
@@ -338,6 +342,14 @@ func (d *drive) finish(out Outcome, gates []*gate) Outcome {
 	out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
 	d.interrupt(out.Reason)
 	return out
+}
+
+// account is what an ended run has used, with what was cut off when it ended.
+func (d *drive) account() Use {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.past.chargeLost()
+	return d.past.ledger.used.clone()
 }
 
 func (d *drive) end(out Outcome, gates []*gate) error {
@@ -427,7 +439,7 @@ func reasonOf(err error) string {
 func (d *drive) nextSegment(state json.RawMessage, wasCut bool) (Outcome, bool) {
 	if d.mode != performing {
 		// A replay sees one segment: its end is that the flow asked to continue.
-		return Outcome{Status: Completed, Value: state, Used: d.past.ledger.used.clone(), Limit: d.past.ledger.limit.clone(),
+		return Outcome{Status: Completed, Value: state, Used: d.account(), Limit: d.past.ledger.limit.clone(),
 			Replayed: d.replayed}, true
 	}
 	next, err := d.askNext(state, wasCut)
@@ -468,7 +480,7 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	d.past.chargeLost()
 	wall := d.wall()
 	o := newObject(128+len(next.State)).raw("state", next.State).use("used", d.past.ledger.used).use("limit", next.Limits).
-		int("wall_ms", wall.Milliseconds())
+		int("wall_ms", wall.Milliseconds()).time("t", d.clock())
 	if len(next.Keep) > 0 {
 		o = o.strs("keep", next.Keep)
 	}

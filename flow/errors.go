@@ -25,11 +25,15 @@ var (
 	ErrDecided     = errors.New("flow: the gate was decided otherwise")
 	ErrNoRun       = errors.New("flow: no such run")
 	ErrSessionBusy = errors.New("flow: the session has a turn that has not ended")
-	ErrNoBlob      = errors.New("flow: no such blob")
-	ErrStoreFull   = errors.New("flow: the disk of the store is full")
-	ErrStoreBusy   = errors.New("flow: the store is locked by another process")
-	ErrStoreDown   = errors.New("flow: the store cannot be written")
-	ErrReadOnly    = errors.New("flow: the store is open for reading only")
+	// ErrThreadBusy is a thread that has an unfinished run.
+	ErrThreadBusy = errors.New("flow: the thread has a run that has not ended")
+	// ErrRequestKnown is a request that has made a run before.
+	ErrRequestKnown = errors.New("flow: the request has made a run already")
+	ErrNoBlob       = errors.New("flow: no such blob")
+	ErrStoreFull    = errors.New("flow: the disk of the store is full")
+	ErrStoreBusy    = errors.New("flow: the store is locked by another process")
+	ErrStoreDown    = errors.New("flow: the store cannot be written")
+	ErrReadOnly     = errors.New("flow: the store is open for reading only")
 )
 
 // Codes of failures that the engine itself records.

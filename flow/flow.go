@@ -9,8 +9,8 @@
 // What a call, a branch, a gate, a bound or a crash means is written once, here.
 // Logs keep records; they decide nothing. The package imports nothing of ours.
 //
-// Start reading at [Context], then engine.go, do.go (with admit.go, attempt.go and
-// settle.go: before, during and after an attempt), wait.go and group.go.
+// Start reading at [Context], then engine.go, do.go (with admit.go, attempt.go,
+// reserve.go and settle.go: before, during and after an attempt), wait.go and group.go.
 package flow
 
 import (
@@ -67,6 +67,7 @@ type Call struct {
 	Timeout time.Duration   // per attempt; 0: wall time and deadline alone
 	Retry   Retry           // not for once
 	Reserve Use             // reserved before the effect, settled after it
+	Prepaid Use             // of that, what the first attempt need not reserve: it was charged before
 	Ask     bool            // a refused reservation opens a bound gate instead of failing
 }
 
@@ -170,7 +171,13 @@ type Attempt struct {
 	// Tell hands an event to whoever looks at this moment. It is not recorded, and
 	// may be lost.
 	Tell func(Event)
-	// Sync returns when the notes so far are durable.
+	// Reserve holds more for this attempt, all of it or none. A bound that does not
+	// permit it is an *Error with code bound_exceeded, and an attempt that is over
+	// holds nothing more. What it reports at its end is charged, else all that it
+	// holds. The grant is recorded but not waited for: a process that spends it
+	// before Sync has returned may die and not be charged. A Check reserves nothing.
+	Reserve func(Use) error
+	// Sync returns when the notes and grants so far are durable.
 	Sync func() error
 }
 
@@ -207,6 +214,16 @@ type Draft struct {
 	From       string
 	ID         string // of an envelope; "": the store makes one
 	Memo       *Memo  // what the store's memory keeps beside it; no part of the record. nil: nothing
+	// Beside is what is written to another run in the transaction of this record; no
+	// part of it. nil: nothing.
+	Beside *Beside
+}
+
+// Beside is a foreign write that comes with a record: both are stored, or neither.
+type Beside struct {
+	Run string
+	// Write looks at the other run and gives its records, as that of [Writer] does.
+	Write func(Tx) ([]Draft, error)
 }
 
 // Record is a draft that was stored.
@@ -343,7 +360,7 @@ type Outcome struct {
 	Gates    []string // ids of the gates that were open
 	InDoubt  []string // paths of once calls that were never settled
 	WakeAt   time.Time
-	Used     Use
+	Used     Use // of a run that has ended, with what was cut off then
 	Limit    Use
 	Replayed int // calls, waits and sleeps served from records
 	Live     int // and those performed

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -21,14 +22,28 @@ func JSON(v any) json.RawMessage {
 		}
 		return b.Bytes()
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.Reset()
+	if err := e.Encode(v); err != nil {
 		panic(fmt.Sprintf("flow: cannot be encoded: %v", err))
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return bytes.Clone(bytes.TrimSuffix(e.Bytes(), []byte("\n")))
 }
+
+// encoder is an encoder and what it writes to. A step encodes some ten small
+// values, and to grow a new buffer for each took longer than to fill it.
+type encoder struct {
+	bytes.Buffer
+	*json.Encoder
+}
+
+var encoders = sync.Pool{New: func() any {
+	e := &encoder{}
+	e.Encoder = json.NewEncoder(&e.Buffer)
+	e.SetEscapeHTML(false)
+	return e
+}}
 
 // Do performs a call and decodes its value.
 func Do[T any](fc Context, c Call) (T, error) {
@@ -79,7 +94,8 @@ func (o object) time(k string, t time.Time) object {
 
 func (o object) use(k string, u Use) object {
 	o = append(o.key(k), '{')
-	for i, name := range u.names() {
+	var room [8]string
+	for i, name := range u.appendNames(room[:0]) {
 		if i > 0 {
 			o = append(o, ',')
 		}
@@ -115,12 +131,15 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-func (u Use) names() []string {
-	names := make([]string, 0, len(u))
+func (u Use) names() []string { return u.appendNames(make([]string, 0, len(u))) }
+
+// appendNames appends the names, sorted among themselves.
+func (u Use) appendNames(names []string) []string {
+	before := len(names)
 	for name := range u {
 		names = append(names, name)
 	}
-	slices.Sort(names)
+	slices.Sort(names[before:])
 	return names
 }
 

@@ -1,5 +1,7 @@
 package flow
 
+import "math"
+
 // ledger is what a run may use, has used, and holds for attempts in flight.
 // Counters only grow; used may overshoot limit by what was in flight.
 type ledger struct{ limit, used, held Use }
@@ -22,13 +24,18 @@ func (u Use) add(v Use) {
 	}
 }
 
-// refuses names the first bound, in order of name, that want would exceed.
+// refuses names the first bound, in order of name, that want would exceed. What
+// is not limited ends where numbers do.
 func (l *ledger) refuses(want Use) string {
 	if len(want) == 0 {
 		return ""
 	}
 	for _, name := range want.names() {
-		if limit, ok := l.limit[name]; ok && l.used[name]+l.held[name]+want[name] > limit {
+		limit, ok := l.limit[name]
+		if !ok {
+			limit = math.MaxInt64
+		}
+		if want[name] > limit-l.used[name]-l.held[name] {
 			return name
 		}
 	}

@@ -102,11 +102,18 @@ func (m *Mem) Append(l Lease, drafts []Draft, done func(error)) {
 	m.mu.Lock()
 	r := m.run(l.Run)
 	err := r.fence(l)
+	var others []beside
+	if err == nil {
+		others, err = m.besides(drafts)
+	}
 	if err == nil {
 		for _, d := range drafts {
 			if rec, ok := r.addChecked(d, l.Epoch); ok && rec.Kind == "policy.gate.resolve" {
 				r.tell(rec)
 			}
+		}
+		for _, o := range others {
+			o.store()
 		}
 	}
 	m.mu.Unlock()
@@ -169,8 +176,12 @@ func (m *Mem) Write(run string, d Draft) error {
 	if r.ended != "" {
 		return ErrEnded
 	}
-	if rec, ok := r.addChecked(d, 0); ok {
-		r.tell(rec)
+	others, err := m.besides([]Draft{d})
+	if err != nil {
+		return err
+	}
+	for _, b := range append([]beside{{r, []Draft{d}}}, others...) {
+		b.store()
 	}
 	return nil
 }
@@ -259,9 +270,13 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 func (r *memRun) end(s Status) { r.ended, r.leased = s, false }
 
 func (r *memRun) add(d Draft, epoch int64) Record {
+	d.Beside = nil // no part of the record
 	rec := Record{Seq: int64(r.len() + 1), Epoch: epoch, At: time.Now().UTC(), Draft: d}
-	if n := len(r.chunks); n == 0 || len(r.chunks[n-1]) == chunkSize {
+	switch n := len(r.chunks); {
+	case n == 0: // it grows: most runs are short
 		r.chunks = append(r.chunks, nil)
+	case len(r.chunks[n-1]) == chunkSize:
+		r.chunks = append(r.chunks, make([]Record, 0, chunkSize))
 	}
 	last := &r.chunks[len(r.chunks)-1]
 	*last = append(*last, rec)

@@ -36,9 +36,10 @@ type call struct {
 	name, digest string
 	class        Class
 	attempt      int  // the last one recorded
-	open         bool // intended, neither failed nor finished
-	suspended    bool
-	reserve      Use // of the open attempt
+	open         bool // begun, neither failed nor finished
+	intended     bool // of the open attempt: there is an effect.intended
+	suspended    bool // until it has an outcome: every drive enters the same attempt
+	reserve      Use  // of the open attempt
 	retryAt      time.Time
 	inputKnown   bool // some record has the input
 
@@ -107,37 +108,43 @@ func newPast(limits Use) *past {
 	}
 }
 
-// foldHistory reads a segment. Of a fork's base it takes what the flow owns and
-// the decisions that were taken.
+// foldHistory reads a segment. Of a fork's base it takes what the flow owns, the
+// decisions that were taken and what was used; time goes on from there.
 func foldHistory(h History, limits Use) (*past, error) {
 	p := newPast(limits)
-	if len(h.Base) > 0 {
-		for _, r := range h.Base {
-			if inherited(r.Kind, r.N) {
-				if err := p.add(r); err != nil {
-					return nil, err
-				}
-			}
+	for _, r := range h.Base {
+		if !inherited(r.Kind, r.N) {
+			p.reach(r.At)
+		} else if err := p.add(r); err != nil {
+			return nil, err
 		}
-		p.dropUntaken()
-		p.last, p.epoch, p.wall = 0, 0, 0
 	}
-	w := wallFold{}
+	if len(h.Base) > 0 {
+		p.leaveBase(limits)
+	}
 	for _, r := range h.Records {
 		if err := p.add(r); err != nil {
 			return nil, err
 		}
-		w.add(r)
 	}
-	p.wall = w.total()
+	p.wall = Wall(h)
 	return p, nil
 }
 
-// inherited tells what a fork takes over from its source. The base's notes,
-// ownership, cancels and ends stay behind.
+// leaveBase begins a fork's own records: their numbers and owners count anew, and
+// the limits are those that the fork was given, be they more or less than its
+// source had.
+func (p *past) leaveBase(limits Use) {
+	p.dropUntaken()
+	p.last, p.epoch = 0, 0
+	p.ledger.limit = limits.clone()
+}
+
+// inherited tells what a fork takes over from its source. Of the base's notes it
+// is what attempts were granted; ownership, cancels and ends stay behind.
 func inherited(kind string, n int) bool {
 	switch kind {
-	case "run.continued":
+	case "run.continued", "run.forked", "bound.reserved":
 		return true
 	}
 	return answers(kind) || Owned(kind, n)
@@ -227,16 +234,9 @@ func (p *past) add(r Record) error {
 	if r.Epoch > p.epoch {
 		p.epoch = r.Epoch
 	}
-	if r.At.After(p.latest) {
-		p.latest = r.At
-	}
+	p.reach(r.At)
 	if r.Note {
-		if r.Kind == "bound.warned" {
-			var b struct{ Bound string }
-			if json.Unmarshal(r.Body, &b) == nil {
-				p.warned[b.Bound] = true
-			}
-		}
+		p.addNote(r)
 		return nil
 	}
 	p.records++
@@ -248,6 +248,38 @@ func (p *past) add(r Record) error {
 		return fmt.Errorf("record %d (%s at %q) cannot be read: %w", r.Seq, r.Kind, r.Path, err)
 	}
 	return nil
+}
+
+// reach keeps the run's time from falling below t.
+func (p *past) reach(t time.Time) {
+	if t.After(p.latest) {
+		p.latest = t
+	}
+}
+
+// addNote takes what the engine itself has noted. Of others' notes it knows
+// nothing.
+func (p *past) addNote(r Record) {
+	switch r.Kind {
+	case "bound.warned":
+		var b struct{ Bound string }
+		if json.Unmarshal(r.Body, &b) == nil {
+			p.warned[b.Bound] = true
+		}
+	case "bound.reserved":
+		if c := p.calls[r.Path]; c != nil && !c.done {
+			p.holdMore(c, grantOf(r))
+		}
+	}
+}
+
+// grantOf is what an attempt was granted while it ran.
+func grantOf(r Record) Use {
+	var b struct{ By Use }
+	if json.Unmarshal(r.Body, &b) != nil {
+		return nil
+	}
+	return b.By
 }
 
 func (p *past) addKind(r Record) error {
@@ -296,6 +328,14 @@ func (p *past) addKind(r Record) error {
 		p.cut = true
 	case "run.continued", "run.forked":
 		return p.carry(r)
+	case "draft.updated": // nothing is driven yet: whoever holds the draft says what was used
+		var b struct{ Used Use }
+		if err := json.Unmarshal(r.Body, &b); err != nil {
+			return err
+		}
+		if b.Used != nil {
+			p.ledger.used = b.Used
+		}
 	}
 	return nil
 }
@@ -321,7 +361,7 @@ func (p *past) addEffect(r Record, b *effectBody) {
 		if c.open {
 			p.ledger.settle(c.reserve, nil) // the former attempt was lost: it is charged in full
 		}
-		c.class, c.open, c.suspended, c.reserve = b.Class, true, false, b.Reserve
+		c.class, c.open, c.intended, c.suspended, c.reserve = b.Class, true, true, false, b.Reserve
 		c.retryAt = time.Time{}
 		p.ledger.hold(b.Reserve)
 	case "effect.failed":
@@ -342,11 +382,21 @@ func (p *past) settleCall(c *call, reported Use) {
 	} else {
 		p.ledger.used.add(reported)
 	}
-	c.open, c.suspended, c.reserve = false, false, nil
+	c.open, c.intended, c.suspended, c.reserve = false, false, false, nil
 }
 
-// chargeLost charges what the segment leaves unsettled: a correction may cut it
-// while nobody knows what became of a call. What is suspended goes on elsewhere.
+// holdMore adds to what the open attempt of a call holds. The map is a new one:
+// the old may be the program's.
+func (p *past) holdMore(c *call, more Use) {
+	sum := c.reserve.clone()
+	sum.add(more)
+	c.open, c.reserve = true, sum
+	p.ledger.hold(more)
+}
+
+// chargeLost charges what stays unsettled where a segment, a run or a fork's base
+// ends: nobody will know what an attempt used that was in flight then. What is
+// suspended goes on elsewhere, and keeps accounts of its own there.
 func (p *past) chargeLost() {
 	for _, c := range p.calls {
 		if c.open && !c.suspended {
@@ -446,9 +496,7 @@ func (p *past) addTime(r Record) error {
 	if err := json.Unmarshal(r.Body, &b); err != nil {
 		return err
 	}
-	if b.T.After(p.latest) {
-		p.latest = b.T
-	}
+	p.reach(b.T)
 	switch r.Kind {
 	case "clock.read":
 		p.clocks[r.Path] = &clock{t: b.T}
@@ -469,16 +517,19 @@ func (p *past) carry(r Record) error {
 		Used     Use             `json:"used"`
 		Limit    Use             `json:"limit"`
 		Counters Use             `json:"counters"`
+		T        time.Time       `json:"t"`
 	}
 	if err := json.Unmarshal(r.Body, &b); err != nil {
 		return err
 	}
 	if r.Kind == "run.forked" {
 		if b.Counters != nil {
+			p.chargeLost() // it is in the counters, so nobody may charge it again
 			p.ledger.used = b.Counters.clone()
 		}
 		return nil
 	}
+	p.reach(b.T)
 	fresh := newPast(b.Limit)
 	fresh.ledger.used.add(b.Used)
 	fresh.state, fresh.last, fresh.epoch, fresh.latest, fresh.warned = b.State, p.last, p.epoch, p.latest, p.warned
@@ -487,6 +538,19 @@ func (p *past) carry(r Record) error {
 	}
 	*p = *fresh
 	return nil
+}
+
+// Wall is how long the drives of h took, with those of a fork's base or, where
+// its run.forked says so, of all its source.
+func Wall(h History) time.Duration {
+	w := wallFold{}
+	for _, r := range h.Base {
+		w.add(r)
+	}
+	for _, r := range h.Records {
+		w.add(r)
+	}
+	return w.total()
 }
 
 // wallFold sums the time that drives took: from a drive's first record to its
@@ -501,14 +565,14 @@ func (w *wallFold) add(r Record) {
 	case "run.started", "run.resumed":
 		w.end()
 		w.start, w.last = r.At, r.At
-	case "run.parked", "run.continued":
+	case "run.parked", "run.continued", "run.forked":
+		w.end() // which holds where no sum is given
 		var b struct {
-			WallMs int64 `json:"wall_ms"`
+			WallMs *int64 `json:"wall_ms"`
 		}
-		if json.Unmarshal(r.Body, &b) == nil {
-			w.sum = time.Duration(b.WallMs) * time.Millisecond
+		if json.Unmarshal(r.Body, &b) == nil && b.WallMs != nil {
+			w.sum = ms(*b.WallMs)
 		}
-		w.start = time.Time{}
 		if r.Kind == "run.continued" {
 			w.start, w.last = r.At, r.At // the drive goes on
 		}

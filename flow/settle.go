@@ -20,6 +20,7 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 	if d.ending >= parked {
 		return over(Result{}, do.park())
 	}
+	done.Use = do.unpaid(done.Use)
 	if err == nil && len(done.Value) > MaxPayload {
 		err = &Error{Code: CodeResultTooLarge, Message: fmt.Sprintf("a result has at most 16 MiB, this one %d bytes", len(done.Value)), Answered: true}
 		done.Value = nil
@@ -50,6 +51,21 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 		return over(do.finish(done, e, took, nil))
 	}
 	return do.retry(e, done.Use)
+}
+
+// unpaid is what is left to charge of a reported use: not what was charged before
+// the first attempt.
+func (do *doing) unpaid(reported Use) Use {
+	if len(do.Prepaid) == 0 || do.call.attempt > 1 || reported == nil {
+		return reported
+	}
+	left := reported.clone()
+	for name, n := range do.Prepaid {
+		if had, ok := left[name]; ok {
+			left[name] = max(0, had-n)
+		}
+	}
+	return left
 }
 
 // settleOnce knows only definite answers; everything else is in doubt.

@@ -66,7 +66,12 @@ type NewRun struct {
 	BaseSeq                       int64
 	Blobs                         []string // digests the run keeps alive beside those its records name
 	Session                       string   // of a turn; "": it belongs to none
-	After                         string   // the run that is the last of the session so far; "": there is none
+	After                         string   // the run that is the last of the session, or of the Envelope, so far; "": there is none
+	// Of a pipeline: the Envelope whose state it is, the request that made it, and the
+	// user's key of the line of runs that it belongs to. A thread has one run that has
+	// not ended (ErrThreadBusy), a user one run by a request (ErrRequestKnown), unless
+	// the new one takes its place. "": none.
+	Envelope, Request, Thread string
 }
 
 // Row is a run as stored.
@@ -90,6 +95,7 @@ type Row struct {
 	Base                                 string
 	BaseSeq                              int64
 	Session                              string // of a turn
+	Envelope, Request, Thread            string // of a pipeline
 	Created, Updated                     time.Time
 }
 
@@ -121,6 +127,8 @@ type Query struct {
 	Prefix  string   // of the id
 	Leased  bool     // only runs somebody holds
 	Session string   // only the turns of this one; "": all
+	// Only those of a user, and of an Envelope, a request or a thread; "": all.
+	User, Envelope, Request, Thread string
 }
 
 // GateQuery selects gates.

@@ -89,7 +89,10 @@ func (c *fctx) open(key string, q Gate, sum string) (*gate, error) {
 	if d.append(Draft{Kind: q.openingKind(), Path: key, From: "executor", Body: o.close()}) != nil {
 		return nil, c.park()
 	}
-	g.opening = false
+	g.opening, g.scope = false, c.b.scope
+	if c.b.scope.inClosedGroup() { // which could not close what was still being written
+		d.supersede(c.b.scope)
+	}
 	return g, nil
 }
 
@@ -225,6 +228,7 @@ func (d *drive) again() Outcome {
 	d.places, d.root, d.cancelled = map[string]*place{}, &scope{}, false
 	h, err := d.log.Load(context.Background(), d.job.Run)
 	if err == nil {
+		d.began = time.Now() // what this drive took so far is in the records
 		err = d.begin(h)
 	}
 	d.mu.Unlock()

@@ -33,7 +33,8 @@ type field struct {
 // type of fieldTypes. README.md has the same table, and a test compares them.
 var envelopes = map[string]shape{
 	"intent.draft": {Executor, parseShape(`program_kind program_digest?:digest prose? skill? skill_digest?:digest inputs bounds user origin
-		keys{ user:key executor:key } frozen{ *:digest } title? labels? trace? parent?{ run relation } fork_of?{ run:name seq:seq hash:digest }`)},
+		keys{ user:key executor:key } frozen{ *:digest } title? labels? trace? parent?{ run relation } fork_of?{ run:name seq:seq hash:digest }
+		hold? pipeline?{ envelope_id:text request_id:text thread_id:text version } rollback?`)},
 	"intent.compiled": {Executor, parseShape(`intent? intent_hash? program_digest?:digest model? attempts`)},
 	"intent.clarify":  {Executor, parseShape(`gate round questions[]{ id prompt type options default? required }`)},
 	"intent.answer":   {User, parseShape(`gate answers via on_behalf_of?:text`)},
@@ -41,9 +42,9 @@ var envelopes = map[string]shape{
 	"plan.proposed":   {Executor, parseShape(`intent_hash program_digest:digest revision accepted_by`)},
 	"intent.correct":  {Executor, parseShape(`target reason material reasons intent_hash program_digest:digest revision on_behalf_of:text`)},
 	"intent.dispatch": {Executor, parseShape(`child skill skill_digest:digest bounds`)},
-	"intent.attest":   {Executor, parseShape(`outcome outputs_digest:digest cited evidence`)},
-	"intent.fail":     {Executor, parseShape(`reason code? message bound? cited evidence`)},
-	"intent.cancel":   {User, parseShape(`reason via gate? cited evidence on_behalf_of?:text`)},
+	"intent.attest":   {Executor, parseShape(`outcome outputs_digest:digest cited evidence terminal_reason? termination_reason?`)},
+	"intent.fail":     {Executor, parseShape(`reason code? message bound? cited evidence terminal_reason? termination_reason?`)},
+	"intent.cancel":   {User, parseShape(`reason via gate? cited evidence on_behalf_of?:text terminal_reason? termination_reason?`)},
 	"policy.gate":     {Executor, parseShape(`gate gate_kind question subject actions deny digest expires_at?`)},
 	"policy.gate.resolve": {User, parseShape(`gate action answer? feedback? note? decided_by? subject_digest fail_reason? via
 		on_behalf_of?:text`)},

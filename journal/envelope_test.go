@@ -23,7 +23,8 @@ func bodyOf(t testing.TB, kind string) map[string]any {
 	all := map[string]map[string]any{
 		"intent.draft": {"program_kind": "plan", "program_digest": digest, "prose": "p", "skill": "s", "skill_digest": digest, "inputs": 1, "bounds": 1, "user": "u",
 			"origin": "cli", "keys": keys, "frozen": map[string]any{"manifest": digest}, "title": "t", "labels": 1, "trace": "t",
-			"parent": map[string]any{"run": otherRun, "relation": "fork"}, "fork_of": fork},
+			"parent": map[string]any{"run": otherRun, "relation": "fork"}, "fork_of": fork, "hold": true, "rollback": 1,
+			"pipeline": map[string]any{"envelope_id": "e", "request_id": "r", "thread_id": "t", "version": 1}},
 		"intent.compiled":     {"intent": 1, "intent_hash": digest, "program_digest": digest, "model": "m", "attempts": 1},
 		"intent.clarify":      {"gate": "g", "round": 1, "questions": []any{question}},
 		"intent.answer":       {"gate": "g", "answers": 1, "via": "http"},
@@ -31,9 +32,9 @@ func bodyOf(t testing.TB, kind string) map[string]any {
 		"plan.proposed":       {"intent_hash": digest, "program_digest": digest, "revision": 1, "accepted_by": "id"},
 		"intent.correct":      {"target": "plan", "reason": "r", "material": true, "reasons": 1, "intent_hash": digest, "program_digest": digest, "revision": 2},
 		"intent.dispatch":     {"child": "c", "skill": "s", "skill_digest": digest, "bounds": 1},
-		"intent.attest":       {"outcome": "success", "outputs_digest": digest, "cited": 1, "evidence": 1},
-		"intent.fail":         {"reason": "timeout", "code": "c", "message": "m", "bound": "b", "cited": 1, "evidence": 1},
-		"intent.cancel":       {"reason": "r", "via": "http", "gate": "g", "cited": 1, "evidence": 1},
+		"intent.attest":       {"outcome": "success", "outputs_digest": digest, "cited": 1, "evidence": 1, "terminal_reason": "r", "termination_reason": "t"},
+		"intent.fail":         {"reason": "timeout", "code": "c", "message": "m", "bound": "b", "cited": 1, "evidence": 1, "terminal_reason": "r", "termination_reason": "t"},
+		"intent.cancel":       {"reason": "r", "via": "http", "gate": "g", "cited": 1, "evidence": 1, "terminal_reason": "r", "termination_reason": "t"},
 		"policy.gate":         {"gate": "g", "gate_kind": "question", "question": "?", "subject": 1, "actions": 1, "deny": "deny", "digest": digest, "expires_at": "t"},
 		"policy.gate.resolve": {"gate": "g", "action": "a", "answer": 1, "feedback": "f", "note": "n", "decided_by": "d", "subject_digest": digest, "fail_reason": "r", "via": "http"},
 	}
@@ -96,11 +97,12 @@ func TestPrincipals(t *testing.T) {
 
 func TestCheckBodyFields(t *testing.T) {
 	optional := map[string][]string{
-		"intent.draft":        {"program_digest", "prose", "skill", "skill_digest", "title", "labels", "trace", "parent", "fork_of"},
+		"intent.draft":        {"program_digest", "prose", "skill", "skill_digest", "title", "labels", "trace", "parent", "fork_of", "hold", "pipeline", "rollback"},
 		"intent.compiled":     {"intent", "intent_hash", "program_digest", "model"},
 		"intent.accept":       {"gate"},
-		"intent.fail":         {"code", "bound"},
-		"intent.cancel":       {"gate"},
+		"intent.attest":       {"terminal_reason", "termination_reason"},
+		"intent.fail":         {"code", "bound", "terminal_reason", "termination_reason"},
+		"intent.cancel":       {"gate", "terminal_reason", "termination_reason"},
 		"policy.gate":         {"expires_at"},
 		"policy.gate.resolve": {"answer", "feedback", "note", "decided_by", "fail_reason"},
 	}
@@ -147,6 +149,7 @@ func TestCheckBodyNamesTheField(t *testing.T) {
 		{"intent.draft", "fork_of", map[string]any{"run": "R", "seq": 0, "hash": Sum(nil)}, "fork_of.seq"},
 		{"intent.draft", "fork_of", map[string]any{"run": "R", "seq": 1, "hash": "h"}, "fork_of.hash"},
 		{"intent.draft", "parent", map[string]any{"run": "R", "relation": "fork", "x": 1}, "parent.x"},
+		{"intent.draft", "pipeline", map[string]any{"envelope_id": "", "request_id": "r", "thread_id": "t", "version": 1}, "pipeline.envelope_id"},
 		{"intent.clarify", "questions", []any{map[string]any{"id": "q"}}, "questions[0].prompt"},
 		{"intent.clarify", "questions", 1, "questions is not a list"},
 		{"intent.accept", "on_behalf_of", "", "on_behalf_of"},

@@ -111,7 +111,8 @@ func (r reference) fetch(get func(Hash) ([]byte, error)) ([]byte, error) {
 
 // Digests gives every blob that a record names: its payload references and, of
 // an envelope, the program, the skill, the outputs and the frozen documents. A
-// correction that was asked for and a state that goes on name such documents too.
+// correction that was asked for, a draft that was changed and a state that goes on
+// name such documents too.
 func Digests(kind string, note bool, body []byte) ([]Hash, error) {
 	refs, err := references(kind, note, body)
 	if err != nil {
@@ -151,7 +152,7 @@ func references(kind string, note bool, body []byte) ([]reference, error) {
 // namesDocuments tells which records may name blobs by digest alone.
 func namesDocuments(kind string, body []byte) bool {
 	switch kind {
-	case "run.correction_requested", "run.continued":
+	case "run.correction_requested", "run.continued", "draft.updated":
 		return bytes.Contains(body, []byte(hashPrefix))
 	}
 	return IsEnvelope(kind)

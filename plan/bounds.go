@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -24,57 +25,57 @@ var boundNames = []string{
 // maxCount is the largest whole number that every JSON reader agrees on.
 const maxCount = 1<<53 - 1
 
-func decodeBounds(f *fields, ps *problems, name string) Bounds {
-	v := f.typed(name, object)
+func decodeBounds(f *document.Fields, ps *document.Problems, name string) Bounds {
+	v := f.Typed(name, document.Object)
 	if v == nil {
 		return nil
 	}
 	b := Bounds{}
-	bf := fieldsOf(ps, v, joinPath(f.path, name))
+	bf := document.FieldsOf(ps, v, joinPath(f.Path, name))
 	for _, bound := range boundNames {
-		if amount, ok := bf.bound(bound); ok {
+		if amount, ok := readBound(bf, bound); ok {
 			b[bound] = amount
 		}
 	}
-	bf.end()
+	bf.End()
 	return b
 }
 
-// bound is one limit; ok is false where there is none, or none that can be read.
-func (f *fields) bound(name string) (amount int64, ok bool) {
+// readBound is one limit; ok is false where there is none, or none that can be read.
+func readBound(f *document.Fields, name string) (amount int64, ok bool) {
 	switch name {
 	case tipstaff.BoundCostUSD:
-		v := f.get(name)
+		v := f.Get(name)
 		if v == nil {
 			return 0, false
 		}
-		return f.usd(name, v)
+		return readUSD(f, name, v)
 	case tipstaff.BoundWallTime:
-		d := f.duration(name)
+		d := f.Duration(name)
 		return d.Milliseconds(), d > 0
 	}
 	const absent = -1
-	n := f.integer(name, absent, 0, maxCount)
+	n := f.Integer(name, absent, 0, maxCount)
 	return n, n != absent
 }
 
 var decimalGrammar = regexp.MustCompile(`^(0|[1-9][0-9]{0,17})(\.[0-9]{1,9})?$`)
 
-// usd is an amount in 10⁻⁹ USD. Amounts are strings: a number would already
+// readUSD is an amount in 10⁻⁹ USD. Amounts are strings: a number would already
 // have been rounded by whoever read it.
-func (f *fields) usd(name string, v *value) (int64, bool) {
-	if v.kind != text {
-		f.ps.add(codeFieldType, v.at, f.path, `%s is %v; an amount is a string, like "0.50"`, name, v.kind)
+func readUSD(f *document.Fields, name string, v *document.Value) (int64, bool) {
+	if v.Kind != document.Text {
+		f.Problems.Add(document.CodeFieldType, v.At, f.Path, `%s is %v; an amount is a string, like "0.50"`, name, v.Kind)
 		return 0, false
 	}
-	if !decimalGrammar.MatchString(v.text) {
-		f.ps.add(codeFieldInvalid, v.at, f.path, `%s is %q; an amount has at most nine decimals, like "0.50"`, name, brief(v.text))
+	if !decimalGrammar.MatchString(v.Text) {
+		f.Problems.Add(document.CodeFieldInvalid, v.At, f.Path, `%s is %q; an amount has at most nine decimals, like "0.50"`, name, document.Brief(v.Text))
 		return 0, false
 	}
-	whole, fraction, _ := strings.Cut(v.text, ".")
+	whole, fraction, _ := strings.Cut(v.Text, ".")
 	nano, _ := new(big.Int).SetString(whole+fraction+strings.Repeat("0", 9-len(fraction)), 10)
 	if !nano.IsInt64() || nano.Int64() == math.MaxInt64 {
-		f.ps.add(codeRange, v.at, f.path, "%s is %s; that is more than can be counted", name, brief(v.text))
+		f.Problems.Add(document.CodeRange, v.At, f.Path, "%s is %s; that is more than can be counted", name, document.Brief(v.Text))
 		return 0, false
 	}
 	return nano.Int64(), true

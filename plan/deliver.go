@@ -1,6 +1,10 @@
 package plan
 
-import "time"
+import (
+	"time"
+
+	"github.com/tipstaff/tipstaff/document"
+)
 
 // Deliver says what of the worktree is handed over at the end, and after which
 // checks.
@@ -11,7 +15,7 @@ type Deliver struct {
 	CorrectAt string // a leaf
 	Checks    []DeliveryCheck
 
-	correctAt position
+	correctAt document.Position
 }
 
 // DeliveryCheck is a command that must succeed in the worktree.
@@ -22,27 +26,27 @@ type DeliveryCheck struct {
 	Required bool
 }
 
-func decodeDeliver(f *fields, ps *problems) *Deliver {
-	v := f.typed("deliver", object)
+func decodeDeliver(f *document.Fields, ps *document.Problems) *Deliver {
+	v := f.Typed("deliver", document.Object)
 	if v == nil {
 		return nil
 	}
-	df := fieldsOf(ps, v, "deliver")
-	d := &Deliver{Base: df.textOr("base", "HEAD"), Release: df.text("release"), CorrectAt: df.text("correct_at")}
-	if v := df.v.get("correct_at"); v != nil {
-		d.correctAt = v.at
+	df := document.FieldsOf(ps, v, "deliver")
+	d := &Deliver{Base: df.TextOr("base", "HEAD"), Release: df.Text("release"), CorrectAt: df.Text("correct_at")}
+	if v := df.Value.Get("correct_at"); v != nil {
+		d.correctAt = v.At
 	}
-	d.Paths, _ = df.texts("paths")
-	df.each("checks", func(c *fields) {
-		c.need("name")
-		c.need("run")
-		check := DeliveryCheck{Name: c.text("name"), Timeout: c.duration("timeout"), Required: c.boolean("required", true)}
-		check.Run, _ = c.texts("run")
-		if v := c.v.get("run"); v != nil && v.kind == list && len(v.items) == 0 {
-			ps.add(codeFieldInvalid, v.at, c.path, "run is empty; it names a program and its arguments")
+	d.Paths, _ = df.Texts("paths")
+	df.Each("checks", func(c *document.Fields) {
+		c.Need("name")
+		c.Need("run")
+		check := DeliveryCheck{Name: c.Text("name"), Timeout: c.Duration("timeout"), Required: c.Boolean("required", true)}
+		check.Run, _ = c.Texts("run")
+		if v := c.Value.Get("run"); v != nil && v.Kind == document.List && len(v.Items) == 0 {
+			ps.Add(document.CodeFieldInvalid, v.At, c.Path, "run is empty; it names a program and its arguments")
 		}
 		d.Checks = append(d.Checks, check)
 	})
-	df.end()
+	df.End()
 	return d
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -14,7 +15,6 @@ const (
 	MaxNodes    = 2000
 	MaxDepth    = 32  // levels of nodes; the root is the first
 	MaxPath     = 512 // bytes of a node's path
-	maxNesting  = 128 // levels of values, nodes and their arguments together
 	maxParallel = 64
 )
 
@@ -54,10 +54,10 @@ type Document struct {
 
 	file      string
 	canonical []byte
-	problems  []problem // what Parse found: Validate reports it again
-	outputs   *value
-	at        map[string]position // of top-level fields and of inputs
-	toolsAt   []position
+	problems  []document.Problem // what Parse found: Validate reports it again
+	outputs   *document.Value
+	at        map[string]document.Position // of top-level fields and of inputs
+	toolsAt   []document.Position
 }
 
 // Input is a value the caller gives at the start.
@@ -67,7 +67,7 @@ type Input struct {
 	Default  json.RawMessage // nil: none
 	Schema   json.RawMessage // JSON Schema
 
-	at position
+	at document.Position
 }
 
 // NodeKind is one of six.
@@ -132,17 +132,17 @@ type Node struct {
 	Continue bool          // on_error: continue
 
 	segment   string
-	at        position
-	has       map[string]position // of the fields it was written with
-	texts     map[string]position // of those that are strings
+	at        document.Position
+	has       map[string]document.Position // of the fields it was written with
+	texts     map[string]document.Position // of those that are strings
 	childless bool
-	args      *value
+	args      *document.Value
 	verbatim  bool // args hold no reference and no escape: Args is what they resolve to
 	literal   bool // args hold no reference
-	inputs    *value
-	show      *value
-	prompt    *value
-	toolsAt   []position
+	inputs    *document.Value
+	show      *document.Value
+	prompt    *document.Value
+	toolsAt   []document.Position
 }
 
 // Action is one answer that a gate offers.

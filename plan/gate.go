@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -58,15 +59,15 @@ func (w *walker) ask(fc flow.Context, n *Node, subject json.RawMessage) end {
 // subject is exactly what is decided: what the node shows. It is signed, so that
 // a number in it must have a canonical form.
 func (w *walker) subject(n *Node, l *ledger) (json.RawMessage, error) {
-	show := &value{kind: object}
+	show := &document.Value{Kind: document.Object}
 	if n.show != nil {
-		show.members = []member{{key: "show", value: n.show}}
+		show.Members = []document.Member{{Key: "show", Value: n.show}}
 	}
 	subject, err := w.resolve(show, l)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := canonical(subject); err != nil {
+	if _, err := document.Canonical(subject); err != nil {
 		return nil, unresolved(err)
 	}
 	return subject, nil

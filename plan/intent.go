@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Intent is what the plan is for. The zero value is that of a document without
@@ -62,110 +64,108 @@ var (
 	slug  = regexp.MustCompile(`^x:[a-z0-9][a-z0-9_-]{0,63}$`)
 )
 
-func decodeIntent(f *fields, ps *problems) Intent {
-	v := f.typed("intent", object)
+func decodeIntent(f *document.Fields, ps *document.Problems) Intent {
+	v := f.Typed("intent", document.Object)
 	if v == nil {
 		return Intent{}
 	}
-	in := Intent{json: raw(v)}
-	xf := fieldsOf(ps, v, "intent")
-	in.Verb = xf.extensible("verb", verbs...)
-	xf.each("objects", func(o *fields) {
-		o.need("name")
-		in.Objects = append(in.Objects, Object{o.text("name"), o.text("value"), o.text("uri"), o.text("type")})
+	in := Intent{json: document.Raw(v)}
+	xf := document.FieldsOf(ps, v, "intent")
+	in.Verb = readExtensible(xf, "verb", verbs...)
+	xf.Each("objects", func(o *document.Fields) {
+		o.Need("name")
+		in.Objects = append(in.Objects, Object{o.Text("name"), o.Text("value"), o.Text("uri"), o.Text("type")})
 	})
-	xf.each("budget", func(b *fields) { in.Budget = append(in.Budget, b.amount()) })
-	in.Deadline = xf.instant("deadline")
-	in.Anchor = xf.boolean("anchor", false)
-	xf.each("constraints", func(c *fields) { in.Constraints = append(in.Constraints, c.constraint()) })
-	xf.each("success_criteria", func(c *fields) {
-		c.need("type")
-		kind := c.extensible("type", "delivered", "signed_off", "external", "attestation")
-		in.SuccessCriteria = append(in.SuccessCriteria, Criterion{kind, raw(c.v)})
-		for _, m := range c.v.members { // what a criterion names is its reader's matter
-			c.asked[m.key] = true
-		}
+	xf.Each("budget", func(b *document.Fields) { in.Budget = append(in.Budget, readAmount(b)) })
+	in.Deadline = readInstant(xf, "deadline")
+	in.Anchor = xf.Boolean("anchor", false)
+	xf.Each("constraints", func(c *document.Fields) { in.Constraints = append(in.Constraints, readConstraint(c)) })
+	xf.Each("success_criteria", func(c *document.Fields) {
+		c.Need("type")
+		kind := readExtensible(c, "type", "delivered", "signed_off", "external", "attestation")
+		in.SuccessCriteria = append(in.SuccessCriteria, Criterion{kind, document.Raw(c.Value)})
+		c.IgnoreRest() // what a criterion names is its reader's matter
 	})
-	xf.end()
+	xf.End()
 	return in
 }
 
-// extensible is one of the words, or x:<slug>.
-func (f *fields) extensible(name string, words ...string) string {
-	v := f.typed(name, text)
+// readExtensible is one of the words, or x:<slug>.
+func readExtensible(f *document.Fields, name string, words ...string) string {
+	v := f.Typed(name, document.Text)
 	if v == nil {
 		return ""
 	}
-	if !slices.Contains(words, v.text) && !slug.MatchString(v.text) {
-		f.ps.add(codeFieldInvalid, v.at, f.path, "%s is %q; it must be one of %v or x:<name>", name, brief(v.text), words)
+	if !slices.Contains(words, v.Text) && !slug.MatchString(v.Text) {
+		f.Problems.Add(document.CodeFieldInvalid, v.At, f.Path, "%s is %q; it must be one of %v or x:<name>", name, document.Brief(v.Text), words)
 	}
-	return v.text
+	return v.Text
 }
 
-func (f *fields) amount() Amount {
-	f.need("asset")
-	f.need("amount")
-	a := Amount{Asset: f.text("asset"), Amount: f.text("amount")}
-	if v := f.v.get("amount"); v != nil && v.kind == text && !decimalGrammar.MatchString(v.text) {
-		f.ps.add(codeFieldInvalid, v.at, f.path, `amount is %q; an amount has at most nine decimals, like "0.50"`, brief(v.text))
+func readAmount(f *document.Fields) Amount {
+	f.Need("asset")
+	f.Need("amount")
+	a := Amount{Asset: f.Text("asset"), Amount: f.Text("amount")}
+	if v := f.Value.Get("amount"); v != nil && v.Kind == document.Text && !decimalGrammar.MatchString(v.Text) {
+		f.Problems.Add(document.CodeFieldInvalid, v.At, f.Path, `amount is %q; an amount has at most nine decimals, like "0.50"`, document.Brief(v.Text))
 	}
 	return a
 }
 
-// instant is RFC 3339, or a day, which ends with its last second in UTC.
-func (f *fields) instant(name string) time.Time {
-	v := f.typed(name, text)
+// readInstant is RFC 3339, or a day, which ends with its last second in UTC.
+func readInstant(f *document.Fields, name string) time.Time {
+	v := f.Typed(name, document.Text)
 	if v == nil {
 		return time.Time{}
 	}
-	if t, err := time.Parse(time.RFC3339, v.text); err == nil {
+	if t, err := time.Parse(time.RFC3339, v.Text); err == nil {
 		return t.UTC()
 	}
-	if t, err := time.Parse(time.DateOnly, v.text); err == nil {
+	if t, err := time.Parse(time.DateOnly, v.Text); err == nil {
 		return t.Add(24*time.Hour - time.Second)
 	}
-	f.ps.add(codeFieldInvalid, v.at, f.path, "%s is %q; a time is written 2026-01-31T18:00:00Z or 2026-01-31", name, brief(v.text))
+	f.Problems.Add(document.CodeFieldInvalid, v.At, f.Path, "%s is %q; a time is written 2026-01-31T18:00:00Z or 2026-01-31", name, document.Brief(v.Text))
 	return time.Time{}
 }
 
-func (f *fields) constraint() Constraint {
-	f.need("type")
+func readConstraint(f *document.Fields) Constraint {
+	f.Need("type")
 	c := Constraint{
-		Type: f.extensible("type", "budget", "deadline", "jurisdiction", "quality", "rule", "policy"),
-		Hard: f.boolean("hard", false),
+		Type: readExtensible(f, "type", "budget", "deadline", "jurisdiction", "quality", "rule", "policy"),
+		Hard: f.Boolean("hard", false),
 	}
 	switch c.Type {
 	case "budget":
-		f.need("max")
-		if v := f.typed("max", object); v != nil {
-			mf := fieldsOf(f.ps, v, f.path+".max")
-			c.Max = mf.amount()
-			mf.end()
+		f.Need("max")
+		if v := f.Typed("max", document.Object); v != nil {
+			mf := document.FieldsOf(f.Problems, v, f.Path+".max")
+			c.Max = readAmount(mf)
+			mf.End()
 		}
 	case "deadline":
-		f.need("by")
-		c.By = f.instant("by")
+		f.Need("by")
+		c.By = readInstant(f, "by")
 	case "jurisdiction":
-		c.Allow, _ = f.texts("allow")
-		c.Deny, _ = f.texts("deny")
+		c.Allow, _ = f.Texts("allow")
+		c.Deny, _ = f.Texts("deny")
 	case "quality":
-		f.need("metric")
-		f.need("min")
-		c.Metric = f.text("metric")
-		if v := f.get("min"); v != nil {
-			if v.kind != text && v.kind != number {
-				f.ps.add(codeFieldType, v.at, f.path, "min must be a number, not %v", v.kind)
+		f.Need("metric")
+		f.Need("min")
+		c.Metric = f.Text("metric")
+		if v := f.Get("min"); v != nil {
+			if v.Kind != document.Text && v.Kind != document.Number {
+				f.Problems.Add(document.CodeFieldType, v.At, f.Path, "min must be a number, not %v", v.Kind)
 			}
-			c.Min = v.text
+			c.Min = v.Text
 		}
 	case "rule":
-		f.need("rule")
-		c.Rule = f.text("rule")
+		f.Need("rule")
+		c.Rule = f.Text("rule")
 	case "policy":
-		f.need("policy")
-		c.Policy = f.text("policy")
+		f.Need("policy")
+		c.Policy = f.Text("policy")
 	default:
-		c.Data = raw(f.get("data"))
+		c.Data = document.Raw(f.Get("data"))
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -143,9 +144,9 @@ func (w *walker) step(fc flow.Context, n *Node, l *ledger) end {
 
 // misfit is why a reply does not fit the schema that a step asks for.
 func misfit(schema, reply json.RawMessage) error {
-	s, err := compile(schema)
+	s, err := document.CompileSchema(schema)
 	if err == nil {
-		err = conforms(s, reply)
+		err = document.Conforms(s, reply)
 	}
 	if err != nil {
 		return &flow.Error{Code: ReasonOutputInvalid, Message: "the reply does not fit output_schema: " + err.Error()}
@@ -181,11 +182,11 @@ func called(r flow.Result, err error) end {
 }
 
 // resolve is the object v with its references replaced, {} for none.
-func (w *walker) resolve(v *value, l *ledger) (json.RawMessage, error) {
+func (w *walker) resolve(v *document.Value, l *ledger) (json.RawMessage, error) {
 	if v == nil {
 		return json.RawMessage("{}"), nil
 	}
-	out, err := v.render(w.find(l))
+	out, err := render(v, w.find(l))
 	if err != nil {
 		return nil, unresolved(err)
 	}

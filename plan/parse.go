@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Check parses a document and validates it: everything that is wrong with it,
@@ -27,19 +28,19 @@ func Check(name string, src []byte, r Resolver) (*Document, []tipstaff.Problem) 
 // could be read is returned beside them, so that [Document.Validate] can say
 // what else is wrong. nil problems do not make it valid.
 func Parse(name string, src []byte) (*Document, []tipstaff.Problem) {
-	v, p := read(src)
+	v, p := document.Read(src, maxSize(src))
 	if p != nil {
-		return nil, problems{*p}.public(name)
+		return nil, document.Problems{*p}.Public(name)
 	}
-	d := &Document{file: name, at: map[string]position{}}
-	ps := problems{}
-	checkNumbers(v, &ps)
+	d := &Document{file: name, at: map[string]document.Position{}}
+	ps := document.Problems{}
+	document.CheckNumbers(v, &ps)
 	if len(ps) == 0 {
-		d.canonical = raw(v)
+		d.canonical = document.Raw(v)
 	}
 	d.decode(v, &ps)
 	d.problems = ps
-	return d, ps.public(name)
+	return d, ps.Public(name)
 }
 
 // Load reads a document back from its canonical bytes, which were validated
@@ -67,55 +68,55 @@ func digest(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func (d *Document) decode(v *value, ps *problems) {
-	f := fieldsOf(ps, v, "")
-	for _, m := range f.v.members {
-		d.at[m.key] = m.at
+func (d *Document) decode(v *document.Value, ps *document.Problems) {
+	f := document.FieldsOf(ps, v, "")
+	for _, m := range f.Value.Members {
+		d.at[m.Key] = m.At
 	}
-	d.Kind = f.text("kind")
-	if k := f.v.get("kind"); k == nil {
-		ps.add(codeKindUnknown, f.v.at, "", "the document does not say what it is; a plan begins with kind: plan")
+	d.Kind = f.Text("kind")
+	if k := f.Value.Get("kind"); k == nil {
+		ps.Add(document.CodeKindUnknown, f.Value.At, "", "the document does not say what it is; a plan begins with kind: plan")
 	} else if d.Kind == KindTurn {
 		d.decodeTurn(f, ps)
 		return
-	} else if k.kind == text && d.Kind != KindPlan {
-		ps.add(codeKindUnknown, k.at, "", "the document is a %q, neither a plan nor a turn", brief(d.Kind))
+	} else if k.Kind == document.Text && d.Kind != KindPlan {
+		ps.Add(document.CodeKindUnknown, k.At, "", "the document is a %q, neither a plan nor a turn", document.Brief(d.Kind))
 	}
-	f.need("version")
-	d.Version = int(f.integer("version", 1, 1, 1))
-	d.Name = f.text("name")
-	d.Skill = f.text("skill")
-	d.Tools, d.toolsAt = f.tools()
+	f.Need("version")
+	d.Version = int(f.Integer("version", 1, 1, 1))
+	d.Name = f.Text("name")
+	d.Skill = f.Text("skill")
+	d.Tools, d.toolsAt = readTools(f)
 	d.decodeInputs(f, ps)
 	d.Intent = decodeIntent(f, ps)
 	d.Bounds = decodeBounds(f, ps, "bounds")
 	d.decodeRoot(f, ps)
-	if d.outputs = f.typed("outputs", object); d.outputs != nil {
-		d.Outputs = raw(d.outputs)
+	if d.outputs = f.Typed("outputs", document.Object); d.outputs != nil {
+		d.Outputs = document.Raw(d.outputs)
 	}
-	d.Workspace = f.word("workspace", "", "worktree", "checkout", "none")
+	d.Workspace = f.Word("workspace", "", "worktree", "checkout", "none")
 	d.Deliver = decodeDeliver(f, ps)
 	if d.Deliver != nil && d.Workspace != "" && d.Workspace != "worktree" {
-		ps.add(codeFieldInvalid, d.at["workspace"], "", "workspace is %s, but deliver needs a worktree", d.Workspace)
+		ps.Add(document.CodeFieldInvalid, d.at["workspace"], "", "workspace is %s, but deliver needs a worktree", d.Workspace)
 	}
-	f.end()
+	f.End()
 }
 
 var nameGrammar = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-func (d *Document) decodeInputs(f *fields, ps *problems) {
-	inputs := f.typed("inputs", object)
+func (d *Document) decodeInputs(f *document.Fields, ps *document.Problems) {
+	inputs := f.Typed("inputs", document.Object)
 	if inputs == nil {
 		return
 	}
-	for _, m := range inputs.members {
-		path := "inputs." + m.key
-		if !nameGrammar.MatchString(m.key) || m.key == inputFollowup {
-			ps.add(codeIDGrammar, m.at, "inputs", "%q cannot name an input: 1 to 64 of A-Z, a-z, 0-9, _ and -, and not followup", brief(m.key))
+	for _, m := range inputs.Members {
+		path := "inputs." + m.Key
+		if !nameGrammar.MatchString(m.Key) || m.Key == inputFollowup {
+			ps.Add(codeIDGrammar, m.At, "inputs", "%q cannot name an input: 1 to 64 of A-Z, a-z, 0-9, _ and -, and not followup", document.Brief(m.Key))
 			path = "inputs"
 		}
-		if m.value.kind != object {
-			ps.add(codeFieldType, m.value.at, path, "an input is described by a JSON Schema, an object; this is %v", m.value.kind)
+		if m.Value.Kind != document.Object {
+			ps.Add(document.CodeFieldType, m.Value.At, path, "an input is described by a JSON Schema, an object; this is %v", m.Value.Kind)
 			continue
 		}
 		d.Inputs = append(d.Inputs, decodeInput(m, path, ps))
@@ -124,31 +125,31 @@ func (d *Document) decodeInputs(f *fields, ps *problems) {
 
 // decodeInput reads a schema that may say required. Everything else is the
 // schema's own matter.
-func decodeInput(m member, path string, ps *problems) Input {
-	in := Input{Name: m.key, at: m.at}
-	schema := &value{kind: object, at: m.value.at}
-	f := fieldsOf(ps, m.value, path)
-	if v := f.get("default"); v != nil {
-		in.Default = raw(v)
+func decodeInput(m document.Member, path string, ps *document.Problems) Input {
+	in := Input{Name: m.Key, at: m.At}
+	schema := &document.Value{Kind: document.Object, At: m.Value.At}
+	f := document.FieldsOf(ps, m.Value, path)
+	if v := f.Get("default"); v != nil {
+		in.Default = document.Raw(v)
 	}
 	// In a schema for objects, required is a list of the object's own members.
-	own := m.value.get("required")
+	own := m.Value.Get("required")
 	in.Required = in.Default == nil
-	if own != nil && own.kind != list {
-		in.Required = f.boolean("required", in.Required)
+	if own != nil && own.Kind != document.List {
+		in.Required = f.Boolean("required", in.Required)
 	}
-	for _, field := range m.value.members {
-		if field.key != "required" || own.kind == list {
-			schema.members = append(schema.members, field)
+	for _, field := range m.Value.Members {
+		if field.Key != "required" || own.Kind == document.List {
+			schema.Members = append(schema.Members, field)
 		}
 	}
-	in.Schema = raw(schema)
+	in.Schema = document.Raw(schema)
 	return in
 }
 
-func (d *Document) decodeRoot(f *fields, ps *problems) {
-	f.need("root")
-	root := f.get("root")
+func (d *Document) decodeRoot(f *document.Fields, ps *document.Problems) {
+	f.Need("root")
+	root := f.Get("root")
 	if root == nil {
 		d.Root = &Node{Kind: Sequential, Path: rootPath, segment: rootPath}
 		return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -42,7 +43,7 @@ const codeApprovalDenied = "approval_denied"
 var refusals = []string{
 	"undeclared_tool", "unknown_tool",
 	"pin_mismatch", "unlocked_tool", "definition_changed", "package_changed",
-	codeNumberUnsafe, "invalid_arguments",
+	document.CodeNumberUnsafe, "invalid_arguments",
 	"effect_denied", "guard_refused", "policy_denied",
 	codeApprovalDenied,
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // reference names a value that is known only when the plan runs: an input, or
@@ -52,7 +54,7 @@ func parseText(s string) ([]part, error) {
 		literal.WriteString(s[:i])
 		inner, rest, closed := strings.Cut(s[i+2:], "}")
 		if !closed {
-			return nil, fmt.Errorf("%q is never closed", brief(s[i:]))
+			return nil, fmt.Errorf("%q is never closed", document.Brief(s[i:]))
 		}
 		ref, err := parseReference(inner)
 		if err != nil {
@@ -77,7 +79,7 @@ func parseReference(inner string) (reference, error) {
 	segments := strings.Split(inner, ".")
 	for _, s := range segments {
 		if !segmentGrammar.MatchString(s) {
-			return reference{}, fmt.Errorf("${%s} is no reference; write ${input.name} or ${id.output.field}, and $${ for a literal ${", brief(inner))
+			return reference{}, fmt.Errorf("${%s} is no reference; write ${input.name} or ${id.output.field}, and $${ for a literal ${", document.Brief(inner))
 		}
 	}
 	switch {
@@ -88,34 +90,34 @@ func parseReference(inner string) (reference, error) {
 	case len(segments) > 1 && segments[1] == "output":
 		return reference{node: segments[0], path: segments[2:]}, nil
 	}
-	return reference{}, fmt.Errorf("${%s} names no output; write ${%s.output}", brief(inner), brief(segments[0]))
+	return reference{}, fmt.Errorf("${%s} names no output; write ${%s.output}", document.Brief(inner), document.Brief(segments[0]))
 }
 
-// texts calls visit with every string in v that may hold references: values, and
+// eachText calls visit with every string in v that may hold references: values, and
 // keys, which may not but are told apart by key.
-func (v *value) texts(visit func(s string, at position, key bool)) {
-	switch v.kind {
-	case text:
-		visit(v.text, v.at, false)
-	case list:
-		for _, item := range v.items {
-			item.texts(visit)
+func eachText(v *document.Value, visit func(s string, at document.Position, key bool)) {
+	switch v.Kind {
+	case document.Text:
+		visit(v.Text, v.At, false)
+	case document.List:
+		for _, item := range v.Items {
+			eachText(item, visit)
 		}
-	case object:
-		for _, m := range v.members {
-			visit(m.key, m.at, true)
-			m.value.texts(visit)
+	case document.Object:
+		for _, m := range v.Members {
+			visit(m.Key, m.At, true)
+			eachText(m.Value, visit)
 		}
 	}
 }
 
-// literal reports whether v means the same in every run: no reference in it.
-func (v *value) literal() bool {
+// isLiteral reports whether v means the same in every run: no reference in it.
+func isLiteral(v *document.Value) bool {
 	if v == nil {
 		return true
 	}
 	found := false
-	v.texts(func(s string, _ position, _ bool) {
+	eachText(v, func(s string, _ document.Position, _ bool) {
 		parts, _ := parseText(s)
 		for _, p := range parts {
 			found = found || p.ref != nil
@@ -130,48 +132,48 @@ type lookup func(reference) (json.RawMessage, error)
 // render is v with its references replaced: RFC 8785 form, unless a number that
 // came through a reference has none. Then it is left as it came, for whoever
 // would send it on to refuse.
-func (v *value) render(find lookup) (json.RawMessage, error) {
+func render(v *document.Value, find lookup) (json.RawMessage, error) {
 	var b bytes.Buffer
-	if err := v.renderTo(&b, find); err != nil {
+	if err := renderTo(&b, v, find); err != nil {
 		return nil, err
 	}
-	out, err := canonical(b.Bytes())
-	if errors.Is(err, errUnsafe) {
+	out, err := document.Canonical(b.Bytes())
+	if errors.Is(err, document.ErrUnsafe) {
 		return b.Bytes(), nil
 	}
 	return out, err
 }
 
-func (v *value) renderTo(b *bytes.Buffer, find lookup) error {
-	switch v.kind {
-	case text:
-		return renderText(b, v.text, find)
-	case list:
+func renderTo(b *bytes.Buffer, v *document.Value, find lookup) error {
+	switch v.Kind {
+	case document.Text:
+		return renderText(b, v.Text, find)
+	case document.List:
 		b.WriteByte('[')
-		for i, item := range v.items {
+		for i, item := range v.Items {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			if err := item.renderTo(b, find); err != nil {
+			if err := renderTo(b, item, find); err != nil {
 				return err
 			}
 		}
 		b.WriteByte(']')
-	case object:
+	case document.Object:
 		b.WriteByte('{')
-		for i, m := range v.members {
+		for i, m := range v.Members {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			b.Write(quote(strings.ReplaceAll(m.key, "$${", "${")))
+			b.Write(document.Quote(strings.ReplaceAll(m.Key, "$${", "${")))
 			b.WriteByte(':')
-			if err := m.value.renderTo(b, find); err != nil {
+			if err := renderTo(b, m.Value, find); err != nil {
 				return err
 			}
 		}
 		b.WriteByte('}')
 	default:
-		v.appendJSON(b)
+		v.AppendJSON(b)
 	}
 	return nil
 }
@@ -194,7 +196,7 @@ func renderText(b *bytes.Buffer, s string, find lookup) error {
 	if err != nil {
 		return err
 	}
-	b.Write(quote(joined))
+	b.Write(document.Quote(joined))
 	return nil
 }
 
@@ -228,7 +230,7 @@ func asText(raw json.RawMessage) (string, error) {
 		err := json.Unmarshal(raw, &s)
 		return s, err
 	case '{', '[':
-		c, err := canonical(raw)
+		c, err := document.Canonical(raw)
 		return string(c), err
 	}
 	return string(raw), nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 func TestParseText(t *testing.T) {
@@ -73,12 +75,12 @@ func segments(path string) []string {
 
 func TestAnUnsafeNumberInsideTextIsAnError(t *testing.T) {
 	find := func(reference) (json.RawMessage, error) { return json.RawMessage(`{"n":9007199254740993}`), nil }
-	v := &value{kind: text, text: "have ${a.output}"}
-	if got, err := v.render(find); !errors.Is(err, errUnsafe) {
+	v := &document.Value{Kind: document.Text, Text: "have ${a.output}"}
+	if got, err := render(v, find); !errors.Is(err, document.ErrUnsafe) {
 		t.Errorf("rendered %s, %v", got, err)
 	}
-	alone := &value{kind: text, text: "${a.output}"}
-	if got, err := alone.render(find); err != nil || string(got) != `{"n":9007199254740993}` {
+	alone := &document.Value{Kind: document.Text, Text: "${a.output}"}
+	if got, err := render(alone, find); err != nil || string(got) != `{"n":9007199254740993}` {
 		t.Errorf("alone it is passed on as it came: %s, %v", got, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -53,7 +54,7 @@ func (workspace) Agent(name string) AgentInfo {
 
 func (workspace) Feature(name string) Trouble {
 	if name == "anchor" {
-		return Trouble{Code: codeFieldInvalid}
+		return Trouble{Code: document.CodeFieldInvalid}
 	}
 	return Trouble{}
 }

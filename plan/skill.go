@@ -3,6 +3,8 @@ package plan
 import (
 	"maps"
 	"slices"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // ownSkill looks up the skill that the document is written for, and checks that
@@ -24,35 +26,35 @@ func (v *validator) ownSkill() {
 	v.skill = &info
 	for _, in := range d.Inputs {
 		if _, known := info.Inputs[in.Name]; info.Inputs != nil && !known {
-			v.add(codeInputUnknown, in.at, "inputs."+in.Name, "%s has no input %s", brief(d.Skill), brief(in.Name))
+			v.add(codeInputUnknown, in.at, "inputs."+in.Name, "%s has no input %s", document.Brief(d.Skill), document.Brief(in.Name))
 		}
 	}
 	for _, name := range info.Outputs {
-		if d.outputs == nil || d.outputs.get(name) == nil {
-			v.add(codeFieldMissing, at, "outputs", "%s promises the output %s, which the plan does not have", brief(d.Skill), brief(name))
+		if d.outputs == nil || d.outputs.Get(name) == nil {
+			v.add(document.CodeFieldMissing, at, "outputs", "%s promises the output %s, which the plan does not have", document.Brief(d.Skill), document.Brief(name))
 		}
 	}
 }
 
 // skillURI reports whether a skill is pinned.
-func (v *validator) skillURI(uri string, at position, path string) bool {
+func (v *validator) skillURI(uri string, at document.Position, path string) bool {
 	code := checkSkill(uri)
 	switch code {
 	case "":
 		return true
 	case codeUnpinnedSkill:
-		v.add(code, at, path, "%q is not pinned to a version; write skill://name@1.2.3", brief(uri))
+		v.add(code, at, path, "%q is not pinned to a version; write skill://name@1.2.3", document.Brief(uri))
 	default:
-		v.add(code, at, path, "%q is no skill URI; write skill://name@1.2.3", brief(uri))
+		v.add(code, at, path, "%q is no skill URI; write skill://name@1.2.3", document.Brief(uri))
 	}
 	return false
 }
 
 // dispatch checks a child run: that it may be started, by this document too, and
 // that its skill can make something of what it is given.
-func (v *validator) dispatch(n *Node, at position) {
+func (v *validator) dispatch(n *Node, at document.Position) {
 	if v.skill != nil && v.skill.SubSkills != nil && !slices.Contains(v.skill.SubSkills, n.Skill) {
-		v.add(CodeSubDispatchDisabled, at, n.Path, "%s is not among the sub_skills of %s", brief(n.Skill), brief(v.d.Skill))
+		v.add(CodeSubDispatchDisabled, at, n.Path, "%s is not among the sub_skills of %s", document.Brief(n.Skill), document.Brief(v.d.Skill))
 		return
 	}
 	if v.r == nil {
@@ -70,19 +72,19 @@ func (v *validator) dispatch(n *Node, at position) {
 }
 
 // handed compares what a child run is given with what its skill takes.
-func (v *validator) handed(n *Node, takes map[string]bool, at position) {
-	given := &value{kind: object}
+func (v *validator) handed(n *Node, takes map[string]bool, at document.Position) {
+	given := &document.Value{Kind: document.Object}
 	if n.inputs != nil {
 		given = n.inputs
 	}
-	for _, m := range given.members {
-		if _, known := takes[m.key]; !known {
-			v.add(codeInputUnknown, m.at, n.Path, "%s has no input %s", brief(n.Skill), brief(m.key))
+	for _, m := range given.Members {
+		if _, known := takes[m.Key]; !known {
+			v.add(codeInputUnknown, m.At, n.Path, "%s has no input %s", document.Brief(n.Skill), document.Brief(m.Key))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(takes)) {
-		if takes[name] && given.get(name) == nil {
-			v.add(codeInputMissing, at, n.Path, "%s needs the input %s", brief(n.Skill), brief(name))
+		if takes[name] && given.Get(name) == nil {
+			v.add(codeInputMissing, at, n.Path, "%s needs the input %s", document.Brief(n.Skill), document.Brief(name))
 		}
 	}
 }

@@ -3,6 +3,8 @@ package plan
 import (
 	"bytes"
 	"regexp"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Kinds of documents.
@@ -41,24 +43,24 @@ func maxSize(src []byte) int {
 
 var turnForm = regexp.MustCompile(`(?m)^\s*\{?\s*"?kind"?\s*:\s*"?turn\b|"kind":\s*"turn"`)
 
-func (d *Document) decodeTurn(f *fields, ps *problems) {
-	if f.get("version") != nil {
-		f.integer("version", 1, 1, 1)
+func (d *Document) decodeTurn(f *document.Fields, ps *document.Problems) {
+	if f.Get("version") != nil {
+		f.Integer("version", 1, 1, 1)
 	}
 	d.Version = 1
-	d.Tools, d.toolsAt = f.tools()
+	d.Tools, d.toolsAt = readTools(f)
 	d.Bounds = decodeBounds(f, ps, "bounds")
-	f.need("message")
-	t := &Turn{Session: f.text("session"), Head: f.text("head"), Message: f.text("message"), Model: f.text("model"),
-		MaxSteps: int(f.integer("max_steps", 0, 1, 1000))}
-	if v := f.v.get("message"); v != nil && v.kind == text && (t.Message == "" || len(t.Message) > MaxMessage) {
-		ps.add(codeRange, v.at, "", "message has %d bytes; it must have 1 to %d", len(t.Message), MaxMessage)
+	f.Need("message")
+	t := &Turn{Session: f.Text("session"), Head: f.Text("head"), Message: f.Text("message"), Model: f.Text("model"),
+		MaxSteps: int(f.Integer("max_steps", 0, 1, 1000))}
+	if v := f.Value.Get("message"); v != nil && v.Kind == document.Text && (t.Message == "" || len(t.Message) > MaxMessage) {
+		ps.Add(document.CodeRange, v.At, "", "message has %d bytes; it must have 1 to %d", len(t.Message), MaxMessage)
 	}
 	d.Turn = t
-	d.Root = &Node{ID: turnPath, Kind: Step, Agent: f.textOr("agent", DefaultAgent), Path: turnPath, segment: turnPath, at: f.v.at,
-		has: map[string]position{"id": f.v.at}, texts: map[string]position{}}
+	d.Root = &Node{ID: turnPath, Kind: Step, Agent: f.TextOr("agent", DefaultAgent), Path: turnPath, segment: turnPath, at: f.Value.At,
+		has: map[string]document.Position{"id": f.Value.At}, texts: map[string]document.Position{}}
 	if at, ok := d.at["agent"]; ok {
 		d.Root.has["agent"] = at
 	}
-	f.end()
+	f.End()
 }

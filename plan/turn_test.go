@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -48,7 +49,7 @@ func TestTurnsThatCannotBeRead(t *testing.T) {
 
 func TestUnknownKindOfDocument(t *testing.T) {
 	_, problems := Check("t", []byte("kind: conversation\nversion: 1\nroot: {id: a, kind: gate, question: Why?}"), nil)
-	if len(problems) != 1 || problems[0].Code != codeKindUnknown || problems[0].Column != 7 {
+	if len(problems) != 1 || problems[0].Code != document.CodeKindUnknown || problems[0].Column != 7 {
 		t.Errorf("%+v", problems)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -36,7 +37,7 @@ const (
 // Validate says everything that is wrong with the document, what Parse found
 // included, in the order in which it stands there.
 func (d *Document) Validate(r Resolver) []tipstaff.Problem {
-	v := &validator{d: d, r: r, ps: slices.Clone(d.problems), places: map[string]place{}, ids: map[string]position{}}
+	v := &validator{d: d, r: r, ps: slices.Clone(d.problems), places: map[string]place{}, ids: map[string]document.Position{}}
 	v.tools()
 	v.inputs()
 	v.bounds("bounds", d.Bounds, d.at["bounds"])
@@ -45,18 +46,18 @@ func (d *Document) Validate(r Resolver) []tipstaff.Problem {
 	v.node(d.Root)
 	v.references(nil, d.outputs, "outputs")
 	v.deliver()
-	return v.ps.public(d.file)
+	return v.ps.Public(d.file)
 }
 
 type validator struct {
 	d      *Document
 	r      Resolver // may be nil
-	ps     problems
+	ps     document.Problems
 	skill  *SkillInfo // of the document; nil: it has none, or nobody knows it
 	allow  []string
-	open   bool                // which tools it may call is for its skill to say, which nobody knows
-	places map[string]place    // of leaves, by id
-	ids    map[string]position // of all nodes
+	open   bool                         // which tools it may call is for its skill to say, which nobody knows
+	places map[string]place             // of leaves, by id
+	ids    map[string]document.Position // of all nodes
 }
 
 // place is how to reach a leaf: the branches above it, and which child of each
@@ -68,12 +69,12 @@ type bend struct {
 	index  int
 }
 
-func (v *validator) add(code string, at position, path, format string, args ...any) {
-	v.ps.add(code, at, path, format, args...)
+func (v *validator) add(code string, at document.Position, path, format string, args ...any) {
+	v.ps.Add(code, at, path, format, args...)
 }
 
 // trouble reports what a Resolver has against something.
-func (v *validator) trouble(t Trouble, at position, path, fallback string) {
+func (v *validator) trouble(t Trouble, at document.Position, path, fallback string) {
 	if t.Code == "" {
 		return
 	}
@@ -100,27 +101,27 @@ func (v *validator) tools() {
 
 // uris checks a list of tools, which may only narrow the outer one. A nil outer
 // list narrows nothing.
-func (v *validator) uris(list []string, at []position, path string, outer []string, whose string) {
+func (v *validator) uris(list []string, at []document.Position, path string, outer []string, whose string) {
 	for i, uri := range list {
 		if v.uri(uri, at[i], path) && outer != nil && !slices.Contains(outer, uri) {
-			v.add(codeUndeclaredTool, at[i], path, "%s is not among the tools of %s", brief(uri), whose)
+			v.add(codeUndeclaredTool, at[i], path, "%s is not among the tools of %s", document.Brief(uri), whose)
 		}
 	}
 }
 
-func (v *validator) uri(uri string, at position, path string) bool {
+func (v *validator) uri(uri string, at document.Position, path string) bool {
 	switch code := checkTool(uri); code {
 	case "":
 		return true
 	case codeUnpinnedTool:
-		v.add(code, at, path, "%q is not pinned; write mcp://server/tool@1.2.3 or @sha256:<digest>", brief(uri))
+		v.add(code, at, path, "%q is not pinned; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
 	default:
-		v.add(code, at, path, "%q is no tool URI; write mcp://server/tool@1.2.3 or @sha256:<digest>", brief(uri))
+		v.add(code, at, path, "%q is no tool URI; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
 	}
 	return false
 }
 
-func (v *validator) bounds(path string, b Bounds, at position) {
+func (v *validator) bounds(path string, b Bounds, at document.Position) {
 	if v.r == nil {
 		return
 	}
@@ -158,9 +159,9 @@ func (v *validator) id(n *Node) {
 	case !written && !n.leaf():
 	case !written:
 		v.add(codeIDMissing, n.at, n.Path, "a leaf needs an id, under which others can name its output")
-	case n.texts["id"] == (position{}): // no string: reported as such
+	case n.texts["id"] == (document.Position{}): // no string: reported as such
 	case !idGrammar.MatchString(n.ID):
-		v.add(codeIDGrammar, at, n.Path, "%q cannot be an id: a small letter, then up to 63 of a-z, 0-9, _ and -", brief(n.ID))
+		v.add(codeIDGrammar, at, n.Path, "%q cannot be an id: a small letter, then up to 63 of a-z, 0-9, _ and -", document.Brief(n.ID))
 	case slices.Contains(reservedIDs, n.ID):
 		v.add(codeIDGrammar, at, n.Path, "%q cannot be an id: it has a meaning of its own", n.ID)
 	}
@@ -168,7 +169,7 @@ func (v *validator) id(n *Node) {
 		return
 	}
 	if first, taken := v.ids[n.ID]; taken {
-		v.add(codeIDDuplicate, at, n.Path, "the id %q is taken by the node of line %d", brief(n.ID), first.line)
+		v.add(codeIDDuplicate, at, n.Path, "the id %q is taken by the node of line %d", document.Brief(n.ID), first.Line)
 		return
 	}
 	v.ids[n.ID] = at
@@ -176,7 +177,7 @@ func (v *validator) id(n *Node) {
 
 func (v *validator) node(n *Node) {
 	if len(n.Path) > MaxPath {
-		v.add(codeLimit, n.at, "", "the path of this node has %d bytes; at most %d are allowed", len(n.Path), MaxPath)
+		v.add(document.CodeLimit, n.at, "", "the path of this node has %d bytes; at most %d are allowed", len(n.Path), MaxPath)
 		return // and so has every path under it
 	}
 	switch n.Kind {
@@ -206,7 +207,7 @@ func (v *validator) toolCall(n *Node) {
 	var info ToolInfo
 	if at, ok := n.texts["tool"]; ok && v.uri(n.Tool, at, n.Path) {
 		if !v.open && !slices.Contains(v.allow, n.Tool) {
-			v.add(codeUndeclaredTool, at, n.Path, "%s is not among the tools of the plan", brief(n.Tool))
+			v.add(codeUndeclaredTool, at, n.Path, "%s is not among the tools of the plan", document.Brief(n.Tool))
 		}
 		if v.r != nil {
 			info = v.r.Tool(n.Tool)
@@ -214,7 +215,7 @@ func (v *validator) toolCall(n *Node) {
 		v.trouble(info.Trouble, at, n.Path, "the tool cannot be used")
 	}
 	if info.Class == flow.Once && n.Retry.Max > 0 {
-		v.add(codeRetryOnce, n.has["retry"], n.Path, "%s must not be called twice, so that it cannot be retried", brief(n.Tool))
+		v.add(codeRetryOnce, n.has["retry"], n.Path, "%s must not be called twice, so that it cannot be retried", document.Brief(n.Tool))
 	}
 	v.timeout(n, info.MaxTimeout)
 }
@@ -226,7 +227,7 @@ func (v *validator) step(n *Node) {
 		v.uris(*n.Tools, n.toolsAt, n.Path, v.allow, "the plan")
 	}
 	if n.OutputSchema != nil {
-		if _, err := compile(n.OutputSchema); err != nil {
+		if _, err := document.CompileSchema(n.OutputSchema); err != nil {
 			v.add(codeSchemaInvalid, n.has["output_schema"], n.Path, "output_schema is no JSON Schema: %v", err)
 		}
 	}
@@ -241,7 +242,7 @@ func (v *validator) step(n *Node) {
 	info := v.r.Agent(n.Agent)
 	v.trouble(info.Trouble, at, n.Path, "the agent cannot be used")
 	if (info.Once || v.mayActOnce(n)) && n.Retry.Max > 0 {
-		v.add(codeRetryOnce, n.has["retry"], n.Path, "what %s does must not be done twice, so that the step cannot be retried", brief(n.Agent))
+		v.add(codeRetryOnce, n.has["retry"], n.Path, "what %s does must not be done twice, so that the step cannot be retried", document.Brief(n.Agent))
 	}
 }
 
@@ -275,7 +276,7 @@ func (v *validator) timeout(n *Node, longest time.Duration) {
 		longest = DefaultMaxTimeout
 	}
 	if n.Timeout > longest {
-		v.add(codeRange, n.has["timeout"], n.Path, "timeout is %s; max_timeout is %s", n.Timeout, longest)
+		v.add(document.CodeRange, n.has["timeout"], n.Path, "timeout is %s; max_timeout is %s", n.Timeout, longest)
 	}
 }
 
@@ -301,13 +302,13 @@ func (v *validator) actions(n *Node) {
 	for _, a := range n.Actions {
 		switch {
 		case !idGrammar.MatchString(a.Name):
-			v.add(codeActionsInvalid, at, n.Path, "%q cannot name an action: a small letter, then up to 63 of a-z, 0-9, _ and -", brief(a.Name))
+			v.add(codeActionsInvalid, at, n.Path, "%q cannot name an action: a small letter, then up to 63 of a-z, 0-9, _ and -", document.Brief(a.Name))
 		case seen[a.Name]:
 			v.add(codeActionsInvalid, at, n.Path, "the action %s stands twice", a.Name)
 		case a.FailReason != "" && !a.Fails:
 			v.add(codeActionsInvalid, at, n.Path, "the action %s has a fail_reason, but does not fail", a.Name)
 		case a.FailReason != "" && !validFailReason(a.FailReason):
-			v.add(codeActionsInvalid, at, n.Path, "%q is no reason to fail; write one of the known ones or x:<name>", brief(a.FailReason))
+			v.add(codeActionsInvalid, at, n.Path, "%q is no reason to fail; write one of the known ones or x:<name>", document.Brief(a.FailReason))
 		}
 		seen[a.Name] = true
 		fails = fails || a.Fails
@@ -323,17 +324,17 @@ func (v *validator) deliver() {
 		return
 	}
 	if _, ok := v.places[d.CorrectAt]; !ok {
-		v.add(codeRefUnknown, d.correctAt, "deliver", "correct_at names no leaf: %q", brief(d.CorrectAt))
+		v.add(codeRefUnknown, d.correctAt, "deliver", "correct_at names no leaf: %q", document.Brief(d.CorrectAt))
 	}
 }
 
 // references checks every string of a value that a node uses; n is nil for the
 // outputs, which see all leaves.
-func (v *validator) references(n *Node, in *value, path string) {
+func (v *validator) references(n *Node, in *document.Value, path string) {
 	if in == nil {
 		return
 	}
-	in.texts(func(s string, at position, key bool) {
+	eachText(in, func(s string, at document.Position, key bool) {
 		parts, err := parseText(s)
 		if err != nil {
 			v.add(codeRefSyntax, at, path, "%v", err)
@@ -353,26 +354,26 @@ func (v *validator) references(n *Node, in *value, path string) {
 	})
 }
 
-func (v *validator) inputReference(ref reference, at position, path string) {
+func (v *validator) inputReference(ref reference, at document.Position, path string) {
 	if ref.name == inputFollowup {
 		return
 	}
 	if !slices.ContainsFunc(v.d.Inputs, func(in Input) bool { return in.Name == ref.name }) {
-		v.add(codeRefUnknown, at, path, "the plan has no input %s", brief(ref.name))
+		v.add(codeRefUnknown, at, path, "the plan has no input %s", document.Brief(ref.name))
 	}
 }
 
-func (v *validator) outputReference(n *Node, ref reference, at position, path string) {
+func (v *validator) outputReference(n *Node, ref reference, at document.Position, path string) {
 	target, ok := v.places[ref.node]
 	if !ok {
-		v.add(codeRefUnknown, at, path, "no leaf has the id %s", brief(ref.node))
+		v.add(codeRefUnknown, at, path, "no leaf has the id %s", document.Brief(ref.node))
 		return
 	}
 	if n == nil {
 		return
 	}
 	if n.ID == ref.node || !target.before(v.places[n.ID]) {
-		v.add(codeRefOrder, at, path, "%s has not ended when this node runs; only what stands before it in a common sequence has", brief(ref.node))
+		v.add(codeRefOrder, at, path, "%s has not ended when this node runs; only what stands before it in a common sequence has", document.Brief(ref.node))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -248,7 +249,7 @@ func (w *walker) outputs(l *ledger) (json.RawMessage, *flow.Error) {
 		return json.RawMessage("{}"), nil
 	}
 	find := w.find(l)
-	out, err := w.d.outputs.render(func(ref reference) (json.RawMessage, error) {
+	out, err := render(w.d.outputs, func(ref reference) (json.RawMessage, error) {
 		if slices.Contains(l.continued, ref.node) {
 			return json.RawMessage("null"), nil
 		}
@@ -284,8 +285,8 @@ func (w *walker) find(l *ledger) lookup {
 // resolveError types what went wrong with a reference.
 func resolveError(err error) *flow.Error {
 	code := codeRefUnresolved
-	if errors.Is(err, errUnsafe) {
-		code = codeNumberUnsafe
+	if errors.Is(err, document.ErrUnsafe) {
+		code = document.CodeNumberUnsafe
 	}
 	return &flow.Error{Code: code, Message: err.Error(), NotSent: true}
 }

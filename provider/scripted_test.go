@@ -11,6 +11,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/provider/file"
+	"github.com/tipstaff/tipstaff/provider/providertest"
 	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
@@ -23,30 +24,10 @@ func openScript(t *testing.T, script string) agent.Model {
 	return m
 }
 
-// at is a request in the midst of a second turn: step 2, after a result.
-func at(change func(*agent.Request)) agent.Request {
-	r := agent.Request{
-		System: "You watch disks.", Agent: "ops", Path: "turn/model#2", Attempt: 1, Purpose: agent.PurposeTurn,
-		Tools: []agent.Offer{{Name: "ops__df", Tool: "ops/df"}, {Name: "net__ping_1a2b3c4d", Tool: "net/ping"}},
-		Messages: []agent.Message{
-			{Role: agent.User, Text: "Hello"},
-			{Role: agent.Assistant, Text: "Hi"},
-			{Role: agent.User, Text: "Is the disk full?"},
-			{Role: agent.Assistant, Calls: []agent.Call{{ID: "1", Name: "ops__df"}, {ID: "2", Name: "ops__df"}}},
-			{Role: agent.FromTool, CallID: "1", Content: []agent.Content{{Type: "text", Text: "12%"}}},
-			{Role: agent.FromTool, CallID: "2", Content: []agent.Content{{Type: "text", Text: "used:"}, {Type: "image"}, {Type: "text", Text: "97%"}}},
-		},
-	}
-	if change != nil {
-		change(&r)
-	}
-	return r
-}
-
 func TestAnswerIsAFunctionOfTheRequest(t *testing.T) {
 	m := openScript(t, "version: 1\nanswers: [{text: one}, {text: two}]\n")
 	for range 3 {
-		if h := ask(t, m, at(nil)); h.Text != "two" {
+		if h := ask(t, m, providertest.Request(nil)); h.Text != "two" {
 			t.Errorf("%q, %v", h.Text, h.err)
 		}
 	}
@@ -63,7 +44,7 @@ answers:
       - {tool: ops/rm, args: "{not json"}
       - {tool: plain_name, args: []}
 `)
-	h := ask(t, m, at(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
+	h := ask(t, m, providertest.Request(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
 	want := []agent.Call{
 		{Name: "net__ping_1a2b3c4d", Arguments: `{"big":18446744073709551615,"deep":[1.5,{"x":null}],"host":"a","n":3}`},
 		{ID: "mine", Name: "ops__df", Arguments: `{}`},
@@ -79,7 +60,7 @@ answers:
 }
 
 func TestScriptedReasonsAndUsage(t *testing.T) {
-	r := at(func(r *agent.Request) { r.Messages = r.Messages[:1] })
+	r := providertest.Request(func(r *agent.Request) { r.Messages = r.Messages[:1] })
 	for entry, want := range map[string]agent.Reason{
 		`{text: a}`:                                  agent.ReasonStop,
 		`{text: a, finish: stop}`:                    agent.ReasonStop,
@@ -108,7 +89,7 @@ func TestScriptedChunksAndDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openScript(t, `{version: 1, answers: [{text: "aü`+smile+`bc", chunks: 4, delay: 200ms}]}`)
 		began := time.Now()
-		h := ask(t, m, at(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
+		h := ask(t, m, providertest.Request(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
 		if len(h.deltas) != 4 || h.Text != "aü"+smile+"bc" || time.Since(began) != 800*time.Millisecond {
 			t.Errorf("%q in %v", h.deltas, time.Since(began))
 		}
@@ -116,7 +97,7 @@ func TestScriptedChunksAndDelay(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		time.AfterFunc(300*time.Millisecond, func() { cancel(stop) })
 		began = time.Now()
-		h = askIn(ctx, t, m, at(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
+		h = askIn(ctx, t, m, providertest.Request(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
 		if !errors.Is(h.err, stop) || h.Text != "a" || time.Since(began) != 300*time.Millisecond {
 			t.Errorf("%q, %v after %v", h.Text, h.err, time.Since(began))
 		}
@@ -145,7 +126,7 @@ func TestScriptedErrors(t *testing.T) {
 		`{status: 529, mid_stream: true, after_chunks: 2}`: {reply.CodeUnavailable, "……", true, false, 0},
 		`{mid_stream: true}`:                               {reply.CodeTruncated, "", true, false, 0},
 	} {
-		h := ask(t, openScript(t, "version: 1\nanswers: [{error: "+entry+"}]\n"), at(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
+		h := ask(t, openScript(t, "version: 1\nanswers: [{error: "+entry+"}]\n"), providertest.Request(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
 		e := failed(t, h, want.code)
 		if e.Retry != want.retry || e.Answered != want.answered || e.After != want.after || h.Text != want.text {
 			t.Errorf("%s: %+v after %q", entry, e, h.Text)
@@ -154,7 +135,7 @@ func TestScriptedErrors(t *testing.T) {
 }
 
 func TestScriptWithoutAnAnswer(t *testing.T) {
-	e := failed(t, ask(t, openScript(t, "version: 1\nanswers: []\n"), at(nil)), file.CodeExhausted)
+	e := failed(t, ask(t, openScript(t, "version: 1\nanswers: []\n"), providertest.Request(nil)), file.CodeExhausted)
 	if e.Retry || !e.Answered {
 		t.Errorf("%+v", e)
 	}

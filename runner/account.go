@@ -41,6 +41,8 @@ type boundsUse struct {
 // account gathers evidence record by record.
 type account struct {
 	steps  map[string]string // status by node
+	stages map[string]int    // of pipelines: ended stages by outcome
+	passed []string          // and those that were skipped last
 	uris   map[string]string // of calls, by path
 	calls  map[string]int    // attempts, by URI
 	open   map[string]bool   // paths of once calls without an outcome
@@ -50,13 +52,15 @@ type account struct {
 }
 
 func newAccount() *account {
-	return &account{steps: map[string]string{}, uris: map[string]string{}, calls: map[string]int{}, open: map[string]bool{}, doubts: map[string]string{}}
+	return &account{steps: map[string]string{}, stages: map[string]int{}, uris: map[string]string{}, calls: map[string]int{}, open: map[string]bool{}, doubts: map[string]string{}}
 }
 
 func (a *account) add(e *tipstaff.Event) {
 	switch e.Kind {
 	case tipstaff.KindPlanStep:
 		a.stepped(e)
+	case tipstaff.KindStageFinished, tipstaff.KindStageSkipped:
+		a.staged(e)
 	case tipstaff.KindEffectIntended:
 		a.intended(e)
 	case tipstaff.KindEffectFinished:
@@ -91,6 +95,25 @@ func (a *account) stepped(e *tipstaff.Event) {
 	})
 	if readable && status != plan.StatusStarted {
 		a.steps[node] = status
+	}
+}
+
+// staged counts the stages of a pipeline that ended, and remembers those that were
+// skipped.
+func (a *account) staged(e *tipstaff.Event) {
+	var b struct{ Stage, Outcome string }
+	if json.Unmarshal(e.Body, &b) != nil {
+		return
+	}
+	i := slices.Index(a.passed, b.Stage)
+	switch {
+	case e.Kind == tipstaff.KindStageFinished:
+		a.stages[b.Outcome]++
+		if i >= 0 { // it was, in an earlier epoch
+			a.passed = slices.Delete(a.passed, i, i+1)
+		}
+	case i < 0:
+		a.passed = append(a.passed, b.Stage)
 	}
 }
 
@@ -139,6 +162,9 @@ func (a *account) evidence(p *program, used, limit flow.Use, end tipstaff.Kind) 
 		if ended {
 			ev.Counts[status]++
 		}
+	}
+	if p.pipe != nil {
+		ev.Counts, ev.Skipped = a.stages, append(ev.Skipped, a.passed...)
 	}
 	ev.Session = p.sessionHead()
 	ev.InDoubt = append(ev.InDoubt, slices.Sorted(maps.Keys(a.open))...)

@@ -55,17 +55,19 @@ func agentTrouble(m *tool.Manifest, name string) plan.Trouble {
 	return plan.Trouble{Code: "agent_unknown", Message: message}
 }
 
-// hire settles the agents that a program's steps name.
+// hire settles the agents that a program's steps and stages name.
 func (r *Runner) hire(p *prepared) error {
 	p.crew = crew{agents: map[string]settledAgent{}}
-	for leaf := range p.doc.Root.Leaves {
-		if leaf.Kind == plan.Step {
-			if err := r.hireOne(p, leaf.Agent); err != nil {
-				return err
+	for _, doc := range p.plans() {
+		for leaf := range doc.Root.Leaves {
+			if leaf.Kind == plan.Step {
+				if err := r.hireOne(p, leaf.Agent); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return nil
+	return r.hireStages(p)
 }
 
 func (r *Runner) hireOne(p *prepared, name string) error {
@@ -76,6 +78,11 @@ func (r *Runner) hireOne(p *prepared, name string) error {
 	if !ok {
 		return tipstaff.Errorf(tipstaff.InvalidProgram, "%s", agentTrouble(p.manifest, name).Message)
 	}
+	return r.hireAs(p, name, c)
+}
+
+// hireAs settles an agent, under a name of the program.
+func (r *Runner) hireAs(p *prepared, name string, c tool.AgentConfig) error {
 	key, steps := c.Model, c.MaxSteps
 	if t := p.doc.Turn; t != nil {
 		if t.Model != "" {
@@ -195,7 +202,7 @@ func (p *program) thawCrew(ctx context.Context, src source) error {
 }
 
 // step has an agent do a step, as often as the node allows.
-func (p *program) step(fc flow.Context, call plan.StepRequest) (flow.Result, error) {
+func (p performer) step(fc flow.Context, call plan.StepRequest) (flow.Result, error) {
 	a, ok := p.crew.agents[call.Node.Agent]
 	if !ok {
 		return flow.Result{}, &flow.Error{Code: "agent_unknown", Message: fmt.Sprintf("the run froze no agent %q", call.Node.Agent)}
@@ -239,7 +246,7 @@ func backoff(r flow.Retry, try int) time.Duration {
 
 // input is what the agent is told: a turn's message as it is, in its session; the
 // prompt of a plan's step with the inputs, in a session of its own.
-func (p *program) input(call plan.StepRequest) (agent.Input, error) {
+func (p performer) input(call plan.StepRequest) (agent.Input, error) {
 	if t := p.doc.Turn; t != nil {
 		return agent.Input{Session: t.Session, History: p.history, Message: t.Message}, nil
 	}
@@ -259,7 +266,7 @@ func (p *program) input(call plan.StepRequest) (agent.Input, error) {
 }
 
 // takeTurn runs the agent loop and makes of its output what the node wants.
-func (p *program) takeTurn(fc flow.Context, a settledAgent, call plan.StepRequest, in agent.Input) (flow.Result, error) {
+func (p performer) takeTurn(fc flow.Context, a settledAgent, call plan.StepRequest, in agent.Input) (flow.Result, error) {
 	s := a.Settings
 	if call.Node.OutputSchema != nil {
 		s.OutputSchema = call.Node.OutputSchema
@@ -293,7 +300,7 @@ func (p *program) takeTurn(fc flow.Context, a settledAgent, call plan.StepReques
 }
 
 // gateFor is the run's gate, narrowed to what the agent and the node may use.
-func (p *program) gateFor(a settledAgent, n *plan.Node) *tool.Gate {
+func (p performer) gateFor(a settledAgent, n *plan.Node) *tool.Gate {
 	g := *p.gate
 	if n.Tools != nil {
 		g.AllowList = both(g.AllowList, *n.Tools)

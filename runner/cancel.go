@@ -145,6 +145,11 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error
 		if err != nil {
 			return err
 		}
+		out := flow.Outcome{Status: flow.Cancelled, Used: used, Limit: limit}
+		beside, err := r.besideCancel(ctx, p, out)
+		if err != nil {
+			return err
+		}
 		moved := false
 		err = r.Store.Write(ctx, row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
 			now := tx.Row()
@@ -157,7 +162,11 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error
 			if moved = now.Head != head; moved {
 				return nil, nil
 			}
-			return r.settlement(tx, p, a, used, limit, req)
+			drafts, err := r.settlement(tx, p, a, out, req)
+			if err == nil {
+				drafts[len(drafts)-1].Beside = beside
+			}
+			return drafts, err
 		})
 		if err != nil {
 			return err
@@ -171,22 +180,29 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error
 	}
 }
 
-func (r *Runner) settlement(tx flow.Tx, p *program, a *account, used, limit flow.Use, req cancelBody) ([]flow.Draft, error) {
+func (r *Runner) settlement(tx flow.Tx, p *program, a *account, out flow.Outcome, req cancelBody) ([]flow.Draft, error) {
 	var drafts []flow.Draft
 	if tx.Row().Cancel {
 		req = a.cancelRequest()
 	} else {
 		drafts = append(drafts, req.draft())
 	}
-	gates, err := tx.Gates(true)
+	closed, err := closings(tx)
 	if err != nil {
 		return nil, err
 	}
+	drafts = append(drafts, closed...)
+	return append(drafts, r.cancelled(p, a, out, req)), nil
+}
+
+// closings close the gates of a run that ends.
+func closings(tx flow.Tx) (drafts []flow.Draft, err error) {
+	gates, err := tx.Gates(true)
 	for _, row := range gates {
 		g := gateOf(row)
 		drafts = append(drafts, flow.Closing(row.ID, row.Key, g.Digest, g.Deny, "run_ended"))
 	}
-	return append(drafts, r.cancelled(p, a, used, limit, req)), nil
+	return drafts, err
 }
 
 func (r *Runner) totals(ctx context.Context, run string, p *program) (used, limit flow.Use, err error) {
@@ -260,6 +276,9 @@ func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.R
 	if err != nil {
 		return tipstaff.Run{}, explain(err, req.Run)
 	}
+	if row.Kind == kindPipeline || goesBack(req) {
+		return r.goBack(ctx, req, row)
+	}
 	at := req.At
 	if at == 0 {
 		if at, err = r.forkPoint(ctx, row); err != nil {
@@ -277,7 +296,7 @@ func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.R
 }
 
 func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, error) {
-	p, err := r.programAt(ctx, run, at)
+	p, err := programAt(ctx, r.Store, run, at)
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
@@ -289,8 +308,9 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	used, _ := flow.Totals(h, p.limits)
+	used, limit := flow.Totals(h, p.limits)
 	body := p.draft
+	body.Bounds = tipstaff.Bounds(limit) // with what decisions have added to them
 	body.revision = p.chapter.Revision.Number
 	body.ForkOf = &forkBody{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
 	body.Parent = &parentBody{Run: run, Relation: "fork"}
@@ -304,7 +324,7 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 		}
 	}
 	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(map[string]any{
-		"from_run": run, "seq": at, "counters": used, "by": r.cancelRequest(ctx, "").Actor})}
+		"from_run": run, "seq": at, "counters": used, "wall_ms": flow.Wall(h).Milliseconds(), "by": r.cancelRequest(ctx, "").Actor})}
 	return r.createFrom(ctx, body, doc, "command", []flow.Draft{forked})
 }
 

@@ -3,10 +3,12 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"sync"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -56,8 +58,12 @@ func (c *course) newKit(p *program) (*kit, error) {
 	manager.Conceal(manifest.Secrets(os.Environ()))
 	k := &kit{program: p, manifest: manifest, manager: manager,
 		acts: map[string]flow.Activity{tool.ActivityName: p.activity(manager), dispatchName: r.dispatch(p, c.who)}}
+	k.acts[remoteActivity] = r.hosts.activity(p.draft.User, &p.exhibits)
 	r.draftActs(p, k.acts)
 	r.agentActs(p, manifest, k.acts)
+	if p.pipe != nil {
+		maps.Copy(k.acts, pipeline.Activities())
+	}
 	return k, nil
 }
 
@@ -83,7 +89,7 @@ func (c *course) job() flow.Job {
 		Redact: func(b []byte) []byte { return c.now().manager.Redact(b) },
 		Finish: func(out flow.Outcome) ([]flow.Draft, error) {
 			c.close() // they end before the run does
-			return c.r.finish(c.program(), out)
+			return c.r.finishBeside(c.program(), out)
 		},
 		Next:     c.next,
 		Tell:     func(d flow.Draft) { c.r.talk.tell(c.run, d, c.r.Now()) },

@@ -73,10 +73,37 @@ func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipsta
 	if err == nil {
 		err = refusal
 	}
+	if err == nil && req.Action == actionHalt && row.Kind == string(tipstaff.Handoff) {
+		err = r.halt(ctx, run)
+	}
 	if err != nil {
 		return tipstaff.Decided{}, explain(err, req.Run)
 	}
 	return r.decided(ctx, run, row.ID, replayed)
+}
+
+// What a person may answer beside the words of confirmations.
+const (
+	actionAnswer = "answer"
+	actionHalt   = "halt" // at a handoff: the run ends here
+)
+
+// halt settles a run that a decision has ended. One that has a living owner takes
+// the decision itself.
+func (r *Runner) halt(ctx context.Context, run string) error {
+	row, err := r.Store.Run(ctx, run)
+	if err != nil || tipstaff.State(row.State).Terminal() || r.driving(run) || r.alive(row) {
+		return err
+	}
+	p, err := openProgram(ctx, r.Store, run)
+	if err != nil {
+		return err
+	}
+	done, err := r.begin(run, p, person{})
+	if err != nil {
+		return err
+	}
+	return (<-done).Err
 }
 
 func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
@@ -149,7 +176,7 @@ func readResolution(body json.RawMessage) (resolveBody, error) {
 	err := json.Unmarshal(body, &b)
 	switch {
 	case b.Answers != nil:
-		b.Action, b.Answer = "answer", b.Answers
+		b.Action, b.Answer = actionAnswer, b.Answers
 	case b.Action == "":
 		b.Action = actionAccept
 	}
@@ -174,7 +201,7 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 	if run.State == string(tipstaff.Proposed) && req.Action == actionAccept {
 		return r.accept(ctx, g, req)
 	}
-	if run.State == string(tipstaff.Clarifying) && req.Action == "answer" {
+	if run.State == string(tipstaff.Clarifying) && req.Action == actionAnswer {
 		return answered(ctx, g, req)
 	}
 	b := resolveBody{Gate: row.ID, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback, Note: req.Note, DecidedBy: req.DecidedBy,
@@ -200,7 +227,7 @@ func answered(ctx context.Context, g tipstaff.Gate, req tipstaff.DecideRequest) 
 
 // fits checks what an action needs or does not take.
 func fits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
-	needs := req.Action == "use_result" || req.Action == "extend" || req.Action == "answer"
+	needs := req.Action == "use_result" || req.Action == "extend" || req.Action == actionAnswer && req.Feedback == ""
 	if needs && len(req.Answer) == 0 {
 		return tipstaff.Errorf(tipstaff.InvalidArgument, "%s needs an answer", req.Action).WithHint("give it as JSON: --answer '{\"…\": …}'")
 	}
@@ -215,8 +242,29 @@ func fits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
 			}
 		}
 	}
-	if req.Feedback != "" && g.Kind != tipstaff.Handoff && g.Kind != tipstaff.Delivery {
-		return tipstaff.Errorf(tipstaff.FeedbackNotAllowed, "a gate of kind %s takes no feedback", g.Kind).WithHint("say why with --note")
+	return feedbackFits(g, req)
+}
+
+// feedbackFits checks that feedback is there where it is used, and nowhere else:
+// what nobody would read must not look as if it had been taken.
+func feedbackFits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
+	var subject struct {
+		Required []string `json:"feedback_required_for"`
+	}
+	switch g.Kind {
+	case tipstaff.Handoff:
+		_ = json.Unmarshal(g.Subject, &subject) // it names what it needs, or nothing
+	case tipstaff.Question, tipstaff.Clarification:
+		if req.Action == actionAnswer { // its text
+			return nil
+		}
+	}
+	needed := slices.Contains(subject.Required, req.Action)
+	switch {
+	case needed && strings.TrimSpace(req.Feedback) == "":
+		return tipstaff.Errorf(tipstaff.FeedbackRequired, "%s needs feedback", req.Action).WithHint("give it with --feedback: it is told to whoever goes on")
+	case !needed && req.Feedback != "":
+		return tipstaff.Errorf(tipstaff.FeedbackNotAllowed, "%s at a gate of kind %s takes no feedback", req.Action, g.Kind).WithHint("say why with --note")
 	}
 	return nil
 }

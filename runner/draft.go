@@ -342,8 +342,8 @@ func (p *program) clarify(fc flow.Context, round int, questions json.RawMessage)
 	if err != nil {
 		return nil, err
 	}
-	if d.Action != "answer" {
-		return nil, &declined{d}
+	if d.Action != actionAnswer {
+		return nil, &declined{decision: d}
 	}
 	var asked []question
 	var given map[string]any

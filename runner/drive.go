@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
 )
@@ -114,7 +115,8 @@ func (r *Runner) driveOnce(run string, p *program, a *active, who person) (*prog
 	}
 	job, end := c.watched(job)
 	defer end()
-	out, err := flow.New(&remembering{Log: r.Store, program: c.program}, &flow.Options{Now: r.Now}).Drive(r.Stop, job)
+	defer r.hosts.leaveRun(run)
+	out, err := flow.New(&remembering{Log: heard{r.Store, r.hosts}, program: c.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(r.Stop, job)
 	return c.program(), ended(out), err
 }
 
@@ -200,6 +202,10 @@ func failureOf(err error) *plan.Failure {
 	var f *plan.Failure
 	if errors.As(err, &f) {
 		return f
+	}
+	var e *pipeline.Ending
+	if errors.As(err, &e) {
+		return endingFailure(e)
 	}
 	return &plan.Failure{Reason: plan.ReasonInternal, Message: fmt.Sprint(err)}
 }

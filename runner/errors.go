@@ -16,6 +16,8 @@ var storeErrors = []struct {
 	{flow.ErrNoRun, tipstaff.RunNotFound, "`tipstaff ls` lists the runs of this workspace"},
 	{flow.ErrEnded, tipstaff.RunEnded, "`tipstaff fork` makes a new run from an ended one"},
 	{flow.ErrSessionBusy, tipstaff.SessionBusy, "continue it with `tipstaff chat --session`, or cancel the run"},
+	{flow.ErrThreadBusy, tipstaff.ThreadBusy, "resume, roll back or cancel that run, or use another thread"},
+	{flow.ErrRequestKnown, tipstaff.RequestConflict, "a request id names one request: give another, or none"},
 	{flow.ErrBusy, tipstaff.Busy, "`tipstaff watch` follows it; `tipstaff cancel` ends it"},
 	{flow.ErrLeaseLost, tipstaff.LeaseLost, "another process drives this run now"},
 	{flow.ErrStoreFull, tipstaff.StoreFull, "make room on the disk, then resume the run: nothing that was recorded is lost"},
@@ -56,6 +58,10 @@ func messageOf(err error, code tipstaff.Code, run tipstaff.ID) string {
 		return "run " + run.String() + " has ended"
 	case tipstaff.SessionBusy:
 		return "a turn of the session has not ended: run " + run.String()
+	case tipstaff.ThreadBusy:
+		return "the thread has a run that has not ended"
+	case tipstaff.RequestConflict:
+		return "the request has made a run already"
 	case tipstaff.Busy:
 		return "run " + run.String() + " is being driven by another process"
 	}

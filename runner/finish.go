@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -26,11 +27,12 @@ func (r *Runner) finish(p *program, out flow.Outcome) ([]flow.Draft, error) {
 	case flow.Completed:
 		return r.attest(ctx, p, a, out)
 	case flow.Cancelled:
-		return []flow.Draft{r.cancelled(p, a, out.Used, out.Limit, declineOr(out.Err, a.cancelRequest()))}, nil
+		return []flow.Draft{r.cancelled(p, a, out, declineOr(out.Err, a.cancelRequest()))}, nil
 	}
 	f := failureOf(out.Err)
 	body := map[string]any{"reason": f.Reason, "message": f.Message, "cited": p.cited(),
 		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentFail)}
+	maps.Copy(body, p.terminal(out))
 	if f.Code != "" {
 		body["code"] = f.Code
 	}
@@ -49,9 +51,10 @@ func (r *Runner) attest(ctx context.Context, p *program, a *account, out flow.Ou
 	if err != nil {
 		return nil, fmt.Errorf("the outputs of the run cannot be stored: %w", err)
 	}
-	return []flow.Draft{{Kind: string(tipstaff.KindIntentAttest), From: journal.Executor, Body: flow.JSON(map[string]any{
-		"outcome": res.Outcome, "outputs_digest": digest, "cited": p.cited(),
-		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentAttest)})}}, nil
+	body := map[string]any{"outcome": res.Outcome, "outputs_digest": digest, "cited": p.cited(),
+		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentAttest)}
+	maps.Copy(body, p.terminal(out))
+	return []flow.Draft{{Kind: string(tipstaff.KindIntentAttest), From: journal.Executor, Body: flow.JSON(body)}}, nil
 }
 
 // canonical is RFC 8785 where a value has such a form: a large number in a
@@ -77,10 +80,11 @@ type cancelBody struct {
 
 // cancelled is the envelope that settles a cancelled run: signed by the
 // executor for whoever asked.
-func (r *Runner) cancelled(p *program, a *account, used, limit flow.Use, req cancelBody) flow.Draft {
-	return flow.Draft{Kind: string(tipstaff.KindIntentCancel), From: journal.Executor, Body: flow.JSON(map[string]any{
-		"reason": req.Reason, "via": cmp.Or(req.via, "command"), "cited": p.cited(), "on_behalf_of": req.Actor,
-		"evidence": a.evidence(p, used, limit, tipstaff.KindIntentCancel)})}
+func (r *Runner) cancelled(p *program, a *account, out flow.Outcome, req cancelBody) flow.Draft {
+	body := map[string]any{"reason": req.Reason, "via": cmp.Or(req.via, "command"), "cited": p.cited(), "on_behalf_of": req.Actor,
+		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentCancel)}
+	maps.Copy(body, p.terminal(out))
+	return flow.Draft{Kind: string(tipstaff.KindIntentCancel), From: journal.Executor, Body: flow.JSON(body)}
 }
 
 // cited are the items of the memory that the run has used.

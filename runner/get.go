@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -144,7 +145,10 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 	if limit <= 0 {
 		limit = 50
 	}
-	q := flow.Query{Limit: limit, Prefix: req.Prefix}
+	q := flow.Query{Limit: limit, Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request}
+	if req.Thread != "" || req.Request != "" { // whose keys are a user's own
+		q.User = userOf(ctx)
+	}
 	if !req.Before.IsZero() {
 		row, err := r.Store.Run(ctx, req.Before.String())
 		if err != nil {
@@ -179,16 +183,31 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 	}
 }
 
-// Artifact is a stored document or payload by its digest.
-func (r *Runner) Artifact(ctx context.Context, run tipstaff.ID, digest string) ([]byte, error) {
+// Artifact is a stored document or payload by its digest, or what the state of a
+// pipeline is or was.
+func (r *Runner) Artifact(ctx context.Context, run tipstaff.ID, name string) ([]byte, error) {
 	if _, err := r.guard(run); err != nil {
 		return nil, err
 	}
-	if _, err := journal.ParseHash(digest); err != nil {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a digest", digest)
-	}
-	data, err := r.Store.Blob(ctx, digest)
+	data, err := r.artifact(ctx, run, name)
 	return data, explain(err, run)
+}
+
+func (r *Runner) artifact(ctx context.Context, run tipstaff.ID, name string) ([]byte, error) {
+	checkpoint, past := strings.CutPrefix(name, tipstaff.EnvelopeAt(""))
+	format, drawn := strings.CutPrefix(name, tipstaff.GraphArtifact(""))
+	switch {
+	case name == tipstaff.EnvelopeArtifact:
+		return r.envelope(ctx, run)
+	case past:
+		return r.envelopeAt(ctx, run, checkpoint)
+	case drawn:
+		return r.graph(ctx, run, format)
+	}
+	if _, err := journal.ParseHash(name); err != nil {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a digest", name)
+	}
+	return r.Store.Blob(ctx, name)
 }
 
 // Events yields records after a cursor.
@@ -243,7 +262,7 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 		return nil
 	}
 	for {
-		over := !req.Follow
+		over, rested := !req.Follow, r.rested(run)
 		if !over {
 			// Asked before reading: whatever was written until then is still read.
 			if over, err = r.quiet(ctx, run); err != nil {
@@ -263,9 +282,20 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 		case e := <-ear.told: // what it belongs to was written before, and is read first
 			ear.held = append(ear.held, heldEvent{Event: e})
 		case <-changed:
+		case <-rested:
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// rested is closed when the drive of a run in this process is over; nil: there is none.
+func (r *Runner) rested(run string) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.drives[run]; a != nil {
+		return a.done
+	}
+	return nil
 }
 
 // quiet reports that nothing more will happen by itself: the run has ended, or

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 )
 
@@ -43,6 +44,7 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 	for _, f := range flow.Conform(whole, parts[0].program.limits, later...) {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
 	}
+	j.wentBack()
 	outcome := j.replay(parts, each)
 	j.evidence(parts[0].program.limits, parts[len(parts)-1].program)
 	return outcome
@@ -73,6 +75,10 @@ func (j *judge) replay(parts []part, each func(tipstaff.Event)) string {
 	outcome := ""
 	for i := range parts {
 		h, p := parts[i].history, parts[i].program
+		if p.chapter.Phase == phaseHold {
+			outcome = j.judgeHeld(parts[i:])
+			continue
+		}
 		out, err := flow.Replay(h).Drive(j.ctx, p.replayed())
 		if err != nil {
 			j.fault("replay_mismatch", 0, "", "%v", err)
@@ -142,6 +148,8 @@ func (j *judge) ending(h flow.History, p *program, out flow.Outcome) {
 		Code          string   `json:"code"`
 		Bound         string   `json:"bound"`
 		Cited         []string `json:"cited"`
+		Terminal      string   `json:"terminal_reason"`
+		Termination   string   `json:"termination_reason"`
 	}
 	if err := json.Unmarshal(end.Body, &b); err != nil {
 		j.fault("outcome", end.Seq, "", "the terminal envelope cannot be read: %v", err)
@@ -150,6 +158,11 @@ func (j *judge) ending(h flow.History, p *program, out flow.Outcome) {
 	// The memory has added the run's own events when it was signed.
 	if given := p.cited(); !slices.Equal(b.Cited[:min(len(given), len(b.Cited))], given) {
 		j.fault("outcome", end.Seq, "", "the envelope cites %v, but the run was given %v", b.Cited, given)
+	}
+	if want := p.terminal(out); want != nil && out.Status == h.Ended {
+		if why := string(want["terminal_reason"].(pipeline.Reason)); why != b.Terminal || want["termination_reason"] != b.Termination {
+			j.fault("outcome", end.Seq, "", "the pipeline is recorded to have ended with %s (%s), but it ends with %s (%s)", b.Terminal, b.Termination, why, want["termination_reason"])
+		}
 	}
 	switch h.Ended {
 	case flow.Completed:
@@ -178,7 +191,8 @@ func (j *judge) ending(h flow.History, p *program, out flow.Outcome) {
 // cancel checks that a cancelled run was asked to be, or that a decision has ended
 // it: then err says which.
 func (j *judge) cancel(err error) {
-	if j.trace.ended() != flow.Cancelled || j.decidedTo(&j.trace.events[len(j.trace.events)-1], err) {
+	end := &j.trace.events[len(j.trace.events)-1]
+	if j.trace.ended() != flow.Cancelled || j.decidedTo(end, err) || j.leftBehind(end) {
 		return
 	}
 	for i := range j.trace.events {

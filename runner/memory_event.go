@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cortex"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
@@ -25,11 +26,16 @@ type remembering struct {
 
 // Append implements [flow.Log].
 func (m *remembering) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
-	if slices.ContainsFunc(drafts, func(d flow.Draft) bool { return d.Kind == plan.KindStep }) {
+	if slices.ContainsFunc(drafts, func(d flow.Draft) bool {
+		return d.Kind == plan.KindStep || d.Kind == string(tipstaff.KindStageFinished)
+	}) {
 		drafts = slices.Clone(drafts)
 		for i := range drafts {
-			if drafts[i].Kind == plan.KindStep {
+			switch drafts[i].Kind {
+			case plan.KindStep:
 				drafts[i].Memo = m.memo(drafts[i].Body)
+			case string(tipstaff.KindStageFinished):
+				drafts[i].Memo = m.stage(drafts[i].Body)
 			}
 		}
 	}
@@ -49,6 +55,32 @@ func (m *remembering) memo(body json.RawMessage) *flow.Memo {
 		memo.Summary += ": " + b.Error.Code + ": " + b.Error.Message
 	}
 	return &memo
+}
+
+// stage is what is kept of a pipeline's stage that has ended.
+func (m *remembering) stage(body json.RawMessage) *flow.Memo {
+	var b struct {
+		Stage, Outcome, Code, Error string
+		Output                      json.RawMessage
+	}
+	p := m.program().pipe
+	if p == nil || json.Unmarshal(body, &b) != nil {
+		return nil
+	}
+	memo := &flow.Memo{Kind: "stage", Outcome: b.Outcome, Summary: b.Stage + " " + b.Outcome}
+	if a := p.Agent(b.Stage); a != nil && a.Tool != nil {
+		memo.Tool = a.Tool.URI
+		if u, err := tool.ParseURI(a.Tool.URI); err == nil {
+			memo.Server = u.Server
+		}
+	}
+	if b.Output != nil {
+		memo.Digest = flow.Digest(b.Output)
+	}
+	if b.Code != "" {
+		memo.Summary += ": " + b.Code + ": " + b.Error
+	}
+	return memo
 }
 
 func (m *remembering) leaf(id string) flow.Memo {

@@ -70,7 +70,16 @@ func (p *prepared) wants() []want {
 			}
 		}
 	}
-	look(p.doc, func(n *plan.Node) string { return n.Path })
+	for _, doc := range p.plans() {
+		look(doc, func(n *plan.Node) string { return n.Path })
+	}
+	if p.pipe != nil {
+		for _, a := range p.pipe.Agents {
+			for _, uri := range stageTools(a, p.crew) {
+				add(uri, a.Name)
+			}
+		}
+	}
 	return list
 }
 

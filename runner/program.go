@@ -11,6 +11,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/skill"
@@ -36,6 +37,9 @@ type program struct {
 	run     string
 	chapter chapter // the part of the run that it is for
 	doc     *plan.Document
+	pipe    *pipeline.Pipeline // of a pipeline, for which doc stands; nil: it is none
+	state   *pipeline.Envelope // and its state, as far as it has come
+	talks   *talks             // and what its model stages have said, where that is kept
 	inputs  json.RawMessage
 	limits  flow.Use
 	gate    *tool.Gate              // over the frozen manifest, tools and policy
@@ -50,6 +54,7 @@ type program struct {
 	spoken   agent.Output    // and how it came out, as far as it has
 	desk     agent.Desk      // where its turns lay what they ask models
 	turns    sync.Map        // by path: *liveTurn
+	exhibits exhibits        // what remote stages show to hosts
 	// refused holds, by path, what the frozen gate refuses: the call is asked for
 	// all the same, so that the refusal is recorded as its outcome.
 	refused sync.Map
@@ -70,10 +75,15 @@ type draftBody struct {
 	Frozen        map[string]string `json:"frozen"`
 	Title         string            `json:"title,omitempty"`
 	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
-	Parent        *parentBody       `json:"parent,omitempty"`
-	ForkOf        *forkBody         `json:"fork_of,omitempty"`
 
-	after       string // the run of the turn before, of a turn that is to be made
+	Pipeline *tipstaff.PipelineStatus `json:"pipeline,omitempty"` // of a pipeline
+	Rollback *rollbackBody            `json:"rollback,omitempty"` // of one that goes back, or forks off: what it takes over
+	Hold     bool                     `json:"hold,omitempty"`     // it is a draft until it is started
+
+	Parent *parentBody `json:"parent,omitempty"`
+	ForkOf *forkBody   `json:"fork_of,omitempty"`
+
+	after       string // the run before it: of a turn that is to be made, or of a run that takes another's place
 	acceptedVia string // of the intent.accept with which the run was made; "": it was made without
 
 	revision int // of the program, if it is forked with one that is not its source's first; 0 is 1
@@ -109,17 +119,17 @@ func openProgram(ctx context.Context, src source, run string) (*program, error) 
 }
 
 // openWith is openProgram of a new run, for whoever has read the document already.
-func openWith(ctx context.Context, src source, run string, doc *plan.Document) (*program, error) {
+func openWith(ctx context.Context, src source, run string, read *prepared) (*program, error) {
 	draft, err := readDraft(ctx, src, run)
 	if err != nil {
 		return nil, err
 	}
-	p := &program{run: run, doc: doc, draft: *draft, chapter: draft.first()}
+	p := &program{run: run, doc: read.doc, pipe: read.pipe, draft: *draft, chapter: draft.first()}
 	return p, p.thaw(ctx, src)
 }
 
 func readDraft(ctx context.Context, src source, run string) (*draftBody, error) {
-	first, err := src.Records(ctx, run, 0, 3) // the draft, what was compiled, and its acceptance
+	first, err := src.Records(ctx, run, 0, 5) // the draft, what was compiled, its acceptance, and whence it was forked
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +144,13 @@ func readDraft(ctx context.Context, src source, run string) (*draftBody, error) 
 	if err := json.Unmarshal(e.Body, draft); err != nil {
 		return nil, fmt.Errorf("the intent.draft of run %s cannot be read: %w", run, err)
 	}
-	if len(first) == 3 {
+	if len(first) > 2 {
 		draft.acceptedVia = acceptedVia(first[2])
 	}
-	return draft, nil
+	if draft.Rollback != nil {
+		err = draft.Rollback.readEdits(ctx, src, first)
+	}
+	return draft, err
 }
 
 // acceptedVia is how a program was accepted by the record, "" if that is none.
@@ -162,7 +175,7 @@ func (p *program) thaw(ctx context.Context, src source) error {
 		if err != nil {
 			return fmt.Errorf("the program of run %s is not there: %w", p.run, err)
 		}
-		if p.doc, err = plan.Load(canonical); err != nil {
+		if err = p.load(canonical); err != nil {
 			return fmt.Errorf("the program of run %s cannot be read: %w", p.run, err)
 		}
 	}
@@ -178,7 +191,7 @@ func (p *program) thaw(ctx context.Context, src source) error {
 	if p.carry, err = p.chapter.carry(ctx, src); err != nil {
 		return err
 	}
-	p.limits = flow.Use(p.draft.Bounds)
+	p.limits = p.ledgerLimits()
 	manifest, tools, err := p.frozen(ctx, src)
 	if err != nil {
 		return err
@@ -196,6 +209,11 @@ func (p *program) thaw(ctx context.Context, src source) error {
 	}
 	if err := p.thawChildren(); err != nil {
 		return err
+	}
+	if p.pipe != nil {
+		if err := p.thawState(ctx, src); err != nil {
+			return err
+		}
 	}
 	p.gate = tool.NewGate(p.allowList(), manifest, tools)
 	p.gate.Run = policy.Run{ID: p.run, Principal: p.draft.User}
@@ -241,8 +259,26 @@ func (p *program) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, err
 	case phaseConfirm:
 		return p.confirm(fc)
 	}
-	return plan.Walk(fc, p.doc, p.inputs, plan.Handlers{ToolCall: p.toolCall, Step: p.step, SubDispatch: p.subDispatch, Mode: p.mode(),
-		Carry: p.carry, Keep: p.left})
+	if p.pipe != nil {
+		return p.execute(fc)
+	}
+	return performer{p, p.doc, p.gate}.walk(fc, p.inputs)
+}
+
+// performer carries out the nodes of a plan for a program: of its own document, or
+// of the plan that a stage of a pipeline walks.
+type performer struct {
+	*program
+	doc  *plan.Document
+	gate *tool.Gate
+}
+
+func (p performer) walk(fc flow.Context, inputs json.RawMessage) (json.RawMessage, error) {
+	h := plan.Handlers{ToolCall: p.toolCall, Step: p.step, SubDispatch: p.subDispatch, Mode: p.mode()}
+	if p.pipe == nil { // a pipeline is not corrected
+		h.Carry, h.Keep = p.carry, p.left
+	}
+	return plan.Walk(fc, p.doc, inputs, h)
 }
 
 // replayed is the job of driving the program over its records alone.
@@ -256,7 +292,7 @@ const approvalExpiry = 24 * time.Hour
 // toolCall performs a tool node: the gate is asked over what the run froze, a
 // person where the policy wants one, and then the call is made. A refusal goes
 // the same way, so that it is recorded as the call's outcome.
-func (p *program) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result, error) {
+func (p performer) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result, error) {
 	uri := call.Node.Tool
 	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal, Agent: p.draft.acceptedVia == viaParent || p.chapter.Revision.ByParent,
 		Run: policy.Run{Path: fc.Path()}})

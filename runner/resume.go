@@ -22,6 +22,9 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 	if tipstaff.State(row.State).Terminal() {
 		return tipstaff.Started{}, explain(flow.ErrEnded, req.Run)
 	}
+	if row.Kind == kindPipeline && tipstaff.State(row.State) == tipstaff.Drafting {
+		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.WrongState, "run %s is a draft: it was never started", run)
+	}
 	if req.Correction != nil {
 		return r.resumeWith(ctx, req, row)
 	}

@@ -82,8 +82,15 @@ type chapter struct {
 	InDoubt  map[string]doubtedCall `json:"in_doubt,omitempty"`
 	Approved map[string]approval    `json:"approved,omitempty"`
 
+	// Pipeline is the state with which a pipeline goes on, and Talks what the stages
+	// that keep a session have said in it: digests, by stage.
+	Pipeline json.RawMessage   `json:"pipeline,omitempty"`
+	Begins   json.RawMessage   `json:"begins,omitempty"` // or the Envelope with which one begins that was a draft
+	Talks    map[string]string `json:"talks,omitempty"`
+
 	since int64 // seq of the run.continued; 0: the run itself has none
 	turn  bool  // the program is a turn, which has but one chapter
+	pipe  bool  // the program is a pipeline
 }
 
 // doubtedCall is a call in doubt as a chapter keeps it: a long input by digest.
@@ -112,6 +119,8 @@ func (c *chapter) inForce() revision {
 func (c *chapter) root() string {
 	root := "root"
 	switch {
+	case c.pipe: // its stages stand on their own
+		return ""
 	case c.Phase != phaseWalk:
 		root = c.Phase
 	case c.turn:
@@ -131,12 +140,14 @@ func (c *chapter) root() string {
 func (b *draftBody) first() chapter {
 	phase := phaseConfirm
 	switch {
+	case b.Hold:
+		phase = phaseHold
 	case b.ProgramDigest == "":
 		phase = phaseDraft
 	case b.acceptedVia != "":
 		phase = phaseWalk
 	}
-	return chapter{Phase: phase, turn: b.ProgramKind == plan.KindTurn, Latest: 1, Revision: revision{Number: 1, ProgramDigest: b.ProgramDigest,
+	return chapter{Phase: phase, turn: b.ProgramKind == plan.KindTurn, pipe: b.ProgramKind == kindPipeline, Latest: 1, Revision: revision{Number: 1, ProgramDigest: b.ProgramDigest,
 		Skill: b.Skill, SkillDigest: b.SkillDigest, Bounds: b.Bounds, Frozen: b.Frozen}}
 }
 
@@ -154,17 +165,18 @@ func openChapter(ctx context.Context, src source, p *program, c *chapter) (*prog
 		c = &first
 	}
 	next := &program{run: p.run, chapter: *c, draft: p.draft.revised(c.inForce())}
+	next.chapter.pipe = p.draft.ProgramKind == kindPipeline
 	return next, next.thaw(ctx, src)
 }
 
 // programAt is the program that a run stood under at a record, for a fork that
 // takes it over.
-func (r *Runner) programAt(ctx context.Context, run string, at int64) (*program, error) {
-	draft, err := readDraft(ctx, r.Store, run)
+func programAt(ctx context.Context, src source, run string, at int64) (*program, error) {
+	draft, err := readDraft(ctx, src, run)
 	if err != nil {
 		return nil, err
 	}
-	c, err := chapterIn(ctx, r.Store, run, at, draft)
+	c, err := chapterIn(ctx, src, run, at, draft)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +184,7 @@ func (r *Runner) programAt(ctx context.Context, run string, at int64) (*program,
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "at record %d run %s has a correction that nobody had confirmed: it cannot be forked there", at, run).
 			WithHint("fork it at a record before %d, or after the decision", c.since)
 	}
-	return openChapter(ctx, r.Store, &program{run: run, draft: *draft}, c)
+	return openChapter(ctx, src, &program{run: run, draft: *draft}, c)
 }
 
 // openRevision is the program that a run had, or would have, at a revision.
@@ -316,7 +328,7 @@ func eventAt(ctx context.Context, src source, run string, seq int64) (*tipstaff.
 // state is where a run in this chapter stands in its lifecycle.
 func (c *chapter) state() tipstaff.State {
 	switch {
-	case c.Phase == phaseDraft:
+	case c.Phase == phaseDraft, c.Phase == phaseHold:
 		return tipstaff.Drafting
 	case c.Phase == phaseWalk:
 		return tipstaff.Executing
@@ -362,6 +374,13 @@ func (p *program) terms() policy.Terms { return p.doc.Terms(p.resolver()) }
 
 // outline is the program as a tree, with the paths of this revision.
 func (p *program) outline() *tipstaff.Outline {
+	if p.pipe != nil {
+		plans, err := stagePlans(p.pipe)
+		if err != nil { // it was read before
+			return nil
+		}
+		return pipelineOutline(p.pipe, plans)
+	}
 	walked := chapter{Phase: phaseWalk, Revision: p.chapter.inForce(), turn: p.doc.Turn != nil}
 	return rerooted(p.doc.Outline(p.resolver()), p.doc.Root.Path, walked.root())
 }

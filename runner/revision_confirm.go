@@ -49,7 +49,7 @@ func (p *program) confirm(fc flow.Context) (json.RawMessage, error) {
 	if d.Action == actionAccept || d.Action == actionKeep {
 		return nil, flow.Continue(flow.JSON(confirmed{d.Gate, d.Action}))
 	}
-	return nil, &declined{d}
+	return nil, &declined{decision: d}
 }
 
 // firstSubject is what is accepted of a program that nobody has accepted yet.
@@ -72,7 +72,7 @@ func (p *program) confirmFirst(fc flow.Context) (json.RawMessage, error) {
 	if d.Action == actionAccept {
 		return nil, flow.Continue(flow.JSON(confirmed{d.Gate, d.Action}))
 	}
-	return nil, &declined{d}
+	return nil, &declined{decision: d}
 }
 
 // accept is the acceptance of a program that a gate has shown.
@@ -93,11 +93,19 @@ func (r *Runner) accept(ctx context.Context, g tipstaff.Gate, req tipstaff.Decid
 }
 
 // declined ends a run by a decision: it is cancelled, not failed.
-type declined struct{ decision flow.Decision }
+type declined struct {
+	decision flow.Decision
+	cause    error // nil: it has none beside the decision
+}
+
+func (d *declined) Unwrap() error { return d.cause }
 
 func (d *declined) Error() string {
-	if d.decision.Note != "" {
+	switch {
+	case d.decision.Note != "":
 		return d.decision.Note
+	case d.cause != nil:
+		return d.cause.Error()
 	}
 	return "the confirmation was answered with " + d.decision.Action
 }

@@ -62,7 +62,7 @@ func (j *judge) parts() ([]part, error) {
 // the replay of the part came to.
 func (j *judge) passed(was, is *part, out flow.Outcome) {
 	end := &is.events[0]
-	walking := was.program.chapter.Phase == phaseWalk // others end by themselves
+	walking := was.program.chapter.Phase == phaseWalk && was.program.pipe == nil // others end by themselves
 	if walking == (out.Status == flow.Completed) || walking && out.Status != flow.ParkedRun {
 		j.fault("correction_mismatch", end.Seq, "", "the history begins afresh, but the program had %s", out.Status)
 		return

@@ -44,10 +44,32 @@ func (p *program) passage(ctx context.Context, src source, put func([]byte) (str
 	if cut {
 		return t, p.correct(ctx, src, events, t)
 	}
+	if p.pipe != nil {
+		return t, p.goOn(put, state, t)
+	}
 	if p.chapter.Phase == phaseDraft {
 		return t, p.propose(ctx, src, state, t)
 	}
 	return t, p.answered(events, state, t)
+}
+
+// goOn is the passage of a pipeline whose history begins afresh: nothing of it
+// changes.
+func (p *program) goOn(put func([]byte) (string, error), state json.RawMessage, t *passage) error {
+	c := &t.chapter
+	c.Phase, c.Revision, c.Pipeline, c.pipe = phaseWalk, p.chapter.inForce(), state, true
+	for _, stage := range slices.Sorted(maps.Keys(p.talks.said)) {
+		digest, err := put(p.talks.said[stage])
+		if err != nil {
+			return err
+		}
+		if c.Talks == nil {
+			c.Talks = map[string]string{}
+		}
+		c.Talks[stage] = digest
+		t.keep = append(t.keep, digest)
+	}
+	return nil
 }
 
 // correct turns to the revision that was handed in: at once if it leaves the terms

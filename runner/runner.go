@@ -49,6 +49,7 @@ type Config struct {
 	// their end. Abandon ends the grace that once calls are given then.
 	Stop    context.Context
 	Abandon <-chan struct{}
+	Grace   time.Duration    // that once calls are given; 0: 10 s
 	Now     func() time.Time // nil: time.Now
 	OwnRun  string           // the run this process belongs to: it may not be acted on
 }
@@ -63,6 +64,7 @@ type Runner struct {
 	mu     sync.Mutex
 	drives map[string]*active
 	talk   talk
+	hosts  *hostDesk
 }
 
 var _ tipstaff.Service = (*Runner)(nil)
@@ -81,7 +83,11 @@ func New(c Config) *Runner {
 	if c.Origin == "" {
 		c.Origin = "foreground"
 	}
-	return &Runner{Config: c, drives: map[string]*active{}}
+	r := &Runner{Config: c, drives: map[string]*active{}, hosts: newHostDesk(c.Store)}
+	if c.Grace > 0 {
+		r.hosts.grace = c.Grace
+	}
+	return r
 }
 
 // guard checks that the caller may act on a run at all.

@@ -127,10 +127,9 @@ func (s *skillShelf) reach(doc *plan.Document) {
 	}
 }
 
-// freezeSkills stores the skills of a program, each under its URI, and what their
-// digests are of: records name both.
-func (r *Runner) freezeSkills(ctx context.Context, shelf *skillShelf, doc *plan.Document, frozen map[string]string) (err error) {
-	shelf.reach(doc)
+// freezeSkills stores the skills that a program was found to need, each under its
+// URI, and what their digests are of: records name both.
+func (r *Runner) freezeSkills(ctx context.Context, shelf *skillShelf, frozen map[string]string) (err error) {
 	for uri, s := range shelf.taken {
 		if frozen[uri], err = r.Store.PutBlob(ctx, s.Freeze()); err != nil {
 			return err
@@ -185,14 +184,21 @@ func (p *program) checkSkill() error {
 // allowList is what the program may call: the skill's tools, narrowed by its
 // own.
 func (p *program) allowList() []string {
-	own := p.skills[p.doc.Skill]
+	if p.pipe != nil {
+		return p.pipelineTools()
+	}
+	return allowed(p.doc, p.skills[p.doc.Skill])
+}
+
+// allowed is what a plan may call that is made for a skill; nil: for none.
+func allowed(doc *plan.Document, own *skill.Skill) []string {
 	switch {
 	case own == nil:
-		return p.doc.AllowList()
-	case p.doc.Tools == nil:
+		return doc.AllowList()
+	case doc.Tools == nil:
 		return own.Tools
 	}
-	return both(own.Tools, *p.doc.Tools)
+	return both(own.Tools, *doc.Tools)
 }
 
 // both are the words of a that b has too.
@@ -211,7 +217,7 @@ func both(a, b []string) []string {
 }
 
 // mode is what the skill wants done about a failure; nil: there is no skill.
-func (p *program) mode() func(reason string) plan.Mode {
+func (p performer) mode() func(reason string) plan.Mode {
 	own := p.skills[p.doc.Skill]
 	if own == nil || len(own.FailureModes) == 0 {
 		return nil

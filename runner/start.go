@@ -12,6 +12,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
 )
@@ -23,20 +24,24 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	if req.Draft != nil {
 		return r.startDraft(ctx, req)
 	}
+	if req.Hold != nil || req.Agent != nil || !req.Run.IsZero() {
+		return r.startHeld(ctx, req)
+	}
 	p, err := r.prepare(req)
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
-	started := tipstaff.Started{Program: p.described(), Outline: p.doc.Outline(p.resolver)}
+	started := p.started()
 	if req.DryRun {
-		return started, nil
+		started.Shown, err = p.draw(req.Show)
+		return started, err
 	}
 	run, err := r.create(ctx, p, req)
 	if err != nil {
 		return tipstaff.Started{}, explain(err, run)
 	}
 	started.Run = run
-	frozen, err := openWith(ctx, r.Store, run.String(), p.doc)
+	frozen, err := openWith(ctx, r.Store, run.String(), p)
 	if err != nil {
 		return started, explain(err, run)
 	}
@@ -47,10 +52,13 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 // prepared is a program that passed validation and preflight.
 type prepared struct {
 	doc     *plan.Document
+	pipe    *pipeline.Pipeline // of a pipeline, for which doc stands; nil: it is none
 	inputs  json.RawMessage
 	bounds  tipstaff.Bounds
 	crew    crew
-	session *conversation // of a turn; nil: it is none
+	session *conversation            // of a turn; nil: it is none
+	status  *tipstaff.PipelineStatus // of a pipeline; nil: it is none
+	stages  []*plan.Document         // the plans that its stages walk, by their order
 	// costBound: somebody has set a bound of cost.
 	costBound bool
 	// live is the manifest as it stands, where models are opened from it while the
@@ -64,6 +72,17 @@ type prepared struct {
 
 func (p *prepared) described() tipstaff.Program {
 	return tipstaff.Program{Kind: p.doc.Kind, Name: p.doc.Name, Digest: p.doc.Digest()}
+}
+
+// started is what is known before there is a run.
+func (p *prepared) started() tipstaff.Started {
+	s := tipstaff.Started{Program: p.described()}
+	if p.pipe == nil {
+		s.Outline = p.doc.Outline(p.resolver)
+		return s
+	}
+	s.Outline, s.Warnings = pipelineOutline(p.pipe, p.plans()), p.pipe.Warnings()
+	return s
 }
 
 func (r *Runner) prepare(req tipstaff.StartRequest) (*prepared, error) {
@@ -85,6 +104,9 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Docume
 	}
 	p := &prepared{manifest: manifest, tools: have.tools, skills: have.skills,
 		resolver: resolver{manifest: manifest, tools: have.tools, skills: have.skills, chain: chain{""}}}
+	if pipeline.IsPipeline(req.Program) {
+		return p, r.preparePipeline(p, req, have.lock)
+	}
 	doc, problems := checkFirst(req.Name, req.Program, p.resolver)
 	if len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
@@ -186,7 +208,7 @@ func (r *Runner) create(ctx context.Context, p *prepared, req tipstaff.StartRequ
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	body := draftBody{ProgramKind: p.doc.Kind, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title}
+	body := draftBody{ProgramKind: p.doc.Kind, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title, Pipeline: p.status}
 	if p.session != nil {
 		body.after = p.session.last
 	}
@@ -218,7 +240,10 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (map[string]string, er
 			return nil, err
 		}
 	}
-	return frozen, r.freezeSkills(ctx, p.skills, p.doc, frozen)
+	for _, doc := range p.plans() {
+		p.skills.reach(doc)
+	}
+	return frozen, r.freezeSkills(ctx, p.skills, frozen)
 }
 
 // createFrom makes a run of a given program: drafted, compiled, accepted and in
@@ -236,14 +261,20 @@ func (r *Runner) createFrom(ctx context.Context, body draftBody, doc *plan.Docum
 func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc *plan.Document, more []flow.Draft) error {
 	body.User, body.Origin, body.Trace = userOf(ctx), r.Origin, tool.Traceparent(ctx)
 	body.Keys = keysBody{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
+	body.Pipeline = statusIn(run, body.Pipeline)
 	drafts := []flow.Draft{{Kind: string(tipstaff.KindIntentDraft), From: journal.Executor, Body: flow.JSON(body)}}
-	if body.ProgramDigest != "" {
-		drafts = append(drafts, flow.Draft{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(map[string]any{
-			"intent": doc.Intent.JSON(), "intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "attempts": 0})})
+	if body.ProgramDigest != "" && !body.Hold {
+		drafts = append(drafts, compiled(body.ProgramDigest, doc))
 	}
 	row := flow.NewRun{ID: run.String(), User: body.User, Kind: body.ProgramKind, Origin: r.Origin, Title: body.Title, Program: body.ProgramDigest}
 	if doc.Turn != nil {
 		row.Session, row.After = doc.Turn.Session, body.after
+	}
+	if s := body.Pipeline; s != nil {
+		row.Envelope, row.Thread, row.After = s.Envelope, s.Thread, body.after
+		if body.Rollback == nil || body.Parent.Relation == relationRollback { // a fork was not made by that request
+			row.Request = s.Request
+		}
 	}
 	if body.ForkOf != nil {
 		row.Base, row.BaseSeq = body.ForkOf.Run, body.ForkOf.Seq

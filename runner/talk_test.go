@@ -24,8 +24,8 @@ func progressed(n int) flow.Draft {
 	return flow.Draft{Kind: string(tipstaff.KindToolProgress), Path: "root/c", Body: fmt.Appendf(nil, `{"progress":%d}`, n)}
 }
 
-// heard empties an ear.
-func heard(told <-chan tipstaff.Event) (bodies []string) {
+// overheard empties an ear.
+func overheard(told <-chan tipstaff.Event) (bodies []string) {
 	(&hearing{told: told}).ended("", func(e tipstaff.Event, _ error) bool {
 		bodies = append(bodies, string(e.Body))
 		return true
@@ -48,7 +48,7 @@ func TestEveryListenerOfARunHearsWhatIsTold(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if got := heard(other); got != nil {
+	if got := overheard(other); got != nil {
 		t.Errorf("of another run: %v", got)
 	}
 }
@@ -62,17 +62,17 @@ func TestAListenerThatDoesNotKeepUpMissesTheRest(t *testing.T) {
 	var all, got []string
 	for i := range 3 * heldTalk {
 		hub.tell(runA, progressed(i), noon) // returns, although nobody reads slow
-		got = append(got, heard(quick)...)
+		got = append(got, overheard(quick)...)
 		all = append(all, string(progressed(i).Body))
 	}
 	if !slices.Equal(got, all) {
 		t.Errorf("who keeps up heard %v", got)
 	}
-	if got := heard(slow); !slices.Equal(got, all[:heldTalk]) {
+	if got := overheard(slow); !slices.Equal(got, all[:heldTalk]) {
 		t.Errorf("who does not keep up heard %v", got)
 	}
 	hub.tell(runA, progressed(99), noon)
-	if got := heard(slow); !slices.Equal(got, []string{`{"progress":99}`}) {
+	if got := overheard(slow); !slices.Equal(got, []string{`{"progress":99}`}) {
 		t.Errorf("having caught up, it heard %v", got)
 	}
 }
@@ -138,7 +138,7 @@ func TestWhatCallsUnderWayHaveToldIsKept(t *testing.T) {
 	hub.appended(runA, flow.Draft{Kind: string(tipstaff.KindPlanStep), Path: "root/c"})
 	late, stop := hub.listen(runA)
 	defer stop()
-	if got := heard(late); !slices.Equal(got, []string{`{"progress":1}`}) {
+	if got := overheard(late); !slices.Equal(got, []string{`{"progress":1}`}) {
 		t.Errorf("heard %v", got)
 	}
 	for i := range 2 * heldTalk {
@@ -146,7 +146,7 @@ func TestWhatCallsUnderWayHaveToldIsKept(t *testing.T) {
 	}
 	full, stopFull := hub.listen(runB) // does not block
 	defer stopFull()
-	if got := heard(full); len(got) != heldTalk {
+	if got := overheard(full); len(got) != heldTalk {
 		t.Errorf("heard %d", len(got))
 	}
 	hub.appended(runB, flow.Draft{Kind: string(tipstaff.KindRunParked)})

@@ -112,23 +112,40 @@ root: {kind: parallel, max_parallel: 64, children: [%s]}
 	if err := json.Unmarshal(events[len(events)-1].Body, &body); err != nil {
 		t.Fatal(err)
 	}
-	// Every answer that came back is counted. One can only be missing whose call was
-	// cut off when the group failed: that has a beginning and no outcome.
-	begun, back := map[string]bool{}, int64(0)
+	// Every answer that came back is counted. A call that was cut off when the group
+	// failed has a beginning and no outcome: it counts as much as it had reserved.
+	begun, back := map[string]int64{}, int64(0)
 	for _, e := range events {
 		switch model := strings.Contains(e.Path, "/model#"); {
 		case model && e.Kind == tipstaff.KindEffectIntended:
-			begun[e.Path] = true
-		case model && e.Kind == tipstaff.KindEffectFinished && begun[e.Path] && !strings.Contains(string(e.Body), `"error"`):
+			begun[e.Path] = reservedTokens(t, e)
+		case model && e.Kind == tipstaff.KindEffectFinished && begun[e.Path] > 0 && !strings.Contains(string(e.Body), `"error"`):
 			delete(begun, e.Path)
 			back++
 		}
 	}
-	if got, err := body.Evidence.Bounds.Used["tokens"].Int64(); err != nil || got != back*crowdUse {
-		t.Errorf("the evidence says %d tokens, %d answers of %d came back (%v)", got, back, crowdUse, err)
+	want := back * crowdUse
+	for _, reserved := range begun {
+		want += reserved
+	}
+	if got, err := body.Evidence.Bounds.Used["tokens"].Int64(); err != nil || got != want {
+		t.Errorf("the evidence says %d tokens, want %d: %d answers of %d came back, and cut off were %v (%v)", got, want, back, crowdUse, begun, err)
 	}
 	if missing := c.used/crowdUse - back; missing < 0 || missing > int64(len(begun)) {
 		t.Errorf("the model answered %d calls, %d came back and %d were cut off", c.used/crowdUse, back, len(begun))
 	}
+	if got := b.get(run).Bounds["tokens"]; got.Used != fmt.Sprint(want) || got.Reserved != "0" {
+		t.Errorf("the status says that %s are used and %s reserved, want %d and none", got.Used, got.Reserved, want)
+	}
 	b.verified(run)
+}
+
+// reservedTokens is what a call that is about to begin holds.
+func reservedTokens(t *testing.T, e tipstaff.Event) int64 {
+	t.Helper()
+	var body struct{ Reserve map[string]int64 }
+	if err := json.Unmarshal(e.Body, &body); err != nil || body.Reserve["tokens"] <= 0 {
+		t.Fatalf("a model call reserves %s (%v)", e.Body, err)
+	}
+	return body.Reserve["tokens"]
 }

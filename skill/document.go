@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 const (
@@ -14,59 +16,60 @@ const (
 // readDocument reads SKILL.md: front matter between two lines of three dashes,
 // then prose. Of the front matter name and description have a meaning here;
 // other members are for other readers of the same convention.
-func (s *Skill) readDocument(ps *problems, src []byte) {
+func (s *Skill) readDocument(ps *document.Problems, src []byte) {
 	s.document = src
-	if at, message := refuseText(src); message != "" {
-		ps.add(codeSyntax, at, "", "%s", message)
+	if p := document.CheckText(src); p != nil {
+		*ps = append(*ps, *p)
 		return
 	}
 	front, prose, ok := cutFrontMatter(src)
 	if !ok {
-		ps.add(codeFrontMatter, position{1, 1}, "", "SKILL.md begins with front matter: a line ---, name and description, and a line --- again")
+		ps.Add(codeFrontMatter, document.Position{Line: 1, Column: 1}, "", "SKILL.md begins with front matter: a line ---, name and description, and a line --- again")
 		return
 	}
 	s.Prose = strings.TrimSpace(string(prose))
-	v := readYAML(ps, front, 2)
+	v := readObject(ps, front)
 	if v == nil {
 		return
 	}
-	f := fieldsOf(ps, v, "")
-	s.checkName(f.need("name", text), ps)
-	s.Description = description(f.need("description", text), ps)
+	f := document.FieldsOf(ps, v, "")
+	f.Dotted = true
+	s.checkName(f.Required("name", document.Text), ps)
+	s.Description = description(f.Required("description", document.Text), ps)
 }
 
 // checkName compares with the manifest's id, if that is one.
-func (s *Skill) checkName(v *value, ps *problems) {
-	if v != nil && validID(s.ID) && v.text != s.ID {
-		ps.add(codeMismatch, v.at, "name", "name is %s, but the id in skill.yaml is %s", quoted(v.text), quoted(s.ID))
+func (s *Skill) checkName(v *document.Value, ps *document.Problems) {
+	if v != nil && validID(s.ID) && v.Text != s.ID {
+		ps.Add(codeMismatch, v.At, "name", "name is %s, but the id in skill.yaml is %s", quoted(v.Text), quoted(s.ID))
 	}
 }
 
-func description(v *value, ps *problems) string {
+func description(v *document.Value, ps *document.Problems) string {
 	if v == nil {
 		return ""
 	}
-	switch n := utf8.RuneCountInString(v.text); {
-	case strings.TrimSpace(v.text) == "":
-		ps.add(codeFieldInvalid, v.at, "description", "the description is blank")
+	switch n := utf8.RuneCountInString(v.Text); {
+	case strings.TrimSpace(v.Text) == "":
+		ps.Add(document.CodeFieldInvalid, v.At, "description", "the description is blank")
 	case n > maxDescription:
-		ps.add(codeFieldInvalid, v.at, "description", "the description has %d characters; at most %d are read", n, maxDescription)
+		ps.Add(document.CodeFieldInvalid, v.At, "description", "the description has %d characters; at most %d are read", n, maxDescription)
 	}
-	return strings.Join(strings.Fields(v.text), " ")
+	return strings.Join(strings.Fields(v.Text), " ")
 }
 
-// cutFrontMatter splits a document that begins with a line of three dashes at
-// the next such line.
+// cutFrontMatter splits a text that begins with a line of three dashes at the next
+// such line. The front begins with its own, so that lines count as in the file.
 func cutFrontMatter(src []byte) (front, rest []byte, ok bool) {
-	first, after := cutLine(src)
+	first, rest := cutLine(src)
 	if !isFence(first) {
 		return nil, nil, false
 	}
-	for rest = after; len(rest) > 0; {
+	for len(rest) > 0 {
 		var line []byte
-		begin := len(after) - len(rest)
+		end := len(src) - len(rest)
 		if line, rest = cutLine(rest); isFence(line) {
-			return after[:begin], rest, true
+			return src[:end], rest, true
 		}
 	}
 	return nil, nil, false

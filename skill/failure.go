@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Reasons that a skill can say something about. The first are those that trying
@@ -17,40 +19,40 @@ var (
 		"plan_invalid", "ambiguous_after_clarify", "blocked_by_constraint"}
 )
 
-func (f *fields) failureModes() []FailureMode {
-	v := f.typed("failure_modes", list)
+func (f manifestReader) failureModes() []FailureMode {
+	v := f.Typed("failure_modes", document.List)
 	if v == nil {
 		return nil
 	}
 	var modes []FailureMode
-	for i, item := range v.items {
-		of := fieldsOf(f.ps, item, "failure_modes["+strconv.Itoa(i)+"]")
+	for i, item := range v.Items {
+		of := manifestReader{f.Of(item, "failure_modes["+strconv.Itoa(i)+"]")}
 		m := of.failureMode()
 		if slices.ContainsFunc(modes, func(known FailureMode) bool { return known.Reason == m.Reason && m.Reason != "" }) {
-			f.ps.add(codeFieldInvalid, item.at, of.path, "there is a failure mode for %s already", m.Reason)
+			f.Problems.Add(document.CodeFieldInvalid, item.At, of.Path, "there is a failure mode for %s already", m.Reason)
 		}
 		modes = append(modes, m)
-		of.end()
+		of.End()
 	}
 	return modes
 }
 
-func (f *fields) failureMode() FailureMode {
-	reason, action := f.need("reason", text), f.need("action", text)
-	m := FailureMode{Reason: textOf(reason), Action: Action(textOf(action)), Note: textOf(f.typed("note", text))}
+func (f manifestReader) failureMode() FailureMode {
+	reason, action := f.Required("reason", document.Text), f.Required("action", document.Text)
+	m := FailureMode{Reason: textOf(reason), Action: Action(textOf(action)), Note: f.Text("note")}
 	known := slices.Contains(passing, m.Reason) || slices.Contains(lasting, m.Reason) || slices.Contains(final, m.Reason) || slug.MatchString(m.Reason)
 	switch {
 	case reason == nil || action == nil:
 	case !known:
-		f.ps.add(codeFieldInvalid, reason.at, f.path, "%s is no reason to fail; it is one of %s, or x:<name>",
+		f.Problems.Add(document.CodeFieldInvalid, reason.At, f.Path, "%s is no reason to fail; it is one of %s, or x:<name>",
 			quoted(m.Reason), strings.Join(slices.Concat(passing, lasting, final), ", "))
 	case m.Action == Fail:
 	case m.Action != Retry && m.Action != Gate:
-		f.ps.add(codeFieldInvalid, action.at, f.path, "%s is no action; it is fail, retry or gate", quoted(string(m.Action)))
+		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is no action; it is fail, retry or gate", quoted(string(m.Action)))
 	case slices.Contains(final, m.Reason):
-		f.ps.add(codeFieldInvalid, action.at, f.path, "%s always fails; its action can only be fail", m.Reason)
+		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s always fails; its action can only be fail", m.Reason)
 	case m.Action == Retry && !slices.Contains(passing, m.Reason):
-		f.ps.add(codeFieldInvalid, action.at, f.path, "%s is not mended by trying again; retry is for %s", m.Reason, strings.Join(passing, ", "))
+		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is not mended by trying again; retry is for %s", m.Reason, strings.Join(passing, ", "))
 	}
 	return m
 }

@@ -5,16 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Freeze is the whole skill as one document in RFC 8785 form: its manifest, and
 // the text of SKILL.md and of plan.yaml. Thaw reads it back.
 func (s *Skill) Freeze() []byte {
-	parts := &value{kind: object, members: []member{
-		{key: "prose", value: &value{kind: text, text: string(s.document)}},
-	}}
+	parts := []document.Member{textMember("prose", string(s.document))}
 	if s.Plan != nil {
-		parts.members = append(parts.members, member{key: "plan", value: &value{kind: text, text: string(s.Plan)}})
+		parts = append(parts, textMember("plan", string(s.Plan)))
 	}
 	return s.with(parts)
 }
@@ -35,19 +35,19 @@ func Thaw(frozen []byte) (*Skill, error) {
 	if f.Manifest == nil || f.Prose == nil {
 		return nil, errors.New("the frozen skill has no manifest or no prose")
 	}
-	manifest, err := valueOf(f.Manifest)
-	if err != nil {
-		return nil, fmt.Errorf("the manifest of the frozen skill cannot be read: %w", err)
-	}
 	s := &Skill{}
-	ps := &problems{}
+	ps := &document.Problems{}
+	manifest, p := document.Read(f.Manifest, len(f.Manifest))
+	if p != nil {
+		return nil, fmt.Errorf("the manifest of the frozen skill cannot be read: %s", p.Message)
+	}
 	s.decode(ps, manifest)
 	s.readDocument(ps, []byte(*f.Prose))
 	if f.Plan != nil {
 		s.Plan = []byte(*f.Plan)
 	}
-	if len(ps.list) > 0 {
-		return nil, fmt.Errorf("the frozen skill is not valid: %s", ps.list[0].Message)
+	if len(*ps) > 0 {
+		return nil, fmt.Errorf("the frozen skill is not valid: %s", (*ps)[0].Message)
 	}
 	if !bytes.Equal(s.Freeze(), frozen) {
 		return nil, errors.New("the frozen skill is not in its canonical form")

@@ -3,6 +3,8 @@ package skill
 import (
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // These targets read text without a disk under it.
@@ -32,16 +34,16 @@ func FuzzFrontMatter(f *testing.F) {
 
 // checkFuzzed: a skill is read, or has problems that stand somewhere in its text;
 // one that is read comes back from its frozen form as it was.
-func checkFuzzed(t *testing.T, manifest, document string) {
-	s, ps := &Skill{}, &problems{file: "f"}
+func checkFuzzed(t *testing.T, manifest, prose string) {
+	s, ps := &Skill{}, &document.Problems{}
 	s.parseManifest(ps, []byte(manifest), "notes")
-	s.readDocument(ps, []byte(document))
-	for _, p := range ps.sorted() {
-		if p.Code == "" || p.Message == "" || p.Line < 1 || p.Line > strings.Count(manifest+document, "\n")+2 || p.Column < 1 || len(p.Message) > 2000 {
+	s.readDocument(ps, []byte(prose))
+	for _, p := range ps.Public("f") {
+		if p.Code == "" || p.Message == "" || p.Line < 1 || p.Line > strings.Count(manifest+prose, "\n")+2 || p.Column < 1 || len(p.Message) > 2000 {
 			t.Fatalf("%+v", p)
 		}
 	}
-	if len(ps.list) > 0 {
+	if len(*ps) > 0 {
 		return
 	}
 	if s.ID != "notes" || s.Tools == nil || s.SubSkills == nil || len(s.Verbs) == 0 || s.Description == "" {

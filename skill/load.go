@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Names of the files of a skill.
@@ -65,54 +67,72 @@ func invalid(dir string, ps []tipstaff.Problem) error {
 // id is its name.
 func load(root *os.Root, dir, id string) (*Skill, []tipstaff.Problem) {
 	s := &Skill{}
-	manifest := &problems{file: filepath.Join(dir, manifestFile)}
-	if src, ok := read(root, manifest, manifestFile, maxYAML, true); ok {
-		s.parseManifest(manifest, src, id)
+	var manifest, prose, plan document.Problems
+	if src, ok := read(root, &manifest, manifestFile, maxYAML, true); ok {
+		s.parseManifest(&manifest, src, id)
 	}
-	document := &problems{file: filepath.Join(dir, documentFile)}
-	if src, ok := read(root, document, documentFile, maxProse, true); ok {
-		s.readDocument(document, src)
+	if src, ok := read(root, &prose, documentFile, maxProse, true); ok {
+		s.readDocument(&prose, src)
 	}
-	plan := &problems{file: filepath.Join(dir, planFile)}
-	if src, ok := read(root, plan, planFile, maxPlan, false); ok {
+	if src, ok := read(root, &plan, planFile, maxPlan, false); ok {
 		s.Plan = src
-		if at, message := refuseText(src); message != "" {
-			plan.add(codeSyntax, at, "", "%s", message)
+		if p := document.CheckText(src); p != nil {
+			plan = append(plan, *p)
 		}
 	}
-	return s, append(append(manifest.sorted(), document.sorted()...), plan.sorted()...)
+	return s, slices.Concat(
+		manifest.Public(filepath.Join(dir, manifestFile)),
+		prose.Public(filepath.Join(dir, documentFile)),
+		plan.Public(filepath.Join(dir, planFile)))
+}
+
+// readObject reads YAML that is to be an object, whole and with numbers that can be
+// kept. nil: ps says why not.
+func readObject(ps *document.Problems, src []byte) *document.Value {
+	v, found := document.ReadAll(src, maxYAML)
+	if v != nil {
+		document.CheckNumbers(v, &found)
+	}
+	if len(found) == 0 && v.Kind != document.Object {
+		found.Add(document.CodeFieldType, v.At, "", "an object belongs here, not %v", v.Kind)
+	}
+	if len(found) == 0 {
+		return v
+	}
+	*ps = append(*ps, found...)
+	return nil
 }
 
 // read is the content of a file. false: it is not there or cannot be used, and
 // ps says why unless it may be absent.
-func read(root *os.Root, ps *problems, name string, most int, required bool) ([]byte, bool) {
+func read(root *os.Root, ps *document.Problems, name string, most int, required bool) ([]byte, bool) {
 	info, err := root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !required && !present(root, name):
 		return nil, false
 	case errors.Is(err, fs.ErrNotExist):
-		ps.add(codeFileMissing, position{}, "", "%s is missing", name)
+		ps.Add(codeFileMissing, document.Position{}, "", "%s is missing", name)
 		return nil, false
 	case err != nil:
-		ps.add(codeFile, position{}, "", "%s cannot be read: %v", name, cause(err))
+		ps.Add(codeFile, document.Position{}, "", "%s cannot be read: %v", name, cause(err))
 		return nil, false
 	case !info.Mode().IsRegular():
-		ps.add(codeFile, position{}, "", "%s is not a file", name)
+		ps.Add(codeFile, document.Position{}, "", "%s is not a file", name)
 		return nil, false
 	}
 	f, err := root.Open(name)
 	if err != nil {
-		ps.add(codeFile, position{}, "", "%s cannot be read: %v", name, cause(err))
+		ps.Add(codeFile, document.Position{}, "", "%s cannot be read: %v", name, cause(err))
 		return nil, false
 	}
 	defer f.Close()
 	src, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	switch {
 	case err != nil:
-		ps.add(codeFile, position{}, "", "%s cannot be read: %v", name, cause(err))
+		ps.Add(codeFile, document.Position{}, "", "%s cannot be read: %v", name, cause(err))
 		return nil, false
 	case len(src) > most:
-		ps.add(codeLimit, position{}, "", "%s has more than %d bytes", name, most)
+		ps.Add(document.CodeLimit, document.Position{}, "", "%s has more than %d bytes", name, most)
 		return nil, false
 	}
 	return src, true

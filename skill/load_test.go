@@ -239,10 +239,10 @@ func TestFilesThatAreNoText(t *testing.T) {
 		"manifest, large": {goodManifest + strings.Repeat("# more\n", 10<<10), goodDocument, "", "skill.yaml:0:0 limit"},
 		"document, large": {goodManifest, goodDocument + strings.Repeat("x", 256<<10), "", "SKILL.md:0:0 limit"},
 		"plan, large":     {goodManifest, goodDocument, strings.Repeat("x", 1<<20+1), "plan.yaml:0:0 limit"},
-		"brackets":        {"id: " + strings.Repeat("[", 30<<10), goodDocument, "", "skill.yaml:1:1 limit"},
-		"dashes":          {"id:\n  " + strings.Repeat("- ", 15<<10) + "x", goodDocument, "", "skill.yaml:1:1 limit"},
+		"brackets":        {"id: " + strings.Repeat("[", 30<<10), goodDocument, "", "skill.yaml:1:132 limit"},
+		"dashes":          {"id:\n  " + strings.Repeat("- ", 15<<10) + "x", goodDocument, "", "skill.yaml:2:257 limit"},
 		"long line":       {goodManifest, "---\nname: notes\ndescription: " + strings.Repeat("é", 1025) + "\n---\n", "", "SKILL.md:3:14 field_invalid"},
-		"levels":          {"id: " + strings.Repeat("[", 40) + strings.Repeat("]", 40), goodDocument, "", "skill.yaml:1:37 limit"},
+		"levels":          {"id: " + strings.Repeat("[", 128) + strings.Repeat("]", 128), goodDocument, "", "skill.yaml:1:132 limit"}, // id is a level too,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t, c.manifest, c.document, c.plan)

@@ -8,24 +8,30 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
+// maxYAML are the bytes of skill.yaml, and of front matter.
+const maxYAML = 32 << 10
+
 // parseManifest reads skill.yaml, of the folder of that name, into s.
-func (s *Skill) parseManifest(ps *problems, src []byte, folder string) {
-	v := readYAML(ps, src, 1)
+func (s *Skill) parseManifest(ps *document.Problems, src []byte, folder string) {
+	v := readObject(ps, src)
 	if v == nil {
 		return
 	}
 	s.decode(ps, v)
 	if validID(s.ID) && s.ID != folder {
-		ps.add(codeMismatch, v.get("id").at, "id", "id is %s, but the folder is named %s", quoted(s.ID), quoted(folder))
+		ps.Add(codeMismatch, v.Get("id").At, "id", "id is %s, but the folder is named %s", quoted(s.ID), quoted(folder))
 	}
 }
 
 // decode reads the manifest's fields and keeps the whole of it: the digest is of
 // the document as it was given.
-func (s *Skill) decode(ps *problems, v *value) {
-	f := fieldsOf(ps, v, "")
+func (s *Skill) decode(ps *document.Problems, v *document.Value) {
+	f := manifestReader{document.FieldsOf(ps, v, "")}
+	f.Dotted = true
 	s.ID = f.id()
 	s.Version = f.version()
 	s.Verbs = f.verbs()
@@ -34,22 +40,33 @@ func (s *Skill) decode(ps *problems, v *value) {
 	s.Tools = f.uris("tools", checkToolURI, "mcp://server/tool@1.2.3")
 	s.SubSkills = f.uris("sub_skills", checkSkillURI, "skill://name@1.2.3")
 	s.FailureModes = f.failureModes()
-	f.end()
-	s.manifest, _ = f.v.canonical() // its numbers are safe and its names stand once
+	f.End()
+	s.manifest = document.Raw(f.Value) // its numbers are safe and its names stand once
 }
 
-func (f *fields) id() string {
-	v := f.need("id", text)
-	if v != nil && !validID(v.text) {
-		f.ps.add(codeFieldInvalid, v.at, "id", "%s cannot be the id of a skill; %s", quoted(v.text), idRule)
+// manifestReader reads the fields of a manifest.
+type manifestReader struct{ *document.Fields }
+
+// textOf is the text of a member that may be absent.
+func textOf(v *document.Value) string {
+	if v == nil {
+		return ""
+	}
+	return v.Text
+}
+
+func (f manifestReader) id() string {
+	v := f.Required("id", document.Text)
+	if v != nil && !validID(v.Text) {
+		f.Problems.Add(document.CodeFieldInvalid, v.At, "id", "%s cannot be the id of a skill; %s", quoted(v.Text), idRule)
 	}
 	return textOf(v)
 }
 
-func (f *fields) version() string {
-	v := f.need("version", text)
-	if v != nil && !semverForm.MatchString(v.text) {
-		f.ps.add(codeFieldInvalid, v.at, "version", "%s is not a full version like 1.2.3", quoted(v.text))
+func (f manifestReader) version() string {
+	v := f.Required("version", document.Text)
+	if v != nil && !semverForm.MatchString(v.Text) {
+		f.Problems.Add(document.CodeFieldInvalid, v.At, "version", "%s is not a full version like 1.2.3", quoted(v.Text))
 	}
 	return textOf(v)
 }
@@ -60,33 +77,32 @@ var (
 	slug  = regexp.MustCompile(`^x:[a-z0-9][a-z0-9_-]{0,63}$`)
 )
 
-func (f *fields) verbs() []string {
-	v := f.need("verbs", list)
+func (f manifestReader) verbs() []string {
+	v := f.Required("verbs", document.List)
 	if v == nil {
 		return nil
 	}
-	if len(v.items) == 0 {
-		f.ps.add(codeFieldInvalid, v.at, "verbs", "a skill is for one verb at least: %s or x:<name>", strings.Join(verbs, ", "))
+	if len(v.Items) == 0 {
+		f.Problems.Add(document.CodeFieldInvalid, v.At, "verbs", "a skill is for one verb at least: %s or x:<name>", strings.Join(verbs, ", "))
 	}
 	return f.words(v, "verbs", func(word string) string {
 		if slices.Contains(verbs, word) || slug.MatchString(word) {
 			return ""
 		}
-		return codeFieldInvalid
+		return document.CodeFieldInvalid
 	}, "one of "+strings.Join(verbs, ", ")+" or x:<name>")
 }
 
 // uris is a list of pinned URIs, or the word none. What is not said is never
 // taken for "anything": the field must be there.
-func (f *fields) uris(name string, check func(string) string, form string) []string {
-	v := f.v.get(name)
-	f.asked[name] = true
+func (f manifestReader) uris(name string, check func(string) string, form string) []string {
+	v := f.Get(name)
 	switch {
 	case v == nil:
-		f.ps.add(codeFieldMissing, f.v.at, name, "%s is missing; a skill that needs none says %s: none", name, name)
-	case v.kind == text && v.text == "none":
-	case v.kind != list:
-		f.ps.add(codeFieldType, v.at, name, "%s must be a list of URIs, or none", name)
+		f.Problems.Add(document.CodeFieldMissing, f.Value.At, name, "%s is missing; a skill that needs none says %s: none", name, name)
+	case v.Kind == document.Text && v.Text == "none":
+	case v.Kind != document.List:
+		f.Problems.Add(document.CodeFieldType, v.At, name, "%s must be a list of URIs, or none", name)
 	default:
 		return f.words(v, name, check, "a URI like "+form)
 	}
@@ -100,24 +116,24 @@ func checkSkillURI(s string) string {
 }
 
 // words reads a list of texts, each once. check gives the code of a bad one.
-func (f *fields) words(v *value, path string, check func(string) string, form string) []string {
+func (f manifestReader) words(v *document.Value, path string, check func(string) string, form string) []string {
 	words := []string{}
-	for i, item := range v.items {
+	for i, item := range v.Items {
 		where := path + "[" + strconv.Itoa(i) + "]"
 		switch {
-		case item.kind != text:
-			f.ps.add(codeFieldType, item.at, where, "%s must be text, not %v", where, item.kind)
-		case slices.Contains(words, item.text):
-			f.ps.add(codeFieldInvalid, item.at, where, "%s stands twice", quoted(item.text))
+		case item.Kind != document.Text:
+			f.Problems.Add(document.CodeFieldType, item.At, where, "%s must be text, not %v", where, item.Kind)
+		case slices.Contains(words, item.Text):
+			f.Problems.Add(document.CodeFieldInvalid, item.At, where, "%s stands twice", quoted(item.Text))
 		default:
-			switch code := check(item.text); code {
+			switch code := check(item.Text); code {
 			case "":
 			case codeUnpinnedTool, codeUnpinnedSkill:
-				f.ps.add(code, item.at, where, "%s is not pinned; write %s", quoted(item.text), form)
+				f.Problems.Add(code, item.At, where, "%s is not pinned; write %s", quoted(item.Text), form)
 			default:
-				f.ps.add(code, item.at, where, "%s is not %s", quoted(item.text), form)
+				f.Problems.Add(code, item.At, where, "%s is not %s", quoted(item.Text), form)
 			}
-			words = append(words, item.text)
+			words = append(words, item.Text)
 		}
 	}
 	return words
@@ -127,19 +143,19 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // described reads inputs or outputs: by name a JSON Schema, which may also say
 // whether the value is required.
-func (f *fields) described(name string) []Field {
-	v := f.typed(name, object)
+func (f manifestReader) described(name string) []Field {
+	v := f.Typed(name, document.Object)
 	if v == nil {
 		return nil
 	}
 	found := []Field{}
-	for _, m := range v.members {
-		path := name + "." + m.key
+	for _, m := range v.Members {
+		path := name + "." + m.Key
 		switch {
-		case !nameForm.MatchString(m.key):
-			f.ps.add(codeFieldInvalid, m.at, name, "%s cannot be a name: 1 to 64 of A-Z, a-z, 0-9, _ and -", quoted(m.key))
-		case m.value.kind != object:
-			f.ps.add(codeFieldType, m.value.at, path, "%s is described by a JSON Schema, a mapping; this is %v", path, m.value.kind)
+		case !nameForm.MatchString(m.Key):
+			f.Problems.Add(document.CodeFieldInvalid, m.At, name, "%s cannot be a name: 1 to 64 of A-Z, a-z, 0-9, _ and -", quoted(m.Key))
+		case m.Value.Kind != document.Object:
+			f.Problems.Add(document.CodeFieldType, m.Value.At, path, "%s is described by a JSON Schema, an object; this is %v", path, m.Value.Kind)
 		default:
 			found = append(found, f.field(m, path))
 		}
@@ -148,29 +164,29 @@ func (f *fields) described(name string) []Field {
 	return found
 }
 
-func (f *fields) field(m member, path string) Field {
-	out := Field{Name: m.key}
-	schema := &value{kind: object}
-	own := m.value.get("required")
-	for _, part := range m.value.members {
+func (f manifestReader) field(m document.Member, path string) Field {
+	out := Field{Name: m.Key}
+	schema := &document.Value{Kind: document.Object}
+	own := m.Value.Get("required")
+	for _, part := range m.Value.Members {
 		// In a schema of objects, required lists the object's own members.
-		if part.key != "required" || part.value.kind == list {
-			schema.members = append(schema.members, part)
+		if part.Key != "required" || part.Value.Kind == document.List {
+			schema.Members = append(schema.Members, part)
 		}
 	}
-	if v := m.value.get("default"); v != nil {
-		out.Default, _ = v.canonical()
+	if v := m.Value.Get("default"); v != nil {
+		out.Default = document.Raw(v)
 	}
 	out.Required = out.Default == nil
-	if own != nil && own.kind != list {
-		if own.kind != boolean {
-			f.ps.add(codeFieldType, own.at, path, "required must be true or false, not %v", own.kind)
+	if own != nil && own.Kind != document.List {
+		if own.Kind != document.Boolean {
+			f.Problems.Add(document.CodeFieldType, own.At, path, "required must be true or false, not %v", own.Kind)
 		}
-		out.Required = own.text == "true"
+		out.Required = own.Text == "true"
 	}
-	out.Schema, _ = schema.canonical()
+	out.Schema = document.Raw(schema)
 	if err := compile(out.Schema); err != nil {
-		f.ps.add(codeSchemaInvalid, m.value.at, path, "%s is not described by a JSON Schema: %v", path, err)
+		f.Problems.Add(codeSchemaInvalid, m.Value.At, path, "%s is not described by a JSON Schema: %v", path, err)
 	} else {
 		f.types(schema, path)
 	}
@@ -189,25 +205,25 @@ func compile(schema json.RawMessage) error {
 var schemaTypes = []string{"null", "boolean", "object", "array", "number", "integer", "string"}
 
 // types finds misspelled types, which the library would only refuse values for.
-func (f *fields) types(schema *value, path string) {
-	if t := schema.get("type"); t != nil {
-		names := t.items
-		if t.kind != list {
-			names = []*value{t}
+func (f manifestReader) types(schema *document.Value, path string) {
+	if t := schema.Get("type"); t != nil {
+		names := t.Items
+		if t.Kind != document.List {
+			names = []*document.Value{t}
 		}
 		for _, n := range names {
-			if !slices.Contains(schemaTypes, n.text) {
-				f.ps.add(codeSchemaInvalid, n.at, path, "%s is no type; it must be one of %s", quoted(n.text), strings.Join(schemaTypes, ", "))
+			if !slices.Contains(schemaTypes, n.Text) {
+				f.Problems.Add(codeSchemaInvalid, n.At, path, "%s is no type; it must be one of %s", quoted(n.Text), strings.Join(schemaTypes, ", "))
 			}
 		}
 	}
-	if items := schema.get("items"); items != nil && items.kind == object {
-		f.types(items, path+".items")
+	if items := schema.Get("items"); items != nil && items.Kind == document.Object {
+		f.types(items, path+".Items")
 	}
-	if properties := schema.get("properties"); properties != nil {
-		for _, p := range properties.members {
-			if p.value.kind == object {
-				f.types(p.value, path+"."+p.key)
+	if properties := schema.Get("properties"); properties != nil {
+		for _, p := range properties.Members {
+			if p.Value.Kind == document.Object {
+				f.types(p.Value, path+"."+p.Key)
 			}
 		}
 	}

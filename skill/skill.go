@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Skill is one skill as its files say. It is not changed after it was read and
@@ -71,26 +73,25 @@ func (s *Skill) Digest() string { return digest(s.Identity()) }
 // plan_sha256 too where there is a plan. The last two are digests of the bytes of
 // SKILL.md and plan.yaml.
 func (s *Skill) Identity() []byte {
-	parts := &value{kind: object, members: []member{
-		{key: "prose_sha256", value: &value{kind: text, text: digest(s.document)}},
-	}}
+	parts := []document.Member{textMember("prose_sha256", digest(s.document))}
 	if s.Plan != nil {
-		parts.members = append(parts.members, member{key: "plan_sha256", value: &value{kind: text, text: digest(s.Plan)}})
+		parts = append(parts, textMember("plan_sha256", digest(s.Plan)))
 	}
 	return s.with(parts)
 }
 
+func textMember(key, text string) document.Member {
+	return document.Member{Key: key, Value: &document.Value{Kind: document.Text, Text: text}}
+}
+
 // with is the canonical JSON of the manifest beside other parts.
-func (s *Skill) with(parts *value) []byte {
-	manifest, err := valueOf(s.manifest)
-	if err == nil {
-		parts.members = append(parts.members, member{key: "manifest", value: manifest})
-		var out []byte
-		if out, err = parts.canonical(); err == nil {
-			return out
-		}
+func (s *Skill) with(parts []document.Member) []byte {
+	manifest, p := document.Read(s.manifest, len(s.manifest))
+	if p != nil {
+		panic("skill: a manifest that was read cannot be read again: " + p.Message)
 	}
-	panic("skill: a manifest that was read cannot be written: " + err.Error())
+	parts = append(parts, document.Member{Key: "manifest", Value: manifest})
+	return document.Raw(&document.Value{Kind: document.Object, Members: parts})
 }
 
 func digest(b []byte) string {

@@ -16,9 +16,10 @@ import (
 // goroutine at a time. It stands on the driver itself: the pool of database/sql
 // would cost the writer a good part of its time and give it nothing.
 type conn struct {
-	c     driver.Conn
-	stmts map[string]*stmt
-	runs  string // what reads a run; "": not asked for yet
+	c      driver.Conn
+	stmts  map[string]*stmt
+	runs   string // what reads a run; "": not asked for yet
+	format int64  // of the store; 0: not asked for yet
 }
 
 type stmt struct {

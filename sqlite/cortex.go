@@ -19,9 +19,12 @@ import (
 // memoryHead is the end of that log as the writer knows it: as of the last
 // commit, or of this transaction.
 type memoryHead struct {
-	known bool
-	seq   int64
-	hash  journal.Hash
+	known   bool
+	seq     int64
+	hash    journal.Hash
+	settled int64       // all items up to this record have rows
+	fresh   []freshItem // the others
+	foreign bool        // some of the others are in the log alone
 }
 
 // memory is the end of the log, read again if another process may have moved it.
@@ -35,48 +38,31 @@ func (t *tx) memory() (*memoryHead, error) {
 		copy(m.hash[:], r.bytes(1))
 		return nil
 	}, `SELECT seq, hash FROM cortex_log ORDER BY seq DESC LIMIT 1`)
-	m.known = err == nil
+	if err == nil {
+		m.settled, err = lastItem(context.Background(), t.c)
+	}
+	m.known, m.foreign = err == nil, m.seq > m.settled
 	return m, err
 }
 
 // log appends a record about a run, which may be none. Its number is the next
 // one.
-func (m *memoryHead) log(t *tx, st *runState, path string, body cortex.Body) error {
+func (m *memoryHead) log(t *tx, st *runState, path string, body cortex.Body) (cortex.Record, error) {
 	rec := cortex.Record{Seq: m.seq + 1, At: t.now, Path: path, Body: body}
-	run := int64(0)
 	if st != nil {
-		rec.Run, run = st.id, st.n
+		rec.Run = st.id
 	}
 	stored, err := rec.Bytes()
 	if err != nil {
-		return err
+		return rec, err
 	}
 	hash := m.hash.Next(stored)
-	err = t.exec(`INSERT INTO cortex_log (seq, kind, run, bytes, hash) VALUES (?, ?, ?, ?, ?)`, rec.Seq, rec.Kind(), run, stored, hash[:])
+	err = t.exec(`INSERT INTO cortex_log (seq, kind, run, bytes, hash) VALUES (?, ?, ?, ?, ?)`, rec.Seq, rec.Kind(), st.number(), stored, hash[:])
 	if err != nil {
-		return err
+		return rec, err
 	}
 	m.seq, m.hash = rec.Seq, hash
-	return nil
-}
-
-// remember keeps an item. Its name is that of the record that remembers it.
-func (t *tx) remember(st *runState, path, typ string, b cortex.Remember) (cortex.URI, error) {
-	m, err := t.memory()
-	if err != nil {
-		return cortex.URI{}, err
-	}
-	u := cortex.NewURI(typ, t.now, m.seq+1)
-	b.Item = u.String()
-	if err := m.log(t, st, path, &b); err != nil {
-		return u, err
-	}
-	return u, t.putItem(u, st.number(), &b, t.now)
-}
-
-func (t *tx) putItem(u cortex.URI, run int64, b *cortex.Remember, at time.Time) error {
-	return t.exec(`INSERT INTO cortex_items (seq, type, run, skill, verb, server, importance, pinned, created, last_use) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		u.Seq(), u.Type, run, b.Skill, b.Verb, b.Server, int64(b.Importance), flag(b.Pinned), at.UnixNano(), at.UnixNano())
+	return rec, nil
 }
 
 func (st *runState) number() int64 {
@@ -86,11 +72,20 @@ func (st *runState) number() int64 {
 	return st.n
 }
 
-func flag(b bool) int64 {
-	if b {
-		return 1
+// remember keeps an item, which is fresh then. Its name is that of the record that
+// remembers it.
+func (t *tx) remember(st *runState, path, typ string, b cortex.Remember) (cortex.URI, error) {
+	m, err := t.memory()
+	if err != nil {
+		return cortex.URI{}, err
 	}
-	return 0
+	u := cortex.NewURI(typ, t.now, m.seq+1)
+	b.Item = u.String()
+	rec, err := m.log(t, st, path, &b)
+	if err == nil && !m.foreign {
+		m.fresh = append(m.fresh, freshItem{st.number(), rec, &b})
+	}
+	return u, err
 }
 
 // rememberEvent keeps what the memory is to know of a record.
@@ -102,6 +97,9 @@ func (t *tx) rememberEvent(st *runState, r flow.Record) error {
 	_, err := t.remember(st, r.Path, cortex.TypeEvent, cortex.Remember{
 		By: journal.Executor, Digest: memo.Digest, Importance: cortex.EventImportance, Kind: memo.Kind, Outcome: memo.Outcome,
 		Server: memo.Server, Skill: memo.Skill, Text: cortex.Summary(memo.Summary), Tool: memo.Tool, Verb: memo.Verb})
+	if m := &t.w.memory; err == nil && m.seq-m.settled >= freshLimit {
+		err = t.settleItems()
+	}
 	return err
 }
 
@@ -109,6 +107,9 @@ func (t *tx) rememberEvent(st *runState, r flow.Record) error {
 // that ends it, which says so.
 func (t *tx) attest(st *runState, d flow.Draft) (json.RawMessage, error) {
 	m, err := t.memory()
+	if err == nil {
+		err = t.settleItems()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (t *tx) attest(st *runState, d flow.Draft) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.log(t, st, "", a); err != nil {
+	if _, err := m.log(t, st, "", a); err != nil {
 		return nil, err
 	}
 	seq := m.seq
@@ -183,7 +184,7 @@ func (t *tx) settle(st *runState, m *memoryHead, a *cortex.Attest) error {
 	if err != nil {
 		return err
 	}
-	if err := m.log(t, st, "", learned); err != nil {
+	if _, err := m.log(t, st, "", learned); err != nil {
 		return err
 	}
 	for _, c := range changes {
@@ -230,7 +231,9 @@ func readStanding(c *conn, u cortex.URI) (s cortex.Standing, ok bool, err error)
 // Remember keeps an item that no run has made.
 func (s *Store) Remember(ctx context.Context, typ string, b cortex.Remember) (u cortex.URI, err error) {
 	err = s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
-		u, err = t.remember(nil, "", typ, b)
+		if u, err = t.remember(nil, "", typ, b); err == nil {
+			err = t.settleItems()
+		}
 		return err
 	}})
 	return u, err
@@ -240,6 +243,9 @@ func (s *Store) Remember(ctx context.Context, typ string, b cortex.Remember) (u 
 // is; false: there is none of that name.
 func (s *Store) Forget(ctx context.Context, u cortex.URI, by string) (ok bool, err error) {
 	err = s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
+		if err := t.settleItems(); err != nil {
+			return err
+		}
 		var was cortex.Standing
 		if was, ok, err = readStanding(t.c, u); err != nil || !ok || was.Forgotten > 0 {
 			return err
@@ -254,7 +260,7 @@ func (t *tx) forget(u cortex.URI, by string) error {
 	if err != nil {
 		return err
 	}
-	if err := m.log(t, nil, "", &cortex.Tombstone{By: by, Item: u.String()}); err != nil {
+	if _, err := m.log(t, nil, "", &cortex.Tombstone{By: by, Item: u.String()}); err != nil {
 		return err
 	}
 	return t.exec(`UPDATE cortex_items SET tombstone = ? WHERE seq = ?`, m.seq, u.Seq())

@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cortex"
@@ -12,15 +14,20 @@ import (
 // memoryFormat is the first format of the store that has a memory.
 const memoryFormat = 2
 
-// readMemory lends a connection to f, unless the store is an old one that may only
-// be read: that has nothing to remember yet.
+// readMemory lends a connection to f for one look at the memory: between two it may
+// change. A store that is an old one and may only be read has nothing to remember
+// yet.
 func (s *Store) readMemory(ctx context.Context, f func(*conn) error) error {
 	return s.read(ctx, func(c *conn) error {
 		format, err := c.number(ctx, `PRAGMA user_version`)
 		if err != nil || format < memoryFormat {
 			return err
 		}
-		return f(c)
+		if err := c.exec(`BEGIN`); err != nil {
+			return err
+		}
+		err = f(c)
+		return errors.Join(err, c.exec(`COMMIT`))
 	})
 }
 
@@ -34,20 +41,32 @@ func scanItem(r row) (tipstaff.MemoryItem, error) {
 	}
 	m, ok := rec.Item()
 	if !ok {
-		return m, fmt.Errorf("%w: record %d of the memory keeps no item", ErrDamaged, rec.Seq)
+		return m, noItemIn(rec)
 	}
 	m.LastUsedAt, m.Accesses, m.Citations, m.Forgotten = r.time(1), r.int(2), r.int(3), r.int(4) > 0
 	return m, nil
 }
 
-func (s *Store) items(ctx context.Context, where string, args ...any) (items []tipstaff.MemoryItem, err error) {
+func readItems(ctx context.Context, c *conn, where string, args ...any) (items []tipstaff.MemoryItem, err error) {
+	err = c.query(ctx, func(r row) error {
+		m, err := scanItem(r)
+		items = append(items, m)
+		return err
+	}, selectItems+where, args...)
+	return items, err
+}
+
+// items are the fresh ones for which f holds, and then what a query finds, in one
+// look.
+func (s *Store) items(ctx context.Context, f func(*tipstaff.MemoryItem) bool, where string, args ...any) (items []tipstaff.MemoryItem, err error) {
 	err = s.readMemory(ctx, func(c *conn) error {
-		items = nil
-		return c.query(ctx, func(r row) error {
-			m, err := scanItem(r)
-			items = append(items, m)
+		fresh, err := newestFresh(ctx, c, f)
+		if err != nil {
 			return err
-		}, selectItems+where, args...)
+		}
+		stored, err := readItems(ctx, c, where, args...)
+		items = append(fresh, stored...)
+		return err
 	})
 	return items, err
 }
@@ -58,15 +77,20 @@ func (s *Store) MemoryItems(ctx context.Context, q tipstaff.MemoryQuery) ([]tips
 	if q.Limit > 0 {
 		limit = int64(q.Limit)
 	}
-	if q.Type == "" {
-		return s.items(ctx, `WHERE i.tombstone = 0 ORDER BY i.seq DESC LIMIT ?`, limit)
+	where, args := `WHERE i.tombstone = 0 ORDER BY i.seq DESC LIMIT ?`, []any{limit}
+	if q.Type != "" {
+		where, args = `WHERE i.tombstone = 0 AND i.type = ? ORDER BY i.seq DESC LIMIT ?`, []any{q.Type, limit}
 	}
-	return s.items(ctx, `WHERE i.tombstone = 0 AND i.type = ? ORDER BY i.seq DESC LIMIT ?`, q.Type, limit)
+	items, err := s.items(ctx, func(m *tipstaff.MemoryItem) bool { return q.Type == "" || m.Type == q.Type }, where, args...)
+	if q.Limit > 0 && len(items) > q.Limit {
+		items = items[:q.Limit]
+	}
+	return items, err
 }
 
 // MemoryItem is one item, in use or not; false: there is none of that name.
 func (s *Store) MemoryItem(ctx context.Context, u cortex.URI) (m tipstaff.MemoryItem, ok bool, err error) {
-	items, err := s.items(ctx, `WHERE i.seq = ?`, u.Seq())
+	items, err := s.items(ctx, func(m *tipstaff.MemoryItem) bool { return m.Seq == u.Seq() }, `WHERE i.seq = ?`, u.Seq())
 	if err != nil || len(items) == 0 || items[0].Item != u.String() {
 		return m, false, err
 	}
@@ -75,16 +99,24 @@ func (s *Store) MemoryItem(ctx context.Context, u cortex.URI) (m tipstaff.Memory
 
 // Recollect are all the items in use that can be among the best for a request.
 // Events that nobody has used differ in their age alone: the youngest do.
-func (s *Store) Recollect(ctx context.Context, req tipstaff.RecallRequest) ([]tipstaff.MemoryItem, error) {
+func (s *Store) Recollect(ctx context.Context, req tipstaff.RecallRequest) (items []tipstaff.MemoryItem, err error) {
 	const concerns = `i.tombstone = 0 AND (i.skill = '' AND i.verb = '' AND i.server = '' AND i.type <> 'event' OR i.skill = ? AND i.skill <> ''
 		OR i.verb = ? AND i.verb <> '' OR i.server = ? AND i.server <> '')`
-	used, err := s.items(ctx, `WHERE (i.type <> 'event' OR i.accesses > 0 OR i.citations > 0) AND `+concerns, req.Skill, req.Verb, req.Server)
-	if err != nil {
-		return nil, err
-	}
-	fresh, err := s.items(ctx, `WHERE i.type = 'event' AND i.accesses = 0 AND i.citations = 0 AND `+concerns+` ORDER BY i.last_use DESC, i.seq DESC LIMIT ?`,
-		req.Skill, req.Verb, req.Server, int64(cortex.Recalled))
-	return append(used, fresh...), err
+	err = s.readMemory(ctx, func(c *conn) error {
+		fresh, err := newestFresh(ctx, c, func(m *tipstaff.MemoryItem) bool { return cortex.Concerns(m, req) })
+		if err != nil {
+			return err
+		}
+		used, err := readItems(ctx, c, `WHERE (i.type <> 'event' OR i.accesses > 0 OR i.citations > 0) AND `+concerns, req.Skill, req.Verb, req.Server)
+		if err != nil {
+			return err
+		}
+		unused, err := readItems(ctx, c, `WHERE i.type = 'event' AND i.accesses = 0 AND i.citations = 0 AND `+concerns+` ORDER BY i.last_use DESC, i.seq DESC LIMIT ?`,
+			req.Skill, req.Verb, req.Server, int64(cortex.Recalled))
+		items = slices.Concat(fresh, used, unused)
+		return err
+	})
+	return items, err
 }
 
 // MemoryWeights are those in force.

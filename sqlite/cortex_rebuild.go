@@ -26,14 +26,7 @@ const (
 func (s *Store) RebuildMemory(ctx context.Context, check bool) (tipstaff.MemoryReport, error) {
 	d := newDerivation()
 	if check {
-		err := s.readMemory(ctx, func(c *conn) error {
-			// One look at all of it: between two the store may change.
-			if err := c.exec(`BEGIN`); err != nil {
-				return err
-			}
-			err := d.read(ctx, c)
-			return errors.Join(err, c.exec(`COMMIT`))
-		})
+		err := s.readMemory(ctx, func(c *conn) error { return d.read(ctx, c) })
 		return d.report(), err
 	}
 	err := s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
@@ -54,6 +47,7 @@ func (t *tx) rebuild() (*derivation, error) {
 	if err != nil || rows == 0 {
 		return found, err
 	}
+	t.w.memory = memoryHead{}
 	after.rebuilt = rows
 	return after, after.read(ctx, t.c)
 }
@@ -110,7 +104,8 @@ func (d *derivation) readLog(ctx context.Context, c *conn) error {
 }
 
 // missingRecords looks whether anything follows from records that the log no
-// longer has: every record leaves a mark in the rows beside it.
+// longer has: every record but that of a fresh item leaves a mark in the rows beside
+// it.
 func (d *derivation) missingRecords(ctx context.Context, c *conn) error {
 	last, err := c.number(ctx, `SELECT max(coalesce((SELECT max(seq) FROM cortex_items), 0), coalesce((SELECT max(tombstone) FROM cortex_items), 0),
 		coalesce((SELECT max(seq) FROM cortex_weights), 0))`)
@@ -165,12 +160,27 @@ func (d *derivation) derive(record []byte) (itemRow, bool) {
 		s.Created.UnixNano(), s.LastUse.UnixNano(), s.Accesses, s.Citations, s.Forgotten}, ok
 }
 
+// missingItems looks for items without rows. After the last row there may be fresh
+// ones.
 func (d *derivation) missingItems(ctx context.Context, c *conn) error {
+	last, err := lastItem(ctx, c)
+	if err != nil {
+		return err
+	}
 	return c.query(ctx, func(r row) error {
-		d.wrong = append(d.wrong, r.int(0))
-		d.differs(faultItem, r.int(0), "the log remembers an item, and it is not stored")
+		seq := r.int(0)
+		if want, ok := d.derive(r.bytes(1)); !ok || seq > last && want.fresh() {
+			return nil // a record that cannot be read was told of with the log
+		}
+		d.wrong = append(d.wrong, seq)
+		d.differs(faultItem, seq, "the log remembers an item, and it is not stored")
 		return nil
-	}, `SELECT l.seq FROM cortex_log l LEFT JOIN cortex_items i ON i.seq = l.seq WHERE l.kind = 'remember' AND i.seq IS NULL ORDER BY l.seq`)
+	}, `SELECT l.seq, l.bytes FROM cortex_log l LEFT JOIN cortex_items i ON i.seq = l.seq WHERE l.kind = 'remember' AND i.seq IS NULL ORDER BY l.seq`)
+}
+
+// fresh reports whether an item may be without a row.
+func (r itemRow) fresh() bool {
+	return r.typ == cortex.TypeEvent && r.lastUse == r.created && r.accesses == 0 && r.citations == 0 && r.tombstone == 0
 }
 
 func (d *derivation) compareWeights(ctx context.Context, c *conn) error {
@@ -227,6 +237,9 @@ func (d *derivation) write(t *tx) (rows int, err error) {
 	if d.Total > 0 {
 		return 0, nil
 	}
+	if err := d.settleFresh(t); err != nil {
+		return 0, err
+	}
 	for _, seq := range d.wrong {
 		if err := d.writeItem(t, seq); err != nil {
 			return 0, err
@@ -239,6 +252,18 @@ func (d *derivation) write(t *tx) (rows int, err error) {
 		rows++
 	}
 	return rows, err
+}
+
+// settleFresh writes the rows of the fresh items before any that stands after them.
+func (d *derivation) settleFresh(t *tx) error {
+	if len(d.wrong) == 0 {
+		return nil
+	}
+	fresh, err := readFresh(context.Background(), t.c)
+	if err != nil {
+		return err
+	}
+	return t.putItems(fresh)
 }
 
 func (d *derivation) writeItem(t *tx, seq int64) error {

@@ -74,9 +74,10 @@ func closes(kind tipstaff.Kind) bool {
 	return false
 }
 
-// plain reports whether a record of this kind changes nothing but the journal.
+// plain reports whether a record of this kind changes nothing but the journal of
+// its run.
 func (s *Store) plain(d flow.Draft) bool {
-	if d.From != "" || s.opts.Projectors[d.Kind] != nil {
+	if d.From != "" || d.Beside != nil || s.opts.Projectors[d.Kind] != nil {
 		return false
 	}
 	switch tipstaff.Kind(d.Kind) {

@@ -38,7 +38,10 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 				return err
 			}
 		}
-		return t.appendAll(st, 0, drafts)
+		if err := t.appendAll(st, 0, drafts); err != nil {
+			return err
+		}
+		return t.alone(run)
 	}})
 }
 
@@ -70,10 +73,10 @@ func (t *tx) create(run flow.NewRun) error {
 	}
 	err = t.exec(`INSERT INTO runs (id, user, kind, origin, title, program, base, base_seq, created, updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		run.ID, run.User, run.Kind, run.Origin, run.Title, run.Program, run.Base, run.BaseSeq, t.now.UnixNano(), t.now.UnixNano())
-	if err != nil || run.Session == "" {
+	if err != nil || run.Session+run.Envelope+run.Request+run.Thread == "" {
 		return err
 	}
-	return t.exec(`UPDATE runs SET session = ? WHERE id = ?`, run.Session, run.ID)
+	return t.exec(`UPDATE runs SET session = ?, envelope = ?, request = ?, thread = ? WHERE id = ?`, run.Session, run.Envelope, run.Request, run.Thread, run.ID)
 }
 
 // follows checks that a turn is the next one of its session: that which its maker
@@ -94,31 +97,80 @@ func (t *tx) follows(run flow.NewRun) error {
 	return nil
 }
 
+// alone checks, when the records of a new run are stored, that its request has made
+// no other Envelope, that it follows the last run of its Envelope, and that its
+// thread has no other run that goes on: one that it takes the place of has been
+// ended by now.
+func (t *tx) alone(run flow.NewRun) error {
+	if run.Request != "" {
+		known, err := t.find(`request = ? AND request <> '' AND user = ? AND envelope <> ?`, run.Request, run.User, run.Envelope)
+		if err != nil {
+			return err
+		}
+		if len(known) > 0 {
+			return fmt.Errorf("%w: %s", flow.ErrRequestKnown, known[0])
+		}
+	}
+	if run.Envelope != "" {
+		line, err := t.find(`envelope = ? AND envelope <> '' AND id <> ?`, run.Envelope, run.ID)
+		if err != nil {
+			return err
+		}
+		if last := append([]string{""}, line...)[len(line)]; last != run.After {
+			return fmt.Errorf("%w: %s has come after %s", flow.ErrThreadBusy, last, run.After)
+		}
+	}
+	if run.Thread == "" {
+		return nil
+	}
+	others, err := t.find(`thread = ? AND thread <> '' AND user = ? AND id <> ? AND state NOT IN (?, ?, ?)`, run.Thread, run.User, run.ID,
+		string(tipstaff.Completed), string(tipstaff.Failed), string(tipstaff.Cancelled))
+	if err != nil {
+		return err
+	}
+	for _, id := range others { // their rows are written when this transaction is through
+		if st, ok := t.w.states[id]; !ok || !st.ended() {
+			return fmt.Errorf("%w: %s", flow.ErrThreadBusy, id)
+		}
+	}
+	return nil
+}
+
+// find gives the ids of runs, oldest first.
+func (t *tx) find(where string, args ...any) (ids []string, err error) {
+	err = t.c.query(context.Background(), func(r row) error { ids = append(ids, r.text(0)); return nil },
+		`SELECT id FROM runs WHERE `+where+` ORDER BY n`, args...)
+	return ids, err
+}
+
 // Write implements [flow.Writer]. f runs inside the store's one transaction and
 // must not call the store.
 func (s *Store) Write(ctx context.Context, run string, f func(flow.Tx) ([]flow.Draft, error)) error {
-	return s.do(ctx, &op{drafts: 1, apply: func(t *tx) error {
-		st, err := t.state(run)
-		if err != nil {
-			return err
-		}
-		row, err := readRun(context.Background(), t.c, run) // ctx must not break the transaction off
-		if err != nil {
-			return err
-		}
-		drafts, err := f(&foreignTx{t: t, st: st, row: row})
-		if err != nil {
-			return err
-		}
-		drafts, blobs, err := s.prepare(drafts)
-		if err != nil {
-			return err
-		}
-		if err := t.storeBlobs(blobs); err != nil {
-			return err
-		}
-		return t.appendAll(st, 0, drafts)
-	}})
+	return s.do(ctx, &op{drafts: 1, apply: func(t *tx) error { return t.write(run, f) }})
+}
+
+// write appends to a run what f says who looks at it.
+func (t *tx) write(run string, f func(flow.Tx) ([]flow.Draft, error)) error {
+	st, err := t.state(run)
+	if err != nil {
+		return err
+	}
+	row, err := readRun(context.Background(), t.c, run) // no caller may break the transaction off
+	if err != nil {
+		return err
+	}
+	drafts, err := f(&foreignTx{t: t, st: st, row: row})
+	if err != nil {
+		return err
+	}
+	drafts, blobs, err := t.w.s.prepare(drafts)
+	if err != nil {
+		return err
+	}
+	if err := t.storeBlobs(blobs); err != nil {
+		return err
+	}
+	return t.appendAll(st, 0, drafts)
 }
 
 // foreignTx is what a writer without a lease sees.
@@ -135,26 +187,43 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 	return f.t.w.s.gates(context.Background(), f.t.c, flow.GateQuery{Run: f.st.id, Open: open})
 }
 
-// sessionFormat is the first format of the store whose runs belong to sessions.
-const sessionFormat = 3
+// laterColumns are those that the first format of the store did not have, by the
+// format that brought them.
+var laterColumns = map[string]int64{"session": 3, "envelope": 4, "request": 4, "thread": 4}
 
-// selectRuns reads what scanRun takes, also from an old store that may only be read.
-func (c *conn) selectRuns(ctx context.Context) (string, error) {
-	if c.runs == "" {
+// column is a column of runs, also of an old store that may only be read: there
+// nothing stands in what came later.
+func (c *conn) column(ctx context.Context, name string) (string, error) {
+	if c.format == 0 {
 		format, err := c.number(ctx, `PRAGMA user_version`)
 		if err != nil {
 			return "", err
 		}
-		session := "session"
-		if format < sessionFormat {
-			session = "''"
+		c.format = format
+	}
+	if c.format < laterColumns[name] {
+		return "''", nil
+	}
+	return name, nil
+}
+
+// selectRuns reads what scanRun takes.
+func (c *conn) selectRuns(ctx context.Context) (string, error) {
+	if c.runs == "" {
+		var names []any
+		for _, name := range []string{"session", "envelope", "request", "thread"} {
+			column, err := c.column(ctx, name)
+			if err != nil {
+				return "", err
+			}
+			names = append(names, column)
 		}
-		c.runs = fmt.Sprintf(runColumns, session)
+		c.runs = fmt.Sprintf(runColumns, names...)
 	}
 	return `SELECT ` + c.runs + ` FROM runs`, nil
 }
 
-const runColumns = `n, id, user, kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at, base, base_seq, created, updated, correction, %s,
+const runColumns = `n, id, user, kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at, base, base_seq, created, updated, correction, %s, %s, %s, %s,
 	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
 	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1)`
 
@@ -163,15 +232,15 @@ func scanRun(r row) (run flow.Row, err error) {
 		N: r.int(0), ID: r.text(1), User: r.text(2), Kind: r.text(3), State: r.text(4), Origin: r.text(5), Title: r.text(6), Program: r.text(7),
 		Epoch: r.int(8), Heartbeat: r.time(10), Owned: r.text(11), Cont: r.int(12),
 		Head: r.int(13), HeadHash: hashText(r.bytes(14)), FoldSeq: r.int(13), FoldHash: hashText(r.bytes(14)), Cancel: r.int(16) > 0, WakeAt: r.time(17),
-		Base: r.text(18), BaseSeq: r.int(19), Created: r.time(20), Updated: r.time(21), Correction: r.int(22), Session: r.text(23),
+		Base: r.text(18), BaseSeq: r.int(19), Created: r.time(20), Updated: r.time(21), Correction: r.int(22), Session: r.text(23), Envelope: r.text(24), Request: r.text(25), Thread: r.text(26),
 	}
 	if fold := r.bytes(15); len(fold) > 0 {
 		run.Fold = json.RawMessage(fold)
 	}
 	// Records go on after the row. Where they end before it some were cut off: then
 	// the row still tells what the head was, and verify sees the difference.
-	if seq := r.int(24); seq >= run.Head {
-		run.Head, run.HeadHash = seq, hashText(r.bytes(25))
+	if seq := r.int(27); seq >= run.Head {
+		run.Head, run.HeadHash = seq, hashText(r.bytes(28))
 	}
 	if r[9] != nil {
 		run.Owner, err = readOwner(r.bytes(9))
@@ -199,6 +268,23 @@ func (s *Store) Run(ctx context.Context, id string) (run flow.Row, err error) {
 
 // Runs implements [flow.Reader].
 func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		runs = nil
+		query, args, err := c.whichRuns(ctx, q)
+		if err != nil {
+			return err
+		}
+		return c.query(ctx, func(r row) error {
+			run, err := scanRun(r)
+			runs = append(runs, run)
+			return err
+		}, query, args...)
+	})
+	return runs, err
+}
+
+// whichRuns is the statement for a query.
+func (c *conn) whichRuns(ctx context.Context, q flow.Query) (string, []any, error) {
 	where, args := []string{"true"}, []any{}
 	add := func(condition string, values ...any) {
 		where, args = append(where, condition), append(args, values...)
@@ -216,28 +302,26 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 	if q.Prefix != "" {
 		add("id >= ? AND id < ?", q.Prefix, q.Prefix+"\x7f")
 	}
-	if q.Session != "" {
-		add("session = ?", q.Session)
+	for _, is := range [...]struct{ column, value string }{
+		{"user", q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread},
+	} {
+		if is.value == "" {
+			continue
+		}
+		column, err := c.column(ctx, is.column)
+		if err != nil {
+			return "", nil, err
+		}
+		add(column+" = ? AND "+column+" <> ''", is.value) // as the indices say
 	}
 	if q.Leased {
 		add("holder IS NOT NULL")
 	}
-	query := ` WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC`
+	head, err := c.selectRuns(ctx)
+	query := head + ` WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC`
 	if q.Limit > 0 {
 		query += ` LIMIT ?`
 		args = append(args, int64(q.Limit))
 	}
-	err = s.read(ctx, func(c *conn) error {
-		runs = nil
-		head, err := c.selectRuns(ctx)
-		if err != nil {
-			return err
-		}
-		return c.query(ctx, func(r row) error {
-			run, err := scanRun(r)
-			runs = append(runs, run)
-			return err
-		}, head+query, args...)
-	})
-	return runs, err
+	return query, args, err
 }

@@ -199,11 +199,16 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 		st.fold.Apply(&tipstaff.Event{V: journal.Version, Seq: rec.Seq, Kind: tipstaff.Kind(rec.Kind), At: rec.At, Run: st.machine.Run,
 			Path: rec.Path, Epoch: rec.Epoch, N: rec.N, Note: rec.Note, Body: d.Body, From: d.From})
 	}
+	beside := d.Beside
+	d.Beside = nil // no part of the record
 	r := flow.Record{Seq: rec.Seq, Epoch: epoch, At: t.now, Draft: d}
 	if err := t.tell(st, epoch == 0, r); err != nil {
 		return err
 	}
-	return t.project(st, r)
+	if err := t.project(st, r); err != nil || beside == nil {
+		return err
+	}
+	return t.write(beside.Run, beside.Write)
 }
 
 // appendAll stores the drafts of one op, which check has let pass.

@@ -2,8 +2,6 @@ package tool
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/gowebpki/jcs"
 
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
 
@@ -72,8 +71,7 @@ func canonicalOf(v any) ([]byte, error) {
 }
 
 func digestOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return flow.Digest(data)
 }
 
 // unsafeNumber is the first number in raw whose value a float64 cannot carry,

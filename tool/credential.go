@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/goccy/go-yaml/ast"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // secretShapes are texts that are credentials whatever name they stand under.
@@ -24,28 +24,19 @@ var secretShapes = []struct {
 // A manifest is read, shown, frozen into runs and kept in version control: none
 // of these may hold one. The message does not repeat it.
 func (r *reader) credentials(n at) {
-	switch node := n.node.(type) {
-	case *ast.MappingNode:
-		for _, v := range node.Values {
-			r.credentialEntry(n, v)
+	switch n.value.Kind {
+	case document.Object:
+		for _, m := range n.value.Members {
+			r.credential(at{place: m.At, path: n.path}, m.Key)
+			r.credentials(atValue(m.Value, join(n.path, m.Key)))
 		}
-	case *ast.MappingValueNode:
-		r.credentialEntry(n, node)
-	case *ast.SequenceNode:
-		for i, v := range node.Values {
-			r.credentials(at{v, join(n.path, strconv.Itoa(i))})
+	case document.List:
+		for i, v := range n.value.Items {
+			r.credentials(atValue(v, join(n.path, strconv.Itoa(i))))
 		}
-	case *ast.StringNode:
-		r.credential(n, node.Value)
-	case *ast.LiteralNode:
-		r.credential(n, node.Value.Value)
+	case document.Text:
+		r.credential(n, n.value.Text)
 	}
-}
-
-func (r *reader) credentialEntry(parent at, v *ast.MappingValueNode) {
-	name, _ := keyText(v.Key)
-	r.credential(at{v.Key, parent.path}, name)
-	r.credentials(at{v.Value, join(parent.path, name)})
 }
 
 func (r *reader) credential(n at, text string) {

@@ -37,6 +37,7 @@ type Manifest struct {
 	Agents     map[string]AgentConfig
 	Prompts    prompts.Set // those that come with Tipstaff, unless a folder replaces some
 	Telemetry  TelemetryConfig
+	Serve      ServeConfig
 }
 
 // ServerConfig is what the manifest says of one server.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -8,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 var agentForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
@@ -79,7 +80,7 @@ func (p *manifestParser) skill(n at) string {
 // says which tools it has, has no others.
 func (p *manifestParser) toolURIs(n at) []string {
 	uris := []string{}
-	if text, ok := n.node.(*ast.StringNode); ok && text.Value == "none" {
+	if n.is(document.Text) && n.value.Text == "none" {
 		return uris
 	}
 	p.list(n, func(_ int, item at) {
@@ -110,9 +111,7 @@ func (p *manifestParser) declared(n at, u URI) {
 
 // system is a text, or a file that holds it.
 func (p *manifestParser) system(n at) string {
-	switch n.node.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-	default:
+	if !n.is(document.Object) {
 		s, _ := p.text(n)
 		return s
 	}
@@ -126,19 +125,13 @@ func (p *manifestParser) system(n at) string {
 
 // number reads one between 0 and most.
 func (p *manifestParser) number(n at, most float64) *float64 {
-	var value float64
-	var err error
-	switch node := n.node.(type) {
-	case *ast.IntegerNode:
-		value, err = strconv.ParseFloat(node.Token.Value, 64)
-	case *ast.FloatNode:
-		value = node.Value
-	default:
-		p.report(ProblemType, n, "%s must be a number, not %s", n.path, describe(n.node))
+	if !n.is(document.Number) {
+		p.report(ProblemType, n, "%s must be a number, not %s", n.path, describe(n))
 		return nil
 	}
+	value, err := strconv.ParseFloat(n.value.Text, 64)
 	if err != nil || value < 0 || value > most {
-		p.report(ProblemRange, n, "%s is %s: 0 to %g is possible", n.path, n.node.GetToken().Value, most)
+		p.report(ProblemRange, n, "%s is %s: 0 to %g is possible", n.path, document.Brief(n.value.Text), most)
 		return nil
 	}
 	return &value
@@ -146,15 +139,12 @@ func (p *manifestParser) number(n at, most float64) *float64 {
 
 // schema reads a JSON Schema that is written as YAML.
 func (p *manifestParser) schema(n at) json.RawMessage {
-	before := len(p.problems)
 	if _, ok := p.entries(n); !ok {
 		return nil
 	}
-	value := p.value(n)
-	if len(p.problems) > before {
-		return nil
-	}
-	raw, err := canonicalOf(value)
+	var written bytes.Buffer
+	n.value.AppendJSON(&written)
+	raw, err := document.Canonical(written.Bytes())
 	if err == nil {
 		_, err = CompileSchema(raw)
 	}
@@ -163,35 +153,4 @@ func (p *manifestParser) schema(n at) json.RawMessage {
 		return nil
 	}
 	return raw
-}
-
-// value is a part of the document as JSON has it.
-func (p *manifestParser) value(n at) any {
-	switch node := n.node.(type) {
-	case *ast.StringNode:
-		return node.Value
-	case *ast.LiteralNode:
-		return node.Value.Value
-	case *ast.BoolNode:
-		return node.Value
-	case *ast.NullNode:
-		return nil
-	case *ast.IntegerNode:
-		return node.Value
-	case *ast.FloatNode:
-		return node.Value
-	case *ast.SequenceNode:
-		list := []any{}
-		p.list(n, func(_ int, item at) { list = append(list, p.value(item)) })
-		return list
-	case *ast.MappingNode, *ast.MappingValueNode:
-		members := map[string]any{}
-		list, _ := p.entries(n)
-		for _, e := range list {
-			members[e.name] = p.value(e.value)
-		}
-		return members
-	}
-	p.report(ProblemType, n, "%s is nothing that JSON has", n.path)
-	return nil
 }

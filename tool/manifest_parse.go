@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,16 +14,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/docs/prompts"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 )
 
 // Fields that belong to parts of Tipstaff this version does not have.
-var laterInManifest = []string{"anchor", "serve", "workers", "roles", "bindings"}
+var laterInManifest = []string{"anchor", "workers", "roles", "bindings"}
 
 const (
 	mostTimeout    = 24 * time.Hour
@@ -42,7 +42,7 @@ func ParseManifest(name string, src []byte) (*Manifest, []tipstaff.Problem) {
 func ParseManifestIn(dir fs.FS, name string, src []byte) (*Manifest, []tipstaff.Problem) {
 	p := newManifestParser(name)
 	p.dir = dir
-	if root, ok := p.document(src); ok && root.node != nil {
+	if root, ok := p.document(src); ok && root.value != nil {
 		p.credentials(root)
 		p.manifest(root)
 	}
@@ -64,6 +64,7 @@ func newManifestParser(file string) *manifestParser {
 			Models:         map[string]ModelConfig{},
 			Agents:         map[string]AgentConfig{},
 			Prompts:        prompts.Default(),
+			Serve:          ServeConfig{MaxDriving: DefaultMaxDriving},
 		},
 	}
 }
@@ -105,6 +106,7 @@ func (p *manifestParser) manifest(n at) {
 		"agents":        p.agents,
 		"prompts":       p.prompts,
 		"telemetry":     p.telemetry,
+		"serve":         p.serve,
 	}, laterInManifest...)
 	for _, check := range p.later {
 		check()
@@ -118,7 +120,7 @@ func (p *manifestParser) manifest(n at) {
 
 func (p *manifestParser) tool(n at) ToolConfig {
 	var t ToolConfig
-	if _, empty := n.node.(*ast.NullNode); empty {
+	if n.is(document.Null) {
 		return t // "read_file:" alone declares the tool with its own hints
 	}
 	p.object(n, fields{
@@ -141,7 +143,7 @@ func (p *manifestParser) bounds(n at) {
 	list, _ := p.entries(n)
 	b := tipstaff.Bounds{}
 	for _, e := range list {
-		limit, err := tipstaff.ParseBound(e.name, scalar(e.value.node))
+		limit, err := tipstaff.ParseBound(e.name, scalar(e.value))
 		var wrong *tipstaff.BoundError
 		if errors.As(err, &wrong) {
 			where := e.value
@@ -156,17 +158,13 @@ func (p *manifestParser) bounds(n at) {
 	p.m.Bounds = b
 }
 
-// scalar is a node's value as a bound is parsed from it.
-func scalar(n ast.Node) any {
-	switch n := n.(type) {
-	case *ast.StringNode:
-		return n.Value
-	case *ast.LiteralNode:
-		return n.Value.Value
-	case *ast.IntegerNode:
-		return n.Value
-	case *ast.FloatNode:
-		return n.Value
+// scalar is a value as a bound is parsed from it.
+func scalar(n at) any {
+	switch n.value.Kind {
+	case document.Text:
+		return n.value.Text
+	case document.Number:
+		return json.Number(n.value.Text)
 	}
 	return describe(n)
 }
@@ -186,7 +184,7 @@ func (p *manifestParser) class(n at) flow.Class {
 
 // classes reads one class or a list of them.
 func (p *manifestParser) classes(n at) []flow.Class {
-	if _, one := n.node.(*ast.StringNode); one {
+	if n.is(document.Text) {
 		return []flow.Class{p.class(n)}
 	}
 	list := []flow.Class{}
@@ -227,16 +225,12 @@ var sizeForm = regexp.MustCompile(`^([1-9][0-9]{0,9})(B|KiB|MiB)?$`)
 
 // size reads an amount of bytes: 65536, 64KiB, 1MiB.
 func (p *manifestParser) size(n at) int64 {
-	text := ""
-	switch node := n.node.(type) {
-	case *ast.IntegerNode:
-		text = node.Token.Value
-	default:
-		s, ok := p.text(n)
-		if !ok {
+	text := n.value.Text
+	if !n.is(document.Number) {
+		var ok bool
+		if text, ok = p.text(n); !ok {
 			return 0
 		}
-		text = s
 	}
 	parts := sizeForm.FindStringSubmatch(text)
 	if parts == nil {

@@ -17,7 +17,7 @@ func ParsePolicy(name string, src []byte) (*policy.Policy, []tipstaff.Problem) {
 	root, ok := p.document(src)
 	switch {
 	case !ok:
-	case root.node == nil:
+	case root.value == nil:
 		p.report(ProblemMissing, root, "the policy is empty: it has version, guards and rules")
 	default:
 		p.credentials(root)
@@ -51,7 +51,7 @@ func (p *manifestParser) policy(n at) {
 	known["file"] = func(v at) { w.file = v }
 	p.object(n, known)
 	switch {
-	case w.file.node == nil:
+	case w.file.value == nil:
 		w.compile()
 	case w.places != nil:
 		p.report(ProblemRange, w.file, "%s: guards and rules stand either here or in the file, not in both", w.file.path)

@@ -220,9 +220,9 @@ func TestManifestProblems(t *testing.T) {
 		{"version", ok + "version: 2", []string{"2:10 range version"}, "1 to 1"},
 		{"types", "servers: []\npolicy: 1\nallowed_effects: 7", []string{"1:10 type servers", "2:9 type policy", "3:18 type allowed_effects"}, "must be a mapping"},
 		{"duplicate", ok + ok, []string{"2:1 field_duplicate servers"}, "stands twice"},
-		{"anchor", "servers: &a {builtin: {tools: {sleep: {}}}}\nbounds: *a", []string{"1:10 syntax servers", "2:9 syntax bounds"}, "anchors"},
-		{"tag", "version: !!int '1'", []string{"1:10 syntax version"}, "tags"},
-		{"two documents", "version: 1\n---\nversion: 1", []string{"3:1 syntax "}, "one document"},
+		{"anchor", "servers: &a {builtin: {tools: {sleep: {}}}}\nbounds: *a", []string{"1:10 syntax "}, "anchors"},
+		{"tag", "version: !!int '1'", []string{"1:10 syntax "}, "tags"},
+		{"two documents", "version: 1\n---\nversion: 1", []string{"2:1 syntax "}, "one document"},
 		{"five faults", "a: 1\nversion: 3\nmax_timeout: x\npolicy: {x: 1}\nservers: {builtin: {}}",
 			[]string{"1:1 field_unknown a", "2:10 range version", "3:14 type max_timeout", "4:10 field_unknown policy.x", "5:20 field_missing servers.builtin"}, ""},
 		{"credential", "servers: {builtin: {roots: [ghp_abcdefghij0123456789], tools: {sleep: {}}}}", []string{"1:29 literal_credential servers.builtin.roots.0"}, "GitHub"},
@@ -274,9 +274,9 @@ func TestSyntaxErrorHasAPlace(t *testing.T) {
 	if _, problems := tool.ParseManifest("t", bytes.Repeat([]byte("#"), 2<<20)); len(problems) != 1 || problems[0].Code != tool.ProblemLimit {
 		t.Errorf("2 MiB: %+v", problems)
 	}
-	deep := strings.Repeat("{a: ", 100) + "1" + strings.Repeat("}", 100)
-	if m, problems := tool.ParseManifest("t", []byte(deep)); m != nil || len(problems) == 0 {
-		t.Errorf("100 levels: %+v", problems)
+	deep := strings.Repeat("{a: ", 200) + "1" + strings.Repeat("}", 200)
+	if m, problems := tool.ParseManifest("t", []byte(deep)); m != nil || len(problems) != 1 || problems[0].Code != tool.ProblemLimit {
+		t.Errorf("200 levels: %+v", problems)
 	}
 }
 

@@ -21,7 +21,7 @@ type ToolkitConfig struct {
 // column; with any, the list is nil. name is the file's, for the problems.
 func ParseToolkits(name string, src []byte) ([]ToolkitConfig, []tipstaff.Problem) {
 	p := &toolkitParser{reader: reader{file: name}, list: []ToolkitConfig{}}
-	if root, ok := p.document(src); ok && root.node != nil {
+	if root, ok := p.document(src); ok && root.value != nil {
 		p.credentials(root)
 		p.object(root, fields{
 			"version":  func(v at) { p.integer(v, 1, 1) },

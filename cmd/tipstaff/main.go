@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/pipeline"
 )
 
 func main() {
@@ -21,9 +22,11 @@ func main() {
 	env.Open = stop.open
 	env.Export = export
 	env.Classifier = classifier
+	env.IsPipeline = pipeline.IsPipeline
 	env.Tools = tools
 	env.Skills = skills
 	env.Approve = approve
+	env.Serve = stop.serve
 	env.OnInterrupt, env.Interrupt = stop.onInterrupt, stop.interrupt
 	os.Exit(cli.Main(stop.ctx, os.Args[1:], env))
 }

@@ -52,6 +52,7 @@ type stop struct {
 
 	mu    sync.Mutex
 	taken func() bool // is asked whether it deals with an interrupt; nil: nobody does
+	first func()      // is done before drives are stopped; nil: nothing is
 }
 
 func newStop() *stop {
@@ -62,12 +63,44 @@ func newStop() *stop {
 	go func() {
 		sig := s.wait()
 		s.onInterrupt(nil)
+		s.prepare()
 		cancelDrives(&flow.Stop{Reason: "signal:" + signalName(sig)})
 		cancel(&cli.SignalError{Signal: sig})
 		s.wait()
 		close(s.abandon)
 	}()
 	return s
+}
+
+// beforeStop has f done when the process is told to stop, before its drives are.
+func (s *stop) beforeStop(f func()) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first = f
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.first = nil
+	}
+}
+
+func (s *stop) prepare() {
+	s.mu.Lock()
+	first := s.first
+	s.mu.Unlock()
+	if first != nil {
+		first()
+	}
+}
+
+// patience ends with the grace that drives are given.
+func (s *stop) patience() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-s.abandon
+		cancel()
+	}()
+	return ctx
 }
 
 // wait is for a signal that nobody else deals with.
@@ -118,6 +151,7 @@ func signalName(s os.Signal) string {
 type session struct {
 	runner *runner.Runner
 	store  *sqlite.Store // nil: the workspace has none yet
+	dir    string        // where that is
 	first  *firstRun     // of such a workspace, if a run is about to be started in it
 
 	telemetry *telemetry
@@ -127,7 +161,7 @@ func (s *session) Service() tipstaff.Service {
 	if s.first != nil {
 		return s.first
 	}
-	return s.runner
+	return s.runner.Guarded()
 }
 
 func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runner} }
@@ -156,7 +190,21 @@ func folder(name string) (string, error) {
 	return workspace, nil
 }
 
+// drivenBy is who drives the runs of a session.
+type drivenBy struct {
+	origin string
+	grace  time.Duration // for once calls in flight when it stops; 0: that of commands
+}
+
 func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error) {
+	opened, err := s.openAs(ctx, o, drivenBy{origin: "foreground"})
+	if err != nil {
+		return nil, err
+	}
+	return opened, nil
+}
+
+func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, by drivenBy) (*session, error) {
 	workspace, err := folder(o.Workspace)
 	if err != nil {
 		return nil, err
@@ -167,7 +215,8 @@ func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error)
 		Skills:    o.Skills,
 		Telemetry: opened.telemetry.spans.open,
 		Policy:    o.Policy,
-		Origin:    "foreground",
+		Origin:    by.origin,
+		Grace:     by.grace,
 		Servers:   servers,
 		Models:    openModel,
 		Self:      supervisor.Self,
@@ -184,9 +233,9 @@ func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error)
 		untouched.Store = noStore{}
 		opened.runner = runner.New(untouched)
 		if o.Starts {
-			opened.first = &firstRun{Service: opened.runner, begin: func() (tipstaff.Service, error) {
+			opened.first = &firstRun{Service: opened.runner.Guarded(), begin: func() (tipstaff.Service, error) {
 				err := opened.fill(ctx, config, dir, o)
-				return opened.runner, err
+				return opened.runner.Guarded(), err
 			}}
 		}
 		return opened, nil
@@ -213,7 +262,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	if err := r.Recover(ctx, fmt.Sprintf("tipstaff[%d]", os.Getpid())); err != nil && !errors.Is(err, flow.ErrReadOnly) {
 		return errors.Join(err, store.Close())
 	}
-	s.runner, s.store = r, store
+	s.runner, s.store, s.dir = r, store, dir
 	return nil
 }
 

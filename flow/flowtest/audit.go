@@ -19,6 +19,9 @@ func (r *rig) audit() {
 	if fault := r.overdone(j); fault != "" {
 		r.t.Fatalf("%s%v", fault, j)
 	}
+	if fault := r.miscounted(j); fault != "" {
+		r.t.Fatalf("%s%v", fault, j)
+	}
 	if found := flow.Conform(r.history(), r.job.Limits); len(found) > 0 {
 		r.t.Fatalf("the journal does not conform: %v%v", found, j)
 	}

@@ -47,9 +47,13 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 		{"waiting", waiting},
 		{"sleeping", sleeping},
 		{"bounds", bounds},
+		{"charging", charging},
+		{"reserving", reservings},
+		{"forking", forking},
 		{"long", long},
 		{"correcting", correcting},
 		{"replaying", replaying},
+		{"beside", beside},
 		{"faults", faults},
 		{"random", random},
 	}

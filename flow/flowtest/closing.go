@@ -15,6 +15,7 @@ func closings(t *testing.T, open opener) {
 	t.Run("closing awaits once and cuts the others", func(t *testing.T) { closing(t, open) })
 	t.Run("closing reaches groups within", func(t *testing.T) { closingWithin(t, open) })
 	t.Run("closing ends waits and sleeps and closes their gates", func(t *testing.T) { closingWaits(t, open) })
+	t.Run("closing closes a gate that is being opened", func(t *testing.T) { closingOpening(t, open) })
 	t.Run("a closed scope still records what is said", func(t *testing.T) { closedSpeaks(t, open) })
 	t.Run("a branch that was ever started is not skipped", func(t *testing.T) { startedEarlier(t, open) })
 	t.Run("a failure without its closing closes later", func(t *testing.T) { closesLater(t, open) })
@@ -260,6 +261,40 @@ func closingWaits(t *testing.T, open opener) {
 	closings := r.journal().of("policy.gate.resolve").at(g.Key)
 	if len(closings) != 1 || read(closings[0]).Via != "superseded" || len(r.journal().of("gate.taken").at(g.Key)) != 0 {
 		t.Fatalf("the gate of a closed group is not superseded%v", r.journal())
+	}
+	r.agree(out)
+}
+
+func closingOpening(t *testing.T, open opener) {
+	writing, told := make(chan struct{}), make(chan struct{})
+	var once, again sync.Once
+	var r *rig
+	r = newRig(t, open, program(func(fc flow.Context) error {
+		return fc.Go(flow.Group{},
+			flow.Branch{Name: "waiter", Run: asking(question("g"))},
+			flow.Branch{Name: "sleeper", Run: func(fc flow.Context) error {
+				err := fc.Sleep(time.Hour)
+				again.Do(func() { close(told) }) // the group is closed by now
+				return err
+			}},
+			flow.Branch{Name: "failer", Run: func(flow.Context) error {
+				<-writing
+				return &flow.Error{Code: "broken"}
+			}})
+	}))
+	f := NewFaulty(r.log())
+	f.Before = func(w Write) Fault {
+		if w.HasAt("policy.gate", "root/waiter/g") {
+			once.Do(func() { close(writing) })
+			<-told
+		}
+		return Pass
+	}
+	out := r.start(f).wait()
+	r.check(out, flow.Failed)
+	closings := r.journal().of("policy.gate.resolve").at("root/waiter/g")
+	if len(closings) != 1 || read(closings[0]).Via != "superseded" {
+		t.Fatalf("the gate that was being opened is not superseded%v", r.journal())
 	}
 	r.agree(out)
 }

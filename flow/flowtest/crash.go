@@ -20,7 +20,7 @@ func crash(t *testing.T, open opener) {
 
 // killAt is a process that dies at the first write that matches.
 func killAt(r *rig, fault Fault, match func(Write) bool) *Faulty {
-	f := NewFaulty(r.bed.Log())
+	f := NewFaulty(r.log())
 	done := false
 	f.Before = func(w Write) Fault {
 		if done || !match(w) {
@@ -158,7 +158,7 @@ func killedAroundEffect(t *testing.T, open opener) {
 // killedInCall dies inside the activity at root/a.
 func killedInCall(happened bool) func(*rig) *Faulty {
 	return func(r *rig) *Faulty {
-		f := NewFaulty(r.bed.Log())
+		f := NewFaulty(r.log())
 		// The intent of a call that need not wait for it may still be queued.
 		before := len(r.journal().of("effect.intended").at("root/a"))
 		die := func() {

@@ -19,7 +19,7 @@ type drive struct {
 // drive drives once over the log itself.
 func (r *rig) drive() flow.Outcome {
 	r.t.Helper()
-	return r.start(r.bed.Log()).wait()
+	return r.start(r.log()).wait()
 }
 
 // start begins a drive in a process of its own, over log.

@@ -19,7 +19,7 @@ func (r *rig) finish(out flow.Outcome) ([]flow.Draft, error) {
 		"bounds": map[string]any{"used": some(out.Used), "limit": some(out.Limit)},
 	}
 	body := map[string]any{"cited": []string{}, "evidence": evidence}
-	end := flow.Draft{From: "executor"}
+	end := flow.Draft{From: "executor", Beside: r.beside}
 	switch out.Status {
 	case flow.Completed:
 		end.Kind = "intent.attest"

@@ -34,6 +34,7 @@ type work struct {
 	Fatal   bool // it has a definite failure, which the program returns
 	Lost    bool // of once: nobody hears of its outcome
 	Reserve bool
+	More    int // it asks for so many more while it runs
 }
 
 type group struct {
@@ -96,6 +97,7 @@ func (s shape) call(t *rapid.T) *work {
 	w := &work{
 		Class:   rapid.SampledFrom([]flow.Class{flow.Read, flow.Idempotent, flow.Once}).Draw(t, "class"),
 		Reserve: rapid.Bool().Draw(t, "reserve"),
+		More:    rapid.IntRange(0, 2).Draw(t, "more"),
 	}
 	end := rapid.IntRange(0, 9).Draw(t, "end")
 	switch {
@@ -114,6 +116,9 @@ func (s shape) call(t *rapid.T) *work {
 
 // answer is how the world answers a call of a random program.
 func (w *work) answer(a flow.Attempt) (flow.Done, error) {
+	for range w.More {
+		_ = a.Reserve(flow.Use{"tool_calls": 1}) // refused or not, it goes on
+	}
 	switch {
 	case a.N <= w.Fails:
 		return flow.Done{}, &flow.Error{Code: "flaky", Retry: true}

@@ -25,6 +25,7 @@ type body struct {
 	Reserve       flow.Use        `json:"reserve"`
 	Wanted        flow.Use        `json:"wanted"`
 	Used          flow.Use        `json:"used"`
+	Counters      flow.Use        `json:"counters"`
 	By            string          `json:"by"`
 	RetryAt       time.Time       `json:"retry_at"`
 	Gate          string          `json:"gate"`
@@ -42,6 +43,9 @@ type body struct {
 	Gates         []string        `json:"gates"`
 	WakeAt        time.Time       `json:"wake_at"`
 	Reason        string          `json:"reason"`
+	Evidence      struct {
+		Bounds struct{ Used flow.Use } `json:"bounds"`
+	} `json:"evidence"`
 }
 
 // read decodes what it can; a member of another shape than expected stays zero

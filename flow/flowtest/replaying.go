@@ -1,7 +1,6 @@
 package flowtest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,20 +101,6 @@ func replayPrefixes(t *testing.T, open opener) {
 	}
 }
 
-// forked is a log whose runs begin with the records of another.
-type forked struct {
-	flow.Log
-	base []flow.Record
-}
-
-func (f forked) Load(ctx context.Context, run string) (flow.History, error) {
-	h, err := f.Log.Load(ctx, run)
-	if h.Segment == 0 {
-		h.Base = f.base
-	}
-	return h, err
-}
-
 func forks(t *testing.T, open opener) {
 	bed := open(t)
 	whole := newEverything(t, bed)
@@ -128,10 +113,10 @@ func forks(t *testing.T, open opener) {
 		r.clock.StepTo(whole.clock.Now())
 		past := full[:n]
 		r.answer = r.knowing(past, whole.world)
-		log := forked{bed.Log(), past}
+		r.base = &base{records: past}
 		var out flow.Outcome
 		for !out.Terminal() {
-			out = r.start(log).wait()
+			out = r.drive()
 			if out.Status == flow.ParkedRun && r.answerAll() == 0 {
 				r.clock.StepTo(out.WakeAt)
 			}

@@ -35,7 +35,10 @@ type rig struct {
 	clock *Clock
 	run   string
 	job   flow.Job     // what each drive starts from
+	base  *base        // of a fork: what it inherits
 	opts  flow.Options // what each engine is made with
+
+	beside *flow.Beside // what the end of the run brings to another; nil: nothing
 
 	// answer decides an open gate; it may leave it open.
 	answer func(gate) (flow.Decision, bool)
@@ -100,7 +103,7 @@ func (r *rig) journal() journal {
 // history is what a drive would load.
 func (r *rig) history() flow.History {
 	r.t.Helper()
-	h, err := r.bed.Log().Load(context.Background(), r.run)
+	h, err := r.log().Load(context.Background(), r.run)
 	if err != nil {
 		r.t.Fatalf("loading: %v", err)
 	}

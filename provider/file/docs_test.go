@@ -2,9 +2,10 @@ package file
 
 import (
 	"os"
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // The page that describes the two files names all their fields.
@@ -13,10 +14,23 @@ func TestPageNamesTheFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []any{entry{}, prices{}, scriptEntry{}, scriptWhen{}, Call{}, scriptUsage{}, Failure{}} {
-		for i := range reflect.TypeOf(v).NumField() {
-			if name := reflect.TypeOf(v).Field(i).Tag.Get("yaml"); name == "" || !strings.Contains(string(page), "`"+name+"`") {
-				t.Errorf("docs/models.md does not name `%s` (%T)", name, v)
+	for what, read := range map[string]func(*document.Fields){
+		"an entry of the table":  func(f *document.Fields) { readEntry(f) },
+		"the prices of an entry": func(f *document.Fields) { readPrices(f) },
+		"an answer":              func(f *document.Fields) { readAnswer(f) },
+		"when":                   func(f *document.Fields) { readTests(f) },
+		"a call":                 func(f *document.Fields) { readCall(f) },
+		"usage":                  func(f *document.Fields) { readUsage(f) },
+		"error":                  func(f *document.Fields) { readFailure(f) },
+	} {
+		f := document.FieldsOf(new(document.Problems), &document.Value{Kind: document.Object}, "")
+		read(f)
+		if len(f.Known()) == 0 {
+			t.Errorf("%s has no fields", what)
+		}
+		for _, name := range f.Known() {
+			if !strings.Contains(string(page), "`"+name+"`") {
+				t.Errorf("docs/models.md does not name `%s` of %s", name, what)
 			}
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/provider/providertest"
 )
 
 // A script that is read answers every request, always alike, or says that it
@@ -23,7 +25,7 @@ func FuzzScript(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r := at(func(r *agent.Request) { r.Messages = r.Messages[:min(int(messages), len(r.Messages))] })
+		r := providertest.Request(func(r *agent.Request) { r.Messages = r.Messages[:min(int(messages), len(r.Messages))] })
 		a, err := s.Find(&r)
 		if again, _ := s.Find(&r); a != again {
 			t.Error("the same request has two answers")
@@ -38,7 +40,7 @@ func FuzzScript(f *testing.F) {
 			t.Errorf("%+v", a)
 		}
 		for _, c := range a.Calls {
-			if _, isText := c.Args.(string); c.Tool == "" || !isText && !json.Valid([]byte(c.Arguments())) {
+			if isText := c.Args != nil && c.Args.Kind == document.Text; c.Tool == "" || !isText && !json.Valid([]byte(c.Arguments())) {
 				t.Errorf("the call %+v with %s", c, c.Arguments())
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/provider/providertest"
 )
 
 func script(t *testing.T, src string) *Script {
@@ -18,26 +19,6 @@ func script(t *testing.T, src string) *Script {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// at is a request in the midst of a second turn: step 2, after a result.
-func at(change func(*agent.Request)) agent.Request {
-	r := agent.Request{
-		System: "You watch disks.", Agent: "ops", Path: "turn/model#2", Attempt: 1, Purpose: agent.PurposeTurn,
-		Tools: []agent.Offer{{Name: "ops__df", Tool: "ops/df"}, {Name: "net__ping_1a2b3c4d", Tool: "net/ping"}},
-		Messages: []agent.Message{
-			{Role: agent.User, Text: "Hello"},
-			{Role: agent.Assistant, Text: "Hi"},
-			{Role: agent.User, Text: "Is the disk full?"},
-			{Role: agent.Assistant, Calls: []agent.Call{{ID: "1", Name: "ops__df"}, {ID: "2", Name: "ops__df"}}},
-			{Role: agent.FromTool, CallID: "1", Content: []agent.Content{{Type: "text", Text: "12%"}}},
-			{Role: agent.FromTool, CallID: "2", Content: []agent.Content{{Type: "text", Text: "used:"}, {Type: "image"}, {Type: "text", Text: "97%"}}},
-		},
-	}
-	if change != nil {
-		change(&r)
-	}
-	return r
 }
 
 func TestMatchers(t *testing.T) {
@@ -85,7 +66,7 @@ func TestMatchers(t *testing.T) {
 		{`{turn: 2, step: 3, user: disk}`, nil, false},
 	} {
 		s := script(t, fmt.Sprintf("version: 1\nanswers:\n  - {when: %s, text: yes it does}\n", c.when))
-		r := at(c.change)
+		r := providertest.Request(c.change)
 		a, err := s.Find(&r)
 		if c.holds && (err != nil || a.Text != "yes it does") {
 			t.Errorf("%s: %v", c.when, err)
@@ -107,7 +88,7 @@ answers:
   - {when: {turn: 2}, text: too late}
 `)
 	for want, messages := range map[string]int{"first plain": 3, "second plain": 4} {
-		r := at(func(r *agent.Request) { r.Messages = r.Messages[:messages] })
+		r := providertest.Request(func(r *agent.Request) { r.Messages = r.Messages[:messages] })
 		if a, err := s.Find(&r); err != nil || a.Text != want {
 			t.Errorf("after %d messages: %+v, %v", messages, a, err)
 		}
@@ -122,7 +103,7 @@ answers:
   - {when: {user: "(?i)disk", step: 3}, text: b}
   - {text: c}
 `)
-	r := at(nil)
+	r := providertest.Request(nil)
 	_, err := s.Find(&r)
 	var e *flow.Error
 	if !errors.As(err, &e) || e.Code != CodeExhausted {
@@ -148,31 +129,31 @@ func TestScriptProblemsHaveTheirPlaces(t *testing.T) {
 		says         string
 	}{
 		{"version: 2\nanswers: []\n", 1, 10, "this version of Tipstaff reads 1"},
-		{"answers: []\n", 1, 1, "version is 0"},
+		{"answers: []\n", 1, 1, "version is missing"},
 		{"", 1, 1, "empty"},
 		{"version: 1\nansers: []\n", 2, 1, "ansers"},
 		{"version: 1\nanswers:\n  - text: [\n", 3, 11, ""},
-		{"version: 1\nanswers:\n  - text: a\n    chunks: -1\n", 4, 13, "not between"},
-		{"version: 1\nanswers:\n  - text: a\n    delay: 2h\n", 4, 12, "not between"},
+		{"version: 1\nanswers:\n  - text: a\n    chunks: -1\n", 4, 13, "answers[0].chunks: chunks is -1; it must be a whole number from 0 to 10000"},
+		{"version: 1\nanswers:\n  - text: a\n    delay: 2h\n", 4, 12, "a duration from 0s to 1h"},
 		{"version: 1\nanswers:\n  - when: {user: \"(\"}\n    text: a\n", 3, 18, "missing closing"},
 		{"version: 1\nanswers:\n  - when: {path: \"[\"}\n    text: a\n", 3, 18, "no pattern"},
 		{"version: 1\nanswers:\n  - when: {offered: \"df\"}\n    text: a\n", 3, 21, `exactly one "/"`},
-		{"version: 1\nanswers:\n  - when: {step: 0}\n    text: a\n", 3, 18, "counted from 1"},
-		{"version: 1\nanswers:\n  - when: {stepp: 1}\n    text: a\n", 3, 12, "stepp"},
-		{"version: 1\nanswers:\n  - delay: 1s\n", 3, 10, "says nothing"},
+		{"version: 1\nanswers:\n  - when: {step: 0}\n    text: a\n", 3, 18, "step is 0; it must be a whole number from 1"},
+		{"version: 1\nanswers:\n  - when: {stepp: 1}\n    text: a\n", 3, 12, "did you mean step?"},
+		{"version: 1\nanswers:\n  - delay: 1s\n", 3, 5, "says nothing"},
 		{"version: 1\nanswers:\n  - text: a\n    finish: bored\n", 4, 13, `"bored"`},
 		{"version: 1\nanswers:\n  - text: a\n    finish: tool_calls\n", 4, 13, "needs calls"},
 		{"version: 1\nanswers:\n  - calls: [{args: {}}]\n", 3, 13, "tool is missing"},
-		{"version: 1\nanswers:\n  - text: a\n    usage: {input_tokens: -1}\n", 4, 12, "not possible"},
+		{"version: 1\nanswers:\n  - text: a\n    usage: {input_tokens: -1}\n", 4, 27, "input_tokens is -1"},
 		{"version: 1\nanswers:\n  - error: {message: a}\n", 3, 12, "status is missing"},
-		{"version: 1\nanswers:\n  - error: {status: 200}\n", 3, 21, "is no error"},
+		{"version: 1\nanswers:\n  - error: {status: 200}\n", 3, 21, "from 400 to 599"},
 		{"version: 1\nanswers:\n  - error: {status: 500, after_chunks: 1}\n", 3, 40, "needs mid_stream"},
-		{"version: 1\nanswers:\n  - error: {status: 500, mid_stream: true, after_chunks: -1}\n", 3, 58, "not between"},
-		{"version: 1\nanswers:\n  - error: {status: 500, retry_after: -1s}\n", 3, 39, "negative"},
+		{"version: 1\nanswers:\n  - error: {status: 500, mid_stream: true, after_chunks: -1}\n", 3, 58, "from 0 to 10000"},
+		{"version: 1\nanswers:\n  - error: {status: 500, retry_after: -1s}\n", 3, 39, "from 0s"},
 		{"version: 1\nanswers:\n  - error: {status: 500}\n    finish: stop\n", 3, 12, "beside it"},
-		{"version: 1\nanswers:\n  - &a {text: b}\n  - *a\n", 1, 1, "aliases"},
-		{"version: 1\n---\nversion: 1\n", 1, 1, "one document"},
-		{"# " + strings.Repeat("x", maxDocument), 1, 1, "are the most"},
+		{"version: 1\nanswers:\n  - &a {text: b}\n  - *a\n", 3, 5, "anchors"},
+		{"version: 1\n---\nversion: 1\n", 2, 1, "one document"},
+		{"# " + strings.Repeat("x", maxDocument), 1, 1, "at most 1048576 are read"},
 	} {
 		_, err := ParseScript("s.yaml", []byte(c.script))
 		var e *tipstaff.Error
@@ -181,7 +162,7 @@ func TestScriptProblemsHaveTheirPlaces(t *testing.T) {
 			continue
 		}
 		p := e.Problems[0]
-		if p.Line != c.line || p.Column != c.column || p.File != "s.yaml" || !strings.Contains(p.Message, c.says) {
+		if p.Line != c.line || p.Column != c.column || p.File != "s.yaml" || !strings.Contains(p.Path+": "+p.Message, c.says) {
 			t.Errorf("%.80q: %+v, want %d:%d %q", c.script, p, c.line, c.column, c.says)
 		}
 	}

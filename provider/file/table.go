@@ -4,10 +4,10 @@ import (
 	"maps"
 	"math/big"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // UnknownWindow is the context window of a model that nobody has described.
@@ -21,79 +21,95 @@ type Table struct {
 
 // entry describes a model. What it leaves out is unknown.
 type entry struct {
-	ContextWindow int     `yaml:"context_window"`
-	MaxOutput     int     `yaml:"max_output"`
-	Images        *bool   `yaml:"images"`
-	Structured    *bool   `yaml:"structured_output"`
-	Sampling      *bool   `yaml:"sampling"` // false: it refuses temperature and top_p
-	Price         *prices `yaml:"price"`
+	ContextWindow int
+	MaxOutput     int
+	Images        *bool
+	Structured    *bool
+	Sampling      *bool // false: it refuses temperature and top_p
+	Price         *prices
 }
 
 // prices are USD per million tokens, as decimals.
 type prices struct {
-	Input        string `yaml:"input"`
-	Output       string `yaml:"output"`
-	CacheRead    string `yaml:"cache_read"`     // "": as input
-	CacheWrite   string `yaml:"cache_write"`    // "": as input
-	CacheWrite1h string `yaml:"cache_write_1h"` // "": as cache_write
+	Input        string
+	Output       string
+	CacheRead    string // "": as input
+	CacheWrite   string // "": as input
+	CacheWrite1h string // "": as cache_write
 }
 
 // ParseTable reads a table. Its error lists every problem with its place.
 func ParseTable(name string, src []byte) (*Table, error) {
-	var file struct {
-		Version int              `yaml:"version"`
-		Date    string           `yaml:"date"`
-		Models  map[string]entry `yaml:"models"`
-	}
-	d := &document{name: name, what: "the table of models"}
-	if d.decode(src, &file); len(d.problems) > 0 {
-		return nil, d.err()
-	}
-	if file.Version != 1 {
-		d.report(problemRange, "$.version", "version is %d: this version of Tipstaff reads 1", file.Version)
-	}
-	for _, id := range slices.Sorted(maps.Keys(file.Models)) {
-		file.Models[id].check(id, func(field, format string, args ...any) {
-			d.report(problemRange, "$.models.'"+id+"'"+field, "models."+id+strings.ReplaceAll(field, "$", "")+": "+format, args...)
-		})
-	}
-	if err := d.err(); err != nil {
+	t := &Table{models: map[string]entry{}}
+	err := parse(name, "the table of models", src, t.read)
+	if err != nil {
 		return nil, err
 	}
-	return &Table{Date: file.Date, models: file.Models}, nil
+	return t, nil
 }
 
-func (e entry) check(id string, report func(field, format string, args ...any)) {
-	const most = 100_000_000
-	if star := strings.IndexByte(id, '*'); id == "" || star >= 0 && star != len(id)-1 {
-		report("", "a name is a model's id, or a prefix that ends in *")
-	}
-	if e.ContextWindow < 0 || e.ContextWindow > most {
-		report(".context_window", "%d tokens are not possible", e.ContextWindow)
-	}
-	if e.MaxOutput < 0 || e.MaxOutput > most {
-		report(".max_output", "%d tokens are not possible", e.MaxOutput)
-	}
-	if e.Price == nil {
-		return
-	}
-	for _, p := range []struct {
-		field, text string
-		needed      bool
-	}{
-		{".price.input", e.Price.Input, true},
-		{".price.output", e.Price.Output, true},
-		{".price.cache_read", e.Price.CacheRead, false},
-		{".price.cache_write", e.Price.CacheWrite, false},
-		{".price.cache_write_1h", e.Price.CacheWrite1h, false},
-	} {
-		if p.text == "" && !p.needed {
-			continue
+func (t *Table) read(f *document.Fields) {
+	t.Date = f.Text("date")
+	f.Object("models", func(models *document.Fields) {
+		models.IgnoreRest() // every name is one of a model
+		for _, m := range models.Value.Members {
+			if star := strings.IndexByte(m.Key, '*'); m.Key == "" || star >= 0 && star != len(m.Key)-1 {
+				models.Report(document.CodeRange, m.At, m.Key, "%q is no name: it is a model's id, or a prefix that ends in *", document.Brief(m.Key))
+			}
+			of := models.Of(m.Value, models.PathOf(m.Key))
+			t.models[m.Key] = readEntry(of)
+			of.End()
 		}
-		if _, ok := nanoUSD(p.text); !ok {
-			report(p.field, "%q is no price: write USD per million tokens as a decimal with at most 9 places, like \"0.25\"", p.text)
-		}
+	})
+}
+
+func readEntry(f *document.Fields) entry {
+	const most = 100_000_000 // tokens
+	e := entry{
+		ContextWindow: int(f.Integer("context_window", 0, 0, most)),
+		MaxOutput:     int(f.Integer("max_output", 0, 0, most)),
+		Images:        readFlag(f, "images"),
+		Structured:    readFlag(f, "structured_output"),
+		Sampling:      readFlag(f, "sampling"),
 	}
+	f.Object("price", func(p *document.Fields) {
+		price := readPrices(p)
+		e.Price = &price
+	})
+	return e
+}
+
+// readFlag tells false from what is not said.
+func readFlag(f *document.Fields, name string) *bool {
+	if f.Typed(name, document.Boolean) == nil {
+		return nil
+	}
+	flag := f.Boolean(name, false)
+	return &flag
+}
+
+func readPrices(f *document.Fields) prices {
+	f.Need("input")
+	f.Need("output")
+	return prices{
+		Input:        readPrice(f, "input"),
+		Output:       readPrice(f, "output"),
+		CacheRead:    readPrice(f, "cache_read"),
+		CacheWrite:   readPrice(f, "cache_write"),
+		CacheWrite1h: readPrice(f, "cache_write_1h"),
+	}
+}
+
+// readPrice is a decimal, which is kept as it is written, in quotes or without.
+func readPrice(f *document.Fields, name string) string {
+	v := f.Get(name)
+	if v == nil {
+		return ""
+	}
+	if _, ok := nanoUSD(v.Text); !ok || v.Kind != document.Text && v.Kind != document.Number {
+		f.Report(document.CodeRange, v.At, name, "%q is no price: write USD per million tokens as a decimal with at most 9 places, like \"0.25\"", document.Brief(v.Text))
+	}
+	return v.Text
 }
 
 // Merge is t with the entries of over before its own. Of an entry that both have,

@@ -104,7 +104,7 @@ func TestTableProblems(t *testing.T) {
 	}{
 		{"version: 9\n", 1, "reads 1"},
 		{"version: 1\nmodels:\n  a: {windw: 1}\n", 3, "windw"},
-		{"version: 1\nmodels:\n  a: {context_window: -1}\n", 3, "context_window: -1"},
+		{"version: 1\nmodels:\n  a: {context_window: -1}\n", 3, "models.a.context_window: context_window is -1"},
 		{"version: 1\nmodels:\n  b: {}\n  a: {max_output: 999999999999}\n", 4, "max_output"},
 		{"version: 1\nmodels:\n  a*b: {}\n", 3, "ends in *"},
 		{"version: 1\nmodels:\n  a: {price: {input: \"1\"}}\n", 3, "price.output"},
@@ -120,7 +120,7 @@ func TestTableProblems(t *testing.T) {
 			t.Errorf("%q: %v", c.src, err)
 			continue
 		}
-		if p := e.Problems[0]; p.Line != c.line || !strings.Contains(p.Message, c.says) {
+		if p := e.Problems[0]; p.Line != c.line || !strings.Contains(p.Path+": "+p.Message, c.says) {
 			t.Errorf("%q: %+v", c.src, p)
 		}
 	}

@@ -129,7 +129,6 @@ func (s *Server) workingFolder(cwd string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer root.Close()
 	info, err := root.Stat(name)
 	switch {
 	case err != nil:

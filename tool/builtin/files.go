@@ -11,56 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"unicode/utf8"
 )
 
 const defaultMaxBytes = 1 << 20
-
-// root opens the declared folder that a path lies in, and gives the path within
-// it. Whoever uses it does so through os.Root, which neither .. nor a symbolic
-// link leaves.
-func (s *Server) root(path string) (*os.Root, string, error) {
-	if len(s.options.Roots) == 0 {
-		return nil, "", errors.New("no folder may be used: the manifest lists no roots")
-	}
-	if path == "" || strings.ContainsRune(path, 0) {
-		return nil, "", fmt.Errorf("%q is not a path", path)
-	}
-	if !filepath.IsAbs(path) {
-		return s.open(s.options.Roots[0], path)
-	}
-	for _, r := range s.options.Roots {
-		folder, err := s.absolute(r)
-		if err != nil {
-			return nil, "", err
-		}
-		if rel, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(rel) {
-			return s.open(r, rel)
-		}
-	}
-	return nil, "", fmt.Errorf("%q lies in none of the roots", path)
-}
-
-func (s *Server) open(root, rel string) (*os.Root, string, error) {
-	folder, err := s.absolute(root)
-	if err != nil {
-		return nil, "", err
-	}
-	opened, err := os.OpenRoot(folder)
-	if err != nil {
-		return nil, "", fmt.Errorf("the root %q cannot be opened: %w", root, reason(err))
-	}
-	return opened, filepath.Clean(rel), nil
-}
-
-func (s *Server) absolute(path string) (string, error) {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path), nil
-	}
-	return filepath.Abs(filepath.Join(s.options.Workspace, path))
-}
 
 // reason is an error without the path, which messages give as the caller wrote
 // it.
@@ -140,14 +95,13 @@ func (s *Server) readFile(_ call, in readFileArgs) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	defer root.Close()
 	if in.MaxBytes == 0 {
 		in.MaxBytes = defaultMaxBytes
 	}
-	if err := s.own(root.Name(), name, false); err != nil {
+	if err := root.own(name, false); err != nil {
 		return answer{}, fmt.Errorf("%s cannot be read: %w", in.Path, err)
 	}
-	data, err := readAll(root, name, in.MaxBytes)
+	data, err := readAll(root.Root, name, in.MaxBytes)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s cannot be read: %w", in.Path, err)
 	}
@@ -188,20 +142,19 @@ func (s *Server) writeFile(_ call, in writeFileArgs) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	defer root.Close()
-	if err := s.own(root.Name(), name, true); err != nil {
+	if err := root.own(name, true); err != nil {
 		return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
 	}
 	content := []byte(in.Content)
 	done := writtenFile{in.Path, len(content), digest(content)}
 	write := true
 	if in.IfSHA256 != "" {
-		if write, err = changed(root, name, in.IfSHA256, done.SHA256); err != nil {
+		if write, err = changed(root.Root, name, in.IfSHA256, done.SHA256); err != nil {
 			return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
 		}
 	}
 	if write {
-		if err := replace(root, name, content); err != nil {
+		if err := replace(root.Root, name, content); err != nil {
 			return answer{}, fmt.Errorf("%s cannot be written: %w", in.Path, reason(err))
 		}
 	}

@@ -51,9 +51,8 @@ func (s *Server) listDir(c call, in listDirArgs) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	defer root.Close()
 	l := &listing{Path: in.Path, Entries: []entry{}}
-	if err := l.walk(c, root, name, "", max(in.Depth, 1)); err != nil {
+	if err := l.walk(c, root.Root, name, "", max(in.Depth, 1)); err != nil {
 		return answer{}, fmt.Errorf("%s cannot be listed: %w", in.Path, reason(err))
 	}
 	var text strings.Builder

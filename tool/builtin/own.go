@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,20 +20,16 @@ var (
 	errBoundBy   = errors.New("it says what runs may do, so no run writes it")
 )
 
-// own refuses a path within a root that leads, by whatever links, to what
+// own refuses a path within the folder that leads, by whatever links, to what
 // Tipstaff keeps for itself.
-func (s *Server) own(root, name string, writing bool) error {
-	workspace, err := filepath.EvalSymlinks(s.options.Workspace)
-	if err != nil {
-		return reason(err)
-	}
-	path := filepath.Join(resolved(root), name)
+func (f *folder) own(name string, writing bool) error {
+	path := ""
 	if writing { // a link is replaced, not followed
-		path = filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
+		path = filepath.Join(f.follow(filepath.Dir(name)), filepath.Base(name))
 	} else {
-		path = resolved(path)
+		path = f.follow(name)
 	}
-	rel, err := filepath.Rel(workspace, path)
+	rel, err := filepath.Rel(f.workspace, path)
 	if err != nil {
 		return nil // it is on another volume
 	}
@@ -44,6 +41,17 @@ func (s *Server) own(root, name string, writing bool) error {
 		return errBoundBy
 	}
 	return nil
+}
+
+// follow is where a path within the folder leads. Where no part of it is a link,
+// that is a matter of text.
+func (f *folder) follow(name string) string {
+	for part := name; part != "."; part = filepath.Dir(part) {
+		if info, err := f.Lstat(part); err != nil || info.Mode()&fs.ModeSymlink != 0 {
+			return resolved(filepath.Join(f.real, name))
+		}
+	}
+	return filepath.Join(f.real, name)
 }
 
 // resolved is a path with the links in it followed, as far as it exists.

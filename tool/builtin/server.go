@@ -41,13 +41,14 @@ type Server struct {
 	cel     func() (*celEnv, error)
 
 	mu      sync.Mutex
+	folders map[string]*folder         // that are open, by path
 	running map[*process]chan struct{} // closed when the process is gone
 }
 
 // New makes a server. Nothing is opened before a tool is called.
 func New(o Options) *Server {
 	o.Roots, o.Hosts, o.Programs = slices.Clone(o.Roots), slices.Clone(o.Hosts), slices.Clone(o.Programs)
-	return &Server{options: o, cel: sync.OnceValues(newCELEnv), running: map[*process]chan struct{}{}}
+	return &Server{options: o, cel: sync.OnceValues(newCELEnv), folders: map[string]*folder{}, running: map[*process]chan struct{}{}}
 }
 
 // ProtocolVersion: requests of later revisions describe the client each time,

@@ -1,0 +1,123 @@
+package tipstaff
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// EnvelopeArtifact is the state of a pipeline run as it is now.
+const EnvelopeArtifact = "envelope"
+
+// EnvelopeAt is its state at a checkpoint.
+func EnvelopeAt(checkpoint string) string { return EnvelopeArtifact + "@" + checkpoint }
+
+// GraphArtifact is a drawing of a pipeline run, mermaid or dot, with how often each
+// edge was taken.
+func GraphArtifact(format string) string { return "graph." + format }
+
+// Checkpoint is a boundary of a pipeline run to which it can be rolled back.
+type Checkpoint struct {
+	ID        string    `json:"id"`
+	Envelope  string    `json:"envelope_id"`
+	Run       ID        `json:"run_id"`
+	Thread    string    `json:"thread_id"`
+	Stage     string    `json:"stage"`
+	Turn      int64     `json:"turn"`
+	Seq       int64     `json:"seq"`
+	Iteration int64     `json:"iteration"`
+	Epoch     int64     `json:"epoch"`
+	Parent    string    `json:"parent_id"`
+	CreatedAt time.Time `json:"created_at"`
+	Digest    string    `json:"digest"`
+	Automatic bool      `json:"automatic"`
+	Labels    []string  `json:"labels"`
+	Size      int64     `json:"size_bytes"`
+}
+
+// StageTransition is one step of a pipeline from stage to stage.
+type StageTransition struct {
+	Seq        int64     `json:"seq"`
+	From       string    `json:"from"`
+	To         string    `json:"to"`
+	Reason     string    `json:"reason"`
+	Iteration  int64     `json:"iteration"`
+	Epoch      int64     `json:"epoch"`
+	Turn       int64     `json:"turn"`
+	Timestamp  time.Time `json:"timestamp"`
+	Rule       int       `json:"rule,omitempty"` // its number among those of From, from 1; 0: none
+	EdgeCount  int64     `json:"edge_count,omitempty"`
+	Checkpoint string    `json:"checkpoint,omitempty"`
+	Run        ID        `json:"run_id"`
+}
+
+// Checkpoints lists the checkpoints of a run, oldest first, those included that it
+// inherits.
+func Checkpoints(ctx context.Context, svc Service, run ID) ([]Checkpoint, error) {
+	var list []Checkpoint
+	err := inheritedEvents(ctx, svc, run, func(e *Event) {
+		if e.Kind != KindCheckpointCreated {
+			return
+		}
+		c := Checkpoint{Run: e.Run, Seq: e.Seq, CreatedAt: e.At, Labels: []string{}}
+		if json.Unmarshal(e.Body, &c) != nil {
+			return
+		}
+		if i := slices.IndexFunc(list, func(had Checkpoint) bool { return had.ID == c.ID }); i >= 0 {
+			list[i].Labels = append(list[i].Labels, c.Labels...) // the same boundary under a name
+			return
+		}
+		list = append(list, c)
+	})
+	slices.SortStableFunc(list, func(a, b Checkpoint) int { return cmp.Compare(a.Turn, b.Turn) })
+	return list, err
+}
+
+// Transitions lists the transitions of a run, oldest first, those included that it
+// inherits.
+func Transitions(ctx context.Context, svc Service, run ID) ([]StageTransition, error) {
+	var list []StageTransition
+	err := inheritedEvents(ctx, svc, run, func(e *Event) {
+		if e.Kind != KindTransition {
+			return
+		}
+		t := StageTransition{Run: e.Run, Timestamp: e.At}
+		if json.Unmarshal(e.Body, &t) == nil {
+			t.Seq = e.Seq
+			list = append(list, t)
+		}
+	})
+	return list, err
+}
+
+// inheritedEvents reads a run's records, and before them those of the run that it
+// was forked from, up to where it was.
+func inheritedEvents(ctx context.Context, svc Service, run ID, take func(*Event)) error {
+	type part struct {
+		run  ID
+		upTo int64 // 0: all
+	}
+	parts := []part{{run: run}}
+	for {
+		last := &parts[len(parts)-1]
+		r, err := svc.Get(ctx, last.run)
+		if err != nil {
+			return err
+		}
+		if l := r.Lineage; l == nil || l.Seq == 0 {
+			break
+		}
+		parts = append(parts, part{r.Lineage.Parent, r.Lineage.Seq})
+	}
+	for _, p := range slices.Backward(parts) {
+		for e, err := range svc.Events(ctx, EventsRequest{Run: p.run, Limit: int(p.upTo)}) {
+			if err != nil {
+				return err
+			}
+			take(&e)
+		}
+	}
+	return nil
+}

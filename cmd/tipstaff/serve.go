@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/rpc"
+)
+
+// daemonOwner is how owners of runs are called that a later daemon takes up again.
+const daemonOwner = "daemon"
+
+// serve is the daemon: the runner of a workspace behind a gRPC server.
+func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.Listening) error) error {
+	encryption, err := tlsConfig(o)
+	if err != nil {
+		return err
+	}
+	opened, err := s.openAs(ctx, o.Open, drivenBy{origin: daemonOwner, grace: o.ShutdownTimeout})
+	if err != nil {
+		return err
+	}
+	err = s.serveSession(ctx, opened, o, encryption, announce)
+	return errors.Join(err, opened.Close())
+}
+
+func (s *stop) serveSession(ctx context.Context, opened *session, o cli.ServeOptions, encryption *tls.Config, announce func(cli.Listening) error) error {
+	told := cli.Listening{TLS: encryption != nil}
+	tokens, err := opened.tokens(&told)
+	if err != nil {
+		return err
+	}
+	library, err := openLibrary(o.Pipelines, o.DefaultPipeline)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.GRPCAddr)
+	if err != nil {
+		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Hint: "is another daemon running? --grpc-addr names another address"}
+	}
+	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
+		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: logTo(o.JSON), Trace: traced,
+	})
+	release := s.beforeStop(server.Quiesce)
+	defer release()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() { server.Close(s.patience()) }()
+	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
+		return err
+	}
+	told.GRPCAddr = listener.Addr().String()
+	if err := announce(told); err != nil {
+		return err
+	}
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+		opened.runner.Wait() // hosts may still bring what their calls came to
+		return nil
+	}
+}
+
+// logTo tells of calls on standard error.
+func logTo(asJSON bool) *slog.Logger {
+	if asJSON {
+		return slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+}
+
+// traced takes a call into the trace of whoever makes it.
+func traced(ctx context.Context, get func(string) string) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": get("traceparent"), "tracestate": get("tracestate")})
+}
+
+// tlsConfig reads certificates; nil: plain text.
+func tlsConfig(o cli.ServeOptions) (*tls.Config, error) {
+	if o.TLSCert == "" {
+		return nil, nil
+	}
+	bad := func(err error) error {
+		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "the certificates cannot be used: " + err.Error(), Err: err}
+	}
+	own, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+	if err != nil {
+		return nil, bad(err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
+	if o.TLSClientCA == "" {
+		return c, nil
+	}
+	authorities, err := os.ReadFile(o.TLSClientCA)
+	if err != nil {
+		return nil, bad(err)
+	}
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !c.ClientCAs.AppendCertsFromPEM(authorities) {
+		return nil, bad(fmt.Errorf("%s holds no certificate", o.TLSClientCA))
+	}
+	return c, nil
+}
+
+// tokens are those of the manifest, or the one of this workspace.
+func (s *session) tokens(told *cli.Listening) (*tipstaff.Tokens, error) {
+	serving, err := s.runner.Serving()
+	if err != nil {
+		return nil, err
+	}
+	given, err := serving.Open(os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	if len(given) == 0 {
+		told.TokenFile = filepath.Join(s.dir, "serve.token")
+		secret, err := ownToken(told.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		given = []tipstaff.Token{{User: "local", Secret: secret, Scopes: tipstaff.Scopes()}}
+	}
+	return tipstaff.NewTokens(given...)
+}
+
+// ownToken reads the token of a workspace, and makes it if there is none.
+func ownToken(file string) (string, error) {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, werr := fmt.Fprintln(f, newSecret())
+		err = errors.Join(werr, f.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: "the token cannot be made: " + err.Error(), Err: err}
+	}
+	info, err := os.Stat(file)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		return "", tipstaff.Errorf(tipstaff.Refused, "%s can be read by others on this machine", file).WithHint("remove it: a new one is made")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: "the token cannot be read: " + err.Error(), Err: err}
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+func newSecret() string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	return hex.EncodeToString(secret)
+}
+
+// library is a folder of pipelines.
+type library struct{ dir string }
+
+// extensions of pipelines, the likeliest first.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// openLibrary looks whether the folder is there, and has the default. Without a folder
+// there are no pipelines.
+func openLibrary(dir, standard string) (rpc.Pipelines, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	l := &library{dir}
+	if _, err := l.Names(); err != nil {
+		return nil, err
+	}
+	if standard != "" {
+		if _, _, err := l.Read(standard); err != nil {
+			return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err}
+		}
+	}
+	return l, nil
+}
+
+// Names implements [rpc.Pipelines].
+func (l *library) Names() ([]string, error) {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "the pipelines cannot be read: " + err.Error(), Err: err}
+	}
+	var names []string
+	for _, e := range entries {
+		for _, extension := range extensions {
+			if name, ok := strings.CutSuffix(e.Name(), extension); ok && !e.IsDir() {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// Read implements [rpc.Pipelines]. The folder is a fence: no name leads out of it.
+func (l *library) Read(name string) (file string, document []byte, err error) {
+	for _, extension := range extensions {
+		if !filepath.IsLocal(name+extension) || strings.ContainsAny(name, `/\`) {
+			break
+		}
+		file = filepath.Join(l.dir, name+extension)
+		if document, err = os.ReadFile(file); err == nil {
+			return file, document, nil
+		}
+	}
+	return "", nil, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q in %s", name, l.dir)
+}

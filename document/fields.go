@@ -1,0 +1,241 @@
+package document
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fields reads the members of one object. Each is asked for by name; what was
+// never asked for is unknown. A wrong type is reported once and reads as absent.
+type Fields struct {
+	Problems *Problems
+	Value    *Value // the object; an empty one in place of what is none
+	Path     string // of the object, for reports
+	Dotted   bool   // reports name the member, as in path.name; false: the object alone
+
+	open  bool // members that nobody asks for are welcome
+	asked []string
+}
+
+// FieldsOf reads v, which is reported if it is no object.
+func FieldsOf(ps *Problems, v *Value, path string) *Fields {
+	f := &Fields{Problems: ps, Path: path, Value: v}
+	if v.Kind != Object {
+		ps.Add(CodeFieldType, v.At, path, "an object belongs here, not %v", v.Kind)
+		f.Value = &Value{Kind: Object, At: v.At}
+	}
+	return f
+}
+
+// Of reads an object that stands inside f, which path names, and reports as f
+// does.
+func (f *Fields) Of(v *Value, path string) *Fields {
+	inner := FieldsOf(f.Problems, v, path)
+	inner.Dotted = f.Dotted
+	return inner
+}
+
+// PathOf is the dotted path of a member.
+func (f *Fields) PathOf(name string) string {
+	if f.Path == "" {
+		return name
+	}
+	return f.Path + "." + name
+}
+
+// Report notes a problem with a member.
+func (f *Fields) Report(code string, at Position, name, format string, args ...any) {
+	path := f.Path
+	if f.Dotted {
+		path = f.PathOf(name)
+	}
+	f.Problems.Add(code, at, path, format, args...)
+}
+
+// Get is the member of that name, or nil.
+func (f *Fields) Get(name string) *Value {
+	f.Ignore(name)
+	return f.Value.Get(name)
+}
+
+// Ignore lets members stand that are not read here.
+func (f *Fields) Ignore(names ...string) {
+	for _, name := range names {
+		if !slices.Contains(f.asked, name) {
+			f.asked = append(f.asked, name)
+		}
+	}
+}
+
+// Known are the names that were asked for so far.
+func (f *Fields) Known() []string { return slices.Clone(f.asked) }
+
+// IgnoreRest lets every member stand.
+func (f *Fields) IgnoreRest() { f.open = true }
+
+// Typed is Get for members of one type.
+func (f *Fields) Typed(name string, k Kind) *Value {
+	v := f.Get(name)
+	if v != nil && v.Kind != k {
+		f.Report(CodeFieldType, v.At, name, "%s must be %v, not %v", name, k, v.Kind)
+		return nil
+	}
+	return v
+}
+
+// Need reports that a member is missing.
+func (f *Fields) Need(name string) {
+	if f.Value.Get(name) == nil {
+		f.Report(CodeFieldMissing, f.Value.At, name, "%s is missing", name)
+	}
+}
+
+// Required is Typed for a member that must be there.
+func (f *Fields) Required(name string, k Kind) *Value {
+	f.Need(name)
+	return f.Typed(name, k)
+}
+
+// Text is a string; absent it is empty.
+func (f *Fields) Text(name string) string { return f.TextOr(name, "") }
+
+// TextOr is a string; absent or empty it is the given one.
+func (f *Fields) TextOr(name, absent string) string {
+	if v := f.Typed(name, Text); v != nil && v.Text != "" {
+		return v.Text
+	}
+	return absent
+}
+
+// Word is a text that must be one of a few; absent it is the first of them.
+func (f *Fields) Word(name string, words ...string) string {
+	v := f.Typed(name, Text)
+	if v == nil {
+		return words[0]
+	}
+	if !slices.Contains(words, v.Text) {
+		f.Report(CodeFieldInvalid, v.At, name, "%s is %q; it must be %s", name, Brief(v.Text), strings.Join(words, " or "))
+		return words[0]
+	}
+	return v.Text
+}
+
+// Boolean is true or false.
+func (f *Fields) Boolean(name string, absent bool) bool {
+	if v := f.Typed(name, Boolean); v != nil {
+		return v.Text == "true"
+	}
+	return absent
+}
+
+// Integer is a whole number from least to most.
+func (f *Fields) Integer(name string, absent, least, most int64) int64 {
+	v := f.Typed(name, Number)
+	if v == nil {
+		return absent
+	}
+	x, err := strconv.ParseFloat(v.Text, 64)
+	if err != nil || x != math.Trunc(x) || x < float64(least) || x > float64(most) {
+		f.Report(CodeRange, v.At, name, "%s is %s; it must be a whole number from %d to %d", name, Brief(v.Text), least, most)
+		return absent
+	}
+	return int64(x)
+}
+
+// Number is a number from least to most.
+func (f *Fields) Number(name string, absent, least, most float64) float64 {
+	v := f.Typed(name, Number)
+	if v == nil {
+		return absent
+	}
+	x, err := strconv.ParseFloat(v.Text, 64)
+	if err != nil || x < least || x > most {
+		f.Report(CodeRange, v.At, name, "%s is %s; it must be from %v to %v", name, Brief(v.Text), least, most)
+		return absent
+	}
+	return x
+}
+
+// Duration is a Go duration above zero, or 0 where there is none.
+func (f *Fields) Duration(name string) time.Duration {
+	v := f.Typed(name, Text)
+	if v == nil {
+		return 0
+	}
+	d, err := time.ParseDuration(v.Text)
+	switch {
+	case err != nil:
+		f.Report(CodeFieldInvalid, v.At, name, "%s is %q; a duration is written like 90s, 10m or 1h30m", name, Brief(v.Text))
+		return 0
+	case d <= 0:
+		f.Report(CodeRange, v.At, name, "%s is %s; it must be longer than nothing", name, v.Text)
+		return 0
+	}
+	return d
+}
+
+// Texts is a list of strings, and where each stands. nil: there is no list.
+func (f *Fields) Texts(name string) ([]string, []Position) {
+	v := f.Typed(name, List)
+	if v == nil {
+		return nil, nil
+	}
+	words, at := []string{}, []Position{}
+	for _, item := range v.Items {
+		if item.Kind != Text {
+			f.Report(CodeFieldType, item.At, name, "%s is a list of strings; this is %v", name, item.Kind)
+			continue
+		}
+		words, at = append(words, item.Text), append(at, item.At)
+	}
+	return words, at
+}
+
+// Object calls read with the fields of an object, if there is one.
+func (f *Fields) Object(name string, read func(*Fields)) {
+	v := f.Typed(name, Object)
+	if v == nil {
+		return
+	}
+	of := f.Of(v, f.PathOf(name))
+	read(of)
+	of.End()
+}
+
+// Each calls read with every item of a list of objects.
+func (f *Fields) Each(name string, read func(*Fields)) {
+	v := f.Typed(name, List)
+	if v == nil {
+		return
+	}
+	for i, item := range v.Items {
+		of := f.Of(item, f.PathOf(name)+"["+strconv.Itoa(i)+"]")
+		read(of)
+		of.End()
+	}
+}
+
+// End reports every member nobody asked for, and which name it may have been
+// meant for.
+func (f *Fields) End() {
+	if f.open {
+		return
+	}
+	for _, m := range f.Value.Members {
+		if !slices.Contains(f.asked, m.Key) {
+			f.Report(CodeFieldUnknown, m.At, m.Key, "%s is not a field here%s", Brief(strconv.Quote(m.Key)), f.advice(m.Key))
+		}
+	}
+}
+
+// advice names the nearest field that could still be written here.
+func (f *Fields) advice(name string) string {
+	absent := slices.DeleteFunc(slices.Clone(f.asked), func(known string) bool { return f.Value.Get(known) != nil })
+	if near := Nearest(name, absent); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}

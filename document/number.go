@@ -1,0 +1,131 @@
+package document
+
+import (
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// SafeNumber reports whether the JSON number literal keeps its exact decimal
+// value when it is written in RFC 8785 form, that is as the shortest text of
+// the nearest double.
+func SafeNumber(literal string) bool {
+	f, err := strconv.ParseFloat(literal, 64)
+	if err != nil {
+		return false // beyond the largest double
+	}
+	return splitDecimal(literal) == splitDecimal(strconv.FormatFloat(f, 'e', -1, 64))
+}
+
+// SameNumber reports whether two JSON number literals have the same decimal value,
+// however they are written.
+func SameNumber(a, b string) bool { return splitDecimal(a) == splitDecimal(b) }
+
+// CheckNumbers reports the numbers in v that RFC 8785 cannot write down exactly.
+func CheckNumbers(v *Value, ps *Problems) {
+	switch v.Kind {
+	case Number:
+		if !SafeNumber(v.Text) {
+			ps.Add(CodeNumberUnsafe, v.At, "", "%s cannot be kept exactly as a number; write it as a string", Brief(v.Text))
+		}
+	case List:
+		for _, item := range v.Items {
+			CheckNumbers(item, ps)
+		}
+	case Object:
+		for _, m := range v.Members {
+			CheckNumbers(m.Value, ps)
+		}
+	}
+}
+
+// decimal is ±0.digits × 10^exponent, digits without zeros at either end, so
+// that equal values are equal structs. Comparing such texts is exact and, other
+// than big numbers, costs nothing for exponents that are meant to hurt.
+type decimal struct {
+	negative bool
+	digits   string
+	exponent int64
+}
+
+func splitDecimal(s string) decimal {
+	var d decimal
+	s, d.negative = strings.CutPrefix(s, "-")
+	mantissa := s
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		mantissa = s[:i]
+		// An exponent too large to parse saturates; such a literal is out of range,
+		// or zero, whatever its exact value.
+		d.exponent, _ = strconv.ParseInt(strings.TrimPrefix(s[i+1:], "+"), 10, 64)
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return decimal{} // zero has no sign and no exponent
+	}
+	leading := len(whole) + len(fraction) - len(digits)
+	d.exponent += int64(len(whole) - leading)
+	d.digits = strings.TrimRight(digits, "0")
+	return d
+}
+
+// The scalars of the YAML 1.2 core schema. What matches none is a string: yes,
+// on, 1_000, 12:30 and 2026-01-02 are.
+var (
+	yamlNull    = regexp.MustCompile(`^(?:null|Null|NULL|~|)$`)
+	yamlTrue    = regexp.MustCompile(`^(?:true|True|TRUE)$`)
+	yamlFalse   = regexp.MustCompile(`^(?:false|False|FALSE)$`)
+	yamlDecimal = regexp.MustCompile(`^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$`)
+	yamlBased   = regexp.MustCompile(`^(?:0o[0-7]+|0x[0-9a-fA-F]+)$`)
+	yamlNaN     = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
+)
+
+// longestBased keeps the conversion of hexadecimal and octal literals cheap; one
+// that is longer is far beyond what is safe.
+const longestBased = 400
+
+// plainScalar is the value of an unquoted YAML scalar. ok is false for the
+// numbers that JSON does not have.
+func plainScalar(s string, at Position) (v *Value, ok bool) {
+	switch {
+	case yamlNull.MatchString(s):
+		return &Value{Kind: Null, At: at}, true
+	case yamlTrue.MatchString(s):
+		return &Value{Kind: Boolean, Text: "true", At: at}, true
+	case yamlFalse.MatchString(s):
+		return &Value{Kind: Boolean, Text: "false", At: at}, true
+	case yamlDecimal.MatchString(s):
+		return &Value{Kind: Number, Text: jsonNumber(s), At: at}, true
+	case yamlBased.MatchString(s) && len(s) <= longestBased:
+		n, _ := new(big.Int).SetString(s, 0)
+		return &Value{Kind: Number, Text: n.String(), At: at}, true
+	case yamlNaN.MatchString(s), yamlBased.MatchString(s):
+		return nil, false
+	}
+	return &Value{Kind: Text, Text: s, At: at}, true
+}
+
+// jsonNumber is a decimal number of YAML as JSON writes it: no plus sign, no
+// leading zeros, digits on both sides of the point.
+func jsonNumber(s string) string {
+	sign := ""
+	switch s[0] {
+	case '-':
+		sign, s = "-", s[1:]
+	case '+':
+		s = s[1:]
+	}
+	exponent := ""
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		s, exponent = s[:i], s[i:]
+	}
+	whole, fraction, _ := strings.Cut(s, ".")
+	if whole = strings.TrimLeft(whole, "0"); whole == "" {
+		whole = "0"
+	}
+	if fraction != "" {
+		fraction = "." + fraction
+	}
+	return sign + whole + fraction + exponent
+}

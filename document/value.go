@@ -1,0 +1,84 @@
+package document
+
+import "bytes"
+
+// Kind is the JSON type of a value.
+type Kind uint8
+
+// The types of JSON.
+const (
+	Null Kind = iota
+	Boolean
+	Number
+	Text
+	List
+	Object
+)
+
+// String is the type in words, as messages have it: "a list".
+func (k Kind) String() string {
+	return [...]string{"null", "a boolean", "a number", "a string", "a list", "an object"}[k]
+}
+
+// Value is a JSON value that remembers where it was written. YAML and JSON
+// both become this, so that everything after it knows one form.
+type Value struct {
+	Kind    Kind
+	Text    string // of Text; of Number and Boolean the JSON literal
+	Items   []*Value
+	Members []Member // in document order; no key stands twice
+	At      Position
+}
+
+// Member is a key of an object and what stands there.
+type Member struct {
+	Key   string
+	At    Position // of the key
+	Value *Value
+}
+
+// Position is where something begins, counted from 1 in characters. The zero
+// Position is nowhere.
+type Position struct{ Line, Column int }
+
+// Get is the member with that key, or nil.
+func (v *Value) Get(key string) *Value {
+	for i := range v.Members {
+		if v.Members[i].Key == key {
+			return v.Members[i].Value
+		}
+	}
+	return nil
+}
+
+// AppendJSON writes v with its members in document order.
+func (v *Value) AppendJSON(b *bytes.Buffer) {
+	switch v.Kind {
+	case Null:
+		b.WriteString("null")
+	case Boolean, Number:
+		b.WriteString(v.Text)
+	case Text:
+		b.Write(Quote(v.Text))
+	case List:
+		b.WriteByte('[')
+		for i, item := range v.Items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			item.AppendJSON(b)
+		}
+		b.WriteByte(']')
+	case Object:
+		b.WriteByte('{')
+		for i, m := range v.Members {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.Write(Quote(m.Key))
+			b.WriteByte(':')
+			m.Value.AppendJSON(b)
+		}
+		b.WriteByte('}')
+	}
+}

@@ -1,0 +1,261 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// refusal is a bound that stands in the way.
+type refusal struct {
+	reason      Reason
+	bound       string // by the name that events and answers have for it
+	limit, used int64
+	what        string // is refused
+	stage, path string // where somebody is asked for more
+	transition  string // the reason of the refused edge's; "": there is no edge
+	text        string // of an ending; "": what is used of the limit
+	noted       bool   // the engine has recorded it
+	raise       func(by int64)
+}
+
+// Names of bounds that the ledger does not know, as events and answers have them.
+const (
+	boundEdge   = "edge_limits"
+	boundVisits = "max_visits"
+	boundStages = "max_stages"
+)
+
+// ledgerReasons are the endings of bounds that the ledger knows.
+var ledgerReasons = map[string]Reason{
+	tipstaff.BoundModelCalls: ReasonLLMCalls, tipstaff.BoundToolCalls: ReasonToolCalls, tipstaff.BoundTokens: ReasonTokens,
+	tipstaff.BoundCostUSD: ReasonCost, tipstaff.BoundAgentHops: ReasonHops, tipstaff.BoundWallTime: ReasonDeadline,
+	tipstaff.BoundIterations: ReasonIterations,
+}
+
+// isBound reports whether a call failed because a bound refused it, or because the
+// run's time is over.
+func isBound(e *flow.Error) bool {
+	return e.Code == flow.CodeBoundExceeded || e.Code == flow.CodeDeadline
+}
+
+// reasonOf is the ending that a refused call means.
+func reasonOf(e *flow.Error) Reason {
+	if e.Code == flow.CodeDeadline {
+		return ReasonDeadline
+	}
+	if r, ok := ledgerReasons[e.Bound]; ok {
+		return r
+	}
+	return ReasonInternal
+}
+
+// exceeded ends a run in one of whose stages a bound has refused a call.
+func (x *executor) exceeded(v *stint) error {
+	return x.end(reasonOf(v.refused), fmt.Sprintf("%s: %s", v.path, v.refused.Message), where{visit: v, code: v.refused.Code})
+}
+
+// edgeRefusal is the limit that refuses an edge; nil: it may be taken.
+func (x *executor) edgeRefusal(v *stint, t target) *refusal {
+	from, e := v.agent.Name, x.env
+	to := x.p.Agent(t.to)
+	cycle := x.p.IsCycle(from, t.to)
+	r := &refusal{what: from + " → " + t.to, stage: from, path: v.path}
+	limit := x.p.limits[Edge{from, t.to}]
+	switch {
+	case t.granted:
+	case limit > 0 && x.edgeCount(from, t.to) >= limit+countOf(x.MoreEdges, from, t.to):
+		r.reason, r.bound, r.transition = ReasonEdgeLimit, boundEdge, TransitionEdge
+		r.used, r.limit = x.edgeCount(from, t.to), limit+countOf(x.MoreEdges, from, t.to)
+		r.raise = func(by int64) { x.moreEdges(from, t.to, by) }
+		return r
+	case x.visitsSpent(to):
+		visits := x.visitRefusal(to)
+		r.reason, r.bound, r.used, r.limit, r.raise = visits.reason, visits.bound, visits.used, visits.limit, visits.raise
+		r.transition = TransitionVisit
+		return r
+	case cycle && e.Iteration >= e.MaxIterations:
+		r.reason, r.bound, r.transition = ReasonIterations, tipstaff.BoundIterations, TransitionIteration
+		r.used, r.limit = e.Iteration, e.MaxIterations
+		r.raise = func(by int64) { e.MaxIterations += by }
+		return r
+	}
+	if cycle && x.startsRound(v) && e.CurrentStageNumber >= e.MaxStages {
+		r.reason, r.bound, r.used, r.limit = ReasonStages, boundStages, e.CurrentStageNumber, e.MaxStages
+		r.raise = func(by int64) { e.MaxStages += by }
+		return r
+	}
+	return nil
+}
+
+func (x *executor) moreEdges(from, to string, by int64) {
+	for i := range x.MoreEdges {
+		if c := &x.MoreEdges[i]; c.From == from && c.To == to {
+			c.Count += by
+			return
+		}
+	}
+	x.MoreEdges = append(x.MoreEdges, EdgeCount{from, to, by})
+}
+
+// visitsSpent reports whether a stage has started as often as it may.
+func (x *executor) visitsSpent(a *Agent) bool {
+	return a.MaxVisits > 0 && x.env.Visits[a.Name] >= a.MaxVisits+x.MoreVisits[a.Name]
+}
+
+// startRefusal is one of a stage that is about to start.
+func (x *executor) startRefusal(a *Agent, r Reason, bound string) *refusal {
+	return &refusal{reason: r, bound: bound, what: a.Name, stage: a.Name, path: pathOf(a.Name, x.env.Visits[a.Name]+1)}
+}
+
+func (x *executor) visitRefusal(a *Agent) *refusal {
+	r := x.startRefusal(a, ReasonVisits, boundVisits)
+	r.used, r.limit = x.env.Visits[a.Name], a.MaxVisits+x.MoreVisits[a.Name]
+	r.raise = func(by int64) {
+		if x.MoreVisits == nil {
+			x.MoreVisits = map[string]int64{}
+		}
+		x.MoreVisits[a.Name] += by
+	}
+	return r
+}
+
+func (x *executor) hopRefusal(a *Agent) *refusal {
+	e, r := x.env, x.startRefusal(a, ReasonHops, tipstaff.BoundAgentHops)
+	r.used, r.limit, r.raise = e.AgentHopCount, e.MaxAgentHops, func(by int64) { e.MaxAgentHops += by }
+	return r
+}
+
+func (x *executor) callRefusal(a *Agent) *refusal {
+	e, r := x.env, x.startRefusal(a, ReasonLLMCalls, tipstaff.BoundModelCalls)
+	r.used, r.limit, r.raise = e.LLMCallCount, e.MaxLLMCalls, func(by int64) { e.MaxLLMCalls += by }
+	return r
+}
+
+// ledgerRefusal is what the ledger's refusal of a start means; nil: it is no bound.
+func (x *executor) ledgerRefusal(v *stint, by *flow.Error) *refusal {
+	if !isBound(by) {
+		return nil
+	}
+	r := x.startRefusal(v.agent, reasonOf(by), by.Bound)
+	switch by.Bound {
+	case tipstaff.BoundAgentHops:
+		r = x.hopRefusal(v.agent)
+	case tipstaff.BoundModelCalls:
+		r = x.callRefusal(v.agent)
+	case "": // the deadline of the job: nobody can extend it
+	default:
+		r.raise = func(int64) {} // the ledger raises itself
+	}
+	r.noted, r.text = true, v.agent.Name+": "+by.Message
+	return r
+}
+
+// refuse records that a bound stands in the way, and ends the run: or, where the
+// document says so, asks for more. nil means that there is more.
+func (x *executor) refuse(r *refusal) error {
+	if !r.noted {
+		x.emitAt(r.path, tipstaff.KindBoundRefused, BoundRefused{Bound: r.bound, Limit: r.limit, Used: r.used, Refused: r.what})
+	}
+	if x.p.OnBound == AskMore && r.raise != nil {
+		by, err := x.askMore(r)
+		if err != nil {
+			return err
+		}
+		if by > 0 {
+			r.raise(by)
+			x.env.Version++
+			return nil
+		}
+	}
+	text := fmt.Sprintf("%s: %d of %d %s are used", r.what, r.used, r.limit, r.bound)
+	return x.end(r.reason, or(r.text, text), where{stage: r.stage, path: r.path, code: flow.CodeBoundExceeded})
+}
+
+// Actions at a gate about a bound.
+const (
+	actionExtend = "extend"
+	actionStop   = "stop"
+)
+
+type boundSubject struct {
+	Bound   string `json:"bound"`
+	Limit   int64  `json:"limit"`
+	Used    int64  `json:"used"`
+	Refused string `json:"refused"`
+	Stage   string `json:"stage"`
+}
+
+// askMore opens a bound gate. The ledger raises its own bounds by the same answer,
+// and the engine notes every extension.
+func (x *executor) askMore(r *refusal) (by int64, err error) {
+	key := "bound"
+	if x.bounds[r.path]++; x.bounds[r.path] > 1 {
+		key += "#r" + strconv.Itoa(x.bounds[r.path]) // bound#2 is the engine's own
+	}
+	d, err := x.wait(r.stage, r.path, flow.Gate{Key: key, Kind: string(tipstaff.Bound),
+		Question: fmt.Sprintf("%s: the bound %s is reached. Extend it?", r.what, r.bound),
+		Subject:  flow.JSON(boundSubject{r.bound, r.limit, r.used, r.what, r.stage}),
+		Actions:  []string{actionExtend, actionStop}, Deny: actionStop})
+	if err != nil || d.Action != actionExtend {
+		return 0, err
+	}
+	var amounts map[string]int64
+	if json.Unmarshal(d.Answer, &amounts) != nil {
+		return 0, nil
+	}
+	if by, ok := amounts[r.bound]; ok {
+		return by, nil
+	}
+	if _, known := ledgerReasons[r.bound]; known && r.bound != tipstaff.BoundIterations {
+		return 0, nil // the ledger would not have understood it either
+	}
+	return amounts[r.reason.Bound()], nil
+}
+
+// Budget is what is left to the run. Time is not in it: the engine alone knows how
+// much has passed, and bounds every call by it.
+func (e *Envelope) Budget() Budget {
+	left := func(most, used int64) int64 { return max(0, most-used) }
+	return Budget{
+		tipstaff.BoundIterations: left(e.MaxIterations, e.Iteration),
+		tipstaff.BoundModelCalls: left(e.MaxLLMCalls, e.LLMCallCount),
+		tipstaff.BoundAgentHops:  left(e.MaxAgentHops, e.AgentHopCount),
+		tipstaff.BoundToolCalls:  left(e.MaxToolCalls, e.ToolCallCount),
+		tipstaff.BoundTokens:     left(e.MaxTokens, e.TokensIn+e.TokensOut),
+		tipstaff.BoundCostUSD:    left(int64(e.MaxCostUSD), int64(e.CostUSD)),
+	}
+}
+
+// BoundsCheck says whether a stage of any kind could start.
+type BoundsCheck struct {
+	CanContinue      bool
+	Reason           Reason // why not: how the run has ended, or the bound; "" while a question waits
+	InterruptPending bool
+	Remaining        Budget
+}
+
+// CheckBounds asks whether a stage of any kind could start now. It changes nothing.
+// The executor asks more exactly, of the very stage: one that calls no model runs
+// without model calls left.
+func (e *Envelope) CheckBounds() BoundsCheck {
+	c := BoundsCheck{Remaining: e.Budget(), InterruptPending: e.InterruptPending}
+	c.Remaining[tipstaff.BoundWallTime] = max(0, e.MaxWallSeconds*1000-e.WallMs)
+	switch {
+	case e.Terminated:
+		c.Reason = e.TerminalReason
+	case e.InterruptPending:
+	default:
+		for _, bound := range []string{tipstaff.BoundAgentHops, tipstaff.BoundModelCalls, tipstaff.BoundTokens, tipstaff.BoundCostUSD, tipstaff.BoundWallTime} {
+			if c.Remaining[bound] == 0 {
+				c.Reason = ledgerReasons[bound]
+				return c
+			}
+		}
+		c.CanContinue = true
+	}
+	return c
+}

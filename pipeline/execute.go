@@ -1,0 +1,309 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Execute runs a pipeline to its end, or as far as it goes in this drive. fc stands
+// at the run's root; do performs the stages that do not perform themselves.
+//
+// It works on env in place, so that whoever replays a run has the state it stands
+// in, however Execute returns. A completed pipeline is (env, nil); one that ended
+// otherwise is an [*Ending], which is flow.ErrCancelled if it was cancelled. Errors
+// of flow come back as they are, and so does a flow.Continue, whose state [Restore]
+// reads.
+func Execute(fc flow.Context, p *Pipeline, env *Envelope, do Perform) (*Envelope, error) {
+	x, err := newExecutor(fc, p, env, do)
+	if err != nil {
+		return env, err
+	}
+	err = x.run()
+	var ending *Ending
+	switch {
+	case errors.Is(err, errCompleted):
+		return env, nil
+	case errors.As(err, &ending), flow.Parked(err):
+		return env, err
+	case errors.Is(err, flow.ErrCancelled):
+		return env, x.cancelled()
+	}
+	return env, err
+}
+
+// ErrBoundary is how Execute returns where StopAt has it stop.
+var ErrBoundary = errors.New("pipeline: this is the boundary that was asked for")
+
+// StopAt has Execute return at the boundary of a turn, with the Envelope as it is
+// there: for whoever looks at what a run was.
+func (e *Envelope) StopAt(turn int64) { e.stop = &turn }
+
+// StopRolledBack has Execute return, parked, once the last of Rollbacks is applied and
+// before anything follows from it: so a run stands that went back and was not driven
+// since.
+func (e *Envelope) StopRolledBack() { e.rests = true }
+
+// errCompleted unwinds a pipeline that has ended well.
+var errCompleted = errors.New("pipeline: completed")
+
+// executor is one run of a pipeline in one drive. Branches of a batch read it; the
+// root alone changes it, between batches.
+type executor struct {
+	fc  flow.Context
+	p   *Pipeline
+	env *Envelope
+	do  Perform
+	pending
+
+	stages []standing // by index
+	held   []*question
+	now    time.Time // the last one that was read at the root
+	size   int       // of the Envelope, at most
+
+	// Of the turn that is being routed.
+	merged string // its first stage
+	digest string
+	saved  string       // its checkpoint; "": it has none
+	reset  map[int]bool // stages that its jumps have begun anew
+
+	records int // of this segment, about
+	// How often something was asked for at a path: a key is used once.
+	questions, bounds, begins map[string]int
+}
+
+// standing is where one stage stands.
+type standing struct {
+	mark     mark
+	frontier bool
+	active   bool
+	held     bool
+}
+
+// mark is what became of a stage in this epoch.
+type mark uint8
+
+const (
+	unmarked mark = iota
+	completed
+	closed // completed, and its branch ends there: it releases nobody
+	failed
+	skipped
+)
+
+func newExecutor(fc flow.Context, p *Pipeline, env *Envelope, do Perform) (*executor, error) {
+	x := &executor{fc: fc, p: p, env: env, do: do, stages: make([]standing, len(p.Agents)),
+		questions: map[string]int{}, bounds: map[string]int{}, begins: map[string]int{}, now: env.CreatedAt}
+	return x, nil
+}
+
+// run begins the pipeline, or goes on where a Continue left it, and takes turns.
+func (x *executor) run() error {
+	if at := x.env.at; at != nil {
+		if err := x.restore(at); err != nil {
+			return err
+		}
+	} else if err := x.begin(); err != nil {
+		return err
+	}
+	for {
+		if err := x.oneTurn(); err != nil {
+			x.publish()
+			return err
+		}
+	}
+}
+
+// begin puts the entry stages into the frontier. The boundary of turn 0 precedes it.
+func (x *executor) begin() error {
+	x.Entries = map[string]entry{}
+	if err := x.boundary(nil); err != nil {
+		return err
+	}
+	for _, a := range x.p.Agents {
+		if a.Entry {
+			x.enter(a, entry{})
+			x.emitTransition(Transition{From: Start, To: a.Name, Reason: TransitionStart})
+		}
+	}
+	return nil
+}
+
+// oneTurn is one pass over the frontier. Its order matters: what is complete is
+// complete whatever bound it has reached, and a question that waits is no exceeded
+// bound.
+func (x *executor) oneTurn() error {
+	for len(x.held) > 0 { // an answer may lead to the next question
+		if err := x.ask(); err != nil {
+			return err
+		}
+	}
+	x.skip()
+	ready := x.runnable()
+	switch {
+	case len(ready) > 0:
+	case slices.ContainsFunc(x.stages, func(s standing) bool { return s.frontier }):
+		return x.deadlock()
+	default:
+		return x.end(ReasonCompleted, "", where{})
+	}
+	if x.records >= maxRecords {
+		return x.resumeLater()
+	}
+	batch, err := x.start(ready)
+	if err != nil {
+		return err
+	}
+	if err := x.perform(batch); err != nil {
+		return err
+	}
+	overwritten := x.merge(batch)
+	if err := x.boundary(overwritten); err != nil {
+		return err
+	}
+	return x.settle(batch)
+}
+
+// settle decides, stage by stage, where the run goes from a boundary. The first
+// that ends the run is the last.
+func (x *executor) settle(batch []*stint) error {
+	for _, v := range batch { // as they are now: an earlier one may begin a new epoch
+		v.output = x.env.Outputs[v.agent.OutputKey]
+	}
+	defer x.publish()
+	for _, v := range batch {
+		if err := x.settleOne(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *executor) settleOne(v *stint) error {
+	switch {
+	case v.status == statusCancelled:
+		return nil
+	case v.refused != nil:
+		return x.exceeded(v)
+	case v.status == statusError:
+		return x.routeFailure(v)
+	case v.control.Break:
+		return x.end(ReasonBreak, v.agent.Name+" asked to end here", where{visit: v})
+	case v.control.Interrupt != nil:
+		return x.hold(v, *v.control.Interrupt, target{to: v.control.Interrupt.Kind, reason: TransitionInterrupt})
+	}
+	if v.agent.Handoff != HandoffNever && v.agent.Handoff != "" {
+		x.recordFindings(v)
+	}
+	if v.agent.Handoff == HandoffAlways {
+		return x.handoff(v)
+	}
+	return x.route(v)
+}
+
+// where says at which stage a pipeline ended; its zero value: at no stage.
+type where struct {
+	visit       *stint
+	stage, path string // of a stage that has not started
+	code        string
+	halted      *flow.Decision
+}
+
+// end ends the run. The first ending stands.
+func (x *executor) end(r Reason, text string, at where) error {
+	x.readClock()
+	x.env.Terminate(r, text, x.now)
+	x.closeGates()
+	x.env.Version++
+	x.publish()
+	if r.Outcome() == OutcomeCompleted {
+		return errCompleted
+	}
+	e := &Ending{Reason: r, Outcome: r.Outcome(), Text: text, Bound: r.Bound(), Code: at.code, Stage: at.stage, Path: at.path}
+	if at.visit != nil {
+		e.Stage, e.Path = at.visit.agent.Name, at.visit.path
+	}
+	if e.Outcome == OutcomeCancelled {
+		e.cause, e.Halted = flow.ErrCancelled, at.halted
+	}
+	return e
+}
+
+// TextCancelled is what is said of every run that was cancelled, whoever settles it.
+const TextCancelled = "the run was cancelled"
+
+// cancelled ends a run that was cancelled: what was at work is recorded so. It reads
+// no clock, for others may settle such a run.
+func (x *executor) cancelled() error {
+	for i, a := range x.p.Agents {
+		if x.stages[i].active {
+			x.stages[i].active = false
+			n := x.env.Visits[a.Name]
+			x.emitAt(pathOf(a.Name, n), tipstaff.KindStageFinished, StageFinished{Stage: a.Name, Visit: n, Outcome: statusCancelled})
+		}
+	}
+	for i := range x.env.ProcessingHistory {
+		if r := &x.env.ProcessingHistory[i]; r.Status == statusRunning {
+			r.Status = statusCancelled
+		}
+	}
+	x.env.Terminate(ReasonCancelled, TextCancelled, x.now)
+	x.closeGates()
+	x.env.Version++
+	x.publish()
+	return &Ending{Reason: ReasonCancelled, Outcome: OutcomeCancelled, Text: TextCancelled, cause: flow.ErrCancelled}
+}
+
+func (x *executor) deadlock() error {
+	var waits []string
+	for i, a := range x.p.Agents {
+		if x.stages[i].frontier {
+			waits = append(waits, fmt.Sprintf("%s waits for %s", a.Name, strings.Join(x.missing(a), ", ")))
+		}
+	}
+	return x.end(ReasonDeadlock, strings.Join(waits, "; "), where{})
+}
+
+// publish writes down in the Envelope where the stages stand.
+func (x *executor) publish() {
+	e := x.env
+	e.Frontier, e.ActiveStages, e.CompletedStages = []string{}, []string{}, []string{}
+	e.CurrentStage = End
+	current := func(name string) {
+		if e.CurrentStage == End {
+			e.CurrentStage = name
+		}
+	}
+	asking := ""
+	for i, a := range x.p.Agents {
+		s := x.stages[i]
+		if s.frontier {
+			e.Frontier = append(e.Frontier, a.Name)
+			current(a.Name)
+		}
+		if s.active {
+			e.ActiveStages = append(e.ActiveStages, a.Name)
+			current(a.Name)
+		}
+		if s.mark == completed || s.mark == closed {
+			e.CompletedStages = append(e.CompletedStages, a.Name)
+		}
+		if s.held && asking == "" {
+			asking = a.Name
+		}
+	}
+	if asking != "" {
+		e.CurrentStage = asking
+	}
+	e.InterruptPending = slices.ContainsFunc(e.Interrupts, func(i Interrupt) bool { return i.Open })
+}
+
+func (x *executor) readClock() {
+	x.now = x.fc.Now()
+	x.records++
+}

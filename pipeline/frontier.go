@@ -1,0 +1,179 @@
+package pipeline
+
+import (
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// enter puts a stage into the frontier. What became of it before in this epoch no
+// longer counts, so that a route to it runs it again.
+func (x *executor) enter(a *Agent, e entry) {
+	x.unmark(a)
+	x.stages[a.Index].frontier = true
+	x.Entries[a.Name] = x.Entries[a.Name].and(e)
+}
+
+// unmark forgets what became of a stage.
+func (x *executor) unmark(a *Agent) {
+	delete(x.env.FailedStages, a.Name)
+	delete(x.env.SkippedStages, a.Name)
+	x.stages[a.Index].mark = unmarked
+}
+
+func (x *executor) stage(name string) (*Agent, *standing) {
+	a := x.p.Agent(name)
+	return a, &x.stages[a.Index]
+}
+
+// runnable are the stages that may start, in index order.
+func (x *executor) runnable() (ready []*Agent) {
+	live := x.livingStages()
+	for i, a := range x.p.Agents {
+		s := x.stages[i]
+		released := s.frontier || len(a.Requires) > 0
+		if released && s.mark == unmarked && !s.active && x.released(a) && !waits(a, x.p, live) {
+			ready = append(ready, a)
+		}
+	}
+	return ready
+}
+
+// released reports whether the stages that a requires have completed.
+func (x *executor) released(a *Agent) bool {
+	return len(a.Requires) == 0 || x.enough(a, func(i int) bool { return x.stages[i].mark == completed })
+}
+
+// enough asks of all that a stage requires, or of one of them if it joins any.
+func (x *executor) enough(a *Agent, holds func(int) bool) bool {
+	for _, name := range a.Requires {
+		if holds(x.p.index[name]) == a.JoinAny {
+			return a.JoinAny
+		}
+	}
+	return !a.JoinAny
+}
+
+// releasers are the stages whose completion let a start; nil: it was in the frontier.
+func (x *executor) releasers(a *Agent) (names []string) {
+	if x.stages[a.Index].frontier {
+		return nil
+	}
+	for _, name := range a.Requires {
+		if x.stages[x.p.index[name]].mark == completed {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// livingStages tells, by index, which stages may still come to run in this epoch:
+// those that are about to, and those that only wait for such ones.
+func (x *executor) livingStages() []bool {
+	l := liveness{x: x, known: make([]bool, len(x.stages)), live: make([]bool, len(x.stages))}
+	for i := range x.stages {
+		l.of(i)
+	}
+	return l.live
+}
+
+type liveness struct {
+	x           *executor
+	known, live []bool
+}
+
+func (l *liveness) of(i int) bool {
+	if l.known[i] {
+		return l.live[i]
+	}
+	l.known[i] = true // what is required is acyclic
+	s, a := l.x.stages[i], l.x.p.Agents[i]
+	switch {
+	case s.frontier, s.active, s.held:
+		l.live[i] = true
+	case s.mark == unmarked && len(a.Requires) > 0:
+		l.live[i] = l.x.enough(a, func(r int) bool { return l.x.stages[r].mark == completed || l.of(r) })
+	}
+	return l.live[i]
+}
+
+// waits reports whether a stage gives way to one that is still live.
+func waits(a *Agent, p *Pipeline, live []bool) bool {
+	for _, name := range a.After {
+		if live[p.index[name]] {
+			return true
+		}
+	}
+	return false
+}
+
+// missing says what keeps a stage of the frontier from running.
+func (x *executor) missing(a *Agent) (names []string) {
+	for _, name := range a.Requires {
+		if x.stages[x.p.index[name]].mark != completed {
+			names = append(names, name+" ("+x.describe(name)+")")
+		}
+	}
+	live := x.livingStages()
+	for _, name := range a.After {
+		if live[x.p.index[name]] {
+			names = append(names, name+" (it comes after it)")
+		}
+	}
+	return names
+}
+
+func (x *executor) describe(name string) string {
+	_, s := x.stage(name)
+	switch {
+	case s.frontier:
+		return "waiting itself"
+	case s.mark == closed:
+		return "it ended its branch"
+	case s.mark == failed:
+		return "failed"
+	case s.mark == skipped:
+		return "skipped"
+	}
+	return "never reached"
+}
+
+// skip marks stages that can no longer run in this epoch, because what they require
+// has failed, has ended its branch or was skipped itself. It spreads.
+func (x *executor) skip() {
+	for again := true; again; {
+		again = false
+		for i, a := range x.p.Agents {
+			s := &x.stages[i]
+			if len(a.Requires) == 0 || s.mark != unmarked || s.active || s.held || !x.hopeless(a) {
+				continue
+			}
+			s.mark, s.frontier, again = skipped, false, true
+			delete(x.Entries, a.Name)
+			x.recordSkip(a)
+		}
+	}
+}
+
+func (x *executor) lost(i int) bool {
+	m := x.stages[i].mark
+	return m == closed || m == failed || m == skipped
+}
+
+// hopeless: of all that are required one is lost; of any, all are.
+func (x *executor) hopeless(a *Agent) bool {
+	return !x.enough(a, func(i int) bool { return !x.lost(i) })
+}
+
+func (x *executor) recordSkip(a *Agent) {
+	var unmet []string
+	for _, name := range a.Requires {
+		if x.lost(x.p.index[name]) {
+			unmet = append(unmet, name)
+		}
+	}
+	text := "unmet: " + strings.Join(unmet, ", ")
+	x.env.SkippedStages[a.Name] = text
+	x.addHistory(ProcessingRecord{Agent: a.Name, Visit: x.env.Visits[a.Name], StartedAt: x.now, Status: statusSkipped, Error: text})
+	x.emit(tipstaff.KindStageSkipped, StageSkipped{Stage: a.Name, Unmet: unmet})
+}

@@ -1,0 +1,141 @@
+package pipeline
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Actions at a handoff.
+const (
+	actionContinue = "continue"
+	actionRetry    = "retry_feedback"
+	actionWaive    = "continue_with_waiver"
+	actionHalt     = "halt"
+)
+
+// handoffActions are the actions by what triggered the handoff, the default first.
+// It is never applied by itself.
+var handoffActions = map[string][]string{
+	"incomplete": {actionRetry, actionWaive, actionHalt},
+	rejected:     {actionRetry, actionContinue, actionWaive, actionHalt},
+	approved:     {actionContinue, actionRetry, actionHalt},
+}
+
+func (c contract) trigger() string {
+	if len(c.incomplete) > 0 {
+		return "incomplete"
+	}
+	return c.verdict
+}
+
+type handoffSubject struct {
+	Stage            string    `json:"stage"`
+	Visit            int64     `json:"visit"`
+	Trigger          string    `json:"trigger"`
+	Round            int64     `json:"round"`
+	MaxRounds        int64     `json:"max_rounds"`
+	Summary          string    `json:"summary"`
+	Findings         []Finding `json:"findings"`
+	Incomplete       []string  `json:"incomplete"`
+	DefaultAction    string    `json:"default_action"`
+	FeedbackRequired []string  `json:"feedback_required_for"`
+}
+
+// handoff hands what a stage has brought to a person, and goes on as they say. What
+// is stored stays as the stage gave it.
+func (x *executor) handoff(v *stint) error {
+	c := contractOf(v)
+	actions := handoffActions[c.trigger()]
+	subject := handoffSubject{Stage: v.agent.Name, Visit: v.n, Trigger: c.trigger(), Round: v.n, MaxRounds: v.n + x.roundsLeft(v),
+		Summary: c.summary, Findings: c.findings, Incomplete: c.incomplete, DefaultAction: actions[0]}
+	for _, a := range actions {
+		if a == actionRetry || a == actionWaive {
+			subject.FeedbackRequired = append(subject.FeedbackRequired, a)
+		}
+	}
+	x.stages[v.agent.Index].held = true
+	d, err := x.wait(v.agent.Name, v.path, flow.Gate{Key: string(tipstaff.Handoff), Kind: string(tipstaff.Handoff), Subject: flow.JSON(subject),
+		Question: fmt.Sprintf("%s hands over: %s. What now?", v.agent.Name, c.trigger()), Actions: actions, Deny: actionHalt})
+	if err != nil {
+		return err
+	}
+	x.stages[v.agent.Index].held = false
+	return x.handedOver(v, c, d)
+}
+
+// roundsLeft is how many more rounds the limits allow a stage that rejects.
+func (x *executor) roundsLeft(v *stint) int64 {
+	left := max(0, x.env.MaxIterations-x.env.Iteration)
+	t, err := x.choose(v, withVerdict(v.output, rejected))
+	if err != nil || !x.isStage(t.to) || !x.p.IsCycle(v.agent.Name, t.to) {
+		return 0
+	}
+	if limit := x.p.limits[Edge{v.agent.Name, t.to}]; limit > 0 {
+		left = min(left, max(0, limit+countOf(x.MoreEdges, v.agent.Name, t.to)-x.edgeCount(v.agent.Name, t.to)))
+	}
+	if to := x.p.Agent(t.to); to.MaxVisits > 0 {
+		left = min(left, max(0, to.MaxVisits+x.MoreVisits[to.Name]-x.env.Visits[to.Name]))
+	}
+	return left
+}
+
+func (x *executor) handedOver(v *stint, c contract, d flow.Decision) error {
+	switch d.Action {
+	case actionRetry:
+		return x.sendBack(v, d.Feedback)
+	case actionWaive:
+		w := Waiver{Stage: v.agent.Name, Visit: v.n, FindingIDs: c.findingIDs(), Reason: d.Feedback, Actor: d.By}
+		x.env.Waivers = newest(append(x.env.Waivers, w))
+		x.emitAt(v.path, tipstaff.KindWaiverRecorded, WaiverRecorded{w, d.Gate})
+		return x.letPass(v)
+	case actionContinue:
+		if c.rejected() {
+			x.emitAt(v.path, tipstaff.KindHandoffOverridden,
+				HandoffOverridden{Stage: v.agent.Name, Visit: v.n, Gate: d.Gate, Action: d.Action, Actor: d.By, Note: d.Note})
+		}
+		return x.letPass(v)
+	}
+	text := v.path + " was halted at its handoff"
+	if d.Note != "" {
+		text += ": " + d.Note
+	}
+	return x.end(ReasonHalted, text, where{visit: v, halted: &d})
+}
+
+// sendBack routes as if the stage had rejected, over one cycle edge that no limit
+// refuses. Without such an edge the same stage runs again.
+func (x *executor) sendBack(v *stint, feedback string) error {
+	t, err := x.choose(v, withVerdict(v.output, rejected))
+	if err != nil {
+		return x.unroutable(v, err)
+	}
+	if !x.isStage(t.to) || !x.p.IsCycle(v.agent.Name, t.to) {
+		t = target{to: v.agent.Name}
+	}
+	t.granted, t.feedback = true, feedback
+	return x.follow(v, t)
+}
+
+// letPass routes as if the stage had approved. Then no edge leads back.
+func (x *executor) letPass(v *stint) error {
+	t, err := x.choose(v, withVerdict(v.output, approved))
+	if err != nil {
+		return x.unroutable(v, err)
+	}
+	if x.isStage(t.to) && x.p.IsCycle(v.agent.Name, t.to) {
+		t = target{to: End, rule: t.rule}
+	}
+	return x.follow(v, t)
+}
+
+func withVerdict(output map[string]any, verdict string) map[string]any {
+	said := maps.Clone(output)
+	if said == nil {
+		said = map[string]any{}
+	}
+	said[verdictKey] = verdict
+	return said
+}

@@ -1,0 +1,254 @@
+package pipeline
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
+)
+
+// arrange gives the agents their indices and derives what follows from these.
+func (p *Pipeline) arrange(agents []*written) {
+	slices.SortStableFunc(agents, func(a, b *written) int { return cmp.Compare(a.StageOrder, b.StageOrder) })
+	p.index = make(map[string]int, len(agents))
+	for i, w := range agents {
+		w.Index = i
+		p.index[w.Name] = i
+		p.Agents = append(p.Agents, w.Agent)
+		p.depends = p.depends || len(w.Requires)+len(w.After) > 0
+	}
+	p.limits = map[Edge]int64{}
+	for _, l := range p.EdgeLimits {
+		if l.MaxCount > 0 {
+			p.limits[Edge{l.From, l.To}] = l.MaxCount
+		}
+	}
+	p.releases = map[string][]*Agent{}
+	for _, a := range p.Agents {
+		for _, name := range a.Requires {
+			if !slices.Contains(p.releases[name], a) {
+				p.releases[name] = append(p.releases[name], a)
+			}
+		}
+	}
+	p.entries(agents)
+}
+
+// entries are the stages of the first frontier. Without dependencies that is the
+// first stage; with them each that waits for nobody and that no edge leads forward
+// to. What a document says of a stage comes before that.
+func (p *Pipeline) entries(agents []*written) {
+	led := map[string]bool{}
+	for _, a := range p.Agents {
+		for _, r := range a.routes() {
+			if to := p.Agent(r.to); to != nil && to.Index > a.Index {
+				led[r.to] = true
+			}
+		}
+	}
+	for _, w := range agents {
+		w.Entry = w.Index == 0
+		if p.depends {
+			w.Entry = len(w.Requires) == 0 && !led[w.Name]
+		}
+		if w.entry != nil {
+			w.Entry = *w.entry
+		}
+	}
+}
+
+// Agent is the stage of that name, or nil.
+func (p *Pipeline) Agent(name string) *Agent {
+	i, ok := p.index[name]
+	if !ok {
+		return nil
+	}
+	return p.Agents[i]
+}
+
+// ByOutputKey is the stage whose output stands under that key, or nil.
+func (p *Pipeline) ByOutputKey(key string) *Agent {
+	for _, a := range p.Agents {
+		if a.OutputKey == key {
+			return a
+		}
+	}
+	return nil
+}
+
+// IsCycle reports whether the edge leads back: to a stage of the same or a lower
+// index. Targets that are no stages never do.
+func (p *Pipeline) IsCycle(from, to string) bool {
+	f, known := p.index[from]
+	t, stage := p.index[to]
+	return known && stage && t <= f
+}
+
+// hasDependencies reports whether a stage requires or waits for another.
+func (p *Pipeline) hasDependencies() bool { return p.depends }
+
+// dependents are the stages that require a, and those that require these, by index.
+func (p *Pipeline) dependents(a *Agent) []*Agent {
+	found := map[*Agent]bool{}
+	waiting := slices.Clone(p.releases[a.Name])
+	var all []*Agent
+	for len(waiting) > 0 {
+		next := waiting[0]
+		waiting = waiting[1:]
+		if found[next] {
+			continue
+		}
+		found[next] = true
+		all = append(all, next)
+		waiting = append(waiting, p.releases[next.Name]...)
+	}
+	slices.SortFunc(all, func(a, b *Agent) int { return cmp.Compare(a.Index, b.Index) })
+	return all
+}
+
+// route is one way on from a stage.
+type route struct {
+	to    string
+	kind  routeKind
+	label string // of a rule: when
+	then  string // of an interrupt: where it goes on
+}
+
+type routeKind uint8
+
+const (
+	byRule routeKind = iota
+	byDefault
+	byError
+	byDenial
+)
+
+// routes are all ways on from a, in the order in which they are considered.
+func (a *Agent) routes() []route {
+	var all []route
+	for i := range a.Rules {
+		r := &a.Rules[i]
+		all = append(all, route{r.Target, byRule, r.label(), r.Then})
+	}
+	for _, r := range []route{{to: a.DefaultNext, kind: byDefault}, {to: a.ErrorNext, kind: byError}, {to: a.DeniedNext, kind: byDenial}} {
+		if r.to != "" {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// reach notes all stages that a run can come to from a.
+func (p *Pipeline) reach(a *Agent, reached map[string]bool) {
+	waiting := []*Agent{a}
+	add := func(name string) {
+		if next := p.Agent(name); next != nil && !reached[name] {
+			waiting = append(waiting, next)
+		}
+	}
+	for len(waiting) > 0 {
+		next := waiting[0]
+		waiting = waiting[1:]
+		if reached[next.Name] {
+			continue
+		}
+		reached[next.Name] = true
+		for _, r := range next.routes() {
+			add(r.to)
+			add(r.then)
+			switch r.to {
+			case Clarification:
+				add(p.ClarificationResume)
+			case Confirmation:
+				add(p.ConfirmationResume)
+			}
+		}
+		for _, d := range p.releases[next.Name] {
+			add(d.Name)
+		}
+	}
+}
+
+// AllowList is the tools that the program may call: those of its tool stages, and
+// those that its model stages and plans name. Sorted; each once.
+func (p *Pipeline) AllowList() []string {
+	list := []string{}
+	for _, a := range p.Agents {
+		switch {
+		case a.Tool != nil:
+			list = append(list, a.Tool.URI)
+		case a.Model != nil && a.Model.Tools != nil:
+			list = append(list, *a.Model.Tools...)
+		case a.Plan != nil:
+			list = append(list, planTools(a.Plan.Document)...)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// WithOrder is the pipeline with its agents in the given order, which must name
+// each of them once. It is another program, unless that is their order already.
+func (p *Pipeline) WithOrder(names []string) (*Pipeline, error) {
+	if slices.EqualFunc(p.Agents, names, func(a *Agent, name string) bool { return a.Name == name }) {
+		return p, nil
+	}
+	if err := p.covers(names); err != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "stage_order must name exactly the agents of the pipeline: " + err.Error()}
+	}
+	v, fault := document.Read(p.canonical, maxFrozen)
+	if fault != nil {
+		return nil, fmt.Errorf("pipeline: %s", fault.Message)
+	}
+	for _, agent := range v.Get("agents").Items {
+		place := strconv.Itoa(slices.Index(names, agent.Get("name").Text) + 1)
+		agent.Members = slices.DeleteFunc(agent.Members, func(m document.Member) bool { return m.Key == "stage_order" })
+		agent.Members = append(agent.Members, document.Member{Key: "stage_order", Value: &document.Value{Kind: document.Number, Text: place}})
+	}
+	return Load(document.Raw(v))
+}
+
+func (p *Pipeline) covers(names []string) error {
+	seen := map[string]bool{}
+	for _, name := range names {
+		switch {
+		case p.Agent(name) == nil:
+			return fmt.Errorf("%q is none", document.Brief(name))
+		case seen[name]:
+			return fmt.Errorf("%s stands twice", name)
+		}
+		seen[name] = true
+	}
+	for _, a := range p.Agents {
+		if !seen[a.Name] {
+			return fmt.Errorf("%s is missing", a.Name)
+		}
+	}
+	return nil
+}
+
+// checkOutput says what keeps an output from being what the stage promises; nil if
+// nothing does. encoded is the same output.
+func (a *Agent) checkOutput(output map[string]any, encoded json.RawMessage) error {
+	var lacking []string
+	for _, name := range a.RequiredFields {
+		if _, ok := output[name]; !ok {
+			lacking = append(lacking, name)
+		}
+	}
+	if lacking != nil {
+		return fmt.Errorf("the output has no %s", strings.Join(lacking, ", "))
+	}
+	if a.schema == nil {
+		return nil
+	}
+	if err := document.Conforms(a.schema, encoded); err != nil {
+		return fmt.Errorf("the output is not as its schema says: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package pipeline
+
+import (
+	"fmt"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// target is where a stage leads, and why.
+type target struct {
+	to       string // a stage, end, clarification, confirmation; "": nowhere
+	then     string // of an interrupt
+	rule     int    // its number, from 1; 0: no rule
+	reason   string // of the transition; "": as the edge has it
+	feedback string
+	err      *StageError // what the next stage sees as error
+	granted  bool        // a person allowed this edge beyond its limits
+	asked    *question   // of an answered interrupt: what was asked
+}
+
+// route leads on from a stage that succeeded.
+func (x *executor) route(v *stint) error {
+	t, err := x.choose(v, v.output)
+	if err != nil {
+		return x.unroutable(v, err)
+	}
+	if v.agent.Handoff == HandoffOnReject && contractOf(v).rejected() && !x.takes(v, t) {
+		return x.handoff(v)
+	}
+	return x.follow(v, t)
+}
+
+// choose finds the first rule that applies, or the default.
+func (x *executor) choose(v *stint, output map[string]any) (target, error) {
+	t := target{to: v.agent.DefaultNext, feedback: v.control.Feedback}
+	if len(v.agent.Rules) == 0 {
+		return t, nil
+	}
+	s := x.p.scope(x.env, v.agent, v.seen(output))
+	for i := range v.agent.Rules {
+		r := &v.agent.Rules[i]
+		applies, err := r.matches(s)
+		if err != nil {
+			return target{}, fmt.Errorf("rule %d: %w", i+1, err)
+		}
+		if applies {
+			t.to, t.then, t.rule = r.Target, r.Then, i+1
+			break
+		}
+	}
+	return t, nil
+}
+
+// unroutable fails a stage whose rules nobody can evaluate: unjudged is not "no".
+func (x *executor) unroutable(v *stint, err error) error {
+	x.fail(v, &StageError{Code: codeRouting, Message: err.Error()})
+	x.recordFailure(v)
+	x.closeHistory(v)
+	return x.routeFailure(v)
+}
+
+// fail turns a visit that had succeeded into one that failed, and says so.
+func (x *executor) fail(v *stint, e *StageError) {
+	v.status, v.failure = statusError, e
+	x.emitAt(v.path, tipstaff.KindStageFinished, v.finished())
+}
+
+// routeFailure leads on from a stage that failed, or ends the run.
+func (x *executor) routeFailure(v *stint) error {
+	if v.agent.ErrorNext != "" {
+		return x.follow(v, target{to: v.agent.ErrorNext, reason: TransitionError, err: v.failure})
+	}
+	r := ReasonStageFailed
+	switch {
+	case v.failure.Denied:
+		r = ReasonPolicy
+	case v.agent.Way == WayModel:
+		r = ReasonLLMFailed
+	case v.agent.Way == WayTool:
+		r = ReasonToolFailed
+	}
+	return x.end(r, fmt.Sprintf("%s failed: %s", v.path, v.failure.Error()), where{visit: v, code: v.failure.Code})
+}
+
+// follow goes where a target says.
+func (x *executor) follow(v *stint, t target) error {
+	switch {
+	case t.to == "" && x.p.hasDependencies():
+		return nil // its completion releases its dependents
+	case t.to == "" || t.to == End:
+		x.close(v)
+		x.emitTransition(Transition{From: v.agent.Name, To: End, Reason: or(t.reason, TransitionComplete), Rule: t.rule})
+		return nil
+	case interrupts(t.to):
+		return x.hold(v, InterruptRequest{Kind: t.to, Data: v.output,
+			Question: fmt.Sprintf("%s asks for a %s.", v.agent.Name, t.to)}, t)
+	}
+	return x.takeEdge(v, t)
+}
+
+// close ends the branch of a stage: nobody is released by it.
+func (x *executor) close(v *stint) {
+	if s := &x.stages[v.agent.Index]; s.mark == completed {
+		s.mark = closed
+	}
+}
+
+// takes reports whether a target is a cycle edge that no limit refuses.
+func (x *executor) takes(v *stint, t target) bool {
+	return x.isStage(t.to) && x.p.IsCycle(v.agent.Name, t.to) && x.edgeRefusal(v, t) == nil
+}
+
+func (x *executor) isStage(name string) bool { return name != "" && !reserved(name) }
+
+// takeEdge takes an edge to a stage, if its limits permit.
+func (x *executor) takeEdge(v *stint, t target) error {
+	for {
+		r := x.edgeRefusal(v, t)
+		if r == nil {
+			break
+		}
+		if r.transition != "" {
+			x.emitTransition(Transition{From: v.agent.Name, To: t.to, Reason: r.transition, Rule: t.rule})
+		}
+		if err := x.refuse(r); err != nil {
+			return err
+		}
+	}
+	to := x.p.Agent(t.to)
+	cycle := x.p.IsCycle(v.agent.Name, t.to)
+	tr := Transition{From: v.agent.Name, To: t.to, Rule: t.rule, Reason: t.reason}
+	if cycle {
+		tr.Checkpoint = x.checkpoint(v)
+	}
+	tr.EdgeCount = x.countEdge(v.agent.Name, t.to)
+	round := false
+	if cycle {
+		x.env.Iteration++
+		x.Owed++
+		round = x.beginRound(v)
+		x.jump(to)
+	}
+	x.carry(v, t)
+	if cycle || !x.reset[v.agent.Index] || !x.reset[to.Index] {
+		e := entry{Feedback: t.feedback, Error: t.err, Granted: t.granted}
+		if t.asked != nil {
+			e.Response = t.asked.response
+		}
+		x.enter(to, e)
+	}
+	if tr.Reason == "" {
+		tr.Reason = edgeReason(t, cycle, round)
+	}
+	x.emitTransition(tr)
+	return nil
+}
+
+func edgeReason(t target, cycle, round bool) string {
+	switch {
+	case round:
+		return TransitionNextStage
+	case cycle:
+		return TransitionReintent
+	case t.rule > 0:
+		return TransitionRouting
+	}
+	return TransitionDefault
+}
+
+// carry keeps the feedback that an edge brings to its target.
+func (x *executor) carry(v *stint, t target) {
+	if t.feedback != "" {
+		x.env.Feedback = newest(append(x.env.Feedback, Feedback{From: v.agent.Name, To: t.to, Iteration: x.env.Iteration, Text: t.feedback}))
+	}
+}
+
+// countEdge counts an edge that is taken.
+func (x *executor) countEdge(from, to string) int64 {
+	for i := range x.env.EdgeCounts {
+		if c := &x.env.EdgeCounts[i]; c.From == from && c.To == to {
+			c.Count++
+			return c.Count
+		}
+	}
+	x.env.EdgeCounts = append(x.env.EdgeCounts, EdgeCount{from, to, 1})
+	return 1
+}
+
+func (x *executor) edgeCount(from, to string) int64 { return countOf(x.env.EdgeCounts, from, to) }
+
+func countOf(counts []EdgeCount, from, to string) int64 {
+	for _, c := range counts {
+		if c.From == from && c.To == to {
+			return c.Count
+		}
+	}
+	return 0
+}

@@ -1,0 +1,43 @@
+package file
+
+import (
+	"fmt"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
+)
+
+// problemRule: fields of a script that do not go together.
+const problemRule = "rule_invalid"
+
+const maxDocument = 1 << 20 // bytes
+
+// parse reads a document of version 1, which the reader knows as what, and hands
+// its fields to read. The error lists every problem.
+func parse(name, what string, src []byte, read func(*document.Fields)) error {
+	v, ps := document.ReadAll(src, maxDocument)
+	if v != nil {
+		f := document.FieldsOf(&ps, v, "")
+		f.Dotted = true
+		checkVersion(f)
+		read(f)
+		f.End()
+	}
+	if len(ps) == 0 {
+		return nil
+	}
+	problems := ps.Public(name)
+	first := problems[0]
+	e := tipstaff.Errorf(tipstaff.InvalidArgument, "%s:%d:%d: %s", name, first.Line, first.Column, first.Message)
+	if more := len(problems) - 1; more > 0 {
+		e.Message += fmt.Sprintf(" (and %d more)", more)
+	}
+	e.Problems = problems
+	return e.WithHint("correct %s", what)
+}
+
+func checkVersion(f *document.Fields) {
+	if v := f.Required("version", document.Number); v != nil && v.Text != "1" {
+		f.Report(document.CodeRange, v.At, "version", "version is %s: this version of Tipstaff reads 1", document.Brief(v.Text))
+	}
+}

@@ -1,0 +1,297 @@
+"""The client for asyncio: the methods of :class:`tipstaff.client.Client`, awaited.
+
+What they mean is said there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from tipstaff import connection, request
+from tipstaff.agent import AgentResult, agent_result_of
+from tipstaff.checkpoint import Checkpoint, Transition
+from tipstaff.connection import TLS
+from tipstaff.core.v1 import core_pb2 as pb
+from tipstaff.core.v1 import core_pb2_grpc
+from tipstaff.envelope import Envelope, envelope_of
+from tipstaff.errors import TipstaffError, from_call
+from tipstaff.event import ExecutionEvent, event_of
+from tipstaff.message import read
+from tipstaff.request import PipelineLike
+from tipstaff.usage import Bounds, BoundsResult, Usage
+from tipstaff.watching import Watching
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class AsyncClient:
+    """A connection to a Tipstaff server, with the arguments and methods of
+    :class:`~tipstaff.client.Client`. It belongs to the event loop that first uses it.
+    """
+
+    def __init__(
+        self, address: str | None = None, *, token: str | None = None, tls: TLS | None = None, timeout: float = 30.0
+    ) -> None:
+        self._target = connection.find(address, token, tls)
+        self._timeout = timeout
+        self._channel: grpc.aio.Channel | None = None
+
+    async def create_envelope(
+        self,
+        raw_input: str,
+        user_id: str = "",
+        session_id: str = "",
+        request_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        stage_order: Sequence[str] | None = None,
+        *,
+        pipeline: PipelineLike | None = None,
+        goals: Sequence[str] | None = None,
+    ) -> Envelope:
+        """Make a draft. The same ``request_id`` and content again give the same one."""
+        message = request.create_envelope(
+            raw_input, user_id, session_id, request_id, metadata, stage_order, pipeline, goals
+        )
+        return envelope_of(await self._ask((await self._stub()).CreateEnvelope, message))
+
+    async def check_bounds(self, envelope: Envelope | str) -> BoundsResult:
+        """See :meth:`Client.check_bounds`."""
+        return read(BoundsResult, await self._ask((await self._stub()).CheckBounds, request.bounds_of(envelope)))
+
+    async def update_envelope(
+        self,
+        envelope: Envelope,
+        *,
+        agent_name: str = "",
+        output: Mapping[str, Any] | None = None,
+        usage: Usage | None = None,
+    ) -> Envelope:
+        """Save what was changed in a draft's outputs and metadata; with ``agent_name``
+        and ``output`` also that agent's output, with ``usage`` what was used outside.
+
+        The Envelope is brought up to date and returned. If somebody else has changed
+        the draft since it was read, it is :class:`Aborted` and nothing is saved.
+        """
+        message = request.update_envelope(envelope, agent_name, output, usage)
+        if message is not None:
+            envelope.become(envelope_of(await self._ask((await self._stub()).UpdateEnvelope, message)))
+        return envelope
+
+    async def execute_pipeline(
+        self,
+        envelope: Envelope,
+        thread_id: str = "",
+        *,
+        pipeline: PipelineLike | None = None,
+        bounds: Bounds | None = None,
+    ) -> AsyncGenerator[ExecutionEvent, None]:
+        """Start a draft, or continue an interrupted run, and yield its events until it
+        ends or waits for a decision. It starts with the first event that is asked for.
+
+        Local changes are saved first. With the final event the Envelope is brought up
+        to date. Whoever stops reading loses the events, not the run: :meth:`watch`.
+        """
+        await self._save(envelope)
+        message = request.execute_pipeline(envelope, thread_id, pipeline, bounds)
+        async for event in self._stream((await self._stub()).ExecutePipeline, message):
+            if event.envelope is not None:
+                envelope.become(event.envelope)
+            yield event
+
+    async def execute_agent(
+        self,
+        envelope: Envelope,
+        agent_name: str = "",
+        *,
+        agent: Mapping[str, Any] | bytes | None = None,
+        timeout: float | None = None,
+    ) -> AgentResult:
+        """Run one agent on a draft: one of its pipeline, or the one that ``agent``
+        describes. Local changes are saved first, and the Envelope is brought up to
+        date. ``timeout``: the client's."""
+        await self._save(envelope)
+        message = request.execute_agent(envelope, agent_name, agent)
+        result = agent_result_of(await self._ask((await self._stub()).ExecuteAgent, message, timeout))
+        envelope.become(result.envelope)
+        return result
+
+    async def create_checkpoint(
+        self,
+        envelope: Envelope | str | None = None,
+        label: str = "",
+        *,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+    ) -> Checkpoint:
+        """Label the newest checkpoint of a run."""
+        message = pb.CheckpointRequest(ref=request.ref(envelope, thread_id, run_id), label=label)
+        return read(Checkpoint, await self._ask((await self._stub()).CreateCheckpoint, message))
+
+    async def rollback(
+        self,
+        envelope: Envelope | str | None = None,
+        *,
+        checkpoint_id: str | None = None,
+        stage: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        bounds: Bounds | None = None,
+        fork: bool = False,
+        new_thread_id: str | None = None,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+    ) -> Envelope:
+        """See :meth:`Client.rollback`."""
+        of = request.ref(envelope, thread_id, run_id)
+        message = request.rollback(of, checkpoint_id, stage, outputs, metadata, bounds, fork, new_thread_id)
+        return envelope_of(await self._ask((await self._stub()).RollbackToCheckpoint, message))
+
+    async def resume(
+        self,
+        envelope: Envelope | str | None = None,
+        *,
+        interrupt_id: str = "",
+        text: str | None = None,
+        approved: bool | None = None,
+        decision: str | None = None,
+        data: Any = None,
+        note: str | None = None,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+    ) -> AsyncGenerator[ExecutionEvent, None]:
+        """Answer an open interrupt, if there is anything of an answer, go on with the
+        run and yield its events. ``interrupt_id`` may be left out if one is open."""
+        of = request.ref(envelope, thread_id, run_id)
+        message = request.resume(of, interrupt_id, text, approved, decision, data, note)
+        async for event in self._stream((await self._stub()).ResumePipeline, message):
+            yield event
+
+    async def cancel(
+        self,
+        envelope: Envelope | str | None = None,
+        *,
+        reason: str = "",
+        thread_id: str | None = None,
+        run_id: str | None = None,
+    ) -> Envelope:
+        """End a run. One that has ended is returned as it ended."""
+        message = pb.CancelRequest(ref=request.ref(envelope, thread_id, run_id), reason=reason)
+        return envelope_of(await self._ask((await self._stub()).Cancel, message))
+
+    async def watch(
+        self,
+        envelope: Envelope | str | None = None,
+        *,
+        after_seq: int = 0,
+        follow: bool = True,
+        reconnect: bool = True,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+    ) -> AsyncGenerator[ExecutionEvent, None]:
+        """See :meth:`Client.watch`."""
+        watching = Watching(request.ref(envelope, thread_id, run_id), after_seq, follow, reconnect)
+        while True:
+            try:
+                async for event in self._stream((await self._stub()).Watch, watching.request()):
+                    watching.saw(event)
+                    yield event
+                return
+            except TipstaffError as error:
+                await asyncio.sleep(watching.delay_after(error))
+
+    async def get_state(
+        self, envelope: Envelope | str | None = None, *, thread_id: str | None = None, run_id: str | None = None
+    ) -> Envelope:
+        """See :meth:`Client.get_state`."""
+        message = pb.GetStateRequest(ref=request.ref(envelope, thread_id, run_id))
+        return envelope_of(await self._ask((await self._stub()).GetState, message))
+
+    async def list_checkpoints(
+        self, envelope: Envelope | str | None = None, *, thread_id: str | None = None, run_id: str | None = None
+    ) -> list[Checkpoint]:
+        """See :meth:`Client.list_checkpoints`."""
+        message = pb.ListCheckpointsRequest(ref=request.ref(envelope, thread_id, run_id))
+        found: list[Checkpoint] = []
+        while True:
+            page = await self._ask((await self._stub()).ListCheckpoints, message)
+            found += [read(Checkpoint, item) for item in page.checkpoints]
+            if not page.next_page_token:
+                return found
+            message.page_token = page.next_page_token
+
+    async def list_transitions(
+        self, envelope: Envelope | str | None = None, *, thread_id: str | None = None, run_id: str | None = None
+    ) -> list[Transition]:
+        """See :meth:`Client.list_transitions`."""
+        message = pb.ListTransitionsRequest(ref=request.ref(envelope, thread_id, run_id))
+        found: list[Transition] = []
+        while True:
+            page = await self._ask((await self._stub()).ListTransitions, message)
+            found += [read(Transition, item) for item in page.transitions]
+            if not page.next_page_token:
+                return found
+            message.page_token = page.next_page_token
+
+    async def connect(self) -> None:
+        """See :meth:`Client.connect`."""
+        if self._channel is not None:
+            return
+        channel = self._target.async_channel()
+        try:
+            await asyncio.wait_for(channel.channel_ready(), connection.CONNECT_SECONDS)
+        except asyncio.TimeoutError:
+            await channel.close()
+            raise self._target.absent() from None
+        self._channel = channel
+
+    async def close(self) -> None:
+        """See :meth:`Client.close`."""
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+    async def __aenter__(self) -> AsyncClient:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _stub(self) -> core_pb2_grpc.CoreServiceAsyncStub:
+        await self.connect()
+        assert self._channel is not None
+        return core_pb2_grpc.CoreServiceStub(self._channel)
+
+    async def _save(self, envelope: Envelope) -> None:
+        message = request.unsaved(envelope)
+        if message is not None:
+            envelope.become(envelope_of(await self._ask((await self._stub()).UpdateEnvelope, message)))
+
+    async def _ask(
+        self, call: grpc.aio.UnaryUnaryMultiCallable[Request, Response], message: Request, timeout: float | None = None
+    ) -> Response:
+        try:
+            return await call(message, timeout=timeout or self._timeout, metadata=self._target.metadata)
+        except grpc.RpcError as error:
+            raise from_call(error) from None
+
+    async def _stream(
+        self, call: grpc.aio.UnaryStreamMultiCallable[Request, pb.ExecutionEvent], message: Request
+    ) -> AsyncGenerator[ExecutionEvent, None]:
+        stream = call(message, metadata=self._target.metadata)
+        try:
+            async for item in stream:
+                yield event_of(item)
+        except grpc.RpcError as error:
+            raise from_call(error) from None
+        finally:
+            stream.cancel()

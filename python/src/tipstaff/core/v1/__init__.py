@@ -1,0 +1,1 @@
+"""Messages and stub of tipstaff.core.v1: generated, never edited."""

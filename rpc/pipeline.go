@@ -1,0 +1,117 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/pb"
+)
+
+// Pipelines are documents that clients can run by name.
+type Pipelines interface {
+	// Names are all of them.
+	Names() ([]string, error)
+	// Read is the document of a name and its file, beside which the files lie that it
+	// names. An unknown name is pipeline_not_found.
+	Read(name string) (file string, document []byte, err error)
+}
+
+// program is a document with what Start must know of it. Without a document it is
+// that of the run.
+type program struct {
+	document []byte
+	name     string
+	foreign  bool // it came over the wire
+}
+
+// into puts the program into a request.
+func (p program) into(req *tipstaff.StartRequest) {
+	req.Program, req.Name, req.NoFiles = p.document, p.name, p.foreign
+}
+
+// program is what a config names, if there is one.
+func (s *Server) program(ctx context.Context, config *pb.PipelineConfig) (program, error) {
+	switch source := config.GetSource().(type) {
+	case *pb.PipelineConfig_Document:
+		if len(source.Document) == 0 {
+			return program{}, invalid("pipeline.document", "it is empty")
+		}
+		return program{source.Document, "document", true}, nil
+	case *pb.PipelineConfig_Name:
+		return s.named(source.Name)
+	case *pb.PipelineConfig_Digest:
+		return s.byDigest(ctx, source.Digest)
+	}
+	if config != nil {
+		return program{}, invalid("pipeline", "give a document, a name or a digest")
+	}
+	return program{}, nil
+}
+
+// programOrDefault is for those who name none.
+func (s *Server) programOrDefault(ctx context.Context, config *pb.PipelineConfig) (program, error) {
+	if config == nil && s.o.Default != "" {
+		return s.named(s.o.Default)
+	}
+	return s.program(ctx, config)
+}
+
+func (s *Server) named(name string) (program, error) {
+	if s.o.Pipelines == nil {
+		return program{}, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q: this server has none", name)
+	}
+	file, document, err := s.o.Pipelines.Read(name)
+	return program{document, file, false}, err
+}
+
+// mostKnown is how many of a caller's own runs are looked through for a document.
+const mostKnown = 1000
+
+// byDigest finds a document that the server has met before: one of its own, or one
+// that a run of the caller was made of.
+func (s *Server) byDigest(ctx context.Context, digest string) (program, error) {
+	p, found, err := s.ownByDigest(ctx, digest)
+	if found || err != nil {
+		return p, err
+	}
+	req := tipstaff.ListRequest{Limit: 200}
+	for seen := 0; seen < mostKnown; {
+		page, err := s.svc.List(ctx, req)
+		if err != nil {
+			return program{}, err
+		}
+		for _, run := range page.Runs {
+			if run.Pipeline != nil && run.Program.Digest == digest {
+				document, err := s.svc.Artifact(ctx, run.ID, digest)
+				return program{document, "document", true}, err
+			}
+		}
+		if page.Next.IsZero() {
+			break
+		}
+		seen, req.Before = seen+len(page.Runs), page.Next
+	}
+	return program{}, tipstaff.Errorf(tipstaff.PipelineNotFound, "no pipeline with the digest %s was met here", digest)
+}
+
+func (s *Server) ownByDigest(ctx context.Context, digest string) (program, bool, error) {
+	if s.o.Pipelines == nil {
+		return program{}, false, nil
+	}
+	names, err := s.o.Pipelines.Names()
+	if err != nil {
+		return program{}, false, err
+	}
+	for _, name := range names {
+		p, err := s.named(name)
+		if err != nil {
+			return program{}, false, err
+		}
+		req := tipstaff.StartRequest{DryRun: true}
+		p.into(&req)
+		if tried, err := s.svc.Start(ctx, req); err == nil && tried.Program.Digest == digest {
+			return p, true, nil
+		}
+	}
+	return program{}, false, nil
+}

@@ -1,0 +1,122 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/pb"
+)
+
+// ResumePipeline decides an open interrupt, if there is a response, and goes on with
+// the run: two acts, of which the first stands if the second fails.
+func (s *Server) ResumePipeline(req *pb.ResumeRequest, stream pb.CoreService_ResumePipelineServer) error {
+	ctx := stream.Context()
+	run, err := s.find(ctx, req.Ref)
+	if err != nil {
+		return err
+	}
+	if req.Response == nil && req.InterruptId != "" {
+		return invalid("response", "the answer to interrupt %s is missing", req.InterruptId)
+	}
+	if req.Response != nil {
+		if err := s.decide(ctx, run, req); err != nil {
+			return err
+		}
+	}
+	started, err := s.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID})
+	if tipstaff.CodeOf(err) == tipstaff.Busy && req.Response != nil {
+		err = nil // it was not at rest: it takes the decision by itself
+	}
+	if err != nil {
+		return err
+	}
+	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, done: started.Done}, stream)
+}
+
+// decide closes the gate that the response is for.
+func (s *Server) decide(ctx context.Context, run tipstaff.Run, req *pb.ResumeRequest) error {
+	d := tipstaff.DecideRequest{Run: run.ID, Gate: req.InterruptId, Via: surface}
+	at := slices.IndexFunc(run.OpenGates, func(g tipstaff.Gate) bool { return g.ID.String() == d.Gate || g.Key == d.Gate })
+	var gate tipstaff.Gate
+	switch {
+	case d.Gate == "" && len(run.OpenGates) != 1:
+		return invalid("interrupt_id", "%d interrupts are open: say which one is answered", len(run.OpenGates))
+	case d.Gate == "":
+		gate = run.OpenGates[0]
+		d.Gate = gate.ID.String()
+	case at >= 0:
+		gate = run.OpenGates[at]
+	}
+	// Of a gate that is no longer open only the decision is known: the Service says
+	// whether this is the same.
+	if err := answer(gate, req.Response, &d); err != nil {
+		return err
+	}
+	_, err := s.svc.Decide(ctx, d)
+	return err
+}
+
+// What a yes and a no are called at the various gates, the likeliest first.
+var (
+	yes = []string{"approve", "accept", "allow", "answer", "continue"}
+	no  = []string{"reject", "deny"}
+)
+
+// answer puts a response into a decision: the action that it names, or that a yes or
+// no means at this gate, or else an answer.
+func answer(g tipstaff.Gate, r *pb.InterruptResponse, d *tipstaff.DecideRequest) error {
+	d.Note = r.GetNote()
+	switch {
+	case r.GetDecision() != "":
+		d.Action = r.GetDecision()
+		if r.Approved != nil && contradicts(*r.Approved, d.Action) {
+			return invalid("response", "decision is %s, and approved is %t", d.Action, *r.Approved)
+		}
+	case r.Approved != nil && *r.Approved:
+		d.Action = offered(g, yes)
+	case r.Approved != nil:
+		d.Action = offered(g, no)
+	case r.Text != nil || r.Data != nil:
+		d.Action = "answer"
+	default:
+		return invalid("response", "there is no answer in it: give decision, approved, text or data")
+	}
+	return say(g, r, d)
+}
+
+func contradicts(approved bool, action string) bool {
+	return approved && slices.Contains(no, action) || !approved && slices.Contains(yes, action)
+}
+
+// offered is the first of some actions that a gate offers. Without one it is the
+// first: the Service says what is offered.
+func offered(g tipstaff.Gate, actions []string) string {
+	for _, a := range actions {
+		if slices.Contains(g.Actions, a) {
+			return a
+		}
+	}
+	return actions[0]
+}
+
+// say puts the words of a response where the gate takes them: text is the feedback of
+// a review, the answer to a question, and otherwise the reason.
+func say(g tipstaff.Gate, r *pb.InterruptResponse, d *tipstaff.DecideRequest) error {
+	d.Answer = json.RawMessage(r.Data)
+	switch {
+	case r.GetText() == "" && d.Action != "answer":
+	case g.Kind == tipstaff.Handoff || g.Kind == tipstaff.Delivery:
+		d.Feedback = r.GetText()
+	case d.Action == "answer" && r.Data != nil && r.Text != nil:
+		return invalid("response", "an answer is text or data, not both")
+	case d.Action == "answer" && r.Data == nil:
+		d.Answer = text(r.GetText())
+	case d.Note == "":
+		d.Note = r.GetText()
+	default:
+		return invalid("response.text", "%s takes no text beside a note", d.Action)
+	}
+	return nil
+}

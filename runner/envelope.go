@@ -1,0 +1,235 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
+)
+
+// stateAt is the Envelope of a pipeline run as it stood after a record (0: its
+// head), found by driving the program over what is recorded. It performs nothing.
+func stateAt(ctx context.Context, src source, run string, at int64) (*program, error) {
+	return replayed(ctx, src, run, at, nil)
+}
+
+// stateOf is the Envelope of a pipeline run as it was at a boundary: what follows from
+// it by itself has not followed yet.
+func stateOf(ctx context.Context, src source, b *boundary) (*program, error) {
+	return replayed(ctx, src, b.run, b.seq, &b.turn)
+}
+
+func replayed(ctx context.Context, src source, run string, at int64, turn *int64) (*program, error) {
+	draft, err := readDraft(ctx, src, run)
+	if err != nil {
+		return nil, err
+	}
+	if draft.ProgramKind != kindPipeline {
+		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s is no pipeline: it has no Envelope", run)
+	}
+	c, err := chapterIn(ctx, src, run, at, draft)
+	if err != nil {
+		return nil, err
+	}
+	p, err := openChapter(ctx, src, &program{run: run, draft: *draft}, c)
+	if err != nil {
+		return nil, err
+	}
+	h, err := segmentOf(ctx, src, run, at)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case turn != nil:
+		p.state.StopAt(*turn)
+	case draft.Rollback != nil && !driven(h.Records):
+		p.state.StopRolledBack()
+	}
+	out, err := flow.Replay(h).Drive(ctx, p.replayed())
+	if err != nil {
+		return nil, err
+	}
+	if out.Status == flow.Interrupted && !errors.Is(out.Err, pipeline.ErrBoundary) {
+		return nil, &tipstaff.Error{Code: tipstaff.ReplayMismatch, Run: idOf(run), Err: out.Err,
+			Message: fmt.Sprintf("the state of run %s does not follow from its records: %v", run, out.Err)}
+	}
+	return p, nil
+}
+
+// envelopeOf is the Envelope of a run as it is now.
+func (r *Runner) envelopeOf(ctx context.Context, run string) (*pipeline.Envelope, error) {
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if tipstaff.State(row.State) == tipstaff.Drafting && row.Kind == kindPipeline {
+		return r.draftEnvelope(ctx, run)
+	}
+	p, err := stateAt(ctx, r.Store, run, 0)
+	if err != nil {
+		return nil, err
+	}
+	return p.state, nil
+}
+
+// envelope is the artifact of that name.
+func (r *Runner) envelope(ctx context.Context, id tipstaff.ID) ([]byte, error) {
+	env, err := r.envelopeOf(ctx, id.String())
+	if err != nil {
+		return nil, err
+	}
+	run, err := r.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	env.WallMs = wallMs(run)
+	if run.State.Terminal() {
+		env.Terminate(pipeline.Reason(run.Pipeline.TerminalReason), failureText(run), run.EndedAt) // if it was not the executor that ended it
+	}
+	env.InterruptPending = false
+	for i := range env.Interrupts {
+		in := &env.Interrupts[i]
+		in.Open = in.Open && !run.State.Terminal()
+		for _, g := range run.OpenGates {
+			if g.Key == in.Key {
+				in.ID = g.ID.String()
+			}
+		}
+	}
+	env.InterruptPending = len(run.OpenGates) > 0
+	return pipeline.Shown{Envelope: env, State: string(run.State), Condition: string(run.Condition), LastSeq: run.HeadSeq}.MarshalJSON()
+}
+
+func failureText(run tipstaff.Run) string {
+	if run.Error != nil {
+		return run.Error.Message
+	}
+	return ""
+}
+
+func wallMs(run tipstaff.Run) int64 {
+	d, err := time.ParseDuration(run.Bounds[tipstaff.BoundWallTime].Used)
+	if err != nil {
+		return 0
+	}
+	return d.Milliseconds()
+}
+
+// boundary is the turn.merged record of a turn, in the run that wrote it.
+type boundary struct {
+	run    string
+	seq    int64
+	turn   int64
+	digest string
+	stage  string // the last of its turn, as far as somebody has looked
+	parent string // the checkpoint before it, likewise
+}
+
+// parseCheckpoint takes the id of a checkpoint apart: cp_<run>_<turn>.
+func parseCheckpoint(id string) (run string, turn int64, ok bool) {
+	rest, ok := strings.CutPrefix(id, "cp_")
+	run, number, cut := strings.Cut(rest, "_")
+	turn, err := strconv.ParseInt(number, 10, 64)
+	if _, bad := tipstaff.ParseID(run); !ok || !cut || bad != nil || err != nil || turn < 0 {
+		return "", 0, false
+	}
+	return run, turn, true
+}
+
+// boundaryOf finds the boundary that a checkpoint names, in a run or in what it
+// inherits.
+func boundaryOf(ctx context.Context, src source, run, checkpoint string) (*boundary, error) {
+	unknown := tipstaff.Errorf(tipstaff.CheckpointNotFound, "run %s has no checkpoint %q", run, checkpoint).
+		WithHint("`tipstaff show %s --checkpoints` lists them", run)
+	owner, turn, ok := parseCheckpoint(checkpoint)
+	if !ok {
+		return nil, unknown
+	}
+	upTo := int64(0)
+	for run != owner { // it must be one that this run comes from, and not from before it was left
+		draft, err := readDraft(ctx, src, run)
+		if err != nil {
+			return nil, err
+		}
+		if draft.ForkOf == nil {
+			return nil, unknown
+		}
+		run, upTo = draft.ForkOf.Run, draft.ForkOf.Seq
+	}
+	var found *boundary
+	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
+		if upTo > 0 && s.Seq > upTo {
+			return errEnough
+		}
+		b, err := readBoundary(run, s)
+		if err == nil && b != nil && b.turn == turn {
+			found = b
+		}
+		return err
+	})
+	if err != nil && err != errEnough {
+		return nil, err
+	}
+	if found == nil {
+		return nil, unknown
+	}
+	return found, nil
+}
+
+// readBoundary is the boundary that a record is; nil: it is none.
+func readBoundary(run string, s flow.Stored) (*boundary, error) {
+	if s.Kind != "" && s.Kind != string(tipstaff.KindTurnMerged) {
+		return nil, nil
+	}
+	e, err := tipstaff.ParseEvent(s.Bytes)
+	if err != nil || e.Kind != tipstaff.KindTurnMerged {
+		return nil, err
+	}
+	var b pipeline.TurnMerged
+	if err := json.Unmarshal(e.Body, &b); err != nil {
+		return nil, err
+	}
+	return &boundary{run: run, seq: s.Seq, turn: b.Turn, digest: b.Digest}, nil
+}
+
+// envelopeAt is the Envelope at a checkpoint. It must be the one that was recorded.
+func (r *Runner) envelopeAt(ctx context.Context, id tipstaff.ID, checkpoint string) ([]byte, error) {
+	b, err := boundaryOf(ctx, r.Store, id.String(), checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	env, err := boundaryState(ctx, r.Store, b)
+	if err != nil {
+		return nil, err
+	}
+	return pipeline.EncodeEnvelope(env), nil
+}
+
+// graph is a drawing of the pipeline, with how often its edges were taken.
+func (r *Runner) graph(ctx context.Context, id tipstaff.ID, format string) ([]byte, error) {
+	p, err := openProgram(ctx, r.Store, id.String())
+	if err != nil {
+		return nil, err
+	}
+	if p.pipe == nil {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; run %s is a %s", id, p.doc.Kind)
+	}
+	counts := map[pipeline.Edge]int64{}
+	moves, err := tipstaff.Transitions(ctx, r, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range moves {
+		if !strings.HasSuffix(t.Reason, "_limit") { // which was not taken
+			counts[pipeline.Edge{From: t.From, To: t.To}]++
+		}
+	}
+	return drawn(p.pipe, format, counts)
+}

@@ -1,0 +1,263 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
+)
+
+// One agent of a draft can be run alone: in a run of its own, with what the draft has
+// left to spend. The draft is locked meanwhile; the record that ends that run also
+// puts into the draft what came of it.
+
+const relationAgent = "agent"
+
+// routing is what an agent has to do with others: one that runs alone has none.
+var routing = []string{"routing_rules", "default_next", "error_next", "denied_next", "requires", "after", "join", "entry", "max_visits", "handoff"}
+
+// startAgent runs one agent of a draft.
+func (r *Runner) startAgent(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+	made := tipstaff.NewID(r.Now())
+	var started tipstaff.Started
+	run, err := r.mayChange(req.Run)
+	if err != nil {
+		return started, err
+	}
+	h, err := r.openHeld(ctx, run)
+	if err != nil {
+		return started, explain(err, req.Run)
+	}
+	p, err := r.prepareAgent(ctx, h, req)
+	if err != nil {
+		return started, explain(err, req.Run)
+	}
+	started = p.started()
+	if req.DryRun {
+		return started, nil
+	}
+	if err := r.createAgent(ctx, made, h, p, req); err != nil {
+		return started, explain(err, req.Run)
+	}
+	started.Run = made
+	frozen, err := openProgram(ctx, r.Store, made.String())
+	if err != nil {
+		return started, explain(err, made)
+	}
+	started.Done, err = r.begin(made.String(), frozen, person{yes: req.Yes, ask: req.Ask})
+	return started, explain(err, made)
+}
+
+// prepareAgent makes a pipeline of one agent, which begins with what the draft holds.
+func (r *Runner) prepareAgent(ctx context.Context, h *held, req tipstaff.StartRequest) (*prepared, error) {
+	doc, err := h.loneAgent(ctx, r.Store, req.Agent)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := h.inputs(ctx, r.Store)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"request_id", "thread_id", "stage_order"} { // which are the draft's
+		delete(inputs, name)
+	}
+	metadata, outputs := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	for key, v := range h.env.Metadata {
+		metadata[key] = pipeline.EncodeValue(v)
+	}
+	for key, o := range h.env.Outputs {
+		outputs[key] = pipeline.EncodeValue(o)
+	}
+	inputs["metadata"], inputs["outputs"] = flow.JSON(metadata), flow.JSON(outputs)
+	return r.prepare(tipstaff.StartRequest{Program: doc, Name: "agent " + req.Agent.Name, NoFiles: true, Inputs: inputs, Bounds: h.remains()})
+}
+
+// loneAgent is the document of a pipeline that has one agent and nobody to route to.
+func (h *held) loneAgent(ctx context.Context, src source, a *tipstaff.SingleAgent) ([]byte, error) {
+	whole := map[string]json.RawMessage{"kind": flow.JSON(kindPipeline), "name": flow.JSON("agent")}
+	var agent map[string]json.RawMessage
+	if h.draft.ProgramDigest != "" {
+		canonical, err := src.Blob(ctx, h.draft.ProgramDigest)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(canonical, &whole); err != nil {
+			return nil, err
+		}
+		if agent, err = agentNamed(whole["agents"], a.Name); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case a.Document != nil:
+		if err := json.Unmarshal(a.Document, &agent); err != nil {
+			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the agent cannot be read: %v", err)
+		}
+		if agent["name"] == nil {
+			agent["name"] = flow.JSON(a.Name)
+		}
+	case agent == nil:
+		return nil, tipstaff.Errorf(tipstaff.AgentNotFound, "the draft has no agent %q", a.Name)
+	}
+	for _, name := range routing {
+		delete(agent, name)
+	}
+	for _, name := range []string{"edge_limits", "clarification_resume_stage", "confirmation_resume_stage", "max_stages"} {
+		delete(whole, name)
+	}
+	whole["agents"] = flow.JSON([]any{agent})
+	return flow.JSON(whole), nil
+}
+
+// agentNamed is the agent of that name in a document; nil: there is none.
+func agentNamed(agents json.RawMessage, name string) (map[string]json.RawMessage, error) {
+	var list []map[string]json.RawMessage
+	if err := json.Unmarshal(agents, &list); err != nil {
+		return nil, fmt.Errorf("the agents of the draft cannot be read: %w", err)
+	}
+	for _, a := range list {
+		if bytes.Equal(a["name"], flow.JSON(name)) {
+			return a, nil
+		}
+	}
+	return nil, nil
+}
+
+// remains is what the draft may still use.
+func (h *held) remains() tipstaff.Bounds {
+	left := maps.Clone(h.draft.Bounds)
+	for name, used := range h.used {
+		if limit, ok := left[name]; ok {
+			left[name] = max(0, limit-used)
+		}
+	}
+	return left
+}
+
+// createAgent stores the run, and beside it that it works on the draft.
+func (r *Runner) createAgent(ctx context.Context, made tipstaff.ID, h *held, p *prepared, req tipstaff.StartRequest) error {
+	frozen, err := r.freeze(ctx, p)
+	if err != nil {
+		return err
+	}
+	program, err := r.Store.PutBlob(ctx, p.doc.Canonical())
+	if err != nil {
+		return err
+	}
+	body := draftBody{ProgramKind: kindPipeline, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title,
+		Pipeline: p.status, Parent: &parentBody{Run: h.run, Relation: relationAgent}}
+	more := r.accepted(ctx, body, p.doc, via(req))
+	lock := &updateBody{Version: h.version, Changed: []string{}, By: changer(ctx), Locked: made.String()}
+	more[len(more)-1].Beside = &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{lock.draft()})}
+	return r.store(ctx, made, body, p.doc, more)
+}
+
+// merging puts what came of a single agent's run into its draft, beside the record
+// that ends it; nil: the run is none. p stands where the run ends.
+func (r *Runner) merging(ctx context.Context, p *program, out flow.Outcome) (*flow.Beside, error) {
+	if !p.lone() {
+		return nil, nil
+	}
+	h, err := readHeld(ctx, r.Store, p.draft.Parent.Run)
+	if err != nil {
+		return nil, err
+	}
+	if h.locked != p.run {
+		return nil, fmt.Errorf("draft %s is not locked by run %s", h.run, p.run)
+	}
+	u, err := h.changed(p.brought(out), "run:"+p.run)
+	if err != nil {
+		return nil, err
+	}
+	u.Unlocked = p.run
+	return &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{u.draft()})}, nil
+}
+
+// finishBeside is finish, and for a single agent's run what its draft is given.
+func (r *Runner) finishBeside(p *program, out flow.Outcome) ([]flow.Draft, error) {
+	drafts, err := r.finish(p, out)
+	if err != nil || !p.lone() {
+		return drafts, err
+	}
+	drafts[len(drafts)-1].Beside, err = r.merging(context.Background(), p, ended(out))
+	return drafts, err
+}
+
+// lone reports whether the run is that of a single agent.
+func (p *program) lone() bool {
+	return p.draft.Parent != nil && p.draft.Parent.Relation == relationAgent
+}
+
+// brought is what a single agent's run gives to its draft: its output, if it came to
+// one, what it has changed in the metadata, and what it has used.
+func (p *program) brought(out flow.Outcome) *change {
+	e, used := p.state, out.Used
+	c := &change{Hops: used[tipstaff.BoundAgentHops], Usage: &tipstaff.Usage{LLMCalls: used[tipstaff.BoundModelCalls], ToolCalls: used[tipstaff.BoundToolCalls],
+		TokensIn: min(e.TokensIn, used[tipstaff.BoundTokens]), CostUSD: used[tipstaff.BoundCostUSD]}}
+	c.Usage.TokensOut = used[tipstaff.BoundTokens] - c.Usage.TokensIn
+	if out.Status != flow.Completed {
+		return c
+	}
+	for _, a := range p.pipe.Agents { // there is one
+		if o, ok := e.Outputs[a.OutputKey]; ok {
+			c.Outputs = map[string]json.RawMessage{a.OutputKey: pipeline.EncodeValue(o)}
+		}
+	}
+	had := p.given()
+	for _, key := range slices.Sorted(maps.Keys(e.Metadata)) {
+		if now := pipeline.EncodeValue(e.Metadata[key]); !bytes.Equal(now, had[key]) {
+			if c.Metadata == nil {
+				c.Metadata = map[string]json.RawMessage{}
+			}
+			c.Metadata[key] = now
+		}
+	}
+	return c
+}
+
+// given is the metadata that the run began with, as it is encoded.
+func (p *program) given() map[string][]byte {
+	var in pipelineInputs
+	had := map[string][]byte{}
+	if json.Unmarshal(p.inputs, &in) != nil {
+		return had
+	}
+	for key, raw := range in.Metadata {
+		if v, err := pipeline.Decode([]byte(raw)); err == nil {
+			had[key] = pipeline.EncodeValue(v)
+		}
+	}
+	return had
+}
+
+// via is how a program is accepted by the act that brings it.
+func via(req tipstaff.StartRequest) string {
+	if req.AcceptVia == "" {
+		return "command"
+	}
+	return req.AcceptVia
+}
+
+// besideCancel is what comes with the end of a run that is settled without being
+// driven: of a single agent's run, what its draft is given. A draft on which such a
+// run works cannot be ended.
+func (r *Runner) besideCancel(ctx context.Context, p *program, out flow.Outcome) (*flow.Beside, error) {
+	if p.chapter.Phase == phaseHold {
+		_, err := r.openHeld(ctx, p.run)
+		return nil, err
+	}
+	if !p.lone() {
+		return nil, nil
+	}
+	stands, err := stateAt(ctx, r.Store, p.run, 0)
+	if err != nil {
+		return nil, err
+	}
+	return r.merging(ctx, stands, out)
+}

@@ -1,0 +1,232 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
+)
+
+// phaseHold is the chapter of a pipeline run that is a draft: it is changed by those
+// who hold it, and nothing of it is driven.
+const phaseHold = "hold"
+
+// updateBody is draft.updated: what changed, and where the draft stands then.
+type updateBody struct {
+	Version int64           `json:"version"`
+	Changed []string        `json:"changed"`
+	Value   json.RawMessage `json:"value,omitempty"` // a change; it may be large
+	Used    flow.Use        `json:"used,omitempty"`  // of the ledger, so far; nil: as before
+	By      string          `json:"by"`
+
+	// Another program, which takes the place of the draft's when it is started.
+	ProgramDigest string            `json:"program_digest,omitempty"`
+	Bounds        tipstaff.Bounds   `json:"bounds,omitempty"`
+	Frozen        map[string]string `json:"frozen,omitempty"`
+
+	// A single agent works on the draft, or has done so: a run of its own.
+	Locked   string `json:"locked,omitempty"`
+	Unlocked string `json:"unlocked,omitempty"`
+}
+
+// change is what is put into a draft.
+type change struct {
+	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"` // by output key
+	Remove   []string                   `json:"remove,omitempty"`  // output keys
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+	Usage    *tipstaff.Usage            `json:"usage,omitempty"`
+	Hops     int64                      `json:"agent_hops,omitempty"`
+}
+
+// held is a draft as its records leave it. It follows from them alone: whoever
+// starts, shows or verifies it computes the same.
+type held struct {
+	run     string
+	draft   draftBody // with the program that is in force
+	env     *pipeline.Envelope
+	used    flow.Use
+	locked  string // the run of the agent that works on it; "": none does
+	version int64
+	head    int64 // the last record that was read
+}
+
+// readHeld reads a draft up to its start or its head.
+func readHeld(ctx context.Context, src source, run string) (*held, error) {
+	draft, err := readDraft(ctx, src, run)
+	if err != nil {
+		return nil, err
+	}
+	var events []tipstaff.Event
+	err = eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
+		e, err := parse(ctx, src, s)
+		if err != nil {
+			return err
+		}
+		if e.Kind == tipstaff.KindRunContinued {
+			return errEnough
+		}
+		events = append(events, e)
+		return nil
+	})
+	if err != nil && err != errEnough {
+		return nil, err
+	}
+	return foldHeld(ctx, src, run, draft, events)
+}
+
+// foldHeld adds up the records of a draft.
+func foldHeld(ctx context.Context, src source, run string, draft *draftBody, events []tipstaff.Event) (*held, error) {
+	if !draft.Hold {
+		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s was never a draft", run)
+	}
+	h := &held{run: run, draft: *draft, used: flow.Use{}, version: 1}
+	var updates []updateBody
+	for i := range events {
+		h.head = events[i].Seq
+		if events[i].Kind != tipstaff.KindDraftUpdated {
+			continue
+		}
+		var u updateBody
+		if err := json.Unmarshal(events[i].Body, &u); err != nil {
+			return nil, fmt.Errorf("record %d cannot be read: %w", events[i].Seq, err)
+		}
+		updates = append(updates, u)
+		if u.ProgramDigest != "" {
+			h.draft.ProgramDigest, h.draft.Bounds, h.draft.Frozen = u.ProgramDigest, u.Bounds, u.Frozen
+		}
+	}
+	// What an Envelope says of its program is that of the last one.
+	if err := h.begin(ctx, src); err != nil {
+		return nil, err
+	}
+	for i := range updates {
+		if err := h.update(&updates[i]); err != nil {
+			return nil, err
+		}
+	}
+	h.env.Version = h.version
+	return h, nil
+}
+
+func (h *held) begin(ctx context.Context, src source) error {
+	var pipe *pipeline.Pipeline
+	if digest := h.draft.ProgramDigest; digest != "" {
+		canonical, err := src.Blob(ctx, digest)
+		if err != nil {
+			return fmt.Errorf("the program of run %s is not there: %w", h.run, err)
+		}
+		if pipe, err = pipeline.Load(canonical); err != nil {
+			return fmt.Errorf("the program of run %s cannot be read: %w", h.run, err)
+		}
+	}
+	var err error
+	h.env, err = firstEnvelope(ctx, src, h.run, &h.draft, pipe)
+	return err
+}
+
+func (h *held) update(u *updateBody) error {
+	h.version = u.Version
+	switch {
+	case u.Locked != "":
+		h.locked = u.Locked
+	case u.Unlocked != "":
+		h.locked = ""
+	}
+	if u.Value == nil {
+		return nil
+	}
+	var c change
+	if err := json.Unmarshal(u.Value, &c); err != nil {
+		return fmt.Errorf("a change of run %s cannot be read: %w", h.run, err)
+	}
+	return h.apply(&c)
+}
+
+// apply makes a change. What an Envelope may not hold is refused with its path, and
+// nothing is changed.
+func (h *held) apply(c *change) error {
+	outputs := map[string]map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(c.Outputs)) {
+		o, err := pipeline.DecodeObject(c.Outputs[key])
+		if err != nil {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "outputs.%s: %v", key, err)
+		}
+		if key == "" {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "an output has a key")
+		}
+		outputs[key] = o
+	}
+	metadata, err := values(c.Metadata)
+	if err != nil {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "metadata.%v", err)
+	}
+	if err := c.checkUse(); err != nil {
+		return err
+	}
+	maps.Copy(h.env.Outputs, outputs)
+	for _, key := range c.Remove {
+		delete(h.env.Outputs, key)
+	}
+	maps.Copy(h.env.Metadata, metadata)
+	h.spend(c)
+	return nil
+}
+
+func (c *change) checkUse() error {
+	if u := c.Usage; u != nil && min(u.LLMCalls, u.ToolCalls, u.TokensIn, u.TokensOut, u.CostUSD) < 0 {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "what was used cannot be less than nothing: counters only grow")
+	}
+	return nil
+}
+
+// spend counts what a change says was used, in the Envelope and in the ledger.
+func (h *held) spend(c *change) {
+	e := h.env
+	e.AgentHopCount = saturate(e.AgentHopCount, c.Hops)
+	if u := c.Usage; u != nil {
+		e.LLMCallCount = saturate(e.LLMCallCount, u.LLMCalls)
+		e.ToolCallCount = saturate(e.ToolCallCount, u.ToolCalls)
+		e.TokensIn = saturate(e.TokensIn, u.TokensIn)
+		e.TokensOut = saturate(e.TokensOut, u.TokensOut)
+		e.CostUSD = pipeline.Money(saturate(int64(e.CostUSD), u.CostUSD))
+	}
+	h.used = spentBy(e)
+}
+
+// spentBy is what an Envelope has used, by the ledger's names; what is nothing is
+// left out.
+func spentBy(e *pipeline.Envelope) flow.Use {
+	used := flow.Use{tipstaff.BoundAgentHops: e.AgentHopCount, tipstaff.BoundIterations: e.Iteration, tipstaff.BoundModelCalls: e.LLMCallCount,
+		tipstaff.BoundToolCalls: e.ToolCallCount, tipstaff.BoundTokens: saturate(e.TokensIn, e.TokensOut), tipstaff.BoundCostUSD: int64(e.CostUSD)}
+	maps.DeleteFunc(used, func(_ string, n int64) bool { return n == 0 })
+	return used
+}
+
+// saturate is a + b, or the largest number there is.
+func saturate(a, b int64) int64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return 1<<63 - 1
+}
+
+// draftEnvelope is the Envelope of a run that is a draft.
+func (r *Runner) draftEnvelope(ctx context.Context, run string) (*pipeline.Envelope, error) {
+	h, err := readHeld(ctx, r.Store, run)
+	if err != nil {
+		return nil, err
+	}
+	return h.env, nil
+}
+
+// chapter is what a draft that is started goes on with.
+func (h *held) chapter(intentHash, acceptedBy string) chapter {
+	return chapter{Phase: phaseWalk, Latest: 1, pipe: true, Begins: pipeline.EncodeEnvelope(h.env),
+		Revision: revision{Number: 1, ProgramDigest: h.draft.ProgramDigest, IntentHash: intentHash, AcceptedBy: acceptedBy,
+			Bounds: h.draft.Bounds, Frozen: h.draft.Frozen}}
+}

@@ -1,0 +1,245 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
+)
+
+// remoteActivity has an agent of another process do a stage.
+const remoteActivity = "stage.remote"
+
+// Why a remote agent was not asked.
+const (
+	codeAgentUnavailable = "agent_unavailable"
+	codeEffectConflict   = "effect_conflict"
+)
+
+// remoteInput is what the record of a call holds. The Envelope that the host is
+// shown is in it by its digest: a loop would otherwise store it with every visit.
+type remoteInput struct {
+	Agent   string          `json:"agent"`
+	Visit   int             `json:"visit"`
+	Attempt int             `json:"attempt"`
+	Input   json.RawMessage `json:"input"`
+	View    string          `json:"view"`
+}
+
+// remoteValue is what a call brought. Whoever answers an in_doubt gate with
+// use_result gives one too.
+type remoteValue struct {
+	Output  json.RawMessage `json:"output"`
+	Control json.RawMessage `json:"control,omitempty"`
+	Usage   pipeline.Usage  `json:"usage"`
+}
+
+// exhibit is what a host is given besides the input of its call.
+type exhibit struct {
+	view   func() json.RawMessage
+	budget map[string]int64
+	wait   time.Duration // for a host to appear
+}
+
+// exhibits are those of a run, by path: the stage lays them there and the activity
+// picks them up. On replay nobody does.
+type exhibits struct{ sync.Map }
+
+func (x *exhibits) of(path string) exhibit {
+	if found, ok := x.Load(path); ok {
+		return found.(exhibit)
+	}
+	return exhibit{view: func() json.RawMessage { return nil }}
+}
+
+// remoteStage has a host do the stage.
+func (p *program) remoteStage(fc flow.Context, s pipeline.Stage) (map[string]any, *pipeline.Control, error) {
+	p.exhibits.Store(fc.Path(), exhibit{view: func() json.RawMessage { return pipeline.EncodeEnvelope(s.View) }, budget: s.Budget, wait: s.Agent.Remote.Wait})
+	defer p.exhibits.Delete(fc.Path())
+	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: flow.Class(s.Agent.Effect), Timeout: s.Timeout,
+		Input: flow.JSON(remoteInput{Agent: s.Agent.Remote.Agent, Visit: s.Visit, Attempt: s.Attempt, Input: s.Input, View: s.View.DataDigest()})})
+	if err != nil {
+		return nil, nil, err
+	}
+	out, control, err := readRemote(r.Value)
+	if err != nil {
+		return nil, nil, &pipeline.StageError{Code: "output_invalid", Message: err.Error(), Retryable: true}
+	}
+	return out, control, nil
+}
+
+func readRemote(raw json.RawMessage) (out map[string]any, control *pipeline.Control, err error) {
+	var v remoteValue
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, nil, fmt.Errorf("what the agent brought cannot be read: %w", err)
+	}
+	if len(v.Output) == 0 {
+		v.Output = json.RawMessage("{}")
+	}
+	if out, err = pipeline.DecodeObject(v.Output); err != nil {
+		return nil, nil, fmt.Errorf("output: %w", err)
+	}
+	if len(v.Control) == 0 {
+		return out, nil, nil
+	}
+	said, err := pipeline.DecodeObject(v.Control)
+	if err != nil {
+		return nil, nil, fmt.Errorf("control: %w", err)
+	}
+	control, err = pipeline.ReadControl(said)
+	return out, control, err
+}
+
+// activity makes the calls of one run's remote stages to the hosts of its user.
+//
+// Check waits for a host, so that a run that is told to stop meanwhile leaves nothing
+// in doubt; Run places the call and answers with what the host brings.
+func (d *hostDesk) activity(user string, with *exhibits) flow.Activity {
+	return flow.Activity{
+		Check: func(ctx context.Context, a flow.Attempt) error {
+			var in remoteInput
+			if err := json.Unmarshal(a.Input, &in); err != nil {
+				return err
+			}
+			return d.awaitHost(ctx, user, in.Agent, a.Class, with.of(a.Path).wait)
+		},
+		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+			c, err := newRemoteCall(ctx, user, a, with.of(a.Path))
+			if err != nil {
+				return flow.Done{}, &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
+			}
+			d.begin(c)
+			defer d.end(c)
+			return d.perform(ctx, c, a)
+		},
+		Stops: func(flow.Attempt) bool { return true },
+	}
+}
+
+// perform takes a call to its answer. A host that is lost with it is replaced, if the
+// call may be repeated, while the attempt lasts; else it may come back in time.
+func (d *hostDesk) perform(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
+	wait := c.wait
+	for {
+		h, err := d.place(ctx, c, wait)
+		if err != nil {
+			return flow.Done{}, err
+		}
+		err = c.attend(ctx, a, h.gone)
+		switch {
+		case err == nil:
+			return c.done()
+		case ctx.Err() != nil:
+			return d.stopped(ctx, c, a)
+		case c.class == flow.Once:
+			return d.missing(ctx, c, a, h.id)
+		}
+		d.withdraw(c)
+		wait = untilDeadline
+	}
+}
+
+// untilDeadline is longer than any attempt.
+const untilDeadline = 365 * 24 * time.Hour
+
+var errHostLost = errors.New("the host was lost")
+
+// attend waits for the answer of the host, and gets it more of the run's bounds if it
+// asks. Here and nowhere else the attempt is used.
+func (c *remoteCall) attend(ctx context.Context, a flow.Attempt, gone <-chan struct{}) error {
+	for {
+		select {
+		case <-c.came:
+			return nil
+		case ask := <-c.asks:
+			ask.granted <- c.reserve(a, ask.use)
+		case <-gone:
+			return errHostLost
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// reserve is durable before the host hears of it: else it could spend what nobody
+// would charge.
+func (c *remoteCall) reserve(a flow.Attempt, use flow.Use) error {
+	err := a.Reserve(use)
+	var refusal *flow.Error
+	if errors.As(err, &refusal) {
+		c.refused = refusal
+	}
+	if err != nil {
+		return err
+	}
+	return a.Sync()
+}
+
+// stopped is for a call whose time is over: the host is told. One that must not be
+// repeated may still answer, unless it took too long already; a server that stops
+// does not even ask it to give up.
+func (d *hostDesk) stopped(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
+	cause := context.Cause(ctx)
+	var limit *flow.Error
+	var stop *flow.Stop
+	awaited := c.class == flow.Once && !errors.As(cause, &limit)
+	if !awaited || !errors.As(cause, &stop) {
+		d.tellToStop(c, cause)
+	}
+	if awaited {
+		last, cancel := context.WithTimeout(context.Background(), d.grace)
+		defer cancel()
+		if c.attend(last, a, d.goneOf(c)) == nil {
+			return c.done()
+		}
+	}
+	return flow.Done{}, cause
+}
+
+// missing is for a once call whose host is gone: that host, and no other, may come
+// back with the answer in time.
+func (d *hostDesk) missing(ctx context.Context, c *remoteCall, a flow.Attempt, host string) (flow.Done, error) {
+	d.withdraw(c)
+	patience, cancel := context.WithTimeoutCause(ctx, d.absent, errHostLost)
+	defer cancel()
+	if c.attend(patience, a, nil) == nil {
+		return c.done()
+	}
+	return flow.Done{}, fmt.Errorf("host %s was lost with the call and has not come back: %w", host, errHostLost)
+}
+
+// done is what the host brought as the outcome of the call: a definite one, whatever
+// its class.
+func (c *remoteCall) done() (flow.Done, error) {
+	r := c.result
+	done := flow.Done{Use: usedBy(r.Usage)}
+	if r.Error != nil {
+		return done, c.failure()
+	}
+	done.Value = valueOf(r)
+	return done, nil
+}
+
+func valueOf(r *tipstaff.HostResult) json.RawMessage {
+	return flow.JSON(remoteValue{Output: r.Output, Control: r.Control, Usage: pipeline.Usage{LLMCalls: r.Usage.LLMCalls, ToolCalls: r.Usage.ToolCalls,
+		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: pipeline.Money(r.Usage.CostUSD)}})
+}
+
+// usedBy is what the ledger is told. What a host does not report is charged as it was
+// reserved.
+func usedBy(u tipstaff.Usage) flow.Use {
+	use := flow.Use{}
+	for name, n := range map[string]int64{tipstaff.BoundModelCalls: u.LLMCalls, tipstaff.BoundToolCalls: u.ToolCalls,
+		tipstaff.BoundTokens: u.TokensIn + u.TokensOut, tipstaff.BoundCostUSD: u.CostUSD} {
+		if n > 0 {
+			use[name] = n
+		}
+	}
+	return use
+}

@@ -1,0 +1,186 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Complete implements [tipstaff.Host]: the first result of a call is its answer, and
+// durable when this returns.
+func (h *host) Complete(ctx context.Context, r tipstaff.HostResult) error {
+	c, err := h.take(r)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return h.late(ctx, r)
+	}
+	select {
+	case <-c.stored:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if c.lost != nil {
+		return &tipstaff.Error{Code: tipstaff.WrongState, Run: c.Run, Err: c.lost,
+			Message: "the result of call " + c.ID + " was not recorded", Hint: "keep it, and bring it again when the run is driven on"}
+	}
+	return nil
+}
+
+// take hands a result to its call. nil: there is no call that it could be the answer
+// of.
+func (h *host) take(r tipstaff.HostResult) (*remoteCall, error) {
+	h.desk.mu.Lock()
+	defer h.desk.mu.Unlock()
+	c := h.desk.calls[r.Call]
+	switch {
+	case c == nil:
+		return nil, nil
+	case c.user != h.user || !slices.Contains(c.given, h.id):
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "call %s was not given to host %s", shortened(r.Call), h.id)
+	case c.result != nil:
+		if !same(c.result, &r) {
+			return nil, nil
+		}
+	case c.ended:
+		return nil, nil
+	default:
+		c.result = &r
+		close(c.came)
+	}
+	return c, nil
+}
+
+func same(a, b *tipstaff.HostResult) bool {
+	return flow.Digest(flow.JSON(a)) == flow.Digest(flow.JSON(b))
+}
+
+// lateBody is effect.late: what came when the call had its answer, or had been given
+// up. It is not used, but a person who decides about a call in doubt can see it.
+type lateBody struct {
+	Call  string              `json:"call_id"`
+	Host  string              `json:"host_id"`
+	Value json.RawMessage     `json:"value,omitempty"`
+	Error *tipstaff.HostError `json:"error,omitempty"`
+}
+
+// late records a result that cannot be used. One that is recorded as the call's
+// answer already was brought twice, which is no harm.
+func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
+	run, path, ok := placeOf(r.Call)
+	if !ok {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is no call", shortened(r.Call))
+	}
+	store := h.desk.store
+	row, err := store.Run(ctx, run)
+	if err != nil {
+		return explain(err, idOf(run))
+	}
+	if row.User != h.user {
+		return explain(flow.ErrNoRun, idOf(run))
+	}
+	known, err := outcomeIs(ctx, store, run, path, &r)
+	if err != nil || known {
+		return explain(err, idOf(run))
+	}
+	body := lateBody{Call: r.Call, Host: h.id, Error: r.Error}
+	if r.Error == nil {
+		body.Value = valueOf(&r)
+	}
+	err = store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
+		if tipstaff.State(tx.Row().State).Terminal() {
+			return nil, nil // nothing follows its end
+		}
+		return []flow.Draft{{Kind: string(tipstaff.KindEffectLate), Path: path, Note: true, Body: flow.JSON(body)}}, nil
+	})
+	if errors.Is(err, flow.ErrEnded) {
+		return nil
+	}
+	return explain(err, idOf(run))
+}
+
+// outcomeIs reports whether a result is the one that stands in the journal.
+func outcomeIs(ctx context.Context, src source, run, path string, r *tipstaff.HostResult) (found bool, err error) {
+	err = eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
+		if found || s.Kind != string(tipstaff.KindEffectFinished) {
+			return nil
+		}
+		e, err := parse(ctx, src, s)
+		if err != nil || e.Path != path {
+			return err
+		}
+		var b struct {
+			Value json.RawMessage     `json:"value"`
+			Error *tipstaff.HostError `json:"error"`
+		}
+		if err := json.Unmarshal(e.Body, &b); err != nil {
+			return err
+		}
+		if r.Error != nil {
+			found = b.Error != nil && b.Error.Code == r.Error.Code && b.Error.Message == r.Error.Message
+		} else {
+			found = b.Error == nil && flow.Digest(b.Value) == flow.Digest(valueOf(r))
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Reserve implements [tipstaff.Host].
+func (h *host) Reserve(ctx context.Context, call string, use tipstaff.Usage) (bound string, err error) {
+	if use.LLMCalls < 0 || use.ToolCalls < 0 || use.TokensIn < 0 || use.TokensOut < 0 || use.CostUSD < 0 {
+		return "", tipstaff.Errorf(tipstaff.InvalidArgument, "nobody can reserve less than nothing")
+	}
+	h.desk.mu.Lock()
+	c := h.desk.calls[call]
+	mine := c != nil && c.at == h
+	h.desk.mu.Unlock()
+	if !mine {
+		return "", tipstaff.Errorf(tipstaff.WrongState, "host %s does not have call %s", h.id, shortened(call))
+	}
+	ask := reservation{use: usedBy(use), granted: make(chan error, 1)}
+	select {
+	case c.asks <- ask:
+		return refusedBound(<-ask.granted)
+	case <-c.over:
+		return "", tipstaff.Errorf(tipstaff.WrongState, "call %s is over", shortened(call))
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// refusedBound tells a refusal from a fault.
+func refusedBound(err error) (bound string, fault error) {
+	var e *flow.Error
+	if errors.As(err, &e) && e.Bound != "" {
+		return e.Bound, nil
+	}
+	return "", explain(err, tipstaff.ID{})
+}
+
+// codeForm is what a host may call a failure.
+var codeForm = regexp.MustCompile(`^[a-z][a-z0-9_.:-]{0,63}$`)
+
+// engineCodes are what only the engine says of a call: an agent that says so means
+// something else.
+var engineCodes = []string{flow.CodeBoundExceeded, flow.CodeDeadline, flow.CodeInDoubt, flow.CodeInternal, flow.CodeHistoryTooLong, flow.CodeResultTooLarge}
+
+// failure is the error of a call whose agent failed: an answer like another. One that
+// failed because it was refused more ends at that bound.
+func (c *remoteCall) failure() *flow.Error {
+	e := c.result.Error
+	switch {
+	case e.Code == flow.CodeBoundExceeded && c.refused != nil:
+		return &flow.Error{Code: flow.CodeBoundExceeded, Bound: c.refused.Bound, Message: c.refused.Message, Answered: true}
+	case !codeForm.MatchString(e.Code) || slices.Contains(engineCodes, e.Code):
+		return &flow.Error{Code: "agent_error", Message: strings.TrimPrefix(e.Code+": "+e.Message, ": "), Retry: e.Retryable, Answered: true}
+	}
+	return &flow.Error{Code: e.Code, Message: e.Message, Retry: e.Retryable, Answered: true}
+}

@@ -1,0 +1,328 @@
+package runner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/tool"
+)
+
+// perform runs one attempt of one stage, in the way that its document says.
+func (p *program) perform(fc flow.Context, s pipeline.Stage) (pipeline.Result, error) {
+	if s.Agent.Way == pipeline.WayScripted {
+		return pipeline.PerformScripted(fc, s)
+	}
+	m := &meter{}
+	res, err := p.performAs(m.on(fc), s)
+	if err != nil {
+		return pipeline.Result{}, m.failed(err)
+	}
+	res.Usage, res.Once = m.read()
+	return res, nil
+}
+
+func (p *program) performAs(fc flow.Context, s pipeline.Stage) (r pipeline.Result, err error) {
+	switch s.Agent.Way {
+	case pipeline.WayModel:
+		r.Output, err = p.modelStage(fc, s)
+	case pipeline.WayTool:
+		r.Output, err = p.toolStage(fc, s)
+	case pipeline.WayPlan:
+		r.Output, err = p.planStage(fc, s)
+	case pipeline.WayRemote:
+		r.Output, r.Control, err = p.remoteStage(fc, s)
+	default:
+		err = fmt.Errorf("stage %s has no way to run", s.Agent.Name)
+	}
+	return r, err
+}
+
+// toolStage makes one call, as a node of a plan would.
+func (p *program) toolStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
+	node := &plan.Node{Kind: plan.ToolCall, ID: s.Agent.Name, Tool: s.Agent.Tool.URI, Timeout: s.Timeout}
+	r, err := performer{p, p.doc, p.gateOf(s.Agent)}.toolCall(fc, plan.ToolRequest{Node: node, Args: s.Args, Literal: s.Agent.Tool.Args.Literal()})
+	if err != nil {
+		return nil, err
+	}
+	v, err := pipeline.Decode(r.Value)
+	if err != nil {
+		return nil, &flow.Error{Code: plan.ReasonOutputInvalid, Message: fmt.Sprintf("what %s answered cannot be kept: %v", node.Tool, err)}
+	}
+	return asObject(v), nil
+}
+
+// planStage walks a plan below the stage.
+func (p *program) planStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
+	doc, err := plan.Load(s.Agent.Plan.Document)
+	if err != nil {
+		return nil, err
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(s.Input, &given); err != nil {
+		return nil, inputError("the inputs of a plan are an object: %v", err)
+	}
+	inputs, problems := doc.CheckInputs(given)
+	if len(problems) > 0 {
+		return nil, inputError("%s", problems[0].Message)
+	}
+	value, err := performer{p, doc, p.gateOf(s.Agent)}.walk(fc, inputs)
+	if err != nil {
+		return nil, err
+	}
+	var res plan.Result
+	if err := json.Unmarshal(value, &res); err != nil {
+		return nil, err
+	}
+	out, err := pipeline.DecodeObject(res.Outputs)
+	if err != nil {
+		return nil, &flow.Error{Code: plan.ReasonOutputInvalid, Message: "the outputs of the plan cannot be kept: " + err.Error()}
+	}
+	return out, nil
+}
+
+func inputError(format string, args ...any) *pipeline.StageError {
+	return &pipeline.StageError{Code: "input_error", Message: fmt.Sprintf(format, args...)}
+}
+
+// modelStage has a model do the stage, in a turn of the agent loop.
+func (p *program) modelStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
+	a, ok := p.crew.agents[stageAgent(s.Agent)]
+	if !ok {
+		return nil, fmt.Errorf("the run froze no agent for stage %s", s.Agent.Name)
+	}
+	set := a.Settings
+	set.System = strings.TrimSpace(set.System + "\n\n" + s.System)
+	set.Timeout, set.Prepaid = s.Timeout, true
+	if s.Agent.OutputSchema != nil {
+		set.OutputSchema = s.Agent.OutputSchema
+	}
+	in := agent.Input{Message: s.Prompt}
+	if s.Agent.Model.Keep {
+		history, err := p.talks.of(s.Agent.Name)
+		if err != nil {
+			return nil, err
+		}
+		in.History, in.Session = history, s.Agent.Name
+	}
+	gate := p.gateOf(s.Agent)
+	p.turns.Store(fc.Path(), &liveTurn{set.Agent, set, gate})
+	defer p.turns.Delete(fc.Path())
+	out, err := agent.Turn(fc, agent.Config{Settings: set, Gate: gate, Principal: p.draft.User, Desk: &p.desk}, in)
+	if s.Agent.Model.Keep && (err == nil || !flow.Parked(err)) {
+		p.talks.keep(s.Agent.Name, out.Messages)
+	}
+	if err == nil {
+		err = out.Failure()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return spokenObject(out), nil
+}
+
+// spokenObject is what a model said as an object: its own, or its text.
+func spokenObject(out agent.Output) map[string]any {
+	text := out.Text
+	if out.JSON != nil {
+		text = string(out.JSON)
+	}
+	if v, err := pipeline.DecodeObject([]byte(unfenced(text))); err == nil {
+		return v
+	}
+	return map[string]any{"text": out.Text}
+}
+
+// asObject makes an object of what a tool answered: its own, or one with the
+// answer as result.
+func asObject(v any) map[string]any {
+	if o, ok := v.(map[string]any); ok {
+		return o
+	}
+	if text, ok := v.(string); ok {
+		return map[string]any{"text": text}
+	}
+	return map[string]any{"result": v}
+}
+
+// stageAgent is the name under which the agent of a model stage is frozen: no
+// agent of a manifest can have it.
+func stageAgent(a *pipeline.Agent) string { return "stage:" + a.Name }
+
+// hireStages settles who does the model stages of a pipeline.
+func (r *Runner) hireStages(p *prepared) error {
+	if p.pipe == nil {
+		return nil
+	}
+	for _, a := range p.pipe.Agents {
+		if a.Way != pipeline.WayModel {
+			continue
+		}
+		c := tool.AgentConfig{Model: a.Model.Name}
+		if a.Model.Agent != "" {
+			c, _ = p.manifest.Agent(a.Model.Agent) // it was looked for when the document was checked
+		}
+		if a.Model.Skill != "" {
+			c.Skill = a.Model.Skill
+		}
+		if a.Model.Tools != nil {
+			c.Tools = *a.Model.Tools
+		}
+		if c.Tools == nil && c.Skill == "" {
+			c.Tools = []string{} // what a stage does not name it may not use
+		}
+		if a.Model.MaxSteps > 0 {
+			c.MaxSteps = a.Model.MaxSteps
+		}
+		if err := r.hireAs(p, stageAgent(a), c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stageTools are the tools that a stage may use, besides those of a plan's nodes.
+func stageTools(a *pipeline.Agent, c crew) []string {
+	switch a.Way {
+	case pipeline.WayTool:
+		return []string{a.Tool.URI}
+	case pipeline.WayModel:
+		if own := c.agents[stageAgent(a)].Tools; own != nil {
+			return *own
+		}
+	}
+	return nil
+}
+
+// gateOf is the run's gate, narrowed to what one stage names.
+func (p *program) gateOf(a *pipeline.Agent) *tool.Gate {
+	g := *p.gate
+	g.AllowList = stageTools(a, p.crew)
+	if a.Way == pipeline.WayPlan {
+		g.AllowList = p.planTools(a)
+	}
+	return &g
+}
+
+// planTools are what the plan of a stage may call: its own list, narrowed by its
+// skill's.
+func (p *program) planTools(a *pipeline.Agent) []string {
+	doc, err := plan.Load(a.Plan.Document)
+	if err != nil {
+		return nil
+	}
+	return allowed(doc, p.skills[doc.Skill])
+}
+
+// pipelineTools is all that the stages of a pipeline may use.
+func (p *program) pipelineTools() []string {
+	list := []string{}
+	for _, a := range p.pipe.Agents {
+		tools := stageTools(a, p.crew)
+		if a.Way == pipeline.WayPlan {
+			tools = p.planTools(a)
+		}
+		for _, uri := range tools {
+			if !slices.Contains(list, uri) {
+				list = append(list, uri)
+			}
+		}
+	}
+	return list
+}
+
+// of is what was said in the session of a stage.
+func (t *talks) of(stage string) (history []agent.Message, err error) {
+	if said := t.said[stage]; said != nil {
+		err = json.Unmarshal(said, &history)
+	}
+	return history, err
+}
+
+func (t *talks) keep(stage string, said []agent.Message) { t.said[stage] = flow.JSON(said) }
+
+// retryable are the reasons for which an attempt may be followed by another.
+var retryable = []string{plan.ReasonTimeout, plan.ReasonToolUnavailable, plan.ReasonOutputInvalid, codeAgentUnavailable}
+
+// stageError is a failure in the words of pipelines. What must be handed up as it is
+// comes back so.
+func stageError(err error) error {
+	var own *pipeline.StageError
+	var failed *flow.Error
+	var ended *plan.Failure
+	switch {
+	case flow.Parked(err), errors.Is(err, flow.ErrCancelled), errors.As(err, &own):
+		return err
+	case errors.As(err, &ended):
+		if ended.Reason == plan.ReasonBound {
+			return &flow.Error{Code: flow.CodeBoundExceeded, Bound: ended.Bound, Message: ended.Message}
+		}
+		return &pipeline.StageError{Code: failureCode(ended), Message: ended.Message, Retryable: slices.Contains(retryable, ended.Reason),
+			Denied: ended.Reason == plan.ReasonPolicyDenied || ended.Reason == plan.ReasonGateDenied}
+	case errors.As(err, &failed):
+		if failed.Code == flow.CodeBoundExceeded || failed.Code == flow.CodeDeadline {
+			return err
+		}
+		reason := plan.Reason(failed)
+		return &pipeline.StageError{Code: failed.Code, Message: failed.Message, Retryable: failed.Retry || slices.Contains(retryable, reason),
+			Denied: reason == plan.ReasonPolicyDenied || reason == plan.ReasonGateDenied}
+	}
+	return err
+}
+
+func failureCode(f *plan.Failure) string {
+	if f.Code != "" {
+		return f.Code
+	}
+	return f.Reason
+}
+
+// endingFailure is the end of a pipeline in the closed terms of the lifecycle.
+func endingFailure(e *pipeline.Ending) *plan.Failure {
+	f := &plan.Failure{Reason: plan.ReasonStepError, Code: e.Code, Message: e.Text, Path: e.Path}
+	switch e.Reason {
+	case pipeline.ReasonToolFailed:
+		f.Reason = plan.ReasonToolError
+	case pipeline.ReasonPolicy:
+		f.Reason = plan.ReasonPolicyDenied
+	case pipeline.ReasonDenied:
+		f.Reason = plan.ReasonGateDenied
+	case pipeline.ReasonDeadlock:
+		f.Reason = "x:deadlock"
+	case pipeline.ReasonInternal:
+		f.Reason = plan.ReasonInternal
+	}
+	if e.Outcome == pipeline.OutcomeBound {
+		f.Reason, f.Bound = plan.ReasonBound, e.Bound
+	}
+	return f
+}
+
+// terminal is what the envelope that ends a pipeline run says beside what those of
+// other runs say; nil: it is none.
+func (p *program) terminal(out flow.Outcome) map[string]any {
+	if p.draft.Pipeline == nil {
+		return nil
+	}
+	reason, text := pipeline.ReasonInternal, ""
+	var res pipelineResult
+	var e *pipeline.Ending
+	switch {
+	case out.Status == flow.Completed && json.Unmarshal(out.Value, &res) == nil:
+		reason, text = res.TerminalReason, res.TerminationReason
+	case errors.As(out.Err, &e):
+		reason, text = e.Reason, e.Text
+	case out.Status == flow.Cancelled: // by others than the executor, which says the same
+		reason, text = pipeline.ReasonCancelled, pipeline.TextCancelled
+	case out.Err != nil:
+		text = out.Err.Error()
+	}
+	return map[string]any{"terminal_reason": reason, "termination_reason": tipstaff.Printable(text)}
+}

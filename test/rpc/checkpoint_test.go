@@ -1,0 +1,162 @@
+package rpc_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/pb"
+)
+
+func TestCheckpointsAndTransitionsInPages(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.create(looping)
+	events := c.execute(env)
+	if end := events[len(events)-1].Envelope; end.Iteration != 2 {
+		t.Fatalf("it went back %d times", end.Iteration)
+	}
+	all, err := c.ListCheckpoints(c.ctx(), &pb.ListCheckpointsRequest{Ref: byEnvelope(env)})
+	if err != nil || len(all.Checkpoints) != 2 || all.NextPageToken != "" {
+		t.Fatalf("the checkpoints are %v, %v", all, err)
+	}
+	for i, cp := range all.Checkpoints {
+		if cp.Iteration != int32(i) || cp.Stage != "critic" || !cp.Automatic || cp.EnvelopeId != env.EnvelopeId || cp.RunId != env.RunId || cp.SizeBytes == 0 || cp.Digest == "" {
+			t.Errorf("checkpoint %d is %v", i, cp)
+		}
+	}
+	var paged []*pb.Transition
+	for token := ""; ; {
+		page, err := c.ListTransitions(c.ctx(), &pb.ListTransitionsRequest{Ref: byEnvelope(env), PageSize: 2, PageToken: token})
+		if err != nil || len(page.Transitions) > 2 {
+			t.Fatal(page, err)
+		}
+		paged = append(paged, page.Transitions...)
+		if token = page.NextPageToken; token == "" {
+			break
+		}
+	}
+	reasons := []string{}
+	for i, tr := range paged {
+		reasons = append(reasons, tr.Reason)
+		if i > 0 && tr.Seq <= paged[i-1].Seq {
+			t.Errorf("transition %d has seq %d after %d", i, tr.Seq, paged[i-1].Seq)
+		}
+	}
+	if want := 7; len(paged) != want || reasons[0] != "start" || reasons[2] != "reintent" || reasons[6] != "complete" {
+		t.Errorf("the transitions are %v", reasons)
+	}
+	if back := paged[2]; back.Rule == nil || *back.Rule != 0 || back.GetEdgeCount() != 1 || back.GetCheckpoint() != all.Checkpoints[0].Id {
+		t.Errorf("the first way back is %v", back)
+	}
+	for _, token := range []string{"x", "-1", "01", "9999999999999999999999"} {
+		_, err := c.ListCheckpoints(c.ctx(), &pb.ListCheckpointsRequest{Ref: byEnvelope(env), PageToken: token})
+		wantCode(t, err, codes.InvalidArgument, "")
+	}
+}
+
+func TestALabelAndTheWayBackToIt(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.paused()
+	cp, err := c.CreateCheckpoint(c.ctx(), &pb.CheckpointRequest{Ref: byEnvelope(env), Label: "before the yes"})
+	if err != nil || len(cp.Labels) != 1 || cp.Labels[0] != "before the yes" || cp.RunId != env.RunId {
+		t.Fatalf("%v, %v", cp, err)
+	}
+	back, err := c.RollbackToCheckpoint(c.ctx(), &pb.RollbackRequest{Ref: byEnvelope(env), To: &pb.RollbackRequest_CheckpointId{CheckpointId: cp.Id},
+		Outputs: map[string][]byte{"ask": []byte(`{"edited": true}`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back.EnvelopeId != env.EnvelopeId || back.RunId == env.RunId || back.AgentHopCount < env.AgentHopCount || string(back.Outputs["ask"]) != `{"edited":true}` || back.Terminated {
+		t.Errorf("it was rolled back to %v", back)
+	}
+	old, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byRun(env.RunId)})
+	if err != nil || old.GetTerminalReason() != "rolled_back" || old.State != "cancelled" {
+		t.Errorf("the old run is %v, %v", old.GetTerminalReason(), err)
+	}
+	head, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byEnvelope(env)})
+	if err != nil || head.RunId != back.RunId {
+		t.Errorf("the head is %v, %v", head.GetRunId(), err)
+	}
+	events := c.execute(back)
+	if events[0].RunId != back.RunId {
+		t.Errorf("run %s went on", events[0].RunId)
+	}
+}
+
+func TestAForkLeavesTheOldRun(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.create(looping)
+	c.execute(env)
+	fork, err := c.RollbackToCheckpoint(c.ctx(), &pb.RollbackRequest{Ref: byEnvelope(env), To: &pb.RollbackRequest_Stage{Stage: "critic"}, Fork: true, NewThreadId: proto.String("another-line")})
+	if err != nil || fork.EnvelopeId == env.EnvelopeId || fork.ThreadId != "another-line" {
+		t.Fatalf("%v, %v", fork, err)
+	}
+	old, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byEnvelope(env)})
+	if err != nil || old.GetTerminalReason() != "completed" {
+		t.Errorf("the old run is %v, %v", old, err)
+	}
+}
+
+func TestCheckpointsThatLeadNowhere(t *testing.T) {
+	b := common(t)
+	c := b.as("alice")
+	env := c.create(looping)
+	c.execute(env)
+	foreign := b.as("bob")
+	theirs := foreign.create(looping)
+	foreign.execute(theirs)
+	list, err := foreign.ListCheckpoints(b.ctx(), &pb.ListCheckpointsRequest{Ref: byEnvelope(theirs)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		req  *pb.RollbackRequest
+		code codes.Code
+	}{
+		"none":             {&pb.RollbackRequest{}, codes.InvalidArgument},
+		"no id":            {&pb.RollbackRequest{To: &pb.RollbackRequest_CheckpointId{CheckpointId: "cp_x"}}, codes.NotFound},
+		"a turn too far":   {&pb.RollbackRequest{To: &pb.RollbackRequest_CheckpointId{CheckpointId: "cp_" + env.RunId + "_99"}}, codes.NotFound},
+		"a stage unknown":  {&pb.RollbackRequest{To: &pb.RollbackRequest_Stage{Stage: "nobody"}}, codes.NotFound},
+		"another user's":   {&pb.RollbackRequest{To: &pb.RollbackRequest_CheckpointId{CheckpointId: list.Checkpoints[0].Id}}, codes.PermissionDenied},
+		"a thread for it":  {&pb.RollbackRequest{To: &pb.RollbackRequest_Stage{Stage: "critic"}, NewThreadId: proto.String("x")}, codes.InvalidArgument},
+		"a raise too high": {&pb.RollbackRequest{To: &pb.RollbackRequest_Stage{Stage: "critic"}, Bounds: &pb.Bounds{MaxIterations: proto.Int32(-1)}}, codes.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.req.Ref = byEnvelope(env)
+			_, err := c.RollbackToCheckpoint(c.ctx(), tc.req)
+			wantCode(t, err, tc.code, "")
+		})
+	}
+}
+
+func TestCancelIsIdempotent(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.paused()
+	for range 2 {
+		got, err := c.Cancel(c.ctx(), &pb.CancelRequest{Ref: byEnvelope(env), Reason: "enough"})
+		if err != nil || got.GetTerminalReason() != "user_cancelled" || got.GetOutcome() != "cancelled" || got.State != "cancelled" || got.InterruptPending {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+	draft := c.create(straight)
+	got, err := c.Cancel(c.ctx(), &pb.CancelRequest{Ref: byEnvelope(draft)})
+	if err != nil || got.State != "cancelled" {
+		t.Errorf("a draft: %v, %v", got, err)
+	}
+	_, err = c.all(c.ExecutePipeline(c.ctx(), &pb.ExecuteRequest{Envelope: &pb.Envelope{EnvelopeId: draft.EnvelopeId}}))
+	wantCode(t, err, codes.FailedPrecondition, "")
+}
+
+func TestAThreadHasOneUnfinishedRun(t *testing.T) {
+	c := common(t).as("alice")
+	start := func() error {
+		_, err := c.all(c.ExecutePipeline(c.ctx(), &pb.ExecuteRequest{Envelope: &pb.Envelope{}, ThreadId: "busy", Config: document(asking)}))
+		return err
+	}
+	if err := start(); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, start(), codes.FailedPrecondition, tipstaff.ThreadBusy)
+}

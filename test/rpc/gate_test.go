@@ -1,0 +1,151 @@
+package rpc_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/pb"
+)
+
+func timeOf(*testing.T) time.Time { return time.Now() }
+
+// asking stops for a yes or no, and then goes on to the end.
+const asking = `
+name: asking
+agents:
+  - name: ask
+    stage_order: 1
+    default_next: done
+    scripted: {answers: [{output: {}, control: {interrupt: {kind: confirmation, question: "Shall it?", message: "It costs.", data: {cost: 3}}}}, {output: {}}]}
+  - {name: done, stage_order: 2, scripted: {answers: [{output: {}}]}}
+confirmation_resume_stage: done
+`
+
+// paused runs a pipeline to its question.
+func (c *client) paused() *pb.Envelope {
+	c.t.Helper()
+	events := c.execute(c.create(asking))
+	last := events[len(events)-1]
+	if last.Type != pb.ExecutionEvent_INTERRUPT_RAISED || last.Stage != "ask" {
+		c.t.Fatalf("the stream ended with %s of %s", last.Type, last.Stage)
+	}
+	return last.Envelope
+}
+
+func (c *client) resume(req *pb.ResumeRequest) ([]*pb.ExecutionEvent, error) {
+	c.t.Helper()
+	return c.all(c.ResumePipeline(c.ctx(), req))
+}
+
+func TestAQuestionIsTheLastOfItsStream(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.paused()
+	if !env.InterruptPending || len(env.Interrupts) != 1 || env.State != "executing" || env.GetCondition() != "waiting" || env.CurrentStage != "ask" {
+		t.Fatalf("it waits as %v", env)
+	}
+	i := env.Interrupts[0]
+	if i.Kind != "confirmation" || i.Question != "Shall it?" || i.Message != "It costs." || string(i.Data) != `{"cost":3}` || !i.Open || i.ExpiresAt == nil ||
+		len(i.Actions) != 3 || i.Actions[0] != "approve" || i.Id == "" {
+		t.Errorf("the interrupt is %v", i)
+	}
+	bounds, err := c.CheckBounds(c.ctx(), env)
+	if err != nil || bounds.CanContinue || !bounds.InterruptPending || bounds.TerminalReason != nil {
+		t.Errorf("%v, %v", bounds, err)
+	}
+	again, err := c.all(c.Watch(c.ctx(), &pb.WatchRequest{Ref: byEnvelope(env), Follow: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkStream(t, again)
+	if last := again[len(again)-1]; member(t, last, "question") != `"Shall it?"` || member(t, last, "message") != `"It costs."` || member(t, last, "data") != `{"cost":3}` {
+		t.Errorf("the event says %s", last.Payload)
+	}
+}
+
+func TestYesGoesOnAndNoEnds(t *testing.T) {
+	for _, tc := range []struct {
+		approved bool
+		reason   string
+	}{{true, "completed"}, {false, "gate_denied"}} {
+		t.Run(tc.reason, func(t *testing.T) {
+			c := common(t).as("alice")
+			env := c.paused()
+			events, err := c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), Response: &pb.InterruptResponse{Approved: &tc.approved, Note: proto.String("because")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkStream(t, events)
+			if first := events[0]; first.Type != pb.ExecutionEvent_INTERRUPT_RESOLVED || member(t, first, "by") != `"token:alice"` || member(t, first, "note") != `"because"` {
+				t.Errorf("the first event is %s with %s", first.Type, first.Payload)
+			}
+			if end := events[len(events)-1].Envelope; end.GetTerminalReason() != tc.reason || end.Interrupts[0].Response.GetApproved() != tc.approved || end.Interrupts[0].Response.Approved == nil {
+				t.Errorf("it ended for %s, answered %v", end.GetTerminalReason(), end.Interrupts[0].Response)
+			}
+		})
+	}
+}
+
+func TestAnswersThatDoNotFit(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.paused()
+	yes := &pb.InterruptResponse{Approved: proto.Bool(true)}
+	for name, tc := range map[string]struct {
+		req    *pb.ResumeRequest
+		code   codes.Code
+		reason tipstaff.Code
+	}{
+		"no answer":             {&pb.ResumeRequest{Ref: byEnvelope(env), Response: &pb.InterruptResponse{}}, codes.InvalidArgument, ""},
+		"no response":           {&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: env.Interrupts[0].Id}, codes.InvalidArgument, ""},
+		"yes and no":            {&pb.ResumeRequest{Ref: byEnvelope(env), Response: &pb.InterruptResponse{Approved: proto.Bool(true), Decision: proto.String("reject")}}, codes.InvalidArgument, ""},
+		"a text to a yes-or-no": {&pb.ResumeRequest{Ref: byEnvelope(env), Response: &pb.InterruptResponse{Text: proto.String("perhaps")}}, codes.InvalidArgument, tipstaff.ActionNotOffered},
+		"an unknown interrupt":  {&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: tipstaff.NewID(time.Now()).String(), Response: yes}, codes.NotFound, tipstaff.GateNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.resume(tc.req)
+			wantCode(t, err, tc.code, tc.reason)
+		})
+	}
+	if _, err := c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), Response: yes}); err != nil {
+		t.Fatal(err)
+	}
+	id := env.Interrupts[0].Id
+	_, err := c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: id, Response: &pb.InterruptResponse{Approved: proto.Bool(false)}})
+	wantCode(t, err, codes.Aborted, tipstaff.DecisionConflict)
+	_, err = c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: id, Response: yes}) // the decision is the same, but the run is over
+	wantCode(t, err, codes.FailedPrecondition, tipstaff.RunEnded)
+}
+
+func TestAnInterruptThatHasExpired(t *testing.T) {
+	c := common(t).as("alice")
+	events := c.execute(c.create("name: p\nagents: [{name: a, scripted: {answers: [{output: {}, control: {interrupt: {kind: question, question: Well, ttl_seconds: 1}}}]}}]"))
+	env := events[len(events)-1].Envelope
+	<-time.After(time.Until(env.Interrupts[0].ExpiresAt.AsTime())) // what is waited for is the time itself
+	_, err := c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: env.Interrupts[0].Id, Response: &pb.InterruptResponse{Text: proto.String("now")}})
+	wantCode(t, err, codes.FailedPrecondition, tipstaff.GateExpired)
+	again, err := c.resume(&pb.ResumeRequest{Ref: byEnvelope(env)})
+	if err != nil || again[len(again)-1].Envelope.GetTerminalReason() != "gate_denied" {
+		t.Errorf("%v, %v", typesOf(again), err)
+	}
+}
+
+func TestATextAnswersAQuestion(t *testing.T) {
+	c := common(t).as("alice")
+	events := c.execute(c.create(`
+name: p
+clarification_resume_stage: b
+agents:
+  - {name: a, default_next: b, scripted: {answers: [{output: {}, control: {interrupt: {kind: clarification, question: Which}}}]}}
+  - {name: b, scripted: {answers: [{output: {}}]}}`))
+	env := events[len(events)-1].Envelope
+	end, err := c.resume(&pb.ResumeRequest{Ref: byRun(env.RunId), Response: &pb.InterruptResponse{Text: proto.String("this one")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := end[len(end)-1].Envelope.Interrupts[0].Response; got.Text != "this one" || got.Action != "answer" || got.By != "token:alice" {
+		t.Errorf("it was answered %v", got)
+	}
+}

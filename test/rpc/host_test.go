@@ -1,0 +1,286 @@
+package rpc_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/pb"
+)
+
+func mustRead(t testing.TB, raw []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func register(host string, agents ...*pb.HostedAgent) *pb.HostMessage {
+	return &pb.HostMessage{Message: &pb.HostMessage_Register{Register: &pb.Register{HostId: host, Agents: agents}}}
+}
+
+// host is one that a test plays.
+type host struct {
+	t testing.TB
+	pb.CoreService_ServeAgentsClient
+}
+
+// attach registers a host.
+func (c *client) attach(id string, agents ...*pb.HostedAgent) *host {
+	c.t.Helper()
+	s, err := c.ServeAgents(c.ctx())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	h := &host{c.t, s}
+	h.say(register(id, agents...))
+	if h.hear().GetRegistered().GetHeartbeatSeconds() == 0 {
+		c.t.Fatal("the host was not registered")
+	}
+	return h
+}
+
+func (h *host) say(m *pb.HostMessage) {
+	h.t.Helper()
+	if err := h.Send(m); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) hear() *pb.ServerMessage {
+	h.t.Helper()
+	m, err := h.Recv()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return m
+}
+
+func (h *host) call() *pb.Call {
+	h.t.Helper()
+	m := h.hear()
+	if m.GetCall() == nil {
+		h.t.Fatalf("the server said %v", m)
+	}
+	return m.GetCall()
+}
+
+func (h *host) answer(r *pb.Result) {
+	h.t.Helper()
+	h.say(&pb.HostMessage{Message: &pb.HostMessage_Result{Result: r}})
+}
+
+func (h *host) acked(call string) {
+	h.t.Helper()
+	if m := h.hear(); m.GetAck().GetCallId() != call {
+		h.t.Fatalf("the server said %v", m)
+	}
+}
+
+// remote is one stage that a host does.
+func remote(agent, effect string) string {
+	return "name: p\nagents: [{name: " + agent + ", effect: " + effect + ", timeout_seconds: 20, remote: {input: {text: \"${input}\"}, wait_seconds: 20}}]"
+}
+
+// begin executes in the background.
+func (c *client) begin(text string) (*pb.Envelope, <-chan []*pb.ExecutionEvent) {
+	c.t.Helper()
+	env := c.create(text)
+	done := make(chan []*pb.ExecutionEvent, 1)
+	go func() {
+		events, err := c.all(c.ExecutePipeline(c.ctx(), &pb.ExecuteRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId}}))
+		if err != nil {
+			c.t.Error(err)
+		}
+		done <- events
+	}()
+	return env, done
+}
+
+func TestAHostDoesAStage(t *testing.T) {
+	c := common(t).as("alice")
+	env, done := c.begin(remote("does-a-stage", "once"))
+	h := c.attach("h1", &pb.HostedAgent{Name: "does-a-stage"})
+	call := h.call()
+	if call.Agent != "does-a-stage" || call.Visit != 1 || call.Attempt != 1 || string(call.Input) != `{"text":"hello"}` || call.View.GetEnvelopeId() != env.EnvelopeId ||
+		call.Redelivery || call.IdempotencyKey == "" || call.Deadline == nil || call.RunId != env.RunId || call.Budget.GetLlmCalls() != 10 {
+		t.Errorf("the call is %v", call)
+	}
+	result := &pb.Result{CallId: call.CallId, Output: []byte(`{"big": 9007199254740993}`), Control: []byte(`{"metadata": {"seen": true}}`),
+		Usage: &pb.Usage{LlmCalls: 2, TokensIn: 30, TokensOut: 12, CostUsd: 5}}
+	h.answer(result)
+	h.acked(call.CallId)
+	events := <-done
+	checkStream(t, events)
+	end := events[len(events)-1].Envelope
+	if string(end.Outputs["does-a-stage"]) != `{"big":9007199254740993}` || end.LlmCallCount != 2 || end.TokensOut != 12 || end.CostUsd != 5 || string(end.MetadataJson) != `{"seen":true}` {
+		t.Errorf("it ended as %v", end)
+	}
+	h.answer(result) // again: it is stored
+	h.acked(call.CallId)
+}
+
+func TestAHostThatIsKilledWithARead(t *testing.T) {
+	c := common(t).as("alice")
+	_, done := c.begin(remote("killed-with-read", "read"))
+	agent := &pb.HostedAgent{Name: "killed-with-read", Effect: "read"}
+	first := c.attach("h1", agent)
+	call := first.call()
+	second := c.attach("h2", agent)
+	if err := first.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	again := second.call()
+	if again.CallId != call.CallId || again.IdempotencyKey != call.IdempotencyKey || !again.Redelivery {
+		t.Errorf("it was delivered again as %v", again)
+	}
+	second.answer(&pb.Result{CallId: again.CallId, Output: []byte(`{}`)})
+	second.acked(again.CallId)
+	if end := (<-done); end[len(end)-1].Envelope.GetOutcome() != "completed" {
+		t.Errorf("it ended %s", end[len(end)-1].Envelope.GetOutcome())
+	}
+}
+
+func TestAHostThatComesBackWithTheResult(t *testing.T) {
+	c := common(t).as("alice")
+	_, done := c.begin(remote("comes-back", "once"))
+	agent := &pb.HostedAgent{Name: "comes-back"}
+	first := c.attach("h1", agent)
+	call := first.call()
+	if err := first.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	other := c.attach("h2", agent)
+	other.answer(&pb.Result{CallId: call.CallId, Output: []byte(`{"by": "another"}`)})
+	if _, err := other.Recv(); err == nil {
+		t.Error("a result of a host that was not asked was taken")
+	} else {
+		wantCode(t, err, codes.InvalidArgument, "")
+	}
+	back := c.attach("h1", agent)
+	back.answer(&pb.Result{CallId: call.CallId, Output: []byte(`{"by": "me"}`)})
+	back.acked(call.CallId)
+	events := <-done
+	if end := events[len(events)-1].Envelope; string(end.Outputs["comes-back"]) != `{"by":"me"}` {
+		t.Errorf("it ended as %v", end.Outputs)
+	}
+}
+
+func TestReservations(t *testing.T) {
+	c := common(t).as("alice")
+	_, done := c.begin("name: p\nmax_llm_calls: 2\nagents: [{name: reserves, effect: read, remote: {}}]")
+	h := c.attach("h1", &pb.HostedAgent{Name: "reserves", Effect: "read"})
+	call := h.call()
+	ask := func(number int64, llm int32) *pb.Grant {
+		h.say(&pb.HostMessage{Message: &pb.HostMessage_Reserve{Reserve: &pb.Reserve{CallId: call.CallId, LlmCalls: llm, Number: number}}})
+		return h.hear().GetGrant()
+	}
+	if g := ask(1, 2); !g.GetGranted() || g.Number != 1 {
+		t.Fatalf("the first was answered %v", g)
+	}
+	if g := ask(2, 1); g == nil || g.Granted || g.GetBound() != tipstaff.BoundModelCalls || g.Number != 2 {
+		t.Fatalf("the second was answered %v", g)
+	}
+	h.answer(&pb.Result{CallId: call.CallId, Error: &pb.AgentError{Code: "bound_exceeded", Message: "no more calls"}})
+	h.acked(call.CallId)
+	events := <-done
+	if end := events[len(events)-1].Envelope; end.GetTerminalReason() != "max_llm_calls_exceeded" {
+		t.Errorf("it ended for %s (%s)", end.GetTerminalReason(), end.GetTerminationReason())
+	}
+}
+
+func TestACancelReachesTheHost(t *testing.T) {
+	c := common(t).as("alice")
+	env, done := c.begin(remote("is-cancelled", "read"))
+	h := c.attach("h1", &pb.HostedAgent{Name: "is-cancelled", Effect: "read"})
+	call := h.call()
+	if _, err := c.Cancel(c.ctx(), &pb.CancelRequest{Ref: byEnvelope(env)}); err != nil {
+		t.Fatal(err)
+	}
+	if m := h.hear(); m.GetCancel().GetCallId() != call.CallId {
+		t.Errorf("the host heard %v", m)
+	}
+	events := <-done
+	if end := events[len(events)-1].Envelope; end.GetTerminalReason() != "user_cancelled" {
+		t.Errorf("it ended for %s", end.GetTerminalReason())
+	}
+}
+
+func TestNoHostCame(t *testing.T) {
+	c := common(t).as("alice")
+	events := c.execute(c.create("name: p\nagents: [{name: nobody-serves, effect: read, max_retries: 1, retry_delay_ms: 1, remote: {wait_seconds: 1}}]"))
+	end := events[len(events)-1].Envelope
+	if len(end.Errors) == 0 || end.Errors[0].Code != "agent_unavailable" || end.ProcessingHistory[0].Attempts != 2 {
+		t.Errorf("it failed with %v after %v", end.Errors, end.ProcessingHistory)
+	}
+}
+
+func TestHostsThatAreNotTaken(t *testing.T) {
+	c := common(t).as("alice")
+	c.attach("h1", &pb.HostedAgent{Name: "is-served", Effect: "read"})
+	for name, tc := range map[string]struct {
+		first *pb.HostMessage
+		code  codes.Code
+	}{
+		"another effect class": {register("h2", &pb.HostedAgent{Name: "is-served", Effect: "once"}), codes.AlreadyExists},
+		"no agent":             {register("h2"), codes.InvalidArgument},
+		"no id":                {register("", &pb.HostedAgent{Name: "a"}), codes.InvalidArgument},
+		"an effect unknown":    {register("h2", &pb.HostedAgent{Name: "a", Effect: "sometimes"}), codes.InvalidArgument},
+		"an agent twice":       {register("h2", &pb.HostedAgent{Name: "a"}, &pb.HostedAgent{Name: "a"}), codes.InvalidArgument},
+		"something else first": {&pb.HostMessage{Message: &pb.HostMessage_Heartbeat{Heartbeat: new(pb.Heartbeat)}}, codes.InvalidArgument},
+		"nothing in it":        {&pb.HostMessage{}, codes.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := c.ServeAgents(c.ctx())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Send(tc.first); err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Recv()
+			wantCode(t, err, tc.code, "")
+		})
+	}
+}
+
+func TestASilentHostIsLost(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.heartbeat = 50 * time.Millisecond })
+	c := b.as("alice")
+	_, done := c.begin(remote("falls-silent", "read"))
+	agent := &pb.HostedAgent{Name: "falls-silent", Effect: "read"}
+	silent := c.attach("h1", agent)
+	call := silent.call()
+	_, err := silent.Recv()
+	wantCode(t, err, codes.DeadlineExceeded, "")
+	other := c.attach("h2", agent)
+	again := other.call()
+	if again.CallId != call.CallId {
+		t.Errorf("the other host got %s, not %s", again.CallId, call.CallId)
+	}
+	other.answer(&pb.Result{CallId: again.CallId, Output: []byte(`{}`)})
+	other.acked(again.CallId)
+	<-done
+}
+
+func TestTheFewestOpenCallsWin(t *testing.T) {
+	c := common(t).as("alice")
+	agent := &pb.HostedAgent{Name: "shared-work", Effect: "read", Concurrency: 2}
+	first, second := c.attach("h1", agent), c.attach("h2", agent)
+	_, one := c.begin(remote("shared-work", "read"))
+	a := first.call()
+	_, two := c.begin(remote("shared-work", "read"))
+	b := second.call()
+	for _, end := range []struct {
+		*host
+		call *pb.Call
+		done <-chan []*pb.ExecutionEvent
+	}{{first, a, one}, {second, b, two}} {
+		end.answer(&pb.Result{CallId: end.call.CallId, Output: []byte(`{}`)})
+		end.acked(end.call.CallId)
+		<-end.done
+	}
+}

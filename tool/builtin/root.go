@@ -1,0 +1,116 @@
+package builtin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// folder is a declared root. It stays open from call to call: to open it, and to
+// follow the links that lead to it, takes longer than to read a small file. Whoever
+// uses it does so through os.Root, which neither .. nor a symbolic link leaves.
+type folder struct {
+	*os.Root
+	info      fs.FileInfo
+	real      string // its path, with all links followed
+	workspace string // likewise that of the workspace
+}
+
+// root is the declared folder that a path lies in, and the path within it.
+func (s *Server) root(path string) (*folder, string, error) {
+	if len(s.options.Roots) == 0 {
+		return nil, "", errors.New("no folder may be used: the manifest lists no roots")
+	}
+	if path == "" || strings.ContainsRune(path, 0) {
+		return nil, "", fmt.Errorf("%q is not a path", path)
+	}
+	if !filepath.IsAbs(path) {
+		return s.open(s.options.Roots[0], path)
+	}
+	for _, r := range s.options.Roots {
+		folder, err := s.absolute(r)
+		if err != nil {
+			return nil, "", err
+		}
+		if rel, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(rel) {
+			return s.open(r, rel)
+		}
+	}
+	return nil, "", fmt.Errorf("%q lies in none of the roots", path)
+}
+
+func (s *Server) open(root, rel string) (*folder, string, error) {
+	f, err := s.folder(root)
+	if err != nil {
+		return nil, "", fmt.Errorf("the root %q cannot be opened: %w", root, reason(err))
+	}
+	return f, filepath.Clean(rel), nil
+}
+
+// folder opens a root, unless the one that is open is still where its path leads.
+// What is open keeps its identity to itself, so another folder is never taken for
+// it. One that is replaced is left to the collector: a call may be using it.
+func (s *Server) folder(root string) (*folder, error) {
+	path, err := s.absolute(root)
+	if err != nil {
+		return nil, err
+	}
+	now, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.folders[path]; f != nil && os.SameFile(f.info, now) {
+		return f, nil
+	}
+	workspace, err := s.absolute(".")
+	if err != nil {
+		return nil, err
+	}
+	f, err := openFolder(path, workspace)
+	if err != nil {
+		return nil, err
+	}
+	s.folders[path] = f
+	return f, nil
+}
+
+func openFolder(path, workspace string) (*folder, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{Root: root}
+	if err := f.locate(path, workspace); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return f, nil
+}
+
+// locate finds out where the folder really is.
+func (f *folder) locate(path, workspace string) (err error) {
+	if f.info, err = f.Stat("."); err != nil {
+		return err
+	}
+	if f.real, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
+	if f.workspace, err = filepath.EvalSymlinks(workspace); err != nil {
+		return err
+	}
+	if there, err := os.Lstat(f.real); err != nil || !os.SameFile(f.info, there) {
+		return errors.New("it is being moved")
+	}
+	return nil
+}
+
+func (s *Server) absolute(path string) (string, error) {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path), nil
+	}
+	return filepath.Abs(filepath.Join(s.options.Workspace, path))
+}
