@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
 
-.PHONY: build demo generate test test-mcp check bench fuzz soak clean
+.PHONY: build demo generate test test-mcp test-python check bench fuzz soak clean
 
 build: ## a static bin/tipstaff
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
@@ -13,8 +13,9 @@ demo: build ## an agent, a plan, a kill, from start to proof
 	$(GO) build -o bin/fileserver ./examples/fileserver
 	@examples/demo.sh
 
-generate: ## Go code for the wire, from core.proto
+generate: ## Go and Python code for the wire, from core.proto
 	@scripts/wire.sh generate
+	@scripts/python.sh generate
 
 test: build ## everything, race detector and shuffle on, then every fuzz target for a moment
 	$(GO) test -race -shuffle=on -timeout 20m ./...
@@ -22,9 +23,13 @@ test: build ## everything, race detector and shuffle on, then every fuzz target 
 	@GO=$(GO) scripts/arch.sh
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 	@GO=$(GO) scripts/mcp.sh --or-skip
+	@scripts/python.sh test --or-skip
 
 test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
 	@GO=$(GO) scripts/mcp.sh
+
+test-python: build ## the Python package: types, and tests against the binary
+	@scripts/python.sh test
 
 check: ## what must hold of the text: format, vet, lint, the wire, README commands
 	@scripts/check.sh

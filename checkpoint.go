@@ -57,11 +57,14 @@ type StageTransition struct {
 // inherits.
 func Checkpoints(ctx context.Context, svc Service, run ID) ([]Checkpoint, error) {
 	var list []Checkpoint
-	err := inheritedEvents(ctx, svc, run, func(e *Event) {
+	err := inheritedEvents(ctx, svc, run, func(e *Event, of Run) {
 		if e.Kind != KindCheckpointCreated {
 			return
 		}
 		c := Checkpoint{Run: e.Run, Seq: e.Seq, CreatedAt: e.At, Labels: []string{}}
+		if of.Pipeline != nil {
+			c.Envelope, c.Thread = of.Pipeline.Envelope, of.Pipeline.Thread
+		}
 		if json.Unmarshal(e.Body, &c) != nil {
 			return
 		}
@@ -79,7 +82,7 @@ func Checkpoints(ctx context.Context, svc Service, run ID) ([]Checkpoint, error)
 // inherits.
 func Transitions(ctx context.Context, svc Service, run ID) ([]StageTransition, error) {
 	var list []StageTransition
-	err := inheritedEvents(ctx, svc, run, func(e *Event) {
+	err := inheritedEvents(ctx, svc, run, func(e *Event, _ Run) {
 		if e.Kind != KindTransition {
 			return
 		}
@@ -94,29 +97,29 @@ func Transitions(ctx context.Context, svc Service, run ID) ([]StageTransition, e
 
 // inheritedEvents reads a run's records, and before them those of the run that it
 // was forked from, up to where it was.
-func inheritedEvents(ctx context.Context, svc Service, run ID, take func(*Event)) error {
+func inheritedEvents(ctx context.Context, svc Service, run ID, take func(*Event, Run)) error {
 	type part struct {
-		run  ID
+		run  Run
 		upTo int64 // 0: all
 	}
-	parts := []part{{run: run}}
-	for {
-		last := &parts[len(parts)-1]
-		r, err := svc.Get(ctx, last.run)
+	var parts []part
+	for id, upTo := run, int64(0); ; {
+		r, err := svc.Get(ctx, id)
 		if err != nil {
 			return err
 		}
+		parts = append(parts, part{r, upTo})
 		if l := r.Lineage; l == nil || l.Seq == 0 {
 			break
 		}
-		parts = append(parts, part{r.Lineage.Parent, r.Lineage.Seq})
+		id, upTo = r.Lineage.Parent, r.Lineage.Seq
 	}
 	for _, p := range slices.Backward(parts) {
-		for e, err := range svc.Events(ctx, EventsRequest{Run: p.run, Limit: int(p.upTo)}) {
+		for e, err := range svc.Events(ctx, EventsRequest{Run: p.run.ID, Limit: int(p.upTo)}) {
 			if err != nil {
 				return err
 			}
-			take(&e)
+			take(&e, p.run)
 		}
 	}
 	return nil

@@ -244,8 +244,8 @@ answer, deny? `)
 	if got, ok, _ := asked(clarification("["+name+"]"), "deny\n"); !ok || got.Action != "deny" || got.Answer != nil {
 		t.Errorf("denied: %+v", got)
 	}
-	equal(t, "form", answerForm(clarification("["+name+","+size+","+sure+","+style+"]")), `{"name":"TEXT","size":3,"sure":true,"style":"short"}`)
-	equal(t, "form of nothing", answerForm(publishGate()), "JSON")
+	equal(t, "form", answerForm(clarification("["+name+","+size+","+sure+","+style+"]"), "answer"), `{"name":"TEXT","size":3,"sure":true,"style":"short"}`)
+	equal(t, "form of nothing", answerForm(publishGate(), "use_result"), "JSON")
 }
 
 func TestDoAsksQuestions(t *testing.T) {

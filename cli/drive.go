@@ -12,7 +12,9 @@ import (
 func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Started, p *prompter, shown int64) error {
 	f := a.newFollower(svc, s, s.Program.Name, shown)
 	p.beside(f)
+	release := a.attach(s, f)
 	d := f.drive(ctx)
+	release()
 	p.close()
 	f.paint()
 	run, err := svc.Get(context.WithoutCancel(ctx), s.Run)

@@ -44,7 +44,7 @@ type Env struct {
 	Skills func(OpenOptions) (tipstaff.Skills, error)
 	// Tools looks after the tools of a workspace. It opens no store.
 	Tools func(workspace string) (tipstaff.Tools, error)
-	// IsPipeline tells the source of a pipeline from that of a plan.
+	// IsPipeline tells the source of a pipeline from that of a plan. nil: nothing is one.
 	IsPipeline func(program []byte) bool
 	// Serve serves a workspace to other programs until ctx ends. announce is told where
 	// it listens, once it does.
@@ -75,6 +75,9 @@ const (
 type Session interface {
 	Service() tipstaff.Service
 	Memory() tipstaff.Memory
+	// Attach lets hosts of agents attach to this process while it drives the run, and
+	// keeps those running that commands name. tell is given what they print, by line.
+	Attach(run tipstaff.ID, commands []string, tell func(line string)) (Attached, error)
 	Close() error
 }
 
@@ -130,6 +133,8 @@ func (e *Env) size() (width, height int) {
 	}
 	return width, height
 }
+
+func (e *Env) isPipeline(program []byte) bool { return e.IsPipeline != nil && e.IsPipeline(program) }
 
 func (e *Env) getenv(name string) string {
 	if e.Getenv == nil {

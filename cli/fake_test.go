@@ -312,6 +312,7 @@ type bench struct {
 	opened   []OpenOptions
 	closed   int
 	vars     map[string]string
+	attach   func(tipstaff.ID, []string, func(string)) (Attached, error)
 }
 
 func newBench(t *testing.T) *bench {
@@ -334,6 +335,13 @@ func newBench(t *testing.T) *bench {
 func (b *bench) Service() tipstaff.Service { return b.svc }
 func (b *bench) Memory() tipstaff.Memory   { return b.memory }
 func (b *bench) Close() error              { b.closed++; return nil }
+
+func (b *bench) Attach(run tipstaff.ID, commands []string, tell func(string)) (Attached, error) {
+	if b.attach == nil {
+		panic("nobody should attach")
+	}
+	return b.attach(run, commands, tell)
+}
 
 // terminal makes all three streams a terminal.
 func (b *bench) terminal() *bench {

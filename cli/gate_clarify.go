@@ -126,8 +126,11 @@ func (p *prompter) clarify(ctx context.Context, questions []question) (json.RawM
 	return b.Bytes(), nil
 }
 
-// answerForm is what an answer to a clarification looks like, for a command line.
-func answerForm(g tipstaff.Gate) string {
+// answerForm is what an answer looks like, for a command line.
+func answerForm(g tipstaff.Gate, action string) string {
+	if form := stageAnswer(g, action); form != "" {
+		return form
+	}
 	questions := questionsOf(g)
 	if len(questions) == 0 {
 		return "JSON"

@@ -44,7 +44,8 @@ type app struct {
 	// Flags of every command.
 	json      bool
 	workspace string
-	skills    string // of those that have to do with skills
+	skills    string   // of those that have to do with skills
+	hosts     []string // of those that drive pipelines: commands that serve remote stages
 }
 
 // misused is an error from before a command began: the invocation's. Flags

@@ -48,7 +48,7 @@ func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
 	for _, action := range g.Actions {
 		words := []string{"decide", run.String(), gate, action}
 		if needsAnswer(action) {
-			words = append(words, "--answer", answerForm(g))
+			words = append(words, "--answer", answerForm(g, action))
 		}
 		if needsFeedback(action) {
 			words = append(words, "--feedback", "TEXT")
@@ -60,7 +60,7 @@ func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
 
 // needsAnswer tells of the actions that mean nothing without a value.
 func needsAnswer(action string) bool {
-	return action == "use_result" || action == "extend" || action == "answer"
+	return action == "use_result" || action == "extend" || action == "answer" || action == "modify"
 }
 
 // needsFeedback tells of the actions that hand words on to whoever works next.
@@ -80,7 +80,7 @@ func (a *app) saySteps(w io.Writer, r tipstaff.Run, below []tipstaff.Run, wake t
 				at += " of " + clean(nameOf(who))
 			}
 			fmt.Fprintf(w, "waiting: %s asks: %s\n", at, clean(g.Question))
-			if g.Kind == tipstaff.Clarification || draftOf(g) != nil { // what is asked is not in the question
+			if g.Kind == tipstaff.Clarification || draftOf(g) != nil || stageOf(g).Stage != "" { // what is asked is not in the question
 				for _, l := range gateSubject(g) {
 					fmt.Fprintf(w, "    %s\n", l)
 				}

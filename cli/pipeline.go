@@ -17,7 +17,6 @@ type pipelineOptions struct {
 	text   string
 	goals  []string
 	thread string
-	hosts  []string
 	graph  string
 	schema bool
 	bounds boundFlags
@@ -29,7 +28,6 @@ func (o *pipelineOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.text, "text", "", "the `text` a pipeline works on; @FILE reads a file, - standard input")
 	cmd.Flags().StringArrayVar(&o.goals, "goal", nil, "a `goal` of a pipeline run; may be repeated")
 	cmd.Flags().StringVar(&o.thread, "thread", "", "the `key` of the line of runs that a pipeline run belongs to")
-	cmd.Flags().StringArrayVar(&o.hosts, "host", nil, "start this `command` to serve the remote stages of a pipeline; may be repeated")
 	cmd.Flags().StringVar(&o.graph, "graph", "", "with --dry-run: draw the pipeline, as mermaid or dot")
 	cmd.Flags().BoolVar(&o.schema, "schema", false, "with --dry-run: print the JSON Schema of pipelines")
 	o.bounds.flags(cmd)

@@ -113,12 +113,23 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 	if questions := questionsOf(g); err == nil && c.Action == "answer" && len(questions) > 0 {
 		c.Answer, err = p.clarify(ctx, questions)
 	} else if err == nil && needsAnswer(c.Action) {
-		c.Answer, err = insist(ctx, p, "answer, as JSON: ", parseAnswer)
+		c.Answer, err = p.answer(ctx, g, c.Action)
 	}
 	if err == nil && needsFeedback(c.Action) {
 		c.Feedback, err = insist(ctx, p, "feedback: ", parseFeedback)
 	}
 	return c, err
+}
+
+// answer asks for the value of an action.
+func (p *prompter) answer(ctx context.Context, g tipstaff.Gate, action string) (json.RawMessage, error) {
+	switch {
+	case asksForText(g):
+		return insist(ctx, p, "answer: ", parseWords)
+	case action == "modify":
+		return insist(ctx, p, "data, as a JSON object: ", parseData)
+	}
+	return insist(ctx, p, "answer, as JSON: ", parseAnswer)
 }
 
 // farewell says why a question is no longer asked.

@@ -266,6 +266,10 @@ func (r row) line(v *view, width int, now time.Time) line {
 func (v *view) shown(r row) nodeState {
 	branch := r.node != nil && len(r.node.children) > 0
 	switch {
+	case branch && r.node.kind == pipelineKind && v.state == "failed":
+		return failed
+	case branch && r.node.kind == pipelineKind && v.state == "cancelled":
+		return cancelled
 	case v.state == "completed" && branch && !quiet(r.state):
 		return done
 	case v.drivenSince.IsZero() && branch && r.state == running:
@@ -289,8 +293,11 @@ func (n *node) title(folded bool) string {
 // elapsed is how long n took, or has been taking.
 func (n *node) elapsed(s nodeState, now time.Time) string {
 	from, to := n.times()
-	if n.stage != nil {
+	switch {
+	case n.stage != nil:
 		from, to = n.started, n.ended
+	case n.kind == pipelineKind: // its stages tell of their last visits alone, the header of the whole
+		return ""
 	}
 	switch {
 	case from.IsZero():

@@ -48,6 +48,7 @@ drives is handed the revision, and goes on there.`,
 	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
 	cmd.Flags().StringVar(&o.with, "with", "", "a revised plan for the run, as a `file`; - reads it from standard input")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why the plan is revised, for the record: a `text`")
+	o.hostFlag(cmd)
 	return cmd
 }
 

@@ -62,6 +62,7 @@ exit code is 4.`,
 	}
 	o.flags(cmd)
 	o.pipelineOptions.flags(cmd)
+	o.hostFlag(cmd)
 	return cmd
 }
 
@@ -92,13 +93,24 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkHosts(ctx, svc, req); err != nil {
+		return err
+	}
 	p := o.newPrompter(ctx, o.unattended || o.readsStdin())
 	req.Ask = p.asker()
 	started, err := o.startOrPin(ctx, svc, req, p)
 	if err != nil {
 		return err
 	}
+	o.warn(started.Warnings)
 	return o.drive(ctx, svc, &started, p, 0)
+}
+
+// warn tells what is odd about a program that can be run all the same.
+func (o *runOptions) warn(list []tipstaff.Problem) {
+	for _, w := range list {
+		fmt.Fprintf(o.err, "warning: %s\n", problemLine(w))
+	}
 }
 
 func (o *runOptions) readsStdin() bool { return o.file == "-" || o.inputsFile == "-" || o.text == "-" }
@@ -125,7 +137,7 @@ func (o *runOptions) request() (tipstaff.StartRequest, error) {
 	if req.Inputs, err = o.readInputs(); err != nil {
 		return req, err
 	}
-	if o.env.IsPipeline(req.Program) {
+	if o.env.isPipeline(req.Program) {
 		return req, o.pipelineRequest(&req)
 	}
 	if len(o.given) > 0 {
@@ -217,8 +229,9 @@ func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tips
 	if err != nil {
 		return err
 	}
-	for _, w := range s.Warnings {
-		fmt.Fprintf(o.err, "warning: %s\n", problemLine(w))
+	o.warn(s.Warnings)
+	if err := o.mayHost(s.Outline); err != nil {
+		return err
 	}
 	if s.Shown != nil {
 		_, err := o.out.Write(s.Shown)

@@ -276,7 +276,7 @@ func TestRunRefusesBadInvocations(t *testing.T) {
 		`--input "a=\xff" is not UTF-8`:                              {"run", plan, "--input", "a=\xff"},
 		"--input a is given twice":                                   {"run", plan, "--input", "a=1", "--input", "a=2"},
 		"is not a JSON object":                                       {"run", plan, "--inputs", list},
-		"the plan and --inputs cannot both come from standard input": {"run", "-", "--inputs", "-"},
+		"only one of the program, --inputs and --text can come from standard input": {"run", "-", "--inputs", "-"},
 		"tipstaff run has no flag --unatended":                       {"run", plan, "--unatended"},
 		"hint: did you mean --unattended?":                           {"run", plan, "--unatended"},
 	} {

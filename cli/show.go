@@ -16,21 +16,37 @@ import (
 type showOptions struct {
 	*app
 	ref string
+
+	graph                    string
+	checkpoints, transitions bool
 }
 
 func newShow(a *app) *cobra.Command {
 	o := &showOptions{app: a}
-	return &cobra.Command{
-		Use:               "show RUN",
-		Short:             "Show a run: state, gates, bounds, outputs",
-		Example:           "  tipstaff show @\n  tipstaff show @ --json",
+	cmd := &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run: state, gates, bounds, outputs",
+		Example: `  tipstaff show @
+  tipstaff show @ --json
+  tipstaff show @ --transitions
+  tipstaff show @ --graph mermaid`,
 		Args:              needs("RUN"),
 		ValidArgsFunction: completed(a, completeRun),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.ref = args[0]
+			if cmd.Flags().Changed("graph") && !slices.Contains(graphFormats, o.graph) {
+				return &usageError{message: fmt.Sprintf("a pipeline is drawn as %s, not as %q", strings.Join(graphFormats, " or "), o.graph)}
+			}
+			if o.graph != "" && o.checkpoints || o.graph != "" && o.transitions || o.checkpoints && o.transitions {
+				return &usageError{message: "only one of --graph, --checkpoints and --transitions can be shown at once"}
+			}
 			return o.run(cmd.Context())
 		},
 	}
+	cmd.Flags().StringVar(&o.graph, "graph", "", "draw the pipeline with how often its edges were taken, as `mermaid` or dot")
+	cmd.Flags().BoolVar(&o.checkpoints, "checkpoints", false, "list the checkpoints of a pipeline")
+	cmd.Flags().BoolVar(&o.transitions, "transitions", false, "list the transitions of a pipeline")
+	return cmd
 }
 
 func (o *showOptions) run(ctx context.Context) error {
@@ -41,6 +57,14 @@ func (o *showOptions) run(ctx context.Context) error {
 	id, err := resolve(ctx, svc, o.ref)
 	if err != nil {
 		return err
+	}
+	switch {
+	case o.graph != "":
+		return o.showGraph(ctx, svc, id)
+	case o.checkpoints:
+		return o.showCheckpoints(ctx, svc, id)
+	case o.transitions:
+		return o.showTransitions(ctx, svc, id)
 	}
 	run, err := svc.Get(ctx, id)
 	if err != nil {

@@ -167,7 +167,7 @@ func (t *tree) fold(ev tipstaff.Event, b recordBody) {
 
 func (t *tree) begin(ev tipstaff.Event) {
 	n := t.at(ev.Path)
-	if n.branch() {
+	if n.branch() || n.stage != nil && lastSegment(ev.Path) == "begin" { // stage.started says so, and which visit it is
 		return
 	}
 	if n.state != running {
@@ -188,7 +188,7 @@ func (t *tree) begin(ev tipstaff.Event) {
 // finish ends a call. Where it is not the node's own, the node goes on.
 func (t *tree) finish(ev tipstaff.Event, b recordBody) {
 	n := t.at(ev.Path)
-	if n.branch() || n.path != ev.Path {
+	if n.branch() || n.stage != nil || n.path != ev.Path {
 		n.called(ev.Path, false)
 		return
 	}

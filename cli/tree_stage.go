@@ -116,7 +116,7 @@ func (t *tree) place(path string) string {
 	}
 	first, rest, deeper := strings.Cut(path, "/")
 	name, _, visited := strings.Cut(first, "#")
-	if !visited || name == "now" || name == "go" {
+	if !visited || t.byPath[name] == nil && (name == "now" || name == "go") { // the engine's own
 		return path
 	}
 	t.stage(name)
@@ -262,7 +262,7 @@ func stageWords(ev tipstaff.Event) (what, detail string) {
 		return "started", ""
 	case tipstaff.KindStageFinished:
 		used := stageWork{calls: b.Usage.LLMCalls, cost: b.cost()}
-		return outcomeWords[b.Outcome], joined("  ", human(b.took()), used.used(), b.failure())
+		return stageEnds[b.Outcome], joined("  ", human(b.took()), used.used(), b.failure())
 	case tipstaff.KindStageRetrying:
 		return "retrying", joined("  ", fmt.Sprintf("attempt %d in %s", b.NextAttempt, human(time.Duration(b.DelayMs)*time.Millisecond)), b.failure())
 	case tipstaff.KindStageSkipped:
@@ -281,7 +281,7 @@ func stageWords(ev tipstaff.Event) (what, detail string) {
 	return "", ""
 }
 
-var outcomeWords = map[string]string{"success": "completed", "error": "failed", "cancelled": "cancelled"}
+var stageEnds = map[string]string{"success": "completed", "error": "failed", "cancelled": "cancelled"}
 
 func transitionText(b stageBody) string {
 	text := b.From + " → " + b.To

@@ -17,6 +17,7 @@ import (
 //
 //	outline               lines "path kind label", parents first; begins a new view
 //	bulk of=N             like outline: a parallel node with N tool calls root/0 …
+//	pipeline              lines "stage label"; begins a new view of a pipeline
 //	events                lines "+time kind path body"; path - is the run itself
 //	render [width=] [height=] [at=+time]
 func TestView(t *testing.T) {
@@ -31,6 +32,8 @@ func TestView(t *testing.T) {
 				var n int
 				d.ScanArgs(t, "of", &n)
 				v, seq = newView(runA, "notes", bulk(n)), 0
+			case "pipeline":
+				v, seq = newView(runA, "notes", parseStages(d.Input)), 0
 			case "events":
 				for _, text := range strings.Split(d.Input, "\n") {
 					seq++
@@ -80,6 +83,17 @@ func parseOutline(t *testing.T, text string) *tipstaff.Outline {
 		} else {
 			root = o
 		}
+	}
+	return root
+}
+
+// parseStages is the outline of a pipeline; without lines, one whose stages nobody
+// has told of.
+func parseStages(text string) *tipstaff.Outline {
+	root := &tipstaff.Outline{Kind: pipelineKind, ID: "notes"}
+	for l := range strings.Lines(text) {
+		name, label, _ := strings.Cut(strings.TrimSuffix(l, "\n"), " ")
+		root.Children = append(root.Children, &tipstaff.Outline{Path: name, ID: name, Kind: "stage", Label: label})
 	}
 	return root
 }

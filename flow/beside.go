@@ -15,15 +15,15 @@ func (m *Mem) besides(drafts []Draft) (all []beside, err error) {
 			continue
 		}
 		r, ok := m.runs[d.Beside.Run]
-		switch {
-		case !ok:
+		if !ok {
 			return nil, fmt.Errorf("%w: %s", ErrNoRun, d.Beside.Run)
-		case r.ended != "":
-			return nil, fmt.Errorf("%w: %s", ErrEnded, d.Beside.Run)
 		}
 		more, err := d.Beside.Write(&memTx{id: d.Beside.Run, run: r, now: time.Now().UTC()})
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case r.ended != "" && len(more) > 0:
+			return nil, fmt.Errorf("%w: %s", ErrEnded, d.Beside.Run)
 		}
 		all = append(all, beside{r, more})
 	}

@@ -222,7 +222,9 @@ type Draft struct {
 // Beside is a foreign write that comes with a record: both are stored, or neither.
 type Beside struct {
 	Run string
-	// Write looks at the other run and gives its records, as that of [Writer] does.
+	// Write looks at the other run and gives its records, as that of [Writer] does. They
+	// follow the record that brings them. Its error, or that the other run has ended,
+	// fails the whole append.
 	Write func(Tx) ([]Draft, error)
 }
 

@@ -32,7 +32,9 @@ func TestPrepaid(t *testing.T) {
 				return json.RawMessage("{}"), err
 			}
 			acts := map[string]flow.Activity{
-				"begin": {Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{Value: json.RawMessage("{}")}, nil }},
+				"begin": {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+					return flow.Done{Value: json.RawMessage("{}")}, nil
+				}},
 				"call": {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
 					if attempts++; attempts <= c.fails {
 						return flow.Done{Use: flow.Use{"calls": 1}}, &flow.Error{Code: "away", Message: "away", Retry: true}

@@ -35,13 +35,14 @@ func ToJSON(m proto.Message) ([]byte, error) {
 // Check reports the first field of a message that cannot be taken, as a
 // [*FieldError]: what a stranger sent is looked at before it is used.
 func Check(m proto.Message) error {
-	_, err := ToJSON(m)
-	return err
+	w := writer{sparse: true}
+	return w.message(m.ProtoReflect())
 }
 
 type writer struct {
 	bytes.Buffer
 	trail
+	sparse bool // leaves out every field that is not set: nothing can be wrong with it
 }
 
 // comma separates what follows from what stands before it, if something does.
@@ -64,7 +65,7 @@ func (w *writer) message(m protoreflect.Message) error {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		if absent(m, fd) {
+		if absent(m, fd) || w.sparse && !m.Has(fd) {
 			continue
 		}
 		w.name(memberName(fd))

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/pb"
@@ -94,6 +95,11 @@ func (s *Server) adorn(ctx context.Context, e tipstaff.Event, event *pb.Executio
 		if string(body["outcome"]) != `"success"` {
 			event.Type = pb.ExecutionEvent_STAGE_FAILED
 		}
+	case tipstaff.KindTransition:
+		var rule int
+		if json.Unmarshal(payload["rule"], &rule) == nil {
+			payload["rule"] = number(rule - 1) // clients count from 0
+		}
 	case tipstaff.KindPolicyGate:
 		payload["stage"] = text(event.Stage)
 		askedBy(payload)
@@ -180,6 +186,8 @@ func skipped(env *pb.Envelope) map[string]string {
 	}
 	return env.SkippedStages
 }
+
+func number(n int) json.RawMessage { return json.RawMessage(strconv.Itoa(n)) }
 
 // text is a text as JSON.
 func text(s string) json.RawMessage {

@@ -95,10 +95,15 @@ func (s *checkedStream) RecvMsg(m any) error {
 	return checkMessage(m)
 }
 
-// checkMessage refuses what a field may not hold, wherever it stands in the message.
-func checkMessage(m any) error {
-	if m, ok := m.(proto.Message); ok && m.ProtoReflect().Descriptor().ParentFile().Package() == pb.File_tipstaff_core_v1_core_proto.Package() {
-		return fieldFault(pb.Check(m))
+// checkMessage refuses what a field may not hold, wherever it stands in the message,
+// and what was no message at all.
+func checkMessage(v any) error {
+	m, ok := v.(proto.Message)
+	if !ok || m.ProtoReflect().Descriptor().ParentFile().Package() != pb.File_tipstaff_core_v1_core_proto.Package() {
+		return nil
 	}
-	return nil
+	if unreadable(m) {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "the message cannot be read")
+	}
+	return fieldFault(pb.Check(m))
 }

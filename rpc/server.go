@@ -26,6 +26,7 @@ const (
 	heartbeat   = 10 * time.Second // of hosts; silent for three of them is lost
 	patience    = 10 * time.Second // for the first message of a host
 	closingTime = 5 * time.Second  // for streams that end by themselves
+	workers     = 4                // that short calls find awake, with stacks as deep as the store needs; more calls have goroutines of their own
 )
 
 // Options are what a server works with besides runs and hosts. Tokens is required.
@@ -75,7 +76,8 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAlive / 3, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.NumStreamWorkers(workers),
+		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.ForceServerCodecV2(newCodec()),
 	}
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))

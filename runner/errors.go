@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -59,9 +60,9 @@ func messageOf(err error, code tipstaff.Code, run tipstaff.ID) string {
 	case tipstaff.SessionBusy:
 		return "a turn of the session has not ended: run " + run.String()
 	case tipstaff.ThreadBusy:
-		return "the thread has a run that has not ended"
+		return "the thread has a run that has not ended" + strings.TrimPrefix(err.Error(), flow.ErrThreadBusy.Error())
 	case tipstaff.RequestConflict:
-		return "the request has made a run already"
+		return "the request has made a run already" + strings.TrimPrefix(err.Error(), flow.ErrRequestKnown.Error())
 	case tipstaff.Busy:
 		return "run " + run.String() + " is being driven by another process"
 	}

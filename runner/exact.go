@@ -19,7 +19,7 @@ const exactly = "$json"
 func (e exact) MarshalJSON() ([]byte, error) {
 	var own map[string]json.RawMessage
 	marked := json.Unmarshal(e, &own) == nil && own[exactly] != nil
-	if same, err := journal.Canonical(e); err == nil && !marked && sameNumbers(same, e) {
+	if canonical, err := journal.Canonical(e); err == nil && !marked && spelled(canonical) == spelled(e) {
 		return e, nil
 	}
 	return json.Marshal(map[string]string{exactly: string(e)})
@@ -54,22 +54,15 @@ func raws(all map[string]exact) map[string]json.RawMessage {
 	return raw
 }
 
-// sameNumbers reports whether two encodings of one document spell every number
-// alike.
-func sameNumbers(a, b []byte) bool {
-	return numbers(a) == numbers(b)
-}
-
-// numbers are the spellings of the numbers of a document, sorted by where they
-// stand: objects are read by sorted keys.
-func numbers(raw []byte) string {
+// spelled is a document with its members sorted and its numbers as they are written.
+func spelled(raw []byte) string {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var v any
 	if d.Decode(&v) != nil {
 		return ""
 	}
-	out, err := json.Marshal(v) // which keeps the spelling of a json.Number
+	out, err := json.Marshal(v)
 	if err != nil {
 		return ""
 	}

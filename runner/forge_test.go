@@ -91,6 +91,7 @@ func (b *bed) found(run tipstaff.ID) {
 
 func TestForgedDraftIsFound(t *testing.T) {
 	t.Parallel()
+	b := newBed(t)
 	for name, attack := range map[string]struct {
 		kind     tipstaff.Kind
 		from, to string
@@ -106,8 +107,7 @@ func TestForgedDraftIsFound(t *testing.T) {
 		"its bounds":         {tipstaff.KindIntentAccept, `"model_calls":10`, `"model_calls":11`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
+			b.t = t
 			run := b.held()
 			b.change(tipstaff.Hold{Run: run, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"a": 1}`)}, Usage: &tipstaff.Usage{LLMCalls: 2}})
 			b.begin(run)
@@ -120,6 +120,7 @@ func TestForgedDraftIsFound(t *testing.T) {
 
 func TestForgedRollbackIsFound(t *testing.T) {
 	t.Parallel()
+	b := newBed(t)
 	for name, attack := range map[string]struct {
 		kind     tipstaff.Kind
 		from, to string
@@ -135,8 +136,7 @@ func TestForgedRollbackIsFound(t *testing.T) {
 		"whose Envelope it is":     {tipstaff.KindIntentDraft, `"pipeline":{"envelope_id":"env_`, `"pipeline":{"envelope_id":"env_X`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t)
+			b.t = t
 			old, _ := b.pipe(review)
 			got := b.fork(tipstaff.ForkRequest{Run: old, Checkpoint: b.checkpoints(old)[0].ID, Rollback: true, Raise: map[string]int64{"max_iterations": 4},
 				Outputs: map[string]json.RawMessage{"critic": json.RawMessage(`{"verdict": "ok"}`)}})

@@ -41,8 +41,24 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 			fold = tipstaff.Fold{}
 		}
 	}
-	head := row.HeadHash
-	err := eachRecord(ctx, r.Store, row.ID, fold.Seq, func(s flow.Stored) error {
+	head, err := r.foldOn(ctx, row, &fold)
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	gates, err := r.openGates(ctx, row.ID, &fold)
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program)), State: tipstaff.State(row.State), Head: head, Owner: r.owner(row)}
+	return tipstaff.Status(facts, &fold, gates, r.Now()), nil
+}
+
+// foldOn adds the records since the fold was kept, and returns the hash of the last.
+func (r *Runner) foldOn(ctx context.Context, row flow.Row, fold *tipstaff.Fold) (head string, err error) {
+	if head = row.HeadHash; fold.Seq == row.Head {
+		return head, nil // of most runs: a question that clients ask often is spared the reading
+	}
+	err = eachRecord(ctx, r.Store, row.ID, fold.Seq, func(s flow.Stored) error {
 		e, err := tipstaff.ParseEvent(s.Bytes)
 		if err != nil {
 			return err
@@ -51,19 +67,21 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 		head = journal.Hash(s.Hash).String()
 		return nil
 	})
-	if err != nil {
-		return tipstaff.Run{}, err
+	return head, err
+}
+
+// openGates are those of a run. The fold counts as open all that are, and besides
+// those that the end of the run has closed.
+func (r *Runner) openGates(ctx context.Context, run string, fold *tipstaff.Fold) ([]tipstaff.Gate, error) {
+	if len(fold.Gates) == 0 {
+		return []tipstaff.Gate{}, nil
 	}
-	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: row.ID, Open: true})
-	if err != nil {
-		return tipstaff.Run{}, err
-	}
+	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: true})
 	gates := make([]tipstaff.Gate, len(rows))
 	for i, g := range rows {
 		gates[i] = gateOf(g)
 	}
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program)), State: tipstaff.State(row.State), Head: head, Owner: r.owner(row)}
-	return tipstaff.Status(facts, &fold, gates, r.Now()), nil
+	return gates, err
 }
 
 func (r *Runner) owner(row flow.Row) *tipstaff.Owner {
@@ -78,10 +96,16 @@ func (r *Runner) alive(row flow.Row) bool {
 }
 
 func (r *Runner) programName(ctx context.Context, digest string) string {
-	var doc struct{ Name string }
-	if src, err := r.Store.Blob(ctx, digest); err == nil {
-		_ = json.Unmarshal(src, &doc) // a plan need not have a name
+	if name, known := r.names.get(digest); known {
+		return name
 	}
+	var doc struct{ Name string }
+	src, err := r.Store.Blob(ctx, digest)
+	if err != nil {
+		return ""
+	}
+	_ = json.Unmarshal(src, &doc) // a plan need not have a name
+	r.names.put(digest, doc.Name)
 	return doc.Name
 }
 

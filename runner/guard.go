@@ -61,6 +61,14 @@ func visibleTo(ctx context.Context) string {
 	return userOf(ctx)
 }
 
+// onBehalf is who acts for a user without being that user; "": nobody does.
+func onBehalf(ctx context.Context) string {
+	if p := principal(ctx); strings.HasPrefix(p, "token:") && p != "token:"+userOf(ctx) {
+		return p
+	}
+	return ""
+}
+
 // Start implements [tipstaff.Service]. A document that came from elsewhere needs a
 // scope of its own.
 func (g *guarded) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {

@@ -114,6 +114,10 @@ func TestDraftIsLockedWhileAnAgentWorksOnIt(t *testing.T) {
 			_, err := b.Start(cli(), tipstaff.StartRequest{Run: draft, Agent: &tipstaff.SingleAgent{Name: "first"}})
 			return err
 		},
+		"taking the agent's place": func() error {
+			_, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Rollback: true})
+			return err
+		},
 		"cancelling it": func() error {
 			_, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: draft})
 			return err

@@ -75,6 +75,7 @@ type draftBody struct {
 	Frozen        map[string]string `json:"frozen"`
 	Title         string            `json:"title,omitempty"`
 	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
+	By            string            `json:"by,omitempty"`    // who asked for it on behalf of the user; "": the user
 
 	Pipeline *tipstaff.PipelineStatus `json:"pipeline,omitempty"` // of a pipeline
 	Rollback *rollbackBody            `json:"rollback,omitempty"` // of one that goes back, or forks off: what it takes over

@@ -169,6 +169,13 @@ func (r *Runner) mayLeave(ctx context.Context, req tipstaff.ForkRequest, row flo
 	case req.Thread != "":
 		return tipstaff.Errorf(tipstaff.InvalidArgument, "a rollback keeps its thread: only a fork has another")
 	}
+	draft, err := readDraft(ctx, r.Store, row.ID)
+	if err != nil {
+		return err
+	}
+	if p := (&program{draft: *draft}); p.lone() && !tipstaff.State(row.State).Terminal() {
+		return tipstaff.Errorf(tipstaff.WrongState, "run %s works on a draft: another cannot take its place", row.ID).WithHint("cancel it, and run the agent again")
+	}
 	line, err := r.Store.Runs(ctx, flow.Query{Envelope: row.Envelope, Limit: 1})
 	if err == nil && len(line) == 1 && line[0].ID != row.ID {
 		return tipstaff.Errorf(tipstaff.WrongState, "run %s has taken the place of run %s", line[0].ID, row.ID).
@@ -262,6 +269,9 @@ func forkBodyOf(ctx context.Context, src source, base *program, b *boundary) (dr
 	last, err := src.Records(ctx, b.run, b.seq-1, 1)
 	if err != nil {
 		return draftBody{}, err
+	}
+	if len(last) == 0 {
+		return draftBody{}, fmt.Errorf("run %s has no record %d", b.run, b.seq)
 	}
 	h, err := segmentOf(ctx, src, b.run, b.seq)
 	if err != nil {

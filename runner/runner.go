@@ -65,6 +65,7 @@ type Runner struct {
 	drives map[string]*active
 	talk   talk
 	hosts  *hostDesk
+	names  names
 }
 
 var _ tipstaff.Service = (*Runner)(nil)

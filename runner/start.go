@@ -259,7 +259,7 @@ func (r *Runner) createFrom(ctx context.Context, body draftBody, doc *plan.Docum
 // store creates a run: drafted and, if there is a program, compiled, followed by
 // more.
 func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc *plan.Document, more []flow.Draft) error {
-	body.User, body.Origin, body.Trace = userOf(ctx), r.Origin, tool.Traceparent(ctx)
+	body.User, body.Origin, body.Trace, body.By = userOf(ctx), r.Origin, tool.Traceparent(ctx), onBehalf(ctx)
 	body.Keys = keysBody{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
 	body.Pipeline = statusIn(run, body.Pipeline)
 	drafts := []flow.Draft{{Kind: string(tipstaff.KindIntentDraft), From: journal.Executor, Body: flow.JSON(body)}}

@@ -55,6 +55,9 @@ fi
 checking 'the wire: lint, clients of the last release, generated code'
 scripts/wire.sh check || exit 1
 
+checking 'the wire in Python: generated code'
+scripts/python.sh check --or-skip || exit 1
+
 checking 'our packages build for macOS, without cgo'
 # All but those on top of the SDKs, which have nothing that depends on a system.
 GOOS=darwin go build $(go list . ./agent ./cli ./cortex ./flow ./journal ./pb ./plan ./policy ./runner ./skill ./sqlite ./supervisor ./tool/...) || fault 'a package does not build for macOS'

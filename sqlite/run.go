@@ -270,7 +270,11 @@ func (s *Store) Run(ctx context.Context, id string) (run flow.Row, err error) {
 func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
 	err = s.read(ctx, func(c *conn) error {
 		runs = nil
-		query, args, err := c.whichRuns(ctx, q)
+		statement := c.whichRuns
+		if q.Envelope != "" && q.Limit == 1 && q.States == nil && !q.Leased {
+			statement = c.newestRun
+		}
+		query, args, err := statement(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -283,8 +287,40 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 	return runs, err
 }
 
+// newestRun is the statement for the newest run of an Envelope. An ordered search by
+// bound values is planned anew by SQLite each time, which costs more than the search; so
+// the few runs that an Envelope has are looked through here.
+func (c *conn) newestRun(ctx context.Context, q flow.Query) (string, []any, error) {
+	where, args, err := c.conditions(ctx, q)
+	if err != nil {
+		return "", nil, err
+	}
+	newest := int64(0)
+	err = c.query(ctx, func(r row) error { newest = max(newest, r.int(0)); return nil }, `SELECT n FROM runs WHERE `+where, args...)
+	if err != nil {
+		return "", nil, err
+	}
+	head, err := c.selectRuns(ctx)
+	return head + ` WHERE n = ?`, []any{newest}, err
+}
+
 // whichRuns is the statement for a query.
 func (c *conn) whichRuns(ctx context.Context, q flow.Query) (string, []any, error) {
+	where, args, err := c.conditions(ctx, q)
+	if err != nil {
+		return "", nil, err
+	}
+	head, err := c.selectRuns(ctx)
+	query := head + ` WHERE ` + where + ` ORDER BY n DESC`
+	if q.Limit > 0 {
+		query += ` LIMIT ?`
+		args = append(args, int64(q.Limit))
+	}
+	return query, args, err
+}
+
+// conditions are what a query asks of runs.
+func (c *conn) conditions(ctx context.Context, q flow.Query) (string, []any, error) {
 	where, args := []string{"true"}, []any{}
 	add := func(condition string, values ...any) {
 		where, args = append(where, condition), append(args, values...)
@@ -317,11 +353,5 @@ func (c *conn) whichRuns(ctx context.Context, q flow.Query) (string, []any, erro
 	if q.Leased {
 		add("holder IS NOT NULL")
 	}
-	head, err := c.selectRuns(ctx)
-	query := head + ` WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC`
-	if q.Limit > 0 {
-		query += ` LIMIT ?`
-		args = append(args, int64(q.Limit))
-	}
-	return query, args, err
+	return strings.Join(where, " AND "), args, nil
 }

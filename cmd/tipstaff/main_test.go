@@ -21,7 +21,7 @@ import (
 // detector whenever the tests do.
 func TestMain(m *testing.M) {
 	tooltest.Main() // and where it is started as a server, it is one
-	testscript.Main(tests{m}, map[string]func(){"tipstaff": main, "toolserver": toolServer})
+	testscript.Main(tests{m}, map[string]func(){"tipstaff": main, "toolserver": toolServer, "agenthost": agentHost})
 }
 
 // tests are the tests between making and removing a folder for the binary. Most of

@@ -221,8 +221,10 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 func (bearer) RequireTransportSecurity() bool { return false }
 
-// as is a connection of a caller; of nobody, if the user is none.
-func (b *bed) as(user string) *client {
+// as is a caller; nobody, if the user is none.
+func (b *bed) as(user string) *client { return &client{pb.NewCoreServiceClient(b.dial(user)), b} }
+
+func (b *bed) dial(user string) *grpc.ClientConn {
 	b.t.Helper()
 	var secret bearer
 	for _, c := range callers {
@@ -236,7 +238,7 @@ func (b *bed) as(user string) *client {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { conn.Close() })
-	return &client{pb.NewCoreServiceClient(conn), b}
+	return conn
 }
 
 func (b *bed) ctx() context.Context {

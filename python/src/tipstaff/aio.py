@@ -42,6 +42,7 @@ class AsyncClient:
         self._target = connection.find(address, token, tls)
         self._timeout = timeout
         self._channel: grpc.aio.Channel | None = None
+        self._connecting = asyncio.Lock()
 
     async def create_envelope(
         self,
@@ -55,7 +56,7 @@ class AsyncClient:
         pipeline: PipelineLike | None = None,
         goals: Sequence[str] | None = None,
     ) -> Envelope:
-        """Make a draft. The same ``request_id`` and content again give the same one."""
+        """See :meth:`Client.create_envelope`."""
         message = request.create_envelope(
             raw_input, user_id, session_id, request_id, metadata, stage_order, pipeline, goals
         )
@@ -63,7 +64,8 @@ class AsyncClient:
 
     async def check_bounds(self, envelope: Envelope | str) -> BoundsResult:
         """See :meth:`Client.check_bounds`."""
-        return read(BoundsResult, await self._ask((await self._stub()).CheckBounds, request.bounds_of(envelope)))
+        answer = await self._ask((await self._stub()).CheckBounds, request.bounds_of(envelope))
+        return read(BoundsResult, answer)
 
     async def update_envelope(
         self,
@@ -73,12 +75,7 @@ class AsyncClient:
         output: Mapping[str, Any] | None = None,
         usage: Usage | None = None,
     ) -> Envelope:
-        """Save what was changed in a draft's outputs and metadata; with ``agent_name``
-        and ``output`` also that agent's output, with ``usage`` what was used outside.
-
-        The Envelope is brought up to date and returned. If somebody else has changed
-        the draft since it was read, it is :class:`Aborted` and nothing is saved.
-        """
+        """See :meth:`Client.update_envelope`."""
         message = request.update_envelope(envelope, agent_name, output, usage)
         if message is not None:
             envelope.become(envelope_of(await self._ask((await self._stub()).UpdateEnvelope, message)))
@@ -92,12 +89,7 @@ class AsyncClient:
         pipeline: PipelineLike | None = None,
         bounds: Bounds | None = None,
     ) -> AsyncGenerator[ExecutionEvent, None]:
-        """Start a draft, or continue an interrupted run, and yield its events until it
-        ends or waits for a decision. It starts with the first event that is asked for.
-
-        Local changes are saved first. With the final event the Envelope is brought up
-        to date. Whoever stops reading loses the events, not the run: :meth:`watch`.
-        """
+        """See :meth:`Client.execute_pipeline`."""
         await self._save(envelope)
         message = request.execute_pipeline(envelope, thread_id, pipeline, bounds)
         async for event in self._stream((await self._stub()).ExecutePipeline, message):
@@ -113,9 +105,7 @@ class AsyncClient:
         agent: Mapping[str, Any] | bytes | None = None,
         timeout: float | None = None,
     ) -> AgentResult:
-        """Run one agent on a draft: one of its pipeline, or the one that ``agent``
-        describes. Local changes are saved first, and the Envelope is brought up to
-        date. ``timeout``: the client's."""
+        """See :meth:`Client.execute_agent`."""
         await self._save(envelope)
         message = request.execute_agent(envelope, agent_name, agent)
         result = agent_result_of(await self._ask((await self._stub()).ExecuteAgent, message, timeout))
@@ -130,9 +120,10 @@ class AsyncClient:
         thread_id: str | None = None,
         run_id: str | None = None,
     ) -> Checkpoint:
-        """Label the newest checkpoint of a run."""
+        """See :meth:`Client.create_checkpoint`."""
         message = pb.CheckpointRequest(ref=request.ref(envelope, thread_id, run_id), label=label)
-        return read(Checkpoint, await self._ask((await self._stub()).CreateCheckpoint, message))
+        answer = await self._ask((await self._stub()).CreateCheckpoint, message)
+        return read(Checkpoint, answer)
 
     async def rollback(
         self,
@@ -166,8 +157,7 @@ class AsyncClient:
         thread_id: str | None = None,
         run_id: str | None = None,
     ) -> AsyncGenerator[ExecutionEvent, None]:
-        """Answer an open interrupt, if there is anything of an answer, go on with the
-        run and yield its events. ``interrupt_id`` may be left out if one is open."""
+        """See :meth:`Client.resume`."""
         of = request.ref(envelope, thread_id, run_id)
         message = request.resume(of, interrupt_id, text, approved, decision, data, note)
         async for event in self._stream((await self._stub()).ResumePipeline, message):
@@ -181,7 +171,7 @@ class AsyncClient:
         thread_id: str | None = None,
         run_id: str | None = None,
     ) -> Envelope:
-        """End a run. One that has ended is returned as it ended."""
+        """See :meth:`Client.cancel`."""
         message = pb.CancelRequest(ref=request.ref(envelope, thread_id, run_id), reason=reason)
         return envelope_of(await self._ask((await self._stub()).Cancel, message))
 
@@ -241,15 +231,9 @@ class AsyncClient:
 
     async def connect(self) -> None:
         """See :meth:`Client.connect`."""
-        if self._channel is not None:
-            return
-        channel = self._target.async_channel()
-        try:
-            await asyncio.wait_for(channel.channel_ready(), connection.CONNECT_SECONDS)
-        except asyncio.TimeoutError:
-            await channel.close()
-            raise self._target.absent() from None
-        self._channel = channel
+        async with self._connecting:
+            if self._channel is None:
+                self._channel = await self._open()
 
     async def close(self) -> None:
         """See :meth:`Client.close`."""
@@ -265,6 +249,15 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def _open(self) -> grpc.aio.Channel:
+        channel = self._target.async_channel()
+        try:
+            await asyncio.wait_for(channel.channel_ready(), connection.CONNECT_SECONDS)
+        except asyncio.TimeoutError:
+            await channel.close()
+            raise self._target.absent() from None
+        return channel
 
     async def _stub(self) -> core_pb2_grpc.CoreServiceAsyncStub:
         await self.connect()

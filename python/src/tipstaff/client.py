@@ -6,8 +6,9 @@ counts, checks and runs. :mod:`tipstaff.aio` has the same methods for asyncio.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -50,6 +51,7 @@ class Client:
         self._target = connection.find(address, token, tls)
         self._timeout = timeout
         self._channel: grpc.Channel | None = None
+        self._connecting = threading.Lock()
 
     def create_envelope(
         self,
@@ -72,7 +74,8 @@ class Client:
     def check_bounds(self, envelope: Envelope | str) -> BoundsResult:
         """Ask whether any stage could start now, and what is left. What was changed in
         the Envelope and is not saved makes no difference."""
-        return read(BoundsResult, self._ask(self._stub.CheckBounds, request.bounds_of(envelope)))
+        answer = self._ask(self._stub.CheckBounds, request.bounds_of(envelope))
+        return read(BoundsResult, answer)
 
     def update_envelope(
         self,
@@ -141,7 +144,8 @@ class Client:
     ) -> Checkpoint:
         """Label the newest checkpoint of a run."""
         message = pb.CheckpointRequest(ref=request.ref(envelope, thread_id, run_id), label=label)
-        return read(Checkpoint, self._ask(self._stub.CreateCheckpoint, message))
+        answer = self._ask(self._stub.CreateCheckpoint, message)
+        return read(Checkpoint, answer)
 
     def rollback(
         self,
@@ -255,15 +259,9 @@ class Client:
 
     def connect(self) -> None:
         """Reach the server now rather than with the first call."""
-        if self._channel is not None:
-            return
-        channel = self._target.channel()
-        try:
-            grpc.channel_ready_future(channel).result(timeout=connection.CONNECT_SECONDS)
-        except grpc.FutureTimeoutError:
-            channel.close()
-            raise self._target.absent() from None
-        self._channel = channel
+        with self._connecting:
+            if self._channel is None:
+                self._channel = self._open()
 
     def close(self) -> None:
         """Let the connection go. The next call would make a new one."""
@@ -279,6 +277,15 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _open(self) -> grpc.Channel:
+        channel = self._target.channel()
+        try:
+            grpc.channel_ready_future(channel).result(timeout=connection.CONNECT_SECONDS)
+        except grpc.FutureTimeoutError:
+            channel.close()
+            raise self._target.absent() from None
+        return channel
 
     @property
     def _stub(self) -> core_pb2_grpc.CoreServiceStub:

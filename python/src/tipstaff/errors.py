@@ -153,7 +153,7 @@ class FailedCall(Protocol):
 def from_call(error: object) -> TipstaffError:
     """The exception for a gRPC error."""
     assert isinstance(error, grpc.RpcError)
-    failed: FailedCall = error  # type: ignore[assignment]  # every RpcError of a call is one
+    failed: FailedCall = error  # every RpcError that a call raises is one
     code = failed.code()
     cls = _CLASSES.get(code, UnknownError)
     reason, run_id, details = _read_details(error)

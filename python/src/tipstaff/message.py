@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -39,7 +39,7 @@ LOCAL: Any = {"local": True}
 
 def read(cls: type[T], message: Message) -> T:
     """The message as a dataclass."""
-    return cls(**{name: reader(message) for name, reader in _readers(cls)})
+    return cls(**{name: reader(message) for name, reader in _readers(cast(Hashable, cls))})
 
 
 @functools.cache
@@ -54,10 +54,11 @@ def _readers(cls: Any) -> list[tuple[str, Callable[[Message], Any]]]:
 
 def _read_field(field: dataclasses.Field[Any], hint: Any, message: Message) -> Any:
     name = field.metadata.get("wire", field.name)
-    definition = message.DESCRIPTOR.fields_by_name[name]
+    definition = cast(FieldDescriptor, message.DESCRIPTOR.fields_by_name[name])
     content = getattr(message, name)
-    if _is_map(definition):
-        is_json = definition.message_type.fields_by_name["value"].type == FieldDescriptor.TYPE_BYTES
+    kind = definition.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        is_json = kind.fields_by_name["value"].type == FieldDescriptor.TYPE_BYTES
         return {key: value.decode(item) if is_json else item for key, item in content.items()}
     one = functools.partial(_read_one, field, definition, hint)
     if definition.is_repeated:
@@ -80,10 +81,6 @@ def _read_one(field: dataclasses.Field[Any], definition: FieldDescriptor, hint: 
 def time(stamp: Timestamp) -> datetime:
     """A moment, in UTC."""
     return stamp.ToDatetime(tzinfo=timezone.utc)
-
-
-def _is_map(definition: FieldDescriptor) -> bool:
-    return definition.message_type is not None and definition.message_type.GetOptions().map_entry
 
 
 def _dataclass_in(hint: Any) -> Any:

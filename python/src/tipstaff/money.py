@@ -21,5 +21,5 @@ def to_nano(amount: Decimal | int | str) -> int:
     try:
         nano = Decimal(amount).scaleb(9, _EXACT)
         return int(nano.to_integral_exact(context=_EXACT))
-    except (Inexact, InvalidOperation, OverflowError):
+    except (Inexact, InvalidOperation, OverflowError, ValueError):
         raise ValueError(f"{amount!r} USD cannot be counted in billionths") from None

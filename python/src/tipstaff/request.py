@@ -44,7 +44,12 @@ def create_envelope(
 
 def bounds_of(envelope: Envelope | str) -> pb.Envelope:
     """The server answers from what it holds, so its name is all that is sent."""
-    return pb.Envelope(envelope_id=envelope if isinstance(envelope, str) else envelope.envelope_id)
+    return pb.Envelope(envelope_id=envelope) if isinstance(envelope, str) else _name(envelope)
+
+
+def _name(envelope: Envelope, outputs: Mapping[str, bytes] | None = None) -> pb.Envelope:
+    """Which Envelope is meant, and whose it is: a token may act for several users."""
+    return pb.Envelope(envelope_id=envelope.envelope_id, user_id=envelope.user_id, outputs=outputs)
 
 
 def update_envelope(
@@ -55,7 +60,7 @@ def update_envelope(
     if not changes and output is None and not agent_name and usage is None:
         return None
     return pb.UpdateEnvelopeRequest(
-        envelope=pb.Envelope(envelope_id=envelope.envelope_id, outputs=changes.outputs),
+        envelope=_name(envelope, changes.outputs),
         agent_name=agent_name,
         output=_json("output", output),
         usage=usage.message() if usage else None,
@@ -95,7 +100,7 @@ def execute_agent(
 def _view(envelope: Envelope) -> pb.Envelope:
     """Without outputs: what was changed here is saved by now."""
     if envelope.envelope_id:
-        return pb.Envelope(envelope_id=envelope.envelope_id)
+        return _name(envelope)
     return pb.Envelope(
         request_id=envelope.request_id,
         user_id=envelope.user_id,
@@ -155,9 +160,9 @@ def resume(
 ) -> pb.ResumeRequest:
     response = None
     if any(part is not None for part in (text, approved, decision, data, note)):
-        response = pb.InterruptResponse(
-            text=text, approved=approved, decision=decision, data=_json("data", data), note=note
-        )
+        response = pb.InterruptResponse(text=text, decision=decision, data=_json("data", data), note=note)
+        if approved is not None:  # an explicit False is a no
+            response.approved = approved
     return pb.ResumeRequest(ref=of, interrupt_id=interrupt_id, response=response)
 
 

@@ -1,0 +1,86 @@
+"""Finding a server, and not finding one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Server
+from tipstaff import AsyncClient, Client, DeadlineExceeded, ServerUnavailable, Unauthenticated, connection
+
+
+def free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+        return port
+
+
+def test_no_server_is_told_within_five_seconds() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    started = time.monotonic()
+    with pytest.raises(ServerUnavailable, match=address):
+        Client(address).create_envelope("x")
+    assert time.monotonic() - started < 5
+
+
+def test_no_server_is_told_within_five_seconds_to_asyncio() -> None:
+    async def attempt() -> None:
+        async with AsyncClient(f"127.0.0.1:{free_port()}"):
+            raise AssertionError("there is nobody")
+
+    started = time.monotonic()
+    with pytest.raises(ServerUnavailable):
+        asyncio.run(attempt())
+    assert time.monotonic() - started < 5
+
+
+def test_address_and_token_come_from_the_environment(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIPSTAFF_ADDRESS", shared.address)
+    monkeypatch.setenv("TIPSTAFF_TOKEN", shared.token)
+    with Client() as client:
+        assert client.create_envelope("x").state == "drafting"
+
+
+def test_the_token_comes_from_the_workspace(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIPSTAFF_TOKEN", raising=False)
+    monkeypatch.chdir(shared.workspace)
+    with Client(shared.address) as client:
+        assert client.create_envelope("x").state == "drafting"
+
+
+def test_arguments_go_before_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TIPSTAFF_ADDRESS", "there:1")
+    monkeypatch.setenv("TIPSTAFF_TOKEN", "theirs")
+    assert connection.find("here:2", "mine", None) == connection.Target("here:2", "mine", None)
+    monkeypatch.delenv("TIPSTAFF_ADDRESS")
+    monkeypatch.delenv("TIPSTAFF_TOKEN")
+    monkeypatch.setenv("TIPSTAFF_WORKSPACE", str(tmp_path))
+    assert connection.find(None, None, None) == connection.Target("localhost:50051", "", None)
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_who_has_no_token_is_told(shared: Server, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIPSTAFF_TOKEN", raising=False)
+    with Client(shared.address, token=token) as client, pytest.raises(Unauthenticated):
+        client.create_envelope("x")
+
+
+def test_a_call_has_a_deadline(shared: Server) -> None:
+    hangs = "name: hangs\nagents:\n  - {name: a, scripted: {answers: [{hang: true}]}}\n"
+    with shared.client(timeout=0.5) as client:
+        envelope = client.create_envelope("x", pipeline=hangs)
+        with pytest.raises(DeadlineExceeded):
+            client.execute_agent(envelope, "a")
+
+
+def test_a_closed_client_connects_again(shared: Server) -> None:
+    client = shared.client()
+    first = client.create_envelope("x")
+    client.close()
+    assert client.get_state(first).envelope_id == first.envelope_id
+    client.close()
