@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
 
-.PHONY: build demo generate test test-mcp test-python check bench fuzz soak clean
+.PHONY: build demo generate test test-mcp test-rpc test-python check bench fuzz soak clean
 
 build: ## a static bin/tipstaff
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
@@ -23,10 +23,14 @@ test: build ## everything, race detector and shuffle on, then every fuzz target 
 	@GO=$(GO) scripts/arch.sh
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 	@GO=$(GO) scripts/mcp.sh --or-skip
+	@GO=$(GO) scripts/rpc.sh --or-skip
 	@scripts/python.sh test --or-skip
 
 test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
 	@GO=$(GO) scripts/mcp.sh
+
+test-rpc: ## the daemon against gRPC clients of others, a network that fails, and kills
+	@GO=$(GO) scripts/rpc.sh
 
 test-python: build ## the Python package: types, and tests against the binary
 	@scripts/python.sh test

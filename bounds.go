@@ -23,7 +23,11 @@ const (
 	BoundWallTime   = "wall_time"
 )
 
-// BoundNames are all of them, sorted.
+// BoundStages is how many rounds a pipeline may have. No ledger knows it: the
+// pipeline counts them itself, and its status shows them.
+const BoundStages = "stages"
+
+// BoundNames are all of them that a run may be given, sorted.
 func BoundNames() []string {
 	return []string{BoundAgentHops, BoundCostUSD, BoundIterations, BoundModelCalls, BoundTokens, BoundToolCalls, BoundWallTime}
 }

@@ -50,6 +50,9 @@ type StageTransition struct {
 	Rule       int       `json:"rule,omitempty"` // its number among those of From, from 1; 0: none
 	EdgeCount  int64     `json:"edge_count,omitempty"`
 	Checkpoint string    `json:"checkpoint,omitempty"`
+	N          int64     `json:"n"`              // its number, over rollbacks too
+	By         string    `json:"by,omitempty"`   // of a rollback: who
+	Left       string    `json:"left,omitempty"` // of a rollback: the run that was left
 	Run        ID        `json:"run_id"`
 }
 

@@ -28,6 +28,7 @@ const (
 	CheckpointNotFound  Code = "checkpoint_not_found"
 	AgentNotFound       Code = "agent_not_found"
 	PipelineNotFound    Code = "pipeline_not_found"
+	QueueFull           Code = "queue_full" // as many runs wait for their turn as may
 	LeaseLost           Code = "lease_lost"
 	GateNotFound        Code = "gate_not_found"
 	GateClosed          Code = "gate_closed"

@@ -170,7 +170,9 @@ func (f *Fold) applyDraft(e *Event) {
 func (f *Fold) applyVersion(e *Event) {
 	var body struct {
 		Version int64           `json:"version"`
+		Stage   int64           `json:"stage_number"`
 		Digest  string          `json:"program_digest"`
+		Thread  string          `json:"thread_id"`
 		Used    amounts         `json:"used"`
 		Bounds  json.RawMessage `json:"bounds"`
 	}
@@ -178,11 +180,15 @@ func (f *Fold) applyVersion(e *Event) {
 		return
 	}
 	f.Pipeline.Version = max(f.Pipeline.Version, body.Version)
+	f.Pipeline.StageNumber = max(f.Pipeline.StageNumber, body.Stage)
 	if e.Kind != KindDraftUpdated {
 		return
 	}
 	if body.Digest != "" {
 		f.Program.Digest = body.Digest
+	}
+	if body.Thread != "" {
+		f.Pipeline.Thread = body.Thread
 	}
 	f.limit(body.Bounds)
 	f.Ledger.carry(body.Used, nil)

@@ -44,6 +44,7 @@ type PipelineStatus struct {
 	Thread         string `json:"thread_id"`
 	Version        int64  `json:"version"`
 	TerminalReason string `json:"terminal_reason,omitempty"` // once it has ended
+	StageNumber    int64  `json:"stage_number,omitempty"`    // the round that it is in; 0: it has not begun
 }
 
 // Program is what a run executes.

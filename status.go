@@ -3,6 +3,7 @@ package tipstaff
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -29,6 +30,8 @@ type Facts struct {
 	// and either still lives or was started just now.
 	Launching bool
 	Queued    bool // in the daemon's queue
+	// MaxStages is how many rounds a pipeline may have; 0: it is none.
+	MaxStages int64
 }
 
 // Status is a run as surfaces show it, at a moment. open are its undecided
@@ -40,6 +43,10 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 
 	program := fold.Program
 	program.Name = facts.Name
+	bounds := fold.bounds(condition, now)
+	if facts.MaxStages > 0 && fold.Pipeline != nil {
+		bounds[BoundStages] = BoundStatus{Limit: strconv.FormatInt(facts.MaxStages, 10), Used: strconv.FormatInt(max(1, fold.Pipeline.StageNumber), 10), Reserved: "0"}
+	}
 	return Run{
 		ID:            facts.ID,
 		Title:         fold.Title,
@@ -59,7 +66,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Owner:         facts.Owner,
 		OpenGates:     waitsOn,
 		DecisionState: decisionState(fold, waitsOn),
-		Bounds:        fold.bounds(condition, now),
+		Bounds:        bounds,
 		Error:         fold.Failure,
 		Lineage:       fold.Lineage,
 		Lifecycle:     fold.Lifecycle,

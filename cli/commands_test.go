@@ -26,7 +26,7 @@ func TestNoCommandPrintsHelp(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
-	for _, name := range []string{"run", "ls", "show", "export", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "classify", "version"} {
+	for _, name := range []string{"run", "ls", "show", "export", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "classify", "serve", "version"} {
 		b := newBench(t)
 		b.run(t, 0, name, "--help")
 		contains(t, name, b.out.String(), "Usage:\n  tipstaff "+name, "Examples:\n  tipstaff "+name, "--json", "--workspace")

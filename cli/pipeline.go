@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -83,8 +84,9 @@ func (b *boundFlags) read() (tipstaff.Bounds, error) {
 		case tipstaff.BoundWallTime:
 			value = text + "s"
 		}
+		_, none := strconv.ParseFloat(text, 64) // 1m would become a millisecond
 		limit, err := tipstaff.ParseBound(n.bound, value)
-		if err != nil || limit < 1 {
+		if none != nil || err != nil || limit < 1 {
 			return nil, &usageError{message: fmt.Sprintf("--%s %q is not an amount above 0", n.flag, text)}
 		}
 		if bounds == nil {

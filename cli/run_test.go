@@ -268,17 +268,17 @@ func TestRunRefusesBadInvocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for message, args := range map[string][]string{
-		"tipstaff run needs FILE":                                    {"run"},
-		`tipstaff run takes no argument "b.yaml"`:                    {"run", plan, "b.yaml"},
-		"no such file":                                               {"run", filepath.Join(t.TempDir(), "none.yaml")},
-		`--input "x" has no name and value`:                          {"run", plan, "--input", "x"},
-		`--input "=x" has no name and value`:                         {"run", plan, "--input", "=x"},
-		`--input "a=\xff" is not UTF-8`:                              {"run", plan, "--input", "a=\xff"},
-		"--input a is given twice":                                   {"run", plan, "--input", "a=1", "--input", "a=2"},
-		"is not a JSON object":                                       {"run", plan, "--inputs", list},
+		"tipstaff run needs FILE":                 {"run"},
+		`tipstaff run takes no argument "b.yaml"`: {"run", plan, "b.yaml"},
+		"no such file":                            {"run", filepath.Join(t.TempDir(), "none.yaml")},
+		`--input "x" has no name and value`:       {"run", plan, "--input", "x"},
+		`--input "=x" has no name and value`:      {"run", plan, "--input", "=x"},
+		`--input "a=\xff" is not UTF-8`:           {"run", plan, "--input", "a=\xff"},
+		"--input a is given twice":                {"run", plan, "--input", "a=1", "--input", "a=2"},
+		"is not a JSON object":                    {"run", plan, "--inputs", list},
 		"only one of the program, --inputs and --text can come from standard input": {"run", "-", "--inputs", "-"},
-		"tipstaff run has no flag --unatended":                       {"run", plan, "--unatended"},
-		"hint: did you mean --unattended?":                           {"run", plan, "--unatended"},
+		"tipstaff run has no flag --unatended":                                      {"run", plan, "--unatended"},
+		"hint: did you mean --unattended?":                                          {"run", plan, "--unatended"},
 	} {
 		b := newBench(t)
 		b.run(t, 2, args...)

@@ -16,11 +16,18 @@ func TestExamplesAreValid(t *testing.T) {
 	if err != nil || len(plans) < 2 {
 		t.Fatalf("%d plans, %v", len(plans), err)
 	}
+	pipelines, err := filepath.Glob("../examples/pipelines/*.yaml")
+	if err != nil || len(pipelines) < 2 {
+		t.Fatalf("%d pipelines, %v", len(pipelines), err)
+	}
 	home := t.TempDir()
-	workspace := filepath.Join(newWorkspace(t, home), "examples")
-	for _, plan := range plans {
-		name := filepath.Base(plan)
-		if name == "tipstaff.yaml" {
+	examples := filepath.Join(newWorkspace(t, home), "examples")
+	for _, program := range append(plans, pipelines...) {
+		name, workspace := filepath.Base(program), examples
+		if filepath.Base(filepath.Dir(program)) == "pipelines" {
+			workspace = filepath.Join(examples, "pipelines")
+		}
+		if name == "tipstaff.yaml" || name == "script.yaml" {
 			continue
 		}
 		command := exec.Command(filepath.Join(binDir, "tipstaff"), append([]string{"run", name, "--dry-run"}, inputsOf[name]...)...)

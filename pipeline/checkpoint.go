@@ -87,7 +87,7 @@ func (e entry) and(f entry) entry {
 func (x *executor) boundary(overwritten []Overwritten) error {
 	x.saved, x.reset = "", nil
 	x.digest = x.env.DataDigest()
-	x.emit(tipstaff.KindTurnMerged, TurnMerged{Turn: x.Turn, Digest: x.digest, Version: x.env.Version, Overwritten: overwritten})
+	x.emit(tipstaff.KindTurnMerged, TurnMerged{Turn: x.Turn, Digest: x.digest, Version: x.env.Version, StageNumber: x.env.CurrentStageNumber, Overwritten: overwritten})
 	if stop := x.env.stop; stop != nil && *stop == x.Turn {
 		return ErrBoundary
 	}

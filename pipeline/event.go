@@ -88,7 +88,8 @@ const (
 type TurnMerged struct {
 	Turn        int64         `json:"turn"`
 	Digest      string        `json:"digest"`
-	Version     int64         `json:"version"` // of the Envelope
+	Version     int64         `json:"version"`      // of the Envelope
+	StageNumber int64         `json:"stage_number"` // of the round that it is in
 	Overwritten []Overwritten `json:"overwritten,omitempty"`
 }
 

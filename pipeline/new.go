@@ -76,7 +76,7 @@ func NewEnvelope(p *Pipeline, in Input) *Envelope {
 
 // bound sets the maxima, and what the Envelope says about its pipeline.
 func (e *Envelope) bound(p *Pipeline, in Input) {
-	e.MaxStages = defaultStages
+	e.MaxStages = DefaultStages
 	if p != nil {
 		e.Pipeline, e.PipelineDigest = p.Name, p.Digest()
 		e.MaxStages = p.MaxStages

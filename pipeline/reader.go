@@ -43,7 +43,7 @@ const (
 	defaultIterations = 3
 	defaultLLMCalls   = 10
 	defaultAgentHops  = 21
-	defaultStages     = 5
+	DefaultStages     = 5
 	defaultParallel   = 8
 	defaultSteps      = 32
 	defaultTimeout    = 300 * time.Second
@@ -147,7 +147,7 @@ func (r *reader) pipeline(v *document.Value) *Pipeline {
 	p.MaxIterations = r.bound(f, "max_iterations", defaultIterations, tipstaff.BoundIterations, 1)
 	p.MaxLLMCalls = r.bound(f, "max_llm_calls", defaultLLMCalls, tipstaff.BoundModelCalls, 1)
 	p.MaxAgentHops = r.bound(f, "max_agent_hops", defaultAgentHops, tipstaff.BoundAgentHops, 1)
-	p.MaxStages = r.bound(f, "max_stages", defaultStages, "", 1)
+	p.MaxStages = r.bound(f, "max_stages", DefaultStages, "", 1)
 	r.ownBounds(f, p.Bounds)
 	r.timeout = defaultTimeout
 	if t := r.duration(f, "default_timeout_seconds", 0, time.Second); t > 0 {

@@ -152,9 +152,9 @@ func orElse(s, other string) string {
 
 func transitionOf(t tipstaff.StageTransition) *pb.Transition {
 	m := &pb.Transition{Seq: t.Seq, From: t.From, To: t.To, Reason: t.Reason, Iteration: narrow(t.Iteration), Epoch: narrow(t.Epoch),
-		Turn: narrow(t.Turn), Timestamp: timestamppb.New(t.Timestamp)}
+		Turn: narrow(t.Turn), Timestamp: timestamppb.New(t.Timestamp), N: t.N}
 	if t.Rule > 0 {
-		m.Rule = proto.Int32(int32(t.Rule - 1))
+		m.Rule = proto.Int32(int32(t.Rule))
 	}
 	if t.EdgeCount > 0 {
 		m.EdgeCount = proto.Int32(narrow(t.EdgeCount))

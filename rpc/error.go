@@ -53,6 +53,8 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.FormatNewer:    codes.FailedPrecondition,
 	tipstaff.Refused:        codes.FailedPrecondition,
 
+	tipstaff.QueueFull: codes.ResourceExhausted,
+
 	tipstaff.VersionStale:     codes.Aborted,
 	tipstaff.DecisionConflict: codes.Aborted,
 	tipstaff.LeaseLost:        codes.Aborted,

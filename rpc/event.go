@@ -32,7 +32,7 @@ var shapes = map[tipstaff.Kind]shape{
 	tipstaff.KindStageFinished:     {pb.ExecutionEvent_STAGE_COMPLETED, same("visit", "outcome", "duration_ms", "usage", "output_key", "output", "code", "error", "next")},
 	tipstaff.KindStageRetrying:     {pb.ExecutionEvent_STAGE_RETRYING, same("visit", "next_attempt", "delay_ms", "code", "error")},
 	tipstaff.KindStageSkipped:      {pb.ExecutionEvent_STAGE_SKIPPED, same("unmet")},
-	tipstaff.KindTransition:        {pb.ExecutionEvent_TRANSITION, same("from", "to", "reason", "iteration", "epoch", "turn", "rule", "edge_count", "checkpoint")},
+	tipstaff.KindTransition:        {pb.ExecutionEvent_TRANSITION, same("from", "to", "reason", "iteration", "epoch", "turn", "rule", "edge_count", "checkpoint", "n", "by", "left")},
 	tipstaff.KindCheckpointCreated: {pb.ExecutionEvent_CHECKPOINT_CREATED, same("id", "turn", "iteration", "automatic", "labels")},
 	tipstaff.KindBoundRefused:      {pb.ExecutionEvent_BOUNDS_EXCEEDED, same("bound", "limit", "used", "refused")},
 	tipstaff.KindBoundExtended:     {pb.ExecutionEvent_BOUND_EXTENDED, same("bound", "by", "who")},
@@ -94,11 +94,6 @@ func (s *Server) adorn(ctx context.Context, e tipstaff.Event, event *pb.Executio
 	case tipstaff.KindStageFinished:
 		if string(body["outcome"]) != `"success"` {
 			event.Type = pb.ExecutionEvent_STAGE_FAILED
-		}
-	case tipstaff.KindTransition:
-		var rule int
-		if json.Unmarshal(payload["rule"], &rule) == nil {
-			payload["rule"] = number(rule - 1) // clients count from 0
 		}
 	case tipstaff.KindPolicyGate:
 		payload["stage"] = text(event.Stage)

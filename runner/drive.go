@@ -42,7 +42,7 @@ func (r *Runner) begin(run string, p *program, who person) (<-chan tipstaff.Driv
 	}
 	result := make(chan tipstaff.Driven, 1)
 	go func() {
-		driven := r.drive(run, p, a, who)
+		driven := r.driveInTurn(run, p, a, who)
 		r.mu.Lock()
 		delete(r.drives, run)
 		r.mu.Unlock()

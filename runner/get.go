@@ -12,6 +12,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/pipeline"
 )
 
 // Get is one run with its gates and bounds.
@@ -49,7 +50,11 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program)), State: tipstaff.State(row.State), Head: head, Owner: r.owner(row)}
+	program := r.heading(ctx, cmp.Or(fold.Program.Digest, row.Program))
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: program.Name, State: tipstaff.State(row.State), Head: head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
+	if row.Kind == kindPipeline {
+		facts.MaxStages = cmp.Or(program.MaxStages, pipeline.DefaultStages)
+	}
 	return tipstaff.Status(facts, &fold, gates, r.Now()), nil
 }
 
@@ -95,18 +100,18 @@ func (r *Runner) alive(row flow.Row) bool {
 	return row.Owner != nil && r.Alive(*row.Owner, row.Heartbeat, r.Now())
 }
 
-func (r *Runner) programName(ctx context.Context, digest string) string {
-	if name, known := r.names.get(digest); known {
-		return name
+// heading is what a status shows of a program. What cannot be read has none.
+func (r *Runner) heading(ctx context.Context, digest string) (h heading) {
+	if h, known := r.names.get(digest); known {
+		return h
 	}
-	var doc struct{ Name string }
 	src, err := r.Store.Blob(ctx, digest)
 	if err != nil {
-		return ""
+		return h
 	}
-	_ = json.Unmarshal(src, &doc) // a plan need not have a name
-	r.names.put(digest, doc.Name)
-	return doc.Name
+	_ = json.Unmarshal(src, &h) // a plan need not have a name
+	r.names.put(digest, h)
+	return h
 }
 
 // documents adds what is not in the fold: inputs, and the outputs of a run that

@@ -79,6 +79,9 @@ func (g *guarded) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaf
 	if err == nil && brings(req) {
 		err = may(ctx, tipstaff.ScopeSubmit)
 	}
+	if err == nil && req.Hold == nil && !req.DryRun {
+		err = g.r.queue.room()
+	}
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
@@ -127,6 +130,9 @@ func (g *guarded) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipst
 	err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run)
 	if err == nil && req.Correction != nil {
 		err = may(ctx, tipstaff.ScopeSubmit)
+	}
+	if err == nil {
+		err = g.r.queue.room()
 	}
 	if err != nil {
 		return tipstaff.Started{}, err

@@ -329,6 +329,10 @@ func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.StartRequest) erro
 // changes; nil: nothing.
 func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartRequest) (*updateBody, error) {
 	bounds := req.Bounds
+	thread, err := h.otherThread(req.Inputs)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case req.Program != nil:
 		inputs, err := h.inputs(ctx, r.Store)
@@ -352,19 +356,47 @@ func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartR
 	case h.draft.ProgramDigest == "":
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the draft has no pipeline, and none was given").
 			WithHint("give one with the request")
-	case len(bounds) == 0:
+	case len(bounds) == 0 && thread == "":
 		return nil, nil
 	}
 	if err := onlyLowers(bounds, h.draft.Bounds); err != nil {
 		return nil, err
 	}
 	h.draft.Bounds = tipstaff.Min(h.draft.Bounds, bounds)
-	u := &updateBody{Version: h.version + 1, Changed: []string{"bounds"}, By: changer(ctx),
+	u := &updateBody{Version: h.version + 1, Changed: []string{}, By: changer(ctx), Thread: thread,
 		ProgramDigest: h.draft.ProgramDigest, Bounds: h.draft.Bounds, Frozen: h.draft.Frozen}
+	if len(bounds) > 0 || req.Program != nil {
+		u.Changed = append(u.Changed, "bounds")
+	}
 	if req.Program != nil {
-		u.Changed = []string{"bounds", "pipeline"}
+		u.Changed = append(u.Changed, "pipeline")
+	}
+	if thread != "" {
+		u.Changed = append(u.Changed, "thread_id")
+		h.join(thread)
 	}
 	return u, h.again(ctx, r.Store, u)
+}
+
+// otherThread is the thread that a draft is to be started in, if it is another than
+// its own. Other inputs were given when it was made.
+func (h *held) otherThread(given map[string]json.RawMessage) (string, error) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if name != "thread_id" {
+			return "", tipstaff.Errorf(tipstaff.InvalidArgument, "a draft has its inputs: %s was given when it was made", name).
+				WithHint("change the draft before it is started")
+		}
+	}
+	var thread string
+	if raw := given["thread_id"]; raw != nil {
+		if err := json.Unmarshal(raw, &thread); err != nil {
+			return "", tipstaff.Errorf(tipstaff.InvalidArgument, "thread_id: %v", err)
+		}
+	}
+	if thread == h.draft.Pipeline.Thread {
+		return "", nil
+	}
+	return thread, checkThread(thread)
 }
 
 // again builds the Envelope for another program, with everything that was changed

@@ -29,6 +29,9 @@ type updateBody struct {
 	Bounds        tipstaff.Bounds   `json:"bounds,omitempty"`
 	Frozen        map[string]string `json:"frozen,omitempty"`
 
+	// The thread that it is started in, if that is another than it was made for.
+	Thread string `json:"thread_id,omitempty"`
+
 	// A single agent works on the draft, or has done so: a run of its own.
 	Locked   string `json:"locked,omitempty"`
 	Unlocked string `json:"unlocked,omitempty"`
@@ -99,6 +102,7 @@ func foldHeld(ctx context.Context, src source, run string, draft *draftBody, eve
 		if u.ProgramDigest != "" {
 			h.draft.ProgramDigest, h.draft.Bounds, h.draft.Frozen = u.ProgramDigest, u.Bounds, u.Frozen
 		}
+		h.join(u.Thread)
 	}
 	// What an Envelope says of its program is that of the last one.
 	if err := h.begin(ctx, src); err != nil {
@@ -111,6 +115,15 @@ func foldHeld(ctx context.Context, src source, run string, draft *draftBody, eve
 	}
 	h.env.Version = h.version
 	return h, nil
+}
+
+// join puts the draft into a thread; "": it stays where it is.
+func (h *held) join(thread string) {
+	if thread != "" {
+		own := *h.draft.Pipeline
+		own.Thread = thread
+		h.draft.Pipeline = &own
+	}
 }
 
 func (h *held) begin(ctx context.Context, src source) error {
@@ -131,6 +144,10 @@ func (h *held) begin(ctx context.Context, src source) error {
 
 func (h *held) update(u *updateBody) error {
 	h.version = u.Version
+	if u.Thread != "" {
+		h.join(u.Thread)
+		h.env.ThreadID = u.Thread
+	}
 	switch {
 	case u.Locked != "":
 		h.locked = u.Locked
@@ -172,7 +189,13 @@ func (h *held) apply(c *change) error {
 	for _, key := range c.Remove {
 		delete(h.env.Outputs, key)
 	}
-	maps.Copy(h.env.Metadata, metadata)
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		if metadata[key] == nil { // which takes it out
+			delete(h.env.Metadata, key)
+			continue
+		}
+		h.env.Metadata[key] = metadata[key]
+	}
 	h.spend(c)
 	return nil
 }

@@ -61,7 +61,7 @@ func (b *bed) change(h tipstaff.Hold) {
 
 func (b *bed) begin(run tipstaff.ID, with ...func(*tipstaff.StartRequest)) tipstaff.Driven {
 	b.t.Helper()
-	req := tipstaff.StartRequest{Run: run}
+	req := tipstaff.StartRequest{Run: run, Inputs: map[string]json.RawMessage{}}
 	for _, f := range with {
 		f(&req)
 	}
@@ -316,6 +316,44 @@ func TestThreadHasOneRun(t *testing.T) {
 	page, err := b.List(cli(), tipstaff.ListRequest{Thread: "t"})
 	if err != nil || len(page.Runs) != 2 || page.Runs[0].ID != next {
 		t.Errorf("runs of the thread: %+v %v", page, err)
+	}
+}
+
+// A draft may be started in a thread that it was not made for, if nobody is at work
+// there; a rollback stays in it.
+func TestDraftIsStartedInAThread(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.held(input("thread_id", `"taken"`))
+	run := b.held()
+	_, err := b.Start(cli(), tipstaff.StartRequest{Run: run, Inputs: map[string]json.RawMessage{"thread_id": json.RawMessage(`"taken"`)}})
+	wantCode(t, err, tipstaff.ThreadBusy)
+	if e := b.envelope(run); e.ThreadID != run.String() || b.get(run).State != tipstaff.Drafting {
+		t.Errorf("refused, it is in thread %s and %s", e.ThreadID, b.get(run).State)
+	}
+	b.begin(run, input("thread_id", `"free"`))
+	if e, got := b.envelope(run), b.get(run).Pipeline; e.ThreadID != "free" || got.Thread != "free" {
+		t.Errorf("it is in thread %s, its status says %s", e.ThreadID, got.Thread)
+	}
+	page, err := b.List(cli(), tipstaff.ListRequest{Thread: "free"})
+	if err != nil || len(page.Runs) != 1 || page.Runs[0].ID != run {
+		t.Errorf("the thread has %+v, %v", page, err)
+	}
+	b.verified(run)
+	back, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Checkpoint: "cp_" + run.String() + "_0", Rollback: true})
+	if err != nil || back.Pipeline.Thread != "free" {
+		t.Errorf("rolled back, it is in thread %+v, %v", back.Pipeline, err)
+	}
+}
+
+// A null takes a key of the metadata out.
+func TestMetadataIsTakenOutOfADraft(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	run := b.held(input("metadata", `{"a": 1, "b": 2}`))
+	b.change(tipstaff.Hold{Run: run, Metadata: map[string]json.RawMessage{"a": json.RawMessage("null")}})
+	if e := b.envelope(run); len(e.Metadata) != 1 || string(e.Metadata["b"]) != "2" {
+		t.Errorf("what is left is %s", e.Metadata)
 	}
 }
 

@@ -339,7 +339,8 @@ func countersAt(ctx context.Context, src source, p *program, at int64) (pipeline
 // takeOver completes the draft of the new run with what it has of the one that is
 // left, and is the record that says so.
 func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req tipstaff.ForkRequest, body *draftBody, base *program, head *left, b *boundary) (flow.Draft, error) {
-	old := head.program.draft.Pipeline
+	old := *head.program.draft.Pipeline
+	old.Thread = cmp.Or(head.row.Thread, old.Thread) // it may have been started in another than it was made for
 	status := tipstaff.PipelineStatus{Envelope: "env_" + made.String(), Request: old.Request, Thread: cmp.Or(req.Thread, made.String()), Version: head.program.state.Version}
 	body.Parent = &parentBody{Run: b.run, Relation: relationFork}
 	if req.Rollback {

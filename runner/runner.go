@@ -49,9 +49,12 @@ type Config struct {
 	// their end. Abandon ends the grace that once calls are given then.
 	Stop    context.Context
 	Abandon <-chan struct{}
-	Grace   time.Duration    // that once calls are given; 0: 10 s
-	Now     func() time.Time // nil: time.Now
-	OwnRun  string           // the run this process belongs to: it may not be acted on
+	// MaxDriving is how many runs are driven at once; further ones wait for their turn.
+	// 0: all are.
+	MaxDriving int
+	Grace      time.Duration    // that once calls are given; 0: 10 s
+	Now        func() time.Time // nil: time.Now
+	OwnRun     string           // the run this process belongs to: it may not be acted on
 }
 
 // Keys are the public keys that new runs publish.
@@ -65,6 +68,7 @@ type Runner struct {
 	drives map[string]*active
 	talk   talk
 	hosts  *hostDesk
+	queue  *queue
 	names  names
 }
 
@@ -84,7 +88,7 @@ func New(c Config) *Runner {
 	if c.Origin == "" {
 		c.Origin = "foreground"
 	}
-	r := &Runner{Config: c, drives: map[string]*active{}, hosts: newHostDesk(c.Store)}
+	r := &Runner{Config: c, drives: map[string]*active{}, hosts: newHostDesk(c.Store), queue: newQueue(c.MaxDriving)}
 	if c.Grace > 0 {
 		r.hosts.grace = c.Grace
 	}

@@ -81,7 +81,7 @@ func (s *Store) plain(d flow.Draft) bool {
 		return false
 	}
 	switch tipstaff.Kind(d.Kind) {
-	case tipstaff.KindRunInterrupted, tipstaff.KindRunCancelRequested, tipstaff.KindRunCorrectionRequested, tipstaff.KindRunContinued:
+	case tipstaff.KindRunInterrupted, tipstaff.KindRunCancelRequested, tipstaff.KindRunCorrectionRequested, tipstaff.KindRunContinued, tipstaff.KindDraftUpdated:
 		return false
 	}
 	return true
@@ -104,6 +104,10 @@ func (t *tx) project(st *runState, r flow.Record) error {
 		st.cancel, st.dirty = r.Seq, true
 	case tipstaff.KindRunCorrectionRequested:
 		st.correction, st.dirty = r.Seq, true
+	case tipstaff.KindDraftUpdated:
+		if err := t.join(st, r.Body); err != nil {
+			return err
+		}
 	}
 	if err := t.projectGate(st, r); err != nil {
 		return err

@@ -120,10 +120,34 @@ func (t *tx) alone(run flow.NewRun) error {
 			return fmt.Errorf("%w: %s has come after %s", flow.ErrThreadBusy, last, run.After)
 		}
 	}
-	if run.Thread == "" {
+	return t.unshared(run.Thread, run.User, run.ID)
+}
+
+// join puts a draft into the thread that it is started in, if its update names one.
+func (t *tx) join(st *runState, update json.RawMessage) error {
+	var u struct {
+		Thread string `json:"thread_id"`
+	}
+	if json.Unmarshal(update, &u) != nil || u.Thread == "" {
 		return nil
 	}
-	others, err := t.find(`thread = ? AND thread <> '' AND user = ? AND id <> ? AND state NOT IN (?, ?, ?)`, run.Thread, run.User, run.ID,
+	if err := t.exec(`UPDATE runs SET thread = ? WHERE id = ?`, u.Thread, st.id); err != nil {
+		return err
+	}
+	user := ""
+	err := t.c.one(context.Background(), func(r row) error { user = r.text(0); return nil }, `SELECT user FROM runs WHERE id = ?`, st.id)
+	if err != nil {
+		return err
+	}
+	return t.unshared(u.Thread, user, st.id)
+}
+
+// unshared checks that a user's thread has no other run that goes on.
+func (t *tx) unshared(thread, user, run string) error {
+	if thread == "" {
+		return nil
+	}
+	others, err := t.find(`thread = ? AND thread <> '' AND user = ? AND id <> ? AND state NOT IN (?, ?, ?)`, thread, user, run,
 		string(tipstaff.Completed), string(tipstaff.Failed), string(tipstaff.Cancelled))
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -183,6 +184,11 @@ type session struct{ *workspace }
 func (s session) Service() tipstaff.Service { return s.Runner }
 func (s session) Memory() tipstaff.Memory   { return runner.Memory{Runner: s.Runner} }
 func (s session) Close() error              { return s.close() }
+
+// Attach is for pipelines, which are not measured through the command line.
+func (s session) Attach(tipstaff.ID, []string, func(string)) (cli.Attached, error) {
+	return cli.Attached{}, errors.ErrUnsupported
+}
 
 // models are those of vendors.
 func models(c tool.ModelConfig, _ tool.File) (agent.Model, error) {

@@ -186,7 +186,6 @@ func TestForgedPipeline(t *testing.T) {
 		"another verdict":    func(b *book) { b.edit(b.at("stage.finished", "judge#1"), `"again"`, `"good"`) },
 		"another checkpoint": func(b *book) { b.edit(b.at("checkpoint.created"), `"turn":3`, `"turn":2`) },
 		"no iteration taken": func(b *book) { b.edit(b.at("effect.intended", "split#2/begin"), `"iterations":1`, `"iterations":0`) },
-		"a larger bound":     func(b *book) { b.edit(b.at("intent.draft"), `"iterations":3`, `"iterations":4`) },
 		"a stage left out":   func(b *book) { i := b.at("stage.finished", "right#1"); b.remove(i, i+1) },
 	}
 	for name, attack := range attacks {
@@ -204,11 +203,13 @@ func TestForgedPipeline(t *testing.T) {
 // TestForgedBound says of a pipeline that a bound has ended that there was more.
 func TestForgedBound(t *testing.T) {
 	t.Parallel()
-	original := newWorkspace(t, manifest+strings.Replace(rounds, "{output: {verdict: again}}, {output: {verdict: good}}", "{output: {verdict: again}}", 1))
+	endless := strings.NewReplacer("edge_limits: [{from: judge, to: split, max_count: 1}]\n", "", "{output: {verdict: again}}, {output: {verdict: good}}", "{output: {verdict: again}}")
+	original := newWorkspace(t, manifest+endless.Replace(rounds))
 	original.must(5, "run", "rounds.yaml", "--unattended")
 	attacks := map[string]func(b *book){
-		"another bound":  func(b *book) { b.edit(b.at("bound.refused"), `"edge_limits"`, `"iterations"`) },
-		"a higher limit": func(b *book) { b.edit(b.at("bound.refused"), `"limit":1`, `"limit":9`) },
+		"another bound":  func(b *book) { b.edit(b.at("bound.refused"), `"iterations"`, `"edge_limits"`) },
+		"a higher limit": func(b *book) { b.edit(b.at("bound.refused"), `"limit":3`, `"limit":9`) },
+		"a larger bound": func(b *book) { b.edit(b.at("intent.draft"), `"iterations":3`, `"iterations":4`) },
 		"never refused":  func(b *book) { i := b.at("bound.refused"); b.remove(i, i+1) },
 	}
 	for name, attack := range attacks {

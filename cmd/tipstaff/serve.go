@@ -20,6 +20,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/rpc"
+	"github.com/tipstaff/tipstaff/runner"
 )
 
 // daemonOwner is how owners of runs are called that a later daemon takes up again.
@@ -31,7 +32,15 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	opened, err := s.openAs(ctx, o.Open, drivenBy{origin: daemonOwner, grace: o.ShutdownTimeout})
+	workspace, err := folder(o.Open.Workspace)
+	if err != nil {
+		return err
+	}
+	config, err := runner.New(runner.Config{Workspace: workspace, Store: noStore{}}).Serving()
+	if err != nil {
+		return err
+	}
+	opened, err := s.openAs(ctx, o.Open, drivenBy{origin: daemonOwner, grace: o.ShutdownTimeout, most: config.MaxDriving})
 	if err != nil {
 		return err
 	}

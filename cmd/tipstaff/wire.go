@@ -194,6 +194,7 @@ func folder(name string) (string, error) {
 type drivenBy struct {
 	origin string
 	grace  time.Duration // for once calls in flight when it stops; 0: that of commands
+	most   int           // runs at once; 0: all
 }
 
 func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error) {
@@ -217,15 +218,17 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, by drivenBy) (*ses
 		Policy:    o.Policy,
 		Origin:    by.origin,
 		Grace:     by.grace,
-		Servers:   servers,
-		Models:    openModel,
-		Self:      supervisor.Self,
-		Alive:     supervisor.Alive,
-		Markers:   supervisor.Markers,
-		Sweep:     supervisor.Sweep,
-		Stop:      s.drives,
-		Abandon:   s.abandon,
-		OwnRun:    os.Getenv("TIPSTAFF_RUN_ID"),
+
+		MaxDriving: by.most,
+		Servers:    servers,
+		Models:     openModel,
+		Self:       supervisor.Self,
+		Alive:      supervisor.Alive,
+		Markers:    supervisor.Markers,
+		Sweep:      supervisor.Sweep,
+		Stop:       s.drives,
+		Abandon:    s.abandon,
+		OwnRun:     os.Getenv("TIPSTAFF_RUN_ID"),
 	}
 	dir := filepath.Join(workspace, ".tipstaff")
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {

@@ -19,6 +19,7 @@ from tipstaff import (
     InvalidArgument,
     NotFound,
     ProtocolError,
+    ResourceExhausted,
     Usage,
 )
 from tipstaff.core.v1 import core_pb2 as pb
@@ -98,10 +99,10 @@ def test_every_problem_of_a_document_is_told(client: Client) -> None:
 
 
 def test_changes_are_saved_and_nothing_else(client: Client) -> None:
-    envelope = client.create_envelope("x", metadata={"stays": 1, "goes": 2})
+    envelope = client.create_envelope("x", metadata={"stays": 1, "changes": 2})
     envelope.outputs["intent"] = {"big": 2**70, "exact": Decimal("0.1000000000000000000001"), "no": False}
     envelope.metadata["new"] = [1, 1.0]
-    del envelope.metadata["goes"]
+    envelope.metadata["changes"] = None
     envelope.llm_call_count, envelope.max_llm_calls = -5, 1000
     before = envelope.version
     assert client.update_envelope(envelope) is envelope
@@ -110,12 +111,30 @@ def test_changes_are_saved_and_nothing_else(client: Client) -> None:
     assert held == envelope
     assert held.version == before + 1
     assert held.outputs == {"intent": {"big": 2**70, "exact": Decimal("0.1000000000000000000001"), "no": False}}
-    assert held.metadata == {"stays": 1, "new": [1, 1.0]}
+    assert held.metadata == {"stays": 1, "changes": None, "new": [1, 1.0]}
     assert (held.llm_call_count, held.max_llm_calls) == (0, 10)
     assert client.update_envelope(envelope).version == held.version, "nothing had changed"
 
     del envelope.outputs["intent"]
     assert client.update_envelope(envelope).outputs == {}
+    del envelope.metadata["stays"]
+    with pytest.raises(ValueError, match="metadata.stays"):
+        client.update_envelope(envelope)
+
+
+def test_what_is_too_large_is_refused(client: Client) -> None:
+    with pytest.raises(ResourceExhausted):
+        client.create_envelope("x" * (16 << 20))
+
+
+def test_a_thread_names_its_newest_run(client: Client) -> None:
+    thread = fresh("thread")
+    first, second = client.create_envelope("x"), client.create_envelope("y")
+    list(client.execute_pipeline(first, thread))
+    assert first.thread_id == thread
+    assert client.get_state(thread_id=thread) == first
+    list(client.execute_pipeline(second, thread))
+    assert client.get_state(thread_id=thread).run_id == second.run_id
 
 
 def test_an_output_and_use_are_reported(client: Client) -> None:
@@ -204,16 +223,15 @@ def test_one_agent_is_run_on_a_draft(client: Client) -> None:
 
 
 def test_back_to_a_checkpoint_with_another_verdict(client: Client) -> None:
-    thread = fresh("thread")
     envelope = client.create_envelope("x")
-    list(client.execute_pipeline(envelope, thread))
+    list(client.execute_pipeline(envelope))
     [automatic] = client.list_checkpoints(envelope)
     assert (automatic.stage, automatic.automatic, automatic.iteration) == ("critic", True, 0)
     back = client.rollback(envelope, checkpoint_id=automatic.id, outputs={"critic": {"verdict": "fine"}})
     assert back.envelope_id == envelope.envelope_id
     assert back.run_id != envelope.run_id
     assert not back.terminated
-    events = list(client.resume(thread_id=thread))
+    events = list(client.resume(back))
     assert events[-1].envelope is not None
     assert events[-1].envelope.outcome == "completed"
     reasons = [transition.reason for transition in client.list_transitions(envelope)]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Server
-from tipstaff import AsyncClient, Client, DeadlineExceeded, ServerUnavailable, Unauthenticated, connection
+from tipstaff import TLS, AsyncClient, Client, DeadlineExceeded, ServerUnavailable, Unauthenticated, connection
 
 
 def free_port() -> int:
@@ -76,6 +79,24 @@ def test_a_call_has_a_deadline(shared: Server) -> None:
         envelope = client.create_envelope("x", pipeline=hangs)
         with pytest.raises(DeadlineExceeded):
             client.execute_agent(envelope, "a")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make certificates with")
+def test_the_connection_may_be_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 1.0)  # a refusal looks like nobody
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*made.split(), "-out", cert, "-keyout", key], check=True, capture_output=True)
+    server = Server(tmp_path, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert)
+    server.start()
+    try:
+        with server.client(tls=TLS(ca_file=cert, cert_file=cert, key_file=key)) as client:
+            assert client.create_envelope("x", pipeline={"name": "none", "agents": []}).state == "drafting"
+        for unfit in (None, TLS(), TLS(ca_file=cert)):
+            with pytest.raises(ServerUnavailable):
+                server.client(tls=unfit).create_envelope("x")
+    finally:
+        server.end(signal.SIGKILL)
 
 
 def test_a_closed_client_connects_again(shared: Server) -> None:

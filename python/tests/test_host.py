@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import PATIENCE, Server, serving
 from tipstaff import (
+    AgentHost,
     AlreadyExists,
     AsyncCall,
     Call,
@@ -163,7 +164,7 @@ def test_who_reserves_first_is_bounded_exactly(server: Server, kind: str) -> Non
             grant.raise_if_refused()
             granted.append(grant)
 
-    host.agent("work", effect="read")(sync_work if kind == "sync" else async_work)  # type: ignore[type-var]
+    host.agent("work", effect="read")(sync_work if kind == "sync" else async_work)
     with serving(host), server.client() as client:
         envelope = run(client)
         left = client.check_bounds(envelope)
@@ -231,8 +232,7 @@ def test_what_no_further_attempt_can_mend_is_raised(server: Server) -> None:
     def agent(call: Call) -> dict[str, Any]:
         return {}
 
-    stranger = server.host()
-    stranger._target = type(stranger._target)(server.address, "wrong", None)
+    stranger = AgentHost(server.address, token="wrong")
     stranger.agent("work")(agent)
     with pytest.raises(Unauthenticated):
         stranger.run()

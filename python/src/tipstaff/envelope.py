@@ -241,18 +241,16 @@ class Envelope:
         return [interrupt for interrupt in self.interrupts if interrupt.open]
 
     def changes(self) -> Changes:
-        """What was changed here and is not saved. A metadata value of None means that
-        its key is to go, as does a key that was deleted."""
+        """What was changed here and is not saved. Outputs can be removed; metadata is
+        only ever merged, so a key of it that was deleted is refused."""
         outputs = {key: value.encode(item, f"outputs.{key}") for key, item in self.outputs.items()}
         metadata = {key: value.encode(item, f"metadata.{key}") for key, item in self.metadata.items()}
-        changed: dict[str, Any] = {
-            key: self.metadata[key] for key, item in metadata.items() if self._held_metadata.get(key) != item
-        }
-        changed.update({key: None for key in self._held_metadata if key not in metadata})
+        for key in self._held_metadata.keys() - metadata.keys():
+            raise ValueError(f"metadata.{key}: a key cannot be removed; None says that there is nothing")
         return Changes(
             outputs={key: item for key, item in outputs.items() if self._held_outputs.get(key) != item},
             remove_outputs=sorted(key for key in self._held_outputs if key not in outputs),
-            metadata=changed,
+            metadata={key: self.metadata[key] for key, item in metadata.items() if self._held_metadata.get(key) != item},
         )
 
     def become(self, other: Envelope) -> None:

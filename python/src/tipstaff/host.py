@@ -2,20 +2,17 @@
 
 The host attaches to a server and stays attached: it comes back when the connection or
 the server is lost, and brings the results that nobody has acknowledged. Everything here
-happens in one event loop; functions that are not coroutines get a thread each.
+happens in one event loop. :mod:`tipstaff.attachment` is one stream, :mod:`tipstaff.calls`
+what is under way, :mod:`tipstaff.hosted` a function.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import signal
-import threading
-import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, Union
 
 import grpc
@@ -24,7 +21,8 @@ import grpc.aio
 from tipstaff import answer, connection
 from tipstaff.attachment import Attachment
 from tipstaff.backoff import Backoff
-from tipstaff.call import AsyncCall, Call, Grant, Interrupt, Result, StageError
+from tipstaff.call import AsyncCall, Call, Grant, Result
+from tipstaff.calls import Calls
 from tipstaff.connection import TLS
 from tipstaff.core.v1 import core_pb2 as pb
 from tipstaff.core.v1 import core_pb2_grpc
@@ -39,20 +37,20 @@ from tipstaff.errors import (
     Unimplemented,
     from_call,
 )
+from tipstaff.hosted import HostedAgent
 
 Returned = Union[Mapping[str, Any], Result]
 AgentFunction = Union[Callable[[Call], Returned], Callable[[AsyncCall], Awaitable[Returned]]]
 F = TypeVar("F", bound=AgentFunction)
-
-RETURN_SECONDS = 60.0
-"""How long a result is kept that nobody has acknowledged: the server gives up a call
-that must not be repeated after so long."""
 
 LEAVE_SECONDS = 2.0
 """How long the server is given to end the stream of a host that leaves."""
 
 LINGER_SECONDS = 0.25
 """A call may be on its way to the host when the server hears that no more are wanted."""
+
+_DRAIN = pb.HostMessage(drain=pb.Drain())
+_HEARTBEAT = pb.HostMessage(heartbeat=pb.Heartbeat())
 
 _log = logging.getLogger("tipstaff.host")
 
@@ -81,8 +79,8 @@ class AgentHost:
         self._host_id = host_id or f"python-{uuid.uuid4().hex}"
         self._version = version
         self._drain_seconds = drain_seconds
-        self._agents: dict[str, _Agent] = {}
-        self._calls = _Calls()
+        self._agents: dict[str, HostedAgent] = {}
+        self._calls = Calls()
         self._attachment: Attachment | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping, self._giving_up = asyncio.Event(), asyncio.Event()
@@ -100,7 +98,7 @@ class AgentHost:
             raise ValueError(f"agent {name}: concurrency is at least 1, not {concurrency}")
 
         def register(function: F) -> F:
-            self._agents[name] = _Agent(name, effect, concurrency, function)
+            self._agents[name] = HostedAgent(name, effect, concurrency, function)
             return function
 
         return register
@@ -260,15 +258,17 @@ class AgentHost:
             else:
                 call = Call(message, self._reserve, asyncio.get_running_loop())
         except (ValueError, TipstaffError) as error:
-            self._calls.spawn(self._bring(answer.failed(message.call_id, "input_error", str(error))))
+            result = answer.failed(message.call_id, "input_error", str(error))
+            self._calls.end(result)
+            self._calls.spawn(self._bring(result))
             return
         self._calls.begin(call)
         self._calls.spawn(self._perform(agent, call))
 
-    async def _perform(self, agent: _Agent, call: Call | AsyncCall) -> None:
+    async def _perform(self, agent: HostedAgent, call: Call | AsyncCall) -> None:
         async with agent.room:
             result = await agent.perform(call)
-        self._calls.end(call, result)
+        self._calls.end(result)
         await self._bring(result)
 
     async def _bring(self, result: pb.Result) -> None:
@@ -279,123 +279,3 @@ class AgentHost:
 
     async def _reserve(self, reserve: pb.Reserve) -> Grant:
         return await self._attachment.reserve(reserve) if self._attachment else Grant(granted=False)
-
-
-@dataclass
-class _Agent:
-    name: str
-    effect: str
-    concurrency: int
-    function: Callable[[Any], Any]
-
-    def __post_init__(self) -> None:
-        self.is_async = inspect.iscoroutinefunction(self.function)
-        # The server keeps to the concurrency, but after a reconnect it does not know
-        # of every call that is still under way here.
-        self.room = asyncio.Semaphore(self.concurrency)
-
-    async def perform(self, call: Call | AsyncCall) -> pb.Result:
-        if not self.is_async:
-            return await self._in_thread(call)
-        try:
-            return answer.returned(call.call_id, await self.function(call))
-        except Exception as error:
-            return self._raised(call, error)
-
-    def _in_thread(self, call: Call | AsyncCall) -> asyncio.Future[pb.Result]:
-        """A thread that nobody waits for at the end: a function that hangs must not
-        keep a host alive that was told to go."""
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[pb.Result] = loop.create_future()
-
-        def settle(content: pb.Result) -> None:
-            if not result.done():
-                result.set_result(content)
-
-        def work() -> None:
-            try:
-                content = answer.returned(call.call_id, self.function(call))
-            except BaseException as error:
-                content = self._raised(call, error)
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, content)
-
-        threading.Thread(target=work, name=f"tipstaff-{call.path}", daemon=True).start()
-        return result
-
-    def _raised(self, call: Call | AsyncCall, error: BaseException) -> pb.Result:
-        if not isinstance(error, (Interrupt, StageError)):
-            _log.error("agent %s failed at %s", self.name, call.path, exc_info=error)
-        return answer.raised(call.call_id, error)
-
-
-class _Calls:
-    """The calls that a host has: those under way, and the results of those that have
-    ended, until they are acknowledged."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Call | AsyncCall] = {}
-        self._held: dict[str, tuple[pb.Result, float]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._none_left = asyncio.Event()
-        self._none_left.set()
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def is_open(self, call_id: str) -> bool:
-        return call_id in self._open
-
-    def begin(self, call: Call | AsyncCall) -> None:
-        self._open[call.call_id] = call
-        self._none_left.clear()
-
-    def cancel(self, call_id: str, reason: str) -> None:
-        call = self._open.get(call_id)
-        if call is not None:
-            call.cancel(reason)
-
-    def end(self, call: Call | AsyncCall, result: pb.Result) -> None:
-        del self._open[call.call_id]
-        self._held[call.call_id] = result, time.monotonic() + RETURN_SECONDS
-
-    def acknowledged(self, call_id: str) -> None:
-        self._held.pop(call_id, None)
-        self._look()
-
-    def result(self, call_id: str) -> pb.Result | None:
-        held = self._held.get(call_id)
-        return held[0] if held else None
-
-    def results(self) -> list[pb.Result]:
-        """Those that are not acknowledged and not too old to be of use."""
-        now = time.monotonic()
-        self._held = {call_id: held for call_id, held in self._held.items() if now < held[1]}
-        self._look()
-        return [result for result, _ in self._held.values()]
-
-    def forget_results(self) -> None:
-        self._held.clear()
-        self._look()
-
-    def _look(self) -> None:
-        if not self._open and not self._held:
-            self._none_left.set()
-
-    async def finished(self, linger: float) -> None:
-        """Returns when there is no call, and none has come for a moment."""
-        while True:
-            await self._none_left.wait()
-            await asyncio.sleep(linger)
-            if self._none_left.is_set():
-                return
-
-    def give_up(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-
-
-_DRAIN = pb.HostMessage(drain=pb.Drain())
-_HEARTBEAT = pb.HostMessage(heartbeat=pb.Heartbeat())

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// served has the bench serve, and keeps what it was asked for.
+func served(b *bench, told Listening) *ServeOptions {
+	asked := new(ServeOptions)
+	b.env.Serve = func(_ context.Context, o ServeOptions, announce func(Listening) error) error {
+		*asked = o
+		return announce(told)
+	}
+	return asked
+}
+
+func TestServeSaysWhereItListens(t *testing.T) {
+	b := newBench(t)
+	asked := served(b, Listening{GRPCAddr: "127.0.0.1:4711", TokenFile: ".tipstaff/serve.token", TakenUp: 2})
+	b.run(t, 0, "serve", "--pipelines", "p", "--default-pipeline", "d", "--shutdown-timeout", "5s")
+	equal(t, "stdout", b.out.String(), "grpc 127.0.0.1:4711 (plain text)\n")
+	equal(t, "stderr", b.err.String(), "the token is in .tipstaff/serve.token\n2 runs taken up again\n")
+	if asked.GRPCAddr != "127.0.0.1:50051" || asked.Pipelines != "p" || asked.DefaultPipeline != "d" || asked.ShutdownTimeout != 5*time.Second {
+		t.Errorf("it serves with %+v", asked)
+	}
+
+	b = newBench(t)
+	served(b, Listening{GRPCAddr: "[::1]:1", TLS: true})
+	b.run(t, 0, "serve", "--grpc-addr", "[::1]:0", "--json")
+	equal(t, "stdout", b.out.String(), `{"grpc_addr":"[::1]:1","tls":true,"taken_up":0}`+"\n")
+}
+
+func TestServeDoesNotBegin(t *testing.T) {
+	for name, args := range map[string][]string{
+		"all addresses":       {"--grpc-addr", ":50051"},
+		"another machine":     {"--grpc-addr", "192.0.2.1:50051"},
+		"a name":              {"--grpc-addr", "example.com:50051"},
+		"no address":          {"--grpc-addr", "here"},
+		"half of TLS":         {"--tls-cert", "c.pem"},
+		"clients without TLS": {"--tls-client-ca", "ca.pem"},
+		"a default of none":   {"--default-pipeline", "d"},
+		"no time to stop":     {"--shutdown-timeout", "0s"},
+		"an argument":         {"now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.env.Serve = func(context.Context, ServeOptions, func(Listening) error) error {
+				t.Error("it serves")
+				return nil
+			}
+			b.run(t, 2, append([]string{"serve"}, args...)...)
+		})
+	}
+	for name, args := range map[string][]string{
+		"plain text that was asked for": {"--grpc-addr", "0.0.0.0:0", "--allow-plaintext"},
+		"encrypted":                     {"--grpc-addr", "0.0.0.0:0", "--tls-cert", "c.pem", "--tls-key", "k.pem"},
+		"this machine":                  {"--grpc-addr", "localhost:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			asked := served(b, Listening{})
+			b.run(t, 0, append([]string{"serve"}, args...)...)
+			if asked.GRPCAddr != args[1] {
+				t.Errorf("it serves with %+v", asked)
+			}
+		})
+	}
+}

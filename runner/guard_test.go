@@ -1,0 +1,96 @@
+package runner_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+func TestGuard(t *testing.T) {
+	b := newBed(t)
+	run, _ := b.pipe(loop)
+	svc := b.Guarded()
+	as := func(user string, scopes ...string) context.Context {
+		return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "http", User: user, Principal: "token:" + user, Scopes: scopes})
+	}
+	calls := map[string]struct {
+		scope string
+		do    func(context.Context) error
+	}{
+		"Get":    {tipstaff.ScopeRead, func(ctx context.Context) error { _, err := svc.Get(ctx, run); return err }},
+		"Events": {tipstaff.ScopeRead, func(ctx context.Context) error { return firstError(svc.Events(ctx, tipstaff.EventsRequest{Run: run})) }},
+		"Artifact": {tipstaff.ScopeRead, func(ctx context.Context) error {
+			_, err := svc.Artifact(ctx, run, tipstaff.EnvelopeArtifact)
+			return err
+		}},
+		"Verify": {tipstaff.ScopeRead, func(ctx context.Context) error {
+			_, err := svc.Verify(ctx, tipstaff.VerifyRequest{Run: run})
+			return err
+		}},
+		"Decide": {tipstaff.ScopeDecide, func(ctx context.Context) error {
+			_, err := svc.Decide(ctx, tipstaff.DecideRequest{Run: run})
+			return err
+		}},
+		"Start": {tipstaff.ScopeRun, func(ctx context.Context) error { _, err := svc.Start(ctx, tipstaff.StartRequest{Run: run}); return err }},
+		"Hold": {tipstaff.ScopeRun, func(ctx context.Context) error {
+			_, err := svc.Start(ctx, tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run}})
+			return err
+		}},
+		"Resume": {tipstaff.ScopeRun, func(ctx context.Context) error {
+			_, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: run})
+			return err
+		}},
+		"Cancel": {tipstaff.ScopeRun, func(ctx context.Context) error {
+			_, err := svc.Cancel(ctx, tipstaff.CancelRequest{Run: run})
+			return err
+		}},
+		"Fork": {tipstaff.ScopeRun, func(ctx context.Context) error {
+			_, err := svc.Fork(ctx, tipstaff.ForkRequest{Run: run, Checkpoint: "cp_none"})
+			return err
+		}},
+	}
+	all := tipstaff.DefaultScopes()
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			others := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == call.scope })
+			for who, ctx := range map[string]context.Context{
+				"nobody": context.Background(), "another user": as("alice", all...), "a user without the scope": as("local", others...),
+			} {
+				if err := call.do(ctx); tipstaff.CodeOf(err) != tipstaff.Forbidden {
+					t.Errorf("%s gets %v", who, err)
+				}
+			}
+			for who, ctx := range map[string]context.Context{
+				"the command line": cli(), "an admin": as("root", tipstaff.ScopeAdmin), "its user": as("local", call.scope),
+			} {
+				if err := call.do(ctx); tipstaff.CodeOf(err) == tipstaff.Forbidden {
+					t.Errorf("%s gets %v", who, err)
+				}
+			}
+		})
+	}
+	for who, want := range map[string]int{"alice": 0, "local": 1} {
+		if page, err := svc.List(as(who, tipstaff.ScopeRead), tipstaff.ListRequest{}); err != nil || len(page.Runs) != want {
+			t.Errorf("%s sees %d runs, %v", who, len(page.Runs), err)
+		}
+	}
+	brought := tipstaff.StartRequest{Name: "p", Program: []byte(loop), NoFiles: true, DryRun: true}
+	if _, err := svc.Start(as("alice", tipstaff.ScopeRun), brought); tipstaff.CodeOf(err) != tipstaff.Forbidden {
+		t.Errorf("a document without the scope for it gives %v", err)
+	}
+	if _, err := svc.Start(as("alice", tipstaff.ScopeRun, tipstaff.ScopeSubmit), brought); err != nil {
+		t.Error(err)
+	}
+}
+
+// firstError is the first of a sequence.
+func firstError(events func(func(tipstaff.Event, error) bool)) error {
+	for _, err := range events {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

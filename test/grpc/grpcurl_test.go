@@ -1,0 +1,101 @@
+package grpc
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// grpcurl knows of the daemon only what that tells by reflection.
+func TestGrpcurl(t *testing.T) {
+	t.Parallel()
+	program := installed(t, "bin", "grpcurl")
+	d := serve(t)
+	call := func(args ...string) (string, error) {
+		out, err := exec.Command(program, append([]string{"-plaintext", "-H", "authorization: " + d.authorization()}, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	must := func(t *testing.T, args ...string) string {
+		t.Helper()
+		out, err := call(args...)
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return out
+	}
+	t.Run("list", func(t *testing.T) {
+		out := must(t, d.addr, "list")
+		for _, service := range []string{"tipstaff.core.v1.CoreService", "grpc.health.v1.Health"} {
+			if !strings.Contains(out, service+"\n") {
+				t.Errorf("%s is not listed:\n%s", service, out)
+			}
+		}
+		if out := must(t, d.addr, "list", "tipstaff.core.v1.CoreService"); strings.Count(out, "\n") != 14 {
+			t.Errorf("the service has other calls:\n%s", out)
+		}
+	})
+	t.Run("describe", func(t *testing.T) {
+		out := must(t, d.addr, "describe", "tipstaff.core.v1.Envelope")
+		for _, field := range []string{"string envelope_id = 1;", "map<string, bytes> outputs = 14;", "int64 version = 15;"} {
+			if !strings.Contains(out, field) {
+				t.Errorf("%s is not told:\n%s", field, out)
+			}
+		}
+	})
+	t.Run("from a draft to its end", func(t *testing.T) {
+		var env struct{ EnvelopeID, UserID, State string }
+		decodeJSON(t, must(t, "-d", `{"raw_input": "hello"}`, d.addr, "tipstaff.core.v1.CoreService/CreateEnvelope"), &env)
+		if !strings.HasPrefix(env.EnvelopeID, "env_") || env.State != "drafting" || env.UserID != "local" {
+			t.Fatalf("the draft is %+v", env)
+		}
+		out := must(t, "-d", `{"envelope": {"envelope_id": "`+env.EnvelopeID+`"}}`, d.addr, "tipstaff.core.v1.CoreService/ExecutePipeline")
+		var last struct {
+			Type     string
+			Final    bool
+			Envelope struct {
+				TerminalReason string
+				Outputs        map[string][]byte
+			}
+		}
+		events := 0
+		for stream := json.NewDecoder(strings.NewReader(out)); ; events++ {
+			if err := stream.Decode(&last); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+		}
+		if events < 10 || !last.Final || last.Type != "PIPELINE_COMPLETED" || last.Envelope.TerminalReason != "completed" ||
+			string(last.Envelope.Outputs["intent"]) != `{"task":"say it"}` {
+			t.Errorf("%d events, the last: %+v", events, last)
+		}
+	})
+	t.Run("what is wrong with a document", func(t *testing.T) {
+		out, err := call("-d", `{"pipeline": {"document": "bmFtZTogcAphZ2VudHM6IFt7bmFtZTogYX1dCg=="}}`, d.addr, "tipstaff.core.v1.CoreService/CreateEnvelope")
+		if err == nil {
+			t.Fatalf("it was taken:\n%s", out)
+		}
+		for _, part := range []string{"Code: InvalidArgument", "google.rpc.ErrorInfo", `"domain": "tipstaff"`, "google.rpc.BadRequest", `"reason": "no_way_to_run"`, "2:10"} {
+			if !strings.Contains(out, part) {
+				t.Errorf("%s is not told:\n%s", part, out)
+			}
+		}
+	})
+	t.Run("nothing without a token", func(t *testing.T) {
+		out, err := exec.Command(program, "-plaintext", d.addr, "list").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "bearer token") {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+}
+
+// decodeJSON reads what a program printed.
+func decodeJSON(t testing.TB, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+}

@@ -1,0 +1,70 @@
+package grpc
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+)
+
+// client.js is a client in another language, made from core.proto by other people's
+// code. Here is what it must have seen.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	modules := installed(t, "node_modules")
+	proto, err := filepath.Abs("../../pb/tipstaff/core/v1/core.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := serve(t)
+	var out, errs bytes.Buffer
+	node := exec.Command("node", "client.js", modules, proto, d.addr, d.authorization())
+	node.Stdout, node.Stderr = &out, &errs
+	if err := node.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &errs)
+	}
+	var seen struct {
+		Metadata, MaxCost, TokensOut, Half string
+		Executed, Watched                  []string
+		End                                struct {
+			Final          bool
+			Reason, Critic string
+		}
+		Left struct {
+			Terminated bool
+			Condition  string
+		}
+		Cancelled struct {
+			Terminated bool
+			Reason     string
+		}
+		Refused codes.Code
+	}
+	decodeJSON(t, out.String(), &seen)
+	if want := `{"half":1.0,"n":9007199254740993,"text":"héllo"}`; seen.Metadata != want {
+		t.Errorf("the metadata came back as %s, not %s", seen.Metadata, want)
+	}
+	if seen.MaxCost != "5000000000" || seen.TokensOut != "9007199254740993" {
+		t.Errorf("the numbers came back as %s and %s", seen.MaxCost, seen.TokensOut)
+	}
+	if !seen.End.Final || seen.End.Reason != "completed" || seen.End.Critic != `{"verdict":"again"}` {
+		t.Errorf("the end is %+v", seen.End)
+	}
+	half := slices.IndexFunc(seen.Executed, func(e string) bool { return strings.HasPrefix(e, seen.Half+" ") })
+	if half <= 0 || !slices.Equal(seen.Watched, seen.Executed[half+1:]) {
+		t.Errorf("from event %d of\n%s\nit watched\n%s", half, strings.Join(seen.Executed, "\n"), strings.Join(seen.Watched, "\n"))
+	}
+	if seen.Left.Terminated || seen.Left.Condition != "running" {
+		t.Errorf("when its caller had left, the run was %+v", seen.Left)
+	}
+	if seen.Cancelled.Reason != "user_cancelled" {
+		t.Errorf("it was cancelled as %+v", seen.Cancelled)
+	}
+	if seen.Refused != codes.NotFound {
+		t.Errorf("an Envelope that nobody made is %s", seen.Refused)
+	}
+}

@@ -1,0 +1,70 @@
+package tipstaff_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+func TestTokensTellCallers(t *testing.T) {
+	tokens, err := tipstaff.NewTokens(
+		tipstaff.Token{User: "alice", Secret: "the-secret-of-alice"},
+		tipstaff.Token{User: "bob", Secret: "the-secret-of-bob--", Scopes: []string{tipstaff.ScopeRead}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ok := tokens.Caller("grpc", "the-secret-of-alice")
+	if !ok || c.User != "alice" || c.Principal != "token:alice" || c.Surface != "grpc" || !slices.Equal(c.Scopes, tipstaff.DefaultScopes()) {
+		t.Errorf("alice is %+v", c)
+	}
+	c.Scopes[0] = tipstaff.ScopeAdmin
+	if again, _ := tokens.Caller("grpc", "the-secret-of-alice"); again.SeesAll() {
+		t.Error("who was told of a token has changed it")
+	}
+	if c, ok := tokens.Caller("http", "the-secret-of-bob--"); !ok || !c.May(tipstaff.ScopeRead) || c.May(tipstaff.ScopeRun) || c.SeesAll() {
+		t.Errorf("bob is %+v", c)
+	}
+	for _, secret := range []string{"", "the-secret-of-alic", "the-secret-of-alice ", "alice"} {
+		if c, ok := tokens.Caller("grpc", secret); ok || c.User != "" {
+			t.Errorf("%q is taken for %+v", secret, c)
+		}
+	}
+}
+
+func TestTokensThatTellNobodyApart(t *testing.T) {
+	for name, tokens := range map[string][]tipstaff.Token{
+		"short":     {{User: "a", Secret: "short"}},
+		"none":      {{User: "a"}},
+		"one twice": {{User: "a", Secret: "0123456789abcdef"}, {User: "b", Secret: "0123456789abcdef"}},
+	} {
+		if _, err := tipstaff.NewTokens(tokens...); tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCallers(t *testing.T) {
+	for _, c := range []struct {
+		caller tipstaff.Caller
+		run    bool // may
+		all    bool // sees
+		bob    bool // may act as
+	}{
+		{tipstaff.Caller{}, false, false, false},
+		{tipstaff.Caller{Surface: "mcp"}, false, false, false},
+		{tipstaff.Caller{Surface: "cli", User: "local"}, true, true, false},
+		{tipstaff.Caller{Surface: "grpc", User: "alice", Scopes: tipstaff.DefaultScopes()}, true, false, false},
+		{tipstaff.Caller{Surface: "grpc", User: "alice", Scopes: []string{tipstaff.ScopeAdmin}}, true, true, false},
+		{tipstaff.Caller{Surface: "grpc", User: "alice", Scopes: []string{tipstaff.ScopeActAs}}, false, false, true},
+	} {
+		as, err := c.caller.ActingAs("bob")
+		if c.caller.May(tipstaff.ScopeRun) != c.run || c.caller.SeesAll() != c.all || (err == nil) != c.bob || c.bob && (as.User != "bob" || as.Principal != c.caller.Principal) {
+			t.Errorf("%+v: %t, %t, %v", c.caller, c.caller.May(tipstaff.ScopeRun), c.caller.SeesAll(), err)
+		}
+		if own, err := c.caller.ActingAs(c.caller.User); err != nil || own.User != c.caller.User {
+			t.Errorf("%+v may not be itself: %v", c.caller, err)
+		}
+	}
+}
