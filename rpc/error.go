@@ -77,6 +77,8 @@ func (s *Server) status(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()): // the caller has gone, whatever was made of it on the way here
+		return status.FromContextError(ctx.Err()).Err()
 	case errors.As(err, &e):
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()

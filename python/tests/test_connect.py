@@ -75,10 +75,11 @@ def test_who_has_no_token_is_told(shared: Server, token: str, monkeypatch: pytes
 
 def test_a_call_has_a_deadline(shared: Server) -> None:
     hangs = "name: hangs\nagents:\n  - {name: a, scripted: {answers: [{hang: true}]}}\n"
-    with shared.client(timeout=0.5) as client:
-        envelope = client.create_envelope("x", pipeline=hangs)
-        with pytest.raises(DeadlineExceeded):
-            client.execute_agent(envelope, "a")
+    with shared.client() as client:
+        for _ in range(5):  # the server may notice it first
+            envelope = client.create_envelope("x", pipeline=hangs)
+            with pytest.raises(DeadlineExceeded):
+                client.execute_agent(envelope, "a", timeout=0.3)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make certificates with")

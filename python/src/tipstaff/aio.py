@@ -275,7 +275,7 @@ class AsyncClient:
         try:
             return await call(message, timeout=timeout or self._timeout, metadata=self._target.metadata)
         except grpc.RpcError as error:
-            raise from_call(error) from None
+            raise from_call(error, waited=True) from None
 
     async def _stream(
         self, call: grpc.aio.UnaryStreamMultiCallable[Request, pb.ExecutionEvent], message: Request

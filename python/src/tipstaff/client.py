@@ -304,7 +304,7 @@ class Client:
         try:
             return call(message, timeout=timeout or self._timeout, metadata=self._target.metadata)
         except grpc.RpcError as error:
-            raise from_call(error) from None
+            raise from_call(error, waited=True) from None
 
     def _stream(
         self, call: grpc.UnaryStreamMultiCallable[Request, pb.ExecutionEvent], message: Request

@@ -241,16 +241,16 @@ class Envelope:
         return [interrupt for interrupt in self.interrupts if interrupt.open]
 
     def changes(self) -> Changes:
-        """What was changed here and is not saved. Outputs can be removed; metadata is
-        only ever merged, so a key of it that was deleted is refused."""
+        """What was changed here and is not saved. A key of the metadata that was deleted
+        is sent as None; so a key that is set to None is removed, too."""
         outputs = {key: value.encode(item, f"outputs.{key}") for key, item in self.outputs.items()}
         metadata = {key: value.encode(item, f"metadata.{key}") for key, item in self.metadata.items()}
-        for key in self._held_metadata.keys() - metadata.keys():
-            raise ValueError(f"metadata.{key}: a key cannot be removed; None says that there is nothing")
+        changed = {key: self.metadata[key] for key, item in metadata.items() if self._held_metadata.get(key) != item}
+        deleted = dict.fromkeys(self._held_metadata.keys() - metadata.keys())
         return Changes(
             outputs={key: item for key, item in outputs.items() if self._held_outputs.get(key) != item},
             remove_outputs=sorted(key for key in self._held_outputs if key not in outputs),
-            metadata={key: self.metadata[key] for key, item in metadata.items() if self._held_metadata.get(key) != item},
+            metadata={**changed, **deleted},
         )
 
     def become(self, other: Envelope) -> None:

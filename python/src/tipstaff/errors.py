@@ -150,11 +150,18 @@ class FailedCall(Protocol):
     def details(self) -> str | None: ...
 
 
-def from_call(error: object) -> TipstaffError:
-    """The exception for a gRPC error."""
+def from_call(error: object, *, waited: bool = False) -> TipstaffError:
+    """The exception for a gRPC error.
+
+    ``waited``: the caller did nothing but wait for the one answer, so it was not the
+    caller who cancelled. A server that notices the deadline a moment before gRPC does
+    so here resets the call, which looks like that.
+    """
     assert isinstance(error, grpc.RpcError)
     failed: FailedCall = error  # every RpcError that a call raises is one
     code = failed.code()
+    if waited and code is grpc.StatusCode.CANCELLED:
+        code = grpc.StatusCode.DEADLINE_EXCEEDED
     cls = _CLASSES.get(code, UnknownError)
     reason, run_id, details = _read_details(error)
     return cls(failed.details() or code.name, code=code, reason=reason, details=details, run_id=run_id)

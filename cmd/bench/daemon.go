@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tipstaff/tipstaff/pb"
+)
+
+const askLimit = 300 * time.Microsecond
+
+// measureBounds: CheckBounds of a daemon over a connection that is there already,
+// beside a process that is started to ask the same.
+func measureBounds(ctx context.Context, b *bench) (rows []row, err error) {
+	binary, err := b.command(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(b.dir, "daemon")
+	if err := newWorkspace(dir); err != nil {
+		return nil, err
+	}
+	d, err := startDaemon(ctx, binary, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+d.token)
+	conn, err := grpc.NewClient(d.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	client := pb.NewCoreServiceClient(conn)
+	env, err := client.CreateEnvelope(ctx, &pb.CreateEnvelopeRequest{RawInput: "bench",
+		Pipeline: &pb.PipelineConfig{Source: &pb.PipelineConfig_Document{Document: []byte(loopDocument(3, "a", "b", "c"))}}})
+	if err != nil {
+		return nil, err
+	}
+	var calls, processes []float64
+	view := &pb.Envelope{EnvelopeId: env.EnvelopeId}
+	for range b.starts {
+		for range b.asks / b.starts {
+			start := time.Now()
+			if _, err := client.CheckBounds(ctx, view); err != nil {
+				return nil, err
+			}
+			calls = append(calls, time.Since(start).Seconds())
+		}
+		start := time.Now()
+		show := osexec.CommandContext(ctx, binary, "show", env.RunId, "--json", "--workspace", dir)
+		show.Stderr = &strings.Builder{}
+		if err := explain(show, show.Run()); err != nil {
+			return nil, err
+		}
+		processes = append(processes, time.Since(start).Seconds())
+	}
+	mid := median(calls)
+	fastest := calls[0] // median sorted them
+	return []row{{figure: "`CheckBounds` over a warm loopback connection", value: mid, measured: fmt.Sprintf("%.2f ms", mid*1e3),
+		beside: fmt.Sprintf("median of %s; fastest %.2f ms; a process that asks: %s", count(float64(len(calls))), fastest*1e3, milliseconds(time.Duration(median(processes)*float64(time.Second)))),
+		limit:  "≤ 0.3 ms", ok: absolute(mid <= askLimit.Seconds())}}, nil
+}
+
+// daemon is a `tipstaff serve` that this process started.
+type daemon struct {
+	cmd         *osexec.Cmd
+	addr, token string
+}
+
+func startDaemon(ctx context.Context, binary, dir string) (*daemon, error) {
+	cmd := osexec.CommandContext(ctx, binary, "serve", "--json", "--grpc-addr", "127.0.0.1:0", "--workspace", dir)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{cmd: cmd}
+	var told struct {
+		Addr string `json:"grpc_addr"`
+		File string `json:"token_file"`
+	}
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &told)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the daemon says %q: %w", line, err), d.stop())
+	}
+	token, err := os.ReadFile(told.File)
+	if err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	d.addr, d.token = told.Addr, strings.TrimSpace(string(token))
+	return d, nil
+}
+
+func (d *daemon) stop() error {
+	return errors.Join(d.cmd.Process.Signal(syscall.SIGTERM), d.cmd.Wait())
+}
