@@ -11,7 +11,7 @@ const grpc = from("@grpc/grpc-js");
 const loader = from("@grpc/proto-loader");
 
 // Whole numbers of 64 bits come as text: JavaScript's numbers would lose digits.
-const definition = loader.loadSync(proto, { keepCase: true, longs: String, enums: String, oneofs: true, includeDirs: [proto.replace(/\/tipstaff\/core\/v1\/[^/]*$/, "")] });
+const definition = loader.loadSync(proto, { keepCase: true, longs: String, enums: String, defaults: true, oneofs: true, includeDirs: [proto.replace(/\/tipstaff\/core\/v1\/[^/]*$/, "")] });
 const { CoreService } = grpc.loadPackageDefinition(definition).tipstaff.core.v1;
 const client = new CoreService(address, grpc.credentials.createInsecure());
 const metadata = new grpc.Metadata();
@@ -56,7 +56,7 @@ async function main() {
   // A caller that leaves its stream leaves the run as it is; Cancel ends it.
   const stuck = await ask("CreateEnvelope", { raw_input: "hello", pipeline: { name: "stuck" } });
   const ref = { envelope_id: stuck.envelope_id };
-  await read(client.ExecutePipeline({ envelope: ref }, metadata), (e, stream) => { stream.cancel(); });
+  await read(client.ExecutePipeline({ envelope: ref }, metadata), (e, stream) => { if (e.type === "STAGE_STARTED") stream.cancel(); });
   const left = await ask("GetState", { ref });
   seen.left = { terminated: left.terminated, condition: left.condition };
   const cancelled = await ask("Cancel", { ref, reason: "enough" });

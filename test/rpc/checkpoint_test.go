@@ -47,7 +47,7 @@ func TestCheckpointsAndTransitionsInPages(t *testing.T) {
 	if want := 7; len(paged) != want || reasons[0] != "start" || reasons[2] != "reintent" || reasons[6] != "complete" {
 		t.Errorf("the transitions are %v", reasons)
 	}
-	if back := paged[2]; back.Rule == nil || *back.Rule != 0 || back.GetEdgeCount() != 1 || back.GetCheckpoint() != all.Checkpoints[0].Id {
+	if back := paged[2]; back.GetRule() != 1 || back.GetEdgeCount() != 1 || back.GetCheckpoint() != all.Checkpoints[0].Id {
 		t.Errorf("the first way back is %v", back)
 	}
 	for _, token := range []string{"x", "-1", "01", "9999999999999999999999"} {
