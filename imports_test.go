@@ -56,7 +56,7 @@ var reserved = map[string][]string{
 	"go.temporal.io/sdk":                     {"temporal"},
 	"os/exec":                                {"tool", "worker", "supervisor", "delivery", "cmd/bench"},
 	"net/http":                               {"tool", "provider", "web", "mcpserver", "cmd/tipstaff", "cmd/bench"}, // the bench also plays the vendor of a model
-	"google.golang.org/grpc":                 {"rpc", "pb"},
+	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
 	"go.opentelemetry.io/otel":               {"agent", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"cmd/tipstaff"}, // what becomes of spans is for the program to say
 	"go.opentelemetry.io/otel/exporters":     {"cmd/tipstaff"},

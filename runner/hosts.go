@@ -49,6 +49,7 @@ func newHostDesk(store flow.Store) *hostDesk {
 type host struct {
 	desk   *hostDesk
 	user   string
+	forAll bool // whoever attached it sees all: it also serves users that have no host
 	id     string
 	agents map[string]*hosted
 	gone   chan struct{} // closed when it has left
@@ -80,7 +81,7 @@ func (d *hostDesk) Register(ctx context.Context, reg tipstaff.HostRegistration) 
 	if err := may(ctx, tipstaff.ScopeHost); err != nil {
 		return nil, err
 	}
-	h := &host{desk: d, user: userOf(ctx), id: reg.HostID, gone: make(chan struct{}), more: make(chan struct{}, 1)}
+	h := &host{desk: d, user: userOf(ctx), forAll: visibleTo(ctx) == "", id: reg.HostID, gone: make(chan struct{}), more: make(chan struct{}, 1)}
 	var err error
 	if h.agents, err = hostedAgents(reg); err != nil {
 		return nil, err
@@ -166,13 +167,22 @@ func (d *hostDesk) announce() {
 	d.moved = make(chan struct{})
 }
 
-// pick is the host for a call: of those with room the one with the fewest open
-// calls, then the earliest. serving tells whether there is one at all. Called with
-// mu held.
+// pick is the host for a call: one of its user, or else one that serves everybody.
+// serving tells whether there is one at all. Called with mu held.
 func (d *hostDesk) pick(user, agent string) (best *host, serving bool) {
+	best, serving = d.freest(agent, func(h *host) bool { return h.user == user })
+	if !serving {
+		best, serving = d.freest(agent, func(h *host) bool { return h.forAll })
+	}
+	return best, serving
+}
+
+// freest is, of some hosts of an agent that have room, the one with the fewest open
+// calls, then the earliest. Called with mu held.
+func (d *hostDesk) freest(agent string, of func(*host) bool) (best *host, serving bool) {
 	for _, h := range d.hosts {
 		a := h.agents[agent]
-		if h.user != user || a == nil || h.draining {
+		if a == nil || h.draining || !of(h) {
 			continue
 		}
 		serving = true
@@ -191,16 +201,8 @@ func (h *host) load() (n int) {
 	return n
 }
 
-// classOf is how strict the agent's hosts say that it is; "": there is none. Called
-// with mu held.
-func (d *hostDesk) classOf(user, agent string) flow.Class {
-	for _, h := range d.hosts {
-		if a := h.agents[agent]; h.user == user && a != nil {
-			return a.class
-		}
-	}
-	return ""
-}
+// serves reports whether the host may have to do with the calls of a user.
+func (h *host) serves(user string) bool { return h.forAll || h.user == user }
 
 // order hands something to the host. Called with mu held.
 func (h *host) order(o tipstaff.HostOrder) {

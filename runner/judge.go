@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,6 +41,7 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 	for _, p := range parts[1:] {
 		later = append(later, p.program.limits)
 	}
+	j.agreed(parts)
 	whole := flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}
 	for _, f := range flow.Conform(whole, parts[0].program.limits, later...) {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
@@ -48,6 +50,25 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 	outcome := j.replay(parts, each)
 	j.evidence(parts[0].program.limits, parts[len(parts)-1].program)
 	return outcome
+}
+
+// agreed checks that the bounds under which a program was accepted are those that it
+// ran under: of one that was accepted by being handed over, which no gate has shown.
+func (j *judge) agreed(parts []part) {
+	for i := range j.trace.events {
+		e := &j.trace.events[i]
+		var b struct {
+			Bounds tipstaff.Bounds `json:"bounds"`
+			Gate   string          `json:"gate"`
+		}
+		if e.Kind != tipstaff.KindIntentAccept || json.Unmarshal(e.Body, &b) != nil || b.Gate != "" || b.Bounds == nil {
+			continue
+		}
+		ran := func(p part) bool { return maps.Equal(p.program.draft.Bounds, b.Bounds) }
+		if !slices.ContainsFunc(parts, ran) {
+			j.fault("not_accepted", e.Seq, "", "the program was accepted under bounds %s, and none of its revisions had these", flow.JSON(b.Bounds))
+		}
+	}
 }
 
 // lifecycle checks every transition and that what took effect was accepted.

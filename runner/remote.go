@@ -178,6 +178,9 @@ func (c *remoteCall) reserve(a flow.Attempt, use flow.Use) error {
 	if err != nil {
 		return err
 	}
+	for bound, n := range use {
+		c.granted[bound] += n
+	}
 	return a.Sync()
 }
 
@@ -217,26 +220,40 @@ func (d *hostDesk) missing(ctx context.Context, c *remoteCall, a flow.Attempt, h
 // done is what the host brought as the outcome of the call: a definite one, whatever
 // its class.
 func (c *remoteCall) done() (flow.Done, error) {
-	r := c.result
-	done := flow.Done{Use: usedBy(r.Usage)}
-	if r.Error != nil {
+	used := c.used()
+	done := flow.Done{Use: useOf(used)}
+	if c.result.Error != nil {
 		return done, c.failure()
 	}
-	done.Value = valueOf(r)
+	done.Value = flow.JSON(remoteValue{Output: c.result.Output, Control: c.result.Control, Usage: used})
 	return done, nil
 }
 
-func valueOf(r *tipstaff.HostResult) json.RawMessage {
-	return flow.JSON(remoteValue{Output: r.Output, Control: r.Control, Usage: pipeline.Usage{LLMCalls: r.Usage.LLMCalls, ToolCalls: r.Usage.ToolCalls,
-		TokensIn: r.Usage.TokensIn, TokensOut: r.Usage.TokensOut, CostUSD: pipeline.Money(r.Usage.CostUSD)}})
+// used is what the host says that it used. Of what it says nothing about, all that was
+// granted to it counts as used: the ledger charges it too.
+func (c *remoteCall) used() pipeline.Usage {
+	said := c.result.Usage
+	u := pipeline.Usage{LLMCalls: said.LLMCalls, ToolCalls: said.ToolCalls, TokensIn: said.TokensIn, TokensOut: said.TokensOut, CostUSD: pipeline.Money(said.CostUSD)}
+	if u.LLMCalls == 0 {
+		u.LLMCalls = c.granted[tipstaff.BoundModelCalls]
+	}
+	if u.ToolCalls == 0 {
+		u.ToolCalls = c.granted[tipstaff.BoundToolCalls]
+	}
+	if u.TokensIn+u.TokensOut == 0 {
+		u.TokensIn = c.granted[tipstaff.BoundTokens]
+	}
+	if u.CostUSD == 0 {
+		u.CostUSD = pipeline.Money(c.granted[tipstaff.BoundCostUSD])
+	}
+	return u
 }
 
-// usedBy is what the ledger is told. What a host does not report is charged as it was
-// reserved.
-func usedBy(u tipstaff.Usage) flow.Use {
+// useOf is use in the terms of the ledger.
+func useOf(u pipeline.Usage) flow.Use {
 	use := flow.Use{}
 	for name, n := range map[string]int64{tipstaff.BoundModelCalls: u.LLMCalls, tipstaff.BoundToolCalls: u.ToolCalls,
-		tipstaff.BoundTokens: u.TokensIn + u.TokensOut, tipstaff.BoundCostUSD: u.CostUSD} {
+		tipstaff.BoundTokens: u.TokensIn + u.TokensOut, tipstaff.BoundCostUSD: int64(u.CostUSD)} {
 		if n > 0 {
 			use[name] = n
 		}

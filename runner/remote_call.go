@@ -25,7 +25,10 @@ type remoteCall struct {
 	over   chan struct{}    // closed when the attempt is over: nobody hears what is asked
 	stored chan struct{}    // closed when it is known whether the result is durable
 
-	refused *flow.Error // the last reservation that was, known to the attempt alone
+	// What was granted to it, and the last reservation that was not. The attempt alone
+	// knows.
+	granted flow.Use
+	refused *flow.Error
 
 	// Under the desk's lock:
 	at     *host                // who has it; nil: nobody
@@ -66,7 +69,7 @@ func newRemoteCall(ctx context.Context, user string, a flow.Attempt, with exhibi
 	if err := json.Unmarshal(a.Input, &in); err != nil {
 		return nil, err
 	}
-	c := &remoteCall{user: user, class: a.Class, wait: with.wait, came: make(chan struct{}), asks: make(chan reservation),
+	c := &remoteCall{user: user, class: a.Class, wait: with.wait, granted: flow.Use{}, came: make(chan struct{}), asks: make(chan reservation),
 		over: make(chan struct{}), stored: make(chan struct{})}
 	c.HostCall = tipstaff.HostCall{ID: callID(a), Run: idOf(a.Run), Path: a.Path, Agent: in.Agent, Visit: in.Visit, Attempt: in.Attempt,
 		Input: in.Input, View: with.view(), Budget: with.budget, IdempotencyKey: a.Key,
@@ -158,8 +161,8 @@ func (d *hostDesk) tellToStop(c *remoteCall, cause error) {
 
 // awaitHost returns when a host of the agent has room.
 func (d *hostDesk) awaitHost(ctx context.Context, user, agent string, class flow.Class, wait time.Duration) error {
-	_, err := d.search(ctx, user, agent, wait, func(*host) error {
-		if declared := d.classOf(user, agent); strictness(declared) > strictness(class) {
+	_, err := d.search(ctx, user, agent, wait, func(h *host) error {
+		if declared := h.agents[agent].class; strictness(declared) > strictness(class) {
 			return &flow.Error{Code: codeEffectConflict, NotSent: true, Message: fmt.Sprintf(
 				"the hosts of agent %s say that its effect is %s, the pipeline says %s: it would be repeated where it must not be", agent, declared, class)}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 )
 
 // Complete implements [tipstaff.Host]: the first result of a call is its answer, and
@@ -34,6 +35,13 @@ func (h *host) Complete(ctx context.Context, r tipstaff.HostResult) error {
 	return nil
 }
 
+// givenTo reports whether a host may have been given the call: in this process, or in
+// one before it, of which nobody knows any more to whom it gave what may be repeated.
+// Called with mu held.
+func (c *remoteCall) givenTo(h *host) bool {
+	return slices.Contains(c.given, h.id) || len(c.given) == 0 && c.class != flow.Once
+}
+
 // take hands a result to its call. nil: there is no call that it could be the answer
 // of.
 func (h *host) take(r tipstaff.HostResult) (*remoteCall, error) {
@@ -43,8 +51,8 @@ func (h *host) take(r tipstaff.HostResult) (*remoteCall, error) {
 	switch {
 	case c == nil:
 		return nil, nil
-	case c.user != h.user || !slices.Contains(c.given, h.id):
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "call %s was not given to host %s", shortened(r.Call), h.id)
+	case !h.serves(c.user) || !c.givenTo(h):
+		return nil, nil
 	case c.result != nil:
 		if !same(c.result, &r) {
 			return nil, nil
@@ -65,10 +73,11 @@ func same(a, b *tipstaff.HostResult) bool {
 // lateBody is effect.late: what came when the call had its answer, or had been given
 // up. It is not used, but a person who decides about a call in doubt can see it.
 type lateBody struct {
-	Call  string              `json:"call_id"`
-	Host  string              `json:"host_id"`
-	Value json.RawMessage     `json:"value,omitempty"`
-	Error *tipstaff.HostError `json:"error,omitempty"`
+	Call    string              `json:"call_id"`
+	Host    string              `json:"host_id"`
+	Output  json.RawMessage     `json:"output,omitempty"`
+	Control json.RawMessage     `json:"control,omitempty"`
+	Error   *tipstaff.HostError `json:"error,omitempty"`
 }
 
 // late records a result that cannot be used. One that is recorded as the call's
@@ -83,17 +92,14 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 	if err != nil {
 		return explain(err, idOf(run))
 	}
-	if row.User != h.user {
+	if !h.serves(row.User) {
 		return explain(flow.ErrNoRun, idOf(run))
 	}
 	known, err := outcomeIs(ctx, store, run, path, &r)
 	if err != nil || known {
 		return explain(err, idOf(run))
 	}
-	body := lateBody{Call: r.Call, Host: h.id, Error: r.Error}
-	if r.Error == nil {
-		body.Value = valueOf(&r)
-	}
+	body := lateBody{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: r.Error}
 	err = store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
 		if tipstaff.State(tx.Row().State).Terminal() {
 			return nil, nil // nothing follows its end
@@ -117,7 +123,7 @@ func outcomeIs(ctx context.Context, src source, run, path string, r *tipstaff.Ho
 			return err
 		}
 		var b struct {
-			Value json.RawMessage     `json:"value"`
+			Value remoteValue         `json:"value"`
 			Error *tipstaff.HostError `json:"error"`
 		}
 		if err := json.Unmarshal(e.Body, &b); err != nil {
@@ -126,11 +132,19 @@ func outcomeIs(ctx context.Context, src source, run, path string, r *tipstaff.Ho
 		if r.Error != nil {
 			found = b.Error != nil && b.Error.Code == r.Error.Code && b.Error.Message == r.Error.Message
 		} else {
-			found = b.Error == nil && flow.Digest(b.Value) == flow.Digest(valueOf(r))
+			found = b.Error == nil && sameText(b.Value.Output, r.Output) && sameText(b.Value.Control, r.Control)
 		}
 		return nil
 	})
 	return found, err
+}
+
+// sameText compares JSON as hosts and journals write it.
+func sameText(a, b json.RawMessage) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	return string(flow.JSON(a)) == string(flow.JSON(b))
 }
 
 // Reserve implements [tipstaff.Host].
@@ -145,7 +159,8 @@ func (h *host) Reserve(ctx context.Context, call string, use tipstaff.Usage) (bo
 	if !mine {
 		return "", tipstaff.Errorf(tipstaff.WrongState, "host %s does not have call %s", h.id, shortened(call))
 	}
-	ask := reservation{use: usedBy(use), granted: make(chan error, 1)}
+	ask := reservation{granted: make(chan error, 1), use: useOf(pipeline.Usage{LLMCalls: use.LLMCalls, ToolCalls: use.ToolCalls,
+		TokensIn: use.TokensIn, TokensOut: use.TokensOut, CostUSD: pipeline.Money(use.CostUSD)})}
 	select {
 	case c.asks <- ask:
 		return refusedBound(<-ask.granted)

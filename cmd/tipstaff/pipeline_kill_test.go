@@ -185,6 +185,7 @@ func TestForgedPipeline(t *testing.T) {
 		"another visit":      func(b *book) { b.edit(b.at("stage.started", "left#2"), `"visit":2`, `"visit":3`) },
 		"another verdict":    func(b *book) { b.edit(b.at("stage.finished", "judge#1"), `"again"`, `"good"`) },
 		"another checkpoint": func(b *book) { b.edit(b.at("checkpoint.created"), `"turn":3`, `"turn":2`) },
+		"a larger limit":     func(b *book) { b.edit(b.at("intent.draft"), `"iterations":3`, `"iterations":4`) },
 		"no iteration taken": func(b *book) { b.edit(b.at("effect.intended", "split#2/begin"), `"iterations":1`, `"iterations":0`) },
 		"a stage left out":   func(b *book) { i := b.at("stage.finished", "right#1"); b.remove(i, i+1) },
 	}
