@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
@@ -406,4 +407,37 @@ func TestPipelineHandsOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Time that a pipeline runs is bounded, time that it waits is not.
+func TestPipelineWallTime(t *testing.T) {
+	b := newBed(t)
+	run, driven := b.pipe(`
+name: hanging
+max_wall_seconds: 1
+agents:
+  - {name: hang, scripted: {answers: [{hang: true}]}, error_next: end}
+`)
+	if driven.Reason != "bound_exceeded" || b.state(run)["terminal_reason"] != "deadline_exceeded" {
+		t.Errorf("a stage that hangs ended the run with %+v, %v", driven, b.state(run)["terminal_reason"])
+	}
+	b.verified(run)
+
+	run, driven = b.pipe(`
+name: waiting
+max_wall_seconds: 5
+agents:
+  - {name: ask, stage_order: 1, scripted: {answers: [{output: {}, control: {interrupt: {kind: question, question: "Well?"}}}, {output: {said: true}}]}}
+`)
+	b.ahead.Add(int64(time.Hour))
+	if _, err := b.decide(run, driven.Gates[0], "answer", func(r *tipstaff.DecideRequest) { r.Answer = json.RawMessage(`"yes"`) }); err != nil {
+		t.Fatal(err)
+	}
+	if driven = b.resume(run); driven.State != tipstaff.Completed {
+		t.Errorf("after an hour of waiting it ended %+v", driven)
+	}
+	if got := b.state(run); got["wall_ms"].(float64) > 5000 || got["visits"].(map[string]any)["ask"] != 2.0 {
+		t.Errorf("it ran for %v ms, ask %v times", got["wall_ms"], got["visits"])
+	}
+	b.verified(run)
 }

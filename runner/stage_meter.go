@@ -106,13 +106,15 @@ func (m *meter) spoke(r flow.Result) {
 	m.usage.CostUSD += pipeline.Money(r.Use[tipstaff.BoundCostUSD])
 }
 
-// reported adds what another's agent says that it used.
+// reported adds what another's agent has used: as it says or, where it failed, as the
+// ledger was told, which does not tell tokens apart.
 func (m *meter) reported(r flow.Result) {
 	var v struct {
 		Usage pipeline.Usage `json:"usage"`
 	}
 	if json.Unmarshal(r.Value, &v) != nil {
-		return
+		v.Usage = pipeline.Usage{LLMCalls: r.Use[tipstaff.BoundModelCalls], ToolCalls: r.Use[tipstaff.BoundToolCalls],
+			TokensIn: r.Use[tipstaff.BoundTokens], CostUSD: pipeline.Money(r.Use[tipstaff.BoundCostUSD])}
 	}
 	m.usage.LLMCalls += v.Usage.LLMCalls
 	m.usage.ToolCalls += v.Usage.ToolCalls
