@@ -35,6 +35,8 @@ type Reader interface {
 	// Records gives stored bytes after seq, ascending, at most limit.
 	Records(ctx context.Context, run string, after int64, limit int) ([]Stored, error)
 	Blob(ctx context.Context, digest string) ([]byte, error) // ErrNoBlob
+	// Keeps reports whether a record of the run names a blob.
+	Keeps(ctx context.Context, run, digest string) (bool, error)
 	// Follow signals (without blocking, coalesced) whenever the run has new
 	// records or another owner, whoever wrote them, until stop.
 	Follow(run string) (changed <-chan struct{}, stop func())

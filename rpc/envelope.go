@@ -140,7 +140,7 @@ func (s *Server) CheckBounds(ctx context.Context, view *pb.Envelope) (*pb.Bounds
 		LlmCallsRemaining: narrow(left(tipstaff.BoundModelCalls)), AgentHopsRemaining: narrow(left(tipstaff.BoundAgentHops)),
 		IterationsRemaining: narrow(left(tipstaff.BoundIterations)), ToolCallsRemaining: narrow(left(tipstaff.BoundToolCalls)),
 		TokensRemaining: left(tipstaff.BoundTokens), CostUsdRemaining: left(tipstaff.BoundCostUSD), WallMsRemaining: left(tipstaff.BoundWallTime),
-		StagesRemaining: narrow(left(boundStages)),
+		StagesRemaining: narrow(left(tipstaff.BoundStages)),
 	}
 	if a.Reason != "" {
 		r.TerminalReason = &a.Reason
@@ -150,9 +150,6 @@ func (s *Server) CheckBounds(ctx context.Context, view *pb.Envelope) (*pb.Bounds
 	}
 	return r, nil
 }
-
-// boundStages is how many rounds a pipeline may begin.
-const boundStages = "stages"
 
 // narrow is n, or the most that the field can tell.
 func narrow(n int64) int32 { return int32(min(n, math.MaxInt32)) }

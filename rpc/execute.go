@@ -144,7 +144,7 @@ func maxima(b *pb.Bounds, held *pb.Envelope) []maximum {
 		{"max_iterations", tipstaff.BoundIterations, wide(b.MaxIterations), int64(held.GetMaxIterations()), 1},
 		{"max_llm_calls", tipstaff.BoundModelCalls, wide(b.MaxLlmCalls), int64(held.GetMaxLlmCalls()), 1},
 		{"max_agent_hops", tipstaff.BoundAgentHops, wide(b.MaxAgentHops), int64(held.GetMaxAgentHops()), 1},
-		{"max_stages", boundStages, wide(b.MaxStages), int64(held.GetMaxStages()), 1},
+		{"max_stages", tipstaff.BoundStages, wide(b.MaxStages), int64(held.GetMaxStages()), 1},
 		{"max_tool_calls", tipstaff.BoundToolCalls, wide(b.MaxToolCalls), int64(held.GetMaxToolCalls()), 1},
 		{"max_tokens", tipstaff.BoundTokens, b.MaxTokens, held.GetMaxTokens(), 1},
 		{"max_cost_usd", tipstaff.BoundCostUSD, b.MaxCostUsd, held.GetMaxCostUsd(), 1},

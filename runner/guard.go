@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // Guarded is the Service for surfaces: it looks at who calls before anything is done.
@@ -172,10 +173,33 @@ func runOfCheckpoint(id string) (tipstaff.ID, bool) {
 
 // Artifact implements [tipstaff.Service].
 func (g *guarded) Artifact(ctx context.Context, run tipstaff.ID, name string) ([]byte, error) {
-	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
+	err := g.mayWith(ctx, tipstaff.ScopeRead, run)
+	if err == nil && !tipstaff.CallerFrom(ctx).SeesAll() {
+		err = g.r.mentions(ctx, run, name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return g.r.Artifact(ctx, run, name)
+}
+
+// mentions refuses a digest that stands in no record of a run, nor of those that it
+// inherits from: knowing a digest does not make its content one's own.
+func (r *Runner) mentions(ctx context.Context, id tipstaff.ID, name string) error {
+	if _, err := journal.ParseHash(name); err != nil {
+		return nil // which is no digest
+	}
+	for run := id.String(); run != ""; {
+		if kept, err := r.Store.Keeps(ctx, run, name); kept || err != nil {
+			return explain(err, id)
+		}
+		row, err := r.Store.Run(ctx, run)
+		if err != nil {
+			return explain(err, id)
+		}
+		run = row.Base
+	}
+	return tipstaff.Errorf(tipstaff.ArtifactNotFound, "run %s has no artifact %s", id, name)
 }
 
 // Verify implements [tipstaff.Service]. An export is a folder of this machine, and

@@ -8,6 +8,31 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
+// Whoever knows a digest has not for that reason a right to what it names.
+func TestArtifactsBelongToRuns(t *testing.T) {
+	b := newBed(t)
+	run, _ := b.pipe(loop)
+	other, err := b.store.PutBlob(cli(), []byte(`"somebody else's"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc := b.Guarded()
+	own := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "http", User: "local", Principal: "token:local", Scopes: tipstaff.DefaultScopes()})
+	if _, err := svc.Artifact(own, run, b.get(run).Program.Digest); err != nil {
+		t.Errorf("the run's own program: %v", err)
+	}
+	if got, err := svc.Artifact(own, run, other); tipstaff.CodeOf(err) != tipstaff.ArtifactNotFound {
+		t.Errorf("what no record of the run names was given: %q, %v", got, err)
+	}
+	back, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Stage: "critic"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := svc.Artifact(own, back.ID, b.get(run).Program.Digest); err != nil {
+		t.Errorf("what a fork inherits: %v", err)
+	}
+}
+
 func TestGuard(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.pipe(loop)

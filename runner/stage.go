@@ -23,10 +23,10 @@ func (p *program) perform(fc flow.Context, s pipeline.Stage) (pipeline.Result, e
 	m := &meter{}
 	res, err := p.performAs(m.on(fc), s)
 	if err != nil {
-		return pipeline.Result{}, m.failed(err)
+		res = pipeline.Result{} // but what it has used counts, also where a bound stopped it
 	}
 	res.Usage, res.Once = m.read()
-	return res, nil
+	return res, m.failed(err)
 }
 
 func (p *program) performAs(fc flow.Context, s pipeline.Stage) (r pipeline.Result, err error) {

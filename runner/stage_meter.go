@@ -32,6 +32,9 @@ func (m *meter) read() (pipeline.Usage, bool) {
 
 // failed is the error of an attempt, with what it has used.
 func (m *meter) failed(err error) error {
+	if err == nil {
+		return nil
+	}
 	err = stageError(err)
 	var e *pipeline.StageError
 	if errors.As(err, &e) {

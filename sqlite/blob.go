@@ -142,6 +142,19 @@ func (s *Store) Blob(_ context.Context, digest string) ([]byte, error) {
 	return data, err
 }
 
+// Keeps implements [flow.Reader].
+func (s *Store) Keeps(ctx context.Context, run, digest string) (kept bool, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		err := c.one(ctx, func(row) error { kept = true; return nil },
+			`SELECT 1 FROM blob_refs WHERE digest = ? AND run = (SELECT n FROM runs WHERE id = ?)`, digest, run)
+		if errors.Is(err, errNoRow) {
+			return nil
+		}
+		return err
+	})
+	return kept, err
+}
+
 // Collect removes the blobs that no run keeps and no record names, an hour after
 // they were last stored. It returns how many went.
 func (s *Store) Collect(ctx context.Context) (removed int, err error) {
