@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/pb"
@@ -181,8 +180,6 @@ func skipped(env *pb.Envelope) map[string]string {
 	}
 	return env.SkippedStages
 }
-
-func number(n int) json.RawMessage { return json.RawMessage(strconv.Itoa(n)) }
 
 // text is a text as JSON.
 func text(s string) json.RawMessage {

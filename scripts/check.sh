@@ -60,6 +60,6 @@ scripts/python.sh check --or-skip || exit 1
 
 checking 'our packages build for macOS, without cgo'
 # All but those on top of the SDKs, which have nothing that depends on a system.
-GOOS=darwin go build $(go list . ./agent ./cli ./cortex ./flow ./journal ./pb ./plan ./policy ./runner ./skill ./sqlite ./supervisor ./tool/...) || fault 'a package does not build for macOS'
+GOOS=darwin go build $(go list . ./agent ./cli ./cortex ./document ./flow ./journal ./pb ./pipeline ./plan ./policy ./rpc ./runner ./skill ./sqlite ./supervisor ./tool/...) || fault 'a package does not build for macOS'
 
 echo 'all checks passed'

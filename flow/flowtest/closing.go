@@ -268,8 +268,7 @@ func closingWaits(t *testing.T, open opener) {
 func closingOpening(t *testing.T, open opener) {
 	writing, told := make(chan struct{}), make(chan struct{})
 	var once, again sync.Once
-	var r *rig
-	r = newRig(t, open, program(func(fc flow.Context) error {
+	r := newRig(t, open, program(func(fc flow.Context) error {
 		return fc.Go(flow.Group{},
 			flow.Branch{Name: "waiter", Run: asking(question("g"))},
 			flow.Branch{Name: "sleeper", Run: func(fc flow.Context) error {
