@@ -135,6 +135,16 @@ func (e *lineEditor) enter() pressed {
 }
 
 func (e *lineEditor) insert(r []rune) {
+	// A mark that stands alone joins what is put before it, and the rest comes after
+	// both: however much of it is heard at once.
+	for len(r) > 0 && e.at < len(e.text) && joins(e.text[e.at]) {
+		e.put(r[:1])
+		r = r[1:]
+	}
+	e.put(r)
+}
+
+func (e *lineEditor) put(r []rune) {
 	e.text = slices.Insert(e.text, e.at, r...)
 	e.at = e.boundary(e.at + len(r)) // a mark joins the character before it
 }
