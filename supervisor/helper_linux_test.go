@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,6 +33,10 @@ func TestMain(m *testing.M) {
 		sweeper()
 	case "spawner":
 		spawner()
+	case "fat":
+		fat()
+	case "fat parent":
+		fatParent()
 	}
 }
 
@@ -54,6 +59,30 @@ func parent() {
 	}
 	_ = os.Stdout.Close()
 	linger()
+}
+
+// fat is deaf and holds so much memory that the kernel takes a while to give it
+// back when the process ends.
+func fat() {
+	memory := make([]byte, 1<<28)
+	for i := 0; i < len(memory); i += os.Getpagesize() {
+		memory[i] = 1
+	}
+	deaf()
+	runtime.KeepAlive(memory)
+}
+
+// fatParent starts a fat process in its own group, and ends when it is told to.
+func fatParent() {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), roleVar+"=fat")
+	cmd.Stdout = os.Stdout
+	if err := cmd.Start(); err != nil {
+		os.Exit(1)
+	}
+	_ = os.Stdout.Close()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
 }
 
 // breeder starts a process again and again, so that a sweep that looks only once

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,20 +87,21 @@ func TestParseStat(t *testing.T) {
 	const fields = " 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 100"
 	for _, c := range []struct {
 		name, stat string
-		ticks      int64
+		want       procStat
 		running    bool
 	}{
-		{"plain", "7 (sh) S" + fields, 4711, true},
-		{"a name like fields", "7 (a) Z 1) (b) R" + fields, 4711, true},
-		{"a zombie", "7 (sh) Z" + fields, 0, false},
-		{"dead", "7 (sh) X" + fields, 0, false},
-		{"cut", "7 (sh) S 1 1 1", 0, false},
-		{"empty", "", 0, false},
+		{"plain", "7 (sh) S" + fields, procStat{start: 4711}, true},
+		{"a name like fields", "7 (a) Z 1) (b) R" + fields, procStat{start: 4711}, true},
+		{"leaving", "7 (sh) R" + strings.Replace(fields, "4194560", "4194564", 1), procStat{start: 4711, leaving: true}, true},
+		{"a zombie", "7 (sh) Z" + fields, procStat{}, false},
+		{"dead", "7 (sh) X" + fields, procStat{}, false},
+		{"cut", "7 (sh) S 1 1 1", procStat{}, false},
+		{"empty", "", procStat{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ticks, running := parseStat([]byte(c.stat))
-			if ticks != c.ticks || running != c.running {
-				t.Errorf("parseStat = %d, %v, want %d, %v", ticks, running, c.ticks, c.running)
+			got, running := parseStat([]byte(c.stat))
+			if got != c.want || running != c.running {
+				t.Errorf("parseStat = %+v, %v, want %+v, %v", got, running, c.want, c.running)
 			}
 		})
 	}
@@ -112,8 +114,8 @@ func FuzzParseStat(f *testing.F) {
 	f.Add("))\n((", int64(-1))
 	f.Fuzz(func(t *testing.T, name string, start int64) {
 		stat := fmt.Appendf(nil, "7 (%s) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 1000 100\n", name, start)
-		if ticks, running := parseStat(stat); !running || ticks != start {
-			t.Errorf("parseStat(%q) = %d, %v", stat, ticks, running)
+		if got, running := parseStat(stat); !running || got != (procStat{start: start}) {
+			t.Errorf("parseStat(%q) = %+v, %v", stat, got, running)
 		}
 	})
 }

@@ -26,30 +26,47 @@ func exists(pid int) bool {
 // startTime is when the process began, in the kernel's ticks since boot. One that
 // has ended does not run, even if nobody has waited for it yet.
 func startTime(pid int) (ticks int64, running bool) {
-	stat, err := os.ReadFile(procFile(pid, "stat"))
-	if err != nil {
-		return 0, false
-	}
-	return parseStat(stat)
+	s, running := statOf(pid)
+	return s.start, running
 }
 
-// parseStat reads state and start time, the 3rd and 22nd field. The 2nd is the
-// program's name in parentheses, which may hold spaces and parentheses itself.
-func parseStat(stat []byte) (ticks int64, running bool) {
-	const state, start = 0, 22 - 3 // counted from the 3rd, the field after the name
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+// procStat is what the kernel tells of a process that runs.
+type procStat struct {
+	start   int64 // in ticks since boot
+	leaving bool  // it ends, and may have lost its environment already
+}
+
+func statOf(pid int) (s procStat, running bool) {
+	text, err := os.ReadFile(procFile(pid, "stat"))
+	if err != nil {
+		return procStat{}, false
+	}
+	return parseStat(text)
+}
+
+// parseStat reads the state, the flags and the start time, the 3rd, 9th and 22nd
+// field. The 2nd is the program's name in parentheses, which may hold spaces and
+// parentheses itself.
+func parseStat(text []byte) (s procStat, running bool) {
+	const state, flags, start = 0, 9 - 3, 22 - 3 // counted from the 3rd, the field after the name
+	const exiting = 0x4                          // PF_EXITING
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) <= start {
-		return 0, false
+		return procStat{}, false
 	}
 	switch string(fields[state]) {
 	case "Z", "X", "x": // a zombie, or gone while we looked
-		return 0, false
+		return procStat{}, false
 	}
-	ticks, err := strconv.ParseInt(string(fields[start]), 10, 64)
+	bits, err := strconv.ParseUint(string(fields[flags]), 10, 64)
 	if err != nil {
-		return 0, false
+		return procStat{}, false
 	}
-	return ticks, true
+	if s.start, err = strconv.ParseInt(string(fields[start]), 10, 64); err != nil {
+		return procStat{}, false
+	}
+	s.leaving = bits&exiting != 0
+	return s, true
 }
 
 func procFile(pid int, name string) string {

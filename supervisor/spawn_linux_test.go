@@ -109,8 +109,8 @@ func TestCloseEndsTheDeaf(t *testing.T) {
 			if running(pid) {
 				t.Errorf("%d is still there", pid)
 			}
-			if left, err := findMarked(bySpawn(p.token)); err != nil || len(left) != 0 {
-				t.Errorf("%d processes are left (%v)", len(left), err)
+			if n := left(t, bySpawn(p.token)); n != 0 {
+				t.Errorf("%d processes are left", n)
 			}
 		})
 	}
@@ -129,6 +129,22 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	<-p.gone
 	if running(pid) || p.State() != "signal: killed" {
 		t.Errorf("%d is still there: %v; %s", pid, running(pid), p.State())
+	}
+}
+
+// A process that was killed and is still giving back its memory has no environment
+// any more: it is waited for all the same.
+func TestCloseWaitsForTheDying(t *testing.T) {
+	p, said := spawn(t, "fat parent")
+	pid, err := strconv.Atoi(said)
+	if err != nil || !running(pid) {
+		t.Fatalf("it said %q", said)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if running(pid) {
+		t.Errorf("%d is still there", pid)
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 // in the kernel, and waiting longer would not help.
 const sweepLimit = 10 * time.Second
 
+// leaveLimit is how long processes are waited for that end by themselves.
+const leaveLimit = 500 * time.Millisecond
+
 // Sweep ends every process that owners of runs left behind under these launches
 // (tokens, each with its run), and returns how many there were. When it returns without error none is
 // left: not one with its own session, not one that ignores signals, not one that
@@ -40,15 +43,15 @@ func Sweep(ctx context.Context, launches map[string]string) (ended int, err erro
 func endMarked(ctx context.Context, match matcher) (ended int, err error) {
 	for {
 		found, err := findMarked(match)
-		if err != nil || len(found) == 0 {
+		if err != nil {
 			return ended, err
 		}
 		gone, err := endAll(ctx, found)
 		ended += gone
-		if err == nil {
+		if err == nil && gone > 0 {
 			err = ctx.Err() // they are born faster than they end
 		}
-		if err != nil {
+		if err != nil || gone == 0 {
 			return ended, err
 		}
 	}

@@ -18,12 +18,13 @@ import (
 // system does with its pid, that names this process and no other. Kernels without
 // such descriptors leave the start time to go by.
 type process struct {
-	handle *os.Process
-	start  int64
+	handle  *os.Process
+	start   int64
+	leaving bool // it ends by itself; whose it is cannot be told any more
 }
 
 // findMarked opens the running processes of our user, other than this one, that
-// match.
+// match, and all that are leaving.
 func findMarked(match matcher) ([]process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -53,20 +54,24 @@ func ours(entry fs.DirEntry) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// hold takes hold of a process if it matches. It looks before, which
+// hold takes hold of a process if it matches or is leaving. It looks before, which
 // costs little where nothing is found, and again afterwards: should the pid have
 // changed hands in between, the start time differs.
 func hold(pid int, match matcher) (p process, ok bool) {
 	start, running := startTime(pid)
-	if !running || !marked(pid, match) {
+	if !running {
+		return process{}, false
+	}
+	if marked, leaving := look(pid, match); !marked && !leaving {
 		return process{}, false
 	}
 	handle, err := os.FindProcess(pid)
 	if err != nil {
 		return process{}, false // it has ended
 	}
-	p = process{handle, start}
-	if p.ended() || !marked(pid, match) {
+	marked, leaving := look(pid, match)
+	p = process{handle, start, leaving}
+	if p.ended() || !marked && !leaving {
 		p.release()
 		return process{}, false
 	}
@@ -81,11 +86,16 @@ func (p process) ended() bool {
 	return !running || start != p.start
 }
 
-// marked reports whether a process was started with a matching environment. One
-// whose environment we may not read is not ours to end.
-func marked(pid int, match matcher) bool {
+// look tells whether a process was started with a matching environment. One whose
+// environment we may not read is not ours to end. One that ends loses its
+// environment first, and may then take its time: it is leaving.
+func look(pid int, match matcher) (marked, leaving bool) {
 	env, err := os.ReadFile(procFile(pid, "environ"))
-	return err == nil && match(env)
+	if err == nil && len(env) > 0 {
+		return match(env), false
+	}
+	s, running := statOf(pid)
+	return false, running && s.leaving
 }
 
 // byLaunch finds the processes that carry both markers of one of these launches.
@@ -112,7 +122,8 @@ func carried(environ []byte, marker string) string {
 }
 
 // endAll kills the processes, waits until they have ended, and lets go of them.
-// It returns how many have.
+// It returns how many have. Those that are leaving it waits for, too, but not for
+// long: one that hangs may be anybody's.
 func endAll(ctx context.Context, all []process) (ended int, err error) {
 	defer func() {
 		for _, p := range all {
@@ -124,7 +135,13 @@ func endAll(ctx context.Context, all []process) (ended int, err error) {
 			return 0, fmt.Errorf("end process %d: %w", p.handle.Pid, err)
 		}
 	}
+	short, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
 	for _, p := range all {
+		if p.leaving {
+			_ = p.wait(short)
+			continue
+		}
 		if err := p.wait(ctx); err != nil {
 			return ended, fmt.Errorf("process %d was killed and has not ended: %w", p.handle.Pid, err)
 		}
@@ -134,7 +151,7 @@ func endAll(ctx context.Context, all []process) (ended int, err error) {
 }
 
 func (p process) kill() error {
-	if p.ended() {
+	if p.leaving || p.ended() {
 		return nil
 	}
 	err := p.handle.Signal(syscall.SIGKILL)

@@ -19,6 +19,22 @@ func names(t *testing.T) (run, launch string) {
 
 func running(pid int) bool { return exists(pid) }
 
+// left counts the processes that match.
+func left(t *testing.T, match matcher) (n int) {
+	t.Helper()
+	found, err := findMarked(match)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range found {
+		if !p.leaving {
+			n++
+		}
+		p.release()
+	}
+	return n
+}
+
 func sweep(t *testing.T, run, launch string) int {
 	t.Helper()
 	ended, err := Sweep(context.Background(), map[string]string{launch: run})
@@ -80,9 +96,8 @@ func TestSweepLooksAgainUntilNoneIsLeft(t *testing.T) {
 	if ended := sweep(t, run, launch); ended < 1 {
 		t.Errorf("ended %d processes", ended)
 	}
-	left, err := findMarked(byLaunch(map[string]string{launch: run}))
-	if err != nil || len(left) != 0 {
-		t.Errorf("%d processes are left (%v)", len(left), err)
+	if n := left(t, byLaunch(map[string]string{launch: run})); n != 0 {
+		t.Errorf("%d processes are left", n)
 	}
 }
 
@@ -124,7 +139,7 @@ func TestSweepLeavesReusedPidAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	former := process{handle, began - 1}
+	former := process{handle: handle, start: began - 1}
 	if ended, err := endAll(context.Background(), []process{former}); err != nil || ended != 1 {
 		t.Errorf("endAll = %d, %v: the former process is gone", ended, err)
 	}
