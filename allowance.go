@@ -1,6 +1,6 @@
 package tipstaff
 
-import "encoding/json"
+import "strconv"
 
 // Allowance is whether a stage of any kind could start in a pipeline run, and what
 // is left to it. Asking has no side effect.
@@ -67,12 +67,14 @@ func (b BoundStatus) limit(name string) (int64, bool) {
 }
 
 // amount reads back what was formatted; 0 if it was nothing.
-func (BoundStatus) amount(name, text string) int64 {
-	var value any = json.Number(text)
-	if name == BoundCostUSD || name == BoundWallTime {
-		value = text
+func (BoundStatus) amount(name, text string) (n int64) {
+	var err error
+	switch name {
+	case BoundCostUSD, BoundWallTime:
+		n, err = ParseBound(name, text)
+	default:
+		n, err = strconv.ParseInt(text, 10, 64)
 	}
-	n, err := ParseBound(name, value)
 	if err != nil {
 		return 0
 	}

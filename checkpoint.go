@@ -60,6 +60,7 @@ type StageTransition struct {
 // inherits.
 func Checkpoints(ctx context.Context, svc Service, run ID) ([]Checkpoint, error) {
 	var list []Checkpoint
+	places := map[string]int{}
 	err := inheritedEvents(ctx, svc, run, func(e *Event, of Run) {
 		if e.Kind != KindCheckpointCreated {
 			return
@@ -71,10 +72,11 @@ func Checkpoints(ctx context.Context, svc Service, run ID) ([]Checkpoint, error)
 		if json.Unmarshal(e.Body, &c) != nil {
 			return
 		}
-		if i := slices.IndexFunc(list, func(had Checkpoint) bool { return had.ID == c.ID }); i >= 0 {
+		if i, had := places[c.ID]; had {
 			list[i].Labels = append(list[i].Labels, c.Labels...) // the same boundary under a name
 			return
 		}
+		places[c.ID] = len(list)
 		list = append(list, c)
 	})
 	slices.SortStableFunc(list, func(a, b Checkpoint) int { return cmp.Compare(a.Turn, b.Turn) })

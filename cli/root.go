@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 func newRoot(a *app) *cobra.Command {
@@ -80,33 +82,9 @@ func flagError(cmd *cobra.Command, err error) error {
 }
 
 func nearestFlag(cmd *cobra.Command, name string) string {
-	best, nearest := 3, ""
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := distance(name, f.Name); d < best {
-			best, nearest = d, f.Name
-		}
-	})
-	return nearest
-}
-
-// distance counts the letters to insert, delete or replace to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	return tipstaff.Nearest(name, known)
 }
 
 // needs checks that exactly the named arguments are there.

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // Fields reads the members of one object. Each is asked for by name; what was
@@ -234,7 +236,7 @@ func (f *Fields) End() {
 // advice names the nearest field that could still be written here.
 func (f *Fields) advice(name string) string {
 	absent := slices.DeleteFunc(slices.Clone(f.asked), func(known string) bool { return f.Value.Get(known) != nil })
-	if near := Nearest(name, absent); near != "" {
+	if near := tipstaff.Nearest(name, absent); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	return ""

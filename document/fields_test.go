@@ -107,17 +107,6 @@ func TestPathsOfNestedObjects(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	known := []string{"command", "comment", "url", "id"}
-	for name, want := range map[string]string{
-		"comand": "command", "commant": "command", "coment": "comment", "uri": "url", "rl": "url", "": "", "x": "", strings.Repeat("command", 1000): "",
-	} {
-		if got := Nearest(name, known); got != want {
-			t.Errorf("%.20q is near %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestBriefCutsBetweenCharacters(t *testing.T) {
 	if got := Brief(strings.Repeat("a", 59) + "éé"); got != strings.Repeat("a", 59)+"…" {
 		t.Errorf("%q", got)

@@ -25,6 +25,10 @@ const (
 // retryable are codes that say themselves that another attempt may do better.
 var retryable = []string{flow.CodeTimeout, "tool_unavailable", "agent_unavailable", codeOutputInvalid}
 
+// Retryable reports whether a failure with this code may be followed by another
+// attempt, also if nobody has marked it.
+func Retryable(code string) bool { return slices.Contains(retryable, code) }
+
 // maxDelay bounds the time before a retry, which doubles each time.
 const maxDelay = 30 * time.Second
 
@@ -314,7 +318,7 @@ func asStageError(err error) *StageError {
 func (v *stint) again(r Result) bool {
 	f := v.failure
 	return f != nil && v.refused == nil && v.attempts <= v.agent.MaxRetries && !f.Once && !r.Once && !f.Denied &&
-		(f.Retryable || slices.Contains(retryable, f.Code))
+		(f.Retryable || Retryable(f.Code))
 }
 
 func (v *stint) backoff() time.Duration {

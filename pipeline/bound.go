@@ -229,33 +229,3 @@ func (e *Envelope) Budget() Budget {
 		tipstaff.BoundCostUSD:    left(int64(e.MaxCostUSD), int64(e.CostUSD)),
 	}
 }
-
-// BoundsCheck says whether a stage of any kind could start.
-type BoundsCheck struct {
-	CanContinue      bool
-	Reason           Reason // why not: how the run has ended, or the bound; "" while a question waits
-	InterruptPending bool
-	Remaining        Budget
-}
-
-// CheckBounds asks whether a stage of any kind could start now. It changes nothing.
-// The executor asks more exactly, of the very stage: one that calls no model runs
-// without model calls left.
-func (e *Envelope) CheckBounds() BoundsCheck {
-	c := BoundsCheck{Remaining: e.Budget(), InterruptPending: e.InterruptPending}
-	c.Remaining[tipstaff.BoundWallTime] = max(0, e.MaxWallSeconds*1000-e.WallMs)
-	switch {
-	case e.Terminated:
-		c.Reason = e.TerminalReason
-	case e.InterruptPending:
-	default:
-		for _, bound := range []string{tipstaff.BoundAgentHops, tipstaff.BoundModelCalls, tipstaff.BoundTokens, tipstaff.BoundCostUSD, tipstaff.BoundWallTime} {
-			if c.Remaining[bound] == 0 {
-				c.Reason = ledgerReasons[bound]
-				return c
-			}
-		}
-		c.CanContinue = true
-	}
-	return c
-}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -42,7 +43,7 @@ func (r *reader) connections(p *Pipeline) {
 
 func (r *reader) unknown(code string, ref reference, text string, byName map[string]*written) {
 	advice := ""
-	if near := document.Nearest(ref.name, sortedKeys(byName)); near != "" {
+	if near := tipstaff.Nearest(ref.name, sortedKeys(byName)); near != "" {
 		advice = "; did you mean " + near + "?"
 	}
 	r.ps.Add(code, ref.at, ref.path, "%q: %s%s", document.Brief(ref.name), text, advice)

@@ -158,7 +158,7 @@ func (x *executor) rollBack(r *Rollback) error {
 	x.Transitions = max(x.Transitions, c.Transitions)
 	x.Parent = r.Checkpoint
 	maps.Copy(e.Outputs, r.Outputs)
-	maps.Copy(e.Metadata, r.Metadata)
+	e.MergeMetadata(r.Metadata)
 	for _, name := range sortedKeys(r.Raised) {
 		if err := e.raise(name, r.Raised[name]); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -73,7 +74,7 @@ func (m *members) end() error {
 			continue
 		}
 		text := "nobody knows this"
-		if near := document.Nearest(name, m.asked); near != "" {
+		if near := tipstaff.Nearest(name, m.asked); near != "" {
 			text += "; did you mean " + near + "?"
 		}
 		m.fail(document.Brief(name), text)

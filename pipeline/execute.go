@@ -20,11 +20,8 @@ import (
 // of flow come back as they are, and so does a flow.Continue, whose state [Restore]
 // reads.
 func Execute(fc flow.Context, p *Pipeline, env *Envelope, do Perform) (*Envelope, error) {
-	x, err := newExecutor(fc, p, env, do)
-	if err != nil {
-		return env, err
-	}
-	err = x.run()
+	x := newExecutor(fc, p, env, do)
+	err := x.run()
 	var ending *Ending
 	switch {
 	case errors.Is(err, errCompleted):
@@ -96,10 +93,9 @@ const (
 	skipped
 )
 
-func newExecutor(fc flow.Context, p *Pipeline, env *Envelope, do Perform) (*executor, error) {
-	x := &executor{fc: fc, p: p, env: env, do: do, stages: make([]standing, len(p.Agents)),
+func newExecutor(fc flow.Context, p *Pipeline, env *Envelope, do Perform) *executor {
+	return &executor{fc: fc, p: p, env: env, do: do, stages: make([]standing, len(p.Agents)),
 		questions: map[string]int{}, bounds: map[string]int{}, begins: map[string]int{}, now: env.CreatedAt}
-	return x, nil
 }
 
 // run begins the pipeline, or goes on where a Continue left it, and takes turns.

@@ -260,10 +260,7 @@ func TestContinueKeepsWhatIsPending(t *testing.T) {
 	p := loopOf(t, 1).p
 	env := NewEnvelope(p, Input{RunID: theRun})
 	env.Frontier, env.CompletedStages = []string{"b"}, []string{"a"}
-	x, err := newExecutor(nil, p, env, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := newExecutor(nil, p, env, nil)
 	x.pending = pending{Turn: 7, Transitions: 12, Parent: "cp_x_6", Owed: 1, MoreVisits: map[string]int64{"a": 2},
 		MoreEdges: []EdgeCount{{"b", "a", 3}}, Entries: map[string]entry{"b": {Feedback: "f", Granted: true, Error: &StageError{Code: "c", Message: "m"},
 			Response: &Response{Kind: Confirmation, Approved: &no, Data: map[string]any{"i": int64(1), "f": 1.0, "big": json.Number("90071992547409931234567")}}}}}
@@ -279,10 +276,7 @@ func TestContinueKeepsWhatIsPending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y, err := newExecutor(nil, p, restored, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	y := newExecutor(nil, p, restored, nil)
 	if err := y.restore(restored.at); err != nil {
 		t.Fatal(err)
 	}
@@ -425,41 +419,19 @@ func TestBatchTooLarge(t *testing.T) {
 	}
 }
 
-func TestCheckBounds(t *testing.T) {
-	fresh := func() *Envelope { return NewEnvelope(nil, Input{}) }
-	for _, c := range []struct {
-		name   string
-		change func(*Envelope)
-		can    bool
-		reason Reason
-	}{
-		{"fresh", func(*Envelope) {}, true, ""},
-		{"the last hop is left", func(e *Envelope) { e.AgentHopCount = e.MaxAgentHops - 1 }, true, ""},
-		{"no hop", func(e *Envelope) { e.AgentHopCount = e.MaxAgentHops }, false, ReasonHops},
-		{"no model call", func(e *Envelope) { e.LLMCallCount = e.MaxLLMCalls + 3 }, false, ReasonLLMCalls},
-		{"no token", func(e *Envelope) { e.TokensIn, e.TokensOut = e.MaxTokens-1, 1 }, false, ReasonTokens},
-		{"no money", func(e *Envelope) { e.CostUSD = e.MaxCostUSD }, false, ReasonCost},
-		{"no time", func(e *Envelope) { e.WallMs = e.MaxWallSeconds * 1000 }, false, ReasonDeadline},
-		{"no tool call is no matter", func(e *Envelope) { e.ToolCallCount = e.MaxToolCalls }, true, ""},
-		{"a question waits", func(e *Envelope) { e.InterruptPending, e.AgentHopCount = true, e.MaxAgentHops }, false, ""},
-		{"it has ended", func(e *Envelope) { e.Terminate(ReasonBreak, "", e.CreatedAt) }, false, ReasonBreak},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			e := fresh()
-			c.change(e)
-			before := string(EncodeEnvelope(e))
-			got := e.CheckBounds()
-			if got.CanContinue != c.can || got.Reason != c.reason {
-				t.Errorf("%+v", got)
+// What asking beforehand says would end a run is what ends it.
+func TestAllowanceSpeaksInEndings(t *testing.T) {
+	for bound, want := range ledgerReasons {
+		run := tipstaff.Run{State: tipstaff.Executing, Bounds: map[string]tipstaff.BoundStatus{bound: {Used: "0", Limit: "0"}}}
+		a := tipstaff.AllowanceOf(run)
+		if bound == tipstaff.BoundToolCalls || bound == tipstaff.BoundIterations {
+			if !a.CanContinue {
+				t.Errorf("without %s left no stage can start: %+v", bound, a)
 			}
-			for name, left := range got.Remaining {
-				if left < 0 {
-					t.Errorf("%d %s are left", left, name)
-				}
-			}
-			if string(EncodeEnvelope(e)) != before {
-				t.Error("asking has changed it")
-			}
-		})
+			continue
+		}
+		if a.CanContinue || Reason(a.Reason) != want || want.Bound() == "" {
+			t.Errorf("%s: %+v, want %s", bound, a, want)
+		}
 	}
 }

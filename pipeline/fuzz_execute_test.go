@@ -28,10 +28,7 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		again := func(env *Envelope) *executor {
-			x, err := newExecutor(nil, p, env, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			x := newExecutor(nil, p, env, nil)
 			if err := x.restore(env.at); err != nil {
 				t.Fatal(err)
 			}

@@ -109,6 +109,17 @@ func (p *Pipeline) Limits() tipstaff.Bounds {
 	return limits
 }
 
+// MergeMetadata puts in what somebody changes from outside: a null takes its key out.
+func (e *Envelope) MergeMetadata(changes map[string]any) {
+	for _, key := range sortedKeys(changes) {
+		if changes[key] == nil {
+			delete(e.Metadata, key)
+			continue
+		}
+		e.Metadata[key] = changes[key]
+	}
+}
+
 // Terminate ends the run, unless it has ended before: the first ending stands.
 func (e *Envelope) Terminate(r Reason, text string, at time.Time) {
 	if e.Terminated {

@@ -71,16 +71,6 @@ func (p *Pipeline) Agent(name string) *Agent {
 	return p.Agents[i]
 }
 
-// ByOutputKey is the stage whose output stands under that key, or nil.
-func (p *Pipeline) ByOutputKey(key string) *Agent {
-	for _, a := range p.Agents {
-		if a.OutputKey == key {
-			return a
-		}
-	}
-	return nil
-}
-
 // IsCycle reports whether the edge leads back: to a stage of the same or a lower
 // index. Targets that are no stages never do.
 func (p *Pipeline) IsCycle(from, to string) bool {

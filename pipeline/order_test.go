@@ -38,11 +38,11 @@ agents:
 		t.Error(got)
 	}
 	for i, a := range p.Agents {
-		if a.Index != i || p.Agent(a.Name) != a || p.ByOutputKey(a.OutputKey) != a {
+		if a.Index != i || p.Agent(a.Name) != a {
 			t.Errorf("%s: %d", a.Name, a.Index)
 		}
 	}
-	if p.Agent("nobody") != nil || p.ByOutputKey("nobody") != nil {
+	if p.Agent("nobody") != nil {
 		t.Error("there is somebody called nobody")
 	}
 }

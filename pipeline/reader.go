@@ -302,6 +302,9 @@ func (r *reader) edgeLimit(f *document.Fields) {
 	r.limits = append(r.limits, l)
 }
 
+// ValidName reports whether an agent may be called so.
+func ValidName(name string) bool { return nameGrammar.MatchString(name) }
+
 var nameGrammar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 
 // missing reports whether a text is absent or empty, not one of a wrong type.

@@ -63,6 +63,11 @@ func (r *Runner) endTurn(ctx context.Context, run string, req tipstaff.CancelReq
 	if err != nil {
 		return err
 	}
+	return r.driveOut(run, p)
+}
+
+// driveOut drives a run, with nobody to ask, to where it rests.
+func (r *Runner) driveOut(run string, p *program) error {
 	done, err := r.begin(run, p, person{})
 	if err != nil {
 		return err

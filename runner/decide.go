@@ -99,11 +99,7 @@ func (r *Runner) halt(ctx context.Context, run string) error {
 	if err != nil {
 		return err
 	}
-	done, err := r.begin(run, p, person{})
-	if err != nil {
-		return err
-	}
-	return (<-done).Err
+	return r.driveOut(run, p)
 }
 
 func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {

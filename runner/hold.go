@@ -316,7 +316,7 @@ func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.StartRequest) erro
 		if err := p.load(canonical); err != nil {
 			return nil, err
 		}
-		accepted := r.accepted(ctx, h.draft, p.doc, cmp.Or(req.AcceptVia, "command"))
+		accepted := r.accepted(ctx, h.draft, p.doc, via(req))
 		next := h.chapter(p.doc.Intent.Hash(), accepted[0].ID)
 		drafts = append(append(drafts, compiled(h.draft.ProgramDigest, p.doc)), accepted...)
 		return append(drafts, flow.Draft{Kind: string(tipstaff.KindRunContinued), Body: flow.JSON(map[string]any{

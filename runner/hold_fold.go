@@ -189,13 +189,7 @@ func (h *held) apply(c *change) error {
 	for _, key := range c.Remove {
 		delete(h.env.Outputs, key)
 	}
-	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		if metadata[key] == nil { // which takes it out
-			delete(h.env.Metadata, key)
-			continue
-		}
-		h.env.Metadata[key] = metadata[key]
-	}
+	h.env.MergeMetadata(metadata)
 	h.spend(c)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 )
 
 // Limits of what a host may say of itself.
@@ -19,10 +20,7 @@ const (
 	maxHostConcurrency = 10_000
 )
 
-var (
-	hostForm        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
-	hostedAgentForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
-)
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
 // hostDesk is where the stages of pipelines meet the hosts that serve their agents.
 // It knows who is attached and which call is where, and nothing that must outlive
@@ -123,7 +121,7 @@ func hostedAgents(reg tipstaff.HostRegistration) (map[string]*hosted, error) {
 			room = 1
 		}
 		switch {
-		case !hostedAgentForm.MatchString(a.Name):
+		case !pipeline.ValidName(a.Name):
 			return bad("%q cannot name an agent: it has 1 to 64 of A-Z, a-z, 0-9, '_' and '-', a letter first", shortened(a.Name))
 		case agents[a.Name] != nil:
 			return bad("agent %s is listed twice", a.Name)

@@ -248,9 +248,6 @@ func (t *talks) of(stage string) (history []agent.Message, err error) {
 
 func (t *talks) keep(stage string, said []agent.Message) { t.said[stage] = flow.JSON(said) }
 
-// retryable are the reasons for which an attempt may be followed by another.
-var retryable = []string{plan.ReasonTimeout, plan.ReasonToolUnavailable, plan.ReasonOutputInvalid, codeAgentUnavailable}
-
 // stageError is a failure in the words of pipelines. What must be handed up as it is
 // comes back so.
 func stageError(err error) error {
@@ -264,14 +261,14 @@ func stageError(err error) error {
 		if ended.Reason == plan.ReasonBound {
 			return &flow.Error{Code: flow.CodeBoundExceeded, Bound: ended.Bound, Message: ended.Message}
 		}
-		return &pipeline.StageError{Code: failureCode(ended), Message: ended.Message, Retryable: slices.Contains(retryable, ended.Reason),
+		return &pipeline.StageError{Code: failureCode(ended), Message: ended.Message, Retryable: pipeline.Retryable(ended.Reason),
 			Denied: ended.Reason == plan.ReasonPolicyDenied || ended.Reason == plan.ReasonGateDenied}
 	case errors.As(err, &failed):
 		if failed.Code == flow.CodeBoundExceeded || failed.Code == flow.CodeDeadline {
 			return err
 		}
 		reason := plan.Reason(failed)
-		return &pipeline.StageError{Code: failed.Code, Message: failed.Message, Retryable: failed.Retry || slices.Contains(retryable, reason),
+		return &pipeline.StageError{Code: failed.Code, Message: failed.Message, Retryable: failed.Retry || pipeline.Retryable(reason),
 			Denied: reason == plan.ReasonPolicyDenied || reason == plan.ReasonGateDenied}
 	}
 	return err

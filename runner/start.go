@@ -215,7 +215,7 @@ func (r *Runner) create(ctx context.Context, p *prepared, req tipstaff.StartRequ
 	if s := p.skills.taken[p.doc.Skill]; s != nil {
 		body.Skill, body.SkillDigest = p.doc.Skill, s.Digest()
 	}
-	return r.createFrom(ctx, body, p.doc, req.AcceptVia, nil)
+	return r.createFrom(ctx, body, p.doc, via(req), nil)
 }
 
 func (r *Runner) freeze(ctx context.Context, p *prepared) (map[string]string, error) {
@@ -249,9 +249,6 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (map[string]string, er
 // createFrom makes a run of a given program: drafted, compiled, accepted and in
 // effect, all at once. more follows the four envelopes.
 func (r *Runner) createFrom(ctx context.Context, body draftBody, doc *plan.Document, via string, more []flow.Draft) (tipstaff.ID, error) {
-	if via == "" {
-		via = "command"
-	}
 	run := tipstaff.NewID(r.Now())
 	return run, r.store(ctx, run, body, doc, append(r.accepted(ctx, body, doc, via), more...))
 }

@@ -190,7 +190,7 @@ func describe(n at) string {
 // suggest is advice for a name that is unknown: the nearest known one, if it is
 // near, else all of them if they are few.
 func suggest(name string, known []string) string {
-	near := document.Nearest(name, known)
+	near := tipstaff.Nearest(name, known)
 	switch {
 	case near != "":
 		return fmt.Sprintf(": did you mean %q?", near)
