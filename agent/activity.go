@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -24,7 +25,11 @@ type answer struct {
 // what the request names by digest, and asks the model once. What the model says
 // is told while it says it. keep may be nil: nothing is kept.
 func ModelCall(model Model, desk *Desk, keep func(context.Context, []Blob) error) flow.Activity {
-	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+	prompt := func(a flow.Attempt) bool {
+		p, ok := desk.take(a.Path)
+		return ok && Prompt(model, p.request)
+	}
+	return flow.Activity{Prompt: prompt, Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 		p, ok := desk.take(a.Path)
 		if !ok {
 			return flow.Done{}, fmt.Errorf("agent: no request lies on the desk for %s", a.Path)
@@ -44,9 +49,21 @@ func ModelCall(model Model, desk *Desk, keep func(context.Context, []Blob) error
 		if err != nil {
 			return flow.Done{Use: spent(usage, err)}, brokenOff(said, err)
 		}
-		value := answer{said.Text, said.Calls, said.Reason, usage, said.Model, said.Opaque}
-		return flow.Done{Value: flow.JSON(value), Use: used(usage)}, nil
+		whole := &answer{said.Text, said.Calls, said.Reason, usage, said.Model, said.Opaque}
+		value := flow.JSON(whole)
+		desk.answered(a.Path, whole, value)
+		return flow.Done{Value: value, Use: used(usage)}, nil
 	}}
+}
+
+// survives reports whether an answer is the same after it was written and read.
+func (a *answer) survives() bool {
+	for _, c := range a.Calls {
+		if !utf8.ValidString(c.ID) || !utf8.ValidString(c.Name) || !utf8.ValidString(c.Arguments) {
+			return false
+		}
+	}
+	return a.Opaque == nil && utf8.ValidString(a.Text) && utf8.ValidString(string(a.Reason)) && utf8.ValidString(a.Model)
 }
 
 // teller hands on deltas, each with its place in the text of its channel.

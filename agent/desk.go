@@ -1,6 +1,10 @@
 package agent
 
-import "sync"
+import (
+	"bytes"
+	"encoding/json"
+	"sync"
+)
 
 // Desk is where the loop lays a request and model.call picks it up, so that a
 // record names a conversation by its digest alone. One desk serves all turns of a
@@ -20,6 +24,9 @@ type paper struct {
 	step    int
 	price   *Price
 	blobs   []Blob // that this request is the first to name
+
+	said  *answer         // to it, in this drive; nil: it must be read from its record
+	value json.RawMessage // in which it stands there
 }
 
 func (d *Desk) put(path string, p paper) {
@@ -54,6 +61,28 @@ func (d *Desk) kept(path string) {
 		p.blobs = nil
 		d.papers[path] = p
 	}
+}
+
+// answered lays the answer beside its request: what has just been said need not be
+// read back, unless something of it would come back different.
+func (d *Desk) answered(path string, said *answer, value json.RawMessage) {
+	if !said.survives() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p, ok := d.papers[path]; ok {
+		p.said, p.value = said, value
+		d.papers[path] = p
+	}
+}
+
+// said is the answer that stands in a record as value; nil: nobody knows here.
+func (d *Desk) said(path string, value json.RawMessage) *answer {
+	if p, ok := d.take(path); ok && p.said != nil && bytes.Equal(p.value, value) {
+		return p.said
+	}
+	return nil
 }
 
 func (d *Desk) clear(path string) {

@@ -25,7 +25,7 @@ func newBlob(data []byte) Blob { return Blob{flow.Digest(data), data} }
 // messageBlob is a message in canonical form, all its fields. Vendor blocks that
 // have no canonical form stand as they came.
 func messageBlob(m Message) Blob {
-	if text := flow.JSON(sorted(m)); journal.IsCanonical(text) { // as most are
+	if text := flow.JSON((*sorted)(&m)); journal.IsCanonical(text) { // as most are
 		return newBlob(text)
 	}
 	text := flow.JSON(m)

@@ -76,6 +76,10 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 		return spoken{}, err
 	}
 	s := spoken{attempts: r.Attempt}
+	if said := t.cfg.Desk.said(at.Path(), r.Value); said != nil {
+		s.answer = *said
+		return s, nil
+	}
 	if err := json.Unmarshal(r.Value, &s.answer); err != nil {
 		return s, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
 	}
@@ -100,7 +104,7 @@ func (t *turn) request(sent cutting) Request {
 }
 
 func (t *turn) modelInput(r Request, sent cutting) json.RawMessage {
-	in := modelInput{Model: t.ModelName, Temperature: r.Temperature, TopP: r.TopP, MaxOutputTokens: r.MaxOutputTokens,
+	in := &modelInput{Model: t.ModelName, Temperature: r.Temperature, TopP: r.TopP, MaxOutputTokens: r.MaxOutputTokens,
 		System: t.systemDigest, Tools: t.toolsDigest, Conversation: t.talk.headOf(sent)}
 	if r.OutputSchema != nil {
 		in.OutputSchema = flow.Digest(r.OutputSchema)

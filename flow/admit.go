@@ -12,7 +12,7 @@ func (do *doing) delay() error {
 		at := do.call.retryAt
 		w := &waiter{scope: do.b.scope, counted: true, ready: func() bool { return !d.clock().Before(at) }}
 		d.blockFor(w, at.Sub(d.clock()))
-		if err := do.unrecorded(do.at, do.Name+" "+do.digest); err != nil {
+		if err := do.unrecorded(do.at, do.Name, do.digest); err != nil {
 			return err
 		}
 	}
@@ -76,8 +76,8 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 // noteRefusal tells people that a bound has stopped the call, or more of it.
 func (do *doing) noteRefusal(name string) {
 	d := do.b.d
-	d.put(Draft{Kind: "bound.refused", Path: do.at, Note: true, Body: newObject(96).str("bound", name).
-		int("limit", d.past.ledger.limit[name]).int("used", do.usedOf(name)).str("refused", do.Name).close()})
+	d.put(Draft{Kind: "bound.refused", Path: do.at, Note: true, Body: NewObject(96).Str("bound", name).
+		Int("limit", d.past.ledger.limit[name]).Int("used", do.usedOf(name)).Str("refused", do.Name).Close()})
 }
 
 // refuse settles the call without an attempt: nothing was sent.
@@ -138,7 +138,7 @@ func (do *doing) beyond(name string, want Use) *Error {
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func (do *doing) boundGate(name string) Gate {
-	subject := newObject(128).str("path", do.at).str("name", do.Name).str("bound", name).use("wanted", do.wanted()).close()
+	subject := NewObject(128).Str("path", do.at).Str("name", do.Name).Str("bound", name).Use("wanted", do.wanted()).Close()
 	return Gate{Kind: "bound", Question: "The bound " + name + " is reached. Extend it?", Subject: subject,
 		Actions: []string{"extend", "stop"}, Deny: "stop"}
 }
@@ -148,8 +148,8 @@ func (d *drive) noteExtension(g *gate) {
 		return
 	}
 	for _, name := range extension(g.decision.Answer).names() {
-		d.put(Draft{Kind: "bound.extended", Path: g.key, Note: true, Body: newObject(96).str("bound", name).
-			int("by", extension(g.decision.Answer)[name]).str("gate", g.id).close()})
+		d.put(Draft{Kind: "bound.extended", Path: g.key, Note: true, Body: NewObject(96).Str("bound", name).
+			Int("by", extension(g.decision.Answer)[name]).Str("gate", g.id).Close()})
 	}
 }
 
@@ -161,7 +161,7 @@ func (do *doing) warn(granted Use) {
 		used := d.past.ledger.used[name] + d.past.ledger.held[name]
 		if ok && limit > 0 && used*5 >= limit*4 && !d.past.warned[name] {
 			d.past.warned[name] = true
-			d.put(Draft{Kind: "bound.warned", Path: do.at, Note: true, Body: newObject(64).str("bound", name).int("limit", limit).int("used", used).close()})
+			d.put(Draft{Kind: "bound.warned", Path: do.at, Note: true, Body: NewObject(64).Str("bound", name).Int("limit", limit).Int("used", used).Close()})
 		}
 	}
 }
@@ -172,8 +172,8 @@ func (do *doing) check(act Activity) *Error {
 	d := do.b.d
 	a := do.newAttempt(do.call.attempt + 1)
 	a.class, a.prompt = Read, true // a check can always be cut
-	ctx, cancel := do.contextFor(a)
-	defer cancel()
+	do.limit(&a.span)
+	defer a.span.end(nil)
 	d.live[a] = struct{}{}
 	at := a.public()
 	at.Class, at.Reserve = do.Class, reserveNothing
@@ -184,7 +184,7 @@ func (do *doing) check(act Activity) *Error {
 				err = &Error{Code: CodeInternal, Message: fmt.Sprintf("the check panicked: %v", p)}
 			}
 		}()
-		return act.Check(ctx, at)
+		return act.Check(&a.span, at)
 	}()
 	d.mu.Lock()
 	delete(d.live, a)

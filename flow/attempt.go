@@ -3,8 +3,6 @@ package flow
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"time"
 )
 
@@ -17,8 +15,7 @@ type attempt struct {
 	prompt bool
 	scope  *scope
 
-	cancel context.CancelCauseFunc
-	ctx    context.Context
+	span   span
 	cut    bool          // ended from outside: a closing scope or a stop
 	denied bool          // a bound has refused it more, and that is noted
 	left   bool          // nobody waits for it any more
@@ -33,9 +30,7 @@ func (do *doing) newAttempt(n int) *attempt {
 func (a *attempt) cutOff(cause error) {
 	if !a.cut {
 		a.cut = true
-		if a.cancel != nil {
-			a.cancel(cause)
-		}
+		a.span.end(cause)
 	}
 }
 
@@ -46,54 +41,13 @@ func (a *attempt) abandon() {
 	}
 	a.left = true
 	if a.prompt {
-		a.cancel(errAbandoned)
+		a.span.end(errAbandoned)
 		return
 	}
 	a.back <- returned{err: errAbandoned}
 }
 
 var errAbandoned = errors.New("flow: the attempt did not come back")
-
-// cause is the limit that ended the attempt's context, if one did.
-func (a *attempt) cause() *Error {
-	var e *Error
-	if errors.As(context.Cause(a.ctx), &e) {
-		return e
-	}
-	return nil
-}
-
-// contextFor ends at the least of timeout, wall time left and deadline.
-func (do *doing) contextFor(a *attempt) (context.Context, func()) {
-	d := do.b.d
-	left, why := time.Duration(math.MaxInt64), (*Error)(nil)
-	limit := func(t time.Duration, e *Error) {
-		if t < left {
-			left, why = max(t, 0), e
-		}
-	}
-	if do.Timeout > 0 {
-		if do.late == nil {
-			do.late = &Error{Code: CodeTimeout, Message: do.Name + " took longer than " + do.Timeout.String(), Retry: true}
-		}
-		limit(do.Timeout, do.late)
-	}
-	if wall, ok := d.past.ledger.limit[WallTime]; ok {
-		limit(ms(wall)-d.wall(), &Error{Code: CodeBoundExceeded, Bound: WallTime, Message: fmt.Sprintf("the run may take %v", ms(wall))})
-	}
-	if !d.job.Deadline.IsZero() {
-		limit(d.job.Deadline.Sub(d.clock()), &Error{Code: CodeDeadline, Message: "the deadline has passed"})
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	a.cancel, a.ctx = cancel, ctx
-	stop := func() { cancel(nil) }
-	if why != nil {
-		var end context.CancelFunc
-		a.ctx, end = context.WithTimeoutCause(ctx, left, why)
-		stop = func() { end(); cancel(nil) }
-	}
-	return a.ctx, stop
-}
 
 func (a *attempt) public() Attempt {
 	d := a.do.b.d
@@ -136,8 +90,8 @@ type returned struct {
 // with mu held; it is released meanwhile.
 func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error) {
 	d := do.b.d
-	ctx, cancel := do.contextFor(a)
-	defer cancel()
+	do.limit(&a.span)
+	defer a.span.end(nil)
 	at := a.public()
 	a.stops = do.Class == Once && act.Stops != nil && act.Stops(at)
 	if a.prompt = act.Prompt != nil && act.Prompt(at); !a.prompt {
@@ -157,10 +111,10 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	began := time.Now()
 	var r returned
 	if a.prompt {
-		r = runActivity(act, ctx, at)
+		r = runActivity(act, &a.span, at)
 	} else {
-		go func() { a.back <- runActivity(act, ctx, at) }()
-		r = do.awaitReturn(a, ctx)
+		go func() { a.back <- runActivity(act, &a.span, at) }()
+		r = do.awaitReturn(a)
 	}
 
 	d.mu.Lock()
@@ -183,11 +137,11 @@ func runActivity(act Activity, ctx context.Context, at Attempt) (r returned) {
 // awaitReturn waits for the activity to come back. One whose context has ended
 // is given a moment (its own grace, if it can stop itself); a once attempt that
 // was not told to stop is waited for until its limit.
-func (do *doing) awaitReturn(a *attempt, ctx context.Context) returned {
+func (do *doing) awaitReturn(a *attempt) returned {
 	select {
 	case r := <-a.back:
 		return r
-	case <-ctx.Done():
+	case <-a.span.Done():
 	}
 	patience := leaveDelay
 	if a.stops {

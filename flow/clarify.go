@@ -7,7 +7,7 @@ import "encoding/json"
 // intent.answer.
 func Clarifying(round int, questions json.RawMessage) Gate {
 	return Gate{Kind: "clarification", Question: "Some things must be known before a plan can be made.",
-		Subject: newObject(64+len(questions)).int("round", int64(round)).raw("questions", questions).close(),
+		Subject: NewObject(64+len(questions)).Int("round", int64(round)).Raw("questions", questions).Close(),
 		Actions: []string{"answer", "deny"}, Deny: "deny", Clarify: true}
 }
 
@@ -30,21 +30,21 @@ func readGate(kind string, body json.RawMessage) (gateBody, error) {
 }
 
 // opening is the body of the record that opens a gate under an id.
-func (q Gate) opening(id, digest string) object {
+func (q Gate) opening(id, digest string) Object {
 	if q.Clarify {
 		var asked struct {
 			Round     int64           `json:"round"`
 			Questions json.RawMessage `json:"questions"`
 		}
 		_ = json.Unmarshal(q.Subject, &asked) // as Clarifying has made it
-		return newObject(256).str("gate", id).int("round", asked.Round).raw("questions", asked.Questions)
+		return NewObject(256).Str("gate", id).Int("round", asked.Round).Raw("questions", asked.Questions)
 	}
 	subject := q.Subject
 	if len(subject) == 0 {
 		subject = []byte("null")
 	}
-	return newObject(256).str("gate", id).str("gate_kind", q.Kind).str("question", q.Question).
-		raw("subject", subject).strs("actions", q.Actions).str("deny", q.Deny).str("digest", digest)
+	return NewObject(256).Str("gate", id).Str("gate_kind", q.Kind).Str("question", q.Question).
+		Raw("subject", subject).Strs("actions", q.Actions).Str("deny", q.Deny).Str("digest", digest)
 }
 
 // openingKind is its kind.

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"strings"
 	"time"
 )
 
@@ -110,20 +111,20 @@ func (c *fctx) cancelledNow() error {
 }
 
 // unrecorded decides about something that no record answers: nil means that it
-// may be performed now. Called with mu held.
-func (c *fctx) unrecorded(path, asked string) error {
+// may be performed now. What was asked is told in words. Called with mu held.
+func (c *fctx) unrecorded(path string, asked ...string) error {
 	if c.b.scope.isClosed() {
 		return c.cancelledNow()
 	}
-	return c.missing(path, asked)
+	return c.missing(path, asked...)
 }
 
 // missing is unrecorded without regard to closed scopes.
-func (c *fctx) missing(path, asked string) error {
+func (c *fctx) missing(path string, asked ...string) error {
 	d := c.b.d
 	switch {
 	case d.mode == auditing:
-		return d.failLocked(fatal, &NonDeterminism{Path: path, Asked: asked})
+		return d.failLocked(fatal, &NonDeterminism{Path: path, Asked: strings.Join(asked, " ")})
 	case d.mode == replaying, d.ending != notEnding:
 		return c.park()
 	}
@@ -149,12 +150,11 @@ func (c *fctx) Now() time.Time {
 		r.asked = true
 		return r.t
 	}
-	if !c.mayRecord(path, "a reading of the clock") {
+	if !c.mayRecord(path, "a reading of the clock", nil) {
 		return d.past.latest
 	}
 	t := d.clock()
-	d.past.clocks[path] = &clock{t: t, asked: true}
-	d.put(Draft{Kind: "clock.read", Path: path, Body: newObject(64).time("t", t).close()})
+	d.put(Draft{Kind: "clock.read", Path: path, Body: NewObject(64).Time("t", t).Close()})
 	return t
 }
 
@@ -168,28 +168,29 @@ func (c *fctx) Emit(e Event) {
 	}
 	p := c.counts()
 	p.emits++
-	key, sum := emitKey{c.path, p.emits}, digest(e.Kind, body)
-	if m := d.past.emits[key]; m != nil {
+	if m := d.past.emits[emitKey{c.path, p.emits}]; m != nil {
 		m.asked = true
-		if m.digest != sum {
+		if sum := digest(e.Kind, body); m.digest != sum {
 			c.mismatch(c.path, m.kind+" "+m.digest, e.Kind+" "+sum)
 		}
 		return
 	}
-	if !c.mayRecord(c.path, e.Kind+" "+sum) {
+	if !c.mayRecord(c.path, e.Kind, body) {
 		return
 	}
-	d.past.emits[key] = &mark{kind: e.Kind, digest: sum, asked: true}
 	d.put(Draft{Kind: e.Kind, Path: c.path, N: p.emits, Body: body, From: e.From})
 }
 
 // mayRecord tells whether Emit and Now can write. What they say follows from
 // records, so they still do in a closed scope and while the drive ends in good
 // order; a replay has nothing to write to.
-func (c *fctx) mayRecord(path, asked string) bool {
+func (c *fctx) mayRecord(path, asked string, body []byte) bool {
 	d := c.b.d
 	switch d.mode {
 	case auditing:
+		if body != nil {
+			asked += " " + digest(asked, body)
+		}
 		d.failLocked(fatal, &NonDeterminism{Path: path, Asked: asked})
 		return false
 	case performing:

@@ -12,9 +12,8 @@ type doing struct {
 	at     string // the call's path
 	digest string
 	call   *call
-	held   Use    // what the present attempt reserves
-	late   *Error // of an attempt that takes longer than Timeout, made when first needed
-	lost   bool   // an attempt of an earlier drive was, and no record says so yet
+	held   Use  // what the present attempt reserves
+	lost   bool // an attempt of an earlier drive was, and no record says so yet
 }
 
 func (c *fctx) Do(req Call) (Result, error) {
@@ -107,7 +106,7 @@ func (do *doing) perform() (Result, error) {
 		}
 	}
 	for {
-		if err := do.unrecorded(do.at, do.Name+" "+do.digest); err != nil {
+		if err := do.unrecorded(do.at, do.Name, do.digest); err != nil {
 			return Result{}, err
 		}
 		if err := do.delay(); err != nil {
@@ -150,15 +149,15 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 func (do *doing) intend() error {
 	d, c := do.b.d, do.call
 	c.intended, do.lost = true, false
-	o := newObject(200+len(do.Input)).str("name", do.Name).str("class", string(do.Class)).int("attempt", int64(c.attempt)).str("digest", do.digest)
+	o := NewObject(200+len(do.Input)).Str("name", do.Name).Str("class", string(do.Class)).Int("attempt", int64(c.attempt)).Str("digest", do.digest)
 	if !c.inputKnown {
-		o = o.raw("input", do.Input)
+		o = o.Raw("input", do.Input)
 		c.inputKnown = true
 	}
 	if len(do.held) > 0 {
-		o = o.use("reserve", do.held)
+		o = o.Use("reserve", do.held)
 	}
-	r := Draft{Kind: "effect.intended", Path: do.at, Body: o.close()}
+	r := Draft{Kind: "effect.intended", Path: do.at, Body: o.Close()}
 	if do.Class == Once {
 		return d.append(r)
 	}

@@ -372,19 +372,19 @@ func (d *drive) end(out Outcome, gates []*gate) error {
 
 // plainFinish is for jobs that keep no account of themselves.
 func plainFinish(out Outcome) ([]Draft, error) {
-	o := newObject(128)
+	o := NewObject(128)
 	kind := "intent.attest"
 	switch out.Status {
 	case Completed:
-		o = o.str("outcome", "success").str("outputs_digest", Digest(out.Value))
+		o = o.Str("outcome", "success").Str("outputs_digest", Digest(out.Value))
 	case Cancelled:
 		kind = "intent.cancel"
-		o = o.str("reason", "").str("via", "command").str("on_behalf_of", "system:cancel")
+		o = o.Str("reason", "").Str("via", "command").Str("on_behalf_of", "system:cancel")
 	default:
 		kind = "intent.fail"
-		o = o.str("reason", CodeInternal).str("message", fmt.Sprint(out.Err))
+		o = o.Str("reason", CodeInternal).Str("message", fmt.Sprint(out.Err))
 	}
-	return []Draft{{Kind: kind, From: "executor", Body: o.raw("cited", []byte("[]")).raw("evidence", []byte("{}")).close()}}, nil
+	return []Draft{{Kind: kind, From: "executor", Body: o.Raw("cited", []byte("[]")).Raw("evidence", []byte("{}")).Close()}}, nil
 }
 
 func (d *drive) inDoubt() (paths []string) {
@@ -413,7 +413,7 @@ func (d *drive) interrupt(reason string) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.append(Draft{Kind: "run.interrupted", Body: newObject(64).str("reason", reason).int("pid", int64(d.job.Owner.Pid)).close()})
+	d.append(Draft{Kind: "run.interrupted", Body: NewObject(64).Str("reason", reason).Int("pid", int64(d.job.Owner.Pid)).Close()})
 }
 
 func reasonOf(err error) string {
@@ -479,12 +479,12 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	}
 	d.past.chargeLost()
 	wall := d.wall()
-	o := newObject(128+len(next.State)).raw("state", next.State).use("used", d.past.ledger.used).use("limit", next.Limits).
-		int("wall_ms", wall.Milliseconds()).time("t", d.clock())
+	o := NewObject(128+len(next.State)).Raw("state", next.State).Use("used", d.past.ledger.used).Use("limit", next.Limits).
+		Int("wall_ms", wall.Milliseconds()).Time("t", d.clock())
 	if len(next.Keep) > 0 {
-		o = o.strs("keep", next.Keep)
+		o = o.Strs("keep", next.Keep)
 	}
-	drafts = append(append(drafts, next.Before...), Draft{Kind: "run.continued", Body: o.close()})
+	drafts = append(append(drafts, next.Before...), Draft{Kind: "run.continued", Body: o.Close()})
 	if wasCut { // from here on a correction is another one, which cuts the next segment
 		d.past.cut = false
 		if d.ending == cut {

@@ -150,7 +150,7 @@ func (g *group) close() {
 	}
 	if g.d.ending < parked {
 		g.d.past.groups[g.path] = &closed{skipped: g.skipped, asked: true}
-		g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: newObject(64).strs("skipped", names).close()})
+		g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: NewObject(64).Strs("skipped", names).Close()})
 	}
 	g.d.closeScope(g.scope)
 	g.d.supersede(g.scope)

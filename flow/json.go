@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
-	"time"
-	"unicode/utf8"
 )
 
 // JSON encodes v compactly, map keys sorted, without HTML escapes: the form in
@@ -25,6 +22,10 @@ func JSON(v any) json.RawMessage {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
 	e.Reset()
+	if a, ok := v.(Appender); ok {
+		e.own = a.AppendJSON(e.own[:0])
+		return bytes.Clone(e.own)
+	}
 	if err := e.Encode(v); err != nil {
 		panic(fmt.Sprintf("flow: cannot be encoded: %v", err))
 	}
@@ -36,6 +37,7 @@ func JSON(v any) json.RawMessage {
 type encoder struct {
 	bytes.Buffer
 	*json.Encoder
+	own []byte // for what writes itself
 }
 
 var encoders = sync.Pool{New: func() any {
@@ -68,67 +70,6 @@ func Each[T any](fc Context, g Group, items []T, name func(int, T) string, run f
 		}
 	}
 	return fc.Go(g, branches...)
-}
-
-// object builds a JSON object member by member. Record bodies are written on
-// the path of every step, so they are not encoded by reflection.
-type object []byte
-
-func newObject(size int) object { return append(make(object, 0, size), '{') }
-
-func (o object) key(k string) object {
-	if len(o) > 1 {
-		o = append(o, ',')
-	}
-	o = append(o, '"')
-	o = append(o, k...)
-	return append(o, '"', ':')
-}
-
-func (o object) str(k, v string) object        { return appendString(o.key(k), v) }
-func (o object) int(k string, v int64) object  { return strconv.AppendInt(o.key(k), v, 10) }
-func (o object) raw(k string, v []byte) object { return append(o.key(k), v...) }
-func (o object) time(k string, t time.Time) object {
-	return append(t.UTC().AppendFormat(append(o.key(k), '"'), timeForm), '"')
-}
-
-func (o object) use(k string, u Use) object {
-	o = append(o.key(k), '{')
-	var room [8]string
-	for i, name := range u.appendNames(room[:0]) {
-		if i > 0 {
-			o = append(o, ',')
-		}
-		o = strconv.AppendInt(append(appendString(o, name), ':'), u[name], 10)
-	}
-	return append(o, '}')
-}
-
-func (o object) strs(k string, list []string) object {
-	o = append(o.key(k), '[')
-	for i, s := range list {
-		if i > 0 {
-			o = append(o, ',')
-		}
-		o = appendString(o, s)
-	}
-	return append(o, ']')
-}
-
-func (o object) close() json.RawMessage { return json.RawMessage(append(o, '}')) }
-
-// timeForm is RFC 3339 with nanoseconds, always nine digits.
-const timeForm = "2006-01-02T15:04:05.000000000Z07:00"
-
-func appendString(b []byte, s string) []byte {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return append(b, JSON(s)...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
 }
 
 func (u Use) names() []string { return u.appendNames(make([]string, 0, len(u))) }

@@ -83,7 +83,7 @@ func (m *Mem) Acquire(ctx context.Context, run string, owner Owner) (Lease, erro
 	}
 	r.epoch++
 	r.leased = true
-	r.add(Draft{Kind: kind, Body: newObject(64).str("kind", owner.Kind).int("epoch", r.epoch).int("pid", int64(owner.Pid)).close()}, r.epoch)
+	r.add(Draft{Kind: kind, Body: NewObject(64).Str("kind", owner.Kind).Int("epoch", r.epoch).Int("pid", int64(owner.Pid)).Close()}, r.epoch)
 	return Lease{Run: run, Epoch: r.epoch}, nil
 }
 
@@ -145,11 +145,11 @@ func (m *Mem) Park(l Lease, p Parking) (bool, error) {
 			return false, nil
 		}
 	}
-	o := newObject(96).strs("gates", p.Gates).int("wall_ms", p.Wall.Milliseconds())
+	o := NewObject(96).Strs("gates", p.Gates).Int("wall_ms", p.Wall.Milliseconds())
 	if !p.WakeAt.IsZero() {
-		o = o.time("wake_at", p.WakeAt)
+		o = o.Time("wake_at", p.WakeAt)
 	}
-	r.add(Draft{Kind: "run.parked", Body: o.close()}, l.Epoch)
+	r.add(Draft{Kind: "run.parked", Body: o.Close()}, l.Epoch)
 	r.leased = false
 	return true, nil
 }
@@ -199,16 +199,16 @@ func (m *Mem) Decide(run, id string, d Decision) error {
 	if d.Via == "" {
 		d.Via = "command"
 	}
-	o := newObject(256).str("gate", id).str("action", d.Action).str("subject_digest", g.digest).str("via", d.Via)
+	o := NewObject(256).Str("gate", id).Str("action", d.Action).Str("subject_digest", g.digest).Str("via", d.Via)
 	if len(d.Answer) > 0 {
-		o = o.raw("answer", d.Answer)
+		o = o.Raw("answer", d.Answer)
 	}
 	for _, f := range [...][2]string{{"feedback", d.Feedback}, {"note", d.Note}, {"fail_reason", d.FailReason}, {"on_behalf_of", d.By}} {
 		if f[1] != "" {
-			o = o.str(f[0], f[1])
+			o = o.Str(f[0], f[1])
 		}
 	}
-	body := o.close()
+	body := o.Close()
 	switch {
 	case g.decided && bytes.Equal(g.decision, body):
 		return nil

@@ -87,11 +87,11 @@ func CallDigest(name string, input []byte) string { return digest(name, input) }
 // GateDigest identifies what a gate asks: everything but key and expiry. It is
 // taken over canonical JSON, so that it can be computed again from a record.
 func GateDigest(g Gate) string {
-	o := newObject(256).strs("actions", g.Actions).str("deny", g.Deny).str("question", g.Question)
+	o := NewObject(256).Strs("actions", g.Actions).Str("deny", g.Deny).Str("question", g.Question)
 	if len(g.Subject) > 0 && string(g.Subject) != "null" {
-		o = o.raw("subject", g.Subject)
+		o = o.Raw("subject", g.Subject)
 	}
-	body := o.close()
+	body := o.Close()
 	if canonical, err := jcs.Transform(body); err == nil {
 		body = canonical
 	}

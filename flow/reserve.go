@@ -17,8 +17,8 @@ func (a *attempt) reserve(more Use) error {
 	switch {
 	case a.left || d.ending >= parked || d.over:
 		return errOver
-	case a.ctx.Err() != nil:
-		return context.Cause(a.ctx)
+	case a.span.Err() != nil:
+		return context.Cause(&a.span)
 	}
 	if err := more.grantable(); err != nil || len(more) == 0 {
 		return err
@@ -43,7 +43,7 @@ func (a *attempt) grant(more Use) error {
 		}
 	}
 	d.past.holdMore(c, more)
-	d.put(Draft{Kind: "bound.reserved", Path: do.at, Note: true, Body: newObject(64).use("by", more).close()})
+	d.put(Draft{Kind: "bound.reserved", Path: do.at, Note: true, Body: NewObject(64).Use("by", more).Close()})
 	do.warn(more)
 	return nil
 }

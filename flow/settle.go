@@ -32,7 +32,7 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 		if a.cut {
 			return over(do.broken())
 		}
-		if d.append(Draft{Kind: "effect.suspended", Path: do.at, Body: newObject(32).int("attempt", int64(c.attempt)).close()}) == nil {
+		if d.append(Draft{Kind: "effect.suspended", Path: do.at, Body: NewObject(32).Int("attempt", int64(c.attempt)).Close()}) == nil {
 			c.suspended = true
 		}
 		return over(Result{}, do.park())
@@ -99,7 +99,7 @@ func (do *doing) broken() (Result, error) {
 func (do *doing) failure(a *attempt, err error) *Error {
 	var e *Error
 	definite := errors.As(err, &e) && (e.Answered || e.NotSent)
-	if cause := a.cause(); cause != nil && !definite {
+	if cause := a.span.limitedBy(); cause != nil && !definite {
 		return cause
 	}
 	return do.asError(err)
@@ -122,17 +122,17 @@ func (do *doing) retryable(e *Error) bool {
 func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
 	d, c := do.b.d, do.call
 	c.retryAt = d.clock().Add(do.backoff(c.attempt, e.After))
-	o := newObject(256).int("attempt", int64(c.attempt)).str("name", do.Name).str("digest", do.digest)
+	o := NewObject(256).Int("attempt", int64(c.attempt)).Str("name", do.Name).Str("digest", do.digest)
 	if !c.inputKnown {
-		o = o.raw("input", do.Input)
+		o = o.Raw("input", do.Input)
 		c.inputKnown = true
 	}
-	o = o.raw("error", e.encode())
+	o = o.Raw("error", e.encode())
 	if len(use) > 0 {
-		o = o.use("use", use)
+		o = o.Use("use", use)
 	}
 	d.past.settleCall(c, use)
-	if d.append(Draft{Kind: "effect.failed", Path: do.at, Body: o.time("retry_at", c.retryAt).close()}) != nil {
+	if d.append(Draft{Kind: "effect.failed", Path: do.at, Body: o.Time("retry_at", c.retryAt).Close()}) != nil {
 		return Result{}, true, do.park()
 	}
 	return Result{}, false, nil
@@ -180,31 +180,31 @@ func (do *doing) finish(done Done, e *Error, took time.Duration, wanted Use) (Re
 func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
 	d, c := do.b.d, do.call
 	if d.mode != performing {
-		return do.missing(do.at, "the outcome of "+do.Name)
+		return do.missing(do.at, "the outcome of", do.Name)
 	}
-	o := newObject(220+len(r.Value)+len(do.Input)).str("name", do.Name).int("attempt", int64(r.Attempt)).str("digest", do.digest)
+	o := NewObject(220+len(r.Value)+len(do.Input)).Str("name", do.Name).Int("attempt", int64(r.Attempt)).Str("digest", do.digest)
 	if !c.inputKnown {
-		o = o.raw("input", do.Input)
+		o = o.Raw("input", do.Input)
 		c.inputKnown = true
 	}
 	if e != nil {
-		o = o.raw("error", e.encode())
+		o = o.Raw("error", e.encode())
 	} else {
-		o = o.raw("value", r.Value)
+		o = o.Raw("value", r.Value)
 	}
-	o = o.int("ms", r.Ms)
+	o = o.Int("ms", r.Ms)
 	if len(r.Use) > 0 {
-		o = o.use("use", r.Use)
+		o = o.Use("use", r.Use)
 	}
 	if len(wanted) > 0 {
-		o = o.use("wanted", wanted)
+		o = o.Use("wanted", wanted)
 	}
 	if by != "" {
-		o = o.str("by", by)
+		o = o.Str("by", by)
 	}
 	d.past.settleCall(c, r.Use)
 	c.done, c.err = true, e
-	return d.append(Draft{Kind: "effect.finished", Path: do.at, Body: o.close()})
+	return d.append(Draft{Kind: "effect.finished", Path: do.at, Body: o.Close()})
 }
 
 // doubtful answers for an unsettled once call in a closed scope: nothing is
@@ -223,8 +223,8 @@ func doubtKey(path string, attempt int) string {
 }
 
 func doubtGate(path, name string, attempt int, input json.RawMessage) Gate {
-	subject := newObject(160+len(input)).str("path", path).str("name", name).int("attempt", int64(attempt)).
-		str("digest", CallDigest(name, input)).raw("input", input).close()
+	subject := NewObject(160+len(input)).Str("path", path).Str("name", name).Int("attempt", int64(attempt)).
+		Str("digest", CallDigest(name, input)).Raw("input", input).Close()
 	return Gate{Kind: "in_doubt", Subject: subject, Deny: "fail",
 		Question: "It is not known whether " + name + " took effect. What now?", Actions: []string{"retry", "use_result", "fail"}}
 }
@@ -315,26 +315,26 @@ func (do *doing) asError(err error) *Error {
 }
 
 func (e *Error) encode() []byte {
-	o := newObject(128).str("code", e.Code)
+	o := NewObject(128).Str("code", e.Code)
 	if e.Message != "" {
-		o = o.str("message", e.Message)
+		o = o.Str("message", e.Message)
 	}
 	if e.Bound != "" {
-		o = o.str("bound", e.Bound)
+		o = o.Str("bound", e.Bound)
 	}
 	if len(e.Detail) > 0 {
-		o = o.raw("detail", e.Detail)
+		o = o.Raw("detail", e.Detail)
 	}
 	for _, f := range [...]struct {
 		name string
 		set  bool
 	}{{"retry", e.Retry}, {"not_sent", e.NotSent}, {"answered", e.Answered}} {
 		if f.set {
-			o = o.raw(f.name, []byte("true"))
+			o = o.Raw(f.name, []byte("true"))
 		}
 	}
 	if e.After > 0 {
-		o = o.int("after_ms", e.After.Milliseconds())
+		o = o.Int("after_ms", e.After.Milliseconds())
 	}
-	return o.close()
+	return o.Close()
 }

@@ -53,7 +53,7 @@ func (c *fctx) decision(key string, q Gate) (Decision, error) {
 			return c.read(g.taken)
 		}
 	}
-	if err := c.unrecorded(key, q.Kind+" gate "+sum); err != nil {
+	if err := c.unrecorded(key, q.Kind, "gate", sum); err != nil {
 		return Decision{}, err
 	}
 	if g == nil || g.closed {
@@ -82,11 +82,11 @@ func (c *fctx) open(key string, q Gate, sum string) (*gate, error) {
 	o := q.opening(g.id, sum)
 	if q.Expires > 0 {
 		g.expires = d.clock().Add(q.Expires)
-		o = o.time("expires_at", g.expires)
+		o = o.Time("expires_at", g.expires)
 	}
 	d.past.openGate(g)
 	d.lives++
-	if d.append(Draft{Kind: q.openingKind(), Path: key, From: "executor", Body: o.close()}) != nil {
+	if d.append(Draft{Kind: q.openingKind(), Path: key, From: "executor", Body: o.Close()}) != nil {
 		return nil, c.park()
 	}
 	g.opening, g.scope = false, c.b.scope
@@ -124,7 +124,7 @@ func (c *fctx) await(g *gate) (Decision, error) {
 			if g.kind == "bound" {
 				d.noteExtension(g)
 			}
-			d.put(Draft{Kind: "gate.taken", Path: g.key, Body: newObject(96).str("gate", g.id).int("seq", g.decision.seq).close()})
+			d.put(Draft{Kind: "gate.taken", Path: g.key, Body: NewObject(96).Str("gate", g.id).Int("seq", g.decision.seq).Close()})
 			return dec, nil
 		}
 		w.woken = false
@@ -152,8 +152,8 @@ func closeGate(g *gate, via string) Draft { return Closing(g.id, g.key, g.digest
 // Closing is the record by which the executor itself closes a gate: via expiry
 // it is the denying decision, via superseded and run_ended it is none.
 func Closing(id, key, digest, deny, via string) Draft {
-	return Draft{Kind: "policy.gate.resolve", Path: key, From: "executor", Body: newObject(256).str("gate", id).str("action", deny).
-		str("subject_digest", digest).str("via", via).str("on_behalf_of", "system:"+via).close()}
+	return Draft{Kind: "policy.gate.resolve", Path: key, From: "executor", Body: NewObject(256).Str("gate", id).Str("action", deny).
+		Str("subject_digest", digest).Str("via", via).Str("on_behalf_of", "system:"+via).Close()}
 }
 
 func (c *fctx) Sleep(dur time.Duration) error {
@@ -181,7 +181,7 @@ func (c *fctx) Sleep(dur time.Duration) error {
 	if t == nil {
 		t = &timer{until: d.clock().Add(dur), asked: true}
 		d.past.timers[path] = t
-		d.put(Draft{Kind: "timer.set", Path: path, Body: newObject(64).time("until", t.until).close()})
+		d.put(Draft{Kind: "timer.set", Path: path, Body: NewObject(64).Time("until", t.until).Close()})
 	} else {
 		dur = 0 // set by an earlier drive: the wall clock alone tells
 	}
@@ -202,7 +202,7 @@ func (c *fctx) sleepUntil(path string, t *timer, began time.Time, least time.Dur
 			return c.cancelledNow()
 		case due():
 			t.fired = d.clock()
-			d.put(Draft{Kind: "timer.fired", Path: path, Body: newObject(64).time("t", t.fired).close()})
+			d.put(Draft{Kind: "timer.fired", Path: path, Body: NewObject(64).Time("t", t.fired).Close()})
 			return nil
 		}
 		left := max(t.until.Sub(d.clock()), least-time.Since(began))

@@ -59,6 +59,9 @@ func newOpenAI(c Config, dial reply.Dial) (agent.Model, error) {
 func (m *openAIModel) Name() string     { return m.name }
 func (m *openAIModel) Caps() agent.Caps { return m.caps }
 
+// Prompt: requests end with their context.
+func (m *openAIModel) Prompt(agent.Request) bool { return true }
+
 // Stream makes one attempt to answer. A server that refuses to be asked for its
 // usage is asked again at once without: that was no attempt.
 func (m *openAIModel) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {

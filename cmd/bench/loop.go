@@ -47,7 +47,7 @@ func (l *loop) acts(m agent.Model, desk *agent.Desk) map[string]flow.Activity {
 		agent.CatalogActivity: agent.CatalogCall(func(context.Context) (*agent.Catalog, error) {
 			return agent.CatalogOf(l.gate), nil
 		}),
-		tool.ActivityName: {Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{Value: reply}, nil }},
+		tool.ActivityName: {Prompt: func(flow.Attempt) bool { return true }, Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{Value: reply}, nil }},
 	}
 }
 
@@ -65,6 +65,9 @@ type reader struct {
 
 func (reader) Name() string     { return "reader" }
 func (reader) Caps() agent.Caps { return agent.Caps{ContextWindow: 10_000_000, Price: &agent.Price{}} }
+
+// Prompt: it never waits, unless it is told to.
+func (m reader) Prompt(agent.Request) bool { return m.using == nil }
 
 func (m reader) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
 	step, err := stepOf(r.Path)
