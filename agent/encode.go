@@ -75,11 +75,7 @@ func (a *answer) AppendJSON(b []byte) []byte {
 	if a.Usage != nil {
 		o = o.Value("usage", a.Usage)
 	}
-	o = o.Str("model", a.Model)
-	if len(a.Opaque) > 0 {
-		o = o.JSON("opaque", a.Opaque)
-	}
-	return o.Close()
+	return o.Str("model", a.Model).OptJSON("opaque", a.Opaque).Close()
 }
 
 // AppendJSON writes the input of a model call.
@@ -91,11 +87,7 @@ func (in *modelInput) AppendJSON(b []byte) []byte {
 	if in.TopP != nil {
 		o = o.Raw("top_p", flow.JSON(*in.TopP))
 	}
-	o = o.Int("max_output_tokens", int64(in.MaxOutputTokens))
-	if in.OutputSchema != "" {
-		o = o.Str("output_schema", in.OutputSchema)
-	}
-	return o.Str("system", in.System).Str("tools", in.Tools).Str("conversation", in.Conversation).Close()
+	return o.Int("max_output_tokens", int64(in.MaxOutputTokens)).OptStr("output_schema", in.OutputSchema).Str("system", in.System).Str("tools", in.Tools).Str("conversation", in.Conversation).Close()
 }
 
 // sorted is a message that writes its members in the order of the canonical form:
@@ -103,10 +95,7 @@ func (in *modelInput) AppendJSON(b []byte) []byte {
 type sorted Message
 
 func (m *sorted) AppendJSON(b []byte) []byte {
-	o := flow.AppendObject(b)
-	if m.CallID != "" {
-		o = o.Str("call_id", m.CallID)
-	}
+	o := flow.AppendObject(b).OptStr("call_id", m.CallID)
 	if len(m.Calls) > 0 {
 		o = flow.AppendList(o.Key("calls"), m.Calls, func(b []byte, c Call) []byte {
 			return flow.AppendObject(b).Str("arguments", c.Arguments).Str("id", c.ID).Str("name", c.Name).Close()
@@ -115,22 +104,8 @@ func (m *sorted) AppendJSON(b []byte) []byte {
 	if len(m.Content) > 0 {
 		o = flow.AppendList(o.Key("content"), m.Content, appendSorted)
 	}
-	if m.IsError {
-		o = o.Bool("is_error", true)
-	}
-	if m.Model != "" {
-		o = o.Str("model", m.Model)
-	}
-	if len(m.Opaque) > 0 {
-		o = o.JSON("opaque", m.Opaque)
-	}
-	if m.Partial {
-		o = o.Bool("partial", true)
-	}
-	o = o.Str("role", string(m.Role))
-	if m.Text != "" {
-		o = o.Str("text", m.Text)
-	}
+	o = o.OptBool("is_error", m.IsError).OptStr("model", m.Model).OptJSON("opaque", m.Opaque).OptBool("partial", m.Partial).
+		Str("role", string(m.Role)).OptStr("text", m.Text)
 	if u := m.Usage; u != nil {
 		o = flow.Object(flow.AppendObject(o.Key("usage")).Int("cache_read_tokens", u.CacheReadTokens).Int("cache_write_tokens", u.CacheWriteTokens).
 			Value("cost_usd", u.CostUSD).Int("input_tokens", u.InputTokens).Int("output_tokens", u.OutputTokens).
@@ -145,11 +120,5 @@ func appendSorted(b []byte, c Content) []byte {
 		o = append(o.Key("data"), '"')
 		o = append(base64.StdEncoding.AppendEncode(o, c.Data), '"')
 	}
-	if c.MimeType != "" {
-		o = o.Str("mime_type", c.MimeType)
-	}
-	if c.Text != "" {
-		o = o.Str("text", c.Text)
-	}
-	return o.Str("type", c.Type).Close()
+	return o.OptStr("mime_type", c.MimeType).OptStr("text", c.Text).Str("type", c.Type).Close()
 }

@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,107 +11,31 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/flow/flowtest"
 	"github.com/tipstaff/tipstaff/journal"
 )
 
-// fill gives every field a value that is not its zero.
-func fill(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
-	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i))
-		}
-	case reflect.Slice:
-		if v.Type() == reflect.TypeFor[json.RawMessage]() {
-			v.SetBytes([]byte(`[{"a":1}]`))
-			return
-		}
-		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		fill(v.Index(0))
-		fill(v.Index(1))
-	case reflect.String:
-		v.SetString("text")
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Uint8:
-		v.SetUint(7)
-	case reflect.Int64, reflect.Int:
-		v.SetInt(7)
-	case reflect.Float64:
-		v.SetFloat(0.7)
-	default:
-		panic("a message has a field of type " + v.Type().String())
-	}
-}
-
-// arbitrary draws any value of a type: of raw JSON some that is laid out in one way
-// or another.
-func arbitrary[T any]() *rapid.Generator[T] {
-	texts := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "<&>", "\u2028", "\x00\x1f\x7f", "\xff", "é\U0001F600", `"\\/{`, "\t\n\r\b\f"}))
-	return rapid.MakeCustom[T](rapid.MakeConfig{
-		Kinds: map[reflect.Kind]*rapid.Generator[any]{reflect.String: texts.AsAny()},
-		Types: map[reflect.Type]*rapid.Generator[any]{
-			reflect.TypeFor[json.RawMessage](): rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{}`), json.RawMessage(" { \"a\" : [ 1.50, \"\\u0041<\" ] }\n"),
-				json.RawMessage("\"\u2028\"")}).AsAny(),
-			reflect.TypeFor[USD]():     rapid.Map(rapid.Int64Min(0), func(n int64) USD { return USD(n) }).AsAny(),
-			reflect.TypeFor[float64](): rapid.SampledFrom([]float64{0, 0.7, 1e-9, 1e21, -2}).AsAny(),
-		},
-	})
-}
-
-// writesItself checks that what a type writes is what encoding/json makes of it.
-func writesItself[T any, P interface {
-	*T
-	flow.Appender
-}](t *testing.T) {
-	t.Run(reflect.TypeFor[T]().Name(), func(t *testing.T) {
-		var full T
-		fill(reflect.ValueOf(&full).Elem())
-		asTheStandard(t, P(&full))
-		rapid.Check(t, func(rt *rapid.T) {
-			v := arbitrary[T]().Draw(rt, "value")
-			asTheStandard(rt, P(&v))
-		})
-	})
-}
-
-func asTheStandard(t interface {
-	Fatal(...any)
-	Fatalf(string, ...any)
-}, v flow.Appender) {
-	var want bytes.Buffer
-	e := json.NewEncoder(&want)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
-	if got := flow.JSON(v); string(got) != strings.TrimSuffix(want.String(), "\n") {
-		t.Fatalf("got  %s\nwant %s", got, want.String())
-	}
-	if got := v.AppendJSON([]byte("before{")); !strings.HasPrefix(string(got), "before{{") {
-		t.Fatalf("not at the end of what was there: %s", got)
-	}
+// amounts are not negative.
+var amounts = map[reflect.Type]*rapid.Generator[any]{
+	reflect.TypeFor[USD](): rapid.Map(rapid.Int64Min(0), func(n int64) USD { return USD(n) }).AsAny(),
 }
 
 func TestTypesThatWriteThemselves(t *testing.T) {
-	writesItself[StepStarted](t)
-	writesItself[MessageDone](t)
-	writesItself[ToolCallRequest](t)
-	writesItself[ApprovalDecided](t)
-	writesItself[ToolCallResult](t)
-	writesItself[Usage](t)
-	writesItself[answer](t)
-	writesItself[modelInput](t)
+	flowtest.WritesItself[*StepStarted](t, amounts)
+	flowtest.WritesItself[*MessageDone](t, amounts)
+	flowtest.WritesItself[*ToolCallRequest](t, amounts)
+	flowtest.WritesItself[*ApprovalDecided](t, amounts)
+	flowtest.WritesItself[*ToolCallResult](t, amounts)
+	flowtest.WritesItself[*Usage](t, amounts)
+	flowtest.WritesItself[*answer](t, amounts)
+	flowtest.WritesItself[*modelInput](t, amounts)
 }
 
 // What is not read back must be what would have been read.
 func TestAnswersThatSurvive(t *testing.T) {
 	kept := 0
 	rapid.Check(t, func(t *rapid.T) {
-		a := arbitrary[answer]().Draw(t, "answer")
+		a := flowtest.Arbitrary[answer](amounts).Draw(t, "answer")
 		if !a.survives() {
 			return
 		}
@@ -139,8 +61,7 @@ func TestAnswersThatSurvive(t *testing.T) {
 
 // A field that is added to a message must be added to its sorted form too.
 func TestNoFieldOfAMessageIsLeftOutOfItsDigest(t *testing.T) {
-	var m Message
-	fill(reflect.ValueOf(&m).Elem())
+	m := flowtest.Filled[Message]()
 	want, err := jcs.Transform(flow.JSON(m))
 	if err != nil {
 		t.Fatal(err)

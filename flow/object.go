@@ -44,6 +44,38 @@ func (o Object) Int(name string, v int64) Object { return strconv.AppendInt(o.Ke
 // Bool adds a truth value.
 func (o Object) Bool(name string, v bool) Object { return strconv.AppendBool(o.Key(name), v) }
 
+// OptStr adds a text that is not empty.
+func (o Object) OptStr(name, v string) Object {
+	if v == "" {
+		return o
+	}
+	return o.Str(name, v)
+}
+
+// OptInt adds a number that is not zero.
+func (o Object) OptInt(name string, v int64) Object {
+	if v == 0 {
+		return o
+	}
+	return o.Int(name, v)
+}
+
+// OptBool adds what is true.
+func (o Object) OptBool(name string, v bool) Object {
+	if !v {
+		return o
+	}
+	return o.Bool(name, v)
+}
+
+// OptJSON adds what is JSON already, if there is any.
+func (o Object) OptJSON(name string, v json.RawMessage) Object {
+	if len(v) == 0 {
+		return o
+	}
+	return o.JSON(name, v)
+}
+
 // Raw adds what is JSON already, and compact.
 func (o Object) Raw(name string, v []byte) Object { return append(o.Key(name), v...) }
 

@@ -4,6 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // DataDigest names the data of a run: the groups input, state and progress without
@@ -15,23 +20,30 @@ import (
 // costs what has changed since it was last asked for: slots are replaced, never
 // changed in place, and their digests are remembered.
 func (e *Envelope) DataDigest() string {
-	e.slots.forget(e.Outputs, e.Prior)
-	b := append(make([]byte, 0, 1024), '[')
-	next := func() { b = append(b, ',') }
-	b = appendText(b, e.slots.text(e.RawInput))
-	for _, field := range []any{
-		e.Metadata, e.Pipeline, e.PipelineDigest, e.StageOrder,
-		e.CurrentStage, e.Epoch, e.Frontier, e.ActiveStages, e.CompletedStages, e.FailedStages, e.SkippedStages,
-		e.Goals, e.CurrentStageNumber, e.Rounds, e.Feedback, e.Waivers,
-	} {
-		next()
-		b = appendField(b, reflect.ValueOf(field))
+	e.slots.look(e)
+	b := append(e.slots.room[:0], '[')
+	b = append(b, e.slots.input.name...)
+	b = appendField(append(b, ','), reflect.ValueOf(e.Metadata))
+	b = appendText(append(b, ','), e.Pipeline)
+	b = appendText(append(b, ','), e.PipelineDigest)
+	b = appendTexts(append(b, ','), e.StageOrder)
+	b = appendText(append(b, ','), e.CurrentStage)
+	b = strconv.AppendInt(append(b, ','), e.Epoch, 10)
+	for _, stages := range [][]string{e.Frontier, e.ActiveStages, e.CompletedStages} {
+		b = appendTexts(append(b, ','), stages)
 	}
-	for _, slots := range []map[string]map[string]any{e.Outputs, e.Prior} {
-		next()
-		b = e.slots.append(b, slots)
+	for _, field := range []reflect.Value{reflect.ValueOf(e.FailedStages), reflect.ValueOf(e.SkippedStages), reflect.ValueOf(e.Goals)} {
+		b = appendField(append(b, ','), field)
 	}
-	return digest(append(b, ']'))
+	b = strconv.AppendInt(append(b, ','), e.CurrentStageNumber, 10)
+	for _, field := range []reflect.Value{reflect.ValueOf(e.Rounds), reflect.ValueOf(e.Feedback), reflect.ValueOf(e.Waivers)} {
+		b = appendField(append(b, ','), field)
+	}
+	for _, slots := range [][]slot{e.slots.outputs, e.slots.prior} {
+		b = appendSlots(append(b, ','), slots)
+	}
+	e.slots.room = append(b, ']')
+	return digest(e.slots.room)
 }
 
 func digest(b []byte) string {
@@ -39,74 +51,92 @@ func digest(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// slotCache remembers what encoding a slot gave, by the very object it was given.
+// slotCache remembers what encoding the slots of an Envelope gave.
 type slotCache struct {
-	known map[uintptr]slot // by the address of the object, which the slot keeps alive
-	input slot             // the raw input
-	raw   string
+	outputs, prior []slot // by their keys
+	input          slot   // the raw input
+	raw            string
+	room           []byte // in which the data is encoded
 }
 
+// slot is one, as it was when it was last looked at.
 type slot struct {
-	of     map[string]any
-	digest string
-	size   int
+	key  string
+	of   map[string]any
+	name string // its digest, in JSON
+	size int
 }
 
-// of is what is known about a slot, now if it was not before.
-func (c *slotCache) of(object map[string]any) slot {
+func newSlot(key string, object map[string]any) slot {
 	if object == nil {
-		return slot{digest: "", size: len("null")}
-	}
-	address := reflect.ValueOf(object).Pointer()
-	if s, ok := c.known[address]; ok {
-		return s
+		return slot{key: key, name: `""`, size: len("null")}
 	}
 	b := AppendValue(nil, object)
-	s := slot{of: object, digest: digest(b), size: len(b)}
-	if c.known == nil {
-		c.known = map[uintptr]slot{}
-	}
-	c.known[address] = s
-	return s
+	return slot{key: key, of: object, name: nameOf(b), size: len(b)}
 }
 
-// text is the digest of the raw input.
-func (c *slotCache) text(raw string) string {
-	if c.input.digest == "" || c.raw != raw {
-		b := appendText(nil, raw)
-		c.raw, c.input = raw, slot{digest: digest(b), size: len(b)}
+// nameOf is the digest of b as it stands in what is digested.
+func nameOf(b []byte) string { return `"` + digest(b) + `"` }
+
+// look finds out what has changed.
+func (c *slotCache) look(e *Envelope) {
+	c.outputs, c.prior = looked(c.outputs, e.Outputs), looked(c.prior, e.Prior)
+	if c.input.name == "" || c.raw != e.RawInput {
+		b := appendText(nil, e.RawInput)
+		c.raw, c.input = e.RawInput, slot{name: nameOf(b), size: len(b)}
 	}
-	return c.input.digest
 }
 
-// append appends slots by their digests.
-func (c *slotCache) append(b []byte, slots map[string]map[string]any) []byte {
+// looked is what is known, brought up to date.
+func looked(known []slot, slots map[string]map[string]any) []slot {
+	now := known[:0]
+	for _, s := range known {
+		object, there := slots[s.key]
+		if !there {
+			continue
+		}
+		if !identical(object, s.of) {
+			s = newSlot(s.key, object)
+		}
+		now = append(now, s)
+	}
+	clear(known[len(now):])
+	if len(now) == len(slots) {
+		return now
+	}
+	had := now
+	for key, object := range slots {
+		if _, known := slices.BinarySearchFunc(had, key, func(s slot, key string) int { return strings.Compare(s.key, key) }); !known {
+			now = append(now, newSlot(key, object))
+		}
+	}
+	slices.SortFunc(now, func(a, b slot) int { return strings.Compare(a.key, b.key) })
+	return now
+}
+
+// identical tells whether two are the very same object.
+func identical(a, b map[string]any) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+// appendSlots appends slots by their digests.
+func appendSlots(b []byte, slots []slot) []byte {
 	b = append(b, '{')
-	for i, key := range sortedKeys(slots) {
+	for i, s := range slots {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendText(b, key), ':')
-		b = appendText(b, c.of(slots[key]).digest)
+		b = append(appendText(b, s.key), ':')
+		b = append(b, s.name...)
 	}
 	return append(b, '}')
 }
 
-// forget drops slots that the Envelope has no longer, once there are many of them.
-func (c *slotCache) forget(outputs, prior map[string]map[string]any) {
-	if len(c.known) <= 2*(len(outputs)+len(prior))+8 {
-		return
+func appendTexts(b []byte, list []string) []byte {
+	if list == nil {
+		return append(b, "null"...)
 	}
-	kept := make(map[uintptr]slot, len(outputs)+len(prior))
-	for _, slots := range []map[string]map[string]any{outputs, prior} {
-		for _, object := range slots {
-			address := reflect.ValueOf(object).Pointer()
-			if s, ok := c.known[address]; ok {
-				kept[address] = s
-			}
-		}
-	}
-	c.known = kept
+	return flow.AppendList(b, list, appendText)
 }
 
 func orNull(object map[string]any) any {

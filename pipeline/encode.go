@@ -3,7 +3,6 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -57,7 +56,14 @@ func AppendValue(b []byte, v any) []byte {
 // EncodeValue is AppendValue to nothing.
 func EncodeValue(v any) json.RawMessage { return AppendValue(nil, v) }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
 
 // appendFloat writes the shortest text that reads as f again, with a point or an
 // exponent in it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -233,7 +234,38 @@ func TestTheDataDigestSeesReplacedSlots(t *testing.T) {
 	if len(seen) != 101 {
 		t.Errorf("%d digests", len(seen))
 	}
-	if n := len(e.slots.known); n > 20 {
+	if n := len(e.slots.outputs); n != len(e.Outputs) {
 		t.Errorf("%d slots are remembered", n)
 	}
+}
+
+// Whatever comes and goes, what is remembered of it is what would be found anew.
+func TestTheDataDigestFollowsItsSlots(t *testing.T) {
+	p := mustCheck(t, loop)
+	rapid.Check(t, func(t *rapid.T) {
+		e := NewEnvelope(p, Input{})
+		keys := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", "ab", "a b", "\""})
+		for range rapid.IntRange(1, 40).Draw(t, "changes") {
+			slots, key := e.Outputs, keys.Draw(t, "key")
+			if rapid.Bool().Draw(t, "prior") {
+				slots = e.Prior
+			}
+			switch rapid.IntRange(0, 3).Draw(t, "change") {
+			case 0:
+				delete(slots, key)
+			case 1:
+				slots[key] = nil
+			default:
+				slots[key] = map[string]any{"n": rapid.Int64().Draw(t, "n")}
+			}
+			if rapid.Bool().Draw(t, "asked") {
+				if got, fresh := e.DataDigest(), e.Clone().DataDigest(); got != fresh {
+					t.Fatalf("%s, anew %s", got, fresh)
+				}
+				if got, want := e.Size(), len(EncodeEnvelope(e)); got != want {
+					t.Fatalf("its size is %d, want %d", got, want)
+				}
+			}
+		}
+	})
 }

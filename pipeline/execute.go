@@ -58,7 +58,8 @@ type executor struct {
 	do  Perform
 	pending
 
-	stages []standing // by index
+	stages []standing  // by index
+	names  [3][]string // room for publish
 	held   []*question
 	now    time.Time // the last one that was read at the root
 	size   int       // of the Envelope, at most
@@ -268,7 +269,7 @@ func (x *executor) deadlock() error {
 // publish writes down in the Envelope where the stages stand.
 func (x *executor) publish() {
 	e := x.env
-	e.Frontier, e.ActiveStages, e.CompletedStages = []string{}, []string{}, []string{}
+	frontier, active, done := x.names[0][:0], x.names[1][:0], x.names[2][:0]
 	e.CurrentStage = End
 	current := func(name string) {
 		if e.CurrentStage == End {
@@ -279,15 +280,15 @@ func (x *executor) publish() {
 	for i, a := range x.p.Agents {
 		s := x.stages[i]
 		if s.frontier {
-			e.Frontier = append(e.Frontier, a.Name)
+			frontier = append(frontier, a.Name)
 			current(a.Name)
 		}
 		if s.active {
-			e.ActiveStages = append(e.ActiveStages, a.Name)
+			active = append(active, a.Name)
 			current(a.Name)
 		}
 		if s.mark == completed || s.mark == closed {
-			e.CompletedStages = append(e.CompletedStages, a.Name)
+			done = append(done, a.Name)
 		}
 		if s.held && asking == "" {
 			asking = a.Name
@@ -296,7 +297,17 @@ func (x *executor) publish() {
 	if asking != "" {
 		e.CurrentStage = asking
 	}
+	x.names = [3][]string{frontier, active, done}
+	e.Frontier, e.ActiveStages, e.CompletedStages = renewed(e.Frontier, frontier), renewed(e.ActiveStages, active), renewed(e.CompletedStages, done)
 	e.InterruptPending = slices.ContainsFunc(e.Interrupts, func(i Interrupt) bool { return i.Open })
+}
+
+// renewed is a list with what it should have. What others have of it stays as it is.
+func renewed(list, want []string) []string {
+	if list != nil && slices.Equal(list, want) {
+		return list
+	}
+	return append(make([]string, 0, len(want)), want...)
 }
 
 func (x *executor) readClock() {

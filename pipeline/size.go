@@ -38,9 +38,10 @@ func (x *executor) fits(encoded json.RawMessage) bool {
 func (x *executor) dataSize() int {
 	e := x.env
 	size := len(e.RawInput) + len(EncodeValue(e.Metadata))
-	for _, slots := range []map[string]map[string]any{e.Outputs, e.Prior} {
-		for _, object := range slots {
-			size += e.slots.of(object).size
+	e.slots.look(e)
+	for _, slots := range [][]slot{e.slots.outputs, e.slots.prior} {
+		for _, s := range slots {
+			size += s.size
 		}
 	}
 	return size

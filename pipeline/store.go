@@ -130,16 +130,18 @@ func settleObject(object *map[string]any, key string) error {
 func (e *Envelope) Size() int {
 	rest := *e
 	rest.Outputs, rest.Prior, rest.RawInput = nil, nil, ""
-	e.slots.forget(e.Outputs, e.Prior)
-	e.slots.text(e.RawInput)
+	e.slots.look(e)
 	size := len(EncodeEnvelope(&rest)) + e.slots.input.size - len(`""`)
-	for _, slots := range []map[string]map[string]any{e.Outputs, e.Prior} {
-		if slots == nil {
+	for _, all := range []struct {
+		there bool
+		slots []slot
+	}{{e.Outputs != nil, e.slots.outputs}, {e.Prior != nil, e.slots.prior}} {
+		if !all.there {
 			continue
 		}
-		size += len(`{}`) - len(`null`) + max(0, len(slots)-1) // and its commas
-		for key, object := range slots {
-			size += len(appendText(nil, key)) + len(`:`) + e.slots.of(object).size
+		size += len(`{}`) - len(`null`) + max(0, len(all.slots)-1) // and its commas
+		for _, s := range all.slots {
+			size += len(appendText(nil, s.key)) + len(`:`) + s.size
 		}
 	}
 	return size
