@@ -23,11 +23,12 @@ const (
 	BoundWallTime   = "wall_time"
 )
 
-// BoundStages is how many rounds a pipeline may have. No ledger knows it: the
-// pipeline counts them itself, and its status shows them.
+// BoundStages is how many rounds a pipeline may have. No ledger holds a run to it: the
+// pipeline counts them itself. Neither plans nor manifests know it, so it is not among
+// [BoundNames]; the bounds of a run may have it.
 const BoundStages = "stages"
 
-// BoundNames are all of them that a run may be given, sorted.
+// BoundNames are all of them that any run may be given, sorted.
 func BoundNames() []string {
 	return []string{BoundAgentHops, BoundCostUSD, BoundIterations, BoundModelCalls, BoundTokens, BoundToolCalls, BoundWallTime}
 }
@@ -279,7 +280,12 @@ func (b *Bounds) UnmarshalJSON(data []byte) error {
 	for name, value := range raw {
 		doc[name] = number(value)
 	}
+	rounds, ok := doc[BoundStages]
+	delete(doc, BoundStages)
 	parsed, err := ParseBounds(doc)
+	if ok && err == nil {
+		parsed[BoundStages], err = parseCount(rounds)
+	}
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ func TestParseBoundRefuses(t *testing.T) {
 		code  string
 	}{
 		{"calls", 5, "field_unknown"},
+		{BoundStages, 5, "field_unknown"}, // in documents: it is a pipeline's own
 		{"", 5, "field_unknown"},
 		{"tool_calls", -1, "range"},
 		{"tool_calls", 1.5, "range"},
@@ -187,18 +188,18 @@ func TestAbove(t *testing.T) {
 }
 
 func TestBoundsInJSON(t *testing.T) {
-	const doc = `{"cost_usd":"0.50","tokens":9223372036854775807,"wall_time":"10m"}`
+	const doc = `{"cost_usd":"0.50","stages":2,"tokens":9223372036854775807,"wall_time":"10m"}`
 	var b Bounds
 	if err := json.Unmarshal([]byte(doc), &b); err != nil {
 		t.Fatal(err)
 	}
-	if want := (Bounds{BoundCostUSD: 500_000_000, BoundTokens: math.MaxInt64, BoundWallTime: 600_000}); !maps.Equal(b, want) {
+	if want := (Bounds{BoundCostUSD: 500_000_000, BoundStages: 2, BoundTokens: math.MaxInt64, BoundWallTime: 600_000}); !maps.Equal(b, want) {
 		t.Errorf("got %v", b)
 	}
 	if again, err := json.Marshal(b); err != nil || string(again) != doc {
 		t.Errorf("%s, %v", again, err)
 	}
-	for _, bad := range []string{`[]`, `{"tokens":"5"}`, `{"x":1}`, `{"cost_usd":0.5}`} {
+	for _, bad := range []string{`[]`, `{"tokens":"5"}`, `{"x":1}`, `{"cost_usd":0.5}`, `{"stages":-1}`, `{"stages":"2"}`} {
 		if err := json.Unmarshal([]byte(bad), &b); err == nil {
 			t.Errorf("%s was read", bad)
 		}

@@ -146,6 +146,11 @@ func (f *Fold) applyDraft(e *Event) {
 		} `json:"fork_of"`
 		Bounds   json.RawMessage `json:"bounds"`
 		Pipeline *PipelineStatus `json:"pipeline"`
+		Rollback struct {
+			Counters struct {
+				Stage int64 `json:"current_stage_number"`
+			} `json:"counters"`
+		} `json:"rollback"`
 	}
 	f.Created = e.At
 	if !decode(e.Body, &body) {
@@ -162,6 +167,9 @@ func (f *Fold) applyDraft(e *Event) {
 			seq = f.Lineage.Seq
 		}
 		f.Lineage = &Lineage{Parent: body.Parent.Run, Relation: body.Parent.Relation, Seq: seq}
+	}
+	if f.Pipeline != nil {
+		f.Pipeline.StageNumber = body.Rollback.Counters.Stage // a run that goes back has come as far as the one it leaves
 	}
 	f.limit(body.Bounds)
 }
@@ -270,6 +278,11 @@ func (f *Fold) closeGate(e *Event) {
 	if f.Gates[body.Gate] == Bound && body.Action == "extend" && body.decision() {
 		var by amounts
 		if decode(body.Answer, &by) {
+			for said, name := range ownBounds {
+				if n, ok := by[said]; ok && by[name] == 0 {
+					by[name] = n
+				}
+			}
 			f.Ledger.grant(body.Gate, by)
 		}
 	}
@@ -384,9 +397,26 @@ func (f *Fold) applyCarry(e *Event) {
 		f.WallMs = max(f.WallMs, body.WallMs)
 		return
 	}
-	f.Ledger.carry(body.Used, body.Limit)
+	f.Ledger.carry(body.Used, f.withOwn(body.Limit))
 	f.setWall(e)
 	f.DriveFrom, f.DriveTo = e.At, e.At // the drive goes on
+}
+
+// ownBounds are those that a pipeline watches over itself, and no engine, by the names
+// that its document has for them.
+var ownBounds = map[string]string{"max_iterations": BoundIterations, "max_stages": BoundStages}
+
+// withOwn adds to the limits of an engine those that a pipeline watches over itself.
+func (f *Fold) withOwn(limit amounts) amounts {
+	if limit == nil || f.Pipeline == nil {
+		return limit
+	}
+	for _, name := range ownBounds {
+		if n, ok := f.Ledger.Limit[name]; ok {
+			limit[name] = n
+		}
+	}
+	return limit
 }
 
 func (f *Fold) applyEffect(e *Event) {

@@ -164,8 +164,9 @@ type Outline struct {
 	Path     string     `json:"path"`
 	ID       string     `json:"id,omitempty"`
 	Kind     string     `json:"kind"`
-	Label    string     `json:"label,omitempty"` // tool, question, skill
-	Class    string     `json:"class,omitempty"` // of a tool call
+	Label    string     `json:"label,omitempty"`  // tool, question, skill
+	Class    string     `json:"class,omitempty"`  // of a tool call
+	Hosted   bool       `json:"hosted,omitempty"` // a stage that a host of agents does
 	Children []*Outline `json:"children,omitempty"`
 }
 

@@ -3,7 +3,6 @@ package tipstaff
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -30,8 +29,6 @@ type Facts struct {
 	// and either still lives or was started just now.
 	Launching bool
 	Queued    bool // in the daemon's queue
-	// MaxStages is how many rounds a pipeline may have; 0: it is none.
-	MaxStages int64
 }
 
 // Status is a run as surfaces show it, at a moment. open are its undecided
@@ -43,10 +40,6 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 
 	program := fold.Program
 	program.Name = facts.Name
-	bounds := fold.bounds(condition, now)
-	if facts.MaxStages > 0 && fold.Pipeline != nil {
-		bounds[BoundStages] = BoundStatus{Limit: strconv.FormatInt(facts.MaxStages, 10), Used: strconv.FormatInt(max(1, fold.Pipeline.StageNumber), 10), Reserved: "0"}
-	}
 	return Run{
 		ID:            facts.ID,
 		Title:         fold.Title,
@@ -66,7 +59,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Owner:         facts.Owner,
 		OpenGates:     waitsOn,
 		DecisionState: decisionState(fold, waitsOn),
-		Bounds:        bounds,
+		Bounds:        fold.bounds(condition, now),
 		Error:         fold.Failure,
 		Lineage:       fold.Lineage,
 		Lifecycle:     fold.Lifecycle,
@@ -148,8 +141,8 @@ func (f *Fold) bounds(c Condition, now time.Time) map[string]BoundStatus {
 	return shown
 }
 
-// used is the ledger's, and what is not in the ledger: time is measured, and
-// agent hops and iterations of a plan are counted as it walks.
+// used is the ledger's, and what is not in the ledger: time is measured, agent hops and
+// iterations of a plan are counted as it walks, and a pipeline tells its round.
 func (f *Fold) used(c Condition, now time.Time) amounts {
 	used := amounts{}
 	for name, n := range f.Ledger.Used {
@@ -166,6 +159,9 @@ func (f *Fold) used(c Condition, now time.Time) amounts {
 	if f.Program.Kind == "plan" {
 		used[BoundAgentHops] = int64(f.Steps["started"])
 		used[BoundIterations] = int64(f.Followups)
+	}
+	if f.Pipeline != nil {
+		used[BoundStages] = max(1, f.Pipeline.StageNumber)
 	}
 	return used
 }

@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -149,5 +150,34 @@ func TestStatusCountsTimeAndHops(t *testing.T) {
 	}
 	if got := living.Bounds[BoundTokens]; got != (BoundStatus{Used: "0", Reserved: "500"}) {
 		t.Errorf("tokens %+v", got)
+	}
+}
+
+// The bounds that a pipeline watches over itself stay as they were set, whatever the
+// engine says of its own.
+func TestStatusShowsTheBoundsThatAPipelineWatchesOver(t *testing.T) {
+	var j journal
+	j.add(KindIntentDraft, "", 0, `{"program_kind":"pipeline","program_digest":"sha256:p","inputs":{},"bounds":{"iterations":3,"stages":4,"tool_calls":2},`+
+		`"pipeline":{"envelope_id":"env_1","request_id":"req_1","thread_id":"t","version":1},"rollback":{"counters":{"current_stage_number":2}}}`)
+	j.add(KindRunStarted, "", 1, `{"kind":"foreground","epoch":1,"pid":7}`)
+	want := func(when, iterations, stages, calls, round string) {
+		t.Helper()
+		got := Status(Facts{}, j.fold(), nil, time.Now()).Bounds
+		if got[BoundIterations].Limit != iterations || got[BoundStages].Limit != stages || got[BoundToolCalls].Limit != calls || got[BoundStages].Used != round {
+			t.Errorf("%s: %+v, want at most %s iterations, %s rounds, of which this is %s, and %s calls", when, got, iterations, stages, round, calls)
+		}
+	}
+	want("a run that went back", "3", "4", "2", "2")
+	j.add(KindTurnMerged, "", 1, `{"version":2,"stage_number":3}`)
+	j.add(KindRunContinued, "", 1, `{"state":{},"used":{},"limit":{"tool_calls":5},"wall_ms":0}`)
+	want("once its history began afresh", "3", "4", "5", "3")
+	for i, c := range []struct{ answer, iterations, stages string }{
+		{`{"max_stages":1}`, "3", "5"}, {`{"iterations":2}`, "5", "5"}, {`{"max_iterations":1}`, "6", "5"},
+	} {
+		gate := fmt.Sprintf("G%d", i)
+		j.add(KindPolicyGate, "a#1/bound", 0, `{"gate":"`+gate+`","gate_kind":"bound","actions":["extend","stop"],"deny":"stop"}`)
+		j.add(KindPolicyGateResolve, "a#1/bound", 0, `{"gate":"`+gate+`","action":"extend","answer":`+c.answer+`,"via":"command"}`)
+		j.add(KindGateTaken, "a#1/bound", 1, `{"gate":"`+gate+`","seq":9}`)
+		want("extended by "+c.answer, c.iterations, c.stages, "5", "3")
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,12 +26,7 @@ func hasRemote(o *tipstaff.Outline) bool {
 	if o == nil || o.Kind != pipelineKind {
 		return false
 	}
-	for _, stage := range o.Children {
-		if strings.HasPrefix(stage.Label, "remote ") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Children, func(stage *tipstaff.Outline) bool { return stage.Hosted })
 }
 
 // mayHost refuses --host where there is nothing to serve.

@@ -14,9 +14,9 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// pipelineBench has a file that is taken for a pipeline with one stage, and notes what
-// is started.
-func pipelineBench(t *testing.T, label string) (b *bench, file string, got *tipstaff.StartRequest) {
+// pipelineBench has a file that is taken for a pipeline with one stage, which hosts do
+// or not, and notes what is started.
+func pipelineBench(t *testing.T, hosted bool) (b *bench, file string, got *tipstaff.StartRequest) {
 	t.Helper()
 	b = newBench(t)
 	b.env.IsPipeline = func([]byte) bool { return true }
@@ -31,13 +31,13 @@ func pipelineBench(t *testing.T, label string) (b *bench, file string, got *tips
 		done := make(chan tipstaff.Driven, 1)
 		done <- tipstaff.Driven{State: tipstaff.Completed, Outcome: "success"}
 		return tipstaff.Started{Run: runA, Done: done, Warnings: []tipstaff.Problem{{Code: "odd", Message: "that is odd"}},
-			Outline: &tipstaff.Outline{Kind: pipelineKind, Children: []*tipstaff.Outline{{Path: "a", ID: "a", Kind: "stage", Label: label}}}}, nil
+			Outline: &tipstaff.Outline{Kind: pipelineKind, Children: []*tipstaff.Outline{{Path: "a", ID: "a", Kind: "stage", Label: "remote a", Hosted: hosted}}}}, nil
 	}
 	return b, file, got
 }
 
 func TestRunGivesAPipelineWhatItWorksOn(t *testing.T) {
-	b, file, got := pipelineBench(t, "scripted")
+	b, file, got := pipelineBench(t, false)
 	b.run(t, 0, "run", file, "--text", "Do it.", "--goal", "a", "--goal", "b", "--thread", "T", "--input", "n=1", "--input", "who=Ada",
 		"--max-iterations", "2", "--max-cost-usd", "0.50", "--max-wall-seconds", "90", "--max-llm-calls", "7")
 	inputs := map[string]json.RawMessage{"raw_input": json.RawMessage(`"Do it."`), "goals": json.RawMessage(`["a","b"]`), "thread_id": json.RawMessage(`"T"`),
@@ -53,7 +53,7 @@ func TestRunGivesAPipelineWhatItWorksOn(t *testing.T) {
 }
 
 func TestInputsOfAPipelineComeFromAFile(t *testing.T) {
-	b, file, got := pipelineBench(t, "scripted")
+	b, file, got := pipelineBench(t, false)
 	in := filepath.Join(t.TempDir(), "in.json")
 	if err := os.WriteFile(in, []byte(`{"raw_input": "from the file", "metadata": {"a": 1, "b": 1}, "more": true}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -68,14 +68,14 @@ func TestInputsOfAPipelineComeFromAFile(t *testing.T) {
 
 func TestAmountsThatAreNone(t *testing.T) {
 	for flag, amount := range map[string]string{"--max-iterations": "0", "--max-tokens": "-1", "--max-llm-calls": "x", "--max-cost-usd": "much", "--max-wall-seconds": "1m"} {
-		b, file, _ := pipelineBench(t, "scripted")
+		b, file, _ := pipelineBench(t, false)
 		b.run(t, 2, "run", file, flag, amount)
 		contains(t, "stderr", b.err.String(), flag+" \""+amount+"\" is not an amount above 0")
 	}
 }
 
 func TestHostsServeWhileARunIsDriven(t *testing.T) {
-	b, file, _ := pipelineBench(t, "remote a")
+	b, file, _ := pipelineBench(t, true)
 	var told []string
 	b.attach = func(run tipstaff.ID, commands []string, tell func(string)) (Attached, error) {
 		if run != runA || !slices.Equal(commands, []string{"one", "two"}) {
@@ -95,7 +95,7 @@ func TestHostsServeWhileARunIsDriven(t *testing.T) {
 }
 
 func TestWhoeverStartsNoHostIsToldWhereToAttachOne(t *testing.T) {
-	b, file, _ := pipelineBench(t, "remote a")
+	b, file, _ := pipelineBench(t, true)
 	b.attach = func(tipstaff.ID, []string, func(string)) (Attached, error) {
 		return Attached{Environ: []string{"WHERE=here", "TOKEN=x"}, Close: func() {}}, nil
 	}
@@ -104,7 +104,7 @@ func TestWhoeverStartsNoHostIsToldWhereToAttachOne(t *testing.T) {
 }
 
 func TestHostsWithNothingToServeAreRefused(t *testing.T) {
-	b, file, got := pipelineBench(t, "scripted")
+	b, file, got := pipelineBench(t, false)
 	b.run(t, 2, "run", file, "--host", "one")
 	contains(t, "stderr", b.err.String(), "--host serves remote stages, and there are none")
 	if !got.DryRun {

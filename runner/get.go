@@ -12,7 +12,6 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
-	"github.com/tipstaff/tipstaff/pipeline"
 )
 
 // Get is one run with its gates and bounds.
@@ -50,11 +49,8 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	program := r.heading(ctx, cmp.Or(fold.Program.Digest, row.Program))
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: program.Name, State: tipstaff.State(row.State), Head: head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
-	if row.Kind == kindPipeline {
-		facts.MaxStages = cmp.Or(program.MaxStages, pipeline.DefaultStages)
-	}
+	name := r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program))
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: name, State: tipstaff.State(row.State), Head: head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
 	return tipstaff.Status(facts, &fold, gates, r.Now()), nil
 }
 
@@ -100,18 +96,19 @@ func (r *Runner) alive(row flow.Row) bool {
 	return row.Owner != nil && r.Alive(*row.Owner, row.Heartbeat, r.Now())
 }
 
-// heading is what a status shows of a program. What cannot be read has none.
-func (r *Runner) heading(ctx context.Context, digest string) (h heading) {
-	if h, known := r.names.get(digest); known {
-		return h
+// programName is the name of a program. What cannot be read has none.
+func (r *Runner) programName(ctx context.Context, digest string) string {
+	if name, known := r.names.get(digest); known {
+		return name
 	}
 	src, err := r.Store.Blob(ctx, digest)
 	if err != nil {
-		return h
+		return ""
 	}
-	_ = json.Unmarshal(src, &h) // a plan need not have a name
-	r.names.put(digest, h)
-	return h
+	var program struct{ Name string }
+	_ = json.Unmarshal(src, &program) // a plan need not have a name
+	r.names.put(digest, program.Name)
+	return program.Name
 }
 
 // documents adds what is not in the fold: inputs, and the outputs of a run that

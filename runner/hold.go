@@ -78,7 +78,7 @@ func (r *Runner) prepareHeld(req tipstaff.StartRequest) (*prepared, error) {
 	}
 	p := &prepared{manifest: manifest, tools: have.tools, skills: have.skills, doc: plan.Standing(kindPipeline, "", nil, nil),
 		crew: crew{agents: map[string]settledAgent{}}, status: in.status(r.Now()),
-		bounds: tipstaff.EffectiveBounds(manifest.Ceiling(), (*pipeline.Pipeline)(nil).Limits(), req.Bounds)}
+		bounds: tipstaff.EffectiveBounds(manifest.Ceiling(), limitsOf(nil), req.Bounds)}
 	p.inputs, err = in.check()
 	return p, err
 }

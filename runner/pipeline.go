@@ -53,11 +53,11 @@ func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest, lock *t
 		}
 	}
 	p.pipe = pipe
-	if p.stages, err = stagePlans(pipe); err != nil {
+	if p.stages, err = readPlans(pipe); err != nil {
 		return err
 	}
 	p.doc = plan.Standing(kindPipeline, pipe.Name, pipe.Canonical(), pipe.AllowList())
-	said := pipe.Limits()
+	said := limitsOf(pipe)
 	p.bounds = tipstaff.EffectiveBounds(p.manifest.Ceiling(), said, req.Bounds)
 	_, p.costBound = tipstaff.Min(p.manifest.Ceiling(), said, req.Bounds)[tipstaff.BoundCostUSD]
 	if err := r.hire(p); err != nil {
@@ -130,12 +130,24 @@ func (in *pipelineInputs) status(now time.Time) *tipstaff.PipelineStatus {
 	return &tipstaff.PipelineStatus{Version: 1, Thread: in.Thread, Request: cmp.Or(in.Request, "req_"+tipstaff.NewID(now).String())}
 }
 
-// ledgerLimits are what the engine holds the run to. Iterations it only counts: a
-// person may grant one more edge, and only the executor knows.
+// limitsOf are the bounds that a pipeline sets; nil: those of a draft without one.
+func limitsOf(p *pipeline.Pipeline) tipstaff.Bounds {
+	limits := p.Limits()
+	limits[tipstaff.BoundStages] = pipeline.DefaultStages
+	if p != nil {
+		limits[tipstaff.BoundStages] = p.MaxStages
+	}
+	return limits
+}
+
+// ledgerLimits are what the engine holds the run to. Iterations it only counts, and
+// rounds it does not know: a person may grant one more edge, and only the executor
+// knows.
 func (p *program) ledgerLimits() flow.Use {
 	limits := flow.Use(maps.Clone(p.draft.Bounds))
 	if p.pipe != nil {
 		delete(limits, tipstaff.BoundIterations)
+		delete(limits, tipstaff.BoundStages)
 	}
 	return limits
 }
@@ -149,6 +161,9 @@ func (p *program) load(canonical []byte) (err error) {
 	if p.pipe, err = pipeline.Load(canonical); err != nil {
 		return err
 	}
+	if p.plans, err = readPlans(p.pipe); err != nil {
+		return err
+	}
 	p.doc = plan.Standing(kindPipeline, p.pipe.Name, canonical, p.pipe.AllowList())
 	return nil
 }
@@ -159,11 +174,21 @@ func (p *prepared) plans() []*plan.Document {
 	if p.pipe == nil {
 		return []*plan.Document{p.doc}
 	}
-	return p.stages
+	var docs []*plan.Document
+	for _, a := range p.pipe.Agents {
+		if doc := p.stages[a.Name]; doc != nil {
+			docs = append(docs, doc)
+		}
+	}
+	return docs
 }
 
-// stagePlans reads the plans of a pipeline's stages. They were checked with it.
-func stagePlans(p *pipeline.Pipeline) (docs []*plan.Document, err error) {
+// stagePlans are the documents that the plan stages of a pipeline walk, by stage. They
+// are read once: a stage that is visited often walks the same one each time.
+type stagePlans map[string]*plan.Document
+
+func readPlans(p *pipeline.Pipeline) (stagePlans, error) {
+	plans := stagePlans{}
 	for _, a := range p.Agents {
 		if a.Plan == nil {
 			continue
@@ -172,9 +197,9 @@ func stagePlans(p *pipeline.Pipeline) (docs []*plan.Document, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("the plan of stage %s cannot be read: %w", a.Name, err)
 		}
-		docs = append(docs, doc)
+		plans[a.Name] = doc
 	}
-	return docs, nil
+	return plans, nil
 }
 
 // pipelineResolver answers the questions of a pipeline's document about what is
@@ -208,13 +233,12 @@ func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeli
 
 // pipelineOutline is a pipeline for views: its stages in their order, and below
 // them the plans that they walk.
-func pipelineOutline(p *pipeline.Pipeline, plans []*plan.Document) *tipstaff.Outline {
+func pipelineOutline(p *pipeline.Pipeline, plans stagePlans) *tipstaff.Outline {
 	root := &tipstaff.Outline{Kind: kindPipeline, ID: p.Name}
 	for _, a := range p.Agents {
-		stage := &tipstaff.Outline{Path: a.Name, ID: a.Name, Kind: "stage", Label: stageLabel(a), Class: a.Effect}
-		if a.Plan != nil {
-			stage.Children = []*tipstaff.Outline{plans[0].Outline(nil)}
-			plans = plans[1:]
+		stage := &tipstaff.Outline{Path: a.Name, ID: a.Name, Kind: "stage", Label: stageLabel(a), Class: a.Effect, Hosted: a.Way == pipeline.WayRemote}
+		if doc := plans[a.Name]; doc != nil {
+			stage.Children = []*tipstaff.Outline{doc.Outline(nil)}
 		}
 		root.Children = append(root.Children, stage)
 	}
@@ -313,7 +337,8 @@ func firstEnvelope(ctx context.Context, src source, run string, draft *draftBody
 	}
 	first := pipeline.Input{EnvelopeID: draft.Pipeline.Envelope, RequestID: draft.Pipeline.Request, ThreadID: cmp.Or(draft.Pipeline.Thread, run), RunID: run,
 		SessionID: cmp.Or(in.Session, "sess_"+run), UserID: cmp.Or(in.User, draft.User), RawInput: in.RawInput, Goals: in.Goals,
-		StageOrder: in.StageOrder, ReceivedAt: in.ReceivedAt, CreatedAt: in.ReceivedAt, Bounds: draft.Bounds}
+		StageOrder: in.StageOrder, ReceivedAt: in.ReceivedAt, CreatedAt: in.ReceivedAt, Bounds: draft.Bounds,
+		MaxStages: draft.Bounds[tipstaff.BoundStages]}
 	if first.Metadata, err = values(in.Metadata); err != nil {
 		return nil, err
 	}

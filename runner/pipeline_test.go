@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,6 +176,50 @@ agents:
 	b.verified(run)
 }
 
+// Surfaces know by the outline which stages wait for hosts, before there is a run and
+// when it is taken up again.
+func TestPipelineOutlineTellsWhatHostsDo(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	program := []byte(`
+name: both
+agents:
+  - {name: first, stage_order: 1, default_next: ask, scripted: {answers: [{output: {}}]}}
+  - {name: ask, stage_order: 2, default_next: critic, scripted: {answers: [{output: {}, control: {interrupt: {kind: question, question: Q?}}}]}}
+  - {name: critic, stage_order: 3, effect: read, remote: {wait_seconds: 1}}
+`)
+	hosted := func(o *tipstaff.Outline) (names []string) {
+		for _, stage := range o.Children {
+			if stage.Hosted {
+				names = append(names, stage.ID)
+			}
+		}
+		return names
+	}
+	s, err := b.Start(cli(), tipstaff.StartRequest{Name: "p.yaml", Program: program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if driven := <-s.Done; driven.Outcome != "parked" {
+		t.Fatalf("the run is %+v", driven)
+	}
+	if got := hosted(s.Outline); !slices.Equal(got, []string{"critic"}) {
+		t.Errorf("of the run that begins, hosts do %q", got)
+	}
+	gate := b.get(s.Run).OpenGates[0]
+	if _, err := b.decide(s.Run, gate.Key, "answer", answer(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: s.Run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-again.Done
+	if got := hosted(again.Outline); !slices.Equal(got, []string{"critic"}) {
+		t.Errorf("of the run that goes on, hosts do %q", got)
+	}
+}
+
 // What a stage does not name it may not use, whatever other stages may.
 func TestPipelineStagesHaveTheirOwnAllowList(t *testing.T) {
 	b := newBed(t)
@@ -279,6 +324,9 @@ agents:
 	env, r := b.state(run), b.get(run)
 	if env["iteration"] != 400.0 || r.Bounds[tipstaff.BoundIterations].Used != "400" || r.Bounds[tipstaff.BoundAgentHops].Used != "802" {
 		t.Errorf("iteration %v, bounds %v", env["iteration"], r.Bounds)
+	}
+	if r.Bounds[tipstaff.BoundIterations].Limit != "400" || r.Bounds[tipstaff.BoundStages].Limit != "5" {
+		t.Errorf("once its history began afresh its limits are %v", r.Bounds)
 	}
 	continued := 0
 	for e, err := range b.Events(cli(), tipstaff.EventsRequest{Run: run}) {

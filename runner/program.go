@@ -38,6 +38,7 @@ type program struct {
 	chapter chapter // the part of the run that it is for
 	doc     *plan.Document
 	pipe    *pipeline.Pipeline // of a pipeline, for which doc stands; nil: it is none
+	plans   stagePlans         // and what its plan stages walk
 	state   *pipeline.Envelope // and its state, as far as it has come
 	talks   *talks             // and what its model stages have said, where that is kept
 	inputs  json.RawMessage
@@ -125,7 +126,7 @@ func openWith(ctx context.Context, src source, run string, read *prepared) (*pro
 	if err != nil {
 		return nil, err
 	}
-	p := &program{run: run, doc: read.doc, pipe: read.pipe, draft: *draft, chapter: draft.first()}
+	p := &program{run: run, doc: read.doc, pipe: read.pipe, plans: read.stages, draft: *draft, chapter: draft.first()}
 	return p, p.thaw(ctx, src)
 }
 

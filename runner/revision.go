@@ -243,7 +243,8 @@ func chapterInherited(ctx context.Context, src source, draft *draftBody) (*chapt
 	if c == nil || err != nil {
 		return nil, err
 	}
-	c.since, c.Revision.Accepted = 0, nil // whoever forks accepts what is forked
+	// Whoever forks accepts what is forked, and says within which bounds.
+	c.since, c.Revision.Accepted, c.Revision.Bounds = 0, nil, draft.Bounds
 	if c.Phase != phaseWalk || c.Revision.ProgramDigest != draft.ProgramDigest {
 		return nil, fmt.Errorf("the run says that it was forked with program %s, but record %d of run %s stands under %s",
 			draft.ProgramDigest, draft.ForkOf.Seq, draft.ForkOf.Run, c.Revision.ProgramDigest)
@@ -375,11 +376,7 @@ func (p *program) terms() policy.Terms { return p.doc.Terms(p.resolver()) }
 // outline is the program as a tree, with the paths of this revision.
 func (p *program) outline() *tipstaff.Outline {
 	if p.pipe != nil {
-		plans, err := stagePlans(p.pipe)
-		if err != nil { // it was read before
-			return nil
-		}
-		return pipelineOutline(p.pipe, plans)
+		return pipelineOutline(p.pipe, p.plans)
 	}
 	walked := chapter{Phase: phaseWalk, Revision: p.chapter.inForce(), turn: p.doc.Turn != nil}
 	return rerooted(p.doc.Outline(p.resolver()), p.doc.Root.Path, walked.root())

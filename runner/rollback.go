@@ -369,13 +369,13 @@ func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req tipstaff.Fo
 func (b *boundary) checkpoint() string { return fmt.Sprintf("cp_%s_%d", b.run, b.turn) }
 
 // raisable are the bounds that a rollback may raise, by the names of documents, and
-// what they are in the ledger ("": it does not know them) in how many of its units.
+// what they are in those of a run, in how many of its units.
 var raisable = map[string]struct {
 	bound string
 	unit  int64
 }{
 	"max_iterations": {tipstaff.BoundIterations, 1}, "max_llm_calls": {tipstaff.BoundModelCalls, 1}, "max_agent_hops": {tipstaff.BoundAgentHops, 1},
-	"max_stages": {"", 1}, "max_tool_calls": {tipstaff.BoundToolCalls, 1}, "max_tokens": {tipstaff.BoundTokens, 1},
+	"max_stages": {tipstaff.BoundStages, 1}, "max_tool_calls": {tipstaff.BoundToolCalls, 1}, "max_tokens": {tipstaff.BoundTokens, 1},
 	"max_cost_usd": {tipstaff.BoundCostUSD, 1}, "max_wall_seconds": {tipstaff.BoundWallTime, 1000},
 }
 
@@ -398,8 +398,6 @@ func raise(body *draftBody, base *program, to map[string]int64) error {
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be %d: it is a number from 1 to %d", name, n, int64(mostRaised))
 		case limited && n*known.unit > most:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be raised to %d: the manifest permits %s", name, n, tipstaff.FormatBound(known.bound, most))
-		case known.bound == "":
-			continue
 		case n*known.unit < body.Bounds[known.bound]:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s is %s already: a rollback can only raise it", name, tipstaff.FormatBound(known.bound, body.Bounds[known.bound]))
 		}

@@ -61,10 +61,7 @@ func (p *program) toolStage(fc flow.Context, s pipeline.Stage) (map[string]any, 
 
 // planStage walks a plan below the stage.
 func (p *program) planStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
-	doc, err := plan.Load(s.Agent.Plan.Document)
-	if err != nil {
-		return nil, err
-	}
+	doc := p.plans[s.Agent.Name]
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(s.Input, &given); err != nil {
 		return nil, inputError("the inputs of a plan are an object: %v", err)
@@ -214,10 +211,7 @@ func (p *program) gateOf(a *pipeline.Agent) *tool.Gate {
 // planTools are what the plan of a stage may call: its own list, narrowed by its
 // skill's.
 func (p *program) planTools(a *pipeline.Agent) []string {
-	doc, err := plan.Load(a.Plan.Document)
-	if err != nil {
-		return nil
-	}
+	doc := p.plans[a.Name]
 	return allowed(doc, p.skills[doc.Skill])
 }
 

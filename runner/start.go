@@ -21,6 +21,9 @@ import (
 // creates its run and begins to drive it. A program handed over is accepted by
 // that act.
 func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+	if _, rounds := req.Bounds[tipstaff.BoundStages]; rounds && req.Run.IsZero() && req.Hold == nil && !pipeline.IsPipeline(req.Program) {
+		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.InvalidArgument, "%s bounds the rounds of a pipeline, and this is none", tipstaff.BoundStages)
+	}
 	if req.Draft != nil {
 		return r.startDraft(ctx, req)
 	}
@@ -58,7 +61,7 @@ type prepared struct {
 	crew    crew
 	session *conversation            // of a turn; nil: it is none
 	status  *tipstaff.PipelineStatus // of a pipeline; nil: it is none
-	stages  []*plan.Document         // the plans that its stages walk, by their order
+	stages  stagePlans               // what its plan stages walk
 	// costBound: somebody has set a bound of cost.
 	costBound bool
 	// live is the manifest as it stands, where models are opened from it while the
@@ -81,7 +84,7 @@ func (p *prepared) started() tipstaff.Started {
 		s.Outline = p.doc.Outline(p.resolver)
 		return s
 	}
-	s.Outline, s.Warnings = pipelineOutline(p.pipe, p.plans()), p.pipe.Warnings()
+	s.Outline, s.Warnings = pipelineOutline(p.pipe, p.stages), p.pipe.Warnings()
 	return s
 }
 

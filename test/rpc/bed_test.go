@@ -224,7 +224,7 @@ func (bearer) RequireTransportSecurity() bool { return false }
 // as is a caller; nobody, if the user is none.
 func (b *bed) as(user string) *client { return &client{pb.NewCoreServiceClient(b.dial(user)), b} }
 
-func (b *bed) dial(user string) *grpc.ClientConn {
+func (b *bed) dial(user string, with ...grpc.DialOption) *grpc.ClientConn {
 	b.t.Helper()
 	var secret bearer
 	for _, c := range callers {
@@ -232,8 +232,8 @@ func (b *bed) dial(user string) *grpc.ClientConn {
 			secret = bearer(c.Secret)
 		}
 	}
-	conn, err := grpc.NewClient(b.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(secret),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.MaxCallSendMsgSize(64<<20)))
+	conn, err := grpc.NewClient(b.addr, append(with, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(secret),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.MaxCallSendMsgSize(64<<20)))...)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -112,6 +112,47 @@ func TestBoundsAreOnlyLowered(t *testing.T) {
 	}
 }
 
+// rounds satisfies a goal a round, and has more goals than rounds.
+const rounds = `
+name: rounds
+max_stages: 3
+agents:
+  - name: judge
+    default_next: judge
+    scripted: {answers: [{output: {}, control: {satisfied_goals: [a]}}, {output: {}, control: {satisfied_goals: [b]}}, {output: {}, control: {satisfied_goals: [c]}}]}
+`
+
+func TestRoundsAreOnlyLowered(t *testing.T) {
+	c := common(t).as("alice")
+	env, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{RawInput: "go", UserId: "alice", SessionId: "s", Goals: []string{"a", "b", "c", "d"}, Pipeline: document(rounds)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func(want int32) {
+		t.Helper()
+		if got, err := c.CheckBounds(c.ctx(), env); err != nil || got.StagesRemaining != want || got.IterationsRemaining > 3 {
+			t.Errorf("left are %d rounds, want %d, and %d iterations: %v", got.GetStagesRemaining(), want, got.GetIterationsRemaining(), err)
+		}
+	}
+	left(2) // it is in the first of three
+	_, err = c.all(c.ExecutePipeline(c.ctx(), &pb.ExecuteRequest{Envelope: env, Bounds: &pb.Bounds{MaxStages: proto.Int32(4)}}))
+	wantCode(t, err, codes.InvalidArgument, tipstaff.InvalidArgument)
+	events, err := c.all(c.ExecutePipeline(c.ctx(), &pb.ExecuteRequest{Envelope: env, Bounds: &pb.Bounds{MaxStages: proto.Int32(2)}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := events[len(events)-1].Envelope
+	if end.GetTerminalReason() != "max_stages_exceeded" || end.CurrentStageNumber != 2 || end.MaxStages != 2 {
+		t.Errorf("it ended for %s in round %d of %d", end.GetTerminalReason(), end.CurrentStageNumber, end.MaxStages)
+	}
+	left(0)
+	back, err := c.RollbackToCheckpoint(c.ctx(), &pb.RollbackRequest{Ref: byEnvelope(env), To: &pb.RollbackRequest_Stage{Stage: "judge"}, Bounds: &pb.Bounds{MaxStages: proto.Int32(3)}})
+	if err != nil || back.MaxStages != 3 {
+		t.Fatalf("raised by a rollback it has %d rounds: %v", back.GetMaxStages(), err)
+	}
+	left(1)
+}
+
 func TestAnInvalidDocumentIsToldProblemByProblem(t *testing.T) {
 	c := common(t).as("alice")
 	_, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{Pipeline: document("name: p\nagents:\n  - {name: a}\n  - {name: b, scripted: {answers: []}, default_next: nowhere}\n")})

@@ -149,3 +149,114 @@ agents:
 		t.Errorf("it was answered %v", got)
 	}
 }
+
+// both asks in two stages of one turn, and goes on when both are answered.
+const both = `
+name: both
+agents:
+  - {name: a, entry: true, scripted: {answers: [{output: {}, control: {interrupt: {kind: confirmation, question: "a?"}}}, {output: {}}]}}
+  - {name: b, entry: true, scripted: {answers: [{output: {}, control: {interrupt: {kind: confirmation, question: "b?"}}}, {output: {}}]}}
+  - {name: c, requires: [a, b], scripted: {answers: [{output: {}}]}}
+`
+
+// While a run still waits for another answer, the one that was given stands: who gives
+// it again is shown what is stored, who gives another is refused.
+func TestAnAnswerIsGivenOnce(t *testing.T) {
+	c := common(t).as("alice")
+	events := c.execute(c.create(both))
+	env := events[len(events)-1].Envelope
+	if len(env.Interrupts) != 2 || env.Interrupts[0].Question != "a?" {
+		t.Fatalf("it asks %v", env.Interrupts)
+	}
+	a, b := env.Interrupts[0].Id, env.Interrupts[1].Id
+	answer := func(gate string, yes bool) ([]*pb.ExecutionEvent, error) {
+		return c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: gate, Response: &pb.InterruptResponse{Approved: &yes}})
+	}
+	for range 2 {
+		waiting, err := answer(a, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := waiting[len(waiting)-1]
+		if last.Type != pb.ExecutionEvent_INTERRUPT_RAISED || !last.Envelope.InterruptPending {
+			t.Fatalf("with one of two answers it goes on: %v", typesOf(waiting))
+		}
+		if a, b := last.Envelope.Interrupts[0], last.Envelope.Interrupts[1]; a.Open || !b.Open {
+			t.Errorf("open are %v", last.Envelope.Interrupts)
+		}
+	}
+	_, err := answer(a, false)
+	wantCode(t, err, codes.Aborted, tipstaff.DecisionConflict)
+	end, err := answer(b, true)
+	if err != nil || end[len(end)-1].Envelope.GetTerminalReason() != "completed" {
+		t.Fatalf("%v, %v", typesOf(end), err)
+	}
+	for _, i := range end[len(end)-1].Envelope.Interrupts {
+		if i.Open || i.Response.GetAction() != "approve" || i.Response.GetBy() != "token:alice" {
+			t.Errorf("%s was answered %v", i.Question, i.Response)
+		}
+	}
+	whole, err := c.all(c.Watch(c.ctx(), &pb.WatchRequest{Ref: byEnvelope(env)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolved := 0
+	for _, e := range whole {
+		if e.Type == pb.ExecutionEvent_INTERRUPT_RESOLVED {
+			resolved++
+		}
+	}
+	if resolved != 2 {
+		t.Errorf("%d answers are recorded, want one for each question", resolved)
+	}
+}
+
+// reviewed is rejected for good: in other words than the contract's, at last.
+const reviewed = `
+name: reviewed
+max_iterations: 1
+agents:
+  - {name: write, stage_order: 1, default_next: review, scripted: {answers: [{output: {}}], repeat: last}}
+  - name: review
+    stage_order: 2
+    handoff: on_reject
+    scripted: {answers: [{output: {verdict: rejected}}, {output: {verdict: rejected}}, {output: {verdict: perhaps}}], repeat: last}
+    routing_rules: [{condition: verdict, value: rejected, target: write}]
+`
+
+func TestARejectedReviewIsHandedOver(t *testing.T) {
+	c := common(t).as("alice")
+	events := c.execute(c.create(reviewed))
+	handed := func(events []*pb.ExecutionEvent, visits, iteration int32) *pb.Envelope {
+		t.Helper()
+		last := events[len(events)-1]
+		if last.Type != pb.ExecutionEvent_INTERRUPT_RAISED || member(t, last, "kind") != `"handoff"` {
+			t.Fatalf("the stream ended with %s: %s", last.Type, last.Payload)
+		}
+		if e := last.Envelope; e.Visits["write"] != visits || e.Iteration != iteration {
+			t.Fatalf("it asks after %d visits and %d iterations, want %d and %d", e.Visits["write"], e.Iteration, visits, iteration)
+		}
+		return last.Envelope
+	}
+	decide := func(env *pb.Envelope, r *pb.InterruptResponse) ([]*pb.ExecutionEvent, error) {
+		return c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), Response: r})
+	}
+	env := handed(events, 2, 1) // not before the last round was spent
+	_, err := decide(env, &pb.InterruptResponse{Decision: proto.String("retry_feedback")})
+	wantCode(t, err, codes.InvalidArgument, "")
+	again, err := decide(env, &pb.InterruptResponse{Decision: proto.String("retry_feedback"), Text: proto.String("Shorter, please.")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env = handed(again, 3, 2) // one edge was granted, and what it says is no approval
+	if len(env.Feedback) != 1 || env.Feedback[0].Text != "Shorter, please." || env.Feedback[0].To != "write" {
+		t.Errorf("the feedback is %v", env.Feedback)
+	}
+	end, err := decide(env, &pb.InterruptResponse{Decision: proto.String("continue_with_waiver"), Text: proto.String("Good enough."), Note: proto.String("for now")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := end[len(end)-1].Envelope; e.GetTerminalReason() != "completed" || len(e.Waivers) != 1 || e.Waivers[0].Actor != "token:alice" || string(e.Outputs["review"]) != `{"verdict":"perhaps"}` {
+		t.Errorf("it ended for %s with waivers %v and %s", e.GetTerminalReason(), e.Waivers, e.Outputs["review"])
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -92,7 +93,9 @@ agents:
     scripted: {answers: [{output: {text: "` + string(make64k()) + `"}}], repeat: last}
 edge_limits: [{from: a, to: a, max_count: ` + strconv.Itoa(turns) + `}]
 `)
-	slow, err := c.ExecutePipeline(c.ctx(), &pb.ExecuteRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId}})
+	// Its connection holds two events with an output; the others have to wait at the server.
+	narrow := &client{pb.NewCoreServiceClient(c.dial("alice", grpc.WithInitialWindowSize(128<<10), grpc.WithInitialConnWindowSize(128<<10))), c.bed}
+	slow, err := narrow.ExecutePipeline(c.ctx(), &pb.ExecuteRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +108,12 @@ edge_limits: [{from: a, to: a, max_count: ` + strconv.Itoa(turns) + `}]
 		t.Fatal(err)
 	}
 	checkStream(t, quick)
+	// Others are not held up either, be they readers of the same run or runs of their own.
+	another, err := c.all(c.Watch(c.ctx(), &pb.WatchRequest{Ref: byEnvelope(env)}))
+	if err != nil || fmt.Sprint(seqs(another)) != fmt.Sprint(seqs(quick)) {
+		t.Errorf("another reader got %v, %v", seqs(another), err)
+	}
+	c.execute(c.create(straight))
 	if end := quick[len(quick)-1].Envelope; end.GetTerminalReason() != "edge_limit_exceeded" || end.Visits["a"] != turns+1 {
 		t.Errorf("it ended for %s after %d visits", end.GetTerminalReason(), end.Visits["a"])
 	}
