@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -211,7 +212,21 @@ func (a *activity) stopsTool(u URI) bool {
 	return ok && s.Stops(u.Tool)
 }
 
-func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
+// run makes the call. A panic on its way is the call's failure and nobody else's; of
+// once it leaves the call in doubt, as the engine has it.
+func (a *activity) run(ctx context.Context, t flow.Attempt) (done flow.Done, err error) {
+	if t.Class != flow.Once {
+		defer func() {
+			if p := recover(); p != nil {
+				err = &flow.Error{Code: CodePanic, Message: fmt.Sprintf("the call at %s panicked: %v", t.Path, p),
+					Detail: flow.JSON(map[string]string{"stack": string(debug.Stack())})}
+			}
+		}()
+	}
+	return a.dispatch(ctx, t)
+}
+
+func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, error) {
 	known, refused := a.read(t)
 	if refused != nil {
 		return flow.Done{}, refused
@@ -249,7 +264,15 @@ func (a *activity) run(ctx context.Context, t flow.Attempt) (flow.Done, error) {
 	if stops { // what can be stopped is a process
 		a.manager.spawned.Store(true)
 	}
-	return a.send(ctx, t, conn, v, in.shape(), stops)
+	whole := false
+	defer func() {
+		if !whole { // nobody knows in which state a panic has left it
+			go conn.close()
+		}
+	}()
+	done, err := a.send(ctx, t, conn, v, in.shape(), stops)
+	whole = true
+	return done, err
 }
 
 // send makes the call. From the moment the request is written, only a reply says

@@ -214,7 +214,7 @@ func (l *link) make(d *dial, delay time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, connectLimit)
 	defer cancel()
-	if d.conn, d.err = connect(ctx, l.name, l.server); d.err == nil {
+	if d.conn, d.err = l.connect(ctx); d.err == nil {
 		return
 	}
 	l.mu.Lock()
@@ -225,6 +225,17 @@ func (l *link) make(d *dial, delay time.Duration) {
 		d.err, wait = err, restartWindow
 	}
 	d.again = now.Add(wait)
+}
+
+// connect opens the connection. It is on a goroutine of its own, where a panic would
+// end the process.
+func (l *link) connect(ctx context.Context) (c *connection, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c, err = nil, fmt.Errorf("to connect panicked: %v", p)
+		}
+	}()
+	return connect(ctx, l.name, l.server)
 }
 
 // begun reports whether a connection was ever asked for.

@@ -27,6 +27,7 @@ const (
 	CodeToolError     = "tool_error"       // the tool ran and reported an error
 	CodeUnavailable   = "tool_unavailable" // the server could not be reached, or was lost
 	CodeOutputInvalid = "output_invalid"   // the reply cannot be used
+	CodePanic         = "panic"            // what makes the call panicked
 	CodeKilled        = "killed"           // ended because its run was cancelled or its group failed
 )
 

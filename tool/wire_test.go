@@ -2,6 +2,7 @@ package tool_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,6 +27,7 @@ type wireServer struct {
 	dial    func() error      // fails a connection, if set
 	ping    func(w *wireCall) // answers ping; nil: it is not known
 	silent  atomic.Bool       // it answers nothing at all
+	frail   atomic.Bool       // to write a tools/call to it panics
 
 	mu    sync.Mutex
 	dials int
@@ -60,7 +62,20 @@ func (s *wireServer) Transport(context.Context) (mcp.Transport, error) {
 	}
 	near, far := net.Pipe()
 	go s.serve(far)
-	return &mcp.IOTransport{Reader: near, Writer: near}, nil
+	return &mcp.IOTransport{Reader: near, Writer: frailWriter{near, s}}, nil
+}
+
+// frailWriter panics where its server wants that.
+type frailWriter struct {
+	net.Conn
+	to *wireServer
+}
+
+func (w frailWriter) Write(b []byte) (int, error) {
+	if w.to.frail.Load() && bytes.Contains(b, []byte(`"tools/call"`)) {
+		panic("no such luck")
+	}
+	return w.Conn.Write(b)
 }
 
 func (s *wireServer) serve(conn net.Conn) {
