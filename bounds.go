@@ -233,11 +233,16 @@ func FormatBound(name string, amount int64) string {
 }
 
 func formatCost(nanos int64) string {
-	text := fmt.Sprintf("%d.%0*d", nanos/nanosPerUnit, maxDecimals, nanos%nanosPerUnit)
-	for range maxDecimals - minDecimals {
-		text = strings.TrimSuffix(text, "0")
+	var room [32]byte
+	text := strconv.AppendInt(room[:0], nanos/nanosPerUnit, 10)
+	point := len(text)
+	text = strconv.AppendInt(text, nanosPerUnit+nanos%nanosPerUnit, 10) // a one, and the decimals with their zeros
+	text[point] = '.'
+	least := point + 1 + minDecimals
+	for len(text) > least && text[len(text)-1] == '0' {
+		text = text[:len(text)-1]
 	}
-	return text
+	return string(text)
 }
 
 // formatWall leaves out the zero parts that Duration.String writes: 1h, not

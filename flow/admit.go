@@ -156,7 +156,8 @@ func (d *drive) noteExtension(g *gate) {
 // warn notes, once a bound, that four fifths of it are used or in flight.
 func (do *doing) warn(granted Use) {
 	d := do.b.d
-	for _, name := range granted.names() {
+	var room [8]string
+	for _, name := range granted.appendNames(room[:0]) {
 		limit, ok := d.past.ledger.limit[name]
 		used := d.past.ledger.used[name] + d.past.ledger.held[name]
 		if ok && limit > 0 && used*5 >= limit*4 && !d.past.warned[name] {

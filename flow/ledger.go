@@ -30,7 +30,8 @@ func (l *ledger) refuses(want Use) string {
 	if len(want) == 0 {
 		return ""
 	}
-	for _, name := range want.names() {
+	var room [8]string
+	for _, name := range want.appendNames(room[:0]) {
 		limit, ok := l.limit[name]
 		if !ok {
 			limit = math.MaxInt64
