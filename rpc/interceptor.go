@@ -54,6 +54,9 @@ func (s *Server) around(ctx context.Context, method string, handle func(context.
 		}
 		err = s.status(ctx, err)
 		level := slog.LevelInfo
+		if public(method) { // whoever watches over a server asks every few seconds
+			level = slog.LevelDebug
+		}
 		if code := status.Code(err); code == codes.Internal || code == codes.DataLoss {
 			level = slog.LevelError
 		}
