@@ -104,11 +104,13 @@ func (e *BoundError) Error() string { return e.Name + ": " + e.Message }
 
 // ParseBounds reads the bounds of a document. Its errors are [*BoundError]s,
 // joined, in the order of the names.
-func ParseBounds(doc map[string]any) (Bounds, error) {
+func ParseBounds(doc map[string]any) (Bounds, error) { return parseBounds(doc, ParseBound) }
+
+func parseBounds(doc map[string]any, parse func(string, any) (int64, error)) (Bounds, error) {
 	b := make(Bounds, len(doc))
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(doc)) {
-		limit, err := ParseBound(name, doc[name])
+		limit, err := parse(name, doc[name])
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -119,6 +121,19 @@ func ParseBounds(doc map[string]any) (Bounds, error) {
 		return nil, errors.Join(errs...)
 	}
 	return b, nil
+}
+
+// ParseRunBound reads one value of the bounds of a run, which may have [BoundStages]
+// too.
+func ParseRunBound(name string, value any) (int64, error) {
+	if name != BoundStages {
+		return ParseBound(name, value)
+	}
+	n, err := parseCount(value)
+	if err != nil {
+		return 0, &BoundError{name, "range", err.Error()}
+	}
+	return n, nil
 }
 
 // ParseBound reads one value as a document gives it, in the units of the ledger.
@@ -285,12 +300,7 @@ func (b *Bounds) UnmarshalJSON(data []byte) error {
 	for name, value := range raw {
 		doc[name] = number(value)
 	}
-	rounds, ok := doc[BoundStages]
-	delete(doc, BoundStages)
-	parsed, err := ParseBounds(doc)
-	if ok && err == nil {
-		parsed[BoundStages], err = parseCount(rounds)
-	}
+	parsed, err := parseBounds(doc, ParseRunBound)
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,7 @@ var boundNames = [...]struct{ flag, bound, help string }{
 	{"max-iterations", tipstaff.BoundIterations, "at most `n` iterations, if the pipeline allows more"},
 	{"max-llm-calls", tipstaff.BoundModelCalls, "at most `n` model calls"},
 	{"max-agent-hops", tipstaff.BoundAgentHops, "at most `n` starts of stages"},
+	{"max-stages", tipstaff.BoundStages, "at most `n` rounds"},
 	{"max-tool-calls", tipstaff.BoundToolCalls, "at most `n` tool calls"},
 	{"max-tokens", tipstaff.BoundTokens, "at most `n` tokens, in and out"},
 	{"max-cost-usd", tipstaff.BoundCostUSD, "at most this `amount`, like 0.50"},
@@ -85,7 +86,7 @@ func (b *boundFlags) read() (tipstaff.Bounds, error) {
 			value = text + "s"
 		}
 		_, none := strconv.ParseFloat(text, 64) // 1m would become a millisecond
-		limit, err := tipstaff.ParseBound(n.bound, value)
+		limit, err := tipstaff.ParseRunBound(n.bound, value)
 		if none != nil || err != nil || limit < 1 {
 			return nil, &usageError{message: fmt.Sprintf("--%s %q is not an amount above 0", n.flag, text)}
 		}

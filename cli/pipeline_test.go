@@ -39,13 +39,13 @@ func pipelineBench(t *testing.T, hosted bool) (b *bench, file string, got *tipst
 func TestRunGivesAPipelineWhatItWorksOn(t *testing.T) {
 	b, file, got := pipelineBench(t, false)
 	b.run(t, 0, "run", file, "--text", "Do it.", "--goal", "a", "--goal", "b", "--thread", "T", "--input", "n=1", "--input", "who=Ada",
-		"--max-iterations", "2", "--max-cost-usd", "0.50", "--max-wall-seconds", "90", "--max-llm-calls", "7")
+		"--max-iterations", "2", "--max-cost-usd", "0.50", "--max-wall-seconds", "90", "--max-llm-calls", "7", "--max-stages", "4")
 	inputs := map[string]json.RawMessage{"raw_input": json.RawMessage(`"Do it."`), "goals": json.RawMessage(`["a","b"]`), "thread_id": json.RawMessage(`"T"`),
 		"metadata": json.RawMessage(`{"n":1,"who":"Ada"}`)}
 	if diff := cmp.Diff(inputs, got.Inputs); diff != "" {
 		t.Errorf("inputs (-want +got):\n%s", diff)
 	}
-	bounds := tipstaff.Bounds{tipstaff.BoundIterations: 2, tipstaff.BoundCostUSD: 500_000_000, tipstaff.BoundWallTime: 90_000, tipstaff.BoundModelCalls: 7}
+	bounds := tipstaff.Bounds{tipstaff.BoundIterations: 2, tipstaff.BoundCostUSD: 500_000_000, tipstaff.BoundWallTime: 90_000, tipstaff.BoundModelCalls: 7, tipstaff.BoundStages: 4}
 	if diff := cmp.Diff(bounds, got.Bounds); diff != "" {
 		t.Errorf("bounds (-want +got):\n%s", diff)
 	}
@@ -67,7 +67,7 @@ func TestInputsOfAPipelineComeFromAFile(t *testing.T) {
 }
 
 func TestAmountsThatAreNone(t *testing.T) {
-	for flag, amount := range map[string]string{"--max-iterations": "0", "--max-tokens": "-1", "--max-llm-calls": "x", "--max-cost-usd": "much", "--max-wall-seconds": "1m"} {
+	for flag, amount := range map[string]string{"--max-iterations": "0", "--max-tokens": "-1", "--max-stages": "0", "--max-llm-calls": "x", "--max-cost-usd": "much", "--max-wall-seconds": "1m"} {
 		b, file, _ := pipelineBench(t, false)
 		b.run(t, 2, "run", file, flag, amount)
 		contains(t, "stderr", b.err.String(), flag+" \""+amount+"\" is not an amount above 0")
