@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,18 +94,30 @@ func (r *Runner) envelope(ctx context.Context, id tipstaff.ID) ([]byte, error) {
 	if run.State.Terminal() {
 		env.Terminate(pipeline.Reason(run.Pipeline.TerminalReason), failureText(run), run.EndedAt) // if it was not the executor that ended it
 	}
-	env.InterruptPending = false
+	if err := r.gatesNow(ctx, env, run); err != nil {
+		return nil, err
+	}
+	return pipeline.Shown{Envelope: env, State: string(run.State), Condition: string(run.Condition), LastSeq: run.HeadSeq}.MarshalJSON()
+}
+
+// gatesNow puts into the Envelope what is known of the gates of a run beyond what its
+// program has taken: their ids, and which of several at once have been answered.
+func (r *Runner) gatesNow(ctx context.Context, env *pipeline.Envelope, run tipstaff.Run) error {
+	env.InterruptPending = len(run.OpenGates) > 0
+	if !slices.ContainsFunc(env.Interrupts, func(in pipeline.Interrupt) bool { return in.Open }) {
+		return nil
+	}
+	gates, err := r.Store.Gates(ctx, flow.GateQuery{Run: run.ID.String()})
 	for i := range env.Interrupts {
 		in := &env.Interrupts[i]
-		in.Open = in.Open && !run.State.Terminal()
-		for _, g := range run.OpenGates {
-			if g.Key == in.Key {
-				in.ID = g.ID.String()
+		for _, g := range gates {
+			if in.Open && g.Key == in.Key {
+				in.ID, in.Open = g.ID, g.Decided == 0
 			}
 		}
+		in.Open = in.Open && !run.State.Terminal()
 	}
-	env.InterruptPending = len(run.OpenGates) > 0
-	return pipeline.Shown{Envelope: env, State: string(run.State), Condition: string(run.Condition), LastSeq: run.HeadSeq}.MarshalJSON()
+	return err
 }
 
 func failureText(run tipstaff.Run) string {
