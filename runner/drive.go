@@ -41,8 +41,9 @@ func (r *Runner) begin(run string, p *program, who person) (<-chan tipstaff.Driv
 		return nil, flow.ErrBusy
 	}
 	result := make(chan tipstaff.Driven, 1)
+	turn := r.turnFor(run, p)
 	go func() {
-		driven := r.driveInTurn(run, p, a, who)
+		driven := r.driveInTurn(run, p, a, who, turn)
 		r.mu.Lock()
 		delete(r.drives, run)
 		r.mu.Unlock()

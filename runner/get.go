@@ -51,6 +51,7 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	}
 	name := r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program))
 	facts := tipstaff.Facts{ID: idOf(row.ID), Name: name, State: tipstaff.State(row.State), Head: head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
+	facts.Launching = row.Epoch == 0 && !facts.Queued && r.driving(row.ID) // it takes the lease in a moment
 	return tipstaff.Status(facts, &fold, gates, r.Now()), nil
 }
 

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
@@ -14,17 +15,23 @@ const maxQueue = 1024
 // queue lets so many runs be driven at once, and the others wait, first come, first
 // served. A nil queue has room for all.
 type queue struct {
-	places chan struct{} // those who wait to put something in are served in order
-
 	mu      sync.Mutex
-	waiting map[string]bool // runs
+	places  int     // that are free
+	waiting []*turn // in the order in which they came
+}
+
+// turn is that of a run to be driven.
+type turn struct {
+	queue *queue
+	run   string
+	come  chan struct{} // closed when it has a place
 }
 
 func newQueue(places int) *queue {
 	if places <= 0 {
 		return nil
 	}
-	return &queue{places: make(chan struct{}, places), waiting: map[string]bool{}}
+	return &queue{places: places}
 }
 
 // has reports whether a run waits for its turn.
@@ -34,7 +41,7 @@ func (q *queue) has(run string) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting[run]
+	return slices.ContainsFunc(q.waiting, func(t *turn) bool { return t.run == run })
 }
 
 // room refuses one more where as many wait as may.
@@ -50,41 +57,78 @@ func (q *queue) room() error {
 	return tipstaff.Errorf(tipstaff.QueueFull, "%d runs wait for their turn already", maxQueue).WithHint("try again when some have ended")
 }
 
-// enter waits for a place, until ctx ends. leave gives it back.
-func (q *queue) enter(ctx context.Context, run string) (leave func(), ok bool) {
+// line gives a run a place or, where there is none, has it wait behind all others: from
+// now on it is known to.
+func (q *queue) line(run string) *turn {
 	if q == nil {
-		return func() {}, true
+		return nil
 	}
-	q.mark(run, true)
-	defer q.mark(run, false)
-	select {
-	case q.places <- struct{}{}:
-		return func() { <-q.places }, true
-	case <-ctx.Done():
-		return nil, false
-	}
-}
-
-func (q *queue) mark(run string, waits bool) {
+	t := &turn{queue: q, run: run, come: make(chan struct{})}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if waits {
-		q.waiting[run] = true
-	} else {
-		delete(q.waiting, run)
+	if q.places == 0 {
+		q.waiting = append(q.waiting, t)
+		return t
 	}
+	q.places--
+	close(t.come)
+	return t
 }
 
-// driveInTurn drives a run when there is a place for it. A child has that of its
-// parent, which waits for it: two places for one could leave none for anybody.
-func (r *Runner) driveInTurn(run string, p *program, a *active, who person) tipstaff.Driven {
-	if p.draft.Parent != nil && p.draft.Parent.Relation == relationDispatch {
-		return r.drive(run, p, a, who)
+// await returns when the turn has come, or not before ctx ends.
+func (t *turn) await(ctx context.Context) bool {
+	if t == nil {
+		return true
 	}
-	leave, ok := r.queue.enter(r.Stop, run)
-	if !ok {
+	select {
+	case <-t.come:
+		return true
+	case <-ctx.Done():
+	}
+	q := t.queue
+	q.mu.Lock()
+	i := slices.Index(q.waiting, t)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+	q.mu.Unlock()
+	if i < 0 { // it has come all the same
+		t.leave()
+	}
+	return false
+}
+
+// leave gives the place to who has waited longest.
+func (t *turn) leave() {
+	if t == nil {
+		return
+	}
+	q := t.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.places++
+		return
+	}
+	next := q.waiting[0]
+	q.waiting = slices.Delete(q.waiting, 0, 1)
+	close(next.come)
+}
+
+// turnFor is the turn of a run to be driven. A child has that of its parent, which waits
+// for it: two places for one could leave none for anybody.
+func (r *Runner) turnFor(run string, p *program) *turn {
+	if p.draft.Parent != nil && p.draft.Parent.Relation == relationDispatch {
+		return nil
+	}
+	return r.queue.line(run)
+}
+
+// driveInTurn drives a run when there is a place for it.
+func (r *Runner) driveInTurn(run string, p *program, a *active, who person, t *turn) tipstaff.Driven {
+	if !t.await(r.Stop) {
 		return p.describe(flow.Outcome{Status: flow.Interrupted, Reason: "stopped"})
 	}
-	defer leave()
+	defer t.leave()
 	return r.drive(run, p, a, who)
 }
