@@ -27,7 +27,7 @@ type answer struct {
 func ModelCall(model Model, desk *Desk, keep func(context.Context, []Blob) error) flow.Activity {
 	prompt := func(a flow.Attempt) bool {
 		p, ok := desk.take(a.Path)
-		return ok && Prompt(model, p.request)
+		return ok && Cancels(model, p.request)
 	}
 	return flow.Activity{Prompt: prompt, Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 		p, ok := desk.take(a.Path)

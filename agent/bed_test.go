@@ -231,8 +231,8 @@ type model struct {
 func (m *model) Name() string     { return "m" }
 func (m *model) Caps() agent.Caps { return agent.Caps{} }
 
-// Prompt is true where the model cannot be told to take its time.
-func (m *model) Prompt(agent.Request) bool { return m.forget }
+// Cancels is true where the model cannot be told to take its time.
+func (m *model) Cancels(agent.Request) bool { return m.forget }
 
 func (m *model) Stream(_ context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
 	if !m.forget {

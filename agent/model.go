@@ -18,20 +18,20 @@ type Model interface {
 	Stream(ctx context.Context, r Request, emit func(Delta)) (Response, error)
 }
 
-// PromptModel is a Model that may promise to return from Stream as soon as its
+// CancellableModel is a Model that may promise to return from Stream as soon as its
 // context ends. Nobody need then stand by to leave it behind, which saves a step
 // the way to another goroutine and back.
-type PromptModel interface {
+type CancellableModel interface {
 	Model
-	// Prompt is the promise, for a request.
-	Prompt(r Request) bool
+	// Cancels is the promise, for a request.
+	Cancels(r Request) bool
 }
 
-// Prompt reports whether a model promises to return from Stream as soon as its
+// Cancels reports whether a model promises to return from Stream as soon as its
 // context ends.
-func Prompt(m Model, r Request) bool {
-	p, ok := m.(PromptModel)
-	return ok && p.Prompt(r)
+func Cancels(m Model, r Request) bool {
+	c, ok := m.(CancellableModel)
+	return ok && c.Cancels(r)
 }
 
 // Caps is what a model can do. It is frozen into a run with the settings.

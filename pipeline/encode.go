@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // AppendValue appends the canonical encoding of a value: JSON with keys sorted by
@@ -31,14 +33,7 @@ func AppendValue(b []byte, v any) []byte {
 	case json.Number:
 		return append(b, v...)
 	case []any:
-		b = append(b, '[')
-		for i, item := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = AppendValue(b, item)
-		}
-		return append(b, ']')
+		return flow.AppendList(b, v, AppendValue)
 	case map[string]any:
 		b = append(b, '{')
 		for i, key := range sortedKeys(v) {

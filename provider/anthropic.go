@@ -58,8 +58,8 @@ func newAnthropic(c Config, dial reply.Dial) (agent.Model, error) {
 func (m *anthropicModel) Name() string     { return m.name }
 func (m *anthropicModel) Caps() agent.Caps { return m.caps }
 
-// Prompt: requests end with their context.
-func (m *anthropicModel) Prompt(agent.Request) bool { return true }
+// Cancels: requests end with their context.
+func (m *anthropicModel) Cancels(agent.Request) bool { return true }
 
 // Stream makes one attempt to answer.
 func (m *anthropicModel) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {

@@ -59,8 +59,8 @@ func newOpenAI(c Config, dial reply.Dial) (agent.Model, error) {
 func (m *openAIModel) Name() string     { return m.name }
 func (m *openAIModel) Caps() agent.Caps { return m.caps }
 
-// Prompt: requests end with their context.
-func (m *openAIModel) Prompt(agent.Request) bool { return true }
+// Cancels: requests end with their context.
+func (m *openAIModel) Cancels(agent.Request) bool { return true }
 
 // Stream makes one attempt to answer. A server that refuses to be asked for its
 // usage is asked again at once without: that was no attempt.

@@ -45,8 +45,8 @@ func newScripted(c Config) (agent.Model, error) {
 func (m *scriptedModel) Name() string     { return m.name }
 func (m *scriptedModel) Caps() agent.Caps { return m.caps }
 
-// Prompt: a delay ends with its context.
-func (m *scriptedModel) Prompt(agent.Request) bool { return true }
+// Cancels: a delay ends with its context.
+func (m *scriptedModel) Cancels(agent.Request) bool { return true }
 
 // Stream gives the answer of the first entry that fits.
 func (m *scriptedModel) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {

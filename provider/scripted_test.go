@@ -101,6 +101,9 @@ func TestScriptedChunksAndDelay(t *testing.T) {
 		if !errors.Is(h.err, stop) || h.Text != "a" || time.Since(began) != 300*time.Millisecond {
 			t.Errorf("%q, %v after %v", h.Text, h.err, time.Since(began))
 		}
+		if !agent.Cancels(m, agent.Request{}) {
+			t.Error("it ends with its context, and does not promise it")
+		}
 	})
 	if got := pieces("ab", 9); len(got) != 2 {
 		t.Errorf("pieces %q", got)

@@ -190,9 +190,13 @@ func TestCancellationFreesTheConnection(t *testing.T) {
 					gone <- time.Now()
 				})
 				began := time.Now()
-				h := askIn(ctx, t, v.openAt(t, s.dial), hello)
+				m := v.openAt(t, s.dial)
+				h := askIn(ctx, t, m, hello)
 				if took := time.Since(began); !errors.Is(h.err, stop) || took != 5*time.Second {
 					t.Errorf("after %v: %v", took, h.err)
+				}
+				if !agent.Cancels(m, hello) {
+					t.Error("it does so, and does not promise it")
 				}
 				if took := (<-gone).Sub(began); took > 6*time.Second {
 					t.Errorf("the connection was freed after %v", took)

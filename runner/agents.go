@@ -374,10 +374,10 @@ func (s switchboard) Stream(ctx context.Context, r agent.Request, emit func(agen
 	return m.Stream(ctx, r, emit)
 }
 
-// Prompt is the promise of the model that the request goes to.
-func (s switchboard) Prompt(r agent.Request) bool {
+// Cancels is the promise of the model that the request goes to.
+func (s switchboard) Cancels(r agent.Request) bool {
 	m, err := s.of(r.Agent)
-	return err == nil && agent.Prompt(m, r)
+	return err == nil && agent.Cancels(m, r)
 }
 
 func (s switchboard) of(name string) (agent.Model, error) {

@@ -232,8 +232,7 @@ func (c *remoteCall) done() (flow.Done, error) {
 // used is what the host says that it used. Of what it says nothing about, all that was
 // granted to it counts as used: the ledger charges it too.
 func (c *remoteCall) used() pipeline.Usage {
-	said := c.result.Usage
-	u := pipeline.Usage{LLMCalls: said.LLMCalls, ToolCalls: said.ToolCalls, TokensIn: said.TokensIn, TokensOut: said.TokensOut, CostUSD: pipeline.Money(said.CostUSD)}
+	u := usageOf(c.result.Usage)
 	if u.LLMCalls == 0 {
 		u.LLMCalls = c.granted[tipstaff.BoundModelCalls]
 	}
@@ -247,6 +246,11 @@ func (c *remoteCall) used() pipeline.Usage {
 		u.CostUSD = pipeline.Money(c.granted[tipstaff.BoundCostUSD])
 	}
 	return u
+}
+
+// usageOf is what a host tells, in the terms of pipelines.
+func usageOf(u tipstaff.Usage) pipeline.Usage {
+	return pipeline.Usage{LLMCalls: u.LLMCalls, ToolCalls: u.ToolCalls, TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: pipeline.Money(u.CostUSD)}
 }
 
 // useOf is use in the terms of the ledger.

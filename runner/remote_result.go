@@ -10,7 +10,6 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/pipeline"
 )
 
 // Complete implements [tipstaff.Host]: the first result of a call is its answer, and
@@ -159,8 +158,7 @@ func (h *host) Reserve(ctx context.Context, call string, use tipstaff.Usage) (bo
 	if !mine {
 		return "", tipstaff.Errorf(tipstaff.WrongState, "host %s does not have call %s", h.id, shortened(call))
 	}
-	ask := reservation{granted: make(chan error, 1), use: useOf(pipeline.Usage{LLMCalls: use.LLMCalls, ToolCalls: use.ToolCalls,
-		TokensIn: use.TokensIn, TokensOut: use.TokensOut, CostUSD: pipeline.Money(use.CostUSD)})}
+	ask := reservation{granted: make(chan error, 1), use: useOf(usageOf(use))}
 	select {
 	case c.asks <- ask:
 		return refusedBound(<-ask.granted)

@@ -23,11 +23,7 @@ var langgraphProgram []byte
 // LangGraph with its SQLite checkpointer, round by round. It is shown and not judged:
 // the two do not record the same.
 func measureDurableLoop(ctx context.Context, b *bench) (rows []row, err error) {
-	dir := filepath.Join(b.dir, "durable")
-	if err := newWorkspace(dir); err != nil {
-		return nil, err
-	}
-	w, err := openWorkspace(ctx, dir, nil)
+	w, err := freshWorkspace(ctx, filepath.Join(b.dir, "durable"))
 	if err != nil {
 		return nil, err
 	}

@@ -40,11 +40,7 @@ func readCalls(n int) []byte {
 // and journal.
 func measurePlan(ctx context.Context, b *bench) (rows []row, err error) {
 	ctx = localUser(ctx)
-	dir := filepath.Join(b.dir, "plan")
-	if err := newWorkspace(dir); err != nil {
-		return nil, err
-	}
-	w, err := openWorkspace(ctx, dir, nil)
+	w, err := freshWorkspace(ctx, filepath.Join(b.dir, "plan"))
 	if err != nil {
 		return nil, err
 	}

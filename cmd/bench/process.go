@@ -74,10 +74,7 @@ func (b *bench) command(ctx context.Context) (string, error) {
 
 // useWorkspace makes a workspace in which plans were run already.
 func useWorkspace(ctx context.Context, dir string, runs int) error {
-	if err := newWorkspace(dir); err != nil {
-		return err
-	}
-	w, err := openWorkspace(ctx, dir, nil)
+	w, err := freshWorkspace(ctx, dir)
 	if err != nil {
 		return err
 	}

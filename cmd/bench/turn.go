@@ -83,10 +83,7 @@ policy:
 // turnBytes is the size of a workspace in which a turn of so many steps was taken;
 // 0: none.
 func turnBytes(ctx context.Context, dir string, steps int) (int64, error) {
-	if err := newWorkspace(dir, readingAgent); err != nil {
-		return 0, err
-	}
-	w, err := openWorkspace(ctx, dir, nil)
+	w, err := freshWorkspace(ctx, dir, readingAgent)
 	if err != nil {
 		return 0, err
 	}

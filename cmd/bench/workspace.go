@@ -44,6 +44,14 @@ func newWorkspace(dir string, more ...string) error {
 		os.WriteFile(filepath.Join(dir, "note.txt"), []byte(note), 0o644))
 }
 
+// freshWorkspace makes such a folder and opens it.
+func freshWorkspace(ctx context.Context, dir string, more ...string) (*workspace, error) {
+	if err := newWorkspace(dir, more...); err != nil {
+		return nil, err
+	}
+	return openWorkspace(ctx, dir, nil)
+}
+
 // workspace is a folder opened with everything that the command joins together,
 // in this process.
 type workspace struct {
