@@ -25,7 +25,7 @@ var standing = []struct{ bound, reason string }{
 
 // AllowanceOf tells it from the status of a run: held counters, and no data.
 func AllowanceOf(run Run) Allowance {
-	a := Allowance{Left: map[string]int64{}, InterruptPending: len(run.OpenGates) > 0}
+	a := Allowance{Left: make(map[string]int64, len(run.Bounds)), InterruptPending: len(run.OpenGates) > 0}
 	if run.Pipeline != nil {
 		a.Version = run.Pipeline.Version
 	}

@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -32,7 +33,8 @@ type Facts struct {
 }
 
 // Status is a run as surfaces show it, at a moment. open are its undecided
-// gates; of those, the ones past their expiry count as denied.
+// gates; of those, the ones past their expiry count as denied. It shares nothing with
+// the fold, which may serve many who ask.
 func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 	state := cmp.Or(facts.State, fold.State)
 	waitsOn := undecided(open, now)
@@ -40,6 +42,10 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 
 	program := fold.Program
 	program.Name = facts.Name
+	lineage := copied(fold.Lineage)
+	if lineage != nil {
+		lineage.Children = slices.Clone(lineage.Children)
+	}
 	return Run{
 		ID:            facts.ID,
 		Title:         fold.Title,
@@ -60,11 +66,19 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		OpenGates:     waitsOn,
 		DecisionState: decisionState(fold, waitsOn),
 		Bounds:        fold.bounds(condition, now),
-		Error:         fold.Failure,
-		Lineage:       fold.Lineage,
+		Error:         copied(fold.Failure),
+		Lineage:       lineage,
 		Lifecycle:     fold.Lifecycle,
-		Pipeline:      fold.Pipeline,
+		Pipeline:      copied(fold.Pipeline),
 	}
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
 }
 
 // conditionOf derives the two words that are never stored. The first case that
@@ -119,8 +133,11 @@ func decisionState(fold *Fold, open []Gate) string {
 // bounds shows every bound that is limited, used or held.
 func (f *Fold) bounds(c Condition, now time.Time) map[string]BoundStatus {
 	used := f.used(c, now)
-	shown := map[string]BoundStatus{}
+	shown := make(map[string]BoundStatus, len(used)+len(f.Ledger.Limit))
 	show := func(name string) {
+		if _, already := shown[name]; already {
+			return
+		}
 		b := BoundStatus{Used: FormatBound(name, used[name]), Reserved: FormatBound(name, f.Ledger.Held(name))}
 		if limit, ok := f.Ledger.Limit[name]; ok {
 			b.Limit = FormatBound(name, limit)
@@ -144,10 +161,8 @@ func (f *Fold) bounds(c Condition, now time.Time) map[string]BoundStatus {
 // used is the ledger's, and what is not in the ledger: time is measured, agent hops and
 // iterations of a plan are counted as it walks, and a pipeline tells its round.
 func (f *Fold) used(c Condition, now time.Time) amounts {
-	used := amounts{}
-	for name, n := range f.Ledger.Used {
-		used[name] = n
-	}
+	used := make(amounts, len(f.Ledger.Used)+4)
+	maps.Copy(used, f.Ledger.Used)
 	until := f.DriveTo
 	if c == Running && now.After(until) {
 		until = now

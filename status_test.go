@@ -181,3 +181,22 @@ func TestStatusShowsTheBoundsThatAPipelineWatchesOver(t *testing.T) {
 		want("extended by "+c.answer, c.iterations, c.stages, "5", "3")
 	}
 }
+
+// A fold may serve many who ask: none of them can change it for the others.
+func TestStatusSharesNothingWithTheFold(t *testing.T) {
+	fold := Fold{
+		Failure: &Failure{Reason: "r"}, Pipeline: &PipelineStatus{Version: 1},
+		Lineage: &Lineage{Relation: "fork", Children: []ID{NewID(dawn)}},
+		Ledger:  Ledger{Limit: Bounds{BoundTokens: 7}, Used: amounts{BoundTokens: 1}},
+	}
+	before, err := json.Marshal(fold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := Status(Facts{}, &fold, nil, dawn)
+	run.Error.Reason, run.Pipeline.Version, run.Lineage.Relation, run.Lineage.Children[0] = "", 2, "", ID{}
+	clear(run.Bounds)
+	if after, err := json.Marshal(fold); err != nil || string(after) != string(before) {
+		t.Errorf("the fold was %s and is %s (%v)", before, after, err)
+	}
+}

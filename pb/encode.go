@@ -62,12 +62,7 @@ func (w *writer) name(s string) {
 
 func (w *writer) message(m protoreflect.Message) error {
 	w.WriteByte('{')
-	fields := m.Descriptor().Fields()
-	for i := range fields.Len() {
-		fd := fields.Get(i)
-		if absent(m, fd) || w.sparse && !m.Has(fd) {
-			continue
-		}
+	for _, fd := range w.fields(m) {
 		w.name(memberName(fd))
 		if err := w.field(fd, m.Get(fd)); err != nil {
 			return err
@@ -76,6 +71,24 @@ func (w *writer) message(m protoreflect.Message) error {
 	}
 	w.WriteByte('}')
 	return nil
+}
+
+// fields are those that are written, in the order of the definition.
+func (w *writer) fields(m protoreflect.Message) (written []protoreflect.FieldDescriptor) {
+	if w.sparse {
+		for fd := range m.Range {
+			written = append(written, fd)
+		}
+		slices.SortFunc(written, func(a, b protoreflect.FieldDescriptor) int { return a.Index() - b.Index() })
+		return written
+	}
+	all := m.Descriptor().Fields()
+	for i := range all.Len() {
+		if fd := all.Get(i); !absent(m, fd) {
+			written = append(written, fd)
+		}
+	}
+	return written
 }
 
 // absent: no JSON value is empty, so a bytes field that is empty is not there.

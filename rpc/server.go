@@ -20,8 +20,13 @@ import (
 )
 
 const (
-	maxMessage  = 16 << 20 // either way
-	maxStreams  = 1000     // of one principal
+	maxMessage = 16 << 20 // either way
+	maxStreams = 1000     // of one principal
+	// What a client may send before it is read. Windows that gRPC fits to the line would
+	// cost every short call a ping and its answer.
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20
+
 	keepAlive   = 30 * time.Second
 	heartbeat   = 10 * time.Second // of hosts; silent for three of them is lost
 	patience    = 10 * time.Second // for the first message of a host
@@ -76,7 +81,7 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAlive / 3, PermitWithoutStream: true}),
-		grpc.NumStreamWorkers(workers),
+		grpc.NumStreamWorkers(workers), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.ForceServerCodecV2(newCodec()),
 	}
 	if o.TLS != nil {

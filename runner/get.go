@@ -35,24 +35,46 @@ func (r *Runner) Get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error)
 // status derives what surfaces show from the row, the fold kept in it and the
 // records since.
 func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error) {
-	var fold tipstaff.Fold
-	if len(row.Fold) > 0 {
-		if err := json.Unmarshal(row.Fold, &fold); err != nil {
-			fold = tipstaff.Fold{}
-		}
-	}
-	head, err := r.foldOn(ctx, row, &fold)
+	at, err := r.foldAt(ctx, row)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	gates, err := r.openGates(ctx, row.ID, &fold)
+	fold := at.fold
+	gates, err := r.openGates(ctx, row.ID, fold)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
 	name := r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program))
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: name, State: tipstaff.State(row.State), Head: head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: name, State: tipstaff.State(row.State), Head: at.head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
 	facts.Launching = row.Epoch == 0 && !facts.Queued && r.driving(row.ID) // it takes the lease in a moment
-	return tipstaff.Status(facts, &fold, gates, r.Now()), nil
+	return tipstaff.Status(facts, fold, gates, r.Now()), nil
+}
+
+// folded is what the records of a run add up to, and the hash of the last of them. It
+// is not changed any more.
+type folded struct {
+	fold *tipstaff.Fold
+	head string
+}
+
+// foldAt is the fold of all that a run has recorded. The hash of a record stands for all
+// before it, so that what was added up for it once holds for good.
+func (r *Runner) foldAt(ctx context.Context, row flow.Row) (folded, error) {
+	if at, known := r.folds.get(row.ID + row.HeadHash); known {
+		return at, nil
+	}
+	fold := new(tipstaff.Fold)
+	if len(row.Fold) > 0 {
+		if err := json.Unmarshal(row.Fold, fold); err != nil {
+			*fold = tipstaff.Fold{}
+		}
+	}
+	head, err := r.foldOn(ctx, row, fold)
+	at := folded{fold, head}
+	if err == nil {
+		r.folds.put(row.ID+head, at)
+	}
+	return at, err
 }
 
 // foldOn adds the records since the fold was kept, and returns the hash of the last.

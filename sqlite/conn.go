@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"sync"
 	"time"
 
 	sqlite3 "modernc.org/sqlite"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // conn is one connection with its prepared statements. It is used by one
@@ -20,6 +23,9 @@ type conn struct {
 	stmts  map[string]*stmt
 	runs   string // what reads a run; "": not asked for yet
 	format int64  // of the store; 0: not asked for yet
+
+	recent   map[string][]flow.Row // what was looked up at the version recentAt
+	recentAt uint32
 }
 
 type stmt struct {
@@ -155,6 +161,15 @@ func (c *conn) version() (uint32, error) {
 	return c.c.(sqlite3.FileControl).FileControlDataVersion("main")
 }
 
+// versionNow is version for a connection that is not in a transaction: it must read
+// something to learn of others.
+func (c *conn) versionNow() (uint32, error) {
+	if err := c.exec(`PRAGMA data_version`); err != nil {
+		return 0, err
+	}
+	return c.version()
+}
+
 func (r row) int(i int) int64 { n, _ := r[i].(int64); return n }
 
 func (r row) text(i int) string {
@@ -194,40 +209,58 @@ func stamp(t time.Time) any {
 
 // pool holds the connections of readers.
 type pool struct {
-	path string
-	free chan *conn // nil entries stand for connections not yet made
-	done chan struct{}
+	path  string
+	slots chan struct{} // one for each connection that may be lent
+	done  chan struct{}
+
+	mu   sync.Mutex
+	idle []*conn // the last one used is the next one lent: it remembers most
 }
 
 const readers = 4
 
 func newPool(path string) *pool {
-	p := &pool{path: path, free: make(chan *conn, readers), done: make(chan struct{})}
+	p := &pool{path: path, slots: make(chan struct{}, readers), done: make(chan struct{})}
 	for range readers {
-		p.free <- nil
+		p.slots <- struct{}{}
 	}
 	return p
 }
 
 // use lends a connection to f.
 func (p *pool) use(ctx context.Context, f func(*conn) error) error {
-	var c *conn
 	select {
-	case c = <-p.free:
+	case <-p.slots:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-p.done:
 		return errClosed
 	}
-	defer func() { p.free <- c }()
-	if c == nil {
-		fresh, err := connect(p.path, readOnly)
-		if err != nil {
-			return err
-		}
-		c = fresh
+	defer func() { p.slots <- struct{}{} }()
+	c, err := p.take()
+	if err != nil {
+		return err
 	}
+	defer p.giveBack(c)
 	return f(c)
+}
+
+func (p *pool) take() (*conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return connect(p.path, readOnly)
+	}
+	c := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	return c, nil
+}
+
+func (p *pool) giveBack(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, c)
 }
 
 // close waits for the readers and closes their connections.
@@ -235,9 +268,10 @@ func (p *pool) close() error {
 	close(p.done)
 	var errs []error
 	for range readers {
-		if c := <-p.free; c != nil {
-			errs = append(errs, c.close())
-		}
+		<-p.slots
+	}
+	for _, c := range p.idle {
+		errs = append(errs, c.close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing %s: %w", p.path, err)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -284,48 +286,92 @@ func readRun(ctx context.Context, c *conn, id string) (run flow.Row, err error) 
 	return run, err
 }
 
+// manyRecent is how many lookups a connection remembers before it forgets all.
+const manyRecent = 256
+
+// lookUp is a read of few rows that is asked for again and again, by clients that watch
+// over a run: as long as nobody has committed anything, the answer is the last one. The
+// file is asked before it is read, so that what is remembered is never newer than its
+// version says. Such a read is too short to be broken off: the driver would start a
+// goroutine for that.
+func (c *conn) lookUp(key string, read func(context.Context) ([]flow.Row, error)) ([]flow.Row, error) {
+	at, err := c.versionNow()
+	if err != nil {
+		return nil, err
+	}
+	if rows, known := c.recent[key]; known && at == c.recentAt {
+		return slices.Clone(rows), nil
+	}
+	rows, err := read(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	if at != c.recentAt || c.recent == nil || len(c.recent) == manyRecent {
+		c.recent, c.recentAt = map[string][]flow.Row{}, at
+	}
+	c.recent[key] = rows
+	return slices.Clone(rows), nil
+}
+
 // Run implements [flow.Reader].
 func (s *Store) Run(ctx context.Context, id string) (run flow.Row, err error) {
-	err = s.read(ctx, func(c *conn) (err error) { run, err = readRun(ctx, c, id); return err })
+	err = s.read(ctx, func(c *conn) error {
+		rows, err := c.lookUp(id, func(ctx context.Context) ([]flow.Row, error) {
+			run, err := readRun(ctx, c, id)
+			return []flow.Row{run}, err
+		})
+		if err == nil {
+			run = rows[0]
+		}
+		return err
+	})
 	return run, err
 }
 
 // Runs implements [flow.Reader].
 func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
-	err = s.read(ctx, func(c *conn) error {
-		runs = nil
-		statement := c.whichRuns
-		if q.Envelope != "" && q.Limit == 1 && q.States == nil && !q.Leased {
-			statement = c.newestRun
-		}
-		query, args, err := statement(ctx, q)
-		if err != nil {
+	err = s.read(ctx, func(c *conn) (err error) {
+		if q.Limit == 1 && q.Envelope != "" && q.States == nil && !q.Leased {
+			key := strings.Join([]string{q.Envelope, q.User, q.Session, q.Request, q.Thread, q.Prefix, strconv.FormatInt(q.Before, 10)}, "\x00")
+			runs, err = c.lookUp(key, func(ctx context.Context) ([]flow.Row, error) { return c.newestRun(ctx, q) })
 			return err
 		}
-		return c.query(ctx, func(r row) error {
-			run, err := scanRun(r)
-			runs = append(runs, run)
-			return err
-		}, query, args...)
+		query, args, err := c.whichRuns(ctx, q)
+		if err == nil {
+			runs, err = c.scanRuns(ctx, query, args...)
+		}
+		return err
 	})
 	return runs, err
 }
 
-// newestRun is the statement for the newest run of an Envelope. An ordered search by
-// bound values is planned anew by SQLite each time, which costs more than the search; so
-// the few runs that an Envelope has are looked through here.
-func (c *conn) newestRun(ctx context.Context, q flow.Query) (string, []any, error) {
+func (c *conn) scanRuns(ctx context.Context, query string, args ...any) (runs []flow.Row, err error) {
+	err = c.query(ctx, func(r row) error {
+		run, err := scanRun(r)
+		runs = append(runs, run)
+		return err
+	}, query, args...)
+	return runs, err
+}
+
+// newestRun is the newest run of an Envelope. An ordered search by bound values is
+// planned anew by SQLite each time, which costs more than the search; so the few runs
+// that an Envelope has are looked through here.
+func (c *conn) newestRun(ctx context.Context, q flow.Query) ([]flow.Row, error) {
 	where, args, err := c.conditions(ctx, q)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	newest := int64(0)
 	err = c.query(ctx, func(r row) error { newest = max(newest, r.int(0)); return nil }, `SELECT n FROM runs WHERE `+where, args...)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	head, err := c.selectRuns(ctx)
-	return head + ` WHERE n = ?`, []any{newest}, err
+	if err != nil {
+		return nil, err
+	}
+	return c.scanRuns(ctx, head+` WHERE n = ?`, newest)
 }
 
 // whichRuns is the statement for a query.

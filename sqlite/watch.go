@@ -219,10 +219,9 @@ func (p *poller) start() (err error) {
 	return err
 }
 
-// look is moved for a connection that is not in a transaction: it must read
-// something to learn of others.
+// look is moved for a connection that is not in a transaction.
 func (p *poller) look() (bool, error) {
-	if _, err := p.c.number(context.Background(), `PRAGMA data_version`); err != nil {
+	if _, err := p.c.versionNow(); err != nil {
 		return false, err
 	}
 	return p.moved()

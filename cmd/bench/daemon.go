@@ -39,7 +39,10 @@ func measureBounds(ctx context.Context, b *bench) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+d.token)
-	conn, err := grpc.NewClient(d.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	// Windows of a fixed size, as the server's: fitting them to the line is a ping and its
+	// answer for every short call.
+	conn, err := grpc.NewClient(d.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(1<<20), grpc.WithStaticConnWindowSize(1<<20))
 	if err != nil {
 		return nil, err
 	}

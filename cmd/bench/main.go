@@ -64,7 +64,7 @@ type effort struct {
 
 var (
 	full = effort{rounds: 5, round: time.Second, runs: 200, calls: 1000, records: 100_000, kill: 100, parked: 10_000, starts: 20, turn: 100, together: 100,
-		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}, asks: 2000, loops: 1000, install: true}
+		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}, asks: 10_000, loops: 1000, install: true}
 	// brief is enough to see that every figure can still be measured.
 	brief = effort{rounds: 1, round: 100 * time.Millisecond, runs: 20, calls: 20, records: 1000, kill: 5, parked: 20, starts: 2, turn: 10, together: 10,
 		sizes: []int{100, 1200}, replayed: []int{100}, asks: 20, loops: 20}

@@ -96,7 +96,11 @@ func logTo(asJSON bool) *slog.Logger {
 
 // traced takes a call into the trace of whoever makes it.
 func traced(ctx context.Context, get func(string) string) context.Context {
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": get("traceparent"), "tracestate": get("tracestate")})
+	parent := get("traceparent")
+	if parent == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent, "tracestate": get("tracestate")})
 }
 
 // tlsConfig reads certificates; nil: plain text.
