@@ -42,7 +42,7 @@ func Check(m proto.Message) error {
 type writer struct {
 	bytes.Buffer
 	trail
-	sparse bool // leaves out every field that is not set: nothing can be wrong with it
+	sparse bool // leaves out every field that nothing can be wrong with
 }
 
 // comma separates what follows from what stands before it, if something does.
@@ -77,7 +77,9 @@ func (w *writer) message(m protoreflect.Message) error {
 func (w *writer) fields(m protoreflect.Message) (written []protoreflect.FieldDescriptor) {
 	if w.sparse {
 		for fd := range m.Range {
-			written = append(written, fd)
+			if !harmless(fd) {
+				written = append(written, fd)
+			}
 		}
 		slices.SortFunc(written, func(a, b protoreflect.FieldDescriptor) int { return a.Index() - b.Index() })
 		return written
@@ -89,6 +91,23 @@ func (w *writer) fields(m protoreflect.Message) (written []protoreflect.FieldDes
 		}
 	}
 	return written
+}
+
+// harmless: any value that the field can hold will do.
+func harmless(fd protoreflect.FieldDescriptor) bool {
+	if fd.IsMap() {
+		return harmless(fd.MapValue())
+	}
+	switch fd.Kind() {
+	case protoreflect.BoolKind, protoreflect.Int32Kind:
+		return true
+	case protoreflect.Int64Kind:
+		return !isMoney(fd)
+	case protoreflect.StringKind:
+		_, closed := closedSets[fd.FullName()]
+		return !closed
+	}
+	return false
 }
 
 // absent: no JSON value is empty, so a bytes field that is empty is not there.
