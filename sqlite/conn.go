@@ -237,24 +237,29 @@ func (p *pool) use(ctx context.Context, f func(*conn) error) error {
 		return errClosed
 	}
 	defer func() { p.slots <- struct{}{} }()
-	c, err := p.take()
-	if err != nil {
-		return err
+	c := p.take()
+	if c == nil {
+		fresh, err := connect(p.path, readOnly)
+		if err != nil {
+			return err
+		}
+		c = fresh
 	}
 	defer p.giveBack(c)
 	return f(c)
 }
 
-func (p *pool) take() (*conn, error) {
+// take is the connection that was used last; nil: all are in use, or none was made yet.
+func (p *pool) take() *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := len(p.idle)
-	if n == 0 {
-		return connect(p.path, readOnly)
+	last := len(p.idle) - 1
+	if last < 0 {
+		return nil
 	}
-	c := p.idle[n-1]
-	p.idle = p.idle[:n-1]
-	return c, nil
+	c := p.idle[last]
+	p.idle = p.idle[:last]
+	return c
 }
 
 func (p *pool) giveBack(c *conn) {
