@@ -291,9 +291,9 @@ const manyRecent = 256
 
 // lookUp is a read of few rows that is asked for again and again, by clients that watch
 // over a run: as long as nobody has committed anything, the answer is the last one. The
-// file is asked before it is read, so that what is remembered is never newer than its
-// version says. Such a read is too short to be broken off: the driver would start a
-// goroutine for that.
+// version is asked for before the rows are read: they may be newer than it, and are then
+// read again next time, but never older. Such a read is too short to be broken off: the
+// driver would start a goroutine for that.
 func (c *conn) lookUp(key string, read func(context.Context) ([]flow.Row, error)) ([]flow.Row, error) {
 	at, err := c.versionNow()
 	if err != nil {
