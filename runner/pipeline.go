@@ -58,7 +58,7 @@ func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest, lock *t
 	}
 	p.doc = plan.Standing(kindPipeline, pipe.Name, pipe.Canonical(), pipe.AllowList())
 	said := limitsOf(pipe)
-	p.bounds = tipstaff.EffectiveBounds(p.manifest.Ceiling(), said, req.Bounds)
+	p.asked, p.bounds = req.Bounds, tipstaff.EffectiveBounds(p.manifest.Ceiling(), said, req.Bounds)
 	_, p.costBound = tipstaff.Min(p.manifest.Ceiling(), said, req.Bounds)[tipstaff.BoundCostUSD]
 	if err := r.hire(p); err != nil {
 		return err

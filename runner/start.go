@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -58,6 +59,7 @@ type prepared struct {
 	pipe    *pipeline.Pipeline // of a pipeline, for which doc stands; nil: it is none
 	inputs  json.RawMessage
 	bounds  tipstaff.Bounds
+	asked   tipstaff.Bounds // by whoever starts it, which can only lower them
 	crew    crew
 	session *conversation            // of a turn; nil: it is none
 	status  *tipstaff.PipelineStatus // of a pipeline; nil: it is none
@@ -84,8 +86,17 @@ func (p *prepared) started() tipstaff.Started {
 		s.Outline = p.doc.Outline(p.resolver)
 		return s
 	}
-	s.Outline, s.Warnings = pipelineOutline(p.pipe, p.stages), p.pipe.Warnings()
+	s.Outline, s.Warnings = pipelineOutline(p.pipe, p.stages), slices.Concat(p.pipe.Warnings(), p.kept())
 	return s
+}
+
+// kept are the bounds that somebody has asked to be higher than they are.
+func (p *prepared) kept() (warnings []tipstaff.Problem) {
+	for _, name := range p.asked.Above(p.bounds) {
+		warnings = append(warnings, tipstaff.Problem{Code: "bound_kept", Message: fmt.Sprintf("%s stays at %s: the %s asked for would raise it, and a start can only lower bounds",
+			name, tipstaff.FormatBound(name, p.bounds[name]), tipstaff.FormatBound(name, p.asked[name]))})
+	}
+	return warnings
 }
 
 func (r *Runner) prepare(req tipstaff.StartRequest) (*prepared, error) {
