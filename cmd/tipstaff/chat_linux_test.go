@@ -38,28 +38,28 @@ answers:
 // newChat is a workspace with those, on a terminal whose words tests can read.
 func newChat(t *testing.T) *workspace {
 	w := newWorkspace(t, talking)
-	w.env = []string{"NO_COLOR=1"}
+	w.Env = []string{"NO_COLOR=1"}
 	return w
 }
 
 // cooked reports whether the terminal is as a shell wants it.
 func (term *terminal) cooked() bool {
-	term.w.Helper()
+	term.Folder.Helper()
 	t, err := unix.IoctlGetTermios(int(term.keys.Fd()), unix.TCGETS)
-	term.w.check(err)
+	term.Folder.Check(err)
 	return t.Lflag&unix.ICANON != 0 && t.Lflag&unix.ECHO != 0 && t.Lflag&unix.ISIG != 0
 }
 
 // ended waits for the end and wants an exit code, and the terminal in order.
 func (term *terminal) ended(code int) string {
-	term.w.Helper()
-	r := term.wait()
+	term.Folder.Helper()
+	r := term.Wait()
 	<-term.dark
-	if r.code != code {
-		term.w.Errorf("want exit code %d, got %d\n%s", code, r.code, term.shown())
+	if r.Code != code {
+		term.Folder.Errorf("want exit code %d, got %d\n%s", code, r.Code, term.shown())
 	}
 	if !term.cooked() {
-		term.w.Errorf("the terminal is left raw\n%s", term.shown())
+		term.Folder.Errorf("the terminal is left raw\n%s", term.shown())
 	}
 	return term.shown()
 }
@@ -70,7 +70,7 @@ const drawnQuestion = "\x1b[Jallow? "
 
 // saysThenAsked types something and waits until one more question is asked.
 func (term *terminal) saysThenAsked(text string) {
-	term.w.Helper()
+	term.Folder.Helper()
 	before := strings.Count(term.shown(), drawnQuestion)
 	term.types(text)
 	term.asked(drawnQuestion, before+1)
@@ -109,7 +109,7 @@ func TestChatAtATerminal(t *testing.T) {
 		t.Fatalf("%d turns were taken", len(runs))
 	}
 	for _, run := range runs {
-		w.must(0, "verify", run)
+		w.Must(0, "verify", run)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestCtrlCCancelsATurn(t *testing.T) {
 		if s := w.show("@"); s.State != "cancelled" {
 			t.Errorf("the turn is %s\n%s", s.State, shown)
 		}
-		w.must(0, "verify", "@")
+		w.Must(0, "verify", "@")
 	})
 	t.Run("at the prompt", func(t *testing.T) {
 		t.Parallel()
@@ -145,7 +145,7 @@ func TestCtrlCCancelsATurn(t *testing.T) {
 		term.asked("Now it is the second time.", 1)
 		term.types("/quit\r")
 		term.ended(0)
-		w.must(0, "verify", "@")
+		w.Must(0, "verify", "@")
 	})
 }
 
@@ -162,12 +162,12 @@ func TestSignalInterruptsATurn(t *testing.T) {
 				term.types("wait\r")
 			}
 			term.asked("▸ builtin/sleep", 1)
-			term.signal(syscall.SIGTERM)
+			term.Signal(syscall.SIGTERM)
 			shown := term.ended(143)
 			if s := w.show("@"); s.Status != "interrupted" || !strings.Contains(shown, "tipstaff resume "+s.ID) {
 				t.Errorf("the turn is %s\n%s", s.Status, shown)
 			}
-			w.must(0, "verify", "@", "--open")
+			w.Must(0, "verify", "@", "--open")
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestSignalInterruptsATurn(t *testing.T) {
 func TestChatGoesOnWithAParkedTurn(t *testing.T) {
 	t.Parallel()
 	w := newChat(t)
-	told := sessionTold.FindStringSubmatch(w.must(4, "chat", "act").err)
+	told := sessionTold.FindStringSubmatch(w.Must(4, "chat", "act").Err)
 	if told == nil {
 		t.Fatal("it does not say how to go on")
 	}
@@ -191,5 +191,5 @@ func TestChatGoesOnWithAParkedTurn(t *testing.T) {
 	if got := w.effects(); got != "acted" {
 		t.Errorf("effects %q", got)
 	}
-	w.must(0, "verify", "@")
+	w.Must(0, "verify", "@")
 }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // Of two who resume one run, one drives it and the other is told that it is busy.
@@ -22,22 +24,22 @@ root:
     - {id: go, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo go >> effects; while ! test -e enough; do sleep 0.01; done"]}}
 `
 	w := newWorkspace(t, manifest, plan)
-	w.must(4, "run", "gated.yaml", "--unattended")
-	w.must(0, "decide", "@", "root/ok", "approve")
-	var rivals []*process
+	w.Must(4, "run", "gated.yaml", "--unattended")
+	w.Must(0, "decide", "@", "root/ok", "approve")
+	var rivals []*cmdtest.Process
 	for range 4 {
-		rivals = append(rivals, w.start("resume", "@", "--unattended", "--json"))
+		rivals = append(rivals, w.Start("resume", "@", "--unattended", "--json"))
 	}
-	w.until("all but one to give up", func() bool { return running(rivals) <= 1 })
-	w.until("the winner's effect", func() bool { return w.happened("go") || running(rivals) == 0 })
-	w.write("enough", "")
+	w.Until("all but one to give up", func() bool { return running(rivals) <= 1 })
+	w.Until("the winner's effect", func() bool { return w.happened("go") || running(rivals) == 0 })
+	w.Write("enough", "")
 	won := 0
 	for _, p := range rivals {
-		switch r := p.wait(); r.code {
+		switch r := p.Wait(); r.Code {
 		case 0:
 			won++
 		case 3:
-			r.says(t, `"code":"busy"`)
+			r.Says(t, `"code":"busy"`)
 		default:
 			t.Errorf("%v", r)
 		}
@@ -45,12 +47,12 @@ root:
 	if won != 1 || w.effects() != "go" {
 		t.Errorf("%d of them drove the run; effects %q", won, w.effects())
 	}
-	w.must(0, "verify", "@")
+	w.Must(0, "verify", "@")
 }
 
-func running(all []*process) (n int) {
+func running(all []*cmdtest.Process) (n int) {
 	for _, p := range all {
-		if p.running() {
+		if p.Running() {
 			n++
 		}
 	}
@@ -67,19 +69,19 @@ version: 1
 root: {id: ok, kind: gate, question: Go?}
 `
 	w := newWorkspace(t, manifest, plan)
-	w.must(4, "run", "gate.yaml", "--unattended")
+	w.Must(4, "run", "gate.yaml", "--unattended")
 	g := w.show("@").OpenGates[0]
-	var voters []*process
+	var voters []*cmdtest.Process
 	for i := range 50 {
-		voters = append(voters, w.start("decide", "@", g.ID, []string{"approve", "deny"}[i%2], "--json"))
+		voters = append(voters, w.Start("decide", "@", g.ID, []string{"approve", "deny"}[i%2], "--json"))
 	}
 	stored := map[string]int{}
 	conflicts := 0
 	for _, p := range voters {
-		switch r := p.wait(); {
-		case r.code == 0:
-			stored[r.out]++
-		case r.code == 3 && strings.Contains(r.err, `"code":"decision_conflict"`):
+		switch r := p.Wait(); {
+		case r.Code == 0:
+			stored[r.Out]++
+		case r.Code == 3 && strings.Contains(r.Err, `"code":"decision_conflict"`):
 			conflicts++
 		default:
 			t.Errorf("%v", r)
@@ -115,36 +117,36 @@ root:
     - {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo slow >> effects; while ! test -e enough; do sleep 0.01; done"]}}
 `
 	w := newWorkspace(t, manifest, plan)
-	p := w.start("run", "both.yaml", "--unattended")
-	w.until("the gate", func() bool { return w.happened("slow") && len(w.show("@").OpenGates) == 1 || !p.running() })
-	w.must(0, "decide", "@", "root/0/ok", "approve")
-	if r := p.wait(); r.code != 0 {
+	p := w.Start("run", "both.yaml", "--unattended")
+	w.Until("the gate", func() bool { return w.happened("slow") && len(w.show("@").OpenGates) == 1 || !p.Running() })
+	w.Must(0, "decide", "@", "root/0/ok", "approve")
+	if r := p.Wait(); r.Code != 0 {
 		t.Errorf("the answer did not reach it\n%v", r)
 	}
-	w.must(0, "verify", "@")
+	w.Must(0, "verify", "@")
 }
 
 // Eight processes make the store at the same time.
 func TestManyMakeTheStore(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, small)
-	var all []*process
+	var all []*cmdtest.Process
 	for range 8 {
-		all = append(all, w.start("run", "small.yaml", "--json"))
+		all = append(all, w.Start("run", "small.yaml", "--json"))
 	}
 	ids := map[string]bool{}
 	for _, p := range all {
-		r := p.wait()
-		if r.code != 0 {
+		r := p.Wait()
+		if r.Code != 0 {
 			t.Fatalf("%v", r)
 		}
-		ids[r.runID(t)] = true
+		ids[runID(t, r)] = true
 	}
 	if len(ids) != 8 || len(w.runs()) != 8 {
 		t.Errorf("%d runs were told, %d are listed", len(ids), len(w.runs()))
 	}
 	for id := range ids {
-		w.must(0, "verify", id)
+		w.Must(0, "verify", id)
 	}
 }
 
@@ -154,14 +156,14 @@ func TestDeadOwnerIsNotedOnce(t *testing.T) {
 	w := newWorkspace(t, manifest, long, small)
 	p := w.startLong()
 	run := w.show("@").ID
-	w.must(0, "run", "small.yaml") // a run beside it is left alone
-	p.kill()
-	var all []*process
+	w.Must(0, "run", "small.yaml") // a run beside it is left alone
+	p.Kill()
+	var all []*cmdtest.Process
 	for range 4 {
-		all = append(all, w.start("ls"), w.start("show", run), w.start("decide"))
+		all = append(all, w.Start("ls"), w.Start("show", run), w.Start("decide"))
 	}
 	for _, p := range all {
-		if r := p.wait(); r.code != 0 {
+		if r := p.Wait(); r.Code != 0 {
 			t.Errorf("%v", r)
 		}
 	}
@@ -192,18 +194,18 @@ func (w *workspace) setOwner(run, member string, value any) {
 
 // pause stops a process where it stands, but not in the middle of a commit: the
 // store would stay locked.
-func (p *process) pause() {
-	p.w.Helper()
-	db := p.w.openWritable(50 * time.Millisecond)
+func (w *workspace) pause(p *cmdtest.Process) {
+	w.Helper()
+	db := w.openWritable(50 * time.Millisecond)
 	defer db.Close()
-	p.w.until("a moment outside of a commit", func() bool {
-		p.signal(syscall.SIGSTOP)
+	w.Until("a moment outside of a commit", func() bool {
+		p.Signal(syscall.SIGSTOP)
 		tx, err := db.Begin()
 		if err == nil {
-			p.w.check(tx.Rollback())
+			w.Check(tx.Rollback())
 			return true
 		}
-		p.signal(syscall.SIGCONT)
+		p.Signal(syscall.SIGCONT)
 		return false
 	})
 }
@@ -215,12 +217,12 @@ func TestSupersededOwner(t *testing.T) {
 	w := newWorkspace(t, manifest, long)
 	old := w.startLong()
 	run := w.show("@").ID
-	old.pause()
+	w.pause(old)
 	w.setOwner(run, "Start", 1) // to everybody else it is another process now
-	w.must(4, "resume", run, "--unattended")
-	old.signal(syscall.SIGCONT)
-	r := old.wait()
-	if r.code != 3 {
+	w.Must(4, "resume", run, "--unattended")
+	old.Signal(syscall.SIGCONT)
+	r := old.Wait()
+	if r.Code != 3 {
 		t.Errorf("the superseded owner: want exit code 3\n%v", r)
 	}
 	resumed := false
@@ -230,7 +232,7 @@ func TestSupersededOwner(t *testing.T) {
 			t.Errorf("seq %d: the superseded owner wrote after its successor", rec.Seq)
 		}
 	}
-	w.must(0, "verify", run, "--open")
+	w.Must(0, "verify", run, "--open")
 }
 
 // A pid says nothing: a stranger who has it by now is not taken for the owner, and
@@ -240,12 +242,12 @@ func TestReusedPid(t *testing.T) {
 	w := newWorkspace(t, manifest, long)
 	p := w.startLong()
 	run := w.show("@").ID
-	p.kill()
+	p.Kill()
 	stranger := exec.Command("sleep", "600")
-	w.check(stranger.Start())
+	w.Check(stranger.Start())
 	t.Cleanup(func() { _ = stranger.Process.Kill(); _ = stranger.Wait() })
 	w.setOwner(run, "Pid", stranger.Process.Pid)
-	w.must(4, "resume", run, "--unattended").says(t, "in_doubt")
+	w.Must(4, "resume", run, "--unattended").Says(t, "in_doubt")
 	if err := stranger.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the stranger was ended: %v", err)
 	}

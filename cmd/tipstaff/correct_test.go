@@ -45,10 +45,10 @@ outputs: {one: "${one.output.stdout}"}
 func TestForgedCorrections(t *testing.T) {
 	t.Parallel()
 	original := newWorkspace(t, manifest, revised)
-	original.must(4, "run", "first.yaml", "--unattended")
-	original.must(4, "resume", "@", "--with", "second.yaml", "--reason", "ask better", "--unattended")
-	original.must(0, "resume", "@", "--with", "third.yaml", "--reason", "more room", "--yes", "--unattended")
-	original.must(0, "verify", "@")
+	original.Must(4, "run", "first.yaml", "--unattended")
+	original.Must(4, "resume", "@", "--with", "second.yaml", "--reason", "ask better", "--unattended")
+	original.Must(0, "resume", "@", "--with", "third.yaml", "--reason", "more room", "--yes", "--unattended")
+	original.Must(0, "verify", "@")
 	second := func(b *book) int { return b.at("intent.correct") }
 	third := func(b *book) int {
 		return second(b) + 1 + b.since(second(b)+1).at("intent.correct")
@@ -97,7 +97,7 @@ func TestForgedCorrections(t *testing.T) {
 		t.Parallel()
 		w := copyOf(t, original)
 		w.openBook().forge(w.keys())
-		w.must(0, "verify", "@")
+		w.Must(0, "verify", "@")
 	})
 }
 
@@ -127,20 +127,20 @@ func (b *book) field(i int, name string) string {
 func TestKillInACorrection(t *testing.T) {
 	t.Parallel()
 	parked := newWorkspace(t, manifest, revised)
-	parked.must(4, "run", "first.yaml", "--unattended")
+	parked.Must(4, "run", "first.yaml", "--unattended")
 	for n := int64(1); n <= 16; n += 3 {
 		k := &killer{workspace: copyOf(t, parked)}
 		run := k.runs()[0]
-		p := k.start("resume", run, "--with", "third.yaml", "--reason", "more room", "--yes", "--unattended")
+		p := k.Start("resume", run, "--with", "third.yaml", "--reason", "more room", "--yes", "--unattended")
 		k.afterRecords(p, n)
-		p.kill()
+		p.Kill()
 		if !corrected(k.journal(run)) {
-			k.must(0, "resume", run, "--with", "third.yaml", "--reason", "more room", "--yes", "--unattended")
+			k.Must(0, "resume", run, "--with", "third.yaml", "--reason", "more room", "--yes", "--unattended")
 		}
 		for k.show(run).State != "completed" {
-			if r := k.tipstaff("resume", run, "--yes", "--unattended"); r.code == 4 {
-				k.settleDoubts(run, func(args ...string) { k.must(0, args...) })
-			} else if r.code != 0 {
+			if r := k.Run("resume", run, "--yes", "--unattended"); r.Code == 4 {
+				k.settleDoubts(run, func(args ...string) { k.Must(0, args...) })
+			} else if r.Code != 0 {
 				t.Fatalf("killed after %d records\n%v", n, r)
 			}
 		}
@@ -150,8 +150,8 @@ func TestKillInACorrection(t *testing.T) {
 		if got := canonical(k.workspace, k.show(run).Outputs); got != `{"one":"one\n"}` {
 			t.Errorf("killed after %d records: outputs %s", n, got)
 		}
-		k.must(0, "verify", run)
-		k.must(0, "replay", run)
+		k.Must(0, "verify", run)
+		k.Must(0, "replay", run)
 	}
 }
 

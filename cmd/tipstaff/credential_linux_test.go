@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 	"github.com/tipstaff/tipstaff/tool/tooltest"
 )
 
@@ -29,26 +30,26 @@ func TestCredentialIsNowhere(t *testing.T) {
 		w.declare(form, tooltest.Secret+": $env:TOKEN", []string{tooltest.Reveals}, tooltest.Echo, tooltest.Reveal)
 		leaves += fmt.Sprintf("        - {id: %s, kind: tool_call, tool: 'mcp://%s/reveal@1.0.0', args: {form: %s}, on_error: continue}\n", form, form, form)
 	}
-	w.write("plan.yaml", "kind: plan\nversion: 1\nroot:\n  kind: sequential\n  children:\n    - kind: parallel\n      children:\n"+leaves+
+	w.Write("plan.yaml", "kind: plan\nversion: 1\nroot:\n  kind: sequential\n  children:\n    - kind: parallel\n      children:\n"+leaves+
 		"        - {id: neighbour, kind: tool_call, tool: 'mcp://plain/echo@1.0.0', args: {text: unharmed}}\n"+
 		"outputs: {neighbour: '${neighbour.output}', plain: '${plain.output}'}\n")
 	printed := ""
-	tipstaff := func(code int, args ...string) result {
+	tipstaff := func(code int, args ...string) cmdtest.Result {
 		t.Helper()
-		p := w.prepare(args...)
-		p.cmd.Env = append(p.cmd.Env, "TOKEN="+credential)
-		p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
-		p.begin()
-		r := p.wait()
-		if r.code != code {
+		p := w.Prepare(args...)
+		p.Cmd.Env = append(p.Cmd.Env, "TOKEN="+credential)
+		p.Listen()
+		p.Begin()
+		r := p.Wait()
+		if r.Code != code {
 			t.Fatalf("want exit code %d\n%v", code, r)
 		}
-		printed += r.out + r.err
+		printed += r.Out + r.Err
 		return r
 	}
 	tipstaff(0, "tools", "pin", "--yes")
 	tipstaff(0, "tools", "verify")
-	tipstaff(0, "run", "plan.yaml", "--unattended").says(t, `"neighbour":"unharmed"`, `it is $env:TOKEN`)
+	tipstaff(0, "run", "plan.yaml", "--unattended").Says(t, `"neighbour":"unharmed"`, `it is $env:TOKEN`)
 	for _, args := range [][]string{{"show", "@"}, {"events", "@"}, {"events", "@", "--json"}, {"export", "@", "exported"}, {"verify", "@"}, {"replay", "@"}, {"tools", "list"}} {
 		tipstaff(0, args...)
 	}
@@ -57,7 +58,7 @@ func TestCredentialIsNowhere(t *testing.T) {
 		t.Errorf("processes are left: %v", left)
 	}
 	files := 0
-	w.check(filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+	w.Check(filepath.WalkDir(w.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}

@@ -107,7 +107,7 @@ func TestKillFamily(t *testing.T) {
 func (k *killer) oneFamily() {
 	k.Helper()
 	for len(k.runs()) == 0 {
-		if r, ended := k.risk("run", "work.yaml", "--yes", "--unattended"); ended && r.code != 0 {
+		if r, ended := k.risk("run", "work.yaml", "--yes", "--unattended"); ended && r.Code != 0 {
 			k.Fatalf("%v", r)
 		}
 	}
@@ -115,8 +115,8 @@ func (k *killer) oneFamily() {
 	for k.show(run).State != "completed" {
 		r, ended := k.risk("resume", run, "--yes", "--unattended")
 		switch {
-		case !ended, r.code == 0, r.code == 3:
-		case r.code == 4:
+		case !ended, r.Code == 0, r.Code == 3:
+		case r.Code == 4:
 			for _, any := range k.runs() {
 				k.settleDoubts(any, k.insist)
 			}
@@ -135,6 +135,6 @@ func (k *killer) oneFamily() {
 		k.Errorf("%d runs, want a run and three children", len(all))
 	}
 	for _, any := range all {
-		k.must(0, "verify", any)
+		k.Must(0, "verify", any)
 	}
 }

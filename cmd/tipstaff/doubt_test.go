@@ -9,8 +9,8 @@ import (
 func inDoubt(t *testing.T) *workspace {
 	t.Helper()
 	w := newWorkspace(t, manifest, long)
-	w.startLong().kill()
-	w.must(4, "resume", "@", "--unattended").says(t, "root/slow/in_doubt")
+	w.startLong().Kill()
+	w.Must(4, "resume", "@", "--unattended").Says(t, "root/slow/in_doubt")
 	return w
 }
 
@@ -20,7 +20,7 @@ func TestAnswersToADoubt(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
 		w := inDoubt(t)
-		before := w.must(0, "events", "@", "--json").out
+		before := w.Must(0, "events", "@", "--json").Out
 		for _, args := range [][]string{
 			{"use_result"},
 			{"use_result", "--answer", `{"nonsense":true}`},
@@ -29,38 +29,38 @@ func TestAnswersToADoubt(t *testing.T) {
 			{"approve"},
 			{"retry", "--feedback", "with feeling"},
 		} {
-			r := w.tipstaff(append([]string{"decide", "@", "root/slow/in_doubt"}, args...)...)
-			if r.code != 2 && r.code != 3 {
+			r := w.Run(append([]string{"decide", "@", "root/slow/in_doubt"}, args...)...)
+			if r.Code != 2 && r.Code != 3 {
 				t.Errorf("want exit code 2 or 3\n%v", r)
 			}
 		}
-		if after := w.must(0, "events", "@", "--json").out; after != before {
+		if after := w.Must(0, "events", "@", "--json").Out; after != before {
 			t.Error("what was refused has left a record")
 		}
 	})
 	t.Run("fail", func(t *testing.T) {
 		t.Parallel()
 		w := inDoubt(t)
-		w.must(0, "decide", "@", "root/slow/in_doubt", "fail", "--note", "nobody knows")
-		w.must(1, "resume", "@", "--unattended").says(t, "in_doubt")
+		w.Must(0, "decide", "@", "root/slow/in_doubt", "fail", "--note", "nobody knows")
+		w.Must(1, "resume", "@", "--unattended").Says(t, "in_doubt")
 		if w.effects() != "slow" {
 			t.Errorf("effects %q", w.effects())
 		}
-		w.must(0, "verify", "@")
+		w.Must(0, "verify", "@")
 	})
 	t.Run("retry, and killed again", func(t *testing.T) {
 		t.Parallel()
 		w := inDoubt(t)
-		w.must(0, "decide", "@", "root/slow/in_doubt", "retry")
-		w.write("effects", "")
-		p := w.start("resume", "@", "--unattended")
-		w.until("the second attempt", func() bool { return w.happened("slow") || !p.running() })
-		p.kill()
-		w.must(4, "resume", "@", "--unattended").says(t, "root/slow/in_doubt#2")
-		w.must(0, "decide", "@", "root/slow/in_doubt#2", "retry")
-		w.write("enough", "")
-		w.must(0, "resume", "@", "--unattended")
-		w.must(0, "verify", "@")
+		w.Must(0, "decide", "@", "root/slow/in_doubt", "retry")
+		w.Write("effects", "")
+		p := w.Start("resume", "@", "--unattended")
+		w.Until("the second attempt", func() bool { return w.happened("slow") || !p.Running() })
+		p.Kill()
+		w.Must(4, "resume", "@", "--unattended").Says(t, "root/slow/in_doubt#2")
+		w.Must(0, "decide", "@", "root/slow/in_doubt#2", "retry")
+		w.Write("enough", "")
+		w.Must(0, "resume", "@", "--unattended")
+		w.Must(0, "verify", "@")
 		attempts := 0
 		for _, r := range w.journal("@") {
 			if r.Kind == "effect.intended" && r.Path == "root/slow" {
@@ -75,13 +75,13 @@ func TestAnswersToADoubt(t *testing.T) {
 	t.Run("use_result, by whom", func(t *testing.T) {
 		t.Parallel()
 		w := inDoubt(t)
-		w.must(0, "decide", "@", "root/slow/in_doubt", "use_result", "--answer", `{"exit_code":0,"stdout":"slow\n","stderr":""}`)
-		w.must(0, "resume", "@", "--unattended")
+		w.Must(0, "decide", "@", "root/slow/in_doubt", "use_result", "--answer", `{"exit_code":0,"stdout":"slow\n","stderr":""}`)
+		w.Must(0, "resume", "@", "--unattended")
 		for _, r := range w.journal("@") {
 			if r.Kind == "effect.finished" && r.Path == "root/slow" && !strings.Contains(string(r.Body), `"by":"local:cli"`) {
 				t.Errorf("the result does not say who gave it: %s", r.Body)
 			}
 		}
-		w.must(0, "verify", "@")
+		w.Must(0, "verify", "@")
 	})
 }

@@ -79,29 +79,29 @@ agents:
 func TestHost(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, remoteRounds)
-	r := w.must(0, "run", "remote.yaml", "--unattended", "--host", "setsid sleep 300 & exec agenthost")
+	r := w.Must(0, "run", "remote.yaml", "--unattended", "--host", "setsid sleep 300 & exec agenthost")
 	run := w.runs()[0]
 	if got, want := canonical(w, w.show(run).Outputs), `{"judge":{"redelivered":false,"verdict":"good"},"work":{}}`; got != want {
 		t.Errorf("outputs %s, want %s", got, want)
 	}
 	for _, said := range []string{"setsid: out of order", "setsid: it ended: exit status 9; it is started again in 500ms"} {
-		if !strings.Contains(r.err, said) {
-			t.Errorf("nobody said %q:\n%s", said, r.err)
+		if !strings.Contains(r.Err, said) {
+			t.Errorf("nobody said %q:\n%s", said, r.Err)
 		}
 	}
 	if left := w.leftOver(run); len(left) > 0 {
 		t.Errorf("processes of the run are still there: %v", left)
 	}
-	w.must(0, "verify", run)
+	w.Must(0, "verify", run)
 }
 
 // TestNoHost is told how a host finds the run, and how it ends without one.
 func TestNoHost(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, strings.Replace(remoteRounds, "remote: {}", "remote: {wait_seconds: 1}", 1))
-	r := w.must(1, "run", "remote.yaml", "--unattended")
-	r.says(t, "agent_unavailable")
-	if !strings.Contains(r.err, "remote stages wait for hosts with TIPSTAFF_ADDRESS=127.0.0.1:") {
-		t.Errorf("nobody says where: %s", r.err)
+	r := w.Must(1, "run", "remote.yaml", "--unattended")
+	r.Says(t, "agent_unavailable")
+	if !strings.Contains(r.Err, "remote stages wait for hosts with TIPSTAFF_ADDRESS=127.0.0.1:") {
+		t.Errorf("nobody says where: %s", r.Err)
 	}
 }

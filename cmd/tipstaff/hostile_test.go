@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // leaves are n nodes that do next to nothing.
@@ -71,13 +73,13 @@ func TestHostileDocuments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, manifest)
-			w.write("plan.yaml", c.plan)
-			r := w.must(c.code, "run", "plan.yaml", "--dry-run")
+			w.Write("plan.yaml", c.plan)
+			r := w.Must(c.code, "run", "plan.yaml", "--dry-run")
 			if c.code != 0 {
-				r.says(t, c.says)
+				r.Says(t, c.says)
 			}
-			if strings.Contains(r.out+r.err, "\x1b") {
-				t.Errorf("it lets an escape through to the terminal: %q", clip(r.err))
+			if strings.Contains(r.Out+r.Err, "\x1b") {
+				t.Errorf("it lets an escape through to the terminal: %q", cmdtest.Clip(r.Err))
 			}
 		})
 	}
@@ -104,11 +106,11 @@ func TestLargestPlans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, manifest)
-			w.write("plan.yaml", plan)
-			w.must(0, "run", "plan.yaml", "--yes", "--unattended")
-			w.must(0, "verify", "@")
-			w.must(0, "export", "@", "out")
-			w.must(0, "verify", "./out")
+			w.Write("plan.yaml", plan)
+			w.Must(0, "run", "plan.yaml", "--yes", "--unattended")
+			w.Must(0, "verify", "@")
+			w.Must(0, "export", "@", "out")
+			w.Must(0, "verify", "./out")
 			for i, r := range w.journal("@") {
 				if r.Seq != int64(i+1) {
 					t.Fatalf("record %d has seq %d", i+1, r.Seq)
@@ -135,17 +137,17 @@ outputs: {text: "${r.output.text}", literal: "$${r.output.text}", size: "${none.
 `
 	w := newWorkspace(t, manifest, plan)
 	text := strings.Repeat("ab\u2028\\\"", 200_000)
-	w.write("inputs.json", `{"text": `+quoteJSON(w, text)+`}`)
-	w.must(0, "run", "echo.yaml", "--inputs", "inputs.json")
-	if w.read("big.txt") != text {
+	w.Write("inputs.json", `{"text": `+quoteJSON(w, text)+`}`)
+	w.Must(0, "run", "echo.yaml", "--inputs", "inputs.json")
+	if w.Read("big.txt") != text {
 		t.Error("the file has another text")
 	}
 	if got, want := canonical(w, w.show("@").Outputs), canonical(w, []byte(`{"text": `+quoteJSON(w, text)+`, "literal": "${r.output.text}", "size": 0}`)); got != want {
 		t.Error("the outputs are others")
 	}
-	w.must(0, "verify", "@")
-	w.must(0, "export", "@", "out")
-	w.must(0, "verify", "./out")
+	w.Must(0, "verify", "@")
+	w.Must(0, "export", "@", "out")
+	w.Must(0, "verify", "./out")
 }
 
 // The built-in tools stay inside of their roots, hosts and programs, whatever a
@@ -196,15 +198,15 @@ fine
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, fenced)
-			w.check(os.Symlink("../secret.txt", w.path("inside", "link.txt")))
-			w.check(os.Symlink("..", w.path("inside", "out")))
-			w.check(os.Symlink("../written", w.path("inside", "dangling")))
-			w.write("plan.yaml", "kind: plan\nversion: 1\nroot: {id: a, kind: tool_call, "+call+"}\n")
-			r := w.must(1, "run", "plan.yaml", "--unattended")
-			if strings.Contains(r.out+r.err, "root:x:") || strings.Contains(w.must(0, "events", "@", "--json").out, `secret\n`) {
+			w.Check(os.Symlink("../secret.txt", w.Path("inside", "link.txt")))
+			w.Check(os.Symlink("..", w.Path("inside", "out")))
+			w.Check(os.Symlink("../written", w.Path("inside", "dangling")))
+			w.Write("plan.yaml", "kind: plan\nversion: 1\nroot: {id: a, kind: tool_call, "+call+"}\n")
+			r := w.Must(1, "run", "plan.yaml", "--unattended")
+			if strings.Contains(r.Out+r.Err, "root:x:") || strings.Contains(w.Must(0, "events", "@", "--json").Out, `secret\n`) {
 				t.Errorf("it tells what it must not know\n%v", r)
 			}
-			if _, err := os.Lstat(w.path("written")); err == nil {
+			if _, err := os.Lstat(w.Path("written")); err == nil {
 				t.Error("it wrote outside of its root")
 			}
 			select {
@@ -212,7 +214,7 @@ fine
 				t.Errorf("the request for %s reached its host", path)
 			default:
 			}
-			w.must(0, "verify", "@")
+			w.Must(0, "verify", "@")
 		})
 	}
 }
@@ -221,14 +223,14 @@ fine
 func TestWriteOverALink(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest)
-	w.write("plan.yaml", "kind: plan\nversion: 1\nroot: {id: a, kind: tool_call, tool: \"mcp://builtin/write_file@1.0.0\", args: {path: link, content: x}}\n")
+	w.Write("plan.yaml", "kind: plan\nversion: 1\nroot: {id: a, kind: tool_call, tool: \"mcp://builtin/write_file@1.0.0\", args: {path: link, content: x}}\n")
 	outside := filepath.Join(t.TempDir(), "outside")
-	w.check(os.Symlink(outside, w.path("link")))
-	w.must(0, "run", "plan.yaml")
+	w.Check(os.Symlink(outside, w.Path("link")))
+	w.Must(0, "run", "plan.yaml")
 	if _, err := os.Lstat(outside); err == nil {
 		t.Error("it wrote where the link leads")
 	}
-	if info, err := os.Lstat(w.path("link")); err != nil || !info.Mode().IsRegular() {
+	if info, err := os.Lstat(w.Path("link")); err != nil || !info.Mode().IsRegular() {
 		t.Errorf("the link is %v, %v", info, err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // kills is how often processes are killed in all; the variable is for long soaks.
@@ -57,13 +59,13 @@ func (k *killer) oneRun() {
 		r, ended := k.risk("resume", run, "--yes", "--unattended")
 		switch {
 		case !ended:
-		case r.code == 0:
+		case r.Code == 0:
 			k.finished(run)
 			return
-		case r.code == 3 && k.show(run).State == "completed": // the process before was killed after its last record
+		case r.Code == 3 && k.show(run).State == "completed": // the process before was killed after its last record
 			k.finished(run)
 			return
-		case r.code == 4:
+		case r.Code == 4:
 			k.settleDoubts(run, k.insist)
 		default:
 			k.Fatalf("%v", r)
@@ -76,7 +78,7 @@ func (k *killer) begin() string {
 	k.Helper()
 	for {
 		r, ended := k.risk("run", "work.yaml", "--yes", "--unattended")
-		if ended && r.code != 0 {
+		if ended && r.Code != 0 {
 			k.Fatalf("%v", r)
 		}
 		if runs := k.runs(); len(runs) == 1 {
@@ -92,7 +94,7 @@ func (k *killer) insist(args ...string) {
 	k.doubts++
 	for {
 		r, ended := k.risk(args...)
-		if ended && r.code != 0 {
+		if ended && r.Code != 0 {
 			k.Fatalf("%v", r)
 		}
 		if ended {
@@ -103,46 +105,46 @@ func (k *killer) insist(args ...string) {
 
 // risk runs a command that may be killed: after some time, or when it has written
 // some records. It reports whether the command came to its end.
-func (k *killer) risk(args ...string) (r result, ended bool) {
+func (k *killer) risk(args ...string) (r cmdtest.Result, ended bool) {
 	k.Helper()
-	p := k.start(args...)
+	p := k.Start(args...)
 	if k.left > 0 && k.dice.IntN(10) > 0 {
 		if k.dice.IntN(2) == 0 {
 			k.after(p, time.Duration(k.dice.IntN(250))*time.Millisecond)
 		} else {
 			k.afterRecords(p, int64(1+k.dice.IntN(12)))
 		}
-		if p.kill() {
+		if p.Kill() {
 			k.left--
 			k.killed++
-			return result{}, false
+			return cmdtest.Result{}, false
 		}
 	}
 	k.spared++
-	return p.wait(), true
+	return p.Wait(), true
 }
 
 // after waits for a while, or for the end of the process.
-func (k *killer) after(p *process, d time.Duration) {
+func (k *killer) after(p *cmdtest.Process, d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-p.ended:
+	case <-p.Ended:
 	}
 }
 
 // afterRecords waits until the store has n more records, or for the end of the
 // process.
-func (k *killer) afterRecords(p *process, n int64) {
+func (k *killer) afterRecords(p *cmdtest.Process, n int64) {
 	k.Helper()
 	store := k.openReadOnly()
 	defer store.Close()
 	want := int64(-1)
-	k.until("records", func() bool {
+	k.Until("records", func() bool {
 		have := countRecords(store)
 		if want < 0 {
 			want = have + n
 		}
-		return have >= want || !p.running()
+		return have >= want || !p.Running()
 	})
 }
 
@@ -157,7 +159,7 @@ func countRecords(store *sql.DB) (n int64) {
 
 func (w *workspace) openReadOnly() *sql.DB {
 	w.Helper()
-	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?mode=ro&_pragma=busy_timeout(5000)", w.path(".tipstaff", "tipstaff.db")))
-	w.check(err)
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?mode=ro&_pragma=busy_timeout(5000)", w.Path(".tipstaff", "tipstaff.db")))
+	w.Check(err)
 	return db
 }

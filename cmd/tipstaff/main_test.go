@@ -4,15 +4,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 	"github.com/tipstaff/tipstaff/tool/tooltest"
 )
 
@@ -30,36 +28,10 @@ func TestMain(m *testing.M) {
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {
-	dir, err := os.MkdirTemp("", "tipstaff-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // other users run it, too
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	binDir = dir
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return t.M.Run()
+	return cmdtest.Main(t.M)
 }
-
-var binDir string
-
-// command is the binary as it is released. Tests that start hundreds of
-// processes, or kill them after milliseconds, use it in place of the test binary,
-// which starts five times slower under the race detector.
-var command = sync.OnceValues(func() (string, error) {
-	name := filepath.Join(binDir, "tipstaff")
-	build := exec.Command("go", "build", "-trimpath", "-o", name, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return name, nil
-})

@@ -40,7 +40,7 @@ func TestMemoryOutlivesKills(t *testing.T) {
 		}
 	}
 	t.Logf("%d commands killed, %d ended by themselves", k.killed, k.spared)
-	k.must(0, "verify", "--memory")
+	k.Must(0, "verify", "--memory")
 	k.attestedOnce(ends)
 }
 
@@ -58,26 +58,26 @@ func (k *killer) toEnd(state string) string {
 	for tries := 0; k.show(run).State != state; tries++ {
 		switch {
 		case tries > 3 && state == "cancelled":
-			k.must(0, "cancel", run)
+			k.Must(0, "cancel", run)
 		case tries > 3:
-			k.tipstaff("resume", run, "--unattended")
+			k.Run("resume", run, "--unattended")
 		case state == "cancelled":
 			k.perish("cancel", run)
 		default:
 			k.perish("resume", run, "--unattended")
 		}
 	}
-	k.must(0, "verify", run)
+	k.Must(0, "verify", run)
 	return run
 }
 
 // perish runs a command and kills it after some records, a moment later.
 func (k *killer) perish(args ...string) {
 	k.Helper()
-	p := k.start(args...)
+	p := k.Start(args...)
 	k.afterRecords(p, int64(k.dice.IntN(10)))
 	k.after(p, time.Duration(k.dice.IntN(3000))*time.Microsecond)
-	if p.kill() {
+	if p.Kill() {
 		k.killed++
 	} else {
 		k.spared++
@@ -89,14 +89,14 @@ func (k *killer) perish(args ...string) {
 func (w *workspace) attestedOnce(ends map[string]string) {
 	w.Helper()
 	outcomes := map[string]string{"completed": "success", "failed": "failure", "cancelled": "cancelled"}
-	log := w.must(0, "memory", "log", "--json").out
+	log := w.Must(0, "memory", "log", "--json").Out
 	records := w.parseRecords(log)
 	attested := map[string]int{}
 	for i, line := range strings.Split(strings.TrimSpace(log), "\n") {
 		var of struct {
 			Run string `json:"run"`
 		}
-		w.check(json.Unmarshal([]byte(line), &of))
+		w.Check(json.Unmarshal([]byte(line), &of))
 		r := records[i]
 		if r.Seq != int64(i+1) {
 			w.Errorf("record %d stands in place %d", r.Seq, i+1)

@@ -42,7 +42,7 @@ func newMind(t testing.TB, answer func(user string, step int) said) *mind {
 // known gives a workspace a key, by which the mind knows it.
 func (m *mind) known(w *workspace, name string) (key string) {
 	key = "key-of-the-workspace-" + name
-	w.env = []string{"MIND_KEY=" + key, "MIND_URL=" + m.URL + "/v1"}
+	w.Env = []string{"MIND_KEY=" + key, "MIND_URL=" + m.URL + "/v1"}
 	return key
 }
 

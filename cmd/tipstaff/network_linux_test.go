@@ -27,26 +27,20 @@ outputs: {text: "${read.output.text}", network: "${look.output.stdout}"}
 `)
 	alone := func(code int, args ...string) {
 		t.Helper()
-		p := w.prepare(args...)
-		p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
+		p := w.Prepare(args...)
+		p.Listen()
 		id := func(own int) []syscall.SysProcIDMap {
 			return []syscall.SysProcIDMap{{ContainerID: own, HostID: own, Size: 1}}
 		}
-		p.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
-		p.cmd.SysProcAttr.UidMappings, p.cmd.SysProcAttr.GidMappings = id(os.Getuid()), id(os.Getgid())
-		switch err := p.cmd.Start(); {
+		p.Cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
+		p.Cmd.SysProcAttr.UidMappings, p.Cmd.SysProcAttr.GidMappings = id(os.Getuid()), id(os.Getgid())
+		switch err := p.Try(); {
 		case errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC):
 			t.Skipf("no namespaces can be made here: %v", err)
 		case err != nil:
 			t.Fatal(err)
 		}
-		go func() {
-			p.waitErr = p.cmd.Wait()
-			close(p.ended)
-		}()
-		if r := p.wait(); r.code != code {
-			t.Fatalf("want exit code %d\n%v", code, r)
-		}
+		p.Must(code)
 	}
 	alone(4, "run", "plan.yaml", "--unattended")
 	alone(0, "decide", "@", "root/ok", "approve")
@@ -55,9 +49,9 @@ outputs: {text: "${read.output.text}", network: "${look.output.stdout}"}
 		alone(0, args...)
 	}
 	here, err := os.Readlink("/proc/self/ns/net")
-	w.check(err)
+	w.Check(err)
 	var got struct{ Text, Network string }
-	w.check(json.Unmarshal(w.show("@").Outputs, &got))
+	w.Check(json.Unmarshal(w.show("@").Outputs, &got))
 	if got.Text != "alone" || !strings.HasPrefix(got.Network, "net:[") || strings.TrimSpace(got.Network) == here {
 		t.Errorf("outputs %+v, the network here is %s", got, here)
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // daemon is a plan whose program leaves another behind, in a session of its own,
@@ -25,28 +27,28 @@ while ! test -e enough; do sleep 0.01; done
 // However a run ends, nothing that it started lives on.
 func TestNoChildOutlivesItsRun(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *workspace, p *process){
-		"completed": func(w *workspace, p *process) {
-			w.write("enough", "")
-			if r := p.wait(); r.code != 0 {
+	for name, end := range map[string]func(w *workspace, p *cmdtest.Process){
+		"completed": func(w *workspace, p *cmdtest.Process) {
+			w.Write("enough", "")
+			if r := p.Wait(); r.Code != 0 {
 				w.Errorf("%v", r)
 			}
 		},
-		"interrupted": func(w *workspace, p *process) {
-			p.signal(os.Interrupt)
-			if r := p.wait(); r.code != 130 {
+		"interrupted": func(w *workspace, p *cmdtest.Process) {
+			p.Signal(os.Interrupt)
+			if r := p.Wait(); r.Code != 130 {
 				w.Errorf("%v", r)
 			}
 		},
-		"cancelled": func(w *workspace, p *process) {
-			w.must(0, "cancel", "@")
-			if r := p.wait(); r.code != 8 {
+		"cancelled": func(w *workspace, p *cmdtest.Process) {
+			w.Must(0, "cancel", "@")
+			if r := p.Wait(); r.Code != 8 {
 				w.Errorf("%v", r)
 			}
 		},
-		"killed, then looked at": func(w *workspace, p *process) {
-			p.kill()
-			w.must(0, "ls")
+		"killed, then looked at": func(w *workspace, p *cmdtest.Process) {
+			p.Kill()
+			w.Must(0, "ls")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +64,7 @@ func TestNoChildOutlivesItsRun(t *testing.T) {
 				t.Errorf("%d processes of the run live on", len(left))
 				for _, pid := range left {
 					end, err := os.FindProcess(pid)
-					w.check(err)
+					w.Check(err)
 					_ = end.Kill()
 				}
 			}

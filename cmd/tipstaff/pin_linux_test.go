@@ -43,22 +43,22 @@ root: {id: say, kind: tool_call, tool: "mcp://desk/echo@1.0.0"}
 				term.asked("allow, deny? ", 1)
 				term.types(c.keys)
 			}
-			r := term.wait()
+			r := term.Wait()
 			<-term.dark
-			if r.code != c.code {
-				t.Errorf("want exit code %d, got %d\n%s", c.code, r.code, term.shown())
+			if r.Code != c.code {
+				t.Errorf("want exit code %d, got %d\n%s", c.code, r.Code, term.shown())
 			}
-			if locked := strings.Contains(w.read("tipstaff.lock"), "sha256:"); locked != (c.code == 0) {
+			if locked := strings.Contains(w.Read("tipstaff.lock"), "sha256:"); locked != (c.code == 0) {
 				t.Errorf("locked: %v\n%s", locked, term.shown())
 			}
 			called := c.code == 0 && c.args[1] != "pin"
-			if got := w.read("calls") != ""; got != called {
+			if got := w.Read("calls") != ""; got != called {
 				t.Errorf("called: %v\n%s", got, term.shown())
 			}
 			if c.keys != "" && !strings.Contains(term.shown(), `Says it again. \u001b[2J\u202e`) {
 				t.Errorf("the definition was not shown as it is before the answer was asked for:\n%s", term.shown())
 			}
-			if runs := w.must(0, "ls").out; (runs != "") != called {
+			if runs := w.Must(0, "ls").Out; (runs != "") != called {
 				t.Errorf("there are runs: %s", runs)
 			}
 		})

@@ -46,17 +46,17 @@ var roundsDone = struct {
 func (w *workspace) throughRounds(run string) {
 	w.Helper()
 	for range 12 {
-		r := w.tipstaff("resume", run, "--unattended")
+		r := w.Run("resume", run, "--unattended")
 		switch {
-		case r.code == 0, r.code == 3 && w.show(run).State == "completed":
+		case r.Code == 0, r.Code == 3 && w.show(run).State == "completed":
 			return
-		case r.code != 4:
+		case r.Code != 4:
 			w.Fatalf("%v", r)
 		}
-		w.settleDoubts(run, func(args ...string) { w.must(0, args...) })
+		w.settleDoubts(run, func(args ...string) { w.Must(0, args...) })
 		for _, g := range w.show(run).OpenGates {
 			if g.Kind == "confirmation" {
-				w.must(0, "decide", run, g.ID, "approve")
+				w.Must(0, "decide", run, g.ID, "approve")
 			}
 		}
 	}
@@ -100,8 +100,8 @@ func (w *workspace) roundsFinished(run string) {
 	if len(finished) > 0 {
 		w.Errorf("more stages finished: %v", finished)
 	}
-	w.must(0, "verify", run)
-	w.must(0, "replay", run)
+	w.Must(0, "verify", run)
+	w.Must(0, "replay", run)
 	w.doubtsAreExact(records)
 	if left := w.leftOver(run); len(left) > 0 {
 		w.Errorf("processes of the run are still there: %v", left)
@@ -128,7 +128,7 @@ func (w *workspace) roundsWorld(records []record, happened bool) (underWay int) 
 			effects += path + "\n"
 		}
 	}
-	w.write("effects", effects)
+	w.Write("effects", effects)
 	return underWay
 }
 
@@ -138,12 +138,12 @@ func (w *workspace) roundsWorld(records []record, happened bool) (underWay int) 
 func TestKillPipelineAtEveryCommit(t *testing.T) {
 	t.Parallel()
 	tp := newTape(t, manifest+rounds, small)
-	tp.must(0, "run", "small.yaml")
+	tp.Must(0, "run", "small.yaml")
 	tp.record(func() string {
-		tp.must(4, "run", "rounds.yaml", "--unattended")
+		tp.Must(4, "run", "rounds.yaml", "--unattended")
 		run := tp.runs()[0]
-		tp.must(0, "decide", run, "judge#2/confirmation", "approve")
-		tp.must(0, "resume", run, "--unattended")
+		tp.Must(0, "decide", run, "judge#2/confirmation", "approve")
+		tp.Must(0, "resume", run, "--unattended")
 		return run
 	})
 	tp.roundsFinished(tp.run)
@@ -171,9 +171,9 @@ func TestKillPipelineAtEveryCommit(t *testing.T) {
 func TestForgedPipeline(t *testing.T) {
 	t.Parallel()
 	original := newWorkspace(t, manifest+rounds)
-	original.must(4, "run", "rounds.yaml", "--unattended")
-	original.must(0, "decide", "@", "judge#2/confirmation", "approve")
-	original.must(0, "resume", "@", "--unattended")
+	original.Must(4, "run", "rounds.yaml", "--unattended")
+	original.Must(0, "decide", "@", "judge#2/confirmation", "approve")
+	original.Must(0, "resume", "@", "--unattended")
 	jump := func(b *book) int { return b.at("checkpoint.created") + 1 }
 	attacks := map[string]func(b *book){
 		"another route":      func(b *book) { b.edit(jump(b), `"to":"split"`, `"to":"left"`) },
@@ -206,7 +206,7 @@ func TestForgedBound(t *testing.T) {
 	t.Parallel()
 	endless := strings.NewReplacer("edge_limits: [{from: judge, to: split, max_count: 1}]\n", "", "{output: {verdict: again}}, {output: {verdict: good}}", "{output: {verdict: again}}")
 	original := newWorkspace(t, manifest+endless.Replace(rounds))
-	original.must(5, "run", "rounds.yaml", "--unattended")
+	original.Must(5, "run", "rounds.yaml", "--unattended")
 	attacks := map[string]func(b *book){
 		"another bound":  func(b *book) { b.edit(b.at("bound.refused"), `"iterations"`, `"edge_limits"`) },
 		"a higher limit": func(b *book) { b.edit(b.at("bound.refused"), `"limit":3`, `"limit":9`) },

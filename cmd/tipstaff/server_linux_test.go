@@ -14,10 +14,10 @@ import (
 func (w *workspace) declare(name, env string, options []string, tools ...string) {
 	w.Helper()
 	self, err := os.Executable()
-	w.check(err)
+	w.Check(err)
 	argv, err := json.Marshal(tooltest.Command(self, options...))
-	w.check(err)
-	w.write("tipstaff.yaml", w.read("tipstaff.yaml")+
+	w.Check(err)
+	w.Write("tipstaff.yaml", w.Read("tipstaff.yaml")+
 		fmt.Sprintf("  %s:\n    command: %s\n    env: {%s}\n    tools: {%s: {}}\n", name, argv, env, strings.Join(tools, ": {}, ")))
 }
 
@@ -25,10 +25,10 @@ func (w *workspace) declare(name, env string, options []string, tools ...string)
 // from an export, and that nothing it started is left.
 func (w *workspace) proven(run string) {
 	w.Helper()
-	w.must(0, "verify", run)
-	w.must(0, "replay", run)
-	w.must(0, "export", run, "exported-"+run)
-	w.must(0, "verify", "./exported-"+run)
+	w.Must(0, "verify", run)
+	w.Must(0, "replay", run)
+	w.Must(0, "export", run, "exported-"+run)
+	w.Must(0, "verify", "./exported-"+run)
 	if left := w.leftOver(run); len(left) != 0 {
 		w.Errorf("processes are left: %v", left)
 	}
@@ -49,7 +49,7 @@ func (w *workspace) leafEnds(run string) map[string]leafEnd {
 			leafEnd
 		}
 		if r.Kind == "plan.step" {
-			w.check(json.Unmarshal(r.Body, &body))
+			w.Check(json.Unmarshal(r.Body, &body))
 			ends[body.Node] = body.leafEnd
 		}
 	}
@@ -109,16 +109,16 @@ func TestHostileServersInARun(t *testing.T) {
 		}
 	}
 	w.declare("good", "", nil, tooltest.Echo)
-	w.write("plan.yaml", "kind: plan\nversion: 1\nroot:\n  kind: parallel\n  max_parallel: 64\n  children:\n"+calls.String()+
+	w.Write("plan.yaml", "kind: plan\nversion: 1\nroot:\n  kind: parallel\n  max_parallel: 64\n  children:\n"+calls.String()+
 		"    - {id: neighbour, kind: tool_call, tool: 'mcp://good/echo@1.0.0', args: {text: unharmed}}\n"+
 		"outputs:\n  neighbour: '${neighbour.output}'\n"+outputs.String())
-	w.must(0, "tools", "pin", "--yes")
-	w.must(0, "run", "plan.yaml", "--unattended").says(t, "(partial)")
+	w.Must(0, "tools", "pin", "--yes")
+	w.Must(0, "run", "plan.yaml", "--unattended").Says(t, "(partial)")
 
 	s := w.show("@")
 	w.proven(s.ID)
 	var got map[string]json.RawMessage
-	w.check(json.Unmarshal(s.Outputs, &got))
+	w.Check(json.Unmarshal(s.Outputs, &got))
 	if string(got["neighbour"]) != `"unharmed"` {
 		t.Errorf("the neighbour said %s", got["neighbour"])
 	}
@@ -136,7 +136,7 @@ func TestHostileServersInARun(t *testing.T) {
 		}
 	}
 	w.gone(got["spawn"])
-	if journal := w.must(0, "events", s.ID, "--json").out; strings.Contains(journal, "nobody is to follow") || !strings.Contains(journal, "resource_link") {
+	if journal := w.Must(0, "events", s.ID, "--json").Out; strings.Contains(journal, "nobody is to follow") || !strings.Contains(journal, "resource_link") {
 		t.Error("a link was followed, or none was there")
 	}
 }
@@ -171,11 +171,11 @@ func TestServerThatSwapsADefinitionInARun(t *testing.T) {
 	for i := range most {
 		fmt.Fprintf(&later, "    - {id: e%d, kind: tool_call, tool: 'mcp://bad/echo@1.0.0', args: {text: x}, on_error: continue}\n", i)
 	}
-	w.write("plan.yaml", head+"    - kind: parallel\n      children:\n"+
+	w.Write("plan.yaml", head+"    - kind: parallel\n      children:\n"+
 		"        - {id: swap, kind: tool_call, tool: 'mcp://bad/swap@1.0.0'}\n"+
 		"        - {id: neighbour, kind: tool_call, tool: 'mcp://good/echo@1.0.0', args: {text: unharmed}}\n"+later.String())
-	w.must(0, "tools", "pin", "--yes")
-	w.must(1, "run", "plan.yaml", "--unattended").says(t, "definition_changed")
+	w.Must(0, "tools", "pin", "--yes")
+	w.Must(1, "run", "plan.yaml", "--unattended").Says(t, "definition_changed")
 	run := w.show("@").ID
 	w.proven(run)
 	ends, sent := w.leafEnds(run), 1
@@ -188,7 +188,7 @@ func TestServerThatSwapsADefinitionInARun(t *testing.T) {
 	if end := ends[fmt.Sprintf("e%d", sent-1)]; end.Status != "refused" || end.Error.Code != "definition_changed" {
 		t.Errorf("after %d calls: %+v", sent, end)
 	}
-	if got := len(w.read("calls")); got != sent {
+	if got := len(w.Read("calls")); got != sent {
 		t.Errorf("the server was called %d times, want %d: what was refused was sent", got, sent)
 	}
 }
@@ -205,9 +205,9 @@ func TestServersWithoutAUsableDefinition(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, manifest)
 			w.declare("bad", "", []string{option}, c.tool)
-			w.must(3, "tools", "pin", "--yes").says(t, c.says)
-			w.write("plan.yaml", head+"    - {id: a, kind: tool_call, tool: 'mcp://bad/"+c.tool+"@1.0.0'}\n")
-			w.must(3, "run", "plan.yaml", "--unattended").says(t, "unlocked_tool")
+			w.Must(3, "tools", "pin", "--yes").Says(t, c.says)
+			w.Write("plan.yaml", head+"    - {id: a, kind: tool_call, tool: 'mcp://bad/"+c.tool+"@1.0.0'}\n")
+			w.Must(3, "run", "plan.yaml", "--unattended").Says(t, "unlocked_tool")
 			if runs := w.runs(); len(runs) != 0 {
 				t.Errorf("there are runs: %v", runs)
 			}

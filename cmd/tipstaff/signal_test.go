@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // long is a plan whose program leaves its line at once and then takes its time:
@@ -30,12 +32,12 @@ root: {id: nap, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {durat
 `
 
 // startLong starts the plan and returns when its program has had its effect.
-func (w *workspace) startLong(args ...string) *process {
+func (w *workspace) startLong(args ...string) *cmdtest.Process {
 	w.Helper()
-	p := w.start(append([]string{"run", "long.yaml", "--unattended"}, args...)...)
-	w.until("the program's line", func() bool { return w.happened("slow") || !p.running() })
-	if !p.running() {
-		w.Fatalf("%v", p.wait())
+	p := w.Start(append([]string{"run", "long.yaml", "--unattended"}, args...)...)
+	w.Until("the program's line", func() bool { return w.happened("slow") || !p.Running() })
+	if !p.Running() {
+		w.Fatalf("%v", p.Wait())
 	}
 	return p
 }
@@ -47,13 +49,13 @@ func TestSignalInterrupts(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, manifest, long)
 			p := w.startLong()
-			p.signal(sig)
-			r := p.wait()
+			p.Signal(sig)
+			r := p.Wait()
 			run := w.show("@")
-			if r.code != code {
+			if r.Code != code {
 				t.Errorf("want exit code %d\n%v", code, r)
 			}
-			r.says(t, "interrupted", "tipstaff resume "+run.ID)
+			r.Says(t, "interrupted", "tipstaff resume "+run.ID)
 			if run.State != "executing" || run.Status != "interrupted" {
 				t.Errorf("the run is %s, %s: a signal must not settle it", run.State, run.Status)
 			}
@@ -62,14 +64,14 @@ func TestSignalInterrupts(t *testing.T) {
 			}
 
 			// What the signal broke off is in doubt, not failed; a person knows.
-			w.must(4, "resume", "@", "--unattended").says(t, "root/slow/in_doubt")
-			w.must(0, "verify", "@", "--open")
-			w.must(0, "decide", "@", "root/slow/in_doubt", "use_result", "--answer", `{"exit_code":0,"stdout":"slow\n","stderr":""}`)
-			w.must(0, "resume", "@", "--unattended")
+			w.Must(4, "resume", "@", "--unattended").Says(t, "root/slow/in_doubt")
+			w.Must(0, "verify", "@", "--open")
+			w.Must(0, "decide", "@", "root/slow/in_doubt", "use_result", "--answer", `{"exit_code":0,"stdout":"slow\n","stderr":""}`)
+			w.Must(0, "resume", "@", "--unattended")
 			if got := w.effects(); got != "after slow" {
 				t.Errorf("effects %q", got)
 			}
-			w.must(0, "verify", "@")
+			w.Must(0, "verify", "@")
 		})
 	}
 }
@@ -80,10 +82,10 @@ func TestSignalCutsReads(t *testing.T) {
 	w := newWorkspace(t, manifest, reading)
 	for _, args := range [][]string{{"run", "reading.yaml"}, {"resume", "@"}, {"resume", "@"}} {
 		before := w.intended()
-		p := w.start(args...)
-		w.until("the call", func() bool { return w.intended() > before || !p.running() })
-		p.signal(os.Interrupt)
-		if r := p.wait(); r.code != 130 {
+		p := w.Start(args...)
+		w.Until("the call", func() bool { return w.intended() > before || !p.Running() })
+		p.Signal(os.Interrupt)
+		if r := p.Wait(); r.Code != 130 {
 			t.Fatalf("want exit code 130\n%v", r)
 		}
 	}
@@ -92,7 +94,7 @@ func TestSignalCutsReads(t *testing.T) {
 			t.Errorf("seq %d: %s of a call that was only cut off", r.Seq, r.Kind)
 		}
 	}
-	w.must(0, "verify", "@", "--open")
+	w.Must(0, "verify", "@", "--open")
 }
 
 // intended is how many attempts of calls the newest run has announced.
@@ -122,13 +124,13 @@ root: {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", timeout: 5m,
 		w := newWorkspace(t, manifest, stubborn)
 		p := w.startLong()
 		began := time.Now()
-		p.signal(os.Interrupt)
-		w.until("the second signal to end it", func() bool {
-			p.signal(os.Interrupt)
-			return !p.running()
+		p.Signal(os.Interrupt)
+		w.Until("the second signal to end it", func() bool {
+			p.Signal(os.Interrupt)
+			return !p.Running()
 		})
 		took := time.Since(began)
-		if r := p.wait(); r.code != 130 {
+		if r := p.Wait(); r.Code != 130 {
 			t.Fatalf("want exit code 130\n%v", r)
 		}
 		run := w.show("@")
@@ -138,8 +140,8 @@ root: {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", timeout: 5m,
 		if left := w.leftOver(run.ID); len(left) > 0 {
 			t.Errorf("its program is still there after the store was opened again: %v", left)
 		}
-		w.must(4, "resume", "@", "--unattended")
-		w.must(0, "verify", "@", "--open")
+		w.Must(4, "resume", "@", "--unattended")
+		w.Must(0, "verify", "@", "--open")
 		if took < 2*time.Second {
 			return
 		}
@@ -154,22 +156,22 @@ func TestSignalToAnObserver(t *testing.T) {
 	w := newWorkspace(t, manifest, long)
 	p := w.startLong()
 	for _, args := range [][]string{{"watch", "@"}, {"events", "@", "--follow"}} {
-		o := w.prepare(args...)
-		out, err := o.cmd.StdoutPipe()
-		w.check(err)
-		o.cmd.Stderr = &o.err
-		w.check(o.cmd.Start())
+		o := w.Prepare(args...)
+		out, err := o.Cmd.StdoutPipe()
+		w.Check(err)
+		o.Cmd.Stderr = &o.Err
+		w.Check(o.Cmd.Start())
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatalf("%v: it says nothing: %v", args, err)
 		}
-		o.signal(os.Interrupt)
-		err = o.cmd.Wait()
-		if o.cmd.ProcessState.ExitCode() != 130 {
-			t.Errorf("%v: want exit code 130, got %v\n%s", args, err, o.err.String())
+		o.Signal(os.Interrupt)
+		err = o.Cmd.Wait()
+		if o.Cmd.ProcessState.ExitCode() != 130 {
+			t.Errorf("%v: want exit code 130, got %v\n%s", args, err, o.Err.String())
 		}
 	}
-	w.write("enough", "")
-	if r := p.wait(); r.code != 0 {
+	w.Write("enough", "")
+	if r := p.Wait(); r.Code != 0 {
 		t.Errorf("%v", r)
 	}
 }
@@ -179,29 +181,29 @@ func TestClosedPipe(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, work)
 	for _, args := range [][]string{{"run", "work.yaml", "--yes"}, {"run", "work.yaml", "--yes", "--json"}} {
-		w.write("effects", "")
-		p := w.prepare(args...)
-		out, err := p.cmd.StdoutPipe()
-		w.check(err)
-		p.cmd.Stderr = &p.err
-		w.check(p.cmd.Start())
+		w.Write("effects", "")
+		p := w.Prepare(args...)
+		out, err := p.Cmd.StdoutPipe()
+		w.Check(err)
+		p.Cmd.Stderr = &p.Err
+		w.Check(p.Cmd.Start())
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatalf("%v: it says nothing: %v", args, err)
 		}
-		w.check(out.Close())
-		if err := p.cmd.Wait(); !isExit(err) {
+		w.Check(out.Close())
+		if err := p.Cmd.Wait(); !cmdtest.IsExit(err) {
 			t.Fatal(err)
 		}
 		w.finished("@")
 	}
-	p := w.prepare("events", "@")
-	out, err := p.cmd.StdoutPipe()
-	w.check(err)
-	p.cmd.Stderr = &p.err
-	w.check(p.cmd.Start())
-	w.check(out.Close())
-	if err := p.cmd.Wait(); !isExit(err) || strings.Contains(p.err.String(), "goroutine") {
-		t.Errorf("events into a closed pipe: %v\n%s", err, p.err.String())
+	p := w.Prepare("events", "@")
+	out, err := p.Cmd.StdoutPipe()
+	w.Check(err)
+	p.Cmd.Stderr = &p.Err
+	w.Check(p.Cmd.Start())
+	w.Check(out.Close())
+	if err := p.Cmd.Wait(); !cmdtest.IsExit(err) || strings.Contains(p.Err.String(), "goroutine") {
+		t.Errorf("events into a closed pipe: %v\n%s", err, p.Err.String())
 	}
 }
 
@@ -211,8 +213,8 @@ func TestCancelEndsAProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, long)
 	p := w.startLong()
-	w.must(0, "cancel", "@", "--reason", "enough of it")
-	if r := p.wait(); r.code != 8 {
+	w.Must(0, "cancel", "@", "--reason", "enough of it")
+	if r := p.Wait(); r.Code != 8 {
 		t.Errorf("want exit code 8\n%v", r)
 	}
 	run := w.show("@")
@@ -229,8 +231,8 @@ func TestCancelEndsAProgram(t *testing.T) {
 	if last := records[len(records)-1]; last.Kind != "intent.cancel" || !strings.Contains(string(last.Body), `"in_doubt":[]`) {
 		t.Errorf("it ends with %s %s, and nothing needs to be in doubt", last.Kind, last.Body)
 	}
-	w.must(0, "verify", "@")
-	w.must(3, "resume", "@")
+	w.Must(0, "verify", "@")
+	w.Must(3, "resume", "@")
 }
 
 // A process that dies after the request leaves the rest to whoever comes next.
@@ -238,14 +240,14 @@ func TestCancelSurvivesTheOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, long)
 	p := w.startLong()
-	p.pause() // alive, but deaf: the request stays with it
-	c := w.start("cancel", "@")
-	w.until("the request", func() bool {
+	w.pause(p) // alive, but deaf: the request stays with it
+	c := w.Start("cancel", "@")
+	w.Until("the request", func() bool {
 		records := w.journal("@")
 		return records[len(records)-1].Kind == "run.cancel_requested"
 	})
-	p.kill()
-	if r := c.wait(); r.code != 0 {
+	p.Kill()
+	if r := c.Wait(); r.Code != 0 {
 		t.Errorf("%v", r)
 	}
 	if s := w.show("@"); s.State != "cancelled" {
@@ -258,5 +260,5 @@ func TestCancelSurvivesTheOwner(t *testing.T) {
 	if last := records[len(records)-1]; !strings.Contains(string(last.Body), `"in_doubt":["root/slow"]`) {
 		t.Errorf("the program's end is not known, and the last record does not say so: %s", last.Body)
 	}
-	w.must(0, "verify", "@")
+	w.Must(0, "verify", "@")
 }

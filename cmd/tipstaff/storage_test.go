@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -21,21 +22,21 @@ import (
 func TestReadOnlyStore(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, work, small)
-	w.must(4, "run", "work.yaml", "--unattended")
+	w.Must(4, "run", "work.yaml", "--unattended")
 	run := w.show("@").ID
 	w.giveAway()
 	before := w.tree(".tipstaff")
 	w.lock(0o500, 0o400)
 	t.Cleanup(func() { w.lock(0o700, 0o600) }) // so that the folder can be removed
 
-	w.must(0, "ls").says(t, run)
-	w.must(0, "show", run).says(t, "awaiting_decision")
-	w.must(0, "events", run).says(t, "run.parked")
-	w.must(0, "verify", run, "--open")
+	w.Must(0, "ls").Says(t, run)
+	w.Must(0, "show", run).Says(t, "awaiting_decision")
+	w.Must(0, "events", run).Says(t, "run.parked")
+	w.Must(0, "verify", run, "--open")
 	for _, args := range [][]string{
 		{"run", "small.yaml"}, {"decide", run, "root/1/ask", "approve"}, {"resume", run}, {"cancel", run}, {"fork", run},
 	} {
-		w.must(3, args...).says(t, ".tipstaff")
+		w.Must(3, args...).Says(t, ".tipstaff")
 	}
 	w.lock(0o700, 0o600)
 	after := w.tree(".tipstaff")
@@ -47,8 +48,8 @@ func TestReadOnlyStore(t *testing.T) {
 			t.Errorf("%s has changed", name)
 		}
 	}
-	w.must(0, "decide", run, "root/1/ask", "approve")
-	w.must(0, "resume", run, "--unattended")
+	w.Must(0, "decide", run, "root/1/ask", "approve")
+	w.Must(0, "resume", run, "--unattended")
 	w.finished(run)
 }
 
@@ -59,9 +60,9 @@ func (w *workspace) giveAway() {
 		return
 	}
 	const nobody = 65534
-	w.uid = nobody
-	for dir := filepath.Dir(w.dir); strings.HasPrefix(dir, os.TempDir()) && dir != os.TempDir(); dir = filepath.Dir(dir) {
-		w.check(os.Chmod(dir, 0o755))
+	w.UID = nobody
+	for dir := filepath.Dir(w.Dir); strings.HasPrefix(dir, os.TempDir()) && dir != os.TempDir(); dir = filepath.Dir(dir) {
+		w.Check(os.Chmod(dir, 0o755))
 	}
 	w.walk(".", func(name string, d fs.DirEntry) error { return os.Chown(name, nobody, nobody) })
 }
@@ -69,7 +70,7 @@ func (w *workspace) giveAway() {
 // lock sets the modes of everything in the store.
 func (w *workspace) lock(dir, file fs.FileMode) {
 	w.Helper()
-	w.check(os.Chmod(w.path(".tipstaff"), 0o700))
+	w.Check(os.Chmod(w.Path(".tipstaff"), 0o700))
 	var folders []string
 	w.walk(".tipstaff", func(name string, d fs.DirEntry) error {
 		if d.IsDir() {
@@ -82,13 +83,13 @@ func (w *workspace) lock(dir, file fs.FileMode) {
 		return os.Chmod(name, file)
 	})
 	for _, name := range folders {
-		w.check(os.Chmod(name, dir))
+		w.Check(os.Chmod(name, dir))
 	}
 }
 
 func (w *workspace) walk(dir string, do func(name string, d fs.DirEntry) error) {
 	w.Helper()
-	w.check(filepath.WalkDir(w.path(dir), func(name string, d fs.DirEntry, err error) error {
+	w.Check(filepath.WalkDir(w.Path(dir), func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -104,21 +105,21 @@ func TestStoreThatCannotBeUsed(t *testing.T) {
 		spoil func(w *workspace)
 		says  string
 	}{
-		"keys for everybody": {func(w *workspace) { w.check(os.Chmod(w.path(".tipstaff", "keys", "user.key"), 0o644)) }, "user.key"},
-		"a key that is none": {func(w *workspace) { w.check(os.WriteFile(w.path(".tipstaff", "keys", "user.key"), []byte("x"), 0o600)) }, "user.key"},
+		"keys for everybody": {func(w *workspace) { w.Check(os.Chmod(w.Path(".tipstaff", "keys", "user.key"), 0o644)) }, "user.key"},
+		"a key that is none": {func(w *workspace) { w.Check(os.WriteFile(w.Path(".tipstaff", "keys", "user.key"), []byte("x"), 0o600)) }, "user.key"},
 		"no database": {func(w *workspace) {
-			w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db"), []byte(strings.Repeat("no database ", 1000)), 0o600))
+			w.Check(os.WriteFile(w.Path(".tipstaff", "tipstaff.db"), []byte(strings.Repeat("no database ", 1000)), 0o600))
 		}, "tipstaff.db"},
 		"a later version":       {func(w *workspace) { w.sql(`PRAGMA user_version = 999`) }, "newer"},
-		"a file, not a folder":  {func(w *workspace) { w.check(os.RemoveAll(w.path(".tipstaff"))); w.write(".tipstaff", "") }, ".tipstaff"},
+		"a file, not a folder":  {func(w *workspace) { w.Check(os.RemoveAll(w.Path(".tipstaff"))); w.Write(".tipstaff", "") }, ".tipstaff"},
 		"another application's": {func(w *workspace) { w.sql(`PRAGMA application_id = 1`) }, "tipstaff.db"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t, manifest, small)
-			w.must(0, "run", "small.yaml")
+			w.Must(0, "run", "small.yaml")
 			c.spoil(w)
-			w.must(3, "run", "small.yaml").says(t, c.says)
+			w.Must(3, "run", "small.yaml").Says(t, c.says)
 		})
 	}
 }
@@ -128,25 +129,25 @@ func TestDamagedPages(t *testing.T) {
 	t.Parallel()
 	original := fixture(t)
 	original.sql(`PRAGMA wal_checkpoint(TRUNCATE)`)
-	info, err := os.Stat(original.path(".tipstaff", "tipstaff.db"))
-	original.check(err)
+	info, err := os.Stat(original.Path(".tipstaff", "tipstaff.db"))
+	original.Check(err)
 	const page = 4096
 	found := 0
 	for at := int64(page); at < info.Size(); at += 2 * page {
 		w := copyOf(t, original)
-		f, err := os.OpenFile(w.path(".tipstaff", "tipstaff.db"), os.O_RDWR, 0)
-		w.check(err)
+		f, err := os.OpenFile(w.Path(".tipstaff", "tipstaff.db"), os.O_RDWR, 0)
+		w.Check(err)
 		junk := make([]byte, page)
 		for i := range junk {
 			junk[i] = byte(i*7 + 13)
 		}
 		_, err = f.WriteAt(junk, at)
-		w.check(errors.Join(err, f.Close()))
-		switch r := w.tipstaff("verify", "@"); r.code {
+		w.Check(errors.Join(err, f.Close()))
+		switch r := w.Run("verify", "@"); r.Code {
 		case 0: // an index, or free: nothing that was read
 		case 3, 6:
 			found++
-			if strings.TrimSpace(r.out+r.err) == "" {
+			if strings.TrimSpace(r.Out+r.Err) == "" {
 				t.Errorf("page %d: it says nothing", at/page)
 			}
 		default:
@@ -168,56 +169,56 @@ func TestFullDisk(t *testing.T) {
 				t.Skip("it waits a minute for space")
 			}
 			w := newWorkspace(t, manifest, long, small)
-			mountSmall(t, w.path(".tipstaff"))
-			w.must(0, "run", "small.yaml")
+			mountSmall(t, w.Path(".tipstaff"))
+			w.Must(0, "run", "small.yaml")
 			p := w.startLong("--json")
 			run := w.runs()[0]
-			ballast := w.path(".tipstaff", "ballast")
+			ballast := w.Path(".tipstaff", "ballast")
 			fill(t, ballast)
-			w.write("enough", "") // the call answers now, and its answer has no place
+			w.Write("enough", "") // the call answers now, and its answer has no place
 
-			w.until("the program to end", func() bool { return len(w.leftOver(run)) == 0 })
+			w.Until("the program to end", func() bool { return len(w.leftOver(run)) == 0 })
 			w.unanswered(run)
 			if inTime {
-				w.check(os.Remove(ballast))
+				w.Check(os.Remove(ballast))
 			}
-			r := p.wait()
-			if inTime && r.code != 0 {
+			r := p.Wait()
+			if inTime && r.Code != 0 {
 				t.Errorf("want exit code 0\n%v", r)
 			}
 			if !inTime {
-				if r.code != 3 {
+				if r.Code != 3 {
 					t.Errorf("want exit code 3\n%v", r)
 				}
-				r.says(t, "store_full")
+				r.Says(t, "store_full")
 				if w.effects() != "slow" {
 					t.Errorf("effects %q: an effect began that could not be recorded", w.effects())
 				}
-				w.check(os.Remove(ballast))
-				w.must(4, "resume", run, "--unattended").says(t, "root/slow/in_doubt")
-				w.must(0, "decide", run, "root/slow/in_doubt", "use_result", "--answer", `{"exit_code":0,"stdout":"slow\n","stderr":""}`)
-				w.must(0, "resume", run, "--unattended")
+				w.Check(os.Remove(ballast))
+				w.Must(4, "resume", run, "--unattended").Says(t, "root/slow/in_doubt")
+				w.Must(0, "decide", run, "root/slow/in_doubt", "use_result", "--answer", `{"exit_code":0,"stdout":"slow\n","stderr":""}`)
+				w.Must(0, "resume", run, "--unattended")
 			}
 			if got := w.effects(); got != "after slow" {
 				t.Errorf("effects %q", got)
 			}
-			w.must(0, "verify", run)
+			w.Must(0, "verify", run)
 		})
 	}
 }
 
 // under runs the command from a shell that first does something to itself.
-func (w *workspace) under(setup string, args ...string) result {
+func (w *workspace) under(setup string, args ...string) cmdtest.Result {
 	w.Helper()
-	p := w.prepare(args...)
-	name := p.cmd.Path
+	p := w.Prepare(args...)
+	name := p.Cmd.Path
 	shell, err := exec.LookPath("sh")
-	w.check(err)
-	p.cmd.Path = shell
-	p.cmd.Args = append([]string{"sh", "-c", setup + `; exec "$0" "$@"`, name}, args...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
-	p.begin()
-	return p.wait()
+	w.Check(err)
+	p.Cmd.Path = shell
+	p.Cmd.Args = append([]string{"sh", "-c", setup + `; exec "$0" "$@"`, name}, args...)
+	p.Listen()
+	p.Begin()
+	return p.Wait()
 }
 
 // A write that fails is not tried again: what the file holds then is not known.
@@ -230,21 +231,21 @@ func TestWriteFails(t *testing.T) {
 	for i := range 150 {
 		fmt.Fprintf(&plan, `    - {id: c%d, kind: tool_call, tool: "mcp://builtin/json_query@1.0.0", args: {value: %d, expr: value}}`+"\n", i, i)
 	}
-	w.write("many.yaml", plan.String())
-	w.must(0, "run", "small.yaml")
+	w.Write("many.yaml", plan.String())
+	w.Must(0, "run", "small.yaml")
 	r := w.under("ulimit -f 600", "run", "many.yaml") // no file may grow beyond a few hundred kilobytes
-	if r.code != 3 {
+	if r.Code != 3 {
 		t.Fatalf("want exit code 3\n%v", r)
 	}
-	r.says(t, "tipstaff.db", "disk")
+	r.Says(t, "tipstaff.db", "disk")
 	if s := w.show("@"); s.Status != "interrupted" {
 		t.Errorf("the run is %s", s.Status)
 	}
-	w.must(0, "resume", "@")
+	w.Must(0, "resume", "@")
 	if got := w.effects(); got != "go" {
 		t.Errorf("effects %q", got)
 	}
-	w.must(0, "verify", "@")
+	w.Must(0, "verify", "@")
 }
 
 // Without streams there is no place to talk to; the run, and the files that take
@@ -252,7 +253,7 @@ func TestWriteFails(t *testing.T) {
 func TestClosedStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, work)
-	if r := w.under("exec <&- >&- 2>&-", "run", "work.yaml", "--yes"); r.code != 0 {
+	if r := w.under("exec <&- >&- 2>&-", "run", "work.yaml", "--yes"); r.Code != 0 {
 		t.Errorf("%v", r)
 	}
 	w.finished("@")
@@ -262,25 +263,25 @@ func TestClosedStreams(t *testing.T) {
 func TestLockOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	w := emptyWorkspace(t)
-	dir := w.path("disk")
+	dir := w.Path("disk")
 	mountSmall(t, dir)
-	w.check(new(tool.Lock).Write(dir))
-	old := w.read("disk/" + tool.LockName)
+	w.Check(new(tool.Lock).Write(dir))
+	old := w.Read("disk/" + tool.LockName)
 	lock, err := tool.ReadLock(dir)
-	w.check(err)
+	w.Check(err)
 	ballast := filepath.Join(dir, "ballast")
 	fill(t, ballast)
 	if err := lock.Write(dir); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v", err)
 	}
-	if now := w.read("disk/" + tool.LockName); now != old || old == "" {
+	if now := w.Read("disk/" + tool.LockName); now != old || old == "" {
 		t.Errorf("the lock was %q and is %q", old, now)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
 		t.Errorf("there are %v (%v), want the lock and the ballast", files, err)
 	}
-	w.check(os.Remove(ballast))
-	w.check(lock.Write(dir))
+	w.Check(os.Remove(ballast))
+	w.Check(lock.Write(dir))
 }
 
 // mountSmall mounts a file system of a few pages, or skips the test.
@@ -328,7 +329,7 @@ func (w *workspace) unanswered(run string) {
 	defer store.Close()
 	for range 50 {
 		var n int
-		w.check(store.QueryRow(`SELECT count(*) FROM records WHERE kind = 'effect.finished' AND run = (SELECT n FROM runs WHERE id = ?)`, run).Scan(&n))
+		w.Check(store.QueryRow(`SELECT count(*) FROM records WHERE kind = 'effect.finished' AND run = (SELECT n FROM runs WHERE id = ?)`, run).Scan(&n))
 		if n > 0 {
 			w.Fatal("the answer was stored: the disk is not full")
 		}

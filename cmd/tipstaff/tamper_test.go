@@ -25,15 +25,15 @@ func (w *workspace) sql(statement string, args ...any) {
 	db := w.openWritable(10 * time.Second)
 	defer db.Close()
 	_, err := db.Exec(statement, args...)
-	w.check(err)
+	w.Check(err)
 }
 
 // openWritable opens the store for transactions that lock it from their beginning,
 // and wait for a lock of others so long.
 func (w *workspace) openWritable(wait time.Duration) *sql.DB {
 	w.Helper()
-	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(%d)", w.path(".tipstaff", "tipstaff.db"), wait.Milliseconds()))
-	w.check(err)
+	db, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_txlock=immediate&_pragma=busy_timeout(%d)", w.Path(".tipstaff", "tipstaff.db"), wait.Milliseconds()))
+	w.Check(err)
 	return db
 }
 
@@ -48,10 +48,10 @@ type book struct {
 func (w *workspace) openBook() *book {
 	w.Helper()
 	b := &book{workspace: w, state: "completed"}
-	for line := range strings.Lines(w.must(0, "events", "@", "--json").out) {
+	for line := range strings.Lines(w.Must(0, "events", "@", "--json").Out) {
 		raw := []byte(strings.TrimSuffix(line, "\n"))
 		r, err := journal.Parse(raw)
-		w.check(err)
+		w.Check(err)
 		r.Body = bytes.Clone(r.Body)
 		b.records = append(b.records, r)
 	}
@@ -116,16 +116,16 @@ func (b *book) seal(r journal.Record, user, executor *journal.PrivateKey) []byte
 	}
 	if key == nil { // the old signature under the new bytes
 		other, err := journal.GenerateKey()
-		b.check(err)
+		b.Check(err)
 		raw, err := other.Seal(r)
-		b.check(err)
+		b.Check(err)
 		was, err := journal.Parse(raw)
-		b.check(err)
+		b.Check(err)
 		raw = bytes.Replace(raw, []byte(was.Key), []byte(r.Key), 1)
 		return bytes.Replace(raw, []byte(was.Sig), []byte(r.Sig), 1)
 	}
 	raw, err := key.Seal(r)
-	b.check(err)
+	b.Check(err)
 	return raw
 }
 
@@ -135,31 +135,31 @@ func (b *book) store(rows [][]byte, hashes []journal.Hash, env journal.Hash) {
 	db := b.openWritable(10 * time.Second)
 	defer db.Close()
 	tx, err := db.Begin()
-	b.check(err)
+	b.Check(err)
 	defer tx.Rollback()
 	var run int64
-	b.check(tx.QueryRow(`SELECT n FROM runs WHERE id = ?`, b.records[0].Run).Scan(&run))
+	b.Check(tx.QueryRow(`SELECT n FROM runs WHERE id = ?`, b.records[0].Run).Scan(&run))
 	_, err = tx.Exec(`DELETE FROM records WHERE run = ?`, run)
-	b.check(err)
+	b.Check(err)
 	for i, raw := range rows {
 		_, err := tx.Exec(`INSERT INTO records (run, seq, kind, bytes, hash) VALUES (?, ?, ?, ?, ?)`, run, i+1, b.records[i].Kind, raw, hashes[i][:])
-		b.check(err)
+		b.Check(err)
 	}
 	last := hashes[len(hashes)-1]
 	_, err = tx.Exec(`UPDATE runs SET state = ?, head = ?, head_hash = ?, env = ? WHERE n = ?`, b.state, len(rows), last[:], env[:], run)
-	b.check(err)
-	b.check(tx.Commit())
-	b.check(os.RemoveAll(b.path(".tipstaff", "journal"))) // a thorough forger
+	b.Check(err)
+	b.Check(tx.Commit())
+	b.Check(os.RemoveAll(b.Path(".tipstaff", "journal"))) // a thorough forger
 }
 
 // keys are the store's own.
 func (w *workspace) keys() (user, executor *journal.PrivateKey) {
 	w.Helper()
 	load := func(name string) *journal.PrivateKey {
-		seed, err := hex.DecodeString(strings.TrimSpace(w.read(filepath.Join(".tipstaff", "keys", name+".key"))))
-		w.check(err)
+		seed, err := hex.DecodeString(strings.TrimSpace(w.Read(filepath.Join(".tipstaff", "keys", name+".key"))))
+		w.Check(err)
 		key, err := journal.NewPrivateKey(seed)
-		w.check(err)
+		w.Check(err)
 		return key
 	}
 	return load("user"), load("executor")
@@ -168,14 +168,14 @@ func (w *workspace) keys() (user, executor *journal.PrivateKey) {
 // found checks that verify ends with the code and names a fault.
 func (w *workspace) found(code int, faults ...string) {
 	w.Helper()
-	r := w.tipstaff("verify", "@", "--json")
+	r := w.Run("verify", "@", "--json")
 	var report struct {
 		Integrity, Conformance struct{ Problems []struct{ Code string } }
 	}
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+	if err := json.Unmarshal([]byte(r.Out), &report); err != nil {
 		w.Fatalf("no report: %v\n%v", err, r)
 	}
-	if r.code != code {
+	if r.Code != code {
 		w.Errorf("want exit code %d\n%v", code, r)
 	}
 	problems := report.Integrity.Problems
@@ -194,8 +194,8 @@ func (w *workspace) found(code int, faults ...string) {
 func fixture(t *testing.T) *workspace {
 	t.Helper()
 	w := newWorkspace(t, manifest, work)
-	w.must(0, "run", "work.yaml", "--yes", "--unattended")
-	w.must(0, "verify", "@")
+	w.Must(0, "run", "work.yaml", "--yes", "--unattended")
+	w.Must(0, "verify", "@")
 	return w
 }
 
@@ -228,11 +228,11 @@ func TestAnyEditIsFound(t *testing.T) {
 		"the keys are forgotten":      {func(w *workspace) { w.sql(`DELETE FROM keys`); w.replaceKeys() }, []string{"unknown_key"}},
 		"two records change places":   {func(w *workspace) { w.swap(8, 9) }, []string{"gap"}},
 		"a record stands there twice": {func(w *workspace) { w.insertAfter(8) }, []string{"gap"}},
-		"a blob is changed":           {func(w *workspace) { w.eachBlob(func(name string) { w.write(name, "{}") }) }, []string{"blob_mismatch"}},
-		"a blob is gone":              {func(w *workspace) { w.eachBlob(func(name string) { w.check(os.Remove(w.path(name))) }) }, []string{"blob_missing"}},
-		"an envelope file is changed": {func(w *workspace) { w.write(w.envelopeFile("intent.accept"), "{}") }, []string{"projection_mismatch"}},
+		"a blob is changed":           {func(w *workspace) { w.eachBlob(func(name string) { w.Write(name, "{}") }) }, []string{"blob_mismatch"}},
+		"a blob is gone":              {func(w *workspace) { w.eachBlob(func(name string) { w.Check(os.Remove(w.Path(name))) }) }, []string{"blob_missing"}},
+		"an envelope file is changed": {func(w *workspace) { w.Write(w.envelopeFile("intent.accept"), "{}") }, []string{"projection_mismatch"}},
 		"an envelope file is no one's": {func(w *workspace) {
-			w.write(filepath.Join(filepath.Dir(w.envelopeFile("intent.accept")), "000099-intent.fail.json"), "{}")
+			w.Write(filepath.Join(filepath.Dir(w.envelopeFile("intent.accept")), "000099-intent.fail.json"), "{}")
 		}, []string{"projection_mismatch"}},
 		"edited and chained again": {func(w *workspace) {
 			b := w.openBook()
@@ -247,9 +247,9 @@ func TestAnyEditIsFound(t *testing.T) {
 		"signed again by a stranger": {func(w *workspace) {
 			b := w.openBook()
 			user, err := journal.GenerateKey()
-			w.check(err)
+			w.Check(err)
 			executor, err := journal.GenerateKey()
-			w.check(err)
+			w.Check(err)
 			ownUser, ownExecutor := w.keys()
 			b.edit(0, ownUser.Public().String(), user.Public().String())
 			b.edit(0, ownExecutor.Public().String(), executor.Public().String())
@@ -274,7 +274,7 @@ func TestAnyEditIsFound(t *testing.T) {
 // replaceKeys gives the store new keys, which have signed nothing of the run.
 func (w *workspace) replaceKeys() {
 	w.Helper()
-	w.check(os.RemoveAll(w.path(".tipstaff", "keys")))
+	w.Check(os.RemoveAll(w.Path(".tipstaff", "keys")))
 }
 
 func (w *workspace) swap(a, b int) {
@@ -294,14 +294,14 @@ func (w *workspace) insertAfter(seq int) {
 
 func (w *workspace) eachBlob(do func(name string)) {
 	w.Helper()
-	names, err := filepath.Glob(w.path(".tipstaff", "blobs", "*", "*"))
-	w.check(err)
+	names, err := filepath.Glob(w.Path(".tipstaff", "blobs", "*", "*"))
+	w.Check(err)
 	if len(names) == 0 {
 		w.Fatal("there are no blobs")
 	}
 	for _, name := range names {
-		rel, err := filepath.Rel(w.dir, name)
-		w.check(err)
+		rel, err := filepath.Rel(w.Dir, name)
+		w.Check(err)
 		do(rel)
 	}
 }
@@ -309,13 +309,13 @@ func (w *workspace) eachBlob(do func(name string)) {
 // envelopeFile is the file of the first envelope of a kind.
 func (w *workspace) envelopeFile(kind string) string {
 	w.Helper()
-	names, err := filepath.Glob(w.path(".tipstaff", "journal", "*", "*-"+kind+".json"))
-	w.check(err)
+	names, err := filepath.Glob(w.Path(".tipstaff", "journal", "*", "*-"+kind+".json"))
+	w.Check(err)
 	if len(names) == 0 {
 		w.Fatalf("there is no file of %s", kind)
 	}
-	rel, err := filepath.Rel(w.dir, names[0])
-	w.check(err)
+	rel, err := filepath.Rel(w.Dir, names[0])
+	w.Check(err)
 	return rel
 }
 
@@ -360,14 +360,14 @@ func TestForgedByTheOwner(t *testing.T) {
 			attack(b)
 			b.forge(w.keys())
 			w.found(7, "replay_mismatch", "outcome", "evidence", "engine_rule", "not_accepted", "invalid_transition")
-			w.must(7, "replay", "@")
+			w.Must(7, "replay", "@")
 		})
 	}
 	t.Run("nothing changed", func(t *testing.T) { // or the forger is a bad one
 		t.Parallel()
 		w := copyOf(t, original)
 		w.openBook().forge(w.keys())
-		w.must(0, "verify", "@")
+		w.Must(0, "verify", "@")
 	})
 }
 
@@ -376,10 +376,10 @@ func TestForgedByTheOwner(t *testing.T) {
 func TestOpenRunCutShort(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t, manifest, work)
-	w.must(4, "run", "work.yaml", "--unattended")
-	w.must(0, "verify", "@", "--open")
+	w.Must(4, "run", "work.yaml", "--unattended")
+	w.Must(0, "verify", "@", "--open")
 	w.sql(`DELETE FROM records WHERE kind = 'run.parked'`)
-	w.must(6, "verify", "@", "--open").says(t, "truncated")
+	w.Must(6, "verify", "@", "--open").Says(t, "truncated")
 }
 
 // Envelope files are for people. Where they are missing they come back, as they
@@ -391,18 +391,18 @@ func TestFilesComeBack(t *testing.T) {
 	if len(before) < 7 {
 		t.Fatalf("there are %d envelope files", len(before))
 	}
-	w.check(os.RemoveAll(w.path(".tipstaff", "journal")))
-	w.must(0, "verify", "@")
-	w.must(0, "ls")
+	w.Check(os.RemoveAll(w.Path(".tipstaff", "journal")))
+	w.Must(0, "verify", "@")
+	w.Must(0, "ls")
 	if diff := cmp.Diff(before, w.tree(".tipstaff/journal")); diff != "" {
 		t.Errorf("they came back otherwise (-before +after):\n%s", diff)
 	}
 
 	changed := w.envelopeFile("intent.accept")
-	w.write(changed, "changed")
-	w.check(os.Remove(w.path(w.envelopeFile("plan.proposed"))))
-	w.must(0, "ls")
-	if w.read(changed) != "changed" {
+	w.Write(changed, "changed")
+	w.Check(os.Remove(w.Path(w.envelopeFile("plan.proposed"))))
+	w.Must(0, "ls")
+	if w.Read(changed) != "changed" {
 		t.Error("a file that differs was overwritten: what was done to it is gone")
 	}
 	before[changed] = "changed"
@@ -416,13 +416,13 @@ func TestFilesComeBack(t *testing.T) {
 func (w *workspace) tree(dir string) map[string]string {
 	w.Helper()
 	files := map[string]string{}
-	w.check(filepath.WalkDir(w.path(dir), func(name string, d fs.DirEntry, err error) error {
+	w.Check(filepath.WalkDir(w.Path(dir), func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		rel, err := filepath.Rel(w.dir, name)
+		rel, err := filepath.Rel(w.Dir, name)
 		if err == nil {
-			files[rel] = w.read(rel)
+			files[rel] = w.Read(rel)
 		}
 		return err
 	}))

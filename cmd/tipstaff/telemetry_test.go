@@ -22,6 +22,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // talk is a workspace in which an agent reads a file, which it may, and runs a
@@ -55,19 +56,19 @@ const approvalKey = "turn/tool#2.1/approval"
 // newTalk is that workspace, with more in its manifest.
 func newTalk(t testing.TB, more string) *workspace {
 	w := newWorkspace(t, talk)
-	w.write("tipstaff.yaml", strings.TrimPrefix(manifest, "-- tipstaff.yaml --\n")+talkManifest+more)
+	w.Write("tipstaff.yaml", strings.TrimPrefix(manifest, "-- tipstaff.yaml --\n")+talkManifest+more)
 	return w
 }
 
 // with runs the command with more in its environment.
-func (w *workspace) with(env []string, code int, args ...string) result {
+func (w *workspace) with(env []string, code int, args ...string) cmdtest.Result {
 	w.Helper()
-	p := w.prepare(args...)
-	p.cmd.Env = append(p.cmd.Env, env...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
-	p.begin()
-	r := p.wait()
-	if r.code != code {
+	p := w.Prepare(args...)
+	p.Cmd.Env = append(p.Cmd.Env, env...)
+	p.Listen()
+	p.Begin()
+	r := p.Wait()
+	if r.Code != code {
 		w.Fatalf("want exit code %d\n%v", code, r)
 	}
 	return r
@@ -76,8 +77,8 @@ func (w *workspace) with(env []string, code int, args ...string) result {
 // converse takes the turn to its end, over a park, and returns its run.
 func (w *workspace) converse(env ...string) string {
 	w.Helper()
-	run := w.with(env, 4, "run", "turn.json", "--unattended", "--json").runID(w)
-	w.must(0, "decide", run, approvalKey, "allow")
+	run := runID(w, w.with(env, 4, "run", "turn.json", "--unattended", "--json"))
+	w.Must(0, "decide", run, approvalKey, "allow")
 	w.with(env, 0, "resume", run)
 	return run
 }
@@ -220,8 +221,8 @@ func TestTraceOfTheCaller(t *testing.T) {
 	r := newReceiver(t)
 	w := newTalk(t, "")
 	endpoint := "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + r.URL + "/here"
-	run := w.with([]string{endpoint, "TRACEPARENT=00-" + trace + "-" + parent + "-01"}, 4, "run", "turn.json", "--unattended", "--json").runID(t)
-	w.must(0, "decide", run, approvalKey, "allow")
+	run := runID(t, w.with([]string{endpoint, "TRACEPARENT=00-" + trace + "-" + parent + "-01"}, 4, "run", "turn.json", "--unattended", "--json"))
+	w.Must(0, "decide", run, approvalKey, "allow")
 	w.with([]string{endpoint}, 0, "resume", run)
 	spans, _ := r.received(t)
 	turns := 0
@@ -273,12 +274,12 @@ func TestSpansThatCannotBeSent(t *testing.T) {
 			w := newTalk(t, c.more)
 			r := w.with(c.env, 4, "run", "turn.json", "--unattended")
 			var lines []string
-			for line := range strings.Lines(r.err) {
+			for line := range strings.Lines(r.Err) {
 				if strings.HasPrefix(line, "spans could not be sent: ") {
 					lines = append(lines, line)
 				}
 			}
-			if len(lines) != 1 || !strings.Contains(lines[0], c.says) || strings.Contains(r.out+r.err, "a-token-of-ours") {
+			if len(lines) != 1 || !strings.Contains(lines[0], c.says) || strings.Contains(r.Out+r.Err, "a-token-of-ours") {
 				t.Errorf("want one line about %q\n%v", c.says, r)
 			}
 		})
@@ -287,7 +288,7 @@ func TestSpansThatCannotBeSent(t *testing.T) {
 		t.Run(env, func(t *testing.T) {
 			t.Parallel()
 			r := newTalk(t, "").with([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", env}, 4, "run", "turn.json", "--unattended")
-			if strings.Contains(r.err, "spans") {
+			if strings.Contains(r.Err, "spans") {
 				t.Errorf("there should be none\n%v", r)
 			}
 		})
@@ -312,7 +313,7 @@ func TestLogOfToolCalls(t *testing.T) {
 	w := newTalk(t, "")
 	run := w.converse("TIPSTAFF_LOG=calls.log")
 	w.with([]string{"TIPSTAFF_LOG=calls.log"}, 0, "replay", run)
-	text := w.read("calls.log")
+	text := w.Read("calls.log")
 	if strings.Contains(text, "SECRET") {
 		t.Errorf("something was said:\n%s", text)
 	}
@@ -323,7 +324,7 @@ func TestLogOfToolCalls(t *testing.T) {
 	var lines []line
 	for s := range strings.Lines(text) {
 		var l line
-		w.check(json.Unmarshal([]byte(s), &l))
+		w.Check(json.Unmarshal([]byte(s), &l))
 		if len(l.Hash) != 32 {
 			t.Errorf("the hash is %q", l.Hash)
 		}
@@ -340,10 +341,10 @@ func TestLogOfToolCalls(t *testing.T) {
 
 	again := w.with([]string{"TIPSTAFF_LOG=-"}, 4, "run", "turn.json", "--unattended")
 	hash := func(s string) string { _, s, _ = strings.Cut(s, `"args_hmac":"`); return s[:min(len(s), 32)] }
-	if got, want := hash(again.err), hash(text); got != want { // the key is the store's
+	if got, want := hash(again.Err), hash(text); got != want { // the key is the store's
 		t.Errorf("the same arguments have hash %s, before %s", got, want)
 	}
-	w.with([]string{"TIPSTAFF_LOG=no/such/folder/log"}, 2, "run", "turn.json", "--unattended").says(t, "no/such/folder/log", "TIPSTAFF_LOG")
+	w.with([]string{"TIPSTAFF_LOG=no/such/folder/log"}, 2, "run", "turn.json", "--unattended").Says(t, "no/such/folder/log", "TIPSTAFF_LOG")
 }
 
 // TestMetrics scrapes a process that takes a turn to its end.
@@ -351,27 +352,27 @@ func TestMetrics(t *testing.T) {
 	w := newTalk(t, "")
 	t.Setenv(metricsVariable, "127.0.0.1:0")
 	ctx := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "cli", User: "local", Principal: "local:cli"})
-	opened, err := newStop().open(ctx, cli.OpenOptions{Workspace: w.dir})
-	w.check(err)
-	defer func() { w.check(opened.Close()) }()
+	opened, err := newStop().open(ctx, cli.OpenOptions{Workspace: w.Dir})
+	w.Check(err)
+	defer func() { w.Check(opened.Close()) }()
 	svc := opened.Service()
-	started, err := svc.Start(ctx, tipstaff.StartRequest{Name: "turn.json", Program: []byte(w.read("turn.json"))})
-	w.check(err)
+	started, err := svc.Start(ctx, tipstaff.StartRequest{Name: "turn.json", Program: []byte(w.Read("turn.json"))})
+	w.Check(err)
 	if d := <-started.Done; d.Outcome != "parked" {
 		t.Fatalf("%+v", d)
 	}
 	_, err = svc.Decide(ctx, tipstaff.DecideRequest{Run: started.Run, Gate: approvalKey, Action: "deny"})
-	w.check(err)
+	w.Check(err)
 	started, err = svc.Resume(ctx, tipstaff.ResumeRequest{Run: started.Run})
-	w.check(err)
+	w.Check(err)
 	if d := <-started.Done; d.State != tipstaff.Completed {
 		t.Fatalf("%+v", d)
 	}
 	resp, err := http.Get("http://" + opened.(*session).telemetry.listener.Addr().String() + "/metrics")
-	w.check(err)
+	w.Check(err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	w.check(err)
+	w.Check(err)
 	for _, want := range []string{
 		`tipstaff_model_calls_total{model="scripted",outcome="ok"} 3`,
 		`tipstaff_tool_calls_total{outcome="ok",server="builtin",tool="read_file"} 1`,
@@ -393,5 +394,5 @@ func TestMetricsOfATakenAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	newTalk(t, "").with([]string{"TIPSTAFF_METRICS=" + taken.Addr().String()}, 4, "run", "turn.json", "--unattended").says(t, "metrics are not served")
+	newTalk(t, "").with([]string{"TIPSTAFF_METRICS=" + taken.Addr().String()}, 4, "run", "turn.json", "--unattended").Says(t, "metrics are not served")
 }

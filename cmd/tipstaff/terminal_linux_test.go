@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // terminal is a person's: the command sees a real one on all its streams.
 type terminal struct {
-	*process
+	*cmdtest.Process
 	keys *os.File
 
 	mu     sync.Mutex
@@ -29,16 +31,16 @@ func (w *workspace) atTerminal(args ...string) *terminal {
 		w.Skipf("there are no terminals here: %v", err)
 	}
 	w.Cleanup(func() { keys.Close() })
-	w.check(unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
+	w.Check(unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
-	w.check(err)
+	w.Check(err)
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	w.check(err)
+	w.Check(err)
 	defer tty.Close()
-	term := &terminal{process: w.prepare(args...), keys: keys, dark: make(chan struct{})}
-	term.cmd.Stdin, term.cmd.Stdout, term.cmd.Stderr = tty, tty, tty
-	term.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	term.begin()
+	term := &terminal{Process: w.Prepare(args...), keys: keys, dark: make(chan struct{})}
+	term.Cmd.Stdin, term.Cmd.Stdout, term.Cmd.Stderr = tty, tty, tty
+	term.Cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	term.Begin()
 	go term.watch()
 	return term
 }
@@ -65,14 +67,14 @@ func (term *terminal) shown() string {
 
 // asked waits until the text has been shown for the n-th time.
 func (term *terminal) asked(text string, n int) {
-	term.w.Helper()
-	term.w.until(fmt.Sprintf("%q", text), func() bool { return strings.Count(term.shown(), text) >= n || !term.running() })
+	term.Folder.Helper()
+	term.Folder.Until(fmt.Sprintf("%q", text), func() bool { return strings.Count(term.shown(), text) >= n || !term.Running() })
 }
 
 func (term *terminal) types(text string) {
-	term.w.Helper()
+	term.Folder.Helper()
 	if _, err := term.keys.WriteString(text); err != nil {
-		term.w.Fatal(err)
+		term.Folder.Fatal(err)
 	}
 }
 
@@ -106,15 +108,15 @@ root: {id: ok, kind: gate, question: "Publish this?", show: {title: hello}}
 			term := w.atTerminal("run", "gate.yaml")
 			for i, keys := range c.keys {
 				term.asked("approve, deny? ", i+1)
-				if !term.running() {
+				if !term.Running() {
 					break // it has asked often enough
 				}
 				term.types(keys)
 			}
-			r := term.wait()
+			r := term.Wait()
 			<-term.dark
-			if r.code != c.code {
-				t.Errorf("want exit code %d, got %d\n%s", c.code, r.code, term.shown())
+			if r.Code != c.code {
+				t.Errorf("want exit code %d, got %d\n%s", c.code, r.Code, term.shown())
 			}
 			for _, text := range []string{"Publish this?", "hello", "sha256:"} {
 				if !strings.Contains(term.shown(), text) {

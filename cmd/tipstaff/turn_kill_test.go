@@ -178,11 +178,11 @@ var aDraft = scene{
 func (s *scene) take(w *workspace, run string, results map[string]json.RawMessage) {
 	w.Helper()
 	for range 12 {
-		r := w.tipstaff("resume", run, "--unattended")
+		r := w.Run("resume", run, "--unattended")
 		switch {
-		case r.code == 0, r.code == 3 && w.show(run).State == "completed":
+		case r.Code == 0, r.Code == 3 && w.show(run).State == "completed":
 			return
-		case r.code != 4:
+		case r.Code != 4:
 			w.Fatalf("%v", r)
 		}
 		s.settle(w, run, results)
@@ -206,7 +206,7 @@ func (s *scene) settle(w *workspace, run string, results map[string]json.RawMess
 		if how == nil {
 			w.Fatalf("nobody expects a gate of kind %s: %+v", g.Kind, g)
 		}
-		w.must(0, append([]string{"decide", run, g.ID}, how...)...)
+		w.Must(0, append([]string{"decide", run, g.ID}, how...)...)
 	}
 }
 
@@ -227,8 +227,8 @@ func (s *scene) performed(w *workspace, run string, m *mind, key string) perform
 	}
 	s.ended(w, run)
 	before := len(m.heard(key))
-	w.must(0, "verify", run)
-	w.must(0, "replay", run)
+	w.Must(0, "verify", run)
+	w.Must(0, "replay", run)
 	if after := m.heard(key); len(after) != before {
 		w.Errorf("verify and replay asked the model for %v", after[before:])
 	}
@@ -249,7 +249,7 @@ func (s *scene) performed(w *workspace, run string, m *mind, key string) perform
 	var last struct {
 		Evidence struct{ Session struct{ Head string } }
 	}
-	w.check(json.Unmarshal(records[len(records)-1].Body, &last))
+	w.Check(json.Unmarshal(records[len(records)-1].Body, &last))
 	p.Session = last.Evidence.Session.Head
 	return p
 }
@@ -260,12 +260,12 @@ func (s *scene) performed(w *workspace, run string, m *mind, key string) perform
 func withoutChance(w *workspace, body json.RawMessage) string {
 	w.Helper()
 	var fields map[string]any
-	w.check(json.Unmarshal(body, &fields))
+	w.Check(json.Unmarshal(body, &fields))
 	for _, name := range []string{"duration_ms", "attempts", "gate", "ref"} {
 		delete(fields, name)
 	}
 	b, err := json.Marshal(fields) // of maps: sorted
-	w.check(err)
+	w.Check(err)
 	return string(b)
 }
 
@@ -296,7 +296,7 @@ func (s *scene) play(t *testing.T) *stage {
 	begin := st.greet(st.workspace)
 	key := st.mind.known(st.workspace, "undisturbed")
 	st.record(func() string {
-		st.must(4, begin...)
+		st.Must(4, begin...)
 		run := st.runs()[0]
 		s.settle(st.workspace, run, nil)
 		s.take(st.workspace, run, nil)
@@ -316,7 +316,7 @@ func (s *scene) play(t *testing.T) *stage {
 			continue
 		}
 		var body struct{ Value json.RawMessage }
-		st.check(json.Unmarshal(r.Body, &body))
+		st.Check(json.Unmarshal(r.Body, &body))
 		st.results[r.Path] = body.Value
 	}
 	return st
@@ -328,8 +328,8 @@ func (st *stage) greet(w *workspace) (begin []string) {
 	w.Helper()
 	st.mind.known(w, "greeting")
 	var greeted struct{ Session string }
-	lines := strings.Split(strings.TrimSpace(w.must(0, "chat", "Hello.", "--json").out), "\n")
-	w.check(json.Unmarshal([]byte(lines[len(lines)-1]), &greeted))
+	lines := strings.Split(strings.TrimSpace(w.Must(0, "chat", "Hello.", "--json").Out), "\n")
+	w.Check(json.Unmarshal([]byte(lines[len(lines)-1]), &greeted))
 	begin = slices.Clone(st.begin)
 	if i := slices.Index(begin, theSession); i >= 0 {
 		begin[i] = greeted.Session
@@ -365,7 +365,7 @@ func (st *stage) world(w *workspace, records []record, happened bool) (underWay 
 			effects += name + "\n"
 		}
 	}
-	w.write("effects", effects)
+	w.Write("effects", effects)
 	return underWay
 }
 
@@ -440,12 +440,12 @@ func (st *stage) killAfter(t *testing.T, records int64) {
 	there := func() bool { return countRecords(store) >= records }
 	records += countRecords(store)
 	perish := func(args ...string) (killed bool) {
-		p := w.start(args...)
-		w.until("records", func() bool { return there() || !p.running() })
+		p := w.Start(args...)
+		w.Until("records", func() bool { return there() || !p.Running() })
 		if there() {
-			return p.kill()
+			return p.Kill()
 		}
-		p.wait()
+		p.Wait()
 		return false
 	}
 	killed := perish(begin...)
@@ -462,5 +462,5 @@ func (st *stage) killAfter(t *testing.T, records int64) {
 		}
 	}
 	st.same(w, st.performed(w, run, st.mind, key))
-	w.must(0, "chat", "Hello.", "--session", begin[len(begin)-1])
+	w.Must(0, "chat", "Hello.", "--session", begin[len(begin)-1])
 }

@@ -43,15 +43,15 @@ func (tp *tape) record(take func() (run string)) {
 	store := tp.openReadOnly()
 	defer store.Close()
 	reader, err := store.BeginTx(context.Background(), nil)
-	tp.check(err)
+	tp.Check(err)
 	defer reader.Rollback()
 	var n int
-	tp.check(reader.QueryRow(`SELECT count(*) FROM records`).Scan(&n))
+	tp.Check(reader.QueryRow(`SELECT count(*) FROM records`).Scan(&n))
 	before := len(commits(tp.workspace.log()))
 	tp.run = take()
 	tp.log = tp.workspace.log()
-	tp.db, err = os.ReadFile(tp.path(".tipstaff", "tipstaff.db"))
-	tp.check(err)
+	tp.db, err = os.ReadFile(tp.Path(".tipstaff", "tipstaff.db"))
+	tp.Check(err)
 	tp.cuts = commits(tp.log)[before:]
 	if len(tp.cuts) < 20 {
 		tp.Fatalf("the log has %d commits of the run: it was folded, or the run no longer says much", len(tp.cuts))
@@ -62,15 +62,15 @@ func (tp *tape) record(take func() (run string)) {
 func recordTape(t *testing.T) *tape {
 	t.Helper()
 	tp := newTape(t, manifest, work, small)
-	tp.must(0, "run", "small.yaml")
-	tp.record(func() string { return tp.must(0, "run", "work.yaml", "--yes", "--unattended", "--json").runID(t) })
+	tp.Must(0, "run", "small.yaml")
+	tp.record(func() string { return runID(t, tp.Must(0, "run", "work.yaml", "--yes", "--unattended", "--json")) })
 	tp.finished(tp.run)
 	return tp
 }
 
 func (w *workspace) log() []byte {
 	w.Helper()
-	b, err := os.ReadFile(w.path(".tipstaff", "tipstaff.db-wal"))
+	b, err := os.ReadFile(w.Path(".tipstaff", "tipstaff.db-wal"))
 	if err != nil && !os.IsNotExist(err) {
 		w.Fatal(err)
 	}
@@ -103,10 +103,10 @@ func (tp *tape) cut(t *testing.T, log []byte) *workspace {
 	t.Helper()
 	w := newWorkspace(t, tp.files...)
 	for _, name := range []string{"keys", "blobs"} {
-		w.check(os.CopyFS(w.path(".tipstaff", name), os.DirFS(tp.path(".tipstaff", name))))
+		w.Check(os.CopyFS(w.Path(".tipstaff", name), os.DirFS(tp.Path(".tipstaff", name))))
 	}
-	w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db"), tp.db, 0o600))
-	w.check(os.WriteFile(w.path(".tipstaff", "tipstaff.db-wal"), log, 0o600))
+	w.Check(os.WriteFile(w.Path(".tipstaff", "tipstaff.db"), tp.db, 0o600))
+	w.Check(os.WriteFile(w.Path(".tipstaff", "tipstaff.db-wal"), log, 0o600))
 	w.tighten()
 	return w
 }
@@ -133,9 +133,9 @@ func (w *workspace) world(records []record, happened bool) (underWay int) {
 			effects += node + "\n"
 		}
 	}
-	w.write("effects", effects)
+	w.Write("effects", effects)
 	if state["note"] == "effect.finished" {
-		w.write("note.txt", "left\n")
+		w.Write("note.txt", "left\n")
 	}
 	return underWay
 }
@@ -175,12 +175,12 @@ func (w *workspace) takeUp(run string, happened bool) {
 		w.Errorf("the dead owner was not noticed: the last record is %s", last.Kind)
 	}
 	for range 10 {
-		switch r := w.tipstaff("resume", run, "--yes", "--unattended"); r.code {
+		switch r := w.Run("resume", run, "--yes", "--unattended"); r.Code {
 		case 0:
 			w.finished(run)
 			return
 		case 4:
-			w.settleDoubts(run, func(args ...string) { w.must(0, args...) })
+			w.settleDoubts(run, func(args ...string) { w.Must(0, args...) })
 		default:
 			w.Fatalf("%v", r)
 		}

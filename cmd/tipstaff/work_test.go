@@ -51,7 +51,7 @@ var workDone = struct {
 // effects are the names that the plan's programs left, sorted. One that stands
 // there twice happened twice.
 func (w *workspace) effects() string {
-	names := strings.Fields(w.read("effects"))
+	names := strings.Fields(w.Read("effects"))
 	sort.Strings(names)
 	return strings.Join(names, " ")
 }
@@ -93,8 +93,8 @@ func (w *workspace) finished(run string) {
 	if got := w.effects(); got != workDone.effects {
 		w.Errorf("effects %q, undisturbed %q", got, workDone.effects)
 	}
-	w.must(0, "verify", run)
-	w.must(0, "replay", run)
+	w.Must(0, "verify", run)
+	w.Must(0, "replay", run)
 	w.doubtsAreExact(w.journal(run))
 	if left := w.leftOver(run); len(left) > 0 {
 		w.Errorf("processes of the run are still there: %v", left)
@@ -104,9 +104,9 @@ func (w *workspace) finished(run string) {
 func canonical(w *workspace, b json.RawMessage) string {
 	w.Helper()
 	var v any
-	w.check(json.Unmarshal(b, &v))
+	w.Check(json.Unmarshal(b, &v))
 	c, err := json.Marshal(v) // of maps: sorted
-	w.check(err)
+	w.Check(err)
 	return string(c)
 }
 
@@ -155,7 +155,7 @@ func (w *workspace) leftOver(run string) (pids []int) {
 		if err != nil || !strings.Contains(string(env), "TIPSTAFF_RUN_ID="+run+"\x00") {
 			continue
 		}
-		if cwd, err := os.Readlink(filepath.Join(filepath.Dir(name), "cwd")); err != nil || cwd != w.dir {
+		if cwd, err := os.Readlink(filepath.Join(filepath.Dir(name), "cwd")); err != nil || cwd != w.Dir {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
@@ -168,6 +168,6 @@ func (w *workspace) leftOver(run string) (pids []int) {
 func quoteJSON(w *workspace, text string) string {
 	w.Helper()
 	b, err := json.Marshal(text)
-	w.check(err)
+	w.Check(err)
 	return string(b)
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tipstaff/tipstaff/pb"
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // daemon is `tipstaff serve` over a workspace.
@@ -80,7 +81,7 @@ func serve(t *testing.T) *daemon {
 // start waits for the line by which the daemon says that it listens.
 func (d *daemon) start() {
 	d.t.Helper()
-	tipstaff, err := command()
+	tipstaff, err := cmdtest.Command()
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func (d *daemon) end() {
 // run has the command do something in the workspace.
 func (d *daemon) run(args ...string) (string, error) {
 	d.t.Helper()
-	tipstaff, err := command()
+	tipstaff, err := cmdtest.Command()
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // ways to reach server-everything, as a manifest writes them.
@@ -35,7 +37,7 @@ func overEachWay(t *testing.T, test func(*workspace)) {
 // call. server is the rest of its declaration.
 func (w *workspace) declare(server string) {
 	w.Helper()
-	w.write("tipstaff.yaml", `allowed_effects: [read, idempotent, once]
+	w.Write("tipstaff.yaml", `allowed_effects: [read, idempotent, once]
 servers:
   everything:
     `+server+`
@@ -55,12 +57,12 @@ servers:
 
 func TestEverythingIsPinned(t *testing.T) {
 	overEachWay(t, func(w *workspace) {
-		w.tipstaff(3, "tools", "pin", "--check")
-		w.tipstaff(0, "tools", "pin", "--yes")
-		w.tipstaff(0, "tools", "pin", "--check")
-		w.tipstaff(0, "tools", "verify")
-		w.tipstaff(0, "tools", "list").says(w, "mcp://everything/echo@2.0.0", "mcp://everything/trigger-long-running-operation@2.0.0")
-		w.tipstaff(0, "tools", "call", "mcp://everything/echo@2.0.0", "--args", `{"message":"hello"}`).says(w, "Echo: hello")
+		w.Must(3, "tools", "pin", "--check")
+		w.Must(0, "tools", "pin", "--yes")
+		w.Must(0, "tools", "pin", "--check")
+		w.Must(0, "tools", "verify")
+		w.Must(0, "tools", "list").Says(w, "mcp://everything/echo@2.0.0", "mcp://everything/trigger-long-running-operation@2.0.0")
+		w.Must(0, "tools", "call", "mcp://everything/echo@2.0.0", "--args", `{"message":"hello"}`).Says(w, "Echo: hello")
 	})
 }
 
@@ -144,13 +146,13 @@ var tinyImage = regexp.MustCompile(`MCP_TINY_IMAGE = "([^"]+)"`)
 func (w *workspace) imageIsKept(got content) {
 	w.Helper()
 	source, err := os.ReadFile(filepath.Join(w.folder(everything), "dist", "tools", "get-tiny-image.js"))
-	w.check(err)
+	w.Check(err)
 	found := tinyImage.FindSubmatch(source)
 	if found == nil || len(got.Blobs) != 1 {
 		w.Fatalf("no image to compare: %v", got)
 	}
 	image, err := base64.StdEncoding.DecodeString(string(found[1]))
-	w.check(err)
+	w.Check(err)
 	sum := sha256.Sum256(image)
 	if b := got.Blobs[0]; b.Type != "image" || b.MimeType != "image/png" || b.Size != len(image) || b.Digest != "sha256:"+hex.EncodeToString(sum[:]) {
 		w.Errorf("the image of %d bytes with digest %x is %+v", len(image), sum, b)
@@ -165,10 +167,10 @@ func (w *workspace) imageIsKept(got content) {
 func TestEverythingReportsErrors(t *testing.T) {
 	overEachWay(t, func(w *workspace) {
 		w.pin()
-		w.tipstaff(10, "tools", "call", "mcp://everything/get-resource-reference@2.0.0", "--args", `{"resourceId":-1}`).says(w, "Invalid resourceId")
-		w.tipstaff(1, "tools", "call", "mcp://everything/get-sum@2.0.0", "--args", `{"a":1}`).says(w, "invalid_arguments")
-		r := w.tipstaff(10, "tools", "call", "mcp://everything/simulate-research-query@2.0.0", "--args", `{"topic":"ants"}`)
-		if !strings.Contains(strings.ToLower(r.out+r.err), "task") {
+		w.Must(10, "tools", "call", "mcp://everything/get-resource-reference@2.0.0", "--args", `{"resourceId":-1}`).Says(w, "Invalid resourceId")
+		w.Must(1, "tools", "call", "mcp://everything/get-sum@2.0.0", "--args", `{"a":1}`).Says(w, "invalid_arguments")
+		r := w.Must(10, "tools", "call", "mcp://everything/simulate-research-query@2.0.0", "--args", `{"topic":"ants"}`)
+		if !strings.Contains(strings.ToLower(r.Out+r.Err), "task") {
 			w.Errorf("nothing is said of tasks\n%v", r)
 		}
 	})
@@ -188,7 +190,7 @@ kind: plan
 version: 1
 root: {id: steps, kind: tool_call, tool: "mcp://everything/trigger-long-running-operation@2.0.0", args: {duration: 2, steps: 4}}
 `).pin()
-		seen := w.ofKind("tool.progress", w.tipstaff(0, "run", "steps.yaml", "--unattended", "--json").out)
+		seen := w.ofKind("tool.progress", w.Must(0, "run", "steps.yaml", "--unattended", "--json").Out)
 		if len(seen) == 0 {
 			w.Error("no progress was seen")
 		}
@@ -206,14 +208,14 @@ root: {id: steps, kind: tool_call, tool: "mcp://everything/trigger-long-running-
 // received waits until the server has got a message.
 func (w *workspace) received(what string) {
 	w.Helper()
-	w.until("the server to get "+what, func() bool { return strings.Contains(w.read("received"), what) })
+	w.Until("the server to get "+what, func() bool { return strings.Contains(w.Read("received"), what) })
 }
 
 // listening is the declaration of a server whose standard input is written down.
 // The server itself is the process that Tipstaff starts.
 func (w *workspace) listening(name string) string {
 	w.Helper()
-	w.write("listen.sh", "exec "+w.node+" "+start(w.folder(name))+" < <(exec tee -a received)\n")
+	w.Write("listen.sh", "exec "+w.node+" "+start(w.folder(name))+" < <(exec tee -a received)\n")
 	return `command: [bash, listen.sh]`
 }
 
@@ -222,18 +224,18 @@ func TestLongCallIsCancelled(t *testing.T) {
 	t.Parallel()
 	for name, giveUp := range map[string]struct {
 		timeout string
-		act     func(*workspace, *process)
+		act     func(*workspace, *cmdtest.Process)
 	}{
-		"by its timeout": {"2s", func(w *workspace, p *process) {
-			p.wait(1)
+		"by its timeout": {"2s", func(w *workspace, p *cmdtest.Process) {
+			p.Must(1)
 			if f := w.failure("root"); f.Body.Error.Code != "timeout" {
 				w.Errorf("it failed with %+v", f.Body.Error)
 			}
 		}},
-		"by cancel": {"100s", func(w *workspace, p *process) {
+		"by cancel": {"100s", func(w *workspace, p *cmdtest.Process) {
 			w.received(`"trigger-long-running-operation"`)
-			w.tipstaff(0, "cancel", "@")
-			p.wait(8)
+			w.Must(0, "cancel", "@")
+			p.Must(8)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,14 +243,14 @@ func TestLongCallIsCancelled(t *testing.T) {
 			w := newWorkspace(t)
 			w.declare(w.listening(everything))
 			w.files(strings.Replace(long, "%s", giveUp.timeout, 1)).pin()
-			p := w.start("run", "long.yaml", "--unattended")
+			p := w.Start("run", "long.yaml", "--unattended")
 			giveUp.act(w, p)
-			if took := time.Since(p.begun); took > 20*time.Second {
+			if took := time.Since(p.Begun); took > 20*time.Second {
 				w.Errorf("it took %s", took)
 			}
 			w.received("notifications/cancelled")
 			w.noServers()
-			w.tipstaff(0, "verify", "@")
+			w.Must(0, "verify", "@")
 		})
 	}
 }
@@ -259,7 +261,7 @@ func TestDeafServerIsGone(t *testing.T) {
 	w := newWorkspace(t)
 	w.declare("command: " + w.command(everything))
 	w.pin()
-	w.tipstaff(0, "tools", "call", "mcp://everything/echo@2.0.0", "--args", `{"message":"hello"}`)
+	w.Must(0, "tools", "call", "mcp://everything/echo@2.0.0", "--args", `{"message":"hello"}`)
 	ended := time.Now()
 	w.noServers()
 	finished := w.journal("effect.finished", "root")
@@ -279,7 +281,7 @@ const secret = "correct horse battery staple"
 func TestServerSeesWhatItMay(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
-	w.env = []string{"TOKEN=" + secret, "NOBODYS=business", "EXTRA=something", "LANG=C.UTF-8", "TZ=UTC"}
+	w.Env = []string{"TOKEN=" + secret, "NOBODYS=business", "EXTRA=something", "LANG=C.UTF-8", "TZ=UTC"}
 	w.declare("command: " + w.command(everything) + `
     env: {SERVICE_TOKEN: "Bearer $env:TOKEN", MODE: quiet}
     inherit_env: [EXTRA]`)
@@ -298,7 +300,7 @@ outputs: {env: "${env.output}", said: "${said.output}"}
 		Said string
 	}
 	w.outputs("env.yaml", &out)
-	want := map[string]string{"SERVICE_TOKEN": "Bearer $env:TOKEN", "MODE": "quiet", "EXTRA": "something", "LANG": "C.UTF-8", "TZ": "UTC", "HOME": w.dir}
+	want := map[string]string{"SERVICE_TOKEN": "Bearer $env:TOKEN", "MODE": "quiet", "EXTRA": "something", "LANG": "C.UTF-8", "TZ": "UTC", "HOME": w.Dir}
 	for name, value := range want {
 		if out.Env[name] != value {
 			w.Errorf("%s is %q, not %q", name, out.Env[name], value)
@@ -319,7 +321,7 @@ outputs: {env: "${env.output}", said: "${said.output}"}
 // nowhere looks for texts in all files of the workspace.
 func (w *workspace) nowhere(texts ...string) {
 	w.Helper()
-	w.check(filepath.WalkDir(w.dir, func(name string, d os.DirEntry, err error) error {
+	w.Check(filepath.WalkDir(w.Dir, func(name string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}

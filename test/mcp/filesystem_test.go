@@ -10,11 +10,11 @@ import (
 func withFiles(t *testing.T) *workspace {
 	t.Helper()
 	w := newWorkspace(t)
-	w.write("files/note.txt", "first\n")
-	w.write("tipstaff.yaml", `allowed_effects: [read, idempotent, once]
+	w.Write("files/note.txt", "first\n")
+	w.Write("tipstaff.yaml", `allowed_effects: [read, idempotent, once]
 servers:
   files:
-    command: `+w.command(filesystem, w.path("files"))+`
+    command: `+w.command(filesystem, w.Path("files"))+`
     tools: {read_text_file: {}, write_file: {}, edit_file: {}, create_directory: {}, move_file: {}, list_directory: {}}
 `)
 	return w
@@ -39,7 +39,7 @@ root:
     - {id: note, kind: tool_call, tool: "mcp://files/read_text_file@0.2.0", args: {path: DIR/note.txt}}
     - {id: list, kind: tool_call, tool: "mcp://files/list_directory@0.2.0", args: {path: DIR/deep}}
 outputs: {note: "${note.output.content}", list: "${list.output.content}"}
-`, "DIR", w.path("files"))).pin()
+`, "DIR", w.Path("files"))).pin()
 	var out struct{ Note, List string }
 	w.outputs("files.yaml", &out)
 	if out.Note != "second\n" {
@@ -48,10 +48,10 @@ outputs: {note: "${note.output.content}", list: "${list.output.content}"}
 	if !strings.Contains(out.List, "b.txt") || strings.Contains(out.List, "a.txt") || !strings.Contains(out.List, "er") {
 		t.Errorf("the folder has %q", out.List)
 	}
-	if got := w.read("files/deep/er/a.txt"); got != "a\n" {
+	if got := w.Read("files/deep/er/a.txt"); got != "a\n" {
 		t.Errorf("a.txt has %q", got)
 	}
-	if _, err := os.Stat(w.path("files/deep/b.txt")); err != nil {
+	if _, err := os.Stat(w.Path("files/deep/b.txt")); err != nil {
 		t.Errorf("an empty content was no content: %v", err)
 	}
 	// What the server says of its tools decides the class.
@@ -65,18 +65,18 @@ outputs: {note: "${note.output.content}", list: "${list.output.content}"}
 func TestFilesystemRefuses(t *testing.T) {
 	t.Parallel()
 	w := withFiles(t).pin()
-	w.tipstaff(10, "tools", "call", "mcp://files/read_text_file@0.2.0", "--args", `{"path":"/etc/passwd"}`).says(t, "Access denied")
+	w.Must(10, "tools", "call", "mcp://files/read_text_file@0.2.0", "--args", `{"path":"/etc/passwd"}`).Says(t, "Access denied")
 }
 
 // Results of megabytes come through whole, up to the limit, and not a byte beyond.
 func TestLargeResults(t *testing.T) {
 	t.Parallel()
 	w := withFiles(t)
-	w.write("tipstaff.yaml", strings.Replace(w.read("tipstaff.yaml"), "read_text_file: {}", "read_text_file: {max_result: 2MiB}", 1))
+	w.Write("tipstaff.yaml", strings.Replace(w.Read("tipstaff.yaml"), "read_text_file: {}", "read_text_file: {max_result: 2MiB}", 1))
 	line := strings.Repeat("täglich 0123456789 ", 50) + "\n"
 	fits := strings.Repeat(line, 1<<20/len(line))
-	w.write("files/fits.txt", fits)
-	w.write("files/over.txt", strings.Repeat(line, 3<<20/len(line)))
+	w.Write("files/fits.txt", fits)
+	w.Write("files/over.txt", strings.Repeat(line, 3<<20/len(line)))
 	w.files(strings.ReplaceAll(`-- fits.yaml --
 kind: plan
 version: 1
@@ -91,12 +91,12 @@ root:
     - {id: big, kind: tool_call, tool: "mcp://files/read_text_file@0.2.0", args: {path: DIR/over.txt}, on_error: continue}
     - {id: note, kind: tool_call, tool: "mcp://files/read_text_file@0.2.0", args: {path: DIR/note.txt}}
 outputs: {text: "${note.output.content}"}
-`, "DIR", w.path("files"))).pin()
+`, "DIR", w.Path("files"))).pin()
 	var out struct{ Text string }
 	if w.outputs("fits.yaml", &out); out.Text != fits {
 		t.Errorf("of %d bytes %d came back, or others", len(fits), len(out.Text))
 	}
-	w.tipstaff(0, "run", "over.yaml", "--unattended")
+	w.Must(0, "run", "over.yaml", "--unattended")
 	if f := w.failure("root/big"); f.Body.Error.Code != "result_too_large" {
 		t.Errorf("it failed with %+v", f.Body.Error)
 	}

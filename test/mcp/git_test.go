@@ -12,8 +12,8 @@ func TestGit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("there is no git")
 	}
-	w.write("repo/note.txt", "hello\n")
-	w.write(".gitconfig", "[user]\n\tname = Ada\n\temail = ada@example.com\n")
+	w.Write("repo/note.txt", "hello\n")
+	w.Write(".gitconfig", "[user]\n\tname = Ada\n\temail = ada@example.com\n")
 	w.files(strings.ReplaceAll(`-- tipstaff.yaml --
 allowed_effects: [read, once]
 servers:
@@ -35,12 +35,12 @@ root:
         - {id: after, kind: tool_call, tool: "mcp://git/git_status@2.15.3", args: {path: DIR}}
         - {id: log, kind: tool_call, tool: "mcp://git/git_log@2.15.3", args: {path: DIR}}
 outputs: {before: "${before.output.isClean}", after: "${after.output.isClean}"}
-`, "DIR", w.path("repo"))).pin()
+`, "DIR", w.Path("repo"))).pin()
 	var out struct{ Before, After bool }
 	if w.outputs("commit.yaml", &out); out.Before || !out.After {
 		t.Errorf("clean before: %v, after: %v", out.Before, out.After)
 	}
-	log, err := exec.Command("git", "-C", w.path("repo"), "log", "--format=%an %s").CombinedOutput()
+	log, err := exec.Command("git", "-C", w.Path("repo"), "log", "--format=%an %s").CombinedOutput()
 	if err != nil || string(log) != "Ada A note\n" {
 		t.Errorf("%v: %s", err, log)
 	}

@@ -20,9 +20,9 @@ type httpServer struct {
 func (w *workspace) serveHTTP() *httpServer {
 	w.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	w.check(err)
+	w.Check(err)
 	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
-	w.check(free.Close())
+	w.Check(free.Close())
 	s := &httpServer{w: w, port: port, url: "http://127.0.0.1:" + port + "/mcp"}
 	s.start()
 	return s
@@ -34,8 +34,8 @@ func (s *httpServer) start() {
 	s.cmd = exec.Command(s.w.node, start(s.w.folder(everything)), "streamableHttp")
 	s.cmd.Env = []string{"PORT=" + s.port}
 	says, err := s.cmd.StderrPipe()
-	s.w.check(err)
-	s.w.check(s.cmd.Start())
+	s.w.Check(err)
+	s.w.Check(s.cmd.Start())
 	s.w.Cleanup(s.kill)
 	lines := bufio.NewScanner(says)
 	for lines.Scan() {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // How long a call may go on after its server has died. A stream over HTTP that
@@ -24,14 +26,14 @@ const shortDone = "Long running operation completed. Duration: 4 seconds, Steps:
 
 // inFlight is a run of that plan whose call has reached the server. class is what
 // the manifest says of the tool.
-func inFlight(t *testing.T, class string) (*workspace, *process) {
+func inFlight(t *testing.T, class string) (*workspace, *cmdtest.Process) {
 	t.Helper()
 	w := newWorkspace(t)
 	w.declare(w.listening(everything))
-	w.write("tipstaff.yaml", strings.Replace(w.read("tipstaff.yaml"), "operation: {}", "operation: {effect: "+class+"}", 1))
+	w.Write("tipstaff.yaml", strings.Replace(w.Read("tipstaff.yaml"), "operation: {}", "operation: {effect: "+class+"}", 1))
 	w.files(short).pin()
-	w.write("received", "")
-	p := w.start("run", "short.yaml", "--unattended")
+	w.Write("received", "")
+	p := w.Start("run", "short.yaml", "--unattended")
 	w.received(`"trigger-long-running-operation"`)
 	return w, p
 }
@@ -40,8 +42,8 @@ func inFlight(t *testing.T, class string) (*workspace, *process) {
 func TestKilledServerFailsItsCall(t *testing.T) {
 	w, p := inFlight(t, "read")
 	killed := time.Now()
-	w.check(w.server().kill())
-	p.wait(1)
+	w.Check(w.server().kill())
+	p.Must(1)
 	f := w.failure("root")
 	if f.Body.Error.Code != "tool_unavailable" {
 		w.Errorf("it failed with %+v", f.Body.Error)
@@ -50,7 +52,7 @@ func TestKilledServerFailsItsCall(t *testing.T) {
 		w.Errorf("it failed %s after the server", took)
 	}
 	w.noServers()
-	w.tipstaff(0, "verify", "@")
+	w.Must(0, "verify", "@")
 	var out struct{ Work string }
 	if w.outputs("short.yaml", &out); out.Work != shortDone {
 		w.Errorf("the next run gives %q", out.Work)
@@ -70,16 +72,16 @@ func TestKilledServerLeavesOnceInDoubt(t *testing.T) {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
 			w, p := inFlight(t, "once")
-			w.check(w.server().kill())
-			p.wait(4).says(t, "root/in_doubt")
+			w.Check(w.server().kill())
+			p.Must(4).Says(t, "root/in_doubt")
 			w.noServers()
-			w.tipstaff(0, append([]string{"decide", "@", "root/in_doubt", action}, settle.answer...)...)
-			w.tipstaff(0, "resume", "@", "--unattended")
+			w.Must(0, append([]string{"decide", "@", "root/in_doubt", action}, settle.answer...)...)
+			w.Must(0, "resume", "@", "--unattended")
 			var out struct{ Work string }
 			if w.shown(&out); out.Work != settle.want {
 				t.Errorf("it gives %q", out.Work)
 			}
-			if n := strings.Count(w.read("received"), `"method":"tools/call"`); n != settle.calls {
+			if n := strings.Count(w.Read("received"), `"method":"tools/call"`); n != settle.calls {
 				t.Errorf("%d calls were sent, not %d", n, settle.calls)
 			}
 		})
@@ -93,10 +95,10 @@ func TestKilledTipstaffLeavesNoServer(t *testing.T) {
 	t.Run("read", func(t *testing.T) {
 		t.Parallel()
 		w, p := inFlight(t, "read")
-		p.kill()
-		w.tipstaff(0, "ls")
+		p.Kill()
+		w.Must(0, "ls")
 		w.noServers()
-		w.tipstaff(0, "resume", "@", "--unattended")
+		w.Must(0, "resume", "@", "--unattended")
 		var out struct{ Work string }
 		if w.shown(&out); out.Work != shortDone {
 			t.Errorf("it gives %q", out.Work)
@@ -105,15 +107,15 @@ func TestKilledTipstaffLeavesNoServer(t *testing.T) {
 	t.Run("once", func(t *testing.T) {
 		t.Parallel()
 		w, p := inFlight(t, "once")
-		p.kill()
-		w.tipstaff(4, "resume", "@", "--unattended").says(t, "root/in_doubt")
+		p.Kill()
+		w.Must(4, "resume", "@", "--unattended").Says(t, "root/in_doubt")
 		w.noServers()
-		w.tipstaff(0, "decide", "@", "root/in_doubt", "fail")
-		w.tipstaff(1, "resume", "@", "--unattended")
-		if n := strings.Count(w.read("received"), `"method":"tools/call"`); n != 1 {
+		w.Must(0, "decide", "@", "root/in_doubt", "fail")
+		w.Must(1, "resume", "@", "--unattended")
+		if n := strings.Count(w.Read("received"), `"method":"tools/call"`); n != 1 {
 			t.Errorf("%d calls were sent", n)
 		}
-		w.tipstaff(0, "verify", "@")
+		w.Must(0, "verify", "@")
 	})
 }
 
@@ -123,15 +125,15 @@ func TestKilledServiceFailsItsCall(t *testing.T) {
 	s := w.serveHTTP()
 	w.declare("url: " + s.url)
 	w.files(short).pin()
-	p := w.start("run", "short.yaml", "--unattended")
-	w.until("the call to be on its way", func() bool {
-		events := w.start("events", "@", "--json") // at first there is no run to tell of
-		<-events.ended
-		return strings.Contains(events.out.String(), "effect.intended")
+	p := w.Start("run", "short.yaml", "--unattended")
+	w.Until("the call to be on its way", func() bool {
+		events := w.Start("events", "@", "--json") // at first there is no run to tell of
+		<-events.Ended
+		return strings.Contains(events.Out.String(), "effect.intended")
 	})
 	killed := time.Now()
 	s.kill()
-	p.wait(1)
+	p.Must(1)
 	f := w.failure("root")
 	if f.Body.Error.Code != "tool_unavailable" {
 		w.Errorf("it failed with %+v", f.Body.Error)

@@ -14,7 +14,7 @@ allowed_effects: [read, idempotent, once]
 servers:
   memory:
     command: ` + w.command(memory) + `
-    env: {MEMORY_FILE_PATH: ` + w.path("graph.jsonl") + `}
+    env: {MEMORY_FILE_PATH: ` + w.Path("graph.jsonl") + `}
     tools: {create_entities: {}, add_observations: {}, delete_entities: {}, read_graph: {}, search_nodes: {}}
 -- learn.yaml --
 kind: plan
@@ -55,7 +55,7 @@ outputs: {all: "${all.output}"}
 	if all, found := names(learned.All), names(learned.Found); all != "Ada Zuse" || found != "Zuse" {
 		t.Errorf("learned %q, found %q", all, found)
 	}
-	if file := w.read("graph.jsonl"); !strings.Contains(file, "built machines") {
+	if file := w.Read("graph.jsonl"); !strings.Contains(file, "built machines") {
 		t.Errorf("its file has\n%s", file)
 	}
 	var left struct{ All graph }

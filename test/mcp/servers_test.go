@@ -21,13 +21,13 @@ type serverProcess struct {
 func (w *workspace) servers() []serverProcess {
 	w.Helper()
 	self, err := command()
-	w.check(err)
+	w.Check(err)
 	tables, err := filepath.Glob("/proc/[0-9]*/environ")
-	w.check(err)
+	w.Check(err)
 	var found []serverProcess
 	for _, file := range tables {
 		environ, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+w.dir+"\x00")) {
+		if err != nil || !bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+w.Dir+"\x00")) {
 			continue // it has gone, or is another's
 		}
 		dir := filepath.Dir(file)
@@ -36,7 +36,7 @@ func (w *workspace) servers() []serverProcess {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(dir))
-		w.check(err)
+		w.Check(err)
 		found = append(found, serverProcess{pid, strings.Join(strings.Split(strings.Trim(string(words), "\x00"), "\x00"), " ")})
 	}
 	return found
@@ -49,7 +49,7 @@ func (w *workspace) server() serverProcess {
 		w.Skip("the processes of a workspace cannot be seen here")
 	}
 	var found []serverProcess
-	w.until("a server", func() bool {
+	w.Until("a server", func() bool {
 		found = found[:0]
 		for _, p := range w.servers() {
 			if strings.HasPrefix(p.command, w.node) {

@@ -17,8 +17,8 @@ outputs: {one: "${one.output.thoughtHistoryLength}", two: "${two.output.thoughtH
 func TestSequentialThinking(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
-	w.write("tipstaff.yaml", "servers: {thinking: {command: "+w.command(thinking)+", tools: {sequentialthinking: {}}}}\n")
-	w.write("think.yaml", pinnedTo("2026.8.31", thoughts))
+	w.Write("tipstaff.yaml", "servers: {thinking: {command: "+w.command(thinking)+", tools: {sequentialthinking: {}}}}\n")
+	w.Write("think.yaml", pinnedTo("2026.8.31", thoughts))
 	w.pin()
 	for range 2 {
 		var out struct{ One, Two int }

@@ -48,13 +48,13 @@ func newTurn(t *testing.T) *workspace {
 	t.Helper()
 	w := newWorkspace(t)
 	w.declare(w.listening(everything))
-	declared := w.read("tipstaff.yaml")
+	declared := w.Read("tipstaff.yaml")
 	for tool, class := range map[string]string{"echo": "read", "get-sum": "read", "trigger-long-running-operation": "once"} {
 		declared = strings.Replace(declared, tool+": {}", tool+": {effect: "+class+"}", 1)
 	}
-	w.write("tipstaff.yaml", declared+turns)
+	w.Write("tipstaff.yaml", declared+turns)
 	w.files(turnFiles).pin()
-	w.write("received", "")
+	w.Write("received", "")
 	return w
 }
 
@@ -72,15 +72,15 @@ func (w *workspace) finish() {
 					how = []string{"use_result", "--answer", worked}
 				}
 			}
-			w.tipstaff(0, append([]string{"decide", "@", g.Key}, how...)...)
+			w.Must(0, append([]string{"decide", "@", g.Key}, how...)...)
 		}
 		if s.State == "completed" {
 			return
 		}
-		p := w.start("resume", "@", "--unattended")
-		<-p.ended
-		if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != 4 {
-			p.wait(0)
+		p := w.Start("resume", "@", "--unattended")
+		<-p.Ended
+		if code := p.Cmd.ProcessState.ExitCode(); code != 0 && code != 4 {
+			p.Must(0)
 		}
 	}
 	w.Fatal("six times taken up, and the turn has not ended")
@@ -88,20 +88,20 @@ func (w *workspace) finish() {
 
 // worked is how often the server was asked to work.
 func (w *workspace) worked() int {
-	return strings.Count(w.read("received"), `"name":"trigger-long-running-operation"`)
+	return strings.Count(w.Read("received"), `"name":"trigger-long-running-operation"`)
 }
 
 // turned checks the newest run, and says what it left.
 func (w *workspace) turned() turned {
 	w.Helper()
-	w.tipstaff(0, "verify", "@")
-	w.tipstaff(0, "replay", "@")
+	w.Must(0, "verify", "@")
+	w.Must(0, "replay", "@")
 	w.noServers()
 	if n := w.worked(); n != 1 {
 		w.Errorf("the server was asked to work %d times", n)
 	}
 	out := turned{events: map[string][]string{}}
-	for line := range strings.Lines(w.tipstaff(0, "events", "@", "--json").out) {
+	for line := range strings.Lines(w.Must(0, "events", "@", "--json").Out) {
 		var r struct {
 			Kind, Path string
 			Body       struct {
@@ -109,7 +109,7 @@ func (w *workspace) turned() turned {
 				Evidence struct{ Session struct{ Head string } }
 			}
 		}
-		w.check(json.Unmarshal([]byte(line), &r))
+		w.Check(json.Unmarshal([]byte(line), &r))
 		switch {
 		case strings.HasPrefix(r.Kind, "agent."):
 			out.events[r.Path] = append(out.events[r.Path], r.Kind)
@@ -125,8 +125,8 @@ func (w *workspace) turned() turned {
 // records is how many records the store has; 0 if it is yet to be made.
 func (w *workspace) records() (n int) {
 	w.Helper()
-	db, err := sql.Open("sqlite", "file:"+w.path(".tipstaff", "tipstaff.db")+"?mode=ro&_pragma=busy_timeout(5000)")
-	w.check(err)
+	db, err := sql.Open("sqlite", "file:"+w.Path(".tipstaff", "tipstaff.db")+"?mode=ro&_pragma=busy_timeout(5000)")
+	w.Check(err)
 	defer db.Close()
 	_ = db.QueryRow(`SELECT count(*) FROM records`).Scan(&n) // fails where there is no store yet
 	return n
@@ -136,20 +136,20 @@ func (w *workspace) records() (n int) {
 // reports false if the command ended before.
 func (w *workspace) perish(records int, args ...string) bool {
 	w.Helper()
-	p := w.start(args...)
+	p := w.Start(args...)
 	ended := func() bool {
 		select {
-		case <-p.ended:
+		case <-p.Ended:
 			return true
 		default:
 			return false
 		}
 	}
-	w.until("records", func() bool { return w.records() >= records || ended() })
+	w.Until("records", func() bool { return w.records() >= records || ended() })
 	if ended() {
 		return false
 	}
-	p.kill()
+	p.Kill()
 	return true
 }
 
@@ -159,7 +159,7 @@ func (w *workspace) perish(records int, args ...string) bool {
 func TestKilledTurn(t *testing.T) {
 	t.Parallel()
 	whole := newTurn(t)
-	whole.tipstaff(4, "run", "turn.json", "--unattended")
+	whole.Must(4, "run", "turn.json", "--unattended")
 	whole.finish()
 	want, records := whole.turned(), whole.records()
 	if want.head == "" || len(want.model) != 4 {
@@ -172,7 +172,7 @@ func TestKilledTurn(t *testing.T) {
 			t.Parallel()
 			w := newTurn(t)
 			if !w.perish(after, "run", "turn.json", "--unattended") {
-				w.tipstaff(0, "decide", "@", "turn/tool#2.1/approval", "allow")
+				w.Must(0, "decide", "@", "turn/tool#2.1/approval", "allow")
 				w.perish(after, "resume", "@", "--unattended")
 			}
 			w.finish()

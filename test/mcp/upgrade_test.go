@@ -18,13 +18,13 @@ func pinnedTo(version, plan string) string { return strings.ReplaceAll(plan, "VE
 // whatever was there, as an upgrade does. It returns the package's folder.
 func (w *workspace) install(name string) string {
 	w.Helper()
-	modules, folder := w.path("installed", "node_modules"), w.path("installed", "server")
-	w.check(os.MkdirAll(w.path("installed"), 0o755))
+	modules, folder := w.Path("installed", "node_modules"), w.Path("installed", "server")
+	w.Check(os.MkdirAll(w.Path("installed"), 0o755))
 	if _, err := os.Lstat(modules); err != nil {
-		w.check(os.Symlink(w.modules, modules)) // what the package imports
+		w.Check(os.Symlink(w.modules, modules)) // what the package imports
 	}
-	w.check(os.RemoveAll(folder))
-	w.check(os.CopyFS(folder, os.DirFS(w.folder(name))))
+	w.Check(os.RemoveAll(folder))
+	w.Check(os.CopyFS(folder, os.DirFS(w.folder(name))))
 	return folder
 }
 
@@ -41,20 +41,20 @@ outputs: {said: "${said.output}"}
 `).pin()
 	var out struct{ Said string }
 	w.outputs("echo.yaml", &out)
-	before := w.read("tipstaff.lock")
+	before := w.Read("tipstaff.lock")
 
 	w.install(everything)
-	w.tipstaff(1, "run", "echo.yaml", "--unattended").says(t, "definition_changed")
+	w.Must(1, "run", "echo.yaml", "--unattended").Says(t, "definition_changed")
 	if sent := w.journal("effect.intended"); len(sent) > 0 {
 		t.Error("it was sent all the same")
 	}
-	w.tipstaff(3, "tools", "verify").says(t, "echo")
-	w.tipstaff(3, "tools", "pin", "--check").says(t, "echo")
-	if w.read("tipstaff.lock") != before {
+	w.Must(3, "tools", "verify").Says(t, "echo")
+	w.Must(3, "tools", "pin", "--check").Says(t, "echo")
+	if w.Read("tipstaff.lock") != before {
 		t.Error("the lock has changed")
 	}
 	w.pin()
-	w.tipstaff(0, "tools", "verify")
+	w.Must(0, "tools", "verify")
 	w.outputs("echo.yaml", &out)
 }
 
@@ -62,21 +62,21 @@ outputs: {said: "${said.output}"}
 func TestUpgradeChangesTheVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
-	w.write("tipstaff.yaml", "servers: {thinking: {command: "+w.commandAt(w.install(formerThinking))+", tools: {sequentialthinking: {}}}}\n")
-	w.write("former.yaml", pinnedTo("0.2.0", thoughts))
-	w.write("new.yaml", pinnedTo("2026.8.31", thoughts))
+	w.Write("tipstaff.yaml", "servers: {thinking: {command: "+w.commandAt(w.install(formerThinking))+", tools: {sequentialthinking: {}}}}\n")
+	w.Write("former.yaml", pinnedTo("0.2.0", thoughts))
+	w.Write("new.yaml", pinnedTo("2026.8.31", thoughts))
 	w.pin()
-	w.tipstaff(3, "run", "new.yaml", "--unattended").says(t, "pin_mismatch")
+	w.Must(3, "run", "new.yaml", "--unattended").Says(t, "pin_mismatch")
 	var out struct{ Two int }
 	w.outputs("former.yaml", &out)
 
 	w.install(thinking)
-	w.tipstaff(1, "run", "former.yaml", "--unattended").says(t, "pin_mismatch")
+	w.Must(1, "run", "former.yaml", "--unattended").Says(t, "pin_mismatch")
 	if sent := w.journal("effect.intended"); len(sent) > 0 {
 		t.Errorf("it was sent all the same: %+v", sent)
 	}
 	w.pin()
-	w.tipstaff(3, "run", "former.yaml", "--unattended").says(t, "pin_mismatch")
+	w.Must(3, "run", "former.yaml", "--unattended").Says(t, "pin_mismatch")
 	if w.outputs("new.yaml", &out); out.Two != 2 {
 		t.Errorf("it remembers %d thoughts", out.Two)
 	}
@@ -87,16 +87,16 @@ func TestUpgradeChangesTheVersion(t *testing.T) {
 func TestUpgradeChangesThePackage(t *testing.T) {
 	t.Parallel()
 	w := newWorkspace(t)
-	w.write("note.txt", "hello\n")
-	w.write("read.yaml", `kind: plan
+	w.Write("note.txt", "hello\n")
+	w.Write("read.yaml", `kind: plan
 version: 1
-root: {id: note, kind: tool_call, tool: "mcp://files/read_text_file@0.2.0", args: {path: `+w.path("note.txt")+`}}
+root: {id: note, kind: tool_call, tool: "mcp://files/read_text_file@0.2.0", args: {path: `+w.Path("note.txt")+`}}
 outputs: {note: "${note.output.content}"}
 `)
 	declare := func(folder string) {
-		w.write("tipstaff.yaml", `servers:
+		w.Write("tipstaff.yaml", `servers:
   files:
-    command: `+w.commandAt(folder, w.dir)+`
+    command: `+w.commandAt(folder, w.Dir)+`
     package: installed/server/dist
     package_digest: `+w.digest(filepath.Join(folder, "dist"))+`
     tools: {read_text_file: {}}
@@ -108,11 +108,11 @@ outputs: {note: "${note.output.content}"}
 	w.outputs("read.yaml", &out)
 
 	folder := w.install(filesystem)
-	w.tipstaff(3, "run", "read.yaml", "--unattended").says(t, "package_changed")
-	w.tipstaff(3, "tools", "verify").says(t, "package_changed")
-	w.tipstaff(3, "tools", "pin", "--yes").says(t, "package_changed")
+	w.Must(3, "run", "read.yaml", "--unattended").Says(t, "package_changed")
+	w.Must(3, "tools", "verify").Says(t, "package_changed")
+	w.Must(3, "tools", "pin", "--yes").Says(t, "package_changed")
 	declare(folder)
-	w.tipstaff(3, "run", "read.yaml", "--unattended")
+	w.Must(3, "run", "read.yaml", "--unattended")
 	w.pin()
 	if w.outputs("read.yaml", &out); out.Note != "hello\n" {
 		t.Errorf("it reads %q", out.Note)
@@ -124,7 +124,7 @@ outputs: {note: "${note.output.content}"}
 func (w *workspace) digest(folder string) string {
 	w.Helper()
 	var lines []string
-	w.check(fs.WalkDir(os.DirFS(folder), ".", func(name string, d fs.DirEntry, err error) error {
+	w.Check(fs.WalkDir(os.DirFS(folder), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

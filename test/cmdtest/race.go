@@ -1,0 +1,5 @@
+//go:build unix && race
+
+package cmdtest
+
+const race = true

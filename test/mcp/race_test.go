@@ -1,6 +1,0 @@
-//go:build race
-
-package mcp
-
-// race says that the command is built with the race detector, as these tests are.
-const race = true
