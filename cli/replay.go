@@ -33,28 +33,9 @@ plan asks for something else than what is recorded.`,
 }
 
 func (o *replayOptions) run(ctx context.Context) error {
-	svc, err := o.open(ctx, true)
-	if err != nil {
-		return err
-	}
 	// A run that has not ended replays too, as far as it got.
 	req := tipstaff.VerifyRequest{Open: true, Each: func(ev tipstaff.Event) { _ = o.writeEvent(ev) }} // o.out keeps the error
-	if req.Run, req.Dir, err = resolveOrDir(ctx, svc, o.ref); err != nil {
-		return err
-	}
-	report, err := svc.Verify(ctx, req)
-	if err != nil {
-		return err
-	}
-	if o.json {
-		err = o.writeJSON(report)
-	} else {
-		o.print(report)
-	}
-	if err != nil {
-		return err
-	}
-	return status(exitOfReport(report))
+	return o.verify(ctx, o.ref, req, o.print)
 }
 
 func (o *replayOptions) print(r tipstaff.Report) {

@@ -93,22 +93,26 @@ func (o *verifyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	svc, err := o.open(ctx, true)
+	return o.verify(ctx, o.ref, tipstaff.VerifyRequest{Open: o.unended, Keys: keys}, o.printReport)
+}
+
+// verify asks for the report of a run, or of an exported one, and shows it.
+func (a *app) verify(ctx context.Context, ref string, req tipstaff.VerifyRequest, print func(tipstaff.Report)) error {
+	svc, err := a.open(ctx, true)
 	if err != nil {
 		return err
 	}
-	req := tipstaff.VerifyRequest{Open: o.unended, Keys: keys}
-	if req.Run, req.Dir, err = resolveOrDir(ctx, svc, o.ref); err != nil {
+	if req.Run, req.Dir, err = resolveOrDir(ctx, svc, ref); err != nil {
 		return err
 	}
 	report, err := svc.Verify(ctx, req)
 	if err != nil {
 		return err
 	}
-	if o.json {
-		err = o.writeJSON(report)
+	if a.json {
+		err = a.writeJSON(report)
 	} else {
-		o.printReport(report)
+		print(report)
 	}
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -108,9 +109,22 @@ func (w *workspace) roundsFinished(run string) {
 	}
 }
 
-// roundsWorld leaves in a workspace what its journal implies: the lines of calls that
-// have ended, and of those under way if happened says so. It returns how many are.
+// roundsWorld is what the journal of rounds implies.
 func (w *workspace) roundsWorld(records []record, happened bool) (underWay int) {
+	w.Helper()
+	return w.imply(records, happened, func(yield func(string, string) bool) {
+		for _, path := range strings.Fields(roundsDone.effects) {
+			if !yield(path, path) {
+				return
+			}
+		}
+	})
+}
+
+// imply leaves in a workspace what its journal implies: the lines of calls, which lines
+// has by path, that have ended, and of those under way if happened says so. It returns how
+// many are.
+func (w *workspace) imply(records []record, happened bool, lines iter.Seq2[string, string]) (underWay int) {
 	w.Helper()
 	state := map[string]string{}
 	for _, r := range records {
@@ -119,13 +133,13 @@ func (w *workspace) roundsWorld(records []record, happened bool) (underWay int) 
 		}
 	}
 	effects := ""
-	for _, path := range strings.Fields(roundsDone.effects) {
+	for path, line := range lines {
 		open := state[path] == "effect.intended"
 		if open {
 			underWay++
 		}
 		if state[path] == "effect.finished" || open && happened {
-			effects += path + "\n"
+			effects += line + "\n"
 		}
 	}
 	w.Write("effects", effects)

@@ -345,28 +345,10 @@ func (st *stage) same(w *workspace, got performance) {
 	}
 }
 
-// world leaves in a workspace what its journal implies: the marks of calls that have
-// ended, and of those under way if happened says so. It returns how many are.
+// world is what the journal of a scene implies.
 func (st *stage) world(w *workspace, records []record, happened bool) (underWay int) {
 	w.Helper()
-	state := map[string]string{}
-	for _, r := range records {
-		if r.Kind == "effect.intended" || r.Kind == "effect.finished" {
-			state[r.Path] = r.Kind
-		}
-	}
-	effects := ""
-	for path, name := range st.effects {
-		open := state[path] == "effect.intended"
-		if open {
-			underWay++
-		}
-		if state[path] == "effect.finished" || open && happened {
-			effects += name + "\n"
-		}
-	}
-	w.Write("effects", effects)
-	return underWay
+	return w.imply(records, happened, maps.All(st.effects))
 }
 
 // TestKillTurnAtEveryCommit takes up what agents do where it died right behind its
