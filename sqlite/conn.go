@@ -26,6 +26,9 @@ type conn struct {
 
 	recent   map[string][]flow.Row // what was looked up at the version recentAt
 	recentAt uint32
+
+	used   time.Time // when a reader gave it back
+	rested bool      // it holds no pages
 }
 
 type stmt struct {
@@ -213,14 +216,19 @@ type pool struct {
 	slots chan struct{} // one for each connection that may be lent
 	done  chan struct{}
 
-	mu   sync.Mutex
-	idle []*conn // the last one used is the next one lent: it remembers most
+	mu     sync.Mutex
+	idle   []*conn       // the last one used is the next one lent: it remembers most
+	linger time.Duration // after which one that nobody uses gives its pages back
+	timer  *time.Timer   // that sees to it; nil: none is due
 }
 
-const readers = 4
+const (
+	readers = 4
+	linger  = 5 * time.Second
+)
 
 func newPool(path string) *pool {
-	p := &pool{path: path, slots: make(chan struct{}, readers), done: make(chan struct{})}
+	p := &pool{path: path, slots: make(chan struct{}, readers), done: make(chan struct{}), linger: linger}
 	for range readers {
 		p.slots <- struct{}{}
 	}
@@ -259,13 +267,42 @@ func (p *pool) take() *conn {
 	}
 	c := p.idle[last]
 	p.idle = p.idle[:last]
+	c.rested = false
 	return c
 }
 
 func (p *pool) giveBack(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	c.used = time.Now()
 	p.idle = append(p.idle, c)
+	p.wind(p.linger)
+}
+
+// wind sees to it that connections are looked at after a while.
+func (p *pool) wind(after time.Duration) {
+	if p.timer == nil {
+		p.timer = time.AfterFunc(after, p.rest)
+	}
+}
+
+// rest takes the pages from connections that nobody uses: a process whose runs all wait
+// must not hold what it read on the way.
+func (p *pool) rest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = nil
+	for _, c := range p.idle {
+		left := p.linger - time.Since(c.used)
+		switch {
+		case c.rested:
+		case left > 0:
+			p.wind(left)
+		default:
+			_ = c.exec(`PRAGMA shrink_memory`) // if it cannot, it keeps them
+			c.recent, c.rested = nil, true
+		}
+	}
 }
 
 // close waits for the readers and closes their connections.
@@ -275,9 +312,15 @@ func (p *pool) close() error {
 	for range readers {
 		<-p.slots
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 	for _, c := range p.idle {
 		errs = append(errs, c.close())
 	}
+	p.idle = nil
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing %s: %w", p.path, err)
 	}

@@ -97,7 +97,7 @@ func (b *bed) park(ctx context.Context, runs int) (int, error) {
 	var turn, parked atomic.Int64
 	start := time.Now()
 	err := parallel(make([]struct{}, min(runs, atOnce)), func(*struct{}) error {
-		for turn.Add(1) <= int64(runs) && time.Since(start) < patience/2 { // the files follow behind
+		for turn.Add(1) <= int64(runs) && time.Since(start) < patience { // the files follow behind
 			run, err := b.create(ctx)
 			if err != nil {
 				return err
@@ -112,8 +112,13 @@ func (b *bed) park(ctx context.Context, runs int) (int, error) {
 	return int(parked.Load()), errors.Join(err, b.Flush(ctx))
 }
 
+// idleFor is how long nothing must have gone on: readers of the store keep their pages
+// for five seconds.
+const idleFor = 6 * time.Second
+
 // idleUsage collects garbage and gives back what it can first.
 func idleUsage() usage {
+	time.Sleep(idleFor)
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
