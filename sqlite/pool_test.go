@@ -6,30 +6,46 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // A connection that nobody uses gives its pages back, and reads on when it is needed.
 func TestReadersRest(t *testing.T) {
 	b := newBench(t, nil)
 	run := b.create()
-	p := b.readers
-	p.mu.Lock()
+	p := newPool(b.Store.dir.database())
 	p.linger = 20 * time.Millisecond
-	p.mu.Unlock()
 	for range 3 {
-		if got := b.row(run).ID; got != run {
-			t.Fatalf("run %s was asked for, and %s came", run, got)
+		err := p.use(context.Background(), func(c *conn) error {
+			if c.rested {
+				t.Error("a connection at rest was lent")
+			}
+			rows, err := c.lookUp(run, func(ctx context.Context) ([]flow.Row, error) {
+				row, err := readRun(ctx, c, run)
+				return []flow.Row{row}, err
+			})
+			if err == nil && rows[0].ID != run {
+				t.Errorf("run %s was asked for, and %s came", run, rows[0].ID)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 		resting := func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return len(p.idle) == 1 && p.idle[0].rested && p.idle[0].recent == nil && p.timer == nil
+			return p.idle[0].rested && p.idle[0].recent == nil && p.timer == nil
 		}
-		for deadline := time.Now().Add(10 * time.Second); !resting(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !resting(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("the reader does not come to rest")
 			}
 		}
+	}
+	if err := p.close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -39,10 +55,14 @@ func TestReadersRestAmongOthers(t *testing.T) {
 	run := b.create()
 	p := newPool(b.Store.dir.database())
 	p.linger = time.Microsecond
-	var reading sync.WaitGroup
+	var reading, enough sync.WaitGroup
+	enough.Add(2 * readers)
 	for range 2 * readers {
 		reading.Go(func() {
-			for {
+			for n := 0; ; n++ {
+				if n == 100 {
+					enough.Done()
+				}
 				err := p.use(context.Background(), func(c *conn) error {
 					row, err := readRun(context.Background(), c, run)
 					if err == nil && row.ID != run {
@@ -51,15 +71,15 @@ func TestReadersRestAmongOthers(t *testing.T) {
 					return err
 				})
 				if err != nil {
-					if !errors.Is(err, errClosed) {
-						t.Error(err)
+					if n < 100 || !errors.Is(err, errClosed) {
+						t.Error(n, err)
 					}
 					return
 				}
 			}
 		})
 	}
-	time.Sleep(200 * time.Millisecond)
+	enough.Wait()
 	if err := p.close(); err != nil {
 		t.Error(err)
 	}
