@@ -124,14 +124,10 @@ func (c *connection) letGo() {
 func (c *connection) tools(ctx context.Context, m *Manifest) (*catalog, error) {
 	select {
 	case c.listing <- struct{}{}:
-	default: // only now is there something to wait for, and ctx to be looked at
-		select {
-		case c.listing <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		defer func() { <-c.listing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	defer func() { <-c.listing }()
 	if c.wire.changed.Swap(false) {
 		c.catalog = nil
 	}

@@ -138,14 +138,12 @@ func (l *link) connection(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !d.settled() { // ctx is looked at only if it must be: that of an attempt is not made before
-		select {
-		case <-d.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select {
+	case <-d.done:
+		return d.conn, d.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return d.conn, d.err
 }
 
 func (l *link) dial() (*dial, error) {
@@ -181,18 +179,15 @@ func (l *link) delay(now time.Time) (time.Duration, error) {
 	return 0, nil
 }
 
-// settled reports whether a dial is over.
-func (d *dial) settled() bool {
+// usable reports whether a dial is under way or gave a connection that lives.
+func (d *dial) usable() bool {
 	select {
 	case <-d.done:
-		return true
+		return d.err == nil && d.conn.alive()
 	default:
-		return false
+		return true
 	}
 }
-
-// usable reports whether a dial is under way or gave a connection that lives.
-func (d *dial) usable() bool { return !d.settled() || d.err == nil && d.conn.alive() }
 
 // ended counts an end of the server, and says when it may be started again. One
 // that is not followed by a start is not counted: whoever asks for a server that
