@@ -161,7 +161,7 @@ func (f *Fold) bounds(c Condition, now time.Time) map[string]BoundStatus {
 // used is the ledger's, and what is not in the ledger: time is measured, agent hops and
 // iterations of a plan are counted as it walks, and a pipeline tells its round.
 func (f *Fold) used(c Condition, now time.Time) amounts {
-	used := make(amounts, len(f.Ledger.Used)+4)
+	used := make(amounts, len(f.Ledger.Used)+4) // and what is added below
 	maps.Copy(used, f.Ledger.Used)
 	until := f.DriveTo
 	if c == Running && now.After(until) {

@@ -89,14 +89,11 @@ func exitOfSignal(e *SignalError) int {
 // exitOfDriven is the exit code of the process that drove a run. ctx is the
 // command's: its cause names the signal that broke the drive off.
 func exitOfDriven(ctx context.Context, d tipstaff.Driven) int {
-	var sig *SignalError
 	switch {
 	case d.Err != nil:
 		return exitCode(d.Err)
 	case d.Outcome == "interrupted":
 		return exitOfInterruption(ctx, d.Reason)
-	case d.Outcome == "parked" && errors.As(context.Cause(ctx), &sig): // the question was withdrawn before the drive was broken off
-		return exitOfSignal(sig)
 	case d.Outcome == "parked", d.Outcome == "cut":
 		return exitWaiting
 	}

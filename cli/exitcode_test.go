@@ -107,7 +107,6 @@ func TestExitCodeOfDrives(t *testing.T) {
 		{"bound", nil, tipstaff.Driven{State: tipstaff.Failed, Outcome: "failed", Reason: "bound_exceeded"}, 5},
 		{"cancelled", nil, tipstaff.Driven{State: tipstaff.Cancelled, Outcome: "cancelled"}, 8},
 		{"parked", nil, tipstaff.Driven{State: tipstaff.Executing, Outcome: "parked"}, 4},
-		{"parked when its question was withdrawn", signalled, tipstaff.Driven{State: tipstaff.Executing, Outcome: "parked"}, 143},
 		{"cut", nil, tipstaff.Driven{State: tipstaff.Executing, Outcome: "cut"}, 4},
 		{"SIGTERM by cause", signalled, tipstaff.Driven{State: tipstaff.Executing, Outcome: "interrupted"}, 143},
 		{"SIGTERM by reason", nil, tipstaff.Driven{State: tipstaff.Executing, Outcome: "interrupted", Reason: "signal:SIGTERM"}, 143},

@@ -310,7 +310,7 @@ func (a *asker) loop(ctx context.Context) {
 	defer close(a.ended)
 	changed, stop := a.r.Store.Follow(a.run)
 	defer stop()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && a.r.Stop.Err() == nil {
 		rows, err := a.r.Store.Gates(ctx, flow.GateQuery{Run: a.run, Open: true})
 		if err == nil {
 			for _, row := range rows {
@@ -340,7 +340,9 @@ func (a *asker) answer(ctx context.Context, row flow.GateRow) {
 		via = cmp.Or(choice.Via, via)
 	}
 	if !ok {
-		a.decline(row.ID)
+		if a.r.Stop.Err() == nil { // else the question was withdrawn: the drive is being broken off
+			a.decline(row.ID)
+		}
 		return
 	}
 	run, _ := tipstaff.ParseID(a.run)

@@ -27,8 +27,7 @@ type conn struct {
 	recent   map[string][]flow.Row // what was looked up at the version recentAt
 	recentAt uint32
 
-	used   time.Time // when a reader gave it back
-	rested bool      // it holds no pages
+	used time.Time // when a reader gave it back; zero: it has no pages
 }
 
 type stmt struct {
@@ -267,7 +266,6 @@ func (p *pool) take() *conn {
 	}
 	c := p.idle[last]
 	p.idle = p.idle[:last]
-	c.rested = false
 	return c
 }
 
@@ -295,12 +293,12 @@ func (p *pool) rest() {
 	for _, c := range p.idle {
 		left := p.linger - time.Since(c.used)
 		switch {
-		case c.rested:
+		case c.used.IsZero():
 		case left > 0:
 			p.wind(left)
 		default:
 			_ = c.exec(`PRAGMA shrink_memory`) // if it cannot, it keeps them
-			c.recent, c.rested = nil, true
+			c.recent, c.used = nil, time.Time{}
 		}
 	}
 }

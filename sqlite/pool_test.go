@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -14,39 +15,38 @@ import (
 func TestReadersRest(t *testing.T) {
 	b := newBench(t, nil)
 	run := b.create()
-	p := newPool(b.Store.dir.database())
-	p.linger = 20 * time.Millisecond
-	for range 3 {
-		err := p.use(context.Background(), func(c *conn) error {
-			if c.rested {
-				t.Error("a connection at rest was lent")
-			}
-			rows, err := c.lookUp(run, func(ctx context.Context) ([]flow.Row, error) {
-				row, err := readRun(ctx, c, run)
-				return []flow.Row{row}, err
+	synctest.Test(t, func(t *testing.T) { // in which no time is lost by waiting
+		p := newPool(b.Store.dir.database())
+		for range 3 {
+			err := p.use(context.Background(), func(c *conn) error {
+				rows, err := c.lookUp(run, func(ctx context.Context) ([]flow.Row, error) {
+					row, err := readRun(ctx, c, run)
+					return []flow.Row{row}, err
+				})
+				if err == nil && rows[0].ID != run {
+					t.Errorf("run %s was asked for, and %s came", run, rows[0].ID)
+				}
+				return err
 			})
-			if err == nil && rows[0].ID != run {
-				t.Errorf("run %s was asked for, and %s came", run, rows[0].ID)
+			if err != nil {
+				t.Fatal(err)
 			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		resting := func() bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return p.idle[0].rested && p.idle[0].recent == nil && p.timer == nil
-		}
-		for deadline := time.Now().Add(time.Minute); !resting(); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the reader does not come to rest")
+			c := p.idle[0]
+			time.Sleep(linger - time.Nanosecond)
+			synctest.Wait()
+			if c.used.IsZero() || c.recent == nil {
+				t.Error("it rests before its time")
+			}
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			if !c.used.IsZero() || c.recent != nil || p.timer != nil {
+				t.Errorf("it does not rest: used %s, remembers %d, timer %v", c.used, len(c.recent), p.timer)
 			}
 		}
-	}
-	if err := p.close(); err != nil {
-		t.Error(err)
-	}
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Readers that come and go while others are put to rest, and while the pool is closed.
