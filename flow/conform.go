@@ -51,13 +51,12 @@ type conformity struct {
 }
 
 type effectTrace struct {
-	digest    string
-	class     Class
-	last      int // attempt
-	open      bool
-	suspended bool
-	input     bool
-	finished  bool
+	digest   string
+	class    Class
+	last     int // attempt
+	open     bool
+	input    bool
+	finished bool
 }
 
 type resolution struct {
@@ -269,7 +268,7 @@ func (c *conformity) forked(r Record) {
 // granted checks what an attempt was given while it ran.
 func (c *conformity) granted(r Record) {
 	t := c.effects[r.Path]
-	if t == nil || t.finished || !t.open && !t.suspended {
+	if t == nil || t.finished || !t.open {
 		c.fault(r, "more is reserved, but no attempt is under way")
 		return
 	}
@@ -329,10 +328,10 @@ func (c *conformity) effect(r Record, b *effectBody) {
 		if t.class == Once {
 			c.fault(r, "a once call is never retried")
 		}
-		t.open, t.suspended = false, false
+		t.open = false
 	case "effect.suspended":
 		c.attempt(r, b, t)
-		t.suspended = true
+		t.open = true
 	case "effect.finished":
 		c.finished(r, b, t)
 	}
@@ -350,7 +349,7 @@ func (c *conformity) intended(r Record, b *effectBody, t *effectTrace) {
 	if b.Attempt != t.last+1 {
 		c.fault(r, "attempt %d follows attempt %d", b.Attempt, t.last)
 	}
-	t.last, t.class, t.open, t.suspended = b.Attempt, b.Class, true, false
+	t.last, t.class, t.open = b.Attempt, b.Class, true
 	l := c.past.ledger // as it stands when this attempt is granted
 	if former := c.past.calls[r.Path]; former != nil && former.open {
 		l = ledger{l.limit, l.used.clone(), l.held.clone()}

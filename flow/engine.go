@@ -34,11 +34,14 @@ type Options struct {
 	Now   func() time.Time // time.Now
 	NewID func() string    // a ULID
 	Grace time.Duration    // how long a stop waits for once calls in flight; 10 s
+	// NewLock makes the lock of a drive. Everything a drive decides it decides under
+	// this lock, so whoever grants it chooses among all interleavings. nil: a mutex.
+	NewLock func() sync.Locker
 }
 
 // New returns the engine over a log.
 func New(log Log, o *Options) Engine {
-	e := &engine{log: log, now: time.Now, newID: newULID, grace: 10 * time.Second}
+	e := &engine{log: log, now: time.Now, newID: newULID, grace: 10 * time.Second, newLock: newMutex}
 	if o != nil {
 		if o.Now != nil {
 			e.now = o.Now
@@ -49,17 +52,23 @@ func New(log Log, o *Options) Engine {
 		if o.Grace > 0 {
 			e.grace = o.Grace
 		}
+		if o.NewLock != nil {
+			e.newLock = o.NewLock
+		}
 	}
 	return e
 }
 
+func newMutex() sync.Locker { return new(sync.Mutex) }
+
 func newULID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }
 
 type engine struct {
-	log   Log
-	now   func() time.Time
-	newID func() string
-	grace time.Duration
+	log     Log
+	now     func() time.Time
+	newID   func() string
+	grace   time.Duration
+	newLock func() sync.Locker
 }
 
 func (e *engine) Drive(ctx context.Context, job Job) (Outcome, error) {
@@ -91,7 +100,7 @@ type drive struct {
 	inbox   inbox
 	syncs   func() error // is sync, made once for all attempts
 
-	mu       sync.Mutex
+	mu       sync.Locker
 	past     *past
 	blob     func(string) ([]byte, error)
 	segment  int
@@ -144,7 +153,7 @@ const (
 )
 
 func newDrive(e *engine, job Job, lease Lease) *drive {
-	d := &drive{engine: e, job: job, lease: lease, began: time.Now(), past: newPast(job.Limits), unwatch: func() {},
+	d := &drive{engine: e, job: job, lease: lease, began: time.Now(), mu: e.newLock(), past: newPast(job.Limits), unwatch: func() {},
 		places: map[string]*place{}, root: &scope{}, blocked: map[*waiter]struct{}{}, live: map[*attempt]struct{}{}}
 	d.syncs = d.sync
 	return d

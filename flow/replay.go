@@ -16,7 +16,7 @@ func Replay(h History) Engine { return &replayer{h} }
 type replayer struct{ history History }
 
 func (r *replayer) Drive(ctx context.Context, job Job) (Outcome, error) {
-	e := &engine{now: time.Now, newID: newULID}
+	e := &engine{now: time.Now, newID: newULID, newLock: newMutex}
 	d := newDrive(e, job, Lease{})
 	d.mode = replaying
 	if r.history.Ended == Completed || r.history.Ended == Failed {

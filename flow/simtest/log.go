@@ -1,0 +1,109 @@
+package simtest
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+var errDead = errors.New("simtest: the process is dead")
+
+// simLog is the memory log as one process sees it. A commit and the news of it are
+// two events: the process may die before, between and after them.
+type simLog struct {
+	*flow.Mem
+	p *process
+}
+
+func (l *simLog) Append(lease flow.Lease, drafts []flow.Draft, done func(error)) {
+	go func() {
+		err := l.p.pauseUntil(noContext, "commit")
+		if err == nil && l.p.s.hands.commitFails(l.p) {
+			err = flow.ErrStoreFull
+		}
+		if err == nil {
+			l.Mem.Append(lease, drafts, func(e error) { err = e })
+			if err == nil {
+				l.p.s.committed(drafts)
+			}
+			if l.p.pauseUntil(noContext, "commit is known") != nil {
+				err = errDead
+			}
+		}
+		done(err)
+	}()
+}
+
+func (l *simLog) Park(lease flow.Lease, p flow.Parking) (bool, error) {
+	if err := l.p.pauseUntil(noContext, "park"); err != nil {
+		return false, err
+	}
+	parked, err := l.Mem.Park(lease, p)
+	if parked {
+		l.p.s.note("parked")
+	}
+	if l.p.pauseUntil(noContext, "park is known") != nil {
+		return false, errDead
+	}
+	return parked, err
+}
+
+// committed keeps account of what is in the log: gates, and the end.
+func (s *sim) committed(drafts []flow.Draft) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range drafts {
+		if s.tracing {
+			s.trace = append(s.trace, "  recorded "+d.Kind+" "+d.Path)
+		}
+		switch d.Kind {
+		case "effect.intended":
+			s.world.intended(d)
+		case "policy.gate":
+			var b struct {
+				Gate    string   `json:"gate"`
+				Kind    string   `json:"gate_kind"`
+				Actions []string `json:"actions"`
+			}
+			_ = json.Unmarshal(d.Body, &b)
+			s.gates = append(s.gates, &gate{id: b.Gate, key: d.Path, kind: b.Kind, actions: b.Actions})
+		case "policy.gate.resolve":
+			var b struct {
+				Gate string `json:"gate"`
+			}
+			_ = json.Unmarshal(d.Body, &b)
+			s.closeGate(b.Gate)
+		case revised:
+			s.revision++
+		case "run.continued":
+			root := s.c.Root
+			if s.revision > 1 {
+				root += "@" + strconv.Itoa(s.revision)
+			}
+			s.roots = append(s.roots, root)
+		case "intent.attest":
+			s.status = flow.Completed
+		case "intent.fail":
+			s.status = flow.Failed
+		case "intent.cancel":
+			s.status = flow.Cancelled
+		}
+	}
+}
+
+// gate is one that is open.
+type gate struct {
+	id, key, kind string
+	actions       []string
+}
+
+func (s *sim) closeGate(id string) {
+	for i, g := range s.gates {
+		if g.id == id {
+			s.gates = append(s.gates[:i], s.gates[i+1:]...)
+			return
+		}
+	}
+}

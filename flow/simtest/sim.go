@@ -1,0 +1,415 @@
+package simtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// runID names the one run of a simulation.
+const runID = "run"
+
+// maxDrives is how often a run is taken up before it counts as one that no resume
+// can finish.
+const maxDrives = 40
+
+// Case is a program with the world that it runs in.
+type Case struct {
+	Text   string          // the program, for people
+	Flow   flow.Func       // one that asks nothing but its Context
+	Input  json.RawMessage // of the first segment
+	Root   string
+	Limits flow.Use
+	Linger time.Duration
+	Acts   []string                    // names of the activities
+	Behave func(path string) Behaviour // what the world does with a call
+	// Revise gives the state with which the flow begins anew after a correction. nil: there are none.
+	Revise func(revision int) json.RawMessage
+	// Settled says that the program has one end, whatever the schedule.
+	Settled bool
+	Cancels bool // people may cancel it
+}
+
+// Failure is a schedule that broke a rule.
+type Failure struct {
+	Rule    string
+	Case    *Case
+	Trace   []string
+	Records []flow.Record
+}
+
+func (f *Failure) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nprogram:\n%s\nschedule:\n", f.Rule, f.Case.Text)
+	for _, line := range f.Trace {
+		b.WriteString("\t" + line + "\n")
+	}
+	b.WriteString("journal:\n")
+	for _, r := range f.Records {
+		fmt.Fprintf(&b, "\t%d e%d %s %s", r.Seq, r.Epoch, r.Kind, r.Path)
+		if r.N > 0 {
+			fmt.Fprintf(&b, " n%d", r.N)
+		}
+		fmt.Fprintf(&b, " %.200s\n", r.Body)
+	}
+	return b.String()
+}
+
+// Ending is what became of a run, for comparison with another schedule of it.
+type Ending struct {
+	Status flow.Status
+	Value  string
+	Said   map[string]string // outcomes of calls and events, by place
+}
+
+// sim is one schedule of one case. It must run in a synctest bubble, whose other
+// goroutines are all its own.
+type sim struct {
+	c     *Case
+	pick  *Choices
+	log   *flow.Mem
+	world *world
+	hands hands
+
+	mu      sync.Mutex
+	pending []*event // what waits to be let go, in order of arrival
+	proc    *process
+	zombies []*process
+	ids     int
+	tracing bool
+	trace   []string
+	failure *Failure
+
+	gates     []*gate     // that are open
+	status    flow.Status // of a run that has ended
+	roots     []string    // of its segments
+	revision  int
+	wakeAt    time.Time
+	cancelled bool          // people asked for it
+	disturbed bool          // an attempt may have been lost
+	live      *flow.Outcome // how the drive ended that ended the run
+}
+
+// event is something that waits for the scheduler.
+type event struct {
+	p    *process
+	what string
+	turn chan struct{}
+}
+
+// process is one that drives the run.
+type process struct {
+	s       *sim
+	dead    bool // under s.mu: nothing it does reaches the world or the log
+	stopped bool
+	failed  bool // the disk was full
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	out     flow.Outcome
+	err     error
+}
+
+// Run simulates one schedule. It is to be called in a synctest bubble. twin is how
+// the undisturbed schedule of a settled case has ended; nil: not known.
+func Run(c *Case, pick *Choices, twin *Ending, tracing bool) (Ending, *Failure) {
+	s := &sim{c: c, pick: pick, log: flow.NewMem(), tracing: tracing, roots: []string{c.Root}, revision: 1}
+	s.world = newWorld(s)
+	s.hands = newHands(s)
+	for drives := 0; s.failure == nil && !s.ended(); drives++ {
+		if drives == maxDrives {
+			s.fail("the run was driven %d times and has not ended", drives)
+			break
+		}
+		if drives > 0 {
+			s.between()
+		}
+		s.drive()
+	}
+	if s.failure == nil {
+		s.checkEnd()
+	}
+	end := s.ending()
+	if s.failure == nil && c.Settled && twin != nil {
+		if diff := end.differs(*twin); diff != "" {
+			s.fail("%s", diff)
+		}
+	}
+	if s.failure != nil {
+		s.failure.Case, s.failure.Trace, s.failure.Records = c, s.trace, s.log.Records(runID)
+	}
+	return end, s.failure
+}
+
+func (s *sim) fail(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failLocked(format, args...)
+}
+
+func (s *sim) failLocked(format string, args ...any) {
+	if s.failure == nil {
+		s.failure = &Failure{Rule: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (s *sim) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tracing {
+		s.trace = append(s.trace, what)
+	}
+}
+
+func (s *sim) newID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ids++
+	return "G" + strconv.Itoa(s.ids)
+}
+
+// pause waits until the scheduler lets this goroutine go on.
+func (p *process) pause(what string) { p.pauseUntil(context.Background(), what) }
+
+// pauseUntil is pause, but for a context that ends first.
+func (p *process) pauseUntil(ctx context.Context, what string) error {
+	s := p.s
+	s.mu.Lock()
+	if p.dead {
+		s.mu.Unlock()
+		return errDead
+	}
+	e := &event{p: p, what: what, turn: make(chan struct{})}
+	s.pending = append(s.pending, e)
+	s.mu.Unlock()
+	if ctx.Done() == nil {
+		<-e.turn
+		return nil
+	}
+	select {
+	case <-e.turn:
+		return nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i, other := range s.pending {
+			if other == e {
+				s.pending = append(s.pending[:i], s.pending[i+1:]...)
+				break
+			}
+		}
+		return ctx.Err()
+	}
+}
+
+func (p *process) alive() bool {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return !p.dead
+}
+
+// lock is the lock of a drive. Whoever wants it waits for the scheduler, who gives it
+// to one goroutine and looks again when all are at rest, so nobody else can hold it
+// then. Of a dead process, which nobody schedules, it is a mutex.
+type lock struct {
+	p  *process
+	mu sync.Mutex
+}
+
+func (l *lock) Lock() {
+	l.p.pause("lock")
+	l.mu.Lock()
+}
+
+func (l *lock) Unlock() { l.mu.Unlock() }
+
+// start begins a drive in a process of its own.
+func (s *sim) start() *process {
+	p := &process{s: s, done: make(chan struct{})}
+	job := s.job(p)
+	ctx, cancel := context.WithCancelCause(noContext)
+	p.cancel = cancel
+	engine := flow.New(&simLog{Mem: s.log, p: p}, &flow.Options{NewID: s.newID, NewLock: func() sync.Locker { return &lock{p: p} }})
+	s.note("start")
+	go func() {
+		defer close(p.done)
+		p.out, p.err = engine.Drive(ctx, job)
+	}()
+	return p
+}
+
+// job is what every drive is given: it follows from the case and the records alone.
+func (s *sim) job(p *process) flow.Job {
+	acts := map[string]flow.Activity{}
+	for _, name := range s.c.Acts {
+		acts[name] = s.world.activity(p)
+	}
+	job := flow.Job{Run: runID, Root: s.root(), Flow: s.c.Flow, Input: s.c.Input, Acts: acts, Limits: s.c.Limits, Linger: s.c.Linger}
+	if s.c.Revise != nil {
+		job.Next = s.next
+	}
+	return job
+}
+
+func (s *sim) root() string { return s.roots[len(s.roots)-1] }
+
+// next opens the segment after a Continue or a correction.
+func (s *sim) next(state json.RawMessage, cut bool) (flow.Segment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seg := flow.Segment{State: state, Root: s.root(), Limits: s.c.Limits}
+	if cut {
+		revision := s.revision + 1
+		seg.State, seg.Root = s.c.Revise(revision), s.c.Root+"@"+strconv.Itoa(revision)
+		seg.Before = []flow.Draft{{Kind: revised, Note: true, Body: flow.JSON(revision)}}
+	}
+	return seg, nil
+}
+
+// revised notes that the segment that now begins is of another revision.
+const revised = "sim.revised"
+
+func (p *process) isDone() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// drive takes the run up and schedules until its process has ended.
+func (s *sim) drive() {
+	s.proc = s.start()
+	idle := 0
+	for {
+		synctest.Wait()
+		if s.proc.isDone() {
+			break
+		}
+		if s.failure != nil {
+			break
+		}
+		if s.step() {
+			idle = 0
+			continue
+		}
+		if idle++; idle > len(waits)+3 {
+			s.fail("the drive hangs")
+			continue
+		}
+		s.wait(min(idle-1, len(waits)-1))
+	}
+	p, killed := s.proc, s.proc.dead
+	for _, old := range append(s.zombies, p) {
+		s.bury(old)
+	}
+	s.proc, s.zombies = nil, nil
+	if s.failure == nil && !killed {
+		s.judge(p)
+	}
+	if s.failure == nil {
+		s.checkOpen()
+	}
+}
+
+// bury lets a process that has ended, or shall have, unwind to its last goroutine.
+func (s *sim) bury(p *process) {
+	s.silence(p)
+	for range 100 {
+		synctest.Wait()
+		if p.isDone() {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	s.fail("the process does not end")
+}
+
+// silence cuts a process off: nothing that it still does reaches the log or the
+// world, and nobody schedules it any more.
+func (s *sim) silence(p *process) {
+	s.mu.Lock()
+	p.dead = true
+	var others []*event
+	for _, e := range s.pending {
+		if e.p == p {
+			close(e.turn)
+		} else {
+			others = append(others, e)
+		}
+	}
+	s.pending = others
+	s.mu.Unlock()
+	p.cancel(&flow.Stop{Reason: "dead"})
+}
+
+// kill ends the process at once. What it has not committed is lost.
+func (s *sim) kill() {
+	s.note("kill -9")
+	s.disturbed = true
+	s.silence(s.proc)
+}
+
+// takeOver starts another process while the first still lives: it is fenced, but
+// what it has under way goes on.
+func (s *sim) takeOver() {
+	s.note("taken over")
+	s.disturbed = true
+	s.zombies = append(s.zombies, s.proc)
+	s.proc = s.start()
+}
+
+// waits are how long the scheduler lets time pass when nothing else can happen, or
+// because it pleases to.
+var waits = []time.Duration{5 * time.Millisecond, 25 * time.Millisecond, time.Second, 15 * time.Second, time.Hour, 100 * time.Hour}
+
+func (s *sim) wait(i int) {
+	s.note("wait " + waits[i].String())
+	time.Sleep(waits[i])
+}
+
+// step lets one thing happen; false: there is nothing but time.
+func (s *sim) step() bool {
+	switch s.pick.Of(24) {
+	case 22:
+		if s.hands.act(s.proc) {
+			return true
+		}
+	case 23:
+		s.wait(s.pick.Of(len(waits) - 1))
+		return true
+	}
+	s.mu.Lock()
+	n := len(s.pending)
+	if n == 0 {
+		s.mu.Unlock()
+		return s.hands.answer()
+	}
+	i := s.pick.Of(n)
+	e := s.pending[i]
+	s.pending = append(s.pending[:i], s.pending[i+1:]...)
+	s.mu.Unlock()
+	if s.tracing && e.what != "lock" {
+		s.note(e.what)
+	}
+	close(e.turn)
+	return true
+}
+
+// between is what happens while nobody drives: the run is given what it waits for.
+func (s *sim) between() {
+	for range 4 {
+		if !s.hands.idle() {
+			return
+		}
+	}
+}
+
+func (s *sim) ended() bool { return s.status != "" }
