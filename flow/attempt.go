@@ -98,13 +98,8 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 		a.back = make(chan returned, 2)
 	}
 	d.live[a] = struct{}{}
-	if a.class != Once || a.stops { // what came while the intent was written
-		switch {
-		case d.ending == stopped:
-			a.cutOff(d.why)
-		case do.b.scope.isClosed():
-			a.cutOff(ErrCancelled)
-		}
+	if a.stops && d.ending == stopped { // while the intent was written
+		a.cutOff(d.why)
 	}
 	d.mu.Unlock()
 

@@ -87,10 +87,13 @@ func (do *doing) served() (Result, error) {
 		d.failLocked(down, fmt.Errorf("the result of %s cannot be read: %w", do.at, err))
 		return Result{}, do.park()
 	}
-	if c.err != nil {
-		return r, c.err
+	switch {
+	case c.err == nil:
+		return r, nil
+	case c.err.Code == CodeNotStarted:
+		return Result{}, do.cancelledNow()
 	}
-	return r, nil
+	return r, c.err
 }
 
 // perform makes attempts until one settles the call. Called with mu held.
@@ -137,10 +140,24 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 			}
 		}
 	}
+	if do.Class == Once && do.b.scope.isClosed() { // while its intent was written
+		r, err := do.withdraw()
+		return r, true, err
+	}
 	d.lives++
 	a := do.newAttempt(c.attempt)
 	done, took, err := do.carryOut(act, a)
 	return do.settle(a, done, err, took)
+}
+
+// withdraw settles an attempt that was intended and never handed over. The flow is
+// told what it would have been told a moment earlier.
+func (do *doing) withdraw() (Result, error) {
+	e := &Error{Code: CodeNotStarted, Message: "its group closed before it was sent", NotSent: true}
+	if r, err := do.finish(Done{}, e, 0, nil); Parked(err) {
+		return r, err
+	}
+	return Result{}, do.cancelledNow()
 }
 
 // intend records that an attempt is about to start. Of once it is durable

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -52,13 +53,18 @@ type waiter struct {
 	counted bool        // it counts as running although it waits
 	woken   bool
 	ch      chan struct{}
+	place   int       // in the line of those that were ever blocked
 	gate    *gate     // what it waits for, if a decision
 	until   time.Time // or when, if a timer
+
+	suspended bool // for the run to park: nobody will answer in this drive
 }
 
 // block waits until w is woken. Called with mu held, returns with mu held.
 func (d *drive) block(w *waiter) {
 	w.ch = make(chan struct{})
+	d.line++
+	w.place = d.line
 	d.blocked[w] = struct{}{}
 	if !w.counted {
 		d.leave()
@@ -84,12 +90,16 @@ func (d *drive) wake(w *waiter) {
 	close(w.ch)
 }
 
-// poke wakes every waiter that has something to answer.
+// poke wakes every waiter that has something to answer, first come, first served.
 func (d *drive) poke() {
+	var woken []*waiter
 	for w := range d.blocked {
 		if d.ending != notEnding || w.scope.isClosed() || w.ready() {
-			d.wake(w)
+			woken = append(woken, w)
 		}
+	}
+	for _, w := range sortedBy(woken, func(w *waiter) int { return w.place }) {
+		d.wake(w)
 	}
 }
 
@@ -388,7 +398,7 @@ func (d *drive) stop(cause error) {
 
 // abandon stops waiting for once calls: what they did is not known.
 func (d *drive) abandon() {
-	for a := range d.live {
+	for _, a := range d.inFlight() {
 		a.abandon()
 	}
 }
@@ -397,7 +407,7 @@ func (d *drive) abandon() {
 // ErrCancelled, a *Stop or what ended the drive. once attempts go on, unless they
 // can stop themselves or nobody will hear of them any more.
 func (d *drive) cutLive(s *scope, hard bool, cause error) {
-	for a := range d.live {
+	for _, a := range d.inFlight() {
 		if s != nil && !a.scope.within(s) {
 			continue
 		}
@@ -408,6 +418,11 @@ func (d *drive) cutLive(s *scope, hard bool, cause error) {
 			a.abandon()
 		}
 	}
+}
+
+// inFlight are the attempts under way, in order of their paths.
+func (d *drive) inFlight() []*attempt {
+	return sortedBy(slices.Collect(maps.Keys(d.live)), func(a *attempt) string { return a.do.at })
 }
 
 func sorted[T cmp.Ordered](s []T) []T {

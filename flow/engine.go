@@ -108,6 +108,7 @@ type drive struct {
 	root     *scope
 	running  int // branches that are neither blocked nor ended
 	blocked  map[*waiter]struct{}
+	line     int // how many were ever blocked
 	live     map[*attempt]struct{}
 	queue    []Draft // records for the next batch, in order
 	waited   int     // how many of them somebody waits for, or precede such
@@ -318,8 +319,6 @@ func (d *drive) conclude(value json.RawMessage, err error, b *branch) Outcome {
 	case unfinished && end == stopped:
 		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, nil, why.Reason
 		d.interrupt(why.Reason)
-	case b.parked:
-		return d.parkSuspended(out)
 	case cancelled:
 		out.Status, out.Value = Cancelled, nil
 		return d.finish(out, gates)

@@ -45,6 +45,7 @@ const (
 	CodeInternal       = "internal"
 	CodeResultTooLarge = "result_too_large"
 	CodeHistoryTooLong = "history_too_long"
+	CodeNotStarted     = "not_started" // of once: its scope closed while its intent was written
 )
 
 // Error is a call's failure, the only error that is recorded.

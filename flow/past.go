@@ -40,6 +40,7 @@ type call struct {
 	intended     bool // of the open attempt: there is an effect.intended
 	suspended    bool // until it has an outcome: every drive enters the same attempt
 	reserve      Use  // of the open attempt
+	failures     int  // attempts that are recorded as failed
 	retryAt      time.Time
 	inputKnown   bool // some record has the input
 
@@ -366,6 +367,7 @@ func (p *past) addEffect(r Record, b *effectBody) {
 		p.ledger.hold(b.Reserve)
 	case "effect.failed":
 		p.settleCall(c, b.Use)
+		c.failures++
 		c.retryAt = b.RetryAt
 	case "effect.suspended":
 		c.suspended = true
@@ -474,12 +476,19 @@ func (p *past) addDecision(r Record) error {
 	return nil
 }
 
-// take marks the stored decision as used by the run, and lets an extension of
-// a bound take effect: before that it raises nothing.
+// take marks the stored decision as used by the run, and lets it take effect:
+// before that a bound is not extended, and an attempt in doubt not settled. One that
+// is to be tried again is settled by that: until the next intent the call is as one
+// that was never begun.
 func (p *past) take(g *gate) {
 	g.taken = g.decision
-	if g.kind == "bound" && g.taken.Action == "extend" {
+	switch {
+	case g.kind == "bound" && g.taken.Action == "extend":
 		p.ledger.extend(extension(g.taken.Answer))
+	case g.kind == "in_doubt" && g.taken.Action == "retry":
+		if c := p.calls[parent(g.key)]; c != nil && c.open {
+			p.settleCall(c, nil)
+		}
 	}
 }
 

@@ -25,6 +25,9 @@ func join(path, segment string) string {
 	return path + "/" + segment
 }
 
+// parent is the path without its last segment.
+func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
+
 func segmentFault(s string) string {
 	if len(s) == 0 || len(s) > maxSegment {
 		return "a path segment has 1 to 128 characters"

@@ -72,10 +72,6 @@ func (d *drive) unasked() error {
 
 // insideCall reports whether a gate was opened by a Do: it goes with its call.
 func (p *past) insideCall(key string) bool {
-	i := strings.LastIndexByte(key, '/')
-	if i < 0 {
-		return false
-	}
-	c := p.calls[key[:i]]
-	return c != nil && c.asked && reserved(key[i+1:])
+	c := p.calls[parent(key)]
+	return c != nil && c.asked && reserved(key[strings.LastIndexByte(key, '/')+1:])
 }

@@ -32,10 +32,11 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 		if a.cut {
 			return over(do.broken())
 		}
-		if d.append(Draft{Kind: "effect.suspended", Path: do.at, Body: NewObject(32).Int("attempt", int64(c.attempt)).Close()}) == nil {
-			c.suspended = true
+		if d.append(Draft{Kind: "effect.suspended", Path: do.at, Body: NewObject(32).Int("attempt", int64(c.attempt)).Close()}) != nil {
+			return over(Result{}, do.park())
 		}
-		return over(Result{}, do.park())
+		c.suspended = true
+		return over(do.suspended())
 	}
 	if do.Class == Once {
 		return do.settleOnce(done, err, took)
@@ -51,6 +52,19 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 		return over(do.finish(done, e, took, nil))
 	}
 	return do.retry(e, done.Use)
+}
+
+// suspended waits until the run parks, for a later drive to enter the attempt again.
+// Like every wait it ends when its scope closes: a branch that had left by then would
+// say other things than its replay, which knows of the closing.
+func (do *doing) suspended() (Result, error) {
+	d := do.b.d
+	for {
+		if err := do.unrecorded(do.at, do.Name); err != nil {
+			return Result{}, err
+		}
+		d.block(&waiter{scope: do.b.scope, suspended: true, ready: func() bool { return false }})
+	}
 }
 
 // unpaid is what is left to charge of a reported use: not what was charged before
@@ -106,7 +120,7 @@ func (do *doing) failure(a *attempt, err error) *Error {
 }
 
 func (do *doing) retryable(e *Error) bool {
-	if do.call.attempt > do.Retry.Max {
+	if do.call.failures >= do.Retry.Max { // attempts that were lost do not count
 		return false
 	}
 	if e.Code == CodeDeadline || e.Code == CodeBoundExceeded {
@@ -121,7 +135,8 @@ func (do *doing) retryable(e *Error) bool {
 // retry records the failed attempt and when the next one is due.
 func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
 	d, c := do.b.d, do.call
-	c.retryAt = d.clock().Add(do.backoff(c.attempt, e.After))
+	c.failures++
+	c.retryAt = d.clock().Add(do.backoff(c.failures, e.After))
 	o := NewObject(256).Int("attempt", int64(c.attempt)).Str("name", do.Name).Str("digest", do.digest)
 	if !c.inputKnown {
 		o = o.Raw("input", do.Input)
@@ -138,13 +153,13 @@ func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
 	return Result{}, false, nil
 }
 
-func (do *doing) backoff(attempt int, least time.Duration) time.Duration {
+func (do *doing) backoff(failures int, least time.Duration) time.Duration {
 	r := do.Retry
 	factor := r.Factor
 	if factor == 0 {
 		factor = 2
 	}
-	delay := float64(r.Backoff) * math.Pow(factor, float64(attempt-1))
+	delay := float64(r.Backoff) * math.Pow(factor, float64(failures-1))
 	if r.MaxBackoff > 0 {
 		delay = min(delay, float64(r.MaxBackoff))
 	}
@@ -305,6 +320,9 @@ func (do *doing) asError(err error) *Error {
 		e = &Error{Code: CodeInternal, Message: err.Error()}
 	}
 	c := *e
+	if c.Code == CodeNotStarted { // which only the engine can know
+		c.Code = CodeInternal
+	}
 	c.Message = string(do.b.d.redact([]byte(c.Message)))
 	if len(c.Detail) > 0 {
 		if c.Detail, err = oneLine(do.b.d.redact(c.Detail)); err != nil {

@@ -1,9 +1,6 @@
 package flow
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 func (c *fctx) Wait(q Gate) (Decision, error) {
 	d := c.b.d
@@ -222,33 +219,19 @@ func (d *drive) blockFor(w *waiter, left time.Duration) {
 	alarm.Stop()
 }
 
-// again enters the flow from the top with what the log holds now.
-func (d *drive) again() Outcome {
-	d.mu.Lock()
-	d.places, d.root, d.cancelled = map[string]*place{}, &scope{}, false
-	h, err := d.log.Load(context.Background(), d.job.Run)
-	if err == nil {
-		d.began = time.Now() // what this drive took so far is in the records
-		err = d.begin(h)
-	}
-	d.mu.Unlock()
-	if err != nil {
-		return Outcome{Status: Interrupted, Err: err, Reason: reasonOf(err)}
-	}
-	return d.segments()
-}
-
 // idle is reached when every branch is blocked in a wait, a sleep or a join.
 // Called with mu held.
 func (d *drive) idle() {
 	if d.ending != notEnding || d.parking || d.mode != performing || !d.waits() {
 		return
 	}
-	if d.job.Linger < 0 && (d.job.Hopeless == nil || !d.job.Hopeless(d.parkingNow().Gates)) {
-		return
-	}
 	d.parkTurn++
-	d.linger(d.parkTurn, time.Now())
+	switch {
+	case !d.hopes():
+		go d.tryPark(d.parkTurn)
+	case d.job.Linger >= 0 || d.job.Hopeless != nil && d.job.Hopeless(d.parkingNow().Gates):
+		d.linger(d.parkTurn, time.Now())
+	}
 }
 
 // linger parks when its time is over or nobody will answer.
@@ -268,6 +251,16 @@ func (d *drive) linger(turn int, since time.Time) {
 			d.linger(turn, since)
 		}
 	})
+}
+
+// hopes reports whether something that is waited for may come while the run lingers.
+func (d *drive) hopes() bool {
+	for w := range d.blocked {
+		if !w.suspended {
+			return true
+		}
+	}
+	return false
 }
 
 // waits reports whether somebody waits for a decision or a long sleep. A join
@@ -333,27 +326,4 @@ func (d *drive) parkingNow() Parking {
 	}
 	sorted(p.Gates)
 	return p
-}
-
-// parkSuspended parks a run whose flow unwound because activities suspended
-// themselves: no wait was there to park it.
-func (d *drive) parkSuspended(out Outcome) Outcome {
-	d.mu.Lock()
-	p := Parking{Wall: d.wall(), Gates: out.Gates}
-	d.mu.Unlock()
-	if err := d.sync(); err != nil {
-		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
-		return out
-	}
-	went, err := d.log.Park(d.lease, p)
-	switch {
-	case err != nil:
-		out.Status, out.Value, out.Err, out.Reason = Interrupted, nil, err, reasonOf(err)
-	case went:
-		out.Status, out.Value, out.Err = ParkedRun, nil, nil
-	default:
-		// A decision or a cancel is stored: take it now, from the top.
-		return d.again()
-	}
-	return out
 }

@@ -69,17 +69,25 @@ func eventOf(r *flow.Record) tipstaff.Event {
 	return tipstaff.Event{Seq: r.Seq, Epoch: r.Epoch, At: r.At, Kind: tipstaff.Kind(r.Kind), Path: r.Path, N: r.N, Note: r.Note, Body: r.Body, From: r.From}
 }
 
-// segments are the histories that drives of this run saw, one after the other.
+// segments are the histories that drives of this run saw, one after the other. One
+// that no correction has cut went on by itself: it is complete, and for it a cancel
+// came too late.
 func (t *trace) segments() []flow.History {
 	var all []flow.History
 	h := flow.History{Base: t.base, Blob: t.blob}
 	var cancel []flow.Record // still holds in the next segment
+	corrected := false
 	for _, r := range t.records {
 		switch tipstaff.Kind(r.Kind) {
 		case tipstaff.KindRunCancelRequested:
 			cancel = []flow.Record{r}
+		case tipstaff.KindRunCorrectionRequested:
+			corrected = true
 		case tipstaff.KindRunContinued:
-			all = append(all, h)
+			if !corrected {
+				h.Ended = flow.Completed
+			}
+			all, corrected = append(all, h), false
 			h = flow.History{Segment: len(all), Blob: t.blob, Records: append([]flow.Record{r}, cancel...)}
 			continue
 		}

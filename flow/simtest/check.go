@@ -128,9 +128,12 @@ func (s *sim) checkSegments(records []flow.Record) {
 		}
 		var next struct{ State json.RawMessage }
 		_ = json.Unmarshal(r.Body, &next)
-		end := i
+		h := flow.History{Segment: k, Records: records[start:i], Ended: flow.Completed}
 		cut := i > 0 && records[i-1].Kind == revised
-		out := s.replay(flow.History{Segment: k, Records: records[start:end]}, s.roots[k])
+		if cut {
+			h.Ended = ""
+		}
+		out := s.replay(h, s.roots[k])
 		switch {
 		case out.Status == flow.Interrupted:
 			s.fail("segment %d does not replay: %v", k, out.Err)

@@ -178,7 +178,7 @@ func (h *hands) commitFails(p *process) bool {
 	defer h.s.mu.Unlock()
 	full := h.fullNow && p == h.s.proc
 	if full {
-		h.fullNow, p.failed = false, true
+		h.fullNow, p.failed, h.s.disturbed = false, true, true
 	}
 	return full
 }
