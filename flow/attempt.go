@@ -47,7 +47,10 @@ func (a *attempt) abandon() {
 	a.back <- returned{err: errAbandoned}
 }
 
-var errAbandoned = errors.New("flow: the attempt did not come back")
+var (
+	errAbandoned = errors.New("flow: the attempt did not come back")
+	errNotBegun  = errors.New("flow: the scope of the attempt closed before it began")
+)
 
 func (a *attempt) public() Attempt {
 	d := a.do.b.d
@@ -108,7 +111,7 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	if a.prompt {
 		r = runActivity(act, &a.span, at)
 	} else {
-		go func() { a.back <- runActivity(act, &a.span, at) }()
+		go func() { a.back <- a.begin(act, at) }()
 		r = do.awaitReturn(a)
 	}
 
@@ -116,6 +119,21 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	a.left = true
 	delete(d.live, a)
 	return r.done, time.Since(began), r.err
+}
+
+// begin runs the activity, unless its scope closed before it was its turn: what is
+// known not to have begun must not look as if it might have.
+func (a *attempt) begin(act Activity, at Attempt) returned {
+	if a.class == Once {
+		mu := a.do.b.d.mu
+		mu.Lock()
+		late := a.scope.isClosed()
+		mu.Unlock()
+		if late {
+			return returned{err: errNotBegun}
+		}
+	}
+	return runActivity(act, &a.span, at)
 }
 
 // runActivity runs it; a panic is what it returns then.

@@ -415,9 +415,10 @@ func (c *conformity) given(r Record, b *effectBody) {
 	}
 }
 
-// refusal checks that what was refused would not have fitted.
+// refusal checks that what was refused would not have fitted, unless somebody who
+// was asked has refused it: another may have extended the bound meanwhile.
 func (c *conformity) refusal(r Record, b *effectBody) {
-	if b.Error == nil || b.Error.Bound == WallTime {
+	if b.Error == nil || b.Error.Bound == WallTime || c.past.stoppedAt(r.Path) {
 		return
 	}
 	l := &c.past.ledger

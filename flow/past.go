@@ -492,6 +492,20 @@ func (p *past) take(g *gate) {
 	}
 }
 
+// stoppedAt reports whether a bound gate of the call at path was answered with
+// anything but an extension.
+func (p *past) stoppedAt(path string) bool {
+	for k := 1; ; k++ {
+		g := p.gates[join(path, numbered("bound", k))]
+		if g == nil || g.taken == nil {
+			return false
+		}
+		if g.taken.Action != "extend" {
+			return true
+		}
+	}
+}
+
 func extension(answer json.RawMessage) Use {
 	var by Use
 	if json.Unmarshal(answer, &by) != nil {

@@ -39,7 +39,7 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 		return over(do.suspended())
 	}
 	if do.Class == Once {
-		return do.settleOnce(done, err, took)
+		return do.settleOnce(a, done, err, took)
 	}
 	if p := (*panicked)(nil); errors.As(err, &p) {
 		return over(Result{}, d.failLocked(fatal, p))
@@ -82,11 +82,16 @@ func (do *doing) unpaid(reported Use) Use {
 	return left
 }
 
-// settleOnce knows only definite answers; everything else is in doubt.
-func (do *doing) settleOnce(done Done, err error, took time.Duration) (Result, bool, error) {
+// settleOnce knows only definite answers; everything else is in doubt. What was not
+// sent because its scope closed has not failed.
+func (do *doing) settleOnce(a *attempt, done Done, err error, took time.Duration) (Result, bool, error) {
 	d := do.b.d
 	var e *Error
-	if errors.As(err, &e) && (e.Answered || e.NotSent) {
+	switch definite := errors.As(err, &e); {
+	case errors.Is(err, errNotBegun), definite && e.NotSent && a.cut && do.b.scope.isClosed():
+		r, err := do.withdraw()
+		return r, true, err
+	case definite && (e.Answered || e.NotSent):
 		r, err := do.finish(done, do.asError(err), took, nil)
 		return r, true, err
 	}

@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 		{"replaying", replaying},
 		{"beside", beside},
 		{"faults", faults},
+		{"agreeing", agreeing},
 		{"random", random},
 	}
 	for _, theme := range themes {

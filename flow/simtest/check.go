@@ -156,10 +156,14 @@ func (s *sim) checkEffects(records []flow.Record) {
 			Gate   string
 			Action string
 		}
-		_ = json.Unmarshal(r.Body, &b)
 		switch r.Kind {
 		case "run.continued":
 			segment++
+			continue
+		case "effect.intended", "policy.gate.resolve", "gate.taken":
+			_ = json.Unmarshal(r.Body, &b)
+		}
+		switch r.Kind {
 		case "effect.intended":
 			if b.Class == flow.Once {
 				once[flow.IdempotencyKey(runID, r.Path, segment)] = r.Path

@@ -48,8 +48,8 @@ func Generate(pick *Choices) *Case {
 			p.limit = int64(1 + pick.Of(5))
 		}
 	}
-	for range 1 + pick.Of(5)/4 {
-		p.segments = append(p.segments, g.sequence(2, 4))
+	for range 1 + pick.Of(6)/5 {
+		p.segments = append(p.segments, g.sequence(1+pick.Of(4)/3, 3))
 	}
 	return p.asCase()
 }

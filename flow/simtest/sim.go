@@ -314,7 +314,7 @@ func (s *sim) drive() {
 	if s.failure == nil && !killed {
 		s.judge(p)
 	}
-	if s.failure == nil {
+	if s.failure == nil && !s.ended() && s.pick.Of(4) == 0 { // the next drive replays it, too
 		s.checkOpen()
 	}
 }

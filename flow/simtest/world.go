@@ -90,6 +90,9 @@ func (w *world) run(ctx context.Context, p *process, a flow.Attempt, b Behaviour
 		w.s.mu.Unlock()
 	}
 	if p.pauseUntil(ctx, "begin "+a.Path) != nil {
+		if b.Stops && errors.Is(context.Cause(ctx), flow.ErrCancelled) {
+			return flow.Done{}, &flow.Error{Code: "stopped", NotSent: true}
+		}
 		return flow.Done{}, errBroken
 	}
 	if b.End == Suspends && a.Class != flow.Once {
