@@ -315,6 +315,8 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v
 	case got.large != nil:
 		return flow.Done{}, answered(flow.CodeResultTooLarge, detail{"size": got.large.size, "max_result": v.Definition.MaxResult},
 			"the reply of %s has more than %d bytes: max_result is %d", v.Definition.Tool, maxFrame, v.Definition.MaxResult)
+	case got.failure != nil && stops && ctx.Err() != nil: // the tool itself would have said what it did
+		return flow.Done{}, unsent(ctx, err)
 	case got.failure != nil:
 		return flow.Done{}, protocolError(v.Definition, got.asked, got.failure)
 	case !got.sent:
@@ -397,8 +399,11 @@ func unsent(ctx context.Context, err error) error {
 		limit.NotSent = true
 		return limit
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, flow.ErrCancelled):
+		return &flow.Error{Code: CodeUnavailable, Message: "the call was cancelled before it was sent", NotSent: true}
+	case cause != nil: // a stop must not look like a failure
+		return cause
 	}
 	if refused := refusalOf(err); refused != nil {
 		return refused

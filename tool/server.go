@@ -26,7 +26,8 @@ type Versioned interface {
 }
 
 // Stopper is a Server some of whose tools can end themselves in good order when
-// they are cancelled, and then say what they know. Such a reply is awaited.
+// they are cancelled, and then say what they know. Such a reply is awaited; an error of
+// the protocol in its place means that the tool was never entered.
 type Stopper interface {
 	Stops(tool string) bool
 }
