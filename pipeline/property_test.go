@@ -19,7 +19,7 @@ import (
 // the same again.
 func TestRandomGraphsEndWithinTheirBounds(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		doc := randomPipeline(rt)
+		doc := randomPipeline(func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "choice") })
 		p, problems := Check("p.json", doc, Resolver{})
 		if len(problems) > 0 {
 			rt.Fatalf("%s: %+v", doc, problems)
@@ -147,81 +147,80 @@ func (b *bed) sound(t fataler) {
 	}
 }
 
-// randomPipeline is a document with a bit of everything.
-func randomPipeline(t *rapid.T) []byte {
+// randomPipeline is a document with a bit of everything; pick chooses a number below n.
+func randomPipeline(pick func(n int) int) []byte {
 	type object = map[string]any
-	n := rapid.IntRange(1, 6).Draw(t, "stages")
+	between := func(least, most int) int { return least + pick(most-least+1) }
+	n := between(1, 6)
 	name := func(i int) string { return fmt.Sprintf("s%d", i) }
 	targets := []string{End, Clarification, Confirmation}
 	for i := range n {
 		targets = append(targets, name(i), name(i))
 	}
-	target := rapid.SampledFrom(targets)
-	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
+	target := func() string { return targets[pick(len(targets))] }
+	some := func() bool { return pick(4) == 3 }
 	var agents []object
 	for i := range n {
-		a := object{"name": name(i), "stage_order": rapid.IntRange(0, n).Draw(t, "order")}
-		if i > 0 && some("requires") {
-			a["requires"] = []string{name(rapid.IntRange(0, i-1).Draw(t, "required"))}
-			if i > 1 && some("any") {
+		a := object{"name": name(i), "stage_order": between(0, n)}
+		if i > 0 && some() {
+			a["requires"] = []string{name(pick(i))}
+			if i > 1 && some() {
 				a["requires"], a["join"] = []string{name(0), name(i - 1)}, "any"
 			}
 		}
-		if i > 0 && some("after") {
-			a["after"] = []string{name(rapid.IntRange(0, i-1).Draw(t, "earlier"))}
+		if i > 0 && some() {
+			a["after"] = []string{name(pick(i))}
 		}
 		for _, edge := range []string{"default_next", "error_next", "denied_next"} {
-			if rapid.Bool().Draw(t, edge) {
-				a[edge] = target.Draw(t, "to")
+			if pick(2) == 1 {
+				a[edge] = target()
 			}
 		}
-		if some("rule") {
-			a["routing_rules"] = []object{{"condition": "k", "value": 1, "target": target.Draw(t, "to")},
-				{"when": "output.k == 2 && response == null", "target": target.Draw(t, "to")}}
+		if some() {
+			a["routing_rules"] = []object{{"condition": "k", "value": 1, "target": target()},
+				{"when": "output.k == 2 && response == null", "target": target()}}
 		}
-		if some("handoff") {
-			a["handoff"] = rapid.SampledFrom([]string{"always", "on_reject"}).Draw(t, "when")
+		if some() {
+			a["handoff"] = []string{"always", "on_reject"}[pick(2)]
 		}
-		if some("visits") {
-			a["max_visits"] = rapid.IntRange(1, 3).Draw(t, "most")
+		if some() {
+			a["max_visits"] = between(1, 3)
 		}
-		if some("retries") {
+		if some() {
 			a["max_retries"], a["retry_delay_ms"] = 1, 1
 		}
-		if some("model") {
+		if some() {
 			a["model"] = object{"name": "m", "prompt": "${input}"}
 		} else {
 			var answers []object
-			for range rapid.IntRange(1, 3).Draw(t, "answers") {
-				answers = append(answers, randomAnswer(t))
+			for range between(1, 3) {
+				answers = append(answers, randomAnswer(pick))
 			}
-			a["scripted"] = object{"answers": answers, "repeat": rapid.SampledFrom([]string{"last", "cycle", "fail"}).Draw(t, "repeat")}
+			a["scripted"] = object{"answers": answers, "repeat": []string{"last", "cycle", "fail"}[pick(3)]}
 		}
 		agents = append(agents, a)
 	}
 	return flow.JSON(object{"name": "random", "agents": agents,
-		"max_iterations": rapid.IntRange(1, 5).Draw(t, "iterations"), "max_agent_hops": rapid.IntRange(1, 25).Draw(t, "hops"),
-		"max_llm_calls": rapid.IntRange(1, 6).Draw(t, "calls"), "max_stages": rapid.IntRange(1, 2).Draw(t, "rounds"),
-		"max_parallel": rapid.IntRange(1, 3).Draw(t, "parallel"),
-		"on_failure":   rapid.SampledFrom([]string{"finish", "cancel"}).Draw(t, "on failure"),
-		"on_bound":     rapid.SampledFrom([]string{"end", "ask"}).Draw(t, "on bound")})
+		"max_iterations": between(1, 5), "max_agent_hops": between(1, 25),
+		"max_llm_calls": between(1, 6), "max_stages": between(1, 2), "max_parallel": between(1, 3),
+		"on_failure": []string{"finish", "cancel"}[pick(2)], "on_bound": []string{"end", "ask"}[pick(2)]})
 }
 
-func randomAnswer(t *rapid.T) map[string]any {
+func randomAnswer(pick func(n int) int) map[string]any {
 	type object = map[string]any
-	switch rapid.IntRange(0, 9).Draw(t, "answer") {
+	switch 9 - pick(10) {
 	case 0:
-		return object{"error": object{"code": "odd", "message": "it went wrong", "retryable": rapid.Bool().Draw(t, "retryable")}}
+		return object{"error": object{"code": "odd", "message": "it went wrong", "retryable": pick(2) == 1}}
 	case 1:
-		return object{"output": object{"k": 1}, "control": object{"interrupt": object{"kind": rapid.SampledFrom([]string{"question", "clarification", "confirmation"}).Draw(t, "kind"), "question": "What?"}}}
+		return object{"output": object{"k": 1}, "control": object{"interrupt": object{"kind": []string{"question", "clarification", "confirmation"}[pick(3)], "question": "What?"}}}
 	case 2:
-		return object{"output": object{"k": 2, "verdict": "approved"}, "control": object{"satisfied_goals": []string{rapid.SampledFrom([]string{"one", "two"}).Draw(t, "goal")}}}
+		return object{"output": object{"k": 2, "verdict": "approved"}, "control": object{"satisfied_goals": []string{[]string{"one", "two"}[pick(2)]}}}
 	case 3:
 		return object{"output": object{"verdict": "rejected"}, "control": object{"feedback": "Better.", "metadata": object{"m": 1}}}
 	case 4:
 		return object{"output": object{"k": 3}, "usage": object{"llm_calls": 1, "tokens_in": 10}}
 	}
-	return object{"output": object{"k": rapid.IntRange(0, 3).Draw(t, "k")}}
+	return object{"output": object{"k": pick(4)}}
 }
 
 // looping is a pipeline with a loop, a batch, a retry, a gate and a model in it.

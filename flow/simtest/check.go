@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -91,6 +92,9 @@ func (s *sim) checkEnd() {
 	}
 	s.checkSegments(records)
 	h, _ := s.log.Load(noContext, runID)
+	if s.pick.One(16) {
+		s.checkPrefixes(h)
+	}
 	out := s.replay(h, s.root())
 	switch {
 	case out.Status == flow.Interrupted:
@@ -103,6 +107,16 @@ func (s *sim) checkEnd() {
 		s.fail("the run has used %v, its replay %v", s.live.Used, out.Used)
 	}
 	s.checkEffects(records)
+}
+
+// checkPrefixes replays the last segment as it stood after each of its records.
+func (s *sim) checkPrefixes(h flow.History) {
+	for k := 1; k < len(h.Records); k++ {
+		if out := s.replay(flow.History{Segment: h.Segment, Records: h.Records[:k]}, s.root()); out.Status == flow.Interrupted {
+			s.fail("after record %d the journal did not replay: %v", h.Records[k-1].Seq, out.Err)
+			return
+		}
+	}
 }
 
 func sameUse(a, b flow.Use) bool {
@@ -192,6 +206,9 @@ func parent(path string) string {
 	return ""
 }
 
+// duration is how long something took, which depends on the schedule.
+var duration = regexp.MustCompile(`,"latency_ms":[0-9]+`)
+
 // ending is what every schedule of a settled program must come to.
 func (s *sim) ending() Ending {
 	e := Ending{Status: s.status, Said: map[string]string{}}
@@ -202,7 +219,7 @@ func (s *sim) ending() Ending {
 			segment++
 		case r.Note:
 		case r.N > 0:
-			e.Said[fmt.Sprint(segment, r.Path, " ", r.Kind, r.N)] = string(r.Body)
+			e.Said[fmt.Sprint(segment, r.Path, " ", r.Kind, r.N)] = string(duration.ReplaceAll(r.Body, nil))
 		case r.Kind == "effect.finished":
 			var b struct {
 				Value json.RawMessage

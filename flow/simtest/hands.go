@@ -117,6 +117,10 @@ func (h *hands) decide() {
 			d.Answer = valueOf(parent(g.key))
 		}
 	case "bound":
+		if s.c.Answer != nil {
+			d.Action = g.actions[s.pick.Of(len(g.actions))]
+			break
+		}
 		if d.Action = g.actions[s.pick.Of(len(g.actions))]; strings.HasSuffix(g.key, "#3") {
 			d.Action = "stop"
 		}
@@ -125,6 +129,9 @@ func (h *hands) decide() {
 		if !s.c.Settled {
 			d.Action = g.actions[s.pick.Of(len(g.actions))]
 		}
+	}
+	if s.c.Answer != nil && g.kind != "in_doubt" {
+		d.Answer, d.Feedback = s.c.Answer(g.kind, d.Action), "Again."
 	}
 	s.note("decide " + g.key + ": " + d.Action)
 	if err := s.log.Decide(runID, g.id, d); err == nil {

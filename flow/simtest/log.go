@@ -3,6 +3,7 @@ package simtest
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -24,6 +25,9 @@ func (l *simLog) Append(lease flow.Lease, drafts []flow.Draft, done func(error))
 			err = flow.ErrStoreFull
 		}
 		if err == nil {
+			if kind := l.p.s.c.forget; kind != "" {
+				drafts = slices.DeleteFunc(slices.Clone(drafts), func(d flow.Draft) bool { return d.Kind == kind })
+			}
 			l.Mem.Append(lease, drafts, func(e error) { err = e })
 			if err == nil {
 				l.p.s.committed(drafts)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +36,12 @@ type Case struct {
 	Revise func(revision int) json.RawMessage
 	// Settled says that the program has one end, whatever the schedule.
 	Settled bool
-	Cancels bool // people may cancel it
+	Cancels bool                     // people may cancel it
+	Own     map[string]flow.Activity // activities that are performed as they are
+	// Answer is what people say beside an action of a gate of the program's own.
+	Answer func(kind, action string) json.RawMessage
+
+	forget string // a kind of record that the log acknowledges and does not keep, for a test
 }
 
 // Failure is a schedule that broke a rule.
@@ -80,8 +87,10 @@ type sim struct {
 
 	mu      sync.Mutex
 	pending []*event // what waits to be let go, in order of arrival
+	known   int      // how many of them have been seen before
 	proc    *process
 	zombies []*process
+	procs   int
 	ids     int
 	tracing bool
 	trace   []string
@@ -107,6 +116,7 @@ type event struct {
 // process is one that drives the run.
 type process struct {
 	s       *sim
+	n       int  // counts the processes
 	dead    bool // under s.mu: nothing it does reaches the world or the log
 	stopped bool
 	failed  bool // the disk was full
@@ -119,6 +129,11 @@ type process struct {
 // Run simulates one schedule. It is to be called in a synctest bubble. twin is how
 // the undisturbed schedule of a settled case has ended; nil: not known.
 func Run(c *Case, pick *Choices, twin *Ending, tracing bool) (Ending, *Failure) {
+	s := simulate(c, pick, twin, tracing)
+	return s.ending(), s.failure
+}
+
+func simulate(c *Case, pick *Choices, twin *Ending, tracing bool) *sim {
 	s := &sim{c: c, pick: pick, log: flow.NewMem(), tracing: tracing, roots: []string{c.Root}, revision: 1}
 	s.world = newWorld(s)
 	s.hands = newHands(s)
@@ -126,6 +141,9 @@ func Run(c *Case, pick *Choices, twin *Ending, tracing bool) (Ending, *Failure) 
 		if drives == maxDrives {
 			s.fail("the run was driven %d times and has not ended", drives)
 			break
+		}
+		if drives == maxDrives/2 && c.Cancels { // it may ask for ever
+			s.hands.cancel()
 		}
 		if drives > 0 {
 			s.between()
@@ -135,16 +153,15 @@ func Run(c *Case, pick *Choices, twin *Ending, tracing bool) (Ending, *Failure) 
 	if s.failure == nil {
 		s.checkEnd()
 	}
-	end := s.ending()
 	if s.failure == nil && c.Settled && twin != nil {
-		if diff := end.differs(*twin); diff != "" {
+		if diff := s.ending().differs(*twin); diff != "" {
 			s.fail("%s", diff)
 		}
 	}
 	if s.failure != nil {
 		s.failure.Case, s.failure.Trace, s.failure.Records = c, s.trace, s.log.Records(runID)
 	}
-	return end, s.failure
+	return s
 }
 
 func (s *sim) fail(format string, args ...any) {
@@ -188,12 +205,11 @@ func (p *process) pauseUntil(ctx context.Context, what string) error {
 	e := &event{p: p, what: what, turn: make(chan struct{})}
 	s.pending = append(s.pending, e)
 	s.mu.Unlock()
-	if ctx.Done() == nil {
-		<-e.turn
-		return nil
-	}
 	select {
 	case <-e.turn:
+		if !p.alive() { // it was not its turn: it is to unwind
+			return errDead
+		}
 		return nil
 	case <-ctx.Done():
 		s.mu.Lock()
@@ -231,7 +247,8 @@ func (l *lock) Unlock() { l.mu.Unlock() }
 
 // start begins a drive in a process of its own.
 func (s *sim) start() *process {
-	p := &process{s: s, done: make(chan struct{})}
+	s.procs++
+	p := &process{s: s, n: s.procs, done: make(chan struct{})}
 	job := s.job(p)
 	ctx, cancel := context.WithCancelCause(noContext)
 	p.cancel = cancel
@@ -246,7 +263,10 @@ func (s *sim) start() *process {
 
 // job is what every drive is given: it follows from the case and the records alone.
 func (s *sim) job(p *process) flow.Job {
-	acts := map[string]flow.Activity{}
+	acts := maps.Clone(s.c.Own)
+	if acts == nil {
+		acts = map[string]flow.Activity{}
+	}
 	for _, name := range s.c.Acts {
 		acts[name] = s.world.activity(p)
 	}
@@ -289,6 +309,8 @@ func (s *sim) drive() {
 	s.proc = s.start()
 	idle := 0
 	for {
+		// No two timers are due at once: whose turn it were then nobody could choose.
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if s.proc.isDone() {
 			break
@@ -388,6 +410,10 @@ func (s *sim) step() bool {
 	}
 	s.mu.Lock()
 	n := len(s.pending)
+	if len(s.zombies) > 0 { // two processes may have timers for the same moment
+		slices.SortStableFunc(s.pending[min(s.known, n):], func(a, b *event) int { return a.p.n - b.p.n })
+	}
+	s.known = max(n-1, 0)
 	if n == 0 {
 		s.mu.Unlock()
 		return s.hands.answer()

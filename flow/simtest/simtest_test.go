@@ -1,39 +1,76 @@
 package simtest
 
 import (
-	"os"
-	"strconv"
+	"encoding/json"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
-// budget is how long the simulator runs: TIPSTAFF_SIM sets it.
-func budget(t *testing.T, usual time.Duration) time.Duration {
-	text := os.Getenv("TIPSTAFF_SIM")
-	if text == "" {
-		return usual
+// Programs that ask everything of a Context, under schedules that nobody thought of.
+func TestSchedules(t *testing.T) { Simulate(t, Generate, 20*time.Second) }
+
+// A failure can be looked into only if the same choices give the same schedule.
+func TestTheSameChoicesGiveTheSameSchedule(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector makes the runtime choose by chance whom it runs next")
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for seed := range uint64(150) {
+		run := func() (trace []string, end Ending) {
+			bubble(t, func() {
+				c := Generate(Seeded(seed))
+				s := simulate(c, Seeded(seed), nil, true)
+				trace, end = s.trace, s.ending()
+			})
+			return trace, end
+		}
+		once, end := run()
+		again, same := run()
+		if !reflect.DeepEqual(once, again) || !reflect.DeepEqual(end, same) {
+			t.Fatalf("seed %d went\n\t%s\nand then\n\t%s", seed, strings.Join(once, "\n\t"), strings.Join(again, "\n\t"))
+		}
 	}
-	return d
 }
 
-func seed() uint64 {
-	n, err := strconv.ParseUint(os.Getenv("TIPSTAFF_SIM_SEED"), 10, 64)
-	if err != nil {
-		return uint64(time.Now().UnixNano()) >> 10
+// A program that depends on more than its Context is found, and shrunk to what
+// matters: one call, and a reason to run it again.
+func TestFindsAProgramThatIsNotDeterministic(t *testing.T) {
+	var turns atomic.Int64
+	generate := func(pick *Choices) *Case {
+		calls := 1 + pick.Of(5)
+		return &Case{Text: "calls that differ", Root: "root", Acts: []string{"work"}, Behave: func(string) Behaviour { return Behaviour{} },
+			Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				for i := range calls {
+					if _, err := fc.Do(flow.Call{Key: string(rune('a' + i)), Name: "work", Class: flow.Read, Input: flow.JSON(turns.Add(1))}); err != nil {
+						return nil, err
+					}
+				}
+				return nil, nil
+			}}
 	}
-	return n
+	n, failure := Explore(t, generate, 1, 1000, time.Minute)
+	if failure == nil {
+		t.Fatalf("not found in %d schedules", n)
+	}
+	if !strings.Contains(failure.Rule, "does not fit its history") || len(failure.Trace) == 0 || len(failure.Records) == 0 {
+		t.Errorf("it is said to be: %v", failure)
+	}
 }
 
-func TestSchedules(t *testing.T) {
-	from, began := seed(), time.Now()
-	n, failure := Explore(t, Generate, from, 0, budget(t, 20*time.Second))
-	took := time.Since(began)
-	t.Logf("%d schedules from seed %d in %v: %.0f a second", n, from, took, float64(n)/took.Seconds())
-	if failure != nil {
-		t.Fatal(failure)
+// A log that forgets what it acknowledged is found.
+func TestFindsALogThatForgets(t *testing.T) {
+	forgetful := func(pick *Choices) *Case {
+		c := Generate(pick)
+		c.forget = "effect.finished"
+		return c
+	}
+	if n, failure := Explore(t, forgetful, 1, 2000, time.Minute); failure == nil {
+		t.Errorf("not found in %d schedules", n)
 	}
 }

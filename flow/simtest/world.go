@@ -146,7 +146,7 @@ func (w *world) answer(place string, a flow.Attempt, b Behaviour) (flow.Done, er
 	defer w.s.mu.Unlock()
 	if w.failed[place] < b.Fails {
 		w.failed[place]++
-		return flow.Done{}, &flow.Error{Code: "flaky", Retry: true}
+		return flow.Done{}, &flow.Error{Code: "tool_unavailable", Retry: true}
 	}
 	switch b.End {
 	case Bad:

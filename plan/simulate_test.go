@@ -1,0 +1,124 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/flow/simtest"
+)
+
+// Whole plans under every schedule: the walker itself, over calls, steps and child
+// runs that the simulator performs.
+func TestSimulated(t *testing.T) { simtest.Simulate(t, simulated, 10*time.Second) }
+
+// sketch is a plan in the making. Leaves are numbered; what becomes of each is in ends.
+type sketch struct {
+	pick    *simtest.Choices
+	leaves  int
+	ends    map[string]simtest.Behaviour
+	classes map[string]flow.Class
+	settled bool
+}
+
+// simulated makes a case of a random plan.
+func simulated(pick *simtest.Choices) *simtest.Case {
+	s := &sketch{pick: pick, ends: map[string]simtest.Behaviour{}, classes: map[string]flow.Class{}, settled: pick.Of(2) == 1}
+	src := flow.JSON(map[string]any{"kind": "plan", "version": 1, "root": s.branch(2), "outputs": map[string]any{}})
+	d, problems := Check("p.json", src, workspace{})
+	if len(problems) > 0 {
+		panic(fmt.Sprintf("%s: %+v", src, problems))
+	}
+	c := &simtest.Case{Text: string(src), Root: "root", Input: json.RawMessage("{}"), Acts: []string{"work"}, Settled: s.settled,
+		Flow: func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return Walk(fc, d, in, s.handlers()) },
+		Behave: func(path string) simtest.Behaviour {
+			return s.ends[path[strings.LastIndexByte(path, '/')+1:]]
+		},
+		Answer: func(string, string) json.RawMessage { return nil }}
+	if !s.settled {
+		c.Cancels = pick.One(3)
+		if pick.One(3) {
+			c.Limits = flow.Use{"tool_calls": int64(1 + pick.Of(4))}
+		}
+	}
+	return c
+}
+
+// branch is a sequence or a parallel group.
+func (s *sketch) branch(depth int) map[string]any {
+	kind := []string{"sequential", "parallel"}[s.pick.Of(2)]
+	var children []any
+	for range 1 + s.pick.Of(3) {
+		if depth > 0 && s.pick.One(3) {
+			children = append(children, s.branch(depth-1))
+		} else {
+			children = append(children, s.leaf())
+		}
+	}
+	node := map[string]any{"kind": kind, "children": children}
+	if kind == "parallel" && s.pick.One(3) {
+		node["max_parallel"] = 1 + s.pick.Of(2)
+	}
+	return node
+}
+
+func (s *sketch) leaf() map[string]any {
+	s.leaves++
+	id := fmt.Sprint("n", s.leaves)
+	node := map[string]any{"id": id}
+	switch s.pick.Of(6) {
+	case 4:
+		node["kind"], node["question"] = "gate", "Go on?"
+		return node
+	case 5:
+		node["kind"], node["skill"] = "sub_dispatch", "skill://kid@1.0.0"
+		s.classes[id], s.ends[id] = flow.Idempotent, simtest.Behaviour{End: simtest.Suspends}
+		return node
+	case 3:
+		node["kind"], node["prompt"] = "step", "Think."
+		s.classes[id] = flow.Read
+	default:
+		s.classes[id] = []flow.Class{flow.Read, flow.Once, flow.Idempotent}[s.pick.Of(3)]
+		tool := map[flow.Class]string{flow.Read: "echo", flow.Once: "post", flow.Idempotent: "put"}[s.classes[id]]
+		node["kind"], node["tool"] = "tool_call", "mcp://t/"+tool+"@1.0.0"
+	}
+	end := simtest.Behaviour{End: simtest.Answers, Prompt: s.pick.One(3)}
+	if s.classes[id] == flow.Once {
+		end.Stops = s.pick.One(3)
+		if s.pick.One(4) {
+			end.End = simtest.Lost
+		}
+	} else if s.pick.One(4) {
+		end.Fails = 1
+		node["retry"] = map[string]any{"max": 1, "backoff": "10ms", "on": []string{"tool_unavailable"}}
+	}
+	if !s.settled && s.pick.One(4) {
+		end.End = simtest.Bad
+	}
+	if s.pick.One(4) {
+		node["on_error"] = "continue"
+	}
+	s.ends[id] = end
+	return node
+}
+
+func (s *sketch) handlers() Handlers {
+	do := func(fc flow.Context, id string, input any, retry flow.Retry) (flow.Result, error) {
+		return fc.Do(flow.Call{Name: "work", Class: s.classes[id], Input: flow.JSON(input), Retry: retry, Reserve: flow.Use{"tool_calls": 1}})
+	}
+	return Handlers{
+		ToolCall: func(fc flow.Context, r ToolRequest) (flow.Result, error) {
+			if s.classes[r.Node.ID] == flow.Once {
+				r.Retry = flow.Retry{}
+			}
+			return do(fc, r.Node.ID, r.Args, r.Retry)
+		},
+		Step: func(fc flow.Context, r StepRequest) (flow.Result, error) { return do(fc, r.Node.ID, r.Prompt, r.Retry) },
+		SubDispatch: func(fc flow.Context, r DispatchRequest) (flow.Result, error) {
+			return do(fc, r.Node.ID, r.Inputs, flow.Retry{})
+		},
+	}
+}
