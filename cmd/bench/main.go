@@ -92,6 +92,7 @@ var figures = []struct {
 	{"delta", measureDelta},
 	{"overshoot", measureOvershoot},
 	{"growth", measureGrowth},
+	{"simulator", measureSimulator},
 	{"bounds", measureBounds},
 	{"schedule", measureSchedule},
 	{"loop", measureLoop},
