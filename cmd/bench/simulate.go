@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
+	osexec "os/exec"
 	"regexp"
 	"strconv"
 	"time"
@@ -17,7 +17,7 @@ var scheduleRate = regexp.MustCompile(`(\d+) schedules from seed \d+ in [^:]*: (
 // measureSimulator: schedules of generated programs that the simulator tries on one
 // core. It needs a bubble of the testing package, so it is run as the test that it is.
 func measureSimulator(ctx context.Context, b *bench) ([]row, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-run", "^TestSchedules$", "-v", "github.com/tipstaff/tipstaff/flow/simtest")
+	cmd := osexec.CommandContext(ctx, "go", "test", "-count=1", "-run", "^TestSchedules$", "-v", "github.com/tipstaff/tipstaff/flow/simtest")
 	cmd.Env = append(os.Environ(), "TIPSTAFF_SIM_SEED=1", "TIPSTAFF_SIM="+(time.Duration(b.rounds)*b.round).String())
 	out, err := cmd.CombinedOutput()
 	found := scheduleRate.FindSubmatch(out)
