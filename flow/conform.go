@@ -100,6 +100,7 @@ func (c *conformity) record(r Record) {
 		c.fault(r, "epoch %d follows epoch %d", r.Epoch, c.epoch)
 	}
 	c.epoch = max(c.epoch, r.Epoch)
+	var effect *effectBody
 	switch {
 	case r.Note:
 		if r.Kind == "bound.reserved" {
@@ -111,9 +112,9 @@ func (c *conformity) record(r Record) {
 		}
 		c.emitted[r.Path] = r.N
 	default:
-		c.rules(r)
+		effect = c.rules(r)
 	}
-	if err := c.past.add(r); err != nil {
+	if err := c.past.addRead(r, effect); err != nil {
 		c.fault(r, "%v", err)
 	}
 	if r.Kind == "run.continued" {
@@ -121,13 +122,15 @@ func (c *conformity) record(r Record) {
 	}
 }
 
-// rules looks at a record before the fold takes it.
-func (c *conformity) rules(r Record) {
+// rules looks at a record before the fold takes it. It returns what it has read of an
+// effect.
+func (c *conformity) rules(r Record) *effectBody {
 	switch r.Kind {
 	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished":
 		var b effectBody
 		if json.Unmarshal(r.Body, &b) == nil {
 			c.effect(r, &b)
+			return &b
 		}
 	case "policy.gate", "intent.clarify":
 		c.asks(r)
@@ -154,6 +157,7 @@ func (c *conformity) rules(r Record) {
 	case "run.forked":
 		c.forked(r)
 	}
+	return nil
 }
 
 // once finds a second record of a kind where only one can stand.

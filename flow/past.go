@@ -228,7 +228,10 @@ type resolveBody struct {
 	OnBehalfOf string          `json:"on_behalf_of"`
 }
 
-func (p *past) add(r Record) error {
+func (p *past) add(r Record) error { return p.addRead(r, nil) }
+
+// addRead is add for whoever has read the body of an effect already; nil: nobody has.
+func (p *past) addRead(r Record, effect *effectBody) error {
 	if r.Seq > p.last {
 		p.last = r.Seq
 	}
@@ -245,7 +248,7 @@ func (p *past) add(r Record) error {
 		p.emits[emitKey{r.Path, r.N}] = &mark{kind: r.Kind, digest: digest(r.Kind, r.Body)}
 		return nil
 	}
-	if err := p.addKind(r); err != nil {
+	if err := p.addKind(r, effect); err != nil {
 		return fmt.Errorf("record %d (%s at %q) cannot be read: %w", r.Seq, r.Kind, r.Path, err)
 	}
 	return nil
@@ -283,14 +286,16 @@ func grantOf(r Record) Use {
 	return b.By
 }
 
-func (p *past) addKind(r Record) error {
+func (p *past) addKind(r Record, effect *effectBody) error {
 	switch r.Kind {
 	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished":
-		var b effectBody
-		if err := json.Unmarshal(r.Body, &b); err != nil {
-			return err
+		if effect == nil {
+			effect = new(effectBody)
+			if err := json.Unmarshal(r.Body, effect); err != nil {
+				return err
+			}
 		}
-		p.addEffect(r, &b)
+		p.addEffect(r, effect)
 	case "policy.gate", "intent.clarify":
 		b, err := readGate(r.Kind, r.Body)
 		if err != nil {

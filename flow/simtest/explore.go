@@ -3,6 +3,7 @@ package simtest
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ const schedules = 8
 // the shrunk failure of the first that broke a rule.
 func Explore(t *testing.T, generate func(*Choices) *Case, seed uint64, most int, budget time.Duration) (int, *Failure) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the same choices give the same schedule
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	began := time.Now()
 	tried := 0
 	for (most == 0 || tried < most) && time.Since(began) < budget {

@@ -130,6 +130,9 @@ type process struct {
 // the undisturbed schedule of a settled case has ended; nil: not known.
 func Run(c *Case, pick *Choices, twin *Ending, tracing bool) (Ending, *Failure) {
 	s := simulate(c, pick, twin, tracing)
+	if !c.Settled {
+		return Ending{}, s.failure
+	}
 	return s.ending(), s.failure
 }
 
