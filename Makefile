@@ -3,6 +3,7 @@
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
+SIM      ?= 10m
 
 .PHONY: build demo generate test test-mcp test-rpc test-python check bench fuzz soak clean
 
@@ -19,6 +20,7 @@ generate: ## Go and Python code for the wire, from core.proto
 
 test: build ## everything, race detector and shuffle on, then every fuzz target for a moment
 	$(GO) test -race -shuffle=on -timeout 20m ./...
+	TIPSTAFF_SIM=20s $(GO) test -run '^(TestSchedules|TestSimulated|TestTheSameChoices.*)$$' ./flow/simtest ./plan ./pipeline
 	TIPSTAFF_FLOWTEST=1 $(GO) test -race -shuffle=on -short -timeout 20m -run '^TestFlow$$' ./sqlite
 	@GO=$(GO) scripts/arch.sh
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
@@ -44,7 +46,8 @@ bench: ## figures beside their limits, measured in one run
 fuzz: ## every fuzz target for five minutes
 	@FUZZTIME=5m scripts/fuzz.sh
 
-soak: ## hundreds of kills
+soak: ## hundreds of kills, and the simulator for as long as SIM says
+	TIPSTAFF_SIM=$(SIM) $(GO) test -timeout 0 -run '^(TestSchedules|TestSimulated)$$' -v ./flow/simtest ./plan ./pipeline
 	TIPSTAFF_KILLS=400 $(GO) test -race -timeout 60m -run Kill ./cmd/tipstaff
 	TIPSTAFF_FLOWTEST=1 $(GO) test -timeout 60m -run '^TestFlow$$' ./sqlite
 

@@ -13,7 +13,7 @@ import (
 
 // Whole pipelines under every schedule: the executor itself, scripted stages, and
 // stages whose calls the simulator performs.
-func TestSimulated(t *testing.T) { simtest.Simulate(t, simulated, 10*time.Second) }
+func TestSimulated(t *testing.T) { simtest.Simulate(t, simulated, 2*time.Second) }
 
 // simulated makes a case of a random pipeline.
 func simulated(pick *simtest.Choices) *simtest.Case {

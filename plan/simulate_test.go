@@ -13,7 +13,7 @@ import (
 
 // Whole plans under every schedule: the walker itself, over calls, steps and child
 // runs that the simulator performs.
-func TestSimulated(t *testing.T) { simtest.Simulate(t, simulated, 10*time.Second) }
+func TestSimulated(t *testing.T) { simtest.Simulate(t, simulated, 2*time.Second) }
 
 // sketch is a plan in the making. Leaves are numbered; what becomes of each is in ends.
 type sketch struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // Programs that ask everything of a Context, under schedules that nobody thought of.
-func TestSchedules(t *testing.T) { Simulate(t, Generate, 20*time.Second) }
+func TestSchedules(t *testing.T) { Simulate(t, Generate, 4*time.Second) }
 
 // A failure can be looked into only if the same choices give the same schedule.
 func TestTheSameChoicesGiveTheSameSchedule(t *testing.T) {
