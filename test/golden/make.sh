@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
 # make.sh BINARY FOLDER makes a generation of golden journals with a binary: one archive
-# for each workspace of src/, exports.tar.gz, and frozen.txt, which lists for each run
+# for each workspace of src/, exports.tar.bz2, and frozen.txt, which lists for each run
 # its workspace, name, id, last seq, head, and the SHA-256 of its records as an export
 # has them. What must hold of them is written by hand, in FOLDER/manifest.yaml.
 #
 # Everything happens in namespaces of its own, in /tmp/golden on a host called golden,
-# so that nothing of the machine gets into the archives. It needs Linux, sqlite3, and
-# root or unprivileged user namespaces.
+# so that nothing of the machine gets into the archives. It needs Linux, sqlite3,
+# bzip2, and root or unprivileged user namespaces.
 set -euo pipefail
 
 if [ "${1-}" != --inside ]; then
-	[ $# -eq 2 ] && [ -x "$1" ] || { echo "usage: make.sh BINARY FOLDER" >&2; exit 2; }
+	[ $# -eq 2 ] || { echo "usage: make.sh BINARY FOLDER" >&2; exit 2; }
+	[ -x "$1" ] || { echo "there is no program $1: make build makes bin/tipstaff" >&2; exit 2; }
 	if [ -e "$2" ] && [ -n "$(ls -A "$2")" ]; then
 		echo "$2 is not empty: a generation is never made again; name a new folder" >&2
 		exit 2
 	fi
 	mkdir -p "$2" /tmp/golden
-	exec unshare --map-root-user --uts --mount --pid --fork --kill-child --mount-proc -- \
+	status=0
+	unshare --map-root-user --uts --mount --pid --fork --kill-child --mount-proc -- \
 		env -i PATH="$PATH" HOME=/tmp/golden TMPDIR=/tmp/golden LANG=C TZ=UTC \
-		bash "$0" --inside "$(realpath "$1")" "$(realpath "$2")" "$(realpath "$(dirname "$0")")"
+		bash "$0" --inside "$(realpath "$1")" "$(realpath "$2")" "$(realpath "$(dirname "$0")")" || status=$?
+	rmdir /tmp/golden
+	exit $status
 fi
 
 dest=$3 here=$4
@@ -92,8 +96,8 @@ begin() {
 	begun+=" $called"
 }
 
-# until COMMAND… waits for a command to succeed.
-until_() {
+# eventually COMMAND… waits for a command to succeed.
+eventually() {
 	for _ in $(seq 500); do
 		if "$@"; then return; fi
 		sleep 0.02
@@ -103,8 +107,8 @@ until_() {
 
 # until_marked RUN WORD waits until a run has had an effect; until_told NAME TEXT until
 # a command has printed something. has_event RUN KIND says whether a run has such a record.
-until_marked() { until_ grep -qsx "$2" "effects/$1"; }
-until_told() { until_ grep -qs "$2" "/tmp/golden/out.$1"; }
+until_marked() { eventually grep -qsx "$2" "effects/$1"; }
+until_told() { eventually grep -qs "$2" "/tmp/golden/out.$1"; }
 has_event() { "$tipstaff" events "$1" --json | grep -q "\"kind\":\"$2\""; }
 
 # killed ends what was begun with kill -9, all at one time, and names the runs.
@@ -394,9 +398,9 @@ doubtful() {
 	touch go
 	does 4 resume "$run" --unattended
 }
-done_='{"exit_code":0,"stdout":"","stderr":""}'
+result='{"exit_code":0,"stdout":"","stderr":""}'
 doubtful used
-does 0 decide "$run" root/slow/in_doubt use_result --answer "$done_"
+does 0 decide "$run" root/slow/in_doubt use_result --answer "$result"
 does 0 resume "$run" --unattended
 doubtful failed
 does 0 decide "$run" root/slow/in_doubt fail --note 'nobody knows'
@@ -408,7 +412,7 @@ doubtful use
 doubtful fail
 doubtful retry
 doubtful decided
-does 0 decide "$run" root/slow/in_doubt use_result --answer "$done_"
+does 0 decide "$run" root/slow/in_doubt use_result --answer "$result"
 rm go
 begin stages run stages.yaml --input run=stages --unattended
 until_marked stages slow
@@ -448,7 +452,7 @@ does 0 resume "$(id /tmp/golden/out.pending)" --with again.yaml --reason 'anothe
 kill -STOP "$cancelling" # so that it does not hear of it
 run=$(id /tmp/golden/out.cancelling)
 begin cancel cancel "$run"
-until_ has_event "$run" run.cancel_requested
+eventually has_event "$run" run.cancel_requested
 kill -STOP "$pid" # so that it does not look after the dead
 begin backoff run backoff.yaml --unattended
 begin read run read.yaml --unattended
