@@ -42,7 +42,7 @@ var Command = sync.OnceValues(func() (string, error) {
 // kill them after milliseconds, use it: under the race detector it starts five times
 // slower.
 var Released = sync.OnceValues(func() (string, error) {
-	c := exec.Command("go", "build", "-trimpath")
+	c := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	return build("released", c)
 })
