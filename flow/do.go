@@ -69,7 +69,7 @@ func (do *doing) claim() error {
 	case do.call.digest != do.digest && do.call.digest != "":
 		return do.mismatch(do.at, do.call.name+" "+do.call.digest, do.Name+" "+do.digest)
 	}
-	do.call.asked = true
+	do.call.asked, do.call.as = true, do.Class
 	return nil
 }
 

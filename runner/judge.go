@@ -100,7 +100,7 @@ func (j *judge) replay(parts []part, each func(tipstaff.Event)) string {
 			outcome = j.judgeHeld(parts[i:])
 			continue
 		}
-		out, err := flow.Replay(h).Drive(j.ctx, p.replayed())
+		out, err := flow.Verify(h).Drive(j.ctx, p.replayed())
 		if err != nil {
 			j.fault("replay_mismatch", 0, "", "%v", err)
 			return string(flow.Interrupted)
