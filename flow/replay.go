@@ -91,15 +91,15 @@ func (d *drive) misclassed() error {
 		recorded := ""
 		switch refused := c.attempt == 1 && c.err != nil && c.err.NotSent; {
 		case c.class != "" && c.class != c.as:
-			recorded = string(c.class)
+			recorded = " as " + string(c.class)
 		case c.reclassed:
-			recorded = "several classes"
+			recorded = " with several classes"
 		case c.as == Once && c.class == "" && c.attempt > 0 && !refused:
-			recorded = "a call that nobody had to intend"
+			recorded = " without an intent"
 		default:
 			continue
 		}
-		found = append(found, NonDeterminism{Path: path, Recorded: c.name + " as " + recorded, Asked: c.name + " as " + string(c.as)})
+		found = append(found, NonDeterminism{Path: path, Recorded: c.name + recorded, Asked: c.name + " as " + string(c.as)})
 	}
 	return first(found)
 }

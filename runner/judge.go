@@ -22,6 +22,7 @@ type judge struct {
 	src      source
 	program  *program
 	trace    *trace
+	admins   []string // tokens that may act for others than their own user
 	problems []tipstaff.Problem
 }
 
@@ -42,6 +43,8 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 		later = append(later, p.program.limits)
 	}
 	j.agreed(parts)
+	j.principals()
+	j.inputs(parts[0].program)
 	whole := flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}
 	for _, f := range flow.Conform(whole, parts[0].program.limits, later...) {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
@@ -216,12 +219,28 @@ func (j *judge) cancel(err error) {
 	if j.trace.ended() != flow.Cancelled || j.decidedTo(end, err) || j.leftBehind(end) {
 		return
 	}
+	var b struct {
+		OnBehalfOf string `json:"on_behalf_of"`
+	}
+	_ = json.Unmarshal(end.Body, &b) // what cannot be read is on behalf of nobody
+	switch who := j.cancelledBy(); who {
+	case "":
+		j.fault("outcome", end.Seq, "", "the run was cancelled, but nobody asked for it")
+	case b.OnBehalfOf:
+	default:
+		j.fault("outcome", end.Seq, "", "%s asked for the run to be cancelled, and not %q", who, b.OnBehalfOf)
+	}
+}
+
+// cancelledBy is who asked for the run to be cancelled; "": nobody.
+func (j *judge) cancelledBy() string {
+	var b cancelBody
 	for i := range j.trace.events {
-		if j.trace.events[i].Kind == tipstaff.KindRunCancelRequested {
-			return
+		if e := &j.trace.events[i]; e.Kind == tipstaff.KindRunCancelRequested {
+			_ = json.Unmarshal(e.Body, &b)
 		}
 	}
-	j.fault("outcome", j.trace.events[len(j.trace.events)-1].Seq, "", "the run was cancelled, but nobody asked for it")
+	return b.Actor
 }
 
 // evidence computes again what the terminal envelope claims.

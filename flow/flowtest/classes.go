@@ -39,6 +39,24 @@ func tamperedClass(t *testing.T, open opener) {
 	}
 }
 
+// retriedOnce has a once call fail, and be refused when it is tried again.
+func retriedOnce(t *testing.T, open opener) {
+	r := newRig(t, open, inOrder(reserving(flow.Once, "a", "tool_calls")))
+	r.job.Limits = flow.Use{"tool_calls": 0}
+	r.agree(r.want(flow.Failed))
+	h := r.history()
+	j := journal(slices.Clone(h.Records))
+	i := j.index("effect.finished", "root/a")
+	failed := j[i]
+	failed.Kind = "effect.failed"
+	j[i].Body = altered(t, j[i].Body, func(b map[string]any) { b["attempt"] = 2; delete(b, "input") })
+	h.Records = slices.Insert(j, i, failed)
+	var nd *flow.NonDeterminism
+	if out := r.replay(h); !errors.As(out.Err, &nd) {
+		t.Errorf("it verifies: %s%v", describe(out), journal(h.Records))
+	}
+}
+
 // onceAgain makes a once call twice, with records that all say so.
 func onceAgain(t *testing.T, open opener) {
 	r := ledgered(t, open)
