@@ -109,7 +109,8 @@ func (b *bed) asked(made, answers context.Context) tipstaff.ID {
 func TestWhoMayAct(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	b.write("tipstaff.yaml", manifest+"serve: {tokens: {alice: \"$env:ALICE\", root: {token: \"$env:ROOT\", scopes: [admin]}, gateway: {token: \"$env:GATEWAY\", scopes: [run, submit, decide, act_as]}}}\n")
+	const tokens = "serve: {tokens: {alice: \"$env:ALICE\", root: {token: \"$env:ROOT\", scopes: [admin]}, gateway: {token: \"$env:GATEWAY\", scopes: [run, submit, decide, act_as]}}}\n"
+	b.write("tipstaff.yaml", manifest+tokens)
 	alice := by("alice", tipstaff.DefaultScopes()...)
 	acting, err := tipstaff.CallerFrom(by("gateway", tipstaff.ScopeRun, tipstaff.ScopeSubmit, tipstaff.ScopeDecide, tipstaff.ScopeActAs)).ActingAs("alice")
 	b.check(err)
@@ -128,6 +129,7 @@ func TestWhoMayAct(t *testing.T) {
 	if err != nil || !rep.Conformance.OK {
 		t.Errorf("with the admin named: %+v %v", rep.Conformance, err)
 	}
+	b.write("tipstaff.yaml", manifest+tokens)
 }
 
 func TestForgedPrincipalIsFound(t *testing.T) {
