@@ -215,3 +215,15 @@ func TestForkOfACorrectedRunHasItsInputs(t *testing.T) {
 		t.Errorf("it was not corrected: %v", kinds)
 	}
 }
+
+// Nobody has driven the fork, so nobody could tell that there was nothing left to do.
+func TestForkOfAnEndedRunCanBeCancelled(t *testing.T) {
+	b := newBed(t)
+	run, driven := b.run(taking, func(r *tipstaff.StartRequest) { r.Inputs = map[string]json.RawMessage{"must": json.RawMessage("true")} })
+	f, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run})
+	b.check(err)
+	if got, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: f.ID}); err != nil || got.State != tipstaff.Cancelled || driven.State != tipstaff.Completed {
+		t.Errorf("%v then %v %v", driven.State, got.State, err)
+	}
+	b.verified(f.ID)
+}

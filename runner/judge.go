@@ -206,10 +206,24 @@ func (j *judge) ending(h flow.History, p *program, out flow.Outcome) {
 			j.fault("outcome", end.Seq, "", "the run is recorded as failed with %s (%s), but the program fails with %s (%s)", b.Reason, b.Code, f.Reason, f.Code)
 		}
 	case flow.Cancelled:
-		if out.Status == flow.Completed || out.Status == flow.Failed {
+		if (out.Status == flow.Completed || out.Status == flow.Failed) && j.owned() {
 			j.fault("outcome", end.Seq, "", "the run is recorded as cancelled, but the program had %s", out.Status)
 		}
 	}
+}
+
+// owned reports whether somebody drove the run when it ended. A run that nobody drives
+// is cancelled as it lies, and may have had nothing left to do.
+func (j *judge) owned() bool {
+	for i := range slices.Backward(j.trace.events) {
+		switch j.trace.events[i].Kind {
+		case tipstaff.KindRunStarted, tipstaff.KindRunResumed:
+			return true
+		case tipstaff.KindRunParked, tipstaff.KindRunInterrupted:
+			return false
+		}
+	}
+	return false
 }
 
 // cancel checks that a cancelled run was asked to be, or that a decision has ended
