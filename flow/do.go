@@ -70,6 +70,7 @@ func (do *doing) claim() error {
 		return do.mismatch(do.at, do.call.name+" "+do.call.digest, do.Name+" "+do.digest)
 	}
 	do.call.asked, do.call.as = true, do.Class
+	do.call.intends = do.Class == Once || len(do.Reserve) > 0 && len(do.Prepaid) == 0
 	return nil
 }
 

@@ -52,6 +52,7 @@ type call struct {
 
 	asked     bool
 	as        Class // that it was asked for with
+	intends   bool  // its first attempt is recorded before it is made
 	reclassed bool  // its attempts were recorded with several classes
 }
 

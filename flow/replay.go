@@ -81,8 +81,8 @@ func (d *drive) unasked() error {
 }
 
 // misclassed finds the first call, in order of path, whose records are not those of
-// the class that the flow asked for. Every attempt of a once call is intended, unless
-// it was refused before anything was sent.
+// the class that the flow asked for. What is once or reserves something is intended,
+// unless it was refused before anything was sent.
 func (d *drive) misclassed() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *drive) misclassed() error {
 			recorded = " as " + string(c.class)
 		case c.reclassed:
 			recorded = " with several classes"
-		case c.as == Once && c.class == "" && c.attempt > 0 && !refused:
+		case c.intends && c.class == "" && c.attempt > 0 && !refused:
 			recorded = " without an intent"
 		default:
 			continue

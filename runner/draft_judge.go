@@ -24,7 +24,7 @@ func (j *judge) principals() {
 		}
 		hint := ""
 		if name, ok := strings.CutPrefix(b.OnBehalfOf, "token:"); ok {
-			hint = "; if that token may act for others, say so: --admin " + name
+			hint = "; if that token could act for others, say so: verify --admin " + name
 		}
 		j.fault("principal", e.Seq, e.Path, "%s is signed on behalf of %q, who has no part in a run of %s%s", e.Kind, b.OnBehalfOf, j.program.draft.User, hint)
 	}

@@ -39,6 +39,18 @@ func tamperedClass(t *testing.T, open opener) {
 	}
 }
 
+// unreserved has a call made that reserves something, as if it did not.
+func unreserved(t *testing.T, open opener) {
+	r := newRig(t, open, inOrder(reserving(flow.Read, "a", "tool_calls")))
+	r.agree(r.want(flow.Completed))
+	h := r.history()
+	h.Records = journal(slices.Clone(h.Records)).unintended(t, "root/a")
+	var nd *flow.NonDeterminism
+	if out := r.replay(h); !errors.As(out.Err, &nd) {
+		t.Errorf("it verifies: %s%v", describe(out), journal(h.Records))
+	}
+}
+
 // retriedOnce has a once call fail, and be refused when it is tried again.
 func retriedOnce(t *testing.T, open opener) {
 	r := newRig(t, open, inOrder(reserving(flow.Once, "a", "tool_calls")))
