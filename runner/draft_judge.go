@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -68,36 +69,37 @@ func (r *Runner) admins(named []string) []string {
 	return named
 }
 
-// inputs checks that the program takes what it was given. first is the program that the
-// run began with. A fork has the inputs of its source, and the program that they were
-// given to is that of the first in the line.
-func (j *judge) inputs(first *program) {
-	p := &program{draft: first.draft, doc: first.doc}
+// inputs checks that the program p, with which the run began, takes what it was given. A
+// fork has the inputs of its source: the program that they were given to is that of the
+// first in the line.
+func (j *judge) inputs(p *program) error {
 	given, err := attached(j.ctx, j.src, p.draft.Inputs)
-	for err == nil && p.draft.ForkOf != nil {
-		var base *draftBody
-		var had json.RawMessage
-		if base, err = readDraft(j.ctx, j.src, p.draft.ForkOf.Run); err == nil {
-			had, err = attached(j.ctx, j.src, base.Inputs)
-		}
-		if err == nil && !sameJSON(given, had) {
-			j.fault("inputs", 1, "", "it was forked from run %s, but has other inputs: %s", p.draft.ForkOf.Run, differing(given, had))
-			return
-		}
-		if err == nil {
-			p = &program{draft: *base}
-		}
+	if err != nil {
+		return err
 	}
-	want := given
-	if err == nil {
-		want, err = p.takes(j.ctx, j.src, given)
+	for p.draft.ForkOf != nil {
+		from := p.draft.ForkOf.Run
+		base, err := readDraft(j.ctx, j.src, from)
+		if err != nil {
+			return err
+		}
+		had, err := attached(j.ctx, j.src, base.Inputs)
+		if err != nil {
+			return err
+		}
+		if !sameJSON(given, had) {
+			return fmt.Errorf("it was forked from run %s, but has other inputs: %s", from, differing(given, had))
+		}
+		p = &program{draft: *base}
 	}
-	switch {
-	case err != nil:
-		j.fault("inputs", 1, "", "the program does not take its inputs: %v", err)
-	case !sameJSON(given, want):
-		j.fault("inputs", 1, "", "the program does not take its inputs as they are recorded: %s", differing(given, want))
+	want, err := p.takes(j.ctx, j.src, given)
+	if err != nil {
+		return fmt.Errorf("the program does not take its inputs: %w", err)
 	}
+	if !sameJSON(given, want) {
+		return fmt.Errorf("the program does not take its inputs as they are recorded: %s", differing(given, want))
+	}
+	return nil
 }
 
 // takes are inputs as the program that was handed over with them takes them, which is

@@ -44,7 +44,9 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 	}
 	j.agreed(parts)
 	j.principals()
-	j.inputs(parts[0].program)
+	if err := j.inputs(parts[0].program); err != nil {
+		j.fault("inputs", 1, "", "%v", err)
+	}
 	whole := flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}
 	for _, f := range flow.Conform(whole, parts[0].program.limits, later...) {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
