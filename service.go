@@ -259,6 +259,9 @@ type VerifyRequest struct {
 	Dir  string // an exported folder
 	Open bool   // a run without a terminal record is no fault
 	Keys []string
+	// Admins are the users whose tokens could act in the runs of others, which the
+	// journal does not say. nil: those of this workspace.
+	Admins []string
 	// Each is called, in journal order, with every record that the replayed
 	// program asked for. nil: nobody looks.
 	Each func(Event)

@@ -15,6 +15,7 @@ type verifyOptions struct {
 	ref      string
 	unended  bool
 	keyNames []string
+	admins   []string
 	memory   bool
 }
 
@@ -56,6 +57,7 @@ Exit code 6: integrity is broken. 7: the run does not conform.`,
 	}
 	cmd.Flags().BoolVar(&o.unended, "open", false, "a run that has not ended is no fault")
 	cmd.Flags().StringArrayVar(&o.keyNames, "key", nil, "trust only this public key: a .pub `file` or a folder of them; may be repeated")
+	cmd.Flags().StringArrayVar(&o.admins, "admin", nil, "`user` whose token could act in the runs of others (default: those of tipstaff.yaml); may be repeated")
 	cmd.Flags().BoolVar(&o.memory, "memory", false, "check the workspace's memory too")
 	return cmd
 }
@@ -93,7 +95,7 @@ func (o *verifyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.verify(ctx, o.ref, tipstaff.VerifyRequest{Open: o.unended, Keys: keys}, o.printReport)
+	return o.verify(ctx, o.ref, tipstaff.VerifyRequest{Open: o.unended, Keys: keys, Admins: o.admins}, o.printReport)
 }
 
 // verify asks for the report of a run, or of an exported one, and shows it.

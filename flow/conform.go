@@ -335,6 +335,9 @@ func (c *conformity) effect(r Record, b *effectBody) {
 		t.open = false
 	case "effect.suspended":
 		c.attempt(r, b, t)
+		if t.class == Once {
+			c.fault(r, "a once call is never suspended")
+		}
 		t.open = true
 	case "effect.finished":
 		c.finished(r, b, t)
@@ -352,6 +355,11 @@ func inputDigest(b *effectBody) (string, bool) {
 func (c *conformity) intended(r Record, b *effectBody, t *effectTrace) {
 	if b.Attempt != t.last+1 {
 		c.fault(r, "attempt %d follows attempt %d", b.Attempt, t.last)
+	}
+	if t.class == Once {
+		if g := c.past.gates[doubtKey(r.Path, t.last)]; g == nil || g.taken == nil || g.taken.Action != "retry" {
+			c.fault(r, "a once call is made again, and nobody has decided that it is")
+		}
 	}
 	t.last, t.class, t.open = b.Attempt, b.Class, true
 	l := c.past.ledger // as it stands when this attempt is granted

@@ -69,7 +69,8 @@ func (do *doing) claim() error {
 	case do.call.digest != do.digest && do.call.digest != "":
 		return do.mismatch(do.at, do.call.name+" "+do.call.digest, do.Name+" "+do.digest)
 	}
-	do.call.asked = true
+	do.call.asked, do.call.as = true, do.Class
+	do.call.intends = do.Class == Once || len(do.Reserve) > 0 && len(do.Prepaid) == 0
 	return nil
 }
 

@@ -51,7 +51,10 @@ type call struct {
 	ms    int64
 	by    string
 
-	asked bool
+	asked     bool
+	as        Class // that it was asked for with
+	intends   bool  // its first attempt is recorded before it is made
+	reclassed bool  // its attempts were recorded with several classes
 }
 
 type gate struct {
@@ -367,6 +370,7 @@ func (p *past) addEffect(r Record, b *effectBody) {
 		if c.open {
 			p.ledger.settle(c.reserve, nil) // the former attempt was lost: it is charged in full
 		}
+		c.reclassed = c.reclassed || c.class != "" && c.class != b.Class
 		c.class, c.open, c.intended, c.suspended, c.reserve = b.Class, true, true, false, b.Reserve
 		c.retryAt = time.Time{}
 		p.ledger.hold(b.Reserve)

@@ -11,9 +11,18 @@ import (
 // whatever is not recorded does not fit (NonDeterminism); else it is the end of
 // what is known, and the outcome is parked. A record that the flow owns and did
 // not ask for does not fit either.
-func Replay(h History) Engine { return &replayer{h} }
+func Replay(h History) Engine { return &replayer{history: h} }
 
-type replayer struct{ history History }
+// Verify is Replay for a program that was frozen into its run, with all that decides
+// about the classes of its calls: each call must have been recorded with the class that
+// the program asks for. A resume takes the recorded one and Replay either, because the
+// class is not part of what identifies a call.
+func Verify(h History) Engine { return &replayer{history: h, classes: true} }
+
+type replayer struct {
+	history History
+	classes bool // are compared
+}
 
 func (r *replayer) Drive(ctx context.Context, job Job) (Outcome, error) {
 	e := &engine{now: time.Now, newID: newULID, newLock: newMutex}
@@ -27,7 +36,11 @@ func (r *replayer) Drive(ctx context.Context, job Job) (Outcome, error) {
 	}
 	out := d.run()
 	if out.Status != Interrupted {
-		if left := d.unasked(); left != nil {
+		left := d.unasked()
+		if left == nil && r.classes {
+			left = d.misclassed()
+		}
+		if left != nil {
 			out = Outcome{Status: Interrupted, Err: left, Reason: reasonOf(left), Replayed: out.Replayed}
 		}
 	}
@@ -64,6 +77,35 @@ func (d *drive) unasked() error {
 	for path, g := range p.groups {
 		miss(g.asked, path, "the closing of a group")
 	}
+	return first(found)
+}
+
+// misclassed finds the first call, in order of path, whose records are not those of
+// the class that the flow asked for. What is once or reserves something is intended,
+// unless it was refused before anything was sent.
+func (d *drive) misclassed() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found []NonDeterminism
+	for path, c := range d.past.calls {
+		recorded := ""
+		switch refused := c.attempt == 1 && c.err != nil && c.err.NotSent; {
+		case c.class != "" && c.class != c.as:
+			recorded = " as " + string(c.class)
+		case c.reclassed:
+			recorded = " with several classes"
+		case c.intends && c.class == "" && c.attempt > 0 && !refused:
+			recorded = " without an intent"
+		default:
+			continue
+		}
+		found = append(found, NonDeterminism{Path: path, Recorded: c.name + recorded, Asked: c.name + " as " + string(c.as)})
+	}
+	return first(found)
+}
+
+// first is the one that comes first in order of path; nil if there is none.
+func first(found []NonDeterminism) error {
 	if len(found) == 0 {
 		return nil
 	}

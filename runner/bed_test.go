@@ -47,20 +47,35 @@ type bed struct {
 	swept []string
 	ahead atomic.Int64 // how far the clock is ahead
 
+	forged map[string]bool // runs that somebody has changed
+
 	says func(agent.Request) agent.Response // what models answer
 }
 
 func newBed(t *testing.T) *bed {
-	b := &bed{t: t, dir: t.TempDir(), dead: map[string]bool{}}
+	b := &bed{t: t, dir: t.TempDir(), dead: map[string]bool{}, forged: map[string]bool{}}
 	b.write("tipstaff.yaml", manifest)
 	b.open()
 	t.Cleanup(func() {
 		b.Wait()
+		b.t = t
+		b.allConform()
 		if err := b.store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return b
+}
+
+// allConform verifies every run that the test has made, whatever it was about.
+func (b *bed) allConform() {
+	rows, err := b.store.Runs(cli(), flow.Query{})
+	b.check(err)
+	for _, row := range rows {
+		if run, err := tipstaff.ParseID(row.ID); err == nil && !b.forged[row.ID] {
+			b.verified(run)
+		}
+	}
 }
 
 func (b *bed) open() {

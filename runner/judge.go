@@ -22,6 +22,7 @@ type judge struct {
 	src      source
 	program  *program
 	trace    *trace
+	admins   []string // tokens that may act for others than their own user
 	problems []tipstaff.Problem
 }
 
@@ -42,6 +43,10 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 		later = append(later, p.program.limits)
 	}
 	j.agreed(parts)
+	j.principals()
+	if err := j.inputs(parts[0].program); err != nil {
+		j.fault("inputs", 1, "", "%v", err)
+	}
 	whole := flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}
 	for _, f := range flow.Conform(whole, parts[0].program.limits, later...) {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
@@ -100,7 +105,7 @@ func (j *judge) replay(parts []part, each func(tipstaff.Event)) string {
 			outcome = j.judgeHeld(parts[i:])
 			continue
 		}
-		out, err := flow.Replay(h).Drive(j.ctx, p.replayed())
+		out, err := flow.Verify(h).Drive(j.ctx, p.replayed())
 		if err != nil {
 			j.fault("replay_mismatch", 0, "", "%v", err)
 			return string(flow.Interrupted)
@@ -203,10 +208,24 @@ func (j *judge) ending(h flow.History, p *program, out flow.Outcome) {
 			j.fault("outcome", end.Seq, "", "the run is recorded as failed with %s (%s), but the program fails with %s (%s)", b.Reason, b.Code, f.Reason, f.Code)
 		}
 	case flow.Cancelled:
-		if out.Status == flow.Completed || out.Status == flow.Failed {
+		if (out.Status == flow.Completed || out.Status == flow.Failed) && j.owned() {
 			j.fault("outcome", end.Seq, "", "the run is recorded as cancelled, but the program had %s", out.Status)
 		}
 	}
+}
+
+// owned reports whether somebody drove the run when it ended. A run that nobody drives
+// is cancelled as it lies, and may have had nothing left to do.
+func (j *judge) owned() bool {
+	for i := range slices.Backward(j.trace.events) {
+		switch j.trace.events[i].Kind {
+		case tipstaff.KindRunStarted, tipstaff.KindRunResumed:
+			return true
+		case tipstaff.KindRunParked, tipstaff.KindRunInterrupted:
+			return false
+		}
+	}
+	return false
 }
 
 // cancel checks that a cancelled run was asked to be, or that a decision has ended
@@ -216,12 +235,28 @@ func (j *judge) cancel(err error) {
 	if j.trace.ended() != flow.Cancelled || j.decidedTo(end, err) || j.leftBehind(end) {
 		return
 	}
+	var b struct {
+		OnBehalfOf string `json:"on_behalf_of"`
+	}
+	_ = json.Unmarshal(end.Body, &b) // what cannot be read is on behalf of nobody
+	switch who := j.cancelledBy(); who {
+	case "":
+		j.fault("outcome", end.Seq, "", "the run was cancelled, but nobody asked for it")
+	case b.OnBehalfOf:
+	default:
+		j.fault("outcome", end.Seq, "", "%s asked for the run to be cancelled, and not %q", who, b.OnBehalfOf)
+	}
+}
+
+// cancelledBy is who asked for the run to be cancelled; "": nobody.
+func (j *judge) cancelledBy() string {
+	var b cancelBody
 	for i := range j.trace.events {
-		if j.trace.events[i].Kind == tipstaff.KindRunCancelRequested {
-			return
+		if e := &j.trace.events[i]; e.Kind == tipstaff.KindRunCancelRequested {
+			_ = json.Unmarshal(e.Body, &b)
 		}
 	}
-	j.fault("outcome", j.trace.events[len(j.trace.events)-1].Seq, "", "the run was cancelled, but nobody asked for it")
+	return b.Actor
 }
 
 // evidence computes again what the terminal envelope claims.

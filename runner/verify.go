@@ -22,6 +22,7 @@ func (r *Runner) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipsta
 	if err != nil {
 		return tipstaff.Report{}, err
 	}
+	req.Admins = r.admins(req.Admins)
 	if req.Dir != "" {
 		return verifyFolder(ctx, req, opts)
 	}
@@ -33,7 +34,7 @@ func (r *Runner) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipsta
 	if seen.err == nil {
 		seen.err = seen.trace.complete(ctx, r.Store)
 	}
-	return report(ctx, r.Store, res, &seen.trace, seen.err, req.Each), nil
+	return report(ctx, r.Store, res, &seen.trace, seen.err, req), nil
 }
 
 // Integrity is the part of Verify that needs no program: it looks at what is
@@ -182,7 +183,7 @@ func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal
 	}
 	src := &folder{Folder: f, read: map[string][]flow.Stored{}}
 	t, err := readTrace(ctx, src, res.Run, 0)
-	return report(ctx, src, res, t, err, req.Each), nil
+	return report(ctx, src, res, t, err, req), nil
 }
 
 // folder reads an export as a source. A file is read once: pages of it are asked
@@ -236,7 +237,7 @@ func unreadable(err error) tipstaff.Finding {
 }
 
 // report judges a run whose records could be read, or says why not.
-func report(ctx context.Context, src source, res journal.Result, t *trace, err error, each func(tipstaff.Event)) tipstaff.Report {
+func report(ctx context.Context, src source, res journal.Result, t *trace, err error, req tipstaff.VerifyRequest) tipstaff.Report {
 	rep := reportOf(res)
 	if err != nil {
 		rep.Conformance = unreadable(err)
@@ -248,8 +249,8 @@ func report(ctx context.Context, src source, res journal.Result, t *trace, err e
 		rep.Conformance = unreadable(err)
 		return rep
 	}
-	j := &judge{ctx: ctx, src: src, program: p, trace: t}
-	rep.Outcome = j.all(each)
+	j := &judge{ctx: ctx, src: src, program: p, trace: t, admins: req.Admins}
+	rep.Outcome = j.all(req.Each)
 	rep.Conformance = tipstaff.Finding{OK: len(j.problems) == 0, Total: len(j.problems), Problems: j.problems[:min(len(j.problems), journal.MaxFaults)]}
 	if rep.Conformance.Problems == nil {
 		rep.Conformance.Problems = []tipstaff.Problem{}

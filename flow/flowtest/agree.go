@@ -16,7 +16,11 @@ func (r *rig) replay(h flow.History) flow.Outcome {
 	forbidden := flow.Activity{Run: func(_ context.Context, a flow.Attempt) (flow.Done, error) {
 		return flow.Done{}, fmt.Errorf("replay performed %s", a.Path)
 	}}
-	return r.begin(flow.Replay(h), forbidden).wait()
+	engine := flow.Verify(h)
+	if r.reclassed {
+		engine = flow.Replay(h)
+	}
+	return r.begin(engine, forbidden).wait()
 }
 
 // agree checks that a replay of the ended run takes the same way as its last

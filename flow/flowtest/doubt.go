@@ -166,7 +166,7 @@ func recordedClass(t *testing.T, open opener) {
 	r := newRig(t, open, inOrder(call(flow.Once, "a", 1)))
 	r.crash(killedInCall(true)(r))
 	r.world.On("root/a", Act{})
-	r.job.Flow = inOrder(call(flow.Read, "a", 1))
+	r.job.Flow, r.reclassed = inOrder(call(flow.Read, "a", 1)), true
 	r.want(flow.ParkedRun)
 	if n := r.world.Count("root/a"); n != 1 || len(r.journal().open()) != 1 {
 		t.Fatalf("what was once is done again as a read, %d times%v", n, r.journal())

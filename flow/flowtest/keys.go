@@ -310,7 +310,7 @@ func mayChange(t *testing.T, open opener) {
 	r.answerAll()
 	first.Timeout, first.Class, first.Reserve, first.Ask = 1, flow.Once, nil, true
 	second.Class, second.Retry, second.Reserve = flow.Idempotent, flow.Retry{Max: 3}, flow.Use{"tokens": 9}
-	r.job.Flow = steps(calling(first), calling(second), asking(question("g")))
+	r.job.Flow, r.reclassed = steps(calling(first), calling(second), asking(question("g"))), true
 	r.agree(r.want(flow.Completed))
 	if a, b := r.world.Count("root/a"), r.world.Count("root/b"); a != 1 || b != 1 {
 		t.Fatalf("performed %d and %d times, want once each", a, b)

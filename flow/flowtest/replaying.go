@@ -18,6 +18,10 @@ func replaying(t *testing.T, open opener) {
 	t.Run("every prefix replays to its end and performs nothing", func(t *testing.T) { replayPrefixes(t, open) })
 	t.Run("a fork at any record leads to the same end", func(t *testing.T) { forks(t, open) })
 	t.Run("an altered journal does not conform", func(t *testing.T) { tampered(t, open) })
+	t.Run("a once call made again is found", func(t *testing.T) { onceAgain(t, open) })
+	t.Run("a once call that failed and was tried again is found", func(t *testing.T) { retriedOnce(t, open) })
+	t.Run("a call that reserves nothing and should is found", func(t *testing.T) { unreserved(t, open) })
+	t.Run("an altered class is found", func(t *testing.T) { tamperedClass(t, open) })
 	t.Run("an altered outcome is not replayed", func(t *testing.T) { tamperedOutcome(t, open) })
 	t.Run("replay writes nothing", func(t *testing.T) { replayWritesNothing(t, open) })
 }

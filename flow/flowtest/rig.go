@@ -40,6 +40,8 @@ type rig struct {
 
 	beside *flow.Beside // what the end of the run brings to another; nil: nothing
 
+	reclassed bool // the program asks with other classes than when it was recorded
+
 	// answer decides an open gate; it may leave it open.
 	answer func(gate) (flow.Decision, bool)
 

@@ -169,8 +169,28 @@ func (b *bed) terminate() {
 	b.server.Close(context.Background())
 }
 
+// verify checks every run that there is: whoever came by gRPC could act in it.
+func (b *bed) verify() {
+	rows, err := b.store.Runs(context.Background(), flow.Query{})
+	if err != nil {
+		b.t.Error(err)
+	}
+	for _, row := range rows {
+		run, err := tipstaff.ParseID(row.ID)
+		if err != nil {
+			b.t.Error(err)
+			continue
+		}
+		rep, err := b.runner.Verify(context.Background(), tipstaff.VerifyRequest{Run: run, Open: true, Admins: []string{"root", "gateway"}})
+		if err != nil || !rep.Integrity.OK || !rep.Conformance.OK {
+			b.t.Errorf("run %s: %v %+v %+v", row.ID, err, rep.Integrity.Problems, rep.Conformance.Problems)
+		}
+	}
+}
+
 func (b *bed) close() {
 	b.terminate()
+	b.verify()
 	if err := b.store.Close(); err != nil {
 		b.t.Error(err)
 	}
