@@ -115,6 +115,47 @@ func TestExportRefuses(t *testing.T) {
 	}
 }
 
+// Whoever kills an export at any moment finds no folder of its name.
+func TestExportAppearsWhole(t *testing.T) {
+	_, l := wholeRun(t)
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "export")
+	src := l.source(testRun)
+	looked := 0
+	src.Blob = func(h Hash) ([]byte, error) {
+		looked++
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the folder is there before it is whole: %v", err)
+		}
+		return l.blob(h)
+	}
+	if err := Export(dir+"/", src); err != nil || looked == 0 {
+		t.Fatal(err)
+	}
+	if res, err := VerifyExport(dir, &Options{Trusted: newBook(t, testRun).trusted()}); err != nil || !res.OK() {
+		t.Errorf("%v, %v", res.Faults, err)
+	}
+
+	// What stands there by the time it is whole stays, and nothing is left behind.
+	dir = filepath.Join(parent, "taken")
+	src.Blob = func(h Hash) ([]byte, error) {
+		if err := os.MkdirAll(filepath.Join(dir, "mine"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return l.blob(h)
+	}
+	if err := Export(dir, src); err == nil {
+		t.Error("a folder that came in between was replaced")
+	}
+	entries, err := os.ReadDir(parent)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	if err := Export(filepath.Join(parent, "none", "export"), src); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a folder that is not there: %v", err)
+	}
+}
+
 func TestOpenExport(t *testing.T) {
 	b, l := wholeRun(t)
 	fork := forkOf(l, b, 7, forkRun)

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -139,23 +141,32 @@ func lines(dir, name string) iter.Seq2[[]byte, error] {
 }
 
 // readLine reads a line of up to MaxRecord bytes, in place where it fits the buffer.
+// One that is too long is never put together.
 func readLine(r *bufio.Reader) ([]byte, error) {
+	var parts [][]byte
+	size := 0
 	line, err := r.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
-		var long []byte
-		for ; err == bufio.ErrBufferFull && len(long)+len(line) <= MaxRecord; line, err = r.ReadSlice('\n') {
-			long = append(long, line...)
-		}
-		line = append(long, line...)
+	for ; err == bufio.ErrBufferFull && size <= MaxRecord; line, err = r.ReadSlice('\n') {
+		parts = append(parts, bytes.Clone(line))
+		size += len(line)
 	}
 	if err == nil {
 		line = line[:len(line)-1]
 	}
-	if len(line) > MaxRecord {
+	if size+len(line) > MaxRecord {
 		return nil, errLongLine
+	}
+	if parts != nil {
+		line = slices.Concat(append(parts, line)...)
 	}
 	return line, err
 }
+
+// notRegular says why something of an export counts as a missing file.
+type notRegular string
+
+func (e notRegular) Error() string        { return string(e) }
+func (e notRegular) Is(target error) bool { return target == fs.ErrNotExist }
 
 // openRegular opens a file of the export in dir by its name with slashes. No link
 // below dir is followed, and nothing but a regular file is opened: a pipe would
@@ -168,7 +179,7 @@ func openRegular(dir, name string) (*os.File, error) {
 	path := dir
 	for segment := range strings.SplitSeq(name, "/") {
 		if !info.IsDir() {
-			return nil, fmt.Errorf("%s is no folder: %w", path, fs.ErrNotExist)
+			return nil, notRegular(path + " is no folder: it is not followed")
 		}
 		path = filepath.Join(path, segment)
 		if info, err = os.Lstat(path); err != nil {
@@ -176,7 +187,7 @@ func openRegular(dir, name string) (*os.File, error) {
 		}
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file: %w", path, fs.ErrNotExist)
+		return nil, notRegular(path + " is no regular file: it is not opened")
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -104,6 +104,22 @@ func TestPythonAgrees(t *testing.T) {
 	agree(t, names, dirs, verdicts(t, true, keys, dirs...)) // without a library for the signatures
 }
 
+// A body has 10,000 levels, signed or not, and no more.
+func TestPythonAgreesOnDepth(t *testing.T) {
+	python(t)
+	m := maker{t: t, executor: testKey(t, 2)}
+	for levels, want := range map[int][]finding{10_000: at(ErrHead, 9, ErrPrev, 11), 10_001: headAt(at(ErrMalformed, 7, ErrMalformed, 9, ErrPrev, 11), 18)} {
+		deep := strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1)
+		c := corpusCase{Export: "plan", Changes: []change{swap(7, `"value":{`, `"deep":`+deep+`,"value":{`),
+			m.signed("plan", 9, m.executor, m.body(`"subject":{}`, `"subject":`+deep))}}
+		dir := c.made(t)
+		if res, err := VerifyExport(dir, c.options(t)); err != nil || !slices.Equal(findings(res.Faults), want) {
+			t.Errorf("%d levels: %v, %v", levels, res.Faults, err)
+		}
+		agree(t, map[string]string{dir: "deep"}, []string{dir}, verdicts(t, false, "corpus/keys", dir))
+	}
+}
+
 // Both sides have the same list of envelopes and of plain kinds.
 func TestPythonKinds(t *testing.T) {
 	out, err := exec.Command(python(t), "-B", "-c", "import sys, json; sys.path.insert(0, 'testdata'); import verify; "+

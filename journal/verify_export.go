@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // VerifyExport checks an export as a [Verifier] checks records, and beyond that
@@ -103,7 +102,10 @@ func (x *examiner) checkHead() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if !bytes.Equal(got, want) {
+	switch {
+	case err != nil:
+		r.fault(r.Seq, headFile, fmt.Errorf("%w: nothing says where the records should end: %v", ErrTruncated, err))
+	case !bytes.Equal(got, want):
 		r.fault(r.Seq, headFile, fmt.Errorf("%w: it says %.300q, the records %q", ErrTruncated, got, want))
 	}
 	return nil
@@ -188,8 +190,13 @@ func (x *examiner) checkFiles() error {
 }
 
 func unexpected(e fs.DirEntry) string {
-	if kind := e.Type(); kind != 0 && !e.IsDir() {
-		return "it is no regular file, and was not opened: " + strings.TrimSpace(kind.String())
+	switch kind := e.Type(); {
+	case kind&fs.ModeSymlink != 0:
+		return "it is a symbolic link, which is not followed"
+	case kind&fs.ModeNamedPipe != 0:
+		return "it is a named pipe, which is not opened"
+	case kind&^fs.ModeDir != 0:
+		return "it is no regular file, and is not opened"
 	}
 	return "no record accounts for it"
 }

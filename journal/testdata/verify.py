@@ -17,7 +17,7 @@ import sys
 from ed25519 import verify
 
 ZEROS = bytes(32)
-MAX_RECORD, MAX_BLOB = 64 << 20, 16 << 20
+MAX_RECORD, MAX_BLOB, MAX_DEPTH = 64 << 20, 16 << 20, 10_000
 ORDER = "at body epoch from head id key kind n note path prev run seq sig v".split()
 ALWAYS, PLAIN, SIGNED = {"at", "body", "kind", "path", "run", "seq", "v"}, {"epoch", "n", "note"}, {"from", "head", "id", "key", "prev"}
 TERMINAL = {"intent.attest", "intent.fail", "intent.cancel"}
@@ -79,7 +79,7 @@ def refuse(constant):
     raise ValueError(constant)
 
 
-sys.setrecursionlimit(12_000)
+sys.setrecursionlimit(25_000)
 JSON = json.JSONDecoder(object_pairs_hook=Object, parse_int=Number, parse_float=Number, parse_constant=refuse)
 
 
@@ -118,10 +118,23 @@ def member(name, spelled, value):
     return isinstance(value, str) and not isinstance(value, Number) and spelled == json.dumps(value, ensure_ascii=False)
 
 
+def too_deep(text):
+    """Whether the body nests too deep; the record is a level of its own."""
+    depth = 0
+    if text.count("[") + text.count("{") > MAX_DEPTH + 1:
+        for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{\]}]', text):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+            if depth > MAX_DEPTH + 1:
+                return True
+    return False
+
+
 def members(text):
     """The members of a record, each as it is spelled."""
     if text == "{}":
         return
+    if too_deep(text):
+        raise Fault("malformed")
     at = 1
     while True:
         name = re.compile(r'"([a-z]+)":').match(text, at)
@@ -160,7 +173,7 @@ def canonical(value):
     if isinstance(value, Number):
         return number(value)
     if isinstance(value, list):
-        return "[" + ",".join(map(canonical, value)) + "]"
+        return "[" + ",".join([canonical(each) for each in value]) + "]"
     if not isinstance(value, Object):
         return json.dumps(value, ensure_ascii=False)
     if value.twice:
