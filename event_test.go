@@ -4,6 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,6 +57,32 @@ func TestEveryDeclaredKindIsKnownAndSaysWhatItSays(t *testing.T) {
 		if KnownKind(k) || k.Envelope() || k.Driving() || k.Terminal() {
 			t.Errorf("%q is known", k)
 		}
+	}
+}
+
+// A verifier that was written from journal/README.md knows the same plain kinds.
+func TestReadmeListsPlainKinds(t *testing.T) {
+	readme, err := os.ReadFile("journal/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## Plain kinds\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var listed, plainKinds []string
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "    ") {
+			listed = append(listed, strings.Fields(line)...)
+		}
+	}
+	for kind, trait := range kinds {
+		if trait == plain {
+			plainKinds = append(plainKinds, string(kind))
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(plainKinds)
+	if !slices.Equal(listed, plainKinds) {
+		t.Errorf("README.md lists %v\nevent.go has    %v", listed, plainKinds)
 	}
 }
 

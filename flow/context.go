@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 )
@@ -132,8 +133,8 @@ func (c *fctx) missing(path string, asked ...string) error {
 }
 
 // mismatch ends the drive because the program does not fit what is recorded.
-func (c *fctx) mismatch(path, recorded, asked string) error {
-	return c.b.d.failLocked(fatal, &NonDeterminism{path, recorded, asked})
+func (c *fctx) mismatch(path, recorded, asked string, input json.RawMessage) error {
+	return c.b.d.failLocked(fatal, &NonDeterminism{Path: path, Recorded: recorded, Asked: asked, Input: input})
 }
 
 func (c *fctx) Now() time.Time {
@@ -171,7 +172,7 @@ func (c *fctx) Emit(e Event) {
 	if m := d.past.emits[emitKey{c.path, p.emits}]; m != nil {
 		m.asked = true
 		if sum := digest(e.Kind, body); m.digest != sum {
-			c.mismatch(c.path, m.kind+" "+m.digest, e.Kind+" "+sum)
+			c.mismatch(c.path, m.kind+" "+m.digest, e.Kind+" "+sum, body)
 		}
 		return
 	}

@@ -57,7 +57,7 @@ func (do *doing) claim() error {
 		if g.asked {
 			return d.failLocked(fatal, &Misuse{do.at, "this key was already used"})
 		}
-		return do.mismatch(do.at, g.kind+" gate "+g.digest, do.Name+" "+do.digest)
+		return do.mismatch(do.at, g.kind+" gate "+g.digest, do.Name+" "+do.digest, nil)
 	}
 	do.call = d.past.calls[do.at]
 	switch {
@@ -67,7 +67,7 @@ func (do *doing) claim() error {
 	case do.call.asked:
 		return d.failLocked(fatal, &Misuse{do.at, "this key was already used"})
 	case do.call.digest != do.digest && do.call.digest != "":
-		return do.mismatch(do.at, do.call.name+" "+do.call.digest, do.Name+" "+do.digest)
+		return do.mismatch(do.at, do.call.name+" "+do.call.digest, do.Name+" "+do.digest, do.Input)
 	}
 	do.call.asked, do.call.as = true, do.Class
 	do.call.intends = do.Class == Once || len(do.Reserve) > 0 && len(do.Prepaid) == 0

@@ -89,7 +89,10 @@ func CallDigest(name string, input []byte) string { return digest(name, input) }
 
 // GateDigest identifies what a gate asks: everything but key and expiry. It is
 // taken over canonical JSON, so that it can be computed again from a record.
-func GateDigest(g Gate) string {
+func GateDigest(g Gate) string { return digest(g.Kind, gateJSON(g)) }
+
+// gateJSON is what a gate asks.
+func gateJSON(g Gate) []byte {
 	o := NewObject(256).Strs("actions", g.Actions).Str("deny", g.Deny).Str("question", g.Question)
 	if len(g.Subject) > 0 && string(g.Subject) != "null" {
 		o = o.Raw("subject", g.Subject)
@@ -98,7 +101,7 @@ func GateDigest(g Gate) string {
 	if canonical, err := jcs.Transform(body); err == nil {
 		body = canonical
 	}
-	return digest(g.Kind, body)
+	return body
 }
 
 // IdempotencyKey is equal in all attempts and drives of one call. Segments of a

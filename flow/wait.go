@@ -17,7 +17,7 @@ func (c *fctx) Wait(q Gate) (Decision, error) {
 		if call.asked {
 			return Decision{}, d.failLocked(fatal, &Misuse{key, "this key was already used"})
 		}
-		return Decision{}, c.mismatch(key, call.name+" "+call.digest, q.Kind+" gate "+GateDigest(q))
+		return Decision{}, c.mismatch(key, call.name+" "+call.digest, q.Kind+" gate "+GateDigest(q), nil)
 	}
 	if g := d.past.gates[key]; g != nil && g.asked {
 		return Decision{}, d.failLocked(fatal, &Misuse{key, "this gate was already asked for"})
@@ -42,7 +42,7 @@ func (c *fctx) decision(key string, q Gate) (Decision, error) {
 	sum := GateDigest(q)
 	if g != nil {
 		if g.digest != sum {
-			return Decision{}, c.mismatch(key, g.kind+" gate "+g.digest, q.Kind+" gate "+sum)
+			return Decision{}, c.mismatch(key, g.kind+" gate "+g.digest, q.Kind+" gate "+sum, gateJSON(q))
 		}
 		g.asked = true
 		if g.taken != nil {

@@ -21,6 +21,15 @@ func Canonical(b []byte) ([]byte, error) {
 	return jcs.Transform(b)
 }
 
+// isCanonicalForm reports whether b is its own RFC 8785 form.
+func isCanonicalForm(b []byte) bool {
+	if IsCanonical(b) {
+		return true
+	}
+	canonical, err := Canonical(b)
+	return err == nil && bytes.Equal(canonical, b)
+}
+
 // UnsafeNumber is a number whose canonical text has another value than was
 // written: signing it would sign something else.
 type UnsafeNumber struct {

@@ -3,9 +3,9 @@ package journal
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -36,22 +36,29 @@ type Source struct {
 
 // Export writes a run, the bases it was forked from, every blob that their
 // records name, the keys that it publishes and its head to dir, which must not
-// exist. The same journal gives the same bytes each time. Everything is on disk
-// when Export returns nil; otherwise dir is gone again.
+// exist. The same journal gives the same bytes each time. It is written beside dir,
+// to a folder whose name begins with a dot, and given its name when everything is
+// on disk: whoever sees dir sees all of it, also if the process is killed.
 //
 // Records are written as they are, also damaged ones: what is wrong with them is
 // for [VerifyExport] to say. A blob that is missing, or is not what its digest
 // says, fails the export.
 func Export(dir string, src Source) error {
-	if err := os.Mkdir(dir, 0o777); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%s exists: an export is written to a new folder only", dir)
-		}
-		return err
+	dir = filepath.Clean(dir)
+	if _, err := os.Lstat(dir); err == nil {
+		return fmt.Errorf("%s exists: an export is written to a new folder only", dir)
 	}
-	x := exporter{dir: dir, src: src, blobs: newBlobUses()}
-	if err := x.write(); err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
+	partial := filepath.Join(filepath.Dir(dir), ".tipstaff-export-"+rand.Text())
+	if err := os.Mkdir(partial, 0o777); err != nil {
+		return fmt.Errorf("%s cannot be made: %w", dir, err)
+	}
+	x := exporter{dir: partial, src: src, blobs: newBlobUses()}
+	err := x.write()
+	if err == nil {
+		err = os.Rename(partial, dir) // fails if somebody has put something there meanwhile
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(partial))
 	}
 	return syncDir(filepath.Dir(dir))
 }
@@ -62,8 +69,6 @@ type exporter struct {
 	blobs *blobUses
 }
 
-// write puts head.json last: without it an export that was broken off is found
-// to be truncated.
 func (x *exporter) write() error {
 	log, err := x.writeLog(recordsFile, x.src.Run, 0)
 	if err != nil {
@@ -78,7 +83,10 @@ func (x *exporter) write() error {
 	if err := x.writeKeys(log.draft); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(x.dir, headFile), log.headJSON())
+	if err := writeFile(filepath.Join(x.dir, headFile), log.headJSON()); err != nil {
+		return err
+	}
+	return syncDir(x.dir)
 }
 
 // writeBases follows the forks down: a base may be a fork itself.

@@ -29,7 +29,7 @@ const (
 // Faults of a journal as a whole.
 const (
 	ErrUnterminated       FaultCode = "unterminated"        // no terminal envelope
-	ErrTailUncovered      FaultCode = "tail_uncovered"      // ended, but unsigned records follow the last envelope
+	ErrTailUncovered      FaultCode = "tail_uncovered"      // records follow the terminal envelope
 	ErrTruncated          FaultCode = "truncated"           // the head is not the expected one
 	ErrStateMismatch      FaultCode = "state_mismatch"      // the envelopes lead to another state
 	ErrBlobMissing        FaultCode = "blob_missing"        // a record names a blob that is not there

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,14 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds on what is read of an export, whatever the sizes of its files.
+const (
+	MaxRecord = 64 << 20 // bytes of a line
+	maxHead   = 4 << 10  // of head.json
 )
 
 // Folder is an export on disk. Opening one proves nothing about it; that is what
@@ -31,17 +40,19 @@ func OpenExport(dir string) (*Folder, error) {
 		return nil, err
 	}
 	for name, key := range map[string]*PublicKey{userPub: &f.User, executorPub: &f.Executor} {
-		keys, err := ReadPublicKeys(filepath.Join(dir, keysDir, name))
-		if err != nil {
-			return nil, fmt.Errorf("not a whole export: %w", err)
+		b, err := readRegular(dir, keysDir+"/"+name, len(key.File()))
+		if err == nil {
+			*key, err = ParsePublicKey(strings.TrimSuffix(string(b), "\n"))
 		}
-		*key = keys[0]
+		if err != nil {
+			return nil, fmt.Errorf("not a whole export: %s/%s: %w", keysDir, name, err)
+		}
 	}
 	return f, nil
 }
 
 func (f *Folder) readHead() error {
-	b, err := os.ReadFile(filepath.Join(f.Dir, headFile))
+	b, err := readRegular(f.Dir, headFile, maxHead)
 	if err != nil {
 		return fmt.Errorf("not a whole export: %w", err)
 	}
@@ -62,7 +73,7 @@ func (f *Folder) readHead() error {
 // Records yields the bytes of the run's records, in order. They are valid until
 // the next one is asked for.
 func (f *Folder) Records() iter.Seq2[[]byte, error] {
-	return lines(filepath.Join(f.Dir, recordsFile))
+	return lines(f.Dir, recordsFile)
 }
 
 // Base yields the records of a run that this one, or one of its bases, was
@@ -71,16 +82,12 @@ func (f *Folder) Base(run string) iter.Seq2[[]byte, error] {
 	if !isName(run) {
 		return func(func([]byte, error) bool) {}
 	}
-	return lines(filepath.Join(f.Dir, filepath.FromSlash(baseFile(run))))
+	return lines(f.Dir, baseFile(run))
 }
 
 // Blob gives the bytes kept under a digest, if they are those of the digest.
 func (f *Folder) Blob(digest Hash) ([]byte, error) {
-	return reference{digest, anySize}.fetch(f.readBlob)
-}
-
-func (f *Folder) readBlob(digest Hash) ([]byte, error) {
-	return os.ReadFile(filepath.Join(f.Dir, blobsDir, digest.Hex()))
+	return reference{digest, anySize}.fetch(func(h Hash) ([]byte, error) { return readBlob(f.Dir, h) })
 }
 
 // Source makes the folder something to export from again.
@@ -96,11 +103,14 @@ func (f *Folder) Source() Source {
 // errNoLineFeed is yielded beside a last line that was cut off.
 var errNoLineFeed = malformed("the last line has no line feed: it was cut off")
 
-// lines yields a file's lines without their line feeds; a file that is missing
-// has none. A last line without one comes with errNoLineFeed.
-func lines(path string) iter.Seq2[[]byte, error] {
+// errLongLine is yielded in place of a line over MaxRecord, and of all that follow.
+var errLongLine = malformed("the line has more than %d bytes: neither it nor what follows was read", MaxRecord)
+
+// lines yields the lines of a file of an export without their line feeds; a file
+// that is missing has none. A last line without one comes with errNoLineFeed.
+func lines(dir, name string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		f, err := os.Open(path)
+		f, err := openRegular(dir, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}
@@ -130,16 +140,80 @@ func lines(path string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// readLine reads a line of any length, in place where it fits the buffer.
+// readLine reads a line of up to MaxRecord bytes, in place where it fits the buffer.
+// One that is too long is never put together.
 func readLine(r *bufio.Reader) ([]byte, error) {
+	var parts [][]byte
+	size := 0
 	line, err := r.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
-		long := append([]byte(nil), line...)
-		line, err = r.ReadBytes('\n')
-		line = append(long, line...)
+	for ; err == bufio.ErrBufferFull && size <= MaxRecord; line, err = r.ReadSlice('\n') {
+		parts = append(parts, bytes.Clone(line))
+		size += len(line)
 	}
 	if err == nil {
 		line = line[:len(line)-1]
 	}
+	if size+len(line) > MaxRecord {
+		return nil, errLongLine
+	}
+	if parts != nil {
+		line = slices.Concat(append(parts, line)...)
+	}
 	return line, err
+}
+
+// notRegular says why something of an export counts as a missing file.
+type notRegular string
+
+func (e notRegular) Error() string        { return string(e) }
+func (e notRegular) Is(target error) bool { return target == fs.ErrNotExist }
+
+// openRegular opens a file of the export in dir by its name with slashes. No link
+// below dir is followed, and nothing but a regular file is opened: a pipe would
+// block, a link may lead anywhere. Anything else counts as missing.
+func openRegular(dir, name string) (*os.File, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	path := dir
+	for segment := range strings.SplitSeq(name, "/") {
+		if !info.IsDir() {
+			return nil, notRegular(path + " is no folder: it is not followed")
+		}
+		path = filepath.Join(path, segment)
+		if info, err = os.Lstat(path); err != nil {
+			return nil, err
+		}
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(path + " is no regular file: it is not opened")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := f.Stat(); err != nil || !os.SameFile(info, opened) {
+		return nil, errors.Join(fmt.Errorf("%s was replaced while it was opened", path), err, f.Close())
+	}
+	return f, nil
+}
+
+// readRegular reads at most one byte more than limit: enough to see that a file is
+// longer than it can be.
+func readRegular(dir, name string, limit int) ([]byte, error) {
+	f, err := openRegular(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(limit)+1))
+}
+
+func readBlob(dir string, digest Hash) ([]byte, error) {
+	b, err := readRegular(dir, blobsDir+"/"+digest.Hex(), MaxPayload)
+	if len(b) > MaxPayload {
+		return nil, fmt.Errorf("%w: %s has more than %d bytes, as no blob has", ErrBlobMismatch, digest, MaxPayload)
+	}
+	return b, err
 }

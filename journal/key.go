@@ -13,11 +13,11 @@ import (
 // PublicKey is an ed25519 public key.
 type PublicKey [ed25519.PublicKeySize]byte
 
-// ParsePublicKey reads 64 lower-case hex digits.
+// ParsePublicKey reads 64 lower-case hex digits, not all of them 0.
 func ParsePublicKey(s string) (PublicKey, error) {
 	var k PublicKey
-	if !decodeLowerHex(k[:], s) {
-		return PublicKey{}, fmt.Errorf("%.80q is not a public key: 64 lower-case hex digits", s)
+	if !decodeLowerHex(k[:], s) || k.IsZero() {
+		return PublicKey{}, fmt.Errorf("%.80q is not a public key: 64 lower-case hex digits, not all 0", s)
 	}
 	return k, nil
 }

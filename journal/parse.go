@@ -44,8 +44,9 @@ const (
 
 // Parse takes a record's bytes apart, strictly: one object with the members of
 // its kind in their order, no white space outside the body, each value in its
-// one spelling. An envelope without sig is returned with an empty Sig: whether
-// that is a fault is for the [Verifier] to say, in its place among the others.
+// one spelling, an envelope's body in RFC 8785 form. An envelope without sig is
+// returned with an empty Sig: whether that is a fault is for the [Verifier] to
+// say, in its place among the others.
 //
 // Errors wrap [ErrMalformed], [ErrVersion] or [ErrFieldMissing]; beside the last
 // two the Record holds what could be read. Body shares b's memory.
@@ -205,11 +206,27 @@ func (p *parser) complete() error {
 	if extra := p.seen & foreign; extra != 0 && p.seen&(1<<mKind) != 0 {
 		return malformed("a record of kind %s has no member %s", p.rec.Kind, namesOf(extra))
 	}
+	if err := p.checkForm(); err != nil {
+		return err
+	}
 	if p.seen&(1<<mV) != 0 && !p.versionOK {
 		return fmt.Errorf("%w: v is not %d, the one version this reader knows", ErrVersion, Version)
 	}
 	if missing := required &^ p.seen; missing != 0 {
 		return fmt.Errorf("%w: %s", ErrFieldMissing, namesOf(missing))
+	}
+	return nil
+}
+
+// checkForm checks what kind and body say together: the body of an envelope is
+// canonical, so that one content has one signature, and what looks like a
+// reference in a payload's place is one. Without a kind nothing is asked.
+func (p *parser) checkForm() error {
+	if r := &p.rec; p.seen&(1<<mKind) != 0 && p.seen&(1<<mBody) != 0 {
+		if IsEnvelope(r.Kind) && !isCanonicalForm(r.Body) {
+			return malformed("the body of an envelope is not in RFC 8785 form")
+		}
+		return checkReferences(r.Kind, r.Note, r.Body)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -29,9 +30,7 @@ func (r reference) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// parseReference reads exactly the bytes that append writes. An object that only
-// resembles them cannot be met in a record: Detach leaves no other object with a
-// member $blob in place.
+// parseReference reads exactly the bytes that append writes.
 func parseReference(v []byte) (reference, bool) {
 	rest, ok := bytes.CutPrefix(v, []byte(refStart))
 	if !ok || len(rest) < hashLen {
@@ -94,9 +93,27 @@ func Attach(kind string, note bool, body []byte, get func(Hash) ([]byte, error))
 	})
 }
 
+// checkReferences refuses an object that has a member $blob in a payload's place
+// and is no reference: Detach leaves none, and readers could differ about it.
+func checkReferences(kind string, note bool, body []byte) error {
+	if !maySpellBlob(body) {
+		return nil
+	}
+	for v := range payloads(kind, note, body) {
+		payload := body[v.start:v.end]
+		if _, ok := parseReference(payload); !ok && hasBlobMember(payload) {
+			return malformed("a payload has a member $blob and is no reference to a blob: %.100s", payload)
+		}
+	}
+	return nil
+}
+
 // fetch gets the blob and checks that it is the one named.
 func (r reference) fetch(get func(Hash) ([]byte, error)) ([]byte, error) {
 	blob, err := get(r.digest)
+	if errors.Is(err, ErrBlobMismatch) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrBlobMissing, r.digest, err)
 	}
@@ -109,10 +126,8 @@ func (r reference) fetch(get func(Hash) ([]byte, error)) ([]byte, error) {
 	return blob, nil
 }
 
-// Digests gives every blob that a record names: its payload references and, of
-// an envelope, the program, the skill, the outputs and the frozen documents. A
-// correction that was asked for, a draft that was changed and a state that goes on
-// name such documents too.
+// Digests gives every blob that a record names: its payload references, and the
+// documents that it names by digest.
 func Digests(kind string, note bool, body []byte) ([]Hash, error) {
 	refs, err := references(kind, note, body)
 	if err != nil {
@@ -153,12 +168,14 @@ func references(kind string, note bool, body []byte) ([]reference, error) {
 func namesDocuments(kind string, body []byte) bool {
 	switch kind {
 	case "run.correction_requested", "run.continued", "draft.updated":
-		return bytes.Contains(body, []byte(hashPrefix))
+		return bytes.Contains(body, []byte(hashPrefix)) || bytes.Contains(body, []byte(`\u00`)) // which may spell it
 	}
 	return IsEnvelope(kind)
 }
 
-// documents are the blobs that a record names by digest.
+// documents are the blobs that a record names by digest: programs, skills and
+// frozen documents in envelopes, in corrections that were asked for and in drafts
+// that were changed; outputs in envelopes; results in a state that goes on.
 func documents(kind string, body []byte) (refs []reference, err error) {
 	add := func(name string, v []byte) {
 		s, _ := stringValue(v)
@@ -169,16 +186,17 @@ func documents(kind string, body []byte) (refs []reference, err error) {
 		}
 		refs = append(refs, reference{digest, anySize})
 	}
+	continued := kind == "run.continued"
 	for name, m := range members(body) {
 		v := body[m.start:m.end]
-		switch name {
-		case "program_digest", "skill_digest", "outputs_digest":
+		switch {
+		case !continued && (name == "program_digest" || name == "skill_digest"), IsEnvelope(kind) && name == "outputs_digest":
 			add(name, v)
-		case "frozen":
+		case !continued && name == "frozen":
 			for document, d := range members(v) {
 				add("frozen."+document, v[d.start:d.end])
 			}
-		case "keep":
+		case continued && name == "keep":
 			for d := range elements(v) {
 				add(name, d)
 			}

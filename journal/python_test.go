@@ -2,8 +2,10 @@ package journal
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -58,42 +60,90 @@ func trustedFolder(t *testing.T) string {
 	return dir
 }
 
-// verdicts runs verify.py over many exports at once: the sorted distinct faults
-// of each.
-func verdicts(t *testing.T, plainly bool, keys string, dirs ...string) map[string][]string {
+// verdicts runs verify.py over many exports at once: the faults of each, as it
+// prints them. args are what stands before the exports.
+func verdicts(t *testing.T, plainly bool, args string, dirs ...string) map[string][]string {
 	t.Helper()
-	out, _ := runPython(t, plainly, "verify.py", append([]string{keys}, dirs...)...)
+	out, _ := runPython(t, plainly, "verify.py", append(strings.Fields(args), dirs...)...)
 	found := map[string][]string{}
 	for line := range strings.Lines(out) {
-		fields := strings.Split(strings.TrimSpace(line), "\t")
-		found[fields[0]] = append(found[fields[0]], fields[1])
-	}
-	for dir, codes := range found {
-		slices.Sort(codes)
-		found[dir] = slices.Compact(codes)
+		dir, fault, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		found[dir] = append(found[dir], fault)
 	}
 	return found
 }
 
+// printed are faults as verify.py prints them.
+func printed(faults []finding) []string {
+	if len(faults) == 0 {
+		return []string{"ok"}
+	}
+	var lines []string
+	for _, f := range faults {
+		lines = append(lines, fmt.Sprintf("%s\t%d\t%s", f.Code, f.Seq, f.File))
+	}
+	return lines
+}
+
 func TestPythonAgrees(t *testing.T) {
 	python(t)
-	keys, export := trustedFolder(t), forkExport(t)
-	names := map[string]string{} // by folder
-	var dirs, slow []string
+	keys, names := trustedFolder(t), map[string]string{} // by folder
+	var dirs []string
 	for name, dir := range goodExports(t) {
 		names[dir] = name
-		dirs, slow = append(dirs, dir), append(slow, dir)
-	}
-	for _, d := range damages(t) {
-		dir := harmed(t, export, d)
-		names[dir] = d.name
 		dirs = append(dirs, dir)
-		if slices.Contains(d.want, ErrSignatureInvalid) {
-			slow = append(slow, dir)
+	}
+	for _, c := range corpusCases(t) {
+		if strings.HasPrefix(c.Name, "sig-") {
+			dir := c.made(t)
+			names[dir] = c.Name
+			dirs = append(dirs, dir)
 		}
 	}
 	agree(t, names, dirs, verdicts(t, false, keys, dirs...))
-	agree(t, names, slow, verdicts(t, true, keys, slow...)) // only the signatures differ
+	agree(t, names, dirs, verdicts(t, true, keys, dirs...)) // without a library for the signatures
+}
+
+// A body has 10,000 levels, signed or not, and no more.
+func TestPythonAgreesOnDepth(t *testing.T) {
+	python(t)
+	m := maker{t: t, executor: testKey(t, 2)}
+	for levels, want := range map[int][]finding{10_000: at(ErrHead, 9, ErrPrev, 11), 10_001: headAt(at(ErrMalformed, 7, ErrMalformed, 9, ErrPrev, 11), 18)} {
+		deep := strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1)
+		c := corpusCase{Export: "plan", Changes: []change{swap(7, `"value":{`, `"deep":`+deep+`,"value":{`),
+			m.signed("plan", 9, m.executor, m.body(`"subject":{}`, `"subject":`+deep))}}
+		dir := c.made(t)
+		if res, err := VerifyExport(dir, c.options(t)); err != nil || !slices.Equal(findings(res.Faults), want) {
+			t.Errorf("%d levels: %v, %v", levels, res.Faults, err)
+		}
+		agree(t, map[string]string{dir: "deep"}, []string{dir}, verdicts(t, false, "corpus/keys", dir))
+	}
+}
+
+// Both sides have the same list of envelopes and of plain kinds.
+func TestPythonKinds(t *testing.T) {
+	out, err := exec.Command(python(t), "-B", "-c", "import sys, json; sys.path.insert(0, 'testdata'); import verify; "+
+		"print(json.dumps([verify.KINDS, sorted(verify.PLAIN_KINDS)]))").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var theirs struct {
+		Envelopes map[string][2]string
+		Plain     []string
+	}
+	if err := json.Unmarshal(out, &[]any{&theirs.Envelopes, &theirs.Plain}); err != nil {
+		t.Fatal(err)
+	}
+	ours := map[string][2]string{}
+	for kind, s := range envelopes {
+		ours[kind] = [2]string{s.by, notation(s.fields)}
+	}
+	if !maps.Equal(ours, theirs.Envelopes) {
+		t.Errorf("envelopes: ours %v\nverify.py %v", ours, theirs.Envelopes)
+	}
+	if plain := slices.Sorted(slices.Values(plainKinds(t))); !slices.Equal(plain, theirs.Plain) {
+		t.Errorf("plain kinds: README.md %v\nverify.py %v", plain, theirs.Plain)
+	}
 }
 
 // Harm of no particular kind: a few bytes somewhere are replaced by others that
@@ -107,10 +157,10 @@ func TestPythonAgreesOnRandomHarm(t *testing.T) {
 	for range 60 {
 		var at, cut int
 		put := scraps[random.IntN(len(scraps))]
-		dir := harmed(t, export, damage{do: edited(recordsFile, func(_ *testing.T, c []byte) []byte {
+		dir := harmed(t, export, recordsFile, func(c []byte) []byte {
 			at, cut = random.IntN(len(c)), random.IntN(4)
 			return slices.Concat(c[:at], []byte(put), c[min(at+cut, len(c)):])
-		})})
+		})
 		names[dir] = fmt.Sprintf("%d bytes at %d became %q", cut, at, put)
 		dirs = append(dirs, dir)
 	}
@@ -120,18 +170,14 @@ func TestPythonAgreesOnRandomHarm(t *testing.T) {
 // agree compares what was found in each folder with what this package finds.
 func agree(t *testing.T, names map[string]string, dirs []string, theirs map[string][]string) {
 	t.Helper()
+	opts := (&corpusCase{}).options(t) // the same two keys
 	for _, dir := range dirs {
-		verdict := theirs[dir]
-		res, err := VerifyExport(dir, &Options{Trusted: newBook(t, testRun).trusted()})
+		res, err := VerifyExport(dir, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours := codes(res.Faults)
-		if res.OK() {
-			ours = []string{"ok"}
-		}
-		if !slices.Equal(ours, verdict) {
-			t.Errorf("%s: ours %v, verify.py %v", names[dir], ours, verdict)
+		if ours := printed(findings(res.Faults)); !slices.Equal(ours, theirs[dir]) {
+			t.Errorf("%s: ours %q, verify.py %q", names[dir], ours, theirs[dir])
 		}
 	}
 }
@@ -143,8 +189,10 @@ func TestPythonTrustsNoStranger(t *testing.T) {
 	}
 	_, l := wholeRun(t)
 	dir := exportOf(t, l, testRun)
-	if got := verdicts(t, false, keys, dir)[dir]; !slices.Equal(got, []string{"unknown_key"}) {
-		t.Errorf("with another key trusted: %v", got)
+	for _, got := range verdicts(t, false, keys, dir)[dir] {
+		if !strings.HasPrefix(got, "unknown_key\t") {
+			t.Errorf("with another key trusted: %v", got)
+		}
 	}
 	if _, code := runPython(t, false, "verify.py", keys, dir); code != 6 {
 		t.Errorf("exit status %d, want 6", code)
@@ -165,13 +213,13 @@ func TestCoreVerifier(t *testing.T) {
 	if _, code := runPython(t, false, "core.py", keys, export); code != 0 {
 		t.Error("a whole export is refused")
 	}
-	for _, d := range damages(t) {
-		if !slices.Contains([]string{"a byte of a plain record", "swapped records", "a deleted record", "cut between records", "a record of another run",
-			"signed with a foreign key", "rehashed in head.json, not signed again"}, d.name) {
+	for _, c := range corpusCases(t) {
+		if !slices.Contains([]string{"plain-record-changed", "records-swapped", "record-deleted", "cut", "other-run", "signed-by-a-stranger",
+			"changed-and-head-rewritten"}, c.Name) {
 			continue
 		}
-		if _, code := runPython(t, false, "core.py", keys, harmed(t, export, d)); code == 0 {
-			t.Errorf("%s is not found", d.name)
+		if _, code := runPython(t, false, "core.py", keys, c.made(t)); code == 0 {
+			t.Errorf("%s is not found", c.Name)
 		}
 	}
 }

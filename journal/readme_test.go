@@ -21,7 +21,7 @@ func exampleRun(t testing.TB) *book {
 	return b
 }
 
-func readme(t *testing.T) string {
+func readme(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile("README.md")
 	if err != nil {

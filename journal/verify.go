@@ -83,8 +83,9 @@ func newFault(seq int64, code FaultCode, file string, err error) Fault {
 // what it has read but a few hashes and, if blobs are looked at, their digests.
 //
 // Of each record the first fault is named. Reading then goes on with what is
-// there: one altered record does not make its neighbours malformed, though every
-// later head that was signed over it no longer fits.
+// there: one altered record does not make its neighbours malformed, and the next
+// envelope that is signed settles the chain again, so that later ones are not
+// blamed for it.
 type Verifier struct {
 	opts   Options
 	result Result
@@ -92,7 +93,8 @@ type Verifier struct {
 
 	drafted bool      // an intent.draft was met
 	prev    Hash      // of the last envelope's bytes
-	covered bool      // the last record is an envelope
+	settled int64     // seq of the last envelope whose signature verified
+	after   int64     // seq of the first record behind the terminal envelope; 0: none
 	blobs   *blobUses // nil: nobody asks
 }
 
@@ -123,12 +125,7 @@ func (v *Verifier) AddParsed(b []byte, r Record, err error, stored *Hash) {
 	expected := v.result.Seq + 1
 	before := v.result.Head
 	v.result.Head = before.Next(b)
-	v.result.Seq = expected
-	v.covered = false
-
-	if r.Seq != 0 {
-		v.result.Seq = r.Seq
-	}
+	v.meet(r.Seq)
 	if err == nil {
 		v.publish(r)
 		err = v.check(b, r, expected, before, stored)
@@ -142,9 +139,32 @@ func (v *Verifier) AddParsed(b []byte, r Record, err error, stored *Hash) {
 	}
 }
 
-// check returns the first fault of a record that could be parsed.
+// meet counts a record: as its own seq says, else as the one that is due.
+func (v *Verifier) meet(seq int64) {
+	if v.result.Seq++; seq != 0 {
+		v.result.Seq = seq
+	}
+	if v.result.Terminal != "" && v.after == 0 {
+		v.after = v.result.Seq
+	}
+}
+
+// check returns the first fault of a record that could be parsed. An envelope's
+// signature is looked at in any case: if it verifies, what was signed is known to
+// have been the chain before it, and the chain goes on from there.
 func (v *Verifier) check(b []byte, r Record, expected int64, before Hash, stored *Hash) error {
 	v.result.Run = or(v.result.Run, r.Run)
+	after, settled := v.result.Head, v.settled
+	var signed error
+	if IsEnvelope(r.Kind) {
+		signed = v.checkSigned(b, r)
+		if head, err := ParseHash(r.Head); signed == nil && err == nil && r.Run == v.result.Run {
+			v.settled = r.Seq
+			if head != before {
+				v.result.Head = head.Next(b)
+			}
+		}
+	}
 	switch {
 	case v.opts.Kinds != nil && !IsEnvelope(r.Kind) && !v.opts.Kinds(r.Kind):
 		return fmt.Errorf("%w: %q", ErrUnknownKind, r.Kind)
@@ -152,26 +172,32 @@ func (v *Verifier) check(b []byte, r Record, expected int64, before Hash, stored
 		return fmt.Errorf("%w: it belongs to %q, this is the journal of %q", ErrOtherRun, r.Run, v.result.Run)
 	case r.Seq != expected:
 		return fmt.Errorf("%w: record %d stands where %d is due", ErrGap, r.Seq, expected)
-	case stored != nil && *stored != v.result.Head:
-		return fmt.Errorf("%w: the stored hash is %s, that of the bytes %s", ErrHash, stored, v.result.Head)
+	case stored != nil && *stored != after:
+		return fmt.Errorf("%w: the stored hash is %s, that of the bytes %s", ErrHash, stored, after)
+	case signed != nil:
+		return signed
 	case IsEnvelope(r.Kind):
-		return v.checkEnvelope(b, r, before)
+		return v.checkEnvelope(r, before, settled)
 	}
 	return nil
 }
 
-func (v *Verifier) checkEnvelope(b []byte, r Record, before Hash) error {
-	key, role, err := v.signer(r.Key)
+// checkSigned says whether a key that is published and trusted signed these bytes.
+func (v *Verifier) checkSigned(b []byte, r Record) error {
+	key, _, err := v.signer(r.Key)
 	if err != nil {
 		return err
 	}
 	if r.Sig == "" {
 		return fmt.Errorf("%w: %s has no sig", ErrSignatureMissing, r.Kind)
 	}
-	if err := checkSignature(b, r.Sig, key); err != nil {
-		return err
-	}
-	if r.From != role {
+	return checkSignature(b, r.Sig, key)
+}
+
+// checkEnvelope looks at an envelope whose signature verifies. settled is the seq
+// of the one before it.
+func (v *Verifier) checkEnvelope(r Record, before Hash, settled int64) error {
+	if _, role, _ := v.signer(r.Key); r.From != role {
 		return fmt.Errorf("%w: from is %q, the key is the %s's", ErrWrongPrincipal, r.From, role)
 	}
 	if err := r.checkPrincipal(); err != nil {
@@ -184,9 +210,21 @@ func (v *Verifier) checkEnvelope(b []byte, r Record, before Hash) error {
 		return fmt.Errorf("%w: it is %s, the previous envelope's hash is %s", ErrPrev, r.Prev, v.prev)
 	}
 	if r.Head != before.String() {
-		return fmt.Errorf("%w: it is %s, the chain's hash before it is %s", ErrHead, r.Head, before)
+		return fmt.Errorf("%w: %s: it is %s, the chain's hash before it is %s", ErrHead, changedBetween(settled, r.Seq), r.Head, before)
 	}
 	return nil
+}
+
+// changedBetween says where the records lie that are not those that were signed.
+// Both envelopes are whole: the later one names the earlier one's hash.
+func changedBetween(settled, seq int64) string {
+	if seq-settled == 2 {
+		return fmt.Sprintf("record %d was changed since it was signed", seq-1)
+	}
+	if seq-settled > 2 {
+		return fmt.Sprintf("a record between %d and %d was changed, removed or added since they were signed", settled, seq)
+	}
+	return "it was signed over other records"
 }
 
 // publish takes the keys of the first intent.draft; no later one replaces them.
@@ -225,9 +263,9 @@ func (v *Verifier) note(b []byte, r Record) {
 	if !IsEnvelope(r.Kind) {
 		return
 	}
-	v.prev, v.covered = Sum(b), true
+	v.prev = Sum(b)
 	v.result.Envelopes++
-	if isTerminal(r.Kind) {
+	if isTerminal(r.Kind) && v.result.Terminal == "" {
 		v.result.Terminal = r.Kind
 	}
 	if v.opts.Lifecycle != nil {
@@ -249,8 +287,8 @@ func (v *Verifier) checkEnd() {
 	if r.Terminal == "" && !v.opts.Open {
 		r.fault(0, v.file, fmt.Errorf("%w: no intent.attest, intent.fail or intent.cancel ends the run", ErrUnterminated))
 	}
-	if r.Terminal != "" && !v.covered {
-		r.fault(r.Seq, v.file, fmt.Errorf("%w: no envelope covers the last records", ErrTailUncovered))
+	if v.after != 0 {
+		r.fault(v.after, v.file, fmt.Errorf("%w: the run has ended with %s, and nothing may follow that", ErrTailUncovered, r.Terminal))
 	}
 	for _, h := range v.opts.Heads {
 		if h.Seq != r.Seq || h.Hash != r.Head {

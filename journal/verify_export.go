@@ -7,13 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // VerifyExport checks an export as a [Verifier] checks records, and beyond that
 // every file in it: bases against what the forks signed, blobs against their
 // names and against what the records name, keys against intent.draft, head.json
-// against the records, and that there is no other file.
+// against the records, and that there is no other file. Whoever made the folder
+// may be hostile: only regular files are opened, no link in it is followed, and no
+// more of a file is read than can be right.
 //
 // Options.Blob is not used: the blobs are the folder's own. The error is non-nil
 // only if the folder cannot be read.
@@ -44,7 +45,7 @@ type examiner struct {
 
 func (x *examiner) examine() (Result, error) {
 	v := x.verifier(x.opts, recordsFile)
-	if err := v.addAll(filepath.Join(x.dir, recordsFile)); err != nil {
+	if err := v.addAll(x.dir, recordsFile); err != nil {
 		return Result{}, err
 	}
 	x.result = v.Close()
@@ -69,12 +70,12 @@ func (x *examiner) verifier(opts Options, file string) *Verifier {
 	return v
 }
 
-// addAll checks every line of a file. A line that was cut off is a record with
-// that fault.
-func (v *Verifier) addAll(path string) error {
-	for b, err := range lines(path) {
+// addAll checks every line of a file. A last line that was cut off, or is too long
+// to be read, is a record with that fault.
+func (v *Verifier) addAll(dir, name string) error {
+	for b, err := range lines(dir, name) {
 		switch {
-		case errors.Is(err, errNoLineFeed):
+		case errors.Is(err, ErrMalformed):
 			v.cutOff(b, err)
 		case err != nil:
 			return err
@@ -86,21 +87,25 @@ func (v *Verifier) addAll(path string) error {
 }
 
 func (v *Verifier) cutOff(b []byte, err error) {
-	v.result.Head = v.result.Head.Next(b)
-	v.result.Seq++
-	v.covered = false
+	if b != nil {
+		v.result.Head = v.result.Head.Next(b)
+	}
+	v.meet(0)
 	v.result.fault(v.result.Seq, v.file, err)
 }
 
 // checkHead compares head.json, byte for byte, with what the records give.
 func (x *examiner) checkHead() error {
 	r := &x.result
-	got, err := os.ReadFile(filepath.Join(x.dir, headFile))
+	want := headJSON(r.Run, Head{Seq: r.Seq, Hash: r.Head}, r.Envelopes)
+	got, err := readRegular(x.dir, headFile, len(want))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	want := headJSON(r.Run, Head{Seq: r.Seq, Hash: r.Head}, r.Envelopes)
-	if !bytes.Equal(got, want) {
+	switch {
+	case err != nil:
+		r.fault(r.Seq, headFile, fmt.Errorf("%w: nothing says where the records should end: %v", ErrTruncated, err))
+	case !bytes.Equal(got, want):
 		r.fault(r.Seq, headFile, fmt.Errorf("%w: it says %.300q, the records %q", ErrTruncated, got, want))
 	}
 	return nil
@@ -118,7 +123,7 @@ func (x *examiner) checkBases() error {
 			Run: fork.Run, Trusted: x.opts.Trusted, Kinds: x.opts.Kinds, Open: true,
 			Heads: []Head{{fork.Seq, fork.Hash, "fork_of"}},
 		}, file)
-		if err := v.addAll(filepath.Join(x.dir, filepath.FromSlash(file))); err != nil {
+		if err := v.addAll(x.dir, file); err != nil {
 			return err
 		}
 		base := v.Close()
@@ -141,7 +146,7 @@ func (x *examiner) checkKeys() error {
 	for _, k := range published.keyFiles() {
 		file := keysDir + "/" + k.name
 		x.expected[file] = true
-		got, err := os.ReadFile(filepath.Join(x.dir, keysDir, k.name))
+		got, err := readRegular(x.dir, file, len(k.key.File()))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -156,11 +161,7 @@ func (x *examiner) checkBlobs() {
 	for _, use := range x.blobs.uses {
 		x.expected[blobsDir+"/"+use.digest.Hex()] = true
 	}
-	x.blobs.check(x.readBlob, &x.result)
-}
-
-func (x *examiner) readBlob(digest Hash) ([]byte, error) {
-	return os.ReadFile(filepath.Join(x.dir, blobsDir, digest.Hex()))
+	x.blobs.check(func(digest Hash) ([]byte, error) { return readBlob(x.dir, digest) }, &x.result)
 }
 
 // checkFiles names everything that no record accounts for.
@@ -189,8 +190,13 @@ func (x *examiner) checkFiles() error {
 }
 
 func unexpected(e fs.DirEntry) string {
-	if kind := e.Type(); kind != 0 {
-		return "it is no regular file: " + strings.TrimSpace(kind.String())
+	switch kind := e.Type(); {
+	case kind&fs.ModeSymlink != 0:
+		return "it is a symbolic link, which is not followed"
+	case kind&fs.ModeNamedPipe != 0:
+		return "it is a named pipe, which is not opened"
+	case kind&^fs.ModeDir != 0:
+		return "it is no regular file, and is not opened"
 	}
 	return "no record accounts for it"
 }

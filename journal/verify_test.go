@@ -131,7 +131,7 @@ func TestDamage(t *testing.T) {
 		{"an executor's kind signed by the user", atGate, ErrWrongPrincipal, []FaultCode{ErrPrev, ErrHead, ErrTruncated},
 			resign(atGate, user, func(rec *Record) { rec.Key, rec.From = "", User })},
 		{"the user on behalf of another", atResolve, ErrWrongPrincipal, []FaultCode{ErrPrev, ErrHead, ErrTruncated},
-			resign(atResolve, user, body(`"via":"command"`, `"on_behalf_of":"token:bob","via":"command"`))},
+			resign(atResolve, user, body(`,"subject_digest"`, `,"on_behalf_of":"token:bob","subject_digest"`))},
 		{"a body with an unknown field", atResolve, ErrBody, []FaultCode{ErrPrev, ErrHead, ErrTruncated},
 			resign(atResolve, user, body(`"via":"command"`, `"via":"command","wia":1`))},
 		{"a body with a missing field", atResolve, ErrBody, []FaultCode{ErrPrev, ErrHead, ErrTruncated},

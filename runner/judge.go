@@ -114,6 +114,7 @@ func (j *judge) replay(parts []part, each func(tipstaff.Event)) string {
 		at := ""
 		if errors.As(out.Err, &mismatch) && out.Status == flow.Interrupted {
 			at = mismatch.Path
+			j.trace.tellDifference(out.Err)
 			j.fault("replay_mismatch", j.seqAt(at), at, "%v", out.Err)
 		} else if out.Status == flow.Interrupted {
 			j.fault("replay_mismatch", 0, "", "%v", out.Err)

@@ -19,19 +19,32 @@ const (
 	memberClass   = "class"
 )
 
-// members are the members in which two definitions differ, each as a change with
-// a JSON pointer, sorted. Objects are compared member by member; lists too, if
-// they are equally long.
-func members(server, tool string, was, now json.RawMessage) []tipstaff.PinChange {
+// members are the members in which two definitions, which are canonical JSON,
+// differ.
+func members(server, tool string, was, now json.RawMessage) (list []tipstaff.PinChange) {
+	for _, d := range Differences(was, now) {
+		list = append(list, tipstaff.PinChange{Server: server, Tool: tool, Kind: tipstaff.PinChanged, Member: d.Pointer, Was: d.Was, Now: d.Now})
+	}
+	return list
+}
+
+// Difference is a place at which two JSON values differ: a JSON pointer, and what
+// stands there in each. nil is nothing.
+type Difference struct {
+	Pointer  string
+	Was, Now json.RawMessage
+}
+
+// Differences lists where two JSON values differ, by pointer, sorted. Objects are
+// compared member by member; lists too, if they are equally long.
+func Differences(was, now json.RawMessage) []Difference {
 	var a, b any
 	if json.Unmarshal(was, &a) != nil || json.Unmarshal(now, &b) != nil {
-		return nil // both are canonical JSON
+		return nil
 	}
-	var list []tipstaff.PinChange
-	compare("", a, b, func(pointer string, was, now json.RawMessage) {
-		list = append(list, tipstaff.PinChange{Server: server, Tool: tool, Kind: tipstaff.PinChanged, Member: pointer, Was: was, Now: now})
-	})
-	slices.SortStableFunc(list, func(x, y tipstaff.PinChange) int { return strings.Compare(x.Member, y.Member) })
+	var list []Difference
+	compare("", a, b, func(pointer string, was, now json.RawMessage) { list = append(list, Difference{pointer, was, now}) })
+	slices.SortStableFunc(list, func(x, y Difference) int { return strings.Compare(x.Pointer, y.Pointer) })
 	return list
 }
 
