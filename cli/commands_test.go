@@ -182,6 +182,9 @@ head       sha256:h3
     }
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok approve
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok deny
+
+then:
+  tipstaff resume 01JCQ8R4T5V6W7X8Y9Z0A1B2C3
 `)
 	b.out.Reset()
 	b.run(t, 0, "show", "@", "--json")
