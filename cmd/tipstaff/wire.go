@@ -151,6 +151,7 @@ func signalName(s os.Signal) string {
 type session struct {
 	runner *runner.Runner
 	store  *sqlite.Store // nil: the workspace has none yet
+	looks  bool          // its command changes nothing
 	dir    string        // where that is
 	first  *firstRun     // of such a workspace, if a run is about to be started in it
 
@@ -174,7 +175,20 @@ func (s *session) Close() error {
 	if s.store == nil {
 		return err
 	}
-	return errors.Join(err, s.store.Close())
+	return errors.Join(err, s.storeError(s.store.Close()))
+}
+
+// storeError is what became of writing that no command asked for: marking the runs
+// of dead owners, files that follow commits. A command that only looks makes do
+// without where there is no place for it.
+func (s *session) storeError(err error) error {
+	if err == nil || s.looks && (errors.Is(err, flow.ErrReadOnly) || errors.Is(err, flow.ErrStoreFull)) {
+		return nil
+	}
+	if errors.As(err, new(*tipstaff.Error)) {
+		return err
+	}
+	return &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: err.Error(), Err: err}
 }
 
 // folder is the workspace of that name.
@@ -262,7 +276,8 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	config.Keys = runner.Keys{User: keys.User, Executor: keys.Executor}
 	config.Trusted = func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) }
 	r := runner.New(config)
-	if err := r.Recover(ctx, fmt.Sprintf("tipstaff[%d]", os.Getpid())); err != nil && !errors.Is(err, flow.ErrReadOnly) {
+	s.looks = o.ReadOnly
+	if err := s.storeError(r.Recover(ctx, fmt.Sprintf("tipstaff[%d]", os.Getpid()))); err != nil && !errors.Is(err, flow.ErrReadOnly) {
 		return errors.Join(err, store.Close())
 	}
 	s.runner, s.store, s.dir = r, store, dir
@@ -284,13 +299,17 @@ func spawn(c tool.Command) (tool.Process, error) {
 }
 
 // openStore opens for writing, because every command recovers the runs of dead
-// owners. One that only looks makes do with reading where it may not write.
+// owners. One that only looks makes do with reading where it may not or cannot
+// write, and does not wait for space.
 func openStore(dir string, mayRead bool) (*sqlite.Store, error) {
 	o := &sqlite.Options{UserKey: true, Alive: func(owner flow.Owner, heartbeat time.Time) bool {
 		return supervisor.Alive(owner, heartbeat, time.Now())
 	}}
+	if mayRead {
+		o.FullLimit = time.Nanosecond
+	}
 	store, err := sqlite.Open(dir, o)
-	if err != nil && mayRead && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
+	if err != nil && mayRead && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, flow.ErrStoreFull)) {
 		o.ReadOnly, o.UserKey = true, false
 		if readable, rerr := sqlite.Open(dir, o); rerr == nil {
 			return readable, nil
