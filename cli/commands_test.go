@@ -26,7 +26,7 @@ func TestNoCommandPrintsHelp(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
-	for _, name := range []string{"run", "ls", "show", "export", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "classify", "serve", "version"} {
+	for _, name := range []string{"run", "ls", "show", "export", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "classify", "serve", "backup", "version"} {
 		b := newBench(t)
 		b.run(t, 0, name, "--help")
 		contains(t, name, b.out.String(), "Usage:\n  tipstaff "+name, "Examples:\n  tipstaff "+name, "--json", "--workspace")
@@ -741,4 +741,22 @@ func FuzzInputValue(f *testing.F) {
 			t.Fatalf("%q became %q, %v", text, s, err)
 		}
 	})
+}
+
+func TestBackup(t *testing.T) {
+	b := newBench(t)
+	b.env.Backup = func(_ context.Context, workspace, dest string) (tipstaff.Backup, error) {
+		equal(t, "workspace", workspace, "/ws")
+		return tipstaff.Backup{Dir: dest, Runs: 1, Records: 7, Blobs: 2, Missing: 1, Files: []string{"tipstaff.yaml"}}, nil
+	}
+	b.run(t, 0, "backup", "copy", "--workspace", "/ws")
+	equal(t, "stdout", b.out.String(), "copied 1 run with 7 records, 2 blobs, the keys, tipstaff.yaml to copy\n")
+	contains(t, "stderr", b.err.String(), "1 blob missing", "private keys")
+	b.out.Reset()
+	b.run(t, 0, "backup", "copy", "--workspace", "/ws", "--json")
+	equal(t, "stdout", b.out.String(), `{"dir":"copy","runs":1,"records":7,"blobs":2,"missing_blobs":1,"files":["tipstaff.yaml"]}`+"\n")
+	b.run(t, 2, "backup")
+	if len(b.opened) != 0 {
+		t.Error("a backup opened the workspace to write")
+	}
 }

@@ -21,6 +21,7 @@ func main() {
 	env.Version = versionInfo()
 	env.Open = stop.open
 	env.Export = export
+	env.Backup = backup
 	env.Classifier = classifier
 	env.IsPipeline = pipeline.IsPipeline
 	env.Tools = tools

@@ -185,10 +185,7 @@ func (s *session) storeError(err error) error {
 	if err == nil || s.looks && (errors.Is(err, flow.ErrReadOnly) || errors.Is(err, flow.ErrStoreFull)) {
 		return nil
 	}
-	if errors.As(err, new(*tipstaff.Error)) {
-		return err
-	}
-	return &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: err.Error(), Err: err}
+	return unusable(err)
 }
 
 // folder is the workspace of that name.
@@ -244,7 +241,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, by drivenBy) (*ses
 		Abandon:    s.abandon,
 		OwnRun:     os.Getenv("TIPSTAFF_RUN_ID"),
 	}
-	dir := filepath.Join(workspace, ".tipstaff")
+	dir := filepath.Join(workspace, storeFolder)
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
 		untouched := config
 		untouched.Store = noStore{}
@@ -315,10 +312,7 @@ func openStore(dir string, mayRead bool) (*sqlite.Store, error) {
 			return readable, nil
 		}
 	}
-	if err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: err.Error(), Err: err}
-	}
-	return store, nil
+	return store, unusable(err)
 }
 
 func export(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error {
