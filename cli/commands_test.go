@@ -26,7 +26,7 @@ func TestNoCommandPrintsHelp(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
-	for _, name := range []string{"run", "ls", "show", "export", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "classify", "serve", "backup", "version"} {
+	for _, name := range []string{"run", "ls", "show", "export", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "classify", "serve", "doctor", "backup", "version"} {
 		b := newBench(t)
 		b.run(t, 0, name, "--help")
 		contains(t, name, b.out.String(), "Usage:\n  tipstaff "+name, "Examples:\n  tipstaff "+name, "--json", "--workspace")
@@ -759,4 +759,30 @@ func TestBackup(t *testing.T) {
 	if len(b.opened) != 0 {
 		t.Error("a backup opened the workspace to write")
 	}
+}
+
+func TestDoctor(t *testing.T) {
+	b := newBench(t)
+	var found []tipstaff.Diagnostic
+	b.env.Doctor = func(_ context.Context, workspace string) ([]tipstaff.Diagnostic, error) {
+		equal(t, "workspace", workspace, "/ws")
+		return found, nil
+	}
+	b.run(t, 0, "doctor", "--workspace", "/ws")
+	equal(t, "stdout", b.out.String(), "")
+	contains(t, "stderr", b.err.String(), "nothing is wrong with /ws")
+	found = []tipstaff.Diagnostic{
+		{Severity: "warning", Code: "permissions", Where: "/ws/.tipstaff", Message: "others can \x1b[2Jsee it", Remedy: "chmod 700 /ws/.tipstaff"},
+		{Severity: "error", Code: "database_damaged", Where: "/ws/.tipstaff/tipstaff.db", Message: "page 7", Remedy: "restore it"},
+	}
+	b.run(t, 1, "doctor", "--workspace", "/ws")
+	equal(t, "stdout", b.out.String(), `error: database_damaged: /ws/.tipstaff/tipstaff.db: page 7; remedy: restore it
+warning: permissions: /ws/.tipstaff: others can \u001b[2Jsee it; remedy: chmod 700 /ws/.tipstaff
+`)
+	b.out.Reset()
+	b.run(t, 1, "doctor", "--workspace", "/ws", "--json")
+	equal(t, "stdout", b.out.String(), `{"severity":"error","code":"database_damaged","where":"/ws/.tipstaff/tipstaff.db","message":"page 7","remedy":"restore it"}
+{"severity":"warning","code":"permissions","where":"/ws/.tipstaff","message":"others can \u001b[2Jsee it","remedy":"chmod 700 /ws/.tipstaff"}
+`)
+	b.run(t, 2, "doctor", "now")
 }

@@ -22,6 +22,7 @@ func main() {
 	env.Open = stop.open
 	env.Export = export
 	env.Backup = backup
+	env.Doctor = doctor
 	env.Classifier = classifier
 	env.IsPipeline = pipeline.IsPipeline
 	env.Tools = tools

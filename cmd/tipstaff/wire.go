@@ -299,9 +299,7 @@ func spawn(c tool.Command) (tool.Process, error) {
 // owners. One that only looks makes do with reading where it may not or cannot
 // write, and does not wait for space.
 func openStore(dir string, mayRead bool) (*sqlite.Store, error) {
-	o := &sqlite.Options{UserKey: true, Alive: func(owner flow.Owner, heartbeat time.Time) bool {
-		return supervisor.Alive(owner, heartbeat, time.Now())
-	}}
+	o := &sqlite.Options{UserKey: true, Alive: alive}
 	if mayRead {
 		o.FullLimit = time.Nanosecond
 	}
@@ -313,6 +311,10 @@ func openStore(dir string, mayRead bool) (*sqlite.Store, error) {
 		}
 	}
 	return store, unusable(err)
+}
+
+func alive(owner flow.Owner, heartbeat time.Time) bool {
+	return supervisor.Alive(owner, heartbeat, time.Now())
 }
 
 func export(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error {
