@@ -29,7 +29,9 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 			return made, err
 		}
 	}
-	if err := s.copyDatabase(to.database()); err != nil {
+	if err := s.copyDatabase(to.database()); faultOf(err) == full {
+		return made, fmt.Errorf("%s: there is no space for a copy: make some, or name a folder on another disk (%w)", dir, err)
+	} else if err != nil {
 		return made, fmt.Errorf("copying %s to %s: %w", s.dir.database(), to.database(), explain(s.dir.database(), err))
 	}
 	blobs, err := to.settle(ctx, &made)

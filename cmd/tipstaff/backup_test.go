@@ -66,6 +66,11 @@ func TestBackupThatCannotBe(t *testing.T) {
 	w.Must(3, "backup", "copy").Says(t, "nothing was run")
 	w.Must(0, "run", "small.yaml")
 	w.Must(2, "backup", "copy", "--workspace", "nowhere").Says(t, "not a folder")
+	t.Run("no space", func(t *testing.T) {
+		mountSmall(t, w.Path("disk"))
+		fill(t, w.Path("disk", "ballast"))
+		w.Must(3, "backup", "disk/copy").Says(t, "no space for a copy")
+	})
 	w.damage()
 	w.Must(3, "backup", "copy").Says(t, "tipstaff.db", "tipstaff doctor")
 	left, err := filepath.Glob(w.Path("*copy*"))
