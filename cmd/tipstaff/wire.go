@@ -182,7 +182,7 @@ func (s *session) Close() error {
 // of dead owners, files that follow commits. A command that only looks makes do
 // without where there is no place for it.
 func (s *session) storeError(err error) error {
-	if err == nil || s.looks && (errors.Is(err, flow.ErrReadOnly) || errors.Is(err, flow.ErrStoreFull)) {
+	if s.looks && errors.Is(err, flow.ErrStoreFull) {
 		return nil
 	}
 	return unusable(err)
