@@ -198,7 +198,7 @@ type EventsRequest struct {
 // DecideRequest is one answer to one gate.
 type DecideRequest struct {
 	Run           ID
-	Gate          string // its id, or its key while it is open
+	Gate          string // its id, or its key: the open gate of that key, else the one decided last
 	Action        string
 	Answer        json.RawMessage
 	Feedback      string

@@ -26,7 +26,7 @@ func TestNoCommandPrintsHelp(t *testing.T) {
 }
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
-	for _, name := range []string{"run", "ls", "show", "export", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "classify", "serve", "version"} {
+	for _, name := range []string{"run", "ls", "show", "export", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "classify", "serve", "doctor", "backup", "version"} {
 		b := newBench(t)
 		b.run(t, 0, name, "--help")
 		contains(t, name, b.out.String(), "Usage:\n  tipstaff "+name, "Examples:\n  tipstaff "+name, "--json", "--workspace")
@@ -182,6 +182,9 @@ head       sha256:h3
     }
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok approve
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok deny
+
+then:
+  tipstaff resume 01JCQ8R4T5V6W7X8Y9Z0A1B2C3
 `)
 	b.out.Reset()
 	b.run(t, 0, "show", "@", "--json")
@@ -738,4 +741,48 @@ func FuzzInputValue(f *testing.F) {
 			t.Fatalf("%q became %q, %v", text, s, err)
 		}
 	})
+}
+
+func TestBackup(t *testing.T) {
+	b := newBench(t)
+	b.env.Backup = func(_ context.Context, workspace, dest string) (tipstaff.Backup, error) {
+		equal(t, "workspace", workspace, "/ws")
+		return tipstaff.Backup{Dir: dest, Runs: 1, Records: 7, Blobs: 2, Missing: 1, Files: []string{"tipstaff.yaml"}}, nil
+	}
+	b.run(t, 0, "backup", "copy", "--workspace", "/ws")
+	equal(t, "stdout", b.out.String(), "copied 1 run with 7 records, 2 blobs, the keys, tipstaff.yaml to copy\n")
+	contains(t, "stderr", b.err.String(), "1 blob missing", "private keys")
+	b.out.Reset()
+	b.run(t, 0, "backup", "copy", "--workspace", "/ws", "--json")
+	equal(t, "stdout", b.out.String(), `{"dir":"copy","runs":1,"records":7,"blobs":2,"missing_blobs":1,"files":["tipstaff.yaml"]}`+"\n")
+	b.run(t, 2, "backup")
+	if len(b.opened) != 0 {
+		t.Error("a backup opened the workspace to write")
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	b := newBench(t)
+	var found []tipstaff.Diagnostic
+	b.env.Doctor = func(_ context.Context, workspace string) ([]tipstaff.Diagnostic, error) {
+		equal(t, "workspace", workspace, "/ws")
+		return found, nil
+	}
+	b.run(t, 0, "doctor", "--workspace", "/ws")
+	equal(t, "stdout", b.out.String(), "")
+	contains(t, "stderr", b.err.String(), "nothing is wrong with /ws")
+	found = []tipstaff.Diagnostic{
+		{Severity: "warning", Code: "permissions", Where: "/ws/.tipstaff", Message: "others can \x1b[2Jsee it", Remedy: "chmod 700 /ws/.tipstaff"},
+		{Severity: "error", Code: "database_damaged", Where: "/ws/.tipstaff/tipstaff.db", Message: "page 7", Remedy: "restore it"},
+	}
+	b.run(t, 1, "doctor", "--workspace", "/ws")
+	equal(t, "stdout", b.out.String(), `error: database_damaged: /ws/.tipstaff/tipstaff.db: page 7; remedy: restore it
+warning: permissions: /ws/.tipstaff: others can \u001b[2Jsee it; remedy: chmod 700 /ws/.tipstaff
+`)
+	b.out.Reset()
+	b.run(t, 1, "doctor", "--workspace", "/ws", "--json")
+	equal(t, "stdout", b.out.String(), `{"severity":"error","code":"database_damaged","where":"/ws/.tipstaff/tipstaff.db","message":"page 7","remedy":"restore it"}
+{"severity":"warning","code":"permissions","where":"/ws/.tipstaff","message":"others can \u001b[2Jsee it","remedy":"chmod 700 /ws/.tipstaff"}
+`)
+	b.run(t, 2, "doctor", "now")
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -23,11 +22,13 @@ func newDecide(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decide [RUN GATE ACTION]",
 		Short: "Answer a gate, or list what waits for an answer",
-		Long: `Answer a gate with one of the actions it offers. GATE is its id, or its key while
-it is open. The same answer again is the same decision; another one is refused.
-A decision starts nothing: tipstaff resume does.
+		Long: `Answer a gate with one of the actions it offers. GATE is its id or its key; of
+several gates with one key it is the open one, else the one decided last. The same
+answer again is the same decision; another one is refused. A decision starts
+nothing: tipstaff resume does.
 
-Without arguments, list the gates of all runs that wait, oldest first.`,
+Without arguments, list the gates of all runs that wait, oldest first, and the
+calls in doubt that interrupted runs will ask about.`,
 		Example: `  tipstaff decide
   tipstaff decide @ root/ok approve --note "read it twice"
   tipstaff decide @ root/go/in_doubt use_result --answer '{"exit_code": 0}'`,
@@ -41,7 +42,7 @@ Without arguments, list the gates of all runs that wait, oldest first.`,
 			return o.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&o.answer, "answer", "", "the answer, as `JSON`")
+	cmd.Flags().StringVar(&o.answer, "answer", "", "the answer: `JSON`, @FILE, or - for standard input")
 	cmd.Flags().StringVar(&o.feedback, "feedback", "", "`text` for whoever works on")
 	cmd.Flags().StringVar(&o.note, "note", "", "why: `text` for the record")
 	return cmd
@@ -62,8 +63,9 @@ func noneOr(check cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 func (o *decideOptions) run(ctx context.Context) error {
-	if o.answer != "" && !json.Valid([]byte(o.answer)) {
-		return &usageError{message: "--answer is not JSON", hint: `text stands in quotes: --answer '"like this"'`}
+	answer, err := o.argument("--answer", o.answer)
+	if err != nil {
+		return err
 	}
 	svc, err := o.open(ctx, false)
 	if err != nil {
@@ -73,10 +75,7 @@ func (o *decideOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	req := tipstaff.DecideRequest{Run: id, Gate: o.gate, Action: o.action, Feedback: o.feedback, Note: o.note}
-	if o.answer != "" {
-		req.Answer = json.RawMessage(o.answer)
-	}
+	req := tipstaff.DecideRequest{Run: id, Gate: o.gate, Action: o.action, Answer: answer, Feedback: o.feedback, Note: o.note}
 	decided, err := svc.Decide(ctx, req)
 	if err != nil {
 		return err
@@ -129,10 +128,32 @@ func (o *decideOptions) list(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(gates) == 0 && !o.json {
+	if o.json {
+		return nil
+	}
+	doubted := false
+	err = eachRun(ctx, svc, []string{tipstaff.StatusInterrupted}, func(r tipstaff.Run) error {
+		doubts, err := tipstaff.Doubts(ctx, svc, r.ID)
+		if len(doubts) > 0 {
+			doubted = true
+			fmt.Fprintf(o.out, "\n%s  interrupted  %s\n", r.ID, clean(nameOf(r)))
+			o.printResume(doubts, started(ctx, svc, r).ID)
+		}
+		return err
+	})
+	if len(gates) == 0 && !doubted && err == nil {
 		fmt.Fprintln(o.err, "nothing waits for a decision")
 	}
-	return nil
+	return err
+}
+
+// printResume says how a run goes on, and what it will ask first: about calls in
+// doubt.
+func (a *app) printResume(doubts []string, run tipstaff.ID) {
+	for _, path := range doubts {
+		fmt.Fprintf(a.out, "  %s is in doubt: it was sent, and nobody knows what became of it; the run asks when it is resumed\n", clean(path))
+	}
+	fmt.Fprintf(a.out, "  %s\n", a.resumeLine(run))
 }
 
 // pendingGates are the open gates of all runs, oldest first.

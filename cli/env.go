@@ -38,6 +38,10 @@ type Env struct {
 	Open func(context.Context, OpenOptions) (Session, error)
 	// Export writes a run to a folder that verifies on its own.
 	Export func(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error
+	// Backup copies a workspace's store to a new folder. It changes nothing in it.
+	Backup func(ctx context.Context, workspace, dest string) (tipstaff.Backup, error)
+	// Doctor says what is wrong with a workspace. It changes nothing in it.
+	Doctor func(ctx context.Context, workspace string) ([]tipstaff.Diagnostic, error)
 	// Classifier compares plans by the manifest of a workspace. It opens nothing.
 	Classifier func(workspace string) (tipstaff.Classifier, error)
 	// Skills looks after the skills of a workspace. It opens no store.

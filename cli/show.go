@@ -75,6 +75,27 @@ func (o *showOptions) run(ctx context.Context) error {
 	}
 	o.printFields(runFields(run))
 	o.printGates(run)
+	return o.printNext(ctx, svc, run)
+}
+
+// printNext says how a run goes on that nobody drives.
+func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) error {
+	var doubts []string
+	switch {
+	case r.Status == tipstaff.StatusInterrupted:
+		var err error
+		if doubts, err = tipstaff.Doubts(ctx, svc, r.ID); err != nil {
+			return err
+		}
+		fmt.Fprintln(o.out, "\ninterrupted; to go on:")
+	case r.Condition != tipstaff.Waiting || r.Status == tipstaff.StatusQueued:
+		return nil
+	case len(r.OpenGates) > 0:
+		fmt.Fprintln(o.out, "\nthen:")
+	default:
+		fmt.Fprintln(o.out, "\nto go on:")
+	}
+	o.printResume(doubts, started(ctx, svc, r).ID)
 	return nil
 }
 

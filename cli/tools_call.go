@@ -43,7 +43,7 @@ run existed. 4: it waits for an approval.`,
 }
 
 func (o *toolsCallOptions) run(ctx context.Context) error {
-	args, err := o.argument(o.args)
+	args, err := o.argument("--args", o.args)
 	if err != nil {
 		return err
 	}

@@ -41,27 +41,27 @@ func argsFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVar(into, "args", "", "the arguments: a `JSON` object, @FILE, or - for standard input (default {})")
 }
 
-// argument reads what --args names.
-func (a *app) argument(text string) (json.RawMessage, error) {
+// argument reads the JSON that a flag gives or names; nil: the flag was not given.
+func (a *app) argument(flag, text string) (json.RawMessage, error) {
+	if text == "" {
+		return nil, nil
+	}
 	raw := []byte(text)
 	name, isFile := strings.CutPrefix(text, "@")
 	if text == "-" || isFile {
-		if text == "-" {
-			name = "-"
-		}
 		var err error
 		if raw, err = a.read(name); err != nil {
 			return nil, err
 		}
 	}
-	if text != "" && !json.Valid(raw) {
-		return nil, &usageError{message: "--args is not JSON", hint: `write '{"name": value, …}', @FILE, or - for standard input`}
+	if !json.Valid(raw) {
+		return nil, &usageError{message: flag + " is not JSON", hint: `write '{"name": value, …}', '"text"', @FILE, or - for standard input`}
 	}
 	return raw, nil
 }
 
 func (o *toolsExplainOptions) run(ctx context.Context) error {
-	args, err := o.argument(o.args)
+	args, err := o.argument("--args", o.args)
 	if err != nil {
 		return err
 	}

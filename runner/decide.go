@@ -128,21 +128,25 @@ func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
 	return answer, nil
 }
 
-// findGate takes an id, or the key of an open gate. Open ones are few, so they
-// are looked at first.
-func findGate(tx flow.Tx, name string) (flow.GateRow, bool, error) {
+// findGate takes an id, or a key: the open gate of that key, else the one decided
+// last, so that the same decision again finds the one that is stored. Open ones are
+// few, so they are looked at first.
+func findGate(tx flow.Tx, name string) (found flow.GateRow, ok bool, err error) {
 	for _, open := range []bool{true, false} {
 		rows, err := tx.Gates(open)
 		if err != nil {
 			return flow.GateRow{}, false, err
 		}
 		for _, g := range rows {
-			if g.ID == name || g.Key == name && g.Decided == 0 {
+			switch {
+			case g.ID == name, g.Key == name && g.Decided == 0:
 				return g, true, nil
+			case g.Key == name && g.Decided > found.Decided:
+				found, ok = g, true
 			}
 		}
 	}
-	return flow.GateRow{}, false, nil
+	return found, ok, nil
 }
 
 // again compares a decision with the one that is stored.
@@ -208,17 +212,21 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 // answered are the answers to questions that were asked before there was a
 // program.
 func answered(ctx context.Context, g tipstaff.Gate, req tipstaff.DecideRequest) ([]flow.Draft, error) {
-	if req.Note != "" || req.DecidedBy != "" {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "answers to questions take no note")
-	}
 	if err := answers(g, req.Answer); err != nil {
 		return nil, err
 	}
-	body := map[string]any{"gate": g.ID.String(), "answers": req.Answer, "via": req.Via}
-	if who := principal(ctx); who != "" {
-		body["on_behalf_of"] = who
-	}
+	body := attributed(ctx, req, map[string]any{"gate": g.ID.String(), "answers": req.Answer, "via": req.Via})
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAnswer), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
+}
+
+// attributed adds to the body of a decision who made it and why, as far as that is known.
+func attributed(ctx context.Context, req tipstaff.DecideRequest, body map[string]any) map[string]any {
+	for name, text := range map[string]string{"note": req.Note, "decided_by": req.DecidedBy, "on_behalf_of": principal(ctx)} {
+		if text != "" {
+			body[name] = text
+		}
+	}
+	return body
 }
 
 // fits checks what an action needs or does not take.

@@ -77,18 +77,15 @@ func (p *program) confirmFirst(fc flow.Context) (json.RawMessage, error) {
 
 // accept is the acceptance of a program that a gate has shown.
 func (r *Runner) accept(ctx context.Context, g tipstaff.Gate, req tipstaff.DecideRequest) ([]flow.Draft, error) {
-	if req.Note != "" || req.DecidedBy != "" || len(req.Answer) > 0 {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "an acceptance takes neither an answer nor a note")
+	if len(req.Answer) > 0 {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "an acceptance takes no answer").WithHint("say why with --note")
 	}
 	var shown firstSubject
 	if err := json.Unmarshal(g.Subject, &shown); err != nil {
 		return nil, fmt.Errorf("gate %s: %w", g.Key, err)
 	}
-	body := map[string]any{"intent_hash": shown.IntentHash, "program_digest": shown.ProgramDigest, "revision": 1, "bounds": shown.Bounds,
-		"via": req.Via, "gate": g.ID.String()}
-	if who := principal(ctx); who != "" {
-		body["on_behalf_of"] = who
-	}
+	body := attributed(ctx, req, map[string]any{"intent_hash": shown.IntentHash, "program_digest": shown.ProgramDigest, "revision": 1, "bounds": shown.Bounds,
+		"via": req.Via, "gate": g.ID.String()})
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAccept), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
 }
 

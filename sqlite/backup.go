@@ -7,37 +7,57 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // Backup copies the store into a new folder, as of one moment and while others
-// write: the database, the blobs it names and the public keys. Copying the
-// folder of a live store by other means is no backup. Private keys stay where
-// they are.
-func (s *Store) Backup(ctx context.Context, dir string) error {
+// write: the database, the blobs it names, and the keys, without which nobody could
+// go on with a run. Copying the folder of a live store by other means is no backup.
+// Nobody drives a run of the copy, whoever drives it here.
+func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return err
+		return made, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("%w: a backup needs a new folder", err)
+		return made, fmt.Errorf("%w: a backup needs a new folder", err)
 	}
 	to := folder(dir)
-	c, err := connect(s.dir.database(), "rw")
+	for _, dir := range []string{to.blobs(), to.keys()} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return made, err
+		}
+	}
+	if err := s.copyDatabase(to.database()); faultOf(err) == full {
+		return made, fmt.Errorf("%s: there is no space for a copy: make some, or name a folder on another disk (%w)", dir, err)
+	} else if err != nil {
+		return made, fmt.Errorf("copying %s to %s: %w", s.dir.database(), to.database(), explain(s.dir.database(), err))
+	}
+	blobs, err := to.settle(ctx, &made)
 	if err != nil {
-		return explain(s.dir.database(), err)
+		return made, fmt.Errorf("%s: %w", to.database(), err)
 	}
-	if err := errors.Join(vacuumInto(c, to.database()), c.close()); err != nil {
-		return fmt.Errorf("copying %s: %w", s.dir.database(), err)
+	// Blobs are durable before the records that name them: those of the copy are all
+	// there by now.
+	for _, digest := range blobs {
+		if err := errors.Join(s.dir.copyBlob(to, digest, &made), ctx.Err()); err != nil {
+			return made, err
+		}
 	}
-	// Blobs are durable before the records that name them: those in the copy are
-	// all there by now.
-	if err := copyTree(ctx, s.dir.blobs(), to.blobs(), func(name string) bool { return !strings.HasPrefix(name, ".") }); err != nil {
+	if err := s.dir.copyKeys(to); err != nil {
+		return made, err
+	}
+	return made, to.project(ctx)
+}
+
+// copyDatabase copies the database into a new file, which its reader may write.
+func (s *Store) copyDatabase(name string) error {
+	c, err := connect(s.dir.database(), readOnly)
+	if err != nil {
 		return err
 	}
-	if err := copyTree(ctx, s.dir.keys(), to.keys(), func(name string) bool { return strings.HasSuffix(name, ".pub") }); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return errors.Join(c.script(`PRAGMA query_only = OFF`), vacuumInto(c, name), c.close())
 }
 
 // vacuumInto copies the database into a new file, durably.
@@ -52,32 +72,73 @@ func vacuumInto(c *conn, name string) error {
 	return errors.Join(f.Chmod(0o600), f.Sync(), f.Close(), syncDir(filepath.Dir(name)))
 }
 
-// copyTree copies the files that are wanted.
-func copyTree(ctx context.Context, from, to string, wanted func(name string) bool) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went meanwhile: nothing in the copy names it
+// settle takes the runs of a copied database from their owners, who know nothing of
+// it, counts what it holds and lists the blobs that it names.
+func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []string, err error) {
+	c, err := connect(f.database(), readWrite)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE holder IS NOT NULL`); err != nil {
+		return nil, err
+	}
+	if made.Runs, err = c.number(ctx, `SELECT count(*) FROM runs`); err != nil {
+		return nil, err
+	}
+	if made.Records, err = c.number(ctx, `SELECT count(*) FROM records`); err != nil {
+		return nil, err
+	}
+	err = c.query(ctx, func(r row) error { blobs = append(blobs, r.text(0)); return nil }, `SELECT digest FROM blobs ORDER BY digest`)
+	return blobs, err
+}
+
+// copyBlob copies one blob. One that is missing is missing in the copy, too.
+func (f folder) copyBlob(to folder, digest string, made *tipstaff.Backup) error {
+	h, err := journal.ParseHash(digest)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	data, err := os.ReadFile(f.blob(h))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		made.Missing++
+		return nil
+	case err != nil:
+		return err
+	}
+	made.Blobs++
+	if err := os.MkdirAll(filepath.Dir(to.blob(h)), 0o700); err != nil {
+		return err
+	}
+	return writeFile(to.blob(h), data, 0o600)
+}
+
+// copyKeys copies what is signed with, and what that is checked with.
+func (f folder) copyKeys(to folder) error {
+	for _, name := range []string{journal.User, journal.Executor} {
+		for suffix, mode := range map[string]fs.FileMode{".key": 0o600, ".pub": 0o644} {
+			data, err := os.ReadFile(filepath.Join(f.keys(), name+suffix))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // lost here as well
+			}
+			if err == nil {
+				err = writeFile(filepath.Join(to.keys(), name+suffix), data, mode)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err != nil || ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return os.MkdirAll(filepath.Join(to, rel), 0o700)
-		}
-		if !wanted(d.Name()) {
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return writeFile(filepath.Join(to, rel), data, 0o600)
-	})
+	}
+	return nil
+}
+
+// project opens the copy, which shows that it can be, and has the files of its
+// envelopes written.
+func (f folder) project(ctx context.Context) error {
+	s, err := Open(string(f), nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Flush(ctx), s.Close(), syncDir(string(f)))
 }

@@ -59,7 +59,7 @@ func (s *Store) prepare(drafts []flow.Draft) (light []flow.Draft, blobs []blob, 
 		body, err := journal.Detach(d.Kind, d.Note, d.Body, func(data []byte) (journal.Hash, error) {
 			b := blob{journal.Sum(data), data}
 			blobs = append(blobs, b)
-			return b.digest, s.patiently(func() error { return s.writeBlob(b) })
+			return b.digest, s.storeBlob(b)
 		})
 		if err != nil {
 			return nil, nil, err
@@ -75,11 +75,15 @@ func (s *Store) prepare(drafts []flow.Draft) (light []flow.Draft, blobs []blob, 
 	return light, blobs, nil
 }
 
-// patiently repeats what fails for want of space, as the writer does.
-func (s *Store) patiently(f func() error) error {
+// storeBlob is writeBlob with the patience for a full disk that the writer has.
+func (s *Store) storeBlob(b blob) error {
 	for start := time.Now(); ; time.Sleep(s.opts.FullPause) {
-		err := f()
-		if faultOf(err) != full || time.Since(start) >= s.opts.FullLimit {
+		err := s.writeBlob(b)
+		switch fault := faultOf(err); {
+		case fault == full && time.Since(start) < s.opts.FullLimit:
+		case fault == ordinary:
+			return fmt.Errorf("%w: %s: check the disk, and that nobody has moved the folder (%w)", flow.ErrStoreDown, s.dir, err)
+		default:
 			return explain(string(s.dir), err)
 		}
 	}
@@ -119,7 +123,7 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (string, error) {
 		return "", fmt.Errorf("%w: a blob of %d bytes, %d are the most", journal.ErrTooLarge, len(data), journal.MaxPayload)
 	}
 	b := blob{journal.Sum(data), data}
-	if err := s.patiently(func() error { return s.writeBlob(b) }); err != nil {
+	if err := s.storeBlob(b); err != nil {
 		return "", err
 	}
 	err := s.do(ctx, &op{drafts: 1, apply: func(t *tx) error { return t.storeBlobs([]blob{b}) }})

@@ -41,13 +41,20 @@ type row []driver.Value
 const (
 	readWrite = "rwc"
 	readOnly  = "ro"
+	// frozen reads the file alone, without its log and without locks. It is for a
+	// store that nobody can write, because its disk is full, and that has no log.
+	frozen = "frozen"
 )
 
 func connect(path, mode string) (*conn, error) {
 	q := url.Values{"mode": {mode}, "_pragma": {
 		"busy_timeout(5000)", "foreign_keys(ON)", "cache_size(-16384)",
 		"synchronous(FULL)", "wal_autocheckpoint(1000)"}}
-	if mode == readOnly {
+	if mode == frozen {
+		q.Set("mode", readOnly)
+		q.Set("immutable", "1")
+	}
+	if mode != readWrite {
 		q.Add("_pragma", "query_only(ON)")
 	}
 	connector, err := sqlite3.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String())
@@ -212,6 +219,7 @@ func stamp(t time.Time) any {
 // pool holds the connections of readers.
 type pool struct {
 	path  string
+	mode  string
 	slots chan struct{} // one for each connection that may be lent
 	done  chan struct{}
 
@@ -226,8 +234,8 @@ const (
 	linger  = 5 * time.Second
 )
 
-func newPool(path string) *pool {
-	p := &pool{path: path, slots: make(chan struct{}, readers), done: make(chan struct{}), linger: linger}
+func newPool(path, mode string) *pool {
+	p := &pool{path: path, mode: mode, slots: make(chan struct{}, readers), done: make(chan struct{}), linger: linger}
 	for range readers {
 		p.slots <- struct{}{}
 	}
@@ -246,7 +254,7 @@ func (p *pool) use(ctx context.Context, f func(*conn) error) error {
 	defer func() { p.slots <- struct{}{} }()
 	c := p.take()
 	if c == nil {
-		fresh, err := connect(p.path, readOnly)
+		fresh, err := connect(p.path, p.mode)
 		if err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func explain(path string, err error) error {
 	case broken:
 		return fmt.Errorf("%w: %s: check the disk, then start again; what was acknowledged is safe (%w)", flow.ErrStoreDown, path, err)
 	case damaged:
-		return fmt.Errorf("%w: %w: %s: export what can be read, then restore a backup (%w)", flow.ErrReadOnly, ErrDamaged, path, err)
+		return fmt.Errorf("%w: %w: %s: tipstaff doctor says what is damaged; restore a copy made by tipstaff backup (%w)", flow.ErrReadOnly, ErrDamaged, path, err)
 	case locked:
 		return fmt.Errorf("%w: %s: give this user the right to write the file and its folder (%w)", flow.ErrReadOnly, path, err)
 	}

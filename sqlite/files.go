@@ -89,7 +89,7 @@ func (f *filer) perform(jobs []fileJob) {
 	sync()
 }
 
-func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, err) }
+func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.s.dir), err)) }
 
 func (f *filer) close() error {
 	f.queue.close()
@@ -106,8 +106,12 @@ func (s *Store) writeEnvelope(e envelopeFile) (dir string, err error) {
 	if err != nil {
 		return dir, fmt.Errorf("%w: envelope %d of run %s: %w", ErrDamaged, e.seq, e.run, err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return dir, err
+	// One level at a time: a workspace that was moved away is not made again where
+	// it was.
+	for _, name := range []string{s.dir.journal(), dir} {
+		if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return dir, err
+		}
 	}
 	if err := linkFile(filepath.Join(dir, name), content, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return dir, fmt.Errorf("%w: it is written again when the store is next opened", err)

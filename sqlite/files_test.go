@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
@@ -212,44 +215,62 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 // A backup taken while others write opens, verifies and is complete.
 func TestBackupOfABusyStore(t *testing.T) {
 	b := newBench(t, nil)
-	run := b.create()
-	l := b.acquire(run)
 	value := `"` + strings.Repeat("x", 70<<10) + `"`
-	b.append(l, flow.Draft{Kind: "effect.finished", Path: "large", Body: body(`{"value":%s}`, value)})
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for n := 0; ; n++ {
-			select {
-			case <-stop:
-				stopped <- nil
-				return
-			default:
-				if err := appendErr(b, l, step(fmt.Sprint(n))); err != nil {
-					stopped <- err
-					return
+	var runs []string
+	var busy errgroup.Group
+	stop := make(chan struct{})
+	for range 8 {
+		run := b.create()
+		runs = append(runs, run)
+		l := b.acquire(run)
+		b.append(l, flow.Draft{Kind: "effect.finished", Path: "large", Body: body(`{"value":%s}`, value)})
+		busy.Go(func() error {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return nil
+				default:
+					if err := appendErr(b, l, step(fmt.Sprint(n))); err != nil {
+						return err
+					}
 				}
 			}
-		}
-	}()
+		})
+	}
 	dir := filepath.Join(t.TempDir(), "backup", ".tipstaff")
-	if err := b.Backup(t.Context(), dir); err != nil {
+	made, err := b.Backup(t.Context(), dir)
+	if err != nil {
 		t.Fatal(err)
 	}
 	close(stop)
-	if err := <-stopped; err != nil {
+	if err := busy.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Backup(t.Context(), dir); err == nil {
+	if _, err := b.Backup(t.Context(), dir); err == nil {
 		t.Error("a backup was written over another")
 	}
 	copied := &bench{TB: t, dir: dir}
-	copied.open(&Options{ReadOnly: true})
+	copied.open(nil)
 	defer copied.shut()
-	copied.verify(run)
+	for _, run := range runs {
+		copied.verify(run)
+		if row, err := copied.Run(t.Context(), run); err != nil || row.Owner != nil {
+			t.Errorf("run %s of the copy belongs to %v (%v)", run, row.Owner, err)
+		}
+		copied.acquire(run) // and whoever wants to can go on with it
+	}
+	if made.Runs != 8 || made.Blobs != 1 || made.Missing != 0 {
+		t.Errorf("it says that it holds %+v", made)
+	}
 	if _, err := copied.Blob(t.Context(), journal.Sum([]byte(value)).String()); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "keys", "user.key")); err == nil {
-		t.Error("a private key is in the backup")
+	if copied.Keys() != b.Keys() {
+		t.Error("the copy has other keys")
+	}
+	for name, want := range map[string]fs.FileMode{"": 0o700, "tipstaff.db": 0o600, "keys": 0o700, "keys/user.key": 0o600, "keys/executor.key": 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v (%v), want %v", name, info.Mode(), err, want)
+		}
 	}
 }

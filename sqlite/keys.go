@@ -80,16 +80,30 @@ func (k *keyring) open(dir, name string, private bool) error {
 	return writeFile(public, key.Public().File(), 0o644)
 }
 
-// openPrivate reads a seed, or makes one.
+// refuseWider refuses a key that others on this machine can read.
+func refuseWider(name string, most fs.FileMode) error {
+	have, err := modeBeyond(name, most)
+	if err == nil && have != 0 {
+		err = fmt.Errorf("%s has permissions %04o, others may have read the key: run chmod %04o %[1]s, or move it away to get a new one", name, have, most)
+	}
+	return err
+}
+
+// openPrivate reads a seed that nobody else can read, or makes one.
 func openPrivate(name string) (*journal.PrivateKey, error) {
-	text, err := os.ReadFile(name)
+	key, err := readPrivate(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makePrivate(name)
 	}
-	if err != nil {
-		return nil, err
+	if wider := refuseWider(name, 0o600); wider != nil {
+		return nil, wider
 	}
-	if err := refuseWider(name, 0o600); err != nil {
+	return key, err
+}
+
+func readPrivate(name string) (*journal.PrivateKey, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
 		return nil, err
 	}
 	seed, err := hex.DecodeString(strings.TrimSpace(string(text)))

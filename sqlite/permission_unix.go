@@ -3,19 +3,15 @@
 package sqlite
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 )
 
-// refuseWider refuses a key that others on this machine can read.
-func refuseWider(name string, most fs.FileMode) error {
+// modeBeyond is the mode of a file that allows more than most; 0: it does not.
+func modeBeyond(name string, most fs.FileMode) (fs.FileMode, error) {
 	info, err := os.Stat(name)
-	if err != nil {
-		return err
+	if err != nil || info.Mode().Perm()&^most == 0 {
+		return 0, err
 	}
-	if have := info.Mode().Perm(); have&^most != 0 {
-		return fmt.Errorf("%s has permissions %04o, others may have read the key: run chmod %04o %[1]s, or move it away to get a new one", name, have, most)
-	}
-	return nil
+	return info.Mode().Perm(), nil
 }

@@ -2,5 +2,5 @@ package sqlite
 
 import "io/fs"
 
-// refuseWider: access lists are not modes; the folder's own protect the key.
-func refuseWider(string, fs.FileMode) error { return nil }
+// modeBeyond: access lists are not modes; the folder's own protect what is in it.
+func modeBeyond(string, fs.FileMode) (fs.FileMode, error) { return 0, nil }

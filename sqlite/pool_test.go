@@ -16,7 +16,7 @@ func TestReadersRest(t *testing.T) {
 	b := newBench(t, nil)
 	run := b.create()
 	synctest.Test(t, func(t *testing.T) { // in which no time is lost by waiting
-		p := newPool(b.Store.dir.database())
+		p := newPool(b.Store.dir.database(), readOnly)
 		for range 3 {
 			err := p.use(context.Background(), func(c *conn) error {
 				rows, err := c.lookUp(run, func(ctx context.Context) ([]flow.Row, error) {
@@ -53,7 +53,7 @@ func TestReadersRest(t *testing.T) {
 func TestReadersRestAmongOthers(t *testing.T) {
 	b := newBench(t, nil)
 	run := b.create()
-	p := newPool(b.Store.dir.database())
+	p := newPool(b.Store.dir.database(), readOnly)
 	p.linger = time.Microsecond
 	var reading, enough sync.WaitGroup
 	enough.Add(2 * readers)

@@ -195,7 +195,7 @@ func openWriting(dir folder, opts Options, list schema) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, opts: opts, holder: rand.Text(), keys: ring, readers: newPool(dir.database()), hub: newHub()}
+	s := &Store{dir: dir, opts: opts, holder: rand.Text(), keys: ring, readers: newPool(dir.database(), readOnly), hub: newHub()}
 	s.files = newFiler(s)
 	s.writer, err = newWriter(s, c)
 	if err != nil {
@@ -210,28 +210,53 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 	if _, err := os.Stat(dir.database()); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: there is no store in %s: run something first", flow.ErrReadOnly, dir)
 	}
-	c, err := connect(dir.database(), readOnly)
+	mode := readOnly
+	newer, err := tryReading(dir, mode, list)
+	if faultOf(err) == full && noLog(dir) {
+		mode = frozen
+		newer, err = tryReading(dir, mode, list)
+	}
 	if err != nil {
 		return nil, explain(dir.database(), err)
 	}
-	var newer *newerFormat
-	err = checkFormat(c, dir, list)
-	if errors.As(err, &newer) {
-		refusal, err = newer, nil
+	if newer != nil {
+		refusal = newer
 	}
-	if err == nil {
-		_, err = c.number(context.Background(), `SELECT count(*) FROM runs WHERE n = 0`)
-	}
+	c, err := connect(dir.database(), mode)
 	if err != nil {
-		return nil, errors.Join(explain(dir.database(), err), c.close())
+		return nil, explain(dir.database(), err)
 	}
-	s := &Store{dir: dir, opts: opts, refusal: refusal, keys: loadPublic(dir.keys()), readers: newPool(dir.database()), hub: newHub()}
+	s := &Store{dir: dir, opts: opts, refusal: refusal, keys: loadPublic(dir.keys()), readers: newPool(dir.database(), mode), hub: newHub()}
 	s.poller = newPoller(s.hub, c)
 	if err := s.poller.start(); err != nil {
 		return nil, errors.Join(explain(dir.database(), err), c.close())
 	}
 	go s.poller.run()
 	return s, nil
+}
+
+// tryReading reads a little of the file, to see that it can be read at all. newer:
+// it has a format that is.
+func tryReading(dir folder, mode string, list schema) (newer *newerFormat, err error) {
+	c, err := connect(dir.database(), mode)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err = checkFormat(c, dir, list); errors.As(err, &newer) {
+		err = nil
+	}
+	if err == nil {
+		_, err = c.number(context.Background(), `SELECT count(*) FROM runs WHERE n = 0`)
+	}
+	return newer, err
+}
+
+// noLog reports whether the file holds everything: whoever closed it last has
+// removed the log, or left it empty.
+func noLog(dir folder) bool {
+	info, err := os.Stat(dir.database() + "-wal")
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
 // Close writes what is queued and ends the store. Leases it holds are not

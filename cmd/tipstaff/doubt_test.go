@@ -85,3 +85,32 @@ func TestAnswersToADoubt(t *testing.T) {
 		w.Must(0, "verify", "@")
 	})
 }
+
+// A killed run says by itself what it needs: to be resumed, which opens the gate of
+// the call in doubt.
+func TestAnInterruptedRunSaysHowItGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, manifest, long)
+	w.startLong().Kill()
+	run := w.show("@")
+	if run.Status != "interrupted" {
+		t.Fatalf("the run is %s", run.Status)
+	}
+	resume := "tipstaff resume " + run.ID
+	w.Must(0, "show", "@").Says(t, "interrupted; to go on:", "root/slow is in doubt", resume)
+	r := w.Must(0, "decide")
+	r.Says(t, run.ID, "root/slow is in doubt", resume)
+	if strings.Contains(r.Err, "nothing waits") {
+		t.Errorf("a call is in doubt\n%v", r)
+	}
+	if r := w.Must(0, "decide", "--json"); r.Out != "" {
+		t.Errorf("no gate is open\n%v", r)
+	}
+	w.Must(4, "resume", "@", "--unattended")
+	r = w.Must(0, "decide")
+	r.Says(t, "root/slow/in_doubt retry")
+	if strings.Contains(r.Out, "is in doubt:") {
+		t.Errorf("the gate is open, and the call is told of beside it\n%v", r)
+	}
+	w.Must(0, "show", "@").Says(t, "then:", resume)
+}

@@ -21,6 +21,8 @@ func main() {
 	env.Version = versionInfo()
 	env.Open = stop.open
 	env.Export = export
+	env.Backup = backup
+	env.Doctor = doctor
 	env.Classifier = classifier
 	env.IsPipeline = pipeline.IsPipeline
 	env.Tools = tools

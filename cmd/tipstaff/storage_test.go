@@ -207,6 +207,61 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// Commands that only look need no space: what they would write, they leave out.
+func TestLookingOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(*cmdtest.Process){
+		"after a kill":  func(p *cmdtest.Process) { p.Kill() },
+		"closed before": func(p *cmdtest.Process) { p.Signal(syscall.SIGTERM); p.Wait() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkspace(t, manifest, long)
+			mountSmall(t, w.Path(".tipstaff"))
+			p := w.startLong()
+			stop(p)
+			w.Check(os.RemoveAll(w.Path(".tipstaff", "journal"))) // whose files are to be written again
+			ballast := w.Path(".tipstaff", "ballast")
+			fill(t, ballast)
+
+			began := time.Now()
+			run := w.runs()[0]
+			w.Must(0, "ls").Says(t, "interrupted")
+			w.Must(0, "show", run).Says(t, "tipstaff resume "+run)
+			w.Must(0, "events", run).Says(t, "run.started")
+			w.Must(0, "decide").Says(t, "root/slow is in doubt")
+			w.Must(0, "verify", run, "--open")
+			if took := time.Since(began); took > 30*time.Second {
+				t.Errorf("looking took %v: it waited for space", took)
+			}
+			w.Check(os.Remove(ballast))
+			w.Must(4, "resume", run, "--unattended").Says(t, "root/slow/in_doubt")
+		})
+	}
+}
+
+// A workspace that is moved while a run goes on in it is not made again where it
+// was, and the exit code says that its store could not be used.
+func TestMovedWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t)
+	w.Dir = w.Path("before")
+	w.Unpack(manifest)
+	w.Write("long.yaml", long[strings.Index(long, "kind:"):strings.Index(long, "    - {id: after")])
+	p := w.startLong()
+	run := w.runs()[0]
+	w.Check(os.Rename(w.Dir, w.Dir+"-moved"))
+	w.Check(os.WriteFile(w.Dir+"-moved/enough", nil, 0o600))
+	if r := p.Wait(); r.Code != 3 {
+		t.Errorf("want exit code 3\n%v", r)
+	}
+	if _, err := os.Stat(w.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the old folder is there again: %v", err)
+	}
+	w.Dir += "-moved"
+	w.Must(0, "show", run)
+}
+
 // under runs the command from a shell that first does something to itself.
 func (w *workspace) under(setup string, args ...string) cmdtest.Result {
 	w.Helper()

@@ -151,6 +151,7 @@ func signalName(s os.Signal) string {
 type session struct {
 	runner *runner.Runner
 	store  *sqlite.Store // nil: the workspace has none yet
+	looks  bool          // its command changes nothing
 	dir    string        // where that is
 	first  *firstRun     // of such a workspace, if a run is about to be started in it
 
@@ -174,7 +175,17 @@ func (s *session) Close() error {
 	if s.store == nil {
 		return err
 	}
-	return errors.Join(err, s.store.Close())
+	return errors.Join(err, s.storeError(s.store.Close()))
+}
+
+// storeError is what became of writing that no command asked for: marking the runs
+// of dead owners, files that follow commits. A command that only looks makes do
+// without where there is no place for it.
+func (s *session) storeError(err error) error {
+	if s.looks && errors.Is(err, flow.ErrStoreFull) {
+		return nil
+	}
+	return unusable(err)
 }
 
 // folder is the workspace of that name.
@@ -230,7 +241,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, by drivenBy) (*ses
 		Abandon:    s.abandon,
 		OwnRun:     os.Getenv("TIPSTAFF_RUN_ID"),
 	}
-	dir := filepath.Join(workspace, ".tipstaff")
+	dir := filepath.Join(workspace, storeFolder)
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
 		untouched := config
 		untouched.Store = noStore{}
@@ -262,7 +273,8 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	config.Keys = runner.Keys{User: keys.User, Executor: keys.Executor}
 	config.Trusted = func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) }
 	r := runner.New(config)
-	if err := r.Recover(ctx, fmt.Sprintf("tipstaff[%d]", os.Getpid())); err != nil && !errors.Is(err, flow.ErrReadOnly) {
+	s.looks = o.ReadOnly
+	if err := s.storeError(r.Recover(ctx, fmt.Sprintf("tipstaff[%d]", os.Getpid()))); err != nil && !errors.Is(err, flow.ErrReadOnly) {
 		return errors.Join(err, store.Close())
 	}
 	s.runner, s.store, s.dir = r, store, dir
@@ -284,22 +296,25 @@ func spawn(c tool.Command) (tool.Process, error) {
 }
 
 // openStore opens for writing, because every command recovers the runs of dead
-// owners. One that only looks makes do with reading where it may not write.
+// owners. One that only looks makes do with reading where it may not or cannot
+// write, and does not wait for space.
 func openStore(dir string, mayRead bool) (*sqlite.Store, error) {
-	o := &sqlite.Options{UserKey: true, Alive: func(owner flow.Owner, heartbeat time.Time) bool {
-		return supervisor.Alive(owner, heartbeat, time.Now())
-	}}
+	o := &sqlite.Options{UserKey: true, Alive: alive}
+	if mayRead {
+		o.FullLimit = time.Nanosecond
+	}
 	store, err := sqlite.Open(dir, o)
-	if err != nil && mayRead && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
+	if err != nil && mayRead && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, flow.ErrStoreFull)) {
 		o.ReadOnly, o.UserKey = true, false
 		if readable, rerr := sqlite.Open(dir, o); rerr == nil {
 			return readable, nil
 		}
 	}
-	if err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: err.Error(), Err: err}
-	}
-	return store, nil
+	return store, unusable(err)
+}
+
+func alive(owner flow.Owner, heartbeat time.Time) bool {
+	return supervisor.Alive(owner, heartbeat, time.Now())
 }
 
 func export(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error {

@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// examination gathers what is wrong with a store.
+type examination struct {
+	dir    folder
+	opts   Options
+	now    time.Time
+	found  []tipstaff.Diagnostic
+	count  map[string]int // by code
+	paused bool           // whoever was writing has had the time to end
+}
+
+// mostAlike is how many findings of one code are listed.
+const mostAlike = 20
+
+// Remedies that several findings share.
+const (
+	restore    = "move the folder .tipstaff away and put that of a copy made by tipstaff backup in its place"
+	anyCommand = "tipstaff ls writes it again"
+)
+
+// Examine says what is wrong with the store in dir. It writes nothing; a database
+// that cannot be read is something it finds, not an error.
+func Examine(ctx context.Context, dir string, o *Options) ([]tipstaff.Diagnostic, error) {
+	x := &examination{dir: folder(dir), opts: o.withDefaults(), count: map[string]int{}}
+	x.now = x.opts.Now()
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil // nothing was run yet
+	case err != nil:
+		x.failed(dir, err)
+		return x.found, nil
+	case !info.IsDir():
+		x.error("not_a_folder", dir, "move it away", "it is where the store should be, and is no folder")
+		return x.found, nil
+	}
+	x.permissions()
+	x.place()
+	x.leftovers()
+	x.database(ctx)
+	for _, code := range slices.Sorted(maps.Keys(x.count)) {
+		if n := x.count[code]; n > mostAlike {
+			x.found = append(x.found, tipstaff.Diagnostic{Severity: tipstaff.SeverityWarning, Code: code, Where: dir,
+				Message: fmt.Sprintf("%d more of this kind are not listed", n-mostAlike), Remedy: "deal with those that are, then look again"})
+		}
+	}
+	return x.found, ctx.Err()
+}
+
+func (x *examination) add(severity, code, where, remedy, format string, args ...any) {
+	if x.count[code]++; x.count[code] <= mostAlike {
+		x.found = append(x.found, tipstaff.Diagnostic{Severity: severity, Code: code, Where: where, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+	}
+}
+
+func (x *examination) error(code, where, remedy, format string, args ...any) {
+	x.add(tipstaff.SeverityError, code, where, remedy, format, args...)
+}
+
+func (x *examination) warn(code, where, remedy, format string, args ...any) {
+	x.add(tipstaff.SeverityWarning, code, where, remedy, format, args...)
+}
+
+// failed tells of a check that could not be made.
+func (x *examination) failed(where string, err error) {
+	switch {
+	case err == nil || errors.Is(err, context.Canceled):
+	case faultOf(err) == damaged:
+		x.error("database_damaged", where, restore, "it is not what was written: %v", err)
+	default:
+		x.error("unreadable", where, "give this user the right to read it, check the disk, or end the process that holds it", "it cannot be examined: %v", err)
+	}
+}
+
+// permissions looks for what others on this machine may read or change.
+func (x *examination) permissions() {
+	check := func(report func(code, where, remedy, format string, args ...any), name string, most fs.FileMode, why string) {
+		if have, err := modeBeyond(name, most); err == nil && have != 0 {
+			report("permissions", name, fmt.Sprintf("chmod %o %s", most, name), "its permissions are %04o: %s", have, why)
+		}
+	}
+	check(x.warn, string(x.dir), 0o700, "others can see what runs did")
+	if open, _ := modeBeyond(string(x.dir), 0o766); open != 0 { // they may enter: then those of files count
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			check(x.warn, x.dir.database()+suffix, 0o600, "others can read every run")
+		}
+	}
+	check(x.error, x.dir.keys(), 0o700, "others may have read the keys, which are refused")
+	for _, name := range []string{journal.User, journal.Executor} {
+		check(x.error, filepath.Join(x.dir.keys(), name+".key"), 0o600, "others may have read the key, which is refused; move it away to get a new one")
+	}
+}
+
+// lowSpace is how much of the disk should be free: a few thousand steps.
+const lowSpace = 64 << 20
+
+// clockSlack is how far clocks may differ that agree.
+const clockSlack = time.Minute
+
+// place looks at the file system, and at its times.
+func (x *examination) place() {
+	if err := refuseNetwork(string(x.dir)); err != nil {
+		x.error("network", string(x.dir), "use a workspace on a local disk", "%v", err)
+	}
+	if free, err := freeSpace(string(x.dir)); err == nil && free < lowSpace {
+		x.warn("disk_space", string(x.dir), "make space: a run that finds none is interrupted", "%.1f MiB are left on its disk", float64(free)/(1<<20))
+	}
+	for _, suffix := range []string{"", "-wal"} {
+		if info, err := os.Stat(x.dir.database() + suffix); err == nil {
+			x.clock(x.dir.database()+suffix, "was written", info.ModTime())
+		}
+	}
+}
+
+// clock looks for a time that has not come yet.
+func (x *examination) clock(where, what string, at time.Time) {
+	if ahead := at.Sub(x.now); ahead > clockSlack {
+		x.warn("clock", where, "set the clock: expiries and leases go by it", "it %s at %s, which is %s ahead of the clock", what,
+			at.UTC().Format(time.RFC3339), ahead.Round(time.Second))
+	}
+}
+
+// leftovers looks for files that somebody began to write long ago.
+func (x *examination) leftovers() {
+	err := filepath.WalkDir(string(x.dir), func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), ".tmp-") {
+			return nil // what cannot be listed is told by who needs it
+		}
+		if info, err := d.Info(); err == nil && x.now.Sub(info.ModTime()) > blobAge {
+			x.warn("leftover", name, "rm "+name, "whoever began to write it was ended")
+		}
+		return nil
+	})
+	x.failed(string(x.dir), err)
+}
