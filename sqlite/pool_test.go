@@ -34,9 +34,11 @@ func TestReadersRest(t *testing.T) {
 			c := p.idle[0]
 			time.Sleep(linger - time.Nanosecond)
 			synctest.Wait()
+			p.mu.Lock() // the timer is yet to write
 			if c.used.IsZero() || c.recent == nil {
 				t.Error("it rests before its time")
 			}
+			p.mu.Unlock()
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if !c.used.IsZero() || c.recent != nil || p.timer != nil {
