@@ -92,6 +92,7 @@ type Verifier struct {
 
 	drafted bool      // an intent.draft was met
 	prev    Hash      // of the last envelope's bytes
+	inside  bool      // it began inside a journal and has met no envelope: prev is not known
 	covered bool      // the last record is an envelope
 	blobs   *blobUses // nil: nobody asks
 }
@@ -145,17 +146,24 @@ func (v *Verifier) AddParsed(b []byte, r Record, err error, stored *Hash) {
 // check returns the first fault of a record that could be parsed.
 func (v *Verifier) check(b []byte, r Record, expected int64, before Hash, stored *Hash) error {
 	v.result.Run = or(v.result.Run, r.Run)
-	switch {
-	case v.opts.Kinds != nil && !IsEnvelope(r.Kind) && !v.opts.Kinds(r.Kind):
+	if v.opts.Kinds != nil && !IsEnvelope(r.Kind) && !v.opts.Kinds(r.Kind) {
 		return fmt.Errorf("%w: %q", ErrUnknownKind, r.Kind)
+	}
+	if err := v.checkPlace(r, expected, stored); err != nil || !IsEnvelope(r.Kind) {
+		return err
+	}
+	return v.checkEnvelope(b, r, before)
+}
+
+// checkPlace compares a record with where it stands: the run, the seq, the chain.
+func (v *Verifier) checkPlace(r Record, expected int64, stored *Hash) error {
+	switch {
 	case r.Run != v.result.Run:
 		return fmt.Errorf("%w: it belongs to %q, this is the journal of %q", ErrOtherRun, r.Run, v.result.Run)
 	case r.Seq != expected:
 		return fmt.Errorf("%w: record %d stands where %d is due", ErrGap, r.Seq, expected)
 	case stored != nil && *stored != v.result.Head:
 		return fmt.Errorf("%w: the stored hash is %s, that of the bytes %s", ErrHash, stored, v.result.Head)
-	case IsEnvelope(r.Kind):
-		return v.checkEnvelope(b, r, before)
 	}
 	return nil
 }
@@ -180,7 +188,7 @@ func (v *Verifier) checkEnvelope(b []byte, r Record, before Hash) error {
 	if err := CheckBody(r.Kind, r.Body); err != nil {
 		return err
 	}
-	if r.Prev != v.prev.String() {
+	if !v.inside && r.Prev != v.prev.String() {
 		return fmt.Errorf("%w: it is %s, the previous envelope's hash is %s", ErrPrev, r.Prev, v.prev)
 	}
 	if r.Head != before.String() {

@@ -23,6 +23,10 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 	if err != nil {
 		return err
 	}
+	// A fork's draft is signed over its base: from then on that counts as sound.
+	if _, _, err := s.base(ctx, flow.Row{ID: run.ID, Base: run.Base, BaseSeq: run.BaseSeq}, draftBody{}); err != nil {
+		return err
+	}
 	return s.do(ctx, &op{drafts: len(drafts), apply: func(t *tx) error {
 		if err := t.create(run); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -83,6 +84,9 @@ type Store struct {
 	refusal error   // why, then
 	poller  *poller // nil: the writer polls
 	files   *filer  // nil: read-only
+
+	sound    heads    // of the runs, as far as this process knows
+	acquired sync.Map // by run: the *loading that its drive will ask for
 }
 
 var _ flow.Store = (*Store)(nil)

@@ -44,6 +44,7 @@ type runState struct {
 	head       int64 // up to which the row was taken
 	wake       time.Time
 	keys       *Keys          // that the run published; nil: not looked up yet
+	sound      bool           // every signature up to seq was made or checked by this process
 	dirty      bool           // the row must be written
 	fold       *tipstaff.Fold // up to seq, of a run that is driven here; nil: it is read when needed
 }
@@ -151,8 +152,9 @@ func (t *tx) loadState(run string) (*runState, error) {
 		return nil
 	}, `SELECT seq, hash FROM records WHERE run = ? ORDER BY seq DESC LIMIT 1`, st.n)
 	if err == nil && st.seq < st.head {
-		err = fmt.Errorf("%w: run %s ends at record %d, but had %d: verify it, then restore a backup", ErrDamaged, run, st.seq, st.head)
+		err = lostTail(run, st.seq, st.head)
 	}
+	st.sound = st.seq == 0 || t.w.s.sound.of(run) == journal.Head{Seq: st.seq, Hash: st.hash}
 	return st, err
 }
 
@@ -195,6 +197,9 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 		return err
 	}
 	st.seq, st.hash = rec.Seq, hash
+	if st.sound && d.From != "" {
+		t.w.s.sound.set(st.id, st.seq, st.hash)
+	}
 	if st.fold != nil {
 		st.fold.Apply(&tipstaff.Event{V: journal.Version, Seq: rec.Seq, Kind: tipstaff.Kind(rec.Kind), At: rec.At, Run: st.machine.Run,
 			Path: rec.Path, Epoch: rec.Epoch, N: rec.N, Note: rec.Note, Body: d.Body, From: d.From})
@@ -284,9 +289,13 @@ func (t *tx) signer(st *runState, d flow.Draft) (*journal.PrivateKey, error) {
 		}
 	}
 	if pub := key.Public(); *st.keys != (Keys{}) && pub != st.keys.User && pub != st.keys.Executor {
-		return nil, fmt.Errorf("%w: the run was begun with other keys than those in %s: restore them, or fork the run", journal.ErrUnknownKey, t.w.s.dir.keys())
+		return nil, t.w.s.otherKeys()
 	}
 	return key, nil
+}
+
+func (s *Store) otherKeys() error {
+	return fmt.Errorf("%w: the run was begun with other keys than those in %s: restore them, or fork the run", journal.ErrUnknownKey, s.dir.keys())
 }
 
 // published are the keys that the run's first record names; none if it names
