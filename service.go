@@ -185,6 +185,9 @@ type ListRequest struct {
 type RunPage struct {
 	Runs []Run
 	Next ID // zero: no more
+	// Strays is how many runs have left signed files beside a store that holds no run at
+	// all: its database was removed or replaced.
+	Strays int
 }
 
 // EventsRequest selects records of one run.

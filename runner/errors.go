@@ -16,7 +16,7 @@ var storeErrors = []struct {
 	hint string
 }{
 	{flow.ErrIntegrity, tipstaff.Integrity, "nothing was done; `tipstaff verify` tells what was changed: restore a backup of .tipstaff"},
-	{flow.ErrStoreLost, tipstaff.StoreLost, "put the file back where it was, then resume the run"},
+	{flow.ErrStoreLost, tipstaff.StoreLost, "put the file back where it was, or restore a backup; then resume the run"},
 	{journal.ErrUnknownKey, tipstaff.Refused, ""},
 	{flow.ErrNoRun, tipstaff.RunNotFound, "`tipstaff ls` lists the runs of this workspace"},
 	{flow.ErrEnded, tipstaff.RunEnded, "`tipstaff fork` makes a new run from an ended one"},
@@ -69,7 +69,7 @@ func messageOf(err error, code tipstaff.Code, run tipstaff.ID) string {
 		return "the request has made a run already" + strings.TrimPrefix(err.Error(), flow.ErrRequestKnown.Error())
 	case tipstaff.Busy:
 		return "run " + run.String() + " is being driven by another process"
-	case tipstaff.Integrity:
+	case tipstaff.Integrity, tipstaff.StoreLost:
 		return strings.TrimPrefix(err.Error(), "flow: ")
 	}
 	return err.Error()

@@ -106,8 +106,9 @@ func (s *Store) writeEnvelope(e envelopeFile) (dir string, err error) {
 	if err != nil {
 		return dir, fmt.Errorf("%w: envelope %d of run %s: %w", ErrDamaged, e.seq, e.run, err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return dir, err
+	// Not MkdirAll: where the store was moved away, nothing is made in its place.
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return dir, fmt.Errorf("%w: it is made again when the store is next opened", err)
 	}
 	if err := linkFile(filepath.Join(dir, name), content, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
 		return dir, fmt.Errorf("%w: it is written again when the store is next opened", err)
