@@ -262,6 +262,8 @@ type VerifyRequest struct {
 	Dir  string // an exported folder
 	Open bool   // a run without a terminal record is no fault
 	Keys []string
+	// Anchor is a file of anchors that the journal must agree with; "": none.
+	Anchor string
 	// Each is called, in journal order, with every record that the replayed
 	// program asked for. nil: nobody looks.
 	Each func(Event)

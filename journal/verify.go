@@ -22,6 +22,8 @@ type Options struct {
 	Open bool
 	// Heads are where the journal must end, as others remember it.
 	Heads []Head
+	// Anchors gives what an anchor file says of a run; nil: nothing is compared.
+	Anchors func(run string) Anchors
 	// State, if not "", is what Lifecycle must arrive at.
 	State string
 	// Lifecycle folds an envelope into a state, from "". nil: State is not compared.
@@ -94,6 +96,7 @@ type Verifier struct {
 	prev    Hash      // of the last envelope's bytes
 	inside  bool      // it began inside a journal and has met no envelope: prev is not known
 	covered bool      // the last record is an envelope
+	anchors Anchors   // of the run; nil: not asked for yet
 	blobs   *blobUses // nil: nobody asks
 }
 
@@ -140,6 +143,23 @@ func (v *Verifier) AddParsed(b []byte, r Record, err error, stored *Hash) {
 	}
 	if stored != nil {
 		v.result.Head = *stored
+	}
+	v.checkAnchor()
+}
+
+// checkAnchor compares the record that was added with what is anchored of it.
+func (v *Verifier) checkAnchor() {
+	if v.opts.Anchors == nil {
+		return
+	}
+	r := &v.result
+	if v.anchors == nil {
+		v.anchors = v.opts.Anchors(r.Run)
+	}
+	for _, h := range v.anchors[r.Seq] {
+		if h != r.Head {
+			r.fault(r.Seq, v.file, fmt.Errorf("%w: the hash here is %s, the anchor says %s", ErrTruncated, r.Head, h))
+		}
 	}
 }
 
@@ -265,6 +285,9 @@ func (v *Verifier) checkEnd() {
 			r.fault(r.Seq, v.file, fmt.Errorf("%w: the journal ends at %d with %s, %s says %d with %s",
 				ErrTruncated, r.Seq, r.Head, or(h.Of, "the expected head"), h.Seq, h.Hash))
 		}
+	}
+	if last := v.anchors.Last(); last > r.Seq {
+		r.fault(r.Seq, v.file, fmt.Errorf("%w: the journal ends at %d, the anchor says that it had %d records", ErrTruncated, r.Seq, last))
 	}
 	if v.opts.Lifecycle != nil && v.opts.State != "" && r.State != v.opts.State {
 		r.fault(0, v.file, fmt.Errorf("%w: the envelopes lead to %q, the run is stored as %q", ErrStateMismatch, r.State, v.opts.State))

@@ -47,6 +47,7 @@ func (b *bed) forge(run tipstaff.ID, kind tipstaff.Kind, from, to string) {
 	b.check(db.QueryRow(`SELECT head FROM runs WHERE id = ?`, run.String()).Scan(&fold))
 	_, err = db.Exec(`UPDATE runs SET env = ?, head_hash = (SELECT hash FROM records WHERE run = n AND seq = ?) WHERE id = ?`, prev[:], fold, run.String())
 	b.check(err)
+	b.check(b.store.Flush(b.t.Context())) // or some files would come afterwards
 	b.check(os.RemoveAll(filepath.Join(b.dir, ".tipstaff", "journal", run.String())))
 }
 

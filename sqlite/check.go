@@ -102,7 +102,10 @@ func (s *Store) loadFrom(ctx context.Context, row flow.Row, known journal.Head) 
 	if err := s.readOn(ctx, l); err != nil {
 		return nil, err
 	}
-	return l, s.addInherited(ctx, l, keys)
+	if err := s.addInherited(ctx, l, keys); err != nil {
+		return nil, err
+	}
+	return l, s.checkAnchors(ctx, l)
 }
 
 // addInherited adds what does not stand in the segment itself: a cancel that was asked

@@ -116,6 +116,9 @@ func (t *tx) project(st *runState, r flow.Record) error {
 			return err
 		}
 	}
+	if err := t.projectAnchor(st, r); err != nil {
+		return err
+	}
 	if err := t.refer(st, r.Draft); err != nil {
 		return err
 	}

@@ -219,7 +219,7 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 
 // laterColumns are those that the first format of the store did not have, by the
 // format that brought them.
-var laterColumns = map[string]int64{"session": 3, "envelope": 4, "request": 4, "thread": 4}
+var laterColumns = map[string]int64{"session": 3, "envelope": 4, "request": 4, "thread": 4, "anchor": anchorFormat}
 
 // column is a column of runs, also of an old store that may only be read: there
 // nothing stands in what came later.

@@ -28,6 +28,9 @@ type Options struct {
 	// UserKey loads the user's private key too. Without it drafts From user are
 	// refused: only a program that the user runs in person should ask for it.
 	UserKey bool
+	// Anchor names the file that anchors are written to and resumed runs compared
+	// with; "": there is none. nil: likewise.
+	Anchor func() (string, error)
 	// FullLimit is how long a full disk is waited for. 0: a minute.
 	FullLimit time.Duration
 	// FullPause is the time between two tries on a full disk. 0: a second.
@@ -243,6 +246,7 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 func (s *Store) Close() error {
 	var errs []error
 	if s.writer != nil {
+		_ = s.Flush(context.Background()) // so that anchors that are written can be crossed off; what fails is told below
 		errs = append(errs, s.writer.close())
 		errs = append(errs, s.files.close())
 	}

@@ -24,12 +24,15 @@ type tx struct {
 	inbox   int64       // id of the last row written there
 	notices []notice    // what to tell after the commit
 	files   []envelopeFile
+	rested  bool // an anchor is to be written
 }
 
 // runState is what the writer must know of a run to append to it.
 type runState struct {
 	n          int64
 	id         string
+	kind       string
+	anchor     bool // where it comes to rest is anchored
 	seq        int64
 	hash       journal.Hash
 	machine    tipstaff.Machine
@@ -131,15 +134,20 @@ func (t *tx) state(run string) (*runState, error) {
 func (t *tx) loadState(run string) (*runState, error) {
 	ctx := context.Background()
 	st := &runState{id: run}
-	err := t.c.one(ctx, func(r row) (err error) {
+	anchor, err := t.c.column(ctx, "anchor")
+	if err != nil {
+		return nil, err
+	}
+	err = t.c.one(ctx, func(r row) (err error) {
 		st.n, st.epoch, st.owned, st.held = r.int(0), r.int(1), r.text(2), r[3] != nil
 		st.cont, st.cancel, st.correction = r.int(4), r.int(5), r.int(6)
 		copy(st.env[:], r.bytes(7))
 		st.envs, st.head, st.wake = r.int(8), r.int(9), r.time(10)
 		st.machine.State = tipstaff.State(r.text(11))
+		st.kind, st.anchor = r.text(12), r.int(13) > 0
 		st.machine.Run, err = tipstaff.ParseID(run)
 		return err
-	}, `SELECT n, epoch, owned, holder, cont, cancel, correction, env, envs, head, wake_at, state FROM runs WHERE id = ?`, run)
+	}, `SELECT n, epoch, owned, holder, cont, cancel, correction, env, envs, head, wake_at, state, kind, `+anchor+` FROM runs WHERE id = ?`, run)
 	if errors.Is(err, errNoRow) {
 		return nil, fmt.Errorf("%w: %s", flow.ErrNoRun, run)
 	}

@@ -43,8 +43,8 @@ type writer struct {
 	states   map[string]*runState // as of the last commit, or of this transaction
 	memory   memoryHead           // likewise
 	place    *place
-	down     error                // why nothing is written any more
-	wasFull  bool                 // a full disk has been waited for in vain
+	down     error // why nothing is written any more
+	wasFull  bool  // a full disk has been waited for in vain
 	commits  int
 	inboxed  int64 // the inbox's last row when it was pruned
 	closing  chan struct{}
@@ -261,7 +261,7 @@ func (w *writer) attempt(batch []*op) (err error) {
 func (w *writer) committed(t *tx) {
 	w.poller.passed(t.inbox)
 	w.notifier.notices(t.notices)
-	w.s.files.write(t.files)
+	w.s.files.write(t.files, t.rested)
 	if len(w.states) > cachedStates {
 		clear(w.states)
 	}
