@@ -147,13 +147,10 @@ func (v *Verifier) AddParsed(b []byte, r Record, err error, stored *Hash) {
 	v.checkAnchor()
 }
 
-// checkAnchor compares the record that was added with what is anchored of it.
+// checkAnchor compares the record that was added last with what is anchored of it.
 func (v *Verifier) checkAnchor() {
-	if v.opts.Anchors == nil {
-		return
-	}
 	r := &v.result
-	if v.anchors == nil {
+	if v.anchors == nil && v.opts.Anchors != nil {
 		v.anchors = v.opts.Anchors(r.Run)
 	}
 	for _, h := range v.anchors[r.Seq] {
@@ -285,6 +282,9 @@ func (v *Verifier) checkEnd() {
 			r.fault(r.Seq, v.file, fmt.Errorf("%w: the journal ends at %d with %s, %s says %d with %s",
 				ErrTruncated, r.Seq, r.Head, or(h.Of, "the expected head"), h.Seq, h.Hash))
 		}
+	}
+	if r.Seq == 0 {
+		v.checkAnchor() // nothing was added
 	}
 	if last := v.anchors.Last(); last > r.Seq {
 		r.fault(r.Seq, v.file, fmt.Errorf("%w: the journal ends at %d, the anchor says that it had %d records", ErrTruncated, r.Seq, last))

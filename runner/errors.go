@@ -15,7 +15,7 @@ var storeErrors = []struct {
 	code tipstaff.Code
 	hint string
 }{
-	{flow.ErrIntegrity, tipstaff.Integrity, "nothing was done; `tipstaff verify` tells what was changed: restore a backup of .tipstaff"},
+	{flow.ErrIntegrity, tipstaff.Integrity, "nothing was done; `tipstaff verify` tells what was changed (with --anchor FILE, of a run that is anchored): restore a backup of .tipstaff"},
 	{flow.ErrStoreLost, tipstaff.StoreLost, "put the file back where it was, or restore a backup; then resume the run"},
 	{journal.ErrUnknownKey, tipstaff.Refused, ""},
 	{flow.ErrNoRun, tipstaff.RunNotFound, "`tipstaff ls` lists the runs of this workspace"},
