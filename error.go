@@ -44,6 +44,8 @@ const (
 	StoreUnavailable    Code = "store_unavailable"
 	StoreBusy           Code = "store_busy"
 	StoreFull           Code = "store_full"
+	StoreLost           Code = "store_lost" // its file was removed or replaced while it was open
+	Integrity           Code = "integrity"  // the journal is not what was written
 	FormatNewer         Code = "format_newer"
 	ReplayMismatch      Code = "replay_mismatch"
 	Refused             Code = "refused" // preflight: pin, lock, environment; Details say which

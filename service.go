@@ -185,6 +185,9 @@ type ListRequest struct {
 type RunPage struct {
 	Runs []Run
 	Next ID // zero: no more
+	// Strays is how many runs have left signed files beside a store that holds no run at
+	// all: its database was removed or replaced.
+	Strays int
 }
 
 // EventsRequest selects records of one run.
@@ -262,6 +265,8 @@ type VerifyRequest struct {
 	// Admins are the users whose tokens could act in the runs of others, which the
 	// journal does not say. nil: those of this workspace.
 	Admins []string
+	// Anchor is a file of anchors that the journal must agree with; "": none.
+	Anchor string
 	// Each is called, in journal order, with every record that the replayed
 	// program asked for. nil: nobody looks.
 	Each func(Event)

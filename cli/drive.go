@@ -44,7 +44,9 @@ func (a *app) conclude(r tipstaff.Run, below []tipstaff.Run, d tipstaff.Driven) 
 	case d.Outcome == "parked", d.Outcome == "cut":
 		a.saySteps(a.err, r, below, d.WakeAt)
 	default:
-		fmt.Fprintf(a.err, "interrupted%s; to go on:\n  %s\n", inBrackets(d.Reason), a.resumeLine(r.ID))
+		if d.Reason != string(tipstaff.Integrity) { // which says itself what to do first
+			fmt.Fprintf(a.err, "interrupted%s; to go on:\n  %s\n", inBrackets(d.Reason), a.resumeLine(r.ID))
+		}
 	}
 }
 

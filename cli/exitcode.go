@@ -75,6 +75,8 @@ func exitOfCode(c tipstaff.Code) int {
 		return exitInvalid
 	case tipstaff.Internal:
 		return exitFailed
+	case tipstaff.Integrity:
+		return exitIntegrity
 	}
 	return exitRefused
 }

@@ -34,7 +34,15 @@ func (o *lsOptions) run(ctx context.Context) error {
 		none = false
 		return o.print(r)
 	})
-	if err == nil && none && !o.json {
+	if err != nil || !none {
+		return err
+	}
+	page, err := svc.List(ctx, tipstaff.ListRequest{Limit: 1})
+	switch {
+	case page.Strays > 0:
+		fmt.Fprintf(o.err, "warning: this store holds no run, but .tipstaff/journal has the signed envelopes of %s: the database was removed or replaced\n"+
+			"hint: end all commands and put .tipstaff/tipstaff.db back from a backup; until then, start nothing here\n", plural(page.Strays, "run"))
+	case !o.json:
 		fmt.Fprintln(o.err, "no runs yet; start one: tipstaff run plan.yaml")
 	}
 	return err

@@ -17,6 +17,7 @@ type verifyOptions struct {
 	keyNames []string
 	admins   []string
 	memory   bool
+	anchor   string
 }
 
 func newVerify(a *app) *cobra.Command {
@@ -27,6 +28,9 @@ func newVerify(a *app) *cobra.Command {
 		Long: `Check a run of this workspace, or a folder made by tipstaff export. Integrity:
 no record was changed, removed, moved or forged. Conformance: the plan, replayed,
 takes exactly the recorded steps.
+
+With --anchor the journal must also pass through what that file says of the run: so
+a run that was cut short, or written anew with the real keys, is found too.
 
 With --memory the workspace's memory is checked as well, or alone if no run is
 named: its log is whole, and what is in use follows from it.
@@ -58,6 +62,7 @@ Exit code 6: integrity is broken. 7: the run does not conform.`,
 	cmd.Flags().BoolVar(&o.unended, "open", false, "a run that has not ended is no fault")
 	cmd.Flags().StringArrayVar(&o.keyNames, "key", nil, "trust only this public key: a .pub `file` or a folder of them; may be repeated")
 	cmd.Flags().StringArrayVar(&o.admins, "admin", nil, "`user` whose token could act in the runs of others (default: those of tipstaff.yaml); may be repeated")
+	cmd.Flags().StringVar(&o.anchor, "anchor", "", "compare the run with this anchor `file`")
 	cmd.Flags().BoolVar(&o.memory, "memory", false, "check the workspace's memory too")
 	return cmd
 }
@@ -95,7 +100,7 @@ func (o *verifyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.verify(ctx, o.ref, tipstaff.VerifyRequest{Open: o.unended, Keys: keys, Admins: o.admins}, o.printReport)
+	return o.verify(ctx, o.ref, tipstaff.VerifyRequest{Open: o.unended, Keys: keys, Admins: o.admins, Anchor: o.anchor}, o.printReport)
 }
 
 // verify asks for the report of a run, or of an exported one, and shows it.

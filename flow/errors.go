@@ -34,6 +34,10 @@ var (
 	ErrStoreBusy    = errors.New("flow: the store is locked by another process")
 	ErrStoreDown    = errors.New("flow: the store cannot be written")
 	ErrReadOnly     = errors.New("flow: the store is open for reading only")
+	// ErrIntegrity is a run whose records are not what was written: nothing acts on them.
+	ErrIntegrity = errors.New("flow: the journal was changed")
+	// ErrStoreLost is a store whose file is no longer where it was opened.
+	ErrStoreLost = errors.New("flow: the store is gone")
 )
 
 // Codes of failures that the engine itself records.

@@ -265,7 +265,8 @@ func TestCorpusHasEveryFault(t *testing.T) {
 		t.Fatalf("only %d names in fault.go", len(names))
 	}
 	for _, m := range names {
-		if !found[m[1]] {
+		// Whether a run asks for an anchor says its plan, which this package cannot read.
+		if !found[m[1]] && FaultCode(m[1]) != ErrUnanchored {
 			t.Errorf("no case has the fault %s", m[1])
 		}
 	}

@@ -31,6 +31,7 @@ const (
 	ErrUnterminated       FaultCode = "unterminated"        // no terminal envelope
 	ErrTailUncovered      FaultCode = "tail_uncovered"      // records follow the terminal envelope
 	ErrTruncated          FaultCode = "truncated"           // the head is not the expected one
+	ErrUnanchored         FaultCode = "unanchored"          // the anchor file does not name a run that asks for it
 	ErrStateMismatch      FaultCode = "state_mismatch"      // the envelopes lead to another state
 	ErrBlobMissing        FaultCode = "blob_missing"        // a record names a blob that is not there
 	ErrBlobMismatch       FaultCode = "blob_mismatch"       // a blob's bytes are not those of its digest

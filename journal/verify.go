@@ -22,6 +22,8 @@ type Options struct {
 	Open bool
 	// Heads are where the journal must end, as others remember it.
 	Heads []Head
+	// Anchors gives what an anchor file says of a run; nil: nothing is compared.
+	Anchors func(run string) Anchors
 	// State, if not "", is what Lifecycle must arrive at.
 	State string
 	// Lifecycle folds an envelope into a state, from "". nil: State is not compared.
@@ -93,8 +95,10 @@ type Verifier struct {
 
 	drafted bool      // an intent.draft was met
 	prev    Hash      // of the last envelope's bytes
+	inside  bool      // it began inside a journal and has met no envelope: prev is not known
 	settled int64     // seq of the last envelope whose signature verified
 	after   int64     // seq of the first record behind the terminal envelope; 0: none
+	anchors Anchors   // of the run; nil: not asked for yet
 	blobs   *blobUses // nil: nobody asks
 }
 
@@ -137,6 +141,20 @@ func (v *Verifier) AddParsed(b []byte, r Record, err error, stored *Hash) {
 	if stored != nil {
 		v.result.Head = *stored
 	}
+	v.checkAnchor()
+}
+
+// checkAnchor compares the record that was added last with what is anchored of it.
+func (v *Verifier) checkAnchor() {
+	r := &v.result
+	if v.anchors == nil && v.opts.Anchors != nil {
+		v.anchors = v.opts.Anchors(r.Run)
+	}
+	for _, h := range v.anchors[r.Seq] {
+		if h != r.Head {
+			r.fault(r.Seq, v.file, fmt.Errorf("%w: the hash here is %s, the anchor says %s", ErrTruncated, r.Head, h))
+		}
+	}
 }
 
 // meet counts a record: as its own seq says, else as the one that is due.
@@ -165,19 +183,28 @@ func (v *Verifier) check(b []byte, r Record, expected int64, before Hash, stored
 			}
 		}
 	}
-	switch {
-	case v.opts.Kinds != nil && !IsEnvelope(r.Kind) && !v.opts.Kinds(r.Kind):
+	if v.opts.Kinds != nil && !IsEnvelope(r.Kind) && !v.opts.Kinds(r.Kind) {
 		return fmt.Errorf("%w: %q", ErrUnknownKind, r.Kind)
+	}
+	if err := v.checkPlace(r, expected, after, stored); err != nil {
+		return err
+	}
+	if signed != nil || !IsEnvelope(r.Kind) {
+		return signed
+	}
+	return v.checkEnvelope(r, before, settled)
+}
+
+// checkPlace compares a record with where it stands: the run, the seq, the chain,
+// whose hash after it is after.
+func (v *Verifier) checkPlace(r Record, expected int64, after Hash, stored *Hash) error {
+	switch {
 	case r.Run != v.result.Run:
 		return fmt.Errorf("%w: it belongs to %q, this is the journal of %q", ErrOtherRun, r.Run, v.result.Run)
 	case r.Seq != expected:
 		return fmt.Errorf("%w: record %d stands where %d is due", ErrGap, r.Seq, expected)
 	case stored != nil && *stored != after:
 		return fmt.Errorf("%w: the stored hash is %s, that of the bytes %s", ErrHash, stored, after)
-	case signed != nil:
-		return signed
-	case IsEnvelope(r.Kind):
-		return v.checkEnvelope(r, before, settled)
 	}
 	return nil
 }
@@ -206,7 +233,7 @@ func (v *Verifier) checkEnvelope(r Record, before Hash, settled int64) error {
 	if err := CheckBody(r.Kind, r.Body); err != nil {
 		return err
 	}
-	if r.Prev != v.prev.String() {
+	if !v.inside && r.Prev != v.prev.String() {
 		return fmt.Errorf("%w: it is %s, the previous envelope's hash is %s", ErrPrev, r.Prev, v.prev)
 	}
 	if r.Head != before.String() {
@@ -295,6 +322,12 @@ func (v *Verifier) checkEnd() {
 			r.fault(r.Seq, v.file, fmt.Errorf("%w: the journal ends at %d with %s, %s says %d with %s",
 				ErrTruncated, r.Seq, r.Head, or(h.Of, "the expected head"), h.Seq, h.Hash))
 		}
+	}
+	if r.Seq == 0 {
+		v.checkAnchor() // nothing was added
+	}
+	if last := v.anchors.Last(); last > r.Seq {
+		r.fault(r.Seq, v.file, fmt.Errorf("%w: the journal ends at %d, the anchor says that it had %d records", ErrTruncated, r.Seq, last))
 	}
 	if v.opts.Lifecycle != nil && v.opts.State != "" && r.State != v.opts.State {
 		r.fault(0, v.file, fmt.Errorf("%w: the envelopes lead to %q, the run is stored as %q", ErrStateMismatch, r.State, v.opts.State))

@@ -221,6 +221,24 @@ func TestEndFaults(t *testing.T) {
 			b.begin(l, "")
 			b.end(l)
 		}},
+		{"as anchored", nil, func(b *book, l *library, opts *Options) {
+			opts.Anchors = func(string) Anchors {
+				return Anchors{1: {Hash{}.Next(b.records[0])}, int64(len(b.records)): {opts.Heads[0].Hash}}
+			}
+		}},
+		{"another hash than the anchor's", []FaultCode{ErrTruncated}, func(_ *book, _ *library, opts *Options) {
+			opts.Anchors = func(string) Anchors { return Anchors{2: {Sum(nil)}} }
+		}},
+		{"anchored twice at one record", []FaultCode{ErrTruncated}, func(b *book, _ *library, opts *Options) {
+			opts.Anchors = func(string) Anchors { return Anchors{1: {Hash{}.Next(b.records[0]), Sum(nil)}} }
+		}},
+		{"an end before the anchor", []FaultCode{ErrTruncated}, func(b *book, _ *library, opts *Options) {
+			opts.Anchors = func(string) Anchors { return Anchors{int64(len(b.records)) + 1: {Sum(nil)}} }
+		}},
+		{"nothing of what is anchored", []FaultCode{ErrTruncated}, func(b *book, _ *library, opts *Options) {
+			b.records, opts.Open, opts.Heads = nil, true, nil
+			opts.Anchors = func(string) Anchors { return Anchors{1: {Sum(nil)}} }
+		}},
 		{"another state", []FaultCode{ErrStateMismatch}, func(_ *book, _ *library, opts *Options) {
 			opts.State, opts.Lifecycle = "failed", lifecycle
 		}},

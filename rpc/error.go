@@ -65,7 +65,9 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.StoreUnavailable: codes.Unavailable,
 	tipstaff.StoreBusy:        codes.Unavailable,
 	tipstaff.StoreFull:        codes.Unavailable,
+	tipstaff.StoreLost:        codes.Unavailable,
 
+	tipstaff.Integrity:      codes.DataLoss,
 	tipstaff.ReplayMismatch: codes.DataLoss,
 	tipstaff.Internal:       codes.Internal,
 }

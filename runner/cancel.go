@@ -241,7 +241,10 @@ func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 
 func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) error {
 	if row.Cancel && row.Session == "" { // a turn is ended by whoever drives it next
-		return r.settle(ctx, row, cancelBody{})
+		// A journal that was changed settles nothing, and keeps nobody from the other runs.
+		if err := r.settle(ctx, row, cancelBody{}); !errors.Is(err, flow.ErrIntegrity) {
+			return err
+		}
 	}
 	return r.Store.Write(ctx, row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
 		now := tx.Row()

@@ -70,6 +70,9 @@ func (r *Runner) correct(ctx context.Context, req tipstaff.ResumeRequest) (*prog
 	if strings.TrimSpace(req.Correction.Reason) == "" {
 		return nil, nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a correction needs a reason")
 	}
+	if _, err := r.Store.Load(ctx, req.Run.String()); err != nil {
+		return nil, nil, err // what is corrected must be what was accepted
+	}
 	for {
 		p, err := openProgram(ctx, r.Store, req.Run.String())
 		if err != nil {

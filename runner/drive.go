@@ -189,6 +189,9 @@ func describe(out flow.Outcome) tipstaff.Driven {
 		if out.Err != nil {
 			d.Message = out.Err.Error()
 			d.Err = explain(out.Err, tipstaff.ID{})
+			if code := tipstaff.CodeOf(d.Err); code == tipstaff.StoreLost || code == tipstaff.Integrity {
+				d.Reason = string(code)
+			}
 		}
 	}
 	return d

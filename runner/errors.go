@@ -6,6 +6,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // storeErrors says how the errors of a store look to people.
@@ -14,6 +15,9 @@ var storeErrors = []struct {
 	code tipstaff.Code
 	hint string
 }{
+	{flow.ErrIntegrity, tipstaff.Integrity, "nothing was done; `tipstaff verify` tells what was changed (with --anchor FILE, of a run that is anchored): restore a backup of .tipstaff"},
+	{flow.ErrStoreLost, tipstaff.StoreLost, "put the file back where it was, or restore a backup; then resume the run"},
+	{journal.ErrUnknownKey, tipstaff.Refused, ""},
 	{flow.ErrNoRun, tipstaff.RunNotFound, "`tipstaff ls` lists the runs of this workspace"},
 	{flow.ErrEnded, tipstaff.RunEnded, "`tipstaff fork` makes a new run from an ended one"},
 	{flow.ErrSessionBusy, tipstaff.SessionBusy, "continue it with `tipstaff chat --session`, or cancel the run"},
@@ -65,6 +69,8 @@ func messageOf(err error, code tipstaff.Code, run tipstaff.ID) string {
 		return "the request has made a run already" + strings.TrimPrefix(err.Error(), flow.ErrRequestKnown.Error())
 	case tipstaff.Busy:
 		return "run " + run.String() + " is being driven by another process"
+	case tipstaff.Integrity, tipstaff.StoreLost:
+		return strings.TrimPrefix(err.Error(), "flow: ")
 	}
 	return err.Error()
 }

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -227,9 +230,29 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 			}
 		}
 		if len(rows) < q.Limit {
-			return page, nil
+			return page, r.countStrays(ctx, &page)
 		}
 	}
+}
+
+// countStrays looks for the files of runs if the store holds none.
+func (r *Runner) countStrays(ctx context.Context, page *tipstaff.RunPage) error {
+	if len(page.Runs) > 0 || r.Files == "" {
+		return nil
+	}
+	if rows, err := r.Store.Runs(ctx, flow.Query{Limit: 1}); err != nil || len(rows) > 0 {
+		return explain(err, tipstaff.ID{})
+	}
+	entries, err := os.ReadDir(r.Files)
+	for _, e := range entries {
+		if _, err := tipstaff.ParseID(e.Name()); err == nil && e.IsDir() {
+			page.Strays++
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return explain(err, tipstaff.ID{})
+	}
+	return nil
 }
 
 // Artifact is a stored document or payload by its digest, or what the state of a

@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/tipstaff/tipstaff"
@@ -102,6 +103,19 @@ func (p *prepared) preflight(name string, l *tool.Lock, servers map[string]tool.
 		return nil
 	}
 	return p.refused(name, refusal)
+}
+
+// checkAnchor refuses a plan that is to be anchored where that cannot be.
+func (p *prepared) checkAnchor(name, workspace string) error {
+	if p.doc == nil || !p.doc.Intent.Anchor {
+		return nil
+	}
+	folder := filepath.Dir(anchorIn(p.manifest, workspace))
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return tipstaff.Errorf(tipstaff.Refused, "%s cannot be run: its anchor would be written to %s, which is no folder", name, folder).
+			WithHint("make the folder, or correct anchor.file in tipstaff.yaml")
+	}
+	return nil
 }
 
 func refusedTool(w want, u tool.URI, err error) tipstaff.RefusedTool {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -90,19 +91,19 @@ func (r *Runner) pending(ctx context.Context, row flow.Row) ([]tipstaff.Gate, er
 	if !row.WakeAt.IsZero() && !r.Now().Before(row.WakeAt) {
 		return nil, nil
 	}
-	gates, err := r.Store.Gates(ctx, flow.GateQuery{Run: row.ID})
+	gates, err := r.Store.Gates(ctx, flow.GateQuery{Run: row.ID, Open: true})
 	if err != nil {
 		return nil, err
 	}
-	parked := parkedAt(ctx, r.Store, row)
+	if decided, err := decidedSince(ctx, r.Store, row); err != nil || decided {
+		return nil, err
+	}
 	var open []tipstaff.Gate
 	for _, g := range gates {
-		switch {
-		case g.Decided > parked, g.Decided == 0 && gateOf(g).Expired(r.Now()):
+		if gateOf(g).Expired(r.Now()) {
 			return nil, nil
-		case g.Decided == 0:
-			open = append(open, gateOf(g))
 		}
+		open = append(open, gateOf(g))
 	}
 	below, waits, err := r.pendingBelow(ctx, row)
 	if err != nil || !waits {
@@ -111,19 +112,22 @@ func (r *Runner) pending(ctx context.Context, row flow.Row) ([]tipstaff.Gate, er
 	return append(open, below...), nil
 }
 
-// parkedAt is the seq of the run's last run.parked. Only foreign records can
-// follow it, so it is near the head.
-func parkedAt(ctx context.Context, src source, row flow.Row) int64 {
+// decidedSince reports whether a decision follows the run's last run.parked. Only
+// foreign records can, so that is near the head.
+func decidedSince(ctx context.Context, src source, row flow.Row) (decided bool, err error) {
 	for end := row.Head; end > 0; end -= pageSize {
 		page, err := src.Records(ctx, row.ID, max(0, end-pageSize), pageSize)
 		if err != nil {
-			return 0
+			return false, err
 		}
-		for i := len(page) - 1; i >= 0; i-- {
-			if page[i].Kind == string(tipstaff.KindRunParked) {
-				return page[i].Seq
+		for _, s := range slices.Backward(page) {
+			switch tipstaff.Kind(s.Kind) {
+			case tipstaff.KindRunParked:
+				return decided, nil
+			case tipstaff.KindPolicyGateResolve, tipstaff.KindIntentAnswer, tipstaff.KindIntentAccept:
+				decided = true
 			}
 		}
 	}
-	return 0
+	return decided, nil
 }

@@ -143,6 +143,9 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Docume
 	if p.inputs, problems = doc.CheckInputs(given); len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
+	if err := p.checkAnchor(req.Name, r.Workspace); err != nil {
+		return nil, err
+	}
 	return p, p.preflight(req.Name, have.lock, r.Servers(manifest, r.Workspace, nil))
 }
 
@@ -191,6 +194,22 @@ func (r *Runner) manifest() (*tool.Manifest, error) {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
 	}
 	return m, r.replacePolicy(m)
+}
+
+// AnchorFile is the file that the manifest of a workspace names for anchors; "": none.
+func AnchorFile(workspace string) (string, error) {
+	m, err := New(Config{Workspace: workspace}).manifest()
+	if err != nil || m == nil {
+		return "", err
+	}
+	return anchorIn(m, workspace), nil
+}
+
+func anchorIn(m *tool.Manifest, workspace string) string {
+	if m.Anchor == "" || filepath.IsAbs(m.Anchor) {
+		return m.Anchor
+	}
+	return filepath.Join(workspace, m.Anchor)
 }
 
 // replacePolicy puts the policy of a file in the place of the manifest's, if there
@@ -334,8 +353,14 @@ func (r resolver) Agent(name string) plan.AgentInfo {
 	return plan.AgentInfo{Trouble: agentTrouble(r.manifest, name)}
 }
 
-// Feature: worktrees, delivery and anchors do not exist in this release either.
-func (resolver) Feature(name string) plan.Trouble {
+// Feature: worktrees and delivery do not exist in this release either.
+func (r resolver) Feature(name string) plan.Trouble {
+	if name == "anchor" {
+		if r.manifest != nil && r.manifest.Anchor != "" {
+			return plan.Trouble{}
+		}
+		return plan.Trouble{Code: "field_invalid", Message: "anchor: true needs anchor.file in tipstaff.yaml: the file outside the store that says where the run came to rest"}
+	}
 	return plan.Trouble{Code: "field_invalid", Message: "this version of Tipstaff does not have " + name}
 }
 

@@ -53,8 +53,22 @@ func (r *Runner) verifying(req tipstaff.VerifyRequest) (*journal.Options, error)
 	if err != nil {
 		return nil, err
 	}
-	return &journal.Options{Trusted: trusted, Open: req.Open, Lifecycle: foldState,
-		Kinds: func(kind string) bool { return tipstaff.KnownKind(tipstaff.Kind(kind)) }}, nil
+	opts := &journal.Options{Trusted: trusted, Open: req.Open, Lifecycle: foldState,
+		Kinds: func(kind string) bool { return tipstaff.KnownKind(tipstaff.Kind(kind)) }}
+	if req.Anchor != "" {
+		if _, err := journal.ReadAnchors(req.Anchor, ""); err != nil {
+			return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the anchor file cannot be read: %v", err), Err: err}
+		}
+		opts.Anchors = func(run string) journal.Anchors { return anchorsOf(req, run) }
+	}
+	return opts, nil
+}
+
+// anchorsOf reads what the request's anchor file says of a run. That it can be read
+// was seen before.
+func anchorsOf(req tipstaff.VerifyRequest, run string) journal.Anchors {
+	anchors, _ := journal.ReadAnchors(req.Anchor, run)
+	return anchors
 }
 
 // trusted are the keys a verification believes: those given, else the store's.
@@ -249,6 +263,9 @@ func report(ctx context.Context, src source, res journal.Result, t *trace, err e
 		rep.Conformance = unreadable(err)
 		return rep
 	}
+	if req.Anchor != "" && p.doc.Intent.Anchor {
+		t.checkAnchored(&rep, anchorsOf(req, res.Run))
+	}
 	j := &judge{ctx: ctx, src: src, program: p, trace: t, admins: req.Admins}
 	rep.Outcome = j.all(req.Each)
 	rep.Conformance = tipstaff.Finding{OK: len(j.problems) == 0, Total: len(j.problems), Problems: j.problems[:min(len(j.problems), journal.MaxFaults)]}
@@ -256,6 +273,26 @@ func report(ctx context.Context, src source, res journal.Result, t *trace, err e
 		rep.Conformance.Problems = []tipstaff.Problem{}
 	}
 	return rep
+}
+
+// checkAnchored reports a run that is to be anchored and whose last rest is not.
+func (t *trace) checkAnchored(rep *tipstaff.Report, anchors journal.Anchors) {
+	last := int64(0)
+	for i := range t.events {
+		switch e := &t.events[i]; {
+		case e.Kind == tipstaff.KindPlanProposed:
+			last = 0 // the plan that asks for it may be in force from here on only
+		case e.Kind == tipstaff.KindRunParked, e.Kind == tipstaff.KindRunInterrupted, e.Kind.Terminal():
+			last = e.Seq
+		}
+	}
+	if last == 0 || len(anchors[last]) > 0 {
+		return
+	}
+	f := &rep.Integrity
+	f.OK, f.Total = false, f.Total+1
+	f.Problems = append(f.Problems, tipstaff.Problem{Code: string(journal.ErrUnanchored), Seq: last,
+		Message: "the plan asks for an anchor, and the anchor file does not name this record"})
 }
 
 // Export writes a run to a folder that anybody can verify: records by Events,

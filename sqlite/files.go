@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tipstaff/tipstaff/journal"
 )
@@ -23,15 +24,19 @@ type envelopeFile struct {
 // filer writes envelope files after the commits that made them true. No step
 // waits for it; programs call Flush before they exit.
 type filer struct {
-	s     *Store
-	queue *mailbox[fileJob]
-	ended chan struct{}
-	errs  error // since the last flush
+	s         *Store
+	queue     *mailbox[fileJob]
+	ended     chan struct{}
+	errs      error            // since the last flush
+	anchoring error            // why anchors are yet to be written; nil: none is
+	retry     <-chan time.Time // when they are tried again
 }
 
-// fileJob is a file to be written, or somebody who waits for those before.
+// fileJob is a file to be written, anchors to be, or somebody who waits for those
+// before.
 type fileJob struct {
 	file    envelopeFile
+	anchors bool
 	flushed chan error
 }
 
@@ -39,20 +44,23 @@ func newFiler(s *Store) *filer {
 	return &filer{s: s, queue: newMailbox[fileJob](), ended: make(chan struct{})}
 }
 
-func (f *filer) write(files []envelopeFile) {
-	if len(files) == 0 {
-		return
+func (f *filer) write(files []envelopeFile, anchors bool) {
+	jobs := make([]fileJob, 0, len(files)+1)
+	for _, file := range files {
+		jobs = append(jobs, fileJob{file: file})
 	}
-	jobs := make([]fileJob, len(files))
-	for i, file := range files {
-		jobs[i].file = file
+	if anchors {
+		jobs = append(jobs, fileJob{anchors: true})
 	}
-	f.queue.put(jobs...)
+	if len(jobs) > 0 {
+		f.queue.put(jobs...)
+	}
 }
 
 func (f *filer) run() {
 	defer close(f.ended)
 	f.fail(f.s.restoreAll(context.Background()))
+	f.anchor(true)
 	for {
 		jobs, open := f.queue.take(func(fileJob) bool { return true })
 		f.perform(jobs)
@@ -62,7 +70,11 @@ func (f *filer) run() {
 		if !open {
 			return
 		}
-		<-f.queue.wake
+		select {
+		case <-f.queue.wake:
+		case <-f.retry:
+			f.anchor(true)
+		}
 	}
 }
 
@@ -78,8 +90,12 @@ func (f *filer) perform(jobs []fileJob) {
 	for _, job := range jobs {
 		if job.flushed != nil {
 			sync()
-			job.flushed <- f.errs
+			job.flushed <- errors.Join(f.errs, f.anchoring)
 			f.errs = nil
+			continue
+		}
+		if job.anchors {
+			f.anchor(f.anchoring != nil)
 			continue
 		}
 		dir, err := f.s.writeEnvelope(job.file)
@@ -94,7 +110,7 @@ func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.
 func (f *filer) close() error {
 	f.queue.close()
 	<-f.ended
-	return f.errs
+	return errors.Join(f.errs, f.anchoring)
 }
 
 // writeEnvelope links the file of an envelope into place, whose folder is yet to
@@ -110,7 +126,7 @@ func (s *Store) writeEnvelope(e envelopeFile) (dir string, err error) {
 	// it was.
 	for _, name := range []string{s.dir.journal(), dir} {
 		if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return dir, err
+			return dir, fmt.Errorf("%w: it is made again when the store is next opened", err)
 		}
 	}
 	if err := linkFile(filepath.Join(dir, name), content, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -169,6 +185,9 @@ func (s *Store) RestoreFiles(ctx context.Context, run string) error {
 		return nil
 	})
 	if err != nil || len(files) == 0 {
+		return err
+	}
+	if err := os.MkdirAll(s.EnvelopeDir(run), 0o700); err != nil {
 		return err
 	}
 	var errs []error

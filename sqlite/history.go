@@ -2,61 +2,54 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
-// Load implements [flow.Log].
+// Load implements [flow.Log]. What Acquire has checked a moment ago is only read on.
 func (s *Store) Load(ctx context.Context, run string) (flow.History, error) {
-	row, err := s.Run(ctx, run)
-	if err != nil {
-		return flow.History{}, err
-	}
-	h := flow.History{Blob: func(digest string) ([]byte, error) { return s.Blob(context.Background(), digest) }}
-	if tipstaff.State(row.State).Terminal() {
-		h.Ended = flow.Status(row.State)
-	}
-	own, err := s.segment(ctx, row.N, row.Head)
-	if err != nil {
-		return flow.History{}, err
-	}
-	h.Segment = own.number
-	if h.Records, err = s.history(ctx, row.N, own.first, row.Head); err != nil {
-		return flow.History{}, fmt.Errorf("run %s: %w", run, err)
-	}
-	if own.number > 0 {
-		if err := s.addCancel(ctx, row.N, &h); err != nil {
-			return flow.History{}, fmt.Errorf("run %s: %w", run, err)
+	if l, ok := s.acquired.LoadAndDelete(run); ok {
+		l := l.(*loading)
+		if err := s.readOn(ctx, l); err != nil {
+			return flow.History{}, err
+		}
+		if !l.moved {
+			return l.history, nil
 		}
 	}
-	base, segments, err := s.base(ctx, row)
+	l, err := s.load(ctx, run)
 	if err != nil {
 		return flow.History{}, err
 	}
-	h.Segment += segments
-	if own.number == 0 {
-		h.Base = base // else the present segment no longer follows from it
-	}
-	return h, nil
+	return l.history, nil
 }
 
 // addCancel puts a cancel that was asked for before the segment began after its
 // first record: it still holds.
-func (s *Store) addCancel(ctx context.Context, n int64, h *flow.History) error {
+func (s *Store) addCancel(ctx context.Context, l *loading, keys Keys) error {
 	var seq int64
 	err := s.read(ctx, func(c *conn) (err error) {
-		seq, err = c.number(ctx, `SELECT cancel FROM runs WHERE n = ?`, n)
+		seq, err = c.number(ctx, `SELECT cancel FROM runs WHERE n = ?`, l.row.N)
 		return err
 	})
+	h := &l.history
 	if err != nil || seq == 0 || len(h.Records) == 0 || seq > h.Records[0].Seq {
 		return err
 	}
-	cancel, err := s.history(ctx, n, seq, seq)
-	h.Records = slices.Insert(h.Records, 1, cancel...)
-	return err
+	cancel, err := s.checked(ctx, l.row, keys, seq, seq, journal.Head{})
+	if err != nil {
+		return err
+	}
+	if kind := cancel.records[0].Kind; kind != string(tipstaff.KindRunCancelRequested) {
+		return unsound(l.row.ID, seq, fmt.Errorf("it is taken for a cancel and is %s", kind))
+	}
+	h.Records = slices.Insert(h.Records, 1, cancel.records...)
+	return nil
 }
 
 // segment is where the history of a drive begins.
@@ -79,30 +72,13 @@ func (s *Store) segment(ctx context.Context, n, seq int64) (g segment, err error
 	return g, err
 }
 
-// history reads the records first to last of a run.
-func (s *Store) history(ctx context.Context, n, first, last int64) (records []flow.Record, err error) {
-	records = make([]flow.Record, 0, last-first+1)
-	for first <= last {
-		to := min(first+page-1, last)
-		err := s.read(ctx, func(c *conn) error {
-			return c.query(ctx, func(r row) error {
-				rec, err := parseRecord(r.bytes(0))
-				records = append(records, rec)
-				return err
-			}, `SELECT bytes FROM records WHERE run = ? AND seq BETWEEN ? AND ? ORDER BY seq`, n, first, to)
-		})
-		if err != nil {
-			return nil, err
-		}
-		first = to + 1
-	}
-	return records, nil
-}
-
 // base reads what a fork inherits: the segment of its source up to the record it
 // was forked at and, if that is the source's first and the source a fork too,
 // what that inherits. It also counts the run.continued of all of them.
-func (s *Store) base(ctx context.Context, fork flow.Row) (records []flow.Record, segments int, err error) {
+//
+// What a fork's signed draft says of its base fixes every byte of it. Signatures in
+// the base are looked at only where there is no such draft, or not yet.
+func (s *Store) base(ctx context.Context, fork flow.Row, draft draftBody) (records []flow.Record, segments int, err error) {
 	whole := false // a later part begins with run.continued
 	for fork.Base != "" {
 		source, err := s.Run(ctx, fork.Base)
@@ -115,14 +91,39 @@ func (s *Store) base(ctx context.Context, fork flow.Row) (records []flow.Record,
 		}
 		segments += g.number
 		if !whole {
-			part, err := s.history(ctx, source.N, g.first, fork.BaseSeq)
+			part, above, err := s.basePart(ctx, fork, source, g.first, draft)
 			if err != nil {
-				return nil, 0, fmt.Errorf("run %s: %w", source.ID, err)
+				return nil, 0, err
 			}
-			records = append(part, records...)
+			records, draft = append(part, records...), above
 		}
 		whole = whole || g.number > 0
 		fork = source
 	}
 	return records, segments, nil
+}
+
+// basePart reads the records of a source from first to where it was forked, and the
+// source's own draft.
+func (s *Store) basePart(ctx context.Context, fork, source flow.Row, first int64, draft draftBody) ([]flow.Record, draftBody, error) {
+	above, err := s.readDraft(ctx, source)
+	if err != nil {
+		return nil, above, err
+	}
+	keys, err := s.signers(ctx, source.ID, above)
+	if err != nil {
+		return nil, above, err
+	}
+	covered := journal.Head{}
+	if draft.Fork != nil {
+		covered = journal.Head{Seq: draft.Fork.Seq, Hash: draft.Fork.Hash}
+	}
+	part, err := s.checked(ctx, source, keys, first, fork.BaseSeq, covered)
+	if errors.Is(err, journal.ErrUnmet) {
+		err = unsound(source.ID, fork.BaseSeq, fmt.Errorf("run %s was forked from another journal", fork.ID))
+	}
+	if err != nil {
+		return nil, above, err
+	}
+	return part.records, above, nil
 }

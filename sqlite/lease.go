@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,31 +11,91 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// Acquire implements [flow.Log].
+// Acquire implements [flow.Log]. The records that the drive will load are checked
+// first: nothing is written to a run that is not what was written before.
 func (s *Store) Acquire(ctx context.Context, run string, owner flow.Owner) (lease flow.Lease, err error) {
-	err = s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
-		lease, err = t.acquire(run, owner)
-		return err
-	}})
-	if err != nil {
-		return flow.Lease{}, err
+	if s.writer == nil {
+		return flow.Lease{}, s.refusal
 	}
-	return lease, nil
-}
-
-func (t *tx) acquire(run string, owner flow.Owner) (flow.Lease, error) {
-	st, err := t.state(run)
-	if err != nil {
-		return flow.Lease{}, err
-	}
-	if st.ended() {
-		return flow.Lease{}, fmt.Errorf("%w: %s", flow.ErrEnded, run)
-	}
-	if st.held {
-		if err := t.refuseLiving(st); err != nil {
+	for {
+		checked, err := s.load(ctx, run)
+		if err != nil {
 			return flow.Lease{}, err
 		}
+		if own := s.Keys(); checked.draft.Keys != (Keys{}) && checked.draft.Keys.Executor != own.Executor {
+			return flow.Lease{}, s.otherKeys()
+		}
+		var now *loading
+		err = s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
+			lease, now, err = t.acquire(run, owner, *checked)
+			return err
+		}})
+		if errors.Is(err, errMoved) {
+			continue
+		}
+		if err != nil {
+			return flow.Lease{}, err
+		}
+		s.acquired.Store(run, now)
+		return lease, nil
 	}
+}
+
+// errMoved: the run has begun another segment since it was looked at.
+var errMoved = errors.New("the run has moved on")
+
+func (t *tx) acquire(run string, owner flow.Owner, checked loading) (flow.Lease, *loading, error) {
+	st, err := t.state(run)
+	if err != nil {
+		return flow.Lease{}, nil, err
+	}
+	if err := t.refuseTaken(st); err != nil {
+		return flow.Lease{}, nil, err
+	}
+	if err := t.agree(st, &checked); err != nil {
+		return flow.Lease{}, nil, err
+	}
+	st.sound = true
+	lease, err := t.lease(st, owner)
+	return lease, &checked, err
+}
+
+// agree reads on what was checked a moment ago and compares where it ends with where
+// the next record will be appended.
+func (t *tx) agree(st *runState, l *loading) error {
+	for l.part.Head().Seq < st.seq {
+		before := l.part.Head().Seq
+		if err := l.readPage(context.Background(), t.c); err != nil {
+			return err
+		}
+		if l.part.Head().Seq == before {
+			break
+		}
+	}
+	switch head := l.part.Head(); {
+	case l.moved:
+		return errMoved
+	case head.Seq != st.seq || head.Hash != st.hash:
+		return fmt.Errorf("%w: run %s ends at record %d, the next one would follow %d", flow.ErrIntegrity, st.id, head.Seq, st.seq)
+	case l.row.Head != head.Seq:
+		return l.compare(string(st.machine.State))
+	}
+	return nil
+}
+
+// refuseTaken is ErrEnded or ErrBusy if nobody can drive the run now.
+func (t *tx) refuseTaken(st *runState) error {
+	if st.ended() {
+		return fmt.Errorf("%w: %s", flow.ErrEnded, st.id)
+	}
+	if st.held {
+		return t.refuseLiving(st)
+	}
+	return nil
+}
+
+// lease gives the run to an owner and records it.
+func (t *tx) lease(st *runState, owner flow.Owner) (flow.Lease, error) {
 	process, err := json.Marshal(owner)
 	if err != nil {
 		return flow.Lease{}, err
@@ -57,7 +118,7 @@ func (t *tx) acquire(run string, owner flow.Owner) (flow.Lease, error) {
 	if err != nil {
 		return flow.Lease{}, err
 	}
-	return flow.Lease{Run: run, Epoch: st.epoch}, t.append(st, st.epoch, d)
+	return flow.Lease{Run: st.id, Epoch: st.epoch}, t.append(st, st.epoch, d)
 }
 
 // refuseLiving is ErrBusy if the process that holds the lease lives.
@@ -154,7 +215,7 @@ func (t *tx) park(l flow.Lease, p flow.Parking) (bool, error) {
 		return false, nil
 	}
 	for _, gate := range p.Gates {
-		decided, err := t.c.number(context.Background(), `SELECT decided FROM gates WHERE run = ? AND id = ?`, st.n, gate)
+		decided, err := t.decided(st, gate)
 		if err != nil || decided > 0 {
 			return false, err
 		}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -117,6 +116,9 @@ func (t *tx) project(st *runState, r flow.Record) error {
 			return err
 		}
 	}
+	if err := t.projectAnchor(st, r); err != nil {
+		return err
+	}
 	if err := t.refer(st, r.Draft); err != nil {
 		return err
 	}
@@ -147,8 +149,7 @@ func (t *tx) projectGate(st *runState, r flow.Record) error {
 	if b.Gate == "" {
 		return nil // an acceptance or a cancellation that was not asked for
 	}
-	return t.exec(`UPDATE gates SET decided = ?, via = ?, decision = ? WHERE run = ? AND id = ?`,
-		r.Seq, b.Via, []byte(r.Body), st.n, b.Gate)
+	return t.exec(`UPDATE gates SET decided = ?, via = ? WHERE run = ? AND id = ?`, r.Seq, b.Via, st.n, b.Gate)
 }
 
 func (t *tx) openGate(st *runState, r flow.Record, b gateBody) error {
@@ -173,13 +174,8 @@ func (t *tx) closesDecided(st *runState, d flow.Draft) (late bool, err error) {
 	if err := b.read(d); err != nil || b.Gate == "" {
 		return false, err
 	}
-	var decided int64
-	err = t.c.one(context.Background(), func(r row) error { decided = r.int(0); return nil },
-		`SELECT decided FROM gates WHERE run = ? AND id = ?`, st.n, b.Gate)
-	switch {
-	case errors.Is(err, errNoRow):
-		return false, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %s", st.id, b.Gate)
-	case err != nil || decided == 0:
+	decided, err := t.decided(st, b.Gate)
+	if err != nil || decided == 0 {
 		return false, err
 	}
 	if d.Kind == string(tipstaff.KindPolicyGateResolve) {

@@ -97,8 +97,12 @@ func parseRecord(stored []byte) (flow.Record, error) {
 	if err != nil {
 		return flow.Record{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+	return recordOf(r), nil
+}
+
+func recordOf(r journal.Record) flow.Record {
 	return flow.Record{Seq: r.Seq, Epoch: r.Epoch, At: r.At,
-		Draft: flow.Draft{Kind: r.Kind, Path: r.Path, N: r.N, Note: r.Note, Body: r.Body, From: r.From, ID: r.ID}}, nil
+		Draft: flow.Draft{Kind: r.Kind, Path: r.Path, N: r.N, Note: r.Note, Body: r.Body, From: r.From, ID: r.ID}}
 }
 
 // hashText is a hash column as text; "" for none.

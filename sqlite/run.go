@@ -23,6 +23,10 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 	if err != nil {
 		return err
 	}
+	// A fork's draft is signed over its base: from then on that counts as sound.
+	if _, _, err := s.base(ctx, flow.Row{ID: run.ID, Base: run.Base, BaseSeq: run.BaseSeq}, draftBody{}); err != nil {
+		return err
+	}
 	return s.do(ctx, &op{drafts: len(drafts), apply: func(t *tx) error {
 		if err := t.create(run); err != nil {
 			return err
@@ -215,7 +219,7 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 
 // laterColumns are those that the first format of the store did not have, by the
 // format that brought them.
-var laterColumns = map[string]int64{"session": 3, "envelope": 4, "request": 4, "thread": 4}
+var laterColumns = map[string]int64{"session": 3, "envelope": 4, "request": 4, "thread": 4, "anchor": anchorFormat}
 
 // column is a column of runs, also of an old store that may only be read: there
 // nothing stands in what came later.

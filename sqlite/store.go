@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -27,6 +28,9 @@ type Options struct {
 	// UserKey loads the user's private key too. Without it drafts From user are
 	// refused: only a program that the user runs in person should ask for it.
 	UserKey bool
+	// Anchor names the file that anchors are written to and resumed runs compared
+	// with; "": there is none. nil: likewise.
+	Anchor func() (string, error)
 	// FullLimit is how long a full disk is waited for. 0: a minute.
 	FullLimit time.Duration
 	// FullPause is the time between two tries on a full disk. 0: a second.
@@ -83,6 +87,9 @@ type Store struct {
 	refusal error   // why, then
 	poller  *poller // nil: the writer polls
 	files   *filer  // nil: read-only
+
+	sound    heads    // of the runs, as far as this process knows
+	acquired sync.Map // by run: the *loading that its drive will ask for
 }
 
 var _ flow.Store = (*Store)(nil)
@@ -264,6 +271,7 @@ func noLog(dir folder) bool {
 func (s *Store) Close() error {
 	var errs []error
 	if s.writer != nil {
+		_ = s.Flush(context.Background()) // so that anchors that are written can be crossed off; what fails is told below
 		errs = append(errs, s.writer.close())
 		errs = append(errs, s.files.close())
 	}

@@ -165,7 +165,8 @@ func TestThreadsOfAnOldStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = c.script(`DROP INDEX runs_envelope; DROP INDEX runs_request; DROP INDEX runs_thread;
-		ALTER TABLE runs DROP COLUMN envelope; ALTER TABLE runs DROP COLUMN request; ALTER TABLE runs DROP COLUMN thread; PRAGMA user_version = 3`)
+		ALTER TABLE runs DROP COLUMN envelope; ALTER TABLE runs DROP COLUMN request; ALTER TABLE runs DROP COLUMN thread;
+		ALTER TABLE runs DROP COLUMN anchor; DROP TABLE outbox; PRAGMA user_version = 3`)
 	if err := errors.Join(err, c.close()); err != nil {
 		t.Fatal(err)
 	}

@@ -24,12 +24,15 @@ type tx struct {
 	inbox   int64       // id of the last row written there
 	notices []notice    // what to tell after the commit
 	files   []envelopeFile
+	rested  bool // an anchor is to be written
 }
 
 // runState is what the writer must know of a run to append to it.
 type runState struct {
 	n          int64
 	id         string
+	kind       string
+	anchor     bool // where it comes to rest is anchored
 	seq        int64
 	hash       journal.Hash
 	machine    tipstaff.Machine
@@ -44,6 +47,7 @@ type runState struct {
 	head       int64 // up to which the row was taken
 	wake       time.Time
 	keys       *Keys          // that the run published; nil: not looked up yet
+	sound      bool           // every signature up to seq was made or checked by this process
 	dirty      bool           // the row must be written
 	fold       *tipstaff.Fold // up to seq, of a run that is driven here; nil: it is read when needed
 }
@@ -130,15 +134,20 @@ func (t *tx) state(run string) (*runState, error) {
 func (t *tx) loadState(run string) (*runState, error) {
 	ctx := context.Background()
 	st := &runState{id: run}
-	err := t.c.one(ctx, func(r row) (err error) {
+	anchor, err := t.c.column(ctx, "anchor")
+	if err != nil {
+		return nil, err
+	}
+	err = t.c.one(ctx, func(r row) (err error) {
 		st.n, st.epoch, st.owned, st.held = r.int(0), r.int(1), r.text(2), r[3] != nil
 		st.cont, st.cancel, st.correction = r.int(4), r.int(5), r.int(6)
 		copy(st.env[:], r.bytes(7))
 		st.envs, st.head, st.wake = r.int(8), r.int(9), r.time(10)
 		st.machine.State = tipstaff.State(r.text(11))
+		st.kind, st.anchor = r.text(12), r.int(13) > 0
 		st.machine.Run, err = tipstaff.ParseID(run)
 		return err
-	}, `SELECT n, epoch, owned, holder, cont, cancel, correction, env, envs, head, wake_at, state FROM runs WHERE id = ?`, run)
+	}, `SELECT n, epoch, owned, holder, cont, cancel, correction, env, envs, head, wake_at, state, kind, `+anchor+` FROM runs WHERE id = ?`, run)
 	if errors.Is(err, errNoRow) {
 		return nil, fmt.Errorf("%w: %s", flow.ErrNoRun, run)
 	}
@@ -151,8 +160,9 @@ func (t *tx) loadState(run string) (*runState, error) {
 		return nil
 	}, `SELECT seq, hash FROM records WHERE run = ? ORDER BY seq DESC LIMIT 1`, st.n)
 	if err == nil && st.seq < st.head {
-		err = fmt.Errorf("%w: run %s ends at record %d, but had %d: verify it, then restore a backup", ErrDamaged, run, st.seq, st.head)
+		err = lostTail(run, st.seq, st.head)
 	}
+	st.sound = st.seq == 0 || t.w.s.sound.of(run) == journal.Head{Seq: st.seq, Hash: st.hash}
 	return st, err
 }
 
@@ -195,6 +205,9 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 		return err
 	}
 	st.seq, st.hash = rec.Seq, hash
+	if st.sound && d.From != "" {
+		t.w.s.sound.set(st.id, st.seq, st.hash)
+	}
 	if st.fold != nil {
 		st.fold.Apply(&tipstaff.Event{V: journal.Version, Seq: rec.Seq, Kind: tipstaff.Kind(rec.Kind), At: rec.At, Run: st.machine.Run,
 			Path: rec.Path, Epoch: rec.Epoch, N: rec.N, Note: rec.Note, Body: d.Body, From: d.From})
@@ -284,9 +297,13 @@ func (t *tx) signer(st *runState, d flow.Draft) (*journal.PrivateKey, error) {
 		}
 	}
 	if pub := key.Public(); *st.keys != (Keys{}) && pub != st.keys.User && pub != st.keys.Executor {
-		return nil, fmt.Errorf("%w: the run was begun with other keys than those in %s: restore them, or fork the run", journal.ErrUnknownKey, t.w.s.dir.keys())
+		return nil, t.w.s.otherKeys()
 	}
 	return key, nil
+}
+
+func (s *Store) otherKeys() error {
+	return fmt.Errorf("%w: the run was begun with other keys than those in %s: restore them, or fork the run", journal.ErrUnknownKey, s.dir.keys())
 }
 
 // published are the keys that the run's first record names; none if it names

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // What one transaction takes at most.
@@ -40,8 +42,9 @@ type writer struct {
 	poller   *poller
 	states   map[string]*runState // as of the last commit, or of this transaction
 	memory   memoryHead           // likewise
-	down     error                // why nothing is written any more
-	wasFull  bool                 // a full disk has been waited for in vain
+	place    *place
+	down     error // why nothing is written any more
+	wasFull  bool  // a full disk has been waited for in vain
 	commits  int
 	inboxed  int64 // the inbox's last row when it was pruned
 	closing  chan struct{}
@@ -54,7 +57,7 @@ const cachedStates = 20_000
 
 func newWriter(s *Store, c *conn) (*writer, error) {
 	w := &writer{
-		s: s, c: c, queue: newMailbox[*op](), notifier: newNotifier(s.hub), poller: newPoller(s.hub, c),
+		s: s, c: c, queue: newMailbox[*op](), notifier: newNotifier(s.hub), poller: newPoller(s.hub, c), place: newPlace(s.dir),
 		states: map[string]*runState{}, closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if s.opts.BusyLimit < 5*time.Second {
@@ -62,7 +65,10 @@ func newWriter(s *Store, c *conn) (*writer, error) {
 			return nil, err
 		}
 	}
-	return w, w.poller.start()
+	if err := w.poller.start(); err != nil {
+		return nil, err
+	}
+	return w, w.place.look() // a reader has opened the log as well
 }
 
 func (w *writer) run() {
@@ -243,6 +249,9 @@ func (w *writer) attempt(batch []*op) (err error) {
 	if err := w.c.exec(`COMMIT`); err != nil {
 		return err
 	}
+	if w.down = w.place.look(); w.down != nil {
+		return w.down // what was written is in a file that is not the store's: it is not tried again
+	}
 	_ = w.poller.settle() // if it fails, this commit is taken for another's: that costs a little time
 	w.committed(t)
 	return nil
@@ -252,7 +261,7 @@ func (w *writer) attempt(batch []*op) (err error) {
 func (w *writer) committed(t *tx) {
 	w.poller.passed(t.inbox)
 	w.notifier.notices(t.notices)
-	w.s.files.write(t.files)
+	w.s.files.write(t.files, t.rested)
 	if len(w.states) > cachedStates {
 		clear(w.states)
 	}
@@ -329,8 +338,10 @@ func (w *writer) shrink() {
 	_ = w.c.script(fmt.Sprintf(`PRAGMA busy_timeout = %d`, min(5*time.Second, w.s.opts.BusyLimit).Milliseconds()))
 }
 
+// checkpoint moves the log into the database. Of a store that was lost this makes the
+// file complete that somebody has moved away, or whose log was removed.
 func (w *writer) checkpoint() error {
-	if w.down != nil {
+	if w.down != nil && !errors.Is(w.down, flow.ErrStoreLost) {
 		return nil
 	}
 	err := w.c.query(context.Background(), func(row) error { return nil }, `PRAGMA wal_checkpoint(TRUNCATE)`)

@@ -33,7 +33,8 @@ type Manifest struct {
 	Scope          string          // the only folder that a child run may use; "": every root
 
 	Models     map[string]ModelConfig
-	ModelsFile File // overrides entries of the table of models
+	Anchor     string // the file that anchors are written to, beside the manifest unless absolute; "": none
+	ModelsFile File   // overrides entries of the table of models
 	Agents     map[string]AgentConfig
 	Prompts    prompts.Set // those that come with Tipstaff, unless a folder replaces some
 	Telemetry  TelemetryConfig

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -194,6 +195,21 @@ func (p *manifestParser) telemetry(n at) {
 		"content": func(v at) { p.m.Telemetry.Content = p.boolean(v) },
 		"otlp":    p.otlp,
 	})
+}
+
+// anchor names the file that where runs come to rest is written to. It is of use only
+// outside the store.
+func (p *manifestParser) anchor(n at) {
+	where := p.placed(n, fields{"file": func(v at) { p.m.Anchor, _ = p.text(v) }})
+	given, ok := where["file"]
+	switch name := path.Clean(filepath.ToSlash(p.m.Anchor)); {
+	case !ok:
+		p.report(ProblemMissing, n, "%s needs file, the name of the file that anchors are written to", n.path)
+	case strings.TrimSpace(p.m.Anchor) == "" && !p.reportedAt(given):
+		p.report(ProblemRange, given, "%s is empty: it is the name of the file that anchors are written to", given.path)
+	case slices.Contains(strings.Split(name, "/"), ".tipstaff"):
+		p.report(ProblemRange, given, "%s lies in .tipstaff: whoever changes the store could change it too", given.path)
+	}
 }
 
 func (p *manifestParser) otlp(n at) {

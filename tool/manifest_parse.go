@@ -22,7 +22,7 @@ import (
 )
 
 // Fields that belong to parts of Tipstaff this version does not have.
-var laterInManifest = []string{"anchor", "workers", "roles", "bindings"}
+var laterInManifest = []string{"workers", "roles", "bindings"}
 
 const (
 	mostTimeout    = 24 * time.Hour
@@ -106,6 +106,7 @@ func (p *manifestParser) manifest(n at) {
 		"agents":        p.agents,
 		"prompts":       p.prompts,
 		"telemetry":     p.telemetry,
+		"anchor":        p.anchor,
 		"serve":         p.serve,
 	}, laterInManifest...)
 	for _, check := range p.later {

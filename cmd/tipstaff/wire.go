@@ -259,7 +259,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, by drivenBy) (*ses
 
 // fill gives the session a store, which is made if need be, and a runner over it.
 func (s *session) fill(ctx context.Context, config runner.Config, dir string, o cli.OpenOptions) error {
-	store, err := openStore(dir, o.ReadOnly)
+	store, err := openStore(dir, o.ReadOnly, sync.OnceValues(func() (string, error) { return runner.AnchorFile(config.Workspace) }))
 	if err != nil {
 		return err
 	}
@@ -298,8 +298,8 @@ func spawn(c tool.Command) (tool.Process, error) {
 // openStore opens for writing, because every command recovers the runs of dead
 // owners. One that only looks makes do with reading where it may not or cannot
 // write, and does not wait for space.
-func openStore(dir string, mayRead bool) (*sqlite.Store, error) {
-	o := &sqlite.Options{UserKey: true, Alive: alive}
+func openStore(dir string, mayRead bool, anchor func() (string, error)) (*sqlite.Store, error) {
+	o := &sqlite.Options{UserKey: true, Anchor: anchor, Alive: alive}
 	if mayRead {
 		o.FullLimit = time.Nanosecond
 	}
