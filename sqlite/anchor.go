@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -147,15 +148,15 @@ func (s *Store) anchorFile() (string, error) {
 // appendAnchors adds lines to a file that may only be added to. A line that somebody
 // has not finished is ended first.
 func appendAnchors(file string, list []due) error {
+	if len(list) == 0 {
+		return nil
+	}
 	var lines []byte
-	if text, err := os.ReadFile(file); err == nil && len(text) > 0 && text[len(text)-1] != '\n' {
+	if unfinished(file) {
 		lines = append(lines, '\n')
 	}
 	for _, d := range list {
 		lines = append(lines, d.Line()...)
-	}
-	if len(list) == 0 {
-		return nil
 	}
 	_, before := os.Stat(file)
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -170,6 +171,21 @@ func appendAnchors(file string, list []due) error {
 		err = syncDir(filepath.Dir(file))
 	}
 	return err
+}
+
+// unfinished reports whether a file ends within a line.
+func unfinished(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	last := make([]byte, 1)
+	if _, err := f.Seek(-1, io.SeekEnd); err != nil {
+		return false // it is empty
+	}
+	n, _ := f.Read(last)
+	return n == 1 && last[0] != '\n'
 }
 
 // checkAnchors compares what was loaded with the anchor file: a tail that nobody has
