@@ -33,7 +33,9 @@ func simulated(pick *simtest.Choices) *simtest.Case {
 		panic(fmt.Sprintf("%s: %+v", src, problems))
 	}
 	c := &simtest.Case{Text: string(src), Root: "root", Input: json.RawMessage("{}"), Acts: []string{"work"}, Settled: s.settled,
-		Flow: func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return Walk(fc, d, in, s.handlers()) },
+		Flow: func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
+			return Walk(fc, d, in, s.handlers())
+		},
 		Behave: func(path string) simtest.Behaviour {
 			return s.ends[path[strings.LastIndexByte(path, '/')+1:]]
 		},
