@@ -3,8 +3,9 @@
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
+EVERY   ?= 1
 
-.PHONY: build demo generate test test-mcp test-rpc test-python check bench fuzz soak clean
+.PHONY: build demo generate test test-mcp test-rpc test-python check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
@@ -47,6 +48,9 @@ fuzz: ## every fuzz target for five minutes
 soak: ## hundreds of kills
 	TIPSTAFF_KILLS=400 $(GO) test -race -timeout 60m -run Kill ./cmd/tipstaff
 	TIPSTAFF_FLOWTEST=1 $(GO) test -timeout 60m -run '^TestFlow$$' ./sqlite
+
+mutate: ## code that no test checks; MUTATE=policy takes one package, EVERY=10 a tenth of its mutants
+	$(GO) run ./test/mutate -every $(EVERY) $(MUTATE)
 
 clean:
 	rm -rf bin .cache
