@@ -26,6 +26,8 @@ const (
 	unreached fate = "not reached"
 )
 
+func (m *mutant) survives() bool { return m.fate == survived || m.fate == unreached }
+
 // An edit puts text around the source from start to end, or in its place.
 type edit struct {
 	start, end    token.Pos

@@ -64,8 +64,13 @@ func TestSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(s.scratch)
-	if err := s.try(t.Context(), func(*mutant) bool { return true }); err != nil {
+	var out strings.Builder
+	reasons := map[string]string{"p/p.go Sum: n < 0 -> n <= 0": "0 adds nothing"}
+	if err := s.try(t.Context(), func(*mutant) bool { return true }, &out, reasons); err != nil {
 		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), "\n"); got != 4 || !strings.Contains(out.String(), "p/p.go:3:38: survived: p/p.go Over: n > most -> n >= most\n") {
+		t.Errorf("%d lines, want the four survivors that are not explained:\n%s", got, out.String())
 	}
 	got := map[string]fate{}
 	for _, m := range s.mutants {
@@ -86,11 +91,10 @@ func TestSum(t *testing.T) {
 	}, got); diff != "" {
 		t.Error(diff)
 	}
-	var out strings.Builder
-	if s.report(&out, map[string]string{}) {
+	if s.report(&out, reasons) {
 		t.Error("survivors that are not explained pass")
 	}
-	if want := "p: 11 mutants, 6 killed (0 by time), 2 survived, 3 not reached, 0 of these explained: 54.5 %"; !strings.Contains(out.String(), want) {
+	if want := "p: 11 mutants, 6 killed (0 by time), 2 survived, 3 not reached, 1 of these explained: 54.5 %"; !strings.Contains(out.String(), want) {
 		t.Errorf("report:\n%swant %s", out.String(), want)
 	}
 	if s.stale(&out, map[string]string{"p/p.go Over: n == most -> n != most": "why"}) {

@@ -131,17 +131,24 @@ func (s *survey) command(ctx context.Context, b *binary, names []string, env str
 	return c
 }
 
-// try tries the mutants that are chosen.
-func (s *survey) try(ctx context.Context, chosen func(*mutant) bool) error {
+// try tries the mutants that are chosen, and prints, as it finds them, survivors that
+// are not explained.
+func (s *survey) try(ctx context.Context, chosen func(*mutant) bool, w io.Writer, reasons map[string]string) error {
 	s.mutants = slices.DeleteFunc(s.mutants, func(m *mutant) bool { return !chosen(m) })
 	queue := make(chan *mutant)
 	errs := make([]error, workers)
 	var wait sync.WaitGroup
+	var printing sync.Mutex
 	for i := range workers {
 		wait.Go(func() {
 			for m := range queue {
 				if errs[i] == nil {
 					m.fate, errs[i] = s.fate(ctx, m)
+					if _, known := reasons[m.name]; m.survives() != known {
+						printing.Lock()
+						fmt.Fprintf(w, "%s: %s: %s\n", m.position, m.fate, m.name)
+						printing.Unlock()
+					}
 				}
 			}
 		})
@@ -198,29 +205,23 @@ func (s *survey) judge(ctx context.Context, b *binary, names []string, took time
 	return survived, nil
 }
 
-// report prints the survivors and the figures, and says whether all is well.
+// report prints the figures, and says whether they are good enough.
 func (s *survey) report(w io.Writer, reasons map[string]string) bool {
 	count := map[fate]int{}
-	explained, ok := 0, true
+	explained, alive := 0, 0
 	for _, m := range s.mutants {
 		count[m.fate]++
-		switch _, known := reasons[m.name]; {
-		case m.fate != survived && m.fate != unreached:
-			if known {
-				fmt.Fprintf(w, "%s: explained, yet %s: %s\n", m.position, m.fate, m.name)
+		if m.survives() {
+			alive++
+			if reasons[m.name] != "" {
+				explained++
 			}
-		case known:
-			explained++
-		default:
-			ok = false
-			fmt.Fprintf(w, "%s: %s: %s\n", m.position, m.fate, m.name)
 		}
 	}
-	dead := count[killed] + count[timedOut]
-	share := 100 * float64(dead) / float64(max(len(s.mutants), 1))
+	share := 100 * float64(len(s.mutants)-alive) / float64(max(len(s.mutants), 1))
 	fmt.Fprintf(w, "%s: %d mutants, %d killed (%d by time), %d survived, %d not reached, %d of these explained: %.1f %%\n",
-		s.name, len(s.mutants), dead, count[timedOut], count[survived], count[unreached], explained, share)
-	return ok && (share >= floor || len(s.mutants) == 0)
+		s.name, len(s.mutants), len(s.mutants)-alive, count[timedOut], count[survived], count[unreached], explained, share)
+	return explained == alive && share >= floor
 }
 
 // stale prints the lines that explain mutants which do not exist, and says whether
