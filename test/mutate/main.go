@@ -13,6 +13,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -48,7 +49,7 @@ const floor = 90
 
 func main() {
 	every := flag.Int("every", 1, "try one in `n` mutants")
-	match := flag.String("match", "", "try only mutants whose name contains `text`")
+	only := flag.String("only", "", "try only the mutants that `file` names: the output of an earlier run")
 	list := flag.String("explained", "test/mutate/survivors.txt", "`file` of the survivors that are explained")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "usage: mutate [flags] [%s]...\n", strings.Join(names(), "|"))
@@ -67,7 +68,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ok, err := run(ctx, flag.Args(), *every, *match, *list)
+	ok, err := run(ctx, flag.Args(), *every, *only, *list)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 	}
@@ -84,10 +85,19 @@ func names() (all []string) {
 }
 
 // run reports whether every target that was asked for holds.
-func run(ctx context.Context, asked []string, every int, match, list string) (ok bool, err error) {
+func run(ctx context.Context, asked []string, every int, only, list string) (ok bool, err error) {
 	reasons, err := readReasons(list)
 	if err != nil {
 		return false, err
+	}
+	var named []byte
+	if only != "" {
+		if named, err = os.ReadFile(only); err != nil {
+			return false, err
+		}
+	}
+	chosen := func(m *mutant) bool {
+		return m.id%every == 0 && (only == "" || bytes.Contains(named, []byte(": "+m.name+"\n")))
 	}
 	ok = true
 	for _, t := range targets {
@@ -99,7 +109,7 @@ func run(ctx context.Context, asked []string, every int, match, list string) (ok
 			return false, fmt.Errorf("%s: %w", t.name, err)
 		}
 		ok = s.stale(os.Stdout, reasons) && ok
-		err = s.try(ctx, func(m *mutant) bool { return m.id%every == 0 && strings.Contains(m.name, match) }, os.Stdout, reasons)
+		err = s.try(ctx, chosen, os.Stdout, reasons)
 		if err == nil {
 			ok = s.report(os.Stdout, reasons) && ok
 		}
