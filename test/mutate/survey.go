@@ -77,8 +77,13 @@ func prepare(ctx context.Context, t target) (_ *survey, err error) {
 	return s, nil
 }
 
-var testName = regexp.MustCompile(`^(Test|Fuzz|Example)`)
+var (
+	testName = regexp.MustCompile(`^(Test|Fuzz|Example)`)
+	subtest  = regexp.MustCompile(`(?m)^=== RUN   ([^/\s]+/[^/\s]+)$`)
+)
 
+// baseline measures the tests of a binary. A slow one that has subtests counts as so
+// many tests: few mutants need all of them.
 func (s *survey) baseline(ctx context.Context, b *binary) error {
 	listing := exec.CommandContext(ctx, b.path, "-test.list", ".")
 	listing.Dir = b.dir
@@ -86,44 +91,68 @@ func (s *survey) baseline(ctx context.Context, b *binary) error {
 	if err != nil {
 		return err
 	}
-	reached := filepath.Join(s.scratch, "reached")
 	for _, name := range strings.Fields(string(out)) {
 		if !testName.MatchString(name) {
 			continue
 		}
-		began := time.Now()
-		c := s.command(ctx, b, []string{name}, "TIPSTAFF_MUTANTS_REACHED="+reached)
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s of %s fails without a mutant: %w\n%s", name, b.dir, err, out)
-		}
-		t := test{name: name, took: time.Since(began), cpu: c.ProcessState.UserTime() + c.ProcessState.SystemTime(), reaches: map[int]bool{}}
-		lines, err := os.ReadFile(reached)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t, out, err := s.measure(ctx, b, name)
+		if err != nil {
 			return err
 		}
-		for _, line := range strings.Fields(string(lines)) {
-			id, err := strconv.Atoi(line)
+		subtests := subtest.FindAllStringSubmatch(out, -1)
+		if t.cpu <= quick || len(subtests) < 2 {
+			b.tests = append(b.tests, t)
+			continue
+		}
+		for _, match := range subtests {
+			t, _, err := s.measure(ctx, b, match[1])
 			if err != nil {
 				return err
 			}
-			t.reaches[id] = true
+			b.tests = append(b.tests, t)
 		}
-		if len(lines) > 0 {
-			if err := os.Remove(reached); err != nil {
-				return err
-			}
-		}
-		b.tests = append(b.tests, t)
 	}
 	slices.SortStableFunc(b.tests, func(x, y test) int { return cmp.Compare(x.cpu, y.cpu) })
 	return nil
 }
 
+// measure runs a test without a mutant.
+func (s *survey) measure(ctx context.Context, b *binary, name string) (t test, out string, err error) {
+	reached := filepath.Join(s.scratch, "reached")
+	if err := os.WriteFile(reached, nil, 0o600); err != nil {
+		return t, "", err
+	}
+	began := time.Now()
+	c := s.command(ctx, b, []string{name}, "TIPSTAFF_MUTANTS_REACHED="+reached)
+	c.Args = append(c.Args, "-test.v")
+	said, err := c.CombinedOutput()
+	if err != nil {
+		return t, "", fmt.Errorf("%s of %s fails without a mutant: %w\n%s", name, b.dir, err, said)
+	}
+	t = test{name: name, took: time.Since(began), cpu: c.ProcessState.UserTime() + c.ProcessState.SystemTime(), reaches: map[int]bool{}}
+	lines, err := os.ReadFile(reached)
+	if err != nil {
+		return t, "", err
+	}
+	for _, line := range strings.Fields(string(lines)) {
+		id, err := strconv.Atoi(line)
+		if err != nil {
+			return t, "", err
+		}
+		t.reaches[id] = true
+	}
+	return t, string(said), nil
+}
+
 // command runs tests of a binary. It limits memory, for a mutant may fill it: the
 // limit is one of address space, in KB.
 func (s *survey) command(ctx context.Context, b *binary, names []string, env string) *exec.Cmd {
+	patterns := make([]string, len(names))
+	for i, name := range names {
+		patterns[i] = "^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
+	}
 	args := []string{"-c", `ulimit -v 8388608 2>/dev/null; exec nice "$0" "$@"`, b.path,
-		"-test.failfast", "-test.run", "^(" + strings.Join(names, "|") + ")$"}
+		"-test.failfast", "-test.run", strings.Join(patterns, "|")}
 	c := exec.CommandContext(ctx, "sh", append(args, s.args...)...)
 	c.Dir = b.dir
 	c.Env = append(append(os.Environ(), s.env...), env)
