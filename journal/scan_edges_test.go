@@ -12,12 +12,13 @@ import (
 )
 
 // neighbours gives a text, all that it begins with, and what it becomes when one
-// byte is replaced, or put in, of those that mean something in JSON, or stand beside
+// byte is left out, replaced or put in, of those that mean something in JSON, or stand beside
 // such a byte.
 func neighbours(text string, try func(b []byte)) {
 	const alphabet = "\x00\x08\t\n\x0b\r\x1f !\"+,-./0129:;@AEFG[\\]`abefgnrtuxz{}~\x7f\x80\xff"
 	for i := range len(text) {
 		try([]byte(text[:i]))
+		try([]byte(text[:i] + text[i+1:]))
 		for _, c := range []byte(alphabet) {
 			changed := []byte(text)
 			changed[i] = c
@@ -62,7 +63,7 @@ func TestScannerNamesThePlace(t *testing.T) {
 func TestIsCanonicalIsExactOnPlainTexts(t *testing.T) {
 	for _, text := range []string{
 		`{"":0,"A":[1,-20,999999999999999],"a b":{"x":"\"\\\b\f\n\r\t/é\u007f"},"b":[],"c":{},"d":[true,false,null]}`,
-		`{"a":{"a":[[],[{}]]},"aa":"","ab":[0,10]}`, `[100,200]`, `-5`, `"😀"`,
+		`{"a":{"a":[[],[{}]]},"aa":"","ab":[0,10]}`, `[100,200]`, `[{"a":1}]`, `{"a":[1]}`, `-5`, `"😀"`,
 	} {
 		neighbours(text, func(b []byte) {
 			want, err := jcs.Transform(b)
