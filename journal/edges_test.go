@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -380,4 +381,42 @@ func TestHeadOfAnExportMustBeReadable(t *testing.T) {
 	if !bytes.HasPrefix(headJSON("R", Head{Seq: 3}, 2), []byte(`{"envelopes":2,`)) {
 		t.Error("head.json does not begin with the number of envelopes")
 	}
+}
+
+// Whatever is left of a torn text is read, and nothing beyond its end.
+func TestTornTextsEnd(t *testing.T) {
+	for _, text := range []string{` { "a" : 1 , "b" : { } } `, ` [ 1 , "x" , { } ] `} {
+		for i := range len(text) {
+			torn := slices.Clip([]byte(text[:i]))
+			names, values := 0, 0
+			for range members(torn) {
+				names++
+			}
+			for range elements(torn) {
+				values++
+			}
+			if names > 2 || values > 3 {
+				t.Errorf("%q has %d members and %d elements", torn, names, values)
+			}
+		}
+	}
+}
+
+func TestPointersOfLaterNumbers(t *testing.T) {
+	for in, want := range map[string]string{`{"a":1,"b":9007199254740993}`: "/b", `[[1],9007199254740993]`: "/1", `{"a":{"b":[1,2]},"c":[0,9007199254740993]}`: "/c/1"} {
+		var unsafe *UnsafeNumber
+		if err := SafeNumbers([]byte(in)); !errors.As(err, &unsafe) || unsafe.Pointer != want {
+			t.Errorf("%s: %v, want it at %s", in, err, want)
+		}
+	}
+}
+
+// A whole journal of another run is not the one that was asked for.
+func TestTheJournalOfAnotherRun(t *testing.T) {
+	b, l := newBook(t, otherRun), newLibrary()
+	b.begin(l, "")
+	b.end(l)
+	opts := b.options(l)
+	opts.Run = testRun
+	wantCodes(t, verify(b.records, opts).Faults, ErrOtherRun)
 }
