@@ -258,3 +258,28 @@ func TestWhatWritesItself(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// What a decision does depends on what was asked.
+func TestDecisionsActOnTheirOwnKind(t *testing.T) {
+	if p := fold(t, Use{"calls": 3}, asked, put(resolved, `"go"`, `"extend","answer":{"calls":2}`), taken); p.ledger.limit["calls"] != 3 {
+		t.Errorf("the answer to a question extends a bound: %v", p.ledger.limit)
+	}
+	other := boundGate(`{"calls":2}`)
+	other[1] = put(other[1], `"extend"`, `"later"`)
+	if p := fold(t, Use{"calls": 3}, other...); p.ledger.limit["calls"] != 3 || !p.stoppedAt("a") {
+		t.Errorf("another answer extends a bound: %v", p.ledger.limit)
+	}
+	lines := doubted("use_result", "1")
+	if p := fold(t, nil, lines...); !p.calls["a"].open {
+		t.Error("a result that was given settles the call before it is recorded")
+	}
+	question := []string{intended, put(asked, "gate g", "gate a/x"), put(resolved, `"go"`, `"retry"`), put(put(taken, "taken g", "taken a/x"), "2", "3")}
+	if p := fold(t, nil, question...); !p.calls["a"].open {
+		t.Error("the answer to a question settles a call")
+	}
+	second := append(boundGate(`{"calls":2}`), put(put(put(asked, "gate g", "gate a/bound#2"), `"gate_kind":"question"`, `"gate_kind":"bound"`), `"G"`, `"H"`),
+		put(put(resolved, `"G"`, `"H"`), `"go"`, `"stop"`), `gate.taken a/bound#2 {"gate":"H","seq":5}`)
+	if p := fold(t, nil, second...); !p.stoppedAt("a") {
+		t.Error("the second question about a bound was answered with stop")
+	}
+}
