@@ -4,8 +4,9 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 10s
 SIM      ?= 10m
+EVERY    ?= 1
 
-.PHONY: build demo generate test test-mcp test-rpc test-python check bench fuzz soak clean
+.PHONY: build demo generate test test-mcp test-rpc test-python check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
@@ -50,6 +51,9 @@ soak: ## hundreds of kills, and the simulator for as long as SIM says
 	TIPSTAFF_SIM=$(SIM) $(GO) test -timeout 0 -run '^(TestSchedules|TestSimulated)$$' -v ./flow/simtest ./plan ./pipeline
 	TIPSTAFF_KILLS=400 $(GO) test -race -timeout 60m -run Kill ./cmd/tipstaff
 	TIPSTAFF_FLOWTEST=1 $(GO) test -timeout 60m -run '^TestFlow$$' ./sqlite
+
+mutate: ## code that no test checks; MUTATE=policy takes one package, EVERY=10 a tenth of its mutants
+	$(GO) run ./test/mutate -every $(EVERY) $(MUTATE)
 
 clean:
 	rm -rf bin .cache

@@ -24,7 +24,7 @@ var levels = map[string]int{
 	"plan": 2, "pipeline": 2, "agent": 2,
 	"runner": 3, "supervisor": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "mcpserver": 4, "test/cmdtest": 4,
-	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/grpc": 5, "examples/fileserver": 5,
+	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/grpc": 5, "test/mutate": 5, "examples/fileserver": 5,
 }
 
 // only narrows what a package may import of ours, beyond what its level says.
@@ -54,7 +54,7 @@ var reserved = map[string][]string{
 	"modernc.org/sqlite":                     {"sqlite", "cmd/bench"},
 	"github.com/jackc/pgx":                   {"postgres"},
 	"go.temporal.io/sdk":                     {"temporal"},
-	"os/exec":                                {"tool", "worker", "supervisor", "delivery", "cmd/bench", "test/cmdtest"},
+	"os/exec":                                {"tool", "worker", "supervisor", "delivery", "cmd/bench", "test/cmdtest", "test/mutate"},
 	"net/http":                               {"tool", "provider", "web", "mcpserver", "cmd/tipstaff", "cmd/bench"}, // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
 	"go.opentelemetry.io/otel":               {"agent", "tool", "cmd/tipstaff"},

@@ -26,7 +26,6 @@ type past struct {
 	latest  time.Time     // the latest time any record carries or names
 	records int           // without notes
 	last    int64         // seq
-	epoch   int64
 	cancel  *cancelRequest
 	cut     bool
 	state   json.RawMessage // of the run.continued that opens the segment
@@ -135,12 +134,12 @@ func foldHistory(h History, limits Use) (*past, error) {
 	return p, nil
 }
 
-// leaveBase begins a fork's own records: their numbers and owners count anew, and
+// leaveBase begins a fork's own records: their numbers count anew, and
 // the limits are those that the fork was given, be they more or less than its
 // source had.
 func (p *past) leaveBase(limits Use) {
 	p.dropUntaken()
-	p.last, p.epoch = 0, 0
+	p.last = 0
 	p.ledger.limit = limits.clone()
 }
 
@@ -237,9 +236,6 @@ func (p *past) add(r Record) error { return p.addRead(r, nil) }
 func (p *past) addRead(r Record, effect *effectBody) error {
 	if r.Seq > p.last {
 		p.last = r.Seq
-	}
-	if r.Epoch > p.epoch {
-		p.epoch = r.Epoch
 	}
 	p.reach(r.At)
 	if r.Note {
@@ -564,7 +560,7 @@ func (p *past) carry(r Record) error {
 	p.reach(b.T)
 	fresh := newPast(b.Limit)
 	fresh.ledger.used.add(b.Used)
-	fresh.state, fresh.last, fresh.epoch, fresh.latest, fresh.warned = b.State, p.last, p.epoch, p.latest, p.warned
+	fresh.state, fresh.last, fresh.latest, fresh.warned = b.State, p.last, p.latest, p.warned
 	if fresh.state == nil {
 		fresh.state = json.RawMessage("null")
 	}

@@ -1,0 +1,150 @@
+package flow_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// driven runs a flow over a memory log; what is called takes some time and succeeds.
+func driven(t *testing.T, limits flow.Use, takes time.Duration, program func(flow.Context) error) (flow.Outcome, []flow.Record) {
+	t.Helper()
+	log := flow.NewMem()
+	out, err := flow.New(log, nil).Drive(context.Background(), flow.Job{Run: "r", Root: "root", Limits: limits,
+		Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage("{}"), program(fc)
+		},
+		Acts: map[string]flow.Activity{"call": {Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+			if takes == 0 {
+				return flow.Done{Value: json.RawMessage("1")}, nil
+			}
+			select {
+			case <-ctx.Done():
+				return flow.Done{}, context.Cause(ctx)
+			case <-time.After(takes):
+				return flow.Done{Value: json.RawMessage("1")}, nil
+			}
+		}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, log.Records("r")
+}
+
+func call(key int, reserve flow.Use) flow.Call {
+	return flow.Call{Key: fmt.Sprint("c", key), Name: "call", Class: flow.Read, Reserve: reserve}
+}
+
+// notes gives the notes of the engine about bounds: kind and body.
+func notes(records []flow.Record) (list []string) {
+	for _, r := range records {
+		if r.Note && strings.HasPrefix(r.Kind, "bound.") {
+			list = append(list, r.Kind+" "+string(r.Body))
+		}
+	}
+	return list
+}
+
+// Four fifths of a bound are warned of, once; a call beyond it is noted and says how
+// much there was.
+func TestBoundsWarnAndRefuse(t *testing.T) {
+	var last error
+	out, records := driven(t, flow.Use{"calls": 10}, 0, func(fc flow.Context) error {
+		for i := range 6 {
+			if _, last = fc.Do(call(i, flow.Use{"calls": 2})); last != nil {
+				return last
+			}
+		}
+		return nil
+	})
+	want := []string{`bound.warned {"bound":"calls","limit":10,"used":8}`, `bound.refused {"bound":"calls","limit":10,"used":10,"refused":"call"}`}
+	if diff := cmp.Diff(want, notes(records)); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	if last == nil || last.Error() != "bound_exceeded (calls): calls is limited to 10: 10 used, 0 in flight, 2 more wanted" || out.Status != flow.Failed {
+		t.Errorf("%v, %v", out.Status, last)
+	}
+}
+
+func TestWallTimeIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last error
+		_, records := driven(t, flow.Use{flow.WallTime: 3000}, 2*time.Second, func(fc flow.Context) error {
+			for i := range 2 {
+				if _, last = fc.Do(call(i, nil)); last != nil {
+					break
+				}
+			}
+			_, last = fc.Do(call(9, nil))
+			return last
+		})
+		if last == nil || !strings.HasPrefix(last.Error(), "bound_exceeded (wall_time): the run may take 3s and has taken ") {
+			t.Errorf("%v", last)
+		}
+		if !slices.ContainsFunc(notes(records), func(n string) bool {
+			return strings.HasPrefix(n, `bound.refused {"bound":"wall_time","limit":3000,"used":3`) || strings.HasPrefix(n, `bound.refused {"bound":"wall_time","limit":3000,"used":4`)
+		}) {
+			t.Errorf("notes %q do not say how long it took", notes(records))
+		}
+	})
+}
+
+// What was paid before is not reserved again; the rest is.
+func TestPrepaidInPart(t *testing.T) {
+	_, records := driven(t, nil, 0, func(fc flow.Context) error {
+		c := call(1, flow.Use{"calls": 1, "tokens": 5, "other": 2})
+		c.Prepaid = flow.Use{"calls": 1, "tokens": 2}
+		_, err := fc.Do(c)
+		return err
+	})
+	used, _ := flow.Totals(flow.History{Records: records}, nil)
+	if diff := cmp.Diff(flow.Use{"tokens": 3, "other": 2}, used); diff != "" {
+		t.Errorf("used (-want +got):\n%s", diff)
+	}
+}
+
+// A history of 100,000 records takes no further call.
+func TestHistoriesThatAreTooLong(t *testing.T) {
+	for emits, want := range map[int]string{flow.MaxRecords - 2: "", flow.MaxRecords - 1: flow.CodeHistoryTooLong} { // run.started is one
+		var last error
+		driven(t, nil, 0, func(fc flow.Context) error {
+			for range emits {
+				fc.Emit(flow.Event{Kind: "said", Body: 1})
+			}
+			_, last = fc.Do(call(1, nil))
+			return last
+		})
+		var e *flow.Error
+		if errors.As(last, &e); want == "" && last != nil || want != "" && (e == nil || e.Code != want) {
+			t.Errorf("after %d events: %v, want %q", emits, last, want)
+		}
+	}
+}
+
+func TestGroupsHaveALimit(t *testing.T) {
+	for n, ok := range map[int]bool{flow.MaxBranches: true, flow.MaxBranches + 1: false} {
+		branches := make([]flow.Branch, n)
+		for i := range branches {
+			branches[i].Run = func(flow.Context) error { return nil }
+		}
+		var got error
+		_, err := flow.New(flow.NewMem(), nil).Drive(context.Background(), flow.Job{Run: "r", Root: "root",
+			Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				got = fc.Go(flow.Group{}, branches...)
+				return json.RawMessage("{}"), got
+			}})
+		if (got == nil) != ok || ok && err != nil {
+			t.Errorf("%d branches: %v, %v", n, got, err)
+		}
+	}
+}

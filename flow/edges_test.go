@@ -1,0 +1,154 @@
+package flow
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every text that one byte makes of a valid one is judged as the standard library
+// judges it.
+func TestValidJSONAtEveryEdge(t *testing.T) {
+	const alphabet = "\x00\x08\t\n\x0b\r\x1f !\"+,-./0129:;@AEFG[\\]`abefglnrstuxz{}~\x7f"
+	try := func(b []byte) {
+		b = slices.Clip(bytes.Clone(b)) // so that nobody reads beyond its end unnoticed
+		if got, want := validJSON(b), json.Valid(b); got != want {
+			t.Errorf("%q: %v, want %v", b, got, want)
+		}
+	}
+	for _, text := range []string{
+		` { "a" : [ 1 , -20.5e+3 , 1E-2 , 0 , true ] , "\u00aF\n" : { } , "c" : [ ] , "d" : null , "" : false } `,
+		"\t[\r\n\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u09aA\",{\"é\":\"😀\"}]", `[0.10,-0,10e9,"x"]`, `true`, `-1`, `""`, `"\u00aF\n"`,
+	} {
+		try([]byte(text))
+		for i := range len(text) {
+			try([]byte(text[:i]))
+			for _, c := range []byte(alphabet) {
+				changed := []byte(text)
+				changed[i] = c
+				try(changed)
+				try(slices.Insert([]byte(text), i, c))
+			}
+		}
+	}
+	for _, c := range [][2]string{{"[", "]"}, {`{"a":`, "}"}} {
+		nested := func(n int) []byte { return []byte(strings.Repeat(c[0], n) + "0" + strings.Repeat(c[1], n)) }
+		if !validJSON(nested(maxNesting)) || validJSON(nested(maxNesting+1)) {
+			t.Errorf("values in %d levels of %s are taken, and not in one more", maxNesting, c[0])
+		}
+	}
+}
+
+func TestJSONIsCompact(t *testing.T) {
+	for _, c := range []struct {
+		v    any
+		want string
+	}{
+		{json.RawMessage(" { \"a\" : 1 } "), `{"a":1}`},
+		{json.RawMessage(nil), `null`},
+		{map[string]string{"b": "<&>", "a": ""}, `{"a":"","b":"<&>"}`},
+	} {
+		if got := string(JSON(c.v)); got != c.want {
+			t.Errorf("%v: %s, want %s", c.v, got, c.want)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("what is no JSON was taken")
+		}
+	}()
+	JSON(json.RawMessage("{"))
+}
+
+// An object reads back as what was put in, and what is absent leaves no trace.
+func TestObjectsHoldWhatTheyAreGiven(t *testing.T) {
+	at := time.Date(2026, 1, 31, 13, 0, 0, 5, time.FixedZone("", 3600))
+	for _, c := range []struct {
+		o    Object
+		want string
+	}{
+		{NewObject(0), `{}`},
+		{NewObject(0).OptStr("a", "").OptInt("b", 0).OptBool("c", false).OptJSON("d", nil).OptJSON("e", json.RawMessage{}), `{}`},
+		{NewObject(0).OptStr("a", "x").OptInt("b", -1).OptBool("c", true).OptJSON("d", json.RawMessage(" [ 1 ] ")), `{"a":"x","b":-1,"c":true,"d":[1]}`},
+		{NewObject(0).Str("a", "").Int("b", 0).Bool("c", false).JSON("d", nil).Raw("e", []byte("{}")), `{"a":"","b":0,"c":false,"d":null,"e":{}}`},
+		{NewObject(0).Use("a", nil).Use("b", Use{"y": 2, "x": 1}).Strs("c", nil).Strs("d", []string{"x", "y"}), `{"a":{},"b":{"x":1,"y":2},"c":[],"d":["x","y"]}`},
+		{NewObject(0).Time("a", at), `{"a":"2026-01-31T12:00:00.000000005Z"}`},
+	} {
+		if got := string(c.o.Close()); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+	for _, s := range []string{"", "plain ~", "\x1f", " ", `"`, `\`, "\x7f", "é", "<&>", "\u2028", "a\xffb", "\x80"} {
+		if got, want := string(AppendString(nil, s)), string(JSON(s)); got != want {
+			t.Errorf("%q: %s, want %s", s, got, want)
+		}
+	}
+}
+
+// The short way and the long way to a digest give the same.
+func TestDigestsOfEveryLength(t *testing.T) {
+	for n := range 600 {
+		data := []byte(strings.Repeat("x", n))
+		sum := sha256.Sum256(append([]byte("kind\x00"), data...))
+		if got, want := digest("kind", data), "sha256:"+hex.EncodeToString(sum[:]); got != want {
+			t.Fatalf("%d bytes: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// A gate's digest is that of the canonical form; a subject of null is none.
+func TestGateDigestIsCanonical(t *testing.T) {
+	gate := func(subject string) string {
+		return GateDigest(Gate{Kind: "question", Question: "Go?", Subject: []byte(subject), Actions: []string{"a"}, Deny: "a"})
+	}
+	if gate(`{"b":1,"a":1.0}`) != gate(`{"a":1,"b":1}`) || gate("null") != gate("") || gate(`{}`) == gate("") {
+		t.Error("the form of a subject counts, or that there is one does not")
+	}
+}
+
+func TestSegments(t *testing.T) {
+	for _, s := range []string{"a", "z", "A", "Z", "0", "9", "._@#-", strings.Repeat("a", maxSegment)} {
+		if fault := segmentFault(s); fault != "" {
+			t.Errorf("%q: %s", s, fault)
+		}
+	}
+	for _, s := range []string{"", "`", "{", "@[", "/", ":", "a b", "é", strings.Repeat("a", maxSegment+1)} {
+		if segmentFault(s) == "" {
+			t.Errorf("%q is taken", s)
+		}
+	}
+	for s, want := range map[string]bool{"now#": false, "now#1x": false, "now#9": true, "bound#0": true, "in_doubt#x": true} {
+		if reserved(s) != want {
+			t.Errorf("%q is reserved: %v", s, !want)
+		}
+	}
+	for path, want := range map[string]string{"root/a/b": "root/a", "root": "", "": "", "/a": ""} {
+		if got := parent(path); got != want {
+			t.Errorf("the parent of %q is %q", path, got)
+		}
+	}
+}
+
+func TestErrorsSayWhatTheyKnow(t *testing.T) {
+	for want, err := range map[string]error{
+		"timeout":                       &Error{Code: "timeout"},
+		"bound_exceeded (tokens): more": &Error{Code: "bound_exceeded", Bound: "tokens", Message: "more"},
+		`the program does not fit its history at "a": recorded x, asked for nothing`: &NonDeterminism{Path: "a", Recorded: "x"},
+		`the program does not fit its history at "a": recorded nothing, asked for y`: &NonDeterminism{Path: "a", Asked: "y"},
+	} {
+		if err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
+	}
+}
+
+func TestNamesOfAmountsAreSorted(t *testing.T) {
+	if got := (Use{"c": 1, "a": 1, "b": 1}).appendNames([]string{"z"}); !slices.Equal(got, []string{"z", "a", "b", "c"}) {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A survey tries the mutants of one target.
+type survey struct {
+	target
+	scratch  string
+	mutants  []*mutant
+	binaries []*binary
+}
+
+// A binary holds the tests of one package, with all mutants in it.
+type binary struct {
+	path, dir string
+	tests     []test
+}
+
+type test struct {
+	name      string
+	took, cpu time.Duration
+	reaches   map[int]bool
+}
+
+// quick is the processor time up to which tests share a process; slower ones run
+// after them, each alone, because most mutants are killed by a quick one.
+const quick = 300 * time.Millisecond
+
+// workers is how many mutants are tried at once.
+const workers = 2
+
+// prepare builds the tests, runs each alone with no mutant switched on, and notes
+// which mutants it reaches.
+func prepare(ctx context.Context, t target) (_ *survey, err error) {
+	scratch, err := os.MkdirTemp("", "tipstaff-mutate-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(scratch)
+		}
+	}()
+	s := &survey{target: t, scratch: scratch}
+	mutants, overlay, err := load(ctx, t, s.scratch)
+	if err != nil {
+		return nil, err
+	}
+	s.mutants = mutants
+	for i, pkg := range t.tests {
+		b := &binary{path: filepath.Join(s.scratch, strconv.Itoa(i)+".test"), dir: pkg}
+		if _, err := output(exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", b.path, "./"+pkg)); err != nil {
+			return nil, err
+		}
+		if err := s.baseline(ctx, b); err != nil {
+			return nil, err
+		}
+		s.binaries = append(s.binaries, b)
+	}
+	return s, nil
+}
+
+var (
+	testName = regexp.MustCompile(`^(Test|Fuzz|Example)`)
+	subtest  = regexp.MustCompile(`(?m)^=== RUN   ([^/\s]+/[^/\s]+)$`)
+)
+
+// baseline measures the tests of a binary. A slow one that has subtests counts as so
+// many tests: few mutants need all of them.
+func (s *survey) baseline(ctx context.Context, b *binary) error {
+	listing := exec.CommandContext(ctx, b.path, "-test.list", ".")
+	listing.Dir = b.dir
+	out, err := output(listing)
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Fields(string(out)) {
+		if !testName.MatchString(name) {
+			continue
+		}
+		t, out, err := s.measure(ctx, b, name)
+		if err != nil {
+			return err
+		}
+		subtests := subtest.FindAllStringSubmatch(out, -1)
+		if t.cpu <= quick || len(subtests) < 2 {
+			b.tests = append(b.tests, t)
+			continue
+		}
+		for _, match := range subtests {
+			t, _, err := s.measure(ctx, b, match[1])
+			if err != nil {
+				return err
+			}
+			b.tests = append(b.tests, t)
+		}
+	}
+	slices.SortStableFunc(b.tests, func(x, y test) int { return cmp.Compare(x.cpu, y.cpu) })
+	return nil
+}
+
+// measure runs a test without a mutant.
+func (s *survey) measure(ctx context.Context, b *binary, name string) (t test, out string, err error) {
+	reached := filepath.Join(s.scratch, "reached")
+	if err := os.WriteFile(reached, nil, 0o600); err != nil {
+		return t, "", err
+	}
+	began := time.Now()
+	c := s.command(ctx, b, []string{name}, "TIPSTAFF_MUTANTS_REACHED="+reached)
+	c.Args = append(c.Args, "-test.v")
+	said, err := c.CombinedOutput()
+	if err != nil {
+		return t, "", fmt.Errorf("%s of %s fails without a mutant: %w\n%s", name, b.dir, err, said)
+	}
+	t = test{name: name, took: time.Since(began), cpu: c.ProcessState.UserTime() + c.ProcessState.SystemTime(), reaches: map[int]bool{}}
+	lines, err := os.ReadFile(reached)
+	if err != nil {
+		return t, "", err
+	}
+	for _, line := range strings.Fields(string(lines)) {
+		id, err := strconv.Atoi(line)
+		if err != nil {
+			return t, "", err
+		}
+		t.reaches[id] = true
+	}
+	return t, string(said), nil
+}
+
+// command runs tests of a binary. It limits memory, for a mutant may fill it: the
+// limit is one of address space, in KB.
+func (s *survey) command(ctx context.Context, b *binary, names []string, env string) *exec.Cmd {
+	patterns := make([]string, len(names))
+	for i, name := range names {
+		patterns[i] = "^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
+	}
+	args := []string{"-c", `ulimit -v 8388608 2>/dev/null; exec nice "$0" "$@"`, b.path,
+		"-test.failfast", "-test.run", strings.Join(patterns, "|")}
+	c := exec.CommandContext(ctx, "sh", append(args, s.args...)...)
+	c.Dir = b.dir
+	c.Env = append(append(os.Environ(), s.env...), env)
+	c.WaitDelay = time.Second // for children that hold the output
+	return c
+}
+
+// try tries the mutants that are chosen, and prints, as it finds them, survivors that
+// are not explained.
+func (s *survey) try(ctx context.Context, chosen func(*mutant) bool, w io.Writer, reasons map[string]string) error {
+	s.mutants = slices.DeleteFunc(s.mutants, func(m *mutant) bool { return !chosen(m) })
+	queue := make(chan *mutant)
+	errs := make([]error, workers)
+	var wait sync.WaitGroup
+	var printing sync.Mutex
+	for i := range workers {
+		wait.Go(func() {
+			for m := range queue {
+				if errs[i] == nil {
+					m.fate, errs[i] = s.fate(ctx, m)
+					if _, known := reasons[m.name]; m.survives() != known {
+						printing.Lock()
+						fmt.Fprintf(w, "%s: %s: %s\n", m.position, m.fate, m.name)
+						printing.Unlock()
+					}
+				}
+			}
+		})
+	}
+	for _, m := range s.mutants {
+		queue <- m
+	}
+	close(queue)
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// fate runs the tests that reach a mutant until one fails.
+func (s *survey) fate(ctx context.Context, m *mutant) (fate, error) {
+	f := unreached
+	for _, b := range s.binaries {
+		var names []string
+		var took time.Duration
+		for i, t := range b.tests {
+			if t.reaches[m.id] {
+				names, took = append(names, t.name), took+t.took
+			}
+			last := i == len(b.tests)-1
+			if len(names) == 0 || !last && b.tests[i+1].cpu <= quick {
+				continue
+			}
+			var err error
+			if f, err = s.judge(ctx, b, names, took, m); err != nil || f != survived {
+				return f, err
+			}
+			names, took = nil, 0
+		}
+	}
+	return f, nil
+}
+
+// judge runs some tests on a mutant. A test that takes much longer than it did
+// without has noticed.
+func (s *survey) judge(ctx context.Context, b *binary, names []string, took time.Duration, m *mutant) (fate, error) {
+	limited, cancel := context.WithTimeout(ctx, 30*time.Second+5*took)
+	defer cancel()
+	err := s.command(limited, b, names, "TIPSTAFF_MUTANT="+strconv.Itoa(m.id)).Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return untried, ctx.Err()
+	case limited.Err() != nil:
+		return timedOut, nil
+	case errors.As(err, &exit):
+		return killed, nil
+	case err != nil:
+		return untried, err
+	}
+	return survived, nil
+}
+
+// report prints the figures, and says whether they are good enough.
+func (s *survey) report(w io.Writer, reasons map[string]string) bool {
+	count := map[fate]int{}
+	explained, alive := 0, 0
+	for _, m := range s.mutants {
+		count[m.fate]++
+		if m.survives() {
+			alive++
+			if reasons[m.name] != "" {
+				explained++
+			}
+		}
+	}
+	share := 100 * float64(len(s.mutants)-alive) / float64(max(len(s.mutants), 1))
+	fmt.Fprintf(w, "%s: %d mutants, %d killed (%d by time), %d survived, %d not reached, %d of these explained: %.1f %%\n",
+		s.name, len(s.mutants), len(s.mutants)-alive, count[timedOut], count[survived], count[unreached], explained, share)
+	return explained == alive && share >= floor
+}
+
+// stale prints the lines that explain mutants which do not exist, and says whether
+// there are none.
+func (s *survey) stale(w io.Writer, reasons map[string]string) bool {
+	ok := true
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		exists := slices.ContainsFunc(s.mutants, func(m *mutant) bool { return m.name == name })
+		if !exists && strings.HasPrefix(name, s.dir+"/") {
+			ok = false
+			fmt.Fprintf(w, "explained, yet there is no such mutant: %s\n", name)
+		}
+	}
+	return ok
+}
+
+// readReasons reads the survivors that are explained: one to a line, the name of the
+// mutant, " # ", the reason.
+func readReasons(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	reasons := map[string]string{}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Text()
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, why, ok := strings.Cut(line, " # ")
+		if !ok || strings.TrimSpace(why) == "" {
+			return nil, fmt.Errorf("%s:%d: no reason; a line is the name of a mutant, \" # \", and why it survives", path, n)
+		}
+		reasons[name] = why
+	}
+	return reasons, lines.Err()
+}
