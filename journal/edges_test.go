@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -340,20 +339,11 @@ func TestExportOfForksInACircle(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeRead(t *testing.T) {
+func TestAnExportIsAFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
-	}
-	for _, path := range []string{dir, filepath.Join(file, "below")} {
-		failed := false
-		for b, err := range lines(path) {
-			failed = err != nil && b == nil
-		}
-		if !failed {
-			t.Errorf("%s gives no error", path)
-		}
 	}
 	if _, err := VerifyExport(file, nil); err == nil || !strings.HasSuffix(err.Error(), "is not a folder; an export is one") {
 		t.Errorf("an export that is a file: %v", err)
@@ -365,21 +355,6 @@ func TestFilesOfWhatIsNoEnvelope(t *testing.T) {
 	faults, err := VerifyFiles(t.TempDir(), func(yield func([]byte, error) bool) { yield([]byte("x"), nil) })
 	if err != nil || len(faults) > 0 {
 		t.Errorf("%v, %v", faults, err)
-	}
-}
-
-func TestHeadOfAnExportMustBeReadable(t *testing.T) {
-	_, l := wholeRun(t)
-	dir := exportOf(t, l, testRun)
-	head := filepath.Join(dir, headFile)
-	if err := errors.Join(os.Remove(head), os.Mkdir(head, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	if result, err := VerifyExport(dir, nil); err == nil {
-		t.Errorf("a folder in the place of head.json: %v", result.Faults)
-	}
-	if !bytes.HasPrefix(headJSON("R", Head{Seq: 3}, 2), []byte(`{"envelopes":2,`)) {
-		t.Error("head.json does not begin with the number of envelopes")
 	}
 }
 
