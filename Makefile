@@ -2,7 +2,7 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-FUZZTIME ?= 10s
+FUZZTIME ?= 5s
 SIM      ?= 10m
 EVERY    ?= 1
 

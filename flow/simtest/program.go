@@ -48,8 +48,13 @@ func Generate(pick *Choices) *Case {
 			p.limit = int64(1 + pick.Of(5))
 		}
 	}
-	for range 1 + pick.Of(6)/5 {
-		p.segments = append(p.segments, g.sequence(1+pick.Of(4)/3, 3))
+	// Most are small: what goes wrong goes wrong between few.
+	for range 1 + pick.Of(8)/7 {
+		depth, most := 1, 2
+		if pick.One(4) {
+			depth, most = 2, 3
+		}
+		p.segments = append(p.segments, g.sequence(depth, most))
 	}
 	return p.asCase()
 }
