@@ -52,6 +52,7 @@ func TestBackupWhileRunsGoOn(t *testing.T) {
 	// Resumed in the copy, a run goes on as if it had been killed at that moment.
 	c := emptyWorkspace(t)
 	c.Dir = copies[0]
+	c.Write("note.txt", "left\n") // a backup is of the store: what runs wrote in the workspace is not in it
 	r := c.Run("resume", "@", "--unattended", "--yes")
 	if r.Code != 0 && r.Code != 4 {
 		t.Errorf("%v", r)

@@ -109,7 +109,7 @@ func neverSent(t *testing.T, open opener) {
 	bed := open(t)
 	withdrawn := 0
 	for range times(300) {
-		hold, sent := make(chan struct{}), false
+		hold, reached, sent := make(chan struct{}), make(chan struct{}), false
 		var r *rig
 		r = newRun(t, bed, program(func(fc flow.Context) error {
 			return fc.Go(flow.Group{},
@@ -125,8 +125,7 @@ func neverSent(t *testing.T, open opener) {
 			return Pass
 		}
 		r.world.On("root/payer/pay", Act{Stops: true, Check: func(context.Context, flow.Attempt) error {
-			r.world.Await(1, "root/failer/bad")
-			close(hold)
+			close(reached)
 			return nil
 		}, Do: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 			if ctx.Err() != nil {
@@ -135,7 +134,11 @@ func neverSent(t *testing.T, open opener) {
 			sent = true
 			return flow.Done{Value: a.Input}, nil
 		}})
-		r.world.Answer("root/failer/bad", failing("broken"))
+		r.world.Answer("root/failer/bad", func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+			<-reached // else nothing would be intended
+			close(hold)
+			return failing("broken")(ctx, a)
+		})
 		out := r.start(f).wait()
 		r.check(out, flow.Failed)
 		if coded(out.Err) != "broken" || len(out.InDoubt) > 0 || len(r.journal().gates()) > 0 {
