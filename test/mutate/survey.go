@@ -39,9 +39,16 @@ type test struct {
 	reaches   map[int]bool
 }
 
-// quick is the processor time up to which tests share a process; slower ones run
-// after them, each alone, because most mutants are killed by a quick one.
-const quick = 300 * time.Millisecond
+// pace is the processor time up to which tests share a process: the quickest, then
+// the quick ones. Slower ones run after them, each alone. Most mutants are killed by
+// a test that is over at once.
+var pace = []time.Duration{30 * time.Millisecond, 300 * time.Millisecond}
+
+// together reports whether two tests share a process.
+func together(a, b test) bool {
+	rank := func(t test) int { return slices.IndexFunc(pace, func(most time.Duration) bool { return t.cpu <= most }) }
+	return rank(a) == rank(b) && rank(a) >= 0
+}
 
 // workers is how many mutants are tried at once.
 const workers = 2
@@ -100,7 +107,7 @@ func (s *survey) baseline(ctx context.Context, b *binary) error {
 			return err
 		}
 		subtests := subtest.FindAllStringSubmatch(out, -1)
-		if t.cpu <= quick || len(subtests) < 2 {
+		if t.cpu <= pace[len(pace)-1] || len(subtests) < 2 {
 			b.tests = append(b.tests, t)
 			continue
 		}
@@ -201,7 +208,7 @@ func (s *survey) fate(ctx context.Context, m *mutant) (fate, error) {
 				names, took = append(names, t.name), took+t.took
 			}
 			last := i == len(b.tests)-1
-			if len(names) == 0 || !last && b.tests[i+1].cpu <= quick {
+			if len(names) == 0 || !last && together(t, b.tests[i+1]) {
 				continue
 			}
 			var err error
