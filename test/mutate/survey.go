@@ -46,7 +46,9 @@ var pace = []time.Duration{30 * time.Millisecond, 300 * time.Millisecond}
 
 // together reports whether two tests share a process.
 func together(a, b test) bool {
-	rank := func(t test) int { return slices.IndexFunc(pace, func(most time.Duration) bool { return t.cpu <= most }) }
+	rank := func(t test) int {
+		return slices.IndexFunc(pace, func(most time.Duration) bool { return t.cpu <= most })
+	}
 	return rank(a) == rank(b) && rank(a) >= 0
 }
 
