@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,6 +31,7 @@ type survey struct {
 // A binary holds the tests of one package, with all mutants in it.
 type binary struct {
 	path, dir string
+	args      []string
 	tests     []test
 }
 
@@ -77,6 +79,12 @@ func prepare(ctx context.Context, t target) (_ *survey, err error) {
 		b := &binary{path: filepath.Join(s.scratch, strconv.Itoa(i)+".test"), dir: pkg}
 		if _, err := output(exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", b.path, "./"+pkg)); err != nil {
 			return nil, err
+		}
+		b.args = append(b.args, t.args...)
+		// Random tests try the same cases every time, and write none that failed into
+		// the tree, from where they would be tried on other mutants.
+		if usage, _ := exec.CommandContext(ctx, b.path, "-h").CombinedOutput(); bytes.Contains(usage, []byte("-rapid.nofailfile")) {
+			b.args = append(b.args, "-rapid.seed=1", "-rapid.nofailfile")
 		}
 		if err := s.baseline(ctx, b); err != nil {
 			return nil, err
@@ -162,7 +170,7 @@ func (s *survey) command(ctx context.Context, b *binary, names []string, env str
 	}
 	args := []string{"-c", `ulimit -v 8388608 2>/dev/null; exec nice "$0" "$@"`, b.path,
 		"-test.failfast", "-test.run", strings.Join(patterns, "|")}
-	c := exec.CommandContext(ctx, "sh", append(args, s.args...)...)
+	c := exec.CommandContext(ctx, "sh", append(args, b.args...)...)
 	c.Dir = b.dir
 	c.Env = append(append(os.Environ(), s.env...), env)
 	c.WaitDelay = time.Second // for children that hold the output
