@@ -148,3 +148,150 @@ func TestGroupsHaveALimit(t *testing.T) {
 		}
 	}
 }
+
+// A person who is asked extends a bound, which is noted, or stops the call.
+func TestBoundsAreExtended(t *testing.T) {
+	for action, want := range map[string][]string{
+		"extend": {`bound.refused {"bound":"calls","limit":1,"used":1,"refused":"call"}`, `bound.extended {"bound":"calls","by":4}`},
+		"stop":   {`bound.refused {"bound":"calls","limit":1,"used":1,"refused":"call"}`},
+	} {
+		log := flow.NewMem()
+		job := flow.Job{Run: "r", Root: "root", Limits: flow.Use{"calls": 1},
+			Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				for i := range 2 {
+					c := call(i, flow.Use{"calls": 1})
+					c.Ask = true
+					if _, err := fc.Do(c); err != nil {
+						return nil, err
+					}
+				}
+				return json.RawMessage("{}"), nil
+			},
+			Acts: map[string]flow.Activity{"call": {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+				return flow.Done{Value: json.RawMessage("1")}, nil
+			}}}}
+		drive := func() flow.Outcome {
+			out, err := flow.New(log, nil).Drive(context.Background(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		if out := drive(); out.Status != flow.ParkedRun {
+			t.Fatalf("%+v", out)
+		}
+		var gate struct {
+			Gate     string
+			Question string
+			Subject  struct {
+				Path, Name, Bound string
+				Wanted            flow.Use
+			}
+		}
+		for _, r := range log.Records("r") {
+			if r.Kind == "policy.gate" {
+				if err := json.Unmarshal(r.Body, &gate); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if s := gate.Subject; s.Path != "root/c1" || s.Name != "call" || s.Bound != "calls" || s.Wanted["calls"] != 1 || !strings.Contains(gate.Question, "calls") {
+			t.Errorf("asked %+v", gate)
+		}
+		if err := log.Decide("r", gate.Gate, flow.Decision{Action: action, Answer: json.RawMessage(`{"calls":4}`), By: "user:ada"}); err != nil {
+			t.Fatal(err)
+		}
+		if out := drive(); (out.Status == flow.Completed) != (action == "extend") {
+			t.Errorf("%s: %v, %v", action, out.Status, out.Err)
+		}
+		var got []string
+		for _, note := range notes(log.Records("r")) {
+			note, _, _ = strings.Cut(note, `,"gate":`)
+			if note = strings.TrimSuffix(note, "}") + "}"; !strings.HasPrefix(note, "bound.warned") {
+				got = append(got, note)
+			}
+		}
+		if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", action, diff)
+		}
+	}
+}
+
+// A check sees the attempt that is to come, may not reserve, and refuses by failing
+// in any way.
+func TestChecks(t *testing.T) {
+	for name, c := range map[string]struct {
+		check func(context.Context, flow.Attempt) error
+		want  string
+	}{
+		"passes": {func(ctx context.Context, a flow.Attempt) error {
+			until, limited := ctx.Deadline()
+			if a.N != 1 || a.Class != flow.Once || a.Path != "root/c1" || a.Reserve(flow.Use{"calls": 1}) == nil || !limited || time.Until(until) > time.Minute {
+				return fmt.Errorf("attempt %d of class %s at %s", a.N, a.Class, a.Path)
+			}
+			return nil
+		}, ""},
+		"refuses": {func(context.Context, flow.Attempt) error { return &flow.Error{Code: "policy_denied", Message: "no"} }, "policy_denied: no"},
+		"panics":  {func(context.Context, flow.Attempt) error { panic("boom") }, "internal: the check panicked: boom"},
+	} {
+		var got error
+		ran := false
+		_, err := flow.New(flow.NewMem(), nil).Drive(context.Background(), flow.Job{Run: "r", Root: "root",
+			Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				_, got = fc.Do(flow.Call{Key: "c1", Name: "call", Class: flow.Once, Timeout: time.Minute})
+				return json.RawMessage("{}"), nil
+			},
+			Acts: map[string]flow.Activity{"call": {Check: c.check, Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+				ran = true
+				return flow.Done{Value: json.RawMessage("1")}, nil
+			}}}})
+		text := ""
+		var e *flow.Error
+		if errors.As(got, &e) {
+			text = e.Error()
+		}
+		if err != nil || text != c.want || ran != (c.want == "") || e != nil && !e.NotSent {
+			t.Errorf("%s: %v, ran %v, %v; want %q", name, got, ran, err, c.want)
+		}
+	}
+}
+
+// The wait before a retry grows by its factor, up to its longest, and is no shorter
+// than what the failure asks for.
+func TestBackoff(t *testing.T) {
+	for name, c := range map[string]struct {
+		retry flow.Retry
+		after time.Duration
+		want  []time.Duration
+	}{
+		"doubles":          {flow.Retry{Max: 3, Backoff: time.Second}, 0, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}},
+		"by its factor":    {flow.Retry{Max: 3, Backoff: time.Second, Factor: 3}, 0, []time.Duration{time.Second, 3 * time.Second, 9 * time.Second}},
+		"up to the most":   {flow.Retry{Max: 3, Backoff: time.Second, MaxBackoff: 3 * time.Second}, 0, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}},
+		"at least so much": {flow.Retry{Max: 2, Backoff: time.Second}, 5 * time.Second, []time.Duration{5 * time.Second, 5 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var at []time.Time
+				_, err := flow.New(flow.NewMem(), nil).Drive(context.Background(), flow.Job{Run: "r", Root: "root",
+					Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+						_, _ = fc.Do(flow.Call{Key: "c", Name: "call", Class: flow.Read, Retry: c.retry})
+						return json.RawMessage("{}"), nil
+					},
+					Acts: map[string]flow.Activity{"call": {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+						at = append(at, time.Now())
+						return flow.Done{}, &flow.Error{Code: "away", Retry: true, After: c.after}
+					}}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var waits []time.Duration
+				for i := 1; i < len(at); i++ {
+					waits = append(waits, at[i].Sub(at[i-1]))
+				}
+				if !slices.Equal(waits, c.want) {
+					t.Errorf("waited %v, want %v", waits, c.want)
+				}
+			})
+		})
+	}
+}

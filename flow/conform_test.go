@@ -86,6 +86,8 @@ func TestConformFindsWhatNoEngineWrites(t *testing.T) {
 	}{
 		{"a call", lines{intended, finished}, ""},
 		{"finished without an intent", lines{finished}, "the call was finished but never intended"},
+		{"finished with a name and no input", lines{with(finished, `"name":"t","digest":"CALL"`)}, "the call was finished but never intended"},
+		{"finished with an input and no name", lines{with(finished, `"digest":"CALL","input":{}`)}, "the call was finished but never intended"},
 		{"begun after it was finished", lines{intended, finished, put(intended, `"attempt":1`, `"attempt":2`)}, "effect.intended after the call was finished"},
 		{"another digest", lines{intended, with(finished, `"digest":"sha256:x"`)}, "its digest sha256:x is not the call's " + CallDigest("t", []byte("{}"))},
 		{"the same digest again", lines{intended, with(finished, `"digest":"CALL"`)}, ""},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,6 +31,7 @@ type survey struct {
 // A binary holds the tests of one package, with all mutants in it.
 type binary struct {
 	path, dir string
+	args      []string
 	tests     []test
 }
 
@@ -39,9 +41,18 @@ type test struct {
 	reaches   map[int]bool
 }
 
-// quick is the processor time up to which tests share a process; slower ones run
-// after them, each alone, because most mutants are killed by a quick one.
-const quick = 300 * time.Millisecond
+// pace is the processor time up to which tests share a process: the quickest, then
+// the quick ones. Slower ones run after them, each alone. Most mutants are killed by
+// a test that is over at once.
+var pace = []time.Duration{30 * time.Millisecond, 300 * time.Millisecond}
+
+// together reports whether two tests share a process.
+func together(a, b test) bool {
+	rank := func(t test) int {
+		return slices.IndexFunc(pace, func(most time.Duration) bool { return t.cpu <= most })
+	}
+	return rank(a) == rank(b) && rank(a) >= 0
+}
 
 // workers is how many mutants are tried at once.
 const workers = 2
@@ -68,6 +79,12 @@ func prepare(ctx context.Context, t target) (_ *survey, err error) {
 		b := &binary{path: filepath.Join(s.scratch, strconv.Itoa(i)+".test"), dir: pkg}
 		if _, err := output(exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", b.path, "./"+pkg)); err != nil {
 			return nil, err
+		}
+		b.args = append(b.args, t.args...)
+		// Random tests try the same cases every time, and write none that failed into
+		// the tree, from where they would be tried on other mutants.
+		if usage, _ := exec.CommandContext(ctx, b.path, "-h").CombinedOutput(); bytes.Contains(usage, []byte("-rapid.nofailfile")) {
+			b.args = append(b.args, "-rapid.seed=1", "-rapid.nofailfile")
 		}
 		if err := s.baseline(ctx, b); err != nil {
 			return nil, err
@@ -100,7 +117,7 @@ func (s *survey) baseline(ctx context.Context, b *binary) error {
 			return err
 		}
 		subtests := subtest.FindAllStringSubmatch(out, -1)
-		if t.cpu <= quick || len(subtests) < 2 {
+		if t.cpu <= pace[len(pace)-1] || len(subtests) < 2 {
 			b.tests = append(b.tests, t)
 			continue
 		}
@@ -153,7 +170,7 @@ func (s *survey) command(ctx context.Context, b *binary, names []string, env str
 	}
 	args := []string{"-c", `ulimit -v 8388608 2>/dev/null; exec nice "$0" "$@"`, b.path,
 		"-test.failfast", "-test.run", strings.Join(patterns, "|")}
-	c := exec.CommandContext(ctx, "sh", append(args, s.args...)...)
+	c := exec.CommandContext(ctx, "sh", append(args, b.args...)...)
 	c.Dir = b.dir
 	c.Env = append(append(os.Environ(), s.env...), env)
 	c.WaitDelay = time.Second // for children that hold the output
@@ -201,7 +218,7 @@ func (s *survey) fate(ctx context.Context, m *mutant) (fate, error) {
 				names, took = append(names, t.name), took+t.took
 			}
 			last := i == len(b.tests)-1
-			if len(names) == 0 || !last && b.tests[i+1].cpu <= quick {
+			if len(names) == 0 || !last && together(t, b.tests[i+1]) {
 				continue
 			}
 			var err error
