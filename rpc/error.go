@@ -93,6 +93,9 @@ func (s *Server) status(ctx context.Context, err error) error {
 	code, known := statusOf[e.Code]
 	if !known || code == codes.Internal {
 		s.o.Log.ErrorContext(ctx, "internal error", "error", err)
+		if s.serving.Err() != nil { // what breaks because the server goes can be asked for again
+			return errStopping
+		}
 		code = codes.Internal
 	}
 	return detailed(code, e)

@@ -117,8 +117,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestErrorsKeepTheirCodeAndInternalOnesTheirText(t *testing.T) {
-	s := &Server{o: Options{}}
-	s.o.Log = New(nil, nil, Options{}).o.Log
+	s := New(nil, nil, Options{})
 	for code, want := range statusOf {
 		err := s.status(context.Background(), tipstaff.Errorf(code, "the text").WithHint("the advice"))
 		st := status.Convert(err)
@@ -144,6 +143,10 @@ func TestErrorsKeepTheirCodeAndInternalOnesTheirText(t *testing.T) {
 		if status.Code(got) != want || strings.Contains(got.Error(), "secret") {
 			t.Errorf("%v is told as %v, want %s", err, got, want)
 		}
+	}
+	s.quiesce()
+	if got := s.status(context.Background(), errors.New("the store is closed")); status.Code(got) != codes.Unavailable {
+		t.Errorf("what breaks while the server stops is told as %v", got)
 	}
 }
 
