@@ -48,7 +48,7 @@ fuzz: ## every fuzz target for five minutes
 	@FUZZTIME=5m scripts/fuzz.sh
 
 soak: ## hundreds of kills, and the simulator for as long as SIM says
-	TIPSTAFF_SIM=$(SIM) $(GO) test -timeout 0 -run '^(TestSchedules|TestSimulated)$$' -v ./flow/simtest ./plan ./pipeline
+	TIPSTAFF_SIM=$(SIM) TIPSTAFF_SIM_SEED=$$(date +%s)0000 $(GO) test -timeout 0 -run '^(TestSchedules|TestSimulated)$$' -v ./flow/simtest ./plan ./pipeline
 	TIPSTAFF_KILLS=400 $(GO) test -race -timeout 60m -run Kill ./cmd/tipstaff
 	TIPSTAFF_FLOWTEST=1 $(GO) test -timeout 60m -run '^TestFlow$$' ./sqlite
 

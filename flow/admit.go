@@ -59,7 +59,9 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 		if !do.Ask {
 			return over(do.refuse(e, want))
 		}
-		dec, err := do.decision(join(do.at, numbered("bound", k)), do.boundGate(name))
+		// Which bound stands in the way depends on time and on other branches.
+		q := do.boundGate(name)
+		dec, err := do.ask(join(do.at, numbered("bound", k)), q, GateDigest(q))
 		if err != nil {
 			return Result{}, true, err
 		}

@@ -34,16 +34,22 @@ func (c *fctx) gateKey(q Gate) (string, error) {
 	return c.keyed(q.Key)
 }
 
-// decision is what Wait, an in-doubt call and a bound ask: the recorded
-// decision, or a new gate and its answer. Called with mu held.
+// decision is what Wait and an in-doubt call ask: the recorded decision, or a new
+// gate and its answer. Called with mu held.
 func (c *fctx) decision(key string, q Gate) (Decision, error) {
+	g, sum := c.b.d.past.gates[key], GateDigest(q)
+	if g != nil && g.digest != sum {
+		return Decision{}, c.mismatch(key, g.kind+" gate "+g.digest, q.Kind+" gate "+sum, gateJSON(q))
+	}
+	return c.ask(key, q, sum)
+}
+
+// ask is decision for a question that does not follow from the program alone: if one
+// was asked there, whichever it was, that one counts.
+func (c *fctx) ask(key string, q Gate, sum string) (Decision, error) {
 	d := c.b.d
 	g := d.past.gates[key]
-	sum := GateDigest(q)
 	if g != nil {
-		if g.digest != sum {
-			return Decision{}, c.mismatch(key, g.kind+" gate "+g.digest, q.Kind+" gate "+sum, gateJSON(q))
-		}
 		g.asked = true
 		if g.taken != nil {
 			d.replayed++

@@ -15,6 +15,7 @@ func agreeing(t *testing.T, open opener) {
 	t.Run("once that was never sent is not in doubt", func(t *testing.T) { neverSent(t, open) })
 	t.Run("a suspended call beside a failure is cut off", func(t *testing.T) { suspendedBeside(t, open) })
 	t.Run("a suspended call that reserved nothing conforms", func(t *testing.T) { suspendedAlone(t, open) })
+	t.Run("a bound gate stays what it was, whatever bound is reached next", func(t *testing.T) { otherBound(t, open) })
 	t.Run("who is told to stop is stopped, whatever others were given", func(t *testing.T) { stoppedBeside(t, open) })
 }
 
@@ -208,4 +209,34 @@ func stoppedBeside(t *testing.T, open opener) {
 		t.Errorf("ended with %v%v", out.Err, r.journal())
 	}
 	r.agree(out)
+}
+
+// otherBound: a call was stopped by one bound and, when it is resumed, by another that
+// its neighbour has used up meanwhile.
+func otherBound(t *testing.T, open opener) {
+	r := newRig(t, open, program(func(fc flow.Context) error {
+		return fc.Go(flow.Group{},
+			flow.Branch{Name: "asker", Run: func(fc flow.Context) error {
+				c := call(flow.Read, "x", 1)
+				c.Reserve, c.Ask = flow.Use{"model_calls": 1, "tool_calls": 1}, true
+				return do(fc, c)
+			}},
+			flow.Branch{Name: "user", Run: func(fc flow.Context) error {
+				if _, err := fc.Wait(question("g")); err != nil {
+					return err
+				}
+				return do(fc, reserving(flow.Read, "y", "model_calls"))
+			}})
+	}))
+	r.job.Limits = flow.Use{"model_calls": 1, "tool_calls": 0}
+	r.want(flow.ParkedRun)
+	r.decideKey("root/asker/x/bound#1", flow.Decision{Action: "extend", Answer: flow.JSON(flow.Use{"tool_calls": 1})})
+	r.decideKey("root/user/g", yes)
+	r.world.On("root/asker/x", Act{Check: func(context.Context, flow.Attempt) error {
+		r.came(func(j journal) bool { return len(j.of("effect.finished").at("root/user/y")) > 0 })
+		return nil
+	}})
+	r.want(flow.ParkedRun)
+	r.decideKey("root/asker/x/bound#2", flow.Decision{Action: "extend", Answer: flow.JSON(flow.Use{"model_calls": 1})})
+	r.agree(r.want(flow.Completed))
 }
