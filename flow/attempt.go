@@ -121,13 +121,14 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	return r.done, time.Since(began), r.err
 }
 
-// begin runs the activity, unless its scope closed before it was its turn: what is
-// known not to have begun must not look as if it might have.
+// begin runs the activity, unless its scope closed before it was its turn, or nobody
+// waits for it any more: what is known not to have begun must not look as if it might
+// have, nor begin when it is asked about.
 func (a *attempt) begin(act Activity, at Attempt) returned {
 	if a.class == Once {
 		mu := a.do.b.d.mu
 		mu.Lock()
-		late := a.scope.isClosed()
+		late := a.left || a.scope.isClosed()
 		mu.Unlock()
 		if late {
 			return returned{err: errNotBegun}
