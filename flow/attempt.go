@@ -19,6 +19,7 @@ type attempt struct {
 	cut    bool          // ended from outside: a closing scope or a stop
 	denied bool          // a bound has refused it more, and that is noted
 	left   bool          // nobody waits for it any more
+	begun  bool          // of a once attempt with a goroutine of its own: that has come to run it
 	back   chan returned // of one that is not prompt: room for its return and for giving it up
 }
 
@@ -129,6 +130,7 @@ func (a *attempt) begin(act Activity, at Attempt) returned {
 		mu := a.do.b.d.mu
 		mu.Lock()
 		late := a.left || a.scope.isClosed()
+		a.begun = !late
 		mu.Unlock()
 		if late {
 			return returned{err: errNotBegun}

@@ -32,9 +32,8 @@ func (s *sim) judge(p *process) {
 		s.fail("the run was cancelled, but nobody asked for that")
 	case out.Terminal():
 		s.live = &out
-		_, timed := s.c.Limits[flow.WallTime] // which may be over before an attempt has begun
 		for _, path := range out.InDoubt {
-			if !s.disturbed && !timed && !s.world.wasStarted(flow.IdempotencyKey(runID, path, len(s.roots)-1)) {
+			if !s.disturbed && !s.world.wasStarted(flow.IdempotencyKey(runID, path, len(s.roots)-1)) {
 				s.fail("%s is in doubt, but it was never begun", path)
 			}
 		}

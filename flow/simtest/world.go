@@ -84,7 +84,7 @@ var errBroken = errors.New("broken off")
 
 func (w *world) run(ctx context.Context, p *process, a flow.Attempt, b Behaviour) (flow.Done, error) {
 	place := a.Key // which tells calls of different segments apart
-	if ctx.Err() == nil {
+	if !errors.Is(context.Cause(ctx), flow.ErrCancelled) { // else its scope had closed before it was handed over
 		w.s.mu.Lock()
 		w.started[attemptKey(place, a.N)] = true
 		w.s.mu.Unlock()
