@@ -83,7 +83,7 @@ func (w *world) activity(p *process) flow.Activity {
 var errBroken = errors.New("broken off")
 
 func (w *world) run(ctx context.Context, p *process, a flow.Attempt, b Behaviour) (flow.Done, error) {
-	place := a.Key // which tells calls of different segments apart
+	place := a.Key                                         // which tells calls of different segments apart
 	if !errors.Is(context.Cause(ctx), flow.ErrCancelled) { // else its scope had closed before it was handed over
 		w.s.mu.Lock()
 		w.started[attemptKey(place, a.N)] = true
