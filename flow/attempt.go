@@ -19,7 +19,7 @@ type attempt struct {
 	cut    bool          // ended from outside: a closing scope or a stop
 	denied bool          // a bound has refused it more, and that is noted
 	left   bool          // nobody waits for it any more
-	begun  bool          // of a once attempt with a goroutine of its own: that has come to run it
+	begun  bool          // of a once attempt: it has come to run
 	back   chan returned // of one that is not prompt: room for its return and for giving it up
 }
 
@@ -110,7 +110,7 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	began := time.Now()
 	var r returned
 	if a.prompt {
-		r = runActivity(act, &a.span, at)
+		r = a.begin(act, at)
 	} else {
 		go func() { a.back <- a.begin(act, at) }()
 		r = do.awaitReturn(a)
@@ -122,21 +122,29 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	return r.done, time.Since(began), r.err
 }
 
-// begin runs the activity, unless its scope closed before it was its turn, or nobody
-// waits for it any more: what is known not to have begun must not look as if it might
-// have, nor begin when it is asked about.
+// begin runs the activity, unless its scope closed or its time ran out before it was
+// its turn, or nobody waits for it any more: what is known not to have begun must not
+// look as if it might have, nor begin when it is asked about.
 func (a *attempt) begin(act Activity, at Attempt) returned {
 	if a.class == Once {
 		mu := a.do.b.d.mu
 		mu.Lock()
-		late := a.left || a.scope.isClosed()
-		a.begun = !late
+		a.begun = !a.left && !a.scope.isClosed() && a.span.limitedBy() == nil
 		mu.Unlock()
-		if late {
-			return returned{err: errNotBegun}
+		if !a.begun {
+			return returned{err: a.notBegun()}
 		}
 	}
 	return runActivity(act, &a.span, at)
+}
+
+// notBegun is why an attempt has not begun and never will.
+func (a *attempt) notBegun() error {
+	if late := a.span.limitedBy(); late != nil {
+		late.NotSent = true
+		return late
+	}
+	return errNotBegun
 }
 
 // runActivity runs it; a panic is what it returns then.

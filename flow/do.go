@@ -141,10 +141,6 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 			}
 		}
 	}
-	if do.Class == Once && do.b.scope.isClosed() { // while its intent was written
-		r, err := do.withdraw()
-		return r, true, err
-	}
 	d.lives++
 	a := do.newAttempt(c.attempt)
 	done, took, err := do.carryOut(act, a)

@@ -86,10 +86,12 @@ func (do *doing) unpaid(reported Use) Use {
 // sent because its scope closed has not failed.
 func (do *doing) settleOnce(a *attempt, done Done, err error, took time.Duration) (Result, bool, error) {
 	d := do.b.d
+	if errors.Is(err, errAbandoned) && !a.begun {
+		err = a.notBegun()
+	}
 	var e *Error
-	unsent := errors.Is(err, errAbandoned) && !a.begun && !a.prompt // and now it never begins
 	switch definite := errors.As(err, &e); {
-	case errors.Is(err, errNotBegun), (unsent || definite && e.NotSent && a.cut) && do.b.scope.isClosed():
+	case do.b.scope.isClosed() && (errors.Is(err, errNotBegun) || definite && e.NotSent && a.cut):
 		r, err := do.withdraw()
 		return r, true, err
 	case definite && (e.Answered || e.NotSent):

@@ -3,6 +3,7 @@ package flowtest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -13,6 +14,7 @@ func agreeing(t *testing.T, open opener) {
 	t.Run("a retry that was taken settles the attempt", func(t *testing.T) { retryThenClosed(t, open) })
 	t.Run("attempts that are lost use up no retry", func(t *testing.T) { lostRetries(t, open) })
 	t.Run("once that was never sent is not in doubt", func(t *testing.T) { neverSent(t, open) })
+	t.Run("once whose time ran out before it was sent is not in doubt", func(t *testing.T) { tooLateToSend(t, open) })
 	t.Run("a suspended call beside a failure is cut off", func(t *testing.T) { suspendedBeside(t, open) })
 	t.Run("a suspended call that reserved nothing conforms", func(t *testing.T) { suspendedAlone(t, open) })
 	t.Run("a bound gate stays what it was, whatever bound is reached next", func(t *testing.T) { otherBound(t, open) })
@@ -154,6 +156,32 @@ func neverSent(t *testing.T, open opener) {
 		r.agree(out)
 	}
 	t.Logf("%d of %d were withdrawn", withdrawn, times(300))
+}
+
+// tooLateToSend: the wall time of the run ends while the intent is written.
+func tooLateToSend(t *testing.T, open opener) {
+	for _, prompt := range []bool{false, true} {
+		r := newRig(t, open, inOrder(call(flow.Once, "pay", 1)))
+		r.job.Limits = flow.Use{flow.WallTime: 500}
+		sent := false
+		r.world.On("root/pay", Act{Prompt: prompt, Do: func(_ context.Context, a flow.Attempt) (flow.Done, error) {
+			sent = true
+			return flow.Done{Value: a.Input}, nil
+		}})
+		f := NewFaulty(r.log())
+		f.Before = func(w Write) Fault {
+			if w.HasAt("effect.intended", "root/pay") {
+				time.Sleep(600 * time.Millisecond)
+			}
+			return Pass
+		}
+		out := r.start(f).wait()
+		r.check(out, flow.Failed)
+		if end, _ := r.journal().finished("root/pay"); sent || end.Error == nil || !end.Error.NotSent || coded(out.Err) != flow.CodeBoundExceeded || len(r.journal().gates()) > 0 {
+			t.Errorf("prompt %v: sent %v, recorded as %+v, ended with %v%v", prompt, sent, end.Error, out.Err, r.journal())
+		}
+		r.agree(out)
+	}
 }
 
 func suspendedBeside(t *testing.T, open opener) {

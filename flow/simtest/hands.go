@@ -124,7 +124,13 @@ func (h *hands) decide() {
 		if d.Action = g.actions[s.pick.Of(len(g.actions))]; strings.HasSuffix(g.key, "#3") {
 			d.Action = "stop"
 		}
-		d.Answer = flow.JSON(flow.Use{"tool_calls": int64(1 + s.pick.Of(3))})
+		more := flow.Use{}
+		for _, name := range slices.Sorted(maps.Keys(s.c.Limits)) {
+			if more[name] = int64(1 + s.pick.Of(3)); name == flow.WallTime {
+				more[name] *= 10
+			}
+		}
+		d.Answer = flow.JSON(more)
 	default:
 		if !s.c.Settled {
 			d.Action = g.actions[s.pick.Of(len(g.actions))]

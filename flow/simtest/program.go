@@ -30,6 +30,7 @@ type step struct {
 type program struct {
 	segments [][]step
 	limit    int64
+	wall     int64 // milliseconds
 	linger   bool
 	revises  bool
 	cancels  bool
@@ -46,6 +47,9 @@ func Generate(pick *Choices) *Case {
 		p.cancels = pick.One(4)
 		if pick.One(3) {
 			p.limit = int64(1 + pick.Of(5))
+		}
+		if pick.One(6) {
+			p.wall = int64(5 * (1 + pick.Of(5)))
 		}
 	}
 	// Most are small: what goes wrong goes wrong between few.
@@ -104,6 +108,8 @@ func (g *generator) call(st *step) {
 	switch {
 	case st.b.End == Suspends && once:
 		st.b.End = Answers
+	case st.b.End == Hangs && once && g.p.settled:
+		st.b.End = Answers // its time may be over before it began
 	case st.b.End == Hangs:
 		st.timeout = time.Second
 	case st.b.End == Panics && !once:
@@ -119,6 +125,7 @@ func (g *generator) call(st *step) {
 		}
 	}
 	st.b.Stops = once && pick.One(3)
+	st.b.Mute = st.b.Stops && pick.One(2)
 	st.b.Prompt = pick.One(3) && st.b.End != Hangs
 	st.b.Notes = pick.One(6)
 	st.reserve = int64(pick.Of(2))
@@ -140,8 +147,12 @@ func (p *program) asCase() *Case {
 	c := &Case{Text: p.String(), Flow: p.flow, Root: "root", Input: flow.JSON(state{}), Acts: []string{"work"},
 		Behave:  func(path string) Behaviour { return behave[path[strings.IndexByte(path, '/')+1:]] },
 		Settled: p.settled, Cancels: p.cancels}
+	c.Limits = flow.Use{}
 	if p.limit > 0 {
-		c.Limits = flow.Use{"tool_calls": p.limit}
+		c.Limits["tool_calls"] = p.limit
+	}
+	if p.wall > 0 {
+		c.Limits[flow.WallTime] = p.wall
 	}
 	if p.linger {
 		c.Linger = time.Minute
@@ -286,7 +297,7 @@ func (p *program) String() string {
 	for _, f := range []struct {
 		set  bool
 		what string
-	}{{p.settled, "settled "}, {p.linger, "lingers "}, {p.revises, "corrected "}, {p.cancels, "cancelled "}, {p.limit > 0, fmt.Sprint("limit ", p.limit)}} {
+	}{{p.settled, "settled "}, {p.linger, "lingers "}, {p.revises, "corrected "}, {p.cancels, "cancelled "}, {p.limit > 0, fmt.Sprint("limit ", p.limit, " ")}, {p.wall > 0, fmt.Sprint("wall time ", p.wall, " ms")}} {
 		if f.set {
 			b.WriteString(f.what)
 		}
@@ -309,7 +320,7 @@ func show(b *strings.Builder, seq []step, in string) {
 			set  bool
 			what string
 		}{{st.fatal, "fatal"}, {st.keep, "keeps going"}, {st.limit > 0, fmt.Sprint("limit ", st.limit)}, {st.expires, "expires"}, {st.b.Fails > 0, fmt.Sprint("fails ", st.b.Fails)},
-			{st.retries > 0, fmt.Sprint("retries ", st.retries)}, {st.reserve > 0, "reserves"}, {st.b.More > 0, "more"}, {st.ask, "asks"}, {st.b.Stops, "stops"}, {st.b.Prompt, "prompt"}} {
+			{st.retries > 0, fmt.Sprint("retries ", st.retries)}, {st.reserve > 0, "reserves"}, {st.b.More > 0, "more"}, {st.ask, "asks"}, {st.b.Stops, "stops"}, {st.b.Mute, "says nothing"}, {st.b.Prompt, "prompt"}} {
 			if f.set {
 				b.WriteString(", " + f.what)
 			}

@@ -27,6 +27,7 @@ type Behaviour struct {
 	Fails  int  // so many attempts fail first and may be tried again
 	More   int  // it reserves so many tool_calls while it runs
 	Stops  bool // of once: it ends itself when told to
+	Mute   bool // and does not say whether it had begun
 	Prompt bool
 	Notes  bool
 }
@@ -83,14 +84,14 @@ func (w *world) activity(p *process) flow.Activity {
 var errBroken = errors.New("broken off")
 
 func (w *world) run(ctx context.Context, p *process, a flow.Attempt, b Behaviour) (flow.Done, error) {
-	place := a.Key                                         // which tells calls of different segments apart
-	if !errors.Is(context.Cause(ctx), flow.ErrCancelled) { // else its scope had closed before it was handed over
+	place := a.Key        // which tells calls of different segments apart
+	if ctx.Err() == nil { // else it was over before it was handed over
 		w.s.mu.Lock()
 		w.started[attemptKey(place, a.N)] = true
 		w.s.mu.Unlock()
 	}
 	if p.pauseUntil(ctx, "begin "+a.Path) != nil {
-		if b.Stops && errors.Is(context.Cause(ctx), flow.ErrCancelled) {
+		if b.Stops && !b.Mute && errors.Is(context.Cause(ctx), flow.ErrCancelled) {
 			return flow.Done{}, &flow.Error{Code: "stopped", NotSent: true}
 		}
 		return flow.Done{}, errBroken
