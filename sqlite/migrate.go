@@ -39,26 +39,26 @@ func loadSchema(files fs.FS) (list schema, err error) {
 	return list, nil
 }
 
-// apply brings the file to the newest format, forward only, one transaction for
-// each step: a process that is killed leaves the format before or the one after.
-// An existing file is copied before each step.
+// apply brings the file to the newest format, forward only, in one transaction: a
+// process that is killed leaves the format before or the newest. A file that was in use
+// is copied first.
 func (list schema) apply(c *conn, dir folder) error {
-	for {
-		have, err := c.number(context.Background(), `PRAGMA user_version`)
-		if err != nil || have >= int64(len(list)) {
-			return err
-		}
-		if have > 0 {
-			if err := backupBefore(c, dir, have); err != nil {
-				return fmt.Errorf("copying the store before its format changes from %d to %d: %w", have, have+1, err)
-			}
-		}
-		step := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\n;PRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", list[have], applicationID, have+1)
-		if err := c.script(step); err != nil {
-			_ = c.script(`ROLLBACK`) // fails if SQLite has rolled back by itself
-			return fmt.Errorf("changing the format from %d to %d: %w", have, have+1, err)
+	have, err := c.number(context.Background(), `PRAGMA user_version`)
+	newest := int64(len(list))
+	if err != nil || have >= newest {
+		return err
+	}
+	if have > 0 {
+		if err := backupBefore(c, dir, have); err != nil {
+			return fmt.Errorf("copying the store before its format changes from %d to %d: %w", have, newest, err)
 		}
 	}
+	steps := strings.Join(list[have:], "\n;\n")
+	if err := c.script(fmt.Sprintf("BEGIN IMMEDIATE;\n%s\n;PRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", steps, applicationID, newest)); err != nil {
+		_ = c.script(`ROLLBACK`) // fails if SQLite has rolled back by itself
+		return fmt.Errorf("changing the format from %d to %d: %w", have, newest, err)
+	}
+	return nil
 }
 
 // backupBefore copies the database into the folder of backups.

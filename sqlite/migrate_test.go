@@ -104,6 +104,14 @@ func TestKilledMigration(t *testing.T) {
 	}
 }
 
+// A store that is made is not copied at every format it passes through.
+func TestNewStoreHasNoBackups(t *testing.T) {
+	b := newBench(t, nil)
+	if entries, err := os.ReadDir(folder(b.dir).backups()); len(entries) > 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
 func TestMigrationsAreNumbered(t *testing.T) {
 	file := &fstest.MapFile{Data: []byte(`SELECT 1`)}
 	if list, err := loadSchema(fstest.MapFS{"migrations/0001_a.sql": file, "migrations/0002_b.sql": file}); err != nil || len(list) != 2 {
