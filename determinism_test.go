@@ -297,6 +297,7 @@ func compiled(t *testing.T, imports ...string) types.Importer {
 	t.Helper()
 	var out, complaint bytes.Buffer
 	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Export", "--"}, imports...)...)
+	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build compiles them
 	list.Stdout, list.Stderr = &out, &complaint
 	if err := list.Run(); err != nil {
 		t.Fatalf("go list: %v\n%s", err, &complaint)

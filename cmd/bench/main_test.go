@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,41 +15,6 @@ func TestMain(m *testing.M) {
 		os.Exit(child(role))
 	}
 	os.Exit(m.Run())
-}
-
-// TestEveryFigureIsTaken runs the whole program, briefly. It says nothing about
-// speed.
-func TestEveryFigureIsTaken(t *testing.T) {
-	parent := t.TempDir()
-	var out, progress bytes.Buffer
-	b := &bench{effort: brief, progress: &progress}
-	rows, err := b.report(t.Context(), parent, "", &out)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &progress)
-	}
-	for _, f := range figures {
-		if !strings.Contains(progress.String(), f.name+" …") {
-			t.Errorf("%s was not measured", f.name)
-		}
-	}
-	if want := len(figures); len(rows) < want {
-		t.Errorf("%d rows for %d figures", len(rows), want)
-	}
-	_, noStatus := os.Stat("/proc/self/status")
-	for _, r := range rows {
-		if noStatus != nil && r.measured == untold {
-			continue
-		}
-		if !(r.value > 0) || math.IsInf(r.value, 0) {
-			t.Errorf("%s: %v", r.figure, r.value)
-		}
-		if !strings.Contains(out.String(), "| "+r.figure+" | "+r.measured+" |") {
-			t.Errorf("%s is not in the table:\n%s", r.figure, &out)
-		}
-	}
-	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
-		t.Errorf("%v was left behind: %v", left, err)
-	}
 }
 
 func TestWhatNoMachineExcusesFails(t *testing.T) {

@@ -165,9 +165,6 @@ func TestFullDisk(t *testing.T) {
 	for name, inTime := range map[string]bool{"space is made in time": true, "space is made too late": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if !inTime && testing.Short() {
-				t.Skip("it waits a minute for space")
-			}
 			w := newWorkspace(t, manifest, long, small)
 			mountSmall(t, w.Path(".tipstaff"))
 			w.Must(0, "run", "small.yaml")
