@@ -17,7 +17,10 @@ import (
 // kills is how often processes are killed in all; the variable is for long soaks.
 func kills(t *testing.T) int {
 	text := os.Getenv("TIPSTAFF_KILLS")
-	if text == "" {
+	switch {
+	case text == "" && testing.Short():
+		return 25
+	case text == "":
 		return 60
 	}
 	n, err := strconv.Atoi(text)
