@@ -39,8 +39,7 @@ unformatted=$(files '*.go' | xargs -0 gofmt -l)
 checking 'modules are what go.sum says'
 go mod verify >/dev/null || fault 'go mod verify: a module is not what it was'
 
-# As make build does, so that what it has compiled is used again: the SDKs of model
-# vendors take minutes.
+# As make build does, so that what it has compiled is used again.
 export CGO_ENABLED=0 GOFLAGS=-trimpath
 
 checking 'go vet'
