@@ -6,7 +6,7 @@ FUZZTIME ?= 5s
 SIM      ?= 10m
 EVERY    ?= 1
 
-.PHONY: build demo generate test test-mcp test-rpc test-python check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-mcp test-rpc test-python test-vendor check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
@@ -37,6 +37,9 @@ test-rpc: ## the daemon against gRPC clients of others, a network that fails, an
 
 test-python: build ## the Python package: types, and tests against the binary
 	@scripts/python.sh test
+
+test-vendor: ## requests and answers of models, with the vendors' own SDKs as referees; they take minutes to compile
+	cd test/vendor && $(GO) test -shuffle=on ./...
 
 check: ## what must hold of the text: format, vet, lint, the wire, README commands
 	@scripts/check.sh

@@ -201,7 +201,8 @@ func sameJSON(t *testing.T, what string, got []byte, want string) {
 	}
 }
 
-// The streams below are written by hand in the formats that the types of the vendors' SDKs decode.
+// The streams below are written by hand. That the vendors' own SDKs read them alike is tested in
+// test/vendor.
 
 const anthropicHead = `event: message_start
 data: {"type":"message_start","message":{"id":"msg_1nZdL29xx5MUA1yADyHTEsnR8uuvGzszyY","type":"message","role":"assistant","content":[],"model":"claude-sonnet-4-5-20250929","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"output_tokens":1}}}
