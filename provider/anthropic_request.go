@@ -61,8 +61,8 @@ type (
 	}
 	anthropicOutput struct {
 		Format struct {
-			Type   string          `json:"type"`
-			Schema json.RawMessage `json:"schema"`
+			Type   string  `json:"type"`
+			Schema *schema `json:"schema"`
 		} `json:"format"`
 	}
 )

@@ -7,32 +7,23 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // anthropicSchema is a schema in the subset that structured output takes, as the
 // vendor's own clients make it; nil if there is none. What the subset leaves out
 // stands in descriptions, for the model to read, and the loop checks it all the same.
-func anthropicSchema(raw json.RawMessage) json.RawMessage {
-	var object map[string]any
-	if json.Unmarshal(raw, &object) != nil || object == nil {
-		return nil
-	}
-	plain, err := json.Marshal(object) // so that 3.0 is 3, and a member stands once
-	if err != nil {
-		return nil
-	}
+func anthropicSchema(raw json.RawMessage) *schema {
+	var object map[string]any // first, so that 3.0 becomes 3
 	var s schema
-	if json.Unmarshal(plain, &s) != nil {
+	if json.Unmarshal(raw, &object) != nil || json.Unmarshal(flow.JSON(object), &s) != nil {
 		return nil
 	}
 	if s.fit(); s.empty() {
 		return nil
 	}
-	fitting, err := json.Marshal(&s)
-	if err != nil {
-		return nil
-	}
-	return fitting
+	return &s
 }
 
 // schema holds the keywords of JSON Schema in the order of its specification, in
@@ -203,22 +194,23 @@ func show(value any) string {
 
 func (s *schema) empty() bool { return reflect.ValueOf(*s).IsZero() }
 
+// keywords is a schema that is neither true nor false.
+type keywords schema
+
 func (s *schema) UnmarshalJSON(raw []byte) error {
 	if always := string(raw) == "true"; always || string(raw) == "false" {
-		*s = schema{always: &always}
+		s.always = &always
 		return nil
 	}
-	type keywords schema // without this method
 	return json.Unmarshal(raw, (*keywords)(s))
 }
 
 func (s *schema) MarshalJSON() ([]byte, error) {
-	switch {
-	case s.always != nil:
-		return json.Marshal(*s.always)
-	case s.empty():
+	if s.always != nil {
+		return json.Marshal(s.always)
+	}
+	if s.empty() {
 		return json.Marshal(true)
 	}
-	type keywords schema
 	return json.Marshal((*keywords)(s))
 }

@@ -3,6 +3,8 @@ package provider
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // What the vendor's own SDK makes of these and many others is compared in
@@ -33,14 +35,14 @@ func TestAnthropicSchemaIsBroughtIntoTheSubset(t *testing.T) {
 		{"values", `{"enum":["a",1,null],"const":false}`, `{"enum":["a",1,null],"const":false}`},
 		{"unknown keywords", `{"type":"string","nullable":true}`, `{"type":"string"}`},
 	} {
-		sameJSON(t, c.name, anthropicSchema(json.RawMessage(c.schema)), c.want)
+		sameJSON(t, c.name, flow.JSON(anthropicSchema(json.RawMessage(c.schema))), c.want)
 	}
 }
 
 func TestAnthropicSchemaThatCannotBeSent(t *testing.T) {
 	for _, schema := range []string{``, `null`, `true`, `[]`, `{"cut`, `{}`, `{"description":"anything"}`, `{"type":["string","null"]}`, `{"type":"string","maxLength":-1}`, `{"type":"array","items":[]}`} {
 		if got := anthropicSchema(json.RawMessage(schema)); got != nil {
-			t.Errorf("%s became %s", schema, got)
+			t.Errorf("%s became %s", schema, flow.JSON(got))
 		}
 	}
 }
