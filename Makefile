@@ -12,7 +12,7 @@ EVERY    ?= 1
 PLAIN = CGO_ENABLED=0 GOFLAGS=-trimpath
 RACE  = -race -gcflags=modernc.org/sqlite/lib=-race=false
 
-.PHONY: build demo generate test test-mcp test-rpc test-python check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-mcp test-rpc test-python test-vendor check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
@@ -27,8 +27,7 @@ generate: ## Go and Python code for the wire, from core.proto
 
 test: build ## everything, race detector and shuffle on; then what must run at full speed
 	@scripts/mcp.sh --or-skip
-	@scripts/rpc.sh --or-skip
-	TIPSTAFF_FLOWTEST=1 TIPSTAFF_MCP=$$(cat .cache/mcp/there) TIPSTAFF_RPC=$$(cat .cache/rpc/there) $(GO) test $(RACE) -short -shuffle=on -timeout 20m ./...
+	TIPSTAFF_FLOWTEST=1 TIPSTAFF_MCP=$$(cat .cache/mcp/there) $(GO) test $(RACE) -short -shuffle=on -timeout 20m ./...
 	$(PLAIN) TIPSTAFF_SIM=20s $(GO) test -run '^(TestSchedules|TestSimulated|TestTheSameChoices.*|TestEveryFigure.*|TestOtherSystems)$$' . ./flow/simtest ./plan ./pipeline ./cmd/bench
 	@GO=$(GO) scripts/arch.sh
 	@scripts/python.sh test --or-skip
@@ -43,6 +42,9 @@ test-rpc: ## the daemon against gRPC clients of others, a network that fails, an
 
 test-python: build ## the Python package: types, and tests against the binary
 	@scripts/python.sh test
+
+test-vendor: ## requests and answers of models, with the vendors' own SDKs as referees; they take minutes to compile
+	cd test/vendor && $(GO) test -shuffle=on ./...
 
 check: ## what must hold of the text: format, vet, lint, the wire, README commands
 	@scripts/check.sh

@@ -5,10 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/provider/reply"
@@ -17,67 +15,93 @@ import (
 // defaultOutput is asked for where a request names no limit: the format needs one.
 const defaultOutput = 8192
 
+// What a request is made of, as far as it is used here.
+type (
+	anthropicRequest struct {
+		Model        string             `json:"model"`
+		MaxTokens    int                `json:"max_tokens"`
+		System       []any              `json:"system,omitempty"` // of blocks
+		Tools        []*anthropicTool   `json:"tools,omitempty"`
+		Messages     []anthropicMessage `json:"messages,omitempty"`
+		Temperature  *float64           `json:"temperature,omitempty"`
+		TopP         *float64           `json:"top_p,omitempty"`
+		OutputConfig *anthropicOutput   `json:"output_config,omitempty"`
+		Stream       bool               `json:"stream"`
+	}
+	anthropicTool struct {
+		Name         string          `json:"name"`
+		Description  string          `json:"description,omitempty"`
+		InputSchema  json.RawMessage `json:"input_schema"`
+		CacheControl *cacheMark      `json:"cache_control,omitempty"`
+	}
+	anthropicMessage struct {
+		Role    string `json:"role"`
+		Content []any  `json:"content"` // *contentBlock, or json.RawMessage: the vendor's own
+	}
+	contentBlock struct {
+		Type         string          `json:"type"`
+		Text         string          `json:"text,omitempty"`
+		Source       *imageSource    `json:"source,omitempty"`
+		ID           string          `json:"id,omitempty"`
+		Name         string          `json:"name,omitempty"`
+		Input        json.RawMessage `json:"input,omitempty"`
+		ToolUseID    string          `json:"tool_use_id,omitempty"`
+		IsError      bool            `json:"is_error,omitempty"`
+		Content      []*contentBlock `json:"content,omitempty"`
+		CacheControl *cacheMark      `json:"cache_control,omitempty"`
+	}
+	imageSource struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type,omitempty"`
+		Data      string `json:"data"`
+	}
+	cacheMark struct {
+		TTL  string `json:"ttl,omitempty"` // "": five minutes
+		Type string `json:"type"`
+	}
+	anthropicOutput struct {
+		Format struct {
+			Type   string  `json:"type"`
+			Schema *schema `json:"schema"`
+		} `json:"format"`
+	}
+)
+
 // request is a conversation in the Messages format.
-func (m *anthropicModel) request(r agent.Request) anthropic.MessageNewParams {
-	p := anthropic.MessageNewParams{
+func (m *anthropicModel) request(r agent.Request) anthropicRequest {
+	q := anthropicRequest{
 		Model:     m.name,
-		MaxTokens: int64(r.MaxOutputTokens),
-		Tools:     anthropicTools(r.Tools),
+		MaxTokens: r.MaxOutputTokens,
+		System:    textBlocks(r.System),
 		Messages:  m.conversation(r.Messages),
+		Stream:    true,
 	}
-	if p.MaxTokens <= 0 {
-		p.MaxTokens = defaultOutput
+	if q.MaxTokens <= 0 {
+		q.MaxTokens = defaultOutput
 	}
-	if strings.TrimSpace(r.System) != "" {
-		p.System = []anthropic.TextBlockParam{{Text: r.System}}
+	for _, o := range r.Tools {
+		q.Tools = append(q.Tools, &anthropicTool{Name: o.Name, Description: o.Description, InputSchema: o.Schema})
 	}
 	// A router asks for temperature 0 of every model, also of those that take none.
 	if !m.fixed || r.Purpose != agent.PurposeRouter {
-		if r.Temperature != nil {
-			p.Temperature = anthropic.Float(*r.Temperature)
-		}
-		if r.TopP != nil {
-			p.TopP = anthropic.Float(*r.TopP)
-		}
+		q.Temperature, q.TopP = r.Temperature, r.TopP
 	}
-	if len(r.OutputSchema) > 0 {
-		p.OutputConfig.Format.Schema = anthropicSchema(r.OutputSchema)
+	if schema := anthropicSchema(r.OutputSchema); schema != nil {
+		q.OutputConfig = &anthropicOutput{}
+		q.OutputConfig.Format.Type, q.OutputConfig.Format.Schema = "json_schema", schema
 	}
-	m.markCache(&p)
-	return p
-}
-
-func anthropicTools(offers []agent.Offer) []anthropic.ToolUnionParam {
-	var tools []anthropic.ToolUnionParam
-	for _, o := range offers {
-		t := &anthropic.ToolParam{Name: o.Name, InputSchema: param.Override[anthropic.ToolInputSchemaParam](o.Schema)}
-		if o.Description != "" {
-			t.Description = anthropic.String(o.Description)
-		}
-		tools = append(tools, anthropic.ToolUnionParam{OfTool: t})
-	}
-	return tools
-}
-
-// anthropicSchema is a schema in the subset that structured output takes. What the
-// subset leaves out the loop checks all the same.
-func anthropicSchema(schema json.RawMessage) map[string]any {
-	var object map[string]any
-	if json.Unmarshal(schema, &object) != nil {
-		return nil
-	}
-	fitting, _ := anthropic.BetaJSONSchemaOutputFormat(object).Schema.(map[string]any)
-	return fitting
+	m.markCache(&q)
+	return q
 }
 
 // conversation is the messages, those of one side in one: so all results of a step
 // stand together, before any text that follows them.
-func (m *anthropicModel) conversation(messages []agent.Message) []anthropic.MessageParam {
-	var list []anthropic.MessageParam
+func (m *anthropicModel) conversation(messages []agent.Message) []anthropicMessage {
+	var list []anthropicMessage
 	for _, message := range messages {
-		role := anthropic.MessageParamRoleUser
+		role := "user"
 		if message.Role == agent.Assistant {
-			role = anthropic.MessageParamRoleAssistant
+			role = "assistant"
 		}
 		blocks := m.blocks(message)
 		if len(blocks) == 0 {
@@ -87,36 +111,36 @@ func (m *anthropicModel) conversation(messages []agent.Message) []anthropic.Mess
 			list[last].Content = append(list[last].Content, blocks...)
 			continue
 		}
-		list = append(list, anthropic.MessageParam{Role: role, Content: blocks})
+		list = append(list, anthropicMessage{Role: role, Content: blocks})
 	}
 	return list
 }
 
-func (m *anthropicModel) blocks(message agent.Message) []anthropic.ContentBlockParamUnion {
+func (m *anthropicModel) blocks(message agent.Message) []any {
 	switch message.Role {
 	case agent.FromTool:
-		return []anthropic.ContentBlockParamUnion{{OfToolResult: m.result(message)}}
+		return []any{m.result(message)}
 	case agent.Assistant:
 		return m.said(message)
 	}
 	return textBlocks(message.Text)
 }
 
-func textBlocks(text string) []anthropic.ContentBlockParamUnion {
+func textBlocks(text string) []any {
 	if strings.TrimSpace(text) == "" {
 		return nil // refused by the vendor
 	}
-	return []anthropic.ContentBlockParamUnion{anthropic.NewTextBlock(text)}
+	return []any{&contentBlock{Type: "text", Text: text}}
 }
 
 // said is what the model said before, its own blocks at their places.
-func (m *anthropicModel) said(message agent.Message) []anthropic.ContentBlockParamUnion {
-	var blocks []anthropic.ContentBlockParamUnion
+func (m *anthropicModel) said(message agent.Message) []any {
+	var blocks []any
 	text, calls := message.Text, message.Calls
 	for _, p := range m.layout(message.Opaque) {
 		switch {
 		case len(p.Block) > 0:
-			blocks = append(blocks, param.Override[anthropic.ContentBlockParamUnion](p.Block))
+			blocks = append(blocks, p.Block)
 		case p.Call && len(calls) > 0:
 			blocks, calls = append(blocks, callBlock(calls[0])), calls[1:]
 		case p.Text > 0:
@@ -131,8 +155,8 @@ func (m *anthropicModel) said(message agent.Message) []anthropic.ContentBlockPar
 	return blocks
 }
 
-func callBlock(c agent.Call) anthropic.ContentBlockParamUnion {
-	return anthropic.NewToolUseBlock(anthropicID(c.ID), json.RawMessage(sendable(c.Arguments)), sendableName(c.Name))
+func callBlock(c agent.Call) *contentBlock {
+	return &contentBlock{Type: "tool_use", ID: anthropicID(c.ID), Name: sendableName(c.Name), Input: json.RawMessage(sendable(c.Arguments))}
 }
 
 // anthropicID keeps an id that this vendor takes. Those of others may have
@@ -145,60 +169,56 @@ func anthropicID(id string) string {
 	return "tip_" + hex.EncodeToString(sum[:6])
 }
 
-func (m *anthropicModel) result(message agent.Message) *anthropic.ToolResultBlockParam {
-	block := &anthropic.ToolResultBlockParam{ToolUseID: anthropicID(message.CallID)}
-	if message.IsError {
-		block.IsError = anthropic.Bool(true)
-	}
+func (m *anthropicModel) result(message agent.Message) *contentBlock {
+	block := &contentBlock{Type: "tool_result", ToolUseID: anthropicID(message.CallID), IsError: message.IsError}
 	for _, c := range message.Content {
-		if part, ok := m.resultPart(c); ok {
+		if part := m.resultPart(c); part != nil {
 			block.Content = append(block.Content, part)
 		}
 	}
 	return block
 }
 
-func (m *anthropicModel) resultPart(c agent.Content) (part anthropic.ToolResultBlockParamContentUnion, ok bool) {
+// resultPart is nil for a text that the vendor would refuse.
+func (m *anthropicModel) resultPart(c agent.Content) *contentBlock {
 	if c.Type == agent.ContentImage && m.caps.Images {
-		image := anthropic.NewImageBlockBase64(c.MimeType, base64.StdEncoding.EncodeToString(c.Data))
-		return anthropic.ToolResultBlockParamContentUnion{OfImage: image.OfImage}, true
+		data := base64.StdEncoding.EncodeToString(c.Data)
+		return &contentBlock{Type: "image", Source: &imageSource{Type: "base64", MediaType: c.MimeType, Data: data}}
 	}
 	text := c.Text
 	if c.Type == agent.ContentImage {
 		text = unseen(c)
 	}
 	if strings.TrimSpace(text) == "" {
-		return part, false
+		return nil
 	}
-	return anthropic.ToolResultBlockParamContentUnion{OfText: &anthropic.TextBlockParam{Text: text}}, true
+	return &contentBlock{Type: "text", Text: text}
 }
 
 // markCache marks the four places up to which the next request will probably be the
 // same: the tools, the system text, and the last two messages.
-func (m *anthropicModel) markCache(p *anthropic.MessageNewParams) {
+func (m *anthropicModel) markCache(q *anthropicRequest) {
 	if m.cache == CacheOff {
 		return
 	}
-	mark := anthropic.NewCacheControlEphemeralParam()
+	mark := &cacheMark{Type: "ephemeral"}
 	if m.cache == CacheLong {
-		mark.TTL = anthropic.CacheControlEphemeralTTLTTL1h
+		mark.TTL = CacheLong
 	}
-	if n := len(p.Tools); n > 0 {
-		p.Tools[n-1].OfTool.CacheControl = mark
+	if n := len(q.Tools); n > 0 {
+		q.Tools[n-1].CacheControl = mark
 	}
-	if n := len(p.System); n > 0 {
-		p.System[n-1].CacheControl = mark
-	}
-	for _, message := range p.Messages[max(len(p.Messages)-2, 0):] {
+	markLast(q.System, mark)
+	for _, message := range q.Messages[max(len(q.Messages)-2, 0):] {
 		markLast(message.Content, mark)
 	}
 }
 
 // markLast marks the last block that can be: reasoning cannot.
-func markLast(blocks []anthropic.ContentBlockParamUnion, mark anthropic.CacheControlEphemeralParam) {
-	for i := len(blocks) - 1; i >= 0; i-- {
-		if at := blocks[i].GetCacheControl(); at != nil {
-			*at = mark
+func markLast(blocks []any, mark *cacheMark) {
+	for _, b := range slices.Backward(blocks) {
+		if own, ok := b.(*contentBlock); ok {
+			own.CacheControl = mark
 			return
 		}
 	}

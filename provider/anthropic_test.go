@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff/agent"
@@ -336,7 +335,7 @@ func TestAnthropicCacheMarks(t *testing.T) {
 	// Reasoning cannot carry a mark: the block before it does.
 	blocks := (&anthropicModel{name: "m"}).said(agent.Message{Text: "Hi", Opaque: json.RawMessage(
 		`{"provider":"anthropic","model":"m","parts":[{"text":2},{"block":{"type":"thinking","thinking":"","signature":"s"}}]}`)})
-	markLast(blocks, anthropic.NewCacheControlEphemeralParam())
+	markLast(blocks, &cacheMark{Type: "ephemeral"})
 	got, err := json.Marshal(blocks)
 	if err != nil {
 		t.Fatal(err)

@@ -10,5 +10,8 @@
 // Start reading at config.go ([Open]), then anthropic.go or openai.go with their
 // requests beside them; scripted.go is the scripted model. What comes back is read
 // by package reply, what people write (tables of models, scripts) by package file.
-// Neither knows a vendor's SDK: those take minutes to compile for a fuzzer.
+//
+// Requests are small types of our own, sent over plain HTTP: the vendors' SDKs were
+// two fifths of the binary, and of the time to compile it, for this alone. Tests in
+// test/vendor, a module of its own, hold requests and answers against those SDKs.
 package provider

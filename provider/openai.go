@@ -3,14 +3,9 @@ package provider
 import (
 	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"strings"
 	"sync/atomic"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
@@ -21,12 +16,13 @@ const openAIAddress = "https://api.openai.com/v1"
 
 // openAIModel speaks the chat completions format, which many servers imitate.
 type openAIModel struct {
-	wire  *reply.Wire
-	name  string
-	own   bool // at the vendor's own address
-	caps  agent.Caps
-	fixed bool // refuses sampling parameters
-	chat  openai.ChatCompletionService
+	wire   *reply.Wire
+	url    string
+	header http.Header
+	name   string
+	own    bool // at the vendor's own address
+	caps   agent.Caps
+	fixed  bool // refuses sampling parameters
 	// silent: the server does not know how to be asked for its usage.
 	silent atomic.Bool
 }
@@ -40,19 +36,13 @@ func newOpenAI(c Config, dial reply.Dial) (agent.Model, error) {
 		return nil, invalid("provider %s has no setting for its cache", OpenAI).WithHint("remove cache: it is always on there")
 	}
 	caps, fixed := capsOf(c)
-	w := reply.New(OpenAI, at.host, c.APIKey, dial)
-	options := []option.RequestOption{
-		option.WithBaseURL(at.url),
-		option.WithHTTPClient(w),
-		option.WithMaxRetries(0),
-	}
+	header := http.Header{}
 	if c.APIKey != "" {
-		options = append(options, option.WithAPIKey(c.APIKey))
+		header.Set("Authorization", "Bearer "+c.APIKey)
 	}
 	return &openAIModel{
-		wire: w, name: c.Model, own: at.own, caps: caps, fixed: fixed,
-		// The service, not the client: a client would look for keys in the environment.
-		chat: openai.NewChatCompletionService(options...),
+		wire: reply.New(OpenAI, at.host, c.APIKey, dial), url: at.url + "chat/completions", header: header,
+		name: c.Model, own: at.own, caps: caps, fixed: fixed,
 	}, nil
 }
 
@@ -75,15 +65,7 @@ func (m *openAIModel) Stream(ctx context.Context, r agent.Request, emit func(age
 }
 
 func (m *openAIModel) attempt(ctx context.Context, r agent.Request, emit func(agent.Delta), usage bool) (agent.Response, error) {
-	var res *http.Response
-	stream := m.chat.NewStreaming(ctx, m.request(r, usage), option.WithResponseInto(&res))
-	if err := stream.Err(); err != nil {
-		return agent.Response{}, m.wire.Sent(ctx, err)
-	}
-	defer res.Body.Close()
-	// The SDK's stream would decode each event, and with it lose characters that are
-	// split over two of them; its decoder of frames does not.
-	return m.wire.Follow(ctx, openaiEvents(ssestream.NewDecoder(res)), reply.NewOpenAI(m.wire, m.caps.Price, emit))
+	return m.wire.Ask(ctx, m.url, m.header, m.request(r, usage), reply.NewOpenAI(m.wire, m.caps.Price, emit))
 }
 
 // refusesUsage recognises servers that know no stream_options. They say so in their
@@ -92,18 +74,4 @@ func refusesUsage(err error) bool {
 	var e *flow.Error
 	return errors.As(err, &e) && e.Code == reply.CodeRejected &&
 		(strings.Contains(e.Message, "stream_options") || strings.Contains(e.Message, "include_usage"))
-}
-
-// openaiEvents are the data of a stream's events.
-func openaiEvents(d ssestream.Decoder) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		for d.Next() {
-			if !yield(d.Event().Data, nil) {
-				return
-			}
-		}
-		if err := d.Err(); err != nil {
-			yield(nil, err)
-		}
-	}
 }

@@ -6,62 +6,92 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
-
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
+// What a request is made of, as far as it is used here.
+type (
+	openAIRequest struct {
+		Model               string          `json:"model"`
+		Messages            []openAIMessage `json:"messages,omitempty"`
+		Tools               []openAITool    `json:"tools,omitempty"`
+		MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
+		MaxTokens           int             `json:"max_tokens,omitempty"`
+		Temperature         *float64        `json:"temperature,omitempty"`
+		TopP                *float64        `json:"top_p,omitempty"`
+		ResponseFormat      *openAIFormat   `json:"response_format,omitempty"`
+		Stream              bool            `json:"stream"`
+		StreamOptions       *streamOptions  `json:"stream_options,omitempty"`
+	}
+	openAITool struct {
+		Type     string   `json:"type"`
+		Function function `json:"function"`
+	}
+	function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parameters"`
+	}
+	openAIMessage struct {
+		Role       string       `json:"role"`
+		Content    any          `json:"content,omitempty"` // a string or []contentPart
+		ToolCalls  []openAICall `json:"tool_calls,omitempty"`
+		ToolCallID *string      `json:"tool_call_id,omitempty"`
+	}
+	openAICall struct {
+		ID       string       `json:"id"`
+		Type     string       `json:"type"`
+		Function functionCall `json:"function"`
+	}
+	functionCall struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	contentPart struct {
+		Type     string    `json:"type"`
+		Text     string    `json:"text,omitempty"`
+		ImageURL *imageURL `json:"image_url,omitempty"`
+	}
+	imageURL struct {
+		URL string `json:"url"`
+	}
+	openAIFormat struct {
+		Type       string       `json:"type"`
+		JSONSchema outputSchema `json:"json_schema"`
+	}
+	outputSchema struct {
+		Name   string          `json:"name"`
+		Schema json.RawMessage `json:"schema"`
+		Strict bool            `json:"strict"`
+	}
+	streamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	}
+)
+
 // request is a conversation in the chat completions format.
-func (m *openAIModel) request(r agent.Request, usage bool) openai.ChatCompletionNewParams {
-	p := openai.ChatCompletionNewParams{
-		Model:    m.name,
-		Tools:    openAITools(r.Tools),
-		Messages: m.conversation(r),
+func (m *openAIModel) request(r agent.Request, usage bool) openAIRequest {
+	q := openAIRequest{Model: m.name, Messages: m.conversation(r), Stream: true}
+	for _, o := range r.Tools {
+		q.Tools = append(q.Tools, openAITool{"function", function{o.Name, o.Description, withProperties(o.Schema)}})
 	}
 	if usage {
-		p.StreamOptions.IncludeUsage = openai.Bool(true)
+		q.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
-	if limit := int64(r.MaxOutputTokens); limit > 0 {
-		if m.own {
-			p.MaxCompletionTokens = openai.Int(limit)
-		} else {
-			p.MaxTokens = openai.Int(limit) // all that most imitations know
-		}
+	if limit := max(r.MaxOutputTokens, 0); m.own {
+		q.MaxCompletionTokens = limit
+	} else {
+		q.MaxTokens = limit // all that most imitations know
 	}
 	// A router asks for temperature 0 of every model, also of those that take none.
 	if !m.fixed || r.Purpose != agent.PurposeRouter {
-		if r.Temperature != nil {
-			p.Temperature = openai.Float(*r.Temperature)
-		}
-		if r.TopP != nil {
-			p.TopP = openai.Float(*r.TopP)
-		}
+		q.Temperature, q.TopP = r.Temperature, r.TopP
 	}
 	if len(r.OutputSchema) > 0 {
-		p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{
-			Name: "output", Schema: r.OutputSchema, Strict: openai.Bool(strictSchema(r.OutputSchema)),
-		}}
+		q.ResponseFormat = &openAIFormat{"json_schema", outputSchema{"output", r.OutputSchema, strictSchema(r.OutputSchema)}}
 	}
-	return p
-}
-
-// function is a tool's definition; its schema goes as the tool's server wrote it.
-type function struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters"`
-}
-
-func openAITools(offers []agent.Offer) []openai.ChatCompletionToolUnionParam {
-	var tools []openai.ChatCompletionToolUnionParam
-	for _, o := range offers {
-		f := param.Override[shared.FunctionDefinitionParam](function{o.Name, o.Description, withProperties(o.Schema)})
-		tools = append(tools, openai.ChatCompletionToolUnionParam{OfFunction: &openai.ChatCompletionFunctionToolParam{Function: f}})
-	}
-	return tools
+	return q
 }
 
 // withProperties adds the empty list of properties that this vendor insists on to
@@ -75,56 +105,49 @@ func withProperties(schema json.RawMessage) json.RawMessage {
 	return flow.JSON(members)
 }
 
-func (m *openAIModel) conversation(r agent.Request) []openai.ChatCompletionMessageParamUnion {
-	var list []openai.ChatCompletionMessageParamUnion
+func (m *openAIModel) conversation(r agent.Request) []openAIMessage {
+	var list []openAIMessage
 	if r.System != "" {
-		list = append(list, openai.SystemMessage(r.System))
+		list = append(list, openAIMessage{Role: "system", Content: r.System})
 	}
-	var images []openai.ChatCompletionContentPartUnionParam // of the results so far, which can hold text alone
+	var images []contentPart // of the results so far, which can hold text alone
 	for i, message := range r.Messages {
 		switch message.Role {
 		case agent.FromTool:
 			text, seen := m.result(message, len(images)/2)
-			list = append(list, openai.ToolMessage(text, message.CallID))
+			list = append(list, openAIMessage{Role: "tool", Content: text, ToolCallID: &message.CallID})
 			images = append(images, seen...)
 		case agent.Assistant:
 			list = append(list, openAISaid(message))
 		default:
-			list = append(list, openai.UserMessage(message.Text))
+			list = append(list, openAIMessage{Role: "user", Content: message.Text})
 		}
 		// Nothing may stand between the results of one step.
 		last := i == len(r.Messages)-1 || r.Messages[i+1].Role != agent.FromTool
 		if last && len(images) > 0 {
-			list = append(list, openai.UserMessage(images))
+			list = append(list, openAIMessage{Role: "user", Content: images})
 			images = nil
 		}
 	}
 	return list
 }
 
-func openAISaid(message agent.Message) openai.ChatCompletionMessageParamUnion {
-	said := &openai.ChatCompletionAssistantMessageParam{}
+func openAISaid(message agent.Message) openAIMessage {
+	said := openAIMessage{Role: "assistant"}
 	if message.Text != "" || len(message.Calls) == 0 {
-		said.Content.OfString = openai.String(message.Text)
+		said.Content = message.Text
 	}
 	for _, c := range message.Calls {
-		said.ToolCalls = append(said.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-				ID: c.ID,
-				Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
-					Name: sendableName(c.Name), Arguments: sendable(c.Arguments),
-				},
-			},
-		})
+		said.ToolCalls = append(said.ToolCalls, openAICall{c.ID, "function", functionCall{sendableName(c.Name), sendable(c.Arguments)}})
 	}
-	return openai.ChatCompletionMessageParamUnion{OfAssistant: said}
+	return said
 }
 
 // result is a tool's result as text, and its images, each after a line that says
 // which it is. before is how many images of this step there are already.
-func (m *openAIModel) result(message agent.Message, before int) (string, []openai.ChatCompletionContentPartUnionParam) {
+func (m *openAIModel) result(message agent.Message, before int) (string, []contentPart) {
 	var lines []string
-	var images []openai.ChatCompletionContentPartUnionParam
+	var images []contentPart
 	for _, c := range message.Content {
 		switch {
 		case c.Type != agent.ContentImage:
@@ -135,10 +158,8 @@ func (m *openAIModel) result(message agent.Message, before int) (string, []opena
 			before++
 			lines = append(lines, fmt.Sprintf("[image %d, below]", before))
 			images = append(images,
-				openai.TextContentPart(fmt.Sprintf("[image %d, of call %s]", before, message.CallID)),
-				openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{
-					URL: "data:" + c.MimeType + ";base64," + base64.StdEncoding.EncodeToString(c.Data),
-				}))
+				contentPart{Type: "text", Text: fmt.Sprintf("[image %d, of call %s]", before, message.CallID)},
+				contentPart{Type: "image_url", ImageURL: &imageURL{"data:" + c.MimeType + ";base64," + base64.StdEncoding.EncodeToString(c.Data)}})
 		}
 	}
 	return strings.Join(lines, "\n"), images

@@ -36,8 +36,7 @@ checking 'gofmt'
 unformatted=$(files '*.go' | xargs -0 gofmt -l)
 [ -z "$unformatted" ] || fault "gofmt would change: $unformatted"
 
-# As make build does, so that what it has compiled is used again: the SDKs of model
-# vendors take minutes.
+# As make build does, so that what it has compiled is used again.
 export CGO_ENABLED=0 GOFLAGS=-trimpath
 
 checking 'go vet'

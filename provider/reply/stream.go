@@ -23,8 +23,7 @@ type Assembly interface {
 	partial() agent.Response
 }
 
-// Follow reads a stream to the end of its answer. events are the data of its events,
-// as a vendor's SDK takes them apart, and the error that ends them, if one does.
+// Follow reads a stream to the end of its answer. events are those of [Events].
 func (w *Wire) Follow(ctx context.Context, events iter.Seq2[[]byte, error], a Assembly) (agent.Response, error) {
 	for data, err := range events {
 		if err != nil {
@@ -47,13 +46,15 @@ func (w *Wire) Follow(ctx context.Context, events iter.Seq2[[]byte, error], a As
 	return finish(a)
 }
 
-// brokenOff is what the end of a connection in mid-stream means.
+// brokenOff is what an error in mid-stream means.
 func (w *Wire) brokenOff(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, errIdle):
 		return w.unreachable(err)
+	case errors.Is(err, errTooLong):
+		return w.protocol("%v", err)
 	}
 	return w.Truncated("%v", err)
 }
@@ -66,8 +67,8 @@ func finish(a Assembly) (agent.Response, error) {
 	return r, nil
 }
 
-// Sent is the error of a request that brought no stream. The SDKs hand on what Do
-// returns; an error of their own comes before anything is sent.
+// Sent is the error of a request that brought no stream: what Do returned, or a
+// reason why there is nothing to send.
 func (w *Wire) Sent(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -1,14 +1,19 @@
 package reply
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/tipstaff/tipstaff/agent"
 )
 
 // How long a vendor may take. The whole call is limited by the caller's context.
@@ -26,8 +31,8 @@ var (
 	errRedirect = errors.New("a redirect was refused")
 )
 
-// Wire sends the requests that a vendor's SDK makes, and turns all that is no
-// answer into a failure. It knows the key only to keep it out of messages.
+// Wire sends requests to a vendor, and turns all that is no answer into a failure.
+// It knows the key only to keep it out of messages.
 type Wire struct {
 	vendor string
 	host   string
@@ -78,6 +83,33 @@ func connectWithin(limit time.Duration, dial Dial) Dial {
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
+
+// Ask posts a request as JSON, with the headers that the vendor wants beside it, and
+// reads the answer.
+func (w *Wire) Ask(ctx context.Context, url string, header http.Header, request any, a Assembly) (agent.Response, error) {
+	res, err := w.post(ctx, url, header, request)
+	if err != nil {
+		return agent.Response{}, w.Sent(ctx, err)
+	}
+	defer res.Body.Close()
+	return w.Follow(ctx, Events(res.Body), a)
+}
+
+func (w *Wire) post(ctx context.Context, url string, header http.Header, request any) (*http.Response, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(r.Header, header)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json") // as the vendors' own clients do, also for streams
+	r.Header.Set("User-Agent", "tipstaff")
+	return w.Do(r)
+}
 
 // Do makes the one attempt. It returns a response that is an event stream, or a
 // *flow.Error.

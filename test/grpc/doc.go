@@ -2,7 +2,7 @@
 // programs that other people wrote (grpcurl, grpc-js, ghz), over a network that fails
 // (toxiproxy), and killed in the middle of its work.
 //
-// scripts/rpc.sh installs those programs and runs everything here (make test-rpc).
+// make test-rpc installs those programs (scripts/rpc.sh) and runs everything here.
 // Without TIPSTAFF_RPC in the environment what needs one of them is skipped, for a
 // machine may have neither Node nor a network. What needs the daemon alone always runs.
 //

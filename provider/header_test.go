@@ -1,0 +1,21 @@
+package provider
+
+import "testing"
+
+func TestHeadersOfARequest(t *testing.T) {
+	eachVendor(t, func(t *testing.T, v vendor) {
+		s := serve(t, events(v.text(`"a"`)))
+		if h := ask(t, v.open(t, s), hello); h.err != nil {
+			t.Fatal(h.err)
+		}
+		want := map[string]string{"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "tipstaff", "Authorization": "Bearer " + testKey, "X-Api-Key": "", "Anthropic-Version": ""}
+		if v.provider == Anthropic {
+			want["Authorization"], want["X-Api-Key"], want["Anthropic-Version"] = "", testKey, "2023-06-01"
+		}
+		for name, value := range want {
+			if got := s.heads[0].Get(name); got != value {
+				t.Errorf("%s is %q, want %q", name, got, value)
+			}
+		}
+	})
+}
