@@ -44,7 +44,7 @@ test-python: build ## the Python package: types, and tests against the binary
 	@scripts/python.sh test
 
 test-vendor: ## requests and answers of models, with the vendors' own SDKs as referees; they take minutes to compile
-	cd test/vendor && $(GO) test -shuffle=on ./...
+	cd test/referee && $(GO) test -shuffle=on ./...
 
 check: ## what must hold of the text: format, vet, lint, the wire, README commands
 	@scripts/check.sh

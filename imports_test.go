@@ -64,7 +64,7 @@ var reserved = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
 	"github.com/sqlc-dev":                    {"policy"}, // the parsers of sql_guard
-	"github.com/anthropics":                  {},         // the vendors' SDKs are for test/vendor, a module of its own:
+	"github.com/anthropics":                  {},         // the vendors' SDKs are for test/referee, a module of its own:
 	"github.com/openai":                      {},         // they take minutes to compile
 	"math/rand":                              {"flow"},   // the jitter of retries
 	"unsafe":                                 {"pb"},     // what is generated reads its descriptor from a text

@@ -8,7 +8,7 @@ import (
 )
 
 // What the vendor's own SDK makes of these and many others is compared in
-// test/vendor.
+// test/referee.
 func TestAnthropicSchemaIsBroughtIntoTheSubset(t *testing.T) {
 	for _, c := range []struct{ name, schema, want string }{
 		{"open object", `{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":true}`,

@@ -13,5 +13,5 @@
 //
 // Requests are small types of our own, sent over plain HTTP: the vendors' SDKs were
 // two fifths of the binary, and of the time to compile it, for this alone. Tests in
-// test/vendor, a module of its own, hold requests and answers against those SDKs.
+// test/referee, a module of its own, hold requests and answers against those SDKs.
 package provider

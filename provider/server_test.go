@@ -201,7 +201,7 @@ func sameJSON(t *testing.T, what string, got []byte, want string) {
 	}
 }
 
-// The streams below are written by hand. In test/vendor the vendors' own SDKs read such streams, too.
+// The streams below are written by hand. In test/referee the vendors' own SDKs read such streams, too.
 
 const anthropicHead = `event: message_start
 data: {"type":"message_start","message":{"id":"msg_1nZdL29xx5MUA1yADyHTEsnR8uuvGzszyY","type":"message","role":"assistant","content":[],"model":"claude-sonnet-4-5-20250929","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"output_tokens":1}}}

@@ -1,4 +1,4 @@
-module github.com/tipstaff/tipstaff/test/vendor
+module github.com/tipstaff/tipstaff/test/referee
 
 go 1.26.0
 
