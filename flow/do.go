@@ -136,7 +136,9 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 		c.attempt++
 		c.class, c.open, c.intended, c.reserve = do.Class, true, false, do.held
 		if do.Class == Once || len(do.held) > 0 || do.lost {
-			if err := do.intend(); err != nil {
+			// The drive may have failed while the intent was written: then nobody could
+			// record what becomes of the attempt.
+			if err := do.intend(); err != nil || d.ending >= parked {
 				return Result{}, true, do.park()
 			}
 		}

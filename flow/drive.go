@@ -60,6 +60,9 @@ type waiter struct {
 	suspended bool // for the run to park: nobody will answer in this drive
 }
 
+// never is for waiters that only time, or the end of a scope or of the drive, wakes.
+func never() bool { return false }
+
 // block waits until w is woken. Called with mu held, returns with mu held.
 func (d *drive) block(w *waiter) {
 	w.ch = make(chan struct{})

@@ -63,7 +63,7 @@ func (do *doing) suspended() (Result, error) {
 		if err := do.unrecorded(do.at, do.Name); err != nil {
 			return Result{}, err
 		}
-		d.block(&waiter{scope: do.b.scope, suspended: true, ready: func() bool { return false }})
+		d.block(&waiter{scope: do.b.scope, suspended: true, ready: never})
 	}
 }
 
