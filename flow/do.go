@@ -153,9 +153,7 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 // told what it would have been told a moment earlier.
 func (do *doing) withdraw() (Result, error) {
 	e := &Error{Code: CodeNotStarted, Message: "its group closed before it was sent", NotSent: true}
-	if r, err := do.finish(Done{}, e, 0, nil); Parked(err) {
-		return r, err
-	}
+	_, _ = do.finish(Done{}, e, 0, nil) // where the log does not take it, the drive is over
 	return Result{}, do.cancelledNow()
 }
 

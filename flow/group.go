@@ -87,8 +87,7 @@ func (g *group) start() {
 		i := g.next
 		g.next++
 		switch {
-		case g.skipped[g.branches[i].Name]:
-			g.results[i] = ErrCancelled
+		case g.skipped[g.branches[i].Name]: // Go returns the failure that has closed the group
 			continue
 		case g.d.ending != notEnding && !g.begunBefore(g.branches[i].Name): // a later drive starts it
 			g.results[i] = ErrParked
@@ -148,10 +147,8 @@ func (g *group) close() {
 			g.skipped[b.Name] = true
 		}
 	}
-	if g.d.ending < parked {
-		g.d.past.groups[g.path] = &closed{skipped: g.skipped, asked: true}
-		g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: NewObject(64).Strs("skipped", names).Close()})
-	}
+	g.d.past.groups[g.path] = &closed{skipped: g.skipped, asked: true}
+	g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: NewObject(64).Strs("skipped", names).Close()})
 	g.d.closeScope(g.scope)
 	g.d.supersede(g.scope)
 }

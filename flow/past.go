@@ -232,9 +232,7 @@ func (p *past) add(r Record) error { return p.addRead(r, nil) }
 
 // addRead is add for whoever has read the body of an effect already; nil: nobody has.
 func (p *past) addRead(r Record, effect *effectBody) error {
-	if r.Seq > p.last {
-		p.last = r.Seq
-	}
+	p.last = max(p.last, r.Seq)
 	p.reach(r.At)
 	if r.Note {
 		p.addNote(r)

@@ -1,0 +1,241 @@
+package flow_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// asking is a job whose activity gives 1.
+func asking(program func(flow.Context) error) flow.Job {
+	job := oneCall(answers(func(flow.Attempt) {}), flow.Read)
+	job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) { return nil, program(fc) }
+	return job
+}
+
+func drive(t *testing.T, e flow.Engine, job flow.Job) flow.Outcome {
+	t.Helper()
+	out, err := e.Drive(context.Background(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func calls(fc flow.Context, key string, class flow.Class) error {
+	_, err := fc.Do(flow.Call{Key: key, Name: "a", Class: class})
+	return err
+}
+
+func waits(fc flow.Context, key string) error {
+	_, err := fc.Wait(flow.Gate{Key: key, Kind: "question", Actions: []string{"yes"}, Deny: "yes"})
+	return err
+}
+
+// The key of a gate is no other thing's. That a program uses it again is its fault;
+// one that has something else there is another program.
+func TestTheKeyOfAGateIsTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		program func(flow.Context) error
+		reason  string
+	}{
+		"a call, too":       {func(fc flow.Context) error { return errors.Join(waits(fc, "k"), calls(fc, "k", flow.Read)) }, "misuse"},
+		"asked twice":       {func(fc flow.Context) error { return errors.Join(waits(fc, "k"), waits(fc, "k")) }, "misuse"},
+		"a call instead":    {func(fc flow.Context) error { return calls(fc, "k", flow.Read) }, "replay_mismatch"},
+		"the gate, rightly": {func(fc flow.Context) error { return waits(fc, "k") }, ""},
+	} {
+		log := flow.NewMem()
+		out := drive(t, flow.New(log, nil), asking(func(fc flow.Context) error { return waits(fc, "k") }))
+		if err := log.Decide("r", out.Gates[0], flow.Decision{Action: "yes"}); err != nil {
+			t.Fatal(err)
+		}
+		if out := drive(t, flow.New(log, nil), asking(c.program)); out.Reason != c.reason {
+			t.Errorf("%s: %+v, want %q", name, out, c.reason)
+		}
+	}
+}
+
+// A call that can be made again and reserves nothing leaves one record: its outcome.
+func TestWhatACallRecords(t *testing.T) {
+	for class, want := range map[flow.Class][]string{
+		flow.Read:       {"run.started", "effect.finished", "intent.attest"},
+		flow.Idempotent: {"run.started", "effect.finished", "intent.attest"},
+		flow.Once:       {"run.started", "effect.intended", "effect.finished", "intent.attest"},
+	} {
+		log := flow.NewMem()
+		drive(t, flow.New(log, nil), oneCall(answers(func(flow.Attempt) {}), class))
+		if got := records(t, log); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", class, got, want)
+		}
+	}
+}
+
+// An outcome counts what was served from records and what was done: calls, waits and
+// sleeps.
+func TestOutcomesCountSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := flow.NewMem()
+		job := asking(func(fc flow.Context) error {
+			if err := errors.Join(calls(fc, "c", flow.Read), calls(fc, "d", flow.Once), fc.Sleep(time.Millisecond)); err != nil {
+				return err
+			}
+			if err := waits(fc, "g"); err != nil {
+				return err
+			}
+			return calls(fc, "e", flow.Read)
+		})
+		first := drive(t, flow.New(log, nil), job)
+		if first.Replayed != 0 || first.Live != 4 || first.Status != flow.ParkedRun {
+			t.Errorf("the first drive: %+v", first)
+		}
+		if err := log.Decide("r", first.Gates[0], flow.Decision{Action: "yes"}); err != nil {
+			t.Fatal(err)
+		}
+		if second := drive(t, flow.New(log, nil), job); second.Replayed != 3 || second.Live != 1 || second.Status != flow.Completed {
+			t.Errorf("the second drive: %+v", second)
+		}
+		h, err := log.Load(context.Background(), "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := drive(t, flow.Replay(h), job); again.Replayed != 5 || again.Live != 0 || again.Status != flow.Completed {
+			t.Errorf("the replay: %+v", again)
+		}
+	})
+}
+
+// kept is a history as a log gives it that keeps large values apart.
+func kept(records []flow.Record, blobs map[string]string) flow.History {
+	for i := range records {
+		for name, value := range blobs {
+			records[i].Body = json.RawMessage(strings.ReplaceAll(string(records[i].Body), value, `{"$blob":"`+name+`"}`))
+		}
+	}
+	return flow.History{Records: records, Blob: func(name string) ([]byte, error) {
+		if value, ok := blobs[name]; ok && value != "" {
+			return []byte(value), nil
+		}
+		return nil, flow.ErrNoBlob
+	}}
+}
+
+// A program that is replayed is given values, details and answers that are kept apart
+// from their records as they were. Where one is lost, it is not run on without it.
+func TestValuesThatAreKeptApart(t *testing.T) {
+	const value, detail, answer = `"the value"`, `"the detail"`, `"the answer"`
+	var got []string
+	job := asking(nil)
+	job.Acts["fails"] = flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+		return flow.Done{}, &flow.Error{Code: "no", Detail: json.RawMessage(detail)}
+	}}
+	job.Acts["a"] = flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+		return flow.Done{Value: json.RawMessage(value)}, nil
+	}}
+	job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+		got = nil
+		r, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Read})
+		if err != nil {
+			return nil, err
+		}
+		got = append(got, string(r.Value))
+		_, err = fc.Do(flow.Call{Key: "f", Name: "fails", Class: flow.Read})
+		if e := (*flow.Error)(nil); errors.As(err, &e) {
+			got = append(got, string(e.Detail))
+		} else {
+			return nil, err
+		}
+		d, err := fc.Wait(flow.Gate{Key: "g", Kind: "question", Actions: []string{"yes"}, Deny: "yes"})
+		if err != nil {
+			return nil, err
+		}
+		got = append(got, string(d.Answer))
+		return nil, nil
+	}
+	log := flow.NewMem()
+	out := drive(t, flow.New(log, nil), job)
+	if err := log.Decide("r", out.Gates[0], flow.Decision{Action: "yes", Answer: json.RawMessage(answer)}); err != nil {
+		t.Fatal(err)
+	}
+	drive(t, flow.New(log, nil), job)
+	want := []string{value, detail, answer}
+	if !slices.Equal(got, want) {
+		t.Fatalf("driven with %q", got)
+	}
+	blobs := map[string]string{"v": value, "d": detail, "a": answer}
+	if out := drive(t, flow.Replay(kept(log.Records("r"), blobs)), job); out.Status != flow.Completed || !slices.Equal(got, want) {
+		t.Errorf("replayed: %+v with %q", out, got)
+	}
+	for i, name := range []string{"v", "d", "a"} {
+		h := kept(log.Records("r"), blobs)
+		h.Blob = func(digest string) ([]byte, error) {
+			if digest == name {
+				return nil, flow.ErrNoBlob
+			}
+			return []byte(blobs[digest]), nil
+		}
+		if out := drive(t, flow.Replay(h), job); out.Status != flow.Interrupted || out.Reason != "store_unavailable" || !errors.Is(out.Err, flow.ErrNoBlob) || len(got) != i {
+			t.Errorf("without %s: %+v after %q", name, out, got)
+		}
+	}
+}
+
+// So is the state with which a segment begins.
+func TestAStateThatIsKeptApart(t *testing.T) {
+	var got string
+	job := asking(nil)
+	job.Flow = func(_ flow.Context, in json.RawMessage) (json.RawMessage, error) {
+		got = string(in)
+		return nil, nil
+	}
+	h := flow.History{Records: []flow.Record{{Seq: 1, Draft: flow.Draft{Kind: "run.continued", Body: json.RawMessage(`{"state":{"$blob":"s"}}`)}}},
+		Blob: func(string) ([]byte, error) { return []byte(`"the state"`), nil }}
+	if out := drive(t, flow.Replay(h), job); out.Status != flow.Completed || got != `"the state"` {
+		t.Errorf("%+v with %s", out, got)
+	}
+	h.Blob = func(string) ([]byte, error) { return nil, flow.ErrNoBlob }
+	if out := drive(t, flow.Replay(h), job); out.Status != flow.Interrupted || !errors.Is(out.Err, flow.ErrNoBlob) {
+		t.Errorf("without it: %+v", out)
+	}
+}
+
+// A once call whose outcome a person gave, and that was not recorded before the run
+// was cancelled, stays in doubt: a closed run writes no outcomes.
+func TestADecidedDoubtOfACancelledRun(t *testing.T) {
+	log := flow.NewMem()
+	broken := flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{}, errors.New("lost") }}
+	out := drive(t, flow.New(log, nil), oneCall(broken, flow.Once))
+	if err := log.Decide("r", out.Gates[0], flow.Decision{Action: "use_result", Answer: json.RawMessage(`1`)}); err != nil {
+		t.Fatal(err)
+	}
+	lease, err := log.Acquire(context.Background(), "r", flow.Owner{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decided := slices.IndexFunc(log.Records("r"), func(r flow.Record) bool { return r.Kind == "policy.gate.resolve" })
+	taken := flow.NewObject(64).Str("gate", out.Gates[0]).Int("seq", int64(decided+1)).Close()
+	if err := appended(log, lease, flow.Draft{Kind: "gate.taken", Path: "root/c/in_doubt", Body: taken}); err != nil {
+		t.Fatal(err)
+	}
+	cancelRun(t, log)
+	var got *flow.Error
+	job := oneCall(broken, flow.Once)
+	flowOf := job.Flow
+	job.Flow = func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
+		v, err := flowOf(fc, in)
+		errors.As(err, &got)
+		return v, err
+	}
+	if out := drive(t, flow.New(log, nil), job); out.Status != flow.Cancelled || got == nil || got.Code != flow.CodeInDoubt {
+		t.Errorf("%+v, the flow was told %v", out, got)
+	}
+	if kinds := records(t, log); slices.Contains(kinds, "effect.finished") {
+		t.Errorf("recorded: %v", kinds)
+	}
+}
