@@ -1,6 +1,10 @@
 package flow
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 // Whoever waits for an attempt is told once that it is given up, however many give it
 // up: more would leave no room for its own return.
@@ -24,4 +28,27 @@ func TestADriveThatHasParkedWritesNothing(t *testing.T) {
 			t.Errorf("%s: it writes %v", name, d.queue)
 		}
 	}
+}
+
+// A gate that expires while the run parks is closed when it turns out that it did not.
+func TestAGateThatExpiresWhileTheRunParks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDrive(&engine{log: NewMem(), newLock: newMutex}, Job{}, Lease{})
+		d.parking = true
+		d.expire(&gate{id: "G"})
+		time.Sleep(parkRetry / 2)
+		d.mu.Lock()
+		if len(d.queue) > 0 {
+			t.Error("it is closed while the run parks")
+		}
+		d.parking = false
+		d.mu.Unlock()
+		time.Sleep(parkRetry/2 + time.Millisecond)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.queue) != 1 {
+			t.Error("it is not closed")
+		}
+		d.over = true
+	})
 }

@@ -239,3 +239,56 @@ func TestADecidedDoubtOfACancelledRun(t *testing.T) {
 		t.Errorf("recorded: %v", kinds)
 	}
 }
+
+// Of an attempt's limits the least counts, and is what its failure names.
+func TestTheLeastLimitCounts(t *testing.T) {
+	codes := []string{flow.CodeTimeout, flow.CodeBoundExceeded, flow.CodeDeadline}
+	for _, limits := range [][3]time.Duration{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {3, 1, 2}, {2, 3, 1}, {3, 2, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			var got *flow.Error
+			began := time.Now()
+			job := oneCall(flow.Activity{Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+				<-ctx.Done()
+				return flow.Done{}, ctx.Err()
+			}}, flow.Read)
+			job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				_, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Read, Timeout: limits[0] * time.Second})
+				errors.As(err, &got)
+				return nil, err
+			}
+			job.Limits = flow.Use{flow.WallTime: int64(limits[1]) * 1000}
+			job.Deadline = began.Add(limits[2] * time.Second)
+			drive(t, flow.New(flow.NewMem(), nil), job)
+			if want := codes[slices.Index(limits[:], 1)]; got == nil || got.Code != want || time.Since(began) != time.Second {
+				t.Errorf("%v: %v after %v, want %s", limits, got, time.Since(began), want)
+			}
+		})
+	}
+}
+
+// Of the engine's own keys a program may use one, for its own kind of question.
+func TestKeysOfDoubts(t *testing.T) {
+	for _, c := range []struct {
+		kind, key, at string // at "": it is a misuse
+	}{
+		{"in_doubt", "in_doubt#0", "root/in_doubt#0"},
+		{"in_doubt", "k", "root/k"},
+		{"question", "in_doubt#0", ""},
+		{"in_doubt", "in_doubt#1", ""},
+	} {
+		log := flow.NewMem()
+		out := drive(t, flow.New(log, nil), asking(func(fc flow.Context) error {
+			_, err := fc.Wait(flow.Gate{Key: c.key, Kind: c.kind, Actions: []string{"yes"}, Deny: "yes"})
+			return err
+		}))
+		at := ""
+		for _, r := range log.Records("r") {
+			if r.Kind == "policy.gate" {
+				at = r.Path
+			}
+		}
+		if at != c.at || (out.Reason == "misuse") != (c.at == "") {
+			t.Errorf("%s at %s: opened at %q, %+v", c.kind, c.key, at, out)
+		}
+	}
+}

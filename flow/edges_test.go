@@ -152,3 +152,38 @@ func TestNamesOfAmountsAreSorted(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A value stands in its record as it came, if that is one line of JSON.
+func TestValuesAreOneLine(t *testing.T) {
+	for value, want := range map[string]string{"": "null", "1": "1", `{"a": 1}`: `{"a": 1}`, "{\n\"a\": 1}": `{"a":1}`, "[1,\r2]": "[1,2]", "\r1": "1", "\n1": "1"} {
+		if got, err := oneLine(json.RawMessage(value)); err != nil || string(got) != want {
+			t.Errorf("%q: %q, %v; want %q", value, got, err, want)
+		}
+	}
+	for _, value := range []string{"{", "{\n", "1 2", "\"\xff\""} {
+		if got, err := oneLine(json.RawMessage(value)); err == nil {
+			t.Errorf("%q is taken: %q", value, got)
+		}
+	}
+}
+
+// A failure is recorded with what it has, and read back as it was.
+func TestFailuresAreRecordedWhole(t *testing.T) {
+	for want, e := range map[string]Error{
+		`{"code":"x"}`: {Code: "x"},
+		`{"code":"x","message":"m","bound":"b","detail":[1],"retry":true,"not_sent":true,"answered":true,"after_ms":1500}`: {Code: "x", Message: "m", Bound: "b",
+			Detail: json.RawMessage("[1]"), Retry: true, NotSent: true, Answered: true, After: 1500 * time.Millisecond},
+		`{"code":"x","not_sent":true}`: {Code: "x", NotSent: true},
+	} {
+		if got := string(e.encode()); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		var read wireError
+		if err := json.Unmarshal([]byte(want), &read); err != nil {
+			t.Fatal(err)
+		}
+		if got := *read.error(); got.Error() != e.Error() || got.After != e.After || string(got.encode()) != want {
+			t.Errorf("read back: %+v, want %+v", got, e)
+		}
+	}
+}

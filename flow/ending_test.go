@@ -435,3 +435,48 @@ func TestWhatASegmentBeginsWith(t *testing.T) {
 		}
 	}
 }
+
+// An activity that stops itself when its group closes says what it knows: an answer
+// counts, and what was not sent was never begun.
+func TestWhatStopsItselfAccountsForItself(t *testing.T) {
+	for name, c := range map[string]struct {
+		says error
+		want string // code of the outcome
+		told string
+	}{
+		"it has an answer": {&flow.Error{Code: "half_done", Answered: true}, "half_done", "half_done"},
+		"it sent nothing":  {&flow.Error{Code: "too_early", NotSent: true}, flow.CodeNotStarted, "flow: cancelled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := flow.NewMem()
+				var told error
+				job := oneCall(flow.Activity{Stops: always, Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+					<-ctx.Done()
+					return flow.Done{}, c.says
+				}}, flow.Once)
+				job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+					return nil, fc.Go(flow.Group{}, flow.Branch{Name: "a", Run: func(fc flow.Context) error {
+						told = calls(fc, "c", flow.Once)
+						return told
+					}}, flow.Branch{Name: "b", Run: func(flow.Context) error {
+						time.Sleep(time.Millisecond)
+						return errors.New("no")
+					}})
+				}
+				drive(t, flow.New(log, nil), job)
+				var got struct{ Error struct{ Code string } }
+				for _, r := range log.Records("r") {
+					if r.Kind == "effect.finished" {
+						if err := json.Unmarshal(r.Body, &got); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if got.Error.Code != c.want || told == nil || told.Error() != c.told {
+					t.Errorf("recorded %q, told %v", got.Error.Code, told)
+				}
+			})
+		})
+	}
+}
