@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,4 +53,48 @@ func TestAGateThatExpiresWhileTheRunParks(t *testing.T) {
 		}
 		d.over = true
 	})
+}
+
+// An attempt at a once call that was given up, whose scope has closed or whose time has
+// run out before it was its turn is not made.
+func TestAnAttemptThatIsTooLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		late func(*attempt)
+		ran  bool
+	}{
+		"in time":   {func(*attempt) {}, true},
+		"given up":  {func(a *attempt) { a.left = true }, false},
+		"closed":    {func(a *attempt) { a.scope.closed = true }, false},
+		"timed out": {func(a *attempt) { a.span.until, a.span.why = time.Now(), func() *Error { return errLimit } }, false},
+	} {
+		d := newDrive(&engine{newLock: newMutex}, Job{}, Lease{})
+		do := &doing{fctx: &fctx{b: &branch{d: d, scope: &scope{}}}, Call: Call{Class: Once}}
+		a := do.newAttempt(1)
+		c.late(a)
+		ran := false
+		got := a.begin(Activity{Run: func(context.Context, Attempt) (Done, error) {
+			ran = true
+			return Done{}, nil
+		}}, Attempt{})
+		if ran != c.ran || a.begun != c.ran || (got.err == nil) != c.ran {
+			t.Errorf("%s: made %v, %v", name, ran, got.err)
+		}
+		var e *Error
+		if limited := errors.As(got.err, &e); limited != (name == "timed out") || limited && !e.NotSent {
+			t.Errorf("%s: %v", name, got.err)
+		}
+	}
+}
+
+// A log may deliver a record again, and one that was there when the run was read: that
+// changes nothing.
+func TestRecordsThatAreDeliveredAgain(t *testing.T) {
+	for seq, cuts := range map[int64]bool{4: false, 5: false, 6: true} {
+		d := newDrive(&engine{newLock: newMutex}, Job{}, Lease{})
+		d.past.last = 5
+		d.deliver(Record{Seq: seq, Draft: Draft{Kind: "run.correction_requested"}})
+		if (d.ending == cut) != cuts || d.past.cut != cuts {
+			t.Errorf("record %d cuts: %v", seq, !cuts)
+		}
+	}
 }

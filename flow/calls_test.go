@@ -292,3 +292,131 @@ func TestKeysOfDoubts(t *testing.T) {
 		}
 	}
 }
+
+// gateOf is the id of the gate that a record opens.
+func gateOf(t *testing.T, r flow.Record) string {
+	t.Helper()
+	var b struct{ Gate string }
+	if err := json.Unmarshal(r.Body, &b); err != nil {
+		t.Error(err)
+	}
+	return b.Gate
+}
+
+func TestAnActivityThatDoesNotExist(t *testing.T) {
+	for _, class := range []flow.Class{flow.Read, flow.Once} {
+		var got *flow.Error
+		out := drive(t, flow.New(flow.NewMem(), nil), asking(func(fc flow.Context) error {
+			_, err := fc.Do(flow.Call{Key: "c", Name: "missing", Class: class})
+			errors.As(err, &got)
+			return err
+		}))
+		if out.Status != flow.Failed || got == nil || got.Error() != "internal: no such activity: missing" || !got.NotSent {
+			t.Errorf("%s: %+v, %v", class, out, got)
+		}
+	}
+}
+
+// What numbers itself at a path is counted together, whichever Contexts stand there.
+func TestContextsOfOnePathCountTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := flow.NewMem()
+		drive(t, flow.New(log, nil), asking(func(fc flow.Context) error {
+			for i := range 2 {
+				at := fc.At("x")
+				at.Emit(flow.Event{Kind: "said"})
+				at.Now()
+				if err := errors.Join(at.Sleep(time.Millisecond), at.Go(flow.Group{}, flow.Branch{Name: string(rune('a' + i)), Run: func(flow.Context) error { return nil }})); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		var got []string
+		for _, r := range log.Records("r") {
+			if r.N > 0 {
+				got = append(got, strings.Repeat("said", r.N))
+			} else if r.Kind == "clock.read" || r.Kind == "timer.set" {
+				got = append(got, r.Path)
+			}
+		}
+		if want := []string{"said", "root/x/now#1", "root/x/sleep#1", "saidsaid", "root/x/now#2", "root/x/sleep#2"}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// The largest value is a result; a larger one is none.
+func TestTheLargestResult(t *testing.T) {
+	value := json.RawMessage(`"` + strings.Repeat("x", flow.MaxPayload-1) + `"`)
+	for size, code := range map[int]string{flow.MaxPayload: "", flow.MaxPayload + 1: flow.CodeResultTooLarge} {
+		var got flow.Error
+		act := flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+			return flow.Done{Value: append(value[:size-1:size-1], '"')}, nil
+		}}
+		job := oneCall(act, flow.Read)
+		job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			r, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Read})
+			if e := (*flow.Error)(nil); errors.As(err, &e) {
+				got = *e
+			} else if len(r.Value) != size {
+				t.Errorf("%d bytes of %d", len(r.Value), size)
+			}
+			return nil, nil
+		}
+		if drive(t, flow.New(flow.NewMem(), nil), job); got.Code != code || got.Answered != (code != "") {
+			t.Errorf("%d bytes: %v, want %q", size, &got, code)
+		}
+	}
+}
+
+// Which failures are tried again, and how often.
+func TestWhatIsTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		retry flow.Retry
+		fails flow.Error
+		want  int // attempts
+	}{
+		"what may be":              {flow.Retry{Max: 2}, flow.Error{Code: "away", Retry: true}, 3},
+		"what may not be":          {flow.Retry{Max: 2}, flow.Error{Code: "away"}, 1},
+		"nothing":                  {flow.Retry{}, flow.Error{Code: "away", Retry: true}, 1},
+		"what is named":            {flow.Retry{Max: 1, On: []string{"away"}}, flow.Error{Code: "away"}, 2},
+		"what is not named":        {flow.Retry{Max: 1, On: []string{"other"}}, flow.Error{Code: "away", Retry: true}, 1},
+		"no deadline that is over": {flow.Retry{Max: 1, On: []string{flow.CodeDeadline}}, flow.Error{Code: flow.CodeDeadline, Retry: true}, 1},
+		"no bound that is reached": {flow.Retry{Max: 1}, flow.Error{Code: flow.CodeBoundExceeded, Retry: true}, 1},
+	} {
+		attempts, log := 0, flow.NewMem()
+		job := oneCall(flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+			attempts++
+			return flow.Done{Use: flow.Use{"calls": 2}}, &c.fails
+		}}, flow.Read)
+		job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			_, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Read, Retry: c.retry, Input: json.RawMessage(`"` + strings.Repeat("x", 500) + `"`)})
+			return nil, err
+		}
+		if out := drive(t, flow.New(log, nil), job); attempts != c.want || out.Used["calls"] != int64(2*c.want) {
+			t.Errorf("%s: %d attempts, want %d; used %v", name, attempts, c.want, out.Used)
+		}
+		inputs := 0
+		for _, r := range log.Records("r") {
+			var b struct {
+				Error flow.Error
+				Input json.RawMessage
+				Use   flow.Use
+				Due   time.Time `json:"retry_at"`
+			}
+			if err := json.Unmarshal(r.Body, &b); err != nil {
+				t.Fatal(err)
+			}
+			if b.Input != nil {
+				inputs++
+			}
+			if r.Kind == "effect.failed" && (b.Error.Code != c.fails.Code || b.Use["calls"] != 2 || b.Due.IsZero()) {
+				t.Errorf("%s: recorded %s", name, r.Body)
+			}
+		}
+		if inputs != 1 {
+			t.Errorf("%s: the input is recorded %d times", name, inputs)
+		}
+	}
+}

@@ -235,24 +235,12 @@ func (d *drive) append(drafts ...Draft) error {
 	}
 	d.enqueue(drafts...)
 	d.waited = len(d.queue)
-	ack := d.freeAck()
+	ack := make(chan error, 1) // with room: a log may answer before its Append returns
 	d.acks = append(d.acks, ack)
 	d.ship()
 	err := <-ack
 	d.mu.Lock()
-	d.idleAcks = append(d.idleAcks, ack)
 	return err
-}
-
-// freeAck is a channel with room for one answer: a log may give it before
-// Append returns.
-func (d *drive) freeAck() chan error {
-	if n := len(d.idleAcks); n > 0 {
-		ack := d.idleAcks[n-1]
-		d.idleAcks = d.idleAcks[:n-1]
-		return ack
-	}
-	return make(chan error, 1)
 }
 
 // sync waits for everything that was put so far, also what is on its way.
@@ -300,7 +288,7 @@ func (b *inbox) drain() {
 func (d *drive) deliver(r Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.past == nil || r.Seq <= d.past.last {
+	if r.Seq <= d.past.last { // it is known, or was
 		return
 	}
 	d.past.last = r.Seq

@@ -187,3 +187,27 @@ func TestFailuresAreRecordedWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLongestPath(t *testing.T) {
+	longest := strings.Repeat("a", maxPath-2) + "/b"
+	if fault := pathFault(longest, "b"); fault != "" {
+		t.Errorf("%d bytes: %s", len(longest), fault)
+	}
+	if pathFault("a"+longest, "b") == "" {
+		t.Error("a longer path is taken")
+	}
+}
+
+// However often a call has failed, it is tried again within a year.
+func TestTheLongestBackoff(t *testing.T) {
+	do := &doing{Call: Call{Retry: Retry{Backoff: time.Hour}}}
+	if got := do.backoff(500, 0); got != 365*24*time.Hour {
+		t.Errorf("after 500 failures: %v", got)
+	}
+	do.Retry.Jitter = true
+	for range 100 {
+		if got := do.backoff(2, time.Minute); got < time.Minute || got > 2*time.Hour {
+			t.Errorf("with jitter: %v", got)
+		}
+	}
+}

@@ -335,6 +335,15 @@ func TestAContextThatWasKept(t *testing.T) {
 	if err := calls(kept, "k", flow.Read); !errors.As(err, new(*flow.Misuse)) || ran > 0 {
 		t.Errorf("it was told %v, performed: %d", err, ran)
 	}
+	job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+		if err := fc.Go(flow.Group{}, flow.Branch{Name: "b", Run: func(fc flow.Context) error { kept = fc; return nil }}); err != nil {
+			return nil, err
+		}
+		return nil, calls(kept, "k", flow.Read)
+	}
+	if out := drive(t, flow.New(flow.NewMem(), nil), job); out.Reason != "misuse" || ran > 0 {
+		t.Errorf("that of a branch: %+v, performed: %d", out, ran)
+	}
 }
 
 // A job that keeps no account of itself ends with an envelope that says how.
@@ -479,4 +488,139 @@ func TestWhatStopsItselfAccountsForItself(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A drive that fails waits for nobody: what is in flight is cut, and told why.
+func TestAFailedDriveCutsWhatIsInFlight(t *testing.T) {
+	for _, class := range []flow.Class{flow.Read, flow.Once} {
+		synctest.Test(t, func(t *testing.T) {
+			var cause error
+			back := make(chan struct{})
+			job := oneCall(flow.Activity{Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+				defer close(back)
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return flow.Done{}, cause
+			}}, class)
+			job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				return nil, fc.Go(flow.Group{KeepGoing: true}, flow.Branch{Name: "a", Run: func(fc flow.Context) error { return calls(fc, "c", class) }},
+					flow.Branch{Name: "b", Run: func(fc flow.Context) error {
+						time.Sleep(time.Millisecond)
+						return calls(fc, "not a key", flow.Read)
+					}})
+			}
+			log, began := flow.NewMem(), time.Now()
+			out := drive(t, flow.New(log, nil), job)
+			if took := time.Since(began); out.Reason != "misuse" || took != time.Millisecond {
+				t.Errorf("%s: %+v after %v", class, out, took)
+			}
+			<-back
+			if !errors.As(cause, new(*flow.Misuse)) || slices.Contains(records(t, log), "effect.finished") {
+				t.Errorf("%s: told %v, recorded %v", class, cause, records(t, log))
+			}
+		})
+	}
+}
+
+// A once call whose group closes while its intent is written is not made, and its
+// branch is told that it was cancelled.
+func TestAClosedGroupBeginsNothing(t *testing.T) {
+	for name, prompt := range map[string]bool{"prompt": true, "not prompt": false} {
+		synctest.Test(t, func(t *testing.T) {
+			log, ran := &disk{Log: flow.NewMem(), delay: 20 * time.Millisecond}, false
+			var told error
+			act := answers(func(flow.Attempt) { ran = true })
+			act.Prompt = func(flow.Attempt) bool { return prompt }
+			job := oneCall(act, flow.Once)
+			job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				return nil, fc.Go(flow.Group{}, flow.Branch{Name: "a", Run: func(fc flow.Context) error {
+					told = calls(fc, "c", flow.Once)
+					return told
+				}}, flow.Branch{Name: "b", Run: func(flow.Context) error {
+					time.Sleep(time.Millisecond)
+					return errors.New("no")
+				}})
+			}
+			if out := drive(t, flow.New(log, nil), job); out.Status != flow.Failed || ran || !errors.Is(told, flow.ErrCancelled) || len(out.InDoubt) > 0 {
+				t.Errorf("%s: %+v, made %v, told %v", name, out, ran, told)
+			}
+		})
+	}
+}
+
+// A group that fails cuts its own calls and none beside it.
+func TestAGroupCutsItsOwnCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cuts []string
+		job := oneCall(flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+			select {
+			case <-ctx.Done():
+				cuts = append(cuts, a.Path)
+				return flow.Done{}, context.Cause(ctx)
+			case <-time.After(time.Second):
+				return flow.Done{Value: json.RawMessage(`1`)}, nil
+			}
+		}}, flow.Read)
+		one := func(fc flow.Context) error { return calls(fc, "k", flow.Read) }
+		job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			return nil, fc.Go(flow.Group{}, flow.Branch{Name: "a", Run: one}, flow.Branch{Name: "b", Run: func(fc flow.Context) error {
+				_ = fc.Go(flow.Group{}, flow.Branch{Name: "c", Run: one}, flow.Branch{Name: "d", Run: func(flow.Context) error {
+					time.Sleep(time.Millisecond)
+					return errors.New("no")
+				}})
+				return nil
+			}})
+		}
+		if out := drive(t, flow.New(flow.NewMem(), nil), job); out.Status != flow.Completed || !slices.Equal(cuts, []string{"root/b/c/k"}) {
+			t.Errorf("%+v, cut %v", out, cuts)
+		}
+	})
+}
+
+// A replay writes nothing, so nobody is asked how the run ends.
+func TestAReplayDoesNotFinish(t *testing.T) {
+	log := flow.NewMem()
+	job := oneCall(answers(func(flow.Attempt) {}), flow.Read)
+	drive(t, flow.New(log, nil), job)
+	job.Finish = func(flow.Outcome) ([]flow.Draft, error) {
+		t.Error("it was asked for its end")
+		return nil, nil
+	}
+	job.Appended = func(d flow.Draft) { t.Errorf("it writes %s", d.Kind) }
+	h, err := log.Load(context.Background(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := drive(t, flow.Replay(h), job); out.Status != flow.Completed || string(out.Value) != "1" {
+		t.Errorf("%+v", out)
+	}
+}
+
+// The time of a run follows the clock, and goes on where that is set back, in one drive
+// or between two.
+func TestTheTimeOfARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var shift time.Duration
+		o := &flow.Options{Now: func() time.Time { return time.Now().Add(shift) }}
+		log, began := flow.NewMem(), time.Now()
+		read := func(shifts ...time.Duration) (got []time.Duration) {
+			t.Helper()
+			drive(t, flow.New(log, o), asking(func(fc flow.Context) error {
+				for _, s := range shifts {
+					shift = s
+					got = append(got, fc.Now().Sub(began))
+					time.Sleep(time.Second)
+				}
+				return waits(fc, "g")
+			}))
+			return got
+		}
+		if got, want := read(0, time.Hour, -time.Hour, 0), []time.Duration{0, time.Hour + time.Second, time.Hour + 2*time.Second, time.Hour + 3*time.Second}; !slices.Equal(got, want) {
+			t.Errorf("in one drive: %v, want %v", got, want)
+		}
+		began = began.Add(time.Hour + 3*time.Second) // the last time that was read
+		if got := read(0, 0, 0, 0, 0, 0); got[5]-got[4] != time.Second || got[4] < 0 {
+			t.Errorf("in the next one: %v", got)
+		}
+	})
 }

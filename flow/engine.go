@@ -113,7 +113,6 @@ type drive struct {
 	queue    []Draft // records for the next batch, in order
 	waited   int     // how many of them somebody waits for, or precede such
 	acks     []chan error
-	idleAcks []chan error
 	shipping bool // a batch is with the log
 	armed    bool // a lazy record will be shipped soon
 	over     bool // the drive has ended: nothing is written any more
@@ -232,12 +231,10 @@ func (d *drive) isCut() bool {
 	return d.ending == cut && d.mode == performing && d.job.Next != nil
 }
 
-// cancelKnown reports whether a cancel of the run is known, and if so lets it
-// count: a flow that would go on is told so.
+// cancelKnown reports whether a cancel of the run is known.
 func (d *drive) cancelKnown() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cancelled = d.cancelled || d.root.cancelled
 	return d.root.cancelled
 }
 
@@ -520,13 +517,10 @@ func (d *drive) wall() time.Duration { return d.past.wall + time.Since(d.began) 
 // clock is the run's time: it follows the wall clock, but neither falls nor
 // stands still when that is set back. Called with mu held.
 func (d *drive) clock() time.Time {
-	t := d.now().Round(0).UTC()
-	if steady := d.base.Add(time.Since(d.baseAt)); steady.After(t) {
+	t, at := d.now().Round(0).UTC(), time.Now()
+	if steady := d.base.Add(at.Sub(d.baseAt)); steady.After(t) {
 		t = steady
 	}
-	if d.past.latest.After(t) {
-		t = d.past.latest.UTC()
-	}
-	d.past.latest = t
+	d.base, d.baseAt, d.past.latest = t, at, t
 	return t
 }

@@ -99,7 +99,6 @@ func (g *group) start() {
 	}
 	if g.active == 0 && g.next == len(g.branches) {
 		g.d.running++ // the parent goes on: counted before it can run
-		g.d.parkTurn++
 		close(g.done)
 	}
 }
@@ -147,7 +146,6 @@ func (g *group) close() {
 			g.skipped[b.Name] = true
 		}
 	}
-	g.d.past.groups[g.path] = &closed{skipped: g.skipped, asked: true}
 	g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: NewObject(64).Strs("skipped", names).Close()})
 	g.d.closeScope(g.scope)
 	g.d.supersede(g.scope)
@@ -175,7 +173,7 @@ func (c *fctx) joined(g *group) error {
 	}
 	// In a drive that ends a branch may have parked where it would else have
 	// failed, or been cancelled: only a later drive can say how the group ended.
-	if anyParked && (failed == nil || g.keep || d.ending != notEnding || d.mode != performing && !g.scope.closed) {
+	if anyParked && (failed == nil || g.keep || d.ending != notEnding) {
 		return c.park()
 	}
 	if failed != nil {

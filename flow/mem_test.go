@@ -170,3 +170,105 @@ func TestWhatAForeignWriterSees(t *testing.T) {
 		}
 	})
 }
+
+// A run parks unless something is stored that it has not seen.
+func TestMemParks(t *testing.T) {
+	gate := flow.Draft{Kind: "policy.gate", Path: "g", Body: json.RawMessage(`{"gate":"G"}`)}
+	for name, c := range map[string]struct {
+		before func(*flow.Mem) error
+		parks  bool
+	}{
+		"nothing":       {func(*flow.Mem) error { return nil }, true},
+		"another's say": {func(m *flow.Mem) error { return m.Write("run", flow.Draft{Kind: "said"}) }, true},
+		"a cancel":      {func(m *flow.Mem) error { return m.Write("run", flow.Draft{Kind: "run.cancel_requested"}) }, false},
+		"a correction":  {func(m *flow.Mem) error { return m.Write("run", flow.Draft{Kind: "run.correction_requested"}) }, false},
+		"a decision":    {func(m *flow.Mem) error { return m.Decide("run", "G", flow.Decision{Action: "go"}) }, false},
+	} {
+		log, leases := acquire(t, "run")
+		if err := appended(log, leases["run"], gate); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.before(log); err != nil {
+			t.Fatal(err)
+		}
+		parks, err := log.Park(leases["run"], flow.Parking{Gates: []string{"G", "H"}})
+		if err != nil || parks != c.parks || slices.Contains(kindsOf(log.Records("run")), "run.parked") != c.parks {
+			t.Errorf("%s: parked %v, %v: %v", name, parks, err, kindsOf(log.Records("run")))
+		}
+		want := error(nil)
+		if parks {
+			want = flow.ErrLeaseLost
+		}
+		if err := appended(log, leases["run"], flow.Draft{Kind: "said"}); !errors.Is(err, want) {
+			t.Errorf("%s: what its owner writes then: %v", name, err)
+		}
+	}
+}
+
+// Only the owner of the last epoch appends, and nobody to a run that has ended.
+func TestMemKeepsOthersOut(t *testing.T) {
+	log, leases := acquire(t, "run")
+	second, err := log.Acquire(context.Background(), "run", flow.Owner{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := appended(log, leases["run"], flow.Draft{Kind: "said"}); !errors.Is(err, flow.ErrLeaseLost) {
+		t.Errorf("a former owner: %v", err)
+	}
+	if _, err := log.Park(leases["run"], flow.Parking{}); !errors.Is(err, flow.ErrLeaseLost) {
+		t.Errorf("a former owner parks: %v", err)
+	}
+	gate := flow.Draft{Kind: "policy.gate", Path: "g", Body: json.RawMessage(`{"gate":"G"}`)}
+	if err := appended(log, second, gate, flow.Draft{Kind: "intent.fail"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Acquire(context.Background(), "run", flow.Owner{}); !errors.Is(err, flow.ErrEnded) {
+		t.Errorf("acquired: %v", err)
+	}
+	for name, err := range map[string]error{"its owner": appended(log, second, flow.Draft{Kind: "said"}), "another": log.Write("run", flow.Draft{Kind: "said"}),
+		"who decides": log.Decide("run", "G", flow.Decision{Action: "go"})} {
+		if !errors.Is(err, flow.ErrEnded) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if h, err := log.Load(context.Background(), "run"); err != nil || h.Ended != flow.Failed || len(h.Records) != 4 {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// A gate is decided once. The same decision again is no other one.
+func TestMemDecides(t *testing.T) {
+	log, leases := acquire(t, "run")
+	if err := appended(log, leases["run"], flow.Draft{Kind: "policy.gate", Path: "g", Body: json.RawMessage(`{"gate":"G","digest":"D"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Decide("run", "H", flow.Decision{Action: "go"}); err == nil {
+		t.Error("a gate that does not exist was decided")
+	}
+	heard := 0
+	stop := log.Watch("run", func(flow.Record) { heard++ })
+	yes := flow.Decision{Action: "go", Answer: json.RawMessage(`1`), Feedback: "f", Note: "n", FailReason: "r", By: "user:ada", Via: "chat"}
+	no := yes
+	no.Action = "no"
+	for _, c := range []struct {
+		d    flow.Decision
+		want error
+	}{{yes, nil}, {yes, nil}, {no, flow.ErrDecided}} {
+		if err := log.Decide("run", "G", c.d); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.d.Action, err)
+		}
+	}
+	closing := flow.Closing("G", "g", "D", "no", "expiry")
+	if err := appended(log, leases["run"], closing); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := log.Write("run", flow.Draft{Kind: "said"}); err != nil {
+		t.Fatal(err)
+	}
+	all := log.Records("run")
+	want := `{"gate":"G","action":"go","subject_digest":"D","via":"chat","answer":1,"feedback":"f","note":"n","fail_reason":"r","on_behalf_of":"user:ada"}`
+	if len(all) != 4 || string(all[2].Body) != want || all[2].Path != "g" || all[2].From != "user" || all[2].Epoch != 0 || heard != 1 {
+		t.Errorf("heard %d, stored %v: %s", heard, kindsOf(all), all[2].Body)
+	}
+}

@@ -98,3 +98,20 @@ func TestGatesOfCalls(t *testing.T) {
 		}
 	}
 }
+
+// What a program does that is not recorded is told with what it would have recorded.
+func TestReplaySaysWhatIsNotRecorded(t *testing.T) {
+	call := Call{Key: "a", Name: "t", Class: Read, Input: json.RawMessage("{}")}
+	gate := Gate{Key: "g", Kind: "question"}
+	for want, program := range map[string]func(Context) error{
+		"said " + digest("said", []byte("1")): func(fc Context) error { fc.Emit(Event{Kind: "said", Body: 1}); return nil },
+		"a reading of the clock":              func(fc Context) error { fc.Now(); return nil },
+		"a sleep":                             func(fc Context) error { return fc.Sleep(1) },
+		"t " + CallDigest("t", []byte("{}")):  func(fc Context) error { _, err := fc.Do(call); return err },
+		"question gate " + GateDigest(gate):   func(fc Context) error { _, err := fc.Wait(gate); return err },
+	} {
+		if found := verified(t, nil, program); found == nil || found.Asked != want || found.Recorded != "" {
+			t.Errorf("%+v, want %q", found, want)
+		}
+	}
+}

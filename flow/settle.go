@@ -208,7 +208,6 @@ func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
 	o := NewObject(220+len(r.Value)+len(do.Input)).Str("name", do.Name).Int("attempt", int64(r.Attempt)).Str("digest", do.digest)
 	if !c.inputKnown {
 		o = o.Raw("input", do.Input)
-		c.inputKnown = true
 	}
 	if e != nil {
 		o = o.Raw("error", e.encode())
