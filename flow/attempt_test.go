@@ -93,8 +93,32 @@ func TestRecordsThatAreDeliveredAgain(t *testing.T) {
 		d := newDrive(&engine{newLock: newMutex}, Job{}, Lease{})
 		d.past.last = 5
 		d.deliver(Record{Seq: seq, Draft: Draft{Kind: "run.correction_requested"}})
-		if (d.ending == cut) != cuts || d.past.cut != cuts {
+		if (d.ending == cut) != cuts {
 			t.Errorf("record %d cuts: %v", seq, !cuts)
+		}
+	}
+}
+
+// A once call that was given up is in doubt if it may have begun. If it had not, it was
+// not made, and its branch is told that its group has closed.
+func TestACallThatWasGivenUp(t *testing.T) {
+	for name, begun := range map[string]bool{"it had begun": true, "it had not": false} {
+		log := NewMem()
+		lease, err := log.Acquire(context.Background(), "r", Owner{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDrive(&engine{log: log, newLock: newMutex}, Job{Run: "r"}, lease)
+		do := &doing{fctx: &fctx{b: &branch{d: d, scope: &scope{closed: true}}}, Call: Call{Name: "t", Class: Once, Input: []byte("{}")},
+			at: "a", call: &call{attempt: 1, class: Once, open: true}}
+		a := do.newAttempt(1)
+		a.begun = begun
+		d.mu.Lock()
+		_, over, err := do.settleOnce(a, Done{}, errAbandoned, 0)
+		d.mu.Unlock()
+		var e *Error
+		if doubted := errors.As(err, &e) && e.Code == CodeInDoubt; !over || doubted != begun || errors.Is(err, ErrCancelled) == begun || (len(log.Records("r")) == 1) != begun {
+			t.Errorf("%s: %v, recorded %v", name, err, log.Records("r"))
 		}
 	}
 }

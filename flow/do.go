@@ -138,7 +138,7 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 		if do.Class == Once || len(do.held) > 0 || do.lost {
 			// The drive may have failed while the intent was written: then nobody could
 			// record what becomes of the attempt.
-			if err := do.intend(); err != nil || d.ending >= parked {
+			if err := do.intend(); err != nil || d.ending == fatal {
 				return Result{}, true, do.park()
 			}
 		}

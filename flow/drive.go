@@ -300,7 +300,6 @@ func (d *drive) deliver(r Record) {
 		_ = json.Unmarshal(r.Body, req) // a request without a deadline gets the usual one
 		d.cancel(req)
 	case "run.correction_requested":
-		d.past.cut = true
 		if d.ending == notEnding {
 			d.ending = cut
 			d.poke()
@@ -321,10 +320,9 @@ func (d *drive) decided(r Record) {
 
 // cancel closes the root. once calls in flight are awaited until the deadline.
 func (d *drive) cancel(req *cancelRequest) {
-	if d.past.cancel != nil {
+	if d.root.cancelled {
 		return
 	}
-	d.past.cancel = req
 	d.root.closed, d.root.cancelled = true, true
 	d.closeScope(d.root)
 	wait := cancelGrace

@@ -624,3 +624,70 @@ func TestTheTimeOfARun(t *testing.T) {
 		}
 	})
 }
+
+// A stop waits for a once call as long as its grace, or until nobody wants to wait.
+func TestTheGraceOfAStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		grace, abandon, want time.Duration
+	}{
+		"the usual one": {0, 0, 10 * time.Second},
+		"another":       {3 * time.Second, 0, 3 * time.Second},
+		"cut short":     {0, 2 * time.Second, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancelCause(context.Background())
+				released, abandon := make(chan struct{}), make(chan struct{})
+				job := oneCall(flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+					stop(&flow.Stop{Reason: "signal:TERM"})
+					<-released
+					return flow.Done{}, nil
+				}}, flow.Once)
+				if c.abandon > 0 {
+					job.Abandon = abandon
+					time.AfterFunc(c.abandon, func() { close(abandon) })
+				}
+				began := time.Now()
+				out, err := flow.New(flow.NewMem(), &flow.Options{Grace: c.grace}).Drive(ctx, job)
+				if took := time.Since(began); err != nil || out.Status != flow.Interrupted || !slices.Equal(out.InDoubt, []string{"root/c"}) || took != c.want {
+					t.Errorf("%+v %v after %v, want %v", out, err, took, c.want)
+				}
+				close(released)
+			})
+		})
+	}
+}
+
+// A drive that ends starts no further branch of a group.
+func TestAStopStartsNoBranch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancelCause(context.Background())
+		started := false
+		job := oneCall(flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+			stop(&flow.Stop{Reason: "signal:TERM"})
+			time.Sleep(time.Second)
+			return flow.Done{Value: json.RawMessage(`1`)}, nil
+		}}, flow.Once)
+		job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			return nil, fc.Go(flow.Group{Limit: 1}, flow.Branch{Name: "a", Run: func(fc flow.Context) error { return calls(fc, "c", flow.Once) }},
+				flow.Branch{Name: "b", Run: func(flow.Context) error {
+					started = true
+					return nil
+				}})
+		}
+		out, err := flow.New(flow.NewMem(), nil).Drive(ctx, job)
+		if err != nil || out.Status != flow.Interrupted || started {
+			t.Errorf("%+v %v, started: %v", out, err, started)
+		}
+	})
+}
+
+// An attempt that somebody kept waits for nothing when its drive is over.
+func TestNothingIsWrittenWhenTheDriveIsOver(t *testing.T) {
+	var kept flow.Attempt
+	log := flow.NewMem()
+	drive(t, flow.New(log, nil), oneCall(answers(func(a flow.Attempt) { kept = a }), flow.Read))
+	if err := kept.Sync(); !flow.Parked(err) {
+		t.Errorf("it was told %v", err)
+	}
+}

@@ -413,9 +413,6 @@ func (d *drive) openGates() (open []*gate) {
 // interrupt says that this drive ended without settling the run. It is the last
 // thing a drive does; a log that does not take it leaves that to recovery.
 func (d *drive) interrupt(reason string) {
-	if d.mode != performing {
-		return
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.append(Draft{Kind: "run.interrupted", Body: NewObject(64).Str("reason", reason).Int("pid", int64(d.job.Owner.Pid)).Close()})
@@ -490,11 +487,8 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 		o = o.Strs("keep", next.Keep)
 	}
 	drafts = append(append(drafts, next.Before...), Draft{Kind: "run.continued", Body: o.Close()})
-	if wasCut { // from here on a correction is another one, which cuts the next segment
-		d.past.cut = false
-		if d.ending == cut {
-			d.ending = notEnding
-		}
+	if wasCut && d.ending == cut { // from here on a correction is another one, which cuts the next segment
+		d.ending = notEnding
 	}
 	if err := d.append(drafts...); err != nil {
 		return err
@@ -504,7 +498,6 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	p.ledger.used.add(old.ledger.used)
 	p.state, p.last, p.warned, p.latest = next.State, old.last, old.warned, old.latest
 	p.wall = old.wall
-	p.cancel, p.cut = old.cancel, old.cut
 	d.past, d.places = p, map[string]*place{}
 	d.job.Root, d.job.Limits, d.job.Deadline = next.Root, next.Limits, next.Deadline
 	d.segment++

@@ -115,3 +115,38 @@ func TestReplaySaysWhatIsNotRecorded(t *testing.T) {
 		}
 	}
 }
+
+// What was recorded and what is asked for are both told where they differ.
+func TestReplaySaysWhatDiffers(t *testing.T) {
+	ask := Gate{Kind: "question", Question: "Go?", Subject: json.RawMessage(`{}`), Actions: []string{"go", "no"}, Deny: "no"}
+	other := ask
+	other.Key, other.Question = "g", "Stop?"
+	gated := []string{asked, resolved, taken}
+	called, gate := "t "+CallDigest("t", []byte("{}")), "question gate "+GateDigest(ask)
+	at := func(key string, g Gate) Gate { g.Key = key; return g }
+	for _, c := range []struct {
+		lines           []string
+		program         func(Context) error
+		recorded, asked string
+		input           string
+	}{
+		{[]string{intended, finished}, func(fc Context) error { _, err := fc.Wait(at("a", ask)); return err }, called, gate, ""},
+		{gated, func(fc Context) error {
+			_, err := fc.Do(Call{Key: "g", Name: "t", Input: json.RawMessage("{}")})
+			return err
+		}, gate, called, ""},
+		{gated, func(fc Context) error { _, err := fc.Wait(other); return err }, gate, "question gate " + GateDigest(other), string(gateJSON(other))},
+		{[]string{intended, finished}, func(fc Context) error {
+			_, err := fc.Do(Call{Key: "a", Name: "t", Input: json.RawMessage("1")})
+			return err
+		},
+			called, "t " + CallDigest("t", []byte("1")), "1"},
+		{[]string{`n1 said - {}`}, func(fc Context) error { fc.Emit(Event{Kind: "said", Body: 2}); return nil },
+			"said " + digest("said", []byte("{}")), "said " + digest("said", []byte("2")), "2"},
+	} {
+		found := verified(t, c.lines, c.program)
+		if found == nil || found.Recorded != c.recorded || found.Asked != c.asked || string(found.Input) != c.input {
+			t.Errorf("%+v, want %q, %q, %s", found, c.recorded, c.asked, c.input)
+		}
+	}
+}

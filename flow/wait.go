@@ -271,7 +271,7 @@ func (d *drive) hopes() bool {
 func (d *drive) tryPark(turn int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if turn != d.parkTurn || d.running > 0 || d.parking || d.ending != notEnding {
+	if turn != d.parkTurn || d.running > 0 || d.ending != notEnding {
 		return
 	}
 	d.parking = true

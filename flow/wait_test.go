@@ -1,7 +1,9 @@
 package flow_test
 
 import (
+	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,9 +99,13 @@ type reluctant struct {
 	*flow.Mem
 	refusals int
 	err      error
+	asked    func(flow.Parking)
 }
 
 func (r *reluctant) Park(l flow.Lease, p flow.Parking) (bool, error) {
+	if r.asked != nil {
+		r.asked(p)
+	}
 	if r.err != nil {
 		return false, r.err
 	}
@@ -167,5 +173,79 @@ func TestGatesExpire(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A run that was about to park when an answer came goes on, and does not park before it
+// comes to rest again.
+func TestAnAnswerAgainstParking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &reluctant{Mem: flow.NewMem()}
+		var parks []time.Duration
+		began := time.Now()
+		log.asked = func(p flow.Parking) {
+			if parks = append(parks, time.Since(began)); len(parks) == 1 {
+				if err := log.Decide("r", p.Gates[0], flow.Decision{Action: "yes"}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		job := asking(func(fc flow.Context) error {
+			if err := errors.Join(waits(fc, "g"), calls(fc, "c", flow.Read)); err != nil {
+				return err
+			}
+			return waits(fc, "h")
+		})
+		job.Acts["a"] = takes(time.Second)
+		if out := drive(t, flow.New(log, nil), job); out.Status != flow.ParkedRun || len(out.Gates) != 1 {
+			t.Errorf("%+v", out)
+		}
+		if want := []time.Duration{0, time.Second}; !slices.Equal(parks, want) {
+			t.Errorf("it tried to park after %v, want %v", parks, want)
+		}
+	})
+}
+
+// A sleep really takes its time, however the clock is set meanwhile and whatever else
+// happens.
+func TestASleepWhileTheClockIsSet(t *testing.T) {
+	for name, by := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var shift, slept time.Duration
+				began := time.Now()
+				job := asking(func(fc flow.Context) error {
+					return fc.Go(flow.Group{}, flow.Branch{Name: "a", Run: func(fc flow.Context) error {
+						err := fc.Sleep(time.Second)
+						slept = time.Since(began)
+						return err
+					}}, flow.Branch{Name: "b", Run: func(fc flow.Context) error {
+						time.Sleep(time.Second / 2)
+						shift = by
+						_ = fc.Go(flow.Group{}, flow.Branch{Run: func(flow.Context) error { return errors.New("no") }})
+						time.Sleep(time.Second)
+						return nil
+					}})
+				})
+				o := &flow.Options{Now: func() time.Time { return time.Now().Add(shift) }}
+				if out := drive(t, flow.New(flow.NewMem(), o), job); out.Status != flow.Completed || slept != time.Second {
+					t.Errorf("%+v after %v", out, slept)
+				}
+			})
+		})
+	}
+}
+
+// The answer to a question is no extension of a bound, whatever it is called.
+func TestAnAnswerThatLooksLikeAnExtension(t *testing.T) {
+	log := flow.NewMem()
+	job := asking(func(fc flow.Context) error { return waits(fc, "g") })
+	job.Limits = flow.Use{"calls": 1}
+	out := drive(t, flow.New(log, nil), job)
+	if err := log.Decide("r", out.Gates[0], flow.Decision{Action: "extend", Answer: json.RawMessage(`{"calls":5}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if out := drive(t, flow.New(log, nil), job); out.Limit["calls"] != 1 || len(notes(log.Records("r"))) > 0 {
+		t.Errorf("%+v, noted %v", out, notes(log.Records("r")))
 	}
 }
