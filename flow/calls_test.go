@@ -420,3 +420,34 @@ func TestWhatIsTriedAgain(t *testing.T) {
 		}
 	}
 }
+
+// A call without a class is made once.
+func TestACallWithoutAClass(t *testing.T) {
+	log := flow.NewMem()
+	drive(t, flow.New(log, nil), asking(func(fc flow.Context) error { return calls(fc, "c", "") }))
+	all := log.Records("r")
+	i := slices.IndexFunc(all, func(r flow.Record) bool { return r.Kind == "effect.intended" })
+	if i < 0 || !strings.Contains(string(all[i].Body), `"class":"once"`) {
+		t.Errorf("recorded %v", kindsOf(all))
+	}
+}
+
+// Nothing is begun when the deadline has passed.
+func TestADeadlineThatHasPassed(t *testing.T) {
+	for _, class := range []flow.Class{flow.Read, flow.Once} {
+		var got *flow.Error
+		ran := false
+		job := oneCall(answers(func(flow.Attempt) { ran = true }), class)
+		job.Deadline = time.Now()
+		job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			err := calls(fc, "c", class)
+			errors.As(err, &got)
+			return nil, err
+		}
+		log := flow.NewMem()
+		drive(t, flow.New(log, nil), job)
+		if got == nil || got.Code != flow.CodeDeadline || !got.NotSent || ran || slices.Contains(records(t, log), "effect.intended") {
+			t.Errorf("%s: %v, begun: %v, recorded %v", class, got, ran, records(t, log))
+		}
+	}
+}
