@@ -140,6 +140,7 @@ func TestErrorsSayWhatTheyKnow(t *testing.T) {
 		"bound_exceeded (tokens): more": &Error{Code: "bound_exceeded", Bound: "tokens", Message: "more"},
 		`the program does not fit its history at "a": recorded x, asked for nothing`: &NonDeterminism{Path: "a", Recorded: "x"},
 		`the program does not fit its history at "a": recorded nothing, asked for y`: &NonDeterminism{Path: "a", Asked: "y"},
+		`the program does not fit its history at "a": b was 1 and is 2`:              &NonDeterminism{Path: "a", Recorded: "x", Asked: "y", Difference: "b was 1 and is 2"},
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err, want)

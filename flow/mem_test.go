@@ -272,3 +272,34 @@ func TestMemDecides(t *testing.T) {
 		t.Errorf("heard %d, stored %v: %s", heard, kindsOf(all), all[2].Body)
 	}
 }
+
+// unread is a log that can be written and not read.
+type unread struct {
+	*flow.Mem
+	err error
+}
+
+func (u *unread) Load(context.Context, string) (flow.History, error) { return flow.History{}, u.err }
+
+// A run that cannot be read is not driven, and does not look as if somebody did.
+func TestARunThatCannotBeRead(t *testing.T) {
+	log := &unread{flow.NewMem(), errors.New("torn")}
+	out, err := flow.New(log, nil).Drive(context.Background(), asking(func(flow.Context) error {
+		t.Error("it is driven")
+		return nil
+	}))
+	if !errors.Is(err, log.err) || out.Status != flow.Interrupted || out.Reason != "load_failed" {
+		t.Errorf("%+v %v", out, err)
+	}
+	all := log.Records("r")
+	if last := all[len(all)-1]; last.Kind != "run.interrupted" || string(last.Body) != `{"reason":"load_failed","pid":0}` {
+		t.Errorf("the last record is %s %s", last.Kind, last.Body)
+	}
+}
+
+func TestGatesAreNamedByTheEngine(t *testing.T) {
+	o := &flow.Options{NewID: func() string { return "G1" }}
+	if out := drive(t, flow.New(flow.NewMem(), o), asking(func(fc flow.Context) error { return waits(fc, "g") })); !slices.Equal(out.Gates, []string{"G1"}) {
+		t.Errorf("%+v", out)
+	}
+}
