@@ -303,3 +303,26 @@ func TestGatesAreNamedByTheEngine(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
+
+// A long run is read whole, and from its last segment on.
+func TestMemKeepsLongRuns(t *testing.T) {
+	log, leases := acquire(t, "run")
+	drafts := slices.Repeat([]flow.Draft{{Kind: "said"}}, 3000)
+	drafts[2500].Kind = "run.continued"
+	if err := appended(log, leases["run"], drafts...); err != nil {
+		t.Fatal(err)
+	}
+	h, err := log.Load(context.Background(), "run")
+	if err != nil || h.Segment != 1 || len(h.Records) != 500 || h.Records[0].Kind != "run.continued" {
+		t.Fatalf("%d records of segment %d, %v", len(h.Records), h.Segment, err)
+	}
+	all := log.Records("run")
+	for i, r := range all {
+		if r.Seq != int64(i+1) {
+			t.Fatalf("record %d has the number %d", i+1, r.Seq)
+		}
+	}
+	if len(all) != 3001 || h.Records[499].Seq != 3001 {
+		t.Errorf("%d records, the last is %d", len(all), h.Records[499].Seq)
+	}
+}
