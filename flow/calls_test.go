@@ -451,3 +451,22 @@ func TestADeadlineThatHasPassed(t *testing.T) {
 		}
 	}
 }
+
+// A failure is recorded without a detail that is no JSON; what it means is known from
+// its code.
+func TestADetailThatIsNoJSON(t *testing.T) {
+	for detail, want := range map[string]string{"{": "", "{\n}": "{}", "[1]": "[1]"} {
+		var got *flow.Error
+		job := oneCall(flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+			return flow.Done{}, &flow.Error{Code: "no", Detail: json.RawMessage(detail)}
+		}}, flow.Read)
+		job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+			err := calls(fc, "c", flow.Read)
+			errors.As(err, &got)
+			return nil, err
+		}
+		if out := drive(t, flow.New(flow.NewMem(), nil), job); out.Status != flow.Failed || got == nil || got.Code != "no" || string(got.Detail) != want {
+			t.Errorf("%q: %+v, %+v", detail, out, got)
+		}
+	}
+}

@@ -206,9 +206,15 @@ func TestTheLongestBackoff(t *testing.T) {
 		t.Errorf("after 500 failures: %v", got)
 	}
 	do.Retry.Jitter = true
+	delays := map[time.Duration]bool{}
 	for range 100 {
-		if got := do.backoff(2, time.Minute); got < time.Minute || got > 2*time.Hour {
+		got := do.backoff(2, time.Minute)
+		delays[got] = true
+		if got < time.Minute || got > 2*time.Hour {
 			t.Errorf("with jitter: %v", got)
 		}
+	}
+	if len(delays) < 2 {
+		t.Errorf("jitter gives always the same: %v", delays)
 	}
 }
