@@ -470,3 +470,22 @@ func TestADetailThatIsNoJSON(t *testing.T) {
 		}
 	}
 }
+
+// A call that failed has no value, live as in replay.
+func TestAFailureHasNoValue(t *testing.T) {
+	log := flow.NewMem()
+	var got []string
+	job := oneCall(flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+		return flow.Done{Value: json.RawMessage(`1`)}, &flow.Error{Code: "no"}
+	}}, flow.Read)
+	job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+		r, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Read})
+		got = append(got, string(r.Value))
+		return nil, err
+	}
+	drive(t, flow.New(log, nil), job)
+	drive(t, flow.Replay(flow.History{Records: log.Records("r"), Ended: flow.Failed}), job)
+	if !slices.Equal(got, []string{"", ""}) {
+		t.Errorf("%q", got)
+	}
+}
