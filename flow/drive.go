@@ -288,7 +288,7 @@ func (b *inbox) drain() {
 func (d *drive) deliver(r Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r.Seq <= d.past.last { // it is known, or was
+	if r.Seq <= d.past.last { // read or delivered before
 		return
 	}
 	d.past.last = r.Seq

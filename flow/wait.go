@@ -130,7 +130,7 @@ func (c *fctx) await(g *gate) (Decision, error) {
 			d.put(Draft{Kind: "gate.taken", Path: g.key, Body: NewObject(96).Str("gate", g.id).Int("seq", g.decision.seq).Close()})
 			return dec, nil
 		}
-		d.block(w) // until one of these is so
+		d.block(w) // until one of these holds
 	}
 }
 
