@@ -267,7 +267,9 @@ func TestTheEndClosesGatesInOrder(t *testing.T) {
 		want = append(want, "root/"+name+"/q")
 	}
 	job := asking(func(fc flow.Context) error { return fc.Go(flow.Group{}, branches...) })
-	drive(t, flow.New(log, nil), job)
+	if out := drive(t, flow.New(log, nil), job); len(out.Gates) != len(branches) || !slices.IsSorted(out.Gates) {
+		t.Errorf("it parks with %v", out.Gates)
+	}
 	cancelRun(t, log)
 	if out := drive(t, flow.New(log, nil), job); out.Status != flow.Cancelled {
 		t.Fatalf("%+v", out)

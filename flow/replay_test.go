@@ -150,3 +150,21 @@ func TestReplaySaysWhatDiffers(t *testing.T) {
 		}
 	}
 }
+
+// Of a group that keeps going, a replay that comes to the end of what is known cannot
+// say that it failed: a later drive may. Another has failed with its first branch.
+func TestAGroupOfWhichNotAllIsKnown(t *testing.T) {
+	failed := put(put(with(finished, `"name":"t","digest":"CALL","input":{}`), "finished a", "finished a/c"), `"value":1`, `"error":{"code":"no"}`)
+	for keep, want := range map[bool]Status{true: ParkedRun, false: Failed} {
+		one := func(fc Context) error {
+			_, err := fc.Do(Call{Key: "c", Name: "t", Class: Read, Input: json.RawMessage("{}")})
+			return err
+		}
+		out, err := Replay(History{Records: told(t, failed)}).Drive(context.Background(), Job{Flow: func(fc Context, _ json.RawMessage) (json.RawMessage, error) {
+			return nil, fc.Go(Group{KeepGoing: keep}, Branch{Name: "a", Run: one}, Branch{Name: "b", Run: one})
+		}})
+		if err != nil || out.Status != want {
+			t.Errorf("keeps going %v: %+v %v", keep, out, err)
+		}
+	}
+}
