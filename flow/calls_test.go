@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -487,5 +488,60 @@ func TestAFailureHasNoValue(t *testing.T) {
 	drive(t, flow.Replay(flow.History{Records: log.Records("r"), Ended: flow.Failed}), job)
 	if !slices.Equal(got, []string{"", ""}) {
 		t.Errorf("%q", got)
+	}
+}
+
+// An activity that its timeout ends may know better what happened.
+func TestWhatAnActivityKnowsAtItsTimeout(t *testing.T) {
+	for want, says := range map[string]error{
+		"half_done":      &flow.Error{Code: "half_done", Answered: true},
+		"too_early":      &flow.Error{Code: "too_early", NotSent: true},
+		flow.CodeTimeout: &flow.Error{Code: "broken"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got *flow.Error
+			job := oneCall(flow.Activity{Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+				<-ctx.Done()
+				return flow.Done{}, says
+			}}, flow.Read)
+			job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+				_, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Read, Timeout: time.Second})
+				errors.As(err, &got)
+				return nil, err
+			}
+			if drive(t, flow.New(flow.NewMem(), nil), job); got == nil || got.Code != want {
+				t.Errorf("%v, want %s", got, want)
+			}
+		})
+	}
+}
+
+// What a call did not use, want or need a person for is not mentioned in its records.
+func TestRecordsOfCallsAreShort(t *testing.T) {
+	log, attempts := flow.NewMem(), 0
+	job := oneCall(flow.Activity{Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+		if attempts++; attempts == 1 {
+			return flow.Done{}, &flow.Error{Code: "away", Retry: true}
+		}
+		return flow.Done{Value: json.RawMessage(`1`)}, nil
+	}}, flow.Read)
+	job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+		_, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Read, Retry: flow.Retry{Max: 1}})
+		return nil, err
+	}
+	drive(t, flow.New(log, nil), job)
+	want := map[string][]string{"effect.failed": {"attempt", "digest", "error", "input", "name", "retry_at"}, "effect.finished": {"attempt", "digest", "ms", "name", "value"}}
+	for _, r := range log.Records("r") {
+		var body map[string]json.RawMessage
+		if err := json.Unmarshal(r.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Sorted(maps.Keys(body)); want[r.Kind] != nil && !slices.Equal(got, want[r.Kind]) {
+			t.Errorf("%s has %v, want %v", r.Kind, got, want[r.Kind])
+		}
+		delete(want, r.Kind)
+	}
+	if len(want) > 0 {
+		t.Errorf("not recorded: %v", want)
 	}
 }

@@ -492,17 +492,18 @@ func TestWhatStopsItselfAccountsForItself(t *testing.T) {
 	}
 }
 
-// A drive that fails waits for nobody: what is in flight is cut, and told why.
+// A drive that fails waits for nobody: what is in flight is cut, and told why. What it
+// then brings back is not recorded.
 func TestAFailedDriveCutsWhatIsInFlight(t *testing.T) {
-	for _, class := range []flow.Class{flow.Read, flow.Once} {
+	for prompt, class := range map[bool]flow.Class{true: flow.Read, false: flow.Once} {
 		synctest.Test(t, func(t *testing.T) {
 			var cause error
 			back := make(chan struct{})
-			job := oneCall(flow.Activity{Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+			job := oneCall(flow.Activity{Prompt: func(flow.Attempt) bool { return prompt }, Run: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
 				defer close(back)
 				<-ctx.Done()
 				cause = context.Cause(ctx)
-				return flow.Done{}, cause
+				return flow.Done{Value: json.RawMessage(`1`)}, nil
 			}}, class)
 			job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 				return nil, fc.Go(flow.Group{KeepGoing: true}, flow.Branch{Name: "a", Run: func(fc flow.Context) error { return calls(fc, "c", class) }},
