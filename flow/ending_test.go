@@ -317,11 +317,16 @@ func TestWhatCountsAsCancelled(t *testing.T) {
 	if out := drive(t, flow.New(flow.NewMem(), nil), asking(func(flow.Context) error { return flow.ErrCancelled })); out.Status != flow.Failed {
 		t.Errorf("a program that says so itself: %+v", out)
 	}
-	log := flow.NewMem()
-	late := oneCall(answers(func(flow.Attempt) { cancelRun(t, log) }), flow.Once)
-	if out := drive(t, flow.New(log, nil), late); out.Status != flow.Completed {
-		t.Errorf("a request that nobody met: %+v", out)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		log := flow.NewMem()
+		late := oneCall(answers(func(flow.Attempt) {
+			cancelRun(t, log)
+			time.Sleep(time.Second) // until the drive knows
+		}), flow.Once)
+		if out := drive(t, flow.New(log, nil), late); out.Status != flow.Completed {
+			t.Errorf("a request that nobody met: %+v", out)
+		}
+	})
 }
 
 // Nobody can use a Context when its drive is over.
