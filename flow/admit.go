@@ -10,7 +10,7 @@ func (do *doing) delay() error {
 	d := do.b.d
 	for !do.call.retryAt.IsZero() && d.clock().Before(do.call.retryAt) {
 		at := do.call.retryAt
-		w := &waiter{scope: do.b.scope, counted: true, ready: func() bool { return !d.clock().Before(at) }}
+		w := &waiter{scope: do.b.scope, counted: true, ready: never}
 		d.blockFor(w, at.Sub(d.clock()))
 		if err := do.unrecorded(do.at, do.Name, do.digest); err != nil {
 			return err
@@ -89,20 +89,14 @@ func (do *doing) refuse(e *Error, wanted Use) (Result, error) {
 	return do.finish(Done{}, e, 0, wanted)
 }
 
-// wanted is what the next attempt reserves; nil: nothing.
+// wanted is what the next attempt reserves.
 func (do *doing) wanted() Use {
 	if do.call.attempt > 0 || len(do.Prepaid) == 0 {
-		if len(do.Reserve) == 0 {
-			return nil
-		}
 		return do.Reserve
 	}
-	var want Use
-	for _, name := range do.Reserve.names() {
-		if n := do.Reserve[name] - do.Prepaid[name]; n > 0 {
-			if want == nil {
-				want = Use{}
-			}
+	want := Use{}
+	for name, n := range do.Reserve {
+		if n -= do.Prepaid[name]; n > 0 {
 			want[name] = n
 		}
 	}
@@ -160,9 +154,9 @@ func (do *doing) warn(granted Use) {
 	d := do.b.d
 	var room [8]string
 	for _, name := range granted.appendNames(room[:0]) {
-		limit, ok := d.past.ledger.limit[name]
+		limit := d.past.ledger.limit[name] // 0: none, or nothing at all may be used
 		used := d.past.ledger.used[name] + d.past.ledger.held[name]
-		if ok && limit > 0 && used*5 >= limit*4 && !d.past.warned[name] {
+		if limit > 0 && used*5 >= limit*4 && !d.past.warned[name] {
 			d.past.warned[name] = true
 			d.put(Draft{Kind: "bound.warned", Path: do.at, Note: true, Body: NewObject(64).Str("bound", name).Int("limit", limit).Int("used", used).Close()})
 		}

@@ -3,6 +3,7 @@ package flow_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -12,7 +13,7 @@ import (
 // intent.clarify and are closed by an intent.answer; a replay knows both.
 func TestClarifyingGate(t *testing.T) {
 	log := flow.NewMem()
-	questions := json.RawMessage(`[{"id":"q"}]`)
+	questions := json.RawMessage(`[{"id":"q","text":"` + strings.Repeat("What else is there to know? ", 9) + `"}]`)
 	var got string
 	job := flow.Job{Run: "r", Root: "draft", Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 		g := flow.Clarifying(1, questions)
@@ -34,7 +35,7 @@ func TestClarifyingGate(t *testing.T) {
 			opened = r
 		}
 	}
-	if want := `{"gate":"` + out.Gates[0] + `","round":1,"questions":[{"id":"q"}]}`; string(opened.Body) != want || opened.Path != "draft/clarify#1" || opened.From != "executor" {
+	if want := `{"gate":"` + out.Gates[0] + `","round":1,"questions":` + string(questions) + `}`; string(opened.Body) != want || opened.Path != "draft/clarify#1" || opened.From != "executor" {
 		t.Fatalf("opened by %s at %s: %s", opened.From, opened.Path, opened.Body)
 	}
 	log.Write("r", flow.Draft{Kind: "intent.answer", Path: opened.Path, From: "user", Body: flow.JSON(map[string]any{

@@ -86,10 +86,8 @@ func (c *conformity) history(h History) {
 			c.record(r)
 		}
 	}
-	if len(h.Base) > 0 {
-		c.past.leaveBase(c.limits)
-		c.faults, c.epoch = nil, 0 // the base is verified as a run of its own
-	}
+	c.past.leaveBase(c.limits)
+	c.faults, c.epoch = nil, 0 // the base is verified as a run of its own
 	for _, r := range h.Records {
 		c.record(r)
 	}
@@ -272,7 +270,7 @@ func (c *conformity) forked(r Record) {
 // granted checks what an attempt was given while it ran.
 func (c *conformity) granted(r Record) {
 	t := c.effects[r.Path]
-	if t == nil || t.finished || !t.open {
+	if t == nil || !t.open {
 		c.fault(r, "more is reserved, but no attempt is under way")
 		return
 	}
@@ -363,7 +361,7 @@ func (c *conformity) intended(r Record, b *effectBody, t *effectTrace) {
 	}
 	t.last, t.class, t.open = b.Attempt, b.Class, true
 	l := c.past.ledger // as it stands when this attempt is granted
-	if former := c.past.calls[r.Path]; former != nil && former.open {
+	if former := c.past.calls[r.Path]; former != nil {
 		l = ledger{l.limit, l.used.clone(), l.held.clone()}
 		l.settle(former.reserve, nil)
 	}

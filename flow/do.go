@@ -136,7 +136,9 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 		c.attempt++
 		c.class, c.open, c.intended, c.reserve = do.Class, true, false, do.held
 		if do.Class == Once || len(do.held) > 0 || do.lost {
-			if err := do.intend(); err != nil {
+			// The drive may have failed while the intent was written: then nobody could
+			// record what becomes of the attempt.
+			if err := do.intend(); err != nil || d.ending == fatal {
 				return Result{}, true, do.park()
 			}
 		}
@@ -151,9 +153,7 @@ func (do *doing) attempt(act Activity) (Result, bool, error) {
 // told what it would have been told a moment earlier.
 func (do *doing) withdraw() (Result, error) {
 	e := &Error{Code: CodeNotStarted, Message: "its group closed before it was sent", NotSent: true}
-	if r, err := do.finish(Done{}, e, 0, nil); Parked(err) {
-		return r, err
-	}
+	_, _ = do.finish(Done{}, e, 0, nil) // where the log does not take it, the drive is over
 	return Result{}, do.cancelledNow()
 }
 

@@ -60,6 +60,9 @@ type waiter struct {
 	suspended bool // for the run to park: nobody will answer in this drive
 }
 
+// never is for waiters that only time, or the end of a scope or of the drive, wakes.
+func never() bool { return false }
+
 // block waits until w is woken. Called with mu held, returns with mu held.
 func (d *drive) block(w *waiter) {
 	w.ch = make(chan struct{})
@@ -232,24 +235,12 @@ func (d *drive) append(drafts ...Draft) error {
 	}
 	d.enqueue(drafts...)
 	d.waited = len(d.queue)
-	ack := d.freeAck()
+	ack := make(chan error, 1) // with room: a log may answer before its Append returns
 	d.acks = append(d.acks, ack)
 	d.ship()
 	err := <-ack
 	d.mu.Lock()
-	d.idleAcks = append(d.idleAcks, ack)
 	return err
-}
-
-// freeAck is a channel with room for one answer: a log may give it before
-// Append returns.
-func (d *drive) freeAck() chan error {
-	if n := len(d.idleAcks); n > 0 {
-		ack := d.idleAcks[n-1]
-		d.idleAcks = d.idleAcks[:n-1]
-		return ack
-	}
-	return make(chan error, 1)
 }
 
 // sync waits for everything that was put so far, also what is on its way.
@@ -297,7 +288,7 @@ func (b *inbox) drain() {
 func (d *drive) deliver(r Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.past == nil || r.Seq <= d.past.last {
+	if r.Seq <= d.past.last { // read or delivered before
 		return
 	}
 	d.past.last = r.Seq
@@ -309,7 +300,6 @@ func (d *drive) deliver(r Record) {
 		_ = json.Unmarshal(r.Body, req) // a request without a deadline gets the usual one
 		d.cancel(req)
 	case "run.correction_requested":
-		d.past.cut = true
 		if d.ending == notEnding {
 			d.ending = cut
 			d.poke()
@@ -330,10 +320,9 @@ func (d *drive) decided(r Record) {
 
 // cancel closes the root. once calls in flight are awaited until the deadline.
 func (d *drive) cancel(req *cancelRequest) {
-	if d.past.cancel != nil {
+	if d.root.cancelled {
 		return
 	}
-	d.past.cancel = req
 	d.root.closed, d.root.cancelled = true, true
 	d.closeScope(d.root)
 	wait := cancelGrace

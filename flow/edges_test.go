@@ -140,6 +140,7 @@ func TestErrorsSayWhatTheyKnow(t *testing.T) {
 		"bound_exceeded (tokens): more": &Error{Code: "bound_exceeded", Bound: "tokens", Message: "more"},
 		`the program does not fit its history at "a": recorded x, asked for nothing`: &NonDeterminism{Path: "a", Recorded: "x"},
 		`the program does not fit its history at "a": recorded nothing, asked for y`: &NonDeterminism{Path: "a", Asked: "y"},
+		`the program does not fit its history at "a": b was 1 and is 2`:              &NonDeterminism{Path: "a", Recorded: "x", Asked: "y", Difference: "b was 1 and is 2"},
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err, want)
@@ -150,5 +151,70 @@ func TestErrorsSayWhatTheyKnow(t *testing.T) {
 func TestNamesOfAmountsAreSorted(t *testing.T) {
 	if got := (Use{"c": 1, "a": 1, "b": 1}).appendNames([]string{"z"}); !slices.Equal(got, []string{"z", "a", "b", "c"}) {
 		t.Error(got)
+	}
+}
+
+// A value stands in its record as it came, if that is one line of JSON.
+func TestValuesAreOneLine(t *testing.T) {
+	for value, want := range map[string]string{"": "null", "1": "1", `{"a": 1}`: `{"a": 1}`, "{\n\"a\": 1}": `{"a":1}`, "[1,\r2]": "[1,2]", "\r1": "1", "\n1": "1"} {
+		if got, err := oneLine(json.RawMessage(value)); err != nil || string(got) != want {
+			t.Errorf("%q: %q, %v; want %q", value, got, err, want)
+		}
+	}
+	for _, value := range []string{"{", "{\n", "1 2", "\"\xff\""} {
+		if got, err := oneLine(json.RawMessage(value)); err == nil {
+			t.Errorf("%q is taken: %q", value, got)
+		}
+	}
+}
+
+// A failure is recorded with what it has, and read back as it was.
+func TestFailuresAreRecordedWhole(t *testing.T) {
+	for want, e := range map[string]Error{
+		`{"code":"x"}`: {Code: "x"},
+		`{"code":"x","message":"m","bound":"b","detail":[1],"retry":true,"not_sent":true,"answered":true,"after_ms":1500}`: {Code: "x", Message: "m", Bound: "b",
+			Detail: json.RawMessage("[1]"), Retry: true, NotSent: true, Answered: true, After: 1500 * time.Millisecond},
+		`{"code":"x","not_sent":true}`: {Code: "x", NotSent: true},
+	} {
+		if got := string(e.encode()); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		var read wireError
+		if err := json.Unmarshal([]byte(want), &read); err != nil {
+			t.Fatal(err)
+		}
+		if got := *read.error(); got.Error() != e.Error() || got.After != e.After || string(got.encode()) != want {
+			t.Errorf("read back: %+v, want %+v", got, e)
+		}
+	}
+}
+
+func TestTheLongestPath(t *testing.T) {
+	longest := strings.Repeat("a", maxPath-2) + "/b"
+	if fault := pathFault(longest, "b"); fault != "" {
+		t.Errorf("%d bytes: %s", len(longest), fault)
+	}
+	if pathFault("a"+longest, "b") == "" {
+		t.Error("a longer path is taken")
+	}
+}
+
+// However often a call has failed, it is tried again within a year.
+func TestTheLongestBackoff(t *testing.T) {
+	do := &doing{Call: Call{Retry: Retry{Backoff: time.Hour}}}
+	if got := do.backoff(500, 0); got != 365*24*time.Hour {
+		t.Errorf("after 500 failures: %v", got)
+	}
+	do.Retry.Jitter = true
+	delays := map[time.Duration]bool{}
+	for range 100 {
+		got := do.backoff(2, time.Minute)
+		delays[got] = true
+		if got < time.Minute || got > 2*time.Hour {
+			t.Errorf("with jitter: %v", got)
+		}
+	}
+	if len(delays) < 2 {
+		t.Errorf("jitter gives always the same: %v", delays)
 	}
 }

@@ -113,7 +113,6 @@ type drive struct {
 	queue    []Draft // records for the next batch, in order
 	waited   int     // how many of them somebody waits for, or precede such
 	acks     []chan error
-	idleAcks []chan error
 	shipping bool // a batch is with the log
 	armed    bool // a lazy record will be shipped soon
 	over     bool // the drive has ended: nothing is written any more
@@ -232,12 +231,10 @@ func (d *drive) isCut() bool {
 	return d.ending == cut && d.mode == performing && d.job.Next != nil
 }
 
-// cancelKnown reports whether a cancel of the run is known, and if so lets it
-// count: a flow that would go on is told so.
+// cancelKnown reports whether a cancel of the run is known.
 func (d *drive) cancelKnown() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cancelled = d.cancelled || d.root.cancelled
 	return d.root.cancelled
 }
 
@@ -416,9 +413,6 @@ func (d *drive) openGates() (open []*gate) {
 // interrupt says that this drive ended without settling the run. It is the last
 // thing a drive does; a log that does not take it leaves that to recovery.
 func (d *drive) interrupt(reason string) {
-	if d.mode != performing {
-		return
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.append(Draft{Kind: "run.interrupted", Body: NewObject(64).Str("reason", reason).Int("pid", int64(d.job.Owner.Pid)).Close()})
@@ -493,11 +487,8 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 		o = o.Strs("keep", next.Keep)
 	}
 	drafts = append(append(drafts, next.Before...), Draft{Kind: "run.continued", Body: o.Close()})
-	if wasCut { // from here on a correction is another one, which cuts the next segment
-		d.past.cut = false
-		if d.ending == cut {
-			d.ending = notEnding
-		}
+	if wasCut && d.ending == cut { // from here on a correction is another one, which cuts the next segment
+		d.ending = notEnding
 	}
 	if err := d.append(drafts...); err != nil {
 		return err
@@ -507,7 +498,6 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 	p.ledger.used.add(old.ledger.used)
 	p.state, p.last, p.warned, p.latest = next.State, old.last, old.warned, old.latest
 	p.wall = old.wall
-	p.cancel, p.cut = old.cancel, old.cut
 	d.past, d.places = p, map[string]*place{}
 	d.job.Root, d.job.Limits, d.job.Deadline = next.Root, next.Limits, next.Deadline
 	d.segment++
@@ -520,13 +510,10 @@ func (d *drive) wall() time.Duration { return d.past.wall + time.Since(d.began) 
 // clock is the run's time: it follows the wall clock, but neither falls nor
 // stands still when that is set back. Called with mu held.
 func (d *drive) clock() time.Time {
-	t := d.now().Round(0).UTC()
-	if steady := d.base.Add(time.Since(d.baseAt)); steady.After(t) {
+	t, at := d.now().Round(0).UTC(), time.Now()
+	if steady := d.base.Add(at.Sub(d.baseAt)); steady.After(t) {
 		t = steady
 	}
-	if d.past.latest.After(t) {
-		t = d.past.latest.UTC()
-	}
-	d.past.latest = t
+	d.base, d.baseAt, d.past.latest = t, at, t
 	return t
 }

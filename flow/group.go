@@ -87,8 +87,7 @@ func (g *group) start() {
 		i := g.next
 		g.next++
 		switch {
-		case g.skipped[g.branches[i].Name]:
-			g.results[i] = ErrCancelled
+		case g.skipped[g.branches[i].Name]: // Go returns the failure that has closed the group
 			continue
 		case g.d.ending != notEnding && !g.begunBefore(g.branches[i].Name): // a later drive starts it
 			g.results[i] = ErrParked
@@ -100,7 +99,6 @@ func (g *group) start() {
 	}
 	if g.active == 0 && g.next == len(g.branches) {
 		g.d.running++ // the parent goes on: counted before it can run
-		g.d.parkTurn++
 		close(g.done)
 	}
 }
@@ -148,10 +146,7 @@ func (g *group) close() {
 			g.skipped[b.Name] = true
 		}
 	}
-	if g.d.ending < parked {
-		g.d.past.groups[g.path] = &closed{skipped: g.skipped, asked: true}
-		g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: NewObject(64).Strs("skipped", names).Close()})
-	}
+	g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: NewObject(64).Strs("skipped", names).Close()})
 	g.d.closeScope(g.scope)
 	g.d.supersede(g.scope)
 }
@@ -178,7 +173,7 @@ func (c *fctx) joined(g *group) error {
 	}
 	// In a drive that ends a branch may have parked where it would else have
 	// failed, or been cancelled: only a later drive can say how the group ended.
-	if anyParked && (failed == nil || g.keep || d.ending != notEnding || d.mode != performing && !g.scope.closed) {
+	if anyParked && (failed == nil || g.keep || d.ending != notEnding) {
 		return c.park()
 	}
 	if failed != nil {

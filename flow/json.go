@@ -180,10 +180,9 @@ func skipString(b []byte) ([]byte, bool) {
 			switch b[i] {
 			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 			case 'u':
-				if i+4 >= len(b) || !isHex(b[i+1:i+5]) {
+				if i+4 >= len(b) || !isHex(b[i+1:i+5]) { // which are then passed like any others
 					return nil, false
 				}
-				i += 4
 			default:
 				return nil, false
 			}

@@ -27,9 +27,6 @@ func (u Use) add(v Use) {
 // refuses names the first bound, in order of name, that want would exceed. What
 // is not limited ends where numbers do.
 func (l *ledger) refuses(want Use) string {
-	if len(want) == 0 {
-		return ""
-	}
 	var room [8]string
 	for _, name := range want.appendNames(room[:0]) {
 		limit, ok := l.limit[name]
@@ -59,8 +56,8 @@ func (l *ledger) settle(held, reported Use) {
 
 func (l *ledger) extend(by Use) {
 	for name, n := range by {
-		if _, ok := l.limit[name]; ok && n > 0 {
-			l.limit[name] += n
+		if _, ok := l.limit[name]; ok {
+			l.limit[name] += max(n, 0)
 		}
 	}
 }

@@ -38,7 +38,7 @@ type call struct {
 	open         bool // begun, neither failed nor finished
 	intended     bool // of the open attempt: there is an effect.intended
 	suspended    bool // until it has an outcome: every drive enters the same attempt
-	reserve      Use  // of the open attempt
+	reserve      Use  // of the open attempt; nil: there is none, or it holds nothing
 	failures     int  // attempts that are recorded as failed
 	retryAt      time.Time
 	inputKnown   bool // some record has the input
@@ -122,9 +122,7 @@ func foldHistory(h History, limits Use) (*past, error) {
 			return nil, err
 		}
 	}
-	if len(h.Base) > 0 {
-		p.leaveBase(limits)
-	}
+	p.leaveBase(limits)
 	for _, r := range h.Records {
 		if err := p.add(r); err != nil {
 			return nil, err
@@ -134,9 +132,9 @@ func foldHistory(h History, limits Use) (*past, error) {
 	return p, nil
 }
 
-// leaveBase begins a fork's own records: their numbers count anew, and
-// the limits are those that the fork was given, be they more or less than its
-// source had.
+// leaveBase begins a run's own records. After those of a fork's base their numbers
+// count anew, and the limits are those that the fork was given, be they more or less
+// than its source had.
 func (p *past) leaveBase(limits Use) {
 	p.dropUntaken()
 	p.last = 0
@@ -234,9 +232,7 @@ func (p *past) add(r Record) error { return p.addRead(r, nil) }
 
 // addRead is add for whoever has read the body of an effect already; nil: nobody has.
 func (p *past) addRead(r Record, effect *effectBody) error {
-	if r.Seq > p.last {
-		p.last = r.Seq
-	}
+	p.last = max(p.last, r.Seq)
 	p.reach(r.At)
 	if r.Note {
 		p.addNote(r)
@@ -363,9 +359,7 @@ func (p *past) addEffect(r Record, b *effectBody) {
 	c.attempt = max(c.attempt, b.Attempt)
 	switch r.Kind {
 	case "effect.intended":
-		if c.open {
-			p.ledger.settle(c.reserve, nil) // the former attempt was lost: it is charged in full
-		}
+		p.ledger.settle(c.reserve, nil) // of a former attempt that was lost: it is charged in full
 		c.reclassed = c.reclassed || c.class != "" && c.class != b.Class
 		c.class, c.open, c.intended, c.suspended, c.reserve = b.Class, true, true, false, b.Reserve
 		c.retryAt = time.Time{}
@@ -384,11 +378,7 @@ func (p *past) addEffect(r Record, b *effectBody) {
 }
 
 func (p *past) settleCall(c *call, reported Use) {
-	if c.open {
-		p.ledger.settle(c.reserve, reported)
-	} else {
-		p.ledger.used.add(reported)
-	}
+	p.ledger.settle(c.reserve, reported)
 	c.open, c.intended, c.suspended, c.reserve = false, false, false, nil
 }
 

@@ -15,7 +15,7 @@ func (a *attempt) reserve(more Use) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case a.left || d.ending >= parked || d.over:
+	case a.left:
 		return errOver
 	case a.span.Err() != nil:
 		return context.Cause(&a.span)

@@ -63,7 +63,7 @@ func (do *doing) suspended() (Result, error) {
 		if err := do.unrecorded(do.at, do.Name); err != nil {
 			return Result{}, err
 		}
-		d.block(&waiter{scope: do.b.scope, suspended: true, ready: func() bool { return false }})
+		d.block(&waiter{scope: do.b.scope, suspended: true, ready: never})
 	}
 }
 
@@ -208,7 +208,6 @@ func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
 	o := NewObject(220+len(r.Value)+len(do.Input)).Str("name", do.Name).Int("attempt", int64(r.Attempt)).Str("digest", do.digest)
 	if !c.inputKnown {
 		o = o.Raw("input", do.Input)
-		c.inputKnown = true
 	}
 	if e != nil {
 		o = o.Raw("error", e.encode())

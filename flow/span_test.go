@@ -80,6 +80,30 @@ func TestSpanIsCut(t *testing.T) {
 	}
 }
 
+// A limit that passes later has ended nothing.
+func TestSpanWhoseLimitPassesLater(t *testing.T) {
+	for name, c := range map[string]struct {
+		looks func(*span)
+		cause error
+	}{
+		"seen, and over":  {func(s *span) { _ = s.Err() }, nil},
+		"seen, and cut":   {func(s *span) { _ = s.Err() }, ErrCancelled},
+		"unseen, and cut": {func(*span) {}, ErrCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpan(time.Second)
+				c.looks(s)
+				s.end(c.cause)
+				time.Sleep(time.Minute)
+				if e := s.limitedBy(); e != nil {
+					t.Errorf("it was ended by %v", e)
+				}
+			})
+		})
+	}
+}
+
 func TestSpanWithoutALimit(t *testing.T) {
 	s := newSpan(0)
 	if at, ok := s.Deadline(); ok {

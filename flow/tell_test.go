@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,18 +80,33 @@ func TestWhatIsToldIsRedacted(t *testing.T) {
 	}
 }
 
+// long is a text of so many bytes, with its quotes.
+type long int
+
+func (n long) AppendJSON(b []byte) []byte {
+	return append(append(append(b, '"'), bytes.Repeat([]byte("x"), int(n)-2)...), '"')
+}
+
+// The largest body is told, and noted; a larger one is neither.
 func TestWhatIsTooLargeIsNotTold(t *testing.T) {
-	told := 0
+	var told, noted []int
 	job := oneCall(answers(func(a flow.Attempt) {
-		a.Tell(flow.Event{Kind: "tool.progress", Body: strings.Repeat("x", flow.MaxPayload)})
-		a.Tell(flow.Event{Kind: "tool.progress", Body: "x"})
+		for _, size := range []long{flow.MaxPayload + 1, flow.MaxPayload} {
+			a.Tell(flow.Event{Kind: "tool.progress", Body: size})
+			a.Note(flow.Event{Kind: "plan.output", Body: size})
+		}
 	}), flow.Read)
-	job.Tell = func(flow.Draft) { told++ }
+	job.Tell = func(d flow.Draft) { told = append(told, len(d.Body)) }
+	job.Appended = func(d flow.Draft) {
+		if d.Note {
+			noted = append(noted, len(d.Body))
+		}
+	}
 	if _, err := flow.New(flow.NewMem(), nil).Drive(context.Background(), job); err != nil {
 		t.Fatal(err)
 	}
-	if told != 1 {
-		t.Errorf("told %d of them, not the second alone", told)
+	if want := []int{flow.MaxPayload}; !slices.Equal(told, want) || !slices.Equal(noted, want) {
+		t.Errorf("told %d and noted %d bytes, want %d", told, noted, want)
 	}
 }
 
@@ -109,6 +123,23 @@ func TestNothingIsToldOfAnAttemptThatHasEnded(t *testing.T) {
 	kept.Tell(flow.Event{Kind: "tool.progress"})
 	if told != 0 {
 		t.Errorf("told %d times after its outcome was on its way to the log, or later", told)
+	}
+}
+
+func TestNothingIsNotedOfAnAttemptThatHasEnded(t *testing.T) {
+	var kept flow.Attempt
+	job := oneCall(answers(func(a flow.Attempt) { kept = a }), flow.Read)
+	job.Flow = func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+		_, err := fc.Do(flow.Call{Key: "c", Name: "a", Class: flow.Read})
+		kept.Note(flow.Event{Kind: "plan.output"})
+		return nil, err
+	}
+	log := flow.NewMem()
+	if out, err := flow.New(log, nil).Drive(context.Background(), job); err != nil || out.Status != flow.Completed {
+		t.Fatalf("%+v %v", out, err)
+	}
+	if kinds := records(t, log); slices.Contains(kinds, "plan.output") {
+		t.Errorf("recorded: %v", kinds)
 	}
 }
 

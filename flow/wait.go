@@ -130,8 +130,7 @@ func (c *fctx) await(g *gate) (Decision, error) {
 			d.put(Draft{Kind: "gate.taken", Path: g.key, Body: NewObject(96).Str("gate", g.id).Int("seq", g.decision.seq).Close()})
 			return dec, nil
 		}
-		w.woken = false
-		d.block(w)
+		d.block(w) // until one of these holds
 	}
 }
 
@@ -182,8 +181,7 @@ func (c *fctx) Sleep(dur time.Duration) error {
 	}
 	began := time.Now()
 	if t == nil {
-		t = &timer{until: d.clock().Add(dur), asked: true}
-		d.past.timers[path] = t
+		t = &timer{until: d.clock().Add(dur)}
 		d.put(Draft{Kind: "timer.set", Path: path, Body: NewObject(64).Time("until", t.until).Close()})
 	} else {
 		dur = 0 // set by an earlier drive: the wall clock alone tells
@@ -228,9 +226,6 @@ func (d *drive) blockFor(w *waiter, left time.Duration) {
 // idle is reached when every branch is blocked in a wait, a sleep or a join.
 // Called with mu held.
 func (d *drive) idle() {
-	if d.ending != notEnding || d.parking || d.mode != performing || !d.waits() {
-		return
-	}
 	d.parkTurn++
 	switch {
 	case !d.hopes():
@@ -253,7 +248,7 @@ func (d *drive) linger(turn int, since time.Time) {
 	time.AfterFunc(left, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if turn == d.parkTurn && d.running == 0 {
+		if turn == d.parkTurn {
 			d.linger(turn, since)
 		}
 	})
@@ -269,17 +264,6 @@ func (d *drive) hopes() bool {
 	return false
 }
 
-// waits reports whether somebody waits for a decision or a long sleep. A join
-// alone is no wait: its last branch is about to be counted.
-func (d *drive) waits() bool {
-	for w := range d.blocked {
-		if !w.counted {
-			return true
-		}
-	}
-	return false
-}
-
 // tryPark makes the park transaction, the only point of decision: if it goes
 // through, every wait and sleep answers ErrParked, even one whose decision is
 // already in memory; if not, what the log found is delivered and the drive goes
@@ -287,7 +271,7 @@ func (d *drive) waits() bool {
 func (d *drive) tryPark(turn int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if turn != d.parkTurn || d.running > 0 || d.parking || d.ending != notEnding {
+	if turn != d.parkTurn || d.running > 0 || d.ending != notEnding {
 		return
 	}
 	d.parking = true
@@ -303,7 +287,7 @@ func (d *drive) tryPark(turn int) {
 	switch {
 	case err != nil:
 		d.failLocked(down, err)
-		d.poke()
+		d.poke() // whoever failed first could wake nobody
 	case went:
 		if d.ending != fatal && d.ending != down {
 			d.ending = parked
@@ -312,10 +296,8 @@ func (d *drive) tryPark(turn int) {
 		d.poke()
 	default:
 		d.poke()
-		if d.running == 0 && d.ending == notEnding {
-			again := d.parkTurn
-			time.AfterFunc(parkRetry, func() { d.tryPark(again) })
-		}
+		again := d.parkTurn
+		time.AfterFunc(parkRetry, func() { d.tryPark(again) })
 	}
 }
 
