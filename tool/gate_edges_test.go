@@ -201,35 +201,6 @@ func TestTextsAreCutAtTheirLimit(t *testing.T) {
 	}
 }
 
-// What plainNumbers lets pass needs no closer look; what it does not is looked at.
-func TestPlainNumbers(t *testing.T) {
-	for raw, want := range map[string]bool{
-		`999999999999999`: true, `1234567890123456`: false, `[123456789,123456789]`: true, `1.5`: false, `1e5`: false, `1E5`: false, `-7`: true,
-		`"1234567890123456"`: true, `"1.5"`: true, `"\"1.5"`: true, `["\\",1.5]`: false, `["a\"",1234567890123456]`: false, `{"1.5":true}`: true, `"e.E"`: true, `[true,"x",1]`: true,
-		`{"a":1,"b":22}`: true, `0`: true, `9.0`: false,
-	} {
-		if got := plainNumbers([]byte(raw)); got != want {
-			t.Errorf("%s: %v", raw, got)
-		}
-	}
-}
-
-func TestDecimalsByTheirDigits(t *testing.T) {
-	for s, want := range map[string]decimal{
-		"0": {}, "-0.00": {}, "0e5": {}, "120": {digits: "12", exponent: 1}, "-0.012": {true, "12", -3}, "1.50e3": {digits: "15", exponent: 2}, "10E-1": {digits: "1"}, "100.0": {digits: "1", exponent: 2},
-	} {
-		if got, ok := parseDecimal(s); !ok || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", s, got, ok, want)
-		}
-	}
-	if _, ok := parseDecimal("1e99999999999"); ok {
-		t.Error("an exponent beyond all numbers was read")
-	}
-	if _, ok := parseDecimal("0.0e99999999999"); !ok {
-		t.Error("zero is zero, whatever its exponent")
-	}
-}
-
 func changesOf(was, now string) (list []string) {
 	for _, c := range members("s", "t", json.RawMessage(was), json.RawMessage(now)) {
 		list = append(list, fmt.Sprintf("%s %s -> %s", c.Member, c.Was, c.Now))
