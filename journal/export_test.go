@@ -1,9 +1,12 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,6 +159,32 @@ func TestExportAppearsWhole(t *testing.T) {
 	}
 }
 
+// Whatever cannot be written fails the export, and nothing is left of it.
+func TestExportThatCannotBeWritten(t *testing.T) {
+	for _, name := range []string{headFile, keysDir, blobsDir} {
+		_, l := wholeRun(t)
+		parent := t.TempDir()
+		src := l.source(testRun)
+		records := src.Records
+		src.Records = func(run string, upTo int64) iter.Seq2[[]byte, error] {
+			partial, err := filepath.Glob(filepath.Join(parent, ".tipstaff-export-*"))
+			if err != nil || len(partial) != 1 {
+				t.Fatalf("it is written to %v, %v", partial, err)
+			}
+			if err := os.Mkdir(filepath.Join(partial[0], name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return records(run, upTo)
+		}
+		if err := Export(filepath.Join(parent, "export"), src); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 0 {
+			t.Errorf("without %s: left behind are %v, %v", name, entries, err)
+		}
+	}
+}
+
 func TestOpenExport(t *testing.T) {
 	b, l := wholeRun(t)
 	fork := forkOf(l, b, 7, forkRun)
@@ -217,6 +246,48 @@ func TestLongLines(t *testing.T) {
 	}
 	if want := []string{"a", long, "", "b"}; !slices.Equal(got, want) || !errors.Is(last, ErrMalformed) {
 		t.Errorf("%d lines, last with %v", len(got), last)
+	}
+}
+
+// A file that cannot be opened is an error, and not an empty file.
+func TestLinesThatCannotBeRead(t *testing.T) {
+	n := 0
+	for line, err := range (&Folder{Dir: "no\x00name"}).Records() {
+		if n++; err == nil || line != nil {
+			t.Errorf("%q, %v", line, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d errors", n)
+	}
+}
+
+// A line of MaxRecord bytes is read, and one of a byte more is not.
+func TestLinesHaveALimit(t *testing.T) {
+	for size, want := range map[int]error{MaxRecord - 1: nil, MaxRecord: nil, MaxRecord + 1: errLongLine, MaxRecord + 1<<19: errLongLine} {
+		text := bytes.Repeat([]byte("x"), size)
+		line, err := readLine(bufio.NewReaderSize(io.MultiReader(bytes.NewReader(text), strings.NewReader("\n")), 1<<18))
+		if err != want || err == nil && !bytes.Equal(line, text) {
+			t.Errorf("of %d bytes: %d were read, %v", size, len(line), err)
+		}
+	}
+}
+
+// A blob of MaxPayload bytes is one.
+func TestBlobsHaveALimit(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, blobsDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]error{MaxPayload: nil, MaxPayload + 1: ErrBlobMismatch} {
+		blob := make([]byte, size)
+		if err := os.WriteFile(filepath.Join(dir, blobsDir, Sum(blob).Hex()), blob, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := (&Folder{Dir: dir}).Blob(Sum(blob))
+		if !errors.Is(err, want) || err == nil && !bytes.Equal(got, blob) {
+			t.Errorf("of %d bytes: %d were read, %v", size, len(got), err)
+		}
 	}
 }
 

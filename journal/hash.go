@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 )
 
 // Hash is a SHA-256: of a document (a digest), or of a chain up to a record. The
@@ -32,7 +33,7 @@ func (h Hash) Next(record []byte) Hash {
 // ParseHash reads sha256: and 64 lower-case hex digits.
 func ParseHash(s string) (Hash, error) {
 	var h Hash
-	if len(s) != hashLen || s[:len(hashPrefix)] != hashPrefix || !decodeLowerHex(h[:], s[len(hashPrefix):]) {
+	if digits, ok := strings.CutPrefix(s, hashPrefix); !ok || !decodeLowerHex(h[:], digits) {
 		return Hash{}, fmt.Errorf("%.80q is not a digest: sha256: and 64 lower-case hex digits", s)
 	}
 	return h, nil
