@@ -11,10 +11,7 @@ import (
 // zero Hash is where every chain begins.
 type Hash [sha256.Size]byte
 
-const (
-	hashPrefix = "sha256:"
-	hashLen    = len(hashPrefix) + 2*sha256.Size
-)
+const hashPrefix = "sha256:"
 
 // Sum is the digest of b.
 func Sum(b []byte) Hash { return sha256.Sum256(b) }
