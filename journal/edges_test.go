@@ -325,7 +325,7 @@ func TestBlobsNamedTwice(t *testing.T) {
 	}
 }
 
-// Forks that go round in a circle end where they began.
+// Forks that go round in a circle end where they began, for who writes and who reads.
 func TestExportOfForksInACircle(t *testing.T) {
 	l := newLibrary()
 	hash := Sum([]byte("x")).String()
@@ -333,10 +333,16 @@ func TestExportOfForksInACircle(t *testing.T) {
 		b := newBook(t, run)
 		b.begin(l, fmt.Sprintf(`,"fork_of":{"run":%q,"seq":1,"hash":%q}`, base, hash))
 	}
-	files := tree(t, exportOf(t, l, testRun))
+	dir := exportOf(t, l, testRun)
+	files := tree(t, dir)
 	if files["base/"+otherRun+".ndjson"] == "" || files["base/"+forkRun+".ndjson"] == "" {
 		t.Error("a base is missing")
 	}
+	res, err := VerifyExport(dir, &Options{Open: true, Trusted: newBook(t, testRun).trusted()})
+	if err != nil || res.Total != 2 { // neither base has the hash that its fork names
+		t.Errorf("%v, %v", res.Faults, err)
+	}
+	wantCodes(t, res.Faults, ErrTruncated)
 }
 
 func TestAnExportIsAFolder(t *testing.T) {
