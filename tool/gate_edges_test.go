@@ -116,6 +116,33 @@ func TestRefusalsOfAPolicySayWhy(t *testing.T) {
 	}
 }
 
+// A tool may become gentler than it was when it was accepted, and not stricter.
+func TestGateRefusesAClassThatRose(t *testing.T) {
+	of := func(class flow.Class) *Gate {
+		g, err := NewGateFor([]Entry{{URI: "mcp://s/act@1.0.0", Server: "s", Name: "act", Version: "1.0.0",
+			Raw: json.RawMessage(`{"name":"act","inputSchema":{"type":"object"}}`), Config: ToolConfig{Effect: class}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	order := []flow.Class{flow.Read, flow.Idempotent, flow.Once}
+	for i, accepted := range order {
+		for j, now := range order {
+			g := of(now)
+			g.Lock = of(accepted).Tools
+			v := g.Ask(Request{URI: "mcp://s/act@1.0.0", By: ByAcceptance})
+			if j <= i && v.Do != policy.Allow {
+				t.Errorf("accepted as %s, now %s: %v, %v", accepted, now, v.Do, v.Err)
+			}
+			want := fmt.Sprintf("act now has effect %s, and was accepted as %s: start a new run", now, accepted)
+			if j > i && (v.Err == nil || v.Err.Code != CodeEffectDenied || v.Err.Message != want) {
+				t.Errorf("%v, want %s", v.Err, want)
+			}
+		}
+	}
+}
+
 func TestTheStricterClassCounts(t *testing.T) {
 	order := []flow.Class{flow.Read, flow.Idempotent, flow.Once}
 	for i, a := range order {
