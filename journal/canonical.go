@@ -23,9 +23,6 @@ func Canonical(b []byte) ([]byte, error) {
 
 // isCanonicalForm reports whether b is its own RFC 8785 form.
 func isCanonicalForm(b []byte) bool {
-	if IsCanonical(b) {
-		return true
-	}
 	canonical, err := Canonical(b)
 	return err == nil && bytes.Equal(canonical, b)
 }

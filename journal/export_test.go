@@ -1,13 +1,18 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
+	"iter"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -156,6 +161,32 @@ func TestExportAppearsWhole(t *testing.T) {
 	}
 }
 
+// Whatever cannot be written fails the export, and nothing is left of it.
+func TestExportThatCannotBeWritten(t *testing.T) {
+	for _, name := range []string{headFile, keysDir, blobsDir} {
+		_, l := wholeRun(t)
+		parent := t.TempDir()
+		src := l.source(testRun)
+		records := src.Records
+		src.Records = func(run string, upTo int64) iter.Seq2[[]byte, error] {
+			partial, err := filepath.Glob(filepath.Join(parent, ".tipstaff-export-*"))
+			if err != nil || len(partial) != 1 {
+				t.Fatalf("it is written to %v, %v", partial, err)
+			}
+			if err := os.Mkdir(filepath.Join(partial[0], name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return records(run, upTo)
+		}
+		if err := Export(filepath.Join(parent, "export"), src); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 0 {
+			t.Errorf("without %s: left behind are %v, %v", name, entries, err)
+		}
+	}
+}
+
 func TestOpenExport(t *testing.T) {
 	b, l := wholeRun(t)
 	fork := forkOf(l, b, 7, forkRun)
@@ -217,6 +248,48 @@ func TestLongLines(t *testing.T) {
 	}
 	if want := []string{"a", long, "", "b"}; !slices.Equal(got, want) || !errors.Is(last, ErrMalformed) {
 		t.Errorf("%d lines, last with %v", len(got), last)
+	}
+}
+
+// A file that cannot be opened is an error, and not an empty file.
+func TestLinesThatCannotBeRead(t *testing.T) {
+	n := 0
+	for line, err := range (&Folder{Dir: "no\x00name"}).Records() {
+		if n++; err == nil || line != nil {
+			t.Errorf("%q, %v", line, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d errors", n)
+	}
+}
+
+// A line of MaxRecord bytes is read, and one of a byte more is not.
+func TestLinesHaveALimit(t *testing.T) {
+	for size, want := range map[int]error{MaxRecord - 1: nil, MaxRecord: nil, MaxRecord + 1: errLongLine, MaxRecord + 1<<19: errLongLine} {
+		text := bytes.Repeat([]byte("x"), size)
+		line, err := readLine(bufio.NewReaderSize(io.MultiReader(bytes.NewReader(text), strings.NewReader("\n")), 1<<18))
+		if err != want || err == nil && !bytes.Equal(line, text) {
+			t.Errorf("of %d bytes: %d were read, %v", size, len(line), err)
+		}
+	}
+}
+
+// A blob of MaxPayload bytes is one.
+func TestBlobsHaveALimit(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, blobsDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]error{MaxPayload: nil, MaxPayload + 1: ErrBlobMismatch} {
+		blob := make([]byte, size)
+		if err := os.WriteFile(filepath.Join(dir, blobsDir, Sum(blob).Hex()), blob, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := (&Folder{Dir: dir}).Blob(Sum(blob))
+		if !errors.Is(err, want) || err == nil && !bytes.Equal(got, blob) {
+			t.Errorf("of %d bytes: %d were read, %v", size, len(got), err)
+		}
 	}
 }
 
@@ -286,5 +359,97 @@ func TestFaultsNameTheirFile(t *testing.T) {
 	res, err := VerifyExport(dir, &Options{Trusted: newBook(t, testRun).trusted()})
 	if err != nil || len(res.Faults) != 1 || res.Faults[0].File != base {
 		t.Errorf("%v, %v", res.Faults, err)
+	}
+}
+
+// Faults of a base are all counted, as those of the run are.
+func TestFaultsOfABaseAreCounted(t *testing.T) {
+	const lines = 2 * MaxFaults
+	dir := harmed(t, forkExport(t), "base/"+testRun+".ndjson", func([]byte) []byte { return bytes.Repeat([]byte("{\n"), lines) })
+	res, err := VerifyExport(dir, &Options{Trusted: newBook(t, testRun).trusted()})
+	// The base ends elsewhere than fork_of says, and its payload belongs to nobody.
+	if err != nil || res.Total != lines+2 || len(res.Faults) != MaxFaults {
+		t.Errorf("%d faults, %d listed, %v", res.Total, len(res.Faults), err)
+	}
+}
+
+// The blobs of an export are those in its folder.
+func TestVerifyExportLooksNowhereElse(t *testing.T) {
+	b, l := wholeRun(t)
+	opts := &Options{Trusted: b.trusted(), Blob: func(h Hash) ([]byte, error) { return nil, errors.New("asked elsewhere") }}
+	if res, err := VerifyExport(exportOf(t, l, testRun), opts); err != nil || !res.OK() {
+		t.Errorf("%v, %v", res.Faults, err)
+	}
+}
+
+// The chain covers what was read: a last line without its line feed, but no line
+// that is too long.
+func TestHeadOfAnExportThatWasCut(t *testing.T) {
+	for name, by := range map[string]int64{"no last line feed": -1, "a line too long": MaxRecord + 1} {
+		b, l := wholeRun(t)
+		dir := exportOf(t, l, testRun)
+		records := filepath.Join(dir, recordsFile)
+		info, err := os.Stat(records)
+		if err == nil {
+			err = os.Truncate(records, info.Size()+by)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := VerifyExport(dir, &Options{Trusted: b.trusted()})
+		if err != nil || res.OK() || res.Head != b.head {
+			t.Errorf("%s: %v, %v; the head is %s, want %s", name, res.Faults, err, res.Head, b.head)
+		}
+	}
+}
+
+// A file that cannot be read says nothing about the journal: it is an error.
+func TestVerifyExportThatCannotBeRead(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root can read every file")
+	}
+	for _, file := range []string{recordsFile, headFile, keysDir + "/" + userPub} {
+		b, l := wholeRun(t)
+		dir := exportOf(t, l, testRun)
+		if err := os.Chmod(filepath.Join(dir, filepath.FromSlash(file)), 0); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := VerifyExport(dir, &Options{Trusted: b.trusted()}); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s: %v, %v", file, res.Faults, err)
+		}
+	}
+}
+
+// Whatever does not belong in an export is named, and why it was left alone.
+func TestUnexpectedFilesSayWhatTheyAre(t *testing.T) {
+	b, l := wholeRun(t)
+	dir := exportOf(t, l, testRun)
+	t.Chdir(dir) // the name of a socket must be short
+	socket, err := net.Listen("unix", "d-socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for _, err := range []error{os.WriteFile("a-file", nil, 0o600), os.Mkdir("b-folder", 0o700), os.Symlink(recordsFile, "c-link"), syscall.Mkfifo("e-pipe", 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := VerifyExport(dir, &Options{Trusted: b.trusted()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range res.Faults {
+		got = append(got, f.Error())
+	}
+	if want := []string{
+		"file_unexpected a-file: no record accounts for it",
+		"file_unexpected b-folder: no record accounts for it",
+		"file_unexpected c-link: it is a symbolic link, which is not followed",
+		"file_unexpected d-socket: it is no regular file, and is not opened",
+		"file_unexpected e-pipe: it is a named pipe, which is not opened",
+	}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -4,16 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 )
 
 // Hash is a SHA-256: of a document (a digest), or of a chain up to a record. The
 // zero Hash is where every chain begins.
 type Hash [sha256.Size]byte
 
-const (
-	hashPrefix = "sha256:"
-	hashLen    = len(hashPrefix) + 2*sha256.Size
-)
+const hashPrefix = "sha256:"
 
 // Sum is the digest of b.
 func Sum(b []byte) Hash { return sha256.Sum256(b) }
@@ -32,7 +30,7 @@ func (h Hash) Next(record []byte) Hash {
 // ParseHash reads sha256: and 64 lower-case hex digits.
 func ParseHash(s string) (Hash, error) {
 	var h Hash
-	if len(s) != hashLen || s[:len(hashPrefix)] != hashPrefix || !decodeLowerHex(h[:], s[len(hashPrefix):]) {
+	if digits, ok := strings.CutPrefix(s, hashPrefix); !ok || !decodeLowerHex(h[:], digits) {
 		return Hash{}, fmt.Errorf("%.80q is not a digest: sha256: and 64 lower-case hex digits", s)
 	}
 	return h, nil

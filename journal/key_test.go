@@ -45,7 +45,7 @@ func TestKeysAreRefused(t *testing.T) {
 		t.Error("a short seed was accepted")
 	}
 	good := testKey(t, 1).Public().String()
-	for _, s := range []string{"", good[1:], strings.ToUpper(good), good + "\n"} {
+	for _, s := range []string{"", good[1:], good[2:], good + "00", strings.Repeat("0", len(good)), strings.ToUpper(good), good + "\n"} {
 		if _, err := ParsePublicKey(s); err == nil {
 			t.Errorf("%q was accepted", s)
 		}

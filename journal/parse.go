@@ -284,7 +284,7 @@ func parseTime(v []byte) (time.Time, error) {
 	year, month, day := num(0, 4), time.Month(num(5, 7)), num(8, 10)
 	hour, minute, sec := num(11, 13), num(14, 16), num(17, 19)
 	t := time.Date(year, month, day, hour, minute, sec, num(20, 29), time.UTC)
-	if y, m, d := t.Date(); y != year || m != month || d != day || hour > 23 || minute > 59 || sec > 59 {
+	if _, m, d := t.Date(); m != month || d != day || hour > 23 || minute > 59 || sec > 59 {
 		return time.Time{}, malformed("at is no time of the calendar: %s", v)
 	}
 	return t, nil

@@ -16,7 +16,7 @@ type Part struct {
 // trusts; the zero Head is the beginning. Only the two keys given may sign.
 // Signatures up to checked, whose hash covers them, are not looked at again.
 func NewPart(run string, after, checked Head, user, executor PublicKey) Part {
-	p := Part{checked: checked, v: Verifier{opts: Options{Trusted: []PublicKey{user, executor}}, drafted: true, inside: after.Seq > 0}}
+	p := Part{checked: checked, v: Verifier{opts: Options{Trusted: []PublicKey{user, executor}}, inside: after.Seq > 0}}
 	p.v.result = Result{Run: run, Seq: after.Seq, Head: after.Hash, User: user, Executor: executor}
 	return p
 }

@@ -33,19 +33,14 @@ func (r reference) append(dst []byte) []byte {
 // parseReference reads exactly the bytes that append writes.
 func parseReference(v []byte) (reference, bool) {
 	rest, ok := bytes.CutPrefix(v, []byte(refStart))
-	if !ok || len(rest) < hashLen {
+	if !ok {
 		return reference{}, false
 	}
-	digest, err := ParseHash(string(rest[:hashLen]))
-	if err != nil {
-		return reference{}, false
-	}
-	rest, ok = bytes.CutPrefix(rest[hashLen:], []byte(refSize))
-	if !ok || len(rest) < 2 || rest[len(rest)-1] != '}' {
-		return reference{}, false
-	}
-	size, ok := wholeNumber(rest[:len(rest)-1]) // no payload is empty
-	return reference{digest, size}, ok
+	hash, rest, sized := bytes.Cut(rest, []byte(refSize))
+	digits, ends := bytes.CutSuffix(rest, []byte("}"))
+	digest, err := ParseHash(string(hash))
+	size, whole := wholeNumber(digits) // no payload is empty
+	return reference{digest, size}, sized && ends && err == nil && whole
 }
 
 // Detach hands every payload of body that is over MaxInline to put and leaves a

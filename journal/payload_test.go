@@ -144,6 +144,10 @@ func TestAttachChecksBlobs(t *testing.T) {
 	if _, err := Attach("effect.finished", false, body, newLibrary().blob); !errors.Is(err, ErrBlobMissing) {
 		t.Errorf("no bytes: %v", err)
 	}
+	differs := func(Hash) ([]byte, error) { return nil, fmt.Errorf("reading: %w", ErrBlobMismatch) }
+	if _, err := Attach("effect.finished", false, body, differs); !errors.Is(err, ErrBlobMismatch) || errors.Is(err, ErrBlobMissing) {
+		t.Errorf("bytes that the store itself says are others: %v", err)
+	}
 }
 
 func TestDigestsOfEnvelopes(t *testing.T) {

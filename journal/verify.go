@@ -245,13 +245,13 @@ func (v *Verifier) checkEnvelope(r Record, before Hash, settled int64) error {
 // changedBetween says where the records lie that are not those that were signed.
 // Both envelopes are whole: the later one names the earlier one's hash.
 func changedBetween(settled, seq int64) string {
+	if seq-settled < 2 {
+		return "it was signed over other records"
+	}
 	if seq-settled == 2 {
 		return fmt.Sprintf("record %d was changed since it was signed", seq-1)
 	}
-	if seq-settled > 2 {
-		return fmt.Sprintf("a record between %d and %d was changed, removed or added since they were signed", settled, seq)
-	}
-	return "it was signed over other records"
+	return fmt.Sprintf("a record between %d and %d was changed, removed or added since they were signed", settled, seq)
 }
 
 // publish takes the keys of the first intent.draft; no later one replaces them.

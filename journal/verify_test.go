@@ -164,6 +164,61 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// What was changed lies between two envelopes that are whole, and is looked for there.
+func TestFaultsSayWhereToLook(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		damage     func(b *book)
+	}{
+		{"one record between two envelopes", "record 10 was changed since it was signed", func(b *book) {
+			b.records[atResolve-1] = replaceIn(t, b.records[atResolve-1], `"wall_ms":12`, `"wall_ms":13`)
+		}},
+		{"one of several", "a record between 4 and 9 was changed, removed or added since they were signed", func(b *book) {
+			b.records[atIntended] = replaceIn(t, b.records[atIntended], "a.txt", "b.txt")
+		}},
+		{"none", "it was signed over other records", func(b *book) {
+			r, err := Parse(b.records[atAccept])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Head = Sum(nil).String()
+			b.records[atAccept] = b.sign(b.user, r)
+		}},
+		{"the key of a stranger", "is not among the keys that intent.draft publishes", func(b *book) {
+			r, err := Parse(b.records[atAccept])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Key = ""
+			b.records[atAccept] = b.sign(testKey(t, 9), r)
+		}},
+	} {
+		b, l := wholeRun(t)
+		opts := b.options(l)
+		c.damage(b)
+		if res := verify(b.records, opts); res.OK() || !strings.Contains(res.Faults[0].Message, c.want) {
+			t.Errorf("%s: %v, want %s", c.name, res.Faults, c.want)
+		}
+	}
+}
+
+// Only an envelope that is signed tells what the chain before it was.
+func TestForgedEnvelopeSettlesNothing(t *testing.T) {
+	b, l := wholeRun(t)
+	opts := b.options(l)
+	b.records[atAttest-1] = replaceIn(t, b.records[atAttest-1], `"seq":11}`, `"seq":12}`)
+	b.records[atAttest] = replaceIn(t, b.records[atAttest], `"success"`, `"failure"`)
+	var head Hash
+	for _, r := range b.records {
+		head = head.Next(r)
+	}
+	res := verify(b.records, opts)
+	wantCodes(t, res.Faults, ErrSignatureInvalid, ErrTruncated)
+	if res.Head != head {
+		t.Errorf("the chain ends with %s, its bytes with %s", res.Head, head)
+	}
+}
+
 // withSpareBits spells the same signature with other base64 characters: the last
 // one before the padding carries four bits that mean nothing.
 func withSpareBits(t *testing.T, envelope []byte) []byte {
@@ -244,6 +299,12 @@ func TestEndFaults(t *testing.T) {
 		}},
 		{"the same state", nil, func(_ *book, _ *library, opts *Options) {
 			opts.State, opts.Lifecycle = "completed", lifecycle
+		}},
+		{"a state that nobody folds", nil, func(_ *book, _ *library, opts *Options) {
+			opts.State = "failed"
+		}},
+		{"a state that nobody remembers", nil, func(_ *book, _ *library, opts *Options) {
+			opts.Lifecycle = lifecycle
 		}},
 		{"a payload is gone", []FaultCode{ErrBlobMissing}, func(_ *book, l *library, _ *Options) {
 			delete(l.blobs, largest(l))

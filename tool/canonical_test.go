@@ -71,8 +71,8 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// numbers are the exact values of all numbers in a document. Those too wide to
-// expand are left out on both sides.
+// numbers are the exact values of all numbers in a document that canonical takes.
+// Those too long to expand are left out on both sides.
 func numbers(t *testing.T, doc []byte) map[string]bool {
 	set := map[string]bool{}
 	dec := json.NewDecoder(bytes.NewReader(doc))
@@ -86,7 +86,8 @@ func numbers(t *testing.T, doc []byte) map[string]bool {
 		if !ok || len(n) > 400 {
 			continue
 		}
-		if d, ok := parseDecimal(n.String()); !ok || d.exponent > 400 || d.exponent < -400 {
+		if f, _ := n.Float64(); f == 0 { // whatever its exponent
+			set["0"] = true
 			continue
 		}
 		r, ok := new(big.Rat).SetString(n.String())

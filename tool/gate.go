@@ -232,9 +232,6 @@ func (g *Gate) effect(d *Definition) *flow.Error {
 	if refused := g.allowed(d.Tool, d.Class); refused != nil {
 		return refused
 	}
-	if g.Lock == nil {
-		return nil
-	}
 	held, _ := g.Lock.find(URI{Server: d.Server, Tool: d.Tool})
 	if held != nil && strictness(d.Class) > strictness(held.Class) {
 		return refusal(CodeEffectDenied, detail{"class": d.Class, "accepted": held.Class},
@@ -260,9 +257,6 @@ func (g *Gate) guard(call Request, v *Verdict) *flow.Error {
 	}
 	if _, ok := found.Writes(); ok {
 		v.Class, v.Destructive = flow.Once, true
-	}
-	if v.Class == v.Definition.Class {
-		return nil
 	}
 	return g.allowed(v.Definition.Tool, v.Class)
 }

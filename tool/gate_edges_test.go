@@ -116,6 +116,33 @@ func TestRefusalsOfAPolicySayWhy(t *testing.T) {
 	}
 }
 
+// A tool may become gentler than it was when it was accepted, and not stricter.
+func TestGateRefusesAClassThatRose(t *testing.T) {
+	of := func(class flow.Class) *Gate {
+		g, err := NewGateFor([]Entry{{URI: "mcp://s/act@1.0.0", Server: "s", Name: "act", Version: "1.0.0",
+			Raw: json.RawMessage(`{"name":"act","inputSchema":{"type":"object"}}`), Config: ToolConfig{Effect: class}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	order := []flow.Class{flow.Read, flow.Idempotent, flow.Once}
+	for i, accepted := range order {
+		for j, now := range order {
+			g := of(now)
+			g.Lock = of(accepted).Tools
+			v := g.Ask(Request{URI: "mcp://s/act@1.0.0", By: ByAcceptance})
+			if j <= i && v.Do != policy.Allow {
+				t.Errorf("accepted as %s, now %s: %v, %v", accepted, now, v.Do, v.Err)
+			}
+			want := fmt.Sprintf("act now has effect %s, and was accepted as %s: start a new run", now, accepted)
+			if j > i && (v.Err == nil || v.Err.Code != CodeEffectDenied || v.Err.Message != want) {
+				t.Errorf("%v, want %s", v.Err, want)
+			}
+		}
+	}
+}
+
 func TestTheStricterClassCounts(t *testing.T) {
 	order := []flow.Class{flow.Read, flow.Idempotent, flow.Once}
 	for i, a := range order {
@@ -198,35 +225,6 @@ func TestTextsAreCutAtTheirLimit(t *testing.T) {
 	}
 	if got := cutValue(append(full, ' ')); !json.Valid(got) || string(got) == string(full)+" " {
 		t.Errorf("a value of %d bytes was not cut: %s", len(full)+1, got)
-	}
-}
-
-// What plainNumbers lets pass needs no closer look; what it does not is looked at.
-func TestPlainNumbers(t *testing.T) {
-	for raw, want := range map[string]bool{
-		`999999999999999`: true, `1234567890123456`: false, `[123456789,123456789]`: true, `1.5`: false, `1e5`: false, `1E5`: false, `-7`: true,
-		`"1234567890123456"`: true, `"1.5"`: true, `"\"1.5"`: true, `["\\",1.5]`: false, `["a\"",1234567890123456]`: false, `{"1.5":true}`: true, `"e.E"`: true, `[true,"x",1]`: true,
-		`{"a":1,"b":22}`: true, `0`: true, `9.0`: false,
-	} {
-		if got := plainNumbers([]byte(raw)); got != want {
-			t.Errorf("%s: %v", raw, got)
-		}
-	}
-}
-
-func TestDecimalsByTheirDigits(t *testing.T) {
-	for s, want := range map[string]decimal{
-		"0": {}, "-0.00": {}, "0e5": {}, "120": {digits: "12", exponent: 1}, "-0.012": {true, "12", -3}, "1.50e3": {digits: "15", exponent: 2}, "10E-1": {digits: "1"}, "100.0": {digits: "1", exponent: 2},
-	} {
-		if got, ok := parseDecimal(s); !ok || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", s, got, ok, want)
-		}
-	}
-	if _, ok := parseDecimal("1e99999999999"); ok {
-		t.Error("an exponent beyond all numbers was read")
-	}
-	if _, ok := parseDecimal("0.0e99999999999"); !ok {
-		t.Error("zero is zero, whatever its exponent")
 	}
 }
 

@@ -45,7 +45,7 @@ func TestURIThatIsUnpinned(t *testing.T) {
 func TestURIThatIsMalformed(t *testing.T) {
 	hex := strings.Repeat("0123456789abcdef", 4)
 	for _, s := range []string{
-		"", "mcp://", "mcp:a/b@1.0.0", "http://a/b@1.0.0", "MCP://a/b@1.0.0", "mcp://a@1.0.0", "mcp://a/@1.0.0", "mcp:///b@1.0.0",
+		"", "mcp://", "a/b@1.0.0", "mcp:a/b@1.0.0", "http://a/b@1.0.0", "MCP://a/b@1.0.0", "mcp://a@1.0.0", "mcp://a/@1.0.0", "mcp:///b@1.0.0",
 		"mcp://A/b@1.0.0", "mcp://-a/b@1.0.0", "mcp://_a/b@1.0.0", "mcp://a.b/c@1.0.0", "mcp://a/b/c@1.0.0", "mcp://a/b c@1.0.0",
 		"mcp://a/é@1.0.0", "mcp://a/b@v1.0.0", "mcp://a/b@01.0.0", "mcp://a/b@1.0.0.0", "mcp://a/b@1.0.0-", "mcp://a/b@1.0.0-01",
 		"mcp://a/b@1.0.0+", "mcp://a/b@1.0.0-a..b", "mcp://a/b@1.0.0@latest", "mcp://a/b@sha256:" + hex[:63], "mcp://a/b@sha256:" + strings.ToUpper(hex),
