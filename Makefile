@@ -34,7 +34,7 @@ test: build ## everything, race detector and shuffle on; then what must run at f
 
 test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
 	@scripts/mcp.sh
-	TIPSTAFF_MCP=1 $(GO) test $(RACE) -shuffle=on -parallel 4 -timeout 15m ./test/mcp
+	TIPSTAFF_MCP=1 $(GO) test $(RACE) -shuffle=on -timeout 15m ./test/mcp
 
 test-rpc: ## the daemon against gRPC clients of others, a network that fails, and kills
 	@scripts/rpc.sh

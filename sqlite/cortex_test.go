@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -378,18 +379,27 @@ func size(t *testing.T, name string) int64 {
 	return info.Size()
 }
 
-// tornCopy is a copy of a store's folder in which the log ends at a byte.
-func tornCopy(t *testing.T, b *bench, cut int64) string {
+// copied is a copy of a store's folder, as a machine finds it that lost power.
+func copied(t *testing.T, b *bench) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), ".tipstaff")
-	if err := os.CopyFS(dir, os.DirFS(b.dir)); err != nil {
-		t.Fatal(err)
+	err := os.CopyFS(dir, os.DirFS(b.dir))
+	for errors.Is(err, fs.ErrNotExist) { // a file was given its name meanwhile
+		dir = filepath.Join(t.TempDir(), ".tipstaff")
+		err = os.CopyFS(dir, os.DirFS(b.dir))
 	}
 	keys := filepath.Join(dir, "keys")
-	if err := errors.Join(os.Chmod(keys, 0o700), os.Chmod(filepath.Join(keys, "user.key"), 0o600), os.Chmod(filepath.Join(keys, "executor.key"), 0o600)); err != nil {
+	if err := errors.Join(err, os.Chmod(keys, 0o700), os.Chmod(filepath.Join(keys, "user.key"), 0o600), os.Chmod(filepath.Join(keys, "executor.key"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_ = os.Remove(folder(dir).database() + "-shm")
+	return dir
+}
+
+// tornCopy is a copy of a store's folder in which the log ends at a byte.
+func tornCopy(t *testing.T, b *bench, cut int64) string {
+	t.Helper()
+	dir := copied(t, b)
 	if err := os.Truncate(folder(dir).database()+"-wal", cut); err != nil {
 		t.Fatal(err)
 	}

@@ -111,17 +111,9 @@ func TestTornLog(t *testing.T) {
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// A copy of the files is what a machine that lost power would find.
-	copied := filepath.Join(t.TempDir(), ".tipstaff")
 	whole := len(b.records(run))
 	b.append(l, step("b"), step("c"))
-	if err := os.CopyFS(copied, os.DirFS(b.dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Chmod(filepath.Join(copied, "keys"), 0o700), os.Chmod(filepath.Join(copied, "keys", "user.key"), 0o600), os.Chmod(filepath.Join(copied, "keys", "executor.key"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	_ = os.Remove(filepath.Join(copied, "tipstaff.db-shm"))
+	copied := copied(t, b)
 	wal := filepath.Join(copied, "tipstaff.db-wal")
 	info, err := os.Stat(wal)
 	if err != nil {

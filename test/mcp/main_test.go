@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"sync"
@@ -12,6 +13,10 @@ import (
 func TestMain(m *testing.M) {
 	if scenario := os.Getenv(scenarioVariable); scenario != "" {
 		os.Exit(drive(scenario, os.Args[len(os.Args)-1]))
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // they wait for servers to start, most of the time
+		panic(err)
 	}
 	os.Exit(cmdtest.Main(m))
 }
