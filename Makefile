@@ -46,7 +46,7 @@ test-python: build ## the Python package: types, and tests against the binary
 test-vendor: ## requests and answers of models, with the vendors' own SDKs as referees; they take minutes to compile
 	cd test/referee && $(GO) test -shuffle=on ./...
 
-check: ## what must hold of the text: format, vet, lint, the wire, README commands
+check: ## what must hold of the text: format, vet, lint, the wire
 	@scripts/check.sh
 
 bench: ## figures beside their limits, measured in one run

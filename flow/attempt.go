@@ -140,9 +140,10 @@ func (a *attempt) begin(act Activity, at Attempt) returned {
 
 // notBegun is why an attempt has not begun and never will.
 func (a *attempt) notBegun() error {
-	if late := a.span.limitedBy(); late != nil {
+	if limit := a.span.limitedBy(); limit != nil {
+		late := *limit // the context has it, too
 		late.NotSent = true
-		return late
+		return &late
 	}
 	return errNotBegun
 }
