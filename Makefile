@@ -28,7 +28,7 @@ generate: ## Go and Python code for the wire, from core.proto
 test: build ## everything, race detector and shuffle on; then what must run at full speed
 	@scripts/mcp.sh --or-skip
 	TIPSTAFF_FLOWTEST=1 TIPSTAFF_MCP=$$(cat .cache/mcp/there) $(GO) test $(RACE) -short -shuffle=on -timeout 20m ./...
-	$(PLAIN) TIPSTAFF_SIM=20s $(GO) test -run '^(TestSchedules|TestSimulated|TestTheSameChoices.*|TestEveryFigure.*|TestOtherSystems)$$' . ./flow/simtest ./plan ./pipeline ./cmd/bench
+	$(PLAIN) TIPSTAFF_SIM=15s $(GO) test -run '^(TestSchedules|TestSimulated|TestTheSameChoices.*|TestEveryFigure.*|TestOtherSystems)$$' . ./flow/simtest ./plan ./pipeline ./agent ./cmd/bench
 	@GO=$(GO) scripts/arch.sh
 	@scripts/python.sh test --or-skip
 
@@ -56,7 +56,7 @@ fuzz: ## every fuzz target for five minutes, or as long as FUZZTIME says
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 soak: ## hundreds of kills, every test in full, and the simulator for as long as SIM says
-	$(PLAIN) TIPSTAFF_SIM=$(SIM) TIPSTAFF_SIM_SEED=$$(date +%s)0000 $(GO) test -timeout 0 -run '^(TestSchedules|TestSimulated)$$' -v ./flow/simtest ./plan ./pipeline
+	$(PLAIN) TIPSTAFF_SIM=$(SIM) TIPSTAFF_SIM_SEED=$$(date +%s)0000 $(GO) test -timeout 0 -run '^(TestSchedules|TestSimulated)$$' -v ./flow/simtest ./plan ./pipeline ./agent
 	TIPSTAFF_KILLS=400 $(GO) test $(RACE) -timeout 60m -run Kill ./cmd/tipstaff
 	TIPSTAFF_FLOWTEST=1 $(GO) test $(RACE) -shuffle=on -timeout 120m ./...
 

@@ -218,3 +218,10 @@ func TestTheLongestBackoff(t *testing.T) {
 		t.Errorf("jitter gives always the same: %v", delays)
 	}
 }
+
+// A program may not know what an earlier call was given.
+func TestEarlierDoubtWithoutInput(t *testing.T) {
+	if g := EarlierDoubt(Attempt{Path: "a", Name: "post", N: 1}); !json.Valid(g.Subject) {
+		t.Errorf("the subject is %s", g.Subject)
+	}
+}

@@ -259,6 +259,9 @@ const earlierDoubt = "in_doubt#0"
 // became of a once call of an earlier segment: of that attempt path, name, number
 // and input count. It is the same question that the engine asks within a segment.
 func EarlierDoubt(a Attempt) Gate {
+	if a.Input == nil {
+		a.Input = json.RawMessage("null")
+	}
 	g := doubtGate(a.Path, a.Name, a.N, a.Input)
 	g.Key = earlierDoubt
 	return g

@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,21 +35,95 @@ func simulated(pick *simtest.Choices) *simtest.Case {
 	if len(problems) > 0 {
 		panic(fmt.Sprintf("%s: %+v", src, problems))
 	}
-	c := &simtest.Case{Text: string(src), Root: "root", Input: json.RawMessage("{}"), Acts: []string{"work"}, Settled: s.settled,
-		Flow: func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
-			return Walk(fc, d, in, s.handlers())
-		},
-		Behave: func(path string) simtest.Behaviour {
-			return s.ends[path[strings.LastIndexByte(path, '/')+1:]]
-		},
+	c := &simtest.Case{Text: string(src), Root: "root", Input: flow.JSON(Carry{}), Acts: []string{"work"}, Settled: s.settled,
+		Flow:   s.walk(d, nil),
+		Behave: func(path string) simtest.Behaviour { return s.ends[leafID(path)] },
 		Answer: func(string, string) json.RawMessage { return nil }}
 	if !s.settled {
 		c.Cancels = pick.One(3)
+		if pick.One(3) {
+			c.Leaf, c.Revise = leafID, func(cut flow.History, root string) json.RawMessage { return s.revise(d, cut, root) }
+		}
 		if pick.One(3) {
 			c.Limits = flow.Use{"tool_calls": int64(1 + pick.Of(4))}
 		}
 	}
 	return c
+}
+
+// leafID is the id of the leaf that a path belongs to.
+func leafID(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// walk is a revision of the plan. Its state is what earlier ones have left it.
+func (s *sketch) walk(d *Document, keep Keeper) flow.Func {
+	return func(fc flow.Context, state json.RawMessage) (json.RawMessage, error) {
+		h := s.handlers()
+		if err := json.Unmarshal(state, &h.Carry); err != nil {
+			return nil, err
+		}
+		h.Keep = keep
+		return Walk(fc, d, json.RawMessage("{}"), h)
+	}
+}
+
+// revise is what a revision that was cut leaves to the next: what its records tell.
+func (s *sketch) revise(d *Document, cut flow.History, root string) json.RawMessage {
+	left := &leaving{Carry{Done: map[string]Done{}, Doubts: map[string]Doubt{}}, sync.Mutex{}}
+	if cut.Segment > 0 {
+		var b struct{ State Carry }
+		if err := json.Unmarshal(cut.Records[0].Body, &b); err != nil {
+			panic(err)
+		}
+		maps.Copy(left.Done, b.State.Done)
+		maps.Copy(left.Doubts, b.State.Doubts)
+	}
+	if out, err := flow.Replay(cut).Drive(context.Background(), flow.Job{Run: "run", Root: root, Flow: s.walk(d, left), Input: flow.JSON(Carry{})}); err != nil || out.Status == flow.Interrupted {
+		panic(fmt.Sprint("the revision that was cut does not replay: ", out.Err, err))
+	}
+	inputs := map[string]json.RawMessage{}
+	for _, r := range cut.Records {
+		var b struct {
+			Name    string
+			Class   flow.Class
+			Attempt int
+			Input   json.RawMessage
+		}
+		switch id := leafID(r.Path); r.Kind {
+		case "effect.finished":
+			delete(left.Doubts, id)
+		case "effect.intended":
+			if err := json.Unmarshal(r.Body, &b); err != nil {
+				panic(err)
+			}
+			if b.Input != nil { // a further attempt has the same
+				inputs[id] = b.Input
+			}
+			for leaf := range d.Root.Leaves {
+				if leaf.ID == id && b.Class == flow.Once {
+					left.Doubts[id] = Doubt{Path: r.Path, Kind: leaf.Kind, By: leaf.Performer(), Name: b.Name, Attempt: b.Attempt, Input: inputs[id]}
+				}
+			}
+		}
+	}
+	return flow.JSON(left.Carry)
+}
+
+// leaving is what a walk leaves to a later revision.
+type leaving struct {
+	Carry
+	mu sync.Mutex
+}
+
+func (l *leaving) Completed(id string, d Done) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Done[id] = d
+}
+
+func (l *leaving) Settled(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.Doubts, id)
 }
 
 // branch is a sequence or a parallel group.

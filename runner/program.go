@@ -74,6 +74,7 @@ type draftBody struct {
 	Origin        string            `json:"origin"`
 	Keys          keysBody          `json:"keys"`
 	Frozen        map[string]string `json:"frozen"`
+	Rules         int               `json:"rules,omitempty"` // under which the run was made
 	Title         string            `json:"title,omitempty"`
 	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
 	By            string            `json:"by,omitempty"`    // who asked for it on behalf of the user; "": the user
@@ -90,6 +91,16 @@ type draftBody struct {
 
 	revision int // of the program, if it is forked with one that is not its source's first; 0 is 1
 }
+
+// Rules of runs. A run is driven, replayed and verified under those that it was made
+// with, so that a new rule never makes an old journal false. A fork has those of its
+// source.
+const (
+	// rulesShown: an acceptance covers what was shown whole.
+	rulesShown = 1
+
+	rulesNow = rulesShown
+)
 
 type keysBody struct {
 	User     string `json:"user"`

@@ -292,6 +292,9 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 	body.User, body.Origin, body.Trace, body.By = userOf(ctx), r.Origin, tool.Traceparent(ctx), onBehalf(ctx)
 	body.Keys = keysBody{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
 	body.Pipeline = statusIn(run, body.Pipeline)
+	if body.ForkOf == nil {
+		body.Rules = rulesNow
+	}
 	drafts := []flow.Draft{{Kind: string(tipstaff.KindIntentDraft), From: journal.Executor, Body: flow.JSON(body)}}
 	if body.ProgramDigest != "" && !body.Hold {
 		drafts = append(drafts, compiled(body.ProgramDigest, doc))

@@ -158,35 +158,42 @@ func (s *sim) checkSegments(records []flow.Record) {
 	}
 }
 
-// checkEffects counts: a once call happens once, and again only for a decision.
+// checkEffects counts: a once call happens once, and again only for a decision, or in
+// another revision after it has failed.
 func (s *sim) checkEffects(records []flow.Record) {
 	allowed := map[string]int{}
 	once := map[string]string{}
 	segment := 0
 	retry := map[string]bool{}
+	about := func(path string) string { return s.c.about(path, flow.IdempotencyKey(runID, path, segment)) }
 	for _, r := range records {
 		var b struct {
 			Class  flow.Class
 			Gate   string
 			Action string
+			Error  *flow.Error
 		}
 		switch r.Kind {
 		case "run.continued":
 			segment++
 			continue
-		case "effect.intended", "policy.gate.resolve", "gate.taken":
+		case "effect.intended", "effect.finished", "policy.gate.resolve", "gate.taken":
 			_ = json.Unmarshal(r.Body, &b)
 		}
 		switch r.Kind {
 		case "effect.intended":
 			if b.Class == flow.Once {
-				once[flow.IdempotencyKey(runID, r.Path, segment)] = r.Path
+				once[about(r.Path)] = r.Path
+			}
+		case "effect.finished":
+			if b.Error != nil && s.c.Leaf != nil {
+				allowed[about(r.Path)]++
 			}
 		case "policy.gate.resolve":
 			retry[b.Gate] = b.Action == "retry"
 		case "gate.taken":
 			if retry[b.Gate] {
-				allowed[flow.IdempotencyKey(runID, parent(r.Path), segment)]++
+				allowed[about(parent(r.Path))]++
 			}
 		}
 	}
@@ -206,8 +213,9 @@ func parent(path string) string {
 	return ""
 }
 
-// duration is how long something took, which depends on the schedule.
-var duration = regexp.MustCompile(`,"latency_ms":[0-9]+`)
+// volatile is what depends on the schedule: how long something took and how often it was
+// tried, and which gate was the first.
+var volatile = regexp.MustCompile(`,"((latency_ms|duration_ms|attempts)":[0-9]+|gate":"[^"]*")`)
 
 // ending is what every schedule of a settled program must come to.
 func (s *sim) ending() Ending {
@@ -219,7 +227,7 @@ func (s *sim) ending() Ending {
 			segment++
 		case r.Note:
 		case r.N > 0:
-			e.Said[fmt.Sprint(segment, r.Path, " ", r.Kind, r.N)] = string(duration.ReplaceAll(r.Body, nil))
+			e.Said[fmt.Sprint(segment, r.Path, " ", r.Kind, r.N)] = string(volatile.ReplaceAll(r.Body, nil))
 		case r.Kind == "effect.finished":
 			var b struct {
 				Value json.RawMessage

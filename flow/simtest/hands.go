@@ -114,11 +114,13 @@ func (h *hands) decide() {
 			can = can[:2]
 		}
 		if d.Action = can[s.pick.Of(len(can))]; d.Action == "use_result" {
-			d.Answer = valueOf(parent(g.key))
+			d.Answer = s.c.valueOf(parent(g.key))
 		}
 	case "bound":
 		if s.c.Answer != nil {
-			d.Action = g.actions[s.pick.Of(len(g.actions))]
+			if !s.c.Settled {
+				d.Action = g.actions[s.pick.Of(len(g.actions))]
+			}
 			break
 		}
 		if d.Action = g.actions[s.pick.Of(len(g.actions))]; strings.HasSuffix(g.key, "#3") {

@@ -158,7 +158,7 @@ func (p *program) asCase() *Case {
 		c.Linger = time.Minute
 	}
 	if p.revises {
-		c.Revise = func(revision int) json.RawMessage { return flow.JSON(state{}) }
+		c.Revise = func(flow.History, string) json.RawMessage { return flow.JSON(state{}) }
 	}
 	return c
 }

@@ -32,8 +32,13 @@ type Case struct {
 	Linger time.Duration
 	Acts   []string                    // names of the activities
 	Behave func(path string) Behaviour // what the world does with a call
-	// Revise gives the state with which the flow begins anew after a correction. nil: there are none.
-	Revise func(revision int) json.RawMessage
+	// Revise gives the state with which the flow begins anew after a correction that has
+	// cut this history of the root's. nil: there are none.
+	Revise func(cut flow.History, root string) json.RawMessage
+	// Leaf names what a call is about in all revisions; nil: in each it is about something else.
+	Leaf func(path string) string
+	// Value is what a call comes to; nil: its path.
+	Value func(path string) json.RawMessage
 	// Settled says that the program has one end, whatever the schedule.
 	Settled bool
 	Cancels bool                     // people may cancel it
@@ -284,12 +289,16 @@ func (s *sim) root() string { return s.roots[len(s.roots)-1] }
 
 // next opens the segment after a Continue or a correction.
 func (s *sim) next(state json.RawMessage, cut bool) (flow.Segment, error) {
+	history, err := s.log.Load(noContext, runID)
+	if err != nil {
+		return flow.Segment{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seg := flow.Segment{State: state, Root: s.root(), Limits: s.c.Limits}
 	if cut {
 		revision := s.revision + 1
-		seg.State, seg.Root = s.c.Revise(revision), s.c.Root+"@"+strconv.Itoa(revision)
+		seg.State, seg.Root = s.c.Revise(history, seg.Root), s.c.Root+"@"+strconv.Itoa(revision)
 		seg.Before = []flow.Draft{{Kind: revised, Note: true, Body: flow.JSON(revision)}}
 	}
 	return seg, nil

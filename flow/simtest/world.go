@@ -37,7 +37,7 @@ type world struct {
 	s        *sim
 	intents  map[string]bool // attempts that have a durable intent
 	started  map[string]bool // attempts that were handed over
-	effects  map[string]int  // by path: how often it happened
+	effects  map[string]int  // by what it is about: how often it happened
 	attempts map[string]int  // by path and attempt number: of once no more than one
 	failed   map[string]int  // failures that were sent back
 	panicked map[string]bool
@@ -58,7 +58,10 @@ func (w *world) intended(d flow.Draft) {
 }
 
 // valueOf is the value of a call: it depends on nothing but the call.
-func valueOf(path string) json.RawMessage {
+func (c *Case) valueOf(path string) json.RawMessage {
+	if c.Value != nil {
+		return c.Value(path)
+	}
 	return flow.JSON("did " + path[strings.IndexByte(path, '/')+1:])
 }
 
@@ -78,6 +81,14 @@ func (w *world) activity(p *process) flow.Activity {
 		Stops:  func(a flow.Attempt) bool { return behave(a).Stops },
 		Prompt: func(a flow.Attempt) bool { return behave(a).Prompt },
 	}
+}
+
+// about is what an effect is counted by: its leaf, where leaves have names, else its key.
+func (c *Case) about(path, key string) string {
+	if c.Leaf != nil {
+		return c.Leaf(path)
+	}
+	return key
 }
 
 // errBroken is what an activity knows that was broken off: nothing.
@@ -129,7 +140,7 @@ func (w *world) happens(p *process, place string, a flow.Attempt) bool {
 	if s.tracing {
 		s.trace = append(s.trace, "  happens: "+a.Path)
 	}
-	w.effects[place]++
+	w.effects[s.c.about(a.Path, place)]++
 	if a.Class == flow.Once {
 		key := attemptKey(place, a.N)
 		if w.attempts[key]++; w.attempts[key] > 1 {
@@ -160,7 +171,7 @@ func (w *world) answer(place string, a flow.Attempt, b Behaviour) (flow.Done, er
 			panic("the world ends")
 		}
 	}
-	return flow.Done{Value: valueOf(a.Path)}, nil
+	return flow.Done{Value: w.s.c.valueOf(a.Path)}, nil
 }
 
 // suspended is a call whose child waits for somebody.
@@ -171,7 +182,7 @@ func (w *world) suspended(place string, a flow.Attempt) (flow.Done, error) {
 		w.children[place] = false
 		return flow.Done{}, flow.ErrParked
 	}
-	return flow.Done{Value: valueOf(a.Path)}, nil
+	return flow.Done{Value: w.s.c.valueOf(a.Path)}, nil
 }
 
 func (w *world) wasStarted(place string) bool {
