@@ -34,6 +34,7 @@ type Gate struct {
 	OpenedAt  time.Time       `json:"opened_at"`
 	OpenedSeq int64           `json:"opened_seq"`
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
+	Shown     *Shown          `json:"shown,omitempty"` // [Subject] of it, where a gate is for people
 }
 
 // ownSegments are the last segments of keys of gates that do not stand at the

@@ -168,6 +168,9 @@ type Outline struct {
 	Class    string     `json:"class,omitempty"`  // of a tool call
 	Hosted   bool       `json:"hosted,omitempty"` // a stage that a host of agents does
 	Children []*Outline `json:"children,omitempty"`
+	// Given is what else the document says of the node: arguments, prompt, inputs, and
+	// how patient it is.
+	Given json.RawMessage `json:"given,omitempty"`
 }
 
 // ListRequest selects runs.

@@ -175,11 +175,7 @@ head       sha256:h3
 
 01JCQ8R4T5V6W7X8Y9Z0A1B2C3  root/ok  question  notes
   Publish?
-    {
-      "show": {
-        "notes": "all is well"
-      }
-    }
+    show: {"notes":"all is well"}
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok approve
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok deny
 
@@ -460,11 +456,7 @@ func TestDecideListsWhatIsPending(t *testing.T) {
 	equal(t, "stdout", b.out.String(), `
 01JCQ8R4T5V6W7X8Y9Z0A1B2C3  root/ok  question  notes
   Publish?
-    {
-      "show": {
-        "notes": "all is well"
-      }
-    }
+    show: {"notes":"all is well"}
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok approve
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok deny
 

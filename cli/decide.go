@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -177,10 +178,28 @@ func pendingGates(ctx context.Context, svc tipstaff.Service) ([]pendingGate, err
 func (a *app) printGate(g pendingGate) {
 	fmt.Fprintf(a.out, "\n%s  %s  %s\n", g.Run, clean(g.Key), clean(joined("  ", string(g.Kind), g.Title)))
 	fmt.Fprintf(a.out, "  %s\n", clean(g.Question))
-	for _, l := range gateSubject(g.Gate) {
-		fmt.Fprintf(a.out, "    %s\n", l)
-	}
+	a.printSubject(a.out, g.Run, g.Gate)
 	for _, l := range a.decideLines(g.Run, g.Gate) {
 		fmt.Fprintf(a.out, "  %s\n", l)
 	}
+}
+
+// printSubject shows what a gate asks about, and where the rest is of what was cut.
+func (a *app) printSubject(w io.Writer, run tipstaff.ID, g tipstaff.Gate) {
+	shown := tipstaff.Subject(g)
+	for _, l := range shown.Lines {
+		fmt.Fprintf(w, "    %s\n", l)
+	}
+	if !shown.Whole {
+		fmt.Fprintf(w, "  everything: %s\n", a.invocation("show", run.String(), "--gate", typable(g)))
+	}
+}
+
+// typable is how a gate is named on a command line: by its key, unless that cannot be
+// shown and so not be typed.
+func typable(g tipstaff.Gate) string {
+	if clean(g.Key) != g.Key {
+		return g.ID.String()
+	}
+	return g.Key
 }

@@ -18,18 +18,14 @@ const draftSubject = `{"intent_hash":"sha256:i","program_digest":"sha256:d","int
 	"outline":{"path":"root","kind":"sequential","children":[{"path":"root/read","id":"read","kind":"tool_call","label":"mcp://builtin/read_file@1.0.0","class":"read"},
 	{"path":"root/\u001b[2J","id":"\u001b[2J","kind":"gate","label":"Fine?"}]},"bounds":{"cost_usd":"5.00","tool_calls":20}}`
 
-const shownDraft = `  intent
-    {
-      "verb": "build"
-    }
+const shownDraft = `  intent: {"verb":"build"}
   plan
     root  sequential
       read  tool_call  mcp://builtin/read_file@1.0.0  read
       \u001b[2J  gate  Fine?
-  bounds
-    cost_usd 5.00, tool_calls 20
-  intent_hash  sha256:i
-  program_digest  sha256:d
+  bounds: cost_usd 5.00, tool_calls 20
+  intent_hash: sha256:i
+  program_digest: sha256:d
 `
 
 func draftGate() tipstaff.Gate {
@@ -138,7 +134,7 @@ func TestDoParksWithThePlanInSight(t *testing.T) {
 	b := newBench(t)
 	got := drafts(b, draftGate())
 	b.run(t, 4, "do", "x", "--draft-only")
-	contains(t, "stderr", b.err.String(), "waiting: confirm asks: Accept this plan?\n", strings.ReplaceAll(shownDraft, "  intent\n", "    intent\n")[:11],
+	contains(t, "stderr", b.err.String(), "waiting: confirm asks: Accept this plan?\n", "    intent: {\"verb\":\"build\"}\n",
 		"      read  tool_call  mcp://builtin/read_file@1.0.0  read\n", "tipstaff decide "+runA.String()+" confirm accept\n")
 	if !got.Draft.Only {
 		t.Error("more than a draft is wanted")

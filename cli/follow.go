@@ -248,6 +248,16 @@ func (f *follower) tell(text string) {
 	f.unsuspend()
 }
 
+// leave lets the live view stand above what is written from now on, until unsuspend.
+func (f *follower) leave() {
+	switch {
+	case f.speech != nil:
+		f.suspend() // what was said so far is said again, whole
+	case f.screen != nil:
+		f.screen.leave()
+	}
+}
+
 func (f *follower) suspend() {
 	if f.screen != nil {
 		f.screen.suspend()

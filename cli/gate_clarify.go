@@ -13,49 +13,20 @@ import (
 )
 
 // question is one of those that a clarification asks.
-type question struct {
-	ID       string          `json:"id"`
-	Prompt   string          `json:"prompt"`
-	Type     string          `json:"type"` // text, number, boolean, choice
-	Options  []string        `json:"options"`
-	Default  json.RawMessage `json:"default"`
-	Required bool            `json:"required"`
-}
+type question struct{ tipstaff.ClarifyQuestion }
 
-// questionsOf are the questions of a clarification; nil: the gate is none.
-func questionsOf(g tipstaff.Gate) []question {
-	var s struct {
-		Questions []question `json:"questions"`
+func questionsOf(g tipstaff.Gate) (all []question) {
+	for _, q := range tipstaff.QuestionsOf(g) {
+		all = append(all, question{q})
 	}
-	if g.Kind != tipstaff.Clarification || json.Unmarshal(g.Subject, &s) != nil {
-		return nil
-	}
-	return s.Questions
+	return all
 }
-
-// text is the question with what may be answered.
-func (q question) text() string {
-	kind := q.Type
-	if len(q.Options) > 0 {
-		kind = strings.Join(q.Options, ", ")
-	}
-	notes := []string{kind}
-	switch {
-	case q.hasDefault():
-		notes = append(notes, "default "+string(q.Default))
-	case !q.Required:
-		notes = append(notes, "may be left out")
-	}
-	return clean(q.Prompt) + " (" + clean(strings.Join(notes, "; ")) + ")"
-}
-
-func (q question) hasDefault() bool { return len(q.Default) > 0 && string(q.Default) != "null" }
 
 // parse reads an answer as people type it.
 func (q question) parse(s string) (json.RawMessage, error) {
 	if s == "" {
 		switch {
-		case q.hasDefault():
+		case q.HasDefault():
 			return q.Default, nil
 		case !q.Required:
 			return nil, nil
@@ -108,7 +79,7 @@ func (p *prompter) clarify(ctx context.Context, questions []question) (json.RawM
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, q := range questions {
-		answer, err := insist(ctx, p, fmt.Sprintf("%d/%d  %s: ", i+1, len(questions), q.text()), q.parse)
+		answer, err := insist(ctx, p, fmt.Sprintf("%d/%d  %s: ", i+1, len(questions), q.Text()), q.parse)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +110,7 @@ func answerForm(g tipstaff.Gate, action string) string {
 	for _, q := range questions {
 		example := `"TEXT"`
 		switch {
-		case q.hasDefault():
+		case q.HasDefault():
 			example = string(q.Default)
 		case len(q.Options) > 0:
 			example = string(quoted(q.Options[0]))

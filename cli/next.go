@@ -40,10 +40,7 @@ func (a *app) resumeLine(run tipstaff.ID) string { return a.invocation("resume",
 
 // decideLines are the commands that answer g, one per action.
 func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
-	gate := g.Key
-	if clean(gate) != gate { // a key that cannot be shown cannot be typed
-		gate = g.ID.String()
-	}
+	gate := typable(g)
 	var lines []string
 	for _, action := range g.Actions {
 		words := []string{"decide", run.String(), gate, action}
@@ -65,7 +62,7 @@ func needsAnswer(action string) bool {
 
 // needsFeedback tells of the actions that hand words on to whoever works next.
 func needsFeedback(action string) bool {
-	return action == "retry_feedback" || action == "continue_with_waiver" || action == "fix"
+	return action == "retry_feedback" || action == "continue_with_waiver" || action == "fix" || action == "revise"
 }
 
 // saySteps tells what brings an unfinished run on, as commands. below are the
@@ -80,11 +77,7 @@ func (a *app) saySteps(w io.Writer, r tipstaff.Run, below []tipstaff.Run, wake t
 				at += " of " + clean(nameOf(who))
 			}
 			fmt.Fprintf(w, "waiting: %s asks: %s\n", at, clean(g.Question))
-			if g.Kind == tipstaff.Clarification || draftOf(g) != nil || stageOf(g).Stage != "" { // what is asked is not in the question
-				for _, l := range gateSubject(g) {
-					fmt.Fprintf(w, "    %s\n", l)
-				}
-			}
+			a.printSubject(w, who.ID, g)
 			for _, line := range a.decideLines(who.ID, g) {
 				fmt.Fprintf(w, "  %s\n", line)
 			}

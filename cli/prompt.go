@@ -1,12 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +17,6 @@ import (
 const (
 	promptPatience = 10 * time.Minute // then the run parks
 	promptRepeats  = 3                // of a question, after an answer that made no sense
-	subjectShown   = 4 << 10          // bytes
 )
 
 // prompter asks a person at the terminal about gates.
@@ -90,7 +89,7 @@ func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, b
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if view := p.follower(); view != nil {
-		view.suspend()
+		view.leave()
 		defer view.unsuspend()
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
@@ -106,10 +105,20 @@ func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, b
 	return tipstaff.Choice{}, false
 }
 
+// choose asks for the action, and for what it needs. "v" shows everything, and what
+// follows "because" is the reason that is recorded and told to whoever works on.
 func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choice, err error) {
-	c.Action, err = insist(ctx, p, strings.Join(g.Actions, ", ")+"? ", func(s string) (string, error) {
-		return match(s, g.Actions)
-	})
+	for {
+		c.Action, err = insist(ctx, p, choices(g), func(s string) (string, error) {
+			s, c.Note, _ = strings.Cut(s, " because ")
+			c.Note = strings.TrimSpace(c.Note)
+			return matchAction(strings.TrimSpace(s), g)
+		})
+		if err != nil || c.Action != viewAction {
+			break
+		}
+		io.WriteString(p.out, indented(tipstaff.WholeSubject(g).Lines))
+	}
 	if questions := questionsOf(g); err == nil && c.Action == "answer" && len(questions) > 0 {
 		c.Answer, err = p.clarify(ctx, questions)
 	} else if err == nil && needsAnswer(c.Action) {
@@ -119,6 +128,33 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 		c.Feedback, err = insist(ctx, p, "feedback: ", parseFeedback)
 	}
 	return c, err
+}
+
+// choices is what can be typed.
+func choices(g tipstaff.Gate) string {
+	text := strings.Join(g.Actions, ", ")
+	if !tipstaff.Subject(g).Whole {
+		text += ", or v to view everything"
+	}
+	return text + "? "
+}
+
+// viewAction asks to see everything.
+const viewAction = "v"
+
+// approvalKeys are what people type about a call.
+var approvalKeys = map[string]string{"y": "allow", "yes": "allow", "n": "deny", "no": "deny", "a": "allow_all"}
+
+// matchAction is match, with v, which shows everything, and the keys of approvals.
+func matchAction(s string, g tipstaff.Gate) (string, error) {
+	key := strings.ToLower(s)
+	if key == viewAction || key == "view" {
+		return viewAction, nil
+	}
+	if action := approvalKeys[key]; g.Kind == tipstaff.Approval && slices.Contains(g.Actions, action) {
+		return action, nil
+	}
+	return match(s, g.Actions)
 }
 
 // answer asks for the value of an action.
@@ -202,14 +238,11 @@ func parseFeedback(s string) (string, error) {
 	return s, nil
 }
 
-// gateText shows what is decided: all of it that fits, exactly as it will be
-// recorded, and the digest that the decision binds to.
+// gateText shows what is decided, and the digest that the decision binds to.
 func gateText(g tipstaff.Gate) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s (%s) asks: %s\n", clean(g.Path), clean(string(g.Kind)), clean(g.Question))
-	for _, l := range gateSubject(g) {
-		fmt.Fprintf(&b, "  %s\n", l)
-	}
+	b.WriteString(indented(tipstaff.Subject(g).Lines))
 	if g.Digest != "" {
 		fmt.Fprintf(&b, "digest: %s\n", clean(g.Digest))
 	}
@@ -219,18 +252,10 @@ func gateText(g tipstaff.Gate) string {
 	return b.String()
 }
 
-func subjectLines(subject json.RawMessage) []string {
-	if len(subject) == 0 || string(subject) == "null" {
-		return nil
+func indented(lines []string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString("  " + l + "\n")
 	}
-	text := string(subject)
-	var indented bytes.Buffer
-	if json.Indent(&indented, subject, "", "  ") == nil {
-		text = indented.String()
-	}
-	lines := cleanLines(cut(text, subjectShown))
-	if left := len(text) - len(cut(text, subjectShown)); left > 0 {
-		lines = append(lines, fmt.Sprintf("… and %s more; show --json has all", plural(left, "byte")))
-	}
-	return lines
+	return b.String()
 }

@@ -79,12 +79,7 @@ func TestPromptShowsExactlyWhatIsDecided(t *testing.T) {
 	_, _, out := asked(g, "")
 	equal(t, "prompt", out, `
 root/ok (question) asks: Send \u001b[31mit\u001b[0m\nto \u202eeveryone?
-  {
-    "args": {
-      "to": "a\u202eb",
-      "body": "x\u200by\u009b"
-    }
-  }
+  args: {"to":"a\u202eb","body":"x\u200by\u009b"}
 digest: sha256:d1
 approve, deny? 
 no answer: the run parks
@@ -95,10 +90,33 @@ func TestPromptCutsLongSubjects(t *testing.T) {
 	g := publishGate()
 	g.Subject = json.RawMessage(`"` + strings.Repeat("é", 3000) + `"`)
 	_, _, out := asked(g, "")
-	// 6,002 bytes, of which 4,096 would split a character: the quote makes it odd.
-	contains(t, "prompt", out, "… and 1907 bytes more; show --json has all\n")
-	if n := strings.Count(out, "é"); n != 2047 {
-		t.Errorf("%d characters shown, want 2047", n)
+	// 6,000 bytes, of which the first 3,072 and the last 1,024 are shown.
+	contains(t, "prompt", out, "… 1904 bytes left out …\n", "approve, deny, or v to view everything? ")
+	if n := strings.Count(out, "é"); n != 2048 {
+		t.Errorf("%d characters shown, want 2048", n)
+	}
+	_, _, out = asked(g, "v\n")
+	if n := strings.Count(out, "é"); n != 2048+3000 {
+		t.Errorf("%d characters shown with v, want 5048", n)
+	}
+}
+
+// Of a call the usual keys are understood, and why it is denied is handed on.
+func TestPromptApprovals(t *testing.T) {
+	g := publishGate()
+	g.Kind, g.Actions, g.Deny = tipstaff.Approval, []string{"allow", "deny", "allow_all"}, "deny"
+	for typed, want := range map[string]tipstaff.Choice{
+		"y\n": {Action: "allow"}, "a\n": {Action: "allow_all"}, "allow\n": {Action: "allow"}, "N\n": {Action: "deny"},
+		"n because it is  Friday \n": {Action: "deny", Note: "it is  Friday"}, "deny because no\n": {Action: "deny", Note: "no"},
+	} {
+		got, ok, out := asked(g, typed)
+		if !ok || got.Action != want.Action || got.Note != want.Note {
+			t.Errorf("%q decided %+v\n%s", typed, got, out)
+		}
+	}
+	g.Actions = []string{"allow", "deny"}
+	if got, ok, _ := asked(g, "a\n"); ok && got.Action != "allow" {
+		t.Errorf("a decided %+v, where only one is asked about", got)
 	}
 }
 

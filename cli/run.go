@@ -246,7 +246,7 @@ func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tips
 	}
 	fmt.Fprintf(o.out, "%s  %s\n", clean(joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
 	if s.Outline != nil {
-		for _, l := range outlineLines(s.Outline, 0) {
+		for _, l := range tipstaff.ShownOutline(s.Outline) {
 			fmt.Fprintln(o.out, l)
 		}
 	}

@@ -87,6 +87,7 @@ func TestRunOnADumbTerminalPrintsLines(t *testing.T) {
 
 func TestRunUnattendedParksAndSaysHowToGoOn(t *testing.T) {
 	const steps = `waiting: root/ok asks: Publish?
+    show: {"notes":"all is well"}
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok approve
   tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok deny
 then:

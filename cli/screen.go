@@ -70,6 +70,15 @@ func (s *screen) suspend() {
 	s.suspended++
 }
 
+// leave lets the block stand as it is until resume: someone else writes below it. The
+// next one is painted below that.
+func (s *screen) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.widths, s.last = nil, ""
+	s.suspended++
+}
+
 func (s *screen) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

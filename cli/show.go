@@ -17,7 +17,7 @@ type showOptions struct {
 	*app
 	ref string
 
-	graph                    string
+	graph, gate              string
 	checkpoints, transitions bool
 }
 
@@ -28,6 +28,7 @@ func newShow(a *app) *cobra.Command {
 		Short: "Show a run: state, gates, bounds, outputs",
 		Example: `  tipstaff show @
   tipstaff show @ --json
+  tipstaff show @ --gate root/ok
   tipstaff show @ --transitions
   tipstaff show @ --graph mermaid`,
 		Args:              needs("RUN"),
@@ -37,8 +38,14 @@ func newShow(a *app) *cobra.Command {
 			if cmd.Flags().Changed("graph") && !slices.Contains(graphFormats, o.graph) {
 				return &usageError{message: fmt.Sprintf("a pipeline is drawn as %s, not as %q", strings.Join(graphFormats, " or "), o.graph)}
 			}
-			if o.graph != "" && o.checkpoints || o.graph != "" && o.transitions || o.checkpoints && o.transitions {
-				return &usageError{message: "only one of --graph, --checkpoints and --transitions can be shown at once"}
+			chosen := 0
+			for _, name := range []string{"graph", "checkpoints", "transitions", "gate"} {
+				if cmd.Flags().Changed(name) {
+					chosen++
+				}
+			}
+			if chosen > 1 {
+				return &usageError{message: "only one of --graph, --checkpoints, --transitions and --gate can be shown at once"}
 			}
 			return o.run(cmd.Context())
 		},
@@ -46,6 +53,7 @@ func newShow(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&o.graph, "graph", "", "draw the pipeline with how often its edges were taken, as `mermaid` or dot")
 	cmd.Flags().BoolVar(&o.checkpoints, "checkpoints", false, "list the checkpoints of a pipeline")
 	cmd.Flags().BoolVar(&o.transitions, "transitions", false, "list the transitions of a pipeline")
+	cmd.Flags().StringVar(&o.gate, "gate", "", "show everything that an open `gate` asks about, given by its id or key")
 	return cmd
 }
 
@@ -69,6 +77,9 @@ func (o *showOptions) run(ctx context.Context) error {
 	run, err := svc.Get(ctx, id)
 	if err != nil {
 		return err
+	}
+	if o.gate != "" {
+		return o.showGate(run)
 	}
 	if o.json {
 		return o.writeJSON(filled(run))
@@ -176,4 +187,27 @@ func (o *showOptions) printGates(r tipstaff.Run) {
 	for _, g := range r.OpenGates {
 		o.printGate(pendingGate{Run: r.ID, Title: nameOf(r), Gate: g})
 	}
+}
+
+// showGate shows everything that a gate asks about.
+func (o *showOptions) showGate(r tipstaff.Run) error {
+	i := slices.IndexFunc(r.OpenGates, func(g tipstaff.Gate) bool { return g.Key == o.gate || g.ID.String() == o.gate })
+	if i < 0 {
+		return &tipstaff.Error{Code: tipstaff.GateNotFound, Message: fmt.Sprintf("run %s has no open gate %s", r.ID, o.gate), Hint: "tipstaff show " + r.ID.String() + " lists those that are open"}
+	}
+	g := r.OpenGates[i]
+	shown := tipstaff.WholeSubject(g)
+	g.Shown = &shown
+	if o.json {
+		return o.writeJSON(pendingGate{Run: r.ID, Title: nameOf(r), Gate: g})
+	}
+	fmt.Fprintf(o.out, "%s\n", clean(g.Question))
+	for _, l := range shown.Lines {
+		fmt.Fprintf(o.out, "  %s\n", l)
+	}
+	fmt.Fprintf(o.out, "digest: %s\n", clean(g.Digest))
+	for _, l := range o.decideLines(r.ID, g) {
+		fmt.Fprintf(o.out, "  %s\n", l)
+	}
+	return nil
 }

@@ -142,9 +142,12 @@ func TestAMaterialCorrectionWaitsToBeAccepted(t *testing.T) {
 	if g.Key != "confirm@2" || !slices.Equal(g.Actions, []string{"accept", "keep", "cancel"}) || !g.ExpiresAt.IsZero() {
 		t.Errorf("gate %+v", g)
 	}
-	var subject map[string]json.RawMessage
-	if err := json.Unmarshal(g.Subject, &subject); err != nil || len(subject) != 3 || subject["intent_hash"] == nil || subject["program_digest"] == nil || subject["reasons"] == nil {
-		t.Errorf("subject %s", g.Subject)
+	shown := strings.Join(g.Shown.Lines, "\n")
+	for _, want := range []string{"ok is changed\n  question was: \"Go on?\"\n  question is now: \"Really go on?\"\n", "look is added\n  args: {\"path\":\"effects\"}\n",
+		"plan.bounds is changed\n  tool_calls was: 10\n  tool_calls is now: 100\n", "budget_delta: tool_calls rises from 10 to 100"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("it is not shown that %s:\n%s", want, shown)
+		}
 	}
 	b.verified(run)
 	if _, err := b.decide(run, "confirm@2", "accept"); err != nil {

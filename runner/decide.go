@@ -256,7 +256,7 @@ func feedbackFits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
 		Required []string `json:"feedback_required_for"`
 	}
 	switch g.Kind {
-	case tipstaff.Handoff:
+	case tipstaff.Handoff, tipstaff.Confirmation:
 		_ = json.Unmarshal(g.Subject, &subject) // it names what it needs, or nothing
 	case tipstaff.Question, tipstaff.Clarification:
 		if req.Action == actionAnswer { // its text

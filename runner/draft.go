@@ -30,9 +30,11 @@ const (
 )
 
 const (
-	mostTries  = 3    // of a model, until its answer can be used
-	mostRounds = 3    // of questions to the user
-	shownReply = 2000 // bytes of an answer that could not be used
+	mostTries  = 3 // of a model, until its answer can be used
+	mostRounds = 3 // of questions to the user
+	// mostRevised is how often a person may have a draft written again.
+	mostRevised = 10
+	shownReply  = 2000 // bytes of an answer that could not be used
 )
 
 // startDraft makes a run that begins with prose.
@@ -150,6 +152,10 @@ type drafting struct {
 	Answers   []prompts.DraftAnswer `json:"answers"`
 	Questions json.RawMessage       `json:"questions,omitempty"` // that are to be asked
 	Revision  *revision             `json:"revision,omitempty"`  // that was drafted
+	Reply     string                `json:"reply,omitempty"`     // and how it begins
+	Wanted    []string              `json:"wanted,omitempty"`    // what a person wants to be different about drafts
+	Revised   int                   `json:"revised,omitempty"`   // how often it was written again
+	With      *revision             `json:"with,omitempty"`      // while a draft is to be confirmed: what was frozen for drafting
 }
 
 // checked is the value of plan.check: one of the three.
@@ -198,6 +204,9 @@ func (p *program) draftPlan(fc flow.Context) (json.RawMessage, error) {
 		switch {
 		case found.Revision != nil:
 			d.Revision = found.Revision
+			if p.draft.Rules >= rulesShown {
+				d.Reply = beginning(reply)
+			}
 			fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanDrafted), Body: map[string]any{
 				"program_digest": d.Revision.ProgramDigest, "intent_hash": d.Revision.IntentHash, "model": d.Model, "attempts": d.Attempts}})
 			return nil, flow.Continue(flow.JSON(d))
@@ -208,7 +217,7 @@ func (p *program) draftPlan(fc flow.Context) (json.RawMessage, error) {
 			d.Questions = found.Questions
 			return nil, flow.Continue(flow.JSON(d))
 		}
-		data.Problems, data.Reply = nil, strings.ToValidUTF8(reply[:min(len(reply), shownReply)], "")
+		data.Problems, data.Reply = nil, beginning(reply)
 		for _, problem := range found.Problems {
 			data.Problems = append(data.Problems, problem.Code+": "+problem.Message)
 		}
@@ -229,9 +238,17 @@ func (p *program) takeUp(fc flow.Context) (*drafting, error) {
 		return &drafting{Memories: recalled, Model: p.draftsman().Settings.ModelName}, err
 	}
 	d := *p.chapter.Draft
+	if d.Questions == nil {
+		return &d, nil
+	}
 	answers, err := p.clarify(fc, d.Round, d.Questions)
 	d.Answers, d.Questions = append(slices.Clone(d.Answers), answers...), nil
 	return &d, err
+}
+
+// beginning is as much of a model's answer as it is shown again.
+func beginning(reply string) string {
+	return strings.ToValidUTF8(reply[:min(len(reply), shownReply)], "")
 }
 
 // draftsman is the agent that drafts: there is but one before there is a plan.
@@ -287,6 +304,12 @@ func (p *program) draftData(d *drafting) (prompts.DraftData, error) {
 	}
 	for _, m := range d.Memories {
 		data.Memories = append(data.Memories, m.Text)
+	}
+	for _, wanted := range d.Wanted {
+		data.Problems = append(data.Problems, "the user does not accept the plan and says: "+wanted)
+	}
+	if d.Wanted != nil {
+		data.Reply = d.Reply
 	}
 	return data, nil
 }
@@ -383,6 +406,11 @@ func (p *program) propose(ctx context.Context, src source, state json.RawMessage
 		compiled["intent"], compiled["intent_hash"], compiled["program_digest"] = doc.Intent.JSON(), next.IntentHash, next.ProgramDigest
 		next.Number = 1
 		t.chapter = chapter{Phase: phaseConfirm, Latest: 1, Revision: *next, Recalled: t.chapter.Recalled}
+		if p.draft.Rules >= rulesShown {
+			drafted := *d
+			drafted.Revision, drafted.With = nil, &p.chapter.Revision
+			t.chapter.Draft = &drafted
+		}
 		t.keep = next.documents()
 	}
 	if p.chapter.Draft == nil {

@@ -296,3 +296,78 @@ func (b *bed) accepted(run tipstaff.ID) string {
 	}
 	return ""
 }
+
+// A person who does not like a draft says what should be different, and is asked again.
+func TestADraftIsWrittenAgain(t *testing.T) {
+	b, told := draftBed(t, copyPlan("copy.txt"), copyPlan("other.txt"))
+	run, _ := b.do("Copy my note")
+	g := b.get(run).OpenGates[0]
+	if !slices.Equal(g.Actions, []string{"accept", "revise", "reject"}) {
+		t.Fatalf("it offers %v", g.Actions)
+	}
+	if _, err := b.decide(run, "confirm", "revise"); tipstaff.CodeOf(err) != tipstaff.FeedbackRequired {
+		t.Errorf("without a word: %v", err)
+	}
+	if _, err := b.Decide(cli(), tipstaff.DecideRequest{Run: run, Gate: "confirm", Action: "revise", Feedback: "Call it other.txt."}); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.resume(run); out.Outcome != "parked" {
+		t.Fatalf("%+v", out)
+	}
+	if len(*told) != 2 || !strings.Contains((*told)[1], "Call it other.txt.") || !strings.Contains((*told)[1], `"path": "copy.txt"`) {
+		t.Errorf("the model was told %q", (*told)[len(*told)-1])
+	}
+	g = b.get(run).OpenGates[0]
+	if shown := strings.Join(g.Shown.Lines, "\n"); g.Key != "confirm@2" || !strings.Contains(shown, `"other.txt"`) {
+		t.Errorf("%s shows %s", g.Key, shown)
+	}
+	b.verified(run)
+	if _, err := b.decide(run, "confirm@2", "accept"); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.resume(run); out.State != tipstaff.Completed || b.read("other.txt") != "hello" {
+		t.Fatalf("%+v", out)
+	}
+	b.verified(run)
+}
+
+// An acceptance covers what was shown. A call with a value that was cut asks when its
+// turn comes, with the others it does not.
+func TestAnAcceptanceCoversWhatWasShown(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	plan := func(content string) string {
+		return `{"kind": "plan", "version": 1, "skill": "skill://notes@1.0.0", "intent": {"verb": "deliver", "objects": [{"name": "note", "value": "a note"}]},
+ "root": {"kind": "sequential", "children": [
+  {"id": "note", "kind": "tool_call", "tool": "mcp://builtin/exec@1.0.0", "args": {"argv": ["sh", "-c", "cat >> effects"], "stdin": "` + content + `"}}]}}`
+	}
+	for _, c := range []struct {
+		content string
+		asks    bool
+	}{{"short", false}, {long, true}} {
+		b, _ := draftBed(t, plan(c.content))
+		b.write("skills/notes/skill.yaml", "id: notes\nversion: 1.0.0\nverbs: [deliver]\ntools: [mcp://builtin/exec@1.0.0]\nsub_skills: none\n")
+		run, _ := b.do("Write a note")
+		g := b.get(run).OpenGates[0]
+		var subject struct{ Cut []string }
+		if err := json.Unmarshal(g.Subject, &subject); err != nil || slices.Contains(subject.Cut, "note") != c.asks || g.Shown.Whole == c.asks {
+			t.Errorf("cut: %v, whole: %v, %v", subject.Cut, g.Shown.Whole, err)
+		}
+		if _, err := b.decide(run, "confirm", "accept"); err != nil {
+			t.Fatal(err)
+		}
+		out := b.resume(run)
+		if asked := out.Outcome == "parked"; asked != c.asks {
+			t.Fatalf("%d bytes: %+v", len(c.content), out)
+		}
+		if c.asks {
+			if _, err := b.decide(run, "root/note/approval", "allow"); err != nil {
+				t.Fatal(err)
+			}
+			out = b.resume(run)
+		}
+		if out.State != tipstaff.Completed || b.read("effects") != c.content {
+			t.Errorf("%+v", out)
+		}
+		b.verified(run)
+	}
+}

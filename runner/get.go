@@ -107,6 +107,8 @@ func (r *Runner) openGates(ctx context.Context, run string, fold *tipstaff.Fold)
 	gates := make([]tipstaff.Gate, len(rows))
 	for i, g := range rows {
 		gates[i] = gateOf(g)
+		shown := tipstaff.Subject(gates[i])
+		gates[i].Shown = &shown
 	}
 	return gates, err
 }

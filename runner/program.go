@@ -56,6 +56,8 @@ type program struct {
 	desk     agent.Desk      // where its turns lay what they ask models
 	turns    sync.Map        // by path: *liveTurn
 	exhibits exhibits        // what remote stages show to hosts
+	cutOnce  sync.Once
+	cut      map[string]bool // the calls of which the gate that accepted it did not show every value
 	// refused holds, by path, what the frozen gate refuses: the call is asked for
 	// all the same, so that the refusal is recorded as its outcome.
 	refused sync.Map
@@ -307,7 +309,7 @@ const approvalExpiry = 24 * time.Hour
 // the same way, so that it is recorded as the call's outcome.
 func (p performer) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result, error) {
 	uri := call.Node.Tool
-	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal, Agent: p.draft.acceptedVia == viaParent || p.chapter.Revision.ByParent,
+	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && p.covered(call.Node.ID), Agent: p.draft.acceptedVia == viaParent || p.chapter.Revision.ByParent,
 		Run: policy.Run{Path: fc.Path()}})
 	if v.Err != nil {
 		p.refused.Store(fc.Path(), v.Err)

@@ -26,6 +26,8 @@ type revision struct {
 	Frozen        map[string]string `json:"frozen"`
 	// ByParent: its parent has accepted it, and nobody who could see its calls.
 	ByParent bool `json:"by_parent,omitempty"`
+	// Shown: a person has accepted it at a gate, who knows of it what the gate has shown.
+	Shown bool `json:"shown,omitempty"`
 	// AcceptedBy is the envelope under whose acceptance it runs. "": nobody has
 	// accepted it yet.
 	AcceptedBy string `json:"accepted_by,omitempty"`
@@ -72,7 +74,8 @@ type chapter struct {
 	Former   *revision `json:"former,omitempty"` // while one is to be confirmed: the one in force
 	// Reasons say why it must be confirmed.
 	Reasons []tipstaff.Reason `json:"reasons,omitempty"`
-	Latest  int               `json:"latest"` // the highest number of a revision so far
+	Changes []tipstaff.Change `json:"changes,omitempty"` // and what is confirmed
+	Latest  int               `json:"latest"`            // the highest number of a revision so far
 
 	Draft *drafting `json:"draft,omitempty"` // how far a draft has come
 
@@ -127,8 +130,12 @@ func (c *chapter) root() string {
 		root = "turn"
 	}
 	switch {
-	case c.Draft != nil: // the answers to a round of questions begin it
-		root = fmt.Sprintf("%s@%d", root, c.Draft.Round+1)
+	case c.Draft != nil && c.Phase == phaseConfirm:
+		if c.Draft.Revised > 0 {
+			root = fmt.Sprintf("%s@%d", root, c.Draft.Revised+1)
+		}
+	case c.Draft != nil: // the answers to a round of questions begin it, or what a person wants to be different
+		root = fmt.Sprintf("%s@%d", root, c.Draft.Round+c.Draft.Revised+1)
 	case c.Revision.Number > 1:
 		root = fmt.Sprintf("%s@%d", root, c.Revision.Number)
 	}

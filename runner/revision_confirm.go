@@ -5,23 +5,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/plan"
 )
 
 // Answers to a confirmation.
 const (
 	actionAccept = "accept"
 	actionReject = "reject"
+	actionRevise = "revise" // of a draft: it is written again, with what the person says
 	actionKeep   = "keep"
 	actionCancel = "cancel"
 )
 
 // confirmed is what a confirmation continues with.
 type confirmed struct {
-	Gate   string `json:"gate"`
-	Action string `json:"action"`
+	Gate     string `json:"gate"`
+	Action   string `json:"action"`
+	Feedback string `json:"feedback,omitempty"`
 }
 
 // confirmSubject is exactly what is accepted.
@@ -29,6 +34,7 @@ type confirmSubject struct {
 	IntentHash    string            `json:"intent_hash"`
 	ProgramDigest string            `json:"program_digest"`
 	Reasons       []tipstaff.Reason `json:"reasons"`
+	Changes       []tipstaff.Change `json:"changes,omitempty"`
 }
 
 // confirm asks whether a program may take effect. Nobody answers it but a person,
@@ -41,13 +47,13 @@ func (p *program) confirm(fc flow.Context) (json.RawMessage, error) {
 	}
 	d, err := fc.Wait(flow.Gate{Kind: string(tipstaff.Confirmation),
 		Question: fmt.Sprintf("Revision %d changes what was accepted. Accept it, keep revision %d, or cancel the run?", next.Number, former.Number),
-		Subject:  flow.JSON(confirmSubject{next.IntentHash, next.ProgramDigest, p.chapter.Reasons}),
+		Subject:  flow.JSON(confirmSubject{next.IntentHash, next.ProgramDigest, p.chapter.Reasons, p.chapter.Changes}),
 		Actions:  []string{actionAccept, actionKeep, actionCancel}, Deny: actionCancel})
 	if err != nil {
 		return nil, err
 	}
 	if d.Action == actionAccept || d.Action == actionKeep {
-		return nil, flow.Continue(flow.JSON(confirmed{d.Gate, d.Action}))
+		return nil, flow.Continue(flow.JSON(confirmed{Gate: d.Gate, Action: d.Action}))
 	}
 	return nil, &declined{decision: d}
 }
@@ -59,20 +65,72 @@ type firstSubject struct {
 	Intent        json.RawMessage   `json:"intent"`
 	Outline       *tipstaff.Outline `json:"outline"`
 	Bounds        tipstaff.Bounds   `json:"bounds"`
+	// Cut are the calls of which not every value is shown. The acceptance does not cover
+	// them: they ask when their turn comes.
+	Cut []string `json:"cut,omitempty"`
+
+	FeedbackRequired []string `json:"feedback_required_for,omitempty"`
 }
 
 // confirmFirst asks about a program that somebody else than its user brought.
 func (p *program) confirmFirst(fc flow.Context) (json.RawMessage, error) {
+	subject := firstSubject{p.doc.Intent.Hash(), p.draft.ProgramDigest, p.doc.Intent.JSON(), p.doc.Outline(p.resolver()), p.draft.Bounds, nil, nil}
+	if p.draft.Rules < rulesShown {
+		withoutGiven(subject.Outline)
+	} else {
+		subject.Cut = slices.Sorted(maps.Keys(cutIn(subject.Outline)))
+	}
+	actions := []string{actionAccept, actionReject}
+	if d := p.chapter.Draft; d != nil && d.Revised < mostRevised {
+		actions, subject.FeedbackRequired = []string{actionAccept, actionRevise, actionReject}, []string{actionRevise}
+	}
 	d, err := fc.Wait(flow.Gate{Kind: string(tipstaff.Confirmation), Question: "Accept this plan?",
-		Subject: flow.JSON(firstSubject{p.doc.Intent.Hash(), p.draft.ProgramDigest, p.doc.Intent.JSON(), p.doc.Outline(p.resolver()), p.draft.Bounds}),
-		Actions: []string{actionAccept, actionReject}, Deny: actionReject})
+		Subject: flow.JSON(subject),
+		Actions: actions, Deny: actionReject})
 	if err != nil {
 		return nil, err
 	}
-	if d.Action == actionAccept {
-		return nil, flow.Continue(flow.JSON(confirmed{d.Gate, d.Action}))
+	switch d.Action {
+	case actionAccept:
+		return nil, flow.Continue(flow.JSON(confirmed{Gate: d.Gate, Action: d.Action}))
+	case actionRevise:
+		return nil, flow.Continue(flow.JSON(confirmed{d.Gate, d.Action, d.Feedback}))
 	}
 	return nil, &declined{decision: d}
+}
+
+// withoutGiven makes an outline what it was under the first rules.
+func withoutGiven(o *tipstaff.Outline) {
+	o.Given = nil
+	for _, c := range o.Children {
+		withoutGiven(c)
+	}
+}
+
+// cutIn are the ids of the calls of which a gate does not show every value.
+func cutIn(o *tipstaff.Outline) map[string]bool {
+	cut := map[string]bool{}
+	var look func(*tipstaff.Outline)
+	look = func(o *tipstaff.Outline) {
+		if o.Kind == string(plan.ToolCall) && !tipstaff.ShownWhole(o.Given) {
+			cut[o.ID] = true
+		}
+		for _, c := range o.Children {
+			look(c)
+		}
+	}
+	look(o)
+	return cut
+}
+
+// covered reports whether the acceptance of the program covers the literal arguments of
+// a call: a person who was asked has accepted what they were shown.
+func (p *program) covered(id string) bool {
+	if !p.chapter.Revision.Shown {
+		return true
+	}
+	p.cutOnce.Do(func() { p.cut = cutIn(p.doc.Outline(nil)) })
+	return !p.cut[id]
 }
 
 // accept is the acceptance of a program that a gate has shown.

@@ -81,7 +81,7 @@ func (p *program) correct(ctx context.Context, src source, events []tipstaff.Eve
 	}
 	now, next := p.inForce(events), req.revision
 	next.Number = p.chapter.Latest + 1
-	found, target, err := p.compare(ctx, src, now.accepted(), next, at)
+	found, target, changes, err := p.compare(ctx, src, now.accepted(), next, at)
 	if err != nil {
 		return err
 	}
@@ -90,11 +90,11 @@ func (p *program) correct(ctx context.Context, src source, events []tipstaff.Eve
 		"intent_hash": next.IntentHash, "program_digest": next.ProgramDigest, "revision": next.Number, "on_behalf_of": req.Actor})}}
 	t.chapter.Latest = next.Number
 	if found.Material {
-		t.chapter.Phase, t.chapter.Revision, t.chapter.Former, t.chapter.Reasons = phaseConfirm, next, &now, found.Reasons
+		t.chapter.Phase, t.chapter.Revision, t.chapter.Former, t.chapter.Reasons, t.chapter.Changes = phaseConfirm, next, &now, found.Reasons, changes
 		return nil
 	}
 	accepted := now.accepted()
-	next.AcceptedBy, next.Accepted = now.AcceptedBy, &accepted
+	next.AcceptedBy, next.Accepted, next.Shown = now.AcceptedBy, &accepted, now.Shown
 	t.chapter.Phase, t.chapter.Revision = phaseWalk, next
 	return nil
 }
@@ -119,16 +119,19 @@ func (p *program) inForce(events []tipstaff.Event) revision {
 
 // compare classifies the change from what was accepted to what was handed in, as
 // of the time at which it was. The target is what the correction changes.
-func (p *program) compare(ctx context.Context, src source, accepted, next revision, at time.Time) (tipstaff.Classification, string, error) {
+func (p *program) compare(ctx context.Context, src source, accepted, next revision, at time.Time) (found tipstaff.Classification, what string, changes []tipstaff.Change, err error) {
 	old, err := openRevision(ctx, src, p, accepted)
 	if err != nil {
-		return tipstaff.Classification{}, "", err
+		return found, "", nil, err
 	}
 	new, err := openRevision(ctx, src, p, next)
 	if err != nil {
-		return tipstaff.Classification{}, "", err
+		return found, "", nil, err
 	}
-	return policy.Classify(old.terms(), new.terms(), at), target(p.doc, new.doc), nil
+	if p.draft.Rules >= rulesShown {
+		changes = plan.Changes(old.doc, new.doc)
+	}
+	return policy.Classify(old.terms(), new.terms(), at), target(p.doc, new.doc), changes, nil
 }
 
 // target is the part of a document that a revision changes: the intent if nothing
@@ -155,6 +158,14 @@ func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *pa
 	if err := json.Unmarshal(state, &answer); err != nil || p.chapter.Phase != phaseConfirm {
 		return errors.New("the program goes on although nothing was confirmed")
 	}
+	if answer.Action == actionRevise && p.chapter.Draft != nil {
+		d := *p.chapter.Draft
+		d.Wanted = append(slices.Clone(d.Wanted), answer.Feedback)
+		d.Revised++
+		t.chapter = chapter{Phase: phaseDraft, Latest: 1, Revision: *d.With, Draft: &d, Recalled: t.chapter.Recalled}
+		d.With = nil
+		return nil
+	}
 	chosen := p.chapter.Revision
 	if chosen.IntentHash == "" {
 		chosen.IntentHash = p.doc.Intent.Hash()
@@ -168,6 +179,7 @@ func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *pa
 		chosen.AcceptedBy = events[i].ID.String()
 		var b resolveBody
 		chosen.ByParent = json.Unmarshal(events[i].Body, &b) == nil && b.Via == viaParent
+		chosen.Shown = p.draft.Rules >= rulesShown
 	case answer.Action == actionKeep && p.chapter.Former != nil:
 		chosen = *p.chapter.Former
 	default:
