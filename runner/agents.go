@@ -311,11 +311,9 @@ func (p performer) gateFor(a settledAgent, n *plan.Node) *tool.Gate {
 	return &g
 }
 
-// agentActs are the activities that agents need in a drive.
+// agentActs are the activities that agents need in a drive. A program without agents has
+// them, too: the one that takes its place in the drive may have some.
 func (r *Runner) agentActs(p *program, m *tool.Manifest, acts map[string]flow.Activity) {
-	if len(p.crew.agents) == 0 {
-		return
-	}
 	models := switchboard{}
 	for name, a := range p.crew.agents {
 		models[name] = sync.OnceValues(func() (agent.Model, error) { return r.model(m, a.Model) })

@@ -16,9 +16,6 @@ import (
 
 // draftActs are the activities of a run whose plan is being drafted.
 func (r *Runner) draftActs(p *program, acts map[string]flow.Activity) {
-	if p.chapter.Phase != phaseDraft {
-		return
-	}
 	acts[recallName] = flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 		var req tipstaff.RecallRequest
 		if err := json.Unmarshal(a.Input, &req); err != nil {
