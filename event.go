@@ -72,6 +72,7 @@ const (
 	KindEffectFailed    Kind = "effect.failed"    // an attempt failed and another follows at retry_at
 	KindEffectSuspended Kind = "effect.suspended" // the activity itself parked: a child run waits
 	KindEffectFinished  Kind = "effect.finished"  // a call's one outcome: result or error, and what it used
+	KindEffectLost      Kind = "effect.lost"      // nobody knows how an attempt of once ended: when it was sent, what is known
 	KindEffectLate      Kind = "effect.late"      // a late or different result, which is not used
 	KindGateTaken       Kind = "gate.taken"       // the program took this decision
 	KindGroupClosed     Kind = "group.closed"     // a group of branches failed: those not started
@@ -183,7 +184,7 @@ var kinds = map[Kind]trait{
 	KindRunCorrectionRequested: plain, KindRunForked: plain, KindRunContinued: plain,
 
 	KindEffectIntended: plain, KindEffectFailed: plain, KindEffectSuspended: plain, KindEffectFinished: plain,
-	KindEffectLate: plain, KindGateTaken: plain, KindGroupClosed: plain, KindTimerSet: plain,
+	KindEffectLate: plain, KindEffectLost: plain, KindGateTaken: plain, KindGroupClosed: plain, KindTimerSet: plain,
 	KindTimerFired: plain, KindClockRead: plain, KindBoundWarned: plain, KindBoundRefused: plain,
 	KindBoundExtended: plain, KindBoundReserved: plain,
 

@@ -105,6 +105,7 @@ func (do *doing) perform() (Result, error) {
 		if do.b.scope.isClosed() {
 			return do.doubtful()
 		}
+		do.lose(nil)
 		if r, over, err := do.inDoubt(); over {
 			return r, err
 		}
@@ -162,7 +163,7 @@ func (do *doing) withdraw() (Result, error) {
 // without it, what this one reports would be taken for what that one used.
 func (do *doing) intend() error {
 	d, c := do.b.d, do.call
-	c.intended, do.lost = true, false
+	c.intended, do.lost, c.sent = true, false, d.clock()
 	o := NewObject(200+len(do.Input)).Str("name", do.Name).Str("class", string(do.Class)).Int("attempt", int64(c.attempt)).Str("digest", do.digest)
 	if !c.inputKnown {
 		o = o.Raw("input", do.Input)

@@ -221,7 +221,7 @@ func TestTheLongestBackoff(t *testing.T) {
 
 // A program may not know what an earlier call was given.
 func TestEarlierDoubtWithoutInput(t *testing.T) {
-	if g := EarlierDoubt(Attempt{Path: "a", Name: "post", N: 1}); !json.Valid(g.Subject) {
+	if g := EarlierDoubt(Attempt{Path: "a", Name: "post", N: 1}, nil); !json.Valid(g.Subject) {
 		t.Errorf("the subject is %s", g.Subject)
 	}
 }

@@ -41,7 +41,9 @@ type call struct {
 	reserve      Use  // of the open attempt; nil: there is none, or it holds nothing
 	failures     int  // attempts that are recorded as failed
 	retryAt      time.Time
-	inputKnown   bool // some record has the input
+	inputKnown   bool      // some record has the input
+	sent         time.Time // when the open attempt was intended
+	lost         *lost     // what is known of a once attempt that may have taken effect
 
 	done  bool
 	value json.RawMessage
@@ -265,6 +267,10 @@ func (p *past) addNote(r Record) {
 		if json.Unmarshal(r.Body, &b) == nil {
 			p.warned[b.Bound] = true
 		}
+	case "effect.lost":
+		if c := p.calls[r.Path]; c != nil {
+			c.lost = readLost(r.Body)
+		}
 	case "bound.reserved":
 		if c := p.calls[r.Path]; c != nil && !c.done {
 			p.holdMore(c, grantOf(r))
@@ -362,7 +368,7 @@ func (p *past) addEffect(r Record, b *effectBody) {
 		p.ledger.settle(c.reserve, nil) // of a former attempt that was lost: it is charged in full
 		c.reclassed = c.reclassed || c.class != "" && c.class != b.Class
 		c.class, c.open, c.intended, c.suspended, c.reserve = b.Class, true, true, false, b.Reserve
-		c.retryAt = time.Time{}
+		c.retryAt, c.sent = time.Time{}, r.At
 		p.ledger.hold(b.Reserve)
 	case "effect.failed":
 		p.settleCall(c, b.Use)

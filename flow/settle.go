@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -98,6 +99,7 @@ func (do *doing) settleOnce(a *attempt, done Done, err error, took time.Duration
 		r, err := do.finish(done, do.asError(err), took, nil)
 		return r, true, err
 	}
+	do.lose(do.failure(a, err))
 	if d.ending != notEnding && d.ending != cut {
 		return Result{}, true, do.park() // a later drive asks
 	}
@@ -236,6 +238,47 @@ func (do *doing) doubtful() (Result, error) {
 	return Result{Attempt: do.call.attempt}, &Error{Code: CodeInDoubt, Message: "nobody knows whether " + do.Name + " took effect"}
 }
 
+// lost is what is known of a once attempt that may have taken effect.
+type lost struct {
+	Attempt int             `json:"attempt"`
+	Sent    json.RawMessage `json:"sent"`  // when it was made
+	Known   json.RawMessage `json:"known"` // the error with which it ended; nil: its process ended first
+}
+
+// mostKnown is how much of an error is kept, in bytes of each part.
+const mostKnown = 8 << 10
+
+// lose notes what is known of an attempt that may have taken effect, for whoever is
+// asked about it. A gate that was opened without such a note stays as it is.
+func (do *doing) lose(known *Error) {
+	d, c := do.b.d, do.call
+	if d.mode != performing || c.lost != nil && c.lost.Attempt == c.attempt || d.past.gates[doubtKey(do.at, c.attempt)] != nil {
+		return
+	}
+	o := NewObject(256).Int("attempt", int64(c.attempt)).Time("sent", c.sent)
+	if known != nil {
+		e := *known
+		if len(e.Message) > mostKnown {
+			e.Message = strings.ToValidUTF8(e.Message[:mostKnown/2]+" … "+e.Message[len(e.Message)-mostKnown/2:], "")
+		}
+		if len(e.Detail) > mostKnown {
+			e.Detail = nil
+		}
+		o = o.Raw("known", e.encode())
+	}
+	note := Draft{Kind: "effect.lost", Path: do.at, Note: true, Body: o.Close()}
+	c.lost = readLost(note.Body)
+	d.put(note)
+}
+
+func readLost(body []byte) *lost {
+	l := new(lost)
+	if json.Unmarshal(body, l) != nil {
+		return nil
+	}
+	return l
+}
+
 // doubtKey is where the gate about an attempt stands.
 func doubtKey(path string, attempt int) string {
 	if attempt > 1 {
@@ -244,10 +287,15 @@ func doubtKey(path string, attempt int) string {
 	return join(path, "in_doubt")
 }
 
-func doubtGate(path, name string, attempt int, input json.RawMessage) Gate {
-	subject := NewObject(160+len(input)).Str("path", path).Str("name", name).Int("attempt", int64(attempt)).
-		Str("digest", CallDigest(name, input)).Raw("input", input).Close()
-	return Gate{Kind: "in_doubt", Subject: subject, Deny: "fail",
+func doubtGate(path, name string, attempt int, input json.RawMessage, l *lost) Gate {
+	o := NewObject(160+len(input)).Str("path", path).Str("name", name).Int("attempt", int64(attempt)).
+		Str("digest", CallDigest(name, input)).Raw("input", input)
+	if l != nil && l.Attempt == attempt {
+		if o = o.JSON("sent", l.Sent); l.Known != nil {
+			o = o.JSON("known", l.Known)
+		}
+	}
+	return Gate{Kind: "in_doubt", Subject: o.Close(), Deny: "fail",
 		Question: "It is not known whether " + name + " took effect. What now?", Actions: []string{"retry", "use_result", "fail"}}
 }
 
@@ -257,12 +305,13 @@ const earlierDoubt = "in_doubt#0"
 
 // EarlierDoubt is the gate by which a program asks, before it calls again, what
 // became of a once call of an earlier segment: of that attempt path, name, number
-// and input count. It is the same question that the engine asks within a segment.
-func EarlierDoubt(a Attempt) Gate {
+// and input count. known is the body of its effect.lost; nil: there is none. It is the
+// same question that the engine asks within a segment.
+func EarlierDoubt(a Attempt, known json.RawMessage) Gate {
 	if a.Input == nil {
 		a.Input = json.RawMessage("null")
 	}
-	g := doubtGate(a.Path, a.Name, a.N, a.Input)
+	g := doubtGate(a.Path, a.Name, a.N, a.Input, readLost(known))
 	g.Key = earlierDoubt
 	return g
 }
@@ -271,7 +320,7 @@ func EarlierDoubt(a Attempt) Gate {
 // false if it is to be tried again.
 func (do *doing) inDoubt() (Result, bool, error) {
 	c := do.call
-	dec, err := do.decision(doubtKey(do.at, c.attempt), doubtGate(do.at, do.Name, c.attempt, do.Input))
+	dec, err := do.decision(doubtKey(do.at, c.attempt), doubtGate(do.at, do.Name, c.attempt, do.Input, c.lost))
 	if err != nil {
 		if errors.Is(err, ErrCancelled) {
 			r, err := do.doubtful()

@@ -37,6 +37,7 @@ type Doubt struct {
 	Attempt int             `json:"attempt"`
 	Digest  string          `json:"digest"`          // of name and input
 	Input   json.RawMessage `json:"input,omitempty"` // as with Done.Output
+	Lost    json.RawMessage `json:"lost,omitempty"`  // what is known of its end: the body of its effect.lost
 }
 
 // Keeper is told what a later revision can rely on. Branches of a walk call it at
@@ -118,7 +119,7 @@ func firstTry(fc flow.Context) bool {
 // askDoubt asks what became of an earlier revision's call. over is false if the
 // leaf is to be performed now.
 func (w *walker) askDoubt(fc flow.Context, n *Node, d Doubt) (e end, over bool) {
-	decision, err := fc.Wait(flow.EarlierDoubt(flow.Attempt{Path: d.Path, Name: d.Name, N: d.Attempt, Input: d.Input}))
+	decision, err := fc.Wait(flow.EarlierDoubt(flow.Attempt{Path: d.Path, Name: d.Name, N: d.Attempt, Input: d.Input}, d.Lost))
 	if err != nil {
 		return end{err: err}, true
 	}

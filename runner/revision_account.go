@@ -23,7 +23,7 @@ func (a *account) continued(e *tipstaff.Event) {
 
 // asked notes a gate about a call of an earlier revision.
 func (a *account) asked(e *tipstaff.Event) {
-	if e.Kind != tipstaff.KindPolicyGate || !strings.HasSuffix(e.Path, "/"+flow.EarlierDoubt(flow.Attempt{}).Key) {
+	if e.Kind != tipstaff.KindPolicyGate || !strings.HasSuffix(e.Path, "/"+flow.EarlierDoubt(flow.Attempt{}, nil).Key) {
 		return
 	}
 	var b struct {

@@ -294,6 +294,11 @@ func unsettled(ctx context.Context, src source, events []tipstaff.Event) (map[st
 		switch e.Kind {
 		case tipstaff.KindEffectFinished:
 			delete(open, e.Path)
+		case tipstaff.KindEffectLost:
+			if d, ok := open[e.Path]; ok {
+				d.Lost = e.Body
+				open[e.Path] = d
+			}
 		case tipstaff.KindEffectIntended:
 			var b struct {
 				Name    string          `json:"name"`

@@ -336,11 +336,12 @@ func cutCharges(t *testing.T, open opener) {
 }
 
 func earlierDoubt(t *testing.T, open opener) {
+	var known json.RawMessage
 	r := newRig(t, open, func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
 		if string(in) == `1` {
 			return nil, do(fc, call(flow.Once, "a", 7))
 		}
-		d, err := fc.At("a").Wait(flow.EarlierDoubt(flow.Attempt{Path: "root/a", Name: "work", N: 1, Input: json.RawMessage(`7`)}))
+		d, err := fc.At("a").Wait(flow.EarlierDoubt(flow.Attempt{Path: "root/a", Name: "work", N: 1, Input: json.RawMessage(`7`)}, known))
 		if err != nil {
 			return nil, err
 		}
@@ -349,6 +350,7 @@ func earlierDoubt(t *testing.T, open opener) {
 	r.revised()
 	r.world.Answer("root/a", lost)
 	r.want(flow.ParkedRun)
+	known = r.journal().of("effect.lost")[0].Body
 	r.correct()
 	r.world.Answer("root@2/a", func(context.Context, flow.Attempt) (flow.Done, error) { panic("activity") })
 	r.want(flow.ParkedRun)

@@ -19,6 +19,7 @@ func doubt(t *testing.T, open opener) {
 	t.Run("retry in doubt makes the next attempt and may be in doubt again", func(t *testing.T) { inDoubtAgain(t, open) })
 	t.Run("use_result names its giver", func(t *testing.T) { useResult(t, open) })
 	t.Run("fail in doubt is the call's failure", func(t *testing.T) { failInDoubt(t, open) })
+	t.Run("what is known of its end is told", func(t *testing.T) { knownInDoubt(t, open) })
 	t.Run("the recorded class counts", func(t *testing.T) { recordedClass(t, open) })
 	t.Run("in a closed scope in doubt asks nobody", func(t *testing.T) { inDoubtClosed(t, open) })
 	t.Run("a panicking read is called again", func(t *testing.T) { panickingRead(t, open) })
@@ -67,6 +68,42 @@ func inDoubt(t *testing.T, open opener) {
 			}
 		})
 	}
+}
+
+// knownInDoubt: whoever is asked is told when the attempt was made and what became of it,
+// as far as anybody knows; after a crash, that nobody does.
+func knownInDoubt(t *testing.T, open opener) {
+	bed := open(t)
+	told := func(r *rig, key string) (sent time.Time, known *flow.Error) {
+		t.Helper()
+		g, _ := r.journal().gate(key)
+		var subject struct {
+			Sent  time.Time
+			Known *flow.Error
+		}
+		if err := json.Unmarshal(g.Subject, &subject); err != nil {
+			t.Fatalf("%s: %v", g.Subject, err)
+		}
+		return subject.Sent, subject.Known
+	}
+	r := newRun(t, bed, inOrder(call(flow.Once, "a", 7)))
+	r.world.Answer("root/a", func(context.Context, flow.Attempt) (flow.Done, error) {
+		return flow.Done{}, &flow.Error{Code: "http", Message: "status 500", Detail: json.RawMessage(`{"status":500}`)}
+	})
+	r.want(flow.ParkedRun)
+	if sent, known := told(r, "root/a/in_doubt"); sent.IsZero() || known == nil || known.Code != "http" || known.Message != "status 500" || string(known.Detail) != `{"status":500}` {
+		t.Errorf("sent %v, known %+v%v", sent, known, r.journal())
+	}
+	r.agree(r.toEnd())
+
+	r = newRun(t, bed, inOrder(call(flow.Once, "a", 7)))
+	r.crash(killedInCall(true)(r))
+	r.world.On("root/a", Act{})
+	r.want(flow.ParkedRun)
+	if sent, known := told(r, "root/a/in_doubt"); sent.IsZero() || known != nil {
+		t.Errorf("after a crash: sent %v, known %+v%v", sent, known, r.journal())
+	}
+	r.agree(r.toEnd())
 }
 
 func notInDoubt(t *testing.T, open opener) {
