@@ -136,13 +136,20 @@ func sameUse(a, b flow.Use) bool {
 // checkSegments replays the segments that were continued or cut.
 func (s *sim) checkSegments(records []flow.Record) {
 	start, k := 0, 0
+	var cancel []flow.Record // holds in later segments, too
 	for i, r := range records {
+		if r.Kind == "run.cancel_requested" {
+			cancel = []flow.Record{r}
+		}
 		if r.Kind != "run.continued" {
 			continue
 		}
 		var next struct{ State json.RawMessage }
 		_ = json.Unmarshal(r.Body, &next)
 		h := flow.History{Segment: k, Records: records[start:i], Ended: flow.Completed}
+		if cancel != nil && cancel[0].Seq < records[start].Seq {
+			h.Records = slices.Insert(slices.Clone(h.Records), 1, cancel...)
+		}
 		cut := i > 0 && records[i-1].Kind == revised
 		if cut {
 			h.Ended = ""
