@@ -142,6 +142,7 @@ type Node struct {
 	inputs    *document.Value
 	show      *document.Value
 	prompt    *document.Value
+	question  *document.Value
 	toolsAt   []document.Position
 }
 

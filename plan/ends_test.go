@@ -224,3 +224,41 @@ func TestTriedAgainIsNotTheFirstTry(t *testing.T) {
 		}
 	}
 }
+
+// A question may hold references. What is too long for a question belongs into show.
+func TestAQuestionHoldsReferences(t *testing.T) {
+	ask := func(src string, verbatim bool) (asked string, err error) {
+		gate := func(_ flow.Context, n *Node, _ json.RawMessage) (flow.Decision, error) {
+			asked = n.Question
+			return flow.Decision{Action: "approve"}, nil
+		}
+		d := mustCheck(t, src)
+		inputs, problems := d.CheckInputs(nil)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		_, err = Walk(newDesk(), d, inputs, Handlers{Gate: gate, Verbatim: verbatim})
+		return asked, err
+	}
+	src := func(who string) string {
+		return `kind: plan
+version: 1
+inputs: {who: {default: ` + who + `}}
+root: {id: a, kind: gate, question: "Pay ${input.who} $${10}?"}`
+	}
+	if got, err := ask(src("Alice"), false); got != "Pay Alice ${10}?" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := ask(src("Alice"), true); got != "Pay ${input.who} $${10}?" || err != nil {
+		t.Errorf("verbatim: %q, %v", got, err)
+	}
+	if _, err := ask(src(strings.Repeat("x", 5000)), false); err == nil || !strings.Contains(err.Error(), "put what is long into show") {
+		t.Errorf("a long one: %v", err)
+	}
+	for _, question := range []string{"${nonsense", "${input.nobody}", "${b.output}"} {
+		_, problems := Check("p.yaml", []byte(`{"kind":"plan","version":1,"root":{"id":"a","kind":"gate","question":"`+question+`"}}`), workspace{})
+		if len(problems) == 0 {
+			t.Errorf("%s is valid", question)
+		}
+	}
+}

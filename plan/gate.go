@@ -34,7 +34,33 @@ func (w *walker) gate(fc flow.Context, n *Node, l *ledger) end {
 	if err != nil {
 		return end{err: err}
 	}
-	return w.unlessCarried(fc, n, gateGiven{n.Question, subject, n.Actions}, func() end { return w.ask(fc, n, subject) })
+	asked := *n
+	if asked.Question, err = w.question(n, l); err != nil {
+		return end{err: err}
+	}
+	return w.unlessCarried(fc, n, gateGiven{asked.Question, subject, n.Actions}, func() end { return w.ask(fc, &asked, subject) })
+}
+
+// maxQuestion is how long a question may become, in bytes.
+const maxQuestion = 4 << 10
+
+// question is that of a gate, with its references replaced.
+func (w *walker) question(n *Node, l *ledger) (string, error) {
+	if w.h.Verbatim {
+		return n.Question, nil
+	}
+	parts, err := parseText(n.Question)
+	if err != nil {
+		return "", unresolved(err)
+	}
+	text, err := joinParts(parts, w.find(l))
+	if err != nil {
+		return "", unresolved(err)
+	}
+	if len(text) > maxQuestion {
+		return "", unresolved(fmt.Errorf("the question would have %d bytes, and %d are the most: put what is long into show", len(text), maxQuestion))
+	}
+	return text, nil
 }
 
 func (w *walker) ask(fc flow.Context, n *Node, subject json.RawMessage) end {

@@ -188,6 +188,7 @@ func decodeRetry(f *document.Fields) flow.Retry {
 }
 
 func (r *nodeReader) gate(n *Node, f *document.Fields) {
+	n.question = f.Typed("question", document.Text)
 	n.Question = f.Text("question")
 	n.show = f.Get("show")
 	n.Show = document.Raw(n.show)

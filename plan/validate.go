@@ -282,6 +282,7 @@ func (v *validator) timeout(n *Node, longest time.Duration) {
 
 func (v *validator) gate(n *Node) {
 	v.references(n, n.show, n.Path)
+	v.references(n, n.question, n.Path)
 	if at, ok := n.has["on_error"]; ok {
 		v.add(codeOnErrorGate, at, n.Path, "a denied gate is never continued, so that it has no on_error")
 	}

@@ -23,6 +23,9 @@ type Handlers struct {
 	SubDispatch func(flow.Context, DispatchRequest) (flow.Result, error)
 	// Gate asks a person. nil: [Ask], which parks until somebody has decided.
 	Gate func(flow.Context, *Node, json.RawMessage) (flow.Decision, error)
+	// Verbatim: questions of gates are asked as they are written. Runs of earlier
+	// versions did not look for references in them.
+	Verbatim bool
 	// Mode says what is done about a leaf that failed for a reason and has no retry
 	// and no on_error of its own. It must be pure. nil: it fails.
 	Mode func(reason string) Mode

@@ -289,7 +289,7 @@ type performer struct {
 }
 
 func (p performer) walk(fc flow.Context, inputs json.RawMessage) (json.RawMessage, error) {
-	h := plan.Handlers{ToolCall: p.toolCall, Step: p.step, SubDispatch: p.subDispatch, Mode: p.mode()}
+	h := plan.Handlers{ToolCall: p.toolCall, Step: p.step, SubDispatch: p.subDispatch, Mode: p.mode(), Verbatim: p.draft.Rules < rulesShown}
 	if p.pipe == nil { // a pipeline is not corrected
 		h.Carry, h.Keep = p.carry, p.left
 	}
