@@ -205,6 +205,7 @@ type ToolRefusal struct{ Tools []RefusedTool }
 type RefusedTool struct {
 	URI, Server, Tool string
 	Path              string // of the node that wants it; "": the program lists it
+	Line, Column      int    // where it stands; 0: elsewhere than in the program
 	Code, Message     string
 }
 

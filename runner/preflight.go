@@ -40,44 +40,60 @@ func (r *Runner) tools(m *tool.Manifest, l *tool.Lock) (*tool.Registry, error) {
 }
 
 // want is a tool that a node calls.
-type want struct{ uri, path string }
+type want struct {
+	uri, path string
+	call      *tool.Request // what is known of the call; nil: an agent may make it
+	gate      *tool.Gate    // that will be asked about it
+	leaf      *plan.Node    // that makes it; nil: it stands elsewhere than in the program
+}
 
 // wants are the tools that the program's nodes name, and those of the child runs
-// it may start, each once.
+// it may start: each once, and each call of the program itself.
 func (p *prepared) wants() []want {
 	var list []want
 	seen := map[string]bool{}
-	add := func(uri, path string) {
-		if !seen[uri] {
-			seen[uri] = true
-			list = append(list, want{uri, path})
+	add := func(w want) {
+		if w.call != nil || !seen[w.uri] {
+			list = append(list, w)
 		}
+		seen[w.uri] = true
 	}
-	var look func(doc *plan.Document, at func(*plan.Node) string)
-	look = func(doc *plan.Document, at func(*plan.Node) string) {
+	var look func(doc *plan.Document, at string)
+	look = func(doc *plan.Document, at string) {
+		var gate *tool.Gate
+		if at == "" {
+			gate = tool.NewGate(allowed(doc, p.skills.taken[doc.Skill]), p.manifest, p.tools)
+		}
 		for leaf := range doc.Root.Leaves {
+			w := want{path: at, gate: gate}
+			if at == "" {
+				w.path, w.leaf = leaf.Path, leaf
+			}
 			switch {
 			case leaf.Kind == plan.ToolCall:
-				add(leaf.Tool, at(leaf))
+				args, literal := leaf.LiteralArgs()
+				w.uri, w.call = leaf.Tool, &tool.Request{URI: leaf.Tool, Args: args, Literal: literal}
+				add(w)
 			case leaf.Kind == plan.Step && leaf.Tools != nil:
 				for _, uri := range *leaf.Tools {
-					add(uri, at(leaf))
+					w.uri = uri
+					add(w)
 				}
 			case leaf.Kind == plan.SubDispatch && !seen[leaf.Skill]:
 				seen[leaf.Skill] = true
 				if child, err := planOf(p.skills.taken[leaf.Skill]); child != nil && err == nil {
-					look(child, func(*plan.Node) string { return at(leaf) })
+					look(child, w.path)
 				}
 			}
 		}
 	}
 	for _, doc := range p.plans() {
-		look(doc, func(n *plan.Node) string { return n.Path })
+		look(doc, "")
 	}
 	if p.pipe != nil {
 		for _, a := range p.pipe.Agents {
 			for _, uri := range stageTools(a, p.crew) {
-				add(uri, a.Name)
+				add(want{uri: uri, path: a.Name})
 			}
 		}
 	}
@@ -85,7 +101,8 @@ func (p *prepared) wants() []want {
 }
 
 // preflight finds, before a run exists and without a connection, every tool that
-// could not be called: pins, lock, packages, environment.
+// could not be called: pins, lock, packages, environment, and what manifest and policy
+// refuse whatever comes.
 func (p *prepared) preflight(name string, l *tool.Lock, servers map[string]tool.Server) error {
 	refusal := &tipstaff.ToolRefusal{}
 	looked := map[string]bool{}
@@ -95,7 +112,14 @@ func (p *prepared) preflight(name string, l *tool.Lock, servers map[string]tool.
 			looked[u.Server] = true
 			p.tools = p.tools.Withhold(u.Server, l.Ready(u.Server, servers[u.Server]))
 		}
-		if _, err := p.tools.Lookup(w.uri); err != nil {
+		_, err = p.tools.Lookup(w.uri)
+		if err == nil && w.call != nil && w.gate != nil {
+			w.gate.Tools = p.tools
+			if refused := w.gate.Foresee(*w.call); refused != nil {
+				err = refused
+			}
+		}
+		if err != nil {
 			refusal.Tools = append(refusal.Tools, refusedTool(w, u, err))
 		}
 	}
@@ -120,6 +144,9 @@ func (p *prepared) checkAnchor(name, workspace string) error {
 
 func refusedTool(w want, u tool.URI, err error) tipstaff.RefusedTool {
 	t := tipstaff.RefusedTool{URI: w.uri, Server: u.Server, Tool: u.Tool, Path: w.path, Code: "invalid_uri", Message: err.Error()}
+	if w.leaf != nil {
+		t.Line, t.Column = w.leaf.Position()
+	}
 	var refused *flow.Error
 	switch {
 	case errors.As(err, &refused):
@@ -136,7 +163,11 @@ func (p *prepared) refused(name string, refusal *tipstaff.ToolRefusal) error {
 		e.Message = fmt.Sprintf("%s cannot be run: %d tools that it calls are refused", name, n)
 	}
 	for _, t := range refusal.Tools {
-		e.Problems = append(e.Problems, tipstaff.Problem{Code: t.Code, Path: t.Path, Message: t.Message})
+		problem := tipstaff.Problem{Code: t.Code, Path: t.Path, Message: t.Message}
+		if t.Line > 0 {
+			problem.File, problem.Line, problem.Column = name, t.Line, t.Column
+		}
+		e.Problems = append(e.Problems, problem)
 	}
 	if p.manifest == nil {
 		return e.WithHint("there is no tipstaff.yaml in this workspace: it declares the servers and tools that plans may use")
@@ -156,6 +187,12 @@ func adviceFor(t tipstaff.RefusedTool) string {
 		return "find out who changed the package; if it is as it should be, correct package_digest in tipstaff.yaml or accept it with " + pin
 	case tool.CodeEnvMissing:
 		return "set the variable, then run the command again"
+	case tool.CodeInvalidArguments, tool.CodeNumberUnsafe:
+		return fmt.Sprintf("`tipstaff tools describe %s` shows what the tool takes", t.URI)
+	case tool.CodeEffectDenied:
+		return "allowed_effects in tipstaff.yaml says which classes of effects are allowed in this workspace"
+	case tool.CodePolicyDenied:
+		return fmt.Sprintf("`tipstaff tools explain %s/%s` shows the rules that apply", t.Server, t.Tool)
 	}
 	return "declare the tool in tipstaff.yaml, or correct its name in the plan; `tipstaff tools list` shows what is declared"
 }

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -288,7 +289,7 @@ func TestAPolicyThatTightensStopsAParkedRun(t *testing.T) {
 
 func TestAPolicyThatLoosensDoesNotReachAFrozenRun(t *testing.T) {
 	b := newBed(t)
-	b.write("tipstaff.yaml", manifest+"policy: {rules: [{id: stop, tool: \"builtin/exec\", do: deny}]}\n")
+	b.write("tipstaff.yaml", manifest+"policy: {rules: [{id: stop, tool: \"builtin/exec\", when: \"size(args.argv) == 3\", do: deny}]}\n")
 	run, out := b.run(`
 root:
   kind: sequential
@@ -630,5 +631,37 @@ func TestADecisionElsewhereEndsTheQuestionAtTheTerminal(t *testing.T) {
 	}
 	if out := <-s.Done; out.State != tipstaff.Completed {
 		t.Errorf("%+v", out)
+	}
+}
+
+// What manifest and policy refuse whatever comes is refused before anything is done, with
+// the place where it stands.
+func TestCertainRefusalsComeFirst(t *testing.T) {
+	call := func(tool, args string) string {
+		return `
+root:
+  kind: sequential
+  children:
+    - {id: one, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo one >> effects"]}}
+    - {id: two, kind: tool_call, tool: "mcp://builtin/` + tool + `@1.0.0", args: ` + args + `}`
+	}
+	for _, c := range []struct{ manifest, program, code string }{
+		{manifest, call("read_file", "{pfad: a}"), "invalid_arguments"},
+		{manifest, call("read_file", "{path: 7}"), "invalid_arguments"},
+		{strings.Replace(manifest, ", once", "", 1), call("read_file", "{path: a}"), "effect_denied"},
+		{manifest + "policy: {rules: [{id: stop, tool: \"builtin/read_file\", do: deny}]}\n", call("read_file", `{path: "${one.output.stdout}"}`), "policy_denied"},
+	} {
+		b := newBed(t)
+		b.write("tipstaff.yaml", c.manifest)
+		for _, dry := range []bool{true, false} {
+			_, err := b.Start(cli(), tipstaff.StartRequest{Program: []byte("kind: plan\nversion: 1\n" + strings.TrimPrefix(c.program, "\n")), Name: "plan.yaml", DryRun: dry})
+			var refused *tipstaff.Error
+			if !errors.As(err, &refused) || refused.Code != tipstaff.Refused || len(refused.Problems) == 0 || refused.Problems[0].Code != c.code || refused.Problems[0].Line == 0 {
+				t.Errorf("%s: %+v", c.code, err)
+			}
+		}
+		if runs, err := b.List(cli(), tipstaff.ListRequest{}); err != nil || len(runs.Runs) > 0 || b.read("effects") != "" {
+			t.Errorf("%s: %d runs, effects %q, %v", c.code, len(runs.Runs), b.read("effects"), err)
+		}
 	}
 }
