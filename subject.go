@@ -37,8 +37,8 @@ type ShownPart struct {
 // Limits of what is shown of one value. They belong to the rules of runs: whether an
 // acceptance covers a call depends on them.
 const (
-	shownHead  = 3 << 10 // bytes of a text
-	shownTail  = 1 << 10
+	shownHead  = 1536 // bytes of a text
+	shownTail  = 512
 	shownFirst = 40 // members of an object, items of a list
 	shownLast  = 10
 	shownLine  = 100 // bytes of what stands on a line with its name

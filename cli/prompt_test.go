@@ -90,14 +90,14 @@ func TestPromptCutsLongSubjects(t *testing.T) {
 	g := publishGate()
 	g.Subject = json.RawMessage(`"` + strings.Repeat("é", 3000) + `"`)
 	_, _, out := asked(g, "")
-	// 6,000 bytes, of which the first 3,072 and the last 1,024 are shown.
-	contains(t, "prompt", out, "… 1904 bytes left out …\n", "approve, deny, or v to view everything? ")
-	if n := strings.Count(out, "é"); n != 2048 {
-		t.Errorf("%d characters shown, want 2048", n)
+	// 6,000 bytes, of which the first 1,536 and the last 512 are shown.
+	contains(t, "prompt", out, "… 3952 bytes left out …\n", "approve, deny, or v to view everything? ")
+	if n := strings.Count(out, "é"); n != 1024 {
+		t.Errorf("%d characters shown, want 1024", n)
 	}
 	_, _, out = asked(g, "v\n")
-	if n := strings.Count(out, "é"); n != 2048+3000 {
-		t.Errorf("%d characters shown with v, want 5048", n)
+	if n := strings.Count(out, "é"); n != 1024+3000 {
+		t.Errorf("%d characters shown with v, want 4024", n)
 	}
 }
 
