@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -150,53 +148,14 @@ func (i *Interactive) say(format string, args ...any) error {
 	return err
 }
 
-// maxShown is how much of arguments and of facts is shown, in bytes.
-const maxShown = 4 << 10
-
-// shown is a call for the eyes of a person: foreign text has no way to act on the
-// terminal, or to look like something else than it is.
+// shown is a call for the eyes of a person, as every surface shows it.
 func shown(r ToolCallRequest) string {
+	subject := flow.JSON(map[string]any{"uri": r.URI, "class": r.Effect, "hints": map[string]bool{"destructive": r.Destructive, "open_world": r.OpenWorld},
+		"args": flow.JSON(r.Arguments), "args_digest": r.ArgsDigest, "facts": flow.JSON(r.Facts), "rule": r.Rule})
 	var b strings.Builder
-	line := func(name, value string) { fmt.Fprintf(&b, "  %-10s %s\n", name, tipstaff.Printable(value)) }
 	fmt.Fprintf(&b, "\nthe model wants to call %s/%s\n", tipstaff.Printable(r.Server), tipstaff.Printable(r.Tool))
-	line("uri", r.URI)
-	line("effect", effect(r))
-	if r.Rule != "" {
-		line("rule", r.Rule)
-	}
-	if facts := string(r.Facts); facts != "" && facts != "{}" {
-		line("facts", briefly(facts))
-	}
-	line("arguments", r.ArgsDigest)
-	for _, l := range strings.Split(briefly(indented(r.Arguments)), "\n") {
-		fmt.Fprintf(&b, "    %s\n", tipstaff.Printable(l))
+	for _, l := range tipstaff.Subject(tipstaff.Gate{Kind: tipstaff.Approval, Subject: subject}).Lines {
+		b.WriteString("  " + l + "\n")
 	}
 	return b.String()
-}
-
-func effect(r ToolCallRequest) string {
-	words := []string{string(r.Effect)}
-	if r.Destructive {
-		words = append(words, "may destroy")
-	}
-	if r.OpenWorld {
-		words = append(words, "open world")
-	}
-	return strings.Join(words, ", ")
-}
-
-func indented(raw json.RawMessage) string {
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		return string(raw)
-	}
-	return b.String()
-}
-
-func briefly(text string) string {
-	start := beginning(text, maxShown)
-	if left := len(text) - len(start); left > 0 {
-		return fmt.Sprintf("%s\n… and %d bytes more", start, left)
-	}
-	return text
 }

@@ -152,7 +152,7 @@ func TestInteractiveShowsTheCall(t *testing.T) {
 	r.Facts = json.RawMessage(`{"sql":{"access":"write"}}`)
 	(&agent.Interactive{In: strings.NewReader("n\n"), Out: &out, TTY: true}).Approve(t.Context(), r)
 	for _, want := range []string{"ops/rm", "mcp://ops/rm@1.0.0", "once, may destroy, open world", "ask-1", `{"sql":{"access":"write"}}`, "sha256:abc",
-		"\n    {\n      \"path\": \"/tmp/x\"\n    }\n"} {
+		"\n  arguments\n    path: \"/tmp/x\"\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not show %q:\n%s", want, &out)
 		}
@@ -185,14 +185,12 @@ func TestInteractiveNeutralisesForeignText(t *testing.T) {
 	}
 }
 
-func TestInteractiveShowsTheBeginningOfLongArguments(t *testing.T) {
+func TestInteractiveCutsLongArguments(t *testing.T) {
 	var out bytes.Buffer
 	r := asked(flow.Once, true)
 	r.Arguments = flow.JSON(map[string]string{"text": strings.Repeat("é", 10_000)})
 	(&agent.Interactive{In: strings.NewReader("n\n"), Out: &out, TTY: true}).Approve(t.Context(), r)
-	// Indented, 13 bytes stand before the text and 3 after it: of the first 4,096
-	// bytes 4,095 end with a character, the 2,041st.
-	if n := strings.Count(out.String(), "é"); n != 2041 || !strings.Contains(out.String(), "… and 15921 bytes more\n") {
+	if n := strings.Count(out.String(), "é"); n != 1024 || !strings.Contains(out.String(), "… 17952 bytes left out …\n") {
 		t.Errorf("%d characters are shown:\n%s", n, &out)
 	}
 }

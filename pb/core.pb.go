@@ -132,7 +132,7 @@ func (x ExecutionEvent_EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecutionEvent_EventType.Descriptor instead.
 func (ExecutionEvent_EventType) EnumDescriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{17, 0}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // CreateEnvelopeRequest is the input of a draft.
@@ -1261,7 +1261,10 @@ type Interrupt struct {
 	Open      bool                   `protobuf:"varint,11,opt,name=open,proto3" json:"open,omitempty"`
 	// Absent: nobody answered. One that is not open then was closed by the end of the
 	// run, or by a rollback.
-	Response      *InterruptDecision `protobuf:"bytes,12,opt,name=response,proto3" json:"response,omitempty"`
+	Response *InterruptDecision `protobuf:"bytes,12,opt,name=response,proto3" json:"response,omitempty"`
+	// What is being decided, for the eyes of people, while it is open. Whoever decides
+	// should have been shown it.
+	Shown         *Shown `protobuf:"bytes,13,opt,name=shown,proto3" json:"shown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1380,6 +1383,69 @@ func (x *Interrupt) GetResponse() *InterruptDecision {
 	return nil
 }
 
+func (x *Interrupt) GetShown() *Shown {
+	if x != nil {
+		return x.Shown
+	}
+	return nil
+}
+
+// Shown is what an interrupt asks about: one view of it, the same on every surface.
+type Shown struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Fit for a terminal or a page: printable, and with a bar before every line of
+	// another's text.
+	Lines []string `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
+	// Nothing was cut. Else the data has all of it.
+	Whole         bool `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Shown) Reset() {
+	*x = Shown{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shown) ProtoMessage() {}
+
+func (x *Shown) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shown.ProtoReflect.Descriptor instead.
+func (*Shown) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Shown) GetLines() []string {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *Shown) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
 // InterruptDecision is how an interrupt was decided.
 type InterruptDecision struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1402,7 +1468,7 @@ type InterruptDecision struct {
 
 func (x *InterruptDecision) Reset() {
 	*x = InterruptDecision{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[9]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1480,7 @@ func (x *InterruptDecision) String() string {
 func (*InterruptDecision) ProtoMessage() {}
 
 func (x *InterruptDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[9]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1493,7 @@ func (x *InterruptDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptDecision.ProtoReflect.Descriptor instead.
 func (*InterruptDecision) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{9}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InterruptDecision) GetInterruptId() string {
@@ -1501,7 +1567,7 @@ type ErrorRecord struct {
 
 func (x *ErrorRecord) Reset() {
 	*x = ErrorRecord{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[10]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1579,7 @@ func (x *ErrorRecord) String() string {
 func (*ErrorRecord) ProtoMessage() {}
 
 func (x *ErrorRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[10]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1592,7 @@ func (x *ErrorRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorRecord.ProtoReflect.Descriptor instead.
 func (*ErrorRecord) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{10}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ErrorRecord) GetStage() string {
@@ -1590,7 +1656,7 @@ type ProcessingRecord struct {
 
 func (x *ProcessingRecord) Reset() {
 	*x = ProcessingRecord{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1668,7 @@ func (x *ProcessingRecord) String() string {
 func (*ProcessingRecord) ProtoMessage() {}
 
 func (x *ProcessingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1681,7 @@ func (x *ProcessingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessingRecord.ProtoReflect.Descriptor instead.
 func (*ProcessingRecord) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{11}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProcessingRecord) GetAgent() string {
@@ -1737,7 +1803,7 @@ type BoundsResult struct {
 
 func (x *BoundsResult) Reset() {
 	*x = BoundsResult{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1815,7 @@ func (x *BoundsResult) String() string {
 func (*BoundsResult) ProtoMessage() {}
 
 func (x *BoundsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1828,7 @@ func (x *BoundsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResult.ProtoReflect.Descriptor instead.
 func (*BoundsResult) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{12}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BoundsResult) GetCanContinue() bool {
@@ -1880,7 +1946,7 @@ type UpdateEnvelopeRequest struct {
 
 func (x *UpdateEnvelopeRequest) Reset() {
 	*x = UpdateEnvelopeRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1958,7 @@ func (x *UpdateEnvelopeRequest) String() string {
 func (*UpdateEnvelopeRequest) ProtoMessage() {}
 
 func (x *UpdateEnvelopeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1971,7 @@ func (x *UpdateEnvelopeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateEnvelopeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEnvelopeRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{13}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateEnvelopeRequest) GetEnvelope() *Envelope {
@@ -1973,7 +2039,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2051,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2064,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{14}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Usage) GetLlmCalls() int32 {
@@ -2062,7 +2128,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2140,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2153,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{15}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExecuteRequest) GetEnvelope() *Envelope {
@@ -2135,7 +2201,7 @@ type Bounds struct {
 
 func (x *Bounds) Reset() {
 	*x = Bounds{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2213,7 @@ func (x *Bounds) String() string {
 func (*Bounds) ProtoMessage() {}
 
 func (x *Bounds) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2226,7 @@ func (x *Bounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
 func (*Bounds) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{16}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Bounds) GetMaxIterations() int32 {
@@ -2244,7 +2310,7 @@ type ExecutionEvent struct {
 
 func (x *ExecutionEvent) Reset() {
 	*x = ExecutionEvent{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2322,7 @@ func (x *ExecutionEvent) String() string {
 func (*ExecutionEvent) ProtoMessage() {}
 
 func (x *ExecutionEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2335,7 @@ func (x *ExecutionEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutionEvent.ProtoReflect.Descriptor instead.
 func (*ExecutionEvent) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{17}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecutionEvent) GetType() ExecutionEvent_EventType {
@@ -2343,7 +2409,7 @@ type ExecuteAgentRequest struct {
 
 func (x *ExecuteAgentRequest) Reset() {
 	*x = ExecuteAgentRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2421,7 @@ func (x *ExecuteAgentRequest) String() string {
 func (*ExecuteAgentRequest) ProtoMessage() {}
 
 func (x *ExecuteAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2434,7 @@ func (x *ExecuteAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteAgentRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteAgentRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{18}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecuteAgentRequest) GetEnvelope() *Envelope {
@@ -2416,7 +2482,7 @@ type AgentResult struct {
 
 func (x *AgentResult) Reset() {
 	*x = AgentResult{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2494,7 @@ func (x *AgentResult) String() string {
 func (*AgentResult) ProtoMessage() {}
 
 func (x *AgentResult) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2507,7 @@ func (x *AgentResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentResult.ProtoReflect.Descriptor instead.
 func (*AgentResult) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{19}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AgentResult) GetSuccess() bool {
@@ -2529,7 +2595,7 @@ type RunRef struct {
 
 func (x *RunRef) Reset() {
 	*x = RunRef{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2607,7 @@ func (x *RunRef) String() string {
 func (*RunRef) ProtoMessage() {}
 
 func (x *RunRef) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2620,7 @@ func (x *RunRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRef.ProtoReflect.Descriptor instead.
 func (*RunRef) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{20}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunRef) GetRef() isRunRef_Ref {
@@ -2626,7 +2692,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2704,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2717,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{21}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CheckpointRequest) GetRef() *RunRef {
@@ -2699,7 +2765,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +2777,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +2790,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{22}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -2858,7 +2924,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2870,7 +2936,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +2949,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{23}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RollbackRequest) GetRef() *RunRef {
@@ -2984,7 +3050,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3062,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3075,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{24}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResumeRequest) GetRef() *RunRef {
@@ -3051,7 +3117,7 @@ type InterruptResponse struct {
 
 func (x *InterruptResponse) Reset() {
 	*x = InterruptResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3129,7 @@ func (x *InterruptResponse) String() string {
 func (*InterruptResponse) ProtoMessage() {}
 
 func (x *InterruptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3142,7 @@ func (x *InterruptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptResponse.ProtoReflect.Descriptor instead.
 func (*InterruptResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{25}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *InterruptResponse) GetText() string {
@@ -3124,7 +3190,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +3202,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +3215,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{26}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetStateRequest) GetRef() *RunRef {
@@ -3173,7 +3239,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3251,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3264,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{27}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListCheckpointsRequest) GetRef() *RunRef {
@@ -3234,7 +3300,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +3312,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3259,7 +3325,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{28}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*Checkpoint {
@@ -3290,7 +3356,7 @@ type ListTransitionsRequest struct {
 
 func (x *ListTransitionsRequest) Reset() {
 	*x = ListTransitionsRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +3368,7 @@ func (x *ListTransitionsRequest) String() string {
 func (*ListTransitionsRequest) ProtoMessage() {}
 
 func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +3381,7 @@ func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransitionsRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{29}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListTransitionsRequest) GetRef() *RunRef {
@@ -3351,7 +3417,7 @@ type ListTransitionsResponse struct {
 
 func (x *ListTransitionsResponse) Reset() {
 	*x = ListTransitionsResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3429,7 @@ func (x *ListTransitionsResponse) String() string {
 func (*ListTransitionsResponse) ProtoMessage() {}
 
 func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3442,7 @@ func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransitionsResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{30}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListTransitionsResponse) GetTransitions() []*Transition {
@@ -3427,7 +3493,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3505,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3518,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{31}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Transition) GetSeq() int64 {
@@ -3564,7 +3630,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3642,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3655,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{32}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelRequest) GetRef() *RunRef {
@@ -3620,7 +3686,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3632,7 +3698,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3645,7 +3711,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{33}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchRequest) GetRef() *RunRef {
@@ -3686,7 +3752,7 @@ type HostMessage struct {
 
 func (x *HostMessage) Reset() {
 	*x = HostMessage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3764,7 @@ func (x *HostMessage) String() string {
 func (*HostMessage) ProtoMessage() {}
 
 func (x *HostMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3777,7 @@ func (x *HostMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostMessage.ProtoReflect.Descriptor instead.
 func (*HostMessage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{34}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HostMessage) GetMessage() isHostMessage_Message {
@@ -3820,7 +3886,7 @@ type ServerMessage struct {
 
 func (x *ServerMessage) Reset() {
 	*x = ServerMessage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +3898,7 @@ func (x *ServerMessage) String() string {
 func (*ServerMessage) ProtoMessage() {}
 
 func (x *ServerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +3911,7 @@ func (x *ServerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerMessage.ProtoReflect.Descriptor instead.
 func (*ServerMessage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{35}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ServerMessage) GetMessage() isServerMessage_Message {
@@ -3966,7 +4032,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4044,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4057,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{36}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Register) GetHostId() string {
@@ -4029,7 +4095,7 @@ type HostedAgent struct {
 
 func (x *HostedAgent) Reset() {
 	*x = HostedAgent{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4041,7 +4107,7 @@ func (x *HostedAgent) String() string {
 func (*HostedAgent) ProtoMessage() {}
 
 func (x *HostedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4054,7 +4120,7 @@ func (x *HostedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostedAgent.ProtoReflect.Descriptor instead.
 func (*HostedAgent) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{37}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HostedAgent) GetName() string {
@@ -4090,7 +4156,7 @@ type Registered struct {
 
 func (x *Registered) Reset() {
 	*x = Registered{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4102,7 +4168,7 @@ func (x *Registered) String() string {
 func (*Registered) ProtoMessage() {}
 
 func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4115,7 +4181,7 @@ func (x *Registered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registered.ProtoReflect.Descriptor instead.
 func (*Registered) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{38}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Registered) GetHeartbeatSeconds() int32 {
@@ -4134,7 +4200,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4212,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4225,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{39}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{40}
 }
 
 // Call is one attempt of one stage.
@@ -4189,7 +4255,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4201,7 +4267,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4214,7 +4280,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{40}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Call) GetCallId() string {
@@ -4315,7 +4381,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4327,7 +4393,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4406,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{41}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Budget) GetLlmCalls() int32 {
@@ -4395,7 +4461,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4407,7 +4473,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4420,7 +4486,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{42}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Result) GetCallId() string {
@@ -4472,7 +4538,7 @@ type AgentError struct {
 
 func (x *AgentError) Reset() {
 	*x = AgentError{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4550,7 @@ func (x *AgentError) String() string {
 func (*AgentError) ProtoMessage() {}
 
 func (x *AgentError) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4563,7 @@ func (x *AgentError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentError.ProtoReflect.Descriptor instead.
 func (*AgentError) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{43}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AgentError) GetCode() string {
@@ -4531,7 +4597,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4543,7 +4609,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4622,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{44}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Ack) GetCallId() string {
@@ -4577,7 +4643,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4589,7 +4655,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4602,7 +4668,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{45}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Cancel) GetCallId() string {
@@ -4628,7 +4694,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4640,7 +4706,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +4719,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{46}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{47}
 }
 
 // Reserve asks for a part of the budget before it is used.
@@ -4672,7 +4738,7 @@ type Reserve struct {
 
 func (x *Reserve) Reset() {
 	*x = Reserve{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4684,7 +4750,7 @@ func (x *Reserve) String() string {
 func (*Reserve) ProtoMessage() {}
 
 func (x *Reserve) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4697,7 +4763,7 @@ func (x *Reserve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserve.ProtoReflect.Descriptor instead.
 func (*Reserve) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{47}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Reserve) GetCallId() string {
@@ -4757,7 +4823,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +4835,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +4848,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{48}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Grant) GetGranted() bool {
@@ -4961,7 +5027,7 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\vfinding_ids\x18\x03 \x03(\tR\n" +
 	"findingIds\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x05 \x01(\tR\x05actor\"\xef\x02\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\"\x9e\x03\n" +
 	"\tInterrupt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -4976,8 +5042,12 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"expires_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x12\n" +
 	"\x04open\x18\v \x01(\bR\x04open\x12?\n" +
-	"\bresponse\x18\f \x01(\v2#.tipstaff.core.v1.InterruptDecisionR\bresponseB\a\n" +
-	"\x05_data\"\xea\x01\n" +
+	"\bresponse\x18\f \x01(\v2#.tipstaff.core.v1.InterruptDecisionR\bresponse\x12-\n" +
+	"\x05shown\x18\r \x01(\v2\x17.tipstaff.core.v1.ShownR\x05shownB\a\n" +
+	"\x05_data\"3\n" +
+	"\x05Shown\x12\x14\n" +
+	"\x05lines\x18\x01 \x03(\tR\x05lines\x12\x14\n" +
+	"\x05whole\x18\x02 \x01(\bR\x05whole\"\xea\x01\n" +
 	"\x11InterruptDecision\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
@@ -5352,7 +5422,7 @@ func file_tipstaff_core_v1_core_proto_rawDescGZIP() []byte {
 }
 
 var file_tipstaff_core_v1_core_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tipstaff_core_v1_core_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_tipstaff_core_v1_core_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_tipstaff_core_v1_core_proto_goTypes = []any{
 	(ExecutionEvent_EventType)(0),   // 0: tipstaff.core.v1.ExecutionEvent.EventType
 	(*CreateEnvelopeRequest)(nil),   // 1: tipstaff.core.v1.CreateEnvelopeRequest
@@ -5364,155 +5434,157 @@ var file_tipstaff_core_v1_core_proto_goTypes = []any{
 	(*Feedback)(nil),                // 7: tipstaff.core.v1.Feedback
 	(*Waiver)(nil),                  // 8: tipstaff.core.v1.Waiver
 	(*Interrupt)(nil),               // 9: tipstaff.core.v1.Interrupt
-	(*InterruptDecision)(nil),       // 10: tipstaff.core.v1.InterruptDecision
-	(*ErrorRecord)(nil),             // 11: tipstaff.core.v1.ErrorRecord
-	(*ProcessingRecord)(nil),        // 12: tipstaff.core.v1.ProcessingRecord
-	(*BoundsResult)(nil),            // 13: tipstaff.core.v1.BoundsResult
-	(*UpdateEnvelopeRequest)(nil),   // 14: tipstaff.core.v1.UpdateEnvelopeRequest
-	(*Usage)(nil),                   // 15: tipstaff.core.v1.Usage
-	(*ExecuteRequest)(nil),          // 16: tipstaff.core.v1.ExecuteRequest
-	(*Bounds)(nil),                  // 17: tipstaff.core.v1.Bounds
-	(*ExecutionEvent)(nil),          // 18: tipstaff.core.v1.ExecutionEvent
-	(*ExecuteAgentRequest)(nil),     // 19: tipstaff.core.v1.ExecuteAgentRequest
-	(*AgentResult)(nil),             // 20: tipstaff.core.v1.AgentResult
-	(*RunRef)(nil),                  // 21: tipstaff.core.v1.RunRef
-	(*CheckpointRequest)(nil),       // 22: tipstaff.core.v1.CheckpointRequest
-	(*Checkpoint)(nil),              // 23: tipstaff.core.v1.Checkpoint
-	(*RollbackRequest)(nil),         // 24: tipstaff.core.v1.RollbackRequest
-	(*ResumeRequest)(nil),           // 25: tipstaff.core.v1.ResumeRequest
-	(*InterruptResponse)(nil),       // 26: tipstaff.core.v1.InterruptResponse
-	(*GetStateRequest)(nil),         // 27: tipstaff.core.v1.GetStateRequest
-	(*ListCheckpointsRequest)(nil),  // 28: tipstaff.core.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 29: tipstaff.core.v1.ListCheckpointsResponse
-	(*ListTransitionsRequest)(nil),  // 30: tipstaff.core.v1.ListTransitionsRequest
-	(*ListTransitionsResponse)(nil), // 31: tipstaff.core.v1.ListTransitionsResponse
-	(*Transition)(nil),              // 32: tipstaff.core.v1.Transition
-	(*CancelRequest)(nil),           // 33: tipstaff.core.v1.CancelRequest
-	(*WatchRequest)(nil),            // 34: tipstaff.core.v1.WatchRequest
-	(*HostMessage)(nil),             // 35: tipstaff.core.v1.HostMessage
-	(*ServerMessage)(nil),           // 36: tipstaff.core.v1.ServerMessage
-	(*Register)(nil),                // 37: tipstaff.core.v1.Register
-	(*HostedAgent)(nil),             // 38: tipstaff.core.v1.HostedAgent
-	(*Registered)(nil),              // 39: tipstaff.core.v1.Registered
-	(*Heartbeat)(nil),               // 40: tipstaff.core.v1.Heartbeat
-	(*Call)(nil),                    // 41: tipstaff.core.v1.Call
-	(*Budget)(nil),                  // 42: tipstaff.core.v1.Budget
-	(*Result)(nil),                  // 43: tipstaff.core.v1.Result
-	(*AgentError)(nil),              // 44: tipstaff.core.v1.AgentError
-	(*Ack)(nil),                     // 45: tipstaff.core.v1.Ack
-	(*Cancel)(nil),                  // 46: tipstaff.core.v1.Cancel
-	(*Drain)(nil),                   // 47: tipstaff.core.v1.Drain
-	(*Reserve)(nil),                 // 48: tipstaff.core.v1.Reserve
-	(*Grant)(nil),                   // 49: tipstaff.core.v1.Grant
-	nil,                             // 50: tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
-	nil,                             // 51: tipstaff.core.v1.Envelope.OutputsEntry
-	nil,                             // 52: tipstaff.core.v1.Envelope.PriorEntry
-	nil,                             // 53: tipstaff.core.v1.Envelope.FailedStagesEntry
-	nil,                             // 54: tipstaff.core.v1.Envelope.SkippedStagesEntry
-	nil,                             // 55: tipstaff.core.v1.Envelope.VisitsEntry
-	nil,                             // 56: tipstaff.core.v1.RollbackRequest.OutputsEntry
-	(*timestamppb.Timestamp)(nil),   // 57: google.protobuf.Timestamp
+	(*Shown)(nil),                   // 10: tipstaff.core.v1.Shown
+	(*InterruptDecision)(nil),       // 11: tipstaff.core.v1.InterruptDecision
+	(*ErrorRecord)(nil),             // 12: tipstaff.core.v1.ErrorRecord
+	(*ProcessingRecord)(nil),        // 13: tipstaff.core.v1.ProcessingRecord
+	(*BoundsResult)(nil),            // 14: tipstaff.core.v1.BoundsResult
+	(*UpdateEnvelopeRequest)(nil),   // 15: tipstaff.core.v1.UpdateEnvelopeRequest
+	(*Usage)(nil),                   // 16: tipstaff.core.v1.Usage
+	(*ExecuteRequest)(nil),          // 17: tipstaff.core.v1.ExecuteRequest
+	(*Bounds)(nil),                  // 18: tipstaff.core.v1.Bounds
+	(*ExecutionEvent)(nil),          // 19: tipstaff.core.v1.ExecutionEvent
+	(*ExecuteAgentRequest)(nil),     // 20: tipstaff.core.v1.ExecuteAgentRequest
+	(*AgentResult)(nil),             // 21: tipstaff.core.v1.AgentResult
+	(*RunRef)(nil),                  // 22: tipstaff.core.v1.RunRef
+	(*CheckpointRequest)(nil),       // 23: tipstaff.core.v1.CheckpointRequest
+	(*Checkpoint)(nil),              // 24: tipstaff.core.v1.Checkpoint
+	(*RollbackRequest)(nil),         // 25: tipstaff.core.v1.RollbackRequest
+	(*ResumeRequest)(nil),           // 26: tipstaff.core.v1.ResumeRequest
+	(*InterruptResponse)(nil),       // 27: tipstaff.core.v1.InterruptResponse
+	(*GetStateRequest)(nil),         // 28: tipstaff.core.v1.GetStateRequest
+	(*ListCheckpointsRequest)(nil),  // 29: tipstaff.core.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 30: tipstaff.core.v1.ListCheckpointsResponse
+	(*ListTransitionsRequest)(nil),  // 31: tipstaff.core.v1.ListTransitionsRequest
+	(*ListTransitionsResponse)(nil), // 32: tipstaff.core.v1.ListTransitionsResponse
+	(*Transition)(nil),              // 33: tipstaff.core.v1.Transition
+	(*CancelRequest)(nil),           // 34: tipstaff.core.v1.CancelRequest
+	(*WatchRequest)(nil),            // 35: tipstaff.core.v1.WatchRequest
+	(*HostMessage)(nil),             // 36: tipstaff.core.v1.HostMessage
+	(*ServerMessage)(nil),           // 37: tipstaff.core.v1.ServerMessage
+	(*Register)(nil),                // 38: tipstaff.core.v1.Register
+	(*HostedAgent)(nil),             // 39: tipstaff.core.v1.HostedAgent
+	(*Registered)(nil),              // 40: tipstaff.core.v1.Registered
+	(*Heartbeat)(nil),               // 41: tipstaff.core.v1.Heartbeat
+	(*Call)(nil),                    // 42: tipstaff.core.v1.Call
+	(*Budget)(nil),                  // 43: tipstaff.core.v1.Budget
+	(*Result)(nil),                  // 44: tipstaff.core.v1.Result
+	(*AgentError)(nil),              // 45: tipstaff.core.v1.AgentError
+	(*Ack)(nil),                     // 46: tipstaff.core.v1.Ack
+	(*Cancel)(nil),                  // 47: tipstaff.core.v1.Cancel
+	(*Drain)(nil),                   // 48: tipstaff.core.v1.Drain
+	(*Reserve)(nil),                 // 49: tipstaff.core.v1.Reserve
+	(*Grant)(nil),                   // 50: tipstaff.core.v1.Grant
+	nil,                             // 51: tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
+	nil,                             // 52: tipstaff.core.v1.Envelope.OutputsEntry
+	nil,                             // 53: tipstaff.core.v1.Envelope.PriorEntry
+	nil,                             // 54: tipstaff.core.v1.Envelope.FailedStagesEntry
+	nil,                             // 55: tipstaff.core.v1.Envelope.SkippedStagesEntry
+	nil,                             // 56: tipstaff.core.v1.Envelope.VisitsEntry
+	nil,                             // 57: tipstaff.core.v1.RollbackRequest.OutputsEntry
+	(*timestamppb.Timestamp)(nil),   // 58: google.protobuf.Timestamp
 }
 var file_tipstaff_core_v1_core_proto_depIdxs = []int32{
-	50, // 0: tipstaff.core.v1.CreateEnvelopeRequest.metadata:type_name -> tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
+	51, // 0: tipstaff.core.v1.CreateEnvelopeRequest.metadata:type_name -> tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
 	2,  // 1: tipstaff.core.v1.CreateEnvelopeRequest.pipeline:type_name -> tipstaff.core.v1.PipelineConfig
-	51, // 2: tipstaff.core.v1.Envelope.outputs:type_name -> tipstaff.core.v1.Envelope.OutputsEntry
-	57, // 3: tipstaff.core.v1.Envelope.received_at:type_name -> google.protobuf.Timestamp
-	57, // 4: tipstaff.core.v1.Envelope.created_at:type_name -> google.protobuf.Timestamp
-	52, // 5: tipstaff.core.v1.Envelope.prior:type_name -> tipstaff.core.v1.Envelope.PriorEntry
-	53, // 6: tipstaff.core.v1.Envelope.failed_stages:type_name -> tipstaff.core.v1.Envelope.FailedStagesEntry
-	54, // 7: tipstaff.core.v1.Envelope.skipped_stages:type_name -> tipstaff.core.v1.Envelope.SkippedStagesEntry
+	52, // 2: tipstaff.core.v1.Envelope.outputs:type_name -> tipstaff.core.v1.Envelope.OutputsEntry
+	58, // 3: tipstaff.core.v1.Envelope.received_at:type_name -> google.protobuf.Timestamp
+	58, // 4: tipstaff.core.v1.Envelope.created_at:type_name -> google.protobuf.Timestamp
+	53, // 5: tipstaff.core.v1.Envelope.prior:type_name -> tipstaff.core.v1.Envelope.PriorEntry
+	54, // 6: tipstaff.core.v1.Envelope.failed_stages:type_name -> tipstaff.core.v1.Envelope.FailedStagesEntry
+	55, // 7: tipstaff.core.v1.Envelope.skipped_stages:type_name -> tipstaff.core.v1.Envelope.SkippedStagesEntry
 	4,  // 8: tipstaff.core.v1.Envelope.edge_counts:type_name -> tipstaff.core.v1.EdgeCount
-	55, // 9: tipstaff.core.v1.Envelope.visits:type_name -> tipstaff.core.v1.Envelope.VisitsEntry
-	57, // 10: tipstaff.core.v1.Envelope.completed_at:type_name -> google.protobuf.Timestamp
+	56, // 9: tipstaff.core.v1.Envelope.visits:type_name -> tipstaff.core.v1.Envelope.VisitsEntry
+	58, // 10: tipstaff.core.v1.Envelope.completed_at:type_name -> google.protobuf.Timestamp
 	9,  // 11: tipstaff.core.v1.Envelope.interrupts:type_name -> tipstaff.core.v1.Interrupt
 	5,  // 12: tipstaff.core.v1.Envelope.goals:type_name -> tipstaff.core.v1.Goal
 	6,  // 13: tipstaff.core.v1.Envelope.rounds:type_name -> tipstaff.core.v1.Round
 	7,  // 14: tipstaff.core.v1.Envelope.feedback:type_name -> tipstaff.core.v1.Feedback
 	8,  // 15: tipstaff.core.v1.Envelope.waivers:type_name -> tipstaff.core.v1.Waiver
-	11, // 16: tipstaff.core.v1.Envelope.errors:type_name -> tipstaff.core.v1.ErrorRecord
-	12, // 17: tipstaff.core.v1.Envelope.processing_history:type_name -> tipstaff.core.v1.ProcessingRecord
-	57, // 18: tipstaff.core.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
-	10, // 19: tipstaff.core.v1.Interrupt.response:type_name -> tipstaff.core.v1.InterruptDecision
-	57, // 20: tipstaff.core.v1.ErrorRecord.at:type_name -> google.protobuf.Timestamp
-	57, // 21: tipstaff.core.v1.ProcessingRecord.started_at:type_name -> google.protobuf.Timestamp
-	57, // 22: tipstaff.core.v1.ProcessingRecord.completed_at:type_name -> google.protobuf.Timestamp
-	3,  // 23: tipstaff.core.v1.UpdateEnvelopeRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	15, // 24: tipstaff.core.v1.UpdateEnvelopeRequest.usage:type_name -> tipstaff.core.v1.Usage
-	3,  // 25: tipstaff.core.v1.ExecuteRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	2,  // 26: tipstaff.core.v1.ExecuteRequest.config:type_name -> tipstaff.core.v1.PipelineConfig
-	17, // 27: tipstaff.core.v1.ExecuteRequest.bounds:type_name -> tipstaff.core.v1.Bounds
-	0,  // 28: tipstaff.core.v1.ExecutionEvent.type:type_name -> tipstaff.core.v1.ExecutionEvent.EventType
-	3,  // 29: tipstaff.core.v1.ExecutionEvent.envelope:type_name -> tipstaff.core.v1.Envelope
-	3,  // 30: tipstaff.core.v1.ExecuteAgentRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	15, // 31: tipstaff.core.v1.AgentResult.usage:type_name -> tipstaff.core.v1.Usage
-	3,  // 32: tipstaff.core.v1.AgentResult.envelope:type_name -> tipstaff.core.v1.Envelope
-	9,  // 33: tipstaff.core.v1.AgentResult.interrupt:type_name -> tipstaff.core.v1.Interrupt
-	21, // 34: tipstaff.core.v1.CheckpointRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	57, // 35: tipstaff.core.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	21, // 36: tipstaff.core.v1.RollbackRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	56, // 37: tipstaff.core.v1.RollbackRequest.outputs:type_name -> tipstaff.core.v1.RollbackRequest.OutputsEntry
-	17, // 38: tipstaff.core.v1.RollbackRequest.bounds:type_name -> tipstaff.core.v1.Bounds
-	21, // 39: tipstaff.core.v1.ResumeRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	26, // 40: tipstaff.core.v1.ResumeRequest.response:type_name -> tipstaff.core.v1.InterruptResponse
-	21, // 41: tipstaff.core.v1.GetStateRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	21, // 42: tipstaff.core.v1.ListCheckpointsRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	23, // 43: tipstaff.core.v1.ListCheckpointsResponse.checkpoints:type_name -> tipstaff.core.v1.Checkpoint
-	21, // 44: tipstaff.core.v1.ListTransitionsRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	32, // 45: tipstaff.core.v1.ListTransitionsResponse.transitions:type_name -> tipstaff.core.v1.Transition
-	57, // 46: tipstaff.core.v1.Transition.timestamp:type_name -> google.protobuf.Timestamp
-	21, // 47: tipstaff.core.v1.CancelRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	21, // 48: tipstaff.core.v1.WatchRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	37, // 49: tipstaff.core.v1.HostMessage.register:type_name -> tipstaff.core.v1.Register
-	43, // 50: tipstaff.core.v1.HostMessage.result:type_name -> tipstaff.core.v1.Result
-	48, // 51: tipstaff.core.v1.HostMessage.reserve:type_name -> tipstaff.core.v1.Reserve
-	40, // 52: tipstaff.core.v1.HostMessage.heartbeat:type_name -> tipstaff.core.v1.Heartbeat
-	47, // 53: tipstaff.core.v1.HostMessage.drain:type_name -> tipstaff.core.v1.Drain
-	39, // 54: tipstaff.core.v1.ServerMessage.registered:type_name -> tipstaff.core.v1.Registered
-	41, // 55: tipstaff.core.v1.ServerMessage.call:type_name -> tipstaff.core.v1.Call
-	45, // 56: tipstaff.core.v1.ServerMessage.ack:type_name -> tipstaff.core.v1.Ack
-	46, // 57: tipstaff.core.v1.ServerMessage.cancel:type_name -> tipstaff.core.v1.Cancel
-	49, // 58: tipstaff.core.v1.ServerMessage.grant:type_name -> tipstaff.core.v1.Grant
-	47, // 59: tipstaff.core.v1.ServerMessage.drain:type_name -> tipstaff.core.v1.Drain
-	38, // 60: tipstaff.core.v1.Register.agents:type_name -> tipstaff.core.v1.HostedAgent
-	3,  // 61: tipstaff.core.v1.Call.view:type_name -> tipstaff.core.v1.Envelope
-	57, // 62: tipstaff.core.v1.Call.deadline:type_name -> google.protobuf.Timestamp
-	42, // 63: tipstaff.core.v1.Call.budget:type_name -> tipstaff.core.v1.Budget
-	15, // 64: tipstaff.core.v1.Result.usage:type_name -> tipstaff.core.v1.Usage
-	44, // 65: tipstaff.core.v1.Result.error:type_name -> tipstaff.core.v1.AgentError
-	1,  // 66: tipstaff.core.v1.CoreService.CreateEnvelope:input_type -> tipstaff.core.v1.CreateEnvelopeRequest
-	3,  // 67: tipstaff.core.v1.CoreService.CheckBounds:input_type -> tipstaff.core.v1.Envelope
-	14, // 68: tipstaff.core.v1.CoreService.UpdateEnvelope:input_type -> tipstaff.core.v1.UpdateEnvelopeRequest
-	16, // 69: tipstaff.core.v1.CoreService.ExecutePipeline:input_type -> tipstaff.core.v1.ExecuteRequest
-	19, // 70: tipstaff.core.v1.CoreService.ExecuteAgent:input_type -> tipstaff.core.v1.ExecuteAgentRequest
-	22, // 71: tipstaff.core.v1.CoreService.CreateCheckpoint:input_type -> tipstaff.core.v1.CheckpointRequest
-	24, // 72: tipstaff.core.v1.CoreService.RollbackToCheckpoint:input_type -> tipstaff.core.v1.RollbackRequest
-	25, // 73: tipstaff.core.v1.CoreService.ResumePipeline:input_type -> tipstaff.core.v1.ResumeRequest
-	27, // 74: tipstaff.core.v1.CoreService.GetState:input_type -> tipstaff.core.v1.GetStateRequest
-	28, // 75: tipstaff.core.v1.CoreService.ListCheckpoints:input_type -> tipstaff.core.v1.ListCheckpointsRequest
-	30, // 76: tipstaff.core.v1.CoreService.ListTransitions:input_type -> tipstaff.core.v1.ListTransitionsRequest
-	33, // 77: tipstaff.core.v1.CoreService.Cancel:input_type -> tipstaff.core.v1.CancelRequest
-	34, // 78: tipstaff.core.v1.CoreService.Watch:input_type -> tipstaff.core.v1.WatchRequest
-	35, // 79: tipstaff.core.v1.CoreService.ServeAgents:input_type -> tipstaff.core.v1.HostMessage
-	3,  // 80: tipstaff.core.v1.CoreService.CreateEnvelope:output_type -> tipstaff.core.v1.Envelope
-	13, // 81: tipstaff.core.v1.CoreService.CheckBounds:output_type -> tipstaff.core.v1.BoundsResult
-	3,  // 82: tipstaff.core.v1.CoreService.UpdateEnvelope:output_type -> tipstaff.core.v1.Envelope
-	18, // 83: tipstaff.core.v1.CoreService.ExecutePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
-	20, // 84: tipstaff.core.v1.CoreService.ExecuteAgent:output_type -> tipstaff.core.v1.AgentResult
-	23, // 85: tipstaff.core.v1.CoreService.CreateCheckpoint:output_type -> tipstaff.core.v1.Checkpoint
-	3,  // 86: tipstaff.core.v1.CoreService.RollbackToCheckpoint:output_type -> tipstaff.core.v1.Envelope
-	18, // 87: tipstaff.core.v1.CoreService.ResumePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
-	3,  // 88: tipstaff.core.v1.CoreService.GetState:output_type -> tipstaff.core.v1.Envelope
-	29, // 89: tipstaff.core.v1.CoreService.ListCheckpoints:output_type -> tipstaff.core.v1.ListCheckpointsResponse
-	31, // 90: tipstaff.core.v1.CoreService.ListTransitions:output_type -> tipstaff.core.v1.ListTransitionsResponse
-	3,  // 91: tipstaff.core.v1.CoreService.Cancel:output_type -> tipstaff.core.v1.Envelope
-	18, // 92: tipstaff.core.v1.CoreService.Watch:output_type -> tipstaff.core.v1.ExecutionEvent
-	36, // 93: tipstaff.core.v1.CoreService.ServeAgents:output_type -> tipstaff.core.v1.ServerMessage
-	80, // [80:94] is the sub-list for method output_type
-	66, // [66:80] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	12, // 16: tipstaff.core.v1.Envelope.errors:type_name -> tipstaff.core.v1.ErrorRecord
+	13, // 17: tipstaff.core.v1.Envelope.processing_history:type_name -> tipstaff.core.v1.ProcessingRecord
+	58, // 18: tipstaff.core.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	11, // 19: tipstaff.core.v1.Interrupt.response:type_name -> tipstaff.core.v1.InterruptDecision
+	10, // 20: tipstaff.core.v1.Interrupt.shown:type_name -> tipstaff.core.v1.Shown
+	58, // 21: tipstaff.core.v1.ErrorRecord.at:type_name -> google.protobuf.Timestamp
+	58, // 22: tipstaff.core.v1.ProcessingRecord.started_at:type_name -> google.protobuf.Timestamp
+	58, // 23: tipstaff.core.v1.ProcessingRecord.completed_at:type_name -> google.protobuf.Timestamp
+	3,  // 24: tipstaff.core.v1.UpdateEnvelopeRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	16, // 25: tipstaff.core.v1.UpdateEnvelopeRequest.usage:type_name -> tipstaff.core.v1.Usage
+	3,  // 26: tipstaff.core.v1.ExecuteRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	2,  // 27: tipstaff.core.v1.ExecuteRequest.config:type_name -> tipstaff.core.v1.PipelineConfig
+	18, // 28: tipstaff.core.v1.ExecuteRequest.bounds:type_name -> tipstaff.core.v1.Bounds
+	0,  // 29: tipstaff.core.v1.ExecutionEvent.type:type_name -> tipstaff.core.v1.ExecutionEvent.EventType
+	3,  // 30: tipstaff.core.v1.ExecutionEvent.envelope:type_name -> tipstaff.core.v1.Envelope
+	3,  // 31: tipstaff.core.v1.ExecuteAgentRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	16, // 32: tipstaff.core.v1.AgentResult.usage:type_name -> tipstaff.core.v1.Usage
+	3,  // 33: tipstaff.core.v1.AgentResult.envelope:type_name -> tipstaff.core.v1.Envelope
+	9,  // 34: tipstaff.core.v1.AgentResult.interrupt:type_name -> tipstaff.core.v1.Interrupt
+	22, // 35: tipstaff.core.v1.CheckpointRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	58, // 36: tipstaff.core.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	22, // 37: tipstaff.core.v1.RollbackRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	57, // 38: tipstaff.core.v1.RollbackRequest.outputs:type_name -> tipstaff.core.v1.RollbackRequest.OutputsEntry
+	18, // 39: tipstaff.core.v1.RollbackRequest.bounds:type_name -> tipstaff.core.v1.Bounds
+	22, // 40: tipstaff.core.v1.ResumeRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	27, // 41: tipstaff.core.v1.ResumeRequest.response:type_name -> tipstaff.core.v1.InterruptResponse
+	22, // 42: tipstaff.core.v1.GetStateRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	22, // 43: tipstaff.core.v1.ListCheckpointsRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	24, // 44: tipstaff.core.v1.ListCheckpointsResponse.checkpoints:type_name -> tipstaff.core.v1.Checkpoint
+	22, // 45: tipstaff.core.v1.ListTransitionsRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	33, // 46: tipstaff.core.v1.ListTransitionsResponse.transitions:type_name -> tipstaff.core.v1.Transition
+	58, // 47: tipstaff.core.v1.Transition.timestamp:type_name -> google.protobuf.Timestamp
+	22, // 48: tipstaff.core.v1.CancelRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	22, // 49: tipstaff.core.v1.WatchRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	38, // 50: tipstaff.core.v1.HostMessage.register:type_name -> tipstaff.core.v1.Register
+	44, // 51: tipstaff.core.v1.HostMessage.result:type_name -> tipstaff.core.v1.Result
+	49, // 52: tipstaff.core.v1.HostMessage.reserve:type_name -> tipstaff.core.v1.Reserve
+	41, // 53: tipstaff.core.v1.HostMessage.heartbeat:type_name -> tipstaff.core.v1.Heartbeat
+	48, // 54: tipstaff.core.v1.HostMessage.drain:type_name -> tipstaff.core.v1.Drain
+	40, // 55: tipstaff.core.v1.ServerMessage.registered:type_name -> tipstaff.core.v1.Registered
+	42, // 56: tipstaff.core.v1.ServerMessage.call:type_name -> tipstaff.core.v1.Call
+	46, // 57: tipstaff.core.v1.ServerMessage.ack:type_name -> tipstaff.core.v1.Ack
+	47, // 58: tipstaff.core.v1.ServerMessage.cancel:type_name -> tipstaff.core.v1.Cancel
+	50, // 59: tipstaff.core.v1.ServerMessage.grant:type_name -> tipstaff.core.v1.Grant
+	48, // 60: tipstaff.core.v1.ServerMessage.drain:type_name -> tipstaff.core.v1.Drain
+	39, // 61: tipstaff.core.v1.Register.agents:type_name -> tipstaff.core.v1.HostedAgent
+	3,  // 62: tipstaff.core.v1.Call.view:type_name -> tipstaff.core.v1.Envelope
+	58, // 63: tipstaff.core.v1.Call.deadline:type_name -> google.protobuf.Timestamp
+	43, // 64: tipstaff.core.v1.Call.budget:type_name -> tipstaff.core.v1.Budget
+	16, // 65: tipstaff.core.v1.Result.usage:type_name -> tipstaff.core.v1.Usage
+	45, // 66: tipstaff.core.v1.Result.error:type_name -> tipstaff.core.v1.AgentError
+	1,  // 67: tipstaff.core.v1.CoreService.CreateEnvelope:input_type -> tipstaff.core.v1.CreateEnvelopeRequest
+	3,  // 68: tipstaff.core.v1.CoreService.CheckBounds:input_type -> tipstaff.core.v1.Envelope
+	15, // 69: tipstaff.core.v1.CoreService.UpdateEnvelope:input_type -> tipstaff.core.v1.UpdateEnvelopeRequest
+	17, // 70: tipstaff.core.v1.CoreService.ExecutePipeline:input_type -> tipstaff.core.v1.ExecuteRequest
+	20, // 71: tipstaff.core.v1.CoreService.ExecuteAgent:input_type -> tipstaff.core.v1.ExecuteAgentRequest
+	23, // 72: tipstaff.core.v1.CoreService.CreateCheckpoint:input_type -> tipstaff.core.v1.CheckpointRequest
+	25, // 73: tipstaff.core.v1.CoreService.RollbackToCheckpoint:input_type -> tipstaff.core.v1.RollbackRequest
+	26, // 74: tipstaff.core.v1.CoreService.ResumePipeline:input_type -> tipstaff.core.v1.ResumeRequest
+	28, // 75: tipstaff.core.v1.CoreService.GetState:input_type -> tipstaff.core.v1.GetStateRequest
+	29, // 76: tipstaff.core.v1.CoreService.ListCheckpoints:input_type -> tipstaff.core.v1.ListCheckpointsRequest
+	31, // 77: tipstaff.core.v1.CoreService.ListTransitions:input_type -> tipstaff.core.v1.ListTransitionsRequest
+	34, // 78: tipstaff.core.v1.CoreService.Cancel:input_type -> tipstaff.core.v1.CancelRequest
+	35, // 79: tipstaff.core.v1.CoreService.Watch:input_type -> tipstaff.core.v1.WatchRequest
+	36, // 80: tipstaff.core.v1.CoreService.ServeAgents:input_type -> tipstaff.core.v1.HostMessage
+	3,  // 81: tipstaff.core.v1.CoreService.CreateEnvelope:output_type -> tipstaff.core.v1.Envelope
+	14, // 82: tipstaff.core.v1.CoreService.CheckBounds:output_type -> tipstaff.core.v1.BoundsResult
+	3,  // 83: tipstaff.core.v1.CoreService.UpdateEnvelope:output_type -> tipstaff.core.v1.Envelope
+	19, // 84: tipstaff.core.v1.CoreService.ExecutePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
+	21, // 85: tipstaff.core.v1.CoreService.ExecuteAgent:output_type -> tipstaff.core.v1.AgentResult
+	24, // 86: tipstaff.core.v1.CoreService.CreateCheckpoint:output_type -> tipstaff.core.v1.Checkpoint
+	3,  // 87: tipstaff.core.v1.CoreService.RollbackToCheckpoint:output_type -> tipstaff.core.v1.Envelope
+	19, // 88: tipstaff.core.v1.CoreService.ResumePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
+	3,  // 89: tipstaff.core.v1.CoreService.GetState:output_type -> tipstaff.core.v1.Envelope
+	30, // 90: tipstaff.core.v1.CoreService.ListCheckpoints:output_type -> tipstaff.core.v1.ListCheckpointsResponse
+	32, // 91: tipstaff.core.v1.CoreService.ListTransitions:output_type -> tipstaff.core.v1.ListTransitionsResponse
+	3,  // 92: tipstaff.core.v1.CoreService.Cancel:output_type -> tipstaff.core.v1.Envelope
+	19, // 93: tipstaff.core.v1.CoreService.Watch:output_type -> tipstaff.core.v1.ExecutionEvent
+	37, // 94: tipstaff.core.v1.CoreService.ServeAgents:output_type -> tipstaff.core.v1.ServerMessage
+	81, // [81:95] is the sub-list for method output_type
+	67, // [67:81] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_tipstaff_core_v1_core_proto_init() }
@@ -5528,32 +5600,32 @@ func file_tipstaff_core_v1_core_proto_init() {
 	}
 	file_tipstaff_core_v1_core_proto_msgTypes[2].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[8].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[9].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[11].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[10].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[12].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[13].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[16].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[18].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[14].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[17].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[19].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[20].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[20].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[21].OneofWrappers = []any{
 		(*RunRef_EnvelopeId)(nil),
 		(*RunRef_ThreadId)(nil),
 		(*RunRef_RunId)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[23].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[24].OneofWrappers = []any{
 		(*RollbackRequest_CheckpointId)(nil),
 		(*RollbackRequest_Stage)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[25].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[31].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[34].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[26].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[32].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[35].OneofWrappers = []any{
 		(*HostMessage_Register)(nil),
 		(*HostMessage_Result)(nil),
 		(*HostMessage_Reserve)(nil),
 		(*HostMessage_Heartbeat)(nil),
 		(*HostMessage_Drain)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[35].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[36].OneofWrappers = []any{
 		(*ServerMessage_Registered)(nil),
 		(*ServerMessage_Call)(nil),
 		(*ServerMessage_Ack)(nil),
@@ -5561,15 +5633,15 @@ func file_tipstaff_core_v1_core_proto_init() {
 		(*ServerMessage_Grant)(nil),
 		(*ServerMessage_Drain)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[42].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[48].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[43].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tipstaff_core_v1_core_proto_rawDesc), len(file_tipstaff_core_v1_core_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -316,7 +316,7 @@ func showGates(env *pb.Envelope, open []tipstaff.Gate) {
 			continue
 		}
 		shown := env.Interrupts[at]
-		shown.Id, shown.Actions, shown.Open = g.ID.String(), g.Actions, true
+		shown.Id, shown.Actions, shown.Open, shown.Shown = g.ID.String(), g.Actions, true, shownOf(g)
 		if !g.ExpiresAt.IsZero() {
 			shown.ExpiresAt = timestamppb.New(g.ExpiresAt)
 		}
@@ -327,7 +327,7 @@ func showGates(env *pb.Envelope, open []tipstaff.Gate) {
 // interruptOf is a gate in the words of clients.
 func interruptOf(g tipstaff.Gate) *pb.Interrupt {
 	stage, visit := stageOf(g.Path)
-	i := &pb.Interrupt{Id: g.ID.String(), Key: g.Key, Kind: string(g.Kind), Stage: stage, Visit: visit, Question: g.Question, Actions: g.Actions, Open: true}
+	i := &pb.Interrupt{Id: g.ID.String(), Key: g.Key, Kind: string(g.Kind), Stage: stage, Visit: visit, Question: g.Question, Actions: g.Actions, Open: true, Shown: shownOf(g)}
 	var subject struct {
 		Message string          `json:"message"`
 		Data    json.RawMessage `json:"data"`
@@ -342,6 +342,12 @@ func interruptOf(g tipstaff.Gate) *pb.Interrupt {
 		i.ExpiresAt = timestamppb.New(g.ExpiresAt)
 	}
 	return i
+}
+
+// shownOf is what a gate asks about, as everybody is shown it.
+func shownOf(g tipstaff.Gate) *pb.Shown {
+	s := tipstaff.Subject(g)
+	return &pb.Shown{Lines: s.Lines, Whole: s.Whole}
 }
 
 // asksItself: of these kinds a stage has words of its own.

@@ -20,6 +20,7 @@ from tipstaff.envelope import (
     InterruptRecord,
     ProcessingRecord,
     Round,
+    Shown,
     Waiver,
 )
 from tipstaff.errors import (
@@ -89,6 +90,7 @@ __all__ = [
     "Result",
     "Round",
     "ServerUnavailable",
+    "Shown",
     "StageError",
     "TipstaffError",
     "Transition",

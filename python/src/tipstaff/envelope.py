@@ -96,6 +96,15 @@ class InterruptDecision:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What a question is about, for the eyes of people: lines that a terminal can print.
+    What is not ``whole`` has been cut; ``data`` has all of it."""
+
+    lines: list[str]
+    whole: bool
+
+
+@dataclass(frozen=True)
 class InterruptRecord:
     """A question the run waits on, or has waited on."""
 
@@ -111,6 +120,7 @@ class InterruptRecord:
     expires_at: datetime | None
     open: bool
     response: InterruptDecision | None
+    shown: Shown | None
 
 
 @dataclass(frozen=True)

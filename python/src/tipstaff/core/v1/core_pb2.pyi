@@ -259,7 +259,7 @@ class Waiver(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., visit: _Optional[int] = ..., finding_ids: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
 
 class Interrupt(_message.Message):
-    __slots__ = ("id", "key", "kind", "stage", "visit", "question", "message", "data", "actions", "expires_at", "open", "response")
+    __slots__ = ("id", "key", "kind", "stage", "visit", "question", "message", "data", "actions", "expires_at", "open", "response", "shown")
     ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -272,6 +272,7 @@ class Interrupt(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_FIELD_NUMBER: _ClassVar[int]
     id: str
     key: str
     kind: str
@@ -284,7 +285,16 @@ class Interrupt(_message.Message):
     expires_at: _timestamp_pb2.Timestamp
     open: bool
     response: InterruptDecision
-    def __init__(self, id: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., stage: _Optional[str] = ..., visit: _Optional[int] = ..., question: _Optional[str] = ..., message: _Optional[str] = ..., data: _Optional[bytes] = ..., actions: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., open: bool = ..., response: _Optional[_Union[InterruptDecision, _Mapping]] = ...) -> None: ...
+    shown: Shown
+    def __init__(self, id: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., stage: _Optional[str] = ..., visit: _Optional[int] = ..., question: _Optional[str] = ..., message: _Optional[str] = ..., data: _Optional[bytes] = ..., actions: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., open: bool = ..., response: _Optional[_Union[InterruptDecision, _Mapping]] = ..., shown: _Optional[_Union[Shown, _Mapping]] = ...) -> None: ...
+
+class Shown(_message.Message):
+    __slots__ = ("lines", "whole")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    whole: bool
+    def __init__(self, lines: _Optional[_Iterable[str]] = ..., whole: bool = ...) -> None: ...
 
 class InterruptDecision(_message.Message):
     __slots__ = ("interrupt_id", "kind", "action", "approved", "text", "data", "note", "by")
