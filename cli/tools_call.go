@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,10 +62,24 @@ func (o *toolsCallOptions) run(ctx context.Context) error {
 	req.Ask = p.asker()
 	started, err := o.startOrPin(ctx, svc, req, p)
 	if err != nil {
-		return err
+		return unplaced(err)
 	}
 	driven := <-started.Done
 	return o.conclude(ctx, svc, started.Run, driven)
+}
+
+// unplaced is an error without places in a document that nobody has written.
+func unplaced(err error) error {
+	var refused *tipstaff.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	e := *refused
+	e.Problems = slices.Clone(e.Problems)
+	for i := range e.Problems {
+		e.Problems[i].File, e.Problems[i].Line, e.Problems[i].Column = "", 0, 0
+	}
+	return &e
 }
 
 // called is how a call ended, as --json prints it.
