@@ -100,7 +100,7 @@ func TestNothingTypedAheadAnswers(t *testing.T) {
 			keys: []keys{{"started", "approve\napprove\nappr"}, {"approve, deny? ", "deny\n"}}},
 		"resume": {before: []string{"run", "waits.yaml", "--unattended"}, args: []string{"resume", "@"}, code: 1, actions: "deny",
 			keys: []keys{{"", "approve\napprove\n"}, {"approve, deny? ", "deny\n"}}},
-		"do": {args: []string{"do", "Read", "--skill", "skill://notes@1.0.0"}, code: 8, actions: "",
+		"do": {args: []string{"do", "Read", "--skill", "skill://notes@1.0.0"}, code: 8, actions: "reject",
 			keys: []keys{{"", "accept\naccept\n"}, {"accept, re", "reject\n"}}},
 		"chat with a message": {args: []string{"chat", "act"}, code: 0, actions: "deny",
 			keys: []keys{{"", "y\na\ny"}, {"allow? y", "n\n"}}},
