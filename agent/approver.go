@@ -77,7 +77,7 @@ func (a *AnsweredElsewhere) Error() string {
 
 // Interactive asks a person at a terminal. One question is asked at a time.
 type Interactive struct {
-	In  io.Reader
+	In  io.Reader // a [tipstaff.Typed] is emptied before each question: nothing typed ahead answers it
 	Out io.Writer
 	TTY bool // somebody reads Out and types into In; false: every call is denied
 
@@ -99,11 +99,11 @@ func (i *Interactive) Approve(ctx context.Context, r ToolCallRequest) (Decision,
 	if i.lines == nil {
 		i.lines = tipstaff.NewLineReader(i.In)
 	}
-	i.lines.Forget()
 	if _, err := io.WriteString(i.Out, shown(r)); err != nil {
 		return Deny, err // nobody allows what nobody was shown
 	}
 	for range answers {
+		i.lines.Forget()
 		if err := i.say("allow? y: yes, n: no, a: yes, and all like it in this turn: "); err != nil {
 			return Deny, err
 		}

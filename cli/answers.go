@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"sync"
 )
 
 // answerReader lets an approver, which reads from a Reader, take lines from where
@@ -13,6 +14,10 @@ type answerReader struct {
 	given  chan string // "": the input has ended
 	rest   string
 	owed   bool // a Read waits that has not been served
+
+	mu    sync.Mutex
+	src   lineSource    // of the question that is open; nil: none is
+	shown chan struct{} // closed when it is about to be asked
 }
 
 func newAnswerReader() *answerReader {
@@ -31,8 +36,45 @@ func (r *answerReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Forget drops what was typed before a question is asked: whoever asks calls it when
+// all was shown.
+func (r *answerReader) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.src == nil {
+		return
+	}
+	r.src.Forget()
+	select {
+	case <-r.shown:
+	default:
+		close(r.shown)
+	}
+}
+
+// open begins a question whose answers come from src.
+func (r *answerReader) open(src lineSource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.src, r.shown = src, make(chan struct{})
+}
+
+// close ends it.
+func (r *answerReader) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.src = nil
+}
+
 // serve gives lines of src to whoever reads, while a question is open.
 func (r *answerReader) serve(ctx context.Context, src lineSource) {
+	if r.owed { // what is typed before the question was shown is not for this Read
+		select {
+		case <-r.shown:
+		case <-ctx.Done():
+			return
+		}
+	}
 	for {
 		if !r.owed {
 			select {

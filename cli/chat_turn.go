@@ -96,6 +96,8 @@ func (p *prompter) lend(ctx context.Context, r *answerReader, ask func(context.C
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(p.stop, func() { cancel(context.Cause(p.stop)) })()
 	p.in.Forget()
+	r.open(p.in)
+	defer r.close()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // lineSource is where the answers of a person come from.
@@ -24,14 +26,16 @@ type console struct {
 	out       io.Writer
 	screen    lineScreen
 	history   *lineHistory
-	words     []string // that Tab completes
-	prompt    string   // of the person's own texts
-	interrupt func()   // Ctrl-C, wherever it is pressed
+	words     []string       // that Tab completes
+	prompt    string         // of the person's own texts
+	interrupt func()         // Ctrl-C, wherever it is pressed
+	typed     tipstaff.Typed // what was not heard yet; nil: nobody can tell
 
 	mu      sync.Mutex
 	own     *lineEditor // what the person types when not asked
 	entered []string    // and has entered
 	asked   *request    // nil: nobody waits for a line
+	heard   int         // how many pieces of input were read
 	ended   error       // of the input
 	tail    []byte      // of what was written since the last line feed
 }
@@ -41,6 +45,7 @@ type request struct {
 	editor *lineEditor
 	prompt string
 	answer chan typed // has room for one
+	after  int        // pieces up to here were typed before it asked
 }
 
 type typed struct {
@@ -52,6 +57,7 @@ type typed struct {
 func (a *app) newConsole(prompt string, history *lineHistory, words []string) *console {
 	c := &console{out: a.err, screen: lineScreen{w: a.err, size: a.env.size}, history: history, words: words, prompt: prompt, interrupt: func() {}}
 	c.own = newLineEditor(history.entries, words)
+	c.typed, _ = a.env.Stdin.(tipstaff.Typed)
 	io.WriteString(c.out, pasteOn)
 	return c
 }
@@ -67,14 +73,22 @@ const escapeTime = 50 * time.Millisecond
 
 // listen hears the keys until the input ends.
 func (c *console) listen(r io.Reader) {
-	pieces := make(chan []byte)
+	type piece struct {
+		keys []byte
+		n    int
+	}
+	pieces := make(chan piece)
 	failed := make(chan error, 1)
 	go func() {
 		for {
 			p := make([]byte, 4096)
 			n, err := r.Read(p)
 			if n > 0 {
-				pieces <- p[:n]
+				c.mu.Lock()
+				c.heard++
+				heard := c.heard
+				c.mu.Unlock()
+				pieces <- piece{p[:n], heard}
 			}
 			if err != nil {
 				failed <- err
@@ -83,6 +97,7 @@ func (c *console) listen(r io.Reader) {
 		}
 	}()
 	var keys keyDecoder
+	last := 0
 	for {
 		var late <-chan time.Time
 		if keys.waits() {
@@ -90,9 +105,10 @@ func (c *console) listen(r io.Reader) {
 		}
 		select {
 		case p := <-pieces:
-			c.press(keys.feed(p))
+			last = p.n
+			c.press(keys.feed(p.keys), last)
 		case <-late:
-			c.press(keys.pause())
+			c.press(keys.pause(), last)
 		case err := <-failed:
 			c.end(err)
 			return
@@ -115,9 +131,10 @@ func (c *console) close() {
 	io.WriteString(c.out, pasteOff)
 }
 
-func (c *console) press(keys []key) {
+// press is the keys of the n-th piece.
+func (c *console) press(keys []key, n int) {
 	for _, k := range keys {
-		if c.pressOne(k) == interrupted {
+		if c.pressOne(k, n) == interrupted {
 			c.interrupt() // without the lock: it may ask and tell
 		}
 	}
@@ -128,10 +145,10 @@ func (c *console) press(keys []key) {
 	}
 }
 
-func (c *console) pressOne(k key) pressed {
+func (c *console) pressOne(k key, n int) pressed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asked == nil {
+	if c.asked == nil || n <= c.asked.after {
 		return c.pressAhead(k)
 	}
 	did := c.asked.editor.press(k)
@@ -214,14 +231,18 @@ type notKept struct{ error }
 // line is the prompt. What was typed before is no answer.
 func (c *console) Line(ctx context.Context) (string, error) {
 	c.mu.Lock()
-	r := &request{editor: newLineEditor(nil, nil), prompt: clean(string(c.tail)), answer: make(chan typed, 1)}
+	r := &request{editor: newLineEditor(nil, nil), prompt: clean(string(c.tail)), answer: make(chan typed, 1), after: c.heard}
 	c.ask(r)
 	c.mu.Unlock()
 	return c.wait(ctx, r)
 }
 
-// Forget has nothing to do: Line takes what is typed after it was called.
-func (c *console) Forget() {}
+// Forget drops what nobody has heard yet; Line takes what is heard after it was called.
+func (c *console) Forget() {
+	if c.typed != nil {
+		c.typed.Drop()
+	}
+}
 
 // ask begins to wait. Where the input has ended there is nothing to wait for.
 func (c *console) ask(r *request) {

@@ -27,6 +27,10 @@ type Env struct {
 	// restore is called. nil: it cannot.
 	Raw func() (restore func(), err error)
 
+	// Hush has the terminal of Stdin echo nothing until restore is called, also by way
+	// of a stop, and of a signal that ends the process. nil: it cannot.
+	Hush func() (restore func(), err error)
+
 	// OnInterrupt has f asked, until release is called, whether an interrupt is dealt
 	// with: if not, it stops the process as usual. nil: interrupts are nobody's.
 	OnInterrupt func(f func() bool) (release func())
@@ -106,11 +110,12 @@ func (e *SignalError) Error() string { return "interrupted by " + e.Signal.Strin
 func FromOS() *Env {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return &Env{
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdin: terminalInput(os.Stdin), Stdout: os.Stdout, Stderr: os.Stderr,
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
 		Size:   terminalSize,
 		Getenv: os.Getenv,
 		Raw:    func() (func(), error) { return rawMode(os.Stdin) },
+		Hush:   func() (func(), error) { return hushed(os.Stdin) },
 	}
 }
 

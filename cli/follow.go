@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -26,6 +27,10 @@ type follower struct {
 	last   int64   // the last record taken in
 	rested <-chan tipstaff.Driven
 	notes  chan string // that others have to tell while the run is driven
+
+	echo    sync.Mutex
+	restore func() // the echo of what is typed; nil: there is one
+	over    bool   // the view is shown no more
 }
 
 // newFollower follows what s started; of a run that others drive, only s.Run
@@ -58,6 +63,8 @@ func (a *app) newScreen() *screen {
 // drive shows the run until its drive in this process has come to rest. A
 // signal in ctx does not end it: the drive is stopped by others, and then rests.
 func (f *follower) drive(ctx context.Context) tipstaff.Driven {
+	f.hush()
+	defer f.finish()
 	// Observing must not be cut short by what stops the run: the last records are
 	// those that tell how it stopped.
 	calm, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -97,6 +104,8 @@ func (f *follower) drive(ctx context.Context) tipstaff.Driven {
 
 // watch shows the run until it has ended or nobody drives it, or ctx ends.
 func (f *follower) watch(ctx context.Context) error {
+	f.hush()
+	defer f.finish()
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := f.stream(inner)
@@ -243,9 +252,11 @@ func (f *follower) tell(text string) {
 		f.speech.note(text)
 		return
 	}
-	f.suspend()
+	if f.screen != nil {
+		f.screen.suspend()
+		defer f.screen.resume()
+	}
 	fmt.Fprintln(f.a.err, text)
-	f.unsuspend()
 }
 
 // leave lets the live view stand above what is written from now on, until unsuspend.
@@ -258,14 +269,48 @@ func (f *follower) leave() {
 	}
 }
 
+// suspend gives the terminal to somebody who asks: without a live view, and with an
+// echo.
 func (f *follower) suspend() {
 	if f.screen != nil {
 		f.screen.suspend()
+		f.speak()
 	}
 }
 
 func (f *follower) unsuspend() {
 	if f.screen != nil {
+		f.hush()
 		f.screen.resume()
+	}
+}
+
+// hush has the terminal echo nothing while a live view is shown: what is typed then is
+// no answer to anything, and would stand in the middle of it.
+func (f *follower) hush() {
+	f.echo.Lock()
+	defer f.echo.Unlock()
+	if f.screen == nil || f.over || f.restore != nil || !f.a.env.StdinTTY || f.a.env.Hush == nil {
+		return
+	}
+	if restore, err := f.a.env.Hush(); err == nil {
+		f.restore = restore
+	}
+}
+
+// finish gives the echo back for good, also if a question is still open.
+func (f *follower) finish() {
+	f.echo.Lock()
+	f.over = true
+	f.echo.Unlock()
+	f.speak()
+}
+
+func (f *follower) speak() {
+	f.echo.Lock()
+	defer f.echo.Unlock()
+	if f.restore != nil {
+		f.restore()
+		f.restore = nil
 	}
 }

@@ -95,7 +95,6 @@ func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, b
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
 	defer cancel()
 	defer context.AfterFunc(p.stop, cancel)()
-	p.in.Forget()
 	io.WriteString(p.out, gateText(g))
 	choice, err := p.choose(limited, g)
 	if err == nil {
@@ -184,10 +183,12 @@ func (p *prompter) farewell(ctx context.Context, err error) string {
 	return "no answer that makes sense: the run parks"
 }
 
-// insist asks until parse is content, a few times over.
+// insist asks until parse is content, a few times over. Nothing that was typed before
+// the prompt answers it.
 func insist[T any](ctx context.Context, p *prompter, prompt string, parse func(string) (T, error)) (T, error) {
 	var none T
 	for range 1 + promptRepeats {
+		p.in.Forget()
 		io.WriteString(p.out, clean(prompt))
 		text, err := p.in.Line(ctx)
 		if err != nil {

@@ -8,3 +8,8 @@ const (
 	getTermios = unix.TIOCGETA
 	setTermios = unix.TIOCSETA
 )
+
+func flushInput(fd int) error {
+	const fread = 1
+	return unix.IoctlSetPointerInt(fd, unix.TIOCFLUSH, fread)
+}

@@ -3,7 +3,13 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,4 +30,119 @@ func rawMode(f *os.File) (restore func(), err error) {
 		return nil, err
 	}
 	return func() { _ = unix.IoctlSetTermios(fd, setTermios, before) }, nil // the terminal may be gone
+}
+
+// hushed has a terminal echo nothing. A process that is stopped, or ended by a signal
+// that nobody deals with, gives the echo back first.
+func hushed(f *os.File) (restore func(), err error) {
+	fd := int(f.Fd())
+	before, err := unix.IoctlGetTermios(fd, getTermios)
+	if err != nil {
+		return nil, err
+	}
+	quiet := *before
+	quiet.Lflag &^= unix.ECHO | unix.ECHOE | unix.ECHOK | unix.ECHONL
+	set := func(t *unix.Termios) {
+		if inForeground(fd) { // the terminal of others is left alone
+			_ = unix.IoctlSetTermios(fd, setTermios, t) // it may be gone
+		}
+	}
+	signals, resumed, over := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGTSTP, syscall.SIGQUIT, syscall.SIGHUP)
+	signal.Notify(resumed, syscall.SIGCONT)
+	set(&quiet)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case sig := <-signals:
+				set(before)
+				signal.Reset(sig)
+				_ = unix.Kill(os.Getpid(), sig.(syscall.Signal))
+				select {
+				case <-resumed:
+				case <-over: // it was not stopped: nobody could have it go on
+					return
+				}
+				signal.Notify(signals, syscall.SIGTSTP)
+				set(&quiet)
+			case <-resumed:
+				set(&quiet)
+			case <-over:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(over)
+		<-done
+		signal.Stop(signals)
+		signal.Stop(resumed)
+		set(before)
+	}), nil
+}
+
+// inForeground reports whether the terminal is this process's at the moment. Others
+// that change it are stopped.
+func inForeground(fd int) bool {
+	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// typedInput is a terminal, as [tipstaff.Typed]. Read is for those who take all there
+// is.
+type typedInput struct{ *os.File }
+
+// terminalInput is what is typed at f, if it is a terminal.
+func terminalInput(f *os.File) io.Reader {
+	if !isTerminal(f) {
+		return f
+	}
+	return typedInput{f}
+}
+
+func (t typedInput) Wait(ctx context.Context) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { w.Close(); close(stopped) })
+	defer func() {
+		if stop() {
+			w.Close()
+		} else {
+			<-stopped
+		}
+	}()
+	ends := int(r.Fd())
+	for {
+		fds := []unix.PollFd{{Fd: int32(t.Fd()), Events: unix.POLLIN}, {Fd: int32(ends), Events: unix.POLLIN}}
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case fds[0].Revents != 0:
+			return nil
+		}
+	}
+}
+
+func (t typedInput) Take(p []byte) (int, error) {
+	fds := []unix.PollFd{{Fd: int32(t.Fd()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 0); n == 0 || err != nil {
+		return 0, nil // Wait meets what is wrong
+	}
+	return t.Read(p)
+}
+
+func (t typedInput) Drop() {
+	if fd := int(t.Fd()); inForeground(fd) {
+		_ = flushInput(fd) // the terminal may be gone
+	}
 }

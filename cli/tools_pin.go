@@ -185,7 +185,6 @@ func (p *prompter) allows(ctx context.Context) bool {
 	defer p.turn.Unlock()
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
 	defer cancel()
-	p.in.Forget()
 	actions := []string{"allow", "deny"}
 	action, err := insist(limited, p, "lock this in tipstaff.lock? allow, deny? ", func(s string) (string, error) { return match(s, actions) })
 	return err == nil && action == "allow"

@@ -38,15 +38,72 @@ func (d *Document) Terms(r Resolver) policy.Terms {
 	for _, uri := range d.callable(r) {
 		t.Tools = append(t.Tools, toolTerm(uri, classOf(r, uri)))
 	}
-	for leaf := range d.Root.Leaves {
-		switch {
-		case leaf.Kind == ToolCall && classOf(r, leaf.Tool) == flow.Once:
-			t.Calls = append(t.Calls, policy.OnceCall{ID: leaf.ID, Tool: leaf.Tool, Args: arguments(leaf)})
-		case leaf.Kind == SubDispatch:
-			t.Dispatches = append(t.Dispatches, policy.Dispatch{Agent: leaf.Agent, Skill: leaf.Skill, Scope: leaf.Scope})
+	t.Gates = guarded(d.Root, nil, func(leaf *Node, gates []policy.Gate) {
+		switch leaf.Kind {
+		case ToolCall:
+			t.Calls = append(t.Calls, effects(r, leaf, "", []string{leaf.Tool}, orEmpty(leaf.Args), gates)...)
+		case Step:
+			t.Calls = append(t.Calls, effects(r, leaf, leaf.Agent, d.reach(leaf, r), d.told(leaf), gates)...)
+			if r != nil && r.Agent(leaf.Agent).Once { // a worker has means of its own
+				t.Calls = append(t.Calls, policy.Effect{ID: leaf.ID, Agent: leaf.Agent, Tool: "*", Class: flow.Once, Args: d.told(leaf), Gates: gates})
+			}
+		case SubDispatch:
+			t.Dispatches = append(t.Dispatches, policy.Dispatch{Agent: leaf.Agent, Skill: leaf.Skill, Scope: leaf.Scope, Auto: leaf.Accept == AcceptAuto,
+				Inputs: orEmpty(leaf.Inputs), Bounds: tipstaff.Bounds(leaf.Bounds), Continue: leaf.Continue, Gates: gates})
+		}
+	})
+	return t
+}
+
+// guarded visits the leaves under n with the gates that have been passed when each
+// begins: those before n, and those in an earlier child of a sequence. A gate beside
+// it, in a parallel group, may still be open. It returns the gates under n, all of
+// which have been passed when n has ended well: a gate's failure is never continued.
+func guarded(n *Node, before []policy.Gate, visit func(*Node, []policy.Gate)) (within []policy.Gate) {
+	if n.Kind == Gate {
+		within = []policy.Gate{{Question: n.Question, Show: string(n.Show), Actions: string(flow.JSON(n.Actions))}}
+	}
+	if !n.Kind.Branch() {
+		visit(n, before)
+		return within
+	}
+	passed := slices.Clip(before)
+	for _, c := range n.Children {
+		inside := guarded(c, passed, visit)
+		within = append(within, inside...)
+		if n.Kind == Sequential {
+			passed = append(passed, inside...)
 		}
 	}
-	return t
+	return within
+}
+
+// effects are the calls of a leaf that do more than read.
+func effects(r Resolver, leaf *Node, agent string, tools []string, told json.RawMessage, gates []policy.Gate) (calls []policy.Effect) {
+	for _, uri := range tools {
+		if class := classOf(r, uri); class != flow.Read {
+			calls = append(calls, policy.Effect{ID: leaf.ID, Agent: agent, Tool: uri, Class: class, Args: told, Gates: gates})
+		}
+	}
+	return calls
+}
+
+// reach are the tools that an agent may call in a step, as far as the document says.
+func (d *Document) reach(step *Node, r Resolver) []string {
+	uris := d.callable(r)
+	if step.Tools != nil {
+		uris = slices.DeleteFunc(uris, func(uri string) bool { return !slices.Contains(*step.Tools, uri) })
+	}
+	return uris
+}
+
+// told is what an agent is told to do in a step.
+func (d *Document) told(step *Node) json.RawMessage {
+	return flow.JSON(struct {
+		Inputs json.RawMessage `json:"inputs"`
+		Prompt string          `json:"prompt"`
+		Skill  string          `json:"skill"`
+	}{orEmpty(step.Inputs), step.Prompt, d.Skill})
 }
 
 // defaultBounds are those of a run of a document that sets none.
@@ -89,12 +146,12 @@ func toolTerm(uri string, class flow.Class) policy.Tool {
 	return policy.Tool{Server: server, Name: tool, Pin: pin, Class: class}
 }
 
-// arguments of a call as its author wrote them; none are an empty object.
-func arguments(n *Node) json.RawMessage {
-	if n.Args == nil {
+// orEmpty is an object as its author wrote it; none is an empty one.
+func orEmpty(members json.RawMessage) json.RawMessage {
+	if members == nil {
 		return json.RawMessage("{}")
 	}
-	return n.Args
+	return members
 }
 
 func (c Constraint) term() policy.Constraint {

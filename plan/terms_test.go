@@ -44,9 +44,12 @@ root:
     - {id: look, kind: tool_call, tool: mcp://t/read@1.0.0, args: {q: 1}}
     - {id: pay, kind: tool_call, tool: mcp://t/once_pay@1.0.0, args: {to: "${look.output.iban}", amount: 5}}
     - {id: bare, kind: tool_call, tool: mcp://t/once_pay@1.0.0}
+    - {id: ok, kind: gate, question: "Go on?", show: {b: 1, a: "${look.output}"}}
+    - {id: think, kind: step, prompt: Think., inputs: {n: 1}, tools: [mcp://t/read@1.0.0, mcp://t/put_file@2.0.0]}
     - {id: sub, kind: sub_dispatch, skill: skill://notes@1.0.0, scope: "file:///tmp/x"}
-    - {id: own, kind: sub_dispatch, skill: skill://notes@1.0.0, agent: coder}
+    - {id: own, kind: sub_dispatch, skill: skill://notes@1.0.0, agent: coder, accept: auto, on_error: continue, inputs: {a: 1}, bounds: {tool_calls: 3}}
 `)
+	ask := policy.Gate{Question: "Go on?", Show: `{"a":"${look.output}","b":1}`, Actions: string(flow.JSON(DefaultActions()))}
 	want := policy.Terms{
 		Verb:     "acquire",
 		Objects:  []policy.Object{{Name: "seat", Value: "12A", URI: "https://air.example/12A", Type: "ticket"}},
@@ -72,14 +75,18 @@ root:
 			{Server: "t", Name: "put_file", Pin: "2.0.0", Class: flow.Idempotent},
 			{Server: "t", Name: "read", Pin: "1.0.0", Class: flow.Read},
 		},
-		Calls: []policy.OnceCall{
-			{ID: "pay", Tool: "mcp://t/once_pay@1.0.0", Args: json.RawMessage(`{"amount":5,"to":"${look.output.iban}"}`)},
-			{ID: "bare", Tool: "mcp://t/once_pay@1.0.0", Args: json.RawMessage(`{}`)},
+		Calls: []policy.Effect{
+			{ID: "pay", Tool: "mcp://t/once_pay@1.0.0", Class: flow.Once, Args: json.RawMessage(`{"amount":5,"to":"${look.output.iban}"}`)},
+			{ID: "bare", Tool: "mcp://t/once_pay@1.0.0", Class: flow.Once, Args: json.RawMessage(`{}`)},
+			{ID: "think", Agent: DefaultAgent, Tool: "mcp://t/put_file@2.0.0", Class: flow.Idempotent, Gates: []policy.Gate{ask},
+				Args: json.RawMessage(`{"inputs":{"n":1},"prompt":"Think.","skill":""}`)},
 		},
 		Dispatches: []policy.Dispatch{
-			{Agent: DefaultAgent, Skill: "skill://notes@1.0.0", Scope: "file:///tmp/x"},
-			{Agent: "coder", Skill: "skill://notes@1.0.0"},
+			{Agent: DefaultAgent, Skill: "skill://notes@1.0.0", Scope: "file:///tmp/x", Inputs: json.RawMessage("{}"), Gates: []policy.Gate{ask}},
+			{Agent: "coder", Skill: "skill://notes@1.0.0", Auto: true, Continue: true, Inputs: json.RawMessage(`{"a":1}`),
+				Bounds: tipstaff.Bounds{"tool_calls": 3}, Gates: []policy.Gate{ask}},
 		},
+		Gates: []policy.Gate{ask},
 	}
 	if diff := cmp.Diff(want, d.Terms(workspace{})); diff != "" {
 		t.Error(diff)

@@ -1,14 +1,13 @@
 package policy
 
 import (
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
 )
 
-// hardConstraintRelaxed finds what was ruled out and is so no longer, and calls
-// that cannot be taken back with other arguments than were accepted.
+// hardConstraintRelaxed finds what was ruled out and is so no longer: by a constraint,
+// by what was said of calls that cannot be taken back, or by a gate.
 func (c change) hardConstraintRelaxed() []string {
 	var details []string
 	before, after, soft := c.old.byKey(true), c.new.byKey(true), c.new.byKey(false)
@@ -26,7 +25,11 @@ func (c change) hardConstraintRelaxed() []string {
 			details = append(details, name+" is missing")
 		}
 	}
-	return append(details, c.otherArguments()...)
+	if c.old.ByID {
+		return append(details, c.otherArguments()...)
+	}
+	details = append(details, c.newCalls()...)
+	return append(details, c.weakerGates()...)
 }
 
 // byKey are the constraints that must hold, or those that should.
@@ -156,20 +159,4 @@ func placesOf(constraints []Constraint) places {
 func set(words []string) []string {
 	slices.Sort(words)
 	return slices.Compact(words)
-}
-
-// otherArguments finds once calls that would be told something else.
-func (c change) otherArguments() []string {
-	type node struct{ id, tool string }
-	before := map[node]string{}
-	for _, call := range c.old.Calls {
-		before[node{call.ID, call.Tool}] = string(call.Args)
-	}
-	var details []string
-	for _, call := range c.new.Calls {
-		if args, ok := before[node{call.ID, call.Tool}]; ok && args != string(call.Args) {
-			details = append(details, fmt.Sprintf("the once call %s has other arguments (%s)", call.ID, briefly(call.Tool)))
-		}
-	}
-	return details
 }

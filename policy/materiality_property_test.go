@@ -66,13 +66,23 @@ func anyTerms(t *rapid.T) policy.Terms {
 			return policy.Tool{Server: few("s", "r").Draw(t, "server"), Name: few("x", "y").Draw(t, "tool"), Pin: few("1", "2").Draw(t, "pin"),
 				Class: rapid.SampledFrom([]flow.Class{"", flow.Read, flow.Idempotent, flow.Once}).Draw(t, "class")}
 		}),
-		Calls: rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) policy.OnceCall { // ids are unique in a plan
-			return policy.OnceCall{ID: few("a", "b").Draw(t, "id"), Tool: few("x", "y").Draw(t, "tool"), Args: json.RawMessage(few("{}", `{"n":1}`).Draw(t, "args"))}
-		}), 0, 2, func(c policy.OnceCall) string { return c.ID }).Draw(t, "calls"),
-		Dispatches: someOf(t, "dispatches", func(t *rapid.T) policy.Dispatch {
-			return policy.Dispatch{Agent: few("", "a").Draw(t, "agent"), Skill: few("s", "r").Draw(t, "skill"), Scope: few("", "f").Draw(t, "scope")}
+		Calls: someOf(t, "calls", func(t *rapid.T) policy.Effect {
+			return policy.Effect{ID: few("a", "b").Draw(t, "id"), Agent: few("", "", "me").Draw(t, "agent"), Tool: few("x", "y").Draw(t, "tool"),
+				Class: rapid.SampledFrom([]flow.Class{flow.Idempotent, flow.Once}).Draw(t, "class"), Args: json.RawMessage(few("{}", `{"n":1}`).Draw(t, "args")), Gates: anyGates(t)}
 		}),
+		Dispatches: someOf(t, "dispatches", func(t *rapid.T) policy.Dispatch {
+			return policy.Dispatch{Agent: few("", "a").Draw(t, "agent"), Skill: few("s", "r").Draw(t, "skill"), Scope: few("", "f").Draw(t, "scope"),
+				Auto: rapid.Bool().Draw(t, "auto"), Continue: rapid.Bool().Draw(t, "continue"), Inputs: json.RawMessage(few("{}", `{"n":1}`).Draw(t, "inputs")),
+				Bounds: rapid.MapOfN(rapid.SampledFrom([]string{"tool_calls", "tokens"}), rapid.Int64Range(0, 2), 0, 2).Draw(t, "bounds"), Gates: anyGates(t)}
+		}),
+		Gates: anyGates(t),
 	}
+}
+
+func anyGates(t *rapid.T) []policy.Gate {
+	return someOf(t, "gates", func(t *rapid.T) policy.Gate {
+		return policy.Gate{Question: few("Go?", "Pay?").Draw(t, "question"), Show: few("", "1").Draw(t, "show")}
+	})
 }
 
 // reordered are the same terms, every list in another order.
@@ -86,7 +96,14 @@ func reordered(t *rapid.T, terms policy.Terms) policy.Terms {
 	}
 	terms.Tools = shuffled(t, terms.Tools)
 	terms.Calls = shuffled(t, terms.Calls)
+	for i, c := range terms.Calls {
+		terms.Calls[i].Gates = shuffled(t, c.Gates)
+	}
 	terms.Dispatches = shuffled(t, terms.Dispatches)
+	for i, d := range terms.Dispatches {
+		terms.Dispatches[i].Gates = shuffled(t, d.Gates)
+	}
+	terms.Gates = shuffled(t, terms.Gates)
 	return terms
 }
 

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,41 @@ func TestSubAgents(t *testing.T) {
 	})
 }
 
+func TestWiderDispatches(t *testing.T) {
+	scope := meets(policy.RuleScopeExpansion)
+	d := func(change ...func(*policy.Dispatch)) policy.Dispatch {
+		d := policy.Dispatch{Skill: "skill://notes@1.0.0", Inputs: json.RawMessage(`{}`), Bounds: tipstaff.Bounds{"tool_calls": 10}}
+		for _, c := range change {
+			c(&d)
+		}
+		return d
+	}
+	auto := func(d *policy.Dispatch) { d.Auto = true }
+	passing := func(d *policy.Dispatch) { d.Continue = true }
+	given := func(inputs string) func(*policy.Dispatch) {
+		return func(d *policy.Dispatch) { d.Inputs = json.RawMessage(inputs) }
+	}
+	within := func(b tipstaff.Bounds) func(*policy.Dispatch) { return func(d *policy.Dispatch) { d.Bounds = b } }
+	check(t, []pair{
+		{"equal", dispatches(d()), dispatches(d()), nil},
+		{"accepted without asking", dispatches(d()), dispatches(d(auto)), scope},
+		{"asked again", dispatches(d(auto)), dispatches(d()), nil},
+		{"may fail", dispatches(d()), dispatches(d(passing)), scope},
+		{"may no longer fail", dispatches(d(passing)), dispatches(d()), nil},
+		{"other inputs", dispatches(d()), dispatches(d(given(`{"a":1}`))), scope},
+		{"a bound rises by one", dispatches(d()), dispatches(d(within(tipstaff.Bounds{"tool_calls": 11}))), scope},
+		{"a bound falls", dispatches(d()), dispatches(d(within(tipstaff.Bounds{"tool_calls": 9}))), nil},
+		{"a bound goes", dispatches(d()), dispatches(d(within(nil))), scope},
+		{"a bound comes", dispatches(d()), dispatches(d(within(tipstaff.Bounds{"tool_calls": 10, "tokens": 5}))), nil},
+		{"another bound in its place", dispatches(d()), dispatches(d(within(tipstaff.Bounds{"tokens": 5}))), scope},
+		{"two of them in another order", dispatches(d(auto), d(given("1"))), dispatches(d(given("1")), d(auto)), nil},
+		{"the other one is accepted without asking", dispatches(d(auto), d(given("1"))), dispatches(d(), d(given("1"), auto)), scope},
+		{"inputs and bounds exchanged", dispatches(d(given("1")), d(given("2"), within(nil))), dispatches(d(given("2")), d(given("1"), within(nil))), scope},
+		{"of the same inputs the narrower one goes first", dispatches(d(auto), d()), dispatches(d(), d(auto)), nil},
+		{"one narrows, its twin stays", dispatches(d(auto), d(auto)), dispatches(d(), d(auto)), nil},
+	})
+}
+
 // uses are terms with tools written server/name@pin:class.
 func uses(tools ...string) policy.Terms {
 	var terms policy.Terms
@@ -302,17 +338,133 @@ func TestHardConstraintRelaxed(t *testing.T) {
 	})
 }
 
+func effect(id, tool, args string, gates ...policy.Gate) policy.Effect {
+	return policy.Effect{ID: id, Tool: tool, Class: flow.Once, Args: json.RawMessage(args), Gates: gates}
+}
+
+// does are terms with effects, and all gates that stand before them.
+func does(list ...policy.Effect) policy.Terms {
+	terms := policy.Terms{Calls: list}
+	for _, e := range list {
+		for _, g := range e.Gates {
+			if !slices.Contains(terms.Gates, g) {
+				terms.Gates = append(terms.Gates, g)
+			}
+		}
+	}
+	return terms
+}
+
 func TestOnceCalls(t *testing.T) {
 	material := meets(policy.RuleHardConstraintRelaxed)
-	call := func(id, tool, args string) policy.Terms {
-		return policy.Terms{Calls: []policy.OnceCall{{ID: id, Tool: tool, Args: json.RawMessage(args)}}}
+	pay := effect("pay", "a", `{"n":1}`)
+	made := pay
+	made.Made = true
+	check(t, []pair{
+		{"other arguments", does(pay), does(effect("pay", "a", `{"n":2}`)), material},
+		{"equal arguments", does(pay), does(pay), nil},
+		{"another id", does(pay), does(effect("refund", "a", `{"n":1}`)), nil},
+		{"another id, but it was made", does(made), does(effect("refund", "a", `{"n":1}`)), material},
+		{"it was made, and is not made again", does(made), does(made), nil},
+		{"another node with other arguments", does(pay), does(effect("refund", "a", `{"n":2}`)), material},
+		{"another tool", does(pay), does(effect("pay", "b", `{"n":1}`)), material},
+		{"a second one", does(pay), does(pay, effect("refund", "b", `{}`)), material},
+		{"the same twice", does(pay), does(pay, effect("again", "a", `{"n":1}`)), material},
+		{"one of two", does(pay, effect("again", "a", `{"n":1}`)), does(pay), nil},
+		{"arguments exchanged", does(pay, effect("b", "a", `{"n":2}`)), does(effect("pay", "a", `{"n":2}`), effect("b", "a", `{"n":1}`)), nil},
+		{"gone", does(pay), policy.Terms{}, nil},
+	})
+}
+
+// What an agent may do in a step is compared like what the program does itself.
+func TestCallsOfAgents(t *testing.T) {
+	by := func(agent, tool, told string, class flow.Class) policy.Effect {
+		return policy.Effect{ID: "think", Agent: agent, Tool: tool, Class: class, Args: json.RawMessage(told)}
+	}
+	relaxed, reach := meets(policy.RuleHardConstraintRelaxed), meets(policy.RuleNewToolNamespace)
+	check(t, []pair{
+		{"told something else", does(by("a", "t", `1`, flow.Once)), does(by("a", "t", `2`, flow.Once)), relaxed},
+		{"told something else, but cannot do much", does(by("a", "t", `1`, flow.Idempotent)), does(by("a", "t", `2`, flow.Idempotent)), nil},
+		{"may call one tool more", does(by("a", "t", `1`, flow.Idempotent)), does(by("a", "t", `1`, flow.Idempotent), by("a", "u", `1`, flow.Idempotent)), reach},
+		{"another agent", does(by("a", "t", `1`, flow.Idempotent)), does(by("b", "t", `1`, flow.Idempotent)), reach},
+		{"a call of the program is made by an agent", does(effect("x", "t", `1`)), does(by("a", "t", `1`, flow.Once)), append(reach, relaxed...)},
+		{"a call of an agent is made by the program", does(by("a", "t", `1`, flow.Once)), does(effect("x", "t", `1`)), relaxed},
+	})
+}
+
+func TestGates(t *testing.T) {
+	material := meets(policy.RuleHardConstraintRelaxed)
+	ask := policy.Gate{Question: "Pay?", Show: "{}", Actions: "[]"}
+	look := policy.Gate{Question: "Looks good?", Show: "{}", Actions: "[]"}
+	other := func(change func(*policy.Gate)) policy.Gate {
+		g := ask
+		change(&g)
+		return g
+	}
+	pay := func(gates ...policy.Gate) policy.Effect { return effect("pay", "a", `1`, gates...) }
+	put := func(args string, gates ...policy.Gate) policy.Effect {
+		e := effect("put", "w", args, gates...)
+		e.Class = flow.Idempotent
+		return e
+	}
+	with := func(terms policy.Terms, gates ...policy.Gate) policy.Terms {
+		terms.Gates = append(slices.Clone(terms.Gates), gates...)
+		return terms
+	}
+	child := func(gates ...policy.Gate) policy.Terms {
+		terms := does(pay(gates...))
+		terms.Dispatches = []policy.Dispatch{{Skill: "s", Gates: gates}}
+		terms.Calls = nil
+		return terms
 	}
 	check(t, []pair{
-		{"other arguments", call("pay", "a", `{"n":1}`), call("pay", "a", `{"n":2}`), material},
-		{"equal arguments", call("pay", "a", `{"n":1}`), call("pay", "a", `{"n":1}`), nil},
-		{"another node", call("pay", "a", `{"n":1}`), call("refund", "a", `{"n":2}`), nil},
-		{"another tool", call("pay", "a", `{"n":1}`), call("pay", "b", `{"n":2}`), nil},
-		{"gone", call("pay", "a", `{"n":1}`), policy.Terms{}, nil},
+		{"stays", does(pay(ask)), does(pay(ask)), nil},
+		{"goes", does(pay(ask)), does(pay()), material},
+		{"goes with what it guarded", does(pay(ask)), policy.Terms{}, material},
+		{"stays without what it guarded", does(pay(ask)), with(policy.Terms{}, ask), nil},
+		{"guarded nothing", with(does(pay()), ask), does(pay()), nil},
+		{"stands behind the call", does(pay(ask)), with(does(pay()), ask), material},
+		{"asks something else", does(pay(ask)), does(pay(other(func(g *policy.Gate) { g.Question = "Pay, please?" }))), material},
+		{"shows something else", does(pay(ask)), does(pay(other(func(g *policy.Gate) { g.Show = `{"a":1}` }))), material},
+		{"offers something else", does(pay(ask)), does(pay(other(func(g *policy.Gate) { g.Actions = `["yes"]` }))), material},
+		{"a further one", does(pay(ask)), does(pay(ask, look)), nil},
+		{"in another order", does(pay(ask, look)), does(pay(look, ask)), nil},
+		{"asked once, not twice", with(does(pay(ask, ask)), ask), does(pay(ask)), material},
+		{"another call is guarded in its place", does(pay(ask), effect("b", "a", `2`)), does(effect("b", "a", `2`, ask), pay()), material},
+		{"guards are put together", does(pay(ask), pay(look)), does(pay(ask, look), pay()), material},
+		{"one of two equal calls goes, the guarded one", does(pay(ask), pay()), with(does(pay()), ask), nil},
+
+		{"an idempotent call with other arguments", does(put("1", ask)), does(put("2", ask)), nil},
+		{"and unguarded", does(put("1", ask)), with(does(put("2")), ask), material},
+		{"unguarded, beside one that always was", does(put("1"), put("2", ask)), with(does(put("3"), put("4")), ask), material},
+		{"unguarded, one more", does(put("1"), put("2", ask)), does(put("1"), put("3"), put("2", ask)), material},
+		{"guarded, one more", does(put("1"), put("2", ask)), does(put("1"), put("3", ask), put("2", ask)), nil},
+		{"never guarded, one more", does(put("1")), does(put("1"), put("2")), nil},
+		{"an idempotent call that nobody knew of", does(put("1", ask)), does(policy.Effect{Tool: "v", Class: flow.Idempotent}, put("1", ask)), material},
+		{"an idempotent call that nobody knew of, guarded", does(put("1", ask)), does(policy.Effect{Tool: "v", Class: flow.Idempotent, Gates: []policy.Gate{ask}}, put("1", ask)), nil},
+
+		{"of a child run stays", child(ask), child(ask), nil},
+		{"of a child run goes", child(ask), with(child(), ask), material},
+	})
+}
+
+// Runs that were made before gates and ids were looked at so are compared as they were.
+func TestEarlierTerms(t *testing.T) {
+	material := meets(policy.RuleHardConstraintRelaxed)
+	ask := policy.Gate{Question: "Pay?"}
+	earlier := func(list ...policy.Effect) policy.Terms { return does(list...).Earlier() }
+	wide := dispatches(policy.Dispatch{Skill: "s", Auto: true, Inputs: json.RawMessage("1")}).Earlier()
+	idempotent := policy.Effect{ID: "put", Tool: "w", Class: flow.Idempotent, Args: json.RawMessage("1")}
+	agents := policy.Effect{ID: "step", Agent: "a", Tool: "w", Class: flow.Once, Args: json.RawMessage("1")}
+	check(t, []pair{
+		{"other arguments", earlier(effect("pay", "a", `1`)), earlier(effect("pay", "a", `2`)), material},
+		{"another id", earlier(effect("pay", "a", `1`)), earlier(effect("b", "a", `2`)), nil},
+		{"arguments exchanged", earlier(effect("a", "a", `1`), effect("b", "a", `2`)), earlier(effect("a", "a", `2`), effect("b", "a", `1`)), append(material, material...)},
+		{"a gate less", earlier(effect("pay", "a", `1`, ask)), earlier(effect("pay", "a", `1`)), nil},
+		{"an idempotent call", earlier(idempotent), earlier(policy.Effect{ID: "put", Tool: "w", Class: flow.Idempotent, Args: json.RawMessage("2")}), nil},
+		{"an agent's call", earlier(), earlier(agents), nil},
+		{"a wider child run", dispatches(policy.Dispatch{Skill: "s"}).Earlier(), wide, nil},
+		{"another scope", dispatches(policy.Dispatch{Skill: "s"}).Earlier(), dispatches(policy.Dispatch{Skill: "s", Scope: "f"}).Earlier(), meets(policy.RuleScopeExpansion)},
 	})
 }
 
@@ -440,7 +592,8 @@ func TestDetailsAreShort(t *testing.T) {
 		Dispatches:  []policy.Dispatch{{Skill: "s", Scope: "a"}},
 		Constraints: []policy.Constraint{{Type: "rule", Name: long, Hard: true}, {Type: "quality", Name: long, Limit: long, Hard: true}},
 		Tools:       []policy.Tool{{Server: "a", Name: "b", Pin: "1"}},
-		Calls:       []policy.OnceCall{{ID: "a", Tool: long, Args: json.RawMessage("{}")}},
+		Calls:       []policy.Effect{{ID: "a", Tool: long, Args: json.RawMessage("{}"), Gates: []policy.Gate{{Question: long}, {Question: strings.Repeat("\x01", 1<<16)}}}},
+		Gates:       []policy.Gate{{Question: long}, {Question: strings.Repeat("\x01", 1<<16)}},
 	}
 	new := policy.Terms{
 		Verb: long, Deadline: long, Budget: []policy.Amount{{Asset: long, Amount: long}},
@@ -449,7 +602,7 @@ func TestDetailsAreShort(t *testing.T) {
 		Dispatches:  []policy.Dispatch{{Skill: "s", Scope: long}, {Agent: long, Skill: long}},
 		Constraints: []policy.Constraint{{Type: "quality", Name: long, Limit: "1", Hard: true}},
 		Tools:       []policy.Tool{{Server: "a", Name: "b", Pin: long}},
-		Calls:       []policy.OnceCall{{ID: "a", Tool: long, Args: json.RawMessage("[]")}},
+		Calls:       []policy.Effect{{ID: "a", Tool: long, Args: json.RawMessage("[]")}},
 	}
 	found := policy.Classify(old, new, noon)
 	if len(found.Reasons) < 10 {

@@ -69,6 +69,7 @@ func (c change) newToolNamespace() []string {
 			details = append(details, fmt.Sprintf("tool %s (%s) is new", name, now.class))
 		}
 	}
+	details = append(details, c.newReach()...)
 	slices.Sort(details)
 	return slices.Compact(details) // a server with several tools is new once
 }
@@ -81,6 +82,22 @@ func (a access) widened(name toolName, now access) []string {
 	unknown := beyond(now.pins, a.pins)
 	if len(unknown) > 0 && (a.class != flow.Read || now.class != flow.Read) {
 		details = append(details, became(fmt.Sprintf("the pin of %s (%s)", name, now.class), listed(a.pins), listed(now.pins)))
+	}
+	return details
+}
+
+// newReach finds agents that may call what they could not call before.
+func (c change) newReach() []string {
+	type reach struct{ agent, tool string }
+	before := map[reach]bool{}
+	for _, call := range c.old.Calls {
+		before[reach{call.Agent, call.Tool}] = true
+	}
+	var details []string
+	for _, call := range c.new.Calls {
+		if call.Agent != "" && !before[reach{call.Agent, call.Tool}] {
+			details = append(details, fmt.Sprintf("the agent %s may call %s now", briefly(call.Agent), briefly(call.Tool)))
+		}
 	}
 	return details
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -9,7 +10,8 @@ import (
 
 // Terms are what somebody agrees to by accepting a program: what it is for, what
 // it may spend, with which tools, and what it may not do. How it gets there is
-// no part of them, except for calls that cannot be taken back.
+// no part of them, except for what it changes: calls that cannot be taken back, what
+// child runs are given, and the gates at which a person can stop either.
 //
 // The order of a list never matters. Amounts, minima and times are texts, so
 // that nothing is rounded on the way; one that cannot be read is never taken for
@@ -25,8 +27,30 @@ type Terms struct {
 	Bounds      tipstaff.Bounds // that the program sets
 	Defaults    tipstaff.Bounds // that hold where the program sets none; nil: nothing does
 	Tools       []Tool          // that may be called
-	Calls       []OnceCall
+	Calls       []Effect        // that do more than read
 	Dispatches  []Dispatch
+	Gates       []Gate // of the program
+	// ByID: once calls are compared by the ids of their nodes, and gates not at all.
+	// See [Terms.Earlier].
+	ByID bool
+}
+
+// Earlier are the terms as first versions compared them: a once call had to keep its
+// arguments for as long as it kept its id and tool; gates, and what a child run was
+// given beside its scope, were left aside. What journals of such runs say about their
+// corrections must come out the same for ever.
+func (t Terms) Earlier() Terms {
+	calls, dispatches := t.Calls, t.Dispatches
+	t.Calls, t.Dispatches, t.Gates, t.ByID = nil, nil, nil, true
+	for _, c := range calls {
+		if c.Agent == "" && known(c.Class) == flow.Once {
+			t.Calls = append(t.Calls, c)
+		}
+	}
+	for _, d := range dispatches {
+		t.Dispatches = append(t.Dispatches, Dispatch{Agent: d.Agent, Skill: d.Skill, Scope: d.Scope})
+	}
+	return t
 }
 
 // Object is something that the intent is about.
@@ -62,15 +86,32 @@ type Tool struct {
 	Class             flow.Class
 }
 
-// OnceCall is a call that must not happen twice, so that what it is told is part
-// of the terms.
-type OnceCall struct {
-	ID, Tool string          // of the node; the tool's URI
-	Args     json.RawMessage // as written, in RFC 8785 form
+// Effect is a call that does more than read, made by the program itself or by an agent
+// in one of its steps.
+type Effect struct {
+	ID    string // of the node
+	Agent string // who may make it in a step; "": the program makes it
+	Tool  string // its URI
+	Class flow.Class
+	Args  json.RawMessage // as written, in RFC 8785 form; of an agent, what it is told
+	Gates []Gate          // that must have been passed when it is made
+	Made  bool            // it was made already, and is not made again
 }
 
 // Dispatch is a child run that the program starts.
 type Dispatch struct {
 	Agent, Skill string
-	Scope        string // the folder it is kept to; "": that of its parent
+	Scope        string          // the folder it is kept to; "": that of its parent
+	Auto         bool            // its plan is accepted without asking
+	Inputs       json.RawMessage // as written, in RFC 8785 form
+	Bounds       tipstaff.Bounds // that it sets
+	Continue     bool            // its failing, be it that a person stopped it, is passed over
+	Gates        []Gate          // that must have been passed when it starts
 }
+
+// Gate is a question to a person: what it asks, what it shows and which answers it
+// offers, the latter two as JSON in RFC 8785 form. Two that agree in all of it are
+// one and the same to whoever answers.
+type Gate struct{ Question, Show, Actions string }
+
+func (g Gate) String() string { return "the gate " + briefly(strconv.Quote(g.Question)) }

@@ -73,17 +73,18 @@ func TestClassifyKnowsTheClassesOfTools(t *testing.T) {
 	c := newComparer(t)
 	c.write("tipstaff.yaml", manifest+"  other: {command: [other], tools: {look: {effect: read}, guess: {}}}\n")
 	space := []string{"new_tool_namespace"}
+	once := []string{"new_tool_namespace", "hard_constraint_relaxed"} // such a call is new, too
 	for _, x := range []struct {
 		name, old, new string
 		want           []string
 	}{
 		{"another read tool", call("builtin/read_file@1.0.0"), call("builtin/json_query@1.0.0"), nil},
 		{"from reading to writing", call("builtin/read_file@1.0.0"), call("builtin/write_file@1.0.0"), space},
-		{"a tool the manifest does not have", call("builtin/read_file@1.0.0"), call("builtin/list_dir@1.0.0"), space},
+		{"a tool the manifest does not have", call("builtin/read_file@1.0.0"), call("builtin/list_dir@1.0.0"), once},
 		{"another pin of a read tool", call("builtin/read_file@1.0.0"), call("builtin/read_file@2.0.0"), nil},
-		{"another pin of a once tool", call("builtin/exec@1.0.0"), call("builtin/exec@2.0.0"), space},
+		{"another pin of a once tool", call("builtin/exec@1.0.0"), call("builtin/exec@2.0.0"), once},
 		{"a read tool that is not locked", call("other/guess@1.0.0"), call("other/look@1.0.0"), nil},
-		{"a tool of which nothing is known", call("other/look@1.0.0"), call("other/guess@1.0.0"), space},
+		{"a tool of which nothing is known", call("other/look@1.0.0"), call("other/guess@1.0.0"), once},
 		{"another server", call("builtin/read_file@1.0.0"), call("other/look@1.0.0"), space},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -194,7 +194,11 @@ func (r *Runner) handIn(ctx context.Context, p *program, b correctionBody) (at t
 func (r *Runner) foretell(ctx context.Context, p *program, b correctionBody, at time.Time) (*program, *tipstaff.Corrected, error) {
 	next := b.revision
 	next.Number = p.chapter.Latest + 1
-	found, _, _, err := p.compare(ctx, r.Store, p.chapter.inForce().accepted(), next, at)
+	events, err := r.segmentEvents(ctx, p.run)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, _, _, err := p.compare(ctx, r.Store, p.chapter.inForce().accepted(), next, events, at)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,8 +21,8 @@ root:
 outputs: {first: "${one.output.exit_code}"}
 `
 
-// gentle changes nothing that was agreed to: another question, and a look more.
-var gentle = strings.Replace(strings.Replace(corrected, "Go on?", "Really go on?", 1),
+// gentle changes nothing that was agreed to: it only has another look.
+var gentle = strings.Replace(corrected,
 	"    - {id: two", `    - {id: look, kind: tool_call, tool: "mcp://builtin/read_file@1.0.0", args: {path: effects}}
     - {id: two`, 1)
 

@@ -378,7 +378,13 @@ func (c *chapter) carry(ctx context.Context, src source) (plan.Carry, error) {
 }
 
 // terms are what somebody agreed to by accepting the program.
-func (p *program) terms() policy.Terms { return p.doc.Terms(p.resolver()) }
+func (p *program) terms() policy.Terms {
+	terms := p.doc.Terms(p.resolver())
+	if p.draft.Rules < rulesShown {
+		return terms.Earlier()
+	}
+	return terms
+}
 
 // outline is the program as a tree, with the paths of this revision.
 func (p *program) outline() *tipstaff.Outline {

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,7 +83,7 @@ func (p *program) correct(ctx context.Context, src source, events []tipstaff.Eve
 	}
 	now, next := p.inForce(events), req.revision
 	next.Number = p.chapter.Latest + 1
-	found, target, changes, err := p.compare(ctx, src, now.accepted(), next, at)
+	found, target, changes, err := p.compare(ctx, src, now.accepted(), next, events, at)
 	if err != nil {
 		return err
 	}
@@ -118,8 +120,9 @@ func (p *program) inForce(events []tipstaff.Event) revision {
 }
 
 // compare classifies the change from what was accepted to what was handed in, as
-// of the time at which it was. The target is what the correction changes.
-func (p *program) compare(ctx context.Context, src source, accepted, next revision, at time.Time) (found tipstaff.Classification, what string, changes []tipstaff.Change, err error) {
+// of the time at which it was. events are the records of the present chapter. The
+// target is what the correction changes.
+func (p *program) compare(ctx context.Context, src source, accepted, next revision, events []tipstaff.Event, at time.Time) (found tipstaff.Classification, what string, changes []tipstaff.Change, err error) {
 	old, err := openRevision(ctx, src, p, accepted)
 	if err != nil {
 		return found, "", nil, err
@@ -128,10 +131,72 @@ func (p *program) compare(ctx context.Context, src source, accepted, next revisi
 	if err != nil {
 		return found, "", nil, err
 	}
+	before, after := old.terms(), new.terms()
+	if !before.ByID {
+		settle(p.made(events), p.terms(), before, after)
+	}
 	if p.draft.Rules >= rulesShown {
 		changes = plan.Changes(old.doc, new.doc)
 	}
-	return policy.Classify(old.terms(), new.terms(), at), target(p.doc, new.doc), changes, nil
+	return policy.Classify(before, after, at), target(p.doc, new.doc), changes, nil
+}
+
+// made are the leaves that have made calls which must not be made twice, or may have:
+// in earlier chapters, and in this one by its records. The value is who performed each.
+func (p *program) made(events []tipstaff.Event) map[string]string {
+	made := map[string]string{}
+	for id, done := range p.chapter.Carried {
+		made[id] = done.By
+	}
+	for id, doubt := range p.chapter.InDoubt {
+		made[id] = doubt.By
+	}
+	for i := range events {
+		var b struct {
+			Class flow.Class `json:"class"`
+		}
+		if e := &events[i]; e.Kind != tipstaff.KindEffectIntended || json.Unmarshal(e.Body, &b) != nil || b.Class != flow.Once {
+			continue
+		}
+		if leaf := p.leafAt(events[i].Path); leaf != nil {
+			made[leaf.ID] = leaf.Performer()
+		}
+	}
+	return made
+}
+
+// settle marks, in the accepted terms and in those that come after, the calls that were
+// made: who accepted a call has not accepted that it is made once more under another
+// id. What a made call was, its id tells in the terms in force, or else in the accepted
+// ones. If neither has it only its performer is known, of whom no call is left then.
+func settle(made map[string]string, now, accepted, after policy.Terms) {
+	for _, id := range slices.Sorted(maps.Keys(made)) {
+		performed := func(e policy.Effect) bool { return cmp.Or(e.Agent, e.Tool) == made[id] }
+		other := func(e policy.Effect) bool { return e.ID != id || !performed(e) }
+		calls := slices.DeleteFunc(slices.Clone(now.Calls), other)
+		if len(calls) == 0 {
+			calls = slices.DeleteFunc(slices.Clone(accepted.Calls), other)
+		}
+		for _, call := range calls {
+			mark(accepted.Calls, call, func(policy.Effect) bool { return true })
+			mark(after.Calls, call, func(e policy.Effect) bool { return e.ID == id })
+		}
+		for i := range accepted.Calls {
+			if len(calls) == 0 && performed(accepted.Calls[i]) {
+				accepted.Calls[i].Made = true
+			}
+		}
+	}
+}
+
+// mark finds an equal call that is not marked yet.
+func mark(in []policy.Effect, call policy.Effect, where func(policy.Effect) bool) {
+	for i, e := range in {
+		if !e.Made && e.Agent == call.Agent && e.Tool == call.Tool && bytes.Equal(e.Args, call.Args) && where(e) {
+			in[i].Made = true
+			return
+		}
+	}
 }
 
 // target is the part of a document that a revision changes: the intent if nothing

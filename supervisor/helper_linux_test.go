@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 		breeder()
 	case "sweeper":
 		sweeper()
+	case "adopter":
+		adopter()
 	case "spawner":
 		spawner()
 	case "fat":

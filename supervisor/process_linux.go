@@ -44,25 +44,37 @@ func statOf(pid int) (s procStat, running bool) {
 	return parseStat(text)
 }
 
-// parseStat reads the state, the flags and the start time, the 3rd, 9th and 22nd
-// field. The 2nd is the program's name in parentheses, which may hold spaces and
-// parentheses itself.
+// Fields of a process's stat, counted from the 3rd, the one after its name.
+const (
+	statState   = 3 - 3
+	statParent  = 4 - 3
+	statSession = 6 - 3
+	statFlags   = 9 - 3
+	statStart   = 22 - 3
+)
+
+// statFields are those after the name. That stands in parentheses, and may hold spaces
+// and parentheses itself.
+func statFields(text []byte) [][]byte {
+	return bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+}
+
+// parseStat reads the state, the flags and the start time.
 func parseStat(text []byte) (s procStat, running bool) {
-	const state, flags, start = 0, 9 - 3, 22 - 3 // counted from the 3rd, the field after the name
-	const exiting = 0x4                          // PF_EXITING
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) <= start {
+	const exiting = 0x4 // PF_EXITING
+	fields := statFields(text)
+	if len(fields) <= statStart {
 		return procStat{}, false
 	}
-	switch string(fields[state]) {
+	switch string(fields[statState]) {
 	case "Z", "X", "x": // a zombie, or gone while we looked
 		return procStat{}, false
 	}
-	bits, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	bits, err := strconv.ParseUint(string(fields[statFlags]), 10, 64)
 	if err != nil {
 		return procStat{}, false
 	}
-	if s.start, err = strconv.ParseInt(string(fields[start]), 10, 64); err != nil {
+	if s.start, err = strconv.ParseInt(string(fields[statStart]), 10, 64); err != nil {
 		return procStat{}, false
 	}
 	s.leaving = bits&exiting != 0

@@ -37,12 +37,14 @@ type Command struct {
 //
 // It ends with us, even if we are killed, where the system can do that. Whatever
 // it has started is ended when it ends: its group, and by a marker in their
-// environment those that left it. Only a program that takes care to start others
-// with an empty environment, in another session, can leave one behind.
+// environment those that left it. One that was started with an empty environment too,
+// in another session, is found if this process has called [Adopt]: at the latest when
+// no other program of ours is left.
 type Process struct {
 	cmd                   *exec.Cmd
 	stdin, stdout, stderr *os.File
 	token                 string
+	start                 int64 // when it was started, where the system tells
 	exited, gone          chan struct{}
 	state                 string // valid when exited is closed
 
@@ -120,7 +122,7 @@ func (p *Process) goneWithin(d time.Duration) bool {
 // then ends with this goroutine.
 func (p *Process) live(started chan<- error) {
 	runtime.LockOSThread()
-	err := p.cmd.Start()
+	err := p.begin()
 	started <- err
 	if err != nil {
 		return
@@ -130,11 +132,13 @@ func (p *Process) live(started chan<- error) {
 	if err := p.wait(); err != nil {
 		p.state = err.Error()
 	}
+	p.forget()
 	p.drain()
 	close(p.exited)
 	ctx, cancel := context.WithTimeout(context.Background(), killLimit)
 	defer cancel()
 	_, _ = endMarked(ctx, bySpawn(p.token)) // what is left then hangs in the kernel, or cannot be seen on this system
+	_, _ = endAdopted(ctx)
 }
 
 func (p *Process) signal(s syscall.Signal) {

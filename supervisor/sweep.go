@@ -21,7 +21,8 @@ const leaveLimit = 500 * time.Millisecond
 //
 // Those are the processes of our user that carry both markers. Our own process is
 // spared; a process of another run, or of another launch of this one, which may
-// have a living owner, is never touched. Sweep while the owner of the launch
+// have a living owner, is never touched. After [Adopt] those are ended too that this
+// process was given and that no program of ours can have started. Sweep while the owner of the launch
 // lives and it ends, too: ask [Alive] first.
 //
 // On systems that do not show environments the error is errors.ErrUnsupported.
@@ -36,7 +37,11 @@ func Sweep(ctx context.Context, launches map[string]string) (ended int, err erro
 	if ended, err = endMarked(ctx, byLaunch(launches)); err != nil {
 		return ended, fmt.Errorf("ending what runs left behind: %w", err)
 	}
-	return ended, nil
+	given, err := endAdopted(ctx)
+	if err != nil {
+		return ended + given, fmt.Errorf("ending what runs left behind: %w", err)
+	}
+	return ended + given, nil
 }
 
 // endMarked ends the processes that match, and those that are started meanwhile.

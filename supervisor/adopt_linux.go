@@ -1,0 +1,163 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adopted knows the programs of this process, so that those which it was given when
+// their parents ended can be told from them.
+var adopted struct {
+	mu      sync.Mutex // held while a program is started, so that none is seen half known
+	on      bool
+	started map[int]int64 // our programs: start times by pid
+}
+
+// reapTime is how often children that have ended are looked for.
+const reapTime = time.Second
+
+// Adopt has the system give this process every descendant that loses its parent: one
+// that left its group, session and environment behind is found all the same, because
+// it is our child and we have not started it.
+//
+// It is for programs all of whose children are started by [Spawn], or stay in their
+// session. Such a process is ended when no program of ours is left that could have
+// started it: that of two programs which has, nobody can tell.
+func Adopt() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	adopted.mu.Lock()
+	adopted.on = true
+	adopted.mu.Unlock()
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGCHLD)
+	go func() { // nobody else waits for them
+		for range ended {
+			time.Sleep(reapTime)
+			_, _ = foundlings()
+		}
+	}()
+	return nil
+}
+
+// begin starts a program and remembers it.
+func (p *Process) begin() error {
+	adopted.mu.Lock()
+	defer adopted.mu.Unlock()
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	if adopted.started == nil {
+		adopted.started = map[int]int64{}
+	}
+	p.start, _ = startTime(p.cmd.Process.Pid)
+	adopted.started[p.cmd.Process.Pid] = p.start
+	return nil
+}
+
+// forget is called when a program has ended and its pid was given back.
+func (p *Process) forget() {
+	adopted.mu.Lock()
+	defer adopted.mu.Unlock()
+	if pid := p.cmd.Process.Pid; adopted.started[pid] == p.start { // else it is another's by now
+		delete(adopted.started, pid)
+	}
+}
+
+// endAdopted ends the processes that we were given and that no living program of ours
+// can have started, and whatever those have started in turn.
+func endAdopted(ctx context.Context) (ended int, err error) {
+	for {
+		found, err := foundlings()
+		if err != nil || len(found) == 0 {
+			return ended, err
+		}
+		gone, err := endAll(ctx, found)
+		ended += gone
+		if err != nil || ctx.Err() != nil {
+			return ended, err
+		}
+	}
+}
+
+// foundlings opens them, and waits for those that have ended.
+func foundlings() (found []process, err error) {
+	adopted.mu.Lock()
+	defer adopted.mu.Unlock()
+	if !adopted.on {
+		return nil, nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return nil, err
+	}
+	oldest, given := int64(-1), []childStat{}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		c, ok := childOf(os.Getpid(), pid)
+		_, started := adopted.started[pid]
+		switch {
+		case !ok:
+		case started || c.session == session: // what it starts is younger
+			if !c.ended && (oldest < 0 || c.start < oldest) {
+				oldest = c.start
+			}
+		case c.ended:
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		default:
+			given = append(given, c)
+		}
+	}
+	for _, c := range given {
+		if oldest >= 0 && oldest <= c.start {
+			continue
+		}
+		// It is our child, and we alone wait for it: its pid stays its own.
+		if handle, err := os.FindProcess(c.pid); err == nil {
+			found = append(found, process{handle: handle, start: c.start})
+		}
+	}
+	return found, nil
+}
+
+// childStat is what the kernel tells of a child.
+type childStat struct {
+	pid, session int
+	start        int64
+	ended        bool // and nobody has waited for it
+}
+
+func childOf(parent, pid int) (c childStat, ok bool) {
+	text, err := os.ReadFile(procFile(pid, "stat"))
+	if err != nil {
+		return c, false
+	}
+	fields := statFields(text)
+	if len(fields) <= statStart {
+		return c, false
+	}
+	number := func(i int) int64 {
+		n, err := strconv.ParseInt(string(fields[i]), 10, 64)
+		ok = ok && err == nil
+		return n
+	}
+	ok = true
+	of := int(number(statParent))
+	c = childStat{pid: pid, session: int(number(statSession)), start: number(statStart), ended: string(fields[statState]) == "Z"}
+	return c, ok && of == parent
+}
