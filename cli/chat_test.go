@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -109,7 +108,7 @@ func TestChatOnceAtATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
 		k.terminal()
-		k.env.Approve = func(string, io.Reader, io.Writer, bool) tipstaff.Ask { return nil }
+		k.env.Approve = func(string, io.Writer) tipstaff.Ask { return nil }
 		k.run(t, 0, "chat", "hello")
 		equal(t, "stdout", k.out.String(), "You said: hello\n")
 		var vt vterm
@@ -307,23 +306,17 @@ func TestASecondCtrlCStopsTheProcess(t *testing.T) {
 	})
 }
 
-// approver answers y to approvals, and says what it was given.
+// approver answers approvals where no person is asked.
 func (k *talks) approver(t *testing.T, mode string, tty bool) {
-	k.env.Approve = func(m string, in io.Reader, out io.Writer, isTTY bool) tipstaff.Ask {
-		if m != mode || isTTY != tty {
-			t.Errorf("approvals are answered by %s, terminal %v", m, isTTY)
+	k.env.Approve = func(m string, _ io.Writer) tipstaff.Ask {
+		if m != mode {
+			t.Errorf("approvals are answered by %s", m)
 		}
-		lines := bufio.NewReader(in)
-		return func(_ context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
-			if !tty {
-				return tipstaff.Choice{Action: "allow", Via: "auto"}, true
+		return func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) {
+			if tty {
+				t.Error("the person is not asked")
 			}
-			fmt.Fprintf(out, "%s\nallow? ", g.Question)
-			text, err := lines.ReadString('\n')
-			if err != nil {
-				return tipstaff.Choice{Action: "deny"}, true
-			}
-			return tipstaff.Choice{Action: strings.TrimSpace(text)}, true
+			return tipstaff.Choice{Action: "allow", Via: "auto"}, true
 		}
 	}
 }
@@ -393,7 +386,7 @@ func (k *talks) prompts(t *testing.T, ctx context.Context, code int, keys ...str
 		return func() { raw-- }, nil
 	}
 	if k.env.Approve == nil {
-		k.env.Approve = func(string, io.Reader, io.Writer, bool) tipstaff.Ask { return nil }
+		k.env.Approve = func(string, io.Writer) tipstaff.Ask { return nil }
 	}
 	typist := newTypist()
 	k.env.Stdin = typist
@@ -487,7 +480,7 @@ func TestChatPromptSettlesTheSessionFirst(t *testing.T) {
 		})
 		k.approver(t, "ask", true)
 		got := k.prompts(t, context.Background(), 0, "allow"+enter, "hello"+enter)
-		contains(t, "terminal", got, "it goes on: "+runA.String()+"\nMay it be called?\nallow? allow\nit was: allow\n", "› hello\nYou said: hello\n")
+		contains(t, "terminal", got, "it goes on: "+runA.String()+"\n", "asks: May it be called?\n", "this turn: allow\nit was: allow\n", "› hello\nYou said: hello\n")
 	})
 }
 
@@ -516,7 +509,7 @@ func TestWhatIsTypedDuringATurnWaits(t *testing.T) {
 		}
 		// The third text is half typed when the question comes, and goes on after it.
 		got := k.prompts(t, context.Background(), 0, "first"+enter, "second"+enter+"thi", "deny"+enter, "rd"+enter)
-		contains(t, "terminal", got, "allow? deny\ndecided deny\n", "› second\nYou said: second\n", "› third\nYou said: third\n")
+		contains(t, "terminal", got, "this turn: deny\ndecided deny\n", "› second\nYou said: second\n", "› third\nYou said: third\n")
 	})
 }
 
@@ -602,7 +595,7 @@ func TestChatPromptWithoutAnEditor(t *testing.T) {
 		}()
 		k.run(t, 0, "chat")
 		equal(t, "stdout", k.out.String(), "deny\n")
-		contains(t, "stderr", k.err.String(), "› ", "May it be called?\nallow? ", "/session [ID]")
+		contains(t, "stderr", k.err.String(), "› ", "asks: May it be called?\n", "allow? y: yes, ", "/session [ID]")
 	})
 }
 

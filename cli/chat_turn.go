@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,43 +71,16 @@ func (c *conversation) asks(ctx context.Context, lines lineSource, out io.Writer
 		c.prompts = &prompter{out: out, in: lines}
 		c.prompts.stop, c.prompts.end = context.WithCancel(ctx)
 	}
-	in := newAnswerReader()
-	approvals := c.env.Approve(c.approve, in, out, c.attended())
+	approvals := c.env.Approve(c.approve, out)
 	c.ask = func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
 		switch {
-		case g.Kind == tipstaff.Approval && c.prompts == nil:
+		case g.Kind == tipstaff.Approval && (c.prompts == nil || c.approve == ApproveAuto):
 			return approvals(ctx, g)
-		case g.Kind == tipstaff.Approval:
-			return c.prompts.lend(ctx, in, func(ctx context.Context) (tipstaff.Choice, bool) { return approvals(ctx, g) })
 		case c.prompts == nil:
 			return tipstaff.Choice{}, false
 		}
 		return c.prompts.ask(ctx, g)
 	}
-}
-
-// lend has somebody else ask a question at the terminal, who reads from r.
-func (p *prompter) lend(ctx context.Context, r *answerReader, ask func(context.Context) (tipstaff.Choice, bool)) (tipstaff.Choice, bool) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	if view := p.follower(); view != nil {
-		view.suspend()
-		defer view.unsuspend()
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer context.AfterFunc(p.stop, func() { cancel(context.Cause(p.stop)) })()
-	p.in.Forget()
-	r.open(p.in)
-	defer r.close()
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		r.serve(ctx, p.in)
-	}()
-	choice, ok := ask(ctx)
-	cancel(nil)
-	<-served
-	return choice, ok
 }
 
 // leaveTime is how soon a second Ctrl-C means to leave.
@@ -305,7 +279,7 @@ func (s *speech) finish() {
 		s.screen.suspend()
 	}
 	if s.answer != "" {
-		io.WriteString(s.a.out, ended(dataText(s.answer)))
+		io.WriteString(s.a.out, strings.TrimSuffix(dataText(s.answer), "\n")+"\n")
 	}
 	if s.usage != "" {
 		fmt.Fprintln(s.a.err, line{say(dim, s.usage)}.text(s.colored))

@@ -57,9 +57,9 @@ type Env struct {
 	// Serve serves a workspace to other programs until ctx ends. announce is told where
 	// it listens, once it does.
 	Serve func(ctx context.Context, o ServeOptions, announce func(Listening) error) error
-	// Approve answers approvals of a turn: by asking a person who types into in and
-	// reads out, or by itself from what tools declare. It leaves other gates alone.
-	Approve func(mode string, in io.Reader, out io.Writer, tty bool) tipstaff.Ask
+	// Approve answers approvals of a turn where no person does: from what tools declare,
+	// or by denying them, which it says on out. It leaves other gates alone.
+	Approve func(mode string, out io.Writer) tipstaff.Ask
 
 	Version VersionInfo
 }

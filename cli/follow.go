@@ -26,7 +26,8 @@ type follower struct {
 	shown  int64   // records up to here are folded, not printed: others saw them
 	last   int64   // the last record taken in
 	rested <-chan tipstaff.Driven
-	notes  chan string // that others have to tell while the run is driven
+	notes  chan string        // that others have to tell while the run is driven
+	frames chan chan struct{} // whoever wants to write below the view: closed when it stands there
 
 	echo    sync.Mutex
 	restore func() // the echo of what is typed; nil: there is one
@@ -36,7 +37,7 @@ type follower struct {
 // newFollower follows what s started; of a run that others drive, only s.Run
 // and s.Program are set. Records up to shown are history.
 func (a *app) newFollower(svc tipstaff.Service, s *tipstaff.Started, name string, shown int64) *follower {
-	f := &follower{a: a, svc: svc, run: s.Run, rested: s.Done, shown: shown, view: newView(s.Run, name, s.Outline), notes: make(chan string, 4)}
+	f := &follower{a: a, svc: svc, run: s.Run, rested: s.Done, shown: shown, view: newView(s.Run, name, s.Outline), notes: make(chan string, 4), frames: make(chan chan struct{})}
 	f.screen = a.newScreen()
 	f.lines = !a.json && (!a.env.StdoutTTY || f.screen == nil)
 	if f.screen == nil { // nothing shows the history
@@ -85,6 +86,10 @@ func (f *follower) drive(ctx context.Context) tipstaff.Driven {
 			f.paint()
 		case text := <-f.notes:
 			f.tell(text)
+		case stands := <-f.frames:
+			_ = f.catchUp(calm) // a view that is behind is better than none
+			f.paint()
+			close(stands)
 		case <-asked:
 			asked = nil
 			f.tell("stopping; calls that cannot be repeated are given time to end")
@@ -259,14 +264,25 @@ func (f *follower) tell(text string) {
 	fmt.Fprintln(f.a.err, text)
 }
 
+// frameWait is how long somebody who asks waits for the live view.
+const frameWait = 300 * time.Millisecond
+
 // leave lets the live view stand above what is written from now on, until unsuspend.
 func (f *follower) leave() {
-	switch {
-	case f.speech != nil:
+	if f.speech != nil || f.screen == nil {
 		f.suspend() // what was said so far is said again, whole
-	case f.screen != nil:
-		f.screen.leave()
+		return
 	}
+	late := time.NewTimer(frameWait)
+	defer late.Stop()
+	stands := make(chan struct{})
+	select {
+	case f.frames <- stands:
+		<-stands
+	case <-late.C:
+	}
+	f.screen.leave()
+	f.speak()
 }
 
 // suspend gives the terminal to somebody who asks: without a live view, and with an

@@ -131,8 +131,19 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 
 // choices is what can be typed.
 func choices(g tipstaff.Gate) string {
+	whole := tipstaff.Subject(g).Whole
+	if g.Kind == tipstaff.Approval {
+		text := "allow? y: yes, n [because …]: no"
+		if slices.Contains(g.Actions, "allow_all") {
+			text += ", a: yes, and all like it in this turn"
+		}
+		if !whole {
+			text += ", v: view everything"
+		}
+		return text + ": "
+	}
 	text := strings.Join(g.Actions, ", ")
-	if !tipstaff.Subject(g).Whole {
+	if !whole {
 		text += ", or v to view everything"
 	}
 	return text + "? "

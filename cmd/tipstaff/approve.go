@@ -8,11 +8,11 @@ import (
 	"github.com/tipstaff/tipstaff/cli"
 )
 
-// approve is who answers the approvals of a turn at the command line. A person's
-// answers are recorded as such, those that follow from what tools declare as auto.
-func approve(mode string, in io.Reader, out io.Writer, tty bool) tipstaff.Ask {
+// approve is who answers the approvals of a turn where no person is asked. Answers that
+// follow from what tools declare are recorded as auto.
+func approve(mode string, out io.Writer) tipstaff.Ask {
 	if mode == cli.ApproveAuto {
 		return agent.Asker(agent.AutoAllow{}, "auto")
 	}
-	return agent.Asker(&agent.Interactive{In: in, Out: out, TTY: tty}, "")
+	return agent.Asker(&agent.Interactive{Out: out}, "")
 }
