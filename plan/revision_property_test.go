@@ -292,7 +292,7 @@ func TestMaterialityIsNotEvaded(t *testing.T) {
 		}
 	}
 	for _, how := range []string{"evaded", "rename", "add", "drop"} {
-		if seen[how] == 0 || how != "evaded" && material[how] == seen[how] {
+		if !testing.Short() && (seen[how] == 0 || how != "evaded" && material[how] == seen[how]) {
 			t.Errorf("%s: %d, %d of them material: the generator is broken", how, seen[how], material[how])
 		}
 	}

@@ -23,7 +23,7 @@ root:
   kind: sequential
   children:
     - {id: one, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo one | tee -a effects"]}}
-    - {id: ask, kind: gate, question: Really?}
+    - {id: ask, kind: gate, question: Go on?, expires: 12h}
     - {id: two, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo two | tee -a effects"]}}
 outputs: {one: "${one.output.stdout}"}
 -- third.yaml --
@@ -34,7 +34,7 @@ root:
   kind: sequential
   children:
     - {id: one, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo one | tee -a effects"]}}
-    - {id: ask, kind: gate, question: Really?}
+    - {id: ask, kind: gate, question: Go on?, expires: 12h}
     - {id: two, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo two | tee -a effects"]}}
 outputs: {one: "${one.output.stdout}"}
 `
