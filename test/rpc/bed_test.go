@@ -41,6 +41,7 @@ var callers = []tipstaff.Token{
 	{User: "bob", Secret: "the-token-of-bob"},
 	{User: "root", Secret: "the-token-of-root", Scopes: []string{tipstaff.ScopeAdmin}},
 	{User: "gateway", Secret: "the-token-of-the-gateway", Scopes: []string{tipstaff.ScopeRead, tipstaff.ScopeRun, tipstaff.ScopeSubmit, tipstaff.ScopeActAs}},
+	{User: "gateway-host", Secret: "the-token-of-a-gateway-with-hosts", Scopes: append(tipstaff.DefaultScopes(), tipstaff.ScopeActAs)},
 	{User: "reader", Secret: "the-token-of-a-reader", Scopes: []string{tipstaff.ScopeRead}},
 }
 
@@ -181,7 +182,7 @@ func (b *bed) verify() {
 			b.t.Error(err)
 			continue
 		}
-		rep, err := b.runner.Verify(context.Background(), tipstaff.VerifyRequest{Run: run, Open: true, Admins: []string{"root", "gateway"}})
+		rep, err := b.runner.Verify(context.Background(), tipstaff.VerifyRequest{Run: run, Open: true, Admins: []string{"root", "gateway", "gateway-host"}})
 		if err != nil || !rep.Integrity.OK || !rep.Conformance.OK {
 			b.t.Errorf("run %s: %v %+v %+v", row.ID, err, rep.Integrity.Problems, rep.Conformance.Problems)
 		}
