@@ -227,7 +227,9 @@ func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeli
 		},
 	}
 	if !req.NoFiles {
-		res.File = func(name string) ([]byte, error) { return readShort(filepath.Join(filepath.Dir(req.Name), name), pipeline.MaxSize) }
+		res.File = func(name string) ([]byte, error) {
+			return readShort(filepath.Join(filepath.Dir(req.Name), name), pipeline.MaxSize)
+		}
 	}
 	return res
 }

@@ -107,7 +107,9 @@ func TestAnsweringInAdvanceNeedsItsScope(t *testing.T) {
 func TestBoundsAreRaisedToTheDocumentsOwn(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	run, _ := b.pipe(review, func(r *tipstaff.StartRequest) { r.Bounds = tipstaff.Bounds{tipstaff.BoundIterations: 2, tipstaff.BoundToolCalls: 7} })
+	run, _ := b.pipe(review, func(r *tipstaff.StartRequest) {
+		r.Bounds = tipstaff.Bounds{tipstaff.BoundIterations: 2, tipstaff.BoundToolCalls: 7}
+	})
 	for name, n := range map[string]int64{"max_iterations": 4, "max_llm_calls": 11, "max_tool_calls": 201, "max_tokens": 1_000_001, "max_cost_usd": 5_000_000_001,
 		"max_wall_seconds": 3601, "max_agent_hops": 22, "max_stages": 6} {
 		_, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Stage: "work", Rollback: true, Raise: map[string]int64{name: n}})
