@@ -47,8 +47,10 @@ func TestGuard(t *testing.T) {
 		scope string
 		do    func(context.Context, id) error
 	}{
-		"Get":    {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Get(ctx, run); return err }},
-		"Events": {tipstaff.ScopeRead, func(ctx context.Context, run id) error { return firstError(svc.Events(ctx, tipstaff.EventsRequest{Run: run})) }},
+		"Get": {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Get(ctx, run); return err }},
+		"Events": {tipstaff.ScopeRead, func(ctx context.Context, run id) error {
+			return firstError(svc.Events(ctx, tipstaff.EventsRequest{Run: run}))
+		}},
 		"Artifact": {tipstaff.ScopeRead, func(ctx context.Context, run id) error {
 			_, err := svc.Artifact(ctx, run, tipstaff.EnvelopeArtifact)
 			return err
@@ -61,7 +63,10 @@ func TestGuard(t *testing.T) {
 			_, err := svc.Decide(ctx, tipstaff.DecideRequest{Run: run, Gate: "none", Action: "approve"})
 			return err
 		}},
-		"Start": {tipstaff.ScopeRun, func(ctx context.Context, run id) error { _, err := svc.Start(ctx, tipstaff.StartRequest{Run: run}); return err }},
+		"Start": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
+			_, err := svc.Start(ctx, tipstaff.StartRequest{Run: run})
+			return err
+		}},
 		"Hold": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
 			_, err := svc.Start(ctx, tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run}})
 			return err
