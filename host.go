@@ -7,7 +7,7 @@ import (
 )
 
 // Hosts takes in processes that serve agents of pipelines. Calls go to the hosts of
-// the user whose run makes them.
+// the user whose run makes them, or of whoever made that run on the user's behalf.
 type Hosts interface {
 	// Register takes a host in. A host with another effect class for an agent than
 	// those that serve it already is host_conflict. The caller's user owns it.

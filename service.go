@@ -253,7 +253,7 @@ type ForkRequest struct {
 	Outputs  map[string]json.RawMessage
 	Metadata map[string]json.RawMessage
 	// Raise sets bounds anew, by the names that documents give them
-	// (max_iterations …), within the manifest's. Counters stay.
+	// (max_iterations …), within the manifest's or else the document's own. Counters stay.
 	Raise map[string]int64
 	// Label names the newest boundary, or Checkpoint; then nothing is forked.
 	Label string

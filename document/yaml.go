@@ -93,8 +93,29 @@ func guardText(src string) *Problem {
 	return nil
 }
 
-// scan is the scanner's tokens, as long as the guard has nothing against them.
+// firstPart is how much of a text is scanned first.
+const firstPart = 4 << 10
+
+// scan is the scanner's tokens, as long as the guard has nothing against them. The
+// scanner makes all tokens of a text before it gives any, and they are a hundred times
+// as large as the text. So it is given a small part first, then larger ones: what is
+// refused is found while it is small.
 func scan(src string) (token.Tokens, *Problem) {
+	for size := firstPart; size < len(src); size *= 4 {
+		end := size
+		for !utf8.RuneStart(src[end]) {
+			end--
+		}
+		if _, p := scanPart(src[:end], true); p != nil {
+			return nil, p
+		}
+	}
+	return scanPart(src, false)
+}
+
+// scanPart is scan of a text that may have been cut off. What it ends with, and what is
+// no token at all, may come of the cut and is left to a larger part.
+func scanPart(src string, cut bool) (token.Tokens, *Problem) {
 	var s scanner.Scanner
 	s.Init(src)
 	var tokens token.Tokens
@@ -104,7 +125,10 @@ func scan(src string) (token.Tokens, *Problem) {
 		if err == io.EOF {
 			return tokens, g.end()
 		}
-		for _, t := range found {
+		for i, t := range found {
+			if cut && (t.Type == token.InvalidType || i >= len(found)-2) {
+				return nil, nil
+			}
 			if p := g.check(t); p != nil {
 				return nil, p
 			}

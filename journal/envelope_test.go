@@ -23,7 +23,7 @@ func bodyOf(t testing.TB, kind string) map[string]any {
 	all := map[string]map[string]any{
 		"intent.draft": {"program_kind": "plan", "program_digest": digest, "prose": "p", "skill": "s", "skill_digest": digest, "inputs": 1, "bounds": 1, "user": "u", "by": "token:u",
 			"origin": "cli", "keys": keys, "frozen": map[string]any{"manifest": digest}, "title": "t", "labels": 1, "trace": "t",
-			"parent": map[string]any{"run": otherRun, "relation": "fork"}, "fork_of": fork, "hold": true, "rollback": 1, "rules": 1,
+			"parent": map[string]any{"run": otherRun, "relation": "fork"}, "fork_of": fork, "hold": true, "rollback": 1, "rules": 1, "asks": "once",
 			"pipeline": map[string]any{"envelope_id": "e", "request_id": "r", "thread_id": "t", "version": 1}},
 		"intent.compiled":     {"intent": 1, "intent_hash": digest, "program_digest": digest, "model": "m", "attempts": 1},
 		"intent.clarify":      {"gate": "g", "round": 1, "questions": []any{question}},
@@ -97,7 +97,7 @@ func TestPrincipals(t *testing.T) {
 
 func TestCheckBodyFields(t *testing.T) {
 	optional := map[string][]string{
-		"intent.draft":        {"program_digest", "prose", "skill", "skill_digest", "title", "labels", "trace", "parent", "fork_of", "hold", "pipeline", "rollback", "by", "rules"},
+		"intent.draft":        {"program_digest", "prose", "skill", "skill_digest", "title", "labels", "trace", "parent", "fork_of", "hold", "pipeline", "rollback", "by", "rules", "asks"},
 		"intent.compiled":     {"intent", "intent_hash", "program_digest", "model"},
 		"intent.accept":       {"gate"},
 		"intent.attest":       {"terminal_reason", "termination_reason"},

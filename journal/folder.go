@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Bounds on what is read of an export, whatever the sizes of its files.
@@ -41,11 +42,11 @@ func OpenExport(dir string) (*Folder, error) {
 	}
 	for name, key := range map[string]*PublicKey{userPub: &f.User, executorPub: &f.Executor} {
 		b, err := readRegular(dir, keysDir+"/"+name, len(key.File()))
-		if err == nil {
-			*key, err = ParsePublicKey(strings.TrimSuffix(string(b), "\n"))
-		}
 		if err != nil {
 			return nil, fmt.Errorf("not a whole export: %s/%s: %w", keysDir, name, err)
+		}
+		if *key, err = ParsePublicKey(strings.TrimSuffix(string(b), "\n")); err != nil { // which tells what stands there
+			return nil, fmt.Errorf("not a whole export: %s/%s is not a public key", keysDir, name)
 		}
 	}
 	return f, nil
@@ -62,8 +63,8 @@ func (f *Folder) readHead() error {
 		Run       string
 		Seq       int64
 	}
-	if err := json.Unmarshal(b, &head); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(f.Dir, headFile), err)
+	if json.Unmarshal(b, &head) != nil { // why would tell what stands there
+		return fmt.Errorf("not a whole export: %s does not say where the records end", headFile)
 	}
 	f.Run, f.Envelopes = head.Run, head.Envelopes
 	f.Head = Head{Seq: head.Seq, Hash: head.Hash, Of: headFile}
@@ -171,25 +172,34 @@ func (e notRegular) Is(target error) bool { return target == fs.ErrNotExist }
 // openRegular opens a file of the export in dir by its name with slashes. No link
 // below dir is followed, and nothing but a regular file is opened: a pipe would
 // block, a link may lead anywhere. Anything else counts as missing.
+//
+// Somebody may put other things there meanwhile: nothing outside of dir is opened even
+// then, and a pipe does not block.
 func openRegular(dir, name string) (*os.File, error) {
-	info, err := os.Stat(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	path := dir
-	for segment := range strings.SplitSeq(name, "/") {
-		if !info.IsDir() {
-			return nil, notRegular(path + " is no folder: it is not followed")
+	defer root.Close()
+	var info fs.FileInfo
+	for at := 0; at < len(name); at++ {
+		next := strings.IndexByte(name[at:], '/')
+		if next < 0 {
+			next = len(name) - at
 		}
-		path = filepath.Join(path, segment)
-		if info, err = os.Lstat(path); err != nil {
+		at += next
+		switch info, err = root.Lstat(name[:at]); {
+		case err != nil:
 			return nil, err
+		case at < len(name) && !info.IsDir():
+			return nil, notRegular(filepath.Join(dir, name[:at]) + " is no folder: it is not followed")
 		}
 	}
+	path := filepath.Join(dir, name)
 	if !info.Mode().IsRegular() {
 		return nil, notRegular(path + " is no regular file: it is not opened")
 	}
-	f, err := os.Open(path)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,10 @@ func (k PublicKey) File() []byte { return []byte(k.String() + "\n") }
 // of their names. These are the keys a verifier trusts; they must come from
 // elsewhere than the journal they are to prove.
 func ReadPublicKeys(path string) ([]PublicKey, error) {
+	path, err := filepath.EvalSymlinks(path) // whoever names a link means what it leads to
+	if err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -59,13 +63,13 @@ func ReadPublicKeys(path string) ([]PublicKey, error) {
 	}
 	var keys []PublicKey
 	for _, file := range files {
-		b, err := os.ReadFile(file)
+		b, err := readRegular(filepath.Dir(file), filepath.Base(file), len(PublicKey{}.File()))
 		if err != nil {
 			return nil, err
 		}
 		key, err := ParsePublicKey(strings.TrimSuffix(string(b), "\n"))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+		if err != nil { // it tells what stands there
+			return nil, fmt.Errorf("%s is not a public key: 64 lower-case hex digits, not all 0", file)
 		}
 		keys = append(keys, key)
 	}

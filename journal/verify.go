@@ -31,6 +31,17 @@ type Options struct {
 	// Blob gives a blob's bytes; nil: blobs are not looked at. An error that wraps
 	// ErrBlobMismatch is reported as that, any other as ErrBlobMissing.
 	Blob func(Hash) ([]byte, error)
+	// Stopped is asked before each record and file of an export: its error ends the
+	// verification. nil: nobody stops it.
+	Stopped func() error
+}
+
+// stopped is what Stopped says.
+func (o *Options) stopped() error {
+	if o.Stopped == nil {
+		return nil
+	}
+	return o.Stopped()
 }
 
 // Head is a place in a chain: the hash after record Seq.

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,7 +46,7 @@ type examiner struct {
 
 func (x *examiner) examine() (Result, error) {
 	v := x.verifier(x.opts, recordsFile)
-	if err := v.addAll(x.dir, recordsFile); err != nil {
+	if err := x.addAll(v, recordsFile); err != nil {
 		return Result{}, err
 	}
 	x.result = v.Close()
@@ -58,7 +59,9 @@ func (x *examiner) examine() (Result, error) {
 	if err := x.checkKeys(); err != nil {
 		return Result{}, err
 	}
-	x.checkBlobs()
+	if err := x.checkBlobs(); err != nil {
+		return Result{}, err
+	}
 	return x.result, x.checkFiles()
 }
 
@@ -72,8 +75,11 @@ func (x *examiner) verifier(opts Options, file string) *Verifier {
 
 // addAll checks every line of a file. A last line that was cut off, or is too long
 // to be read, is a record with that fault.
-func (v *Verifier) addAll(dir, name string) error {
-	for b, err := range lines(dir, name) {
+func (x *examiner) addAll(v *Verifier, name string) error {
+	for b, err := range lines(x.dir, name) {
+		if err := x.opts.stopped(); err != nil {
+			return err
+		}
 		switch {
 		case errors.Is(err, ErrMalformed):
 			v.cutOff(b, err)
@@ -106,7 +112,7 @@ func (x *examiner) checkHead() error {
 	case err != nil:
 		r.fault(r.Seq, headFile, fmt.Errorf("%w: nothing says where the records should end: %v", ErrTruncated, err))
 	case !bytes.Equal(got, want):
-		r.fault(r.Seq, headFile, fmt.Errorf("%w: it says %.300q, the records %q", ErrTruncated, got, want))
+		r.fault(r.Seq, headFile, fmt.Errorf("%w: it does not say what the records do: %q", ErrTruncated, want))
 	}
 	return nil
 }
@@ -123,7 +129,7 @@ func (x *examiner) checkBases() error {
 			Run: fork.Run, Trusted: x.opts.Trusted, Kinds: x.opts.Kinds, Open: true,
 			Heads: []Head{{fork.Seq, fork.Hash, "fork_of"}},
 		}, file)
-		if err := v.addAll(x.dir, file); err != nil {
+		if err := x.addAll(v, file); err != nil {
 			return err
 		}
 		base := v.Close()
@@ -157,17 +163,26 @@ func (x *examiner) checkKeys() error {
 	return nil
 }
 
-func (x *examiner) checkBlobs() {
+func (x *examiner) checkBlobs() (stopped error) {
 	for _, use := range x.blobs.uses {
 		x.expected[blobsDir+"/"+use.digest.Hex()] = true
 	}
-	x.blobs.check(func(digest Hash) ([]byte, error) { return readBlob(x.dir, digest) }, &x.result)
+	x.blobs.check(func(digest Hash) ([]byte, error) {
+		if stopped == nil {
+			stopped = x.opts.stopped()
+		}
+		if stopped != nil {
+			return nil, stopped
+		}
+		return readBlob(x.dir, digest)
+	}, &x.result)
+	return stopped
 }
 
 // checkFiles names everything that no record accounts for.
 func (x *examiner) checkFiles() error {
 	return filepath.WalkDir(x.dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
+		if err := cmp.Or(err, x.opts.stopped()); err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(x.dir, path)

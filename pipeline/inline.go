@@ -59,7 +59,7 @@ func (r *reader) file(name *document.Value, field, instead string) ([]byte, bool
 		return nil, false
 	}
 	if len(src) > MaxSize {
-		r.ps.Add(document.CodeLimit, name.At, "", "%s has %d bytes; at most %d are read", document.Brief(name.Text), len(src), MaxSize)
+		r.ps.Add(document.CodeLimit, name.At, "", "%s has more than %d bytes, which are the most that are read", document.Brief(name.Text), MaxSize)
 		return nil, false
 	}
 	return src, true

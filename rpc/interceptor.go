@@ -41,36 +41,20 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	})
 }
 
-// around says what holds for every call: nobody's fault ends the server, every caller
-// is known, and what comes out is a status. The log is told who called what and how it
-// ended, and nothing of what was said.
+// around says what holds for every call that was let in: nobody's fault ends the
+// server, and what comes out is a status.
 func (s *Server) around(ctx context.Context, method string, handle func(context.Context) error) (err error) {
 	began := time.Now()
-	caller := tipstaff.Caller{Surface: surface}
 	defer func() {
 		if p := recover(); p != nil {
 			s.o.Log.ErrorContext(ctx, "a handler panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = status.Error(codes.Internal, "something unexpected went wrong")
 		}
 		err = s.status(ctx, err)
-		level := slog.LevelInfo
-		if public(method) { // whoever watches over a server asks every few seconds
-			level = slog.LevelDebug
-		}
-		if code := status.Code(err); code == codes.Internal || code == codes.DataLoss {
-			level = slog.LevelError
-		}
-		s.o.Log.Log(ctx, level, "call", "method", method, "principal", caller.Principal, "code", status.Code(err).String(),
-			"ms", time.Since(began).Milliseconds())
+		s.log(ctx, method, err, time.Since(began))
 	}()
-	if !public(method) {
-		if s.serving.Err() != nil {
-			return errStopping
-		}
-		if caller, err = s.authenticate(ctx); err != nil {
-			return err
-		}
-		ctx = tipstaff.WithCaller(ctx, caller)
+	if !public(method) && s.serving.Err() != nil {
+		return errStopping
 	}
 	if s.o.Trace != nil {
 		ctx = s.o.Trace(ctx, func(name string) string {
@@ -81,6 +65,19 @@ func (s *Server) around(ctx context.Context, method string, handle func(context.
 		})
 	}
 	return handle(ctx)
+}
+
+// log tells who called what and how it ended, and nothing of what was said.
+func (s *Server) log(ctx context.Context, method string, err error, took time.Duration) {
+	level := slog.LevelInfo
+	if public(method) { // whoever watches over a server asks every few seconds
+		level = slog.LevelDebug
+	}
+	if code := status.Code(err); code == codes.Internal || code == codes.DataLoss {
+		level = slog.LevelError
+	}
+	s.o.Log.Log(ctx, level, "call", "method", method, "principal", tipstaff.CallerFrom(ctx).Principal, "code", status.Code(err).String(),
+		"ms", took.Milliseconds())
 }
 
 // checkedStream looks at every message before the handler does.

@@ -22,6 +22,8 @@ import (
 const (
 	maxMessage = 16 << 20 // either way
 	maxStreams = 1000     // of one principal
+	maxCalls   = 1024     // at once on a connection: one principal's streams fit into it
+	maxHeaders = 16 << 10 // of one call
 	// What a client may send before it is read. Windows that gRPC fits to the line would
 	// cost every short call a ping and its answer.
 	streamWindow = 1 << 20
@@ -30,6 +32,7 @@ const (
 	keepAlive   = 30 * time.Second
 	heartbeat   = 10 * time.Second // of hosts; silent for three of them is lost
 	patience    = 10 * time.Second // for the first message of a host
+	handshake   = 10 * time.Second // for a new connection
 	closingTime = 5 * time.Second  // for streams that end by themselves
 	workers     = 4                // that short calls find awake, with stacks as deep as the store needs; more calls have goroutines of their own
 )
@@ -78,6 +81,7 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 	s.serving, s.quiesce = context.WithCancel(context.Background())
 	s.open, s.shut = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
+		grpc.InTapHandle(s.enter), grpc.ConnectionTimeout(handshake), grpc.MaxConcurrentStreams(maxCalls), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAlive / 3, PermitWithoutStream: true}),
@@ -97,7 +101,7 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 
 // Serve answers calls that come by the listener until the server is closed.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(&door{Listener: l}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil

@@ -50,7 +50,8 @@ func (s *stub) Artifact(context.Context, tipstaff.ID, string) ([]byte, error) {
 	return []byte(`{"schema": 1, "envelope_id": "env_` + run.String() + `"}`), nil
 }
 
-func newServer(t *testing.T, svc tipstaff.Service) (*Server, pb.CoreServiceClient) {
+// listening is a server, and its address.
+func listening(t *testing.T, svc tipstaff.Service) (*Server, string) {
 	t.Helper()
 	tokens, err := tipstaff.NewTokens(tipstaff.Token{User: "alice", Secret: secret})
 	if err != nil {
@@ -67,7 +68,13 @@ func newServer(t *testing.T, svc tipstaff.Service) (*Server, pb.CoreServiceClien
 		}
 	}()
 	t.Cleanup(func() { s.Close(context.Background()) })
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return s, l.Addr().String()
+}
+
+func newServer(t *testing.T, svc tipstaff.Service) (*Server, pb.CoreServiceClient) {
+	t.Helper()
+	s, address := listening(t, svc)
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

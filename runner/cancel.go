@@ -319,7 +319,7 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	used, limit := flow.Totals(h, p.limits)
 	body := p.draft
 	body.Bounds = tipstaff.Bounds(limit) // with what decisions have added to them
-	body.revision = p.chapter.Revision.Number
+	body.revision, body.Asks = p.chapter.Revision.Number, p.asks()
 	body.ForkOf = &forkBody{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
 	body.Parent = &parentBody{Run: run, Relation: "fork"}
 	doc := p.doc

@@ -123,6 +123,11 @@ func (r *Runner) revise(ctx context.Context, p *program, c *tipstaff.Correction)
 	if err != nil {
 		return correctionBody{}, asCorrection(err)
 	}
+	if raised := made.bounds.Above(p.chapter.inForce().accepted().Bounds); len(raised) > 0 {
+		if err := mayDo(ctx, tipstaff.ScopeDecide, "raise the bound "+raised[0]); err != nil {
+			return correctionBody{}, err
+		}
+	}
 	frozen, err := r.freeze(ctx, made)
 	if err != nil {
 		return correctionBody{}, err
@@ -132,7 +137,7 @@ func (r *Runner) revise(ctx context.Context, p *program, c *tipstaff.Correction)
 		return correctionBody{}, err
 	}
 	b := correctionBody{Reason: c.Reason, Actor: actor(ctx), revision: revision{ProgramDigest: program, IntentHash: made.doc.Intent.Hash(),
-		Bounds: made.bounds, Frozen: frozen}}
+		Bounds: made.bounds, Frozen: frozen, Asks: asksOf(ctx, true)}}
 	if s := made.skills.taken[made.doc.Skill]; s != nil {
 		b.Skill, b.SkillDigest = made.doc.Skill, s.Digest()
 	}

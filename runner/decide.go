@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +46,9 @@ func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipsta
 		return tipstaff.Decided{}, err
 	}
 	if err := r.checkResult(ctx, run, req); err != nil {
+		return tipstaff.Decided{}, explain(err, req.Run)
+	}
+	if err := r.checkExtension(ctx, run, req); err != nil {
 		return tipstaff.Decided{}, explain(err, req.Run)
 	}
 	var row flow.GateRow
@@ -304,6 +308,37 @@ func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.Decid
 		}
 		if err := subject.Input.CheckResult(d, req.Answer); err != nil {
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is no result of %s: %v", subject.Input.URI, err)
+		}
+	}
+	return nil
+}
+
+// checkExtension refuses to extend a bound of the run beyond what its manifest permits.
+func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.DecideRequest) error {
+	var by tipstaff.Bounds
+	if req.Action != "extend" || json.Unmarshal(req.Answer, (*map[string]int64)(&by)) != nil {
+		return nil // what is wrong with it is said by whoever knows the gate
+	}
+	p, err := openProgram(ctx, r.Store, run)
+	if err != nil {
+		return err
+	}
+	_, limit, err := r.totals(ctx, run, p)
+	if err != nil {
+		return err
+	}
+	if p.pipe != nil { // it counts these itself
+		if p, err = stateAt(ctx, r.Store, run, 0); err != nil {
+			return err
+		}
+		limit = maps.Clone(limit)
+		limit[tipstaff.BoundIterations] = p.state.MaxIterations
+	}
+	ceiling := p.gate.Manifest.Ceiling()
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if most, ok := ceiling[name]; ok && by[name] > most-limit[name] {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be extended by %s: it is %s, and the manifest permits %s", name,
+				tipstaff.FormatBound(name, by[name]), tipstaff.FormatBound(name, limit[name]), tipstaff.FormatBound(name, most))
 		}
 	}
 	return nil

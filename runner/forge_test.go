@@ -123,6 +123,7 @@ func TestForgedDraftIsFound(t *testing.T) {
 func TestForgedRollbackIsFound(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
+	b.write("tipstaff.yaml", manifest+"bounds: {iterations: 5}\n")
 	for name, attack := range map[string]struct {
 		kind     tipstaff.Kind
 		from, to string

@@ -2,10 +2,13 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
 
@@ -22,7 +25,10 @@ type guarded struct{ r *Runner }
 var _ tipstaff.Service = (*guarded)(nil)
 
 // may checks a scope.
-func may(ctx context.Context, scope string) error {
+func may(ctx context.Context, scope string) error { return mayDo(ctx, scope, "do this") }
+
+// mayDo is may, and says what the scope is needed for.
+func mayDo(ctx context.Context, scope, what string) error {
 	c := tipstaff.CallerFrom(ctx)
 	if c.May(scope) {
 		return nil
@@ -31,7 +37,7 @@ func may(ctx context.Context, scope string) error {
 	if who == "" {
 		who = "a caller without a token"
 	}
-	return tipstaff.Errorf(tipstaff.Forbidden, "%s may not do this", who).WithHint("the token needs the scope %s", scope)
+	return tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", who, what).WithHint("the token needs the scope %s", scope)
 }
 
 // mayWith checks a scope and, where a run is named, whose it is. A run that does not
@@ -70,6 +76,27 @@ func onBehalf(ctx context.Context) string {
 	return ""
 }
 
+// asksOf is which calls of a program ask although it was accepted. What somebody
+// brought, or made of a pipeline, is accepted by that only if they may decide.
+func asksOf(ctx context.Context, brought bool) string {
+	if brought && !tipstaff.CallerFrom(ctx).May(tipstaff.ScopeDecide) {
+		return asksOnce
+	}
+	return ""
+}
+
+// mayAnswer checks whether a caller may answer gates in advance, or while the run goes
+// on, and may let a plan do what the manifest does not.
+func mayAnswer(ctx context.Context, yes bool, ask tipstaff.Ask, dispatch bool) error {
+	switch {
+	case yes || ask != nil:
+		return mayDo(ctx, tipstaff.ScopeDecide, "answer gates")
+	case dispatch:
+		return mayDo(ctx, tipstaff.ScopeDecide, "let a plan start child runs")
+	}
+	return nil
+}
+
 // Start implements [tipstaff.Service]. A document that came from elsewhere needs a
 // scope of its own.
 func (g *guarded) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
@@ -78,7 +105,10 @@ func (g *guarded) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaf
 		err = g.mayWith(ctx, tipstaff.ScopeRun, req.Hold.Run)
 	}
 	if err == nil && brings(req) {
-		err = may(ctx, tipstaff.ScopeSubmit)
+		err = mayDo(ctx, tipstaff.ScopeSubmit, "send documents")
+	}
+	if err == nil {
+		err = mayAnswer(ctx, req.Yes, req.Ask, req.AllowSubDispatch)
 	}
 	if err == nil && req.Hold == nil && !req.DryRun {
 		err = g.r.queue.room()
@@ -130,7 +160,10 @@ func (g *guarded) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipst
 func (g *guarded) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
 	err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run)
 	if err == nil && req.Correction != nil {
-		err = may(ctx, tipstaff.ScopeSubmit)
+		err = mayDo(ctx, tipstaff.ScopeSubmit, "send documents")
+	}
+	if err == nil {
+		err = mayAnswer(ctx, req.Yes, req.Ask, false)
 	}
 	if err == nil {
 		err = g.r.queue.room()
@@ -149,7 +182,8 @@ func (g *guarded) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipst
 	return g.r.Cancel(ctx, req)
 }
 
-// Fork implements [tipstaff.Service]. A checkpoint is its run's.
+// Fork implements [tipstaff.Service]. A checkpoint is its run's. Whoever changes what
+// was decided or leaves a question behind must be one who may answer it.
 func (g *guarded) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
 	err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run)
 	if made, ok := runOfCheckpoint(req.Checkpoint); err == nil && ok {
@@ -157,10 +191,56 @@ func (g *guarded) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.
 			err = tipstaff.Errorf(tipstaff.CheckpointNotFound, "there is no checkpoint %s", req.Checkpoint)
 		}
 	}
+	if err == nil && req.Label == "" {
+		err = g.mayGoBack(ctx, req)
+	}
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
 	return g.r.Fork(ctx, req)
+}
+
+func (g *guarded) mayGoBack(ctx context.Context, req tipstaff.ForkRequest) error {
+	if may(ctx, tipstaff.ScopeDecide) == nil {
+		return nil
+	}
+	switch {
+	case len(req.Outputs)+len(req.Metadata) > 0:
+		return mayDo(ctx, tipstaff.ScopeDecide, "edit outputs or metadata")
+	case len(req.Raise) > 0:
+		return mayDo(ctx, tipstaff.ScopeDecide, "raise bounds")
+	}
+	open, err := g.r.asked(ctx, req.Run.String())
+	if err == nil && open {
+		return mayDo(ctx, tipstaff.ScopeDecide, fmt.Sprintf("go back past an open gate of run %s", req.Run))
+	}
+	return explain(err, req.Run)
+}
+
+// asked reports whether a run, or one that it has started, has an open gate.
+func (r *Runner) asked(ctx context.Context, run string) (bool, error) {
+	open, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: true})
+	if err != nil || len(open) > 0 {
+		return len(open) > 0, err
+	}
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	got, err := r.status(ctx, row)
+	if err != nil || got.Lineage == nil {
+		return false, err
+	}
+	for _, child := range got.Lineage.Children {
+		asked, err := r.asked(ctx, child.String())
+		if errors.Is(err, flow.ErrNoRun) {
+			continue // it was announced and not made yet
+		}
+		if asked || err != nil {
+			return asked, err
+		}
+	}
+	return false, nil
 }
 
 // runOfCheckpoint is the run that a checkpoint's id names: cp_, the run, _, the turn.

@@ -2,8 +2,10 @@ package runner_test
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -40,42 +42,54 @@ func TestGuard(t *testing.T) {
 	as := func(user string, scopes ...string) context.Context {
 		return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "http", User: user, Principal: "token:" + user, Scopes: scopes})
 	}
+	type id = tipstaff.ID
 	calls := map[string]struct {
 		scope string
-		do    func(context.Context) error
+		do    func(context.Context, id) error
 	}{
-		"Get":    {tipstaff.ScopeRead, func(ctx context.Context) error { _, err := svc.Get(ctx, run); return err }},
-		"Events": {tipstaff.ScopeRead, func(ctx context.Context) error { return firstError(svc.Events(ctx, tipstaff.EventsRequest{Run: run})) }},
-		"Artifact": {tipstaff.ScopeRead, func(ctx context.Context) error {
+		"Get": {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Get(ctx, run); return err }},
+		"Events": {tipstaff.ScopeRead, func(ctx context.Context, run id) error {
+			return firstError(svc.Events(ctx, tipstaff.EventsRequest{Run: run}))
+		}},
+		"Artifact": {tipstaff.ScopeRead, func(ctx context.Context, run id) error {
 			_, err := svc.Artifact(ctx, run, tipstaff.EnvelopeArtifact)
 			return err
 		}},
-		"Verify": {tipstaff.ScopeRead, func(ctx context.Context) error {
+		"Verify": {tipstaff.ScopeRead, func(ctx context.Context, run id) error {
 			_, err := svc.Verify(ctx, tipstaff.VerifyRequest{Run: run})
 			return err
 		}},
-		"Decide": {tipstaff.ScopeDecide, func(ctx context.Context) error {
-			_, err := svc.Decide(ctx, tipstaff.DecideRequest{Run: run})
+		"Decide": {tipstaff.ScopeDecide, func(ctx context.Context, run id) error {
+			_, err := svc.Decide(ctx, tipstaff.DecideRequest{Run: run, Gate: "none", Action: "approve"})
 			return err
 		}},
-		"Start": {tipstaff.ScopeRun, func(ctx context.Context) error { _, err := svc.Start(ctx, tipstaff.StartRequest{Run: run}); return err }},
-		"Hold": {tipstaff.ScopeRun, func(ctx context.Context) error {
+		"Start": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
+			_, err := svc.Start(ctx, tipstaff.StartRequest{Run: run})
+			return err
+		}},
+		"Hold": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
 			_, err := svc.Start(ctx, tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run}})
 			return err
 		}},
-		"Resume": {tipstaff.ScopeRun, func(ctx context.Context) error {
+		"Resume": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
 			_, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: run})
 			return err
 		}},
-		"Cancel": {tipstaff.ScopeRun, func(ctx context.Context) error {
+		"Cancel": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
 			_, err := svc.Cancel(ctx, tipstaff.CancelRequest{Run: run})
 			return err
 		}},
-		"Fork": {tipstaff.ScopeRun, func(ctx context.Context) error {
+		"Fork": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
 			_, err := svc.Fork(ctx, tipstaff.ForkRequest{Run: run, Checkpoint: "cp_none"})
 			return err
 		}},
 	}
+	for m := range reflect.TypeFor[tipstaff.Service]().Methods() {
+		if _, ok := calls[m.Name]; !ok && m.Name != "List" { // which is looked at below
+			t.Errorf("nobody has said who may call %s", m.Name)
+		}
+	}
+	missing := tipstaff.NewID(time.Now())
 	all := tipstaff.DefaultScopes()
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
@@ -83,18 +97,36 @@ func TestGuard(t *testing.T) {
 			for who, ctx := range map[string]context.Context{
 				"nobody": context.Background(), "another user": as("alice", all...), "a user without the scope": as("local", others...),
 			} {
-				if err := call.do(ctx); tipstaff.CodeOf(err) != tipstaff.Forbidden {
+				if err := call.do(ctx, run); tipstaff.CodeOf(err) != tipstaff.Forbidden {
 					t.Errorf("%s gets %v", who, err)
 				}
 			}
 			for who, ctx := range map[string]context.Context{
 				"the command line": cli(), "an admin": as("root", tipstaff.ScopeAdmin), "its user": as("local", call.scope),
 			} {
-				if err := call.do(ctx); tipstaff.CodeOf(err) == tipstaff.Forbidden {
+				if err := call.do(ctx, run); tipstaff.CodeOf(err) == tipstaff.Forbidden {
 					t.Errorf("%s gets %v", who, err)
+				}
+				if err := call.do(ctx, missing); tipstaff.CodeOf(err) != tipstaff.RunNotFound {
+					t.Errorf("of a run that there is not, %s gets %v", who, err)
+				}
+			}
+			for _, scope := range tipstaff.Scopes() {
+				want := tipstaff.Forbidden
+				if scope == call.scope || scope == tipstaff.ScopeAdmin {
+					want = tipstaff.RunNotFound
+				}
+				if err := call.do(as("local", scope), missing); tipstaff.CodeOf(err) != want {
+					t.Errorf("of a run that there is not, somebody with %s gets %v, want %s", scope, err, want)
 				}
 			}
 		})
+	}
+	for _, scope := range tipstaff.Scopes() {
+		_, err := svc.List(as("local", scope), tipstaff.ListRequest{})
+		if may := scope == tipstaff.ScopeRead || scope == tipstaff.ScopeAdmin; may != (err == nil) {
+			t.Errorf("somebody with %s who lists runs gets %v", scope, err)
+		}
 	}
 	for who, want := range map[string]int{"alice": 0, "local": 1} {
 		if page, err := svc.List(as(who, tipstaff.ScopeRead), tipstaff.ListRequest{}); err != nil || len(page.Runs) != want {

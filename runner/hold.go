@@ -90,7 +90,7 @@ func (r *Runner) heldBody(ctx context.Context, p *prepared, req tipstaff.StartRe
 	if err != nil {
 		return draftBody{}, err
 	}
-	body := draftBody{ProgramKind: kindPipeline, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title, Pipeline: p.status, Hold: true}
+	body := draftBody{ProgramKind: kindPipeline, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title, Pipeline: p.status, Hold: true, Asks: asksOf(ctx, brings(req))}
 	if p.pipe != nil {
 		body.ProgramDigest, err = r.Store.PutBlob(ctx, p.doc.Canonical())
 	}
@@ -352,7 +352,7 @@ func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartR
 		if h.draft.ProgramDigest, err = r.Store.PutBlob(ctx, p.doc.Canonical()); err != nil {
 			return nil, err
 		}
-		h.draft.Bounds = p.bounds
+		h.draft.Bounds, h.draft.Asks = p.bounds, asksOf(ctx, brings(req))
 	case h.draft.ProgramDigest == "":
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the draft has no pipeline, and none was given").
 			WithHint("give one with the request")
@@ -364,7 +364,7 @@ func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartR
 	}
 	h.draft.Bounds = tipstaff.Min(h.draft.Bounds, bounds)
 	u := &updateBody{Version: h.version + 1, Changed: []string{}, By: changer(ctx), Thread: thread,
-		ProgramDigest: h.draft.ProgramDigest, Bounds: h.draft.Bounds, Frozen: h.draft.Frozen}
+		ProgramDigest: h.draft.ProgramDigest, Bounds: h.draft.Bounds, Frozen: h.draft.Frozen, Asks: h.draft.Asks}
 	if len(bounds) > 0 || req.Program != nil {
 		u.Changed = append(u.Changed, "bounds")
 	}

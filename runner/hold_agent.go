@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -151,7 +152,7 @@ func (r *Runner) createAgent(ctx context.Context, made tipstaff.ID, h *held, p *
 		return err
 	}
 	body := draftBody{ProgramKind: kindPipeline, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title,
-		Pipeline: p.status, Parent: &parentBody{Run: h.run, Relation: relationAgent}}
+		Pipeline: p.status, Parent: &parentBody{Run: h.run, Relation: relationAgent}, Asks: cmp.Or(h.draft.Asks, asksOf(ctx, true))}
 	more := r.accepted(ctx, body, p.doc, via(req))
 	lock := &updateBody{Version: h.version, Changed: []string{}, By: changer(ctx), Locked: made.String()}
 	more[len(more)-1].Beside = &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{lock.draft()})}

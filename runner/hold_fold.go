@@ -28,6 +28,7 @@ type updateBody struct {
 	ProgramDigest string            `json:"program_digest,omitempty"`
 	Bounds        tipstaff.Bounds   `json:"bounds,omitempty"`
 	Frozen        map[string]string `json:"frozen,omitempty"`
+	Asks          string            `json:"asks,omitempty"`
 
 	// The thread that it is started in, if that is another than it was made for.
 	Thread string `json:"thread_id,omitempty"`
@@ -100,7 +101,7 @@ func foldHeld(ctx context.Context, src source, run string, draft *draftBody, eve
 		}
 		updates = append(updates, u)
 		if u.ProgramDigest != "" {
-			h.draft.ProgramDigest, h.draft.Bounds, h.draft.Frozen = u.ProgramDigest, u.Bounds, u.Frozen
+			h.draft.ProgramDigest, h.draft.Bounds, h.draft.Frozen, h.draft.Asks = u.ProgramDigest, u.Bounds, u.Frozen, u.Asks
 		}
 		h.join(u.Thread)
 	}
@@ -245,5 +246,5 @@ func (r *Runner) draftEnvelope(ctx context.Context, run string) (*pipeline.Envel
 func (h *held) chapter(intentHash, acceptedBy string) chapter {
 	return chapter{Phase: phaseWalk, Latest: 1, pipe: true, Begins: pipeline.EncodeEnvelope(h.env),
 		Revision: revision{Number: 1, ProgramDigest: h.draft.ProgramDigest, IntentHash: intentHash, AcceptedBy: acceptedBy,
-			Bounds: h.draft.Bounds, Frozen: h.draft.Frozen}}
+			Bounds: h.draft.Bounds, Frozen: h.draft.Frozen, Asks: h.draft.Asks}}
 }

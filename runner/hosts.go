@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,8 +47,7 @@ func newHostDesk(store flow.Store) *hostDesk {
 // host is one that is attached.
 type host struct {
 	desk   *hostDesk
-	user   string
-	forAll bool // whoever attached it sees all: it also serves users that have no host
+	user   string // whose token attached it
 	id     string
 	agents map[string]*hosted
 	gone   chan struct{} // closed when it has left
@@ -79,7 +79,7 @@ func (d *hostDesk) Register(ctx context.Context, reg tipstaff.HostRegistration) 
 	if err := may(ctx, tipstaff.ScopeHost); err != nil {
 		return nil, err
 	}
-	h := &host{desk: d, user: userOf(ctx), forAll: visibleTo(ctx) == "", id: reg.HostID, gone: make(chan struct{}), more: make(chan struct{}, 1)}
+	h := &host{desk: d, user: userOf(ctx), id: reg.HostID, gone: make(chan struct{}), more: make(chan struct{}, 1)}
 	var err error
 	if h.agents, err = hostedAgents(reg); err != nil {
 		return nil, err
@@ -165,22 +165,33 @@ func (d *hostDesk) announce() {
 	d.moved = make(chan struct{})
 }
 
-// pick is the host for a call: one of its user, or else one that serves everybody.
+// owners are whose hosts serve a run. Both are known from tokens: what a client calls
+// its user is a label, and leads to nobody's host.
+type owners struct {
+	user  string // to whom the run belongs
+	maker string // who made it on that user's behalf; "": the user did
+}
+
+func (b *draftBody) owners() owners {
+	return owners{b.User, strings.TrimPrefix(b.By, "token:")}
+}
+
+// pick is the host for a call: one of the run's user, or else one of its maker.
 // serving tells whether there is one at all. Called with mu held.
-func (d *hostDesk) pick(user, agent string) (best *host, serving bool) {
-	best, serving = d.freest(agent, func(h *host) bool { return h.user == user })
-	if !serving {
-		best, serving = d.freest(agent, func(h *host) bool { return h.forAll })
+func (d *hostDesk) pick(o owners, agent string) (best *host, serving bool) {
+	best, serving = d.freest(agent, o.user)
+	if !serving && o.maker != "" {
+		best, serving = d.freest(agent, o.maker)
 	}
 	return best, serving
 }
 
-// freest is, of some hosts of an agent that have room, the one with the fewest open
-// calls, then the earliest. Called with mu held.
-func (d *hostDesk) freest(agent string, of func(*host) bool) (best *host, serving bool) {
+// freest is, of a user's hosts of an agent that have room, the one with the fewest
+// open calls, then the earliest. Called with mu held.
+func (d *hostDesk) freest(agent, user string) (best *host, serving bool) {
 	for _, h := range d.hosts {
 		a := h.agents[agent]
-		if a == nil || h.draining || !of(h) {
+		if a == nil || h.draining || h.user != user {
 			continue
 		}
 		serving = true
@@ -199,8 +210,8 @@ func (h *host) load() (n int) {
 	return n
 }
 
-// serves reports whether the host may have to do with the calls of a user.
-func (h *host) serves(user string) bool { return h.forAll || h.user == user }
+// serves reports whether the host may have to do with a run's calls.
+func (h *host) serves(o owners) bool { return h.user == o.user || h.user == o.maker }
 
 // order hands something to the host. Called with mu held.
 func (h *host) order(o tipstaff.HostOrder) {

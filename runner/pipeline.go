@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -226,7 +227,9 @@ func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeli
 		},
 	}
 	if !req.NoFiles {
-		res.File = func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(filepath.Dir(req.Name), name)) }
+		res.File = func(name string) ([]byte, error) {
+			return readShort(filepath.Join(filepath.Dir(req.Name), name), pipeline.MaxSize)
+		}
 	}
 	return res
 }
@@ -411,4 +414,20 @@ func (p *program) execute(fc flow.Context) (json.RawMessage, error) {
 	}
 	return flow.JSON(pipelineResult{plan.Result{Outcome: plan.Success, Outputs: flow.JSON(outputs), Tally: plan.Tally{Counts: map[string]int{}, Skipped: []string{}, Continued: []string{}}},
 		env.TerminalReason, env.TerminationReason}), nil
+}
+
+// readShort reads a regular file, at most one byte more than limit: enough to see that
+// it is too long.
+func readShort(path string, limit int64) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }

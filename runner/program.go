@@ -77,6 +77,7 @@ type draftBody struct {
 	Keys          keysBody          `json:"keys"`
 	Frozen        map[string]string `json:"frozen"`
 	Rules         int               `json:"rules,omitempty"` // under which the run was made
+	Asks          string            `json:"asks,omitempty"`  // asksOnce or asksAll; "": the acceptance covers what it can
 	Title         string            `json:"title,omitempty"`
 	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
 	By            string            `json:"by,omitempty"`    // who asked for it on behalf of the user; "": the user
@@ -102,6 +103,12 @@ const (
 	rulesShown = 1
 
 	rulesNow = rulesShown
+)
+
+// Calls that an acceptance does not cover, because whoever gave it could not.
+const (
+	asksOnce = "once" // once calls: the program was handed over by somebody who may not decide
+	asksAll  = "all"  // all calls: a parent run has accepted the program
 )
 
 type keysBody struct {
@@ -309,8 +316,8 @@ const approvalExpiry = 24 * time.Hour
 // the same way, so that it is recorded as the call's outcome.
 func (p performer) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result, error) {
 	uri := call.Node.Tool
-	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && p.covered(call.Node.ID), Agent: p.draft.acceptedVia == viaParent || p.chapter.Revision.ByParent,
-		Run: policy.Run{Path: fc.Path()}})
+	asks := p.asks()
+	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && asks != asksOnce && p.covered(call.Node.ID), Agent: asks == asksAll, Run: policy.Run{Path: fc.Path()}})
 	if v.Err != nil {
 		p.refused.Store(fc.Path(), v.Err)
 	}
@@ -342,6 +349,14 @@ func (p performer) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result
 		p.left.spend(call.Node.ID)
 	}
 	return r, err
+}
+
+// asks is which calls of the program ask although it was accepted.
+func (p *program) asks() string {
+	if p.draft.acceptedVia == viaParent || p.chapter.Revision.ByParent {
+		return asksAll
+	}
+	return p.draft.Asks
 }
 
 // approval asks a person whether a call may be made, and returns the gate that

@@ -96,21 +96,21 @@ func readRemote(raw json.RawMessage) (out map[string]any, control *pipeline.Cont
 	return out, control, err
 }
 
-// activity makes the calls of one run's remote stages to the hosts of its user.
+// activity makes the calls of one run's remote stages to the hosts of its owners.
 //
 // Check waits for a host, so that a run that is told to stop meanwhile leaves nothing
 // in doubt; Run places the call and answers with what the host brings.
-func (d *hostDesk) activity(user string, with *exhibits) flow.Activity {
+func (d *hostDesk) activity(o owners, with *exhibits) flow.Activity {
 	return flow.Activity{
 		Check: func(ctx context.Context, a flow.Attempt) error {
 			var in remoteInput
 			if err := json.Unmarshal(a.Input, &in); err != nil {
 				return err
 			}
-			return d.awaitHost(ctx, user, in.Agent, a.Class, with.of(a.Path).wait)
+			return d.awaitHost(ctx, o, in.Agent, a.Class, with.of(a.Path).wait)
 		},
 		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-			c, err := newRemoteCall(ctx, user, a, with.of(a.Path))
+			c, err := newRemoteCall(ctx, o, a, with.of(a.Path))
 			if err != nil {
 				return flow.Done{}, &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
 			}

@@ -16,9 +16,9 @@ import (
 // remoteCall is an attempt of a stage that a host is asked for.
 type remoteCall struct {
 	tipstaff.HostCall
-	user  string
-	class flow.Class
-	wait  time.Duration // for a host to appear
+	owners owners
+	class  flow.Class
+	wait   time.Duration // for a host to appear
 
 	came   chan struct{}    // closed when there is a result
 	asks   chan reservation // for more of the run's bounds
@@ -64,12 +64,12 @@ func placeOf(call string) (run, path string, ok bool) {
 	return run, path, ok
 }
 
-func newRemoteCall(ctx context.Context, user string, a flow.Attempt, with exhibit) (*remoteCall, error) {
+func newRemoteCall(ctx context.Context, o owners, a flow.Attempt, with exhibit) (*remoteCall, error) {
 	var in remoteInput
 	if err := json.Unmarshal(a.Input, &in); err != nil {
 		return nil, err
 	}
-	c := &remoteCall{user: user, class: a.Class, wait: with.wait, granted: flow.Use{}, came: make(chan struct{}), asks: make(chan reservation),
+	c := &remoteCall{owners: o, class: a.Class, wait: with.wait, granted: flow.Use{}, came: make(chan struct{}), asks: make(chan reservation),
 		over: make(chan struct{}), stored: make(chan struct{})}
 	c.HostCall = tipstaff.HostCall{ID: callID(a), Run: idOf(a.Run), Path: a.Path, Agent: in.Agent, Visit: in.Visit, Attempt: in.Attempt,
 		Input: in.Input, View: with.view(), Budget: with.budget, IdempotencyKey: a.Key,
@@ -121,7 +121,7 @@ func (d *hostDesk) forget(c *remoteCall, lost error) {
 
 // place gives the call to a host, as soon as one has room.
 func (d *hostDesk) place(ctx context.Context, c *remoteCall, wait time.Duration) (*host, error) {
-	return d.search(ctx, c.user, c.Agent, wait, func(h *host) error { h.give(c); return nil })
+	return d.search(ctx, c.owners, c.Agent, wait, func(h *host) error { h.give(c); return nil })
 }
 
 // withdraw takes the call back from a host that was lost with it.
@@ -160,8 +160,8 @@ func (d *hostDesk) tellToStop(c *remoteCall, cause error) {
 }
 
 // awaitHost returns when a host of the agent has room.
-func (d *hostDesk) awaitHost(ctx context.Context, user, agent string, class flow.Class, wait time.Duration) error {
-	_, err := d.search(ctx, user, agent, wait, func(h *host) error {
+func (d *hostDesk) awaitHost(ctx context.Context, o owners, agent string, class flow.Class, wait time.Duration) error {
+	_, err := d.search(ctx, o, agent, wait, func(h *host) error {
 		if declared := h.agents[agent].class; strictness(declared) > strictness(class) {
 			return &flow.Error{Code: codeEffectConflict, NotSent: true, Message: fmt.Sprintf(
 				"the hosts of agent %s say that its effect is %s, the pipeline says %s: it would be repeated where it must not be", agent, declared, class)}
@@ -174,12 +174,12 @@ func (d *hostDesk) awaitHost(ctx context.Context, user, agent string, class flow
 // search finds a host with room and does something with it under the desk's lock.
 // With none attached it waits so long and no longer; one that is busy is waited for
 // while the attempt lasts.
-func (d *hostDesk) search(ctx context.Context, user, agent string, wait time.Duration, found func(*host) error) (*host, error) {
+func (d *hostDesk) search(ctx context.Context, o owners, agent string, wait time.Duration, found func(*host) error) (*host, error) {
 	patience := time.NewTimer(wait)
 	defer patience.Stop()
 	for {
 		d.mu.Lock()
-		h, serving := d.pick(user, agent)
+		h, serving := d.pick(o, agent)
 		if h != nil {
 			err := found(h)
 			d.mu.Unlock()

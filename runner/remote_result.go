@@ -50,7 +50,7 @@ func (h *host) take(r tipstaff.HostResult) (*remoteCall, error) {
 	switch {
 	case c == nil:
 		return nil, nil
-	case !h.serves(c.user) || !c.givenTo(h):
+	case !h.serves(c.owners) || !c.givenTo(h):
 		return nil, nil
 	case c.result != nil:
 		if !same(c.result, &r) {
@@ -87,11 +87,11 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 		return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is no call", shortened(r.Call))
 	}
 	store := h.desk.store
-	row, err := store.Run(ctx, run)
+	draft, err := readDraft(ctx, store, run)
 	if err != nil {
 		return explain(err, idOf(run))
 	}
-	if !h.serves(row.User) {
+	if !h.serves(draft.owners()) {
 		return explain(flow.ErrNoRun, idOf(run))
 	}
 	known, err := outcomeIs(ctx, store, run, path, &r)

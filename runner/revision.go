@@ -28,6 +28,8 @@ type revision struct {
 	ByParent bool `json:"by_parent,omitempty"`
 	// Shown: a person has accepted it at a gate, who knows of it what the gate has shown.
 	Shown bool `json:"shown,omitempty"`
+	// Asks is that of the draft, for this program.
+	Asks string `json:"asks,omitempty"`
 	// AcceptedBy is the envelope under whose acceptance it runs. "": nobody has
 	// accepted it yet.
 	AcceptedBy string `json:"accepted_by,omitempty"`
@@ -155,12 +157,12 @@ func (b *draftBody) first() chapter {
 		phase = phaseWalk
 	}
 	return chapter{Phase: phase, turn: b.ProgramKind == plan.KindTurn, pipe: b.ProgramKind == kindPipeline, Latest: 1, Revision: revision{Number: 1, ProgramDigest: b.ProgramDigest,
-		Skill: b.Skill, SkillDigest: b.SkillDigest, Bounds: b.Bounds, Frozen: b.Frozen}}
+		Skill: b.Skill, SkillDigest: b.SkillDigest, Bounds: b.Bounds, Frozen: b.Frozen, Asks: b.Asks}}
 }
 
 // revised is the draft with another program in place of its own.
 func (b draftBody) revised(r revision) draftBody {
-	b.ProgramDigest, b.Skill, b.SkillDigest, b.Bounds, b.Frozen = r.ProgramDigest, r.Skill, r.SkillDigest, r.Bounds, r.Frozen
+	b.ProgramDigest, b.Skill, b.SkillDigest, b.Bounds, b.Frozen, b.Asks = r.ProgramDigest, r.Skill, r.SkillDigest, r.Bounds, r.Frozen, r.Asks
 	return b
 }
 

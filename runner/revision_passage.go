@@ -96,6 +96,7 @@ func (p *program) correct(ctx context.Context, src source, events []tipstaff.Eve
 		return nil
 	}
 	accepted := now.accepted()
+	next.Asks = cmp.Or(next.Asks, now.Asks) // nobody has accepted more than before
 	next.AcceptedBy, next.Accepted, next.Shown = now.AcceptedBy, &accepted, now.Shown
 	t.chapter.Phase, t.chapter.Revision = phaseWalk, next
 	return nil
@@ -241,7 +242,7 @@ func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *pa
 		if i < 0 {
 			return fmt.Errorf("no record decides gate %s", answer.Gate)
 		}
-		chosen.AcceptedBy = events[i].ID.String()
+		chosen.AcceptedBy, chosen.Asks = events[i].ID.String(), ""
 		var b resolveBody
 		chosen.ByParent = json.Unmarshal(events[i].Body, &b) == nil && b.Via == viaParent
 		chosen.Shown = p.draft.Rules >= rulesShown

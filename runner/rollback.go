@@ -351,7 +351,7 @@ func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req tipstaff.Fo
 	by := changer(ctx)
 	body.Rollback = &rollbackBody{Head: head.row.Head, Rollback: pipeline.Rollback{RunID: made.String(), EnvelopeID: status.Envelope, ThreadID: status.Thread,
 		Turn: b.turn, Version: head.program.state.Version, Counters: head.counters, Raised: req.Raise, By: by, From: head.row.ID, Checkpoint: b.checkpoint()}}
-	if err := raise(body, base, req.Raise); err != nil {
+	if err := raise(body, base.raisableTo(), req.Raise); err != nil {
 		return flow.Draft{}, err
 	}
 	forked := forkedBody{FromRun: head.row.ID, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: head.used, WallMs: head.wallMs, Raised: req.Raise, By: by}
@@ -382,9 +382,8 @@ var raisable = map[string]struct {
 // mostRaised is how far a bound can be raised at all, as far as a document could.
 const mostRaised = 1_000_000
 
-// raise sets bounds anew, within those of the manifest that the run has frozen.
-func raise(body *draftBody, base *program, to map[string]int64) error {
-	ceiling := base.gate.Manifest.Ceiling()
+// raise sets bounds anew, within ceiling.
+func raise(body *draftBody, ceiling tipstaff.Bounds, to map[string]int64) error {
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		known, ok := raisable[name]
 		if !ok {
@@ -397,13 +396,22 @@ func raise(body *draftBody, base *program, to map[string]int64) error {
 		case n <= 0, n > (1<<63-1)/known.unit, n > mostRaised && known.bound != tipstaff.BoundCostUSD && known.bound != tipstaff.BoundTokens && known.bound != tipstaff.BoundWallTime:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be %d: it is a number from 1 to %d", name, n, int64(mostRaised))
 		case limited && n*known.unit > most:
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be raised to %d: the manifest permits %s", name, n, tipstaff.FormatBound(known.bound, most))
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be raised to %d: %s is the most", name, n, tipstaff.FormatBound(known.bound, most)).
+				WithHint("the manifest may permit more than the pipeline says: bounds.%s in tipstaff.yaml, when the run is made", known.bound)
 		case n*known.unit < body.Bounds[known.bound]:
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s is %s already: a rollback can only raise it", name, tipstaff.FormatBound(known.bound, body.Bounds[known.bound]))
 		}
 		body.Bounds[known.bound] = n * known.unit
 	}
 	return nil
+}
+
+// raisableTo is how far the bounds of a pipeline may be raised: to what the manifest
+// permits that it has frozen, and where that says nothing to its own.
+func (p *program) raisableTo() tipstaff.Bounds {
+	ceiling := tipstaff.EffectiveBounds(nil, limitsOf(p.pipe), nil)
+	maps.Copy(ceiling, p.gate.Manifest.Ceiling())
+	return ceiling
 }
 
 // giveUp ends the run that is rolled back, beside the record that makes the new one.

@@ -83,13 +83,19 @@ func (j *judge) source(draft *draftBody) {
 	}
 	want, err := forkBodyOf(j.ctx, j.src, base, &boundary{run: draft.ForkOf.Run, seq: draft.ForkOf.Seq, turn: merged.Turn})
 	if err == nil {
-		err = raise(&want, base, draft.Rollback.Raised)
+		ceiling := base.raisableTo()
+		if draft.Rules < rulesShown { // when only the manifest set one
+			ceiling = base.gate.Manifest.Ceiling()
+		}
+		err = raise(&want, ceiling, draft.Rollback.Raised)
 	}
 	switch {
 	case err != nil:
 		j.fault("rollback_mismatch", 1, "", "%v", err)
 	case want.ProgramDigest != draft.ProgramDigest || !maps.Equal(want.Frozen, draft.Frozen):
 		j.fault("rollback_mismatch", 1, "", "the program is not the one that was frozen")
+	case want.Asks != draft.Asks:
+		j.fault("rollback_mismatch", 1, "", "its calls ask otherwise than those of the run it was forked from: %q, not %q", draft.Asks, want.Asks)
 	case !maps.Equal(want.Bounds, draft.Bounds):
 		j.fault("rollback_mismatch", 1, "", "it may use %v, but could only be given %v", draft.Bounds, want.Bounds)
 	}

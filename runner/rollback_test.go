@@ -376,6 +376,7 @@ func TestExportOfARollback(t *testing.T) {
 func TestStartedDraftIsRolledBack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
+	b.write("tipstaff.yaml", manifest+"bounds: {model_calls: 12}\n")
 	run := b.held()
 	b.change(tipstaff.Hold{Run: run, Metadata: map[string]json.RawMessage{"m": json.RawMessage(`1.0`)}, Usage: &tipstaff.Usage{LLMCalls: 2}})
 	b.begin(run)

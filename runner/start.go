@@ -241,7 +241,7 @@ func (r *Runner) create(ctx context.Context, p *prepared, req tipstaff.StartRequ
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	body := draftBody{ProgramKind: p.doc.Kind, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title, Pipeline: p.status}
+	body := draftBody{ProgramKind: p.doc.Kind, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title, Pipeline: p.status, Asks: asksOf(ctx, brings(req))}
 	if p.session != nil {
 		body.after = p.session.last
 	}

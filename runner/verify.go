@@ -2,10 +2,12 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
+	"math"
 	"path/filepath"
 	"sync"
 
@@ -184,8 +186,19 @@ func add(res *journal.Result, f journal.Fault) {
 	}
 }
 
+// maxBroken is how many bytes of records are replayed of an export that does not hold.
+// Whoever made it could make it as large as they like; one that holds was signed.
+const (
+	maxBroken  = 64 << 20
+	recordCost = 128 // of each, beside its bytes
+)
+
 func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal.Options) (tipstaff.Report, error) {
+	opts.Stopped = ctx.Err
 	res, err := journal.VerifyExport(req.Dir, opts)
+	if ctx.Err() != nil {
+		return tipstaff.Report{}, ctx.Err()
+	}
 	if err != nil {
 		return tipstaff.Report{}, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s cannot be read as an export: %v", req.Dir, err), Err: err}
 	}
@@ -195,7 +208,10 @@ func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal
 		rep.Conformance = unreadable(err)
 		return rep, nil
 	}
-	src := &folder{Folder: f, read: map[string][]flow.Stored{}}
+	src := &folder{Folder: f, read: map[string][]flow.Stored{}, room: math.MaxInt64}
+	if !res.OK() {
+		src.room = maxBroken
+	}
 	t, err := readTrace(ctx, src, res.Run, 0)
 	return report(ctx, src, res, t, err, req), nil
 }
@@ -206,9 +222,10 @@ type folder struct {
 	*journal.Folder
 	mu   sync.Mutex
 	read map[string][]flow.Stored // by run
+	room int64                    // for bytes of records that are read
 }
 
-func (f *folder) Records(_ context.Context, run string, after int64, limit int) ([]flow.Stored, error) {
+func (f *folder) Records(ctx context.Context, run string, after int64, limit int) ([]flow.Stored, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all, ok := f.read[run]
@@ -218,8 +235,11 @@ func (f *folder) Records(_ context.Context, run string, after int64, limit int) 
 			records = f.Base(run)
 		}
 		for b, err := range records {
-			if err != nil {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return nil, err
+			}
+			if f.room -= int64(len(b)) + recordCost; f.room < 0 {
+				return nil, fmt.Errorf("the records are not whole, and more than %d bytes: they are not replayed", maxBroken)
 			}
 			all = append(all, flow.Stored{Seq: int64(len(all) + 1), Bytes: bytes.Clone(b)})
 		}

@@ -41,6 +41,7 @@ var callers = []tipstaff.Token{
 	{User: "bob", Secret: "the-token-of-bob"},
 	{User: "root", Secret: "the-token-of-root", Scopes: []string{tipstaff.ScopeAdmin}},
 	{User: "gateway", Secret: "the-token-of-the-gateway", Scopes: []string{tipstaff.ScopeRead, tipstaff.ScopeRun, tipstaff.ScopeSubmit, tipstaff.ScopeActAs}},
+	{User: "gateway-host", Secret: "the-token-of-a-gateway-with-hosts", Scopes: append(tipstaff.DefaultScopes(), tipstaff.ScopeActAs)},
 	{User: "reader", Secret: "the-token-of-a-reader", Scopes: []string{tipstaff.ScopeRead}},
 }
 
@@ -181,7 +182,7 @@ func (b *bed) verify() {
 			b.t.Error(err)
 			continue
 		}
-		rep, err := b.runner.Verify(context.Background(), tipstaff.VerifyRequest{Run: run, Open: true, Admins: []string{"root", "gateway"}})
+		rep, err := b.runner.Verify(context.Background(), tipstaff.VerifyRequest{Run: run, Open: true, Admins: []string{"root", "gateway", "gateway-host", "olga"}})
 		if err != nil || !rep.Integrity.OK || !rep.Conformance.OK {
 			b.t.Errorf("run %s: %v %+v %+v", row.ID, err, rep.Integrity.Problems, rep.Conformance.Problems)
 		}
@@ -244,6 +245,11 @@ func (bearer) RequireTransportSecurity() bool { return false }
 // as is a caller; nobody, if the user is none.
 func (b *bed) as(user string) *client { return &client{pb.NewCoreServiceClient(b.dial(user)), b} }
 
+// bearing is a caller by the secret of its token.
+func (b *bed) bearing(secret string) *client {
+	return &client{pb.NewCoreServiceClient(b.dialWith(bearer(secret))), b}
+}
+
 func (b *bed) dial(user string, with ...grpc.DialOption) *grpc.ClientConn {
 	b.t.Helper()
 	var secret bearer
@@ -252,6 +258,11 @@ func (b *bed) dial(user string, with ...grpc.DialOption) *grpc.ClientConn {
 			secret = bearer(c.Secret)
 		}
 	}
+	return b.dialWith(secret, with...)
+}
+
+func (b *bed) dialWith(secret bearer, with ...grpc.DialOption) *grpc.ClientConn {
+	b.t.Helper()
 	conn, err := grpc.NewClient(b.addr, append(with, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(secret),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.MaxCallSendMsgSize(64<<20)))...)
 	if err != nil {

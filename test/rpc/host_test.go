@@ -281,22 +281,48 @@ func TestTheFewestOpenCallsWin(t *testing.T) {
 	}
 }
 
-// An admin's host also serves those who have none: what a gateway makes for other users
-// would otherwise wait for each of them.
-func TestAnAdminsHostServesThoseWithoutOne(t *testing.T) {
+// A user_id without act_as is a label: it leads to nobody else's host, not even to an
+// admin's. What a gateway makes for others is served by its own hosts too.
+func TestCallsGoToHostsOfTheirOwners(t *testing.T) {
 	b := common(t)
-	alice := b.as("alice")
-	agent := &pb.HostedAgent{Name: "for-everybody", Effect: "read"}
-	admin := b.as("root").attach("hr", agent)
-	_, done := alice.begin(remote("for-everybody", "read"))
-	call := admin.call()
-	admin.answer(&pb.Result{CallId: call.CallId, Output: []byte(`{}`)})
-	admin.acked(call.CallId)
-	<-done
-	own := alice.attach("ha", agent)
-	_, done = alice.begin(remote("for-everybody", "read"))
-	call = own.call()
-	own.answer(&pb.Result{CallId: call.CallId, Output: []byte(`{}`)})
-	own.acked(call.CallId)
-	<-done
+	agent := &pb.HostedAgent{Name: "owned-work", Effect: "read"}
+	admin, bob, gateway := b.as("root").attach("hr", agent), b.as("bob").attach("hb", agent), b.as("gateway-host").attach("hg", agent)
+	served := func(h *host, run func() <-chan []*pb.ExecutionEvent) *pb.Call {
+		t.Helper()
+		done := run()
+		call := h.call()
+		h.answer(&pb.Result{CallId: call.CallId, Output: []byte(`{}`)})
+		h.acked(call.CallId)
+		<-done
+		return call
+	}
+	as := func(user string, label string) func() <-chan []*pb.ExecutionEvent {
+		return func() <-chan []*pb.ExecutionEvent {
+			c := b.as(user)
+			env, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{UserId: label, Pipeline: document(
+				"name: p\nagents: [{name: owned-work, effect: read, remote: {wait_seconds: 1}}]")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan []*pb.ExecutionEvent, 1)
+			go func() {
+				events, _ := c.all(c.ExecutePipeline(c.ctx(), &pb.ExecuteRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId, UserId: label}}))
+				done <- events
+			}()
+			return done
+		}
+	}
+	events := <-as("alice", "bob")() // who has no host of her own
+	last := events[len(events)-1]
+	if last.GetEnvelope().GetTerminalReason() != "stage_failed_fatally" {
+		t.Errorf("somebody has served alice: %v", last)
+	}
+	own := b.as("alice").attach("ha", agent)
+	if call := served(own, as("alice", "bob")); call.GetView().GetUserId() != "bob" {
+		t.Errorf("her label is %q", call.GetView().GetUserId())
+	}
+	served(bob, as("bob", "alice"))
+	served(gateway, as("gateway-host", "carol")) // who has none: those of the maker serve her
+	served(bob, as("gateway-host", "bob"))       // his own come first
+	served(admin, as("root", ""))
 }
