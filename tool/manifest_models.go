@@ -166,6 +166,12 @@ func (p *manifestParser) prompts(n at) {
 		p.report(ProblemRange, n, "%s: the folder %s cannot be read: %v", n.path, shorten(name, 200), err)
 		return
 	}
+	if name != "." { // what is new there is read, too
+		p.m.obeys = append(p.m.obeys, name)
+	}
+	for _, prompt := range prompts.Names() {
+		p.m.obeys = append(p.m.obeys, path.Join(name, string(prompt)))
+	}
 	folder, err := fs.Sub(p.dir, name)
 	if err == nil {
 		var set prompts.Set
