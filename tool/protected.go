@@ -163,22 +163,23 @@ func (n *named) add(workspace, arg string) {
 	}
 	info, err := os.Stat(filepath.Join(workspace, path))
 	ext := filepath.Ext(path)
-	script := slices.Contains(scripts, ext) || err == nil && info.Mode()&0o111 != 0
 	switch {
 	case err != nil && ext == "" && !strings.ContainsRune(arg, filepath.Separator):
 		return // a word
 	case err == nil && info.IsDir():
 		n.addFolder(workspace, path)
 		return
-	case !script: // data
+	}
+	n.protected = append(n.protected, path)
+	switch {
+	case !slices.Contains(scripts, ext) && (err != nil || info.Mode()&0o111 == 0): // data
 	case filepath.Dir(path) != ".":
 		n.protected = append(n.protected, filepath.Dir(path))
 	case ext == ".py":
 		n.protected = append(n.protected, "*.py", "*.so", "*/__init__.py")
-	case ext != "":
+	case strings.HasSuffix(ext, "js") || strings.HasSuffix(ext, "ts"):
 		n.protected = append(n.protected, "*"+ext, "node_modules")
 	}
-	n.protected = append(n.protected, path)
 	n.addFile(workspace, path)
 }
 

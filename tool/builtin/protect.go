@@ -91,9 +91,11 @@ func (s *Server) obeyed(f *folder, path string) error {
 	linked := err == nil && info.Mode().IsRegular() && links(info) > 1
 	for _, p := range protected {
 		for _, at := range []string{filepath.Join(resolved(filepath.Dir(p)), filepath.Base(p)), resolved(p)} {
-			pattern, _ := filepath.Match(at, path)
-			if pattern || covers(at, path) || covers(path, at) || linked && sameIn(at, info) {
+			if covers(at, path) || covers(path, at) || linked && sameIn(at, info) {
 				return fmt.Errorf("the manifest runs or obeys %s, so no run writes it", below(f.workspace, p))
+			}
+			if beside, _ := filepath.Match(at, path); beside {
+				return fmt.Errorf("something that the manifest runs lies beside it and may load it (%s), so no run writes it: give that a folder of its own", below(f.workspace, p))
 			}
 		}
 	}
