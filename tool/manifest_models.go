@@ -105,6 +105,9 @@ func (p *manifestParser) reference(n at) string {
 	case err != nil:
 		p.report(ProblemRange, n, "%s: %v", n.path, err)
 		return ""
+	case foreignReference(s) != "":
+		p.foreign(n, s)
+		return ""
 	case s == "" || strings.ContainsAny(s, "\x00\r\n\t "):
 		p.report(ProblemRange, n, "%s is empty, or has a blank", n.path)
 		return ""

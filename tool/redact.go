@@ -41,18 +41,24 @@ func NewRedactor(values map[string]string) *Redactor {
 		if len(value) < leastSecret {
 			continue
 		}
-		texts := append([]string{value}, base64Forms(value)...)
-		for i, text := range texts {
-			if !known[text] {
-				known[text] = true
-				r.add(&spelling{referencePrefix + name, characters(text), i > 0})
-			}
+		r.learn(value, referencePrefix+name, known)
+		if p := password(value); len(p) >= leastSecret { // of a URL
+			r.learn(p, referencePrefix+name, known)
 		}
 	}
 	if len(known) == 0 {
 		return nil
 	}
 	return r
+}
+
+func (r *Redactor) learn(value, reference string, known map[string]bool) {
+	for i, text := range append([]string{value}, base64Forms(value)...) {
+		if !known[text] {
+			known[text] = true
+			r.add(&spelling{reference, characters(text), i > 0})
+		}
+	}
 }
 
 func (r *Redactor) add(f *spelling) {

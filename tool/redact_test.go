@@ -259,3 +259,13 @@ func TestPackageDigest(t *testing.T) {
 		t.Errorf("a link is %v", err)
 	}
 }
+
+// The credential of a URL is one by itself, too.
+func TestPasswordOfAURLIsFoundAlone(t *testing.T) {
+	r := NewRedactor(map[string]string{"DB": "postgres://me:hunter2-long@db/x"})
+	for _, text := range []string{"postgres://me:hunter2-long@db/x", "login with hunter2-long failed", base64.StdEncoding.EncodeToString([]byte("me:hunter2-long"))} {
+		if got := r.Text(text); !strings.Contains(got, "$env:DB") || strings.Contains(got, "hunter2-long") {
+			t.Errorf("%s became %s", text, got)
+		}
+	}
+}

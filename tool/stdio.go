@@ -48,6 +48,14 @@ const (
 
 func (s *stdioServer) credentials() map[string]string {
 	values, _ := s.config.secrets(s.launch.Environ) // what is missing is refused when the server starts
+	if values == nil {
+		values = map[string]string{}
+	}
+	for _, name := range s.config.InheritEnv {
+		if value := lookup(s.launch.Environ, name); speaksOfCredentials(name) || password(value) != "" || looksRandom(value) || conceal(value) != value {
+			values[name] = value
+		}
+	}
 	return values
 }
 
