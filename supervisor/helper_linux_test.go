@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		spawner()
 	case "fat":
 		fat()
+	case "concealer":
+		concealer()
 	case "fat parent":
 		fatParent()
 	}

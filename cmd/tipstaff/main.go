@@ -8,6 +8,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/supervisor"
 )
 
 func main() {
@@ -16,6 +17,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
+	supervisor.Conceal()
 	stop := newStop()
 	env := cli.FromOS()
 	env.Version = versionInfo()
