@@ -88,6 +88,8 @@ type Verdict struct {
 	OpenWorld   bool
 	Facts       json.RawMessage // what guards found, by name; nil: none looked
 	Guards      []string        // their classes, as policy.Findings.Classes gives them
+
+	seen json.RawMessage // facts as conditions see them
 }
 
 // ArgsDigest is the digest of the bytes that are sent.
@@ -256,7 +258,7 @@ func (g *Gate) allowed(tool string, class flow.Class) *flow.Error {
 // They may refuse the call, or raise its class, which must then be allowed too.
 func (g *Gate) guard(call Request, v *Verdict) *flow.Error {
 	found := g.Policy.Inspect(g.seen(call, v))
-	v.Facts, v.Guards = found.Facts(), found.Classes()
+	v.Facts, v.seen, v.Guards = found.Facts(), found.Seen(), found.Classes()
 	if f, ok := found.Refused(); ok {
 		return refusal(CodeGuardRefused, detail{"guard": f.Guard}, "guard %q refuses %s: %s", f.Guard, call.URI, f.Refused)
 	}
@@ -270,7 +272,7 @@ func (g *Gate) guard(call Request, v *Verdict) *flow.Error {
 func (g *Gate) seen(call Request, v *Verdict) policy.Call {
 	d := v.Definition
 	return policy.Call{Server: d.Server, Tool: d.Tool, URI: call.URI, Class: v.Class, Args: v.Args,
-		Destructive: v.Destructive, OpenWorld: v.OpenWorld, Facts: v.Facts, Turn: call.Turn,
+		Destructive: v.Destructive, OpenWorld: v.OpenWorld, Facts: v.seen, Turn: call.Turn,
 		Run: policy.Run{ID: cmp.Or(call.Run.ID, g.Run.ID), Path: cmp.Or(call.Run.Path, g.Run.Path), Principal: cmp.Or(call.Run.Principal, g.Run.Principal)}}
 }
 
