@@ -103,6 +103,9 @@ func (c ServerConfig) names(workspace string) named {
 		if c.Command[i] == "-m" { // a module of Python, looked for where the server starts
 			module := strings.ReplaceAll(arg, ".", "/")
 			first, _, _ := strings.Cut(module, "/")
+			if first == "" {
+				continue
+			}
 			n.protected = append(n.protected, first, first+".py")
 			for _, file := range []string{module + ".py", module + "/__main__.py"} {
 				n.addFile(workspace, file)
@@ -128,7 +131,8 @@ func (c ServerConfig) names(workspace string) named {
 	return n
 }
 
-// inWorkspace is a path as it is seen from the workspace that it lies in.
+// inWorkspace is a path as it is seen from the workspace that it lies in, by its name
+// or by where links lead.
 func inWorkspace(workspace, path string) (string, bool) {
 	if path == "" || strings.ContainsRune(path, 0) || strings.Contains(path, "://") {
 		return "", false
@@ -136,11 +140,19 @@ func inWorkspace(workspace, path string) (string, bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(workspace, path)
 	}
-	rel, err := filepath.Rel(workspace, path)
-	if err != nil || !filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(workspace, path); err == nil && filepath.IsLocal(rel) {
+		return rel, rel != "."
+	}
+	home, err := filepath.EvalSymlinks(workspace)
+	if err != nil {
 		return "", false
 	}
-	return rel, rel != "."
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", false
+	}
+	rel, err := filepath.Rel(home, real)
+	return rel, err == nil && filepath.IsLocal(rel) && rel != "."
 }
 
 // addFile adds a file, if it is there.

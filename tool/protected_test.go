@@ -3,6 +3,7 @@ package tool_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,6 +107,28 @@ func TestNoToolWritesWhatTheManifestRunsOrObeys(t *testing.T) {
 	for _, path := range []string{"out.txt", "data/b", "conf/other.json", "sub/new.py", "rules/other.txt", "tables/other.yaml", "serve"} {
 		must[object](b, "write_file", object{"path": path, "content": "mine"})
 	}
+}
+
+// A command may name what it runs by another way to the workspace, or by a link.
+func TestCommandIsFollowed(t *testing.T) {
+	b := &bench{TB: t, dir: t.TempDir()}
+	other := filepath.Join(t.TempDir(), "door")
+	if err := errors.Join(os.Symlink(b.dir, other), os.Symlink("real/srv.py", filepath.Join(b.dir, "srv.py"))); err != nil {
+		t.Fatal(err)
+	}
+	b.write("real/srv.py", "real")
+	b.write("far/it.rb", "real")
+	m := parse(t, everything)
+	m.Servers["a"] = tool.ServerConfig{Command: []string{"python3", "./srv.py", "-m", "."}}
+	m.Servers["b"] = tool.ServerConfig{Command: []string{"ruby", filepath.Join(other, "far/it.rb")}}
+	servers := tool.Servers(m, tool.Launch{Workspace: b.dir})
+	alone := *m
+	alone.Servers = map[string]tool.ServerConfig{"builtin": m.Servers["builtin"]}
+	b = benchWith(t, b.dir, &alone, servers)
+	for _, path := range []string{"srv.py", "real/srv.py", "far/it.rb"} {
+		b.fails(tool.CodeToolError, "write_file", object{"path": path, "content": "mine"})
+	}
+	must[object](b, "write_file", object{"path": "far.txt", "content": "mine"})
 }
 
 // A workspace inside this one is as safe as this one.
