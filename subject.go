@@ -122,11 +122,14 @@ func (s *shower) approval(raw json.RawMessage) {
 			Destructive bool `json:"destructive"`
 			OpenWorld   bool `json:"open_world"`
 		} `json:"hints"`
-		Args          json.RawMessage `json:"args"`
-		ArgsDigest    string          `json:"args_digest"`
-		Facts         json.RawMessage `json:"facts"`
-		Rule          string          `json:"rule"`
-		ProgramDigest string          `json:"program_digest"`
+		Args       json.RawMessage `json:"args"`
+		ArgsDigest string          `json:"args_digest"`
+		Facts      json.RawMessage `json:"facts"`
+		Rule       string          `json:"rule"`
+		Program    struct {
+			Name   string `json:"name"`
+			Digest string `json:"digest"`
+		} `json:"program"`
 	}
 	_ = json.Unmarshal(raw, &b)
 	s.field(0, "tool", b.URI)
@@ -143,7 +146,7 @@ func (s *shower) approval(raw json.RawMessage) {
 		s.value(0, "facts", "facts", b.Facts)
 	}
 	s.arguments(0, "", b.Args)
-	s.field(0, "digest of the program", b.ProgramDigest)
+	s.field(0, "digest of "+b.Program.Name, b.Program.Digest)
 	s.field(0, "digest of the tool", b.ToolDigest)
 	s.field(0, "digest of the arguments", b.ArgsDigest)
 }

@@ -53,7 +53,7 @@ func (f FromPolicy) Approve(ctx context.Context, r ToolCallRequest) (Decision, e
 		if _, refused := found.Refused(); refused {
 			return Deny, nil
 		}
-		call.Facts = found.Facts()
+		call.Facts = found.Seen()
 		if _, writes := found.Writes(); writes {
 			call.Class, call.Destructive = flow.Once, true
 		}

@@ -43,8 +43,8 @@ const codeApprovalDenied = "approval_denied"
 var refusals = []string{
 	"undeclared_tool", "unknown_tool",
 	"pin_mismatch", "unlocked_tool", "definition_changed", "package_changed",
-	document.CodeNumberUnsafe, "invalid_arguments",
-	"effect_denied", "guard_refused", "policy_denied",
+	document.CodeNumberUnsafe, "invalid_arguments", "unclean_path",
+	"effect_denied", "guard_refused", "policy_denied", "program_changed",
 	codeApprovalDenied,
 }
 

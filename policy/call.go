@@ -13,7 +13,7 @@ type Call struct {
 	Args              json.RawMessage // an object; nil: {}
 	Destructive       bool
 	OpenWorld         bool
-	Facts             json.RawMessage // what guards found, by name; nil: {}
+	Facts             json.RawMessage // what guards found, as Findings.Seen gives it; nil: {}
 	Turn              Turn
 	Run               Run
 }

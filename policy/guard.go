@@ -34,7 +34,8 @@ func (c GuardConfig) clone() GuardConfig {
 type Finding struct {
 	Guard   string          // id of the guard
 	Name    string          // under which policies see the facts: sql
-	Facts   json.RawMessage // an object
+	Facts   json.RawMessage // an object, as it is recorded
+	Seen    json.RawMessage // the facts, and what conditions see besides
 	Class   string          // the guard's own class, part of what a grant covers: read, write
 	Writes  bool            // the call is once, whatever its tool says
 	Refused string          // why the call is refused; "": it is not
@@ -124,14 +125,23 @@ func (p *Policy) Inspect(c Call) Findings {
 // Findings are what the guards of one tool found in one call.
 type Findings []Finding
 
-// Facts are what conditions see under facts, by name; nil: nothing was looked for.
+// Facts are what was found, by name; nil: nothing was looked for.
 func (f Findings) Facts() json.RawMessage {
+	return f.byName(func(x Finding) json.RawMessage { return x.Facts })
+}
+
+// Seen are what conditions see under facts, by name; nil: nothing was looked for.
+func (f Findings) Seen() json.RawMessage {
+	return f.byName(func(x Finding) json.RawMessage { return x.Seen })
+}
+
+func (f Findings) byName(part func(Finding) json.RawMessage) json.RawMessage {
 	if len(f) == 0 {
 		return nil
 	}
 	facts := map[string]json.RawMessage{}
 	for _, x := range f {
-		facts[x.Name] = x.Facts
+		facts[x.Name] = part(x)
 	}
 	return flow.JSON(facts)
 }

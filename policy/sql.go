@@ -39,6 +39,31 @@ type sqlFacts struct {
 	Why        string   `json:"why,omitempty"`
 }
 
+// sqlFound is the facts, and the names of tables part by part, so that a rule about a
+// schema holds whatever stands before it. Conditions see both; what is recorded is the
+// facts alone, as it always was.
+type sqlFound struct {
+	sqlFacts
+	Names []sqlTable `json:"names"`
+}
+
+// sqlTable is the name of a table, as far as the statement gives it.
+type sqlTable struct {
+	Catalog string `json:"catalog"` // "": it is not given
+	Schema  string `json:"schema"`
+	Table   string `json:"table"`
+}
+
+func (t sqlTable) String() string {
+	name := t.Table
+	for _, part := range []string{t.Schema, t.Catalog} {
+		if part != "" {
+			name = part + "." + name
+		}
+	}
+	return name
+}
+
 func newSQLGuard(c GuardConfig) (guard, error) {
 	arg, err := parsePointer(c.Arg)
 	if err != nil {
@@ -102,15 +127,16 @@ func sqlDialectOf(name string) (*sqlDialect, error) {
 }
 
 func (g *sqlGuard) find(args json.RawMessage) Finding {
-	facts := g.look(args)
-	f := Finding{Name: "sql", Facts: flow.JSON(facts), Class: facts.Access, Writes: facts.Access != sqlRead}
+	found := g.look(args)
+	facts := found.sqlFacts
+	f := Finding{Name: "sql", Facts: flow.JSON(facts), Seen: flow.JSON(found), Class: facts.Access, Writes: facts.Access != sqlRead}
 	if g.single && facts.Statements > 1 {
 		f.Refused = fmt.Sprintf("%d statements in one call, or what may be so many: send one at a time", facts.Statements)
 	}
 	return f
 }
 
-func (g *sqlGuard) look(args json.RawMessage) sqlFacts {
+func (g *sqlGuard) look(args json.RawMessage) sqlFound {
 	sql, err := g.arg.text(args)
 	if err != nil {
 		return unread(0, err)
@@ -149,12 +175,12 @@ func (g *sqlGuard) harmless(name string) bool {
 }
 
 // unread is what is said of a text that was not understood.
-func unread(statements int, why error) sqlFacts {
+func unread(statements int, why error) sqlFound {
 	f := sqlFacts{Access: sqlWrite, Statements: statements, Kinds: []string{}, Tables: []string{}, Why: why.Error()}
 	if statements > 0 {
 		f.Kinds = []string{"unknown"}
 	}
-	return f
+	return sqlFound{f, []sqlTable{}}
 }
 
 // atMost is how many statements a text can hold however its quotes are read.

@@ -68,15 +68,15 @@ func mysqlNames(clause any) (queries []sqlNamed, recursive bool) {
 	return queries, with.IsRecursive
 }
 
-func mysqlTable(node any) (name, plain string, ok bool) {
+func mysqlTable(node any) (name sqlTable, plain string, ok bool) {
 	t, ok := node.(*ast.TableName)
 	if !ok {
-		return "", "", false
+		return sqlTable{}, "", false
 	}
 	if t.Schema.O == "" {
-		return t.Name.O, t.Name.L, true
+		plain = t.Name.L
 	}
-	return t.Schema.O + "." + t.Name.O, "", true
+	return sqlTable{Schema: t.Schema.O, Table: t.Name.O}, plain, true
 }
 
 func mysqlQuery(l *sqlLook, s *ast.SelectStmt) {

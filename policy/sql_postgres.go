@@ -99,16 +99,16 @@ func (r *postgresRules) names(clause any) (queries []sqlNamed, recursive bool) {
 	return queries, with.Recursive
 }
 
-func (r *postgresRules) table(node any) (name, plain string, ok bool) {
+func (r *postgresRules) table(node any) (name sqlTable, plain string, ok bool) {
 	t, ok := node.(*ast.RangeVar)
 	if !ok {
-		return "", "", false
+		return sqlTable{}, "", false
 	}
-	name = r.fold(t.Relname)
-	if t.Schemaname == "" {
-		return name, name, true
+	name = sqlTable{r.fold(t.Catalogname), r.fold(t.Schemaname), r.fold(t.Relname)}
+	if name.Schema == "" {
+		plain = name.Table
 	}
-	return strings.TrimPrefix(r.fold(t.Catalogname+"."+t.Schemaname)+"."+name, "."), "", true
+	return name, plain, true
 }
 
 // fold is a name as the server compares it. The parser has folded those without

@@ -15,8 +15,8 @@ type sqlLook struct {
 
 	explaining bool // inside an EXPLAIN: what is changed there is not changed
 	kinds      []string
-	tables     []string // real ones
-	parts      []string // names that a WITH gave to a query
+	tables     []sqlTable // real ones
+	parts      []sqlTable // names that a WITH gave to a query
 	why        string
 	depth      int
 }
@@ -53,25 +53,25 @@ func (l *sqlLook) changes(kind string) {
 // facts are what is said of a text that was understood. In one that writes, the
 // name of a WITH query may also be that of the table written to, so that both are
 // listed.
-func (l *sqlLook) facts(statements int) sqlFacts {
-	f := sqlFacts{Access: sqlRead, Statements: statements, Kinds: l.kinds, Tables: l.tables, Why: l.why}
+func (l *sqlLook) facts(statements int) sqlFound {
+	f := sqlFound{sqlFacts{Access: sqlRead, Statements: statements, Kinds: l.kinds, Tables: []string{}, Why: l.why}, append([]sqlTable{}, l.tables...)}
 	if l.why != "" {
 		f.Access = sqlWrite
 		for _, part := range l.parts {
-			f.Tables = appendNew(f.Tables, part)
+			f.Names = appendNew(f.Names, part)
 		}
 	}
-	if f.Tables == nil {
-		f.Tables = []string{}
+	for _, t := range f.Names {
+		f.Tables = appendNew(f.Tables, t.String())
 	}
 	return f
 }
 
-func appendNew(list []string, s string) []string {
-	if slices.Contains(list, s) {
+func appendNew[T comparable](list []T, v T) []T {
+	if slices.Contains(list, v) {
 		return list
 	}
-	return append(list, s)
+	return append(list, v)
 }
 
 // sqlGrammar says what the nodes of a parser's tree mean. A type that it does not
@@ -95,7 +95,7 @@ type sqlGrammar struct {
 
 	// table is the name of a table that a node is, and the form of it that is
 	// compared to names of queries, "" if it cannot be one.
-	table func(node any) (name, plain string, ok bool)
+	table func(node any) (name sqlTable, plain string, ok bool)
 }
 
 type sqlRule func(l *sqlLook, node any)
@@ -198,7 +198,7 @@ func (g *sqlGrammar) node(l *sqlLook, v reflect.Value, scope sqlScope) {
 	g.below(l, v, scope)
 }
 
-func (l *sqlLook) table(name, plain string, scope sqlScope) {
+func (l *sqlLook) table(name sqlTable, plain string, scope sqlScope) {
 	if plain != "" && slices.Contains(scope, plain) {
 		l.parts = appendNew(l.parts, name)
 		return

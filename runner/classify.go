@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/tipstaff/tipstaff"
@@ -62,7 +61,7 @@ func (r *Runner) manifestOr(given *tipstaff.Source) (*tool.Manifest, error) {
 	if given == nil {
 		return r.manifest()
 	}
-	m, problems := tool.ParseManifestIn(os.DirFS(filepath.Dir(given.Name)), given.Name, given.Text)
+	m, problems := tool.ParseManifestIn(tool.Beside(filepath.Dir(given.Name)), given.Name, given.Text)
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + given.Name + " is not valid", Problems: problems}
 	}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // lock reads the workspace's tipstaff.lock. With one that cannot be trusted
@@ -98,6 +100,30 @@ func (p *prepared) wants() []want {
 		}
 	}
 	return list
+}
+
+// startsPrograms reports whether anything in the program could start one of the
+// programs that the manifest lists.
+func (p *prepared) startsPrograms() bool {
+	uris := []string{}
+	for _, w := range p.wants() {
+		uris = append(uris, w.uri)
+	}
+	for _, doc := range p.plans() {
+		uris = append(uris, doc.AllowList()...)
+	}
+	for _, s := range p.skills.taken {
+		uris = append(uris, s.Tools...)
+	}
+	for _, a := range p.crew.agents {
+		if a.Tools != nil {
+			uris = append(uris, *a.Tools...)
+		}
+	}
+	return slices.ContainsFunc(uris, func(uri string) bool {
+		u, err := tool.ParseURI(uri)
+		return err == nil && u.Server == builtin.Name && u.Tool == "exec"
+	})
 }
 
 // preflight finds, before a run exists and without a connection, every tool that

@@ -189,7 +189,7 @@ func (r *Runner) manifest() (*tool.Manifest, error) {
 	if err != nil {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the manifest cannot be read: %v", err), Err: err}
 	}
-	m, problems := tool.ParseManifestIn(os.DirFS(r.Workspace), "tipstaff.yaml", src)
+	m, problems := tool.ParseManifestIn(tool.Beside(r.Workspace), "tipstaff.yaml", src)
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
 	}
@@ -252,7 +252,14 @@ func (r *Runner) create(ctx context.Context, p *prepared, req tipstaff.StartRequ
 }
 
 func (r *Runner) freeze(ctx context.Context, p *prepared) (map[string]string, error) {
-	tools, err := p.tools.Freeze()
+	for _, doc := range p.plans() {
+		p.skills.reach(doc)
+	}
+	held := p.tools
+	if p.startsPrograms() {
+		held = held.WithPrograms(p.manifest, r.Workspace)
+	}
+	tools, err := held.Freeze()
 	if err != nil {
 		return nil, err
 	}
@@ -272,9 +279,6 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (map[string]string, er
 		if err := r.freezeMessages(ctx, p.session.messages, frozen); err != nil {
 			return nil, err
 		}
-	}
-	for _, doc := range p.plans() {
-		p.skills.reach(doc)
 	}
 	return frozen, r.freezeSkills(ctx, p.skills, frozen)
 }

@@ -22,7 +22,7 @@ func (t toolbox) Pin(ctx context.Context, req tipstaff.PinRequest) (tipstaff.Pin
 	}
 	report := tipstaff.PinReport{Changes: []tipstaff.PinChange{}, Findings: []tipstaff.ToolFinding{}}
 	next := d.lock
-	for _, s := range t.survey(ctx, d, names) {
+	for _, s := range t.survey(ctx, d, names, (*tool.Manager).Compare) {
 		report.Findings = append(report.Findings, s.findings...)
 		if s.listing == nil {
 			continue
@@ -85,7 +85,7 @@ func (d *desk) stale() []stale {
 		if _, ok := d.manifest.Server(name); ok {
 			continue
 		}
-		gone := tool.Listing{Server: name, Version: d.lock.Servers[name].Version, Package: d.lock.Servers[name].PackageDigest}
+		gone := tool.Listing{Server: name, Version: d.lock.Servers[name].Version, Package: d.lock.Servers[name].PackageDigest, Files: d.lock.Servers[name].Files}
 		list = append(list, stale{name, gone.Changes(d.manifest, d.lock)})
 	}
 	slices.SortFunc(list, func(a, b stale) int { return cmp.Compare(a.server, b.server) })

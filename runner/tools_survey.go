@@ -25,12 +25,12 @@ func (s *surveyed) find(level, code, tool, format string, args ...any) {
 }
 
 // survey lists servers, all at the same time. One that fails says so and harms no
-// other.
-func (t toolbox) survey(ctx context.Context, d *desk, names []string) []*surveyed {
+// other. hold says whether those that are not what the lock holds are started.
+func (t toolbox) survey(ctx context.Context, d *desk, names []string, hold func(*tool.Manager, *tool.Lock)) []*surveyed {
 	servers, close := t.servers(d.manifest)
 	defer close()
 	manager := tool.NewManager(d.manifest, servers)
-	manager.Hold(d.lock)
+	hold(manager, d.lock)
 	defer manager.Close()
 	all := make([]*surveyed, len(names))
 	var wg sync.WaitGroup

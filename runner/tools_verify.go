@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
@@ -26,7 +27,7 @@ func (t toolbox) Verify(ctx context.Context, offline bool) (tipstaff.ToolReport,
 	}
 	var listed []*surveyed
 	if !offline {
-		listed = t.survey(ctx, d, names)
+		listed = t.survey(ctx, d, names, (*tool.Manager).Hold)
 	}
 	report := tipstaff.ToolReport{OK: true, Offline: offline, Servers: []tipstaff.ToolServer{}, Findings: []tipstaff.ToolFinding{}}
 	for _, s := range d.checked(listed, t.Servers(d.manifest, t.Workspace, nil)) {
@@ -66,6 +67,11 @@ func (d *desk) check(s *surveyed, server tool.Server) {
 	if refused := d.lock.Ready(s.server, server); refused != nil && !s.told(refused.Code) {
 		s.find(tipstaff.FindingError, refused.Code, "", "%s", refused.Message)
 	}
+	if files := d.lock.Unheld(s.server, server); len(files) > 0 {
+		s.find(tipstaff.FindingWarning, "files_unlocked", "",
+			"%s holds no digest of %s, which the command of server %q names: a change of it would not be noticed; `tipstaff tools pin %s` locks it",
+			tool.LockName, strings.Join(files, ", "), s.server, s.server)
+	}
 	if slices.Contains(d.manifest.Unpinned(), s.server) {
 		s.find(tipstaff.FindingWarning, "package_unpinned", "",
 			"the program of server %q fetches what it runs: name the package and package_digest, so that it cannot become another", s.server)
@@ -101,8 +107,9 @@ func (s *surveyed) told(code string) bool {
 // compare finds the tools whose definitions are not the ones that were accepted.
 func (d *desk) compare(s *surveyed) {
 	moved := map[string][]tipstaff.PinChange{}
+	unlocked := d.lock.Servers[s.server].Files == nil // said already
 	for _, c := range s.listing.Changes(d.manifest, d.lock) {
-		if c.Kind == tipstaff.PinChanged {
+		if c.Kind == tipstaff.PinChanged && !(unlocked && strings.HasPrefix(c.Member, tool.MemberFile)) {
 			moved[c.Tool] = append(moved[c.Tool], c)
 		}
 	}

@@ -43,6 +43,28 @@ func (f folder) make() error {
 	return nil
 }
 
+// tighten takes from others what they could read of runs, also where somebody else
+// has made the folder. SQLite gives its files the mode of the database, so that is
+// made before it. What belongs to another user stays as it is.
+func (f folder) tighten() error {
+	made, err := os.OpenFile(f.database(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := made.Close(); err != nil {
+		return err
+	}
+	for name, most := range map[string]fs.FileMode{string(f): 0o700, f.blobs(): 0o700, f.journal(): 0o700,
+		f.database(): 0o600, f.database() + "-wal": 0o600, f.database() + "-shm": 0o600} {
+		if have, err := modeBeyond(name, most); err == nil && have != 0 {
+			if err := os.Chmod(name, have&most); err != nil && !errors.Is(err, fs.ErrPermission) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // writeFile stores data under its name or not at all, and durably. An existing
 // file is replaced.
 func writeFile(name string, data []byte, mode fs.FileMode) error {

@@ -150,6 +150,9 @@ func prepare(dir folder, opts Options, list schema) (c *conn, ring *keyring, err
 		return nil, nil, fmt.Errorf("%w: locking %s: %w", flow.ErrReadOnly, dir.lock(), err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if err := dir.tighten(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", flow.ErrReadOnly, err)
+	}
 	c, err = connect(dir.database(), readWrite)
 	if err != nil {
 		return nil, nil, err

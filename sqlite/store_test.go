@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -245,5 +247,38 @@ func TestManyRunsAtOnce(t *testing.T) {
 			t.Fatalf("run %s has %d records", id, got)
 		}
 		b.verify(id)
+	}
+}
+
+// What others could read of runs is taken from them, also where the folder was there
+// before.
+func TestStoreIsForItsOwnerAlone(t *testing.T) {
+	for name, prepare := range map[string]func(dir string) error{
+		"an open folder": func(dir string) error { return os.Mkdir(dir, 0o755) },
+		"an open store": func(dir string) error {
+			s, err := Open(dir, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.Close(), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "tipstaff.db"), 0o644), os.Chmod(filepath.Join(dir, "blobs"), 0o777))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), ".tipstaff")
+			if err := prepare(dir); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Open(dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			for name, most := range map[string]os.FileMode{"": 0o700, "blobs": 0o700, "journal": 0o700, "tipstaff.db": 0o600, "tipstaff.db-wal": 0o600, "tipstaff.db-shm": 0o600} {
+				info, err := os.Stat(filepath.Join(dir, name))
+				if err != nil || info.Mode().Perm()&^most != 0 {
+					t.Errorf("%q: %v, %v", name, info.Mode(), err)
+				}
+			}
+		})
 	}
 }

@@ -37,6 +37,8 @@ func TestMain(m *testing.M) {
 		spawner()
 	case "fat":
 		fat()
+	case "concealer":
+		concealer()
 	case "fat parent":
 		fatParent()
 	}

@@ -199,7 +199,7 @@ func (a *activity) live(ctx context.Context, u URI) (*Registry, error) {
 // ask is the gate over what holds now.
 func (a *activity) ask(t flow.Attempt, in Input, tools *Registry) Verdict {
 	g := Gate{AllowList: a.frozen.AllowList, Manifest: a.manager.manifest, Tools: tools, Policy: a.manager.manifest.rules(),
-		Lock: a.frozen.Tools, File: a.manager.lock, Run: a.frozen.Run, fitting: a.frozen.fitting}
+		Lock: a.frozen.Tools, File: a.manager.lock, Run: a.frozen.Run, clean: a.frozen.clean, fitting: a.frozen.fitting}
 	return g.Admit(in, policy.Run{ID: t.Run, Path: t.Path})
 }
 
@@ -295,6 +295,10 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v
 		Name:      v.Definition.Tool,
 		Arguments: v.Args,
 	}
+	if v.Definition.Server == builtin.Name {
+		_, program, _ := a.frozen.Tools.program(v.Definition, v.Args)
+		builtin.Demand{CleanPaths: a.frozen.clean, Program: program}.AddTo(params.Meta)
+	}
 	onProgress := progressTold(t, a.manager.redactor)
 	if stops { // what others say of their progress is nobody's output
 		onProgress = outputNotes(t, a.manager.redactor)
@@ -305,6 +309,9 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v
 		return flow.Done{}, broken(ctx, v.Definition, got.result, as)
 	case got.result != nil:
 		value, failed := answer(v.Definition, got.result, as, a.manager.redactor)
+		if code := builtin.Refused(got.result); failed != nil && code != "" && v.Definition.Server == builtin.Name {
+			return flow.Done{}, refusal(code, nil, "%s", failed.Message)
+		}
 		if failed != nil && failed.Code == CodeToolError && ctx.Err() != nil && t.Class != flow.Once {
 			return flow.Done{}, lost(ctx, v.Definition, err) // it failed because it was cancelled
 		}

@@ -58,10 +58,6 @@ func TestReadFile(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	absolute := filepath.Join(b.dir, "sub", "..", "sub", "a.txt")
-	if got := must[object](b, "read_file", object{"path": absolute}); got["text"] != "hello" {
-		t.Errorf("by its absolute path: %v", got)
-	}
 	if got := must[object](b, "read_file", object{"path": "big", "max_bytes": 2 << 20}); got["size"] != float64(1<<20+1) {
 		t.Errorf("with max_bytes: %v", got["size"])
 	}
@@ -84,7 +80,7 @@ func TestParseOfATextFile(t *testing.T) {
 // TestFilesStayInTheirRoots: every way out is tried with every tool that takes a
 // path, and nothing outside is read, written or listed.
 func TestFilesStayInTheirRoots(t *testing.T) {
-	b := newBench(t, strings.Replace(everything, `roots: ["."]`, `roots: [in]`, 1))
+	b := oldBench(t, strings.Replace(everything, `roots: ["."]`, `roots: [in]`, 1))
 	b.write("outside/secret", "secret")
 	b.write("in/file", "inside")
 	link := func(target, name string) {
@@ -121,10 +117,9 @@ func TestFilesStayInTheirRoots(t *testing.T) {
 // TestWhatARunIsBoundBy: the keys, the manifest and the lock are out of reach,
 // directly, through links, and in other cases of letters.
 func TestWhatARunIsBoundBy(t *testing.T) {
-	b := newBench(t, everything)
+	b := oldBench(t, everything)
 	b.write(".tipstaff/keys/user.key", "secret")
 	b.write("tipstaff.lock", "locked")
-	b.write("sub/tipstaff.lock", "somebody's own")
 	for name, to := range map[string]string{"innocent": ".tipstaff/keys/user.key", "folder": ".tipstaff", "here": "."} {
 		if err := os.Symlink(to, filepath.Join(b.dir, name)); err != nil {
 			t.Fatal(err)
@@ -144,12 +139,11 @@ func TestWhatARunIsBoundBy(t *testing.T) {
 		}
 	}
 	must[object](b, "read_file", object{"path": "tipstaff.lock"})
-	must[object](b, "write_file", object{"path": "sub/tipstaff.lock", "content": "still mine"})
 	must[object](b, "write_file", object{"path": "innocent", "content": "replaces the link"})
 }
 
 func TestWithoutDeclarationsNothingIsTouched(t *testing.T) {
-	b := newBench(t, strings.NewReplacer(`roots: ["."]`, "", `programs: [sh, sleep, env, printf, cat]`, "").Replace(everything))
+	b := oldBench(t, strings.NewReplacer(`roots: ["."]`, "", `programs: [sh, sleep, env, printf, cat]`, "").Replace(everything))
 	b.write("a", "x")
 	b.fails(tool.CodeToolError, "read_file", object{"path": "a"})
 	b.fails(tool.CodeToolError, "read_file", object{"path": filepath.Join(b.dir, "a")})

@@ -17,6 +17,13 @@ var secretShapes = []struct {
 	{"a GitHub token", regexp.MustCompile(`\bgh[pousr]_[A-Za-z0-9]{8,}`)},
 	{"a Slack token", regexp.MustCompile(`\bxox[a-z]-[A-Za-z0-9-]{8,}`)},
 	{"an AWS key", regexp.MustCompile(`\bAKIA[0-9A-Z]{12,}`)},
+	{"a GitHub token", regexp.MustCompile(`\bgithub_pat_[A-Za-z0-9_]{20,}`)},
+	{"a GitLab token", regexp.MustCompile(`\bglpat-[A-Za-z0-9_-]{16,}`)},
+	{"a Google API key", regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{30,}`)},
+	{"a Stripe key", regexp.MustCompile(`\b[rs]k_(live|test)_[A-Za-z0-9]{16,}`)},
+	{"a Hugging Face token", regexp.MustCompile(`\bhf_[A-Za-z0-9]{30,}`)},
+	{"an npm token", regexp.MustCompile(`\bnpm_[A-Za-z0-9]{30,}`)},
+	{"a URL with a password", regexp.MustCompile(`\b[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@"'<>]*:[^/\s@"'<>$]+@`)},
 	{"a JSON web token", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}\.eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*`)},
 }
 
@@ -42,7 +49,7 @@ func (r *reader) credentials(n at) {
 func (r *reader) credential(n at, text string) {
 	for _, shape := range secretShapes {
 		if shape.form.MatchString(text) {
-			r.report(ProblemCredential, n, "%s has what looks like %s: take it out of the file, and replace it where it was issued", subject(n.path), shape.name)
+			r.report(ProblemCredential, n, "%s has what looks like %s: take it out of the file, replace it where it was issued, and put the new one into a variable, which env and headers name as $env:NAME", subject(n.path), shape.name)
 			return
 		}
 	}

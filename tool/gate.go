@@ -32,12 +32,13 @@ type Gate struct {
 	// leaves empty is taken from here.
 	Run policy.Run
 
+	clean   bool     // see Manifest.CleanPaths
 	fitting *fitting // nil: nothing is remembered
 }
 
 // NewGate is a gate with the manifest's own policy and nothing locked.
 func NewGate(allow []string, m *Manifest, tools *Registry) *Gate {
-	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), fitting: newFitting()}
+	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), clean: m != nil && m.CleanPaths, fitting: newFitting()}
 }
 
 // ByAcceptance is the Request.By of a call that the acceptance of its plan
@@ -75,7 +76,8 @@ type Verdict struct {
 	// question arose, or it is still open.
 	By string
 	// Subject is what a person is asked to approve: {uri, tool_digest, class, hints,
-	// args, args_digest, facts, rule, policy_digest}. Set where Do is Ask.
+	// args, args_digest, facts, rule, policy_digest}, and of a program that is started
+	// {name, digest} as program. Set where Do is Ask.
 	Subject    json.RawMessage
 	Definition *Definition
 	Args       json.RawMessage // the canonical bytes that are sent
@@ -86,6 +88,8 @@ type Verdict struct {
 	OpenWorld   bool
 	Facts       json.RawMessage // what guards found, by name; nil: none looked
 	Guards      []string        // their classes, as policy.Findings.Classes gives them
+
+	seen json.RawMessage // facts as conditions see them
 }
 
 // ArgsDigest is the digest of the bytes that are sent.
@@ -148,7 +152,10 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 		v.Err = refused
 		return !passes(check, refused)
 	}
-	if v.Args, refused = g.fitting.arguments(d, call.Args); refuse(checkArguments, refused) {
+	if v.Args, refused = g.fitting.arguments(d, call.Args); refused == nil {
+		refused = g.cleanPath(d, v.Args)
+	}
+	if refuse(checkArguments, refused) {
 		return v
 	}
 	if refuse(checkEffect, g.effect(d)) {
@@ -251,7 +258,7 @@ func (g *Gate) allowed(tool string, class flow.Class) *flow.Error {
 // They may refuse the call, or raise its class, which must then be allowed too.
 func (g *Gate) guard(call Request, v *Verdict) *flow.Error {
 	found := g.Policy.Inspect(g.seen(call, v))
-	v.Facts, v.Guards = found.Facts(), found.Classes()
+	v.Facts, v.seen, v.Guards = found.Facts(), found.Seen(), found.Classes()
 	if f, ok := found.Refused(); ok {
 		return refusal(CodeGuardRefused, detail{"guard": f.Guard}, "guard %q refuses %s: %s", f.Guard, call.URI, f.Refused)
 	}
@@ -265,7 +272,7 @@ func (g *Gate) guard(call Request, v *Verdict) *flow.Error {
 func (g *Gate) seen(call Request, v *Verdict) policy.Call {
 	d := v.Definition
 	return policy.Call{Server: d.Server, Tool: d.Tool, URI: call.URI, Class: v.Class, Args: v.Args,
-		Destructive: v.Destructive, OpenWorld: v.OpenWorld, Facts: v.Facts, Turn: call.Turn,
+		Destructive: v.Destructive, OpenWorld: v.OpenWorld, Facts: v.seen, Turn: call.Turn,
 		Run: policy.Run{ID: cmp.Or(call.Run.ID, g.Run.ID), Path: cmp.Or(call.Run.Path, g.Run.Path), Principal: cmp.Or(call.Run.Principal, g.Run.Principal)}}
 }
 
@@ -278,7 +285,7 @@ func (g *Gate) decide(call Request, v *Verdict) {
 	}
 	switch v.Do {
 	case policy.Ask:
-		v.Subject = v.subject(call.URI)
+		v.Subject = v.subject(call.URI, g.Tools)
 	case policy.Deny:
 		v.Err = denied(p, call)
 	}
@@ -320,15 +327,19 @@ func denied(p policy.Verdict, call Request) *flow.Error {
 	return refusal(CodePolicyDenied, d, "rule %q asks for an approval of %s, and nobody gave one", p.Rule, call.URI)
 }
 
-func (v *Verdict) subject(uri string) json.RawMessage {
+func (v *Verdict) subject(uri string, tools *Registry) json.RawMessage {
 	facts := v.Facts
 	if facts == nil {
 		facts = json.RawMessage("{}")
 	}
-	return flow.JSON(map[string]any{
+	subject := map[string]any{
 		"uri": uri, "tool_digest": v.Definition.Digest, "class": v.Class,
 		"hints": map[string]bool{"destructive": v.Destructive, "open_world": v.OpenWorld},
 		"args":  v.Args, "args_digest": v.ArgsDigest(), "facts": facts,
 		"rule": v.Rule, "policy_digest": v.PolicyDigest,
-	})
+	}
+	if name, digest, ok := tools.program(v.Definition, v.Args); ok {
+		subject["program"] = map[string]string{"name": name, "digest": digest}
+	}
+	return flow.JSON(subject)
 }

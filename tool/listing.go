@@ -17,6 +17,7 @@ type Listing struct {
 	Server  string
 	Version string
 	Package string            // digest of what was started; "": none was asked for
+	Files   map[string]string // digests of the workspace's files that its command names; nil: none
 	Tools   []*Definition     // declared, listed and usable, by name
 	Missing []string          // declared, not listed
 	Extra   []string          // listed, not declared
@@ -37,7 +38,11 @@ func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its package cannot be digested: %w", err)
 	}
-	x := &Listing{Server: server, Version: c.version, Package: digest, Extra: slices.Sorted(slices.Values(c.extra)), Broken: maps.Clone(c.broken)}
+	files, err := filesOf(m.links[server].server)
+	if err != nil {
+		return nil, fmt.Errorf("a file that its command names cannot be digested: %w", err)
+	}
+	x := &Listing{Server: server, Version: c.version, Package: digest, Files: files, Extra: slices.Sorted(slices.Values(c.extra)), Broken: maps.Clone(c.broken)}
 	config, _ := m.manifest.Server(server)
 	for _, name := range sortedKeys(config.Tools) {
 		d, listed := c.tools[name]
@@ -59,7 +64,7 @@ func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
 // Locked is the listing as a lock holds it: of the tools, those that are declared
 // and can be used.
 func (x *Listing) Locked() LockedServer {
-	s := LockedServer{Version: x.Version, PackageDigest: x.Package, Tools: map[string]LockedTool{}}
+	s := LockedServer{Version: x.Version, PackageDigest: x.Package, Files: x.Files, Tools: map[string]LockedTool{}}
 	for _, d := range x.Tools {
 		s.Tools[d.Tool] = LockedTool{d.Digest, d.Raw}
 	}
@@ -100,7 +105,7 @@ func (x *Listing) Changes(m *Manifest, l *Lock) []tipstaff.PinChange {
 	return changes
 }
 
-// serverChanges are those of version and package. A server that is new has none:
+// serverChanges are those of version, package and files. A server that is new has none:
 // its tools say enough.
 func (x *Listing) serverChanges(held LockedServer) []tipstaff.PinChange {
 	if len(held.Tools) == 0 {
@@ -113,6 +118,14 @@ func (x *Listing) serverChanges(held LockedServer) []tipstaff.PinChange {
 		}
 	}
 	differ(memberPackage, held.PackageDigest, x.Package)
+	for _, path := range sortedKeys(x.Files) {
+		differ(MemberFile+path, held.Files[path], x.Files[path])
+	}
+	for _, path := range sortedKeys(held.Files) {
+		if x.Files[path] == "" {
+			differ(MemberFile+path, held.Files[path], "")
+		}
+	}
 	differ(memberVersion, held.Version, x.Version)
 	return changes
 }

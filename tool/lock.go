@@ -28,6 +28,7 @@ type Lock struct {
 type LockedServer struct {
 	Version       string                // that it reported
 	PackageDigest string                // of what is started; "": none was asked for
+	Files         map[string]string     // digests of the workspace's files that the command names; nil: it named none, or nobody looked
 	Tools         map[string]LockedTool // by name
 }
 
@@ -64,6 +65,7 @@ type (
 	lockFileServer struct {
 		Version       string                  `json:"version"`
 		PackageDigest string                  `json:"package_digest,omitempty"`
+		Files         map[string]string       `json:"files,omitempty"`
 		Tools         map[string]lockFileTool `json:"tools"`
 	}
 	lockFileTool struct {
@@ -103,7 +105,7 @@ func (l *Lock) Bytes() ([]byte, error) {
 		for tool, t := range s.Tools {
 			tools[tool] = lockFileTool(t)
 		}
-		f.Servers[name] = lockFileServer{s.Version, s.PackageDigest, tools}
+		f.Servers[name] = lockFileServer{s.Version, s.PackageDigest, s.Files, tools}
 	}
 	sorted, err := canonicalOf(f)
 	if err != nil {
@@ -150,7 +152,7 @@ func ParseLock(data []byte) (*Lock, error) {
 }
 
 func (f lockFileServer) parse(name string) (LockedServer, error) {
-	s := LockedServer{Version: f.Version, PackageDigest: f.PackageDigest, Tools: map[string]LockedTool{}}
+	s := LockedServer{Version: f.Version, PackageDigest: f.PackageDigest, Files: f.Files, Tools: map[string]LockedTool{}}
 	switch {
 	case name == builtin.Name:
 		return s, distrust("it lists %s, which the binary locks", builtin.Name)
@@ -158,6 +160,11 @@ func (f lockFileServer) parse(name string) (LockedServer, error) {
 		return s, distrust("%s cannot name a server", shorten(name, 60))
 	case f.PackageDigest != "" && !digestForm.MatchString(f.PackageDigest):
 		return s, distrust("package_digest of server %q is not sha256: and 64 lower-case hex digits", name)
+	}
+	for _, path := range sortedKeys(f.Files) {
+		if !digestForm.MatchString(f.Files[path]) {
+			return s, distrust("the digest of %s, of server %q, is not sha256: and 64 lower-case hex digits", shorten(path, 200), name)
+		}
 	}
 	for _, tool := range sortedKeys(f.Tools) {
 		t, err := f.Tools[tool].parse(tool)

@@ -16,6 +16,7 @@ import (
 const (
 	memberVersion = "version"
 	memberPackage = "package_digest"
+	MemberFile    = "file " // and its path
 	memberClass   = "class"
 )
 

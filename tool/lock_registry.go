@@ -45,18 +45,23 @@ func (r *Registry) Withhold(server string, why *flow.Error) *Registry {
 }
 
 // Ready says, without a connection, why a server could not be used as the lock
-// holds it: its package changed, or a variable is not set. nil: nothing speaks
-// against it.
+// holds it: its package or a file that its command names changed, or a variable is
+// not set. nil: nothing speaks against it.
 func (l *Lock) Ready(name string, s Server) *flow.Error {
 	if e, ok := s.(external); ok {
 		if refused := e.ready(); refused != nil {
 			return refused
 		}
 	}
-	held := ""
-	if l != nil {
-		held = l.Servers[name].PackageDigest
+	if l == nil {
+		return nil
 	}
+	if stdio, ok := s.(*stdioServer); ok {
+		if refused := stdio.config.checkFiles(stdio.launch.Workspace, name, l.Servers[name].Files); refused != nil {
+			return refused
+		}
+	}
+	held := l.Servers[name].PackageDigest
 	if held == "" {
 		return nil
 	}
@@ -82,6 +87,15 @@ func packageOf(s Server) (string, error) {
 		return "", err
 	}
 	return PackageDigest(stdio.config.packagePath(stdio.launch.Workspace, program))
+}
+
+// filesOf are the digests of the workspace's files that a server's command names.
+func filesOf(s Server) (map[string]string, error) {
+	stdio, ok := s.(*stdioServer)
+	if !ok {
+		return nil, nil
+	}
+	return stdio.config.digests(stdio.launch.Workspace)
 }
 
 func lockedCatalog(m *Manifest, l *Lock, server string) (*catalog, error) {
@@ -115,9 +129,30 @@ func lockedCatalog(m *Manifest, l *Lock, server string) (*catalog, error) {
 }
 
 // Hold makes the manager refuse, besides what a run's own gate refuses, calls of
-// tools that are not in this lock or differ from it. It is to be called before the
-// first call.
-func (m *Manager) Hold(l *Lock) { m.lock = l }
+// tools that are not in this lock or differ from it, and not start servers whose
+// files do. It is to be called before the first call.
+func (m *Manager) Hold(l *Lock) {
+	m.lock = l
+	for name, link := range m.links {
+		if s, ok := link.server.(*stdioServer); ok && l != nil {
+			s.files = l.Servers[name].Files
+		}
+	}
+}
+
+// Compare makes the manager list servers beside this lock, also those that are no
+// longer what it holds.
+func (m *Manager) Compare(l *Lock) { m.lock = l }
+
+// Unheld are the files that the command of a server names and of which the lock, as
+// it was made before it held any, has no digest.
+func (l *Lock) Unheld(name string, s Server) []string {
+	stdio, ok := s.(*stdioServer)
+	if !ok || l == nil || l.Servers[name].Tools == nil || l.Servers[name].Files != nil {
+		return nil
+	}
+	return stdio.config.names(stdio.launch.Workspace).files
+}
 
 // builtinTools is what builtin lists, whatever it is allowed to touch: as this
 // binary was built, so it stays.

@@ -31,6 +31,7 @@ type Manifest struct {
 	MaxTimeout     time.Duration   // the longest timeout a program may ask for
 	DefaultSkill   string          // for programs that name none; "": none
 	Scope          string          // the only folder that a child run may use; "": every root
+	CleanPaths     bool            // paths in arguments of builtin must be clean; not in runs that were made before they had to be
 
 	Models     map[string]ModelConfig
 	Anchor     string // the file that anchors are written to, beside the manifest unless absolute; "": none
@@ -39,6 +40,8 @@ type Manifest struct {
 	Prompts    prompts.Set // those that come with Tipstaff, unless a folder replaces some
 	Telemetry  TelemetryConfig
 	Serve      ServeConfig
+
+	obeys []string // files beside it that it names; not in a frozen one
 }
 
 // ServerConfig is what the manifest says of one server.

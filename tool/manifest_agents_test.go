@@ -277,7 +277,7 @@ func TestModelAndAgentProblems(t *testing.T) {
 		{"half a reference", "models: {a: {provider: openai, model: m, api_key: '$env:'}}", []string{"1:51 range models.a.api_key"}, "name of a variable"},
 		{"blank", "models: {a: {provider: openai, model: 'a b', api_key: $env:K}}", []string{"1:39 range models.a.model"}, "blank"},
 		{"http", "models: {a: {provider: openai, model: m, base_url: 'http://x.example/v1'}}", []string{"1:52 range models.a.base_url"}, "allow_http"},
-		{"userinfo", "models: {a: {provider: openai, model: m, base_url: 'https://u:p@x.example', allow_http: true}}", []string{"1:52 range models.a.base_url"}, "carries credentials"},
+		{"userinfo", "models: {a: {provider: openai, model: m, base_url: 'https://u:p@x.example', allow_http: true}}", []string{"1:52 literal_credential models.a.base_url", "1:52 range models.a.base_url"}, "URL with a password"},
 		{"key in the URL", "models: {a: {provider: openai, model: m, base_url: 'https://x.example/?api_key=1'}}", []string{"1:52 literal_credential models.a.base_url"}, ""},
 		{"cache", "models: {a: {provider: anthropic, model: m, api_key: $env:K, cache: 2h}}", []string{"1:69 range models.a.cache"}, "off, 5m or 1h"},
 		{"cache of another", "models: {a: {provider: openai, model: m, api_key: $env:K, cache: 5m}}", []string{"1:66 field_unknown models.a.cache"}, "anthropic"},

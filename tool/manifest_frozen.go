@@ -23,6 +23,7 @@ type (
 		MaxTimeout     string                  `json:"max_timeout"`
 		DefaultSkill   string                  `json:"default_skill,omitempty"`
 		Scope          string                  `json:"scope,omitempty"`
+		CleanPaths     bool                    `json:"clean_paths,omitempty"`
 		frozenAgents
 	}
 	frozenServer struct {
@@ -68,6 +69,7 @@ func (m *Manifest) Frozen() []byte {
 		MaxTimeout:     m.MaxTimeout.String(),
 		DefaultSkill:   m.DefaultSkill,
 		Scope:          m.Scope,
+		CleanPaths:     m.CleanPaths,
 		frozenAgents:   m.frozenAgents(),
 	}
 	if f.Bounds == nil {
@@ -129,6 +131,7 @@ func ParseFrozen(data []byte) (*Manifest, error) {
 		Bounds:         f.Bounds,
 		DefaultSkill:   f.DefaultSkill,
 		Scope:          f.Scope,
+		CleanPaths:     f.CleanPaths,
 	}
 	var err error
 	if m.MaxTimeout, err = time.ParseDuration(f.MaxTimeout); err != nil {

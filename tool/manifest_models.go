@@ -105,6 +105,9 @@ func (p *manifestParser) reference(n at) string {
 	case err != nil:
 		p.report(ProblemRange, n, "%s: %v", n.path, err)
 		return ""
+	case foreignReference(s) != "":
+		p.foreign(n, s)
+		return ""
 	case s == "" || strings.ContainsAny(s, "\x00\r\n\t "):
 		p.report(ProblemRange, n, "%s is empty, or has a blank", n.path)
 		return ""
@@ -165,6 +168,12 @@ func (p *manifestParser) prompts(n at) {
 		_, err := p.beside(name)
 		p.report(ProblemRange, n, "%s: the folder %s cannot be read: %v", n.path, shorten(name, 200), err)
 		return
+	}
+	if name != "." { // what is new there is read, too
+		p.m.obeys = append(p.m.obeys, name)
+	}
+	for _, prompt := range prompts.Names() {
+		p.m.obeys = append(p.m.obeys, path.Join(name, string(prompt)))
 	}
 	folder, err := fs.Sub(p.dir, name)
 	if err == nil {

@@ -61,6 +61,7 @@ func newManifestParser(file string) *manifestParser {
 			Servers:        map[string]ServerConfig{},
 			Policy:         new(policy.Policy),
 			MaxTimeout:     DefaultMaxTimeout,
+			CleanPaths:     true,
 			Models:         map[string]ModelConfig{},
 			Agents:         map[string]AgentConfig{},
 			Prompts:        prompts.Default(),

@@ -3,6 +3,8 @@ package tool
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
@@ -82,15 +84,40 @@ func (p *manifestParser) beside(name string) ([]byte, error) {
 	switch {
 	case p.dir == nil:
 		return nil, errors.New("this manifest was given without the files beside it")
-	case !fs.ValidPath(name):
+	case !fs.ValidPath(name) || name == ".":
 		return nil, errors.New("only files in the folder of the manifest can be named, without . and .. in their path")
 	}
+	p.m.obeys = append(p.m.obeys, name)
 	src, err := fs.ReadFile(p.dir, name)
 	var failed *fs.PathError
 	if errors.As(err, &failed) {
 		return nil, failed.Err // the path is in the message already
 	}
 	return src, err
+}
+
+// Beside is the files of a manifest's folder. A link that leads out of it is not
+// followed: what is obeyed stands where the manifest does, and is reviewed with it.
+func Beside(folder string) fs.FS { return beside(folder) }
+
+type beside string
+
+// Open implements fs.FS.
+func (dir beside) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	f, err := os.OpenInRoot(string(dir), filepath.FromSlash(name))
+	if err == nil {
+		return f, nil
+	}
+	if real, rerr := filepath.EvalSymlinks(filepath.Join(string(dir), filepath.FromSlash(name))); rerr == nil {
+		home, herr := filepath.EvalSymlinks(string(dir))
+		if rel, lerr := filepath.Rel(home, real); herr == nil && (lerr != nil || !filepath.IsLocal(rel)) {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("it is a link that leads out of the folder of the manifest: put the file itself there")}
+		}
+	}
+	return nil, err
 }
 
 // writtenPolicy is the guards and rules of a document, and where they stand.

@@ -128,6 +128,11 @@ func (p *manifestParser) command(n at) []string {
 		p.report(ProblemMissing, n, "%s needs a program", n.path)
 	case argv[0] == "" || strings.ContainsRune(argv[0], '\n'):
 		p.report(ProblemRange, n, "%s does not begin with a program", n.path)
+	default:
+		if i := credentialArgument(argv); i > 0 {
+			p.report(ProblemCredential, n, "%s: argument %d is a credential, which every user of the machine could see: put it into a variable, write env: {NAME: %sNAME}, and have the program read it there",
+				n.path, i, referencePrefix)
+		}
 	}
 	return argv
 }
@@ -152,7 +157,9 @@ func (p *manifestParser) values(n at, checkName func(string) error) map[string]s
 			p.report(ProblemRange, e.value, "%s: %v", e.value.path, err)
 		case strings.ContainsAny(text, "\x00\r\n"):
 			p.report(ProblemRange, e.value, "%s has a line break or a NUL character", e.value.path)
-		case len(references) == 0 && speaksOfCredentials(e.name) && text != "":
+		case foreignReference(text) != "":
+			p.foreign(e.value, text)
+		case len(references) == 0 && text != "" && (speaksOfCredentials(e.name) || looksRandom(text)):
 			p.literal(e.value)
 		default:
 			values[e.name] = text
@@ -163,6 +170,12 @@ func (p *manifestParser) values(n at, checkName func(string) error) map[string]s
 
 func (p *manifestParser) literal(n at) {
 	p.report(ProblemCredential, n, "%s holds a credential: put it into a variable and write $env:NAME here", n.path)
+}
+
+// foreign: a text with somebody else's references would be passed on as it is.
+func (p *manifestParser) foreign(n at, text string) {
+	name := foreignReference(text)
+	p.report(ProblemRange, n, "%s: %s would be passed on as it is written: for the value of the variable %s write %s%s", n.path, placeholder.FindString(text), name, referencePrefix, name)
 }
 
 // urlCredential: a URL is kept and shown as it is.

@@ -184,9 +184,22 @@ func TestManifestProblems(t *testing.T) {
 		{"reference in an argument", "servers: {x: {command: [x, '$env:TOK'], tools: {a: {}}}}", []string{"1:28 range servers.x.command.1"}, "never among arguments"},
 		{"tool name", "servers: {x: {command: [x], tools: {'a/b': {}}}}", []string{"1:37 unknown_tool servers.x.tools.a/b"}, "cannot name a tool"},
 		{"http to elsewhere", "servers: {x: {url: 'http://x.example/mcp', tools: {a: {}}}}", []string{"1:20 range servers.x.url"}, "must be https"},
-		{"userinfo", "servers: {x: {url: 'https://me:pw@x.example', tools: {a: {}}}}", []string{"1:20 range servers.x.url"}, "carries credentials"},
+		{"userinfo", "servers: {x: {url: 'https://me:pw@x.example', tools: {a: {}}}}", []string{"1:20 literal_credential servers.x.url", "1:20 range servers.x.url"}, "URL with a password"},
 		{"no URL", "servers: {x: {url: 'x.example/mcp', tools: {a: {}}}}", []string{"1:20 range servers.x.url"}, "not a URL"},
 		{"other scheme", "servers: {x: {url: 'ftp://localhost/', tools: {a: {}}}}", []string{"1:20 range servers.x.url"}, "must be https"},
+		{"key as option", "servers: {x: {command: [s, --api-key=abcdef], tools: {a: {}}}}", []string{"1:24 literal_credential servers.x.command"}, "$env:NAME"},
+		{"token after its option", "servers: {x: {command: [s, --token, abcdef], tools: {a: {}}}}", []string{"1:24 literal_credential servers.x.command"}, "$env:NAME"},
+		{"password as option", "servers: {x: {command: [s, --db_password=abcdef], tools: {a: {}}}}", []string{"1:24 literal_credential servers.x.command"}, "$env:NAME"},
+		{"variable given to env", "servers: {x: {command: [env, MY_TOKEN=abcdef, s], tools: {a: {}}}}", []string{"1:24 literal_credential servers.x.command"}, "$env:NAME"},
+		{"variable given to docker", "servers: {x: {command: [docker, run, -e, API_KEY=abcdef, s], tools: {a: {}}}}", []string{"1:24 literal_credential servers.x.command"}, "$env:NAME"},
+		{"header as argument", "servers: {x: {command: [s, --header, 'Authorization: Bearer abcdef'], tools: {a: {}}}}", []string{"1:24 literal_credential servers.x.command"}, "$env:NAME"},
+		{"password in a URL as argument", "servers: {x: {command: [s, 'postgres://me:hunter2@db/x'], tools: {a: {}}}}", []string{"1:28 literal_credential servers.x.command.1"}, "URL with a password"},
+		{"password in a URL", "servers: {x: {command: [s], env: {DATABASE_URL: 'postgres://me:hunter2@db/x'}, tools: {a: {}}}}", []string{"1:49 literal_credential servers.x.env.DATABASE_URL"}, "URL with a password"},
+		{"random literal", "servers: {x: {command: [s], env: {STUFF: wJalrXUtnFEMIK7MDENGbPxRfiCYzEXAMPLEKE1Y}, tools: {a: {}}}}", []string{"1:42 literal_credential servers.x.env.STUFF"}, "$env:NAME"},
+		{"reference of a shell", "servers: {x: {command: [s], env: {FOO: '${MY_TOKEN}'}, tools: {a: {}}}}", []string{"1:40 range servers.x.env.FOO"}, "write $env:MY_TOKEN"},
+		{"part of a reference of a shell", "servers: {x: {command: [s], env: {FOO: 'Bearer ${MY_TOKEN:-x}'}, tools: {a: {}}}}", []string{"1:40 range servers.x.env.FOO"}, "write $env:MY_TOKEN"},
+		{"short reference of a shell", "servers: {x: {command: [s], env: {FOO: $MY_TOKEN}, tools: {a: {}}}}", []string{"1:40 range servers.x.env.FOO"}, "write $env:MY_TOKEN"},
+		{"header with a reference of a shell", "servers: {x: {url: 'https://x.example/', headers: {Authorization: 'Bearer ${TOK}'}, tools: {a: {}}}}", []string{"1:67 range servers.x.headers.Authorization"}, "write $env:TOK"},
 		{"credential in a URL", "servers: {x: {url: 'https://x.example/?api_key=1', tools: {a: {}}}}", []string{"1:20 literal_credential servers.x.url"}, "headers"},
 		{"literal credential", "servers: {x: {command: [x], env: {MY_API_KEY: hunter2}, tools: {a: {}}}}", []string{"1:47 literal_credential servers.x.env.MY_API_KEY"}, "$env:NAME"},
 		{"literal header", "servers: {x: {url: 'https://x.example', headers: {Cookie: 'a=b'}, tools: {a: {}}}}", []string{"1:59 literal_credential servers.x.headers.Cookie"}, "$env:NAME"},
@@ -342,4 +355,15 @@ func FuzzManifest(f *testing.F) {
 			t.Fatalf("%s does not come back: %v", m.Frozen(), err)
 		}
 	})
+}
+
+// What only resembles a credential may stand in a manifest.
+func TestWhatIsNoCredentialMayBeWritten(t *testing.T) {
+	parse(t, `
+servers:
+  x:
+    command: [s, --max-tokens, "100", --token-file, ./token, --token=/run/secrets/token, --header, "Authorization: ${AUTH}", --auth=none, --repo=a/b, --no-session, "x=1"]
+    env: {REGION: eu-central-1, DATABASE_URL: "postgres://me:$env:PW@db/x", COMMIT: 0123456789abcdef0123456789abcdef01234567, PATTERN: "^a$", PRICE: "$5", LIB: /usr/lib/Python3/AbcdEfghIjkl0123456789/x}
+    tools: {a: {}}
+`)
 }

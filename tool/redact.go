@@ -5,104 +5,80 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Redactor replaces credentials by their references, so that no record, message
-// or log holds one. It knows a value as it is, escaped as JSON (also inside a text
-// that is JSON itself), escaped for URLs, and in base64, also as a part of what
-// was encoded. What a server makes of a credential otherwise it cannot know.
+// or log holds one. It knows a value as it is; with any of its characters escaped
+// for URLs or as JSON, also inside a text that is JSON itself; and in base64, also
+// as a part of what was encoded and broken into lines. What a server makes of a
+// credential otherwise it cannot know.
 //
 // A nil Redactor replaces nothing.
 type Redactor struct {
-	replacer *strings.Replacer
-	longest  int      // of the forms
-	forms    []string // longest first
+	by [256][]*spelling // by the first byte of what may be one
+}
+
+// spelling is one way in which a credential is written: character by character, each as
+// it is or escaped in any of the ways that step knows.
+type spelling struct {
+	reference string
+	units     []string // characters
+	lines     bool     // there may be line breaks between them
 }
 
 // NewRedactor makes a redactor for values of variables, by their names. Values
 // too short to be told from other text are left out.
 func NewRedactor(values map[string]string) *Redactor {
-	by := map[string]string{}
+	r, known := new(Redactor), map[string]bool{}
 	for _, name := range sortedKeys(values) {
-		if len(values[name]) < leastSecret {
+		value := values[name]
+		if len(value) < leastSecret {
 			continue
 		}
-		for _, form := range formsOf(values[name]) {
-			if _, taken := by[form]; !taken {
-				by[form] = referencePrefix + name
-			}
+		r.learn(value, referencePrefix+name, known)
+		if p := password(value); len(p) >= leastSecret { // of a URL
+			r.learn(p, referencePrefix+name, known)
 		}
 	}
-	if len(by) == 0 {
+	if len(known) == 0 {
 		return nil
 	}
-	forms := sortedKeys(by)
-	slices.SortStableFunc(forms, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, form := range forms {
-		pairs = append(pairs, form, by[form])
-	}
-	return &Redactor{strings.NewReplacer(pairs...), len(forms[0]), forms}
+	return r
 }
 
-// formsOf are the texts in which a value may come back.
-func formsOf(value string) []string {
-	forms := []string{value, url.QueryEscape(value), url.PathEscape(value), lowerEscapes(url.QueryEscape(value)), lowerEscapes(url.PathEscape(value))}
-	forms = append(forms, base64Forms(value)...)
-	for _, form := range slices.Clone(forms) {
-		forms = append(forms, jsonForms(form)...)
-	}
-	forms = append(forms, everyRune(value, "%04x"), everyRune(value, "%04X"))
-	for _, form := range slices.Clone(forms) { // a text that is JSON, inside a text that is JSON
-		forms = append(forms, quoted(form))
-	}
-	slices.Sort(forms)
-	return slices.Compact(forms)
-}
-
-// jsonForms are the escapes that encoders use: none that is not needed, those of
-// HTML, and the slash.
-func jsonForms(text string) []string {
-	plain := quoted(text)
-	html, _ := json.Marshal(text) // text is a string
-	return []string{plain, string(html[1 : len(html)-1]), strings.ReplaceAll(plain, "/", `\/`)}
-}
-
-// quoted is a text as a JSON string, without the quotes.
-func quoted(text string) string {
-	q := flow.JSON(text)
-	return string(q[1 : len(q)-1])
-}
-
-func everyRune(text, format string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if r > 0xffff {
-			return text // needs two escapes, in which no encoder writes the rest
+func (r *Redactor) learn(value, reference string, known map[string]bool) {
+	for i, text := range append([]string{value}, base64Forms(value)...) {
+		if !known[text] {
+			known[text] = true
+			r.add(&spelling{reference, characters(text), i > 0})
 		}
-		fmt.Fprintf(&b, `\u`+format, r)
 	}
-	return b.String()
 }
 
-func lowerEscapes(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) {
-			b.WriteString(strings.ToLower(text[i : i+3]))
-			i += 2
-			continue
-		}
-		b.WriteByte(text[i])
+func (r *Redactor) add(f *spelling) {
+	first := []byte{f.units[0][0], '%', '\\'}
+	if f.units[0] == " " {
+		first = append(first, '+')
 	}
-	return b.String()
+	slices.Sort(first)
+	for _, b := range slices.Compact(first) {
+		r.by[b] = append(r.by[b], f)
+	}
+}
+
+// characters takes a text apart. What is not UTF-8 is taken byte by byte.
+func characters(text string) (list []string) {
+	for text != "" {
+		_, n := utf8.DecodeRuneInString(text)
+		list, text = append(list, text[:n]), text[n:]
+	}
+	return list
 }
 
 // base64Forms are the characters that a value alone decides, wherever it begins
@@ -123,16 +99,219 @@ func base64Forms(value string) []string {
 
 // Text is a text without the credentials.
 func (r *Redactor) Text(text string) string {
-	if r == nil || !r.in(text) {
-		return text
-	}
-	return r.replacer.Replace(text)
+	clean, _ := r.scan(text, true)
+	return clean
 }
 
-// in reports whether there is anything to replace, which is much quicker than
-// replacing nothing.
-func (r *Redactor) in(text string) bool {
-	return slices.ContainsFunc(r.forms, func(form string) bool { return strings.Contains(text, form) })
+// in reports whether there is anything to replace.
+func (r *Redactor) in(text string) bool { return r.Text(text) != text }
+
+// scan replaces the credentials in a text. Unless the text is whole, held is its end
+// from where one may begin.
+func (r *Redactor) scan(text string, whole bool) (clean, held string) {
+	if r == nil {
+		return text, ""
+	}
+	var out strings.Builder
+	done := 0
+	for i := 0; i < len(text); i++ {
+		end, reference, cut := 0, "", false
+		for _, f := range r.by[text[i]] {
+			n, open := match(text, i, f.units, f.lines)
+			if n > end {
+				end, reference = n, f.reference
+			}
+			cut = cut || open
+		}
+		if cut && !whole {
+			out.WriteString(text[done:i])
+			return out.String(), text[i:]
+		}
+		if end > 0 {
+			out.WriteString(text[done:i])
+			out.WriteString(reference)
+			done, i = end, end-1
+		}
+	}
+	if done == 0 {
+		return text, ""
+	}
+	out.WriteString(text[done:])
+	return out.String(), ""
+}
+
+// match is where the characters of a credential that begins at i end, 0 if there is
+// none. open: the text ends before that can be told.
+func match(text string, i int, units []string, lines bool) (end int, open bool) {
+	for n, unit := range units {
+		if lines && n > 0 {
+			if i, open = lineBreaks(text, i); open {
+				return 0, true
+			}
+		}
+		var at ends
+		at.step(text, i, unit)
+		switch {
+		case at.n == 0:
+			return 0, at.open
+		case at.n == 1 && !at.open:
+			i = at.list[0]
+			continue
+		}
+		open = at.open
+		for _, next := range at.list[:at.n] {
+			e, o := match(text, next, units[n+1:], lines && n+1 < len(units))
+			end, open = max(end, e), open || o
+		}
+		return end, open
+	}
+	return i, false
+}
+
+// ends are the places at which one character may end, for there may be several ways
+// to read it. open: the text ends in the middle of another.
+type ends struct {
+	list [4]int
+	n    int
+	open bool
+}
+
+func (a *ends) add(end int, ok, open bool) {
+	if ok && a.n < len(a.list) {
+		a.list[a.n] = end
+		a.n++
+	}
+	a.open = a.open || open
+}
+
+// Escapes of escapes are followed this far.
+const (
+	mostBackslashes = 31
+	mostPercents    = 4
+	mostBreaks      = 8
+)
+
+// step finds the ends of a character that begins at i: as it is, escaped for URLs,
+// or escaped as JSON.
+func (a *ends) step(text string, i int, unit string) {
+	rest := text[i:]
+	a.add(i+len(unit), strings.HasPrefix(rest, unit), len(rest) < len(unit) && strings.HasPrefix(unit, rest))
+	switch {
+	case rest == "":
+	case rest[0] == '+' && unit == " ":
+		a.add(i+1, true, false)
+	case rest[0] == '%':
+		end, ok, open := percent(text, i, unit)
+		a.add(end, ok, open)
+	case rest[0] == '\\':
+		a.backslash(text, i, unit)
+	}
+}
+
+// percent reads a character as it is written in URLs, its % possibly written so again.
+func percent(text string, i int, unit string) (end int, ok, open bool) {
+	for j := range len(unit) {
+		if i == len(text) {
+			return 0, false, true
+		}
+		if text[i] != '%' {
+			return 0, false, false
+		}
+		i++
+		for n := 0; n < mostPercents && strings.HasPrefix(text[i:], "25") && unit[j] != '%'; n++ {
+			i += 2
+		}
+		code, short := hexCode(text, i, 2)
+		if short {
+			return 0, false, true
+		}
+		if code != int(unit[j]) && (unit != " " || code != '+') {
+			return 0, false, false
+		}
+		i += 2
+	}
+	return i, true, false
+}
+
+// hexCode is the number that digits spell; -1: they do not. short: there are fewer.
+func hexCode(text string, i, digits int) (code int, short bool) {
+	for j := i; j < i+digits; j++ {
+		if j >= len(text) {
+			return -1, true
+		}
+		d := strings.IndexByte("0123456789abcdef", text[j]|0x20)
+		if d < 0 || text[j] < '0' {
+			return -1, false
+		}
+		code = code<<4 | d
+	}
+	return code, false
+}
+
+// backslash reads a character as it is escaped in JSON, however often that was
+// escaped again.
+func (a *ends) backslash(text string, i int, unit string) {
+	from := i
+	for i < len(text) && text[i] == '\\' && i-from < mostBackslashes {
+		i++
+	}
+	rest := text[i:]
+	if rest == "" {
+		a.open = true
+		return
+	}
+	a.add(i+len(unit), strings.HasPrefix(rest, unit), len(rest) < len(unit) && strings.HasPrefix(unit, rest))
+	if at := strings.Index("\b\f\n\r\t", unit); len(unit) == 1 && at >= 0 && rest[0] == "bfnrt"[at] {
+		a.add(i+1, true, false)
+	}
+	if rest[0] != 'u' {
+		return
+	}
+	code, short := hexCode(text, i+1, 4)
+	want, _ := utf8.DecodeRuneInString(unit)
+	high, low := utf16.EncodeRune(want)
+	switch end := i + 5; {
+	case short:
+		a.open = true
+	case rune(code) == want:
+		a.add(end, true, false)
+	case high == utf8.RuneError || rune(code) != high:
+	default:
+		var second ends
+		for end < len(text) && text[end] == '\\' {
+			end++
+		}
+		if code, short = hexCode(text, end+1, 4); short {
+			second.open = true
+		}
+		a.add(end+5, !short && text[end] == 'u' && rune(code) == low, second.open)
+	}
+}
+
+// lineBreaks is where the line breaks that begin at i end, however they are escaped.
+func lineBreaks(text string, i int) (end int, open bool) {
+	for range mostBreaks {
+		if i < len(text) && strings.IndexByte(" \t\r\n", text[i]) >= 0 {
+			i++
+			continue
+		}
+		found := false
+		for _, c := range []string{"\n", "\r", "\t"} {
+			var at ends
+			at.step(text, i, c)
+			if at.open && i < len(text) {
+				return i, true
+			}
+			if at.n > 0 {
+				i, found = at.list[0], true
+				break
+			}
+		}
+		if !found {
+			break
+		}
+	}
+	return i, false
 }
 
 // Bytes is JSON, or else text, without the credentials. JSON stays JSON: what
@@ -213,32 +392,14 @@ type stream struct {
 
 // next is what can be told after another piece.
 func (s *stream) next(piece string) string {
-	if s.redactor == nil {
-		return piece
-	}
-	text := s.redactor.Text(s.held + piece)
-	s.held = text[len(text)-s.redactor.begun(text):]
-	return text[:len(text)-len(s.held)]
+	var clean string
+	clean, s.held = s.redactor.scan(s.held+piece, false)
+	return clean
 }
 
 // rest is what was held back.
 func (s *stream) rest() string {
-	text := s.held
+	text := s.redactor.Text(s.held)
 	s.held = ""
 	return text
-}
-
-// begun is the length of the longest end of a text that begins a credential. It
-// does not cut characters.
-func (r *Redactor) begun(text string) int {
-	for n := min(len(text), r.longest-1); n > 0; n-- {
-		end := text[len(text)-n:]
-		if !utf8.RuneStart(end[0]) {
-			continue
-		}
-		if slices.ContainsFunc(r.forms, func(form string) bool { return len(form) > n && strings.HasPrefix(form, end) }) {
-			return n
-		}
-	}
-	return 0
 }

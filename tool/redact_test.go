@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // awkward has every character that some encoding changes.
@@ -24,7 +27,17 @@ func TestCredentialIsFoundInEveryForm(t *testing.T) {
 		"between letters":  "x" + awkward + "y" + awkward,
 		"query":            url.QueryEscape(awkward),
 		"path":             url.PathEscape(awkward),
-		"lower escapes":    lowerEscapes(url.QueryEscape(awkward)),
+		"lower escapes":    strings.NewReplacer("%2F", "%2f", "%5C", "%5c", "%3C", "%3c", "%3E", "%3e", "%3F", "%3f", "%C3", "%c3", "%2B", "%2b", "%3D", "%3d").Replace(url.QueryEscape(awkward)),
+		"quote of Python":  strings.ReplaceAll(url.PathEscape(awkward), "%2F", "/"),
+		"every byte":       everyByte(awkward, "%%%02x"),
+		"mixed escapes":    "s3%63r%2ft%20\"tw%6F%5cwo%72ds%22+%26%20<mor%65%3e%3Fé%2b=",
+		"escaped twice":    url.QueryEscape(url.QueryEscape(awkward)),
+		"JSON of a URL":    quoted(strings.ReplaceAll(url.PathEscape(awkward), "%2F", `\/`)),
+		"JSON three times": quoted(quoted(quoted(awkward))),
+		"base64 in lines":  lined(base64.StdEncoding.EncodeToString([]byte(awkward)), 7, "\r\n"),
+		"base64 in words":  lined(base64.URLEncoding.EncodeToString([]byte("x"+awkward)), 5, " "),
+		"base64 in a URL":  lined(url.QueryEscape(base64.StdEncoding.EncodeToString([]byte("ab"+awkward))), 76, "%0A"),
+		"base64 in JSON":   quoted(lined(base64.StdEncoding.EncodeToString([]byte(awkward)), 4, "\n\t")),
 		"JSON":             quoted(awkward),
 		"JSON for HTML":    string(html),
 		"JSON in JSON":     string(outer),
@@ -41,6 +54,71 @@ func TestCredentialIsFoundInEveryForm(t *testing.T) {
 	}
 	for _, text := range []string{"abc", "nothing here", "$env:TOK", "s3cr"} {
 		if got := r.Text(text); got != text {
+			t.Errorf("%s became %s", text, got)
+		}
+	}
+}
+
+// quoted is a text as a JSON string, without the quotes.
+func quoted(text string) string {
+	q := flow.JSON(text)
+	return string(q[1 : len(q)-1])
+}
+
+// lined breaks a text into lines.
+func lined(text string, width int, sep string) string {
+	var b strings.Builder
+	for len(text) > width {
+		b.WriteString(text[:width] + sep)
+		text = text[width:]
+	}
+	return b.String() + text
+}
+
+func everyByte(text, format string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		fmt.Fprintf(&b, format, text[i])
+	}
+	return strings.ReplaceAll(b.String(), " ", "")
+}
+
+// In whatever form and wherever it is cut, a credential is found.
+func TestCredentialIsFoundAcrossPieces(t *testing.T) {
+	r := NewRedactor(map[string]string{"TOK": awkward, "EMOJI": "pass-\U0001F600-word"})
+	for _, form := range []string{awkward, url.QueryEscape(awkward), everyByte(awkward, "%%%02X"), quoted(quoted(awkward)),
+		lined(base64.StdEncoding.EncodeToString([]byte(awkward)), 9, "\r\n"), quoted(lined(base64.StdEncoding.EncodeToString([]byte("y"+awkward)), 9, "\r\n")),
+		"pass-\U0001F600-word", `pass-\ud83d\ude00-word`, `pass-\\uD83D\\uDE00-word`} {
+		whole := "before " + form + " after"
+		want := r.Text(whole)
+		if !strings.Contains(want, "$env:") {
+			t.Errorf("%s became %s", whole, want)
+		}
+		for size := 1; size < len(whole); size++ {
+			s, got := stream{redactor: r}, ""
+			for rest := whole; rest != ""; {
+				n := min(size, len(rest))
+				got += s.next(rest[:n])
+				rest = rest[n:]
+			}
+			if got += s.rest(); got != want {
+				t.Errorf("%s in pieces of %d became %s", whole, size, got)
+			}
+		}
+	}
+}
+
+// What only resembles a credential stays as it is, and is not waited for.
+func TestWhatIsNoCredentialStays(t *testing.T) {
+	r := NewRedactor(map[string]string{"TOK": "s3cret-token", "BACK": `a\\b\c\"d%25e+f`})
+	for _, text := range []string{"s3cret-toke", "s3cret token", "%73%33cret-toke%6", `s3cret\`, "100 %, 50%2", `C:\Users\x`, "a\\b", "+++ %% \\\\"} {
+		s := stream{redactor: r}
+		if got := s.next(text) + s.rest(); got != text || r.Text(text) != text {
+			t.Errorf("%s became %s, %s", text, got, r.Text(text))
+		}
+	}
+	for _, text := range []string{`a\\b\c\"d%25e+f`, quoted(`a\\b\c\"d%25e+f`), url.QueryEscape(`a\\b\c\"d%25e+f`)} {
+		if got := r.Text(text); got != "$env:BACK" {
 			t.Errorf("%s became %s", text, got)
 		}
 	}
@@ -84,7 +162,9 @@ func FuzzRedact(f *testing.F) {
 		got := r.Bytes(bytes.Clone(data))
 		if json.Valid(data) {
 			var v any
-			if err := json.Unmarshal(got, &v); err != nil {
+			dec := json.NewDecoder(bytes.NewReader(got))
+			dec.UseNumber() // there are some that no float holds
+			if err := dec.Decode(&v); err != nil {
 				t.Fatalf("%q became %q: %v", data, got, err)
 			}
 			again, err := json.Marshal(v)
@@ -177,5 +257,15 @@ func TestPackageDigest(t *testing.T) {
 	}
 	if _, err := PackageDigest(dir); err == nil || !strings.Contains(err.Error(), "link is a link") {
 		t.Errorf("a link is %v", err)
+	}
+}
+
+// The credential of a URL is one by itself, too.
+func TestPasswordOfAURLIsFoundAlone(t *testing.T) {
+	r := NewRedactor(map[string]string{"DB": "postgres://me:hunter2-long@db/x"})
+	for _, text := range []string{"postgres://me:hunter2-long@db/x", "login with hunter2-long failed", base64.StdEncoding.EncodeToString([]byte("me:hunter2-long"))} {
+		if got := r.Text(text); !strings.Contains(got, "$env:DB") || strings.Contains(got, "hunter2-long") {
+			t.Errorf("%s became %s", text, got)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // Codes of refusals by the gate. Nothing was sent.
@@ -17,6 +18,8 @@ const (
 	CodeEnvMissing        = "env_missing"
 	CodeNumberUnsafe      = "number_unsafe"
 	CodeInvalidArguments  = "invalid_arguments"
+	CodeUncleanPath       = builtin.CodeUncleanPath
+	CodeProgramChanged    = builtin.CodeProgramChanged
 	CodeEffectDenied      = "effect_denied"
 	CodeGuardRefused      = "guard_refused"
 	CodePolicyDenied      = "policy_denied"

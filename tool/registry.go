@@ -26,6 +26,7 @@ type catalog struct {
 	extra    []string          // listed, not declared
 	unlocked map[string]bool   // declared, and not in the lock that this was made from
 	hold     *flow.Error       // why calls are refused although the definitions are known
+	programs map[string]string // of builtin: digests of those that may be started; nil: not looked at
 }
 
 // NewRegistry asks every server that the manifest declares for its tools. It is
@@ -164,8 +165,9 @@ type (
 		Servers map[string]frozenCatalog `json:"servers"`
 	}
 	frozenCatalog struct {
-		Version string                      `json:"version"`
-		Tools   map[string]frozenDefinition `json:"tools"`
+		Version  string                      `json:"version"`
+		Tools    map[string]frozenDefinition `json:"tools"`
+		Programs map[string]string           `json:"programs,omitempty"`
 	}
 	frozenDefinition struct {
 		Class      flow.Class      `json:"class"`
@@ -183,7 +185,7 @@ func (r *Registry) Freeze() ([]byte, error) {
 	for _, d := range r.Definitions() {
 		c, ok := f.Servers[d.Server]
 		if !ok {
-			c = frozenCatalog{d.Version, map[string]frozenDefinition{}}
+			c = frozenCatalog{d.Version, map[string]frozenDefinition{}, r.servers[d.Server].programs}
 			f.Servers[d.Server] = c
 		}
 		c.Tools[d.Tool] = frozenDefinition{d.Class, d.Digest, d.Raw, d.Timeout.String(), d.MaxResult}
@@ -203,7 +205,7 @@ func LoadFrozen(data []byte) (*Registry, error) {
 	}
 	r := &Registry{servers: map[string]*catalog{}}
 	for server, fc := range f.Servers {
-		c := &catalog{version: fc.Version, tools: map[string]*Definition{}}
+		c := &catalog{version: fc.Version, tools: map[string]*Definition{}, programs: fc.Programs}
 		for name, fd := range fc.Tools {
 			d, err := fd.thaw(server, name, fc.Version)
 			if err != nil {

@@ -45,6 +45,7 @@ type Launch struct {
 	Markers   []string // NAME=value pairs for the environment of every process that a server starts
 	Environ   []string // our environment, as NAME=value: references of the manifest are looked up here
 	Spawn     Spawner  // nil: no program is started
+	Protected []string // what no tool of builtin writes, besides what the manifest names
 }
 
 // Servers makes the servers that a manifest declares, as it declares them.
@@ -57,13 +58,11 @@ func Servers(m *Manifest, l Launch) map[string]Server {
 	for name, c := range m.Servers {
 		switch {
 		case name == builtin.Name:
-			servers[name] = builtin.New(builtin.Options{
-				Workspace: l.Workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: l.Markers,
-			})
+			servers[name] = builtin.New(m.options(l))
 		case c.URL != "":
 			servers[name] = &httpServer{config: c, launch: l}
 		default:
-			servers[name] = &stdioServer{config: c, launch: l}
+			servers[name] = &stdioServer{name: name, config: c, launch: l}
 		}
 	}
 	return servers

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,9 +21,11 @@ import (
 // stdioServer is a program that is started for a drive and spoken to over its
 // input and output.
 type stdioServer struct {
+	name   string
 	config ServerConfig
 	launch Launch
-	old    atomic.Bool // it is greeted in the old way
+	files  map[string]string // digests of the files that its command names, as the lock holds them; nil: not looked at
+	old    atomic.Bool       // it is greeted in the old way
 }
 
 // ProtocolVersion is the one that the server is greeted with; "": the latest.
@@ -48,6 +48,14 @@ const (
 
 func (s *stdioServer) credentials() map[string]string {
 	values, _ := s.config.secrets(s.launch.Environ) // what is missing is refused when the server starts
+	if values == nil {
+		values = map[string]string{}
+	}
+	for _, name := range s.config.InheritEnv {
+		if value := lookup(s.launch.Environ, name); speaksOfCredentials(name) || password(value) != "" || looksRandom(value) || conceal(value) != value {
+			values[name] = value
+		}
+	}
 	return values
 }
 
@@ -67,6 +75,9 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 		return "", nil, fmt.Errorf("the program %q cannot be started: %w", s.config.Command[0], err)
 	}
 	if refused := s.config.checkPackage(s.launch.Workspace, program); refused != nil {
+		return "", nil, refused
+	}
+	if refused := s.config.checkFiles(s.launch.Workspace, s.name, s.files); refused != nil {
 		return "", nil, refused
 	}
 	return program, s.config.environment(s.launch.Environ, values, s.launch.Markers), nil
@@ -92,21 +103,14 @@ func (s *stdioServer) Transport(context.Context) (mcp.Transport, error) {
 // from the workspace, a bare name is looked up in our PATH, never in the
 // workspace.
 func (s *stdioServer) program() (string, error) {
-	name := s.config.Command[0]
-	if !strings.ContainsRune(name, filepath.Separator) {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return "", errors.Unwrap(err)
-		}
-		return filepath.Abs(path)
+	path, err := lookProgram(s.launch.Workspace, s.config.Command[0])
+	if err == nil {
+		_, err = os.Stat(path)
 	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(s.launch.Workspace, name)
-	}
-	if _, err := os.Stat(name); err != nil {
+	if err != nil {
 		return "", errors.Unwrap(err)
 	}
-	return name, nil
+	return path, nil
 }
 
 // stdioConn is a connection to a program: one message a line. It is its own

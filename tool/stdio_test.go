@@ -200,3 +200,21 @@ func TestPackageIsCheckedBeforeEveryStart(t *testing.T) {
 	}
 	o.says("unharmed", "two", tooltest.Echo, object{"text": "unharmed"})
 }
+
+// A credential that is passed on as it is set is kept out of records like one that
+// the manifest refers to.
+func TestInheritedCredentialIsRedacted(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, map[string]string{"one": command(t) + "inherit_env: [GITHUB_TOKEN, DATABASE_URL, SHARED]\n"})
+	o.environ = append(o.environ, "GITHUB_TOKEN=not-of-a-known-shape", "DATABASE_URL=postgres://me:hunter2-long@db/x")
+	o.servers = tool.Servers(o.manifest, tool.Launch{Workspace: o.dir, Environ: o.environ, Spawn: o.spawn})
+	o.manager = tool.NewManager(o.manifest, o.servers)
+	t.Cleanup(o.manager.Close)
+	o.activity = o.manager.Activity(o.gate)
+	o.lock()
+	value, err := o.call("one", tooltest.Env, nil)
+	text := string(value)
+	if err != nil || strings.Contains(text, "known-shape") || strings.Contains(text, "hunter2") || !strings.Contains(text, "$env:GITHUB_TOKEN") || !strings.Contains(text, "for you") {
+		t.Errorf("got %s, %v", text, err)
+	}
+}

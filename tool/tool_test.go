@@ -68,6 +68,15 @@ func newBench(t testing.TB, manifest string) *bench {
 	return benchWith(t, dir, m, tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers}))
 }
 
+// oldBench is newBench for a run that was made before paths had to be clean.
+func oldBench(t testing.TB, manifest string) *bench {
+	t.Helper()
+	m := parse(t, manifest)
+	m.CleanPaths = false
+	dir := t.TempDir()
+	return benchWith(t, dir, m, tool.Servers(m, tool.Launch{Workspace: dir}))
+}
+
 func benchWith(t testing.TB, dir string, m *tool.Manifest, servers map[string]tool.Server) *bench {
 	t.Helper()
 	registry, err := tool.NewRegistry(m, servers)

@@ -36,7 +36,7 @@ func examineFiles(workspace string) (found []tipstaff.Diagnostic) {
 	case err != nil:
 		fault("manifest", path, "give this user the right to read it", "it cannot be read: %v", err)
 	default:
-		_, problems := tool.ParseManifestIn(os.DirFS(workspace), manifest, src)
+		_, problems := tool.ParseManifestIn(tool.Beside(workspace), manifest, src)
 		for _, p := range problems {
 			fault("manifest", fmt.Sprintf("%s:%d:%d", filepath.Join(workspace, p.File), p.Line, p.Column), "correct it; tipstaff tools verify checks it with its servers", "%s: %s", p.Code, p.Message)
 		}

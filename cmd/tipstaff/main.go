@@ -18,6 +18,7 @@ func main() {
 		debug.SetGCPercent(400)
 	}
 	_ = supervisor.Adopt() // without it, processes that hide are left to the system
+	supervisor.Conceal()
 	stop := newStop()
 	env := cli.FromOS()
 	env.Version = versionInfo()

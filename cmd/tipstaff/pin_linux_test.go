@@ -12,7 +12,7 @@ func TestToolsAreLockedAtATerminal(t *testing.T) {
 	t.Parallel()
 	const files = `-- tipstaff.yaml --
 servers:
-  desk: {command: [toolserver, desk.json], tools: {echo: {}}}
+  desk: {command: [toolserver, desk], tools: {echo: {}}}
 -- desk.json --
 {"version": "1.0.0", "tools": [{"name": "echo", "description": "Says it again. \u001b[2J\u202e", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}}]}
 -- plan.yaml --

@@ -5,22 +5,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 )
 
 // toolServer is an MCP server over standard input and output whose every word a
-// test decides: its argument names a JSON file with the version it reports and the
-// definitions it lists, member for member. Each start leaves that argument as a
-// line in the file starts, and each call the tool's name in the file calls, so that
+// test decides: its argument names a JSON file, with or without its suffix, with the
+// version it reports and the definitions it lists, member for member. Without the
+// suffix no lock holds the file's digest. Each start leaves its name as a line in the file starts, and each call the tool's name in the file calls, so that
 // both are seen outside of Tipstaff. It answers
 // with the arguments; the tool fail reports an error, the tool big tells a number
 // that no double can hold.
 func toolServer() {
-	note("starts", os.Args[1])
+	file := strings.TrimSuffix(os.Args[1], ".json") + ".json"
+	note("starts", file)
 	var script struct {
 		Version string            `json:"version"`
 		Tools   []json.RawMessage `json:"tools"`
 	}
-	data, err := os.ReadFile(os.Args[1])
+	data, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(data, &script)
 	}

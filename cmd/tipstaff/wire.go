@@ -231,7 +231,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, by drivenBy) (*ses
 		Grace:     by.grace,
 
 		MaxDriving: by.most,
-		Servers:    servers,
+		Servers:    serversBeside(o.Skills, o.Policy),
 		Models:     openModel,
 		Self:       supervisor.Self,
 		Alive:      supervisor.Alive,
@@ -284,7 +284,21 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 // servers are started as processes of the run, with our environment to take
 // credentials from.
 func servers(m *tool.Manifest, workspace string, markers []string) map[string]tool.Server {
-	return tool.Servers(m, tool.Launch{Workspace: workspace, Markers: markers, Environ: os.Environ(), Spawn: spawn})
+	return serversBeside()(m, workspace, markers)
+}
+
+// serversBeside are servers in a workspace where no run writes these files and folders,
+// besides what every workspace has.
+func serversBeside(paths ...string) func(*tool.Manifest, string, []string) map[string]tool.Server {
+	var protected []string
+	for _, p := range paths {
+		if path, err := filepath.Abs(p); p != "" && err == nil {
+			protected = append(protected, path)
+		}
+	}
+	return func(m *tool.Manifest, workspace string, markers []string) map[string]tool.Server {
+		return tool.Servers(m, tool.Launch{Workspace: workspace, Markers: markers, Environ: os.Environ(), Spawn: spawn, Protected: protected})
+	}
 }
 
 func spawn(c tool.Command) (tool.Process, error) {

@@ -42,7 +42,7 @@ type executed struct {
 }
 
 func (s *Server) exec(c call, in execArgs) (answer, error) {
-	cmd, err := s.command(in)
+	cmd, err := s.command(c, in)
 	if err != nil {
 		return answer{}, err
 	}
@@ -84,7 +84,7 @@ func failure(name string, e ended) string {
 
 // command prepares a declared program. There is no shell anywhere: arguments are
 // what they are, whatever characters they have.
-func (s *Server) command(in execArgs) (*exec.Cmd, error) {
+func (s *Server) command(c call, in execArgs) (*exec.Cmd, error) {
 	name := in.Argv[0]
 	if !slices.Contains(s.options.Programs, name) {
 		return nil, fmt.Errorf("%q is not among the programs that the manifest lists", name)
@@ -98,9 +98,14 @@ func (s *Server) command(in execArgs) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := s.workingFolder(in.Cwd)
+	dir, err := s.workingFolder(c, in.Cwd)
 	if err != nil {
 		return nil, err
+	}
+	if want := c.demand().Program; want != "" {
+		if err := unchangedProgram(name, path, want); err != nil {
+			return nil, err
+		}
 	}
 	return &exec.Cmd{Path: path, Args: in.Argv, Dir: dir, Env: s.environment()}, nil
 }
@@ -118,14 +123,14 @@ func (s *Server) program(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-func (s *Server) workingFolder(cwd string) (string, error) {
+func (s *Server) workingFolder(c call, cwd string) (string, error) {
 	if cwd == "" && len(s.options.Roots) == 0 {
 		return s.absolute(".")
 	}
 	if cwd == "" {
 		cwd = "."
 	}
-	root, name, err := s.root(cwd)
+	root, name, err := s.root(c, cwd)
 	if err != nil {
 		return "", err
 	}

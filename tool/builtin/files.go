@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,21 +42,33 @@ func isText(data []byte) bool {
 	return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0
 }
 
-// readAll reads a file of at most limit bytes. The file is opened without
-// waiting, so that a pipe or device cannot hold the call.
-func readAll(root *os.Root, name string, limit int64) ([]byte, error) {
+// openRegular opens a file to read it, without waiting, so that a pipe or device
+// cannot hold the call.
+func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, reason(err)
+		return nil, nil, reason(err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = reason(err)
+	case !info.Mode().IsRegular():
+		err = errors.New("it is not a regular file")
+	default:
+		return f, info, nil
+	}
+	f.Close()
+	return nil, nil, err
+}
+
+// readAll reads a file of at most limit bytes.
+func readAll(root *os.Root, name string, limit int64) ([]byte, error) {
+	f, info, err := openRegular(root, name)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, reason(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, reason(err)
@@ -90,15 +103,15 @@ type textFile struct {
 	SHA256 string `json:"sha256"`
 }
 
-func (s *Server) readFile(_ call, in readFileArgs) (answer, error) {
-	root, name, err := s.root(in.Path)
+func (s *Server) readFile(c call, in readFileArgs) (answer, error) {
+	root, name, err := s.root(c, in.Path)
 	if err != nil {
 		return answer{}, err
 	}
 	if in.MaxBytes == 0 {
 		in.MaxBytes = defaultMaxBytes
 	}
-	if err := root.own(name, false); err != nil {
+	if err := s.protect(root, name, false); err != nil {
 		return answer{}, fmt.Errorf("%s cannot be read: %w", in.Path, err)
 	}
 	data, err := readAll(root.Root, name, in.MaxBytes)
@@ -137,19 +150,19 @@ type writtenFile struct {
 	SHA256 string `json:"sha256"`
 }
 
-func (s *Server) writeFile(_ call, in writeFileArgs) (answer, error) {
-	root, name, err := s.root(in.Path)
+func (s *Server) writeFile(c call, in writeFileArgs) (answer, error) {
+	root, name, err := s.root(c, in.Path)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := root.own(name, true); err != nil {
+	if err := s.protect(root, name, true); err != nil {
 		return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
 	}
 	content := []byte(in.Content)
 	done := writtenFile{in.Path, len(content), digest(content)}
 	write := true
 	if in.IfSHA256 != "" {
-		if write, err = changed(root.Root, name, in.IfSHA256, done.SHA256); err != nil {
+		if write, err = changed(c.ctx, root.Root, name, in.IfSHA256, done.SHA256); err != nil {
 			return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
 		}
 	}
@@ -161,24 +174,51 @@ func (s *Server) writeFile(_ call, in writeFileArgs) (answer, error) {
 	return answer{value: done, text: fmt.Sprintf("wrote %d bytes to %s", done.Size, done.Path)}, nil
 }
 
+// maxCompared is the largest file that if_sha256 is compared with.
+const maxCompared = 64 << 20
+
 // changed compares the file with what the caller expects. One that already has
 // the new content needs no writing: the call may be the repetition of one whose
 // answer was lost.
-func changed(root *os.Root, name, expected, now string) (bool, error) {
-	data, err := readAll(root, name, 1<<30)
-	if errors.Is(err, fs.ErrNotExist) {
+func changed(ctx context.Context, root *os.Root, name, expected, now string) (bool, error) {
+	found, err := digestFile(ctx, root, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, fmt.Errorf("it does not exist, and if_sha256 is %s", expected)
-	}
-	if err != nil {
+	case err != nil:
 		return false, err
-	}
-	switch found := digest(data); found {
-	case now:
+	case found == now:
 		return false, nil
-	case expected:
+	case found == expected:
 		return true, nil
-	default:
-		return false, fmt.Errorf("it has %s, and if_sha256 is %s", found, expected)
+	}
+	return false, fmt.Errorf("it has %s, and if_sha256 is %s", found, expected)
+}
+
+// digestFile reads a file in pieces, until ctx ends.
+func digestFile(ctx context.Context, root *os.Root, name string) (string, error) {
+	f, info, err := openRegular(root, name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info.Size() > maxCompared {
+		return "", fmt.Errorf("it has %d bytes, and if_sha256 is compared with files of at most %d MiB: leave it out", info.Size(), maxCompared>>20)
+	}
+	h := sha256.New()
+	for left := int64(maxCompared); ; {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		n, err := io.CopyN(h, f, min(left, 1<<20))
+		switch left -= n; {
+		case errors.Is(err, io.EOF):
+			return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+		case err != nil:
+			return "", reason(err)
+		case left == 0:
+			return "", errors.New("it grows while it is read")
+		}
 	}
 }
 

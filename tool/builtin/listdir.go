@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 const maxEntries = 10_000
@@ -47,9 +48,12 @@ type entry struct {
 }
 
 func (s *Server) listDir(c call, in listDirArgs) (answer, error) {
-	root, name, err := s.root(in.Path)
+	root, name, err := s.root(c, in.Path)
 	if err != nil {
 		return answer{}, err
+	}
+	if err := s.protect(root, name, false); err != nil {
+		return answer{}, fmt.Errorf("%s cannot be listed: %w", in.Path, err)
 	}
 	l := &listing{Path: in.Path, Entries: []entry{}}
 	if err := l.walk(c, root.Root, name, "", max(in.Depth, 1)); err != nil {
@@ -74,6 +78,9 @@ func (l *listing) walk(c call, root *os.Root, name, prefix string, depth int) er
 		return err
 	}
 	for _, item := range items {
+		if strings.EqualFold(item.Name(), ownFolder) {
+			continue
+		}
 		if len(l.Entries) == maxEntries {
 			l.Truncated = true
 			return nil
@@ -94,8 +101,9 @@ func (l *listing) walk(c call, root *os.Root, name, prefix string, depth int) er
 	return nil
 }
 
+// readDir opens nothing but a folder: a pipe would be waited for.
 func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -37,14 +38,17 @@ type queried struct {
 	Result any `json:"result"`
 }
 
-type celEnv = cel.Env
-
 func newCELEnv() (*celEnv, error) {
-	return cel.NewEnv(
+	env, err := cel.NewEnv(
 		cel.Variable("value", cel.DynType),
 		cel.CrossTypeNumericComparisons(true),
 		ext.Strings(), ext.Lists(), ext.Sets(), ext.Math(), ext.Encoders(),
 	)
+	if err != nil {
+		return nil, err
+	}
+	measured := &celEnv{Env: env}
+	return measured, measured.measured()
 }
 
 func (s *Server) jsonQuery(c call, in jsonQueryArgs) (answer, error) {
@@ -60,7 +64,7 @@ func (s *Server) jsonQuery(c call, in jsonQueryArgs) (answer, error) {
 	if issues.Err() != nil {
 		return answer{}, fmt.Errorf("the expression cannot be compiled: %w", issues.Err())
 	}
-	program, err := env.Program(compiled, cel.CostLimit(queryCost), cel.InterruptCheckFrequency(1000))
+	program, err := env.Program(compiled, cel.CostLimit(queryCost), cel.InterruptCheckFrequency(1), cel.CustomDecoratorV2(env.measure))
 	if err != nil {
 		return answer{}, fmt.Errorf("the expression cannot be used: %w", err)
 	}
@@ -68,7 +72,8 @@ func (s *Server) jsonQuery(c call, in jsonQueryArgs) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("the expression failed: %w", err)
 	}
-	result, err := native(out, 0)
+	n := &nativeValue{ctx: c.ctx}
+	result, err := n.of(out, 0)
 	if err != nil {
 		return answer{}, err
 	}
@@ -79,10 +84,21 @@ func (s *Server) jsonQuery(c call, in jsonQueryArgs) (answer, error) {
 	return answer{value: queried{result}, text: string(text)}, nil
 }
 
-// native brings a CEL value into a form that JSON has.
-func native(v ref.Val, depth int) (any, error) {
-	if depth > 1000 {
+// nativeValue brings a CEL value into a form that JSON has.
+type nativeValue struct {
+	ctx    context.Context
+	values int // so far
+}
+
+func (n *nativeValue) of(v ref.Val, depth int) (any, error) {
+	n.values++
+	switch {
+	case depth > 1000:
 		return nil, fmt.Errorf("the result is nested too deeply")
+	case n.values > mostValues:
+		return nil, fmt.Errorf("the result has more than %d values: query a part of it", mostValues)
+	case n.values%1000 == 0 && n.ctx.Err() != nil:
+		return nil, n.ctx.Err()
 	}
 	switch v := v.(type) {
 	case types.Null:
@@ -104,9 +120,9 @@ func native(v ref.Val, depth int) (any, error) {
 	case types.Duration:
 		return v.Duration.String(), nil
 	case traits.Mapper:
-		return nativeMap(v, depth)
+		return n.object(v, depth)
 	case traits.Lister:
-		return nativeList(v, depth)
+		return n.list(v, depth)
 	}
 	return nil, fmt.Errorf("the result is of type %s, which JSON does not have", v.Type().TypeName())
 }
@@ -118,10 +134,10 @@ func number(f float64) (any, error) {
 	return f, nil
 }
 
-func nativeList(v traits.Lister, depth int) (any, error) {
+func (n *nativeValue) list(v traits.Lister, depth int) (any, error) {
 	list := []any{}
 	for it := v.Iterator(); it.HasNext() == types.True; {
-		item, err := native(it.Next(), depth+1)
+		item, err := n.of(it.Next(), depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +146,7 @@ func nativeList(v traits.Lister, depth int) (any, error) {
 	return list, nil
 }
 
-func nativeMap(v traits.Mapper, depth int) (any, error) {
+func (n *nativeValue) object(v traits.Mapper, depth int) (any, error) {
 	object := map[string]any{}
 	for it := v.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
@@ -138,7 +154,7 @@ func nativeMap(v traits.Mapper, depth int) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("the result has a key of type %s: JSON has text alone", key.Type().TypeName())
 		}
-		item, err := native(v.Get(key), depth+1)
+		item, err := n.of(v.Get(key), depth+1)
 		if err != nil {
 			return nil, err
 		}

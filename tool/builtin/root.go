@@ -20,7 +20,7 @@ type folder struct {
 }
 
 // root is the declared folder that a path lies in, and the path within it.
-func (s *Server) root(path string) (*folder, string, error) {
+func (s *Server) root(c call, path string) (*folder, string, error) {
 	if len(s.options.Roots) == 0 {
 		return nil, "", errors.New("no folder may be used: the manifest lists no roots")
 	}
@@ -29,6 +29,11 @@ func (s *Server) root(path string) (*folder, string, error) {
 	}
 	if !filepath.IsAbs(path) {
 		return s.open(s.options.Roots[0], path)
+	}
+	if c.demand().CleanPaths {
+		if err := s.elsewhere(path); err != nil {
+			return nil, "", err
+		}
 	}
 	for _, r := range s.options.Roots {
 		folder, err := s.absolute(r)
@@ -40,6 +45,21 @@ func (s *Server) root(path string) (*folder, string, error) {
 		}
 	}
 	return nil, "", fmt.Errorf("%q lies in none of the roots", path)
+}
+
+// elsewhere refuses an absolute path that leads into the first root: rules are
+// written for the relative one.
+func (s *Server) elsewhere(path string) error {
+	first, err := s.folder(s.options.Roots[0])
+	if err != nil {
+		return fmt.Errorf("the root %q cannot be opened: %w", s.options.Roots[0], reason(err))
+	}
+	for _, p := range []string{path, resolved(path)} {
+		if rel, err := filepath.Rel(first.real, p); err == nil && filepath.IsLocal(rel) {
+			return &refusedError{CodeUncleanPath, fmt.Sprintf("%q lies in the first root: write %q", path, rel)}
+		}
+	}
+	return nil
 }
 
 func (s *Server) open(root, rel string) (*folder, string, error) {

@@ -30,6 +30,13 @@ type Options struct {
 	Hosts     []string // host or host:port that may be fetched from; a host alone covers every port
 	Programs  []string // argv[0] that may be run, compared literally
 
+	// Protected is what no tool writes, because the manifest runs or obeys it: files and
+	// folders, relative to the workspace or absolute; * stands for any name, or part of
+	// one. nil: nothing but what every workspace has.
+	Protected func() []string
+	// Nested is the same of another workspace, above or below.
+	Nested func(workspace string) []string
+
 	// Markers are NAME=value pairs that every process gets, by which all that a run
 	// started can be found.
 	Markers []string
@@ -155,7 +162,7 @@ func add[In any](server *mcp.Server, d definition, run func(call, In) (answer, e
 		}
 		a, err := run(call{ctx, req}, in)
 		if err != nil {
-			return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
+			return &mcp.CallToolResult{Meta: refusedMeta(err), IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 		}
 		return a.result()
 	})
