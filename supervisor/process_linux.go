@@ -44,13 +44,13 @@ func statOf(pid int) (s procStat, running bool) {
 	return parseStat(text)
 }
 
-// Fields of a process's stat, counted from the 3rd, the one after its name.
+// Fields of a process's stat, counted from the one after its name.
 const (
-	statState   = 3 - 3
-	statParent  = 4 - 3
-	statSession = 6 - 3
-	statFlags   = 9 - 3
-	statStart   = 22 - 3
+	statState   = 0
+	statParent  = 1
+	statSession = 3
+	statFlags   = 6
+	statStart   = 19
 )
 
 // statFields are those after the name. That stands in parentheses, and may hold spaces
