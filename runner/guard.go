@@ -69,8 +69,8 @@ func visibleTo(ctx context.Context) string {
 }
 
 // onBehalf is who acts for a user without being that user; "": nobody does.
-func onBehalf(ctx context.Context) string {
-	if p := principal(ctx); strings.HasPrefix(p, "token:") && p != "token:"+userOf(ctx) {
+func onBehalf(ctx context.Context, user string) string {
+	if p := principal(ctx); strings.HasPrefix(p, "token:") && p != "token:"+user {
 		return p
 	}
 	return ""

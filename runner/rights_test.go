@@ -78,6 +78,33 @@ func TestGoingBackPastADecisionNeedsItsScope(t *testing.T) {
 	}
 }
 
+// A run that somebody else has rolled back is still its user's.
+func TestARunThatIsRolledBackKeepsItsUser(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	svc := b.Guarded()
+	as := func(user string, scopes ...string) context.Context {
+		return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "grpc", User: user, Principal: "token:" + user, Scopes: scopes})
+	}
+	s, err := svc.Start(as("alice", decides...), tipstaff.StartRequest{Program: []byte(loop), Name: "p.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-s.Done
+	made, err := svc.Fork(as("root", tipstaff.ScopeAdmin), tipstaff.ForkRequest{Run: s.Run, Stage: "critic", Rollback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := svc.Get(as("alice", tipstaff.ScopeRead), made.ID); err != nil || got.User != "alice" {
+		t.Errorf("it is %q's, %v", got.User, err)
+	}
+	if _, err := svc.Get(as("bob", tipstaff.ScopeRead), made.ID); tipstaff.CodeOf(err) != tipstaff.Forbidden {
+		t.Errorf("bob sees it: %v", err)
+	}
+	b.resume2(made.ID)
+	b.verified(made.ID)
+}
+
 // What answers gates in advance is for those who may answer them.
 func TestAnsweringInAdvanceNeedsItsScope(t *testing.T) {
 	t.Parallel()

@@ -293,7 +293,10 @@ func (r *Runner) createFrom(ctx context.Context, body draftBody, doc *plan.Docum
 // store creates a run: drafted and, if there is a program, compiled, followed by
 // more.
 func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc *plan.Document, more []flow.Draft) error {
-	body.User, body.Origin, body.Trace, body.By = userOf(ctx), r.Origin, tool.Traceparent(ctx), onBehalf(ctx)
+	if body.Rollback == nil || body.Parent.Relation != relationRollback { // else it stays whose it was, whoever rolls it back
+		body.User = userOf(ctx)
+	}
+	body.Origin, body.Trace, body.By = r.Origin, tool.Traceparent(ctx), onBehalf(ctx, body.User)
 	body.Keys = keysBody{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
 	body.Pipeline = statusIn(run, body.Pipeline)
 	if body.ForkOf == nil {
