@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,9 @@ func TestAQuestionIsTheLastOfItsStream(t *testing.T) {
 	if i.Kind != "confirmation" || i.Question != "Shall it?" || i.Message != "It costs." || string(i.Data) != `{"cost":3}` || !i.Open || i.ExpiresAt == nil ||
 		len(i.Actions) != 3 || i.Actions[0] != "approve" || i.Id == "" {
 		t.Errorf("the interrupt is %v", i)
+	}
+	if shown := strings.Join(i.GetShown().GetLines(), "\n"); !i.GetShown().GetWhole() || !strings.Contains(shown, `data: {"cost":3}`) || !strings.Contains(shown, `message: "It costs."`) {
+		t.Errorf("it is shown as %s", shown)
 	}
 	bounds, err := c.CheckBounds(c.ctx(), env)
 	if err != nil || bounds.CanContinue || !bounds.InterruptPending || bounds.TerminalReason != nil {
