@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -83,17 +82,6 @@ func fit(s string, n int) string {
 // pad fills clean text with spaces up to n cells.
 func pad(s string, n int) string {
 	return s + strings.Repeat(" ", max(0, n-cells(s)))
-}
-
-// cut is the longest prefix of s of at most n bytes that splits no character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // plural counts things: 1 run, 2 runs.
