@@ -162,7 +162,7 @@ func (r *Runner) mayLeave(ctx context.Context, req tipstaff.ForkRequest, row flo
 	switch state := tipstaff.State(row.State); {
 	case state == tipstaff.Drafting:
 		return tipstaff.Errorf(tipstaff.WrongState, "run %s is a draft: it has no checkpoints yet", row.ID)
-	case r.driving(row.ID) || r.alive(row):
+	case !state.Terminal() && (r.driving(row.ID) || r.alive(row)): // the drive of one that has ended may still be tidying up
 		return tipstaff.Errorf(tipstaff.WrongState, "run %s is running", row.ID).WithHint("wait until it rests, or cancel it")
 	case !req.Rollback:
 		return checkThread(req.Thread)
