@@ -318,7 +318,7 @@ type ClarifyQuestion struct {
 	Prompt   string          `json:"prompt"`
 	Type     string          `json:"type"` // text, number, boolean, choice
 	Options  []string        `json:"options"`
-	Default  json.RawMessage `json:"default"`
+	Default  json.RawMessage `json:"default,omitempty"`
 	Required bool            `json:"required"`
 }
 

@@ -106,6 +106,20 @@ func TestScreenPaintsInPlace(t *testing.T) {
 	equal(t, "resumed", vt.String(), "$ tipstaff run\nquestion? yes\nafter")
 }
 
+// What stands above a question stays there, and the next frame comes below it.
+func TestScreenStandsAboveAQuestion(t *testing.T) {
+	var vt vterm
+	s := &screen{w: &vt, size: func() (int, int) { return 80, 24 }}
+	s.paint(frame("tree", "  ? ok"))
+	s.leave()
+	s.paint(frame("never"))
+	vt.Write([]byte("question? yes\n"))
+	s.resume()
+	s.paint(frame("tree", "  ok"))
+	s.paint(frame("tree", "  done"))
+	equal(t, "terminal", vt.String(), "tree\n  ? ok\nquestion? yes\ntree\n  done")
+}
+
 func TestScreenStaysSuspendedWhileOneStillWrites(t *testing.T) {
 	var vt vterm
 	s := &screen{w: &vt, size: func() (int, int) { return 80, 24 }}

@@ -49,22 +49,6 @@ type Keeper interface {
 	Settled(id string)
 }
 
-// Position is where a node is written: line and column, from 1.
-func (n *Node) Position() (line, column int) { return n.at.Line, n.at.Column }
-
-// LiteralArgs are the arguments of a tool call as they will be sent, if no reference
-// stands in them.
-func (n *Node) LiteralArgs() (args json.RawMessage, ok bool) {
-	if !n.literal {
-		return nil, false
-	}
-	if n.args == nil {
-		return json.RawMessage("{}"), true
-	}
-	args, err := render(n.args, nil)
-	return args, err == nil
-}
-
 // Performer is who does what a leaf asks for: the tool, agent or skill.
 func (n *Node) Performer() string {
 	switch n.Kind {

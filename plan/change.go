@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Changes are what a revision changes of a document: first the nodes, in the order of the
@@ -37,28 +37,28 @@ func (d *Document) parts() (parts map[string]json.RawMessage, order []string) {
 		parts[what] = v
 		order = append(order, what)
 	}
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(d.canonical, &members) // it has been read before
-	var node func(n *Node, written json.RawMessage)
-	node = func(n *Node, written json.RawMessage) {
-		var own map[string]json.RawMessage
-		_ = json.Unmarshal(written, &own)
-		var below []json.RawMessage
-		_ = json.Unmarshal(own["children"], &below)
-		names := make([]string, len(n.Children))
-		for i, c := range n.Children {
-			names[i] = c.name()
+	var node func(n *Node)
+	node = func(n *Node) {
+		own := n.members("id", "children")
+		place := func(name string, v *document.Value) {
+			own.Members = append(own.Members, document.Member{Key: name, Value: v})
 		}
-		delete(own, "id")
-		if own["stands at"] = flow.JSON(n.Path); len(names) > 0 {
-			own["children"] = flow.JSON(names)
+		place("stands at", &document.Value{Kind: document.Text, Text: n.Path})
+		if len(n.Children) > 0 {
+			names := &document.Value{Kind: document.List}
+			for _, c := range n.Children {
+				names.Items = append(names.Items, &document.Value{Kind: document.Text, Text: c.name()})
+			}
+			place("children", names)
 		}
-		add(n.name(), flow.JSON(own))
-		for i, c := range n.Children {
-			node(c, below[i])
+		add(n.name(), document.Raw(own))
+		for _, c := range n.Children {
+			node(c)
 		}
 	}
-	node(d.Root, members["root"])
+	node(d.Root)
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(d.canonical, &members) // it has been read before
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if name != "root" {
 			add("plan."+name, members[name]) // which no node is called

@@ -143,6 +143,7 @@ type Node struct {
 	show      *document.Value
 	prompt    *document.Value
 	question  *document.Value
+	written   *document.Value // nil: it stands in no document
 	toolsAt   []document.Position
 }
 

@@ -49,18 +49,11 @@ func (w *walker) question(n *Node, l *ledger) (string, error) {
 	if w.h.Verbatim {
 		return n.Question, nil
 	}
-	parts, err := parseText(n.Question)
-	if err != nil {
-		return "", unresolved(err)
+	text, err := w.text(n.Question, l)
+	if err == nil && len(text) > maxQuestion {
+		err = unresolved(fmt.Errorf("the question would have %d bytes, and %d are the most: put what is long into show", len(text), maxQuestion))
 	}
-	text, err := joinParts(parts, w.find(l))
-	if err != nil {
-		return "", unresolved(err)
-	}
-	if len(text) > maxQuestion {
-		return "", unresolved(fmt.Errorf("the question would have %d bytes, and %d are the most: put what is long into show", len(text), maxQuestion))
-	}
-	return text, nil
+	return text, err
 }
 
 func (w *walker) ask(fc flow.Context, n *Node, subject json.RawMessage) end {

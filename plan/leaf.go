@@ -120,13 +120,9 @@ func (w *walker) step(fc flow.Context, n *Node, l *ledger) end {
 	if err != nil {
 		return end{err: err}
 	}
-	parts, err := parseText(n.Prompt)
+	prompt, err := w.text(n.Prompt, l)
 	if err != nil {
-		return end{err: unresolved(err)}
-	}
-	prompt, err := joinParts(parts, w.find(l))
-	if err != nil {
-		return end{err: unresolved(err)}
+		return end{err: err}
 	}
 	return w.unlessCarried(fc, n, stepGiven{prompt, inputs, n.Tools, n.OutputSchema}, func() end {
 		fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
@@ -182,6 +178,18 @@ func called(r flow.Result, err error) end {
 }
 
 // resolve is the object v with its references replaced, {} for none.
+// text is one with its references replaced.
+func (w *walker) text(s string, l *ledger) (string, error) {
+	parts, err := parseText(s)
+	if err == nil {
+		s, err = joinParts(parts, w.find(l))
+	}
+	if err != nil {
+		return "", unresolved(err)
+	}
+	return s, nil
+}
+
 func (w *walker) resolve(v *document.Value, l *ledger) (json.RawMessage, error) {
 	if v == nil {
 		return json.RawMessage("{}"), nil

@@ -2,20 +2,16 @@ package plan
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Outline is the tree for people, with the classes that r knows; r may be nil.
-func (d *Document) Outline(r Resolver) *tipstaff.Outline {
-	var written struct{ Root json.RawMessage }
-	_ = json.Unmarshal(d.canonical, &written) // it has been read before; one that is yet to be written has none
-	return d.Root.outline(r, written.Root)
-}
+func (d *Document) Outline(r Resolver) *tipstaff.Outline { return d.Root.outline(r) }
 
-// outline is a node, given as it is written, and what stands below it.
-func (n *Node) outline(r Resolver, written json.RawMessage) *tipstaff.Outline {
+func (n *Node) outline(r Resolver) *tipstaff.Outline {
 	o := &tipstaff.Outline{Path: n.Path, ID: n.ID, Kind: string(n.Kind)}
 	label := ""
 	switch n.Kind {
@@ -31,22 +27,37 @@ func (n *Node) outline(r Resolver, written json.RawMessage) *tipstaff.Outline {
 	case Step:
 		o.Label, label = n.Agent, "agent"
 	}
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(written, &members)
-	var children []json.RawMessage
-	_ = json.Unmarshal(members["children"], &children)
-	for _, name := range []string{"id", "kind", "children", label} {
-		delete(members, name)
+	if given := n.members("id", "kind", "children", label); len(given.Members) > 0 {
+		o.Given = document.Raw(given)
 	}
-	if len(members) > 0 {
-		o.Given = flow.JSON(members)
-	}
-	for i, c := range n.Children {
-		var below json.RawMessage
-		if i < len(children) {
-			below = children[i]
-		}
-		o.Children = append(o.Children, c.outline(r, below))
+	for _, c := range n.Children {
+		o.Children = append(o.Children, c.outline(r))
 	}
 	return o
+}
+
+// members are those of a node as it is written, but for some.
+func (n *Node) members(except ...string) *document.Value {
+	v := &document.Value{Kind: document.Object}
+	if n.written == nil {
+		return v
+	}
+	v.Members = slices.DeleteFunc(slices.Clone(n.written.Members), func(m document.Member) bool { return slices.Contains(except, m.Key) })
+	return v
+}
+
+// Position is where a node is written: line and column, from 1.
+func (n *Node) Position() (line, column int) { return n.at.Line, n.at.Column }
+
+// LiteralArgs are the arguments of a tool call as they will be sent, if no reference
+// stands in them.
+func (n *Node) LiteralArgs() (args json.RawMessage, ok bool) {
+	if !n.literal {
+		return nil, false
+	}
+	if n.args == nil {
+		return json.RawMessage("{}"), true
+	}
+	args, err := render(n.args, nil)
+	return args, err == nil
 }

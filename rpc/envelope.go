@@ -346,7 +346,11 @@ func interruptOf(g tipstaff.Gate) *pb.Interrupt {
 
 // shownOf is what a gate asks about, as everybody is shown it.
 func shownOf(g tipstaff.Gate) *pb.Shown {
-	s := tipstaff.Subject(g)
+	s := g.Shown
+	if s == nil {
+		shown := tipstaff.Subject(g)
+		s = &shown
+	}
 	return &pb.Shown{Lines: s.Lines, Whole: s.Whole}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
 )
 
 // The plan that is corrected: two effects that are counted, with a gate between.
@@ -216,4 +217,19 @@ func TestAMaterialCorrectionCanEndTheRun(t *testing.T) {
 	if ev := b.evidence(run); ev.Revision != 1 || ev.Counts["completed"] != 1 || !slices.Equal(ev.Skipped, []string{"ok", "two"}) {
 		t.Errorf("evidence %+v", ev)
 	}
+}
+
+// A correction may bring an agent to a plan that had none: the drive that takes it up
+// can ask its model.
+func TestACorrectionMayBringAnAgent(t *testing.T) {
+	b := newBed(t)
+	b.write("tipstaff.yaml", withModels)
+	b.write("script.yaml", "version: 1\nanswers: [{text: unused}]\n")
+	b.says = func(agent.Request) agent.Response { return agent.Response{Text: "Hello."} }
+	run, _ := b.run(`root: {id: ok, kind: gate, question: "Go on?"}`)
+	done, out := b.corrected(run, `root: {id: say, kind: step, prompt: Greet.}`)
+	if done.Material || out.State != tipstaff.Completed { // the drive begins with the program that has no agent
+		t.Errorf("%+v %+v", done, out)
+	}
+	b.verified(run)
 }

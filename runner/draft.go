@@ -153,8 +153,7 @@ type drafting struct {
 	Questions json.RawMessage       `json:"questions,omitempty"` // that are to be asked
 	Revision  *revision             `json:"revision,omitempty"`  // that was drafted
 	Reply     string                `json:"reply,omitempty"`     // and how it begins
-	Wanted    []string              `json:"wanted,omitempty"`    // what a person wants to be different about drafts
-	Revised   int                   `json:"revised,omitempty"`   // how often it was written again
+	Wanted    []string              `json:"wanted,omitempty"`    // what a person wanted to be different, each time it was written again
 	With      *revision             `json:"with,omitempty"`      // while a draft is to be confirmed: what was frozen for drafting
 }
 
@@ -171,14 +170,7 @@ type draftProblem struct {
 }
 
 // question is one of those that a model asks before it drafts.
-type question struct {
-	ID       string          `json:"id"`
-	Prompt   string          `json:"prompt"`
-	Type     string          `json:"type"`
-	Options  []string        `json:"options"`
-	Default  json.RawMessage `json:"default,omitempty"`
-	Required bool            `json:"required"`
-}
+type question struct{ tipstaff.ClarifyQuestion }
 
 // draftPlan asks the model until it has written a plan that can be proposed, or
 // wants to know something.

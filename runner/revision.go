@@ -133,11 +133,11 @@ func (c *chapter) root() string {
 	}
 	switch {
 	case c.Draft != nil && c.Phase == phaseConfirm:
-		if c.Draft.Revised > 0 {
-			root = fmt.Sprintf("%s@%d", root, c.Draft.Revised+1)
+		if n := len(c.Draft.Wanted); n > 0 {
+			root = fmt.Sprintf("%s@%d", root, n+1)
 		}
 	case c.Draft != nil: // the answers to a round of questions begin it, or what a person wants to be different
-		root = fmt.Sprintf("%s@%d", root, c.Draft.Round+c.Draft.Revised+1)
+		root = fmt.Sprintf("%s@%d", root, c.Draft.Round+len(c.Draft.Wanted)+1)
 	case c.Revision.Number > 1:
 		root = fmt.Sprintf("%s@%d", root, c.Revision.Number)
 	}

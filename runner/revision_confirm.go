@@ -81,7 +81,7 @@ func (p *program) confirmFirst(fc flow.Context) (json.RawMessage, error) {
 		subject.Cut = slices.Sorted(maps.Keys(cutIn(subject.Outline)))
 	}
 	actions := []string{actionAccept, actionReject}
-	if d := p.chapter.Draft; d != nil && d.Revised < mostRevised {
+	if d := p.chapter.Draft; d != nil && len(d.Wanted) < mostRevised {
 		actions, subject.FeedbackRequired = []string{actionAccept, actionRevise, actionReject}, []string{actionRevise}
 	}
 	d, err := fc.Wait(flow.Gate{Kind: string(tipstaff.Confirmation), Question: "Accept this plan?",

@@ -227,7 +227,6 @@ func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *pa
 	if answer.Action == actionRevise && p.chapter.Draft != nil {
 		d := *p.chapter.Draft
 		d.Wanted = append(slices.Clone(d.Wanted), answer.Feedback)
-		d.Revised++
 		t.chapter = chapter{Phase: phaseDraft, Latest: 1, Revision: *d.With, Draft: &d, Recalled: t.chapter.Recalled}
 		d.With = nil
 		return nil

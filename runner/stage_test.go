@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 )
 
@@ -53,5 +55,17 @@ func TestThePlanOfAStageIsReadOnce(t *testing.T) {
 	}
 	if got := p.outline().Children[0].Children; len(got) != 1 || len(got[0].Children) != 1 {
 		t.Errorf("the outline of the stage is %+v", got)
+	}
+}
+
+// A run that has ended can be left at once, although its drive may still be tidying up;
+// one that is driven cannot.
+func TestWhatMayBeLeft(t *testing.T) {
+	r := &Runner{drives: map[string]*active{"x": {}}}
+	if err := r.mayLeave(t.Context(), tipstaff.ForkRequest{}, flow.Row{ID: "x", State: string(tipstaff.Completed)}); err != nil {
+		t.Errorf("an ended run: %v", err)
+	}
+	if err := r.mayLeave(t.Context(), tipstaff.ForkRequest{}, flow.Row{ID: "x", State: string(tipstaff.Executing)}); tipstaff.CodeOf(err) != tipstaff.WrongState {
+		t.Errorf("a driven run: %v", err)
 	}
 }
