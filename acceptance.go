@@ -14,59 +14,44 @@ import (
 // correction, the decision of the confirmation gate. A correction that is not
 // material runs under the acceptance in force, which covers it from then on.
 type Acceptances struct {
-	byEnvelope map[ID][]terms   // what each covers
-	shown      map[string]terms // what open confirmation gates show
+	byEnvelope map[ID][]Terms   // what each covers
+	shown      map[string]Terms // what open confirmation gates show
 	inForce    ID               // the acceptance under which the last program took effect
 }
 
-// terms are what is accepted: neither half may change afterwards.
-type terms struct {
-	IntentHash    string `json:"intent_hash"`
-	ProgramDigest string `json:"program_digest"`
-}
-
-func (t terms) complete() bool { return t.IntentHash != "" && t.ProgramDigest != "" }
+func (t Terms) complete() bool { return t.IntentHash != "" && t.ProgramDigest != "" }
 
 // Apply takes note of an envelope. It returns [ErrNotAccepted] for a
 // plan.proposed that rests on no acceptance, and nothing else.
 func (a *Acceptances) Apply(e *Event) error {
 	switch e.Kind {
 	case KindIntentAccept:
-		var body struct {
-			terms
-			Gate       string `json:"gate"`
-			OnBehalfOf string `json:"on_behalf_of"`
-		}
+		var body IntentAccept
 		// What a gate showed and what is accepted by it are one and the same.
-		if decode(e.Body, &body) && byUser(e, body.OnBehalfOf) && (body.Gate == "" || a.shown[body.Gate] == body.terms) {
-			a.accept(e.ID, body.terms)
+		if decode(e.Body, &body) && byUser(e, body.OnBehalfOf) && (body.Gate == "" || a.shown[body.Gate] == body.Terms) {
+			a.accept(e.ID, body.Terms)
 		}
 		delete(a.shown, body.Gate)
 	case KindPolicyGate:
-		var body struct {
-			Gate    string   `json:"gate"`
-			Kind    GateKind `json:"gate_kind"`
-			Subject terms    `json:"subject"`
-		}
-		if decode(e.Body, &body) && body.Kind == Confirmation {
-			a.show(body.Gate, body.Subject)
+		var body GateOpened
+		if decode(e.Body, &body) && GateKind(body.Kind) == Confirmation {
+			var terms Terms
+			_ = decode(body.Subject, &terms) // what it does not show it cannot accept
+			a.show(body.Gate, terms)
 		}
 	case KindPolicyGateResolve:
-		var body resolveBody
+		var body GateResolved
 		if !decode(e.Body, &body) {
 			return nil
 		}
-		if body.Action == "accept" && body.decision() && byUser(e, body.OnBehalfOf) {
+		if body.Action == "accept" && body.Decision() && byUser(e, body.OnBehalfOf) {
 			a.accept(e.ID, a.shown[body.Gate])
 		}
 		delete(a.shown, body.Gate)
 	case KindIntentCorrect:
-		var body struct {
-			terms
-			Material *bool `json:"material"`
-		}
+		var body IntentCorrect
 		if decode(e.Body, &body) && body.Material != nil && !*body.Material && !a.inForce.IsZero() {
-			a.accept(a.inForce, body.terms)
+			a.accept(a.inForce, body.Terms)
 		}
 	case KindPlanProposed:
 		return a.check(e)
@@ -74,28 +59,25 @@ func (a *Acceptances) Apply(e *Event) error {
 	return nil
 }
 
-func (a *Acceptances) accept(id ID, t terms) {
+func (a *Acceptances) accept(id ID, t Terms) {
 	if !t.complete() || id.IsZero() {
 		return
 	}
 	if a.byEnvelope == nil {
-		a.byEnvelope = map[ID][]terms{}
+		a.byEnvelope = map[ID][]Terms{}
 	}
 	a.byEnvelope[id] = append(a.byEnvelope[id], t)
 }
 
-func (a *Acceptances) show(gate string, t terms) {
+func (a *Acceptances) show(gate string, t Terms) {
 	if a.shown == nil {
-		a.shown = map[string]terms{}
+		a.shown = map[string]Terms{}
 	}
 	a.shown[gate] = t
 }
 
 func (a *Acceptances) check(e *Event) error {
-	var body struct {
-		terms
-		AcceptedBy string `json:"accepted_by"`
-	}
+	var body PlanProposed
 	if err := json.Unmarshal(e.Body, &body); err != nil {
 		return fmt.Errorf("%w: the body of plan.proposed is unreadable: %v", ErrNotAccepted, err)
 	}
@@ -107,7 +89,7 @@ func (a *Acceptances) check(e *Event) error {
 	if len(covered) == 0 {
 		return fmt.Errorf("%w: %s is no acceptance of this run", ErrNotAccepted, by)
 	}
-	if !slices.Contains(covered, body.terms) {
+	if !slices.Contains(covered, body.Terms) {
 		accepted := covered[0]
 		if accepted.ProgramDigest != body.ProgramDigest {
 			return fmt.Errorf("%w: %s accepted program %s, not %s", ErrNotAccepted, by, accepted.ProgramDigest, body.ProgramDigest)
@@ -121,19 +103,3 @@ func (a *Acceptances) check(e *Event) error {
 // byUser reports whether a user stands behind an envelope: by the user's key, or
 // by a surface that signs with the executor's and says for whom.
 func byUser(e *Event, onBehalfOf string) bool { return e.From == "user" || onBehalfOf != "" }
-
-// resolveBody is what the root package reads of a policy.gate.resolve.
-type resolveBody struct {
-	Gate       string          `json:"gate"`
-	Action     string          `json:"action"`
-	Answer     json.RawMessage `json:"answer"`
-	Via        string          `json:"via"`
-	OnBehalfOf string          `json:"on_behalf_of"`
-}
-
-// decision reports whether somebody, or the clock, answered. A gate that its
-// program or its run left behind was closed, not decided.
-func (r resolveBody) decision() bool { return r.Via != "superseded" && r.Via != "run_ended" }
-
-// decode reads a body as far as it can be read. Folds ignore what they cannot.
-func decode(body json.RawMessage, v any) bool { return json.Unmarshal(body, v) == nil }

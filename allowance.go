@@ -1,7 +1,5 @@
 package tipstaff
 
-import "strconv"
-
 // Allowance is whether a stage of any kind could start in a pipeline run, and what
 // is left to it. Asking has no side effect.
 type Allowance struct {
@@ -30,8 +28,8 @@ func AllowanceOf(run Run) Allowance {
 		a.Version = run.Pipeline.Version
 	}
 	for name, b := range run.Bounds {
-		if limit, ok := b.limit(name); ok {
-			a.Left[name] = max(0, limit-b.amount(name, b.Used)-b.amount(name, b.Reserved))
+		if b.Limited {
+			a.Left[name] = max(0, b.Limit-b.Used-b.Reserved)
 		}
 	}
 	if run.State.Terminal() {
@@ -57,26 +55,4 @@ func (r *Run) outcome() string {
 		return "bound_exceeded"
 	}
 	return string(r.State)
-}
-
-func (b BoundStatus) limit(name string) (int64, bool) {
-	if b.Limit == "" {
-		return 0, false
-	}
-	return b.amount(name, b.Limit), true
-}
-
-// amount reads back what was formatted; 0 if it was nothing.
-func (BoundStatus) amount(name, text string) (n int64) {
-	var err error
-	switch name {
-	case BoundCostUSD, BoundWallTime:
-		n, err = ParseBound(name, text)
-	default:
-		n, err = strconv.ParseInt(text, 10, 64)
-	}
-	if err != nil {
-		return 0
-	}
-	return n
 }

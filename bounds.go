@@ -320,10 +320,68 @@ func number(value json.RawMessage) any {
 	return v
 }
 
-// BoundStatus is one bound as surfaces show it: decimal strings for cost_usd,
-// durations for wall_time, whole numbers for the rest.
+// BoundStatus is one bound of a run, in the units of the ledger.
 type BoundStatus struct {
+	Limit    int64
+	Limited  bool // false: it is only counted
+	Used     int64
+	Reserved int64
+}
+
+// BoundsStatus are the bounds of a run, by name. In JSON their amounts stand as people
+// read them: decimal strings for cost_usd, durations for wall_time, whole numbers for
+// the rest.
+type BoundsStatus map[string]BoundStatus
+
+type boundText struct {
 	Limit    string `json:"limit,omitempty"` // absent: only counted
 	Used     string `json:"used"`
 	Reserved string `json:"reserved"`
+}
+
+// MarshalJSON writes the amounts as texts.
+func (b BoundsStatus) MarshalJSON() ([]byte, error) {
+	shown := make(map[string]boundText, len(b))
+	for name, s := range b {
+		text := boundText{Used: FormatBound(name, s.Used), Reserved: FormatBound(name, s.Reserved)}
+		if s.Limited {
+			text.Limit = FormatBound(name, s.Limit)
+		}
+		shown[name] = text
+	}
+	return json.Marshal(shown)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (b *BoundsStatus) UnmarshalJSON(data []byte) error {
+	var shown map[string]boundText
+	if err := json.Unmarshal(data, &shown); err != nil {
+		return err
+	}
+	*b = make(BoundsStatus, len(shown))
+	for name, text := range shown {
+		s := BoundStatus{Limited: text.Limit != ""}
+		for _, part := range []struct {
+			to   *int64
+			text string
+		}{{&s.Limit, text.Limit}, {&s.Used, text.Used}, {&s.Reserved, text.Reserved}} {
+			if part.text == "" {
+				continue
+			}
+			var err error
+			if *part.to, err = parseShown(name, part.text); err != nil {
+				return err
+			}
+		}
+		(*b)[name] = s
+	}
+	return nil
+}
+
+// parseShown reads what [FormatBound] writes.
+func parseShown(name, text string) (int64, error) {
+	if name == BoundCostUSD || name == BoundWallTime {
+		return ParseBound(name, text)
+	}
+	return strconv.ParseInt(text, 10, 64)
 }

@@ -39,21 +39,10 @@ type Checkpoint struct {
 
 // StageTransition is one step of a pipeline from stage to stage.
 type StageTransition struct {
-	Seq        int64     `json:"seq"`
-	From       string    `json:"from"`
-	To         string    `json:"to"`
-	Reason     string    `json:"reason"`
-	Iteration  int64     `json:"iteration"`
-	Epoch      int64     `json:"epoch"`
-	Turn       int64     `json:"turn"`
-	Timestamp  time.Time `json:"timestamp"`
-	Rule       int       `json:"rule,omitempty"` // its number among those of From, from 1; 0: none
-	EdgeCount  int64     `json:"edge_count,omitempty"`
-	Checkpoint string    `json:"checkpoint,omitempty"`
-	N          int64     `json:"n"`              // its number, over rollbacks too
-	By         string    `json:"by,omitempty"`   // of a rollback: who
-	Left       string    `json:"left,omitempty"` // of a rollback: the run that was left
-	Run        ID        `json:"run_id"`
+	Seq int64 `json:"seq"`
+	Transitioned
+	Timestamp time.Time `json:"timestamp"`
+	Run       ID        `json:"run_id"`
 }
 
 // Checkpoints lists the checkpoints of a run, oldest first, those included that it

@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"context"
+	"github.com/tipstaff/tipstaff/flow"
 	"iter"
 	"maps"
 	"slices"
@@ -21,19 +22,15 @@ func Doubts(ctx context.Context, runs Follower, run ID) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		var body struct {
-			Class string   `json:"class"`
-			Gate  GateKind `json:"gate_kind"`
-		}
 		switch e.Kind {
 		case KindEffectIntended:
-			if decode(e.Body, &body) && body.Class == "once" {
+			if BodyOf[Effect](&e).Class == flow.Once {
 				sent[e.Path] = true
 			}
 		case KindEffectFinished, KindEffectFailed, KindEffectSuspended:
 			delete(sent, e.Path)
 		case KindPolicyGate:
-			if decode(e.Body, &body) && body.Gate == InDoubt {
+			if BodyOf[GateOpened](&e).Kind == string(InDoubt) {
 				delete(sent, AskerPath(InDoubt, e.Path))
 			}
 		case KindRunContinued: // a segment begins while no call is under way

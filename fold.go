@@ -1,9 +1,11 @@
 package tipstaff
 
 import (
-	"encoding/json"
+	"cmp"
 	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Fold is what the records of a run add up to: all that its status needs. It is
@@ -81,19 +83,9 @@ func (f *Fold) Apply(e *Event) {
 	case KindEffectSuspended:
 		f.Ledger.suspend(e.Path)
 	case KindBoundReserved:
-		var body struct {
-			By amounts `json:"by"`
-		}
-		if decode(e.Body, &body) {
-			f.Ledger.reserve(e.Path, body.By)
-		}
+		f.Ledger.reserve(e.Path, BodyOf[BoundReserved](e).By)
 	case KindGateTaken:
-		var body struct {
-			Gate string `json:"gate"`
-		}
-		if decode(e.Body, &body) {
-			f.Ledger.take(body.Gate)
-		}
+		f.Ledger.take(BodyOf[GateTaken](e).Gate)
 	case KindPlanStep:
 		f.applyStep(e)
 	case KindStageStarted, KindStageFinished:
@@ -114,12 +106,27 @@ func (f *Fold) applyEnvelope(e *Event) {
 	case KindIntentDraft:
 		f.applyDraft(e)
 	case KindIntentAccept:
-		f.applyProgram(e)
+		body := BodyOf[IntentAccept](e)
+		f.inForce(body.Terms, body.Revision)
+		f.limit(body.Bounds)
 		f.closeGate(e) // where a gate asked for it
-	case KindIntentCompiled, KindPlanProposed, KindIntentCorrect:
-		f.applyProgram(e)
+	case KindIntentCompiled:
+		f.inForce(BodyOf[IntentCompiled](e).Terms, 0)
+	case KindPlanProposed:
+		body := BodyOf[PlanProposed](e)
+		f.inForce(body.Terms, body.Revision)
+	case KindIntentCorrect:
+		// A material correction is not in force until it is proposed anew.
+		if body := BodyOf[IntentCorrect](e); body.Material == nil || !*body.Material {
+			f.inForce(body.Terms, body.Revision)
+		}
 	case KindIntentDispatch:
-		f.applyDispatch(e)
+		if child := BodyOf[IntentDispatch](e).Child; !child.IsZero() {
+			if f.Lineage == nil {
+				f.Lineage = new(Lineage)
+			}
+			f.Lineage.Children = append(f.Lineage.Children, child)
+		}
 	case KindIntentClarify, KindPolicyGate:
 		f.openGate(e)
 	case KindIntentAnswer, KindPolicyGateResolve:
@@ -130,153 +137,92 @@ func (f *Fold) applyEnvelope(e *Event) {
 }
 
 func (f *Fold) applyDraft(e *Event) {
-	var body struct {
-		Kind   string `json:"program_kind"`
-		Digest string `json:"program_digest"`
-		User   string `json:"user"`
-		Origin string `json:"origin"`
-		Title  string `json:"title"`
-		Parent *struct {
-			Run      ID     `json:"run"`
-			Relation string `json:"relation"`
-		} `json:"parent"`
-		ForkOf *struct {
-			Run ID    `json:"run"`
-			Seq int64 `json:"seq"`
-		} `json:"fork_of"`
-		Bounds   json.RawMessage `json:"bounds"`
-		Pipeline *PipelineStatus `json:"pipeline"`
-		Rollback struct {
+	f.Created = e.At
+	body := BodyOf[IntentDraft](e)
+	f.Program, f.Pipeline = Program{Kind: body.ProgramKind, Digest: body.ProgramDigest}, body.Pipeline
+	f.User, f.Origin, f.Title = body.User, body.Origin, body.Title
+	if body.ForkOf != nil {
+		f.Lineage = &Lineage{Relation: "fork", Seq: body.ForkOf.Seq}
+		f.Lineage.Parent, _ = ParseID(body.ForkOf.Run)
+	}
+	if body.Parent != nil {
+		if f.Lineage == nil {
+			f.Lineage = new(Lineage)
+		}
+		f.Lineage.Parent, _ = ParseID(body.Parent.Run)
+		f.Lineage.Relation = body.Parent.Relation
+	}
+	if f.Pipeline != nil {
+		var rollback struct {
 			Counters struct {
 				Stage int64 `json:"current_stage_number"`
 			} `json:"counters"`
-		} `json:"rollback"`
-	}
-	f.Created = e.At
-	if !decode(e.Body, &body) {
-		return
-	}
-	f.Program, f.Pipeline = Program{Kind: body.Kind, Digest: body.Digest}, body.Pipeline
-	f.User, f.Origin, f.Title = body.User, body.Origin, body.Title
-	if body.ForkOf != nil {
-		f.Lineage = &Lineage{Parent: body.ForkOf.Run, Relation: "fork", Seq: body.ForkOf.Seq}
-	}
-	if body.Parent != nil {
-		seq := int64(0)
-		if f.Lineage != nil {
-			seq = f.Lineage.Seq
 		}
-		f.Lineage = &Lineage{Parent: body.Parent.Run, Relation: body.Parent.Relation, Seq: seq}
-	}
-	if f.Pipeline != nil {
-		f.Pipeline.StageNumber = body.Rollback.Counters.Stage // a run that goes back has come as far as the one it leaves
+		_ = decode(body.Rollback, &rollback)
+		f.Pipeline.StageNumber = rollback.Counters.Stage // a run that goes back has come as far as the one it leaves
 	}
 	f.limit(body.Bounds)
 }
 
 // applyVersion follows how often the state of a pipeline has changed.
 func (f *Fold) applyVersion(e *Event) {
-	var body struct {
-		Version int64           `json:"version"`
-		Stage   int64           `json:"stage_number"`
-		Digest  string          `json:"program_digest"`
-		Thread  string          `json:"thread_id"`
-		Used    amounts         `json:"used"`
-		Bounds  json.RawMessage `json:"bounds"`
-	}
-	if f.Pipeline == nil || !decode(e.Body, &body) {
+	if f.Pipeline == nil {
 		return
 	}
+	if e.Kind == KindTurnMerged {
+		body := BodyOf[TurnMerged](e)
+		f.Pipeline.Version = max(f.Pipeline.Version, body.Version)
+		f.Pipeline.StageNumber = max(f.Pipeline.StageNumber, body.StageNumber)
+		return
+	}
+	body := BodyOf[DraftUpdated](e)
 	f.Pipeline.Version = max(f.Pipeline.Version, body.Version)
-	f.Pipeline.StageNumber = max(f.Pipeline.StageNumber, body.Stage)
-	if e.Kind != KindDraftUpdated {
-		return
-	}
-	if body.Digest != "" {
-		f.Program.Digest = body.Digest
-	}
-	if body.Thread != "" {
-		f.Pipeline.Thread = body.Thread
-	}
+	f.Program.Digest = cmp.Or(body.ProgramDigest, f.Program.Digest)
+	f.Pipeline.Thread = cmp.Or(body.Thread, f.Pipeline.Thread)
 	f.limit(body.Bounds)
 	f.Ledger.carry(body.Used, nil)
 }
 
-// applyDispatch takes note of a child run.
-func (f *Fold) applyDispatch(e *Event) {
-	var body struct {
-		Child ID `json:"child"`
-	}
-	if !decode(e.Body, &body) || body.Child.IsZero() {
+// inForce follows which program is in force.
+func (f *Fold) inForce(t Terms, revision int) {
+	if t.ProgramDigest == "" {
 		return
 	}
-	if f.Lineage == nil {
-		f.Lineage = new(Lineage)
-	}
-	f.Lineage.Children = append(f.Lineage.Children, body.Child)
-}
-
-// applyProgram follows which program is in force. A material correction is not,
-// until it is proposed anew.
-func (f *Fold) applyProgram(e *Event) {
-	var body struct {
-		Digest   string          `json:"program_digest"`
-		Revision int             `json:"revision"`
-		Material bool            `json:"material"`
-		Gate     string          `json:"gate"`
-		Bounds   json.RawMessage `json:"bounds"`
-	}
-	if !decode(e.Body, &body) {
-		return
-	}
-	if body.Digest != "" && !body.Material {
-		f.Program.Digest, f.Program.Revision = body.Digest, 0
-		if body.Revision > 1 {
-			f.Program.Revision = body.Revision
-		}
-	}
-	if e.Kind == KindIntentAccept {
-		f.limit(body.Bounds)
-		f.dropGate(body.Gate, true)
+	f.Program.Digest, f.Program.Revision = t.ProgramDigest, 0
+	if revision > 1 {
+		f.Program.Revision = revision
 	}
 }
 
 // limit sets the limits that a draft, or the acceptance that completes it, names.
-func (f *Fold) limit(doc json.RawMessage) {
-	var b Bounds
-	if len(doc) > 0 && decode(doc, &b) && b != nil {
-		f.Ledger.Limit = b
+func (f *Fold) limit(b Bounds) {
+	if b != nil {
+		f.Ledger.Limit = flow.Use(b)
 	}
 }
 
 func (f *Fold) openGate(e *Event) {
-	var body struct {
-		Gate string   `json:"gate"`
-		Kind GateKind `json:"gate_kind"`
-	}
-	if !decode(e.Body, &body) || body.Gate == "" {
+	body, err := flow.ReadOpened(string(e.Kind), e.Body)
+	if err != nil || body.Gate == "" {
 		return
-	}
-	if e.Kind == KindIntentClarify {
-		body.Kind = Clarification
 	}
 	if f.Gates == nil {
 		f.Gates = map[string]GateKind{}
 	}
-	f.Gates[body.Gate] = body.Kind
+	f.Gates[body.Gate] = GateKind(body.Kind)
 	f.Opened++
 	if e.Path != "" {
-		f.Step = leafOf(AskerPath(body.Kind, e.Path))
+		f.Step = leafOf(AskerPath(GateKind(body.Kind), e.Path))
 	}
 }
 
 func (f *Fold) closeGate(e *Event) {
-	var body resolveBody
-	if !decode(e.Body, &body) {
+	body, err := flow.ReadResolved(string(e.Kind), e.Body)
+	if err != nil {
 		return
 	}
-	if f.Gates[body.Gate] == Bound && body.Action == "extend" && body.decision() {
-		var by amounts
+	if f.Gates[body.Gate] == Bound && body.Action == "extend" && body.Decision() {
+		var by flow.Use
 		if decode(body.Answer, &by) {
 			for said, name := range ownBounds {
 				if n, ok := by[said]; ok && by[name] == 0 {
@@ -286,7 +232,7 @@ func (f *Fold) closeGate(e *Event) {
 			f.Ledger.grant(body.Gate, by)
 		}
 	}
-	f.dropGate(body.Gate, body.decision())
+	f.dropGate(body.Gate, body.Decision())
 }
 
 func (f *Fold) dropGate(gate string, decided bool) {
@@ -300,28 +246,24 @@ func (f *Fold) dropGate(gate string, decided bool) {
 }
 
 func (f *Fold) applyEnd(e *Event) {
-	var body struct {
-		Outcome string `json:"outcome"`
-		Reason  string `json:"reason"`
-		Code    string `json:"code"`
-		Message string `json:"message"`
-		Bound   string `json:"bound"`
-		Gate    string `json:"gate"`
-		Why     string `json:"terminal_reason"`
-	}
-	_ = decode(e.Body, &body) // an unreadable end is an end
-	f.dropGate(body.Gate, true)
-	if f.Pipeline != nil {
-		f.Pipeline.TerminalReason = body.Why
-	}
+	var ending Ending
 	switch e.Kind {
 	case KindIntentAttest:
-		f.Outcome = body.Outcome
+		body := BodyOf[IntentAttest](e)
+		f.Outcome, ending = body.Outcome, body.Ending
 	case KindIntentFail:
+		body := BodyOf[IntentFail](e)
+		ending = body.Ending
 		f.Failure = &Failure{Reason: body.Reason, Code: body.Code, Message: body.Message, Bound: body.Bound}
 		f.Failure.Path = f.whereFailed()
 	case KindIntentCancel:
+		body := BodyOf[IntentCancel](e)
+		ending = body.Ending
 		f.Failure = &Failure{Reason: string(Cancelled), Message: body.Reason}
+		f.dropGate(body.Gate, true)
+	}
+	if f.Pipeline != nil {
+		f.Pipeline.TerminalReason = ending.TerminalReason
 	}
 	f.Ended = e.At
 	if !f.DriveFrom.IsZero() && e.Kind != KindIntentCancel { // which anyone may have written, later
@@ -349,7 +291,7 @@ func (f *Fold) applyOwnership(e *Event) {
 		f.endDrive() // of an owner that was lost without a word
 		f.DriveFrom, f.DriveTo = e.At, e.At
 	case KindRunParked:
-		f.setWall(e)
+		f.setWall(BodyOf[RunParked](e).WallMs)
 	case KindRunInterrupted:
 		f.endDrive()
 	}
@@ -370,35 +312,27 @@ func (f *Fold) endDrive() {
 }
 
 // setWall takes the sum that the owner itself measured.
-func (f *Fold) setWall(e *Event) {
-	var body struct {
-		WallMs *int64 `json:"wall_ms"`
-	}
-	if !decode(e.Body, &body) || body.WallMs == nil || *body.WallMs < 0 {
+func (f *Fold) setWall(ms *int64) {
+	if ms == nil || *ms < 0 {
 		f.endDrive()
 		return
 	}
-	f.WallMs = *body.WallMs
+	f.WallMs = *ms
 	f.DriveFrom, f.DriveTo = time.Time{}, time.Time{}
 }
 
 func (f *Fold) applyCarry(e *Event) {
-	var body struct {
-		Used     amounts `json:"used"`
-		Counters amounts `json:"counters"`
-		Limit    amounts `json:"limit"`
-		WallMs   int64   `json:"wall_ms"`
-	}
-	if !decode(e.Body, &body) {
-		return
-	}
 	if e.Kind == KindRunForked {
+		body := BodyOf[RunForked](e)
 		f.Ledger.carry(body.Counters, body.Limit)
-		f.WallMs = max(f.WallMs, body.WallMs)
+		if body.WallMs != nil {
+			f.WallMs = max(f.WallMs, *body.WallMs)
+		}
 		return
 	}
+	body := BodyOf[RunContinued](e)
 	f.Ledger.carry(body.Used, f.withOwn(body.Limit))
-	f.setWall(e)
+	f.setWall(body.WallMs)
 	f.DriveFrom, f.DriveTo = e.At, e.At // the drive goes on
 }
 
@@ -407,7 +341,7 @@ func (f *Fold) applyCarry(e *Event) {
 var ownBounds = map[string]string{"max_iterations": BoundIterations, "max_stages": BoundStages}
 
 // withOwn adds to the limits of an engine those that a pipeline watches over itself.
-func (f *Fold) withOwn(limit amounts) amounts {
+func (f *Fold) withOwn(limit flow.Use) flow.Use {
 	if limit == nil || f.Pipeline == nil {
 		return limit
 	}
@@ -420,50 +354,29 @@ func (f *Fold) withOwn(limit amounts) amounts {
 }
 
 func (f *Fold) applyEffect(e *Event) {
-	var reserve, use amounts
-	if !e.Members(func(name string, value json.RawMessage) bool {
-		switch name {
-		case "reserve":
-			return decode(value, &reserve)
-		case "use":
-			return decode(value, &use)
-		}
-		return true
-	}) {
+	var body Effect
+	if !decode(e.Body, &body) {
 		return
 	}
 	f.Step = leafOf(e.Path)
 	if e.Kind == KindEffectIntended {
-		f.Ledger.intend(e.Path, reserve)
+		f.Ledger.intend(e.Path, body.Reserve)
 	} else {
-		f.Ledger.settle(e.Path, use)
+		f.Ledger.settle(e.Path, body.Use)
 	}
 }
 
 func (f *Fold) applyStep(e *Event) {
-	var status string
-	var failed struct {
-		Reason  string `json:"reason"`
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	}
 	f.Step = e.Path
-	if !e.Members(func(name string, value json.RawMessage) bool {
-		switch name {
-		case "status":
-			return decode(value, &status)
-		case "error":
-			return decode(value, &failed)
-		}
-		return true
-	}) || !stepStatus(status) {
+	var body PlanStep
+	if !decode(e.Body, &body) || !stepStatus(body.Status) {
 		return
 	}
 	if f.Steps == nil {
 		f.Steps = map[string]int{}
 	}
-	f.Steps[status]++
-	if failed.Reason != "" {
+	f.Steps[body.Status]++
+	if failed := body.Error; failed != nil && failed.Reason != "" {
 		f.BadStep = &Failure{Reason: failed.Reason, Code: failed.Code, Message: failed.Message, Path: e.Path}
 	}
 }
@@ -471,7 +384,7 @@ func (f *Fold) applyStep(e *Event) {
 // stepStatus keeps the counts closed: a record cannot make the fold grow.
 func stepStatus(s string) bool {
 	switch s {
-	case "started", "completed", "failed", "refused", "cancelled", "carried", "uncertain":
+	case StepStarted, StepCompleted, StepFailed, StepRefused, StepCancelled, StepCarried, StepUncertain:
 		return true
 	}
 	return false

@@ -65,12 +65,7 @@ func historyRun(r Run) HistoryRun {
 }
 
 // used is what a run has used of a bound, which may be nothing.
-func used(r Run, bound string) string {
-	if b, ok := r.Bounds[bound]; ok {
-		return b.Used
-	}
-	return FormatBound(bound, 0)
-}
+func used(r Run, bound string) string { return FormatBound(bound, r.Bounds[bound].Used) }
 
 // pageLimit is the size of a page. One that is out of range is refused, never
 // clamped: whoever asks for 1,000 would take 200 for all there is.

@@ -1,23 +1,24 @@
 package tipstaff
 
-import "math"
+import (
+	"math"
 
-// amounts are quantities by the name of a bound, in the units of the ledger.
-type amounts = map[string]int64
+	"github.com/tipstaff/tipstaff/flow"
+)
 
 // Ledger is what a run may use, has used and holds for attempts in flight, as
 // its records tell, by the rules by which the engine grants.
 type Ledger struct {
-	Limit amounts `json:"limit,omitempty"` // a name without limit is only counted
-	Used  amounts `json:"used,omitempty"`
+	Limit flow.Use `json:"limit,omitempty"` // a name without limit is only counted
+	Used  flow.Use `json:"used,omitempty"`
 	// Open holds, by path, what each unsettled attempt has reserved.
-	Open map[string]amounts `json:"open,omitempty"`
+	Open map[string]flow.Use `json:"open,omitempty"`
 	// Suspended are the paths of those that wait elsewhere: what they use is counted
 	// there until they have an outcome.
 	Suspended map[string]bool `json:"suspended,omitempty"`
 	// Granted holds, by gate, extensions that were decided and not yet taken: until
 	// then they raise nothing.
-	Granted map[string]amounts `json:"granted,omitempty"`
+	Granted map[string]flow.Use `json:"granted,omitempty"`
 }
 
 // Held is what unsettled attempts have reserved of a bound.
@@ -32,30 +33,30 @@ func (l *Ledger) Held(name string) int64 {
 // intend holds what an attempt reserves. A former attempt of which nothing more
 // was heard was lost in a crash, and is charged in full: a crash loop cannot
 // spend for free.
-func (l *Ledger) intend(path string, reserve amounts) {
+func (l *Ledger) intend(path string, reserve flow.Use) {
 	if _, lost := l.Open[path]; lost {
 		l.settle(path, nil)
 	}
 	if l.Open == nil {
-		l.Open = map[string]amounts{}
+		l.Open = map[string]flow.Use{}
 	}
 	l.Open[path] = reserve
 }
 
 // reserve holds more for an attempt under way.
-func (l *Ledger) reserve(path string, more amounts) {
+func (l *Ledger) reserve(path string, more flow.Use) {
 	held, open := l.Open[path]
 	if !open && !l.Suspended[path] {
 		return
 	}
-	sum := amounts{}
-	for _, part := range []amounts{held, more} {
+	sum := flow.Use{}
+	for _, part := range []flow.Use{held, more} {
 		for name, n := range part {
 			sum[name] = saturated(sum[name], max(n, 0))
 		}
 	}
 	if l.Open == nil {
-		l.Open = map[string]amounts{}
+		l.Open = map[string]flow.Use{}
 	}
 	l.Open[path] = sum
 }
@@ -79,7 +80,7 @@ func (l *Ledger) end() {
 
 // settle ends an attempt: what it reported is charged, and of what it did not
 // report the reservation.
-func (l *Ledger) settle(path string, reported amounts) {
+func (l *Ledger) settle(path string, reported flow.Use) {
 	for name, n := range l.Open[path] {
 		if _, ok := reported[name]; !ok {
 			l.charge(name, n)
@@ -97,15 +98,15 @@ func (l *Ledger) charge(name string, n int64) {
 		return // counters only grow
 	}
 	if l.Used == nil {
-		l.Used = amounts{}
+		l.Used = flow.Use{}
 	}
 	l.Used[name] = saturated(l.Used[name], n)
 }
 
 // grant remembers an extension until the run takes it.
-func (l *Ledger) grant(gate string, by amounts) {
+func (l *Ledger) grant(gate string, by flow.Use) {
 	if l.Granted == nil {
-		l.Granted = map[string]amounts{}
+		l.Granted = map[string]flow.Use{}
 	}
 	l.Granted[gate] = by
 }
@@ -122,7 +123,7 @@ func (l *Ledger) take(gate string) {
 
 // carry takes over totals of an earlier segment or of a fork's source. What was
 // in flight before it is settled there.
-func (l *Ledger) carry(used, limit amounts) {
+func (l *Ledger) carry(used, limit flow.Use) {
 	if used != nil {
 		l.Used = used
 	}

@@ -1,7 +1,6 @@
 package tipstaff
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -111,10 +110,8 @@ func target(e *Event) (State, error) {
 	case KindIntentCorrect:
 		// An unreadable correction is taken for a material one: it may then not go
 		// on without an acceptance.
-		body := struct {
-			Material bool `json:"material"`
-		}{}
-		if err := json.Unmarshal(e.Body, &body); err != nil || body.Material {
+		var body IntentCorrect
+		if !decode(e.Body, &body) || body.Material != nil && *body.Material {
 			return Accepted, nil
 		}
 		return Executing, nil

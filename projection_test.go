@@ -35,7 +35,7 @@ func (p *pages) List(_ context.Context, req ListRequest) (RunPage, error) {
 
 func TestHistory(t *testing.T) {
 	p := &pages{runs: []Run{
-		{ID: testID(3), Title: "c", Status: "running", CreatedAt: dawn, Bounds: map[string]BoundStatus{"tokens": {Used: "12"}, "cost_usd": {Used: "0.01"}}},
+		{ID: testID(3), Title: "c", Status: "running", CreatedAt: dawn, Bounds: BoundsStatus{"tokens": {Used: 12}, "cost_usd": {Used: 1e7}}},
 		{ID: testID(2), Title: "b", Status: "failed", EndedAt: dawn, Lineage: &Lineage{Parent: testID(1)}},
 		{ID: testID(1), Title: "a", Status: "completed"},
 	}}

@@ -27,7 +27,7 @@ type Run struct {
 	// DecisionState is none (no gate was ever open), missing (one is undecided) or
 	// recorded.
 	DecisionState string                     `json:"decision_state"`
-	Bounds        map[string]BoundStatus     `json:"bounds"`
+	Bounds        BoundsStatus               `json:"bounds"`
 	Error         *Failure                   `json:"error,omitempty"`
 	Lineage       *Lineage                   `json:"lineage,omitempty"`
 	Inputs        map[string]json.RawMessage `json:"inputs,omitempty"`

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Words of [Run.Status] for a run that has not ended. One that has ended, and a
@@ -131,17 +133,15 @@ func decisionState(fold *Fold, open []Gate) string {
 }
 
 // bounds shows every bound that is limited, used or held.
-func (f *Fold) bounds(c Condition, now time.Time) map[string]BoundStatus {
+func (f *Fold) bounds(c Condition, now time.Time) BoundsStatus {
 	used := f.used(c, now)
-	shown := make(map[string]BoundStatus, len(used)+len(f.Ledger.Limit))
+	shown := make(BoundsStatus, len(used)+len(f.Ledger.Limit))
 	show := func(name string) {
 		if _, already := shown[name]; already {
 			return
 		}
-		b := BoundStatus{Used: FormatBound(name, used[name]), Reserved: FormatBound(name, f.Ledger.Held(name))}
-		if limit, ok := f.Ledger.Limit[name]; ok {
-			b.Limit = FormatBound(name, limit)
-		}
+		b := BoundStatus{Used: used[name], Reserved: f.Ledger.Held(name)}
+		b.Limit, b.Limited = f.Ledger.Limit[name]
 		shown[name] = b
 	}
 	for name := range f.Ledger.Limit {
@@ -160,8 +160,8 @@ func (f *Fold) bounds(c Condition, now time.Time) map[string]BoundStatus {
 
 // used is the ledger's, and what is not in the ledger: time is measured, agent hops and
 // iterations of a plan are counted as it walks, and a pipeline tells its round.
-func (f *Fold) used(c Condition, now time.Time) amounts {
-	used := make(amounts, len(f.Ledger.Used)+4) // and what is added below
+func (f *Fold) used(c Condition, now time.Time) flow.Use {
+	used := make(flow.Use, len(f.Ledger.Used)+4) // and what is added below
 	maps.Copy(used, f.Ledger.Used)
 	until := f.DriveTo
 	if c == Running && now.After(until) {
@@ -172,7 +172,7 @@ func (f *Fold) used(c Condition, now time.Time) amounts {
 		used[BoundWallTime] = saturated(f.WallMs, max(until.Sub(f.DriveFrom).Milliseconds(), 0))
 	}
 	if f.Program.Kind == "plan" {
-		used[BoundAgentHops] = int64(f.Steps["started"])
+		used[BoundAgentHops] = int64(f.Steps[StepStarted])
 		used[BoundIterations] = int64(f.Followups)
 	}
 	if f.Pipeline != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 func TestStatusTable(t *testing.T) {
@@ -110,12 +112,12 @@ func TestStatusShowsWhatTheFoldHolds(t *testing.T) {
 		Program: Program{Kind: "plan", Name: "notes", Digest: "sha256:p"}, Step: "root/go",
 		CreatedAt: j[0].At, UpdatedAt: j[24].At, EndedAt: j[24].At, HeadSeq: 25, Head: "sha256:h", Origin: "foreground",
 		OpenGates: []Gate{}, DecisionState: "recorded",
-		Bounds: map[string]BoundStatus{
-			"tool_calls": {Limit: "2", Used: "2", Reserved: "0"},
-			"cost_usd":   {Limit: "1.00", Used: "0.00", Reserved: "0.00"},
-			"wall_time":  {Limit: "1m", Used: "13s", Reserved: "0s"},
-			"agent_hops": {Used: "0", Reserved: "0"},
-			"iterations": {Used: "0", Reserved: "0"},
+		Bounds: BoundsStatus{
+			"tool_calls": {Limit: 2, Limited: true, Used: 2},
+			"cost_usd":   {Limit: 1e9, Limited: true},
+			"wall_time":  {Limit: 60_000, Limited: true, Used: 13_000},
+			"agent_hops": {},
+			"iterations": {},
 		},
 		Lifecycle: Lifecycle(j),
 	}
@@ -139,16 +141,16 @@ func TestStatusCountsTimeAndHops(t *testing.T) {
 
 	living := Status(Facts{Owner: &Owner{Alive: true}}, f, nil, later)
 	dead := Status(Facts{Owner: &Owner{}}, f, nil, later)
-	if got := living.Bounds[BoundWallTime].Used; got != "30s" {
-		t.Errorf("a run that is driven has used %s", got)
+	if got := living.Bounds[BoundWallTime].Used; got != 30_000 {
+		t.Errorf("a run that is driven has used %d ms", got)
 	}
-	if got, want := dead.Bounds[BoundWallTime].Used, last.Sub(started).String(); got != want {
-		t.Errorf("a run whose owner died has used %s, want %s", got, want)
+	if got, want := dead.Bounds[BoundWallTime].Used, last.Sub(started).Milliseconds(); got != want {
+		t.Errorf("a run whose owner died has used %d ms, want %d", got, want)
 	}
-	if got := living.Bounds[BoundAgentHops].Used + " " + living.Bounds[BoundIterations].Used; got != "2 1" {
-		t.Errorf("hops and iterations %s", got)
+	if hops, rounds := living.Bounds[BoundAgentHops].Used, living.Bounds[BoundIterations].Used; hops != 2 || rounds != 1 {
+		t.Errorf("hops %d and iterations %d", hops, rounds)
 	}
-	if got := living.Bounds[BoundTokens]; got != (BoundStatus{Used: "0", Reserved: "500"}) {
+	if got := living.Bounds[BoundTokens]; got != (BoundStatus{Reserved: 500}) {
 		t.Errorf("tokens %+v", got)
 	}
 }
@@ -160,25 +162,28 @@ func TestStatusShowsTheBoundsThatAPipelineWatchesOver(t *testing.T) {
 	j.add(KindIntentDraft, "", 0, `{"program_kind":"pipeline","program_digest":"sha256:p","inputs":{},"bounds":{"iterations":3,"stages":4,"tool_calls":2},`+
 		`"pipeline":{"envelope_id":"env_1","request_id":"req_1","thread_id":"t","version":1},"rollback":{"counters":{"current_stage_number":2}}}`)
 	j.add(KindRunStarted, "", 1, `{"kind":"foreground","epoch":1,"pid":7}`)
-	want := func(when, iterations, stages, calls, round string) {
+	want := func(when string, iterations, stages, calls, round int64) {
 		t.Helper()
 		got := Status(Facts{}, j.fold(), nil, time.Now()).Bounds
 		if got[BoundIterations].Limit != iterations || got[BoundStages].Limit != stages || got[BoundToolCalls].Limit != calls || got[BoundStages].Used != round {
-			t.Errorf("%s: %+v, want at most %s iterations, %s rounds, of which this is %s, and %s calls", when, got, iterations, stages, round, calls)
+			t.Errorf("%s: %+v, want at most %d iterations, %d rounds, of which this is %d, and %d calls", when, got, iterations, stages, round, calls)
 		}
 	}
-	want("a run that went back", "3", "4", "2", "2")
+	want("a run that went back", 3, 4, 2, 2)
 	j.add(KindTurnMerged, "", 1, `{"version":2,"stage_number":3}`)
 	j.add(KindRunContinued, "", 1, `{"state":{},"used":{},"limit":{"tool_calls":5},"wall_ms":0}`)
-	want("once its history began afresh", "3", "4", "5", "3")
-	for i, c := range []struct{ answer, iterations, stages string }{
-		{`{"max_stages":1}`, "3", "5"}, {`{"iterations":2}`, "5", "5"}, {`{"max_iterations":1}`, "6", "5"},
+	want("once its history began afresh", 3, 4, 5, 3)
+	for i, c := range []struct {
+		answer             string
+		iterations, stages int64
+	}{
+		{`{"max_stages":1}`, 3, 5}, {`{"iterations":2}`, 5, 5}, {`{"max_iterations":1}`, 6, 5},
 	} {
 		gate := fmt.Sprintf("G%d", i)
 		j.add(KindPolicyGate, "a#1/bound", 0, `{"gate":"`+gate+`","gate_kind":"bound","actions":["extend","stop"],"deny":"stop"}`)
 		j.add(KindPolicyGateResolve, "a#1/bound", 0, `{"gate":"`+gate+`","action":"extend","answer":`+c.answer+`,"via":"command"}`)
 		j.add(KindGateTaken, "a#1/bound", 1, `{"gate":"`+gate+`","seq":9}`)
-		want("extended by "+c.answer, c.iterations, c.stages, "5", "3")
+		want("extended by "+c.answer, c.iterations, c.stages, 5, 3)
 	}
 }
 
@@ -187,7 +192,7 @@ func TestStatusSharesNothingWithTheFold(t *testing.T) {
 	fold := Fold{
 		Failure: &Failure{Reason: "r"}, Pipeline: &PipelineStatus{Version: 1},
 		Lineage: &Lineage{Relation: "fork", Children: []ID{NewID(dawn)}},
-		Ledger:  Ledger{Limit: Bounds{BoundTokens: 7}, Used: amounts{BoundTokens: 1}},
+		Ledger:  Ledger{Limit: flow.Use{BoundTokens: 7}, Used: flow.Use{BoundTokens: 1}},
 	}
 	before, err := json.Marshal(fold)
 	if err != nil {

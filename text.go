@@ -85,3 +85,11 @@ func escapeRune(b *strings.Builder, r rune) {
 		fmt.Fprintf(b, `\u%04x`, r)
 	}
 }
+
+// Plural counts things: 1 run, 2 runs.
+func Plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -38,90 +38,29 @@ type Event struct {
 	Body Body
 }
 
-// Body is what an event says: one of the types of this file, as a pointer.
-type Body interface{ Type() Type }
+// Body is what an event says: one of the types below, as a pointer.
+type Body interface{ Kind() tipstaff.Kind }
 
 // Type is that of the body.
-func (e Event) Type() Type { return e.Body.Type() }
+func (e Event) Type() Type { return typeOf(string(e.Body.Kind())) }
 
 // Terminal reports whether nothing follows this event in its turn.
 func (e Event) Terminal() bool { return e.Type() == TypeFinish || e.Type() == TypeError }
 
-// Cut is what was left out of a request so that it fits.
-type Cut struct {
-	Elided  int `json:"elided"`  // results of which a line was sent
-	Dropped int `json:"dropped"` // messages that were not sent
-}
-
-// StepStarted: a model is about to be called.
-type StepStarted struct {
-	Step           int    `json:"step"`
-	Model          string `json:"model"`
-	Messages       int    `json:"messages"` // that are sent
-	Tools          int    `json:"tools"`    // that are offered
-	EstInputTokens int64  `json:"est_input_tokens"`
-	Cut            Cut    `json:"cut"`
-}
-
-// TextDelta is a piece of what a model says while it says it. Offset 0 begins the
-// text of its channel anew; a gap means that deltas were lost.
-type TextDelta struct {
-	Step    int    `json:"step"`
-	Channel string `json:"channel"`
-	Offset  int64  `json:"offset"` // in bytes
-	Text    string `json:"text"`
-}
-
-// MessageDone is what a model said in a step.
-type MessageDone struct {
-	Step     int    `json:"step"`
-	Text     string `json:"text"`
-	Reason   Reason `json:"reason"`
-	Calls    int    `json:"calls"`
-	Usage    *Usage `json:"usage"` // nil: not known
-	Attempts int    `json:"attempts"`
-	Model    string `json:"model"` // that answered, as the vendor says
-}
-
-// RouterDecided: the tools that this turn offers were selected.
-type RouterDecided struct {
-	Router   string   `json:"router"`
-	Toolkits []string `json:"toolkits"`
-	Tools    int      `json:"tools"`
-	Fallback string   `json:"fallback"` // why it is the whole catalog after all; "": it was selected
-	Usage    *Usage   `json:"usage"`
-}
-
-// ToolCallRequest is a tool call that a model asks for.
-type ToolCallRequest struct {
-	Step        int             `json:"step"`
-	Index       int             `json:"index"` // from 1
-	ID          string          `json:"id"`
-	Name        string          `json:"name"`   // as offered
-	Server      string          `json:"server"` // "": there is no such tool
-	Tool        string          `json:"tool"`
-	URI         string          `json:"uri"`
-	Arguments   json.RawMessage `json:"arguments"`   // an object; {} where what came is none
-	ArgsDigest  string          `json:"args_digest"` // of the canonical arguments; "": they do not fit
-	Effect      flow.Class      `json:"effect"`
-	Destructive bool            `json:"destructive"`
-	OpenWorld   bool            `json:"open_world"`
-	Facts       json.RawMessage `json:"facts"` // that guards found, an object
-
-	// For approvers; no part of the event:
-	Rule      string `json:"-"` // that asks
-	Untrusted bool   `json:"-"` // an earlier result of the turn came from an open world
-}
-
-// ApprovalRequested: a gate asks whether a call may be made.
-type ApprovalRequested struct {
-	ID           string    `json:"id"` // of the call
-	Gate         string    `json:"gate"`
-	Rule         string    `json:"rule"`
-	PolicyDigest string    `json:"policy_digest"`
-	Actions      []string  `json:"actions"`
-	ExpiresAt    time.Time `json:"expires_at,omitzero"`
-}
+// What events say. In a journal these are the bodies of records.
+type (
+	Cut               = tipstaff.AgentCut
+	StepStarted       = tipstaff.AgentStepStarted
+	TextDelta         = tipstaff.AgentTextDelta
+	MessageDone       = tipstaff.AgentMessage
+	RouterDecided     = tipstaff.AgentRouterDecided
+	ToolCallRequest   = tipstaff.AgentToolCallRequest
+	ApprovalRequested = tipstaff.AgentApprovalRequested
+	ApprovalDecided   = tipstaff.AgentApprovalDecided
+	ToolCallResult    = tipstaff.AgentToolCallResult
+	Finish            = tipstaff.AgentFinish
+	Failed            = tipstaff.AgentError
+)
 
 // Who decided, where it was no principal.
 const (
@@ -129,59 +68,6 @@ const (
 	ByGrant  = "grant" // an earlier allow_all of this turn
 	ByCancel = "system:cancelled"
 )
-
-// ApprovalDecided: a call that reached the policy was allowed or denied.
-type ApprovalDecided struct {
-	ID           string `json:"id"`       // of the call
-	Decision     string `json:"decision"` // allow, allow_all, deny
-	By           string `json:"by"`
-	Rule         string `json:"rule"`
-	PolicyDigest string `json:"policy_digest"`
-	Gate         string `json:"gate"` // "": none was asked
-	Reason       string `json:"reason"`
-}
-
-// ToolCallResult is what a model was told of its call.
-type ToolCallResult struct {
-	ID         string `json:"id"`
-	IsError    bool   `json:"is_error"`
-	Class      string `json:"class"`   // of what went wrong; "": nothing
-	Content    string `json:"content"` // its first 4 KiB
-	Bytes      int64  `json:"bytes"`   // of the whole
-	Ref        string `json:"ref"`     // digest of the whole
-	DurationMS int64  `json:"duration_ms"`
-	Untrusted  bool   `json:"untrusted"` // it came from an open world
-}
-
-// Finish: the turn ended with an answer.
-type Finish struct {
-	Reason    Reason          `json:"reason"`
-	Text      string          `json:"text"`
-	Output    json.RawMessage `json:"output"` // with an output schema; null: there is none
-	Usage     Usage           `json:"usage"`  // of the turn, its router included
-	Steps     int             `json:"steps"`
-	ToolCalls int             `json:"tool_calls"` // that were made
-}
-
-// Failed: the turn ended without one. Its type is error.
-type Failed struct {
-	Code  string `json:"code"`
-	Msg   string `json:"msg"`
-	Which string `json:"which"` // the bound, of bound_exceeded
-	Usage Usage  `json:"usage"`
-	Steps int    `json:"steps"`
-}
-
-func (*StepStarted) Type() Type       { return TypeStepStarted }
-func (*TextDelta) Type() Type         { return TypeTextDelta }
-func (*MessageDone) Type() Type       { return TypeMessage }
-func (*RouterDecided) Type() Type     { return TypeRouterDecided }
-func (*ToolCallRequest) Type() Type   { return TypeToolCallRequest }
-func (*ApprovalRequested) Type() Type { return TypeApprovalRequested }
-func (*ApprovalDecided) Type() Type   { return TypeApprovalDecided }
-func (*ToolCallResult) Type() Type    { return TypeToolCallResult }
-func (*Finish) Type() Type            { return TypeFinish }
-func (*Failed) Type() Type            { return TypeError }
 
 // newBody is an empty body of a type; nil: there is no such type.
 func newBody(t Type) Body {
@@ -257,22 +143,8 @@ func decodeBody(t Type, data []byte) (Body, error) {
 // kindPrefix makes a type a kind of record.
 const kindPrefix = "agent."
 
-// kinds are those of the types that every step has.
-var kinds = map[Type]string{
-	TypeStepStarted:     kindPrefix + string(TypeStepStarted),
-	TypeMessage:         kindPrefix + string(TypeMessage),
-	TypeToolCallRequest: kindPrefix + string(TypeToolCallRequest),
-	TypeApprovalDecided: kindPrefix + string(TypeApprovalDecided),
-	TypeToolCallResult:  kindPrefix + string(TypeToolCallResult),
-}
-
 // Kind is the kind of record that carries an event of this type.
-func (t Type) Kind() string {
-	if kind, ok := kinds[t]; ok {
-		return kind
-	}
-	return kindPrefix + string(t)
-}
+func (t Type) Kind() string { return kindPrefix + string(t) }
 
 // typeOf is the type of a record's kind; "" if it is none of an agent.
 func typeOf(kind string) Type {
@@ -284,4 +156,4 @@ func typeOf(kind string) Type {
 }
 
 // emitted is a body as the loop emits it.
-func emitted(b Body) flow.Event { return flow.Event{Kind: b.Type().Kind(), Body: b} }
+func emitted(b Body) flow.Event { return flow.Event{Kind: string(b.Kind()), Body: b} }

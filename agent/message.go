@@ -1,6 +1,10 @@
 package agent
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/tipstaff/tipstaff"
+)
 
 // Role is who says a message. The system text is configuration, not a message.
 type Role string
@@ -46,19 +50,11 @@ type Content struct {
 	Data     []byte `json:"data,omitempty"` // of an image
 }
 
-// USD is an amount of money in 10⁻⁹ USD. In JSON it is a decimal string.
-type USD int64
-
 // Usage is what a model call used, as the vendor counts it.
-type Usage struct {
-	InputTokens      int64 `json:"input_tokens"` // cached ones included
-	OutputTokens     int64 `json:"output_tokens"`
-	CacheReadTokens  int64 `json:"cache_read_tokens"`
-	CacheWriteTokens int64 `json:"cache_write_tokens"`
-	ReasoningTokens  int64 `json:"reasoning_tokens"`
-	TotalTokens      int64 `json:"total_tokens"`
-	CostUSD          *USD  `json:"cost_usd"` // nil: the price is not known
-}
+type Usage = tipstaff.ModelUsage
+
+// USD is an amount of money.
+type USD = tipstaff.USD
 
 // Price is what a million tokens cost, in 10⁻⁹ USD.
 type Price struct {

@@ -88,7 +88,7 @@ type Delta struct {
 }
 
 // Reason is why a model stopped.
-type Reason string
+type Reason = string
 
 const (
 	ReasonStop          Reason = "stop"

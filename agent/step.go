@@ -146,7 +146,7 @@ func (t *turn) keepPartial(err error) {
 
 // react does what follows from what the model said.
 func (t *turn) react(at flow.Context, said spoken) error {
-	t.usage.add(said.Usage)
+	t.usage.Add(said.Usage)
 	calls := t.named(said.Calls)
 	switch { // what counts is whether there are calls
 	case said.Reason == ReasonStop && len(calls) > 0:

@@ -189,7 +189,7 @@ func show(body agent.Body) string {
 	case *agent.Failed:
 		return strings.TrimRight(fmt.Sprintf("error %s after %d steps %s", e.Code, e.Steps, e.Which), " ")
 	}
-	return string(body.Type())
+	return string(agent.Event{Body: body}.Type())
 }
 
 func (s *story) session() string {

@@ -245,7 +245,7 @@ func (t *turn) selection(message string) ([]string, error) {
 		return nil, err
 	}
 	s.Usage = priced(s.Usage, t.Caps.Price)
-	t.usage.add(s.Usage)
+	t.usage.Add(s.Usage)
 	at.Emit(emitted(&RouterDecided{Router: t.Router, Toolkits: s.Toolkits, Tools: len(s.Tools), Fallback: s.Fallback, Usage: s.Usage}))
 	return s.Tools, nil
 }

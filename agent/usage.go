@@ -1,41 +1,12 @@
 package agent
 
 import (
-	"bytes"
-	"encoding/json"
 	"math"
 	"math/big"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
-
-// String is the amount as people write it: 0.0123.
-func (u USD) String() string { return tipstaff.FormatBound(tipstaff.BoundCostUSD, int64(u)) }
-
-// MarshalJSON writes a decimal string: money is never a float on its way.
-func (u USD) MarshalJSON() ([]byte, error) { return []byte(`"` + u.String() + `"`), nil }
-
-// UnmarshalJSON reads a decimal string.
-func (u *USD) UnmarshalJSON(data []byte) error {
-	var text any
-	if inner, ok := plainString(data); ok {
-		text = inner
-	} else if err := json.Unmarshal(data, &text); err != nil {
-		return err
-	}
-	n, err := tipstaff.ParseBound(tipstaff.BoundCostUSD, text)
-	*u = USD(n)
-	return err
-}
-
-// plainString is a JSON string that stands for itself, as amounts do.
-func plainString(data []byte) (string, bool) {
-	if len(data) < 2 || data[0] != '"' || bytes.IndexByte(data, '\\') >= 0 {
-		return "", false
-	}
-	return string(data[1 : len(data)-1]), true
-}
 
 // perMillion is of how many tokens a price is.
 const perMillion = 1_000_000
@@ -81,25 +52,6 @@ func priced(u *Usage, p *Price) *Usage {
 	with, cost := *u, p.Cost(*u)
 	with.CostUSD = &cost
 	return &with
-}
-
-// add sums up. What costs an unknown amount makes the sum unknown.
-func (u *Usage) add(v *Usage) {
-	if v == nil {
-		return
-	}
-	u.InputTokens += v.InputTokens
-	u.OutputTokens += v.OutputTokens
-	u.CacheReadTokens += v.CacheReadTokens
-	u.CacheWriteTokens += v.CacheWriteTokens
-	u.ReasoningTokens += v.ReasoningTokens
-	u.TotalTokens += v.TotalTokens
-	if u.CostUSD == nil || v.CostUSD == nil {
-		u.CostUSD = nil
-		return
-	}
-	sum := *u.CostUSD + *v.CostUSD
-	u.CostUSD = &sum
 }
 
 // noUsage is the sum of nothing.

@@ -59,14 +59,14 @@ func TestMoneyIsADecimalString(t *testing.T) {
 func TestSumOfUsage(t *testing.T) {
 	cost := func(n int64) *USD { u := USD(n); return &u }
 	sum := noUsage()
-	sum.add(nil)
-	sum.add(&Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, ReasoningTokens: 5, TotalTokens: 6, CostUSD: cost(7)})
-	sum.add(&Usage{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 30, CacheWriteTokens: 40, ReasoningTokens: 50, TotalTokens: 60, CostUSD: cost(70)})
-	if diff := cmp.Diff(Usage{11, 22, 33, 44, 55, 66, cost(77)}, sum); diff != "" {
+	sum.Add(nil)
+	sum.Add(&Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, ReasoningTokens: 5, TotalTokens: 6, CostUSD: cost(7)})
+	sum.Add(&Usage{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 30, CacheWriteTokens: 40, ReasoningTokens: 50, TotalTokens: 60, CostUSD: cost(70)})
+	if diff := cmp.Diff(Usage{InputTokens: 11, OutputTokens: 22, CacheReadTokens: 33, CacheWriteTokens: 44, ReasoningTokens: 55, TotalTokens: 66, CostUSD: cost(77)}, sum); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	sum.add(&Usage{InputTokens: 1})
-	sum.add(&Usage{CostUSD: cost(1)})
+	sum.Add(&Usage{InputTokens: 1})
+	sum.Add(&Usage{CostUSD: cost(1)})
 	if sum.CostUSD != nil || sum.InputTokens != 12 {
 		t.Errorf("what costs nobody knows how much costs %v", sum.CostUSD)
 	}

@@ -153,7 +153,7 @@ func TestShow(t *testing.T) {
 	run := waitingRun()
 	run.Owner = &tipstaff.Owner{Kind: "foreground", Pid: 7}
 	run.Inputs = map[string]json.RawMessage{"file": json.RawMessage(`"a.md"`)}
-	run.Bounds = map[string]tipstaff.BoundStatus{"tool_calls": {Limit: "20", Used: "3", Reserved: "1"}, "tokens": {Used: "9", Reserved: "0"}}
+	run.Bounds = tipstaff.BoundsStatus{"tool_calls": {Limit: 20, Limited: true, Used: 3, Reserved: 1}, "tokens": {Used: 9}}
 	run.Lineage = &tipstaff.Lineage{Parent: runB, Relation: "fork", Seq: 12}
 	run.Lifecycle = "drafting --[intent.compiled]--> proposed"
 	b := newBench(t)

@@ -153,7 +153,7 @@ func (f *draftFile) before(ask tipstaff.Ask, report func(error)) tipstaff.Ask {
 		return ask
 	}
 	return func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
-		if s := draftOf(g); s != nil {
+		if s := tipstaff.DraftOf(g); s != nil {
 			select {
 			case <-f.begun:
 			case <-ctx.Done():

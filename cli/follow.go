@@ -19,7 +19,7 @@ type follower struct {
 	a      *app
 	svc    tipstaff.Service
 	run    tipstaff.ID
-	view   *view
+	view   view
 	speech *speech // of a turn that is talked about, in place of the view; nil: there is none
 	screen *screen // nil: no live view
 	lines  bool    // plain lines on standard output
@@ -213,9 +213,9 @@ func (f *follower) take(ev tipstaff.Event) {
 func (f *follower) fold(ev tipstaff.Event) {
 	switch {
 	case f.speech != nil:
-		f.speech.take(ev, ev.Seq != 0 && ev.Seq <= f.shown)
+		f.speech.take(&ev, ev.Seq != 0 && ev.Seq <= f.shown)
 	case f.screen != nil:
-		f.view.fold(ev)
+		f.view.Apply(&ev)
 	}
 }
 

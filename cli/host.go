@@ -23,7 +23,7 @@ func (a *app) hostFlag(cmd *cobra.Command) {
 
 // hasRemote reports whether a program has stages that are done by hosts.
 func hasRemote(o *tipstaff.Outline) bool {
-	if o == nil || o.Kind != pipelineKind {
+	if o == nil || o.Kind != tipstaff.ProgramPipeline {
 		return false
 	}
 	return slices.ContainsFunc(o.Children, func(stage *tipstaff.Outline) bool { return stage.Hosted })

@@ -33,15 +33,11 @@ func TestLedgerOfTheLiveView(t *testing.T) {
 		{"what a fork's source had used", []rec{{"run.forked", "", `{"counters":{"tokens":5},"by":"local:cli"}`}}, "tokens 5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLedger()
-			for _, r := range c.recs {
-				var b recordBody
-				if err := json.Unmarshal([]byte(r.body), &b); err != nil {
-					t.Fatal(err)
-				}
-				l.fold(tipstaff.Event{Kind: r.kind, Path: r.path, Body: json.RawMessage(r.body)}, b)
+			v := newView(runA, "notes", nil)
+			for i, r := range c.recs {
+				v.Apply(&tipstaff.Event{Seq: int64(i + 1), Kind: r.kind, Path: r.path, Body: json.RawMessage(r.body)})
 			}
-			if got := strings.Join(l.parts(0), ", "); got != c.want {
+			if got := strings.Join(v.bounds(0), ", "); got != c.want {
 				t.Errorf("the view shows %q, want %q", got, c.want)
 			}
 		})

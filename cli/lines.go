@@ -12,7 +12,7 @@ import (
 // plainLine is a record as one line of a log, nil for records that only machines
 // care about.
 func plainLine(ev tipstaff.Event) line {
-	what, detail := plainWords(ev, bodyOf(ev))
+	what, detail := plainWords(&ev)
 	if what == "" {
 		return nil
 	}
@@ -33,76 +33,134 @@ var wordColors = map[string]color{
 	"call failed": red, "gave up": red,
 }
 
-func plainWords(ev tipstaff.Event, b recordBody) (what, detail string) {
+// plainWords are what a record says, in a word and the rest; "": only machines care.
+func plainWords(ev *tipstaff.Event) (what, detail string) {
 	switch ev.Kind {
-	case "run.started", "run.resumed", "run.parked", "run.forked":
+	case tipstaff.KindRunStarted, tipstaff.KindRunResumed, tipstaff.KindRunParked, tipstaff.KindRunForked:
 		return strings.TrimPrefix(string(ev.Kind), "run."), ""
-	case "run.interrupted":
-		return "interrupted", b.Reason
-	case "run.cancel_requested":
-		return "cancel requested", b.Reason
-	case "run.correction_requested":
-		return "correction requested", b.Reason
-	case "intent.correct":
-		return "corrected", correctionText(b.Revision, b.Material, b.Reasons)
-	case "plan.proposed":
-		if b.Revision > 1 {
+	case tipstaff.KindRunInterrupted:
+		return "interrupted", tipstaff.BodyOf[tipstaff.RunInterrupted](ev).Reason
+	case tipstaff.KindRunCancelRequested:
+		return "cancel requested", tipstaff.BodyOf[tipstaff.RunCancelRequested](ev).Reason
+	case tipstaff.KindRunCorrectionRequested:
+		return "correction requested", tipstaff.BodyOf[tipstaff.RunCancelRequested](ev).Reason
+	case tipstaff.KindIntentCorrect:
+		b := tipstaff.BodyOf[tipstaff.IntentCorrect](ev)
+		return "corrected", correctionText(b.Revision, b.Material != nil && *b.Material, b.Reasons)
+	case tipstaff.KindPlanProposed:
+		if b := tipstaff.BodyOf[tipstaff.PlanProposed](ev); b.Revision > 1 {
 			return "in force", fmt.Sprintf("revision %d", b.Revision)
 		}
-	case "intent.attest":
-		return "completed", b.Outcome
-	case "intent.fail":
+	case tipstaff.KindIntentAttest:
+		return "completed", tipstaff.BodyOf[tipstaff.IntentAttest](ev).Outcome
+	case tipstaff.KindIntentFail:
+		b := tipstaff.BodyOf[tipstaff.IntentFail](ev)
 		return "failed", joined(": ", joined(" ", b.Reason, b.Bound), b.Message)
-	case "intent.cancel":
-		return "cancelled", b.Reason
-	case "plan.step":
-		return stepWords(b)
-	case "plan.drafted":
-		return "drafted", fmt.Sprintf("attempt %d", b.Attempts)
-	case "intent.clarify":
-		return "waiting", plural(len(b.Questions), "question")
-	case "intent.answer":
-		return "decided", joined("  ", "answer", b.Via)
-	case "intent.accept":
-		if ev.Path != "" { // else it was accepted by handing it over
-			return "decided", joined("  ", "accept", b.Via)
+	case tipstaff.KindIntentCancel:
+		return "cancelled", tipstaff.BodyOf[tipstaff.IntentCancel](ev).Reason
+	case tipstaff.KindPlanStep:
+		return stepWords(tipstaff.BodyOf[tipstaff.PlanStep](ev))
+	case tipstaff.KindPlanDrafted:
+		return "drafted", fmt.Sprintf("attempt %d", tipstaff.BodyOf[tipstaff.PlanDrafted](ev).Attempts)
+	case tipstaff.KindAgentToolCallRequest:
+		b := tipstaff.BodyOf[tipstaff.AgentToolCallRequest](ev)
+		return "calls", joined("  ", b.Title(), string(b.Effect))
+	case tipstaff.KindAgentToolCallResult:
+		if b := tipstaff.BodyOf[tipstaff.AgentToolCallResult](ev); b.IsError {
+			return "call failed", b.Class
 		}
-	case "agent.tool_call_request":
-		if a, ok := agentBodyOf(ev); ok {
-			return "calls", joined("  ", a.tool(), a.Effect)
-		}
-	case "agent.tool_call_result":
-		if a, ok := agentBodyOf(ev); ok && a.IsError {
-			return "call failed", a.Class
-		}
-	case "agent.error":
-		if a, ok := agentBodyOf(ev); ok {
-			return "gave up", joined(": ", a.Code, a.Msg)
-		}
-	case "effect.failed":
+	case tipstaff.KindAgentError:
+		b := tipstaff.BodyOf[tipstaff.AgentError](ev)
+		return "gave up", joined(": ", b.Code, b.Msg)
+	case tipstaff.KindEffectFailed:
+		b := tipstaff.BodyOf[tipstaff.Effect](ev)
 		if b.Error != nil {
-			return "retrying", fmt.Sprintf("attempt %d: %s", b.Attempt, b.Error.text())
+			return "retrying", fmt.Sprintf("attempt %d: %s", b.Attempt, tipstaff.ErrorText(b.Error))
 		}
 		return "retrying", fmt.Sprintf("attempt %d failed", b.Attempt)
-	case "policy.gate":
-		return "waiting", b.Question
-	case "policy.gate.resolve":
-		if b.Via == "superseded" || b.Via == "run_ended" { // nobody decided
-			return "closed", b.Via
-		}
-		return "decided", joined("  ", b.Action, b.Via)
-	case "bound.refused", "bound.extended", "bound.warned":
-		return strings.Replace(string(ev.Kind), ".", " ", 1), b.Bound
+	case tipstaff.KindBoundRefused, tipstaff.KindBoundExtended, tipstaff.KindBoundWarned:
+		return strings.Replace(string(ev.Kind), ".", " ", 1), tipstaff.BodyOf[tipstaff.BoundWarned](ev).Bound
+	}
+	if what, detail = gateWords(ev); what != "" {
+		return what, detail
 	}
 	return stageWords(ev)
 }
 
-func stepWords(b recordBody) (what, detail string) {
-	if b.Error != nil {
-		detail = b.Error.text()
+func gateWords(ev *tipstaff.Event) (what, detail string) {
+	switch ev.Kind {
+	case tipstaff.KindPolicyGate:
+		return "waiting", tipstaff.BodyOf[tipstaff.GateOpened](ev).Question
+	case tipstaff.KindIntentClarify:
+		return "waiting", plural(len(tipstaff.BodyOf[tipstaff.IntentClarify](ev).Questions), "question")
+	case tipstaff.KindIntentAnswer:
+		return "decided", joined("  ", "answer", tipstaff.BodyOf[tipstaff.IntentAnswer](ev).Via)
+	case tipstaff.KindIntentAccept:
+		if ev.Path != "" { // else it was accepted by handing it over
+			return "decided", joined("  ", "accept", tipstaff.BodyOf[tipstaff.IntentAccept](ev).Via)
+		}
+	case tipstaff.KindPolicyGateResolve:
+		b := tipstaff.BodyOf[tipstaff.GateResolved](ev)
+		if !b.Decision() {
+			return "closed", b.Via
+		}
+		return "decided", joined("  ", b.Action, b.Via)
 	}
-	if b.LatencyMs != nil {
-		detail = joined("  ", human(time.Duration(*b.LatencyMs)*time.Millisecond), detail)
+	return "", ""
+}
+
+// stageWords are what a record about stages says.
+func stageWords(ev *tipstaff.Event) (what, detail string) {
+	switch ev.Kind {
+	case tipstaff.KindStageStarted:
+		if b := tipstaff.BodyOf[tipstaff.StageStarted](ev); b.Attempt > 1 {
+			return "started", fmt.Sprintf("attempt %d", b.Attempt)
+		}
+		return "started", ""
+	case tipstaff.KindStageFinished:
+		b := tipstaff.BodyOf[tipstaff.StageFinished](ev)
+		return stageEnds[b.Outcome], joined("  ", human(b.Took()), b.Usage.String(), b.Failure())
+	case tipstaff.KindStageRetrying:
+		b := tipstaff.BodyOf[tipstaff.StageRetrying](ev)
+		return "retrying", joined("  ", fmt.Sprintf("attempt %d in %s", b.NextAttempt, human(time.Duration(b.DelayMs)*time.Millisecond)), b.Failure())
+	case tipstaff.KindStageSkipped:
+		b := tipstaff.BodyOf[tipstaff.StageSkipped](ev)
+		return "skipped", joined("  ", b.Stage, "without "+strings.Join(b.Unmet, ", "))
+	case tipstaff.KindTransition:
+		return "route", transitionText(tipstaff.BodyOf[tipstaff.Transitioned](ev))
+	case tipstaff.KindCheckpointCreated:
+		b := tipstaff.BodyOf[tipstaff.Checkpoint](ev)
+		return "checkpoint", joined("  ", b.ID, strings.Join(b.Labels, ", "))
+	case tipstaff.KindFindingRecorded:
+		b := tipstaff.BodyOf[tipstaff.FindingRecorded](ev)
+		return "finding", joined("  ", b.Severity, b.Title)
+	case tipstaff.KindWaiverRecorded:
+		return "waived", ""
+	case tipstaff.KindHandoffOverridden:
+		return "overridden", ""
+	}
+	return "", ""
+}
+
+var stageEnds = map[string]string{"success": "completed", "error": "failed", "cancelled": "cancelled"}
+
+func transitionText(t tipstaff.Transitioned) string {
+	text := t.From + " → " + t.To
+	switch {
+	case t.Back():
+		return fmt.Sprintf("↺ %s  %s  iteration %d", text, t.Reason, t.Iteration)
+	case t.Refused():
+		return text + "  refused: " + t.Reason
+	}
+	return text + "  " + t.Reason
+}
+
+func stepWords(b tipstaff.PlanStep) (what, detail string) {
+	if b.Error != nil {
+		detail = b.Error.String()
+	}
+	if b.LatencyMs > 0 {
+		detail = joined("  ", human(time.Duration(b.LatencyMs)*time.Millisecond), detail)
 	}
 	return b.Status, detail
 }
@@ -119,8 +177,8 @@ const maxDetail = 120
 
 // plainDetail is what plainLine says of a record, else the record's body.
 func plainDetail(ev tipstaff.Event) string {
-	if what, detail := plainWords(ev, bodyOf(ev)); what != "" {
-		if ev.Kind == "plan.step" {
+	if what, detail := plainWords(&ev); what != "" {
+		if ev.Kind == tipstaff.KindPlanStep {
 			return clean(joined("  ", what, detail))
 		}
 		return clean(detail)

@@ -16,7 +16,7 @@ func TestPlainLines(t *testing.T) {
 		{"plan.step", "root/a", `{"status":"started"}`, "root/a  started"},
 		{"plan.step", "root/a", `{"status":"completed","latency_ms":1250}`, "root/a  completed  1.2s"},
 		{"plan.step", "root/a", `{"status":"refused","error":{"reason":"policy_denied","code":"effect_denied","message":"once"}}`, "root/a  refused  effect_denied: once"},
-		{"plan.step", "root/a", `{"status":"failed","latency_ms":3,"error":{"reason":"bound_exceeded","bound":"tokens"}}`, "root/a  failed  3ms  bound_exceeded (tokens)"},
+		{"plan.step", "root/a", `{"status":"failed","latency_ms":3,"error":{"reason":"bound_exceeded"}}`, "root/a  failed  3ms  bound_exceeded"},
 		{"effect.failed", "root/a", `{"attempt":1,"error":{"code":"timeout"}}`, "root/a  retrying  attempt 1: timeout"},
 		{"effect.failed", "root/a", `{"attempt":2}`, "root/a  retrying  attempt 2 failed"},
 		{"policy.gate", "root/ok", `{"question":"Publish\n\u001b[2J?"}`, `root/ok  waiting  Publish\n\u001b[2J?`},

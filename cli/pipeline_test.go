@@ -31,7 +31,7 @@ func pipelineBench(t *testing.T, hosted bool) (b *bench, file string, got *tipst
 		done := make(chan tipstaff.Driven, 1)
 		done <- tipstaff.Driven{State: tipstaff.Completed, Outcome: "success"}
 		return tipstaff.Started{Run: runA, Done: done, Warnings: []tipstaff.Problem{{Code: "odd", Message: "that is odd"}},
-			Outline: &tipstaff.Outline{Kind: pipelineKind, Children: []*tipstaff.Outline{{Path: "a", ID: "a", Kind: "stage", Label: "remote a", Hosted: hosted}}}}, nil
+			Outline: &tipstaff.Outline{Kind: tipstaff.ProgramPipeline, Children: []*tipstaff.Outline{{Path: "a", ID: "a", Kind: "stage", Label: "remote a", Hosted: hosted}}}}, nil
 	}
 	return b, file, got
 }

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // render draws a view in at most height lines of at most width cells. It is a
 // pure function of its arguments: the screen only has to put it in place.
-func (v *view) render(width, height int, now time.Time) []line {
+func (v view) render(width, height int, now time.Time) []line {
 	height = max(1, height)
 	lines := []line{v.header(now)}
 	foot := v.footer(now)
@@ -30,7 +32,7 @@ func (v *view) render(width, height int, now time.Time) []line {
 
 // header has the state first and the id last: what a narrow terminal cuts off is
 // printed in full at the end.
-func (v *view) header(now time.Time) line {
+func (v view) header(now time.Time) line {
 	var l line
 	add := func(c color, text string) {
 		switch {
@@ -41,13 +43,13 @@ func (v *view) header(now time.Time) line {
 			l = append(l, say(c, "  "+text))
 		}
 	}
-	add(stateColors[v.state], v.state)
-	add(bold, v.name)
-	if d := v.drivenAt(now); d > 0 {
+	add(stateColors[v.Status], v.Status)
+	add(bold, v.Name)
+	if d := v.Wall(now); d > 0 {
 		add(dim, human(d))
 	}
-	add(plain, v.why)
-	add(dim, v.run.String())
+	add(plain, v.Why)
+	add(dim, v.Run.String())
 	return l
 }
 
@@ -56,63 +58,33 @@ var stateColors = map[string]color{
 }
 
 // footer is the loops of a pipeline, and the bounds in use.
-func (v *view) footer(now time.Time) []line {
+func (v view) footer(now time.Time) []line {
 	lines := v.loopLines()
-	if parts := v.spent.parts(v.drivenAt(now)); len(parts) > 0 {
+	if parts := v.bounds(v.Wall(now)); len(parts) > 0 {
 		lines = append(lines, line{say(dim, strings.Join(parts, "  "))})
 	}
 	return lines
 }
 
 // glyphs and colours of node states.
-var marks = map[nodeState]span{
-	pending:   {"·", dim},
-	running:   {"▸", blue},
-	waiting:   {"?", yellow},
-	done:      {"✓", green},
-	failed:    {"✗", red},
-	refused:   {"⊘", red},
-	cancelled: {"×", yellow},
-	uncertain: {"!", red},
-	skipped:   {"-", dim},
-}
-
-var stateNames = map[nodeState]string{
-	pending: "pending", running: "running", waiting: "waiting", done: "done", failed: "failed",
-	refused: "refused", cancelled: "cancelled", uncertain: "uncertain", skipped: "skipped",
-}
-
-// effective is n's state, or for a branch what its children add up to.
-func (n *node) effective() nodeState {
-	if n.state != pending || len(n.children) == 0 {
-		return n.state
-	}
-	var count [skipped + 1]int
-	for _, c := range n.children {
-		count[c.effective()]++
-	}
-	for _, s := range []nodeState{running, waiting, failed, refused, uncertain, cancelled} {
-		if count[s] > 0 {
-			return s
-		}
-	}
-	switch {
-	case count[pending] == len(n.children):
-		return pending
-	case count[pending] > 0: // between two children
-		return running
-	case count[done] > 0:
-		return done
-	}
-	return skipped
+var marks = map[tipstaff.NodeState]span{
+	tipstaff.NodePending:   {"·", dim},
+	tipstaff.NodeRunning:   {"▸", blue},
+	tipstaff.NodeWaiting:   {"?", yellow},
+	tipstaff.NodeDone:      {"✓", green},
+	tipstaff.NodeFailed:    {"✗", red},
+	tipstaff.NodeRefused:   {"⊘", red},
+	tipstaff.NodeCancelled: {"×", yellow},
+	tipstaff.NodeUncertain: {"!", red},
+	tipstaff.NodeSkipped:   {"-", dim},
 }
 
 // leaves counts n's leaves, and those that have ended well.
-func (n *node) leaves() (ended, all int) {
-	n.walk(func(n *node) {
-		if len(n.children) == 0 {
+func leaves(n *tipstaff.Node) (ended, all int) {
+	n.Walk(func(n *tipstaff.Node) {
+		if len(n.Children) == 0 {
 			all++
-			if n.state == done {
+			if n.State == tipstaff.NodeDone {
 				ended++
 			}
 		}
@@ -121,13 +93,13 @@ func (n *node) leaves() (ended, all int) {
 }
 
 // span of time from the first start to the last end below n.
-func (n *node) times() (from, to time.Time) {
-	n.walk(func(n *node) {
-		if !n.started.IsZero() && (from.IsZero() || n.started.Before(from)) {
-			from = n.started
+func times(n *tipstaff.Node) (from, to time.Time) {
+	n.Walk(func(n *tipstaff.Node) {
+		if !n.Started.IsZero() && (from.IsZero() || n.Started.Before(from)) {
+			from = n.Started
 		}
-		if n.ended.After(to) {
-			to = n.ended
+		if n.Ended.After(to) {
+			to = n.Ended
 		}
 	})
 	return from, to
@@ -136,24 +108,21 @@ func (n *node) times() (from, to time.Time) {
 // row is a line of the tree: one node, or several siblings that are alike.
 type row struct {
 	depth  int
-	state  nodeState
-	node   *node
+	state  tipstaff.NodeState
+	node   *tipstaff.Node
 	folded bool // the subtree is not shown
 	alike  int  // of a row without node: how many nodes it stands for
 	more   int  // of the last row: how many rows are not shown
 }
 
-// quiet reports whether nothing happens, or went wrong, below a node in state s.
-func quiet(s nodeState) bool { return s == pending || s == done || s == skipped }
-
 // rows draws the tree in at most room rows. First subtrees are folded in which
 // nothing happens, then siblings that are alike are counted, and at last the rows
 // kept are those where something happens.
-func (v *view) rows(room int) []row {
+func (v view) rows(room int) []row {
 	var rows []row
 	for level := range 3 {
 		rows = rows[:0]
-		for _, r := range v.tree.roots {
+		for _, r := range v.Roots {
 			rows = unfold(rows, r, 0, level)
 		}
 		if len(rows) <= room {
@@ -163,36 +132,36 @@ func (v *view) rows(room int) []row {
 	return squeeze(rows, room)
 }
 
-func unfold(rows []row, n *node, depth, level int) []row {
-	s := n.effective()
-	folded := level > 0 && depth > 0 && len(n.children) > 0 && quiet(s)
+func unfold(rows []row, n *tipstaff.Node, depth, level int) []row {
+	s := n.Effective()
+	folded := level > 0 && depth > 0 && len(n.Children) > 0 && s.Quiet()
 	rows = append(rows, row{depth: depth, state: s, node: n, folded: folded})
 	if folded {
 		return rows
 	}
-	for i := 0; i < len(n.children); i++ {
+	for i := 0; i < len(n.Children); i++ {
 		k := 0
 		if level > 1 {
-			k = alike(n.children[i:])
+			k = alike(n.Children[i:])
 		}
 		if k < 2 {
-			rows = unfold(rows, n.children[i], depth+1, level)
+			rows = unfold(rows, n.Children[i], depth+1, level)
 			continue
 		}
-		rows = append(rows, row{depth: depth + 1, state: n.children[i].effective(), alike: k})
+		rows = append(rows, row{depth: depth + 1, state: n.Children[i].Effective(), alike: k})
 		i += k - 1
 	}
 	return rows
 }
 
 // alike is how many nodes from the first on are quiet in the same way.
-func alike(nodes []*node) int {
-	s := nodes[0].effective()
-	if !quiet(s) {
+func alike(nodes []*tipstaff.Node) int {
+	s := nodes[0].Effective()
+	if !s.Quiet() {
 		return 0
 	}
 	k := 1
-	for k < len(nodes) && nodes[k].effective() == s {
+	for k < len(nodes) && nodes[k].Effective() == s {
 		k++
 	}
 	return k
@@ -220,9 +189,9 @@ func squeeze(rows []row, room int) []row {
 
 func (r row) rank() int {
 	switch {
-	case r.state == running || r.state == waiting:
+	case r.state == tipstaff.NodeRunning || r.state == tipstaff.NodeWaiting:
 		return 0
-	case !quiet(r.state):
+	case !r.state.Quiet():
 		return 1
 	}
 	return 2
@@ -231,7 +200,7 @@ func (r row) rank() int {
 // minLabelWidth is the narrowest terminal on which tools are named.
 const minLabelWidth = 48
 
-func (r row) line(v *view, width int, now time.Time) line {
+func (r row) line(v view, width int, now time.Time) line {
 	indent := say(plain, strings.Repeat(" ", min(2*r.depth, width/3)))
 	if r.more > 0 {
 		return line{indent, say(dim, fmt.Sprintf("… %d more", r.more))}
@@ -239,75 +208,75 @@ func (r row) line(v *view, width int, now time.Time) line {
 	state := v.shown(r)
 	l := line{indent, marks[state], say(plain, " ")}
 	if r.node == nil {
-		return append(l, say(dim, fmt.Sprintf("%d %s", r.alike, stateNames[r.state])))
+		return append(l, say(dim, fmt.Sprintf("%d %s", r.alike, r.state)))
 	}
 	n := r.node
-	l = append(l, say(plain, n.name))
-	if label := n.title(r.folded); label != "" && width >= minLabelWidth {
+	l = append(l, say(plain, n.Name))
+	if label := title(n, r.folded); label != "" && width >= minLabelWidth {
 		l = append(l, say(dim, "  "+label))
 	}
-	if n.stage != nil && n.stage.visit > 0 {
-		l = append(l, say(plain, "  "+n.stage.text()))
+	if n.Stage != nil && n.Stage.Visit > 0 {
+		l = append(l, say(plain, "  "+n.Stage.String()))
 	}
-	if t := n.elapsed(state, now); t != "" {
+	if t := elapsed(n, state, now); t != "" {
 		l = append(l, say(dim, "  "+t))
 	}
-	if n.stage != nil && n.stage.used() != "" {
-		l = append(l, say(dim, "  "+n.stage.used()))
+	if n.Stage != nil && n.Stage.Usage() != "" {
+		l = append(l, say(dim, "  "+n.Stage.Usage()))
 	}
-	if n.note != "" && n.note != n.label {
-		l = append(l, say(plain, "  "+n.note))
+	if n.Note != "" && n.Note != n.Label {
+		l = append(l, say(plain, "  "+n.Note))
 	}
 	return l
 }
 
 // shown is the state of a row in the light of the run's: in a run that completed,
 // a branch with a failure went on from it, and nothing works while nobody drives.
-func (v *view) shown(r row) nodeState {
-	branch := r.node != nil && len(r.node.children) > 0
+func (v view) shown(r row) tipstaff.NodeState {
+	branch := r.node != nil && len(r.node.Children) > 0
 	switch {
-	case branch && r.node.kind == pipelineKind && v.state == "failed":
-		return failed
-	case branch && r.node.kind == pipelineKind && v.state == "cancelled":
-		return cancelled
-	case v.state == "completed" && branch && !quiet(r.state):
-		return done
-	case v.drivenSince.IsZero() && branch && r.state == running:
-		return pending
+	case branch && r.node.Kind == tipstaff.ProgramPipeline && v.Status == "failed":
+		return tipstaff.NodeFailed
+	case branch && r.node.Kind == tipstaff.ProgramPipeline && v.Status == "cancelled":
+		return tipstaff.NodeCancelled
+	case v.Status == "completed" && branch && !r.state.Quiet():
+		return tipstaff.NodeDone
+	case !v.Driven() && branch && r.state == tipstaff.NodeRunning:
+		return tipstaff.NodePending
 	}
 	return r.state
 }
 
 // title is what a node does; of a branch, how far it got.
-func (n *node) title(folded bool) string {
-	if len(n.children) == 0 {
-		return n.label
+func title(n *tipstaff.Node, folded bool) string {
+	if len(n.Children) == 0 {
+		return n.Label
 	}
-	ended, all := n.leaves()
+	ended, all := leaves(n)
 	if !folded && ended == 0 {
-		return n.kind
+		return n.Kind
 	}
-	return joined(" ", n.kind, fmt.Sprintf("%d/%d", ended, all))
+	return joined(" ", n.Kind, fmt.Sprintf("%d/%d", ended, all))
 }
 
 // elapsed is how long n took, or has been taking.
-func (n *node) elapsed(s nodeState, now time.Time) string {
-	from, to := n.times()
+func elapsed(n *tipstaff.Node, s tipstaff.NodeState, now time.Time) string {
+	from, to := times(n)
 	switch {
-	case n.stage != nil:
-		from, to = n.started, n.ended
-	case n.kind == pipelineKind: // its stages tell of their last visits alone, the header of the whole
+	case n.Stage != nil:
+		from, to = n.Started, n.Ended
+	case n.Kind == tipstaff.ProgramPipeline: // its stages tell of their last visits alone, the header of the whole
 		return ""
 	}
 	switch {
 	case from.IsZero():
 		return ""
-	case s == pending:
+	case s == tipstaff.NodePending:
 		return ""
-	case s == running || s == waiting:
+	case s == tipstaff.NodeRunning || s == tipstaff.NodeWaiting:
 		return human(now.Sub(from))
-	case len(n.children) == 0 && n.took > 0:
-		return human(n.took)
+	case len(n.Children) == 0 && n.Took > 0:
+		return human(n.Took)
 	case to.IsZero():
 		return ""
 	}

@@ -133,9 +133,9 @@ func runFields(r tipstaff.Run) []field {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Bounds)) {
 		b := r.Bounds[name]
-		text := boundPart(name, b.Used, b.Limit)
-		if strings.Trim(b.Reserved, "0.s") != "" {
-			text += " (" + b.Reserved + " reserved)"
+		text := boundText(name, b.Used, b)
+		if b.Reserved > 0 {
+			text += " (" + tipstaff.FormatBound(name, b.Reserved) + " reserved)"
 		}
 		fields = append(fields, field{"bound", text})
 	}

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,58 +46,6 @@ type spokenCall struct {
 	note                   string
 }
 
-// agentBody has the members of all records of an agent that speech looks at.
-type agentBody struct {
-	Step     int     `json:"step"`
-	Model    string  `json:"model"`
-	Channel  channel `json:"channel"`
-	Offset   int     `json:"offset"`
-	Text     string  `json:"text"`
-	Name     string  `json:"name"`
-	Server   string  `json:"server"`
-	Tool     string  `json:"tool"`
-	Effect   string  `json:"effect"`
-	Decision string  `json:"decision"`
-	By       string  `json:"by"`
-	Rule     string  `json:"rule"`
-	Action   string  `json:"action"`
-	Via      string  `json:"via"`
-	IsError  bool    `json:"is_error"`
-	Class    string  `json:"class"`
-	Content  string  `json:"content"`
-	Duration int64   `json:"duration_ms"`
-	Fallback string  `json:"fallback"`
-	Cut      struct {
-		Elided  int `json:"elided"`
-		Dropped int `json:"dropped"`
-	} `json:"cut"`
-	Usage     agentUsage `json:"usage"`
-	Code      string     `json:"code"`
-	Msg       string     `json:"msg"`
-	Steps     int        `json:"steps"`
-	ToolCalls int        `json:"tool_calls"`
-}
-
-// agentBodyOf reads what is looked at; false: the record has another form.
-func agentBodyOf(ev tipstaff.Event) (b agentBody, ok bool) {
-	return b, json.Unmarshal(ev.Body, &b) == nil
-}
-
-// tool is what the model wants to call, under the name that it has here.
-func (b agentBody) tool() string {
-	if b.Server == "" {
-		return b.Name
-	}
-	return b.Server + "/" + b.Tool
-}
-
-type agentUsage struct {
-	Input  int64   `json:"input_tokens"`
-	Output int64   `json:"output_tokens"`
-	Total  int64   `json:"total_tokens"`
-	Cost   *string `json:"cost_usd"` // nil: nobody knows
-}
-
 // said is the text of one step as far as it was shown.
 type said struct {
 	from int    // where the last piece without a gap begins
@@ -138,15 +86,12 @@ func (a *app) newSpeech(screen *screen) *speech {
 
 // take takes in an event. Of what is history nothing is shown, but how a call that
 // goes on now began.
-func (s *speech) take(ev tipstaff.Event, history bool) {
-	b, ok := agentBodyOf(ev)
-	if !ok {
-		return
-	}
+func (s *speech) take(ev *tipstaff.Event, history bool) {
 	switch ev.Kind {
 	case tipstaff.KindAgentTextDelta:
-		s.delta(b)
+		s.delta(tipstaff.BodyOf[tipstaff.AgentTextDelta](ev))
 	case tipstaff.KindAgentStepStarted:
+		b := tipstaff.BodyOf[tipstaff.AgentStepStarted](ev)
 		s.step, s.model, s.since, s.said = b.Step, b.Model, ev.At, said{}
 		if !history && b.Cut.Elided+b.Cut.Dropped > 0 {
 			s.note(fmt.Sprintf("the conversation is too long for the model: %s left out, %s shortened", plural(b.Cut.Dropped, "message"), plural(b.Cut.Elided, "result")))
@@ -154,23 +99,26 @@ func (s *speech) take(ev tipstaff.Event, history bool) {
 	case tipstaff.KindAgentMessage:
 		s.since = time.Time{}
 		if !history {
-			s.message(b.Text)
+			s.message(tipstaff.BodyOf[tipstaff.AgentMessage](ev).Text)
 		}
 		s.said = said{}
 	case tipstaff.KindAgentRouterDecided:
-		if b.Fallback != "" && !history {
+		if b := tipstaff.BodyOf[tipstaff.AgentRouterDecided](ev); b.Fallback != "" && !history {
 			s.note("all tools are offered: " + b.Fallback)
 		}
-	case tipstaff.KindAgentFinish, tipstaff.KindAgentError:
-		s.since = time.Time{}
-		s.usage = usageText(b)
-		if ev.Kind == tipstaff.KindAgentFinish && !s.live && !history {
+	case tipstaff.KindAgentFinish:
+		b := tipstaff.BodyOf[tipstaff.AgentFinish](ev)
+		s.since, s.usage = time.Time{}, usageText(b.Steps, b.ToolCalls, b.Usage)
+		if !s.live && !history {
 			s.answer = b.Text
 		}
+	case tipstaff.KindAgentError:
+		b := tipstaff.BodyOf[tipstaff.AgentError](ev)
+		s.since, s.usage = time.Time{}, usageText(b.Steps, 0, b.Usage)
 	case tipstaff.KindRunParked, tipstaff.KindRunInterrupted:
 		s.rest()
 	default:
-		s.call(ev, b, history)
+		s.call(ev, history)
 	}
 }
 
@@ -183,10 +131,11 @@ func (s *speech) rest() {
 }
 
 // call takes in what concerns one tool call.
-func (s *speech) call(ev tipstaff.Event, b agentBody, history bool) {
+func (s *speech) call(ev *tipstaff.Event, history bool) {
 	path := strings.TrimSuffix(ev.Path, "/approval")
 	if ev.Kind == tipstaff.KindAgentToolCallRequest {
-		s.calls[path] = &spokenCall{name: b.tool(), effect: b.Effect}
+		b := tipstaff.BodyOf[tipstaff.AgentToolCallRequest](ev)
+		s.calls[path] = &spokenCall{name: b.Title(), effect: string(b.Effect)}
 		s.order = append(s.order, path)
 		return
 	}
@@ -196,49 +145,41 @@ func (s *speech) call(ev tipstaff.Event, b agentBody, history bool) {
 	}
 	switch ev.Kind {
 	case tipstaff.KindAgentApprovalDecided:
+		b := tipstaff.BodyOf[tipstaff.AgentApprovalDecided](ev)
 		c.decision = b.Decision + " by " + b.By
 		if b.By == "policy" {
 			c.decision = b.Decision + " by rule " + b.Rule
 		}
 	case tipstaff.KindPolicyGateResolve:
 		if ev.Path != path {
+			b := tipstaff.BodyOf[tipstaff.GateResolved](ev)
 			c.decision = joined(" by ", b.Action, b.Via)
 		}
 	case tipstaff.KindEffectIntended:
 		c.since = ev.At
 	case tipstaff.KindToolProgress:
 		if !c.since.IsZero() {
-			c.note = bodyOf(ev).progress()
+			c.note = tipstaff.BodyOf[tipstaff.ToolProgress](ev).String()
 		}
 	case tipstaff.KindEffectFailed, tipstaff.KindEffectFinished:
 		c.since, c.note = time.Time{}, ""
 	case tipstaff.KindAgentToolCallResult:
-		s.order = without(s.order, path)
+		s.order = slices.DeleteFunc(s.order, func(p string) bool { return p == path })
 		if !history {
-			s.tell(c.line(b))
+			s.tell(c.line(tipstaff.BodyOf[tipstaff.AgentToolCallResult](ev)))
 		}
 	}
-}
-
-func without(all []string, one string) []string {
-	var left []string
-	for _, s := range all {
-		if s != one {
-			left = append(left, s)
-		}
-	}
-	return left
 }
 
 // line is a call that has ended, in short.
-func (c *spokenCall) line(b agentBody) line {
-	mark := marks[done]
+func (c *spokenCall) line(b tipstaff.AgentToolCallResult) line {
+	mark := marks[tipstaff.NodeDone]
 	if b.IsError {
-		mark = marks[failed]
+		mark = marks[tipstaff.NodeFailed]
 	}
 	took := ""
-	if b.Duration > 0 || !b.IsError {
-		took = human(time.Duration(b.Duration) * time.Millisecond)
+	if b.DurationMS > 0 || !b.IsError {
+		took = human(time.Duration(b.DurationMS) * time.Millisecond)
 	}
 	l := line{mark, say(plain, " "+c.name)}
 	if how := joined("  ", c.effect, c.decision, took); how != "" {
@@ -252,17 +193,17 @@ func (c *spokenCall) line(b agentBody) line {
 }
 
 // delta is a piece of what the model says, while it says it.
-func (s *speech) delta(b agentBody) {
+func (s *speech) delta(b tipstaff.AgentTextDelta) {
 	if !s.live {
 		return
 	}
-	if b.Channel == reasoning {
+	if channel(b.Channel) == reasoning {
 		if s.a.env.StderrTTY {
 			s.write(reasoning, b.Text)
 		}
 		return
 	}
-	piece, anew, gap := s.said.add(b.Offset, b.Text)
+	piece, anew, gap := s.said.add(int(b.Offset), b.Text)
 	switch {
 	case anew:
 		s.note("the answer was broken off and begins anew")
@@ -355,10 +296,10 @@ func (s *speech) under(now time.Time) (lines []line) {
 		if c.since.IsZero() {
 			continue
 		}
-		lines = append(lines, line{marks[running], say(plain, " "+c.name), say(dim, "  "+joined("  ", c.effect, human(now.Sub(c.since)), c.note))})
+		lines = append(lines, line{marks[tipstaff.NodeRunning], say(plain, " "+c.name), say(dim, "  "+joined("  ", c.effect, human(now.Sub(c.since)), c.note))})
 	}
 	if !s.since.IsZero() {
-		lines = append(lines, line{marks[running], say(dim, joined("  ", fmt.Sprintf(" step %d", s.step), s.model, human(now.Sub(s.since))))})
+		lines = append(lines, line{marks[tipstaff.NodeRunning], say(dim, joined("  ", fmt.Sprintf(" step %d", s.step), s.model, human(now.Sub(s.since))))})
 	}
 	if s.ahead == nil {
 		return lines
@@ -373,20 +314,19 @@ func (s *speech) under(now time.Time) (lines []line) {
 }
 
 // usageText is what a turn took.
-func usageText(b agentBody) string {
-	u := b.Usage
-	parts := []string{plural(b.Steps, "step")}
-	if b.ToolCalls > 0 {
-		parts = append(parts, plural(b.ToolCalls, "tool call"))
+func usageText(steps, calls int, u tipstaff.ModelUsage) string {
+	parts := []string{plural(steps, "step")}
+	if calls > 0 {
+		parts = append(parts, plural(calls, "tool call"))
 	}
-	if u.Total > 0 {
-		parts = append(parts, fmt.Sprintf("%s (%d in, %d out)", plural(int(u.Total), "token"), u.Input, u.Output))
+	if u.TotalTokens > 0 {
+		parts = append(parts, fmt.Sprintf("%s (%d in, %d out)", plural(int(u.TotalTokens), "token"), u.InputTokens, u.OutputTokens))
 	}
 	switch {
-	case u.Cost == nil:
+	case u.CostUSD == nil:
 		parts = append(parts, "cost unknown")
-	case *u.Cost != "0.00":
-		parts = append(parts, "$"+clean(*u.Cost))
+	case *u.CostUSD != 0:
+		parts = append(parts, "$"+u.CostUSD.String())
 	}
 	return strings.Join(parts, ", ")
 }

@@ -30,7 +30,7 @@ func hears(t *testing.T, tty bool, events ...string) (out, err string) {
 		if !json.Valid(ev.Body) {
 			t.Fatalf("not JSON: %s", ev.Body)
 		}
-		s.take(ev, false)
+		s.take(&ev, false)
 	}
 	s.finish()
 	return b.out.String(), b.err.String()
@@ -113,7 +113,7 @@ func TestSpeechShowsWhatIsUnderWay(t *testing.T) {
 	b := newBench(t)
 	s := (&app{env: b.env, out: &output{w: b.out}, err: &output{w: b.err}}).newSpeech(nil)
 	take := func(kind tipstaff.Kind, path, body string) {
-		s.take(tipstaff.Event{Seq: 1, At: epoch, Kind: kind, Path: path, Body: json.RawMessage(body)}, false)
+		s.take(&tipstaff.Event{Seq: 1, At: epoch, Kind: kind, Path: path, Body: json.RawMessage(body)}, false)
 	}
 	shown := func() string {
 		var all []string
@@ -160,11 +160,8 @@ func TestUsageText(t *testing.T) {
 		`{"steps":1,"usage":{"total_tokens":1,"input_tokens":1,"cost_usd":null}}`:                                    "1 step, 1 token (1 in, 0 out), cost unknown",
 		`{"steps":1,"usage":{"cost_usd":"1.20"}}`:                                                                    "1 step, $1.20",
 	} {
-		b, ok := agentBodyOf(tipstaff.Event{Body: json.RawMessage(body)})
-		if !ok {
-			t.Fatal(body)
-		}
-		equal(t, body, usageText(b), want)
+		b := tipstaff.BodyOf[tipstaff.AgentFinish](&tipstaff.Event{Body: json.RawMessage(body)})
+		equal(t, body, usageText(b.Steps, b.ToolCalls, b.Usage), want)
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 
@@ -84,10 +83,4 @@ func pad(s string, n int) string {
 	return s + strings.Repeat(" ", max(0, n-cells(s)))
 }
 
-// plural counts things: 1 run, 2 runs.
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
+func plural(n int, one string) string { return tipstaff.Plural(n, one) }

@@ -131,7 +131,7 @@ func TestProgressForPeople(t *testing.T) {
 		`{"progress":33.5,"total":100,"message":"half"}`: "33.5 of 100  half",
 		`{"progress":1e300,"total":-1}`:                  "1e+300",
 	} {
-		if got := bodyOf(tipstaff.Event{Body: []byte(body)}).progress(); got != want {
+		if got := tipstaff.BodyOf[tipstaff.ToolProgress](&tipstaff.Event{Body: []byte(body)}).String(); got != want {
 			t.Errorf("%s: %q, want %q", body, got, want)
 		}
 	}

@@ -59,10 +59,10 @@ func (o *watchOptions) run(ctx context.Context) error {
 // unseen is the outline of a run that this process does not drive: of a pipeline
 // that it is one. Its stages appear as they start.
 func unseen(r tipstaff.Run) *tipstaff.Outline {
-	if r.Program.Kind != pipelineKind {
+	if r.Program.Kind != tipstaff.ProgramPipeline {
 		return nil
 	}
-	return &tipstaff.Outline{Kind: pipelineKind, ID: r.Program.Name}
+	return &tipstaff.Outline{Kind: tipstaff.ProgramPipeline, ID: r.Program.Name}
 }
 
 // drivenOf is how the drive of a run that rests must have ended.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -57,12 +58,12 @@ func (r *reader) stageError(f *document.Fields) *StageError {
 
 func (r *reader) usage(f *document.Fields) Usage {
 	defer f.End()
-	u := Usage{
+	u := tipstaff.StageUsage{
 		LLMCalls: r.count(f, "llm_calls", 0), ToolCalls: r.count(f, "tool_calls", 0), Hops: r.count(f, "agent_hops", 0),
 		TokensIn: r.count(f, "tokens_in", 0), TokensOut: r.count(f, "tokens_out", 0),
 	}
 	if v := f.Typed("cost_usd", document.Text); v != nil {
-		cost, err := ParseMoney(v.Text)
+		cost, err := tipstaff.ParseUSD(v.Text)
 		if err != nil {
 			f.Report(document.CodeRange, v.At, "cost_usd", "%v", err)
 		}

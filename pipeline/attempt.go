@@ -57,7 +57,7 @@ func (x *executor) attempt(fc flow.Context, v *stint) error {
 	v.failure = asStageError(err)
 	if v.again(result) {
 		v.delay = v.backoff()
-		fc.Emit(flow.Event{Kind: string(tipstaff.KindStageRetrying), Body: StageRetrying{Stage: v.agent.Name, Visit: v.n,
+		fc.Emit(flow.Event{Kind: string(tipstaff.KindStageRetrying), Body: tipstaff.StageRetrying{Stage: v.agent.Name, Visit: v.n,
 			NextAttempt: int64(v.attempts + 1), DelayMs: v.delay.Milliseconds(), Code: v.failure.Code, Error: v.failure.Message}})
 		v.records++
 		return nil
@@ -343,8 +343,8 @@ func (v *stint) why() (code, text string) {
 }
 
 // finished says how a visit ended.
-func (v *stint) finished() StageFinished {
-	f := StageFinished{Stage: v.agent.Name, Visit: v.n, Outcome: v.status, Attempts: int64(v.attempts), Usage: v.usage}
+func (v *stint) finished() tipstaff.StageFinished {
+	f := tipstaff.StageFinished{Stage: v.agent.Name, Visit: v.n, Outcome: v.status, Attempts: int64(v.attempts), Usage: v.usage}
 	if !v.ended.IsZero() {
 		f.DurationMs = v.ended.Sub(v.started).Milliseconds()
 	}

@@ -31,10 +31,10 @@ type stint struct {
 	started    time.Time
 
 	attempts int
-	delay    time.Duration // before the next attempt, of one that is to be retried
-	usage    Usage         // of all attempts
-	calls    int64         // model calls beyond those that were paid for in advance
-	records  int           // it has caused, about
+	delay    time.Duration       // before the next attempt, of one that is to be retried
+	usage    tipstaff.StageUsage // of all attempts
+	calls    int64               // model calls beyond those that were paid for in advance
+	records  int                 // it has caused, about
 
 	// How it ended; a status of "" has not, or was cut off.
 	status  string
@@ -188,7 +188,7 @@ func (x *executor) recordStart(v *stint) {
 	s.frontier, s.active = false, true
 	delete(x.Entries, v.agent.Name)
 	x.addHistory(ProcessingRecord{Agent: v.agent.Name, Visit: v.n, Attempts: 1, StartedAt: v.started, Status: statusRunning})
-	x.emitAt(v.path, tipstaff.KindStageStarted, StageStarted{Stage: v.agent.Name, Visit: v.n, Attempt: 1, Turn: x.Turn, ReleasedBy: v.releasedBy})
+	x.emitAt(v.path, tipstaff.KindStageStarted, tipstaff.StageStarted{Stage: v.agent.Name, Visit: v.n, Attempt: 1, Turn: x.Turn, ReleasedBy: v.releasedBy})
 }
 
 // errFatal closes the group of a batch, where the rest is to be cancelled.
@@ -232,7 +232,7 @@ func (x *executor) wave(open []*stint) error {
 
 // merge takes what a batch has brought into the Envelope, in index order, whoever
 // finished first. It returns what one stage of the batch has overwritten of another.
-func (x *executor) merge(batch []*stint) (lost []Overwritten) {
+func (x *executor) merge(batch []*stint) (lost []tipstaff.Overwritten) {
 	x.merged = batch[0].agent.Name
 	wrote := map[string]*stint{}
 	for _, v := range batch {
@@ -275,12 +275,12 @@ func (x *executor) count(v *stint) {
 }
 
 // take merges the result of a stage that succeeded.
-func (x *executor) take(v *stint, wrote map[string]*stint) (lost []Overwritten) {
+func (x *executor) take(v *stint, wrote map[string]*stint) (lost []tipstaff.Overwritten) {
 	e := x.env
 	e.Outputs[v.agent.OutputKey] = v.result
 	for _, key := range sortedKeys(v.control.Metadata) {
 		if by := wrote[key]; by != nil {
-			lost = append(lost, Overwritten{Key: key, Stage: by.agent.Name, Value: EncodeValue(e.Metadata[key])})
+			lost = append(lost, tipstaff.Overwritten{Key: key, Stage: by.agent.Name, Value: EncodeValue(e.Metadata[key])})
 		}
 		wrote[key] = v
 		e.Metadata[key] = v.control.Metadata[key]

@@ -209,7 +209,7 @@ func bodies[T any](b *bed, kind tipstaff.Kind) (list []T) {
 
 // ways are the transitions in few words.
 func (b *bed) ways() (list []string) {
-	for _, t := range bodies[Transition](b, tipstaff.KindTransition) {
+	for _, t := range bodies[tipstaff.Transitioned](b, tipstaff.KindTransition) {
 		list = append(list, fmt.Sprintf("%s→%s %s", t.From, t.To, t.Reason))
 	}
 	return list
@@ -245,14 +245,14 @@ func tell(r flow.Record) string {
 	line := func(format string, args ...any) string { return strings.TrimRight(fmt.Sprintf(format, args...), " ") }
 	switch tipstaff.Kind(r.Kind) {
 	case tipstaff.KindStageStarted:
-		b := read[StageStarted](r)
+		b := read[tipstaff.StageStarted](r)
 		by := ""
 		if b.ReleasedBy != nil {
 			by = "after " + strings.Join(b.ReleasedBy, ", ")
 		}
 		return line("%s starts %s", r.Path, by)
 	case tipstaff.KindStageFinished:
-		b := read[StageFinished](r)
+		b := read[tipstaff.StageFinished](r)
 		switch b.Outcome {
 		case statusSuccess:
 			return line("%s gives %s as %s", r.Path, b.Output, b.OutputKey)
@@ -261,13 +261,13 @@ func tell(r flow.Record) string {
 		}
 		return line("%s is %s", r.Path, b.Outcome)
 	case tipstaff.KindStageRetrying:
-		b := read[StageRetrying](r)
+		b := read[tipstaff.StageRetrying](r)
 		return line("%s will be tried again after %s: attempt %d in %d ms", r.Path, b.Code, b.NextAttempt, b.DelayMs)
 	case tipstaff.KindStageSkipped:
-		b := read[StageSkipped](r)
+		b := read[tipstaff.StageSkipped](r)
 		return line("%s is skipped for want of %s", b.Stage, strings.Join(b.Unmet, ", "))
 	case tipstaff.KindTransition:
-		b := read[Transition](r)
+		b := read[tipstaff.Transitioned](r)
 		extra := ""
 		if b.Rule > 0 {
 			extra += fmt.Sprintf(", rule %d", b.Rule)
@@ -277,17 +277,17 @@ func tell(r flow.Record) string {
 		}
 		return line("(%d) %s → %s: %s%s, iteration %d, epoch %d", b.N, b.From, b.To, b.Reason, extra, b.Iteration, b.Epoch)
 	case tipstaff.KindTurnMerged:
-		b := read[TurnMerged](r)
+		b := read[tipstaff.TurnMerged](r)
 		lost := ""
 		for _, o := range b.Overwritten {
 			lost += fmt.Sprintf(", %s of %s was %s", o.Key, o.Stage, o.Value)
 		}
 		return line("-- turn %d%s", b.Turn, lost)
 	case tipstaff.KindCheckpointCreated:
-		b := read[CheckpointCreated](r)
+		b := read[tipstaff.CheckpointCreated](r)
 		return line("checkpoint %s of %s, parent %s, iteration %d", short(b.ID), b.Stage, short(b.ParentID), b.Iteration)
 	case tipstaff.KindBoundRefused:
-		b := read[BoundRefused](r)
+		b := read[tipstaff.BoundRefused](r)
 		return line("refused at %s: %s, %d of %d %s", r.Path, b.Refused, b.Used, b.Limit, b.Bound)
 	case tipstaff.KindBoundExtended:
 		b := read[struct {
@@ -296,13 +296,13 @@ func tell(r flow.Record) string {
 		}](r)
 		return line("%s is extended by %d", b.Bound, b.By)
 	case tipstaff.KindFindingRecorded:
-		b := read[FindingRecorded](r)
+		b := read[tipstaff.FindingRecorded](r)
 		return line("finding %s: %s %s", b.ID, b.Severity, b.Title)
 	case tipstaff.KindWaiverRecorded:
-		b := read[WaiverRecorded](r)
+		b := read[tipstaff.WaiverRecorded](r)
 		return line("%s waives %s: %s", b.Actor, strings.Join(b.FindingIDs, ", "), b.Reason)
 	case tipstaff.KindHandoffOverridden:
-		b := read[HandoffOverridden](r)
+		b := read[tipstaff.HandoffOverridden](r)
 		return line("%s overrides %s", b.Actor, b.Stage)
 	case tipstaff.KindPolicyGate:
 		b := read[struct {
@@ -428,7 +428,7 @@ func (w *world) perform(fc flow.Context, st Stage) (Result, error) {
 	if !ok {
 		d = deed{output: map[string]any{"from": path}}
 	}
-	var u Usage
+	var u tipstaff.StageUsage
 	for i := range max(d.calls, 1) {
 		call := flow.Call{Key: fmt.Sprintf("act#%d", i+1), Name: "act", Class: flow.Read, Timeout: st.Timeout, Ask: st.AskBounds,
 			Input: flow.JSON(map[string]any{"hang": d.hang})}

@@ -98,10 +98,10 @@ func bareStages(n int) flow.Func {
 				}
 			}
 			at.Now()
-			at.Emit(flow.Event{Kind: string(tipstaff.KindStageStarted), Body: StageStarted{}})
-			at.Emit(flow.Event{Kind: string(tipstaff.KindStageFinished), Body: StageFinished{}})
-			fc.Emit(flow.Event{Kind: string(tipstaff.KindTurnMerged), Body: TurnMerged{}})
-			fc.Emit(flow.Event{Kind: string(tipstaff.KindTransition), Body: Transition{}})
+			at.Emit(flow.Event{Kind: string(tipstaff.KindStageStarted), Body: tipstaff.StageStarted{}})
+			at.Emit(flow.Event{Kind: string(tipstaff.KindStageFinished), Body: tipstaff.StageFinished{}})
+			fc.Emit(flow.Event{Kind: string(tipstaff.KindTurnMerged), Body: tipstaff.TurnMerged{}})
+			fc.Emit(flow.Event{Kind: string(tipstaff.KindTransition), Body: tipstaff.Transitioned{}})
 		}
 		return nil, nil
 	}

@@ -68,17 +68,17 @@ func (x *executor) edgeRefusal(v *stint, t target) *refusal {
 	switch {
 	case t.granted:
 	case limit > 0 && x.edgeCount(from, t.to) >= limit+countOf(x.MoreEdges, from, t.to):
-		r.reason, r.bound, r.transition = ReasonEdgeLimit, boundEdge, TransitionEdge
+		r.reason, r.bound, r.transition = ReasonEdgeLimit, boundEdge, tipstaff.TransitionEdge
 		r.used, r.limit = x.edgeCount(from, t.to), limit+countOf(x.MoreEdges, from, t.to)
 		r.raise = func(by int64) { x.moreEdges(from, t.to, by) }
 		return r
 	case x.visitsSpent(to):
 		visits := x.visitRefusal(to)
 		r.reason, r.bound, r.used, r.limit, r.raise = visits.reason, visits.bound, visits.used, visits.limit, visits.raise
-		r.transition = TransitionVisit
+		r.transition = tipstaff.TransitionVisit
 		return r
 	case cycle && e.Iteration >= e.MaxIterations:
-		r.reason, r.bound, r.transition = ReasonIterations, tipstaff.BoundIterations, TransitionIteration
+		r.reason, r.bound, r.transition = ReasonIterations, tipstaff.BoundIterations, tipstaff.TransitionIteration
 		r.used, r.limit = e.Iteration, e.MaxIterations
 		r.raise = func(by int64) { e.MaxIterations += by }
 		return r
@@ -158,7 +158,7 @@ func (x *executor) ledgerRefusal(v *stint, by *flow.Error) *refusal {
 // document says so, asks for more. nil means that there is more.
 func (x *executor) refuse(r *refusal) error {
 	if !r.noted {
-		x.emitAt(r.path, tipstaff.KindBoundRefused, BoundRefused{Bound: r.bound, Limit: r.limit, Used: r.used, Refused: r.what})
+		x.emitAt(r.path, tipstaff.KindBoundRefused, tipstaff.BoundRefused{Bound: r.bound, Limit: r.limit, Used: r.used, Refused: r.what})
 	}
 	if x.p.OnBound == AskMore && r.raise != nil {
 		by, err := x.askMore(r)

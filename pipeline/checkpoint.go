@@ -84,10 +84,10 @@ func (e entry) and(f entry) entry {
 
 // boundary records that a turn is merged, and that nothing has followed from it yet.
 // A run that was rolled back to here takes over what it inherits beside the journal.
-func (x *executor) boundary(overwritten []Overwritten) error {
+func (x *executor) boundary(overwritten []tipstaff.Overwritten) error {
 	x.saved, x.reset = "", nil
 	x.digest = x.env.DataDigest()
-	x.emit(tipstaff.KindTurnMerged, TurnMerged{Turn: x.Turn, Digest: x.digest, Version: x.env.Version, StageNumber: x.env.CurrentStageNumber, Overwritten: overwritten})
+	x.emit(tipstaff.KindTurnMerged, tipstaff.TurnMerged{Turn: x.Turn, Digest: x.digest, Version: x.env.Version, StageNumber: x.env.CurrentStageNumber, Overwritten: overwritten})
 	if stop := x.env.stop; stop != nil && *stop == x.Turn {
 		return ErrBoundary
 	}
@@ -115,7 +115,7 @@ func (x *executor) checkpoint(v *stint) string {
 		return x.saved
 	}
 	x.saved = x.checkpointID(x.Turn)
-	x.emit(tipstaff.KindCheckpointCreated, CheckpointCreated{ID: x.saved, Stage: v.agent.Name, Turn: x.Turn,
+	x.emit(tipstaff.KindCheckpointCreated, tipstaff.CheckpointCreated{ID: x.saved, Stage: v.agent.Name, Turn: x.Turn,
 		Iteration: x.env.Iteration, Epoch: x.env.Epoch, ParentID: or(x.Parent, x.checkpointID(0)), Digest: x.digest,
 		Automatic: true, SizeBytes: x.dataSize()})
 	x.Parent = x.saved
@@ -166,7 +166,7 @@ func (x *executor) rollBack(r *Rollback) error {
 	}
 	e.Version = max(e.Version, r.Version) + 1
 	at := or(x.merged, Start)
-	x.emitTransition(Transition{From: at, To: at, Reason: TransitionRollback,
+	x.emitTransition(tipstaff.Transitioned{From: at, To: at, Reason: tipstaff.TransitionRollback,
 		Checkpoint: r.Checkpoint, By: r.By, Left: r.From})
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // Clone is a deep copy that shares nothing with e and keeps every type: whole
@@ -30,7 +32,7 @@ func (e *Envelope) Clone() *Envelope {
 	c.Goals = slices.Clone(e.Goals)
 	c.Rounds = cloneEach(e.Rounds, Round.clone)
 	c.Feedback = slices.Clone(e.Feedback)
-	c.Waivers = cloneEach(e.Waivers, Waiver.clone)
+	c.Waivers = cloneEach(e.Waivers, cloneWaiver)
 	c.Errors = slices.Clone(e.Errors)
 	c.ProcessingHistory = cloneEach(e.ProcessingHistory, ProcessingRecord.clone)
 	c.Rollbacks = cloneEach(e.Rollbacks, Rollback.clone)
@@ -131,7 +133,7 @@ func (r Round) clone() Round {
 	return r
 }
 
-func (w Waiver) clone() Waiver {
+func cloneWaiver(w tipstaff.Waiver) tipstaff.Waiver {
 	w.FindingIDs = slices.Clone(w.FindingIDs)
 	return w
 }

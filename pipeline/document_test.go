@@ -215,7 +215,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		WayRemote, int64(1), []string{"a", "b"}, true, []string{"b"}, true, "elsewhere", `{"x":1}`, 5 * time.Second, "idempotent", []string{"verdict"}, `{"type":"object"}`, HandoffOnReject, time.Second,
 		WayPlan, `{"kind":"plan"}`, `{"q":"${input}"}`,
 		WayScripted, "cycle", []Answer{
-			{Output: map[string]any{"n": int64(1), "f": 1.5}, Delay: 5 * time.Millisecond, Usage: Usage{1, 2, 3, 4, 5, 10_000_000}},
+			{Output: map[string]any{"n": int64(1), "f": 1.5}, Delay: 5 * time.Millisecond, Usage: Usage{LLMCalls: 1, ToolCalls: 2, Hops: 3, TokensIn: 4, TokensOut: 5, CostUSD: 10_000_000}},
 			{Output: map[string]any{}, Error: &StageError{Code: "busy", Message: "later", Retryable: true}},
 			{Output: map[string]any{}, Hang: true},
 			{Output: map[string]any{}, Control: &Control{Break: true, Metadata: map[string]any{"k": int64(1)}}},

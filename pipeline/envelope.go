@@ -1,6 +1,10 @@
 package pipeline
 
-import "time"
+import (
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
 
 // Envelope is the state of a pipeline run. Between stages it does not change;
 // the executor alone merges.
@@ -41,7 +45,7 @@ type Envelope struct {
 	ToolCallCount  int64            `json:"tool_call_count"`
 	TokensIn       int64            `json:"tokens_in"`
 	TokensOut      int64            `json:"tokens_out"`
-	CostUSD        Money            `json:"cost_usd"`
+	CostUSD        tipstaff.USD     `json:"cost_usd"`
 	WallMs         int64            `json:"wall_ms"`
 	EdgeCounts     []EdgeCount      `json:"edge_counts"`
 	Visits         map[string]int64 `json:"visits"`
@@ -51,7 +55,7 @@ type Envelope struct {
 	MaxStages      int64            `json:"max_stages"`
 	MaxToolCalls   int64            `json:"max_tool_calls"`
 	MaxTokens      int64            `json:"max_tokens"`
-	MaxCostUSD     Money            `json:"max_cost_usd"`
+	MaxCostUSD     tipstaff.USD     `json:"max_cost_usd"`
 	MaxWallSeconds int64            `json:"max_wall_seconds"`
 
 	// end
@@ -66,11 +70,11 @@ type Envelope struct {
 	InterruptPending bool        `json:"interrupt_pending"` // derived: one is open
 
 	// progress
-	Goals              []Goal     `json:"goals"`
-	CurrentStageNumber int64      `json:"current_stage_number"`
-	Rounds             []Round    `json:"rounds"`
-	Feedback           []Feedback `json:"feedback"`
-	Waivers            []Waiver   `json:"waivers"`
+	Goals              []Goal            `json:"goals"`
+	CurrentStageNumber int64             `json:"current_stage_number"`
+	Rounds             []Round           `json:"rounds"`
+	Feedback           []Feedback        `json:"feedback"`
+	Waivers            []tipstaff.Waiver `json:"waivers"`
 
 	// records: the newest 50, and how many there were
 	Errors            []ErrorRecord      `json:"errors"`
@@ -89,9 +93,6 @@ type Envelope struct {
 	rests bool      // it stops when the last of Rollbacks is applied
 	slots slotCache // what is known about Outputs and Prior: see DataDigest
 }
-
-// Money is an amount in 10⁻⁹ USD; in JSON a decimal string.
-type Money int64
 
 // EdgeCount is how often an edge was taken.
 type EdgeCount struct {
@@ -136,15 +137,6 @@ type Feedback struct {
 	Text      string `json:"text"`
 }
 
-// Waiver lets findings pass: which, why, by whom.
-type Waiver struct {
-	Stage      string   `json:"stage"`
-	Visit      int64    `json:"visit"`
-	FindingIDs []string `json:"finding_ids"`
-	Reason     string   `json:"reason"`
-	Actor      string   `json:"actor"`
-}
-
 // ErrorRecord is one failure of a stage.
 type ErrorRecord struct {
 	Stage   string    `json:"stage"`
@@ -156,19 +148,19 @@ type ErrorRecord struct {
 
 // ProcessingRecord is one start of a stage and what became of it.
 type ProcessingRecord struct {
-	Agent       string     `json:"agent"`
-	Visit       int64      `json:"visit"`
-	Attempts    int64      `json:"attempts"`
-	StartedAt   time.Time  `json:"started_at"`
-	CompletedAt *time.Time `json:"completed_at,omitempty"`
-	DurationMs  int64      `json:"duration_ms"`
-	Status      string     `json:"status"` // running, success, error, skipped or cancelled
-	Error       string     `json:"error,omitempty"`
-	LLMCalls    int64      `json:"llm_calls"`
-	ToolCalls   int64      `json:"tool_calls"`
-	TokensIn    int64      `json:"tokens_in"`
-	TokensOut   int64      `json:"tokens_out"`
-	CostUSD     Money      `json:"cost_usd"`
+	Agent       string       `json:"agent"`
+	Visit       int64        `json:"visit"`
+	Attempts    int64        `json:"attempts"`
+	StartedAt   time.Time    `json:"started_at"`
+	CompletedAt *time.Time   `json:"completed_at,omitempty"`
+	DurationMs  int64        `json:"duration_ms"`
+	Status      string       `json:"status"` // running, success, error, skipped or cancelled
+	Error       string       `json:"error,omitempty"`
+	LLMCalls    int64        `json:"llm_calls"`
+	ToolCalls   int64        `json:"tool_calls"`
+	TokensIn    int64        `json:"tokens_in"`
+	TokensOut   int64        `json:"tokens_out"`
+	CostUSD     tipstaff.USD `json:"cost_usd"`
 }
 
 // Rollback is applied at the boundary of a turn: data is what the journal gives
@@ -199,7 +191,7 @@ type Counters struct {
 	ToolCallCount int64            `json:"tool_call_count"`
 	TokensIn      int64            `json:"tokens_in"`
 	TokensOut     int64            `json:"tokens_out"`
-	CostUSD       Money            `json:"cost_usd"`
+	CostUSD       tipstaff.USD     `json:"cost_usd"`
 	EdgeCounts    []EdgeCount      `json:"edge_counts"`
 	Visits        map[string]int64 `json:"visits"`
 	Transitions   int64            `json:"transitions"`

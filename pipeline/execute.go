@@ -125,7 +125,7 @@ func (x *executor) begin() error {
 	for _, a := range x.p.Agents {
 		if a.Entry {
 			x.enter(a, entry{})
-			x.emitTransition(Transition{From: Start, To: a.Name, Reason: TransitionStart})
+			x.emitTransition(tipstaff.Transitioned{From: Start, To: a.Name, Reason: tipstaff.TransitionStart})
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (x *executor) settleOne(v *stint) error {
 	case v.control.Break:
 		return x.end(ReasonBreak, v.agent.Name+" asked to end here", where{visit: v})
 	case v.control.Interrupt != nil:
-		return x.hold(v, *v.control.Interrupt, target{to: v.control.Interrupt.Kind, reason: TransitionInterrupt})
+		return x.hold(v, *v.control.Interrupt, target{to: v.control.Interrupt.Kind, reason: tipstaff.TransitionInterrupt})
 	}
 	if v.agent.Handoff != HandoffNever && v.agent.Handoff != "" {
 		x.recordFindings(v)
@@ -241,7 +241,7 @@ func (x *executor) cancelled() error {
 		if x.stages[i].active {
 			x.stages[i].active = false
 			n := x.env.Visits[a.Name]
-			x.emitAt(pathOf(a.Name, n), tipstaff.KindStageFinished, StageFinished{Stage: a.Name, Visit: n, Outcome: statusCancelled})
+			x.emitAt(pathOf(a.Name, n), tipstaff.KindStageFinished, tipstaff.StageFinished{Stage: a.Name, Visit: n, Outcome: statusCancelled})
 		}
 	}
 	for i := range x.env.ProcessingHistory {

@@ -84,7 +84,7 @@ func TestFinishingOrderDecidesNothing(t *testing.T) {
 		b.world.before = newOrder(paths).wait
 		b.drive(t)
 		got := b.ways()
-		for _, m := range bodies[TurnMerged](b, tipstaff.KindTurnMerged) {
+		for _, m := range bodies[tipstaff.TurnMerged](b, tipstaff.KindTurnMerged) {
 			got = append(got, string(flow.JSON(m)))
 		}
 		if want == nil {
@@ -174,7 +174,7 @@ func TestCancelWhileStagesWork(t *testing.T) {
 	}
 	out := b.take(t)
 	var cancelled []string
-	for _, f := range bodies[StageFinished](b, tipstaff.KindStageFinished) {
+	for _, f := range bodies[tipstaff.StageFinished](b, tipstaff.KindStageFinished) {
 		if f.Outcome == statusCancelled {
 			cancelled = append(cancelled, f.Stage)
 		}
@@ -204,7 +204,7 @@ func TestConcurrentRunsShareNothing(t *testing.T) {
 			if most == 3 {
 				want = ReasonCompleted
 			}
-			n := int64(len(bodies[CheckpointCreated](b, tipstaff.KindCheckpointCreated)))
+			n := int64(len(bodies[tipstaff.CheckpointCreated](b, tipstaff.KindCheckpointCreated)))
 			if e := b.env; e.TerminalReason != want || e.Iteration != most || e.RawInput != fmt.Sprint(i) || n != most {
 				t.Errorf("run %d: %s after %d iterations, %d checkpoints", i, e.TerminalReason, e.Iteration, n)
 			}
@@ -224,7 +224,7 @@ func TestLongLoopContinues(t *testing.T) {
 	b := loopOf(t, turns)
 	out := b.take(t)
 	e := b.env
-	trs := bodies[Transition](b, tipstaff.KindTransition)
+	trs := bodies[tipstaff.Transitioned](b, tipstaff.KindTransition)
 	if out.Status != flow.Completed || e.Iteration != turns || e.AgentHopCount != 2*turns+2 || len(trs) != 2*turns+3 {
 		t.Fatalf("%v: %d iterations, %d hops, %d transitions", b.err, e.Iteration, e.AgentHopCount, len(trs))
 	}
@@ -324,7 +324,7 @@ agents:
 	digests := map[int64]string{}
 	for i := range 100 {
 		b.drive(t)
-		for _, m := range bodies[TurnMerged](b, tipstaff.KindTurnMerged) {
+		for _, m := range bodies[tipstaff.TurnMerged](b, tipstaff.KindTurnMerged) {
 			digests[m.Turn] = m.Digest
 		}
 		if b.env.TerminalReason != ReasonLLMCalls || b.env.LLMCallCount != 20 {
@@ -341,15 +341,15 @@ agents:
 func TestRollbackRestoresTheData(t *testing.T) {
 	b := loopingBed(t)
 	b.finish(t, yes)
-	merged := bodies[TurnMerged](b, tipstaff.KindTurnMerged)
+	merged := bodies[tipstaff.TurnMerged](b, tipstaff.KindTurnMerged)
 	hops, last := b.env.AgentHopCount, b.transitions()
 	for _, m := range merged[1 : len(merged)-1] {
 		c := *b
 		c.rolls = nil
 		c.rollBack(t, Rollback{Turn: m.Turn, By: "ada"})
 		out := c.finish(t, yes)
-		first := bodies[Transition](&c, tipstaff.KindTransition)[0]
-		if first.Reason != TransitionRollback || first.By != "ada" || first.Left != theRun || first.N <= last {
+		first := bodies[tipstaff.Transitioned](&c, tipstaff.KindTransition)[0]
+		if first.Reason != tipstaff.TransitionRollback || first.By != "ada" || first.Left != theRun || first.N <= last {
 			t.Errorf("turn %d: the first transition is %+v", m.Turn, first)
 		}
 		if out.Status != flow.Completed || c.env.AgentHopCount <= hops {
@@ -392,7 +392,7 @@ func TestLedgerRefusesAStart(t *testing.T) {
 			if e := b.env; out.Status != flow.Failed || e.TerminalReason != c.want || e.AgentHopCount != c.hops {
 				t.Errorf("%s, %s after %d hops\n%s", out.Status, e.TerminalReason, e.AgentHopCount, b.story(0))
 			}
-			if n := len(bodies[BoundRefused](b, tipstaff.KindBoundRefused)); n == 0 {
+			if n := len(bodies[tipstaff.BoundRefused](b, tipstaff.KindBoundRefused)); n == 0 {
 				t.Error("no refusal is recorded")
 			}
 		})
@@ -422,7 +422,7 @@ func TestBatchTooLarge(t *testing.T) {
 // What asking beforehand says would end a run is what ends it.
 func TestAllowanceSpeaksInEndings(t *testing.T) {
 	for bound, want := range ledgerReasons {
-		run := tipstaff.Run{State: tipstaff.Executing, Bounds: map[string]tipstaff.BoundStatus{bound: {Used: "0", Limit: "0"}}}
+		run := tipstaff.Run{State: tipstaff.Executing, Bounds: tipstaff.BoundsStatus{bound: {Limited: true}}}
 		a := tipstaff.AllowanceOf(run)
 		if bound == tipstaff.BoundToolCalls || bound == tipstaff.BoundIterations {
 			if !a.CanContinue {

@@ -6,17 +6,6 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// Finding is something a stage with a handoff objects to.
-type Finding struct {
-	ID          string `json:"id"` // the visit and the number of the finding in it
-	Severity    string `json:"severity,omitempty"`
-	Title       string `json:"title,omitempty"`
-	Body        string `json:"body,omitempty"`
-	RequiredFix string `json:"required_fix,omitempty"`
-	File        string `json:"file,omitempty"`
-	Line        int64  `json:"line,omitempty"`
-}
-
 // Verdicts of a stage with a handoff. Whatever is not the first is the second.
 const (
 	verdictKey = "verdict"
@@ -28,7 +17,7 @@ const (
 type contract struct {
 	verdict    string
 	summary    string
-	findings   []Finding
+	findings   []tipstaff.StageFinding
 	incomplete []string
 }
 
@@ -36,7 +25,7 @@ type contract struct {
 // of something complete counts as one.
 func contractOf(v *stint) contract {
 	text := func(m map[string]any, key string) string { s, _ := m[key].(string); return s }
-	c := contract{verdict: rejected, summary: text(v.output, "summary"), incomplete: []string{}, findings: []Finding{}}
+	c := contract{verdict: rejected, summary: text(v.output, "summary"), incomplete: []string{}, findings: []tipstaff.StageFinding{}}
 	if v.output[verdictKey] == approved {
 		c.verdict = approved
 	}
@@ -51,7 +40,7 @@ func contractOf(v *stint) contract {
 	}
 	list, _ := v.output["findings"].([]any)
 	for i, item := range list {
-		f := Finding{ID: fmt.Sprintf("%s.f%d", v.path, i+1)}
+		f := tipstaff.StageFinding{ID: fmt.Sprintf("%s.f%d", v.path, i+1)}
 		switch m := item.(type) {
 		case map[string]any:
 			f.Severity, f.Title, f.Body = text(m, "severity"), text(m, "title"), text(m, "body")
@@ -79,6 +68,6 @@ func (c contract) findingIDs() []string {
 
 func (x *executor) recordFindings(v *stint) {
 	for _, f := range contractOf(v).findings {
-		x.emitAt(v.path, tipstaff.KindFindingRecorded, FindingRecorded{Stage: v.agent.Name, Visit: v.n, Finding: f})
+		x.emitAt(v.path, tipstaff.KindFindingRecorded, tipstaff.FindingRecorded{Stage: v.agent.Name, Visit: v.n, StageFinding: f})
 	}
 }

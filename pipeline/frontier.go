@@ -175,5 +175,5 @@ func (x *executor) recordSkip(a *Agent) {
 	text := "unmet: " + strings.Join(unmet, ", ")
 	x.env.SkippedStages[a.Name] = text
 	x.addHistory(ProcessingRecord{Agent: a.Name, Visit: x.env.Visits[a.Name], StartedAt: x.now, Status: statusSkipped, Error: text})
-	x.emit(tipstaff.KindStageSkipped, StageSkipped{Stage: a.Name, Unmet: unmet})
+	x.emit(tipstaff.KindStageSkipped, tipstaff.StageSkipped{Stage: a.Name, Unmet: unmet})
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -50,7 +51,7 @@ func (x *executor) hold(v *stint, r InterruptRequest, t target) error {
 		s.mark = unmarked
 	}
 	x.held = append(x.held, &question{visit: v, request: r, then: t.then})
-	x.emitTransition(Transition{From: v.agent.Name, To: t.to, Reason: or(t.reason, TransitionInterrupt), Rule: t.rule})
+	x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: t.to, Reason: or(t.reason, tipstaff.TransitionInterrupt), Rule: t.rule})
 	return nil
 }
 
@@ -229,7 +230,7 @@ func (x *executor) goOn(q *question) error {
 		return x.follow(v, target{to: v.agent.DeniedNext, asked: q})
 	}
 	to := q.resumeAt(x.p)
-	tr := Transition{From: v.agent.Name, To: to, Reason: TransitionResume}
+	tr := tipstaff.Transitioned{From: v.agent.Name, To: to, Reason: tipstaff.TransitionResume}
 	if to == End {
 		x.release(q)
 		x.close(v)

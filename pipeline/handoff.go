@@ -32,16 +32,16 @@ func (c contract) trigger() string {
 }
 
 type handoffSubject struct {
-	Stage            string    `json:"stage"`
-	Visit            int64     `json:"visit"`
-	Trigger          string    `json:"trigger"`
-	Round            int64     `json:"round"`
-	MaxRounds        int64     `json:"max_rounds"`
-	Summary          string    `json:"summary"`
-	Findings         []Finding `json:"findings"`
-	Incomplete       []string  `json:"incomplete"`
-	DefaultAction    string    `json:"default_action"`
-	FeedbackRequired []string  `json:"feedback_required_for"`
+	Stage            string                  `json:"stage"`
+	Visit            int64                   `json:"visit"`
+	Trigger          string                  `json:"trigger"`
+	Round            int64                   `json:"round"`
+	MaxRounds        int64                   `json:"max_rounds"`
+	Summary          string                  `json:"summary"`
+	Findings         []tipstaff.StageFinding `json:"findings"`
+	Incomplete       []string                `json:"incomplete"`
+	DefaultAction    string                  `json:"default_action"`
+	FeedbackRequired []string                `json:"feedback_required_for"`
 }
 
 // handoff hands what a stage has brought to a person, and goes on as they say. What
@@ -87,14 +87,14 @@ func (x *executor) handedOver(v *stint, c contract, d flow.Decision) error {
 	case actionRetry:
 		return x.sendBack(v, d.Feedback)
 	case actionWaive:
-		w := Waiver{Stage: v.agent.Name, Visit: v.n, FindingIDs: c.findingIDs(), Reason: d.Feedback, Actor: d.By}
+		w := tipstaff.Waiver{Stage: v.agent.Name, Visit: v.n, FindingIDs: c.findingIDs(), Reason: d.Feedback, Actor: d.By}
 		x.env.Waivers = newest(append(x.env.Waivers, w))
-		x.emitAt(v.path, tipstaff.KindWaiverRecorded, WaiverRecorded{w, d.Gate})
+		x.emitAt(v.path, tipstaff.KindWaiverRecorded, tipstaff.WaiverRecorded{Waiver: w, Gate: d.Gate})
 		return x.letPass(v)
 	case actionContinue:
 		if c.rejected() {
 			x.emitAt(v.path, tipstaff.KindHandoffOverridden,
-				HandoffOverridden{Stage: v.agent.Name, Visit: v.n, Gate: d.Gate, Action: d.Action, Actor: d.By, Note: d.Note})
+				tipstaff.HandoffOverridden{Stage: v.agent.Name, Visit: v.n, Gate: d.Gate, Action: d.Action, Actor: d.By, Note: d.Note})
 		}
 		return x.letPass(v)
 	}

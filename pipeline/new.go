@@ -58,7 +58,7 @@ func NewEnvelope(p *Pipeline, in Input) *Envelope {
 		EdgeCounts: []EdgeCount{}, Visits: map[string]int64{},
 
 		Interrupts: []Interrupt{},
-		Goals:      []Goal{}, CurrentStageNumber: 1, Rounds: []Round{}, Feedback: []Feedback{}, Waivers: []Waiver{},
+		Goals:      []Goal{}, CurrentStageNumber: 1, Rounds: []Round{}, Feedback: []Feedback{}, Waivers: []tipstaff.Waiver{},
 		Errors: []ErrorRecord{}, ProcessingHistory: []ProcessingRecord{},
 	}
 	if e.Metadata == nil {
@@ -91,7 +91,7 @@ func (e *Envelope) bound(p *Pipeline, in Input) {
 	e.MaxAgentHops = limits[tipstaff.BoundAgentHops]
 	e.MaxToolCalls = limits[tipstaff.BoundToolCalls]
 	e.MaxTokens = limits[tipstaff.BoundTokens]
-	e.MaxCostUSD = Money(limits[tipstaff.BoundCostUSD])
+	e.MaxCostUSD = tipstaff.USD(limits[tipstaff.BoundCostUSD])
 	e.MaxWallSeconds = limits[tipstaff.BoundWallTime] / time.Second.Milliseconds()
 }
 

@@ -186,7 +186,7 @@ type Answer struct {
 	Output  map[string]any
 	Error   *StageError
 	Control *Control
-	Usage   Usage
+	Usage   tipstaff.StageUsage
 	Delay   time.Duration
 	Hang    bool // until the attempt's time is over
 }

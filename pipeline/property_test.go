@@ -113,23 +113,23 @@ func (b *bed) sound(t fataler) {
 		t.Fatalf("the ledger says %v, the Envelope %d hops, %d calls, %d iterations", used, e.AgentHopCount, e.LLMCallCount, e.Iteration)
 	}
 	ended := map[string]int{}
-	for _, f := range bodies[StageFinished](b, tipstaff.KindStageFinished) {
+	for _, f := range bodies[tipstaff.StageFinished](b, tipstaff.KindStageFinished) {
 		if f.Code != codeRouting {
 			ended[pathOf(f.Stage, f.Visit)]++
 		}
 	}
-	for _, s := range bodies[StageStarted](b, tipstaff.KindStageStarted) {
+	for _, s := range bodies[tipstaff.StageStarted](b, tipstaff.KindStageStarted) {
 		if n := ended[pathOf(s.Stage, s.Visit)]; n != 1 {
 			t.Fatalf("%s ended %d times\n%s", pathOf(s.Stage, s.Visit), n, b.story(0))
 		}
 	}
-	for i, tr := range bodies[Transition](b, tipstaff.KindTransition) {
+	for i, tr := range bodies[tipstaff.Transitioned](b, tipstaff.KindTransition) {
 		if tr.N != int64(i+1) {
 			t.Fatalf("transition %d has number %d", i+1, tr.N)
 		}
 	}
 	asked := 0
-	for _, tr := range bodies[Transition](b, tipstaff.KindTransition) {
+	for _, tr := range bodies[tipstaff.Transitioned](b, tipstaff.KindTransition) {
 		if interrupts(tr.To) || tr.To == string(tipstaff.Question) {
 			asked++
 		}

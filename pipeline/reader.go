@@ -213,7 +213,7 @@ func (r *reader) cost(f *document.Fields, name string) int64 {
 		f.Report(document.CodeFieldType, v.At, name, `%s is %v; an amount is a string, like "0.50"`, name, v.Kind)
 		return 0
 	}
-	amount, err := ParseMoney(v.Text)
+	amount, err := tipstaff.ParseUSD(v.Text)
 	if err != nil || amount <= 0 || amount > maxBound*1e9 {
 		f.Report(codeBadBound, v.At, name, `%s is %q; it must be an amount above "0" and up to "%d", like "0.50"`, name, document.Brief(v.Text), maxBound)
 		return 0

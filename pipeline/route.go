@@ -68,7 +68,7 @@ func (x *executor) fail(v *stint, e *StageError) {
 // routeFailure leads on from a stage that failed, or ends the run.
 func (x *executor) routeFailure(v *stint) error {
 	if v.agent.ErrorNext != "" {
-		return x.follow(v, target{to: v.agent.ErrorNext, reason: TransitionError, err: v.failure})
+		return x.follow(v, target{to: v.agent.ErrorNext, reason: tipstaff.TransitionError, err: v.failure})
 	}
 	r := ReasonStageFailed
 	switch {
@@ -89,7 +89,7 @@ func (x *executor) follow(v *stint, t target) error {
 		return nil // its completion releases its dependents
 	case t.to == "" || t.to == End:
 		x.close(v)
-		x.emitTransition(Transition{From: v.agent.Name, To: End, Reason: or(t.reason, TransitionComplete), Rule: t.rule})
+		x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: End, Reason: or(t.reason, tipstaff.TransitionComplete), Rule: t.rule})
 		return nil
 	case interrupts(t.to):
 		return x.hold(v, InterruptRequest{Kind: t.to, Data: v.output,
@@ -120,7 +120,7 @@ func (x *executor) takeEdge(v *stint, t target) error {
 			break
 		}
 		if r.transition != "" {
-			x.emitTransition(Transition{From: v.agent.Name, To: t.to, Reason: r.transition, Rule: t.rule})
+			x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: t.to, Reason: r.transition, Rule: t.rule})
 		}
 		if err := x.refuse(r); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (x *executor) takeEdge(v *stint, t target) error {
 	}
 	to := x.p.Agent(t.to)
 	cycle := x.p.IsCycle(v.agent.Name, t.to)
-	tr := Transition{From: v.agent.Name, To: t.to, Rule: t.rule, Reason: t.reason}
+	tr := tipstaff.Transitioned{From: v.agent.Name, To: t.to, Rule: t.rule, Reason: t.reason}
 	if cycle {
 		tr.Checkpoint = x.checkpoint(v)
 	}
@@ -158,13 +158,13 @@ func (x *executor) takeEdge(v *stint, t target) error {
 func edgeReason(t target, cycle, round bool) string {
 	switch {
 	case round:
-		return TransitionNextStage
+		return tipstaff.TransitionNextStage
 	case cycle:
-		return TransitionReintent
+		return tipstaff.TransitionReintent
 	case t.rule > 0:
-		return TransitionRouting
+		return tipstaff.TransitionRouting
 	}
-	return TransitionDefault
+	return tipstaff.TransitionDefault
 }
 
 // carry keeps the feedback that an edge brings to its target.

@@ -62,7 +62,7 @@ func PerformScripted(fc flow.Context, st Stage) (Result, error) {
 	a := st.Agent.Scripted.Answers[n-1]
 	_, err = fc.Do(flow.Call{Key: "scripted", Name: ScriptedActivity, Class: flow.Read, Timeout: st.Timeout,
 		Input:   flow.JSON(scriptedInput{Answer: n, DelayMs: a.Delay.Milliseconds(), Hang: a.Hang}),
-		Reserve: a.Usage.reserve(), Ask: st.AskBounds})
+		Reserve: reserveOf(a.Usage), Ask: st.AskBounds})
 	var failed *flow.Error
 	switch {
 	case err == nil:
@@ -94,7 +94,7 @@ func (s *Scripted) answerOf(visit int) (int, error) {
 }
 
 // reserve is the usage by the ledger's names; nil: none.
-func (u Usage) reserve() flow.Use {
+func reserveOf(u Usage) flow.Use {
 	use := flow.Use{}
 	for name, n := range map[string]int64{
 		tipstaff.BoundModelCalls: u.LLMCalls, tipstaff.BoundToolCalls: u.ToolCalls, tipstaff.BoundAgentHops: u.Hops,

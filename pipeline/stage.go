@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -40,19 +41,12 @@ type Budget map[string]int64
 type Result struct {
 	Output  map[string]any // values as in an Envelope
 	Control *Control
-	Usage   Usage
+	Usage   tipstaff.StageUsage
 	Once    bool // it made an effect that must not be repeated
 }
 
 // Usage is what a stage has used, all attempts together where it is in history.
-type Usage struct {
-	LLMCalls  int64 `json:"llm_calls,omitempty"`
-	ToolCalls int64 `json:"tool_calls,omitempty"`
-	Hops      int64 `json:"agent_hops,omitempty"` // of step nodes of a plan stage
-	TokensIn  int64 `json:"tokens_in,omitempty"`
-	TokensOut int64 `json:"tokens_out,omitempty"`
-	CostUSD   Money `json:"cost_usd,omitempty"`
-}
+type Usage = tipstaff.StageUsage
 
 // StageError is why an attempt failed.
 type StageError struct {
@@ -60,9 +54,9 @@ type StageError struct {
 	Message   string `json:"message"`
 	Retryable bool   `json:"retryable,omitempty"`
 
-	Once   bool  `json:"-"` // the attempt made an effect that must not be repeated
-	Denied bool  `json:"-"` // policy or a person refused a call: policy_violation, if fatal
-	Usage  Usage `json:"-"`
+	Once   bool                `json:"-"` // the attempt made an effect that must not be repeated
+	Denied bool                `json:"-"` // policy or a person refused a call: policy_violation, if fatal
+	Usage  tipstaff.StageUsage `json:"-"`
 }
 
 func (e *StageError) Error() string { return e.Code + ": " + e.Message }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // MaxEnvelope is how many bytes the stored form of an Envelope has at most.
@@ -189,7 +191,7 @@ func appendField(b []byte, v reflect.Value) []byte {
 	switch x := v.Interface().(type) {
 	case time.Time:
 		return append(x.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
-	case Money:
+	case tipstaff.USD:
 		return appendText(b, x.String())
 	case map[string]any:
 		if x == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -164,7 +165,7 @@ func (b *bed) rollBack(t testing.TB, r Rollback) {
 	old := append(append([]flow.Record{}, b.base...), b.all()...)
 	n := 0
 	for i, rec := range old {
-		if rec.Kind == "turn.merged" && read[TurnMerged](rec).Turn == r.Turn {
+		if rec.Kind == "turn.merged" && read[tipstaff.TurnMerged](rec).Turn == r.Turn {
 			n = i + 1
 		}
 	}
@@ -191,7 +192,7 @@ func (b *bed) rollBack(t testing.TB, r Rollback) {
 func (b *bed) transitions() (n int64) {
 	for _, r := range append(append([]flow.Record{}, b.base...), b.all()...) {
 		if r.Kind == "transition" {
-			n = max(n, read[Transition](r).N)
+			n = max(n, read[tipstaff.Transitioned](r).N)
 		}
 	}
 	return n

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 func TestNormalizeConvertsOtherTypes(t *testing.T) {
@@ -46,7 +48,7 @@ func TestNormalizeConvertsOtherTypes(t *testing.T) {
 		{&point{X: 2, Inner: &point{Name: "n"}}, map[string]any{"x": 2.0, "inner": map[string]any{"x": 0.0, "name": "n"}}},
 		{named{point{X: 1}, []string{"e"}}, map[string]any{"x": 1.0, "Extra": []any{"e"}}},
 		{at, "2026-01-02T03:04:05.000000006Z"},
-		{Money(1_500_000_000), "1.50"},
+		{tipstaff.USD(1_500_000_000), "1.50"},
 		{(*point)(nil), nil},
 		{[]string(nil), nil},
 		{map[string]any{"list": []any(nil), "object": map[string]any(nil)}, map[string]any{"list": nil, "object": nil}},
@@ -232,22 +234,22 @@ func TestEqualityOfRules(t *testing.T) {
 
 func TestMoney(t *testing.T) {
 	for text, want := range map[string]string{"0": "0.00", "5": "5.00", "0.000000001": "0.000000001", "12.3400": "12.34"} {
-		m, err := ParseMoney(text)
+		m, err := tipstaff.ParseUSD(text)
 		if err != nil || m.String() != want {
 			t.Errorf("%s: %s %v", text, m, err)
 		}
 		raw, err := json.Marshal(m)
-		var back Money
+		var back tipstaff.USD
 		if err != nil || string(raw) != fmt.Sprintf("%q", want) || json.Unmarshal(raw, &back) != nil || back != m {
 			t.Errorf("%s: %s %v %v", text, raw, back, err)
 		}
 	}
 	for _, text := range []string{"", "-1", "1e3", "0.0000000001", "99999999999", ".5", "1.", "01"} {
-		if m, err := ParseMoney(text); err == nil {
+		if m, err := tipstaff.ParseUSD(text); err == nil {
 			t.Errorf("%q is %s", text, m)
 		}
 	}
-	var m Money
+	var m tipstaff.USD
 	if json.Unmarshal([]byte(`0.5`), &m) == nil {
 		t.Error("a number is taken for an amount")
 	}

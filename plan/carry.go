@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -95,7 +96,7 @@ func (w *walker) unlessCarried(fc flow.Context, n *Node, given any, perform func
 	input := digest(flow.JSON(given))
 	done, ok := w.h.Carry.Done[n.ID]
 	if ok && done.Kind == n.Kind && done.By == n.Performer() && done.Input == input {
-		return end{output: done.Output, carried: true, body: StepBody{ResultDigest: done.Digest}}
+		return end{output: done.Output, carried: true, body: tipstaff.PlanStep{ResultDigest: done.Digest}}
 	}
 	doubt, ok := w.h.Carry.Doubts[n.ID]
 	if ok && doubt.Kind == n.Kind && doubt.By == n.Performer() && firstTry(fc) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -77,7 +78,7 @@ func TestListsAreResolved(t *testing.T) {
 func TestOutputsThatAreNotThere(t *testing.T) {
 	_, err := walked(t, "kind: plan\nversion: 1\noutputs: {o: '${a.output.gone}'}\nroot: "+aCall, Handlers{ToolCall: answer("{}", nil)})
 	var f *Failure
-	if !errors.As(err, &f) || f.Reason != ReasonOutputInvalid || f.Code != codeRefUnresolved || f.Counts[StatusCompleted] != 1 {
+	if !errors.As(err, &f) || f.Reason != ReasonOutputInvalid || f.Code != codeRefUnresolved || f.Counts[tipstaff.StepCompleted] != 1 {
 		t.Fatalf("%#v", err)
 	}
 	if want := "outputs: ${a.output.gone}: names nothing that is there"; err.Error() != want {

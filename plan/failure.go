@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -91,28 +92,28 @@ func status(err error) string {
 	var own *leafError
 	switch {
 	case err == nil:
-		return StatusCompleted
+		return tipstaff.StepCompleted
 	case errors.Is(err, flow.ErrCancelled):
-		return StatusCancelled
+		return tipstaff.StepCancelled
 	case errors.As(err, &own), !errors.As(err, &e):
-		return StatusFailed
+		return tipstaff.StepFailed
 	case e.Code == flow.CodeInDoubt:
-		return StatusUncertain
+		return tipstaff.StepUncertain
 	case wasRefused(e):
-		return StatusRefused
+		return tipstaff.StepRefused
 	}
-	return StatusFailed
+	return tipstaff.StepFailed
 }
 
 // never are reasons that on_error: continue does not pass over.
 var never = []string{ReasonPolicyDenied, ReasonBound, ReasonDeadline, ReasonGateDenied, ReasonInDoubt}
 
-func continuable(b StepBody) bool {
-	return b.Status == StatusFailed && !slices.Contains(never, b.Error.Reason)
+func continuable(b tipstaff.PlanStep) bool {
+	return b.Status == tipstaff.StepFailed && !slices.Contains(never, b.Error.Reason)
 }
 
-func stepError(err error) *StepError {
-	s := &StepError{Reason: Reason(err), Code: ReasonInternal, Message: err.Error()}
+func stepError(err error) *tipstaff.StepError {
+	s := &tipstaff.StepError{Reason: Reason(err), Code: ReasonInternal, Message: err.Error()}
 	var e *flow.Error
 	if errors.As(err, &e) {
 		s.Code, s.Message = e.Code, e.Message

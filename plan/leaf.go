@@ -5,47 +5,15 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// Statuses of a leaf in plan.step.
-const (
-	StatusStarted   = "started" // of step and sub_dispatch alone
-	StatusCompleted = "completed"
-	StatusFailed    = "failed"
-	StatusRefused   = "refused"
-	StatusCancelled = "cancelled"
-	StatusUncertain = "uncertain" // once, and nobody knows whether it happened
-	StatusCarried   = "carried"   // completed by an earlier revision: nothing was called
-)
-
-// KindStep is the kind of the event that ends a leaf.
-const KindStep = "plan.step"
-
-// StepBody is the body of plan.step. No time enters it but the recorded one of
-// the call.
-type StepBody struct {
-	Node         string     `json:"node"`
-	Status       string     `json:"status"`
-	ResultDigest string     `json:"result_digest,omitempty"`
-	Error        *StepError `json:"error,omitempty"`
-	LatencyMs    int64      `json:"latency_ms,omitempty"`
-	Noop         bool       `json:"noop,omitempty"`
-}
-
-// StepError is why a leaf did not complete.
-type StepError struct {
-	Reason  string `json:"reason"`
-	Code    string `json:"code"`
-	Rule    string `json:"rule,omitempty"`
-	Message string `json:"message"`
-}
-
 // end is how a leaf came out.
 type end struct {
 	output  json.RawMessage
-	body    StepBody
+	body    tipstaff.PlanStep
 	err     error
 	input   string // digest of what it was given
 	carried bool   // an earlier revision did it
@@ -61,12 +29,12 @@ func (w *walker) leaf(fc flow.Context, n *Node, l *ledger) error {
 	e.body.Node = n.ID
 	e.body.Status = status(e.err)
 	if e.carried {
-		e.body.Status = StatusCarried
+		e.body.Status = tipstaff.StepCarried
 	}
 	if e.err != nil && !errors.Is(e.err, flow.ErrCancelled) {
 		e.body.Error = stepError(e.err)
 	}
-	fc.Emit(flow.Event{Kind: KindStep, Body: e.body})
+	fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanStep), Body: e.body})
 	l.count(e.body.Status)
 	switch {
 	case e.err == nil:
@@ -125,9 +93,9 @@ func (w *walker) step(fc flow.Context, n *Node, l *ledger) end {
 		return end{err: err}
 	}
 	return w.unlessCarried(fc, n, stepGiven{prompt, inputs, n.Tools, n.OutputSchema}, func() end {
-		fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
+		fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanStep), Body: tipstaff.PlanStep{Node: n.ID, Status: tipstaff.StepStarted}})
 		if w.h.Step == nil {
-			return end{output: json.RawMessage("null"), body: StepBody{Noop: true}}
+			return end{output: json.RawMessage("null"), body: tipstaff.PlanStep{Noop: true}}
 		}
 		e := called(w.h.Step(fc, StepRequest{Node: n, Prompt: prompt, Inputs: inputs, Timeout: n.Timeout, Retry: w.retry(n)}))
 		e.err = agentFailed(e.err)
@@ -156,7 +124,7 @@ func (w *walker) subDispatch(fc flow.Context, n *Node, l *ledger) end {
 		return end{err: err}
 	}
 	return w.unlessCarried(fc, n, dispatchGiven{n.Agent, inputs, n.Scope, n.Bounds, n.Accept}, func() end {
-		fc.Emit(flow.Event{Kind: KindStep, Body: StepBody{Node: n.ID, Status: StatusStarted}})
+		fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanStep), Body: tipstaff.PlanStep{Node: n.ID, Status: tipstaff.StepStarted}})
 		if w.h.SubDispatch == nil {
 			return end{err: ErrNotImplemented}
 		}
@@ -166,7 +134,7 @@ func (w *walker) subDispatch(fc flow.Context, n *Node, l *ledger) end {
 
 // called is the end of a leaf that was handed out.
 func called(r flow.Result, err error) end {
-	e := end{output: r.Value, body: StepBody{LatencyMs: r.Ms}, err: err}
+	e := end{output: r.Value, body: tipstaff.PlanStep{LatencyMs: r.Ms}, err: err}
 	if err != nil {
 		return e
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -82,7 +83,7 @@ func (w *walker) attempt(fc flow.Context, n *Node, l *ledger) end {
 // References without a value are not: asking does not give them one.
 func (w *walker) asks(n *Node, e end) (Mode, bool) {
 	var own *leafError
-	if e.err == nil || w.modeless(n) || !ends(e.err) || status(e.err) != StatusFailed || errors.As(e.err, &own) {
+	if e.err == nil || w.modeless(n) || !ends(e.err) || status(e.err) != tipstaff.StepFailed || errors.As(e.err, &own) {
 		return Mode{}, false
 	}
 	reason := Reason(e.err)
@@ -94,7 +95,7 @@ func (w *walker) asks(n *Node, e end) (Mode, bool) {
 type failureSubject struct {
 	Node    string    `json:"node"`
 	Attempt int       `json:"attempt"`
-	Error   StepError `json:"error"`
+	Error   tipstaff.StepError `json:"error"`
 }
 
 func failureGate(n *Node, e end, mode Mode, attempt int) flow.Gate {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -183,7 +184,7 @@ func essence(r flow.Record) (string, bool) {
 		}
 	case r.Kind == "policy.gate.resolve":
 		keep = []string{"action"}
-	case r.Kind == KindStep:
+	case r.Kind == string(tipstaff.KindPlanStep):
 		keep = []string{"node", "status", "error", "noop"}
 	default:
 		keep = []string{"skipped"}
@@ -201,7 +202,7 @@ func essence(r flow.Record) (string, bool) {
 
 // faultOf is an error without its message, which is for people.
 func faultOf(raw json.RawMessage) string {
-	var e StepError
+	var e tipstaff.StepError
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return err.Error()
 	}

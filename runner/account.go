@@ -8,7 +8,6 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -93,7 +92,7 @@ func (a *account) stepped(e *tipstaff.Event) {
 		}
 		return true
 	})
-	if readable && status != plan.StatusStarted {
+	if readable && status != tipstaff.StepStarted {
 		a.steps[node] = status
 	}
 }
@@ -156,7 +155,7 @@ func (a *account) evidence(p *program, used, limit flow.Use, end tipstaff.Kind) 
 		switch {
 		case !ended:
 			ev.Skipped = append(ev.Skipped, leaf.ID)
-		case status == plan.StatusFailed && leaf.Continue:
+		case status == tipstaff.StepFailed && leaf.Continue:
 			ev.Continued = append(ev.Continued, leaf.ID)
 		}
 		if ended {

@@ -153,7 +153,7 @@ outputs: {one: "none"}`)
 	if ev := b.evidence(run); len(ev.InDoubt) != 1 || ev.InDoubt[0] != "root/one" {
 		t.Errorf("in doubt %v", ev.InDoubt)
 	}
-	if b.get(run).Bounds["tool_calls"].Used != "2" {
+	if b.get(run).Bounds["tool_calls"].Used != 2 {
 		t.Errorf("the lost call was not charged: %+v", b.get(run).Bounds["tool_calls"])
 	}
 }

@@ -103,7 +103,7 @@ func TestSmallStepsDoNotAddUpUnseen(t *testing.T) {
 	}
 	b.resume(run)
 	got := b.get(run)
-	if got.State != tipstaff.Executing || got.Bounds["tool_calls"].Limit != "11" || got.OpenGates[0].Key != "root@2/ok" {
+	if got.State != tipstaff.Executing || got.Bounds["tool_calls"].Limit != 11 || got.OpenGates[0].Key != "root@2/ok" {
 		t.Fatalf("%+v", got)
 	}
 	b.verified(run)

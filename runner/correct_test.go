@@ -183,7 +183,7 @@ func TestAMaterialCorrectionCanBeLeftAside(t *testing.T) {
 	if out := b.resume(run); out.Outcome != "parked" || b.get(run).OpenGates[0].Key != "root/ok" {
 		t.Fatalf("%+v, %+v", out, b.get(run).OpenGates)
 	}
-	if got := b.get(run); got.Program.Digest != program || got.Bounds["tool_calls"].Limit != "10" {
+	if got := b.get(run); got.Program.Digest != program || got.Bounds["tool_calls"].Limit != 10 {
 		t.Errorf("%+v", got)
 	}
 	// The next correction is another revision, also after one that never was.

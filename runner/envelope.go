@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -90,7 +89,7 @@ func (r *Runner) envelope(ctx context.Context, id tipstaff.ID) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	env.WallMs = wallMs(run)
+	env.WallMs = run.Bounds[tipstaff.BoundWallTime].Used
 	if run.State.Terminal() {
 		env.Terminate(pipeline.Reason(run.Pipeline.TerminalReason), failureText(run), run.EndedAt) // if it was not the executor that ended it
 	}
@@ -125,14 +124,6 @@ func failureText(run tipstaff.Run) string {
 		return run.Error.Message
 	}
 	return ""
-}
-
-func wallMs(run tipstaff.Run) int64 {
-	d, err := time.ParseDuration(run.Bounds[tipstaff.BoundWallTime].Used)
-	if err != nil {
-		return 0
-	}
-	return d.Milliseconds()
 }
 
 // boundary is the turn.merged record of a turn, in the run that wrote it.
@@ -205,7 +196,7 @@ func readBoundary(run string, s flow.Stored) (*boundary, error) {
 	if err != nil || e.Kind != tipstaff.KindTurnMerged {
 		return nil, err
 	}
-	var b pipeline.TurnMerged
+	var b tipstaff.TurnMerged
 	if err := json.Unmarshal(e.Body, &b); err != nil {
 		return nil, err
 	}

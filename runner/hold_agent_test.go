@@ -45,7 +45,7 @@ func TestSingleAgentWorksOnItsDraft(t *testing.T) {
 	if out.State != tipstaff.Completed {
 		t.Fatalf("%+v", out)
 	}
-	if got := b.get(run); got.Lineage == nil || got.Lineage.Parent != draft || got.Lineage.Relation != "agent" || got.Bounds[tipstaff.BoundModelCalls].Limit != "4" {
+	if got := b.get(run); got.Lineage == nil || got.Lineage.Parent != draft || got.Lineage.Relation != "agent" || got.Bounds[tipstaff.BoundModelCalls].Limit != 4 {
 		t.Errorf("its run is %+v", got)
 	}
 	e := b.envelope(draft)
@@ -53,12 +53,12 @@ func TestSingleAgentWorksOnItsDraft(t *testing.T) {
 		e.Version != 2 || string(e.Metadata["seen"]) != "true" {
 		t.Errorf("the draft is %+v", e)
 	}
-	if got := b.get(draft); got.State != tipstaff.Drafting || got.Pipeline.Version != 2 || got.Bounds[tipstaff.BoundModelCalls].Used != "2" {
+	if got := b.get(draft); got.State != tipstaff.Drafting || got.Pipeline.Version != 2 || got.Bounds[tipstaff.BoundModelCalls].Used != 2 {
 		t.Errorf("its status is %+v", got)
 	}
 	// The next has what is left.
 	brought, out := b.alone(draft, "brought", `{"scripted": {"answers": [{"output": {"a": 1}}]}, "default_next": "first"}`)
-	if out.State != tipstaff.Completed || b.get(brought).Bounds[tipstaff.BoundModelCalls].Limit != "2" {
+	if out.State != tipstaff.Completed || b.get(brought).Bounds[tipstaff.BoundModelCalls].Limit != 2 {
 		t.Errorf("%+v, %+v", out, b.get(brought).Bounds)
 	}
 	if e := b.envelope(brought); string(e.Outputs["first"]) != `{"n":1}` || string(e.Metadata["seen"]) != "true" {

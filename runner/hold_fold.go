@@ -211,7 +211,7 @@ func (h *held) spend(c *change) {
 		e.ToolCallCount = saturate(e.ToolCallCount, u.ToolCalls)
 		e.TokensIn = saturate(e.TokensIn, u.TokensIn)
 		e.TokensOut = saturate(e.TokensOut, u.TokensOut)
-		e.CostUSD = pipeline.Money(saturate(int64(e.CostUSD), u.CostUSD))
+		e.CostUSD = tipstaff.USD(saturate(int64(e.CostUSD), u.CostUSD))
 	}
 	h.used = spentBy(e)
 }

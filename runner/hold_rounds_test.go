@@ -40,18 +40,18 @@ func atMost(n int64) func(*tipstaff.StartRequest) {
 
 // wantRounds checks how many rounds a run may have, wherever it is told, and how many
 // it has had.
-func (b *bed) wantRounds(run tipstaff.ID, most, had string) {
+func (b *bed) wantRounds(run tipstaff.ID, most, had int64) {
 	b.t.Helper()
 	got := b.get(run)
-	if want := (tipstaff.BoundStatus{Limit: most, Used: had, Reserved: "0"}); got.Bounds[tipstaff.BoundStages] != want {
+	if want := (tipstaff.BoundStatus{Limit: most, Limited: true, Used: had}); got.Bounds[tipstaff.BoundStages] != want {
 		b.t.Errorf("its status has the rounds %+v, want %+v", got.Bounds[tipstaff.BoundStages], want)
 	}
-	if limit := got.Bounds[tipstaff.BoundIterations].Limit; limit != "9" {
-		b.t.Errorf("its status has %q iterations at most, want 9", limit)
+	if limit := got.Bounds[tipstaff.BoundIterations].Limit; limit != 9 {
+		b.t.Errorf("its status has %d iterations at most, want 9", limit)
 	}
 	env := b.state(run)
-	if round := fmt.Sprintf("%v of %v", env["current_stage_number"], env["max_stages"]); round != had+" of "+most {
-		b.t.Errorf("its Envelope is in round %s, want %s of %s", round, had, most)
+	if round := fmt.Sprintf("%v of %v", env["current_stage_number"], env["max_stages"]); round != fmt.Sprintf("%d of %d", had, most) {
+		b.t.Errorf("its Envelope is in round %s, want %d of %d", round, had, most)
 	}
 }
 
@@ -67,13 +67,13 @@ func TestRoundsOfADraftAreLoweredWhenItIsStarted(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	run := b.held(ofRounds)
-	b.wantRounds(run, "4", "1")
+	b.wantRounds(run, 4, 1)
 	_, err := b.Start(cli(), tipstaff.StartRequest{Run: run, Bounds: tipstaff.Bounds{tipstaff.BoundStages: 5}})
 	wantCode(t, err, tipstaff.InvalidArgument)
 	if out := b.begin(run, atMost(2)); out.Outcome != "parked" {
 		t.Fatalf("%+v", out)
 	}
-	b.wantRounds(run, "2", "1")
+	b.wantRounds(run, 2, 1)
 
 	b.Wait()
 	b.reopened()
@@ -81,33 +81,33 @@ func TestRoundsOfADraftAreLoweredWhenItIsStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantRoundsExceeded(b.resume(run), run)
-	b.wantRounds(run, "2", "2")
+	b.wantRounds(run, 2, 2)
 	if left := tipstaff.AllowanceOf(b.get(run)).Left[tipstaff.BoundStages]; left != 0 {
 		t.Errorf("%d rounds are left", left)
 	}
 
 	fork := b.fork(tipstaff.ForkRequest{Run: run, Stage: "judge"})
-	b.wantRounds(fork.ID, "2", "2")
+	b.wantRounds(fork.ID, 2, 2)
 	b.wantRoundsExceeded(b.resume(fork.ID), fork.ID)
 	back := b.fork(tipstaff.ForkRequest{Run: run, Stage: "judge", Rollback: true})
-	b.wantRounds(back.ID, "2", "2")
+	b.wantRounds(back.ID, 2, 2)
 	b.wantRoundsExceeded(b.resume(back.ID), back.ID)
 
 	_, err = b.Fork(cli(), tipstaff.ForkRequest{Run: back.ID, Stage: "judge", Rollback: true, Raise: map[string]int64{"max_stages": 1}})
 	wantCode(t, err, tipstaff.InvalidArgument)
 	more := b.fork(tipstaff.ForkRequest{Run: back.ID, Stage: "judge", Rollback: true, Raise: map[string]int64{"max_stages": 3}})
-	b.wantRounds(more.ID, "3", "2")
+	b.wantRounds(more.ID, 3, 2)
 	b.wantRoundsExceeded(b.resume(more.ID), more.ID)
-	b.wantRounds(more.ID, "3", "3")
+	b.wantRounds(more.ID, 3, 3)
 }
 
 // Without a draft they are lowered too, and never raised.
 func TestRoundsAreLoweredByWhoeverStarts(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	for most, want := range map[int64]string{2: "2", 9: "4"} {
+	for most, want := range map[int64]int64{2: 2, 9: 4} {
 		run, _ := b.pipe(rounds, ofRounds, atMost(most))
-		b.wantRounds(run, want, "1")
+		b.wantRounds(run, want, 1)
 		b.verified(run)
 	}
 	_, err := b.Start(cli(), tipstaff.StartRequest{Name: "plan.yaml", Program: []byte(gated), Bounds: tipstaff.Bounds{tipstaff.BoundStages: 2}})
@@ -119,13 +119,13 @@ func TestRoundsOfAProgramThatComesLater(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	run := b.held(withoutProgram, input("goals", `["a", "b"]`))
-	if got := b.get(run).Bounds[tipstaff.BoundStages].Limit; got != "5" {
-		t.Errorf("without a program it has %s rounds", got)
+	if got := b.get(run).Bounds[tipstaff.BoundStages].Limit; got != 5 {
+		t.Errorf("without a program it has %d rounds", got)
 	}
 	given := func(r *tipstaff.StartRequest) { r.Name, r.Program = "rounds.yaml", []byte(rounds) }
 	if out := b.begin(run, given, atMost(3)); out.Outcome != "parked" {
 		t.Fatalf("%+v", out)
 	}
-	b.wantRounds(run, "3", "1")
+	b.wantRounds(run, 3, 1)
 	b.verified(run)
 }

@@ -137,7 +137,7 @@ func TestDraftIsMadeChangedAndStarted(t *testing.T) {
 	if e.Version != 3 || string(e.Outputs["work"]) != `{"n":7.0}` || len(e.Outputs) != 1 || string(e.Metadata["text"]) != `"y"` || e.LLMCalls != 2 || e.Cost != "1.50" {
 		t.Errorf("after two changes it is %+v", e)
 	}
-	if bounds := b.get(run).Bounds; bounds[tipstaff.BoundModelCalls].Used != "2" || bounds[tipstaff.BoundTokens].Used != "100" || bounds[tipstaff.BoundCostUSD].Used != "1.50" {
+	if bounds := b.get(run).Bounds; bounds[tipstaff.BoundModelCalls].Used != 2 || bounds[tipstaff.BoundTokens].Used != 100 || bounds[tipstaff.BoundCostUSD].Used != 1_500_000_000 {
 		t.Errorf("the ledger of the draft says %+v", bounds)
 	}
 	b.verified(run)
@@ -153,8 +153,8 @@ func TestDraftIsMadeChangedAndStarted(t *testing.T) {
 	if e.Iteration != 1 || e.LLMCalls != 4 || e.Hops != 4 || e.TokensIn != 120 || string(e.Metadata["exact"]) != "1.0" {
 		t.Errorf("where it waits it is %+v", e)
 	}
-	if got := b.get(run).Bounds[tipstaff.BoundModelCalls].Used; got != "4" {
-		t.Errorf("the ledger has %s model calls", got)
+	if got := b.get(run).Bounds[tipstaff.BoundModelCalls].Used; got != 4 {
+		t.Errorf("the ledger has %d model calls", got)
 	}
 	b.verified(run)
 }
@@ -256,7 +256,7 @@ func TestDraftIsGivenItsProgramWhenItIsStarted(t *testing.T) {
 	if e.Pipeline != "review" || e.MaxLLMCalls != 4 || e.LLMCalls != 3 || string(e.Outputs["o"]) != `{"a":1}` || e.Version < 3 {
 		t.Errorf("it is %+v", e)
 	}
-	if got := b.get(run); got.Bounds[tipstaff.BoundModelCalls].Limit != "4" || got.Program.Name != "review" {
+	if got := b.get(run); got.Bounds[tipstaff.BoundModelCalls].Limit != 4 || got.Program.Name != "review" {
 		t.Errorf("its status is %+v", got)
 	}
 	b.verified(run)
@@ -293,7 +293,7 @@ func TestDraftIsCancelled(t *testing.T) {
 	for name, run := range map[string]tipstaff.ID{"with a program": b.held(), "without": b.held(withoutProgram)} {
 		b.change(tipstaff.Hold{Run: run, Usage: &tipstaff.Usage{ToolCalls: 3}})
 		got, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run, Reason: "enough"})
-		if err != nil || got.State != tipstaff.Cancelled || got.Pipeline.TerminalReason != "user_cancelled" || got.Bounds[tipstaff.BoundToolCalls].Used != "3" {
+		if err != nil || got.State != tipstaff.Cancelled || got.Pipeline.TerminalReason != "user_cancelled" || got.Bounds[tipstaff.BoundToolCalls].Used != 3 {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
 		_, err = b.Start(cli(), tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run}})

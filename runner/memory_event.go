@@ -27,12 +27,12 @@ type remembering struct {
 // Append implements [flow.Log].
 func (m *remembering) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
 	if slices.ContainsFunc(drafts, func(d flow.Draft) bool {
-		return d.Kind == plan.KindStep || d.Kind == string(tipstaff.KindStageFinished)
+		return d.Kind == string(tipstaff.KindPlanStep) || d.Kind == string(tipstaff.KindStageFinished)
 	}) {
 		drafts = slices.Clone(drafts)
 		for i := range drafts {
 			switch drafts[i].Kind {
-			case plan.KindStep:
+			case string(tipstaff.KindPlanStep):
 				drafts[i].Memo = m.memo(drafts[i].Body)
 			case string(tipstaff.KindStageFinished):
 				drafts[i].Memo = m.stage(drafts[i].Body)
@@ -44,8 +44,8 @@ func (m *remembering) Append(l flow.Lease, drafts []flow.Draft, done func(error)
 
 // memo is what is kept of a leaf that has ended; nil: it has not.
 func (m *remembering) memo(body json.RawMessage) *flow.Memo {
-	var b plan.StepBody
-	if json.Unmarshal(body, &b) != nil || b.Status == plan.StatusStarted {
+	var b tipstaff.PlanStep
+	if json.Unmarshal(body, &b) != nil || b.Status == tipstaff.StepStarted {
 		return nil
 	}
 	memo := m.leaf(b.Node)

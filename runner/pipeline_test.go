@@ -79,9 +79,9 @@ func TestPipelineLoops(t *testing.T) {
 	if r.Program.Kind != "pipeline" || r.Pipeline == nil || r.Pipeline.TerminalReason != "completed" || r.Pipeline.Envelope != "env_"+run.String() {
 		t.Errorf("its status says %+v %+v", r.Program, r.Pipeline)
 	}
-	for bound, want := range map[string]string{tipstaff.BoundAgentHops: "4", tipstaff.BoundIterations: "1"} {
+	for bound, want := range map[string]int64{tipstaff.BoundAgentHops: 4, tipstaff.BoundIterations: 1} {
 		if r.Bounds[bound].Used != want {
-			t.Errorf("%s used: %v, want %s", bound, r.Bounds[bound], want)
+			t.Errorf("%s used: %v, want %d", bound, r.Bounds[bound], want)
 		}
 	}
 	b.verified(run)
@@ -165,9 +165,9 @@ agents:
 		t.Errorf("counted %v model calls, %v tool calls, %v and %v tokens", env["llm_call_count"], env["tool_call_count"], env["tokens_in"], env["tokens_out"])
 	}
 	r := b.get(run)
-	for bound, want := range map[string]string{tipstaff.BoundModelCalls: "2", tipstaff.BoundToolCalls: "3", tipstaff.BoundAgentHops: "5", tipstaff.BoundTokens: "220"} {
+	for bound, want := range map[string]int64{tipstaff.BoundModelCalls: 2, tipstaff.BoundToolCalls: 3, tipstaff.BoundAgentHops: 5, tipstaff.BoundTokens: 220} {
 		if r.Bounds[bound].Used != want {
-			t.Errorf("the ledger has %s %v, want %s", bound, r.Bounds[bound], want)
+			t.Errorf("the ledger has %s %v, want %d", bound, r.Bounds[bound], want)
 		}
 	}
 	if !strings.Contains(prompts[0], "from the file") || !strings.Contains(prompts[1], "say T") {
@@ -261,7 +261,7 @@ func TestPipelineModelCallsAreBounded(t *testing.T) {
 			t.Fatalf("ended %+v", driven)
 		}
 		env, r := b.state(run), b.get(run)
-		if env["llm_call_count"] != 3.0 || r.Bounds[tipstaff.BoundModelCalls].Used != "3" || env["terminal_reason"] != "max_llm_calls_exceeded" {
+		if env["llm_call_count"] != 3.0 || r.Bounds[tipstaff.BoundModelCalls].Used != 3 || env["terminal_reason"] != "max_llm_calls_exceeded" {
 			t.Errorf("%v calls by the Envelope, %v by the ledger, ended %v", env["llm_call_count"], r.Bounds[tipstaff.BoundModelCalls], env["terminal_reason"])
 		}
 		b.verified(run)
@@ -322,10 +322,10 @@ agents:
 		t.Fatalf("ended %+v", driven)
 	}
 	env, r := b.state(run), b.get(run)
-	if env["iteration"] != 400.0 || r.Bounds[tipstaff.BoundIterations].Used != "400" || r.Bounds[tipstaff.BoundAgentHops].Used != "802" {
+	if env["iteration"] != 400.0 || r.Bounds[tipstaff.BoundIterations].Used != 400 || r.Bounds[tipstaff.BoundAgentHops].Used != 802 {
 		t.Errorf("iteration %v, bounds %v", env["iteration"], r.Bounds)
 	}
-	if r.Bounds[tipstaff.BoundIterations].Limit != "400" || r.Bounds[tipstaff.BoundStages].Limit != "5" {
+	if r.Bounds[tipstaff.BoundIterations].Limit != 400 || r.Bounds[tipstaff.BoundStages].Limit != 5 {
 		t.Errorf("once its history began afresh its limits are %v", r.Bounds)
 	}
 	continued := 0

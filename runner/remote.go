@@ -35,9 +35,9 @@ type remoteInput struct {
 // remoteValue is what a call brought. Whoever answers an in_doubt gate with
 // use_result gives one too.
 type remoteValue struct {
-	Output  json.RawMessage `json:"output"`
-	Control json.RawMessage `json:"control,omitempty"`
-	Usage   pipeline.Usage  `json:"usage"`
+	Output  json.RawMessage     `json:"output"`
+	Control json.RawMessage     `json:"control,omitempty"`
+	Usage   tipstaff.StageUsage `json:"usage"`
 }
 
 // exhibit is what a host is given besides the input of its call.
@@ -231,7 +231,7 @@ func (c *remoteCall) done() (flow.Done, error) {
 
 // used is what the host says that it used. Of what it says nothing about, all that was
 // granted to it counts as used: the ledger charges it too.
-func (c *remoteCall) used() pipeline.Usage {
+func (c *remoteCall) used() tipstaff.StageUsage {
 	u := usageOf(c.result.Usage)
 	if u.LLMCalls == 0 {
 		u.LLMCalls = c.granted[tipstaff.BoundModelCalls]
@@ -243,18 +243,18 @@ func (c *remoteCall) used() pipeline.Usage {
 		u.TokensIn = c.granted[tipstaff.BoundTokens]
 	}
 	if u.CostUSD == 0 {
-		u.CostUSD = pipeline.Money(c.granted[tipstaff.BoundCostUSD])
+		u.CostUSD = tipstaff.USD(c.granted[tipstaff.BoundCostUSD])
 	}
 	return u
 }
 
 // usageOf is what a host tells, in the terms of pipelines.
-func usageOf(u tipstaff.Usage) pipeline.Usage {
-	return pipeline.Usage{LLMCalls: u.LLMCalls, ToolCalls: u.ToolCalls, TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: pipeline.Money(u.CostUSD)}
+func usageOf(u tipstaff.Usage) tipstaff.StageUsage {
+	return tipstaff.StageUsage{LLMCalls: u.LLMCalls, ToolCalls: u.ToolCalls, TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: tipstaff.USD(u.CostUSD)}
 }
 
 // useOf is use in the terms of the ledger.
-func useOf(u pipeline.Usage) flow.Use {
+func useOf(u tipstaff.StageUsage) flow.Use {
 	use := flow.Use{}
 	for name, n := range map[string]int64{tipstaff.BoundModelCalls: u.LLMCalls, tipstaff.BoundToolCalls: u.ToolCalls,
 		tipstaff.BoundTokens: u.TokensIn + u.TokensOut, tipstaff.BoundCostUSD: int64(u.CostUSD)} {

@@ -145,7 +145,7 @@ func TestBoundsAreRaisedToTheDocumentsOwn(t *testing.T) {
 		}
 	}
 	back := b.fork(tipstaff.ForkRequest{Run: run, Stage: "work", Rollback: true, Raise: map[string]int64{"max_iterations": 3, "max_tool_calls": 200}})
-	if got := b.get(back.ID).Bounds; got[tipstaff.BoundIterations].Limit != "3" || got[tipstaff.BoundToolCalls].Limit != "200" {
+	if got := b.get(back.ID).Bounds; got[tipstaff.BoundIterations].Limit != 3 || got[tipstaff.BoundToolCalls].Limit != 200 {
 		t.Errorf("%+v", got)
 	}
 }

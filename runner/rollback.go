@@ -321,7 +321,7 @@ func countersAt(ctx context.Context, src source, p *program, at int64) (pipeline
 		LLMCallCount:  max(e.LLMCallCount, used[tipstaff.BoundModelCalls]),
 		AgentHopCount: max(e.AgentHopCount, used[tipstaff.BoundAgentHops]),
 		ToolCallCount: max(e.ToolCallCount, used[tipstaff.BoundToolCalls]),
-		CostUSD:       max(e.CostUSD, pipeline.Money(used[tipstaff.BoundCostUSD])),
+		CostUSD:       max(e.CostUSD, tipstaff.USD(used[tipstaff.BoundCostUSD])),
 		EdgeCounts:    slices.Clone(e.EdgeCounts), Visits: maps.Clone(e.Visits),
 	}
 	c.TokensOut += max(0, used[tipstaff.BoundTokens]-e.TokensIn-e.TokensOut)

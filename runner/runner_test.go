@@ -529,7 +529,7 @@ root:
 	if out.State != tipstaff.Failed || out.Reason != "bound_exceeded" || out.Bound != "tool_calls" {
 		t.Errorf("%+v", out)
 	}
-	if got := b.get(run).Bounds["tool_calls"]; got.Used != "2" || got.Limit != "2" {
+	if got := b.get(run).Bounds["tool_calls"]; got.Used != 2 || got.Limit != 2 {
 		t.Errorf("%+v", got)
 	}
 	b.verified(run)

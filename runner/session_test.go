@@ -292,8 +292,8 @@ outputs: {text: "${look.output}", words: "${count.output.words}"}
 	if string(got.Outputs) != `{"text":"It says hello","words":3}` {
 		t.Errorf("outputs %s", got.Outputs)
 	}
-	if used := got.Bounds["agent_hops"].Used; used != "2" {
-		t.Errorf("%s hops were counted", used)
+	if used := got.Bounds["agent_hops"].Used; used != 2 {
+		t.Errorf("%d hops were counted", used)
 	}
 	b.verified(run)
 }

@@ -17,14 +17,14 @@ import (
 // share it; sums do not depend on their order.
 type meter struct {
 	mu    sync.Mutex
-	usage pipeline.Usage
+	usage tipstaff.StageUsage
 	once  bool
 }
 
 // on is fc with the meter on it.
 func (m *meter) on(fc flow.Context) flow.Context { return metered{fc, m} }
 
-func (m *meter) read() (pipeline.Usage, bool) {
+func (m *meter) read() (tipstaff.StageUsage, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.usage, m.once
@@ -106,18 +106,18 @@ func (m *meter) spoke(r flow.Result) {
 		m.usage.TokensIn += v.Usage.InputTokens
 		m.usage.TokensOut += v.Usage.OutputTokens
 	}
-	m.usage.CostUSD += pipeline.Money(r.Use[tipstaff.BoundCostUSD])
+	m.usage.CostUSD += tipstaff.USD(r.Use[tipstaff.BoundCostUSD])
 }
 
 // reported adds what another's agent has used: as it says or, where it failed, as the
 // ledger was told, which does not tell tokens apart.
 func (m *meter) reported(r flow.Result) {
 	var v struct {
-		Usage pipeline.Usage `json:"usage"`
+		Usage tipstaff.StageUsage `json:"usage"`
 	}
 	if json.Unmarshal(r.Value, &v) != nil {
-		v.Usage = pipeline.Usage{LLMCalls: r.Use[tipstaff.BoundModelCalls], ToolCalls: r.Use[tipstaff.BoundToolCalls],
-			TokensIn: r.Use[tipstaff.BoundTokens], CostUSD: pipeline.Money(r.Use[tipstaff.BoundCostUSD])}
+		v.Usage = tipstaff.StageUsage{LLMCalls: r.Use[tipstaff.BoundModelCalls], ToolCalls: r.Use[tipstaff.BoundToolCalls],
+			TokensIn: r.Use[tipstaff.BoundTokens], CostUSD: tipstaff.USD(r.Use[tipstaff.BoundCostUSD])}
 	}
 	m.usage.LLMCalls += v.Usage.LLMCalls
 	m.usage.ToolCalls += v.Usage.ToolCalls

@@ -134,8 +134,8 @@ root: {kind: parallel, max_parallel: 64, children: [%s]}
 	if missing := c.used/crowdUse - back; missing < 0 || missing > int64(len(begun)) {
 		t.Errorf("the model answered %d calls, %d came back and %d were cut off", c.used/crowdUse, back, len(begun))
 	}
-	if got := b.get(run).Bounds["tokens"]; got.Used != fmt.Sprint(want) || got.Reserved != "0" {
-		t.Errorf("the status says that %s are used and %s reserved, want %d and none", got.Used, got.Reserved, want)
+	if got := b.get(run).Bounds["tokens"]; got.Used != want || got.Reserved != 0 {
+		t.Errorf("the status says that %d are used and %d reserved, want %d and none", got.Used, got.Reserved, want)
 	}
 	b.verified(run)
 }

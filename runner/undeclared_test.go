@@ -40,8 +40,8 @@ func TestAnUndeclaredToolIsRefusedInsideARun(t *testing.T) {
 		step    string
 		code    string
 	}{
-		{doc.AllowList(), flow.Completed, plan.StatusCompleted, ""},
-		{[]string{"mcp://builtin/write_file@1.0.1"}, flow.Failed, plan.StatusRefused, tool.CodeUndeclared},
+		{doc.AllowList(), flow.Completed, tipstaff.StepCompleted, ""},
+		{[]string{"mcp://builtin/write_file@1.0.1"}, flow.Failed, tipstaff.StepRefused, tool.CodeUndeclared},
 	} {
 		log := flow.NewMem()
 		p := &program{doc: doc, inputs: json.RawMessage("{}"), gate: tool.NewGate(c.allowed, m, tools)}

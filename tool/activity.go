@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool/builtin"
@@ -19,14 +20,6 @@ import (
 
 // ActivityName is the name under which calls ask for a tool.
 const ActivityName = "tool.call"
-
-// OutputKind is the kind of the notes that carry what a call prints while it
-// runs.
-const OutputKind = "plan.output"
-
-// ProgressKind is the kind of what a call tells of its progress: it is not
-// recorded.
-const ProgressKind = "tool.progress"
 
 const (
 	progressPause = 100 * time.Millisecond
@@ -78,14 +71,6 @@ func (in Input) approved(v Verdict) *flow.Error {
 			"guards now find something else in the arguments of %s than when the call was decided", v.Definition.Tool)
 	}
 	return nil
-}
-
-// Output is the body of a plan.output note: one piece of what a call printed.
-type Output struct {
-	Channel string `json:"channel"` // stdout, stderr
-	N       int    `json:"n"`       // from 1, in each channel
-	Chunk   string `json:"chunk"`
-	Final   bool   `json:"final"`
 }
 
 // Activity performs tool.call for a run. frozen is the gate over what the run has
@@ -323,13 +308,6 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v
 	return flow.Done{}, lost(ctx, v.Definition, err)
 }
 
-// Progress is the body of ProgressKind.
-type Progress struct {
-	Progress float64 `json:"progress"`
-	Total    float64 `json:"total,omitempty"` // 0: not known
-	Message  string  `json:"message,omitempty"`
-}
-
 // progressTold hands on how far a call says it is, a few times a second at most.
 // Credentials go before the message is cut: half of one could not be told.
 func progressTold(t flow.Attempt, r *Redactor) func(progress) {
@@ -342,7 +320,7 @@ func progressTold(t flow.Attempt, r *Redactor) func(progress) {
 			return
 		}
 		last = time.Now()
-		t.Tell(flow.Event{Kind: ProgressKind, Body: Progress{p.Progress, p.Total, cut(r.Text(p.Message), maxProgress)}})
+		t.Tell(flow.Event{Kind: string(tipstaff.KindToolProgress), Body: tipstaff.ToolProgress{Progress: p.Progress, Total: p.Total, Message: cut(r.Text(p.Message), maxProgress)}})
 	}
 }
 
@@ -371,7 +349,7 @@ func outputNotes(t flow.Attempt, r *Redactor) func(progress) {
 			return
 		}
 		n[o.Channel]++
-		t.Note(flow.Event{Kind: OutputKind, Body: Output{o.Channel, n[o.Channel], text, o.Final}})
+		t.Note(flow.Event{Kind: string(tipstaff.KindPlanOutput), Body: tipstaff.PlanOutput{Channel: o.Channel, N: n[o.Channel], Chunk: text, Final: o.Final}})
 	}
 }
 

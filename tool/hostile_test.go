@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/tooltest"
@@ -53,7 +54,7 @@ func TestHostileServers(t *testing.T) {
 		if value, err := o.try(context.Background(), a); err != nil || string(value) != `"done"` {
 			t.Errorf("got %s, %v", value, err)
 		}
-		told.only(t, tool.Progress{Progress: 1, Message: "half way"})
+		told.only(t, tipstaff.ToolProgress{Progress: 1, Message: "half way"})
 	})
 	t.Run("links to elsewhere", func(t *testing.T) {
 		value, err := o.call("bad", tooltest.Links, object{"file": linkOutside(o)})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/tooltest"
@@ -30,14 +31,14 @@ func (l *told) tell(e flow.Event) {
 }
 
 // progress is what was told, all of which must be progress.
-func (l *told) progress(t testing.TB) []tool.Progress {
+func (l *told) progress(t testing.TB) []tipstaff.ToolProgress {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var list []tool.Progress
+	var list []tipstaff.ToolProgress
 	for _, e := range l.list {
-		p, ok := e.Body.(tool.Progress)
-		if !ok || e.Kind != tool.ProgressKind {
+		p, ok := e.Body.(tipstaff.ToolProgress)
+		if !ok || e.Kind != string(tipstaff.KindToolProgress) {
 			t.Fatalf("it told %+v", e)
 		}
 		list = append(list, p)
@@ -46,7 +47,7 @@ func (l *told) progress(t testing.TB) []tool.Progress {
 }
 
 // only fails the test unless the same was told, at least once.
-func (l *told) only(t testing.TB, want tool.Progress) {
+func (l *told) only(t testing.TB, want tipstaff.ToolProgress) {
 	t.Helper()
 	list := l.progress(t)
 	if len(list) == 0 {
@@ -102,7 +103,7 @@ func TestProgressIsToldNowAndThen(t *testing.T) {
 		if _, err := b.try(context.Background(), a); err != nil {
 			t.Fatal(err)
 		}
-		want := []tool.Progress{{Progress: 1, Total: 10}, {Progress: 5, Total: 10}, {Progress: 9, Total: 10}}
+		want := []tipstaff.ToolProgress{{Progress: 1, Total: 10}, {Progress: 5, Total: 10}, {Progress: 9, Total: 10}}
 		if diff := cmp.Diff(want, told.progress(t)); diff != "" {
 			t.Error(diff)
 		}
@@ -130,7 +131,7 @@ func TestProgressIsToldBriefly(t *testing.T) {
 		if _, err := b.try(context.Background(), a); err != nil {
 			t.Fatal(err)
 		}
-		told.only(t, tool.Progress{Progress: 0.5, Message: want})
+		told.only(t, tipstaff.ToolProgress{Progress: 0.5, Message: want})
 	}
 }
 
@@ -147,7 +148,7 @@ func TestProgressHasNoCredential(t *testing.T) {
 		if value, err := o.try(context.Background(), a); err != nil || string(value) != `"done"` {
 			t.Errorf("got %s, %v", value, err)
 		}
-		told.only(t, tool.Progress{Progress: 1, Message: want})
+		told.only(t, tipstaff.ToolProgress{Progress: 1, Message: want})
 	}
 }
 
@@ -160,7 +161,7 @@ func TestProgressIsToldOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := told.progress(t)
-	if len(list) == 0 || list[0] != (tool.Progress{Message: "on my way"}) {
+	if len(list) == 0 || list[0] != (tipstaff.ToolProgress{Message: "on my way"}) {
 		t.Errorf("it told %+v", list)
 	}
 }

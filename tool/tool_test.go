@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
@@ -94,13 +95,13 @@ func benchWith(t testing.TB, dir string, m *tool.Manifest, servers map[string]to
 // notes collects what an attempt notes.
 type notes struct {
 	mu   sync.Mutex
-	list []tool.Output
+	list []tipstaff.PlanOutput
 }
 
 func (n *notes) note(e flow.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.list = append(n.list, e.Body.(tool.Output))
+	n.list = append(n.list, e.Body.(tipstaff.PlanOutput))
 }
 
 func (b *bench) attempt(name string, args any) flow.Attempt {

@@ -103,10 +103,10 @@ func bareLine(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 			}
 		}
 		at.Now()
-		at.Emit(flow.Event{Kind: string(tipstaff.KindStageStarted), Body: pipeline.StageStarted{}})
-		at.Emit(flow.Event{Kind: string(tipstaff.KindStageFinished), Body: pipeline.StageFinished{}})
-		fc.Emit(flow.Event{Kind: string(tipstaff.KindTurnMerged), Body: pipeline.TurnMerged{}})
-		fc.Emit(flow.Event{Kind: string(tipstaff.KindTransition), Body: pipeline.Transition{}})
+		at.Emit(flow.Event{Kind: string(tipstaff.KindStageStarted), Body: tipstaff.StageStarted{}})
+		at.Emit(flow.Event{Kind: string(tipstaff.KindStageFinished), Body: tipstaff.StageFinished{}})
+		fc.Emit(flow.Event{Kind: string(tipstaff.KindTurnMerged), Body: tipstaff.TurnMerged{}})
+		fc.Emit(flow.Event{Kind: string(tipstaff.KindTransition), Body: tipstaff.Transitioned{}})
 	}
 	return empty, nil
 }
