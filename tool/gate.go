@@ -32,13 +32,12 @@ type Gate struct {
 	// leaves empty is taken from here.
 	Run policy.Run
 
-	clean   bool     // see Manifest.CleanPaths
-	fitting *fitting // nil: nothing is remembered
+	clean bool // see Manifest.CleanPaths
 }
 
 // NewGate is a gate with the manifest's own policy and nothing locked.
 func NewGate(allow []string, m *Manifest, tools *Registry) *Gate {
-	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), clean: m != nil && m.CleanPaths, fitting: newFitting()}
+	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), clean: m != nil && m.CleanPaths}
 }
 
 // ByAcceptance is the Request.By of a call that the acceptance of its plan
@@ -152,7 +151,7 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 		v.Err = refused
 		return !passes(check, refused)
 	}
-	if v.Args, refused = g.fitting.arguments(d, call.Args); refused == nil {
+	if v.Args, refused = arguments(d, call.Args); refused == nil {
 		refused = g.cleanPath(d, v.Args)
 	}
 	if refuse(checkArguments, refused) {

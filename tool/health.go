@@ -22,8 +22,8 @@ var errUnresponsive = errors.New("the server no longer answers")
 // watchHealth asks an idle server now and then whether it is still there. One that
 // twice does not answer is given up, so that the next call starts another instead
 // of waiting for this one.
-func (c *connection) watchHealth() {
-	if r := c.session.InitializeResult(); r == nil || r.ProtocolVersion >= stateless {
+func (c *mcpSession) watchHealth() {
+	if r := c.sdk.InitializeResult(); r == nil || r.ProtocolVersion >= stateless {
 		return
 	}
 	tick := time.NewTicker(healthInterval)
@@ -46,10 +46,10 @@ func (c *connection) watchHealth() {
 	c.close()
 }
 
-func (c *connection) answers() bool {
+func (c *mcpSession) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), healthLimit)
 	defer cancel()
-	err := c.session.Ping(ctx, nil)
+	err := c.sdk.Ping(ctx, nil)
 	var refused *jsonrpc.Error
 	return err == nil || errors.As(err, &refused) // even no is an answer
 }

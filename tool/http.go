@@ -59,10 +59,14 @@ func (s *httpServer) headers() (http.Header, error) {
 	return h, nil
 }
 
-// Transport is the SDK's own. It must not be wrapped: its connection learns
+func (s *httpServer) connect(ctx context.Context, _ string) (session, error) {
+	return openMCP(ctx, s.dial, "", NewRedactor(s.credentials()))
+}
+
+// dial makes a transport of the SDK. It must not be wrapped: its connection learns
 // through an unexported method what was negotiated. So the messages are watched
 // where the requests are made.
-func (s *httpServer) Transport(context.Context) (mcp.Transport, error) {
+func (s *httpServer) dial(context.Context) (mcp.Transport, error) {
 	headers, err := s.headers()
 	if err != nil {
 		return nil, err

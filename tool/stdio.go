@@ -28,16 +28,21 @@ type stdioServer struct {
 	old    atomic.Bool       // it is greeted in the old way
 }
 
-// ProtocolVersion is the one that the server is greeted with; "": the latest.
-func (s *stdioServer) ProtocolVersion() string {
+// connect asks the server first what it understands, as the latest protocol has it. One
+// that ends itself at so strange a question is started again and greeted in the old way,
+// now and from then on.
+func (s *stdioServer) connect(ctx context.Context, _ string) (session, error) {
+	version := ""
 	if s.old.Load() {
-		return greetedProtocol
+		version = greetedProtocol
 	}
-	return ""
+	redactor := NewRedactor(s.credentials())
+	c, err := openMCP(ctx, s.start, version, redactor)
+	if ended := (*endedError)(nil); errors.As(err, &ended) && !s.old.Swap(true) {
+		return openMCP(ctx, s.start, greetedProtocol, redactor)
+	}
+	return c, err
 }
-
-// greetOld makes the next greeting the old one. It reports whether that is new.
-func (s *stdioServer) greetOld() bool { return !s.old.Swap(true) }
 
 const (
 	// greetedProtocol is the last revision in which a session begins with initialize.
@@ -83,8 +88,8 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 	return program, s.config.environment(s.launch.Environ, values, s.launch.Markers), nil
 }
 
-// Transport starts the program.
-func (s *stdioServer) Transport(context.Context) (mcp.Transport, error) {
+// start starts the program.
+func (s *stdioServer) start(context.Context) (mcp.Transport, error) {
 	program, env, err := s.prepare()
 	if err != nil {
 		return nil, err

@@ -35,33 +35,21 @@ type wire struct {
 type exchange struct {
 	token string // progress token
 	trace string // trace context; "": none
-	bytes bool   // only the bytes of its reply are wanted
 
 	// Guarded by wire.mu.
-	id        jsonrpc.ID
-	cancelled string // why it is to be cancelled; "": it is not
-	reply     reply
+	id    jsonrpc.ID
+	reply reply
 
 	reporting sync.Mutex // held while progress is handed on
 	progress  func(progress)
 }
 
-// reply is what is known of an exchange that has ended.
-type reply struct {
-	sent    bool            // the request was handed to the connection
-	result  json.RawMessage // as received; nil: no reply came
-	failure *jsonrpc.Error  // the protocol's own error reply
-	large   *oversized      // the reply came and was too long to be kept
-	asked   string          // while the request was open, the server asked for this, which is not offered
-}
-
 // progress is what a call reported while it ran.
 type progress struct {
-	Token    any             `json:"progressToken"`
-	Progress float64         `json:"progress"`
-	Total    float64         `json:"total"` // 0: not known
-	Message  string          `json:"message"`
-	Meta     json.RawMessage `json:"_meta"`
+	Token    any     `json:"progressToken"`
+	Progress float64 `json:"progress"`
+	Total    float64 `json:"total"` // 0: not known
+	Message  string  `json:"message"`
 }
 
 type exchangeKey struct{}
@@ -113,7 +101,6 @@ func (c tappedConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	if errors.Is(err, errNotWritten) {
 		c.wire.unrequested(x)
 	}
-	c.wire.requested(x)
 	return err
 }
 
@@ -127,9 +114,6 @@ func (c tappedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			return m, err
 		}
 		c.wire.saw(m)
-		if r, ok := m.(*jsonrpc.Response); ok && c.wire.taken(r) {
-			return &jsonrpc.Response{ID: r.ID, Error: errTaken}, nil
-		}
 		if r, ok := m.(*jsonrpc.Request); !ok || r.Method != methodProgress && r.Method != methodLog {
 			return m, nil
 		}
@@ -274,17 +258,6 @@ func (w *wire) idOf(x *exchange) jsonrpc.ID {
 	return x.id
 }
 
-// requested sends the cancellation of a request that was cancelled while it was
-// being written.
-func (w *wire) requested(x *exchange) {
-	w.mu.Lock()
-	reason := x.cancelled
-	w.mu.Unlock()
-	if reason != "" {
-		w.cancel(x, reason)
-	}
-}
-
 // response notes the reply to an exchange. A second one counts for nothing.
 func (w *wire) response(m *jsonrpc.Response) {
 	w.mu.Lock()
@@ -301,17 +274,6 @@ func (w *wire) response(m *jsonrpc.Response) {
 	default:
 		x.reply.failure = asWireError(err)
 	}
-}
-
-// errTaken is what the SDK is told of a reply whose bytes were taken here: it would
-// decode them a second time, for nobody, which costs more than all else it does.
-var errTaken = errors.New("the reply was taken as it came")
-
-func (w *wire) taken(m *jsonrpc.Response) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	x := w.byID[m.ID]
-	return x != nil && x.bytes && m.Error == nil
 }
 
 func (r *reply) came() bool { return r.result != nil || r.failure != nil || r.large != nil }
@@ -338,26 +300,6 @@ func (w *wire) notify(params json.RawMessage) {
 	if x.progress != nil {
 		x.progress(p)
 	}
-}
-
-// cancel asks the server to end an exchange whose reply is still awaited. The
-// SDK can only cancel and forget.
-func (w *wire) cancel(x *exchange, reason string) {
-	w.mu.Lock()
-	x.cancelled = reason
-	sent, id := x.reply.sent, x.id
-	w.mu.Unlock()
-	if !sent {
-		return
-	}
-	params, err := json.Marshal(map[string]any{"requestId": id.Raw(), "reason": reason})
-	if err != nil {
-		return
-	}
-	ctx, stop := context.WithTimeout(context.Background(), cancelLimit)
-	defer stop()
-	// A connection that cannot be written to has ended, and the call with it.
-	_ = w.conn.Write(ctx, &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
 }
 
 func asWireError(err error) *jsonrpc.Error {

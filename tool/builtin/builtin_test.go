@@ -2,15 +2,12 @@ package builtin
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"net"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func TestMayDial(t *testing.T) {
@@ -58,7 +55,7 @@ func TestPiecesAreCutBetweenCharacters(t *testing.T) {
 		}
 	}
 	var pieces []string
-	c := newCollector("stdout", func(_, chunk string, final bool) { pieces = append(pieces, chunk) })
+	c := newCollector("stdout", func(o Output) { pieces = append(pieces, o.Chunk) })
 	c.take([]byte(strings.Repeat("x", pieceSize-1) + "\xc3"))
 	c.take([]byte("\xa9y"))
 	c.flush(true)
@@ -97,31 +94,18 @@ func TestProgramThatCannotBeStarted(t *testing.T) {
 	}
 }
 
-// TestPanicIsAnErrorOfTheServer: it ends neither the process nor the connection,
-// and is told as a fault of the server, not as an answer of the tool.
+// TestPanicIsAnErrorOfTheServer: it does not end the process, and is told as a fault of
+// the server, not as an answer of the tool.
 func TestPanicIsAnErrorOfTheServer(t *testing.T) {
-	server := mcp.NewServer(&mcp.Implementation{Name: "x", Version: "1"}, nil)
-	d := definition{name: "boom", input: `{"type":"object"}`, output: `{"type":"object"}`}
-	add(server, d, func(call, struct{}) (answer, error) { panic("boom") })
-	near, far := newMemory()
-	if _, err := server.Connect(t.Context(), far, nil); err != nil {
-		t.Fatal(err)
+	defer func(all []tool) { tools = all }(tools)
+	tools = append(tools[:len(tools):len(tools)], function(definition{name: "boom"}, func(*Server, call, struct{}) (answer, error) { panic("boom") }))
+	r, err := New(Options{}).Call(t.Context(), Call{Tool: "boom", Args: json.RawMessage("{}")})
+	if err == nil || !strings.Contains(err.Error(), "boom panicked: boom") {
+		t.Errorf("got %+v, %v", r, err)
 	}
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), near, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	for range 2 {
-		_, err = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "boom"})
-		var e *jsonrpc.Error
-		if !errors.As(err, &e) || e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, "boom panicked") {
-			t.Errorf("got %v", err)
+	for name, c := range map[string]Call{"unknown argument": {Tool: "boom", Args: json.RawMessage(`{"x":1}`)}, "unknown tool": {Tool: "bang", Args: json.RawMessage("{}")}} {
+		if r, err := New(Options{}).Call(t.Context(), c); err != nil || !r.Failed {
+			t.Errorf("%s: %+v, %v", name, r, err)
 		}
-	}
-	_, err = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "boom", Arguments: map[string]any{"x": 1}})
-	var e *jsonrpc.Error
-	if !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams {
-		t.Errorf("an unknown argument: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 var execTool = definition{
@@ -25,7 +22,7 @@ var execTool = definition{
 		"exit_code":{"type":"integer","description":"128 and the signal's number if a signal ended it"},
 		"stdout":{"type":"string"},"stderr":{"type":"string"},
 		"truncated":{"type":"boolean","description":"more was printed than is kept"}}}`,
-	hints: hints(false, false, true, true),
+	hints: annotations{Destructive: true, OpenWorld: true},
 }
 
 type execArgs struct {
@@ -46,19 +43,15 @@ func (s *Server) exec(c call, in execArgs) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	p := &process{cmd: cmd, stdin: in.Stdin, emit: c.emitter()}
-	defer s.track(p)()
+	p := &process{cmd: cmd, stdin: in.Stdin, emit: c.emit}
 	ended, err := p.run(c.ctx)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s cannot be started: %w", in.Argv[0], reason(err))
 	}
 	out := executed{ended.code, ended.stdout, ended.stderr, ended.truncated}
-	a := answer{value: out, text: out.Stdout}
+	a := answer{value: out, text: out.Stdout, killed: ended.killed}
 	if out.ExitCode != 0 || ended.killed {
 		a.failed, a.text = true, failure(in.Argv[0], ended)
-	}
-	if ended.killed {
-		a.meta = mcp.Meta{killedKey: true}
 	}
 	return a, nil
 }
@@ -102,7 +95,7 @@ func (s *Server) command(c call, in execArgs) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	if want := c.demand().Program; want != "" {
+	if want := c.Program; want != "" {
 		if err := unchangedProgram(name, path, want); err != nil {
 			return nil, err
 		}
@@ -156,17 +149,4 @@ func (s *Server) environment() []string {
 		}
 	}
 	return append(env, s.options.Markers...)
-}
-
-// killedKey marks the reply of a call that was ended because it was cancelled,
-// so that it is not taken for one whose program failed by itself.
-const killedKey = "tipstaff/killed"
-
-// Killed reports whether a reply says that the call was ended by its
-// cancellation.
-func Killed(result json.RawMessage) bool {
-	var r struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	return json.Unmarshal(result, &r) == nil && string(r.Meta[killedKey]) == "true"
 }

@@ -88,7 +88,7 @@ var readFileTool = definition{
 		"max_bytes":{"type":"integer","minimum":1,"maximum":8388608,"default":1048576,"description":"a larger file is an error"}}}`,
 	output: `{"type":"object","additionalProperties":false,"required":["path","text","size","sha256"],"properties":{
 		"path":{"type":"string"},"text":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`,
-	hints: hints(true, false, false, false),
+	hints: annotations{ReadOnly: true},
 }
 
 type readFileArgs struct {
@@ -135,7 +135,7 @@ var writeFileTool = definition{
 		"if_sha256":{"type":"string","pattern":"^sha256:[0-9a-f]{64}$","description":"write only if the file now has this digest"}}}`,
 	output: `{"type":"object","additionalProperties":false,"required":["path","size","sha256"],"properties":{
 		"path":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`,
-	hints: hints(false, true, true, false),
+	hints: annotations{Idempotent: true, Destructive: true},
 }
 
 type writeFileArgs struct {

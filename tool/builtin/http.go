@@ -26,7 +26,7 @@ var httpGetTool = definition{
 	output: `{"type":"object","additionalProperties":false,"required":["url","status","content_type","text","size","sha256"],"properties":{
 		"url":{"type":"string","description":"after redirects"},"status":{"type":"integer"},"content_type":{"type":"string"},
 		"text":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`,
-	hints: hints(true, false, false, true),
+	hints: annotations{ReadOnly: true, OpenWorld: true},
 }
 
 type httpGetArgs struct {

@@ -25,7 +25,7 @@ const (
 type process struct {
 	cmd   *exec.Cmd
 	stdin string
-	emit  func(channel, chunk string, final bool) // what it prints, in pieces; nil: nobody listens
+	emit  func(Output) // what it prints, in pieces; nil: nobody listens
 }
 
 // ended is what is known of a process that is gone.
@@ -158,7 +158,15 @@ func (o *outputs) abandon() {
 	}
 }
 
-func (o *outputs) collect(emit func(channel, chunk string, final bool)) {
+func (o *outputs) collect(emit func(Output)) {
+	if each := emit; each != nil {
+		var mu sync.Mutex
+		emit = func(piece Output) {
+			mu.Lock()
+			defer mu.Unlock()
+			each(piece)
+		}
+	}
 	for i, channel := range []string{"stdout", "stderr"} {
 		o.write[i].Close()
 		c := newCollector(channel, emit)
