@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -78,7 +79,8 @@ type Launch struct {
 	Workspace string   // relative paths of the manifest stand here, and programs start here
 	Markers   []string // NAME=value pairs for the environment of every process that a server starts
 	Environ   []string // our environment, as NAME=value: references of the manifest are looked up here
-	Spawn     Spawner  // nil: no program is started
+	// Spawn starts the programs of servers; nil: none is started.
+	Spawn     func(supervisor.Command) (*supervisor.Process, error)
 	Protected []string // what no tool of builtin writes, besides what the manifest names
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/supervisor"
 )
 
 // stdioServer is a program that is started for a drive and spoken to over its
@@ -97,7 +98,7 @@ func (s *stdioServer) start(context.Context) (mcp.Transport, error) {
 	if s.launch.Spawn == nil {
 		return nil, errors.New("no program can be started here")
 	}
-	p, err := s.launch.Spawn(Command{Path: program, Args: s.config.Command, Dir: s.launch.Workspace, Env: env})
+	p, err := s.launch.Spawn(supervisor.Command{Path: program, Args: s.config.Command, Dir: s.launch.Workspace, Env: env})
 	if err != nil {
 		return nil, fmt.Errorf("the program %q cannot be started: %w", s.config.Command[0], err)
 	}
@@ -121,7 +122,7 @@ func (s *stdioServer) program() (string, error) {
 // stdioConn is a connection to a program: one message a line. It is its own
 // transport, and used once.
 type stdioConn struct {
-	process Process
+	process *supervisor.Process
 	clean   *Redactor
 	errors  *tail
 	frames  *frames
@@ -139,7 +140,7 @@ type received struct {
 	err     error
 }
 
-func newStdioConn(p Process, r *Redactor) *stdioConn {
+func newStdioConn(p *supervisor.Process, r *Redactor) *stdioConn {
 	c := &stdioConn{
 		process: p, clean: r, errors: newTail(r), frames: newFrames(p.Stdout()),
 		writing: make(chan struct{}, 1), messages: make(chan received), closed: make(chan struct{}),

@@ -1,10 +1,11 @@
 package builtin
 
 import (
-	"context"
 	"encoding/json"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -68,28 +69,44 @@ func TestPiecesAreCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-// TestDescendantOfItsOwnSessionDoesNotHoldTheCall: it left the group and keeps
-// the pipe open; the call ends all the same.
-func TestDescendantOfItsOwnSessionDoesNotHoldTheCall(t *testing.T) {
-	setsid, err := exec.LookPath("setsid")
-	if err != nil {
+// A descendant that left the session and keeps the pipe open does not hold the call, and
+// ends with it.
+func TestDescendantOfItsOwnSessionEndsWithTheCall(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip("there is no setsid here")
 	}
-	p := &process{cmd: exec.Command("sh", "-c", setsid+" sh -c 'touch up; exec sleep 5' & while [ ! -e up ]; do :; done; echo done")}
-	p.cmd.Dir = t.TempDir()
+	dir := t.TempDir()
+	s := New(Options{Workspace: dir, Programs: []string{"sh"}})
 	began := time.Now()
-	e, err := p.run(context.Background())
-	if err != nil || e.stdout != "done\n" || e.code != 0 {
-		t.Errorf("got %+v, %v", e, err)
+	a, err := s.exec(call{ctx: t.Context()}, execArgs{Argv: []string{"sh", "-c", "setsid sh -c 'echo $$ > pid; touch up; sleep 30; :' & while [ ! -e up ]; do :; done; echo done"}})
+	if out := a.value.(executed); err != nil || out.Stdout != "done\n" || out.ExitCode != 0 {
+		t.Errorf("got %+v, %v", a, err)
 	}
-	if took := time.Since(began); took > 4*time.Second || took < drainLimit {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %v", took)
+	}
+	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("%s lives on: %s", pid, stat)
+	}
+}
+
+func TestProgramWithoutInputHasNoPipe(t *testing.T) {
+	s := New(Options{Workspace: t.TempDir(), Programs: []string{"sh"}})
+	for input, want := range map[string]string{"": "none\n", "x": "pipe\n"} {
+		a, err := s.exec(call{ctx: t.Context()}, execArgs{Argv: []string{"sh", "-c", "if [ -p /dev/stdin ]; then echo pipe; else echo none; fi"}, Stdin: input})
+		if err != nil || a.text != want {
+			t.Errorf("with input %q: %q, %v", input, a.text, err)
+		}
 	}
 }
 
 func TestProgramThatCannotBeStarted(t *testing.T) {
-	p := &process{cmd: &exec.Cmd{Path: "/nonexistent/program", Args: []string{"x"}}, stdin: "text"}
-	if _, err := p.run(context.Background()); err == nil {
+	s := New(Options{Workspace: t.TempDir(), Programs: []string{"/nonexistent/program"}})
+	if _, err := s.exec(call{ctx: t.Context()}, execArgs{Argv: []string{"/nonexistent/program"}, Stdin: "text"}); err == nil {
 		t.Error("it was started")
 	}
 }

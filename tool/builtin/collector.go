@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/supervisor"
 )
 
 const (
@@ -21,6 +23,7 @@ type collector struct {
 	emit      func(Output)
 	kept      strings.Builder
 	truncated bool
+	ended     chan struct{} // closed when all was read
 
 	mu      sync.Mutex // guards pending and timer, and keeps pieces in order
 	pending []byte
@@ -28,14 +31,36 @@ type collector struct {
 	timer   *time.Timer
 }
 
-func newCollector(channel string, emit func(Output)) *collector {
-	return &collector{channel: channel, emit: emit}
+// collect reads what a program prints. emit is never called twice at once; nil: nobody
+// listens.
+func collect(p *supervisor.Process, emit func(Output)) (stdout, stderr *collector) {
+	if each := emit; each != nil {
+		var mu sync.Mutex
+		emit = func(piece Output) {
+			mu.Lock()
+			defer mu.Unlock()
+			each(piece)
+		}
+	}
+	stdout, stderr = newCollector("stdout", emit), newCollector("stderr", emit)
+	go stdout.readFrom(p.Stdout())
+	go stderr.readFrom(p.Stderr())
+	return stdout, stderr
 }
 
-func (c *collector) text() string { return strings.ToValidUTF8(c.kept.String(), "\uFFFD") }
+func newCollector(channel string, emit func(Output)) *collector {
+	return &collector{channel: channel, emit: emit, ended: make(chan struct{})}
+}
+
+// text waits for the end, and is all that was kept.
+func (c *collector) text() string {
+	<-c.ended
+	return strings.ToValidUTF8(c.kept.String(), "\uFFFD")
+}
 
 // readFrom reads to the end, and hands on a final piece.
 func (c *collector) readFrom(r io.Reader) {
+	defer close(c.ended)
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buffer)
