@@ -71,7 +71,7 @@ type reply struct {
 type MCP func(ctx context.Context) (mcp.Transport, error)
 
 func (dial MCP) connect(ctx context.Context, name string) (session, error) {
-	return openMCP(ctx, dial, "", nil)
+	return openMCP(ctx, func(ctx context.Context, _ *wire) (mcp.Transport, error) { return dial(ctx) }, "", nil)
 }
 
 // Launch is what servers are started with.

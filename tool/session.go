@@ -58,7 +58,6 @@ func (c *connection) tools(ctx context.Context, m *Manifest) (*catalog, error) {
 type mcpSession struct {
 	sdk      *mcp.ClientSession
 	wire     *wire
-	release  func() // lets go of what is kept open between requests; nil: nothing is
 	redactor *Redactor
 	done     chan struct{} // closed when the session has ended
 }
@@ -66,24 +65,20 @@ type mcpSession struct {
 // openMCP opens a session. version is the revision of the protocol that the server is
 // greeted with; "": the latest, and both negotiate. Sampling, roots and elicitation are
 // not offered, and the SDK's own repetition of calls is off: what is sent is decided here.
-func openMCP(ctx context.Context, dial MCP, version string, r *Redactor) (*mcpSession, error) {
-	t, err := dial(ctx)
+func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transport, error), version string, r *Redactor) (*mcpSession, error) {
+	c := &mcpSession{wire: new(wire), redactor: r, done: make(chan struct{})}
+	t, err := dial(ctx, c.wire)
 	if err != nil {
 		return nil, r.Error(err)
 	}
-	c := &mcpSession{wire: new(wire), redactor: r, done: make(chan struct{})}
 	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff", Version: "1"}, &mcp.ClientOptions{
 		Logger:                 slog.New(slog.DiscardHandler),
 		Capabilities:           &mcp.ClientCapabilities{},
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.wire.changed.Store(true) },
 	})
-	if h, ok := t.(*httpTransport); ok {
-		c.release = h.trips.base.CloseIdleConnections
-	}
-	if c.sdk, err = client.Connect(ctx, c.wire.tap(t), &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
+	if c.sdk, err = client.Connect(ctx, tap{t, c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
 		c.wire.close()
-		c.letGo()
 		return nil, r.Error(c.wire.why(err))
 	}
 	go func() {
@@ -106,7 +101,7 @@ func (c *mcpSession) alive() bool {
 // close ends the session, and the server if it is ours. It does not wait for a
 // peer that does not answer.
 func (c *mcpSession) close() {
-	defer c.letGo()
+	defer c.wire.letGo()
 	closed := make(chan struct{})
 	go func() {
 		_ = c.sdk.Close()
@@ -116,12 +111,6 @@ func (c *mcpSession) close() {
 	case <-closed:
 	case <-time.After(cancelLimit):
 		c.wire.close()
-	}
-}
-
-func (c *mcpSession) letGo() {
-	if c.release != nil {
-		c.release()
 	}
 }
 

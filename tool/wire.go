@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -19,8 +20,10 @@ import (
 // own types, which drop unknown members and round numbers; definitions and
 // results must be taken as the bytes that were received.
 type wire struct {
-	conn mcp.Connection
-	end  atomic.Pointer[endedError] // why nothing more can be read
+	conn    mcp.Connection
+	shown   bool                       // the transport shows its messages by itself
+	release func()                     // lets go of what is kept open between requests; nil: nothing is
+	end     atomic.Pointer[endedError] // why nothing more can be read
 	// changed: the server has said that its list is another. It is noted when it is
 	// read, so that whoever has the reply that came after it finds it.
 	changed atomic.Bool
@@ -54,32 +57,19 @@ type progress struct {
 
 type exchangeKey struct{}
 
-// watched is a transport that shows its messages to a wire by itself.
-type watched interface {
-	mcp.Transport
-	watch(*wire)
-}
-
-// tap makes t report to w.
-func (w *wire) tap(t mcp.Transport) mcp.Transport {
-	if t, ok := t.(watched); ok {
-		t.watch(w)
-	}
-	return tappedTransport{t, w}
-}
-
-type tappedTransport struct {
+// tap is a transport whose connection reports to the wire.
+type tap struct {
 	mcp.Transport
 	wire *wire
 }
 
-func (t tappedTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+func (t tap) Connect(ctx context.Context) (mcp.Connection, error) {
 	conn, err := t.Transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	t.wire.conn = conn
-	if _, ok := t.Transport.(watched); ok {
+	if t.wire.shown {
 		return conn, nil
 	}
 	return tappedConn{conn, t.wire}, nil
@@ -163,6 +153,7 @@ func (w *wire) asked(method string) {
 // close ends the connection, if there is one. What its server started is gone
 // then; a peer that does not answer is not waited for.
 func (w *wire) close() {
+	defer w.letGo()
 	if w.conn == nil {
 		return
 	}
@@ -174,6 +165,12 @@ func (w *wire) close() {
 	select {
 	case <-closed:
 	case <-time.After(closeLimit):
+	}
+}
+
+func (w *wire) letGo() {
+	if w.release != nil {
+		w.release()
 	}
 }
 
@@ -274,6 +271,24 @@ func (w *wire) response(m *jsonrpc.Response) {
 	default:
 		x.reply.failure = asWireError(err)
 	}
+}
+
+// tooLarge notes a reply that was too long to be kept. The message that stands for it ends
+// the SDK's wait.
+func (w *wire) tooLarge(id jsonrpc.ID, size int) []byte {
+	large := &oversized{size: size}
+	w.response(&jsonrpc.Response{ID: id, Error: large})
+	return errorReply(id, jsonrpc.CodeInternalError, large.Error())
+}
+
+// errorReply is a message that ends a call for the SDK. What the call comes to is
+// not taken from it.
+func errorReply(id jsonrpc.ID, code int64, text string) []byte {
+	data, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: code, Message: text}})
+	if err != nil {
+		panic(fmt.Sprintf("tool: an error reply cannot be encoded: %v", err))
+	}
+	return data
 }
 
 func (r *reply) came() bool { return r.result != nil || r.failure != nil || r.large != nil }
