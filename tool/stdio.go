@@ -17,6 +17,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/supervisor"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // stdioServer is a program that is started for a drive and spoken to over its
@@ -110,7 +111,7 @@ func (s *stdioServer) start(w *wire, r *Redactor) (mcp.Transport, error) {
 // from the workspace, a bare name is looked up in our PATH, never in the
 // workspace.
 func (s *stdioServer) program() (string, error) {
-	path, err := lookProgram(s.launch.Workspace, s.config.Command[0])
+	path, err := builtin.LookProgram(s.launch.Workspace, s.config.Command[0])
 	if err == nil {
 		_, err = os.Stat(path)
 	}

@@ -121,15 +121,26 @@ func (s *Server) command(c call, in execArgs) (cmd supervisor.Command, err error
 	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == ""}, nil
 }
 
-// program finds what a declared name stands for: a path is taken from the
-// workspace, a bare name is looked up, never in the working folder.
-func (s *Server) program(name string) (string, error) {
+// LookProgram is where a program is that a manifest names: a path stands in the
+// workspace, a bare name is looked up in our PATH, never in the workspace.
+func LookProgram(workspace, name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
-		return s.absolute(name)
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(workspace, name)
+		}
+		return name, nil
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("the program %q cannot be found: %w", name, errors.Unwrap(err))
+	}
+	return filepath.Abs(path)
+}
+
+func (s *Server) program(name string) (string, error) {
+	path, err := LookProgram(s.options.Workspace, name)
+	if err != nil {
+		return "", err
 	}
 	return filepath.Abs(path)
 }

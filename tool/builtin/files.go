@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 const defaultMaxBytes = 1 << 20
@@ -30,11 +32,6 @@ func reason(err error) error {
 		return l.Err
 	}
 	return err
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // isText tells text from binary data: valid UTF-8 without NUL.
@@ -122,7 +119,7 @@ func (s *Server) readFile(c call, in readFileArgs) (answer, error) {
 		return answer{}, fmt.Errorf("%s cannot be read: it is not UTF-8 text", in.Path)
 	}
 	text := string(data)
-	return answer{value: textFile{in.Path, text, len(data), digest(data)}, text: text}, nil
+	return answer{value: textFile{in.Path, text, len(data), flow.Digest(data)}, text: text}, nil
 }
 
 var writeFileTool = definition{
@@ -159,7 +156,7 @@ func (s *Server) writeFile(c call, in writeFileArgs) (answer, error) {
 		return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
 	}
 	content := []byte(in.Content)
-	done := writtenFile{in.Path, len(content), digest(content)}
+	done := writtenFile{in.Path, len(content), flow.Digest(content)}
 	write := true
 	if in.IfSHA256 != "" {
 		if write, err = changed(c.ctx, root.Root, name, in.IfSHA256, done.SHA256); err != nil {

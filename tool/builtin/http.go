@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 const maxRedirects = 10
@@ -70,7 +72,7 @@ func (s *Server) httpGet(c call, in httpGetArgs) (answer, error) {
 	}
 	got := fetched{
 		URL: response.Request.URL.Redacted(), Status: response.StatusCode, ContentType: response.Header.Get("Content-Type"),
-		Text: string(data), Size: len(data), SHA256: digest(data),
+		Text: string(data), Size: len(data), SHA256: flow.Digest(data),
 	}
 	if got.Status >= 400 {
 		return answer{value: got, text: "the server answered " + response.Status, failed: true}, nil
