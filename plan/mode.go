@@ -93,8 +93,8 @@ func (w *walker) asks(n *Node, e end) (Mode, bool) {
 
 // failureSubject is what a person decides about: how the leaf failed.
 type failureSubject struct {
-	Node    string    `json:"node"`
-	Attempt int       `json:"attempt"`
+	Node    string             `json:"node"`
+	Attempt int                `json:"attempt"`
 	Error   tipstaff.StepError `json:"error"`
 }
 

@@ -98,7 +98,7 @@ func (b *bed) open() {
 			if !ok {
 				return nil
 			}
-			return map[string]tool.Server{"builtin": builtin.New(builtin.Options{Workspace: dir, Roots: c.Roots, Programs: c.Programs, Markers: env})}
+			return map[string]tool.Server{"builtin": tool.Builtin(builtin.Options{Workspace: dir, Roots: c.Roots, Programs: c.Programs, Markers: env})}
 		},
 		Models: func(tool.ModelConfig, tool.File) (agent.Model, error) { return b, nil },
 		Self: func(kind, launch string) flow.Owner {

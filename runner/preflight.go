@@ -31,16 +31,6 @@ func (r *Runner) lock() (*tool.Lock, error) {
 	return l, nil
 }
 
-// tools are those that may be called as far as manifest and lock can tell.
-// Nothing is connected to.
-func (r *Runner) tools(m *tool.Manifest, l *tool.Lock) (*tool.Registry, error) {
-	tools, err := tool.NewLockedRegistry(m, l)
-	if err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.Internal, Message: err.Error(), Err: err}
-	}
-	return tools, nil
-}
-
 // want is a tool that a node calls.
 type want struct {
 	uri, path string

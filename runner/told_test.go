@@ -44,10 +44,14 @@ func (s reporting) work(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallT
 }
 
 // declare makes a server the only one of the workspace, and pins it.
-func (b *bed) declare(name, tools string, s tool.Server) {
+func (b *bed) declare(name, tools string, s interface {
+	Transport(context.Context) (mcp.Transport, error)
+}) {
 	b.t.Helper()
 	b.write("tipstaff.yaml", fmt.Sprintf("allowed_effects: [read]\nservers:\n  %s:\n    command: [%s]\n    tools: %s\n", name, name, tools))
-	b.Servers = func(*tool.Manifest, string, []string) map[string]tool.Server { return map[string]tool.Server{name: s} }
+	b.Servers = func(*tool.Manifest, string, []string) map[string]tool.Server {
+		return map[string]tool.Server{name: tool.MCP(s.Transport)}
+	}
 	got, err := b.Tools().Pin(cli(), tipstaff.PinRequest{Accept: func(tipstaff.PinReport) bool { return true }})
 	if err != nil || !got.Written {
 		b.t.Fatalf("%+v %v", got, err)

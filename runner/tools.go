@@ -42,8 +42,7 @@ func (r *Runner) desk(m *tool.Manifest) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := r.tools(m, l)
-	return &desk{m, l, tools}, err
+	return &desk{m, l, tool.NewLockedRegistry(m, l)}, nil
 }
 
 func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {

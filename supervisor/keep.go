@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -88,23 +87,13 @@ func (k *Kept) runOnce() (why string, closed bool) {
 		why = "it ended: " + p.State()
 	case <-k.closing:
 		closed = true
-		p.end()
+		p.Stop()
 	}
 	reading.Wait()
 	if err := p.Close(); closed {
 		k.err = err
 	}
 	return why, closed
-}
-
-// end asks a program to end that reads no input whose end would tell it, and does not
-// wait for long.
-func (p *Process) end() {
-	p.signal(syscall.SIGTERM)
-	if !p.goneWithin(closeGrace) {
-		p.signal(syscall.SIGKILL)
-		p.goneWithin(killLimit)
-	}
 }
 
 // pass reads what the program prints, so that it never blocks.

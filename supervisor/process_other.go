@@ -3,14 +3,16 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"os"
 	"runtime"
 	"syscall"
 )
 
-// Without a proc file system there is neither boot nor namespace nor start time
-// to go by: see the last case of Alive.
+// Other systems tell no start times, so that an owner has but its heartbeat to go by
+// (see the last case of Alive); and they show no environments, so that descendants which
+// left the group of their program are not found.
 
 func bootID() string { return "" }
 
@@ -30,3 +32,44 @@ func exists(pid int) bool {
 	err = p.Signal(syscall.Signal(0))
 	return err == nil || errors.Is(err, os.ErrPermission)
 }
+
+// Conceal keeps other processes of our user from reading our environment, where the
+// system does not do so by itself. Here nothing is known to be needed.
+func Conceal() {}
+
+// Adopt is not to be had here: a descendant that left its group, session and
+// environment behind cannot be found.
+func Adopt() error { return errors.ErrUnsupported }
+
+func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+func (p *Process) begin() error { return p.cmd.Start() }
+
+// wait returns when the program has ended, and its group with it. Here the end of
+// a child cannot be seen without giving its pid back, so that for a moment the
+// group is named by a pid that is nobody's.
+func (p *Process) wait() error {
+	err := p.cmd.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // an error says that nobody is left
+	p.reaped = true
+	return err
+}
+
+func (p *Process) forget() {}
+
+func childless() bool { return true }
+
+// process is one that was found.
+type process struct{}
+
+func byLaunch(map[string]string) matcher { return nil }
+
+func bySpawn(string) matcher { return nil }
+
+func findMarked(matcher) ([]process, error) { return nil, errors.ErrUnsupported }
+
+func endAll(context.Context, []process) (ended int, err error) { return 0, errors.ErrUnsupported }
+
+func endAdopted(context.Context) (int, error) { return 0, nil }

@@ -21,7 +21,7 @@ const (
 	killLimit  = 900 * time.Millisecond
 	// drainLimit is how long output is still read after the program has ended: a
 	// descendant may hold the pipe open.
-	drainLimit = 200 * time.Millisecond
+	drainLimit = 500 * time.Millisecond
 )
 
 // Command is a program to be started.
@@ -30,6 +30,9 @@ type Command struct {
 	Args []string // the first is the program's own name
 	Dir  string
 	Env  []string // all of its environment, the run's markers included
+	// NoInput: there is nothing to read. An empty pipe would not do: some programs take
+	// any pipe for what they are to work on.
+	NoInput bool
 }
 
 // Process is a program that was started, in a session of its own, with pipes for
@@ -46,7 +49,8 @@ type Process struct {
 	token                 string
 	start                 int64 // when it was started, where the system tells
 	exited, gone          chan struct{}
-	state                 string // valid when exited is closed
+	state                 string // valid when exited is closed, like code
+	code                  int
 
 	mu     sync.Mutex
 	reaped bool // its pid, and that of its group, may be another's
@@ -56,7 +60,7 @@ type Process struct {
 func Spawn(c Command) (*Process, error) {
 	p := &Process{token: rand.Text(), exited: make(chan struct{}), gone: make(chan struct{})}
 	p.cmd = &exec.Cmd{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: append(c.Env[:len(c.Env):len(c.Env)], spawnMarker+p.token), SysProcAttr: sysProcAttr()}
-	theirs, err := p.pipes()
+	theirs, err := p.pipes(c.NoInput)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +92,23 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // known when Exited is closed.
 func (p *Process) State() string { return p.state }
 
+// ExitCode is the code with which the program ended: 128 and the signal's number if a
+// signal ended it. It is known when Exited is closed.
+func (p *Process) ExitCode() int { return p.code }
+
+// Stop asks a program to end that reads no input whose end would tell it, and kills it
+// and its group if it does not. It waits until the program has ended, but not for long.
+func (p *Process) Stop() {
+	p.signal(syscall.SIGTERM)
+	if within(closeGrace, p.exited) {
+		return
+	}
+	p.signal(syscall.SIGKILL)
+	if !within(killLimit, p.exited) {
+		p.drain() // it hangs in the kernel: whoever reads its output need not wait for it
+	}
+}
+
 // Close ends the program and everything it started, and returns when nothing is
 // left. It gives the program time to end by itself; more than five seconds it
 // does not take. It may be called more than once.
@@ -95,22 +116,22 @@ func (p *Process) Close() error {
 	_ = p.stdin.Close() // it may be closed already
 	defer closeAll([]*os.File{p.stdout, p.stderr})
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		if p.goneWithin(closeGrace) {
+		if within(closeGrace, p.gone) {
 			return nil
 		}
 		p.signal(s)
 	}
-	if p.goneWithin(killLimit) {
+	if within(killLimit, p.gone) {
 		return nil
 	}
 	return fmt.Errorf("process %d was killed and has not ended", p.cmd.Process.Pid)
 }
 
-func (p *Process) goneWithin(d time.Duration) bool {
+func within(d time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-p.gone:
+	case <-done:
 		return true
 	case <-timer.C:
 		return false
@@ -133,8 +154,15 @@ func (p *Process) live(started chan<- error) {
 		p.state = err.Error()
 	}
 	p.forget()
+	p.code = p.cmd.ProcessState.ExitCode()
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		p.code = 128 + int(status.Signal())
+	}
 	p.drain()
 	close(p.exited)
+	if childless() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), killLimit)
 	defer cancel()
 	_, _ = endMarked(ctx, bySpawn(p.token)) // what is left then hangs in the kernel, or cannot be seen on this system
@@ -157,7 +185,7 @@ func (p *Process) drain() {
 }
 
 // pipes makes the pipes; theirs are the program's ends.
-func (p *Process) pipes() (theirs []*os.File, err error) {
+func (p *Process) pipes(noInput bool) (theirs []*os.File, err error) {
 	var ours []*os.File
 	for range 3 {
 		r, w, err := os.Pipe()
@@ -171,7 +199,10 @@ func (p *Process) pipes() (theirs []*os.File, err error) {
 		ours, theirs = append(ours, r), append(theirs, w)
 	}
 	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	p.cmd.Stdout, p.cmd.Stderr = theirs[1], theirs[2]
+	if !noInput { // else it is the null device
+		p.cmd.Stdin = theirs[0]
+	}
 	return theirs, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -81,41 +80,13 @@ func (in Input) approved(v Verdict) *flow.Error {
 // Of class once it knows three ends: NotSent, Answered or a value, and otherwise
 // in doubt.
 func (m *Manager) Activity(frozen *Gate) flow.Activity {
-	a := &activity{manager: m, frozen: frozen}
+	a := &activity{m, frozen}
 	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops, Prompt: a.prompt}
 }
 
 type activity struct {
 	manager *Manager
 	frozen  *Gate
-	checked sync.Map // by path: what is known of an attempt before it runs
-}
-
-// checked is an attempt's input and, once Check has asked, the gate's verdict
-// over a server's list. The gate is a pure function: asked about the same bytes
-// over the same list it says the same, so that Run need not ask again.
-type checked struct {
-	bytes   string
-	input   Input
-	uri     URI
-	catalog *catalog // nil: the gate was not asked
-	verdict Verdict
-}
-
-// read is the input of an attempt, taken apart once for all that ask.
-func (a *activity) read(t flow.Attempt) (checked, *flow.Error) {
-	if known, ok := a.checked.Load(t.Path); ok {
-		if c := known.(checked); c.bytes == string(t.Input) {
-			return c, nil
-		}
-	}
-	in, u, refused := parseInput(t.Input)
-	if refused != nil {
-		return checked{}, refused
-	}
-	c := checked{bytes: string(t.Input), input: in, uri: u}
-	a.checked.Store(t.Path, c)
-	return c, nil
 }
 
 func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
@@ -137,23 +108,20 @@ func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
 }
 
 func (a *activity) check(ctx context.Context, t flow.Attempt) error {
-	c, refused := a.read(t)
+	in, u, refused := parseInput(t.Input)
 	if refused != nil {
 		return refused
 	}
-	tools, err := a.live(ctx, c.uri)
+	tools, err := a.live(ctx, u)
 	if refused := refusalOf(err); refused != nil {
 		return refused // the server may not be started
 	}
 	if err != nil {
 		return nil // it does not answer: Run will meet that, and say so
 	}
-	if c.verdict = a.ask(t, c.input, tools); c.verdict.Err != nil {
-		a.checked.Delete(t.Path)
-		return c.verdict.Err
+	if v := a.ask(t, in, tools); v.Err != nil {
+		return v.Err
 	}
-	c.catalog = tools.servers[c.uri.Server]
-	a.checked.Store(t.Path, c)
 	return nil
 }
 
@@ -175,26 +143,23 @@ func (a *activity) live(ctx context.Context, u URI) (*Registry, error) {
 // ask is the gate over what holds now.
 func (a *activity) ask(t flow.Attempt, in Input, tools *Registry) Verdict {
 	g := Gate{AllowList: a.frozen.AllowList, Manifest: a.manager.manifest, Tools: tools, Policy: a.manager.manifest.rules(),
-		Lock: a.frozen.Tools, File: a.manager.lock, Run: a.frozen.Run, clean: a.frozen.clean, fitting: a.frozen.fitting}
+		Lock: a.frozen.Tools, File: a.manager.lock, Run: a.frozen.Run, clean: a.frozen.clean}
 	return g.Admit(in, policy.Run{ID: t.Run, Path: t.Path})
 }
 
 func (a *activity) stops(t flow.Attempt) bool {
-	c, refused := a.read(t)
-	return refused == nil && a.stopsTool(c.uri)
+	_, u, refused := parseInput(t.Input)
+	return refused == nil && stops(u)
 }
 
-// prompt: a call whose context ends is not waited for, unless the tool ends
-// itself, which takes its time.
-func (a *activity) prompt(t flow.Attempt) bool { return !a.stops(t) }
+// stops reports whether a call ends itself in good order when its context ends.
+func stops(u URI) bool { return u.Server == builtin.Name && builtin.Stops(u.Tool) }
 
-func (a *activity) stopsTool(u URI) bool {
-	l, ok := a.manager.links[u.Server]
-	if !ok {
-		return false
-	}
-	s, ok := l.server.(Stopper)
-	return ok && s.Stops(u.Tool)
+// prompt: the SDK does not wait for a call whose context has ended. A function of builtin
+// may be in the middle of reading a file.
+func (a *activity) prompt(t flow.Attempt) bool {
+	_, u, refused := parseInput(t.Input)
+	return refused == nil && u.Server != builtin.Name
 }
 
 // run makes the call. A panic on its way is the call's failure and nobody else's; of
@@ -212,12 +177,10 @@ func (a *activity) run(ctx context.Context, t flow.Attempt) (done flow.Done, err
 }
 
 func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, error) {
-	known, refused := a.read(t)
+	in, u, refused := parseInput(t.Input)
 	if refused != nil {
 		return flow.Done{}, refused
 	}
-	a.checked.Delete(t.Path)
-	in, u := known.input, known.uri
 	l, ok := a.manager.links[u.Server]
 	if !ok {
 		return flow.Done{}, a.ask(t, in, &Registry{}).Err
@@ -235,18 +198,14 @@ func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, err
 	if err != nil {
 		return flow.Done{}, unsent(ctx, err)
 	}
-	v := known.verdict
-	if known.catalog != c { // not asked yet, or about another list
-		v = a.ask(t, in, &Registry{servers: map[string]*catalog{u.Server: c}})
-	}
+	v := a.ask(t, in, &Registry{servers: map[string]*catalog{u.Server: c}})
 	if v.Err != nil {
 		return flow.Done{}, v.Err
 	}
 	if strictness(v.Class) > strictness(t.Class) {
 		return flow.Done{}, refusal(CodeEffectDenied, detail{"class": v.Class}, "%s has effect %s, but the call treats it as %s", u.Tool, v.Class, t.Class)
 	}
-	stops := a.stopsTool(u)
-	if stops { // what can be stopped is a process
+	if stops(u) { // what can be stopped is a process
 		a.manager.spawned.Store(true)
 	}
 	whole := false
@@ -255,57 +214,46 @@ func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, err
 			go conn.close()
 		}
 	}()
-	done, err := a.send(ctx, t, conn, v, in.shape(), stops)
+	done, err := a.send(ctx, t, conn, v, in.shape())
 	whole = true
 	return done, err
 }
 
 // send makes the call. From the moment the request is written, only a reply says
 // what became of it.
-func (a *activity) send(ctx context.Context, t flow.Attempt, conn *connection, v Verdict, as shape, stops bool) (flow.Done, error) {
+func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdict, as shape) (flow.Done, error) {
 	if ctx.Err() != nil {
 		return flow.Done{}, unsent(ctx, ctx.Err())
 	}
-	params := &mcp.CallToolParams{
-		Meta:      mcp.Meta{idempotencyKey: t.Key, traceparent: traceOf(ctx, t)},
-		Name:      v.Definition.Tool,
-		Arguments: v.Args,
-	}
-	if v.Definition.Server == builtin.Name {
-		_, program, _ := a.frozen.Tools.program(v.Definition, v.Args)
-		builtin.Demand{CleanPaths: a.frozen.clean, Program: program}.AddTo(params.Meta)
-	}
-	onProgress := progressTold(t, a.manager.redactor)
-	if stops { // what others say of their progress is nobody's output
-		onProgress = outputNotes(t, a.manager.redactor)
-	}
-	got, err := conn.call(ctx, params, stops, onProgress)
-	switch {
-	case got.result != nil && stops && ctx.Err() != nil && builtin.Killed(got.result):
-		return flow.Done{}, broken(ctx, v.Definition, got.result, as)
-	case got.result != nil:
-		value, failed := answer(v.Definition, got.result, as, a.manager.redactor)
-		if code := builtin.Refused(got.result); failed != nil && code != "" && v.Definition.Server == builtin.Name {
-			return flow.Done{}, refusal(code, nil, "%s", failed.Message)
+	d := v.Definition
+	_, program, _ := a.frozen.Tools.program(d, v.Args)
+	got, err := s.call(ctx, request{tool: d.Tool, args: v.Args, key: t.Key, trace: traceOf(ctx, t),
+		demand:     builtin.Demand{CleanPaths: a.frozen.clean, Program: program},
+		onProgress: progressTold(t, a.manager.redactor), onOutput: outputNotes(t, a.manager.redactor)})
+	switch r := got.builtin; {
+	case r != nil && r.Killed && ctx.Err() != nil:
+		return flow.Done{}, broken(ctx, d, got, as)
+	case r != nil || got.result != nil:
+		value, failed := answer(d, got, as, a.manager.redactor)
+		if failed != nil && r != nil && r.Refused != "" {
+			return flow.Done{}, refusal(r.Refused, nil, "%s", failed.Message)
 		}
 		if failed != nil && failed.Code == CodeToolError && ctx.Err() != nil && t.Class != flow.Once {
-			return flow.Done{}, lost(ctx, v.Definition, err) // it failed because it was cancelled
+			return flow.Done{}, lost(ctx, d, err) // it failed because it was cancelled
 		}
 		if failed != nil {
-			return flow.Done{}, unanswered(v.Definition, got.asked, failed)
+			return flow.Done{}, unanswered(d, got.asked, failed)
 		}
 		return flow.Done{Value: value}, nil
 	case got.large != nil:
-		return flow.Done{}, answered(flow.CodeResultTooLarge, detail{"size": got.large.size, "max_result": v.Definition.MaxResult},
-			"the reply of %s has more than %d bytes: max_result is %d", v.Definition.Tool, maxFrame, v.Definition.MaxResult)
-	case got.failure != nil && stops && ctx.Err() != nil: // the tool itself would have said what it did
-		return flow.Done{}, unsent(ctx, err)
+		return flow.Done{}, answered(flow.CodeResultTooLarge, detail{"size": got.large.size, "max_result": d.MaxResult},
+			"the reply of %s has more than %d bytes: max_result is %d", d.Tool, maxFrame, d.MaxResult)
 	case got.failure != nil:
-		return flow.Done{}, protocolError(v.Definition, got.asked, got.failure)
+		return flow.Done{}, protocolError(d, got.asked, got.failure)
 	case !got.sent:
 		return flow.Done{}, unsent(ctx, err)
 	}
-	return flow.Done{}, lost(ctx, v.Definition, err)
+	return flow.Done{}, lost(ctx, d, err)
 }
 
 // progressTold hands on how far a call says it is, a few times a second at most.
@@ -327,17 +275,13 @@ func progressTold(t flow.Attempt, r *Redactor) func(progress) {
 // outputNotes writes what a call prints as notes, numbered in each channel.
 // A credential may stand in two pieces: what may be the beginning of one waits for
 // the next.
-func outputNotes(t flow.Attempt, r *Redactor) func(progress) {
+func outputNotes(t flow.Attempt, r *Redactor) func(builtin.Output) {
 	if t.Note == nil {
 		return nil
 	}
 	n := map[string]int{}
 	clean := map[string]*stream{}
-	return func(p progress) {
-		o, ok := builtin.ParseOutput(p.Message, p.Meta)
-		if !ok {
-			return
-		}
+	return func(o builtin.Output) {
 		if clean[o.Channel] == nil {
 			clean[o.Channel] = &stream{redactor: r}
 		}
@@ -407,9 +351,9 @@ func lost(ctx context.Context, d *Definition, err error) error {
 // limit, or when its run is cancelled or its group fails, what it says is
 // definite. What a stop of the process broke off stays in doubt, so that an
 // interrupted run does not fail for it.
-func broken(ctx context.Context, d *Definition, raw json.RawMessage, as shape) error {
+func broken(ctx context.Context, d *Definition, got reply, as shape) error {
 	var told detail
-	if _, failed := answer(d, raw, as, nil); failed != nil {
+	if _, failed := answer(d, got, as, nil); failed != nil {
 		_ = json.Unmarshal(failed.Detail, &told) // what it printed until then
 	}
 	if limit := limitOf(ctx); limit != nil {

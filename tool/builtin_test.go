@@ -489,7 +489,7 @@ func TestExecSeesTheAllowedEnvironmentAlone(t *testing.T) {
 		env[name] = value
 	}
 	for name := range env {
-		allowed := slices.Contains([]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "TIPSTAFF_RUN_ID", "TIPSTAFF_LAUNCH"}, name) || strings.HasPrefix(name, "LC_")
+		allowed := slices.Contains([]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "TIPSTAFF_RUN_ID", "TIPSTAFF_LAUNCH", "TIPSTAFF_SPAWN"}, name) || strings.HasPrefix(name, "LC_")
 		if !allowed {
 			t.Errorf("the child sees %s", name)
 		}

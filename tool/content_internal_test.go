@@ -14,7 +14,7 @@ func TestContentHoldsNoCredential(t *testing.T) {
 	const secret = "correct-horse-battery"
 	r := NewRedactor(map[string]string{"TOKEN": secret})
 	d := &Definition{Tool: "t", MaxResult: 1000}
-	reply := flow.JSON(map[string]any{
+	raw := flow.JSON(map[string]any{
 		"content": []any{
 			map[string]any{"type": "text", "text": "it is " + secret},
 			map[string]any{"type": "image", "mimeType": "image/png", "data": []byte("png " + secret)},
@@ -22,7 +22,7 @@ func TestContentHoldsNoCredential(t *testing.T) {
 		},
 		"structuredContent": map[string]any{"token": secret},
 	})
-	value, failed := answer(d, reply, shapeContent, r)
+	value, failed := answer(d, reply{result: raw}, shapeContent, r)
 	if failed != nil {
 		t.Fatal(failed)
 	}

@@ -10,10 +10,9 @@
 // that it sends.
 //
 // Everything is denied unless it was declared. The package opens no gate of a
-// run and writes no record but the output of a call. A [Server] gives a transport,
-// and all servers are spoken to in the same way: builtin inside this process,
-// programs over their input and output, others over HTTP. How a program becomes a
-// process is the affair of the [Spawner] that [Servers] is given.
+// run and writes no record but the output of a call. A [Server] gives a session, and
+// all servers are called in the same way: the functions of builtin inside this
+// process, programs over their input and output, others over HTTP.
 //
 // Credentials are references in the manifest; a [Redactor] puts these back in the
 // place of the values wherever a server tells them.

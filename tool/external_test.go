@@ -17,13 +17,9 @@ import (
 )
 
 // spawn starts servers as the command does.
-func (o *outside) spawn(c tool.Command) (tool.Process, error) {
+func (o *outside) spawn(c supervisor.Command) (*supervisor.Process, error) {
 	o.starts.Add(1)
-	p, err := supervisor.Spawn(supervisor.Command(c))
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return supervisor.Spawn(c)
 }
 
 var toolNames = []string{tooltest.Echo, tooltest.Write, tooltest.Env, tooltest.Meta, tooltest.Never, tooltest.Late, tooltest.Again, tooltest.Large,

@@ -32,13 +32,12 @@ type Gate struct {
 	// leaves empty is taken from here.
 	Run policy.Run
 
-	clean   bool     // see Manifest.CleanPaths
-	fitting *fitting // nil: nothing is remembered
+	clean bool // see Manifest.CleanPaths
 }
 
 // NewGate is a gate with the manifest's own policy and nothing locked.
 func NewGate(allow []string, m *Manifest, tools *Registry) *Gate {
-	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), clean: m != nil && m.CleanPaths, fitting: newFitting()}
+	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), clean: m != nil && m.CleanPaths}
 }
 
 // ByAcceptance is the Request.By of a call that the acceptance of its plan
@@ -152,7 +151,7 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 		v.Err = refused
 		return !passes(check, refused)
 	}
-	if v.Args, refused = g.fitting.arguments(d, call.Args); refused == nil {
+	if v.Args, refused = arguments(d, call.Args); refused == nil {
 		refused = g.cleanPath(d, v.Args)
 	}
 	if refuse(checkArguments, refused) {
@@ -342,4 +341,52 @@ func (v *Verdict) subject(uri string, tools *Registry) json.RawMessage {
 		subject["program"] = map[string]string{"name": name, "digest": digest}
 	}
 	return flow.JSON(subject)
+}
+
+// Admit is Ask at the moment of dispatch, on the bytes that are about to be sent.
+// Nobody can be asked any more at this point, so an open question refuses; so does
+// what is not what was decided about. Acceptance counts only where the program has
+// said that it does.
+func (g *Gate) Admit(in Input, run policy.Run) Verdict {
+	call := Request{URI: in.URI, Args: in.Args, By: in.By, Agent: in.agent(), Turn: in.turn(), Run: run}
+	v := g.Ask(call)
+	if v.Do == policy.Ask {
+		v.Err = denied(policy.Verdict{Do: policy.Ask, Rule: v.Rule, PolicyDigest: v.PolicyDigest}, call)
+	}
+	if v.Err == nil {
+		v.Err = in.approved(v)
+	}
+	if v.Err != nil {
+		v.Do = policy.Deny
+	}
+	return v
+}
+
+// Foresee refuses a call of a program that no run of it could make: what manifest, lock
+// and policy decide by themselves, and arguments that stand in the program as they are.
+// nil: it depends on what comes.
+func (g *Gate) Foresee(call Request) *flow.Error {
+	u, refused := g.declared(call.URI)
+	if refused != nil {
+		return refused
+	}
+	d, refused := g.known(u)
+	if refused != nil {
+		return refused
+	}
+	if refused := g.held(d, u); refused != nil {
+		return refused
+	}
+	if call.Literal {
+		if _, refused := arguments(d, call.Args); refused != nil {
+			return refused
+		}
+	}
+	if refused := g.effect(d); refused != nil {
+		return refused
+	}
+	if v, depends := g.Policy.Static(d.Server, d.Tool, d.Class); v.Do == policy.Deny && !depends {
+		return denied(v, call)
+	}
+	return nil
 }

@@ -265,7 +265,7 @@ func registryOf(b *bench, tools ...string) *tool.Registry {
 	b.Helper()
 	s := okServer(tools...)
 	s.version = "1.0.0"
-	r, err := tool.NewRegistry(b.manifest, map[string]tool.Server{"wire": s})
+	r, err := tool.NewRegistry(b.manifest, map[string]tool.Server{"wire": tool.MCP(s.dialIn)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -59,15 +59,19 @@ func (s *httpServer) headers() (http.Header, error) {
 	return h, nil
 }
 
-// Transport is the SDK's own. It must not be wrapped: its connection learns
+func (s *httpServer) connect(ctx context.Context, _ string) (session, error) {
+	return openMCP(ctx, s.dial, "", NewRedactor(s.credentials()))
+}
+
+// dial makes a transport of the SDK. It must not be wrapped: its connection learns
 // through an unexported method what was negotiated. So the messages are watched
 // where the requests are made.
-func (s *httpServer) Transport(context.Context) (mcp.Transport, error) {
+func (s *httpServer) dial(_ context.Context, w *wire) (mcp.Transport, error) {
 	headers, err := s.headers()
 	if err != nil {
 		return nil, err
 	}
-	trips := &roundTripper{headers: headers, clean: NewRedactor(s.credentials()), base: &http.Transport{
+	trips := &roundTripper{headers: headers, clean: NewRedactor(s.credentials()), wire: w, base: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: dialLimit, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    dialLimit,
@@ -77,11 +81,12 @@ func (s *httpServer) Transport(context.Context) (mcp.Transport, error) {
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 1 << 20,
 	}}
-	return &httpTransport{trips: trips, sdk: &mcp.StreamableClientTransport{
+	w.shown, w.release = true, trips.base.CloseIdleConnections
+	return &mcp.StreamableClientTransport{
 		Endpoint:     s.config.URL,
 		HTTPClient:   &http.Client{Transport: trips, CheckRedirect: sameHost},
 		MaxEventSize: -1, // bounded where they are watched
-	}}, nil
+	}, nil
 }
 
 // sameHost follows a redirect only where the request stays the same request to
@@ -98,19 +103,6 @@ func sameHost(next *http.Request, via []*http.Request) error {
 	}
 	return nil
 }
-
-// httpTransport lets the wire watch the requests of its connection.
-type httpTransport struct {
-	sdk   mcp.Transport
-	trips *roundTripper
-}
-
-func (t *httpTransport) Connect(ctx context.Context) (mcp.Connection, error) {
-	return t.sdk.Connect(ctx)
-}
-
-// watch makes the transport report to w.
-func (t *httpTransport) watch(w *wire) { t.trips.wire = w }
 
 // roundTripper makes the requests of one connection. It adds the headers, shows
 // every message to the wire, keeps one failed request from ending the connection,
@@ -210,34 +202,16 @@ func (t *roundTripper) whole(m *jsonrpc.Request, res *http.Response) (*http.Resp
 	case err != nil:
 		return nil, fmt.Errorf("the reply broke off: %w", err)
 	case len(body) > maxFrame:
-		body = t.tooLarge(m.ID, len(body))
+		body = t.wire.tooLarge(m.ID, len(body))
 	default:
-		message, err := decodeMessage(body, t.clean)
+		message, err := jsonrpc.DecodeMessage(body)
 		if err != nil {
-			return nil, err
+			return nil, notJSONRPC(body, t.clean)
 		}
 		t.wire.saw(message)
 	}
 	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return res, nil
-}
-
-// tooLarge tells the wire of a reply that was too long to be kept; the message
-// that stands for it ends the SDK's wait.
-func (t *roundTripper) tooLarge(id jsonrpc.ID, size int) []byte {
-	large := &oversized{size: size}
-	t.wire.response(&jsonrpc.Response{ID: id, Error: large})
-	return errorReply(id, large)
-}
-
-// errorReply is a message that ends a call for the SDK. What the call comes to is
-// not taken from it.
-func errorReply(id jsonrpc.ID, err error) []byte {
-	data, encodeErr := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}})
-	if encodeErr != nil {
-		panic(fmt.Sprintf("tool: an error reply cannot be encoded: %v", encodeErr))
-	}
-	return data
 }
 
 // events shows the messages of a stream to the wire as they pass.
@@ -252,7 +226,7 @@ func (t *roundTripper) events(id jsonrpc.ID, body io.ReadCloser) io.ReadCloser {
 		if !id.IsValid() {
 			return nil
 		}
-		return t.tooLarge(id, size)
+		return t.wire.tooLarge(id, size)
 	}
 	return struct {
 		io.Reader
@@ -344,7 +318,7 @@ func (t *roundTripper) resume(req *http.Request, x *exchange) (*http.Response, e
 	if req.Context().Err() != nil {
 		return nil, err
 	}
-	return stream200(req, io.NopCloser(strings.NewReader("data: "+string(errorReply(id, fmt.Errorf("the reply broke off: %w", err)))+"\n\n"))), nil
+	return stream200(req, io.NopCloser(strings.NewReader("data: "+string(errorReply(id, jsonrpc.CodeInternalError, fmt.Sprintf("the reply broke off: %v", err)))+"\n\n"))), nil
 }
 
 func stream200(req *http.Request, body io.ReadCloser) *http.Response {

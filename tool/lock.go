@@ -26,16 +26,16 @@ type Lock struct {
 
 // LockedServer is one server as it was accepted.
 type LockedServer struct {
-	Version       string                // that it reported
-	PackageDigest string                // of what is started; "": none was asked for
-	Files         map[string]string     // digests of the workspace's files that the command names; nil: it named none, or nobody looked
-	Tools         map[string]LockedTool // by name
+	Version       string                `json:"version"`                  // that it reported
+	PackageDigest string                `json:"package_digest,omitempty"` // of what is started; "": none was asked for
+	Files         map[string]string     `json:"files,omitempty"`          // digests of the workspace's files that the command names; nil: it named none, or nobody looked
+	Tools         map[string]LockedTool `json:"tools"`                    // by name
 }
 
 // LockedTool is one definition as it was accepted.
 type LockedTool struct {
-	Digest     string
-	Definition json.RawMessage // canonical JSON
+	Digest     string          `json:"digest"`
+	Definition json.RawMessage `json:"definition"` // canonical JSON
 }
 
 // LockError is a lock that cannot be trusted. Nothing runs until it is mended.
@@ -56,23 +56,11 @@ func distrust(format string, args ...any) *LockError {
 	return &LockError{Message: fmt.Sprintf(format, args...)}
 }
 
-// The lock as it is written.
-type (
-	lockFile struct {
-		Version int                       `json:"version"`
-		Servers map[string]lockFileServer `json:"servers"`
-	}
-	lockFileServer struct {
-		Version       string                  `json:"version"`
-		PackageDigest string                  `json:"package_digest,omitempty"`
-		Files         map[string]string       `json:"files,omitempty"`
-		Tools         map[string]lockFileTool `json:"tools"`
-	}
-	lockFileTool struct {
-		Digest     string          `json:"digest"`
-		Definition json.RawMessage `json:"definition"`
-	}
-)
+// lockFile is the lock as it is written.
+type lockFile struct {
+	Version int                     `json:"version"`
+	Servers map[string]LockedServer `json:"servers"`
+}
 
 // Tool is what the lock holds of a tool.
 func (l *Lock) Tool(server, tool string) (LockedTool, bool) {
@@ -99,15 +87,11 @@ func (l *Lock) With(name string, s LockedServer) *Lock {
 // Bytes is the lock's file: JSON, sorted and indented, so that equal locks have
 // equal bytes and version control shows what moved.
 func (l *Lock) Bytes() ([]byte, error) {
-	f := lockFile{Version: 1, Servers: map[string]lockFileServer{}}
-	for name, s := range l.Servers {
-		tools := map[string]lockFileTool{}
-		for tool, t := range s.Tools {
-			tools[tool] = lockFileTool(t)
-		}
-		f.Servers[name] = lockFileServer{s.Version, s.PackageDigest, s.Files, tools}
+	servers := l.Servers
+	if servers == nil {
+		servers = map[string]LockedServer{}
 	}
-	sorted, err := canonicalOf(f)
+	sorted, err := canonicalOf(lockFile{1, servers})
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +118,10 @@ func ParseLock(data []byte) (*Lock, error) {
 	if f.Version != 1 {
 		return nil, distrust("it has version %d, and this Tipstaff reads 1", f.Version)
 	}
-	l := &Lock{Servers: map[string]LockedServer{}, read: digestOf(data)}
 	for _, name := range sortedKeys(f.Servers) {
-		s, err := f.Servers[name].parse(name)
-		if err != nil {
+		if err := f.Servers[name].check(name); err != nil {
 			return nil, err
 		}
-		l.Servers[name] = s
 	}
 	// The decoder takes members whose names differ in case, and null for what is
 	// absent. Writing the lock again finds whatever it was lenient about.
@@ -148,46 +129,51 @@ func ParseLock(data []byte) (*Lock, error) {
 	if err != nil || !bytes.Equal(given, again) {
 		return nil, distrust("it has members that do not belong there")
 	}
+	l := &Lock{Servers: map[string]LockedServer{}, read: digestOf(data)}
+	for name, s := range f.Servers {
+		if s.Tools == nil {
+			s.Tools = map[string]LockedTool{}
+		}
+		l.Servers[name] = s
+	}
 	return l, nil
 }
 
-func (f lockFileServer) parse(name string) (LockedServer, error) {
-	s := LockedServer{Version: f.Version, PackageDigest: f.PackageDigest, Files: f.Files, Tools: map[string]LockedTool{}}
+func (s LockedServer) check(name string) error {
 	switch {
 	case name == builtin.Name:
-		return s, distrust("it lists %s, which the binary locks", builtin.Name)
+		return distrust("it lists %s, which the binary locks", builtin.Name)
 	case !serverForm.MatchString(name):
-		return s, distrust("%s cannot name a server", shorten(name, 60))
-	case f.PackageDigest != "" && !digestForm.MatchString(f.PackageDigest):
-		return s, distrust("package_digest of server %q is not sha256: and 64 lower-case hex digits", name)
+		return distrust("%s cannot name a server", shorten(name, 60))
+	case s.PackageDigest != "" && !digestForm.MatchString(s.PackageDigest):
+		return distrust("package_digest of server %q is not sha256: and 64 lower-case hex digits", name)
 	}
-	for _, path := range sortedKeys(f.Files) {
-		if !digestForm.MatchString(f.Files[path]) {
-			return s, distrust("the digest of %s, of server %q, is not sha256: and 64 lower-case hex digits", shorten(path, 200), name)
+	for _, path := range sortedKeys(s.Files) {
+		if !digestForm.MatchString(s.Files[path]) {
+			return distrust("the digest of %s, of server %q, is not sha256: and 64 lower-case hex digits", shorten(path, 200), name)
 		}
 	}
-	for _, tool := range sortedKeys(f.Tools) {
-		t, err := f.Tools[tool].parse(tool)
-		if err != nil {
-			return s, distrust("%s/%s: %v", name, shorten(tool, 140), err)
+	for _, tool := range sortedKeys(s.Tools) {
+		if err := s.Tools[tool].check(tool); err != nil {
+			return distrust("%s/%s: %v", name, shorten(tool, 140), err)
 		}
-		s.Tools[tool] = t
 	}
-	return s, nil
+	return nil
 }
 
-func (f lockFileTool) parse(name string) (LockedTool, error) {
-	text := f.Definition // a part of canonical JSON is canonical
-	w, err := parseWireTool(text)
+// check: a part of canonical JSON is canonical, so the definition has the digest that it
+// was accepted with.
+func (t LockedTool) check(name string) error {
+	w, err := parseWireTool(t.Definition)
 	switch {
 	case err != nil:
-		return LockedTool{}, err
+		return err
 	case w.Name != name || !toolForm.MatchString(name):
-		return LockedTool{}, fmt.Errorf("its definition names %s", shorten(w.Name, 60))
-	case digestOf(text) != f.Digest:
-		return LockedTool{}, fmt.Errorf("its definition has digest %s, not %s", digestOf(text), shorten(f.Digest, 80))
+		return fmt.Errorf("its definition names %s", shorten(w.Name, 60))
+	case digestOf(t.Definition) != t.Digest:
+		return fmt.Errorf("its definition has digest %s, not %s", digestOf(t.Definition), shorten(t.Digest, 80))
 	}
-	return LockedTool{f.Digest, text}, nil
+	return nil
 }
 
 // placed adds the line at which a JSON document is at fault, where that is known:

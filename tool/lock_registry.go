@@ -2,11 +2,7 @@ package tool
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
-	"sync"
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
@@ -15,19 +11,15 @@ import (
 // NewLockedRegistry is what may be called, found out without a connection: the
 // tools of builtin as this binary has them, those of every other server as the
 // lock holds them. A declared tool that the lock does not hold is unlocked_tool.
-func NewLockedRegistry(m *Manifest, l *Lock) (*Registry, error) {
+func NewLockedRegistry(m *Manifest, l *Lock) *Registry {
 	r := &Registry{servers: map[string]*catalog{}}
 	if m == nil {
-		return r, nil
+		return r
 	}
-	for _, name := range sortedKeys(m.Servers) {
-		c, err := lockedCatalog(m, l, name)
-		if err != nil {
-			return nil, err
-		}
-		r.servers[name] = c
+	for name := range m.Servers {
+		r.servers[name] = lockedCatalog(m, l, name)
 	}
-	return r, nil
+	return r
 }
 
 // Withhold is the registry in which every call of a server is refused for this
@@ -98,13 +90,9 @@ func filesOf(s Server) (map[string]string, error) {
 	return stdio.config.digests(stdio.launch.Workspace)
 }
 
-func lockedCatalog(m *Manifest, l *Lock, server string) (*catalog, error) {
+func lockedCatalog(m *Manifest, l *Lock, server string) *catalog {
 	if server == builtin.Name {
-		listed, err := builtinTools()
-		if err != nil {
-			return nil, fmt.Errorf("the tools of %s cannot be listed: %w", builtin.Name, err)
-		}
-		return newCatalog(m, server, builtin.Version, listed), nil
+		return newCatalog(m, server, builtin.Version, builtin.Definitions())
 	}
 	var held LockedServer
 	if l != nil {
@@ -125,7 +113,7 @@ func lockedCatalog(m *Manifest, l *Lock, server string) (*catalog, error) {
 		}
 		c.tools[tool] = d
 	}
-	return c, nil
+	return c
 }
 
 // Hold makes the manager refuse, besides what a run's own gate refuses, calls of
@@ -153,17 +141,3 @@ func (l *Lock) Unheld(name string, s Server) []string {
 	}
 	return stdio.config.names(stdio.launch.Workspace).files
 }
-
-// builtinTools is what builtin lists, whatever it is allowed to touch: as this
-// binary was built, so it stays.
-var builtinTools = sync.OnceValues(func() ([]json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
-	defer cancel()
-	c, err := connect(ctx, builtin.Name, builtin.New(builtin.Options{}))
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	listed, _, err := c.list(ctx)
-	return listed, err
-})

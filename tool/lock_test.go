@@ -23,7 +23,7 @@ import (
 // listing is what a server with these tools says of itself under b's manifest.
 func listing(b *bench, s *wireServer) *tool.Listing {
 	b.Helper()
-	m := tool.NewManager(b.manifest, map[string]tool.Server{"wire": s})
+	m := tool.NewManager(b.manifest, map[string]tool.Server{"wire": tool.MCP(s.dialIn)})
 	defer m.Close()
 	x, err := m.List(context.Background(), "wire")
 	if err != nil {
@@ -303,10 +303,7 @@ func TestListingKnowsWhatIsMissingExtraAndBroken(t *testing.T) {
 func TestLockedRegistryConnectsToNothing(t *testing.T) {
 	b := wireBench(t, okServer(echoTool, onceTool), twoTools())
 	l := lockOf(b, wireServerOf(echoTool))
-	r, err := tool.NewLockedRegistry(b.manifest, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := tool.NewLockedRegistry(b.manifest, l)
 	live, err := b.gate.Tools.Lookup("mcp://wire/echo@1.0.0")
 	if err != nil {
 		t.Fatal(err)
@@ -339,10 +336,7 @@ func TestLockedRegistryConnectsToNothing(t *testing.T) {
 
 func TestBuiltinIsLockedByTheBinary(t *testing.T) {
 	b := newBench(t, everything)
-	r, err := tool.NewLockedRegistry(b.manifest, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := tool.NewLockedRegistry(b.manifest, nil)
 	want, err := b.gate.Tools.Freeze()
 	if err != nil {
 		t.Fatal(err)
@@ -422,10 +416,7 @@ func TestDifferenceInARecordIsBounded(t *testing.T) {
 func TestExplainTellsEveryCheck(t *testing.T) {
 	b := wireBench(t, okServer(echoTool, onceTool), twoTools())
 	l := lockOf(b, wireServerOf(onceTool))
-	r, err := tool.NewLockedRegistry(b.manifest, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := tool.NewLockedRegistry(b.manifest, l)
 	g := tool.NewGate([]string{"mcp://wire/act@1.0.0", "mcp://wire/echo@1.0.0", "mcp://wire/act@2.0.0"}, b.manifest, r)
 	for _, c := range []struct {
 		uri, args string

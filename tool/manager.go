@@ -235,7 +235,11 @@ func (l *link) connect(ctx context.Context) (c *connection, err error) {
 			c, err = nil, fmt.Errorf("to connect panicked: %v", p)
 		}
 	}()
-	return connect(ctx, l.name, l.server)
+	s, err := l.server.connect(ctx, l.name)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{session: s, server: l.name, listing: make(chan struct{}, 1)}, nil
 }
 
 // begun reports whether a connection was ever asked for.
@@ -256,9 +260,6 @@ func (l *link) close() {
 	<-d.done
 	if d.conn != nil {
 		d.conn.close()
-	}
-	if w, ok := l.server.(Waiter); ok {
-		w.Wait()
 	}
 }
 

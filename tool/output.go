@@ -17,12 +17,11 @@ const ParseJSON = "json"
 
 // result is a tools/call reply, as much of it as matters.
 type result struct {
-	Content    []json.RawMessage          `json:"content"`
-	Structured json.RawMessage            `json:"structuredContent"`
-	IsError    bool                       `json:"isError"`
-	Type       string                     `json:"resultType"`
-	Requests   json.RawMessage            `json:"inputRequests"`
-	Meta       map[string]json.RawMessage `json:"_meta"`
+	Content    []json.RawMessage `json:"content"`
+	Structured json.RawMessage   `json:"structuredContent"`
+	IsError    bool              `json:"isError"`
+	Type       string            `json:"resultType"`
+	Requests   json.RawMessage   `json:"inputRequests"`
 }
 
 // shape is how a call wants its reply.
@@ -45,17 +44,10 @@ func (in Input) shape() shape {
 // server did what it did and said so.
 // Credentials are taken out first: what is left of one that a message cuts off
 // could not be told any more.
-func answer(d *Definition, raw json.RawMessage, as shape, clean *Redactor) (json.RawMessage, *flow.Error) {
-	var r result
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return nil, answered(CodeOutputInvalid, nil, "the reply of %s cannot be read: %v", d.Tool, err)
-	}
-	if r.Type == inputRequired || !absent(r.Requests) {
-		return nil, answered(CodeToolError, detail{"reason": inputRequired}, "%s insists on input from a person, which is not offered", d.Tool)
-	}
-	c, err := readContent(r.Content)
-	if err != nil {
-		return nil, answered(CodeOutputInvalid, nil, "the reply of %s cannot be used: %v", d.Tool, err)
+func answer(d *Definition, got reply, as shape, clean *Redactor) (json.RawMessage, *flow.Error) {
+	r, c, failed := got.read(d)
+	if failed != nil {
+		return nil, failed
 	}
 	c.clean(clean, as)
 	r.Structured = clean.Bytes(r.Structured)
@@ -80,6 +72,25 @@ func answer(d *Definition, raw json.RawMessage, as shape, clean *Redactor) (json
 		return parsed(d, c)
 	}
 	return output, nil
+}
+
+// read takes a reply apart.
+func (got reply) read(d *Definition) (r result, c content, failed *flow.Error) {
+	if b := got.builtin; b != nil {
+		r = result{Structured: b.Value, IsError: b.Failed}
+		return r, content{text: b.Text, pieces: []Content{{Type: ContentText, Text: b.Text}}, size: len(b.Text)}, nil
+	}
+	if err := json.Unmarshal(got.result, &r); err != nil {
+		return r, c, answered(CodeOutputInvalid, nil, "the reply of %s cannot be read: %v", d.Tool, err)
+	}
+	if r.Type == inputRequired || !absent(r.Requests) {
+		return r, c, answered(CodeToolError, detail{"reason": inputRequired}, "%s insists on input from a person, which is not offered", d.Tool)
+	}
+	c, err := readContent(r.Content)
+	if err != nil {
+		return r, c, answered(CodeOutputInvalid, nil, "the reply of %s cannot be used: %v", d.Tool, err)
+	}
+	return r, c, nil
 }
 
 // failure is what a tool said of its own failure, for programs.

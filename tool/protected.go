@@ -2,7 +2,6 @@ package tool
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,7 +25,7 @@ func (m *Manifest) protected(workspace string) []string {
 		}
 		list = append(list, c.names(workspace).protected...)
 		for _, program := range c.Programs {
-			if path, err := lookProgram(workspace, program); err == nil || strings.ContainsRune(program, filepath.Separator) {
+			if path, err := builtin.LookProgram(workspace, program); err == nil || strings.ContainsRune(program, filepath.Separator) {
 				list = append(list, path)
 			}
 		}
@@ -49,22 +48,6 @@ func protectedIn(workspace string) []string {
 
 // skillsFolder is where a workspace has its skills.
 const skillsFolder = "skills"
-
-// lookProgram is where a program is that a manifest names: a path stands in the
-// workspace, a bare name is looked up.
-func lookProgram(workspace, name string) (string, error) {
-	if strings.ContainsRune(name, filepath.Separator) {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(workspace, name)
-		}
-		return name, nil
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(path)
-}
 
 // named is what a server's command names in the workspace.
 type named struct {
@@ -95,7 +78,7 @@ func (c ServerConfig) names(workspace string) named {
 	if len(c.Command) == 0 {
 		return n
 	}
-	if program, err := lookProgram(workspace, c.Command[0]); err == nil {
+	if program, err := builtin.LookProgram(workspace, c.Command[0]); err == nil {
 		n.add(workspace, program)
 	}
 	n.protected = append(n.protected, projects[filepath.Base(c.Command[0])]...)

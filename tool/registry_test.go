@@ -161,7 +161,7 @@ func TestRegistryNeedsItsServers(t *testing.T) {
 	s := okServer(echoTool)
 	s.dial = func() error { return errors.New("no way") }
 	m := &tool.Manifest{Servers: map[string]tool.ServerConfig{"wire": {Tools: map[string]tool.ToolConfig{"echo": {}}, MaxConcurrent: 1}}}
-	if _, err := tool.NewRegistry(m, map[string]tool.Server{"wire": s}); err == nil {
+	if _, err := tool.NewRegistry(m, map[string]tool.Server{"wire": tool.MCP(s.dialIn)}); err == nil {
 		t.Error("a registry was made of a server that cannot be reached")
 	} else {
 		contains(t, err.Error(), "no way")

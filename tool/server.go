@@ -2,41 +2,76 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"sync"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
-// Server is an MCP server that a manager can connect to. Only the way to reach
-// it differs between kinds of servers; listing, pinning, checking and calling
-// are the same for all.
+// Server is where tools are called. Only the way to reach it differs between kinds
+// of servers; listing, pinning, checking and calling are the same for all.
 type Server interface {
-	// Transport makes the client's end of a new connection. Each is used once. The
-	// server belongs to the connection and ends with it.
-	Transport(ctx context.Context) (mcp.Transport, error)
+	// connect opens a session with the server, which the manifest calls name. What it
+	// starts belongs to the session and ends with it. Its errors hold no credentials.
+	connect(ctx context.Context, name string) (session, error)
 }
 
-// Versioned is a Server that is spoken to in one revision of the protocol. Others
-// are offered the latest, and negotiate.
-type Versioned interface {
-	ProtocolVersion() string
+// session is an open connection to one server.
+type session interface {
+	// list is what the server says of itself now.
+	list(ctx context.Context) (listed, error)
+	// changed reports whether the server has said, since it was last asked for it,
+	// that its list is another.
+	changed() bool
+	// call makes one call and returns what is known of it. The error says why there
+	// is no reply.
+	call(ctx context.Context, r request) (reply, error)
+	// alive reports whether calls can still be made.
+	alive() bool
+	// close returns when nothing is left that the session started here.
+	close()
 }
 
-// Stopper is a Server some of whose tools can end themselves in good order when
-// they are cancelled, and then say what they know. Such a reply is awaited; an error of
-// the protocol in its place means that the tool was never entered.
-type Stopper interface {
-	Stops(tool string) bool
+// listed is a server's list of tools.
+type listed struct {
+	version  string
+	tools    []json.RawMessage // as they came
+	lifetime time.Duration     // 0: until the server says that it changed
 }
 
-// Waiter is a Server that starts processes in this process's own name. Wait
-// returns when none is left of those it had started; it is called after their
-// connections were closed.
-type Waiter interface {
-	Wait()
+// request is one call of a tool.
+type request struct {
+	tool       string
+	args       json.RawMessage
+	key, trace string                 // idempotency key and trace context
+	demand     builtin.Demand         // of builtin
+	onProgress func(progress)         // nil: nobody listens
+	onOutput   func(o builtin.Output) // of builtin; nil: nobody listens
+}
+
+// reply is what is known of a call that has ended.
+type reply struct {
+	sent    bool            // the server may have got to see it
+	result  json.RawMessage // as received; nil: no reply came
+	builtin *builtin.Result // in its place, of builtin
+	failure *jsonrpc.Error  // the protocol's own error reply
+	large   *oversized      // the reply came and was too long to be kept
+	asked   string          // while the request was open, the server asked for this, which is not offered
+}
+
+// MCP is a server that is reached by transports of the SDK. The function makes the
+// client's end of a new connection; each is used once.
+type MCP func(ctx context.Context) (mcp.Transport, error)
+
+func (dial MCP) connect(ctx context.Context, name string) (session, error) {
+	return openMCP(ctx, func(ctx context.Context, _ *wire) (mcp.Transport, error) { return dial(ctx) }, "", nil)
 }
 
 // Launch is what servers are started with.
@@ -44,7 +79,8 @@ type Launch struct {
 	Workspace string   // relative paths of the manifest stand here, and programs start here
 	Markers   []string // NAME=value pairs for the environment of every process that a server starts
 	Environ   []string // our environment, as NAME=value: references of the manifest are looked up here
-	Spawn     Spawner  // nil: no program is started
+	// Spawn starts the programs of servers; nil: none is started.
+	Spawn     func(supervisor.Command) (*supervisor.Process, error)
 	Protected []string // what no tool of builtin writes, besides what the manifest names
 }
 
@@ -58,7 +94,7 @@ func Servers(m *Manifest, l Launch) map[string]Server {
 	for name, c := range m.Servers {
 		switch {
 		case name == builtin.Name:
-			servers[name] = builtin.New(m.options(l))
+			servers[name] = Builtin(m.options(l))
 		case c.URL != "":
 			servers[name] = &httpServer{config: c, launch: l}
 		default:
@@ -91,4 +127,72 @@ func refusalOf(err error) *flow.Error {
 		return refused
 	}
 	return nil
+}
+
+// Builtin is the server of the tools that come with Tipstaff.
+func Builtin(o builtin.Options) Server { return builtinServer{builtin.New(o)} }
+
+type builtinServer struct{ *builtin.Server }
+
+func (s builtinServer) connect(context.Context, string) (session, error) {
+	b := &builtinSession{server: s.Server}
+	b.ctx, b.end = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// builtinSession calls the tools as the functions that they are.
+type builtinSession struct {
+	server *builtin.Server
+	ctx    context.Context // ends when the session is closed
+	end    context.CancelFunc
+
+	mu       sync.Mutex     // held while a call begins, so that none does once the session is closed
+	stopping sync.WaitGroup // calls that end themselves
+}
+
+func (s *builtinSession) list(context.Context) (listed, error) {
+	return listed{version: builtin.Version, tools: builtin.Definitions()}, nil
+}
+
+func (s *builtinSession) changed() bool { return false }
+
+func (s *builtinSession) alive() bool { return s.ctx.Err() == nil }
+
+func (s *builtinSession) call(ctx context.Context, r request) (reply, error) {
+	stops := builtin.Stops(r.tool)
+	if !s.begin(stops) {
+		return reply{}, errClosed
+	}
+	if stops {
+		defer s.stopping.Done()
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	got, err := s.server.Call(inner, builtin.Call{Tool: r.tool, Args: r.args, Demand: r.demand, Output: r.onOutput})
+	switch cut := ctx.Err() != nil && !stops; {
+	case err != nil:
+		return reply{sent: true, failure: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}}, nil
+	case got.Failed && got.Refused == "" && (cut || ctx.Err() == nil && !s.alive()): // it failed because its context ended
+		return reply{sent: true}, errClosed
+	}
+	return reply{sent: true, builtin: &got}, nil
+}
+
+// begin reports whether a call may begin.
+func (s *builtinSession) begin(stops bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stops && s.alive() {
+		s.stopping.Add(1)
+	}
+	return s.alive()
+}
+
+// close ends what is running. Calls that start processes are waited for.
+func (s *builtinSession) close() {
+	s.mu.Lock()
+	s.end()
+	s.mu.Unlock()
+	s.stopping.Wait()
 }

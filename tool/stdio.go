@@ -16,6 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/supervisor"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // stdioServer is a program that is started for a drive and spoken to over its
@@ -28,16 +30,22 @@ type stdioServer struct {
 	old    atomic.Bool       // it is greeted in the old way
 }
 
-// ProtocolVersion is the one that the server is greeted with; "": the latest.
-func (s *stdioServer) ProtocolVersion() string {
+// connect asks the server first what it understands, as the latest protocol has it. One
+// that ends itself at so strange a question is started again and greeted in the old way,
+// now and from then on.
+func (s *stdioServer) connect(ctx context.Context, _ string) (session, error) {
+	version := ""
 	if s.old.Load() {
-		return greetedProtocol
+		version = greetedProtocol
 	}
-	return ""
+	redactor := NewRedactor(s.credentials())
+	start := func(_ context.Context, w *wire) (mcp.Transport, error) { return s.start(w, redactor) }
+	c, err := openMCP(ctx, start, version, redactor)
+	if ended := (*endedError)(nil); errors.As(err, &ended) && !s.old.Swap(true) {
+		return openMCP(ctx, start, greetedProtocol, redactor)
+	}
+	return c, err
 }
-
-// greetOld makes the next greeting the old one. It reports whether that is new.
-func (s *stdioServer) greetOld() bool { return !s.old.Swap(true) }
 
 const (
 	// greetedProtocol is the last revision in which a session begins with initialize.
@@ -83,8 +91,8 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 	return program, s.config.environment(s.launch.Environ, values, s.launch.Markers), nil
 }
 
-// Transport starts the program.
-func (s *stdioServer) Transport(context.Context) (mcp.Transport, error) {
+// start starts the program.
+func (s *stdioServer) start(w *wire, r *Redactor) (mcp.Transport, error) {
 	program, env, err := s.prepare()
 	if err != nil {
 		return nil, err
@@ -92,18 +100,18 @@ func (s *stdioServer) Transport(context.Context) (mcp.Transport, error) {
 	if s.launch.Spawn == nil {
 		return nil, errors.New("no program can be started here")
 	}
-	p, err := s.launch.Spawn(Command{Path: program, Args: s.config.Command, Dir: s.launch.Workspace, Env: env})
+	p, err := s.launch.Spawn(supervisor.Command{Path: program, Args: s.config.Command, Dir: s.launch.Workspace, Env: env})
 	if err != nil {
 		return nil, fmt.Errorf("the program %q cannot be started: %w", s.config.Command[0], err)
 	}
-	return newStdioConn(p, NewRedactor(s.credentials())), nil
+	return &stdioConn{process: p, wire: w, clean: r, errors: tail{ended: make(chan struct{})}, writing: make(chan struct{}, 1)}, nil
 }
 
 // program finds what the first word of the command stands for: a path is taken
 // from the workspace, a bare name is looked up in our PATH, never in the
 // workspace.
 func (s *stdioServer) program() (string, error) {
-	path, err := lookProgram(s.launch.Workspace, s.config.Command[0])
+	path, err := builtin.LookProgram(s.launch.Workspace, s.config.Command[0])
 	if err == nil {
 		_, err = os.Stat(path)
 	}
@@ -113,121 +121,79 @@ func (s *stdioServer) program() (string, error) {
 	return path, nil
 }
 
-// stdioConn is a connection to a program: one message a line. It is its own
-// transport, and used once.
+// stdioConn is the SDK's connection over the pipes of a program, which it is bounded
+// against: messages that are too long, that are none, or that the program does not read.
+// It is its own transport, and used once.
 type stdioConn struct {
-	process Process
-	clean   *Redactor
-	errors  *tail
-	frames  *frames
-	queue   []jsonrpc.Message // of a batch, yet to be read
-	writing chan struct{}     // held while a message is written
+	mcp.Connection // the SDK's
+	process        *supervisor.Process
+	wire           *wire
+	clean          *Redactor
+	errors         tail
+	lines          *io.PipeWriter // what the SDK reads
 
-	messages chan received
-	closed   chan struct{}
-	once     sync.Once
-	err      error // of closing
+	writing chan struct{} // held while a message is written
+	written int           // bytes of it; for whoever holds writing
 }
 
-type received struct {
-	message jsonrpc.Message
-	err     error
+// Connect joins the SDK to the pipes. What the program writes is passed on line by line.
+func (c *stdioConn) Connect(ctx context.Context) (mcp.Connection, error) {
+	in, lines := io.Pipe()
+	c.lines = lines
+	go c.errors.follow(c.process.Stderr())
+	go func() { _ = lines.CloseWithError(c.ended(c.pass(newFrames(c.process.Stdout())))) }()
+	conn, err := (&mcp.IOTransport{Reader: in, Writer: stdin{c}, MaxLineLength: -1}).Connect(ctx)
+	c.Connection = conn
+	return c, err
 }
 
-func newStdioConn(p Process, r *Redactor) *stdioConn {
-	c := &stdioConn{
-		process: p, clean: r, errors: newTail(r), frames: newFrames(p.Stdout()),
-		writing: make(chan struct{}, 1), messages: make(chan received), closed: make(chan struct{}),
-	}
-	go c.errors.follow(p.Stderr())
-	go c.receive()
-	return c
-}
-
-func (c *stdioConn) Connect(context.Context) (mcp.Connection, error) { return c, nil }
-func (c *stdioConn) SessionID() string                               { return "" }
-
-func (c *stdioConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	select {
-	case r := <-c.messages:
-		return r.message, r.err
-	case <-c.closed:
-		return nil, io.EOF
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// receive reads until the connection ends; the last it hands on is why.
-func (c *stdioConn) receive() {
+// pass reads until nothing more can be read, and returns why. In the place of a reply that
+// was too long to be kept stands an error; where it cannot be said which call it was for,
+// the connection has no use any more.
+func (c *stdioConn) pass(f *frames) error {
 	for {
-		m, err := c.message()
-		if err != nil {
-			err = c.ended(err)
+		line, err := f.next()
+		var large *oversized
+		switch {
+		case errors.As(err, &large):
+			id, known := large.call()
+			if !known {
+				return large
+			}
+			line = c.wire.tooLarge(id, large.size)
+		case err != nil:
+			return err
+		case line[0] != '[': // the SDK takes batches apart
+			if _, err := jsonrpc.DecodeMessage(line); err != nil {
+				return notJSONRPC(line, c.clean)
+			}
 		}
-		select {
-		case c.messages <- received{m, err}:
-		case <-c.closed:
-			return
-		}
-		if err != nil {
-			return
+		if _, err := c.lines.Write(append(line, '\n')); err != nil {
+			return err
 		}
 	}
 }
 
-func (c *stdioConn) message() (jsonrpc.Message, error) {
-	if len(c.queue) > 0 {
-		m := c.queue[0]
-		c.queue = c.queue[1:]
-		return m, nil
+// call is the id of the call that the message replies to.
+func (o *oversized) call() (id jsonrpc.ID, ok bool) {
+	var raw any
+	if o.id == nil || json.Unmarshal(o.id, &raw) != nil {
+		return id, false
 	}
-	line, err := c.frames.next()
-	var large *oversized
-	if errors.As(err, &large) {
-		return large.reply()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if line[0] != '[' {
-		return decodeMessage(line, c.clean)
-	}
-	var batch []json.RawMessage
-	if err := json.Unmarshal(line, &batch); err != nil || len(batch) == 0 {
-		return nil, notJSONRPC(line, c.clean)
-	}
-	for _, raw := range batch {
-		m, err := decodeMessage(raw, c.clean)
-		if err != nil {
-			return nil, err
-		}
-		c.queue = append(c.queue, m)
-	}
-	return c.message()
+	id, err := jsonrpc.MakeID(raw)
+	return id, err == nil && id.IsValid()
 }
 
-// reply stands for a reply that was too long to be kept. Where it cannot be said
-// which call it was for, the connection has no use any more.
-func (o *oversized) reply() (jsonrpc.Message, error) {
-	var id any
-	if o.id == nil || json.Unmarshal(o.id, &id) != nil {
-		return nil, o
-	}
-	known, err := jsonrpc.MakeID(id)
-	if err != nil || !known.IsValid() {
-		return nil, o
-	}
-	return &jsonrpc.Response{ID: known, Error: o}, nil
+// stdin counts what the program takes. To close it ends the program.
+type stdin struct{ conn *stdioConn }
+
+func (w stdin) Write(data []byte) (n int, err error) {
+	n, err = w.conn.process.Stdin().Write(data)
+	w.conn.written += n
+	return n, err
 }
 
-func decodeMessage(data []byte, r *Redactor) (jsonrpc.Message, error) {
-	m, err := jsonrpc.DecodeMessage(data)
-	if err != nil { // its text repeats the data, cut off wherever that may be
-		return nil, notJSONRPC(data, r)
-	}
-	return m, nil
-}
+func (w stdin) Close() error { return w.conn.process.Close() }
 
 // notJSONRPC is what happens most often to servers that are new: they print to
 // where their messages go.
@@ -246,7 +212,7 @@ func excerpt(data []byte, r *Redactor) string {
 	return shorten(text, 300)
 }
 
-// ended tells why a connection ended, with the last that the server printed.
+// ended tells why nothing more can be read, with the last that the server printed.
 func (c *stdioConn) ended(err error) error {
 	state := ""
 	select { // the end of its output comes a moment before its own
@@ -254,8 +220,6 @@ func (c *stdioConn) ended(err error) error {
 		state = c.process.State()
 		<-c.errors.ended
 	case <-time.After(exitPatience):
-	case <-c.closed:
-		return io.EOF
 	}
 	text := "the server closed its output"
 	switch {
@@ -264,7 +228,7 @@ func (c *stdioConn) ended(err error) error {
 	case !errors.Is(err, io.EOF):
 		text = err.Error()
 	}
-	if said := c.errors.last(); said != "" {
+	if said := c.errors.last(c.clean); said != "" {
 		text += "; it printed last: " + said
 	}
 	return &endedError{text, err}
@@ -283,23 +247,26 @@ type endedError struct {
 func (e *endedError) Error() string { return e.text }
 func (e *endedError) Unwrap() error { return e.cause }
 
+// Read is at its end when we have closed the connection.
+func (c *stdioConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Connection.Read(ctx)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = io.EOF
+	}
+	return m, err
+}
+
 // errNotWritten marks a message of which not one byte has left this process.
 var errNotWritten = errors.New("it was not sent")
 
 // Write sends one message. When ctx ends before the server has taken all of it,
 // the connection ends, for the rest would be taken for the next message.
 func (c *stdioConn) Write(ctx context.Context, m jsonrpc.Message) error {
-	data, err := jsonrpc.EncodeMessage(m)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNotWritten, err)
-	}
 	select {
 	case c.writing <- struct{}{}:
 		defer func() { <-c.writing }()
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errNotWritten, ctx.Err())
-	case <-c.closed:
-		return fmt.Errorf("%w: %w", errNotWritten, io.ErrClosedPipe)
 	}
 	in := c.process.Stdin()
 	cutting := make(chan struct{})
@@ -307,7 +274,8 @@ func (c *stdioConn) Write(ctx context.Context, m jsonrpc.Message) error {
 		defer close(cutting)
 		_ = in.SetWriteDeadline(time.Now()) // a closed pipe needs none
 	})
-	n, err := in.Write(append(data, '\n'))
+	c.written = 0
+	err := c.Connection.Write(ctx, m)
 	if !cut() {
 		<-cutting
 		_ = in.SetWriteDeadline(time.Time{})
@@ -316,7 +284,7 @@ func (c *stdioConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	case err == nil:
 		c.expect(m)
 		return nil
-	case n == 0:
+	case c.written == 0:
 		return fmt.Errorf("%w: %w", errNotWritten, err)
 	}
 	go c.Close()
@@ -324,26 +292,57 @@ func (c *stdioConn) Write(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // expect answers in the place of a server that takes no notice of the question
-// what it understands: older ones know only initialize.
+// what it understands: older ones know only initialize. After an answer it counts for
+// nothing.
 func (c *stdioConn) expect(m jsonrpc.Message) {
-	r, ok := m.(*jsonrpc.Request)
-	if !ok || r.Method != methodDiscover {
-		return
+	if r, ok := m.(*jsonrpc.Request); ok && r.Method == methodDiscover {
+		unknown := append(errorReply(r.ID, jsonrpc.CodeMethodNotFound, "no answer"), '\n')
+		time.AfterFunc(discoverPatience, func() { _, _ = c.lines.Write(unknown) }) // nobody reads: it is over
 	}
-	unknown := &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no answer"}}
-	time.AfterFunc(discoverPatience, func() {
-		select {
-		case c.messages <- received{unknown, nil}: // after an answer it counts for nothing
-		case <-c.closed:
-		}
-	})
 }
 
-// Close ends the program.
-func (c *stdioConn) Close() error {
-	c.once.Do(func() {
-		close(c.closed)
-		c.err = c.process.Close()
-	})
-	return c.err
+const (
+	keptErrors = 64 << 10 // bytes of what a server printed last
+	toldErrors = 1000     // of these, bytes that a message repeats
+)
+
+// tail keeps the last of what a server prints to its error output. Whatever a server
+// prints is read, so that it never blocks.
+type tail struct {
+	mu    sync.Mutex
+	kept  []byte // the last, up to twice keptErrors
+	ended chan struct{}
+}
+
+// follow reads until the end.
+func (t *tail) follow(r io.Reader) {
+	defer close(t.ended)
+	_, _ = io.Copy(t, r) // it ends with the program
+}
+
+func (t *tail) Write(piece []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, piece...)
+	if len(t.kept) > 2*keptErrors {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-keptErrors:]...)
+	}
+	return len(piece), nil
+}
+
+// last is the end of what was printed, without credentials, as much as a person wants to
+// read in a message; whole lines if that is possible.
+func (t *tail) last(r *Redactor) string {
+	t.mu.Lock()
+	text := string(t.kept)
+	t.mu.Unlock()
+	text = strings.TrimSpace(strings.ToValidUTF8(r.Text(text), "�"))
+	if len(text) <= toldErrors {
+		return text
+	}
+	text = strings.ToValidUTF8(text[len(text)-toldErrors:], "")
+	if _, rest, ok := strings.Cut(text, "\n"); ok && rest != "" {
+		text = rest
+	}
+	return "…" + text
 }

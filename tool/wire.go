@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -19,8 +20,10 @@ import (
 // own types, which drop unknown members and round numbers; definitions and
 // results must be taken as the bytes that were received.
 type wire struct {
-	conn mcp.Connection
-	end  atomic.Pointer[endedError] // why nothing more can be read
+	conn    mcp.Connection
+	shown   bool                       // the transport shows its messages by itself
+	release func()                     // lets go of what is kept open between requests; nil: nothing is
+	end     atomic.Pointer[endedError] // why nothing more can be read
 	// changed: the server has said that its list is another. It is noted when it is
 	// read, so that whoever has the reply that came after it finds it.
 	changed atomic.Bool
@@ -35,63 +38,38 @@ type wire struct {
 type exchange struct {
 	token string // progress token
 	trace string // trace context; "": none
-	bytes bool   // only the bytes of its reply are wanted
 
 	// Guarded by wire.mu.
-	id        jsonrpc.ID
-	cancelled string // why it is to be cancelled; "": it is not
-	reply     reply
+	id    jsonrpc.ID
+	reply reply
 
 	reporting sync.Mutex // held while progress is handed on
 	progress  func(progress)
 }
 
-// reply is what is known of an exchange that has ended.
-type reply struct {
-	sent    bool            // the request was handed to the connection
-	result  json.RawMessage // as received; nil: no reply came
-	failure *jsonrpc.Error  // the protocol's own error reply
-	large   *oversized      // the reply came and was too long to be kept
-	asked   string          // while the request was open, the server asked for this, which is not offered
-}
-
 // progress is what a call reported while it ran.
 type progress struct {
-	Token    any             `json:"progressToken"`
-	Progress float64         `json:"progress"`
-	Total    float64         `json:"total"` // 0: not known
-	Message  string          `json:"message"`
-	Meta     json.RawMessage `json:"_meta"`
+	Token    any     `json:"progressToken"`
+	Progress float64 `json:"progress"`
+	Total    float64 `json:"total"` // 0: not known
+	Message  string  `json:"message"`
 }
 
 type exchangeKey struct{}
 
-// watched is a transport that shows its messages to a wire by itself.
-type watched interface {
-	mcp.Transport
-	watch(*wire)
-}
-
-// tap makes t report to w.
-func (w *wire) tap(t mcp.Transport) mcp.Transport {
-	if t, ok := t.(watched); ok {
-		t.watch(w)
-	}
-	return tappedTransport{t, w}
-}
-
-type tappedTransport struct {
+// tap is a transport whose connection reports to the wire.
+type tap struct {
 	mcp.Transport
 	wire *wire
 }
 
-func (t tappedTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+func (t tap) Connect(ctx context.Context) (mcp.Connection, error) {
 	conn, err := t.Transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	t.wire.conn = conn
-	if _, ok := t.Transport.(watched); ok {
+	if t.wire.shown {
 		return conn, nil
 	}
 	return tappedConn{conn, t.wire}, nil
@@ -113,7 +91,6 @@ func (c tappedConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	if errors.Is(err, errNotWritten) {
 		c.wire.unrequested(x)
 	}
-	c.wire.requested(x)
 	return err
 }
 
@@ -127,9 +104,6 @@ func (c tappedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			return m, err
 		}
 		c.wire.saw(m)
-		if r, ok := m.(*jsonrpc.Response); ok && c.wire.taken(r) {
-			return &jsonrpc.Response{ID: r.ID, Error: errTaken}, nil
-		}
 		if r, ok := m.(*jsonrpc.Request); !ok || r.Method != methodProgress && r.Method != methodLog {
 			return m, nil
 		}
@@ -179,6 +153,7 @@ func (w *wire) asked(method string) {
 // close ends the connection, if there is one. What its server started is gone
 // then; a peer that does not answer is not waited for.
 func (w *wire) close() {
+	defer w.letGo()
 	if w.conn == nil {
 		return
 	}
@@ -190,6 +165,12 @@ func (w *wire) close() {
 	select {
 	case <-closed:
 	case <-time.After(closeLimit):
+	}
+}
+
+func (w *wire) letGo() {
+	if w.release != nil {
+		w.release()
 	}
 }
 
@@ -274,17 +255,6 @@ func (w *wire) idOf(x *exchange) jsonrpc.ID {
 	return x.id
 }
 
-// requested sends the cancellation of a request that was cancelled while it was
-// being written.
-func (w *wire) requested(x *exchange) {
-	w.mu.Lock()
-	reason := x.cancelled
-	w.mu.Unlock()
-	if reason != "" {
-		w.cancel(x, reason)
-	}
-}
-
 // response notes the reply to an exchange. A second one counts for nothing.
 func (w *wire) response(m *jsonrpc.Response) {
 	w.mu.Lock()
@@ -303,15 +273,22 @@ func (w *wire) response(m *jsonrpc.Response) {
 	}
 }
 
-// errTaken is what the SDK is told of a reply whose bytes were taken here: it would
-// decode them a second time, for nobody, which costs more than all else it does.
-var errTaken = errors.New("the reply was taken as it came")
+// tooLarge notes a reply that was too long to be kept. The message that stands for it ends
+// the SDK's wait.
+func (w *wire) tooLarge(id jsonrpc.ID, size int) []byte {
+	large := &oversized{size: size}
+	w.response(&jsonrpc.Response{ID: id, Error: large})
+	return errorReply(id, jsonrpc.CodeInternalError, large.Error())
+}
 
-func (w *wire) taken(m *jsonrpc.Response) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	x := w.byID[m.ID]
-	return x != nil && x.bytes && m.Error == nil
+// errorReply is a message that ends a call for the SDK. What the call comes to is
+// not taken from it.
+func errorReply(id jsonrpc.ID, code int64, text string) []byte {
+	data, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: code, Message: text}})
+	if err != nil {
+		panic(fmt.Sprintf("tool: an error reply cannot be encoded: %v", err))
+	}
+	return data
 }
 
 func (r *reply) came() bool { return r.result != nil || r.failure != nil || r.large != nil }
@@ -338,26 +315,6 @@ func (w *wire) notify(params json.RawMessage) {
 	if x.progress != nil {
 		x.progress(p)
 	}
-}
-
-// cancel asks the server to end an exchange whose reply is still awaited. The
-// SDK can only cancel and forget.
-func (w *wire) cancel(x *exchange, reason string) {
-	w.mu.Lock()
-	x.cancelled = reason
-	sent, id := x.reply.sent, x.id
-	w.mu.Unlock()
-	if !sent {
-		return
-	}
-	params, err := json.Marshal(map[string]any{"requestId": id.Raw(), "reason": reason})
-	if err != nil {
-		return
-	}
-	ctx, stop := context.WithTimeout(context.Background(), cancelLimit)
-	defer stop()
-	// A connection that cannot be written to has ended, and the call with it.
-	_ = w.conn.Write(ctx, &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
 }
 
 func asWireError(err error) *jsonrpc.Error {

@@ -51,7 +51,7 @@ func (w *wireCall) fail(code int, message string) {
 	w.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, w.id, code, message))
 }
 
-func (s *wireServer) Transport(context.Context) (mcp.Transport, error) {
+func (s *wireServer) dialIn(context.Context) (mcp.Transport, error) {
 	s.mu.Lock()
 	s.dials++
 	s.mu.Unlock()
@@ -191,7 +191,7 @@ func wireBenchOf(t testing.TB, servers map[string]*wireServer, tools map[string]
 		if s.version == "" {
 			s.version = "1.0.0"
 		}
-		m.Servers[server], given[server] = tool.ServerConfig{Tools: tools, MaxConcurrent: 4}, s
+		m.Servers[server], given[server] = tool.ServerConfig{Tools: tools, MaxConcurrent: 4}, tool.MCP(s.dialIn)
 		for name := range tools {
 			allow = append(allow, "mcp://"+server+"/"+name+"@"+s.version)
 		}

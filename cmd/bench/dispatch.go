@@ -18,20 +18,20 @@ import (
 
 const dispatchOfBare = 0.5 // of the rate of the SDK's own calls
 
-// measureDispatch: what our gate, the engine and a journal in memory add to a call
-// of the protocol's SDK, to the same server in the same process.
+// measureDispatch: a call with our gate, the engine and a journal in memory, beside a
+// call of the same function over the protocol's SDK, in the same process.
 func measureDispatch(ctx context.Context, b *bench) (rows []row, err error) {
 	dir := filepath.Join(b.dir, "dispatch")
 	if err := newWorkspace(dir); err != nil {
 		return nil, err
 	}
-	server := func() *builtin.Server { return builtin.New(builtin.Options{Workspace: dir, Roots: []string{"."}}) }
-	bare, err := newBareClient(ctx, server())
+	options := builtin.Options{Workspace: dir, Roots: []string{"."}}
+	bare, err := newBareClient(ctx, builtin.New(options))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, bare.Close()) }()
-	ours, err := newDispatcher(server())
+	ours, err := newDispatcher(options)
 	if err != nil {
 		return nil, err
 	}
@@ -64,12 +64,18 @@ var dispatchedArgs = json.RawMessage(`{"path":"note.txt"}`)
 type bareClient struct{ *mcp.ClientSession }
 
 func newBareClient(ctx context.Context, s *builtin.Server) (bareClient, error) {
-	t, err := s.Transport(ctx)
-	if err != nil {
+	server := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
+	server.AddTool(&mcp.Tool{Name: dispatched, InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			got, err := s.Call(ctx, builtin.Call{Tool: dispatched, Args: r.Params.Arguments})
+			return &mcp.CallToolResult{StructuredContent: got.Value, Content: []mcp.Content{&mcp.TextContent{Text: got.Text}}, IsError: got.Failed}, err
+		})
+	near, far := mcp.NewInMemoryTransports()
+	if _, err := server.Connect(ctx, far, nil); err != nil {
 		return bareClient{}, err
 	}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(ctx, t,
-		&mcp.ClientSessionOptions{ProtocolVersion: s.ProtocolVersion()})
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).Connect(ctx, near,
+		&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	return bareClient{session}, err
 }
 
@@ -88,12 +94,12 @@ type dispatcher struct {
 	input   json.RawMessage
 }
 
-func newDispatcher(s *builtin.Server) (*dispatcher, error) {
+func newDispatcher(o builtin.Options) (*dispatcher, error) {
 	m, problems := tool.ParseManifest("tipstaff.yaml", []byte(`{servers: {builtin: {roots: ["."], tools: {read_file: {}}}}}`))
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%v", problems)
 	}
-	servers := map[string]tool.Server{builtin.Name: s}
+	servers := map[string]tool.Server{builtin.Name: tool.Builtin(o)}
 	tools, err := tool.NewRegistry(m, servers)
 	if err != nil {
 		return nil, err

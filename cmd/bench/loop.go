@@ -30,7 +30,7 @@ func newLoop(settings agent.Settings) (*loop, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%v", problems)
 	}
-	tools, err := tool.NewRegistry(m, map[string]tool.Server{builtin.Name: builtin.New(builtin.Options{Roots: []string{"."}})})
+	tools, err := tool.NewRegistry(m, map[string]tool.Server{builtin.Name: tool.Builtin(builtin.Options{Roots: []string{"."}})})
 	if err != nil {
 		return nil, err
 	}

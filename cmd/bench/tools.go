@@ -66,7 +66,7 @@ func measureTools(ctx context.Context, b *bench) ([]row, error) {
 // catalogue is a server that lists many tools.
 type catalogue struct{ server *mcp.Server }
 
-func newCatalogue(n int) catalogue {
+func newCatalogue(n int) tool.Server {
 	c := catalogue{mcp.NewServer(&mcp.Implementation{Name: "catalogue", Version: "1.0.0"}, &mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})}
 	for i := range n {
 		c.server.AddTool(&mcp.Tool{Name: fmt.Sprintf("tool_%d", i), Description: strings.Repeat("It does what its name says. ", 12), InputSchema: json.RawMessage(strings.Replace(catalogueSchema, "1000", fmt.Sprint(1000+i), 1))},
@@ -74,7 +74,7 @@ func newCatalogue(n int) catalogue {
 				return &mcp.CallToolResult{}, nil
 			})
 	}
-	return c
+	return tool.MCP(c.dial)
 }
 
 // catalogueSchema has the size of what real servers list.
@@ -86,7 +86,7 @@ const catalogueSchema = `{"type":"object","additionalProperties":false,"required
 	"page":{"type":"integer","minimum":1,"maximum":1000},
 	"filter":{"type":"object","properties":{"since":{"type":"string","format":"date-time"},"mine":{"type":"boolean"}}}}}`
 
-func (c catalogue) Transport(ctx context.Context) (mcp.Transport, error) {
+func (c catalogue) dial(ctx context.Context) (mcp.Transport, error) {
 	near, far := mcp.NewInMemoryTransports()
 	_, err := c.server.Connect(ctx, far, nil)
 	return near, err

@@ -25,8 +25,8 @@ version: 1
 root:
   kind: sequential
   children:
-    - {id: run, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, hide.sh, ran]}}
     - {id: serve, kind: tool_call, tool: "mcp://desk/echo@1.0.0"}
+    - {id: run, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, hide.sh, ran]}}
     - {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "touch there; while ! test -e enough; do sleep 0.01; done"]}}
 `
 

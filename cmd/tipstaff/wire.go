@@ -297,16 +297,8 @@ func serversBeside(paths ...string) func(*tool.Manifest, string, []string) map[s
 		}
 	}
 	return func(m *tool.Manifest, workspace string, markers []string) map[string]tool.Server {
-		return tool.Servers(m, tool.Launch{Workspace: workspace, Markers: markers, Environ: os.Environ(), Spawn: spawn, Protected: protected})
+		return tool.Servers(m, tool.Launch{Workspace: workspace, Markers: markers, Environ: os.Environ(), Spawn: supervisor.Spawn, Protected: protected})
 	}
-}
-
-func spawn(c tool.Command) (tool.Process, error) {
-	p, err := supervisor.Spawn(supervisor.Command(c))
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
 }
 
 // openStore opens for writing, because every command recovers the runs of dead

@@ -1,34 +1,23 @@
 package builtin
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// BenchmarkBareCall is what the SDK itself costs: one call of read_file, nothing
-// checked and nothing recorded.
+// BenchmarkBareCall is what a tool itself costs: one call of read_file, nothing checked
+// and nothing recorded.
 func BenchmarkBareCall(b *testing.B) {
 	dir := b.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello"), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	s := New(Options{Workspace: dir, Roots: []string{"."}})
-	t, err := s.Transport(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(b.Context(), t,
-		&mcp.ClientSessionOptions{ProtocolVersion: s.ProtocolVersion()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer client.Close()
+	c := Call{Tool: "read_file", Args: json.RawMessage(`{"path":"a.txt"}`)}
 	for b.Loop() {
-		r, err := client.CallTool(b.Context(), &mcp.CallToolParams{Name: "read_file", Arguments: map[string]any{"path": "a.txt"}})
-		if err != nil || r.IsError {
+		if r, err := s.Call(b.Context(), c); err != nil || r.Failed {
 			b.Fatal(r, err)
 		}
 	}

@@ -1,16 +1,14 @@
 package builtin
 
 import (
-	"context"
-	"errors"
+	"encoding/json"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func TestMayDial(t *testing.T) {
@@ -58,7 +56,7 @@ func TestPiecesAreCutBetweenCharacters(t *testing.T) {
 		}
 	}
 	var pieces []string
-	c := newCollector("stdout", func(_, chunk string, final bool) { pieces = append(pieces, chunk) })
+	c := newCollector("stdout", func(o Output) { pieces = append(pieces, o.Chunk) })
 	c.take([]byte(strings.Repeat("x", pieceSize-1) + "\xc3"))
 	c.take([]byte("\xa9y"))
 	c.flush(true)
@@ -71,57 +69,60 @@ func TestPiecesAreCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-// TestDescendantOfItsOwnSessionDoesNotHoldTheCall: it left the group and keeps
-// the pipe open; the call ends all the same.
-func TestDescendantOfItsOwnSessionDoesNotHoldTheCall(t *testing.T) {
-	setsid, err := exec.LookPath("setsid")
-	if err != nil {
+// A descendant that left the session and keeps the pipe open does not hold the call, and
+// ends with it.
+func TestDescendantOfItsOwnSessionEndsWithTheCall(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip("there is no setsid here")
 	}
-	p := &process{cmd: exec.Command("sh", "-c", setsid+" sh -c 'touch up; exec sleep 5' & while [ ! -e up ]; do :; done; echo done")}
-	p.cmd.Dir = t.TempDir()
+	dir := t.TempDir()
+	s := New(Options{Workspace: dir, Programs: []string{"sh"}})
 	began := time.Now()
-	e, err := p.run(context.Background())
-	if err != nil || e.stdout != "done\n" || e.code != 0 {
-		t.Errorf("got %+v, %v", e, err)
+	a, err := s.exec(call{ctx: t.Context()}, execArgs{Argv: []string{"sh", "-c", "setsid sh -c 'echo $$ > pid; touch up; sleep 30; :' & while [ ! -e up ]; do :; done; echo done"}})
+	if out := a.value.(executed); err != nil || out.Stdout != "done\n" || out.ExitCode != 0 {
+		t.Errorf("got %+v, %v", a, err)
 	}
-	if took := time.Since(began); took > 4*time.Second || took < drainLimit {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %v", took)
+	}
+	pid, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("%s lives on: %s", pid, stat)
+	}
+}
+
+func TestProgramWithoutInputHasNoPipe(t *testing.T) {
+	s := New(Options{Workspace: t.TempDir(), Programs: []string{"sh"}})
+	for input, want := range map[string]string{"": "none\n", "x": "pipe\n"} {
+		a, err := s.exec(call{ctx: t.Context()}, execArgs{Argv: []string{"sh", "-c", "if [ -p /dev/stdin ]; then echo pipe; else echo none; fi"}, Stdin: input})
+		if err != nil || a.text != want {
+			t.Errorf("with input %q: %q, %v", input, a.text, err)
+		}
 	}
 }
 
 func TestProgramThatCannotBeStarted(t *testing.T) {
-	p := &process{cmd: &exec.Cmd{Path: "/nonexistent/program", Args: []string{"x"}}, stdin: "text"}
-	if _, err := p.run(context.Background()); err == nil {
+	s := New(Options{Workspace: t.TempDir(), Programs: []string{"/nonexistent/program"}})
+	if _, err := s.exec(call{ctx: t.Context()}, execArgs{Argv: []string{"/nonexistent/program"}, Stdin: "text"}); err == nil {
 		t.Error("it was started")
 	}
 }
 
-// TestPanicIsAnErrorOfTheServer: it ends neither the process nor the connection,
-// and is told as a fault of the server, not as an answer of the tool.
+// TestPanicIsAnErrorOfTheServer: it does not end the process, and is told as a fault of
+// the server, not as an answer of the tool.
 func TestPanicIsAnErrorOfTheServer(t *testing.T) {
-	server := mcp.NewServer(&mcp.Implementation{Name: "x", Version: "1"}, nil)
-	d := definition{name: "boom", input: `{"type":"object"}`, output: `{"type":"object"}`}
-	add(server, d, func(call, struct{}) (answer, error) { panic("boom") })
-	near, far := newMemory()
-	if _, err := server.Connect(t.Context(), far, nil); err != nil {
-		t.Fatal(err)
+	defer func(all []tool) { tools = all }(tools)
+	tools = append(tools[:len(tools):len(tools)], function(definition{name: "boom"}, func(*Server, call, struct{}) (answer, error) { panic("boom") }))
+	r, err := New(Options{}).Call(t.Context(), Call{Tool: "boom", Args: json.RawMessage("{}")})
+	if err == nil || !strings.Contains(err.Error(), "boom panicked: boom") {
+		t.Errorf("got %+v, %v", r, err)
 	}
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), near, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	for range 2 {
-		_, err = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "boom"})
-		var e *jsonrpc.Error
-		if !errors.As(err, &e) || e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, "boom panicked") {
-			t.Errorf("got %v", err)
+	for name, c := range map[string]Call{"unknown argument": {Tool: "boom", Args: json.RawMessage(`{"x":1}`)}, "unknown tool": {Tool: "bang", Args: json.RawMessage("{}")}} {
+		if r, err := New(Options{}).Call(t.Context(), c); err != nil || !r.Failed {
+			t.Errorf("%s: %+v, %v", name, r, err)
 		}
-	}
-	_, err = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "boom", Arguments: map[string]any{"x": 1}})
-	var e *jsonrpc.Error
-	if !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams {
-		t.Errorf("an unknown argument: %v", err)
 	}
 }

@@ -1,16 +1,13 @@
 package builtin
 
 import (
-	"encoding/json"
 	"io"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
-	"context"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tipstaff/tipstaff/supervisor"
 )
 
 const (
@@ -23,9 +20,10 @@ const (
 // pieces while it runs.
 type collector struct {
 	channel   string
-	emit      func(channel, chunk string, final bool)
+	emit      func(Output)
 	kept      strings.Builder
 	truncated bool
+	ended     chan struct{} // closed when all was read
 
 	mu      sync.Mutex // guards pending and timer, and keeps pieces in order
 	pending []byte
@@ -33,14 +31,36 @@ type collector struct {
 	timer   *time.Timer
 }
 
-func newCollector(channel string, emit func(channel, chunk string, final bool)) *collector {
-	return &collector{channel: channel, emit: emit}
+// collect reads what a program prints. emit is never called twice at once; nil: nobody
+// listens.
+func collect(p *supervisor.Process, emit func(Output)) (stdout, stderr *collector) {
+	if each := emit; each != nil {
+		var mu sync.Mutex
+		emit = func(piece Output) {
+			mu.Lock()
+			defer mu.Unlock()
+			each(piece)
+		}
+	}
+	stdout, stderr = newCollector("stdout", emit), newCollector("stderr", emit)
+	go stdout.readFrom(p.Stdout())
+	go stderr.readFrom(p.Stderr())
+	return stdout, stderr
 }
 
-func (c *collector) text() string { return strings.ToValidUTF8(c.kept.String(), "\uFFFD") }
+func newCollector(channel string, emit func(Output)) *collector {
+	return &collector{channel: channel, emit: emit, ended: make(chan struct{})}
+}
+
+// text waits for the end, and is all that was kept.
+func (c *collector) text() string {
+	<-c.ended
+	return strings.ToValidUTF8(c.kept.String(), "\uFFFD")
+}
 
 // readFrom reads to the end, and hands on a final piece.
 func (c *collector) readFrom(r io.Reader) {
+	defer close(c.ended)
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buffer)
@@ -95,7 +115,7 @@ func (c *collector) flush(final bool) {
 		return // nothing to say, and nothing that would have to be ended
 	}
 	c.spoke = true
-	c.emit(c.channel, strings.ToValidUTF8(string(piece), "\uFFFD"), final)
+	c.emit(Output{c.channel, strings.ToValidUTF8(string(piece), "\uFFFD"), final})
 	c.pending = append([]byte(nil), c.pending[len(piece):]...)
 	if final {
 		c.emit = nil
@@ -117,46 +137,7 @@ func wholeRunes(b []byte) int {
 
 // Output is a piece of what a program prints while it runs.
 type Output struct {
-	Channel string `json:"channel"` // stdout, stderr
-	Chunk   string `json:"-"`
-	Final   bool   `json:"final"` // the last of its channel
-}
-
-const outputKey = "tipstaff/output"
-
-// emitter hands pieces to whoever called, as progress; nil if the caller wants
-// none.
-func (c call) emitter() func(channel, chunk string, final bool) {
-	token := c.req.Params.GetProgressToken()
-	if token == nil {
-		return nil
-	}
-	var mu sync.Mutex
-	n := 0.0
-	ctx := context.WithoutCancel(c.ctx) // what was printed before a cancellation is told too
-	return func(channel, chunk string, final bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		n++
-		// Output is kept in the result as well: a piece that cannot be sent is lost
-		// to watchers alone.
-		_ = c.req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-			Meta:          mcp.Meta{outputKey: Output{Channel: channel, Final: final}},
-			ProgressToken: token, Message: chunk, Progress: n,
-		})
-	}
-}
-
-// ParseOutput reads a piece from a progress message; false if it is none.
-func ParseOutput(message string, meta json.RawMessage) (Output, bool) {
-	var m map[string]json.RawMessage
-	if len(meta) == 0 || json.Unmarshal(meta, &m) != nil || m[outputKey] == nil {
-		return Output{}, false
-	}
-	var o Output
-	if json.Unmarshal(m[outputKey], &o) != nil || o.Channel != "stdout" && o.Channel != "stderr" {
-		return Output{}, false
-	}
-	o.Chunk = message
-	return o, true
+	Channel string // stdout, stderr
+	Chunk   string
+	Final   bool // the last of its channel
 }

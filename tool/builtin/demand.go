@@ -3,14 +3,11 @@ package builtin
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"syscall"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Codes of calls that a tool refuses before it does anything.
@@ -19,8 +16,7 @@ const (
 	CodeProgramChanged = "program_changed"
 )
 
-// Demand is what a call must meet besides what its arguments say. It travels in the
-// request's _meta.
+// Demand is what a call must meet besides what its arguments say.
 type Demand struct {
 	// CleanPaths: no absolute path leads into the first root.
 	CleanPaths bool
@@ -28,56 +24,10 @@ type Demand struct {
 	Program string
 }
 
-const (
-	cleanKey   = "tipstaff/clean-paths"
-	programKey = "tipstaff/program"
-	refusedKey = "tipstaff/refused"
-)
-
-// AddTo puts the demand into a request's _meta.
-func (d Demand) AddTo(meta mcp.Meta) {
-	if d.CleanPaths {
-		meta[cleanKey] = true
-	}
-	if d.Program != "" {
-		meta[programKey] = d.Program
-	}
-}
-
-func (c call) demand() Demand {
-	if c.req == nil || c.req.Params == nil {
-		return Demand{}
-	}
-	clean, _ := c.req.Params.Meta[cleanKey].(bool)
-	program, _ := c.req.Params.Meta[programKey].(string)
-	return Demand{clean, program}
-}
-
 // refusedError is a call that was refused before it did anything.
 type refusedError struct{ code, text string }
 
 func (e *refusedError) Error() string { return e.text }
-
-func refusedMeta(err error) mcp.Meta {
-	var refused *refusedError
-	if errors.As(err, &refused) {
-		return mcp.Meta{refusedKey: refused.code}
-	}
-	return nil
-}
-
-// Refused is the code with which a reply says that the call was refused before it
-// did anything; "": it was not.
-func Refused(result json.RawMessage) string {
-	var r struct {
-		Meta map[string]any `json:"_meta"`
-	}
-	if json.Unmarshal(result, &r) != nil {
-		return ""
-	}
-	code, _ := r.Meta[refusedKey].(string)
-	return code
-}
 
 // NoProgram is the digest of a program that cannot be found or read.
 const NoProgram = "none"

@@ -1,16 +1,17 @@
 package builtin
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tipstaff/tipstaff/supervisor"
 )
 
 var execTool = definition{
@@ -25,7 +26,7 @@ var execTool = definition{
 		"exit_code":{"type":"integer","description":"128 and the signal's number if a signal ended it"},
 		"stdout":{"type":"string"},"stderr":{"type":"string"},
 		"truncated":{"type":"boolean","description":"more was printed than is kept"}}}`,
-	hints: hints(false, false, true, true),
+	hints: annotations{Destructive: true, OpenWorld: true},
 }
 
 type execArgs struct {
@@ -42,33 +43,43 @@ type executed struct {
 }
 
 func (s *Server) exec(c call, in execArgs) (answer, error) {
-	cmd, err := s.command(c, in)
+	command, err := s.command(c, in)
 	if err != nil {
 		return answer{}, err
 	}
-	p := &process{cmd: cmd, stdin: in.Stdin, emit: c.emitter()}
-	defer s.track(p)()
-	ended, err := p.run(c.ctx)
+	p, err := supervisor.Spawn(command)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s cannot be started: %w", in.Argv[0], reason(err))
 	}
-	out := executed{ended.code, ended.stdout, ended.stderr, ended.truncated}
-	a := answer{value: out, text: out.Stdout}
-	if out.ExitCode != 0 || ended.killed {
-		a.failed, a.text = true, failure(in.Argv[0], ended)
+	go func() {
+		defer p.Stdin().Close()
+		_, _ = io.WriteString(p.Stdin(), in.Stdin) // a program need not read its input
+	}()
+	stdout, stderr := collect(p, c.emit)
+	killed := false
+	select {
+	case <-p.Exited():
+	case <-c.ctx.Done():
+		killed = true
+		p.Stop()
 	}
-	if ended.killed {
-		a.meta = mcp.Meta{killedKey: true}
+	out := executed{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.truncated || stderr.truncated}
+	if out.ExitCode = 128 + int(syscall.SIGKILL); p.Close() == nil { // else it hangs in the kernel, being dead
+		out.ExitCode = p.ExitCode()
+	}
+	a := answer{value: out, text: out.Stdout, killed: killed}
+	if out.ExitCode != 0 || killed {
+		a.failed, a.text = true, failure(in.Argv[0], out, killed)
 	}
 	return a, nil
 }
 
 // failure is what a person reads of a program that did not end well: the last of
 // what it said.
-func failure(name string, e ended) string {
-	said := strings.TrimSpace(e.stderr)
+func failure(name string, out executed, killed bool) string {
+	said := strings.TrimSpace(out.Stderr)
 	if said == "" {
-		said = strings.TrimSpace(e.stdout)
+		said = strings.TrimSpace(out.Stdout)
 	}
 	if len(said) > 1000 {
 		said = "…" + strings.ToValidUTF8(said[len(said)-1000:], "")
@@ -76,49 +87,60 @@ func failure(name string, e ended) string {
 	if said != "" {
 		said = ": " + said
 	}
-	if e.killed {
+	if killed {
 		return fmt.Sprintf("%s was ended%s", name, said)
 	}
-	return fmt.Sprintf("%s ended with exit code %d%s", name, e.code, said)
+	return fmt.Sprintf("%s ended with exit code %d%s", name, out.ExitCode, said)
 }
 
 // command prepares a declared program. There is no shell anywhere: arguments are
 // what they are, whatever characters they have.
-func (s *Server) command(c call, in execArgs) (*exec.Cmd, error) {
+func (s *Server) command(c call, in execArgs) (cmd supervisor.Command, err error) {
 	name := in.Argv[0]
 	if !slices.Contains(s.options.Programs, name) {
-		return nil, fmt.Errorf("%q is not among the programs that the manifest lists", name)
+		return cmd, fmt.Errorf("%q is not among the programs that the manifest lists", name)
 	}
 	for _, arg := range in.Argv {
 		if strings.ContainsRune(arg, 0) {
-			return nil, errors.New("an argument has a NUL character")
+			return cmd, errors.New("an argument has a NUL character")
 		}
 	}
 	path, err := s.program(name)
 	if err != nil {
-		return nil, err
+		return cmd, err
 	}
 	dir, err := s.workingFolder(c, in.Cwd)
 	if err != nil {
-		return nil, err
+		return cmd, err
 	}
-	if want := c.demand().Program; want != "" {
+	if want := c.Program; want != "" {
 		if err := unchangedProgram(name, path, want); err != nil {
-			return nil, err
+			return cmd, err
 		}
 	}
-	return &exec.Cmd{Path: path, Args: in.Argv, Dir: dir, Env: s.environment()}, nil
+	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == ""}, nil
 }
 
-// program finds what a declared name stands for: a path is taken from the
-// workspace, a bare name is looked up, never in the working folder.
-func (s *Server) program(name string) (string, error) {
+// LookProgram is where a program is that a manifest names: a path stands in the
+// workspace, a bare name is looked up in our PATH, never in the workspace.
+func LookProgram(workspace, name string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
-		return s.absolute(name)
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(workspace, name)
+		}
+		return name, nil
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("the program %q cannot be found: %w", name, errors.Unwrap(err))
+	}
+	return filepath.Abs(path)
+}
+
+func (s *Server) program(name string) (string, error) {
+	path, err := LookProgram(s.options.Workspace, name)
+	if err != nil {
+		return "", err
 	}
 	return filepath.Abs(path)
 }
@@ -156,17 +178,4 @@ func (s *Server) environment() []string {
 		}
 	}
 	return append(env, s.options.Markers...)
-}
-
-// killedKey marks the reply of a call that was ended because it was cancelled,
-// so that it is not taken for one whose program failed by itself.
-const killedKey = "tipstaff/killed"
-
-// Killed reports whether a reply says that the call was ended by its
-// cancellation.
-func Killed(result json.RawMessage) bool {
-	var r struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	return json.Unmarshal(result, &r) == nil && string(r.Meta[killedKey]) == "true"
 }

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 const defaultMaxBytes = 1 << 20
@@ -30,11 +32,6 @@ func reason(err error) error {
 		return l.Err
 	}
 	return err
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // isText tells text from binary data: valid UTF-8 without NUL.
@@ -88,7 +85,7 @@ var readFileTool = definition{
 		"max_bytes":{"type":"integer","minimum":1,"maximum":8388608,"default":1048576,"description":"a larger file is an error"}}}`,
 	output: `{"type":"object","additionalProperties":false,"required":["path","text","size","sha256"],"properties":{
 		"path":{"type":"string"},"text":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`,
-	hints: hints(true, false, false, false),
+	hints: annotations{ReadOnly: true},
 }
 
 type readFileArgs struct {
@@ -122,7 +119,7 @@ func (s *Server) readFile(c call, in readFileArgs) (answer, error) {
 		return answer{}, fmt.Errorf("%s cannot be read: it is not UTF-8 text", in.Path)
 	}
 	text := string(data)
-	return answer{value: textFile{in.Path, text, len(data), digest(data)}, text: text}, nil
+	return answer{value: textFile{in.Path, text, len(data), flow.Digest(data)}, text: text}, nil
 }
 
 var writeFileTool = definition{
@@ -135,7 +132,7 @@ var writeFileTool = definition{
 		"if_sha256":{"type":"string","pattern":"^sha256:[0-9a-f]{64}$","description":"write only if the file now has this digest"}}}`,
 	output: `{"type":"object","additionalProperties":false,"required":["path","size","sha256"],"properties":{
 		"path":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`,
-	hints: hints(false, true, true, false),
+	hints: annotations{Idempotent: true, Destructive: true},
 }
 
 type writeFileArgs struct {
@@ -159,7 +156,7 @@ func (s *Server) writeFile(c call, in writeFileArgs) (answer, error) {
 		return answer{}, fmt.Errorf("%s was not written: %w", in.Path, err)
 	}
 	content := []byte(in.Content)
-	done := writtenFile{in.Path, len(content), digest(content)}
+	done := writtenFile{in.Path, len(content), flow.Digest(content)}
 	write := true
 	if in.IfSHA256 != "" {
 		if write, err = changed(c.ctx, root.Root, name, in.IfSHA256, done.SHA256); err != nil {

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 const maxRedirects = 10
@@ -26,7 +28,7 @@ var httpGetTool = definition{
 	output: `{"type":"object","additionalProperties":false,"required":["url","status","content_type","text","size","sha256"],"properties":{
 		"url":{"type":"string","description":"after redirects"},"status":{"type":"integer"},"content_type":{"type":"string"},
 		"text":{"type":"string"},"size":{"type":"integer"},"sha256":{"type":"string"}}}`,
-	hints: hints(true, false, false, true),
+	hints: annotations{ReadOnly: true, OpenWorld: true},
 }
 
 type httpGetArgs struct {
@@ -70,7 +72,7 @@ func (s *Server) httpGet(c call, in httpGetArgs) (answer, error) {
 	}
 	got := fetched{
 		URL: response.Request.URL.Redacted(), Status: response.StatusCode, ContentType: response.Header.Get("Content-Type"),
-		Text: string(data), Size: len(data), SHA256: digest(data),
+		Text: string(data), Size: len(data), SHA256: flow.Digest(data),
 	}
 	if got.Status >= 400 {
 		return answer{value: got, text: "the server answered " + response.Status, failed: true}, nil

@@ -27,7 +27,7 @@ var listDirTool = definition{
 			"path":{"type":"string","description":"relative to the folder"},
 			"type":{"enum":["file","dir","symlink","other"]},
 			"size":{"type":"integer","description":"of a file, in bytes"}}}}}}`,
-	hints: hints(true, false, false, false),
+	hints: annotations{ReadOnly: true},
 }
 
 type listDirArgs struct {

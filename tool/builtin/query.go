@@ -13,6 +13,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/ext"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // queryCost bounds the work of one query.
@@ -26,7 +28,7 @@ var jsonQueryTool = definition{
 		"value":{"description":"any JSON value"},
 		"expr":{"type":"string","minLength":1,"maxLength":10000,"description":"like value.items.filter(i, i.open).map(i, i.name)"}}}`,
 	output: `{"type":"object","additionalProperties":false,"required":["result"],"properties":{"result":{}}}`,
-	hints:  hints(true, false, false, false),
+	hints:  annotations{ReadOnly: true},
 }
 
 type jsonQueryArgs struct {
@@ -77,11 +79,7 @@ func (s *Server) jsonQuery(c call, in jsonQueryArgs) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	text, err := encode(result)
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{value: queried{result}, text: string(text)}, nil
+	return answer{value: queried{result}, text: string(flow.JSON(result))}, nil
 }
 
 // nativeValue brings a CEL value into a form that JSON has.

@@ -30,7 +30,7 @@ func (s *Server) root(c call, path string) (*folder, string, error) {
 	if !filepath.IsAbs(path) {
 		return s.open(s.options.Roots[0], path)
 	}
-	if c.demand().CleanPaths {
+	if c.CleanPaths {
 		if err := s.elsewhere(path); err != nil {
 			return nil, "", err
 		}

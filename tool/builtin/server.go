@@ -4,18 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The server's name in manifests and the version it reports. The version belongs
+// The server's name in manifests and the version of its tools. The version belongs
 // to the definitions: one that changes any of them is another version.
 const (
 	Name    = "builtin"
@@ -42,167 +38,145 @@ type Options struct {
 	Markers []string
 }
 
-// Server makes connections to the tools.
+// Server holds what the tools share between calls.
 type Server struct {
 	options Options
 	cel     func() (*celEnv, error)
 
 	mu      sync.Mutex
-	folders map[string]*folder         // that are open, by path
-	running map[*process]chan struct{} // closed when the process is gone
+	folders map[string]*folder // that are open, by path
 }
 
 // New makes a server. Nothing is opened before a tool is called.
 func New(o Options) *Server {
 	o.Roots, o.Hosts, o.Programs = slices.Clone(o.Roots), slices.Clone(o.Hosts), slices.Clone(o.Programs)
-	return &Server{options: o, cel: sync.OnceValues(newCELEnv), folders: map[string]*folder{}, running: map[*process]chan struct{}{}}
+	return &Server{options: o, cel: sync.OnceValues(newCELEnv), folders: map[string]*folder{}}
 }
 
-// ProtocolVersion: requests of later revisions describe the client each time,
-// which would be a fifth of what a call in memory costs.
-func (s *Server) ProtocolVersion() string { return "2025-11-25" }
+// tools are all of them, by name.
+var tools = []tool{
+	function(execTool, (*Server).exec),
+	function(httpGetTool, (*Server).httpGet),
+	function(jsonQueryTool, (*Server).jsonQuery),
+	function(listDirTool, (*Server).listDir),
+	function(readFileTool, (*Server).readFile),
+	function(sleepTool, (*Server).sleep),
+	function(writeFileTool, (*Server).writeFile),
+}
 
 // Tools are the names of the tools, sorted.
-func Tools() []string {
-	return []string{"exec", "http_get", "json_query", "list_dir", "read_file", "sleep", "write_file"}
-}
-
-// Stops reports whether a tool ends itself in good order when it is cancelled
-// and then replies with what it knows.
-func (s *Server) Stops(tool string) bool { return tool == "exec" }
-
-// Wait returns when the processes that run now are gone. They end soon after
-// their connection is closed.
-func (s *Server) Wait() {
-	s.mu.Lock()
-	running := slices.Collect(maps.Values(s.running))
-	s.mu.Unlock()
-	for _, gone := range running {
-		<-gone
+func Tools() (names []string) {
+	for _, t := range tools {
+		names = append(names, t.name)
 	}
+	return names
 }
 
-// track makes Wait wait for p, until the returned function is called.
-func (s *Server) track(p *process) (untrack func()) {
-	gone := make(chan struct{})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running[p] = gone
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.running, p)
-		close(gone)
+// Definitions are the tools as a server of the protocol lists them: as this binary was
+// built, so they stay.
+var Definitions = sync.OnceValue(func() (list []json.RawMessage) {
+	for _, t := range tools {
+		raw, err := json.Marshal(map[string]any{"name": t.name, "title": t.title, "description": t.description,
+			"inputSchema": json.RawMessage(t.input), "outputSchema": json.RawMessage(t.output), "annotations": t.hints})
+		if err != nil {
+			panic(fmt.Sprintf("builtin: the definition of %s is not JSON: %v", t.name, err))
+		}
+		list = append(list, raw)
 	}
+	return list
+})
+
+// Stops reports whether a tool ends itself in good order when its context ends, and then
+// returns what it knows.
+func Stops(tool string) bool { return tool == execTool.name }
+
+// Call is one call of a tool.
+type Call struct {
+	Tool   string
+	Args   json.RawMessage
+	Demand Demand
+	Output func(Output) // gets what a program prints while it runs, never two pieces at once; nil: nobody listens
 }
 
-// Transport connects a new session of the server and returns the client's end.
-func (s *Server) Transport(ctx context.Context) (mcp.Transport, error) {
-	client, server := newMemory()
-	if _, err := s.server().Connect(ctx, server, nil); err != nil {
-		return nil, err
+// Result is what a tool has answered.
+type Result struct {
+	Value   json.RawMessage // nil: none, of a failure
+	Text    string          // the part of the value that is text, or why the tool failed
+	Failed  bool            // the tool did not do what it was asked for
+	Killed  bool            // its program was ended because the call's context ended
+	Refused string          // the code with which it was refused before it did anything; "": it was not
+}
+
+// Call calls a tool. What the tool finds wrong is a Result; an error is a fault of the
+// tool itself, and tells nothing of what was done.
+func (s *Server) Call(ctx context.Context, c Call) (r Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s panicked: %v\n%s", c.Tool, p, debug.Stack())
+		}
+	}()
+	i := slices.IndexFunc(tools, func(t tool) bool { return t.name == c.Tool })
+	if i < 0 {
+		return Result{Text: fmt.Sprintf("there is no tool %q", c.Tool), Failed: true}, nil
 	}
-	return client, nil
-}
-
-func (s *Server) server() *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: Name, Version: Version}, &mcp.ServerOptions{
-		Logger:       slog.New(slog.DiscardHandler),
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
-	})
-	add(server, readFileTool, s.readFile)
-	add(server, writeFileTool, s.writeFile)
-	add(server, listDirTool, s.listDir)
-	add(server, httpGetTool, s.httpGet)
-	add(server, execTool, s.exec)
-	add(server, jsonQueryTool, s.jsonQuery)
-	add(server, sleepTool, s.sleep)
-	return server
+	a, failed := tools[i].run(s, call{ctx, c.Demand, c.Output}, c.Args)
+	if failed != nil {
+		r := Result{Text: failed.Error(), Failed: true}
+		if refused := (*refusedError)(nil); errors.As(failed, &refused) {
+			r.Refused = refused.code
+		}
+		return r, nil
+	}
+	value, err := json.Marshal(a.value)
+	return Result{Value: value, Text: a.text, Failed: a.failed, Killed: a.killed}, err
 }
 
 // definition is a tool as it is listed.
 type definition struct {
 	name, title, description string
 	input, output            string // JSON Schema
-	hints                    mcp.ToolAnnotations
+	hints                    annotations
 }
 
-// call is what a tool may do besides answering.
+// tool is a definition and the function that it describes.
+type tool struct {
+	definition
+	run func(*Server, call, json.RawMessage) (answer, error)
+}
+
+// call is what a tool is told besides its arguments.
 type call struct {
 	ctx context.Context
-	req *mcp.CallToolRequest
+	Demand
+	emit func(Output)
 }
 
 // answer is a tool's result: the value, and the part of it that is text. A
-// failed one is an in-band error that still has a value.
+// failed one still has a value.
 type answer struct {
-	value  any
-	text   string
-	failed bool
-	meta   mcp.Meta
+	value          any
+	text           string
+	failed, killed bool
 }
 
-// add lists a tool. Its function gets decoded arguments; its errors are in-band,
-// for they tell what the tool found, not that the protocol failed.
-func add[In any](server *mcp.Server, d definition, run func(call, In) (answer, error)) {
-	tool := &mcp.Tool{
-		Name: d.name, Title: d.title, Description: d.description,
-		InputSchema: json.RawMessage(d.input), OutputSchema: json.RawMessage(d.output),
-		Annotations: &d.hints,
-	}
-	server.AddTool(tool, func(ctx context.Context, req *mcp.CallToolRequest) (_ *mcp.CallToolResult, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("%s panicked: %v\n%s", d.name, p, debug.Stack())}
-			}
-		}()
+// function makes a tool of a function that takes decoded arguments. Unknown members are
+// refused: an argument that would be ignored is a mistake of the caller.
+func function[In any](d definition, run func(*Server, call, In) (answer, error)) tool {
+	return tool{d, func(s *Server, c call, args json.RawMessage) (answer, error) {
 		var in In
-		if err := decode(req.Params.Arguments, &in); err != nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+		dec := json.NewDecoder(bytes.NewReader(args))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&in); err != nil {
+			return answer{}, err
 		}
-		a, err := run(call{ctx, req}, in)
-		if err != nil {
-			return &mcp.CallToolResult{Meta: refusedMeta(err), IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
-		}
-		return a.result()
-	})
+		return run(s, c, in)
+	}}
 }
 
-func (a answer) result() (*mcp.CallToolResult, error) {
-	value, err := encode(a.value)
-	if err != nil {
-		return nil, err
-	}
-	r := &mcp.CallToolResult{
-		Meta: a.meta, IsError: a.failed, StructuredContent: value,
-		Content: []mcp.Content{&mcp.TextContent{Text: a.text}},
-	}
-	return r, nil
-}
-
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
-// decode refuses unknown members: an argument that would be ignored is a mistake
-// of the caller.
-func decode(raw json.RawMessage, into any) error {
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	return dec.Decode(into)
-}
-
-// hints are a tool's annotations, every one stated: what is left out claims
-// nothing.
-func hints(readOnly, idempotent, destructive, openWorld bool) mcp.ToolAnnotations {
-	return mcp.ToolAnnotations{ReadOnlyHint: readOnly, IdempotentHint: idempotent, DestructiveHint: &destructive, OpenWorldHint: &openWorld}
+// annotations are a tool's hints, every one stated: what is left out claims nothing.
+type annotations struct {
+	ReadOnly    bool `json:"readOnlyHint"`
+	Idempotent  bool `json:"idempotentHint"`
+	Destructive bool `json:"destructiveHint"`
+	OpenWorld   bool `json:"openWorldHint"`
 }

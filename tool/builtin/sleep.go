@@ -14,7 +14,7 @@ var sleepTool = definition{
 	input: `{"type":"object","additionalProperties":false,"required":["duration"],"properties":{
 		"duration":{"type":"string","description":"like 500ms, 90s or 10m"}}}`,
 	output: `{"type":"object","additionalProperties":false,"required":["slept"],"properties":{"slept":{"type":"string"}}}`,
-	hints:  hints(true, false, false, false),
+	hints:  annotations{ReadOnly: true},
 }
 
 type sleepArgs struct {

@@ -1,0 +1,226 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	connectLimit = 30 * time.Second // to start, initialize and list
+	cancelLimit  = time.Second
+	closeLimit   = 5 * time.Second
+	maxPages     = 1000
+)
+
+// connection is a session and what its server has listed.
+type connection struct {
+	session
+	server string
+
+	listing chan struct{} // held while the two below are used
+	catalog *catalog
+	expires time.Time // of the catalog; zero: not by time
+}
+
+// tools is the server's list, asked for once and again when the server says that
+// it changed or its lifetime has ended.
+func (c *connection) tools(ctx context.Context, m *Manifest) (*catalog, error) {
+	select {
+	case c.listing <- struct{}{}:
+		defer func() { <-c.listing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c.changed() {
+		c.catalog = nil
+	}
+	if c.catalog != nil && (c.expires.IsZero() || time.Now().Before(c.expires)) {
+		return c.catalog, nil
+	}
+	l, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.catalog, c.expires = newCatalog(m, c.server, l.version, l.tools), time.Time{}
+	if l.lifetime > 0 {
+		c.expires = time.Now().Add(l.lifetime)
+	}
+	return c.catalog, nil
+}
+
+// mcpSession is a session of the SDK.
+type mcpSession struct {
+	sdk      *mcp.ClientSession
+	wire     *wire
+	redactor *Redactor
+	done     chan struct{} // closed when the session has ended
+}
+
+// openMCP opens a session. version is the revision of the protocol that the server is
+// greeted with; "": the latest, and both negotiate. Sampling, roots and elicitation are
+// not offered, and the SDK's own repetition of calls is off: what is sent is decided here.
+func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transport, error), version string, r *Redactor) (*mcpSession, error) {
+	c := &mcpSession{wire: new(wire), redactor: r, done: make(chan struct{})}
+	t, err := dial(ctx, c.wire)
+	if err != nil {
+		return nil, r.Error(err)
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "tipstaff", Version: "1"}, &mcp.ClientOptions{
+		Logger:                 slog.New(slog.DiscardHandler),
+		Capabilities:           &mcp.ClientCapabilities{},
+		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.wire.changed.Store(true) },
+	})
+	if c.sdk, err = client.Connect(ctx, tap{t, c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
+		c.wire.close()
+		return nil, r.Error(c.wire.why(err))
+	}
+	go func() {
+		_ = c.sdk.Wait() // why it ended does not matter: what is in flight fails by itself
+		close(c.done)
+	}()
+	go c.watchHealth()
+	return c, nil
+}
+
+func (c *mcpSession) alive() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return c.wire.end.Load() == nil
+	}
+}
+
+// close ends the session, and the server if it is ours. It does not wait for a
+// peer that does not answer.
+func (c *mcpSession) close() {
+	defer c.wire.letGo()
+	closed := make(chan struct{})
+	go func() {
+		_ = c.sdk.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(cancelLimit):
+		c.wire.close()
+	}
+}
+
+func (c *mcpSession) changed() bool { return c.wire.changed.Swap(false) }
+
+// list reads all pages of tools/list as they came over the wire. Definitions are kept,
+// in the lock and in runs: credentials are taken out.
+func (c *mcpSession) list(ctx context.Context) (l listed, err error) {
+	page := toolsPage{}
+	for range maxPages {
+		if page, err = c.page(ctx, page.Next); err != nil {
+			return l, c.redactor.Error(c.wire.why(err))
+		}
+		for _, raw := range page.Tools {
+			l.tools = append(l.tools, c.redactor.Bytes(raw))
+		}
+		if ttl := time.Duration(page.TTL) * time.Millisecond; ttl > 0 && (l.lifetime == 0 || ttl < l.lifetime) {
+			l.lifetime = ttl
+		}
+		if page.Next == "" {
+			if r := c.sdk.InitializeResult(); r != nil && r.ServerInfo != nil {
+				l.version = c.redactor.Text(r.ServerInfo.Version)
+			}
+			return l, nil
+		}
+	}
+	return l, fmt.Errorf("its list of tools does not end after %d pages", maxPages)
+}
+
+type toolsPage struct {
+	Tools []json.RawMessage `json:"tools"`
+	Next  string            `json:"nextCursor"`
+	TTL   int64             `json:"ttlMs"`
+}
+
+func (c *mcpSession) page(ctx context.Context, cursor string) (toolsPage, error) {
+	ctx, x := c.wire.begin(ctx, nil)
+	_, err := c.sdk.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+	got := c.wire.finish(x)
+	var page toolsPage
+	switch {
+	case got.large != nil:
+		return page, got.large
+	case got.failure != nil:
+		return page, got.failure
+	case got.result != nil:
+		return page, json.Unmarshal(got.result, &page)
+	case err == nil:
+		err = errors.New("no reply was seen")
+	}
+	return page, err
+}
+
+// call sends one request and returns what came back.
+func (c *mcpSession) call(ctx context.Context, r request) (reply, error) {
+	ctx, x := c.wire.begin(ctx, r.onProgress)
+	x.trace = r.trace
+	p := &mcp.CallToolParams{Meta: mcp.Meta{idempotencyKey: r.key, traceparent: r.trace}, Name: r.tool, Arguments: r.args}
+	p.SetProgressToken(x.token)
+	_, err := c.sdk.CallTool(ctx, p)
+	got := c.wire.finish(x)
+	if err != nil {
+		err = c.wire.why(err)
+	}
+	return got, err
+}
+
+const (
+	healthInterval = 30 * time.Second
+	healthLimit    = 5 * time.Second
+	healthMisses   = 2
+	// stateless is the revision of the protocol since which there is no ping: a
+	// server need not be there between two requests.
+	stateless = "2026-07-28"
+)
+
+var errUnresponsive = errors.New("the server no longer answers")
+
+// watchHealth asks an idle server now and then whether it is still there. One that
+// twice does not answer is given up, so that the next call starts another instead
+// of waiting for this one.
+func (c *mcpSession) watchHealth() {
+	if r := c.sdk.InitializeResult(); r == nil || r.ProtocolVersion >= stateless {
+		return
+	}
+	tick := time.NewTicker(healthInterval)
+	defer tick.Stop()
+	for missed := 0; missed < healthMisses; {
+		select {
+		case <-c.done:
+			return
+		case <-tick.C:
+		}
+		switch {
+		case !c.wire.idle(): // a call in progress has its own limit
+		case c.answers():
+			missed = 0
+		default:
+			missed++
+		}
+	}
+	c.wire.broke(errUnresponsive)
+	c.close()
+}
+
+func (c *mcpSession) answers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), healthLimit)
+	defer cancel()
+	err := c.sdk.Ping(ctx, nil)
+	var refused *jsonrpc.Error
+	return err == nil || errors.As(err, &refused) // even no is an answer
+}
