@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // Backup copies the store into a new folder, as of one moment and while others
@@ -29,10 +30,10 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 			return made, err
 		}
 	}
-	if err := s.copyDatabase(to.database()); faultOf(err) == full {
+	if err := s.db.copyDatabase(to.database()); faultOf(err) == full {
 		return made, fmt.Errorf("%s: there is no space for a copy: make some, or name a folder on another disk (%w)", dir, err)
 	} else if err != nil {
-		return made, fmt.Errorf("copying %s to %s: %w", s.dir.database(), to.database(), explain(s.dir.database(), err))
+		return made, fmt.Errorf("copying %s to %s: %w", s.db.dir.database(), to.database(), explain(s.db.dir.database(), err))
 	}
 	blobs, err := to.settle(ctx, &made)
 	if err != nil {
@@ -41,19 +42,19 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 	// Blobs are durable before the records that name them: those of the copy are all
 	// there by now.
 	for _, digest := range blobs {
-		if err := errors.Join(s.dir.copyBlob(to, digest, &made), ctx.Err()); err != nil {
+		if err := errors.Join(s.db.dir.copyBlob(to, digest, &made), ctx.Err()); err != nil {
 			return made, err
 		}
 	}
-	if err := s.dir.copyKeys(to); err != nil {
+	if err := s.db.dir.copyKeys(to); err != nil {
 		return made, err
 	}
 	return made, to.project(ctx)
 }
 
 // copyDatabase copies the database into a new file, which its reader may write.
-func (s *Store) copyDatabase(name string) error {
-	c, err := connect(s.dir.database(), readOnly)
+func (db *database) copyDatabase(name string) error {
+	c, err := connect(db.dir.database(), readOnly)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *Store) copyDatabase(name string) error {
 
 // vacuumInto copies the database into a new file, durably.
 func vacuumInto(c *conn, name string) error {
-	if err := c.exec(`VACUUM INTO ?`, name); err != nil {
+	if err := c.Exec(`VACUUM INTO ?`, name); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
@@ -80,7 +81,7 @@ func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []stri
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := c.exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE holder IS NOT NULL`); err != nil {
+	if err := c.Exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE holder IS NOT NULL`); err != nil {
 		return nil, err
 	}
 	if made.Runs, err = c.number(ctx, `SELECT count(*) FROM runs`); err != nil {
@@ -89,7 +90,7 @@ func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []stri
 	if made.Records, err = c.number(ctx, `SELECT count(*) FROM records`); err != nil {
 		return nil, err
 	}
-	err = c.query(ctx, func(r row) error { blobs = append(blobs, r.text(0)); return nil }, `SELECT digest FROM blobs ORDER BY digest`)
+	err = c.Query(ctx, func(r store.Row) error { blobs = append(blobs, r.Text(0)); return nil }, `SELECT digest FROM blobs ORDER BY digest`)
 	return blobs, err
 }
 
@@ -97,7 +98,7 @@ func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []stri
 func (f folder) copyBlob(to folder, digest string, made *tipstaff.Backup) error {
 	h, err := journal.ParseHash(digest)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
 	}
 	data, err := os.ReadFile(f.blob(h))
 	switch {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // examination gathers what is wrong with a store.
@@ -143,7 +144,7 @@ func (x *examination) leftovers() {
 		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), ".tmp-") {
 			return nil // what cannot be listed is told by who needs it
 		}
-		if info, err := d.Info(); err == nil && x.now.Sub(info.ModTime()) > blobAge {
+		if info, err := d.Info(); err == nil && x.now.Sub(info.ModTime()) > store.BlobAge {
 			x.warn("leftover", name, "rm "+name, "whoever began to write it was ended")
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // blobs compares the files of blobs with what the database says of them.
@@ -30,19 +31,19 @@ func (x *examination) blobs(ctx context.Context, c *conn) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		x.failed(x.dir.blobs(), err)
 	}
-	err = c.query(ctx, func(r row) error {
-		h, err := journal.ParseHash(r.text(0))
+	err = c.Query(ctx, func(r store.Row) error {
+		h, err := journal.ParseHash(r.Text(0))
 		if err != nil {
-			x.error("blob_damaged", x.dir.database(), restore, "it names a blob %q: %v", r.text(0), err)
+			x.error("blob_damaged", x.dir.database(), restore, "it names a blob %q: %v", r.Text(0), err)
 			return ctx.Err()
 		}
 		delete(lying, x.dir.blob(h))
-		x.blob(x.dir.blob(h), h, r.int(1))
+		x.blob(x.dir.blob(h), h, r.Int(1))
 		return ctx.Err()
 	}, `SELECT digest, size FROM blobs ORDER BY digest`)
 	x.query(err)
 	for _, name := range slices.Sorted(maps.Keys(lying)) {
-		if err == nil && x.now.Sub(lying[name]) > blobAge {
+		if err == nil && x.now.Sub(lying[name]) > store.BlobAge {
 			x.warn("blob_orphan", name, "rm "+name, "no record names it, and the database does not know it")
 		}
 	}
@@ -75,9 +76,9 @@ func (x *examination) blob(name string, want journal.Hash, size int64) {
 func (x *examination) keys(ctx context.Context, c *conn) {
 	known := map[journal.PublicKey]bool{}
 	made := map[string]bool{}
-	err := c.query(ctx, func(r row) error {
-		made[r.text(0)] = true
-		if b := r.bytes(1); len(b) == len(journal.PublicKey{}) {
+	err := c.Query(ctx, func(r store.Row) error {
+		made[r.Text(0)] = true
+		if b := r.Bytes(1); len(b) == len(journal.PublicKey{}) {
 			known[journal.PublicKey(b)] = true
 		}
 		return nil

@@ -8,11 +8,8 @@ import (
 	sqlite3 "modernc.org/sqlite"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 )
-
-// ErrDamaged is wrapped by errors that say the database file is not what was
-// written to it. Such a store can be read as far as it goes, never written.
-var ErrDamaged = errors.New("the database file is damaged")
 
 var errClosed = errors.New("the store is closed")
 
@@ -84,7 +81,7 @@ func explain(path string, err error) error {
 	case broken:
 		return fmt.Errorf("%w: %s: check the disk, then start again; what was acknowledged is safe (%w)", flow.ErrStoreDown, path, err)
 	case damaged:
-		return fmt.Errorf("%w: %w: %s: tipstaff doctor says what is damaged; restore a copy made by tipstaff backup (%w)", flow.ErrReadOnly, ErrDamaged, path, err)
+		return fmt.Errorf("%w: %w: %s: tipstaff doctor says what is damaged; restore a copy made by tipstaff backup (%w)", flow.ErrReadOnly, store.ErrDamaged, path, err)
 	case locked:
 		return fmt.Errorf("%w: %s: give this user the right to write the file and its folder (%w)", flow.ErrReadOnly, path, err)
 	}

@@ -9,22 +9,15 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
-
-// envelopeFile is an envelope that is also kept as a file, for people to read.
-// Nothing is ever read back from one.
-type envelopeFile struct {
-	run   string
-	seq   int64
-	kind  string
-	bytes []byte
-}
 
 // filer writes envelope files after the commits that made them true. No step
 // waits for it; programs call Flush before they exit.
 type filer struct {
-	s         *Store
+	db        *database
 	queue     *mailbox[fileJob]
 	ended     chan struct{}
 	errs      error            // since the last flush
@@ -35,16 +28,16 @@ type filer struct {
 // fileJob is a file to be written, anchors to be, or somebody who waits for those
 // before.
 type fileJob struct {
-	file    envelopeFile
+	file    store.Envelope
 	anchors bool
 	flushed chan error
 }
 
-func newFiler(s *Store) *filer {
-	return &filer{s: s, queue: newMailbox[fileJob](), ended: make(chan struct{})}
+func newFiler(db *database) *filer {
+	return &filer{db: db, queue: newMailbox[fileJob](), ended: make(chan struct{})}
 }
 
-func (f *filer) write(files []envelopeFile, anchors bool) {
+func (f *filer) write(files []store.Envelope, anchors bool) {
 	jobs := make([]fileJob, 0, len(files)+1)
 	for _, file := range files {
 		jobs = append(jobs, fileJob{file: file})
@@ -59,7 +52,7 @@ func (f *filer) write(files []envelopeFile, anchors bool) {
 
 func (f *filer) run() {
 	defer close(f.ended)
-	f.fail(f.s.restoreAll(context.Background()))
+	f.fail(f.db.restoreAll(context.Background()))
 	f.anchor(true)
 	for {
 		jobs, open := f.queue.take(func(fileJob) bool { return true })
@@ -98,14 +91,14 @@ func (f *filer) perform(jobs []fileJob) {
 			f.anchor(f.anchoring != nil)
 			continue
 		}
-		dir, err := f.s.writeEnvelope(job.file)
+		dir, err := f.db.dir.writeEnvelope(job.file)
 		f.fail(err)
 		folders[dir] = true
 	}
 	sync()
 }
 
-func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.s.dir), err)) }
+func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.db.dir), err)) }
 
 func (f *filer) close() error {
 	f.queue.close()
@@ -116,15 +109,15 @@ func (f *filer) close() error {
 // writeEnvelope links the file of an envelope into place, whose folder is yet to
 // be synced. One that is there stays as it is: if it differs, that is for verify
 // to report.
-func (s *Store) writeEnvelope(e envelopeFile) (dir string, err error) {
-	dir = s.EnvelopeDir(e.run)
-	name, content, err := journal.EnvelopeFile(e.bytes)
+func (f folder) writeEnvelope(e store.Envelope) (dir string, err error) {
+	dir = f.envelopes(e.Run)
+	name, content, err := journal.EnvelopeFile(e.Bytes)
 	if err != nil {
-		return dir, fmt.Errorf("%w: envelope %d of run %s: %w", ErrDamaged, e.seq, e.run, err)
+		return dir, fmt.Errorf("%w: envelope %d of run %s: %w", store.ErrDamaged, e.Seq, e.Run, err)
 	}
 	// One level at a time: a workspace that was moved away is not made again where
 	// it was.
-	for _, name := range []string{s.dir.journal(), dir} {
+	for _, name := range []string{f.journal(), dir} {
 		if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return dir, fmt.Errorf("%w: it is made again when the store is next opened", err)
 		}
@@ -137,12 +130,12 @@ func (s *Store) writeEnvelope(e envelopeFile) (dir string, err error) {
 
 // Flush returns when the files of all envelopes committed so far are written.
 func (s *Store) Flush(ctx context.Context) error {
-	if s.files == nil {
+	if s.db.files == nil {
 		return nil
 	}
 	flushed := make(chan error, 1)
-	if !s.files.queue.put(fileJob{flushed: flushed}) {
-		return fmt.Errorf("%s: %w", s.dir, errClosed)
+	if !s.db.files.queue.put(fileJob{flushed: flushed}) {
+		return fmt.Errorf("%s: %w", s.db.dir, errClosed)
 	}
 	select {
 	case err := <-flushed:
@@ -153,47 +146,50 @@ func (s *Store) Flush(ctx context.Context) error {
 }
 
 // EnvelopeDir is the folder with the files of a run's envelopes.
-func (s *Store) EnvelopeDir(run string) string { return filepath.Join(s.dir.journal(), run) }
+func (s *Store) EnvelopeDir(run string) string { return s.db.dir.envelopes(run) }
+
+func (f folder) envelopes(run string) string { return filepath.Join(f.journal(), run) }
 
 // restoreAll writes the files that are missing. It compares counts, so that a
 // store of many runs opens quickly.
-func (s *Store) restoreAll(ctx context.Context) error {
+func (db *database) restoreAll(ctx context.Context) error {
 	envelopes := map[string]int64{}
-	err := s.read(ctx, func(c *conn) error {
-		return c.query(ctx, func(r row) error { envelopes[r.text(0)] = r.int(1); return nil }, `SELECT id, envs FROM runs`)
-	})
+	err := db.Query(ctx, func(r store.Row) error { envelopes[r.Text(0)] = r.Int(1); return nil }, `SELECT id, envs FROM runs`)
 	var errs []error
 	for run, want := range envelopes {
-		entries, err := os.ReadDir(s.EnvelopeDir(run))
+		entries, err := os.ReadDir(db.dir.envelopes(run))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 		if int64(len(entries)) < want {
-			errs = append(errs, s.RestoreFiles(ctx, run))
+			errs = append(errs, db.restore(ctx, run))
 		}
 	}
 	return errors.Join(append(errs, err)...)
 }
 
 // RestoreFiles writes those files of a run's envelopes that are missing.
-func (s *Store) RestoreFiles(ctx context.Context, run string) error {
-	var files []envelopeFile
-	err := s.eachRecord(ctx, selectRecords, run, 0, 0, func(r row) error {
-		if record, kind := stored(r), r.text(3); journal.IsEnvelope(kind) {
-			files = append(files, envelopeFile{run, record.Seq, kind, record.Bytes})
+func (s *Store) RestoreFiles(ctx context.Context, run string) error { return s.db.restore(ctx, run) }
+
+func (db *database) restore(ctx context.Context, run string) error {
+	var files []store.Envelope
+	err := db.rules.EachRecord(ctx, run, 0, func(r flow.Stored) error {
+		if journal.IsEnvelope(r.Kind) {
+			files = append(files, store.Envelope{Run: run, Seq: r.Seq, Bytes: r.Bytes})
 		}
 		return nil
 	})
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	if err := os.MkdirAll(s.EnvelopeDir(run), 0o700); err != nil {
+	dir := db.dir.envelopes(run)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	var errs []error
 	for _, file := range files {
-		_, err := s.writeEnvelope(file)
+		_, err := db.dir.writeEnvelope(file)
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, syncDir(s.EnvelopeDir(run)))...)
+	return errors.Join(append(errs, syncDir(dir))...)
 }

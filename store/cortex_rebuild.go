@@ -1,4 +1,4 @@
-package sqlite
+package store
 
 import (
 	"context"
@@ -26,30 +26,24 @@ const (
 func (s *Store) RebuildMemory(ctx context.Context, check bool) (tipstaff.MemoryReport, error) {
 	d := newDerivation()
 	if check {
-		err := s.readMemory(ctx, func(c *conn) error { return d.read(ctx, c) })
+		err := s.db.Read(ctx, func(q Querier) error { return d.read(ctx, q) })
 		return d.report(), err
 	}
-	err := s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
-		d, err = t.rebuild()
-		return err
+	err := s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error {
+		ctx := context.Background() // the caller's must not break the transaction off
+		d = newDerivation()
+		if err := d.read(ctx, t.c); err != nil {
+			return err
+		}
+		rows, err := d.write(t)
+		if err != nil || rows == 0 {
+			return err
+		}
+		d = newDerivation() // of what is there once all that can be put right has been
+		d.rebuilt = rows
+		return d.read(ctx, t.c)
 	}})
 	return d.report(), err
-}
-
-// rebuild returns what is found once all that can be put right has been.
-func (t *tx) rebuild() (*derivation, error) {
-	ctx := context.Background() // the caller's must not break the transaction off
-	found, after := newDerivation(), newDerivation()
-	if err := found.read(ctx, t.c); err != nil {
-		return found, err
-	}
-	rows, err := found.write(t)
-	if err != nil || rows == 0 {
-		return found, err
-	}
-	t.w.memory = memoryHead{}
-	after.rebuilt = rows
-	return after, after.read(ctx, t.c)
 }
 
 // derivation is what the log amounts to, beside what is stored.
@@ -79,9 +73,9 @@ func (d *derivation) report() tipstaff.MemoryReport {
 		Log: finding(d.Total, d.Faults), State: finding(d.total, d.faults), Rebuilt: d.rebuilt}
 }
 
-func (d *derivation) read(ctx context.Context, c *conn) error {
-	for _, step := range []func(context.Context, *conn) error{d.readLog, d.missingRecords, d.compareItems, d.missingItems, d.compareWeights, d.compareEnds} {
-		if err := step(ctx, c); err != nil {
+func (d *derivation) read(ctx context.Context, q Querier) error {
+	for _, step := range []func(context.Context, Querier) error{d.readLog, d.missingRecords, d.compareItems, d.missingItems, d.compareWeights, d.compareEnds} {
+		if err := step(ctx, q); err != nil {
 			return err
 		}
 	}
@@ -89,13 +83,11 @@ func (d *derivation) read(ctx context.Context, c *conn) error {
 }
 
 // readLog also compares the columns of each record with its bytes.
-func (d *derivation) readLog(ctx context.Context, c *conn) error {
-	err := c.query(ctx, func(r row) error {
-		var hash journal.Hash
-		copy(hash[:], r.bytes(2))
-		rec, ok := d.Add(r.int(0), r.bytes(1), hash)
-		if ok && (rec.Kind() != r.text(3) || rec.Run != r.text(4)) {
-			d.Fault(string(journal.ErrHash), r.int(0), "the record is stored as %s of run %q, and is %s of run %q", r.text(3), r.text(4), rec.Kind(), rec.Run)
+func (d *derivation) readLog(ctx context.Context, q Querier) error {
+	err := q.Query(ctx, func(r Row) error {
+		rec, ok := d.Add(r.Int(0), r.Bytes(1), r.Hash(2))
+		if ok && (rec.Kind() != r.Text(3) || rec.Run != r.Text(4)) {
+			d.Fault(string(journal.ErrHash), r.Int(0), "the record is stored as %s of run %q, and is %s of run %q", r.Text(3), r.Text(4), rec.Kind(), rec.Run)
 		}
 		return nil
 	}, `SELECT l.seq, l.bytes, l.hash, l.kind, coalesce(r.id, '') FROM cortex_log l LEFT JOIN runs r ON r.n = l.run ORDER BY l.seq`)
@@ -104,11 +96,10 @@ func (d *derivation) readLog(ctx context.Context, c *conn) error {
 }
 
 // missingRecords looks whether anything follows from records that the log no
-// longer has: every record but that of a fresh item leaves a mark in the rows beside
-// it.
-func (d *derivation) missingRecords(ctx context.Context, c *conn) error {
-	last, err := c.number(ctx, `SELECT max(coalesce((SELECT max(seq) FROM cortex_items), 0), coalesce((SELECT max(tombstone) FROM cortex_items), 0),
-		coalesce((SELECT max(seq) FROM cortex_weights), 0))`)
+// longer has: every record leaves a mark in the rows beside it.
+func (d *derivation) missingRecords(ctx context.Context, q Querier) error {
+	last, err := Number(ctx, q, `SELECT max(seq) FROM (SELECT max(seq) AS seq FROM cortex_items UNION ALL SELECT max(tombstone) FROM cortex_items
+		UNION ALL SELECT max(seq) FROM cortex_weights) AS marks`)
 	if err == nil && last > d.Seq {
 		d.Fault(string(journal.ErrTruncated), d.Seq, "the log ends here, and something follows from its record %d", last)
 	}
@@ -125,16 +116,16 @@ type itemRow struct {
 	tombstone                     int64
 }
 
-func (d *derivation) compareItems(ctx context.Context, c *conn) error {
-	return c.query(ctx, func(r row) error {
-		stored := itemRow{r.text(1), r.text(2), r.text(3), r.text(4), r.text(5), r.int(6), r.int(7) != 0, r.int(8), r.int(9), r.int(10), r.int(11), r.int(12)}
-		want, ok := d.derive(r.bytes(13))
+func (d *derivation) compareItems(ctx context.Context, q Querier) error {
+	return q.Query(ctx, func(r Row) error {
+		stored := itemRow{r.Text(1), r.Text(2), r.Text(3), r.Text(4), r.Text(5), r.Int(6), r.Int(7) != 0, r.Int(8), r.Int(9), r.Int(10), r.Int(11), r.Int(12)}
+		want, ok := d.derive(r.Bytes(13))
 		if !ok {
-			d.wrong = append(d.wrong, r.int(0))
-			d.differs(faultItem, r.int(0), "an item is stored, and the log does not remember it")
+			d.wrong = append(d.wrong, r.Int(0))
+			d.differs(faultItem, r.Int(0), "an item is stored, and the log does not remember it")
 		} else if want != stored {
-			d.wrong = append(d.wrong, r.int(0))
-			d.differs(faultItem, r.int(0), "the item is stored as %+v, and the log adds up to %+v", stored, want)
+			d.wrong = append(d.wrong, r.Int(0))
+			d.differs(faultItem, r.Int(0), "the item is stored as %+v, and the log adds up to %+v", stored, want)
 		}
 		return nil
 	}, `SELECT i.seq, i.type, coalesce(r.id, ''), i.skill, i.verb, i.server, i.importance, i.pinned, i.created, i.last_use, i.accesses, i.citations, i.tombstone, l.bytes
@@ -160,35 +151,23 @@ func (d *derivation) derive(record []byte) (itemRow, bool) {
 		s.Created.UnixNano(), s.LastUse.UnixNano(), s.Accesses, s.Citations, s.Forgotten}, ok
 }
 
-// missingItems looks for items without rows. After the last row there may be fresh
-// ones.
-func (d *derivation) missingItems(ctx context.Context, c *conn) error {
-	last, err := lastItem(ctx, c)
-	if err != nil {
-		return err
-	}
-	return c.query(ctx, func(r row) error {
-		seq := r.int(0)
-		if want, ok := d.derive(r.bytes(1)); !ok || seq > last && want.fresh() {
-			return nil // a record that cannot be read was told of with the log
+// missingItems looks for items without rows.
+func (d *derivation) missingItems(ctx context.Context, q Querier) error {
+	return q.Query(ctx, func(r Row) error {
+		if _, ok := d.derive(r.Bytes(1)); ok { // a record that cannot be read was told of with the log
+			d.wrong = append(d.wrong, r.Int(0))
+			d.differs(faultItem, r.Int(0), "the log remembers an item, and it is not stored")
 		}
-		d.wrong = append(d.wrong, seq)
-		d.differs(faultItem, seq, "the log remembers an item, and it is not stored")
 		return nil
 	}, `SELECT l.seq, l.bytes FROM cortex_log l LEFT JOIN cortex_items i ON i.seq = l.seq WHERE l.kind = 'remember' AND i.seq IS NULL ORDER BY l.seq`)
 }
 
-// fresh reports whether an item may be without a row.
-func (r itemRow) fresh() bool {
-	return r.typ == cortex.TypeEvent && r.lastUse == r.created && r.accesses == 0 && r.citations == 0 && r.tombstone == 0
-}
-
-func (d *derivation) compareWeights(ctx context.Context, c *conn) error {
+func (d *derivation) compareWeights(ctx context.Context, q Querier) error {
 	var stored []cortex.Weights
 	seq := int64(0)
-	err := c.query(ctx, func(r row) error {
-		stored = append(stored, cortex.Weights{r.int(0), r.int(1), r.int(2), r.int(3), r.int(4)})
-		seq = r.int(5)
+	err := q.Query(ctx, func(r Row) error {
+		stored = append(stored, cortex.Weights{r.Int(0), r.Int(1), r.Int(2), r.Int(3), r.Int(4)})
+		seq = r.Int(5)
 		return nil
 	}, `SELECT r, a, c, d, v, seq FROM cortex_weights`)
 	if d.weights = len(stored) != 1 || stored[0] != d.Weights || seq != d.Learned; d.weights && err == nil {
@@ -199,9 +178,9 @@ func (d *derivation) compareWeights(ctx context.Context, c *conn) error {
 
 // compareEnds looks whether runs and log agree on what has ended. Runs that ended
 // before there was a memory say nothing about it.
-func (d *derivation) compareEnds(ctx context.Context, c *conn) error {
+func (d *derivation) compareEnds(ctx context.Context, q Querier) error {
 	ended := map[string]int64{}
-	err := c.query(ctx, func(r row) error {
+	err := q.Query(ctx, func(r Row) error {
 		var end struct {
 			Body struct {
 				Evidence struct {
@@ -209,8 +188,8 @@ func (d *derivation) compareEnds(ctx context.Context, c *conn) error {
 				} `json:"evidence"`
 			} `json:"body"`
 		}
-		run := r.text(0)
-		if json.Unmarshal(r.bytes(1), &end) != nil || end.Body.Evidence.Cortex == nil {
+		run := r.Text(0)
+		if json.Unmarshal(r.Bytes(1), &end) != nil || end.Body.Evidence.Cortex == nil {
 			return nil // what is wrong with the run's own journal is found by verifying that
 		}
 		ended[run] = end.Body.Evidence.Cortex.AttestSeq
@@ -233,12 +212,9 @@ func (d *derivation) compareEnds(ctx context.Context, c *conn) error {
 }
 
 // write puts right the rows that differ, and says how many there were.
-func (d *derivation) write(t *tx) (rows int, err error) {
+func (d *derivation) write(t *Tx) (rows int, err error) {
 	if d.Total > 0 {
 		return 0, nil
-	}
-	if err := d.settleFresh(t); err != nil {
-		return 0, err
 	}
 	for _, seq := range d.wrong {
 		if err := d.writeItem(t, seq); err != nil {
@@ -254,33 +230,23 @@ func (d *derivation) write(t *tx) (rows int, err error) {
 	return rows, err
 }
 
-// settleFresh writes the rows of the fresh items before any that stands after them.
-func (d *derivation) settleFresh(t *tx) error {
-	if len(d.wrong) == 0 {
-		return nil
-	}
-	fresh, err := readFresh(context.Background(), t.c)
-	if err != nil {
-		return err
-	}
-	return t.putItems(fresh)
-}
-
-func (d *derivation) writeItem(t *tx, seq int64) error {
+// writeItem writes the row that follows from a record, or removes one that does not.
+func (d *derivation) writeItem(t *Tx, seq int64) error {
 	if err := t.exec(`DELETE FROM cortex_items WHERE seq = ?`, seq); err != nil {
 		return err
 	}
 	var want itemRow
 	there := false
-	err := t.c.query(context.Background(), func(r row) error {
-		want, there = d.derive(r.bytes(0))
-		return nil
-	}, `SELECT bytes FROM cortex_log WHERE seq = ?`, seq)
+	err := t.query(func(r Row) error { want, there = d.derive(r.Bytes(0)); return nil }, `SELECT bytes FROM cortex_log WHERE seq = ?`, seq)
 	if err != nil || !there {
 		return err
 	}
+	return t.putItem(seq, want)
+}
+
+// putItem writes the row of the item that a record of the memory's log remembers.
+func (t *Tx) putItem(seq int64, i itemRow) error {
 	return t.exec(`INSERT INTO cortex_items (seq, type, run, skill, verb, server, importance, pinned, created, last_use, accesses, citations, tombstone)
 		VALUES (?, ?, coalesce((SELECT n FROM runs WHERE id = ?), 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		seq, want.typ, want.run, want.skill, want.verb, want.server, want.importance, flag(want.pinned),
-		want.created, want.lastUse, want.accesses, want.citations, want.tombstone)
+		seq, i.typ, i.run, i.skill, i.verb, i.server, i.importance, flag(i.pinned), i.created, i.lastUse, i.accesses, i.citations, i.tombstone)
 }

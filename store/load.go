@@ -1,4 +1,4 @@
-package sqlite
+package store
 
 import (
 	"context"
@@ -46,6 +46,28 @@ func unsound(run string, seq int64, err error) error {
 	return fmt.Errorf("%w: record %d of run %s: %w", flow.ErrIntegrity, seq, run, err)
 }
 
+func lostTail(run string, head, had int64) error {
+	return fmt.Errorf("%w: run %s ends at record %d, but had %d", flow.ErrIntegrity, run, head, had)
+}
+
+// Load implements [flow.Log]. What Acquire has checked a moment ago is only read on.
+func (s *Store) Load(ctx context.Context, run string) (flow.History, error) {
+	if l, ok := s.acquired.LoadAndDelete(run); ok {
+		l := l.(*loading)
+		if err := s.readOn(ctx, l); err != nil {
+			return flow.History{}, err
+		}
+		if !l.moved {
+			return l.history, nil
+		}
+	}
+	l, err := s.load(ctx, run)
+	if err != nil {
+		return flow.History{}, err
+	}
+	return l.history, nil
+}
+
 // load reads and checks the present segment of a run.
 func (s *Store) load(ctx context.Context, run string) (*loading, error) {
 	row, err := s.Run(ctx, run)
@@ -69,10 +91,6 @@ func (s *Store) load(ctx context.Context, run string) (*loading, error) {
 	return l, nil
 }
 
-func lostTail(run string, head, had int64) error {
-	return fmt.Errorf("%w: run %s ends at record %d, but had %d", flow.ErrIntegrity, run, head, had)
-}
-
 func (s *Store) loadFrom(ctx context.Context, row flow.Row, known journal.Head) (*loading, error) {
 	own, err := s.segment(ctx, row.N, row.Head)
 	if err != nil {
@@ -83,7 +101,7 @@ func (s *Store) loadFrom(ctx context.Context, row flow.Row, known journal.Head) 
 	if l.machine.Run, err = tipstaff.ParseID(row.ID); err != nil {
 		return nil, err
 	}
-	if l.draft, err = s.readDraft(ctx, row); err != nil {
+	if l.draft, err = readDraft(ctx, s.db, row.ID, row.N); err != nil {
 		return nil, err
 	}
 	keys, err := s.signers(ctx, row.ID, l.draft)
@@ -95,36 +113,53 @@ func (s *Store) loadFrom(ctx context.Context, row flow.Row, known journal.Head) 
 			return nil, err
 		}
 	}
-	if l.part, err = s.partOf(ctx, row, keys, own.first, known); err != nil {
+	if l.part, err = partOf(ctx, s.db, row.ID, row.N, keys, own.first, known); err != nil {
 		return nil, err
 	}
 	l.history.Records = make([]flow.Record, 0, row.Head-own.first+2)
 	if err := s.readOn(ctx, l); err != nil {
 		return nil, err
 	}
-	if err := s.addInherited(ctx, l, keys); err != nil {
+	if l.later {
+		if err := s.addCancel(ctx, l, keys); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.addBase(ctx, l); err != nil {
 		return nil, err
 	}
 	return l, s.checkAnchors(ctx, l)
 }
 
-// addInherited adds what does not stand in the segment itself: a cancel that was asked
-// for before it began, and what a fork takes from its source.
-func (s *Store) addInherited(ctx context.Context, l *loading, keys Keys) error {
+// addCancel puts a cancel that was asked for before the segment began after its
+// first record: it still holds.
+func (s *Store) addCancel(ctx context.Context, l *loading, keys Keys) error {
+	seq, err := Number(ctx, s.db, `SELECT cancel FROM runs WHERE n = ?`, l.row.N)
 	h := &l.history
-	if l.later {
-		if err := s.addCancel(ctx, l, keys); err != nil {
-			return err
-		}
+	if err != nil || seq == 0 || len(h.Records) == 0 || seq > h.Records[0].Seq {
+		return err
 	}
+	cancel, err := s.checked(ctx, l.row, keys, seq, seq, journal.Head{})
+	if err != nil {
+		return err
+	}
+	if kind := cancel[0].Kind; kind != string(tipstaff.KindRunCancelRequested) {
+		return unsound(l.row.ID, seq, fmt.Errorf("it is taken for a cancel and is %s", kind))
+	}
+	h.Records = slices.Insert(h.Records, 1, cancel...)
+	return nil
+}
+
+// addBase adds what a fork takes from its source.
+func (s *Store) addBase(ctx context.Context, l *loading) error {
 	fork := l.draft.Fork
 	if fork != nil && (fork.Run != l.row.Base || fork.Seq != l.row.BaseSeq) {
 		return fmt.Errorf("%w: run %s is stored as a fork of %q at %d, its draft says %q at %d", flow.ErrIntegrity, l.row.ID, l.row.Base, l.row.BaseSeq, fork.Run, fork.Seq)
 	}
 	base, segments, err := s.base(ctx, l.row, l.draft)
-	h.Segment += segments
+	l.history.Segment += segments
 	if !l.later {
-		h.Base = base // else the present segment no longer follows from it
+		l.history.Base = base // else the present segment no longer follows from it
 	}
 	return err
 }
@@ -133,22 +168,21 @@ func (s *Store) addInherited(ctx context.Context, l *loading, keys Keys) error {
 func (s *Store) readOn(ctx context.Context, l *loading) error {
 	for {
 		before := l.part.Head().Seq
-		err := s.read(ctx, func(c *conn) error { return l.readPage(ctx, c) })
-		if err != nil || l.part.Head().Seq < before+page {
+		if err := l.readPage(ctx, s.db); err != nil || l.part.Head().Seq < before+page {
 			return err
 		}
 	}
 }
 
-func (l *loading) readPage(ctx context.Context, c *conn) error {
+func (l *loading) readPage(ctx context.Context, q Querier) error {
 	after := l.part.Head().Seq
-	return c.query(ctx, func(r row) error { return l.add(r) }, selectChecked, l.row.N, after+1, after+page)
+	return q.Query(ctx, l.add, selectChecked, l.row.N, after+1, after+page)
 }
 
 const selectChecked = `SELECT seq, bytes, hash, kind FROM records WHERE run = ? AND seq BETWEEN ? AND ? ORDER BY seq`
 
 // add takes the next record, if it is sound.
-func (l *loading) add(r row) error {
+func (l *loading) add(r Row) error {
 	rec, err := addTo(&l.part, l.row.ID, r)
 	if err != nil {
 		return err
@@ -194,34 +228,30 @@ func (l *loading) compare(state string) error {
 }
 
 // addTo checks a row of selectChecked.
-func addTo(p *journal.Part, run string, r row) (flow.Record, error) {
-	var hash journal.Hash
-	copy(hash[:], r.bytes(2))
-	rec, err := p.Add(r.bytes(1), r.text(3), hash)
+func addTo(p *journal.Part, run string, r Row) (flow.Record, error) {
+	rec, err := p.Add(r.Bytes(1), r.Text(3), r.Hash(2))
 	switch {
 	case err == journal.ErrUnmet:
 		return flow.Record{}, err
 	case err != nil:
-		return flow.Record{}, unsound(run, r.int(0), err)
+		return flow.Record{}, unsound(run, r.Int(0), err)
 	}
 	return recordOf(rec), nil
 }
 
 // readDraft reads what the first record of a run publishes, as far as it is an
-// intent.draft.
-func (s *Store) readDraft(ctx context.Context, run flow.Row) (d draftBody, err error) {
-	err = s.read(ctx, func(c *conn) error {
-		return c.query(ctx, func(r row) error {
-			rec, err := journal.Parse(r.bytes(0))
-			if err == nil && tipstaff.Kind(rec.Kind) == tipstaff.KindIntentDraft {
-				err = json.Unmarshal(rec.Body, &d)
-			}
-			if err != nil {
-				return unsound(run.ID, 1, err)
-			}
-			return nil
-		}, `SELECT bytes FROM records WHERE run = ? AND seq = 1`, run.N)
-	})
+// intent.draft. n is what other tables call the run.
+func readDraft(ctx context.Context, q Querier, run string, n int64) (d draftBody, err error) {
+	err = q.Query(ctx, func(r Row) error {
+		rec, err := journal.Parse(r.Bytes(0))
+		if err == nil && tipstaff.Kind(rec.Kind) == tipstaff.KindIntentDraft {
+			err = json.Unmarshal(rec.Body, &d)
+		}
+		if err != nil {
+			return unsound(run, 1, err)
+		}
+		return nil
+	}, `SELECT bytes FROM records WHERE run = ? AND seq = 1`, n)
 	return d, err
 }
 
@@ -240,44 +270,97 @@ func (s *Store) signers(ctx context.Context, run string, d draftBody) (Keys, err
 }
 
 // partOf checks the records of a run from first on.
-func (s *Store) partOf(ctx context.Context, run flow.Row, keys Keys, first int64, known journal.Head) (journal.Part, error) {
+func partOf(ctx context.Context, q Querier, run string, n int64, keys Keys, first int64, known journal.Head) (journal.Part, error) {
 	after := journal.Head{Seq: first - 1}
-	err := s.read(ctx, func(c *conn) error {
-		return c.query(ctx, func(r row) error { copy(after.Hash[:], r.bytes(0)); return nil },
-			`SELECT hash FROM records WHERE run = ? AND seq = ?`, run.N, first-1)
-	})
-	return journal.NewPart(run.ID, after, known, keys.User, keys.Executor), err
+	err := q.Query(ctx, func(r Row) error { after.Hash = r.Hash(0); return nil }, `SELECT hash FROM records WHERE run = ? AND seq = ?`, n, first-1)
+	return journal.NewPart(run, after, known, keys.User, keys.Executor), err
 }
 
 // checked reads the records first to last of a run.
-func (s *Store) checked(ctx context.Context, run flow.Row, keys Keys, first, last int64, known journal.Head) (*part, error) {
-	p := &part{}
-	var err error
-	if p.Part, err = s.partOf(ctx, run, keys, first, known); err != nil {
-		return nil, err
+func (s *Store) checked(ctx context.Context, run flow.Row, keys Keys, first, last int64, known journal.Head) (records []flow.Record, err error) {
+	part, err := partOf(ctx, s.db, run.ID, run.N, keys, first, known)
+	for at := first; at <= last && err == nil; at += page {
+		err = s.db.Query(ctx, func(r Row) error {
+			rec, err := addTo(&part, run.ID, r)
+			records = append(records, rec)
+			return err
+		}, selectChecked, run.N, at, min(at+page-1, last))
 	}
-	for at := first; at <= last; at += page {
-		err := s.read(ctx, func(c *conn) error {
-			return c.query(ctx, func(r row) error {
-				rec, err := addTo(&p.Part, run.ID, r)
-				p.records = append(p.records, rec)
-				return err
-			}, selectChecked, run.N, at, min(at+page-1, last))
-		})
-		if err != nil {
-			return nil, err
-		}
+	if got := part.Head().Seq; err == nil && got < last {
+		err = lostTail(run.ID, got, last)
 	}
-	if got := p.Head().Seq; got < last {
-		return nil, lostTail(run.ID, got, last)
-	}
-	return p, nil
+	return records, err
 }
 
-// part is a piece of a journal that was checked.
-type part struct {
-	journal.Part
-	records []flow.Record
+// segment is where the history of a drive begins.
+type segment struct {
+	first  int64 // seq of its first record: run.continued, or the run's own first
+	number int   // how many run.continued there are up to it
+}
+
+// segment finds the one that a record lies in.
+func (s *Store) segment(ctx context.Context, n, seq int64) (g segment, err error) {
+	g.first = 1
+	err = s.db.Query(ctx, func(r Row) error {
+		if g.number = int(r.Int(1)); g.number > 0 {
+			g.first = r.Int(0)
+		}
+		return nil
+	}, `SELECT max(seq), count(*) FROM records WHERE run = ? AND seq <= ? AND kind = 'run.continued'`, n, seq)
+	return g, err
+}
+
+// base reads what a fork inherits: the segment of its source up to the record it
+// was forked at and, if that is the source's first and the source a fork too,
+// what that inherits. It also counts the run.continued of all of them.
+//
+// What a fork's signed draft says of its base fixes every byte of it. Signatures in
+// the base are looked at only where there is no such draft, or not yet.
+func (s *Store) base(ctx context.Context, fork flow.Row, draft draftBody) (records []flow.Record, segments int, err error) {
+	whole := false // a later part begins with run.continued
+	for fork.Base != "" {
+		source, err := s.Run(ctx, fork.Base)
+		if err != nil {
+			return nil, 0, fmt.Errorf("the source of run %s: %w", fork.ID, err)
+		}
+		g, err := s.segment(ctx, source.N, fork.BaseSeq)
+		if err != nil {
+			return nil, 0, err
+		}
+		segments += g.number
+		if !whole {
+			part, above, err := s.basePart(ctx, fork, source, g.first, draft)
+			if err != nil {
+				return nil, 0, err
+			}
+			records, draft = append(part, records...), above
+		}
+		whole = whole || g.number > 0
+		fork = source
+	}
+	return records, segments, nil
+}
+
+// basePart reads the records of a source from first to where it was forked, and the
+// source's own draft.
+func (s *Store) basePart(ctx context.Context, fork, source flow.Row, first int64, draft draftBody) ([]flow.Record, draftBody, error) {
+	above, err := readDraft(ctx, s.db, source.ID, source.N)
+	if err != nil {
+		return nil, above, err
+	}
+	keys, err := s.signers(ctx, source.ID, above)
+	if err != nil {
+		return nil, above, err
+	}
+	covered := journal.Head{}
+	if draft.Fork != nil {
+		covered = journal.Head{Seq: draft.Fork.Seq, Hash: draft.Fork.Hash}
+	}
+	records, err := s.checked(ctx, source, keys, first, fork.BaseSeq, covered)
+	if errors.Is(err, journal.ErrUnmet) {
+		err = unsound(source.ID, fork.BaseSeq, fmt.Errorf("run %s was forked from another journal", fork.ID))
+	}
+	return records, above, err
 }
 
 // heads remembers up to which record the signatures of runs are known to be good:
@@ -294,11 +377,11 @@ func (h *heads) of(run string) journal.Head {
 	return h.known[run]
 }
 
-func (h *heads) set(run string, seq int64, hash journal.Hash) {
+func (h *heads) set(run string, head journal.Head) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known == nil || len(h.known) >= cachedStates {
 		h.known = map[string]journal.Head{}
 	}
-	h.known[run] = journal.Head{Seq: seq, Hash: hash}
+	h.known[run] = head
 }
