@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/store"
 )
@@ -25,10 +24,10 @@ type filer struct {
 	retry     <-chan time.Time // when they are tried again
 }
 
-// fileJob is a file to be written, anchors to be, or somebody who waits for those
-// before.
+// fileJob is what is to be written after a commit, or somebody who waits for all that
+// was queued before.
 type fileJob struct {
-	file    store.Envelope
+	files   []store.Envelope
 	anchors bool
 	flushed chan error
 }
@@ -37,26 +36,15 @@ func newFiler(db *database) *filer {
 	return &filer{db: db, queue: newMailbox[fileJob](), ended: make(chan struct{})}
 }
 
-func (f *filer) write(files []store.Envelope, anchors bool) {
-	jobs := make([]fileJob, 0, len(files)+1)
-	for _, file := range files {
-		jobs = append(jobs, fileJob{file: file})
-	}
-	if anchors {
-		jobs = append(jobs, fileJob{anchors: true})
-	}
-	if len(jobs) > 0 {
-		f.queue.put(jobs...)
-	}
-}
-
 func (f *filer) run() {
 	defer close(f.ended)
 	f.fail(f.db.restoreAll(context.Background()))
 	f.anchor(true)
 	for {
 		jobs, open := f.queue.take(func(fileJob) bool { return true })
-		f.perform(jobs)
+		for _, job := range jobs {
+			f.perform(job)
+		}
 		if len(jobs) > 0 {
 			continue
 		}
@@ -71,31 +59,23 @@ func (f *filer) run() {
 	}
 }
 
-// perform writes what is queued and syncs each folder once.
-func (f *filer) perform(jobs []fileJob) {
+func (f *filer) perform(job fileJob) {
 	folders := map[string]bool{}
-	sync := func() {
-		for dir := range folders {
-			f.fail(syncDir(dir))
-		}
-		clear(folders)
-	}
-	for _, job := range jobs {
-		if job.flushed != nil {
-			sync()
-			job.flushed <- errors.Join(f.errs, f.anchoring)
-			f.errs = nil
-			continue
-		}
-		if job.anchors {
-			f.anchor(f.anchoring != nil)
-			continue
-		}
-		dir, err := f.db.dir.writeEnvelope(job.file)
+	for _, file := range job.files {
+		dir, err := f.db.dir.writeEnvelope(file)
 		f.fail(err)
 		folders[dir] = true
 	}
-	sync()
+	for dir := range folders {
+		f.fail(syncDir(dir))
+	}
+	if job.anchors {
+		f.anchor(f.anchoring != nil)
+	}
+	if job.flushed != nil {
+		job.flushed <- errors.Join(f.errs, f.anchoring)
+		f.errs = nil
+	}
 }
 
 func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.db.dir), err)) }
@@ -172,24 +152,19 @@ func (db *database) restoreAll(ctx context.Context) error {
 func (s *Store) RestoreFiles(ctx context.Context, run string) error { return s.db.restore(ctx, run) }
 
 func (db *database) restore(ctx context.Context, run string) error {
-	var files []store.Envelope
-	err := db.rules.EachRecord(ctx, run, 0, func(r flow.Stored) error {
-		if journal.IsEnvelope(r.Kind) {
-			files = append(files, store.Envelope{Run: run, Seq: r.Seq, Bytes: r.Bytes})
-		}
-		return nil
-	})
-	if err != nil || len(files) == 0 {
-		return err
-	}
-	dir := db.dir.envelopes(run)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	records, err := db.rules.Records(ctx, run, 0, 0)
+	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, file := range files {
-		_, err := db.dir.writeEnvelope(file)
-		errs = append(errs, err)
+	for _, r := range records {
+		if journal.IsEnvelope(r.Kind) {
+			_, err := db.dir.writeEnvelope(store.Envelope{Run: run, Seq: r.Seq, Bytes: r.Bytes})
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(append(errs, syncDir(dir))...)
+	if len(errs) > 0 {
+		errs = append(errs, syncDir(db.dir.envelopes(run)))
+	}
+	return errors.Join(errs...)
 }

@@ -154,4 +154,3 @@ func TestThreadRace(t *testing.T) {
 		t.Errorf("%d have got it", won)
 	}
 }
-

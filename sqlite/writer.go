@@ -277,7 +277,9 @@ func (w *writer) try(batch []*op) (failed *op, err error) {
 	}
 	_, _ = w.poller.moved() // if it fails, this commit is taken for another's: that costs a little time
 	w.notifier.tell(t.Committed(w.poller.inbox))
-	w.db.files.write(t.Envelopes, t.Rested)
+	if len(t.Envelopes) > 0 || t.Rested {
+		w.db.files.queue.put(fileJob{files: t.Envelopes, anchors: t.Rested})
+	}
 	w.commits++
 	if w.commits%256 == 0 {
 		w.shrink()

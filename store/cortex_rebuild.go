@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
@@ -49,14 +50,17 @@ func (s *Store) RebuildMemory(ctx context.Context, check bool) (tipstaff.MemoryR
 // derivation is what the log amounts to, beside what is stored.
 type derivation struct {
 	*cortex.Rebuild
-	wrong   []int64 // items whose rows differ
-	weights bool    // so do the weights
+	kept    map[int64]cortex.Record // those that remember an item
+	wrong   []int64                 // items whose rows differ
+	weights bool                    // so do the weights
 	faults  []tipstaff.Problem
 	total   int
 	rebuilt int // rows that were put right before
 }
 
-func newDerivation() *derivation { return &derivation{Rebuild: cortex.NewRebuild()} }
+func newDerivation() *derivation {
+	return &derivation{Rebuild: cortex.NewRebuild(), kept: map[int64]cortex.Record{}}
+}
 
 func (d *derivation) differs(code string, seq int64, format string, args ...any) {
 	d.total++
@@ -74,7 +78,7 @@ func (d *derivation) report() tipstaff.MemoryReport {
 }
 
 func (d *derivation) read(ctx context.Context, q Querier) error {
-	for _, step := range []func(context.Context, Querier) error{d.readLog, d.missingRecords, d.compareItems, d.missingItems, d.compareWeights, d.compareEnds} {
+	for _, step := range []func(context.Context, Querier) error{d.readLog, d.missingRecords, d.compareItems, d.compareWeights, d.compareEnds} {
 		if err := step(ctx, q); err != nil {
 			return err
 		}
@@ -86,6 +90,9 @@ func (d *derivation) read(ctx context.Context, q Querier) error {
 func (d *derivation) readLog(ctx context.Context, q Querier) error {
 	err := q.Query(ctx, func(r Row) error {
 		rec, ok := d.Add(r.Int(0), r.Bytes(1), r.Hash(2))
+		if ok && rec.Kind() == cortex.KindRemember {
+			d.kept[rec.Seq] = rec
+		}
 		if ok && (rec.Kind() != r.Text(3) || rec.Run != r.Text(4)) {
 			d.Fault(string(journal.ErrHash), r.Int(0), "the record is stored as %s of run %q, and is %s of run %q", r.Text(3), r.Text(4), rec.Kind(), rec.Run)
 		}
@@ -117,49 +124,41 @@ type itemRow struct {
 }
 
 func (d *derivation) compareItems(ctx context.Context, q Querier) error {
-	return q.Query(ctx, func(r Row) error {
-		stored := itemRow{r.Text(1), r.Text(2), r.Text(3), r.Text(4), r.Text(5), r.Int(6), r.Int(7) != 0, r.Int(8), r.Int(9), r.Int(10), r.Int(11), r.Int(12)}
-		want, ok := d.derive(r.Bytes(13))
-		if !ok {
-			d.wrong = append(d.wrong, r.Int(0))
-			d.differs(faultItem, r.Int(0), "an item is stored, and the log does not remember it")
-		} else if want != stored {
-			d.wrong = append(d.wrong, r.Int(0))
-			d.differs(faultItem, r.Int(0), "the item is stored as %+v, and the log adds up to %+v", stored, want)
+	stored := map[int64]bool{}
+	differs := func(seq int64, format string, args ...any) {
+		d.wrong = append(d.wrong, seq)
+		d.differs(faultItem, seq, format, args...)
+	}
+	err := q.Query(ctx, func(r Row) error {
+		row := itemRow{r.Text(1), r.Text(2), r.Text(3), r.Text(4), r.Text(5), r.Int(6), r.Int(7) != 0, r.Int(8), r.Int(9), r.Int(10), r.Int(11), r.Int(12)}
+		stored[r.Int(0)] = true
+		if want, ok := d.derive(r.Int(0)); !ok {
+			differs(r.Int(0), "an item is stored, and the log does not remember it")
+		} else if want != row {
+			differs(r.Int(0), "the item is stored as %+v, and the log adds up to %+v", row, want)
 		}
 		return nil
-	}, `SELECT i.seq, i.type, coalesce(r.id, ''), i.skill, i.verb, i.server, i.importance, i.pinned, i.created, i.last_use, i.accesses, i.citations, i.tombstone, l.bytes
-		FROM cortex_items i LEFT JOIN cortex_log l ON l.seq = i.seq LEFT JOIN runs r ON r.n = i.run ORDER BY i.seq`)
+	}, `SELECT i.seq, i.type, coalesce(r.id, ''), i.skill, i.verb, i.server, i.importance, i.pinned, i.created, i.last_use, i.accesses, i.citations, i.tombstone
+		FROM cortex_items i LEFT JOIN runs r ON r.n = i.run ORDER BY i.seq`)
+	for _, seq := range slices.Sorted(maps.Keys(d.kept)) {
+		if err == nil && !stored[seq] {
+			differs(seq, "the log remembers an item, and it is not stored")
+		}
+	}
+	return err
 }
 
 // derive is the row of the item that a record remembers; false: it remembers none.
-func (d *derivation) derive(record []byte) (itemRow, bool) {
-	rec, err := cortex.ParseRecord(record)
-	if err != nil {
-		return itemRow{}, false
-	}
-	m, ok := rec.Item()
+func (d *derivation) derive(seq int64) (itemRow, bool) {
+	rec, ok := d.kept[seq]
 	if !ok {
 		return itemRow{}, false
 	}
-	u, err := cortex.ParseURI(m.Item)
-	if err != nil {
-		return itemRow{}, false
-	}
+	m, _ := rec.Item()
+	u, _ := cortex.ParseURI(m.Item) // checked with the record
 	s, ok := d.Standing(u)
 	return itemRow{m.Type, rec.Run, m.Skill, m.Verb, m.Server, int64(m.Importance), m.Pinned,
 		s.Created.UnixNano(), s.LastUse.UnixNano(), s.Accesses, s.Citations, s.Forgotten}, ok
-}
-
-// missingItems looks for items without rows.
-func (d *derivation) missingItems(ctx context.Context, q Querier) error {
-	return q.Query(ctx, func(r Row) error {
-		if _, ok := d.derive(r.Bytes(1)); ok { // a record that cannot be read was told of with the log
-			d.wrong = append(d.wrong, r.Int(0))
-			d.differs(faultItem, r.Int(0), "the log remembers an item, and it is not stored")
-		}
-		return nil
-	}, `SELECT l.seq, l.bytes FROM cortex_log l LEFT JOIN cortex_items i ON i.seq = l.seq WHERE l.kind = 'remember' AND i.seq IS NULL ORDER BY l.seq`)
 }
 
 func (d *derivation) compareWeights(ctx context.Context, q Querier) error {
@@ -217,7 +216,11 @@ func (d *derivation) write(t *Tx) (rows int, err error) {
 		return 0, nil
 	}
 	for _, seq := range d.wrong {
-		if err := d.writeItem(t, seq); err != nil {
+		err := t.exec(`DELETE FROM cortex_items WHERE seq = ?`, seq)
+		if want, ok := d.derive(seq); err == nil && ok {
+			err = t.putItem(seq, want)
+		}
+		if err != nil {
 			return 0, err
 		}
 		rows++
@@ -228,20 +231,6 @@ func (d *derivation) write(t *Tx) (rows int, err error) {
 		rows++
 	}
 	return rows, err
-}
-
-// writeItem writes the row that follows from a record, or removes one that does not.
-func (d *derivation) writeItem(t *Tx, seq int64) error {
-	if err := t.exec(`DELETE FROM cortex_items WHERE seq = ?`, seq); err != nil {
-		return err
-	}
-	var want itemRow
-	there := false
-	err := t.query(func(r Row) error { want, there = d.derive(r.Bytes(0)); return nil }, `SELECT bytes FROM cortex_log WHERE seq = ?`, seq)
-	if err != nil || !there {
-		return err
-	}
-	return t.putItem(seq, want)
 }
 
 // putItem writes the row of the item that a record of the memory's log remembers.

@@ -153,8 +153,5 @@ func (t *Tx) checkRecord(st *runState, seq int64) error {
 	if err != nil {
 		return err
 	}
-	return t.query(func(r Row) error {
-		_, err := addTo(&part, st.id, r)
-		return err
-	}, selectChecked, st.n, seq, seq)
+	return readChecked(context.Background(), t.c, &part, st.id, st.n, seq, func(flow.Record) error { return nil })
 }

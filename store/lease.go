@@ -86,14 +86,8 @@ func (t *Tx) acquire(run string, owner flow.Owner, checked *loading) (flow.Lease
 // agree reads on what was checked a moment ago and compares where it ends with where
 // the next record will be appended.
 func (t *Tx) agree(st *runState, l *loading) error {
-	for l.part.Head().Seq < st.seq {
-		before := l.part.Head().Seq
-		if err := l.readPage(context.Background(), t.c); err != nil {
-			return err
-		}
-		if l.part.Head().Seq == before {
-			break
-		}
+	if err := l.readOn(context.Background(), t.c, st.seq); err != nil {
+		return err
 	}
 	switch head := l.part.Head(); {
 	case l.moved:

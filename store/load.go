@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -54,7 +55,7 @@ func lostTail(run string, head, had int64) error {
 func (s *Store) Load(ctx context.Context, run string) (flow.History, error) {
 	if l, ok := s.acquired.LoadAndDelete(run); ok {
 		l := l.(*loading)
-		if err := s.readOn(ctx, l); err != nil {
+		if err := l.readOn(ctx, s.db, math.MaxInt64); err != nil {
 			return flow.History{}, err
 		}
 		if !l.moved {
@@ -117,7 +118,7 @@ func (s *Store) loadFrom(ctx context.Context, row flow.Row, known journal.Head) 
 		return nil, err
 	}
 	l.history.Records = make([]flow.Record, 0, row.Head-own.first+2)
-	if err := s.readOn(ctx, l); err != nil {
+	if err := l.readOn(ctx, s.db, math.MaxInt64); err != nil {
 		return nil, err
 	}
 	if l.later {
@@ -165,28 +166,33 @@ func (s *Store) addBase(ctx context.Context, l *loading) error {
 }
 
 // readOn reads the records that have come since.
-func (s *Store) readOn(ctx context.Context, l *loading) error {
+func (l *loading) readOn(ctx context.Context, q Querier, last int64) error {
+	return readChecked(ctx, q, &l.part, l.row.ID, l.row.N, last, l.add)
+}
+
+// readChecked reads the records of a run from where part ends to last, page by page,
+// and gives each that is sound. n is what other tables call the run.
+func readChecked(ctx context.Context, q Querier, part *journal.Part, run string, n, last int64, each func(flow.Record) error) error {
 	for {
-		before := l.part.Head().Seq
-		if err := l.readPage(ctx, s.db); err != nil || l.part.Head().Seq < before+page {
+		after := part.Head().Seq
+		err := q.Query(ctx, func(r Row) error {
+			rec, err := part.Add(r.Bytes(1), r.Text(3), r.Hash(2))
+			switch {
+			case err == journal.ErrUnmet:
+				return err
+			case err != nil:
+				return unsound(run, r.Int(0), err)
+			}
+			return each(recordOf(rec))
+		}, `SELECT seq, bytes, hash, kind FROM records WHERE run = ? AND seq BETWEEN ? AND ? ORDER BY seq`, n, after+1, min(after+page, last))
+		if err != nil || part.Head().Seq < after+page {
 			return err
 		}
 	}
 }
 
-func (l *loading) readPage(ctx context.Context, q Querier) error {
-	after := l.part.Head().Seq
-	return q.Query(ctx, l.add, selectChecked, l.row.N, after+1, after+page)
-}
-
-const selectChecked = `SELECT seq, bytes, hash, kind FROM records WHERE run = ? AND seq BETWEEN ? AND ? ORDER BY seq`
-
-// add takes the next record, if it is sound.
-func (l *loading) add(r Row) error {
-	rec, err := addTo(&l.part, l.row.ID, r)
-	if err != nil {
-		return err
-	}
+// add takes the next record.
+func (l *loading) add(rec flow.Record) error {
 	if rec.Seq == l.row.FoldSeq && l.part.Head().Hash.String() != l.row.FoldHash {
 		return unsound(l.row.ID, rec.Seq, errors.New("the run row remembers another hash of it"))
 	}
@@ -225,18 +231,6 @@ func (l *loading) compare(state string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: run %s is stored as %q, its envelopes lead to %q", flow.ErrIntegrity, l.row.ID, state, l.machine.State)
-}
-
-// addTo checks a row of selectChecked.
-func addTo(p *journal.Part, run string, r Row) (flow.Record, error) {
-	rec, err := p.Add(r.Bytes(1), r.Text(3), r.Hash(2))
-	switch {
-	case err == journal.ErrUnmet:
-		return flow.Record{}, err
-	case err != nil:
-		return flow.Record{}, unsound(run, r.Int(0), err)
-	}
-	return recordOf(rec), nil
 }
 
 // readDraft reads what the first record of a run publishes, as far as it is an
@@ -279,12 +273,8 @@ func partOf(ctx context.Context, q Querier, run string, n int64, keys Keys, firs
 // checked reads the records first to last of a run.
 func (s *Store) checked(ctx context.Context, run flow.Row, keys Keys, first, last int64, known journal.Head) (records []flow.Record, err error) {
 	part, err := partOf(ctx, s.db, run.ID, run.N, keys, first, known)
-	for at := first; at <= last && err == nil; at += page {
-		err = s.db.Query(ctx, func(r Row) error {
-			rec, err := addTo(&part, run.ID, r)
-			records = append(records, rec)
-			return err
-		}, selectChecked, run.N, at, min(at+page-1, last))
+	if err == nil {
+		err = readChecked(ctx, s.db, &part, run.ID, run.N, last, func(r flow.Record) error { records = append(records, r); return nil })
 	}
 	if got := part.Head().Seq; err == nil && got < last {
 		err = lostTail(run.ID, got, last)
@@ -317,8 +307,7 @@ func (s *Store) segment(ctx context.Context, n, seq int64) (g segment, err error
 // What a fork's signed draft says of its base fixes every byte of it. Signatures in
 // the base are looked at only where there is no such draft, or not yet.
 func (s *Store) base(ctx context.Context, fork flow.Row, draft draftBody) (records []flow.Record, segments int, err error) {
-	whole := false // a later part begins with run.continued
-	for fork.Base != "" {
+	for whole := false; fork.Base != ""; { // whole: a later part begins with run.continued
 		source, err := s.Run(ctx, fork.Base)
 		if err != nil {
 			return nil, 0, fmt.Errorf("the source of run %s: %w", fork.ID, err)
@@ -329,7 +318,22 @@ func (s *Store) base(ctx context.Context, fork flow.Row, draft draftBody) (recor
 		}
 		segments += g.number
 		if !whole {
-			part, above, err := s.basePart(ctx, fork, source, g.first, draft)
+			above, err := readDraft(ctx, s.db, source.ID, source.N)
+			if err != nil {
+				return nil, 0, err
+			}
+			keys, err := s.signers(ctx, source.ID, above)
+			if err != nil {
+				return nil, 0, err
+			}
+			covered := journal.Head{}
+			if draft.Fork != nil {
+				covered = journal.Head{Seq: draft.Fork.Seq, Hash: draft.Fork.Hash}
+			}
+			part, err := s.checked(ctx, source, keys, g.first, fork.BaseSeq, covered)
+			if errors.Is(err, journal.ErrUnmet) {
+				err = unsound(source.ID, fork.BaseSeq, fmt.Errorf("run %s was forked from another journal", fork.ID))
+			}
 			if err != nil {
 				return nil, 0, err
 			}
@@ -339,28 +343,6 @@ func (s *Store) base(ctx context.Context, fork flow.Row, draft draftBody) (recor
 		fork = source
 	}
 	return records, segments, nil
-}
-
-// basePart reads the records of a source from first to where it was forked, and the
-// source's own draft.
-func (s *Store) basePart(ctx context.Context, fork, source flow.Row, first int64, draft draftBody) ([]flow.Record, draftBody, error) {
-	above, err := readDraft(ctx, s.db, source.ID, source.N)
-	if err != nil {
-		return nil, above, err
-	}
-	keys, err := s.signers(ctx, source.ID, above)
-	if err != nil {
-		return nil, above, err
-	}
-	covered := journal.Head{}
-	if draft.Fork != nil {
-		covered = journal.Head{Seq: draft.Fork.Seq, Hash: draft.Fork.Hash}
-	}
-	records, err := s.checked(ctx, source, keys, first, fork.BaseSeq, covered)
-	if errors.Is(err, journal.ErrUnmet) {
-		err = unsound(source.ID, fork.BaseSeq, fmt.Errorf("run %s was forked from another journal", fork.ID))
-	}
-	return records, above, err
 }
 
 // heads remembers up to which record the signatures of runs are known to be good:

@@ -13,55 +13,31 @@ import (
 // keeps a database from tidying up.
 const page = 2000
 
-// Records implements [flow.Reader]. No limit is all there are.
+// Records implements [flow.Reader], page by page. No limit is all there are.
 func (s *Store) Records(ctx context.Context, run string, after int64, limit int) (records []flow.Stored, err error) {
-	if limit > 0 {
-		records = make([]flow.Stored, 0, min(limit, 256))
-	}
-	err = s.eachRecord(ctx, run, after, limit, func(r flow.Stored) error {
-		records = append(records, r)
-		return nil
-	})
-	return records, err
-}
-
-// EachRecord gives each every record after a cursor as it is read. It is for whoever
-// looks at one record while the next is read, and must be quick: the database is held
-// meanwhile.
-func (s *Store) EachRecord(ctx context.Context, run string, after int64, each func(flow.Stored) error) error {
-	return s.eachRecord(ctx, run, after, 0, each)
-}
-
-// eachRecord reads records page by page. The statement names the run by its id and has
-// no LIMIT: to begin one costs as much as to read thirty rows, and SQLite would prepare
-// one with a bound LIMIT anew each time.
-func (s *Store) eachRecord(ctx context.Context, run string, after int64, limit int, each func(flow.Stored) error) error {
-	none := true
-	for left := limit; limit <= 0 || left > 0; {
-		want := page
+	for full := true; full && err == nil && (limit <= 0 || len(records) < limit); {
+		got, want := 0, page
 		if limit > 0 {
-			want = min(want, left)
+			want = min(want, limit-len(records))
 		}
-		got := 0
-		err := s.db.Query(ctx, func(r Row) error {
+		// There is no LIMIT: SQLite would prepare the statement anew each time, and to
+		// begin one costs as much as to read thirty rows.
+		err = s.db.Query(ctx, func(r Row) error {
 			after, got = r.Int(0), got+1
-			if err := each(flow.Stored{Seq: after, Bytes: r.Bytes(1), Hash: r.Hash(2), Kind: r.Text(3)}); err != nil || got < want {
-				return err
+			records = append(records, flow.Stored{Seq: after, Bytes: r.Bytes(1), Hash: r.Hash(2), Kind: r.Text(3)})
+			if got == want {
+				return errEnough
 			}
-			return errEnough
+			return nil
 		}, `SELECT seq, bytes, hash, kind FROM records WHERE run = (SELECT n FROM runs WHERE id = ?) AND seq > ? ORDER BY seq`, run, after)
-		if none = none && got == 0; none && err == nil {
-			if there, err := Number(ctx, s.db, `SELECT count(*) FROM runs WHERE id = ?`, run); err != nil || there > 0 {
-				return err
-			}
-			return fmt.Errorf("%w: %s", flow.ErrNoRun, run)
+		if full = errors.Is(err, errEnough); full {
+			err = nil
 		}
-		if !errors.Is(err, errEnough) {
-			return err
-		}
-		left -= got
 	}
-	return nil
+	if err == nil && len(records) == 0 { // none after the cursor, or no such run
+		_, err = s.Run(ctx, run)
+	}
+	return records, err
 }
 
 // errEnough ends a query whose further rows nobody wants.
