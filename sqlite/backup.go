@@ -42,12 +42,26 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 	// Blobs are durable before the records that name them: those of the copy are all
 	// there by now.
 	for _, digest := range blobs {
-		if err := errors.Join(s.db.dir.copyBlob(to, digest, &made), ctx.Err()); err != nil {
+		h, err := journal.ParseHash(digest)
+		if err != nil {
+			return made, fmt.Errorf("%w: %w", store.ErrDamaged, err)
+		}
+		there, err := copyFile(s.db.dir.blob(h), to.blob(h), 0o600)
+		if err := errors.Join(err, ctx.Err()); err != nil {
 			return made, err
 		}
+		if there {
+			made.Blobs++
+		} else {
+			made.Missing++ // here as well
+		}
 	}
-	if err := s.db.dir.copyKeys(to); err != nil {
-		return made, err
+	for _, name := range []string{journal.User, journal.Executor} {
+		for suffix, mode := range map[string]fs.FileMode{".key": 0o600, ".pub": 0o644} {
+			if _, err := copyFile(filepath.Join(s.db.dir.keys(), name+suffix), filepath.Join(to.keys(), name+suffix), mode); err != nil {
+				return made, err
+			}
+		}
 	}
 	return made, to.project(ctx)
 }
@@ -94,44 +108,19 @@ func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []stri
 	return blobs, err
 }
 
-// copyBlob copies one blob. One that is missing is missing in the copy, too.
-func (f folder) copyBlob(to folder, digest string, made *tipstaff.Backup) error {
-	h, err := journal.ParseHash(digest)
-	if err != nil {
-		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
+// copyFile copies a file; false: it is not there.
+func copyFile(from, to string, mode fs.FileMode) (bool, error) {
+	data, err := os.ReadFile(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	data, err := os.ReadFile(f.blob(h))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		made.Missing++
-		return nil
-	case err != nil:
-		return err
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(to), 0o700)
 	}
-	made.Blobs++
-	if err := os.MkdirAll(filepath.Dir(to.blob(h)), 0o700); err != nil {
-		return err
+	if err == nil {
+		err = writeFile(to, data, mode)
 	}
-	return writeFile(to.blob(h), data, 0o600)
-}
-
-// copyKeys copies what is signed with, and what that is checked with.
-func (f folder) copyKeys(to folder) error {
-	for _, name := range []string{journal.User, journal.Executor} {
-		for suffix, mode := range map[string]fs.FileMode{".key": 0o600, ".pub": 0o644} {
-			data, err := os.ReadFile(filepath.Join(f.keys(), name+suffix))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // lost here as well
-			}
-			if err == nil {
-				err = writeFile(filepath.Join(to.keys(), name+suffix), data, mode)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return true, err
 }
 
 // project opens the copy, which shows that it can be, and has the files of its

@@ -145,15 +145,6 @@ func (c *conn) version() (uint32, error) {
 	return c.c.(sqlite3.FileControl).FileControlDataVersion("main")
 }
 
-// versionNow is version for a connection that is not in a transaction: it must read
-// something to learn of others.
-func (c *conn) versionNow() (uint32, error) {
-	if err := c.Exec(`PRAGMA data_version`); err != nil {
-		return 0, err
-	}
-	return c.version()
-}
-
 // pool holds the connections of readers.
 type pool struct {
 	path, mode string

@@ -30,7 +30,7 @@ func (x *examination) database(ctx context.Context) {
 		}
 		return
 	}
-	c, err := x.connect(ctx)
+	c, err := x.connect()
 	if err != nil {
 		x.failed(name, err)
 		return
@@ -45,7 +45,7 @@ func (x *examination) database(ctx context.Context) {
 
 // connect opens the database for reading. Where nobody has it open and the file
 // holds everything, it is read alone: not even a lock is left behind.
-func (x *examination) connect(ctx context.Context) (*conn, error) {
+func (x *examination) connect() (*conn, error) {
 	list, err := loadSchema(embedded)
 	if err != nil {
 		return nil, err
@@ -58,10 +58,9 @@ func (x *examination) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	var newer *newerFormat
-	switch _, err := checkFormat(c, x.dir, list); {
-	case errors.As(err, &newer):
-		x.warn("format_newer", newer.path, "use the newer program", "it has format %d, this program knows %d: it can be read, not written", newer.have, newer.know)
+	switch have, err := checkFormat(c, x.dir, list); {
+	case errors.Is(err, errNewer):
+		x.warn("format_newer", x.dir.database(), "use the newer program", "it has format %d, this program knows %d: it can be read, not written", have, len(list))
 	case err != nil:
 		return nil, errors.Join(err, c.close())
 	}

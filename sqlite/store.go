@@ -102,9 +102,8 @@ func open(dir folder, opts Options, list schema) (*Store, error) {
 		return openReading(dir, opts, list, fmt.Errorf("%w: it was opened so", flow.ErrReadOnly))
 	}
 	s, err := openWriting(dir, opts, list)
-	var newer *newerFormat
 	switch {
-	case errors.As(err, &newer), faultOf(err) == damaged:
+	case errors.Is(err, errNewer), faultOf(err) == damaged:
 		s, readErr := openReading(dir, opts, list, explain(dir.database(), err))
 		if readErr != nil {
 			return nil, explain(dir.database(), err)
@@ -116,18 +115,8 @@ func open(dir folder, opts Options, list schema) (*Store, error) {
 	return s, nil
 }
 
-// newerFormat is a file that a later version of this program has written.
-type newerFormat struct {
-	path       string
-	have, know int64
-}
-
-func (e *newerFormat) Error() string {
-	return fmt.Sprintf("%v: format_newer: %s has format %d, this program knows %d: use the newer program to write",
-		flow.ErrReadOnly, e.path, e.have, e.know)
-}
-
-func (e *newerFormat) Unwrap() error { return flow.ErrReadOnly }
+// errNewer is a file that a later version of this program has written.
+var errNewer = errors.New("format_newer")
 
 // prepare makes the folder, the file, its tables and the keys, with other
 // processes locked out: two that switch a fresh file to WAL at once would both
@@ -187,7 +176,8 @@ func checkFormat(c *conn, dir folder, list schema) (have int64, err error) {
 		return have, fmt.Errorf("%s is a database of another program: move it away", dir.database())
 	}
 	if have > int64(len(list)) {
-		return have, &newerFormat{dir.database(), have, int64(len(list))}
+		return have, fmt.Errorf("%w: %w: %s has format %d, this program knows %d: use the newer program to write",
+			flow.ErrReadOnly, errNewer, dir.database(), have, len(list))
 	}
 	return have, nil
 }
@@ -224,9 +214,8 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 		mode = frozen
 		format, err = tryReading(dir, mode, list)
 	}
-	var newer *newerFormat
-	if errors.As(err, &newer) {
-		refusal, err = newer, nil
+	if errors.Is(err, errNewer) {
+		refusal, err = err, nil
 	}
 	if err != nil {
 		return nil, explain(dir.database(), err)

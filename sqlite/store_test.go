@@ -296,7 +296,7 @@ func TestReadersSeeWhatWasAcknowledged(t *testing.T) {
 	var acknowledged atomic.Int64
 	var reading sync.WaitGroup
 	for _, s := range stores {
-		for range 2 * readers {
+		for range 2 {
 			reading.Go(func() {
 				for {
 					least := acknowledged.Load()

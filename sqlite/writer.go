@@ -47,6 +47,7 @@ type writer struct {
 	down     error // why nothing is written any more
 	wasFull  bool  // a full disk has been waited for in vain
 	commits  int
+	beaten   time.Time // when leases were last renewed
 	closing  chan struct{}
 	ended    chan struct{}
 	closeErr error
@@ -63,7 +64,7 @@ func newWriter(db *database, c *conn) (*writer, error) {
 		return nil, err
 	}
 	w := &writer{db: db, c: c, queue: newMailbox[*op](), notifier: newNotifier(db.rules), poller: p, place: newPlace(db.dir),
-		closing: make(chan struct{}), ended: make(chan struct{})}
+		beaten: time.Now(), closing: make(chan struct{}), ended: make(chan struct{})}
 	return w, w.place.look() // a reader has opened the log as well
 }
 
@@ -73,16 +74,10 @@ func setBusyTimeout(c *conn, d time.Duration) error {
 
 func (w *writer) run() {
 	defer close(w.ended)
-	beat, poll := time.NewTicker(heartbeatEvery), time.NewTicker(pollEvery)
-	defer beat.Stop()
+	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	go w.notifier.run()
 	for {
-		select {
-		case <-beat.C:
-			w.inTurn(w.beat)
-		default:
-		}
 		worked, open := w.takeTurn()
 		if worked {
 			continue
@@ -93,31 +88,23 @@ func (w *writer) run() {
 		select {
 		case <-w.queue.wake:
 		case <-poll.C:
-			w.inTurn(w.poll)
-		case <-beat.C:
-			w.inTurn(w.beat)
+			w.poll()
 		}
 	}
 	w.notifier.queue.close()
 	w.closeErr = errors.Join(w.checkpoint(), w.c.close())
 }
 
-func (w *writer) inTurn(f func()) {
-	w.turn.Lock()
-	defer w.turn.Unlock()
-	f()
-}
-
-// beat renews the leases.
-func (w *writer) beat() {
-	w.commit([]*op{{Op: &store.Op{Apply: (*store.Tx).Heartbeat}}})
-	w.db.readers.shrink()
-}
-
-// takeTurn commits what is queued, if anything is.
+// takeTurn renews the leases, if it is time to, and commits what is queued, if
+// anything is.
 func (w *writer) takeTurn() (worked, open bool) {
 	w.turn.Lock()
 	defer w.turn.Unlock()
+	if time.Since(w.beaten) >= heartbeatEvery {
+		w.beaten = time.Now()
+		w.commit([]*op{{Op: &store.Op{Apply: (*store.Tx).Heartbeat}}})
+		w.db.readers.shrink()
+	}
 	batch, open := w.nextBatch()
 	if len(batch) > 0 {
 		w.commit(batch)
@@ -297,6 +284,8 @@ func (w *writer) collect() error {
 // poll delivers what other processes wrote while this one was idle. A failure
 // here shows again, and is handled, with the next batch.
 func (w *writer) poll() {
+	w.turn.Lock()
+	defer w.turn.Unlock()
 	if w.down != nil || !w.db.rules.Listening() {
 		return
 	}
@@ -457,7 +446,7 @@ func newPoller(rules *store.Store, c *conn) (*poller, error) {
 
 // look is moved for a connection that is not in a transaction.
 func (p *poller) look() (bool, error) {
-	if _, err := p.c.versionNow(); err != nil {
+	if err := p.c.Exec(`PRAGMA data_version`); err != nil { // it must read something to learn of others
 		return false, err
 	}
 	return p.moved()
