@@ -162,22 +162,24 @@ const (
 	driving
 	terminal
 	transient
+	opening // of a gate
+	closing // of the gate it names
 )
 
 var kinds = map[Kind]trait{
 	KindIntentDraft:       envelope,
 	KindIntentCompiled:    envelope | driving,
-	KindIntentClarify:     envelope | driving,
-	KindIntentAnswer:      envelope | driving,
-	KindIntentAccept:      envelope | driving,
+	KindIntentClarify:     envelope | driving | opening,
+	KindIntentAnswer:      envelope | driving | closing,
+	KindIntentAccept:      envelope | driving | closing,
 	KindPlanProposed:      envelope | driving,
 	KindIntentCorrect:     envelope | driving,
 	KindIntentDispatch:    envelope,
 	KindIntentAttest:      envelope | driving | terminal,
 	KindIntentFail:        envelope | driving | terminal,
-	KindIntentCancel:      envelope | driving | terminal,
-	KindPolicyGate:        envelope,
-	KindPolicyGateResolve: envelope,
+	KindIntentCancel:      envelope | driving | terminal | closing,
+	KindPolicyGate:        envelope | opening,
+	KindPolicyGateResolve: envelope | closing,
 
 	KindDraftUpdated: plain, KindRunLaunched: plain, KindRunStarted: plain, KindRunResumed: plain,
 	KindRunParked: plain, KindRunInterrupted: plain, KindRunCancelRequested: plain,
@@ -225,3 +227,11 @@ func (k Kind) Driving() bool { return kinds[k]&driving != 0 }
 
 // Terminal reports whether nothing follows a record of this kind.
 func (k Kind) Terminal() bool { return kinds[k]&terminal != 0 }
+
+// OpensGate reports whether a record of this kind opens a gate.
+func (k Kind) OpensGate() bool { return kinds[k]&opening != 0 }
+
+// ClosesGate reports whether a record of this kind decides the gate that it names.
+// Before acceptance an answer, an acceptance or a cancellation is the decision
+// itself, and the last two may name none.
+func (k Kind) ClosesGate() bool { return kinds[k]&closing != 0 }

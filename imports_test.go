@@ -21,7 +21,7 @@ const module = "github.com/tipstaff/tipstaff"
 var levels = map[string]int{
 	".": 0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
 	"tool": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "cortex": 1, "delivery": 1, "pb": 1,
-	"plan": 2, "pipeline": 2, "agent": 2,
+	"plan": 2, "pipeline": 2, "agent": 2, "store": 2,
 	"runner": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "mcpserver": 4, "test/cmdtest": 4,
 	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/grpc": 5, "test/mutate": 5, "examples/fileserver": 5,

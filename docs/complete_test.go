@@ -135,7 +135,7 @@ func TestSkillCodesAreListed(t *testing.T) {
 
 func TestMemoryFaultsAreListed(t *testing.T) {
 	listed := firstColumn(section(t, "memory.md", "## Checking"))
-	real := append(constants(t, "../cortex", regexp.MustCompile(`^Fault[A-Z]`)), constants(t, "../sqlite", regexp.MustCompile(`^fault[A-Z]`))...)
+	real := append(constants(t, "../cortex", regexp.MustCompile(`^Fault[A-Z]`)), constants(t, "../store", regexp.MustCompile(`^fault[A-Z]`))...)
 	for _, code := range real {
 		if !slices.Contains(listed, code) {
 			t.Errorf("memory.md does not list %s", code)

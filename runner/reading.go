@@ -67,12 +67,6 @@ type reading struct {
 	err    error
 }
 
-// streaming is a source that gives records as they are read: so that also those
-// of a short run are read, and looked at, on two cores.
-type streaming interface {
-	EachRecord(ctx context.Context, run string, after int64, each func(flow.Stored) error) error
-}
-
 // batchSize is how many parsed records change hands at once.
 const batchSize = 64
 
@@ -91,26 +85,19 @@ func eachReading(ctx context.Context, src source, run string, f func(*reading) e
 			batch = make([]*reading, 0, batchSize)
 			return give(full)
 		}
-		err := readAll(ctx, src, run, take)
+		err := readPages(ctx, src, run, 0, func(page []flow.Stored) error {
+			for _, s := range page {
+				if err := take(s); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 		if err == nil && len(batch) > 0 {
 			err = give(batch)
 		}
 		return err
 	}, f)
-}
-
-func readAll(ctx context.Context, src source, run string, take func(flow.Stored) error) error {
-	if stream, ok := src.(streaming); ok {
-		return stream.EachRecord(ctx, run, 0, take)
-	}
-	return readPages(ctx, src, run, 0, func(page []flow.Stored) error {
-		for _, s := range page {
-			if err := take(s); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // event is the record as surfaces know it. What is not as it should be is left to

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // Backup copies the store into a new folder, as of one moment and while others
@@ -29,10 +30,10 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 			return made, err
 		}
 	}
-	if err := s.copyDatabase(to.database()); faultOf(err) == full {
+	if err := s.db.copyDatabase(to.database()); faultOf(err) == full {
 		return made, fmt.Errorf("%s: there is no space for a copy: make some, or name a folder on another disk (%w)", dir, err)
 	} else if err != nil {
-		return made, fmt.Errorf("copying %s to %s: %w", s.dir.database(), to.database(), explain(s.dir.database(), err))
+		return made, fmt.Errorf("copying %s to %s: %w", s.db.dir.database(), to.database(), explain(s.db.dir.database(), err))
 	}
 	blobs, err := to.settle(ctx, &made)
 	if err != nil {
@@ -41,19 +42,33 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 	// Blobs are durable before the records that name them: those of the copy are all
 	// there by now.
 	for _, digest := range blobs {
-		if err := errors.Join(s.dir.copyBlob(to, digest, &made), ctx.Err()); err != nil {
+		h, err := journal.ParseHash(digest)
+		if err != nil {
+			return made, fmt.Errorf("%w: %w", store.ErrDamaged, err)
+		}
+		there, err := copyFile(s.db.dir.blob(h), to.blob(h), 0o600)
+		if err := errors.Join(err, ctx.Err()); err != nil {
 			return made, err
 		}
+		if there {
+			made.Blobs++
+		} else {
+			made.Missing++ // here as well
+		}
 	}
-	if err := s.dir.copyKeys(to); err != nil {
-		return made, err
+	for _, name := range []string{journal.User, journal.Executor} {
+		for suffix, mode := range map[string]fs.FileMode{".key": 0o600, ".pub": 0o644} {
+			if _, err := copyFile(filepath.Join(s.db.dir.keys(), name+suffix), filepath.Join(to.keys(), name+suffix), mode); err != nil {
+				return made, err
+			}
+		}
 	}
 	return made, to.project(ctx)
 }
 
 // copyDatabase copies the database into a new file, which its reader may write.
-func (s *Store) copyDatabase(name string) error {
-	c, err := connect(s.dir.database(), readOnly)
+func (db *database) copyDatabase(name string) error {
+	c, err := connect(db.dir.database(), readOnly)
 	if err != nil {
 		return err
 	}
@@ -62,7 +77,7 @@ func (s *Store) copyDatabase(name string) error {
 
 // vacuumInto copies the database into a new file, durably.
 func vacuumInto(c *conn, name string) error {
-	if err := c.exec(`VACUUM INTO ?`, name); err != nil {
+	if err := c.Exec(`VACUUM INTO ?`, name); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
@@ -80,7 +95,7 @@ func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []stri
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := c.exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE holder IS NOT NULL`); err != nil {
+	if err := c.Exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE holder IS NOT NULL`); err != nil {
 		return nil, err
 	}
 	if made.Runs, err = c.number(ctx, `SELECT count(*) FROM runs`); err != nil {
@@ -89,48 +104,23 @@ func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []stri
 	if made.Records, err = c.number(ctx, `SELECT count(*) FROM records`); err != nil {
 		return nil, err
 	}
-	err = c.query(ctx, func(r row) error { blobs = append(blobs, r.text(0)); return nil }, `SELECT digest FROM blobs ORDER BY digest`)
+	err = c.Query(ctx, func(r store.Row) error { blobs = append(blobs, r.Text(0)); return nil }, `SELECT digest FROM blobs ORDER BY digest`)
 	return blobs, err
 }
 
-// copyBlob copies one blob. One that is missing is missing in the copy, too.
-func (f folder) copyBlob(to folder, digest string, made *tipstaff.Backup) error {
-	h, err := journal.ParseHash(digest)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+// copyFile copies a file; false: it is not there.
+func copyFile(from, to string, mode fs.FileMode) (bool, error) {
+	data, err := os.ReadFile(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	data, err := os.ReadFile(f.blob(h))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		made.Missing++
-		return nil
-	case err != nil:
-		return err
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(to), 0o700)
 	}
-	made.Blobs++
-	if err := os.MkdirAll(filepath.Dir(to.blob(h)), 0o700); err != nil {
-		return err
+	if err == nil {
+		err = writeFile(to, data, mode)
 	}
-	return writeFile(to.blob(h), data, 0o600)
-}
-
-// copyKeys copies what is signed with, and what that is checked with.
-func (f folder) copyKeys(to folder) error {
-	for _, name := range []string{journal.User, journal.Executor} {
-		for suffix, mode := range map[string]fs.FileMode{".key": 0o600, ".pub": 0o644} {
-			data, err := os.ReadFile(filepath.Join(f.keys(), name+suffix))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // lost here as well
-			}
-			if err == nil {
-				err = writeFile(filepath.Join(to.keys(), name+suffix), data, mode)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return true, err
 }
 
 // project opens the copy, which shows that it can be, and has the files of its

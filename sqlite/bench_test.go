@@ -43,7 +43,7 @@ func bareOne(b *testing.B) lane {
 	return func(b *testing.B, n int) {
 		for range n {
 			seq++
-			if err := c.exec(bareInsert, int64(1), seq, "effect.finished", bareRecord, bareHash); err != nil {
+			if err := c.Exec(bareInsert, int64(1), seq, "effect.finished", bareRecord, bareHash); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -94,15 +94,15 @@ func bareMany(b *testing.B) lane {
 	ended := make(chan struct{})
 	b.Cleanup(func() { queue.close(); <-ended })
 	commit := func(steps []bareStep) error {
-		if err := c.exec(`BEGIN IMMEDIATE`); err != nil {
+		if err := c.Exec(`BEGIN IMMEDIATE`); err != nil {
 			return err
 		}
 		for _, s := range steps {
-			if err := c.exec(bareInsert, s.run, s.seq, "effect.finished", bareRecord, bareHash); err != nil {
+			if err := c.Exec(bareInsert, s.run, s.seq, "effect.finished", bareRecord, bareHash); err != nil {
 				return err
 			}
 		}
-		return c.exec(`COMMIT`)
+		return c.Exec(`COMMIT`)
 	}
 	go func() {
 		defer close(ended)

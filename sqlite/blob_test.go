@@ -132,7 +132,7 @@ func TestBlobNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(b.Store.dir.blob(h)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(b.db.dir.blob(h)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("its file: %v %v", info, err)
 	}
 }

@@ -7,36 +7,25 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"sync"
 	"time"
 
 	sqlite3 "modernc.org/sqlite"
 
-	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // conn is one connection with its prepared statements. It is used by one
 // goroutine at a time. It stands on the driver itself: the pool of database/sql
 // would cost the writer a good part of its time and give it nothing.
 type conn struct {
-	c      driver.Conn
-	stmts  map[string]*stmt
-	runs   string // what reads a run; "": not asked for yet
-	format int64  // of the store; 0: not asked for yet
-
-	recent   map[string][]flow.Row // what was looked up at the version recentAt
-	recentAt uint32
-
-	used time.Time // when a reader gave it back; zero: it has no pages
+	c     driver.Conn
+	stmts map[string]*stmt
 }
 
 type stmt struct {
 	driver.Stmt
 	args []driver.NamedValue // reused from call to call
 }
-
-// row is one row of a result.
-type row []driver.Value
 
 const (
 	readWrite = "rwc"
@@ -46,9 +35,12 @@ const (
 	frozen = "frozen"
 )
 
+// busyTimeout is how long SQLite itself waits for another connection's lock.
+const busyTimeout = 5 * time.Second
+
 func connect(path, mode string) (*conn, error) {
 	q := url.Values{"mode": {mode}, "_pragma": {
-		"busy_timeout(5000)", "foreign_keys(ON)", "cache_size(-16384)",
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "foreign_keys(ON)", "cache_size(-16384)",
 		"synchronous(FULL)", "wal_autocheckpoint(1000)"}}
 	if mode == frozen {
 		q.Set("mode", readOnly)
@@ -98,20 +90,14 @@ func (s *stmt) bind(args []any) []driver.NamedValue {
 	return s.args
 }
 
-// exec runs a statement for its effect. Arguments are int64, string, []byte or
-// nil.
-func (c *conn) exec(query string, args ...any) error {
-	_, err := c.change(query, args...)
-	return err
-}
-
-// change is exec and what it changed.
-func (c *conn) change(query string, args ...any) (driver.Result, error) {
+// Exec implements [store.Conn].
+func (c *conn) Exec(query string, args ...any) error {
 	s, err := c.prepare(query)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), s.bind(args))
+	_, err = s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), s.bind(args))
+	return err
 }
 
 // script runs statements that are needed once.
@@ -120,9 +106,8 @@ func (c *conn) script(sql string) error {
 	return err
 }
 
-// query calls each with every row. The row is valid until each returns; the
-// strings and byte slices in it are the callee's.
-func (c *conn) query(ctx context.Context, each func(row) error, query string, args ...any) (err error) {
+// Query implements [store.Querier].
+func (c *conn) Query(ctx context.Context, each func(store.Row) error, query string, args ...any) (err error) {
 	s, err := c.prepare(query)
 	if err != nil {
 		return err
@@ -132,13 +117,17 @@ func (c *conn) query(ctx context.Context, each func(row) error, query string, ar
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	r := make(row, len(rows.Columns()))
+	values := make([]driver.Value, len(rows.Columns()))
+	r := make(store.Row, len(values))
 	for {
-		switch err := rows.Next(r); {
+		switch err := rows.Next(values); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
+		}
+		for i, v := range values {
+			r[i] = v
 		}
 		if err := each(r); err != nil {
 			return err
@@ -146,22 +135,8 @@ func (c *conn) query(ctx context.Context, each func(row) error, query string, ar
 	}
 }
 
-var errNoRow = errors.New("no row")
-
-// one reads a single row, or errNoRow.
-func (c *conn) one(ctx context.Context, each func(row) error, query string, args ...any) error {
-	found := false
-	err := c.query(ctx, func(r row) error { found = true; return each(r) }, query, args...)
-	if err == nil && !found {
-		return errNoRow
-	}
-	return err
-}
-
-// number reads a single number; 0 if there is none.
-func (c *conn) number(ctx context.Context, query string, args ...any) (n int64, err error) {
-	err = c.query(ctx, func(r row) error { n = r.int(0); return nil }, query, args...)
-	return n, err
+func (c *conn) number(ctx context.Context, query string, args ...any) (int64, error) {
+	return store.Number(ctx, c, query, args...)
 }
 
 // version changes with every commit, this connection's and, as of the last time
@@ -170,163 +145,65 @@ func (c *conn) version() (uint32, error) {
 	return c.c.(sqlite3.FileControl).FileControlDataVersion("main")
 }
 
-// versionNow is version for a connection that is not in a transaction: it must read
-// something to learn of others.
-func (c *conn) versionNow() (uint32, error) {
-	if err := c.exec(`PRAGMA data_version`); err != nil {
-		return 0, err
-	}
-	return c.version()
-}
-
-func (r row) int(i int) int64 { n, _ := r[i].(int64); return n }
-
-func (r row) text(i int) string {
-	switch v := r[i].(type) {
-	case string:
-		return v
-	case []byte:
-		return string(v)
-	}
-	return ""
-}
-
-func (r row) bytes(i int) []byte {
-	switch v := r[i].(type) {
-	case []byte:
-		return v
-	case string:
-		return []byte(v)
-	}
-	return nil
-}
-
-func (r row) time(i int) time.Time {
-	if n, ok := r[i].(int64); ok {
-		return time.Unix(0, n).UTC()
-	}
-	return time.Time{}
-}
-
-// stamp is a time as columns hold it; NULL for none.
-func stamp(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixNano()
-}
-
 // pool holds the connections of readers.
 type pool struct {
-	path  string
-	mode  string
-	slots chan struct{} // one for each connection that may be lent
-	done  chan struct{}
-
-	mu     sync.Mutex
-	idle   []*conn       // the last one used is the next one lent: it remembers most
-	linger time.Duration // after which one that nobody uses gives its pages back
-	timer  *time.Timer   // that sees to it; nil: none is due
+	path, mode string
+	idle       chan *conn // of those that are not lent; nil: it is made when needed
 }
 
-const (
-	readers = 4
-	linger  = 5 * time.Second
-)
+const readers = 4
 
 func newPool(path, mode string) *pool {
-	p := &pool{path: path, mode: mode, slots: make(chan struct{}, readers), done: make(chan struct{}), linger: linger}
+	p := &pool{path: path, mode: mode, idle: make(chan *conn, readers)}
 	for range readers {
-		p.slots <- struct{}{}
+		p.idle <- nil
 	}
 	return p
 }
 
 // use lends a connection to f.
-func (p *pool) use(ctx context.Context, f func(*conn) error) error {
+func (p *pool) use(ctx context.Context, f func(*conn) error) (err error) {
 	select {
-	case <-p.slots:
+	case c, open := <-p.idle:
+		if !open {
+			return errClosed
+		}
+		defer func() { p.idle <- c }()
+		if c == nil {
+			if c, err = connect(p.path, p.mode); err != nil {
+				return err
+			}
+		}
+		return f(c)
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-p.done:
-		return errClosed
-	}
-	defer func() { p.slots <- struct{}{} }()
-	c := p.take()
-	if c == nil {
-		fresh, err := connect(p.path, p.mode)
-		if err != nil {
-			return err
-		}
-		c = fresh
-	}
-	defer p.giveBack(c)
-	return f(c)
-}
-
-// take is the connection that was used last; nil: all are in use, or none was made yet.
-func (p *pool) take() *conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last := len(p.idle) - 1
-	if last < 0 {
-		return nil
-	}
-	c := p.idle[last]
-	p.idle = p.idle[:last]
-	return c
-}
-
-func (p *pool) giveBack(c *conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c.used = time.Now()
-	p.idle = append(p.idle, c)
-	p.wind(p.linger)
-}
-
-// wind sees to it that connections are looked at after a while.
-func (p *pool) wind(after time.Duration) {
-	if p.timer == nil {
-		p.timer = time.AfterFunc(after, p.rest)
 	}
 }
 
-// rest takes the pages from connections that nobody uses: a process whose runs all wait
-// must not hold what it read on the way.
-func (p *pool) rest() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.timer = nil
-	for _, c := range p.idle {
-		left := p.linger - time.Since(c.used)
-		switch {
-		case c.used.IsZero():
-		case left > 0:
-			p.wind(left)
+// shrink takes the pages from connections that nobody uses now: a process whose runs
+// all wait must not hold what it read on the way.
+func (p *pool) shrink() {
+	for range readers {
+		select {
+		case c := <-p.idle:
+			if c != nil {
+				_ = c.Exec(`PRAGMA shrink_memory`) // if it cannot, it keeps them
+			}
+			p.idle <- c
 		default:
-			_ = c.exec(`PRAGMA shrink_memory`) // if it cannot, it keeps them
-			c.recent, c.used = nil, time.Time{}
 		}
 	}
 }
 
 // close waits for the readers and closes their connections.
 func (p *pool) close() error {
-	close(p.done)
 	var errs []error
 	for range readers {
-		<-p.slots
+		if c := <-p.idle; c != nil {
+			errs = append(errs, c.close())
+		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	for _, c := range p.idle {
-		errs = append(errs, c.close())
-	}
-	p.idle = nil
+	close(p.idle)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing %s: %w", p.path, err)
 	}

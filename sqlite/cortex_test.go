@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -260,20 +259,14 @@ func TestForget(t *testing.T) {
 // An append that is refused leaves nothing in the log of the memory, and no gap.
 func TestRefusedAppendsLeaveNoGap(t *testing.T) {
 	t.Parallel()
-	var bad atomic.Value
-	bad.Store("")
-	b := newBench(t, &Options{Projectors: map[string]Projector{"plan.step": func(tx ProjectTx, _ flow.Record) error {
-		if tx.Run() == bad.Load() {
-			return errors.New("mine")
-		}
-		return nil
-	}}})
+	b := newBench(t, nil)
 	const runs = 20
 	leases := make([]flow.Lease, runs)
 	for i := range leases {
 		leases[i] = b.acquire(b.create())
 	}
-	bad.Store(leases[7].Run)
+	b.harm(fmt.Sprintf(`CREATE TRIGGER faulty BEFORE INSERT ON records WHEN new.kind = 'intent.attest' AND new.run = (SELECT n FROM runs WHERE id = '%s')
+		BEGIN SELECT RAISE(ABORT, 'mine'); END`, leases[7].Run))
 	var all sync.WaitGroup
 	for i, l := range leases {
 		all.Add(1)
@@ -289,7 +282,7 @@ func TestRefusedAppendsLeaveNoGap(t *testing.T) {
 		t.Errorf("the log has %d records", got)
 	}
 	b.memorySound()
-	bad.Store("")
+	b.harm(`DROP TRIGGER faulty`)
 	b.append(leases[7], leafEnd("root/a"))
 	if err := appendErr(b, leases[7], flow.Draft{Kind: "intent.attest", From: "user", Body: terminals["completed"].Body}); err == nil {
 		t.Error("a user attested")
@@ -339,7 +332,7 @@ func TestPowerLossAroundTheEnd(t *testing.T) {
 			if err := b.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			wal := b.Store.dir.database() + "-wal"
+			wal := b.db.dir.database() + "-wal"
 			before := size(t, wal)
 			end := end
 			end.Body = citing(name, fact).Body
@@ -410,27 +403,16 @@ func tornCopy(t *testing.T, b *bench, cut int64) string {
 // checks that the memory agrees.
 func endedAt(t *testing.T, b *bench, cut int64, run string) (ended bool) {
 	t.Helper()
-	c, err := connect(folder(tornCopy(t, b, cut)).database(), readWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
-	err = c.one(t.Context(), func(r row) error { ended = tipstaff.State(r.text(0)).Terminal(); return nil }, `SELECT state FROM runs WHERE id = ?`, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kinds []string
-	err = c.query(t.Context(), func(r row) error { kinds = append(kinds, r.text(0)); return nil }, `SELECT kind FROM cortex_log ORDER BY seq`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	torn := &bench{TB: t, dir: tornCopy(t, b, cut)}
+	torn.open(nil)
+	defer torn.shut()
+	ended = tipstaff.State(torn.row(run).State).Terminal()
 	want := []string{"remember", "remember"}
 	if ended {
 		want = append(want, "remember", "attest", "learn_weights")
 	}
-	d := newDerivation()
-	if err := d.read(t.Context(), c); err != nil || !slices.Equal(kinds, want) || !d.report().OK() {
-		t.Errorf("cut at %d, ended: %v, the log has %v: %+v: %v", cut, ended, kinds, d.report(), err)
+	if kinds, report := torn.memoryKinds(), torn.checkMemory(); !slices.Equal(kinds, want) || !report.OK() {
+		t.Errorf("cut at %d, ended: %v, the log has %v: %+v", cut, ended, kinds, report)
 	}
 	return ended
 }
@@ -447,20 +429,14 @@ func experienced(t *testing.T) *bench {
 	return b
 }
 
-// sabotaged calls f with a connection to a store that has come to harm. Nothing
-// of that lasts.
-func (b *bench) sabotaged(harm string, f func(*conn)) {
+// harm changes the database behind the back of the store.
+func (b *bench) harm(sql string) {
 	b.Helper()
-	c, err := connect(b.Store.dir.database(), readWrite)
+	c, err := connect(folder(b.dir).database(), readWrite)
+	if err == nil {
+		err = errors.Join(c.script(sql), c.close())
+	}
 	if err != nil {
-		b.Fatal(err)
-	}
-	defer c.close()
-	if err := c.script(`BEGIN IMMEDIATE; ` + harm); err != nil {
-		b.Fatal(err)
-	}
-	f(c)
-	if err := c.script(`ROLLBACK`); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -492,23 +468,19 @@ func TestDamagedMemory(t *testing.T) {
 		"weights are gone":               {`DELETE FROM cortex_weights`, "weights_mismatch", 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b.sabotaged(c.harm, func(db *conn) {
-				found, after := newDerivation(), newDerivation()
-				if err := found.read(t.Context(), db); err != nil {
-					t.Fatal(err)
-				}
-				problems := slices.Concat(found.report().Log.Problems, found.report().State.Problems)
-				if !slices.ContainsFunc(problems, func(p tipstaff.Problem) bool { return p.Code == c.code && p.Seq == c.seq }) {
-					t.Errorf("found %+v, want %s at %d", problems, c.code, c.seq)
-				}
-				rows, err := found.write(&tx{c: db})
-				if err == nil {
-					err = after.read(t.Context(), db)
-				}
-				if err != nil || after.report().OK() != c.repaired || (rows > 0) != c.repaired {
-					t.Errorf("%d rows were put right: %+v: %v", rows, after.report(), err)
-				}
-			})
+			torn := &bench{TB: t, dir: copied(t, b)}
+			torn.harm(c.harm)
+			torn.open(nil)
+			defer torn.shut()
+			found := torn.checkMemory()
+			problems := slices.Concat(found.Log.Problems, found.State.Problems)
+			if !slices.ContainsFunc(problems, func(p tipstaff.Problem) bool { return p.Code == c.code && p.Seq == c.seq }) {
+				t.Errorf("found %+v, want %s at %d", problems, c.code, c.seq)
+			}
+			after, err := torn.RebuildMemory(t.Context(), false)
+			if err != nil || after.OK() != c.repaired || (after.Rebuilt > 0) != c.repaired {
+				t.Errorf("put right: %+v: %v", after, err)
+			}
 		})
 	}
 	b.memorySound()
@@ -516,14 +488,7 @@ func TestDamagedMemory(t *testing.T) {
 
 func TestRebuildPutsRight(t *testing.T) {
 	b := experienced(t)
-	c, err := connect(b.Store.dir.database(), readWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = errors.Join(c.script(`UPDATE cortex_items SET citations = 9 WHERE seq = 1; DELETE FROM cortex_items WHERE seq = 2; UPDATE cortex_weights SET r = 1`), c.close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.harm(`UPDATE cortex_items SET citations = 9 WHERE seq = 1; DELETE FROM cortex_items WHERE seq = 2; UPDATE cortex_weights SET r = 1`)
 	if report := b.checkMemory(); report.State.Total != 3 || !report.Log.OK || report.Rebuilt != 0 {
 		t.Errorf("before: %+v", report)
 	}
@@ -585,38 +550,37 @@ func TestRecollectMissesNothing(t *testing.T) {
 	b.memorySound()
 }
 
-// A store of the format before there was a memory is taken over as it is.
-func TestStoreWithoutAMemoryIsMigrated(t *testing.T) {
-	list, err := loadSchema(embedded)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{TB: t, dir: filepath.Join(t.TempDir(), ".tipstaff")}
-	old, err := open(folder(b.dir), (&Options{UserKey: true}).withDefaults(), list[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Store = old
-	run := b.create()
-	b.append(b.acquire(run), step("root/a"))
-	b.shut()
-
-	b.open(&Options{ReadOnly: true}) // nothing is migrated, and nothing is there
-	items, err := b.MemoryItems(t.Context(), tipstaff.MemoryQuery{})
-	w, werr := b.MemoryWeights(t.Context())
-	if len(items) != 0 || w != cortex.Cold || err != nil || werr != nil || len(b.memoryLog()) != 0 {
-		t.Errorf("an old store remembers %v with %v: %v, %v", items, w, err, werr)
-	}
+// Every item has its row from the moment it is remembered.
+func TestEventsAreThereAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	fact := b.rememberFact("older than all of them")
+	l := b.acquire(b.create())
+	b.append(l, leafEnd("root/0"), leafEnd("root/1"), leafEnd("root/2"))
 	b.memorySound()
-	b.shut()
-
-	b.open(nobodyLives())
-	defer b.shut()
-	l := b.acquire(run)
-	b.append(l, leafEnd("root/b"), terminals["completed"])
-	b.verify(run)
-	if got := b.memoryKinds(); len(got) != 3 {
-		t.Errorf("the log has %v", got)
+	all, err := b.MemoryItems(t.Context(), tipstaff.MemoryQuery{})
+	if err != nil || len(all) != 4 || all[0].Path != "root/2" || all[2].Path != "root/0" || all[3].Item != fact {
+		t.Errorf("listed: %+v, %v", all, err)
+	}
+	for _, c := range []struct {
+		query tipstaff.MemoryQuery
+		want  int
+	}{{tipstaff.MemoryQuery{Limit: 2}, 2}, {tipstaff.MemoryQuery{Type: "event"}, 3}, {tipstaff.MemoryQuery{Type: "fact", Limit: 1}, 1}} {
+		if some, err := b.MemoryItems(t.Context(), c.query); len(some) != c.want || err != nil {
+			t.Errorf("%+v lists %+v, %v", c.query, some, err)
+		}
+	}
+	if m := b.item(all[1].Item); m != all[1] {
+		t.Errorf("looked up: %+v, want %+v", m, all[1])
+	}
+	found, err := b.Recollect(t.Context(), tipstaff.RecallRequest{Verb: "build"})
+	if err != nil || len(found) != 4 {
+		t.Errorf("recollected: %+v, %v", found, err)
+	}
+	b.append(l, terminals["completed"])
+	after, err := b.MemoryItems(t.Context(), tipstaff.MemoryQuery{Type: "event"})
+	if err != nil || len(after) != 3 || after[1] != all[1] {
+		t.Errorf("listed: %+v, %v", after, err)
 	}
 	b.memorySound()
 }

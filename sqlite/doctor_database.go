@@ -14,6 +14,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // database looks into the database, and compares it with what lies beside it.
@@ -29,7 +30,7 @@ func (x *examination) database(ctx context.Context) {
 		}
 		return
 	}
-	c, err := x.connect(ctx)
+	c, err := x.connect()
 	if err != nil {
 		x.failed(name, err)
 		return
@@ -44,7 +45,7 @@ func (x *examination) database(ctx context.Context) {
 
 // connect opens the database for reading. Where nobody has it open and the file
 // holds everything, it is read alone: not even a lock is left behind.
-func (x *examination) connect(ctx context.Context) (*conn, error) {
+func (x *examination) connect() (*conn, error) {
 	list, err := loadSchema(embedded)
 	if err != nil {
 		return nil, err
@@ -57,10 +58,9 @@ func (x *examination) connect(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	var newer *newerFormat
-	switch err := checkFormat(c, x.dir, list); {
-	case errors.As(err, &newer):
-		x.warn("format_newer", newer.path, "use the newer program", "it has format %d, this program knows %d: it can be read, not written", newer.have, newer.know)
+	switch have, err := checkFormat(c, x.dir, list); {
+	case errors.Is(err, errNewer):
+		x.warn("format_newer", x.dir.database(), "use the newer program", "it has format %d, this program knows %d: it can be read, not written", have, len(list))
 	case err != nil:
 		return nil, errors.Join(err, c.close())
 	}
@@ -70,8 +70,8 @@ func (x *examination) connect(ctx context.Context) (*conn, error) {
 // pages has SQLite check the structure of the file. What it finds is told once.
 func (x *examination) pages(ctx context.Context, c *conn) {
 	var faults []string
-	err := c.query(ctx, func(r row) error {
-		if text := r.text(0); text != "ok" {
+	err := c.Query(ctx, func(r store.Row) error {
+		if text := r.Text(0); text != "ok" {
 			faults = append(faults, strings.Join(strings.Fields(text), " "))
 		}
 		return nil
@@ -92,7 +92,7 @@ func (x *examination) references(ctx context.Context, c *conn) {
 		{`SELECT id FROM gates g WHERE NOT EXISTS (SELECT 1 FROM records WHERE run = g.run AND seq = g.opened)`, "the record that opened gate %s is missing"},
 		{`SELECT DISTINCT digest FROM blob_refs r WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE digest = r.digest)`, "a run keeps the blob %s, which is not stored"},
 	} {
-		err := c.query(ctx, func(r row) error {
+		err := c.Query(ctx, func(r store.Row) error {
 			x.error("reference", x.dir.database(), "tipstaff verify RUN says what it means for a run; "+restore, check.what, fmt.Sprint(r[0]))
 			return nil
 		}, check.query)
@@ -120,17 +120,17 @@ type examined struct {
 func (x *examination) runs(ctx context.Context, c *conn, folders []fs.DirEntry) {
 	known := map[string]bool{}
 	var runs []examined
-	err := c.query(ctx, func(r row) error {
-		run := examined{n: r.int(0), id: r.text(1), state: r.text(2)}
-		if process := r.bytes(3); len(process) > 0 {
-			run.owner, _ = readOwner(process) // one that cannot be read counts as dead
-			run.alive = run.owner != nil && x.opts.Alive(*run.owner, r.time(4))
-			x.clock("run "+run.id, "had a sign of life", r.time(4))
+	err := c.Query(ctx, func(r store.Row) error {
+		run := examined{n: r.Int(0), id: r.Text(1), state: r.Text(2)}
+		if process := r.Bytes(3); len(process) > 0 {
+			run.owner, _ = store.ReadOwner(process) // one that cannot be read counts as dead
+			run.alive = run.owner != nil && x.opts.Alive(*run.owner, r.Time(4))
+			x.clock("run "+run.id, "had a sign of life", r.Time(4))
 			if !run.alive {
 				x.warn("owner_gone", "run "+run.id, "tipstaff resume "+run.id, "the process that drove it has gone, and nobody has noticed")
 			}
 		}
-		x.clock("run "+run.id, "was changed", r.time(5))
+		x.clock("run "+run.id, "was changed", r.Time(5))
 		known[run.id] = true
 		runs = append(runs, run)
 		return nil
@@ -176,9 +176,9 @@ func (x *examination) envelopes(ctx context.Context, c *conn, run examined) {
 
 // compareFiles compares the envelopes of a run with the files in a folder.
 func compareFiles(ctx context.Context, c *conn, run int64, dir string) (stored [][]byte, missing int, faults []journal.Fault, err error) {
-	err = c.query(ctx, func(r row) error {
-		if journal.IsEnvelope(r.text(0)) {
-			stored = append(stored, r.bytes(1))
+	err = c.Query(ctx, func(r store.Row) error {
+		if journal.IsEnvelope(r.Text(0)) {
+			stored = append(stored, r.Bytes(1))
 		}
 		return nil
 	}, `SELECT kind, bytes FROM records WHERE run = ? ORDER BY seq`, run)
@@ -204,12 +204,12 @@ func compareFiles(ctx context.Context, c *conn, run int64, dir string) (stored [
 func (x *examination) signers(run examined, first []byte) {
 	rec, err := journal.Parse(first)
 	var draft struct {
-		Keys Keys `json:"keys"`
+		Keys store.Keys `json:"keys"`
 	}
 	if err != nil || json.Unmarshal(rec.Body, &draft) != nil {
 		return // for verify to tell
 	}
-	now := loadPublic(x.dir.keys()).public
+	now := loadPublic(x.dir.keys()).Public
 	if now[journal.Executor] != draft.Keys.Executor || now[journal.User] != draft.Keys.User {
 		x.warn("key_changed", "run "+run.id, "restore the keys from a copy made by tipstaff backup, or tipstaff fork "+run.id, "it was begun with other keys than those in %s: it can only be forked", x.dir.keys())
 	}

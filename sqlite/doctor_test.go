@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // Of many findings of one kind the first are listed and the others counted.
@@ -18,7 +19,7 @@ func TestExamineBoundsItsFindings(t *testing.T) {
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	old := time.Now().Add(-2 * blobAge)
+	old := time.Now().Add(-2 * store.BlobAge)
 	for i := range mostAlike + 5 {
 		name := filepath.Join(b.dir, "journal", fmt.Sprintf(".tmp-%d", i))
 		if err := os.WriteFile(name, nil, 0o600); err != nil {

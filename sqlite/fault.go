@@ -6,13 +6,11 @@ import (
 	"syscall"
 
 	sqlite3 "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 )
-
-// ErrDamaged is wrapped by errors that say the database file is not what was
-// written to it. Such a store can be read as far as it goes, never written.
-var ErrDamaged = errors.New("the database file is damaged")
 
 var errClosed = errors.New("the store is closed")
 
@@ -29,19 +27,6 @@ const (
 	locked         // the file cannot be written for lack of permission
 )
 
-// Result codes of SQLite; the low byte is the class.
-const (
-	codeNoMem    = 7
-	codeReadOnly = 8
-	codeIOErr    = 10
-	codeCorrupt  = 11
-	codeFull     = 13
-	codeCantOpen = 14
-	codeBusy     = 5
-	codeNotADB   = 26
-	codeIOErrShm = codeIOErr | 19<<8 // no space for the shared memory file
-)
-
 func faultOf(err error) fault {
 	if err == nil {
 		return noFault
@@ -53,21 +38,21 @@ func faultOf(err error) fault {
 	if !errors.As(err, &e) {
 		return ordinary
 	}
-	switch code := e.Code(); code & 0xff {
-	case codeBusy:
+	switch code := e.Code(); code & 0xff { // the low byte is the class
+	case lib.SQLITE_BUSY:
 		return busy
-	case codeFull:
+	case lib.SQLITE_FULL:
 		return full
-	case codeIOErr:
-		if code == codeIOErrShm {
+	case lib.SQLITE_IOERR:
+		if code == lib.SQLITE_IOERR_SHMSIZE { // no space for the shared memory file
 			return full
 		}
 		return broken
-	case codeNoMem, codeCantOpen:
+	case lib.SQLITE_NOMEM, lib.SQLITE_CANTOPEN:
 		return broken
-	case codeCorrupt, codeNotADB:
+	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
 		return damaged
-	case codeReadOnly:
+	case lib.SQLITE_READONLY:
 		return locked
 	}
 	return ordinary
@@ -84,7 +69,7 @@ func explain(path string, err error) error {
 	case broken:
 		return fmt.Errorf("%w: %s: check the disk, then start again; what was acknowledged is safe (%w)", flow.ErrStoreDown, path, err)
 	case damaged:
-		return fmt.Errorf("%w: %w: %s: tipstaff doctor says what is damaged; restore a copy made by tipstaff backup (%w)", flow.ErrReadOnly, ErrDamaged, path, err)
+		return fmt.Errorf("%w: %w: %s: tipstaff doctor says what is damaged; restore a copy made by tipstaff backup (%w)", flow.ErrReadOnly, store.ErrDamaged, path, err)
 	case locked:
 		return fmt.Errorf("%w: %s: give this user the right to write the file and its folder (%w)", flow.ErrReadOnly, path, err)
 	}

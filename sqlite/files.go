@@ -4,27 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
-
-// envelopeFile is an envelope that is also kept as a file, for people to read.
-// Nothing is ever read back from one.
-type envelopeFile struct {
-	run   string
-	seq   int64
-	kind  string
-	bytes []byte
-}
 
 // filer writes envelope files after the commits that made them true. No step
 // waits for it; programs call Flush before they exit.
 type filer struct {
-	s         *Store
+	db        *database
 	queue     *mailbox[fileJob]
 	ended     chan struct{}
 	errs      error            // since the last flush
@@ -32,38 +26,27 @@ type filer struct {
 	retry     <-chan time.Time // when they are tried again
 }
 
-// fileJob is a file to be written, anchors to be, or somebody who waits for those
-// before.
+// fileJob is what is to be written after a commit, or somebody who waits for all that
+// was queued before.
 type fileJob struct {
-	file    envelopeFile
+	files   []store.Envelope
 	anchors bool
 	flushed chan error
 }
 
-func newFiler(s *Store) *filer {
-	return &filer{s: s, queue: newMailbox[fileJob](), ended: make(chan struct{})}
-}
-
-func (f *filer) write(files []envelopeFile, anchors bool) {
-	jobs := make([]fileJob, 0, len(files)+1)
-	for _, file := range files {
-		jobs = append(jobs, fileJob{file: file})
-	}
-	if anchors {
-		jobs = append(jobs, fileJob{anchors: true})
-	}
-	if len(jobs) > 0 {
-		f.queue.put(jobs...)
-	}
+func newFiler(db *database) *filer {
+	return &filer{db: db, queue: newMailbox[fileJob](), ended: make(chan struct{})}
 }
 
 func (f *filer) run() {
 	defer close(f.ended)
-	f.fail(f.s.restoreAll(context.Background()))
+	f.fail(f.db.restoreAll(context.Background()))
 	f.anchor(true)
 	for {
 		jobs, open := f.queue.take(func(fileJob) bool { return true })
-		f.perform(jobs)
+		for _, job := range jobs {
+			f.perform(job)
+		}
 		if len(jobs) > 0 {
 			continue
 		}
@@ -78,34 +61,26 @@ func (f *filer) run() {
 	}
 }
 
-// perform writes what is queued and syncs each folder once.
-func (f *filer) perform(jobs []fileJob) {
+func (f *filer) perform(job fileJob) {
 	folders := map[string]bool{}
-	sync := func() {
-		for dir := range folders {
-			f.fail(syncDir(dir))
-		}
-		clear(folders)
-	}
-	for _, job := range jobs {
-		if job.flushed != nil {
-			sync()
-			job.flushed <- errors.Join(f.errs, f.anchoring)
-			f.errs = nil
-			continue
-		}
-		if job.anchors {
-			f.anchor(f.anchoring != nil)
-			continue
-		}
-		dir, err := f.s.writeEnvelope(job.file)
+	for _, file := range job.files {
+		dir, err := f.db.dir.writeEnvelope(file)
 		f.fail(err)
 		folders[dir] = true
 	}
-	sync()
+	for dir := range folders {
+		f.fail(syncDir(dir))
+	}
+	if job.anchors {
+		f.anchor(f.anchoring != nil)
+	}
+	if job.flushed != nil {
+		job.flushed <- errors.Join(f.errs, f.anchoring)
+		f.errs = nil
+	}
 }
 
-func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.s.dir), err)) }
+func (f *filer) fail(err error) { f.errs = errors.Join(f.errs, explain(string(f.db.dir), err)) }
 
 func (f *filer) close() error {
 	f.queue.close()
@@ -116,15 +91,15 @@ func (f *filer) close() error {
 // writeEnvelope links the file of an envelope into place, whose folder is yet to
 // be synced. One that is there stays as it is: if it differs, that is for verify
 // to report.
-func (s *Store) writeEnvelope(e envelopeFile) (dir string, err error) {
-	dir = s.EnvelopeDir(e.run)
-	name, content, err := journal.EnvelopeFile(e.bytes)
+func (f folder) writeEnvelope(e store.Envelope) (dir string, err error) {
+	dir = f.envelopes(e.Run)
+	name, content, err := journal.EnvelopeFile(e.Bytes)
 	if err != nil {
-		return dir, fmt.Errorf("%w: envelope %d of run %s: %w", ErrDamaged, e.seq, e.run, err)
+		return dir, fmt.Errorf("%w: envelope %d of run %s: %w", store.ErrDamaged, e.Seq, e.Run, err)
 	}
 	// One level at a time: a workspace that was moved away is not made again where
 	// it was.
-	for _, name := range []string{s.dir.journal(), dir} {
+	for _, name := range []string{f.journal(), dir} {
 		if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return dir, fmt.Errorf("%w: it is made again when the store is next opened", err)
 		}
@@ -137,12 +112,12 @@ func (s *Store) writeEnvelope(e envelopeFile) (dir string, err error) {
 
 // Flush returns when the files of all envelopes committed so far are written.
 func (s *Store) Flush(ctx context.Context) error {
-	if s.files == nil {
+	if s.db.files == nil {
 		return nil
 	}
 	flushed := make(chan error, 1)
-	if !s.files.queue.put(fileJob{flushed: flushed}) {
-		return fmt.Errorf("%s: %w", s.dir, errClosed)
+	if !s.db.files.queue.put(fileJob{flushed: flushed}) {
+		return fmt.Errorf("%s: %w", s.db.dir, errClosed)
 	}
 	select {
 	case err := <-flushed:
@@ -153,47 +128,136 @@ func (s *Store) Flush(ctx context.Context) error {
 }
 
 // EnvelopeDir is the folder with the files of a run's envelopes.
-func (s *Store) EnvelopeDir(run string) string { return filepath.Join(s.dir.journal(), run) }
+func (s *Store) EnvelopeDir(run string) string { return s.db.dir.envelopes(run) }
+
+func (f folder) envelopes(run string) string { return filepath.Join(f.journal(), run) }
 
 // restoreAll writes the files that are missing. It compares counts, so that a
 // store of many runs opens quickly.
-func (s *Store) restoreAll(ctx context.Context) error {
+func (db *database) restoreAll(ctx context.Context) error {
 	envelopes := map[string]int64{}
-	err := s.read(ctx, func(c *conn) error {
-		return c.query(ctx, func(r row) error { envelopes[r.text(0)] = r.int(1); return nil }, `SELECT id, envs FROM runs`)
-	})
+	err := db.Query(ctx, func(r store.Row) error { envelopes[r.Text(0)] = r.Int(1); return nil }, `SELECT id, envs FROM runs`)
 	var errs []error
 	for run, want := range envelopes {
-		entries, err := os.ReadDir(s.EnvelopeDir(run))
+		entries, err := os.ReadDir(db.dir.envelopes(run))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 		if int64(len(entries)) < want {
-			errs = append(errs, s.RestoreFiles(ctx, run))
+			errs = append(errs, db.restore(ctx, run))
 		}
 	}
 	return errors.Join(append(errs, err)...)
 }
 
 // RestoreFiles writes those files of a run's envelopes that are missing.
-func (s *Store) RestoreFiles(ctx context.Context, run string) error {
-	var files []envelopeFile
-	err := s.eachRecord(ctx, selectRecords, run, 0, 0, func(r row) error {
-		if record, kind := stored(r), r.text(3); journal.IsEnvelope(kind) {
-			files = append(files, envelopeFile{run, record.Seq, kind, record.Bytes})
-		}
-		return nil
-	})
-	if err != nil || len(files) == 0 {
-		return err
-	}
-	if err := os.MkdirAll(s.EnvelopeDir(run), 0o700); err != nil {
+func (s *Store) RestoreFiles(ctx context.Context, run string) error { return s.db.restore(ctx, run) }
+
+func (db *database) restore(ctx context.Context, run string) error {
+	records, err := db.rules.Records(ctx, run, 0, 0)
+	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, file := range files {
-		_, err := s.writeEnvelope(file)
-		errs = append(errs, err)
+	for _, r := range records {
+		if journal.IsEnvelope(r.Kind) {
+			_, err := db.dir.writeEnvelope(store.Envelope{Run: run, Seq: r.Seq, Bytes: r.Bytes})
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(append(errs, syncDir(s.EnvelopeDir(run)))...)
+	if len(errs) > 0 {
+		errs = append(errs, syncDir(db.dir.envelopes(run)))
+	}
+	return errors.Join(errs...)
+}
+
+// anchorRetry is the time between two tries to write anchors.
+const anchorRetry = 10 * time.Second
+
+// anchor writes what is due, and has itself called again if it cannot. Lines that an
+// earlier try may have written are looked for first.
+func (f *filer) anchor(again bool) {
+	f.anchoring, f.retry = f.writeAnchors(context.Background(), again), nil
+	if f.anchoring != nil {
+		f.retry = time.After(anchorRetry)
+		f.anchoring = fmt.Errorf("%w: it is tried again, also by whoever next opens the store", f.anchoring)
+	}
+}
+
+// writeAnchors appends what is due to the anchor file, and crosses it off when it is
+// on the disk: a crash between the two repeats lines, and loses none.
+func (f *filer) writeAnchors(ctx context.Context, again bool) (err error) {
+	if due, err := f.db.rules.AnchorsDue(ctx); err != nil || len(due) == 0 {
+		return err
+	}
+	file, err := f.db.opts.Anchor()
+	if err != nil {
+		return err
+	}
+	if file == "" {
+		return errors.New("there are anchors to be written and tipstaff.yaml names no anchor.file")
+	}
+	unlock, err := lockFile(f.db.dir.at("outbox.lock"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	due, err := f.db.rules.AnchorsDue(ctx) // another process may have been faster
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	missing := due
+	if again {
+		missing = slices.DeleteFunc(slices.Clone(due), func(a journal.Anchor) bool {
+			known, err := journal.ReadAnchors(file, a.Run)
+			return err == nil && slices.Contains(known[a.Seq], a.Hash)
+		})
+	}
+	if err := appendAnchors(file, missing); err != nil {
+		return fmt.Errorf("writing the anchor file: %w", err)
+	}
+	return f.db.rules.AnchorsWritten(ctx, due)
+}
+
+// appendAnchors adds lines to a file that may only be added to. A line that somebody
+// has not finished is ended first.
+func appendAnchors(file string, list []journal.Anchor) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var lines []byte
+	if unfinished(file) {
+		lines = append(lines, '\n')
+	}
+	for _, d := range list {
+		lines = append(lines, d.Line()...)
+	}
+	_, before := os.Stat(file)
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(lines)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil && errors.Is(before, fs.ErrNotExist) {
+		err = syncDir(filepath.Dir(file))
+	}
+	return err
+}
+
+// unfinished reports whether a file ends within a line.
+func unfinished(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	last := make([]byte, 1)
+	if _, err := f.Seek(-1, io.SeekEnd); err != nil {
+		return false // it is empty
+	}
+	n, _ := f.Read(last)
+	return n == 1 && last[0] != '\n'
 }

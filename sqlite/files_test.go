@@ -64,7 +64,7 @@ func TestEnvelopeFiles(t *testing.T) {
 	if err != nil || len(faults) != 1 || faults[0].File != want[1] {
 		t.Fatalf("faults: %v %v", faults, err)
 	}
-	if err := os.RemoveAll(b.Store.dir.journal()); err != nil {
+	if err := os.RemoveAll(b.db.dir.journal()); err != nil {
 		t.Fatal(err)
 	}
 	b.verify(run)

@@ -12,6 +12,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/flow/flowtest"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // TestFlow runs the suite that every log passes. On a disk it takes minutes, so
@@ -91,7 +92,7 @@ func decisionDraft(g flow.GateRow, d flow.Decision) flow.Draft {
 func (b *bed) Records(run string) (records []flow.Record, err error) {
 	stored, err := b.Store.Records(context.Background(), run, 0, 0)
 	for _, s := range stored {
-		r, parseErr := parseRecord(s.Bytes)
+		r, parseErr := store.ParseRecord(s.Bytes)
 		r.Draft = translate(r.Draft, fromStore)
 		records, err = append(records, r), errors.Join(err, parseErr)
 	}
@@ -99,7 +100,7 @@ func (b *bed) Records(run string) (records []flow.Record, err error) {
 }
 
 func (b *bed) Reopen() error {
-	b.reopen(&b.opts)
+	b.reopen(&b.db.opts)
 	runs, err := b.Runs(context.Background(), flow.Query{Leased: true})
 	for _, r := range runs {
 		err = errors.Join(err, b.writeErr(r.ID, flow.Draft{Kind: "run.interrupted", Body: body(`{"reason":"killed"}`)}))

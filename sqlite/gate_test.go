@@ -111,7 +111,7 @@ func TestGateRowsAreWhatTheRecordsSay(t *testing.T) {
 // own, and a confirmation is closed by the acceptance.
 func TestGatesBeforeAcceptance(t *testing.T) {
 	b := newBench(t, nil)
-	id := tipstaff.NewID(b.opts.Now()).String()
+	id := tipstaff.NewID(b.db.opts.Now()).String()
 	begun := b.begun()
 	err := b.Create(t.Context(), flow.NewRun{ID: id, User: "local"}, begun[:2])
 	if err != nil {

@@ -42,7 +42,7 @@ func paths(records []flow.Record) (paths string) {
 
 func (b *bench) fork(source string, at int64) string {
 	b.Helper()
-	id := tipstaff.NewID(b.opts.Now()).String()
+	id := tipstaff.NewID(b.db.opts.Now()).String()
 	if err := b.Create(b.Context(), flow.NewRun{ID: id, User: "local", Base: source, BaseSeq: at}, b.begun()); err != nil {
 		b.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestEnvelopesKeepTheIDTheyAreGiven(t *testing.T) {
 	b := newBench(t, nil)
 	run := b.create()
 	d := gate("G1", "root/ok")
-	d.ID = tipstaff.NewID(b.opts.Now()).String()
+	d.ID = tipstaff.NewID(b.db.opts.Now()).String()
 	b.append(b.acquire(run), d)
 	records := b.load(run).Records
 	if got := records[len(records)-1].ID; got != d.ID {
@@ -152,7 +152,7 @@ func TestForksInherit(t *testing.T) {
 		t.Fatalf("early fork: base %q, segment %d", paths(h.Base), h.Segment)
 	}
 	for _, at := range []int64{0, 10, 99} {
-		err := b.Create(t.Context(), flow.NewRun{ID: tipstaff.NewID(b.opts.Now()).String(), Base: source, BaseSeq: at}, nil)
+		err := b.Create(t.Context(), flow.NewRun{ID: tipstaff.NewID(b.db.opts.Now()).String(), Base: source, BaseSeq: at}, nil)
 		if err == nil {
 			t.Errorf("forked at record %d of 9", at)
 		}
@@ -191,12 +191,12 @@ func TestRowTakesTheFold(t *testing.T) {
 	run := b.create()
 	l := b.acquire(run)
 	var many []flow.Draft
-	for i := range foldEvery + 10 {
+	for i := range 1000 + 10 {
 		many = append(many, flow.Draft{Kind: "plan.step", Path: fmt.Sprintf("root/%d", i), N: 1, Body: body(`{"node":"n","status":"completed"}`)})
 	}
 	b.append(l, many...)
 	row := b.row(run)
-	if row.Head-row.FoldSeq >= foldEvery {
+	if row.Head-row.FoldSeq >= 1000 {
 		t.Fatalf("the fold is of record %d, the head %d", row.FoldSeq, row.Head)
 	}
 	b.append(l, gate("G1", "root/ok"), step("root/x"))
@@ -218,7 +218,7 @@ func TestRowTakesTheFold(t *testing.T) {
 	if diff := cmp.Diff(whole, stored, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-all records +row and the rest)\n%s", diff)
 	}
-	if whole.Steps["completed"] != foldEvery+10 || stored.State != "executing" {
+	if whole.Steps["completed"] != 1000+10 || stored.State != "executing" {
 		t.Errorf("fold: %+v", stored)
 	}
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,55 +13,33 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
-
-// Keys are the public keys that sign new envelopes: what intent.draft publishes.
-type Keys struct {
-	User     journal.PublicKey `json:"user"`
-	Executor journal.PublicKey `json:"executor"`
-}
-
-// keyring is what this process may sign with.
-type keyring struct {
-	private map[string]*journal.PrivateKey // without "user" unless it was asked for
-	public  map[string]journal.PublicKey
-}
-
-// signer is the private key that a draft's From names.
-func (k *keyring) signer(from string) (*journal.PrivateKey, error) {
-	if key, ok := k.private[from]; ok {
-		return key, nil
-	}
-	if from == journal.User {
-		return nil, errors.New("this process does not hold the user's key: sign as executor, on behalf of someone")
-	}
-	return nil, fmt.Errorf("%q signs nothing: user or executor does", from)
-}
 
 // openKeys loads the keys in dir and makes those that are missing. The caller
 // holds the lock of the store.
-func openKeys(dir string, withUser bool) (*keyring, error) {
+func openKeys(dir string, withUser bool) (*store.Keyring, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%w: %w: give this user the right to write the folder", flow.ErrReadOnly, err)
 	}
 	if err := refuseWider(dir, 0o700); err != nil {
 		return nil, err
 	}
-	ring := &keyring{private: map[string]*journal.PrivateKey{}, public: map[string]journal.PublicKey{}}
+	ring := &store.Keyring{Private: map[string]*journal.PrivateKey{}, Public: map[string]journal.PublicKey{}}
 	for _, name := range []string{journal.Executor, journal.User} {
-		if err := ring.open(dir, name, name == journal.Executor || withUser); err != nil {
+		if err := openPair(ring, dir, name, name == journal.Executor || withUser); err != nil {
 			return nil, err
 		}
 	}
 	return ring, nil
 }
 
-// open loads one pair, or its public half where the private one is not wanted.
-func (k *keyring) open(dir, name string, private bool) error {
+// openPair loads one pair, or its public half where the private one is not wanted.
+func openPair(k *store.Keyring, dir, name string, private bool) error {
 	public := filepath.Join(dir, name+".pub")
 	if !private {
 		if pub, err := readPublic(public); !errors.Is(err, fs.ErrNotExist) {
-			k.public[name] = pub
+			k.Public[name] = pub
 			return err
 		}
 	}
@@ -71,9 +48,9 @@ func (k *keyring) open(dir, name string, private bool) error {
 		return err
 	}
 	if private {
-		k.private[name] = key
+		k.Private[name] = key
 	}
-	k.public[name] = key.Public()
+	k.Public[name] = key.Public()
 	if pub, err := readPublic(public); err == nil && pub == key.Public() {
 		return nil
 	}
@@ -137,36 +114,20 @@ func readPublic(name string) (pub journal.PublicKey, err error) {
 }
 
 // loadPublic is openKeys for a store that may not be written.
-func loadPublic(dir string) *keyring {
-	ring := &keyring{public: map[string]journal.PublicKey{}}
+func loadPublic(dir string) *store.Keyring {
+	ring := &store.Keyring{Public: map[string]journal.PublicKey{}}
 	for _, name := range []string{journal.Executor, journal.User} {
 		if pub, err := readPublic(filepath.Join(dir, name+".pub")); err == nil {
-			ring.public[name] = pub
+			ring.Public[name] = pub
 		}
 	}
 	return ring
 }
 
-// remember keeps the public keys in the store, where verify finds them even
-// after the files have gone.
-func (k *keyring) remember(c *conn) error {
-	for name, pub := range k.public {
-		if err := c.exec(`INSERT OR IGNORE INTO keys (id, name, public) VALUES (?, ?, ?)`, pub.ID().String(), name, pub[:]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Keys are the public keys of this store's user and executor.
-func (s *Store) Keys() Keys {
-	return Keys{User: s.keys.public[journal.User], Executor: s.keys.public[journal.Executor]}
-}
-
 // Secret is a key for a purpose other than signing. Every process that may sign as
 // the executor of this store is given the same; nil: this one may not.
 func (s *Store) Secret(purpose string) []byte {
-	executor := s.keys.private[journal.Executor]
+	executor := s.db.keys.Private[journal.Executor]
 	if executor == nil {
 		return nil
 	}
@@ -175,18 +136,4 @@ func (s *Store) Secret(purpose string) []byte {
 		panic(err)
 	}
 	return key
-}
-
-// PublicKeys are all that were ever made here, in a fixed order.
-func (s *Store) PublicKeys(ctx context.Context) (keys []journal.PublicKey, err error) {
-	err = s.read(ctx, func(c *conn) error {
-		return c.query(ctx, func(r row) error {
-			if len(r.bytes(0)) != len(journal.PublicKey{}) {
-				return fmt.Errorf("%w: %s: a stored key has the wrong size", ErrDamaged, s.dir.database())
-			}
-			keys = append(keys, journal.PublicKey(r.bytes(0)))
-			return nil
-		}, `SELECT public FROM keys ORDER BY id`)
-	})
-	return keys, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // nobodyLives is the options of a store in which every owner counts as dead.
@@ -265,7 +266,7 @@ func TestHeartbeatRenewsOwnLeases(t *testing.T) {
 	b.acquire(held)
 	<-clock
 	clock <- now.Add(time.Minute)
-	if err := b.do(context.Background(), &op{apply: b.writer.heartbeat}); err != nil {
+	if err := b.db.Do(context.Background(), &store.Op{Apply: (*store.Tx).Heartbeat}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.row(held).Heartbeat; !got.Equal(now.Add(time.Minute)) {

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -153,5 +155,61 @@ func TestOtherDatabaseIsRefused(t *testing.T) {
 	}
 	if _, err := Open(string(dir), nil); err == nil || !strings.Contains(err.Error(), "another program") {
 		t.Fatalf("opening: %v", err)
+	}
+}
+
+// backTo turns a store of the present format into one of an earlier format: what each
+// migration brought is taken away, the last first.
+var backTo = []struct {
+	format int
+	undo   string
+}{
+	{5, `DELETE FROM cortex_items WHERE type = 'event'`}, // whose rows came later then
+	{4, `ALTER TABLE runs DROP COLUMN anchor; DROP TABLE outbox`},
+	{3, `DROP INDEX runs_envelope; DROP INDEX runs_request; DROP INDEX runs_thread;
+		ALTER TABLE runs DROP COLUMN envelope; ALTER TABLE runs DROP COLUMN request; ALTER TABLE runs DROP COLUMN thread`},
+	{2, `DROP INDEX runs_session; ALTER TABLE runs DROP COLUMN session`},
+	{1, `DROP TABLE cortex_items; DROP TABLE cortex_log; DROP TABLE cortex_weights; DROP INDEX records_children`},
+}
+
+// A store of an earlier format is not read before it was migrated, and loses nothing
+// when it is.
+func TestOldStoresAreMigrated(t *testing.T) {
+	for i, old := range backTo {
+		t.Run(fmt.Sprint("format ", old.format), func(t *testing.T) {
+			b := newBench(t, nobodyLives())
+			b.rememberFact("older than the events")
+			run := b.create()
+			b.append(b.acquire(run), leafEnd("root/a"), leafEnd("root/b"))
+			before, err := b.MemoryItems(t.Context(), tipstaff.MemoryQuery{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.shut()
+			for _, back := range backTo[:i+1] {
+				b.harm(back.undo)
+			}
+			b.harm(fmt.Sprint(`PRAGMA user_version = `, old.format))
+
+			b.open(&Options{ReadOnly: true})
+			if _, err := b.Run(t.Context(), run); !errors.Is(err, flow.ErrReadOnly) || !strings.Contains(err.Error(), fmt.Sprint("has format ", old.format)) {
+				t.Errorf("read as it is: %v", err)
+			}
+			if _, err := b.Backup(t.Context(), filepath.Join(t.TempDir(), "copy")); err != nil {
+				t.Errorf("copied as it is: %v", err)
+			}
+			b.shut()
+
+			b.open(nobodyLives())
+			after, err := b.MemoryItems(t.Context(), tipstaff.MemoryQuery{})
+			if err != nil || old.format > 1 && !slices.Equal(after, before) {
+				t.Errorf("remembered: %+v, %v\nwant %+v", after, err, before)
+			}
+			b.memorySound()
+			b.append(b.acquire(run), leafEnd("root/c"), terminals["completed"])
+			b.mustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t"})
+			b.verify(run)
+			b.memorySound()
+		})
 	}
 }

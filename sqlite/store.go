@@ -2,15 +2,14 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // Options of a store; nil means the defaults.
@@ -20,17 +19,14 @@ type Options struct {
 	Alive func(owner flow.Owner, heartbeat time.Time) bool
 	// Now is the clock of records and leases. nil: time.Now.
 	Now func() time.Time
-	// Projectors derive rows of other packages from records, by kind, in the
-	// transaction that stores them.
-	Projectors map[string]Projector
+	// Anchor names the file that anchors are written to and resumed runs compared
+	// with; "": there is none. nil: likewise.
+	Anchor func() (string, error)
 	// ReadOnly opens without making, migrating, repairing or signing anything.
 	ReadOnly bool
 	// UserKey loads the user's private key too. Without it drafts From user are
 	// refused: only a program that the user runs in person should ask for it.
 	UserKey bool
-	// Anchor names the file that anchors are written to and resumed runs compared
-	// with; "": there is none. nil: likewise.
-	Anchor func() (string, error)
 	// FullLimit is how long a full disk is waited for. 0: a minute.
 	FullLimit time.Duration
 	// FullPause is the time between two tries on a full disk. 0: a second.
@@ -42,24 +38,18 @@ type Options struct {
 	walLimit int64 // size of the log above which it is cut; 0: 64 MiB
 }
 
-const (
-	heartbeatEvery = 5 * time.Second
-	heartbeatValid = 30 * time.Second
-	pollEvery      = 50 * time.Millisecond
-)
+// rules are the options of the rules.
+func (o *Options) rules() *store.Options {
+	return &store.Options{Alive: o.Alive, Now: o.Now, Anchor: o.Anchor}
+}
 
 func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
-	if v.Now == nil {
-		v.Now = time.Now
-	}
-	if v.Alive == nil {
-		now := v.Now
-		v.Alive = func(_ flow.Owner, heartbeat time.Time) bool { return now().Sub(heartbeat) < heartbeatValid }
-	}
+	rules := v.rules().WithDefaults()
+	v.Alive, v.Now, v.Anchor = rules.Alive, rules.Now, rules.Anchor
 	v.FullLimit = positive(v.FullLimit, time.Minute)
 	v.FullPause = positive(v.FullPause, time.Second)
 	v.BusyLimit = positive(v.BusyLimit, 30*time.Second)
@@ -77,22 +67,23 @@ func positive[T ~int64](n, otherwise T) T {
 // Store keeps runs in a folder. It is safe for concurrent use, by several
 // processes too.
 type Store struct {
-	dir     folder
-	opts    Options
-	holder  string // names this open store in the leases it holds
-	keys    *keyring
-	readers *pool
-	hub     *hub
-	writer  *writer // nil: read-only
-	refusal error   // why, then
-	poller  *poller // nil: the writer polls
-	files   *filer  // nil: read-only
-
-	sound    heads    // of the runs, as far as this process knows
-	acquired sync.Map // by run: the *loading that its drive will ask for
+	*store.Store
+	db *database
 }
 
-var _ flow.Store = (*Store)(nil)
+// database is the [store.DB] of a folder.
+type database struct {
+	dir     folder
+	opts    Options
+	readers *pool
+	rules   *store.Store
+	keys    *store.Keyring
+	files   *filer  // nil: read-only
+	writer  *writer // nil: likewise
+	refusal error   // why, then
+	older   error   // why it cannot be read either: nobody has migrated it
+	stop    func() error
+}
 
 // Open opens the store in dir, the folder .tipstaff, and makes it if need be.
 //
@@ -111,9 +102,8 @@ func open(dir folder, opts Options, list schema) (*Store, error) {
 		return openReading(dir, opts, list, fmt.Errorf("%w: it was opened so", flow.ErrReadOnly))
 	}
 	s, err := openWriting(dir, opts, list)
-	var newer *newerFormat
 	switch {
-	case errors.As(err, &newer), faultOf(err) == damaged:
+	case errors.Is(err, errNewer), faultOf(err) == damaged:
 		s, readErr := openReading(dir, opts, list, explain(dir.database(), err))
 		if readErr != nil {
 			return nil, explain(dir.database(), err)
@@ -125,23 +115,13 @@ func open(dir folder, opts Options, list schema) (*Store, error) {
 	return s, nil
 }
 
-// newerFormat is a file that a later version of this program has written.
-type newerFormat struct {
-	path       string
-	have, know int64
-}
-
-func (e *newerFormat) Error() string {
-	return fmt.Sprintf("%v: format_newer: %s has format %d, this program knows %d: use the newer program to write",
-		flow.ErrReadOnly, e.path, e.have, e.know)
-}
-
-func (e *newerFormat) Unwrap() error { return flow.ErrReadOnly }
+// errNewer is a file that a later version of this program has written.
+var errNewer = errors.New("format_newer")
 
 // prepare makes the folder, the file, its tables and the keys, with other
 // processes locked out: two that switch a fresh file to WAL at once would both
 // fail, however long they wait.
-func prepare(dir folder, opts Options, list schema) (c *conn, ring *keyring, err error) {
+func prepare(dir folder, opts Options, list schema) (c *conn, ring *store.Keyring, err error) {
 	if err := dir.make(); err != nil {
 		return nil, nil, err
 	}
@@ -165,8 +145,8 @@ func prepare(dir folder, opts Options, list schema) (c *conn, ring *keyring, err
 }
 
 // fill brings the file to the newest format and gives it keys.
-func fill(c *conn, dir folder, opts Options, list schema) (*keyring, error) {
-	if err := checkFormat(c, dir, list); err != nil {
+func fill(c *conn, dir folder, opts Options, list schema) (*store.Keyring, error) {
+	if _, err := checkFormat(c, dir, list); err != nil {
 		return nil, err
 	}
 	if err := c.script(`PRAGMA journal_mode = WAL`); err != nil {
@@ -179,41 +159,49 @@ func fill(c *conn, dir folder, opts Options, list schema) (*keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ring, ring.remember(c)
+	return ring, ring.Remember(c)
 }
 
-func checkFormat(c *conn, dir folder, list schema) error {
-	have, err := c.number(context.Background(), `PRAGMA user_version`)
+// checkFormat returns the format of the file.
+func checkFormat(c *conn, dir folder, list schema) (have int64, err error) {
+	have, err = c.number(context.Background(), `PRAGMA user_version`)
 	if err != nil {
-		return err
+		return have, err
 	}
 	id, err := c.number(context.Background(), `PRAGMA application_id`)
 	if err != nil {
-		return err
+		return have, err
 	}
 	if id != applicationID && (id != 0 || have != 0) {
-		return fmt.Errorf("%s is a database of another program: move it away", dir.database())
+		return have, fmt.Errorf("%s is a database of another program: move it away", dir.database())
 	}
 	if have > int64(len(list)) {
-		return &newerFormat{dir.database(), have, int64(len(list))}
+		return have, fmt.Errorf("%w: %w: %s has format %d, this program knows %d: use the newer program to write",
+			flow.ErrReadOnly, errNewer, dir.database(), have, len(list))
 	}
-	return nil
+	return have, nil
+}
+
+func newStore(dir folder, opts Options, keys *store.Keyring, mode string) *database {
+	keys.Place = dir.keys()
+	db := &database{dir: dir, opts: opts, keys: keys, readers: newPool(dir.database(), mode)}
+	db.rules = store.New(db, keys, opts.rules())
+	return db
 }
 
 func openWriting(dir folder, opts Options, list schema) (*Store, error) {
-	c, ring, err := prepare(dir, opts, list)
+	c, keys, err := prepare(dir, opts, list)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, opts: opts, holder: rand.Text(), keys: ring, readers: newPool(dir.database(), readOnly), hub: newHub()}
-	s.files = newFiler(s)
-	s.writer, err = newWriter(s, c)
-	if err != nil {
+	db := newStore(dir, opts, keys, readOnly)
+	db.files = newFiler(db)
+	if db.writer, err = newWriter(db, c); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	go s.files.run()
-	go s.writer.run()
-	return s, nil
+	go db.files.run()
+	go db.writer.run()
+	return &Store{db.rules, db}, nil
 }
 
 func openReading(dir folder, opts Options, list schema, refusal error) (*Store, error) {
@@ -221,45 +209,52 @@ func openReading(dir folder, opts Options, list schema, refusal error) (*Store, 
 		return nil, fmt.Errorf("%w: there is no store in %s: run something first", flow.ErrReadOnly, dir)
 	}
 	mode := readOnly
-	newer, err := tryReading(dir, mode, list)
+	format, err := tryReading(dir, mode, list)
 	if faultOf(err) == full && noLog(dir) {
 		mode = frozen
-		newer, err = tryReading(dir, mode, list)
+		format, err = tryReading(dir, mode, list)
+	}
+	if errors.Is(err, errNewer) {
+		refusal, err = err, nil
 	}
 	if err != nil {
 		return nil, explain(dir.database(), err)
-	}
-	if newer != nil {
-		refusal = newer
 	}
 	c, err := connect(dir.database(), mode)
 	if err != nil {
 		return nil, explain(dir.database(), err)
 	}
-	s := &Store{dir: dir, opts: opts, refusal: refusal, keys: loadPublic(dir.keys()), readers: newPool(dir.database(), mode), hub: newHub()}
-	s.poller = newPoller(s.hub, c)
-	if err := s.poller.start(); err != nil {
+	db := newStore(dir, opts, loadPublic(dir.keys()), mode)
+	db.refusal = refusal
+	if know := int64(len(list)); format < know {
+		db.older = fmt.Errorf("%w: %s has format %d, this program reads %d: let a command that may write bring it up to date, such as tipstaff ls",
+			flow.ErrReadOnly, dir.database(), format, know)
+	}
+	p, err := newPoller(db.rules, c)
+	if err != nil {
 		return nil, errors.Join(explain(dir.database(), err), c.close())
 	}
-	go s.poller.run()
-	return s, nil
+	stop, ended := make(chan struct{}), make(chan error)
+	db.stop = func() error { close(stop); return <-ended }
+	go func() {
+		db.pollReading(p, stop)
+		ended <- c.close()
+	}()
+	return &Store{db.rules, db}, nil
 }
 
-// tryReading reads a little of the file, to see that it can be read at all. newer:
-// it has a format that is.
-func tryReading(dir folder, mode string, list schema) (newer *newerFormat, err error) {
+// tryReading reads a little of the file, to see that it can be read at all, and its
+// format.
+func tryReading(dir folder, mode string, list schema) (format int64, err error) {
 	c, err := connect(dir.database(), mode)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err = checkFormat(c, dir, list); errors.As(err, &newer) {
-		err = nil
+	if _, err := c.number(context.Background(), `SELECT count(*) FROM runs WHERE n = 0`); err != nil {
+		return 0, err
 	}
-	if err == nil {
-		_, err = c.number(context.Background(), `SELECT count(*) FROM runs WHERE n = 0`)
-	}
-	return newer, err
+	return checkFormat(c, dir, list)
 }
 
 // noLog reports whether the file holds everything: whoever closed it last has
@@ -273,23 +268,38 @@ func noLog(dir folder) bool {
 // released: their drives are over or will be found interrupted.
 func (s *Store) Close() error {
 	var errs []error
-	if s.writer != nil {
+	if s.db.writer != nil {
 		_ = s.Flush(context.Background()) // so that anchors that are written can be crossed off; what fails is told below
-		errs = append(errs, s.writer.close())
-		errs = append(errs, s.files.close())
+		errs = append(errs, s.db.writer.close(), s.db.files.close())
+	} else {
+		errs = append(errs, s.db.stop())
 	}
-	if s.poller != nil {
-		errs = append(errs, s.poller.close())
-	}
-	errs = append(errs, s.readers.close())
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.db.readers.close())...)
 }
 
-// read lends a connection for a short look.
-func (s *Store) read(ctx context.Context, f func(*conn) error) error {
-	err := s.readers.use(ctx, f)
+// use lends a reader's connection for a short look.
+func (db *database) use(ctx context.Context, f func(*conn) error) error {
+	if db.older != nil {
+		return db.older
+	}
+	err := db.readers.use(ctx, f)
 	if faultOf(err) > ordinary {
-		return explain(s.dir.database(), err)
+		return explain(db.dir.database(), err)
 	}
 	return err
+}
+
+// Query implements [store.Querier].
+func (db *database) Query(ctx context.Context, each func(store.Row) error, query string, args ...any) error {
+	return db.use(ctx, func(c *conn) error { return c.Query(ctx, each, query, args...) })
+}
+
+// Read implements [store.DB].
+func (db *database) Read(ctx context.Context, f func(store.Querier) error) error {
+	return db.use(ctx, func(c *conn) error {
+		if err := c.Exec(`BEGIN`); err != nil {
+			return err
+		}
+		return errors.Join(f(c), c.Exec(`COMMIT`))
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -281,4 +282,47 @@ func TestStoreIsForItsOwnerAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Readers see every write that was acknowledged, whoever made it, and go on while
+// others read, while connections give their pages back, and until the store is closed.
+func TestReadersSeeWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	run := b.create()
+	stores := []*bench{b, {TB: t, dir: b.dir}, {TB: t, dir: b.dir}}
+	stores[1].open(nil)
+	stores[2].open(&Options{ReadOnly: true})
+	var acknowledged atomic.Int64
+	var reading sync.WaitGroup
+	for _, s := range stores {
+		for range 2 {
+			reading.Go(func() {
+				for {
+					least := acknowledged.Load()
+					row, err := s.Run(context.Background(), run)
+					if errors.Is(err, errClosed) {
+						return
+					}
+					if err != nil || row.Head < least {
+						t.Errorf("record %d was read as the last, %d was acknowledged: %v", row.Head, least, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	l := b.acquire(run)
+	for n := range 100 {
+		b.append(l, step(fmt.Sprint("root/", n)))
+		acknowledged.Store(int64(6 + n)) // after what began the run
+		b.db.readers.shrink()
+	}
+	for _, s := range stores {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	reading.Wait()
+	b.Store = nil
 }

@@ -154,31 +154,3 @@ func TestThreadRace(t *testing.T) {
 		t.Errorf("%d have got it", won)
 	}
 }
-
-// A store of before is read as it is: nothing in it belongs to a thread.
-func TestThreadsOfAnOldStore(t *testing.T) {
-	b := newBench(t, nil)
-	run := b.create()
-	b.shut()
-	c, err := connect(folder(b.dir).database(), readWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = c.script(`DROP INDEX runs_envelope; DROP INDEX runs_request; DROP INDEX runs_thread;
-		ALTER TABLE runs DROP COLUMN envelope; ALTER TABLE runs DROP COLUMN request; ALTER TABLE runs DROP COLUMN thread;
-		ALTER TABLE runs DROP COLUMN anchor; DROP TABLE outbox; PRAGMA user_version = 3`)
-	if err := errors.Join(err, c.close()); err != nil {
-		t.Fatal(err)
-	}
-	b.open(&Options{ReadOnly: true})
-	if got := b.find(flow.Query{}); !slices.Equal(got, []string{run}) {
-		t.Errorf("runs: %v", got)
-	}
-	if got := b.find(flow.Query{Thread: "t"}); got != nil {
-		t.Errorf("runs of a thread: %v", got)
-	}
-	b.shut()
-	b.open(nil) // which brings it to the present format
-	b.mustPipeline(flow.NewRun{User: "ann", Envelope: "env_1", Thread: "t"})
-	b.verify(run)
-}

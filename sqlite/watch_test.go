@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 func TestWatchSeesWhatTheOwnerDidNotWrite(t *testing.T) {
@@ -83,16 +84,14 @@ func TestInboxIsPruned(t *testing.T) {
 	b.write(free, flow.Draft{Kind: "run.cancel_requested"})
 	c.pass(time.Hour)
 	b.write(free, flow.Draft{Kind: "run.cancel_requested"})
-	if err := b.do(t.Context(), &op{apply: b.writer.prune}); err != nil {
+	if err := b.db.Do(t.Context(), &store.Op{Apply: (*store.Tx).Prune}); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
-	err := b.read(t.Context(), func(c *conn) error {
-		return c.query(t.Context(), func(r row) error {
-			left = append(left, fmt.Sprint(r.text(0) == held, r.int(1)))
-			return nil
-		}, `SELECT r.id, i.seq FROM inbox i JOIN runs r ON r.n = i.run ORDER BY i.id`)
-	})
+	err := b.db.Query(t.Context(), func(r store.Row) error {
+		left = append(left, fmt.Sprint(r.Text(0) == held, r.Int(1)))
+		return nil
+	}, `SELECT r.id, i.seq FROM inbox i JOIN runs r ON r.n = i.run ORDER BY i.id`)
 	// Of the run that is held everything stays, of the other what is young.
 	if want := []string{"true 1", "true 2", "true 3", "true 4", "true 6", "false 6"}; err != nil || !slices.Equal(left, want) {
 		t.Fatalf("left: %v %v", left, err)
@@ -108,9 +107,7 @@ func TestPollIsCheap(t *testing.T) {
 	const polls = 200
 	start := time.Now()
 	for range polls {
-		if err := b.do(t.Context(), &op{apply: func(*tx) error { b.writer.poll(); return nil }}); err != nil {
-			t.Fatal(err)
-		}
+		b.db.writer.poll()
 	}
 	if each := time.Since(start) / polls; each > pollEvery/10 {
 		t.Errorf("a poll takes %v", each)
@@ -121,13 +118,13 @@ func TestLogIsCutWhenItHasGrown(t *testing.T) {
 	t.Parallel()
 	const walLimit = 8 << 20 // more than what is reused by itself
 	b := newBench(t, &Options{walLimit: walLimit})
-	wal := b.Store.dir.database() + "-wal"
+	wal := b.db.dir.database() + "-wal"
 	// A reader that holds on keeps the log from being reused, until it lets go.
-	reader, err := connect(b.Store.dir.database(), readOnly)
+	reader, err := connect(b.db.dir.database(), readOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := reader.exec(`BEGIN`); err != nil {
+	if err := reader.Exec(`BEGIN`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := reader.number(t.Context(), `SELECT count(*) FROM runs`); err != nil {
@@ -148,7 +145,7 @@ func TestLogIsCutWhenItHasGrown(t *testing.T) {
 	for size() < walLimit {
 		b.append(l, big...)
 	}
-	if err := reader.exec(`ROLLBACK`); err != nil {
+	if err := reader.Exec(`ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
 	if err := reader.close(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // What one transaction takes at most.
@@ -18,14 +19,16 @@ const (
 	batchBytes  = 1 << 20
 )
 
-// op is something to be done in a transaction, all or nothing.
+const (
+	heartbeatEvery = 5 * time.Second
+	pollEvery      = 50 * time.Millisecond
+)
+
+// op is a store's op on its way through the writer.
 type op struct {
-	apply  func(*tx) error // may be called again, in another transaction
-	drafts int
-	bytes  int
-	plain  bool        // only inserts records, after checks: it needs no savepoint
-	done   func(error) // called by the notifier; nil: result is waited for
-	result chan error
+	*store.Op
+	done   func(error) // called by the notifier
+	result chan error  // for whoever waits; watchers do not hold it up
 	taken  atomic.Bool // by the writer, or by a caller who gave up
 	err    error
 }
@@ -35,54 +38,46 @@ type op struct {
 // append is committed at once, by whoever brings it.
 type writer struct {
 	turn     sync.Mutex // held while anything below is used
-	s        *Store
+	db       *database
 	c        *conn
 	queue    *mailbox[*op]
 	notifier *notifier
 	poller   *poller
-	states   map[string]*runState // as of the last commit, or of this transaction
-	memory   memoryHead           // likewise
 	place    *place
 	down     error // why nothing is written any more
 	wasFull  bool  // a full disk has been waited for in vain
 	commits  int
-	inboxed  int64 // the inbox's last row when it was pruned
+	beaten   time.Time // when leases were last renewed
 	closing  chan struct{}
 	ended    chan struct{}
 	closeErr error
 }
 
-// cachedStates bounds the memory of idle runs.
-const cachedStates = 20_000
-
-func newWriter(s *Store, c *conn) (*writer, error) {
-	w := &writer{
-		s: s, c: c, queue: newMailbox[*op](), notifier: newNotifier(s.hub), poller: newPoller(s.hub, c), place: newPlace(s.dir),
-		states: map[string]*runState{}, closing: make(chan struct{}), ended: make(chan struct{}),
-	}
-	if s.opts.BusyLimit < 5*time.Second {
-		if err := c.script(fmt.Sprintf(`PRAGMA busy_timeout = %d`, s.opts.BusyLimit.Milliseconds())); err != nil {
+func newWriter(db *database, c *conn) (*writer, error) {
+	if db.opts.BusyLimit < busyTimeout {
+		if err := setBusyTimeout(c, db.opts.BusyLimit); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.poller.start(); err != nil {
+	p, err := newPoller(db.rules, c)
+	if err != nil {
 		return nil, err
 	}
+	w := &writer{db: db, c: c, queue: newMailbox[*op](), notifier: newNotifier(db.rules), poller: p, place: newPlace(db.dir),
+		beaten: time.Now(), closing: make(chan struct{}), ended: make(chan struct{})}
 	return w, w.place.look() // a reader has opened the log as well
+}
+
+func setBusyTimeout(c *conn, d time.Duration) error {
+	return c.script(fmt.Sprintf(`PRAGMA busy_timeout = %d`, d.Milliseconds()))
 }
 
 func (w *writer) run() {
 	defer close(w.ended)
-	beat, poll := time.NewTicker(heartbeatEvery), time.NewTicker(pollEvery)
-	defer beat.Stop()
+	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	go w.notifier.run()
 	for {
-		select {
-		case <-beat.C:
-			w.inTurn(func() { w.commit([]*op{{apply: w.heartbeat}}) })
-		default:
-		}
 		worked, open := w.takeTurn()
 		if worked {
 			continue
@@ -93,29 +88,27 @@ func (w *writer) run() {
 		select {
 		case <-w.queue.wake:
 		case <-poll.C:
-			w.inTurn(w.poll)
-		case <-beat.C:
-			w.inTurn(func() { w.commit([]*op{{apply: w.heartbeat}}) })
+			w.poll()
 		}
 	}
-	w.notifier.close()
+	w.notifier.queue.close()
 	w.closeErr = errors.Join(w.checkpoint(), w.c.close())
 }
 
-func (w *writer) inTurn(f func()) {
-	w.turn.Lock()
-	defer w.turn.Unlock()
-	f()
-}
-
-// takeTurn commits what is queued, if anything is.
+// takeTurn renews the leases, if it is time to, and commits what is queued, if
+// anything is.
 func (w *writer) takeTurn() (worked, open bool) {
 	w.turn.Lock()
 	defer w.turn.Unlock()
+	if time.Since(w.beaten) >= heartbeatEvery {
+		w.beaten = time.Now()
+		w.commit([]*op{{Op: &store.Op{Apply: (*store.Tx).Heartbeat}}})
+		w.db.readers.shrink()
+	}
 	batch, open := w.nextBatch()
 	if len(batch) > 0 {
 		w.commit(batch)
-		w.pruneInTime()
+		w.prune()
 	}
 	return len(batch) > 0, open
 }
@@ -131,9 +124,8 @@ func (w *writer) direct(o *op) bool {
 	if w.down != nil || !w.queue.quiet() || w.attempt(batch) != nil {
 		return false // what needs patience is for the writer's own goroutine
 	}
-	o.taken.Store(true)
-	w.answer(batch, nil)
-	w.pruneInTime()
+	w.answer(batch)
+	w.prune()
 	return true
 }
 
@@ -141,7 +133,7 @@ func (w *writer) direct(o *op) bool {
 func (w *writer) nextBatch() (batch []*op, open bool) {
 	drafts, bytes := 0, 0
 	queued, open := w.queue.take(func(o *op) bool {
-		drafts, bytes = drafts+o.drafts, bytes+o.bytes
+		drafts, bytes = drafts+o.Drafts, bytes+o.Bytes
 		return drafts <= batchDrafts && bytes <= batchBytes
 	})
 	batch = queued[:0]
@@ -153,31 +145,25 @@ func (w *writer) nextBatch() (batch []*op, open bool) {
 	return batch, open
 }
 
-// commit stores a batch and tells everybody. A fault of one op is its own: its
-// neighbours are then tried without it.
+// commit stores a batch and tells everybody.
 func (w *writer) commit(batch []*op) {
-	err := w.persist(batch)
-	if err != nil && len(batch) > 1 && faultOf(err) == ordinary && w.down == nil {
+	if err := w.persist(batch); err != nil {
 		for _, o := range batch {
-			w.commit([]*op{o})
-		}
-		return
-	}
-	w.answer(batch, err)
-}
-
-func (w *writer) answer(batch []*op, err error) {
-	for _, o := range batch {
-		if err != nil {
 			o.err = err
 		}
+	}
+	w.answer(batch)
+}
+
+func (w *writer) answer(batch []*op) {
+	for _, o := range batch {
 		switch {
-		case o.done != nil && len(batch) == 1 && w.notifier.idle():
-			o.done(o.err) // a lone step need not wait for another goroutine
-		case o.done != nil:
-			w.notifier.done(o.done, o.err)
 		case o.result != nil:
 			o.result <- o.err
+		case o.done != nil && len(batch) == 1 && w.notifier.pending.Load() == 0:
+			o.done(o.err) // a lone step need not wait for another goroutine, and overtakes nothing
+		case o.done != nil:
+			w.notifier.put(callback{done: o.done, err: o.err})
 		}
 	}
 }
@@ -185,11 +171,8 @@ func (w *writer) answer(batch []*op, err error) {
 // persist is attempt, with patience for what may pass: other processes and a
 // full disk. What will not pass ends the writing for good.
 func (w *writer) persist(batch []*op) error {
-	if w.down != nil {
-		return w.down
-	}
-	path, start := w.s.dir.database(), time.Now()
-	for {
+	path, start := w.db.dir.database(), time.Now()
+	for w.down == nil {
 		err := w.attempt(batch)
 		switch faultOf(err) {
 		case noFault:
@@ -198,24 +181,24 @@ func (w *writer) persist(batch []*op) error {
 		case ordinary:
 			return err
 		case busy:
-			if time.Since(start) >= w.s.opts.BusyLimit {
+			if time.Since(start) >= w.db.opts.BusyLimit {
 				return explain(path, err)
 			}
 		case full:
-			if w.wasFull || time.Since(start) >= w.s.opts.FullLimit || !w.pause() {
+			if w.wasFull || time.Since(start) >= w.db.opts.FullLimit || !w.pause() {
 				w.wasFull = true
 				return explain(path, err)
 			}
 		default:
 			w.down = explain(path, err)
-			return w.down
 		}
 	}
+	return w.down
 }
 
 // pause waits for space on the disk; false if the store is being closed.
 func (w *writer) pause() bool {
-	t := time.NewTimer(w.s.opts.FullPause)
+	t := time.NewTimer(w.db.opts.FullPause)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -225,117 +208,109 @@ func (w *writer) pause() bool {
 	}
 }
 
-// attempt runs a batch in one transaction. Ops that fail by themselves keep
-// their error and leave nothing; any other failure leaves nothing of the batch.
-func (w *writer) attempt(batch []*op) (err error) {
-	if err := w.c.exec(`BEGIN IMMEDIATE`); err != nil {
-		return err
+// attempt stores a batch in one transaction, except for ops that fail by themselves:
+// those keep their error, and the others are tried without them. Any other failure
+// leaves nothing of the batch.
+func (w *writer) attempt(batch []*op) error {
+	for _, o := range batch {
+		o.err = nil
+	}
+	for {
+		failed, err := w.try(batch)
+		if failed == nil {
+			return err
+		}
+		failed.err = err
+	}
+}
+
+// try runs those ops of a batch that have not failed in one transaction. It returns
+// the first that fails by itself, or the fault of the transaction.
+func (w *writer) try(batch []*op) (failed *op, err error) {
+	if err := w.c.Exec(`BEGIN IMMEDIATE`); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = w.c.exec(`ROLLBACK`) // fails if SQLite has rolled back by itself
-			w.forgetStates()
+			_ = w.c.Exec(`ROLLBACK`) // fails if SQLite has rolled back by itself
+			w.db.rules.RolledBack()
 		}
 	}()
-	if err := w.refresh(); err != nil {
-		return err
-	}
-	t := &tx{w: w, c: w.c}
-	for _, o := range batch {
-		if err := t.perform(o); err != nil {
-			return err
+	moved, err := w.poller.moved()
+	if err == nil && moved {
+		if err = w.collect(); faultOf(err) == ordinary {
+			err = nil // a record that cannot be read is found by whoever loads it
 		}
 	}
-	if err := w.c.exec(`COMMIT`); err != nil {
-		return err
+	if err != nil {
+		return nil, err
+	}
+	t := w.db.rules.Begin(w.c, moved)
+	for _, o := range batch {
+		if o.err != nil {
+			continue
+		}
+		if err := t.Perform(o.Op); faultOf(err) == ordinary {
+			return o, err
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if err := w.c.Exec(`COMMIT`); err != nil {
+		return nil, err
 	}
 	if w.down = w.place.look(); w.down != nil {
-		return w.down // what was written is in a file that is not the store's: it is not tried again
+		return nil, w.down // what was written is in a file that is not the store's: it is not tried again
 	}
-	_ = w.poller.settle() // if it fails, this commit is taken for another's: that costs a little time
-	w.committed(t)
-	return nil
-}
-
-// committed tells of what is now durable.
-func (w *writer) committed(t *tx) {
-	w.poller.passed(t.inbox)
-	w.notifier.notices(t.notices)
-	w.s.files.write(t.files, t.rested)
-	if len(w.states) > cachedStates {
-		clear(w.states)
+	_, _ = w.poller.moved() // if it fails, this commit is taken for another's: that costs a little time
+	w.notifier.tell(t.Committed(w.poller.inbox))
+	if len(t.Envelopes) > 0 || t.Rested {
+		w.db.files.queue.put(fileJob{files: t.Envelopes, anchors: t.Rested})
 	}
 	w.commits++
 	if w.commits%256 == 0 {
 		w.shrink()
 	}
+	return nil, nil
 }
 
-// refresh drops what is remembered if another process has written since.
-func (w *writer) refresh() error {
-	return w.catchUp(w.poller.moved())
-}
-
-func (w *writer) catchUp(moved bool, err error) error {
-	if err != nil || !moved {
-		return err
-	}
-	w.forgetStates()
-	notices, err := w.poller.collect()
-	w.notifier.notices(notices)
+// collect tells of what other processes wrote.
+func (w *writer) collect() error {
+	notices, err := w.poller.inbox.Collect(w.c)
+	w.notifier.tell(notices)
 	return err
-}
-
-// forgetStates drops what may no longer be so.
-func (w *writer) forgetStates() {
-	clear(w.states)
-	w.memory = memoryHead{}
 }
 
 // poll delivers what other processes wrote while this one was idle. A failure
 // here shows again, and is handled, with the next batch.
 func (w *writer) poll() {
-	if w.down == nil && w.s.hub.listening() {
-		_ = w.catchUp(w.poller.look())
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	if w.down != nil || !w.db.rules.Listening() {
+		return
+	}
+	if moved, err := w.poller.look(); err == nil && moved {
+		w.db.rules.RolledBack()
+		_ = w.collect()
 	}
 }
 
-// heartbeat renews all leases of this store with one statement.
-func (w *writer) heartbeat(t *tx) error {
-	return t.c.exec(`UPDATE runs SET heartbeat = ? WHERE holder = ?`, w.s.opts.Now().UnixNano(), w.s.holder)
-}
-
-// The inbox is pruned when so many rows have come, of those so old.
-const (
-	pruneEvery = 1000
-	pruneAge   = time.Minute
-)
-
-// prune removes rows of the inbox that nobody can be waiting for: whoever polls
-// has seen them long ago, save owners that were stopped; a later owner loads the
-// records themselves.
-func (w *writer) prune(t *tx) error {
-	return t.c.exec(`DELETE FROM inbox WHERE at < ? AND run NOT IN (SELECT n FROM runs WHERE holder IS NOT NULL)`,
-		w.s.opts.Now().Add(-pruneAge).UnixNano())
-}
-
-func (w *writer) pruneInTime() {
-	if w.poller.seen-w.inboxed >= pruneEvery {
-		w.inboxed = w.poller.seen
-		w.commit([]*op{{apply: w.prune}})
+func (w *writer) prune() {
+	if w.poller.inbox.Crowded() {
+		w.commit([]*op{{Op: &store.Op{Apply: (*store.Tx).Prune}}})
 	}
 }
 
 // shrink cuts a log that has grown because readers held it. It waits for them
 // only a moment and tries again later.
 func (w *writer) shrink() {
-	info, err := os.Stat(w.s.dir.database() + "-wal")
-	if err != nil || info.Size() < w.s.opts.walLimit {
+	info, err := os.Stat(w.db.dir.database() + "-wal")
+	if err != nil || info.Size() < w.db.opts.walLimit {
 		return
 	}
-	_ = w.c.script(`PRAGMA busy_timeout = 100`)
+	_ = setBusyTimeout(w.c, 100*time.Millisecond)
 	_ = w.checkpoint()
-	_ = w.c.script(fmt.Sprintf(`PRAGMA busy_timeout = %d`, min(5*time.Second, w.s.opts.BusyLimit).Milliseconds()))
+	_ = setBusyTimeout(w.c, min(busyTimeout, w.db.opts.BusyLimit))
 }
 
 // checkpoint moves the log into the database. Of a store that was lost this makes the
@@ -344,7 +319,7 @@ func (w *writer) checkpoint() error {
 	if w.down != nil && !errors.Is(w.down, flow.ErrStoreLost) {
 		return nil
 	}
-	err := w.c.query(context.Background(), func(row) error { return nil }, `PRAGMA wal_checkpoint(TRUNCATE)`)
+	_, err := w.c.number(context.Background(), `PRAGMA wal_checkpoint(TRUNCATE)`)
 	switch faultOf(err) {
 	case busy, full:
 		return nil // the log stays as it is, and nothing in it is lost
@@ -359,42 +334,146 @@ func (w *writer) close() error {
 	<-w.ended
 	<-w.notifier.ended
 	if w.closeErr != nil {
-		return fmt.Errorf("closing %s: %w", w.s.dir.database(), w.closeErr)
+		return fmt.Errorf("closing %s: %w", w.db.dir.database(), w.closeErr)
 	}
 	return nil
 }
 
-// submit queues an op whose done is called later.
-func (s *Store) submit(o *op) {
+// Submit implements [store.DB].
+func (db *database) Submit(o *store.Op, done func(error)) {
+	queued := &op{Op: o, done: done}
 	switch {
-	case s.writer == nil:
-		o.done(s.refusal)
-	case s.writer.direct(o):
-	case !s.writer.queue.put(o):
-		o.done(fmt.Errorf("%s: %w", s.dir, errClosed))
+	case db.writer == nil:
+		done(db.refusal)
+	case db.writer.direct(queued):
+	case !db.writer.queue.put(queued):
+		done(fmt.Errorf("%s: %w", db.dir, errClosed))
 	}
 }
 
-// do queues an op and waits for it. When ctx ends first the op is left out, or,
-// if it has been taken already, awaited.
-func (s *Store) do(ctx context.Context, o *op) error {
-	if s.writer == nil {
-		return s.refusal
+// Do implements [store.DB].
+func (db *database) Do(ctx context.Context, o *store.Op) error {
+	if db.writer == nil {
+		return db.refusal
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o.result = make(chan error, 1)
-	if !s.writer.queue.put(o) {
-		return fmt.Errorf("%s: %w", s.dir, errClosed)
+	queued := &op{Op: o, result: make(chan error, 1)}
+	if !db.writer.queue.put(queued) {
+		return fmt.Errorf("%s: %w", db.dir, errClosed)
 	}
 	select {
-	case err := <-o.result:
+	case err := <-queued.result:
 		return err
 	case <-ctx.Done():
-		if o.taken.CompareAndSwap(false, true) {
+		if queued.taken.CompareAndSwap(false, true) {
 			return ctx.Err()
 		}
-		return <-o.result
+		return <-queued.result
+	}
+}
+
+// notifier calls back on a goroutine of its own: the next batch need not wait for
+// two hundred calls, nor for a watcher that takes its time.
+type notifier struct {
+	rules   *store.Store
+	queue   *mailbox[callback]
+	ended   chan struct{}
+	pending atomic.Int64 // what is yet to be told
+}
+
+type callback struct {
+	done    func(error)
+	err     error
+	notices []store.Notice
+}
+
+func newNotifier(rules *store.Store) *notifier {
+	return &notifier{rules: rules, queue: newMailbox[callback](), ended: make(chan struct{})}
+}
+
+func (n *notifier) put(c callback) {
+	n.pending.Add(1)
+	n.queue.put(c)
+}
+
+func (n *notifier) tell(notices []store.Notice) {
+	if len(notices) > 0 {
+		n.put(callback{notices: notices})
+	}
+}
+
+func (n *notifier) run() {
+	defer close(n.ended)
+	for {
+		calls, open := n.queue.take(func(callback) bool { return true })
+		for _, c := range calls {
+			n.rules.Deliver(c.notices)
+			if c.done != nil {
+				c.done(c.err)
+			}
+			n.pending.Add(-1)
+		}
+		switch {
+		case len(calls) > 0:
+		case !open:
+			return
+		default:
+			<-n.queue.wake
+		}
+	}
+}
+
+// poller finds out whether other processes wrote, by the change counter of its
+// connection.
+type poller struct {
+	c       *conn
+	inbox   *store.Inbox
+	version uint32
+}
+
+// newPoller begins after what is there.
+func newPoller(rules *store.Store, c *conn) (*poller, error) {
+	p := &poller{c: c}
+	if _, err := p.look(); err != nil {
+		return nil, err
+	}
+	var err error
+	p.inbox, err = rules.OpenInbox(c)
+	return p, err
+}
+
+// look is moved for a connection that is not in a transaction.
+func (p *poller) look() (bool, error) {
+	if err := p.c.Exec(`PRAGMA data_version`); err != nil { // it must read something to learn of others
+		return false, err
+	}
+	return p.moved()
+}
+
+// moved reports whether the file has changed since the last call, by this connection
+// or another.
+func (p *poller) moved() (moved bool, err error) {
+	before := p.version
+	p.version, err = p.c.version()
+	return p.version != before, err
+}
+
+// pollReading delivers what other processes write, for a store that cannot write,
+// until stop. Failures show to its readers.
+func (db *database) pollReading(p *poller, stop chan struct{}) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-stop:
+			return
+		}
+		if moved, err := p.look(); err == nil && moved && db.rules.Listening() {
+			notices, _ := p.inbox.Collect(p.c)
+			db.rules.Deliver(notices)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package sqlite
+package store
 
 import (
 	"context"
@@ -14,9 +14,6 @@ import (
 // Acquire implements [flow.Log]. The records that the drive will load are checked
 // first: nothing is written to a run that is not what was written before.
 func (s *Store) Acquire(ctx context.Context, run string, owner flow.Owner) (lease flow.Lease, err error) {
-	if s.writer == nil {
-		return flow.Lease{}, s.refusal
-	}
 	for {
 		checked, err := s.load(ctx, run)
 		if err != nil {
@@ -25,9 +22,10 @@ func (s *Store) Acquire(ctx context.Context, run string, owner flow.Owner) (leas
 		if own := s.Keys(); checked.draft.Keys != (Keys{}) && checked.draft.Keys.Executor != own.Executor {
 			return flow.Lease{}, s.otherKeys()
 		}
-		var now *loading
-		err = s.do(ctx, &op{drafts: 1, apply: func(t *tx) (err error) {
-			lease, now, err = t.acquire(run, owner, *checked)
+		var now loading
+		err = s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) (err error) {
+			now = *checked
+			lease, err = t.acquire(run, owner, &now)
 			return err
 		}})
 		if errors.Is(err, errMoved) {
@@ -36,7 +34,7 @@ func (s *Store) Acquire(ctx context.Context, run string, owner flow.Owner) (leas
 		if err != nil {
 			return flow.Lease{}, err
 		}
-		s.acquired.Store(run, now)
+		s.acquired.Store(run, &now)
 		return lease, nil
 	}
 }
@@ -44,68 +42,32 @@ func (s *Store) Acquire(ctx context.Context, run string, owner flow.Owner) (leas
 // errMoved: the run has begun another segment since it was looked at.
 var errMoved = errors.New("the run has moved on")
 
-func (t *tx) acquire(run string, owner flow.Owner, checked loading) (flow.Lease, *loading, error) {
+// acquire gives the run to an owner and records it, unless it has ended or the
+// process that holds the lease lives.
+func (t *Tx) acquire(run string, owner flow.Owner, checked *loading) (flow.Lease, error) {
 	st, err := t.state(run)
+	if err == nil && st.ended() {
+		err = fmt.Errorf("%w: %s", flow.ErrEnded, st.id)
+	}
+	if err == nil && st.held {
+		err = t.refuseLiving(st)
+	}
+	if err == nil {
+		err = t.agree(st, checked)
+	}
 	if err != nil {
-		return flow.Lease{}, nil, err
+		return flow.Lease{}, err
 	}
-	if err := t.refuseTaken(st); err != nil {
-		return flow.Lease{}, nil, err
-	}
-	if err := t.agree(st, &checked); err != nil {
-		return flow.Lease{}, nil, err
-	}
-	st.sound = true
-	lease, err := t.lease(st, owner)
-	return lease, &checked, err
-}
-
-// agree reads on what was checked a moment ago and compares where it ends with where
-// the next record will be appended.
-func (t *tx) agree(st *runState, l *loading) error {
-	for l.part.Head().Seq < st.seq {
-		before := l.part.Head().Seq
-		if err := l.readPage(context.Background(), t.c); err != nil {
-			return err
-		}
-		if l.part.Head().Seq == before {
-			break
-		}
-	}
-	switch head := l.part.Head(); {
-	case l.moved:
-		return errMoved
-	case head.Seq != st.seq || head.Hash != st.hash:
-		return fmt.Errorf("%w: run %s ends at record %d, the next one would follow %d", flow.ErrIntegrity, st.id, head.Seq, st.seq)
-	case l.row.Head != head.Seq:
-		return l.compare(string(st.machine.State))
-	}
-	return nil
-}
-
-// refuseTaken is ErrEnded or ErrBusy if nobody can drive the run now.
-func (t *tx) refuseTaken(st *runState) error {
-	if st.ended() {
-		return fmt.Errorf("%w: %s", flow.ErrEnded, st.id)
-	}
-	if st.held {
-		return t.refuseLiving(st)
-	}
-	return nil
-}
-
-// lease gives the run to an owner and records it.
-func (t *tx) lease(st *runState, owner flow.Owner) (flow.Lease, error) {
 	process, err := json.Marshal(owner)
 	if err != nil {
 		return flow.Lease{}, err
 	}
-	err = t.exec(`UPDATE runs SET holder = ?, owner = ?, heartbeat = ? WHERE n = ?`, t.w.s.holder, string(process), t.now.UnixNano(), st.n)
+	err = t.exec(`UPDATE runs SET holder = ?, owner = ?, heartbeat = ? WHERE n = ?`, t.s.holder, string(process), t.now.UnixNano(), st.n)
 	if err != nil {
 		return flow.Lease{}, err
 	}
+	st.sound, st.held = true, true
 	st.epoch++
-	st.held = true
 	d := flow.Draft{Kind: string(tipstaff.KindRunResumed)}
 	if st.owned == "" {
 		d.Kind = string(tipstaff.KindRunStarted)
@@ -121,18 +83,36 @@ func (t *tx) lease(st *runState, owner flow.Owner) (flow.Lease, error) {
 	return flow.Lease{Run: st.id, Epoch: st.epoch}, t.append(st, st.epoch, d)
 }
 
+// agree reads on what was checked a moment ago and compares where it ends with where
+// the next record will be appended.
+func (t *Tx) agree(st *runState, l *loading) error {
+	if err := l.readOn(context.Background(), t.c, st.seq); err != nil {
+		return err
+	}
+	switch head := l.part.Head(); {
+	case l.moved:
+		return errMoved
+	case head.Seq != st.seq || head.Hash != st.hash:
+		return fmt.Errorf("%w: run %s ends at record %d, the next one would follow %d", flow.ErrIntegrity, st.id, head.Seq, st.seq)
+	case l.row.Head != head.Seq:
+		return l.compare(string(st.machine.State))
+	}
+	return nil
+}
+
 // refuseLiving is ErrBusy if the process that holds the lease lives.
-func (t *tx) refuseLiving(st *runState) error {
-	return t.c.query(context.Background(), func(r row) error {
-		owner, err := readOwner(r.bytes(0))
-		if err == nil && t.w.s.opts.Alive(*owner, r.time(1)) {
+func (t *Tx) refuseLiving(st *runState) error {
+	return t.query(func(r Row) error {
+		owner, err := ReadOwner(r.Bytes(0))
+		if err == nil && t.s.opts.Alive(*owner, r.Time(1)) {
 			return fmt.Errorf("%w: %s is driven by process %d on %s", flow.ErrBusy, st.id, owner.Pid, owner.Host)
 		}
 		return err
 	}, `SELECT owner, heartbeat FROM runs WHERE n = ?`, st.n)
 }
 
-func readOwner(b []byte) (*flow.Owner, error) {
+// ReadOwner reads the column that names the process that holds a lease.
+func ReadOwner(b []byte) (*flow.Owner, error) {
 	owner := new(flow.Owner)
 	if err := json.Unmarshal(b, owner); err != nil {
 		return nil, fmt.Errorf("%w: the stored owner of a run: %w", ErrDamaged, err)
@@ -141,7 +121,7 @@ func readOwner(b []byte) (*flow.Owner, error) {
 }
 
 // release frees the lease.
-func (t *tx) release(st *runState) error {
+func (t *Tx) release(st *runState) error {
 	if !st.held {
 		return nil
 	}
@@ -150,7 +130,7 @@ func (t *tx) release(st *runState) error {
 }
 
 // owned is the state of a run for its owner, who is fenced off by a later one.
-func (t *tx) owned(l flow.Lease) (*runState, error) {
+func (t *Tx) owned(l flow.Lease) (*runState, error) {
 	st, err := t.state(l.Run)
 	switch {
 	case err != nil:
@@ -168,43 +148,35 @@ func (t *tx) owned(l flow.Lease) (*runState, error) {
 // Append implements [flow.Log]. Payloads over the limit are made durable before
 // it returns.
 func (s *Store) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
-	if s.writer == nil {
-		done(s.refusal)
-		return
-	}
-	drafts, blobs, err := s.prepare(drafts)
+	drafts, blobs, err := s.detach(drafts)
 	if err != nil {
 		done(err)
 		return
 	}
-	o := &op{drafts: len(drafts), done: done, plain: len(blobs) == 0}
+	o := &Op{Drafts: len(drafts)}
 	for _, d := range drafts {
-		o.bytes += len(d.Body)
-		o.plain = o.plain && s.plain(d)
+		o.Bytes += len(d.Body)
 	}
-	o.apply = func(t *tx) error {
+	o.Apply = func(t *Tx) error {
 		st, err := t.owned(l)
 		if err != nil {
 			return err
 		}
-		if err := t.storeBlobs(blobs); err != nil {
-			return err
-		}
-		return t.appendAll(st, l.Epoch, drafts)
+		return t.appendAll(st, l.Epoch, drafts, blobs)
 	}
-	s.submit(o)
+	s.db.Submit(o, done)
 }
 
 // Park implements [flow.Log].
 func (s *Store) Park(l flow.Lease, p flow.Parking) (parked bool, err error) {
-	err = s.do(context.Background(), &op{drafts: 1, apply: func(t *tx) (err error) {
+	err = s.db.Do(context.Background(), &Op{Drafts: 1, Apply: func(t *Tx) (err error) {
 		parked, err = t.park(l, p)
 		return err
 	}})
 	return parked && err == nil, err
 }
 
-func (t *tx) park(l flow.Lease, p flow.Parking) (bool, error) {
+func (t *Tx) park(l flow.Lease, p flow.Parking) (bool, error) {
 	st, err := t.owned(l)
 	if err != nil {
 		return false, err
@@ -220,15 +192,6 @@ func (t *tx) park(l flow.Lease, p flow.Parking) (bool, error) {
 			return false, err
 		}
 	}
-	body, err := parkedBody(p)
-	if err != nil {
-		return false, err
-	}
-	st.wake = p.WakeAt
-	return true, t.append(st, l.Epoch, flow.Draft{Kind: string(tipstaff.KindRunParked), Body: body})
-}
-
-func parkedBody(p flow.Parking) ([]byte, error) {
 	body := struct {
 		Gates  []string  `json:"gates"`
 		WakeAt time.Time `json:"wake_at,omitzero"`
@@ -237,5 +200,10 @@ func parkedBody(p flow.Parking) ([]byte, error) {
 	if body.Gates == nil {
 		body.Gates = []string{}
 	}
-	return json.Marshal(body)
+	text, err := json.Marshal(body)
+	if err != nil {
+		return false, err
+	}
+	st.wake = p.WakeAt
+	return true, t.append(st, l.Epoch, flow.Draft{Kind: string(tipstaff.KindRunParked), Body: text})
 }

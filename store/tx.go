@@ -1,4 +1,4 @@
-package sqlite
+package store
 
 import (
 	"context"
@@ -13,18 +13,57 @@ import (
 	"github.com/tipstaff/tipstaff/journal"
 )
 
-// tx is the transaction of one batch.
-type tx struct {
-	w       *writer
-	c       *conn
+// Tx is a transaction of the writer, of which there is one at a time.
+type Tx struct {
+	s       *Store
+	c       Conn
 	now     time.Time // of the current op
 	buf     []byte
-	wrote   int         // statements that changed something
 	touched []*runState // by the current op
 	inbox   int64       // id of the last row written there
-	notices []notice    // what to tell after the commit
-	files   []envelopeFile
-	rested  bool // an anchor is to be written
+	notices []Notice    // what to tell after the commit
+	sound   map[string]journal.Head
+
+	Envelopes []Envelope // that were written; they are also kept as files
+	Rested    bool       // an anchor is to be written
+}
+
+// Envelope is a signed record that was stored.
+type Envelope struct {
+	Run   string
+	Seq   int64
+	Bytes []byte
+}
+
+// Begin returns the Tx of a transaction that has begun. moved says that another
+// process has written since the last one: what is remembered may no longer hold.
+func (s *Store) Begin(c Conn, moved bool) *Tx {
+	if moved {
+		s.RolledBack()
+	}
+	return &Tx{s: s, c: c, sound: map[string]journal.Head{}}
+}
+
+// RolledBack drops what the writer remembers of a transaction that did not commit.
+func (s *Store) RolledBack() {
+	clear(s.states)
+	s.memory = memoryHead{}
+}
+
+// cachedStates bounds the memory of idle runs.
+const cachedStates = 20_000
+
+// Committed ends a transaction that is durable now, and returns what listeners are
+// to be told.
+func (t *Tx) Committed(in *Inbox) []Notice {
+	in.seen = max(in.seen, t.inbox)
+	for run, head := range t.sound {
+		t.s.sound.set(run, head)
+	}
+	if len(t.s.states) > cachedStates {
+		clear(t.s.states)
+	}
+	return t.notices
 }
 
 // runState is what the writer must know of a run to append to it.
@@ -58,48 +97,18 @@ func (st *runState) ended() bool { return st.machine.State.Terminal() }
 // again.
 const foldEvery = 1000
 
-// perform runs one op. An error that is its own is kept in it; one that concerns
-// the whole transaction is returned.
-func (t *tx) perform(o *op) error {
-	t.now = t.w.s.opts.Now().UTC().Round(0)
-	o.err = nil
-	notices, files, wrote, memory := len(t.notices), len(t.files), t.wrote, t.w.memory
-	t.touched = t.touched[:0]
-	if !o.plain {
-		if err := t.c.exec(`SAVEPOINT op`); err != nil {
-			return err
-		}
-	}
-	err := t.apply(o)
-	if err == nil {
-		if o.plain {
-			return nil
-		}
-		return t.c.exec(`RELEASE op`)
-	}
-	if faultOf(err) > ordinary || (o.plain && t.wrote > wrote) {
-		return err
-	}
-	o.err = err
-	t.notices, t.files, t.w.memory = t.notices[:notices], t.files[:files], memory
-	for _, st := range t.touched {
-		delete(t.w.states, st.id)
-	}
-	if o.plain {
-		return nil
-	}
-	return errors.Join(t.c.exec(`ROLLBACK TO op`), t.c.exec(`RELEASE op`))
-}
-
-// apply calls the op and writes the rows it changed. A panic is the op's own
-// failure: the writer serves other runs.
-func (t *tx) apply(o *op) (err error) {
+// Perform applies an op and writes the rows it changed. After an error the
+// transaction must be rolled back. A panic is the op's own failure: the writer
+// serves other runs.
+func (t *Tx) Perform(o *Op) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a transaction: %v\n%s", p, debug.Stack())
 		}
 	}()
-	if err := o.apply(t); err != nil {
+	t.now = t.s.opts.Now().UTC().Round(0)
+	t.touched = t.touched[:0]
+	if err := o.Apply(t); err != nil {
 		return err
 	}
 	for _, st := range t.touched {
@@ -112,69 +121,69 @@ func (t *tx) apply(o *op) (err error) {
 	return nil
 }
 
-func (t *tx) exec(query string, args ...any) error {
-	t.wrote++
-	return t.c.exec(query, args...)
+func (t *Tx) exec(query string, args ...any) error { return t.c.Exec(query, args...) }
+
+// query has no context: nobody may break a transaction off that others share.
+func (t *Tx) query(each func(Row) error, query string, args ...any) error {
+	return t.c.Query(context.Background(), each, query, args...)
+}
+
+func (t *Tx) number(query string, args ...any) (int64, error) {
+	return Number(context.Background(), t.c, query, args...)
 }
 
 // state is what is known of a run, for an op that will change it.
-func (t *tx) state(run string) (*runState, error) {
-	st, ok := t.w.states[run]
+func (t *Tx) state(run string) (*runState, error) {
+	st, ok := t.s.states[run]
 	if !ok {
 		var err error
 		if st, err = t.loadState(run); err != nil {
 			return nil, err
 		}
-		t.w.states[run] = st
+		t.s.states[run] = st
 	}
 	t.touched = append(t.touched, st)
 	return st, nil
 }
 
-func (t *tx) loadState(run string) (*runState, error) {
-	ctx := context.Background()
+func (t *Tx) loadState(run string) (*runState, error) {
 	st := &runState{id: run}
-	anchor, err := t.c.column(ctx, "anchor")
-	if err != nil {
-		return nil, err
-	}
-	err = t.c.one(ctx, func(r row) (err error) {
-		st.n, st.epoch, st.owned, st.held = r.int(0), r.int(1), r.text(2), r[3] != nil
-		st.cont, st.cancel, st.correction = r.int(4), r.int(5), r.int(6)
-		copy(st.env[:], r.bytes(7))
-		st.envs, st.head, st.wake = r.int(8), r.int(9), r.time(10)
-		st.machine.State = tipstaff.State(r.text(11))
-		st.kind, st.anchor = r.text(12), r.int(13) > 0
+	err := one(context.Background(), t.c, func(r Row) (err error) {
+		st.n, st.epoch, st.owned, st.held = r.Int(0), r.Int(1), r.Text(2), r[3] != nil
+		st.cont, st.cancel, st.correction = r.Int(4), r.Int(5), r.Int(6)
+		st.env, st.envs, st.head, st.wake = r.Hash(7), r.Int(8), r.Int(9), r.Time(10)
+		st.machine.State = tipstaff.State(r.Text(11))
+		st.kind, st.anchor = r.Text(12), r.Int(13) > 0
 		st.machine.Run, err = tipstaff.ParseID(run)
 		return err
-	}, `SELECT n, epoch, owned, holder, cont, cancel, correction, env, envs, head, wake_at, state, kind, `+anchor+` FROM runs WHERE id = ?`, run)
+	}, `SELECT n, epoch, owned, holder, cont, cancel, correction, env, envs, head, wake_at, state, kind, anchor FROM runs WHERE id = ?`, run)
 	if errors.Is(err, errNoRow) {
 		return nil, fmt.Errorf("%w: %s", flow.ErrNoRun, run)
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = t.c.query(ctx, func(r row) error {
-		st.seq = r.int(0)
-		copy(st.hash[:], r.bytes(1))
+	err = t.query(func(r Row) error {
+		st.seq, st.hash = r.Int(0), r.Hash(1)
 		return nil
 	}, `SELECT seq, hash FROM records WHERE run = ? ORDER BY seq DESC LIMIT 1`, st.n)
 	if err == nil && st.seq < st.head {
 		err = lostTail(run, st.seq, st.head)
 	}
-	st.sound = st.seq == 0 || t.w.s.sound.of(run) == journal.Head{Seq: st.seq, Hash: st.hash}
+	st.sound = st.seq == 0 || t.s.sound.of(run) == journal.Head{Seq: st.seq, Hash: st.hash}
 	return st, err
 }
 
-// append stores one draft. Epoch 0 is a writer without a lease.
-func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
+// append stores one draft, which check has let pass. Epoch 0 is a writer without a
+// lease.
+func (t *Tx) append(st *runState, epoch int64, d flow.Draft) error {
 	if st.ended() {
 		return fmt.Errorf("%w: %s", flow.ErrEnded, st.id)
 	}
 	if late, err := t.closesDecided(st, d); late || err != nil {
 		return err
 	}
-	if kind := tipstaff.Kind(d.Kind); kind.Terminal() {
+	if tipstaff.Kind(d.Kind).Terminal() {
 		body, err := t.attest(st, d)
 		if err != nil {
 			return fmt.Errorf("%s of run %s: %w", d.Kind, st.id, err)
@@ -192,13 +201,13 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 			d.ID = tipstaff.NewID(t.now).String()
 		}
 		var err error
-		if rec.Body, err = journal.Canonical(d.Body); err != nil {
+		if d.Body, err = journal.Canonical(d.Body); err != nil {
 			return fmt.Errorf("body of %s: %w", d.Kind, err)
 		}
+		rec.Body = d.Body // what is derived from the record is derived from its bytes
 		if stored, err = t.seal(st, d, rec); err != nil {
-			return err
+			return fmt.Errorf("%s of run %s: %w", d.Kind, st.id, err)
 		}
-		d.Body = rec.Body // what is derived from the record is derived from its bytes
 	}
 	hash := st.hash.Next(stored)
 	if err := t.exec(`INSERT INTO records (run, seq, kind, bytes, hash) VALUES (?, ?, ?, ?, ?)`, st.n, rec.Seq, d.Kind, stored, hash[:]); err != nil {
@@ -206,7 +215,7 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 	}
 	st.seq, st.hash = rec.Seq, hash
 	if st.sound && d.From != "" {
-		t.w.s.sound.set(st.id, st.seq, st.hash)
+		t.sound[st.id] = journal.Head{Seq: st.seq, Hash: st.hash}
 	}
 	if st.fold != nil {
 		st.fold.Apply(&tipstaff.Event{V: journal.Version, Seq: rec.Seq, Kind: tipstaff.Kind(rec.Kind), At: rec.At, Run: st.machine.Run,
@@ -224,8 +233,11 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 	return t.write(beside.Run, beside.Write)
 }
 
-// appendAll stores the drafts of one op, which check has let pass.
-func (t *tx) appendAll(st *runState, epoch int64, drafts []flow.Draft) error {
+// appendAll stores the drafts of one op and the blobs that they refer to.
+func (t *Tx) appendAll(st *runState, epoch int64, drafts []flow.Draft, blobs []blob) error {
+	if err := t.putBlobs(blobs); err != nil {
+		return err
+	}
 	for _, d := range drafts {
 		if err := t.append(st, epoch, d); err != nil {
 			return err
@@ -261,33 +273,32 @@ func validID(d flow.Draft) bool {
 
 // seal makes an envelope: the lifecycle allows it, and it is signed over the
 // chain so far.
-func (t *tx) seal(st *runState, d flow.Draft, rec journal.Record) ([]byte, error) {
-	if err := st.drive(d); err != nil {
-		return nil, fmt.Errorf("%s of run %s: %w", d.Kind, st.id, err)
+func (t *Tx) seal(st *runState, d flow.Draft, rec journal.Record) ([]byte, error) {
+	if kind := tipstaff.Kind(d.Kind); kind.Driving() || kind == tipstaff.KindIntentDraft {
+		if err := st.machine.Apply(&tipstaff.Event{Kind: kind, Run: st.machine.Run, Body: d.Body}); err != nil {
+			return nil, err
+		}
 	}
 	key, err := t.signer(st, d)
 	if err != nil {
-		return nil, fmt.Errorf("%s of run %s: %w", d.Kind, st.id, err)
+		return nil, err
 	}
 	rec.From, rec.ID = d.From, d.ID
-	if rec.ID == "" {
-		rec.ID = tipstaff.NewID(t.now).String()
-	}
 	rec.Prev, rec.Head = st.env.String(), st.hash.String()
 	b, err := key.Seal(rec)
 	if err != nil {
-		return nil, fmt.Errorf("%s of run %s: %w", d.Kind, st.id, err)
+		return nil, err
 	}
 	st.env, st.dirty = journal.Sum(b), true
 	st.envs++
-	t.files = append(t.files, envelopeFile{run: st.id, seq: rec.Seq, kind: d.Kind, bytes: b})
+	t.Envelopes = append(t.Envelopes, Envelope{Run: st.id, Seq: rec.Seq, Bytes: b})
 	return b, nil
 }
 
 // signer is the key for a draft. It must be one that the run has published, or
 // nobody could verify the envelope.
-func (t *tx) signer(st *runState, d flow.Draft) (*journal.PrivateKey, error) {
-	key, err := t.w.s.keys.signer(d.From)
+func (t *Tx) signer(st *runState, d flow.Draft) (*journal.PrivateKey, error) {
+	key, err := t.s.keys.signer(d.From)
 	if err != nil {
 		return nil, err
 	}
@@ -297,48 +308,27 @@ func (t *tx) signer(st *runState, d flow.Draft) (*journal.PrivateKey, error) {
 		}
 	}
 	if pub := key.Public(); *st.keys != (Keys{}) && pub != st.keys.User && pub != st.keys.Executor {
-		return nil, t.w.s.otherKeys()
+		return nil, t.s.otherKeys()
 	}
 	return key, nil
 }
 
-func (s *Store) otherKeys() error {
-	return fmt.Errorf("%w: the run was begun with other keys than those in %s: restore them, or fork the run", journal.ErrUnknownKey, s.dir.keys())
-}
-
-// published are the keys that the run's first record names; none if it names
-// none.
-func (t *tx) published(st *runState, first flow.Draft) (*Keys, error) {
-	var body struct {
-		Keys Keys `json:"keys"`
-	}
+// published are the keys that the run's first record names, which may be yet to be
+// stored; none if it names none.
+func (t *Tx) published(st *runState, first flow.Draft) (*Keys, error) {
 	if st.seq > 0 {
-		err := t.c.query(context.Background(), func(r row) error {
-			rec, err := journal.Parse(r.bytes(0))
-			first = flow.Draft{Kind: rec.Kind, Body: rec.Body}
-			return err
-		}, `SELECT bytes FROM records WHERE run = ? AND seq = 1`, st.n)
-		if err != nil {
-			return nil, err
-		}
+		d, err := readDraft(context.Background(), t.c, st.id, st.n)
+		return &d.Keys, err
 	}
+	var d draftBody
 	if tipstaff.Kind(first.Kind) != tipstaff.KindIntentDraft {
-		return &body.Keys, nil
+		return &d.Keys, nil
 	}
-	return &body.Keys, json.Unmarshal(first.Body, &body)
-}
-
-// drive moves the lifecycle, if the kind does.
-func (st *runState) drive(d flow.Draft) error {
-	kind := tipstaff.Kind(d.Kind)
-	if !kind.Driving() && kind != tipstaff.KindIntentDraft {
-		return nil
-	}
-	return st.machine.Apply(&tipstaff.Event{Kind: kind, Run: st.machine.Run, Body: d.Body})
+	return &d.Keys, json.Unmarshal(first.Body, &d)
 }
 
 // writeRow brings the row of a run up to its last record.
-func (t *tx) writeRow(st *runState) error {
+func (t *Tx) writeRow(st *runState) error {
 	if st.fold == nil {
 		var err error
 		if st.fold, err = t.readFold(st); err != nil {
@@ -365,20 +355,19 @@ func (t *tx) writeRow(st *runState) error {
 
 // readFold is the status of the run up to its last record: that of the row, and
 // the records since.
-func (t *tx) readFold(st *runState) (*tipstaff.Fold, error) {
-	ctx := context.Background()
+func (t *Tx) readFold(st *runState) (*tipstaff.Fold, error) {
 	f := new(tipstaff.Fold)
-	err := t.c.query(ctx, func(r row) error {
-		if len(r.bytes(0)) == 0 {
+	err := t.query(func(r Row) error {
+		if len(r.Bytes(0)) == 0 {
 			return nil
 		}
-		return json.Unmarshal(r.bytes(0), f)
+		return json.Unmarshal(r.Bytes(0), f)
 	}, `SELECT fold FROM runs WHERE n = ?`, st.n)
 	if err != nil {
 		return nil, fmt.Errorf("the stored status of run %s: %w", st.id, err)
 	}
-	err = t.c.query(ctx, func(r row) error {
-		e, err := tipstaff.ParseEvent(r.bytes(0))
+	err = t.query(func(r Row) error {
+		e, err := tipstaff.ParseEvent(r.Bytes(0))
 		if err != nil && tipstaff.CodeOf(err) != tipstaff.FormatNewer { // a fold passes over what it does not know
 			return err
 		}
@@ -386,4 +375,9 @@ func (t *tx) readFold(st *runState) (*tipstaff.Fold, error) {
 		return nil
 	}, `SELECT bytes FROM records WHERE run = ? AND seq > ? ORDER BY seq`, st.n, st.head)
 	return f, err
+}
+
+// Heartbeat renews all leases of this store with one statement.
+func (t *Tx) Heartbeat() error {
+	return t.exec(`UPDATE runs SET heartbeat = ? WHERE holder = ?`, t.now.UnixNano(), t.s.holder)
 }

@@ -1,12 +1,12 @@
-//go:build unix
-
 package sqlite
 
 import (
 	"errors"
+	"io/fs"
+	"math"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/sys/windows"
 )
 
 // lockFile holds an exclusive lock on a file until unlock is called or the
@@ -16,14 +16,12 @@ func lockFile(name string) (unlock func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, math.MaxUint32, math.MaxUint32, new(windows.Overlapped))
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f.Close, nil
 }
+
+// modeBeyond: access lists are not modes; the folder's own protect what is in it.
+func modeBeyond(string, fs.FileMode) (fs.FileMode, error) { return 0, nil }

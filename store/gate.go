@@ -1,0 +1,157 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// Gates implements [flow.Reader].
+func (s *Store) Gates(ctx context.Context, q flow.GateQuery) ([]flow.GateRow, error) {
+	return s.gates(ctx, s.db, q)
+}
+
+// gates reads gates with the bodies of their records, payloads attached.
+func (s *Store) gates(ctx context.Context, db Querier, q flow.GateQuery) (gates []flow.GateRow, err error) {
+	query := `SELECT r.id, g.id, g.kind, g.key, g.opened, g.opened_at, g.expires_at, g.decided, g.via, k.bytes, d.bytes
+		FROM gates g JOIN runs r ON r.n = g.run JOIN records k ON k.run = g.run AND k.seq = g.opened
+		LEFT JOIN records d ON d.run = g.run AND d.seq = g.decided WHERE true`
+	order := ` ORDER BY g.opened_at, g.run, g.opened`
+	var args []any
+	if q.Run != "" {
+		query, args, order = query+` AND g.run = (SELECT n FROM runs WHERE id = ?)`, append(args, q.Run), ` ORDER BY g.opened`
+		if q.ID != "" {
+			query, args = query+` AND g.id = ?`, append(args, q.ID)
+		}
+	}
+	if q.Open {
+		query += ` AND g.decided = 0`
+	}
+	err = db.Query(ctx, func(r Row) error {
+		g, err := s.scanGate(r)
+		gates = append(gates, g)
+		return err
+	}, query+order, args...)
+	return gates, err
+}
+
+func (s *Store) scanGate(r Row) (flow.GateRow, error) {
+	g := flow.GateRow{
+		Run: r.Text(0), ID: r.Text(1), Kind: r.Text(2), Key: r.Text(3), Opened: r.Int(4), OpenedAt: r.Time(5),
+		ExpiresAt: r.Time(6), Decided: r.Int(7), Via: r.Text(8),
+	}
+	opened, err := gateRecord(g.Run, g.ID, g.Opened, r.Bytes(9), tipstaff.Kind.OpensGate)
+	if err != nil {
+		return g, err
+	}
+	if g.Body, err = journal.Attach(opened.Kind, opened.Note, opened.Body, s.db.GetBlob); err != nil || g.Decided == 0 {
+		return g, err
+	}
+	decided, err := gateRecord(g.Run, g.ID, g.Decided, r.Bytes(10), tipstaff.Kind.ClosesGate)
+	if err == nil && tipstaff.Kind(decided.Kind).ClosesGate() {
+		g.Decision, err = journal.Attach(decided.Kind, decided.Note, decided.Body, s.db.GetBlob)
+	}
+	return g, err
+}
+
+// gateRecord is the record that opened or closed a gate; the end of a run closes all
+// that are left. The row of a gate is only an index: what it says is not obeyed unless
+// the record says so too.
+func gateRecord(run, gate string, seq int64, stored []byte, is func(tipstaff.Kind) bool) (journal.Record, error) {
+	rec, err := journal.Parse(stored)
+	if err != nil {
+		return rec, unsound(run, seq, err)
+	}
+	if tipstaff.Kind(rec.Kind).Terminal() {
+		return rec, nil
+	}
+	var b gateBody
+	if err := json.Unmarshal(rec.Body, &b); err != nil || !is(tipstaff.Kind(rec.Kind)) || b.Gate != gate {
+		return rec, unsound(run, seq, fmt.Errorf("it is taken for a record of gate %s and is %s", gate, rec.Kind))
+	}
+	return rec, nil
+}
+
+// closesDecided reports whether a draft is a closing that came too late and is
+// left out: by expiry, by being superseded or by the end of the run. Anybody
+// else's second decision is an error, as is one of a gate that never was.
+func (t *Tx) closesDecided(st *runState, d flow.Draft) (late bool, err error) {
+	if !tipstaff.Kind(d.Kind).ClosesGate() {
+		return false, nil
+	}
+	b, err := readGate(d)
+	if err != nil || b.Gate == "" {
+		return false, err
+	}
+	decided, err := t.decided(st, b.Gate)
+	if err != nil || decided == 0 {
+		return false, err
+	}
+	if d.Kind == string(tipstaff.KindPolicyGateResolve) {
+		switch b.Via {
+		case "expiry", "superseded", "run_ended":
+			return true, nil
+		}
+	}
+	conflict := tipstaff.Errorf(tipstaff.DecisionConflict, "gate %s of run %s was decided by record %d", b.Gate, st.id, decided)
+	conflict.Err = flow.ErrDecided
+	return false, conflict
+}
+
+// decided is the seq of the record that decided a gate; 0: it is open. The rows of
+// gates are not believed alone: a decision must stand in the journal, and none may
+// stand there of a gate that passes for open, whose own record must be sound.
+func (t *Tx) decided(st *runState, gate string) (decided int64, err error) {
+	var opened int64
+	var record []byte
+	err = one(context.Background(), t.c, func(r Row) error {
+		decided, opened, record = r.Int(0), r.Int(1), r.Bytes(2)
+		return nil
+	}, `SELECT g.decided, g.opened, d.bytes FROM gates g LEFT JOIN records d ON d.run = g.run AND d.seq = g.decided WHERE g.run = ? AND g.id = ?`, st.n, gate)
+	switch {
+	case errors.Is(err, errNoRow):
+		return 0, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %s", st.id, gate)
+	case err != nil:
+		return 0, err
+	case decided > 0:
+		_, err := gateRecord(st.id, gate, decided, record, tipstaff.Kind.ClosesGate)
+		return decided, err
+	}
+	if err := t.checkRecord(st, opened); err != nil {
+		return 0, err
+	}
+	return 0, t.query(func(r Row) error {
+		if !tipstaff.Kind(r.Text(1)).ClosesGate() {
+			return nil
+		}
+		if _, err := gateRecord(st.id, gate, r.Int(0), r.Bytes(2), tipstaff.Kind.ClosesGate); err == nil {
+			return unsound(st.id, r.Int(0), fmt.Errorf("it decides gate %s, which is stored as open", gate))
+		}
+		return nil
+	}, `SELECT seq, kind, bytes FROM records WHERE run = ? AND seq > ? AND (kind LIKE 'policy.%' OR kind LIKE 'intent.%')`, st.n, opened)
+}
+
+// checkRecord checks a single record of a run that this process has not checked as a
+// whole: what somebody is about to decide must be what was asked.
+func (t *Tx) checkRecord(st *runState, seq int64) error {
+	if st.sound {
+		return nil
+	}
+	keys, err := t.published(st, flow.Draft{})
+	if err != nil {
+		return err
+	}
+	if *keys == (Keys{}) {
+		*keys = t.s.Keys()
+	}
+	part, err := partOf(context.Background(), t.c, st.id, st.n, *keys, seq, journal.Head{})
+	if err != nil {
+		return err
+	}
+	return readChecked(context.Background(), t.c, &part, st.id, st.n, seq, func(flow.Record) error { return nil })
+}

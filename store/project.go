@@ -1,0 +1,102 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// project writes what follows from a record.
+func (t *Tx) project(st *runState, r flow.Record) (err error) {
+	kind := tipstaff.Kind(r.Kind)
+	switch kind {
+	case tipstaff.KindRunStarted, tipstaff.KindRunResumed:
+		st.owned, st.wake, st.dirty = r.Kind, time.Time{}, true
+	case tipstaff.KindRunParked, tipstaff.KindRunInterrupted:
+		st.owned, st.dirty = r.Kind, true
+		err = t.release(st)
+	case tipstaff.KindRunContinued:
+		st.cont, st.dirty = r.Seq, true
+	case tipstaff.KindRunCancelRequested:
+		st.cancel, st.dirty = r.Seq, true
+	case tipstaff.KindRunCorrectionRequested:
+		st.correction, st.dirty = r.Seq, true
+	case tipstaff.KindDraftUpdated:
+		err = t.join(st, r.Body)
+	}
+	for _, follow := range [...]func(*runState, flow.Record) error{t.projectGate, t.projectEnd, t.projectAnchor, t.refer, t.rememberEvent} {
+		if err == nil {
+			err = follow(st, r)
+		}
+	}
+	return err
+}
+
+// gateBody is what the bodies of envelopes say about gates.
+type gateBody struct {
+	Gate    string    `json:"gate"`
+	Kind    string    `json:"gate_kind"`
+	Expires time.Time `json:"expires_at"`
+	Via     string    `json:"via"`
+}
+
+func readGate(d flow.Draft) (b gateBody, err error) {
+	if err := json.Unmarshal(d.Body, &b); err != nil {
+		return b, fmt.Errorf("body of %s: %w", d.Kind, err)
+	}
+	return b, nil
+}
+
+// projectGate keeps the row of the gate that a record opens or closes.
+func (t *Tx) projectGate(st *runState, r flow.Record) error {
+	kind := tipstaff.Kind(r.Kind)
+	if !kind.OpensGate() && !kind.ClosesGate() {
+		return nil
+	}
+	b, err := readGate(r.Draft)
+	switch {
+	case err != nil:
+		return err
+	case kind.ClosesGate() && b.Gate == "":
+		return nil // an acceptance or a cancellation that was not asked for
+	case kind.ClosesGate():
+		return t.exec(`UPDATE gates SET decided = ?, via = ? WHERE run = ? AND id = ?`, r.Seq, b.Via, st.n, b.Gate)
+	case b.Gate == "":
+		return fmt.Errorf("%s at %q names no gate", r.Kind, r.Path)
+	case kind == tipstaff.KindIntentClarify:
+		b.Kind = string(tipstaff.Clarification)
+	}
+	return t.exec(`INSERT INTO gates (run, id, kind, key, opened, opened_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		st.n, b.Gate, b.Kind, r.Path, r.Seq, r.At.UnixNano(), stamp(b.Expires))
+}
+
+// projectEnd writes what follows from a terminal envelope: nobody owns the run,
+// nothing waits in it, nothing wakes it.
+func (t *Tx) projectEnd(st *runState, r flow.Record) error {
+	if !tipstaff.Kind(r.Kind).Terminal() {
+		return nil
+	}
+	st.wake, st.dirty = time.Time{}, true
+	if err := t.exec(`UPDATE gates SET decided = ?, via = 'run_ended' WHERE run = ? AND decided = 0`, st.seq, st.n); err != nil {
+		return err
+	}
+	return t.release(st)
+}
+
+// refer keeps the blobs alive that a record names.
+func (t *Tx) refer(st *runState, r flow.Record) error {
+	digests, err := journal.Digests(r.Kind, r.Note, r.Body)
+	if err != nil {
+		return err
+	}
+	for _, digest := range digests {
+		if err := t.keepBlob(st, digest.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

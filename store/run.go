@@ -1,0 +1,286 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Create implements [flow.Writer].
+func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft) error {
+	if _, err := tipstaff.ParseID(run.ID); err != nil {
+		return err
+	}
+	drafts, blobs, err := s.detach(drafts)
+	if err != nil {
+		return err
+	}
+	// A fork's draft is signed over its base: from then on that counts as sound.
+	if _, _, err := s.base(ctx, flow.Row{ID: run.ID, Base: run.Base, BaseSeq: run.BaseSeq}, draftBody{}); err != nil {
+		return err
+	}
+	return s.db.Do(ctx, &Op{Drafts: len(drafts), Apply: func(t *Tx) error {
+		if err := t.create(run); err != nil {
+			return err
+		}
+		st, err := t.state(run.ID)
+		if err != nil {
+			return err
+		}
+		st.dirty = true
+		for _, digest := range run.Blobs {
+			if err := t.keepBlob(st, digest); err != nil {
+				return err
+			}
+		}
+		if err := t.appendAll(st, 0, drafts, blobs); err != nil {
+			return err
+		}
+		return t.alone(run)
+	}})
+}
+
+func (t *Tx) create(run flow.NewRun) error {
+	there, err := t.number(`SELECT count(*) FROM runs WHERE id = ?`, run.ID)
+	if err != nil {
+		return err
+	}
+	if there > 0 {
+		return fmt.Errorf("run %s exists already", run.ID)
+	}
+	if run.Base != "" {
+		head, err := t.number(`SELECT max(seq) FROM records WHERE run = (SELECT n FROM runs WHERE id = ?)`, run.Base)
+		if err != nil {
+			return err
+		}
+		if run.BaseSeq < 1 || run.BaseSeq > head {
+			return fmt.Errorf("%w: run %s has no record %d to fork at", flow.ErrNoRun, run.Base, run.BaseSeq)
+		}
+	}
+	for _, digest := range run.Blobs {
+		if n, err := t.number(`SELECT count(*) FROM blobs WHERE digest = ?`, digest); err != nil {
+			return err
+		} else if n == 0 {
+			return fmt.Errorf("%w: %s", flow.ErrNoBlob, digest)
+		}
+	}
+	if err := t.follows(run); err != nil {
+		return err
+	}
+	return t.exec(`INSERT INTO runs (id, "user", kind, origin, title, program, base, base_seq, session, envelope, request, thread, created, updated)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		run.ID, run.User, run.Kind, run.Origin, run.Title, run.Program, run.Base, run.BaseSeq, run.Session, run.Envelope, run.Request, run.Thread,
+		t.now.UnixNano(), t.now.UnixNano())
+}
+
+// follows refuses a turn unless run.After is the last run of its session and has
+// ended.
+func (t *Tx) follows(run flow.NewRun) error {
+	if run.Session == "" {
+		return nil
+	}
+	last, state := "", ""
+	err := t.query(func(r Row) error { last, state = r.Text(0), r.Text(1); return nil },
+		`SELECT id, state FROM runs WHERE session = ? ORDER BY n DESC LIMIT 1`, run.Session)
+	if err != nil {
+		return err
+	}
+	if last != run.After || last != "" && !tipstaff.State(state).Terminal() {
+		return fmt.Errorf("%w: run %s of it has not ended", flow.ErrSessionBusy, last)
+	}
+	return nil
+}
+
+// alone checks, when the records of a new run are stored, that its request has made
+// no other Envelope, that it follows the last run of its Envelope, and that its
+// thread has no other run that goes on: one that it takes the place of has been
+// ended by now.
+func (t *Tx) alone(run flow.NewRun) error {
+	if run.Request != "" {
+		known, err := t.find(`request = ? AND request <> '' AND "user" = ? AND envelope <> ?`, run.Request, run.User, run.Envelope)
+		if err != nil {
+			return err
+		}
+		if len(known) > 0 {
+			return fmt.Errorf("%w: %s", flow.ErrRequestKnown, known[0])
+		}
+	}
+	if run.Envelope != "" {
+		line, err := t.find(`envelope = ? AND envelope <> '' AND id <> ?`, run.Envelope, run.ID)
+		if err != nil {
+			return err
+		}
+		if last := append([]string{""}, line...)[len(line)]; last != run.After {
+			return fmt.Errorf("%w: %s has come after %s", flow.ErrThreadBusy, last, run.After)
+		}
+	}
+	return t.unshared(run.Thread, run.User, run.ID)
+}
+
+// join puts a draft into the thread that it is started in, if its update names one.
+func (t *Tx) join(st *runState, update json.RawMessage) error {
+	var u struct {
+		Thread string `json:"thread_id"`
+	}
+	if json.Unmarshal(update, &u) != nil || u.Thread == "" {
+		return nil
+	}
+	user := ""
+	err := t.query(func(r Row) error { user = r.Text(0); return nil }, `SELECT "user" FROM runs WHERE n = ?`, st.n)
+	if err == nil {
+		err = t.exec(`UPDATE runs SET thread = ? WHERE n = ?`, u.Thread, st.n)
+	}
+	if err != nil {
+		return err
+	}
+	return t.unshared(u.Thread, user, st.id)
+}
+
+// unshared checks that a user's thread has no other run that goes on.
+func (t *Tx) unshared(thread, user, run string) error {
+	if thread == "" {
+		return nil
+	}
+	others, err := t.find(`thread = ? AND thread <> '' AND "user" = ? AND id <> ? AND state NOT IN ('completed', 'failed', 'cancelled')`, thread, user, run)
+	if err != nil {
+		return err
+	}
+	for _, id := range others { // their rows are written when this op is through
+		if st, ok := t.s.states[id]; !ok || !st.ended() {
+			return fmt.Errorf("%w: %s", flow.ErrThreadBusy, id)
+		}
+	}
+	return nil
+}
+
+// find gives the ids of runs, oldest first.
+func (t *Tx) find(where string, args ...any) (ids []string, err error) {
+	err = t.query(func(r Row) error { ids = append(ids, r.Text(0)); return nil }, `SELECT id FROM runs WHERE `+where+` ORDER BY n`, args...)
+	return ids, err
+}
+
+// Write implements [flow.Writer]. f runs inside the store's one transaction and
+// must not call the store.
+func (s *Store) Write(ctx context.Context, run string, f func(flow.Tx) ([]flow.Draft, error)) error {
+	return s.db.Do(ctx, &Op{Drafts: 1, Apply: func(t *Tx) error { return t.write(run, f) }})
+}
+
+// write calls f with the run's present state and appends the drafts that it returns.
+func (t *Tx) write(run string, f func(flow.Tx) ([]flow.Draft, error)) error {
+	st, err := t.state(run)
+	if err != nil {
+		return err
+	}
+	row, err := readRun(context.Background(), t.c, run)
+	if err != nil {
+		return err
+	}
+	drafts, err := f(&foreignTx{t: t, row: row})
+	if err != nil {
+		return err
+	}
+	drafts, blobs, err := t.s.detach(drafts)
+	if err != nil {
+		return err
+	}
+	return t.appendAll(st, 0, drafts, blobs)
+}
+
+// foreignTx is what a writer without a lease sees.
+type foreignTx struct {
+	t   *Tx
+	row flow.Row
+}
+
+func (f *foreignTx) Row() flow.Row  { return f.row }
+func (f *foreignTx) Now() time.Time { return f.t.now }
+
+func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
+	return f.t.s.gates(context.Background(), f.t.c, flow.GateQuery{Run: f.row.ID, Open: open})
+}
+
+// selectRuns reads what scanRun takes.
+const selectRuns = `SELECT n, id, "user", kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at,
+	base, base_seq, created, updated, correction, session, envelope, request, thread,
+	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
+	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1) FROM runs WHERE `
+
+func scanRun(r Row) (run flow.Row, err error) {
+	run = flow.Row{
+		N: r.Int(0), ID: r.Text(1), User: r.Text(2), Kind: r.Text(3), State: r.Text(4), Origin: r.Text(5), Title: r.Text(6), Program: r.Text(7),
+		Epoch: r.Int(8), Heartbeat: r.Time(10), Owned: r.Text(11), Cont: r.Int(12), Head: r.Int(13), HeadHash: hashText(r.Bytes(14)),
+		FoldSeq: r.Int(13), FoldHash: hashText(r.Bytes(14)), Fold: r.Bytes(15), Cancel: r.Int(16) > 0, WakeAt: r.Time(17),
+		Base: r.Text(18), BaseSeq: r.Int(19), Created: r.Time(20), Updated: r.Time(21), Correction: r.Int(22),
+		Session: r.Text(23), Envelope: r.Text(24), Request: r.Text(25), Thread: r.Text(26),
+	}
+	// Records go on after the row. Where they end before it some were cut off: then
+	// the row still tells what the head was, and verify sees the difference.
+	if seq := r.Int(27); seq >= run.Head {
+		run.Head, run.HeadHash = seq, hashText(r.Bytes(28))
+	}
+	if r[9] != nil {
+		run.Owner, err = ReadOwner(r.Bytes(9))
+	}
+	return run, err
+}
+
+func readRun(ctx context.Context, q Querier, id string) (run flow.Row, err error) {
+	err = one(ctx, q, func(r Row) (err error) { run, err = scanRun(r); return err }, selectRuns+`id = ?`, id)
+	if errors.Is(err, errNoRow) {
+		err = fmt.Errorf("%w: %s", flow.ErrNoRun, id)
+	}
+	return run, err
+}
+
+// Run implements [flow.Reader].
+func (s *Store) Run(ctx context.Context, id string) (flow.Row, error) { return readRun(ctx, s.db, id) }
+
+// Runs implements [flow.Reader].
+func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
+	where, args := "true", []any{}
+	add := func(condition string, values ...any) {
+		where, args = where+" AND "+condition, append(args, values...)
+	}
+	if q.Before > 0 {
+		add("n < ?", q.Before)
+	}
+	if q.States != nil {
+		add("state IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(q.States)), ", ")+")", anys(q.States)...)
+	}
+	if q.Prefix != "" {
+		add("id >= ? AND id < ?", q.Prefix, q.Prefix+"\x7f")
+	}
+	for _, is := range [...]struct{ column, value string }{
+		{`"user"`, q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread},
+	} {
+		if is.value != "" {
+			add(is.column+" = ? AND "+is.column+" <> ''", is.value) // as the indices say
+		}
+	}
+	if q.Leased {
+		add("holder IS NOT NULL")
+	}
+	where += " ORDER BY n DESC"
+	if q.Limit > 0 {
+		where, args = where+" LIMIT ?", append(args, int64(q.Limit))
+	}
+	err = s.db.Query(ctx, func(r Row) error {
+		run, err := scanRun(r)
+		runs = append(runs, run)
+		return err
+	}, selectRuns+where, args...)
+	return runs, err
+}
+
+func anys(list []string) (values []any) {
+	for _, v := range list {
+		values = append(values, v)
+	}
+	return values
+}

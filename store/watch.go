@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Notice says that a run has changed and, if there is one, by which record that
+// its watchers want to see.
+type Notice struct {
+	run    string
+	record *flow.Record
+}
+
+// hub knows who listens to which run in this process.
+type hub struct {
+	mu        sync.Mutex
+	listeners map[string]map[*listener]bool
+}
+
+// listener watches the records of a run that its owner did not write, or follows it.
+type listener struct {
+	watch   func(flow.Record) // nil: it follows
+	changed chan struct{}     // of one that follows
+	stopped bool              // guarded by the hub
+}
+
+// Watch implements [flow.Log].
+func (s *Store) Watch(run string, f func(flow.Record)) (stop func()) {
+	return s.hub.add(run, &listener{watch: f})
+}
+
+// Follow implements [flow.Reader].
+func (s *Store) Follow(run string) (changed <-chan struct{}, stop func()) {
+	l := &listener{changed: make(chan struct{}, 1)}
+	return l.changed, s.hub.add(run, l)
+}
+
+// add enters a listener and returns what removes it.
+func (h *hub) add(run string, l *listener) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listeners[run] == nil {
+		h.listeners[run] = map[*listener]bool{}
+	}
+	h.listeners[run][l] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		l.stopped = true
+		delete(h.listeners[run], l)
+		if len(h.listeners[run]) == 0 {
+			delete(h.listeners, run)
+		}
+	}
+}
+
+// heard reports how a run is listened to.
+func (h *hub) heard(run string) (watched, followed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners[run] {
+		watched, followed = watched || l.watch != nil, followed || l.watch == nil
+	}
+	return watched, followed
+}
+
+// followed are the runs that somebody follows.
+func (h *hub) followed() (runs []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for run, listeners := range h.listeners {
+		for l := range listeners {
+			if l.watch == nil {
+				runs = append(runs, run)
+				break
+			}
+		}
+	}
+	return runs
+}
+
+// Listening reports whether anybody in this process wants to know of anything.
+func (s *Store) Listening() bool {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return len(s.hub.listeners) > 0
+}
+
+// Deliver tells the listeners, in order. A watcher may take its time, and may stop
+// itself.
+func (s *Store) Deliver(notices []Notice) {
+	for _, n := range notices {
+		for _, l := range s.hub.signal(n) {
+			s.hub.mu.Lock()
+			stopped := l.stopped
+			s.hub.mu.Unlock()
+			if !stopped {
+				l.watch(*n.record)
+			}
+		}
+	}
+}
+
+// signal wakes those who follow and returns those who watch.
+func (h *hub) signal(n Notice) (watching []*listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners[n.run] {
+		switch {
+		case l.watch == nil:
+			select {
+			case l.changed <- struct{}{}:
+			default:
+			}
+		case n.record != nil:
+			watching = append(watching, l)
+		}
+	}
+	return watching
+}
+
+// tell notes what listeners must hear of after the commit, in this process and,
+// through the inbox, in others.
+func (t *Tx) tell(st *runState, foreign bool, r flow.Record) error {
+	watched, followed := t.s.hub.heard(st.id)
+	if !foreign && r.Kind != string(tipstaff.KindPolicyGateResolve) {
+		if n := len(t.notices); followed && (n == 0 || t.notices[n-1].run != st.id) {
+			t.notices = append(t.notices, Notice{run: st.id})
+		}
+		return nil
+	}
+	if watched || followed {
+		t.notices = append(t.notices, Notice{st.id, &r})
+	}
+	return t.query(func(r Row) error { t.inbox = r.Int(0); return nil },
+		`INSERT INTO inbox (run, seq, at) VALUES (?, ?, ?) RETURNING id`, st.n, r.Seq, t.now.UnixNano())
+}
+
+// Inbox reads what other processes wrote. Its cost is by new rows, not by runs.
+type Inbox struct {
+	s      *Store
+	seen   int64            // row of the inbox
+	pruned int64            // its last row when it was pruned
+	heads  map[string]int64 // of followed runs, as last seen
+}
+
+// OpenInbox begins after what is there.
+func (s *Store) OpenInbox(q Querier) (in *Inbox, err error) {
+	in = &Inbox{s: s, heads: map[string]int64{}}
+	in.seen, err = Number(context.Background(), q, `SELECT max(id) FROM inbox`)
+	return in, err
+}
+
+// Collect reads the inbox, and only then asks who listens: a row that was not yet
+// there when somebody began to watch is read afterwards.
+func (in *Inbox) Collect(q Querier) (notices []Notice, err error) {
+	ctx := context.Background()
+	type entry struct {
+		n, seq int64
+		run    string
+	}
+	var entries []entry
+	err = q.Query(ctx, func(r Row) error {
+		in.seen = r.Int(0)
+		entries = append(entries, entry{r.Int(1), r.Int(2), r.Text(3)})
+		return nil
+	}, `SELECT i.id, i.run, i.seq, r.id FROM inbox i JOIN runs r ON r.n = i.run WHERE i.id > ? ORDER BY i.id`, in.seen)
+	for _, e := range entries {
+		if watched, _ := in.s.hub.heard(e.run); !watched {
+			continue
+		}
+		err = errors.Join(err, q.Query(ctx, func(r Row) error {
+			rec, err := ParseRecord(r.Bytes(0))
+			if err == nil {
+				notices = append(notices, Notice{e.run, &rec})
+			}
+			return err
+		}, `SELECT bytes FROM records WHERE run = ? AND seq = ?`, e.n, e.seq))
+	}
+	moved, headErr := in.movedHeads(ctx, q)
+	return append(notices, moved...), errors.Join(err, headErr)
+}
+
+// movedHeads are the followed runs that have new records, of whatever kind.
+func (in *Inbox) movedHeads(ctx context.Context, q Querier) (notices []Notice, err error) {
+	heads := map[string]int64{}
+	for _, run := range in.s.hub.followed() {
+		head, err := Number(ctx, q, `SELECT max(seq) FROM records WHERE run = (SELECT n FROM runs WHERE id = ?)`, run)
+		if err != nil {
+			return nil, err
+		}
+		if before, known := in.heads[run]; !known || head != before {
+			notices = append(notices, Notice{run: run})
+		}
+		heads[run] = head
+	}
+	in.heads = heads
+	return notices, nil
+}
+
+// The inbox is pruned when so many rows have come, of those so old.
+const (
+	pruneEvery = 1000
+	pruneAge   = time.Minute
+)
+
+// Crowded reports whether it is time to Prune.
+func (in *Inbox) Crowded() bool {
+	crowded := in.seen-in.pruned >= pruneEvery
+	if crowded {
+		in.pruned = in.seen
+	}
+	return crowded
+}
+
+// Prune removes rows of the inbox that nobody can be waiting for: whoever polls
+// has seen them long ago, save owners that were stopped; a later owner loads the
+// records themselves.
+func (t *Tx) Prune() error {
+	return t.exec(`DELETE FROM inbox WHERE at < ? AND run NOT IN (SELECT n FROM runs WHERE holder IS NOT NULL)`, t.now.Add(-pruneAge).UnixNano())
+}
