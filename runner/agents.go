@@ -279,8 +279,7 @@ func (p performer) takeTurn(fc flow.Context, a settledAgent, call plan.StepReque
 		}
 	}
 	gate := p.gateFor(a, call.Node)
-	p.turns.Store(fc.Path(), &liveTurn{s.Agent, s, gate})
-	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: gate, Principal: p.draft.User, Desk: &p.desk}, in)
+	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: gate, Principal: p.draft.User}, in)
 	if p.doc.Turn != nil {
 		p.spoken = out
 	}
@@ -318,42 +317,19 @@ func (r *Runner) agentActs(p *program, m *tool.Manifest, acts map[string]flow.Ac
 	for name, a := range p.crew.agents {
 		models[name] = sync.OnceValues(func() (agent.Model, error) { return r.model(m, a.Model) })
 	}
-	acts[agent.ModelActivity] = agent.ModelCall(models, &p.desk, nil)
+	acts[agent.ModelActivity] = agent.ModelCall(models)
 	acts[agent.CatalogActivity] = flow.Activity{Run: func(_ context.Context, a flow.Attempt) (flow.Done, error) {
-		at, err := p.turnOf(a)
-		if err != nil {
-			return flow.Done{}, err
-		}
-		return flow.Done{Value: flow.JSON(agent.CatalogOf(at.gate))}, nil
+		return flow.Done{Value: flow.JSON(agent.CatalogOf(a.Local.(*agent.Local).Gate))}, nil
 	}}
 	acts[agent.RouterActivity] = flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-		at, err := p.turnOf(a)
+		of := a.Local.(*agent.Local)
+		model, err := models.of(of.Agent)
 		if err != nil {
 			return flow.Done{}, err
 		}
-		model, err := models.of(at.agent)
-		if err != nil {
-			return flow.Done{}, err
-		}
-		router := &agent.ToolkitClassifier{Model: model, Agent: at.agent, Prompt: at.settings.RouterPrompt, Toolkits: at.settings.Toolkits}
-		return agent.RouterCall(router, func() *agent.Catalog { return agent.CatalogOf(at.gate) }).Run(ctx, a)
+		router := &agent.ToolkitClassifier{Model: model, Agent: of.Agent, Prompt: of.RouterPrompt, Toolkits: of.Toolkits}
+		return agent.RouterCall(router, func() *agent.Catalog { return agent.CatalogOf(of.Gate) }).Run(ctx, a)
 	}}
-}
-
-// liveTurn is what the activities of a turn must know of it.
-type liveTurn struct {
-	agent    string
-	settings agent.Settings
-	gate     *tool.Gate
-}
-
-// turnOf is the turn whose catalog or router an attempt is for.
-func (p *program) turnOf(a flow.Attempt) (*liveTurn, error) {
-	at, ok := p.turns.Load(a.Path[:strings.LastIndexByte(a.Path, '/')])
-	if !ok {
-		return nil, fmt.Errorf("no turn stands at %s", a.Path)
-	}
-	return at.(*liveTurn), nil
 }
 
 // switchboard puts a request through to the model of the agent that makes it. A

@@ -58,7 +58,7 @@ func (c *course) newKit(p *program) (*kit, error) {
 	manager.Conceal(manifest.Secrets(os.Environ()))
 	k := &kit{program: p, manifest: manifest, manager: manager,
 		acts: map[string]flow.Activity{tool.ActivityName: p.activity(manager), dispatchName: r.dispatch(p, c.who)}}
-	k.acts[remoteActivity] = r.hosts.activity(p.draft.owners(), &p.exhibits)
+	k.acts[remoteActivity] = r.hosts.activity(p.draft.owners())
 	r.draftActs(p, k.acts)
 	r.agentActs(p, manifest, k.acts)
 	if p.pipe != nil {

@@ -331,8 +331,7 @@ func (p *program) askForPlan(fc flow.Context, data prompts.DraftData) (reply str
 	s.MaxSteps, s.OnLimit, s.OutputSchema, s.Router, s.Hop = 1, agent.OnLimitFail, nil, "", true
 	gate := *p.gate
 	gate.AllowList = nil
-	p.turns.Store(fc.Path(), &liveTurn{s.Agent, s, &gate})
-	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: &gate, Principal: p.draft.User, Desk: &p.desk}, agent.Input{Message: message})
+	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: &gate, Principal: p.draft.User}, agent.Input{Message: message})
 	if err == nil {
 		err = out.Failure()
 	}

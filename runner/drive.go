@@ -150,13 +150,14 @@ func (r *Runner) sweepOwn(run string, a *active, manager *tool.Manager) {
 }
 
 // activity makes tool calls. What the run froze can only be tightened by what
-// holds now: a call must pass both.
+// holds now: a call must pass both. One that the frozen gate refuses is asked for all
+// the same, so that the refusal is recorded as its outcome.
 func (p *program) activity(manager *tool.Manager) flow.Activity {
 	act := manager.Activity(p.gate)
 	live := act.Check
 	act.Check = func(ctx context.Context, a flow.Attempt) error {
-		if refusal, ok := p.refused.Load(a.Path); ok {
-			return refusal.(*flow.Error)
+		if refusal, ok := a.Local.(*flow.Error); ok && refusal != nil {
+			return refusal
 		}
 		return live(ctx, a)
 	}

@@ -53,14 +53,8 @@ type program struct {
 	crew     crew            // who does its steps
 	history  []agent.Message // of a turn: what was said before it
 	spoken   agent.Output    // and how it came out, as far as it has
-	desk     agent.Desk      // where its turns lay what they ask models
-	turns    sync.Map        // by path: *liveTurn
-	exhibits exhibits        // what remote stages show to hosts
 	cutOnce  sync.Once
 	cut      map[string]bool // the calls of which the gate that accepted it did not show every value
-	// refused holds, by path, what the frozen gate refuses: the call is asked for
-	// all the same, so that the refusal is recorded as its outcome.
-	refused sync.Map
 }
 
 // draftBody is what the runner reads of its own intent.draft.
@@ -318,9 +312,6 @@ func (p performer) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result
 	uri := call.Node.Tool
 	asks := p.asks()
 	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && asks != asksOnce && p.covered(call.Node.ID), Agent: asks == asksAll, Run: policy.Run{Path: fc.Path()}})
-	if v.Err != nil {
-		p.refused.Store(fc.Path(), v.Err)
-	}
 	by := v.By
 	if v.Do == policy.Ask {
 		var err error
@@ -337,7 +328,7 @@ func (p performer) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result
 	}
 	r, err := fc.Do(flow.Call{Name: tool.ActivityName, Class: class, Timeout: call.Node.EffectiveTimeout(limits), Retry: retry,
 		Input:   flow.JSON(tool.Input{URI: uri, Args: call.Args, Parse: call.Node.Parse, By: by, Facts: v.FactsDigest()}),
-		Reserve: flow.Use{tipstaff.BoundToolCalls: 1}})
+		Reserve: flow.Use{tipstaff.BoundToolCalls: 1}, Local: v.Err})
 	var ended *flow.Error
 	if v.Err != nil && err == nil { // only somebody who wrote it down could have a result of what the gate refuses
 		return flow.Result{}, v.Err

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -40,30 +39,19 @@ type remoteValue struct {
 	Usage   pipeline.Usage  `json:"usage"`
 }
 
-// exhibit is what a host is given besides the input of its call.
-type exhibit struct {
-	view   func() json.RawMessage
+// remoteLocal is what a host is given besides the input of its call, which names the
+// Envelope only.
+type remoteLocal struct {
+	view   *pipeline.Envelope
 	budget map[string]int64
 	wait   time.Duration // for a host to appear
 }
 
-// exhibits are those of a run, by path: the stage lays them there and the activity
-// picks them up. On replay nobody does.
-type exhibits struct{ sync.Map }
-
-func (x *exhibits) of(path string) exhibit {
-	if found, ok := x.Load(path); ok {
-		return found.(exhibit)
-	}
-	return exhibit{view: func() json.RawMessage { return nil }}
-}
-
 // remoteStage has a host do the stage.
 func (p *program) remoteStage(fc flow.Context, s pipeline.Stage) (map[string]any, *pipeline.Control, error) {
-	p.exhibits.Store(fc.Path(), exhibit{view: func() json.RawMessage { return pipeline.EncodeEnvelope(s.View) }, budget: s.Budget, wait: s.Agent.Remote.Wait})
-	defer p.exhibits.Delete(fc.Path())
 	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: flow.Class(s.Agent.Effect), Timeout: s.Timeout,
-		Input: flow.JSON(remoteInput{Agent: s.Agent.Remote.Agent, Visit: s.Visit, Attempt: s.Attempt, Input: s.Input, View: s.View.DataDigest()})})
+		Input: flow.JSON(remoteInput{Agent: s.Agent.Remote.Agent, Visit: s.Visit, Attempt: s.Attempt, Input: s.Input, View: s.View.DataDigest()}),
+		Local: remoteLocal{s.View, s.Budget, s.Agent.Remote.Wait}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,17 +88,17 @@ func readRemote(raw json.RawMessage) (out map[string]any, control *pipeline.Cont
 //
 // Check waits for a host, so that a run that is told to stop meanwhile leaves nothing
 // in doubt; Run places the call and answers with what the host brings.
-func (d *hostDesk) activity(o owners, with *exhibits) flow.Activity {
+func (d *hostDesk) activity(o owners) flow.Activity {
 	return flow.Activity{
 		Check: func(ctx context.Context, a flow.Attempt) error {
 			var in remoteInput
 			if err := json.Unmarshal(a.Input, &in); err != nil {
 				return err
 			}
-			return d.awaitHost(ctx, o, in.Agent, a.Class, with.of(a.Path).wait)
+			return d.awaitHost(ctx, o, in.Agent, a.Class, a.Local.(remoteLocal).wait)
 		},
 		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-			c, err := newRemoteCall(ctx, o, a, with.of(a.Path))
+			c, err := newRemoteCall(ctx, o, a)
 			if err != nil {
 				return flow.Done{}, &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
 			}

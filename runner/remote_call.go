@@ -11,6 +11,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 )
 
 // remoteCall is an attempt of a stage that a host is asked for.
@@ -64,15 +65,16 @@ func placeOf(call string) (run, path string, ok bool) {
 	return run, path, ok
 }
 
-func newRemoteCall(ctx context.Context, o owners, a flow.Attempt, with exhibit) (*remoteCall, error) {
+func newRemoteCall(ctx context.Context, o owners, a flow.Attempt) (*remoteCall, error) {
 	var in remoteInput
 	if err := json.Unmarshal(a.Input, &in); err != nil {
 		return nil, err
 	}
+	with := a.Local.(remoteLocal)
 	c := &remoteCall{owners: o, class: a.Class, wait: with.wait, granted: flow.Use{}, came: make(chan struct{}), asks: make(chan reservation),
 		over: make(chan struct{}), stored: make(chan struct{})}
 	c.HostCall = tipstaff.HostCall{ID: callID(a), Run: idOf(a.Run), Path: a.Path, Agent: in.Agent, Visit: in.Visit, Attempt: in.Attempt,
-		Input: in.Input, View: with.view(), Budget: with.budget, IdempotencyKey: a.Key,
+		Input: in.Input, View: pipeline.EncodeEnvelope(with.view), Budget: with.budget, IdempotencyKey: a.Key,
 		Redelivery: a.N > 1 && a.Class != flow.Once} // a process that died may have delivered it
 	c.Deadline, _ = ctx.Deadline()
 	return c, nil

@@ -110,9 +110,7 @@ func (p *program) modelStage(fc flow.Context, s pipeline.Stage) (map[string]any,
 		in.History, in.Session = history, s.Agent.Name
 	}
 	gate := p.gateOf(s.Agent)
-	p.turns.Store(fc.Path(), &liveTurn{set.Agent, set, gate})
-	defer p.turns.Delete(fc.Path())
-	out, err := agent.Turn(fc, agent.Config{Settings: set, Gate: gate, Principal: p.draft.User, Desk: &p.desk}, in)
+	out, err := agent.Turn(fc, agent.Config{Settings: set, Gate: gate, Principal: p.draft.User}, in)
 	if s.Agent.Model.Keep && (err == nil || !flow.Parked(err)) {
 		p.talks.keep(s.Agent.Name, out.Messages)
 	}

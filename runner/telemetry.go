@@ -22,23 +22,17 @@ func (c *course) watched(job flow.Job) (watched flow.Job, end func()) {
 	return telemetry.Watch(job, tool.ParseTraceparent(c.program().draft.Trace), c.invocation)
 }
 
-// invocation is what spans tell of the turn at a path.
-func (c *course) invocation(path string) (agent.Invocation, bool) {
+// invocation is what spans tell of the turns of an agent.
+func (c *course) invocation(name string) (of agent.Invocation) {
 	k := c.now()
-	found, ok := k.program.turns.Load(path)
-	if !ok {
-		return agent.Invocation{}, false
-	}
-	turn := found.(*liveTurn)
-	of := agent.Invocation{Agent: turn.agent, Model: turn.settings.ModelName, Desk: &k.program.desk}
 	if t := k.program.doc.Turn; t != nil { // else each has a session of its own
 		of.Conversation = t.Session
 	}
-	if m, ok := k.manifest.Model(k.program.crew.agents[turn.agent].Model); ok {
+	if m, ok := k.manifest.Model(k.program.crew.agents[name].Model); ok {
 		of.Provider = m.Provider
 		of.Host, of.Port = address(m.BaseURL)
 	}
-	return of, true
+	return of
 }
 
 // address is where a model is reached; "": at the vendor's own address, or one that
