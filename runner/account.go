@@ -148,35 +148,26 @@ func (a *account) intended(e *tipstaff.Event) {
 }
 
 // evidence closes the account. end is the envelope that ends the run.
-func (a *account) evidence(p *program, used, limit flow.Use, end tipstaff.Kind) evidence {
-	ev := evidence{ProgramDigest: p.draft.ProgramDigest, Revision: p.chapter.inForce().Number, Counts: map[string]int{}, Skipped: []string{}, Continued: []string{},
+func (a *account) evidence(p program, used, limit flow.Use, end tipstaff.Kind) evidence {
+	c := p.shared()
+	ev := evidence{ProgramDigest: c.draft.ProgramDigest, Revision: c.segment.inForce().Number, Counts: map[string]int{}, Skipped: []string{}, Continued: []string{},
 		InDoubt: []string{}, Tools: []toolUse{}, Bounds: boundsUse{tipstaff.Bounds(used), tipstaff.Bounds(limit)}}
-	for leaf := range p.doc.Root.Leaves {
-		status, ended := a.steps[leaf.ID]
-		switch {
-		case !ended:
-			ev.Skipped = append(ev.Skipped, leaf.ID)
-		case status == plan.StatusFailed && leaf.Continue:
-			ev.Continued = append(ev.Continued, leaf.ID)
-		}
-		if ended {
-			ev.Counts[status]++
-		}
-	}
-	if p.pipe != nil {
-		ev.Counts, ev.Skipped = a.stages, append(ev.Skipped, a.passed...)
-	}
-	ev.Session = p.sessionHead()
+	p.count(a, &ev)
 	ev.InDoubt = append(ev.InDoubt, slices.Sorted(maps.Keys(a.open))...)
 	for _, uri := range slices.Sorted(maps.Keys(a.calls)) {
 		use := toolUse{URI: uri, Calls: a.calls[uri]}
-		if d, err := p.gate.Tools.Lookup(uri); err == nil {
+		if d, err := c.gate.Tools.Lookup(uri); err == nil {
 			use.Digest = d.Digest
 		}
 		ev.Tools = append(ev.Tools, use)
 	}
-	ev.Lifecycle = tipstaff.Lifecycle(append(slices.Clone(a.events), tipstaff.Event{Kind: end, Run: idOf(p.run)}))
+	ev.Lifecycle = tipstaff.Lifecycle(append(slices.Clone(a.events), tipstaff.Event{Kind: end, Run: idOf(c.run)}))
 	return ev
+}
+
+// countStages: what became of the stages of a pipeline.
+func (a *account) countStages(ev *evidence) {
+	ev.Counts, ev.Skipped = a.stages, append(ev.Skipped, a.passed...)
 }
 
 func idOf(run string) tipstaff.ID {

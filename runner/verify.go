@@ -283,10 +283,10 @@ func report(ctx context.Context, src source, res journal.Result, t *trace, err e
 		rep.Conformance = unreadable(err)
 		return rep
 	}
-	if req.Anchor != "" && p.doc.Intent.Anchor {
+	if req.Anchor != "" && p.shared().text.intent().Anchor {
 		t.checkAnchored(&rep, anchorsOf(req, res.Run))
 	}
-	j := &judge{ctx: ctx, src: src, program: p, trace: t, admins: req.Admins}
+	j := &judge{ctx: ctx, src: src, program: p, draft: &p.shared().draft, trace: t, admins: req.Admins}
 	rep.Outcome = j.all(req.Each)
 	rep.Conformance = tipstaff.Finding{OK: len(j.problems) == 0, Total: len(j.problems), Problems: j.problems[:min(len(j.problems), journal.MaxFaults)]}
 	if rep.Conformance.Problems == nil {
