@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/flow/flowtest"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -425,5 +424,3 @@ func FuzzReply(f *testing.F) {
 		}
 	})
 }
-
-func TestInputWritesItself(t *testing.T) { flowtest.WritesItself[tool.Input](t, nil) }
