@@ -339,19 +339,11 @@ func (r *Runner) forkPoint(ctx context.Context, row flow.Row) (int64, error) {
 		return row.Head, nil
 	}
 	began, failed := map[string]int64{}, int64(0)
-	err := eachRecord(ctx, r.Store, row.ID, 0, func(s flow.Stored) error {
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		if err != nil {
-			return err
-		}
+	err := eachEvent(ctx, r.Store, row.ID, 0, func(e *tipstaff.Event) error {
 		switch e.Kind {
-		case tipstaff.KindEffectIntended:
+		case tipstaff.KindEffectIntended, tipstaff.KindEffectFinished, tipstaff.KindPolicyGate:
 			if began[e.Path] == 0 {
-				began[e.Path] = s.Seq
-			}
-		case tipstaff.KindEffectFinished, tipstaff.KindPolicyGate:
-			if began[e.Path] == 0 {
-				began[e.Path] = s.Seq
+				began[e.Path] = e.Seq
 			}
 		case tipstaff.KindPlanStep:
 			var b struct{ Status string }

@@ -103,16 +103,9 @@ func (r *Runner) childOf(ctx context.Context, parent *common, a flow.Attempt, in
 
 // announced is the child that an earlier attempt of this call has named.
 func (r *Runner) announced(ctx context.Context, a flow.Attempt) (child string, err error) {
-	err = eachRecord(ctx, r.Store, a.Run, 0, func(s flow.Stored) error {
-		if s.Kind != string(tipstaff.KindIntentDispatch) {
-			return nil
-		}
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		if err != nil {
-			return err
-		}
+	err = eachEvent(ctx, r.Store, a.Run, 0, func(e *tipstaff.Event) error {
 		var b struct{ Child string }
-		if e.Path == a.Path && json.Unmarshal(e.Body, &b) == nil {
+		if e.Kind == tipstaff.KindIntentDispatch && e.Path == a.Path && json.Unmarshal(e.Body, &b) == nil {
 			child = b.Child
 		}
 		return nil

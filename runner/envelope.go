@@ -174,17 +174,14 @@ func boundaryOf(ctx context.Context, src source, run, checkpoint string) (*bound
 		run, upTo = draft.ForkOf.Run, draft.ForkOf.Seq
 	}
 	var found *boundary
-	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		if upTo > 0 && s.Seq > upTo {
-			return errEnough
-		}
-		b, err := readBoundary(run, s)
+	err := eachEvent(ctx, src, run, upTo, func(e *tipstaff.Event) error {
+		b, err := readBoundary(run, e)
 		if err == nil && b != nil && b.turn == turn {
 			found = b
 		}
 		return err
 	})
-	if err != nil && err != errEnough {
+	if err != nil {
 		return nil, err
 	}
 	if found == nil {
@@ -194,19 +191,13 @@ func boundaryOf(ctx context.Context, src source, run, checkpoint string) (*bound
 }
 
 // readBoundary is the boundary that a record is; nil: it is none.
-func readBoundary(run string, s flow.Stored) (*boundary, error) {
-	if s.Kind != "" && s.Kind != string(tipstaff.KindTurnMerged) {
+func readBoundary(run string, e *tipstaff.Event) (*boundary, error) {
+	var b pipeline.TurnMerged
+	if e.Kind != tipstaff.KindTurnMerged {
 		return nil, nil
 	}
-	e, err := tipstaff.ParseEvent(s.Bytes)
-	if err != nil || e.Kind != tipstaff.KindTurnMerged {
-		return nil, err
-	}
-	var b pipeline.TurnMerged
-	if err := json.Unmarshal(e.Body, &b); err != nil {
-		return nil, err
-	}
-	return &boundary{run: run, seq: s.Seq, turn: b.Turn, digest: b.Digest}, nil
+	err := json.Unmarshal(e.Body, &b)
+	return &boundary{run: run, seq: e.Seq, turn: b.Turn, digest: b.Digest}, err
 }
 
 // envelopeAt is the Envelope at a checkpoint. It must be the one that was recorded.

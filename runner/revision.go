@@ -247,18 +247,12 @@ func continuedBefore(ctx context.Context, src source, run string, at int64) (*ti
 		}
 	}
 	var last *tipstaff.Event
-	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		if at > 0 && s.Seq > at {
-			return errEnough
-		}
-		if e, err := tipstaff.ParseEvent(s.Bytes); err == nil && e.Kind == tipstaff.KindRunContinued {
-			last = &e
+	err := eachEvent(ctx, src, run, at, func(e *tipstaff.Event) error {
+		if e.Kind == tipstaff.KindRunContinued {
+			last = e
 		}
 		return nil
 	})
-	if err == errEnough {
-		err = nil
-	}
 	return last, err
 }
 

@@ -244,13 +244,9 @@ func newestBoundary(ctx context.Context, src source, run string, upTo int64, sta
 // the last of the turn, and which checkpoint was made before it.
 func lastBoundary(ctx context.Context, src source, run string, upTo int64, stage string) (last *boundary, err error) {
 	asked, latest, parent := false, pipeline.Start, "" // of the turn that is being read
-	err = eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		if upTo > 0 && s.Seq > upTo {
-			return errEnough
-		}
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		if err != nil || e.N == 0 { // labels are others'
-			return err
+	err = eachEvent(ctx, src, run, upTo, func(e *tipstaff.Event) (err error) {
+		if e.N == 0 { // labels are others'
+			return nil
 		}
 		var b struct{ ID, Stage string }
 		switch e.Kind {
@@ -262,7 +258,7 @@ func lastBoundary(ctx context.Context, src source, run string, upTo int64, stage
 			parent = b.ID
 		case tipstaff.KindTurnMerged:
 			var found *boundary
-			if found, err = readBoundary(run, s); err == nil && (stage == "" || asked) {
+			if found, err = readBoundary(run, e); err == nil && (stage == "" || asked) {
 				found.stage, found.parent = latest, parent
 				last = found
 			}
@@ -270,9 +266,6 @@ func lastBoundary(ctx context.Context, src source, run string, upTo int64, stage
 		}
 		return err
 	})
-	if err == errEnough {
-		err = nil
-	}
 	return last, err
 }
 

@@ -69,8 +69,6 @@ type Runner struct {
 	talk   talk
 	hosts  *hostPool
 	queue  *queue
-	names  memo[string] // of programs: reading a whole document for its name would be most of what a status costs
-	folds  memo[folded]
 }
 
 var _ tipstaff.Service = (*Runner)(nil)
@@ -90,7 +88,6 @@ func New(c Config) *Runner {
 		c.Origin = "foreground"
 	}
 	r := &Runner{Config: c, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving)}
-	r.names.most, r.folds.most = 10_000, 256
 	if c.Grace > 0 {
 		r.hosts.grace = c.Grace
 	}

@@ -16,10 +16,7 @@ const page = 2000
 // The statements name the run by its id and have no LIMIT: to begin a statement
 // costs as much as to read thirty rows, and a bound LIMIT, whose value SQLite looks
 // at, would have it prepared anew each time.
-const (
-	selectRecords = `SELECT seq, bytes, hash, kind FROM records WHERE run = (SELECT n FROM runs WHERE id = ?) AND seq > ? ORDER BY seq`
-	selectBytes   = `SELECT seq, bytes, hash FROM records WHERE run = (SELECT n FROM runs WHERE id = ?) AND seq > ? ORDER BY seq`
-)
+const selectRecords = `SELECT seq, bytes, hash, kind FROM records WHERE run = (SELECT n FROM runs WHERE id = ?) AND seq > ? ORDER BY seq`
 
 // Records implements [flow.Reader]. No limit is all there are.
 func (s *Store) Records(ctx context.Context, run string, after int64, limit int) (records []flow.Stored, err error) {
@@ -33,13 +30,6 @@ func (s *Store) Records(ctx context.Context, run string, after int64, limit int)
 		return nil
 	})
 	return records, err
-}
-
-// EachRecord gives each every record after a cursor as it is read, without its
-// kind, which its bytes say. It is for whoever looks at one record while the next
-// is read, and must be quick: the log cannot shrink meanwhile.
-func (s *Store) EachRecord(ctx context.Context, run string, after int64, each func(flow.Stored) error) error {
-	return s.eachRecord(ctx, selectBytes, run, after, 0, func(r row) error { return each(stored(r)) })
 }
 
 func stored(r row) flow.Stored {
