@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool"
 )
 
 // answer is the value of model.call: the finished message.
@@ -21,49 +21,41 @@ type answer struct {
 	Opaque json.RawMessage `json:"opaque,omitempty"`
 }
 
-// ModelCall is the activity model.call: it takes the request from the desk, keeps
-// what the request names by digest, and asks the model once. What the model says
-// is told while it says it. keep may be nil: nothing is kept.
-func ModelCall(model Model, desk *Desk, keep func(context.Context, []Blob) error) flow.Activity {
+// Local is what the calls of a turn bring to their activities beside their input,
+// as [flow.Attempt].Local. It is in no record: a conversation is named there by its
+// digest alone.
+type Local struct {
+	*Settings
+	Gate    *tool.Gate // that of the turn's Config
+	CallID  string     // of a tool call: how its model names it
+	request Request    // of a model call
+	step    int
+}
+
+// ModelCall is the activity model.call: it asks the model once. What the model says
+// is told while it says it.
+func ModelCall(model Model) flow.Activity {
 	prompt := func(a flow.Attempt) bool {
-		p, ok := desk.take(a.Path)
-		return ok && Cancels(model, p.request)
+		l, ok := a.Local.(*Local)
+		return ok && Cancels(model, l.request)
 	}
 	return flow.Activity{Prompt: prompt, Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-		p, ok := desk.take(a.Path)
+		l, ok := a.Local.(*Local)
 		if !ok {
-			return flow.Done{}, fmt.Errorf("agent: no request lies on the desk for %s", a.Path)
-		}
-		if keep != nil && len(p.blobs) > 0 {
-			if err := keep(ctx, p.blobs); err != nil {
-				return flow.Done{}, fmt.Errorf("agent: the conversation cannot be kept: %w", err)
-			}
-			desk.kept(a.Path)
+			return flow.Done{}, fmt.Errorf("agent: the call at %s has no request", a.Path)
 		}
 		if err := a.Sync(); err != nil { // whoever is told what the model says can look up that it was asked
 			return flow.Done{}, err
 		}
-		p.request.Path, p.request.Attempt = a.Path, a.N
-		said, err := model.Stream(ctx, p.request, teller(a, p.step))
-		usage := priced(said.Usage, p.price)
+		request := l.request
+		request.Path, request.Attempt = a.Path, a.N
+		said, err := model.Stream(ctx, request, teller(a, l.step))
+		usage := priced(said.Usage, l.Caps.Price)
 		if err != nil {
 			return flow.Done{Use: spent(usage, err)}, brokenOff(said, err)
 		}
-		whole := &answer{said.Text, said.Calls, said.Reason, usage, said.Model, said.Opaque}
-		value := flow.JSON(whole)
-		desk.answered(a.Path, whole, value)
-		return flow.Done{Value: value, Use: used(usage)}, nil
+		return flow.Done{Value: flow.JSON(&answer{said.Text, said.Calls, said.Reason, usage, said.Model, said.Opaque}), Use: used(usage)}, nil
 	}}
-}
-
-// survives reports whether an answer is the same after it was written and read.
-func (a *answer) survives() bool {
-	for _, c := range a.Calls {
-		if !utf8.ValidString(c.ID) || !utf8.ValidString(c.Name) || !utf8.ValidString(c.Arguments) {
-			return false
-		}
-	}
-	return a.Opaque == nil && utf8.ValidString(a.Text) && utf8.ValidString(string(a.Reason)) && utf8.ValidString(a.Model)
 }
 
 // teller hands on deltas, each with its place in the text of its channel.

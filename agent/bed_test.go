@@ -26,13 +26,10 @@ const theRun = "01JCQ8R4T5V6W7X8Y9Z0A1B2C3"
 type bed struct {
 	log   *flow.Mem
 	cfg   agent.Config
-	desk  *agent.Desk // of the last job
 	in    agent.Input
 	model *model
 	world *world
 	jobs  func(*flow.Job) // changes each job; nil: as it is
-	kept  map[string][]byte
-	keeps func([]agent.Blob) error // in the place of kept
 
 	mu   sync.Mutex
 	told []flow.Draft
@@ -42,7 +39,7 @@ type bed struct {
 
 // newBed is a bed whose model answers as the function does.
 func newBed(answer func(agent.Request) (agent.Response, error), tools ...agent.Tool) *bed {
-	b := &bed{log: flow.NewMem(), model: &model{answer: answer}, world: &world{acts: map[string]act{}}, kept: map[string][]byte{}}
+	b := &bed{log: flow.NewMem(), model: &model{answer: answer}, world: &world{acts: map[string]act{}}}
 	b.world.tools = tools
 	b.cfg = agent.Config{Policy: rules("*/* allow")}
 	b.cfg.ModelName, b.cfg.Caps = "m", agent.Caps{ContextWindow: 100_000, Price: &agent.Price{}}
@@ -52,8 +49,6 @@ func newBed(answer func(agent.Request) (agent.Response, error), tools ...agent.T
 
 func (b *bed) job() flow.Job {
 	cfg := b.cfg
-	cfg.Desk = new(agent.Desk)
-	b.desk = cfg.Desk
 	job := flow.Job{Run: theRun, Root: "turn", Linger: 0,
 		Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 			b.out, b.err = agent.Turn(fc, cfg, b.in)
@@ -63,7 +58,7 @@ func (b *bed) job() flow.Job {
 			return flow.JSON(b.out), nil
 		},
 		Acts: map[string]flow.Activity{
-			agent.ModelActivity:   agent.ModelCall(b.model, cfg.Desk, b.keep),
+			agent.ModelActivity:   agent.ModelCall(b.model),
 			agent.CatalogActivity: agent.CatalogCall(b.world.catalog),
 			agent.RouterActivity: agent.RouterCall(cmp.Or[agent.Router](cfg.Router, agent.PassThrough{}),
 				func() *agent.Catalog { return &agent.Catalog{Tools: b.world.tools} }),
@@ -79,21 +74,6 @@ func (b *bed) job() flow.Job {
 		b.jobs(&job)
 	}
 	return job
-}
-
-func (b *bed) keep(_ context.Context, blobs []agent.Blob) error {
-	if b.keeps != nil {
-		return b.keeps(blobs)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, blob := range blobs {
-		if _, ok := b.kept[blob.Digest]; ok {
-			return fmt.Errorf("%s is kept twice", blob.Digest)
-		}
-		b.kept[blob.Digest] = blob.Data
-	}
-	return nil
 }
 
 // drive takes the turn as far as it goes.

@@ -48,7 +48,6 @@ func benchTurn(b *testing.B, history []agent.Message, steps int) []agent.Message
 	bed.cfg.MaxSteps, bed.cfg.Caps.ContextWindow = steps, 10_000_000
 	reply := flow.JSON(text("ok"))
 	bed.jobs = func(j *flow.Job) {
-		j.Acts[agent.ModelActivity] = agent.ModelCall(bed.model, bed.desk, nil)
 		j.Acts[tool.ActivityName] = flow.Activity{Prompt: func(flow.Attempt) bool { return true }, Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{Value: reply}, nil }}
 		j.Tell = nil
 	}

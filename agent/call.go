@@ -293,8 +293,8 @@ func (t *turn) dispatch(fc flow.Context, r *request, by string) (*result, error)
 	if v.Class != flow.Once {
 		c.Retry = retry(toolRetries)
 	}
-	t.cfg.Desk.putCall(fc.Path(), r.call.ID)
-	defer t.cfg.Desk.clearCall(fc.Path())
+	local := t.local()
+	local.CallID, c.Local = r.call.ID, local
 	done, err := fc.Do(c)
 	return t.outcome(v, done, err)
 }

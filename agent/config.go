@@ -54,7 +54,7 @@ type Settings struct {
 }
 
 // Config is what a turn needs. For [Run] Model, Tools and Approver are required;
-// [Turn] uses Settings, Gate, Desk and nothing else.
+// [Turn] uses Settings, Gate, Policy and nothing else.
 type Config struct {
 	Settings
 
@@ -73,7 +73,4 @@ type Config struct {
 	Gate *tool.Gate
 	// Principal is on whose behalf the turn runs, for policies.
 	Principal string
-	// Desk is where the loop lays a request and model.call picks it up, so that a
-	// record names a conversation by its digest alone.
-	Desk *Desk
 }

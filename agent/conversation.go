@@ -10,21 +10,23 @@ import (
 // of them are named by.
 type conversation struct {
 	entries []*entry
-	heads   []Blob
+	heads   []string  // digests
 	list    []Message // only ever grows: parts of it are handed out
 }
 
 // entry is a message and what is known of it, so that it is found out once.
 type entry struct {
 	message Message
-	said    Blob
+	digest  string
 	weight  weight
 
 	asked bool // elision was
 	short *entry
 }
 
-func newEntry(m Message) *entry { return &entry{message: m, said: messageBlob(m), weight: weigh(m)} }
+func newEntry(m Message) *entry {
+	return &entry{message: m, digest: messageBlob(m).Digest, weight: weigh(m)}
+}
 
 func newConversation(messages []Message) *conversation {
 	c := &conversation{}
@@ -36,12 +38,10 @@ func newConversation(messages []Message) *conversation {
 
 func (c *conversation) append(m Message) {
 	e := newEntry(m)
-	c.heads = append(c.heads, conversationBlob(c.head(), e.said.Digest))
+	c.heads = append(c.heads, conversationHead(c.head(), e.digest))
 	c.entries = append(c.entries, e)
 	c.list = append(c.list, m)
 }
-
-func (c *conversation) len() int { return len(c.entries) }
 
 func (c *conversation) messages() []Message { return c.list[:len(c.list):len(c.list)] }
 
@@ -56,9 +56,9 @@ func (c *conversation) sent(cut cutting) []Message {
 
 func (c *conversation) head() string {
 	if n := len(c.heads); n > 0 {
-		return c.heads[n-1].Digest
+		return c.heads[n-1]
 	}
-	return noConversation.Digest
+	return noConversation
 }
 
 // headOf is the digest of the conversation as it is sent. It is cut somewhere, if at
@@ -71,26 +71,14 @@ func (c *conversation) headOf(sent cutting) string {
 	for same < len(sent.entries) && sent.entries[same] == c.entries[same] {
 		same++
 	}
-	head := noConversation.Digest
+	head := noConversation
 	if same > 0 {
-		head = c.heads[same-1].Digest
+		head = c.heads[same-1]
 	}
 	for _, e := range sent.entries[same:] {
-		head = conversationBlob(head, e.said.Digest).Digest
+		head = conversationHead(head, e.digest)
 	}
 	return head
-}
-
-// blobs are the documents of the messages from an index on.
-func (c *conversation) blobs(from int) []Blob {
-	var list []Blob
-	if from == 0 {
-		list = append(list, noConversation)
-	}
-	for i := from; i < len(c.entries); i++ {
-		list = append(list, c.entries[i].said, c.heads[i])
-	}
-	return list
 }
 
 // elision is the message with a line in the place of its content: of a result that

@@ -21,7 +21,6 @@ type dispatcher struct {
 	middleware []Middleware
 	principal  string
 	gate       func() *tool.Gate
-	id         func(path string) string // that the model gave the call
 }
 
 // call is tool.call: what the loop has decided about is made, or refused.
@@ -35,8 +34,12 @@ func (d *dispatcher) call(ctx context.Context, a flow.Attempt) (flow.Done, error
 	if v.Err != nil {
 		return flow.Done{}, v.Err
 	}
+	id := ""
+	if l, ok := a.Local.(*Local); ok {
+		id = l.CallID
+	}
 	call := ToolCall{URI: in.URI, Server: v.Definition.Server, Tool: v.Definition.Tool, Arguments: v.Args,
-		ID: d.id(a.Path), Key: a.Key, Path: a.Path, Attempt: a.N}
+		ID: id, Key: a.Key, Path: a.Path, Attempt: a.N}
 	c := &delivery{dispatcher: d, approved: call, input: in, at: at, once: a.Class == flow.Once}
 	// What the middleware gets is its own: the approved bytes stay what they are.
 	call.Arguments = bytes.Clone(call.Arguments)

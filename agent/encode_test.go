@@ -2,50 +2,13 @@ package agent
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gowebpki/jcs"
 	"pgregory.net/rapid"
 
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/flow/flowtest"
 )
-
-// amounts are not negative.
-var amounts = map[reflect.Type]*rapid.Generator[any]{
-	reflect.TypeFor[USD](): rapid.Map(rapid.Int64Min(0), func(n int64) USD { return USD(n) }).AsAny(),
-}
-
-// What is not read back must be what would have been read.
-func TestAnswersThatSurvive(t *testing.T) {
-	kept := 0
-	rapid.Check(t, func(t *rapid.T) {
-		a := flowtest.Arbitrary[answer](amounts).Draw(t, "answer")
-		if !a.survives() {
-			return
-		}
-		kept++
-		var back answer
-		if err := json.Unmarshal(flow.JSON(&a), &back); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(a, back, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatal(diff)
-		}
-	})
-	if kept == 0 {
-		t.Error("no answer was tried")
-	}
-	for _, a := range []answer{{Text: "\xff"}, {Model: "\xff"}, {Reason: "\xff"}, {Calls: []Call{{ID: "\xff"}}}, {Calls: []Call{{Name: "\xff"}}},
-		{Calls: []Call{{Arguments: "\xff"}}}, {Opaque: json.RawMessage(`[ ]`)}} {
-		if a.survives() {
-			t.Errorf("%+v", a)
-		}
-	}
-}
 
 // Whatever a message holds, its document is its canonical form.
 func TestDocumentsOfMessagesAreCanonical(t *testing.T) {

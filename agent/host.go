@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -42,18 +41,14 @@ type host struct {
 	asking  *question // nil: nobody is asked
 	last    *Event    // the terminal one, which waits for the session
 	gone    bool      // the reader has left
-
-	mu  sync.Mutex
-	ids map[string]string // of calls, by path
 }
 
 func newHost(ctx context.Context, cfg Config, sess *Session, message, run string) *host {
-	cfg.Desk = new(Desk)
 	fitRouter(&cfg)
 	return &host{ctx: ctx, cfg: cfg, session: sess, message: message,
 		run: run, log: flow.NewMem(),
 		shelf: &shelf{tools: cfg.Tools, policy: cfg.Policy, fixed: cfg.Gate}, calls: NewCallLog(cfg.Logger, cfg.LogKey),
-		inbox: newInbox(), events: make(chan Event), waiting: newWaiting(), ids: map[string]string{}}
+		inbox: newInbox(), events: make(chan Event), waiting: newWaiting()}
 }
 
 // fitRouter fits router and settings to each other: the loop reserves by the
@@ -108,15 +103,8 @@ func (h *host) waits([]string) bool {
 // toolCall is the activity of tools. They end themselves when their context ends:
 // what they then say of a call that may be made once is an answer.
 func (h *host) toolCall() flow.Activity {
-	d := &dispatcher{tools: h.cfg.Tools, middleware: h.cfg.Middleware, principal: h.cfg.Principal, gate: h.shelf.guarded, id: h.idOf}
+	d := &dispatcher{tools: h.cfg.Tools, middleware: h.cfg.Middleware, principal: h.cfg.Principal, gate: h.shelf.guarded}
 	return flow.Activity{Run: d.call, Stops: func(flow.Attempt) bool { return true }}
-}
-
-// idOf is what the model calls the call at a path.
-func (h *host) idOf(path string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ids[path]
 }
 
 // record tells the caller what a record says, and does what follows from it.
@@ -124,11 +112,6 @@ func (h *host) record(r flow.Record) {
 	h.calls.Appended(h.run, r.Draft)
 	if e, ok := h.view.Event(r); ok {
 		h.waiting.see(e)
-		if asked, ok := e.Body.(*ToolCallRequest); ok {
-			h.mu.Lock()
-			h.ids[e.Path] = asked.ID
-			h.mu.Unlock()
-		}
 		if e.Terminal() {
 			h.last = &e
 		} else {

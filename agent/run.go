@@ -76,7 +76,7 @@ func (h *host) cancel() {
 func (h *host) job() flow.Job {
 	acts := map[string]flow.Activity{
 		CatalogActivity:   bare(CatalogCall(h.shelf.list)),
-		ModelActivity:     h.inStep(bare(ModelCall(h.cfg.Model, h.cfg.Desk, nil))),
+		ModelActivity:     h.inStep(bare(ModelCall(h.cfg.Model))),
 		tool.ActivityName: h.inStep(h.toolCall()),
 	}
 	if h.cfg.Router != nil {

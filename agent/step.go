@@ -66,20 +66,16 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 	at.Emit(emitted(&StepStarted{Step: t.steps, Model: t.ModelName, Messages: len(sent.entries), Tools: len(t.offers),
 		EstInputTokens: sent.size, Cut: sent.Cut}))
 	request := t.request(sent)
-	t.cfg.Desk.put(at.Path(), paper{request: request, step: t.steps, price: t.Caps.Price, blobs: t.talk.blobs(t.kept)})
-	defer t.cfg.Desk.clear(at.Path())
-	t.kept = t.talk.len()
+	local := t.local()
+	local.request, local.step = request, t.steps
 	r, err := at.Do(flow.Call{Name: ModelActivity, Class: flow.Read, Input: t.modelInput(request, sent), Timeout: timeout,
-		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price), Prepaid: t.prepaid()})
+		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price), Prepaid: t.prepaid(),
+		Local: local})
 	t.take(r)
 	if err != nil {
 		return spoken{}, err
 	}
 	s := spoken{attempts: r.Attempt}
-	if said := t.cfg.Desk.said(at.Path(), r.Value); said != nil {
-		s.answer = *said
-		return s, nil
-	}
 	if err := json.Unmarshal(r.Value, &s.answer); err != nil {
 		return s, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
 	}

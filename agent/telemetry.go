@@ -54,23 +54,20 @@ const (
 	toolURIKey  = attribute.Key("tipstaff.tool.uri")
 )
 
-// Invocation is what spans tell of a turn.
+// Invocation is what spans tell of a turn besides its settings.
 type Invocation struct {
-	Agent        string
-	Model        string // as the vendor calls it
 	Provider     string // as the conventions call the vendor
 	Host         string // where the model is reached; "": not known
 	Port         int
 	Conversation string // "": the turn belongs to none
-	Desk         *Desk  // where its loop lays what it asks for
 }
 
 // Watch makes spans of what the job does. parent is the span of whoever asked for
 // the run; a zero one stands for a trace that is named after the run. turn tells of
-// the turn at a path. end must be called when the drive has ended.
+// the turns of an agent. end must be called when the drive has ended.
 //
 // A nil Telemetry makes no spans; tools are told of parent all the same.
-func (t *Telemetry) Watch(job flow.Job, parent trace.SpanContext, turn func(path string) (Invocation, bool)) (watched flow.Job, end func()) {
+func (t *Telemetry) Watch(job flow.Job, parent trace.SpanContext, turn func(agent string) Invocation) (watched flow.Job, end func()) {
 	if t == nil && !parent.IsValid() {
 		return job, func() {}
 	}
@@ -103,7 +100,7 @@ type watch struct {
 	*Telemetry
 	run    string
 	root   context.Context // above all spans
-	turn   func(path string) (Invocation, bool)
+	turn   func(agent string) Invocation
 	redact func([]byte) []byte
 
 	mu    sync.Mutex
@@ -115,6 +112,8 @@ type watch struct {
 // turnSpan is a turn in this drive.
 type turnSpan struct {
 	Invocation
+	agent  string
+	model  string // as the vendor calls it
 	ctx    context.Context
 	span   trace.Span
 	input  int64 // tokens of the calls of this drive
@@ -167,14 +166,14 @@ func (w *watch) begin(a flow.Attempt) *turnSpan {
 	if t := w.turns[path]; t != nil || w.over {
 		return t
 	}
-	of, ok := w.turn(path)
+	local, ok := a.Local.(*Local)
 	if !ok {
 		return nil
 	}
-	t := &turnSpan{Invocation: of}
-	t.ctx, t.span = w.tracer.Start(w.root, spanName(semconv.GenAIOperationNameInvokeAgent, of.Agent), trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(of.Agent)),
-		trace.WithAttributes(of.attributes()...), trace.WithAttributes(w.place(path)...))
+	t := &turnSpan{Invocation: w.turn(local.Agent), agent: local.Agent, model: local.ModelName}
+	t.ctx, t.span = w.tracer.Start(w.root, spanName(semconv.GenAIOperationNameInvokeAgent, t.agent), trace.WithSpanKind(trace.SpanKindInternal),
+		trace.WithAttributes(semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(t.agent)),
+		trace.WithAttributes(t.attributes()...), trace.WithAttributes(w.place(path)...))
 	w.turns[path] = t
 	return t
 }
@@ -188,8 +187,8 @@ func spanName(operation attribute.KeyValue, of string) string {
 }
 
 // attributes are those of the model that a turn asks.
-func (of Invocation) attributes() []attribute.KeyValue {
-	list := []attribute.KeyValue{semconv.GenAIProviderNameKey.String(of.Provider), semconv.GenAIRequestModel(of.Model)}
+func (of *turnSpan) attributes() []attribute.KeyValue {
+	list := []attribute.KeyValue{semconv.GenAIProviderNameKey.String(of.Provider), semconv.GenAIRequestModel(of.model)}
 	if of.Conversation != "" {
 		list = append(list, semconv.GenAIConversationID(of.Conversation))
 	}
@@ -210,10 +209,10 @@ func (w *watch) chat(ctx context.Context, a flow.Attempt, run runFunc) (flow.Don
 		return run(withSpanOf(ctx, w.root), a)
 	}
 	s := w.attempt(a, func() (trace.Span, *turnSpan) { return w.startChat(a.Path, t, time.Now()), t })
-	if p, ok := t.Desk.take(a.Path); ok {
-		s.span.SetAttributes(requested(p.request)...)
+	if l, ok := a.Local.(*Local); ok {
+		s.span.SetAttributes(requested(l.request)...)
 		if w.content {
-			s.span.SetAttributes(w.redacted(requestContent(p.request))...)
+			s.span.SetAttributes(w.redacted(requestContent(l.request))...)
 		}
 	}
 	a.Tell = firstWord(s.span, a.Tell)
@@ -236,7 +235,7 @@ func (w *watch) chat(ctx context.Context, a flow.Attempt, run runFunc) (flow.Don
 }
 
 func (w *watch) startChat(path string, t *turnSpan, at time.Time) trace.Span {
-	_, span := w.tracer.Start(t.ctx, spanName(semconv.GenAIOperationNameChat, t.Model), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(at),
+	_, span := w.tracer.Start(t.ctx, spanName(semconv.GenAIOperationNameChat, t.model), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(at),
 		trace.WithAttributes(semconv.GenAIOperationNameChat), trace.WithAttributes(t.attributes()...), trace.WithAttributes(w.place(path)...))
 	return span
 }
@@ -329,9 +328,9 @@ func (w *watch) startTool(a flow.Attempt, in tool.Input) (trace.Span, *turnSpan)
 	}
 	if t != nil {
 		above = t.ctx
-		list = append(list, semconv.GenAIAgentName(t.Agent))
-		if id := t.Desk.callID(a.Path); id != "" {
-			list = append(list, semconv.GenAIToolCallID(id))
+		list = append(list, semconv.GenAIAgentName(t.agent))
+		if l, ok := a.Local.(*Local); ok && l.CallID != "" {
+			list = append(list, semconv.GenAIToolCallID(l.CallID))
 		}
 		if t.Conversation != "" {
 			list = append(list, semconv.GenAIConversationID(t.Conversation))

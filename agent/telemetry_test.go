@@ -38,9 +38,8 @@ func newSpans(o *agent.TelemetryOptions) *spans {
 // drive drives a turn, watched.
 func (s *spans) drive(t testing.TB, b *bed, ctx context.Context) flow.Outcome {
 	t.Helper()
-	job, end := s.telemetry.Watch(b.job(), s.parent, func(path string) (agent.Invocation, bool) {
-		return agent.Invocation{Agent: "default", Model: "m", Provider: "scripted", Host: "127.0.0.1", Port: 4000,
-			Conversation: "talk", Desk: b.desk}, path == "turn"
+	job, end := s.telemetry.Watch(b.job(), s.parent, func(string) agent.Invocation {
+		return agent.Invocation{Provider: "scripted", Host: "127.0.0.1", Port: 4000, Conversation: "talk"}
 	})
 	out, err := flow.New(b.log, nil).Drive(ctx, job)
 	if err != nil {
@@ -200,7 +199,7 @@ func TestReplayMakesNoSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSpans(nil)
-	job, end := s.telemetry.Watch(b.job(), trace.SpanContext{}, func(string) (agent.Invocation, bool) { return agent.Invocation{}, true })
+	job, end := s.telemetry.Watch(b.job(), trace.SpanContext{}, func(string) agent.Invocation { return agent.Invocation{} })
 	if out, err := flow.Replay(h).Drive(t.Context(), job); err != nil || out.Status != flow.Completed {
 		t.Fatalf("%s: %v, %v", out.Status, out.Err, err)
 	}
@@ -229,7 +228,7 @@ func TestSpansBelongToTheCaller(t *testing.T) {
 	}
 
 	t.Run("without telemetry tools are told of the caller", func(t *testing.T) {
-		b.log, b.kept = flow.NewMem(), map[string][]byte{}
+		b.log = flow.NewMem()
 		var none *agent.Telemetry
 		job, end := none.Watch(b.job(), s.parent, nil)
 		if out, err := flow.New(b.log, nil).Drive(t.Context(), job); err != nil || out.Status != flow.Completed {
@@ -241,7 +240,7 @@ func TestSpansBelongToTheCaller(t *testing.T) {
 		}
 	})
 	t.Run("one that wants no spans recorded gets none", func(t *testing.T) {
-		b.log, b.kept = flow.NewMem(), map[string][]byte{}
+		b.log = flow.NewMem()
 		s := newSpans(nil)
 		s.parent = tool.ParseTraceparent(strings.TrimSuffix(caller, "01") + "00")
 		s.drive(t, b, t.Context())
@@ -499,7 +498,7 @@ func TestAProgramsOwnCallHasASpan(t *testing.T) {
 		}}
 	var seen []string
 	job.Appended = func(d flow.Draft) { seen = append(seen, d.Kind) }
-	job, end := s.telemetry.Watch(job, trace.SpanContext{}, func(string) (agent.Invocation, bool) { return agent.Invocation{}, false })
+	job, end := s.telemetry.Watch(job, trace.SpanContext{}, func(string) agent.Invocation { return agent.Invocation{} })
 	if out, err := flow.New(flow.NewMem(), nil).Drive(t.Context(), job); err != nil || out.Status != flow.Completed {
 		t.Fatalf("%s: %v, %v", out.Status, out.Err, err)
 	}

@@ -64,7 +64,6 @@ type turn struct {
 
 	talk    *conversation
 	history int             // messages before this turn
-	kept    int             // messages that earlier requests named
 	ids     map[string]bool // of calls, in the whole session
 
 	catalog *Catalog
@@ -92,7 +91,6 @@ type turn struct {
 // begin takes in what was said before, and the message.
 func (t *turn) begin(in Input) {
 	t.talk = newConversation(in.History)
-	t.kept = len(in.History)
 	for _, m := range in.History {
 		for _, c := range m.Calls {
 			t.ids[c.ID] = true
@@ -143,6 +141,9 @@ func (t *turn) end(err error) (Output, error) {
 // take counts the time of a call towards that of the turn.
 func (t *turn) take(r flow.Result) { t.spent += time.Duration(r.Ms) * time.Millisecond }
 
+// local is what the activities of the turn are given.
+func (t *turn) local() *Local { return &Local{Settings: &t.Settings, Gate: t.cfg.Gate} }
+
 // within is how long a call may take that may take d: no longer than what is left
 // of the turn's own time.
 func (t *turn) within(d time.Duration) (time.Duration, error) {
@@ -173,7 +174,7 @@ func (t *turn) open() error {
 	if err != nil {
 		return err
 	}
-	call := flow.Call{Key: "catalog", Name: CatalogActivity, Class: flow.Read, Timeout: timeout, Retry: retry(toolRetries)}
+	call := flow.Call{Key: "catalog", Name: CatalogActivity, Class: flow.Read, Timeout: timeout, Retry: retry(toolRetries), Local: t.local()}
 	if t.Hop {
 		call.Reserve = flow.Use{tipstaff.BoundAgentHops: 1}
 	}
@@ -231,7 +232,8 @@ func (t *turn) selection(message string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := at.Do(flow.Call{Name: RouterActivity, Class: flow.Read, Input: flow.JSON(NarrowingOf(message, t.catalog)), Timeout: timeout, Reserve: reserved})
+	r, err := at.Do(flow.Call{Name: RouterActivity, Class: flow.Read, Input: flow.JSON(NarrowingOf(message, t.catalog)), Timeout: timeout, Reserve: reserved,
+		Local: t.local()})
 	t.take(r)
 	var s Selection
 	var failed *flow.Error

@@ -69,6 +69,9 @@ type Call struct {
 	Reserve Use             // reserved before the effect, settled after it
 	Prepaid Use             // of that, what the first attempt need not reserve: it was charged before
 	Ask     bool            // a refused reservation opens a bound gate instead of failing
+	// Local goes to the activity as it is, and into no record. A replay that does not
+	// perform the call has no use for it.
+	Local any
 }
 
 // Retry says how often and when a failed attempt is followed by another. The
@@ -166,6 +169,7 @@ type Attempt struct {
 	Class           Class
 	Input           json.RawMessage
 	Key             string // the idempotency key: equal in all attempts and drives
+	Local           any    // that of the call
 	// Note appends a record that replay skips. It is not waited for.
 	Note func(Event)
 	// Tell hands an event to whoever looks at this moment. It is not recorded, and

@@ -131,12 +131,6 @@ func NewVerifier(opts *Options) *Verifier {
 // that one altered record is reported once. b is not kept.
 func (v *Verifier) Add(b []byte, stored *Hash) {
 	r, err := Parse(b)
-	v.AddParsed(b, r, err, stored)
-}
-
-// AddParsed is Add for whoever has parsed the record already, on another core
-// perhaps: r and err are what [Parse] returned for b.
-func (v *Verifier) AddParsed(b []byte, r Record, err error, stored *Hash) {
 	expected := v.result.Seq + 1
 	before := v.result.Head
 	v.result.Head = before.Next(b)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -146,36 +147,69 @@ func (a *account) intended(e *tipstaff.Event) {
 	}
 }
 
+// continued: another walk begins. What became of the nodes is what became of them
+// in the last one; carried ones say so there again.
+func (a *account) continued(e *tipstaff.Event) {
+	var b struct {
+		State struct {
+			Phase string `json:"phase"`
+		} `json:"state"`
+	}
+	if json.Unmarshal(e.Body, &b) == nil && b.State.Phase == phaseWalk {
+		clear(a.steps)
+	}
+}
+
+// asked notes a gate about a call of an earlier revision.
+func (a *account) asked(e *tipstaff.Event) {
+	if e.Kind != tipstaff.KindPolicyGate || !strings.HasSuffix(e.Path, "/"+flow.EarlierDoubt(flow.Attempt{}, nil).Key) {
+		return
+	}
+	var b struct {
+		Gate    string `json:"gate"`
+		Subject struct {
+			Path string `json:"path"`
+		} `json:"subject"`
+	}
+	if json.Unmarshal(e.Body, &b) == nil {
+		a.doubts[b.Gate] = b.Subject.Path
+	}
+}
+
+// taken settles the call that such a gate was about: somebody has decided.
+func (a *account) taken(e *tipstaff.Event) {
+	if len(a.doubts) == 0 {
+		return
+	}
+	var b struct {
+		Gate string `json:"gate"`
+	}
+	if json.Unmarshal(e.Body, &b) == nil {
+		delete(a.open, a.doubts[b.Gate])
+	}
+}
+
 // evidence closes the account. end is the envelope that ends the run.
-func (a *account) evidence(p *program, used, limit flow.Use, end tipstaff.Kind) evidence {
-	ev := evidence{ProgramDigest: p.draft.ProgramDigest, Revision: p.chapter.inForce().Number, Counts: map[string]int{}, Skipped: []string{}, Continued: []string{},
+func (a *account) evidence(p program, used, limit flow.Use, end tipstaff.Kind) evidence {
+	c := p.shared()
+	ev := evidence{ProgramDigest: c.draft.ProgramDigest, Revision: c.segment.inForce().Number, Counts: map[string]int{}, Skipped: []string{}, Continued: []string{},
 		InDoubt: []string{}, Tools: []toolUse{}, Bounds: boundsUse{tipstaff.Bounds(used), tipstaff.Bounds(limit)}}
-	for leaf := range p.doc.Root.Leaves {
-		status, ended := a.steps[leaf.ID]
-		switch {
-		case !ended:
-			ev.Skipped = append(ev.Skipped, leaf.ID)
-		case status == tipstaff.StepFailed && leaf.Continue:
-			ev.Continued = append(ev.Continued, leaf.ID)
-		}
-		if ended {
-			ev.Counts[status]++
-		}
-	}
-	if p.pipe != nil {
-		ev.Counts, ev.Skipped = a.stages, append(ev.Skipped, a.passed...)
-	}
-	ev.Session = p.sessionHead()
+	p.count(a, &ev)
 	ev.InDoubt = append(ev.InDoubt, slices.Sorted(maps.Keys(a.open))...)
 	for _, uri := range slices.Sorted(maps.Keys(a.calls)) {
 		use := toolUse{URI: uri, Calls: a.calls[uri]}
-		if d, err := p.gate.Tools.Lookup(uri); err == nil {
+		if d, err := c.gate.Tools.Lookup(uri); err == nil {
 			use.Digest = d.Digest
 		}
 		ev.Tools = append(ev.Tools, use)
 	}
-	ev.Lifecycle = tipstaff.Lifecycle(append(slices.Clone(a.events), tipstaff.Event{Kind: end, Run: idOf(p.run)}))
+	ev.Lifecycle = tipstaff.Lifecycle(append(slices.Clone(a.events), tipstaff.Event{Kind: end, Run: idOf(c.run)}))
 	return ev
+}
+
+// countStages: what became of the stages of a pipeline.
+func (a *account) countStages(ev *evidence) {
+	ev.Counts, ev.Skipped = a.stages, append(ev.Skipped, a.passed...)
 }
 
 func idOf(run string) tipstaff.ID {
@@ -188,13 +222,9 @@ func idOf(run string) tipstaff.ID {
 func accountOf(ctx context.Context, src source, run string) (*account, int64, error) {
 	a := newAccount()
 	head := int64(0)
-	err := eachReading(ctx, src, run, func(r *reading) error {
-		e, err := r.event()
-		if err != nil {
-			return err
-		}
-		head = r.Seq
-		return a.take(ctx, src, &e)
+	err := eachEvent(ctx, src, run, 0, func(e *tipstaff.Event) error {
+		head = e.Seq
+		return a.take(ctx, src, e)
 	})
 	return a, head, err
 }

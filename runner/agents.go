@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/docs/prompts"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
 )
@@ -33,10 +35,19 @@ type settledAgent struct {
 	Settings agent.Settings `json:"settings"`
 }
 
-// crew is who does the steps of a program.
-type crew struct {
-	agents  map[string]settledAgent
+// agentSet are the agents that do the steps of a program.
+type agentSet struct {
+	settled map[string]settledAgent // by name
 	prompts prompts.Set
+}
+
+// of is an agent of the set.
+func (s agentSet) of(name string) (settledAgent, error) {
+	a, ok := s.settled[name]
+	if !ok {
+		return a, &flow.Error{Code: "agent_unknown", Message: fmt.Sprintf("the run froze no agent %q", name)}
+	}
+	return a, nil
 }
 
 // agentTrouble says why an agent of that name cannot be used; the zero Trouble: it
@@ -55,36 +66,43 @@ func agentTrouble(m *tool.Manifest, name string) plan.Trouble {
 	return plan.Trouble{Code: "agent_unknown", Message: message}
 }
 
-// hire settles the agents that a program's steps and stages name.
-func (r *Runner) hire(p *prepared) error {
-	p.crew = crew{agents: map[string]settledAgent{}}
-	for _, doc := range p.plans() {
+// settleAgents settles the agents that a program's steps and stages name.
+func (r *Runner) settleAgents(p *prepared) error {
+	p.agents = agentSet{settled: map[string]settledAgent{}}
+	for _, doc := range p.text.plans() {
 		for leaf := range doc.Root.Leaves {
 			if leaf.Kind == plan.Step {
-				if err := r.hireOne(p, leaf.Agent); err != nil {
+				if err := r.settleAgent(p, leaf.Agent); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	return r.hireStages(p)
+	for _, a := range p.text.stages() {
+		if a.Way == pipeline.WayModel {
+			if err := r.settleStage(p, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-func (r *Runner) hireOne(p *prepared, name string) error {
-	if _, ok := p.crew.agents[name]; ok {
+func (r *Runner) settleAgent(p *prepared, name string) error {
+	if _, ok := p.agents.settled[name]; ok {
 		return nil
 	}
 	c, ok := p.manifest.Agent(name)
 	if !ok {
 		return tipstaff.Errorf(tipstaff.InvalidProgram, "%s", agentTrouble(p.manifest, name).Message)
 	}
-	return r.hireAs(p, name, c)
+	return r.settleAgentAs(p, name, c)
 }
 
-// hireAs settles an agent, under a name of the program.
-func (r *Runner) hireAs(p *prepared, name string, c tool.AgentConfig) error {
+// settleAgentAs settles an agent, under a name of the program.
+func (r *Runner) settleAgentAs(p *prepared, name string, c tool.AgentConfig) error {
 	key, steps := c.Model, c.MaxSteps
-	if t := p.doc.Turn; t != nil {
+	if t := p.text.turn(); t != nil {
 		if t.Model != "" {
 			key = t.Model
 		}
@@ -100,8 +118,8 @@ func (r *Runner) hireAs(p *prepared, name string, c tool.AgentConfig) error {
 	if err != nil {
 		return err
 	}
-	p.crew.prompts = p.manifest.Prompts
-	preamble, err := p.crew.prompts.Render(prompts.System, prompts.SystemData{Agent: name})
+	p.agents.prompts = p.manifest.Prompts
+	preamble, err := p.agents.prompts.Render(prompts.System, prompts.SystemData{Agent: name})
 	if err != nil {
 		return err
 	}
@@ -119,8 +137,8 @@ func (r *Runner) hireAs(p *prepared, name string, c tool.AgentConfig) error {
 		return err
 	}
 	if c.Router != "" {
-		a.Settings.RouterPrompt = p.crew.prompts.Router
-		toolkits, problems := agent.ParseToolkits(string(prompts.Toolkits), []byte(p.crew.prompts.Toolkits))
+		a.Settings.RouterPrompt = p.agents.prompts.Router
+		toolkits, problems := agent.ParseToolkits(string(prompts.Toolkits), []byte(p.agents.prompts.Toolkits))
 		if len(problems) > 0 {
 			return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the toolkits are not valid", Problems: problems}
 		}
@@ -129,7 +147,7 @@ func (r *Runner) hireAs(p *prepared, name string, c tool.AgentConfig) error {
 	if err := a.Settings.Resolve(); err != nil {
 		return err
 	}
-	p.crew.agents[name] = a
+	p.agents.settled[name] = a
 	return nil
 }
 
@@ -170,44 +188,43 @@ func (r *Runner) model(m *tool.Manifest, key string) (agent.Model, error) {
 	return r.Models(resolved, m.ModelsFile)
 }
 
-// freezeCrew stores what the agents go by.
-func (r *Runner) freezeCrew(ctx context.Context, c crew, frozen map[string]string) (err error) {
-	if len(c.agents) == 0 {
+// freezeAgents stores what the agents go by.
+func (r *Runner) freezeAgents(ctx context.Context, set agentSet, frozen map[string]string) (err error) {
+	if len(set.settled) == 0 {
 		return nil
 	}
-	if frozen[frozenAgents], err = r.Store.PutBlob(ctx, canonical(flow.JSON(c.agents))); err != nil {
+	if frozen[frozenAgents], err = r.Store.PutBlob(ctx, canonical(flow.JSON(set.settled))); err != nil {
 		return err
 	}
-	frozen[frozenPrompts], err = r.Store.PutBlob(ctx, canonical(flow.JSON(c.prompts)))
+	frozen[frozenPrompts], err = r.Store.PutBlob(ctx, canonical(flow.JSON(set.prompts)))
 	return err
 }
 
-// thawCrew reads back what freezeCrew stored.
-func (p *program) thawCrew(ctx context.Context, src source) error {
-	p.crew = crew{}
-	for name, into := range map[string]any{frozenAgents: &p.crew.agents, frozenPrompts: &p.crew.prompts} {
-		digest := p.draft.Frozen[name]
+// openAgents reads back what freezeAgents stored.
+func (c *common) openAgents(ctx context.Context, src source) error {
+	for name, into := range map[string]any{frozenAgents: &c.agents.settled, frozenPrompts: &c.agents.prompts} {
+		digest := c.draft.Frozen[name]
 		if digest == "" {
 			continue
 		}
 		data, err := src.Blob(ctx, digest)
 		if err != nil {
-			return fmt.Errorf("the %s that run %s froze are not there: %w", name, p.run, err)
+			return fmt.Errorf("the %s that run %s froze are not there: %w", name, c.run, err)
 		}
 		if err := json.Unmarshal(data, into); err != nil {
-			return fmt.Errorf("the %s that run %s froze cannot be read: %w", name, p.run, err)
+			return fmt.Errorf("the %s that run %s froze cannot be read: %w", name, c.run, err)
 		}
 	}
 	return nil
 }
 
 // step has an agent do a step, as often as the node allows.
-func (p performer) step(fc flow.Context, call plan.StepRequest) (flow.Result, error) {
-	a, ok := p.crew.agents[call.Node.Agent]
-	if !ok {
-		return flow.Result{}, &flow.Error{Code: "agent_unknown", Message: fmt.Sprintf("the run froze no agent %q", call.Node.Agent)}
+func (w *walk) step(fc flow.Context, call plan.StepRequest) (flow.Result, error) {
+	a, err := w.agents.of(call.Node.Agent)
+	if err != nil {
+		return flow.Result{}, err
 	}
-	in, err := p.input(call)
+	message, err := w.message(call)
 	if err != nil {
 		return flow.Result{}, &flow.Error{Code: plan.ReasonStepError, Message: err.Error(), NotSent: true}
 	}
@@ -216,7 +233,7 @@ func (p performer) step(fc flow.Context, call plan.StepRequest) (flow.Result, er
 		if try > 1 { // what was recorded of the one before stays
 			at = fc.At(fmt.Sprintf("try#%d", try))
 		}
-		r, err := p.takeTurn(at, a, call, in)
+		r, err := w.takeTurn(at, a, call, message)
 		var failed *flow.Error
 		if err == nil || !errors.As(err, &failed) || try > call.Retry.Max || !retried(call.Retry, failed) {
 			return r, err
@@ -244,64 +261,52 @@ func backoff(r flow.Retry, try int) time.Duration {
 	return d
 }
 
-// input is what the agent is told: a turn's message as it is, in its session; the
-// prompt of a plan's step with the inputs, in a session of its own.
-func (p performer) input(call plan.StepRequest) (agent.Input, error) {
-	if t := p.doc.Turn; t != nil {
-		return agent.Input{Session: t.Session, History: p.history, Message: t.Message}, nil
-	}
+// message is what the agent of a step is told: its prompt, with the inputs.
+func (w *walk) message(call plan.StepRequest) (string, error) {
 	data := prompts.StepData{Prompt: call.Prompt}
-	if own := p.skills[p.doc.Skill]; own != nil {
+	if own := w.skills[w.doc.Skill]; own != nil {
 		data.Skill = own.Prose
 	}
 	var inputs map[string]any
 	if err := json.Unmarshal(call.Inputs, &inputs); err != nil {
-		return agent.Input{}, err
+		return "", err
 	}
 	if len(inputs) > 0 {
 		data.Inputs = inputs
 	}
-	message, err := p.crew.prompts.Render(prompts.Step, data)
-	return agent.Input{Message: message}, err
+	return w.agents.prompts.Render(prompts.Step, data)
 }
 
-// takeTurn runs the agent loop and makes of its output what the node wants.
-func (p performer) takeTurn(fc flow.Context, a settledAgent, call plan.StepRequest, in agent.Input) (flow.Result, error) {
+// takeTurn has the agent answer in a session of its own, and makes of its output what
+// the node wants.
+func (w *walk) takeTurn(fc flow.Context, a settledAgent, call plan.StepRequest, message string) (flow.Result, error) {
 	s := a.Settings
 	if call.Node.OutputSchema != nil {
 		s.OutputSchema = call.Node.OutputSchema
 	}
-	s.Hop = true
-	if p.doc.Turn == nil {
-		s.Timeout = call.Timeout
-		if s.Timeout == 0 {
-			s.Timeout = plan.DefaultStepTimeout
-		}
-	}
-	gate := p.gateFor(a, call.Node)
-	p.turns.Store(fc.Path(), &liveTurn{s.Agent, s, gate})
-	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: gate, Principal: p.draft.User, Desk: &p.desk}, in)
-	if p.doc.Turn != nil {
-		p.spoken = out
-	}
-	if err == nil {
-		err = out.Failure()
-	}
-	if err != nil {
+	s.Hop, s.Timeout = true, cmp.Or(call.Timeout, plan.DefaultStepTimeout)
+	out, err := w.speak(fc, s, a.narrowed(w.gate, call.Node), agent.Input{Message: message})
+	switch {
+	case err != nil:
 		return flow.Result{}, err
-	}
-	if p.doc.Turn != nil {
-		return flow.Result{Value: flow.JSON(out)}, nil
-	}
-	if out.JSON != nil {
+	case out.JSON != nil:
 		return flow.Result{Value: out.JSON}, nil
 	}
 	return flow.Result{Value: flow.JSON(out.Text)}, nil
 }
 
-// gateFor is the run's gate, narrowed to what the agent and the node may use.
-func (p performer) gateFor(a settledAgent, n *plan.Node) *tool.Gate {
-	g := *p.gate
+// speak runs the agent loop. What it came to is returned also beside an error.
+func (c *common) speak(fc flow.Context, s agent.Settings, gate *tool.Gate, in agent.Input) (agent.Output, error) {
+	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: gate, Principal: c.draft.User}, in)
+	if err == nil {
+		err = out.Failure()
+	}
+	return out, err
+}
+
+// narrowed is a gate, narrowed to what the agent and the node may use.
+func (a settledAgent) narrowed(gate *tool.Gate, n *plan.Node) *tool.Gate {
+	g := *gate
 	if n.Tools != nil {
 		g.AllowList = both(g.AllowList, *n.Tools)
 	}
@@ -313,58 +318,35 @@ func (p performer) gateFor(a settledAgent, n *plan.Node) *tool.Gate {
 
 // agentActs are the activities that agents need in a drive. A program without agents has
 // them, too: the one that takes its place in the drive may have some.
-func (r *Runner) agentActs(p *program, m *tool.Manifest, acts map[string]flow.Activity) {
-	models := switchboard{}
-	for name, a := range p.crew.agents {
+func (r *Runner) agentActs(c *common, m *tool.Manifest, acts map[string]flow.Activity) {
+	models := modelRouter{}
+	for name, a := range c.agents.settled {
 		models[name] = sync.OnceValues(func() (agent.Model, error) { return r.model(m, a.Model) })
 	}
-	acts[agent.ModelActivity] = agent.ModelCall(models, &p.desk, nil)
+	acts[agent.ModelActivity] = agent.ModelCall(models)
 	acts[agent.CatalogActivity] = flow.Activity{Run: func(_ context.Context, a flow.Attempt) (flow.Done, error) {
-		at, err := p.turnOf(a)
-		if err != nil {
-			return flow.Done{}, err
-		}
-		return flow.Done{Value: flow.JSON(agent.CatalogOf(at.gate))}, nil
+		return flow.Done{Value: flow.JSON(agent.CatalogOf(a.Local.(*agent.Local).Gate))}, nil
 	}}
 	acts[agent.RouterActivity] = flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-		at, err := p.turnOf(a)
+		of := a.Local.(*agent.Local)
+		model, err := models.of(of.Agent)
 		if err != nil {
 			return flow.Done{}, err
 		}
-		model, err := models.of(at.agent)
-		if err != nil {
-			return flow.Done{}, err
-		}
-		router := &agent.ToolkitClassifier{Model: model, Agent: at.agent, Prompt: at.settings.RouterPrompt, Toolkits: at.settings.Toolkits}
-		return agent.RouterCall(router, func() *agent.Catalog { return agent.CatalogOf(at.gate) }).Run(ctx, a)
+		router := &agent.ToolkitClassifier{Model: model, Agent: of.Agent, Prompt: of.RouterPrompt, Toolkits: of.Toolkits}
+		return agent.RouterCall(router, func() *agent.Catalog { return agent.CatalogOf(of.Gate) }).Run(ctx, a)
 	}}
 }
 
-// liveTurn is what the activities of a turn must know of it.
-type liveTurn struct {
-	agent    string
-	settings agent.Settings
-	gate     *tool.Gate
-}
-
-// turnOf is the turn whose catalog or router an attempt is for.
-func (p *program) turnOf(a flow.Attempt) (*liveTurn, error) {
-	at, ok := p.turns.Load(a.Path[:strings.LastIndexByte(a.Path, '/')])
-	if !ok {
-		return nil, fmt.Errorf("no turn stands at %s", a.Path)
-	}
-	return at.(*liveTurn), nil
-}
-
-// switchboard puts a request through to the model of the agent that makes it. A
+// modelRouter puts a request through to the model of the agent that makes it. A
 // model is opened when it is first asked: a run that only has to be ended needs no
 // key.
-type switchboard map[string]func() (agent.Model, error)
+type modelRouter map[string]func() (agent.Model, error)
 
-func (s switchboard) Name() string     { return "" }
-func (s switchboard) Caps() agent.Caps { return agent.Caps{} }
+func (s modelRouter) Name() string     { return "" }
+func (s modelRouter) Caps() agent.Caps { return agent.Caps{} }
 
-func (s switchboard) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
+func (s modelRouter) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
 	m, err := s.of(r.Agent)
 	if err != nil {
 		return agent.Response{}, err
@@ -373,12 +355,12 @@ func (s switchboard) Stream(ctx context.Context, r agent.Request, emit func(agen
 }
 
 // Cancels is the promise of the model that the request goes to.
-func (s switchboard) Cancels(r agent.Request) bool {
+func (s modelRouter) Cancels(r agent.Request) bool {
 	m, err := s.of(r.Agent)
 	return err == nil && agent.Cancels(m, r)
 }
 
-func (s switchboard) of(name string) (agent.Model, error) {
+func (s modelRouter) of(name string) (agent.Model, error) {
 	open, ok := s[name]
 	if !ok {
 		return nil, fmt.Errorf("the run has no agent %q", name)

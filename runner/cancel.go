@@ -67,7 +67,7 @@ func (r *Runner) endTurn(ctx context.Context, run string, req tipstaff.CancelReq
 }
 
 // driveOut drives a run, with nobody to ask, to where it rests.
-func (r *Runner) driveOut(run string, p *program) error {
+func (r *Runner) driveOut(run string, p program) error {
 	done, err := r.begin(run, p, person{})
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error
 			return err
 		}
 		out := flow.Outcome{Status: flow.Cancelled, Used: used, Limit: limit}
-		beside, err := r.besideCancel(ctx, p, out)
+		beside, err := p.beside(ctx, r, out)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error
 			return err
 		}
 		if !moved {
-			if p.hasChildren() {
+			if p.shared().hasChildren() {
 				r.endChildren(row.ID)
 			}
 			return nil
@@ -185,7 +185,7 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error
 	}
 }
 
-func (r *Runner) settlement(tx flow.Tx, p *program, a *account, out flow.Outcome, req cancelBody) ([]flow.Draft, error) {
+func (r *Runner) settlement(tx flow.Tx, p program, a *account, out flow.Outcome, req cancelBody) ([]flow.Draft, error) {
 	var drafts []flow.Draft
 	if tx.Row().Cancel {
 		req = a.cancelRequest()
@@ -210,12 +210,12 @@ func closings(tx flow.Tx) (drafts []flow.Draft, err error) {
 	return drafts, err
 }
 
-func (r *Runner) totals(ctx context.Context, run string, p *program) (used, limit flow.Use, err error) {
+func (r *Runner) totals(ctx context.Context, run string, p program) (used, limit flow.Use, err error) {
 	h, err := r.Store.Load(ctx, run)
 	if err != nil {
 		return nil, nil, err
 	}
-	used, limit = flow.Totals(h, p.limits)
+	used, limit = flow.Totals(h, p.shared().limits)
 	return used, limit, nil
 }
 
@@ -316,20 +316,16 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	used, limit := flow.Totals(h, p.limits)
-	body := p.draft
+	c := p.shared()
+	used, limit := flow.Totals(h, c.limits)
+	body := c.draft
 	body.Bounds = tipstaff.Bounds(limit) // with what decisions have added to them
-	body.revision, body.Asks = p.chapter.Revision.Number, p.asks()
+	body.revision, body.Asks = c.segment.Revision.Number, c.asks()
 	body.ForkOf = &forkBody{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
-	body.Parent = &parentBody{Run: run, Relation: "fork"}
-	doc := p.doc
-	if doc.Turn != nil { // what is said from here on is another conversation
-		if doc, err = inSession(doc, &conversation{session: tipstaff.NewID(r.Now()).String(), messages: p.history}, doc.AllowList()); err != nil {
-			return tipstaff.ID{}, err
-		}
-		if body.ProgramDigest, err = r.Store.PutBlob(ctx, doc.Canonical()); err != nil {
-			return tipstaff.ID{}, err
-		}
+	body.Parent = &parentBody{Run: run, Relation: relationFork}
+	doc, err := p.branch(ctx, r, &body)
+	if err != nil {
+		return tipstaff.ID{}, err
 	}
 	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(map[string]any{
 		"from_run": run, "seq": at, "counters": used, "wall_ms": flow.Wall(h).Milliseconds(), "by": r.cancelRequest(ctx, "").Actor})}
@@ -343,19 +339,11 @@ func (r *Runner) forkPoint(ctx context.Context, row flow.Row) (int64, error) {
 		return row.Head, nil
 	}
 	began, failed := map[string]int64{}, int64(0)
-	err := eachRecord(ctx, r.Store, row.ID, 0, func(s flow.Stored) error {
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		if err != nil {
-			return err
-		}
+	err := eachEvent(ctx, r.Store, row.ID, 0, func(e *tipstaff.Event) error {
 		switch e.Kind {
-		case tipstaff.KindEffectIntended:
+		case tipstaff.KindEffectIntended, tipstaff.KindEffectFinished, tipstaff.KindPolicyGate:
 			if began[e.Path] == 0 {
-				began[e.Path] = s.Seq
-			}
-		case tipstaff.KindEffectFinished, tipstaff.KindPolicyGate:
-			if began[e.Path] == 0 {
-				began[e.Path] = s.Seq
+				began[e.Path] = e.Seq
 			}
 		case tipstaff.KindPlanStep:
 			var b struct{ Status string }

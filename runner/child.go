@@ -61,24 +61,24 @@ func checkFirst(name string, program []byte, r resolver) (*plan.Document, []tips
 }
 
 // chainOf is the line that ends with a run.
-func (r *Runner) chainOf(ctx context.Context, p *program) (chain, error) {
+func (r *Runner) chainOf(ctx context.Context, c *common) (chain, error) {
 	var uris []string
 	for {
-		uris = append(uris, p.draft.Skill)
-		if p.draft.Parent == nil || p.draft.Parent.Relation != relationDispatch {
+		uris = append(uris, c.draft.Skill)
+		if c.draft.Parent == nil || c.draft.Parent.Relation != relationDispatch {
 			break
 		}
-		parent, err := openProgram(ctx, r.Store, p.draft.Parent.Run)
+		parent, err := openProgram(ctx, r.Store, c.draft.Parent.Run)
 		if err != nil {
 			return nil, err
 		}
-		p = parent
+		c = parent.shared()
 	}
-	var c chain
+	var line chain
 	for _, uri := range slices.Backward(uris) {
-		c = c.extend(uri)
+		line = line.extend(uri)
 	}
-	return c, nil
+	return line, nil
 }
 
 const (
@@ -121,21 +121,6 @@ func (r resolver) Dispatch(uri, agent string) plan.Trouble {
 	return plan.Trouble{}
 }
 
-// thawChildren reads the plans of the frozen skills.
-func (p *program) thawChildren() error {
-	p.children = map[string]*plan.Document{}
-	for uri, s := range p.skills {
-		doc, err := planOf(s)
-		if err != nil {
-			return fmt.Errorf("the plan of the frozen %s cannot be read: %w", uri, err)
-		}
-		if doc != nil {
-			p.children[uri] = doc
-		}
-	}
-	return nil
-}
-
 // planOf is the plan that a skill brings, nil if it brings none.
 func planOf(s *skill.Skill) (*plan.Document, error) {
 	if s == nil || s.Plan == nil {
@@ -151,7 +136,7 @@ func planOf(s *skill.Skill) (*plan.Document, error) {
 // prepareChild makes a program of a skill that the parent has frozen. Nothing of
 // the workspace is looked at but its folders: what the parent was accepted with
 // holds for its children.
-func (r *Runner) prepareChild(ctx context.Context, parent *program, in dispatchInput) (*prepared, error) {
+func (r *Runner) prepareChild(ctx context.Context, parent *common, in dispatchInput) (*prepared, error) {
 	s := parent.skills[in.Skill]
 	line, err := r.chainOf(ctx, parent)
 	if err != nil {
@@ -168,33 +153,34 @@ func (r *Runner) prepareChild(ctx context.Context, parent *program, in dispatchI
 		}
 		manifest = manifest.Within(scope, true)
 	}
-	p := &prepared{manifest: manifest, tools: parent.gate.Tools, skills: &skillShelf{taken: parent.skills}, bounds: in.Bounds}
+	p := &prepared{manifest: manifest, tools: parent.gate.Tools, skills: &skillCatalog{taken: parent.skills}, bounds: in.Bounds}
 	p.resolver = resolver{manifest: manifest, tools: p.tools, skills: p.skills, chain: line.extend(in.Skill)}
-	for _, a := range parent.crew.agents {
+	for _, a := range parent.agents.settled {
 		p.costBound = p.costBound || a.Settings.CostBound
 	}
 	if p.live, err = r.manifest(); err != nil {
 		return nil, err
 	}
 	if s.Plan == nil {
-		p.doc, p.inputs, p.crew = unwritten(in.Skill), in.Inputs, crew{agents: map[string]settledAgent{}}
-		if err := r.hireOne(p, in.Agent); err != nil {
+		p.text, p.inputs, p.agents.settled = unwritten(in.Skill), in.Inputs, map[string]settledAgent{}
+		if err := r.settleAgent(p, in.Agent); err != nil {
 			return nil, subagent("the plan of %s cannot be drafted: %v", in.Skill, err)
 		}
 		return p, nil
 	}
-	var problems []tipstaff.Problem
-	if p.doc, problems = plan.Check(in.Skill+"/plan.yaml", s.Plan, p.resolver); len(problems) == 0 {
+	doc, problems := plan.Check(in.Skill+"/plan.yaml", s.Plan, p.resolver)
+	if len(problems) == 0 {
 		given := map[string]json.RawMessage{}
 		if err := json.Unmarshal(in.Inputs, &given); err != nil {
 			return nil, err
 		}
-		p.inputs, problems = p.doc.CheckInputs(given)
+		p.inputs, problems = doc.CheckInputs(given)
 	}
 	if len(problems) > 0 {
 		return nil, subagent("the plan of %s cannot be run: %s", in.Skill, problems[0].Message)
 	}
-	if err := r.hire(p); err != nil {
+	p.text = planText{doc}
+	if err := r.settleAgents(p); err != nil {
 		return nil, subagent("the plan of %s cannot be run: %v", in.Skill, err)
 	}
 	return p, nil
@@ -222,11 +208,11 @@ func (r *Runner) scope(m *tool.Manifest, url string) (string, error) {
 
 // narrowed is the manifest of now for a run that was given a scope: it holds only
 // as long as it lies in a root that is still declared.
-func (r *Runner) narrowed(m *tool.Manifest, p *program) *tool.Manifest {
-	if m == nil || p.gate.Manifest == nil || p.gate.Manifest.Scope == "" {
+func (r *Runner) narrowed(m *tool.Manifest, c *common) *tool.Manifest {
+	if m == nil || c.gate.Manifest == nil || c.gate.Manifest.Scope == "" {
 		return m
 	}
-	scope := p.gate.Manifest.Scope
+	scope := c.gate.Manifest.Scope
 	_, err := r.scope(m, "file://"+scope)
 	return m.Within(scope, err == nil)
 }
@@ -254,24 +240,19 @@ func within(root, folder string) bool {
 // createChild stores a child run. With accept: auto its parent accepts its plan,
 // which the record says, at once or when it is drafted; otherwise a person is
 // asked.
-func (r *Runner) createChild(ctx context.Context, child string, parent *program, p *prepared, accept string) error {
-	frozen, err := r.freeze(ctx, p)
+func (r *Runner) createChild(ctx context.Context, child string, parent *common, p *prepared, accept string) error {
+	body, err := r.freeze(ctx, p)
 	if err != nil {
 		return err
 	}
-	program, prose := "", "Do what the skill is for, with the inputs that are given."
-	if p.doc.Canonical() != nil {
-		prose = ""
-		if program, err = r.Store.PutBlob(ctx, p.doc.Canonical()); err != nil {
-			return err
-		}
+	if body.ProgramDigest == "" {
+		body.Prose = "Do what the skill is for, with the inputs that are given."
 	}
-	body := draftBody{ProgramKind: plan.KindPlan, ProgramDigest: program, Prose: prose, Skill: p.doc.Skill, SkillDigest: p.skills.taken[p.doc.Skill].Digest(),
-		Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: p.doc.Skill, Parent: &parentBody{Run: parent.run, Relation: relationDispatch}}
+	body.Title, body.Parent = p.text.skill(), &parentBody{Run: parent.run, Relation: relationDispatch}
 	as := tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "parent", User: parent.draft.User, Principal: "run:" + parent.run})
 	var more []flow.Draft
-	if accept == plan.AcceptAuto && program != "" {
-		more = r.accepted(as, body, p.doc, viaParent)
+	if accept == plan.AcceptAuto && body.ProgramDigest != "" {
+		more = r.accepted(as, body, p.text, viaParent)
 	}
-	return r.store(as, idOf(child), body, p.doc, more)
+	return r.store(as, idOf(child), body, p.text, more)
 }

@@ -41,7 +41,7 @@ func (r *Runner) Classify(_ context.Context, req tipstaff.ClassifyRequest) (tips
 type termsReader struct {
 	manifest *tool.Manifest
 	tools    []*tool.Definition
-	skills   *skillShelf
+	skills   *skillCatalog
 }
 
 func (r *Runner) termsReader(given *tipstaff.Source) (*termsReader, error) {
@@ -49,7 +49,7 @@ func (r *Runner) termsReader(given *tipstaff.Source) (*termsReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	have, err := r.stock(manifest)
+	have, err := r.newPrepared(manifest)
 	if err != nil {
 		return nil, err
 	}

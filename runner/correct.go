@@ -66,7 +66,7 @@ func (r *Runner) segmentEvents(ctx context.Context, run string) ([]tipstaff.Even
 // correct checks a revised program as if it were started, and hands it to the
 // run. Nothing is stored unless all of it holds. What it tells is computed as the
 // run's owner will.
-func (r *Runner) correct(ctx context.Context, req tipstaff.ResumeRequest) (*program, *tipstaff.Corrected, error) {
+func (r *Runner) correct(ctx context.Context, req tipstaff.ResumeRequest) (*planProgram, *tipstaff.Corrected, error) {
 	if strings.TrimSpace(req.Correction.Reason) == "" {
 		return nil, nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a correction needs a reason")
 	}
@@ -78,37 +78,41 @@ func (r *Runner) correct(ctx context.Context, req tipstaff.ResumeRequest) (*prog
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := correctable(p); err != nil {
-			return nil, nil, err
-		}
-		next, err := r.revise(ctx, p, req.Correction)
+		own, err := correctable(p)
 		if err != nil {
 			return nil, nil, err
 		}
-		at, err := r.handIn(ctx, p, next)
+		next, err := r.revise(ctx, own, req.Correction)
+		if err != nil {
+			return nil, nil, err
+		}
+		at, err := r.handIn(ctx, own, next)
 		if errors.Is(err, errMoved) {
 			continue // another correction was handed in and taken up meanwhile
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		return r.foretell(ctx, p, next, at)
+		return r.foretell(ctx, own, next, at)
 	}
 }
 
-// correctable reports whether a run is one that takes corrections.
-func correctable(p *program) error {
-	switch {
-	case p.draft.ProgramKind != "plan":
-		return tipstaff.Errorf(tipstaff.InvalidArgument, "run %s executes a %s: only a plan can be corrected", p.run, p.draft.ProgramKind)
-	case p.draft.Parent != nil && p.draft.Parent.Relation == relationDispatch:
-		// What a child may do was settled by its parent's plan and acceptance.
-		return tipstaff.Errorf(tipstaff.InvalidArgument, "run %s was started by run %s: it has no plan of its own that could be corrected", p.run, p.draft.Parent.Run).
-			WithHint("correct the plan of run %s", p.draft.Parent.Run)
-	case p.chapter.Phase == phaseConfirm:
-		return unconfirmed(p.run)
+// correctable is the plan of a run that takes corrections.
+func correctable(p program) (*planProgram, error) {
+	c := p.shared()
+	if c.draft.ProgramKind != plan.KindPlan {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "run %s executes a %s: only a plan can be corrected", c.run, c.draft.ProgramKind)
 	}
-	return nil
+	if parent := c.draft.Parent; parent != nil && parent.Relation == relationDispatch {
+		// What a child may do was settled by its parent's plan and acceptance.
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "run %s was started by run %s: it has no plan of its own that could be corrected", c.run, parent.Run).
+			WithHint("correct the plan of run %s", parent.Run)
+	}
+	own, ok := p.(*planProgram)
+	if !ok {
+		return nil, unconfirmed(c.run)
+	}
+	return own, nil
 }
 
 func unconfirmed(run string) error {
@@ -117,35 +121,27 @@ func unconfirmed(run string) error {
 }
 
 // revise validates and freezes a revised program.
-func (r *Runner) revise(ctx context.Context, p *program, c *tipstaff.Correction) (correctionBody, error) {
+func (r *Runner) revise(ctx context.Context, p *planProgram, c *tipstaff.Correction) (correctionBody, error) {
 	made, err := r.prepareWith(tipstaff.StartRequest{Program: c.Program, Name: c.Name, AllowSubDispatch: p.mayDispatch()},
 		func(doc *plan.Document) (map[string]json.RawMessage, error) { return p.inputsFor(ctx, r.Store, doc) })
 	if err != nil {
 		return correctionBody{}, asCorrection(err)
 	}
-	if raised := made.bounds.Above(p.chapter.inForce().accepted().Bounds); len(raised) > 0 {
+	if raised := made.bounds.Above(p.segment.inForce().accepted().Bounds); len(raised) > 0 {
 		if err := mayDo(ctx, tipstaff.ScopeDecide, "raise the bound "+raised[0]); err != nil {
 			return correctionBody{}, err
 		}
 	}
-	frozen, err := r.freeze(ctx, made)
+	body, err := r.freeze(ctx, made)
 	if err != nil {
 		return correctionBody{}, err
 	}
-	program, err := r.Store.PutBlob(ctx, made.doc.Canonical())
-	if err != nil {
-		return correctionBody{}, err
-	}
-	b := correctionBody{Reason: c.Reason, Actor: actor(ctx), revision: revision{ProgramDigest: program, IntentHash: made.doc.Intent.Hash(),
-		Bounds: made.bounds, Frozen: frozen, Asks: asksOf(ctx, true)}}
-	if s := made.skills.taken[made.doc.Skill]; s != nil {
-		b.Skill, b.SkillDigest = made.doc.Skill, s.Digest()
-	}
-	return b, nil
+	body.Asks = asksOf(ctx, true)
+	return correctionBody{Reason: c.Reason, Actor: actor(ctx), revision: body.asRevision(made.text.intent().Hash())}, nil
 }
 
 // inputsFor are the run's inputs as far as a revised document knows them.
-func (p *program) inputsFor(ctx context.Context, src source, doc *plan.Document) (map[string]json.RawMessage, error) {
+func (p *planProgram) inputsFor(ctx context.Context, src source, doc *plan.Document) (map[string]json.RawMessage, error) {
 	all, err := attached(ctx, src, p.draft.Inputs)
 	if err != nil {
 		return nil, err
@@ -154,7 +150,9 @@ func (p *program) inputsFor(ctx context.Context, src source, doc *plan.Document)
 }
 
 // mayDispatch reports whether the run was let start child runs.
-func (p *program) mayDispatch() bool { return p.gate.Manifest != nil && p.gate.Manifest.SubDispatch }
+func (p *planProgram) mayDispatch() bool {
+	return p.gate.Manifest != nil && p.gate.Manifest.SubDispatch
+}
 
 // asCorrection tells what is wrong with a revised program by its own code. What is
 // wrong with the workspace keeps its own.
@@ -172,7 +170,7 @@ var errMoved = errors.New("the run has another program by now")
 
 // handIn stores a correction, if the run still stands where it was looked at, and
 // returns the time of its record.
-func (r *Runner) handIn(ctx context.Context, p *program, b correctionBody) (at time.Time, err error) {
+func (r *Runner) handIn(ctx context.Context, p *planProgram, b correctionBody) (at time.Time, err error) {
 	err = r.Store.Write(ctx, p.run, func(tx flow.Tx) ([]flow.Draft, error) {
 		row := tx.Row()
 		switch state := tipstaff.State(row.State); {
@@ -185,7 +183,7 @@ func (r *Runner) handIn(ctx context.Context, p *program, b correctionBody) (at t
 				WithHint("`tipstaff resume %s` takes it up", p.run)
 		case state != tipstaff.Executing:
 			return nil, unconfirmed(p.run)
-		case row.Cont != p.chapter.since:
+		case row.Cont != p.segment.since:
 			return nil, errMoved
 		}
 		at = tx.Now()
@@ -196,17 +194,17 @@ func (r *Runner) handIn(ctx context.Context, p *program, b correctionBody) (at t
 
 // foretell is what the run's owner will make of a correction, and the program as
 // it will be.
-func (r *Runner) foretell(ctx context.Context, p *program, b correctionBody, at time.Time) (*program, *tipstaff.Corrected, error) {
+func (r *Runner) foretell(ctx context.Context, p *planProgram, b correctionBody, at time.Time) (*planProgram, *tipstaff.Corrected, error) {
 	next := b.revision
-	next.Number = p.chapter.Latest + 1
+	next.Number = p.segment.Latest + 1
 	events, err := r.segmentEvents(ctx, p.run)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, _, _, err := p.compare(ctx, r.Store, p.chapter.inForce().accepted(), next, events, at)
+	found, _, _, err := p.compare(ctx, r.Store, p.segment.inForce().accepted(), next, events, at)
 	if err != nil {
 		return nil, nil, err
 	}
-	after, err := openRevision(ctx, r.Store, p, next)
+	after, err := p.openRevision(ctx, r.Store, next)
 	return after, &tipstaff.Corrected{Revision: next.Number, Classification: found}, err
 }

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"os"
 	"sync"
 
@@ -12,99 +11,90 @@ import (
 	"github.com/tipstaff/tipstaff/tool"
 )
 
-// course is what one drive of a run works with. A correction may put another
-// program in force while the drive goes on: then everything that was made for the
-// former one is made anew.
-type course struct {
+// drive is one drive of a run. A correction may put another program in force while it
+// goes on: then everything that was made for the former one is made anew.
+type drive struct {
 	r   *Runner
 	run string
 	a   *active
 	who person
 
 	mu  sync.Mutex
-	kit *kit
+	env *environment
 }
 
-// kit is what is made for one program.
-type kit struct {
-	program  *program
+// environment is what is made for one program.
+type environment struct {
+	program  program
 	manifest *tool.Manifest // as it stands; nil: there is none
 	manager  *tool.Manager
 	acts     map[string]flow.Activity
 }
 
-func (r *Runner) newCourse(run string, p *program, a *active, who person) (*course, error) {
-	c := &course{r: r, run: run, a: a, who: who}
-	k, err := c.newKit(p)
-	c.kit = k
-	return c, err
-}
-
-// newKit reads manifest and lock as they are now: a revised program was checked
+// environ reads manifest and lock as they are now: a revised program was checked
 // with them.
-func (c *course) newKit(p *program) (*kit, error) {
-	r := c.r
+func (d *drive) environ(p program) (*environment, error) {
+	r, c := d.r, p.shared()
 	manifest, err := r.manifest()
 	if err != nil {
 		return nil, err
 	}
-	manifest = r.narrowed(manifest, p)
+	manifest = r.narrowed(manifest, c)
 	lock, err := r.lock()
 	if err != nil {
 		return nil, err
 	}
-	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(c.run, c.a.launch)))
+	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(d.run, d.a.launch)))
 	manager.Hold(lock)
 	manager.Conceal(manifest.Secrets(os.Environ()))
-	k := &kit{program: p, manifest: manifest, manager: manager,
-		acts: map[string]flow.Activity{tool.ActivityName: p.activity(manager), dispatchName: r.dispatch(p, c.who)}}
-	k.acts[remoteActivity] = r.hosts.activity(p.draft.owners(), &p.exhibits)
-	r.draftActs(p, k.acts)
-	r.agentActs(p, manifest, k.acts)
-	if p.pipe != nil {
-		maps.Copy(k.acts, pipeline.Activities())
-	}
-	return k, nil
+	acts := pipeline.Activities()
+	acts[tool.ActivityName] = toolActivity(manager, c.gate)
+	acts[dispatchName] = r.dispatch(c, d.who)
+	acts[remoteActivity] = r.hosts.activity(c.draft.owners())
+	r.draftActs(c, acts)
+	r.agentActs(c, manifest, acts)
+	return &environment{program: p, manifest: manifest, manager: manager, acts: acts}, nil
 }
 
 // now is what the drive works with at present.
-func (c *course) now() *kit {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.kit
+func (d *drive) now() *environment {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.env
 }
 
-func (c *course) program() *program { return c.now().program }
+func (d *drive) program() program { return d.now().program }
 
 // close ends the servers of the present program.
-func (c *course) close() { c.r.closeServers(c.run, c.a, c.now().manager) }
+func (d *drive) close() { d.r.closeServers(d.run, d.a, d.now().manager) }
 
 // job is the drive's job, whatever program is in force.
-func (c *course) job() flow.Job {
-	p := c.program()
+func (d *drive) job() flow.Job {
+	p := d.program()
+	c := p.shared()
 	job := flow.Job{
-		Run: c.run, Root: p.chapter.root(), Owner: c.r.Self(c.r.Origin, c.a.launch), Input: p.inputs, Limits: p.limits, Deadline: p.deadline(),
-		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return c.program().flow(fc, in) },
+		Run: d.run, Root: p.root(), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Deadline: c.deadline(),
+		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return d.program().flow(fc, in) },
 		Acts:   map[string]flow.Activity{},
-		Redact: func(b []byte) []byte { return c.now().manager.Redact(b) },
+		Redact: func(b []byte) []byte { return d.now().manager.Redact(b) },
 		Finish: func(out flow.Outcome) ([]flow.Draft, error) {
-			c.close() // they end before the run does
-			return c.r.finishBeside(c.program(), out)
+			d.close() // they end before the run does
+			return d.r.finish(d.program(), out)
 		},
-		Next:     c.next,
-		Tell:     func(d flow.Draft) { c.r.talk.tell(c.run, d, c.r.Now()) },
-		Appended: func(d flow.Draft) { c.r.talk.appended(c.run, d) },
-		Abandon:  c.r.Abandon,
+		Next:     d.next,
+		Tell:     func(told flow.Draft) { d.r.talk.tell(d.run, told, d.r.Now()) },
+		Appended: func(done flow.Draft) { d.r.talk.appended(d.run, done) },
+		Abandon:  d.r.Abandon,
 	}
-	for name := range c.now().acts {
-		job.Acts[name] = c.activity(name)
+	for name := range d.now().acts {
+		job.Acts[name] = d.activity(name)
 	}
 	return job
 }
 
 // activity is that of the present program.
-func (c *course) activity(name string) flow.Activity {
-	act := func() flow.Activity { return c.now().acts[name] }
+func (d *drive) activity(name string) flow.Activity {
+	act := func() flow.Activity { return d.now().acts[name] }
 	return flow.Activity{
 		Check: func(ctx context.Context, a flow.Attempt) error {
 			if check := act().Check; check != nil {
@@ -120,29 +110,28 @@ func (c *course) activity(name string) flow.Activity {
 
 // next is how the run goes on after a segment: what follows from the records so
 // far, with what the next program needs.
-func (c *course) next(state json.RawMessage, cut bool) (flow.Segment, error) {
+func (d *drive) next(state json.RawMessage, cut bool) (flow.Segment, error) {
 	ctx := context.Background()
-	p := c.program()
-	events, err := c.r.segmentEvents(ctx, c.run)
+	p := d.program()
+	events, err := d.r.segmentEvents(ctx, d.run)
 	if err != nil {
 		return flow.Segment{}, err
 	}
-	put := func(data []byte) (string, error) { return c.r.Store.PutBlob(ctx, data) }
-	t, err := p.passage(ctx, c.r.Store, put, events, state, cut)
+	t := &transition{src: d.r.Store, events: events, put: func(data []byte) (string, error) { return d.r.Store.PutBlob(ctx, data) }}
+	if err := t.follow(ctx, p, state, cut); err != nil {
+		return flow.Segment{}, err
+	}
+	next, err := openSegment(ctx, d.r.Store, d.run, p.shared().draft, &t.to)
 	if err != nil {
 		return flow.Segment{}, err
 	}
-	next, err := openChapter(ctx, c.r.Store, p, &t.chapter)
+	env, err := d.environ(next)
 	if err != nil {
 		return flow.Segment{}, err
 	}
-	k, err := c.newKit(next)
-	if err != nil {
-		return flow.Segment{}, err
-	}
-	c.close()
-	c.mu.Lock()
-	c.kit = k
-	c.mu.Unlock()
+	d.close()
+	d.mu.Lock()
+	d.env = env
+	d.mu.Unlock()
 	return t.segment(next), nil
 }

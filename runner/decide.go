@@ -302,7 +302,7 @@ func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.Decid
 		if err != nil {
 			return err
 		}
-		d, err := p.gate.Tools.Lookup(subject.Input.URI)
+		d, err := p.shared().gate.Tools.Lookup(subject.Input.URI)
 		if err != nil {
 			return nil // nobody knows the tool any more
 		}
@@ -327,14 +327,15 @@ func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.De
 	if err != nil {
 		return err
 	}
-	if p.pipe != nil { // it counts these itself
-		if p, err = stateAt(ctx, r.Store, run, 0); err != nil {
+	if _, ok := p.(*pipelineProgram); ok { // it counts these itself
+		now, err := stateAt(ctx, r.Store, run, 0)
+		if err != nil {
 			return err
 		}
 		limit = maps.Clone(limit)
-		limit[tipstaff.BoundIterations] = p.state.MaxIterations
+		limit[tipstaff.BoundIterations] = now.state.MaxIterations
 	}
-	ceiling := p.gate.Manifest.Ceiling()
+	ceiling := p.shared().gate.Manifest.Ceiling()
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		if most, ok := ceiling[name]; ok && by[name] > most-limit[name] {
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "%s cannot be extended by %s: it is %s, and the manifest permits %s", name,

@@ -31,7 +31,7 @@ type dispatchInput struct {
 // subDispatch performs a sub_dispatch node. The child's bounds are reserved from
 // this run's, and settled by what the child used. The call is idempotent: the
 // child has a journal of its own, and an attempt that finds it goes on with it.
-func (p *program) subDispatch(fc flow.Context, call plan.DispatchRequest) (flow.Result, error) {
+func (p *common) subDispatch(fc flow.Context, call plan.DispatchRequest) (flow.Result, error) {
 	s, doc := p.skills[call.Node.Skill], p.children[call.Node.Skill]
 	if s == nil {
 		return flow.Result{}, subagent("%s was not frozen into this run", call.Node.Skill)
@@ -52,7 +52,7 @@ func subagent(format string, args ...any) *flow.Error {
 
 // dispatch is the activity for the drive of a parent. who answers the parent's
 // gates answers the child's too.
-func (r *Runner) dispatch(parent *program, who person) flow.Activity {
+func (r *Runner) dispatch(parent *common, who person) flow.Activity {
 	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 		var in dispatchInput
 		if err := json.Unmarshal(a.Input, &in); err != nil {
@@ -75,7 +75,7 @@ func (r *Runner) dispatch(parent *program, who person) flow.Activity {
 
 // childOf is the run that belongs to this call, made if there is none. Its id is
 // in the parent's journal before the child is: no attempt makes a second one.
-func (r *Runner) childOf(ctx context.Context, parent *program, a flow.Attempt, in dispatchInput) (string, error) {
+func (r *Runner) childOf(ctx context.Context, parent *common, a flow.Attempt, in dispatchInput) (string, error) {
 	child, err := r.announced(ctx, a)
 	if err != nil {
 		return "", err
@@ -103,16 +103,9 @@ func (r *Runner) childOf(ctx context.Context, parent *program, a flow.Attempt, i
 
 // announced is the child that an earlier attempt of this call has named.
 func (r *Runner) announced(ctx context.Context, a flow.Attempt) (child string, err error) {
-	err = eachRecord(ctx, r.Store, a.Run, 0, func(s flow.Stored) error {
-		if s.Kind != string(tipstaff.KindIntentDispatch) {
-			return nil
-		}
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		if err != nil {
-			return err
-		}
+	err = eachEvent(ctx, r.Store, a.Run, 0, func(e *tipstaff.Event) error {
 		var b struct{ Child string }
-		if e.Path == a.Path && json.Unmarshal(e.Body, &b) == nil {
+		if e.Kind == tipstaff.KindIntentDispatch && e.Path == a.Path && json.Unmarshal(e.Body, &b) == nil {
 			child = b.Child
 		}
 		return nil
@@ -207,8 +200,8 @@ func (r *Runner) cancelChild(child, why string) error {
 		return err
 	}
 	parent := ""
-	if p, err := openProgram(context.Background(), r.Store, child); err == nil && p.draft.Parent != nil {
-		parent = p.draft.Parent.Run
+	if p, err := openProgram(context.Background(), r.Store, child); err == nil && p.shared().draft.Parent != nil {
+		parent = p.shared().draft.Parent.Run
 	}
 	ctx := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "parent", User: row.User, Principal: "run:" + parent})
 	_, err = r.Cancel(ctx, tipstaff.CancelRequest{Run: idOf(child), Reason: why})
@@ -302,7 +295,7 @@ const lostAttempts = 4
 // childBounds is what a child may consume: what its node says, what its plan
 // says, and where neither does, what its plan can need at most, with room for
 // attempts that a crash loses. Never more than the parent's own limit.
-func (p *program) childBounds(n *plan.Node, doc *plan.Document) tipstaff.Bounds {
+func (p *common) childBounds(n *plan.Node, doc *plan.Document) tipstaff.Bounds {
 	said := tipstaff.Min(tipstaff.Bounds(n.Bounds))
 	if doc != nil {
 		said = tipstaff.Min(said, tipstaff.Bounds(doc.Bounds))
@@ -322,7 +315,7 @@ func (p *program) childBounds(n *plan.Node, doc *plan.Document) tipstaff.Bounds 
 // takes nothing but tool calls and hops. What an agent will take nobody knows: a
 // plan that has one, or that one is to draft (nil), gets half of what its parent
 // has, so that the parent can go on after it. It ends: no skill dispatches itself.
-func (p *program) needs(doc *plan.Document) tipstaff.Bounds {
+func (p *common) needs(doc *plan.Document) tipstaff.Bounds {
 	most, agents := tipstaff.Bounds{}, false
 	for _, name := range handedDown {
 		most[name] = 0

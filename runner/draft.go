@@ -17,10 +17,10 @@ import (
 	"github.com/tipstaff/tipstaff/plan"
 )
 
-// A run that begins with prose has a model draft its plan. That is a chapter like
+// A run that begins with prose has a model draft its plan. That is a segment like
 // any other: it ends with a valid plan, which a person is then asked to accept.
 
-// phaseDraft is the chapter in which a run has no program yet.
+// phaseDraft is the segment in which a run has no program yet.
 const phaseDraft = "draft"
 
 // Activities of drafting.
@@ -43,27 +43,20 @@ func (r *Runner) startDraft(ctx context.Context, req tipstaff.StartRequest) (tip
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
-	started := tipstaff.Started{Program: tipstaff.Program{Kind: plan.KindPlan}, Outline: p.doc.Outline(p.resolver)}
+	started := tipstaff.Started{Program: tipstaff.Program{Kind: plan.KindPlan}, Outline: p.text.outline(p.resolver)}
 	if req.DryRun {
 		return started, nil
 	}
-	frozen, err := r.freeze(ctx, p)
+	body, err := r.freeze(ctx, p)
 	if err != nil {
 		return started, explain(err, tipstaff.ID{})
 	}
 	run := tipstaff.NewID(r.Now())
-	body := draftBody{ProgramKind: plan.KindPlan, Prose: req.Draft.Prose, Skill: p.doc.Skill, SkillDigest: p.skills.taken[p.doc.Skill].Digest(),
-		Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title}
-	if err := r.store(ctx, run, body, p.doc, nil); err != nil {
+	body.Prose, body.Title = req.Draft.Prose, req.Title
+	if err := r.store(ctx, run, body, p.text, nil); err != nil {
 		return started, explain(err, run)
 	}
-	started.Run = run
-	opened, err := openProgram(ctx, r.Store, run.String())
-	if err != nil {
-		return started, explain(err, run)
-	}
-	started.Done, err = r.begin(run.String(), opened, drafter(req))
-	return started, explain(err, run)
+	return r.beginNew(ctx, run, started, drafter(req))
 }
 
 // drafter is who answers gates of a run that is drafted: if nothing but a draft is
@@ -108,13 +101,11 @@ func (r *Runner) prepareDraft(req tipstaff.StartRequest) (*prepared, error) {
 			Problems: []tipstaff.Problem{{Code: "skill_required", Message: "no skill was named"}}}).
 			WithHint("give --skill, or set default_skill in tipstaff.yaml; `tipstaff skills list` shows what there is")
 	}
-	have, err := r.stock(manifest)
+	p, err := r.newPrepared(manifest)
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{manifest: manifest, tools: have.tools, skills: have.skills, doc: unwritten(uri),
-		resolver: resolver{manifest: manifest, tools: have.tools, skills: have.skills, chain: chain{""}},
-		crew:     crew{agents: map[string]settledAgent{}}}
+	p.text, p.agents.settled = unwritten(uri), map[string]settledAgent{}
 	if _, err := p.skills.take(uri); err != nil {
 		t := skillTrouble(uri, err)
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: t.Message, Problems: []tipstaff.Problem{{Code: t.Code, Message: t.Message}}}
@@ -133,16 +124,11 @@ func (r *Runner) prepareDraft(req tipstaff.StartRequest) (*prepared, error) {
 	if name == "" {
 		name = plan.DefaultAgent
 	}
-	return p, r.hireOne(p, name)
+	return p, r.settleAgent(p, name)
 }
 
-// unwritten stands for the plan of a run that has none yet.
-func unwritten(skill string) *plan.Document {
-	return &plan.Document{Kind: plan.KindPlan, Version: 1, Skill: skill, Root: &plan.Node{Kind: plan.Sequential, Path: "root"}}
-}
-
-// drafting is how far a draft has come: what a chapter of drafting starts from and
-// ends with. Every round of questions is a chapter of its own, because the records
+// drafting is how far a draft has come: what a segment of drafting starts from and
+// ends with. Every round of questions is a segment of its own, because the records
 // of its end move the run's lifecycle.
 type drafting struct {
 	Attempts  int                   `json:"attempts"` // at asking the model
@@ -172,9 +158,21 @@ type draftProblem struct {
 // question is one of those that a model asks before it drafts.
 type question struct{ tipstaff.ClarifyQuestion }
 
-// draftPlan asks the model until it has written a plan that can be proposed, or
-// wants to know something.
-func (p *program) draftPlan(fc flow.Context) (json.RawMessage, error) {
+// draftingProgram has a model write the plan of a run.
+type draftingProgram struct{ *common }
+
+// root: the answers to a round of questions begin a segment, or what a person wants to be
+// different.
+func (p *draftingProgram) root() string {
+	if d := p.segment.Draft; d != nil {
+		return fmt.Sprintf("%s@%d", phaseDraft, d.Round+len(d.Wanted)+1)
+	}
+	return phaseDraft
+}
+
+// flow asks the model until it has written a plan that can be proposed, or wants to know
+// something.
+func (p *draftingProgram) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 	d, err := p.takeUp(fc)
 	if err != nil {
 		return nil, err
@@ -219,17 +217,17 @@ func (p *program) draftPlan(fc flow.Context) (json.RawMessage, error) {
 	}
 }
 
-// takeUp is how far the draft has come before this chapter: its questions are put
+// takeUp is how far the draft has come before this segment: its questions are put
 // to the user first.
-func (p *program) takeUp(fc flow.Context) (*drafting, error) {
-	if p.chapter.Draft == nil {
+func (p *draftingProgram) takeUp(fc flow.Context) (*drafting, error) {
+	if p.segment.Draft == nil {
 		recalled, err := p.recall(fc)
 		for _, m := range recalled {
-			p.chapter.Recalled = append(p.chapter.Recalled, m.URI)
+			p.segment.Recalled = append(p.segment.Recalled, m.URI)
 		}
 		return &drafting{Memories: recalled, Model: p.draftsman().Settings.ModelName}, err
 	}
-	d := *p.chapter.Draft
+	d := *p.segment.Draft
 	if d.Questions == nil {
 		return &d, nil
 	}
@@ -244,8 +242,8 @@ func beginning(reply string) string {
 }
 
 // draftsman is the agent that drafts: there is but one before there is a plan.
-func (p *program) draftsman() settledAgent {
-	return p.crew.agents[slices.Sorted(maps.Keys(p.crew.agents))[0]]
+func (p *draftingProgram) draftsman() settledAgent {
+	return p.agents.settled[slices.Sorted(maps.Keys(p.agents.settled))[0]]
 }
 
 // unusable is the failure of a model that does not write a plan. If nothing but
@@ -274,7 +272,7 @@ func draftFailure(err error) error {
 }
 
 // draftData is what the model is told, but for what was wrong with its answers.
-func (p *program) draftData(d *drafting) (prompts.DraftData, error) {
+func (p *draftingProgram) draftData(d *drafting) (prompts.DraftData, error) {
 	own := p.skills[p.draft.Skill]
 	data := prompts.DraftData{Message: p.draft.Prose, Answers: d.Answers, Skill: p.draft.Skill, Prose: own.Prose, SubSkills: own.SubSkills, Bounds: p.draft.Bounds}
 	var inputs any
@@ -312,7 +310,7 @@ type memory struct {
 	Text string `json:"text"`
 }
 
-func (p *program) recall(fc flow.Context) ([]memory, error) {
+func (p *draftingProgram) recall(fc flow.Context) ([]memory, error) {
 	r, err := fc.Do(flow.Call{Key: "recall", Name: recallName, Class: flow.Read, Input: flow.JSON(tipstaff.RecallRequest{Skill: p.draft.Skill})})
 	if err != nil {
 		return nil, draftFailure(err)
@@ -322,8 +320,8 @@ func (p *program) recall(fc flow.Context) ([]memory, error) {
 }
 
 // askForPlan has the agent that drafts say something about it, once, without tools.
-func (p *program) askForPlan(fc flow.Context, data prompts.DraftData) (reply string, err error) {
-	message, err := p.crew.prompts.Render(prompts.Draft, data)
+func (p *draftingProgram) askForPlan(fc flow.Context, data prompts.DraftData) (reply string, err error) {
+	message, err := p.agents.prompts.Render(prompts.Draft, data)
 	if err != nil {
 		return "", err
 	}
@@ -331,16 +329,12 @@ func (p *program) askForPlan(fc flow.Context, data prompts.DraftData) (reply str
 	s.MaxSteps, s.OnLimit, s.OutputSchema, s.Router, s.Hop = 1, agent.OnLimitFail, nil, "", true
 	gate := *p.gate
 	gate.AllowList = nil
-	p.turns.Store(fc.Path(), &liveTurn{s.Agent, s, &gate})
-	out, err := agent.Turn(fc, agent.Config{Settings: s, Gate: &gate, Principal: p.draft.User, Desk: &p.desk}, agent.Input{Message: message})
-	if err == nil {
-		err = out.Failure()
-	}
+	out, err := p.speak(fc, s, &gate, agent.Input{Message: message})
 	return out.Text, err
 }
 
 // check has what the model has answered looked at.
-func (p *program) check(fc flow.Context, n int, reply string) (checked, error) {
+func (p *draftingProgram) check(fc flow.Context, n int, reply string) (checked, error) {
 	r, err := fc.Do(flow.Call{Key: fmt.Sprintf("check#%d", n), Name: checkName, Class: flow.Read, Input: flow.JSON(map[string]string{"reply": reply})})
 	var found checked
 	if err == nil {
@@ -350,7 +344,7 @@ func (p *program) check(fc flow.Context, n int, reply string) (checked, error) {
 }
 
 // clarify puts the model's questions to the user.
-func (p *program) clarify(fc flow.Context, round int, questions json.RawMessage) ([]prompts.DraftAnswer, error) {
+func (p *draftingProgram) clarify(fc flow.Context, round int, questions json.RawMessage) ([]prompts.DraftAnswer, error) {
 	gate := flow.Clarifying(round, questions)
 	gate.Key = fmt.Sprintf("clarify#%d", round)
 	d, err := fc.Wait(gate)
@@ -376,18 +370,20 @@ func (p *program) clarify(fc flow.Context, round int, questions json.RawMessage)
 	return answers, nil
 }
 
-// propose turns from a chapter of drafting to the next: to the questions of the
-// model, or to the confirmation of its plan. The first of either makes the run
-// proposed.
-func (p *program) propose(ctx context.Context, src source, state json.RawMessage, t *passage) error {
+// next turns to the questions of the model, or to the confirmation of its plan. The
+// first of either makes the run proposed.
+func (p *draftingProgram) next(ctx context.Context, t *transition, state json.RawMessage, cut bool) error {
+	if cut {
+		return errors.New("a run that has no plan yet cannot be corrected")
+	}
 	d := new(drafting)
 	if err := json.Unmarshal(state, d); err != nil {
 		return fmt.Errorf("what was drafted cannot be read: %w", err)
 	}
 	compiled := map[string]any{"model": d.Model, "attempts": d.Attempts}
-	t.chapter = chapter{Phase: phaseDraft, Latest: 1, Revision: p.chapter.Revision, Draft: d, Recalled: t.chapter.Recalled}
+	t.to = segment{Phase: phaseDraft, Latest: 1, Revision: p.segment.Revision, Draft: d, Recalled: t.to.Recalled}
 	if next := d.Revision; next != nil {
-		text, err := src.Blob(ctx, next.ProgramDigest)
+		text, err := t.src.Blob(ctx, next.ProgramDigest)
 		if err != nil {
 			return fmt.Errorf("the drafted plan is not there: %w", err)
 		}
@@ -397,15 +393,15 @@ func (p *program) propose(ctx context.Context, src source, state json.RawMessage
 		}
 		compiled["intent"], compiled["intent_hash"], compiled["program_digest"] = doc.Intent.JSON(), next.IntentHash, next.ProgramDigest
 		next.Number = 1
-		t.chapter = chapter{Phase: phaseConfirm, Latest: 1, Revision: *next, Recalled: t.chapter.Recalled}
+		t.to = segment{Phase: phaseConfirm, Latest: 1, Revision: *next, Recalled: t.to.Recalled}
 		if p.draft.Rules >= rulesShown {
 			drafted := *d
-			drafted.Revision, drafted.With = nil, &p.chapter.Revision
-			t.chapter.Draft = &drafted
+			drafted.Revision, drafted.With = nil, &p.segment.Revision
+			t.to.Draft = &drafted
 		}
 		t.keep = next.documents()
 	}
-	if p.chapter.Draft == nil {
+	if p.segment.Draft == nil {
 		t.before = []flow.Draft{{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(compiled)}}
 	}
 	return nil

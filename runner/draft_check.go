@@ -15,7 +15,7 @@ import (
 )
 
 // draftActs are the activities of a run whose plan is being drafted.
-func (r *Runner) draftActs(p *program, acts map[string]flow.Activity) {
+func (r *Runner) draftActs(p *common, acts map[string]flow.Activity) {
 	acts[recallName] = flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 		var req tipstaff.RecallRequest
 		if err := json.Unmarshal(a.Input, &req); err != nil {
@@ -44,7 +44,7 @@ func (r *Runner) draftActs(p *program, acts map[string]flow.Activity) {
 // checkDraft reads what a model has answered: questions, or a plan that is checked
 // as one that somebody hands over, with what the run has frozen. A plan that can
 // be proposed is stored.
-func (r *Runner) checkDraft(ctx context.Context, p *program, reply string) (checked, error) {
+func (r *Runner) checkDraft(ctx context.Context, p *common, reply string) (checked, error) {
 	var members map[string]json.RawMessage
 	text := unfenced(reply)
 	if err := json.Unmarshal([]byte(text), &members); err != nil {
@@ -66,16 +66,12 @@ func (r *Runner) checkDraft(ctx context.Context, p *program, reply string) (chec
 	if err != nil || problems != nil {
 		return checked{Problems: problems}, err
 	}
-	frozen, err := r.freeze(ctx, made)
+	body, err := r.freeze(ctx, made)
 	if err != nil {
 		return checked{}, err
 	}
-	digest, err := r.Store.PutBlob(ctx, made.doc.Canonical())
-	if err != nil {
-		return checked{}, err
-	}
-	return checked{Revision: &revision{ProgramDigest: digest, IntentHash: made.doc.Intent.Hash(), Skill: made.doc.Skill,
-		SkillDigest: made.skills.taken[made.doc.Skill].Digest(), Bounds: made.bounds, Frozen: frozen}}, nil
+	next := body.asRevision(made.text.intent().Hash())
+	return checked{Revision: &next}, nil
 }
 
 func faulty(code, format string, args ...any) checked {
@@ -98,44 +94,44 @@ func unfenced(text string) string {
 
 // prepareDrafted checks a drafted plan and everything it needs. The problems are
 // for the model; an error is not its fault.
-func (r *Runner) prepareDrafted(p *program, src []byte) (*prepared, []draftProblem, error) {
-	made := &prepared{manifest: p.gate.Manifest, tools: p.gate.Tools, skills: &skillShelf{taken: p.skills}}
+func (r *Runner) prepareDrafted(p *common, src []byte) (*prepared, []draftProblem, error) {
+	made := &prepared{manifest: p.gate.Manifest, tools: p.gate.Tools, skills: &skillCatalog{taken: p.skills}}
 	made.resolver = resolver{manifest: made.manifest, tools: made.tools, skills: made.skills, chain: chain(nil).extend(p.draft.Skill)}
-	var problems []tipstaff.Problem
-	if made.doc, problems = plan.Check("plan", src, made.resolver); len(problems) > 0 {
+	doc, problems := plan.Check("plan", src, made.resolver)
+	if len(problems) > 0 {
 		return nil, toldOf(problems), nil
 	}
-	if made.doc.Skill != p.draft.Skill {
-		return nil, faulty("skill_mismatch", "the plan is for %s, not for %s", made.doc.Skill, p.draft.Skill).Problems, nil
+	made.text = planText{doc}
+	if doc.Skill != p.draft.Skill {
+		return nil, faulty("skill_mismatch", "the plan is for %s, not for %s", doc.Skill, p.draft.Skill).Problems, nil
 	}
-	given, err := declaredInputs(made.doc, p.inputs)
+	given, err := declaredInputs(doc, p.inputs)
 	if err != nil {
 		return nil, nil, err
 	}
-	if made.inputs, problems = made.doc.CheckInputs(given); len(problems) > 0 {
+	if made.inputs, problems = doc.CheckInputs(given); len(problems) > 0 {
 		return nil, toldOf(problems), nil
 	}
-	made.bounds = tipstaff.EffectiveBounds(p.draft.Bounds, tipstaff.Bounds(made.doc.Limits()), nil)
-	if above := tipstaff.Bounds(made.doc.Limits()).Above(p.draft.Bounds); len(above) > 0 {
+	made.bounds = tipstaff.EffectiveBounds(p.draft.Bounds, tipstaff.Bounds(doc.Limits()), nil)
+	if above := tipstaff.Bounds(doc.Limits()).Above(p.draft.Bounds); len(above) > 0 {
 		return nil, faulty("bounds_ceiling", "bounds go beyond those of the run: %s", strings.Join(above, ", ")).Problems, nil
 	}
 	if blocked := r.blocked(made); len(blocked) > 0 {
 		return nil, blocked, nil
 	}
-	for _, a := range p.crew.agents {
+	for _, a := range p.agents.settled {
 		made.costBound = a.Settings.CostBound
 	}
 	if made.live, err = r.manifest(); err != nil {
 		return nil, nil, err
 	}
-	if err := r.hire(made); err != nil {
+	if err := r.settleAgents(made); err != nil {
 		return nil, problemsOf(err), unlessInvalid(err)
 	}
-	lock, err := r.lock()
-	if err != nil {
+	if made.lock, err = r.lock(); err != nil {
 		return nil, nil, err
 	}
-	if err := made.preflight("plan", lock, r.Servers(made.manifest, r.Workspace, nil)); err != nil {
+	if err := made.preflight("plan", r.Servers(made.manifest, r.Workspace, nil)); err != nil {
 		return nil, problemsOf(err), unlessInvalid(err)
 	}
 	return made, nil, nil
@@ -179,7 +175,7 @@ func unlessInvalid(err error) error {
 // money below what the plan may spend.
 func (r *Runner) blocked(p *prepared) []draftProblem {
 	var all []draftProblem
-	for _, c := range p.doc.Intent.Constraints {
+	for _, c := range p.text.intent().Constraints {
 		switch {
 		case !c.Hard:
 		case c.Type == "deadline" && !c.By.IsZero() && !c.By.After(r.Now()):

@@ -1,9 +1,7 @@
 package runner
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +25,7 @@ func (j *judge) principals() {
 		if name, ok := strings.CutPrefix(b.OnBehalfOf, "token:"); ok {
 			hint = "; if that token could act for others, say so: verify --admin " + name
 		}
-		j.fault("principal", e.Seq, e.Path, "%s is signed on behalf of %q, who has no part in a run of %s%s", e.Kind, b.OnBehalfOf, j.program.draft.User, hint)
+		j.fault("principal", e.Seq, e.Path, "%s is signed on behalf of %q, who has no part in a run of %s%s", e.Kind, b.OnBehalfOf, j.draft.User, hint)
 	}
 }
 
@@ -36,7 +34,7 @@ func (j *judge) principals() {
 // that has dispatched it; the executor, for a gate that it closes by itself; and a token
 // that may act for others, which no journal says.
 func (j *judge) mayAct(who, via string) bool {
-	draft := &j.program.draft
+	draft := j.draft
 	kind, name, _ := strings.Cut(who, ":")
 	switch kind {
 	case "token":
@@ -69,30 +67,38 @@ func (r *Runner) admins(named []string) []string {
 	return named
 }
 
-// inputs checks that the program p, with which the run began, takes what it was given. A
+// inputs checks that the program with which the run began takes what it was given. A
 // fork has the inputs of its source: the program that they were given to is that of the
 // first in the line.
-func (j *judge) inputs(p *program) error {
-	given, err := attached(j.ctx, j.src, p.draft.Inputs)
+func (j *judge) inputs(draft *draftBody) error {
+	given, err := attached(j.ctx, j.src, draft.Inputs)
 	if err != nil {
 		return err
 	}
-	for p.draft.ForkOf != nil {
-		from := p.draft.ForkOf.Run
-		base, err := readDraft(j.ctx, j.src, from)
-		if err != nil {
+	for draft.ForkOf != nil {
+		from := draft.ForkOf.Run
+		if draft, err = readDraft(j.ctx, j.src, from); err != nil {
 			return err
 		}
-		had, err := attached(j.ctx, j.src, base.Inputs)
+		had, err := attached(j.ctx, j.src, draft.Inputs)
 		if err != nil {
 			return err
 		}
 		if !sameJSON(given, had) {
 			return fmt.Errorf("it was forked from run %s, but has other inputs: %s", from, differing(given, had))
 		}
-		p = &program{draft: *base}
 	}
-	want, err := p.takes(j.ctx, j.src, given)
+	var canonical []byte
+	if draft.ProgramDigest != "" {
+		if canonical, err = j.src.Blob(j.ctx, draft.ProgramDigest); err != nil {
+			return err
+		}
+	}
+	text, err := openDocument(draft.ProgramKind, draft.Skill, canonical)
+	if err != nil {
+		return err
+	}
+	want, err := text.takes(given)
 	if err != nil {
 		return fmt.Errorf("the program does not take its inputs: %w", err)
 	}
@@ -100,40 +106,4 @@ func (j *judge) inputs(p *program) error {
 		return fmt.Errorf("the program does not take its inputs as they are recorded: %s", differing(given, want))
 	}
 	return nil
-}
-
-// takes are inputs as the program that was handed over with them takes them, which is
-// how a draft has them. Those of a program that is still to be drafted are part of what
-// the model is asked.
-func (p *program) takes(ctx context.Context, src source, given json.RawMessage) (json.RawMessage, error) {
-	switch {
-	case p.draft.ProgramKind == kindPipeline:
-		var in pipelineInputs
-		if err := json.Unmarshal(given, &in); err != nil {
-			return nil, err
-		}
-		if err := checkThread(in.Thread); err != nil {
-			return nil, err
-		}
-		return in.check()
-	case p.draft.ProgramDigest == "":
-		return given, nil
-	case p.doc == nil:
-		canonical, err := src.Blob(ctx, p.draft.ProgramDigest)
-		if err == nil {
-			err = p.load(canonical)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(given, &all); err != nil {
-		return nil, err
-	}
-	want, problems := p.doc.CheckInputs(all)
-	if len(problems) > 0 {
-		return nil, errors.New(problems[0].Message)
-	}
-	return want, nil
 }

@@ -29,7 +29,7 @@ const linger = 10 * time.Minute
 
 // begin drives a run in this process until it ends, parks or is stopped. The
 // channel receives once.
-func (r *Runner) begin(run string, p *program, who person) (<-chan tipstaff.Driven, error) {
+func (r *Runner) begin(run string, p program, who person) (<-chan tipstaff.Driven, error) {
 	a := &active{launch: tipstaff.NewID(r.Now()).String(), done: make(chan struct{})}
 	r.mu.Lock()
 	_, twice := r.drives[run]
@@ -61,6 +61,18 @@ func (r *Runner) driving(run string) bool {
 	return ok
 }
 
+// MarkersOf is what to add to the environment of a process that works for a run, so
+// that it is known and ended as one of the run's. nil: this process does not drive it.
+func (r *Runner) MarkersOf(run tipstaff.ID) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.drives[run.String()]
+	if a == nil || r.Markers == nil {
+		return nil
+	}
+	return r.Markers(run.String(), a.launch)
+}
+
 // Wait returns when no drive of this process is under way.
 func (r *Runner) Wait() {
 	for {
@@ -79,14 +91,14 @@ func (r *Runner) Wait() {
 
 // drive takes the run as far as it goes. A run that waits for timers alone is
 // driven on when they are due.
-func (r *Runner) drive(run string, p *program, a *active, who person) tipstaff.Driven {
+func (r *Runner) drive(run string, p program, a *active, who person) tipstaff.Driven {
 	for {
 		now, out, err := r.driveOnce(run, p, a, who)
 		if err != nil {
 			return undriven(run, err)
 		}
 		p = now
-		if out.Terminal() && p.hasChildren() {
+		if out.Terminal() && p.shared().hasChildren() {
 			r.endChildren(run)
 		}
 		if out.Reason == string(tipstaff.ReplayMismatch) {
@@ -95,11 +107,11 @@ func (r *Runner) drive(run string, p *program, a *active, who person) tipstaff.D
 			}
 		}
 		if out.Status != flow.ParkedRun || len(out.Gates) > 0 || out.WakeAt.IsZero() {
-			return p.describe(out)
+			return p.shared().describe(out)
 		}
 		select {
 		case <-r.Stop.Done():
-			return p.describe(out)
+			return p.shared().describe(out)
 		case <-time.After(time.Until(out.WakeAt)):
 		}
 	}
@@ -107,23 +119,24 @@ func (r *Runner) drive(run string, p *program, a *active, who person) tipstaff.D
 
 // driveOnce drives the run in one go. Corrections may leave it with another
 // program than it was begun with.
-func (r *Runner) driveOnce(run string, p *program, a *active, who person) (*program, flow.Outcome, error) {
-	c, err := r.newCourse(run, p, a, who)
-	if err != nil {
+func (r *Runner) driveOnce(run string, p program, a *active, who person) (program, flow.Outcome, error) {
+	d := &drive{r: r, run: run, a: a, who: who}
+	var err error
+	if d.env, err = d.environ(p); err != nil {
 		return p, flow.Outcome{}, err
 	}
-	defer c.close()
+	defer d.close()
 	asker := r.newAsker(run, who)
 	defer asker.stop()
-	job := c.job()
+	job := d.job()
 	if who.present() {
 		job.Linger, job.Hopeless = linger, asker.hopeless
 	}
-	job, end := c.watched(job)
+	job, end := d.watched(job)
 	defer end()
 	defer r.hosts.leaveRun(run)
-	out, err := flow.New(&remembering{Log: heard{r.Store, r.hosts}, program: c.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(r.Stop, job)
-	return c.program(), ended(out), err
+	out, err := flow.New(&remembering{Log: heard{r.Store, r.hosts}, program: d.program}, &flow.Options{Now: r.Now, Grace: r.Grace}).Drive(r.Stop, job)
+	return d.program(), ended(out), err
 }
 
 // closeServers ends the drive's servers. When the grace of a stop is over, what
@@ -149,14 +162,15 @@ func (r *Runner) sweepOwn(run string, a *active, manager *tool.Manager) {
 	}
 }
 
-// activity makes tool calls. What the run froze can only be tightened by what
-// holds now: a call must pass both.
-func (p *program) activity(manager *tool.Manager) flow.Activity {
-	act := manager.Activity(p.gate)
+// toolActivity makes tool calls. What the run froze can only be tightened by what
+// holds now: a call must pass both. One that the frozen gate refuses is asked for all
+// the same, so that the refusal is recorded as its outcome.
+func toolActivity(manager *tool.Manager, gate *tool.Gate) flow.Activity {
+	act := manager.Activity(gate)
 	live := act.Check
 	act.Check = func(ctx context.Context, a flow.Attempt) error {
-		if refusal, ok := p.refused.Load(a.Path); ok {
-			return refusal.(*flow.Error)
+		if refusal, ok := a.Local.(*flow.Error); ok && refusal != nil {
+			return refusal
 		}
 		return live(ctx, a)
 	}
@@ -198,10 +212,10 @@ func describe(out flow.Outcome) tipstaff.Driven {
 }
 
 // describe also tells where a run that has not ended stands.
-func (p *program) describe(out flow.Outcome) tipstaff.Driven {
+func (c *common) describe(out flow.Outcome) tipstaff.Driven {
 	d := describe(out)
 	if !out.Terminal() {
-		d.State = p.chapter.state()
+		d.State = c.segment.state()
 	}
 	return d
 }

@@ -14,33 +14,26 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 )
 
-// stateAt is the Envelope of a pipeline run as it stood after a record (0: its
-// head), found by driving the program over what is recorded. It performs nothing.
-func stateAt(ctx context.Context, src source, run string, at int64) (*program, error) {
-	return replayed(ctx, src, run, at, nil)
+// stateAt is a pipeline run as it stood after a record (0: its head), found by driving
+// the program over what is recorded. It performs nothing.
+func stateAt(ctx context.Context, src source, run string, at int64) (*pipelineProgram, error) {
+	return stateUpTo(ctx, src, run, at, nil)
 }
 
-// stateOf is the Envelope of a pipeline run as it was at a boundary: what follows from
-// it by itself has not followed yet.
-func stateOf(ctx context.Context, src source, b *boundary) (*program, error) {
-	return replayed(ctx, src, b.run, b.seq, &b.turn)
+// stateOf is a pipeline run as it was at a boundary: what follows from it by itself has
+// not followed yet.
+func stateOf(ctx context.Context, src source, b *boundary) (*pipelineProgram, error) {
+	return stateUpTo(ctx, src, b.run, b.seq, &b.turn)
 }
 
-func replayed(ctx context.Context, src source, run string, at int64, turn *int64) (*program, error) {
-	draft, err := readDraft(ctx, src, run)
+func stateUpTo(ctx context.Context, src source, run string, at int64, turn *int64) (*pipelineProgram, error) {
+	opened, err := openProgramAt(ctx, src, run, at)
 	if err != nil {
 		return nil, err
 	}
-	if draft.ProgramKind != kindPipeline {
+	p, ok := opened.(*pipelineProgram)
+	if !ok {
 		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s is no pipeline: it has no Envelope", run)
-	}
-	c, err := chapterIn(ctx, src, run, at, draft)
-	if err != nil {
-		return nil, err
-	}
-	p, err := openChapter(ctx, src, &program{run: run, draft: *draft}, c)
-	if err != nil {
-		return nil, err
 	}
 	h, err := segmentOf(ctx, src, run, at)
 	if err != nil {
@@ -49,10 +42,10 @@ func replayed(ctx context.Context, src source, run string, at int64, turn *int64
 	switch {
 	case turn != nil:
 		p.state.StopAt(*turn)
-	case draft.Rollback != nil && !driven(h.Records):
+	case p.draft.Rollback != nil && !driven(h.Records):
 		p.state.StopRolledBack()
 	}
-	out, err := flow.Replay(h).Drive(ctx, p.replayed())
+	out, err := flow.Replay(h).Drive(ctx, replayed(p))
 	if err != nil {
 		return nil, err
 	}
@@ -63,20 +56,24 @@ func replayed(ctx context.Context, src source, run string, at int64, turn *int64
 	return p, nil
 }
 
-// envelopeOf is the Envelope of a run as it is now.
+// envelopeOf is the Envelope of a run as it is now, also of one that was never started.
 func (r *Runner) envelopeOf(ctx context.Context, run string) (*pipeline.Envelope, error) {
-	row, err := r.Store.Run(ctx, run)
+	p, err := openProgram(ctx, r.Store, run)
 	if err != nil {
 		return nil, err
 	}
-	if tipstaff.State(row.State) == tipstaff.Drafting && row.Kind == kindPipeline {
-		return r.draftEnvelope(ctx, run)
+	if _, ok := p.(*heldProgram); ok {
+		h, err := readHeld(ctx, r.Store, run)
+		if err != nil {
+			return nil, err
+		}
+		return h.env, nil
 	}
-	p, err := stateAt(ctx, r.Store, run, 0)
+	now, err := stateAt(ctx, r.Store, run, 0)
 	if err != nil {
 		return nil, err
 	}
-	return p.state, nil
+	return now.state, nil
 }
 
 // envelope is the artifact of that name.
@@ -168,17 +165,14 @@ func boundaryOf(ctx context.Context, src source, run, checkpoint string) (*bound
 		run, upTo = draft.ForkOf.Run, draft.ForkOf.Seq
 	}
 	var found *boundary
-	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		if upTo > 0 && s.Seq > upTo {
-			return errEnough
-		}
-		b, err := readBoundary(run, s)
+	err := eachEvent(ctx, src, run, upTo, func(e *tipstaff.Event) error {
+		b, err := readBoundary(run, e)
 		if err == nil && b != nil && b.turn == turn {
 			found = b
 		}
 		return err
 	})
-	if err != nil && err != errEnough {
+	if err != nil {
 		return nil, err
 	}
 	if found == nil {
@@ -188,19 +182,13 @@ func boundaryOf(ctx context.Context, src source, run, checkpoint string) (*bound
 }
 
 // readBoundary is the boundary that a record is; nil: it is none.
-func readBoundary(run string, s flow.Stored) (*boundary, error) {
-	if s.Kind != "" && s.Kind != string(tipstaff.KindTurnMerged) {
+func readBoundary(run string, e *tipstaff.Event) (*boundary, error) {
+	var b tipstaff.TurnMerged
+	if e.Kind != tipstaff.KindTurnMerged {
 		return nil, nil
 	}
-	e, err := tipstaff.ParseEvent(s.Bytes)
-	if err != nil || e.Kind != tipstaff.KindTurnMerged {
-		return nil, err
-	}
-	var b tipstaff.TurnMerged
-	if err := json.Unmarshal(e.Body, &b); err != nil {
-		return nil, err
-	}
-	return &boundary{run: run, seq: s.Seq, turn: b.Turn, digest: b.Digest}, nil
+	err := json.Unmarshal(e.Body, &b)
+	return &boundary{run: run, seq: e.Seq, turn: b.Turn, digest: b.Digest}, err
 }
 
 // envelopeAt is the Envelope at a checkpoint. It must be the one that was recorded.
@@ -222,8 +210,9 @@ func (r *Runner) graph(ctx context.Context, id tipstaff.ID, format string) ([]by
 	if err != nil {
 		return nil, err
 	}
-	if p.pipe == nil {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; run %s is a %s", id, p.doc.Kind)
+	text, ok := p.shared().text.(pipelineText)
+	if !ok || text.Pipeline == nil {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; run %s is a %s", id, p.shared().text.described().Kind)
 	}
 	counts := map[pipeline.Edge]int64{}
 	moves, err := tipstaff.Transitions(ctx, r, id)
@@ -235,5 +224,5 @@ func (r *Runner) graph(ctx context.Context, id tipstaff.ID, format string) ([]by
 			counts[pipeline.Edge{From: t.From, To: t.To}]++
 		}
 	}
-	return drawn(p.pipe, format, counts)
+	return text.drawn(format, counts)
 }

@@ -16,13 +16,21 @@ import (
 // finish is the terminal envelope of a run that its owner ends. It adds up what
 // the store holds: the engine has made everything before it durable. What cannot
 // be read back cannot be signed for either: then the run is not ended.
-func (r *Runner) finish(p *program, out flow.Outcome) ([]flow.Draft, error) {
+func (r *Runner) finish(p program, out flow.Outcome) ([]flow.Draft, error) {
 	ctx := context.Background()
-	a, _, err := accountOf(ctx, r.Store, p.run)
+	drafts, err := r.ending(ctx, p, ended(out))
+	if err != nil {
+		return nil, err
+	}
+	drafts[len(drafts)-1].Beside, err = p.beside(ctx, r, ended(out))
+	return drafts, err
+}
+
+func (r *Runner) ending(ctx context.Context, p program, out flow.Outcome) ([]flow.Draft, error) {
+	a, _, err := accountOf(ctx, r.Store, p.shared().run)
 	if err != nil {
 		return nil, fmt.Errorf("the records of the run cannot be read back to end it: %w", err)
 	}
-	out = ended(out)
 	switch out.Status {
 	case flow.Completed:
 		return r.attest(ctx, p, a, out)
@@ -30,7 +38,7 @@ func (r *Runner) finish(p *program, out flow.Outcome) ([]flow.Draft, error) {
 		return []flow.Draft{r.cancelled(p, a, out, declineOr(out.Err, a.cancelRequest()))}, nil
 	}
 	f := failureOf(out.Err)
-	body := map[string]any{"reason": f.Reason, "message": f.Message, "cited": p.cited(),
+	body := map[string]any{"reason": f.Reason, "message": f.Message, "cited": p.shared().cited(),
 		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentFail)}
 	maps.Copy(body, p.terminal(out))
 	if f.Code != "" {
@@ -42,16 +50,16 @@ func (r *Runner) finish(p *program, out flow.Outcome) ([]flow.Draft, error) {
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentFail), From: journal.Executor, Body: flow.JSON(body)}}, nil
 }
 
-func (r *Runner) attest(ctx context.Context, p *program, a *account, out flow.Outcome) ([]flow.Draft, error) {
+func (r *Runner) attest(ctx context.Context, p program, a *account, out flow.Outcome) ([]flow.Draft, error) {
 	var res plan.Result
 	if err := json.Unmarshal(out.Value, &res); err != nil {
-		return r.finish(p, flow.Outcome{Status: flow.Failed, Err: fmt.Errorf("the result of the walk cannot be read: %w", err), Used: out.Used, Limit: out.Limit})
+		return r.ending(ctx, p, flow.Outcome{Status: flow.Failed, Err: fmt.Errorf("the result of the walk cannot be read: %w", err), Used: out.Used, Limit: out.Limit})
 	}
 	digest, err := r.Store.PutBlob(ctx, canonical(res.Outputs))
 	if err != nil {
 		return nil, fmt.Errorf("the outputs of the run cannot be stored: %w", err)
 	}
-	body := map[string]any{"outcome": res.Outcome, "outputs_digest": digest, "cited": p.cited(),
+	body := map[string]any{"outcome": res.Outcome, "outputs_digest": digest, "cited": p.shared().cited(),
 		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentAttest)}
 	maps.Copy(body, p.terminal(out))
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAttest), From: journal.Executor, Body: flow.JSON(body)}}, nil
@@ -80,17 +88,9 @@ type cancelBody struct {
 
 // cancelled is the envelope that settles a cancelled run: signed by the
 // executor for whoever asked.
-func (r *Runner) cancelled(p *program, a *account, out flow.Outcome, req cancelBody) flow.Draft {
-	body := map[string]any{"reason": req.Reason, "via": cmp.Or(req.via, "command"), "cited": p.cited(), "on_behalf_of": req.Actor,
+func (r *Runner) cancelled(p program, a *account, out flow.Outcome, req cancelBody) flow.Draft {
+	body := map[string]any{"reason": req.Reason, "via": cmp.Or(req.via, "command"), "cited": p.shared().cited(), "on_behalf_of": req.Actor,
 		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentCancel)}
 	maps.Copy(body, p.terminal(out))
 	return flow.Draft{Kind: string(tipstaff.KindIntentCancel), From: journal.Executor, Body: flow.JSON(body)}
-}
-
-// cited are the items of the memory that the run has used.
-func (p *program) cited() []string {
-	if p.chapter.Recalled == nil {
-		return []string{}
-	}
-	return p.chapter.Recalled
 }

@@ -38,52 +38,29 @@ func (r *Runner) Get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error)
 // status derives what surfaces show from the row, the fold kept in it and the
 // records since.
 func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error) {
-	at, err := r.foldAt(ctx, row)
+	fold, head, err := r.foldAt(ctx, row)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	fold := at.fold
 	gates, err := r.openGates(ctx, row.ID, fold)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
 	name := r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program))
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: name, State: tipstaff.State(row.State), Head: at.head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: name, State: tipstaff.State(row.State), Head: head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
 	facts.Launching = row.Epoch == 0 && !facts.Queued && r.driving(row.ID) // it takes the lease in a moment
 	return tipstaff.Status(facts, fold, gates, r.Now()), nil
 }
 
-// folded is what the records of a run add up to, and the hash of the last of them. It
-// is not changed any more.
-type folded struct {
-	fold *tipstaff.Fold
-	head string
-}
-
-// foldAt is the fold of all that a run has recorded. The hash of a record stands for all
-// before it, so that what was added up for it once holds for good.
-func (r *Runner) foldAt(ctx context.Context, row flow.Row) (folded, error) {
-	if at, known := r.folds.get(row.ID + row.HeadHash); known {
-		return at, nil
+// foldAt is the fold of all that a run has recorded, and the hash of its last record:
+// what is kept in the row, and the records since.
+func (r *Runner) foldAt(ctx context.Context, row flow.Row) (fold *tipstaff.Fold, head string, err error) {
+	fold, head = new(tipstaff.Fold), row.HeadHash
+	if len(row.Fold) > 0 && json.Unmarshal(row.Fold, fold) != nil {
+		*fold = tipstaff.Fold{}
 	}
-	fold := new(tipstaff.Fold)
-	if len(row.Fold) > 0 {
-		if err := json.Unmarshal(row.Fold, fold); err != nil {
-			*fold = tipstaff.Fold{}
-		}
-	}
-	head, err := r.foldOn(ctx, row, fold)
-	at := folded{fold, head}
-	if err == nil {
-		r.folds.put(row.ID+head, at)
-	}
-	return at, err
-}
-
-// foldOn adds the records since the fold was kept, and returns the hash of the last.
-func (r *Runner) foldOn(ctx context.Context, row flow.Row, fold *tipstaff.Fold) (head string, err error) {
-	if head = row.HeadHash; fold.Seq == row.Head {
-		return head, nil // of most runs: a question that clients ask often is spared the reading
+	if fold.Seq == row.Head {
+		return fold, head, nil
 	}
 	err = eachRecord(ctx, r.Store, row.ID, fold.Seq, func(s flow.Stored) error {
 		e, err := tipstaff.ParseEvent(s.Bytes)
@@ -94,7 +71,7 @@ func (r *Runner) foldOn(ctx context.Context, row flow.Row, fold *tipstaff.Fold) 
 		head = journal.Hash(s.Hash).String()
 		return nil
 	})
-	return head, err
+	return fold, head, err
 }
 
 // openGates are those of a run. The fold counts as open all that are, and besides
@@ -126,16 +103,12 @@ func (r *Runner) alive(row flow.Row) bool {
 
 // programName is the name of a program. What cannot be read has none.
 func (r *Runner) programName(ctx context.Context, digest string) string {
-	if name, known := r.names.get(digest); known {
-		return name
-	}
 	src, err := r.Store.Blob(ctx, digest)
 	if err != nil {
 		return ""
 	}
 	var program struct{ Name string }
 	_ = json.Unmarshal(src, &program) // a plan need not have a name
-	r.names.put(digest, program.Name)
 	return program.Name
 }
 

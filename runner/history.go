@@ -8,6 +8,46 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
+// pageSize is how many records are asked for at once while a whole run is read.
+const pageSize = 1000
+
+// eachRecord gives f the records after a cursor, page by page.
+func eachRecord(ctx context.Context, src source, run string, after int64, f func(flow.Stored) error) error {
+	for {
+		records, err := src.Records(ctx, run, after, pageSize)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			if err := f(records[i]); err != nil {
+				return err
+			}
+		}
+		if len(records) < pageSize {
+			return nil
+		}
+		after = records[len(records)-1].Seq
+	}
+}
+
+// eachEvent is eachRecord up to record upTo (0: the head), for whoever needs them parsed.
+func eachEvent(ctx context.Context, src source, run string, upTo int64, f func(*tipstaff.Event) error) error {
+	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
+		if upTo > 0 && s.Seq > upTo {
+			return errEnough
+		}
+		e, err := tipstaff.ParseEvent(s.Bytes)
+		if err != nil {
+			return err
+		}
+		return f(&e)
+	})
+	if err == errEnough {
+		return nil
+	}
+	return err
+}
+
 // trace is all that is recorded of a run, for replaying and judging it.
 type trace struct {
 	base    []flow.Record // of a fork: what it inherits
@@ -20,25 +60,16 @@ type trace struct {
 // of its source that it inherits.
 func readTrace(ctx context.Context, src source, run string, upTo int64) (*trace, error) {
 	t := &trace{}
-	err := eachReading(ctx, src, run, func(r *reading) error {
-		if upTo > 0 && r.Seq > upTo {
-			return errEnough
-		}
-		return t.add(r)
-	})
-	if err != nil && err != errEnough {
+	if err := eachEvent(ctx, src, run, upTo, t.add); err != nil {
 		return nil, err
 	}
 	return t, t.complete(ctx, src)
 }
 
-func (t *trace) add(r *reading) error {
-	e, err := r.event()
-	if err == nil {
-		t.events = append(t.events, e)
-		t.records = append(t.records, recordOf(&e))
-	}
-	return err
+func (t *trace) add(e *tipstaff.Event) error {
+	t.events = append(t.events, *e)
+	t.records = append(t.records, recordOf(e))
+	return nil
 }
 
 // complete adds what does not stand in the run's own records.

@@ -12,7 +12,6 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
-	"github.com/tipstaff/tipstaff/plan"
 )
 
 // A pipeline may be held as a draft before it is run: made, changed as often as one
@@ -43,12 +42,13 @@ func (r *Runner) hold(ctx context.Context, req tipstaff.StartRequest) (tipstaff.
 	if req.DryRun {
 		return started, nil
 	}
-	body, err := r.heldBody(ctx, p, req)
+	body, err := r.freeze(ctx, p)
 	if err != nil {
 		return started, explain(err, tipstaff.ID{})
 	}
+	body.Title, body.Hold, body.Asks = req.Title, true, asksOf(ctx, brings(req))
 	started.Run = tipstaff.NewID(r.Now())
-	err = r.store(ctx, started.Run, body, p.doc, nil)
+	err = r.store(ctx, started.Run, body, p.text, nil)
 	if errors.Is(err, flow.ErrRequestKnown) {
 		started.Run, err = r.sameRequest(ctx, body)
 		started.Existed = err == nil
@@ -68,7 +68,7 @@ func (r *Runner) prepareHeld(req tipstaff.StartRequest) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	have, err := r.stock(manifest)
+	p, err := r.newPrepared(manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -76,25 +76,10 @@ func (r *Runner) prepareHeld(req tipstaff.StartRequest) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{manifest: manifest, tools: have.tools, skills: have.skills, doc: plan.Standing(kindPipeline, "", nil, nil),
-		crew: crew{agents: map[string]settledAgent{}}, status: in.status(r.Now()),
-		bounds: tipstaff.EffectiveBounds(manifest.Ceiling(), limitsOf(nil), req.Bounds)}
+	p.text, p.status = pipelineText{}, in.status(r.Now())
+	p.bounds = tipstaff.EffectiveBounds(manifest.Ceiling(), limitsOf(nil), req.Bounds)
 	p.inputs, err = in.check()
 	return p, err
-}
-
-// heldBody is the intent.draft of a draft, with its program and what that needs
-// stored.
-func (r *Runner) heldBody(ctx context.Context, p *prepared, req tipstaff.StartRequest) (draftBody, error) {
-	frozen, err := r.freeze(ctx, p)
-	if err != nil {
-		return draftBody{}, err
-	}
-	body := draftBody{ProgramKind: kindPipeline, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title, Pipeline: p.status, Hold: true, Asks: asksOf(ctx, brings(req))}
-	if p.pipe != nil {
-		body.ProgramDigest, err = r.Store.PutBlob(ctx, p.doc.Canonical())
-	}
-	return body, err
 }
 
 // sameRequest is the run that a request has made, if it was made of the same.
@@ -265,7 +250,7 @@ func (r *Runner) startHead(ctx context.Context, req tipstaff.StartRequest) (tips
 	if err != nil {
 		return tipstaff.Started{}, explain(err, req.Run)
 	}
-	started := p.started()
+	started := p.shared().started()
 	started.Done, err = r.begin(run, p, person{yes: req.Yes, ask: req.Ask})
 	return started, explain(err, req.Run)
 }
@@ -308,19 +293,19 @@ func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.StartRequest) erro
 		if update != nil {
 			drafts = append(drafts, update.draft())
 		}
-		p := &program{run: h.run, draft: h.draft, chapter: chapter{pipe: true}}
 		canonical, err := r.Store.Blob(ctx, h.draft.ProgramDigest)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.load(canonical); err != nil {
+		text, err := openPipelineText(canonical)
+		if err != nil {
 			return nil, err
 		}
-		accepted := r.accepted(ctx, h.draft, p.doc, via(req))
-		next := h.chapter(p.doc.Intent.Hash(), accepted[0].ID)
-		drafts = append(append(drafts, compiled(h.draft.ProgramDigest, p.doc)), accepted...)
+		accepted := r.accepted(ctx, h.draft, text, via(req))
+		next := h.segment(text.intent().Hash(), accepted[0].ID)
+		drafts = append(append(drafts, compiled(h.draft.ProgramDigest, text)), accepted...)
 		return append(drafts, flow.Draft{Kind: string(tipstaff.KindRunContinued), Body: flow.JSON(map[string]any{
-			"state": next, "used": h.used, "limit": p.ledgerLimits(), "wall_ms": 0})}), nil
+			"state": next, "used": h.used, "limit": text.limits(h.draft.Bounds), "wall_ms": 0})}), nil
 	})
 }
 
@@ -343,16 +328,14 @@ func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartR
 		if err != nil {
 			return nil, err
 		}
-		if p.pipe == nil {
+		if _, ok := p.text.(pipelineText); !ok {
 			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is no pipeline", req.Name)
 		}
-		if h.draft.Frozen, err = r.freeze(ctx, p); err != nil {
+		body, err := r.freeze(ctx, p)
+		if err != nil {
 			return nil, err
 		}
-		if h.draft.ProgramDigest, err = r.Store.PutBlob(ctx, p.doc.Canonical()); err != nil {
-			return nil, err
-		}
-		h.draft.Bounds, h.draft.Asks = p.bounds, asksOf(ctx, brings(req))
+		h.draft.ProgramDigest, h.draft.Frozen, h.draft.Bounds, h.draft.Asks = body.ProgramDigest, body.Frozen, body.Bounds, asksOf(ctx, brings(req))
 	case h.draft.ProgramDigest == "":
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the draft has no pipeline, and none was given").
 			WithHint("give one with the request")
@@ -448,9 +431,9 @@ func (in *pipelineInputs) asGiven() map[string]json.RawMessage {
 }
 
 // compiled is the envelope by which a program is known.
-func compiled(digest string, doc *plan.Document) flow.Draft {
+func compiled(digest string, doc document) flow.Draft {
 	return flow.Draft{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(map[string]any{
-		"intent": doc.Intent.JSON(), "intent_hash": doc.Intent.Hash(), "program_digest": digest, "attempts": 0})}
+		"intent": doc.intent().JSON(), "intent_hash": doc.intent().Hash(), "program_digest": digest, "attempts": 0})}
 }
 
 // statusIn is where a run belongs: without an Envelope or a thread of others, to its

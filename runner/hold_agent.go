@@ -46,18 +46,12 @@ func (r *Runner) startAgent(ctx context.Context, req tipstaff.StartRequest) (tip
 	if err := r.createAgent(ctx, made, h, p, req); err != nil {
 		return started, explain(err, req.Run)
 	}
-	started.Run = made
-	frozen, err := openProgram(ctx, r.Store, made.String())
-	if err != nil {
-		return started, explain(err, made)
-	}
-	started.Done, err = r.begin(made.String(), frozen, person{yes: req.Yes, ask: req.Ask})
-	return started, explain(err, made)
+	return r.beginNew(ctx, made, started, person{yes: req.Yes, ask: req.Ask})
 }
 
 // prepareAgent makes a pipeline of one agent, which begins with what the draft holds.
 func (r *Runner) prepareAgent(ctx context.Context, h *held, req tipstaff.StartRequest) (*prepared, error) {
-	doc, err := h.loneAgent(ctx, r.Store, req.Agent)
+	doc, err := h.singleAgent(ctx, r.Store, req.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +73,8 @@ func (r *Runner) prepareAgent(ctx context.Context, h *held, req tipstaff.StartRe
 	return r.prepare(tipstaff.StartRequest{Program: doc, Name: "agent " + req.Agent.Name, NoFiles: true, Inputs: inputs, Bounds: h.remains()})
 }
 
-// loneAgent is the document of a pipeline that has one agent and nobody to route to.
-func (h *held) loneAgent(ctx context.Context, src source, a *tipstaff.SingleAgent) ([]byte, error) {
+// singleAgent is the document of a pipeline that has one agent and nobody to route to.
+func (h *held) singleAgent(ctx context.Context, src source, a *tipstaff.SingleAgent) ([]byte, error) {
 	whole := map[string]json.RawMessage{"kind": flow.JSON(kindPipeline), "name": flow.JSON("agent")}
 	var agent map[string]json.RawMessage
 	if h.draft.ProgramDigest != "" {
@@ -143,27 +137,26 @@ func (h *held) remains() tipstaff.Bounds {
 
 // createAgent stores the run, and beside it that it works on the draft.
 func (r *Runner) createAgent(ctx context.Context, made tipstaff.ID, h *held, p *prepared, req tipstaff.StartRequest) error {
-	frozen, err := r.freeze(ctx, p)
+	body, err := r.freeze(ctx, p)
 	if err != nil {
 		return err
 	}
-	program, err := r.Store.PutBlob(ctx, p.doc.Canonical())
-	if err != nil {
-		return err
-	}
-	body := draftBody{ProgramKind: kindPipeline, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title,
-		Pipeline: p.status, Parent: &parentBody{Run: h.run, Relation: relationAgent}, Asks: cmp.Or(h.draft.Asks, asksOf(ctx, true))}
-	more := r.accepted(ctx, body, p.doc, via(req))
+	body.Title, body.Parent, body.Asks = req.Title, &parentBody{Run: h.run, Relation: relationAgent}, cmp.Or(h.draft.Asks, asksOf(ctx, true))
+	more := r.accepted(ctx, body, p.text, via(req))
 	lock := &updateBody{Version: h.version, Changed: []string{}, By: changer(ctx), Locked: made.String()}
 	more[len(more)-1].Beside = &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{lock.draft()})}
-	return r.store(ctx, made, body, p.doc, more)
+	return r.store(ctx, made, body, p.text, more)
 }
 
-// merging puts what came of a single agent's run into its draft, beside the record
-// that ends it; nil: the run is none. p stands where the run ends.
-func (r *Runner) merging(ctx context.Context, p *program, out flow.Outcome) (*flow.Beside, error) {
-	if !p.lone() {
+// beside puts what came of a single agent's run into its draft. It follows from the
+// records, whoever ends the run.
+func (p *pipelineProgram) beside(ctx context.Context, r *Runner, out flow.Outcome) (*flow.Beside, error) {
+	if !p.draft.single() {
 		return nil, nil
+	}
+	stands, err := stateAt(ctx, r.Store, p.run, 0)
+	if err != nil {
+		return nil, err
 	}
 	h, err := readHeld(ctx, r.Store, p.draft.Parent.Run)
 	if err != nil {
@@ -172,7 +165,7 @@ func (r *Runner) merging(ctx context.Context, p *program, out flow.Outcome) (*fl
 	if h.locked != p.run {
 		return nil, fmt.Errorf("draft %s is not locked by run %s", h.run, p.run)
 	}
-	u, err := h.changed(p.brought(out), "run:"+p.run)
+	u, err := h.changed(stands.result(out), "run:"+p.run)
 	if err != nil {
 		return nil, err
 	}
@@ -180,24 +173,12 @@ func (r *Runner) merging(ctx context.Context, p *program, out flow.Outcome) (*fl
 	return &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{u.draft()})}, nil
 }
 
-// finishBeside is finish, and for a single agent's run what its draft is given.
-func (r *Runner) finishBeside(p *program, out flow.Outcome) ([]flow.Draft, error) {
-	drafts, err := r.finish(p, out)
-	if err != nil || !p.lone() {
-		return drafts, err
-	}
-	drafts[len(drafts)-1].Beside, err = r.merging(context.Background(), p, ended(out))
-	return drafts, err
-}
+// single reports whether the run is that of a single agent.
+func (b *draftBody) single() bool { return b.Parent != nil && b.Parent.Relation == relationAgent }
 
-// lone reports whether the run is that of a single agent.
-func (p *program) lone() bool {
-	return p.draft.Parent != nil && p.draft.Parent.Relation == relationAgent
-}
-
-// brought is what a single agent's run gives to its draft: its output, if it came to
+// result is what a single agent's run gives to its draft: its output, if it came to
 // one, what it has changed in the metadata, and what it has used.
-func (p *program) brought(out flow.Outcome) *change {
+func (p *pipelineProgram) result(out flow.Outcome) *change {
 	e, used := p.state, out.Used
 	c := &change{Hops: used[tipstaff.BoundAgentHops], Usage: &tipstaff.Usage{LLMCalls: used[tipstaff.BoundModelCalls], ToolCalls: used[tipstaff.BoundToolCalls],
 		TokensIn: min(e.TokensIn, used[tipstaff.BoundTokens]), CostUSD: used[tipstaff.BoundCostUSD]}}
@@ -223,7 +204,7 @@ func (p *program) brought(out flow.Outcome) *change {
 }
 
 // given is the metadata that the run began with, as it is encoded.
-func (p *program) given() map[string][]byte {
+func (p *pipelineProgram) given() map[string][]byte {
 	var in pipelineInputs
 	had := map[string][]byte{}
 	if json.Unmarshal(p.inputs, &in) != nil {
@@ -243,22 +224,4 @@ func via(req tipstaff.StartRequest) string {
 		return "command"
 	}
 	return req.AcceptVia
-}
-
-// besideCancel is what comes with the end of a run that is settled without being
-// driven: of a single agent's run, what its draft is given. A draft on which such a
-// run works cannot be ended.
-func (r *Runner) besideCancel(ctx context.Context, p *program, out flow.Outcome) (*flow.Beside, error) {
-	if p.chapter.Phase == phaseHold {
-		_, err := r.openHeld(ctx, p.run)
-		return nil, err
-	}
-	if !p.lone() {
-		return nil, nil
-	}
-	stands, err := stateAt(ctx, r.Store, p.run, 0)
-	if err != nil {
-		return nil, err
-	}
-	return r.merging(ctx, stands, out)
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,9 +13,30 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 )
 
-// phaseHold is the chapter of a pipeline run that is a draft: it is changed by those
+// phaseHold is the segment of a pipeline run that is a draft: it is changed by those
 // who hold it, and nothing of it is driven.
 const phaseHold = "hold"
+
+// heldProgram is that of a draft.
+type heldProgram struct{ *common }
+
+func (p *heldProgram) root() string                             { return "" }
+func (p *heldProgram) terminal(out flow.Outcome) map[string]any { return pipelineEnd(out) }
+func (p *heldProgram) count(a *account, ev *evidence)           { a.countStages(ev) }
+
+func (p *heldProgram) flow(flow.Context, json.RawMessage) (json.RawMessage, error) {
+	return nil, errors.New("a draft is not driven")
+}
+
+func (p *heldProgram) next(context.Context, *transition, json.RawMessage, bool) error {
+	return errors.New("a draft does not go on by itself")
+}
+
+// beside: a draft on which a single agent works cannot be ended.
+func (p *heldProgram) beside(ctx context.Context, r *Runner, _ flow.Outcome) (*flow.Beside, error) {
+	_, err := r.openHeld(ctx, p.run)
+	return nil, err
+}
 
 // updateBody is draft.updated: what changed, and where the draft stands then.
 type updateBody struct {
@@ -233,18 +255,9 @@ func saturate(a, b int64) int64 {
 	return 1<<63 - 1
 }
 
-// draftEnvelope is the Envelope of a run that is a draft.
-func (r *Runner) draftEnvelope(ctx context.Context, run string) (*pipeline.Envelope, error) {
-	h, err := readHeld(ctx, r.Store, run)
-	if err != nil {
-		return nil, err
-	}
-	return h.env, nil
-}
-
-// chapter is what a draft that is started goes on with.
-func (h *held) chapter(intentHash, acceptedBy string) chapter {
-	return chapter{Phase: phaseWalk, Latest: 1, pipe: true, Begins: pipeline.EncodeEnvelope(h.env),
+// segment is what a draft that is started goes on with.
+func (h *held) segment(intentHash, acceptedBy string) segment {
+	return segment{Phase: phaseWalk, Latest: 1, Begins: pipeline.EncodeEnvelope(h.env),
 		Revision: revision{Number: 1, ProgramDigest: h.draft.ProgramDigest, IntentHash: intentHash, AcceptedBy: acceptedBy,
 			Bounds: h.draft.Bounds, Frozen: h.draft.Frozen, Asks: h.draft.Asks}}
 }

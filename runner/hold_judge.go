@@ -8,28 +8,28 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// judgeHeld checks the part of a run in which it was a draft: every change counts on
+// verify checks the part of a run in which it was a draft: every change counts on
 // from the one before, and what was started is what they add up to.
-func (j *judge) judgeHeld(parts []part) string {
+func (p *heldProgram) verify(j *judge, parts []part, _ func(tipstaff.Event)) (outcome string, more bool) {
 	was := &parts[0]
 	events, err := j.attached(was.events)
 	if err == nil {
-		err = j.changes(was.program, events)
+		err = j.changes(p.common, events)
 	}
 	if err != nil {
 		j.fault("draft_mismatch", was.events[0].Seq, "", "%v", err)
-		return string(flow.Interrupted)
+		return string(flow.Interrupted), true
 	}
 	if len(parts) > 1 {
-		j.begun(was.program, events, &parts[1].events[0])
-		return string(flow.ParkedRun)
+		j.begun(p.common, events, &parts[1].events[0])
+		return string(flow.ParkedRun), true
 	}
 	if was.history.Ended != "" {
-		j.ending(was.history, was.program, flow.Outcome{Status: was.history.Ended})
+		j.ending(was.history, p, flow.Outcome{Status: was.history.Ended})
 		j.cancel(nil)
-		return string(was.history.Ended)
+		return string(was.history.Ended), true
 	}
-	return string(flow.ParkedRun)
+	return string(flow.ParkedRun), true
 }
 
 // attached are records with their payloads.
@@ -45,7 +45,7 @@ func (j *judge) attached(events []tipstaff.Event) ([]tipstaff.Event, error) {
 }
 
 // changes follows a draft from record to record.
-func (j *judge) changes(p *program, events []tipstaff.Event) error {
+func (j *judge) changes(p *common, events []tipstaff.Event) error {
 	h, err := foldHeld(j.ctx, j.src, p.run, &p.draft, nil)
 	if err != nil {
 		return err
@@ -84,13 +84,13 @@ func (j *judge) change(e *tipstaff.Event, u *updateBody, h *held, had int64, loc
 		j.fault("draft_mismatch", e.Seq, "", "it is changed by run %q while it is locked by run %q", u.Unlocked, locked)
 	}
 	if u.Unlocked != "" {
-		j.agentBrought(e, u)
+		j.agentResult(e, u)
 	}
 }
 
-// agentBrought checks that a draft was given what the run of a single agent came to.
+// agentResult checks that a draft was given what the run of a single agent came to.
 // An export of the draft does not have that run.
-func (j *judge) agentBrought(e *tipstaff.Event, u *updateBody) {
+func (j *judge) agentResult(e *tipstaff.Event, u *updateBody) {
 	store, ok := j.src.(rows)
 	if !ok {
 		return
@@ -111,14 +111,14 @@ func (j *judge) agentBrought(e *tipstaff.Event, u *updateBody) {
 		return
 	}
 	used, _ := flow.Totals(h, p.limits)
-	if want := flow.JSON(p.brought(flow.Outcome{Status: flow.Status(row.State), Used: used})); !sameJSON(u.Value, want) {
+	if want := flow.JSON(p.result(flow.Outcome{Status: flow.Status(row.State), Used: used})); !sameJSON(u.Value, want) {
 		j.fault("draft_mismatch", e.Seq, "", "from run %s: %s", u.Unlocked, differing(u.Value, want))
 	}
 }
 
 // begun checks that a run began with its draft, and with the program and the bounds
 // that were accepted for it.
-func (j *judge) begun(p *program, events []tipstaff.Event, continued *tipstaff.Event) {
+func (j *judge) begun(p *common, events []tipstaff.Event, continued *tipstaff.Event) {
 	h, err := foldHeld(j.ctx, j.src, p.run, &p.draft, events)
 	if err != nil {
 		j.fault("draft_mismatch", continued.Seq, "", "%v", err)
@@ -153,7 +153,7 @@ func (j *judge) begun(p *program, events []tipstaff.Event, continued *tipstaff.E
 	}
 	_ = json.Unmarshal(continued.Body, &b) // it was read before
 	state, err := attached(j.ctx, j.src, b.State)
-	if want := flow.JSON(h.chapter(proposed.IntentHash, proposed.AcceptedBy)); err != nil || !sameJSON(state, want) {
+	if want := flow.JSON(h.segment(proposed.IntentHash, proposed.AcceptedBy)); err != nil || !sameJSON(state, want) {
 		j.fault("draft_mismatch", continued.Seq, "", "%s", differing(state, want))
 	}
 }

@@ -23,11 +23,11 @@ const (
 
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
-// hostDesk is where the stages of pipelines meet the hosts that serve their agents.
+// hostPool is where the stages of pipelines meet the hosts that serve their agents.
 // It knows who is attached and which call is where, and nothing that must outlive
 // the process: a call whose drive is over is forgotten, and what still comes of it
 // is late.
-type hostDesk struct {
+type hostPool struct {
 	store  flow.Store
 	absent time.Duration // how long a once call waits for the host that it was lost with
 	grace  time.Duration // how long one that was told to stop may still answer
@@ -40,20 +40,20 @@ type hostDesk struct {
 	moved chan struct{}          // closed, and made anew, when a host came or left, or has room
 }
 
-func newHostDesk(store flow.Store) *hostDesk {
-	return &hostDesk{store: store, absent: time.Minute, grace: cancelGrace, calls: map[string]*remoteCall{}, moved: make(chan struct{})}
+func newHostPool(store flow.Store) *hostPool {
+	return &hostPool{store: store, absent: time.Minute, grace: cancelGrace, calls: map[string]*remoteCall{}, moved: make(chan struct{})}
 }
 
 // host is one that is attached.
 type host struct {
-	desk   *hostDesk
+	pool   *hostPool
 	user   string // whose token attached it
 	id     string
 	agents map[string]*hosted
 	gone   chan struct{} // closed when it has left
 	more   chan struct{} // one place: there are orders
 
-	// Under the desk's lock:
+	// Under the pool's lock:
 	orders   []tipstaff.HostOrder
 	draining bool
 	left     bool
@@ -66,7 +66,7 @@ type hosted struct {
 }
 
 var (
-	_ tipstaff.Hosts = (*hostDesk)(nil)
+	_ tipstaff.Hosts = (*hostPool)(nil)
 	_ tipstaff.Host  = (*host)(nil)
 )
 
@@ -75,11 +75,11 @@ func (r *Runner) Hosts() tipstaff.Hosts { return r.hosts }
 
 // Register implements [tipstaff.Hosts]. A host that comes back while its former
 // attachment still stands takes its place.
-func (d *hostDesk) Register(ctx context.Context, reg tipstaff.HostRegistration) (tipstaff.Host, error) {
+func (d *hostPool) Register(ctx context.Context, reg tipstaff.HostRegistration) (tipstaff.Host, error) {
 	if err := may(ctx, tipstaff.ScopeHost); err != nil {
 		return nil, err
 	}
-	h := &host{desk: d, user: userOf(ctx), id: reg.HostID, gone: make(chan struct{}), more: make(chan struct{}, 1)}
+	h := &host{pool: d, user: userOf(ctx), id: reg.HostID, gone: make(chan struct{}), more: make(chan struct{}, 1)}
 	var err error
 	if h.agents, err = hostedAgents(reg); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func strictness(c flow.Class) int {
 
 // conflict finds an agent that others of the user serve with another effect class:
 // then nobody could say what may be done about a lost call. Called with mu held.
-func (d *hostDesk) conflict(h *host) error {
+func (d *hostPool) conflict(h *host) error {
 	for _, other := range d.hosts {
 		if other.user != h.user {
 			continue
@@ -160,7 +160,7 @@ func (d *hostDesk) conflict(h *host) error {
 }
 
 // announce wakes whoever waits for a host, or for room. Called with mu held.
-func (d *hostDesk) announce() {
+func (d *hostPool) announce() {
 	close(d.moved)
 	d.moved = make(chan struct{})
 }
@@ -178,7 +178,7 @@ func (b *draftBody) owners() owners {
 
 // pick is the host for a call: one of the run's user, or else one of its maker.
 // serving tells whether there is one at all. Called with mu held.
-func (d *hostDesk) pick(o owners, agent string) (best *host, serving bool) {
+func (d *hostPool) pick(o owners, agent string) (best *host, serving bool) {
 	best, serving = d.freest(agent, o.user)
 	if !serving && o.maker != "" {
 		best, serving = d.freest(agent, o.maker)
@@ -188,7 +188,7 @@ func (d *hostDesk) pick(o owners, agent string) (best *host, serving bool) {
 
 // freest is, of a user's hosts of an agent that have room, the one with the fewest
 // open calls, then the earliest. Called with mu held.
-func (d *hostDesk) freest(agent, user string) (best *host, serving bool) {
+func (d *hostPool) freest(agent, user string) (best *host, serving bool) {
 	for _, h := range d.hosts {
 		a := h.agents[agent]
 		if a == nil || h.draining || h.user != user {
@@ -243,14 +243,14 @@ var errLeft = errors.New("the host has left")
 // Next implements [tipstaff.Host].
 func (h *host) Next(ctx context.Context) (tipstaff.HostOrder, error) {
 	for {
-		h.desk.mu.Lock()
+		h.pool.mu.Lock()
 		if len(h.orders) > 0 && !h.left {
 			next := h.orders[0]
 			h.orders = h.orders[1:]
-			h.desk.mu.Unlock()
+			h.pool.mu.Unlock()
 			return next, nil
 		}
-		h.desk.mu.Unlock()
+		h.pool.mu.Unlock()
 		select {
 		case <-h.more:
 		case <-h.gone:
@@ -264,19 +264,19 @@ func (h *host) Next(ctx context.Context) (tipstaff.HostOrder, error) {
 
 // Drain implements [tipstaff.Host].
 func (h *host) Drain() {
-	h.desk.mu.Lock()
-	defer h.desk.mu.Unlock()
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
 	h.draining = true
 }
 
 // Leave implements [tipstaff.Host].
 func (h *host) Leave() {
-	h.desk.mu.Lock()
-	defer h.desk.mu.Unlock()
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
 	h.leave()
 }
 
-// leave takes the host off the desk. Those who wait for its answers see it. Called
+// leave takes the host out of the pool. Those who wait for its answers see it. Called
 // with mu held.
 func (h *host) leave() {
 	if h.left {
@@ -284,6 +284,6 @@ func (h *host) leave() {
 	}
 	h.left, h.orders = true, nil
 	close(h.gone)
-	h.desk.hosts = slices.DeleteFunc(h.desk.hosts, func(other *host) bool { return other == h })
-	h.desk.announce()
+	h.pool.hosts = slices.DeleteFunc(h.pool.hosts, func(other *host) bool { return other == h })
+	h.pool.announce()
 }

@@ -20,7 +20,8 @@ import (
 type judge struct {
 	ctx      context.Context
 	src      source
-	program  *program
+	program  program
+	draft    *draftBody // of the run
 	trace    *trace
 	admins   []string // tokens that may act for others than their own user
 	problems []tipstaff.Problem
@@ -40,20 +41,20 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 	}
 	var later []flow.Use
 	for _, p := range parts[1:] {
-		later = append(later, p.program.limits)
+		later = append(later, p.program.shared().limits)
 	}
 	j.agreed(parts)
 	j.principals()
-	if err := j.inputs(parts[0].program); err != nil {
+	if err := j.inputs(&parts[0].program.shared().draft); err != nil {
 		j.fault("inputs", 1, "", "%v", err)
 	}
 	whole := flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}
-	for _, f := range flow.Conform(whole, parts[0].program.limits, later...) {
+	for _, f := range flow.Conform(whole, parts[0].program.shared().limits, later...) {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
 	}
 	j.wentBack()
 	outcome := j.replay(parts, each)
-	j.evidence(parts[0].program.limits, parts[len(parts)-1].program)
+	j.evidence(parts[0].program.shared().limits, parts[len(parts)-1].program)
 	return outcome
 }
 
@@ -69,7 +70,7 @@ func (j *judge) agreed(parts []part) {
 		if e.Kind != tipstaff.KindIntentAccept || json.Unmarshal(e.Body, &b) != nil || b.Gate != "" || b.Bounds == nil {
 			continue
 		}
-		ran := func(p part) bool { return maps.Equal(p.program.draft.Bounds, b.Bounds) }
+		ran := func(p part) bool { return maps.Equal(p.program.shared().draft.Bounds, b.Bounds) }
 		if !slices.ContainsFunc(parts, ran) {
 			j.fault("not_accepted", e.Seq, "", "the program was accepted under bounds %s, and none of its revisions had these", flow.JSON(b.Bounds))
 		}
@@ -78,7 +79,7 @@ func (j *judge) agreed(parts []part) {
 
 // lifecycle checks every transition and that what took effect was accepted.
 func (j *judge) lifecycle() {
-	m := tipstaff.Machine{Run: idOf(j.program.run)}
+	m := tipstaff.Machine{Run: idOf(j.program.shared().run)}
 	var accepted tipstaff.Acceptances
 	for i := range j.trace.events {
 		e := &j.trace.events[i]
@@ -96,45 +97,48 @@ func (j *judge) lifecycle() {
 	}
 }
 
-// replay drives the program on the records alone, segment by segment.
-func (j *judge) replay(parts []part, each func(tipstaff.Event)) string {
-	outcome := ""
-	for i := range parts {
-		h, p := parts[i].history, parts[i].program
-		if p.chapter.Phase == phaseHold {
-			outcome = j.judgeHeld(parts[i:])
-			continue
-		}
-		out, err := flow.Verify(h).Drive(j.ctx, p.replayed())
-		if err != nil {
-			j.fault("replay_mismatch", 0, "", "%v", err)
-			return string(flow.Interrupted)
-		}
-		var mismatch *flow.NonDeterminism
-		at := ""
-		if errors.As(out.Err, &mismatch) && out.Status == flow.Interrupted {
-			at = mismatch.Path
-			j.trace.tellDifference(out.Err)
-			j.fault("replay_mismatch", j.seqAt(at), at, "%v", out.Err)
-		} else if out.Status == flow.Interrupted {
-			j.fault("replay_mismatch", 0, "", "%v", out.Err)
-		}
-		j.tell(h, at, each)
-		outcome = describe(ended(out)).Outcome
-		switch {
-		case i+1 < len(parts) && out.Status == flow.Interrupted:
-			return outcome // what follows rests on what is not known
-		case i+1 < len(parts):
-			j.passed(&parts[i], &parts[i+1], out)
-		default:
-			j.announced(&parts[i], nil)
-			if h.Ended != "" && out.Status != flow.Interrupted {
-				j.ending(h, p, ended(out))
-			}
-			j.cancel(out.Err)
-		}
+// replay judges the run segment by segment.
+func (j *judge) replay(parts []part, each func(tipstaff.Event)) (outcome string) {
+	more := true
+	for i := 0; i < len(parts) && more; i++ {
+		outcome, more = parts[i].program.verify(j, parts[i:], each)
 	}
 	return outcome
+}
+
+// replayed drives the program of a part on the records alone. What follows a part that
+// does not replay rests on what is not known.
+func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome string, more bool) {
+	h, p := parts[0].history, parts[0].program
+	out, err := flow.Verify(h).Drive(j.ctx, replayed(p))
+	if err != nil {
+		j.fault("replay_mismatch", 0, "", "%v", err)
+		return string(flow.Interrupted), false
+	}
+	var mismatch *flow.NonDeterminism
+	at := ""
+	if errors.As(out.Err, &mismatch) && out.Status == flow.Interrupted {
+		at = mismatch.Path
+		j.trace.tellDifference(out.Err)
+		j.fault("replay_mismatch", j.seqAt(at), at, "%v", out.Err)
+	} else if out.Status == flow.Interrupted {
+		j.fault("replay_mismatch", 0, "", "%v", out.Err)
+	}
+	j.tell(h, at, each)
+	outcome = describe(ended(out)).Outcome
+	switch {
+	case len(parts) > 1 && out.Status == flow.Interrupted:
+		return outcome, false
+	case len(parts) > 1:
+		j.passed(&parts[0], &parts[1], out)
+	default:
+		j.announced(&parts[0], nil)
+		if h.Ended != "" && out.Status != flow.Interrupted {
+			j.ending(h, p, ended(out))
+		}
+		j.cancel(out.Err)
+	}
+	return outcome, true
 }
 
 // seqAt is the first record at a path, for messages.
@@ -166,7 +170,7 @@ func (j *judge) tell(h flow.History, until string, each func(tipstaff.Event)) {
 }
 
 // ending compares the outcome of the replay with the terminal envelope.
-func (j *judge) ending(h flow.History, p *program, out flow.Outcome) {
+func (j *judge) ending(h flow.History, p program, out flow.Outcome) {
 	end := &j.trace.events[len(j.trace.events)-1]
 	var b struct {
 		Outcome       string   `json:"outcome"`
@@ -183,7 +187,7 @@ func (j *judge) ending(h flow.History, p *program, out flow.Outcome) {
 		return
 	}
 	// The memory has added the run's own events when it was signed.
-	if given := p.cited(); !slices.Equal(b.Cited[:min(len(given), len(b.Cited))], given) {
+	if given := p.shared().cited(); !slices.Equal(b.Cited[:min(len(given), len(b.Cited))], given) {
 		j.fault("outcome", end.Seq, "", "the envelope cites %v, but the run was given %v", b.Cited, given)
 	}
 	if want := p.terminal(out); want != nil && out.Status == h.Ended {
@@ -261,7 +265,7 @@ func (j *judge) cancelledBy() string {
 }
 
 // evidence computes again what the terminal envelope claims.
-func (j *judge) evidence(limits flow.Use, last *program) {
+func (j *judge) evidence(limits flow.Use, last program) {
 	end := &j.trace.events[len(j.trace.events)-1]
 	if j.trace.ended() == "" {
 		return

@@ -39,11 +39,11 @@ func BenchmarkCallsInMemory(b *testing.B) {
 	}
 	manager := tool.NewManager(m, tool.Servers(m, tool.Launch{Workspace: dir}))
 	defer manager.Close()
-	p := &program{doc: d, inputs: json.RawMessage("{}"), gate: tool.NewGate(d.AllowList(), m, tools)}
+	p := &planProgram{common: &common{inputs: json.RawMessage("{}"), gate: tool.NewGate(d.AllowList(), m, tools)}, doc: d}
 	calls := 0
 	for b.Loop() {
 		out, err := flow.New(flow.NewMem(), nil).Drive(context.Background(), flow.Job{Run: "r", Root: "root", Flow: p.flow,
-			Acts: map[string]flow.Activity{tool.ActivityName: p.activity(manager)}})
+			Acts: map[string]flow.Activity{tool.ActivityName: toolActivity(manager, p.gate)}})
 		if err != nil || out.Status != flow.Completed {
 			b.Fatal(out, err)
 		}

@@ -3,12 +3,10 @@ package runner
 import (
 	"encoding/json"
 	"slices"
-	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cortex"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -17,11 +15,7 @@ import (
 // which tool a node called, and the program does.
 type remembering struct {
 	flow.Log
-	program func() *program // the one that is driven now
-
-	mu     sync.Mutex
-	of     *plan.Document
-	leaves map[string]flow.Memo // what is known of a leaf before it runs, by id
+	program func() program // the one that is driven now
 }
 
 // Append implements [flow.Log].
@@ -48,7 +42,7 @@ func (m *remembering) memo(body json.RawMessage) *flow.Memo {
 	if json.Unmarshal(body, &b) != nil || b.Status == tipstaff.StepStarted {
 		return nil
 	}
-	memo := m.leaf(b.Node)
+	memo := m.program().shared().text.memo(b.Node)
 	memo.Outcome, memo.Digest = b.Status, b.ResultDigest
 	memo.Summary += " " + b.Status
 	if b.Error != nil {
@@ -63,12 +57,15 @@ func (m *remembering) stage(body json.RawMessage) *flow.Memo {
 		Stage, Outcome, Code, Error string
 		Output                      json.RawMessage
 	}
-	p := m.program().pipe
-	if p == nil || json.Unmarshal(body, &b) != nil {
+	stages := m.program().shared().text.stages()
+	if stages == nil || json.Unmarshal(body, &b) != nil {
 		return nil
 	}
 	memo := &flow.Memo{Kind: "stage", Outcome: b.Outcome, Summary: b.Stage + " " + b.Outcome}
-	if a := p.Agent(b.Stage); a != nil && a.Tool != nil {
+	for _, a := range stages {
+		if a.Name != b.Stage || a.Tool == nil {
+			continue
+		}
 		memo.Tool = a.Tool.URI
 		if u, err := tool.ParseURI(a.Tool.URI); err == nil {
 			memo.Server = u.Server
@@ -79,27 +76,6 @@ func (m *remembering) stage(body json.RawMessage) *flow.Memo {
 	}
 	if b.Code != "" {
 		memo.Summary += ": " + b.Code + ": " + b.Error
-	}
-	return memo
-}
-
-func (m *remembering) leaf(id string) flow.Memo {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if doc := m.program().doc; doc != m.of {
-		m.of, m.leaves = doc, map[string]flow.Memo{}
-		for n := range doc.Root.Leaves {
-			memo := flow.Memo{Kind: string(n.Kind), Tool: n.Tool, Skill: doc.Skill, Verb: doc.Intent.Verb, Summary: n.ID}
-			if u, err := tool.ParseURI(n.Tool); err == nil {
-				memo.Server = u.Server
-				memo.Summary += " (" + u.Server + "/" + u.Tool + ")"
-			}
-			m.leaves[n.ID] = memo
-		}
-	}
-	memo, ok := m.leaves[id]
-	if !ok {
-		memo.Summary = id
 	}
 	return memo
 }

@@ -17,11 +17,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
-	"github.com/tipstaff/tipstaff/tool"
 )
-
-// kindPipeline is what intent.draft calls the program.
-const kindPipeline = "pipeline"
 
 // pipelineInputs are the inputs of a pipeline run.
 type pipelineInputs struct {
@@ -39,7 +35,7 @@ type pipelineInputs struct {
 }
 
 // preparePipeline is prepare for pipelines.
-func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest, lock *tool.Lock) error {
+func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest) error {
 	in, err := r.pipelineInputs(req.Inputs)
 	if err != nil {
 		return err
@@ -53,22 +49,20 @@ func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest, lock *t
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "stage_order: %v", err)
 		}
 	}
-	p.pipe = pipe
-	if p.stages, err = readPlans(pipe); err != nil {
+	if p.text, err = newPipelineText(pipe); err != nil {
 		return err
 	}
-	p.doc = plan.Standing(kindPipeline, pipe.Name, pipe.Canonical(), pipe.AllowList())
 	said := limitsOf(pipe)
 	p.asked, p.bounds = req.Bounds, tipstaff.EffectiveBounds(p.manifest.Ceiling(), said, req.Bounds)
 	_, p.costBound = tipstaff.Min(p.manifest.Ceiling(), said, req.Bounds)[tipstaff.BoundCostUSD]
-	if err := r.hire(p); err != nil {
+	if err := r.settleAgents(p); err != nil {
 		return err
 	}
 	if p.inputs, err = in.check(); err != nil {
 		return err
 	}
 	p.status = in.status(r.Now())
-	return p.preflight(req.Name, lock, r.Servers(p.manifest, r.Workspace, nil))
+	return p.preflight(req.Name, r.Servers(p.manifest, r.Workspace, nil))
 }
 
 // pipelineInputs reads what a pipeline is given; the rest it has by default.
@@ -141,68 +135,6 @@ func limitsOf(p *pipeline.Pipeline) tipstaff.Bounds {
 	return limits
 }
 
-// ledgerLimits are what the engine holds the run to. Iterations it only counts, and
-// rounds it does not know: a person may grant one more edge, and only the executor
-// knows.
-func (p *program) ledgerLimits() flow.Use {
-	limits := flow.Use(maps.Clone(p.draft.Bounds))
-	if p.pipe != nil {
-		delete(limits, tipstaff.BoundIterations)
-		delete(limits, tipstaff.BoundStages)
-	}
-	return limits
-}
-
-// load reads the program that was frozen.
-func (p *program) load(canonical []byte) (err error) {
-	if p.draft.ProgramKind != kindPipeline {
-		p.doc, err = plan.Load(canonical)
-		return err
-	}
-	if p.pipe, err = pipeline.Load(canonical); err != nil {
-		return err
-	}
-	if p.plans, err = readPlans(p.pipe); err != nil {
-		return err
-	}
-	p.doc = plan.Standing(kindPipeline, p.pipe.Name, canonical, p.pipe.AllowList())
-	return nil
-}
-
-// plans are the documents that are walked: the plan itself, or those of a
-// pipeline's stages.
-func (p *prepared) plans() []*plan.Document {
-	if p.pipe == nil {
-		return []*plan.Document{p.doc}
-	}
-	var docs []*plan.Document
-	for _, a := range p.pipe.Agents {
-		if doc := p.stages[a.Name]; doc != nil {
-			docs = append(docs, doc)
-		}
-	}
-	return docs
-}
-
-// stagePlans are the documents that the plan stages of a pipeline walk, by stage. They
-// are read once: a stage that is visited often walks the same one each time.
-type stagePlans map[string]*plan.Document
-
-func readPlans(p *pipeline.Pipeline) (stagePlans, error) {
-	plans := stagePlans{}
-	for _, a := range p.Agents {
-		if a.Plan == nil {
-			continue
-		}
-		doc, err := plan.Load(a.Plan.Document)
-		if err != nil {
-			return nil, fmt.Errorf("the plan of stage %s cannot be read: %w", a.Name, err)
-		}
-		plans[a.Name] = doc
-	}
-	return plans, nil
-}
-
 // pipelineResolver answers the questions of a pipeline's document about what is
 // around it.
 func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeline.Resolver {
@@ -234,88 +166,71 @@ func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeli
 	return res
 }
 
-// pipelineOutline is a pipeline for views: its stages in their order, and below
-// them the plans that they walk.
-func pipelineOutline(p *pipeline.Pipeline, plans stagePlans) *tipstaff.Outline {
-	root := &tipstaff.Outline{Kind: kindPipeline, ID: p.Name}
-	for _, a := range p.Agents {
-		stage := &tipstaff.Outline{Path: a.Name, ID: a.Name, Kind: "stage", Label: stageLabel(a), Class: a.Effect, Hosted: a.Way == pipeline.WayRemote}
-		if doc := plans[a.Name]; doc != nil {
-			stage.Children = []*tipstaff.Outline{doc.Outline(nil)}
-		}
-		root.Children = append(root.Children, stage)
-	}
-	return root
+// pipelineProgram executes a pipeline.
+type pipelineProgram struct {
+	*common
+	pipe     pipelineText
+	state    *pipeline.Envelope         // as far as it has come
+	sessions map[string]json.RawMessage // what was said in those that model stages keep, by stage
 }
 
-// stageLabel says in a word who runs a stage.
-func stageLabel(a *pipeline.Agent) string {
-	switch a.Way {
-	case pipeline.WayModel:
-		return "model " + cmp.Or(a.Model.Agent, a.Model.Name)
-	case pipeline.WayTool:
-		return a.Tool.URI
-	case pipeline.WayRemote:
-		return "remote " + a.Remote.Agent
-	}
-	return string(a.Way)
-}
-
-// draw is the picture that a dry run is asked for.
-func (p *prepared) draw(format string) ([]byte, error) {
-	switch {
-	case format == "":
-		return nil, nil
-	case format == "schema":
-		return pipeline.Schema(), nil
-	case p.pipe == nil:
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; this is a %s", p.doc.Kind)
-	}
-	return drawn(p.pipe, format, nil)
-}
-
-// drawn is a drawing in a format that there is.
-func drawn(p *pipeline.Pipeline, format string, counts map[pipeline.Edge]int64) ([]byte, error) {
-	if format != pipeline.GraphMermaid && format != pipeline.GraphDOT {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a pipeline is drawn as mermaid or dot, not as %q", format)
-	}
-	text, err := p.Graph(format, counts)
-	return []byte(text), err
-}
-
-// talks is what was said in the sessions that stages keep, by stage.
-type talks struct{ said map[string]json.RawMessage }
-
-// thawState finds where the pipeline begins: at its start, or where an earlier
-// chapter has left it.
-func (p *program) thawState(ctx context.Context, src source) error {
-	p.talks = &talks{said: map[string]json.RawMessage{}}
-	for stage, digest := range p.chapter.Talks {
+// openPipeline finds where the pipeline begins: at its start, or where an earlier
+// segment has left it.
+func openPipeline(ctx context.Context, src source, c *common, text pipelineText) (*pipelineProgram, error) {
+	p := &pipelineProgram{common: c, pipe: text, sessions: map[string]json.RawMessage{}}
+	for stage, digest := range c.segment.Talks {
 		said, err := src.Blob(ctx, digest)
 		if err != nil {
-			return fmt.Errorf("what stage %s has said is not there: %w", stage, err)
+			return nil, fmt.Errorf("what stage %s has said is not there: %w", stage, err)
 		}
-		p.talks.said[stage] = said
+		p.sessions[stage] = said
 	}
 	var err error
-	switch {
-	case p.chapter.Pipeline != nil:
-		p.state, err = pipeline.Restore(p.chapter.Pipeline)
-	case p.chapter.Begins != nil:
-		p.state, err = pipeline.DecodeEnvelope(p.chapter.Begins)
+	switch s := &c.segment; {
+	case s.Pipeline != nil:
+		p.state, err = pipeline.Restore(s.Pipeline)
+	case s.Begins != nil:
+		p.state, err = pipeline.DecodeEnvelope(s.Begins)
 	default:
 		p.state, err = p.firstState(ctx, src)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.state.Rollbacks, err = rollbacks(ctx, src, &p.draft, p.chapter.since)
-	return err
+	p.state.Rollbacks, err = rollbacks(ctx, src, &c.draft, c.segment.since)
+	return p, err
+}
+
+// root: its stages stand on their own.
+func (p *pipelineProgram) root() string { return "" }
+
+func (p *pipelineProgram) terminal(out flow.Outcome) map[string]any { return pipelineEnd(out) }
+
+func (p *pipelineProgram) count(a *account, ev *evidence) { a.countStages(ev) }
+
+// next: its history begins afresh, and nothing else of it changes.
+func (p *pipelineProgram) next(_ context.Context, t *transition, state json.RawMessage, cut bool) error {
+	if cut {
+		return errors.New("a pipeline cannot be corrected")
+	}
+	t.to.Phase, t.to.Revision, t.to.Pipeline = phaseWalk, p.segment.inForce(), state
+	for _, stage := range slices.Sorted(maps.Keys(p.sessions)) {
+		digest, err := t.put(p.sessions[stage])
+		if err != nil {
+			return err
+		}
+		if t.to.Talks == nil {
+			t.to.Talks = map[string]string{}
+		}
+		t.to.Talks[stage] = digest
+		t.keep = append(t.keep, digest)
+	}
+	return nil
 }
 
 // firstState is the Envelope at the start of a run or, of a fork, of the run whose
 // journal it inherits.
-func (p *program) firstState(ctx context.Context, src source) (*pipeline.Envelope, error) {
+func (p *pipelineProgram) firstState(ctx context.Context, src source) (*pipeline.Envelope, error) {
 	run, draft := p.run, &p.draft
 	for draft.ForkOf != nil {
 		run = draft.ForkOf.Run
@@ -325,7 +240,7 @@ func (p *program) firstState(ctx context.Context, src source) (*pipeline.Envelop
 		}
 		draft = base
 	}
-	return firstEnvelope(ctx, src, run, draft, p.pipe)
+	return firstEnvelope(ctx, src, run, draft, p.pipe.Pipeline)
 }
 
 // firstEnvelope makes the Envelope that a draft describes.
@@ -398,9 +313,8 @@ type pipelineResult struct {
 	TerminationReason string          `json:"termination_reason"`
 }
 
-// execute runs the pipeline.
-func (p *program) execute(fc flow.Context) (json.RawMessage, error) {
-	env, err := pipeline.Execute(fc, p.pipe, p.state, p.perform)
+func (p *pipelineProgram) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+	env, err := pipeline.Execute(fc, p.pipe.Pipeline, p.state, p.perform)
 	var halted *pipeline.Ending
 	if errors.As(err, &halted) && halted.Halted != nil {
 		err = &declined{*halted.Halted, halted}

@@ -79,14 +79,12 @@ func (p *prepared) wants() []want {
 			}
 		}
 	}
-	for _, doc := range p.plans() {
+	for _, doc := range p.text.plans() {
 		look(doc, "")
 	}
-	if p.pipe != nil {
-		for _, a := range p.pipe.Agents {
-			for _, uri := range stageTools(a, p.crew) {
-				add(want{uri: uri, path: a.Name})
-			}
+	for _, a := range p.text.stages() {
+		for _, uri := range stageTools(a, p.agents) {
+			add(want{uri: uri, path: a.Name})
 		}
 	}
 	return list
@@ -99,13 +97,13 @@ func (p *prepared) startsPrograms() bool {
 	for _, w := range p.wants() {
 		uris = append(uris, w.uri)
 	}
-	for _, doc := range p.plans() {
+	for _, doc := range p.text.plans() {
 		uris = append(uris, doc.AllowList()...)
 	}
 	for _, s := range p.skills.taken {
 		uris = append(uris, s.Tools...)
 	}
-	for _, a := range p.crew.agents {
+	for _, a := range p.agents.settled {
 		if a.Tools != nil {
 			uris = append(uris, *a.Tools...)
 		}
@@ -119,14 +117,14 @@ func (p *prepared) startsPrograms() bool {
 // preflight finds, before a run exists and without a connection, every tool that
 // could not be called: pins, lock, packages, environment, and what manifest and policy
 // refuse whatever comes.
-func (p *prepared) preflight(name string, l *tool.Lock, servers map[string]tool.Server) error {
+func (p *prepared) preflight(name string, servers map[string]tool.Server) error {
 	refusal := &tipstaff.ToolRefusal{}
 	looked := map[string]bool{}
 	for _, w := range p.wants() {
 		u, err := tool.ParseURI(w.uri)
 		if err == nil && !looked[u.Server] {
 			looked[u.Server] = true
-			p.tools = p.tools.Withhold(u.Server, l.Ready(u.Server, servers[u.Server]))
+			p.tools = p.tools.Withhold(u.Server, p.lock.Ready(u.Server, servers[u.Server]))
 		}
 		_, err = p.tools.Lookup(w.uri)
 		if err == nil && w.call != nil && w.gate != nil {
@@ -147,7 +145,7 @@ func (p *prepared) preflight(name string, l *tool.Lock, servers map[string]tool.
 
 // checkAnchor refuses a plan that is to be anchored where that cannot be.
 func (p *prepared) checkAnchor(name, workspace string) error {
-	if p.doc == nil || !p.doc.Intent.Anchor {
+	if !p.text.intent().Anchor {
 		return nil
 	}
 	folder := filepath.Dir(anchorIn(p.manifest, workspace))

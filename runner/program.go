@@ -3,15 +3,13 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"sync"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/skill"
@@ -31,37 +29,65 @@ type source interface {
 	Blob(ctx context.Context, digest string) ([]byte, error)
 }
 
-// program is what a run executes, as it was frozen when the run was made or
-// corrected. From it alone the flow can be driven, replayed and verified.
-type program struct {
-	run     string
-	chapter chapter // the part of the run that it is for
-	doc     *plan.Document
-	pipe    *pipeline.Pipeline // of a pipeline, for which doc stands; nil: it is none
-	plans   stagePlans         // and what its plan stages walk
-	state   *pipeline.Envelope // and its state, as far as it has come
-	talks   *talks             // and what its model stages have said, where that is kept
-	inputs  json.RawMessage
-	limits  flow.Use
-	gate    *tool.Gate              // over the frozen manifest, tools and policy
-	draft   draftBody               // of the run; what it says of the program is that of the revision in force
-	carry   plan.Carry              // what earlier revisions have done
-	left    *leavings               // and what the walk leaves to later ones, as far as it has come
-	skills  map[string]*skill.Skill // that were frozen, by URI
-	// children are the plans of those skills that have one, by URI.
-	children map[string]*plan.Document
-	crew     crew            // who does its steps
-	history  []agent.Message // of a turn: what was said before it
-	spoken   agent.Output    // and how it came out, as far as it has
-	desk     agent.Desk      // where its turns lay what they ask models
-	turns    sync.Map        // by path: *liveTurn
-	exhibits exhibits        // what remote stages show to hosts
-	cutOnce  sync.Once
-	cut      map[string]bool // the calls of which the gate that accepted it did not show every value
-	// refused holds, by path, what the frozen gate refuses: the call is asked for
-	// all the same, so that the refusal is recorded as its outcome.
-	refused sync.Map
+// program is what a run executes in one segment of its history, opened from what was
+// frozen when the run was made or corrected. From it alone the flow can be driven,
+// replayed and verified. Each kind has a file of its own, and a line in openSegment.
+type program interface {
+	shared() *common
+	// root is the path under which the segment's records stand. Those of one revision
+	// never meet those of another.
+	root() string
+	// flow is the deterministic part of the run.
+	flow(flow.Context, json.RawMessage) (json.RawMessage, error)
+	// continues reports that a segment ends when its flow says so. Others are only cut,
+	// by a correction.
+	continues() bool
+	// next completes the transition to the segment that follows, given the state with
+	// which the flow continues. cut: a correction was handed in, and there is no state.
+	next(ctx context.Context, t *transition, state json.RawMessage, cut bool) error
+	// verify judges the first of parts, which is a segment of this program, and returns
+	// its outcome. more is false if what follows cannot be judged.
+	verify(j *judge, parts []part, each func(tipstaff.Event)) (outcome string, more bool)
+	// count adds to the evidence of a run that ends what the kind knows of it.
+	count(a *account, ev *evidence)
+	// terminal is what the envelope that ends the run says beside what those of other
+	// kinds say; nil: nothing.
+	terminal(flow.Outcome) map[string]any
+	// beside is what is written to another run with the record that ends this one; nil:
+	// nothing. An error says that the run cannot end now.
+	beside(context.Context, *Runner, flow.Outcome) (*flow.Beside, error)
+	// branch is the text of a fork, and changes the body of its draft accordingly.
+	branch(context.Context, *Runner, *draftBody) (document, error)
 }
+
+// common is what the programs of all kinds have.
+type common struct {
+	run      string
+	segment  segment
+	draft    draftBody // of the run; what it says of the program is that of the revision in force
+	text     document
+	inputs   json.RawMessage
+	limits   flow.Use
+	gate     *tool.Gate                // over the frozen manifest, tools and policy
+	skills   map[string]*skill.Skill   // that were frozen, by URI
+	children map[string]*plan.Document // of those skills that have a plan, by URI
+	agents   agentSet
+}
+
+func (c *common) shared() *common                      { return c }
+func (c *common) continues() bool                      { return true }
+func (c *common) count(*account, *evidence)            {}
+func (c *common) terminal(flow.Outcome) map[string]any { return nil }
+
+func (c *common) verify(j *judge, parts []part, each func(tipstaff.Event)) (string, bool) {
+	return j.replayed(parts, each)
+}
+
+func (c *common) beside(context.Context, *Runner, flow.Outcome) (*flow.Beside, error) {
+	return nil, nil
+}
+
+func (c *common) branch(context.Context, *Runner, *draftBody) (document, error) { return c.text, nil }
 
 // draftBody is what the runner reads of its own intent.draft.
 type draftBody struct {
@@ -128,26 +154,52 @@ type forkBody struct {
 }
 
 // openProgram reads the frozen program of a run: the revision that is in force.
-func openProgram(ctx context.Context, src source, run string) (*program, error) {
-	draft, err := readDraft(ctx, src, run)
-	if err != nil {
-		return nil, err
-	}
-	c, err := chapterIn(ctx, src, run, 0, draft)
-	if err != nil {
-		return nil, err
-	}
-	return openChapter(ctx, src, &program{run: run, draft: *draft}, c)
+func openProgram(ctx context.Context, src source, run string) (program, error) {
+	return openProgramAt(ctx, src, run, 0)
 }
 
-// openWith is openProgram of a new run, for whoever has read the document already.
-func openWith(ctx context.Context, src source, run string, read *prepared) (*program, error) {
+// openProgramAt is the program that a run stood under at a record (0: its last).
+func openProgramAt(ctx context.Context, src source, run string, at int64) (program, error) {
 	draft, err := readDraft(ctx, src, run)
 	if err != nil {
 		return nil, err
 	}
-	p := &program{run: run, doc: read.doc, pipe: read.pipe, plans: read.stages, draft: *draft, chapter: draft.first()}
-	return p, p.thaw(ctx, src)
+	s, err := segmentIn(ctx, src, run, at, draft)
+	if err != nil {
+		return nil, err
+	}
+	return openSegment(ctx, src, run, *draft, s)
+}
+
+// openSegment opens the program of a segment; nil is a run's first.
+func openSegment(ctx context.Context, src source, run string, draft draftBody, s *segment) (program, error) {
+	if s == nil {
+		first := draft.first()
+		s = &first
+	}
+	c := &common{run: run, segment: *s, draft: draft.revised(s.inForce())}
+	if err := c.open(ctx, src); err != nil {
+		return nil, err
+	}
+	switch text := c.text.(type) {
+	case pipelineText:
+		if s.Phase == phaseHold {
+			return &heldProgram{c}, nil
+		}
+		return openPipeline(ctx, src, c, text)
+	case planText:
+		switch {
+		case s.Phase == phaseDraft:
+			return &draftingProgram{c}, nil
+		case s.Phase == phaseConfirm:
+			own, err := openPlan(ctx, src, c, text.Document)
+			return &confirmation{own}, err
+		case text.Turn != nil:
+			return openTurn(ctx, src, c, text.Document)
+		}
+		return openPlan(ctx, src, c, text.Document)
+	}
+	return nil, fmt.Errorf("run %s executes a %s, which nobody here knows", run, draft.ProgramKind)
 }
 
 func readDraft(ctx context.Context, src source, run string) (*draftBody, error) {
@@ -188,76 +240,51 @@ func acceptedVia(s flow.Stored) string {
 	return b.Via
 }
 
-// thaw loads the documents that the draft names.
-func (p *program) thaw(ctx context.Context, src source) error {
-	if p.draft.ProgramDigest == "" {
-		p.doc = unwritten(p.draft.Skill)
-	} else if p.doc == nil || p.doc.Digest() != p.draft.ProgramDigest {
-		canonical, err := src.Blob(ctx, p.draft.ProgramDigest)
-		if err != nil {
-			return fmt.Errorf("the program of run %s is not there: %w", p.run, err)
-		}
-		if err = p.load(canonical); err != nil {
-			return fmt.Errorf("the program of run %s cannot be read: %w", p.run, err)
+// open loads the documents that the draft names.
+func (c *common) open(ctx context.Context, src source) (err error) {
+	var canonical []byte
+	if digest := c.draft.ProgramDigest; digest != "" {
+		if canonical, err = src.Blob(ctx, digest); err != nil {
+			return fmt.Errorf("the program of run %s is not there: %w", c.run, err)
 		}
 	}
-	var err error
-	if p.inputs, err = attached(ctx, src, p.draft.Inputs); err != nil {
+	if c.text, err = openDocument(c.draft.ProgramKind, c.draft.Skill, canonical); err != nil {
+		return fmt.Errorf("the program of run %s cannot be read: %w", c.run, err)
+	}
+	if c.inputs, err = attached(ctx, src, c.draft.Inputs); err != nil {
 		return err
 	}
-	if p.chapter.inForce().Number > 1 {
-		if p.inputs, err = revisedInputs(p.doc, p.inputs); err != nil {
-			return fmt.Errorf("run %s: %w", p.run, err)
-		}
-	}
-	if p.carry, err = p.chapter.carry(ctx, src); err != nil {
-		return err
-	}
-	p.limits = p.ledgerLimits()
-	manifest, tools, err := p.frozen(ctx, src)
+	c.limits = c.text.limits(c.draft.Bounds)
+	manifest, tools, err := c.frozenTools(ctx, src)
 	if err != nil {
 		return err
 	}
-	if err := p.thawSkills(ctx, src); err != nil {
+	if err := c.openSkills(ctx, src); err != nil {
 		return err
 	}
-	if err := p.thawCrew(ctx, src); err != nil {
+	if err := c.openAgents(ctx, src); err != nil {
 		return err
 	}
-	if p.doc.Turn != nil {
-		if err := p.thawMessages(ctx, src); err != nil {
-			return err
-		}
-	}
-	if err := p.thawChildren(); err != nil {
-		return err
-	}
-	if p.pipe != nil {
-		if err := p.thawState(ctx, src); err != nil {
-			return err
-		}
-	}
-	p.gate = tool.NewGate(p.allowList(), manifest, tools)
-	p.gate.Run = policy.Run{ID: p.run, Principal: p.draft.User}
+	c.gate = tool.NewGate(c.text.allowed(c.skills, c.agents), manifest, tools)
+	c.gate.Run = policy.Run{ID: c.run, Principal: c.draft.User}
 	return nil
 }
 
-func (p *program) frozen(ctx context.Context, src source) (*tool.Manifest, *tool.Registry, error) {
-	var manifest *tool.Manifest
-	if digest := p.draft.Frozen[frozenManifest]; digest != "" {
+func (c *common) frozenTools(ctx context.Context, src source) (manifest *tool.Manifest, tools *tool.Registry, err error) {
+	if digest := c.draft.Frozen[frozenManifest]; digest != "" {
 		data, err := src.Blob(ctx, digest)
 		if err != nil {
-			return nil, nil, fmt.Errorf("the manifest that run %s froze is not there: %w", p.run, err)
+			return nil, nil, fmt.Errorf("the manifest that run %s froze is not there: %w", c.run, err)
 		}
 		if manifest, err = tool.ParseFrozen(data); err != nil {
 			return nil, nil, err
 		}
 	}
-	data, err := src.Blob(ctx, p.draft.Frozen[frozenTools])
+	data, err := src.Blob(ctx, c.draft.Frozen[frozenTools])
 	if err != nil {
-		return nil, nil, fmt.Errorf("the tools that run %s froze are not there: %w", p.run, err)
+		return nil, nil, fmt.Errorf("the tools that run %s froze are not there: %w", c.run, err)
 	}
-	tools, err := tool.LoadFrozen(data)
+	tools, err = tool.LoadFrozen(data)
 	return manifest, tools, err
 }
 
@@ -272,127 +299,55 @@ func attached(ctx context.Context, src source, raw json.RawMessage) (json.RawMes
 	return src.Blob(ctx, ref.Blob)
 }
 
-// flow is the deterministic part of the run.
-func (p *program) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
-	p.left = newLeavings(p.chapter.Approved)
-	switch p.chapter.Phase {
-	case phaseDraft:
-		return p.draftPlan(fc)
-	case phaseConfirm:
-		return p.confirm(fc)
-	}
-	if p.pipe != nil {
-		return p.execute(fc)
-	}
-	return performer{p, p.doc, p.gate}.walk(fc, p.inputs)
-}
-
-// performer carries out the nodes of a plan for a program: of its own document, or
-// of the plan that a stage of a pipeline walks.
-type performer struct {
-	*program
-	doc  *plan.Document
-	gate *tool.Gate
-}
-
-func (p performer) walk(fc flow.Context, inputs json.RawMessage) (json.RawMessage, error) {
-	h := plan.Handlers{ToolCall: p.toolCall, Step: p.step, SubDispatch: p.subDispatch, Mode: p.mode(), Verbatim: p.draft.Rules < rulesShown}
-	if p.pipe == nil { // a pipeline is not corrected
-		h.Carry, h.Keep = p.carry, p.left
-	}
-	return plan.Walk(fc, p.doc, inputs, h)
-}
-
 // replayed is the job of driving the program over its records alone.
-func (p *program) replayed() flow.Job {
-	return flow.Job{Run: p.run, Root: p.chapter.root(), Flow: p.flow, Input: p.inputs, Limits: p.limits}
-}
-
-// approvalExpiry is how long an approval may be thought over.
-const approvalExpiry = 24 * time.Hour
-
-// toolCall performs a tool node: the gate is asked over what the run froze, a
-// person where the policy wants one, and then the call is made. A refusal goes
-// the same way, so that it is recorded as the call's outcome.
-func (p performer) toolCall(fc flow.Context, call plan.ToolRequest) (flow.Result, error) {
-	uri := call.Node.Tool
-	asks := p.asks()
-	v := p.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && asks != asksOnce && p.covered(call.Node.ID), Agent: asks == asksAll, Run: policy.Run{Path: fc.Path()}})
-	if v.Err != nil {
-		p.refused.Store(fc.Path(), v.Err)
-	}
-	by := v.By
-	if v.Do == policy.Ask {
-		var err error
-		if by, err = p.approval(fc, call.Node, v); err != nil {
-			return flow.Result{}, err
-		}
-	}
-	class, retry, limits := flow.Once, call.Retry, plan.ToolInfo{}
-	if v.Definition != nil {
-		class, limits.Timeout = v.Class, v.Definition.Timeout
-	}
-	if class == flow.Once {
-		retry = flow.Retry{}
-	}
-	r, err := fc.Do(flow.Call{Name: tool.ActivityName, Class: class, Timeout: call.Node.EffectiveTimeout(limits), Retry: retry,
-		Input:   flow.JSON(tool.Input{URI: uri, Args: call.Args, Parse: call.Node.Parse, By: by, Facts: v.FactsDigest()}),
-		Reserve: flow.Use{tipstaff.BoundToolCalls: 1}})
-	var ended *flow.Error
-	if v.Err != nil && err == nil { // only somebody who wrote it down could have a result of what the gate refuses
-		return flow.Result{}, v.Err
-	}
-	if errors.As(err, &ended) && ended.Code == tool.CodeKilled {
-		return r, flow.ErrCancelled // it did not fail: it was ended with its group or run
-	}
-	if err == nil || ended != nil {
-		p.left.spend(call.Node.ID)
-	}
-	return r, err
-}
-
-// asks is which calls of the program ask although it was accepted.
-func (p *program) asks() string {
-	if p.draft.acceptedVia == viaParent || p.chapter.Revision.ByParent {
-		return asksAll
-	}
-	return p.draft.Asks
-}
-
-// approval asks a person whether a call may be made, and returns the gate that
-// allowed it. One that an earlier revision was given holds if it was about the
-// same, tool and arguments, and its call was not made.
-func (p *program) approval(fc flow.Context, n *plan.Node, v tool.Verdict) (gate string, err error) {
-	subject := flow.Digest(v.Subject)
-	if earlier, ok := p.chapter.Approved[n.ID]; ok && earlier.Subject == subject {
-		return earlier.Gate, nil
-	}
-	d, err := fc.Wait(flow.Gate{Key: "approval", Kind: string(tipstaff.Approval), Question: "May " + n.Tool + " be called with these arguments?",
-		Subject: v.Subject, Actions: []string{"allow", "deny"}, Deny: "deny", Expires: approvalExpiry})
-	if err != nil {
-		return "", err
-	}
-	if d.Action != "allow" {
-		return "", &flow.Error{Code: "approval_denied", Message: denial(d), Detail: flow.JSON(map[string]string{"rule": v.Rule}), NotSent: true}
-	}
-	p.left.approve(n.ID, approval{d.Gate, subject})
-	return d.Gate, nil
-}
-
-func denial(d flow.Decision) string {
-	switch {
-	case d.Via == "expiry":
-		return "nobody approved the call in time"
-	case d.Note != "":
-		return fmt.Sprintf("%s did not allow the call: %s", d.By, d.Note)
-	}
-	return d.By + " did not allow the call"
+func replayed(p program) flow.Job {
+	c := p.shared()
+	return flow.Job{Run: c.run, Root: p.root(), Flow: p.flow, Input: c.inputs, Limits: c.limits}
 }
 
 // resolver answers for what was frozen.
-func (p *program) resolver() resolver {
-	return resolver{manifest: p.gate.Manifest, tools: p.gate.Tools, skills: &skillShelf{taken: p.skills}}
+func (c *common) resolver() resolver {
+	return resolver{manifest: c.gate.Manifest, tools: c.gate.Tools, skills: &skillCatalog{taken: c.skills}}
 }
 
 // deadline is when the run must be over; zero: never.
-func (p *program) deadline() time.Time { return p.doc.Intent.Deadline }
+func (c *common) deadline() time.Time { return c.text.intent().Deadline }
+
+// outline is the program as a tree, with the paths of this revision.
+func (c *common) outline() *tipstaff.Outline {
+	o := c.text.outline(c.resolver())
+	if n := c.segment.inForce().Number; n > 1 {
+		return rerooted(o, planRoot, revisedRoot(planRoot, n))
+	}
+	return o
+}
+
+// rerooted puts an outline, whose paths begin with one root, under another.
+func rerooted(o *tipstaff.Outline, from, to string) *tipstaff.Outline {
+	moved := *o
+	moved.Path = to + strings.TrimPrefix(o.Path, from)
+	moved.Children = slices.Clone(o.Children)
+	for i, c := range moved.Children {
+		moved.Children[i] = rerooted(c, from, to)
+	}
+	return &moved
+}
+
+// started tells of a run with this program.
+func (c *common) started() tipstaff.Started {
+	described := c.text.described()
+	described.Digest, described.Revision = c.draft.ProgramDigest, c.segment.inForce().corrected()
+	return tipstaff.Started{Run: idOf(c.run), Outline: c.outline(), Program: described}
+}
+
+// hasChildren reports whether the run may have started others, be it in an earlier
+// revision.
+func (c *common) hasChildren() bool { return len(c.children) > 0 || c.segment.Latest > 1 }
+
+// cited are the items of the memory that the run has used.
+func (c *common) cited() []string {
+	if c.segment.Recalled == nil {
+		return []string{}
+	}
+	return c.segment.Recalled
+}

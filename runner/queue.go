@@ -117,17 +117,17 @@ func (t *turn) leave() {
 
 // turnFor is the turn of a run to be driven. A child has that of its parent, which waits
 // for it: two places for one could leave none for anybody.
-func (r *Runner) turnFor(run string, p *program) *turn {
-	if p.draft.Parent != nil && p.draft.Parent.Relation == relationDispatch {
+func (r *Runner) turnFor(run string, p program) *turn {
+	if parent := p.shared().draft.Parent; parent != nil && parent.Relation == relationDispatch {
 		return nil
 	}
 	return r.queue.line(run)
 }
 
 // driveInTurn drives a run when there is a place for it.
-func (r *Runner) driveInTurn(run string, p *program, a *active, who person, t *turn) tipstaff.Driven {
+func (r *Runner) driveInTurn(run string, p program, a *active, who person, t *turn) tipstaff.Driven {
 	if !t.await(r.Stop) {
-		return p.describe(flow.Outcome{Status: flow.Interrupted, Reason: "stopped"})
+		return p.shared().describe(flow.Outcome{Status: flow.Interrupted, Reason: "stopped"})
 	}
 	defer t.leave()
 	return r.drive(run, p, a, who)

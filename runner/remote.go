@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -40,30 +39,19 @@ type remoteValue struct {
 	Usage   tipstaff.StageUsage `json:"usage"`
 }
 
-// exhibit is what a host is given besides the input of its call.
-type exhibit struct {
-	view   func() json.RawMessage
+// remoteLocal is what a host is given besides the input of its call, which names the
+// Envelope only.
+type remoteLocal struct {
+	view   *pipeline.Envelope
 	budget map[string]int64
 	wait   time.Duration // for a host to appear
 }
 
-// exhibits are those of a run, by path: the stage lays them there and the activity
-// picks them up. On replay nobody does.
-type exhibits struct{ sync.Map }
-
-func (x *exhibits) of(path string) exhibit {
-	if found, ok := x.Load(path); ok {
-		return found.(exhibit)
-	}
-	return exhibit{view: func() json.RawMessage { return nil }}
-}
-
 // remoteStage has a host do the stage.
-func (p *program) remoteStage(fc flow.Context, s pipeline.Stage) (map[string]any, *pipeline.Control, error) {
-	p.exhibits.Store(fc.Path(), exhibit{view: func() json.RawMessage { return pipeline.EncodeEnvelope(s.View) }, budget: s.Budget, wait: s.Agent.Remote.Wait})
-	defer p.exhibits.Delete(fc.Path())
+func (p *pipelineProgram) remoteStage(fc flow.Context, s pipeline.Stage) (map[string]any, *pipeline.Control, error) {
 	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: flow.Class(s.Agent.Effect), Timeout: s.Timeout,
-		Input: flow.JSON(remoteInput{Agent: s.Agent.Remote.Agent, Visit: s.Visit, Attempt: s.Attempt, Input: s.Input, View: s.View.DataDigest()})})
+		Input: flow.JSON(remoteInput{Agent: s.Agent.Remote.Agent, Visit: s.Visit, Attempt: s.Attempt, Input: s.Input, View: s.View.DataDigest()}),
+		Local: remoteLocal{s.View, s.Budget, s.Agent.Remote.Wait}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,17 +88,17 @@ func readRemote(raw json.RawMessage) (out map[string]any, control *pipeline.Cont
 //
 // Check waits for a host, so that a run that is told to stop meanwhile leaves nothing
 // in doubt; Run places the call and answers with what the host brings.
-func (d *hostDesk) activity(o owners, with *exhibits) flow.Activity {
+func (d *hostPool) activity(o owners) flow.Activity {
 	return flow.Activity{
 		Check: func(ctx context.Context, a flow.Attempt) error {
 			var in remoteInput
 			if err := json.Unmarshal(a.Input, &in); err != nil {
 				return err
 			}
-			return d.awaitHost(ctx, o, in.Agent, a.Class, with.of(a.Path).wait)
+			return d.awaitHost(ctx, o, in.Agent, a.Class, a.Local.(remoteLocal).wait)
 		},
 		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-			c, err := newRemoteCall(ctx, o, a, with.of(a.Path))
+			c, err := newRemoteCall(ctx, o, a)
 			if err != nil {
 				return flow.Done{}, &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
 			}
@@ -124,7 +112,7 @@ func (d *hostDesk) activity(o owners, with *exhibits) flow.Activity {
 
 // perform takes a call to its answer. A host that is lost with it is replaced, if the
 // call may be repeated, while the attempt lasts; else it may come back in time.
-func (d *hostDesk) perform(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
+func (d *hostPool) perform(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
 	wait := c.wait
 	for {
 		h, err := d.place(ctx, c, wait)
@@ -187,7 +175,7 @@ func (c *remoteCall) reserve(a flow.Attempt, use flow.Use) error {
 // stopped is for a call whose time is over: the host is told. One that must not be
 // repeated may still answer, unless it took too long already; a server that stops
 // does not even ask it to give up.
-func (d *hostDesk) stopped(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
+func (d *hostPool) stopped(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
 	cause := context.Cause(ctx)
 	var limit *flow.Error
 	var stop *flow.Stop
@@ -207,7 +195,7 @@ func (d *hostDesk) stopped(ctx context.Context, c *remoteCall, a flow.Attempt) (
 
 // missing is for a once call whose host is gone: that host, and no other, may come
 // back with the answer in time.
-func (d *hostDesk) missing(ctx context.Context, c *remoteCall, a flow.Attempt, host string) (flow.Done, error) {
+func (d *hostPool) missing(ctx context.Context, c *remoteCall, a flow.Attempt, host string) (flow.Done, error) {
 	d.withdraw(c)
 	patience, cancel := context.WithTimeoutCause(ctx, d.absent, errHostLost)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 )
 
 // remoteCall is an attempt of a stage that a host is asked for.
@@ -30,7 +31,7 @@ type remoteCall struct {
 	granted flow.Use
 	refused *flow.Error
 
-	// Under the desk's lock:
+	// Under the pool's lock:
 	at     *host                // who has it; nil: nobody
 	given  []string             // ids of all hosts that were given it
 	result *tipstaff.HostResult // the first that came
@@ -64,21 +65,22 @@ func placeOf(call string) (run, path string, ok bool) {
 	return run, path, ok
 }
 
-func newRemoteCall(ctx context.Context, o owners, a flow.Attempt, with exhibit) (*remoteCall, error) {
+func newRemoteCall(ctx context.Context, o owners, a flow.Attempt) (*remoteCall, error) {
 	var in remoteInput
 	if err := json.Unmarshal(a.Input, &in); err != nil {
 		return nil, err
 	}
+	with := a.Local.(remoteLocal)
 	c := &remoteCall{owners: o, class: a.Class, wait: with.wait, granted: flow.Use{}, came: make(chan struct{}), asks: make(chan reservation),
 		over: make(chan struct{}), stored: make(chan struct{})}
 	c.HostCall = tipstaff.HostCall{ID: callID(a), Run: idOf(a.Run), Path: a.Path, Agent: in.Agent, Visit: in.Visit, Attempt: in.Attempt,
-		Input: in.Input, View: with.view(), Budget: with.budget, IdempotencyKey: a.Key,
+		Input: in.Input, View: pipeline.EncodeEnvelope(with.view), Budget: with.budget, IdempotencyKey: a.Key,
 		Redelivery: a.N > 1 && a.Class != flow.Once} // a process that died may have delivered it
 	c.Deadline, _ = ctx.Deadline()
 	return c, nil
 }
 
-func (d *hostDesk) begin(c *remoteCall) {
+func (d *hostPool) begin(c *remoteCall) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls[c.ID] = c
@@ -87,7 +89,7 @@ func (d *hostDesk) begin(c *remoteCall) {
 
 // end is when the attempt is over. A call that has a result stays until that is
 // durable.
-func (d *hostDesk) end(c *remoteCall) {
+func (d *hostPool) end(c *remoteCall) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c.ended = true
@@ -99,7 +101,7 @@ func (d *hostDesk) end(c *remoteCall) {
 }
 
 // release frees the place that a call has at its host. Called with mu held.
-func (d *hostDesk) release(c *remoteCall) {
+func (d *hostPool) release(c *remoteCall) {
 	if c.at != nil {
 		c.at.agents[c.Agent].busy--
 		c.at = nil
@@ -107,9 +109,9 @@ func (d *hostDesk) release(c *remoteCall) {
 	}
 }
 
-// forget takes a call off the desk, and tells whoever brought its result what became
+// forget takes a call out of the pool, and tells whoever brought its result what became
 // of that. Called with mu held.
-func (d *hostDesk) forget(c *remoteCall, lost error) {
+func (d *hostPool) forget(c *remoteCall, lost error) {
 	if d.calls[c.ID] != c {
 		return
 	}
@@ -120,12 +122,12 @@ func (d *hostDesk) forget(c *remoteCall, lost error) {
 }
 
 // place gives the call to a host, as soon as one has room.
-func (d *hostDesk) place(ctx context.Context, c *remoteCall, wait time.Duration) (*host, error) {
+func (d *hostPool) place(ctx context.Context, c *remoteCall, wait time.Duration) (*host, error) {
 	return d.search(ctx, c.owners, c.Agent, wait, func(h *host) error { h.give(c); return nil })
 }
 
 // withdraw takes the call back from a host that was lost with it.
-func (d *hostDesk) withdraw(c *remoteCall) {
+func (d *hostPool) withdraw(c *remoteCall) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.release(c)
@@ -133,7 +135,7 @@ func (d *hostDesk) withdraw(c *remoteCall) {
 }
 
 // goneOf is closed when the host that has the call leaves.
-func (d *hostDesk) goneOf(c *remoteCall) <-chan struct{} {
+func (d *hostPool) goneOf(c *remoteCall) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.at == nil {
@@ -142,7 +144,7 @@ func (d *hostDesk) goneOf(c *remoteCall) <-chan struct{} {
 	return c.at.gone
 }
 
-func (d *hostDesk) tellToStop(c *remoteCall, cause error) {
+func (d *hostPool) tellToStop(c *remoteCall, cause error) {
 	reason := "the call is no longer wanted"
 	var limit *flow.Error
 	var stop *flow.Stop
@@ -160,7 +162,7 @@ func (d *hostDesk) tellToStop(c *remoteCall, cause error) {
 }
 
 // awaitHost returns when a host of the agent has room.
-func (d *hostDesk) awaitHost(ctx context.Context, o owners, agent string, class flow.Class, wait time.Duration) error {
+func (d *hostPool) awaitHost(ctx context.Context, o owners, agent string, class flow.Class, wait time.Duration) error {
 	_, err := d.search(ctx, o, agent, wait, func(h *host) error {
 		if declared := h.agents[agent].class; strictness(declared) > strictness(class) {
 			return &flow.Error{Code: codeEffectConflict, NotSent: true, Message: fmt.Sprintf(
@@ -171,10 +173,10 @@ func (d *hostDesk) awaitHost(ctx context.Context, o owners, agent string, class 
 	return err
 }
 
-// search finds a host with room and does something with it under the desk's lock.
+// search finds a host with room and does something with it under the pool's lock.
 // With none attached it waits so long and no longer; one that is busy is waited for
 // while the attempt lasts.
-func (d *hostDesk) search(ctx context.Context, o owners, agent string, wait time.Duration, found func(*host) error) (*host, error) {
+func (d *hostPool) search(ctx context.Context, o owners, agent string, wait time.Duration, found func(*host) error) (*host, error) {
 	patience := time.NewTimer(wait)
 	defer patience.Stop()
 	for {
@@ -212,22 +214,22 @@ func unsent(cause error) error {
 	return &with
 }
 
-// heard is a log that lets the desk know what has become durable: only then is a host
+// heard is a log that lets the pool know what has become durable: only then is a host
 // told that its result is kept, and may forget it.
 type heard struct {
 	flow.Log
-	desk *hostDesk
+	pool *hostPool
 }
 
 // Append implements [flow.Log].
 func (l heard) Append(lease flow.Lease, drafts []flow.Draft, done func(error)) {
-	if l.desk.waited.Load() == 0 || !slices.ContainsFunc(drafts, settles) {
+	if l.pool.waited.Load() == 0 || !slices.ContainsFunc(drafts, settles) {
 		l.Log.Append(lease, drafts, done)
 		return
 	}
 	l.Log.Append(lease, drafts, func(err error) {
 		done(err)
-		l.desk.recorded(lease.Run, drafts, err)
+		l.pool.recorded(lease.Run, drafts, err)
 	})
 }
 
@@ -237,7 +239,7 @@ func settles(d flow.Draft) bool {
 }
 
 // recorded is told what the log has, or has not, taken.
-func (d *hostDesk) recorded(run string, drafts []flow.Draft, err error) {
+func (d *hostPool) recorded(run string, drafts []flow.Draft, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, draft := range slices.DeleteFunc(slices.Clone(drafts), func(d flow.Draft) bool { return !settles(d) }) {
@@ -253,14 +255,14 @@ func (d *hostDesk) recorded(run string, drafts []flow.Draft, err error) {
 var errUnrecorded = errors.New("the drive has ended")
 
 // leaveRun is when a drive has ended: no result that it has not recorded counts.
-func (d *hostDesk) leaveRun(run string) {
+func (d *hostPool) leaveRun(run string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.each(run, func(c *remoteCall) { d.forget(c, errUnrecorded) })
 }
 
 // each is for the calls of one run. Called with mu held.
-func (d *hostDesk) each(run string, f func(*remoteCall)) {
+func (d *hostPool) each(run string, f func(*remoteCall)) {
 	for _, c := range d.calls {
 		if c.Run.String() == run {
 			f(c)

@@ -44,9 +44,9 @@ func (c *remoteCall) givenTo(h *host) bool {
 // take hands a result to its call. nil: there is no call that it could be the answer
 // of.
 func (h *host) take(r tipstaff.HostResult) (*remoteCall, error) {
-	h.desk.mu.Lock()
-	defer h.desk.mu.Unlock()
-	c := h.desk.calls[r.Call]
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
+	c := h.pool.calls[r.Call]
 	switch {
 	case c == nil:
 		return nil, nil
@@ -86,7 +86,7 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 	if !ok {
 		return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is no call", shortened(r.Call))
 	}
-	store := h.desk.store
+	store := h.pool.store
 	draft, err := readDraft(ctx, store, run)
 	if err != nil {
 		return explain(err, idOf(run))
@@ -151,10 +151,10 @@ func (h *host) Reserve(ctx context.Context, call string, use tipstaff.Usage) (bo
 	if use.LLMCalls < 0 || use.ToolCalls < 0 || use.TokensIn < 0 || use.TokensOut < 0 || use.CostUSD < 0 {
 		return "", tipstaff.Errorf(tipstaff.InvalidArgument, "nobody can reserve less than nothing")
 	}
-	h.desk.mu.Lock()
-	c := h.desk.calls[call]
+	h.pool.mu.Lock()
+	c := h.pool.calls[call]
 	mine := c != nil && c.at == h
-	h.desk.mu.Unlock()
+	h.pool.mu.Unlock()
 	if !mine {
 		return "", tipstaff.Errorf(tipstaff.WrongState, "host %s does not have call %s", h.id, shortened(call))
 	}

@@ -36,7 +36,7 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 	if err != nil {
 		return tipstaff.Started{}, explain(err, req.Run)
 	}
-	started := p.started()
+	started := p.shared().started()
 	who := person{yes: req.Yes, ask: req.Ask}
 	pending, err := r.pending(ctx, row)
 	if err != nil {
@@ -74,12 +74,6 @@ func (r *Runner) resumeWith(ctx context.Context, req tipstaff.ResumeRequest, row
 	}
 	started.Done, err = r.begin(row.ID, p, person{yes: req.Yes, ask: req.Ask})
 	return started, explain(err, req.Run)
-}
-
-// started tells of a run whose program is p.
-func (p *program) started() tipstaff.Started {
-	return tipstaff.Started{Run: idOf(p.run), Outline: p.outline(),
-		Program: tipstaff.Program{Kind: p.doc.Kind, Name: p.doc.Name, Digest: p.draft.ProgramDigest, Revision: p.chapter.inForce().corrected()}}
 }
 
 // pending are the gates that a parked run and its children wait for, if none of

@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -67,10 +64,10 @@ const (
 	phaseConfirm = "confirm" // a person is asked whether a program may take effect
 )
 
-// chapter is what a segment of a run's history is about: the state of the
+// segment is what a segment of a run's history is about: the state of the
 // run.continued that opens it. The first segment has no such record, and is the
 // walk of revision 1.
-type chapter struct {
+type segment struct {
 	Phase    string    `json:"phase"`
 	Revision revision  `json:"revision"`         // the one that is walked, or to be confirmed
 	Former   *revision `json:"former,omitempty"` // while one is to be confirmed: the one in force
@@ -94,11 +91,9 @@ type chapter struct {
 	Talks    map[string]string `json:"talks,omitempty"`
 
 	since int64 // seq of the run.continued; 0: the run itself has none
-	turn  bool  // the program is a turn, which has but one chapter
-	pipe  bool  // the program is a pipeline
 }
 
-// doubtedCall is a call in doubt as a chapter keeps it: a long input by digest.
+// doubtedCall is a call in doubt as a segment keeps it: a long input by digest.
 type doubtedCall struct {
 	plan.Doubt
 	InputDigest string `json:"input_digest,omitempty"`
@@ -112,41 +107,16 @@ type approval struct {
 }
 
 // inForce is the revision that evidence speaks of.
-func (c *chapter) inForce() revision {
+func (c *segment) inForce() revision {
 	if c.Former != nil {
 		return *c.Former
 	}
 	return c.Revision
 }
 
-// root is the path under which the chapter's records stand. Those of one revision
-// never meet those of another.
-func (c *chapter) root() string {
-	root := "root"
-	switch {
-	case c.pipe: // its stages stand on their own
-		return ""
-	case c.Phase != phaseWalk:
-		root = c.Phase
-	case c.turn:
-		root = "turn"
-	}
-	switch {
-	case c.Draft != nil && c.Phase == phaseConfirm:
-		if n := len(c.Draft.Wanted); n > 0 {
-			root = fmt.Sprintf("%s@%d", root, n+1)
-		}
-	case c.Draft != nil: // the answers to a round of questions begin it, or what a person wants to be different
-		root = fmt.Sprintf("%s@%d", root, c.Draft.Round+len(c.Draft.Wanted)+1)
-	case c.Revision.Number > 1:
-		root = fmt.Sprintf("%s@%d", root, c.Revision.Number)
-	}
-	return root
-}
-
-// first is the chapter of a run that was never corrected: the walk of a program
+// first is the segment of a run that was never corrected: the walk of a program
 // that was accepted when the run was made, else its confirmation.
-func (b *draftBody) first() chapter {
+func (b *draftBody) first() segment {
 	phase := phaseConfirm
 	switch {
 	case b.Hold:
@@ -156,8 +126,14 @@ func (b *draftBody) first() chapter {
 	case b.acceptedVia != "":
 		phase = phaseWalk
 	}
-	return chapter{Phase: phase, turn: b.ProgramKind == plan.KindTurn, pipe: b.ProgramKind == kindPipeline, Latest: 1, Revision: revision{Number: 1, ProgramDigest: b.ProgramDigest,
-		Skill: b.Skill, SkillDigest: b.SkillDigest, Bounds: b.Bounds, Frozen: b.Frozen, Asks: b.Asks}}
+	first := b.asRevision("")
+	first.Number = 1
+	return segment{Phase: phase, Latest: 1, Revision: first}
+}
+
+// asRevision is the program of the draft as a revision that has no number yet.
+func (b *draftBody) asRevision(intentHash string) revision {
+	return revision{ProgramDigest: b.ProgramDigest, IntentHash: intentHash, Skill: b.Skill, SkillDigest: b.SkillDigest, Bounds: b.Bounds, Frozen: b.Frozen, Asks: b.Asks}
 }
 
 // revised is the draft with another program in place of its own.
@@ -166,81 +142,44 @@ func (b draftBody) revised(r revision) draftBody {
 	return b
 }
 
-// openChapter is the program of a chapter, nil being a run's first, of the same run
-// as p.
-func openChapter(ctx context.Context, src source, p *program, c *chapter) (*program, error) {
-	if c == nil {
-		first := p.draft.first()
-		c = &first
-	}
-	next := &program{run: p.run, chapter: *c, draft: p.draft.revised(c.inForce())}
-	next.chapter.pipe = p.draft.ProgramKind == kindPipeline
-	return next, next.thaw(ctx, src)
-}
-
 // programAt is the program that a run stood under at a record, for a fork that
 // takes it over.
-func programAt(ctx context.Context, src source, run string, at int64) (*program, error) {
-	draft, err := readDraft(ctx, src, run)
+func programAt(ctx context.Context, src source, run string, at int64) (program, error) {
+	p, err := openProgramAt(ctx, src, run, at)
 	if err != nil {
 		return nil, err
 	}
-	c, err := chapterIn(ctx, src, run, at, draft)
-	if err != nil {
-		return nil, err
-	}
-	if c != nil && c.Phase == phaseConfirm {
+	if s := &p.shared().segment; s.Phase == phaseConfirm && s.since > 0 {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "at record %d run %s has a correction that nobody had confirmed: it cannot be forked there", at, run).
-			WithHint("fork it at a record before %d, or after the decision", c.since)
+			WithHint("fork it at a record before %d, or after the decision", s.since)
 	}
-	return openChapter(ctx, src, &program{run: run, draft: *draft}, c)
+	return p, nil
 }
 
-// openRevision is the program that a run had, or would have, at a revision.
-func openRevision(ctx context.Context, src source, p *program, r revision) (*program, error) {
-	return openChapter(ctx, src, p, &chapter{Phase: phaseWalk, Revision: r})
-}
-
-// revisedInputs are the inputs of a run for a document that may declare others:
-// those it does not know are left aside, those it adds have their defaults.
-func revisedInputs(doc *plan.Document, inputs json.RawMessage) (json.RawMessage, error) {
-	given, err := declaredInputs(doc, inputs)
+// openRevision is the plan that a run had, or would have, at a revision.
+func (p *planProgram) openRevision(ctx context.Context, src source, r revision) (*planProgram, error) {
+	opened, err := openSegment(ctx, src, p.run, p.draft, &segment{Phase: phaseWalk, Revision: r})
 	if err != nil {
 		return nil, err
 	}
-	checked, problems := doc.CheckInputs(given)
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("the revised program does not take the run's inputs: %s", problems[0].Message)
+	revised, ok := opened.(*planProgram)
+	if !ok {
+		return nil, fmt.Errorf("revision %d of run %s is no plan", r.Number, p.run)
 	}
-	return checked, nil
+	return revised, nil
 }
 
-// declaredInputs are those of a run that a document knows.
-func declaredInputs(doc *plan.Document, inputs json.RawMessage) (map[string]json.RawMessage, error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(inputs, &all); err != nil {
-		return nil, fmt.Errorf("the inputs cannot be read: %w", err)
-	}
-	given := map[string]json.RawMessage{}
-	for _, in := range doc.Inputs {
-		if v, ok := all[in.Name]; ok {
-			given[in.Name] = v
-		}
-	}
-	return given, nil
-}
-
-// chapterIn is the chapter in which record at (0: the last) of a run stands, also
+// segmentIn is the segment in which record at (0: the last) of a run stands, also
 // if that is the one of the run it was forked from; nil: a first.
-func chapterIn(ctx context.Context, src source, run string, at int64, draft *draftBody) (*chapter, error) {
-	if c, err := chapterAt(ctx, src, run, at); c != nil || err != nil {
+func segmentIn(ctx context.Context, src source, run string, at int64, draft *draftBody) (*segment, error) {
+	if c, err := segmentAt(ctx, src, run, at); c != nil || err != nil {
 		return c, err
 	}
-	return chapterInherited(ctx, src, draft)
+	return segmentInherited(ctx, src, draft)
 }
 
-// chapterInherited is the one that a fork begins in; nil: a first.
-func chapterInherited(ctx context.Context, src source, draft *draftBody) (*chapter, error) {
+// segmentInherited is the one that a fork begins in; nil: a first.
+func segmentInherited(ctx context.Context, src source, draft *draftBody) (*segment, error) {
 	if draft.ForkOf == nil {
 		return nil, nil
 	}
@@ -248,7 +187,7 @@ func chapterInherited(ctx context.Context, src source, draft *draftBody) (*chapt
 	if err != nil {
 		return nil, err
 	}
-	c, err := chapterIn(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq, base)
+	c, err := segmentIn(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq, base)
 	if c == nil || err != nil {
 		return nil, err
 	}
@@ -261,8 +200,8 @@ func chapterInherited(ctx context.Context, src source, draft *draftBody) (*chapt
 	return c, nil
 }
 
-// readChapter reads the state of a run.continued.
-func readChapter(ctx context.Context, src source, e *tipstaff.Event) (*chapter, error) {
+// readSegment reads the state of a run.continued.
+func readSegment(ctx context.Context, src source, e *tipstaff.Event) (*segment, error) {
 	var body struct {
 		State json.RawMessage `json:"state"`
 	}
@@ -273,21 +212,21 @@ func readChapter(ctx context.Context, src source, e *tipstaff.Event) (*chapter, 
 	if err != nil {
 		return nil, fmt.Errorf("the state of record %d is not there: %w", e.Seq, err)
 	}
-	c := &chapter{since: e.Seq}
+	c := &segment{since: e.Seq}
 	if err := json.Unmarshal(state, c); err != nil {
 		return nil, fmt.Errorf("the state of record %d cannot be read: %w", e.Seq, err)
 	}
 	return c, nil
 }
 
-// chapterAt is the chapter in which record at of a run stands (0: its last one),
+// segmentAt is the segment in which record at of a run stands (0: its last one),
 // as far as a run.continued says so; nil: it is the run's first.
-func chapterAt(ctx context.Context, src source, run string, at int64) (*chapter, error) {
+func segmentAt(ctx context.Context, src source, run string, at int64) (*segment, error) {
 	e, err := continuedBefore(ctx, src, run, at)
 	if err != nil || e == nil {
 		return nil, err
 	}
-	return readChapter(ctx, src, e)
+	return readSegment(ctx, src, e)
 }
 
 // rows tells of a run without reading its records; a store can, an export cannot.
@@ -308,18 +247,12 @@ func continuedBefore(ctx context.Context, src source, run string, at int64) (*ti
 		}
 	}
 	var last *tipstaff.Event
-	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		if at > 0 && s.Seq > at {
-			return errEnough
-		}
-		if e, err := tipstaff.ParseEvent(s.Bytes); err == nil && e.Kind == tipstaff.KindRunContinued {
-			last = &e
+	err := eachEvent(ctx, src, run, at, func(e *tipstaff.Event) error {
+		if e.Kind == tipstaff.KindRunContinued {
+			last = e
 		}
 		return nil
 	})
-	if err == errEnough {
-		err = nil
-	}
 	return last, err
 }
 
@@ -335,8 +268,8 @@ func eventAt(ctx context.Context, src source, run string, seq int64) (*tipstaff.
 	return &e, err
 }
 
-// state is where a run in this chapter stands in its lifecycle.
-func (c *chapter) state() tipstaff.State {
+// state is where a run in this segment stands in its lifecycle.
+func (c *segment) state() tipstaff.State {
 	switch {
 	case c.Phase == phaseDraft, c.Phase == phaseHold:
 		return tipstaff.Drafting
@@ -348,62 +281,11 @@ func (c *chapter) state() tipstaff.State {
 	return tipstaff.Accepted
 }
 
-// hasChildren reports whether the run may have started others, be it in an earlier
-// revision.
-func (p *program) hasChildren() bool { return len(p.children) > 0 || p.chapter.Latest > 1 }
-
-// carry is what a walk takes over, with long results put back.
-func (c *chapter) carry(ctx context.Context, src source) (plan.Carry, error) {
-	all := plan.Carry{Done: maps.Clone(c.Carried), Doubts: map[string]plan.Doubt{}}
-	for id, done := range all.Done {
-		if done.Output != nil {
-			continue
-		}
-		output, err := src.Blob(ctx, done.Digest)
-		if err != nil {
-			return all, fmt.Errorf("the result of %s is not there: %w", done.Path, err)
-		}
-		done.Output = output
-		all.Done[id] = done
-	}
-	for id, d := range c.InDoubt {
-		if d.InputDigest != "" {
-			input, err := src.Blob(ctx, d.InputDigest)
-			if err != nil {
-				return all, fmt.Errorf("the input of %s is not there: %w", d.Path, err)
-			}
-			d.Input = input
-		}
-		all.Doubts[id] = d.Doubt
-	}
-	return all, nil
-}
-
 // terms are what somebody agreed to by accepting the program.
-func (p *program) terms() policy.Terms {
+func (p *planProgram) terms() policy.Terms {
 	terms := p.doc.Terms(p.resolver())
 	if p.draft.Rules < rulesShown {
 		return terms.Earlier()
 	}
 	return terms
-}
-
-// outline is the program as a tree, with the paths of this revision.
-func (p *program) outline() *tipstaff.Outline {
-	if p.pipe != nil {
-		return pipelineOutline(p.pipe, p.plans)
-	}
-	walked := chapter{Phase: phaseWalk, Revision: p.chapter.inForce(), turn: p.doc.Turn != nil}
-	return rerooted(p.doc.Outline(p.resolver()), p.doc.Root.Path, walked.root())
-}
-
-// rerooted puts an outline, whose paths begin with one root, under another.
-func rerooted(o *tipstaff.Outline, from, to string) *tipstaff.Outline {
-	moved := *o
-	moved.Path = to + strings.TrimPrefix(o.Path, from)
-	moved.Children = slices.Clone(o.Children)
-	for i, c := range moved.Children {
-		moved.Children[i] = rerooted(c, from, to)
-	}
-	return &moved
 }

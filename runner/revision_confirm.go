@@ -10,7 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // Answers to a confirmation.
@@ -37,17 +37,29 @@ type confirmSubject struct {
 	Changes       []tipstaff.Change `json:"changes,omitempty"`
 }
 
-// confirm asks whether a program may take effect. Nobody answers it but a person,
-// and no time runs out. What follows from the answer is the passage to the next
-// chapter.
-func (p *program) confirm(fc flow.Context) (json.RawMessage, error) {
-	next, former := p.chapter.Revision, p.chapter.Former
+// confirmation asks whether a plan may take effect. Nobody answers it but a person,
+// and no time runs out. Its plan is the one in force, which it leaves, or of a run that
+// has none the one that is to be confirmed.
+type confirmation struct{ *planProgram }
+
+func (p *confirmation) root() string {
+	if d := p.segment.Draft; d != nil {
+		return revisedRoot(phaseConfirm, len(d.Wanted)+1)
+	}
+	return revisedRoot(phaseConfirm, p.segment.Revision.Number)
+}
+
+func (p *confirmation) continues() bool { return true }
+
+func (p *confirmation) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+	p.left = newRemainder(p.segment.Approved)
+	next, former := p.segment.Revision, p.segment.Former
 	if former == nil {
 		return p.confirmFirst(fc)
 	}
 	d, err := fc.Wait(flow.Gate{Kind: string(tipstaff.Confirmation),
 		Question: fmt.Sprintf("Revision %d changes what was accepted. Accept it, keep revision %d, or cancel the run?", next.Number, former.Number),
-		Subject:  flow.JSON(confirmSubject{next.IntentHash, next.ProgramDigest, p.chapter.Reasons, p.chapter.Changes}),
+		Subject:  flow.JSON(confirmSubject{next.IntentHash, next.ProgramDigest, p.segment.Reasons, p.segment.Changes}),
 		Actions:  []string{actionAccept, actionKeep, actionCancel}, Deny: actionCancel})
 	if err != nil {
 		return nil, err
@@ -56,6 +68,49 @@ func (p *program) confirm(fc flow.Context) (json.RawMessage, error) {
 		return nil, flow.Continue(flow.JSON(confirmed{Gate: d.Gate, Action: d.Action}))
 	}
 	return nil, &declined{decision: d}
+}
+
+// next turns to what the answer has chosen.
+func (p *confirmation) next(ctx context.Context, t *transition, state json.RawMessage, cut bool) error {
+	if cut {
+		return p.planProgram.next(ctx, t, nil, cut)
+	}
+	var answer confirmed
+	if err := json.Unmarshal(state, &answer); err != nil {
+		return errors.New("the program goes on although nothing was confirmed")
+	}
+	if err := p.handOn(ctx, t); err != nil {
+		return err
+	}
+	if answer.Action == actionRevise && p.segment.Draft != nil {
+		d := *p.segment.Draft
+		d.Wanted = append(slices.Clone(d.Wanted), answer.Feedback)
+		t.to = segment{Phase: phaseDraft, Latest: 1, Revision: *d.With, Draft: &d, Recalled: t.to.Recalled}
+		d.With = nil
+		return nil
+	}
+	chosen := p.segment.Revision
+	if chosen.IntentHash == "" {
+		chosen.IntentHash = p.doc.Intent.Hash()
+	}
+	switch {
+	case answer.Action == actionAccept:
+		i := slices.IndexFunc(t.events, func(e tipstaff.Event) bool { return decides(&e, answer.Gate) })
+		if i < 0 {
+			return fmt.Errorf("no record decides gate %s", answer.Gate)
+		}
+		chosen.AcceptedBy, chosen.Asks = t.events[i].ID.String(), ""
+		var b resolveBody
+		chosen.ByParent = json.Unmarshal(t.events[i].Body, &b) == nil && b.Via == viaParent
+		chosen.Shown = p.draft.Rules >= rulesShown
+	case answer.Action == actionKeep && p.segment.Former != nil:
+		chosen = *p.segment.Former
+	default:
+		return fmt.Errorf("a confirmation was answered with %q", answer.Action)
+	}
+	t.before = []flow.Draft{{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(chosen.proposed())}}
+	t.to.Phase, t.to.Revision = phaseWalk, chosen
+	return nil
 }
 
 // firstSubject is what is accepted of a program that nobody has accepted yet.
@@ -73,7 +128,7 @@ type firstSubject struct {
 }
 
 // confirmFirst asks about a program that somebody else than its user brought.
-func (p *program) confirmFirst(fc flow.Context) (json.RawMessage, error) {
+func (p *confirmation) confirmFirst(fc flow.Context) (json.RawMessage, error) {
 	subject := firstSubject{p.doc.Intent.Hash(), p.draft.ProgramDigest, p.doc.Intent.JSON(), p.doc.Outline(p.resolver()), p.draft.Bounds, nil, nil}
 	if p.draft.Rules < rulesShown {
 		withoutGiven(subject.Outline)
@@ -81,7 +136,7 @@ func (p *program) confirmFirst(fc flow.Context) (json.RawMessage, error) {
 		subject.Cut = slices.Sorted(maps.Keys(cutIn(subject.Outline)))
 	}
 	actions := []string{actionAccept, actionReject}
-	if d := p.chapter.Draft; d != nil && len(d.Wanted) < mostRevised {
+	if d := p.segment.Draft; d != nil && len(d.Wanted) < mostRevised {
 		actions, subject.FeedbackRequired = []string{actionAccept, actionRevise, actionReject}, []string{actionRevise}
 	}
 	d, err := fc.Wait(flow.Gate{Kind: string(tipstaff.Confirmation), Question: "Accept this plan?",
@@ -105,32 +160,6 @@ func withoutGiven(o *tipstaff.Outline) {
 	for _, c := range o.Children {
 		withoutGiven(c)
 	}
-}
-
-// cutIn are the ids of the calls of which a gate does not show every value.
-func cutIn(o *tipstaff.Outline) map[string]bool {
-	cut := map[string]bool{}
-	var look func(*tipstaff.Outline)
-	look = func(o *tipstaff.Outline) {
-		if o.Kind == string(plan.ToolCall) && !tipstaff.ShownWhole(o.Given) {
-			cut[o.ID] = true
-		}
-		for _, c := range o.Children {
-			look(c)
-		}
-	}
-	look(o)
-	return cut
-}
-
-// covered reports whether the acceptance of the program covers the literal arguments of
-// a call: a person who was asked has accepted what they were shown.
-func (p *program) covered(id string) bool {
-	if !p.chapter.Revision.Shown {
-		return true
-	}
-	p.cutOnce.Do(func() { p.cut = cutIn(p.doc.Outline(nil)) })
-	return !p.cut[id]
 }
 
 // accept is the acceptance of a program that a gate has shown.

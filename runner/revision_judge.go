@@ -16,7 +16,7 @@ import (
 type part struct {
 	history flow.History
 	events  []tipstaff.Event // the run's own
-	program *program
+	program program
 }
 
 // parts takes the run apart. The program of each part is the one that its first
@@ -26,25 +26,25 @@ func (j *judge) parts() ([]part, error) {
 	if len(segments) == 1 { // as of nearly every run
 		return []part{{segments[0], j.trace.events, j.program}}, nil
 	}
-	draft, err := readDraft(j.ctx, j.src, j.program.run)
+	draft, err := readDraft(j.ctx, j.src, j.program.shared().run)
 	if err != nil {
 		return nil, err
 	}
 	var parts []part
 	from := 0
 	for i, h := range segments {
-		var c *chapter
+		var c *segment
 		first := slices.IndexFunc(j.trace.events[from:], func(e tipstaff.Event) bool { return e.Seq == h.Records[0].Seq })
 		if i == 0 {
-			c, err = chapterInherited(j.ctx, j.src, draft)
+			c, err = segmentInherited(j.ctx, j.src, draft)
 		} else {
 			from += first
-			c, err = readChapter(j.ctx, j.src, &j.trace.events[from])
+			c, err = readSegment(j.ctx, j.src, &j.trace.events[from])
 		}
 		if err != nil {
 			return nil, err
 		}
-		p, err := openChapter(j.ctx, j.src, &program{run: j.program.run, draft: *draft}, c)
+		p, err := openSegment(j.ctx, j.src, j.program.shared().run, *draft, c)
 		if err != nil {
 			return nil, err
 		}
@@ -62,14 +62,13 @@ func (j *judge) parts() ([]part, error) {
 // the replay of the part came to.
 func (j *judge) passed(was, is *part, out flow.Outcome) {
 	end := &is.events[0]
-	walking := was.program.chapter.Phase == phaseWalk && was.program.pipe == nil // others end by themselves
-	if walking == (out.Status == flow.Completed) || walking && out.Status != flow.ParkedRun {
+	cut := !was.program.continues()
+	if cut == (out.Status == flow.Completed) || cut && out.Status != flow.ParkedRun {
 		j.fault("correction_mismatch", end.Seq, "", "the history begins afresh, but the program had %s", out.Status)
 		return
 	}
-	digest := func(data []byte) (string, error) { return flow.Digest(data), nil }
-	t, err := was.program.passage(j.ctx, j.src, digest, inheriting(j.trace, was), out.Value, walking)
-	if err != nil {
+	t := &transition{src: j.src, events: inheriting(j.trace, was), put: func(data []byte) (string, error) { return flow.Digest(data), nil }}
+	if err := t.follow(j.ctx, was.program, out.Value, cut); err != nil {
 		j.fault("correction_mismatch", end.Seq, "", "%v", err)
 		return
 	}
@@ -80,8 +79,8 @@ func (j *judge) passed(was, is *part, out flow.Outcome) {
 	}
 	_ = json.Unmarshal(end.Body, &b) // it was read before
 	state, err := attached(j.ctx, j.src, b.State)
-	if err != nil || !sameJSON(state, flow.JSON(t.chapter)) {
-		j.fault("correction_mismatch", end.Seq, "", "%s", differing(state, flow.JSON(t.chapter)))
+	if err != nil || !sameJSON(state, flow.JSON(t.to)) {
+		j.fault("correction_mismatch", end.Seq, "", "%s", differing(state, flow.JSON(t.to)))
 	}
 	if !slices.Equal(b.Keep, t.keep) {
 		j.fault("correction_mismatch", end.Seq, "", "it keeps %v, but the results that it names are %v", b.Keep, t.keep)

@@ -131,7 +131,7 @@ func (r *Runner) forkAtBoundary(ctx context.Context, req tipstaff.ForkRequest, r
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	base, err := programAt(ctx, r.Store, b.run, b.seq)
+	base, err := pipelineAt(ctx, r.Store, b.run, b.seq)
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
@@ -153,7 +153,20 @@ func (r *Runner) forkAtBoundary(ctx context.Context, req tipstaff.ForkRequest, r
 			return tipstaff.ID{}, err
 		}
 	}
-	return made, r.store(ctx, made, body, base.doc, append(r.accepted(ctx, body, base.doc, "command"), forked))
+	return made, r.store(ctx, made, body, base.text, append(r.accepted(ctx, body, base.text, "command"), forked))
+}
+
+// pipelineAt is programAt of a pipeline.
+func pipelineAt(ctx context.Context, src source, run string, at int64) (*pipelineProgram, error) {
+	p, err := programAt(ctx, src, run, at)
+	if err != nil {
+		return nil, err
+	}
+	own, ok := p.(*pipelineProgram)
+	if !ok {
+		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s is no pipeline", run)
+	}
+	return own, nil
 }
 
 // mayLeave refuses to go back in a run that somebody drives and, of a rollback, in
@@ -173,7 +186,7 @@ func (r *Runner) mayLeave(ctx context.Context, req tipstaff.ForkRequest, row flo
 	if err != nil {
 		return err
 	}
-	if p := (&program{draft: *draft}); p.lone() && !tipstaff.State(row.State).Terminal() {
+	if draft.single() && !tipstaff.State(row.State).Terminal() {
 		return tipstaff.Errorf(tipstaff.WrongState, "run %s works on a draft: another cannot take its place", row.ID).WithHint("cancel it, and run the agent again")
 	}
 	line, err := r.Store.Runs(ctx, flow.Query{Envelope: row.Envelope, Limit: 1})
@@ -231,13 +244,9 @@ func newestBoundary(ctx context.Context, src source, run string, upTo int64, sta
 // the last of the turn, and which checkpoint was made before it.
 func lastBoundary(ctx context.Context, src source, run string, upTo int64, stage string) (last *boundary, err error) {
 	asked, latest, parent := false, pipeline.Start, "" // of the turn that is being read
-	err = eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		if upTo > 0 && s.Seq > upTo {
-			return errEnough
-		}
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		if err != nil || e.N == 0 { // labels are others'
-			return err
+	err = eachEvent(ctx, src, run, upTo, func(e *tipstaff.Event) (err error) {
+		if e.N == 0 { // labels are others'
+			return nil
 		}
 		var b struct{ ID, Stage string }
 		switch e.Kind {
@@ -249,7 +258,7 @@ func lastBoundary(ctx context.Context, src source, run string, upTo int64, stage
 			parent = b.ID
 		case tipstaff.KindTurnMerged:
 			var found *boundary
-			if found, err = readBoundary(run, s); err == nil && (stage == "" || asked) {
+			if found, err = readBoundary(run, e); err == nil && (stage == "" || asked) {
 				found.stage, found.parent = latest, parent
 				last = found
 			}
@@ -257,15 +266,12 @@ func lastBoundary(ctx context.Context, src source, run string, upTo int64, stage
 		}
 		return err
 	})
-	if err == errEnough {
-		err = nil
-	}
 	return last, err
 }
 
 // forkBodyOf is the intent.draft of a run that is forked at a boundary, where base is
 // the program.
-func forkBodyOf(ctx context.Context, src source, base *program, b *boundary) (draftBody, error) {
+func forkBodyOf(ctx context.Context, src source, base *pipelineProgram, b *boundary) (draftBody, error) {
 	last, err := src.Records(ctx, b.run, b.seq-1, 1)
 	if err != nil {
 		return draftBody{}, err
@@ -289,7 +295,7 @@ func forkBodyOf(ctx context.Context, src source, base *program, b *boundary) (dr
 // left is a run that is left, as it stood then.
 type left struct {
 	row      flow.Row
-	program  *program
+	program  *pipelineProgram
 	counters pipeline.Counters
 	used     flow.Use
 	wallMs   int64
@@ -309,7 +315,7 @@ func (r *Runner) headOf(ctx context.Context, row flow.Row) (*left, error) {
 // countersAt are the counters of a run after a record: what its program counts, which
 // has been replayed up to there, and what its ledger has, where that is more because
 // something was cut off.
-func countersAt(ctx context.Context, src source, p *program, at int64) (pipeline.Counters, flow.Use, int64, error) {
+func countersAt(ctx context.Context, src source, p *pipelineProgram, at int64) (pipeline.Counters, flow.Use, int64, error) {
 	h, err := segmentOf(ctx, src, p.run, at)
 	if err != nil {
 		return pipeline.Counters{}, nil, 0, err
@@ -338,7 +344,7 @@ func countersAt(ctx context.Context, src source, p *program, at int64) (pipeline
 
 // takeOver completes the draft of the new run with what it has of the one that is
 // left, and is the record that says so.
-func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req tipstaff.ForkRequest, body *draftBody, base *program, head *left, b *boundary) (flow.Draft, error) {
+func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req tipstaff.ForkRequest, body *draftBody, base *pipelineProgram, head *left, b *boundary) (flow.Draft, error) {
 	old := *head.program.draft.Pipeline
 	old.Thread = cmp.Or(head.row.Thread, old.Thread) // it may have been started in another than it was made for
 	status := tipstaff.PipelineStatus{Envelope: "env_" + made.String(), Request: old.Request, Thread: cmp.Or(req.Thread, made.String()), Version: head.program.state.Version}
@@ -408,8 +414,8 @@ func raise(body *draftBody, ceiling tipstaff.Bounds, to map[string]int64) error 
 
 // raisableTo is how far the bounds of a pipeline may be raised: to what the manifest
 // permits that it has frozen, and where that says nothing to its own.
-func (p *program) raisableTo() tipstaff.Bounds {
-	ceiling := tipstaff.EffectiveBounds(nil, limitsOf(p.pipe), nil)
+func (p *pipelineProgram) raisableTo() tipstaff.Bounds {
+	ceiling := tipstaff.EffectiveBounds(nil, limitsOf(p.pipe.Pipeline), nil)
 	maps.Copy(ceiling, p.gate.Manifest.Ceiling())
 	return ceiling
 }

@@ -11,7 +11,7 @@ import (
 // wentBack checks what a run took over when it went back: the boundary, the identity,
 // the counters of the run that was left, and no more budget than it could be given.
 func (j *judge) wentBack() {
-	draft := &j.program.draft
+	draft := j.draft
 	if draft.ForkOf == nil || draft.Pipeline == nil {
 		return
 	}
@@ -53,7 +53,7 @@ func (j *judge) forked() (*forkedBody, int64) {
 // identity checks whose Envelope it is.
 func (j *judge) identity(draft *draftBody) {
 	r, s := draft.Rollback, draft.Pipeline
-	if r.RunID != j.program.run || r.EnvelopeID != s.Envelope || r.ThreadID != s.Thread {
+	if r.RunID != j.program.shared().run || r.EnvelopeID != s.Envelope || r.ThreadID != s.Thread {
 		j.fault("rollback_mismatch", 1, "", "the Envelope that it takes over is not its own")
 	}
 	base, err := readDraft(j.ctx, j.src, draft.ForkOf.Run)
@@ -76,7 +76,7 @@ func (j *judge) source(draft *draftBody) {
 		j.fault("rollback_mismatch", 1, "", "record %d of run %s is not the boundary of turn %d", draft.ForkOf.Seq, draft.ForkOf.Run, draft.Rollback.Turn)
 		return
 	}
-	base, err := programAt(j.ctx, j.src, draft.ForkOf.Run, draft.ForkOf.Seq)
+	base, err := pipelineAt(j.ctx, j.src, draft.ForkOf.Run, draft.ForkOf.Seq)
 	if err != nil {
 		j.fault("rollback_mismatch", 1, "", "%v", err)
 		return
@@ -134,19 +134,19 @@ func (j *judge) leftBehind(end *tipstaff.Event) bool {
 		Why    string `json:"terminal_reason"`
 		Reason string `json:"reason"`
 	}
-	if j.program.draft.Pipeline == nil || json.Unmarshal(end.Body, &b) != nil || b.Via != relationRollback || b.Why != "rolled_back" {
+	if j.draft.Pipeline == nil || json.Unmarshal(end.Body, &b) != nil || b.Via != relationRollback || b.Why != "rolled_back" {
 		return false
 	}
 	store, ok := j.src.(flow.Reader)
 	if !ok {
 		return true
 	}
-	line, err := store.Runs(j.ctx, flow.Query{Envelope: j.program.draft.Pipeline.Envelope})
+	line, err := store.Runs(j.ctx, flow.Query{Envelope: j.draft.Pipeline.Envelope})
 	if err != nil {
 		return false
 	}
 	for _, row := range line {
-		if next, err := readDraft(j.ctx, j.src, row.ID); err == nil && next.Rollback != nil && next.Rollback.From == j.program.run {
+		if next, err := readDraft(j.ctx, j.src, row.ID); err == nil && next.Rollback != nil && next.Rollback.From == j.program.shared().run {
 			return true
 		}
 	}

@@ -67,10 +67,8 @@ type Runner struct {
 	mu     sync.Mutex
 	drives map[string]*active
 	talk   talk
-	hosts  *hostDesk
+	hosts  *hostPool
 	queue  *queue
-	names  memo[string] // of programs: reading a whole document for its name would be most of what a status costs
-	folds  memo[folded]
 }
 
 var _ tipstaff.Service = (*Runner)(nil)
@@ -89,8 +87,7 @@ func New(c Config) *Runner {
 	if c.Origin == "" {
 		c.Origin = "foreground"
 	}
-	r := &Runner{Config: c, drives: map[string]*active{}, hosts: newHostDesk(c.Store), queue: newQueue(c.MaxDriving)}
-	r.names.most, r.folds.most = 10_000, 256
+	r := &Runner{Config: c, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving)}
 	if c.Grace > 0 {
 		r.hosts.grace = c.Grace
 	}

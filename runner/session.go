@@ -66,18 +66,22 @@ func said(ctx context.Context, src source, run string) ([]agent.Message, error) 
 	if err != nil {
 		return nil, err
 	}
+	turn, ok := p.(*turnProgram)
+	if !ok {
+		return nil, fmt.Errorf("run %s is no turn", run)
+	}
 	h, err := segmentOf(ctx, src, run, 0)
 	if err != nil {
 		return nil, err
 	}
-	out, err := flow.Replay(h).Drive(ctx, p.replayed())
+	out, err := flow.Replay(h).Drive(ctx, replayed(turn))
 	if err != nil {
 		return nil, err
 	}
 	if out.Status == flow.Interrupted {
 		return nil, out.Err
 	}
-	return p.spoken.Messages, nil
+	return turn.said.Messages, nil
 }
 
 // freezeMessages stores a conversation, and enters its messages under their names.
@@ -91,9 +95,21 @@ func (r *Runner) freezeMessages(ctx context.Context, messages []agent.Message, f
 	return nil
 }
 
-// thawMessages reads back the conversation before a turn, and checks that it is
-// the one that the program names.
-func (p *program) thawMessages(ctx context.Context, src source) error {
+// turnProgram is one step, in which an agent answers a message of a session.
+type turnProgram struct {
+	*planProgram
+	history []agent.Message // what was said before it
+	said    agent.Output    // how it came out, as far as it has
+}
+
+// openTurn reads back the conversation before a turn, and checks that it is the one that
+// the program names.
+func openTurn(ctx context.Context, src source, c *common, doc *plan.Document) (*turnProgram, error) {
+	own, err := openPlan(ctx, src, c, doc)
+	if err != nil {
+		return nil, err
+	}
+	p := &turnProgram{planProgram: own}
 	var names []string
 	for name := range p.draft.Frozen {
 		if strings.HasPrefix(name, frozenMessage) {
@@ -101,22 +117,64 @@ func (p *program) thawMessages(ctx context.Context, src source) error {
 		}
 	}
 	slices.Sort(names)
-	p.history = nil
 	for _, name := range names {
 		data, err := src.Blob(ctx, p.draft.Frozen[name])
 		if err != nil {
-			return fmt.Errorf("a message that run %s froze is not there: %w", p.run, err)
+			return nil, fmt.Errorf("a message that run %s froze is not there: %w", p.run, err)
 		}
 		var m agent.Message
 		if err := json.Unmarshal(data, &m); err != nil {
-			return fmt.Errorf("a message that run %s froze cannot be read: %w", p.run, err)
+			return nil, fmt.Errorf("a message that run %s froze cannot be read: %w", p.run, err)
 		}
 		p.history = append(p.history, m)
 	}
-	if head := headOf(p.history); head != p.doc.Turn.Head {
-		return fmt.Errorf("run %s continues the conversation %s, but froze %s", p.run, p.doc.Turn.Head, head)
+	if head := headOf(p.history); head != doc.Turn.Head {
+		return nil, fmt.Errorf("run %s continues the conversation %s, but froze %s", p.run, doc.Turn.Head, head)
 	}
-	return nil
+	return p, nil
+}
+
+func (p *turnProgram) root() string { return plan.KindTurn }
+
+func (p *turnProgram) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
+	h := newWalk(p.common, p.doc, p.gate).handlers()
+	h.Step = p.step
+	return plan.Walk(fc, p.doc, p.inputs, h)
+}
+
+// step has the agent answer the message as it is, in its session.
+func (p *turnProgram) step(fc flow.Context, call plan.StepRequest) (flow.Result, error) {
+	a, err := p.agents.of(call.Node.Agent)
+	if err != nil {
+		return flow.Result{}, err
+	}
+	t, s := p.doc.Turn, a.Settings
+	s.Hop = true
+	p.said, err = p.speak(fc, s, a.narrowed(p.gate, call.Node), agent.Input{Session: t.Session, History: p.history, Message: t.Message})
+	if err != nil {
+		return flow.Result{}, err
+	}
+	return flow.Result{Value: flow.JSON(p.said)}, nil
+}
+
+// count: the turn also leaves a conversation.
+func (p *turnProgram) count(a *account, ev *evidence) {
+	p.planProgram.count(a, ev)
+	left := p.history
+	if p.said.Messages != nil {
+		left = p.said.Messages
+	}
+	ev.Session = &sessionHead{p.doc.Turn.Session, headOf(left)}
+}
+
+// branch: what is said from here on is another conversation.
+func (p *turnProgram) branch(ctx context.Context, r *Runner, body *draftBody) (document, error) {
+	doc, err := inSession(p.doc, &conversation{session: tipstaff.NewID(r.Now()).String(), messages: p.history}, p.doc.AllowList())
+	if err != nil {
+		return nil, err
+	}
+	body.ProgramDigest, err = r.Store.PutBlob(ctx, doc.Canonical())
+	return planText{doc}, err
 }
 
 // headOf names a conversation; "" is one in which nothing was said yet.
@@ -127,30 +185,18 @@ func headOf(messages []agent.Message) string {
 	return agent.HeadOf(messages)
 }
 
-// sessionHead is what the turn leaves; nil: the program is no turn.
-func (p *program) sessionHead() *sessionHead {
-	if p.doc.Turn == nil {
-		return nil
-	}
-	left := p.history
-	if p.spoken.Messages != nil {
-		left = p.spoken.Messages
-	}
-	return &sessionHead{p.doc.Turn.Session, headOf(left)}
-}
-
-// sitDown gives a turn its place: the session it goes on with, and the tools that
+// joinSession gives a turn its place: the session it goes on with, and the tools that
 // its agent may use.
-func (r *Runner) sitDown(p *prepared) (err error) {
-	if p.session, err = r.conversation(context.Background(), p.doc.Turn.Session); err != nil {
-		return err
+func (r *Runner) joinSession(p *prepared, doc *plan.Document) (*plan.Document, error) {
+	var err error
+	if p.session, err = r.conversation(context.Background(), doc.Turn.Session); err != nil {
+		return nil, err
 	}
 	tools := []string{}
-	if own := p.crew.agents[p.doc.Root.Agent].Tools; own != nil {
+	if own := p.agents.settled[doc.Root.Agent].Tools; own != nil {
 		tools = *own
 	}
-	p.doc, err = inSession(p.doc, p.session, tools)
-	return err
+	return inSession(doc, p.session, tools)
 }
 
 // inSession is the document of a turn with its place in a session.

@@ -29,18 +29,18 @@ func (r *Runner) skillSet() (*skill.Set, error) {
 	return set, err
 }
 
-// skillShelf holds the skills that a program was checked with: what is frozen is
+// skillCatalog holds the skills that a program was checked with: what is frozen is
 // what was looked at, also if the files change in between.
-type skillShelf struct {
+type skillCatalog struct {
 	set   *skill.Set
 	taken map[string]*skill.Skill // by URI
 }
 
-func newShelf(set *skill.Set) *skillShelf {
-	return &skillShelf{set: set, taken: map[string]*skill.Skill{}}
+func newSkillCatalog(set *skill.Set) *skillCatalog {
+	return &skillCatalog{set: set, taken: map[string]*skill.Skill{}}
 }
 
-func (s *skillShelf) take(uri string) (*skill.Skill, error) {
+func (s *skillCatalog) take(uri string) (*skill.Skill, error) {
 	if found := s.taken[uri]; found != nil {
 		return found, nil
 	}
@@ -57,7 +57,7 @@ func (s *skillShelf) take(uri string) (*skill.Skill, error) {
 }
 
 // info answers plan's question about a skill.
-func (s *skillShelf) info(uri string) plan.SkillInfo {
+func (s *skillCatalog) info(uri string) plan.SkillInfo {
 	found, err := s.take(uri)
 	if err != nil {
 		return plan.SkillInfo{Trouble: skillTrouble(uri, err)}
@@ -106,7 +106,7 @@ func skillTrouble(uri string, err error) plan.Trouble {
 // reach takes the skill of a program and the skills that it, and those in turn,
 // may dispatch. One that is only allowed and not there is left out: whether it
 // is needed shows when somebody asks for it.
-func (s *skillShelf) reach(doc *plan.Document) {
+func (s *skillCatalog) reach(doc *plan.Document) {
 	var wanted []string
 	if doc.Skill != "" {
 		wanted = append(wanted, doc.Skill)
@@ -129,8 +129,8 @@ func (s *skillShelf) reach(doc *plan.Document) {
 
 // freezeSkills stores the skills that a program was found to need, each under its
 // URI, and what their digests are of: records name both.
-func (r *Runner) freezeSkills(ctx context.Context, shelf *skillShelf, frozen map[string]string) (err error) {
-	for uri, s := range shelf.taken {
+func (r *Runner) freezeSkills(ctx context.Context, catalog *skillCatalog, frozen map[string]string) (err error) {
+	for uri, s := range catalog.taken {
 		if frozen[uri], err = r.Store.PutBlob(ctx, s.Freeze()); err != nil {
 			return err
 		}
@@ -141,53 +141,52 @@ func (r *Runner) freezeSkills(ctx context.Context, shelf *skillShelf, frozen map
 	return nil
 }
 
-// thawSkills reads back what freezeSkills stored. Frozen documents that are not
-// skills have names without a scheme.
-func (p *program) thawSkills(ctx context.Context, src source) error {
-	p.skills = map[string]*skill.Skill{}
-	for uri, digest := range p.draft.Frozen {
+// openSkills reads back what freezeSkills stored, and the plans of those skills. Frozen
+// documents that are not skills have names without a scheme.
+func (c *common) openSkills(ctx context.Context, src source) error {
+	c.skills, c.children = map[string]*skill.Skill{}, map[string]*plan.Document{}
+	for uri, digest := range c.draft.Frozen {
 		if _, err := skill.ParseURI(uri); err != nil {
 			continue
 		}
 		data, err := src.Blob(ctx, digest)
 		if err != nil {
-			return fmt.Errorf("the skill %s that run %s froze is not there: %w", uri, p.run, err)
+			return fmt.Errorf("the skill %s that run %s froze is not there: %w", uri, c.run, err)
 		}
 		s, err := skill.Thaw(data)
 		if err != nil {
-			return fmt.Errorf("the skill %s of run %s: %w", uri, p.run, err)
+			return fmt.Errorf("the skill %s of run %s: %w", uri, c.run, err)
 		}
 		if s.URI().String() != uri {
-			return fmt.Errorf("run %s froze the skill %s under the name %s", p.run, s.URI(), uri)
+			return fmt.Errorf("run %s froze the skill %s under the name %s", c.run, s.URI(), uri)
 		}
-		p.skills[uri] = s
+		c.skills[uri] = s
+		doc, err := planOf(s)
+		if err != nil {
+			return fmt.Errorf("the plan of the frozen %s cannot be read: %w", uri, err)
+		}
+		if doc != nil {
+			c.children[uri] = doc
+		}
 	}
-	return p.checkSkill()
+	return c.checkSkill()
 }
 
 // checkSkill compares what was signed at the start with what was frozen.
-func (p *program) checkSkill() error {
-	own := p.skills[p.doc.Skill]
+func (c *common) checkSkill() error {
+	uri := c.text.skill()
+	own := c.skills[uri]
 	switch {
-	case p.doc.Skill != p.draft.Skill:
-		return fmt.Errorf("the program of run %s is for the skill %q, but the run was started with %q", p.run, p.doc.Skill, p.draft.Skill)
-	case p.doc.Skill == "":
+	case uri != c.draft.Skill:
+		return fmt.Errorf("the program of run %s is for the skill %q, but the run was started with %q", c.run, uri, c.draft.Skill)
+	case uri == "":
 		return nil
 	case own == nil:
-		return fmt.Errorf("run %s froze no skill %s", p.run, p.doc.Skill)
-	case own.Digest() != p.draft.SkillDigest:
-		return fmt.Errorf("the skill that run %s froze is %s, not %s", p.run, own.Digest(), p.draft.SkillDigest)
+		return fmt.Errorf("run %s froze no skill %s", c.run, uri)
+	case own.Digest() != c.draft.SkillDigest:
+		return fmt.Errorf("the skill that run %s froze is %s, not %s", c.run, own.Digest(), c.draft.SkillDigest)
 	}
 	return nil
-}
-
-// allowList is what the program may call: the skill's tools, narrowed by its
-// own.
-func (p *program) allowList() []string {
-	if p.pipe != nil {
-		return p.pipelineTools()
-	}
-	return allowed(p.doc, p.skills[p.doc.Skill])
 }
 
 // allowed is what a plan may call that is made for a skill; nil: for none.
@@ -214,16 +213,4 @@ func both(a, b []string) []string {
 		}
 	}
 	return shared
-}
-
-// mode is what the skill wants done about a failure; nil: there is no skill.
-func (p performer) mode() func(reason string) plan.Mode {
-	own := p.skills[p.doc.Skill]
-	if own == nil || len(own.FailureModes) == 0 {
-		return nil
-	}
-	return func(reason string) plan.Mode {
-		m, _ := own.Mode(reason)
-		return plan.Mode{Action: string(m.Action), Note: m.Note}
-	}
 }

@@ -63,7 +63,7 @@ func (k SkillKeeper) Show(_ context.Context, uri string) (tipstaff.SkillInfo, er
 
 // Check reads one skill or a folder of them, and their plans.
 func (k SkillKeeper) Check(_ context.Context, dir string) ([]tipstaff.SkillInfo, error) {
-	entries, shelf, err := k.entries(&dir)
+	entries, catalog, err := k.entries(&dir)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (k SkillKeeper) Check(_ context.Context, dir string) ([]tipstaff.SkillInfo,
 	for _, e := range entries {
 		folder := filepath.Join(dir, e.ID)
 		if e.Err == nil {
-			if found := checkSkillPlan(folder, e.Skill, shelf); len(found) > 0 {
+			if found := checkSkillPlan(folder, e.Skill, catalog); len(found) > 0 {
 				problems = append(problems, found...)
 				continue
 			}
@@ -89,7 +89,7 @@ func (k SkillKeeper) Check(_ context.Context, dir string) ([]tipstaff.SkillInfo,
 
 // entries are the skills under dir, which may be a skill itself: then dir becomes
 // the folder around it.
-func (k SkillKeeper) entries(dir *string) ([]skill.Entry, *skillShelf, error) {
+func (k SkillKeeper) entries(dir *string) ([]skill.Entry, *skillCatalog, error) {
 	if *dir == "" {
 		set, err := k.skillSet()
 		if err != nil || set == nil {
@@ -103,7 +103,7 @@ func (k SkillKeeper) entries(dir *string) ([]skill.Entry, *skillShelf, error) {
 			return nil, nil, err
 		}
 		entries, err := set.List()
-		return entries, newShelf(set), err
+		return entries, newSkillCatalog(set), err
 	}
 	full, err := filepath.Abs(*dir)
 	if err != nil {
@@ -116,7 +116,7 @@ func (k SkillKeeper) entries(dir *string) ([]skill.Entry, *skillShelf, error) {
 	s, err := skill.Load(filepath.Join(around, filepath.Base(full)))
 	*dir = around
 	set, openErr := skill.Open(around)
-	return []skill.Entry{{ID: filepath.Base(full), Skill: s, Err: err}}, newShelf(set), openErr
+	return []skill.Entry{{ID: filepath.Base(full), Skill: s, Err: err}}, newSkillCatalog(set), openErr
 }
 
 // isSkill reports whether a folder looks like one skill rather than many.
@@ -160,7 +160,7 @@ func describeFields(fields []skill.Field) []tipstaff.SkillField {
 // checkSkillPlan says what is wrong with the plan of a skill: with the plan
 // itself, and between the two. Whether there are such tools and agents is for
 // the workspace that runs it.
-func checkSkillPlan(dir string, s *skill.Skill, shelf *skillShelf) []tipstaff.Problem {
+func checkSkillPlan(dir string, s *skill.Skill, catalog *skillCatalog) []tipstaff.Problem {
 	if s.Plan == nil {
 		return nil
 	}
@@ -169,7 +169,7 @@ func checkSkillPlan(dir string, s *skill.Skill, shelf *skillShelf) []tipstaff.Pr
 	if doc == nil {
 		return problems
 	}
-	problems = doc.Validate(skillPlanResolver{doc, s, shelf})
+	problems = doc.Validate(skillPlanResolver{doc, s, catalog})
 	fault := func(code, format string, args ...any) {
 		problems = append(problems, tipstaff.Problem{Code: code, File: name, Line: 1, Column: 1, Message: fmt.Sprintf(format, args...)})
 	}
@@ -195,9 +195,9 @@ func checkSkillPlan(dir string, s *skill.Skill, shelf *skillShelf) []tipstaff.Pr
 // skillPlanResolver knows the skill of a plan and those beside it, and has
 // nothing against anything else.
 type skillPlanResolver struct {
-	doc   *plan.Document
-	own   *skill.Skill
-	shelf *skillShelf
+	doc     *plan.Document
+	own     *skill.Skill
+	catalog *skillCatalog
 }
 
 func (r skillPlanResolver) Skill(uri string) plan.SkillInfo {
@@ -207,7 +207,7 @@ func (r skillPlanResolver) Skill(uri string) plan.SkillInfo {
 	case uri == r.doc.Skill:
 		return plan.SkillInfo{Trouble: plan.Trouble{Code: codeSkillMismatch, Message: fmt.Sprintf("the plan of %s is for %s", own, uri)}}
 	}
-	return r.shelf.info(uri)
+	return r.catalog.info(uri)
 }
 
 func (skillPlanResolver) Tool(string) plan.ToolInfo            { return plan.ToolInfo{} }

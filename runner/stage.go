@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -16,12 +15,12 @@ import (
 )
 
 // perform runs one attempt of one stage, in the way that its document says.
-func (p *program) perform(fc flow.Context, s pipeline.Stage) (pipeline.Result, error) {
+func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.Result, error) {
 	if s.Agent.Way == pipeline.WayScripted {
 		return pipeline.PerformScripted(fc, s)
 	}
 	m := &meter{}
-	res, err := p.performAs(m.on(fc), s)
+	res, err := p.performAs(metered{fc, m}, s)
 	if err != nil {
 		res = pipeline.Result{} // but what it has used counts, also where a bound stopped it
 	}
@@ -29,7 +28,7 @@ func (p *program) perform(fc flow.Context, s pipeline.Stage) (pipeline.Result, e
 	return res, m.failed(err)
 }
 
-func (p *program) performAs(fc flow.Context, s pipeline.Stage) (r pipeline.Result, err error) {
+func (p *pipelineProgram) performAs(fc flow.Context, s pipeline.Stage) (r pipeline.Result, err error) {
 	switch s.Agent.Way {
 	case pipeline.WayModel:
 		r.Output, err = p.modelStage(fc, s)
@@ -46,9 +45,9 @@ func (p *program) performAs(fc flow.Context, s pipeline.Stage) (r pipeline.Resul
 }
 
 // toolStage makes one call, as a node of a plan would.
-func (p *program) toolStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
+func (p *pipelineProgram) toolStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
 	node := &plan.Node{Kind: plan.ToolCall, ID: s.Agent.Name, Tool: s.Agent.Tool.URI, Timeout: s.Timeout}
-	r, err := performer{p, p.doc, p.gateOf(s.Agent)}.toolCall(fc, plan.ToolRequest{Node: node, Args: s.Args, Literal: s.Agent.Tool.Args.Literal()})
+	r, err := newWalk(p.common, nil, p.gateOf(s.Agent)).toolCall(fc, plan.ToolRequest{Node: node, Args: s.Args, Literal: s.Agent.Tool.Args.Literal()})
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +59,8 @@ func (p *program) toolStage(fc flow.Context, s pipeline.Stage) (map[string]any, 
 }
 
 // planStage walks a plan below the stage.
-func (p *program) planStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
-	doc := p.plans[s.Agent.Name]
+func (p *pipelineProgram) planStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
+	doc := p.pipe.walked[s.Agent.Name]
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(s.Input, &given); err != nil {
 		return nil, inputError("the inputs of a plan are an object: %v", err)
@@ -70,7 +69,7 @@ func (p *program) planStage(fc flow.Context, s pipeline.Stage) (map[string]any, 
 	if len(problems) > 0 {
 		return nil, inputError("%s", problems[0].Message)
 	}
-	value, err := performer{p, doc, p.gateOf(s.Agent)}.walk(fc, inputs)
+	value, err := plan.Walk(fc, doc, inputs, newWalk(p.common, doc, p.gateOf(s.Agent)).handlers())
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +89,8 @@ func inputError(format string, args ...any) *pipeline.StageError {
 }
 
 // modelStage has a model do the stage, in a turn of the agent loop.
-func (p *program) modelStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
-	a, ok := p.crew.agents[stageAgent(s.Agent)]
+func (p *pipelineProgram) modelStage(fc flow.Context, s pipeline.Stage) (map[string]any, error) {
+	a, ok := p.agents.settled[stageAgent(s.Agent)]
 	if !ok {
 		return nil, fmt.Errorf("the run froze no agent for stage %s", s.Agent.Name)
 	}
@@ -103,21 +102,16 @@ func (p *program) modelStage(fc flow.Context, s pipeline.Stage) (map[string]any,
 	}
 	in := agent.Input{Message: s.Prompt}
 	if s.Agent.Model.Keep {
-		history, err := p.talks.of(s.Agent.Name)
-		if err != nil {
-			return nil, err
+		in.Session = s.Agent.Name
+		if said := p.sessions[s.Agent.Name]; said != nil {
+			if err := json.Unmarshal(said, &in.History); err != nil {
+				return nil, err
+			}
 		}
-		in.History, in.Session = history, s.Agent.Name
 	}
-	gate := p.gateOf(s.Agent)
-	p.turns.Store(fc.Path(), &liveTurn{set.Agent, set, gate})
-	defer p.turns.Delete(fc.Path())
-	out, err := agent.Turn(fc, agent.Config{Settings: set, Gate: gate, Principal: p.draft.User, Desk: &p.desk}, in)
+	out, err := p.speak(fc, set, p.gateOf(s.Agent), in)
 	if s.Agent.Model.Keep && (err == nil || !flow.Parked(err)) {
-		p.talks.keep(s.Agent.Name, out.Messages)
-	}
-	if err == nil {
-		err = out.Failure()
+		p.sessions[s.Agent.Name] = flow.JSON(out.Messages)
 	}
 	if err != nil {
 		return nil, err
@@ -153,45 +147,34 @@ func asObject(v any) map[string]any {
 // agent of a manifest can have it.
 func stageAgent(a *pipeline.Agent) string { return "stage:" + a.Name }
 
-// hireStages settles who does the model stages of a pipeline.
-func (r *Runner) hireStages(p *prepared) error {
-	if p.pipe == nil {
-		return nil
+// settleStage settles who does a model stage.
+func (r *Runner) settleStage(p *prepared, a *pipeline.Agent) error {
+	c := tool.AgentConfig{Model: a.Model.Name}
+	if a.Model.Agent != "" {
+		c, _ = p.manifest.Agent(a.Model.Agent) // it was looked for when the document was checked
 	}
-	for _, a := range p.pipe.Agents {
-		if a.Way != pipeline.WayModel {
-			continue
-		}
-		c := tool.AgentConfig{Model: a.Model.Name}
-		if a.Model.Agent != "" {
-			c, _ = p.manifest.Agent(a.Model.Agent) // it was looked for when the document was checked
-		}
-		if a.Model.Skill != "" {
-			c.Skill = a.Model.Skill
-		}
-		if a.Model.Tools != nil {
-			c.Tools = *a.Model.Tools
-		}
-		if c.Tools == nil && c.Skill == "" {
-			c.Tools = []string{} // what a stage does not name it may not use
-		}
-		if a.Model.MaxSteps > 0 {
-			c.MaxSteps = a.Model.MaxSteps
-		}
-		if err := r.hireAs(p, stageAgent(a), c); err != nil {
-			return err
-		}
+	if a.Model.Skill != "" {
+		c.Skill = a.Model.Skill
 	}
-	return nil
+	if a.Model.Tools != nil {
+		c.Tools = *a.Model.Tools
+	}
+	if c.Tools == nil && c.Skill == "" {
+		c.Tools = []string{} // what a stage does not name it may not use
+	}
+	if a.Model.MaxSteps > 0 {
+		c.MaxSteps = a.Model.MaxSteps
+	}
+	return r.settleAgentAs(p, stageAgent(a), c)
 }
 
 // stageTools are the tools that a stage may use, besides those of a plan's nodes.
-func stageTools(a *pipeline.Agent, c crew) []string {
+func stageTools(a *pipeline.Agent, set agentSet) []string {
 	switch a.Way {
 	case pipeline.WayTool:
 		return []string{a.Tool.URI}
 	case pipeline.WayModel:
-		if own := c.agents[stageAgent(a)].Tools; own != nil {
+		if own := set.settled[stageAgent(a)].Tools; own != nil {
 			return *own
 		}
 	}
@@ -199,48 +182,11 @@ func stageTools(a *pipeline.Agent, c crew) []string {
 }
 
 // gateOf is the run's gate, narrowed to what one stage names.
-func (p *program) gateOf(a *pipeline.Agent) *tool.Gate {
+func (p *pipelineProgram) gateOf(a *pipeline.Agent) *tool.Gate {
 	g := *p.gate
-	g.AllowList = stageTools(a, p.crew)
-	if a.Way == pipeline.WayPlan {
-		g.AllowList = p.planTools(a)
-	}
+	g.AllowList = p.pipe.allowedIn(a, p.skills, p.agents)
 	return &g
 }
-
-// planTools are what the plan of a stage may call: its own list, narrowed by its
-// skill's.
-func (p *program) planTools(a *pipeline.Agent) []string {
-	doc := p.plans[a.Name]
-	return allowed(doc, p.skills[doc.Skill])
-}
-
-// pipelineTools is all that the stages of a pipeline may use.
-func (p *program) pipelineTools() []string {
-	list := []string{}
-	for _, a := range p.pipe.Agents {
-		tools := stageTools(a, p.crew)
-		if a.Way == pipeline.WayPlan {
-			tools = p.planTools(a)
-		}
-		for _, uri := range tools {
-			if !slices.Contains(list, uri) {
-				list = append(list, uri)
-			}
-		}
-	}
-	return list
-}
-
-// of is what was said in the session of a stage.
-func (t *talks) of(stage string) (history []agent.Message, err error) {
-	if said := t.said[stage]; said != nil {
-		err = json.Unmarshal(said, &history)
-	}
-	return history, err
-}
-
-func (t *talks) keep(stage string, said []agent.Message) { t.said[stage] = flow.JSON(said) }
 
 // stageError is a failure in the words of pipelines. What must be handed up as it is
 // comes back so.
@@ -296,12 +242,9 @@ func endingFailure(e *pipeline.Ending) *plan.Failure {
 	return f
 }
 
-// terminal is what the envelope that ends a pipeline run says beside what those of
-// other runs say; nil: it is none.
-func (p *program) terminal(out flow.Outcome) map[string]any {
-	if p.draft.Pipeline == nil {
-		return nil
-	}
+// pipelineEnd is what the envelope that ends a pipeline run says beside what those of
+// other runs say.
+func pipelineEnd(out flow.Outcome) map[string]any {
 	reason, text := pipeline.ReasonInternal, ""
 	var res pipelineResult
 	var e *pipeline.Ending

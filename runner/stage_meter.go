@@ -21,10 +21,7 @@ type meter struct {
 	once  bool
 }
 
-// on is fc with the meter on it.
-func (m *meter) on(fc flow.Context) flow.Context { return metered{fc, m} }
-
-func (m *meter) read() (tipstaff.StageUsage, bool) {
+func (m *meter) read() (pipeline.Usage, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.usage, m.once

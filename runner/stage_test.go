@@ -35,8 +35,7 @@ agents:
 func TestAPlanThatCannotBeReadIsFoundWhenTheProgramIsLoaded(t *testing.T) {
 	t.Parallel()
 	frozen := strings.Replace(string(planStages(t)), `"kind":"sequential"`, `"kind":"sideways"`, 1)
-	p := &program{draft: draftBody{ProgramKind: kindPipeline}}
-	if err := p.load([]byte(frozen)); err == nil || !strings.Contains(err.Error(), "the plan of stage walk cannot be read") {
+	if _, err := openPipelineText([]byte(frozen)); err == nil || !strings.Contains(err.Error(), "the plan of stage walk cannot be read") {
 		t.Errorf("loading it: %v", err)
 	}
 }
@@ -44,16 +43,16 @@ func TestAPlanThatCannotBeReadIsFoundWhenTheProgramIsLoaded(t *testing.T) {
 // The plan of a stage is read with the program, not again with every visit.
 func TestThePlanOfAStageIsReadOnce(t *testing.T) {
 	t.Parallel()
-	p := &program{draft: draftBody{ProgramKind: kindPipeline}}
-	if err := p.load(planStages(t)); err != nil {
+	p, err := openPipelineText(planStages(t))
+	if err != nil {
 		t.Fatal(err)
 	}
-	walk := p.pipe.Agents[0]
+	walk := p.Agents[0]
 	walk.Plan.Document = json.RawMessage(`{}`) // whoever reads it again finds nothing
-	if got := p.planTools(walk); !slices.Equal(got, []string{"mcp://builtin/read_file@1.0.0"}) {
+	if got := p.allowedIn(walk, nil, agentSet{}); !slices.Equal(got, []string{"mcp://builtin/read_file@1.0.0"}) {
 		t.Errorf("the stage may call %q", got)
 	}
-	if got := p.outline().Children[0].Children; len(got) != 1 || len(got[0].Children) != 1 {
+	if got := p.outline(nil).Children[0].Children; len(got) != 1 || len(got[0].Children) != 1 {
 		t.Errorf("the outline of the stage is %+v", got)
 	}
 }

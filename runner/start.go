@@ -40,54 +40,86 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 		started.Shown, err = p.draw(req.Show)
 		return started, err
 	}
-	run, err := r.create(ctx, p, req)
+	body, err := r.freeze(ctx, p)
+	if err != nil {
+		return tipstaff.Started{}, explain(err, tipstaff.ID{})
+	}
+	body.Title, body.Asks = req.Title, asksOf(ctx, brings(req))
+	run, err := r.createFrom(ctx, body, p.text, via(req), nil)
 	if err != nil {
 		return tipstaff.Started{}, explain(err, run)
 	}
+	return r.beginNew(ctx, run, started, person{yes: req.Yes, ask: req.Ask})
+}
+
+// beginNew opens a run that was just made and begins to drive it.
+func (r *Runner) beginNew(ctx context.Context, run tipstaff.ID, started tipstaff.Started, who person) (tipstaff.Started, error) {
 	started.Run = run
-	frozen, err := openWith(ctx, r.Store, run.String(), p)
+	p, err := openProgram(ctx, r.Store, run.String())
 	if err != nil {
 		return started, explain(err, run)
 	}
-	started.Done, err = r.begin(run.String(), frozen, person{yes: req.Yes, ask: req.Ask})
+	started.Done, err = r.begin(run.String(), p, who)
 	return started, explain(err, run)
 }
 
 // prepared is a program that passed validation and preflight.
 type prepared struct {
-	doc     *plan.Document
-	pipe    *pipeline.Pipeline // of a pipeline, for which doc stands; nil: it is none
+	text    document
 	inputs  json.RawMessage
 	bounds  tipstaff.Bounds
 	asked   tipstaff.Bounds // by whoever starts it, which can only lower them
-	crew    crew
+	agents  agentSet
 	session *conversation            // of a turn; nil: it is none
 	status  *tipstaff.PipelineStatus // of a pipeline; nil: it is none
-	stages  stagePlans               // what its plan stages walk
 	// costBound: somebody has set a bound of cost.
 	costBound bool
 	// live is the manifest as it stands, where models are opened from it while the
 	// frozen one holds for all else. nil: they are the same.
 	live     *tool.Manifest
 	manifest *tool.Manifest
+	lock     *tool.Lock // nil: nothing is checked against it
 	tools    *tool.Registry
 	resolver resolver
-	skills   *skillShelf
+	skills   *skillCatalog
 }
 
-func (p *prepared) described() tipstaff.Program {
-	return tipstaff.Program{Kind: p.doc.Kind, Name: p.doc.Name, Digest: p.doc.Digest()}
+// newPrepared is what a workspace has for programs under a manifest.
+func (r *Runner) newPrepared(m *tool.Manifest) (*prepared, error) {
+	have, err := r.catalog(m)
+	if err != nil {
+		return nil, err
+	}
+	set, err := r.skillSet()
+	if err != nil {
+		return nil, err
+	}
+	skills := newSkillCatalog(set)
+	return &prepared{manifest: m, lock: have.lock, tools: have.tools, skills: skills,
+		resolver: resolver{manifest: m, tools: have.tools, skills: skills, chain: chain{""}}}, nil
 }
 
 // started is what is known before there is a run.
 func (p *prepared) started() tipstaff.Started {
-	s := tipstaff.Started{Program: p.described()}
-	if p.pipe == nil {
-		s.Outline = p.doc.Outline(p.resolver)
-		return s
+	s := tipstaff.Started{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
+	if text, ok := p.text.(pipelineText); ok && text.Pipeline != nil {
+		s.Warnings = slices.Concat(text.Warnings(), p.kept())
 	}
-	s.Outline, s.Warnings = pipelineOutline(p.pipe, p.stages), slices.Concat(p.pipe.Warnings(), p.kept())
 	return s
+}
+
+// draw is the picture that a dry run is asked for.
+func (p *prepared) draw(format string) ([]byte, error) {
+	text, ok := p.text.(pipelineText)
+	switch {
+	case format == "":
+		return nil, nil
+	case format == "schema":
+		return pipeline.Schema(), nil
+	case !ok:
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; this is a %s", p.text.described().Kind)
+	}
+	return text.drawn(format, nil)
 }
 
 // kept are the bounds that somebody has asked to be higher than they are.
@@ -112,29 +144,28 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Docume
 	if req.AllowSubDispatch {
 		manifest = manifest.WithSubDispatch()
 	}
-	have, err := r.stock(manifest)
+	p, err := r.newPrepared(manifest)
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{manifest: manifest, tools: have.tools, skills: have.skills,
-		resolver: resolver{manifest: manifest, tools: have.tools, skills: have.skills, chain: chain{""}}}
 	if pipeline.IsPipeline(req.Program) {
-		return p, r.preparePipeline(p, req, have.lock)
+		return p, r.preparePipeline(p, req)
 	}
 	doc, problems := checkFirst(req.Name, req.Program, p.resolver)
 	if len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
-	p.doc = doc
+	p.text = planText{doc}
 	p.bounds = tipstaff.EffectiveBounds(manifest.Ceiling(), tipstaff.Bounds(doc.Limits()), req.Bounds)
 	_, p.costBound = tipstaff.Min(manifest.Ceiling(), tipstaff.Bounds(doc.Limits()), req.Bounds)[tipstaff.BoundCostUSD]
-	if err := r.hire(p); err != nil {
+	if err := r.settleAgents(p); err != nil {
 		return nil, err
 	}
 	if doc.Turn != nil {
-		if err := r.sitDown(p); err != nil {
+		if doc, err = r.joinSession(p, doc); err != nil {
 			return nil, err
 		}
+		p.text = planText{doc}
 	}
 	given, err := inputs(doc)
 	if err != nil {
@@ -146,25 +177,7 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Docume
 	if err := p.checkAnchor(req.Name, r.Workspace); err != nil {
 		return nil, err
 	}
-	return p, p.preflight(req.Name, have.lock, r.Servers(manifest, r.Workspace, nil))
-}
-
-// stock is what a workspace has for plans under a manifest.
-type stock struct {
-	*desk
-	skills *skillShelf
-}
-
-func (r *Runner) stock(m *tool.Manifest) (*stock, error) {
-	d, err := r.desk(m)
-	if err != nil {
-		return nil, err
-	}
-	set, err := r.skillSet()
-	if err != nil {
-		return nil, err
-	}
-	return &stock{d, newShelf(set)}, nil
+	return p, p.preflight(req.Name, r.Servers(manifest, r.Workspace, nil))
 }
 
 func invalid(name string, problems []tipstaff.Problem) error {
@@ -230,69 +243,61 @@ func (r *Runner) replacePolicy(m *tool.Manifest) error {
 	return nil
 }
 
-// create stores the run: the program and what was frozen as blobs, then its
-// first four envelopes in one transaction.
-func (r *Runner) create(ctx context.Context, p *prepared, req tipstaff.StartRequest) (tipstaff.ID, error) {
-	frozen, err := r.freeze(ctx, p)
-	if err != nil {
-		return tipstaff.ID{}, err
-	}
-	program, err := r.Store.PutBlob(ctx, p.doc.Canonical())
-	if err != nil {
-		return tipstaff.ID{}, err
-	}
-	body := draftBody{ProgramKind: p.doc.Kind, ProgramDigest: program, Inputs: p.inputs, Bounds: p.bounds, Frozen: frozen, Title: req.Title, Pipeline: p.status, Asks: asksOf(ctx, brings(req))}
-	if p.session != nil {
-		body.after = p.session.last
-	}
-	if s := p.skills.taken[p.doc.Skill]; s != nil {
-		body.Skill, body.SkillDigest = p.doc.Skill, s.Digest()
-	}
-	return r.createFrom(ctx, body, p.doc, via(req), nil)
-}
-
-func (r *Runner) freeze(ctx context.Context, p *prepared) (map[string]string, error) {
-	for _, doc := range p.plans() {
+// freeze stores a program with all that driving and verifying it needs, and returns
+// what the draft of its run says of them.
+func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
+	for _, doc := range p.text.plans() {
 		p.skills.reach(doc)
 	}
 	held := p.tools
 	if p.startsPrograms() {
 		held = held.WithPrograms(p.manifest, r.Workspace)
 	}
+	described := p.text.described()
+	body := draftBody{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status}
 	tools, err := held.Freeze()
 	if err != nil {
-		return nil, err
+		return body, err
 	}
-	frozen := map[string]string{}
-	if frozen[frozenTools], err = r.Store.PutBlob(ctx, tools); err != nil {
-		return nil, err
+	if body.Frozen[frozenTools], err = r.Store.PutBlob(ctx, tools); err != nil {
+		return body, err
 	}
 	if p.manifest != nil {
-		if frozen[frozenManifest], err = r.Store.PutBlob(ctx, p.manifest.Frozen()); err != nil {
-			return nil, err
+		if body.Frozen[frozenManifest], err = r.Store.PutBlob(ctx, p.manifest.Frozen()); err != nil {
+			return body, err
 		}
 	}
-	if err := r.freezeCrew(ctx, p.crew, frozen); err != nil {
-		return nil, err
+	if err := r.freezeAgents(ctx, p.agents, body.Frozen); err != nil {
+		return body, err
 	}
 	if p.session != nil {
-		if err := r.freezeMessages(ctx, p.session.messages, frozen); err != nil {
-			return nil, err
+		body.after = p.session.last
+		if err := r.freezeMessages(ctx, p.session.messages, body.Frozen); err != nil {
+			return body, err
 		}
 	}
-	return frozen, r.freezeSkills(ctx, p.skills, frozen)
+	if err := r.freezeSkills(ctx, p.skills, body.Frozen); err != nil {
+		return body, err
+	}
+	if s := p.skills.taken[p.text.skill()]; s != nil {
+		body.Skill, body.SkillDigest = p.text.skill(), s.Digest()
+	}
+	if canonical := p.text.Canonical(); canonical != nil {
+		body.ProgramDigest, err = r.Store.PutBlob(ctx, canonical)
+	}
+	return body, err
 }
 
 // createFrom makes a run of a given program: drafted, compiled, accepted and in
 // effect, all at once. more follows the four envelopes.
-func (r *Runner) createFrom(ctx context.Context, body draftBody, doc *plan.Document, via string, more []flow.Draft) (tipstaff.ID, error) {
+func (r *Runner) createFrom(ctx context.Context, body draftBody, doc document, via string, more []flow.Draft) (tipstaff.ID, error) {
 	run := tipstaff.NewID(r.Now())
 	return run, r.store(ctx, run, body, doc, append(r.accepted(ctx, body, doc, via), more...))
 }
 
 // store creates a run: drafted and, if there is a program, compiled, followed by
 // more.
-func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc *plan.Document, more []flow.Draft) error {
+func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc document, more []flow.Draft) error {
 	if body.Rollback == nil || body.Parent.Relation != relationRollback { // else it stays whose it was, whoever rolls it back
 		body.User = userOf(ctx)
 	}
@@ -307,8 +312,8 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 		drafts = append(drafts, compiled(body.ProgramDigest, doc))
 	}
 	row := flow.NewRun{ID: run.String(), User: body.User, Kind: body.ProgramKind, Origin: r.Origin, Title: body.Title, Program: body.ProgramDigest}
-	if doc.Turn != nil {
-		row.Session, row.After = doc.Turn.Session, body.after
+	if t := doc.turn(); t != nil {
+		row.Session, row.After = t.Session, body.after
 	}
 	if s := body.Pipeline; s != nil {
 		row.Envelope, row.Thread, row.After = s.Envelope, s.Thread, body.after
@@ -324,9 +329,9 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 
 // accepted is the acceptance of a program by whoever hands it over, and the
 // program in effect.
-func (r *Runner) accepted(ctx context.Context, body draftBody, doc *plan.Document, via string) []flow.Draft {
+func (r *Runner) accepted(ctx context.Context, body draftBody, doc document, via string) []flow.Draft {
 	id := tipstaff.NewID(r.Now()).String()
-	accept := map[string]any{"intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "revision": cmp.Or(body.revision, 1),
+	accept := map[string]any{"intent_hash": doc.intent().Hash(), "program_digest": body.ProgramDigest, "revision": cmp.Or(body.revision, 1),
 		"bounds": body.Bounds, "via": via}
 	if who := principal(ctx); who != "" {
 		accept["on_behalf_of"] = who
@@ -334,7 +339,7 @@ func (r *Runner) accepted(ctx context.Context, body draftBody, doc *plan.Documen
 	return []flow.Draft{
 		{Kind: string(tipstaff.KindIntentAccept), From: signer(ctx), ID: id, Body: flow.JSON(accept)},
 		{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(map[string]any{
-			"intent_hash": doc.Intent.Hash(), "program_digest": body.ProgramDigest, "revision": cmp.Or(body.revision, 1), "accepted_by": id})},
+			"intent_hash": doc.intent().Hash(), "program_digest": body.ProgramDigest, "revision": cmp.Or(body.revision, 1), "accepted_by": id})},
 	}
 }
 
@@ -342,7 +347,7 @@ func (r *Runner) accepted(ctx context.Context, body draftBody, doc *plan.Documen
 type resolver struct {
 	manifest *tool.Manifest
 	tools    *tool.Registry
-	skills   *skillShelf
+	skills   *skillCatalog
 	chain    chain // of the program that asks
 }
 

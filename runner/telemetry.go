@@ -10,35 +10,30 @@ import (
 )
 
 // watched has a drive told of in spans, in the trace of whoever asked for the run.
-func (c *course) watched(job flow.Job) (watched flow.Job, end func()) {
+func (d *drive) watched(job flow.Job) (watched flow.Job, end func()) {
 	var telemetry *agent.Telemetry
-	if c.r.Telemetry != nil {
+	if d.r.Telemetry != nil {
 		config := tool.TelemetryConfig{}
-		if m := c.now().manifest; m != nil {
+		if m := d.now().manifest; m != nil {
 			config = m.Telemetry
 		}
-		telemetry = c.r.Telemetry(config)
+		telemetry = d.r.Telemetry(config)
 	}
-	return telemetry.Watch(job, tool.ParseTraceparent(c.program().draft.Trace), c.invocation)
+	return telemetry.Watch(job, tool.ParseTraceparent(d.program().shared().draft.Trace), d.invocation)
 }
 
-// invocation is what spans tell of the turn at a path.
-func (c *course) invocation(path string) (agent.Invocation, bool) {
-	k := c.now()
-	found, ok := k.program.turns.Load(path)
-	if !ok {
-		return agent.Invocation{}, false
-	}
-	turn := found.(*liveTurn)
-	of := agent.Invocation{Agent: turn.agent, Model: turn.settings.ModelName, Desk: &k.program.desk}
-	if t := k.program.doc.Turn; t != nil { // else each has a session of its own
+// invocation is what spans tell of the turns of an agent.
+func (d *drive) invocation(name string) (of agent.Invocation) {
+	env := d.now()
+	c := env.program.shared()
+	if t := c.text.turn(); t != nil { // else each has a session of its own
 		of.Conversation = t.Session
 	}
-	if m, ok := k.manifest.Model(k.program.crew.agents[turn.agent].Model); ok {
+	if m, ok := env.manifest.Model(c.agents.settled[name].Model); ok {
 		of.Provider = m.Provider
 		of.Host, of.Port = address(m.BaseURL)
 	}
-	return of, true
+	return of
 }
 
 // address is where a model is reached; "": at the vendor's own address, or one that

@@ -17,15 +17,15 @@ func (r *Runner) Tools() tipstaff.Tools { return toolbox{r} }
 
 type toolbox struct{ *Runner }
 
-// desk is what a look at the tools of a workspace begins with: its manifest, its
+// catalog is what a look at the tools of a workspace begins with: its manifest, its
 // lock, and what both say together.
-type desk struct {
+type catalog struct {
 	manifest *tool.Manifest
 	lock     *tool.Lock
 	tools    *tool.Registry
 }
 
-func (t toolbox) open() (*desk, error) {
+func (t toolbox) open() (*catalog, error) {
 	m, err := t.manifest()
 	if err != nil {
 		return nil, err
@@ -34,15 +34,15 @@ func (t toolbox) open() (*desk, error) {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no tipstaff.yaml in %s", t.Workspace).
 			WithHint("it declares the servers and tools that plans may use")
 	}
-	return t.desk(m)
+	return t.catalog(m)
 }
 
-func (r *Runner) desk(m *tool.Manifest) (*desk, error) {
+func (r *Runner) catalog(m *tool.Manifest) (*catalog, error) {
 	l, err := r.lock()
 	if err != nil {
 		return nil, err
 	}
-	return &desk{m, l, tool.NewLockedRegistry(m, l)}, nil
+	return &catalog{m, l, tool.NewLockedRegistry(m, l)}, nil
 }
 
 func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {
@@ -86,14 +86,14 @@ func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff
 }
 
 // standing is how a tool that a server lists stands to the lock.
-func (d *desk) standing(live tipstaff.ToolInfo) string {
+func (d *catalog) standing(live tipstaff.ToolInfo) string {
 	if held, ok := d.lock.Tool(live.Server, live.Tool); ok && held.Digest == live.Digest {
 		return tipstaff.ToolLocked
 	}
 	return tipstaff.ToolUnlocked
 }
 
-func (d *desk) moved(live tipstaff.ToolInfo) string {
+func (d *catalog) moved(live tipstaff.ToolInfo) string {
 	held, ok := d.lock.Tool(live.Server, live.Tool)
 	switch {
 	case !ok:
@@ -134,7 +134,7 @@ func (t toolbox) servers(m *tool.Manifest) (servers map[string]tool.Server, clos
 
 // find is the declared tool of that name: a URI, or server/tool, whose pin is
 // then empty.
-func (d *desk) find(name string) (tool.URI, error) {
+func (d *catalog) find(name string) (tool.URI, error) {
 	u, err := tool.ParseURI(name)
 	if err != nil {
 		server, rest, ok := strings.Cut(strings.TrimPrefix(name, "mcp://"), "/")
@@ -172,7 +172,7 @@ func (t toolbox) Explain(_ context.Context, name string, args json.RawMessage) (
 
 // pin is u with the pin that the lock gives it. Where it gives none, any will do:
 // the call is refused for that.
-func (d *desk) pin(u tool.URI) tool.URI {
+func (d *catalog) pin(u tool.URI) tool.URI {
 	info := d.manifest.Info(d.tools, u.Server, u.Tool)
 	if pinned, err := tool.ParseURI(info.URI); err == nil {
 		return pinned

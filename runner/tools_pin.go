@@ -50,7 +50,7 @@ func (t toolbox) Pin(ctx context.Context, req tipstaff.PinRequest) (tipstaff.Pin
 }
 
 // external are the servers that a lock is for: those that are named, else all.
-func (d *desk) external(named []string) ([]string, error) {
+func (d *catalog) external(named []string) ([]string, error) {
 	for _, name := range named {
 		if name == builtin.Name {
 			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is locked by the binary and cannot be pinned", builtin.Name)
@@ -79,7 +79,7 @@ type stale struct {
 	changes []tipstaff.PinChange
 }
 
-func (d *desk) stale() []stale {
+func (d *catalog) stale() []stale {
 	var list []stale
 	for name := range d.lock.Servers {
 		if _, ok := d.manifest.Server(name); ok {

@@ -26,7 +26,7 @@ func (s *surveyed) find(level, code, tool, format string, args ...any) {
 
 // survey lists servers, all at the same time. One that fails says so and harms no
 // other. hold says whether those that are not what the lock holds are started.
-func (t toolbox) survey(ctx context.Context, d *desk, names []string, hold func(*tool.Manager, *tool.Lock)) []*surveyed {
+func (t toolbox) survey(ctx context.Context, d *catalog, names []string, hold func(*tool.Manager, *tool.Lock)) []*surveyed {
 	servers, close := t.servers(d.manifest)
 	defer close()
 	manager := tool.NewManager(d.manifest, servers)

@@ -46,7 +46,7 @@ func (t toolbox) Verify(ctx context.Context, offline bool) (tipstaff.ToolReport,
 
 // checked is every declared server, by name, all checked at the same time: there
 // may be large packages to digest and many schemas to compile.
-func (d *desk) checked(listed []*surveyed, servers map[string]tool.Server) []*surveyed {
+func (d *catalog) checked(listed []*surveyed, servers map[string]tool.Server) []*surveyed {
 	all := slices.Clone(listed)
 	for name := range d.manifest.Servers {
 		if !slices.ContainsFunc(all, func(s *surveyed) bool { return s.server == name }) {
@@ -63,7 +63,7 @@ func (d *desk) checked(listed []*surveyed, servers map[string]tool.Server) []*su
 }
 
 // check adds what lock, packages and environment say to what a server listed.
-func (d *desk) check(s *surveyed, server tool.Server) {
+func (d *catalog) check(s *surveyed, server tool.Server) {
 	if refused := d.lock.Ready(s.server, server); refused != nil && !s.told(refused.Code) {
 		s.find(tipstaff.FindingError, refused.Code, "", "%s", refused.Message)
 	}
@@ -105,7 +105,7 @@ func (s *surveyed) told(code string) bool {
 }
 
 // compare finds the tools whose definitions are not the ones that were accepted.
-func (d *desk) compare(s *surveyed) {
+func (d *catalog) compare(s *surveyed) {
 	moved := map[string][]tipstaff.PinChange{}
 	unlocked := d.lock.Servers[s.server].Files == nil // said already
 	for _, c := range s.listing.Changes(d.manifest, d.lock) {
@@ -123,7 +123,7 @@ func (d *desk) compare(s *surveyed) {
 	}
 }
 
-func (d *desk) summary(s *surveyed) tipstaff.ToolServer {
+func (d *catalog) summary(s *surveyed) tipstaff.ToolServer {
 	config, _ := d.manifest.Server(s.server)
 	sum := tipstaff.ToolServer{Server: s.server, Version: d.lock.Servers[s.server].Version, Tools: len(config.Tools)}
 	switch {

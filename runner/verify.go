@@ -28,15 +28,20 @@ func (r *Runner) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipsta
 	if req.Dir != "" {
 		return verifyFolder(ctx, req, opts)
 	}
-	seen := &seen{}
-	res, err := r.integrity(ctx, req.Run, opts, seen.add)
+	t := &trace{}
+	var unreadable error // of the first record that cannot be replayed
+	res, err := r.integrity(ctx, req.Run, opts, func(e *tipstaff.Event, err error) {
+		if unreadable = cmp.Or(unreadable, err); unreadable == nil {
+			_ = t.add(e) // it keeps whatever it is given
+		}
+	})
 	if err != nil {
 		return tipstaff.Report{}, explain(err, req.Run)
 	}
-	if seen.err == nil {
-		seen.err = seen.trace.complete(ctx, r.Store)
+	if unreadable == nil {
+		unreadable = t.complete(ctx, r.Store)
 	}
-	return report(ctx, r.Store, res, &seen.trace, seen.err, req), nil
+	return report(ctx, r.Store, res, t, unreadable, req), nil
 }
 
 // Integrity is the part of Verify that needs no program: it looks at what is
@@ -46,7 +51,7 @@ func (r *Runner) Integrity(ctx context.Context, run tipstaff.ID) (journal.Result
 	if err != nil {
 		return journal.Result{}, err
 	}
-	res, err := r.integrity(ctx, run, opts, func(*reading) {})
+	res, err := r.integrity(ctx, run, opts, func(*tipstaff.Event, error) {})
 	return res, explain(err, run)
 }
 
@@ -107,7 +112,7 @@ func foldState(state string, rec journal.Record) string {
 }
 
 // integrity gives each every record that it has checked.
-func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Options, each func(*reading)) (journal.Result, error) {
+func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Options, each func(*tipstaff.Event, error)) (journal.Result, error) {
 	run, err := r.guard(id)
 	if err != nil {
 		return journal.Result{}, err
@@ -126,14 +131,15 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 	opts.Blob = func(h journal.Hash) ([]byte, error) { return r.Store.Blob(ctx, h.String()) }
 	v := journal.NewVerifier(opts)
 	var envelopes [][]byte
-	err = eachReading(ctx, r.Store, run, func(s *reading) error {
+	err = eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
 		h := journal.Hash(s.Hash)
-		v.AddParsed(s.Bytes, s.record, s.err, &h)
+		v.Add(s.Bytes, &h)
 		met = met || s.Seq == remembered.Seq && h == remembered.Hash
-		if journal.IsEnvelope(s.record.Kind) {
+		e, err := tipstaff.ParseEvent(s.Bytes)
+		if e.Kind.Envelope() {
 			envelopes = append(envelopes, s.Bytes)
 		}
-		each(s)
+		each(&e, err)
 		return nil
 	})
 	if err != nil {
@@ -145,19 +151,6 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 			Message: fmt.Sprintf("the run row remembers record %d with the hash %s", remembered.Seq, remembered.Hash)})
 	}
 	return res, r.verifyFiles(run, envelopes, &res)
-}
-
-// seen is what judging a run needs of its records: they are read once for all that
-// is verified.
-type seen struct {
-	trace trace
-	err   error // of the first record that cannot be replayed
-}
-
-func (s *seen) add(r *reading) {
-	if s.err == nil {
-		s.err = s.trace.add(r)
-	}
 }
 
 // verifyFiles compares the envelope files with the store.
@@ -283,10 +276,10 @@ func report(ctx context.Context, src source, res journal.Result, t *trace, err e
 		rep.Conformance = unreadable(err)
 		return rep
 	}
-	if req.Anchor != "" && p.doc.Intent.Anchor {
+	if req.Anchor != "" && p.shared().text.intent().Anchor {
 		t.checkAnchored(&rep, anchorsOf(req, res.Run))
 	}
-	j := &judge{ctx: ctx, src: src, program: p, trace: t, admins: req.Admins}
+	j := &judge{ctx: ctx, src: src, program: p, draft: &p.shared().draft, trace: t, admins: req.Admins}
 	rep.Outcome = j.all(req.Each)
 	rep.Conformance = tipstaff.Finding{OK: len(j.problems) == 0, Total: len(j.problems), Problems: j.problems[:min(len(j.problems), journal.MaxFaults)]}
 	if rep.Conformance.Problems == nil {

@@ -40,10 +40,10 @@ func newLoop(settings agent.Settings) (*loop, error) {
 
 // acts are the activities of the turns: the model answers them, the tool says the
 // same every time.
-func (l *loop) acts(m agent.Model, desk *agent.Desk) map[string]flow.Activity {
+func (l *loop) acts(m agent.Model) map[string]flow.Activity {
 	reply := flow.JSON(tool.Reply{Content: []tool.Content{{Type: tool.ContentText, Text: note}}})
 	return map[string]flow.Activity{
-		agent.ModelActivity: agent.ModelCall(m, desk, nil),
+		agent.ModelActivity: agent.ModelCall(m),
 		agent.CatalogActivity: agent.CatalogCall(func(context.Context) (*agent.Catalog, error) {
 			return agent.CatalogOf(l.gate), nil
 		}),
@@ -52,8 +52,8 @@ func (l *loop) acts(m agent.Model, desk *agent.Desk) map[string]flow.Activity {
 }
 
 // turn takes one turn at the place of fc.
-func (l *loop) turn(fc flow.Context, desk *agent.Desk) (agent.Output, error) {
-	return agent.Turn(fc, agent.Config{Settings: l.settings, Gate: l.gate, Desk: desk}, agent.Input{Message: "Read the note, again and again."})
+func (l *loop) turn(fc flow.Context) (agent.Output, error) {
+	return agent.Turn(fc, agent.Config{Settings: l.settings, Gate: l.gate}, agent.Input{Message: "Read the note, again and again."})
 }
 
 // reader is a model that reads a file in every step, until it has taken enough of
@@ -108,10 +108,9 @@ func (l *loop) spent(ctx context.Context, turns, steps int) (time.Duration, erro
 	own := &loop{l.gate, settings}
 	start := time.Now()
 	for range turns {
-		desk := new(agent.Desk)
-		err := completed(flow.New(flow.NewMem(), nil).Drive(ctx, flow.Job{Run: "turn", Root: "turn", Acts: own.acts(reader{steps: steps}, desk),
+		err := completed(flow.New(flow.NewMem(), nil).Drive(ctx, flow.Job{Run: "turn", Root: "turn", Acts: own.acts(reader{steps: steps}),
 			Flow: func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
-				_, err := own.turn(fc, desk)
+				_, err := own.turn(fc)
 				return empty, err
 			}}))
 		if err != nil {

@@ -51,13 +51,12 @@ func measureOvershoot(ctx context.Context, b *bench) ([]row, error) {
 // together takes turns side by side in one run, and returns how many of them ended
 // at its bound.
 func (l *loop) together(ctx context.Context, turns int, m *meter) (refused int, err error) {
-	desk := new(agent.Desk)
 	ends := make([]error, turns)
 	program := func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 		branches := make([]flow.Branch, turns)
 		for i := range branches {
 			branches[i] = flow.Branch{Name: strconv.Itoa(i), Run: func(fc flow.Context) error {
-				_, err := l.turn(fc, desk)
+				_, err := l.turn(fc)
 				var failed *flow.Error
 				if errors.As(err, &failed) { // the others go on
 					ends[i], err = failed, nil
@@ -67,7 +66,7 @@ func (l *loop) together(ctx context.Context, turns int, m *meter) (refused int, 
 		}
 		return empty, fc.Go(flow.Group{}, branches...)
 	}
-	job := flow.Job{Run: "turns", Root: "root", Flow: program, Acts: l.acts(reader{perTurn, m.answer}, desk), Appended: m.appended,
+	job := flow.Job{Run: "turns", Root: "root", Flow: program, Acts: l.acts(reader{perTurn, m.answer}), Appended: m.appended,
 		Limits: flow.Use{tipstaff.BoundTokens: m.bound}}
 	if err := completed(flow.New(flow.NewMem(), nil).Drive(ctx, job)); err != nil {
 		return 0, err

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,93 +18,67 @@ import (
 	"github.com/tipstaff/tipstaff/policy"
 )
 
-// passage is the way from one chapter of a run to the next. It follows from the
-// records of the chapter that ends: the owner writes it, and verify computes it
+// transition is the way from one segment of a run to the next. It follows from the
+// records of the segment that ends: the owner writes it, and verify computes it
 // again.
-type passage struct {
-	before  []flow.Draft // envelopes that precede the run.continued
-	chapter chapter
-	keep    []string // digests that the chapter names
+type transition struct {
+	src    source
+	put    func([]byte) (string, error) // keeps a long result and returns its digest
+	events []tipstaff.Event             // the records of the segment that ends
+
+	before []flow.Draft // envelopes that precede the run.continued
+	to     segment
+	keep   []string // digests that the segment names
 }
 
-// segment is the passage as the engine wants it, given the program of the chapter
+// follow completes the transition from p, which has just been driven or replayed over
+// the records of its segment. state is what its flow continues with, unless it was
+// cut.
+func (t *transition) follow(ctx context.Context, p program, state json.RawMessage, cut bool) error {
+	was := p.shared().segment
+	t.to = segment{Latest: was.Latest, Recalled: was.Recalled}
+	return p.next(ctx, t, state, cut)
+}
+
+// segment is the transition as the engine wants it, given the program of the segment
 // that begins.
-func (t *passage) segment(next *program) flow.Segment {
-	return flow.Segment{Before: t.before, State: flow.JSON(t.chapter), Keep: t.keep,
-		Root: t.chapter.root(), Limits: next.limits, Deadline: next.deadline()}
-}
-
-// passage computes what follows a chapter. p has just been driven or replayed over
-// its records, which are events; state is what its flow continues with, unless it
-// was cut. put keeps long results and returns their digest.
-func (p *program) passage(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, state json.RawMessage, cut bool) (*passage, error) {
-	t := &passage{chapter: chapter{Latest: p.chapter.Latest, Recalled: p.chapter.Recalled}}
-	if err := p.handOn(ctx, src, put, events, t); err != nil {
-		return nil, err
-	}
-	if cut {
-		return t, p.correct(ctx, src, events, t)
-	}
-	if p.pipe != nil {
-		return t, p.goOn(put, state, t)
-	}
-	if p.chapter.Phase == phaseDraft {
-		return t, p.propose(ctx, src, state, t)
-	}
-	return t, p.answered(events, state, t)
-}
-
-// goOn is the passage of a pipeline whose history begins afresh: nothing of it
-// changes.
-func (p *program) goOn(put func([]byte) (string, error), state json.RawMessage, t *passage) error {
-	c := &t.chapter
-	c.Phase, c.Revision, c.Pipeline, c.pipe = phaseWalk, p.chapter.inForce(), state, true
-	for _, stage := range slices.Sorted(maps.Keys(p.talks.said)) {
-		digest, err := put(p.talks.said[stage])
-		if err != nil {
-			return err
-		}
-		if c.Talks == nil {
-			c.Talks = map[string]string{}
-		}
-		c.Talks[stage] = digest
-		t.keep = append(t.keep, digest)
-	}
-	return nil
+func (t *transition) segment(next program) flow.Segment {
+	c := next.shared()
+	return flow.Segment{Before: t.before, State: flow.JSON(t.to), Keep: t.keep, Root: next.root(), Limits: c.limits, Deadline: c.deadline()}
 }
 
 // correct turns to the revision that was handed in: at once if it leaves the terms
 // as they were accepted, else by way of a confirmation.
-func (p *program) correct(ctx context.Context, src source, events []tipstaff.Event, t *passage) error {
-	req, at, err := requested(events)
+func (p *planProgram) correct(ctx context.Context, t *transition) error {
+	req, at, err := requested(t.events)
 	if err != nil {
 		return err
 	}
-	now, next := p.inForce(events), req.revision
-	next.Number = p.chapter.Latest + 1
-	found, target, changes, err := p.compare(ctx, src, now.accepted(), next, events, at)
+	now, next := p.inForce(t.events), req.revision
+	next.Number = p.segment.Latest + 1
+	found, target, changes, err := p.compare(ctx, t.src, now.accepted(), next, t.events, at)
 	if err != nil {
 		return err
 	}
 	t.before = []flow.Draft{{Kind: string(tipstaff.KindIntentCorrect), From: journal.Executor, Body: flow.JSON(map[string]any{
 		"target": target, "reason": req.Reason, "material": found.Material, "reasons": found.Reasons,
 		"intent_hash": next.IntentHash, "program_digest": next.ProgramDigest, "revision": next.Number, "on_behalf_of": req.Actor})}}
-	t.chapter.Latest = next.Number
+	t.to.Latest = next.Number
 	if found.Material {
-		t.chapter.Phase, t.chapter.Revision, t.chapter.Former, t.chapter.Reasons, t.chapter.Changes = phaseConfirm, next, &now, found.Reasons, changes
+		t.to.Phase, t.to.Revision, t.to.Former, t.to.Reasons, t.to.Changes = phaseConfirm, next, &now, found.Reasons, changes
 		return nil
 	}
 	accepted := now.accepted()
 	next.Asks = cmp.Or(next.Asks, now.Asks) // nobody has accepted more than before
 	next.AcceptedBy, next.Accepted, next.Shown = now.AcceptedBy, &accepted, now.Shown
-	t.chapter.Phase, t.chapter.Revision = phaseWalk, next
+	t.to.Phase, t.to.Revision = phaseWalk, next
 	return nil
 }
 
-// inForce is the revision that the chapter walks, with the acceptance that it
+// inForce is the revision that the segment walks, with the acceptance that it
 // runs under.
-func (p *program) inForce(events []tipstaff.Event) revision {
-	now := p.chapter.inForce()
+func (p *planProgram) inForce(events []tipstaff.Event) revision {
+	now := p.segment.inForce()
 	if now.IntentHash == "" {
 		now.IntentHash = p.doc.Intent.Hash()
 	}
@@ -121,14 +94,14 @@ func (p *program) inForce(events []tipstaff.Event) revision {
 }
 
 // compare classifies the change from what was accepted to what was handed in, as
-// of the time at which it was. events are the records of the present chapter. The
+// of the time at which it was. events are the records of the present segment. The
 // target is what the correction changes.
-func (p *program) compare(ctx context.Context, src source, accepted, next revision, events []tipstaff.Event, at time.Time) (found tipstaff.Classification, what string, changes []tipstaff.Change, err error) {
-	old, err := openRevision(ctx, src, p, accepted)
+func (p *planProgram) compare(ctx context.Context, src source, accepted, next revision, events []tipstaff.Event, at time.Time) (found tipstaff.Classification, what string, changes []tipstaff.Change, err error) {
+	old, err := p.openRevision(ctx, src, accepted)
 	if err != nil {
 		return found, "", nil, err
 	}
-	new, err := openRevision(ctx, src, p, next)
+	new, err := p.openRevision(ctx, src, next)
 	if err != nil {
 		return found, "", nil, err
 	}
@@ -143,13 +116,13 @@ func (p *program) compare(ctx context.Context, src source, accepted, next revisi
 }
 
 // made are the leaves that have made calls which must not be made twice, or may have:
-// in earlier chapters, and in this one by its records. The value is who performed each.
-func (p *program) made(events []tipstaff.Event) map[string]string {
+// in earlier segments, and in this one by its records. The value is who performed each.
+func (p *planProgram) made(events []tipstaff.Event) map[string]string {
 	made := map[string]string{}
-	for id, done := range p.chapter.Carried {
+	for id, done := range p.segment.Carried {
 		made[id] = done.By
 	}
-	for id, doubt := range p.chapter.InDoubt {
+	for id, doubt := range p.segment.InDoubt {
 		made[id] = doubt.By
 	}
 	for i := range events {
@@ -218,43 +191,6 @@ func withoutIntent(d *plan.Document) json.RawMessage {
 	return flow.JSON(members)
 }
 
-// answered turns to what the answer to a confirmation has chosen.
-func (p *program) answered(events []tipstaff.Event, state json.RawMessage, t *passage) error {
-	var answer confirmed
-	if err := json.Unmarshal(state, &answer); err != nil || p.chapter.Phase != phaseConfirm {
-		return errors.New("the program goes on although nothing was confirmed")
-	}
-	if answer.Action == actionRevise && p.chapter.Draft != nil {
-		d := *p.chapter.Draft
-		d.Wanted = append(slices.Clone(d.Wanted), answer.Feedback)
-		t.chapter = chapter{Phase: phaseDraft, Latest: 1, Revision: *d.With, Draft: &d, Recalled: t.chapter.Recalled}
-		d.With = nil
-		return nil
-	}
-	chosen := p.chapter.Revision
-	if chosen.IntentHash == "" {
-		chosen.IntentHash = p.doc.Intent.Hash()
-	}
-	switch {
-	case answer.Action == actionAccept:
-		i := slices.IndexFunc(events, func(e tipstaff.Event) bool { return decides(&e, answer.Gate) })
-		if i < 0 {
-			return fmt.Errorf("no record decides gate %s", answer.Gate)
-		}
-		chosen.AcceptedBy, chosen.Asks = events[i].ID.String(), ""
-		var b resolveBody
-		chosen.ByParent = json.Unmarshal(events[i].Body, &b) == nil && b.Via == viaParent
-		chosen.Shown = p.draft.Rules >= rulesShown
-	case answer.Action == actionKeep && p.chapter.Former != nil:
-		chosen = *p.chapter.Former
-	default:
-		return fmt.Errorf("a confirmation was answered with %q", answer.Action)
-	}
-	t.before = []flow.Draft{{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(chosen.proposed())}}
-	t.chapter.Phase, t.chapter.Revision = phaseWalk, chosen
-	return nil
-}
-
 // decides reports whether a record is the decision of a gate.
 func decides(e *tipstaff.Event, gate string) bool {
 	var b resolveBody
@@ -262,21 +198,21 @@ func decides(e *tipstaff.Event, gate string) bool {
 	return closes && json.Unmarshal(e.Body, &b) == nil && b.Gate == gate
 }
 
-// maxInline is how long a result may be to stand in the chapter itself: a chapter
+// maxInline is how long a result may be to stand in the segment itself: a segment
 // grows with the nodes of a plan, not with what they bring forth.
 const maxInline = 1 << 10
 
-// handOn puts together what the next chapter takes over: what this one took over,
+// handOn puts together what the next segment takes over: what this one took over,
 // what was completed in it, and what nobody knows the end of.
-func (p *program) handOn(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, t *passage) error {
-	c := &t.chapter
-	c.Carried = maps.Clone(p.chapter.Carried)
+func (p *planProgram) handOn(ctx context.Context, t *transition) error {
+	c := &t.to
+	c.Carried = maps.Clone(p.segment.Carried)
 	if c.Carried == nil {
 		c.Carried = map[string]plan.Done{}
 	}
 	for id, done := range p.left.done {
 		if len(done.Output) > maxInline {
-			if _, err := put(done.Output); err != nil {
+			if _, err := t.put(done.Output); err != nil {
 				return err
 			}
 			done.Output = nil
@@ -284,15 +220,15 @@ func (p *program) handOn(ctx context.Context, src source, put func([]byte) (stri
 		c.Carried[id] = done
 	}
 	c.Approved = p.left.approved
-	if err := p.doubts(ctx, src, put, events, c); err != nil {
+	if err := p.doubts(ctx, t); err != nil {
 		return err
 	}
 	t.keep = c.digests()
 	return nil
 }
 
-// digests are the blobs that the chapter names beside its programs.
-func (c *chapter) digests() (all []string) {
+// digests are the blobs that the segment names beside its programs.
+func (c *segment) digests() (all []string) {
 	for _, done := range c.Carried {
 		if done.Output == nil {
 			all = append(all, done.Digest)
@@ -309,15 +245,16 @@ func (c *chapter) digests() (all []string) {
 
 // doubts are the once calls that were announced and never settled, here or
 // earlier, by the leaf that made them.
-func (p *program) doubts(ctx context.Context, src source, put func([]byte) (string, error), events []tipstaff.Event, c *chapter) error {
-	c.InDoubt = maps.Clone(p.chapter.InDoubt)
+func (p *planProgram) doubts(ctx context.Context, t *transition) error {
+	c := &t.to
+	c.InDoubt = maps.Clone(p.segment.InDoubt)
 	if c.InDoubt == nil {
 		c.InDoubt = map[string]doubtedCall{}
 	}
 	for id := range p.left.settled {
 		delete(c.InDoubt, id)
 	}
-	open, err := unsettled(ctx, src, events)
+	open, err := unsettled(ctx, t.src, t.events)
 	if err != nil {
 		return err
 	}
@@ -329,7 +266,7 @@ func (p *program) doubts(ctx context.Context, src source, put func([]byte) (stri
 		call := doubtedCall{Doubt: open[path]}
 		call.Kind, call.By = leaf.Kind, leaf.Performer()
 		if len(call.Input) > maxInline {
-			if call.InputDigest, err = put(call.Input); err != nil {
+			if call.InputDigest, err = t.put(call.Input); err != nil {
 				return err
 			}
 			call.Input = nil
@@ -339,9 +276,9 @@ func (p *program) doubts(ctx context.Context, src source, put func([]byte) (stri
 	return nil
 }
 
-// leafAt is the leaf that a path of this chapter belongs to.
-func (p *program) leafAt(path string) *plan.Node {
-	root := p.chapter.root()
+// leafAt is the leaf that a path of this segment belongs to.
+func (p *planProgram) leafAt(path string) *plan.Node {
+	root := p.root()
 	for leaf := range p.doc.Root.Leaves {
 		at := root + strings.TrimPrefix(leaf.Path, p.doc.Root.Path)
 		if path == at || strings.HasPrefix(path, at+"/") {

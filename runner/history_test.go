@@ -3,12 +3,9 @@ package runner
 import (
 	"context"
 	"errors"
-	"reflect"
 	"testing"
 
-	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 )
 
 // pages is a source of n empty records; the one after which it fails is 0 for
@@ -61,27 +58,5 @@ func TestReadingEndsWithTheFirstError(t *testing.T) {
 	err = eachRecord(ctx, &pages{n: 20 * pageSize}, "", 0, func(flow.Stored) error { cancel(); return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a reader that was cancelled: %v", err)
-	}
-}
-
-// A record is the same event whichever way it was read.
-func TestReadingGivesTheEventThatParsingGives(t *testing.T) {
-	for _, raw := range []string{
-		`{"at":"2026-01-02T03:04:05.000000006Z","body":{"x":1},"epoch":2,"kind":"plan.step","n":1,"path":"root/a","run":"01J00000000000000000000000","seq":7,"v":1}`,
-		`{"at":"2026-01-02T03:04:05.000000006Z","body":{},"kind":"plan.output","note":true,"path":"é","run":"01J00000000000000000000000","seq":7,"v":1}`,
-		`{"at":"2026-01-02T03:04:05.000000006Z","body":{},"from":"user","head":"h","id":"01J00000000000000000000001","key":"k","kind":"intent.accept","path":"","prev":"p","run":"01J00000000000000000000000","seq":3,"sig":"s","v":1}`,
-		`{"at":"2026-01-02T03:04:05.000000006Z","body":{},"kind":"plan.step","path":"","run":"no run","seq":7,"v":1}`,
-		`{"at":"2026-01-02T03:04:05.000000006Z","body":{},"kind":"not.known","path":"","run":"01J00000000000000000000000","seq":7,"v":1}`,
-		`{"at":"2026-01-02T03:04:05.000000006Z","body":{},"kind":"plan.step","path":"","run":"01J00000000000000000000000","seq":7,"v":2}`,
-		` {"v":1,"at":"2026-01-02T03:04:05Z","body":{},"kind":"plan.step","path":"","run":"01J00000000000000000000000","seq":7} `,
-		`{"at":`,
-	} {
-		r := reading{Stored: flow.Stored{Bytes: []byte(raw)}}
-		r.record, r.err = journal.Parse(r.Bytes)
-		got, gotErr := r.event()
-		want, wantErr := tipstaff.ParseEvent(r.Bytes)
-		if !reflect.DeepEqual(got, want) || tipstaff.CodeOf(gotErr) != tipstaff.CodeOf(wantErr) {
-			t.Errorf("%s\n is %+v, %v\nnot %+v, %v", raw, got, gotErr, want, wantErr)
-		}
 	}
 }
