@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"encoding/base64"
-
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -88,37 +86,4 @@ func (in *modelInput) AppendJSON(b []byte) []byte {
 		o = o.Raw("top_p", flow.JSON(*in.TopP))
 	}
 	return o.Int("max_output_tokens", int64(in.MaxOutputTokens)).OptStr("output_schema", in.OutputSchema).Str("system", in.System).Str("tools", in.Tools).Str("conversation", in.Conversation).Close()
-}
-
-// sorted is a message that writes its members in the order of the canonical form:
-// every message is digested in it.
-type sorted Message
-
-func (m *sorted) AppendJSON(b []byte) []byte {
-	o := flow.AppendObject(b).OptStr("call_id", m.CallID)
-	if len(m.Calls) > 0 {
-		o = flow.AppendList(o.Key("calls"), m.Calls, func(b []byte, c Call) []byte {
-			return flow.AppendObject(b).Str("arguments", c.Arguments).Str("id", c.ID).Str("name", c.Name).Close()
-		})
-	}
-	if len(m.Content) > 0 {
-		o = flow.AppendList(o.Key("content"), m.Content, appendSorted)
-	}
-	o = o.OptBool("is_error", m.IsError).OptStr("model", m.Model).OptJSON("opaque", m.Opaque).OptBool("partial", m.Partial).
-		Str("role", string(m.Role)).OptStr("text", m.Text)
-	if u := m.Usage; u != nil {
-		o = flow.Object(flow.AppendObject(o.Key("usage")).Int("cache_read_tokens", u.CacheReadTokens).Int("cache_write_tokens", u.CacheWriteTokens).
-			Value("cost_usd", u.CostUSD).Int("input_tokens", u.InputTokens).Int("output_tokens", u.OutputTokens).
-			Int("reasoning_tokens", u.ReasoningTokens).Int("total_tokens", u.TotalTokens).Close())
-	}
-	return o.Close()
-}
-
-func appendSorted(b []byte, c Content) []byte {
-	o := flow.AppendObject(b)
-	if len(c.Data) > 0 {
-		o = append(o.Key("data"), '"')
-		o = append(base64.StdEncoding.AppendEncode(o, c.Data), '"')
-	}
-	return o.OptStr("mime_type", c.MimeType).OptStr("text", c.Text).Str("type", c.Type).Close()
 }

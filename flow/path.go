@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gowebpki/jcs"
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 const (
@@ -98,7 +98,7 @@ func gateJSON(g Gate) []byte {
 		o = o.Raw("subject", g.Subject)
 	}
 	body := o.Close()
-	if canonical, err := jcs.Transform(body); err == nil {
+	if canonical, err := canon.Form(body); err == nil {
 		body = canonical
 	}
 	return body

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // Equal reports whether two values are the same to a rule: strings and booleans
@@ -33,7 +33,7 @@ func Equal(a, b any) bool {
 		return false
 	}
 	y, ok := literal(b)
-	return ok && document.SameNumber(x, y)
+	return ok && canon.SameNumber(x, y)
 }
 
 func equalLists(a, b []any) bool {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -141,7 +142,7 @@ func number(literal string, p place) (any, error) {
 		}
 		return json.Number(literal), nil
 	}
-	if document.SafeNumber(literal) {
+	if canon.SafeNumber(literal) {
 		f, err := strconv.ParseFloat(literal, 64)
 		return f, err
 	}

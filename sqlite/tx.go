@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
@@ -192,7 +193,7 @@ func (t *tx) append(st *runState, epoch int64, d flow.Draft) error {
 			d.ID = tipstaff.NewID(t.now).String()
 		}
 		var err error
-		if rec.Body, err = journal.Canonical(d.Body); err != nil {
+		if rec.Body, err = canon.Form(d.Body); err != nil {
 			return fmt.Errorf("body of %s: %w", d.Kind, err)
 		}
 		if stored, err = t.seal(st, d, rec); err != nil {
