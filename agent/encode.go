@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -58,7 +59,7 @@ func (u *USD) AppendJSON(b []byte) []byte {
 	if u == nil {
 		return append(b, "null"...)
 	}
-	return flow.AppendString(b, u.String())
+	return canon.AppendText(b, u.String())
 }
 
 // AppendJSON writes the value of a model call.

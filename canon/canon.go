@@ -33,9 +33,9 @@ func (e SyntaxError) Error() string { return fmt.Sprintf("no valid JSON at byte 
 var errUTF8 = errors.New("no valid UTF-8")
 
 // Check reports whether b is exactly one JSON value in valid UTF-8, with or without
-// white space around it, at most depth lists and objects deep. Names may stand
-// twice and surrogates alone, as a producer wrote them.
-func Check(b []byte, depth int) error {
+// white space around it. Names may stand twice and surrogates alone, as a producer
+// wrote them.
+func Check(b []byte) error {
 	if !utf8.Valid(b) {
 		return errUTF8
 	}
@@ -47,24 +47,7 @@ func Check(b []byte, depth int) error {
 	if _, err := d.ReadToken(); err != io.EOF {
 		return d.syntax(err)
 	}
-	if depth < MaxDepth && bytes.Count(b, []byte("{"))+bytes.Count(b, []byte("[")) > depth {
-		return checkDepth(b, depth)
-	}
 	return nil
-}
-
-// checkDepth walks through valid JSON.
-func checkDepth(b []byte, depth int) error {
-	d := open(b, lenient)
-	defer d.close()
-	for {
-		if _, err := d.ReadToken(); err != nil {
-			return nil
-		}
-		if d.StackDepth() > depth {
-			return SyntaxError(d.InputOffset() - 1)
-		}
-	}
 }
 
 // End is where the JSON value that b begins with ends. What follows it is not looked
@@ -92,7 +75,7 @@ func Members(b []byte) iter.Seq2[Member, error] {
 		d := open(b, lenient)
 		defer d.close()
 		if d.PeekKind() != '{' {
-			if err := Check(b, MaxDepth); err != nil {
+			if err := Check(b); err != nil {
 				yield(Member{}, err)
 			}
 			return
@@ -148,10 +131,10 @@ func Unquote(quoted []byte) string {
 	if len(quoted) < 2 {
 		return ""
 	}
-	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 {
+	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return string(inner)
 	}
-	s, _ := jsontext.AppendUnquote(nil, quoted) // its error is that a surrogate stands alone
+	s, _ := jsontext.AppendUnquote(nil, quoted) // U+FFFD where a surrogate stands alone
 	return string(s)
 }
 

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // Object builds a JSON object member by member. What every step writes is not
@@ -36,7 +37,7 @@ func (o Object) Key(name string) Object {
 }
 
 // Str adds a text.
-func (o Object) Str(name, v string) Object { return AppendString(o.Key(name), v) }
+func (o Object) Str(name, v string) Object { return canon.AppendText(o.Key(name), v) }
 
 // Int adds a whole number.
 func (o Object) Int(name string, v int64) Object { return strconv.AppendInt(o.Key(name), v, 10) }
@@ -108,14 +109,14 @@ func (o Object) Use(name string, u Use) Object {
 		if i > 0 {
 			o = append(o, ',')
 		}
-		o = strconv.AppendInt(append(AppendString(o, name), ':'), u[name], 10)
+		o = strconv.AppendInt(append(canon.AppendText(o, name), ':'), u[name], 10)
 	}
 	return append(o, '}')
 }
 
 // Strs adds a list of texts.
 func (o Object) Strs(name string, list []string) Object {
-	return AppendList(o.Key(name), list, AppendString)
+	return AppendList(o.Key(name), list, canon.AppendText)
 }
 
 // AppendList writes a list; each writes one of its values.
@@ -132,15 +133,3 @@ func AppendList[T any](b []byte, list []T, each func(b []byte, v T) []byte) []by
 
 // timeForm is RFC 3339 with nanoseconds, always nine digits.
 const timeForm = "2006-01-02T15:04:05.000000000Z07:00"
-
-// AppendString writes a text as [JSON] does.
-func AppendString(b []byte, s string) []byte {
-	for i := 0; i < len(s); i++ {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return append(b, JSON(s)...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
-}

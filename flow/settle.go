@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // settle turns what an attempt brought back into the call's outcome, a retry,
@@ -364,7 +366,7 @@ func oneLine(raw json.RawMessage) (json.RawMessage, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
-	if validJSON(raw) && bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+	if canon.Check(raw) == nil && bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return raw, nil
 	}
 	var b bytes.Buffer

@@ -103,7 +103,7 @@ func CheckBody(kind string, body []byte) error {
 	if !ok {
 		return fmt.Errorf("%w: %q is no kind of envelope", ErrUnknownKind, kind)
 	}
-	if err := canon.Check(body, canon.MaxDepth); err != nil {
+	if err := canon.Check(body); err != nil {
 		return fmt.Errorf("%w: %s: %v", ErrBody, kind, err)
 	}
 	if err := checkObject("", body, s.fields); err != nil {

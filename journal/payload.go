@@ -58,7 +58,7 @@ func Detach(kind string, note bool, body []byte, put func([]byte) (Hash, error))
 	if len(body) <= MaxInline && !maySpellBlob(body) {
 		return body, nil
 	}
-	if err := canon.Check(body, canon.MaxDepth); err != nil {
+	if err := canon.Check(body); err != nil {
 		return nil, fmt.Errorf("%w: body of %s: %v", ErrMalformed, kind, err)
 	}
 	return rewrite(kind, note, body, func(v []byte) ([]byte, error) {
@@ -146,7 +146,7 @@ func references(kind string, note bool, body []byte) ([]reference, error) {
 	if !named && !bytes.Contains(body, []byte(refStart)) {
 		return nil, nil
 	}
-	if err := canon.Check(body, canon.MaxDepth); err != nil {
+	if err := canon.Check(body); err != nil {
 		return nil, fmt.Errorf("%w: body of %s: %v", ErrMalformed, kind, err)
 	}
 	var refs []reference

@@ -39,7 +39,7 @@ const timeLayout = "2006-01-02T15:04:05.000000000Z"
 // ValidBody reports whether b can be the body of a record: one JSON value, without
 // a line feed.
 func ValidBody(b []byte) bool {
-	return bytes.IndexByte(b, '\n') < 0 && canon.Check(b, canon.MaxDepth) == nil
+	return bytes.IndexByte(b, '\n') < 0 && canon.Check(b) == nil
 }
 
 // AppendTo appends the bytes of a plain record. The body stands as it is given;
