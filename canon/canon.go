@@ -141,6 +141,9 @@ func Unquote(quoted []byte) string {
 // AppendString appends s as RFC 8785 writes strings. What is no UTF-8 becomes
 // U+FFFD.
 func AppendString(dst []byte, s string) []byte {
+	if isPlain(s) {
+		return append(append(append(dst, '"'), s...), '"')
+	}
 	dst, _ = jsontext.AppendQuote(dst, s)
 	return dst
 }
@@ -149,17 +152,24 @@ func AppendString(dst []byte, s string) []byte {
 // AppendString it escapes U+2028 and U+2029, and U+FFFD where it stands for what is
 // no UTF-8: texts in the bodies of records have always been written so.
 func AppendText(dst []byte, s string) []byte {
+	if isPlain(s) {
+		return append(append(append(dst, '"'), s...), '"')
+	}
+	b := bytes.NewBuffer(dst)
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string always has a JSON form
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// isPlain reports whether s is written alike everywhere, as most are.
+func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
-			b := bytes.NewBuffer(dst)
-			e := json.NewEncoder(b)
-			e.SetEscapeHTML(false)
-			_ = e.Encode(s) // a string always has a JSON form
-			return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+			return false
 		}
 	}
-	dst = append(append(dst, '"'), s...)
-	return append(dst, '"')
+	return true
 }
 
 // Form is the RFC 8785 form of b. Names that stand twice, invalid UTF-8, lone
