@@ -19,7 +19,8 @@ const module = "github.com/tipstaff/tipstaff"
 // levels order the packages; imports go downward only. Packages of one level do
 // not know each other. "." is the root package.
 var levels = map[string]int{
-	".": 0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
+	"canon": -1, // which even the journal stands on
+	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
 	"tool": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "cortex": 1, "delivery": 1, "pb": 1,
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2,
 	"runner": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
@@ -31,9 +32,9 @@ var levels = map[string]int{
 var only = map[string][]string{
 	// Deterministic code is handed a function that performs one step; it never
 	// sees who performs it.
-	"plan":     {".", "flow", "journal", "document", "policy"},
-	"pipeline": {".", "flow", "journal", "document", "policy"},
-	"agent":    {".", "flow", "journal", "policy", "tool", "docs/prompts"}, // its calls pass the gate of package tool
+	"plan":     {".", "canon", "flow", "journal", "document", "policy"},
+	"pipeline": {".", "canon", "flow", "journal", "document", "policy"},
+	"agent":    {".", "canon", "flow", "journal", "policy", "tool", "docs/prompts"}, // its calls pass the gate of package tool
 	// Adapters translate the Service and hold no logic.
 	"cli":       {"."},
 	"web":       {"."},
@@ -64,6 +65,7 @@ var reserved = map[string][]string{
 	"github.com/prometheus/client_golang":    {"cmd/tipstaff"},
 	"github.com/modelcontextprotocol/go-sdk": {"tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
+	"github.com/go-json-experiment/json":     {"canon"},
 	"github.com/sqlc-dev":                    {"policy"}, // the parsers of sql_guard
 	"github.com/anthropics":                  {},         // the vendors' SDKs are for test/referee, a module of its own:
 	"github.com/openai":                      {},         // they take minutes to compile
@@ -73,7 +75,7 @@ var reserved = map[string][]string{
 }
 
 // pure names the packages that perform no I/O, whatever they import.
-var pure = []string{".", "flow", "document", "policy", "cortex"}
+var pure = []string{".", "canon", "flow", "document", "policy", "cortex"}
 
 var impure = []string{"os", "net", "os/exec", "os/signal", "net/http", "syscall", "log", "log/slog"}
 

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gowebpki/jcs"
-
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -147,7 +146,7 @@ func digest(d Document) string {
 	if doc.Rules == nil {
 		doc.Rules = []Rule{}
 	}
-	canonical, err := jcs.Transform(flow.JSON(doc))
+	canonical, err := canon.Form(flow.JSON(doc))
 	if err != nil {
 		panic(fmt.Sprintf("policy: a document has no canonical form: %v", err)) // strings, booleans and a small integer always have one
 	}

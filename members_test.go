@@ -44,17 +44,15 @@ func FuzzMembers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got := map[string]json.RawMessage{}
-		escaped := false
 		ok := (&Event{Body: body}).Members(func(name string, value json.RawMessage) bool {
 			got[name] = value
-			escaped = escaped || strings.ContainsRune(name, '\\') || !isASCII([]byte(name))
 			return true
 		})
 		object := json.Valid(body) && bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
 		if ok != object {
 			t.Fatalf("%q: %v", body, ok)
 		}
-		if !ok || escaped { // names are given as they are written
+		if !ok {
 			return
 		}
 		var want map[string]json.RawMessage
