@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -84,4 +85,12 @@ func escapeRune(b *strings.Builder, r rune) {
 		}
 		fmt.Fprintf(b, `\u%04x`, r)
 	}
+}
+
+// Quote is s in quotes for a message, cut to about so many bytes.
+func Quote(s string, most int) string {
+	if len(s) <= most {
+		return strconv.Quote(s)
+	}
+	return fmt.Sprintf("%q… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
 }

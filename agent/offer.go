@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
@@ -76,7 +77,7 @@ func CatalogOf(g *tool.Gate) *Catalog {
 	c := &Catalog{Tools: []Tool{}}
 	for _, d := range g.Tools.Definitions() {
 		for _, uri := range g.AllowList {
-			if u, err := tool.ParseURI(uri); err != nil || u.Server != d.Server || u.Tool != d.Tool {
+			if u, err := tipstaff.ParseToolURI(uri); err != nil || u.Server != d.Server || u.Tool != d.Tool {
 				continue
 			}
 			if found, err := g.Tools.Lookup(uri); err != nil || found != d {

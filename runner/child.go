@@ -27,14 +27,14 @@ type chain []string
 
 // extend is the line one further down, for a program made for a skill.
 func (c chain) extend(uri string) chain {
-	u, _ := skill.ParseURI(uri)
+	u, _ := tipstaff.ParseSkillURI(uri)
 	return append(slices.Clone(c), u.ID)
 }
 
 // refuses says why a program at the end of the line may not start a child for a
 // skill.
 func (c chain) refuses(uri string) plan.Trouble {
-	u, _ := skill.ParseURI(uri)
+	u, _ := tipstaff.ParseSkillURI(uri)
 	switch {
 	case slices.Contains(c, u.ID):
 		return plan.Trouble{Code: plan.CodeSubDispatchCycle, Message: fmt.Sprintf("%s is already at work above, and would start itself again", u.ID)}

@@ -87,7 +87,7 @@ func (t *termsReader) Tool(uri string) plan.ToolInfo {
 // class is that of a tool whatever its pin, "" if nobody knows: a document may
 // name a version that this workspace has no longer, or not yet.
 func (t *termsReader) class(uri string) flow.Class {
-	u, err := tool.ParseURI(uri)
+	u, err := tipstaff.ParseToolURI(uri)
 	if err != nil {
 		return ""
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/tipstaff/tipstaff/cortex"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
-	"github.com/tipstaff/tipstaff/tool"
 )
 
 // remembering is the log of a drive. On their way to the store it tells, of the
@@ -70,7 +69,7 @@ func (m *remembering) stage(body json.RawMessage) *flow.Memo {
 	memo := &flow.Memo{Kind: "stage", Outcome: b.Outcome, Summary: b.Stage + " " + b.Outcome}
 	if a := p.Agent(b.Stage); a != nil && a.Tool != nil {
 		memo.Tool = a.Tool.URI
-		if u, err := tool.ParseURI(a.Tool.URI); err == nil {
+		if u, err := tipstaff.ParseToolURI(a.Tool.URI); err == nil {
 			memo.Server = u.Server
 		}
 	}
@@ -90,7 +89,7 @@ func (m *remembering) leaf(id string) flow.Memo {
 		m.of, m.leaves = doc, map[string]flow.Memo{}
 		for n := range doc.Root.Leaves {
 			memo := flow.Memo{Kind: string(n.Kind), Tool: n.Tool, Skill: doc.Skill, Verb: doc.Intent.Verb, Summary: n.ID}
-			if u, err := tool.ParseURI(n.Tool); err == nil {
+			if u, err := tipstaff.ParseToolURI(n.Tool); err == nil {
 				memo.Server = u.Server
 				memo.Summary += " (" + u.Server + "/" + u.Tool + ")"
 			}

@@ -135,14 +135,14 @@ func (t toolbox) servers(m *tool.Manifest) (servers map[string]tool.Server, clos
 
 // find is the declared tool of that name: a URI, or server/tool, whose pin is
 // then empty.
-func (d *desk) find(name string) (tool.URI, error) {
-	u, err := tool.ParseURI(name)
+func (d *desk) find(name string) (tipstaff.ToolURI, error) {
+	u, err := tipstaff.ParseToolURI(name)
 	if err != nil {
 		server, rest, ok := strings.Cut(strings.TrimPrefix(name, "mcp://"), "/")
 		if !ok || strings.Contains(rest, "/") || strings.Contains(rest, "@") {
 			return u, tipstaff.Errorf(tipstaff.InvalidArgument, "%v", err).WithHint("write SERVER/TOOL, or the URI that `tipstaff tools list` shows")
 		}
-		u = tool.URI{Server: server, Tool: rest}
+		u = tipstaff.ToolURI{Server: server, Tool: rest}
 	}
 	if _, ok := d.manifest.Tool(u.Server, u.Tool); !ok {
 		return u, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no tool %q of a server %q", u.Tool, u.Server).
@@ -173,9 +173,9 @@ func (t toolbox) Explain(_ context.Context, name string, args json.RawMessage) (
 
 // pin is u with the pin that the lock gives it. Where it gives none, any will do:
 // the call is refused for that.
-func (d *desk) pin(u tool.URI) tool.URI {
+func (d *desk) pin(u tipstaff.ToolURI) tipstaff.ToolURI {
 	info := d.manifest.Info(d.tools, u.Server, u.Tool)
-	if pinned, err := tool.ParseURI(info.URI); err == nil {
+	if pinned, err := tipstaff.ParseToolURI(info.URI); err == nil {
 		return pinned
 	}
 	u.Pin = "0.0.0"

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -45,10 +46,10 @@ func (f manifestReader) failureMode() FailureMode {
 	case reason == nil || action == nil:
 	case !known:
 		f.Problems.Add(document.CodeFieldInvalid, reason.At, f.Path, "%s is no reason to fail; it is one of %s, or x:<name>",
-			quoted(m.Reason), strings.Join(slices.Concat(passing, lasting, final), ", "))
+			tipstaff.Quote(m.Reason, 120), strings.Join(slices.Concat(passing, lasting, final), ", "))
 	case m.Action == Fail:
 	case m.Action != Retry && m.Action != Gate:
-		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is no action; it is fail, retry or gate", quoted(string(m.Action)))
+		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is no action; it is fail, retry or gate", tipstaff.Quote(string(m.Action), 120))
 	case slices.Contains(final, m.Reason):
 		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s always fails; its action can only be fail", m.Reason)
 	case m.Action == Retry && !slices.Contains(passing, m.Reason):

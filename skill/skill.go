@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -64,7 +65,7 @@ func (s *Skill) Mode(reason string) (FailureMode, bool) {
 }
 
 // URI is the pinned name of the skill.
-func (s *Skill) URI() URI { return URI{s.ID, s.Version} }
+func (s *Skill) URI() tipstaff.SkillURI { return tipstaff.SkillURI{ID: s.ID, Version: s.Version} }
 
 // Digest names what the files say: sha256:<hex> of Identity.
 func (s *Skill) Digest() string { return digest(s.Identity()) }

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool/builtin"
@@ -121,7 +122,7 @@ type activity struct {
 type checked struct {
 	bytes   string
 	input   Input
-	uri     URI
+	uri     tipstaff.ToolURI
 	catalog *catalog // nil: the gate was not asked
 	verdict Verdict
 }
@@ -142,20 +143,20 @@ func (a *activity) read(t flow.Attempt) (checked, *flow.Error) {
 	return c, nil
 }
 
-func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
+func parseInput(raw json.RawMessage) (Input, tipstaff.ToolURI, *flow.Error) {
 	var in Input
 	if err := decodeStrict(raw, &in); err != nil {
-		return in, URI{}, refusal(CodeInvalidArguments, nil, "the input of %s cannot be read: %v", ActivityName, err)
+		return in, tipstaff.ToolURI{}, refusal(CodeInvalidArguments, nil, "the input of %s cannot be read: %v", ActivityName, err)
 	}
 	if in.Parse != "" && in.Content {
-		return in, URI{}, refusal(CodeInvalidArguments, nil, "parse and content exclude each other")
+		return in, tipstaff.ToolURI{}, refusal(CodeInvalidArguments, nil, "parse and content exclude each other")
 	}
 	if in.Parse != "" && in.Parse != ParseJSON {
-		return in, URI{}, refusal(CodeInvalidArguments, nil, "parse is %q: only %q is known", in.Parse, ParseJSON)
+		return in, tipstaff.ToolURI{}, refusal(CodeInvalidArguments, nil, "parse is %q: only %q is known", in.Parse, ParseJSON)
 	}
-	u, err := ParseURI(in.URI)
+	u, err := tipstaff.ParseToolURI(in.URI)
 	if err != nil {
-		return in, URI{}, refusal(CodeUndeclared, nil, "%v", err)
+		return in, tipstaff.ToolURI{}, refusal(CodeUndeclared, nil, "%v", err)
 	}
 	return in, u, nil
 }
@@ -183,7 +184,7 @@ func (a *activity) check(ctx context.Context, t flow.Attempt) error {
 
 // live is a registry of what the URI's server lists at this moment. An
 // undeclared server has none, and is refused by the gate.
-func (a *activity) live(ctx context.Context, u URI) (*Registry, error) {
+func (a *activity) live(ctx context.Context, u tipstaff.ToolURI) (*Registry, error) {
 	r := &Registry{servers: map[string]*catalog{}}
 	if _, ok := a.manager.links[u.Server]; !ok {
 		return r, nil
@@ -212,7 +213,7 @@ func (a *activity) stops(t flow.Attempt) bool {
 // itself, which takes its time.
 func (a *activity) prompt(t flow.Attempt) bool { return !a.stops(t) }
 
-func (a *activity) stopsTool(u URI) bool {
+func (a *activity) stopsTool(u tipstaff.ToolURI) bool {
 	l, ok := a.manager.links[u.Server]
 	if !ok {
 		return false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
@@ -18,7 +19,7 @@ func canonical(raw []byte) ([]byte, error) {
 	if !journal.IsCanonical(raw) {
 		var unsafe *journal.UnsafeNumber
 		if errors.As(journal.SafeNumbers(raw), &unsafe) {
-			return nil, fmt.Errorf("%w: %s", errNumberUnsafe, shorten(unsafe.Literal, 60))
+			return nil, fmt.Errorf("%w: %s", errNumberUnsafe, tipstaff.Quote(unsafe.Literal, 60))
 		}
 	}
 	return journal.Canonical(raw)

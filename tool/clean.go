@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
@@ -28,7 +29,7 @@ func (g *Gate) cleanPath(d *Definition, args json.RawMessage) *flow.Error {
 		return nil
 	}
 	refuse := func(why string) *flow.Error {
-		return refusal(CodeUncleanPath, detail{"pointer": "/" + name}, "the %s of %s is %s: %s", name, d.Tool, shorten(text, 200), why)
+		return refusal(CodeUncleanPath, detail{"pointer": "/" + name}, "the %s of %s is %s: %s", name, d.Tool, tipstaff.Quote(text, 200), why)
 	}
 	config, _ := g.Manifest.Server(builtin.Name)
 	clean := path.Clean(text)
@@ -38,7 +39,7 @@ func (g *Gate) cleanPath(d *Definition, args json.RawMessage) *flow.Error {
 	case clean == ".." || strings.HasPrefix(clean, "../"):
 		return refuse("it leaves the root")
 	case clean != text:
-		return refuse("write " + shorten(clean, 200))
+		return refuse("write " + tipstaff.Quote(clean, 200))
 	}
 	return nil
 }

@@ -170,16 +170,16 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 }
 
 // declared is check 1.
-func (g *Gate) declared(uri string) (URI, *flow.Error) {
-	u, err := ParseURI(uri)
+func (g *Gate) declared(uri string) (tipstaff.ToolURI, *flow.Error) {
+	u, err := tipstaff.ParseToolURI(uri)
 	if err != nil || !slices.Contains(g.AllowList, uri) {
-		return u, refusal(CodeUndeclared, nil, "%s is not declared by the program", shorten(uri, 200))
+		return u, refusal(CodeUndeclared, nil, "%s is not declared by the program", tipstaff.Quote(uri, 200))
 	}
 	return u, nil
 }
 
 // known is check 2.
-func (g *Gate) known(u URI) (*Definition, *flow.Error) {
+func (g *Gate) known(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	if _, ok := g.Manifest.Tool(u.Server, u.Tool); !ok {
 		return nil, refusal(CodeUnknown, nil, "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
 	}
@@ -188,7 +188,7 @@ func (g *Gate) known(u URI) (*Definition, *flow.Error) {
 
 // held is check 3: the pin, then the lock of the run and that of the workspace,
 // then the package.
-func (g *Gate) held(d *Definition, u URI) *flow.Error {
+func (g *Gate) held(d *Definition, u tipstaff.ToolURI) *flow.Error {
 	if refused := pinned(d, u); refused != nil {
 		return refused
 	}
@@ -201,7 +201,7 @@ func (g *Gate) held(d *Definition, u URI) *flow.Error {
 	return g.Tools.servers[u.Server].hold
 }
 
-func (g *Gate) locked(d *Definition, u URI) *flow.Error {
+func (g *Gate) locked(d *Definition, u tipstaff.ToolURI) *flow.Error {
 	if g.Lock == nil {
 		return nil
 	}
@@ -239,7 +239,7 @@ func (g *Gate) effect(d *Definition) *flow.Error {
 	if refused := g.allowed(d.Tool, d.Class); refused != nil {
 		return refused
 	}
-	held, _ := g.Lock.find(URI{Server: d.Server, Tool: d.Tool})
+	held, _ := g.Lock.find(tipstaff.ToolURI{Server: d.Server, Tool: d.Tool})
 	if held != nil && strictness(d.Class) > strictness(held.Class) {
 		return refusal(CodeEffectDenied, detail{"class": d.Class, "accepted": held.Class},
 			"%s now has effect %s, and was accepted as %s: start a new run", d.Tool, d.Class, held.Class)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 )
@@ -31,7 +32,7 @@ func NewGateFor(tools []Entry, p *policy.Policy) (*Gate, error) {
 	var allow []string
 	for _, t := range tools {
 		if err := r.add(m, t); err != nil {
-			return nil, fmt.Errorf("tool %s: %w", shorten(t.URI, 200), err)
+			return nil, fmt.Errorf("tool %s: %w", tipstaff.Quote(t.URI, 200), err)
 		}
 		allow = append(allow, t.URI)
 	}
@@ -40,7 +41,7 @@ func NewGateFor(tools []Entry, p *policy.Policy) (*Gate, error) {
 
 // add declares a tool and takes it in.
 func (r *Registry) add(m *Manifest, t Entry) error {
-	u, err := ParseURI(t.URI)
+	u, err := tipstaff.ParseToolURI(t.URI)
 	switch {
 	case err != nil:
 		return err
@@ -63,9 +64,9 @@ func (r *Registry) add(m *Manifest, t Entry) error {
 	case err != nil:
 		return err
 	case d.Tool != t.Name:
-		return fmt.Errorf("its definition names %s", shorten(d.Tool, 140))
+		return fmt.Errorf("its definition names %s", tipstaff.Quote(d.Tool, 140))
 	case !d.fits(u.Pin):
-		return fmt.Errorf("it is version %s with digest %s, which its pin does not fit", shorten(d.Version, 60), d.Digest)
+		return fmt.Errorf("it is version %s with digest %s, which its pin does not fit", tipstaff.Quote(d.Version, 60), d.Digest)
 	}
 	c.tools[t.Name] = d
 	return d.usable()

@@ -34,7 +34,7 @@ func (m *Manifest) Info(r *Registry, server, tool string) tipstaff.ToolInfo {
 	if config.Effect != "" {
 		i.ClassFrom, i.Allowed = "manifest", m.Allows(config.Effect)
 	}
-	d, refused := r.find(URI{Server: server, Tool: tool})
+	d, refused := r.find(tipstaff.ToolURI{Server: server, Tool: tool})
 	if refused != nil {
 		if refused.Code != CodeUnlocked {
 			i.Lock = tipstaff.ToolUnusable
@@ -59,9 +59,9 @@ func (m *Manifest) Info(r *Registry, server, tool string) tipstaff.ToolInfo {
 
 // URI is the definition's pinned name: by the version that the server reports, or
 // by its digest where that is no full version.
-func (d *Definition) URI() URI {
-	u := URI{d.Server, d.Tool, d.Version}
-	if !semverForm.MatchString(d.Version) {
+func (d *Definition) URI() tipstaff.ToolURI {
+	u := tipstaff.ToolURI{Server: d.Server, Tool: d.Tool, Pin: d.Version}
+	if !tipstaff.IsVersion(d.Version) {
 		u.Pin = d.Digest
 	}
 	return u

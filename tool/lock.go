@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -156,20 +157,20 @@ func (f lockFileServer) parse(name string) (LockedServer, error) {
 	switch {
 	case name == builtin.Name:
 		return s, distrust("it lists %s, which the binary locks", builtin.Name)
-	case !serverForm.MatchString(name):
-		return s, distrust("%s cannot name a server", shorten(name, 60))
-	case f.PackageDigest != "" && !digestForm.MatchString(f.PackageDigest):
+	case !tipstaff.IsServerName(name):
+		return s, distrust("%s cannot name a server", tipstaff.Quote(name, 60))
+	case f.PackageDigest != "" && !tipstaff.IsDigest(f.PackageDigest):
 		return s, distrust("package_digest of server %q is not sha256: and 64 lower-case hex digits", name)
 	}
 	for _, path := range sortedKeys(f.Files) {
-		if !digestForm.MatchString(f.Files[path]) {
-			return s, distrust("the digest of %s, of server %q, is not sha256: and 64 lower-case hex digits", shorten(path, 200), name)
+		if !tipstaff.IsDigest(f.Files[path]) {
+			return s, distrust("the digest of %s, of server %q, is not sha256: and 64 lower-case hex digits", tipstaff.Quote(path, 200), name)
 		}
 	}
 	for _, tool := range sortedKeys(f.Tools) {
 		t, err := f.Tools[tool].parse(tool)
 		if err != nil {
-			return s, distrust("%s/%s: %v", name, shorten(tool, 140), err)
+			return s, distrust("%s/%s: %v", name, tipstaff.Quote(tool, 140), err)
 		}
 		s.Tools[tool] = t
 	}
@@ -182,10 +183,10 @@ func (f lockFileTool) parse(name string) (LockedTool, error) {
 	switch {
 	case err != nil:
 		return LockedTool{}, err
-	case w.Name != name || !toolForm.MatchString(name):
-		return LockedTool{}, fmt.Errorf("its definition names %s", shorten(w.Name, 60))
+	case w.Name != name || !tipstaff.IsToolName(name):
+		return LockedTool{}, fmt.Errorf("its definition names %s", tipstaff.Quote(w.Name, 60))
 	case digestOf(text) != f.Digest:
-		return LockedTool{}, fmt.Errorf("its definition has digest %s, not %s", digestOf(text), shorten(f.Digest, 80))
+		return LockedTool{}, fmt.Errorf("its definition has digest %s, not %s", digestOf(text), tipstaff.Quote(f.Digest, 80))
 	}
 	return LockedTool{f.Digest, text}, nil
 }

@@ -384,7 +384,7 @@ func TestLockOfNowTightens(t *testing.T) {
 	}
 }
 
-// TestAnotherVersionBlocks: with a digest as pin the version is not in the URI,
+// TestAnotherVersionBlocks: with a digest as pin the version is not in the tipstaff.ToolURI,
 // and counts nevertheless.
 func TestAnotherVersionBlocks(t *testing.T) {
 	s := wireServerOf(onceTool)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -28,7 +29,7 @@ func (p *manifestParser) agents(n at) {
 	list, _ := p.entries(n)
 	for _, e := range list {
 		if !agentForm.MatchString(e.name) {
-			p.report(ProblemField, e.key, "%s cannot name an agent: a letter of a-z, then up to 63 of a-z, 0-9, _ and -", shorten(e.name, 100))
+			p.report(ProblemField, e.key, "%s cannot name an agent: a letter of a-z, then up to 63 of a-z, 0-9, _ and -", tipstaff.Quote(e.name, 100))
 			continue
 		}
 		p.m.Agents[e.name] = p.agent(e.value)
@@ -62,7 +63,7 @@ func (p *manifestParser) agent(n at) AgentConfig {
 	}
 	p.later = append(p.later, func() {
 		if _, ok := p.m.Models[a.Model]; given && !ok && !p.reportedAt(model) {
-			p.report(ProblemRange, model, "there is no model %s%s", shorten(a.Model, 100), suggest(a.Model, sortedKeys(p.m.Models)))
+			p.report(ProblemRange, model, "there is no model %s%s", tipstaff.Quote(a.Model, 100), suggest(a.Model, sortedKeys(p.m.Models)))
 		}
 	})
 	return a
@@ -71,7 +72,7 @@ func (p *manifestParser) agent(n at) AgentConfig {
 func (p *manifestParser) skill(n at) string {
 	s, ok := p.text(n)
 	if ok && (!strings.HasPrefix(s, "skill://") || !strings.Contains(s, "@")) {
-		p.report(ProblemRange, n, "%s is not a skill: write skill://<id>@<version>", shorten(s, 100))
+		p.report(ProblemRange, n, "%s is not a skill: write skill://<id>@<version>", tipstaff.Quote(s, 100))
 	}
 	return s
 }
@@ -88,7 +89,7 @@ func (p *manifestParser) toolURIs(n at) []string {
 		if !ok {
 			return
 		}
-		u, err := ParseURI(s)
+		u, err := tipstaff.ParseToolURI(s)
 		switch {
 		case err != nil:
 			p.report(ProblemRange, item, "%v", err)
@@ -103,7 +104,7 @@ func (p *manifestParser) toolURIs(n at) []string {
 }
 
 // declared: what an agent is to use must be what the manifest declares.
-func (p *manifestParser) declared(n at, u URI) {
+func (p *manifestParser) declared(n at, u tipstaff.ToolURI) {
 	if _, ok := p.m.Tool(u.Server, u.Tool); !ok {
 		p.report(ProblemTool, n, "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/docs/prompts"
 )
 
@@ -25,7 +26,7 @@ func (p *manifestParser) models(n at) {
 	list, _ := p.entries(n)
 	for _, e := range list {
 		if !modelForm.MatchString(e.name) {
-			p.report(ProblemField, e.key, "%s cannot name a model: 1 to 64 of A-Z, a-z, 0-9, _, ., : and -, beginning with a letter or digit", shorten(e.name, 100))
+			p.report(ProblemField, e.key, "%s cannot name a model: 1 to 64 of A-Z, a-z, 0-9, _, ., : and -, beginning with a letter or digit", tipstaff.Quote(e.name, 100))
 			continue
 		}
 		p.m.Models[e.name] = p.model(e.value)
@@ -131,7 +132,7 @@ func (p *manifestParser) oneOf(n at, known ...string) string {
 			return nil
 		}
 		last := len(known) - 1
-		return fmt.Errorf("%s is %s: %s or %s is possible", n.path, shorten(s, 100), strings.Join(known[:last], ", "), known[last])
+		return fmt.Errorf("%s is %s: %s or %s is possible", n.path, tipstaff.Quote(s, 100), strings.Join(known[:last], ", "), known[last])
 	})
 }
 
@@ -144,13 +145,13 @@ func (p *manifestParser) fileBeside(n at) File {
 	src, err := p.beside(name)
 	switch {
 	case err != nil:
-		p.report(ProblemRange, n, "%s: the file %s cannot be read: %v", n.path, shorten(name, 200), err)
+		p.report(ProblemRange, n, "%s: the file %s cannot be read: %v", n.path, tipstaff.Quote(name, 200), err)
 		return File{}
 	case len(src) > maxDocument:
-		p.report(ProblemLimit, n, "%s: the file %s has %d bytes: %d are the most", n.path, shorten(name, 200), len(src), maxDocument)
+		p.report(ProblemLimit, n, "%s: the file %s has %d bytes: %d are the most", n.path, tipstaff.Quote(name, 200), len(src), maxDocument)
 		return File{}
 	case !utf8.Valid(src):
-		p.report(ProblemRange, n, "%s: the file %s is not UTF-8", n.path, shorten(name, 200))
+		p.report(ProblemRange, n, "%s: the file %s is not UTF-8", n.path, tipstaff.Quote(name, 200))
 		return File{}
 	}
 	p.credential(n, string(src))
@@ -166,7 +167,7 @@ func (p *manifestParser) prompts(n at) {
 	name = path.Clean(cmp.Or(name, "."))
 	if p.dir == nil || !fs.ValidPath(name) {
 		_, err := p.beside(name)
-		p.report(ProblemRange, n, "%s: the folder %s cannot be read: %v", n.path, shorten(name, 200), err)
+		p.report(ProblemRange, n, "%s: the folder %s cannot be read: %v", n.path, tipstaff.Quote(name, 200), err)
 		return
 	}
 	if name != "." { // what is new there is read, too

@@ -69,7 +69,7 @@ func (p *manifestParser) policyFile(n at) {
 	}
 	src, err := p.beside(name)
 	if err != nil {
-		p.report(ProblemRange, n, "the policy %s cannot be read: %v", shorten(name, 200), err)
+		p.report(ProblemRange, n, "the policy %s cannot be read: %v", tipstaff.Quote(name, 200), err)
 		return
 	}
 	compiled, problems := ParsePolicy(name, src)

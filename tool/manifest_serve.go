@@ -64,7 +64,7 @@ func (p *manifestParser) tokens(n at) {
 	list, _ := p.entries(n)
 	for _, e := range list {
 		if !userForm.MatchString(e.name) {
-			p.report(ProblemField, e.key, "%s cannot name a user: 1 to 64 of A-Z, a-z, 0-9, '.', '_', '@' and '-', a letter or digit first", shorten(e.name, 100))
+			p.report(ProblemField, e.key, "%s cannot name a user: 1 to 64 of A-Z, a-z, 0-9, '.', '_', '@' and '-', a letter or digit first", tipstaff.Quote(e.name, 100))
 			continue
 		}
 		p.m.Serve.Tokens = append(p.m.Serve.Tokens, p.token(e))
@@ -86,7 +86,7 @@ func (p *manifestParser) token(e entry) TokenConfig {
 				if slices.Contains(tipstaff.Scopes(), s) {
 					return nil
 				}
-				return fmt.Errorf("%s is no scope: use %s", shorten(s, 100), strings.Join(tipstaff.Scopes(), ", "))
+				return fmt.Errorf("%s is no scope: use %s", tipstaff.Quote(s, 100), strings.Join(tipstaff.Scopes(), ", "))
 			})
 		},
 	})

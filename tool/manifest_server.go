@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -22,7 +23,7 @@ var (
 func (p *manifestParser) servers(n at) {
 	list, _ := p.entries(n)
 	for _, e := range list {
-		if !serverForm.MatchString(e.name) {
+		if !tipstaff.IsServerName(e.name) {
 			p.report(ProblemField, e.key, "%q cannot name a server: 1 to 32 of a-z, 0-9, _ and -, not beginning with _ or -", e.name)
 			continue
 		}
@@ -112,8 +113,8 @@ func (p *manifestParser) tools(server string, n at, into map[string]ToolConfig) 
 		switch {
 		case server == builtin.Name && !slices.Contains(known, e.name):
 			p.report(ProblemTool, e.key, "%s has no tool %q%s", builtin.Name, e.name, suggest(e.name, known))
-		case !toolForm.MatchString(e.name):
-			p.report(ProblemTool, e.key, "%s cannot name a tool: 1 to 128 of A-Z, a-z, 0-9, _, . and -", shorten(e.name, 140))
+		case !tipstaff.IsToolName(e.name):
+			p.report(ProblemTool, e.key, "%s cannot name a tool: 1 to 128 of A-Z, a-z, 0-9, _, . and -", tipstaff.Quote(e.name, 140))
 		default:
 			into[e.name] = p.tool(e.value)
 		}
@@ -220,7 +221,7 @@ var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 func checkVariable(s string) error {
 	switch {
 	case !variableForm.MatchString(s):
-		return fmt.Errorf("%s cannot name a variable: letters, digits and _, not beginning with a digit", shorten(s, 140))
+		return fmt.Errorf("%s cannot name a variable: letters, digits and _, not beginning with a digit", tipstaff.Quote(s, 140))
 	case strings.HasPrefix(s, "TIPSTAFF_"):
 		return fmt.Errorf("%s is reserved: names that begin with TIPSTAFF_ are set by Tipstaff", s)
 	}
@@ -228,8 +229,8 @@ func checkVariable(s string) error {
 }
 
 func checkDigest(s string) error {
-	if !digestForm.MatchString(s) {
-		return fmt.Errorf("%s is not a digest: sha256: and 64 hex digits, in lower case", shorten(s, 140))
+	if !tipstaff.IsDigest(s) {
+		return fmt.Errorf("%s is not a digest: sha256: and 64 hex digits, in lower case", tipstaff.Quote(s, 140))
 	}
 	return nil
 }
@@ -242,7 +243,7 @@ var ownHeaders = regexp.MustCompile(`(?i)^(mcp-.*|accept|accept-encoding|content
 func checkHeader(s string) error {
 	switch {
 	case !headerForm.MatchString(s):
-		return fmt.Errorf("%s cannot name a header", shorten(s, 140))
+		return fmt.Errorf("%s cannot name a header", tipstaff.Quote(s, 140))
 	case ownHeaders.MatchString(s):
 		return fmt.Errorf("the header %s is set by Tipstaff", s)
 	}
@@ -253,17 +254,17 @@ func checkURL(s string) error {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "":
-		return fmt.Errorf("%s is not a URL like https://tools.example.com/mcp", shorten(s, 200))
+		return fmt.Errorf("%s is not a URL like https://tools.example.com/mcp", tipstaff.Quote(s, 200))
 	case u.User != nil:
 		return fmt.Errorf("the URL carries credentials: send them in headers, as $env:NAME")
 	case u.Fragment != "" || u.RawFragment != "":
-		return fmt.Errorf("%s has a fragment, which is never sent", shorten(s, 200))
+		return fmt.Errorf("%s has a fragment, which is never sent", tipstaff.Quote(s, 200))
 	case strings.Contains(s, referencePrefix):
 		return fmt.Errorf("references are put in place in headers, not in the URL")
 	case u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()):
 		return nil
 	}
-	return fmt.Errorf("%s must be https; http is for servers on this machine alone", shorten(s, 200))
+	return fmt.Errorf("%s must be https; http is for servers on this machine alone", tipstaff.Quote(s, 200))
 }
 
 func isLoopback(host string) bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -102,5 +103,5 @@ func checkProvider(s string) error {
 	if slices.Contains([]string{ProviderAnthropic, ProviderOpenAI, ProviderScripted}, s) {
 		return nil
 	}
-	return fmt.Errorf("%s is not a provider: use anthropic, openai (for all that speak its chat completions) or scripted", shorten(s, 100))
+	return fmt.Errorf("%s is not a provider: use anthropic, openai (for all that speak its chat completions) or scripted", tipstaff.Quote(s, 100))
 }

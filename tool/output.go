@@ -150,3 +150,11 @@ func (in Input) CheckResult(d *Definition, value json.RawMessage) error {
 	}
 	return nil
 }
+
+// cut is the beginning of a text, of at most so many bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -85,7 +86,7 @@ func newCatalog(m *Manifest, server, version string, listed []json.RawMessage) *
 // ErrUnpinnedTool, or a *flow.Error with unknown_tool, unlocked_tool,
 // pin_mismatch, package_changed or env_missing.
 func (r *Registry) Lookup(uri string) (*Definition, error) {
-	u, err := ParseURI(uri)
+	u, err := tipstaff.ParseToolURI(uri)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (r *Registry) Definitions() []*Definition {
 }
 
 // find is the tool whatever its pin.
-func (r *Registry) find(u URI) (*Definition, *flow.Error) {
+func (r *Registry) find(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	if r == nil || r.servers[u.Server] == nil {
 		return nil, refusal(CodeUnknown, nil, "server %q is not declared in the manifest", u.Server)
 	}
@@ -146,16 +147,16 @@ func (r *Registry) find(u URI) (*Definition, *flow.Error) {
 	return d, nil
 }
 
-func unusable(u URI, why error) *flow.Error {
+func unusable(u tipstaff.ToolURI, why error) *flow.Error {
 	return refusal(CodeUnknown, nil, "tool %q of server %q cannot be used: %v", u.Tool, u.Server, why)
 }
 
-func pinned(d *Definition, u URI) *flow.Error {
+func pinned(d *Definition, u tipstaff.ToolURI) *flow.Error {
 	if d.fits(u.Pin) {
 		return nil
 	}
 	return refusal(CodePinMismatch, detail{"pin": u.Pin, "version": d.Version, "digest": d.Digest},
-		"%s/%s is pinned to %s, but is version %s with digest %s", u.Server, u.Tool, u.Pin, shorten(d.Version, 60), d.Digest)
+		"%s/%s is pinned to %s, but is version %s with digest %s", u.Server, u.Tool, u.Pin, tipstaff.Quote(d.Version, 60), d.Digest)
 }
 
 // The frozen form of a registry.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 )
@@ -66,10 +67,10 @@ func TestLookup(t *testing.T) {
 		_, err := b.gate.Tools.Lookup(uri)
 		wantCode(t, want, nil, err)
 	}
-	if _, err := b.gate.Tools.Lookup("mcp://wire/echo"); !errors.Is(err, tool.ErrUnpinnedTool) {
+	if _, err := b.gate.Tools.Lookup("mcp://wire/echo"); !errors.Is(err, tipstaff.ErrUnpinned) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := b.gate.Tools.Lookup("echo"); !errors.Is(err, tool.ErrInvalidURI) {
+	if _, err := b.gate.Tools.Lookup("echo"); !errors.Is(err, tipstaff.ErrInvalidURI) {
 		t.Errorf("got %v", err)
 	}
 }

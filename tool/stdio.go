@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -243,7 +244,7 @@ func excerpt(data []byte, r *Redactor) string {
 	if text == "" {
 		return ""
 	}
-	return shorten(text, 300)
+	return tipstaff.Quote(text, 300)
 }
 
 // ended tells why a connection ended, with the last that the server printed.

@@ -66,7 +66,7 @@ func (p *toolkitParser) name(n at) string {
 	}
 	switch {
 	case !toolkitForm.MatchString(s):
-		p.report(ProblemRange, n, "%s cannot name a toolkit: 1 to 64 of A-Z, a-z, 0-9, _, . and -, beginning with a letter or digit", shorten(s, 100))
+		p.report(ProblemRange, n, "%s cannot name a toolkit: 1 to 64 of A-Z, a-z, 0-9, _, . and -, beginning with a letter or digit", tipstaff.Quote(s, 100))
 	case slices.ContainsFunc(p.list, func(t ToolkitConfig) bool { return strings.EqualFold(t.Name, s) }):
 		p.report(ProblemDuplicate, n, "there is already a toolkit %q", s)
 	}
