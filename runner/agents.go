@@ -17,6 +17,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Names under which intent.draft lists what the agents of a run go by.
@@ -41,7 +42,7 @@ type crew struct {
 
 // agentTrouble says why an agent of that name cannot be used; the zero Trouble: it
 // can.
-func agentTrouble(m *tool.Manifest, name string) plan.Trouble {
+func agentTrouble(m *workspace.Manifest, name string) plan.Trouble {
 	if _, ok := m.Agent(name); ok {
 		return plan.Trouble{}
 	}
@@ -82,7 +83,7 @@ func (r *Runner) hireOne(p *prepared, name string) error {
 }
 
 // hireAs settles an agent, under a name of the program.
-func (r *Runner) hireAs(p *prepared, name string, c tool.AgentConfig) error {
+func (r *Runner) hireAs(p *prepared, name string, c workspace.Agent) error {
 	key, steps := c.Model, c.MaxSteps
 	if t := p.doc.Turn; t != nil {
 		if t.Model != "" {
@@ -108,7 +109,7 @@ func (r *Runner) hireAs(p *prepared, name string, c tool.AgentConfig) error {
 	a := settledAgent{Model: key, Settings: agent.Settings{
 		Agent: name, ModelName: model.Name(), Caps: model.Caps(), Preamble: preamble, System: c.System,
 		MaxSteps: steps, OnLimit: c.OnLimit, Temperature: c.Temperature, TopP: c.TopP, MaxOutputTokens: c.MaxOutputTokens,
-		CallTimeout: c.CallTimeout, ToolTimeout: c.ToolTimeout, ApprovalExpiry: c.ApprovalExpiry,
+		CallTimeout: time.Duration(c.CallTimeout), ToolTimeout: time.Duration(c.ToolTimeout), ApprovalExpiry: time.Duration(c.ApprovalExpiry),
 		ToolParallelism: c.ToolParallelism, MaxResultBytes: c.MaxResultBytes, OutputSchema: c.OutputSchema, OutputRetries: c.OutputRetries,
 		Router: c.Router, CostBound: p.costBound,
 	}}
@@ -154,7 +155,7 @@ func (p *prepared) equip(a *settledAgent, uri string) error {
 }
 
 // model opens a model that the manifest declares. Nothing is connected to.
-func (r *Runner) model(m *tool.Manifest, key string) (agent.Model, error) {
+func (r *Runner) model(m *workspace.Manifest, key string) (agent.Model, error) {
 	c, ok := m.Model(key)
 	if !ok {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no model %q", key)
@@ -313,7 +314,7 @@ func (p performer) gateFor(a settledAgent, n *plan.Node) *tool.Gate {
 
 // agentActs are the activities that agents need in a drive. A program without agents has
 // them, too: the one that takes its place in the drive may have some.
-func (r *Runner) agentActs(p *program, m *tool.Manifest, acts map[string]flow.Activity) {
+func (r *Runner) agentActs(p *program, m *workspace.Manifest, acts map[string]flow.Activity) {
 	models := switchboard{}
 	for name, a := range p.crew.agents {
 		models[name] = sync.OnceValues(func() (agent.Model, error) { return r.model(m, a.Model) })

@@ -14,8 +14,8 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/skill"
-	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // maxDepth is how far below a run that a person started its children may stand.
@@ -202,7 +202,7 @@ func (r *Runner) prepareChild(ctx context.Context, parent *program, in dispatchI
 
 // scope is the folder that a file:// URL names, if it lies in a root that files
 // may be read and written in.
-func (r *Runner) scope(m *tool.Manifest, url string) (string, error) {
+func (r *Runner) scope(m *workspace.Manifest, url string) (string, error) {
 	name, ok := strings.CutPrefix(url, "file://")
 	if !ok || name == "" {
 		return "", fmt.Errorf("scope is %q: write file:// and a folder", url)
@@ -222,7 +222,7 @@ func (r *Runner) scope(m *tool.Manifest, url string) (string, error) {
 
 // narrowed is the manifest of now for a run that was given a scope: it holds only
 // as long as it lies in a root that is still declared.
-func (r *Runner) narrowed(m *tool.Manifest, p *program) *tool.Manifest {
+func (r *Runner) narrowed(m *workspace.Manifest, p *program) *workspace.Manifest {
 	if m == nil || p.gate.Manifest == nil || p.gate.Manifest.Scope == "" {
 		return m
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // course is what one drive of a run works with. A correction may put another
@@ -28,7 +29,7 @@ type course struct {
 // kit is what is made for one program.
 type kit struct {
 	program  *program
-	manifest *tool.Manifest // as it stands; nil: there is none
+	manifest *workspace.Manifest // as it stands; nil: there is none
 	manager  *tool.Manager
 	acts     map[string]flow.Activity
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // lock reads the workspace's tipstaff.lock. With one that cannot be trusted
@@ -33,7 +34,7 @@ func (r *Runner) lock() (*tool.Lock, error) {
 
 // tools are those that may be called as far as manifest and lock can tell.
 // Nothing is connected to.
-func (r *Runner) tools(m *tool.Manifest, l *tool.Lock) (*tool.Registry, error) {
+func (r *Runner) tools(m *workspace.Manifest, l *tool.Lock) (*tool.Registry, error) {
 	tools, err := tool.NewLockedRegistry(m, l)
 	if err != nil {
 		return nil, &tipstaff.Error{Code: tipstaff.Internal, Message: err.Error(), Err: err}

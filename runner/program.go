@@ -16,6 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/skill"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Names under which intent.draft lists the digests of frozen documents.
@@ -242,14 +243,14 @@ func (p *program) thaw(ctx context.Context, src source) error {
 	return nil
 }
 
-func (p *program) frozen(ctx context.Context, src source) (*tool.Manifest, *tool.Registry, error) {
-	var manifest *tool.Manifest
+func (p *program) frozen(ctx context.Context, src source) (*workspace.Manifest, *tool.Registry, error) {
+	var manifest *workspace.Manifest
 	if digest := p.draft.Frozen[frozenManifest]; digest != "" {
 		data, err := src.Blob(ctx, digest)
 		if err != nil {
 			return nil, nil, fmt.Errorf("the manifest that run %s froze is not there: %w", p.run, err)
 		}
-		if manifest, err = tool.ParseFrozen(data); err != nil {
+		if manifest, err = workspace.ParseFrozen(data); err != nil {
 			return nil, nil, err
 		}
 	}

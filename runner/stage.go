@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // perform runs one attempt of one stage, in the way that its document says.
@@ -162,7 +163,7 @@ func (r *Runner) hireStages(p *prepared) error {
 		if a.Way != pipeline.WayModel {
 			continue
 		}
-		c := tool.AgentConfig{Model: a.Model.Name}
+		c := workspace.Agent{Model: a.Model.Name}
 		if a.Model.Agent != "" {
 			c, _ = p.manifest.Agent(a.Model.Agent) // it was looked for when the document was checked
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // reporting is a server whose one tool says how far it is, again and again, until
@@ -47,7 +48,9 @@ func (s reporting) work(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallT
 func (b *bed) declare(name, tools string, s tool.Server) {
 	b.t.Helper()
 	b.write("tipstaff.yaml", fmt.Sprintf("allowed_effects: [read]\nservers:\n  %s:\n    command: [%s]\n    tools: %s\n", name, name, tools))
-	b.Servers = func(*tool.Manifest, string, []string) map[string]tool.Server { return map[string]tool.Server{name: s} }
+	b.Servers = func(*workspace.Manifest, string, []string) map[string]tool.Server {
+		return map[string]tool.Server{name: s}
+	}
 	got, err := b.Tools().Pin(cli(), tipstaff.PinRequest{Accept: func(tipstaff.PinReport) bool { return true }})
 	if err != nil || !got.Written {
 		b.t.Fatalf("%+v %v", got, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Tools looks after the tools of the runner's workspace. Of the store it uses
@@ -20,7 +21,7 @@ type toolbox struct{ *Runner }
 // desk is what a look at the tools of a workspace begins with: its manifest, its
 // lock, and what both say together.
 type desk struct {
-	manifest *tool.Manifest
+	manifest *workspace.Manifest
 	lock     *tool.Lock
 	tools    *tool.Registry
 }
@@ -37,7 +38,7 @@ func (t toolbox) open() (*desk, error) {
 	return t.desk(m)
 }
 
-func (r *Runner) desk(m *tool.Manifest) (*desk, error) {
+func (r *Runner) desk(m *workspace.Manifest) (*desk, error) {
 	l, err := r.lock()
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.manifest.Overview(d.tools), nil
+	return tool.Overview(d.manifest, d.tools), nil
 }
 
 func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff.ToolInfo, error) {
@@ -69,7 +70,7 @@ func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff
 			return tipstaff.ToolInfo{}, err
 		}
 	}
-	info := d.manifest.Info(tools, u.Server, u.Tool)
+	info := tool.Info(d.manifest, tools, u.Server, u.Tool)
 	if live && info.Lock == tipstaff.ToolLocked {
 		info.Lock, info.Trouble = d.standing(info), cmp.Or(info.Trouble, d.moved(info))
 	}
@@ -106,9 +107,9 @@ func (d *desk) moved(live tipstaff.ToolInfo) string {
 }
 
 // live is what a server lists now.
-func (t toolbox) live(ctx context.Context, m *tool.Manifest, server string) (*tool.Registry, error) {
+func (t toolbox) live(ctx context.Context, m *workspace.Manifest, server string) (*tool.Registry, error) {
 	alone := *m
-	alone.Servers = map[string]tool.ServerConfig{server: m.Servers[server]}
+	alone.Servers = map[string]workspace.Server{server: m.Servers[server]}
 	s, close := t.servers(&alone)
 	defer close()
 	tools, err := tool.NewRegistry(&alone, s)
@@ -120,7 +121,7 @@ func (t toolbox) live(ctx context.Context, m *tool.Manifest, server string) (*to
 
 // servers makes the servers of a manifest for a look at them. They carry markers
 // of their own: close ends whatever of them is left.
-func (t toolbox) servers(m *tool.Manifest) (servers map[string]tool.Server, close func()) {
+func (t toolbox) servers(m *workspace.Manifest) (servers map[string]tool.Server, close func()) {
 	launch := tipstaff.NewID(t.Now()).String()
 	var markers []string
 	if t.Markers != nil {
@@ -174,7 +175,7 @@ func (t toolbox) Explain(_ context.Context, name string, args json.RawMessage) (
 // pin is u with the pin that the lock gives it. Where it gives none, any will do:
 // the call is refused for that.
 func (d *desk) pin(u tipstaff.ToolURI) tipstaff.ToolURI {
-	info := d.manifest.Info(d.tools, u.Server, u.Tool)
+	info := tool.Info(d.manifest, d.tools, u.Server, u.Tool)
 	if pinned, err := tipstaff.ParseToolURI(info.URI); err == nil {
 		return pinned
 	}

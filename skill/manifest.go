@@ -32,10 +32,22 @@ func (s *Skill) parseManifest(ps *document.Problems, src []byte, folder string) 
 // decode reads the manifest's fields and keeps the whole of it: the digest is of
 // the document as it was given.
 func (s *Skill) decode(ps *document.Problems, v *document.Value) {
-	f := manifestReader{document.FieldsOf(ps, v, "")}
+	f := document.FieldsOf(ps, v, "")
 	f.Dotted = true
-	s.ID = f.id()
-	s.Version = f.version()
+	f.Decode(s)
+	f.End()
+	s.manifest = document.Raw(f.Value) // its numbers are safe and its names stand once
+}
+
+// CheckDocument reads what a tag cannot say.
+func (s *Skill) CheckDocument(fields *document.Fields) {
+	f := manifestReader{fields}
+	if v := f.Get("id"); v != nil && v.Kind == document.Text && !tipstaff.IsSkillID(v.Text) {
+		f.Report(document.CodeFieldInvalid, v.At, "id", "%s cannot be the id of a skill; %s", tipstaff.Quote(v.Text, 120), tipstaff.SkillIDRule)
+	}
+	if v := f.Get("version"); v != nil && v.Kind == document.Text && !tipstaff.IsVersion(v.Text) {
+		f.Report(document.CodeFieldInvalid, v.At, "version", "%s is not a full version like 1.2.3", tipstaff.Quote(v.Text, 120))
+	}
 	s.Verbs = f.verbs()
 	s.Inputs = f.described("inputs")
 	s.Outputs = f.described("outputs")
@@ -47,37 +59,16 @@ func (s *Skill) decode(ps *document.Problems, v *document.Value) {
 		_, err := tipstaff.ParseSkillURI(uri)
 		return uriCode(err, codeUnpinnedSkill)
 	})
-	s.FailureModes = f.failureModes()
-	f.End()
-	s.manifest = document.Raw(f.Value) // its numbers are safe and its names stand once
+	for i, m := range s.FailureModes {
+		if m.Reason != "" && slices.ContainsFunc(s.FailureModes[:i], func(known FailureMode) bool { return known.Reason == m.Reason }) {
+			item := f.Value.Find("failure_modes", strconv.Itoa(i))
+			f.Report(document.CodeFieldInvalid, item.At, "failure_modes["+strconv.Itoa(i)+"]", "there is a failure mode for %s already", m.Reason)
+		}
+	}
 }
 
 // manifestReader reads the fields of a manifest.
 type manifestReader struct{ *document.Fields }
-
-// textOf is the text of a member that may be absent.
-func textOf(v *document.Value) string {
-	if v == nil {
-		return ""
-	}
-	return v.Text
-}
-
-func (f manifestReader) id() string {
-	v := f.Required("id", document.Text)
-	if v != nil && !tipstaff.IsSkillID(v.Text) {
-		f.Problems.Add(document.CodeFieldInvalid, v.At, "id", "%s cannot be the id of a skill; %s", tipstaff.Quote(v.Text, 120), tipstaff.SkillIDRule)
-	}
-	return textOf(v)
-}
-
-func (f manifestReader) version() string {
-	v := f.Required("version", document.Text)
-	if v != nil && !tipstaff.IsVersion(v.Text) {
-		f.Problems.Add(document.CodeFieldInvalid, v.At, "version", "%s is not a full version like 1.2.3", tipstaff.Quote(v.Text, 120))
-	}
-	return textOf(v)
-}
 
 // verbs of intents. The same words stand in plans.
 var (

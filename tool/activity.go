@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool/builtin"
@@ -145,7 +146,7 @@ func (a *activity) read(t flow.Attempt) (checked, *flow.Error) {
 
 func parseInput(raw json.RawMessage) (Input, tipstaff.ToolURI, *flow.Error) {
 	var in Input
-	if err := decodeStrict(raw, &in); err != nil {
+	if err := document.UnmarshalStrict(raw, &in); err != nil {
 		return in, tipstaff.ToolURI{}, refusal(CodeInvalidArguments, nil, "the input of %s cannot be read: %v", ActivityName, err)
 	}
 	if in.Parse != "" && in.Content {
@@ -199,7 +200,7 @@ func (a *activity) live(ctx context.Context, u tipstaff.ToolURI) (*Registry, err
 
 // ask is the gate over what holds now.
 func (a *activity) ask(t flow.Attempt, in Input, tools *Registry) Verdict {
-	g := Gate{AllowList: a.frozen.AllowList, Manifest: a.manager.manifest, Tools: tools, Policy: a.manager.manifest.rules(),
+	g := Gate{AllowList: a.frozen.AllowList, Manifest: a.manager.manifest, Tools: tools, Policy: a.manager.manifest.Rules(),
 		Lock: a.frozen.Tools, File: a.manager.lock, Run: a.frozen.Run, clean: a.frozen.clean, fitting: a.frozen.fitting}
 	return g.Admit(in, policy.Run{ID: t.Run, Path: t.Path})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // pathArguments are the arguments of builtin's tools that are paths.
@@ -46,14 +47,14 @@ func (g *Gate) cleanPath(d *Definition, args json.RawMessage) *flow.Error {
 
 // WithPrograms is the registry with the digests of the programs that builtin may
 // start, for a run to keep: what a person approves is then also which program runs.
-func (r *Registry) WithPrograms(m *Manifest, workspace string) *Registry {
+func (r *Registry) WithPrograms(m *workspace.Manifest, dir string) *Registry {
 	c, ok := r.servers[builtin.Name]
 	config, _ := m.Server(builtin.Name)
 	if !ok || len(config.Programs) == 0 {
 		return r
 	}
 	held := *c
-	held.programs = builtin.New(builtin.Options{Workspace: workspace, Programs: config.Programs}).Digests()
+	held.programs = builtin.New(builtin.Options{Workspace: dir, Programs: config.Programs}).Digests()
 	next := &Registry{servers: maps.Clone(r.servers)}
 	next.servers[builtin.Name] = &held
 	return next

@@ -3,6 +3,8 @@ package tool
 import (
 	"path/filepath"
 	"slices"
+
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // fetchers are programs that get what they run from elsewhere, some of them only
@@ -16,7 +18,7 @@ var fetchers = map[string][]string{
 // Unpinned are the servers, sorted, of which nothing says what will be started the
 // next time: their program fetches it, and no package is named whose digest could
 // be compared. What they list is still held to the lock.
-func (m *Manifest) Unpinned() []string {
+func Unpinned(m *workspace.Manifest) []string {
 	var list []string
 	if m == nil {
 		return nil

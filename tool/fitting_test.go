@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 func fittingDefinition(t *testing.T, schema string) *Definition {
 	t.Helper()
 	raw := json.RawMessage(`{"name":"x","inputSchema":` + schema + `}`)
-	d, err := define("s", "1.0.0", raw, ToolConfig{})
+	d, err := define("s", "1.0.0", raw, workspace.Tool{})
 	if err != nil {
 		t.Fatal(err)
 	}

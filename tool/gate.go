@@ -10,6 +10,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Gate decides whether a call may be sent. It is asked twice: by the program,
@@ -20,7 +21,7 @@ import (
 // zero value refuses everything.
 type Gate struct {
 	AllowList []string // whole canonical URIs; nil: nothing is declared
-	Manifest  *Manifest
+	Manifest  *workspace.Manifest
 	Tools     *Registry
 	Policy    *policy.Policy // nil: everything is denied
 	// Lock holds the definitions that calls must still match. nil: none are held.
@@ -37,8 +38,8 @@ type Gate struct {
 }
 
 // NewGate is a gate with the manifest's own policy and nothing locked.
-func NewGate(allow []string, m *Manifest, tools *Registry) *Gate {
-	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), clean: m != nil && m.CleanPaths, fitting: newFitting()}
+func NewGate(allow []string, m *workspace.Manifest, tools *Registry) *Gate {
+	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.Rules(), clean: m != nil && m.CleanPaths, fitting: newFitting()}
 }
 
 // ByAcceptance is the Request.By of a call that the acceptance of its plan

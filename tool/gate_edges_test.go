@@ -11,6 +11,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 func edgeGate(t *testing.T, p *policy.Policy) *Gate {
@@ -119,7 +120,7 @@ func TestRefusalsOfAPolicySayWhy(t *testing.T) {
 func TestGateRefusesAClassThatRose(t *testing.T) {
 	of := func(class flow.Class) *Gate {
 		g, err := NewGateFor([]Entry{{URI: "mcp://s/act@1.0.0", Server: "s", Name: "act", Version: "1.0.0",
-			Raw: json.RawMessage(`{"name":"act","inputSchema":{"type":"object"}}`), Config: ToolConfig{Effect: class}}}, nil)
+			Raw: json.RawMessage(`{"name":"act","inputSchema":{"type":"object"}}`), Config: workspace.Tool{Effect: class}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,25 +7,26 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Overview is every tool that the manifest declares, by server and name, as r
 // has it: a registry made from the lock.
-func (m *Manifest) Overview(r *Registry) []tipstaff.ToolInfo {
+func Overview(m *workspace.Manifest, r *Registry) []tipstaff.ToolInfo {
 	list := []tipstaff.ToolInfo{}
 	if m == nil {
 		return list
 	}
 	for _, server := range sortedKeys(m.Servers) {
 		for _, tool := range sortedKeys(m.Servers[server].Tools) {
-			list = append(list, m.Info(r, server, tool))
+			list = append(list, Info(m, r, server, tool))
 		}
 	}
 	return list
 }
 
 // Info is one declared tool.
-func (m *Manifest) Info(r *Registry, server, tool string) tipstaff.ToolInfo {
+func Info(m *workspace.Manifest, r *Registry, server, tool string) tipstaff.ToolInfo {
 	config, _ := m.Tool(server, tool)
 	i := tipstaff.ToolInfo{
 		Server: server, Tool: tool, Lock: tipstaff.ToolUnlocked,

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -129,7 +130,7 @@ func ParseLock(data []byte) (*Lock, error) {
 		return nil, distrust("%v", placed(data, err))
 	}
 	var f lockFile
-	if err := decodeStrict(given, &f); err != nil {
+	if err := document.UnmarshalStrict(given, &f); err != nil {
 		return nil, distrust("%v", err)
 	}
 	if f.Version != 1 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -135,7 +136,7 @@ func (in Input) CheckResult(d *Definition, value json.RawMessage) error {
 		return nil
 	case shapeContent:
 		var r Reply
-		if err := decodeStrict(value, &r); err != nil || r.Content == nil {
+		if err := document.UnmarshalStrict(value, &r); err != nil || r.Content == nil {
 			return errors.New(`it must be {"content": [{"type": "text", "text": …}]}, with "structured" where the tool gives that too`)
 		}
 		if structured = r.Structured; structured == nil {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Registry holds definitions of tools: those that servers list, those that the
@@ -33,7 +35,7 @@ type catalog struct {
 // NewRegistry asks every server that the manifest declares for its tools. It is
 // meant for servers that live in this process; one that cannot be asked is an
 // error.
-func NewRegistry(m *Manifest, servers map[string]Server) (*Registry, error) {
+func NewRegistry(m *workspace.Manifest, servers map[string]Server) (*Registry, error) {
 	manager := NewManager(m, servers)
 	defer manager.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -54,7 +56,7 @@ func NewRegistry(m *Manifest, servers map[string]Server) (*Registry, error) {
 
 // newCatalog takes a listing apart. Duplicate names make the whole server
 // unusable: nobody could say which of the two was approved.
-func newCatalog(m *Manifest, server, version string, listed []json.RawMessage) *catalog {
+func newCatalog(m *workspace.Manifest, server, version string, listed []json.RawMessage) *catalog {
 	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}}
 	seen := map[string]bool{}
 	for i, raw := range listed {
@@ -139,7 +141,7 @@ func (r *Registry) find(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	}
 	d, ok := c.tools[u.Tool]
 	if !ok {
-		return nil, refusal(CodeUnknown, nil, "server %q has no declared tool %q%s", u.Server, u.Tool, suggest(u.Tool, sortedKeys(c.tools)))
+		return nil, refusal(CodeUnknown, nil, "server %q has no declared tool %q%s", u.Server, u.Tool, tipstaff.Suggest(u.Tool, sortedKeys(c.tools)))
 	}
 	if err := d.usable(); err != nil {
 		return nil, unusable(u, err)
@@ -198,7 +200,7 @@ func (r *Registry) Freeze() ([]byte, error) {
 // it is said to have is an error.
 func LoadFrozen(data []byte) (*Registry, error) {
 	var f frozenRegistry
-	if err := decodeStrict(data, &f); err != nil {
+	if err := document.UnmarshalStrict(data, &f); err != nil {
 		return nil, fmt.Errorf("the frozen tools cannot be read: %w", err)
 	}
 	if f.Version != 1 {
@@ -224,7 +226,7 @@ func (f frozenDefinition) thaw(server, name, version string) (*Definition, error
 	if err != nil {
 		return nil, err
 	}
-	d, err := defineText(server, version, f.Definition, ToolConfig{Effect: f.Class, Timeout: timeout, MaxResult: f.MaxResult})
+	d, err := defineText(server, version, f.Definition, workspace.Tool{Effect: f.Class, Timeout: timeout, MaxResult: f.MaxResult})
 	switch {
 	case err != nil:
 		return nil, err

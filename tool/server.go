@@ -8,6 +8,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Server is an MCP server that a manager can connect to. Only the way to reach
@@ -50,7 +51,7 @@ type Launch struct {
 
 // Servers makes the servers that a manifest declares, as it declares them.
 // Nothing is started or connected to before a tool is needed.
-func Servers(m *Manifest, l Launch) map[string]Server {
+func Servers(m *workspace.Manifest, l Launch) map[string]Server {
 	servers := map[string]Server{}
 	if m == nil {
 		return servers
@@ -58,7 +59,7 @@ func Servers(m *Manifest, l Launch) map[string]Server {
 	for name, c := range m.Servers {
 		switch {
 		case name == builtin.Name:
-			servers[name] = builtin.New(m.options(l))
+			servers[name] = builtin.New(options(m, l))
 		case c.URL != "":
 			servers[name] = &httpServer{config: c, launch: l}
 		default:
