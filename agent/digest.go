@@ -8,7 +8,6 @@ import (
 	"github.com/gowebpki/jcs"
 
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 )
 
 // Blob is a document that is named by its digest: a message, or a conversation.
@@ -25,9 +24,6 @@ func newBlob(data []byte) Blob { return Blob{flow.Digest(data), data} }
 // messageBlob is a message in canonical form, all its fields. Vendor blocks that
 // have no canonical form stand as they came.
 func messageBlob(m Message) Blob {
-	if text := flow.JSON((*sorted)(&m)); journal.IsCanonical(text) { // as most are
-		return newBlob(text)
-	}
 	text := flow.JSON(m)
 	if canonical, err := jcs.Transform(text); err == nil {
 		text = canonical

@@ -78,8 +78,8 @@ func (do *doing) admit(act Activity) (Result, bool, error) {
 // noteRefusal tells people that a bound has stopped the call, or more of it.
 func (do *doing) noteRefusal(name string) {
 	d := do.b.d
-	d.put(Draft{Kind: "bound.refused", Path: do.at, Note: true, Body: NewObject(96).Str("bound", name).
-		Int("limit", d.past.ledger.limit[name]).Int("used", do.usedOf(name)).Str("refused", do.Name).Close()})
+	d.put(Draft{Kind: KindBoundRefused, Path: do.at, Note: true, Body: JSON(BoundRefused{
+		Bound: name, Limit: d.past.ledger.limit[name], Used: do.usedOf(name), Refused: do.Name})})
 }
 
 // refuse settles the call without an attempt: nothing was sent.
@@ -134,8 +134,13 @@ func (do *doing) beyond(name string, want Use) *Error {
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func (do *doing) boundGate(name string) Gate {
-	subject := NewObject(128).Str("path", do.at).Str("name", do.Name).Str("bound", name).Use("wanted", do.wanted()).Close()
-	return Gate{Kind: "bound", Question: "The bound " + name + " is reached. Extend it?", Subject: subject,
+	subject := struct {
+		Path   string `json:"path"`
+		Name   string `json:"name"`
+		Bound  string `json:"bound"`
+		Wanted Use    `json:"wanted"`
+	}{do.at, do.Name, name, do.wanted().clone()}
+	return Gate{Kind: "bound", Question: "The bound " + name + " is reached. Extend it?", Subject: JSON(subject),
 		Actions: []string{"extend", "stop"}, Deny: "stop"}
 }
 
@@ -144,8 +149,8 @@ func (d *drive) noteExtension(g *gate) {
 		return
 	}
 	for _, name := range extension(g.decision.Answer).names() {
-		d.put(Draft{Kind: "bound.extended", Path: g.key, Note: true, Body: NewObject(96).Str("bound", name).
-			Int("by", extension(g.decision.Answer)[name]).Str("gate", g.id).Close()})
+		d.put(Draft{Kind: KindBoundExtended, Path: g.key, Note: true, Body: JSON(BoundExtended{
+			Bound: name, By: extension(g.decision.Answer)[name], Gate: g.id})})
 	}
 }
 
@@ -158,7 +163,7 @@ func (do *doing) warn(granted Use) {
 		used := d.past.ledger.used[name] + d.past.ledger.held[name]
 		if limit > 0 && used*5 >= limit*4 && !d.past.warned[name] {
 			d.past.warned[name] = true
-			d.put(Draft{Kind: "bound.warned", Path: do.at, Note: true, Body: NewObject(64).Str("bound", name).Int("limit", limit).Int("used", used).Close()})
+			d.put(Draft{Kind: KindBoundWarned, Path: do.at, Note: true, Body: JSON(BoundWarned{name, limit, used})})
 		}
 	}
 }

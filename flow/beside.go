@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -62,17 +61,17 @@ func (t *memTx) Gates(open bool) (gates []GateRow, err error) {
 	at := map[string]int{}
 	for _, rec := range t.run.from(0) {
 		switch {
-		case rec.Kind == "policy.gate", rec.Kind == "intent.clarify":
-			b, err := readGate(rec.Kind, rec.Body)
+		case Opens(rec.Kind):
+			b, err := ReadOpened(rec.Kind, rec.Body)
 			if err != nil {
 				return nil, err
 			}
 			at[b.Gate] = len(gates)
 			gates = append(gates, GateRow{Run: t.id, ID: b.Gate, Kind: b.Kind, Key: rec.Path, Opened: rec.Seq, OpenedAt: rec.At,
-				Body: rec.Body, ExpiresAt: b.ExpiresAt})
-		case answers(rec.Kind):
-			var b resolveBody
-			if err := json.Unmarshal(rec.Body, &b); err != nil {
+				Body: rec.Body, ExpiresAt: b.ExpiresAt.Time})
+		case Closes(rec.Kind):
+			b, err := ReadResolved(rec.Kind, rec.Body)
+			if err != nil {
 				return nil, err
 			}
 			if i, ok := at[b.Gate]; ok {

@@ -220,7 +220,7 @@ func TestADecidedDoubtOfACancelledRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	decided := slices.IndexFunc(log.Records("r"), func(r flow.Record) bool { return r.Kind == "policy.gate.resolve" })
-	taken := flow.NewObject(64).Str("gate", out.Gates[0]).Int("seq", int64(decided+1)).Close()
+	taken := flow.JSON(flow.GateTaken{Gate: out.Gates[0], Seq: int64(decided + 1)})
 	if err := appended(log, lease, flow.Draft{Kind: "gate.taken", Path: "root/c/in_doubt", Body: taken}); err != nil {
 		t.Fatal(err)
 	}

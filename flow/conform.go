@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"time"
 )
 
 // Fault is a record that the engine would not have written.
@@ -61,7 +60,7 @@ type effectTrace struct {
 
 type resolution struct {
 	seq int64
-	via string
+	GateResolved
 }
 
 func newConformity(limits Use) *conformity {
@@ -98,10 +97,10 @@ func (c *conformity) record(r Record) {
 		c.fault(r, "epoch %d follows epoch %d", r.Epoch, c.epoch)
 	}
 	c.epoch = max(c.epoch, r.Epoch)
-	var effect *effectBody
+	var effect *Effect
 	switch {
 	case r.Note:
-		if r.Kind == "bound.reserved" {
+		if r.Kind == KindBoundReserved {
 			c.granted(r)
 		}
 	case r.N > 0:
@@ -115,44 +114,44 @@ func (c *conformity) record(r Record) {
 	if err := c.past.addRead(r, effect); err != nil {
 		c.fault(r, "%v", err)
 	}
-	if r.Kind == "run.continued" {
+	if r.Kind == KindRunContinued {
 		c.begin()
 	}
 }
 
 // rules looks at a record before the fold takes it. It returns what it has read of an
 // effect.
-func (c *conformity) rules(r Record) *effectBody {
+func (c *conformity) rules(r Record) *Effect {
 	switch r.Kind {
-	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished":
-		var b effectBody
+	case KindEffectIntended, KindEffectFailed, KindEffectSuspended, KindEffectFinished:
+		var b Effect
 		if json.Unmarshal(r.Body, &b) == nil {
 			c.effect(r, &b)
 			return &b
 		}
-	case "policy.gate", "intent.clarify":
+	case KindGateOpened, KindIntentClarify:
 		c.asks(r)
-	case "policy.gate.resolve", "intent.accept", "intent.answer":
+	case KindGateResolved, KindIntentAccept, KindIntentAnswer:
 		c.resolved(r)
-	case "gate.taken":
+	case KindGateTaken:
 		c.once(r)
 		c.taken(r)
-	case "clock.read", "timer.set", "group.closed":
+	case KindClockRead, KindTimerSet, KindGroupClosed:
 		c.once(r)
-	case "timer.fired":
+	case KindTimerFired:
 		c.once(r)
-		var b struct{ T time.Time }
+		var b TimerFired
 		t := c.past.timers[r.Path]
 		switch {
 		case json.Unmarshal(r.Body, &b) != nil:
 		case t == nil:
 			c.fault(r, "a timer fired that was never set")
 		case b.T.Before(t.until):
-			c.fault(r, "the timer fired %v early", t.until.Sub(b.T))
+			c.fault(r, "the timer fired %v early", t.until.Sub(b.T.Time))
 		}
-	case "run.continued":
+	case KindRunContinued:
 		c.continued(r)
-	case "run.forked":
+	case KindRunForked:
 		c.forked(r)
 	}
 	return nil
@@ -171,17 +170,10 @@ func (c *conformity) once(r Record) {
 // anew, after it was closed without a decision, it may be taken again.
 func (c *conformity) asks(r Record) {
 	delete(c.single, "gate.taken "+r.Path)
-	if r.Kind == "intent.clarify" { // its digest follows from what it shows
+	if r.Kind == KindIntentClarify { // its digest follows from what it shows
 		return
 	}
-	var b struct {
-		Kind     string          `json:"gate_kind"`
-		Question string          `json:"question"`
-		Subject  json.RawMessage `json:"subject"`
-		Actions  []string        `json:"actions"`
-		Deny     string          `json:"deny"`
-		Digest   string          `json:"digest"`
-	}
+	var b GateOpened
 	if json.Unmarshal(r.Body, &b) != nil {
 		return
 	}
@@ -195,42 +187,36 @@ func (c *conformity) asks(r Record) {
 }
 
 func (c *conformity) resolved(r Record) {
-	var b struct {
-		resolveBody
-		SubjectDigest string `json:"subject_digest"`
-	}
-	if json.Unmarshal(r.Body, &b) != nil || b.Gate == "" {
+	b, err := ReadResolved(r.Kind, r.Body)
+	if err != nil || b.Gate == "" {
 		return
 	}
 	if _, twice := c.settled[b.Gate]; twice {
 		c.fault(r, "gate %s was already closed", b.Gate)
 		return
 	}
-	c.settled[b.Gate] = resolution{r.Seq, b.Via}
-	if g := c.past.byID[b.Gate]; g != nil && b.SubjectDigest != g.digest && r.Kind == "policy.gate.resolve" {
+	c.settled[b.Gate] = resolution{r.Seq, b}
+	if g := c.past.byID[b.Gate]; g != nil && b.SubjectDigest != g.digest && r.Kind == KindGateResolved {
 		c.fault(r, "it decides about %s, but gate %s asks about %s", b.SubjectDigest, b.Gate, g.digest)
 	}
 }
 
 func (c *conformity) taken(r Record) {
-	var b struct {
-		Gate string
-		Seq  int64
-	}
+	var b GateTaken
 	if json.Unmarshal(r.Body, &b) != nil {
 		return
 	}
 	switch d, ok := c.settled[b.Gate]; {
 	case !ok || d.seq != b.Seq || d.seq >= r.Seq && c.epoch > 0:
 		c.fault(r, "it takes record %d, which is no earlier decision of gate %s", b.Seq, b.Gate)
-	case closing(d.via):
-		c.fault(r, "it takes a closing (%s), which is no decision", d.via)
+	case !d.Decision():
+		c.fault(r, "it takes a closing (%s), which is no decision", d.Via)
 	}
 }
 
 // continued checks the totals that a segment hands on.
 func (c *conformity) continued(r Record) {
-	var b struct{ Used, Limit Use }
+	var b RunContinued
 	if json.Unmarshal(r.Body, &b) != nil || c.past.records == 0 {
 		return // the first record of a segment: its totals are those of the one before
 	}
@@ -250,7 +236,7 @@ func (c *conformity) continued(r Record) {
 // forked checks what a fork takes over: it has used no less than its base, for
 // going back gives no budget back, and the limits are those it was given.
 func (c *conformity) forked(r Record) {
-	var b struct{ Counters, Limit Use }
+	var b RunForked
 	if json.Unmarshal(r.Body, &b) != nil {
 		return
 	}
@@ -301,7 +287,7 @@ func differs(a, b Use) string {
 	return ""
 }
 
-func (c *conformity) effect(r Record, b *effectBody) {
+func (c *conformity) effect(r Record, b *Effect) {
 	t := c.effects[r.Path]
 	if t == nil {
 		t = &effectTrace{}
@@ -323,34 +309,34 @@ func (c *conformity) effect(r Record, b *effectBody) {
 		}
 	}
 	switch r.Kind {
-	case "effect.intended":
+	case KindEffectIntended:
 		c.intended(r, b, t)
-	case "effect.failed":
+	case KindEffectFailed:
 		c.attempt(r, b, t)
 		if t.class == Once {
 			c.fault(r, "a once call is never retried")
 		}
 		t.open = false
-	case "effect.suspended":
+	case KindEffectSuspended:
 		c.attempt(r, b, t)
 		if t.class == Once {
 			c.fault(r, "a once call is never suspended")
 		}
 		t.open = true
-	case "effect.finished":
+	case KindEffectFinished:
 		c.finished(r, b, t)
 	}
 }
 
 // inputDigest is not known where the input is a blob.
-func inputDigest(b *effectBody) (string, bool) {
+func inputDigest(b *Effect) (string, bool) {
 	if isReference(b.Input) {
 		return "", false
 	}
 	return CallDigest(b.Name, b.Input), true
 }
 
-func (c *conformity) intended(r Record, b *effectBody, t *effectTrace) {
+func (c *conformity) intended(r Record, b *Effect, t *effectTrace) {
 	if b.Attempt != t.last+1 {
 		c.fault(r, "attempt %d follows attempt %d", b.Attempt, t.last)
 	}
@@ -370,7 +356,7 @@ func (c *conformity) intended(r Record, b *effectBody, t *effectTrace) {
 
 // attempt checks the number of a failed or suspended attempt: the open one, or
 // the next if nothing was intended.
-func (c *conformity) attempt(r Record, b *effectBody, t *effectTrace) {
+func (c *conformity) attempt(r Record, b *Effect, t *effectTrace) {
 	want := t.last
 	if !t.open {
 		want++
@@ -381,7 +367,7 @@ func (c *conformity) attempt(r Record, b *effectBody, t *effectTrace) {
 	t.last = max(t.last, b.Attempt)
 }
 
-func (c *conformity) finished(r Record, b *effectBody, t *effectTrace) {
+func (c *conformity) finished(r Record, b *Effect, t *effectTrace) {
 	t.finished = true
 	if !t.input {
 		c.fault(r, "the call was finished but never intended")
@@ -401,7 +387,7 @@ func (c *conformity) finished(r Record, b *effectBody, t *effectTrace) {
 }
 
 // given checks an outcome that a person decided: it is the answer they gave.
-func (c *conformity) given(r Record, b *effectBody) {
+func (c *conformity) given(r Record, b *Effect) {
 	g := c.past.gates[doubtKey(r.Path, b.Attempt)]
 	if g == nil || g.taken == nil {
 		if b.By != "" {
@@ -427,7 +413,7 @@ func (c *conformity) given(r Record, b *effectBody) {
 
 // refusal checks that what was refused would not have fitted, unless somebody who
 // was asked has refused it: another may have extended the bound meanwhile.
-func (c *conformity) refusal(r Record, b *effectBody) {
+func (c *conformity) refusal(r Record, b *Effect) {
 	if b.Error == nil || b.Error.Bound == WallTime || c.past.stoppedAt(r.Path) {
 		return
 	}

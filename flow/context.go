@@ -155,7 +155,7 @@ func (c *fctx) Now() time.Time {
 		return d.past.latest
 	}
 	t := d.clock()
-	d.put(Draft{Kind: "clock.read", Path: path, Body: NewObject(64).Time("t", t).Close()})
+	d.put(Draft{Kind: KindClockRead, Path: path, Body: JSON(TimerFired{Time{t}})})
 	return t
 }
 

@@ -164,15 +164,8 @@ func (do *doing) withdraw() (Result, error) {
 func (do *doing) intend() error {
 	d, c := do.b.d, do.call
 	c.intended, do.lost, c.sent = true, false, d.clock()
-	o := NewObject(200+len(do.Input)).Str("name", do.Name).Str("class", string(do.Class)).Int("attempt", int64(c.attempt)).Str("digest", do.digest)
-	if !c.inputKnown {
-		o = o.Raw("input", do.Input)
-		c.inputKnown = true
-	}
-	if len(do.held) > 0 {
-		o = o.Use("reserve", do.held)
-	}
-	r := Draft{Kind: "effect.intended", Path: do.at, Body: o.Close()}
+	b := Effect{Name: do.Name, Class: do.Class, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Reserve: do.held}
+	r := Draft{Kind: KindEffectIntended, Path: do.at, Body: JSON(b)}
 	if do.Class == Once {
 		return d.append(r)
 	}

@@ -293,13 +293,13 @@ func (d *drive) deliver(r Record) {
 	}
 	d.past.last = r.Seq
 	switch r.Kind {
-	case "policy.gate.resolve", "intent.accept", "intent.answer":
+	case KindGateResolved, KindIntentAccept, KindIntentAnswer:
 		d.decided(r)
-	case "run.cancel_requested":
-		req := new(cancelRequest)
+	case KindRunCancelRequested:
+		req := new(RunCancelRequested)
 		_ = json.Unmarshal(r.Body, req) // a request without a deadline gets the usual one
 		d.cancel(req)
-	case "run.correction_requested":
+	case KindRunCorrectionRequested:
 		if d.ending == notEnding {
 			d.ending = cut
 			d.poke()
@@ -311,15 +311,14 @@ func (d *drive) decided(r Record) {
 	if d.past.addDecision(r) != nil {
 		return // the store would not have taken it
 	}
-	var b resolveBody
-	_ = json.Unmarshal(r.Body, &b)
+	b, _ := ReadResolved(r.Kind, r.Body)
 	if g := d.past.byID[b.Gate]; g != nil && g.waiter != nil && g.waiter.ready() {
 		d.wake(g.waiter)
 	}
 }
 
 // cancel closes the root. once calls in flight are awaited until the deadline.
-func (d *drive) cancel(req *cancelRequest) {
+func (d *drive) cancel(req *RunCancelRequested) {
 	if d.root.cancelled {
 		return
 	}

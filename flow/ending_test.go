@@ -291,7 +291,7 @@ func TestTheFirstCancelCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, began := flow.NewMem(), time.Now()
 		cancel := func(left time.Duration) {
-			body := flow.NewObject(64).Time("deadline", time.Now().Add(left)).Close()
+			body := flow.JSON(flow.RunCancelRequested{Deadline: time.Now().Add(left)})
 			if err := log.Write("r", flow.Draft{Kind: "run.cancel_requested", Body: body}); err != nil {
 				t.Error(err)
 			}
@@ -361,16 +361,16 @@ func TestThePlainEnd(t *testing.T) {
 	}{
 		"intent.attest": {func(*flow.Mem) flow.Func {
 			return func(flow.Context, json.RawMessage) (json.RawMessage, error) { return json.RawMessage(`{"a":1}`), nil }
-		}, `{"outcome":"success","outputs_digest":"` + flow.Digest([]byte(`{"a":1}`)) + `","cited":[],"evidence":{}}`},
+		}, `{"cited":[],"evidence":{},"outcome":"success","outputs_digest":"` + flow.Digest([]byte(`{"a":1}`)) + `"}`},
 		"intent.fail": {func(*flow.Mem) flow.Func {
 			return func(flow.Context, json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no luck") }
-		}, `{"reason":"internal","message":"no luck","cited":[],"evidence":{}}`},
+		}, `{"cited":[],"evidence":{},"message":"no luck","reason":"internal"}`},
 		"intent.cancel": {func(log *flow.Mem) flow.Func {
 			return func(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 				cancelRun(t, log)
 				return nil, waits(fc, "g")
 			}
-		}, `{"reason":"","via":"command","on_behalf_of":"system:cancel","cited":[],"evidence":{}}`},
+		}, `{"cited":[],"evidence":{},"on_behalf_of":"system:cancel","reason":"","via":"command"}`},
 	} {
 		log := flow.NewMem()
 		job := asking(nil)

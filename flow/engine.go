@@ -377,19 +377,18 @@ func (d *drive) end(out Outcome, gates []*gate) error {
 
 // plainFinish is for jobs that keep no account of themselves.
 func plainFinish(out Outcome) ([]Draft, error) {
-	o := NewObject(128)
-	kind := "intent.attest"
+	kind, body := KindIntentAttest, map[string]any{"cited": []string{}, "evidence": struct{}{}}
 	switch out.Status {
 	case Completed:
-		o = o.Str("outcome", "success").Str("outputs_digest", Digest(out.Value))
+		body["outcome"], body["outputs_digest"] = "success", Digest(out.Value)
 	case Cancelled:
-		kind = "intent.cancel"
-		o = o.Str("reason", "").Str("via", "command").Str("on_behalf_of", "system:cancel")
+		kind = KindIntentCancel
+		body["reason"], body["via"], body["on_behalf_of"] = "", "command", "system:cancel"
 	default:
-		kind = "intent.fail"
-		o = o.Str("reason", CodeInternal).Str("message", fmt.Sprint(out.Err))
+		kind = KindIntentFail
+		body["reason"], body["message"] = CodeInternal, fmt.Sprint(out.Err)
 	}
-	return []Draft{{Kind: kind, From: "executor", Body: o.Raw("cited", []byte("[]")).Raw("evidence", []byte("{}")).Close()}}, nil
+	return []Draft{{Kind: kind, From: "executor", Body: JSON(body)}}, nil
 }
 
 func (d *drive) inDoubt() (paths []string) {
@@ -415,7 +414,7 @@ func (d *drive) openGates() (open []*gate) {
 func (d *drive) interrupt(reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.append(Draft{Kind: "run.interrupted", Body: NewObject(64).Str("reason", reason).Int("pid", int64(d.job.Owner.Pid)).Close()})
+	d.append(Draft{Kind: KindRunInterrupted, Body: JSON(RunInterrupted{Reason: reason, Pid: d.job.Owner.Pid})})
 }
 
 func reasonOf(err error) string {
@@ -480,13 +479,12 @@ func (d *drive) openSegment(next Segment, wasCut bool) error {
 		next.State = json.RawMessage("null")
 	}
 	d.past.chargeLost()
-	wall := d.wall()
-	o := NewObject(128+len(next.State)).Raw("state", next.State).Use("used", d.past.ledger.used).Use("limit", next.Limits).
-		Int("wall_ms", wall.Milliseconds()).Time("t", d.clock())
-	if len(next.Keep) > 0 {
-		o = o.Strs("keep", next.Keep)
+	if next.Limits == nil {
+		next.Limits = Use{}
 	}
-	drafts = append(append(drafts, next.Before...), Draft{Kind: "run.continued", Body: o.Close()})
+	wall := d.wall().Milliseconds()
+	b := RunContinued{State: next.State, Used: d.past.ledger.used, Limit: next.Limits, WallMs: &wall, T: Time{d.clock()}, Keep: next.Keep}
+	drafts = append(append(drafts, next.Before...), Draft{Kind: KindRunContinued, Body: JSON(b)})
 	if wasCut && d.ending == cut { // from here on a correction is another one, which cuts the next segment
 		d.ending = notEnding
 	}

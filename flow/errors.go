@@ -64,6 +64,27 @@ type Error struct {
 	After    time.Duration   `json:"-"`                  // the least delay before a retry; recorded as after_ms
 }
 
+// errorJSON is an Error with its delay as it is recorded.
+type errorJSON struct {
+	*plainError
+	AfterMs int64 `json:"after_ms,omitempty"`
+}
+
+type plainError Error
+
+// MarshalJSON writes the delay in milliseconds.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	return JSON(errorJSON{(*plainError)(e), e.After.Milliseconds()}), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (e *Error) UnmarshalJSON(b []byte) error {
+	wire := errorJSON{plainError: (*plainError)(e)}
+	err := json.Unmarshal(b, &wire)
+	e.After = ms(wire.AfterMs)
+	return err
+}
+
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Code)

@@ -146,7 +146,7 @@ func (g *group) close() {
 			g.skipped[b.Name] = true
 		}
 	}
-	g.d.put(Draft{Kind: "group.closed", Path: g.path, Body: NewObject(64).Strs("skipped", names).Close()})
+	g.d.put(Draft{Kind: KindGroupClosed, Path: g.path, Body: JSON(GroupClosed{orEmpty(names)})})
 	g.d.closeScope(g.scope)
 	g.d.supersede(g.scope)
 }

@@ -77,13 +77,13 @@ func (m *Mem) Acquire(ctx context.Context, run string, owner Owner) (Lease, erro
 	if r.ended != "" {
 		return Lease{}, ErrEnded
 	}
-	kind := "run.resumed"
+	kind := KindRunResumed
 	if r.epoch == 0 {
-		kind = "run.started"
+		kind = KindRunStarted
 	}
 	r.epoch++
 	r.leased = true
-	r.add(Draft{Kind: kind, Body: NewObject(64).Str("kind", owner.Kind).Int("epoch", r.epoch).Int("pid", int64(owner.Pid)).Close()}, r.epoch)
+	r.add(Draft{Kind: kind, Body: JSON(RunStarted{owner.Kind, r.epoch, owner.Pid})}, r.epoch)
 	return Lease{Run: run, Epoch: r.epoch}, nil
 }
 
@@ -108,7 +108,7 @@ func (m *Mem) Append(l Lease, drafts []Draft, done func(error)) {
 	}
 	if err == nil {
 		for _, d := range drafts {
-			if rec, ok := r.addChecked(d, l.Epoch); ok && rec.Kind == "policy.gate.resolve" {
+			if rec, ok := r.addChecked(d, l.Epoch); ok && rec.Kind == KindGateResolved {
 				r.tell(rec)
 			}
 		}
@@ -145,11 +145,7 @@ func (m *Mem) Park(l Lease, p Parking) (bool, error) {
 			return false, nil
 		}
 	}
-	o := NewObject(96).Strs("gates", p.Gates).Int("wall_ms", p.Wall.Milliseconds())
-	if !p.WakeAt.IsZero() {
-		o = o.Time("wake_at", p.WakeAt)
-	}
-	r.add(Draft{Kind: "run.parked", Body: o.Close()}, l.Epoch)
+	r.add(Draft{Kind: KindRunParked, Body: p.Body()}, l.Epoch)
 	r.leased = false
 	return true, nil
 }
@@ -199,16 +195,8 @@ func (m *Mem) Decide(run, id string, d Decision) error {
 	if d.Via == "" {
 		d.Via = "command"
 	}
-	o := NewObject(256).Str("gate", id).Str("action", d.Action).Str("subject_digest", g.digest).Str("via", d.Via)
-	if len(d.Answer) > 0 {
-		o = o.Raw("answer", d.Answer)
-	}
-	for _, f := range [...][2]string{{"feedback", d.Feedback}, {"note", d.Note}, {"fail_reason", d.FailReason}, {"on_behalf_of", d.By}} {
-		if f[1] != "" {
-			o = o.Str(f[0], f[1])
-		}
-	}
-	body := o.Close()
+	body := JSON(GateResolved{Gate: id, Action: d.Action, Answer: d.Answer, Feedback: d.Feedback, Note: d.Note, SubjectDigest: g.digest,
+		FailReason: d.FailReason, Via: d.Via, OnBehalfOf: d.By})
 	switch {
 	case g.decided && bytes.Equal(g.decision, body):
 		return nil
@@ -217,7 +205,7 @@ func (m *Mem) Decide(run, id string, d Decision) error {
 	case r.ended != "":
 		return ErrEnded
 	}
-	if rec, ok := r.addChecked(Draft{Kind: "policy.gate.resolve", Path: g.key, From: "user", Body: body}, 0); ok {
+	if rec, ok := r.addChecked(Draft{Kind: KindGateResolved, Path: g.key, From: "user", Body: body}, 0); ok {
 		r.tell(rec)
 	}
 	return nil
@@ -233,12 +221,11 @@ func (m *Mem) Records(run string) []Record {
 // addChecked leaves out a closing of a gate that was decided.
 func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 	switch d.Kind {
-	case "policy.gate", "intent.clarify":
-		b, _ := readGate(d.Kind, d.Body)
+	case KindGateOpened, KindIntentClarify:
+		b, _ := ReadOpened(d.Kind, d.Body)
 		r.gates[b.Gate] = &memGate{key: d.Path, digest: b.Digest}
-	case "policy.gate.resolve", "intent.accept", "intent.answer":
-		var b resolveBody
-		_ = json.Unmarshal(d.Body, &b)
+	case KindGateResolved, KindIntentAccept, KindIntentAnswer:
+		b, _ := ReadResolved(d.Kind, d.Body)
 		g := r.gates[b.Gate]
 		if g != nil && g.decided {
 			return Record{}, false
@@ -246,22 +233,22 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 		if g != nil {
 			g.decided, g.decision = true, d.Body
 		}
-	case "run.cancel_requested":
+	case KindRunCancelRequested:
 		rec := r.add(d, epoch)
 		r.cancel = &rec
 		return rec, true
-	case "run.correction_requested":
+	case KindRunCorrectionRequested:
 		r.correct = true
-	case "run.interrupted":
+	case KindRunInterrupted:
 		r.leased = false
-	case "run.continued":
+	case KindRunContinued:
 		r.cont, r.segment = r.len(), r.segment+1
 		r.correct = false
-	case "intent.attest":
+	case KindIntentAttest:
 		r.end(Completed)
-	case "intent.fail":
+	case KindIntentFail:
 		r.end(Failed)
-	case "intent.cancel":
+	case KindIntentCancel:
 		r.end(Cancelled)
 	}
 	return r.add(d, epoch), true

@@ -267,7 +267,7 @@ func TestMemDecides(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := log.Records("run")
-	want := `{"gate":"G","action":"go","subject_digest":"D","via":"chat","answer":1,"feedback":"f","note":"n","fail_reason":"r","on_behalf_of":"user:ada"}`
+	want := `{"gate":"G","action":"go","answer":1,"feedback":"f","note":"n","subject_digest":"D","fail_reason":"r","via":"chat","on_behalf_of":"user:ada"}`
 	if len(all) != 4 || string(all[2].Body) != want || all[2].Path != "g" || all[2].From != "user" || all[2].Epoch != 0 || heard != 1 {
 		t.Errorf("heard %d, stored %v: %s", heard, kindsOf(all), all[2].Body)
 	}

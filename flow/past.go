@@ -26,7 +26,7 @@ type past struct {
 	latest  time.Time     // the latest time any record carries or names
 	records int           // without notes
 	last    int64         // seq
-	cancel  *cancelRequest
+	cancel  *RunCancelRequested
 	cut     bool
 	state   json.RawMessage // of the run.continued that opens the segment
 }
@@ -41,9 +41,9 @@ type call struct {
 	reserve      Use  // of the open attempt; nil: there is none, or it holds nothing
 	failures     int  // attempts that are recorded as failed
 	retryAt      time.Time
-	inputKnown   bool      // some record has the input
-	sent         time.Time // when the open attempt was intended
-	lost         *lost     // what is known of a once attempt that may have taken effect
+	inputKnown   bool        // some record has the input
+	sent         time.Time   // when the open attempt was intended
+	lost         *EffectLost // what is known of a once attempt that may have taken effect
 
 	done  bool
 	value json.RawMessage
@@ -101,10 +101,6 @@ type closed struct {
 	asked   bool
 }
 
-type cancelRequest struct {
-	Deadline time.Time `json:"deadline"`
-}
-
 func newPast(limits Use) *past {
 	return &past{
 		calls: map[string]*call{}, gates: map[string]*gate{}, byID: map[string]*gate{},
@@ -147,25 +143,18 @@ func (p *past) leaveBase(limits Use) {
 // is what attempts were granted; ownership, cancels and ends stay behind.
 func inherited(kind string, n int) bool {
 	switch kind {
-	case "run.continued", "run.forked", "bound.reserved":
+	case KindRunContinued, KindRunForked, KindBoundReserved:
 		return true
 	}
-	return answers(kind) || Owned(kind, n)
-}
-
-// answers tells which records close the gate they name. Before a program is
-// accepted, the acceptance itself closes the gate that asked for it, and so do
-// the answers to questions about it.
-func answers(kind string) bool {
-	return kind == "policy.gate.resolve" || kind == "intent.accept" || kind == "intent.answer"
+	return Closes(kind) || Owned(kind, n)
 }
 
 // Owned tells which records follow from the program, so that a replay must ask
 // for each of them.
 func Owned(kind string, n int) bool {
 	switch kind {
-	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished",
-		"policy.gate", "intent.clarify", "gate.taken", "group.closed", "timer.set", "timer.fired", "clock.read":
+	case KindEffectIntended, KindEffectFailed, KindEffectSuspended, KindEffectFinished,
+		KindGateOpened, KindIntentClarify, KindGateTaken, KindGroupClosed, KindTimerSet, KindTimerFired, KindClockRead:
 		return true
 	}
 	return n > 0
@@ -180,60 +169,10 @@ func (p *past) dropUntaken() {
 	}
 }
 
-type effectBody struct {
-	Name    string          `json:"name"`
-	Class   Class           `json:"class"`
-	Attempt int             `json:"attempt"`
-	Digest  string          `json:"digest"`
-	Input   json.RawMessage `json:"input"`
-	Reserve Use             `json:"reserve"`
-	Value   json.RawMessage `json:"value"`
-	Error   *wireError      `json:"error"`
-	Ms      int64           `json:"ms"`
-	Use     Use             `json:"use"`
-	Wanted  Use             `json:"wanted"`
-	By      string          `json:"by"`
-	RetryAt time.Time       `json:"retry_at"`
-}
-
-type wireError struct {
-	Error
-	AfterMs int64 `json:"after_ms"`
-}
-
-func (w *wireError) error() *Error {
-	if w == nil {
-		return nil
-	}
-	e := w.Error
-	e.After = time.Duration(w.AfterMs) * time.Millisecond
-	return &e
-}
-
-type gateBody struct {
-	Gate      string    `json:"gate"`
-	Kind      string    `json:"gate_kind"`
-	Digest    string    `json:"digest"`
-	Deny      string    `json:"deny"`
-	ExpiresAt time.Time `json:"expires_at"`
-}
-
-type resolveBody struct {
-	Gate       string          `json:"gate"`
-	Action     string          `json:"action"`
-	Answer     json.RawMessage `json:"answer"`
-	Answers    json.RawMessage `json:"answers"` // of intent.answer
-	Feedback   string          `json:"feedback"`
-	Note       string          `json:"note"`
-	FailReason string          `json:"fail_reason"`
-	Via        string          `json:"via"`
-	OnBehalfOf string          `json:"on_behalf_of"`
-}
-
 func (p *past) add(r Record) error { return p.addRead(r, nil) }
 
 // addRead is add for whoever has read the body of an effect already; nil: nobody has.
-func (p *past) addRead(r Record, effect *effectBody) error {
+func (p *past) addRead(r Record, effect *Effect) error {
 	p.last = max(p.last, r.Seq)
 	p.reach(r.At)
 	if r.Note {
@@ -262,16 +201,17 @@ func (p *past) reach(t time.Time) {
 // nothing.
 func (p *past) addNote(r Record) {
 	switch r.Kind {
-	case "bound.warned":
-		var b struct{ Bound string }
+	case KindBoundWarned:
+		var b BoundWarned
 		if json.Unmarshal(r.Body, &b) == nil {
 			p.warned[b.Bound] = true
 		}
-	case "effect.lost":
+	case KindEffectLost:
 		if c := p.calls[r.Path]; c != nil {
-			c.lost = readLost(r.Body)
+			c.lost = new(EffectLost)
+			_ = json.Unmarshal(r.Body, c.lost) // what cannot be read is not known
 		}
-	case "bound.reserved":
+	case KindBoundReserved:
 		if c := p.calls[r.Path]; c != nil && !c.done {
 			p.holdMore(c, grantOf(r))
 		}
@@ -280,44 +220,41 @@ func (p *past) addNote(r Record) {
 
 // grantOf is what an attempt was granted while it ran.
 func grantOf(r Record) Use {
-	var b struct{ By Use }
+	var b BoundReserved
 	if json.Unmarshal(r.Body, &b) != nil {
 		return nil
 	}
 	return b.By
 }
 
-func (p *past) addKind(r Record, effect *effectBody) error {
+func (p *past) addKind(r Record, effect *Effect) error {
 	switch r.Kind {
-	case "effect.intended", "effect.failed", "effect.suspended", "effect.finished":
+	case KindEffectIntended, KindEffectFailed, KindEffectSuspended, KindEffectFinished:
 		if effect == nil {
-			effect = new(effectBody)
+			effect = new(Effect)
 			if err := json.Unmarshal(r.Body, effect); err != nil {
 				return err
 			}
 		}
 		p.addEffect(r, effect)
-	case "policy.gate", "intent.clarify":
-		b, err := readGate(r.Kind, r.Body)
+	case KindGateOpened, KindIntentClarify:
+		b, err := ReadOpened(r.Kind, r.Body)
 		if err != nil {
 			return err
 		}
-		p.openGate(&gate{id: b.Gate, key: r.Path, kind: b.Kind, digest: b.Digest, deny: b.Deny, expires: b.ExpiresAt})
-	case "policy.gate.resolve", "intent.accept", "intent.answer":
+		p.openGate(&gate{id: b.Gate, key: r.Path, kind: b.Kind, digest: b.Digest, deny: b.Deny, expires: b.ExpiresAt.Time})
+	case KindGateResolved, KindIntentAccept, KindIntentAnswer:
 		return p.addDecision(r)
-	case "gate.taken":
-		var b struct {
-			Gate string
-			Seq  int64
-		}
+	case KindGateTaken:
+		var b GateTaken
 		if err := json.Unmarshal(r.Body, &b); err != nil {
 			return err
 		}
 		if g := p.byID[b.Gate]; g != nil && g.decision != nil && g.decision.seq == b.Seq {
 			p.take(g)
 		}
-	case "group.closed":
-		var b struct{ Skipped []string }
+	case KindGroupClosed:
+		var b GroupClosed
 		if err := json.Unmarshal(r.Body, &b); err != nil {
 			return err
 		}
@@ -326,16 +263,16 @@ func (p *past) addKind(r Record, effect *effectBody) error {
 			c.skipped[name] = true
 		}
 		p.groups[r.Path] = c
-	case "timer.set", "timer.fired", "clock.read":
+	case KindTimerSet, KindTimerFired, KindClockRead:
 		return p.addTime(r)
-	case "run.cancel_requested":
-		p.cancel = new(cancelRequest)
+	case KindRunCancelRequested:
+		p.cancel = new(RunCancelRequested)
 		return json.Unmarshal(r.Body, p.cancel)
-	case "run.correction_requested":
+	case KindRunCorrectionRequested:
 		p.cut = true
-	case "run.continued", "run.forked":
+	case KindRunContinued, KindRunForked:
 		return p.carry(r)
-	case "draft.updated": // nothing is driven yet: whoever holds the draft says what was used
+	case KindDraftUpdated: // nothing is driven yet: whoever holds the draft says what was used
 		var b struct{ Used Use }
 		if err := json.Unmarshal(r.Body, &b); err != nil {
 			return err
@@ -347,7 +284,7 @@ func (p *past) addKind(r Record, effect *effectBody) error {
 	return nil
 }
 
-func (p *past) addEffect(r Record, b *effectBody) {
+func (p *past) addEffect(r Record, b *Effect) {
 	c := p.calls[r.Path]
 	if c == nil {
 		c = &call{}
@@ -364,22 +301,22 @@ func (p *past) addEffect(r Record, b *effectBody) {
 	}
 	c.attempt = max(c.attempt, b.Attempt)
 	switch r.Kind {
-	case "effect.intended":
+	case KindEffectIntended:
 		p.ledger.settle(c.reserve, nil) // of a former attempt that was lost: it is charged in full
 		c.reclassed = c.reclassed || c.class != "" && c.class != b.Class
 		c.class, c.open, c.intended, c.suspended, c.reserve = b.Class, true, true, false, b.Reserve
 		c.retryAt, c.sent = time.Time{}, r.At
 		p.ledger.hold(b.Reserve)
-	case "effect.failed":
+	case KindEffectFailed:
 		p.settleCall(c, b.Use)
 		c.failures++
-		c.retryAt = b.RetryAt
-	case "effect.suspended":
+		c.retryAt = b.RetryAt.Time
+	case KindEffectSuspended:
 		c.suspended = true
-	case "effect.finished":
+	case KindEffectFinished:
 		p.settleCall(c, b.Use)
-		c.done, c.value, c.err = true, b.Value, b.Error.error()
-		c.use, c.ms, c.by = b.Use, b.Ms, b.By
+		c.done, c.value, c.err = true, b.Value, b.Error
+		c.use, c.ms, c.by = b.Use, b.Took().Milliseconds(), b.By
 	}
 }
 
@@ -447,24 +384,15 @@ func (p *past) childrenOf(path string) map[string]bool {
 	return below
 }
 
-// closing says which ways of closing a gate are no decision.
-func closing(via string) bool { return via == "superseded" || via == "run_ended" }
-
 func (p *past) addDecision(r Record) error {
-	var b resolveBody
-	if err := json.Unmarshal(r.Body, &b); err != nil {
+	b, err := ReadResolved(r.Kind, r.Body)
+	if err != nil {
 		return err
-	}
-	switch r.Kind {
-	case "intent.accept":
-		b.Action = "accept"
-	case "intent.answer":
-		b.Action, b.Answer = "answer", b.Answers
 	}
 	g := p.byID[b.Gate]
 	switch {
 	case g == nil || g.decision != nil:
-	case closing(b.Via):
+	case !b.Decision():
 		g.closed = true
 	default:
 		by := b.OnBehalfOf
@@ -516,19 +444,22 @@ func extension(answer json.RawMessage) Use {
 }
 
 func (p *past) addTime(r Record) error {
-	var b struct{ T, Until time.Time }
+	var b struct {
+		TimerSet
+		TimerFired
+	}
 	if err := json.Unmarshal(r.Body, &b); err != nil {
 		return err
 	}
-	p.reach(b.T)
+	p.reach(b.T.Time)
 	switch r.Kind {
-	case "clock.read":
-		p.clocks[r.Path] = &clock{t: b.T}
-	case "timer.set":
-		p.timers[r.Path] = &timer{until: b.Until}
-	case "timer.fired":
+	case KindClockRead:
+		p.clocks[r.Path] = &clock{t: b.T.Time}
+	case KindTimerSet:
+		p.timers[r.Path] = &timer{until: b.Until.Time}
+	case KindTimerFired:
 		if t := p.timers[r.Path]; t != nil {
-			t.fired = b.T
+			t.fired = b.T.Time
 		}
 	}
 	return nil
@@ -536,24 +467,22 @@ func (p *past) addTime(r Record) error {
 
 // carry takes over the totals of what came before this segment or fork.
 func (p *past) carry(r Record) error {
-	var b struct {
-		State    json.RawMessage `json:"state"`
-		Used     Use             `json:"used"`
-		Limit    Use             `json:"limit"`
-		Counters Use             `json:"counters"`
-		T        time.Time       `json:"t"`
-	}
-	if err := json.Unmarshal(r.Body, &b); err != nil {
-		return err
-	}
-	if r.Kind == "run.forked" {
+	if r.Kind == KindRunForked {
+		var b RunForked
+		if err := json.Unmarshal(r.Body, &b); err != nil {
+			return err
+		}
 		if b.Counters != nil {
 			p.chargeLost() // it is in the counters, so nobody may charge it again
 			p.ledger.used = b.Counters.clone()
 		}
 		return nil
 	}
-	p.reach(b.T)
+	var b RunContinued
+	if err := json.Unmarshal(r.Body, &b); err != nil {
+		return err
+	}
+	p.reach(b.T.Time)
 	fresh := newPast(b.Limit)
 	fresh.ledger.used.add(b.Used)
 	fresh.state, fresh.last, fresh.latest, fresh.warned = b.State, p.last, p.latest, p.warned

@@ -25,8 +25,8 @@ func TestWhichRecordsFollowFromTheProgram(t *testing.T) {
 	others := []string{"run.started", "run.resumed", "run.parked", "run.cancel_requested", "intent.attest", "intent.fail", "intent.cancel", "bound.warned", "x.said"}
 	for _, kind := range slices.Concat(owned, closes, handed, others) {
 		own, answer := slices.Contains(owned, kind), slices.Contains(closes, kind)
-		if Owned(kind, 0) != own || answers(kind) != answer || inherited(kind, 0) != (own || answer || slices.Contains(handed, kind)) {
-			t.Errorf("%s: owned %v, answers %v, inherited %v", kind, Owned(kind, 0), answers(kind), inherited(kind, 0))
+		if Owned(kind, 0) != own || Closes(kind) != answer || inherited(kind, 0) != (own || answer || slices.Contains(handed, kind)) {
+			t.Errorf("%s: owned %v, answers %v, inherited %v", kind, Owned(kind, 0), Closes(kind), inherited(kind, 0))
 		}
 		if !Owned(kind, 1) || !inherited(kind, 1) {
 			t.Errorf("%s, emitted by the program, is not its own", kind)
@@ -242,20 +242,6 @@ func TestWallTime(t *testing.T) {
 	}
 	if got := Wall(History{Base: []Record{begun, rec(3, 1, "x", `{}`)}, Records: []Record{rec(9, 1, "run.started", `{}`), rec(11, 1, "x", `{}`)}}); got != 5*time.Second {
 		t.Errorf("with its base: %v", got)
-	}
-}
-
-type own struct{ text string }
-
-func (o own) AppendJSON(b []byte) []byte { return append(append(append(b, '"'), o.text...), '"') }
-
-func TestWhatWritesItself(t *testing.T) {
-	first, second := JSON(own{"a"}), JSON(own{"b"})
-	if string(first) != `"a"` || string(second) != `"b"` {
-		t.Errorf("%s, %s", first, second)
-	}
-	if got := string(NewObject(0).Value("x", own{"c"}).Close()); got != `{"x":"c"}` {
-		t.Error(got)
 	}
 }
 

@@ -3,6 +3,7 @@ package flow
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -93,11 +94,16 @@ func GateDigest(g Gate) string { return digest(g.Kind, gateJSON(g)) }
 
 // gateJSON is what a gate asks.
 func gateJSON(g Gate) []byte {
-	o := NewObject(256).Strs("actions", g.Actions).Str("deny", g.Deny).Str("question", g.Question)
-	if len(g.Subject) > 0 && string(g.Subject) != "null" {
-		o = o.Raw("subject", g.Subject)
+	asked := struct {
+		Actions  []string        `json:"actions"`
+		Deny     string          `json:"deny"`
+		Question string          `json:"question"`
+		Subject  json.RawMessage `json:"subject,omitempty"`
+	}{orEmpty(g.Actions), g.Deny, g.Question, g.Subject}
+	if string(asked.Subject) == "null" {
+		asked.Subject = nil
 	}
-	body := o.Close()
+	body := []byte(JSON(asked))
 	if canonical, err := jcs.Transform(body); err == nil {
 		body = canonical
 	}

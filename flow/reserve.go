@@ -43,7 +43,7 @@ func (a *attempt) grant(more Use) error {
 		}
 	}
 	d.past.holdMore(c, more)
-	d.put(Draft{Kind: "bound.reserved", Path: do.at, Note: true, Body: NewObject(64).Use("by", more).Close()})
+	d.put(Draft{Kind: KindBoundReserved, Path: do.at, Note: true, Body: JSON(BoundReserved{more.clone()})})
 	do.warn(more)
 	return nil
 }

@@ -33,7 +33,7 @@ func (do *doing) settle(a *attempt, done Done, err error, took time.Duration) (R
 		if a.cut {
 			return over(do.broken())
 		}
-		if d.append(Draft{Kind: "effect.suspended", Path: do.at, Body: NewObject(32).Int("attempt", int64(c.attempt)).Close()}) != nil {
+		if d.append(Draft{Kind: KindEffectSuspended, Path: do.at, Body: JSON(Effect{Attempt: c.attempt})}) != nil {
 			return over(Result{}, do.park())
 		}
 		c.suspended = true
@@ -147,17 +147,9 @@ func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
 	d, c := do.b.d, do.call
 	c.failures++
 	c.retryAt = d.clock().Add(do.backoff(c.failures, e.After))
-	o := NewObject(256).Int("attempt", int64(c.attempt)).Str("name", do.Name).Str("digest", do.digest)
-	if !c.inputKnown {
-		o = o.Raw("input", do.Input)
-		c.inputKnown = true
-	}
-	o = o.Raw("error", e.encode())
-	if len(use) > 0 {
-		o = o.Use("use", use)
-	}
+	b := Effect{Name: do.Name, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Use: use, RetryAt: Time{c.retryAt}}
 	d.past.settleCall(c, use)
-	if d.append(Draft{Kind: "effect.failed", Path: do.at, Body: o.Time("retry_at", c.retryAt).Close()}) != nil {
+	if d.append(Draft{Kind: KindEffectFailed, Path: do.at, Body: JSON(b)}) != nil {
 		return Result{}, true, do.park()
 	}
 	return Result{}, false, nil
@@ -207,28 +199,22 @@ func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
 	if d.mode != performing {
 		return do.missing(do.at, "the outcome of", do.Name)
 	}
-	o := NewObject(220+len(r.Value)+len(do.Input)).Str("name", do.Name).Int("attempt", int64(r.Attempt)).Str("digest", do.digest)
-	if !c.inputKnown {
-		o = o.Raw("input", do.Input)
-	}
-	if e != nil {
-		o = o.Raw("error", e.encode())
-	} else {
-		o = o.Raw("value", r.Value)
-	}
-	o = o.Int("ms", r.Ms)
-	if len(r.Use) > 0 {
-		o = o.Use("use", r.Use)
-	}
-	if len(wanted) > 0 {
-		o = o.Use("wanted", wanted)
-	}
-	if by != "" {
-		o = o.Str("by", by)
+	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Wanted: wanted, By: by}
+	if e == nil {
+		b.Value = r.Value
 	}
 	d.past.settleCall(c, r.Use)
 	c.done, c.err = true, e
-	return d.append(Draft{Kind: "effect.finished", Path: do.at, Body: o.Close()})
+	return d.append(Draft{Kind: KindEffectFinished, Path: do.at, Body: JSON(b)})
+}
+
+// inputOnce is the call's input for the first record that it has, and for no other.
+func (do *doing) inputOnce() json.RawMessage {
+	if do.call.inputKnown {
+		return nil
+	}
+	do.call.inputKnown = true
+	return do.Input
 }
 
 // doubtful answers for an unsettled once call in a closed scope: nothing is
@@ -236,13 +222,6 @@ func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
 func (do *doing) doubtful() (Result, error) {
 	_ = do.cancelledNow() // it would have been told so
 	return Result{Attempt: do.call.attempt}, &Error{Code: CodeInDoubt, Message: "nobody knows whether " + do.Name + " took effect"}
-}
-
-// lost is what is known of a once attempt that may have taken effect.
-type lost struct {
-	Attempt int             `json:"attempt"`
-	Sent    json.RawMessage `json:"sent"`  // when it was made
-	Known   json.RawMessage `json:"known"` // the error with which it ended; nil: its process ended first
 }
 
 // mostKnown is how much of an error is kept, in bytes of each part.
@@ -255,7 +234,7 @@ func (do *doing) lose(known *Error) {
 	if d.mode != performing || c.lost != nil && c.lost.Attempt == c.attempt || d.past.gates[doubtKey(do.at, c.attempt)] != nil {
 		return
 	}
-	o := NewObject(256).Int("attempt", int64(c.attempt)).Time("sent", c.sent)
+	b := &EffectLost{Attempt: c.attempt, Sent: Time{c.sent}}
 	if known != nil {
 		e := *known
 		if len(e.Message) > mostKnown {
@@ -264,19 +243,10 @@ func (do *doing) lose(known *Error) {
 		if len(e.Detail) > mostKnown {
 			e.Detail = nil
 		}
-		o = o.Raw("known", e.encode())
+		b.Known = &e
 	}
-	note := Draft{Kind: "effect.lost", Path: do.at, Note: true, Body: o.Close()}
-	c.lost = readLost(note.Body)
-	d.put(note)
-}
-
-func readLost(body []byte) *lost {
-	l := new(lost)
-	if json.Unmarshal(body, l) != nil {
-		return nil
-	}
-	return l
+	c.lost = b
+	d.put(Draft{Kind: KindEffectLost, Path: do.at, Note: true, Body: JSON(b)})
 }
 
 // doubtKey is where the gate about an attempt stands.
@@ -287,15 +257,23 @@ func doubtKey(path string, attempt int) string {
 	return join(path, "in_doubt")
 }
 
-func doubtGate(path, name string, attempt int, input json.RawMessage, l *lost) Gate {
-	o := NewObject(160+len(input)).Str("path", path).Str("name", name).Int("attempt", int64(attempt)).
-		Str("digest", CallDigest(name, input)).Raw("input", input)
+// doubtSubject is what a gate about an attempt shows.
+type doubtSubject struct {
+	Path    string          `json:"path"`
+	Name    string          `json:"name"`
+	Attempt int             `json:"attempt"`
+	Digest  string          `json:"digest"`
+	Input   json.RawMessage `json:"input"`
+	Sent    Time            `json:"sent,omitzero"`
+	Known   *Error          `json:"known,omitempty"`
+}
+
+func doubtGate(path, name string, attempt int, input json.RawMessage, l *EffectLost) Gate {
+	subject := doubtSubject{Path: path, Name: name, Attempt: attempt, Digest: CallDigest(name, input), Input: input}
 	if l != nil && l.Attempt == attempt {
-		if o = o.JSON("sent", l.Sent); l.Known != nil {
-			o = o.JSON("known", l.Known)
-		}
+		subject.Sent, subject.Known = l.Sent, l.Known
 	}
-	return Gate{Kind: "in_doubt", Subject: o.Close(), Deny: "fail",
+	return Gate{Kind: "in_doubt", Subject: JSON(subject), Deny: "fail",
 		Question: "It is not known whether " + name + " took effect. What now?", Actions: []string{"retry", "use_result", "fail"}}
 }
 
@@ -311,7 +289,9 @@ func EarlierDoubt(a Attempt, known json.RawMessage) Gate {
 	if a.Input == nil {
 		a.Input = json.RawMessage("null")
 	}
-	g := doubtGate(a.Path, a.Name, a.N, a.Input, readLost(known))
+	var lost *EffectLost
+	_ = json.Unmarshal(known, &lost) // what cannot be read is not known
+	g := doubtGate(a.Path, a.Name, a.N, a.Input, lost)
 	g.Key = earlierDoubt
 	return g
 }
@@ -356,16 +336,13 @@ func (d *drive) redact(b []byte) []byte {
 	return d.job.Redact(b)
 }
 
-// oneLine is a value as it may stand in a record: valid, without line feeds.
+// oneLine is a value as it stands in a record: valid, and compact.
 func oneLine(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) == 0 {
 		return json.RawMessage("null"), nil
 	}
 	if !utf8.Valid(raw) {
 		return nil, errors.New("it is not valid UTF-8")
-	}
-	if validJSON(raw) && bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
-		return raw, nil
 	}
 	var b bytes.Buffer
 	err := json.Compact(&b, raw)
@@ -389,29 +366,4 @@ func (do *doing) asError(err error) *Error {
 		}
 	}
 	return &c
-}
-
-func (e *Error) encode() []byte {
-	o := NewObject(128).Str("code", e.Code)
-	if e.Message != "" {
-		o = o.Str("message", e.Message)
-	}
-	if e.Bound != "" {
-		o = o.Str("bound", e.Bound)
-	}
-	if len(e.Detail) > 0 {
-		o = o.Raw("detail", e.Detail)
-	}
-	for _, f := range [...]struct {
-		name string
-		set  bool
-	}{{"retry", e.Retry}, {"not_sent", e.NotSent}, {"answered", e.Answered}} {
-		if f.set {
-			o = o.Raw(f.name, []byte("true"))
-		}
-	}
-	if e.After > 0 {
-		o = o.Int("after_ms", e.After.Milliseconds())
-	}
-	return o.Close()
 }

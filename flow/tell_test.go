@@ -83,8 +83,8 @@ func TestWhatIsToldIsRedacted(t *testing.T) {
 // long is a text of so many bytes, with its quotes.
 type long int
 
-func (n long) AppendJSON(b []byte) []byte {
-	return append(append(append(b, '"'), bytes.Repeat([]byte("x"), int(n)-2)...), '"')
+func (n long) MarshalJSON() ([]byte, error) {
+	return append(append([]byte{'"'}, bytes.Repeat([]byte("x"), int(n)-2)...), '"'), nil
 }
 
 // The largest body is told, and noted; a larger one is neither.

@@ -82,14 +82,12 @@ func (c *fctx) read(dec *decision) (Decision, error) {
 func (c *fctx) open(key string, q Gate, sum string) (*gate, error) {
 	d := c.b.d
 	g := &gate{id: d.newID(), key: key, kind: q.Kind, digest: sum, deny: q.Deny, asked: true, opening: true}
-	o := q.opening(g.id, sum)
 	if q.Expires > 0 {
 		g.expires = d.clock().Add(q.Expires)
-		o = o.Time("expires_at", g.expires)
 	}
 	d.past.openGate(g)
 	d.lives++
-	if d.append(Draft{Kind: q.openingKind(), Path: key, From: "executor", Body: o.Close()}) != nil {
+	if d.append(q.opening(g.id, key, sum, g.expires)) != nil {
 		return nil, c.park()
 	}
 	g.opening, g.scope = false, c.b.scope
@@ -109,7 +107,7 @@ func (c *fctx) await(g *gate) (Decision, error) {
 		if left := g.expires.Sub(d.clock()); left > 0 {
 			defer time.AfterFunc(left, func() { d.expire(g) }).Stop()
 		} else {
-			d.put(closeGate(g, "expiry")) // ahead of the park transaction, which then finds it
+			d.put(closeGate(g, ViaExpiry)) // ahead of the park transaction, which then finds it
 		}
 	}
 	for {
@@ -127,7 +125,7 @@ func (c *fctx) await(g *gate) (Decision, error) {
 			if g.kind == "bound" {
 				d.noteExtension(g)
 			}
-			d.put(Draft{Kind: "gate.taken", Path: g.key, Body: NewObject(96).Str("gate", g.id).Int("seq", g.decision.seq).Close()})
+			d.put(Draft{Kind: KindGateTaken, Path: g.key, Body: JSON(GateTaken{g.id, g.decision.seq})})
 			return dec, nil
 		}
 		d.block(w) // until one of these holds
@@ -144,7 +142,7 @@ func (d *drive) expire(g *gate) {
 		return
 	}
 	if g.decision == nil && !g.closed {
-		d.put(closeGate(g, "expiry"))
+		d.put(closeGate(g, ViaExpiry))
 	}
 }
 
@@ -154,8 +152,8 @@ func closeGate(g *gate, via string) Draft { return Closing(g.id, g.key, g.digest
 // Closing is the record by which the executor itself closes a gate: via expiry
 // it is the denying decision, via superseded and run_ended it is none.
 func Closing(id, key, digest, deny, via string) Draft {
-	return Draft{Kind: "policy.gate.resolve", Path: key, From: "executor", Body: NewObject(256).Str("gate", id).Str("action", deny).
-		Str("subject_digest", digest).Str("via", via).Str("on_behalf_of", "system:"+via).Close()}
+	return Draft{Kind: KindGateResolved, Path: key, From: "executor", Body: JSON(GateResolved{Gate: id, Action: deny,
+		SubjectDigest: digest, Via: via, OnBehalfOf: "system:" + via})}
 }
 
 func (c *fctx) Sleep(dur time.Duration) error {
@@ -182,7 +180,7 @@ func (c *fctx) Sleep(dur time.Duration) error {
 	began := time.Now()
 	if t == nil {
 		t = &timer{until: d.clock().Add(dur)}
-		d.put(Draft{Kind: "timer.set", Path: path, Body: NewObject(64).Time("until", t.until).Close()})
+		d.put(Draft{Kind: KindTimerSet, Path: path, Body: JSON(TimerSet{Time{t.until}})})
 	} else {
 		dur = 0 // set by an earlier drive: the wall clock alone tells
 	}
@@ -203,7 +201,7 @@ func (c *fctx) sleepUntil(path string, t *timer, began time.Time, least time.Dur
 			return c.cancelledNow()
 		case due():
 			t.fired = d.clock()
-			d.put(Draft{Kind: "timer.fired", Path: path, Body: NewObject(64).Time("t", t.fired).Close()})
+			d.put(Draft{Kind: KindTimerFired, Path: path, Body: JSON(TimerFired{Time{t.fired}})})
 			return nil
 		}
 		left := max(t.until.Sub(d.clock()), least-time.Since(began))

@@ -27,18 +27,16 @@ type wallFold struct {
 
 func (w *wallFold) add(r Record) {
 	switch r.Kind {
-	case "run.started", "run.resumed":
+	case KindRunStarted, KindRunResumed:
 		w.end()
 		w.start, w.last = r.At, r.At
-	case "run.parked", "run.continued", "run.forked":
-		w.end() // which holds where no sum is given
-		var b struct {
-			WallMs *int64 `json:"wall_ms"`
-		}
+	case KindRunParked, KindRunContinued, KindRunForked:
+		w.end()         // which holds where no sum is given
+		var b RunParked // of the other two it is the same member
 		if json.Unmarshal(r.Body, &b) == nil && b.WallMs != nil {
 			w.sum = ms(*b.WallMs)
 		}
-		if r.Kind == "run.continued" {
+		if r.Kind == KindRunContinued {
 			w.start, w.last = r.At, r.At // the drive goes on
 		}
 	default:

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/tipstaff/tipstaff/flow"
 )
 
 // DataDigest names the data of a run: the groups input, state and progress without
@@ -136,7 +134,7 @@ func appendTexts(b []byte, list []string) []byte {
 	if list == nil {
 		return append(b, "null"...)
 	}
-	return flow.AppendList(b, list, appendText)
+	return appendEach(b, list, appendText)
 }
 
 func orNull(object map[string]any) any {

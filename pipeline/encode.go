@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/tipstaff/tipstaff/flow"
 )
 
 // AppendValue appends the canonical encoding of a value: JSON with keys sorted by
@@ -33,7 +31,7 @@ func AppendValue(b []byte, v any) []byte {
 	case json.Number:
 		return append(b, v...)
 	case []any:
-		return flow.AppendList(b, v, AppendValue)
+		return appendEach(b, v, AppendValue)
 	case map[string]any:
 		b = append(b, '{')
 		for i, key := range sortedKeys(v) {
@@ -108,4 +106,16 @@ func appendText(b []byte, s string) []byte {
 	}
 	b = append(b, s[begin:]...)
 	return append(b, '"')
+}
+
+// appendEach writes a list; each writes one of its values.
+func appendEach[T any](b []byte, list []T, each func(b []byte, v T) []byte) []byte {
+	b = append(b, '[')
+	for i, v := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = each(b, v)
+	}
+	return append(b, ']')
 }

@@ -56,15 +56,6 @@ type Input struct {
 	Facts      string `json:"facts,omitempty"`
 }
 
-// AppendJSON writes the input as encoding/json would: every call is written by it.
-func (in Input) AppendJSON(b []byte) []byte {
-	o := flow.AppendObject(b).Str("uri", in.URI).JSON("args", in.Args).OptStr("parse", in.Parse).OptStr("by", in.By).OptBool("content", in.Content)
-	if in.Turn != nil {
-		o = flow.Object(flow.AppendObject(o.Key("turn")).Bool("untrusted", in.Turn.Untrusted).Int("step", int64(in.Turn.Step)).Close())
-	}
-	return o.OptStr("definition", in.Definition).OptStr("args_digest", in.ArgsDigest).OptStr("facts", in.Facts).Close()
-}
-
 // agent reports whether an agent makes the call, or nobody knows who does.
 func (in Input) agent() bool { return in.By == "" || in.Turn != nil }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/flow/flowtest"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -426,5 +425,3 @@ func FuzzReply(f *testing.F) {
 		}
 	})
 }
-
-func TestInputWritesItself(t *testing.T) { flowtest.WritesItself[tool.Input](t, nil) }

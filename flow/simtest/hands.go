@@ -178,7 +178,7 @@ func (h *hands) stop(p *process) {
 func (h *hands) cancel() {
 	h.s.note("cancel")
 	h.s.cancelled = true
-	body := flow.NewObject(64).Time("deadline", time.Now().Add(10*time.Second)).Close()
+	body := flow.JSON(flow.RunCancelRequested{Deadline: time.Now().Add(10 * time.Second)})
 	_ = h.s.log.Write(runID, flow.Draft{Kind: "run.cancel_requested", Body: body}) // it may have ended
 }
 

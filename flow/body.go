@@ -1,0 +1,292 @@
+package flow
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Kinds of records that the engine writes, or that others write for it.
+const (
+	KindEffectIntended  = "effect.intended"
+	KindEffectFailed    = "effect.failed"
+	KindEffectSuspended = "effect.suspended"
+	KindEffectFinished  = "effect.finished"
+	KindEffectLost      = "effect.lost"
+
+	KindGateOpened    = "policy.gate"
+	KindGateResolved  = "policy.gate.resolve"
+	KindGateTaken     = "gate.taken"
+	KindGroupClosed   = "group.closed"
+	KindTimerSet      = "timer.set"
+	KindTimerFired    = "timer.fired"
+	KindClockRead     = "clock.read"
+	KindBoundWarned   = "bound.warned"
+	KindBoundRefused  = "bound.refused"
+	KindBoundExtended = "bound.extended"
+	KindBoundReserved = "bound.reserved"
+
+	KindRunStarted             = "run.started"
+	KindRunResumed             = "run.resumed"
+	KindRunParked              = "run.parked"
+	KindRunInterrupted         = "run.interrupted"
+	KindRunContinued           = "run.continued"
+	KindRunForked              = "run.forked"
+	KindRunCancelRequested     = "run.cancel_requested"
+	KindRunCorrectionRequested = "run.correction_requested"
+	KindDraftUpdated           = "draft.updated"
+
+	// Before a program is accepted, these open and close gates.
+	KindIntentClarify = "intent.clarify"
+	KindIntentAnswer  = "intent.answer"
+	KindIntentAccept  = "intent.accept"
+
+	// Each of these ends a run.
+	KindIntentAttest = "intent.attest"
+	KindIntentFail   = "intent.fail"
+	KindIntentCancel = "intent.cancel"
+)
+
+// Opens reports whether records of this kind open a gate.
+func Opens(kind string) bool { return kind == KindGateOpened || kind == KindIntentClarify }
+
+// Closes reports whether records of this kind close the gate they name. Before a
+// program is accepted, the acceptance itself closes the gate that asked for it, and
+// so do the answers to questions about it.
+func Closes(kind string) bool {
+	return kind == KindGateResolved || kind == KindIntentAccept || kind == KindIntentAnswer
+}
+
+// The order of members is that in which they are written.
+
+// Effect is the body of effect.intended, effect.failed, effect.suspended and
+// effect.finished. Each has the members that apply to it.
+type Effect struct {
+	Name    string          `json:"name,omitempty"`
+	Class   Class           `json:"class,omitempty"` // of an intent
+	Attempt int             `json:"attempt"`
+	Digest  string          `json:"digest,omitempty"` // of name and input
+	Input   json.RawMessage `json:"input,omitempty"`  // in the first record of a call
+	Reserve Use             `json:"reserve,omitempty"`
+	Error   *Error          `json:"error,omitempty"`
+	Value   json.RawMessage `json:"value,omitempty"`
+	Ms      *int64          `json:"ms,omitempty"` // of an outcome
+	Use     Use             `json:"use,omitempty"`
+	Wanted  Use             `json:"wanted,omitempty"`  // of a refused reservation
+	By      string          `json:"by,omitempty"`      // who decided the outcome
+	RetryAt Time            `json:"retry_at,omitzero"` // of a failed attempt
+}
+
+// Took is how long the last attempt took.
+func (b *Effect) Took() time.Duration {
+	if b.Ms == nil {
+		return 0
+	}
+	return ms(*b.Ms)
+}
+
+// EffectLost is the body of effect.lost.
+type EffectLost struct {
+	Attempt int    `json:"attempt"`
+	Sent    Time   `json:"sent"`            // when it was made
+	Known   *Error `json:"known,omitempty"` // the error with which it ended; nil: its process ended first
+}
+
+// GateOpened is the body of policy.gate.
+type GateOpened struct {
+	Gate      string          `json:"gate"`
+	Kind      string          `json:"gate_kind"`
+	Question  string          `json:"question"`
+	Subject   json.RawMessage `json:"subject"`
+	Actions   []string        `json:"actions"`
+	Deny      string          `json:"deny"`
+	Digest    string          `json:"digest"`
+	ExpiresAt Time            `json:"expires_at,omitzero"`
+}
+
+// GateResolved is the body of policy.gate.resolve.
+type GateResolved struct {
+	Gate          string          `json:"gate"`
+	Action        string          `json:"action"`
+	Answer        json.RawMessage `json:"answer,omitempty"`
+	Feedback      string          `json:"feedback,omitempty"`
+	Note          string          `json:"note,omitempty"`
+	DecidedBy     string          `json:"decided_by,omitempty"`
+	SubjectDigest string          `json:"subject_digest"`
+	FailReason    string          `json:"fail_reason,omitempty"`
+	Via           string          `json:"via"`
+	OnBehalfOf    string          `json:"on_behalf_of,omitempty"`
+}
+
+// Decision reports whether somebody, or the clock, answered. A gate that its
+// program or its run left behind was closed, not decided.
+func (b GateResolved) Decision() bool { return b.Via != ViaSuperseded && b.Via != ViaRunEnded }
+
+// How the executor itself closes a gate.
+const (
+	ViaExpiry     = "expiry" // the denying decision
+	ViaSuperseded = "superseded"
+	ViaRunEnded   = "run_ended"
+)
+
+// ReadResolved reads a record that closes a gate as if it were a policy.gate.resolve.
+func ReadResolved(kind string, body json.RawMessage) (GateResolved, error) {
+	var b struct {
+		GateResolved
+		Answers json.RawMessage `json:"answers"`
+	}
+	err := json.Unmarshal(body, &b)
+	switch kind {
+	case KindIntentAccept:
+		b.Action = "accept"
+	case KindIntentAnswer:
+		b.Action, b.Answer = "answer", b.Answers
+	}
+	return b.GateResolved, err
+}
+
+// ReadOpened reads a record that opens a gate as if it were a policy.gate.
+func ReadOpened(kind string, body json.RawMessage) (GateOpened, error) {
+	var b GateOpened
+	if kind != KindIntentClarify {
+		err := json.Unmarshal(body, &b)
+		return b, err
+	}
+	var asked IntentClarify
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return b, err
+	}
+	q := Clarifying(asked.Round, asked.Questions)
+	return GateOpened{Gate: asked.Gate, Kind: q.Kind, Question: q.Question, Subject: q.Subject, Actions: q.Actions, Deny: q.Deny, Digest: GateDigest(q)}, nil
+}
+
+// IntentClarify is the body of intent.clarify: questions before there is a program.
+type IntentClarify struct {
+	Gate      string          `json:"gate"`
+	Round     int             `json:"round"`
+	Questions json.RawMessage `json:"questions"`
+}
+
+// GateTaken is the body of gate.taken: the program took the decision of a record.
+type GateTaken struct {
+	Gate string `json:"gate"`
+	Seq  int64  `json:"seq"`
+}
+
+// GroupClosed is the body of group.closed: the branches that were not started.
+type GroupClosed struct {
+	Skipped []string `json:"skipped"`
+}
+
+// TimerSet is the body of timer.set.
+type TimerSet struct {
+	Until Time `json:"until"`
+}
+
+// TimerFired is the body of timer.fired and of clock.read.
+type TimerFired struct {
+	T Time `json:"t"`
+}
+
+// BoundWarned is the body of bound.warned.
+type BoundWarned struct {
+	Bound string `json:"bound"`
+	Limit int64  `json:"limit"`
+	Used  int64  `json:"used"`
+}
+
+// BoundRefused is the body of bound.refused.
+type BoundRefused struct {
+	Bound   string `json:"bound"`
+	Limit   int64  `json:"limit"`
+	Used    int64  `json:"used"`
+	Refused string `json:"refused"` // what was not done
+}
+
+// BoundExtended is the body of bound.extended.
+type BoundExtended struct {
+	Bound string `json:"bound"`
+	By    int64  `json:"by"`
+	Gate  string `json:"gate"`
+}
+
+// BoundReserved is the body of bound.reserved: what an attempt was granted while it
+// ran.
+type BoundReserved struct {
+	By Use `json:"by"`
+}
+
+// RunStarted is the body of run.started and run.resumed.
+type RunStarted struct {
+	Kind  string `json:"kind"` // of the owner
+	Epoch int64  `json:"epoch"`
+	Pid   int    `json:"pid"`
+}
+
+// RunParked is the body of run.parked.
+type RunParked struct {
+	Gates  []string  `json:"gates"`
+	WakeAt time.Time `json:"wake_at,omitzero"`
+	WallMs *int64    `json:"wall_ms,omitempty"`
+}
+
+// Body is the run.parked of p.
+func (p Parking) Body() json.RawMessage {
+	wall := p.Wall.Milliseconds()
+	return JSON(RunParked{Gates: orEmpty(p.Gates), WakeAt: p.WakeAt.UTC(), WallMs: &wall})
+}
+
+// orEmpty makes JSON write an empty list as one.
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// RunInterrupted is the body of run.interrupted.
+type RunInterrupted struct {
+	Reason        string `json:"reason"`
+	Pid           int    `json:"pid"`
+	LastHeartbeat string `json:"last_heartbeat,omitempty"` // of an owner that was found dead
+	FoundBy       string `json:"found_by,omitempty"`
+}
+
+// RunContinued is the body of run.continued: the totals so far, and the state from
+// which the history starts afresh.
+type RunContinued struct {
+	State  json.RawMessage `json:"state"`
+	Used   Use             `json:"used"`
+	Limit  Use             `json:"limit"`
+	WallMs *int64          `json:"wall_ms,omitempty"`
+	T      Time            `json:"t"`
+	Keep   []string        `json:"keep,omitempty"` // digests of blobs that the state names
+}
+
+// RunForked is the body of run.forked.
+type RunForked struct {
+	FromRun    string           `json:"from_run"`
+	Seq        int64            `json:"seq"`
+	Checkpoint string           `json:"checkpoint,omitempty"` // of a pipeline
+	Counters   Use              `json:"counters"`
+	Limit      Use              `json:"limit,omitempty"`
+	WallMs     *int64           `json:"wall_ms,omitempty"`
+	Value      json.RawMessage  `json:"value,omitempty"` // what was edited in going back; it may be large
+	Raised     map[string]int64 `json:"raised,omitempty"`
+	By         string           `json:"by"`
+}
+
+// RunCancelRequested is the body of run.cancel_requested.
+type RunCancelRequested struct {
+	Actor    string    `json:"actor"`
+	Mode     string    `json:"mode"`
+	Reason   string    `json:"reason"`
+	Deadline time.Time `json:"deadline"`
+}
+
+// Time is a moment as records have it: RFC 3339 in UTC, always with nine digits.
+type Time struct{ time.Time }
+
+// MarshalJSON writes the nine digits.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return t.UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000000000Z07:00"`), nil
+}
