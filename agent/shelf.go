@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
@@ -63,7 +64,7 @@ func (t *Tool) pin() {
 		return
 	}
 	if raw, err := canon.Form(t.Raw); err == nil { // else the gate says what is wrong with it
-		t.URI = tool.URI{Server: t.Server, Tool: t.Name, Pin: flow.Digest(raw)}.String()
+		t.URI = tipstaff.ToolURI{Server: t.Server, Tool: t.Name, Pin: flow.Digest(raw)}.String()
 	}
 }
 

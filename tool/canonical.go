@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -17,7 +18,7 @@ var errNumberUnsafe = errors.New("the number would change its value in canonical
 func canonical(raw []byte) ([]byte, error) {
 	form, err := canon.Exact(raw)
 	if unsafe := (*canon.UnsafeNumber)(nil); errors.As(err, &unsafe) {
-		return nil, fmt.Errorf("%w: %s", errNumberUnsafe, shorten(unsafe.Literal, 60))
+		return nil, fmt.Errorf("%w: %s", errNumberUnsafe, tipstaff.Quote(unsafe.Literal, 60))
 	}
 	return form, err
 }
