@@ -174,15 +174,13 @@ func cloneValue(v any) any {
 	return v
 }
 
-// cloneObject has the runtime copy the whole and then replaces what can be changed:
-// most members cannot.
 func cloneObject(object map[string]any) map[string]any {
-	c := maps.Clone(object)
+	if object == nil {
+		return nil
+	}
+	c := make(map[string]any, len(object))
 	for key, v := range object {
-		switch v.(type) {
-		case map[string]any, []any:
-			c[key] = cloneValue(v)
-		}
+		c[key] = cloneValue(v)
 	}
 	return c
 }
@@ -235,9 +233,7 @@ func AppendValue(b []byte, v any) []byte {
 func EncodeValue(v any) json.RawMessage { return AppendValue(nil, v) }
 
 func sortedKeys[V any](m map[string]V) []string {
-	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
-	slices.Sort(keys)
-	return keys
+	return slices.Sorted(maps.Keys(m))
 }
 
 // appendFloat writes the shortest text that reads as f again, with a point or an
