@@ -19,8 +19,9 @@ const module = "github.com/tipstaff/tipstaff"
 // levels order the packages; imports go downward only. Packages of one level do
 // not know each other. "." is the root package.
 var levels = map[string]int{
-	".": 0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
-	"tool": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "cortex": 1, "delivery": 1, "pb": 1,
+	"canon": -1, // which even the journal stands on
+	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
+	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "cortex": 1, "delivery": 1, "pb": 1,
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2,
 	"runner": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "mcpserver": 4, "test/cmdtest": 4,
@@ -31,9 +32,9 @@ var levels = map[string]int{
 var only = map[string][]string{
 	// Deterministic code is handed a function that performs one step; it never
 	// sees who performs it.
-	"plan":     {".", "flow", "journal", "document", "policy"},
-	"pipeline": {".", "flow", "journal", "document", "policy"},
-	"agent":    {".", "flow", "journal", "policy", "tool", "docs/prompts"}, // its calls pass the gate of package tool
+	"plan":     {".", "canon", "flow", "journal", "document", "policy"},
+	"pipeline": {".", "canon", "flow", "journal", "document", "policy"},
+	"agent":    {".", "canon", "flow", "journal", "policy", "tool", "workspace", "docs/prompts"}, // its calls pass the gate of package tool
 	// Adapters translate the Service and hold no logic.
 	"cli":       {"."},
 	"web":       {"."},
@@ -43,9 +44,11 @@ var only = map[string][]string{
 
 // also widens it: the few neighbours that know each other.
 var also = map[string][]string{
-	"tool":     {"policy", "supervisor"}, // it starts programs
-	"document": {"."},                    // its problems are those that surfaces show
-	".":        {"flow", "journal"},      // types travel: one gate, one ledger, one type for each body
+	"workspace":    {"policy", "tool/builtin"}, // which servers and tools are inside the binary
+	"tool":         {"policy", "workspace", "tool/builtin", "supervisor"},
+	"tool/builtin": {"policy", "supervisor"}, // it starts programs
+	"document":     {"."},                    // its problems are those that surfaces show
+	".":            {"flow", "journal"},      // types travel: one gate, one ledger, one type for each body
 }
 
 // reserved names the packages that may import something from outside. Nobody
@@ -55,15 +58,16 @@ var reserved = map[string][]string{
 	"modernc.org/sqlite":                     {"sqlite", "cmd/bench"},
 	"github.com/jackc/pgx":                   {"postgres"},
 	"go.temporal.io/sdk":                     {"temporal"},
-	"os/exec":                                {"tool", "worker", "supervisor", "delivery", "cmd/bench", "test/cmdtest", "test/mutate"},
-	"net/http":                               {"tool", "provider", "web", "mcpserver", "cmd/tipstaff", "cmd/bench"}, // the bench also plays the vendor of a model
+	"os/exec":                                {"tool/builtin", "tool", "worker", "supervisor", "delivery", "cmd/bench", "test/cmdtest", "test/mutate"},
+	"net/http":                               {"tool/builtin", "tool", "provider", "web", "mcpserver", "cmd/tipstaff", "cmd/bench"}, // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
 	"go.opentelemetry.io/otel":               {"agent", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"cmd/tipstaff"}, // what becomes of spans is for the program to say
 	"go.opentelemetry.io/otel/exporters":     {"cmd/tipstaff"},
 	"github.com/prometheus/client_golang":    {"cmd/tipstaff"},
-	"github.com/modelcontextprotocol/go-sdk": {"tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
+	"github.com/modelcontextprotocol/go-sdk": {"tool/builtin", "tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
+	"github.com/go-json-experiment/json":     {"canon"},
 	"github.com/sqlc-dev":                    {"policy"}, // the parsers of sql_guard
 	"github.com/anthropics":                  {},         // the vendors' SDKs are for test/referee, a module of its own:
 	"github.com/openai":                      {},         // they take minutes to compile
@@ -73,7 +77,7 @@ var reserved = map[string][]string{
 }
 
 // pure names the packages that perform no I/O, whatever they import.
-var pure = []string{".", "flow", "document", "policy", "cortex"}
+var pure = []string{".", "canon", "flow", "document", "policy", "cortex"}
 
 var impure = []string{"os", "net", "os/exec", "os/signal", "net/http", "syscall", "log", "log/slog"}
 
@@ -243,6 +247,11 @@ func TestImportFaultsAreFound(t *testing.T) {
 		{"tool", module + "/supervisor", false},
 		{"supervisor", module + "/tool", true},
 		{"tool", module + "/tool/builtin", false},
+		{"tool", module + "/workspace", false},
+		{"workspace", module + "/tool", true},
+		{"workspace", module + "/tool/builtin", false},
+		{"workspace", "os/exec", true},
+		{"tool/builtin", module + "/workspace", true},
 		{"tool/builtin", module + "/policy", false},
 		{"tool/builtin", module + "/plan", true},
 		{"tool/builtin", "os/exec", false},

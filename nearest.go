@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -44,4 +45,17 @@ func distance(a, b string, far int) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Suggest is advice about a name that is unknown: the nearest known one, if it is
+// near, else all of them if they are few.
+func Suggest(name string, known []string) string {
+	near := Nearest(name, known)
+	switch {
+	case near != "":
+		return fmt.Sprintf(": did you mean %q?", near)
+	case len(known) > 0 && len(known) <= 20:
+		return ": it has " + strings.Join(known, ", ")
+	}
+	return ""
 }

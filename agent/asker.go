@@ -8,7 +8,6 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool"
 )
 
 // RequestOf is the call that an approval gate is about, as approvers are shown it.
@@ -31,9 +30,9 @@ func RequestOf(g tipstaff.Gate) (ToolCallRequest, error) {
 		Rule       string          `json:"rule"`
 	}
 	err := json.Unmarshal(g.Subject, &s)
-	var u tool.URI
+	var u tipstaff.ToolURI
 	if err == nil {
-		u, err = tool.ParseURI(s.URI)
+		u, err = tipstaff.ParseToolURI(s.URI)
 	}
 	if err != nil {
 		return ToolCallRequest{}, fmt.Errorf("agent: what gate %s is about cannot be read: %w", g.Key, err)

@@ -1,8 +1,7 @@
 package agent
 
 import (
-	"github.com/gowebpki/jcs"
-
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -21,7 +20,7 @@ func newBlob(data []byte) Blob { return Blob{flow.Digest(data), data} }
 // have no canonical form stand as they came.
 func messageBlob(m Message) Blob {
 	text := flow.JSON(m)
-	if canonical, err := jcs.Transform(text); err == nil {
+	if canonical, err := canon.Form(text); err == nil {
 		text = canonical
 	}
 	return newBlob(text)

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/gowebpki/jcs"
 	"pgregory.net/rapid"
 
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -22,7 +22,7 @@ func TestDocumentsOfMessagesAreCanonical(t *testing.T) {
 		if raw := raws.Draw(t, "opaque"); raw != "" {
 			m.Opaque = json.RawMessage(raw)
 		}
-		want, err := jcs.Transform(flow.JSON(m))
+		want, err := canon.Form(flow.JSON(m))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -223,10 +223,8 @@ const hashLength = 32
 
 // hash tells equal arguments from others, and nobody without the key what they are.
 func (l *CallLog) hash(args json.RawMessage) string {
-	if journal.SafeNumbers(args) == nil { // else two values would have one canonical form
-		if canonical, err := journal.Canonical(args); err == nil {
-			args = canonical
-		}
+	if form, err := canon.Exact(args); err == nil { // else two values could have one canonical form
+		args = form
 	}
 	mac := hmac.New(sha256.New, l.key)
 	mac.Write(args)

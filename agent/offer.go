@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Vendors take names of at most this many letters, digits, _ and -.
@@ -76,7 +79,7 @@ func CatalogOf(g *tool.Gate) *Catalog {
 	c := &Catalog{Tools: []Tool{}}
 	for _, d := range g.Tools.Definitions() {
 		for _, uri := range g.AllowList {
-			if u, err := tool.ParseURI(uri); err != nil || u.Server != d.Server || u.Tool != d.Tool {
+			if u, err := tipstaff.ParseToolURI(uri); err != nil || u.Server != d.Server || u.Tool != d.Tool {
 				continue
 			}
 			if found, err := g.Tools.Lookup(uri); err != nil || found != d {
@@ -90,11 +93,11 @@ func CatalogOf(g *tool.Gate) *Catalog {
 
 // declared is what a manifest says of a tool, without the defaults: those of the
 // agent hold where it says nothing.
-func declared(m *tool.Manifest, d *tool.Definition) tool.ToolConfig {
+func declared(m *workspace.Manifest, d *tool.Definition) workspace.Tool {
 	s, _ := m.Server(d.Server)
 	c := s.Tools[d.Tool]
 	if c.Timeout == 0 {
-		c.Timeout = s.Timeout
+		c.Timeout = time.Duration(s.Timeout)
 	}
 	return c
 }

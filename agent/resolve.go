@@ -9,11 +9,12 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/docs/prompts"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Defaults, and what is the most.
 const (
-	DefaultAgent           = tool.DefaultAgent
+	DefaultAgent           = workspace.DefaultAgent
 	DefaultMaxSteps        = 32
 	DefaultMaxOutputTokens = 8192
 	DefaultCallTimeout     = 10 * time.Minute

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
 )
@@ -62,8 +63,8 @@ func (t *Tool) pin() {
 	if t.URI != "" {
 		return
 	}
-	if raw, err := journal.Canonical(t.Raw); err == nil { // else the gate says what is wrong with it
-		t.URI = tool.URI{Server: t.Server, Tool: t.Name, Pin: flow.Digest(raw)}.String()
+	if raw, err := canon.Form(t.Raw); err == nil { // else the gate says what is wrong with it
+		t.URI = tipstaff.ToolURI{Server: t.Server, Tool: t.Name, Pin: flow.Digest(raw)}.String()
 	}
 }
 

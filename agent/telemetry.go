@@ -13,6 +13,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 )
@@ -316,7 +317,7 @@ func (w *watch) execute(ctx context.Context, a flow.Attempt, run runFunc) (flow.
 
 func (w *watch) startTool(a flow.Attempt, in tool.Input) (trace.Span, *turnSpan) {
 	short := in.URI
-	if u, err := tool.ParseURI(in.URI); err == nil {
+	if u, err := tipstaff.ParseToolURI(in.URI); err == nil {
 		short = u.Tool
 	}
 	list := append(w.place(a.Path), semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(short), semconv.GenAIToolType("function"),

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/policy"
-	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // misc is the toolkit of tools that nothing else claims.
@@ -24,7 +24,7 @@ type Toolkit struct {
 // ParseToolkits reads a toolkits.yaml. It reports every problem with its line and
 // column; with any, there are no toolkits. name is the file's, for the problems.
 func ParseToolkits(name string, src []byte) ([]Toolkit, []tipstaff.Problem) {
-	configs, problems := tool.ParseToolkits(name, src)
+	configs, problems := workspace.ParseToolkits(name, src)
 	if problems != nil {
 		return nil, problems
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Names of the activities that a turn asks for. A tool call is tool.ActivityName.
@@ -36,7 +36,7 @@ type Tool struct {
 	Name    string          `json:"name"`
 	Version string          `json:"version"`
 	Raw     json.RawMessage `json:"definition"` // as its server lists it: name, description, inputSchema, annotations
-	Config  tool.ToolConfig `json:"config"`     // as the manifest declares it
+	Config  workspace.Tool  `json:"config"`     // as the manifest declares it
 }
 
 // ToolCall is a call that was allowed.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
 
@@ -44,7 +46,7 @@ func (r *Record) Bytes() ([]byte, error) {
 	if err := r.Body.check(r); err != nil {
 		return nil, fmt.Errorf("%s %d of the memory: %w", r.Kind(), r.Seq, err)
 	}
-	body, err := canonical(r.Body)
+	body, err := canon.Form(flow.JSON(r.Body))
 	if err != nil {
 		return nil, fmt.Errorf("%s %d of the memory: %w", r.Kind(), r.Seq, err)
 	}
@@ -92,7 +94,7 @@ func decode(raw []byte, body Body) error {
 	if err := d.Decode(body); err != nil {
 		return err
 	}
-	spelling, err := canonical(body)
+	spelling, err := canon.Form(flow.JSON(body))
 	if err != nil {
 		return err
 	}

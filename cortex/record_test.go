@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
-	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
 
@@ -92,21 +89,6 @@ func TestStrictRecords(t *testing.T) {
 			t.Errorf("%s: %v: %+v, want %v", name, err, r, c.want)
 		}
 	}
-}
-
-// The quick way of writing an item is the long way.
-func TestItemsAreSpelledLikeTheRest(t *testing.T) {
-	texts := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "plain", "\u2028", "<&>", "\x7f", "\x00\b\f\n", `"\`, "ä"}))
-	rapid.Check(t, func(t *rapid.T) {
-		draw := func(name string) string { return texts.Draw(t, name) }
-		b := &Remember{By: draw("by"), Digest: draw("digest"), Importance: rapid.IntRange(-1, 11).Draw(t, "importance"), Item: draw("item"), Kind: draw("kind"),
-			Outcome: draw("outcome"), Pinned: rapid.Bool().Draw(t, "pinned"), Server: draw("server"), Skill: draw("skill"), Text: draw("text"),
-			Tool: draw("tool"), Verb: draw("verb")}
-		want, err := journal.Canonical(flow.JSON(b))
-		if got := b.canonical(); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s\nwant\n%s: %v", got, want, err)
-		}
-	})
 }
 
 func TestWhatCannotBeReadIsNotWritten(t *testing.T) {

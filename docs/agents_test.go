@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tipstaff/tipstaff/docs/prompts"
-	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 var wordEnd = regexp.MustCompile(`([a-z])([A-Z])`)
@@ -28,7 +28,7 @@ func fieldNames(v any) []string {
 }
 
 func TestFieldsOfModelsAndAgentsAreListed(t *testing.T) {
-	for heading, v := range map[string]any{"## Models": tool.ModelConfig{}, "## Settings": tool.AgentConfig{}} {
+	for heading, v := range map[string]any{"## Models": workspace.Model{}, "## Settings": workspace.Agent{}} {
 		listed, real := firstColumn(section(t, "agents.md", heading)), fieldNames(v)
 		slices.Sort(listed)
 		slices.Sort(real)

@@ -2,6 +2,7 @@ package document
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,9 @@ type Fields struct {
 	Problems *Problems
 	Value    *Value // the object; an empty one in place of what is none
 	Path     string // of the object, for reports
+	Name     string // of the member that the object is; "": it is none
 	Dotted   bool   // reports name the member, as in path.name; false: the object alone
+	Context  any    // what hooks of Decode need; objects inside have it too
 
 	open  bool // members that nobody asks for are welcome
 	asked []string
@@ -36,7 +39,7 @@ func FieldsOf(ps *Problems, v *Value, path string) *Fields {
 // does.
 func (f *Fields) Of(v *Value, path string) *Fields {
 	inner := FieldsOf(f.Problems, v, path)
-	inner.Dotted = f.Dotted
+	inner.Dotted, inner.Context = f.Dotted, f.Context
 	return inner
 }
 
@@ -81,8 +84,7 @@ func (f *Fields) IgnoreRest() { f.open = true }
 // Typed is Get for members of one type.
 func (f *Fields) Typed(name string, k Kind) *Value {
 	v := f.Get(name)
-	if v != nil && v.Kind != k {
-		f.Report(CodeFieldType, v.At, name, "%s must be %v, not %v", name, k, v.Kind)
+	if v == nil || !f.kind(name, v, k) {
 		return nil
 	}
 	return v
@@ -114,15 +116,10 @@ func (f *Fields) TextOr(name, absent string) string {
 
 // Word is a text that must be one of a few; absent it is the first of them.
 func (f *Fields) Word(name string, words ...string) string {
-	v := f.Typed(name, Text)
-	if v == nil {
-		return words[0]
+	if v := f.Typed(name, Text); v != nil && f.among(name, v, words) {
+		return v.Text
 	}
-	if !slices.Contains(words, v.Text) {
-		f.Report(CodeFieldInvalid, v.At, name, "%s is %q; it must be %s", name, Brief(v.Text), strings.Join(words, " or "))
-		return words[0]
-	}
-	return v.Text
+	return words[0]
 }
 
 // Boolean is true or false.
@@ -139,6 +136,10 @@ func (f *Fields) Integer(name string, absent, least, most int64) int64 {
 	if v == nil {
 		return absent
 	}
+	return f.integer(name, v, absent, least, most)
+}
+
+func (f *Fields) integer(name string, v *Value, absent, least, most int64) int64 {
 	x, err := strconv.ParseFloat(v.Text, 64)
 	if err != nil || x != math.Trunc(x) || x < float64(least) || x > float64(most) {
 		f.Report(CodeRange, v.At, name, "%s is %s; it must be a whole number from %d to %d", name, Brief(v.Text), least, most)
@@ -153,6 +154,10 @@ func (f *Fields) Number(name string, absent, least, most float64) float64 {
 	if v == nil {
 		return absent
 	}
+	return f.number(name, v, absent, least, most)
+}
+
+func (f *Fields) number(name string, v *Value, absent, least, most float64) float64 {
 	x, err := strconv.ParseFloat(v.Text, 64)
 	if err != nil || x < least || x > most {
 		f.Report(CodeRange, v.At, name, "%s is %s; it must be from %v to %v", name, Brief(v.Text), least, most)
@@ -162,19 +167,9 @@ func (f *Fields) Number(name string, absent, least, most float64) float64 {
 }
 
 // Duration is a Go duration above zero, or 0 where there is none.
-func (f *Fields) Duration(name string) time.Duration {
-	v := f.Typed(name, Text)
-	if v == nil {
-		return 0
-	}
-	d, err := time.ParseDuration(v.Text)
-	switch {
-	case err != nil:
-		f.Report(CodeFieldInvalid, v.At, name, "%s is %q; a duration is written like 90s, 10m or 1h30m", name, Brief(v.Text))
-		return 0
-	case d <= 0:
-		f.Report(CodeRange, v.At, name, "%s is %s; it must be longer than nothing", name, v.Text)
-		return 0
+func (f *Fields) Duration(name string) (d time.Duration) {
+	if v := f.Get(name); v != nil {
+		f.duration(reflect.ValueOf(&d).Elem(), name, v, tag{})
 	}
 	return d
 }
@@ -202,9 +197,7 @@ func (f *Fields) Object(name string, read func(*Fields)) {
 	if v == nil {
 		return
 	}
-	of := f.Of(v, f.PathOf(name))
-	read(of)
-	of.End()
+	f.inner(name, v, read)
 }
 
 // Each calls read with every item of a list of objects.
@@ -214,9 +207,7 @@ func (f *Fields) Each(name string, read func(*Fields)) {
 		return
 	}
 	for i, item := range v.Items {
-		of := f.Of(item, f.PathOf(name)+"["+strconv.Itoa(i)+"]")
-		read(of)
-		of.End()
+		f.inner(name+"["+strconv.Itoa(i)+"]", item, read)
 	}
 }
 
@@ -233,11 +224,18 @@ func (f *Fields) End() {
 	}
 }
 
-// advice names the nearest field that could still be written here.
+// mostListed is how many names a message lists.
+const mostListed = 20
+
+// advice names the nearest field that could still be written here, or all of them if
+// they are few.
 func (f *Fields) advice(name string) string {
 	absent := slices.DeleteFunc(slices.Clone(f.asked), func(known string) bool { return f.Value.Get(known) != nil })
-	if near := tipstaff.Nearest(name, absent); near != "" {
+	switch near := tipstaff.Nearest(name, absent); {
+	case near != "":
 		return "; did you mean " + near + "?"
+	case len(f.asked) > 0 && len(f.asked) <= mostListed:
+		return "; the fields are " + strings.Join(slices.Sorted(slices.Values(f.asked)), ", ")
 	}
 	return ""
 }

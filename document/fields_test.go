@@ -61,10 +61,10 @@ func TestUnknownFieldsAreReported(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
 		{"{max_iteration: 1}", `"max_iteration" is not a field here; did you mean max_iterations?`},
 		{"{Max_Iterations: 1}", `"Max_Iterations" is not a field here; did you mean max_iterations?`},
-		{"{max_iterations: 1, max_iteration: 2}", `"max_iteration" is not a field here`}, // it stands there already
-		{"{color: red}", `"color" is not a field here`},
+		{"{max_iterations: 1, max_iteration: 2}", `"max_iteration" is not a field here; the fields are id, max_iterations`}, // it stands there already
+		{"{color: red}", `"color" is not a field here; the fields are id, max_iterations`},
 		{"{ix: red}", `"ix" is not a field here; did you mean id?`},
-		{"{xx: red}", `"xx" is not a field here`}, // all of it differs
+		{"{xx: red}", `"xx" is not a field here; the fields are id, max_iterations`}, // all of it differs
 	} {
 		var ps Problems
 		f := FieldsOf(&ps, mustRead(t, c.src), "")

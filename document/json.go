@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // readJSON reads src, which json.Valid has accepted.
@@ -102,43 +103,10 @@ func (r *jsonReader) object(at Position, depth int) *Value {
 // text is a string token's value. The decoder replaces half a surrogate pair
 // silently; a document must not change by being read.
 func (r *jsonReader) text(decoded string, raw []byte, at Position) string {
-	if half := HalfSurrogate(raw); half != nil {
-		r.fail(syntaxAt(at, "the string has half a surrogate pair, %s", half))
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		if _, err := canon.Decode(raw, 0); err != nil {
+			r.fail(syntaxAt(at, "%v", err))
+		}
 	}
 	return decoded
-}
-
-// HalfSurrogate is the first escape in a JSON string that is one half of a
-// surrogate pair without the other; nil: there is none.
-func HalfSurrogate(raw []byte) []byte {
-	const length = len(`\uXXXX`)
-	for {
-		i := bytes.IndexByte(raw, '\\')
-		if i < 0 {
-			return nil
-		}
-		raw = raw[i:]
-		unit, ok := codeUnit(raw)
-		switch {
-		case !ok:
-			raw = raw[len(`\n`):]
-		case !utf16.IsSurrogate(unit):
-			raw = raw[length:]
-		default:
-			other, _ := codeUnit(raw[length:])
-			if utf16.DecodeRune(unit, other) == utf8.RuneError {
-				return raw[:length]
-			}
-			raw = raw[2*length:]
-		}
-	}
-}
-
-// codeUnit is what an escape like \u00e9 at the beginning of raw stands for.
-func codeUnit(raw []byte) (unit rune, ok bool) {
-	if !bytes.HasPrefix(raw, []byte(`\u`)) {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
-	return rune(n), err == nil
 }

@@ -3,30 +3,16 @@ package document
 import (
 	"math/big"
 	"regexp"
-	"strconv"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
-
-// SafeNumber reports whether the JSON number literal keeps its exact decimal
-// value when it is written in RFC 8785 form, that is as the shortest text of
-// the nearest double.
-func SafeNumber(literal string) bool {
-	f, err := strconv.ParseFloat(literal, 64)
-	if err != nil {
-		return false // beyond the largest double
-	}
-	return splitDecimal(literal) == splitDecimal(strconv.FormatFloat(f, 'e', -1, 64))
-}
-
-// SameNumber reports whether two JSON number literals have the same decimal value,
-// however they are written.
-func SameNumber(a, b string) bool { return splitDecimal(a) == splitDecimal(b) }
 
 // CheckNumbers reports the numbers in v that RFC 8785 cannot write down exactly.
 func CheckNumbers(v *Value, ps *Problems) {
 	switch v.Kind {
 	case Number:
-		if !SafeNumber(v.Text) {
+		if !canon.SafeNumber(v.Text) {
 			ps.Add(CodeNumberUnsafe, v.At, "", "%s cannot be kept exactly as a number; write it as a string", Brief(v.Text))
 		}
 	case List:
@@ -38,36 +24,6 @@ func CheckNumbers(v *Value, ps *Problems) {
 			CheckNumbers(m.Value, ps)
 		}
 	}
-}
-
-// decimal is ±0.digits × 10^exponent, digits without zeros at either end, so
-// that equal values are equal structs. Comparing such texts is exact and, other
-// than big numbers, costs nothing for exponents that are meant to hurt.
-type decimal struct {
-	negative bool
-	digits   string
-	exponent int64
-}
-
-func splitDecimal(s string) decimal {
-	var d decimal
-	s, d.negative = strings.CutPrefix(s, "-")
-	mantissa := s
-	if i := strings.IndexAny(s, "eE"); i >= 0 {
-		mantissa = s[:i]
-		// An exponent too large to parse saturates; such a literal is out of range,
-		// or zero, whatever its exact value.
-		d.exponent, _ = strconv.ParseInt(strings.TrimPrefix(s[i+1:], "+"), 10, 64)
-	}
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := strings.TrimLeft(whole+fraction, "0")
-	if digits == "" {
-		return decimal{} // zero has no sign and no exponent
-	}
-	leading := len(whole) + len(fraction) - len(digits)
-	d.exponent += int64(len(whole) - leading)
-	d.digits = strings.TrimRight(digits, "0")
-	return d
 }
 
 // The scalars of the YAML 1.2 core schema. What matches none is a string: yes,

@@ -1,6 +1,9 @@
 package document
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 // Kind is the JSON type of a value.
 type Kind uint8
@@ -43,12 +46,35 @@ type Position struct{ Line, Column int }
 
 // Get is the member with that key, or nil.
 func (v *Value) Get(key string) *Value {
+	if m := v.Member(key); m != nil {
+		return m.Value
+	}
+	return nil
+}
+
+// Member is the member with that key and where it stands, or nil.
+func (v *Value) Member(key string) *Member {
 	for i := range v.Members {
 		if v.Members[i].Key == key {
-			return v.Members[i].Value
+			return &v.Members[i]
 		}
 	}
 	return nil
+}
+
+// Find follows keys, and indices of lists, from v; nil: nothing stands there.
+func (v *Value) Find(keys ...string) *Value {
+	for _, key := range keys {
+		if v == nil {
+			return nil
+		}
+		if i, err := strconv.Atoi(key); err == nil && v.Kind == List && i >= 0 && i < len(v.Items) {
+			v = v.Items[i]
+			continue
+		}
+		v = v.Get(key)
+	}
+	return v
 }
 
 // AppendJSON writes v with its members in document order.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gowebpki/jcs"
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 const (
@@ -104,7 +104,7 @@ func gateJSON(g Gate) []byte {
 		asked.Subject = nil
 	}
 	body := []byte(JSON(asked))
-	if canonical, err := jcs.Transform(body); err == nil {
+	if canonical, err := canon.Form(body); err == nil {
 		body = canonical
 	}
 	return body

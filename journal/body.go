@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // Principals: who signs, and whom a kind of envelope belongs to.
@@ -101,7 +103,7 @@ func CheckBody(kind string, body []byte) error {
 	if !ok {
 		return fmt.Errorf("%w: %q is no kind of envelope", ErrUnknownKind, kind)
 	}
-	if err := checkJSON(body); err != nil {
+	if err := canon.Check(body); err != nil {
 		return fmt.Errorf("%w: %s: %v", ErrBody, kind, err)
 	}
 	if err := checkObject("", body, s.fields); err != nil {
@@ -136,7 +138,7 @@ func checkObject(at string, b []byte, fields []field) error {
 		if i < 0 {
 			return fmt.Errorf("unknown field %s", where)
 		}
-		if err := checkField(where, b[m.start:m.end], fields[i]); err != nil {
+		if err := checkField(where, b[m.Start:m.End], fields[i]); err != nil {
 			return err
 		}
 	}
@@ -164,7 +166,7 @@ func checkField(where string, v []byte, f field) error {
 		return fmt.Errorf("field %s is not a list", where)
 	}
 	n := 0
-	for e := range elements(v) {
+	for e := range canon.Elements(v) {
 		if err := checkObject(fmt.Sprintf("%s[%d]", where, n), e, f.fields); err != nil {
 			return err
 		}
@@ -217,7 +219,7 @@ func stringValue(v []byte) (string, bool) {
 	if len(v) < 2 || v[0] != '"' {
 		return "", false
 	}
-	return unquote(v), true
+	return canon.Unquote(v), true
 }
 
 func isName(s string) bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // corpusCase is an entry of corpus/index.json; corpus/README.md says what its
@@ -208,7 +211,10 @@ func (c *corpusCase) examine(t testing.TB) []Fault {
 		}
 		return faults
 	case "writer":
-		err := SafeNumbers([]byte(c.Body))
+		_, err := canon.Exact([]byte(c.Body))
+		if unsafe := new(canon.UnsafeNumber); errors.As(err, &unsafe) {
+			err = ErrNumberUnsafe
+		}
 		if c.Value > 0 {
 			_, err = Detach("effect.finished", false, []byte(`{"value":`+text(c.Value)+`}`), newLibrary().put)
 		}

@@ -22,7 +22,7 @@ type draft struct {
 func readDraft(body []byte) draft {
 	var d draft
 	for name, m := range members(body) {
-		switch v := body[m.start:m.end]; name {
+		switch v := body[m.Start:m.End]; name {
 		case "keys":
 			d.user, d.executor = readKeys(v)
 		case "fork_of":
@@ -34,7 +34,7 @@ func readDraft(body []byte) draft {
 
 func readKeys(b []byte) (user, executor PublicKey) {
 	for name, m := range members(b) {
-		s, _ := stringValue(b[m.start:m.end])
+		s, _ := stringValue(b[m.Start:m.End])
 		key, err := ParsePublicKey(s)
 		if err != nil {
 			continue
@@ -59,7 +59,7 @@ func readFork(b []byte) *Fork {
 	}
 	var f Fork
 	for name, m := range members(b) {
-		v := b[m.start:m.end]
+		v := b[m.Start:m.End]
 		s, _ := stringValue(v)
 		switch name {
 		case "run":

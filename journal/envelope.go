@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // An envelope's bytes end in ,"sig":"<88 characters>","v":1}. So what was signed
@@ -29,7 +31,7 @@ func (k *PrivateKey) Seal(r Record) ([]byte, error) {
 	if !IsEnvelope(r.Kind) {
 		return nil, fmt.Errorf("%w: %q is no kind of envelope", ErrUnknownKind, r.Kind)
 	}
-	body, err := Canonical(r.Body)
+	body, err := canon.Form(r.Body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %v", ErrBody, r.Kind, err)
 	}
@@ -111,7 +113,7 @@ func (r *Record) checkPrincipal() error {
 func (r *Record) onBehalfOf() (who string) {
 	for name, m := range members(r.Body) {
 		if name == "on_behalf_of" {
-			who, _ = stringValue(r.Body[m.start:m.end])
+			who, _ = stringValue(r.Body[m.Start:m.End])
 		}
 	}
 	return who

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // bodyOf gives each kind a body with every field it may have, but on_behalf_of.
@@ -183,7 +185,7 @@ func TestSealRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if whole, err := Canonical(sealed); err != nil || !bytes.Equal(whole, sealed) {
+		if whole, err := canon.Form(sealed); err != nil || !bytes.Equal(whole, sealed) {
 			t.Fatalf("not in canonical form: %v\n%s\n%s", err, sealed, whole)
 		}
 		got, err := Parse(sealed)
@@ -191,7 +193,7 @@ func TestSealRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		want.Key, want.Sig = key.Public().ID().String(), got.Sig
-		if want.Body, err = Canonical(body); err != nil {
+		if want.Body, err = canon.Form(body); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -223,7 +225,7 @@ func TestSignedBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		delete(whole, "sig")
-		want, err := Canonical(encode(t, whole))
+		want, err := canon.Form(encode(t, whole))
 		if err != nil {
 			t.Fatal(err)
 		}

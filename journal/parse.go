@@ -3,9 +3,12 @@ package journal
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // maxInt is the largest whole number that every JSON reader keeps exactly.
@@ -57,8 +60,8 @@ func Parse(b []byte) (Record, error) {
 	if bytes.IndexByte(b, '\n') >= 0 {
 		return Record{}, malformed("it holds a line feed")
 	}
-	p := parser{scanner: scanner{b: b}}
-	if err := p.readRecord(); err != nil {
+	var p parser
+	if err := p.readRecord(b); err != nil {
 		return Record{}, err
 	}
 	return p.rec, p.complete()
@@ -69,71 +72,47 @@ func malformed(format string, args ...any) error {
 }
 
 type parser struct {
-	scanner
 	rec       Record
 	seen      int // members met, as a bit set
 	versionOK bool
 }
 
-func (p *parser) readRecord() error {
-	if len(p.b) == 0 || p.b[0] != '{' {
+func (p *parser) readRecord(b []byte) error {
+	if len(b) == 0 || b[0] != '{' {
 		return malformed("it is not an object")
 	}
-	if string(p.b) == "{}" {
+	if string(b) == "{}" {
 		return nil // one object, with everything missing
 	}
-	last, i := -1, 1
-	for {
-		which, end, err := p.readMember(i, last+1)
-		if err != nil {
-			return err
+	for last, i := -1, 1; ; i++ {
+		name, rest, _ := bytes.Cut(b[min(i+1, len(b)):], []byte{'"'})
+		start := len(b) - len(rest) + 1
+		if b[min(i, len(b)-1)] != '"' || len(rest) < 2 || rest[0] != ':' || rest[1] <= ' ' {
+			return malformed("no member of a record stands at byte %d", i)
 		}
-		if which <= last {
+		which := slices.Index(memberNames[:], string(name))
+		switch {
+		case which < 0:
+			return malformed("member %.40q is unknown", name)
+		case which <= last:
 			return malformed("member %s is out of order", memberNames[which])
 		}
-		last = which
+		size, err := canon.End(b[start:])
+		if err != nil {
+			return malformed("%s: %v", memberNames[which], err)
+		}
+		last, i = which, start+size
+		p.seen |= 1 << which
+		if err := p.set(which, b[start:i]); err != nil {
+			return err
+		}
 		switch {
-		case end == len(p.b)-1 && p.b[end] == '}':
+		case i == len(b)-1 && b[i] == '}':
 			return nil
-		case end < len(p.b) && p.b[end] == ',':
-			i = end + 1
-		default:
-			return malformed("no valid JSON at byte %d", end)
+		case i == len(b) || b[i] != ',':
+			return malformed("no valid JSON at byte %d", i)
 		}
 	}
-}
-
-// readMember reads the member at i into the record. next is the first that may
-// stand there.
-func (p *parser) readMember(i, next int) (which, end int, err error) {
-	which, start, err := p.readName(i, next)
-	if err != nil {
-		return 0, 0, err
-	}
-	if end, err = p.value(start); err != nil {
-		return 0, 0, malformed("%v", err)
-	}
-	p.seen |= 1 << which
-	return which, end, p.set(which, p.b[start:end])
-}
-
-// readName reads a member's name and colon at i.
-func (p *parser) readName(i, next int) (which, start int, err error) {
-	end, err := p.str(i)
-	if err != nil {
-		return 0, 0, malformed("%v", err)
-	}
-	if end >= len(p.b) || p.b[end] != ':' {
-		return 0, 0, malformed("no valid JSON at byte %d", end)
-	}
-	name := p.b[i+1 : end-1]
-	for n := range memberNames { // from the one that is due: then it is soon found
-		which := (next + n) % len(memberNames)
-		if string(name) == memberNames[which] {
-			return which, end + 1, nil
-		}
-	}
-	return 0, 0, malformed("member %.40q is unknown", name)
 }
 
 func (p *parser) set(which int, v []byte) (err error) {
@@ -169,8 +148,8 @@ func (p *parser) setText(which int, v []byte) error {
 	if v[0] != '"' {
 		return malformed("%s is not a string", memberNames[which])
 	}
-	s, ok := canonicalString(v)
-	if !ok {
+	s := canon.Unquote(v)
+	if len(s) != len(v)-2 && !bytes.Equal(canon.AppendString(nil, s), v) {
 		return malformed("%s is not in its canonical spelling", memberNames[which])
 	}
 	r := &p.rec
@@ -223,8 +202,10 @@ func (p *parser) complete() error {
 // reference in a payload's place is one. Without a kind nothing is asked.
 func (p *parser) checkForm() error {
 	if r := &p.rec; p.seen&(1<<mKind) != 0 && p.seen&(1<<mBody) != 0 {
-		if IsEnvelope(r.Kind) && !isCanonicalForm(r.Body) {
-			return malformed("the body of an envelope is not in RFC 8785 form")
+		if IsEnvelope(r.Kind) {
+			if form, err := canon.Form(r.Body); err != nil || !bytes.Equal(form, r.Body) {
+				return malformed("the body of an envelope is not in RFC 8785 form")
+			}
 		}
 		return checkReferences(r.Kind, r.Note, r.Body)
 	}

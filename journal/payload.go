@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // Limits of payloads: the members of a body that may be large.
@@ -55,7 +58,7 @@ func Detach(kind string, note bool, body []byte, put func([]byte) (Hash, error))
 	if len(body) <= MaxInline && !maySpellBlob(body) {
 		return body, nil
 	}
-	if err := checkJSON(body); err != nil {
+	if err := canon.Check(body); err != nil {
 		return nil, fmt.Errorf("%w: body of %s: %v", ErrMalformed, kind, err)
 	}
 	return rewrite(kind, note, body, func(v []byte) ([]byte, error) {
@@ -95,7 +98,7 @@ func checkReferences(kind string, note bool, body []byte) error {
 		return nil
 	}
 	for v := range payloads(kind, note, body) {
-		payload := body[v.start:v.end]
+		payload := body[v.Start:v.End]
 		if _, ok := parseReference(payload); !ok && hasBlobMember(payload) {
 			return malformed("a payload has a member $blob and is no reference to a blob: %.100s", payload)
 		}
@@ -143,12 +146,12 @@ func references(kind string, note bool, body []byte) ([]reference, error) {
 	if !named && !bytes.Contains(body, []byte(refStart)) {
 		return nil, nil
 	}
-	if err := checkJSON(body); err != nil {
+	if err := canon.Check(body); err != nil {
 		return nil, fmt.Errorf("%w: body of %s: %v", ErrMalformed, kind, err)
 	}
 	var refs []reference
 	for v := range payloads(kind, note, body) {
-		if ref, ok := parseReference(body[v.start:v.end]); ok {
+		if ref, ok := parseReference(body[v.Start:v.End]); ok {
 			refs = append(refs, ref)
 		}
 	}
@@ -183,16 +186,16 @@ func documents(kind string, body []byte) (refs []reference, err error) {
 	}
 	continued := kind == "run.continued"
 	for name, m := range members(body) {
-		v := body[m.start:m.end]
+		v := body[m.Start:m.End]
 		switch {
 		case !continued && (name == "program_digest" || name == "skill_digest"), IsEnvelope(kind) && name == "outputs_digest":
 			add(name, v)
 		case !continued && name == "frozen":
 			for document, d := range members(v) {
-				add("frozen."+document, v[d.start:d.end])
+				add("frozen."+document, v[d.Start:d.End])
 			}
 		case continued && name == "keep":
-			for d := range elements(v) {
+			for d := range canon.Elements(v) {
 				add(name, d)
 			}
 		}
@@ -201,14 +204,11 @@ func documents(kind string, body []byte) (refs []reference, err error) {
 }
 
 // payloads yields the extent of every payload in body, which is valid JSON.
-func payloads(kind string, note bool, body []byte) func(yield func(member) bool) {
-	return func(yield func(member) bool) {
+func payloads(kind string, note bool, body []byte) func(yield func(canon.Member) bool) {
+	return func(yield func(canon.Member) bool) {
 		if note {
-			s := scanner{b: body}
-			start := s.space(0)
-			if end, err := s.value(start); err == nil {
-				yield(member{start: start, end: end})
-			}
+			end := len(bytes.TrimRight(body, " \t\r\n"))
+			yield(canon.Member{Start: len(body) - len(bytes.TrimLeft(body, " \t\r\n")), End: end})
 			return
 		}
 		envelope := IsEnvelope(kind)
@@ -232,9 +232,9 @@ func payloads(kind string, note bool, body []byte) func(yield func(member) bool)
 }
 
 // details yields the detail of the error that stands at m.
-func details(body []byte, m member, yield func(member) bool) bool {
-	for name, d := range members(body[m.start:m.end]) {
-		if name == "detail" && !yield(member{start: m.start + d.start, end: m.start + d.end}) {
+func details(body []byte, m canon.Member, yield func(canon.Member) bool) bool {
+	for name, d := range members(body[m.Start:m.End]) {
+		if name == "detail" && !yield(canon.Member{Start: m.Start + d.Start, End: m.Start + d.End}) {
 			return false
 		}
 	}
@@ -246,13 +246,13 @@ func rewrite(kind string, note bool, body []byte, replace func([]byte) ([]byte, 
 	var out []byte
 	done := 0
 	for v := range payloads(kind, note, body) {
-		other, err := replace(body[v.start:v.end])
+		other, err := replace(body[v.Start:v.End])
 		if err != nil {
 			return nil, err
 		}
 		if other != nil {
-			out = append(append(out, body[done:v.start]...), other...)
-			done = v.end
+			out = append(append(out, body[done:v.Start]...), other...)
+			done = v.End
 		}
 	}
 	if done == 0 {
@@ -265,6 +265,18 @@ func rewrite(kind string, note bool, body []byte, replace func([]byte) ([]byte, 
 // bytes no member can be named $blob, however its name is escaped.
 func maySpellBlob(body []byte) bool {
 	return bytes.Contains(body, []byte(`$blob`)) || bytes.Contains(body, []byte(`\u00`))
+}
+
+// members yields the name and the place of each member of the object that b is; of
+// anything else, nothing. b must be valid JSON.
+func members(b []byte) iter.Seq2[string, canon.Member] {
+	return func(yield func(string, canon.Member) bool) {
+		for m, err := range canon.Members(b) {
+			if err != nil || !yield(m.Name, m) {
+				return
+			}
+		}
+	}
 }
 
 func hasBlobMember(v []byte) bool {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strconv"
 	"time"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // Record is one record of a run's journal, taken apart. Its bytes are what
@@ -37,7 +39,7 @@ const timeLayout = "2006-01-02T15:04:05.000000000Z"
 // ValidBody reports whether b can be the body of a record: one JSON value, without
 // a line feed.
 func ValidBody(b []byte) bool {
-	return bytes.IndexByte(b, '\n') < 0 && checkJSON(b) == nil
+	return bytes.IndexByte(b, '\n') < 0 && canon.Check(b) == nil
 }
 
 // AppendTo appends the bytes of a plain record. The body stands as it is given;
@@ -74,7 +76,7 @@ func (r *Record) appendBody(dst []byte) []byte {
 }
 
 func appendText(dst []byte, name, s string) []byte {
-	return appendString(append(dst, name...), s)
+	return canon.AppendString(append(dst, name...), s)
 }
 
 func appendInt(dst []byte, name string, n int64) []byte {

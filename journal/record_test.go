@@ -168,28 +168,3 @@ func respell(r Record) []byte {
 	out = appendText(out[:len(out)-len(recordEnd)], `,"sig":`, r.Sig)
 	return append(out, recordEnd...)
 }
-
-// FuzzScan compares our eye for JSON with the standard library's.
-func FuzzScan(f *testing.F) {
-	for _, s := range []string{`{"a":[1,-0.5e+3,"x\u00e9\n",true,false,null]}`, `01`, `[1,]`, `{"a"}`, `"\x"`, " [ ] ", `-`, `1e`, `nul`, "\"\t\""} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		s := scanner{b: in}
-		if ours, theirs := s.document() == nil, json.Valid(in); ours != theirs {
-			t.Fatalf("%q: ours %v, encoding/json %v", in, ours, theirs)
-		}
-	})
-}
-
-func TestDepthIsBounded(t *testing.T) {
-	nested := func(n int) []byte {
-		return append(bytes.Repeat([]byte("["), n), bytes.Repeat([]byte("]"), n)...)
-	}
-	if err := checkJSON(nested(maxDepth)); err != nil {
-		t.Error(err)
-	}
-	if err := checkJSON(nested(maxDepth + 1)); err == nil {
-		t.Error("deeper nesting was accepted")
-	}
-}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 func signRaw(key *PrivateKey, signed []byte) []byte { return ed25519.Sign(key.key, signed) }
@@ -422,7 +424,7 @@ func TestSecondDraftPublishesNothing(t *testing.T) {
 	b.begin(l, "")
 	stranger := testKey(t, 9)
 	rec := b.envelope("intent.draft", Executor, strings.ReplaceAll(b.draftBody(l, ""), b.executor.Public().String(), stranger.Public().String()))
-	canonical, err := Canonical(rec.Body)
+	canonical, err := canon.Form(rec.Body)
 	if err != nil {
 		t.Fatal(err)
 	}

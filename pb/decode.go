@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // FromJSON reads the JSON form of a message into m, which it clears first: the
@@ -27,10 +29,9 @@ import (
 // [CheckJSON] refuses is a [*FieldError], and m is then empty.
 func FromJSON(raw []byte, m proto.Message) error {
 	proto.Reset(m)
-	r := reader{rest: raw}
-	err := r.message(m.ProtoReflect())
+	err := checkJSON(raw, nil, canon.MaxDepth)
 	if err == nil {
-		err = r.end()
+		err = new(reader).message(raw, m.ProtoReflect())
 	}
 	if err != nil {
 		proto.Reset(m)
@@ -38,48 +39,85 @@ func FromJSON(raw []byte, m proto.Message) error {
 	return err
 }
 
-func (r *reader) message(m protoreflect.Message) error {
-	if err := r.expect('{', "it is not an object"); err != nil {
-		return err
+// MaxDepth is how many lists and objects of one JSON value may stand in each other.
+const MaxDepth = 64
+
+// CheckJSON reports whether raw is one JSON value that every reader takes for the
+// same, as [canon.Decode] does, and at most [MaxDepth] deep. A fault is a
+// [*FieldError].
+func CheckJSON(raw []byte) error { return checkJSON(raw, nil, MaxDepth) }
+
+func checkJSON(raw []byte, at trail, depth int) error {
+	_, err := canon.Decode(raw, depth)
+	if fault := (*canon.Fault)(nil); errors.As(err, &fault) {
+		return trail(slices.Concat(at, trail(fault.Path))).fault(fault.Reason)
 	}
-	return r.members(func(name string) error {
+	return err
+}
+
+// reader puts JSON that was checked into messages.
+type reader struct{ trail }
+
+func (r *reader) message(raw []byte, m protoreflect.Message) error {
+	return r.members(raw, func(name string, raw []byte) error {
 		fd := fieldOf(m.Descriptor(), name)
 		if fd == nil {
-			return r.schema(m.Descriptor(), name)
+			return r.schema(m.Descriptor(), name, raw)
 		}
 		if o := fd.ContainingOneof(); o != nil && m.WhichOneof(o) != nil {
 			return r.fault("only one of its kind may be given, and " + string(m.WhichOneof(o).Name()) + " is")
 		}
-		return r.field(m, fd)
+		return r.field(raw, m, fd)
 	})
 }
 
+// members reads an object: each is given a name and a value.
+func (r *reader) members(raw []byte, each func(name string, raw []byte) error) error {
+	if first(raw) != '{' {
+		return r.fault("it is not an object")
+	}
+	for m := range canon.Members(raw) {
+		r.member(m.Name)
+		if err := each(m.Name, raw[m.Start:m.End]); err != nil {
+			return err
+		}
+		r.back()
+	}
+	return nil
+}
+
+// first is the byte that a value begins with.
+func first(raw []byte) byte { return bytes.TrimLeft(raw, " \t\r\n")[0] }
+
 // schema reads the version of an Envelope's stored form, the one member that no field
 // is for.
-func (r *reader) schema(md protoreflect.MessageDescriptor, name string) error {
+func (r *reader) schema(md protoreflect.MessageDescriptor, name string, version []byte) error {
 	if name != "schema" || md.FullName() != "tipstaff.core.v1.Envelope" {
 		return r.fault("there is no such member")
 	}
-	switch version, err := r.verbatim(); {
-	case err != nil:
-		return err
-	case string(version) != "1":
+	if string(version) != "1" {
 		return r.fault(fmt.Sprintf("the Envelope was stored in form %.20s; this version reads 1", version))
 	}
 	return nil
 }
 
-func (r *reader) field(m protoreflect.Message, fd protoreflect.FieldDescriptor) error {
-	if knowsNull(fd) && r.word("null") {
-		return nil
-	}
+func (r *reader) field(raw []byte, m protoreflect.Message, fd protoreflect.FieldDescriptor) error {
 	switch {
+	case knowsNull(fd) && string(raw) == "null":
+		return nil
 	case fd.IsList():
-		return r.list(fd, m.Mutable(fd).List())
+		return r.list(raw, fd, m.Mutable(fd).List())
 	case fd.IsMap():
-		return r.object(fd, m.Mutable(fd).Map())
+		entries := m.Mutable(fd).Map()
+		return r.members(raw, func(name string, raw []byte) error {
+			v, err := r.value(raw, fd.MapValue(), entries.NewValue())
+			if err == nil {
+				entries.Set(protoreflect.ValueOfString(name).MapKey(), v)
+			}
+			return err
+		})
 	}
-	v, err := r.value(fd, m.NewField(fd))
+	v, err := r.value(raw, fd, m.NewField(fd))
 	if err == nil {
 		m.Set(fd, v)
 	}
@@ -95,83 +133,45 @@ func knowsNull(fd protoreflect.FieldDescriptor) bool {
 	return fd.IsList() || fd.IsMap() || fd.HasPresence()
 }
 
-func (r *reader) list(fd protoreflect.FieldDescriptor, list protoreflect.List) error {
-	if err := r.expect('[', "it is not a list"); err != nil {
-		return err
+func (r *reader) list(raw []byte, fd protoreflect.FieldDescriptor, list protoreflect.List) error {
+	if first(raw) != '[' {
+		return r.fault("it is not a list")
 	}
-	return r.elements(func() error {
-		v, err := r.value(fd, list.NewElement())
-		if err == nil {
-			list.Append(v)
+	for raw := range canon.Elements(raw) {
+		r.element(list.Len())
+		v, err := r.value(raw, fd, list.NewElement())
+		if err != nil {
+			return err
 		}
-		return err
-	})
-}
-
-func (r *reader) object(fd protoreflect.FieldDescriptor, entries protoreflect.Map) error {
-	if err := r.expect('{', "it is not an object"); err != nil {
-		return err
+		list.Append(v)
+		r.back()
 	}
-	return r.members(func(name string) error {
-		v, err := r.value(fd.MapValue(), entries.NewValue())
-		if err == nil {
-			entries.Set(protoreflect.ValueOfString(name).MapKey(), v)
-		}
-		return err
-	})
-}
-
-// expect looks at the beginning of a value. A value that begins in another way is
-// read first: whether it is JSON at all comes before what it should be.
-func (r *reader) expect(mark byte, otherwise string) error {
-	if r.peek() == mark {
-		return nil
-	}
-	if err := r.skip(0); err != nil {
-		return err
-	}
-	return r.fault(otherwise)
+	return nil
 }
 
 // value reads one value. A message goes into the given one.
-func (r *reader) value(fd protoreflect.FieldDescriptor, into protoreflect.Value) (v protoreflect.Value, err error) {
+func (r *reader) value(raw []byte, fd protoreflect.FieldDescriptor, into protoreflect.Value) (v protoreflect.Value, err error) {
 	switch {
 	case isJSON(fd):
-		raw, err := r.verbatim()
-		return protoreflect.ValueOfBytes(raw), err
+		return protoreflect.ValueOfBytes(bytes.Clone(raw)), checkJSON(raw, r.trail, MaxDepth)
 	case isTime(fd):
-		return into, r.time(into.Message())
+		return into, r.time(raw, into.Message())
 	case fd.Kind() == protoreflect.MessageKind:
-		return into, r.message(into.Message())
+		return into, r.message(raw, into.Message())
 	}
-	switch c := r.peek(); {
+	switch c := raw[0]; {
 	case c == '"':
-		return r.fromText(fd)
+		return r.fromText(canon.Unquote(raw), fd)
 	case c == '-' || '0' <= c && c <= '9':
-		return r.fromNumber(fd)
-	case fd.Kind() == protoreflect.BoolKind && r.word("true"):
-		return protoreflect.ValueOfBool(true), nil
-	case fd.Kind() == protoreflect.BoolKind && r.word("false"):
-		return protoreflect.ValueOfBool(false), nil
+		return r.fromNumber(string(raw), fd)
+	case fd.Kind() == protoreflect.BoolKind && (c == 't' || c == 'f'):
+		return protoreflect.ValueOfBool(c == 't'), nil
 	}
-	return v, r.misfit(fd)
+	return v, r.fault(belongs(fd))
 }
 
-// verbatim is the text of the next value.
-func (r *reader) verbatim() ([]byte, error) {
-	r.peek()
-	start := r.rest
-	if err := r.skip(0); err != nil {
-		return nil, err
-	}
-	return bytes.Clone(start[:len(start)-len(r.rest)]), nil
-}
-
-func (r *reader) fromText(fd protoreflect.FieldDescriptor) (v protoreflect.Value, err error) {
-	s, err := r.text()
+func (r *reader) fromText(s string, fd protoreflect.FieldDescriptor) (v protoreflect.Value, err error) {
 	switch {
-	case err != nil:
-		return v, err
 	case fd.Kind() == protoreflect.StringKind:
 		return protoreflect.ValueOfString(s), checkWord(fd, s, r.trail)
 	case fd.Kind() == protoreflect.BytesKind:
@@ -192,11 +192,7 @@ func (r *reader) fromText(fd protoreflect.FieldDescriptor) (v protoreflect.Value
 	return v, r.fault(belongs(fd))
 }
 
-func (r *reader) fromNumber(fd protoreflect.FieldDescriptor) (v protoreflect.Value, err error) {
-	literal, err := r.number()
-	if err != nil {
-		return v, err
-	}
+func (r *reader) fromNumber(literal string, fd protoreflect.FieldDescriptor) (v protoreflect.Value, err error) {
 	bits := map[protoreflect.Kind]int{protoreflect.Int32Kind: 32, protoreflect.Int64Kind: 64}[fd.Kind()]
 	if bits == 0 || isMoney(fd) {
 		return v, r.fault(belongs(fd))
@@ -213,22 +209,11 @@ func (r *reader) fromNumber(fd protoreflect.FieldDescriptor) (v protoreflect.Val
 	return protoreflect.ValueOfInt64(n), nil
 }
 
-// misfit is a value that cannot be that of the field, or none at all.
-func (r *reader) misfit(fd protoreflect.FieldDescriptor) error {
-	if err := r.skip(0); err != nil {
-		return err
+func (r *reader) time(raw []byte, m protoreflect.Message) error {
+	if raw[0] != '"' {
+		return r.fault("it is not a time in quotes")
 	}
-	return r.fault(belongs(fd))
-}
-
-func (r *reader) time(m protoreflect.Message) error {
-	if err := r.expect('"', "it is not a time in quotes"); err != nil {
-		return err
-	}
-	s, err := r.text()
-	if err != nil {
-		return err
-	}
+	s := canon.Unquote(raw)
 	var t time.Time
 	if err := t.UnmarshalText([]byte(s)); err != nil {
 		return r.fault(fmt.Sprintf("%.60q is not a time like 2006-01-02T15:04:05.999999999Z", s))

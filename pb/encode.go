@@ -197,7 +197,7 @@ func (w *writer) integer(fd protoreflect.FieldDescriptor, n int64) error {
 func (w *writer) bytes(fd protoreflect.FieldDescriptor, raw []byte) error {
 	if isJSON(fd) {
 		w.Write(raw)
-		return checkJSON(raw, w.trail)
+		return checkJSON(raw, w.trail, MaxDepth)
 	}
 	if !utf8.Valid(raw) {
 		return w.fault("the text is not valid UTF-8")

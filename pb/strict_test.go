@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
@@ -50,19 +50,19 @@ func TestCheckJSONRefuses(t *testing.T) {
 		{`{}x`, "", "after the JSON value"},
 		{`{"a":[NaN]}`, "a[0]", "no valid JSON"},
 		{`{"a":[1,-Infinity]}`, "a[1]", "no valid JSON"},
-		{`[01]`, "", "no valid JSON"},
+		{`[01]`, "[1]", "no valid JSON"},
 		{`[1,]`, "[1]", "no valid JSON"},
 		{`{"a":1,}`, "", "no valid JSON"},
 		{`{1:1}`, "", "no valid JSON"},
-		{`[1 2]`, "", "no valid JSON"},
+		{`[1 2]`, "[1]", "no valid JSON"},
 		{`{"a" 1}`, "a", "no valid JSON"},
 		{`{"a":1 "b":2}`, "", "no valid JSON"},
 		{`["abc`, "[0]", "too early"},
 		{`["abc\`, "[0]", "too early"},
-		{`["\x"]`, "[0]", `'x' is out of place`},
+		{`["\x"]`, "[0]", `'\\' is out of place`},
 		{`["\u12g4"]`, "[0]", "no valid JSON"},
 		{`["\u+123"]`, "[0]", "no valid JSON"},
-		{`["\u12`, "[0]", "no valid JSON"},
+		{`["\u12`, "[0]", "too early"},
 		{"[\"two\nlines\"]", "[0]", "no valid JSON"},
 		{`[-]`, "[0]", "no valid JSON"},
 		{`[1.]`, "[0]", "no valid JSON"},
@@ -72,10 +72,10 @@ func TestCheckJSONRefuses(t *testing.T) {
 		{`{"a":1,"\u0061":2}`, "a", "twice"},
 		{`{"two words":["` + "\xff" + `"]}`, `["two words"][0]`, "UTF-8"},
 		{`{"a":{"` + "\xed\xa0\x80" + `":1}}`, "a", "UTF-8"},
-		{`["\ud83d"]`, "[0]", `half a character, \ud83d`},
-		{`["\ude00\ud83d"]`, "[0]", `half a character, \ude00`},
-		{`["\\\ud83d\\ude00"]`, "[0]", `half a character, \ud83d`},
-		{`{"a":{"\ud83dx":1}}`, "a", "half a character"},
+		{`["\ud83d"]`, "[0]", `half a surrogate pair, \ud83d`},
+		{`["\ude00\ud83d"]`, "[0]", `half a surrogate pair, \ude00`},
+		{`["\\\ud83d\\ude00"]`, "[0]", `half a surrogate pair, \ud83d`},
+		{`{"a":{"\ud83dx":1}}`, "a", "half a surrogate pair"},
 		{nested(MaxDepth + 1), strings.Repeat("[0]", MaxDepth), "more than 64"},
 		{`{"a":` + nested(MaxDepth) + `}`, "a" + strings.Repeat("[0]", MaxDepth-1), "more than 64"},
 		{strings.Repeat("[", 1_000_000), strings.Repeat("[0]", MaxDepth), "more than 64"},
@@ -99,12 +99,12 @@ func FuzzCheckJSON(f *testing.F) {
 			t.Fatalf("took %q, which is no JSON", raw)
 		}
 		if err == nil {
-			if _, canonical := journal.Canonical(quiet(raw)); canonical != nil {
+			if _, canonical := canon.Form(quiet(raw)); canonical != nil {
 				t.Fatalf("took %q, which the journal refuses: %v", raw, canonical)
 			}
 			return
 		}
-		if _, canonical := journal.Canonical(raw); canonical == nil && !deep(raw) {
+		if _, canonical := canon.Form(raw); canonical == nil && !deep(raw) {
 			t.Fatalf("refused %q, which the journal takes: %v", raw, err)
 		}
 	})

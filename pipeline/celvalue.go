@@ -14,6 +14,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -48,7 +49,7 @@ func (n exact) ConvertToType(t ref.Type) ref.Val {
 // Equal implements ref.Val. What CEL's own types hold is never equal to it.
 func (n exact) Equal(other ref.Val) ref.Val {
 	o, ok := other.(exact)
-	return types.Bool(ok && document.SameNumber(string(n), string(o)))
+	return types.Bool(ok && canon.SameNumber(string(n), string(o)))
 }
 
 // Type implements ref.Val.

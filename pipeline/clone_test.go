@@ -204,12 +204,3 @@ func BenchmarkDataDigestOfATurn(b *testing.B) {
 		e.DataDigest()
 	}
 }
-
-func BenchmarkSizeOfATurn(b *testing.B) {
-	e := megabyte()
-	e.Size()
-	for i := 0; b.Loop(); i++ {
-		e.Outputs["stage0"] = map[string]any{"n": int64(i)}
-		e.Size()
-	}
-}

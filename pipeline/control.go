@@ -57,7 +57,7 @@ type members struct {
 
 func (m *members) fail(name, text string) {
 	if m.err == nil {
-		m.err = &ValueError{Path: m.path + "." + name, Text: text}
+		m.err = fmt.Errorf("%s.%s: %s", m.path, name, text)
 	}
 }
 

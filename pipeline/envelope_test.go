@@ -221,14 +221,11 @@ func TestTheDataDigestCoversDataAndNothingElse(t *testing.T) {
 func TestTheDataDigestSeesReplacedSlots(t *testing.T) {
 	e := NewEnvelope(mustCheck(t, loop), Input{})
 	seen := map[string]bool{e.DataDigest(): true}
-	for i := range 100 { // many more than the cache keeps
+	for i := range 100 { // many more than it keeps
 		e.Outputs["a"] = map[string]any{"n": int64(i)}
 		seen[e.DataDigest()] = true
 		if fresh := e.Clone().DataDigest(); !seen[fresh] {
 			t.Fatalf("turn %d: a fresh Envelope has another digest", i)
-		}
-		if e.Size() != len(EncodeEnvelope(e)) {
-			t.Fatalf("turn %d: size %d", i, e.Size())
 		}
 	}
 	if len(seen) != 101 {
@@ -261,9 +258,6 @@ func TestTheDataDigestFollowsItsSlots(t *testing.T) {
 			if rapid.Bool().Draw(t, "asked") {
 				if got, fresh := e.DataDigest(), e.Clone().DataDigest(); got != fresh {
 					t.Fatalf("%s, anew %s", got, fresh)
-				}
-				if got, want := e.Size(), len(EncodeEnvelope(e)); got != want {
-					t.Fatalf("its size is %d, want %d", got, want)
 				}
 			}
 		}

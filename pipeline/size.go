@@ -38,11 +38,11 @@ func (x *executor) fits(encoded json.RawMessage) bool {
 func (x *executor) dataSize() int {
 	e := x.env
 	size := len(e.RawInput) + len(EncodeValue(e.Metadata))
-	e.slots.look(e)
-	for _, slots := range [][]slot{e.slots.outputs, e.slots.prior} {
-		for _, s := range slots {
-			size += s.size
-		}
+	for key, object := range e.Outputs {
+		size += look(&e.slots.outputs, key, object).size
+	}
+	for key, object := range e.Prior {
+		size += look(&e.slots.prior, key, object).size
 	}
 	return size
 }

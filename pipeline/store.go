@@ -2,14 +2,17 @@ package pipeline
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // MaxEnvelope is how many bytes the stored form of an Envelope has at most.
@@ -27,7 +30,7 @@ type stored struct {
 // EncodeEnvelope is the stored form: every field, times with their nanoseconds, the
 // version of the schema, in the canonical encoding of values.
 func EncodeEnvelope(e *Envelope) []byte {
-	return appendField(nil, reflect.ValueOf(stored{schema, *e}))
+	return AppendValue(nil, asValue(reflect.ValueOf(stored{schema, *e})))
 }
 
 // Shown is an Envelope as surfaces give it: with where its run stands.
@@ -40,7 +43,7 @@ type Shown struct {
 
 // MarshalJSON keeps the types of values, as the stored form does.
 func (s Shown) MarshalJSON() ([]byte, error) {
-	return appendField(nil, reflect.ValueOf(placed{*s.Envelope, s.State, s.Condition, s.LastSeq})), nil
+	return AppendValue(nil, asValue(reflect.ValueOf(placed{*s.Envelope, s.State, s.Condition, s.LastSeq}))), nil
 }
 
 type placed struct {
@@ -88,181 +91,224 @@ func (e *Envelope) settle() (err error) {
 	if e.Outcome != e.TerminalReason.Outcome() {
 		return fmt.Errorf("outcome is %q, but terminal_reason %q", e.Outcome, e.TerminalReason)
 	}
-	if err := settleObject(&e.Metadata, "metadata"); err != nil {
-		return err
+	if e.Metadata, err = NormalizeObject(e.Metadata); err != nil {
+		return fmt.Errorf("metadata: %w", err)
 	}
 	for _, slots := range []map[string]map[string]any{e.Outputs, e.Prior} {
 		for _, key := range sortedKeys(slots) {
-			object := slots[key]
-			if err := settleObject(&object, key); err != nil {
-				return err
+			if slots[key], err = NormalizeObject(slots[key]); err != nil {
+				return fmt.Errorf("%s: %w", document.Brief(key), err)
 			}
-			slots[key] = object
 		}
 	}
 	for i := range e.Interrupts {
 		in := &e.Interrupts[i]
-		if err := settleObject(&in.Data, "interrupts"); err != nil {
-			return err
+		if in.Data, err = NormalizeObject(in.Data); err == nil && in.Response != nil {
+			in.Response.Data, err = Normalize(in.Response.Data)
 		}
-		if in.Response != nil {
-			if in.Response.Data, err = Normalize(in.Response.Data); err != nil {
-				return err
-			}
+		if err != nil {
+			return fmt.Errorf("interrupts: %w", err)
 		}
 	}
 	return nil
 }
 
-func settleObject(object *map[string]any, key string) error {
-	if *object == nil {
-		return nil
-	}
-	root := place{}
-	n, err := normalizeObject(*object, root.member(key), 0)
-	if err != nil {
-		return err
-	}
-	*object = n.(map[string]any)
-	return nil
-}
+// Size is how many bytes the stored form has.
+func (e *Envelope) Size() int { return len(EncodeEnvelope(e)) }
 
-// Size is how many bytes the stored form has. It costs, like [Envelope.DataDigest],
-// what has changed.
-func (e *Envelope) Size() int {
-	rest := *e
-	rest.Outputs, rest.Prior, rest.RawInput = nil, nil, ""
-	e.slots.look(e)
-	size := len(EncodeEnvelope(&rest)) + e.slots.input.size - len(`""`)
-	for _, all := range []struct {
-		there bool
-		slots []slot
-	}{{e.Outputs != nil, e.slots.outputs}, {e.Prior != nil, e.slots.prior}} {
-		if !all.there {
-			continue
-		}
-		size += len(`{}`) - len(`null`) + max(0, len(all.slots)-1) // and its commas
-		for _, s := range all.slots {
-			size += len(appendText(nil, s.key)) + len(`:`) + s.size
-		}
-	}
-	return size
-}
-
-// layout is the fields of a struct by their JSON names, sorted.
-type layout []field
-
-type field struct {
-	name     string
-	index    []int
-	optional bool // left out while it has no value
-}
-
-// layouts of everything in a stored Envelope.
-var layouts = layoutsOf(reflect.TypeFor[placed](), layoutsOf(reflect.TypeFor[stored](), map[reflect.Type]layout{}))
-
-func layoutsOf(t reflect.Type, known map[reflect.Type]layout) map[reflect.Type]layout {
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map:
-		return layoutsOf(t.Elem(), known)
-	case reflect.Struct:
-	default:
-		return known
-	}
-	if _, ok := known[t]; ok || t == reflect.TypeFor[time.Time]() {
-		return known
-	}
-	var l layout
-	for _, f := range reflect.VisibleFields(t) {
-		name, options, tagged := jsonName(f)
-		if !tagged || name == "-" {
-			continue
-		}
-		l = append(l, field{name, f.Index, options == "omitempty"})
-		layoutsOf(f.Type, known)
-	}
-	slices.SortFunc(l, func(a, b field) int { return strings.Compare(a.name, b.name) })
-	known[t] = l
-	return known
-}
-
-// appendField appends a field of an Envelope, whatever its type.
-func appendField(b []byte, v reflect.Value) []byte {
+// asValue is a part of an Envelope as a value: structs by the names in their tags, times
+// and amounts as texts.
+func asValue(v reflect.Value) any {
 	switch x := v.Interface().(type) {
 	case time.Time:
-		return append(x.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+		return x.UTC().Format(time.RFC3339Nano)
 	case tipstaff.USD:
-		return appendText(b, x.String())
+		return x.String()
 	case map[string]any:
-		if x == nil {
-			return append(b, "null"...)
-		}
-		return AppendValue(b, x)
+		return orNull(x)
 	}
 	switch v.Kind() {
 	case reflect.String:
-		return appendText(b, v.String())
+		return v.String()
 	case reflect.Int64:
-		return AppendValue(b, v.Int())
+		return v.Int()
 	case reflect.Bool:
-		return AppendValue(b, v.Bool())
+		return v.Bool()
 	case reflect.Pointer:
-		return appendField(b, v.Elem())
+		return asValue(v.Elem())
 	case reflect.Interface:
-		return AppendValue(b, v.Interface())
+		return v.Interface()
 	case reflect.Slice:
-		return appendList(b, v)
+		if v.IsNil() {
+			return nil
+		}
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = asValue(v.Index(i))
+		}
+		return list
 	case reflect.Map:
-		return appendMap(b, v)
+		if v.IsNil() {
+			return nil
+		}
+		object := make(map[string]any, v.Len())
+		for entries := v.MapRange(); entries.Next(); {
+			object[entries.Key().String()] = asValue(entries.Value())
+		}
+		return object
 	}
-	return appendStruct(b, v)
+	object := make(map[string]any, v.NumField())
+	addFields(object, v)
+	return object
 }
 
-func appendStruct(b []byte, v reflect.Value) []byte {
+// addFields adds the fields of a struct, and of those in it that have no name.
+func addFields(object map[string]any, v reflect.Value) {
+	for i := range v.NumField() {
+		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		switch part := v.Field(i); {
+		case v.Type().Field(i).Anonymous:
+			addFields(object, part)
+		case name == "", name == "-", options == "omitempty" && part.IsZero():
+		default:
+			object[name] = asValue(part)
+		}
+	}
+}
+
+func orNull(object map[string]any) any {
+	if object == nil {
+		return nil
+	}
+	return object
+}
+
+// Clone is a deep copy that shares nothing with e and keeps every type: whole
+// numbers and floats, nil and empty. It keeps the identity too; only forks get a
+// new one.
+func (e *Envelope) Clone() *Envelope {
+	if e == nil {
+		return nil
+	}
+	c := clone(reflect.ValueOf(e)).Interface().(*Envelope)
+	if e.at != nil {
+		c.at = new(*e.at)
+	}
+	if e.stop != nil {
+		c.stop = new(*e.stop)
+	}
+	c.slots = slotCache{} // it knows the slots of e, not these
+	return c
+}
+
+// clone copies whatever an Envelope holds. Fields that are not exported are shared.
+func clone(v reflect.Value) reflect.Value {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		if v.IsNil() {
+			return v
+		}
+	}
+	switch c := reflect.New(v.Type()).Elem(); v.Kind() {
+	case reflect.Pointer:
+		c.Set(reflect.New(v.Type().Elem()))
+		c.Elem().Set(clone(v.Elem()))
+		return c
+	case reflect.Interface:
+		return reflect.ValueOf(cloneValue(v.Interface()))
+	case reflect.Slice:
+		c.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+		for i := range v.Len() {
+			c.Index(i).Set(clone(v.Index(i)))
+		}
+		return c
+	case reflect.Map:
+		if object, ok := v.Interface().(map[string]any); ok {
+			return reflect.ValueOf(cloneObject(object))
+		}
+		c.Set(reflect.MakeMapWithSize(v.Type(), v.Len()))
+		for entries := v.MapRange(); entries.Next(); {
+			c.SetMapIndex(entries.Key(), clone(entries.Value()))
+		}
+		return c
+	case reflect.Struct:
+		c.Set(v)
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				c.Field(i).Set(clone(v.Field(i)))
+			}
+		}
+		return c
+	}
+	return v
+}
+
+// DataDigest names the data of a run: the groups input, state and progress without
+// times, identity, counters and records. Two runs that stand at the same place with
+// the same data have one digest, whatever it took them to come there.
+//
+// It is SHA-256 of the canonical encoding of a list of these fields, in which the raw
+// input and every slot of outputs and prior stand as digests of their own. Slots are
+// replaced, never changed in place, so their digests are remembered.
+func (e *Envelope) DataDigest() string {
+	of := func(v any) any { return asValue(reflect.ValueOf(v)) }
+	if c := &e.slots; c.input.digest == "" || c.raw != e.RawInput {
+		c.raw, c.input = e.RawInput, newSlot(nil, canon.AppendString(nil, e.RawInput))
+	}
+	b := AppendValue(nil, []any{e.slots.input.digest, of(e.Metadata), e.Pipeline, e.PipelineDigest, of(e.StageOrder), e.CurrentStage, e.Epoch,
+		of(e.Frontier), of(e.ActiveStages), of(e.CompletedStages), of(e.FailedStages), of(e.SkippedStages), of(e.Goals), e.CurrentStageNumber,
+		of(e.Rounds), of(e.Feedback), of(e.Waivers)})
+	b[len(b)-1] = ',' // for it goes on
+	b = append(appendDigests(b, &e.slots.outputs, e.Outputs), ',')
+	return digest(append(appendDigests(b, &e.slots.prior, e.Prior), ']'))
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// slotCache is what is known about the slots of an Envelope, by their keys, and about
+// its raw input.
+type slotCache struct {
+	outputs, prior map[string]slot
+	raw            string
+	input          slot
+}
+
+type slot struct {
+	of     map[string]any
+	digest string
+	size   int
+}
+
+func newSlot(of map[string]any, b []byte) slot { return slot{of, digest(b), len(b)} }
+
+// look looks at a slot, if that has not been done.
+func look(known *map[string]slot, key string, object map[string]any) slot {
+	if object == nil {
+		return slot{size: len("null")}
+	}
+	s, ok := (*known)[key]
+	if !ok || reflect.ValueOf(s.of).Pointer() != reflect.ValueOf(object).Pointer() {
+		if *known == nil {
+			*known = map[string]slot{}
+		}
+		s = newSlot(object, AppendValue(nil, object))
+		(*known)[key] = s
+	}
+	return s
+}
+
+// appendDigests appends slots by their digests.
+func appendDigests(b []byte, known *map[string]slot, slots map[string]map[string]any) []byte {
 	b = append(b, '{')
-	first := true
-	for _, f := range layouts[v.Type()] {
-		part := v.FieldByIndex(f.index)
-		if f.optional && part.IsZero() {
-			continue
-		}
-		if !first {
-			b = append(b, ',')
-		}
-		first = false
-		b = append(appendText(b, f.name), ':')
-		b = appendField(b, part)
-	}
-	return append(b, '}')
-}
-
-func appendList(b []byte, v reflect.Value) []byte {
-	if v.IsNil() {
-		return append(b, "null"...)
-	}
-	b = append(b, '[')
-	for i := range v.Len() {
+	for i, key := range sortedKeys(slots) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendField(b, v.Index(i))
-	}
-	return append(b, ']')
-}
-
-func appendMap(b []byte, v reflect.Value) []byte {
-	if v.IsNil() {
-		return append(b, "null"...)
-	}
-	keys := v.MapKeys()
-	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-	b = append(b, '{')
-	for i, key := range keys {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendText(b, key.String()), ':')
-		b = appendField(b, v.MapIndex(key))
+		b = append(canon.AppendString(b, key), ':')
+		b = canon.AppendString(b, look(known, key, slots[key]).digest)
 	}
 	return append(b, '}')
 }

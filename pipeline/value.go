@@ -1,149 +1,115 @@
 package pipeline
 
 import (
-	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
-	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/document"
 )
 
 // MaxDepth is how deep objects and lists may be nested in a value.
 const MaxDepth = 64
 
-// ValueError is why something cannot be a value, and where in it the offender
-// stands: outputs.plan.steps[2].
-type ValueError struct {
-	Path string // "": the whole
-	Text string
-}
-
-func (e *ValueError) Error() string {
-	if e.Path == "" {
-		return e.Text
-	}
-	return e.Path + ": " + e.Text
-}
-
-// Normalize is v in the types that values of an Envelope have: nil, bool, string,
-// int64, float64, json.Number for literals that these two cannot hold exactly,
-// []any and map[string]any. What is in these types is returned as it is, not
-// copied; other Go types are converted by the rules of encoding/json, except that
-// a float stays one though its value is whole. What cannot be converted is refused
-// with its path (a [*ValueError]), never dropped.
-func Normalize(v any) (any, error) {
-	return normalize(v, place{}, 0)
-}
-
-// NormalizeObject is Normalize for what must be an object; nil stays nil.
-func NormalizeObject(v any) (map[string]any, error) {
-	n, err := Normalize(v)
+// Decode reads one JSON value in the types that values of an Envelope have: nil,
+// bool, string, int64, float64, json.Number for literals that these two cannot hold
+// exactly, []any and map[string]any. What [canon.Decode] refuses is a
+// [*canon.Fault].
+func Decode(raw []byte) (any, error) {
+	v, err := canon.Decode(raw, MaxDepth)
 	if err != nil {
 		return nil, err
 	}
-	switch n := n.(type) {
-	case map[string]any:
-		return n, nil
-	case nil:
-		return nil, nil
+	return Normalize(v)
+}
+
+// DecodeObject is Decode for what must be an object.
+func DecodeObject(raw []byte) (map[string]any, error) {
+	v, err := Decode(raw)
+	if err != nil {
+		return nil, err
 	}
-	return nil, &ValueError{Text: fmt.Sprintf("an object belongs here, not %s", typeName(n))}
-}
-
-// place is where a value stands, written down only when somebody asks.
-type place struct {
-	above *place
-	key   string
-	index int // of an item; the key is then empty
-	item  bool
-}
-
-func (p *place) member(key string) place { return place{above: p, key: key} }
-func (p *place) at(i int) place          { return place{above: p, index: i, item: true} }
-
-func (p *place) String() string {
-	if p == nil || p.above == nil {
-		return ""
+	object, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("an object belongs here, not %s", typeName(v))
 	}
-	above := p.above.String()
-	switch {
-	case p.item:
-		return above + "[" + strconv.Itoa(p.index) + "]"
-	case above == "":
-		return document.Brief(p.key)
+	return object, nil
+}
+
+// Normalize is a copy of v in the types of values. It also takes an int, and numbers
+// that are literals still. Anything else is refused with its path (a [*canon.Fault]),
+// never dropped.
+func Normalize(v any) (any, error) {
+	n, fault := normalize(v, 0)
+	if fault != nil {
+		slices.Reverse(fault.Path)
+		return nil, fault
 	}
-	return above + "." + document.Brief(p.key)
+	return n, nil
 }
 
-func (p *place) refuse(format string, args ...any) error {
-	return &ValueError{Path: p.String(), Text: fmt.Sprintf(format, args...)}
+// NormalizeObject is Normalize for an object; nil stays nil.
+func NormalizeObject(object map[string]any) (map[string]any, error) {
+	n, err := Normalize(object)
+	object, _ = n.(map[string]any)
+	return object, err
 }
 
-// Texts of refusals that the door and the decoder share.
-const (
-	notUTF8 = "the string is not UTF-8"
-	tooDeep = "nested more than %d deep"
-	noJSON  = "%v is no number in JSON"
-	noType  = "a %s cannot be stored; use null, booleans, numbers, strings, lists and objects"
-)
-
-func normalize(v any, p place, depth int) (any, error) {
+// normalize normalises a value. The path of its fault leads from the offender to the
+// value.
+func normalize(v any, depth int) (any, *canon.Fault) {
 	switch v := v.(type) {
 	case nil, bool, int64:
 		return v, nil
+	case int:
+		return int64(v), nil
 	case string:
 		if !utf8.ValidString(v) {
-			return nil, p.refuse(notUTF8)
+			return nil, &canon.Fault{Reason: "the text is not valid UTF-8"}
 		}
 		return v, nil
 	case float64:
-		return finite(v, p)
-	case int:
-		return int64(v), nil
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, &canon.Fault{Reason: fmt.Sprintf("%v is no number in JSON", v)}
+		}
+		return v, nil
 	case json.Number:
-		return number(string(v), p)
+		return number(string(v))
 	case []any:
 		if v == nil {
 			return nil, nil
 		}
-		return normalizeList(v, p, depth)
+		return normalizeList(v, depth+1)
 	case map[string]any:
 		if v == nil {
 			return nil, nil
 		}
-		return normalizeObject(v, p, depth)
+		return normalizeObject(v, depth+1)
 	}
-	return convert(v, p, depth)
-}
-
-func finite(f float64, p place) (any, error) {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return nil, p.refuse(noJSON, f)
-	}
-	return f, nil
+	return nil, &canon.Fault{Reason: fmt.Sprintf("a %T cannot be stored; use null, booleans, numbers, strings, lists and objects", v)}
 }
 
 // number is a literal in the type that holds it exactly. A whole literal stays
 // whole however large it is, and one with a point or an exponent stays a float:
 // 1 and 1.0 are different.
-func number(literal string, p place) (any, error) {
+func number(literal string) (any, *canon.Fault) {
 	if !isNumber(literal) {
-		return nil, p.refuse("%q is no number in JSON", document.Brief(literal))
+		return nil, &canon.Fault{Reason: fmt.Sprintf("%q is no number in JSON", document.Brief(literal))}
 	}
 	if !strings.ContainsAny(literal, ".eE") {
 		if n, err := strconv.ParseInt(literal, 10, 64); err == nil {
 			return n, nil
 		}
-		return json.Number(literal), nil
-	}
-	if document.SafeNumber(literal) {
-		f, err := strconv.ParseFloat(literal, 64)
-		return f, err
+	} else if canon.SafeNumber(literal) {
+		if f, err := strconv.ParseFloat(literal, 64); err == nil {
+			return f, nil
+		}
 	}
 	return json.Number(literal), nil
 }
@@ -153,232 +119,182 @@ func isNumber(s string) bool {
 	return s != "" && (s[0] == '-' || s[0] >= '0' && s[0] <= '9') && json.Valid([]byte(s))
 }
 
-// normalizeList returns the list itself if nothing in it had to be converted.
-func normalizeList(list []any, p place, depth int) (any, error) {
-	if depth >= MaxDepth {
-		return nil, p.refuse(tooDeep, MaxDepth)
+func tooDeep() *canon.Fault {
+	return &canon.Fault{Reason: fmt.Sprintf("it is more than %d lists and objects deep", MaxDepth)}
+}
+
+func normalizeList(list []any, depth int) (any, *canon.Fault) {
+	if depth > MaxDepth {
+		return nil, tooDeep()
 	}
-	var changed []any
+	c := make([]any, len(list))
 	for i, item := range list {
-		n, err := normalize(item, p.at(i), depth+1)
-		if err != nil {
-			return nil, err
-		}
-		if changed == nil && !same(n, item) {
-			changed = make([]any, len(list))
-			copy(changed, list[:i])
-		}
-		if changed != nil {
-			changed[i] = n
+		var fault *canon.Fault
+		if c[i], fault = normalize(item, depth); fault != nil {
+			fault.Path = append(fault.Path, i)
+			return nil, fault
 		}
 	}
-	if changed != nil {
-		return changed, nil
-	}
-	return list, nil
+	return c, nil
 }
 
-// normalizeObject, like normalizeList, copies only what has to change. Of several
-// offenders the first by key is named.
-func normalizeObject(object map[string]any, p place, depth int) (any, error) {
-	if depth >= MaxDepth {
-		return nil, p.refuse(tooDeep, MaxDepth)
+// normalizeObject names, of several offenders, the first by key.
+func normalizeObject(object map[string]any, depth int) (any, *canon.Fault) {
+	if depth > MaxDepth {
+		return nil, tooDeep()
 	}
-	var changed map[string]any
+	c := make(map[string]any, len(object))
 	for _, key := range sortedKeys(object) {
-		at := p.member(key)
+		v, fault := normalize(object[key], depth)
 		if !utf8.ValidString(key) {
-			return nil, at.refuse(notUTF8)
+			fault = &canon.Fault{Reason: "the text is not valid UTF-8"}
 		}
-		n, err := normalize(object[key], at, depth+1)
-		if err != nil {
-			return nil, err
+		if fault != nil {
+			fault.Path = append(fault.Path, key)
+			return nil, fault
 		}
-		if same(n, object[key]) {
-			continue
-		}
-		if changed == nil {
-			changed = make(map[string]any, len(object))
-			for k, v := range object {
-				changed[k] = v
-			}
-		}
-		changed[key] = n
+		c[key] = v
 	}
-	if changed != nil {
-		return changed, nil
-	}
-	return object, nil
+	return c, nil
 }
 
-// same reports whether normalising changed nothing: the very list or object, or a
-// scalar of a type that was right already.
-func same(n, v any) bool {
-	switch n := n.(type) {
-	case []any:
-		list, ok := v.([]any)
-		return ok && len(n) == len(list) && (len(n) == 0 || &n[0] == &list[0])
-	case map[string]any:
-		object, ok := v.(map[string]any)
-		return ok && reflect.ValueOf(n).Pointer() == reflect.ValueOf(object).Pointer()
-	case json.Number:
-		_, ok := v.(json.Number)
-		return ok
-	case int64:
-		_, ok := v.(int64)
-		return ok
-	case float64:
-		_, ok := v.(float64)
-		return ok
-	case string:
-		_, ok := v.(string)
-		return ok
-	case bool:
-		_, ok := v.(bool)
-		return ok
-	}
-	return v == nil
-}
-
-// convert is the way in for Go types that values do not have.
-func convert(v any, p place, depth int) (any, error) {
-	if n, ok, err := convertMarshaler(v, p, depth); ok {
-		return n, err
-	}
-	r := reflect.ValueOf(v)
-	switch r.Kind() {
-	case reflect.Bool:
-		return r.Bool(), nil
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return r.Int(), nil
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		return number(strconv.FormatUint(r.Uint(), 10), p)
-	case reflect.Float32: // as it prints: 0.1, not 0.10000000149011612
-		f, _ := strconv.ParseFloat(strconv.FormatFloat(r.Float(), 'g', -1, 32), 64)
-		return finite(f, p)
-	case reflect.Float64:
-		return finite(r.Float(), p)
-	case reflect.String:
-		return normalize(r.String(), p, depth)
-	case reflect.Pointer:
-		if r.IsNil() {
-			return nil, nil
-		}
-		if depth >= MaxDepth { // pointers may lead in a circle
-			return nil, p.refuse(tooDeep, MaxDepth)
-		}
-		return normalize(r.Elem().Interface(), p, depth+1)
-	case reflect.Slice, reflect.Array:
-		return convertList(r, p, depth)
-	case reflect.Map:
-		return convertMap(r, p, depth)
-	case reflect.Struct:
-		return convertStruct(r, p, depth)
-	}
-	return nil, p.refuse(noType, r.Type())
-}
-
-// convertMarshaler converts what knows its own JSON or text.
-func convertMarshaler(v any, p place, depth int) (_ any, ok bool, _ error) {
-	if r := reflect.ValueOf(v); r.Kind() == reflect.Pointer && r.IsNil() {
-		return nil, true, nil
-	}
+// cloneValue copies a normalised value. Strings and numbers cannot be changed and
+// stay what they are.
+func cloneValue(v any) any {
 	switch v := v.(type) {
-	case json.RawMessage:
-		n, err := decode(v, p, depth)
-		return n, true, err
-	case json.Marshaler:
-		raw, err := v.MarshalJSON()
-		if err != nil {
-			return nil, true, p.refuse("%v", err)
+	case map[string]any:
+		return cloneObject(v)
+	case []any:
+		list := slices.Clone(v)
+		for i, item := range list {
+			list[i] = cloneValue(item)
 		}
-		n, err := decode(raw, p, depth)
-		return n, true, err
-	case encoding.TextMarshaler:
-		text, err := v.MarshalText()
-		if err != nil {
-			return nil, true, p.refuse("%v", err)
-		}
-		n, err := normalize(string(text), p, depth)
-		return n, true, err
+		return list
 	}
-	return nil, false, nil
+	return v
 }
 
-func convertList(r reflect.Value, p place, depth int) (any, error) {
-	if r.Kind() == reflect.Slice && r.IsNil() {
-		return nil, nil
+func cloneObject(object map[string]any) map[string]any {
+	if object == nil {
+		return nil
 	}
-	if r.Type().Elem().Kind() == reflect.Uint8 {
-		return nil, p.refuse("bytes cannot be stored; encode them as a string")
+	c := make(map[string]any, len(object))
+	for key, v := range object {
+		c[key] = cloneValue(v)
 	}
-	list := make([]any, r.Len())
-	for i := range list {
-		list[i] = r.Index(i).Interface()
-	}
-	return normalizeList(list, p, depth)
+	return c
 }
 
-func convertMap(r reflect.Value, p place, depth int) (any, error) {
-	if r.IsNil() {
-		return nil, nil
-	}
-	if r.Type().Key().Kind() != reflect.String {
-		return nil, p.refuse("the keys of an object are strings; a %s has others", r.Type())
-	}
-	object := make(map[string]any, r.Len())
-	for entries := r.MapRange(); entries.Next(); {
-		object[entries.Key().String()] = entries.Value().Interface()
-	}
-	return normalizeObject(object, p, depth)
-}
-
-// convertStruct takes exported fields under their JSON names.
-func convertStruct(r reflect.Value, p place, depth int) (any, error) {
-	object := make(map[string]any, r.NumField())
-	for _, f := range reflect.VisibleFields(r.Type()) {
-		name, options, tagged := jsonName(f)
-		if name == "-" && options == "" || !f.IsExported() || f.Anonymous && !tagged && f.Type.Kind() == reflect.Struct {
-			continue
-		}
-		v, err := r.FieldByIndexErr(f.Index)
-		if err != nil { // inside an embedded pointer that is nil
-			continue
-		}
-		if omitted(v, options) {
-			continue
-		}
-		object[name] = v.Interface()
-	}
-	return normalizeObject(object, p, depth)
-}
-
-func jsonName(f reflect.StructField) (name, options string, tagged bool) {
-	name, options, _ = strings.Cut(f.Tag.Get("json"), ",")
-	if name == "" {
-		return f.Name, options, false
-	}
-	return name, options, true
-}
-
-func omitted(v reflect.Value, options string) bool {
-	for option := range strings.SplitSeq(options, ",") {
-		switch option {
-		case "omitzero":
-			if v.IsZero() {
-				return true
+// AppendValue appends the canonical encoding of a value: JSON with keys sorted by
+// their bytes and no spaces. Literals of json.Number stay as they are and floats
+// with a whole value keep a ".0", so that a value and what Decode makes of its
+// encoding are the same. RFC 8785 would make one of 1 and 1.0, and round what lies
+// beyond 2^53.
+//
+// v is normalised: what [Normalize] would refuse panics here, being a fault of ours.
+func AppendValue(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case string:
+		return canon.AppendString(b, v)
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case float64:
+		return appendFloat(b, v)
+	case json.Number:
+		return append(b, v...)
+	case []any:
+		b = append(b, '[')
+		for i, item := range v {
+			if i > 0 {
+				b = append(b, ',')
 			}
-		case "omitempty":
-			switch v.Kind() {
-			case reflect.Map, reflect.Slice, reflect.Array, reflect.String:
-				return v.Len() == 0
-			case reflect.Struct:
-				return false
-			}
-			return v.IsZero()
+			b = AppendValue(b, item)
 		}
+		return append(b, ']')
+	case map[string]any:
+		b = append(b, '{')
+		for i, key := range sortedKeys(v) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(canon.AppendString(b, key), ':')
+			b = AppendValue(b, v[key])
+		}
+		return append(b, '}')
 	}
-	return false
+	panic(fmt.Sprintf("pipeline: a %T is no value", v))
+}
+
+// EncodeValue is AppendValue to nothing.
+func EncodeValue(v any) json.RawMessage { return AppendValue(nil, v) }
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}
+
+// appendFloat writes the shortest text that reads as f again, with a point or an
+// exponent in it.
+func appendFloat(b []byte, f float64) []byte {
+	format := byte('f')
+	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
+		format = 'e'
+	}
+	begin := len(b)
+	b = strconv.AppendFloat(b, f, format, -1, 64)
+	if format == 'f' && !strings.Contains(string(b[begin:]), ".") {
+		b = append(b, ".0"...)
+	}
+	return b
+}
+
+// Equal reports whether two values are the same to a rule: strings and booleans
+// exactly, numbers by their decimal value (1 equals 1.0, and no float comes
+// between), null with null, lists and objects by their parts. What is no value
+// equals nothing.
+func Equal(a, b any) bool {
+	switch a := a.(type) {
+	case nil:
+		return b == nil
+	case bool:
+		other, ok := b.(bool)
+		return ok && a == other
+	case string:
+		other, ok := b.(string)
+		return ok && a == other
+	case []any:
+		other, ok := b.([]any)
+		return ok && slices.EqualFunc(a, other, Equal)
+	case map[string]any:
+		other, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(a, other, Equal)
+	}
+	x, ok := literal(a)
+	if !ok {
+		return false
+	}
+	y, ok := literal(b)
+	return ok && canon.SameNumber(x, y)
+}
+
+// literal is a number in the decimal digits that it is written with. Of a float
+// these are the shortest that read as it again: they are what its author wrote.
+func literal(v any) (string, bool) {
+	switch v := v.(type) {
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case int:
+		return strconv.Itoa(v), true
+	case float64:
+		s := strconv.FormatFloat(v, 'e', -1, 64)
+		return s, isNumber(s) // NaN and infinities are none
+	case json.Number:
+		return string(v), isNumber(string(v))
+	}
+	return "", false
 }
 
 // typeName is the JSON type of a value, in words.

@@ -11,26 +11,12 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 )
 
-func TestNormalizeConvertsOtherTypes(t *testing.T) {
-	type point struct {
-		X     float64 `json:"x"`
-		Name  string  `json:"name,omitempty"`
-		Skip  int     `json:"-"`
-		Inner *point  `json:"inner,omitempty"`
-		low   int
-	}
-	type named struct {
-		point
-		Extra []string
-	}
-	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+func TestNormalizeGivesNumbersTheirTypes(t *testing.T) {
 	for _, test := range []struct{ in, want any }{
-		{int8(-3), int64(-3)},
-		{uint64(math.MaxUint64), json.Number("18446744073709551615")},
-		{uint(7), int64(7)},
-		{float32(0.1), 0.1},
+		{7, int64(7)},
 		{1.0, 1.0},
 		{json.Number("1"), int64(1)},
 		{json.Number("1.0"), 1.0},
@@ -39,18 +25,7 @@ func TestNormalizeConvertsOtherTypes(t *testing.T) {
 		{json.Number("123456789012345678901234567890"), json.Number("123456789012345678901234567890")},
 		{json.Number("0.1"), 0.1},
 		{json.Number("1e400"), json.Number("1e400")},
-		{[]string{"a", "b"}, []any{"a", "b"}},
-		{[]map[string]any{{"a": 1}}, []any{map[string]any{"a": int64(1)}}},
-		{map[string]int{"a": 1}, map[string]any{"a": int64(1)}},
 		{[]any{1, int64(2)}, []any{int64(1), int64(2)}},
-		{json.RawMessage(`{"a":[1,1.0]}`), map[string]any{"a": []any{int64(1), 1.0}}},
-		{point{X: 1, low: 2, Skip: 3}, map[string]any{"x": 1.0}},
-		{&point{X: 2, Inner: &point{Name: "n"}}, map[string]any{"x": 2.0, "inner": map[string]any{"x": 0.0, "name": "n"}}},
-		{named{point{X: 1}, []string{"e"}}, map[string]any{"x": 1.0, "Extra": []any{"e"}}},
-		{at, "2026-01-02T03:04:05.000000006Z"},
-		{tipstaff.USD(1_500_000_000), "1.50"},
-		{(*point)(nil), nil},
-		{[]string(nil), nil},
 		{map[string]any{"list": []any(nil), "object": map[string]any(nil)}, map[string]any{"list": nil, "object": nil}},
 	} {
 		got, err := Normalize(test.in)
@@ -61,23 +36,11 @@ func TestNormalizeConvertsOtherTypes(t *testing.T) {
 }
 
 func TestNormalizeObject(t *testing.T) {
-	for in, empty := range map[any]bool{nil: false, &map[string]any{}: true, &map[string]int{}: true, struct{}{}: true, (*struct{})(nil): false} {
-		if got, err := NormalizeObject(in); err != nil || len(got) > 0 || (got != nil) != empty {
-			t.Errorf("%#v became %#v (%v)", in, got, err)
-		}
+	if got, err := NormalizeObject(nil); got != nil || err != nil {
+		t.Errorf("nothing became %v (%v)", got, err)
 	}
-	for _, in := range []any{1, "x", []any{}, true} {
-		if got, err := NormalizeObject(in); err == nil {
-			t.Errorf("%#v became %#v", in, got)
-		}
-	}
-}
-
-func TestNormalizeLeavesValuesAlone(t *testing.T) {
-	in := map[string]any{"list": []any{int64(1), "a", nil, map[string]any{}}, "f": 1.5, "b": true}
-	got, err := Normalize(in)
-	if err != nil || reflect.ValueOf(got).Pointer() != reflect.ValueOf(in).Pointer() {
-		t.Errorf("%v %v", got, err)
+	if got, err := NormalizeObject(map[string]any{}); got == nil || len(got) > 0 || err != nil {
+		t.Errorf("an empty object became %v (%v)", got, err)
 	}
 }
 
@@ -101,9 +64,8 @@ func nested(depth int) any {
 }
 
 func TestWhatIsNoValueIsRefusedWithItsPath(t *testing.T) {
-	type ring struct{ Next *ring }
-	circle := &ring{}
-	circle.Next = circle
+	circle := []any{nil}
+	circle[0] = circle
 	for _, test := range []struct {
 		in   any
 		path string
@@ -118,18 +80,13 @@ func TestWhatIsNoValueIsRefusedWithItsPath(t *testing.T) {
 		{map[string]any{"m": map[int]string{1: "x"}}, "m"},
 		{map[string]any{"n": json.Number("0x10")}, "n"},
 		{map[string]any{"n": json.Number("")}, "n"},
-		{map[string]any{"raw": json.RawMessage(`{"x":{"k":1,"k":2}}`)}, "raw.x.k"},
-		{map[string]any{"s": struct{ F []float64 }{[]float64{1, math.NaN()}}}, "s.F[1]"},
-		{circle, strings.TrimSuffix(strings.Repeat("Next.", 31), ".")},
+		{map[string]any{"a key": []any{time.Now()}}, `["a key"][0]`},
+		{circle, strings.Repeat("[0]", MaxDepth)},
 	} {
 		_, err := Normalize(test.in)
-		var refused *ValueError
-		if !errors.As(err, &refused) {
-			t.Errorf("%T: %v", test.in, err)
-			continue
-		}
-		if test.in != any(circle) && refused.Path != test.path {
-			t.Errorf("%v: path %q, not %q (%v)", test.in, refused.Path, test.path, err)
+		var refused *canon.Fault
+		if !errors.As(err, &refused) || refused.Path.String() != test.path {
+			t.Errorf("%.100T: %v, not at %s", test.in, err, test.path)
 		}
 	}
 }
@@ -149,8 +106,8 @@ func TestDepthIsLimitedAtTheDoorAndInText(t *testing.T) {
 			return err
 		},
 	} {
-		var refused *ValueError
-		if err := refuse(); !errors.As(err, &refused) || refused.Path != deep {
+		var refused *canon.Fault
+		if err := refuse(); !errors.As(err, &refused) || refused.Path.String() != deep {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -163,14 +120,14 @@ func TestDecodeIsStrict(t *testing.T) {
 		{`{"a":["\ud800"]}`, "a[0]"},
 		{`{"\udc00x":1}`, ""},
 		{"{\"a\":\"\xff\"}", "a"},
-		{`{"a":NaN}`, ""},
+		{`{"a":NaN}`, "a"},
 		{`{"a":1} 2`, ""},
 		{`{"a":01}`, ""},
 		{``, ""},
 	} {
 		_, err := Decode([]byte(test.src))
-		var refused *ValueError
-		if !errors.As(err, &refused) || refused.Path != test.path {
+		var refused *canon.Fault
+		if !errors.As(err, &refused) || refused.Path.String() != test.path {
 			t.Errorf("%s: %v", test.src, err)
 		}
 	}

@@ -1,10 +1,10 @@
 package pipeline
 
 import (
-	"regexp"
 	"slices"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -137,12 +137,9 @@ func (r *reader) trouble(f *document.Fields, field string, ask func(string) Trou
 	}
 }
 
-// pinned is a URI that names one version of a tool and no other.
-var pinned = regexp.MustCompile(`^mcp://[^/@\s]+/[^/@\s]+@(sha256:[0-9a-f]{64}|[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?)$`)
-
 // uri checks a tool and tells its class; "": nobody knows.
 func (r *reader) uri(ref reference) (class string) {
-	if !pinned.MatchString(ref.name) {
+	if _, err := tipstaff.ParseToolURI(ref.name); err != nil {
 		r.ps.Add(codeUnpinnedTool, ref.at, ref.path, "%q is not pinned; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(ref.name))
 		return ""
 	}

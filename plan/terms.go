@@ -3,7 +3,6 @@ package plan
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -141,9 +140,8 @@ func classOf(r Resolver, uri string) flow.Class {
 }
 
 func toolTerm(uri string, class flow.Class) policy.Tool {
-	name, pin, _ := cutPin(uri)
-	server, tool, _ := strings.Cut(strings.TrimPrefix(name, "mcp://"), "/")
-	return policy.Tool{Server: server, Name: tool, Pin: pin, Class: class}
+	u, _ := tipstaff.ParseToolURI(uri) // checked when the plan was validated
+	return policy.Tool{Server: u.Server, Name: u.Tool, Pin: u.Pin, Class: class}
 }
 
 // orEmpty is an object as its author wrote it; none is an empty one.

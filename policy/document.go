@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gowebpki/jcs"
-
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -20,12 +19,12 @@ type Document struct {
 
 // Rule is one line of a policy.
 type Rule struct {
-	ID     string       `json:"id"`               // unique; names the verdict
-	Tool   string       `json:"tool"`             // glob on server/tool
-	Effect []flow.Class `json:"effect,omitempty"` // nil: any class
-	When   string       `json:"when,omitempty"`   // a condition in CEL; "": always
-	Do     Action       `json:"do"`
-	Why    string       `json:"why,omitempty"` // shown to whoever is asked or refused
+	ID     string       `json:"id" doc:""`                                           // unique; names the verdict
+	Tool   string       `json:"tool" doc:""`                                         // glob on server/tool
+	Effect []flow.Class `json:"effect,omitempty" doc:",one,in=read|idempotent|once"` // nil: any class
+	When   string       `json:"when,omitempty" doc:""`                               // a condition in CEL; "": always
+	Do     Action       `json:"do" doc:""`
+	Why    string       `json:"why,omitempty" doc:""` // shown to whoever is asked or refused
 }
 
 // Lists of a document.
@@ -147,7 +146,7 @@ func digest(d Document) string {
 	if doc.Rules == nil {
 		doc.Rules = []Rule{}
 	}
-	canonical, err := jcs.Transform(flow.JSON(doc))
+	canonical, err := canon.Form(flow.JSON(doc))
 	if err != nil {
 		panic(fmt.Sprintf("policy: a document has no canonical form: %v", err)) // strings, booleans and a small integer always have one
 	}

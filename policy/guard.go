@@ -14,15 +14,15 @@ const SQLGuard = "sql_guard"
 
 // GuardConfig is a guard as a policy declares it.
 type GuardConfig struct {
-	ID   string `json:"id"`   // unique among guards and rules
-	Use  string `json:"use"`  // SQLGuard
-	Tool string `json:"tool"` // glob on server/tool
+	ID   string `json:"id" doc:""`   // unique among guards and rules
+	Use  string `json:"use" doc:""`  // SQLGuard
+	Tool string `json:"tool" doc:""` // glob on server/tool
 
 	// Of sql_guard:
-	Arg       string   `json:"arg"`                 // JSON pointer to the statement
-	Dialect   string   `json:"dialect"`             // postgres, mysql, trino
-	Functions []string `json:"functions,omitempty"` // further functions without effects
-	Single    bool     `json:"single"`              // more than one statement is refused; true unless the document says false
+	Arg       string   `json:"arg" doc:""`                 // JSON pointer to the statement
+	Dialect   string   `json:"dialect" doc:""`             // postgres, mysql, trino
+	Functions []string `json:"functions,omitempty" doc:""` // further functions without effects
+	Single    bool     `json:"single" doc:""`              // more than one statement is refused; true unless the document says false
 }
 
 func (c GuardConfig) clone() GuardConfig {

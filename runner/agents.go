@@ -19,6 +19,7 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Names under which intent.draft lists what the agents of a run go by.
@@ -52,7 +53,7 @@ func (s agentSet) of(name string) (settledAgent, error) {
 
 // agentTrouble says why an agent of that name cannot be used; the zero Trouble: it
 // can.
-func agentTrouble(m *tool.Manifest, name string) plan.Trouble {
+func agentTrouble(m *workspace.Manifest, name string) plan.Trouble {
 	if _, ok := m.Agent(name); ok {
 		return plan.Trouble{}
 	}
@@ -100,7 +101,7 @@ func (r *Runner) settleAgent(p *prepared, name string) error {
 }
 
 // settleAgentAs settles an agent, under a name of the program.
-func (r *Runner) settleAgentAs(p *prepared, name string, c tool.AgentConfig) error {
+func (r *Runner) settleAgentAs(p *prepared, name string, c workspace.Agent) error {
 	key, steps := c.Model, c.MaxSteps
 	if t := p.text.turn(); t != nil {
 		if t.Model != "" {
@@ -126,7 +127,7 @@ func (r *Runner) settleAgentAs(p *prepared, name string, c tool.AgentConfig) err
 	a := settledAgent{Model: key, Settings: agent.Settings{
 		Agent: name, ModelName: model.Name(), Caps: model.Caps(), Preamble: preamble, System: c.System,
 		MaxSteps: steps, OnLimit: c.OnLimit, Temperature: c.Temperature, TopP: c.TopP, MaxOutputTokens: c.MaxOutputTokens,
-		CallTimeout: c.CallTimeout, ToolTimeout: c.ToolTimeout, ApprovalExpiry: c.ApprovalExpiry,
+		CallTimeout: time.Duration(c.CallTimeout), ToolTimeout: time.Duration(c.ToolTimeout), ApprovalExpiry: time.Duration(c.ApprovalExpiry),
 		ToolParallelism: c.ToolParallelism, MaxResultBytes: c.MaxResultBytes, OutputSchema: c.OutputSchema, OutputRetries: c.OutputRetries,
 		Router: c.Router, CostBound: p.costBound,
 	}}
@@ -172,7 +173,7 @@ func (p *prepared) equip(a *settledAgent, uri string) error {
 }
 
 // model opens a model that the manifest declares. Nothing is connected to.
-func (r *Runner) model(m *tool.Manifest, key string) (agent.Model, error) {
+func (r *Runner) model(m *workspace.Manifest, key string) (agent.Model, error) {
 	c, ok := m.Model(key)
 	if !ok {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no model %q", key)
@@ -318,7 +319,7 @@ func (a settledAgent) narrowed(gate *tool.Gate, n *plan.Node) *tool.Gate {
 
 // agentActs are the activities that agents need in a drive. A program without agents has
 // them, too: the one that takes its place in the drive may have some.
-func (r *Runner) agentActs(c *common, m *tool.Manifest, acts map[string]flow.Activity) {
+func (r *Runner) agentActs(c *common, m *workspace.Manifest, acts map[string]flow.Activity) {
 	models := modelRouter{}
 	for name, a := range c.agents.settled {
 		models[name] = sync.OnceValues(func() (agent.Model, error) { return r.model(m, a.Model) })

@@ -19,6 +19,7 @@ import (
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const manifest = `
@@ -93,14 +94,14 @@ func (b *bed) open() {
 		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor}, Workspace: b.dir,
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
 		Files:   filepath.Join(b.dir, ".tipstaff", "journal"),
-		Servers: func(m *tool.Manifest, dir string, env []string) map[string]tool.Server {
+		Servers: func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server {
 			c, ok := m.Server("builtin")
 			if !ok {
 				return nil
 			}
 			return map[string]tool.Server{"builtin": tool.Builtin(builtin.Options{Workspace: dir, Roots: c.Roots, Programs: c.Programs, Markers: env})}
 		},
-		Models: func(tool.ModelConfig, tool.File) (agent.Model, error) { return b, nil },
+		Models: func(workspace.Model, workspace.File) (agent.Model, error) { return b, nil },
 		Self: func(kind, launch string) flow.Owner {
 			return flow.Owner{Kind: kind, Host: "here", Pid: os.Getpid(), Launch: launch}
 		},

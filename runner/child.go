@@ -14,8 +14,8 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/skill"
-	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // maxDepth is how far below a run that a person started its children may stand.
@@ -27,14 +27,14 @@ type chain []string
 
 // extend is the line one further down, for a program made for a skill.
 func (c chain) extend(uri string) chain {
-	u, _ := skill.ParseURI(uri)
+	u, _ := tipstaff.ParseSkillURI(uri)
 	return append(slices.Clone(c), u.ID)
 }
 
 // refuses says why a program at the end of the line may not start a child for a
 // skill.
 func (c chain) refuses(uri string) plan.Trouble {
-	u, _ := skill.ParseURI(uri)
+	u, _ := tipstaff.ParseSkillURI(uri)
 	switch {
 	case slices.Contains(c, u.ID):
 		return plan.Trouble{Code: plan.CodeSubDispatchCycle, Message: fmt.Sprintf("%s is already at work above, and would start itself again", u.ID)}
@@ -188,7 +188,7 @@ func (r *Runner) prepareChild(ctx context.Context, parent *common, in dispatchIn
 
 // scope is the folder that a file:// URL names, if it lies in a root that files
 // may be read and written in.
-func (r *Runner) scope(m *tool.Manifest, url string) (string, error) {
+func (r *Runner) scope(m *workspace.Manifest, url string) (string, error) {
 	name, ok := strings.CutPrefix(url, "file://")
 	if !ok || name == "" {
 		return "", fmt.Errorf("scope is %q: write file:// and a folder", url)
@@ -208,7 +208,7 @@ func (r *Runner) scope(m *tool.Manifest, url string) (string, error) {
 
 // narrowed is the manifest of now for a run that was given a scope: it holds only
 // as long as it lies in a root that is still declared.
-func (r *Runner) narrowed(m *tool.Manifest, c *common) *tool.Manifest {
+func (r *Runner) narrowed(m *workspace.Manifest, c *common) *workspace.Manifest {
 	if m == nil || c.gate.Manifest == nil || c.gate.Manifest.Scope == "" {
 		return m
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 var _ tipstaff.Classifier = (*Runner)(nil)
@@ -39,7 +41,7 @@ func (r *Runner) Classify(_ context.Context, req tipstaff.ClassifyRequest) (tips
 // are compared and not run, and so has nothing against agents, child runs and
 // features that are not there.
 type termsReader struct {
-	manifest *tool.Manifest
+	manifest *workspace.Manifest
 	tools    []*tool.Definition
 	skills   *skillCatalog
 }
@@ -57,11 +59,11 @@ func (r *Runner) termsReader(given *tipstaff.Source) (*termsReader, error) {
 }
 
 // manifestOr is the manifest that was given, or else the workspace's.
-func (r *Runner) manifestOr(given *tipstaff.Source) (*tool.Manifest, error) {
+func (r *Runner) manifestOr(given *tipstaff.Source) (*workspace.Manifest, error) {
 	if given == nil {
 		return r.manifest()
 	}
-	m, problems := tool.ParseManifestIn(tool.Beside(filepath.Dir(given.Name)), given.Name, given.Text)
+	m, problems := workspace.ParseIn(workspace.Beside(filepath.Dir(given.Name)), given.Name, given.Text)
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + given.Name + " is not valid", Problems: problems}
 	}
@@ -79,7 +81,7 @@ func (t *termsReader) terms(src tipstaff.Source) (policy.Terms, []tipstaff.Probl
 func (t *termsReader) Tool(uri string) plan.ToolInfo {
 	info := plan.ToolInfo{Class: t.class(uri)}
 	if t.manifest != nil {
-		info.MaxTimeout = t.manifest.MaxTimeout
+		info.MaxTimeout = time.Duration(t.manifest.MaxTimeout)
 	}
 	return info
 }
@@ -87,7 +89,7 @@ func (t *termsReader) Tool(uri string) plan.ToolInfo {
 // class is that of a tool whatever its pin, "" if nobody knows: a document may
 // name a version that this workspace has no longer, or not yet.
 func (t *termsReader) class(uri string) flow.Class {
-	u, err := tool.ParseURI(uri)
+	u, err := tipstaff.ParseToolURI(uri)
 	if err != nil {
 		return ""
 	}

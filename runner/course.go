@@ -9,6 +9,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // drive is one drive of a run. A correction may put another program in force while it
@@ -26,7 +27,7 @@ type drive struct {
 // environment is what is made for one program.
 type environment struct {
 	program  program
-	manifest *tool.Manifest // as it stands; nil: there is none
+	manifest *workspace.Manifest // as it stands; nil: there is none
 	manager  *tool.Manager
 	acts     map[string]flow.Activity
 }

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -122,10 +123,10 @@ func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
 	case len(req.Answer) == 0:
 		return nil, nil
 	}
-	if err := journal.SafeNumbers(req.Answer); err != nil {
+	answer, err := canon.Exact(req.Answer)
+	if unsafe := (*canon.UnsafeNumber)(nil); errors.As(err, &unsafe) {
 		return nil, bad("the answer cannot be kept exactly: %v", err)
 	}
-	answer, err := journal.Canonical(req.Answer)
 	if err != nil {
 		return nil, bad("the answer is not JSON: %v", err)
 	}
@@ -365,7 +366,7 @@ func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (
 	if err != nil {
 		return tipstaff.Decided{}, explain(err, idOf(run))
 	}
-	raw, err := journal.Canonical(flow.JSON(d))
+	raw, err := canon.Form(flow.JSON(d))
 	if err != nil {
 		return tipstaff.Decided{}, explain(err, idOf(run))
 	}

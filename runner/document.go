@@ -13,7 +13,6 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/skill"
-	"github.com/tipstaff/tipstaff/tool"
 )
 
 // document is the text of a program: what is checked, frozen, accepted and shown of
@@ -96,7 +95,7 @@ func (t planText) memo(id string) flow.Memo {
 			continue
 		}
 		memo := flow.Memo{Kind: string(n.Kind), Tool: n.Tool, Skill: t.Skill, Verb: t.Intent.Verb, Summary: n.ID}
-		if u, err := tool.ParseURI(n.Tool); err == nil {
+		if u, err := tipstaff.ParseToolURI(n.Tool); err == nil {
 			memo.Server = u.Server
 			memo.Summary += " (" + u.Server + "/" + u.Tool + ")"
 		}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // exact is a value in an envelope that must come back as it was given. Bodies of
@@ -19,7 +19,7 @@ const exactly = "$json"
 func (e exact) MarshalJSON() ([]byte, error) {
 	var own map[string]json.RawMessage
 	marked := json.Unmarshal(e, &own) == nil && own[exactly] != nil
-	if canonical, err := journal.Canonical(e); err == nil && !marked && spelled(canonical) == spelled(e) {
+	if canonical, err := canon.Form(e); err == nil && !marked && spelled(canonical) == spelled(e) {
 		return e, nil
 	}
 	return json.Marshal(map[string]string{exactly: string(e)})

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // Whatever is put into an envelope comes back as it was given.
@@ -15,7 +15,7 @@ func TestExactValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored, err := journal.Canonical(made)
+		stored, err := canon.Form(made)
 		if err != nil {
 			t.Errorf("%s cannot stand in an envelope: %v", raw, err)
 			continue

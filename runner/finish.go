@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/plan"
@@ -68,10 +69,8 @@ func (r *Runner) attest(ctx context.Context, p program, a *account, out flow.Out
 // canonical is RFC 8785 where a value has such a form: a large number in a
 // result is kept as it came.
 func canonical(raw json.RawMessage) []byte {
-	if journal.SafeNumbers(raw) == nil {
-		if c, err := journal.Canonical(raw); err == nil {
-			return c
-		}
+	if form, err := canon.Exact(raw); err == nil {
+		return form
 	}
 	return flow.JSON(raw)
 }

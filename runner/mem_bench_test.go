@@ -12,6 +12,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // A plan of builtin calls without a disk: what walker, gate and MCP cost.
@@ -20,7 +21,7 @@ func BenchmarkCallsInMemory(b *testing.B) {
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello"), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	m, problems := tool.ParseManifest("tipstaff.yaml", []byte("servers: {builtin: {roots: [\".\"], tools: {read_file: {}}}}"))
+	m, problems := workspace.Parse("tipstaff.yaml", []byte("servers: {builtin: {roots: [\".\"], tools: {read_file: {}}}}"))
 	if len(problems) > 0 {
 		b.Fatal(problems)
 	}

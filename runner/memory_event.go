@@ -7,7 +7,6 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cortex"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool"
 )
 
 // remembering is the log of a drive. On their way to the store it tells, of the
@@ -67,7 +66,7 @@ func (m *remembering) stage(body json.RawMessage) *flow.Memo {
 			continue
 		}
 		memo.Tool = a.Tool.URI
-		if u, err := tool.ParseURI(a.Tool.URI); err == nil {
+		if u, err := tipstaff.ParseToolURI(a.Tool.URI); err == nil {
 			memo.Server = u.Server
 		}
 	}

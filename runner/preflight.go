@@ -109,7 +109,7 @@ func (p *prepared) startsPrograms() bool {
 		}
 	}
 	return slices.ContainsFunc(uris, func(uri string) bool {
-		u, err := tool.ParseURI(uri)
+		u, err := tipstaff.ParseToolURI(uri)
 		return err == nil && u.Server == builtin.Name && u.Tool == "exec"
 	})
 }
@@ -121,7 +121,7 @@ func (p *prepared) preflight(name string, servers map[string]tool.Server) error 
 	refusal := &tipstaff.ToolRefusal{}
 	looked := map[string]bool{}
 	for _, w := range p.wants() {
-		u, err := tool.ParseURI(w.uri)
+		u, err := tipstaff.ParseToolURI(w.uri)
 		if err == nil && !looked[u.Server] {
 			looked[u.Server] = true
 			p.tools = p.tools.Withhold(u.Server, p.lock.Ready(u.Server, servers[u.Server]))
@@ -156,7 +156,7 @@ func (p *prepared) checkAnchor(name, workspace string) error {
 	return nil
 }
 
-func refusedTool(w want, u tool.URI, err error) tipstaff.RefusedTool {
+func refusedTool(w want, u tipstaff.ToolURI, err error) tipstaff.RefusedTool {
 	t := tipstaff.RefusedTool{URI: w.uri, Server: u.Server, Tool: u.Tool, Path: w.path, Code: "invalid_uri", Message: err.Error()}
 	if w.leaf != nil {
 		t.Line, t.Column = w.leaf.Position()
@@ -165,7 +165,7 @@ func refusedTool(w want, u tool.URI, err error) tipstaff.RefusedTool {
 	switch {
 	case errors.As(err, &refused):
 		t.Code, t.Message = refused.Code, refused.Message
-	case errors.Is(err, tool.ErrUnpinnedTool):
+	case errors.Is(err, tipstaff.ErrUnpinned):
 		t.Code = "unpinned_tool"
 	}
 	return t

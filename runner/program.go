@@ -14,6 +14,7 @@ import (
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/skill"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Names under which intent.draft lists the digests of frozen documents.
@@ -270,13 +271,13 @@ func (c *common) open(ctx context.Context, src source) (err error) {
 	return nil
 }
 
-func (c *common) frozenTools(ctx context.Context, src source) (manifest *tool.Manifest, tools *tool.Registry, err error) {
+func (c *common) frozenTools(ctx context.Context, src source) (manifest *workspace.Manifest, tools *tool.Registry, err error) {
 	if digest := c.draft.Frozen[frozenManifest]; digest != "" {
 		data, err := src.Blob(ctx, digest)
 		if err != nil {
 			return nil, nil, fmt.Errorf("the manifest that run %s froze is not there: %w", c.run, err)
 		}
-		if manifest, err = tool.ParseFrozen(data); err != nil {
+		if manifest, err = workspace.ParseFrozen(data); err != nil {
 			return nil, nil, err
 		}
 	}

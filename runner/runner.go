@@ -17,6 +17,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Config is what cmd joins together. Store, Keys, Self and Alive are required.
@@ -32,13 +33,13 @@ type Config struct {
 	Origin    string                              // foreground, daemon …: how runs started here are driven
 	// Servers makes the tool servers of one drive; env are the markers that their
 	// processes carry.
-	Servers func(m *tool.Manifest, workspace string, env []string) map[string]tool.Server
+	Servers func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server
 	// Models opens a model; nothing is connected to. prices overrides the table of
 	// models. nil: there are no models.
-	Models func(c tool.ModelConfig, prices tool.File) (agent.Model, error)
+	Models func(c workspace.Model, prices workspace.File) (agent.Model, error)
 	// Telemetry tells of drives in spans, as the manifest wants it. nil, or a nil
 	// answer: nobody is told.
-	Telemetry func(tool.TelemetryConfig) *agent.Telemetry
+	Telemetry func(workspace.Telemetry) *agent.Telemetry
 	Self      func(kind, launch string) flow.Owner
 	Alive     func(o flow.Owner, heartbeat, now time.Time) bool
 	Markers   func(run, launch string) []string

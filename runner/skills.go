@@ -44,7 +44,7 @@ func (s *skillCatalog) take(uri string) (*skill.Skill, error) {
 	if found := s.taken[uri]; found != nil {
 		return found, nil
 	}
-	u, err := skill.ParseURI(uri)
+	u, err := tipstaff.ParseSkillURI(uri)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (r *Runner) freezeSkills(ctx context.Context, catalog *skillCatalog, frozen
 func (c *common) openSkills(ctx context.Context, src source) error {
 	c.skills, c.children = map[string]*skill.Skill{}, map[string]*plan.Document{}
 	for uri, digest := range c.draft.Frozen {
-		if _, err := skill.ParseURI(uri); err != nil {
+		if _, err := tipstaff.ParseSkillURI(uri); err != nil {
 			continue
 		}
 		data, err := src.Blob(ctx, digest)

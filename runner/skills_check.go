@@ -47,7 +47,7 @@ func (k SkillKeeper) Show(_ context.Context, uri string) (tipstaff.SkillInfo, er
 	if err != nil {
 		return tipstaff.SkillInfo{}, err
 	}
-	u, err := skill.ParseURI(uri)
+	u, err := tipstaff.ParseSkillURI(uri)
 	if err != nil {
 		return tipstaff.SkillInfo{}, (&tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err}).
 			WithHint("tipstaff skills list shows the URIs that there are")

@@ -12,6 +12,7 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // perform runs one attempt of one stage, in the way that its document says.
@@ -149,7 +150,7 @@ func stageAgent(a *pipeline.Agent) string { return "stage:" + a.Name }
 
 // settleStage settles who does a model stage.
 func (r *Runner) settleStage(p *prepared, a *pipeline.Agent) error {
-	c := tool.AgentConfig{Model: a.Model.Name}
+	c := workspace.Agent{Model: a.Model.Name}
 	if a.Model.Agent != "" {
 		c, _ = p.manifest.Agent(a.Model.Agent) // it was looked for when the document was checked
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -16,6 +17,7 @@ import (
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Start validates a plan, freezes it with everything that verifying it needs,
@@ -76,8 +78,8 @@ type prepared struct {
 	costBound bool
 	// live is the manifest as it stands, where models are opened from it while the
 	// frozen one holds for all else. nil: they are the same.
-	live     *tool.Manifest
-	manifest *tool.Manifest
+	live     *workspace.Manifest
+	manifest *workspace.Manifest
 	lock     *tool.Lock // nil: nothing is checked against it
 	tools    *tool.Registry
 	resolver resolver
@@ -85,7 +87,7 @@ type prepared struct {
 }
 
 // newPrepared is what a workspace has for programs under a manifest.
-func (r *Runner) newPrepared(m *tool.Manifest) (*prepared, error) {
+func (r *Runner) newPrepared(m *workspace.Manifest) (*prepared, error) {
 	have, err := r.catalog(m)
 	if err != nil {
 		return nil, err
@@ -193,7 +195,7 @@ func invalid(name string, problems []tipstaff.Problem) error {
 var errInvalid = errors.New("the program is not valid")
 
 // manifest reads the workspace's tipstaff.yaml; nil if there is none.
-func (r *Runner) manifest() (*tool.Manifest, error) {
+func (r *Runner) manifest() (*workspace.Manifest, error) {
 	path := filepath.Join(r.Workspace, "tipstaff.yaml")
 	src, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
@@ -202,7 +204,7 @@ func (r *Runner) manifest() (*tool.Manifest, error) {
 	if err != nil {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the manifest cannot be read: %v", err), Err: err}
 	}
-	m, problems := tool.ParseManifestIn(tool.Beside(r.Workspace), "tipstaff.yaml", src)
+	m, problems := workspace.ParseIn(workspace.Beside(r.Workspace), "tipstaff.yaml", src)
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
 	}
@@ -218,16 +220,16 @@ func AnchorFile(workspace string) (string, error) {
 	return anchorIn(m, workspace), nil
 }
 
-func anchorIn(m *tool.Manifest, workspace string) string {
+func anchorIn(m *workspace.Manifest, dir string) string {
 	if m.Anchor == "" || filepath.IsAbs(m.Anchor) {
 		return m.Anchor
 	}
-	return filepath.Join(workspace, m.Anchor)
+	return filepath.Join(dir, m.Anchor)
 }
 
 // replacePolicy puts the policy of a file in the place of the manifest's, if there
 // is one.
-func (r *Runner) replacePolicy(m *tool.Manifest) error {
+func (r *Runner) replacePolicy(m *workspace.Manifest) error {
 	if r.Policy == "" {
 		return nil
 	}
@@ -235,7 +237,7 @@ func (r *Runner) replacePolicy(m *tool.Manifest) error {
 	if err != nil {
 		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the policy cannot be read: %v", err), Err: err}
 	}
-	p, problems := tool.ParsePolicy(r.Policy, src)
+	p, problems := workspace.ParsePolicy(r.Policy, src)
 	if len(problems) > 0 {
 		return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the policy " + r.Policy + " is not valid", Problems: problems}
 	}
@@ -345,7 +347,7 @@ func (r *Runner) accepted(ctx context.Context, body draftBody, doc document, via
 
 // resolver answers plan's questions about tools, skills and agents.
 type resolver struct {
-	manifest *tool.Manifest
+	manifest *workspace.Manifest
 	tools    *tool.Registry
 	skills   *skillCatalog
 	chain    chain // of the program that asks
@@ -354,7 +356,7 @@ type resolver struct {
 func (r resolver) Tool(uri string) plan.ToolInfo {
 	info := plan.ToolInfo{}
 	if r.manifest != nil {
-		info.MaxTimeout = r.manifest.MaxTimeout
+		info.MaxTimeout = time.Duration(r.manifest.MaxTimeout)
 	}
 	if d, err := r.tools.Lookup(uri); err == nil {
 		info.Class, info.Timeout = d.Class, d.Timeout

@@ -8,11 +8,11 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Serving is what the workspace's manifest says of the daemon.
-func (r *Runner) Serving() (tool.ServeConfig, error) {
+func (r *Runner) Serving() (workspace.Serve, error) {
 	m, err := r.manifest()
 	return m.Serving(), err
 }

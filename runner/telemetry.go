@@ -7,13 +7,14 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // watched has a drive told of in spans, in the trace of whoever asked for the run.
 func (d *drive) watched(job flow.Job) (watched flow.Job, end func()) {
 	var telemetry *agent.Telemetry
 	if d.r.Telemetry != nil {
-		config := tool.TelemetryConfig{}
+		config := workspace.Telemetry{}
 		if m := d.now().manifest; m != nil {
 			config = m.Telemetry
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // reporting is a server whose one tool says how far it is, again and again, until
@@ -49,7 +50,7 @@ func (b *bed) declare(name, tools string, s interface {
 }) {
 	b.t.Helper()
 	b.write("tipstaff.yaml", fmt.Sprintf("allowed_effects: [read]\nservers:\n  %s:\n    command: [%s]\n    tools: %s\n", name, name, tools))
-	b.Servers = func(*tool.Manifest, string, []string) map[string]tool.Server {
+	b.Servers = func(*workspace.Manifest, string, []string) map[string]tool.Server {
 		return map[string]tool.Server{name: tool.MCP(s.Transport)}
 	}
 	got, err := b.Tools().Pin(cli(), tipstaff.PinRequest{Accept: func(tipstaff.PinReport) bool { return true }})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Tools looks after the tools of the runner's workspace. Of the store it uses
@@ -20,7 +21,7 @@ type toolbox struct{ *Runner }
 // catalog is what a look at the tools of a workspace begins with: its manifest, its
 // lock, and what both say together.
 type catalog struct {
-	manifest *tool.Manifest
+	manifest *workspace.Manifest
 	lock     *tool.Lock
 	tools    *tool.Registry
 }
@@ -37,7 +38,7 @@ func (t toolbox) open() (*catalog, error) {
 	return t.catalog(m)
 }
 
-func (r *Runner) catalog(m *tool.Manifest) (*catalog, error) {
+func (r *Runner) catalog(m *workspace.Manifest) (*catalog, error) {
 	l, err := r.lock()
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.manifest.Overview(d.tools), nil
+	return tool.Overview(d.manifest, d.tools), nil
 }
 
 func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff.ToolInfo, error) {
@@ -68,7 +69,7 @@ func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff
 			return tipstaff.ToolInfo{}, err
 		}
 	}
-	info := d.manifest.Info(tools, u.Server, u.Tool)
+	info := tool.Info(d.manifest, tools, u.Server, u.Tool)
 	if live && info.Lock == tipstaff.ToolLocked {
 		info.Lock, info.Trouble = d.standing(info), cmp.Or(info.Trouble, d.moved(info))
 	}
@@ -105,9 +106,9 @@ func (d *catalog) moved(live tipstaff.ToolInfo) string {
 }
 
 // live is what a server lists now.
-func (t toolbox) live(ctx context.Context, m *tool.Manifest, server string) (*tool.Registry, error) {
+func (t toolbox) live(ctx context.Context, m *workspace.Manifest, server string) (*tool.Registry, error) {
 	alone := *m
-	alone.Servers = map[string]tool.ServerConfig{server: m.Servers[server]}
+	alone.Servers = map[string]workspace.Server{server: m.Servers[server]}
 	s, close := t.servers(&alone)
 	defer close()
 	tools, err := tool.NewRegistry(&alone, s)
@@ -119,7 +120,7 @@ func (t toolbox) live(ctx context.Context, m *tool.Manifest, server string) (*to
 
 // servers makes the servers of a manifest for a look at them. They carry markers
 // of their own: close ends whatever of them is left.
-func (t toolbox) servers(m *tool.Manifest) (servers map[string]tool.Server, close func()) {
+func (t toolbox) servers(m *workspace.Manifest) (servers map[string]tool.Server, close func()) {
 	launch := tipstaff.NewID(t.Now()).String()
 	var markers []string
 	if t.Markers != nil {
@@ -134,14 +135,14 @@ func (t toolbox) servers(m *tool.Manifest) (servers map[string]tool.Server, clos
 
 // find is the declared tool of that name: a URI, or server/tool, whose pin is
 // then empty.
-func (d *catalog) find(name string) (tool.URI, error) {
-	u, err := tool.ParseURI(name)
+func (d *catalog) find(name string) (tipstaff.ToolURI, error) {
+	u, err := tipstaff.ParseToolURI(name)
 	if err != nil {
 		server, rest, ok := strings.Cut(strings.TrimPrefix(name, "mcp://"), "/")
 		if !ok || strings.Contains(rest, "/") || strings.Contains(rest, "@") {
 			return u, tipstaff.Errorf(tipstaff.InvalidArgument, "%v", err).WithHint("write SERVER/TOOL, or the URI that `tipstaff tools list` shows")
 		}
-		u = tool.URI{Server: server, Tool: rest}
+		u = tipstaff.ToolURI{Server: server, Tool: rest}
 	}
 	if _, ok := d.manifest.Tool(u.Server, u.Tool); !ok {
 		return u, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no tool %q of a server %q", u.Tool, u.Server).
@@ -172,9 +173,9 @@ func (t toolbox) Explain(_ context.Context, name string, args json.RawMessage) (
 
 // pin is u with the pin that the lock gives it. Where it gives none, any will do:
 // the call is refused for that.
-func (d *catalog) pin(u tool.URI) tool.URI {
-	info := d.manifest.Info(d.tools, u.Server, u.Tool)
-	if pinned, err := tool.ParseURI(info.URI); err == nil {
+func (d *catalog) pin(u tipstaff.ToolURI) tipstaff.ToolURI {
+	info := tool.Info(d.manifest, d.tools, u.Server, u.Tool)
+	if pinned, err := tipstaff.ParseToolURI(info.URI); err == nil {
 		return pinned
 	}
 	u.Pin = "0.0.0"

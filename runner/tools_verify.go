@@ -72,13 +72,13 @@ func (d *catalog) check(s *surveyed, server tool.Server) {
 			"%s holds no digest of %s, which the command of server %q names: a change of it would not be noticed; `tipstaff tools pin %s` locks it",
 			tool.LockName, strings.Join(files, ", "), s.server, s.server)
 	}
-	if slices.Contains(d.manifest.Unpinned(), s.server) {
+	if slices.Contains(tool.Unpinned(d.manifest), s.server) {
 		s.find(tipstaff.FindingWarning, "package_unpinned", "",
 			"the program of server %q fetches what it runs: name the package and package_digest, so that it cannot become another", s.server)
 	}
 	config, _ := d.manifest.Server(s.server)
 	for _, name := range slices.Sorted(maps.Keys(config.Tools)) {
-		info := d.manifest.Info(d.tools, s.server, name)
+		info := tool.Info(d.manifest, d.tools, s.server, name)
 		switch {
 		case info.Lock == tipstaff.ToolUnlocked:
 			s.find(tipstaff.FindingError, tool.CodeUnlocked, name, "%s", info.Trouble)

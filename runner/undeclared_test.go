@@ -11,6 +11,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // A call outside of what the run froze as callable is refused, recorded as such,
@@ -18,7 +19,7 @@ import (
 // list is narrowed here behind its back.
 func TestAnUndeclaredToolIsRefusedInsideARun(t *testing.T) {
 	dir := t.TempDir()
-	m, problems := tool.ParseManifest("tipstaff.yaml", []byte("allowed_effects: [read, idempotent]\nservers: {builtin: {roots: [\".\"], tools: {write_file: {}}}}"))
+	m, problems := workspace.Parse("tipstaff.yaml", []byte("allowed_effects: [read, idempotent]\nservers: {builtin: {roots: [\".\"], tools: {write_file: {}}}}"))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -40,8 +41,8 @@ func (s *Skill) readDocument(ps *document.Problems, src []byte) {
 
 // checkName compares with the manifest's id, if that is one.
 func (s *Skill) checkName(v *document.Value, ps *document.Problems) {
-	if v != nil && validID(s.ID) && v.Text != s.ID {
-		ps.Add(codeMismatch, v.At, "name", "name is %s, but the id in skill.yaml is %s", quoted(v.Text), quoted(s.ID))
+	if v != nil && tipstaff.IsSkillID(s.ID) && v.Text != s.ID {
+		ps.Add(codeMismatch, v.At, "name", "name is %s, but the id in skill.yaml is %s", tipstaff.Quote(v.Text, 120), tipstaff.Quote(s.ID, 120))
 	}
 }
 

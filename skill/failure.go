@@ -2,9 +2,9 @@ package skill
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -19,40 +19,22 @@ var (
 		"plan_invalid", "ambiguous_after_clarify", "blocked_by_constraint"}
 )
 
-func (f manifestReader) failureModes() []FailureMode {
-	v := f.Typed("failure_modes", document.List)
-	if v == nil {
-		return nil
-	}
-	var modes []FailureMode
-	for i, item := range v.Items {
-		of := manifestReader{f.Of(item, "failure_modes["+strconv.Itoa(i)+"]")}
-		m := of.failureMode()
-		if slices.ContainsFunc(modes, func(known FailureMode) bool { return known.Reason == m.Reason && m.Reason != "" }) {
-			f.Problems.Add(document.CodeFieldInvalid, item.At, of.Path, "there is a failure mode for %s already", m.Reason)
-		}
-		modes = append(modes, m)
-		of.End()
-	}
-	return modes
-}
-
-func (f manifestReader) failureMode() FailureMode {
-	reason, action := f.Required("reason", document.Text), f.Required("action", document.Text)
-	m := FailureMode{Reason: textOf(reason), Action: Action(textOf(action)), Note: f.Text("note")}
-	known := slices.Contains(passing, m.Reason) || slices.Contains(lasting, m.Reason) || slices.Contains(final, m.Reason) || slug.MatchString(m.Reason)
+// CheckDocument finds reasons and actions that there are not, and that do not go
+// together.
+func (m *FailureMode) CheckDocument(f *document.Fields) {
+	reason, action := f.Get("reason"), f.Get("action")
+	known := slices.Contains(slices.Concat(passing, lasting, final), m.Reason) || slug.MatchString(m.Reason)
 	switch {
-	case reason == nil || action == nil:
+	case reason == nil || action == nil || reason.Kind != document.Text || action.Kind != document.Text:
 	case !known:
 		f.Problems.Add(document.CodeFieldInvalid, reason.At, f.Path, "%s is no reason to fail; it is one of %s, or x:<name>",
-			quoted(m.Reason), strings.Join(slices.Concat(passing, lasting, final), ", "))
+			tipstaff.Quote(m.Reason, 120), strings.Join(slices.Concat(passing, lasting, final), ", "))
 	case m.Action == Fail:
 	case m.Action != Retry && m.Action != Gate:
-		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is no action; it is fail, retry or gate", quoted(string(m.Action)))
+		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is no action; it is fail, retry or gate", tipstaff.Quote(string(m.Action), 120))
 	case slices.Contains(final, m.Reason):
 		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s always fails; its action can only be fail", m.Reason)
 	case m.Action == Retry && !slices.Contains(passing, m.Reason):
 		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is not mended by trying again; retry is for %s", m.Reason, strings.Join(passing, ", "))
 	}
-	return m
 }

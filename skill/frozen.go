@@ -27,9 +27,7 @@ func Thaw(frozen []byte) (*Skill, error) {
 		Prose    *string         `json:"prose"`
 		Plan     *string         `json:"plan"`
 	}
-	d := json.NewDecoder(bytes.NewReader(frozen))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
+	if err := document.UnmarshalStrict(frozen, &f); err != nil {
 		return nil, fmt.Errorf("the frozen skill cannot be read: %w", err)
 	}
 	if f.Manifest == nil || f.Prose == nil {

@@ -2,6 +2,7 @@ package skill
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -22,54 +24,51 @@ func (s *Skill) parseManifest(ps *document.Problems, src []byte, folder string) 
 		return
 	}
 	s.decode(ps, v)
-	if validID(s.ID) && s.ID != folder {
-		ps.Add(codeMismatch, v.Get("id").At, "id", "id is %s, but the folder is named %s", quoted(s.ID), quoted(folder))
+	if tipstaff.IsSkillID(s.ID) && s.ID != folder {
+		ps.Add(codeMismatch, v.Get("id").At, "id", "id is %s, but the folder is named %s", tipstaff.Quote(s.ID, 120), tipstaff.Quote(folder, 120))
 	}
 }
 
 // decode reads the manifest's fields and keeps the whole of it: the digest is of
 // the document as it was given.
 func (s *Skill) decode(ps *document.Problems, v *document.Value) {
-	f := manifestReader{document.FieldsOf(ps, v, "")}
+	f := document.FieldsOf(ps, v, "")
 	f.Dotted = true
-	s.ID = f.id()
-	s.Version = f.version()
-	s.Verbs = f.verbs()
-	s.Inputs = f.described("inputs")
-	s.Outputs = f.described("outputs")
-	s.Tools = f.uris("tools", checkToolURI, "mcp://server/tool@1.2.3")
-	s.SubSkills = f.uris("sub_skills", checkSkillURI, "skill://name@1.2.3")
-	s.FailureModes = f.failureModes()
+	f.Decode(s)
 	f.End()
 	s.manifest = document.Raw(f.Value) // its numbers are safe and its names stand once
 }
 
+// CheckDocument reads what a tag cannot say.
+func (s *Skill) CheckDocument(fields *document.Fields) {
+	f := manifestReader{fields}
+	if v := f.Get("id"); v != nil && v.Kind == document.Text && !tipstaff.IsSkillID(v.Text) {
+		f.Report(document.CodeFieldInvalid, v.At, "id", "%s cannot be the id of a skill; %s", tipstaff.Quote(v.Text, 120), tipstaff.SkillIDRule)
+	}
+	if v := f.Get("version"); v != nil && v.Kind == document.Text && !tipstaff.IsVersion(v.Text) {
+		f.Report(document.CodeFieldInvalid, v.At, "version", "%s is not a full version like 1.2.3", tipstaff.Quote(v.Text, 120))
+	}
+	s.Verbs = f.verbs()
+	s.Inputs = f.described("inputs")
+	s.Outputs = f.described("outputs")
+	s.Tools = f.uris("tools", "mcp://server/tool@1.2.3", func(uri string) string {
+		_, err := tipstaff.ParseToolURI(uri)
+		return uriCode(err, codeUnpinnedTool)
+	})
+	s.SubSkills = f.uris("sub_skills", "skill://name@1.2.3", func(uri string) string {
+		_, err := tipstaff.ParseSkillURI(uri)
+		return uriCode(err, codeUnpinnedSkill)
+	})
+	for i, m := range s.FailureModes {
+		if m.Reason != "" && slices.ContainsFunc(s.FailureModes[:i], func(known FailureMode) bool { return known.Reason == m.Reason }) {
+			item := f.Value.Find("failure_modes", strconv.Itoa(i))
+			f.Report(document.CodeFieldInvalid, item.At, "failure_modes["+strconv.Itoa(i)+"]", "there is a failure mode for %s already", m.Reason)
+		}
+	}
+}
+
 // manifestReader reads the fields of a manifest.
 type manifestReader struct{ *document.Fields }
-
-// textOf is the text of a member that may be absent.
-func textOf(v *document.Value) string {
-	if v == nil {
-		return ""
-	}
-	return v.Text
-}
-
-func (f manifestReader) id() string {
-	v := f.Required("id", document.Text)
-	if v != nil && !validID(v.Text) {
-		f.Problems.Add(document.CodeFieldInvalid, v.At, "id", "%s cannot be the id of a skill; %s", quoted(v.Text), idRule)
-	}
-	return textOf(v)
-}
-
-func (f manifestReader) version() string {
-	v := f.Required("version", document.Text)
-	if v != nil && !semverForm.MatchString(v.Text) {
-		f.Problems.Add(document.CodeFieldInvalid, v.At, "version", "%s is not a full version like 1.2.3", quoted(v.Text))
-	}
-	return textOf(v)
-}
 
 // verbs of intents. The same words stand in plans.
 var (
@@ -95,7 +94,7 @@ func (f manifestReader) verbs() []string {
 
 // uris is a list of pinned URIs, or the word none. What is not said is never
 // taken for "anything": the field must be there.
-func (f manifestReader) uris(name string, check func(string) string, form string) []string {
+func (f manifestReader) uris(name, form string, check func(string) string) []string {
 	v := f.Get(name)
 	switch {
 	case v == nil:
@@ -109,10 +108,15 @@ func (f manifestReader) uris(name string, check func(string) string, form string
 	return []string{}
 }
 
-// checkSkillURI is the code of what is wrong with a skill URI; "" is nothing.
-func checkSkillURI(s string) string {
-	_, err := ParseURI(s)
-	return uriCode(err)
+// uriCode is the code of what is wrong with a URI; "" is nothing.
+func uriCode(err error, unpinned string) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, tipstaff.ErrUnpinned):
+		return unpinned
+	}
+	return codeInvalidURI
 }
 
 // words reads a list of texts, each once. check gives the code of a bad one.
@@ -124,14 +128,14 @@ func (f manifestReader) words(v *document.Value, path string, check func(string)
 		case item.Kind != document.Text:
 			f.Problems.Add(document.CodeFieldType, item.At, where, "%s must be text, not %v", where, item.Kind)
 		case slices.Contains(words, item.Text):
-			f.Problems.Add(document.CodeFieldInvalid, item.At, where, "%s stands twice", quoted(item.Text))
+			f.Problems.Add(document.CodeFieldInvalid, item.At, where, "%s stands twice", tipstaff.Quote(item.Text, 120))
 		default:
 			switch code := check(item.Text); code {
 			case "":
 			case codeUnpinnedTool, codeUnpinnedSkill:
-				f.Problems.Add(code, item.At, where, "%s is not pinned; write %s", quoted(item.Text), form)
+				f.Problems.Add(code, item.At, where, "%s is not pinned; write %s", tipstaff.Quote(item.Text, 120), form)
 			default:
-				f.Problems.Add(code, item.At, where, "%s is not %s", quoted(item.Text), form)
+				f.Problems.Add(code, item.At, where, "%s is not %s", tipstaff.Quote(item.Text, 120), form)
 			}
 			words = append(words, item.Text)
 		}
@@ -153,7 +157,7 @@ func (f manifestReader) described(name string) []Field {
 		path := name + "." + m.Key
 		switch {
 		case !nameForm.MatchString(m.Key):
-			f.Problems.Add(document.CodeFieldInvalid, m.At, name, "%s cannot be a name: 1 to 64 of A-Z, a-z, 0-9, _ and -", quoted(m.Key))
+			f.Problems.Add(document.CodeFieldInvalid, m.At, name, "%s cannot be a name: 1 to 64 of A-Z, a-z, 0-9, _ and -", tipstaff.Quote(m.Key, 120))
 		case m.Value.Kind != document.Object:
 			f.Problems.Add(document.CodeFieldType, m.Value.At, path, "%s is described by a JSON Schema, an object; this is %v", path, m.Value.Kind)
 		default:
@@ -213,7 +217,7 @@ func (f manifestReader) types(schema *document.Value, path string) {
 		}
 		for _, n := range names {
 			if !slices.Contains(schemaTypes, n.Text) {
-				f.Problems.Add(codeSchemaInvalid, n.At, path, "%s is no type; it must be one of %s", quoted(n.Text), strings.Join(schemaTypes, ", "))
+				f.Problems.Add(codeSchemaInvalid, n.At, path, "%s is no type; it must be one of %s", tipstaff.Quote(n.Text, 120), strings.Join(schemaTypes, ", "))
 			}
 		}
 	}

@@ -64,9 +64,9 @@ func (s *Set) List() ([]Entry, error) {
 
 // Lookup is the skill of that URI. No such folder is ErrUnknown, another version
 // in it ErrMismatch, and one whose files are at fault ErrInvalid.
-func (s *Set) Lookup(u URI) (*Skill, error) {
-	if !validID(u.ID) { // a URI that was not made by ParseURI
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s is no id of a skill", quoted(u.ID)), Err: ErrInvalidURI}
+func (s *Set) Lookup(u tipstaff.SkillURI) (*Skill, error) {
+	if !tipstaff.IsSkillID(u.ID) { // a URI that was not made by ParseSkillURI
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s is no id of a skill", tipstaff.Quote(u.ID, 120)), Err: tipstaff.ErrInvalidURI}
 	}
 	if s == nil {
 		return nil, unknown(u, "there is no folder of skills")
@@ -84,7 +84,7 @@ func (s *Set) Lookup(u URI) (*Skill, error) {
 	return found, nil
 }
 
-func unknown(u URI, why string) error {
+func unknown(u tipstaff.SkillURI, why string) error {
 	return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("there is no skill %s: %s", u, why), Err: ErrUnknown}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/skill"
 )
 
@@ -33,15 +34,15 @@ func TestLookup(t *testing.T) {
 	}
 	set := open(t, skills)
 	for name, c := range map[string]struct {
-		uri  skill.URI
+		uri  tipstaff.SkillURI
 		want error
 	}{
-		"there":         {skill.URI{ID: "notes", Version: "1.2.3"}, nil},
-		"older":         {skill.URI{ID: "notes", Version: "1.2.2"}, skill.ErrMismatch},
-		"unknown":       {skill.URI{ID: "other", Version: "1.2.3"}, skill.ErrUnknown},
-		"dots":          {skill.URI{ID: "../notes", Version: "1.2.3"}, skill.ErrInvalidURI},
-		"folder itself": {skill.URI{ID: ".", Version: "1.2.3"}, skill.ErrInvalidURI},
-		"empty folder":  {skill.URI{ID: "empty", Version: "1.2.3"}, skill.ErrInvalid},
+		"there":         {tipstaff.SkillURI{ID: "notes", Version: "1.2.3"}, nil},
+		"older":         {tipstaff.SkillURI{ID: "notes", Version: "1.2.2"}, skill.ErrMismatch},
+		"unknown":       {tipstaff.SkillURI{ID: "other", Version: "1.2.3"}, skill.ErrUnknown},
+		"dots":          {tipstaff.SkillURI{ID: "../notes", Version: "1.2.3"}, tipstaff.ErrInvalidURI},
+		"folder itself": {tipstaff.SkillURI{ID: ".", Version: "1.2.3"}, tipstaff.ErrInvalidURI},
+		"empty folder":  {tipstaff.SkillURI{ID: "empty", Version: "1.2.3"}, skill.ErrInvalid},
 	} {
 		s, err := set.Lookup(c.uri)
 		if !errors.Is(err, c.want) || (s == nil) != (c.want != nil) {
@@ -49,7 +50,7 @@ func TestLookup(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"linked", "up"} {
-		if s, err := set.Lookup(skill.URI{ID: id, Version: "1.2.3"}); err == nil || s != nil {
+		if s, err := set.Lookup(tipstaff.SkillURI{ID: id, Version: "1.2.3"}); err == nil || s != nil {
 			t.Errorf("%s leads out of the folder and was read", id)
 		}
 	}
@@ -58,12 +59,12 @@ func TestLookup(t *testing.T) {
 func TestLookupSeesWhatIsThereNow(t *testing.T) {
 	dir := folder(t, goodManifest, goodDocument, "")
 	set := open(t, filepath.Dir(dir))
-	before, err := set.Lookup(skill.URI{ID: "notes", Version: "1.2.3"})
+	before, err := set.Lookup(tipstaff.SkillURI{ID: "notes", Version: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "SKILL.md"), goodDocument+"More.\n")
-	after, err := set.Lookup(skill.URI{ID: "notes", Version: "1.2.3"})
+	after, err := set.Lookup(tipstaff.SkillURI{ID: "notes", Version: "1.2.3"})
 	if err != nil || after.Digest() == before.Digest() || !strings.HasSuffix(after.Prose, "More.") {
 		t.Errorf("%v, %v", after, err)
 	}
@@ -105,7 +106,7 @@ func TestOpenWantsAFolder(t *testing.T) {
 	if entries, err := none.List(); err != nil || len(entries) > 0 {
 		t.Errorf("no set: %v, %v", entries, err)
 	}
-	if _, err := none.Lookup(skill.URI{ID: "notes", Version: "1.2.3"}); !errors.Is(err, skill.ErrUnknown) {
+	if _, err := none.Lookup(tipstaff.SkillURI{ID: "notes", Version: "1.2.3"}); !errors.Is(err, skill.ErrUnknown) {
 		t.Errorf("no set: %v", err)
 	}
 }

@@ -6,23 +6,24 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
 // Skill is one skill as its files say. It is not changed after it was read and
 // may be shared.
 type Skill struct {
-	ID           string
-	Version      string
-	Description  string   // one line for lists, from the front matter
-	Verbs        []string // what it is for; never empty
-	Inputs       []Field  // by name; nil: it does not say
-	Outputs      []Field  // that its plans must have
-	Tools        []string // URIs of the only tools its plans may call; empty: none
-	SubSkills    []string // URIs of the only skills its plans may dispatch; empty: none
-	FailureModes []FailureMode
-	Prose        string // for the model: SKILL.md without its front matter
-	Plan         []byte // plan.yaml as it stands there; nil: the skill has none
+	ID           string        `doc:"id,required"`
+	Version      string        `doc:"version,required"`
+	Description  string        // one line for lists, from the front matter
+	Verbs        []string      // what it is for; never empty
+	Inputs       []Field       // by name; nil: it does not say
+	Outputs      []Field       // that its plans must have
+	Tools        []string      // URIs of the only tools its plans may call; empty: none
+	SubSkills    []string      // URIs of the only skills its plans may dispatch; empty: none
+	FailureModes []FailureMode `doc:"failure_modes"`
+	Prose        string        // for the model: SKILL.md without its front matter
+	Plan         []byte        // plan.yaml as it stands there; nil: the skill has none
 
 	manifest json.RawMessage // skill.yaml in RFC 8785 form
 	document []byte          // SKILL.md
@@ -48,9 +49,9 @@ const (
 // FailureMode is what the skill wants done when a node fails for a reason and
 // says nothing about failing itself.
 type FailureMode struct {
-	Reason string `json:"reason"`
-	Action Action `json:"action"`
-	Note   string `json:"note,omitempty"` // for whoever is asked
+	Reason string `doc:"reason,required"`
+	Action Action `doc:"action,required"`
+	Note   string `doc:"note"` // for whoever is asked
 }
 
 // Mode is the failure mode for a reason; false: the skill has none, and the node
@@ -64,7 +65,7 @@ func (s *Skill) Mode(reason string) (FailureMode, bool) {
 }
 
 // URI is the pinned name of the skill.
-func (s *Skill) URI() URI { return URI{s.ID, s.Version} }
+func (s *Skill) URI() tipstaff.SkillURI { return tipstaff.SkillURI{ID: s.ID, Version: s.Version} }
 
 // Digest names what the files say: sha256:<hex> of Identity.
 func (s *Skill) Digest() string { return digest(s.Identity()) }

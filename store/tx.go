@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
@@ -201,7 +202,7 @@ func (t *Tx) append(st *runState, epoch int64, d flow.Draft) error {
 			d.ID = tipstaff.NewID(t.now).String()
 		}
 		var err error
-		if d.Body, err = journal.Canonical(d.Body); err != nil {
+		if d.Body, err = canon.Form(d.Body); err != nil {
 			return fmt.Errorf("body of %s: %w", d.Kind, err)
 		}
 		rec.Body = d.Body // what is derived from the record is derived from its bytes

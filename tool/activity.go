@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool/builtin"
@@ -89,20 +90,20 @@ type activity struct {
 	frozen  *Gate
 }
 
-func parseInput(raw json.RawMessage) (Input, URI, *flow.Error) {
+func parseInput(raw json.RawMessage) (Input, tipstaff.ToolURI, *flow.Error) {
 	var in Input
-	if err := decodeStrict(raw, &in); err != nil {
-		return in, URI{}, refusal(CodeInvalidArguments, nil, "the input of %s cannot be read: %v", ActivityName, err)
+	if err := document.UnmarshalStrict(raw, &in); err != nil {
+		return in, tipstaff.ToolURI{}, refusal(CodeInvalidArguments, nil, "the input of %s cannot be read: %v", ActivityName, err)
 	}
 	if in.Parse != "" && in.Content {
-		return in, URI{}, refusal(CodeInvalidArguments, nil, "parse and content exclude each other")
+		return in, tipstaff.ToolURI{}, refusal(CodeInvalidArguments, nil, "parse and content exclude each other")
 	}
 	if in.Parse != "" && in.Parse != ParseJSON {
-		return in, URI{}, refusal(CodeInvalidArguments, nil, "parse is %q: only %q is known", in.Parse, ParseJSON)
+		return in, tipstaff.ToolURI{}, refusal(CodeInvalidArguments, nil, "parse is %q: only %q is known", in.Parse, ParseJSON)
 	}
-	u, err := ParseURI(in.URI)
+	u, err := tipstaff.ParseToolURI(in.URI)
 	if err != nil {
-		return in, URI{}, refusal(CodeUndeclared, nil, "%v", err)
+		return in, tipstaff.ToolURI{}, refusal(CodeUndeclared, nil, "%v", err)
 	}
 	return in, u, nil
 }
@@ -127,7 +128,7 @@ func (a *activity) check(ctx context.Context, t flow.Attempt) error {
 
 // live is a registry of what the URI's server lists at this moment. An
 // undeclared server has none, and is refused by the gate.
-func (a *activity) live(ctx context.Context, u URI) (*Registry, error) {
+func (a *activity) live(ctx context.Context, u tipstaff.ToolURI) (*Registry, error) {
 	r := &Registry{servers: map[string]*catalog{}}
 	if _, ok := a.manager.links[u.Server]; !ok {
 		return r, nil
@@ -142,7 +143,7 @@ func (a *activity) live(ctx context.Context, u URI) (*Registry, error) {
 
 // ask is the gate over what holds now.
 func (a *activity) ask(t flow.Attempt, in Input, tools *Registry) Verdict {
-	g := Gate{AllowList: a.frozen.AllowList, Manifest: a.manager.manifest, Tools: tools, Policy: a.manager.manifest.rules(),
+	g := Gate{AllowList: a.frozen.AllowList, Manifest: a.manager.manifest, Tools: tools, Policy: a.manager.manifest.Rules(),
 		Lock: a.frozen.Tools, File: a.manager.lock, Run: a.frozen.Run, clean: a.frozen.clean}
 	return g.Admit(in, policy.Run{ID: t.Run, Path: t.Path})
 }
@@ -153,7 +154,7 @@ func (a *activity) stops(t flow.Attempt) bool {
 }
 
 // stops reports whether a call ends itself in good order when its context ends.
-func stops(u URI) bool { return u.Server == builtin.Name && builtin.Stops(u.Tool) }
+func stops(u tipstaff.ToolURI) bool { return u.Server == builtin.Name && builtin.Stops(u.Tool) }
 
 // prompt: the SDK does not wait for a call whose context has ended. A function of builtin
 // may be in the middle of reading a file.

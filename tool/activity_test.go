@@ -16,6 +16,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // outTool states an output schema.
@@ -55,7 +56,7 @@ func TestReplyBecomesOutput(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := okServer(echoTool, outTool)
 			s.reply = func(w *wireCall) { w.result(c.reply) }
-			b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}, "out": {MaxResult: 1000}})
+			b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}, "out": {MaxResult: 1000}})
 			a := wireAttempt(c.tool, flow.Read, `{}`)
 			a.Input = flow.JSON(tool.Input{URI: "mcp://wire/" + c.tool + "@1.0.0", Args: json.RawMessage(`{}`), Parse: c.parse})
 			value, err := b.try(context.Background(), a)
@@ -81,7 +82,7 @@ func TestInBandErrorKeepsItsContent(t *testing.T) {
 	s.reply = func(w *wireCall) {
 		w.result(`{"isError":true,"content":[{"type":"text","text":"no such row"}],"structuredContent":{"row":7}}`)
 	}
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 	value, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
 	e := wantCode(t, tool.CodeToolError, value, err)
 	if string(e.Detail) != `{"output":{"row":7}}` {
@@ -109,7 +110,7 @@ func TestWhatAOnceCallKnows(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := okServer(onceTool)
-			b := wireBench(t, s, map[string]tool.ToolConfig{"act": {MaxResult: 1000}})
+			b := wireBench(t, s, map[string]workspace.Tool{"act": {MaxResult: 1000}})
 			c.server(s)
 			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 			defer cancel()
@@ -135,7 +136,7 @@ func TestWhatAOnceCallKnows(t *testing.T) {
 func TestLimitOfTheRunNamesItself(t *testing.T) {
 	s := okServer(onceTool)
 	s.reply = func(w *wireCall) { <-w.cancelled }
-	b := wireBench(t, s, map[string]tool.ToolConfig{"act": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"act": {MaxResult: 1000}})
 	why := &flow.Error{Code: flow.CodeBoundExceeded, Bound: flow.WallTime}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 100*time.Millisecond, why)
 	defer cancel()
@@ -152,7 +153,7 @@ func TestCancelReachesTheServer(t *testing.T) {
 	s := okServer(echoTool)
 	begun, told := make(chan struct{}), make(chan struct{})
 	s.reply = func(w *wireCall) { close(begun); <-w.cancelled; close(told) }
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {}})
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() { <-begun; cancel(flow.ErrCancelled) }()
 	if _, err := b.try(ctx, wireAttempt("echo", flow.Read, `{}`)); !errors.Is(err, flow.ErrCancelled) {
@@ -163,7 +164,7 @@ func TestCancelReachesTheServer(t *testing.T) {
 
 func TestWhatIsSent(t *testing.T) {
 	s := okServer(echoTool)
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 	if _, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{ "text" : "a<b é", "n": 1.50 }`)); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func TestMillionCharacters(t *testing.T) {
 		_ = json.Unmarshal(w.params, &p)
 		w.result(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, p.Arguments.Text))
 	}
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 4 << 20}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 4 << 20}})
 	long := strings.Repeat("x", 1_000_000)
 	value, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{"text":"`+long+`"}`))
 	if err != nil || string(value) != `"`+long+`"` {
@@ -232,7 +233,7 @@ func TestCallsAtOnceAreBounded(t *testing.T) {
 		now.Add(-1)
 		w.result(`{"content":[]}`)
 	}
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 	ended := make(chan error, 20)
 	for range 20 {
 		go func() {
@@ -266,7 +267,7 @@ func TestChangedListIsListedAgain(t *testing.T) {
 		w.write(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		w.result(`{"content":[]}`)
 	}
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 	a := wireAttempt("echo", flow.Read, `{}`)
 	if _, err := b.try(context.Background(), a); err != nil {
 		t.Fatal(err)
@@ -294,7 +295,7 @@ func TestChangedListIsListedAgain(t *testing.T) {
 func TestServerThatEndsIsStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := okServer(echoTool)
-		b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+		b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 		s.reply = func(w *wireCall) { w.conn.Close() }
 		call := func() *flow.Error {
 			_, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
@@ -327,7 +328,7 @@ func TestServerThatEndsIsStartedAgain(t *testing.T) {
 func TestServerThatIsDownMayStartAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := okServer(echoTool)
-		b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+		b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 		defer b.manager.Close()
 		answers := s.reply
 		s.reply = func(w *wireCall) { w.conn.Close() }
@@ -360,7 +361,7 @@ func TestServerThatIsDownMayStartAgain(t *testing.T) {
 func TestServerThatCannotStartFailsAtOnceAndIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := okServer(echoTool)
-		b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+		b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 		defer b.manager.Close()
 		s.dial = func() error { return errors.New("not yet") }
 		before := s.dials
@@ -385,7 +386,7 @@ func TestServerThatCannotStartFailsAtOnceAndIsTriedAgain(t *testing.T) {
 
 func TestClosedManagerSendsNothing(t *testing.T) {
 	s := okServer(echoTool)
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 	b.manager.Close()
 	value, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
 	if e := wantCode(t, tool.CodeUnavailable, value, err); !e.NotSent || s.called() != 0 {
@@ -404,7 +405,7 @@ func FuzzReply(f *testing.F) {
 	s := okServer(echoTool, outTool)
 	var reply atomic.Value
 	s.reply = func(w *wireCall) { w.result(reply.Load().(string)) }
-	b := wireBench(f, s, map[string]tool.ToolConfig{"echo": {MaxResult: 10000}, "out": {MaxResult: 10000}})
+	b := wireBench(f, s, map[string]workspace.Tool{"echo": {MaxResult: 10000}, "out": {MaxResult: 10000}})
 	f.Fuzz(func(t *testing.T, raw string, structured bool) {
 		if !json.Valid([]byte(raw)) || strings.ContainsAny(raw, "\n\r") {
 			return

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 )
 
 // errNumberUnsafe: a number would be sent with another value than was written.
@@ -15,13 +16,11 @@ var errNumberUnsafe = errors.New("the number would change its value in canonical
 // canonical is the RFC 8785 form of one JSON value. A number that it could only
 // write with another decimal value is errNumberUnsafe.
 func canonical(raw []byte) ([]byte, error) {
-	if !journal.IsCanonical(raw) {
-		var unsafe *journal.UnsafeNumber
-		if errors.As(journal.SafeNumbers(raw), &unsafe) {
-			return nil, fmt.Errorf("%w: %s", errNumberUnsafe, shorten(unsafe.Literal, 60))
-		}
+	form, err := canon.Exact(raw)
+	if unsafe := (*canon.UnsafeNumber)(nil); errors.As(err, &unsafe) {
+		return nil, fmt.Errorf("%w: %s", errNumberUnsafe, tipstaff.Quote(unsafe.Literal, 60))
 	}
-	return journal.Canonical(raw)
+	return form, err
 }
 
 // canonicalOf encodes v and brings it into canonical form.

@@ -6,8 +6,10 @@ import (
 	"path"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // pathArguments are the arguments of builtin's tools that are paths.
@@ -28,7 +30,7 @@ func (g *Gate) cleanPath(d *Definition, args json.RawMessage) *flow.Error {
 		return nil
 	}
 	refuse := func(why string) *flow.Error {
-		return refusal(CodeUncleanPath, detail{"pointer": "/" + name}, "the %s of %s is %s: %s", name, d.Tool, shorten(text, 200), why)
+		return refusal(CodeUncleanPath, detail{"pointer": "/" + name}, "the %s of %s is %s: %s", name, d.Tool, tipstaff.Quote(text, 200), why)
 	}
 	config, _ := g.Manifest.Server(builtin.Name)
 	clean := path.Clean(text)
@@ -38,21 +40,21 @@ func (g *Gate) cleanPath(d *Definition, args json.RawMessage) *flow.Error {
 	case clean == ".." || strings.HasPrefix(clean, "../"):
 		return refuse("it leaves the root")
 	case clean != text:
-		return refuse("write " + shorten(clean, 200))
+		return refuse("write " + tipstaff.Quote(clean, 200))
 	}
 	return nil
 }
 
 // WithPrograms is the registry with the digests of the programs that builtin may
 // start, for a run to keep: what a person approves is then also which program runs.
-func (r *Registry) WithPrograms(m *Manifest, workspace string) *Registry {
+func (r *Registry) WithPrograms(m *workspace.Manifest, dir string) *Registry {
 	c, ok := r.servers[builtin.Name]
 	config, _ := m.Server(builtin.Name)
 	if !ok || len(config.Programs) == 0 {
 		return r
 	}
 	held := *c
-	held.programs = builtin.New(builtin.Options{Workspace: workspace, Programs: config.Programs}).Digests()
+	held.programs = builtin.New(builtin.Options{Workspace: dir, Programs: config.Programs}).Digests()
 	next := &Registry{servers: maps.Clone(r.servers)}
 	next.servers[builtin.Name] = &held
 	return next

@@ -163,3 +163,10 @@ func (b block) piece(data []byte) Content {
 	}
 	return Content{Type: b.Type, MimeType: b.mimeType(), Digest: digestOf(data), Size: len(data)}
 }
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // contentOf is a call that asks for content, to a server that answers so.
@@ -17,7 +18,7 @@ func contentOf(t testing.TB, reply string) (json.RawMessage, error) {
 	t.Helper()
 	s := okServer(echoTool, outTool)
 	s.reply = func(w *wireCall) { w.result(reply) }
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}, "out": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}, "out": {MaxResult: 1000}})
 	name := "echo"
 	if strings.Contains(reply, `"n"`) {
 		name = "out"
@@ -77,7 +78,7 @@ func TestFailureOfAContentCallKeepsItsContent(t *testing.T) {
 }
 
 func TestContentExcludesParse(t *testing.T) {
-	b := wireBench(t, okServer(echoTool), map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+	b := wireBench(t, okServer(echoTool), map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 	value, err := b.try(context.Background(), flow.Attempt{Class: flow.Read,
 		Input: flow.JSON(tool.Input{URI: "mcp://wire/echo@1.0.0", Args: json.RawMessage(`{}`), Content: true, Parse: tool.ParseJSON})})
 	wantCode(t, tool.CodeInvalidArguments, value, err)

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Definition is a tool as its server lists it and the manifest declares it.
@@ -51,7 +54,7 @@ func parseWireTool(raw json.RawMessage) (wireTool, error) {
 const maxDefinition = 8 << 20
 
 // define makes a definition from a tool's object as received.
-func define(server, version string, raw json.RawMessage, c ToolConfig) (*Definition, error) {
+func define(server, version string, raw json.RawMessage, c workspace.Tool) (*Definition, error) {
 	if len(raw) > maxDefinition {
 		return nil, fmt.Errorf("its definition has %d bytes: %d are the most", len(raw), maxDefinition)
 	}
@@ -64,7 +67,7 @@ func define(server, version string, raw json.RawMessage, c ToolConfig) (*Definit
 
 // defineText is define for text that is canonical, or whose digest will not be
 // what is expected of it.
-func defineText(server, version string, text json.RawMessage, c ToolConfig) (*Definition, error) {
+func defineText(server, version string, text json.RawMessage, c workspace.Tool) (*Definition, error) {
 	w, err := parseWireTool(text)
 	if err != nil {
 		return nil, err
@@ -182,3 +185,6 @@ func (d *Definition) Destructive() bool { return d.Class != flow.Read && !isFals
 // OpenWorld reports whether what the tool returns may come from anybody. Only a
 // tool that denies it does not.
 func (d *Definition) OpenWorld() bool { return !isFalse(d.Hints.OpenWorld) }
+
+// sortedKeys are the names of a map in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

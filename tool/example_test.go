@@ -9,15 +9,16 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // A call is decided over what was frozen, and made over what holds now.
 func Example() {
-	workspace, _ := os.MkdirTemp("", "example")
-	defer os.RemoveAll(workspace)
-	_ = os.WriteFile(filepath.Join(workspace, "notes.txt"), []byte("remember"), 0o644)
+	dir, _ := os.MkdirTemp("", "example")
+	defer os.RemoveAll(dir)
+	_ = os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("remember"), 0o644)
 
-	m, problems := tool.ParseManifest("tipstaff.yaml", []byte(`
+	m, problems := workspace.Parse("tipstaff.yaml", []byte(`
 servers:
   builtin: {roots: ["."], tools: {read_file: {effect: read}}}
 `))
@@ -25,7 +26,7 @@ servers:
 		fmt.Println(problems)
 		return
 	}
-	servers := tool.Servers(m, tool.Launch{Workspace: workspace})
+	servers := tool.Servers(m, tool.Launch{Workspace: dir})
 	tools, err := tool.NewRegistry(m, servers)
 	if err != nil {
 		fmt.Println(err)

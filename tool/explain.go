@@ -32,7 +32,7 @@ func (g *Gate) Explain(uri string, args json.RawMessage) tipstaff.Explanation {
 		}
 		e.Checks = append(e.Checks, c)
 	})
-	if u, err := ParseURI(uri); err == nil {
+	if u, err := tipstaff.ParseToolURI(uri); err == nil {
 		e.Server, e.Tool = u.Server, u.Tool
 	}
 	if v.Args != nil {

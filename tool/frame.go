@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const (
 	// maxFrame is the longest message that is kept in memory: twice the largest
 	// result, for what escapes and base64 add to it.
-	maxFrame = 2*mostResult + 1<<20
+	maxFrame = 2*workspace.MaxResult + 1<<20
 	// maxSkipped is the longest message that is read at all. A server that sends
 	// more in one line is not waited for any longer.
 	maxSkipped = 512 << 20

@@ -10,6 +10,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Gate decides whether a call may be sent. It is asked twice: by the program,
@@ -20,7 +21,7 @@ import (
 // zero value refuses everything.
 type Gate struct {
 	AllowList []string // whole canonical URIs; nil: nothing is declared
-	Manifest  *Manifest
+	Manifest  *workspace.Manifest
 	Tools     *Registry
 	Policy    *policy.Policy // nil: everything is denied
 	// Lock holds the definitions that calls must still match. nil: none are held.
@@ -36,8 +37,8 @@ type Gate struct {
 }
 
 // NewGate is a gate with the manifest's own policy and nothing locked.
-func NewGate(allow []string, m *Manifest, tools *Registry) *Gate {
-	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.rules(), clean: m != nil && m.CleanPaths}
+func NewGate(allow []string, m *workspace.Manifest, tools *Registry) *Gate {
+	return &Gate{AllowList: allow, Manifest: m, Tools: tools, Policy: m.Rules(), clean: m != nil && m.CleanPaths}
 }
 
 // ByAcceptance is the Request.By of a call that the acceptance of its plan
@@ -169,16 +170,16 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 }
 
 // declared is check 1.
-func (g *Gate) declared(uri string) (URI, *flow.Error) {
-	u, err := ParseURI(uri)
+func (g *Gate) declared(uri string) (tipstaff.ToolURI, *flow.Error) {
+	u, err := tipstaff.ParseToolURI(uri)
 	if err != nil || !slices.Contains(g.AllowList, uri) {
-		return u, refusal(CodeUndeclared, nil, "%s is not declared by the program", shorten(uri, 200))
+		return u, refusal(CodeUndeclared, nil, "%s is not declared by the program", tipstaff.Quote(uri, 200))
 	}
 	return u, nil
 }
 
 // known is check 2.
-func (g *Gate) known(u URI) (*Definition, *flow.Error) {
+func (g *Gate) known(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	if _, ok := g.Manifest.Tool(u.Server, u.Tool); !ok {
 		return nil, refusal(CodeUnknown, nil, "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
 	}
@@ -187,7 +188,7 @@ func (g *Gate) known(u URI) (*Definition, *flow.Error) {
 
 // held is check 3: the pin, then the lock of the run and that of the workspace,
 // then the package.
-func (g *Gate) held(d *Definition, u URI) *flow.Error {
+func (g *Gate) held(d *Definition, u tipstaff.ToolURI) *flow.Error {
 	if refused := pinned(d, u); refused != nil {
 		return refused
 	}
@@ -200,7 +201,7 @@ func (g *Gate) held(d *Definition, u URI) *flow.Error {
 	return g.Tools.servers[u.Server].hold
 }
 
-func (g *Gate) locked(d *Definition, u URI) *flow.Error {
+func (g *Gate) locked(d *Definition, u tipstaff.ToolURI) *flow.Error {
 	if g.Lock == nil {
 		return nil
 	}
@@ -238,7 +239,7 @@ func (g *Gate) effect(d *Definition) *flow.Error {
 	if refused := g.allowed(d.Tool, d.Class); refused != nil {
 		return refused
 	}
-	held, _ := g.Lock.find(URI{Server: d.Server, Tool: d.Tool})
+	held, _ := g.Lock.find(tipstaff.ToolURI{Server: d.Server, Tool: d.Tool})
 	if held != nil && strictness(d.Class) > strictness(held.Class) {
 		return refusal(CodeEffectDenied, detail{"class": d.Class, "accepted": held.Class},
 			"%s now has effect %s, and was accepted as %s: start a new run", d.Tool, d.Class, held.Class)

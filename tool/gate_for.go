@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Entry is a tool of a catalog: its definition, and the URI under which it is
@@ -16,7 +19,7 @@ type Entry struct {
 	Name    string
 	Version string
 	Raw     json.RawMessage // as its server lists it
-	Config  ToolConfig
+	Config  workspace.Tool
 }
 
 // NewGateFor is a gate over these tools and no others, for programs that have no
@@ -25,13 +28,13 @@ func NewGateFor(tools []Entry, p *policy.Policy) (*Gate, error) {
 	if p == nil {
 		p = new(policy.Policy)
 	}
-	m := &Manifest{AllowedEffects: []flow.Class{flow.Read, flow.Idempotent, flow.Once},
-		Servers: map[string]ServerConfig{}, Policy: p, MaxTimeout: DefaultMaxTimeout}
+	m := &workspace.Manifest{AllowedEffects: []flow.Class{flow.Read, flow.Idempotent, flow.Once},
+		Servers: map[string]workspace.Server{}, Policy: p, MaxTimeout: document.Duration(workspace.DefaultMaxTimeout)}
 	r := &Registry{servers: map[string]*catalog{}}
 	var allow []string
 	for _, t := range tools {
 		if err := r.add(m, t); err != nil {
-			return nil, fmt.Errorf("tool %s: %w", shorten(t.URI, 200), err)
+			return nil, fmt.Errorf("tool %s: %w", tipstaff.Quote(t.URI, 200), err)
 		}
 		allow = append(allow, t.URI)
 	}
@@ -39,8 +42,8 @@ func NewGateFor(tools []Entry, p *policy.Policy) (*Gate, error) {
 }
 
 // add declares a tool and takes it in.
-func (r *Registry) add(m *Manifest, t Entry) error {
-	u, err := ParseURI(t.URI)
+func (r *Registry) add(m *workspace.Manifest, t Entry) error {
+	u, err := tipstaff.ParseToolURI(t.URI)
 	switch {
 	case err != nil:
 		return err
@@ -51,7 +54,7 @@ func (r *Registry) add(m *Manifest, t Entry) error {
 	if !ok {
 		c = &catalog{version: t.Version, tools: map[string]*Definition{}}
 		r.servers[t.Server] = c
-		m.Servers[t.Server] = ServerConfig{Tools: map[string]ToolConfig{}, MaxConcurrent: DefaultMaxConcurrent}
+		m.Servers[t.Server] = workspace.Server{Tools: workspace.Tools{}, MaxConcurrent: workspace.DefaultMaxConcurrent}
 	}
 	if _, ok := c.tools[t.Name]; ok {
 		return fmt.Errorf("%s/%s is declared twice", t.Server, t.Name)
@@ -63,9 +66,9 @@ func (r *Registry) add(m *Manifest, t Entry) error {
 	case err != nil:
 		return err
 	case d.Tool != t.Name:
-		return fmt.Errorf("its definition names %s", shorten(d.Tool, 140))
+		return fmt.Errorf("its definition names %s", tipstaff.Quote(d.Tool, 140))
 	case !d.fits(u.Pin):
-		return fmt.Errorf("it is version %s with digest %s, which its pin does not fit", shorten(d.Version, 60), d.Digest)
+		return fmt.Errorf("it is version %s with digest %s, which its pin does not fit", tipstaff.Quote(d.Version, 60), d.Digest)
 	}
 	c.tools[t.Name] = d
 	return d.usable()

@@ -9,13 +9,14 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 func entries() []tool.Entry {
 	return []tool.Entry{
-		{URI: "mcp://a/act@1.0.0", Server: "a", Name: "act", Version: "1.0.0", Raw: json.RawMessage(onceTool), Config: tool.ToolConfig{Timeout: time.Second}},
+		{URI: "mcp://a/act@1.0.0", Server: "a", Name: "act", Version: "1.0.0", Raw: json.RawMessage(onceTool), Config: workspace.Tool{Timeout: time.Second}},
 		{URI: "mcp://a/echo@1.0.0", Server: "a", Name: "echo", Version: "1.0.0", Raw: json.RawMessage(echoTool)},
-		{URI: "mcp://b/act@2.0.0", Server: "b", Name: "act", Version: "2.0.0", Raw: json.RawMessage(onceTool), Config: tool.ToolConfig{Effect: flow.Idempotent}},
+		{URI: "mcp://b/act@2.0.0", Server: "b", Name: "act", Version: "2.0.0", Raw: json.RawMessage(onceTool), Config: workspace.Tool{Effect: flow.Idempotent}},
 	}
 }
 
@@ -37,7 +38,7 @@ func TestGateWithoutAManifest(t *testing.T) {
 		t.Errorf("a tool that is not there: %+v", v)
 	}
 	d, err := g.Tools.Lookup("mcp://a/act@1.0.0")
-	if err != nil || d.Timeout != time.Second || d.MaxResult != tool.DefaultMaxResult {
+	if err != nil || d.Timeout != time.Second || d.MaxResult != workspace.DefaultMaxResult {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	asking, err := tool.NewGateFor(entries(), nil)
@@ -85,7 +86,7 @@ func TestHintsDecideWhatIsDestructive(t *testing.T) {
 					hints["openWorldHint"] = json.RawMessage(open)
 				}
 				raw := flow.JSON(map[string]any{"name": "t", "description": "says so", "inputSchema": map[string]any{}, "annotations": hints})
-				g, err := tool.NewGateFor([]tool.Entry{{URI: "mcp://a/t@1.0.0", Server: "a", Name: "t", Version: "1.0.0", Raw: raw, Config: tool.ToolConfig{Effect: class}}}, nil)
+				g, err := tool.NewGateFor([]tool.Entry{{URI: "mcp://a/t@1.0.0", Server: "a", Name: "t", Version: "1.0.0", Raw: raw, Config: workspace.Tool{Effect: class}}}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const gateID = "01JCQ8R4T5V6W7X8Y9Z0A1B2C3"
@@ -40,7 +41,7 @@ func TestEveryRefusalAlone(t *testing.T) {
 		{tool.CodeUnknown, func(b *bench, in *tool.Input) {
 			in.URI = "mcp://wire/gone@1.0.0"
 			b.gate.AllowList = []string{in.URI}
-			b.manifest.Servers["wire"].Tools["gone"] = tool.ToolConfig{}
+			b.manifest.Servers["wire"].Tools["gone"] = workspace.Tool{}
 		}, ""},
 		{tool.CodePinMismatch, func(b *bench, in *tool.Input) { in.URI = "mcp://wire/act@1.0.1"; b.gate.AllowList = []string{in.URI} }, ""},
 		{tool.CodePinMismatch, func(b *bench, in *tool.Input) {
@@ -70,7 +71,7 @@ func TestEveryRefusalAlone(t *testing.T) {
 	} {
 		for _, phase := range []string{"check", "run"} {
 			s := okServer(onceTool)
-			b := wireBench(t, s, map[string]tool.ToolConfig{"act": {MaxResult: 1000}})
+			b := wireBench(t, s, map[string]workspace.Tool{"act": {MaxResult: 1000}})
 			in := tool.Input{URI: "mcp://wire/act@1.0.0", Args: json.RawMessage(`{"to":"x"}`)}
 			c.break_(b, &in)
 			b.manager = tool.NewManager(b.manifest, b.servers)
@@ -105,7 +106,7 @@ func TestEveryRefusalAlone(t *testing.T) {
 // TestChecksAreMadeInOrder: with everything wrong, mending one thing after the
 // other gives the codes in the order of the checks.
 func TestChecksAreMadeInOrder(t *testing.T) {
-	b := wireBench(t, okServer(onceTool), map[string]tool.ToolConfig{"act": {}})
+	b := wireBench(t, okServer(onceTool), map[string]workspace.Tool{"act": {}})
 	good := *b.gate
 	m := *b.manifest
 	m.AllowedEffects = nil
@@ -177,7 +178,7 @@ func TestWhoMeetsAQuestion(t *testing.T) {
 		{deny, flow.Read, "accept", true, false, deny, ""},
 	} {
 		t.Run(fmt.Sprintf("rule %v, %s, by %q, literal %v, agent %v", c.rule, c.class, c.by, c.literal, c.agent), func(t *testing.T) {
-			b := wireBench(t, okServer(onceTool), map[string]tool.ToolConfig{"act": {Effect: c.class}})
+			b := wireBench(t, okServer(onceTool), map[string]workspace.Tool{"act": {Effect: c.class}})
 			b.gate.Policy = new(policy.Policy)
 			if c.rule != 9 {
 				b.gate.Policy = rules(b, "r", "wire/*", c.rule)
@@ -191,7 +192,7 @@ func TestWhoMeetsAQuestion(t *testing.T) {
 }
 
 func TestSubjectIsExactlyWhatIsDecided(t *testing.T) {
-	b := wireBench(t, okServer(onceTool), map[string]tool.ToolConfig{"act": {}})
+	b := wireBench(t, okServer(onceTool), map[string]workspace.Tool{"act": {}})
 	b.gate.Policy = new(policy.Policy)
 	ask := func(args string) tool.Verdict {
 		return b.gate.Ask(tool.Request{URI: "mcp://wire/act@1.0.0", Args: json.RawMessage(args)})
@@ -222,7 +223,7 @@ func TestSubjectIsExactlyWhatIsDecided(t *testing.T) {
 // TestApprovalDoesNotOutliveTheDefinition: an answer holds for what was shown.
 func TestApprovalDoesNotOutliveTheDefinition(t *testing.T) {
 	s := okServer(onceTool)
-	b := wireBench(t, s, map[string]tool.ToolConfig{"act": {}})
+	b := wireBench(t, s, map[string]workspace.Tool{"act": {}})
 	b.manifest.Policy = new(policy.Policy)
 	a := flow.Attempt{Class: flow.Once, Input: flow.JSON(tool.Input{URI: "mcp://wire/act@1.0.0", Args: json.RawMessage(`{"to":"x"}`), By: gateID})}
 	if _, err := b.try(context.Background(), a); err != nil {
@@ -242,8 +243,8 @@ func TestApprovalDoesNotOutliveTheDefinition(t *testing.T) {
 
 func TestClassThatRoseIsRefused(t *testing.T) {
 	s := okServer(onceTool)
-	b := wireBench(t, s, map[string]tool.ToolConfig{"act": {Effect: flow.Read}})
-	b.manifest.Servers["wire"].Tools["act"] = tool.ToolConfig{Effect: flow.Once, MaxResult: 100}
+	b := wireBench(t, s, map[string]workspace.Tool{"act": {Effect: flow.Read}})
+	b.manifest.Servers["wire"].Tools["act"] = workspace.Tool{Effect: flow.Once, MaxResult: 100}
 	value, err := b.try(context.Background(), wireAttempt("act", flow.Read, `{"to":"x"}`))
 	wantCode(t, tool.CodeEffectDenied, value, err)
 	if s.called() != 0 {
@@ -273,7 +274,7 @@ func registryOf(b *bench, tools ...string) *tool.Registry {
 }
 
 func TestAllowListComparesWholeURIs(t *testing.T) {
-	b := wireBench(t, okServer(onceTool), map[string]tool.ToolConfig{"act": {}})
+	b := wireBench(t, okServer(onceTool), map[string]workspace.Tool{"act": {}})
 	d := b.gate.Tools.Definitions()[0]
 	byDigest := "mcp://wire/act@" + d.Digest
 	call := tool.Request{URI: byDigest, Args: json.RawMessage(`{"to":"x"}`)}
@@ -286,5 +287,20 @@ func TestAllowListComparesWholeURIs(t *testing.T) {
 	}
 	if slices.Contains(b.gate.AllowList, "mcp://wire/act@1.0.0") {
 		t.Error("the gate changed its list")
+	}
+}
+
+func TestNoManifestDeclaresNothing(t *testing.T) {
+	var m *workspace.Manifest
+	if _, ok := m.Server("builtin"); ok || m.Allows(flow.Read) {
+		t.Error("a missing manifest allows something")
+	}
+	r, err := tool.NewRegistry(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := tool.NewGate([]string{uriOf("sleep")}, nil, r).Ask(tool.Request{URI: uriOf("sleep"), Args: []byte(`{"duration":"1s"}`)})
+	if v.Do != policy.Deny || v.Err == nil || v.Err.Code != tool.CodeUnknown {
+		t.Errorf("got %+v", v)
 	}
 }

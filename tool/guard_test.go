@@ -11,6 +11,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // queryTool says of itself that it only reads, which is up to the statement.
@@ -39,7 +40,7 @@ func sqlGuard(functions ...string) []policy.GuardConfig {
 // guardedBench is one whose policy has a guard, and allows everything.
 func guardedBench(t testing.TB, s *wireServer, rules ...policy.Rule) *bench {
 	t.Helper()
-	b := wireBench(t, s, map[string]tool.ToolConfig{"query": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"query": {MaxResult: 1000}})
 	if rules == nil {
 		rules = []policy.Rule{{ID: "all", Tool: "*/*", Do: policy.Allow}}
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 func TestHeadersOfParameters(t *testing.T) {
@@ -30,7 +32,7 @@ func TestHeadersOfParameters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw := json.RawMessage(`{"name": "t", "inputSchema": {"type": "object", "properties": ` + c.properties + `}}`)
-			d, err := define("s", "1.0.0", raw, ToolConfig{})
+			d, err := define("s", "1.0.0", raw, workspace.Tool{})
 			if err == nil {
 				err = d.usable()
 			}

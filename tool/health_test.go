@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // An idle server is asked every 30 seconds whether it is there. One that does not
@@ -32,7 +32,7 @@ func TestIdleServerIsAskedWhetherItIsThere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := okServer(echoTool)
 				s.ping = c.ping
-				b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+				b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 				defer b.manager.Close()
 				before := s.dialled()
 				call := func() {

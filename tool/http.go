@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const (
@@ -28,12 +29,12 @@ const (
 // httpServer is reached over streamable HTTP. There is nothing to start: the
 // connection is a session with it.
 type httpServer struct {
-	config ServerConfig
+	config workspace.Server
 	launch Launch
 }
 
 func (s *httpServer) credentials() map[string]string {
-	values, _ := s.config.secrets(s.launch.Environ) // what is missing is refused when the server is connected to
+	values, _ := s.config.Secrets(s.launch.Environ) // what is missing is refused when the server is connected to
 	return values
 }
 
@@ -44,13 +45,13 @@ func (s *httpServer) ready() *flow.Error {
 
 // headers are those of every request, with references in place.
 func (s *httpServer) headers() (http.Header, error) {
-	values, refused := s.config.secrets(s.launch.Environ)
+	values, refused := s.config.Secrets(s.launch.Environ)
 	if refused != nil {
 		return nil, refused
 	}
 	h := http.Header{}
 	for name, text := range s.config.Headers {
-		value := substitute(text, values)
+		value := workspace.Substitute(text, values)
 		if strings.ContainsAny(value, "\x00\r\n") {
 			return nil, refusal(CodeEnvMissing, nil, "the header %s would have a line break: look at the variables it refers to", name)
 		}
@@ -77,7 +78,7 @@ func (s *httpServer) dial(_ context.Context, w *wire) (mcp.Transport, error) {
 		TLSHandshakeTimeout:    dialLimit,
 		ExpectContinueTimeout:  time.Second,
 		IdleConnTimeout:        90 * time.Second,
-		MaxIdleConnsPerHost:    mostConcurrent,
+		MaxIdleConnsPerHost:    workspace.MaxConcurrent,
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 1 << 20,
 	}}

@@ -7,25 +7,26 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Overview is every tool that the manifest declares, by server and name, as r
 // has it: a registry made from the lock.
-func (m *Manifest) Overview(r *Registry) []tipstaff.ToolInfo {
+func Overview(m *workspace.Manifest, r *Registry) []tipstaff.ToolInfo {
 	list := []tipstaff.ToolInfo{}
 	if m == nil {
 		return list
 	}
 	for _, server := range sortedKeys(m.Servers) {
 		for _, tool := range sortedKeys(m.Servers[server].Tools) {
-			list = append(list, m.Info(r, server, tool))
+			list = append(list, Info(m, r, server, tool))
 		}
 	}
 	return list
 }
 
 // Info is one declared tool.
-func (m *Manifest) Info(r *Registry, server, tool string) tipstaff.ToolInfo {
+func Info(m *workspace.Manifest, r *Registry, server, tool string) tipstaff.ToolInfo {
 	config, _ := m.Tool(server, tool)
 	i := tipstaff.ToolInfo{
 		Server: server, Tool: tool, Lock: tipstaff.ToolUnlocked,
@@ -34,7 +35,7 @@ func (m *Manifest) Info(r *Registry, server, tool string) tipstaff.ToolInfo {
 	if config.Effect != "" {
 		i.ClassFrom, i.Allowed = "manifest", m.Allows(config.Effect)
 	}
-	d, refused := r.find(URI{Server: server, Tool: tool})
+	d, refused := r.find(tipstaff.ToolURI{Server: server, Tool: tool})
 	if refused != nil {
 		if refused.Code != CodeUnlocked {
 			i.Lock = tipstaff.ToolUnusable
@@ -59,9 +60,9 @@ func (m *Manifest) Info(r *Registry, server, tool string) tipstaff.ToolInfo {
 
 // URI is the definition's pinned name: by the version that the server reports, or
 // by its digest where that is no full version.
-func (d *Definition) URI() URI {
-	u := URI{d.Server, d.Tool, d.Version}
-	if !semverForm.MatchString(d.Version) {
+func (d *Definition) URI() tipstaff.ToolURI {
+	u := tipstaff.ToolURI{Server: d.Server, Tool: d.Tool, Pin: d.Version}
+	if !tipstaff.IsVersion(d.Version) {
 		u.Pin = d.Digest
 	}
 	return u

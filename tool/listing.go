@@ -9,6 +9,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Listing is what a server says of itself now, beside what the manifest declares
@@ -73,7 +74,7 @@ func (x *Listing) Locked() LockedServer {
 
 // Changes are the differences between what the lock holds of the server and the
 // listing: those of the server, then tool by tool, member by member.
-func (x *Listing) Changes(m *Manifest, l *Lock) []tipstaff.PinChange {
+func (x *Listing) Changes(m *workspace.Manifest, l *Lock) []tipstaff.PinChange {
 	var held LockedServer
 	if l != nil {
 		held = l.Servers[x.Server]
@@ -132,7 +133,7 @@ func (x *Listing) serverChanges(held LockedServer) []tipstaff.PinChange {
 
 // toolChanges are the members that moved and, before them, the effect class if it
 // moved with them: that is what decides how a call is treated.
-func toolChanges(m *Manifest, server, version string, was LockedTool, now *Definition) []tipstaff.PinChange {
+func toolChanges(m *workspace.Manifest, server, version string, was LockedTool, now *Definition) []tipstaff.PinChange {
 	changes := members(server, now.Tool, was.Definition, now.Raw)
 	config, _ := m.Tool(server, now.Tool)
 	if before, err := define(server, version, was.Definition, config); err == nil && before.Class != now.Class {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -112,7 +114,7 @@ func ParseLock(data []byte) (*Lock, error) {
 		return nil, distrust("%v", placed(data, err))
 	}
 	var f lockFile
-	if err := decodeStrict(given, &f); err != nil {
+	if err := document.UnmarshalStrict(given, &f); err != nil {
 		return nil, distrust("%v", err)
 	}
 	if f.Version != 1 {
@@ -143,19 +145,19 @@ func (s LockedServer) check(name string) error {
 	switch {
 	case name == builtin.Name:
 		return distrust("it lists %s, which the binary locks", builtin.Name)
-	case !serverForm.MatchString(name):
-		return distrust("%s cannot name a server", shorten(name, 60))
-	case s.PackageDigest != "" && !digestForm.MatchString(s.PackageDigest):
+	case !tipstaff.IsServerName(name):
+		return distrust("%s cannot name a server", tipstaff.Quote(name, 60))
+	case s.PackageDigest != "" && !tipstaff.IsDigest(s.PackageDigest):
 		return distrust("package_digest of server %q is not sha256: and 64 lower-case hex digits", name)
 	}
 	for _, path := range sortedKeys(s.Files) {
-		if !digestForm.MatchString(s.Files[path]) {
-			return distrust("the digest of %s, of server %q, is not sha256: and 64 lower-case hex digits", shorten(path, 200), name)
+		if !tipstaff.IsDigest(s.Files[path]) {
+			return distrust("the digest of %s, of server %q, is not sha256: and 64 lower-case hex digits", tipstaff.Quote(path, 200), name)
 		}
 	}
 	for _, tool := range sortedKeys(s.Tools) {
 		if err := s.Tools[tool].check(tool); err != nil {
-			return distrust("%s/%s: %v", name, shorten(tool, 140), err)
+			return distrust("%s/%s: %v", name, tipstaff.Quote(tool, 140), err)
 		}
 	}
 	return nil
@@ -168,10 +170,10 @@ func (t LockedTool) check(name string) error {
 	switch {
 	case err != nil:
 		return err
-	case w.Name != name || !toolForm.MatchString(name):
-		return fmt.Errorf("its definition names %s", shorten(w.Name, 60))
+	case w.Name != name || !tipstaff.IsToolName(name):
+		return fmt.Errorf("its definition names %s", tipstaff.Quote(w.Name, 60))
 	case digestOf(t.Definition) != t.Digest:
-		return fmt.Errorf("its definition has digest %s, not %s", digestOf(t.Definition), shorten(t.Digest, 80))
+		return fmt.Errorf("its definition has digest %s, not %s", digestOf(t.Definition), tipstaff.Quote(t.Digest, 80))
 	}
 	return nil
 }

@@ -6,12 +6,13 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // NewLockedRegistry is what may be called, found out without a connection: the
 // tools of builtin as this binary has them, those of every other server as the
 // lock holds them. A declared tool that the lock does not hold is unlocked_tool.
-func NewLockedRegistry(m *Manifest, l *Lock) *Registry {
+func NewLockedRegistry(m *workspace.Manifest, l *Lock) *Registry {
 	r := &Registry{servers: map[string]*catalog{}}
 	if m == nil {
 		return r
@@ -49,7 +50,7 @@ func (l *Lock) Ready(name string, s Server) *flow.Error {
 		return nil
 	}
 	if stdio, ok := s.(*stdioServer); ok {
-		if refused := stdio.config.checkFiles(stdio.launch.Workspace, name, l.Servers[name].Files); refused != nil {
+		if refused := checkFiles(stdio.config, stdio.launch.Workspace, name, l.Servers[name].Files); refused != nil {
 			return refused
 		}
 	}
@@ -78,7 +79,7 @@ func packageOf(s Server) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return PackageDigest(stdio.config.packagePath(stdio.launch.Workspace, program))
+	return PackageDigest(packagePath(stdio.config, stdio.launch.Workspace, program))
 }
 
 // filesOf are the digests of the workspace's files that a server's command names.
@@ -87,10 +88,10 @@ func filesOf(s Server) (map[string]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	return stdio.config.digests(stdio.launch.Workspace)
+	return digests(stdio.config, stdio.launch.Workspace)
 }
 
-func lockedCatalog(m *Manifest, l *Lock, server string) *catalog {
+func lockedCatalog(m *workspace.Manifest, l *Lock, server string) *catalog {
 	if server == builtin.Name {
 		return newCatalog(m, server, builtin.Version, builtin.Definitions())
 	}
@@ -139,5 +140,5 @@ func (l *Lock) Unheld(name string, s Server) []string {
 	if !ok || l == nil || l.Servers[name].Tools == nil || l.Servers[name].Files != nil {
 		return nil
 	}
-	return stdio.config.names(stdio.launch.Workspace).files
+	return names(stdio.config, stdio.launch.Workspace).files
 }

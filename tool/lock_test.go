@@ -18,6 +18,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // listing is what a server with these tools says of itself under b's manifest.
@@ -53,12 +54,12 @@ func wireServerOf(tools ...string) *wireServer {
 	return s
 }
 
-func twoTools() map[string]tool.ToolConfig {
-	return map[string]tool.ToolConfig{"echo": {}, "act": {}}
+func twoTools() map[string]workspace.Tool {
+	return map[string]workspace.Tool{"echo": {}, "act": {}}
 }
 
 func TestLockIsSortedIndentedJSON(t *testing.T) {
-	b := wireBench(t, okServer(onceTool), map[string]tool.ToolConfig{"act": {}})
+	b := wireBench(t, okServer(onceTool), map[string]workspace.Tool{"act": {}})
 	definition := `{"inputSchema":{"properties":{"to":{"type":"string"}},"required":["to"],"type":"object"},"name":"act"}`
 	sum := sha256.Sum256([]byte(definition))
 	want := `{
@@ -129,8 +130,8 @@ func TestLockThatCannotBeTrusted(t *testing.T) {
 		"unknown member":            {replace(`"servers"`, `"note": "", "servers"`), "unknown field"},
 		"member in another case":    {replace(`"version": 1`, `"Version": 1`), "do not belong there"},
 		"null":                      {replace(`"version": "1.0.0"`, `"version": null`), "do not belong there"},
-		"repeated member":           {replace(`"version": 1`, `"version": 1, "version": 1`), "Duplicate"},
-		"repeated definition":       {replace(`"digest":`, `"definition": {"name": "echo"}, "digest":`), "Duplicate"},
+		"repeated member":           {replace(`"version": 1`, `"version": 1, "version": 1`), "stands twice"},
+		"repeated definition":       {replace(`"digest":`, `"definition": {"name": "echo"}, "digest":`), "stands twice"},
 		"builtin":                   {replace(`"wire"`, `"builtin"`), "binary locks"},
 		"impossible server":         {replace(`"wire"`, `"../wire"`), "cannot name a server"},
 		"package digest":            {replace(`"version": "1.0.0"`, `"version": "1.0.0", "package_digest": "md5:1"`), "package_digest"},
@@ -157,7 +158,7 @@ func TestLockThatCannotBeTrusted(t *testing.T) {
 }
 
 func TestLockFile(t *testing.T) {
-	b := wireBench(t, okServer(onceTool), map[string]tool.ToolConfig{"act": {}})
+	b := wireBench(t, okServer(onceTool), map[string]workspace.Tool{"act": {}})
 	dir := t.TempDir()
 	none, err := tool.ReadLock(dir)
 	if err != nil || len(none.Servers) != 0 {
@@ -241,7 +242,7 @@ func TestDamagedLockFileNamesItself(t *testing.T) {
 // TestChangesMemberByMember: every part of a definition is told apart, and told
 // as it was and as it is.
 func TestChangesMemberByMember(t *testing.T) {
-	b := wireBench(t, okServer(echoTool), map[string]tool.ToolConfig{"echo": {}})
+	b := wireBench(t, okServer(echoTool), map[string]workspace.Tool{"echo": {}})
 	l := lockOf(b, wireServerOf(echoTool))
 	changed := func(old, now string) *wireServer {
 		text := strings.Replace(echoTool, old, now, 1)
@@ -288,7 +289,7 @@ func TestChangesMemberByMember(t *testing.T) {
 }
 
 func TestListingKnowsWhatIsMissingExtraAndBroken(t *testing.T) {
-	b := wireBench(t, okServer(echoTool), map[string]tool.ToolConfig{"echo": {}, "act": {}, "bad": {}})
+	b := wireBench(t, okServer(echoTool), map[string]workspace.Tool{"echo": {}, "act": {}, "bad": {}})
 	x := listing(b, wireServerOf(echoTool, `{"name":"bad","inputSchema":{"$ref":"#"}}`, `{"name":"more","inputSchema":{"type":"object"}}`))
 	if len(x.Tools) != 1 || cmp.Diff([]string{"act"}, x.Missing) != "" || cmp.Diff([]string{"more"}, x.Extra) != "" || x.Broken["bad"] == "" {
 		t.Errorf("got %+v", x)
@@ -361,7 +362,7 @@ func TestLockOfNowTightens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := wireServerOf(onceTool)
-			b := wireBench(t, s, map[string]tool.ToolConfig{"act": {MaxResult: 1000}})
+			b := wireBench(t, s, map[string]workspace.Tool{"act": {MaxResult: 1000}})
 			b.manager.Hold(c.lock(b))
 			value, err := b.try(context.Background(), wireAttempt("act", flow.Once, `{"to":"x"}`))
 			if c.code == "" {
@@ -378,11 +379,11 @@ func TestLockOfNowTightens(t *testing.T) {
 	}
 }
 
-// TestAnotherVersionBlocks: with a digest as pin the version is not in the URI,
+// TestAnotherVersionBlocks: with a digest as pin the version is not in the tipstaff.ToolURI,
 // and counts nevertheless.
 func TestAnotherVersionBlocks(t *testing.T) {
 	s := wireServerOf(onceTool)
-	b := wireBench(t, s, map[string]tool.ToolConfig{"act": {MaxResult: 1000}})
+	b := wireBench(t, s, map[string]workspace.Tool{"act": {MaxResult: 1000}})
 	uri := "mcp://wire/act@" + b.gate.Tools.Definitions()[0].Digest
 	b.gate.AllowList = []string{uri}
 	s.version = "1.0.1"
@@ -403,7 +404,7 @@ func TestDifferenceInARecordIsBounded(t *testing.T) {
 		grown[i] = `"m` + strings.Repeat("x", i) + `":"` + strings.Repeat("y", 400) + `"`
 	}
 	s := wireServerOf(onceTool)
-	b := wireBench(t, s, map[string]tool.ToolConfig{"act": {}})
+	b := wireBench(t, s, map[string]workspace.Tool{"act": {}})
 	s.tools = listOf(strings.Replace(onceTool, `"name"`, strings.Join(grown, ",")+`,"name"`, 1))
 	value, err := b.try(context.Background(), wireAttempt("act", flow.Once, `{"to":"x"}`))
 	e := wantCode(t, tool.CodeDefinitionChanged, value, err)

@@ -8,13 +8,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Manager keeps the connections of one driven run. Servers start on first need;
 // one that fails affects only its own tools. It must be closed when the drive
 // ends.
 type Manager struct {
-	manifest *Manifest
+	manifest *workspace.Manifest
 	lock     *Lock // as it is now; nil: not looked at
 	links    map[string]*link
 	spawned  atomic.Bool
@@ -49,7 +51,7 @@ func (m *Manager) Conceal(values map[string]string) {
 
 // NewManager makes a manager over the manifest as it is now. Servers that the
 // manifest does not declare are never connected to. It starts nothing.
-func NewManager(m *Manifest, servers map[string]Server) *Manager {
+func NewManager(m *workspace.Manifest, servers map[string]Server) *Manager {
 	manager := &Manager{manifest: m, links: map[string]*link{}, credentials: map[string]string{}}
 	if m == nil {
 		return manager

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -146,7 +147,7 @@ func (in Input) CheckResult(d *Definition, value json.RawMessage) error {
 		return nil
 	case shapeContent:
 		var r Reply
-		if err := decodeStrict(value, &r); err != nil || r.Content == nil {
+		if err := document.UnmarshalStrict(value, &r); err != nil || r.Content == nil {
 			return errors.New(`it must be {"content": [{"type": "text", "text": …}]}, with "structured" where the tool gives that too`)
 		}
 		if structured = r.Structured; structured == nil {
@@ -160,4 +161,12 @@ func (in Input) CheckResult(d *Definition, value json.RawMessage) error {
 		return fmt.Errorf("%w; its results are described by %s", err, d.OutputSchema.Raw())
 	}
 	return nil
+}
+
+// cut is the beginning of a text, of at most so many bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // PackageDigest is the digest of a file, or of a folder and everything in it:
@@ -85,11 +86,11 @@ func fileDigest(path string) (string, error) {
 }
 
 // checkPackage compares what is about to be started with the manifest's digest.
-func (c ServerConfig) checkPackage(workspace, program string) *flow.Error {
+func checkPackage(c workspace.Server, dir, program string) *flow.Error {
 	if c.PackageDigest == "" {
 		return nil
 	}
-	path := c.packagePath(workspace, program)
+	path := packagePath(c, dir, program)
 	found, err := PackageDigest(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -105,14 +106,14 @@ func (c ServerConfig) checkPackage(workspace, program string) *flow.Error {
 
 // packagePath is the file or folder that a server's package is: the one that is
 // named, else the program.
-func (c ServerConfig) packagePath(workspace, program string) string {
+func packagePath(c workspace.Server, dir, program string) string {
 	switch {
 	case c.Package == "":
 		return program
 	case filepath.IsAbs(c.Package):
 		return c.Package
 	}
-	return filepath.Join(workspace, c.Package)
+	return filepath.Join(dir, c.Package)
 }
 
 // fetchers are programs that get what they run from elsewhere, some of them only
@@ -126,7 +127,7 @@ var fetchers = map[string][]string{
 // Unpinned are the servers, sorted, of which nothing says what will be started the
 // next time: their program fetches it, and no package is named whose digest could
 // be compared. What they list is still held to the lock.
-func (m *Manifest) Unpinned() []string {
+func Unpinned(m *workspace.Manifest) []string {
 	var list []string
 	if m == nil {
 		return nil

@@ -7,12 +7,13 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 func frailBench(t *testing.T) (*bench, *wireServer) {
 	s := okServer(echoTool)
 	s.reply = func(w *wireCall) { w.result(`{"content":[]}`) }
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {}})
 	s.frail.Store(true)
 	return b, s
 }
@@ -59,7 +60,7 @@ func TestPanicOfOnceIsLeftToTheEngine(t *testing.T) {
 // What panics while it connects is not available, and the process lives.
 func TestPanicWhileConnecting(t *testing.T) {
 	s := okServer(echoTool)
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {}})
 	s.dial = func() error { panic("no such luck") }
 	value, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
 	contains(t, wantCode(t, tool.CodeUnavailable, value, err).Message, "no such luck")

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/tooltest"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // told collects what an attempt tells.
@@ -96,7 +96,7 @@ func TestProgressIsToldNowAndThen(t *testing.T) {
 			}
 			reports(w, 30*time.Millisecond, each...)
 		}
-		b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+		b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 		defer b.manager.Close()
 		a, told := telling(t, wireAttempt("echo", flow.Read, `{}`))
 		began := time.Now()
@@ -126,7 +126,7 @@ func TestProgressIsToldBriefly(t *testing.T) {
 	} {
 		s := okServer(echoTool)
 		s.reply = func(w *wireCall) { reports(w, 0, `"progress":0.5,"message":"`+message+`"`) }
-		b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+		b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 		a, told := telling(t, wireAttempt("echo", flow.Read, `{}`))
 		if _, err := b.try(context.Background(), a); err != nil {
 			t.Fatal(err)

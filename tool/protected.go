@@ -8,24 +8,22 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // protected is what a manifest runs or obeys: files and folders of the workspace,
 // and patterns of their names. No built-in tool writes them, for a run that could
 // would decide what later calls and runs do.
-func (m *Manifest) protected(workspace string) []string {
-	list := slices.Clone(m.obeys)
-	if m.Anchor != "" {
-		list = append(list, m.Anchor)
-	}
+func protected(m *workspace.Manifest, dir string) []string {
+	list := m.Obeys()
 	for _, name := range sortedKeys(m.Servers) {
 		c := m.Servers[name]
 		if c.Package != "" && filepath.Clean(c.Package) != "." {
 			list = append(list, c.Package)
 		}
-		list = append(list, c.names(workspace).protected...)
+		list = append(list, names(c, dir).protected...)
 		for _, program := range c.Programs {
-			if path, err := builtin.LookProgram(workspace, program); err == nil || strings.ContainsRune(program, filepath.Separator) {
+			if path, err := builtin.LookProgram(dir, program); err == nil || strings.ContainsRune(program, filepath.Separator) {
 				list = append(list, path)
 			}
 		}
@@ -35,15 +33,12 @@ func (m *Manifest) protected(workspace string) []string {
 
 // protectedIn is what the manifest of another workspace runs or obeys, as far as it
 // can be read.
-func protectedIn(workspace string) []string {
-	p := newManifestParser("tipstaff.yaml")
-	p.dir = Beside(workspace)
-	if src, err := os.ReadFile(filepath.Join(workspace, "tipstaff.yaml")); err == nil {
-		if root, ok := p.document(src); ok && root.value != nil {
-			p.manifest(root)
-		}
+func protectedIn(dir string) []string {
+	src, err := os.ReadFile(filepath.Join(dir, "tipstaff.yaml"))
+	if err != nil {
+		return []string{skillsFolder}
 	}
-	return append(p.m.protected(workspace), skillsFolder)
+	return append(protected(workspace.Salvage(workspace.Beside(dir), src), dir), skillsFolder)
 }
 
 // skillsFolder is where a workspace has its skills.
@@ -73,13 +68,13 @@ var entries = []string{"__main__.py", "__init__.py", "index.js", "index.mjs", "i
 
 // names looks for what a command names in the workspace. An argument that is a
 // path, or is given to an option as --name=path, counts.
-func (c ServerConfig) names(workspace string) named {
+func names(c workspace.Server, dir string) named {
 	n := named{}
 	if len(c.Command) == 0 {
 		return n
 	}
-	if program, err := builtin.LookProgram(workspace, c.Command[0]); err == nil {
-		n.add(workspace, program)
+	if program, err := builtin.LookProgram(dir, c.Command[0]); err == nil {
+		n.add(dir, program)
 	}
 	n.protected = append(n.protected, projects[filepath.Base(c.Command[0])]...)
 	for i, arg := range c.Command[1:] {
@@ -91,7 +86,7 @@ func (c ServerConfig) names(workspace string) named {
 			}
 			n.protected = append(n.protected, first, first+".py")
 			for _, file := range []string{module + ".py", module + "/__main__.py"} {
-				n.addFile(workspace, file)
+				n.addFile(dir, file)
 			}
 			continue
 		}
@@ -99,12 +94,12 @@ func (c ServerConfig) names(workspace string) named {
 			arg = value
 		}
 		if !strings.HasPrefix(arg, "-") {
-			n.add(workspace, strings.TrimPrefix(arg, "@"))
+			n.add(dir, strings.TrimPrefix(arg, "@"))
 		}
 	}
 	for _, name := range loaders {
 		for _, part := range strings.FieldsFunc(c.Env[name], func(r rune) bool { return r == filepath.ListSeparator || r == ' ' || r == '=' }) {
-			if path, ok := inWorkspace(workspace, part); ok && !strings.HasPrefix(part, "-") {
+			if path, ok := inWorkspace(dir, part); ok && !strings.HasPrefix(part, "-") {
 				n.protected = append(n.protected, path)
 			}
 		}
@@ -116,17 +111,17 @@ func (c ServerConfig) names(workspace string) named {
 
 // inWorkspace is a path as it is seen from the workspace that it lies in, by its name
 // or by where links lead.
-func inWorkspace(workspace, path string) (string, bool) {
+func inWorkspace(dir, path string) (string, bool) {
 	if path == "" || strings.ContainsRune(path, 0) || strings.Contains(path, "://") {
 		return "", false
 	}
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(workspace, path)
+		path = filepath.Join(dir, path)
 	}
-	if rel, err := filepath.Rel(workspace, path); err == nil && filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
 		return rel, rel != "."
 	}
-	home, err := filepath.EvalSymlinks(workspace)
+	home, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", false
 	}
@@ -139,8 +134,8 @@ func inWorkspace(workspace, path string) (string, bool) {
 }
 
 // addFile adds a file, if it is there.
-func (n *named) addFile(workspace, path string) {
-	info, err := os.Stat(filepath.Join(workspace, path))
+func (n *named) addFile(dir, path string) {
+	info, err := os.Stat(filepath.Join(dir, path))
 	if err == nil && info.Mode().IsRegular() && !slices.Contains(databases, filepath.Ext(path)) {
 		n.files = append(n.files, filepath.ToSlash(path))
 	}
@@ -151,18 +146,18 @@ var databases = []string{".db", ".sqlite", ".sqlite3", ".duckdb", ".log"}
 
 // add adds what an argument names. A script finds what it loads beside it, so that
 // its folder counts with it; in the workspace itself that are the files of its kind.
-func (n *named) add(workspace, arg string) {
-	path, ok := inWorkspace(workspace, arg)
+func (n *named) add(dir, arg string) {
+	path, ok := inWorkspace(dir, arg)
 	if !ok {
 		return
 	}
-	info, err := os.Stat(filepath.Join(workspace, path))
+	info, err := os.Stat(filepath.Join(dir, path))
 	ext := filepath.Ext(path)
 	switch {
 	case err != nil && ext == "" && !strings.ContainsRune(arg, filepath.Separator):
 		return // a word
 	case err == nil && info.IsDir():
-		n.addFolder(workspace, path)
+		n.addFolder(dir, path)
 		return
 	}
 	n.protected = append(n.protected, path)
@@ -175,17 +170,17 @@ func (n *named) add(workspace, arg string) {
 	case strings.HasSuffix(ext, "js") || strings.HasSuffix(ext, "ts"):
 		n.protected = append(n.protected, "*"+ext, "node_modules")
 	}
-	n.addFile(workspace, path)
+	n.addFile(dir, path)
 }
 
 var scripts = []string{".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".lua", ".jar", ".wasm"}
 
 // addFolder adds a folder: as a whole if it is something to run, else what would
 // make it so.
-func (n *named) addFolder(workspace, path string) {
+func (n *named) addFolder(dir, path string) {
 	for _, entry := range entries {
 		n.protected = append(n.protected, filepath.Join(path, entry))
-		if _, err := os.Lstat(filepath.Join(workspace, path, entry)); err == nil {
+		if _, err := os.Lstat(filepath.Join(dir, path, entry)); err == nil {
 			n.protected = append(n.protected, path)
 		}
 	}
@@ -193,10 +188,10 @@ func (n *named) addFolder(workspace, path string) {
 
 // digests are those of the files that a command names in the workspace, by path;
 // nil: it names none.
-func (c ServerConfig) digests(workspace string) (map[string]string, error) {
+func digests(c workspace.Server, dir string) (map[string]string, error) {
 	var digests map[string]string
-	for _, path := range c.names(workspace).files {
-		sum, err := fileDigest(filepath.Join(workspace, path))
+	for _, path := range names(c, dir).files {
+		sum, err := fileDigest(filepath.Join(dir, path))
 		if err != nil {
 			return nil, err
 		}
@@ -209,20 +204,20 @@ func (c ServerConfig) digests(workspace string) (map[string]string, error) {
 }
 
 // options are those of builtin in a workspace.
-func (m *Manifest) options(l Launch) builtin.Options {
+func options(m *workspace.Manifest, l Launch) builtin.Options {
 	c := m.Servers[builtin.Name]
 	return builtin.Options{Workspace: l.Workspace, Roots: c.Roots, Hosts: c.Hosts, Programs: c.Programs, Markers: l.Markers,
-		Protected: func() []string { return slices.Concat(m.protected(l.Workspace), []string{skillsFolder}, l.Protected) },
+		Protected: func() []string { return slices.Concat(protected(m, l.Workspace), []string{skillsFolder}, l.Protected) },
 		Nested:    protectedIn}
 }
 
 // checkFiles refuses a server whose command names files that are not those that
 // were accepted. Of a lock that was made before there were digests, held is nil.
-func (c ServerConfig) checkFiles(workspace, server string, held map[string]string) *flow.Error {
+func checkFiles(c workspace.Server, dir, server string, held map[string]string) *flow.Error {
 	if held == nil {
 		return nil
 	}
-	now, err := c.digests(workspace)
+	now, err := digests(c, dir)
 	if err != nil {
 		return refusal(CodePackageChanged, nil, "a file that the command of server %q names cannot be digested: %v", server, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/tooltest"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const obeying = `
@@ -50,13 +51,13 @@ func obeyingBench(t *testing.T) *bench {
 		"srv.py": "real", "deploy.sh": "real", "app/__main__.py": "real", "conf/js.json": "{}", "data/a": "a", "lib/x.py": "real"} {
 		b.write(name, text)
 	}
-	m, problems := tool.ParseManifestIn(tool.Beside(dir), "tipstaff.yaml", []byte(obeying))
+	m, problems := workspace.ParseIn(workspace.Beside(dir), "tipstaff.yaml", []byte(obeying))
 	if problems != nil {
 		t.Fatal(problems)
 	}
 	servers := tool.Servers(m, tool.Launch{Workspace: dir})
 	alone := *m
-	alone.Servers = map[string]tool.ServerConfig{"builtin": m.Servers["builtin"]}
+	alone.Servers = map[string]workspace.Server{"builtin": m.Servers["builtin"]}
 	return benchWith(t, dir, &alone, servers)
 }
 
@@ -119,11 +120,11 @@ func TestCommandIsFollowed(t *testing.T) {
 	b.write("real/srv.py", "real")
 	b.write("far/it.rb", "real")
 	m := parse(t, everything)
-	m.Servers["a"] = tool.ServerConfig{Command: []string{"python3", "./srv.py", "-m", "."}}
-	m.Servers["b"] = tool.ServerConfig{Command: []string{"ruby", filepath.Join(other, "far/it.rb")}}
+	m.Servers["a"] = workspace.Server{Command: []string{"python3", "./srv.py", "-m", "."}}
+	m.Servers["b"] = workspace.Server{Command: []string{"ruby", filepath.Join(other, "far/it.rb")}}
 	servers := tool.Servers(m, tool.Launch{Workspace: b.dir})
 	alone := *m
-	alone.Servers = map[string]tool.ServerConfig{"builtin": m.Servers["builtin"]}
+	alone.Servers = map[string]workspace.Server{"builtin": m.Servers["builtin"]}
 	b = benchWith(t, b.dir, &alone, servers)
 	for _, path := range []string{"srv.py", "real/srv.py", "far/it.rb"} {
 		b.fails(tool.CodeToolError, "write_file", object{"path": path, "content": "mine"})
@@ -224,11 +225,11 @@ func TestOlderRunsKeepTheirPaths(t *testing.T) {
 	b.write("a", "1")
 	must[object](b, "read_file", object{"path": "./a"})
 	must[object](b, "read_file", object{"path": filepath.Join(b.dir, "a")})
-	back, err := tool.ParseFrozen(b.manifest.Frozen())
+	back, err := workspace.ParseFrozen(b.manifest.Frozen())
 	if err != nil || back.CleanPaths || strings.Contains(string(b.manifest.Frozen()), "clean_paths") {
 		t.Errorf("%s: %v", b.manifest.Frozen(), err)
 	}
-	now, err := tool.ParseFrozen(parse(t, everything).Frozen())
+	now, err := workspace.ParseFrozen(parse(t, everything).Frozen())
 	if err != nil || !now.CleanPaths {
 		t.Errorf("a new one: %+v, %v", now, err)
 	}
@@ -406,7 +407,7 @@ func TestObeyedFilesDoNotLeadOutOfTheFolder(t *testing.T) {
 		if err := os.Symlink(filepath.Join(outside, c.target), filepath.Join(b.dir, c.link)); err != nil {
 			t.Fatal(err)
 		}
-		m, problems := tool.ParseManifestIn(tool.Beside(b.dir), "tipstaff.yaml", []byte(c.manifest))
+		m, problems := workspace.ParseIn(workspace.Beside(b.dir), "tipstaff.yaml", []byte(c.manifest))
 		if m != nil || len(problems) == 0 || !strings.Contains(problems[0].Message, "leads out of the folder") {
 			t.Errorf("%s: %v", c.manifest, problems)
 		}
@@ -416,7 +417,7 @@ func TestObeyedFilesDoNotLeadOutOfTheFolder(t *testing.T) {
 	if err := os.Symlink("real.yaml", filepath.Join(b.dir, "p.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	if _, problems := tool.ParseManifestIn(tool.Beside(b.dir), "tipstaff.yaml", []byte("policy: {file: p.yaml}")); problems != nil {
+	if _, problems := workspace.ParseIn(workspace.Beside(b.dir), "tipstaff.yaml", []byte("policy: {file: p.yaml}")); problems != nil {
 		t.Errorf("a link that stays: %v", problems)
 	}
 }

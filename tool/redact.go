@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Redactor replaces credentials by their references, so that no record, message
@@ -38,12 +39,12 @@ func NewRedactor(values map[string]string) *Redactor {
 	r, known := new(Redactor), map[string]bool{}
 	for _, name := range sortedKeys(values) {
 		value := values[name]
-		if len(value) < leastSecret {
+		if len(value) < workspace.LeastSecret {
 			continue
 		}
-		r.learn(value, referencePrefix+name, known)
-		if p := password(value); len(p) >= leastSecret { // of a URL
-			r.learn(p, referencePrefix+name, known)
+		r.learn(value, workspace.ReferencePrefix+name, known)
+		if p := workspace.Password(value); len(p) >= workspace.LeastSecret { // of a URL
+			r.learn(p, workspace.ReferencePrefix+name, known)
 		}
 	}
 	if len(known) == 0 {
@@ -354,7 +355,7 @@ func lexeme(data []byte) int {
 }
 
 func (r *Redactor) lexeme(raw []byte) []byte {
-	if len(raw) < leastSecret {
+	if len(raw) < workspace.LeastSecret {
 		return raw
 	}
 	text := string(raw)

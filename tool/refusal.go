@@ -5,6 +5,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Codes of refusals by the gate. Nothing was sent.
@@ -15,7 +16,7 @@ const (
 	CodeUnlocked          = "unlocked_tool"
 	CodeDefinitionChanged = "definition_changed"
 	CodePackageChanged    = "package_changed"
-	CodeEnvMissing        = "env_missing"
+	CodeEnvMissing        = workspace.CodeEnvMissing
 	CodeNumberUnsafe      = "number_unsafe"
 	CodeInvalidArguments  = "invalid_arguments"
 	CodeUncleanPath       = builtin.CodeUncleanPath

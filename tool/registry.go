@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Registry holds definitions of tools: those that servers list, those that the
@@ -32,7 +35,7 @@ type catalog struct {
 // NewRegistry asks every server that the manifest declares for its tools. It is
 // meant for servers that live in this process; one that cannot be asked is an
 // error.
-func NewRegistry(m *Manifest, servers map[string]Server) (*Registry, error) {
+func NewRegistry(m *workspace.Manifest, servers map[string]Server) (*Registry, error) {
 	manager := NewManager(m, servers)
 	defer manager.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -53,7 +56,7 @@ func NewRegistry(m *Manifest, servers map[string]Server) (*Registry, error) {
 
 // newCatalog takes a listing apart. Duplicate names make the whole server
 // unusable: nobody could say which of the two was approved.
-func newCatalog(m *Manifest, server, version string, listed []json.RawMessage) *catalog {
+func newCatalog(m *workspace.Manifest, server, version string, listed []json.RawMessage) *catalog {
 	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}}
 	seen := map[string]bool{}
 	for i, raw := range listed {
@@ -85,7 +88,7 @@ func newCatalog(m *Manifest, server, version string, listed []json.RawMessage) *
 // ErrUnpinnedTool, or a *flow.Error with unknown_tool, unlocked_tool,
 // pin_mismatch, package_changed or env_missing.
 func (r *Registry) Lookup(uri string) (*Definition, error) {
-	u, err := ParseURI(uri)
+	u, err := tipstaff.ParseToolURI(uri)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +125,7 @@ func (r *Registry) Definitions() []*Definition {
 }
 
 // find is the tool whatever its pin.
-func (r *Registry) find(u URI) (*Definition, *flow.Error) {
+func (r *Registry) find(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	if r == nil || r.servers[u.Server] == nil {
 		return nil, refusal(CodeUnknown, nil, "server %q is not declared in the manifest", u.Server)
 	}
@@ -138,7 +141,7 @@ func (r *Registry) find(u URI) (*Definition, *flow.Error) {
 	}
 	d, ok := c.tools[u.Tool]
 	if !ok {
-		return nil, refusal(CodeUnknown, nil, "server %q has no declared tool %q%s", u.Server, u.Tool, suggest(u.Tool, sortedKeys(c.tools)))
+		return nil, refusal(CodeUnknown, nil, "server %q has no declared tool %q%s", u.Server, u.Tool, tipstaff.Suggest(u.Tool, sortedKeys(c.tools)))
 	}
 	if err := d.usable(); err != nil {
 		return nil, unusable(u, err)
@@ -146,16 +149,16 @@ func (r *Registry) find(u URI) (*Definition, *flow.Error) {
 	return d, nil
 }
 
-func unusable(u URI, why error) *flow.Error {
+func unusable(u tipstaff.ToolURI, why error) *flow.Error {
 	return refusal(CodeUnknown, nil, "tool %q of server %q cannot be used: %v", u.Tool, u.Server, why)
 }
 
-func pinned(d *Definition, u URI) *flow.Error {
+func pinned(d *Definition, u tipstaff.ToolURI) *flow.Error {
 	if d.fits(u.Pin) {
 		return nil
 	}
 	return refusal(CodePinMismatch, detail{"pin": u.Pin, "version": d.Version, "digest": d.Digest},
-		"%s/%s is pinned to %s, but is version %s with digest %s", u.Server, u.Tool, u.Pin, shorten(d.Version, 60), d.Digest)
+		"%s/%s is pinned to %s, but is version %s with digest %s", u.Server, u.Tool, u.Pin, tipstaff.Quote(d.Version, 60), d.Digest)
 }
 
 // The frozen form of a registry.
@@ -197,7 +200,7 @@ func (r *Registry) Freeze() ([]byte, error) {
 // it is said to have is an error.
 func LoadFrozen(data []byte) (*Registry, error) {
 	var f frozenRegistry
-	if err := decodeStrict(data, &f); err != nil {
+	if err := document.UnmarshalStrict(data, &f); err != nil {
 		return nil, fmt.Errorf("the frozen tools cannot be read: %w", err)
 	}
 	if f.Version != 1 {
@@ -223,7 +226,7 @@ func (f frozenDefinition) thaw(server, name, version string) (*Definition, error
 	if err != nil {
 		return nil, err
 	}
-	d, err := defineText(server, version, f.Definition, ToolConfig{Effect: f.Class, Timeout: timeout, MaxResult: f.MaxResult})
+	d, err := defineText(server, version, f.Definition, workspace.Tool{Effect: f.Class, Timeout: timeout, MaxResult: f.MaxResult})
 	switch {
 	case err != nil:
 		return nil, err

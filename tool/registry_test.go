@@ -10,12 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 func TestDigestIsOfTheDefinitionAsReceived(t *testing.T) {
-	b := wireBench(t, okServer(echoTool), map[string]tool.ToolConfig{"echo": {}})
+	b := wireBench(t, okServer(echoTool), map[string]workspace.Tool{"echo": {}})
 	d, err := b.gate.Tools.Lookup("mcp://wire/echo@1.0.0")
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +35,7 @@ func TestDigestIsOfTheDefinitionAsReceived(t *testing.T) {
 }
 
 func TestEveryMemberMovesTheDigest(t *testing.T) {
-	tools := map[string]tool.ToolConfig{"echo": {}}
+	tools := map[string]workspace.Tool{"echo": {}}
 	digest := func(text string) string {
 		b := wireBench(t, okServer(text), tools)
 		return b.gate.Tools.Definitions()[0].Digest
@@ -56,7 +58,7 @@ func TestEveryMemberMovesTheDigest(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	b := wireBench(t, okServer(echoTool, onceTool), map[string]tool.ToolConfig{"echo": {}})
+	b := wireBench(t, okServer(echoTool, onceTool), map[string]workspace.Tool{"echo": {}})
 	for uri, want := range map[string]string{
 		"mcp://wire/act@1.0.0":   tool.CodeUnknown, // listed, not declared
 		"mcp://wire/ech@1.0.0":   tool.CodeUnknown,
@@ -66,24 +68,24 @@ func TestLookup(t *testing.T) {
 		_, err := b.gate.Tools.Lookup(uri)
 		wantCode(t, want, nil, err)
 	}
-	if _, err := b.gate.Tools.Lookup("mcp://wire/echo"); !errors.Is(err, tool.ErrUnpinnedTool) {
+	if _, err := b.gate.Tools.Lookup("mcp://wire/echo"); !errors.Is(err, tipstaff.ErrUnpinned) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := b.gate.Tools.Lookup("echo"); !errors.Is(err, tool.ErrInvalidURI) {
+	if _, err := b.gate.Tools.Lookup("echo"); !errors.Is(err, tipstaff.ErrInvalidURI) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestUnusableToolAndUnusableServer(t *testing.T) {
 	broken := `{"name":"act","inputSchema":{"$ref":"#"}}`
-	b := wireBench(t, okServer(echoTool, broken), map[string]tool.ToolConfig{"echo": {}, "act": {}})
+	b := wireBench(t, okServer(echoTool, broken), map[string]workspace.Tool{"echo": {}, "act": {}})
 	if _, err := b.gate.Tools.Lookup("mcp://wire/echo@1.0.0"); err != nil {
 		t.Errorf("a neighbour of a broken tool: %v", err)
 	}
 	_, err := b.gate.Tools.Lookup("mcp://wire/act@1.0.0")
 	contains(t, wantCode(t, tool.CodeUnknown, nil, err).Message, "input schema")
 
-	b = wireBench(t, okServer(echoTool, onceTool, echoTool), map[string]tool.ToolConfig{"echo": {}, "act": {}})
+	b = wireBench(t, okServer(echoTool, onceTool, echoTool), map[string]workspace.Tool{"echo": {}, "act": {}})
 	_, err = b.gate.Tools.Lookup("mcp://wire/act@1.0.0")
 	contains(t, wantCode(t, tool.CodeUnknown, nil, err).Message, `two tools named "echo"`)
 }
@@ -95,7 +97,7 @@ func TestListOfSeveralPages(t *testing.T) {
 	}
 	s := okServer()
 	s.tools = func() string { page := pages[0]; pages = pages[1:]; return page }
-	b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {}, "act": {}})
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {}, "act": {}})
 	if got := len(b.gate.Tools.Definitions()); got != 2 {
 		t.Errorf("got %d tools", got)
 	}
@@ -160,7 +162,7 @@ func TestRegistryNeedsItsServers(t *testing.T) {
 	}
 	s := okServer(echoTool)
 	s.dial = func() error { return errors.New("no way") }
-	m := &tool.Manifest{Servers: map[string]tool.ServerConfig{"wire": {Tools: map[string]tool.ToolConfig{"echo": {}}, MaxConcurrent: 1}}}
+	m := &workspace.Manifest{Servers: map[string]workspace.Server{"wire": {Tools: map[string]workspace.Tool{"echo": {}}, MaxConcurrent: 1}}}
 	if _, err := tool.NewRegistry(m, map[string]tool.Server{"wire": tool.MCP(s.dialIn)}); err == nil {
 		t.Error("a registry was made of a server that cannot be reached")
 	} else {

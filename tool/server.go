@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Server is where tools are called. Only the way to reach it differs between kinds
@@ -86,7 +87,7 @@ type Launch struct {
 
 // Servers makes the servers that a manifest declares, as it declares them.
 // Nothing is started or connected to before a tool is needed.
-func Servers(m *Manifest, l Launch) map[string]Server {
+func Servers(m *workspace.Manifest, l Launch) map[string]Server {
 	servers := map[string]Server{}
 	if m == nil {
 		return servers
@@ -94,7 +95,7 @@ func Servers(m *Manifest, l Launch) map[string]Server {
 	for name, c := range m.Servers {
 		switch {
 		case name == builtin.Name:
-			servers[name] = Builtin(m.options(l))
+			servers[name] = Builtin(options(m, l))
 		case c.URL != "":
 			servers[name] = &httpServer{config: c, launch: l}
 		default:

@@ -10,6 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const (
@@ -31,7 +33,7 @@ type connection struct {
 
 // tools is the server's list, asked for once and again when the server says that
 // it changed or its lifetime has ended.
-func (c *connection) tools(ctx context.Context, m *Manifest) (*catalog, error) {
+func (c *connection) tools(ctx context.Context, m *workspace.Manifest) (*catalog, error) {
 	select {
 	case c.listing <- struct{}{}:
 		defer func() { <-c.listing }()

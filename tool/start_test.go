@@ -10,6 +10,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/tooltest"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // A server that no call needs is never started.
@@ -37,7 +38,7 @@ func neighbourAttempt(name string, class flow.Class, args string) flow.Attempt {
 func TestStartTakesThirtySecondsAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, neighbour := okServer(onceTool), okServer(onceTool)
-		b := wireBenchOf(t, map[string]*wireServer{"wire": s, "neighbour": neighbour}, map[string]tool.ToolConfig{"act": {MaxResult: 1000}})
+		b := wireBenchOf(t, map[string]*wireServer{"wire": s, "neighbour": neighbour}, map[string]workspace.Tool{"act": {MaxResult: 1000}})
 		defer b.manager.Close()
 		s.silent.Store(true)
 		began := time.Now()
@@ -92,7 +93,7 @@ func TestListIsUsedForItsLifetime(t *testing.T) {
 		}
 		s := okServer(echoTool)
 		s.tools = lasting(echoTool)
-		b := wireBench(t, s, map[string]tool.ToolConfig{"echo": {MaxResult: 1000}})
+		b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
 		defer b.manager.Close()
 		call := func() error {
 			_, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))

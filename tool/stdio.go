@@ -15,16 +15,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // stdioServer is a program that is started for a drive and spoken to over its
 // input and output.
 type stdioServer struct {
 	name   string
-	config ServerConfig
+	config workspace.Server
 	launch Launch
 	files  map[string]string // digests of the files that its command names, as the lock holds them; nil: not looked at
 	old    atomic.Bool       // it is greeted in the old way
@@ -55,12 +57,12 @@ const (
 )
 
 func (s *stdioServer) credentials() map[string]string {
-	values, _ := s.config.secrets(s.launch.Environ) // what is missing is refused when the server starts
+	values, _ := s.config.Secrets(s.launch.Environ) // what is missing is refused when the server starts
 	if values == nil {
 		values = map[string]string{}
 	}
 	for _, name := range s.config.InheritEnv {
-		if value := lookup(s.launch.Environ, name); speaksOfCredentials(name) || password(value) != "" || looksRandom(value) || conceal(value) != value {
+		if value := workspace.Lookup(s.launch.Environ, name); workspace.IsCredential(name, value) {
 			values[name] = value
 		}
 	}
@@ -75,20 +77,20 @@ func (s *stdioServer) ready() *flow.Error {
 // prepare looks at all that starting the program needs. Its package is looked at
 // each time: it may be another since the last.
 func (s *stdioServer) prepare() (program string, env []string, err error) {
-	values, refused := s.config.secrets(s.launch.Environ)
+	values, refused := s.config.Secrets(s.launch.Environ)
 	if refused != nil {
 		return "", nil, refused
 	}
 	if program, err = s.program(); err != nil {
 		return "", nil, fmt.Errorf("the program %q cannot be started: %w", s.config.Command[0], err)
 	}
-	if refused := s.config.checkPackage(s.launch.Workspace, program); refused != nil {
+	if refused := checkPackage(s.config, s.launch.Workspace, program); refused != nil {
 		return "", nil, refused
 	}
-	if refused := s.config.checkFiles(s.launch.Workspace, s.name, s.files); refused != nil {
+	if refused := checkFiles(s.config, s.launch.Workspace, s.name, s.files); refused != nil {
 		return "", nil, refused
 	}
-	return program, s.config.environment(s.launch.Environ, values, s.launch.Markers), nil
+	return program, s.config.Environment(s.launch.Environ, values, s.launch.Markers), nil
 }
 
 // start starts the program.
@@ -209,7 +211,7 @@ func excerpt(data []byte, r *Redactor) string {
 	if text == "" {
 		return ""
 	}
-	return shorten(text, 300)
+	return tipstaff.Quote(text, 300)
 }
 
 // ended tells why nothing more can be read, with the last that the server printed.

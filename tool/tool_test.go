@@ -14,6 +14,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // everything is a manifest that declares all of builtin and allows all of it.
@@ -38,9 +39,9 @@ func allURIs() []string {
 	return list
 }
 
-func parse(t testing.TB, manifest string) *tool.Manifest {
+func parse(t testing.TB, manifest string) *workspace.Manifest {
 	t.Helper()
-	m, problems := tool.ParseManifest("tipstaff.yaml", []byte(manifest))
+	m, problems := workspace.Parse("tipstaff.yaml", []byte(manifest))
 	for _, p := range problems {
 		t.Errorf("manifest: %+v", p)
 	}
@@ -54,7 +55,7 @@ func parse(t testing.TB, manifest string) *tool.Manifest {
 type bench struct {
 	testing.TB
 	dir      string
-	manifest *tool.Manifest
+	manifest *workspace.Manifest
 	servers  map[string]tool.Server
 	gate     *tool.Gate
 	manager  *tool.Manager
@@ -78,7 +79,7 @@ func oldBench(t testing.TB, manifest string) *bench {
 	return benchWith(t, dir, m, tool.Servers(m, tool.Launch{Workspace: dir}))
 }
 
-func benchWith(t testing.TB, dir string, m *tool.Manifest, servers map[string]tool.Server) *bench {
+func benchWith(t testing.TB, dir string, m *workspace.Manifest, servers map[string]tool.Server) *bench {
 	t.Helper()
 	registry, err := tool.NewRegistry(m, servers)
 	if err != nil {

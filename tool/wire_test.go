@@ -16,6 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // wireServer is an MCP server written by hand, so that a test decides every byte
@@ -167,22 +168,22 @@ func listOf(tools ...string) func() string {
 
 // wireBench is a bench over a server written by hand, named wire, whose tools are
 // declared as given.
-func wireBench(t testing.TB, s *wireServer, tools map[string]tool.ToolConfig) *bench {
+func wireBench(t testing.TB, s *wireServer, tools map[string]workspace.Tool) *bench {
 	t.Helper()
 	return wireBenchOf(t, map[string]*wireServer{"wire": s}, tools)
 }
 
 // wireBenchOf is a bench over several such servers, by their names, all with the
 // same tools.
-func wireBenchOf(t testing.TB, servers map[string]*wireServer, tools map[string]tool.ToolConfig) *bench {
+func wireBenchOf(t testing.TB, servers map[string]*wireServer, tools map[string]workspace.Tool) *bench {
 	t.Helper()
 	p, problems := policy.New(policy.Document{Rules: []policy.Rule{{ID: "all", Tool: "*/*", Do: policy.Allow}}})
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	m := &tool.Manifest{
+	m := &workspace.Manifest{
 		AllowedEffects: []flow.Class{flow.Read, flow.Idempotent, flow.Once},
-		Servers:        map[string]tool.ServerConfig{},
+		Servers:        map[string]workspace.Server{},
 		Policy:         p,
 	}
 	var allow []string
@@ -191,7 +192,7 @@ func wireBenchOf(t testing.TB, servers map[string]*wireServer, tools map[string]
 		if s.version == "" {
 			s.version = "1.0.0"
 		}
-		m.Servers[server], given[server] = tool.ServerConfig{Tools: tools, MaxConcurrent: 4}, tool.MCP(s.dialIn)
+		m.Servers[server], given[server] = workspace.Server{Tools: tools, MaxConcurrent: 4}, tool.MCP(s.dialIn)
 		for name := range tools {
 			allow = append(allow, "mcp://"+server+"/"+name+"@"+s.version)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/provider"
 	"github.com/tipstaff/tipstaff/runner"
-	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const (
@@ -179,7 +179,7 @@ func (t *terminal) Write(p []byte) (int, error) {
 }
 
 // session is a workspace as the command line knows it.
-type session struct{ *workspace }
+type session struct{ *instance }
 
 func (s session) Service() tipstaff.Service { return s.Runner }
 func (s session) Memory() tipstaff.Memory   { return runner.Memory{Runner: s.Runner} }
@@ -191,6 +191,6 @@ func (s session) Attach(tipstaff.ID, []string, func(string)) (cli.Attached, erro
 }
 
 // models are those of vendors.
-func models(c tool.ModelConfig, _ tool.File) (agent.Model, error) {
+func models(c workspace.Model, _ workspace.File) (agent.Model, error) {
 	return provider.Open(provider.Config{Provider: c.Provider, Model: c.Model, APIKey: c.APIKey, BaseURL: c.BaseURL})
 }

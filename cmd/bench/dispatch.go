@@ -14,6 +14,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const dispatchOfBare = 0.5 // of the rate of the SDK's own calls
@@ -95,7 +96,7 @@ type dispatcher struct {
 }
 
 func newDispatcher(o builtin.Options) (*dispatcher, error) {
-	m, problems := tool.ParseManifest("tipstaff.yaml", []byte(`{servers: {builtin: {roots: ["."], tools: {read_file: {}}}}}`))
+	m, problems := workspace.Parse("tipstaff.yaml", []byte(`{servers: {builtin: {roots: ["."], tools: {read_file: {}}}}}`))
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%v", problems)
 	}

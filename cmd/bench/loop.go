@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // loop is what turns of an agent need when neither model, tool nor log takes time:
@@ -26,7 +27,7 @@ type loop struct {
 const allowing = `{servers: {builtin: {roots: ["."], tools: {read_file: {}}}}, policy: {rules: [{id: reads, tool: "builtin/*", effect: read, do: allow}]}}`
 
 func newLoop(settings agent.Settings) (*loop, error) {
-	m, problems := tool.ParseManifest("tipstaff.yaml", []byte(allowing))
+	m, problems := workspace.Parse("tipstaff.yaml", []byte(allowing))
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("%v", problems)
 	}

@@ -84,7 +84,7 @@ func measurePlan(ctx context.Context, b *bench) (rows []row, err error) {
 }
 
 // sizeOfStep is the mean size of the records that hold a call's result.
-func sizeOfStep(ctx context.Context, w *workspace, run tipstaff.ID) (int, error) {
+func sizeOfStep(ctx context.Context, w *instance, run tipstaff.ID) (int, error) {
 	total, n := 0, 0
 	for e, err := range w.Events(ctx, tipstaff.EventsRequest{Run: run}) {
 		if err != nil {
@@ -101,7 +101,7 @@ func sizeOfStep(ctx context.Context, w *workspace, run tipstaff.ID) (int, error)
 }
 
 // verifyWhole also sees to it that what was measured is a run without fault.
-func verifyWhole(ctx context.Context, w *workspace, run tipstaff.ID) (time.Duration, error) {
+func verifyWhole(ctx context.Context, w *instance, run tipstaff.ID) (time.Duration, error) {
 	start := time.Now()
 	report, err := w.Verify(ctx, tipstaff.VerifyRequest{Run: run})
 	if err == nil && !(report.Integrity.OK && report.Conformance.OK) {

@@ -15,6 +15,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const (
@@ -38,7 +39,7 @@ func measureTools(ctx context.Context, b *bench) ([]row, error) {
 	if err := os.WriteFile(filepath.Join(dir, "tipstaff.yaml"), catalogueManifest(servers), 0o644); err != nil {
 		return nil, err
 	}
-	tools := runner.New(runner.Config{Workspace: dir, Servers: func(*tool.Manifest, string, []string) map[string]tool.Server { return servers }}).Tools()
+	tools := runner.New(runner.Config{Workspace: dir, Servers: func(*workspace.Manifest, string, []string) map[string]tool.Server { return servers }}).Tools()
 	pinned, err := tools.Pin(ctx, tipstaff.PinRequest{Accept: func(tipstaff.PinReport) bool { return true }})
 	if err != nil {
 		return nil, err

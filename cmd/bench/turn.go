@@ -11,7 +11,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const (
@@ -87,7 +87,7 @@ func turnBytes(ctx context.Context, dir string, steps int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.Models = func(tool.ModelConfig, tool.File) (agent.Model, error) { return reader{steps: steps}, nil }
+	w.Models = func(workspace.Model, workspace.File) (agent.Model, error) { return reader{steps: steps}, nil }
 	if steps > 0 {
 		program := flow.JSON(object{"kind": "turn", "message": "Read the note, again and again.", "max_steps": steps,
 			"bounds": object{"model_calls": 2 * steps, "tool_calls": 2 * steps, "tokens": 1_000_000_000}})

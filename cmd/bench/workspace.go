@@ -16,6 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // manifest declares what the plans of this program use.
@@ -45,23 +46,23 @@ func newWorkspace(dir string, more ...string) error {
 }
 
 // freshWorkspace makes such a folder and opens it.
-func freshWorkspace(ctx context.Context, dir string, more ...string) (*workspace, error) {
+func freshWorkspace(ctx context.Context, dir string, more ...string) (*instance, error) {
 	if err := newWorkspace(dir, more...); err != nil {
 		return nil, err
 	}
 	return openWorkspace(ctx, dir, nil)
 }
 
-// workspace is a folder opened with everything that the command joins together,
+// instance is a folder opened with everything that the command joins together,
 // in this process.
-type workspace struct {
+type instance struct {
 	*runner.Runner
 	store *sqlite.Store
 }
 
 // openWorkspace recovers runs of dead owners, as every command does. watch may
 // put something between runner and store; nil: nothing.
-func openWorkspace(ctx context.Context, dir string, watch func(flow.Store) flow.Store) (*workspace, error) {
+func openWorkspace(ctx context.Context, dir string, watch func(flow.Store) flow.Store) (*instance, error) {
 	folder := filepath.Join(dir, ".tipstaff")
 	store, err := sqlite.Open(folder, &sqlite.Options{UserKey: true, Alive: func(o flow.Owner, heartbeat time.Time) bool {
 		return supervisor.Alive(o, heartbeat, time.Now())
@@ -79,20 +80,20 @@ func openWorkspace(ctx context.Context, dir string, watch func(flow.Store) flow.
 	if watch != nil {
 		config.Store = watch(store)
 	}
-	w := &workspace{runner.New(config), store}
+	w := &instance{runner.New(config), store}
 	if err := w.Recover(ctx, "bench"); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return w, nil
 }
 
-func (w *workspace) close() error {
+func (w *instance) close() error {
 	w.Wait()
 	return w.store.Close()
 }
 
 // run starts a plan and returns when its drive has ended, as it should.
-func (w *workspace) run(ctx context.Context, plan []byte, want string) (tipstaff.ID, error) {
+func (w *instance) run(ctx context.Context, plan []byte, want string) (tipstaff.ID, error) {
 	started, err := w.Start(ctx, tipstaff.StartRequest{Program: plan, Name: "bench.json"})
 	if err != nil {
 		return tipstaff.ID{}, err
@@ -117,6 +118,6 @@ func localUser(ctx context.Context) context.Context {
 }
 
 // servers are those that live in this process.
-func servers(m *tool.Manifest, workspace string, markers []string) map[string]tool.Server {
-	return tool.Servers(m, tool.Launch{Workspace: workspace, Markers: markers})
+func servers(m *workspace.Manifest, dir string, markers []string) map[string]tool.Server {
+	return tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers})
 }

@@ -166,7 +166,7 @@ func (m *metrics) finished(of *openRun, d flow.Draft) {
 	case tool.ActivityName:
 		var in tool.Input
 		_ = json.Unmarshal(b.Input, &in)
-		u, _ := tool.ParseURI(in.URI)
+		u, _ := tipstaff.ParseToolURI(in.URI)
 		m.toolCalls.WithLabelValues(u.Server, u.Tool, outcome).Inc()
 	}
 }

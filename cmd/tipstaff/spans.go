@@ -22,6 +22,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/tool"
+	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
 // spansGrace is how long a process waits at its end for the last spans to be sent.
@@ -44,7 +45,7 @@ type spanSender struct {
 
 // open gives the telemetry of drives. What the manifest says when the first drive
 // begins holds for all of this process.
-func (s *spanSender) open(c tool.TelemetryConfig) *agent.Telemetry {
+func (s *spanSender) open(c ws.Telemetry) *agent.Telemetry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked {
@@ -73,7 +74,7 @@ func ourselves() *resource.Resource {
 }
 
 // exporter makes the way to the collector; nil: there is none.
-func (s *spanSender) exporter(c tool.TelemetryConfig) (sdktrace.SpanExporter, error) {
+func (s *spanSender) exporter(c ws.Telemetry) (sdktrace.SpanExporter, error) {
 	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true,
 		InitialInterval: 250 * time.Millisecond, MaxInterval: 5 * time.Second, MaxElapsedTime: 30 * time.Second})}
 	switch {

@@ -22,6 +22,7 @@ import (
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/tool"
+	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
 // This file is the only place that names concrete choices: which store, which
@@ -283,21 +284,21 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 
 // servers are started as processes of the run, with our environment to take
 // credentials from.
-func servers(m *tool.Manifest, workspace string, markers []string) map[string]tool.Server {
-	return serversBeside()(m, workspace, markers)
+func servers(m *ws.Manifest, dir string, markers []string) map[string]tool.Server {
+	return serversBeside()(m, dir, markers)
 }
 
 // serversBeside are servers in a workspace where no run writes these files and folders,
 // besides what every workspace has.
-func serversBeside(paths ...string) func(*tool.Manifest, string, []string) map[string]tool.Server {
+func serversBeside(paths ...string) func(*ws.Manifest, string, []string) map[string]tool.Server {
 	var protected []string
 	for _, p := range paths {
 		if path, err := filepath.Abs(p); p != "" && err == nil {
 			protected = append(protected, path)
 		}
 	}
-	return func(m *tool.Manifest, workspace string, markers []string) map[string]tool.Server {
-		return tool.Servers(m, tool.Launch{Workspace: workspace, Markers: markers, Environ: os.Environ(), Spawn: supervisor.Spawn, Protected: protected})
+	return func(m *ws.Manifest, dir string, markers []string) map[string]tool.Server {
+		return tool.Servers(m, tool.Launch{Workspace: dir, Markers: markers, Environ: os.Environ(), Spawn: supervisor.Spawn, Protected: protected})
 	}
 }
 

@@ -15,13 +15,13 @@ func TestPageNamesTheFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, read := range map[string]func(*document.Fields){
-		"an entry of the table":  func(f *document.Fields) { readEntry(f) },
-		"the prices of an entry": func(f *document.Fields) { readPrices(f) },
-		"an answer":              func(f *document.Fields) { readAnswer(f) },
+		"an entry of the table":  func(f *document.Fields) { f.Decode(new(entry)) },
+		"the prices of an entry": func(f *document.Fields) { f.Decode(new(prices)) },
+		"an answer":              func(f *document.Fields) { f.Decode(new(Answer)) },
 		"when":                   func(f *document.Fields) { readTests(f) },
-		"a call":                 func(f *document.Fields) { readCall(f) },
-		"usage":                  func(f *document.Fields) { readUsage(f) },
-		"error":                  func(f *document.Fields) { readFailure(f) },
+		"a call":                 func(f *document.Fields) { f.Decode(new(Call)) },
+		"usage":                  func(f *document.Fields) { f.Decode(new(usage)) },
+		"error":                  func(f *document.Fields) { f.Decode(new(Failure)) },
 	} {
 		f := document.FieldsOf(new(document.Problems), &document.Value{Kind: document.Object}, "")
 		read(f)

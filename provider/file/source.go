@@ -12,15 +12,15 @@ const problemRule = "rule_invalid"
 
 const maxDocument = 1 << 20 // bytes
 
-// parse reads a document of version 1, which the reader knows as what, and hands
-// its fields to read. The error lists every problem.
-func parse(name, what string, src []byte, read func(*document.Fields)) error {
+// parse reads a document of version 1, which the reader knows as what, and decodes
+// it. The error lists every problem.
+func parse(name, what string, src []byte, into any) error {
 	v, ps := document.ReadAll(src, maxDocument)
 	if v != nil {
 		f := document.FieldsOf(&ps, v, "")
 		f.Dotted = true
 		checkVersion(f)
-		read(f)
+		f.Decode(into)
 		f.End()
 	}
 	if len(ps) == 0 {

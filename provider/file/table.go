@@ -2,10 +2,10 @@ package file
 
 import (
 	"maps"
-	"math/big"
 	"regexp"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/document"
 )
@@ -15,115 +15,74 @@ const UnknownWindow = 32_768
 
 // Table says what models can do and what they cost. It is not changed once made.
 type Table struct {
-	Date   string           // when it was written
-	models map[string]entry // by id, or by prefix with a * at its end
+	Date   string           `doc:"date"`   // when it was written
+	Models map[string]entry `doc:"models"` // by id, or by prefix with a * at its end
 }
 
 // entry describes a model. What it leaves out is unknown.
 type entry struct {
-	ContextWindow int
-	MaxOutput     int
-	Images        *bool
-	Structured    *bool
-	Sampling      *bool // false: it refuses temperature and top_p
-	Price         *prices
+	ContextWindow int     `doc:"context_window,max=1e8"` // tokens
+	MaxOutput     int     `doc:"max_output,max=1e8"`     // tokens
+	Images        *bool   `doc:"images"`
+	Structured    *bool   `doc:"structured_output"`
+	Sampling      *bool   `doc:"sampling"` // false: it refuses temperature and top_p
+	Price         *prices `doc:"price"`
 }
 
-// prices are USD per million tokens, as decimals.
+// prices are USD per million tokens.
 type prices struct {
-	Input        string
-	Output       string
-	CacheRead    string // "": as input
-	CacheWrite   string // "": as input
-	CacheWrite1h string // "": as cache_write
+	Input        price `doc:"input,required"`
+	Output       price `doc:"output,required"`
+	CacheRead    price `doc:"cache_read"`     // "": as input
+	CacheWrite   price `doc:"cache_write"`    // "": as input
+	CacheWrite1h price `doc:"cache_write_1h"` // "": as cache_write
 }
+
+// price is a decimal, which is kept as it is written.
+type price string
 
 // ParseTable reads a table. Its error lists every problem with its place.
 func ParseTable(name string, src []byte) (*Table, error) {
-	t := &Table{models: map[string]entry{}}
-	err := parse(name, "the table of models", src, t.read)
-	if err != nil {
+	t := &Table{Models: map[string]entry{}}
+	if err := parse(name, "the table of models", src, t); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-func (t *Table) read(f *document.Fields) {
-	t.Date = f.Text("date")
-	f.Object("models", func(models *document.Fields) {
-		models.IgnoreRest() // every name is one of a model
-		for _, m := range models.Value.Members {
-			if star := strings.IndexByte(m.Key, '*'); m.Key == "" || star >= 0 && star != len(m.Key)-1 {
-				models.Report(document.CodeRange, m.At, m.Key, "%q is no name: it is a model's id, or a prefix that ends in *", document.Brief(m.Key))
-			}
-			of := models.Of(m.Value, models.PathOf(m.Key))
-			t.models[m.Key] = readEntry(of)
-			of.End()
+// CheckDocument checks the names of models.
+func (t *Table) CheckDocument(f *document.Fields) {
+	models := f.Get("models")
+	if models == nil {
+		return
+	}
+	for _, m := range models.Members {
+		if star := strings.IndexByte(m.Key, '*'); m.Key == "" || star >= 0 && star != len(m.Key)-1 {
+			f.Report(document.CodeRange, m.At, "models."+m.Key, "%q is no name: it is a model's id, or a prefix that ends in *", document.Brief(m.Key))
 		}
-	})
-}
-
-func readEntry(f *document.Fields) entry {
-	const most = 100_000_000 // tokens
-	e := entry{
-		ContextWindow: int(f.Integer("context_window", 0, 0, most)),
-		MaxOutput:     int(f.Integer("max_output", 0, 0, most)),
-		Images:        readFlag(f, "images"),
-		Structured:    readFlag(f, "structured_output"),
-		Sampling:      readFlag(f, "sampling"),
-	}
-	f.Object("price", func(p *document.Fields) {
-		price := readPrices(p)
-		e.Price = &price
-	})
-	return e
-}
-
-// readFlag tells false from what is not said.
-func readFlag(f *document.Fields, name string) *bool {
-	if f.Typed(name, document.Boolean) == nil {
-		return nil
-	}
-	flag := f.Boolean(name, false)
-	return &flag
-}
-
-func readPrices(f *document.Fields) prices {
-	f.Need("input")
-	f.Need("output")
-	return prices{
-		Input:        readPrice(f, "input"),
-		Output:       readPrice(f, "output"),
-		CacheRead:    readPrice(f, "cache_read"),
-		CacheWrite:   readPrice(f, "cache_write"),
-		CacheWrite1h: readPrice(f, "cache_write_1h"),
 	}
 }
 
-// readPrice is a decimal, which is kept as it is written, in quotes or without.
-func readPrice(f *document.Fields, name string) string {
-	v := f.Get(name)
-	if v == nil {
-		return ""
-	}
+// ReadDocument reads a price in quotes or without.
+func (p *price) ReadDocument(f *document.Fields, name string, v *document.Value) {
 	if _, ok := nanoUSD(v.Text); !ok || v.Kind != document.Text && v.Kind != document.Number {
 		f.Report(document.CodeRange, v.At, name, "%q is no price: write USD per million tokens as a decimal with at most 9 places, like \"0.25\"", document.Brief(v.Text))
 	}
-	return v.Text
+	*p = price(v.Text)
 }
 
 // Merge is t with the entries of over before its own. Of an entry that both have,
 // what over leaves out stays as it is in t.
 func (t *Table) Merge(over *Table) *Table {
-	merged := &Table{Date: over.Date, models: maps.Clone(t.models)}
+	merged := &Table{Date: over.Date, Models: maps.Clone(t.Models)}
 	if merged.Date == "" {
 		merged.Date = t.Date
 	}
-	if merged.models == nil {
-		merged.models = map[string]entry{}
+	if merged.Models == nil {
+		merged.Models = map[string]entry{}
 	}
-	for id, e := range over.models {
-		merged.models[id] = merged.models[id].merge(e)
+	for id, e := range over.Models {
+		merged.Models[id] = merged.Models[id].merge(e)
 	}
 	return merged
 }
@@ -163,17 +122,17 @@ func (t *Table) Sampling(model string) bool {
 
 // find is the entry of a model: its own, else that of the longest prefix.
 func (t *Table) find(model string) entry {
-	if e, ok := t.models[model]; ok {
+	if e, ok := t.Models[model]; ok {
 		return e
 	}
 	best := ""
-	for id := range t.models {
+	for id := range t.Models {
 		prefix, ok := strings.CutSuffix(id, "*")
 		if ok && strings.HasPrefix(model, prefix) && len(id) > len(best) {
 			best = id
 		}
 	}
-	return t.models[best]
+	return t.Models[best]
 }
 
 func (e entry) caps(long bool) agent.Caps {
@@ -193,8 +152,8 @@ func (e entry) caps(long bool) agent.Caps {
 }
 
 func (p prices) price(long bool) *agent.Price {
-	or := func(text string, otherwise int64) int64 {
-		if n, ok := nanoUSD(text); ok {
+	or := func(text price, otherwise int64) int64 {
+		if n, ok := nanoUSD(string(text)); ok {
 			return n
 		}
 		return otherwise
@@ -208,17 +167,13 @@ func (p prices) price(long bool) *agent.Price {
 	return price
 }
 
-var decimal = regexp.MustCompile(`^[0-9]{1,6}(\.[0-9]{1,9})?$`)
+var decimal = regexp.MustCompile(`^(0|[1-9][0-9]{0,5})(\.[0-9]{1,9})?$`)
 
 // nanoUSD is a decimal amount of USD in 10⁻⁹ USD.
 func nanoUSD(text string) (int64, bool) {
 	if !decimal.MatchString(text) {
 		return 0, false
 	}
-	amount, ok := new(big.Rat).SetString(text)
-	if !ok {
-		return 0, false
-	}
-	amount.Mul(amount, big.NewRat(1_000_000_000, 1))
-	return amount.Num().Int64(), amount.IsInt()
+	amount, err := tipstaff.ParseBound(tipstaff.BoundCostUSD, text)
+	return amount, err == nil
 }

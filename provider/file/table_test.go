@@ -88,7 +88,7 @@ models:
 	if merged.Caps("c", false).ContextWindow != 30 || merged.Date != "2026-01-01" || merged.Sampling("b") || !merged.Sampling("c") {
 		t.Errorf("%+v", merged)
 	}
-	if base.Caps("a", false).Price.Input != 1e9 || len(base.models) != 2 {
+	if base.Caps("a", false).Price.Input != 1e9 || len(base.Models) != 2 {
 		t.Error("the base was changed")
 	}
 	if got := (&Table{}).Merge(over).Caps("c", false).ContextWindow; got != 30 {

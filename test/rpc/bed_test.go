@@ -33,6 +33,7 @@ import (
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // The callers of a bed, by what their tokens are good for.
@@ -122,7 +123,7 @@ func (b *bed) open() {
 	b.runner = runner.New(runner.Config{
 		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor}, Workspace: b.dir, Origin: "daemon",
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
-		Servers: func(*tool.Manifest, string, []string) map[string]tool.Server { return nil },
+		Servers: func(*workspace.Manifest, string, []string) map[string]tool.Server { return nil },
 		Self: func(kind, launch string) flow.Owner {
 			return flow.Owner{Kind: kind, Host: "here", Boot: life, Pid: os.Getpid(), Launch: launch}
 		},

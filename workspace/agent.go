@@ -1,0 +1,180 @@
+package workspace
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
+)
+
+// DefaultAgent is who does what names nobody.
+const DefaultAgent = "default"
+
+// RouterToolkits is what an agent's router may be, besides "", which is none.
+const RouterToolkits = "toolkits"
+
+// Agent is what the manifest says of one agent. A zero value leaves it to the loop's
+// own default.
+type Agent struct {
+	Model  string   `json:"model" doc:""`                             // one of the manifest's models
+	Skill  string   `json:"skill,omitempty" doc:""`                   // URI; "": none
+	Tools  []string `json:"tools"`                                    // pinned URIs; nil: the skill's, without one none
+	Router string   `json:"router,omitempty" doc:",in=none|toolkits"` // "": the whole catalog is offered
+	System string   `json:"system,omitempty"`                         // its own instructions
+
+	MaxSteps        int               `json:"max_steps,omitempty" doc:",max=1000"`
+	OnLimit         string            `json:"on_limit,omitempty" doc:",in=fail|ask"`
+	Temperature     *float64          `json:"temperature,omitempty" doc:",min=0,max=2"`
+	TopP            *float64          `json:"top_p,omitempty" doc:",min=0,max=1"`
+	MaxOutputTokens int               `json:"max_output_tokens,omitempty" doc:",min=1,max=10000000"`
+	CallTimeout     document.Duration `json:"call_timeout,omitempty" doc:",min=1ms,max=24h"`
+	ToolTimeout     document.Duration `json:"tool_timeout,omitempty" doc:",min=1ms,max=24h"`
+	ApprovalExpiry  document.Duration `json:"approval_expiry,omitempty" doc:",min=1ms,max=720h"`
+	ToolParallelism int               `json:"tool_parallelism,omitempty" doc:",min=1,max=16"`
+	MaxResultBytes  int               `json:"max_result_bytes,omitempty"`
+	OutputSchema    json.RawMessage   `json:"output_schema,omitempty"` // nil: none
+	OutputRetries   *int              `json:"output_retries,omitempty" doc:",max=10"`
+}
+
+// Agent is the configuration of an agent; "" is the default one. Where the
+// manifest has one model and no agent of that name, that model is the default
+// agent, with nothing of its own.
+func (m *Manifest) Agent(name string) (Agent, bool) {
+	if m == nil {
+		return Agent{}, false
+	}
+	if name == "" {
+		name = DefaultAgent
+	}
+	if a, ok := m.Agents[name]; ok {
+		return a, true
+	}
+	if name == DefaultAgent && len(m.Models) == 1 {
+		return Agent{Model: sortedKeys(m.Models)[0]}, true
+	}
+	return Agent{}, false
+}
+
+// AgentNames are all agents, sorted, the default one included where it is not
+// declared.
+func (m *Manifest) AgentNames() []string {
+	if m == nil {
+		return nil
+	}
+	names := sortedKeys(m.Agents)
+	if _, ok := m.Agent(DefaultAgent); ok && !slices.Contains(names, DefaultAgent) {
+		names = append(names, DefaultAgent)
+		slices.Sort(names)
+	}
+	return names
+}
+
+var agentForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+
+// CheckKey checks the name of an agent.
+func (a *Agent) CheckKey(name string) error {
+	if !agentForm.MatchString(name) {
+		return fmt.Errorf("%s cannot name an agent: a letter of a-z, then up to 63 of a-z, 0-9, _ and -", tipstaff.Quote(name, 100))
+	}
+	return nil
+}
+
+// CheckDocument reads what a tag cannot say. Models and tools are looked up when the
+// whole manifest was read.
+func (a *Agent) CheckDocument(f *document.Fields) {
+	needs(f, "model", ", one of models")
+	check(f, "skill", func(s string) error {
+		if !strings.HasPrefix(s, "skill://") || !strings.Contains(s, "@") {
+			return fmt.Errorf("%s is not a skill: write skill://<id>@<version>", tipstaff.Quote(s, 100))
+		}
+		return nil
+	})
+	if a.Router == "none" {
+		a.Router = ""
+	}
+	a.MaxResultBytes = int(readSize(f, "max_result_bytes"))
+	a.readTools(f)
+	a.readSystem(f)
+	if v := f.Typed("output_schema", document.Object); v != nil {
+		a.readSchema(f, v)
+	}
+}
+
+// readTools reads none, or a list of pinned URIs. It is never nil then: an agent that
+// says which tools it has, has no others.
+func (a *Agent) readTools(f *document.Fields) {
+	v := f.Get("tools")
+	switch {
+	case v == nil:
+	case v.Kind == document.Text && v.Text == "none":
+		a.Tools = []string{}
+	case f.Typed("tools", document.List) != nil:
+		a.Tools, _ = f.Texts("tools")
+		twice(f, "tools", v.Items)
+		checkEach(f, "tools", func(s string) error {
+			_, err := tipstaff.ParseToolURI(s)
+			return err
+		})
+	}
+}
+
+// readSystem reads a text, or a file that holds it.
+func (a *Agent) readSystem(f *document.Fields) {
+	if v := f.Get("system"); v == nil || v.Kind != document.Object {
+		a.System = f.Text("system")
+		return
+	}
+	f.Object("system", func(f *document.Fields) {
+		var system struct {
+			File File `doc:"file"`
+		}
+		f.Decode(&system)
+		if f.Value.Get("file") == nil {
+			f.Problems.Add(document.CodeFieldMissing, f.Value.At, f.Path, "%s is a text, or {file: NAME}", f.Path)
+		}
+		a.System = system.File.Text
+	})
+}
+
+// readSchema reads a JSON Schema that is written as YAML.
+func (a *Agent) readSchema(f *document.Fields, v *document.Value) {
+	var written bytes.Buffer
+	v.AppendJSON(&written)
+	raw, err := document.Canonical(written.Bytes())
+	if err == nil {
+		_, err = document.CompileSchema(raw)
+	}
+	if err != nil {
+		f.Report(document.CodeRange, v.At, "output_schema", "%s is not a JSON Schema that can be used: %v", f.PathOf("output_schema"), err)
+		return
+	}
+	a.OutputSchema = raw
+}
+
+// checkAgents: what an agent is to use must be what the manifest declares.
+func (m *Manifest) checkAgents(f *document.Fields) {
+	for name, a := range m.Agents {
+		if v := f.Value.Find("agents", name, "model"); v != nil && v.Kind == document.Text && !m.has(a.Model) {
+			f.Problems.Add(document.CodeRange, v.At, "agents."+name+".model", "there is no model %s%s", tipstaff.Quote(a.Model, 100), tipstaff.Suggest(a.Model, sortedKeys(m.Models)))
+		}
+		for i, uri := range a.Tools {
+			u, err := tipstaff.ParseToolURI(uri)
+			if _, declared := m.Tool(u.Server, u.Tool); declared || err != nil {
+				continue
+			}
+			v := f.Value.Find("agents", name, "tools", strconv.Itoa(i))
+			f.Problems.Add(CodeTool, v.At, index("agents."+name+".tools", i), "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
+		}
+	}
+}
+
+func (m *Manifest) has(model string) bool {
+	_, ok := m.Models[model]
+	return ok
+}

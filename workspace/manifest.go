@@ -1,0 +1,157 @@
+package workspace
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/docs/prompts"
+	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/tool/builtin"
+)
+
+// Values that hold where a manifest says nothing.
+const (
+	DefaultTimeout       = 30 * time.Second
+	DefaultMaxTimeout    = time.Hour
+	DefaultMaxResult     = 8 << 20
+	DefaultMaxConcurrent = 4
+)
+
+// Manifest is tipstaff.yaml: which servers and tools exist here, and what they
+// may do. A nil Manifest is a workspace without one: it declares nothing and
+// allows nothing.
+type Manifest struct {
+	AllowedEffects []flow.Class      `json:"allowed_effects" doc:",one,in=read|idempotent|once"` // absent in the file: read alone
+	Servers        map[string]Server `json:"servers" doc:""`
+	Policy         *policy.Policy    `json:"-"`                                   // never nil
+	SubDispatch    bool              `json:"-"`                                   // plans may start child runs
+	AutoAccept     bool              `json:"-"`                                   // a caller may accept a drafted plan in advance
+	Bounds         tipstaff.Bounds   `json:"bounds"`                              // ceilings of every run; nil: none
+	MaxTimeout     document.Duration `json:"-" doc:"max_timeout,min=1ms,max=24h"` // the longest timeout a program may ask for
+	DefaultSkill   string            `json:"default_skill,omitempty" doc:""`      // for programs that name none; "": none
+	Scope          string            `json:"scope,omitempty"`                     // the only folder that a child run may use; "": every root
+	CleanPaths     bool              `json:"clean_paths,omitempty"`               // paths in arguments of builtin must be clean; not in runs that were made before they had to be
+
+	Models     map[string]Model `json:"models,omitempty" doc:""`
+	Anchor     string           `json:"-"`                           // the file that anchors are written to, beside the manifest unless absolute; "": none
+	ModelsFile File             `json:"models_file,omitzero" doc:""` // overrides entries of the table of models
+	Agents     map[string]Agent `json:"agents,omitempty" doc:""`
+	Prompts    prompts.Set      `json:"-"` // those that come with Tipstaff, unless a folder replaces some
+	Telemetry  Telemetry        `json:"telemetry,omitzero" doc:""`
+	Serve      Serve            `json:"-" doc:"serve"`
+
+	obeys []string // files beside it that it names; not in a frozen one
+}
+
+func newManifest() *Manifest {
+	return &Manifest{
+		AllowedEffects: []flow.Class{flow.Read},
+		Servers:        map[string]Server{},
+		Policy:         new(policy.Policy),
+		MaxTimeout:     document.Duration(DefaultMaxTimeout),
+		CleanPaths:     true,
+		Models:         map[string]Model{},
+		Agents:         map[string]Agent{},
+		Prompts:        prompts.Default(),
+		Serve:          Serve{MaxDriving: DefaultMaxDriving},
+	}
+}
+
+// File is a file beside the manifest, as it was when the manifest was read.
+type File struct {
+	Name   string `json:"name"` // "": there is none
+	Digest string `json:"digest"`
+	Text   string `json:"-"` // "" in a manifest that was frozen: that has the digest alone
+}
+
+// Server is the configuration of a declared server.
+func (m *Manifest) Server(name string) (Server, bool) {
+	if m == nil {
+		return Server{}, false
+	}
+	s, ok := m.Servers[name]
+	return s, ok
+}
+
+// Tool is the configuration of a declared tool, its timeout and size resolved:
+// the tool's, else the server's, else the default.
+func (m *Manifest) Tool(server, tool string) (Tool, bool) {
+	s, _ := m.Server(server)
+	t, ok := s.Tools[tool]
+	if !ok {
+		return Tool{}, false
+	}
+	if t.Timeout == 0 {
+		t.Timeout = time.Duration(s.Timeout)
+	}
+	if t.Timeout == 0 {
+		t.Timeout = DefaultTimeout
+	}
+	if t.MaxResult == 0 {
+		t.MaxResult = DefaultMaxResult
+	}
+	return t, true
+}
+
+// Allows reports whether tools of a class may be called at all.
+func (m *Manifest) Allows(c flow.Class) bool {
+	return m != nil && slices.Contains(m.AllowedEffects, c)
+}
+
+// Rules is the policy; that of a nil manifest is none at all.
+func (m *Manifest) Rules() *policy.Policy {
+	if m == nil {
+		return nil
+	}
+	return m.Policy
+}
+
+// Ceiling is what no run may go beyond; that of a nil manifest is nothing.
+func (m *Manifest) Ceiling() tipstaff.Bounds {
+	if m == nil {
+		return nil
+	}
+	return m.Bounds
+}
+
+// Obeys are the files beside the manifest that it names, and folders of such files.
+// Those of a frozen one are not known.
+func (m *Manifest) Obeys() []string {
+	if m.Anchor != "" {
+		return append(slices.Clone(m.obeys), m.Anchor)
+	}
+	return slices.Clone(m.obeys)
+}
+
+// Within is the manifest of a run that may use the files of one folder alone, of
+// none if it is not in any declared root any more.
+func (m *Manifest) Within(scope string, declared bool) *Manifest {
+	narrow := *m
+	narrow.Scope = scope
+	narrow.Servers = maps.Clone(m.Servers)
+	if s, ok := narrow.Servers[builtin.Name]; ok {
+		s.Roots = nil
+		if declared {
+			s.Roots = []string{scope}
+		}
+		narrow.Servers[builtin.Name] = s
+	}
+	return &narrow
+}
+
+// WithSubDispatch is the manifest of a run whose caller lets it start child runs.
+func (m *Manifest) WithSubDispatch() *Manifest {
+	allowing := Manifest{MaxTimeout: document.Duration(DefaultMaxTimeout), Policy: new(policy.Policy)}
+	if m != nil {
+		allowing = *m
+	}
+	allowing.SubDispatch = true
+	return &allowing
+}
+
+// sortedKeys are the names of a map in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,96 @@
+package workspace
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
+)
+
+// DefaultMaxDriving is how many runs a daemon drives at once.
+const DefaultMaxDriving = 64
+
+// Serve is what the manifest says of the daemon.
+type Serve struct {
+	Tokens     []Token // by user, sorted; none: the daemon makes one
+	MaxDriving int     `doc:"max_driving,min=1,max=10000"` // runs that are driven at once; further ones queue
+}
+
+// Token lets the bearer of a token act for a user.
+type Token struct {
+	User   string
+	Token  string   `doc:"token"`  // a $env:NAME reference
+	Scopes []string `doc:"scopes"` // nil: the default ones
+}
+
+// Serving is the configuration of the daemon; that of a nil manifest is the default.
+func (m *Manifest) Serving() Serve {
+	if m == nil {
+		return Serve{MaxDriving: DefaultMaxDriving}
+	}
+	return m.Serve
+}
+
+// Open gives tokens their secrets, from our environment as NAME=value. A variable that
+// is not set is env_missing.
+func (s Serve) Open(environ []string) ([]tipstaff.Token, error) {
+	var tokens []tipstaff.Token
+	for _, t := range s.Tokens {
+		values, refused := secretsOf(referencesIn(t.Token), environ)
+		if refused != nil {
+			return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Err: refused,
+				Message: fmt.Sprintf("serve.tokens.%s: %s", t.User, refused.Message), Hint: "set the variable before the daemon is started"}
+		}
+		tokens = append(tokens, tipstaff.Token{User: t.User, Secret: Substitute(t.Token, values), Scopes: t.Scopes})
+	}
+	return tokens, nil
+}
+
+// CheckDocument reads the tokens, which stand by user.
+func (s *Serve) CheckDocument(f *document.Fields) {
+	unsupported(f, "hosts")
+	var file struct {
+		Tokens map[string]Token `doc:"tokens"`
+	}
+	f.Decode(&file)
+	for _, user := range sortedKeys(file.Tokens) {
+		t := file.Tokens[user]
+		t.User = user
+		s.Tokens = append(s.Tokens, t)
+	}
+}
+
+var userForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+
+// CheckKey checks the name of a user.
+func (t *Token) CheckKey(user string) error {
+	if !userForm.MatchString(user) {
+		return fmt.Errorf("%s cannot name a user: 1 to 64 of A-Z, a-z, 0-9, '.', '_', '@' and '-', a letter or digit first", tipstaff.Quote(user, 100))
+	}
+	return nil
+}
+
+// ReadDocument reads a reference alone, or with scopes.
+func (t *Token) ReadDocument(f *document.Fields, name string, v *document.Value) {
+	if v.Kind != document.Object {
+		t.Token = f.Text(name)
+		secretText(f, name)
+		return
+	}
+	f.Object(name, func(f *document.Fields) { f.Decode(t) })
+}
+
+// CheckDocument checks what stands beside scopes.
+func (t *Token) CheckDocument(f *document.Fields) {
+	needs(f, "token", ", as $env:NAME")
+	secretText(f, "token")
+	checkEach(f, "scopes", func(s string) error {
+		if slices.Contains(tipstaff.Scopes(), s) {
+			return nil
+		}
+		return fmt.Errorf("%s is no scope: use %s", tipstaff.Quote(s, 100), strings.Join(tipstaff.Scopes(), ", "))
+	})
+}
