@@ -14,10 +14,10 @@ import (
 
 var dawn = time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC)
 
-// journal makes records of one run, one a second.
-type journal []Event
+// records makes those of one run, one a second.
+type records []Event
 
-func (j *journal) add(kind Kind, path string, epoch int64, body string) {
+func (j *records) add(kind Kind, path string, epoch int64, body string) {
 	seq := int64(len(*j) + 1)
 	*j = append(*j, Event{
 		V: 1, Seq: seq, Kind: kind, At: dawn.Add(time.Duration(seq) * time.Second),
@@ -25,7 +25,7 @@ func (j *journal) add(kind Kind, path string, epoch int64, body string) {
 	})
 }
 
-func (j journal) fold() *Fold {
+func (j records) fold() *Fold {
 	var f Fold
 	for i := range j {
 		f.Apply(&j[i])
@@ -34,8 +34,8 @@ func (j journal) fold() *Fold {
 }
 
 // accepted is the opening of every run of a given program.
-func accepted() journal {
-	var j journal
+func accepted() records {
+	var j records
 	j.add(KindIntentDraft, "", 0, `{"program_kind":"plan","program_digest":"sha256:p","inputs":{},`+
 		`"bounds":{"tool_calls":2,"cost_usd":"1.00","wall_time":"1m"},"user":"ada","origin":"foreground","title":"Notes"}`)
 	j.add(KindIntentCompiled, "", 0, `{"intent_hash":"sha256:i","program_digest":"sha256:p","attempts":0}`)
@@ -46,7 +46,7 @@ func accepted() journal {
 
 // story is one whole run: a read, a gate, a call that a crash leaves in doubt and
 // that a person then accounts for.
-func story() journal {
+func story() records {
 	j := accepted()
 	j.add(KindRunStarted, "", 1, `{"kind":"foreground","epoch":1,"pid":7}`)
 	j.add(KindEffectIntended, "root/read", 1, `{"name":"tool.call","class":"read","attempt":1,"reserve":{"tool_calls":1}}`)
@@ -125,10 +125,10 @@ func TestLedgerFold(t *testing.T) {
 		m["tool_calls"] += by
 		return m
 	}
-	intended := func(j *journal, path, reserve string) {
+	intended := func(j *records, path, reserve string) {
 		j.add(KindEffectIntended, path, 1, `{"attempt":1,"reserve":`+reserve+`}`)
 	}
-	boundGate := func(j *journal, resolve string, taken bool) {
+	boundGate := func(j *records, resolve string, taken bool) {
 		j.add(KindPolicyGate, "a/bound#1", 0, `{"gate":"B","gate_kind":"bound"}`)
 		j.add(KindPolicyGateResolve, "a/bound#1", 0, resolve)
 		if taken {
@@ -137,105 +137,105 @@ func TestLedgerFold(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name              string
-		write             func(*journal)
+		write             func(*records)
 		limit, used, held map[string]int64
 	}{
-		{"an attempt holds", func(j *journal) { intended(j, "a", `{"tool_calls":1}`) },
+		{"an attempt holds", func(j *records) { intended(j, "a", `{"tool_calls":1}`) },
 			nil, nil, map[string]int64{"tool_calls": 1}},
-		{"branches hold together", func(j *journal) { intended(j, "a", `{"tool_calls":1}`); intended(j, "b", `{"tool_calls":2}`) },
+		{"branches hold together", func(j *records) { intended(j, "a", `{"tool_calls":1}`); intended(j, "b", `{"tool_calls":2}`) },
 			nil, nil, map[string]int64{"tool_calls": 3}},
-		{"a lost attempt is charged", func(j *journal) { intended(j, "a", `{"tool_calls":1}`); intended(j, "a", `{"tool_calls":1}`) },
+		{"a lost attempt is charged", func(j *records) { intended(j, "a", `{"tool_calls":1}`); intended(j, "a", `{"tool_calls":1}`) },
 			nil, map[string]int64{"tool_calls": 1}, map[string]int64{"tool_calls": 1}},
-		{"a failed attempt is settled, not lost", func(j *journal) {
+		{"a failed attempt is settled, not lost", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindEffectFailed, "a", 1, `{"attempt":1,"use":{"tokens":7}}`)
 			intended(j, "a", `{"tokens":100}`)
 		}, nil, map[string]int64{"tokens": 7}, map[string]int64{"tokens": 100}},
-		{"what was not reported is charged as reserved", func(j *journal) {
+		{"what was not reported is charged as reserved", func(j *records) {
 			intended(j, "a", `{"tokens":100,"model_calls":1}`)
 			j.add(KindEffectFinished, "a", 1, `{"use":{"tokens":7}}`)
 		}, nil, map[string]int64{"tokens": 7, "model_calls": 1}, nil},
-		{"more than reserved may be reported", func(j *journal) {
+		{"more than reserved may be reported", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindEffectFinished, "a", 1, `{"use":{"tokens":150,"cost_usd":5}}`)
 		}, nil, map[string]int64{"tokens": 150, "cost_usd": 5}, nil},
-		{"zero is a report", func(j *journal) {
+		{"zero is a report", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindEffectFinished, "a", 1, `{"use":{"tokens":0}}`)
 		}, nil, map[string]int64{"tokens": 0}, nil},
-		{"a refusal costs nothing", func(j *journal) {
+		{"a refusal costs nothing", func(j *records) {
 			j.add(KindEffectFinished, "a", 1, `{"error":{"code":"bound_exceeded","bound":"tool_calls"},"wanted":{"tool_calls":9}}`)
 		}, nil, nil, nil},
-		{"a suspended attempt goes on holding", func(j *journal) {
+		{"a suspended attempt goes on holding", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindEffectSuspended, "a", 1, `{"attempt":1}`)
 		}, nil, nil, map[string]int64{"tokens": 100}},
-		{"an attempt under way holds more", func(j *journal) {
+		{"an attempt under way holds more", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindBoundReserved, "a", 1, `{"by":{"tokens":30,"model_calls":1}}`)
 		}, nil, nil, map[string]int64{"tokens": 130, "model_calls": 1}},
-		{"a suspended attempt that held nothing may hold more", func(j *journal) {
+		{"a suspended attempt that held nothing may hold more", func(j *records) {
 			j.add(KindEffectSuspended, "a", 1, `{"attempt":1}`)
 			j.add(KindBoundReserved, "a", 1, `{"by":{"tokens":30}}`)
 		}, nil, nil, map[string]int64{"tokens": 30}},
-		{"a lost attempt is charged with what it was granted", func(j *journal) {
+		{"a lost attempt is charged with what it was granted", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindBoundReserved, "a", 1, `{"by":{"tokens":30}}`)
 			intended(j, "a", `{"tokens":100}`)
 		}, nil, map[string]int64{"tokens": 130}, map[string]int64{"tokens": 100}},
-		{"what nobody is about to use is not held", func(j *journal) {
+		{"what nobody is about to use is not held", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindEffectFinished, "a", 1, `{"use":{"tokens":7}}`)
 			j.add(KindBoundReserved, "a", 1, `{"by":{"tokens":30}}`)
 			j.add(KindBoundReserved, "b", 1, `{"by":{"tokens":30}}`)
 		}, nil, map[string]int64{"tokens": 7}, nil},
-		{"what was in flight at the end is charged", func(j *journal) {
+		{"what was in flight at the end is charged", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindIntentFail, "", 1, `{"reason":"bound_exceeded"}`)
 		}, nil, map[string]int64{"tokens": 100}, nil},
-		{"what was suspended at the end is not", func(j *journal) {
+		{"what was suspended at the end is not", func(j *records) {
 			intended(j, "a", `{"tokens":100}`)
 			j.add(KindEffectSuspended, "a", 1, `{"attempt":1}`)
 			j.add(KindIntentFail, "", 1, `{"reason":"bound_exceeded"}`)
 		}, nil, nil, nil},
-		{"an extension that is taken raises", func(j *journal) {
+		{"an extension that is taken raises", func(j *records) {
 			boundGate(j, `{"gate":"B","action":"extend","answer":{"tool_calls":3},"via":"command"}`, true)
 		},
 			raised(3), nil, nil},
-		{"an extension that is not taken does not", func(j *journal) { boundGate(j, `{"gate":"B","action":"extend","answer":{"tool_calls":3}}`, false) },
+		{"an extension that is not taken does not", func(j *records) { boundGate(j, `{"gate":"B","action":"extend","answer":{"tool_calls":3}}`, false) },
 			nil, nil, nil},
-		{"stop raises nothing", func(j *journal) { boundGate(j, `{"gate":"B","action":"stop"}`, true) },
+		{"stop raises nothing", func(j *records) { boundGate(j, `{"gate":"B","action":"stop"}`, true) },
 			nil, nil, nil},
-		{"a superseded gate raises nothing", func(j *journal) {
+		{"a superseded gate raises nothing", func(j *records) {
 			boundGate(j, `{"gate":"B","action":"extend","answer":{"tool_calls":3},"via":"superseded"}`, true)
 		},
 			nil, nil, nil},
-		{"an extension limits nothing that had no limit", func(j *journal) {
+		{"an extension limits nothing that had no limit", func(j *records) {
 			boundGate(j, `{"gate":"B","action":"extend","answer":{"tokens":3,"tool_calls":-1}}`, true)
 		},
 			nil, nil, nil},
-		{"an extension by a gate of another kind raises nothing", func(j *journal) {
+		{"an extension by a gate of another kind raises nothing", func(j *records) {
 			j.add(KindPolicyGate, "a", 0, `{"gate":"Q","gate_kind":"question"}`)
 			j.add(KindPolicyGateResolve, "a", 0, `{"gate":"Q","action":"extend","answer":{"tool_calls":3}}`)
 			j.add(KindGateTaken, "a", 1, `{"gate":"Q","seq":6}`)
 		}, nil, nil, nil},
-		{"a continued history carries", func(j *journal) {
+		{"a continued history carries", func(j *records) {
 			intended(j, "a", `{"tool_calls":1}`)
 			j.add(KindRunContinued, "", 1, `{"state":{},"used":{"tool_calls":5},"limit":{"tool_calls":9},"wall_ms":100}`)
 		}, map[string]int64{"tool_calls": 9}, map[string]int64{"tool_calls": 5}, nil},
-		{"a fork carries", func(j *journal) {
+		{"a fork carries", func(j *records) {
 			j.add(KindRunForked, "", 0, `{"from_run":"x","seq":3,"counters":{"tool_calls":5},"by":"local:cli"}`)
 		}, nil, map[string]int64{"tool_calls": 5}, nil},
-		{"an unreadable body changes nothing", func(j *journal) {
+		{"an unreadable body changes nothing", func(j *records) {
 			j.add(KindEffectIntended, "a", 1, `{"reserve":{"tool_calls":"many"}}`)
 			j.add(KindEffectFinished, "a", 1, `{"use":[1]}`)
 			j.add(KindRunContinued, "", 1, `7`)
 		}, nil, nil, nil},
-		{"counters only grow", func(j *journal) {
+		{"counters only grow", func(j *records) {
 			intended(j, "a", `{"tokens":-100}`)
 			j.add(KindEffectFinished, "b", 1, `{"use":{"tokens":-5}}`)
 		}, nil, nil, nil},
-		{"counters do not overflow", func(j *journal) {
+		{"counters do not overflow", func(j *records) {
 			j.add(KindEffectFinished, "a", 1, `{"use":{"tokens":9223372036854775807}}`)
 			j.add(KindEffectFinished, "b", 1, `{"use":{"tokens":9223372036854775807}}`)
 		}, nil, map[string]int64{"tokens": 9223372036854775807}, nil},
@@ -296,31 +296,31 @@ func TestWallTimeIsThatOfDrives(t *testing.T) {
 }
 
 func TestFoldOfEnds(t *testing.T) {
-	failedAt := func(path, status, message string) func(*journal) {
-		return func(j *journal) {
+	failedAt := func(path, status, message string) func(*records) {
+		return func(j *records) {
 			j.add(KindPlanStep, path, 1, `{"status":"`+status+`","error":{"reason":"tool_error","code":"exit_1","message":"`+message+`"}}`)
 		}
 	}
-	fail := func(j *journal) {
+	fail := func(j *records) {
 		j.add(KindIntentFail, "", 0, `{"reason":"tool_error","code":"exit_1","message":"no","bound":""}`)
 	}
 	for _, c := range []struct {
 		name    string
-		write   []func(*journal)
+		write   []func(*records)
 		state   State
 		failure Failure
 	}{
-		{"failed at a step", []func(*journal){failedAt("root/a", "failed", "no"), fail}, Failed,
+		{"failed at a step", []func(*records){failedAt("root/a", "failed", "no"), fail}, Failed,
 			Failure{Reason: "tool_error", Code: "exit_1", Message: "no", Path: "root/a"}},
-		{"failed for another reason than the last bad step", []func(*journal){failedAt("root/a", "failed", "continued"), fail}, Failed,
+		{"failed for another reason than the last bad step", []func(*records){failedAt("root/a", "failed", "continued"), fail}, Failed,
 			Failure{Reason: "tool_error", Code: "exit_1", Message: "no"}},
-		{"out of budget", []func(*journal){func(j *journal) {
+		{"out of budget", []func(*records){func(j *records) {
 			j.add(KindIntentFail, "", 0, `{"reason":"bound_exceeded","message":"tool_calls","bound":"tool_calls"}`)
 		}}, Failed, Failure{Reason: "bound_exceeded", Message: "tool_calls", Bound: "tool_calls"}},
-		{"cancelled", []func(*journal){func(j *journal) {
+		{"cancelled", []func(*records){func(j *records) {
 			j.add(KindIntentCancel, "", 0, `{"reason":"changed my mind","via":"command"}`)
 		}}, Cancelled, Failure{Reason: "cancelled", Message: "changed my mind"}},
-		{"failed without a readable reason", []func(*journal){func(j *journal) { j.add(KindIntentFail, "", 0, `[]`) }}, Failed, Failure{}},
+		{"failed without a readable reason", []func(*records){func(j *records) { j.add(KindIntentFail, "", 0, `[]`) }}, Failed, Failure{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := accepted()
@@ -350,7 +350,7 @@ func TestFoldOfLineageAndRevision(t *testing.T) {
 		{`{"parent":{"run":"` + parent.String() + `","relation":"dispatch"}}`, &Lineage{Parent: parent, Relation: "dispatch"}},
 		{`{"parent":{"run":"` + parent.String() + `","relation":"rollback"},"fork_of":{"run":"` + parent.String() + `","seq":3}}`, &Lineage{Parent: parent, Relation: "rollback", Seq: 3}},
 	} {
-		var j journal
+		var j records
 		j.add(KindIntentDraft, "", 0, c.draft)
 		got := j.fold().Lineage
 		if !reflect.DeepEqual(got, c.want) {
@@ -381,7 +381,7 @@ func TestFoldOfLineageAndRevision(t *testing.T) {
 }
 
 func TestGatesBeforeAcceptanceAreCounted(t *testing.T) {
-	var j journal
+	var j records
 	j.add(KindIntentDraft, "", 0, `{"program_kind":"plan"}`)
 	j.add(KindIntentCompiled, "", 0, `{}`)
 	j.add(KindIntentClarify, "", 0, `{"gate":"C","round":1}`)
@@ -469,8 +469,8 @@ func TestFoldingInPiecesThroughJSONEqualsFoldingAtOnce(t *testing.T) {
 		}
 		cut := rapid.IntRange(0, len(events)).Draw(t, "cut")
 
-		whole := journal(events).fold()
-		stored, err := json.Marshal(journal(events[:cut]).fold())
+		whole := records(events).fold()
+		stored, err := json.Marshal(records(events[:cut]).fold())
 		if err != nil {
 			t.Fatal(err)
 		}

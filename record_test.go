@@ -1,7 +1,6 @@
 package tipstaff
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -79,36 +78,6 @@ func TestParseEventRefuses(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The scanner must read exactly what encoding/json reads.
-func FuzzParseEvent(f *testing.F) {
-	f.Add([]byte(plainRecord))
-	f.Add([]byte(envelopeRecord))
-	f.Add([]byte(strings.ReplaceAll(plainRecord, ",", " ,\n\t")))
-	f.Add([]byte(strings.Replace(plainRecord, "root/read", `r\u00f6\\ot\"`, 1)))
-	f.Add([]byte(strings.Replace(plainRecord, `{"name"`, `[[{}],"}",{"name"`, 1)))
-	f.Add([]byte(`{"at":"2026-11-15T10:00:00Z","body":null,"kind":"clock.read","path":"é","run":"","seq":1,"v":1}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		got, err := ParseEvent(raw)
-		if err != nil {
-			return
-		}
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.DisallowUnknownFields()
-		var want Event
-		if err := dec.Decode(&want); err != nil {
-			t.Fatalf("encoding/json does not read it: %v", err)
-		}
-		got.Raw = nil
-		if !got.At.Equal(want.At) {
-			t.Fatalf("at %v, want %v", got.At, want.At)
-		}
-		got.At, want.At = time.Time{}, time.Time{}
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("got  %+v\nwant %+v", got, want)
-		}
-	})
 }
 
 func BenchmarkParseEvent(b *testing.B) {

@@ -158,7 +158,7 @@ func TestStatusCountsTimeAndHops(t *testing.T) {
 // The bounds that a pipeline watches over itself stay as they were set, whatever the
 // engine says of its own.
 func TestStatusShowsTheBoundsThatAPipelineWatchesOver(t *testing.T) {
-	var j journal
+	var j records
 	j.add(KindIntentDraft, "", 0, `{"program_kind":"pipeline","program_digest":"sha256:p","inputs":{},"bounds":{"iterations":3,"stages":4,"tool_calls":2},`+
 		`"pipeline":{"envelope_id":"env_1","request_id":"req_1","thread_id":"t","version":1},"rollback":{"counters":{"current_stage_number":2}}}`)
 	j.add(KindRunStarted, "", 1, `{"kind":"foreground","epoch":1,"pid":7}`)

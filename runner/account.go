@@ -83,28 +83,15 @@ func (a *account) add(e *tipstaff.Event) {
 }
 
 func (a *account) stepped(e *tipstaff.Event) {
-	var node, status string
-	readable := e.Members(func(name string, value json.RawMessage) bool {
-		switch name {
-		case "node":
-			return json.Unmarshal(value, &node) == nil
-		case "status":
-			return json.Unmarshal(value, &status) == nil
-		}
-		return true
-	})
-	if readable && status != tipstaff.StepStarted {
-		a.steps[node] = status
+	if b := tipstaff.BodyOf[tipstaff.PlanStep](e); b.Status != tipstaff.StepStarted {
+		a.steps[b.Node] = b.Status
 	}
 }
 
 // staged counts the stages of a pipeline that ended, and remembers those that were
 // skipped.
 func (a *account) staged(e *tipstaff.Event) {
-	var b struct{ Stage, Outcome string }
-	if json.Unmarshal(e.Body, &b) != nil {
-		return
-	}
+	b := tipstaff.BodyOf[tipstaff.StageFinished](e) // of a skipped one, its name
 	i := slices.Index(a.passed, b.Stage)
 	switch {
 	case e.Kind == tipstaff.KindStageFinished:
@@ -118,33 +105,18 @@ func (a *account) staged(e *tipstaff.Event) {
 }
 
 func (a *account) intended(e *tipstaff.Event) {
-	var name string
-	var class flow.Class
-	var input struct {
-		URI string `json:"uri"`
-	}
-	if !e.Members(func(member string, value json.RawMessage) bool {
-		switch member {
-		case "name":
-			return json.Unmarshal(value, &name) == nil
-		case "class":
-			return json.Unmarshal(value, &class) == nil
-		case "input":
-			return json.Unmarshal(value, &input) == nil
-		}
-		return true
-	}) {
-		return
-	}
-	if class == flow.Once {
+	b := tipstaff.BodyOf[tipstaff.Effect](e)
+	if b.Class == flow.Once {
 		a.open[e.Path] = true
 	}
-	if name == tool.ActivityName {
-		if input.URI != "" {
-			a.uris[e.Path] = input.URI
-		}
-		a.calls[a.uris[e.Path]]++
+	if b.Name != tool.ActivityName {
+		return
 	}
+	var input tool.Input
+	if json.Unmarshal(b.Input, &input) == nil && input.URI != "" {
+		a.uris[e.Path] = input.URI
+	}
+	a.calls[a.uris[e.Path]]++
 }
 
 // continued: another walk begins. What became of the nodes is what became of them
