@@ -39,8 +39,8 @@ type (
 
 // Terms are what is accepted: neither half may change afterwards.
 type Terms struct {
-	IntentHash    string `json:"intent_hash,omitempty"`
-	ProgramDigest string `json:"program_digest,omitempty"`
+	IntentHash    string `json:"intent_hash"`
+	ProgramDigest string `json:"program_digest"`
 }
 
 // IntentDraft is the body of intent.draft: a run exists.
@@ -91,10 +91,11 @@ type ForkPoint struct {
 
 // IntentCompiled is the body of intent.compiled.
 type IntentCompiled struct {
-	Intent json.RawMessage `json:"intent,omitempty"`
-	Terms
-	Model    string `json:"model,omitempty"`
-	Attempts int    `json:"attempts"`
+	Intent        json.RawMessage `json:"intent,omitempty"`
+	IntentHash    string          `json:"intent_hash,omitempty"`
+	ProgramDigest string          `json:"program_digest,omitempty"`
+	Model         string          `json:"model,omitempty"`
+	Attempts      int             `json:"attempts"`
 }
 
 // IntentClarify is the body of intent.clarify.
@@ -157,7 +158,7 @@ type Ending struct {
 	Cited             []string        `json:"cited"` // items of the memory
 	Evidence          json.RawMessage `json:"evidence"`
 	TerminalReason    string          `json:"terminal_reason,omitempty"` // of a pipeline
-	TerminationReason string          `json:"termination_reason,omitempty"`
+	TerminationReason *string         `json:"termination_reason,omitempty"`
 }
 
 // IntentAttest is the body of intent.attest.

@@ -107,18 +107,18 @@ func (f *Fold) applyEnvelope(e *Event) {
 		f.applyDraft(e)
 	case KindIntentAccept:
 		body := BodyOf[IntentAccept](e)
-		f.inForce(body.Terms, body.Revision)
+		f.inForce(body.ProgramDigest, body.Revision)
 		f.limit(body.Bounds)
 		f.closeGate(e) // where a gate asked for it
 	case KindIntentCompiled:
-		f.inForce(BodyOf[IntentCompiled](e).Terms, 0)
+		f.inForce(BodyOf[IntentCompiled](e).ProgramDigest, 0)
 	case KindPlanProposed:
 		body := BodyOf[PlanProposed](e)
-		f.inForce(body.Terms, body.Revision)
+		f.inForce(body.ProgramDigest, body.Revision)
 	case KindIntentCorrect:
 		// A material correction is not in force until it is proposed anew.
 		if body := BodyOf[IntentCorrect](e); body.Material == nil || !*body.Material {
-			f.inForce(body.Terms, body.Revision)
+			f.inForce(body.ProgramDigest, body.Revision)
 		}
 	case KindIntentDispatch:
 		if child := BodyOf[IntentDispatch](e).Child; !child.IsZero() {
@@ -184,11 +184,11 @@ func (f *Fold) applyVersion(e *Event) {
 }
 
 // inForce follows which program is in force.
-func (f *Fold) inForce(t Terms, revision int) {
-	if t.ProgramDigest == "" {
+func (f *Fold) inForce(digest string, revision int) {
+	if digest == "" {
 		return
 	}
-	f.Program.Digest, f.Program.Revision = t.ProgramDigest, 0
+	f.Program.Digest, f.Program.Revision = digest, 0
 	if revision > 1 {
 		f.Program.Revision = revision
 	}

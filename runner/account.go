@@ -48,7 +48,7 @@ type account struct {
 	open   map[string]bool   // paths of once calls without an outcome
 	doubts map[string]string // by gate: the path of an earlier revision's call that it asks about
 	events []tipstaff.Event  // envelopes, for the lifecycle
-	cancel *cancelBody
+	cancel *cancelRequest
 }
 
 func newAccount() *account {
@@ -66,7 +66,7 @@ func (a *account) add(e *tipstaff.Event) {
 	case tipstaff.KindEffectFinished:
 		delete(a.open, e.Path)
 	case tipstaff.KindRunCancelRequested:
-		a.cancel = new(cancelBody)
+		a.cancel = new(cancelRequest)
 		_ = json.Unmarshal(e.Body, a.cancel)
 	case tipstaff.KindRunContinued:
 		a.continued(e)
@@ -242,9 +242,9 @@ func (a *account) inherit(ctx context.Context, src source, first *tipstaff.Event
 }
 
 // cancelRequest is the stored request that a cancelled run answers to.
-func (a *account) cancelRequest() cancelBody {
+func (a *account) cancelRequest() cancelRequest {
 	if a.cancel == nil {
-		return cancelBody{Actor: "system:cancel"}
+		return newCancel("system:cancel", "", "")
 	}
 	return *a.cancel
 }

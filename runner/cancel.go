@@ -75,16 +75,16 @@ func (r *Runner) driveOut(run string, p program) error {
 	return (<-done).Err
 }
 
-func (r *Runner) cancelRequest(ctx context.Context, reason string) cancelBody {
+func (r *Runner) cancelRequest(ctx context.Context, reason string) cancelRequest {
 	actor := tipstaff.CallerFrom(ctx).Principal
 	if actor == "" {
 		actor = "local:cli"
 	}
-	return cancelBody{Actor: actor, Mode: "graceful", Reason: reason, Deadline: r.Now().Add(cancelGrace).UTC().Format(time.RFC3339Nano)}
+	return cancelRequest{RunCancelRequested: tipstaff.RunCancelRequested{Actor: actor, Mode: "graceful", Reason: reason, Deadline: r.Now().Add(cancelGrace).UTC()}}
 }
 
-func (b cancelBody) draft() flow.Draft {
-	return flow.Draft{Kind: string(tipstaff.KindRunCancelRequested), Body: flow.JSON(b)}
+func (b cancelRequest) draft() flow.Draft {
+	return flow.Draft{Kind: string(tipstaff.KindRunCancelRequested), Body: flow.JSON(b.RunCancelRequested)}
 }
 
 // askToCancel stores the request and waits until the owner has settled the run,
@@ -133,7 +133,7 @@ func (r *Runner) askToCancel(ctx context.Context, run string, req tipstaff.Cance
 
 // settle ends a run that nobody drives: the request, closings of its gates and
 // the terminal envelope in one transaction.
-func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error {
+func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) error {
 	if err := r.sweep(ctx, row); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelBody) error
 	}
 }
 
-func (r *Runner) settlement(tx flow.Tx, p program, a *account, out flow.Outcome, req cancelBody) ([]flow.Draft, error) {
+func (r *Runner) settlement(tx flow.Tx, p program, a *account, out flow.Outcome, req cancelRequest) ([]flow.Draft, error) {
 	var drafts []flow.Draft
 	if tx.Row().Cancel {
 		req = a.cancelRequest()
@@ -242,7 +242,7 @@ func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) error {
 	if row.Cancel && row.Session == "" { // a turn is ended by whoever drives it next
 		// A journal that was changed settles nothing, and keeps nobody from the other runs.
-		if err := r.settle(ctx, row, cancelBody{}); !errors.Is(err, flow.ErrIntegrity) {
+		if err := r.settle(ctx, row, cancelRequest{}); !errors.Is(err, flow.ErrIntegrity) {
 			return err
 		}
 	}
@@ -321,8 +321,8 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	body := c.draft
 	body.Bounds = tipstaff.Bounds(limit) // with what decisions have added to them
 	body.revision, body.Asks = c.segment.Revision.Number, c.asks()
-	body.ForkOf = &forkBody{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
-	body.Parent = &parentBody{Run: run, Relation: relationFork}
+	body.ForkOf = &tipstaff.ForkPoint{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
+	body.Parent = &tipstaff.RunParent{Run: run, Relation: relationFork}
 	doc, err := p.branch(ctx, r, &body)
 	if err != nil {
 		return tipstaff.ID{}, err

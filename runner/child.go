@@ -248,7 +248,7 @@ func (r *Runner) createChild(ctx context.Context, child string, parent *common, 
 	if body.ProgramDigest == "" {
 		body.Prose = "Do what the skill is for, with the inputs that are given."
 	}
-	body.Title, body.Parent = p.text.skill(), &parentBody{Run: parent.run, Relation: relationDispatch}
+	body.Title, body.Parent = p.text.skill(), &tipstaff.RunParent{Run: parent.run, Relation: relationDispatch}
 	as := tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "parent", User: parent.draft.User, Principal: "run:" + parent.run})
 	var more []flow.Draft
 	if accept == plan.AcceptAuto && body.ProgramDigest != "" {

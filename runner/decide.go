@@ -23,20 +23,6 @@ const (
 	maxDecidedBy = 200
 )
 
-// resolveBody is policy.gate.resolve.
-type resolveBody struct {
-	Gate          string          `json:"gate"`
-	Action        string          `json:"action"`
-	Answer        json.RawMessage `json:"answer,omitempty"`
-	Answers       json.RawMessage `json:"answers,omitempty"` // of an intent.answer
-	Feedback      string          `json:"feedback,omitempty"`
-	Note          string          `json:"note,omitempty"`
-	DecidedBy     string          `json:"decided_by,omitempty"`
-	SubjectDigest string          `json:"subject_digest"`
-	Via           string          `json:"via"`
-	OnBehalfOf    string          `json:"on_behalf_of,omitempty"`
-}
-
 // Decide closes a gate, in one transaction. It starts nothing.
 func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipstaff.Decided, error) {
 	run, err := r.mayChange(req.Run)
@@ -176,8 +162,11 @@ func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 
 // readResolution reads what closed a gate. Before a program is accepted, its
 // acceptance does so itself, and so do the answers to questions about it.
-func readResolution(body json.RawMessage) (resolveBody, error) {
-	var b resolveBody
+func readResolution(body json.RawMessage) (tipstaff.GateResolved, error) {
+	var b struct {
+		tipstaff.GateResolved
+		Answers json.RawMessage `json:"answers"`
+	}
 	err := json.Unmarshal(body, &b)
 	switch {
 	case b.Answers != nil:
@@ -185,7 +174,7 @@ func readResolution(body json.RawMessage) (resolveBody, error) {
 	case b.Action == "":
 		b.Action = actionAccept
 	}
-	return b, err
+	return b.GateResolved, err
 }
 
 func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, req tipstaff.DecideRequest) ([]flow.Draft, error) {
@@ -209,7 +198,7 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 	if run.State == string(tipstaff.Clarifying) && req.Action == actionAnswer {
 		return answered(ctx, g, req)
 	}
-	b := resolveBody{Gate: row.ID, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback, Note: req.Note, DecidedBy: req.DecidedBy,
+	b := tipstaff.GateResolved{Gate: row.ID, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback, Note: req.Note, DecidedBy: req.DecidedBy,
 		SubjectDigest: g.Digest, Via: req.Via, OnBehalfOf: principal(ctx)}
 	return []flow.Draft{{Kind: string(tipstaff.KindPolicyGateResolve), Path: row.Key, From: signer(ctx), Body: flow.JSON(b)}}, nil
 }
@@ -220,18 +209,8 @@ func answered(ctx context.Context, g tipstaff.Gate, req tipstaff.DecideRequest) 
 	if err := answers(g, req.Answer); err != nil {
 		return nil, err
 	}
-	body := attributed(ctx, req, map[string]any{"gate": g.ID.String(), "answers": req.Answer, "via": req.Via})
+	body := tipstaff.IntentAnswer{Gate: g.ID.String(), Answers: req.Answer, Via: req.Via, Note: req.Note, DecidedBy: req.DecidedBy, OnBehalfOf: principal(ctx)}
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAnswer), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
-}
-
-// attributed adds to the body of a decision who made it and why, as far as that is known.
-func attributed(ctx context.Context, req tipstaff.DecideRequest, body map[string]any) map[string]any {
-	for name, text := range map[string]string{"note": req.Note, "decided_by": req.DecidedBy, "on_behalf_of": principal(ctx)} {
-		if text != "" {
-			body[name] = text
-		}
-	}
-	return body
 }
 
 // fits checks what an action needs or does not take.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
@@ -39,15 +38,7 @@ func (r *Runner) ending(ctx context.Context, p program, out flow.Outcome) ([]flo
 		return []flow.Draft{r.cancelled(p, a, out, declineOr(out.Err, a.cancelRequest()))}, nil
 	}
 	f := failureOf(out.Err)
-	body := map[string]any{"reason": f.Reason, "message": f.Message, "cited": p.shared().cited(),
-		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentFail)}
-	maps.Copy(body, p.terminal(out))
-	if f.Code != "" {
-		body["code"] = f.Code
-	}
-	if f.Bound != "" {
-		body["bound"] = f.Bound
-	}
+	body := tipstaff.IntentFail{Reason: f.Reason, Code: f.Code, Message: f.Message, Bound: f.Bound, Ending: endingOf(p, a, out, tipstaff.KindIntentFail)}
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentFail), From: journal.Executor, Body: flow.JSON(body)}}, nil
 }
 
@@ -60,9 +51,7 @@ func (r *Runner) attest(ctx context.Context, p program, a *account, out flow.Out
 	if err != nil {
 		return nil, fmt.Errorf("the outputs of the run cannot be stored: %w", err)
 	}
-	body := map[string]any{"outcome": res.Outcome, "outputs_digest": digest, "cited": p.shared().cited(),
-		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentAttest)}
-	maps.Copy(body, p.terminal(out))
+	body := tipstaff.IntentAttest{Outcome: res.Outcome, OutputsDigest: digest, Ending: endingOf(p, a, out, tipstaff.KindIntentAttest)}
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAttest), From: journal.Executor, Body: flow.JSON(body)}}, nil
 }
 
@@ -75,21 +64,26 @@ func canonical(raw json.RawMessage) []byte {
 	return flow.JSON(raw)
 }
 
-// cancelBody is run.cancel_requested.
-type cancelBody struct {
-	Actor    string `json:"actor"`
-	Mode     string `json:"mode"`
-	Reason   string `json:"reason"`
-	Deadline string `json:"deadline"`
+// cancelRequest is a run.cancel_requested, and how the run is then cancelled.
+type cancelRequest struct {
+	tipstaff.RunCancelRequested
+	via string // "" is command
+}
 
-	via string // of the cancellation; "" is command
+func newCancel(actor, reason, via string) cancelRequest {
+	return cancelRequest{tipstaff.RunCancelRequested{Actor: actor, Reason: reason}, via}
+}
+
+// endingOf is what every terminal envelope says of a run.
+func endingOf(p program, a *account, out flow.Outcome, kind tipstaff.Kind) tipstaff.Ending {
+	e := p.terminal(out)
+	e.Cited, e.Evidence = p.shared().cited(), flow.JSON(a.evidence(p, out.Used, out.Limit, kind))
+	return e
 }
 
 // cancelled is the envelope that settles a cancelled run: signed by the
 // executor for whoever asked.
-func (r *Runner) cancelled(p program, a *account, out flow.Outcome, req cancelBody) flow.Draft {
-	body := map[string]any{"reason": req.Reason, "via": cmp.Or(req.via, "command"), "cited": p.shared().cited(), "on_behalf_of": req.Actor,
-		"evidence": a.evidence(p, out.Used, out.Limit, tipstaff.KindIntentCancel)}
-	maps.Copy(body, p.terminal(out))
+func (r *Runner) cancelled(p program, a *account, out flow.Outcome, req cancelRequest) flow.Draft {
+	body := tipstaff.IntentCancel{Reason: req.Reason, Via: cmp.Or(req.via, "command"), OnBehalfOf: req.Actor, Ending: endingOf(p, a, out, tipstaff.KindIntentCancel)}
 	return flow.Draft{Kind: string(tipstaff.KindIntentCancel), From: journal.Executor, Body: flow.JSON(body)}
 }

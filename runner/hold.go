@@ -123,7 +123,7 @@ func (r *Runner) changeHeld(ctx context.Context, req tipstaff.Hold) (tipstaff.St
 				WithHint("read it again, then change it")
 		}
 		u, err := h.changed(c, changer(ctx))
-		return []flow.Draft{u.draft()}, err
+		return []flow.Draft{updated(u)}, err
 	})
 	if err != nil {
 		return tipstaff.Started{}, explain(err, req.Run)
@@ -187,7 +187,7 @@ func (r *Runner) openHeld(ctx context.Context, run string) (*held, error) {
 }
 
 // changed applies a change and is the record of it.
-func (h *held) changed(c *change, by string) (*updateBody, error) {
+func (h *held) changed(c *change, by string) (*tipstaff.DraftUpdated, error) {
 	if err := h.apply(c); err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (h *held) changed(c *change, by string) (*updateBody, error) {
 	}
 	h.version++
 	h.env.Version = h.version
-	return &updateBody{Version: h.version, Changed: c.names(), Value: flow.JSON(c), Used: h.used, By: by}, nil
+	return &tipstaff.DraftUpdated{Version: h.version, Changed: c.names(), Value: flow.JSON(c), Used: h.used, By: by}, nil
 }
 
 // names are the fields that a change touches.
@@ -217,7 +217,7 @@ func (c *change) names() []string {
 	return names
 }
 
-func (u *updateBody) draft() flow.Draft {
+func updated(u *tipstaff.DraftUpdated) flow.Draft {
 	return flow.Draft{Kind: string(tipstaff.KindDraftUpdated), Body: flow.JSON(u)}
 }
 
@@ -291,7 +291,7 @@ func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.StartRequest) erro
 		}
 		drafts := []flow.Draft{}
 		if update != nil {
-			drafts = append(drafts, update.draft())
+			drafts = append(drafts, updated(update))
 		}
 		canonical, err := r.Store.Blob(ctx, h.draft.ProgramDigest)
 		if err != nil {
@@ -312,7 +312,7 @@ func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.StartRequest) erro
 // settleProgram decides what a draft is started with: its own program or the one
 // that is given, within bounds that may only be lowered. The update says what it
 // changes; nil: nothing.
-func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartRequest) (*updateBody, error) {
+func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartRequest) (*tipstaff.DraftUpdated, error) {
 	bounds := req.Bounds
 	thread, err := h.otherThread(req.Inputs)
 	if err != nil {
@@ -346,7 +346,7 @@ func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartR
 		return nil, err
 	}
 	h.draft.Bounds = tipstaff.Min(h.draft.Bounds, bounds)
-	u := &updateBody{Version: h.version + 1, Changed: []string{}, By: changer(ctx), Thread: thread,
+	u := &tipstaff.DraftUpdated{Version: h.version + 1, Changed: []string{}, By: changer(ctx), Thread: thread,
 		ProgramDigest: h.draft.ProgramDigest, Bounds: h.draft.Bounds, Frozen: h.draft.Frozen, Asks: h.draft.Asks}
 	if len(bounds) > 0 || req.Program != nil {
 		u.Changed = append(u.Changed, "bounds")
@@ -384,7 +384,7 @@ func (h *held) otherThread(given map[string]json.RawMessage) (string, error) {
 
 // again builds the Envelope for another program, with everything that was changed
 // in it.
-func (h *held) again(ctx context.Context, src source, u *updateBody) error {
+func (h *held) again(ctx context.Context, src source, u *tipstaff.DraftUpdated) error {
 	had := h.env
 	if err := h.begin(ctx, src); err != nil {
 		return err

@@ -141,10 +141,10 @@ func (r *Runner) createAgent(ctx context.Context, made tipstaff.ID, h *held, p *
 	if err != nil {
 		return err
 	}
-	body.Title, body.Parent, body.Asks = req.Title, &parentBody{Run: h.run, Relation: relationAgent}, cmp.Or(h.draft.Asks, asksOf(ctx, true))
+	body.Title, body.Parent, body.Asks = req.Title, &tipstaff.RunParent{Run: h.run, Relation: relationAgent}, cmp.Or(h.draft.Asks, asksOf(ctx, true))
 	more := r.accepted(ctx, body, p.text, via(req))
-	lock := &updateBody{Version: h.version, Changed: []string{}, By: changer(ctx), Locked: made.String()}
-	more[len(more)-1].Beside = &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{lock.draft()})}
+	lock := &tipstaff.DraftUpdated{Version: h.version, Changed: []string{}, By: changer(ctx), Locked: made.String()}
+	more[len(more)-1].Beside = &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{updated(lock)})}
 	return r.store(ctx, made, body, p.text, more)
 }
 
@@ -170,7 +170,7 @@ func (p *pipelineProgram) beside(ctx context.Context, r *Runner, out flow.Outcom
 		return nil, err
 	}
 	u.Unlocked = p.run
-	return &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{u.draft()})}, nil
+	return &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{updated(u)})}, nil
 }
 
 // single reports whether the run is that of a single agent.

@@ -20,9 +20,9 @@ const phaseHold = "hold"
 // heldProgram is that of a draft.
 type heldProgram struct{ *common }
 
-func (p *heldProgram) root() string                             { return "" }
-func (p *heldProgram) terminal(out flow.Outcome) map[string]any { return pipelineEnd(out) }
-func (p *heldProgram) count(a *account, ev *evidence)           { a.countStages(ev) }
+func (p *heldProgram) root() string                              { return "" }
+func (p *heldProgram) terminal(out flow.Outcome) tipstaff.Ending { return pipelineEnd(out) }
+func (p *heldProgram) count(a *account, ev *evidence)            { a.countStages(ev) }
 
 func (p *heldProgram) flow(flow.Context, json.RawMessage) (json.RawMessage, error) {
 	return nil, errors.New("a draft is not driven")
@@ -36,28 +36,6 @@ func (p *heldProgram) next(context.Context, *transition, json.RawMessage, bool) 
 func (p *heldProgram) beside(ctx context.Context, r *Runner, _ flow.Outcome) (*flow.Beside, error) {
 	_, err := r.openHeld(ctx, p.run)
 	return nil, err
-}
-
-// updateBody is draft.updated: what changed, and where the draft stands then.
-type updateBody struct {
-	Version int64           `json:"version"`
-	Changed []string        `json:"changed"`
-	Value   json.RawMessage `json:"value,omitempty"` // a change; it may be large
-	Used    flow.Use        `json:"used,omitempty"`  // of the ledger, so far; nil: as before
-	By      string          `json:"by"`
-
-	// Another program, which takes the place of the draft's when it is started.
-	ProgramDigest string            `json:"program_digest,omitempty"`
-	Bounds        tipstaff.Bounds   `json:"bounds,omitempty"`
-	Frozen        map[string]string `json:"frozen,omitempty"`
-	Asks          string            `json:"asks,omitempty"`
-
-	// The thread that it is started in, if that is another than it was made for.
-	Thread string `json:"thread_id,omitempty"`
-
-	// A single agent works on the draft, or has done so: a run of its own.
-	Locked   string `json:"locked,omitempty"`
-	Unlocked string `json:"unlocked,omitempty"`
 }
 
 // change is what is put into a draft.
@@ -111,13 +89,13 @@ func foldHeld(ctx context.Context, src source, run string, draft *draftBody, eve
 		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s was never a draft", run)
 	}
 	h := &held{run: run, draft: *draft, used: flow.Use{}, version: 1}
-	var updates []updateBody
+	var updates []tipstaff.DraftUpdated
 	for i := range events {
 		h.head = events[i].Seq
 		if events[i].Kind != tipstaff.KindDraftUpdated {
 			continue
 		}
-		var u updateBody
+		var u tipstaff.DraftUpdated
 		if err := json.Unmarshal(events[i].Body, &u); err != nil {
 			return nil, fmt.Errorf("record %d cannot be read: %w", events[i].Seq, err)
 		}
@@ -165,7 +143,7 @@ func (h *held) begin(ctx context.Context, src source) error {
 	return err
 }
 
-func (h *held) update(u *updateBody) error {
+func (h *held) update(u *tipstaff.DraftUpdated) error {
 	h.version = u.Version
 	if u.Thread != "" {
 		h.join(u.Thread)

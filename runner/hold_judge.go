@@ -55,7 +55,7 @@ func (j *judge) changes(p *common, events []tipstaff.Event) error {
 		if e.Kind != tipstaff.KindDraftUpdated {
 			continue
 		}
-		var u updateBody
+		var u tipstaff.DraftUpdated
 		if err := json.Unmarshal(e.Body, &u); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (j *judge) changes(p *common, events []tipstaff.Event) error {
 }
 
 // change checks one record, given where the draft stood before it and stands after it.
-func (j *judge) change(e *tipstaff.Event, u *updateBody, h *held, had int64, locked string) {
+func (j *judge) change(e *tipstaff.Event, u *tipstaff.DraftUpdated, h *held, had int64, locked string) {
 	want := had + 1
 	if u.Locked != "" { // which changes nothing
 		want = had
@@ -90,7 +90,7 @@ func (j *judge) change(e *tipstaff.Event, u *updateBody, h *held, had int64, loc
 
 // agentResult checks that a draft was given what the run of a single agent came to.
 // An export of the draft does not have that run.
-func (j *judge) agentResult(e *tipstaff.Event, u *updateBody) {
+func (j *judge) agentResult(e *tipstaff.Event, u *tipstaff.DraftUpdated) {
 	store, ok := j.src.(rows)
 	if !ok {
 		return

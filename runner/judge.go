@@ -11,7 +11,6 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 )
 
@@ -172,15 +171,13 @@ func (j *judge) tell(h flow.History, until string, each func(tipstaff.Event)) {
 // ending compares the outcome of the replay with the terminal envelope.
 func (j *judge) ending(h flow.History, p program, out flow.Outcome) {
 	end := &j.trace.events[len(j.trace.events)-1]
-	var b struct {
-		Outcome       string   `json:"outcome"`
-		OutputsDigest string   `json:"outputs_digest"`
-		Reason        string   `json:"reason"`
-		Code          string   `json:"code"`
-		Bound         string   `json:"bound"`
-		Cited         []string `json:"cited"`
-		Terminal      string   `json:"terminal_reason"`
-		Termination   string   `json:"termination_reason"`
+	var b struct { // of whatever kind it is
+		Outcome       string `json:"outcome"`
+		OutputsDigest string `json:"outputs_digest"`
+		Reason        string `json:"reason"`
+		Code          string `json:"code"`
+		Bound         string `json:"bound"`
+		tipstaff.Ending
 	}
 	if err := json.Unmarshal(end.Body, &b); err != nil {
 		j.fault("outcome", end.Seq, "", "the terminal envelope cannot be read: %v", err)
@@ -190,9 +187,14 @@ func (j *judge) ending(h flow.History, p program, out flow.Outcome) {
 	if given := p.shared().cited(); !slices.Equal(b.Cited[:min(len(given), len(b.Cited))], given) {
 		j.fault("outcome", end.Seq, "", "the envelope cites %v, but the run was given %v", b.Cited, given)
 	}
-	if want := p.terminal(out); want != nil && out.Status == h.Ended {
-		if why := string(want["terminal_reason"].(pipeline.Reason)); why != b.Terminal || want["termination_reason"] != b.Termination {
-			j.fault("outcome", end.Seq, "", "the pipeline is recorded to have ended with %s (%s), but it ends with %s (%s)", b.Terminal, b.Termination, why, want["termination_reason"])
+	if want := p.terminal(out); want.TerminationReason != nil && out.Status == h.Ended {
+		text := ""
+		if b.TerminationReason != nil {
+			text = *b.TerminationReason
+		}
+		if want.TerminalReason != b.TerminalReason || *want.TerminationReason != text {
+			j.fault("outcome", end.Seq, "", "the pipeline is recorded to have ended with %s (%s), but it ends with %s (%s)",
+				b.TerminalReason, text, want.TerminalReason, *want.TerminationReason)
 		}
 	}
 	switch h.Ended {
@@ -255,7 +257,7 @@ func (j *judge) cancel(err error) {
 
 // cancelledBy is who asked for the run to be cancelled; "": nobody.
 func (j *judge) cancelledBy() string {
-	var b cancelBody
+	var b cancelRequest
 	for i := range j.trace.events {
 		if e := &j.trace.events[i]; e.Kind == tipstaff.KindRunCancelRequested {
 			_ = json.Unmarshal(e.Body, &b)

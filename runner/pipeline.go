@@ -204,7 +204,7 @@ func openPipeline(ctx context.Context, src source, c *common, text pipelineText)
 // root: its stages stand on their own.
 func (p *pipelineProgram) root() string { return "" }
 
-func (p *pipelineProgram) terminal(out flow.Outcome) map[string]any { return pipelineEnd(out) }
+func (p *pipelineProgram) terminal(out flow.Outcome) tipstaff.Ending { return pipelineEnd(out) }
 
 func (p *pipelineProgram) count(a *account, ev *evidence) { a.countStages(ev) }
 

@@ -53,7 +53,7 @@ type program interface {
 	count(a *account, ev *evidence)
 	// terminal is what the envelope that ends the run says beside what those of other
 	// kinds say; nil: nothing.
-	terminal(flow.Outcome) map[string]any
+	terminal(flow.Outcome) tipstaff.Ending
 	// beside is what is written to another run with the record that ends this one; nil:
 	// nothing. An error says that the run cannot end now.
 	beside(context.Context, *Runner, flow.Outcome) (*flow.Beside, error)
@@ -75,10 +75,10 @@ type common struct {
 	agents   agentSet
 }
 
-func (c *common) shared() *common                      { return c }
-func (c *common) continues() bool                      { return true }
-func (c *common) count(*account, *evidence)            {}
-func (c *common) terminal(flow.Outcome) map[string]any { return nil }
+func (c *common) shared() *common                       { return c }
+func (c *common) continues() bool                       { return true }
+func (c *common) count(*account, *evidence)             {}
+func (c *common) terminal(flow.Outcome) tipstaff.Ending { return tipstaff.Ending{} }
 
 func (c *common) verify(j *judge, parts []part, each func(tipstaff.Event)) (string, bool) {
 	return j.replayed(parts, each)
@@ -90,31 +90,10 @@ func (c *common) beside(context.Context, *Runner, flow.Outcome) (*flow.Beside, e
 
 func (c *common) branch(context.Context, *Runner, *draftBody) (document, error) { return c.text, nil }
 
-// draftBody is what the runner reads of its own intent.draft.
+// draftBody is an intent.draft, and what the runner needs to make it.
 type draftBody struct {
-	ProgramKind   string            `json:"program_kind"`
-	ProgramDigest string            `json:"program_digest,omitempty"` // "": it is to be drafted
-	Prose         string            `json:"prose,omitempty"`          // for which
-	Skill         string            `json:"skill,omitempty"`
-	SkillDigest   string            `json:"skill_digest,omitempty"`
-	Inputs        json.RawMessage   `json:"inputs"`
-	Bounds        tipstaff.Bounds   `json:"bounds"`
-	User          string            `json:"user"`
-	Origin        string            `json:"origin"`
-	Keys          keysBody          `json:"keys"`
-	Frozen        map[string]string `json:"frozen"`
-	Rules         int               `json:"rules,omitempty"` // under which the run was made
-	Asks          string            `json:"asks,omitempty"`  // asksOnce or asksAll; "": the acceptance covers what it can
-	Title         string            `json:"title,omitempty"`
-	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
-	By            string            `json:"by,omitempty"`    // who asked for it on behalf of the user; "": the user
-
-	Pipeline *tipstaff.PipelineStatus `json:"pipeline,omitempty"` // of a pipeline
-	Rollback *rollbackBody            `json:"rollback,omitempty"` // of one that goes back, or forks off: what it takes over
-	Hold     bool                     `json:"hold,omitempty"`     // it is a draft until it is started
-
-	Parent *parentBody `json:"parent,omitempty"`
-	ForkOf *forkBody   `json:"fork_of,omitempty"`
+	tipstaff.IntentDraft
+	Rollback *rollbackBody `json:"rollback,omitempty"` // of a run that goes back, or forks off: what it takes over
 
 	after       string // the run before it: of a turn that is to be made, or of a run that takes another's place
 	acceptedVia string // of the intent.accept with which the run was made; "": it was made without
@@ -137,22 +116,6 @@ const (
 	asksOnce = "once" // once calls: the program was handed over by somebody who may not decide
 	asksAll  = "all"  // all calls: a parent run has accepted the program
 )
-
-type keysBody struct {
-	User     string `json:"user"`
-	Executor string `json:"executor"`
-}
-
-type parentBody struct {
-	Run      string `json:"run"`
-	Relation string `json:"relation"`
-}
-
-type forkBody struct {
-	Run  string `json:"run"`
-	Seq  int64  `json:"seq"`
-	Hash string `json:"hash"`
-}
 
 // openProgram reads the frozen program of a run: the revision that is in force.
 func openProgram(ctx context.Context, src source, run string) (program, error) {

@@ -69,16 +69,6 @@ func same(a, b *tipstaff.HostResult) bool {
 	return flow.Digest(flow.JSON(a)) == flow.Digest(flow.JSON(b))
 }
 
-// lateBody is effect.late: what came when the call had its answer, or had been given
-// up. It is not used, but a person who decides about a call in doubt can see it.
-type lateBody struct {
-	Call    string              `json:"call_id"`
-	Host    string              `json:"host_id"`
-	Output  json.RawMessage     `json:"output,omitempty"`
-	Control json.RawMessage     `json:"control,omitempty"`
-	Error   *tipstaff.HostError `json:"error,omitempty"`
-}
-
 // late records a result that cannot be used. One that is recorded as the call's
 // answer already was brought twice, which is no harm.
 func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
@@ -98,7 +88,7 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 	if err != nil || known {
 		return explain(err, idOf(run))
 	}
-	body := lateBody{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: r.Error}
+	body := tipstaff.EffectLate{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: r.Error}
 	err = store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
 		if tipstaff.State(tx.Row().State).Terminal() {
 			return nil, nil // nothing follows its end

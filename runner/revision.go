@@ -54,8 +54,8 @@ func (r revision) corrected() int {
 }
 
 // proposed is the envelope that puts r in force.
-func (r revision) proposed() map[string]any {
-	return map[string]any{"intent_hash": r.IntentHash, "program_digest": r.ProgramDigest, "revision": r.Number, "accepted_by": r.AcceptedBy}
+func (r revision) proposed() tipstaff.PlanProposed {
+	return tipstaff.PlanProposed{Terms: tipstaff.Terms{IntentHash: r.IntentHash, ProgramDigest: r.ProgramDigest}, Revision: r.Number, AcceptedBy: r.AcceptedBy}
 }
 
 // Phases of a run that has a program.

@@ -100,7 +100,7 @@ func (p *confirmation) next(ctx context.Context, t *transition, state json.RawMe
 			return fmt.Errorf("no record decides gate %s", answer.Gate)
 		}
 		chosen.AcceptedBy, chosen.Asks = t.events[i].ID.String(), ""
-		var b resolveBody
+		var b tipstaff.GateResolved
 		chosen.ByParent = json.Unmarshal(t.events[i].Body, &b) == nil && b.Via == viaParent
 		chosen.Shown = p.draft.Rules >= rulesShown
 	case answer.Action == actionKeep && p.segment.Former != nil:
@@ -171,8 +171,8 @@ func (r *Runner) accept(ctx context.Context, g tipstaff.Gate, req tipstaff.Decid
 	if err := json.Unmarshal(g.Subject, &shown); err != nil {
 		return nil, fmt.Errorf("gate %s: %w", g.Key, err)
 	}
-	body := attributed(ctx, req, map[string]any{"intent_hash": shown.IntentHash, "program_digest": shown.ProgramDigest, "revision": 1, "bounds": shown.Bounds,
-		"via": req.Via, "gate": g.ID.String()})
+	body := tipstaff.IntentAccept{Terms: tipstaff.Terms{IntentHash: shown.IntentHash, ProgramDigest: shown.ProgramDigest}, Revision: 1, Bounds: shown.Bounds,
+		Via: req.Via, Gate: g.ID.String(), Note: req.Note, DecidedBy: req.DecidedBy, OnBehalfOf: principal(ctx)}
 	return []flow.Draft{{Kind: string(tipstaff.KindIntentAccept), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
 }
 
@@ -205,10 +205,10 @@ func ended(out flow.Outcome) flow.Outcome {
 
 // declineOr is why a run is cancelled: by the decision that err holds, if it holds
 // one.
-func declineOr(err error, req cancelBody) cancelBody {
+func declineOr(err error, req cancelRequest) cancelRequest {
 	var d *declined
 	if errors.As(err, &d) {
-		return cancelBody{Actor: d.decision.By, Reason: d.Error(), via: d.decision.Via}
+		return newCancel(d.decision.By, d.Error(), d.decision.Via)
 	}
 	return req
 }

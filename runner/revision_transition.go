@@ -60,9 +60,9 @@ func (p *planProgram) correct(ctx context.Context, t *transition) error {
 	if err != nil {
 		return err
 	}
-	t.before = []flow.Draft{{Kind: string(tipstaff.KindIntentCorrect), From: journal.Executor, Body: flow.JSON(map[string]any{
-		"target": target, "reason": req.Reason, "material": found.Material, "reasons": found.Reasons,
-		"intent_hash": next.IntentHash, "program_digest": next.ProgramDigest, "revision": next.Number, "on_behalf_of": req.Actor})}}
+	t.before = []flow.Draft{{Kind: string(tipstaff.KindIntentCorrect), From: journal.Executor, Body: flow.JSON(tipstaff.IntentCorrect{
+		Target: target, Reason: req.Reason, Material: &found.Material, Reasons: found.Reasons,
+		Terms: tipstaff.Terms{IntentHash: next.IntentHash, ProgramDigest: next.ProgramDigest}, Revision: next.Number, OnBehalfOf: req.Actor})}}
 	t.to.Latest = next.Number
 	if found.Material {
 		t.to.Phase, t.to.Revision, t.to.Former, t.to.Reasons, t.to.Changes = phaseConfirm, next, &now, found.Reasons, changes
@@ -83,11 +83,8 @@ func (p *planProgram) inForce(events []tipstaff.Event) revision {
 		now.IntentHash = p.doc.Intent.Hash()
 	}
 	for i := range events {
-		var b struct {
-			AcceptedBy string `json:"accepted_by"`
-		}
-		if events[i].Kind == tipstaff.KindPlanProposed && json.Unmarshal(events[i].Body, &b) == nil {
-			now.AcceptedBy = b.AcceptedBy
+		if events[i].Kind == tipstaff.KindPlanProposed {
+			now.AcceptedBy = tipstaff.BodyOf[tipstaff.PlanProposed](&events[i]).AcceptedBy
 		}
 	}
 	return now
@@ -193,7 +190,7 @@ func withoutIntent(d *plan.Document) json.RawMessage {
 
 // decides reports whether a record is the decision of a gate.
 func decides(e *tipstaff.Event, gate string) bool {
-	var b resolveBody
+	var b tipstaff.GateResolved
 	closes := e.Kind == tipstaff.KindPolicyGateResolve || e.Kind == tipstaff.KindIntentAccept
 	return closes && json.Unmarshal(e.Body, &b) == nil && b.Gate == gate
 }

@@ -66,7 +66,7 @@ func (b *rollbackBody) readEdits(ctx context.Context, src source, first []flow.S
 		if err != nil || e.Kind != tipstaff.KindRunForked {
 			continue
 		}
-		var forked forkedBody
+		var forked tipstaff.RunForked
 		if err := json.Unmarshal(e.Body, &forked); err != nil {
 			return fmt.Errorf("record %d cannot be read: %w", e.Seq, err)
 		}
@@ -80,18 +80,6 @@ func (b *rollbackBody) readEdits(ctx context.Context, src source, first []flow.S
 		return given.applyTo(&b.Rollback)
 	}
 	return fmt.Errorf("the edits %s are not there", b.Edits)
-}
-
-// forkedBody is run.forked of a pipeline.
-type forkedBody struct {
-	FromRun    string           `json:"from_run"`
-	Seq        int64            `json:"seq"`
-	Checkpoint string           `json:"checkpoint"`
-	Counters   flow.Use         `json:"counters"`
-	WallMs     int64            `json:"wall_ms"`
-	Value      json.RawMessage  `json:"value,omitempty"` // edits; they may be large
-	Raised     map[string]int64 `json:"raised,omitempty"`
-	By         string           `json:"by"`
 }
 
 // goesBack reports whether a fork is asked for in the terms of pipelines.
@@ -288,7 +276,7 @@ func forkBodyOf(ctx context.Context, src source, base *pipelineProgram, b *bound
 	body.Bounds = maps.Clone(body.Bounds)
 	_, limit := flow.Totals(h, base.limits) // with what decisions have added to them
 	maps.Copy(body.Bounds, limit)
-	body.ForkOf = &forkBody{Run: b.run, Seq: b.seq, Hash: journal.Hash(last[0].Hash).String()}
+	body.ForkOf = &tipstaff.ForkPoint{Run: b.run, Seq: b.seq, Hash: journal.Hash(last[0].Hash).String()}
 	return body, nil
 }
 
@@ -348,7 +336,7 @@ func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req tipstaff.Fo
 	old := *head.program.draft.Pipeline
 	old.Thread = cmp.Or(head.row.Thread, old.Thread) // it may have been started in another than it was made for
 	status := tipstaff.PipelineStatus{Envelope: "env_" + made.String(), Request: old.Request, Thread: cmp.Or(req.Thread, made.String()), Version: head.program.state.Version}
-	body.Parent = &parentBody{Run: b.run, Relation: relationFork}
+	body.Parent = &tipstaff.RunParent{Run: b.run, Relation: relationFork}
 	if req.Rollback {
 		status.Envelope, status.Thread = old.Envelope, cmp.Or(old.Thread, head.row.ID)
 		body.Parent.Relation, body.after = relationRollback, head.row.ID
@@ -360,7 +348,7 @@ func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req tipstaff.Fo
 	if err := raise(body, base.raisableTo(), req.Raise); err != nil {
 		return flow.Draft{}, err
 	}
-	forked := forkedBody{FromRun: head.row.ID, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: head.used, WallMs: head.wallMs, Raised: req.Raise, By: by}
+	forked := tipstaff.RunForked{FromRun: head.row.ID, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: head.used, WallMs: &head.wallMs, Raised: req.Raise, By: by}
 	if given := (edits{req.Outputs, req.Metadata}); !given.none() {
 		if err := given.applyTo(&pipeline.Rollback{}); err != nil {
 			return flow.Draft{}, err
@@ -430,7 +418,7 @@ func (r *Runner) giveUp(ctx context.Context, head *left, made tipstaff.ID) (*flo
 	if err != nil {
 		return nil, err
 	}
-	why := cancelBody{Actor: changer(ctx), Reason: "rolled back to " + made.String(), via: relationRollback}
+	why := newCancel(changer(ctx), "rolled back to "+made.String(), relationRollback)
 	out := flow.Outcome{Status: flow.Cancelled, Used: used, Limit: limit, Err: rolledBack(made.String())}
 	return &flow.Beside{Run: head.row.ID, Write: func(tx flow.Tx) ([]flow.Draft, error) {
 		now := tx.Row()

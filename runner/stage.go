@@ -245,7 +245,7 @@ func endingFailure(e *pipeline.Ending) *plan.Failure {
 
 // pipelineEnd is what the envelope that ends a pipeline run says beside what those of
 // other runs say.
-func pipelineEnd(out flow.Outcome) map[string]any {
+func pipelineEnd(out flow.Outcome) tipstaff.Ending {
 	reason, text := pipeline.ReasonInternal, ""
 	var res pipelineResult
 	var e *pipeline.Ending
@@ -259,5 +259,6 @@ func pipelineEnd(out flow.Outcome) map[string]any {
 	case out.Err != nil:
 		text = out.Err.Error()
 	}
-	return map[string]any{"terminal_reason": reason, "termination_reason": tipstaff.Printable(text)}
+	text = tipstaff.Printable(text)
+	return tipstaff.Ending{TerminalReason: string(reason), TerminationReason: &text}
 }

@@ -256,7 +256,7 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 		held = held.WithPrograms(p.manifest, r.Workspace)
 	}
 	described := p.text.described()
-	body := draftBody{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status}
+	body := draftBody{IntentDraft: tipstaff.IntentDraft{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status}}
 	tools, err := held.Freeze()
 	if err != nil {
 		return body, err
@@ -304,7 +304,7 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 		body.User = userOf(ctx)
 	}
 	body.Origin, body.Trace, body.By = r.Origin, tool.Traceparent(ctx), onBehalf(ctx, body.User)
-	body.Keys = keysBody{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
+	body.Keys = tipstaff.RunKeys{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
 	body.Pipeline = statusIn(run, body.Pipeline)
 	if body.ForkOf == nil {
 		body.Rules = rulesNow
@@ -333,15 +333,11 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 // program in effect.
 func (r *Runner) accepted(ctx context.Context, body draftBody, doc document, via string) []flow.Draft {
 	id := tipstaff.NewID(r.Now()).String()
-	accept := map[string]any{"intent_hash": doc.intent().Hash(), "program_digest": body.ProgramDigest, "revision": cmp.Or(body.revision, 1),
-		"bounds": body.Bounds, "via": via}
-	if who := principal(ctx); who != "" {
-		accept["on_behalf_of"] = who
-	}
+	terms, revision := tipstaff.Terms{IntentHash: doc.intent().Hash(), ProgramDigest: body.ProgramDigest}, cmp.Or(body.revision, 1)
+	accept := tipstaff.IntentAccept{Terms: terms, Revision: revision, Bounds: body.Bounds, Via: via, OnBehalfOf: principal(ctx)}
 	return []flow.Draft{
 		{Kind: string(tipstaff.KindIntentAccept), From: signer(ctx), ID: id, Body: flow.JSON(accept)},
-		{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(map[string]any{
-			"intent_hash": doc.intent().Hash(), "program_digest": body.ProgramDigest, "revision": cmp.Or(body.revision, 1), "accepted_by": id})},
+		{Kind: string(tipstaff.KindPlanProposed), From: journal.Executor, Body: flow.JSON(tipstaff.PlanProposed{Terms: terms, Revision: revision, AcceptedBy: id})},
 	}
 }
 
