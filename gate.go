@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // GateKind says who asks and why. The list is closed.
@@ -35,6 +37,18 @@ type Gate struct {
 	OpenedSeq int64           `json:"opened_seq"`
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
 	Shown     *Shown          `json:"shown,omitempty"` // [Subject] of it, where a gate is for people
+}
+
+// OpenedGate is the gate that a record opens.
+func OpenedGate(kind Kind, key string, seq int64, at time.Time, body json.RawMessage) (Gate, error) {
+	b, err := flow.ReadOpened(string(kind), body)
+	if err != nil {
+		return Gate{}, err
+	}
+	id, err := ParseID(b.Gate)
+	of := GateKind(b.Kind)
+	return Gate{ID: id, Kind: of, Key: key, Path: AskerPath(of, key), Question: b.Question, Subject: b.Subject, Digest: b.Digest,
+		Actions: b.Actions, Deny: b.Deny, OpenedAt: at, OpenedSeq: seq, ExpiresAt: b.ExpiresAt.Time}, err
 }
 
 // ownSegments are the last segments of keys of gates that do not stand at the

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -44,21 +42,11 @@ func (w *waiting) see(e Event) {
 
 // open takes in a gate's record.
 func (w *waiting) open(r flow.Record) {
-	var b struct {
-		Gate      tipstaff.ID       `json:"gate"`
-		Kind      tipstaff.GateKind `json:"gate_kind"`
-		Question  string            `json:"question"`
-		Subject   json.RawMessage   `json:"subject"`
-		Digest    string            `json:"digest"`
-		Actions   []string          `json:"actions"`
-		Deny      string            `json:"deny"`
-		ExpiresAt time.Time         `json:"expires_at"`
-	}
-	if err := json.Unmarshal(r.Body, &b); err != nil {
+	opened, err := tipstaff.OpenedGate(tipstaff.Kind(r.Kind), r.Path, r.Seq, r.At, r.Body)
+	if err != nil {
 		panic("agent: a gate cannot be read: " + err.Error()) // the engine has just written it
 	}
-	g := &openGate{Gate: tipstaff.Gate{ID: b.Gate, Kind: b.Kind, Key: r.Path, Path: tipstaff.AskerPath(b.Kind, r.Path), Question: b.Question,
-		Subject: b.Subject, Digest: b.Digest, Actions: b.Actions, Deny: b.Deny, OpenedAt: r.At, ExpiresAt: b.ExpiresAt}}
+	g := &openGate{Gate: opened}
 	if asked := w.calls[g.Path]; g.Kind == tipstaff.Approval && asked != nil {
 		call := *asked
 		call.Untrusted = w.untrusted

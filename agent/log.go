@@ -165,17 +165,15 @@ func (c *loggedCall) take(d flow.Draft) {
 		_ = json.Unmarshal(d.Body, &b)
 		c.decision, c.rule = b.Decision, b.Rule
 	case tipstaff.KindPolicyGate:
-		var b struct {
-			Subject struct {
-				Rule string `json:"rule"`
-			} `json:"subject"`
+		var b tipstaff.GateOpened
+		var subject struct {
+			Rule string `json:"rule"`
 		}
 		_ = json.Unmarshal(d.Body, &b)
-		c.rule = b.Subject.Rule
+		_ = json.Unmarshal(b.Subject, &subject)
+		c.rule = subject.Rule
 	case tipstaff.KindPolicyGateResolve:
-		var b struct {
-			Action string `json:"action"`
-		}
+		var b tipstaff.GateResolved
 		if d.From == "user" { // else it closes the gate, or comes too late to
 			_ = json.Unmarshal(d.Body, &b)
 			c.action = b.Action

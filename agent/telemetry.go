@@ -388,7 +388,7 @@ func (w *watch) appended(d flow.Draft) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch d.Kind {
-	case "effect.finished":
+	case flow.KindEffectFinished:
 		if s := w.calls[d.Path]; s != nil {
 			w.finish(d.Path, s.recorded(d))
 		}
@@ -412,12 +412,8 @@ func (s *callSpan) recorded(d flow.Draft) string {
 	if s.failure == nil {
 		return ""
 	}
-	var b struct {
-		Error struct {
-			Code string `json:"code"`
-		} `json:"error"`
-	}
-	if json.Unmarshal(d.Body, &b) != nil || b.Error.Code == "" {
+	var b tipstaff.Effect
+	if json.Unmarshal(d.Body, &b) != nil || b.Error == nil || b.Error.Code == "" {
 		return s.code()
 	}
 	return b.Error.Code

@@ -3,7 +3,6 @@ package agent
 import (
 	"encoding/json"
 	"strings"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -62,23 +61,18 @@ func (v *View) settle(path string) bool {
 }
 
 func (v *View) requested(r flow.Record) (Event, bool) {
-	var g struct {
-		Gate     string `json:"gate"`
-		GateKind string `json:"gate_kind"`
-		Subject  struct {
-			Rule         string `json:"rule"`
-			PolicyDigest string `json:"policy_digest"`
-		} `json:"subject"`
-		Actions   []string  `json:"actions"`
-		ExpiresAt time.Time `json:"expires_at"`
+	var g tipstaff.GateOpened
+	var subject struct {
+		Rule         string `json:"rule"`
+		PolicyDigest string `json:"policy_digest"`
 	}
 	path, approval := strings.CutSuffix(r.Path, "/approval")
 	id, known := v.calls[path]
-	if !approval || !known || json.Unmarshal(r.Body, &g) != nil || g.GateKind != string(tipstaff.Approval) {
+	if !approval || !known || json.Unmarshal(r.Body, &g) != nil || json.Unmarshal(g.Subject, &subject) != nil || g.Kind != string(tipstaff.Approval) {
 		return Event{}, false
 	}
-	asked := ApprovalRequested{ID: id, Gate: g.Gate, Rule: g.Subject.Rule, PolicyDigest: g.Subject.PolicyDigest,
-		Actions: g.Actions, ExpiresAt: g.ExpiresAt}
+	asked := ApprovalRequested{ID: id, Gate: g.Gate, Rule: subject.Rule, PolicyDigest: subject.PolicyDigest,
+		Actions: g.Actions, ExpiresAt: g.ExpiresAt.Time}
 	if v.gates == nil {
 		v.gates = map[string]ApprovalRequested{}
 	}
@@ -87,18 +81,12 @@ func (v *View) requested(r flow.Record) (Event, bool) {
 }
 
 func (v *View) decided(r flow.Record) (Event, bool) {
-	var d struct {
-		Gate       string `json:"gate"`
-		Action     string `json:"action"`
-		Note       string `json:"note"`
-		Via        string `json:"via"`
-		OnBehalfOf string `json:"on_behalf_of"`
-	}
+	var d tipstaff.GateResolved
 	if json.Unmarshal(r.Body, &d) != nil {
 		return Event{}, false
 	}
 	asked, ok := v.gates[d.Gate]
-	if !ok || d.Via == "superseded" || d.Via == "run_ended" { // these close a gate and decide nothing
+	if !ok || !d.Decision() {
 		return Event{}, false
 	}
 	path := strings.TrimSuffix(r.Path, "/approval")

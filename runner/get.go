@@ -146,24 +146,13 @@ func (r *Runner) documents(ctx context.Context, run *tipstaff.Run) {
 
 // gateOf is a stored gate in the words of surfaces.
 func gateOf(row flow.GateRow) tipstaff.Gate {
-	var b struct {
-		Question string          `json:"question"`
-		Subject  json.RawMessage `json:"subject"`
-		Actions  []string        `json:"actions"`
-		Deny     string          `json:"deny"`
-		Digest   string          `json:"digest"`
+	kind := tipstaff.KindPolicyGate
+	var b tipstaff.GateOpened
+	if _ = json.Unmarshal(row.Body, &b); b.Kind == "" { // it asks before there is a program
+		kind = tipstaff.KindIntentClarify
 	}
-	_ = json.Unmarshal(row.Body, &b)
-	var asked struct {
-		Round     int             `json:"round"`
-		Questions json.RawMessage `json:"questions"`
-	}
-	if row.Kind == string(tipstaff.Clarification) && json.Unmarshal(row.Body, &asked) == nil && asked.Questions != nil {
-		q := flow.Clarifying(asked.Round, asked.Questions)
-		b.Question, b.Subject, b.Actions, b.Deny, b.Digest = q.Question, q.Subject, q.Actions, q.Deny, flow.GateDigest(q)
-	}
-	return tipstaff.Gate{ID: idOf(row.ID), Kind: tipstaff.GateKind(row.Kind), Key: row.Key, Path: tipstaff.AskerPath(tipstaff.GateKind(row.Kind), row.Key), Question: b.Question,
-		Subject: b.Subject, Digest: b.Digest, Actions: b.Actions, Deny: b.Deny, OpenedAt: row.OpenedAt, OpenedSeq: row.Opened, ExpiresAt: row.ExpiresAt}
+	g, _ := tipstaff.OpenedGate(kind, row.Key, row.Opened, row.OpenedAt, row.Body) // the store has read it before
+	return g
 }
 
 // List is a page of runs, newest first.

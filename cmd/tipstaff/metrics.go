@@ -116,15 +116,12 @@ func (m *metrics) run(run string) *openRun {
 func (of *openRun) take(d flow.Draft) {
 	switch tipstaff.Kind(d.Kind) {
 	case tipstaff.KindEffectIntended:
-		var b struct{ Input json.RawMessage }
+		var b tipstaff.Effect
 		if json.Unmarshal(d.Body, &b) == nil && b.Input != nil { // it stands in the first record of a call alone
 			of.inputs[d.Path] = b.Input
 		}
 	case tipstaff.KindPolicyGate:
-		var b struct {
-			Gate string `json:"gate"`
-			Kind string `json:"gate_kind"`
-		}
+		var b tipstaff.GateOpened
 		if json.Unmarshal(d.Body, &b) == nil {
 			of.gates[b.Gate] = b.Kind
 		}
@@ -133,12 +130,7 @@ func (of *openRun) take(d flow.Draft) {
 
 // finished counts a call that is over.
 func (m *metrics) finished(of *openRun, d flow.Draft) {
-	var b struct {
-		Name  string
-		Input json.RawMessage
-		Value json.RawMessage
-		Error *flow.Error
-	}
+	var b tipstaff.Effect
 	if json.Unmarshal(d.Body, &b) != nil {
 		return
 	}
@@ -194,7 +186,7 @@ func (m *metrics) used(model string, u *agent.Usage) {
 }
 
 func (m *metrics) decided(of *openRun, d flow.Draft) {
-	var b struct{ Gate, Action string }
+	var b tipstaff.GateResolved
 	if json.Unmarshal(d.Body, &b) != nil {
 		return
 	}
