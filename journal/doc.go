@@ -6,7 +6,7 @@
 // chained to the one before, and a few records, the envelopes, are signed over
 // the chain's head, so that few signatures prove many records.
 //
-// The package stands alone: of ours it imports canon, knows no store and no
+// The package stands alone: of ours it imports canon alone, knows no store and no
 // lifecycle, and reads no clock, so that a third party can verify with it and
 // nothing else. README.md beside this file specifies every byte; a verifier can
 // be written from it in any language, and testdata/verify.py is one.
