@@ -88,7 +88,7 @@ func (n *Node) branch() bool { return n.outlined && len(n.Children) > 0 }
 // outline makes nodes below a path: plans that are stages of pipelines all begin at
 // the same one of their own.
 func (v *View) outline(o *Outline, below string) *Node {
-	n := &Node{Path: joined("/", below, o.Path), Name: o.ID, Kind: o.Kind, Label: o.Label, outlined: true}
+	n := &Node{Path: Joined("/", below, o.Path), Name: o.ID, Kind: o.Kind, Label: o.Label, outlined: true}
 	if v.pipeline && below == "" && o.Path != "" {
 		n.Stage, below = &StageWork{}, o.Path
 	}
@@ -211,7 +211,7 @@ func ErrorText(e *flow.Error) string {
 	if e.Bound != "" {
 		code += " (" + e.Bound + ")"
 	}
-	return joined(": ", code, e.Message)
+	return Joined(": ", code, e.Message)
 }
 
 // String is why a step failed, in a line.
@@ -220,7 +220,7 @@ func (e *StepError) String() string {
 	if code == "" {
 		code = e.Reason
 	}
-	return joined(": ", code, e.Message)
+	return Joined(": ", code, e.Message)
 }
 
 // String is how far a call says it has come.
@@ -229,7 +229,7 @@ func (b ToolProgress) String() string {
 	if b.Total > 0 {
 		far += " of " + countText(b.Total)
 	}
-	return joined("  ", far, b.Message)
+	return Joined("  ", far, b.Message)
 }
 
 // countText is a number for people: whole if it is, and never longer than a row.
@@ -338,7 +338,7 @@ func (v *View) takenUp(n *Node, at time.Time) {
 
 func (v *View) skip(group string, names []string) {
 	for _, name := range names {
-		if n := v.byPath[joined("/", group, name)]; n != nil {
+		if n := v.byPath[Joined("/", group, name)]; n != nil {
 			n.Walk(func(n *Node) {
 				if !n.branch() && n.State == NodePending {
 					n.State = NodeSkipped
@@ -374,7 +374,7 @@ func (w *AgentWork) String() string {
 	if w.Tokens > 0 {
 		used = Plural(int(w.Tokens), "token")
 	}
-	return joined("  ", fmt.Sprintf("step %d", w.Step), doing, used)
+	return Joined("  ", fmt.Sprintf("step %d", w.Step), doing, used)
 }
 
 // applyAgent takes in what an agent tells of itself.
@@ -465,7 +465,7 @@ func usageText(calls int64, cost USD) string {
 	if cost > 0 {
 		parts[1] = "$" + cost.String()
 	}
-	return joined("  ", parts[:]...)
+	return Joined("  ", parts[:]...)
 }
 
 // String is what the stage has consumed.
@@ -476,7 +476,7 @@ func (b StageFinished) Took() time.Duration { return time.Duration(b.DurationMs)
 
 // Failure is why the stage failed, and where that leads; "": it did not.
 func (b StageFinished) Failure() string {
-	text := joined(": ", b.Code, b.Error)
+	text := Joined(": ", b.Code, b.Error)
 	if b.Next != "" {
 		text += " → " + b.Next
 	}
@@ -484,7 +484,7 @@ func (b StageFinished) Failure() string {
 }
 
 // Failure is why the attempt failed.
-func (b StageRetrying) Failure() string { return joined(": ", b.Code, b.Error) }
+func (b StageRetrying) Failure() string { return Joined(": ", b.Code, b.Error) }
 
 // place is a path without the visit of its stage. Names of stages have no #.
 func (v *View) place(path string) string {

@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -101,4 +102,9 @@ func Quote(s string, most int) string {
 		return strconv.Quote(s)
 	}
 	return fmt.Sprintf("%q… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
+}
+
+// Joined joins the parts that are not empty.
+func Joined(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" }), sep)
 }

@@ -3,7 +3,6 @@ package tipstaff
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -59,7 +58,7 @@ func (v *View) Apply(e *Event) {
 		v.end(e.At, Completed, BodyOf[IntentAttest](e).Outcome)
 	case KindIntentFail:
 		b := BodyOf[IntentFail](e)
-		v.end(e.At, Failed, joined(": ", joined(" ", b.Reason, b.Bound), b.Message))
+		v.end(e.At, Failed, Joined(": ", Joined(" ", b.Reason, b.Bound), b.Message))
 	case KindIntentCancel:
 		v.end(e.At, Cancelled, BodyOf[IntentCancel](e).Reason)
 	case KindPolicyGate:
@@ -185,9 +184,4 @@ func (v *View) turnBack(t Transitioned) {
 	if len(v.Loops) > loopsKept {
 		v.Loops = v.Loops[1:]
 	}
-}
-
-// joined joins the parts that are there.
-func joined(sep string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), sep)
 }

@@ -176,7 +176,7 @@ func pendingGates(ctx context.Context, svc tipstaff.Service) ([]pendingGate, err
 
 // printGate shows a gate and the commands that answer it.
 func (a *app) printGate(g pendingGate) {
-	fmt.Fprintf(a.out, "\n%s  %s  %s\n", g.Run, clean(g.Key), clean(joined("  ", string(g.Kind), g.Title)))
+	fmt.Fprintf(a.out, "\n%s  %s  %s\n", g.Run, clean(g.Key), clean(tipstaff.Joined("  ", string(g.Kind), g.Title)))
 	fmt.Fprintf(a.out, "  %s\n", clean(g.Question))
 	a.printSubject(a.out, g.Run, g.Gate)
 	for _, l := range a.decideLines(g.Run, g.Gate) {

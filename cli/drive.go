@@ -88,12 +88,12 @@ func failureText(r tipstaff.Run, d tipstaff.Driven) string {
 	if e == nil {
 		e = &tipstaff.Failure{Reason: d.Reason, Code: d.Code, Bound: d.Bound, Message: d.Message}
 	}
-	text := joined(" ", e.Reason, e.Bound)
+	text := tipstaff.Joined(" ", e.Reason, e.Bound)
 	if e.Code != "" && e.Code != e.Reason {
-		text = joined(" ", text, "("+e.Code+")")
+		text = tipstaff.Joined(" ", text, "("+e.Code+")")
 	}
 	if e.Path != "" {
-		text = joined(" ", text, "at "+e.Path)
+		text = tipstaff.Joined(" ", text, "at "+e.Path)
 	}
-	return joined(": ", text, e.Message)
+	return tipstaff.Joined(": ", text, e.Message)
 }

@@ -55,7 +55,7 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 		return "completed", tipstaff.BodyOf[tipstaff.IntentAttest](ev).Outcome
 	case tipstaff.KindIntentFail:
 		b := tipstaff.BodyOf[tipstaff.IntentFail](ev)
-		return "failed", joined(": ", joined(" ", b.Reason, b.Bound), b.Message)
+		return "failed", tipstaff.Joined(": ", tipstaff.Joined(" ", b.Reason, b.Bound), b.Message)
 	case tipstaff.KindIntentCancel:
 		return "cancelled", tipstaff.BodyOf[tipstaff.IntentCancel](ev).Reason
 	case tipstaff.KindPlanStep:
@@ -64,14 +64,14 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 		return "drafted", fmt.Sprintf("attempt %d", tipstaff.BodyOf[tipstaff.PlanDrafted](ev).Attempts)
 	case tipstaff.KindAgentToolCallRequest:
 		b := tipstaff.BodyOf[tipstaff.AgentToolCallRequest](ev)
-		return "calls", joined("  ", b.Title(), string(b.Effect))
+		return "calls", tipstaff.Joined("  ", b.Title(), string(b.Effect))
 	case tipstaff.KindAgentToolCallResult:
 		if b := tipstaff.BodyOf[tipstaff.AgentToolCallResult](ev); b.IsError {
 			return "call failed", b.Class
 		}
 	case tipstaff.KindAgentError:
 		b := tipstaff.BodyOf[tipstaff.AgentError](ev)
-		return "gave up", joined(": ", b.Code, b.Msg)
+		return "gave up", tipstaff.Joined(": ", b.Code, b.Msg)
 	case tipstaff.KindEffectFailed:
 		b := tipstaff.BodyOf[tipstaff.Effect](ev)
 		if b.Error != nil {
@@ -94,17 +94,17 @@ func gateWords(ev *tipstaff.Event) (what, detail string) {
 	case tipstaff.KindIntentClarify:
 		return "waiting", plural(len(tipstaff.BodyOf[tipstaff.IntentClarify](ev).Questions), "question")
 	case tipstaff.KindIntentAnswer:
-		return "decided", joined("  ", "answer", tipstaff.BodyOf[tipstaff.IntentAnswer](ev).Via)
+		return "decided", tipstaff.Joined("  ", "answer", tipstaff.BodyOf[tipstaff.IntentAnswer](ev).Via)
 	case tipstaff.KindIntentAccept:
 		if ev.Path != "" { // else it was accepted by handing it over
-			return "decided", joined("  ", "accept", tipstaff.BodyOf[tipstaff.IntentAccept](ev).Via)
+			return "decided", tipstaff.Joined("  ", "accept", tipstaff.BodyOf[tipstaff.IntentAccept](ev).Via)
 		}
 	case tipstaff.KindPolicyGateResolve:
 		b := tipstaff.BodyOf[tipstaff.GateResolved](ev)
 		if !b.Decision() {
 			return "closed", b.Via
 		}
-		return "decided", joined("  ", b.Action, b.Via)
+		return "decided", tipstaff.Joined("  ", b.Action, b.Via)
 	}
 	return "", ""
 }
@@ -119,21 +119,21 @@ func stageWords(ev *tipstaff.Event) (what, detail string) {
 		return "started", ""
 	case tipstaff.KindStageFinished:
 		b := tipstaff.BodyOf[tipstaff.StageFinished](ev)
-		return stageEnds[b.Outcome], joined("  ", human(b.Took()), b.Usage.String(), b.Failure())
+		return stageEnds[b.Outcome], tipstaff.Joined("  ", human(b.Took()), b.Usage.String(), b.Failure())
 	case tipstaff.KindStageRetrying:
 		b := tipstaff.BodyOf[tipstaff.StageRetrying](ev)
-		return "retrying", joined("  ", fmt.Sprintf("attempt %d in %s", b.NextAttempt, human(time.Duration(b.DelayMs)*time.Millisecond)), b.Failure())
+		return "retrying", tipstaff.Joined("  ", fmt.Sprintf("attempt %d in %s", b.NextAttempt, human(time.Duration(b.DelayMs)*time.Millisecond)), b.Failure())
 	case tipstaff.KindStageSkipped:
 		b := tipstaff.BodyOf[tipstaff.StageSkipped](ev)
-		return "skipped", joined("  ", b.Stage, "without "+strings.Join(b.Unmet, ", "))
+		return "skipped", tipstaff.Joined("  ", b.Stage, "without "+strings.Join(b.Unmet, ", "))
 	case tipstaff.KindTransition:
 		return "route", transitionText(tipstaff.BodyOf[tipstaff.Transitioned](ev))
 	case tipstaff.KindCheckpointCreated:
 		b := tipstaff.BodyOf[tipstaff.Checkpoint](ev)
-		return "checkpoint", joined("  ", b.ID, strings.Join(b.Labels, ", "))
+		return "checkpoint", tipstaff.Joined("  ", b.ID, strings.Join(b.Labels, ", "))
 	case tipstaff.KindFindingRecorded:
 		b := tipstaff.BodyOf[tipstaff.FindingRecorded](ev)
-		return "finding", joined("  ", b.Severity, b.Title)
+		return "finding", tipstaff.Joined("  ", b.Severity, b.Title)
 	case tipstaff.KindWaiverRecorded:
 		return "waived", ""
 	case tipstaff.KindHandoffOverridden:
@@ -160,7 +160,7 @@ func stepWords(b tipstaff.PlanStep) (what, detail string) {
 		detail = b.Error.String()
 	}
 	if b.LatencyMs > 0 {
-		detail = joined("  ", human(time.Duration(b.LatencyMs)*time.Millisecond), detail)
+		detail = tipstaff.Joined("  ", human(time.Duration(b.LatencyMs)*time.Millisecond), detail)
 	}
 	return b.Status, detail
 }
@@ -179,7 +179,7 @@ const maxDetail = 120
 func plainDetail(ev tipstaff.Event) string {
 	if what, detail := plainWords(&ev); what != "" {
 		if ev.Kind == tipstaff.KindPlanStep {
-			return clean(joined("  ", what, detail))
+			return clean(tipstaff.Joined("  ", what, detail))
 		}
 		return clean(detail)
 	}

@@ -157,7 +157,7 @@ func (o *memoryOptions) showItem(m tipstaff.MemoryItem, err error) error {
 	if o.json {
 		return o.writeJSON(m)
 	}
-	about := joined(", ", named("skill ", m.Skill), named("verb ", m.Verb), named("server ", m.Server))
+	about := tipstaff.Joined(", ", named("skill ", m.Skill), named("verb ", m.Verb), named("server ", m.Server))
 	if about == "" {
 		about = "everything"
 	}
@@ -250,7 +250,7 @@ func (o *memoryOptions) printMemoryRecord(r tipstaff.MemoryRecord) error {
 	if o.json {
 		return o.writeLine(r.Raw)
 	}
-	_, err := fmt.Fprintf(o.out, "%5d  %s  %-13s  %s\n", r.Seq, r.At.UTC().Format(time.DateTime), clean(r.Kind), clean(joined("  ", r.Run.String(), r.Text)))
+	_, err := fmt.Fprintf(o.out, "%5d  %s  %-13s  %s\n", r.Seq, r.At.UTC().Format(time.DateTime), clean(r.Kind), clean(tipstaff.Joined("  ", r.Run.String(), r.Text)))
 	return err
 }
 

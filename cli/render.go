@@ -256,7 +256,7 @@ func title(n *tipstaff.Node, folded bool) string {
 	if !folded && ended == 0 {
 		return n.Kind
 	}
-	return joined(" ", n.Kind, fmt.Sprintf("%d/%d", ended, all))
+	return tipstaff.Joined(" ", n.Kind, fmt.Sprintf("%d/%d", ended, all))
 }
 
 // elapsed is how long n took, or has been taking.

@@ -122,7 +122,7 @@ func correctionText(revision int, material bool, reasons []tipstaff.Reason) stri
 	}
 	text := fmt.Sprintf("revision %d, material", revision)
 	for i, r := range reasons {
-		text += joined(" ", []string{":", ";"}[min(i, 1)], r.Rule+",", r.Detail)
+		text += tipstaff.Joined(" ", []string{":", ";"}[min(i, 1)], r.Rule+",", r.Detail)
 	}
 	return text
 }

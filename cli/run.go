@@ -244,7 +244,7 @@ func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tips
 			Warnings []tipstaff.Problem `json:"warnings,omitempty"`
 		}{s.Program, s.Outline, s.Warnings})
 	}
-	fmt.Fprintf(o.out, "%s  %s\n", clean(joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
+	fmt.Fprintf(o.out, "%s  %s\n", clean(tipstaff.Joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
 	if s.Outline != nil {
 		for _, l := range tipstaff.ShownOutline(s.Outline) {
 			fmt.Fprintln(o.out, l)

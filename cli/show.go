@@ -150,7 +150,7 @@ func programText(p tipstaff.Program) string {
 	if p.Revision > 1 {
 		revision = fmt.Sprintf("revision %d", p.Revision)
 	}
-	return joined("  ", joined(" ", p.Kind, p.Name), revision, p.Digest)
+	return tipstaff.Joined("  ", tipstaff.Joined(" ", p.Kind, p.Name), revision, p.Digest)
 }
 
 func timeText(t time.Time) string {

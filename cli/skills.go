@@ -152,7 +152,7 @@ func skillFields(s tipstaff.SkillInfo) []field {
 	fields = append(fields, listed("tools", s.Tools)...)
 	fields = append(fields, listed("sub_skills", s.SubSkills)...)
 	for _, m := range s.FailureModes {
-		fields = append(fields, field{"on " + m.Reason, joined(": ", m.Action, m.Note)})
+		fields = append(fields, field{"on " + m.Reason, tipstaff.Joined(": ", m.Action, m.Note)})
 	}
 	return fields
 }

@@ -153,7 +153,7 @@ func (s *speech) call(ev *tipstaff.Event, history bool) {
 	case tipstaff.KindPolicyGateResolve:
 		if ev.Path != path {
 			b := tipstaff.BodyOf[tipstaff.GateResolved](ev)
-			c.decision = joined(" by ", b.Action, b.Via)
+			c.decision = tipstaff.Joined(" by ", b.Action, b.Via)
 		}
 	case tipstaff.KindEffectIntended:
 		c.since = ev.At
@@ -182,12 +182,12 @@ func (c *spokenCall) line(b tipstaff.AgentToolCallResult) line {
 		took = human(time.Duration(b.DurationMS) * time.Millisecond)
 	}
 	l := line{mark, say(plain, " "+c.name)}
-	if how := joined("  ", c.effect, c.decision, took); how != "" {
+	if how := tipstaff.Joined("  ", c.effect, c.decision, took); how != "" {
 		l = append(l, say(dim, "  "+how))
 	}
 	if b.IsError {
 		text, _, _ := strings.Cut(b.Content, "\n")
-		l = append(l, say(plain, "  "+fit(clean(joined(": ", b.Class, text)), maxDetail)))
+		l = append(l, say(plain, "  "+fit(clean(tipstaff.Joined(": ", b.Class, text)), maxDetail)))
 	}
 	return l
 }
@@ -296,10 +296,10 @@ func (s *speech) under(now time.Time) (lines []line) {
 		if c.since.IsZero() {
 			continue
 		}
-		lines = append(lines, line{marks[tipstaff.NodeRunning], say(plain, " "+c.name), say(dim, "  "+joined("  ", c.effect, human(now.Sub(c.since)), c.note))})
+		lines = append(lines, line{marks[tipstaff.NodeRunning], say(plain, " "+c.name), say(dim, "  "+tipstaff.Joined("  ", c.effect, human(now.Sub(c.since)), c.note))})
 	}
 	if !s.since.IsZero() {
-		lines = append(lines, line{marks[tipstaff.NodeRunning], say(dim, joined("  ", fmt.Sprintf(" step %d", s.step), s.model, human(now.Sub(s.since))))})
+		lines = append(lines, line{marks[tipstaff.NodeRunning], say(dim, tipstaff.Joined("  ", fmt.Sprintf(" step %d", s.step), s.model, human(now.Sub(s.since))))})
 	}
 	if s.ahead == nil {
 		return lines

@@ -198,7 +198,7 @@ func (a *app) declared(cmd *cobra.Command, typed string, name func(tipstaff.Tool
 	var names []string
 	for _, t := range a.declaredTools(cmd.Context()) {
 		if n := name(t); strings.HasPrefix(n, typed) {
-			names = append(names, cobra.CompletionWithDesc(n, clean(joined(" ", t.Class, t.Lock))))
+			names = append(names, cobra.CompletionWithDesc(n, clean(tipstaff.Joined(" ", t.Class, t.Lock))))
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

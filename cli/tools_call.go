@@ -134,7 +134,7 @@ func (o *toolsCallOptions) say(run tipstaff.Run, d tipstaff.Driven, end called) 
 	case end.State == tipstaff.Completed:
 	case end.Error != nil:
 		if !o.json {
-			fmt.Fprintf(o.err, "error: %s\nrun %s\n", clean(joined(": ", end.Error.Code, end.Error.Message)), run.ID)
+			fmt.Fprintf(o.err, "error: %s\nrun %s\n", clean(tipstaff.Joined(": ", end.Error.Code, end.Error.Message)), run.ID)
 		}
 	case d.Outcome == "parked":
 		o.saySteps(o.err, run, nil, d.WakeAt)

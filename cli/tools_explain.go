@@ -101,13 +101,13 @@ func (o *toolsExplainOptions) print(e tipstaff.Explanation) {
 		result := say(green, "ok")
 		switch {
 		case !c.OK:
-			result = say(red, joined(": ", c.Code, c.Message))
+			result = say(red, tipstaff.Joined(": ", c.Code, c.Message))
 		case c.Check == "declared":
 			result = say(dim, "taken for granted")
 		case c.Check == "guards" && len(e.Guards) == 0:
 			result = say(dim, "none")
 		case c.Check == "policy":
-			result = say(verdictColors[e.Do], joined(", ", e.Do, "rule "+e.Rule))
+			result = say(verdictColors[e.Do], tipstaff.Joined(", ", e.Do, "rule "+e.Rule))
 		}
 		l := line{say(plain, fmt.Sprintf("%d  %s  ", i+1, pad(checkWords[c.Check], 28))), result}
 		fmt.Fprintln(o.out, l.text(colored))
@@ -115,7 +115,7 @@ func (o *toolsExplainOptions) print(e tipstaff.Explanation) {
 	for _, g := range e.Guards {
 		fmt.Fprintf(o.out, "  finds %s  %s  %s\n", clean(g.Guard), clean(g.Class), clean(string(g.Facts)))
 	}
-	o.printFields([]field{{"rule", joined(": ", e.Rule, e.Why)}, {"policy_digest", e.PolicyDigest}, {"whatever the arguments", e.Static}})
+	o.printFields([]field{{"rule", tipstaff.Joined(": ", e.Rule, e.Why)}, {"policy_digest", e.PolicyDigest}, {"whatever the arguments", e.Static}})
 	for _, r := range e.Rules {
 		fmt.Fprintf(o.out, "  matches %s  %s  %s\n", clean(r.ID), clean(r.Do), clean(r.Why))
 	}

@@ -77,7 +77,7 @@ var levelColors = map[string]color{tipstaff.FindingError: red, tipstaff.FindingW
 
 func printFindings(w io.Writer, findings []tipstaff.ToolFinding, colored bool) {
 	for _, f := range findings {
-		l := line{say(levelColors[f.Level], f.Level+": "), say(plain, joined(": ", f.Code, f.Message))}
+		l := line{say(levelColors[f.Level], f.Level+": "), say(plain, tipstaff.Joined(": ", f.Code, f.Message))}
 		fmt.Fprintln(w, l.text(colored))
 		for _, c := range f.Changes {
 			for _, l := range changeLines(c) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 type versionOptions struct{ *app }
@@ -25,6 +27,6 @@ func (o *versionOptions) run() error {
 	if o.json {
 		return o.writeJSON(v)
 	}
-	_, err := fmt.Fprintln(o.out, joined(" ", "tipstaff", v.Version, v.Commit, v.Go))
+	_, err := fmt.Fprintln(o.out, tipstaff.Joined(" ", "tipstaff", v.Version, v.Commit, v.Go))
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -17,11 +16,6 @@ func newView(run tipstaff.ID, name string, o *tipstaff.Outline) view {
 	v := view{tipstaff.NewView(name, o)}
 	v.Run = run
 	return v
-}
-
-// joined joins the parts that are there.
-func joined(sep string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), sep)
 }
 
 // bounds are those in use, as "tool_calls 3/20". Wall time is measured.

@@ -127,9 +127,7 @@ func (s *Store) Flush(ctx context.Context) error {
 	}
 }
 
-// EnvelopeDir is the folder with the files of a run's envelopes.
-func (s *Store) EnvelopeDir(run string) string { return s.db.dir.envelopes(run) }
-
+// envelopes is the folder with the files of a run's envelopes.
 func (f folder) envelopes(run string) string { return filepath.Join(f.journal(), run) }
 
 // restoreAll writes the files that are missing. It compares counts, so that a
@@ -150,9 +148,7 @@ func (db *database) restoreAll(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// RestoreFiles writes those files of a run's envelopes that are missing.
-func (s *Store) RestoreFiles(ctx context.Context, run string) error { return s.db.restore(ctx, run) }
-
+// restore writes those files of a run's envelopes that are missing.
 func (db *database) restore(ctx context.Context, run string) error {
 	records, err := db.rules.Records(ctx, run, 0, 0)
 	if err != nil {

@@ -38,23 +38,23 @@ func TestEnvelopeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"000001-intent.draft.json", "000002-intent.compiled.json", "000003-intent.accept.json", "000004-plan.proposed.json", "000007-policy.gate.json"}
-	if got := names(t, b.EnvelopeDir(run)); !slices.Equal(got, want) {
+	if got := names(t, b.db.dir.envelopes(run)); !slices.Equal(got, want) {
 		t.Fatalf("files: %v", got)
 	}
 	// Missing files come back when the store is opened; changed ones stay, for
 	// verify to report.
-	changed := filepath.Join(b.EnvelopeDir(run), want[1])
-	if err := errors.Join(os.Remove(filepath.Join(b.EnvelopeDir(run), want[2])), os.WriteFile(changed, []byte("{}"), 0o600)); err != nil {
+	changed := filepath.Join(b.db.dir.envelopes(run), want[1])
+	if err := errors.Join(os.Remove(filepath.Join(b.db.dir.envelopes(run), want[2])), os.WriteFile(changed, []byte("{}"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	b.reopen(nil)
 	if err := b.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, b.EnvelopeDir(run)); !slices.Equal(got, want) {
+	if got := names(t, b.db.dir.envelopes(run)); !slices.Equal(got, want) {
 		t.Fatalf("files after opening again: %v", got)
 	}
-	faults, err := journal.VerifyFiles(b.EnvelopeDir(run), func(yield func([]byte, error) bool) {
+	faults, err := journal.VerifyFiles(b.db.dir.envelopes(run), func(yield func([]byte, error) bool) {
 		for _, r := range b.records(run) {
 			if journal.IsEnvelope(r.Kind) && !yield(r.Bytes, nil) {
 				return
@@ -68,10 +68,10 @@ func TestEnvelopeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.verify(run)
-	if err := b.RestoreFiles(t.Context(), run); err != nil {
+	if err := b.db.restore(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, b.EnvelopeDir(run)); !slices.Equal(got, want) {
+	if got := names(t, b.db.dir.envelopes(run)); !slices.Equal(got, want) {
 		t.Fatalf("restored: %v", got)
 	}
 }
