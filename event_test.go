@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,5 +115,41 @@ func TestTraits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Kinds are named by their constants: a literal would be found by nobody who looks for
+// the writers and readers of a kind.
+func TestKindsAreNotSpelledOut(t *testing.T) {
+	checked := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if d != nil && (d.Name() == "testdata" || name != "." && strings.HasPrefix(d.Name(), ".") || strings.HasSuffix(d.Name(), "test") || d.Name() == "bench" || d.Name() == "journal") {
+				return filepath.SkipDir // the journal stands alone, and has the kinds of its own specification
+			}
+			return err
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || name == "event.go" || name == filepath.Join("flow", "body.go") {
+			return nil
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, name, nil, 0)
+		if err != nil {
+			return err
+		}
+		checked++
+		ast.Inspect(file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				text, err := strconv.Unquote(lit.Value)
+				if kind := Kind(text); err == nil && strings.Contains(text, ".") && (KnownKind(kind) || kind.Transient()) {
+					t.Errorf("%s: %q is spelled out", files.Position(lit.Pos()), text)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || checked == 0 {
+		t.Errorf("%d files were checked: %v", checked, err)
 	}
 }
