@@ -39,7 +39,7 @@ func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 func TestUnknownCommandIsInvalid(t *testing.T) {
 	b := newBench(t)
 	b.run(t, 2, "verfiy", "@")
-	equal(t, "stderr", b.err.String(), "error: \"verfiy\" is no command of tipstaff\nhint: did you mean verify?\n")
+	equal(t, "stderr", b.err.String(), "error: unknown command \"verfiy\" for tipstaff\nhint: did you mean verify?\n")
 
 	b = newBench(t)
 	b.run(t, 2, "frobnicate", "--json")

@@ -59,7 +59,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	e := &usageError{message: fmt.Sprintf("%q is no command of %s", args[0], cmd.CommandPath()), hint: cmd.CommandPath() + " --help lists the commands"}
+	e := &usageError{message: fmt.Sprintf("unknown command %q for %s", args[0], cmd.CommandPath()), hint: cmd.CommandPath() + " --help lists the commands"}
 	if cmd.SuggestionsMinimumDistance <= 0 {
 		cmd.SuggestionsMinimumDistance = 2
 	}
