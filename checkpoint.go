@@ -8,16 +8,6 @@ import (
 	"time"
 )
 
-// EnvelopeArtifact is the state of a pipeline run as it is now.
-const EnvelopeArtifact = "envelope"
-
-// EnvelopeAt is its state at a checkpoint.
-func EnvelopeAt(checkpoint string) string { return EnvelopeArtifact + "@" + checkpoint }
-
-// GraphArtifact is a drawing of a pipeline run, mermaid or dot, with how often each
-// edge was taken.
-func GraphArtifact(format string) string { return "graph." + format }
-
 // Checkpoint is a boundary of a pipeline run to which it can be rolled back.
 type Checkpoint struct {
 	ID        string    `json:"id"`
@@ -45,9 +35,9 @@ type StageTransition struct {
 	Run       ID        `json:"run_id"`
 }
 
-// Checkpoints lists the checkpoints of a run, oldest first, those included that it
-// inherits.
-func Checkpoints(ctx context.Context, svc Service, run ID) ([]Checkpoint, error) {
+// CheckpointsOf lists the checkpoints of a run, oldest first, those included that it
+// inherits: [Reader.Checkpoints] over the records.
+func CheckpointsOf(ctx context.Context, svc Reader, run ID) ([]Checkpoint, error) {
 	var list []Checkpoint
 	places := map[string]int{}
 	err := inheritedEvents(ctx, svc, run, func(e *Event, of Run) {
@@ -74,7 +64,7 @@ func Checkpoints(ctx context.Context, svc Service, run ID) ([]Checkpoint, error)
 
 // Transitions lists the transitions of a run, oldest first, those included that it
 // inherits.
-func Transitions(ctx context.Context, svc Service, run ID) ([]StageTransition, error) {
+func Transitions(ctx context.Context, svc Reader, run ID) ([]StageTransition, error) {
 	var list []StageTransition
 	err := inheritedEvents(ctx, svc, run, func(e *Event, _ Run) {
 		if e.Kind != KindTransition {
@@ -91,7 +81,7 @@ func Transitions(ctx context.Context, svc Service, run ID) ([]StageTransition, e
 
 // inheritedEvents reads a run's records, and before them those of the run that it
 // was forked from, up to where it was.
-func inheritedEvents(ctx context.Context, svc Service, run ID, take func(*Event, Run)) error {
+func inheritedEvents(ctx context.Context, svc Reader, run ID, take func(*Event, Run)) error {
 	type part struct {
 		run  Run
 		upTo int64 // 0: all

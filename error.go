@@ -54,12 +54,12 @@ const (
 
 // Error is the one error of every surface: what happened, and what to do.
 type Error struct {
-	Code     Code
-	Message  string    // what happened, to what
-	Hint     string    // what to do about it; may be empty
-	Run      ID        // the run it concerns, if any
-	Problems []Problem // of invalid documents
-	Err      error     // the cause; its text is not for clients
+	Code     Code      `json:"code"`
+	Message  string    `json:"message"`            // what happened, to what
+	Hint     string    `json:"hint,omitempty"`     // what to do about it; may be empty
+	Run      ID        `json:"run_id,omitzero"`    // the run it concerns, if any
+	Problems []Problem `json:"problems,omitempty"` // of invalid documents
+	Err      error     `json:"-"`                  // the cause; its text is not for clients
 }
 
 func (e *Error) Error() string {

@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -89,3 +90,23 @@ const (
 	Waiting     Condition = "waiting"
 	Interrupted Condition = "interrupted"
 )
+
+// Rest is how the last drive of a run that rests must have ended, by its status.
+func (r Run) Rest() Driven {
+	d := Driven{State: r.State, Outcome: r.Outcome}
+	if r.Error != nil {
+		d.Reason, d.Code, d.Bound, d.Message = r.Error.Reason, r.Error.Code, r.Error.Bound, r.Error.Message
+	}
+	switch {
+	case r.State.Terminal():
+		d.Outcome = cmp.Or(d.Outcome, string(r.State))
+	case r.Condition == Interrupted:
+		d.Outcome = "interrupted"
+	default:
+		d.Outcome = "parked"
+		for _, g := range r.OpenGates {
+			d.Gates = append(d.Gates, g.ID.String())
+		}
+	}
+	return d
+}

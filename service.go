@@ -7,16 +7,37 @@ import (
 	"time"
 )
 
-// Service is everything a surface can do with runs. The runner implements it in
-// process; adapters translate to and from it and hold no logic of their own.
+// Service is everything a surface can do with runs: the roles below, each method one
+// operation over plain values. The runner implements it in process, a client of a
+// server elsewhere by calls; adapters translate to and from it and hold no logic of
+// their own.
 //
 // Errors are [*Error] with one of the closed codes. Ids are checked before any
 // look-up: a malformed one is invalid_argument, an unknown one run_not_found.
 type Service interface {
-	// Start validates a program and creates a run of it, whose drive begins in
-	// this process before Start returns. A dry run creates nothing. With Hold it
-	// makes or changes a draft, and nothing is driven.
+	Starter
+	Reader
+	Decider
+	Driver
+	Brancher
+	Verifier
+	Envelopes
+}
+
+// Starter makes runs.
+type Starter interface {
+	// Start validates a program and creates a run of it, whose drive begins before
+	// Start returns. By handing it over the caller accepts it.
 	Start(context.Context, StartRequest) (Started, error)
+	// Draft creates a run that begins with prose: a model drafts the plan, and a person
+	// accepts it.
+	Draft(context.Context, DraftRequest) (Started, error)
+	// Validate says what Start or Draft would say of a request. It creates nothing.
+	Validate(context.Context, ValidateRequest) (Validated, error)
+}
+
+// Reader looks at runs, and changes nothing.
+type Reader interface {
 	// Get is one run with its gates and bounds.
 	Get(context.Context, ID) (Run, error)
 	// List is a page of runs, newest first.
@@ -26,71 +47,168 @@ type Service interface {
 	// records, as events without a seq: some may be missed, they count for no cursor
 	// and no limit, and none comes after the record that ends its call.
 	Events(context.Context, EventsRequest) iter.Seq2[Event, error]
+	// Wait returns when nobody drives the run, and says how its last drive ended.
+	Wait(context.Context, ID) (Driven, error)
+	// Checkpoints are those of a pipeline run, oldest first, the inherited included.
+	Checkpoints(context.Context, ID) ([]Checkpoint, error)
+	// Artifact is a stored document or payload by its digest.
+	Artifact(ctx context.Context, run ID, digest string) ([]byte, error)
+}
+
+// Decider answers gates.
+type Decider interface {
 	// Decide closes a gate. The same decision again returns the stored one, byte
 	// for byte; another is decision_conflict. It starts nothing.
 	Decide(context.Context, DecideRequest) (Decided, error)
-	// Resume drives a waiting or interrupted run on. With a correction it hands a
-	// revised program to the run first, also to one that others drive: then nothing
-	// is driven here, and Started has no Done.
+	// Defer says that nobody is going to answer a gate now. A drive that waits for an
+	// answer parks once all of its gates are deferred. Nothing is recorded.
+	Defer(ctx context.Context, run ID, gate ID) error
+}
+
+// Driver has runs go on, or end.
+type Driver interface {
+	// Resume drives a waiting or interrupted run on. One that waits for decisions that
+	// nobody has made, and that nobody is there to make, stays as it is.
 	Resume(context.Context, ResumeRequest) (Started, error)
+	// Correct hands a revised program to a run, whoever drives it. It drives nothing.
+	Correct(context.Context, CorrectRequest) (Corrected, error)
 	// Cancel asks a living owner to cancel, or settles a run that has none.
 	Cancel(context.Context, CancelRequest) (Run, error)
-	// Fork makes a new run that inherits the journal of another up to a record.
-	// Nothing is driven. With Label it makes no run, but names a checkpoint of this
-	// one.
+}
+
+// Brancher makes runs of the beginnings of others. Nothing is driven.
+type Brancher interface {
+	// Fork makes a new run that inherits the journal of another up to a record, beside
+	// that one.
 	Fork(context.Context, ForkRequest) (Run, error)
-	// Artifact is a stored document or payload by its digest; of a pipeline also
-	// its state, by the names that EnvelopeArtifact and EnvelopeAt give.
-	Artifact(ctx context.Context, run ID, name string) ([]byte, error)
+	// Rollback makes a new run from a boundary of a pipeline run, which takes its
+	// place: it keeps the identity of the Envelope and the thread, and the old one ends.
+	Rollback(context.Context, RollbackRequest) (Run, error)
+	// Label gives a checkpoint a name.
+	Label(context.Context, LabelRequest) (Checkpoint, error)
+}
+
+// Verifier proves what was done.
+type Verifier interface {
 	// Verify checks the integrity and conformance of a run, or of an export.
 	Verify(context.Context, VerifyRequest) (Report, error)
 }
 
-// StartRequest hands over a program, or what a model is to draft one for.
-type StartRequest struct {
-	Program   []byte // YAML or JSON: a plan, a pipeline or a turn
-	Name      string // of the file, for messages
-	Inputs    map[string]json.RawMessage
-	Title     string
-	AcceptVia string // recorded in intent.accept; "" is command
-	Yes       bool   // approve a plan's own gate nodes, recorded via --yes
-	DryRun    bool
-	Ask       Ask // nil: unattended
-	// AllowSubDispatch lets the plan start child runs where the manifest does not.
-	AllowSubDispatch bool
-	// Draft asks a model for the program, which a person then accepts. nil: Program
-	// is given.
-	Draft  *DraftRequest
-	Bounds Bounds // tighten those of program and manifest; nil: they hold
-
-	// Of pipelines, whose Inputs are raw_input, metadata, goals, thread_id,
-	// session_id, request_id and stage_order:
-
-	// Hold makes a draft, or changes one. nil: the program is started.
-	Hold *Hold
-	// Run is a draft that is started, or the unfinished head of a thread that is
-	// driven on; Program is then empty, or takes the place of the draft's. Zero: the
-	// run is made.
-	Run ID
-	// Agent runs one agent of the draft, alone, in a run of its own; when that ends
-	// its output and use become the draft's. nil: the whole pipeline is run.
-	Agent *SingleAgent
-	// NoFiles: the program may name no files, because it came from elsewhere.
-	NoFiles bool
-	// Show asks a dry run for a drawing: mermaid or dot; or for the JSON Schema of
-	// pipelines: schema. "": for none.
-	Show string
+// Envelopes is the state of pipeline runs, which can be made and changed as a draft
+// before it is executed.
+type Envelopes interface {
+	// CreateEnvelope makes a draft. The same request id again gives the same draft.
+	CreateEnvelope(context.Context, EnvelopeRequest) (Started, error)
+	// UpdateEnvelope changes a draft: all that is asked for, or nothing.
+	UpdateEnvelope(context.Context, EnvelopeUpdate) error
+	// ExecuteEnvelope starts a draft, or drives an unfinished run on that waits for
+	// nothing.
+	ExecuteEnvelope(context.Context, ExecuteRequest) (Started, error)
+	// ExecuteAgent runs one agent of a draft, alone, in a run of its own. When that ends
+	// its output and use become the draft's.
+	ExecuteAgent(context.Context, AgentRequest) (Started, error)
+	// Envelope is the state of a run in JSON: as it is now or, if one is named, as it was
+	// at a checkpoint.
+	Envelope(ctx context.Context, run ID, checkpoint string) ([]byte, error)
+	// Graph draws a run, as mermaid or dot, with how often each edge was taken.
+	Graph(ctx context.Context, run ID, format string) ([]byte, error)
 }
 
-// Hold is a pipeline run that stays a draft.
-type Hold struct {
-	Run     ID    // zero: a new one
-	Version int64 // that the caller has seen; 0: whatever it is
-	// Of a draft that is changed:
-	Outputs  map[string]json.RawMessage // by output key
-	Remove   []string                   // output keys
-	Metadata map[string]json.RawMessage // merged
-	Usage    *Usage                     // what the caller says was used
+// StartRequest hands over a program.
+type StartRequest struct {
+	Program []byte `json:"program"` // YAML or JSON: a plan, a pipeline or a turn
+	Name    string `json:"name"`    // of the file, for messages
+	// Inputs of a plan are its own; a pipeline's are raw_input, metadata, goals,
+	// thread_id, session_id, request_id and stage_order.
+	Inputs map[string]json.RawMessage `json:"inputs,omitempty"`
+	Title  string                     `json:"title,omitempty"`
+	Via    string                     `json:"via,omitempty"` // recorded in intent.accept; "" is command
+	Presence
+	// AllowSubDispatch lets the plan start child runs where the manifest does not.
+	AllowSubDispatch bool   `json:"allow_sub_dispatch,omitempty"`
+	Bounds           Bounds `json:"bounds,omitempty"` // tighten those of program and manifest; nil: they hold
+	// NoFiles: the program may name no files, because it came from elsewhere.
+	NoFiles bool `json:"no_files,omitempty"`
+}
+
+// Presence says who answers the gates of a run while it is driven. The zero value is
+// nobody: a run that asks parks.
+type Presence struct {
+	// Yes approves a plan's own gates, and accepts what is drafted, in advance. It is
+	// recorded as --yes.
+	Yes bool `json:"yes,omitempty"`
+	// Attended: somebody answers by Decide or Defer. A run that asks goes on waiting for
+	// some minutes before it parks.
+	Attended bool `json:"attended,omitempty"`
+}
+
+// DraftRequest is what a model drafts a plan for.
+type DraftRequest struct {
+	Prose  string                     `json:"prose"`           // what is wanted
+	Skill  string                     `json:"skill,omitempty"` // URI; "": the manifest's default_skill
+	Agent  string                     `json:"agent,omitempty"` // who drafts; "": default
+	Inputs map[string]json.RawMessage `json:"inputs,omitempty"`
+	Title  string                     `json:"title,omitempty"`
+	Presence
+	Only             bool   `json:"only,omitempty"` // the run waits when the plan is drafted, whoever is there
+	AllowSubDispatch bool   `json:"allow_sub_dispatch,omitempty"`
+	Bounds           Bounds `json:"bounds,omitempty"`
+}
+
+// ValidateRequest is a request that is looked at and not carried out: one of the two.
+type ValidateRequest struct {
+	Start *StartRequest `json:"start,omitempty"`
+	Draft *DraftRequest `json:"draft,omitempty"`
+	Graph string        `json:"graph,omitempty"` // draw the pipeline, as mermaid or dot; "": do not
+}
+
+// Validated is what is known of a program before there is a run.
+type Validated struct {
+	Program  Program   `json:"program"`            // kind, name and digest
+	Outline  *Outline  `json:"outline"`            // the program as a tree, for views
+	Warnings []Problem `json:"warnings,omitempty"` // of a program that can be run all the same
+	Graph    []byte    `json:"graph,omitempty"`
+}
+
+// Started is a run whose drive has begun, or a draft that was made.
+type Started struct {
+	Run ID `json:"run_id"`
+	Validated
+	Existed bool `json:"existed,omitempty"` // it was made before, by the same request
+}
+
+// Driven is how a drive ended.
+type Driven struct {
+	State   State     `json:"state"`
+	Outcome string    `json:"outcome"`          // completed: success or partial; else parked, interrupted, cut or the state
+	Reason  string    `json:"reason,omitempty"` // failure reason, or why it was interrupted
+	Code    string    `json:"code,omitempty"`   // the particular error
+	Bound   string    `json:"bound,omitempty"`  // of bound_exceeded
+	Message string    `json:"message,omitempty"`
+	Gates   []string  `json:"gates,omitempty"`
+	WakeAt  time.Time `json:"wake_at,omitzero"`
+	Err     *Error    `json:"error,omitempty"` // set when the drive could not be carried out: lease_lost, store_full …
+}
+
+// EnvelopeRequest makes a draft of a pipeline. Its fields are those of a
+// [StartRequest]; the program may be missing.
+type EnvelopeRequest struct {
+	Program []byte                     `json:"program,omitempty"`
+	Name    string                     `json:"name,omitempty"`
+	Inputs  map[string]json.RawMessage `json:"inputs,omitempty"`
+	Title   string                     `json:"title,omitempty"`
+	Bounds  Bounds                     `json:"bounds,omitempty"`
+	NoFiles bool                       `json:"no_files,omitempty"`
+}
+
+// EnvelopeUpdate changes a draft.
+type EnvelopeUpdate struct {
+	Run      ID                         `json:"run_id"`
+	Version  int64                      `json:"version,omitempty"`  // that the caller has seen; 0: whatever it is
+	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"`  // by output key
+	Remove   []string                   `json:"remove,omitempty"`   // output keys
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"` // merged
+	Usage    *Usage                     `json:"usage,omitempty"`    // what the caller says was used
 }
 
 // Usage is what was used, as agents report it.
@@ -102,60 +220,23 @@ type Usage struct {
 	CostUSD   int64 `json:"cost_usd,omitempty"` // in 10⁻⁹ USD
 }
 
-// SingleAgent names an agent of a draft's pipeline, or brings one.
-type SingleAgent struct {
-	Name     string
-	Document json.RawMessage // as it would stand in `agents`; nil: the pipeline's own
+// ExecuteRequest starts a draft, or drives the unfinished head of a thread on.
+type ExecuteRequest struct {
+	Run     ID     `json:"run_id"`
+	Program []byte `json:"program,omitempty"` // takes the place of the draft's; nil: that
+	Name    string `json:"name,omitempty"`
+	NoFiles bool   `json:"no_files,omitempty"`
+	Thread  string `json:"thread_id,omitempty"` // that the draft joins; "": its own
+	Bounds  Bounds `json:"bounds,omitempty"`    // can only lower the draft's
+	Via     string `json:"via,omitempty"`       // recorded in intent.accept; "" is command
 }
 
-// DraftRequest is what a model drafts a plan for. Yes of the request accepts the
-// plan in advance, which the record says.
-type DraftRequest struct {
-	Prose string // what is wanted
-	Skill string // URI; "": the manifest's default_skill
-	Agent string // who drafts; "": default
-	Only  bool   // the run waits when the plan is drafted, whoever is there
-}
-
-// Ask is given each open gate in turn while an attended run lingers. It returns
-// false when it has no answer: then the run parks. ctx ends when the gate was
-// closed by someone else or the run has stopped.
-type Ask func(ctx context.Context, g Gate) (Choice, bool)
-
-// Choice is a person's answer at a terminal.
-type Choice struct {
-	Via      string // "": terminal
-	Action   string
-	Answer   json.RawMessage
-	Feedback string
-	Note     string
-}
-
-// Started is a run whose drive has begun, or the findings of a dry run.
-type Started struct {
-	Run     ID
-	Program Program       // kind, name and digest
-	Outline *Outline      // the program as a tree, for views
-	Done    <-chan Driven // receives once, when the drive in this process has ended; nil after a dry run
-	// Corrected is the correction that was handed in; nil: there was none.
-	Corrected *Corrected
-	Shown     []byte    // what Show asked for
-	Warnings  []Problem // of a program that can be run all the same
-	// Existed: the run was made before, by the same request.
-	Existed bool
-}
-
-// Driven is how a drive in this process ended.
-type Driven struct {
-	State   State
-	Outcome string // completed: success or partial; else parked, interrupted, cut or the state
-	Reason  string // failure reason, or why it was interrupted
-	Code    string // the particular error
-	Bound   string // of bound_exceeded
-	Message string
-	Gates   []string
-	WakeAt  time.Time
-	Err     error // set when the drive could not be carried out: lease_lost, store_full …
+// AgentRequest names an agent of a draft's pipeline, or brings one.
+type AgentRequest struct {
+	Run      ID              `json:"run_id"`
+	Name     string          `json:"name"`
+	Document json.RawMessage `json:"document,omitempty"` // as it would stand in `agents`; nil: the pipeline's own
+	Via      string          `json:"via,omitempty"`
 }
 
 // Outline is the shape of a program for people: a tree of nodes with the paths
@@ -175,104 +256,138 @@ type Outline struct {
 
 // ListRequest selects runs.
 type ListRequest struct {
-	Limit  int // 0 is 50
-	Before ID  // runs older than this one
-	Status []string
-	Prefix string // of the id
+	Limit  int      `json:"limit,omitempty"` // 0 is 50
+	Before ID       `json:"before,omitzero"` // runs older than this one
+	Status []string `json:"status,omitempty"`
+	Prefix string   `json:"prefix,omitempty"` // of the id
 	// Envelope and Thread find the head of a pipeline's line of runs, Request the
 	// draft that a request made; of the caller's own. "": all.
-	Envelope, Thread, Request string
+	Envelope string `json:"envelope_id,omitempty"`
+	Thread   string `json:"thread_id,omitempty"`
+	Request  string `json:"request_id,omitempty"`
 }
 
 // RunPage is one page of a list.
 type RunPage struct {
-	Runs []Run
-	Next ID // zero: no more
+	Runs []Run `json:"runs"`
+	Next ID    `json:"next,omitzero"` // zero: no more
 	// Strays is how many runs have left signed files beside a store that holds no run at
 	// all: its database was removed or replaced.
-	Strays int
+	Strays int `json:"strays,omitempty"`
 }
 
 // EventsRequest selects records of one run.
 type EventsRequest struct {
-	Run    ID
-	After  int64
-	Limit  int // 0: all
-	Follow bool
+	Run    ID    `json:"run_id"`
+	After  int64 `json:"after,omitempty"`
+	Limit  int   `json:"limit,omitempty"` // 0: all
+	Follow bool  `json:"follow,omitempty"`
 }
 
 // DecideRequest is one answer to one gate.
 type DecideRequest struct {
-	Run           ID
-	Gate          string // its id, or its key: the open gate of that key, else the one decided last
-	Action        string
-	Answer        json.RawMessage
-	Feedback      string
-	Note          string
-	DecidedBy     string // claimed; the principal is known from the Caller
-	SubjectDigest string
-	Via           string // "" is command
+	Run           ID              `json:"run_id"`
+	Gate          string          `json:"gate"` // its id, or its key: the open gate of that key, else the one decided last
+	Action        string          `json:"action"`
+	Answer        json.RawMessage `json:"answer,omitempty"`
+	Feedback      string          `json:"feedback,omitempty"`
+	Note          string          `json:"note,omitempty"`
+	DecidedBy     string          `json:"decided_by,omitempty"` // claimed; the principal is known from the Caller
+	SubjectDigest string          `json:"subject_digest,omitempty"`
+	Via           string          `json:"via,omitempty"` // "" is command
 }
 
 // Decided is a stored decision.
 type Decided struct {
-	Decision Decision
-	Raw      json.RawMessage // canonical: equal for equal decisions
-	Replayed bool
-	Run      Run
+	Decision Decision        `json:"decision"`
+	Raw      json.RawMessage `json:"raw"` // canonical: equal for equal decisions
+	Replayed bool            `json:"replayed,omitempty"`
+	Run      Run             `json:"run"`
 }
 
 // ResumeRequest drives a run on.
 type ResumeRequest struct {
-	Run        ID
-	Yes        bool
-	Ask        Ask
-	Correction *Correction // nil: the program stays as it is
+	Run ID `json:"run_id"`
+	Presence
+}
+
+// CorrectRequest hands a revised program to a run that is executing.
+type CorrectRequest struct {
+	Run     ID     `json:"run_id"`
+	Program []byte `json:"program"` // YAML or JSON
+	Name    string `json:"name"`    // of the file, for messages
+	Reason  string `json:"reason"`  // why, for the record; required
+}
+
+// Corrected is a correction that was handed in. One that is material takes effect
+// when somebody has accepted it, another at once.
+type Corrected struct {
+	Run      ID       `json:"run_id"`
+	Program  Program  `json:"program"`
+	Revision int      `json:"revision"`          // its number; the program that a run starts with is 1
+	Outline  *Outline `json:"outline,omitempty"` // of the revised program
+	Classification
 }
 
 // CancelRequest ends a run without settling what it decided.
 type CancelRequest struct {
-	Run    ID
-	Reason string
-	Wait   time.Duration // for a living owner to settle; 0 is 15 s
+	Run    ID            `json:"run_id"`
+	Reason string        `json:"reason,omitempty"`
+	Wait   time.Duration `json:"wait,omitempty"` // for a living owner to settle; 0 is 15 s
 }
 
 // ForkRequest names the source of a fork.
 type ForkRequest struct {
-	Run ID
-	At  int64 // 0: before the effect that made the source fail, else its head
+	Run ID `json:"run_id"`
+	Place
+	Thread string `json:"thread_id,omitempty"` // of a pipeline run that is forked; "": none
+	Changes
+}
 
+// RollbackRequest names the run that another takes the place of.
+type RollbackRequest struct {
+	Run ID `json:"run_id"`
+	Place
+	Changes
+}
+
+// LabelRequest names a checkpoint.
+type LabelRequest struct {
+	Run        ID     `json:"run_id"`
+	Checkpoint string `json:"checkpoint,omitempty"` // "": the newest boundary
+	Label      string `json:"label"`
+}
+
+// Place is where a run is forked: at one of these or, where none is given, before the
+// effect that made it fail, else at its head.
+type Place struct {
+	At int64 `json:"at,omitempty"` // a record; of a pipeline, the last boundary before it
 	// Of pipelines:
+	Checkpoint string `json:"checkpoint,omitempty"`
+	Stage      string `json:"stage,omitempty"` // the newest boundary that was made at this stage
+}
 
-	Checkpoint string // at this one, or
-	Stage      string // at the newest that was made at this stage
-	// Rollback lets the new run take the place of this one: it keeps the identity of
-	// the Envelope and the thread, and this one ends. Else it is another line of work.
-	Rollback bool
-	Thread   string // of a fork; "": none
-	Outputs  map[string]json.RawMessage
-	Metadata map[string]json.RawMessage
+// Changes are what a new run of a pipeline has instead.
+type Changes struct {
+	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"`
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Raise sets bounds anew, by the names that documents give them
 	// (max_iterations …), within the manifest's or else the document's own. Counters stay.
-	Raise map[string]int64
-	// Label names the newest boundary, or Checkpoint; then nothing is forked.
-	Label string
+	Raise map[string]int64 `json:"raise,omitempty"`
 }
 
 // VerifyRequest names what is verified, and by which keys.
 type VerifyRequest struct {
-	Run  ID     // of this store, or
-	Dir  string // an exported folder
-	Open bool   // a run without a terminal record is no fault
-	Keys []string
+	Run  ID       `json:"run_id,omitzero"` // of this store, or
+	Dir  string   `json:"dir,omitempty"`   // an exported folder
+	Open bool     `json:"open,omitempty"`  // a run without a terminal record is no fault
+	Keys []string `json:"keys,omitempty"`
 	// Admins are the users whose tokens could act in the runs of others, which the
 	// journal does not say. nil: those of this workspace.
-	Admins []string
+	Admins []string `json:"admins,omitempty"`
 	// Anchor is a file of anchors that the journal must agree with; "": none.
-	Anchor string
-	// Each is called, in journal order, with every record that the replayed
-	// program asked for. nil: nobody looks.
-	Each func(Event)
+	Anchor string `json:"anchor,omitempty"`
+	Replay bool   `json:"replay,omitempty"` // also report the records that the replayed program asked for
 }
 
 // Report is what a verification found.
@@ -286,6 +401,9 @@ type Report struct {
 	Integrity   Finding `json:"integrity"`
 	Conformance Finding `json:"conformance"`
 	Outcome     string  `json:"outcome"` // of the replayed program
+	// Replayed are, in journal order, the records that it asked for; nil: nobody wanted
+	// to know.
+	Replayed []Event `json:"replayed,omitempty"`
 }
 
 // Finding is one side of a report.

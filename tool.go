@@ -28,9 +28,12 @@ type Tools interface {
 	// Verify checks manifest, environment, packages and lock and, unless offline,
 	// the servers themselves.
 	Verify(ctx context.Context, offline bool) (ToolReport, error)
-	// Pin compares what servers list now with the lock, and writes the lock if
-	// Accept says so.
-	Pin(context.Context, PinRequest) (PinReport, error)
+	// Compare asks servers, all if none is named, what they list now, and says how that
+	// differs from the lock.
+	Compare(ctx context.Context, servers []string) (PinReport, error)
+	// Pin writes the lock that a report proposes. It is refused if the lock has changed
+	// since.
+	Pin(context.Context, PinReport) error
 }
 
 // How a tool stands to the lock.
@@ -98,19 +101,14 @@ type ToolServer struct {
 	Usable  int    `json:"usable"`            // that could be called
 }
 
-// PinRequest asks for a new lock.
-type PinRequest struct {
-	Servers []string // empty: all
-	// Accept is shown what would be written, and says whether it is. nil: nothing is
-	// written. It is not called when nothing differs.
-	Accept func(PinReport) bool
-}
-
 // PinReport is how the servers differ from the lock.
 type PinReport struct {
 	Changes  []PinChange   `json:"changes"`
 	Findings []ToolFinding `json:"findings"`
 	Written  bool          `json:"written"`
+
+	Lock []byte `json:"-"` // that is proposed
+	Was  string `json:"-"` // digest of the lock that it was compared with; "": there is none
 }
 
 // Failed reports whether something cannot be pinned.

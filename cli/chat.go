@@ -151,7 +151,7 @@ func (c *conversation) turn(message string) tipstaff.StartRequest {
 	if c.maxSteps > 0 {
 		doc["max_steps"] = c.maxSteps
 	}
-	return tipstaff.StartRequest{Program: jsonOf(doc), Name: "the message", Title: titleOf(message), Ask: c.ask}
+	return tipstaff.StartRequest{Program: jsonOf(doc), Name: "the message", Title: titleOf(message), Presence: tipstaff.Presence{Attended: c.ask != nil}}
 }
 
 // maxTitle is how many cells of what somebody says a run is called by.

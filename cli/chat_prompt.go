@@ -110,8 +110,9 @@ func (l *chatLoop) run(ctx context.Context) error {
 // finishes the one that the session still has under way.
 func (l *chatLoop) settle(ctx context.Context) error {
 	probe := l.turn("?")
-	probe.DryRun, probe.Ask = true, nil
-	_, err := l.startOrPin(ctx, l.svc, probe, l.prompts)
+	_, err := startOrPin(ctx, l.app, l.prompts, func() (tipstaff.Validated, error) {
+		return l.svc.Validate(ctx, tipstaff.ValidateRequest{Start: &probe})
+	})
 	busy := busyWith(err)
 	if busy == nil {
 		return err

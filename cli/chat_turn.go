@@ -148,7 +148,8 @@ func busyWith(err error) *tipstaff.Error {
 func (c *conversation) say(ctx context.Context, message string) (tipstaff.Driven, error) {
 	wanted, over := c.begin(ctx)
 	defer over()
-	started, err := c.startOrPin(ctx, c.svc, c.turn(message), c.prompts)
+	start := func() (tipstaff.Started, error) { return c.svc.Start(ctx, c.turn(message)) }
+	started, err := startOrPin(ctx, c.app, c.prompts, start)
 	if busy := busyWith(err); busy != nil {
 		d, err := c.goOn(ctx, wanted, busy)
 		switch {
@@ -160,8 +161,7 @@ func (c *conversation) say(ctx context.Context, message string) (tipstaff.Driven
 		case wanted.Err() != nil:
 			return d, nil
 		}
-		started, err = c.svc.Start(ctx, c.turn(message))
-		if err != nil {
+		if started, err = start(); err != nil {
 			return d, err
 		}
 	} else if err != nil {
@@ -180,7 +180,7 @@ func (c *conversation) goOn(ctx, wanted context.Context, busy *tipstaff.Error) (
 		return tipstaff.Driven{}, busy
 	}
 	c.tells("the last turn of this session has not ended; it goes on: " + run.ID.String())
-	started, err := c.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID, Ask: c.ask})
+	started, err := c.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID, Presence: tipstaff.Presence{Attended: c.ask != nil}})
 	if err != nil {
 		return tipstaff.Driven{}, err
 	}
@@ -201,15 +201,23 @@ func (c *conversation) follow(ctx, wanted context.Context, s *tipstaff.Started, 
 	}
 	c.prompts.beside(f)
 	stop := context.AfterFunc(wanted, func() { c.cancelRun(ctx, f, s.Run) })
-	d := f.drive(ctx)
+	leave := attend(ctx, c.svc, s.Run, c.ask)
+	d, err := f.drive(ctx)
+	leave()
 	stop()
 	c.prompts.beside(nil)
+	if err != nil {
+		return d, c.left(s.Run, err)
+	}
 	run, err := c.svc.Get(context.WithoutCancel(ctx), s.Run)
 	if err != nil {
 		run = tipstaff.Run{ID: s.Run, State: d.State, HeadSeq: f.last}
 	}
 	c.concludeTurn(ctx, run, d, f.speech, known)
-	return d, errors.Join(d.Err, err)
+	if d.Err != nil {
+		return d, errors.Join(d.Err, err)
+	}
+	return d, err
 }
 
 // cancelRun has the turn cancelled by whoever drives it, which is this process.

@@ -79,18 +79,17 @@ func (o *doOptions) run(ctx context.Context) error {
 		return o.check(ctx, svc, req)
 	}
 	p := o.newPrompter(ctx, o.unattended || o.readsStdin())
-	var out *draftFile
-	if o.planOut != "" {
-		out = &draftFile{name: o.planOut, svc: svc, begun: make(chan struct{})}
-	}
-	req.Ask = out.before(p.asker(), o.report)
-	started, err := o.startOrPin(ctx, svc, req, p)
+	req.Attended = p != nil
+	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Draft(ctx, req) })
 	if err != nil {
 		return err
 	}
-	out.begin(started.Run)
+	var out *draftFile
+	if o.planOut != "" {
+		out = &draftFile{name: o.planOut, svc: svc, run: started.Run}
+	}
 	started.Outline = nil // nothing is in it before there is a plan
-	err = o.drive(ctx, svc, &started, p, 0)
+	err = o.drive(ctx, svc, &started, p, o.asker(p, out), 0)
 	if lost := out.keep(context.WithoutCancel(ctx)); lost != nil {
 		o.report(lost)
 		if err == nil {
@@ -100,8 +99,28 @@ func (o *doOptions) run(ctx context.Context) error {
 	return err
 }
 
-func (o *doOptions) request() (tipstaff.StartRequest, error) {
-	req := tipstaff.StartRequest{Yes: o.yes, DryRun: o.dryRun, AllowSubDispatch: o.allowSubDispatch}
+// asker puts gates to the person, except the acceptance of what is only to be drafted.
+// The plan is written to its file before anybody is asked to accept it.
+func (o *doOptions) asker(p *prompter, out *draftFile) tipstaff.Ask {
+	if p == nil {
+		return nil
+	}
+	return func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
+		if s := tipstaff.DraftOf(g); s != nil && out != nil {
+			if err := out.write(ctx, s.ProgramDigest); err != nil {
+				o.report(err)
+			}
+		}
+		if o.draftOnly && g.Kind == tipstaff.Confirmation {
+			return tipstaff.Choice{}, false
+		}
+		return p.ask(ctx, g)
+	}
+}
+
+func (o *doOptions) request() (tipstaff.DraftRequest, error) {
+	req := tipstaff.DraftRequest{Skill: o.skill, Agent: o.agent, Only: o.draftOnly, AllowSubDispatch: o.allowSubDispatch}
+	req.Yes = o.yes
 	if o.draftOnly && o.yes {
 		return req, &usageError{message: "--yes accepts the plan and --draft-only does not: only one of them can be"}
 	}
@@ -118,19 +137,19 @@ func (o *doOptions) request() (tipstaff.StartRequest, error) {
 	if strings.TrimSpace(o.prose) == "" {
 		return req, &usageError{message: "nothing is said about what is to be done", hint: `say it: tipstaff do "Write release notes"`}
 	}
-	req.Name, req.Title = "the request", titleOf(o.prose)
-	req.Draft = &tipstaff.DraftRequest{Prose: strings.TrimSpace(strings.ToValidUTF8(o.prose, "\ufffd")), Skill: o.skill, Agent: o.agent, Only: o.draftOnly}
+	req.Prose, req.Title = strings.TrimSpace(strings.ToValidUTF8(o.prose, "\ufffd")), titleOf(o.prose)
 	var err error
 	req.Inputs, err = o.readInputs()
 	return req, err
 }
 
 // check says whether a plan could be drafted.
-func (o *doOptions) check(ctx context.Context, svc tipstaff.Service, req tipstaff.StartRequest) error {
+func (o *doOptions) check(ctx context.Context, svc tipstaff.Service, draft tipstaff.DraftRequest) error {
+	req := tipstaff.ValidateRequest{Draft: &draft}
 	if o.json {
 		return o.outline(ctx, svc, req)
 	}
-	if _, err := svc.Start(ctx, req); err != nil {
+	if _, err := svc.Validate(ctx, req); err != nil {
 		return err
 	}
 	fmt.Fprintln(o.out, "a plan could be drafted; no model was asked")
@@ -141,38 +160,9 @@ func (o *doOptions) check(ctx context.Context, svc tipstaff.Service, req tipstaf
 type draftFile struct {
 	name    string
 	svc     tipstaff.Service
-	begun   chan struct{} // closed when run is known: a gate may be there before
 	run     tipstaff.ID
 	mu      sync.Mutex
 	written string // the digest of the plan that the file holds
-}
-
-// before has the plan written before anybody is asked to accept it.
-func (f *draftFile) before(ask tipstaff.Ask, report func(error)) tipstaff.Ask {
-	if ask == nil || f == nil {
-		return ask
-	}
-	return func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
-		if s := tipstaff.DraftOf(g); s != nil {
-			select {
-			case <-f.begun:
-			case <-ctx.Done():
-				return tipstaff.Choice{}, false
-			}
-			if err := f.write(ctx, s.ProgramDigest); err != nil {
-				report(err)
-			}
-		}
-		return ask(ctx, g)
-	}
-}
-
-// begin names the run whose plan it is.
-func (f *draftFile) begin(run tipstaff.ID) {
-	if f != nil {
-		f.run = run
-		close(f.begun)
-	}
 }
 
 // keep sees to it that the file holds the plan that was drafted, also where nobody
@@ -186,11 +176,8 @@ func (f *draftFile) keep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var b struct {
-			Digest string `json:"program_digest"`
-		}
-		if ev.Kind == tipstaff.KindPlanDrafted && json.Unmarshal(ev.Body, &b) == nil {
-			digest = b.Digest
+		if ev.Kind == tipstaff.KindPlanDrafted {
+			digest = tipstaff.BodyOf[tipstaff.PlanDrafted](&ev).ProgramDigest
 		}
 	}
 	if digest == "" {

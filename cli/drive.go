@@ -7,16 +7,39 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// drive shows a run that this process drives until it rests, then says where it
-// stands. Records up to shown were there before.
-func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Started, p *prompter, shown int64) error {
+// attend has the gates of a run put to somebody, until it is stopped. A nil ask is
+// nobody.
+func attend(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, ask tipstaff.Ask) (stop func()) {
+	if ask == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = tipstaff.Attend(ctx, svc, run, ask) // whoever follows the run meets the error, too
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// drive shows a run that was started until it rests, then says where it stands. ask
+// answers its gates; nil: nobody does. Records up to shown were there before.
+func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Started, p *prompter, ask tipstaff.Ask, shown int64) error {
 	f := a.newFollower(svc, s, s.Program.Name, shown)
 	p.beside(f)
 	release := a.attach(s, f)
-	d := f.drive(ctx)
+	leave := attend(ctx, svc, s.Run, ask)
+	d, err := f.drive(ctx)
+	leave()
 	release()
 	p.close()
 	f.paint()
+	if err != nil {
+		return a.left(s.Run, err)
+	}
 	run, err := svc.Get(context.WithoutCancel(ctx), s.Run)
 	if err != nil {
 		run = tipstaff.Run{ID: s.Run, State: d.State, HeadSeq: f.last}
@@ -29,6 +52,12 @@ func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Start
 		return err
 	}
 	return status(exitOfDriven(ctx, d))
+}
+
+// left says how a run is followed that goes on elsewhere.
+func (a *app) left(run tipstaff.ID, err error) error {
+	fmt.Fprintf(a.err, "the run goes on at the server; to follow it:\n  %s\n", a.invocation("watch", run.String()))
+	return err
 }
 
 // conclude prints where the run stands on standard output, and on standard error

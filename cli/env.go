@@ -54,6 +54,8 @@ type Env struct {
 	Tools func(workspace string) (tipstaff.Tools, error)
 	// IsPipeline tells the source of a pipeline from that of a plan. nil: nothing is one.
 	IsPipeline func(program []byte) bool
+	// PipelineSchema is the JSON Schema of pipelines.
+	PipelineSchema []byte
 	// Serve serves a workspace to other programs until ctx ends. announce is told where
 	// it listens, once it does.
 	Serve func(ctx context.Context, o ServeOptions, announce func(Listening) error) error

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -25,7 +26,6 @@ type follower struct {
 	lines  bool    // plain lines on standard output
 	shown  int64   // records up to here are folded, not printed: others saw them
 	last   int64   // the last record taken in
-	rested <-chan tipstaff.Driven
 	notes  chan string        // that others have to tell while the run is driven
 	frames chan chan struct{} // whoever wants to write below the view: closed when it stands there
 
@@ -37,7 +37,7 @@ type follower struct {
 // newFollower follows what s started; of a run that others drive, only s.Run
 // and s.Program are set. Records up to shown are history.
 func (a *app) newFollower(svc tipstaff.Service, s *tipstaff.Started, name string, shown int64) *follower {
-	f := &follower{a: a, svc: svc, run: s.Run, rested: s.Done, shown: shown, view: newView(s.Run, name, s.Outline), notes: make(chan string, 4), frames: make(chan chan struct{})}
+	f := &follower{a: a, svc: svc, run: s.Run, shown: shown, view: newView(s.Run, name, s.Outline), notes: make(chan string, 4), frames: make(chan chan struct{})}
 	f.screen = a.newScreen()
 	f.lines = !a.json && (!a.env.StdoutTTY || f.screen == nil)
 	if f.screen == nil { // nothing shows the history
@@ -61,9 +61,10 @@ func (a *app) newScreen() *screen {
 	return nil
 }
 
-// drive shows the run until its drive in this process has come to rest. A
-// signal in ctx does not end it: the drive is stopped by others, and then rests.
-func (f *follower) drive(ctx context.Context) tipstaff.Driven {
+// drive shows the run until its drive has come to rest. Where that is one of this
+// process a signal in ctx does not end it: the drive is stopped by others, and then
+// rests. One at a server goes on, and the cause of the signal is returned.
+func (f *follower) drive(ctx context.Context) (tipstaff.Driven, error) {
 	f.hush()
 	defer f.finish()
 	// Observing must not be cut short by what stops the run: the last records are
@@ -71,6 +72,8 @@ func (f *follower) drive(ctx context.Context) tipstaff.Driven {
 	calm, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	events := f.stream(calm)
+	rested := make(chan tipstaff.Driven, 1)
+	go func() { rested <- f.rest(calm) }()
 	tick := time.NewTicker(frameTime)
 	defer tick.Stop()
 	asked := ctx.Done()
@@ -91,9 +94,12 @@ func (f *follower) drive(ctx context.Context) tipstaff.Driven {
 			f.paint()
 			close(stands)
 		case <-asked:
+			if f.a.server != "" {
+				return tipstaff.Driven{}, context.Cause(ctx)
+			}
 			asked = nil
 			f.tell("stopping; calls that cannot be repeated are given time to end")
-		case d := <-f.rested:
+		case d := <-rested:
 			cancel()
 			for len(f.notes) > 0 {
 				f.tell(<-f.notes)
@@ -102,9 +108,21 @@ func (f *follower) drive(ctx context.Context) tipstaff.Driven {
 			if err := f.catchUp(context.WithoutCancel(ctx)); err != nil {
 				f.tell("not every record could be shown: " + clean(err.Error()))
 			}
-			return d
+			return d, nil
 		}
 	}
+}
+
+// rest waits until the run rests. That nobody can tell is how it ended, then.
+func (f *follower) rest(ctx context.Context) tipstaff.Driven {
+	d, err := f.svc.Wait(ctx, f.run)
+	if err != nil {
+		d = tipstaff.Driven{Outcome: "interrupted", Reason: string(tipstaff.CodeOf(err)), Message: err.Error()}
+		if !errors.As(err, &d.Err) {
+			d.Err = &tipstaff.Error{Code: tipstaff.Internal, Message: "the run cannot be followed: " + err.Error(), Err: err}
+		}
+	}
+	return d
 }
 
 // watch shows the run until it has ended or nobody drives it, or ctx ends.

@@ -81,7 +81,10 @@ func (o *forkOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	run, err := svc.Fork(ctx, req)
+	if o.label != "" {
+		return o.giveLabel(ctx, svc, req)
+	}
+	run, err := o.fork(ctx, svc, req)
 	if err != nil {
 		return err
 	}
@@ -89,8 +92,6 @@ func (o *forkOptions) run(ctx context.Context) error {
 	case o.resume:
 		fmt.Fprintf(o.err, "run %s, %s\n", run.ID, clean(lineageText(run.Lineage)))
 		return o.driveOn(ctx, svc, run)
-	case o.label != "":
-		return o.printLabelled(ctx, svc, id)
 	case o.json:
 		return o.writeJSON(filled(run))
 	}
@@ -99,33 +100,32 @@ func (o *forkOptions) run(ctx context.Context) error {
 	return nil
 }
 
+func (o *forkOptions) fork(ctx context.Context, svc tipstaff.Service, req tipstaff.ForkRequest) (tipstaff.Run, error) {
+	if o.rollback {
+		return svc.Rollback(ctx, tipstaff.RollbackRequest{Run: req.Run, Place: req.Place, Changes: req.Changes})
+	}
+	return svc.Fork(ctx, req)
+}
+
 // driveOn drives the new run.
 func (o *forkOptions) driveOn(ctx context.Context, svc tipstaff.Service, run tipstaff.Run) error {
 	p := o.newPrompter(ctx, o.unattended)
-	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID, Ask: p.asker()})
+	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID, Presence: tipstaff.Presence{Attended: p != nil}})
 	if err != nil {
 		return err
 	}
-	return o.drive(ctx, svc, &started, p, run.HeadSeq)
+	return o.drive(ctx, svc, &started, p, p.asker(), run.HeadSeq)
 }
 
-// printLabelled shows the checkpoint that has got the name.
-func (o *forkOptions) printLabelled(ctx context.Context, svc tipstaff.Service, run tipstaff.ID) error {
-	list, err := tipstaff.Checkpoints(ctx, svc, run)
+// giveLabel gives a checkpoint a name, and shows it.
+func (o *forkOptions) giveLabel(ctx context.Context, svc tipstaff.Service, req tipstaff.ForkRequest) error {
+	c, err := svc.Label(ctx, tipstaff.LabelRequest{Run: req.Run, Checkpoint: req.Checkpoint, Label: o.label})
 	if err != nil {
 		return err
 	}
-	for i := len(list) - 1; i >= 0; i-- {
-		for _, name := range list[i].Labels {
-			if name != o.label {
-				continue
-			}
-			if o.json {
-				return o.writeJSON(list[i])
-			}
-			o.printFields([]field{{"checkpoint", list[i].ID}, {"stage", list[i].Stage}, {"label", name}})
-			return nil
-		}
+	if o.json {
+		return o.writeJSON(c)
 	}
+	o.printFields([]field{{"checkpoint", c.ID}, {"stage", c.Stage}, {"label", o.label}})
 	return nil
 }

@@ -11,11 +11,15 @@ import (
 
 // request is what the command line asks for.
 func (o *forkOptions) request(run tipstaff.ID) (req tipstaff.ForkRequest, err error) {
-	req = tipstaff.ForkRequest{Run: run, Rollback: o.rollback, Thread: o.thread, Label: o.label}
+	req = tipstaff.ForkRequest{Run: run, Thread: o.thread}
+	if o.rollback && o.thread != "" {
+		return req, &usageError{message: "a rollback keeps its thread: only a fork has another"}
+	}
 	if err := o.place(&req); err != nil {
 		return req, err
 	}
-	if o.label != "" && (o.resume || req.At != 0 || req.Stage != "") {
+	changes := o.rollback || o.thread != "" || len(o.outputs)+len(o.metadata)+len(o.raise) > 0
+	if o.label != "" && (o.resume || req.At != 0 || req.Stage != "" || changes) {
 		return req, &usageError{message: "--label names a checkpoint, and makes no run", hint: "tipstaff fork RUN --label NAME [--at CHECKPOINT]"}
 	}
 	if req.Outputs, err = assignments("set-output", o.outputs); err != nil {

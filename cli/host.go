@@ -42,8 +42,7 @@ func (a *app) checkHosts(ctx context.Context, svc tipstaff.Service, req tipstaff
 	if len(a.hosts) == 0 {
 		return nil
 	}
-	req.DryRun, req.Ask = true, nil
-	checked, err := svc.Start(ctx, req)
+	checked, err := svc.Validate(ctx, tipstaff.ValidateRequest{Start: &req})
 	if err != nil {
 		return nil // starting it says so, too, and what can be done about it
 	}

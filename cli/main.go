@@ -44,6 +44,7 @@ type app struct {
 	// Flags of every command.
 	json      bool
 	workspace string
+	server    string   // address of a daemon whose runs are meant; "": those of the workspace
 	skills    string   // of those that have to do with skills
 	hosts     []string // of those that drive pipelines: commands that serve remote stages
 }

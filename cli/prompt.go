@@ -53,7 +53,7 @@ func (p *prompter) close() {
 	defer p.turn.Unlock()
 }
 
-// asker is p as a Service wants it.
+// asker is p as somebody who attends a run.
 func (p *prompter) asker() tipstaff.Ask {
 	if p == nil {
 		return nil

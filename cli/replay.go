@@ -34,8 +34,7 @@ plan asks for something else than what is recorded.`,
 
 func (o *replayOptions) run(ctx context.Context) error {
 	// A run that has not ended replays too, as far as it got.
-	req := tipstaff.VerifyRequest{Open: true, Each: func(ev tipstaff.Event) { _ = o.writeEvent(ev) }} // o.out keeps the error
-	return o.verify(ctx, o.ref, req, o.print)
+	return o.verify(ctx, o.ref, tipstaff.VerifyRequest{Open: true, Replay: true}, o.print)
 }
 
 func (o *replayOptions) print(r tipstaff.Report) {

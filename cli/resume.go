@@ -70,19 +70,29 @@ func (o *resumeOptions) run(ctx context.Context) error {
 		return err
 	}
 	p := o.newPrompter(ctx, o.unattended || o.with == "-")
-	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: id, Yes: o.yes, Ask: p.asker(), Correction: correction})
+	var corrected tipstaff.Corrected
+	if correction != nil {
+		correction.Run = id
+		if corrected, err = svc.Correct(ctx, *correction); err != nil {
+			return err
+		}
+	}
+	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: id, Presence: tipstaff.Presence{Yes: o.yes, Attended: p != nil}})
+	if correction != nil && tipstaff.CodeOf(err) == tipstaff.Busy {
+		p.close()
+		return o.handedIn(corrected)
+	}
 	if err != nil {
 		return err
 	}
-	if started.Corrected != nil && started.Done == nil {
-		p.close()
-		return o.handedIn(&started)
+	if correction != nil {
+		started.Program, started.Outline = corrected.Program, corrected.Outline
 	}
-	return o.drive(ctx, svc, &started, p, before.HeadSeq)
+	return o.drive(ctx, svc, &started, p, p.asker(), before.HeadSeq)
 }
 
 // correction is the revised plan that the command line names; nil: none.
-func (o *resumeOptions) correction() (*tipstaff.Correction, error) {
+func (o *resumeOptions) correction() (*tipstaff.CorrectRequest, error) {
 	switch {
 	case o.with == "" && o.reason != "":
 		return nil, &usageError{message: "--reason says why a plan is revised, but --with names none"}
@@ -91,7 +101,7 @@ func (o *resumeOptions) correction() (*tipstaff.Correction, error) {
 	case strings.TrimSpace(o.reason) == "":
 		return nil, &usageError{message: "--with needs a --reason", hint: "it is signed with the correction: --reason 'the path was wrong'"}
 	}
-	c := &tipstaff.Correction{Name: o.with, Reason: o.reason}
+	c := &tipstaff.CorrectRequest{Name: o.with, Reason: o.reason}
 	if o.with == "-" {
 		c.Name = "stdin"
 	}
@@ -101,17 +111,14 @@ func (o *resumeOptions) correction() (*tipstaff.Correction, error) {
 }
 
 // handedIn tells of a correction that the process which drives the run takes up.
-func (o *resumeOptions) handedIn(s *tipstaff.Started) error {
+func (o *resumeOptions) handedIn(c tipstaff.Corrected) error {
 	if o.json {
-		return o.writeJSON(struct {
-			Run     tipstaff.ID      `json:"run_id"`
-			Program tipstaff.Program `json:"program"`
-			tipstaff.Corrected
-		}{s.Run, s.Program, *s.Corrected})
+		c.Outline = nil
+		return o.writeJSON(c)
 	}
-	o.printFields([]field{{"run", s.Run.String()}, {"program", programText(s.Program)},
-		{"correction", correctionText(s.Corrected.Revision, s.Corrected.Material, s.Corrected.Reasons)}})
-	fmt.Fprintf(o.err, "the process that drives the run takes it up; to follow it:\n  %s\n", o.invocation("watch", s.Run.String()))
+	o.printFields([]field{{"run", c.Run.String()}, {"program", programText(c.Program)},
+		{"correction", correctionText(c.Revision, c.Material, c.Reasons)}})
+	fmt.Fprintf(o.err, "the process that drives the run takes it up; to follow it:\n  %s\n", o.invocation("watch", c.Run.String()))
 	return nil
 }
 

@@ -87,7 +87,7 @@ func (o *runOptions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return o.outline(ctx, svc, req)
+		return o.outline(ctx, svc, tipstaff.ValidateRequest{Start: &req, Graph: o.graph})
 	}
 	svc, err := o.openToStart(ctx)
 	if err != nil {
@@ -97,13 +97,13 @@ func (o *runOptions) run(ctx context.Context) error {
 		return err
 	}
 	p := o.newPrompter(ctx, o.unattended || o.readsStdin())
-	req.Ask = p.asker()
-	started, err := o.startOrPin(ctx, svc, req, p)
+	req.Attended = p != nil
+	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Start(ctx, req) })
 	if err != nil {
 		return err
 	}
 	o.warn(started.Warnings)
-	return o.drive(ctx, svc, &started, p, 0)
+	return o.drive(ctx, svc, &started, p, p.asker(), 0)
 }
 
 // warn tells what is odd about a program that can be run all the same.
@@ -117,17 +117,15 @@ func (o *runOptions) readsStdin() bool { return o.file == "-" || o.inputsFile ==
 
 // request reads what the command line names.
 func (o *runOptions) request() (tipstaff.StartRequest, error) {
-	req := tipstaff.StartRequest{Name: o.file, Yes: o.yes, DryRun: o.dryRun, AllowSubDispatch: o.allowSubDispatch, Show: o.graph}
+	req := tipstaff.StartRequest{Name: o.file, AllowSubDispatch: o.allowSubDispatch}
+	req.Yes = o.yes
 	if o.fromStdin() > 1 {
 		return req, &usageError{message: "only one of the program, --inputs and --text can come from standard input"}
 	}
 	if o.file == "-" {
 		req.Name = "stdin"
 	}
-	if o.schema {
-		req.Show = "schema"
-	}
-	if req.Show != "" && !o.dryRun {
+	if (o.graph != "" || o.schema) && !o.dryRun {
 		return req, &usageError{message: "--graph and --schema draw what is not run", hint: "add --dry-run; tipstaff show RUN --graph draws a run"}
 	}
 	var err error
@@ -224,8 +222,8 @@ func quoted(text string) json.RawMessage {
 	return b
 }
 
-func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tipstaff.StartRequest) error {
-	s, err := svc.Start(ctx, req)
+func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tipstaff.ValidateRequest) error {
+	s, err := svc.Validate(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -233,16 +231,15 @@ func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tips
 	if err := o.mayHost(s.Outline); err != nil {
 		return err
 	}
-	if s.Shown != nil {
-		_, err := o.out.Write(s.Shown)
+	if o.schema {
+		s.Graph = o.env.PipelineSchema
+	}
+	if s.Graph != nil {
+		_, err := o.out.Write(s.Graph)
 		return err
 	}
 	if o.json {
-		return o.writeJSON(struct {
-			Program  tipstaff.Program   `json:"program"`
-			Outline  *tipstaff.Outline  `json:"outline"`
-			Warnings []tipstaff.Problem `json:"warnings,omitempty"`
-		}{s.Program, s.Outline, s.Warnings})
+		return o.writeJSON(s)
 	}
 	fmt.Fprintf(o.out, "%s  %s\n", clean(tipstaff.Joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
 	if s.Outline != nil {

@@ -15,7 +15,7 @@ var graphFormats = []string{"mermaid", "dot"}
 
 // showGraph prints the run's pipeline with how often each edge was taken.
 func (o *showOptions) showGraph(ctx context.Context, svc tipstaff.Service, run tipstaff.ID) error {
-	drawn, err := svc.Artifact(ctx, run, tipstaff.GraphArtifact(o.graph))
+	drawn, err := svc.Graph(ctx, run, o.graph)
 	if err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (o *showOptions) showGraph(ctx context.Context, svc tipstaff.Service, run t
 }
 
 func (o *showOptions) showCheckpoints(ctx context.Context, svc tipstaff.Service, run tipstaff.ID) error {
-	list, err := tipstaff.Checkpoints(ctx, svc, run)
+	list, err := svc.Checkpoints(ctx, run)
 	if err != nil {
 		return err
 	}

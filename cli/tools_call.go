@@ -59,12 +59,17 @@ func (o *toolsCallOptions) run(ctx context.Context) error {
 	}
 	p := o.newPrompter(ctx, o.unattended || o.args == "-")
 	defer p.close()
-	req.Ask = p.asker()
-	started, err := o.startOrPin(ctx, svc, req, p)
+	req.Attended = p != nil
+	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Start(ctx, req) })
 	if err != nil {
 		return unplaced(err)
 	}
-	driven := <-started.Done
+	leave := attend(ctx, svc, started.Run, p.asker())
+	driven, err := svc.Wait(context.WithoutCancel(ctx), started.Run)
+	leave()
+	if err != nil {
+		return err
+	}
 	return o.conclude(ctx, svc, started.Run, driven)
 }
 

@@ -51,38 +51,28 @@ func (o *toolsPinOptions) run(ctx context.Context) error {
 	}
 	p := o.newPrompter(ctx, o.check || o.yes || o.json)
 	defer p.close()
-	shown := false
-	req := tipstaff.PinRequest{Servers: o.servers, Accept: func(r tipstaff.PinReport) bool {
-		o.show(r)
-		shown = true
-		return o.yes || p != nil && p.allows(ctx)
-	}}
-	if o.check {
-		req.Accept = nil
-	}
-	report, err := tools.Pin(ctx, req)
-	if err == nil {
-		err = ctx.Err()
-	}
+	report, err := tools.Compare(ctx, o.servers)
 	if err != nil {
+		return err
+	}
+	if !o.json {
+		printPins(o.out, report, o.env.colored(o.env.StdoutTTY))
+	}
+	if len(report.Changes) > 0 && (o.yes || p != nil && p.allows(ctx)) {
+		if err := tools.Pin(ctx, report); err != nil {
+			return err
+		}
+		report.Written = true
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if o.json {
-		err = o.writeJSON(report)
-	} else if !shown {
-		o.show(report)
-	}
-	if err != nil {
-		return err
+		if err := o.writeJSON(report); err != nil {
+			return err
+		}
 	}
 	return o.end(report, p != nil)
-}
-
-func (o *toolsPinOptions) show(r tipstaff.PinReport) {
-	if o.json {
-		return
-	}
-	printPins(o.out, r, o.env.colored(o.env.StdoutTTY))
 }
 
 // end says what became of it.
@@ -192,11 +182,12 @@ func (p *prompter) allows(ctx context.Context) bool {
 
 // startOrPin starts a run. If it is refused for want of locked tools and somebody
 // attends, they are shown what the servers list and asked: if they allow it, it is
-// locked and the run starts. Unattended runs never lock anything.
-func (a *app) startOrPin(ctx context.Context, svc tipstaff.Service, req tipstaff.StartRequest, p *prompter) (tipstaff.Started, error) {
-	started, err := svc.Start(ctx, req)
+// locked and the run starts. Unattended runs never lock anything, and those at a server
+// have the lock that lies there.
+func startOrPin[T any](ctx context.Context, a *app, p *prompter, start func() (T, error)) (T, error) {
+	started, err := start()
 	servers := tipstaff.Pinnable(err)
-	if p == nil || len(servers) == 0 {
+	if p == nil || len(servers) == 0 || a.server != "" {
 		return started, err
 	}
 	tools, terr := a.tools()
@@ -204,26 +195,29 @@ func (a *app) startOrPin(ctx context.Context, svc tipstaff.Service, req tipstaff
 		return started, err
 	}
 	colored := a.env.colored(a.env.StderrTTY)
-	told := false
-	report, terr := tools.Pin(ctx, tipstaff.PinRequest{Servers: servers, Accept: func(r tipstaff.PinReport) bool {
-		a.report(err)
-		told = true
-		printPins(a.err, r, colored)
-		return p.allows(ctx)
-	}})
+	report, terr := tools.Compare(ctx, servers)
 	switch {
 	case ctx.Err() != nil:
 		return started, ctx.Err()
 	case terr != nil:
 		return started, terr
-	case report.Written:
-		return svc.Start(ctx, req)
-	case told:
+	case len(report.Changes) == 0:
+		printFindings(a.err, report.Findings, colored)
+		return started, err
+	}
+	a.report(err)
+	printPins(a.err, report, colored)
+	if !p.allows(ctx) {
+		if ctx.Err() != nil {
+			return started, ctx.Err()
+		}
 		fmt.Fprintln(a.err, "nothing is written, and nothing was started")
 		return started, status(exitCode(err))
 	}
-	printFindings(a.err, report.Findings, colored)
-	return started, err
+	if err := tools.Pin(ctx, report); err != nil {
+		return started, err
+	}
+	return start()
 }
 
 // completeServers offers the declared servers that are not named yet.

@@ -112,10 +112,17 @@ func (a *app) verify(ctx context.Context, ref string, req tipstaff.VerifyRequest
 	if req.Run, req.Dir, err = resolveOrDir(ctx, svc, ref); err != nil {
 		return err
 	}
+	if a.server != "" && (req.Dir != "" || req.Anchor != "" || len(req.Keys) > 0) {
+		return &usageError{message: "folders, keys and anchors lie on this machine, and the run at the server", hint: "tipstaff export and then verify without --server, or name the run alone"}
+	}
 	report, err := svc.Verify(ctx, req)
 	if err != nil {
 		return err
 	}
+	for _, ev := range report.Replayed {
+		_ = a.writeEvent(ev) // a.out keeps the error
+	}
+	report.Replayed = nil
 	if a.json {
 		err = a.writeJSON(report)
 	} else {

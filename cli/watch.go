@@ -44,7 +44,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f := o.newFollower(svc, &tipstaff.Started{Run: id, Outline: unseen(before)}, nameOf(before), 0)
+	f := o.newFollower(svc, &tipstaff.Started{Run: id, Validated: tipstaff.Validated{Outline: unseen(before)}}, nameOf(before), 0)
 	if err := f.watch(ctx); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.conclude(run, openBelow(ctx, svc, run), drivenOf(run))
+	o.conclude(run, openBelow(ctx, svc, run), run.Rest())
 	return status(exitOfRun(run))
 }
 
@@ -63,23 +63,4 @@ func unseen(r tipstaff.Run) *tipstaff.Outline {
 		return nil
 	}
 	return &tipstaff.Outline{Kind: tipstaff.ProgramPipeline, ID: r.Program.Name}
-}
-
-// drivenOf is how the drive of a run that rests must have ended.
-func drivenOf(r tipstaff.Run) tipstaff.Driven {
-	d := tipstaff.Driven{State: r.State, Outcome: r.Outcome}
-	if r.Error != nil {
-		d.Reason, d.Code, d.Bound, d.Message = r.Error.Reason, r.Error.Code, r.Error.Bound, r.Error.Message
-	}
-	switch {
-	case r.State == tipstaff.Completed, r.State == tipstaff.Failed, r.State == tipstaff.Cancelled:
-		if d.Outcome == "" {
-			d.Outcome = string(r.State)
-		}
-	case r.Condition == tipstaff.Interrupted:
-		d.Outcome = "interrupted"
-	default:
-		d.Outcome = "parked"
-	}
-	return d
 }

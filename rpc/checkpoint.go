@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -21,19 +20,11 @@ func (s *Server) CreateCheckpoint(ctx context.Context, req *pb.CheckpointRequest
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.svc.Fork(ctx, tipstaff.ForkRequest{Run: run.ID, Label: req.Label}); err != nil {
-		return nil, err
-	}
-	all, err := tipstaff.Checkpoints(ctx, s.svc, run.ID)
+	c, err := s.svc.Label(ctx, tipstaff.LabelRequest{Run: run.ID, Label: req.Label})
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range slices.Backward(all) {
-		if slices.Contains(c.Labels, req.Label) {
-			return checkpointOf(c, run), nil
-		}
-	}
-	return nil, tipstaff.Errorf(tipstaff.CheckpointNotFound, "run %s has no checkpoint %q", run.ID, req.Label)
+	return checkpointOf(c, run), nil
 }
 
 // RollbackToCheckpoint makes a new run from a checkpoint, in the place of the old one
@@ -49,19 +40,24 @@ func (s *Server) RollbackToCheckpoint(ctx context.Context, req *pb.RollbackReque
 	if err != nil {
 		return nil, err
 	}
-	fork := tipstaff.ForkRequest{Run: run.ID, Checkpoint: req.GetCheckpointId(), Stage: req.GetStage(), Rollback: !req.Fork,
-		Thread: req.GetNewThreadId(), Outputs: rawMap(req.Outputs), Raise: map[string]int64{}}
-	if fork.Metadata, err = members("metadata_json", req.MetadataJson); err != nil {
+	at := tipstaff.Place{Checkpoint: req.GetCheckpointId(), Stage: req.GetStage()}
+	changes := tipstaff.Changes{Outputs: rawMap(req.Outputs), Raise: map[string]int64{}}
+	if changes.Metadata, err = members("metadata_json", req.MetadataJson); err != nil {
 		return nil, err
 	}
 	if req.Bounds != nil {
 		for _, m := range maxima(req.Bounds, nil) {
 			if m.given != nil {
-				fork.Raise[m.field] = *m.given
+				changes.Raise[m.field] = *m.given
 			}
 		}
 	}
-	made, err := s.svc.Fork(ctx, fork)
+	var made tipstaff.Run
+	if req.Fork {
+		made, err = s.svc.Fork(ctx, tipstaff.ForkRequest{Run: run.ID, Place: at, Thread: req.GetNewThreadId(), Changes: changes})
+	} else {
+		made, err = s.svc.Rollback(ctx, tipstaff.RollbackRequest{Run: run.ID, Place: at, Changes: changes})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +70,7 @@ func (s *Server) ListCheckpoints(ctx context.Context, req *pb.ListCheckpointsReq
 	if err != nil {
 		return nil, err
 	}
-	all, err := tipstaff.Checkpoints(ctx, s.svc, run.ID)
+	all, err := s.svc.Checkpoints(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -69,12 +69,11 @@ func (s *Server) create(ctx context.Context, config *pb.PipelineConfig, in input
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	req := tipstaff.StartRequest{Hold: new(tipstaff.Hold), AcceptVia: surface}
-	p.into(&req)
+	req := tipstaff.EnvelopeRequest{Program: p.document, Name: p.name, NoFiles: p.foreign}
 	if req.Inputs, err = in.encoded(); err != nil {
 		return tipstaff.ID{}, err
 	}
-	started, err := s.svc.Start(ctx, req)
+	started, err := s.svc.CreateEnvelope(ctx, req)
 	return started.Run, err
 }
 
@@ -161,24 +160,24 @@ func (s *Server) UpdateEnvelope(ctx context.Context, req *pb.UpdateEnvelopeReque
 	if err != nil {
 		return nil, err
 	}
-	hold := &tipstaff.Hold{Run: run.ID, Version: req.ExpectedVersion, Remove: req.RemoveOutputs, Outputs: rawMap(req.Envelope.Outputs)}
-	if hold.Metadata, err = members("metadata_json", req.MetadataJson); err != nil {
+	update := &tipstaff.EnvelopeUpdate{Run: run.ID, Version: req.ExpectedVersion, Remove: req.RemoveOutputs, Outputs: rawMap(req.Envelope.Outputs)}
+	if update.Metadata, err = members("metadata_json", req.MetadataJson); err != nil {
 		return nil, err
 	}
-	if hold.Usage, err = usageOf(req.Usage); err != nil {
+	if update.Usage, err = usageOf(req.Usage); err != nil {
 		return nil, err
 	}
-	if err := s.addOutput(ctx, run, req, hold); err != nil {
+	if err := s.addOutput(ctx, run, req, update); err != nil {
 		return nil, err
 	}
-	if _, err := s.svc.Start(ctx, tipstaff.StartRequest{Hold: hold}); err != nil {
+	if err := s.svc.UpdateEnvelope(ctx, *update); err != nil {
 		return nil, err
 	}
 	return s.envelope(ctx, run.ID)
 }
 
 // addOutput puts the output of an agent under its key.
-func (s *Server) addOutput(ctx context.Context, run tipstaff.Run, req *pb.UpdateEnvelopeRequest, hold *tipstaff.Hold) error {
+func (s *Server) addOutput(ctx context.Context, run tipstaff.Run, req *pb.UpdateEnvelopeRequest, update *tipstaff.EnvelopeUpdate) error {
 	switch {
 	case req.Output == nil && req.AgentName == "":
 		return nil
@@ -191,13 +190,13 @@ func (s *Server) addOutput(ctx context.Context, run tipstaff.Run, req *pb.Update
 	if err != nil {
 		return err
 	}
-	if _, twice := hold.Outputs[key]; twice {
+	if _, twice := update.Outputs[key]; twice {
 		return invalid("output", "envelope.outputs has an output %q too", key)
 	}
-	if hold.Outputs == nil {
-		hold.Outputs = map[string]json.RawMessage{}
+	if update.Outputs == nil {
+		update.Outputs = map[string]json.RawMessage{}
 	}
-	hold.Outputs[key] = req.Output
+	update.Outputs[key] = req.Output
 	return nil
 }
 
@@ -262,7 +261,7 @@ func (s *Server) envelope(ctx context.Context, id tipstaff.ID) (*pb.Envelope, er
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.svc.Artifact(ctx, id, tipstaff.EnvelopeArtifact)
+	raw, err := s.svc.Envelope(ctx, id, "")
 	if err != nil {
 		return nil, err
 	}

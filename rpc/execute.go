@@ -21,11 +21,8 @@ func (s *Server) ExecutePipeline(req *pb.ExecuteRequest, stream pb.CoreService_E
 	if err != nil {
 		return err
 	}
-	start := tipstaff.StartRequest{Run: run.ID, AcceptVia: surface}
+	start := tipstaff.ExecuteRequest{Run: run.ID, Thread: req.ThreadId, Via: surface}
 	if start.Bounds, err = s.lowered(ctx, run, req.Bounds); err != nil {
-		return err
-	}
-	if start.Inputs, err = (inputs{"thread_id": req.ThreadId}).encoded(); err != nil {
 		return err
 	}
 	p, err := s.program(ctx, req.Config)
@@ -38,12 +35,12 @@ func (s *Server) ExecutePipeline(req *pb.ExecuteRequest, stream pb.CoreService_E
 	if p.document == nil && run.Program.Digest == "" {
 		return invalid("config", "the Envelope has no pipeline, and this server no default one")
 	}
-	p.into(&start)
-	started, err := s.svc.Start(ctx, start)
+	start.Program, start.Name, start.NoFiles = p.document, p.name, p.foreign
+	started, err := s.svc.ExecuteEnvelope(ctx, start)
 	if err != nil {
 		return err
 	}
-	return s.watch(ctx, watching{run: started.Run, after: run.HeadSeq, follow: true, done: started.Done}, stream)
+	return s.watch(ctx, watching{run: started.Run, after: run.HeadSeq, follow: true, began: true}, stream)
 }
 
 // toExecute is the draft or run that a view names, or a draft that is made of it.
@@ -165,20 +162,21 @@ func (s *Server) ExecuteAgent(ctx context.Context, req *pb.ExecuteAgentRequest) 
 	if err != nil {
 		return nil, err
 	}
-	started, err := s.svc.Start(ctx, tipstaff.StartRequest{Run: draft.ID, AcceptVia: surface, NoFiles: true,
-		Agent: &tipstaff.SingleAgent{Name: req.AgentName, Document: req.Agent}})
+	started, err := s.svc.ExecuteAgent(ctx, tipstaff.AgentRequest{Run: draft.ID, Name: req.AgentName, Document: req.Agent, Via: surface})
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case driven := <-started.Done:
-		if driven.Err != nil {
-			return nil, driven.Err
-		}
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.serving.Done():
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(s.serving, stop)()
+	driven, err := s.svc.Wait(waiting, started.Run)
+	switch {
+	case err != nil && ctx.Err() == nil && s.serving.Err() != nil:
 		return nil, errStopping
+	case err != nil:
+		return nil, err
+	case driven.Err != nil:
+		return nil, driven.Err
 	}
 	return s.agentResult(ctx, draft.ID, started.Run)
 }

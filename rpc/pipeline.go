@@ -24,11 +24,6 @@ type program struct {
 	foreign  bool // it came over the wire
 }
 
-// into puts the program into a request.
-func (p program) into(req *tipstaff.StartRequest) {
-	req.Program, req.Name, req.NoFiles = p.document, p.name, p.foreign
-}
-
 // program is what a config names, if there is one.
 func (s *Server) program(ctx context.Context, config *pb.PipelineConfig) (program, error) {
 	switch source := config.GetSource().(type) {
@@ -107,9 +102,8 @@ func (s *Server) ownByDigest(ctx context.Context, digest string) (program, bool,
 		if err != nil {
 			return program{}, false, err
 		}
-		req := tipstaff.StartRequest{DryRun: true}
-		p.into(&req)
-		if tried, err := s.svc.Start(ctx, req); err == nil && tried.Program.Digest == digest {
+		start := tipstaff.StartRequest{Program: p.document, Name: p.name, NoFiles: p.foreign}
+		if tried, err := s.svc.Validate(ctx, tipstaff.ValidateRequest{Start: &start}); err == nil && tried.Program.Digest == digest {
 			return p, true, nil
 		}
 	}

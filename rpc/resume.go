@@ -25,14 +25,14 @@ func (s *Server) ResumePipeline(req *pb.ResumeRequest, stream pb.CoreService_Res
 			return err
 		}
 	}
-	started, err := s.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID})
+	_, err = s.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID})
 	if tipstaff.CodeOf(err) == tipstaff.Busy && req.Response != nil {
 		err = nil // it was not at rest: it takes the decision by itself
 	}
 	if err != nil {
 		return err
 	}
-	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, done: started.Done}, stream)
+	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, began: err == nil}, stream)
 }
 
 // decide closes the gate that the response is for.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -31,7 +32,7 @@ type watching struct {
 	run    tipstaff.ID
 	after  int64
 	follow bool
-	done   <-chan tipstaff.Driven // how the drive ended that the stream has begun; nil: it began none
+	began  bool // the stream has begun a drive, and tells how it ended
 }
 
 // reader is the other end of a stream.
@@ -81,21 +82,17 @@ func (s *Server) rest(ctx context.Context, w watching, t *teller) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return s.unfinished(run, w.done)
+	return s.unfinished(ctx, run, w.began)
 }
 
 // unfinished is why a stream ends although its run has neither ended nor waits.
-func (s *Server) unfinished(run tipstaff.Run, done <-chan tipstaff.Driven) error {
+func (s *Server) unfinished(ctx context.Context, run tipstaff.Run, began bool) error {
 	if s.serving.Err() != nil {
 		return errStopping
 	}
-	if done != nil {
-		select {
-		case driven := <-done:
-			if driven.Err != nil {
-				return driven.Err
-			}
-		default: // it is on its way, and says no more than the status
+	if began {
+		if driven, err := s.svc.Wait(ctx, run.ID); err != nil || driven.Err != nil {
+			return cmp.Or[error](err, driven.Err)
 		}
 	}
 	if run.State == tipstaff.Drafting {

@@ -52,6 +52,7 @@ type bed struct {
 	checked map[string]int64 // runs that were verified, and at which record
 
 	says func(agent.Request) agent.Response // what models answer
+	ask  tipstaff.Ask                       // who attends the run that is started next
 }
 
 func newBed(t *testing.T) *bed {
@@ -59,7 +60,7 @@ func newBed(t *testing.T) *bed {
 	b.write("tipstaff.yaml", manifest)
 	b.open()
 	t.Cleanup(func() {
-		b.Wait()
+		b.Drain()
 		b.t = t
 		b.allConform()
 		if err := b.store.Close(); err != nil {
@@ -168,14 +169,48 @@ func (b *bed) start(plan string, with ...func(*tipstaff.StartRequest)) tipstaff.
 	if err != nil {
 		b.t.Fatalf("start: %v %+v", err, err)
 	}
+	b.attend(s.Run)
 	return s
+}
+
+// attended has the gates of the run that is started put to ask.
+func (b *bed) attended(ask tipstaff.Ask) func(*tipstaff.StartRequest) {
+	b.ask = ask
+	return func(r *tipstaff.StartRequest) { r.Attended = true }
+}
+
+// attend puts the gates of a run to whoever attends it, if somebody does.
+func (b *bed) attend(run tipstaff.ID) {
+	ask := b.ask
+	b.ask = nil
+	if ask == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(cli())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = tipstaff.Attend(ctx, b.Runner, run, ask)
+	}()
+	b.t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+// wait is for the end of a drive.
+func (b *bed) wait(run tipstaff.ID) tipstaff.Driven {
+	b.t.Helper()
+	d, err := b.Wait(cli(), run)
+	b.check(err)
+	return d
 }
 
 // run drives a plan to where it rests.
 func (b *bed) run(plan string, with ...func(*tipstaff.StartRequest)) (tipstaff.ID, tipstaff.Driven) {
 	b.t.Helper()
 	s := b.start(plan, with...)
-	return s.Run, <-s.Done
+	return s.Run, b.wait(s.Run)
 }
 
 func (b *bed) resume(run tipstaff.ID) tipstaff.Driven {
@@ -184,7 +219,7 @@ func (b *bed) resume(run tipstaff.ID) tipstaff.Driven {
 	if err != nil {
 		b.t.Fatalf("resume: %v", err)
 	}
-	return <-s.Done
+	return b.wait(s.Run)
 }
 
 func (b *bed) get(run tipstaff.ID) tipstaff.Run {

@@ -68,11 +68,15 @@ func (r *Runner) endTurn(ctx context.Context, run string, req tipstaff.CancelReq
 
 // driveOut drives a run, with nobody to ask, to where it rests.
 func (r *Runner) driveOut(run string, p program) error {
-	done, err := r.begin(run, p, person{})
+	a, err := r.begin(run, p, person{})
 	if err != nil {
 		return err
 	}
-	return (<-done).Err
+	<-a.done
+	if a.driven.Err != nil {
+		return a.driven.Err
+	}
+	return nil
 }
 
 func (r *Runner) cancelRequest(ctx context.Context, reason string) cancelRequest {
@@ -284,8 +288,11 @@ func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.R
 	if err != nil {
 		return tipstaff.Run{}, explain(err, req.Run)
 	}
-	if row.Kind == kindPipeline || goesBack(req) {
-		return r.goBack(ctx, req, row)
+	if row.Kind == kindPipeline || forPipeline(req) {
+		if row, err = r.pipelineRow(ctx, req.Run); err != nil {
+			return tipstaff.Run{}, err
+		}
+		return r.goBack(ctx, branch{ForkRequest: req}, row)
 	}
 	at := req.At
 	if at == 0 {

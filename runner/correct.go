@@ -63,35 +63,50 @@ func (r *Runner) segmentEvents(ctx context.Context, run string) ([]tipstaff.Even
 	return events, err
 }
 
-// correct checks a revised program as if it were started, and hands it to the
+// Correct checks a revised program as if it were started, and hands it to the
 // run. Nothing is stored unless all of it holds. What it tells is computed as the
 // run's owner will.
-func (r *Runner) correct(ctx context.Context, req tipstaff.ResumeRequest) (*planProgram, *tipstaff.Corrected, error) {
-	if strings.TrimSpace(req.Correction.Reason) == "" {
-		return nil, nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a correction needs a reason")
+func (r *Runner) Correct(ctx context.Context, req tipstaff.CorrectRequest) (tipstaff.Corrected, error) {
+	run, err := r.mayChange(req.Run)
+	if err != nil {
+		return tipstaff.Corrected{}, err
 	}
-	if _, err := r.Store.Load(ctx, req.Run.String()); err != nil {
-		return nil, nil, err // what is corrected must be what was accepted
+	corrected, err := r.correct(ctx, run, req)
+	return corrected, explain(err, req.Run)
+}
+
+func (r *Runner) correct(ctx context.Context, run string, req tipstaff.CorrectRequest) (none tipstaff.Corrected, err error) {
+	row, err := r.Store.Run(ctx, run)
+	switch {
+	case err != nil:
+		return none, err
+	case tipstaff.State(row.State).Terminal():
+		return none, flow.ErrEnded
+	case strings.TrimSpace(req.Reason) == "":
+		return none, tipstaff.Errorf(tipstaff.InvalidArgument, "a correction needs a reason")
+	}
+	if _, err := r.Store.Load(ctx, run); err != nil {
+		return none, err // what is corrected must be what was accepted
 	}
 	for {
-		p, err := openProgram(ctx, r.Store, req.Run.String())
+		p, err := openProgram(ctx, r.Store, run)
 		if err != nil {
-			return nil, nil, err
+			return none, err
 		}
 		own, err := correctable(p)
 		if err != nil {
-			return nil, nil, err
+			return none, err
 		}
-		next, err := r.revise(ctx, own, req.Correction)
+		next, err := r.revise(ctx, own, req)
 		if err != nil {
-			return nil, nil, err
+			return none, err
 		}
 		at, err := r.handIn(ctx, own, next)
 		if errors.Is(err, errMoved) {
 			continue // another correction was handed in and taken up meanwhile
 		}
 		if err != nil {
-			return nil, nil, err
+			return none, err
 		}
 		return r.foretell(ctx, own, next, at)
 	}
@@ -121,7 +136,7 @@ func unconfirmed(run string) error {
 }
 
 // revise validates and freezes a revised program.
-func (r *Runner) revise(ctx context.Context, p *planProgram, c *tipstaff.Correction) (correctionBody, error) {
+func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectRequest) (correctionBody, error) {
 	made, err := r.prepareWith(tipstaff.StartRequest{Program: c.Program, Name: c.Name, AllowSubDispatch: p.mayDispatch()},
 		func(doc *plan.Document) (map[string]json.RawMessage, error) { return p.inputsFor(ctx, r.Store, doc) })
 	if err != nil {
@@ -194,17 +209,21 @@ func (r *Runner) handIn(ctx context.Context, p *planProgram, b correctionBody) (
 
 // foretell is what the run's owner will make of a correction, and the program as
 // it will be.
-func (r *Runner) foretell(ctx context.Context, p *planProgram, b correctionBody, at time.Time) (*planProgram, *tipstaff.Corrected, error) {
+func (r *Runner) foretell(ctx context.Context, p *planProgram, b correctionBody, at time.Time) (none tipstaff.Corrected, err error) {
 	next := b.revision
 	next.Number = p.segment.Latest + 1
 	events, err := r.segmentEvents(ctx, p.run)
 	if err != nil {
-		return nil, nil, err
+		return none, err
 	}
 	found, _, _, err := p.compare(ctx, r.Store, p.segment.inForce().accepted(), next, events, at)
 	if err != nil {
-		return nil, nil, err
+		return none, err
 	}
 	after, err := p.openRevision(ctx, r.Store, next)
-	return after, &tipstaff.Corrected{Revision: next.Number, Classification: found}, err
+	if err != nil {
+		return none, err
+	}
+	now := after.started()
+	return tipstaff.Corrected{Run: now.Run, Program: now.Program, Outline: now.Outline, Revision: next.Number, Classification: found}, nil
 }

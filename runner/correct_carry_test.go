@@ -27,7 +27,7 @@ func (b *bed) brokenOff(plan string) tipstaff.ID {
 	s := b.start(plan)
 	b.until(s.Run, tipstaff.KindEffectIntended)
 	b.stop(&flow.Stop{Reason: "signal:TERM"})
-	if out := <-s.Done; out.Outcome != "interrupted" {
+	if out := b.wait(s.Run); out.Outcome != "interrupted" {
 		b.t.Fatalf("%+v", out)
 	}
 	b.reopened()
@@ -117,7 +117,7 @@ func TestACallInDoubtIsTriedAgainWhenSomebodySaysSo(t *testing.T) {
 	}
 	b.untilAt(run, tipstaff.KindEffectIntended, "root@2/one")
 	b.stop(&flow.Stop{Reason: "signal:TERM"})
-	<-s.Done
+	b.wait(s.Run)
 	b.reopened()
 	if out := b.resume(run); out.Outcome != "parked" || b.get(run).OpenGates[0].Key != "root@2/one/in_doubt" {
 		t.Fatalf("%+v %+v", out, b.get(run).OpenGates)

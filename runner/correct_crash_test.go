@@ -101,13 +101,10 @@ func (b *bed) diesAt(run tipstaff.ID, at int, stored bool, plan string) bool {
 	s := &dying{Store: c.Store, at: at, stored: stored}
 	c.Store = s
 	r := runner.New(c)
-	started, err := r.Resume(cli(), tipstaff.ResumeRequest{Run: run, Yes: true, Correction: &tipstaff.Correction{
-		Name: "revised.yaml", Reason: "because", Program: []byte("kind: plan\nversion: 1\n" + plan)}})
-	if err != nil {
+	if _, err := correct(r, run, plan, tipstaff.Presence{Yes: true}); err != nil {
 		b.t.Fatal(err)
 	}
-	<-started.Done
-	r.Wait()
+	r.Drain()
 	row, err := b.store.Run(b.t.Context(), run.String())
 	if err != nil {
 		b.t.Fatal(err)
@@ -144,11 +141,11 @@ func (b *bed) bringToEnd(run tipstaff.ID, effects string) {
 				b.t.Fatal(err)
 			}
 		}
-		s, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run, Yes: true})
+		s, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run, Presence: tipstaff.Presence{Yes: true}})
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		<-s.Done
+		b.wait(s.Run)
 	}
 	b.t.Fatalf("the run does not end: %v", b.kinds(run))
 }

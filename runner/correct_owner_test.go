@@ -26,14 +26,14 @@ func TestALivingOwnerTakesACorrectionUp(t *testing.T) {
 	s := b.start(held)
 	b.until(s.Run, tipstaff.KindEffectIntended)
 	got, err := b.correct(s.Run, strings.Replace(held, "    - {id: two", "    - {id: ok, kind: gate, question: Go on?}\n    - {id: two", 1))
-	if err != nil || got.Done != nil || got.Corrected == nil || got.Corrected.Revision != 2 {
+	if err != nil || got.Revision != 2 {
 		t.Fatalf("%+v %v", got, err)
 	}
 	// It has not been taken up yet: there is a call in flight.
 	_, err = b.correct(s.Run, held)
 	wantCode(t, err, tipstaff.Busy)
 	b.write("go", "")
-	if out := <-s.Done; out.Outcome != "parked" || b.read("effects") != "one\n" {
+	if out := b.wait(s.Run); out.Outcome != "parked" || b.read("effects") != "one\n" {
 		t.Fatalf("%+v, effects %q", out, b.read("effects"))
 	}
 	if steps := b.steps(s.Run); steps["root/one"] != "completed" || steps["root@2/one"] != "carried" || steps["root/two"] != "" {
@@ -63,7 +63,7 @@ func TestACorrectionThatIsNoPlanChangesNothing(t *testing.T) {
 		})
 	}
 	t.Run("no reason", func(t *testing.T) {
-		_, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run, Correction: &tipstaff.Correction{Program: []byte(gentle), Reason: " "}})
+		_, err := b.Correct(cli(), tipstaff.CorrectRequest{Run: run, Program: []byte(gentle), Reason: " "})
 		wantCode(t, err, tipstaff.InvalidArgument)
 	})
 	t.Run("an ended run", func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAnUnconfirmedCorrectionTakesNoOther(t *testing.T) {
 	head := b.get(run).Head
 	_, err := b.correct(run, gentle)
 	wantCode(t, err, tipstaff.Busy)
-	_, err = b.Fork(cli(), tipstaff.ForkRequest{Run: run})
+	_, err = b.Fork(cli(), forking{Run: run})
 	wantCode(t, err, tipstaff.InvalidArgument)
 	if b.get(run).Head != head {
 		t.Error("something was written")
@@ -138,7 +138,7 @@ func TestACancelledRunHonoursNoCorrection(t *testing.T) {
 	if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: s.Run, Reason: "enough"}); err != nil {
 		t.Fatal(err)
 	}
-	if out := <-s.Done; out.State != tipstaff.Cancelled || b.read("effects") != "" {
+	if out := b.wait(s.Run); out.State != tipstaff.Cancelled || b.read("effects") != "" {
 		t.Fatalf("%+v, effects %q", out, b.read("effects"))
 	}
 	b.verified(s.Run)
@@ -190,7 +190,7 @@ func TestAForkOfACorrectedRunGoesOnUnderItsRevision(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.run(corrected)
 	b.corrected(run, gentle)
-	fork, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run})
+	fork, err := b.Fork(cli(), forking{Run: run})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestAForkOfACorrectedRunGoesOnUnderItsRevision(t *testing.T) {
 		t.Fatalf("%+v %v", rep, err)
 	}
 	// Before the correction the first plan was in force.
-	early, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, At: 11})
+	early, err := b.Fork(cli(), forking{Run: run, At: 11})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestAStopLeavesACorrectionForTheNextDrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.stop(&flow.Stop{Reason: "signal:TERM"})
-	if out := <-s.Done; out.Outcome != "interrupted" {
+	if out := b.wait(s.Run); out.Outcome != "interrupted" {
 		t.Fatalf("%+v", out)
 	}
 	b.reopened()

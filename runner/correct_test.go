@@ -8,6 +8,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/runner"
 )
 
 // The plan that is corrected: two effects that are counted, with a gate between.
@@ -30,18 +31,29 @@ var gentle = strings.Replace(corrected,
 // harsh raises what the run may spend.
 var harsh = strings.Replace(gentle, "tool_calls: 10", "tool_calls: 100", 1)
 
-func (b *bed) correct(run tipstaff.ID, plan string) (tipstaff.Started, error) {
-	return b.Resume(cli(), tipstaff.ResumeRequest{Run: run, Correction: &tipstaff.Correction{
-		Name: "revised.yaml", Reason: "because", Program: []byte("kind: plan\nversion: 1\n" + plan)}})
+// correct hands a revised plan in, and drives the run if nobody does.
+func (b *bed) correct(run tipstaff.ID, plan string) (tipstaff.Corrected, error) {
+	return correct(b.Runner, run, plan, tipstaff.Presence{})
 }
 
-func (b *bed) corrected(run tipstaff.ID, plan string) (*tipstaff.Corrected, tipstaff.Driven) {
+func correct(r *runner.Runner, run tipstaff.ID, plan string, who tipstaff.Presence) (tipstaff.Corrected, error) {
+	c, err := r.Correct(cli(), tipstaff.CorrectRequest{Run: run, Name: "revised.yaml", Reason: "because", Program: []byte("kind: plan\nversion: 1\n" + plan)})
+	if err != nil {
+		return c, err
+	}
+	if _, err = r.Resume(cli(), tipstaff.ResumeRequest{Run: run, Presence: who}); tipstaff.CodeOf(err) == tipstaff.Busy {
+		err = nil
+	}
+	return c, err
+}
+
+func (b *bed) corrected(run tipstaff.ID, plan string) (tipstaff.Corrected, tipstaff.Driven) {
 	b.t.Helper()
-	s, err := b.correct(run, plan)
+	c, err := b.correct(run, plan)
 	if err != nil {
 		b.t.Fatalf("correct: %v %+v", err, err)
 	}
-	return s.Corrected, <-s.Done
+	return c, b.wait(run)
 }
 
 // steps are the plan.step records by path: what became of each node in each

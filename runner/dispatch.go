@@ -156,7 +156,7 @@ func (r *Runner) driveChild(ctx context.Context, child string, who person) error
 	if err != nil {
 		return err
 	}
-	done, err := r.begin(child, p, who)
+	a, err := r.begin(child, p, who)
 	if errors.Is(err, flow.ErrBusy) {
 		return nil
 	} else if err != nil {
@@ -165,8 +165,8 @@ func (r *Runner) driveChild(ctx context.Context, child string, who person) error
 	select {
 	case <-ctx.Done():
 		return r.leave(ctx, child)
-	case d := <-done:
-		if d.Err != nil || d.Outcome == string(flow.Interrupted) || d.Outcome == string(flow.ParkedRun) {
+	case <-a.done:
+		if d := a.driven; d.Err != nil || d.Outcome == string(flow.Interrupted) || d.Outcome == string(flow.ParkedRun) {
 			return flow.ErrParked
 		}
 		return nil

@@ -37,49 +37,29 @@ const (
 	shownReply  = 2000 // bytes of an answer that could not be used
 )
 
-// startDraft makes a run that begins with prose.
-func (r *Runner) startDraft(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+// Draft makes a run that begins with prose. If nothing but a draft is wanted, nobody
+// accepts it.
+func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
 	p, err := r.prepareDraft(req)
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
-	started := tipstaff.Started{Program: tipstaff.Program{Kind: plan.KindPlan}, Outline: p.text.outline(p.resolver)}
-	if req.DryRun {
-		return started, nil
-	}
 	body, err := r.freeze(ctx, p)
 	if err != nil {
-		return started, explain(err, tipstaff.ID{})
+		return tipstaff.Started{}, explain(err, tipstaff.ID{})
 	}
 	run := tipstaff.NewID(r.Now())
-	body.Prose, body.Title = req.Draft.Prose, req.Title
+	body.Prose, body.Title = req.Prose, req.Title
 	if err := r.store(ctx, run, body, p.text, nil); err != nil {
-		return started, explain(err, run)
+		return tipstaff.Started{}, explain(err, run)
 	}
-	return r.beginNew(ctx, run, started, drafter(req))
-}
-
-// drafter is who answers gates of a run that is drafted: if nothing but a draft is
-// wanted, nobody accepts it.
-func drafter(req tipstaff.StartRequest) person {
-	who := person{yes: req.Yes, ask: req.Ask}
-	if !req.Draft.Only {
-		return who
-	}
-	who.yes = false
-	if req.Ask != nil {
-		who.ask = func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
-			if g.Kind == tipstaff.Confirmation {
-				return tipstaff.Choice{}, false
-			}
-			return req.Ask(ctx, g)
-		}
-	}
-	return who
+	who := person{Presence: req.Presence, draftOnly: req.Only}
+	who.Yes = who.Yes && !req.Only
+	return r.beginNew(ctx, run, p.validated(), who)
 }
 
 // prepareDraft settles what a plan will be drafted with: a skill, an agent, inputs.
-func (r *Runner) prepareDraft(req tipstaff.StartRequest) (*prepared, error) {
+func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
 	manifest, err := r.manifest()
 	if err != nil {
 		return nil, err
@@ -87,15 +67,15 @@ func (r *Runner) prepareDraft(req tipstaff.StartRequest) (*prepared, error) {
 	if req.AllowSubDispatch {
 		manifest = manifest.WithSubDispatch()
 	}
-	uri := req.Draft.Skill
+	uri := req.Skill
 	if uri == "" && manifest != nil {
 		uri = manifest.DefaultSkill
 	}
 	switch {
-	case strings.TrimSpace(req.Draft.Prose) == "":
+	case strings.TrimSpace(req.Prose) == "":
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "nothing was said about what is to be done")
-	case len(req.Draft.Prose) > plan.MaxMessage:
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the request has %d bytes: %d are the most", len(req.Draft.Prose), plan.MaxMessage)
+	case len(req.Prose) > plan.MaxMessage:
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the request has %d bytes: %d are the most", len(req.Prose), plan.MaxMessage)
 	case uri == "":
 		return nil, (&tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "a plan is drafted for a skill, and none was named",
 			Problems: []tipstaff.Problem{{Code: "skill_required", Message: "no skill was named"}}}).
@@ -120,7 +100,7 @@ func (r *Runner) prepareDraft(req tipstaff.StartRequest) (*prepared, error) {
 	p.inputs = flow.JSON(given)
 	p.bounds = tipstaff.EffectiveBounds(manifest.Ceiling(), nil, req.Bounds)
 	_, p.costBound = tipstaff.Min(manifest.Ceiling(), req.Bounds)[tipstaff.BoundCostUSD]
-	name := req.Draft.Agent
+	name := req.Agent
 	if name == "" {
 		name = plan.DefaultAgent
 	}

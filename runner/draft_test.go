@@ -59,15 +59,23 @@ func copyPlan(to string) string {
 
 func (b *bed) do(prose string, with ...func(*tipstaff.StartRequest)) (tipstaff.ID, tipstaff.Driven) {
 	b.t.Helper()
-	req := tipstaff.StartRequest{Draft: &tipstaff.DraftRequest{Prose: prose}}
+	return b.drafted(tipstaff.DraftRequest{Prose: prose}, with...)
+}
+
+// drafted has a plan drafted; with says who is there, as for what is started.
+func (b *bed) drafted(req tipstaff.DraftRequest, with ...func(*tipstaff.StartRequest)) (tipstaff.ID, tipstaff.Driven) {
+	b.t.Helper()
+	var start tipstaff.StartRequest
 	for _, f := range with {
-		f(&req)
+		f(&start)
 	}
-	s, err := b.Start(cli(), req)
+	req.Presence, req.Inputs, req.Bounds, req.AllowSubDispatch = start.Presence, start.Inputs, start.Bounds, start.AllowSubDispatch
+	s, err := b.Draft(cli(), req)
 	if err != nil {
 		b.t.Fatalf("start: %v", err)
 	}
-	return s.Run, <-s.Done
+	b.attend(s.Run)
+	return s.Run, b.wait(s.Run)
 }
 
 // lifecycle is the way a run took.
@@ -199,7 +207,7 @@ func TestBadDraftsGoBackAndEndTheRun(t *testing.T) {
 func TestThreeRoundsOfQuestionsAreEnough(t *testing.T) {
 	ask := `{"questions": [{"id": "q", "prompt": "Why?", "type": "text", "required": false}]}`
 	b, _ := draftBed(t, ask, ask, ask, ask)
-	run, driven := b.do("Copy it", func(r *tipstaff.StartRequest) { r.Ask = answering(`{"q": "because"}`) })
+	run, driven := b.do("Copy it", b.attended(answering(`{"q": "because"}`)))
 	if driven.State != tipstaff.Failed || driven.Reason != "ambiguous_after_clarify" {
 		t.Fatalf("%+v", driven)
 	}
@@ -208,7 +216,7 @@ func TestThreeRoundsOfQuestionsAreEnough(t *testing.T) {
 
 func TestRejectedDraftIsCancelled(t *testing.T) {
 	b, _ := draftBed(t, copyPlan("x"))
-	run, driven := b.do("Copy it", func(r *tipstaff.StartRequest) { r.Ask = choosing("reject") })
+	run, driven := b.do("Copy it", b.attended(choosing("reject")))
 	if driven.State != tipstaff.Cancelled {
 		t.Fatalf("%+v", driven)
 	}
@@ -240,13 +248,11 @@ root: {id: child, kind: sub_dispatch, skill: "skill://notes@1.0.0"` + accept + `
 	t.Run("asked", func(t *testing.T) {
 		b, told := draftBed(t, copyPlan("child.txt"))
 		var shown []tipstaff.GateKind
-		run, driven := b.run(parent(""), func(r *tipstaff.StartRequest) {
-			r.AllowSubDispatch = true
-			r.Ask = func(_ context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
+		run, driven := b.run(parent(""), func(r *tipstaff.StartRequest) { r.AllowSubDispatch = true },
+			b.attended(func(_ context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
 				shown = append(shown, g.Kind)
 				return tipstaff.Choice{Action: g.Actions[0]}, true
-			}
-		})
+			}))
 		if driven.State != tipstaff.Completed || b.read("child.txt") != "hello" || len(*told) != 1 {
 			t.Fatalf("%+v, %q, asked %d times", driven, b.read("child.txt"), len(*told))
 		}

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
@@ -21,16 +19,19 @@ import (
 // active is a run that this process drives.
 type active struct {
 	launch string
-	done   chan struct{}
+	done   chan struct{}   // closed when it is over
+	driven tipstaff.Driven // how it ended, from then on
+
+	mu       sync.Mutex
+	deferred map[string]bool // gates that nobody is going to answer now
 }
 
-// linger is how long a run waits for a person at the terminal before it parks.
+// linger is how long an attended run waits for answers before it parks.
 const linger = 10 * time.Minute
 
-// begin drives a run in this process until it ends, parks or is stopped. The
-// channel receives once.
-func (r *Runner) begin(run string, p program, who person) (<-chan tipstaff.Driven, error) {
-	a := &active{launch: tipstaff.NewID(r.Now()).String(), done: make(chan struct{})}
+// begin drives a run in this process until it ends, parks or is stopped.
+func (r *Runner) begin(run string, p program, who person) (*active, error) {
+	a := &active{launch: tipstaff.NewID(r.Now()).String(), done: make(chan struct{}), deferred: map[string]bool{}}
 	r.mu.Lock()
 	_, twice := r.drives[run]
 	if !twice {
@@ -40,18 +41,118 @@ func (r *Runner) begin(run string, p program, who person) (<-chan tipstaff.Drive
 	if twice {
 		return nil, flow.ErrBusy
 	}
-	result := make(chan tipstaff.Driven, 1)
 	turn := r.turnFor(run, p)
 	go func() {
-		driven := r.driveInTurn(run, p, a, who, turn)
+		a.driven = r.driveInTurn(run, p, a, who, turn)
 		r.mu.Lock()
 		delete(r.drives, run)
+		r.ended.add(run, a.driven)
 		r.mu.Unlock()
 		r.talk.over(run)
 		close(a.done)
-		result <- driven
 	}()
-	return result, nil
+	return a, nil
+}
+
+// endings are how the latest drives of this process ended, by run. What a store that
+// failed could not record is known from them alone.
+type endings struct {
+	of    map[string]tipstaff.Driven
+	order []string // oldest first
+}
+
+// mostEndings is how many are kept: enough for whoever waits for a run that it has
+// started.
+const mostEndings = 1000
+
+func (e *endings) add(run string, d tipstaff.Driven) {
+	if e.of == nil {
+		e.of = map[string]tipstaff.Driven{}
+	}
+	if _, had := e.of[run]; !had {
+		e.order = append(e.order, run)
+	}
+	e.of[run] = d
+	if len(e.order) > mostEndings {
+		delete(e.of, e.order[0])
+		e.order = e.order[1:]
+	}
+}
+
+// Wait returns when nobody drives a run, and tells how its last drive ended: as this
+// process has seen it, unless something was recorded since.
+func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, error) {
+	run, err := r.guard(id)
+	if err != nil {
+		return tipstaff.Driven{}, err
+	}
+	changed, stop := r.Store.Follow(run)
+	defer stop()
+	for {
+		r.mu.Lock()
+		a, last := r.drives[run], r.ended.of[run]
+		r.mu.Unlock()
+		if a != nil {
+			select {
+			case <-a.done:
+				return a.driven, nil
+			case <-ctx.Done():
+				return tipstaff.Driven{}, ctx.Err()
+			}
+		}
+		row, err := r.Store.Run(ctx, run)
+		switch {
+		case err != nil && last.Err != nil:
+			return last, nil
+		case err != nil:
+			return tipstaff.Driven{}, explain(err, id)
+		}
+		if !r.alive(row) || tipstaff.State(row.State).Terminal() {
+			return r.rest(ctx, row, last)
+		}
+		select {
+		case <-ctx.Done():
+			return tipstaff.Driven{}, ctx.Err()
+		case <-changed:
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// rest is how the last drive of a run that rests has ended, by its records; last is
+// how one of this process did.
+func (r *Runner) rest(ctx context.Context, row flow.Row, last tipstaff.Driven) (tipstaff.Driven, error) {
+	run, err := r.status(ctx, row)
+	if err != nil {
+		return tipstaff.Driven{}, explain(err, idOf(row.ID))
+	}
+	d := run.Rest()
+	if d.State == last.State && d.Outcome == last.Outcome || last.Err != nil && !d.State.Terminal() {
+		return last, nil
+	}
+	if !d.State.Terminal() {
+		d.WakeAt = row.WakeAt
+	}
+	return d, nil
+}
+
+// Defer says that nobody answers a gate now. A drive of another process is not told,
+// and parks when it has waited long enough.
+func (r *Runner) Defer(ctx context.Context, id, gate tipstaff.ID) error {
+	run, err := r.mayChange(id)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Store.Run(ctx, run); err != nil {
+		return explain(err, id)
+	}
+	r.mu.Lock()
+	a := r.drives[run]
+	r.mu.Unlock()
+	if a != nil && r.Stop.Err() == nil { // else the question was withdrawn: the drive is being broken off
+		a.postpone(gate.String())
+	}
+	return nil
 }
 
 func (r *Runner) driving(run string) bool {
@@ -73,8 +174,8 @@ func (r *Runner) MarkersOf(run tipstaff.ID) []string {
 	return r.Markers(run.String(), a.launch)
 }
 
-// Wait returns when no drive of this process is under way.
-func (r *Runner) Wait() {
+// Drain returns when no drive of this process is under way.
+func (r *Runner) Drain() {
 	for {
 		r.mu.Lock()
 		var a *active
@@ -126,11 +227,10 @@ func (r *Runner) driveOnce(run string, p program, a *active, who person) (progra
 		return p, flow.Outcome{}, err
 	}
 	defer d.close()
-	asker := r.newAsker(run, who)
-	defer asker.stop()
 	job := d.job()
 	if who.present() {
-		job.Linger, job.Hopeless = linger, asker.hopeless
+		defer r.attend(run, a, who)()
+		job.Linger, job.Hopeless = linger, a.hopeless
 	}
 	job, end := d.watched(job)
 	defer end()
@@ -180,7 +280,7 @@ func toolActivity(manager *tool.Manager, gate *tool.Gate) flow.Activity {
 func undriven(run string, err error) tipstaff.Driven {
 	id, _ := tipstaff.ParseID(run)
 	err = explain(err, id)
-	return tipstaff.Driven{Outcome: string(tipstaff.Interrupted), Reason: string(tipstaff.CodeOf(err)), Message: err.Error(), Err: err}
+	return tipstaff.Driven{Outcome: string(tipstaff.Interrupted), Reason: string(tipstaff.CodeOf(err)), Message: err.Error(), Err: coded(err)}
 }
 
 // describe tells how a drive ended in the words of surfaces.
@@ -202,8 +302,8 @@ func describe(out flow.Outcome) tipstaff.Driven {
 	case flow.Interrupted:
 		if out.Err != nil {
 			d.Message = out.Err.Error()
-			d.Err = explain(out.Err, tipstaff.ID{})
-			if code := tipstaff.CodeOf(d.Err); code == tipstaff.StoreLost || code == tipstaff.Integrity {
+			d.Err = coded(explain(out.Err, tipstaff.ID{}))
+			if code := d.Err.Code; code == tipstaff.StoreLost || code == tipstaff.Integrity {
 				d.Reason = string(code)
 			}
 		}
@@ -235,12 +335,12 @@ func failureOf(err error) *plan.Failure {
 
 // person is who, if anybody, answers gates while a run is driven.
 type person struct {
-	yes    bool
-	ask    tipstaff.Ask
-	parent string // the run that accepts what is drafted for it; "": none
+	tipstaff.Presence
+	draftOnly bool   // what is drafted is accepted by nobody here
+	parent    string // the run that accepts what is drafted for it; "": none
 }
 
-func (p person) present() bool { return p.yes || p.ask != nil || p.parent != "" }
+func (p person) present() bool { return p.Yes || p.Attended || p.parent != "" }
 
 // answers is how a gate is answered without asking. A parent accepts what is to be
 // confirmed; --yes does too, approves a plan's own question that offers that, and
@@ -250,9 +350,9 @@ func (p person) answers(g tipstaff.Gate) (action, via string, ok bool) {
 	switch {
 	case confirms && p.parent != "":
 		return actionAccept, viaParent, true
-	case confirms && p.yes:
+	case confirms && p.Yes:
 		return actionAccept, viaYes, true
-	case p.yes && g.Kind == tipstaff.Question && slices.Contains(g.Actions, "approve"):
+	case p.Yes && g.Kind == tipstaff.Question && slices.Contains(g.Actions, "approve"):
 		return "approve", viaYes, true
 	}
 	return "", "", false
@@ -269,141 +369,71 @@ func (p person) acting(ctx context.Context, via string) context.Context {
 	return localUser(ctx)
 }
 
+// leaves reports whether somebody who attends is to answer a gate.
+func (p person) leaves(g tipstaff.Gate) bool {
+	return p.Attended && !(p.draftOnly && g.Kind == tipstaff.Confirmation)
+}
+
 // canAnswer reports whether driving a run that waits for these gates could come
 // to anything.
 func (p person) canAnswer(gates []tipstaff.Gate) bool {
-	return p.ask != nil || slices.ContainsFunc(gates, func(g tipstaff.Gate) bool { _, _, ok := p.answers(g); return ok })
-}
-
-// asker gives open gates to a person, one at a time, and records the answers.
-type asker struct {
-	r      *Runner
-	run    string
-	who    person
-	cancel context.CancelFunc
-	ended  chan struct{}
-
-	mu       sync.Mutex
-	declined map[string]bool
-}
-
-func (r *Runner) newAsker(run string, who person) *asker {
-	ctx, cancel := context.WithCancel(context.Background())
-	a := &asker{r: r, run: run, who: who, cancel: cancel, ended: make(chan struct{}), declined: map[string]bool{}}
-	if !who.present() {
-		close(a.ended)
-		return a
-	}
-	go a.loop(ctx)
-	return a
-}
-
-func (a *asker) stop() {
-	a.cancel()
-	<-a.ended
+	return slices.ContainsFunc(gates, func(g tipstaff.Gate) bool { _, _, ok := p.answers(g); return ok || p.leaves(g) })
 }
 
 // hopeless reports that nobody will answer any of these gates. Only a gate that
-// was shown and declined counts: one that is new may still be answered.
-func (a *asker) hopeless(gates []string) bool {
+// was looked at counts: one that is new may still be answered.
+func (a *active) hopeless(gates []string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, id := range gates {
-		if !a.declined[id] {
-			return false
-		}
-	}
-	return len(gates) > 0
+	return len(gates) > 0 && !slices.ContainsFunc(gates, func(id string) bool { return !a.deferred[id] })
 }
 
-func (a *asker) decline(id string) {
+func (a *active) postpone(gate string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.declined[id] = true
+	a.deferred[gate] = true
 }
 
-func (a *asker) seen(id string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.declined[id]
-}
-
-func (a *asker) loop(ctx context.Context) {
-	defer close(a.ended)
-	changed, stop := a.r.Store.Follow(a.run)
-	defer stop()
-	for ctx.Err() == nil && a.r.Stop.Err() == nil {
-		rows, err := a.r.Store.Gates(ctx, flow.GateQuery{Run: a.run, Open: true})
-		if err == nil {
-			for _, row := range rows {
-				if !a.seen(row.ID) {
-					a.answer(ctx, row)
+// attend answers the gates of a run that are answered in advance, and defers those
+// that nobody answers, until it is stopped.
+func (r *Runner) attend(run string, a *active, who person) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		changed, leave := r.Store.Follow(run)
+		defer leave()
+		for ctx.Err() == nil && r.Stop.Err() == nil {
+			if rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: true}); err == nil {
+				for _, row := range rows {
+					r.answerFor(ctx, run, a, who, gateOf(row))
 				}
 			}
-		}
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// answer puts one gate to the person, unless --yes answers it.
-func (a *asker) answer(ctx context.Context, row flow.GateRow) {
-	g := gateOf(row)
-	choice, via, ok := tipstaff.Choice{}, "terminal", false
-	if action, how, yes := a.who.answers(g); yes {
-		choice, via, ok = tipstaff.Choice{Action: action}, how, true
-	} else if a.who.ask != nil {
-		ask, cancel := a.whileOpen(ctx, g)
-		choice, ok = a.who.ask(ask, g)
-		cancel()
-		via = cmp.Or(choice.Via, via)
-	}
-	if !ok {
-		if a.r.Stop.Err() == nil { // else the question was withdrawn: the drive is being broken off
-			a.decline(row.ID)
-		}
-		return
-	}
-	run, _ := tipstaff.ParseID(a.run)
-	_, err := a.r.Decide(a.who.acting(ctx, via), tipstaff.DecideRequest{Run: run, Gate: row.ID, Action: choice.Action, Answer: choice.Answer,
-		Feedback: choice.Feedback, Note: choice.Note, Via: via})
-	if err != nil && tipstaff.CodeOf(err) != tipstaff.DecisionConflict {
-		a.decline(row.ID)
-	}
-}
-
-// whileOpen ends when somebody else closes the gate; its cause says who has.
-func (a *asker) whileOpen(ctx context.Context, g tipstaff.Gate) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	changed, stop := a.r.Store.Follow(a.run)
-	go func() {
-		defer stop()
-		for {
 			select {
 			case <-ctx.Done():
-				return
 			case <-changed:
-			}
-			rows, err := a.r.Store.Gates(ctx, flow.GateQuery{Run: a.run, ID: g.ID.String()})
-			if err == nil && len(rows) == 1 && rows[0].Decided > 0 {
-				cancel(answeredBy(rows[0]))
-				return
+			case <-time.After(time.Second):
 			}
 		}
 	}()
-	return ctx, func() { cancel(nil) }
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
-// answeredBy is who has closed a gate, and how.
-func answeredBy(row flow.GateRow) error {
-	b, err := readResolution(row.Decision)
-	if err != nil {
-		return err
+// answerFor deals with one open gate as somebody has said beforehand.
+func (r *Runner) answerFor(ctx context.Context, run string, a *active, who person, g tipstaff.Gate) {
+	action, via, ok := who.answers(g)
+	if ok {
+		_, err := r.Decide(who.acting(ctx, via), tipstaff.DecideRequest{Run: idOf(run), Gate: g.ID.String(), Action: action, Via: via})
+		ok = err == nil || tipstaff.CodeOf(err) == tipstaff.DecisionConflict
+	} else {
+		ok = who.leaves(g)
 	}
-	return &agent.AnsweredElsewhere{By: cmp.Or(b.OnBehalfOf, "local:cli"), Action: b.Action}
+	if !ok {
+		a.postpone(g.ID.String())
+	}
 }
 
 // localUser is the person at this terminal.

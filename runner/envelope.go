@@ -76,8 +76,20 @@ func (r *Runner) envelopeOf(ctx context.Context, run string) (*pipeline.Envelope
 	return now.state, nil
 }
 
-// envelope is the artifact of that name.
-func (r *Runner) envelope(ctx context.Context, id tipstaff.ID) ([]byte, error) {
+// Envelope is the state of a pipeline run, as it is now or as it was at a checkpoint.
+func (r *Runner) Envelope(ctx context.Context, id tipstaff.ID, checkpoint string) (data []byte, err error) {
+	if _, err := r.guard(id); err != nil {
+		return nil, err
+	}
+	if checkpoint != "" {
+		data, err = r.envelopeAt(ctx, id, checkpoint)
+	} else {
+		data, err = r.envelopeNow(ctx, id)
+	}
+	return data, explain(err, id)
+}
+
+func (r *Runner) envelopeNow(ctx context.Context, id tipstaff.ID) ([]byte, error) {
 	env, err := r.envelopeOf(ctx, id.String())
 	if err != nil {
 		return nil, err
@@ -204,7 +216,15 @@ func (r *Runner) envelopeAt(ctx context.Context, id tipstaff.ID, checkpoint stri
 	return pipeline.EncodeEnvelope(env), nil
 }
 
-// graph is a drawing of the pipeline, with how often its edges were taken.
+// Graph is a drawing of the pipeline, with how often its edges were taken.
+func (r *Runner) Graph(ctx context.Context, id tipstaff.ID, format string) ([]byte, error) {
+	if _, err := r.guard(id); err != nil {
+		return nil, err
+	}
+	drawn, err := r.graph(ctx, id, format)
+	return drawn, explain(err, id)
+}
+
 func (r *Runner) graph(ctx context.Context, id tipstaff.ID, format string) ([]byte, error) {
 	p, err := openProgram(ctx, r.Store, id.String())
 	if err != nil {

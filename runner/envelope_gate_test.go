@@ -24,7 +24,7 @@ agents:
 		Open      bool
 	}
 	asked := func() (list []question, pending bool) {
-		raw, err := b.Artifact(cli(), run, tipstaff.EnvelopeArtifact)
+		raw, err := b.Envelope(cli(), run, "")
 		var env struct {
 			Interrupts       []question
 			InterruptPending bool `json:"interrupt_pending"`

@@ -55,6 +55,13 @@ func explain(err error, run tipstaff.ID) error {
 	return &tipstaff.Error{Code: tipstaff.Internal, Run: run, Message: "something unexpected went wrong", Err: err}
 }
 
+// coded is an error that [explain] has given its code; nil is none.
+func coded(err error) *tipstaff.Error {
+	var e *tipstaff.Error
+	errors.As(err, &e)
+	return e
+}
+
 func messageOf(err error, code tipstaff.Code, run tipstaff.ID) string {
 	switch code {
 	case tipstaff.RunNotFound:

@@ -97,7 +97,7 @@ func (b *bed) asked(made, answers context.Context) tipstaff.ID {
 	svc := b.Guarded()
 	s, err := svc.Start(made, tipstaff.StartRequest{Name: "p", Program: []byte(mayItBe), NoFiles: true})
 	b.check(err)
-	<-s.Done
+	b.wait(s.Run)
 	_, err = svc.Decide(answers, tipstaff.DecideRequest{Run: s.Run, Gate: "root", Action: "approve"})
 	b.check(err)
 	if driven := b.resume(s.Run); driven.State != tipstaff.Completed {
@@ -151,7 +151,7 @@ func TestForgedPrincipalIsFound(t *testing.T) {
 	b.foundAs(run, "principal")
 	s, err := b.Guarded().Start(alice, tipstaff.StartRequest{Name: "p", Program: []byte(mayItBe), NoFiles: true})
 	b.check(err)
-	<-s.Done
+	b.wait(s.Run)
 	_, err = b.Cancel(alice, tipstaff.CancelRequest{Run: s.Run})
 	b.check(err)
 	b.verified(s.Run)
@@ -172,7 +172,7 @@ func TestForgedInputIsFound(t *testing.T) {
 	}
 	plan := func() tipstaff.ID { run, _ := b.run(taking, inputs); return run }
 	forked := func() tipstaff.ID {
-		f, err := b.Fork(cli(), tipstaff.ForkRequest{Run: plan()})
+		f, err := b.Fork(cli(), forking{Run: plan()})
 		b.check(err)
 		return f.ID
 	}
@@ -208,7 +208,7 @@ func TestForkOfACorrectedRunHasItsInputs(t *testing.T) {
 	run, _ := b.run(was, func(r *tipstaff.StartRequest) { r.Inputs = map[string]json.RawMessage{"old": json.RawMessage(`"x"`)} })
 	b.corrected(run, is)
 	b.verified(run)
-	f, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run})
+	f, err := b.Fork(cli(), forking{Run: run})
 	b.check(err)
 	b.verified(f.ID)
 	if kinds := b.kinds(run); !slices.Contains(kinds, string(tipstaff.KindIntentCorrect)) {
@@ -220,7 +220,7 @@ func TestForkOfACorrectedRunHasItsInputs(t *testing.T) {
 func TestForkOfAnEndedRunCanBeCancelled(t *testing.T) {
 	b := newBed(t)
 	run, driven := b.run(taking, func(r *tipstaff.StartRequest) { r.Inputs = map[string]json.RawMessage{"must": json.RawMessage("true")} })
-	f, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run})
+	f, err := b.Fork(cli(), forking{Run: run})
 	b.check(err)
 	if got, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: f.ID}); err != nil || got.State != tipstaff.Cancelled || driven.State != tipstaff.Completed {
 		t.Errorf("%v then %v %v", driven.State, got.State, err)

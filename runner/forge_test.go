@@ -111,7 +111,7 @@ func TestForgedDraftIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b.t = t
 			run := b.held()
-			b.change(tipstaff.Hold{Run: run, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"a": 1}`)}, Usage: &tipstaff.Usage{LLMCalls: 2}})
+			b.change(tipstaff.EnvelopeUpdate{Run: run, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"a": 1}`)}, Usage: &tipstaff.Usage{LLMCalls: 2}})
 			b.begin(run)
 			b.verified(run)
 			b.forge(run, attack.kind, attack.from, attack.to)
@@ -141,7 +141,7 @@ func TestForgedRollbackIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b.t = t
 			old, _ := b.pipe(review)
-			got := b.fork(tipstaff.ForkRequest{Run: old, Checkpoint: b.checkpoints(old)[0].ID, Rollback: true, Raise: map[string]int64{"max_iterations": 4},
+			got := b.fork(forking{Run: old, Checkpoint: b.checkpoints(old)[0].ID, Rollback: true, Raise: map[string]int64{"max_iterations": 4},
 				Outputs: map[string]json.RawMessage{"critic": json.RawMessage(`{"verdict": "ok"}`)}})
 			b.verified(got.ID)
 			b.forge(got.ID, attack.kind, attack.from, attack.to)

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -219,31 +218,24 @@ func (r *Runner) countStrays(ctx context.Context, page *tipstaff.RunPage) error 
 	return nil
 }
 
-// Artifact is a stored document or payload by its digest, or what the state of a
-// pipeline is or was.
-func (r *Runner) Artifact(ctx context.Context, run tipstaff.ID, name string) ([]byte, error) {
+// Artifact is a stored document or payload by its digest.
+func (r *Runner) Artifact(ctx context.Context, run tipstaff.ID, digest string) ([]byte, error) {
 	if _, err := r.guard(run); err != nil {
 		return nil, err
 	}
-	data, err := r.artifact(ctx, run, name)
+	if _, err := journal.ParseHash(digest); err != nil {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a digest", digest)
+	}
+	if _, err := r.Store.Run(ctx, run.String()); err != nil {
+		return nil, explain(err, run)
+	}
+	data, err := r.Store.Blob(ctx, digest)
 	return data, explain(err, run)
 }
 
-func (r *Runner) artifact(ctx context.Context, run tipstaff.ID, name string) ([]byte, error) {
-	checkpoint, past := strings.CutPrefix(name, tipstaff.EnvelopeAt(""))
-	format, drawn := strings.CutPrefix(name, tipstaff.GraphArtifact(""))
-	switch {
-	case name == tipstaff.EnvelopeArtifact:
-		return r.envelope(ctx, run)
-	case past:
-		return r.envelopeAt(ctx, run, checkpoint)
-	case drawn:
-		return r.graph(ctx, run, format)
-	}
-	if _, err := journal.ParseHash(name); err != nil {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a digest", name)
-	}
-	return r.Store.Blob(ctx, name)
+// Checkpoints lists those of a run.
+func (r *Runner) Checkpoints(ctx context.Context, run tipstaff.ID) ([]tipstaff.Checkpoint, error) {
+	return tipstaff.CheckpointsOf(ctx, r, run)
 }
 
 // Events yields records after a cursor.

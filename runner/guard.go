@@ -87,9 +87,9 @@ func asksOf(ctx context.Context, brought bool) string {
 
 // mayAnswer checks whether a caller may answer gates in advance, or while the run goes
 // on, and may let a plan do what the manifest does not.
-func mayAnswer(ctx context.Context, yes bool, ask tipstaff.Ask, dispatch bool) error {
+func mayAnswer(ctx context.Context, p tipstaff.Presence, dispatch bool) error {
 	switch {
-	case yes || ask != nil:
+	case p.Yes || p.Attended:
 		return mayDo(ctx, tipstaff.ScopeDecide, "answer gates")
 	case dispatch:
 		return mayDo(ctx, tipstaff.ScopeDecide, "let a plan start child runs")
@@ -97,20 +97,42 @@ func mayAnswer(ctx context.Context, yes bool, ask tipstaff.Ask, dispatch bool) e
 	return nil
 }
 
-// Start implements [tipstaff.Service]. A document that came from elsewhere needs a
-// scope of its own.
-func (g *guarded) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-	err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run)
-	if err == nil && req.Hold != nil {
-		err = g.mayWith(ctx, tipstaff.ScopeRun, req.Hold.Run)
+// brings reports whether a request has a document of the caller's.
+func brings(noFiles bool, document []byte) bool { return noFiles && len(document) > 0 }
+
+// mayBring checks the scope for documents that came from elsewhere.
+func mayBring(ctx context.Context, brought bool) error {
+	if !brought {
+		return nil
 	}
-	if err == nil && brings(req) {
-		err = mayDo(ctx, tipstaff.ScopeSubmit, "send documents")
+	return mayDo(ctx, tipstaff.ScopeSubmit, "send documents")
+}
+
+// mayStart checks what starting a program needs.
+func (g *guarded) mayStart(ctx context.Context, req tipstaff.StartRequest) error {
+	err := may(ctx, tipstaff.ScopeRun)
+	if err == nil {
+		err = mayBring(ctx, brings(req.NoFiles, req.Program))
 	}
 	if err == nil {
-		err = mayAnswer(ctx, req.Yes, req.Ask, req.AllowSubDispatch)
+		err = mayAnswer(ctx, req.Presence, req.AllowSubDispatch)
 	}
-	if err == nil && req.Hold == nil && !req.DryRun {
+	return err
+}
+
+// mayDraft checks what having a plan drafted needs.
+func (g *guarded) mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
+	err := may(ctx, tipstaff.ScopeRun)
+	if err == nil {
+		err = mayAnswer(ctx, req.Presence, req.AllowSubDispatch)
+	}
+	return err
+}
+
+// Start implements [tipstaff.Service].
+func (g *guarded) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+	err := g.mayStart(ctx, req)
+	if err == nil {
 		err = g.r.queue.room()
 	}
 	if err != nil {
@@ -119,9 +141,78 @@ func (g *guarded) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaf
 	return g.r.Start(ctx, req)
 }
 
-// brings reports whether a request has a document of the caller's.
-func brings(req tipstaff.StartRequest) bool {
-	return req.NoFiles && len(req.Program) > 0 || req.Agent != nil && len(req.Agent.Document) > 0
+// Draft implements [tipstaff.Service].
+func (g *guarded) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
+	err := g.mayDraft(ctx, req)
+	if err == nil {
+		err = g.r.queue.room()
+	}
+	if err != nil {
+		return tipstaff.Started{}, err
+	}
+	return g.r.Draft(ctx, req)
+}
+
+// Validate implements [tipstaff.Service].
+func (g *guarded) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v tipstaff.Validated, err error) {
+	if req.Start != nil {
+		err = g.mayStart(ctx, *req.Start)
+	}
+	if req.Draft != nil && err == nil {
+		err = g.mayDraft(ctx, *req.Draft)
+	}
+	if err != nil {
+		return v, err
+	}
+	return g.r.Validate(ctx, req)
+}
+
+// CreateEnvelope implements [tipstaff.Service].
+func (g *guarded) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeRequest) (tipstaff.Started, error) {
+	err := may(ctx, tipstaff.ScopeRun)
+	if err == nil {
+		err = mayBring(ctx, brings(req.NoFiles, req.Program))
+	}
+	if err != nil {
+		return tipstaff.Started{}, err
+	}
+	return g.r.CreateEnvelope(ctx, req)
+}
+
+// UpdateEnvelope implements [tipstaff.Service].
+func (g *guarded) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate) error {
+	if err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run); err != nil {
+		return err
+	}
+	return g.r.UpdateEnvelope(ctx, req)
+}
+
+// ExecuteEnvelope implements [tipstaff.Service].
+func (g *guarded) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (tipstaff.Started, error) {
+	if err := g.mayDrive(ctx, req.Run, brings(req.NoFiles, req.Program)); err != nil {
+		return tipstaff.Started{}, err
+	}
+	return g.r.ExecuteEnvelope(ctx, req)
+}
+
+// ExecuteAgent implements [tipstaff.Service].
+func (g *guarded) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (tipstaff.Started, error) {
+	if err := g.mayDrive(ctx, req.Run, len(req.Document) > 0); err != nil {
+		return tipstaff.Started{}, err
+	}
+	return g.r.ExecuteAgent(ctx, req)
+}
+
+// mayDrive checks what driving a run needs, with a document of the caller's or without.
+func (g *guarded) mayDrive(ctx context.Context, run tipstaff.ID, brought bool) error {
+	err := g.mayWith(ctx, tipstaff.ScopeRun, run)
+	if err == nil {
+		err = mayBring(ctx, brought)
+	}
+	if err == nil {
+		err = g.r.queue.room()
+	}
+	return err
 }
 
 // Get implements [tipstaff.Service].
@@ -156,22 +247,36 @@ func (g *guarded) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipst
 	return g.r.Decide(ctx, req)
 }
 
-// Resume implements [tipstaff.Service]. A correction is a document of the caller's.
+// Defer implements [tipstaff.Service].
+func (g *guarded) Defer(ctx context.Context, run, gate tipstaff.ID) error {
+	if err := g.mayWith(ctx, tipstaff.ScopeDecide, run); err != nil {
+		return err
+	}
+	return g.r.Defer(ctx, run, gate)
+}
+
+// Resume implements [tipstaff.Service].
 func (g *guarded) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
-	err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run)
-	if err == nil && req.Correction != nil {
-		err = mayDo(ctx, tipstaff.ScopeSubmit, "send documents")
-	}
+	err := g.mayDrive(ctx, req.Run, false)
 	if err == nil {
-		err = mayAnswer(ctx, req.Yes, req.Ask, false)
-	}
-	if err == nil {
-		err = g.r.queue.room()
+		err = mayAnswer(ctx, req.Presence, false)
 	}
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
 	return g.r.Resume(ctx, req)
+}
+
+// Correct implements [tipstaff.Service]. A correction is a document of the caller's.
+func (g *guarded) Correct(ctx context.Context, req tipstaff.CorrectRequest) (tipstaff.Corrected, error) {
+	err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run)
+	if err == nil {
+		err = mayBring(ctx, true)
+	}
+	if err != nil {
+		return tipstaff.Corrected{}, err
+	}
+	return g.r.Correct(ctx, req)
 }
 
 // Cancel implements [tipstaff.Service].
@@ -182,39 +287,53 @@ func (g *guarded) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipst
 	return g.r.Cancel(ctx, req)
 }
 
-// Fork implements [tipstaff.Service]. A checkpoint is its run's. Whoever changes what
-// was decided or leaves a question behind must be one who may answer it.
+// Fork implements [tipstaff.Service].
 func (g *guarded) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
-	err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run)
-	if made, ok := runOfCheckpoint(req.Checkpoint); err == nil && ok {
-		if err = g.mayWith(ctx, tipstaff.ScopeRun, made); tipstaff.CodeOf(err) == tipstaff.RunNotFound {
-			err = tipstaff.Errorf(tipstaff.CheckpointNotFound, "there is no checkpoint %s", req.Checkpoint)
-		}
-	}
-	if err == nil && req.Label == "" {
-		err = g.mayGoBack(ctx, req)
-	}
-	if err != nil {
+	if err := g.mayBranch(ctx, req.Run, req.Checkpoint, &req.Changes); err != nil {
 		return tipstaff.Run{}, err
 	}
 	return g.r.Fork(ctx, req)
 }
 
-func (g *guarded) mayGoBack(ctx context.Context, req tipstaff.ForkRequest) error {
-	if may(ctx, tipstaff.ScopeDecide) == nil {
-		return nil
+// Rollback implements [tipstaff.Service].
+func (g *guarded) Rollback(ctx context.Context, req tipstaff.RollbackRequest) (tipstaff.Run, error) {
+	if err := g.mayBranch(ctx, req.Run, req.Checkpoint, &req.Changes); err != nil {
+		return tipstaff.Run{}, err
+	}
+	return g.r.Rollback(ctx, req)
+}
+
+// Label implements [tipstaff.Service].
+func (g *guarded) Label(ctx context.Context, req tipstaff.LabelRequest) (tipstaff.Checkpoint, error) {
+	if err := g.mayBranch(ctx, req.Run, req.Checkpoint, nil); err != nil {
+		return tipstaff.Checkpoint{}, err
+	}
+	return g.r.Label(ctx, req)
+}
+
+// mayBranch checks what a fork or a rollback needs; without changes, what a label does.
+// A checkpoint is its run's. Whoever changes what was decided or leaves a question
+// behind must be one who may answer it.
+func (g *guarded) mayBranch(ctx context.Context, run tipstaff.ID, checkpoint string, c *tipstaff.Changes) error {
+	err := g.mayWith(ctx, tipstaff.ScopeRun, run)
+	if made, ok := runOfCheckpoint(checkpoint); err == nil && ok {
+		if err = g.mayWith(ctx, tipstaff.ScopeRun, made); tipstaff.CodeOf(err) == tipstaff.RunNotFound {
+			err = tipstaff.Errorf(tipstaff.CheckpointNotFound, "there is no checkpoint %s", checkpoint)
+		}
 	}
 	switch {
-	case len(req.Outputs)+len(req.Metadata) > 0:
+	case err != nil, c == nil, may(ctx, tipstaff.ScopeDecide) == nil:
+		return err
+	case len(c.Outputs)+len(c.Metadata) > 0:
 		return mayDo(ctx, tipstaff.ScopeDecide, "edit outputs or metadata")
-	case len(req.Raise) > 0:
+	case len(c.Raise) > 0:
 		return mayDo(ctx, tipstaff.ScopeDecide, "raise bounds")
 	}
-	open, err := g.r.asked(ctx, req.Run.String())
+	open, err := g.r.asked(ctx, run.String())
 	if err == nil && open {
-		return mayDo(ctx, tipstaff.ScopeDecide, fmt.Sprintf("go back past an open gate of run %s", req.Run))
+		return mayDo(ctx, tipstaff.ScopeDecide, fmt.Sprintf("go back past an open gate of run %s", run))
 	}
-	return explain(err, req.Run)
+	return explain(err, run)
 }
 
 // asked reports whether a run, or one that it has started, has an open gate.
@@ -251,16 +370,48 @@ func runOfCheckpoint(id string) (tipstaff.ID, bool) {
 	return run, ok && err == nil
 }
 
+// Wait implements [tipstaff.Service].
+func (g *guarded) Wait(ctx context.Context, run tipstaff.ID) (tipstaff.Driven, error) {
+	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
+		return tipstaff.Driven{}, err
+	}
+	return g.r.Wait(ctx, run)
+}
+
+// Checkpoints implements [tipstaff.Service].
+func (g *guarded) Checkpoints(ctx context.Context, run tipstaff.ID) ([]tipstaff.Checkpoint, error) {
+	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
+		return nil, err
+	}
+	return g.r.Checkpoints(ctx, run)
+}
+
+// Envelope implements [tipstaff.Service].
+func (g *guarded) Envelope(ctx context.Context, run tipstaff.ID, checkpoint string) ([]byte, error) {
+	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
+		return nil, err
+	}
+	return g.r.Envelope(ctx, run, checkpoint)
+}
+
+// Graph implements [tipstaff.Service].
+func (g *guarded) Graph(ctx context.Context, run tipstaff.ID, format string) ([]byte, error) {
+	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
+		return nil, err
+	}
+	return g.r.Graph(ctx, run, format)
+}
+
 // Artifact implements [tipstaff.Service].
-func (g *guarded) Artifact(ctx context.Context, run tipstaff.ID, name string) ([]byte, error) {
+func (g *guarded) Artifact(ctx context.Context, run tipstaff.ID, digest string) ([]byte, error) {
 	err := g.mayWith(ctx, tipstaff.ScopeRead, run)
 	if err == nil && !tipstaff.CallerFrom(ctx).SeesAll() {
-		err = g.r.mentions(ctx, run, name)
+		err = g.r.mentions(ctx, run, digest)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return g.r.Artifact(ctx, run, name)
+	return g.r.Artifact(ctx, run, digest)
 }
 
 // mentions refuses a digest that stands in no record of a run, nor of those that it
@@ -282,11 +433,11 @@ func (r *Runner) mentions(ctx context.Context, id tipstaff.ID, name string) erro
 	return tipstaff.Errorf(tipstaff.ArtifactNotFound, "run %s has no artifact %s", id, name)
 }
 
-// Verify implements [tipstaff.Service]. An export is a folder of this machine, and
-// nobody's.
+// Verify implements [tipstaff.Service]. Exports, keys and anchors are files of this
+// machine, and nobody's.
 func (g *guarded) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipstaff.Report, error) {
 	err := g.mayWith(ctx, tipstaff.ScopeRead, req.Run)
-	if err == nil && req.Dir != "" && visibleTo(ctx) != "" {
+	if err == nil && (req.Dir != "" || req.Anchor != "" || len(req.Keys) > 0) && visibleTo(ctx) != "" {
 		err = may(ctx, tipstaff.ScopeAdmin)
 	}
 	if err != nil {

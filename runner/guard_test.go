@@ -26,7 +26,7 @@ func TestArtifactsBelongToRuns(t *testing.T) {
 	if got, err := svc.Artifact(own, run, other); tipstaff.CodeOf(err) != tipstaff.ArtifactNotFound {
 		t.Errorf("what no record of the run names was given: %q, %v", got, err)
 	}
-	back, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Stage: "critic"})
+	back, err := b.Fork(cli(), forking{Run: run, Stage: "critic"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +38,7 @@ func TestArtifactsBelongToRuns(t *testing.T) {
 func TestGuard(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.pipe(loop)
+	digest := b.get(run).Program.Digest
 	svc := b.Guarded()
 	as := func(user string, scopes ...string) context.Context {
 		return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "http", User: user, Principal: "token:" + user, Scopes: scopes})
@@ -52,7 +53,7 @@ func TestGuard(t *testing.T) {
 			return firstError(svc.Events(ctx, tipstaff.EventsRequest{Run: run}))
 		}},
 		"Artifact": {tipstaff.ScopeRead, func(ctx context.Context, run id) error {
-			_, err := svc.Artifact(ctx, run, tipstaff.EnvelopeArtifact)
+			_, err := svc.Artifact(ctx, run, digest)
 			return err
 		}},
 		"Verify": {tipstaff.ScopeRead, func(ctx context.Context, run id) error {
@@ -63,12 +64,36 @@ func TestGuard(t *testing.T) {
 			_, err := svc.Decide(ctx, tipstaff.DecideRequest{Run: run, Gate: "none", Action: "approve"})
 			return err
 		}},
-		"Start": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
-			_, err := svc.Start(ctx, tipstaff.StartRequest{Run: run})
+		"Wait":        {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Wait(ctx, run); return err }},
+		"Checkpoints": {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Checkpoints(ctx, run); return err }},
+		"Graph":       {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Graph(ctx, run, "dot"); return err }},
+		"Envelope":    {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Envelope(ctx, run, ""); return err }},
+		"Defer":       {tipstaff.ScopeDecide, func(ctx context.Context, run id) error { return svc.Defer(ctx, run, run) }},
+		"Correct": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
+			c := tipstaff.CallerFrom(ctx)
+			if c.Scopes != nil { // documents have a scope of their own, which is looked at below
+				c.Scopes = append(slices.Clone(c.Scopes), tipstaff.ScopeSubmit)
+			}
+			_, err := svc.Correct(tipstaff.WithCaller(ctx, c), tipstaff.CorrectRequest{Run: run, Reason: "because"})
 			return err
 		}},
-		"Hold": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
-			_, err := svc.Start(ctx, tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run}})
+		"Rollback": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
+			_, err := svc.Rollback(ctx, tipstaff.RollbackRequest{Run: run, Place: tipstaff.Place{Checkpoint: "cp_none"}})
+			return err
+		}},
+		"Label": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
+			_, err := svc.Label(ctx, tipstaff.LabelRequest{Run: run, Label: "here"})
+			return err
+		}},
+		"UpdateEnvelope": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
+			return svc.UpdateEnvelope(ctx, tipstaff.EnvelopeUpdate{Run: run})
+		}},
+		"ExecuteEnvelope": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
+			_, err := svc.ExecuteEnvelope(ctx, tipstaff.ExecuteRequest{Run: run})
+			return err
+		}},
+		"ExecuteAgent": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
+			_, err := svc.ExecuteAgent(ctx, tipstaff.AgentRequest{Run: run, Name: "critic"})
 			return err
 		}},
 		"Resume": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
@@ -80,12 +105,12 @@ func TestGuard(t *testing.T) {
 			return err
 		}},
 		"Fork": {tipstaff.ScopeRun, func(ctx context.Context, run id) error {
-			_, err := svc.Fork(ctx, tipstaff.ForkRequest{Run: run, Checkpoint: "cp_none"})
+			_, err := svc.Fork(ctx, tipstaff.ForkRequest{Run: run, Place: tipstaff.Place{Checkpoint: "cp_none"}})
 			return err
 		}},
 	}
 	for m := range reflect.TypeFor[tipstaff.Service]().Methods() {
-		if _, ok := calls[m.Name]; !ok && m.Name != "List" { // which is looked at below
+		if _, ok := calls[m.Name]; !ok && !slices.Contains([]string{"List", "Start", "Draft", "Validate", "CreateEnvelope"}, m.Name) { // which name no run, and are looked at below
 			t.Errorf("nobody has said who may call %s", m.Name)
 		}
 	}
@@ -133,11 +158,19 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s sees %d runs, %v", who, len(page.Runs), err)
 		}
 	}
-	brought := tipstaff.StartRequest{Name: "p", Program: []byte(loop), NoFiles: true, DryRun: true}
-	if _, err := svc.Start(as("alice", tipstaff.ScopeRun), brought); tipstaff.CodeOf(err) != tipstaff.Forbidden {
-		t.Errorf("a document without the scope for it gives %v", err)
+	brought := tipstaff.StartRequest{Name: "p", Program: []byte(loop), NoFiles: true}
+	start := tipstaff.ValidateRequest{Start: &brought}
+	_, drafted := svc.Draft(as("alice", all...), tipstaff.DraftRequest{})
+	_, undrafted := svc.Draft(as("alice", tipstaff.ScopeRead), tipstaff.DraftRequest{Prose: "x"})
+	_, unchecked := svc.Validate(as("alice", tipstaff.ScopeRead), start)
+	_, undraftable := svc.Validate(as("alice", tipstaff.ScopeRead), tipstaff.ValidateRequest{Draft: &tipstaff.DraftRequest{Prose: "x"}})
+	_, unstarted := svc.Start(as("alice", tipstaff.ScopeRun), brought)
+	_, unmade := svc.CreateEnvelope(as("alice", tipstaff.ScopeRun), tipstaff.EnvelopeRequest{Name: "p", Program: []byte(loop), NoFiles: true})
+	wantCode(t, drafted, tipstaff.InvalidArgument)
+	for _, err := range []error{undrafted, unchecked, undraftable, unstarted, unmade} {
+		wantCode(t, err, tipstaff.Forbidden)
 	}
-	if _, err := svc.Start(as("alice", tipstaff.ScopeRun, tipstaff.ScopeSubmit), brought); err != nil {
+	if _, err := svc.Validate(as("alice", tipstaff.ScopeRun, tipstaff.ScopeSubmit), start); err != nil {
 		t.Error(err)
 	}
 }

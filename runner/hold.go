@@ -17,37 +17,19 @@ import (
 // A pipeline may be held as a draft before it is run: made, changed as often as one
 // likes, and started once. hold_fold.go says what its records add up to.
 
-// startHeld is Start of what is a draft, or was one.
-func (r *Runner) startHeld(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-	switch {
-	case req.Hold != nil && req.Hold.Run.IsZero():
-		return r.hold(ctx, req)
-	case req.Hold != nil:
-		return r.changeHeld(ctx, *req.Hold)
-	case req.Run.IsZero():
-		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.InvalidArgument, "a single agent works on a draft, and none was named")
-	case req.Agent != nil:
-		return r.startAgent(ctx, req)
-	}
-	return r.startHead(ctx, req)
-}
-
-// hold makes a draft. A request that has made one before is given that one again.
-func (r *Runner) hold(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+// CreateEnvelope makes a draft. A request that has made one before is given that one
+// again.
+func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeRequest) (tipstaff.Started, error) {
 	p, err := r.prepareHeld(req)
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
-	started := p.started()
-	if req.DryRun {
-		return started, nil
-	}
 	body, err := r.freeze(ctx, p)
 	if err != nil {
-		return started, explain(err, tipstaff.ID{})
+		return tipstaff.Started{}, explain(err, tipstaff.ID{})
 	}
-	body.Title, body.Hold, body.Asks = req.Title, true, asksOf(ctx, brings(req))
-	started.Run = tipstaff.NewID(r.Now())
+	body.Title, body.Hold, body.Asks = req.Title, true, asksOf(ctx, brings(req.NoFiles, req.Program))
+	started := tipstaff.Started{Run: tipstaff.NewID(r.Now()), Validated: p.validated()}
 	err = r.store(ctx, started.Run, body, p.text, nil)
 	if errors.Is(err, flow.ErrRequestKnown) {
 		started.Run, err = r.sameRequest(ctx, body)
@@ -57,12 +39,12 @@ func (r *Runner) hold(ctx context.Context, req tipstaff.StartRequest) (tipstaff.
 }
 
 // prepareHeld checks what a draft is made of. It need not have a program yet.
-func (r *Runner) prepareHeld(req tipstaff.StartRequest) (*prepared, error) {
+func (r *Runner) prepareHeld(req tipstaff.EnvelopeRequest) (*prepared, error) {
 	if req.Program != nil {
 		if !pipeline.IsPipeline(req.Program) {
 			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is no pipeline: only pipelines are held as drafts", req.Name)
 		}
-		return r.prepare(req)
+		return r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
 	}
 	manifest, err := r.manifest()
 	if err != nil {
@@ -114,8 +96,8 @@ func asked(inputs json.RawMessage) json.RawMessage {
 	return flow.JSON(members)
 }
 
-// changeHeld changes a draft: all that is asked for, or nothing.
-func (r *Runner) changeHeld(ctx context.Context, req tipstaff.Hold) (tipstaff.Started, error) {
+// UpdateEnvelope changes a draft: all that is asked for, or nothing.
+func (r *Runner) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate) error {
 	c := &change{Outputs: req.Outputs, Remove: req.Remove, Metadata: req.Metadata, Usage: req.Usage}
 	err := r.updateHeld(ctx, req.Run, func(h *held) ([]flow.Draft, error) {
 		if req.Version != 0 && req.Version != h.version {
@@ -125,10 +107,7 @@ func (r *Runner) changeHeld(ctx context.Context, req tipstaff.Hold) (tipstaff.St
 		u, err := h.changed(c, changer(ctx))
 		return []flow.Draft{updated(u)}, err
 	})
-	if err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
-	}
-	return tipstaff.Started{Run: req.Run, Program: tipstaff.Program{Kind: kindPipeline}}, nil
+	return explain(err, req.Run)
 }
 
 // updateHeld writes to a draft that nobody else changes meanwhile.
@@ -226,9 +205,9 @@ func changer(ctx context.Context) string {
 	return cmp.Or(tipstaff.CallerFrom(ctx).Principal, "local:cli")
 }
 
-// startHead starts a draft, or drives an unfinished run on that nobody drives and
+// ExecuteEnvelope starts a draft, or drives an unfinished run on that nobody drives and
 // that waits for nothing.
-func (r *Runner) startHead(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (tipstaff.Started, error) {
 	run, err := r.mayChange(req.Run)
 	if err != nil {
 		return tipstaff.Started{}, err
@@ -251,13 +230,13 @@ func (r *Runner) startHead(ctx context.Context, req tipstaff.StartRequest) (tips
 		return tipstaff.Started{}, explain(err, req.Run)
 	}
 	started := p.shared().started()
-	started.Done, err = r.begin(run, p, person{yes: req.Yes, ask: req.Ask})
+	_, err = r.begin(run, p, person{})
 	return started, explain(err, req.Run)
 }
 
 // driveOn resumes a run that was started before. Its program is the one that it
 // froze.
-func (r *Runner) driveOn(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+func (r *Runner) driveOn(ctx context.Context, req tipstaff.ExecuteRequest) (tipstaff.Started, error) {
 	run, err := r.Get(ctx, req.Run)
 	if err != nil {
 		return tipstaff.Started{}, err
@@ -278,12 +257,12 @@ func (r *Runner) driveOn(ctx context.Context, req tipstaff.StartRequest) (tipsta
 	if len(req.Bounds) > 0 {
 		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.InvalidArgument, "run %s has its bounds: they are set when it is started", run.ID)
 	}
-	return r.Resume(ctx, tipstaff.ResumeRequest{Run: req.Run, Yes: req.Yes, Ask: req.Ask})
+	return r.Resume(ctx, tipstaff.ResumeRequest{Run: req.Run})
 }
 
 // acceptHeld takes a draft from drafting to executing, in one transaction: by that
 // act it is accepted.
-func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.StartRequest) error {
+func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.ExecuteRequest) error {
 	return r.updateHeld(ctx, req.Run, func(h *held) ([]flow.Draft, error) {
 		update, err := r.settleProgram(ctx, h, req)
 		if err != nil {
@@ -301,7 +280,7 @@ func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.StartRequest) erro
 		if err != nil {
 			return nil, err
 		}
-		accepted := r.accepted(ctx, h.draft, text, via(req))
+		accepted := r.accepted(ctx, h.draft, text, via(req.Via))
 		next := h.segment(text.intent().Hash(), accepted[0].ID)
 		drafts = append(append(drafts, compiled(h.draft.ProgramDigest, text)), accepted...)
 		return append(drafts, flow.Draft{Kind: string(tipstaff.KindRunContinued), Body: flow.JSON(map[string]any{
@@ -312,10 +291,12 @@ func (r *Runner) acceptHeld(ctx context.Context, req tipstaff.StartRequest) erro
 // settleProgram decides what a draft is started with: its own program or the one
 // that is given, within bounds that may only be lowered. The update says what it
 // changes; nil: nothing.
-func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartRequest) (*tipstaff.DraftUpdated, error) {
+func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.ExecuteRequest) (*tipstaff.DraftUpdated, error) {
 	bounds := req.Bounds
-	thread, err := h.otherThread(req.Inputs)
-	if err != nil {
+	thread := req.Thread
+	if thread == h.draft.Pipeline.Thread {
+		thread = ""
+	} else if err := checkThread(thread); err != nil {
 		return nil, err
 	}
 	switch {
@@ -324,7 +305,7 @@ func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartR
 		if err != nil {
 			return nil, err
 		}
-		p, err := r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, NoFiles: req.NoFiles, Inputs: inputs, AllowSubDispatch: req.AllowSubDispatch})
+		p, err := r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, NoFiles: req.NoFiles, Inputs: inputs})
 		if err != nil {
 			return nil, err
 		}
@@ -335,7 +316,7 @@ func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartR
 		if err != nil {
 			return nil, err
 		}
-		h.draft.ProgramDigest, h.draft.Frozen, h.draft.Bounds, h.draft.Asks = body.ProgramDigest, body.Frozen, body.Bounds, asksOf(ctx, brings(req))
+		h.draft.ProgramDigest, h.draft.Frozen, h.draft.Bounds, h.draft.Asks = body.ProgramDigest, body.Frozen, body.Bounds, asksOf(ctx, req.NoFiles)
 	case h.draft.ProgramDigest == "":
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the draft has no pipeline, and none was given").
 			WithHint("give one with the request")
@@ -359,27 +340,6 @@ func (r *Runner) settleProgram(ctx context.Context, h *held, req tipstaff.StartR
 		h.join(thread)
 	}
 	return u, h.again(ctx, r.Store, u)
-}
-
-// otherThread is the thread that a draft is to be started in, if it is another than
-// its own. Other inputs were given when it was made.
-func (h *held) otherThread(given map[string]json.RawMessage) (string, error) {
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if name != "thread_id" {
-			return "", tipstaff.Errorf(tipstaff.InvalidArgument, "a draft has its inputs: %s was given when it was made", name).
-				WithHint("change the draft before it is started")
-		}
-	}
-	var thread string
-	if raw := given["thread_id"]; raw != nil {
-		if err := json.Unmarshal(raw, &thread); err != nil {
-			return "", tipstaff.Errorf(tipstaff.InvalidArgument, "thread_id: %v", err)
-		}
-	}
-	if thread == h.draft.Pipeline.Thread {
-		return "", nil
-	}
-	return thread, checkThread(thread)
 }
 
 // again builds the Envelope for another program, with everything that was changed

@@ -23,35 +23,30 @@ const relationAgent = "agent"
 // routing is what an agent has to do with others: one that runs alone has none.
 var routing = []string{"routing_rules", "default_next", "error_next", "denied_next", "requires", "after", "join", "entry", "max_visits", "handoff"}
 
-// startAgent runs one agent of a draft.
-func (r *Runner) startAgent(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+// ExecuteAgent runs one agent of a draft.
+func (r *Runner) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (tipstaff.Started, error) {
 	made := tipstaff.NewID(r.Now())
-	var started tipstaff.Started
 	run, err := r.mayChange(req.Run)
 	if err != nil {
-		return started, err
+		return tipstaff.Started{}, err
 	}
 	h, err := r.openHeld(ctx, run)
 	if err != nil {
-		return started, explain(err, req.Run)
+		return tipstaff.Started{}, explain(err, req.Run)
 	}
 	p, err := r.prepareAgent(ctx, h, req)
+	if err == nil {
+		err = r.createAgent(ctx, made, h, p, req)
+	}
 	if err != nil {
-		return started, explain(err, req.Run)
+		return tipstaff.Started{}, explain(err, req.Run)
 	}
-	started = p.started()
-	if req.DryRun {
-		return started, nil
-	}
-	if err := r.createAgent(ctx, made, h, p, req); err != nil {
-		return started, explain(err, req.Run)
-	}
-	return r.beginNew(ctx, made, started, person{yes: req.Yes, ask: req.Ask})
+	return r.beginNew(ctx, made, p.validated(), person{})
 }
 
 // prepareAgent makes a pipeline of one agent, which begins with what the draft holds.
-func (r *Runner) prepareAgent(ctx context.Context, h *held, req tipstaff.StartRequest) (*prepared, error) {
-	doc, err := h.singleAgent(ctx, r.Store, req.Agent)
+func (r *Runner) prepareAgent(ctx context.Context, h *held, req tipstaff.AgentRequest) (*prepared, error) {
+	doc, err := h.singleAgent(ctx, r.Store, req)
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +65,11 @@ func (r *Runner) prepareAgent(ctx context.Context, h *held, req tipstaff.StartRe
 		outputs[key] = pipeline.EncodeValue(o)
 	}
 	inputs["metadata"], inputs["outputs"] = flow.JSON(metadata), flow.JSON(outputs)
-	return r.prepare(tipstaff.StartRequest{Program: doc, Name: "agent " + req.Agent.Name, NoFiles: true, Inputs: inputs, Bounds: h.remains()})
+	return r.prepare(tipstaff.StartRequest{Program: doc, Name: "agent " + req.Name, NoFiles: true, Inputs: inputs, Bounds: h.remains()})
 }
 
 // singleAgent is the document of a pipeline that has one agent and nobody to route to.
-func (h *held) singleAgent(ctx context.Context, src source, a *tipstaff.SingleAgent) ([]byte, error) {
+func (h *held) singleAgent(ctx context.Context, src source, a tipstaff.AgentRequest) ([]byte, error) {
 	whole := map[string]json.RawMessage{"kind": flow.JSON(kindPipeline), "name": flow.JSON("agent")}
 	var agent map[string]json.RawMessage
 	if h.draft.ProgramDigest != "" {
@@ -136,13 +131,13 @@ func (h *held) remains() tipstaff.Bounds {
 }
 
 // createAgent stores the run, and beside it that it works on the draft.
-func (r *Runner) createAgent(ctx context.Context, made tipstaff.ID, h *held, p *prepared, req tipstaff.StartRequest) error {
+func (r *Runner) createAgent(ctx context.Context, made tipstaff.ID, h *held, p *prepared, req tipstaff.AgentRequest) error {
 	body, err := r.freeze(ctx, p)
 	if err != nil {
 		return err
 	}
-	body.Title, body.Parent, body.Asks = req.Title, &tipstaff.RunParent{Run: h.run, Relation: relationAgent}, cmp.Or(h.draft.Asks, asksOf(ctx, true))
-	more := r.accepted(ctx, body, p.text, via(req))
+	body.Parent, body.Asks = &tipstaff.RunParent{Run: h.run, Relation: relationAgent}, cmp.Or(h.draft.Asks, asksOf(ctx, true))
+	more := r.accepted(ctx, body, p.text, via(req.Via))
 	lock := &tipstaff.DraftUpdated{Version: h.version, Changed: []string{}, By: changer(ctx), Locked: made.String()}
 	more[len(more)-1].Beside = &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{updated(lock)})}
 	return r.store(ctx, made, body, p.text, more)
@@ -219,9 +214,4 @@ func (p *pipelineProgram) given() map[string][]byte {
 }
 
 // via is how a program is accepted by the act that brings it.
-func via(req tipstaff.StartRequest) string {
-	if req.AcceptVia == "" {
-		return "command"
-	}
-	return req.AcceptVia
-}
+func via(given string) string { return cmp.Or(given, "command") }

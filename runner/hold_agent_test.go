@@ -26,15 +26,15 @@ func ofPair(r *tipstaff.StartRequest) { r.Program = []byte(pair) }
 // alone runs one agent of a draft to where it rests.
 func (b *bed) alone(draft tipstaff.ID, agent string, doc ...string) (tipstaff.ID, tipstaff.Driven) {
 	b.t.Helper()
-	a := &tipstaff.SingleAgent{Name: agent}
+	a := tipstaff.AgentRequest{Run: draft, Name: agent}
 	if len(doc) > 0 {
 		a.Document = json.RawMessage(doc[0])
 	}
-	s, err := b.Start(cli(), tipstaff.StartRequest{Run: draft, Agent: a})
+	s, err := b.ExecuteAgent(cli(), a)
 	if err != nil {
 		b.t.Fatalf("running %s alone: %v %+v", agent, err, err)
 	}
-	return s.Run, <-s.Done
+	return s.Run, b.wait(s.Run)
 }
 
 func TestSingleAgentWorksOnItsDraft(t *testing.T) {
@@ -87,9 +87,9 @@ func TestFailedAgentCostsItsDraft(t *testing.T) {
 	}
 	b.verified(draft)
 	b.verified(run)
-	_, err := b.Start(cli(), tipstaff.StartRequest{Run: draft, Agent: &tipstaff.SingleAgent{Name: "nobody"}})
+	_, err := b.ExecuteAgent(cli(), tipstaff.AgentRequest{Run: draft, Name: "nobody"})
 	wantCode(t, err, tipstaff.AgentNotFound)
-	_, err = b.Start(cli(), tipstaff.StartRequest{Agent: &tipstaff.SingleAgent{Name: "bad"}})
+	_, err = b.ExecuteAgent(cli(), tipstaff.AgentRequest{Name: "bad"})
 	wantCode(t, err, tipstaff.InvalidArgument)
 }
 
@@ -103,19 +103,19 @@ func TestDraftIsLockedWhileAnAgentWorksOnIt(t *testing.T) {
 	}
 	for name, act := range map[string]func() error{
 		"changing it": func() error {
-			_, err := b.Start(cli(), tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: draft}})
+			err := b.UpdateEnvelope(cli(), tipstaff.EnvelopeUpdate{Run: draft})
 			return err
 		},
 		"starting it": func() error {
-			_, err := b.Start(cli(), tipstaff.StartRequest{Run: draft})
+			_, err := b.ExecuteEnvelope(cli(), tipstaff.ExecuteRequest{Run: draft})
 			return err
 		},
 		"another agent": func() error {
-			_, err := b.Start(cli(), tipstaff.StartRequest{Run: draft, Agent: &tipstaff.SingleAgent{Name: "first"}})
+			_, err := b.ExecuteAgent(cli(), tipstaff.AgentRequest{Run: draft, Name: "first"})
 			return err
 		},
 		"taking the agent's place": func() error {
-			_, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Rollback: true})
+			_, err := b.Fork(cli(), forking{Run: run, Rollback: true})
 			return err
 		},
 		"cancelling it": func() error {
@@ -137,7 +137,7 @@ func TestDraftIsLockedWhileAnAgentWorksOnIt(t *testing.T) {
 	if e := b.envelope(draft); string(e.Outputs["out"]) != `{"ok":true}` || e.Hops != 2 {
 		t.Errorf("the draft is %+v", e)
 	}
-	b.change(tipstaff.Hold{Run: draft, Remove: []string{"out"}})
+	b.change(tipstaff.EnvelopeUpdate{Run: draft, Remove: []string{"out"}})
 	b.verified(draft)
 	b.verified(run)
 }
@@ -153,7 +153,7 @@ func TestCancelledAgentUnlocksItsDraft(t *testing.T) {
 	if e := b.envelope(draft); len(e.Outputs) != 0 || e.Hops != 1 || e.Version != 2 {
 		t.Errorf("the draft is %+v", e)
 	}
-	b.change(tipstaff.Hold{Run: draft, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`1`)}})
+	b.change(tipstaff.EnvelopeUpdate{Run: draft, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`1`)}})
 	want := []string{"intent.draft", "draft.updated", "draft.updated", "draft.updated"}
 	if got := b.kinds(draft); !slices.Equal(got, want) {
 		t.Errorf("its records are %v", got)

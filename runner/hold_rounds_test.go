@@ -68,14 +68,14 @@ func TestRoundsOfADraftAreLoweredWhenItIsStarted(t *testing.T) {
 	b := newBed(t)
 	run := b.held(ofRounds)
 	b.wantRounds(run, 4, 1)
-	_, err := b.Start(cli(), tipstaff.StartRequest{Run: run, Bounds: tipstaff.Bounds{tipstaff.BoundStages: 5}})
+	_, err := b.ExecuteEnvelope(cli(), tipstaff.ExecuteRequest{Run: run, Bounds: tipstaff.Bounds{tipstaff.BoundStages: 5}})
 	wantCode(t, err, tipstaff.InvalidArgument)
 	if out := b.begin(run, atMost(2)); out.Outcome != "parked" {
 		t.Fatalf("%+v", out)
 	}
 	b.wantRounds(run, 2, 1)
 
-	b.Wait()
+	b.Drain()
 	b.reopened()
 	if _, err := b.decide(run, b.get(run).OpenGates[0].Key, "answer", answer(`{}`)); err != nil {
 		t.Fatal(err)
@@ -86,16 +86,16 @@ func TestRoundsOfADraftAreLoweredWhenItIsStarted(t *testing.T) {
 		t.Errorf("%d rounds are left", left)
 	}
 
-	fork := b.fork(tipstaff.ForkRequest{Run: run, Stage: "judge"})
+	fork := b.fork(forking{Run: run, Stage: "judge"})
 	b.wantRounds(fork.ID, 2, 2)
 	b.wantRoundsExceeded(b.resume(fork.ID), fork.ID)
-	back := b.fork(tipstaff.ForkRequest{Run: run, Stage: "judge", Rollback: true})
+	back := b.fork(forking{Run: run, Stage: "judge", Rollback: true})
 	b.wantRounds(back.ID, 2, 2)
 	b.wantRoundsExceeded(b.resume(back.ID), back.ID)
 
-	_, err = b.Fork(cli(), tipstaff.ForkRequest{Run: back.ID, Stage: "judge", Rollback: true, Raise: map[string]int64{"max_stages": 1}})
+	_, err = b.Fork(cli(), forking{Run: back.ID, Stage: "judge", Rollback: true, Raise: map[string]int64{"max_stages": 1}})
 	wantCode(t, err, tipstaff.InvalidArgument)
-	more := b.fork(tipstaff.ForkRequest{Run: back.ID, Stage: "judge", Rollback: true, Raise: map[string]int64{"max_stages": 3}})
+	more := b.fork(forking{Run: back.ID, Stage: "judge", Rollback: true, Raise: map[string]int64{"max_stages": 3}})
 	b.wantRounds(more.ID, 3, 2)
 	b.wantRoundsExceeded(b.resume(more.ID), more.ID)
 	b.wantRounds(more.ID, 3, 3)

@@ -24,7 +24,7 @@ agents:
 `
 
 func hold(with ...func(*tipstaff.StartRequest)) tipstaff.StartRequest {
-	req := tipstaff.StartRequest{Name: "review.yaml", Program: []byte(review), Hold: &tipstaff.Hold{},
+	req := tipstaff.StartRequest{Name: "review.yaml", Program: []byte(review),
 		Inputs: map[string]json.RawMessage{"raw_input": json.RawMessage(`"do it"`)}}
 	for _, f := range with {
 		f(&req)
@@ -38,38 +38,45 @@ func input(name, value string) func(*tipstaff.StartRequest) {
 
 func withoutProgram(r *tipstaff.StartRequest) { r.Program = nil }
 
+// hold makes a draft of what could be started.
+func (b *bed) hold(ctx context.Context, r tipstaff.StartRequest) (tipstaff.Started, error) {
+	return b.Guarded().CreateEnvelope(ctx, tipstaff.EnvelopeRequest{Program: r.Program, Name: r.Name, Inputs: r.Inputs, Title: r.Title, Bounds: r.Bounds, NoFiles: r.NoFiles})
+}
+
 // held makes a draft.
 func (b *bed) held(with ...func(*tipstaff.StartRequest)) tipstaff.ID {
 	b.t.Helper()
-	s, err := b.Start(cli(), hold(with...))
+	s, err := b.hold(cli(), hold(with...))
 	if err != nil {
 		b.t.Fatalf("holding: %v %+v", err, err)
 	}
-	if s.Done != nil || s.Existed {
+	if s.Existed {
 		b.t.Errorf("a new draft: %+v", s)
 	}
 	return s.Run
 }
 
 // change changes a draft.
-func (b *bed) change(h tipstaff.Hold) {
+func (b *bed) change(h tipstaff.EnvelopeUpdate) {
 	b.t.Helper()
-	if _, err := b.Start(cli(), tipstaff.StartRequest{Hold: &h}); err != nil {
+	if err := b.UpdateEnvelope(cli(), h); err != nil {
 		b.t.Fatalf("changing: %v", err)
 	}
 }
 
 func (b *bed) begin(run tipstaff.ID, with ...func(*tipstaff.StartRequest)) tipstaff.Driven {
 	b.t.Helper()
-	req := tipstaff.StartRequest{Run: run, Inputs: map[string]json.RawMessage{}}
+	req := tipstaff.StartRequest{Inputs: map[string]json.RawMessage{}}
 	for _, f := range with {
 		f(&req)
 	}
-	s, err := b.Start(cli(), req)
+	execute := tipstaff.ExecuteRequest{Run: run, Program: req.Program, Name: req.Name, Bounds: req.Bounds}
+	_ = json.Unmarshal(req.Inputs["thread_id"], &execute.Thread)
+	s, err := b.ExecuteEnvelope(cli(), execute)
 	if err != nil {
 		b.t.Fatalf("starting the draft: %v %+v", err, err)
 	}
-	return <-s.Done
+	return b.wait(s.Run)
 }
 
 // envelope is what tests look at of one.
@@ -98,17 +105,17 @@ type envelope struct {
 
 func (b *bed) envelope(run tipstaff.ID) (e envelope) {
 	b.t.Helper()
-	return b.envelopeAt(run, tipstaff.EnvelopeArtifact)
+	return b.envelopeAt(run, "")
 }
 
-func (b *bed) envelopeAt(run tipstaff.ID, name string) (e envelope) {
+func (b *bed) envelopeAt(run tipstaff.ID, checkpoint string) (e envelope) {
 	b.t.Helper()
-	raw, err := b.Artifact(cli(), run, name)
+	raw, err := b.Envelope(cli(), run, checkpoint)
 	if err == nil {
 		err = json.Unmarshal(raw, &e)
 	}
 	if err != nil {
-		b.t.Fatalf("%s: %v", name, err)
+		b.t.Fatalf("%q: %v", checkpoint, err)
 	}
 	return e
 }
@@ -130,9 +137,9 @@ func TestDraftIsMadeChangedAndStarted(t *testing.T) {
 		}
 	}
 
-	b.change(tipstaff.Hold{Run: run, Version: 1, Outputs: map[string]json.RawMessage{"work": json.RawMessage(`{"n": 7.0}`), "other": json.RawMessage(`{}`)},
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Version: 1, Outputs: map[string]json.RawMessage{"work": json.RawMessage(`{"n": 7.0}`), "other": json.RawMessage(`{}`)},
 		Metadata: map[string]json.RawMessage{"text": json.RawMessage(`"y"`)}, Usage: &tipstaff.Usage{LLMCalls: 2, TokensIn: 100, CostUSD: 1_500_000_000}})
-	b.change(tipstaff.Hold{Run: run, Version: 2, Remove: []string{"other"}})
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Version: 2, Remove: []string{"other"}})
 	e = b.envelope(run)
 	if e.Version != 3 || string(e.Outputs["work"]) != `{"n":7.0}` || len(e.Outputs) != 1 || string(e.Metadata["text"]) != `"y"` || e.LLMCalls != 2 || e.Cost != "1.50" {
 		t.Errorf("after two changes it is %+v", e)
@@ -163,17 +170,17 @@ func TestDraftChangesAreCompareAndSet(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	run := b.held()
-	b.change(tipstaff.Hold{Run: run, Version: 1, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`1`)}})
-	_, err := b.Start(cli(), tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run, Version: 1, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`2`)}}})
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Version: 1, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`1`)}})
+	err := b.UpdateEnvelope(cli(), tipstaff.EnvelopeUpdate{Run: run, Version: 1, Metadata: map[string]json.RawMessage{"a": json.RawMessage(`2`)}})
 	wantCode(t, err, tipstaff.VersionStale)
-	for name, h := range map[string]tipstaff.Hold{
+	for name, h := range map[string]tipstaff.EnvelopeUpdate{
 		"outputs.o": {Outputs: map[string]json.RawMessage{"o": json.RawMessage(`[1]`)}},
 		"$.b":       {Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"b": 1, "b": 2}`)}},
 		"metadata":  {Metadata: map[string]json.RawMessage{"m": json.RawMessage(`{"b": `)}},
 		"less":      {Usage: &tipstaff.Usage{ToolCalls: -1}},
 	} {
 		h.Run = run
-		_, err := b.Start(cli(), tipstaff.StartRequest{Hold: &h})
+		err := b.UpdateEnvelope(cli(), h)
 		wantCode(t, err, tipstaff.InvalidArgument)
 		if err != nil && !strings.Contains(err.Error(), strings.TrimPrefix(name, "$.")) {
 			t.Errorf("the refusal of %s says %v", name, err)
@@ -187,7 +194,7 @@ func TestDraftChangesAreCompareAndSet(t *testing.T) {
 	errs := make(chan error, writers)
 	for range writers {
 		go func() {
-			_, err := b.Start(cli(), tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run, Usage: &tipstaff.Usage{LLMCalls: 1}}})
+			err := b.UpdateEnvelope(cli(), tipstaff.EnvelopeUpdate{Run: run, Usage: &tipstaff.Usage{LLMCalls: 1}})
 			errs <- err
 		}()
 	}
@@ -236,17 +243,15 @@ func TestDraftIsGivenItsProgramWhenItIsStarted(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	run := b.held(withoutProgram)
-	_, err := b.Start(cli(), tipstaff.StartRequest{Run: run})
+	_, err := b.ExecuteEnvelope(cli(), tipstaff.ExecuteRequest{Run: run})
 	wantCode(t, err, tipstaff.InvalidArgument)
 	if e := b.envelope(run); e.Pipeline != "" || e.MaxLLMCalls != 10 {
 		t.Errorf("without a program it is %+v", e)
 	}
-	b.change(tipstaff.Hold{Run: run, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"a": 1}`)}, Usage: &tipstaff.Usage{LLMCalls: 1}})
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"a": 1}`)}, Usage: &tipstaff.Usage{LLMCalls: 1}})
 	program := strings.Replace(review, "max_iterations: 3", "max_iterations: 3\nmax_llm_calls: 5", 1)
 	given := func(r *tipstaff.StartRequest) { r.Program, r.Name = []byte(program), "given.yaml" }
-	raised := tipstaff.StartRequest{Run: run, Bounds: tipstaff.Bounds{tipstaff.BoundModelCalls: 6}}
-	given(&raised)
-	_, err = b.Start(cli(), raised)
+	_, err = b.ExecuteEnvelope(cli(), tipstaff.ExecuteRequest{Run: run, Program: []byte(program), Name: "given.yaml", Bounds: tipstaff.Bounds{tipstaff.BoundModelCalls: 6}})
 	wantCode(t, err, tipstaff.InvalidArgument)
 
 	if out := b.begin(run, given, func(r *tipstaff.StartRequest) { r.Bounds = tipstaff.Bounds{tipstaff.BoundModelCalls: 4} }); out.Outcome != "parked" {
@@ -269,20 +274,19 @@ func TestOnlyWhatRestsIsStarted(t *testing.T) {
 	_, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run})
 	wantCode(t, err, tipstaff.WrongState)
 	b.begin(run) // it waits for a confirmation
-	_, err = b.Start(cli(), tipstaff.StartRequest{Run: run})
+	_, err = b.ExecuteEnvelope(cli(), tipstaff.ExecuteRequest{Run: run})
 	wantCode(t, err, tipstaff.WrongState)
-	_, err = b.Start(cli(), tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run, Remove: []string{"work"}}})
+	err = b.UpdateEnvelope(cli(), tipstaff.EnvelopeUpdate{Run: run, Remove: []string{"work"}})
 	wantCode(t, err, tipstaff.WrongState)
 	if _, err := b.decide(run, b.get(run).OpenGates[0].ID.String(), "approve"); err != nil {
 		t.Fatal(err)
 	}
-	other := tipstaff.StartRequest{Run: run, Name: "other.yaml", Program: []byte("name: other\nagents: []\n")}
-	_, err = b.Start(cli(), other)
+	_, err = b.ExecuteEnvelope(cli(), tipstaff.ExecuteRequest{Run: run, Name: "other.yaml", Program: []byte("name: other\nagents: []\n")})
 	wantCode(t, err, tipstaff.WrongState)
 	if out := b.begin(run); out.State != tipstaff.Completed { // now it awaits to be resumed
 		t.Errorf("%+v", out)
 	}
-	_, err = b.Start(cli(), tipstaff.StartRequest{Run: run})
+	_, err = b.ExecuteEnvelope(cli(), tipstaff.ExecuteRequest{Run: run})
 	wantCode(t, err, tipstaff.WrongState)
 	b.verified(run)
 }
@@ -291,12 +295,12 @@ func TestDraftIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	for name, run := range map[string]tipstaff.ID{"with a program": b.held(), "without": b.held(withoutProgram)} {
-		b.change(tipstaff.Hold{Run: run, Usage: &tipstaff.Usage{ToolCalls: 3}})
+		b.change(tipstaff.EnvelopeUpdate{Run: run, Usage: &tipstaff.Usage{ToolCalls: 3}})
 		got, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run, Reason: "enough"})
 		if err != nil || got.State != tipstaff.Cancelled || got.Pipeline.TerminalReason != "user_cancelled" || got.Bounds[tipstaff.BoundToolCalls].Used != 3 {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
-		_, err = b.Start(cli(), tipstaff.StartRequest{Hold: &tipstaff.Hold{Run: run}})
+		err = b.UpdateEnvelope(cli(), tipstaff.EnvelopeUpdate{Run: run})
 		wantCode(t, err, tipstaff.WrongState)
 		b.verified(run)
 	}
@@ -307,7 +311,7 @@ func TestThreadHasOneRun(t *testing.T) {
 	b := newBed(t)
 	mine := input("thread_id", `"t"`)
 	run := b.held(mine)
-	_, err := b.Start(cli(), hold(mine))
+	_, err := b.hold(cli(), hold(mine))
 	wantCode(t, err, tipstaff.ThreadBusy)
 	if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run}); err != nil {
 		t.Fatal(err)
@@ -326,7 +330,7 @@ func TestDraftIsStartedInAThread(t *testing.T) {
 	b := newBed(t)
 	b.held(input("thread_id", `"taken"`))
 	run := b.held()
-	_, err := b.Start(cli(), tipstaff.StartRequest{Run: run, Inputs: map[string]json.RawMessage{"thread_id": json.RawMessage(`"taken"`)}})
+	_, err := b.ExecuteEnvelope(cli(), tipstaff.ExecuteRequest{Run: run, Thread: "taken"})
 	wantCode(t, err, tipstaff.ThreadBusy)
 	if e := b.envelope(run); e.ThreadID != run.String() || b.get(run).State != tipstaff.Drafting {
 		t.Errorf("refused, it is in thread %s and %s", e.ThreadID, b.get(run).State)
@@ -340,7 +344,7 @@ func TestDraftIsStartedInAThread(t *testing.T) {
 		t.Errorf("the thread has %+v, %v", page, err)
 	}
 	b.verified(run)
-	back, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Checkpoint: "cp_" + run.String() + "_0", Rollback: true})
+	back, err := b.Fork(cli(), forking{Run: run, Checkpoint: "cp_" + run.String() + "_0", Rollback: true})
 	if err != nil || back.Pipeline.Thread != "free" {
 		t.Errorf("rolled back, it is in thread %+v, %v", back.Pipeline, err)
 	}
@@ -351,7 +355,7 @@ func TestMetadataIsTakenOutOfADraft(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	run := b.held(input("metadata", `{"a": 1, "b": 2}`))
-	b.change(tipstaff.Hold{Run: run, Metadata: map[string]json.RawMessage{"a": json.RawMessage("null")}})
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Metadata: map[string]json.RawMessage{"a": json.RawMessage("null")}})
 	if e := b.envelope(run); len(e.Metadata) != 1 || string(e.Metadata["b"]) != "2" {
 		t.Errorf("what is left is %s", e.Metadata)
 	}
@@ -363,7 +367,7 @@ func TestLargeDraft(t *testing.T) {
 	b := newBed(t)
 	text := strings.Repeat("x", 200<<10)
 	run := b.held()
-	b.change(tipstaff.Hold{Run: run, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"text": "` + text + `"}`)}})
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"text": "` + text + `"}`)}})
 	if e := b.envelope(run); len(e.Outputs["o"]) < len(text) || e.Version != 2 {
 		t.Errorf("it has %d bytes and version %d", len(e.Outputs["o"]), e.Version)
 	}

@@ -67,7 +67,7 @@ func TestHostileExports(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "export")
-			b.check(runner.Export(cli(), b, run, dir))
+			b.check(runner.Export(cli(), b.Runner, run, dir))
 			b.check(trap(func(name string) string { return filepath.Join(dir, name) }))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -121,7 +121,7 @@ func TestExportIntoATrap(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
 		b.check(lay(dir))
-		if err := runner.Export(cli(), b, run, dir); tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
+		if err := runner.Export(cli(), b.Runner, run, dir); tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -41,7 +41,12 @@ func (b *bed) beginRemote(effect string) (tipstaff.ID, <-chan tipstaff.Driven) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return s.Run, s.Done
+	done := make(chan tipstaff.Driven, 1)
+	go func() {
+		d, _ := b.Wait(cli(), s.Run)
+		done <- d
+	}()
+	return s.Run, done
 }
 
 func given(call *tipstaff.HostCall, output string) tipstaff.HostResult {
@@ -108,7 +113,7 @@ func TestACallThatIsTriedAgainIsAnother(t *testing.T) {
 	if err := h.Complete(cli(), given(second, `{"from": "second"}`)); err != nil {
 		t.Fatal(err)
 	}
-	if driven := <-s.Done; driven.State != tipstaff.Completed {
+	if driven := b.wait(s.Run); driven.State != tipstaff.Completed {
 		t.Fatalf("the run ended %+v", driven)
 	}
 	if got := output(b.state(run), "critic").(map[string]any)["from"]; got != "second" {
@@ -166,7 +171,7 @@ func TestAStopWhileNobodyIsThereLeavesNothingInDoubt(t *testing.T) {
 	if err := h.Complete(cli(), given(b.call(h), `{}`)); err != nil {
 		t.Fatal(err)
 	}
-	if driven := <-s.Done; driven.State != tipstaff.Completed {
+	if driven := b.wait(s.Run); driven.State != tipstaff.Completed {
 		t.Errorf("the run ended %+v", driven)
 	}
 }

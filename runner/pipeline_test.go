@@ -1,7 +1,6 @@
 package runner_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ func (b *bed) pipe(doc string, with ...func(*tipstaff.StartRequest)) (tipstaff.I
 		_ = errors.As(err, &e)
 		b.t.Fatalf("start: %v %+v", err, e.Problems)
 	}
-	return s.Run, <-s.Done
+	return s.Run, b.wait(s.Run)
 }
 
 // withModel gives the workspace a model, the bed itself, and more of a manifest.
@@ -40,7 +39,7 @@ func (b *bed) withModel(more string) {
 // state is the Envelope of a run as surfaces see it.
 func (b *bed) state(run tipstaff.ID) map[string]any {
 	b.t.Helper()
-	raw, err := b.Artifact(cli(), run, tipstaff.EnvelopeArtifact)
+	raw, err := b.Envelope(cli(), run, "")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -96,11 +95,11 @@ func TestPipelineLoops(t *testing.T) {
 	if want := "start→work start, work→critic default, critic→work reintent, work→critic default, critic→end complete"; strings.Join(told, ", ") != want {
 		t.Errorf("transitions:\n%s\nwant\n%s", strings.Join(told, ", "), want)
 	}
-	points, err := tipstaff.Checkpoints(cli(), b, run)
+	points, err := b.Checkpoints(cli(), run)
 	if err != nil || len(points) != 1 || points[0].Iteration != 0 || points[0].Stage != "critic" {
 		t.Fatalf("checkpoints %+v %v: one, at critic, before the first iteration", points, err)
 	}
-	past, err := b.Artifact(cli(), run, tipstaff.EnvelopeAt(points[0].ID))
+	past, err := b.Envelope(cli(), run, points[0].ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +199,7 @@ agents:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if driven := <-s.Done; driven.Outcome != "parked" {
+	if driven := b.wait(s.Run); driven.Outcome != "parked" {
 		t.Fatalf("the run is %+v", driven)
 	}
 	if got := hosted(s.Outline); !slices.Equal(got, []string{"critic"}) {
@@ -214,7 +213,7 @@ agents:
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-again.Done
+	b.wait(again.Run)
 	if got := hosted(again.Outline); !slices.Equal(got, []string{"critic"}) {
 		t.Errorf("of the run that goes on, hosts do %q", got)
 	}
@@ -341,22 +340,15 @@ agents:
 		t.Errorf("its history began afresh %d times", continued)
 	}
 	b.verified(run)
-	points, err := tipstaff.Checkpoints(context.Background(), localService{b}, run)
+	points, err := b.Checkpoints(cli(), run)
 	if err != nil || len(points) != 400 {
 		t.Fatalf("%d checkpoints, %v", len(points), err)
 	}
 	for _, at := range []int{0, 199, 399} {
-		if _, err := b.Artifact(cli(), run, tipstaff.EnvelopeAt(points[at].ID)); err != nil {
+		if _, err := b.Envelope(cli(), run, points[at].ID); err != nil {
 			t.Errorf("checkpoint %d of 400: %v", at, err)
 		}
 	}
-}
-
-// localService acts for the local user, whoever asks.
-type localService struct{ *bed }
-
-func (s localService) Get(_ context.Context, run tipstaff.ID) (tipstaff.Run, error) {
-	return s.bed.Get(cli(), run)
 }
 
 // What a stage's model said stays in its session, if the document says so; also

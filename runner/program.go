@@ -301,7 +301,7 @@ func rerooted(o *tipstaff.Outline, from, to string) *tipstaff.Outline {
 func (c *common) started() tipstaff.Started {
 	described := c.text.described()
 	described.Digest, described.Revision = c.draft.ProgramDigest, c.segment.inForce().corrected()
-	return tipstaff.Started{Run: idOf(c.run), Outline: c.outline(), Program: described}
+	return tipstaff.Started{Run: idOf(c.run), Validated: tipstaff.Validated{Outline: c.outline(), Program: described}}
 }
 
 // hasChildren reports whether the run may have started others, be it in an earlier

@@ -26,9 +26,6 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 	if row.Kind == kindPipeline && tipstaff.State(row.State) == tipstaff.Drafting {
 		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.WrongState, "run %s is a draft: it was never started", run)
 	}
-	if req.Correction != nil {
-		return r.resumeWith(ctx, req, row)
-	}
 	if r.driving(run) || r.alive(row) {
 		return tipstaff.Started{}, explain(flow.ErrBusy, req.Run)
 	}
@@ -37,42 +34,15 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 		return tipstaff.Started{}, explain(err, req.Run)
 	}
 	started := p.shared().started()
-	who := person{yes: req.Yes, ask: req.Ask}
+	who := person{Presence: req.Presence}
 	pending, err := r.pending(ctx, row)
 	if err != nil {
 		return tipstaff.Started{}, explain(err, req.Run)
 	}
 	if len(pending) > 0 && !who.canAnswer(pending) {
-		done := make(chan tipstaff.Driven, 1)
-		out := tipstaff.Driven{State: tipstaff.State(row.State), Outcome: string(flow.ParkedRun), WakeAt: row.WakeAt}
-		for _, g := range pending {
-			out.Gates = append(out.Gates, g.ID.String())
-		}
-		done <- out
-		started.Done = done
 		return started, nil
 	}
-	started.Done, err = r.begin(run, p, who)
-	return started, explain(err, req.Run)
-}
-
-// resumeWith hands a correction in. An owner that lives takes it up; a run without
-// one is driven here.
-func (r *Runner) resumeWith(ctx context.Context, req tipstaff.ResumeRequest, row flow.Row) (tipstaff.Started, error) {
-	after, corrected, err := r.correct(ctx, req)
-	if err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
-	}
-	started := after.started()
-	started.Corrected = corrected
-	if r.driving(row.ID) || r.alive(row) {
-		return started, nil
-	}
-	p, err := openProgram(ctx, r.Store, row.ID)
-	if err != nil {
-		return started, explain(err, req.Run)
-	}
-	started.Done, err = r.begin(row.ID, p, person{yes: req.Yes, ask: req.Ask})
+	_, err = r.begin(run, p, who)
 	return started, explain(err, req.Run)
 }
 

@@ -33,7 +33,7 @@ func TestGoingBackPastADecisionNeedsItsScope(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	edited := map[string]json.RawMessage{"critic": json.RawMessage(`{"verdict": "ok"}`)}
-	for name, req := range map[string]tipstaff.ForkRequest{
+	for name, req := range map[string]forking{
 		"an edited output":   {Outputs: edited},
 		"edited metadata":    {Metadata: map[string]json.RawMessage{"m": json.RawMessage(`1`)}},
 		"a raised bound":     {Raise: map[string]int64{"max_iterations": 5}},
@@ -43,12 +43,12 @@ func TestGoingBackPastADecisionNeedsItsScope(t *testing.T) {
 		for _, rollback := range []bool{false, true} {
 			req.Run, req.Stage, req.Rollback = ended, "critic", rollback
 			changes := len(req.Outputs)+len(req.Metadata)+len(req.Raise) > 0
-			got, err := svc.Fork(bearer(runs...), req)
+			got, err := req.do(bearer(runs...), svc)
 			if changes != (tipstaff.CodeOf(err) == tipstaff.Forbidden) || !changes && err != nil {
 				t.Errorf("%s without decide: %v", name, err)
 			}
 			if changes {
-				got, err = svc.Fork(bearer(decides...), req)
+				got, err = req.do(bearer(decides...), svc)
 			}
 			if err != nil {
 				t.Errorf("%s with decide: %v", name, err)
@@ -64,16 +64,16 @@ func TestGoingBackPastADecisionNeedsItsScope(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	plan, _ := b.run(gated)
-	for _, req := range []tipstaff.ForkRequest{{Run: plan}, {Run: plan, At: 4}, {Run: asking, Stage: "work"},
+	for _, req := range []forking{{Run: plan}, {Run: plan, At: 4}, {Run: asking, Stage: "work"},
 		{Run: asking, Checkpoint: b.checkpoints(asking)[0].ID}, {Run: asking, Stage: "work", Rollback: true}} {
-		_, err := svc.Fork(bearer(runs...), req)
+		_, err := req.do(bearer(runs...), svc)
 		wantCode(t, err, tipstaff.Forbidden)
-		if _, err := svc.Fork(bearer(decides...), req); err != nil {
+		if _, err := req.do(bearer(decides...), svc); err != nil {
 			t.Error(err)
 		}
 	}
 	another, _ := b.pipe(review)
-	if _, err := svc.Fork(bearer(runs...), tipstaff.ForkRequest{Run: another, Label: "here"}); err != nil {
+	if _, err := svc.Label(bearer(runs...), tipstaff.LabelRequest{Run: another, Label: "here"}); err != nil {
 		t.Errorf("a label: %v", err)
 	}
 }
@@ -90,8 +90,8 @@ func TestARunThatIsRolledBackKeepsItsUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-s.Done
-	made, err := svc.Fork(as("root", tipstaff.ScopeAdmin), tipstaff.ForkRequest{Run: s.Run, Stage: "critic", Rollback: true})
+	b.wait(s.Run)
+	made, err := forking{Run: s.Run, Stage: "critic", Rollback: true}.do(as("root", tipstaff.ScopeAdmin), svc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,23 +110,23 @@ func TestAnsweringInAdvanceNeedsItsScope(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	svc := b.Guarded()
-	nobody := func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) { return tipstaff.Choice{}, false }
 	for name, with := range map[string]func(*tipstaff.StartRequest){
-		"yes": func(r *tipstaff.StartRequest) { r.Yes = true }, "ask": func(r *tipstaff.StartRequest) { r.Ask = nobody },
+		"yes": func(r *tipstaff.StartRequest) { r.Yes = true }, "ask": func(r *tipstaff.StartRequest) { r.Attended = true },
 		"sub-dispatch": func(r *tipstaff.StartRequest) { r.AllowSubDispatch = true },
 	} {
-		req := tipstaff.StartRequest{Name: "p", Program: []byte(review), NoFiles: true, DryRun: true}
+		req := tipstaff.StartRequest{Name: "p", Program: []byte(review), NoFiles: true}
 		with(&req)
-		if _, err := svc.Start(bearer(runs...), req); tipstaff.CodeOf(err) != tipstaff.Forbidden {
+		check := tipstaff.ValidateRequest{Start: &req}
+		if _, err := svc.Validate(bearer(runs...), check); tipstaff.CodeOf(err) != tipstaff.Forbidden {
 			t.Errorf("%s without decide: %v", name, err)
 		}
-		if _, err := svc.Start(bearer(decides...), req); err != nil {
+		if _, err := svc.Validate(bearer(decides...), check); err != nil {
 			t.Errorf("%s with decide: %v", name, err)
 		}
 	}
 	run, _ := b.run(gated)
-	for _, req := range []tipstaff.ResumeRequest{{Run: run, Yes: true}, {Run: run, Ask: nobody}} {
-		_, err := svc.Resume(bearer(runs...), req)
+	for _, who := range []tipstaff.Presence{{Yes: true}, {Attended: true}} {
+		_, err := svc.Resume(bearer(runs...), tipstaff.ResumeRequest{Run: run, Presence: who})
 		wantCode(t, err, tipstaff.Forbidden)
 	}
 }
@@ -139,12 +139,12 @@ func TestBoundsAreRaisedToTheDocumentsOwn(t *testing.T) {
 	})
 	for name, n := range map[string]int64{"max_iterations": 4, "max_llm_calls": 11, "max_tool_calls": 201, "max_tokens": 1_000_001, "max_cost_usd": 5_000_000_001,
 		"max_wall_seconds": 3601, "max_agent_hops": 22, "max_stages": 6} {
-		_, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Stage: "work", Rollback: true, Raise: map[string]int64{name: n}})
+		_, err := b.Fork(cli(), forking{Run: run, Stage: "work", Rollback: true, Raise: map[string]int64{name: n}})
 		if tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	back := b.fork(tipstaff.ForkRequest{Run: run, Stage: "work", Rollback: true, Raise: map[string]int64{"max_iterations": 3, "max_tool_calls": 200}})
+	back := b.fork(forking{Run: run, Stage: "work", Rollback: true, Raise: map[string]int64{"max_iterations": 3, "max_tool_calls": 200}})
 	if got := b.get(back.ID).Bounds; got[tipstaff.BoundIterations].Limit != 3 || got[tipstaff.BoundToolCalls].Limit != 200 {
 		t.Errorf("%+v", got)
 	}
@@ -203,7 +203,7 @@ func (b *bed) effects() string {
 // forked, and that a person can allow it.
 func (b *bed) wantAsked(s tipstaff.Started) {
 	b.t.Helper()
-	if out := <-s.Done; out.Outcome != "parked" {
+	if out := b.wait(s.Run); out.Outcome != "parked" {
 		b.t.Errorf("it did not ask: %+v", out)
 	}
 	if got := b.effects(); got != "" {
@@ -213,7 +213,7 @@ func (b *bed) wantAsked(s tipstaff.Started) {
 	if len(gates) != 1 || gates[0].Kind != tipstaff.Approval {
 		b.t.Fatalf("it asks %+v", gates)
 	}
-	if fork, err := b.Fork(cli(), tipstaff.ForkRequest{Run: s.Run}); err != nil && tipstaff.CodeOf(err) != tipstaff.CheckpointNotFound {
+	if fork, err := b.Fork(cli(), forking{Run: s.Run}); err != nil && tipstaff.CodeOf(err) != tipstaff.CheckpointNotFound {
 		b.t.Error(err)
 	} else if err == nil {
 		if out := b.resume(fork.ID); out.Outcome != "parked" || b.effects() != "" {
@@ -228,7 +228,7 @@ func (b *bed) wantAsked(s tipstaff.Started) {
 	}
 	b.verified(s.Run)
 	dir := filepath.Join(b.t.TempDir(), "export")
-	b.check(runner.Export(cli(), b, s.Run, dir))
+	b.check(runner.Export(cli(), b.Runner, s.Run, dir))
 	if rep, err := b.Verify(cli(), tipstaff.VerifyRequest{Dir: dir}); err != nil || !rep.Integrity.OK || !rep.Conformance.OK {
 		b.t.Errorf("its export: %+v, %v", rep, err)
 	}
@@ -236,7 +236,7 @@ func (b *bed) wantAsked(s tipstaff.Started) {
 
 func (b *bed) wantUnasked(s tipstaff.Started) {
 	b.t.Helper()
-	if out := <-s.Done; out.State != tipstaff.Completed || b.effects() != "paid\n" {
+	if out := b.wait(s.Run); out.State != tipstaff.Completed || b.effects() != "paid\n" {
 		b.t.Errorf("it ended %+v", out)
 	}
 }
@@ -248,7 +248,7 @@ func TestOnceCallsOfASentDocumentAsk(t *testing.T) {
 	svc := b.Guarded()
 	sent := func(ctx context.Context, doc string) tipstaff.Started {
 		t.Helper()
-		s, err := svc.Start(ctx, tipstaff.StartRequest{Name: "sent", Program: []byte(doc), NoFiles: true, AcceptVia: "grpc"})
+		s, err := svc.Start(ctx, tipstaff.StartRequest{Name: "sent", Program: []byte(doc), NoFiles: true, Via: "grpc"})
 		b.check(err)
 		return s
 	}
@@ -275,23 +275,28 @@ func TestOnceCallsOfASentDraftAsk(t *testing.T) {
 	svc := b.Guarded()
 	draft := func(ctx context.Context, foreign bool) tipstaff.ID {
 		t.Helper()
-		s, err := svc.Start(ctx, tipstaff.StartRequest{Name: "sent", Program: []byte(toolStage), NoFiles: foreign, Hold: &tipstaff.Hold{}})
+		s, err := svc.CreateEnvelope(ctx, tipstaff.EnvelopeRequest{Name: "sent", Program: []byte(toolStage), NoFiles: foreign})
 		b.check(err)
 		return s.Run
 	}
-	start := func(ctx context.Context, run tipstaff.ID, with ...func(*tipstaff.StartRequest)) tipstaff.Started {
+	start := func(ctx context.Context, run tipstaff.ID, with ...func(*tipstaff.ExecuteRequest)) tipstaff.Started {
 		t.Helper()
-		req := tipstaff.StartRequest{Run: run, AcceptVia: "grpc"}
+		req := tipstaff.ExecuteRequest{Run: run, Via: "grpc"}
 		for _, f := range with {
 			f(&req)
 		}
-		s, err := svc.Start(ctx, req)
+		s, err := svc.ExecuteEnvelope(ctx, req)
 		b.check(err)
 		return s
 	}
-	program := func(r *tipstaff.StartRequest) { r.Name, r.Program, r.NoFiles = "other", []byte(planStage), true }
-	alone := func(r *tipstaff.StartRequest) { r.Agent = &tipstaff.SingleAgent{Name: "pay"}; r.NoFiles = true }
-	lower := func(r *tipstaff.StartRequest) { r.Bounds = tipstaff.Bounds{tipstaff.BoundToolCalls: 3} }
+	alone := func(ctx context.Context, run tipstaff.ID) tipstaff.Started {
+		t.Helper()
+		s, err := svc.ExecuteAgent(ctx, tipstaff.AgentRequest{Run: run, Name: "pay", Via: "grpc"})
+		b.check(err)
+		return s
+	}
+	program := func(r *tipstaff.ExecuteRequest) { r.Name, r.Program, r.NoFiles = "other", []byte(planStage), true }
+	lower := func(r *tipstaff.ExecuteRequest) { r.Bounds = tipstaff.Bounds{tipstaff.BoundToolCalls: 3} }
 	may, mayNot := bearer(decides...), bearer(runs...)
 
 	b.wantAsked(start(mayNot, draft(mayNot, true)))
@@ -301,9 +306,9 @@ func TestOnceCallsOfASentDraftAsk(t *testing.T) {
 	b.wantUnasked(start(mayNot, draft(may, true)))
 	b.wantAsked(start(mayNot, draft(may, true), program))
 	b.wantUnasked(start(may, draft(mayNot, true), program))
-	b.wantAsked(start(mayNot, draft(mayNot, false), alone))
-	b.wantAsked(start(may, draft(mayNot, true), alone))
-	b.wantUnasked(start(may, draft(may, true), alone))
+	b.wantAsked(alone(mayNot, draft(mayNot, false)))
+	b.wantAsked(alone(may, draft(mayNot, true)))
+	b.wantUnasked(alone(may, draft(may, true)))
 }
 
 // A correction that changes nothing material is accepted with what came before it: only
@@ -321,13 +326,14 @@ func TestCorrectionsWithoutDecide(t *testing.T) {
 	begin := func() tipstaff.ID {
 		s, err := b.Start(cli(), tipstaff.StartRequest{Name: "plan", Program: doc(50, "value")})
 		b.check(err)
-		<-s.Done
+		b.wait(s.Run)
 		return s.Run
 	}
 	correct := func(ctx context.Context, run tipstaff.ID, with []byte) error {
-		s, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: run, Correction: &tipstaff.Correction{Name: "plan", Program: with, Reason: "better"}})
-		if err == nil && s.Done != nil {
-			<-s.Done
+		_, err := svc.Correct(ctx, tipstaff.CorrectRequest{Run: run, Name: "plan", Program: with, Reason: "better"})
+		if err == nil {
+			_, err = svc.Resume(ctx, tipstaff.ResumeRequest{Run: run})
+			b.wait(run)
 		}
 		return err
 	}

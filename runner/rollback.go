@@ -82,20 +82,41 @@ func (b *rollbackBody) readEdits(ctx context.Context, src source, first []flow.S
 	return fmt.Errorf("the edits %s are not there", b.Edits)
 }
 
-// goesBack reports whether a fork is asked for in the terms of pipelines.
-func goesBack(req tipstaff.ForkRequest) bool {
-	return req.Checkpoint != "" || req.Stage != "" || req.Rollback || req.Thread != "" || req.Label != "" ||
-		len(req.Outputs)+len(req.Metadata)+len(req.Raise) > 0
+// branch is a fork or a rollback.
+type branch struct {
+	tipstaff.ForkRequest
+	rollback bool
 }
 
-// goBack is Fork of a pipeline: at a boundary, whatever is asked for.
-func (r *Runner) goBack(ctx context.Context, req tipstaff.ForkRequest, row flow.Row) (tipstaff.Run, error) {
-	if row.Kind != kindPipeline {
-		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.WrongState, "run %s is a %s: only pipelines have checkpoints", row.ID, row.Kind)
+// forPipeline reports whether a fork is asked for in the terms of pipelines.
+func forPipeline(req tipstaff.ForkRequest) bool {
+	return req.Checkpoint != "" || req.Stage != "" || req.Thread != "" || len(req.Outputs)+len(req.Metadata)+len(req.Raise) > 0
+}
+
+// Rollback makes a run from a boundary of a pipeline run, which takes its place.
+func (r *Runner) Rollback(ctx context.Context, req tipstaff.RollbackRequest) (tipstaff.Run, error) {
+	row, err := r.pipelineRow(ctx, req.Run)
+	if err != nil {
+		return tipstaff.Run{}, err
 	}
-	if req.Label != "" {
-		return r.label(ctx, req)
+	return r.goBack(ctx, branch{tipstaff.ForkRequest{Run: req.Run, Place: req.Place, Changes: req.Changes}, true}, row)
+}
+
+// pipelineRow is the row of a run that has checkpoints.
+func (r *Runner) pipelineRow(ctx context.Context, id tipstaff.ID) (flow.Row, error) {
+	run, err := r.guard(id)
+	if err != nil {
+		return flow.Row{}, err
 	}
+	row, err := r.Store.Run(ctx, run)
+	if err == nil && row.Kind != kindPipeline {
+		err = tipstaff.Errorf(tipstaff.WrongState, "run %s is a %s: only pipelines have checkpoints", run, row.Kind)
+	}
+	return row, explain(err, id)
+}
+
+// goBack makes a new run at a boundary of a pipeline run.
+func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (tipstaff.Run, error) {
 	for {
 		made, err := r.forkAtBoundary(ctx, req, row)
 		if errors.Is(err, errBeaten) {
@@ -111,11 +132,11 @@ func (r *Runner) goBack(ctx context.Context, req tipstaff.ForkRequest, row flow.
 }
 
 // forkAtBoundary makes the new run. errBeaten: the old one has gone on meanwhile.
-func (r *Runner) forkAtBoundary(ctx context.Context, req tipstaff.ForkRequest, row flow.Row) (tipstaff.ID, error) {
+func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (tipstaff.ID, error) {
 	if err := r.mayLeave(ctx, req, row); err != nil {
 		return tipstaff.ID{}, err
 	}
-	b, err := r.boundaryAsked(ctx, req)
+	b, err := r.boundaryAsked(ctx, req.Run, req.Place)
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
@@ -136,7 +157,7 @@ func (r *Runner) forkAtBoundary(ctx context.Context, req tipstaff.ForkRequest, r
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	if req.Rollback && !tipstaff.State(row.State).Terminal() {
+	if req.rollback && !tipstaff.State(row.State).Terminal() {
 		if forked.Beside, err = r.giveUp(ctx, head, made); err != nil {
 			return tipstaff.ID{}, err
 		}
@@ -159,16 +180,14 @@ func pipelineAt(ctx context.Context, src source, run string, at int64) (*pipelin
 
 // mayLeave refuses to go back in a run that somebody drives and, of a rollback, in
 // one whose place another has taken.
-func (r *Runner) mayLeave(ctx context.Context, req tipstaff.ForkRequest, row flow.Row) error {
+func (r *Runner) mayLeave(ctx context.Context, req branch, row flow.Row) error {
 	switch state := tipstaff.State(row.State); {
 	case state == tipstaff.Drafting:
 		return tipstaff.Errorf(tipstaff.WrongState, "run %s is a draft: it has no checkpoints yet", row.ID)
 	case !state.Terminal() && (r.driving(row.ID) || r.alive(row)): // the drive of one that has ended may still be tidying up
 		return tipstaff.Errorf(tipstaff.WrongState, "run %s is running", row.ID).WithHint("wait until it rests, or cancel it")
-	case !req.Rollback:
+	case !req.rollback:
 		return checkThread(req.Thread)
-	case req.Thread != "":
-		return tipstaff.Errorf(tipstaff.InvalidArgument, "a rollback keeps its thread: only a fork has another")
 	}
 	draft, err := readDraft(ctx, r.Store, row.ID)
 	if err != nil {
@@ -187,9 +206,9 @@ func (r *Runner) mayLeave(ctx context.Context, req tipstaff.ForkRequest, row flo
 
 // boundaryAsked is the boundary that a request names: by a checkpoint, or else the
 // newest, of a stage, of the records up to one.
-func (r *Runner) boundaryAsked(ctx context.Context, req tipstaff.ForkRequest) (*boundary, error) {
+func (r *Runner) boundaryAsked(ctx context.Context, run tipstaff.ID, at tipstaff.Place) (*boundary, error) {
 	named := 0
-	for _, by := range []bool{req.Checkpoint != "", req.Stage != "", req.At != 0} {
+	for _, by := range []bool{at.Checkpoint != "", at.Stage != "", at.At != 0} {
 		if by {
 			named++
 		}
@@ -197,10 +216,10 @@ func (r *Runner) boundaryAsked(ctx context.Context, req tipstaff.ForkRequest) (*
 	switch {
 	case named > 1:
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "name a checkpoint, a stage or a record, not several of them")
-	case req.Checkpoint != "":
-		return boundaryOf(ctx, r.Store, req.Run.String(), req.Checkpoint)
+	case at.Checkpoint != "":
+		return boundaryOf(ctx, r.Store, run.String(), at.Checkpoint)
 	}
-	return newestBoundary(ctx, r.Store, req.Run.String(), req.At, req.Stage)
+	return newestBoundary(ctx, r.Store, run.String(), at.At, at.Stage)
 }
 
 // newestBoundary is the last one of a run up to a record (0: its head) or, of a
@@ -332,12 +351,12 @@ func countersAt(ctx context.Context, src source, p *pipelineProgram, at int64) (
 
 // takeOver completes the draft of the new run with what it has of the one that is
 // left, and is the record that says so.
-func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req tipstaff.ForkRequest, body *draftBody, base *pipelineProgram, head *left, b *boundary) (flow.Draft, error) {
+func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req branch, body *draftBody, base *pipelineProgram, head *left, b *boundary) (flow.Draft, error) {
 	old := *head.program.draft.Pipeline
 	old.Thread = cmp.Or(head.row.Thread, old.Thread) // it may have been started in another than it was made for
 	status := tipstaff.PipelineStatus{Envelope: "env_" + made.String(), Request: old.Request, Thread: cmp.Or(req.Thread, made.String()), Version: head.program.state.Version}
 	body.Parent = &tipstaff.RunParent{Run: b.run, Relation: relationFork}
-	if req.Rollback {
+	if req.rollback {
 		status.Envelope, status.Thread = old.Envelope, cmp.Or(old.Thread, head.row.ID)
 		body.Parent.Relation, body.after = relationRollback, head.row.ID
 	}
@@ -438,14 +457,14 @@ func rolledBack(by string) error {
 // maxLabel is how long the name of a checkpoint may be.
 const maxLabel = 128
 
-// label gives the newest boundary of a run, or the checkpoint that is named, a name.
-// Nothing is forked, and a run that is driven is not disturbed.
-func (r *Runner) label(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
-	switch {
-	case req.Rollback || req.Thread != "" || len(req.Outputs)+len(req.Metadata)+len(req.Raise) > 0:
-		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.InvalidArgument, "a label names a checkpoint: nothing is changed by it")
-	case len(req.Label) > maxLabel || req.Label != tipstaff.Printable(req.Label):
-		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.InvalidArgument, "a label is one line of at most %d bytes", maxLabel)
+// Label gives the newest boundary of a run, or the checkpoint that is named, a name.
+// A run that is driven is not disturbed.
+func (r *Runner) Label(ctx context.Context, req tipstaff.LabelRequest) (none tipstaff.Checkpoint, err error) {
+	if _, err := r.pipelineRow(ctx, req.Run); err != nil {
+		return none, err
+	}
+	if req.Label == "" || len(req.Label) > maxLabel || req.Label != tipstaff.Printable(req.Label) {
+		return none, tipstaff.Errorf(tipstaff.InvalidArgument, "a label is one line of 1 to %d bytes", maxLabel)
 	}
 	body, err := r.labelBody(ctx, req)
 	if err == nil {
@@ -454,14 +473,20 @@ func (r *Runner) label(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.
 		})
 	}
 	if err != nil {
-		return tipstaff.Run{}, explain(err, req.Run)
+		return none, explain(err, req.Run)
 	}
-	return r.Get(ctx, req.Run)
+	all, err := r.Checkpoints(ctx, req.Run)
+	for _, c := range slices.Backward(all) {
+		if slices.Contains(c.Labels, req.Label) {
+			return c, nil
+		}
+	}
+	return none, err
 }
 
 // labelBody is checkpoint.created of a boundary that somebody names.
-func (r *Runner) labelBody(ctx context.Context, req tipstaff.ForkRequest) (json.RawMessage, error) {
-	b, err := r.boundaryAsked(ctx, req)
+func (r *Runner) labelBody(ctx context.Context, req tipstaff.LabelRequest) (json.RawMessage, error) {
+	b, err := r.boundaryAsked(ctx, req.Run, tipstaff.Place{Checkpoint: req.Checkpoint})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 
 func (b *bed) checkpoints(run tipstaff.ID) []tipstaff.Checkpoint {
 	b.t.Helper()
-	list, err := tipstaff.Checkpoints(cli(), b, run)
+	list, err := b.Checkpoints(cli(), run)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -34,7 +35,38 @@ func (b *bed) moves(run tipstaff.ID) (list []string) {
 	return list
 }
 
-func (b *bed) fork(req tipstaff.ForkRequest) tipstaff.Run {
+// forking is any of the ways to go back in a run.
+type forking struct {
+	Run               tipstaff.ID
+	At                int64
+	Checkpoint, Stage string
+	Rollback          bool
+	Thread            string
+	Outputs, Metadata map[string]json.RawMessage
+	Raise             map[string]int64
+}
+
+func (f forking) do(ctx context.Context, svc tipstaff.Brancher) (tipstaff.Run, error) {
+	at := tipstaff.Place{At: f.At, Checkpoint: f.Checkpoint, Stage: f.Stage}
+	changes := tipstaff.Changes{Outputs: f.Outputs, Metadata: f.Metadata, Raise: f.Raise}
+	if f.Rollback {
+		return svc.Rollback(ctx, tipstaff.RollbackRequest{Run: f.Run, Place: at, Changes: changes})
+	}
+	return svc.Fork(ctx, tipstaff.ForkRequest{Run: f.Run, Place: at, Thread: f.Thread, Changes: changes})
+}
+
+// Fork forks a run, or rolls it back.
+func (b *bed) Fork(ctx context.Context, f forking) (tipstaff.Run, error) { return f.do(ctx, b.Runner) }
+
+// label gives a checkpoint a name.
+func (b *bed) label(run tipstaff.ID, checkpoint, name string) tipstaff.Checkpoint {
+	b.t.Helper()
+	c, err := b.Label(cli(), tipstaff.LabelRequest{Run: run, Checkpoint: checkpoint, Label: name})
+	b.check(err)
+	return c
+}
+
+func (b *bed) fork(req forking) tipstaff.Run {
 	b.t.Helper()
 	run, err := b.Fork(cli(), req)
 	if err != nil {
@@ -54,12 +86,12 @@ func TestRollbackRestoresDataAndKeepsCounters(t *testing.T) {
 	if len(cp) != 1 || cp[0].Stage != "critic" || cp[0].Iteration != 0 {
 		t.Fatalf("checkpoints: %+v", cp)
 	}
-	was, at := b.envelope(old), b.envelopeAt(old, tipstaff.EnvelopeAt(cp[0].ID))
+	was, at := b.envelope(old), b.envelopeAt(old, cp[0].ID)
 	if string(at.Outputs["critic"]) != `{"verdict":"again"}` || at.Iteration != 0 {
 		t.Errorf("at the checkpoint it was %+v", at)
 	}
 
-	got := b.fork(tipstaff.ForkRequest{Run: old, Checkpoint: cp[0].ID, Rollback: true})
+	got := b.fork(forking{Run: old, Checkpoint: cp[0].ID, Rollback: true})
 	if got.Status != tipstaff.StatusAwaitingResume || got.Pipeline.Thread != "t" || got.Pipeline.Envelope != was.EnvelopeID ||
 		got.Lineage.Relation != "rollback" || got.Lineage.Parent != old {
 		t.Errorf("the new run is %+v", got)
@@ -98,7 +130,7 @@ func TestEditedOutputTakesTheOtherRoute(t *testing.T) {
 	b := newBed(t)
 	old, _ := b.pipe(review)
 	cp := b.checkpoints(old)[0].ID
-	got := b.fork(tipstaff.ForkRequest{Run: old, Checkpoint: cp, Rollback: true,
+	got := b.fork(forking{Run: old, Checkpoint: cp, Rollback: true,
 		Outputs:  map[string]json.RawMessage{"critic": json.RawMessage(`{"verdict": "ok", "n": 2.0}`)},
 		Metadata: map[string]json.RawMessage{"why": json.RawMessage(`"a person said so"`)}})
 	if out := b.resume(got.ID); out.State != tipstaff.Completed {
@@ -126,7 +158,7 @@ func TestForkIsAnotherLineOfWork(t *testing.T) {
 	b := newBed(t)
 	old, _ := b.pipe(review, input("thread_id", `"t"`))
 	was := b.get(old)
-	for _, req := range []tipstaff.ForkRequest{
+	for _, req := range []forking{
 		{Run: old, Stage: "critic", Thread: "u"},
 		{Run: old, Stage: "work"},
 		{Run: old},
@@ -176,7 +208,7 @@ agents:
 		total = used
 	}
 	for i := range 100 {
-		next := b.fork(tipstaff.ForkRequest{Run: run, Checkpoint: start, Rollback: true})
+		next := b.fork(forking{Run: run, Checkpoint: start, Rollback: true})
 		run = next.ID
 		count(next)
 		if i%10 > 0 { // most are left again before they have done anything
@@ -213,12 +245,12 @@ agents:
 		t.Fatalf("%+v", out)
 	}
 	for name, req := range map[string]map[string]int64{"the ceiling": {"max_iterations": 6}, "what it is": {"max_iterations": 0}, "an unknown one": {"max_luck": 3}} {
-		_, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Stage: "a", Rollback: true, Raise: req})
+		_, err := b.Fork(cli(), forking{Run: run, Stage: "a", Rollback: true, Raise: req})
 		if tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
 			t.Errorf("raised above %s: %v", name, err)
 		}
 	}
-	next := b.fork(tipstaff.ForkRequest{Run: run, Stage: "a", Rollback: true, Raise: map[string]int64{"max_iterations": 3}})
+	next := b.fork(forking{Run: run, Stage: "a", Rollback: true, Raise: map[string]int64{"max_iterations": 3}})
 	if out := b.resume(next.ID); out.State != tipstaff.Failed {
 		t.Fatalf("%+v", out)
 	}
@@ -238,26 +270,25 @@ func TestRollbackIsRefused(t *testing.T) {
 	plan, _ := b.run(gated)
 	cp := b.checkpoints(run)[0].ID
 	for name, tc := range map[string]struct {
-		req  tipstaff.ForkRequest
+		req  forking
 		code tipstaff.Code
 	}{
-		"a turn that never was":     {tipstaff.ForkRequest{Run: run, Checkpoint: "cp_" + run.String() + "_99"}, tipstaff.CheckpointNotFound},
-		"the checkpoint of another": {tipstaff.ForkRequest{Run: other, Checkpoint: cp}, tipstaff.CheckpointNotFound},
-		"no checkpoint":             {tipstaff.ForkRequest{Run: run, Checkpoint: "x"}, tipstaff.CheckpointNotFound},
-		"a stage that never ran":    {tipstaff.ForkRequest{Run: run, Stage: "nobody"}, tipstaff.CheckpointNotFound},
-		"two places":                {tipstaff.ForkRequest{Run: run, Stage: "work", Checkpoint: cp}, tipstaff.InvalidArgument},
-		"a thread for a rollback":   {tipstaff.ForkRequest{Run: run, Checkpoint: cp, Rollback: true, Thread: "x"}, tipstaff.InvalidArgument},
-		"a bad thread":              {tipstaff.ForkRequest{Run: run, Checkpoint: cp, Thread: "a b"}, tipstaff.InvalidArgument},
-		"an output that is none":    {tipstaff.ForkRequest{Run: run, Checkpoint: cp, Outputs: map[string]json.RawMessage{"critic": json.RawMessage(`1`)}}, tipstaff.InvalidArgument},
-		"a draft":                   {tipstaff.ForkRequest{Run: draft, Rollback: true}, tipstaff.WrongState},
-		"a plan":                    {tipstaff.ForkRequest{Run: plan, Rollback: true}, tipstaff.WrongState},
+		"a turn that never was":     {forking{Run: run, Checkpoint: "cp_" + run.String() + "_99"}, tipstaff.CheckpointNotFound},
+		"the checkpoint of another": {forking{Run: other, Checkpoint: cp}, tipstaff.CheckpointNotFound},
+		"no checkpoint":             {forking{Run: run, Checkpoint: "x"}, tipstaff.CheckpointNotFound},
+		"a stage that never ran":    {forking{Run: run, Stage: "nobody"}, tipstaff.CheckpointNotFound},
+		"two places":                {forking{Run: run, Stage: "work", Checkpoint: cp}, tipstaff.InvalidArgument},
+		"a bad thread":              {forking{Run: run, Checkpoint: cp, Thread: "a b"}, tipstaff.InvalidArgument},
+		"an output that is none":    {forking{Run: run, Checkpoint: cp, Outputs: map[string]json.RawMessage{"critic": json.RawMessage(`1`)}}, tipstaff.InvalidArgument},
+		"a draft":                   {forking{Run: draft, Rollback: true}, tipstaff.WrongState},
+		"a plan":                    {forking{Run: plan, Rollback: true}, tipstaff.WrongState},
 	} {
 		if _, err := b.Fork(cli(), tc.req); tipstaff.CodeOf(err) != tc.code {
 			t.Errorf("%s: %v, want %s", name, err, tc.code)
 		}
 	}
-	b.fork(tipstaff.ForkRequest{Run: run, Checkpoint: cp, Rollback: true})
-	_, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Checkpoint: cp, Rollback: true})
+	b.fork(forking{Run: run, Checkpoint: cp, Rollback: true})
+	_, err := b.Fork(cli(), forking{Run: run, Checkpoint: cp, Rollback: true})
 	wantCode(t, err, tipstaff.WrongState) // another has taken its place
 }
 
@@ -280,18 +311,18 @@ agents:
 			break
 		}
 	}
-	_, err = b.Fork(cli(), tipstaff.ForkRequest{Run: s.Run, Stage: "a", Rollback: true})
+	_, err = b.Fork(cli(), forking{Run: s.Run, Stage: "a", Rollback: true})
 	wantCode(t, err, tipstaff.WrongState)
 
 	// But it can be given a label.
-	b.fork(tipstaff.ForkRequest{Run: s.Run, Label: "before b"})
+	b.label(s.Run, "", "before b")
 	if cp := b.checkpoints(s.Run); len(cp) != 1 || !slices.Equal(cp[0].Labels, []string{"before b"}) || cp[0].Automatic || cp[0].Turn != 1 || cp[0].Stage != "a" {
 		t.Errorf("checkpoints: %+v", cp)
 	}
 	if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: s.Run}); err != nil {
 		t.Fatal(err)
 	}
-	<-s.Done
+	b.wait(s.Run)
 	b.verified(s.Run)
 }
 
@@ -301,20 +332,20 @@ func TestLabelNamesACheckpoint(t *testing.T) {
 	run, _ := b.pipe(review)
 	cp := b.checkpoints(run)[0]
 	before := b.get(run).HeadSeq
-	if got := b.fork(tipstaff.ForkRequest{Run: run, Checkpoint: cp.ID, Label: "good"}); got.ID != run || got.HeadSeq != before+1 {
+	if got := b.label(run, cp.ID, "good"); got.ID != cp.ID || b.get(run).HeadSeq != before+1 {
 		t.Errorf("it made %+v", got)
 	}
-	b.fork(tipstaff.ForkRequest{Run: run, Label: "last"})
+	b.label(run, "", "last")
 	list := b.checkpoints(run)
 	if len(list) != 2 || !slices.Equal(list[0].Labels, []string{"good"}) || !list[0].Automatic || list[0].Digest != cp.Digest ||
 		!slices.Equal(list[1].Labels, []string{"last"}) || list[1].Parent != cp.ID || list[1].Iteration != 1 {
 		t.Errorf("checkpoints: %+v", list)
 	}
-	_, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run, Label: "two\nlines"})
+	_, err := b.Label(cli(), tipstaff.LabelRequest{Run: run, Label: "two\nlines"})
 	wantCode(t, err, tipstaff.InvalidArgument)
 	b.verified(run)
 	// A run that was labelled is rolled back to where the label is.
-	got := b.fork(tipstaff.ForkRequest{Run: run, Checkpoint: list[1].ID, Rollback: true})
+	got := b.fork(forking{Run: run, Checkpoint: list[1].ID, Rollback: true})
 	b.verified(got.ID)
 	b.verified(run)
 }
@@ -325,21 +356,21 @@ func TestRollbackOfARollback(t *testing.T) {
 	b := newBed(t)
 	first, _ := b.pipe(review)
 	cp := b.checkpoints(first)[0].ID
-	second := b.fork(tipstaff.ForkRequest{Run: first, Checkpoint: cp, Rollback: true})
+	second := b.fork(forking{Run: first, Checkpoint: cp, Rollback: true})
 	b.resume(second.ID)
 	own := b.checkpoints(second.ID)
 	if len(own) == 0 {
 		t.Fatal("no checkpoints are inherited")
 	}
-	third := b.fork(tipstaff.ForkRequest{Run: second.ID, Checkpoint: cp, Rollback: true, Outputs: map[string]json.RawMessage{"critic": json.RawMessage(`{"verdict": "ask"}`)}})
+	third := b.fork(forking{Run: second.ID, Checkpoint: cp, Rollback: true, Outputs: map[string]json.RawMessage{"critic": json.RawMessage(`{"verdict": "ask"}`)}})
 	if third.Lineage.Parent != first {
 		t.Errorf("it inherits %+v", third.Lineage)
 	}
 	if out := b.resume(third.ID); out.Outcome != "parked" {
 		t.Fatalf("%+v", out)
 	}
-	fourth := b.fork(tipstaff.ForkRequest{Run: third.ID, Stage: "work"})
-	fifth := b.fork(tipstaff.ForkRequest{Run: third.ID, Stage: "critic", Rollback: true})
+	fourth := b.fork(forking{Run: third.ID, Stage: "work"})
+	fifth := b.fork(forking{Run: third.ID, Stage: "critic", Rollback: true})
 	for _, run := range []tipstaff.ID{first, second.ID, third.ID, fourth.ID, fifth.ID} {
 		b.verified(run)
 	}
@@ -354,14 +385,14 @@ func TestExportOfARollback(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	old := b.held()
-	b.change(tipstaff.Hold{Run: old, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"text": "` + strings.Repeat("x", 100<<10) + `"}`)}})
+	b.change(tipstaff.EnvelopeUpdate{Run: old, Outputs: map[string]json.RawMessage{"o": json.RawMessage(`{"text": "` + strings.Repeat("x", 100<<10) + `"}`)}})
 	b.begin(old)
-	got := b.fork(tipstaff.ForkRequest{Run: old, Checkpoint: b.checkpoints(old)[0].ID, Rollback: true,
+	got := b.fork(forking{Run: old, Checkpoint: b.checkpoints(old)[0].ID, Rollback: true,
 		Outputs: map[string]json.RawMessage{"critic": json.RawMessage(`{"verdict": "ok", "text": "` + strings.Repeat("y", 100<<10) + `"}`)}})
 	b.resume(got.ID)
 	for _, run := range []tipstaff.ID{old, got.ID} {
 		dir := filepath.Join(t.TempDir(), "export")
-		if err := runner.Export(cli(), b, run, dir); err != nil {
+		if err := runner.Export(cli(), b.Runner, run, dir); err != nil {
 			t.Fatal(err)
 		}
 		rep, err := b.Verify(cli(), tipstaff.VerifyRequest{Dir: dir, Open: true})
@@ -377,9 +408,9 @@ func TestStartedDraftIsRolledBack(t *testing.T) {
 	b := newBed(t)
 	b.write("tipstaff.yaml", manifest+"bounds: {model_calls: 12}\n")
 	run := b.held()
-	b.change(tipstaff.Hold{Run: run, Metadata: map[string]json.RawMessage{"m": json.RawMessage(`1.0`)}, Usage: &tipstaff.Usage{LLMCalls: 2}})
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Metadata: map[string]json.RawMessage{"m": json.RawMessage(`1.0`)}, Usage: &tipstaff.Usage{LLMCalls: 2}})
 	b.begin(run)
-	got := b.fork(tipstaff.ForkRequest{Run: run, Checkpoint: "cp_" + run.String() + "_0", Rollback: true, Raise: map[string]int64{"max_llm_calls": 12}})
+	got := b.fork(forking{Run: run, Checkpoint: "cp_" + run.String() + "_0", Rollback: true, Raise: map[string]int64{"max_llm_calls": 12}})
 	e := b.envelope(got.ID)
 	if string(e.Metadata["m"]) != "1.0" || e.LLMCalls != 4 || e.MaxLLMCalls != 12 || len(e.Outputs) != 0 {
 		t.Errorf("it is %+v", e)

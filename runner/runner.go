@@ -67,6 +67,7 @@ type Runner struct {
 
 	mu     sync.Mutex
 	drives map[string]*active
+	ended  endings
 	talk   talk
 	hosts  *hostPool
 	queue  *queue

@@ -132,7 +132,7 @@ func TestTheSameDecisionAgainHasTheSameBytes(t *testing.T) {
 // resume2 resumes if it can: the second time the run has ended.
 func (b *bed) resume2(run tipstaff.ID) {
 	if s, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run}); err == nil {
-		<-s.Done
+		b.wait(s.Run)
 	}
 }
 
@@ -240,11 +240,11 @@ func TestYesApprovesGateNodesAndNothingElse(t *testing.T) {
 	if _, err := b.decide(run, "root/one/approval", "allow"); err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run, Yes: true})
+	s, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run, Presence: tipstaff.Presence{Yes: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out := <-s.Done; out.Outcome != "parked" {
+	if out := b.wait(s.Run); out.Outcome != "parked" {
 		t.Fatalf("%+v", out) // two asks too
 	}
 	if b.read("effects") != "one\n" {
@@ -338,7 +338,7 @@ func TestCancelOfALivingRunIsSettledByItsOwner(t *testing.T) {
 	if err != nil || got.State != tipstaff.Cancelled {
 		t.Fatalf("%+v %v", got, err)
 	}
-	if out := <-s.Done; out.State != tipstaff.Cancelled {
+	if out := b.wait(s.Run); out.State != tipstaff.Cancelled {
 		t.Errorf("%+v", out)
 	}
 	b.verified(s.Run)
@@ -369,7 +369,7 @@ root:
 inputs: {d: {type: string, default: 1m}}`)
 	b.until(s.Run, tipstaff.KindPlanStep)
 	b.stop(&flow.Stop{Reason: "signal:TERM"})
-	if out := <-s.Done; out.Outcome != "interrupted" || out.Reason != "signal:TERM" {
+	if out := b.wait(s.Run); out.Outcome != "interrupted" || out.Reason != "signal:TERM" {
 		t.Fatalf("%+v", out)
 	}
 	got := b.get(s.Run)
@@ -386,7 +386,7 @@ inputs: {d: {type: string, default: 1m}}`)
 	}
 	b.until(s.Run, tipstaff.KindRunResumed)
 	b.stop(&flow.Stop{Reason: "signal:INT"})
-	<-r.Done
+	b.wait(r.Run)
 	if b.read("effects") != "one\n" {
 		t.Errorf("effects %q", b.read("effects"))
 	}
@@ -459,7 +459,7 @@ outputs: {text: "${two.output.text}"}`)
 	if out.State != tipstaff.Failed || out.Reason != "tool_error" {
 		t.Fatalf("%+v", out)
 	}
-	fork, err := b.Fork(cli(), tipstaff.ForkRequest{Run: run})
+	fork, err := b.Fork(cli(), forking{Run: run})
 	if err != nil || fork.Status != tipstaff.StatusAwaitingResume || fork.Lineage == nil || fork.Lineage.Parent != run {
 		t.Fatalf("%+v %v", fork, err)
 	}
@@ -487,7 +487,7 @@ outputs: {text: "${two.output.text}"}`)
 	if rep, err := b.Verify(cli(), tipstaff.VerifyRequest{Dir: dir}); err != nil || rep.Integrity.OK {
 		t.Errorf("a changed base was not found: %+v %v", rep, err)
 	}
-	_, err = b.Fork(cli(), tipstaff.ForkRequest{Run: run, At: 10_000})
+	_, err = b.Fork(cli(), forking{Run: run, At: 10_000})
 	wantCode(t, err, tipstaff.CursorBeyondHead)
 }
 
@@ -606,7 +606,7 @@ root:
   kind: sequential
   children:
     - {id: a, kind: gate, question: "First?"}
-    - {id: b, kind: gate, question: "Second?"}`, func(r *tipstaff.StartRequest) { r.Ask = ask })
+    - {id: b, kind: gate, question: "Second?"}`, b.attended(ask))
 	if out.Outcome != "parked" || asked != 2 {
 		t.Errorf("%+v after %d questions", out, asked)
 	}
@@ -624,12 +624,12 @@ func TestADecisionElsewhereEndsTheQuestionAtTheTerminal(t *testing.T) {
 		<-ctx.Done()
 		return tipstaff.Choice{}, false
 	}
-	s := b.start(`root: {id: a, kind: gate, question: "Go?"}`, func(r *tipstaff.StartRequest) { r.Ask = ask })
+	s := b.start(`root: {id: a, kind: gate, question: "Go?"}`, b.attended(ask))
 	g := <-asking
 	if _, err := b.decide(s.Run, g.ID.String(), "approve"); err != nil {
 		t.Fatal(err)
 	}
-	if out := <-s.Done; out.State != tipstaff.Completed {
+	if out := b.wait(s.Run); out.State != tipstaff.Completed {
 		t.Errorf("%+v", out)
 	}
 }
@@ -654,7 +654,11 @@ root:
 		b := newBed(t)
 		b.write("tipstaff.yaml", c.manifest)
 		for _, dry := range []bool{true, false} {
-			_, err := b.Start(cli(), tipstaff.StartRequest{Program: []byte("kind: plan\nversion: 1\n" + strings.TrimPrefix(c.program, "\n")), Name: "plan.yaml", DryRun: dry})
+			req := tipstaff.StartRequest{Program: []byte("kind: plan\nversion: 1\n" + strings.TrimPrefix(c.program, "\n")), Name: "plan.yaml"}
+			_, err := b.Start(cli(), req)
+			if dry {
+				_, err = b.Validate(cli(), tipstaff.ValidateRequest{Start: &req})
+			}
 			var refused *tipstaff.Error
 			if !errors.As(err, &refused) || refused.Code != tipstaff.Refused || len(refused.Problems) == 0 || refused.Problems[0].Code != c.code || refused.Problems[0].Line == 0 {
 				t.Errorf("%s: %+v", c.code, err)

@@ -51,7 +51,7 @@ func (b *bed) turn(session, message string, with ...func(*tipstaff.StartRequest)
 	if err != nil {
 		return tipstaff.ID{}, tipstaff.Driven{}, err
 	}
-	return s.Run, <-s.Done, nil
+	return s.Run, b.wait(s.Run), nil
 }
 
 func (b *bed) must(run tipstaff.ID, d tipstaff.Driven, err error) tipstaff.ID {
@@ -239,7 +239,7 @@ func TestForkOfATurnIsAnotherSession(t *testing.T) {
 	first := b.must(b.turn("", "One."))
 	session, _ := b.head(first)
 	second := b.must(b.turn(session, "Two."))
-	fork, err := b.Fork(cli(), tipstaff.ForkRequest{Run: second, At: 5})
+	fork, err := b.Fork(cli(), forking{Run: second, At: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +362,7 @@ func TestDeltasStandBetweenTheirRecords(t *testing.T) {
 			order = append(order, string(e.Kind))
 		}
 	}
-	<-s.Done
+	b.wait(s.Run)
 	if want := "agent.step_started agent.text_delta agent.message agent.finish"; strings.Join(order, " ") != want {
 		t.Errorf("%v", order)
 	}
@@ -377,18 +377,16 @@ func TestAnswerFromElsewhereSaysWhose(t *testing.T) {
 		return agent.Response{Calls: callTo("write_file", `{"path": "x", "content": "y"}`), Reason: agent.ReasonToolCalls}
 	})
 	var why error
-	_, driven, err := b.turn("", "Write.", func(r *tipstaff.StartRequest) {
-		r.Ask = func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
-			run := b.newest()
-			if _, err := b.decide(run, g.ID.String(), "allow"); err != nil {
-				t.Error(err)
-			}
-			<-ctx.Done()
-			why = context.Cause(ctx)
-			return tipstaff.Choice{}, false
+	_, driven, err := b.turn("", "Write.", b.attended(func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
+		run := b.newest()
+		if _, err := b.decide(run, g.ID.String(), "allow"); err != nil {
+			t.Error(err)
 		}
-	})
-	var other *agent.AnsweredElsewhere
+		<-ctx.Done()
+		why = context.Cause(ctx)
+		return tipstaff.Choice{}, false
+	}))
+	var other *tipstaff.AnsweredElsewhere
 	if err != nil || driven.State != tipstaff.Completed || !errors.As(why, &other) || other.By != "local:cli" || other.Action != "allow" {
 		t.Errorf("%+v %v: %v", driven, err, why)
 	}

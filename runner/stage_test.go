@@ -61,10 +61,10 @@ func TestThePlanOfAStageIsReadOnce(t *testing.T) {
 // one that is driven cannot.
 func TestWhatMayBeLeft(t *testing.T) {
 	r := &Runner{drives: map[string]*active{"x": {}}}
-	if err := r.mayLeave(t.Context(), tipstaff.ForkRequest{}, flow.Row{ID: "x", State: string(tipstaff.Completed)}); err != nil {
+	if err := r.mayLeave(t.Context(), branch{}, flow.Row{ID: "x", State: string(tipstaff.Completed)}); err != nil {
 		t.Errorf("an ended run: %v", err)
 	}
-	if err := r.mayLeave(t.Context(), tipstaff.ForkRequest{}, flow.Row{ID: "x", State: string(tipstaff.Executing)}); tipstaff.CodeOf(err) != tipstaff.WrongState {
+	if err := r.mayLeave(t.Context(), branch{}, flow.Row{ID: "x", State: string(tipstaff.Executing)}); tipstaff.CodeOf(err) != tipstaff.WrongState {
 		t.Errorf("a driven run: %v", err)
 	}
 }

@@ -20,48 +20,55 @@ import (
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
-// Start validates a plan, freezes it with everything that verifying it needs,
+// Start validates a program, freezes it with everything that verifying it needs,
 // creates its run and begins to drive it. A program handed over is accepted by
 // that act.
 func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-	if _, rounds := req.Bounds[tipstaff.BoundStages]; rounds && req.Run.IsZero() && req.Hold == nil && !pipeline.IsPipeline(req.Program) {
-		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.InvalidArgument, "%s bounds the rounds of a pipeline, and this is none", tipstaff.BoundStages)
-	}
-	if req.Draft != nil {
-		return r.startDraft(ctx, req)
-	}
-	if req.Hold != nil || req.Agent != nil || !req.Run.IsZero() {
-		return r.startHeld(ctx, req)
-	}
 	p, err := r.prepare(req)
 	if err != nil {
 		return tipstaff.Started{}, err
-	}
-	started := p.started()
-	if req.DryRun {
-		started.Shown, err = p.draw(req.Show)
-		return started, err
 	}
 	body, err := r.freeze(ctx, p)
 	if err != nil {
 		return tipstaff.Started{}, explain(err, tipstaff.ID{})
 	}
-	body.Title, body.Asks = req.Title, asksOf(ctx, brings(req))
-	run, err := r.createFrom(ctx, body, p.text, via(req), nil)
+	body.Title, body.Asks = req.Title, asksOf(ctx, req.NoFiles)
+	run, err := r.createFrom(ctx, body, p.text, via(req.Via), nil)
 	if err != nil {
 		return tipstaff.Started{}, explain(err, run)
 	}
-	return r.beginNew(ctx, run, started, person{yes: req.Yes, ask: req.Ask})
+	return r.beginNew(ctx, run, p.validated(), person{Presence: req.Presence})
+}
+
+// Validate says what Start or Draft would, and creates nothing.
+func (r *Runner) Validate(_ context.Context, req tipstaff.ValidateRequest) (v tipstaff.Validated, err error) {
+	var p *prepared
+	switch {
+	case (req.Start == nil) == (req.Draft == nil):
+		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give what is to be started, or what a plan is to be drafted for")
+	case req.Start != nil:
+		p, err = r.prepare(*req.Start)
+	default:
+		p, err = r.prepareDraft(*req.Draft)
+	}
+	if err != nil {
+		return v, err
+	}
+	v = p.validated()
+	if req.Graph != "" {
+		v.Graph, err = p.draw(req.Graph)
+	}
+	return v, err
 }
 
 // beginNew opens a run that was just made and begins to drive it.
-func (r *Runner) beginNew(ctx context.Context, run tipstaff.ID, started tipstaff.Started, who person) (tipstaff.Started, error) {
-	started.Run = run
+func (r *Runner) beginNew(ctx context.Context, run tipstaff.ID, v tipstaff.Validated, who person) (tipstaff.Started, error) {
+	started := tipstaff.Started{Run: run, Validated: v}
 	p, err := openProgram(ctx, r.Store, run.String())
 	if err != nil {
 		return started, explain(err, run)
 	}
-	started.Done, err = r.begin(run.String(), p, who)
+	_, err = r.begin(run.String(), p, who)
 	return started, explain(err, run)
 }
 
@@ -101,24 +108,19 @@ func (r *Runner) newPrepared(m *workspace.Manifest) (*prepared, error) {
 		resolver: resolver{manifest: m, tools: have.tools, skills: skills, chain: chain{""}}}, nil
 }
 
-// started is what is known before there is a run.
-func (p *prepared) started() tipstaff.Started {
-	s := tipstaff.Started{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
+// validated is what is known before there is a run.
+func (p *prepared) validated() tipstaff.Validated {
+	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
 	if text, ok := p.text.(pipelineText); ok && text.Pipeline != nil {
-		s.Warnings = slices.Concat(text.Warnings(), p.kept())
+		v.Warnings = slices.Concat(text.Warnings(), p.kept())
 	}
-	return s
+	return v
 }
 
-// draw is the picture that a dry run is asked for.
+// draw is a picture of a pipeline.
 func (p *prepared) draw(format string) ([]byte, error) {
 	text, ok := p.text.(pipelineText)
-	switch {
-	case format == "":
-		return nil, nil
-	case format == "schema":
-		return pipeline.Schema(), nil
-	case !ok:
+	if !ok {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; this is a %s", p.text.described().Kind)
 	}
 	return text.drawn(format, nil)
@@ -152,6 +154,9 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Docume
 	}
 	if pipeline.IsPipeline(req.Program) {
 		return p, r.preparePipeline(p, req)
+	}
+	if _, rounds := req.Bounds[tipstaff.BoundStages]; rounds {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s bounds the rounds of a pipeline, and this is none", tipstaff.BoundStages)
 	}
 	doc, problems := checkFirst(req.Name, req.Program, p.resolver)
 	if len(problems) > 0 {

@@ -53,10 +53,9 @@ func (b *bed) declare(name, tools string, s interface {
 	b.Servers = func(*workspace.Manifest, string, []string) map[string]tool.Server {
 		return map[string]tool.Server{name: tool.MCP(s.Transport)}
 	}
-	got, err := b.Tools().Pin(cli(), tipstaff.PinRequest{Accept: func(tipstaff.PinReport) bool { return true }})
-	if err != nil || !got.Written {
-		b.t.Fatalf("%+v %v", got, err)
-	}
+	got, err := b.Tools().Compare(cli(), nil)
+	b.check(err)
+	b.check(b.Tools().Pin(cli(), got))
 }
 
 // recorded are the events with a seq.
@@ -92,7 +91,7 @@ func TestProgressReachesFollowersAndNotTheStore(t *testing.T) {
 			close(slow.release)
 		}
 	}
-	if d := <-s.Done; d.State != tipstaff.Completed {
+	if d := b.wait(s.Run); d.State != tipstaff.Completed {
 		t.Fatalf("%+v", d)
 	}
 	if len(told) == 0 {
@@ -134,7 +133,7 @@ func (b *bed) cancel(s tipstaff.Started) {
 	if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: s.Run}); err != nil {
 		b.t.Error(err)
 	}
-	<-s.Done
+	b.wait(s.Run)
 }
 
 // followed follows a run; at is called with each event as it comes.

@@ -10,13 +10,13 @@ import (
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
-// Pin lists the servers, all at once, and compares.
-func (t toolbox) Pin(ctx context.Context, req tipstaff.PinRequest) (tipstaff.PinReport, error) {
+// Compare lists the servers, all at once, and compares.
+func (t toolbox) Compare(ctx context.Context, servers []string) (tipstaff.PinReport, error) {
 	d, err := t.open()
 	if err != nil {
 		return tipstaff.PinReport{}, err
 	}
-	names, err := d.external(req.Servers)
+	names, err := d.external(servers)
 	if err != nil {
 		return tipstaff.PinReport{}, err
 	}
@@ -30,7 +30,7 @@ func (t toolbox) Pin(ctx context.Context, req tipstaff.PinRequest) (tipstaff.Pin
 		report.Changes = append(report.Changes, s.listing.Changes(d.manifest, d.lock)...)
 		next = next.With(s.server, s.listing.Locked())
 	}
-	if len(req.Servers) == 0 {
+	if len(servers) == 0 {
 		for _, stale := range d.stale() {
 			report.Changes = append(report.Changes, stale.changes...)
 			next = next.With(stale.server, tool.LockedServer{})
@@ -39,14 +39,20 @@ func (t toolbox) Pin(ctx context.Context, req tipstaff.PinRequest) (tipstaff.Pin
 	if err := ctx.Err(); err != nil {
 		return report, err
 	}
-	if len(report.Changes) == 0 || req.Accept == nil || !req.Accept(report) {
-		return report, nil
+	report.Lock, report.Was, err = next.Proposal()
+	return report, err
+}
+
+// Pin writes the lock that a report proposes.
+func (t toolbox) Pin(_ context.Context, r tipstaff.PinReport) error {
+	next, err := tool.ReadProposal(r.Lock, r.Was)
+	if err == nil {
+		err = next.Write(t.Workspace)
 	}
-	if err := next.Write(t.Workspace); err != nil {
-		return report, &tipstaff.Error{Code: tipstaff.Refused, Message: err.Error(), Hint: "run the command again", Err: err}
+	if err != nil {
+		return &tipstaff.Error{Code: tipstaff.Refused, Message: err.Error(), Hint: "run the command again", Err: err}
 	}
-	report.Written = true
-	return report, nil
+	return nil
 }
 
 // external are the servers that a lock is for: those that are named, else all.

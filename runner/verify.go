@@ -280,7 +280,11 @@ func report(ctx context.Context, src source, res journal.Result, t *trace, err e
 		t.checkAnchored(&rep, anchorsOf(req, res.Run))
 	}
 	j := &judge{ctx: ctx, src: src, program: p, draft: &p.shared().draft, trace: t, admins: req.Admins}
-	rep.Outcome = j.all(req.Each)
+	var each func(tipstaff.Event)
+	if req.Replay {
+		each = func(e tipstaff.Event) { rep.Replayed = append(rep.Replayed, e) }
+	}
+	rep.Outcome = j.all(each)
 	rep.Conformance = tipstaff.Finding{OK: len(j.problems) == 0, Total: len(j.problems), Problems: j.problems[:min(len(j.problems), journal.MaxFaults)]}
 	if rep.Conformance.Problems == nil {
 		rep.Conformance.Problems = []tipstaff.Problem{}

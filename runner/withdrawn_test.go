@@ -14,13 +14,11 @@ func TestStopWithdrawsQuestions(t *testing.T) {
 	for range 30 {
 		b := newBed(t)
 		asked := 0
-		_, out := b.run(gated, func(req *tipstaff.StartRequest) {
-			req.Ask = func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) {
-				asked++
-				b.stop(&flow.Stop{Reason: "signal:INT"})
-				return tipstaff.Choice{}, false
-			}
-		})
+		_, out := b.run(gated, b.attended(func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) {
+			asked++
+			b.stop(&flow.Stop{Reason: "signal:INT"})
+			return tipstaff.Choice{}, false
+		}))
 		if out.Outcome != "interrupted" || out.Reason != "signal:INT" || asked != 1 {
 			t.Fatalf("%+v, asked %d times", out, asked)
 		}

@@ -86,6 +86,23 @@ func (l *Lock) With(name string, s LockedServer) *Lock {
 	return next
 }
 
+// Proposal is what the lock's file would hold, and the digest of the file that it takes
+// the place of; "": there is none.
+func (l *Lock) Proposal() (next []byte, was string, err error) {
+	next, err = l.Bytes()
+	return next, l.read, err
+}
+
+// ReadProposal is the lock that somebody has proposed and looked at.
+func ReadProposal(next []byte, was string) (*Lock, error) {
+	l, err := ParseLock(next)
+	if err != nil {
+		return nil, err
+	}
+	l.read = was
+	return l, nil
+}
+
 // Bytes is the lock's file: JSON, sorted and indented, so that equal locks have
 // equal bytes and version control shows what moved.
 func (l *Lock) Bytes() ([]byte, error) {

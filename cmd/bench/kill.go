@@ -139,11 +139,11 @@ func recoverRuns(ctx context.Context, t task, _ io.Writer) error {
 			if err != nil {
 				return err
 			}
-			started, err := w.Resume(ctx, tipstaff.ResumeRequest{Run: id})
+			_, err = w.Resume(ctx, tipstaff.ResumeRequest{Run: id})
 			if err != nil {
 				return err
 			}
-			return expect(started, succeeded)
+			return w.expect(ctx, id, succeeded)
 		})
 	}
 	return errors.Join(err, w.close())

@@ -12,7 +12,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
@@ -40,11 +39,14 @@ func measureTools(ctx context.Context, b *bench) ([]row, error) {
 		return nil, err
 	}
 	tools := runner.New(runner.Config{Workspace: dir, Servers: func(*workspace.Manifest, string, []string) map[string]tool.Server { return servers }}).Tools()
-	pinned, err := tools.Pin(ctx, tipstaff.PinRequest{Accept: func(tipstaff.PinReport) bool { return true }})
+	pinned, err := tools.Compare(ctx, nil)
+	if err == nil {
+		err = tools.Pin(ctx, pinned)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(pinned.Changes) != toolsAll || !pinned.Written {
+	if len(pinned.Changes) != toolsAll {
 		return nil, fmt.Errorf("%d tools were locked, want %d: %v", len(pinned.Changes), toolsAll, pinned.Findings)
 	}
 	var took []float64

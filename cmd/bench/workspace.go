@@ -88,7 +88,7 @@ func openWorkspace(ctx context.Context, dir string, watch func(flow.Store) flow.
 }
 
 func (w *instance) close() error {
-	w.Wait()
+	w.Drain()
 	return w.store.Close()
 }
 
@@ -98,15 +98,16 @@ func (w *instance) run(ctx context.Context, plan []byte, want string) (tipstaff.
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	return started.Run, expect(started, want)
+	return started.Run, w.expect(ctx, started.Run, want)
 }
 
 // expect waits for the end of a drive.
-func expect(started tipstaff.Started, want string) error {
-	if driven := <-started.Done; driven.Outcome != want {
-		return fmt.Errorf("run %s: %s, not %s: %s: %s", started.Run, driven.Outcome, want, driven.Reason, driven.Message)
+func (w *instance) expect(ctx context.Context, run tipstaff.ID, want string) error {
+	driven, err := w.Wait(ctx, run)
+	if err == nil && driven.Outcome != want {
+		err = fmt.Errorf("run %s: %s, not %s: %s: %s", run, driven.Outcome, want, driven.Reason, driven.Message)
 	}
-	return nil
+	return err
 }
 
 // succeeded is the outcome of a drive that did all it should.

@@ -15,18 +15,31 @@ type firstRun struct {
 }
 
 func (f *firstRun) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-	if f.begin == nil || req.DryRun {
-		return f.Service.Start(ctx, req)
-	}
-	check := req
-	check.DryRun = true
-	if _, err := f.Service.Start(ctx, check); err != nil {
+	if err := f.made(ctx, tipstaff.ValidateRequest{Start: &req}); err != nil {
 		return tipstaff.Started{}, err
+	}
+	return f.Service.Start(ctx, req)
+}
+
+func (f *firstRun) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
+	if err := f.made(ctx, tipstaff.ValidateRequest{Draft: &req}); err != nil {
+		return tipstaff.Started{}, err
+	}
+	return f.Service.Draft(ctx, req)
+}
+
+// made makes the store, if there is none yet and the request would pass.
+func (f *firstRun) made(ctx context.Context, req tipstaff.ValidateRequest) error {
+	if f.begin == nil {
+		return nil
+	}
+	if _, err := f.Service.Validate(ctx, req); err != nil {
+		return err
 	}
 	svc, err := f.begin()
 	if err != nil {
-		return tipstaff.Started{}, err
+		return err
 	}
 	f.Service, f.begin = svc, nil
-	return svc.Start(ctx, req)
+	return nil
 }

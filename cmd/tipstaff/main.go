@@ -27,7 +27,7 @@ func main() {
 	env.Backup = backup
 	env.Doctor = doctor
 	env.Classifier = classifier
-	env.IsPipeline = pipeline.IsPipeline
+	env.IsPipeline, env.PipelineSchema = pipeline.IsPipeline, pipeline.Schema()
 	env.Tools = tools
 	env.Skills = skills
 	env.Approve = approve

@@ -81,7 +81,7 @@ func (s *stop) serveSession(ctx context.Context, opened *session, o cli.ServeOpt
 	case err := <-served:
 		return err
 	case <-ctx.Done():
-		opened.runner.Wait() // hosts may still bring what their calls came to
+		opened.runner.Drain() // hosts may still bring what their calls came to
 		return nil
 	}
 }

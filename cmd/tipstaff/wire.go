@@ -171,7 +171,7 @@ func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runn
 // Close waits for drives that are still under way, for what is told of them and for
 // files that follow commits.
 func (s *session) Close() error {
-	s.runner.Wait()
+	s.runner.Drain()
 	err := s.telemetry.close()
 	if s.store == nil {
 		return err
