@@ -51,7 +51,7 @@ const (
 func Attend(ctx context.Context, svc Attendable, run ID, ask Ask) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	a := &attendant{svc: svc, run: run, ask: ask, declined: map[ID]bool{}, changed: make(chan struct{}, 1)}
+	a := &attendant{svc: svc, run: run, ask: ask, asked: map[ID]bool{}, changed: make(chan struct{}, 1)}
 	followed := make(chan error, 1)
 	go func() {
 		defer stop()
@@ -64,14 +64,14 @@ func Attend(ctx context.Context, svc Attendable, run ID, ask Ask) error {
 			<-followed
 			return err
 		}
-		asked := false
+		again := false
 		for _, g := range gates {
-			if ctx.Err() == nil && !a.declined[g.ID] {
+			if ctx.Err() == nil && !a.asked[g.ID] {
+				a.asked[g.ID], again = true, true
 				a.put(ctx, g)
-				asked = true
 			}
 		}
-		if !asked { // else much may have changed meanwhile
+		if !again { // else much may have changed meanwhile
 			a.pause(ctx, children)
 		}
 	}
@@ -80,11 +80,11 @@ func Attend(ctx context.Context, svc Attendable, run ID, ask Ask) error {
 
 // attendant is one that attends a run.
 type attendant struct {
-	svc      Attendable
-	run      ID
-	ask      Ask
-	declined map[ID]bool
-	changed  chan struct{} // holds one while a gate was opened or closed, or a child made
+	svc     Attendable
+	run     ID
+	ask     Ask
+	asked   map[ID]bool   // about which somebody was asked: once is enough
+	changed chan struct{} // holds one while a gate was opened or closed, or a child made
 }
 
 // openGate is a gate with the run that asks.
@@ -162,14 +162,12 @@ func (a *attendant) put(ctx context.Context, g openGate) {
 	case ctx.Err() != nil:
 		return
 	case !ok:
-		a.declined[g.ID] = true
 		_ = a.svc.Defer(ctx, g.run, g.ID) // else it parks later
 		return
 	}
 	_, err := a.svc.Decide(ctx, DecideRequest{Run: g.run, Gate: g.ID.String(), Action: choice.Action, Answer: choice.Answer,
 		Feedback: choice.Feedback, Note: choice.Note, Via: cmp.Or(choice.Via, "terminal")})
 	if err != nil && CodeOf(err) != DecisionConflict {
-		a.declined[g.ID] = true
 		_ = a.svc.Defer(ctx, g.run, g.ID)
 	}
 }

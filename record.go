@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/tipstaff/tipstaff/journal"
@@ -38,4 +39,26 @@ func ParseEvent(raw []byte) (Event, error) {
 
 func malformed(err error) *Error {
 	return Errorf(Internal, "a record cannot be read: %v", err).WithHint("run tipstaff verify on it")
+}
+
+// Stored is the record as it is stored. What was told and not recorded, or carried over
+// without its bytes, is written anew.
+func (e Event) Stored() []byte {
+	if e.Raw != nil {
+		return e.Raw
+	}
+	b, err := json.Marshal(e)
+	if err != nil { // a body that is not JSON
+		e.Body = nil
+		b, _ = json.Marshal(e)
+	}
+	return b
+}
+
+// ReadEvent reads what Stored gives.
+func ReadEvent(text []byte) (e Event, err error) {
+	if err := json.Unmarshal(text, &e); err == nil && e.Seq == 0 {
+		return e, nil
+	}
+	return ParseEvent(text)
 }

@@ -35,13 +35,11 @@ func newTalks(t *testing.T) *talks {
 	k.turn = func(_ tipstaff.StartRequest, message string) tipstaff.Driven {
 		return k.answers("You said: " + message)
 	}
+	b.svc.check = func(tipstaff.ValidateRequest) (tipstaff.Validated, error) { return tipstaff.Validated{}, nil }
 	b.svc.start = func(_ context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
 		var doc map[string]any
 		if err := json.Unmarshal(req.Program, &doc); err != nil {
 			t.Errorf("the program is not JSON: %v", err)
-		}
-		if req.DryRun {
-			return tipstaff.Started{}, nil
 		}
 		k.asked, k.reqs = append(k.asked, doc), append(k.reqs, req)
 		b.svc.forget()
@@ -85,7 +83,7 @@ func TestChatOnceInAPipe(t *testing.T) {
 	if fmt.Sprint(k.asked) != fmt.Sprint([]map[string]any{want}) {
 		t.Errorf("asked %v", k.asked)
 	}
-	if r := k.reqs[0]; r.Ask != nil || r.Title != "How full? …" {
+	if r := k.reqs[0]; r.Attended || r.Title != "How full? …" {
 		t.Errorf("the request is attended, or called %q", r.Title)
 	}
 	if o := k.opened[0]; o.Policy != "p.yaml" || !o.Starts {
@@ -205,9 +203,16 @@ func TestChatIsRefused(t *testing.T) {
 func (k *talks) unfinishedTurn(resumed func(tipstaff.ResumeRequest) tipstaff.Driven) {
 	fresh := k.svc.start
 	k.svc.set(tipstaff.Run{ID: runA, State: tipstaff.Executing, Condition: tipstaff.Waiting})
+	busy := func() error {
+		if r, err := k.svc.Get(context.Background(), runA); err == nil && !r.State.Terminal() {
+			return &tipstaff.Error{Code: tipstaff.SessionBusy, Message: "a turn has not ended", Run: runA}
+		}
+		return nil
+	}
+	k.svc.check = func(tipstaff.ValidateRequest) (tipstaff.Validated, error) { return tipstaff.Validated{}, busy() }
 	k.svc.start = func(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-		if r, err := k.svc.Get(ctx, runA); err == nil && !r.State.Terminal() {
-			return tipstaff.Started{}, &tipstaff.Error{Code: tipstaff.SessionBusy, Message: "a turn has not ended", Run: runA}
+		if err := busy(); err != nil {
+			return tipstaff.Started{}, err
 		}
 		return fresh(ctx, req)
 	}
@@ -324,10 +329,10 @@ func (k *talks) approver(t *testing.T, mode string, tty bool) {
 // asksAndAnswers is a turn that asks about gates, one after another, and answers
 // with what was decided.
 func (k *talks) asksAndAnswers(gates ...tipstaff.Gate) {
-	k.turn = func(req tipstaff.StartRequest, _ string) tipstaff.Driven {
+	k.turn = func(tipstaff.StartRequest, string) tipstaff.Driven {
 		var actions []string
 		for _, g := range gates {
-			c, ok := req.Ask(context.Background(), g)
+			c, ok := k.svc.put(g)
 			if !ok {
 				return k.ends(tipstaff.Driven{State: tipstaff.Executing, Outcome: "parked"}, "run.parked", g)
 			}
@@ -369,7 +374,7 @@ func TestChatParks(t *testing.T) {
 	k := newTalks(t)
 	k.terminal()
 	k.run(t, 0, "chat", "hello", "--approve", "park")
-	if k.reqs[0].Ask != nil {
+	if k.reqs[0].Attended {
 		t.Error("somebody is asked")
 	}
 }
@@ -475,7 +480,7 @@ func TestChatPromptSettlesTheSessionFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
 		k.unfinishedTurn(func(r tipstaff.ResumeRequest) tipstaff.Driven {
-			c, _ := r.Ask(context.Background(), approvalGate())
+			c, _ := k.svc.put(approvalGate())
 			return k.answers("it was: " + c.Action)
 		})
 		k.approver(t, "ask", true)
@@ -487,8 +492,8 @@ func TestChatPromptSettlesTheSessionFirst(t *testing.T) {
 func TestChatPromptThatCannotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
-		k.svc.start = func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error) {
-			return tipstaff.Started{}, tipstaff.Errorf(tipstaff.InvalidProgram, "there is no agent")
+		k.svc.check = func(tipstaff.ValidateRequest) (tipstaff.Validated, error) {
+			return tipstaff.Validated{}, tipstaff.Errorf(tipstaff.InvalidProgram, "there is no agent")
 		}
 		contains(t, "terminal", k.prompts(t, context.Background(), 2), "error: there is no agent")
 	})
@@ -504,7 +509,7 @@ func TestWhatIsTypedDuringATurnWaits(t *testing.T) {
 				return answers(req, message)
 			}
 			time.Sleep(4 * time.Second) // meanwhile two texts are typed
-			c, _ := req.Ask(context.Background(), approvalGate())
+			c, _ := k.svc.put(approvalGate())
 			return k.answers("decided " + c.Action)
 		}
 		// The third text is half typed when the question comes, and goes on after it.
@@ -618,12 +623,11 @@ func (listedTools) List(context.Context) ([]tipstaff.ToolInfo, error) {
 func TestChatSwitchesSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
-		start := k.svc.start
-		k.svc.start = func(ctx context.Context, r tipstaff.StartRequest) (tipstaff.Started, error) {
-			if strings.Contains(string(r.Program), `"session":"none"`) {
-				return tipstaff.Started{}, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no session none")
+		k.svc.check = func(r tipstaff.ValidateRequest) (v tipstaff.Validated, err error) {
+			if strings.Contains(string(r.Start.Program), `"session":"none"`) {
+				err = tipstaff.Errorf(tipstaff.InvalidArgument, "there is no session none")
 			}
-			return start(ctx, r)
+			return v, err
 		}
 		got := k.prompts(t, context.Background(), 0, "/session"+enter, "/session other"+enter, "/session none"+enter, "hello"+enter)
 		contains(t, "terminal", got, "there is no session yet", "error: there is no session none")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -35,22 +36,23 @@ func draftGate() tipstaff.Gate {
 
 // drafts makes the fake draft a plan, ask about gates, and end as the last answer
 // says.
-func drafts(b *bench, gates ...tipstaff.Gate) *tipstaff.StartRequest {
-	var got tipstaff.StartRequest
+func drafts(b *bench, gates ...tipstaff.Gate) *tipstaff.DraftRequest {
+	var got tipstaff.DraftRequest
 	b.svc.artifacts = map[string]string{"sha256:d": `{"kind":"plan","root":{"kind":"gate"}}`}
-	b.svc.start = func(_ context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+	b.svc.check = func(req tipstaff.ValidateRequest) (tipstaff.Validated, error) {
+		got = *req.Draft
+		return tipstaff.Validated{Program: tipstaff.Program{Kind: "plan"}, Outline: &tipstaff.Outline{Path: "root", Kind: "sequential"}}, nil
+	}
+	b.svc.draft = func(req tipstaff.DraftRequest) (tipstaff.Started, error) {
 		got = req
-		if req.DryRun {
-			return tipstaff.Started{Program: tipstaff.Program{Kind: "plan"}, Outline: &tipstaff.Outline{Path: "root", Kind: "sequential"}}, nil
-		}
 		return b.svc.drives(func() tipstaff.Driven {
 			b.svc.append("run.started", "", `{}`)
 			b.svc.append("plan.drafted", "draft", `{"program_digest":"sha256:d","attempts":1}`)
 			for _, g := range gates {
-				if req.Ask == nil {
+				if !req.Attended {
 					return parks(b, g)
 				}
-				c, ok := req.Ask(context.Background(), g)
+				c, ok := b.svc.put(g)
 				switch {
 				case !ok:
 					return parks(b, g)
@@ -81,9 +83,10 @@ func TestDoAsksForADraft(t *testing.T) {
 	b := newBench(t)
 	got := drafts(b)
 	b.run(t, 0, "do", " Write notes\nand more ", "--skill", "skill://notes@1.0.0", "--agent", "planner", "--input", "n=3", "--yes", "--allow-sub-dispatch")
-	want := tipstaff.DraftRequest{Prose: "Write notes\nand more", Skill: "skill://notes@1.0.0", Agent: "planner"}
-	if got.Draft == nil || *got.Draft != want || !got.Yes || !got.AllowSubDispatch || string(got.Inputs["n"]) != "3" || got.Title != "Write notes …" {
-		t.Errorf("asked for %+v %+v", got, got.Draft)
+	want := tipstaff.DraftRequest{Prose: "Write notes\nand more", Skill: "skill://notes@1.0.0", Agent: "planner", Title: "Write notes …", AllowSubDispatch: true,
+		Inputs: map[string]json.RawMessage{"n": json.RawMessage("3")}, Presence: tipstaff.Presence{Yes: true}}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
 }
 
@@ -92,8 +95,8 @@ func TestDoReadsStandardInput(t *testing.T) {
 	b.env.Stdin = strings.NewReader("Write notes\n")
 	got := drafts(b)
 	b.run(t, 0, "do", "-")
-	if got.Draft.Prose != "Write notes" || got.Ask != nil {
-		t.Errorf("asked for %+v, attended %v", got.Draft, got.Ask != nil)
+	if got.Prose != "Write notes" || got.Attended {
+		t.Errorf("asked for %+v", got)
 	}
 }
 
@@ -136,7 +139,7 @@ func TestDoParksWithThePlanInSight(t *testing.T) {
 	b.run(t, 4, "do", "x", "--draft-only")
 	contains(t, "stderr", b.err.String(), "waiting: confirm asks: Accept this plan?\n", "    intent: {\"verb\":\"build\"}\n",
 		"      read  tool_call  mcp://builtin/read_file@1.0.0  read\n", "tipstaff decide "+runA.String()+" confirm accept\n")
-	if !got.Draft.Only {
+	if !got.Only {
 		t.Error("more than a draft is wanted")
 	}
 }
@@ -249,7 +252,7 @@ func TestDoAsksQuestions(t *testing.T) {
 		b := newBench(t)
 		drafts(b, clarification(`[{"id":"file","prompt":"Which file?","type":"text","options":[],"required":true}]`), draftGate())
 		answeringDo(t, b, 0, []string{"answer", "a.md", "accept"})
-		if ev := b.svc.log[2]; ev.Kind != "intent.answer" || !strings.Contains(string(ev.Body), `{"file":"a.md"}`) {
+		if ev := b.svc.log[3]; ev.Kind != "intent.answer" || !strings.Contains(string(ev.Body), `{"file":"a.md"}`) {
 			t.Errorf("%s %s", ev.Kind, ev.Body)
 		}
 	})

@@ -64,7 +64,7 @@ func (o *eventsOptions) run(ctx context.Context) error {
 func (a *app) writeEvent(ev tipstaff.Event) error {
 	switch {
 	case a.json:
-		return a.writeLine(stored(ev))
+		return a.writeLine(ev.Stored())
 	case ev.Seq == 0: // told, not recorded
 		return nil
 	}

@@ -33,11 +33,17 @@ func mustID(s string) tipstaff.ID {
 // fakeService answers as scripted. A method without a script panics: the command
 // under test has no business there.
 type fakeService struct {
+	tipstaff.Service // what has no script
+
 	start  func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error)
 	resume func(context.Context, tipstaff.ResumeRequest) (tipstaff.Started, error)
 	decide func(tipstaff.DecideRequest) (tipstaff.Decided, error)
 	cancel func(tipstaff.CancelRequest) (tipstaff.Run, error)
 	fork   func(tipstaff.ForkRequest) (tipstaff.Run, error)
+	roll   func(tipstaff.RollbackRequest) (tipstaff.Run, error)
+	draft  func(tipstaff.DraftRequest) (tipstaff.Started, error)
+	check  func(tipstaff.ValidateRequest) (tipstaff.Validated, error)
+	amend  func(tipstaff.CorrectRequest) (tipstaff.Corrected, error)
 	verify func(tipstaff.VerifyRequest) (tipstaff.Report, error)
 	getErr error
 	pageOf int // runs a page; 0: all
@@ -53,6 +59,8 @@ type fakeService struct {
 	log     []tipstaff.Event
 	told    []saying
 	driven  bool // by a living owner: following goes on
+	ended   chan tipstaff.Driven
+	answer  chan *tipstaff.DecideRequest // that a gate waits for; nil in it: there is none
 }
 
 // saying is an event that was told and not recorded, after so many records.
@@ -68,6 +76,70 @@ func (s *fakeService) Start(ctx context.Context, r tipstaff.StartRequest) (tipst
 
 func (s *fakeService) Resume(ctx context.Context, r tipstaff.ResumeRequest) (tipstaff.Started, error) {
 	return s.resume(ctx, r)
+}
+
+func (s *fakeService) Draft(_ context.Context, r tipstaff.DraftRequest) (tipstaff.Started, error) {
+	return s.draft(r)
+}
+
+func (s *fakeService) Validate(_ context.Context, r tipstaff.ValidateRequest) (tipstaff.Validated, error) {
+	return s.check(r)
+}
+
+func (s *fakeService) Correct(_ context.Context, r tipstaff.CorrectRequest) (tipstaff.Corrected, error) {
+	return s.amend(r)
+}
+
+func (s *fakeService) Rollback(_ context.Context, r tipstaff.RollbackRequest) (tipstaff.Run, error) {
+	return s.roll(r)
+}
+
+// Wait returns when the drive has ended that drives began.
+func (s *fakeService) Wait(ctx context.Context, _ tipstaff.ID) (tipstaff.Driven, error) {
+	s.mu.Lock()
+	ended := s.ended
+	s.mu.Unlock()
+	select {
+	case d := <-ended:
+		return d, nil
+	case <-ctx.Done():
+		return tipstaff.Driven{}, ctx.Err()
+	}
+}
+
+// put opens a gate, and returns when it is answered or deferred.
+func (s *fakeService) put(g tipstaff.Gate) (tipstaff.DecideRequest, bool) {
+	answer := make(chan *tipstaff.DecideRequest, 1)
+	g.ID = tipstaff.NewID(time.Now())
+	s.mu.Lock()
+	s.answer = answer
+	s.mu.Unlock()
+	s.set(tipstaff.Run{ID: runA, State: tipstaff.Executing, Condition: tipstaff.Running, OpenGates: []tipstaff.Gate{g}})
+	s.append(tipstaff.KindPolicyGate, g.Key, fmt.Sprintf(`{"gate":%q,"question":%q}`, g.ID, g.Question))
+	given := <-answer
+	s.set(tipstaff.Run{ID: runA, State: tipstaff.Executing, Condition: tipstaff.Running})
+	if given == nil {
+		return tipstaff.DecideRequest{}, false
+	}
+	return *given, true
+}
+
+// Defer leaves the open gate without an answer.
+func (s *fakeService) Defer(context.Context, tipstaff.ID, tipstaff.ID) error {
+	s.reply(nil)
+	return nil
+}
+
+// reply answers the open gate, and reports whether there is one.
+func (s *fakeService) reply(r *tipstaff.DecideRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answer == nil {
+		return false
+	}
+	s.answer <- r
+	s.answer = nil
+	return true
 }
 
 func (s *fakeService) Get(_ context.Context, id tipstaff.ID) (tipstaff.Run, error) {
@@ -147,6 +219,9 @@ func (s *fakeService) Events(ctx context.Context, req tipstaff.EventsRequest) it
 }
 
 func (s *fakeService) Decide(_ context.Context, r tipstaff.DecideRequest) (tipstaff.Decided, error) {
+	if s.reply(&r) {
+		return tipstaff.Decided{}, nil
+	}
 	return s.decide(r)
 }
 
@@ -226,14 +301,26 @@ func (s *fakeService) set(r tipstaff.Run) {
 
 // drives makes a Started whose drive is f, which ends when f returns.
 func (s *fakeService) drives(f func() tipstaff.Driven) tipstaff.Started {
-	done := make(chan tipstaff.Driven, 1)
+	s.ends()
+	s.set(tipstaff.Run{ID: runA, State: tipstaff.Executing, Condition: tipstaff.Running})
 	s.own(true)
 	go func() {
 		d := f()
 		s.own(false)
-		done <- d
+		s.ended <- d
 	}()
-	return tipstaff.Started{Run: runA, Program: tipstaff.Program{Kind: "plan", Name: "notes", Digest: "sha256:p"}, Outline: notesOutline(), Done: done}
+	return tipstaff.Started{Run: runA, Validated: notes()}
+}
+
+// ends makes a new end to wait for.
+func (s *fakeService) ends() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = make(chan tipstaff.Driven, 1)
+}
+
+func notes() tipstaff.Validated {
+	return tipstaff.Validated{Program: tipstaff.Program{Kind: "plan", Name: "notes", Digest: "sha256:p"}, Outline: notesOutline()}
 }
 
 func record(seq int64, kind tipstaff.Kind, path, body string) tipstaff.Event {
@@ -273,13 +360,14 @@ func completes(s *fakeService) func(context.Context, tipstaff.StartRequest) (tip
 
 // asks is a run that waits at a gate, asks if there is someone to ask, and parks
 // if there is no answer.
-func asks(s *fakeService, ask func(tipstaff.StartRequest) tipstaff.Ask) func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error) {
+func asks(s *fakeService) func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error) {
 	return func(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
 		return s.drives(func() tipstaff.Driven {
 			s.append("run.started", "", `{}`)
-			s.append("policy.gate", "root/ok", fmt.Sprintf(`{"gate":%q,"question":"Publish?"}`, gateA))
-			if ask := ask(req); ask != nil {
-				if c, ok := ask(context.Background(), publishGate()); ok {
+			if !req.Attended {
+				s.append("policy.gate", "root/ok", fmt.Sprintf(`{"gate":%q,"question":"Publish?"}`, gateA))
+			} else {
+				if c, ok := s.put(publishGate()); ok {
 					s.append("policy.gate.resolve", "root/ok", fmt.Sprintf(`{"gate":%q,"action":%q,"via":"terminal"}`, gateA, c.Action))
 					s.append("plan.step", "root/ok", `{"status":"completed"}`)
 					s.append("intent.attest", "", `{"outcome":"success"}`)
@@ -293,8 +381,6 @@ func asks(s *fakeService, ask func(tipstaff.StartRequest) tipstaff.Ask) func(con
 		}), nil
 	}
 }
-
-func requested(r tipstaff.StartRequest) tipstaff.Ask { return r.Ask }
 
 func waitingRun() tipstaff.Run {
 	return tipstaff.Run{

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -21,11 +20,11 @@ type follower struct {
 	svc    tipstaff.Service
 	run    tipstaff.ID
 	view   view
-	speech *speech // of a turn that is talked about, in place of the view; nil: there is none
-	screen *screen // nil: no live view
-	lines  bool    // plain lines on standard output
-	shown  int64   // records up to here are folded, not printed: others saw them
-	last   int64   // the last record taken in
+	speech *speech            // of a turn that is talked about, in place of the view; nil: there is none
+	screen *screen            // nil: no live view
+	lines  bool               // plain lines on standard output
+	shown  int64              // records up to here are folded, not printed: others saw them
+	last   int64              // the last record taken in
 	notes  chan string        // that others have to tell while the run is driven
 	frames chan chan struct{} // whoever wants to write below the view: closed when it stands there
 
@@ -206,7 +205,7 @@ func (f *follower) take(ev tipstaff.Event) {
 	if ev.Seq == 0 { // told, not recorded: a cursor does not move by it
 		f.fold(ev)
 		if f.a.json {
-			f.a.writeLine(stored(ev))
+			f.a.writeLine(ev.Stored())
 		}
 		return
 	}
@@ -220,7 +219,7 @@ func (f *follower) take(ev tipstaff.Event) {
 	}
 	switch {
 	case f.a.json:
-		f.a.writeLine(stored(ev))
+		f.a.writeLine(ev.Stored())
 	case f.lines:
 		if l := plainLine(ev); l != nil {
 			fmt.Fprintln(f.a.out, l.text(f.a.env.colored(f.a.env.StdoutTTY)))
@@ -235,20 +234,6 @@ func (f *follower) fold(ev tipstaff.Event) {
 	case f.screen != nil:
 		f.view.Apply(&ev)
 	}
-}
-
-// stored is the record's bytes. Services that only carry its members over lose
-// the bytes; then it is written anew.
-func stored(ev tipstaff.Event) []byte {
-	if ev.Raw != nil {
-		return ev.Raw
-	}
-	b, err := json.Marshal(ev)
-	if err != nil { // a body that is not JSON
-		ev.Body = nil
-		b, _ = json.Marshal(ev)
-	}
-	return b
 }
 
 func (f *follower) paint() {

@@ -25,14 +25,16 @@ func pipelineBench(t *testing.T, hosted bool) (b *bench, file string, got *tipst
 		t.Fatal(err)
 	}
 	got = &tipstaff.StartRequest{}
+	validated := tipstaff.Validated{Warnings: []tipstaff.Problem{{Code: "odd", Message: "that is odd"}},
+		Outline: &tipstaff.Outline{Kind: tipstaff.ProgramPipeline, Children: []*tipstaff.Outline{{Path: "a", ID: "a", Kind: "stage", Label: "remote a", Hosted: hosted}}}}
 	b.svc.runs = []tipstaff.Run{{ID: runA, State: tipstaff.Completed}}
 	b.svc.start = func(_ context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
 		*got = req
-		done := make(chan tipstaff.Driven, 1)
-		done <- tipstaff.Driven{State: tipstaff.Completed, Outcome: "success"}
-		return tipstaff.Started{Run: runA, Done: done, Warnings: []tipstaff.Problem{{Code: "odd", Message: "that is odd"}},
-			Outline: &tipstaff.Outline{Kind: tipstaff.ProgramPipeline, Children: []*tipstaff.Outline{{Path: "a", ID: "a", Kind: "stage", Label: "remote a", Hosted: hosted}}}}, nil
+		b.svc.ends()
+		b.svc.ended <- tipstaff.Driven{State: tipstaff.Completed, Outcome: "success"}
+		return tipstaff.Started{Run: runA, Validated: validated}, nil
 	}
+	b.svc.check = func(tipstaff.ValidateRequest) (tipstaff.Validated, error) { return validated, nil }
 	return b, file, got
 }
 
@@ -107,7 +109,7 @@ func TestHostsWithNothingToServeAreRefused(t *testing.T) {
 	b, file, got := pipelineBench(t, false)
 	b.run(t, 2, "run", file, "--host", "one")
 	contains(t, "stderr", b.err.String(), "--host serves remote stages, and there are none")
-	if !got.DryRun {
+	if got.Program != nil {
 		t.Error("it was started")
 	}
 }
@@ -117,12 +119,12 @@ func TestForkOfAPipeline(t *testing.T) {
 		args []string
 		want tipstaff.ForkRequest
 	}{
-		"a checkpoint": {[]string{"--at", "cp_X_3"}, tipstaff.ForkRequest{Checkpoint: "cp_X_3"}},
-		"a stage":      {[]string{"--at", "stage:critic", "--rollback"}, tipstaff.ForkRequest{Stage: "critic", Rollback: true}},
-		"a record":     {[]string{"--at", "12", "--thread", "T"}, tipstaff.ForkRequest{At: 12, Thread: "T"}},
+		"a checkpoint": {[]string{"--at", "cp_X_3"}, tipstaff.ForkRequest{Place: tipstaff.Place{Checkpoint: "cp_X_3"}}},
+		"a stage":      {[]string{"--at", "stage:critic"}, tipstaff.ForkRequest{Place: tipstaff.Place{Stage: "critic"}}},
+		"a record":     {[]string{"--at", "12", "--thread", "T"}, tipstaff.ForkRequest{Place: tipstaff.Place{At: 12}, Thread: "T"}},
 		"edits": {[]string{"--set-output", `a={"b":"c=d"}`, "--set-metadata", "n=1", "--raise", "max_iterations=5", "--raise", "max_cost_usd=1.5"},
-			tipstaff.ForkRequest{Outputs: map[string]json.RawMessage{"a": json.RawMessage(`{"b":"c=d"}`)}, Metadata: map[string]json.RawMessage{"n": json.RawMessage("1")},
-				Raise: map[string]int64{"max_iterations": 5, "max_cost_usd": 1_500_000_000}}},
+			tipstaff.ForkRequest{Changes: tipstaff.Changes{Outputs: map[string]json.RawMessage{"a": json.RawMessage(`{"b":"c=d"}`)},
+				Metadata: map[string]json.RawMessage{"n": json.RawMessage("1")}, Raise: map[string]int64{"max_iterations": 5, "max_cost_usd": 1_500_000_000}}}},
 	} {
 		t.Run(text, func(t *testing.T) {
 			b := newBench(t)
@@ -136,6 +138,18 @@ func TestForkOfAPipeline(t *testing.T) {
 			c.want.Run = runA
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("asked for (-want +got):\n%s", diff)
+			}
+			if c.want.Thread != "" {
+				return
+			}
+			b.svc.roll = func(req tipstaff.RollbackRequest) (tipstaff.Run, error) {
+				got = tipstaff.ForkRequest{Run: req.Run, Place: req.Place, Changes: req.Changes}
+				return tipstaff.Run{ID: runB}, nil
+			}
+			got = tipstaff.ForkRequest{}
+			b.run(t, 0, append([]string{"fork", runA.String(), "--rollback"}, c.args...)...)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("a rollback asked for (-want +got):\n%s", diff)
 			}
 		})
 	}

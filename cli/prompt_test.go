@@ -238,7 +238,7 @@ func (e *endsOnce) Read(p []byte) (int, error) {
 func TestRunAttendedAsksAndGoesOn(t *testing.T) {
 	b := newBench(t).terminal()
 	b.env.Stdin = strings.NewReader("app\n")
-	b.svc.start = asks(b.svc, requested)
+	b.svc.start = asks(b.svc)
 	b.run(t, 0, "run", planFile(t))
 	var vt vterm
 	vt.Write([]byte(b.err.String()))
@@ -249,7 +249,7 @@ func TestRunAttendedAsksAndGoesOn(t *testing.T) {
 
 func TestRunAttendedDeclinesAtTheEndOfInput(t *testing.T) {
 	b := newBench(t).terminal()
-	b.svc.start = asks(b.svc, requested)
+	b.svc.start = asks(b.svc)
 	b.run(t, 4, "run", planFile(t))
 	contains(t, "stderr", b.err.String(), "no answer: the run parks", "tipstaff decide 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 root/ok approve\n")
 }
@@ -262,7 +262,7 @@ func TestNobodyIsAskedWithoutATerminal(t *testing.T) {
 		b := newBench(t).terminal()
 		change(b.env)
 		b.env.Stdin = strings.NewReader("approve\n")
-		b.svc.start = asks(b.svc, requested)
+		b.svc.start = asks(b.svc)
 		b.run(t, 4, "run", planFile(t))
 		if strings.Contains(b.err.String(), "approve, deny?") {
 			t.Errorf("asked although %s is no terminal", name)

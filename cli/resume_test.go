@@ -21,9 +21,9 @@ func revisedPlan(t *testing.T) string {
 // A correction for a run that others drive is handed in: nothing is driven here.
 func TestResumeHandsACorrectionIn(t *testing.T) {
 	name := revisedPlan(t)
-	handed := tipstaff.Started{Run: runA, Program: tipstaff.Program{Kind: "plan", Name: "notes", Digest: "sha256:p", Revision: 2},
-		Corrected: &tipstaff.Corrected{Revision: 2, Classification: tipstaff.Classification{Material: true, Reasons: []tipstaff.Reason{
-			{Rule: "budget_delta", Detail: "tool_calls rises from 1 to 2"}, {Rule: "anchor_flip", Detail: "no longer anchored"}}}}}
+	handed := tipstaff.Corrected{Run: runA, Program: tipstaff.Program{Kind: "plan", Name: "notes", Digest: "sha256:p", Revision: 2}, Outline: notesOutline(),
+		Revision: 2, Classification: tipstaff.Classification{Material: true, Reasons: []tipstaff.Reason{
+			{Rule: "budget_delta", Detail: "tool_calls rises from 1 to 2"}, {Rule: "anchor_flip", Detail: "no longer anchored"}}}}
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -40,15 +40,18 @@ func TestResumeHandsACorrectionIn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
 			b.svc.runs = []tipstaff.Run{waitingRun()}
-			var got *tipstaff.Correction
-			b.svc.resume = func(_ context.Context, r tipstaff.ResumeRequest) (tipstaff.Started, error) {
-				got = r.Correction
+			var got tipstaff.CorrectRequest
+			b.svc.amend = func(r tipstaff.CorrectRequest) (tipstaff.Corrected, error) {
+				got = r
 				return handed, nil
+			}
+			b.svc.resume = func(context.Context, tipstaff.ResumeRequest) (tipstaff.Started, error) {
+				return tipstaff.Started{}, tipstaff.Errorf(tipstaff.Busy, "another process drives it")
 			}
 			b.run(t, 0, append([]string{"resume", "@", "--with", name, "--reason", "more room"}, c.args...)...)
 			equal(t, "stdout", b.out.String(), c.out)
 			equal(t, "stderr", b.err.String(), c.stderr)
-			if got == nil || got.Name != name || got.Reason != "more room" || string(got.Program) != "kind: plan\n" {
+			if got.Run != runA || got.Name != name || got.Reason != "more room" || string(got.Program) != "kind: plan\n" {
 				t.Errorf("handed in %+v", got)
 			}
 		})

@@ -96,7 +96,7 @@ then:
 	for name, args := range map[string][]string{"lines": nil, "json": {"--json"}, "flag": {"--unattended"}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.svc.start = asks(b.svc, requested)
+			b.svc.start = asks(b.svc)
 			b.run(t, 4, append([]string{"run", planFile(t)}, args...)...)
 			equal(t, "stderr", b.err.String(), steps)
 		})
@@ -106,17 +106,17 @@ then:
 func TestRunUnattendedFlagAsksNobodyAtATerminal(t *testing.T) {
 	b := newBench(t).terminal()
 	b.svc.start = func(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-		if req.Ask != nil {
+		if req.Attended {
 			t.Error("someone is asked")
 		}
-		return asks(b.svc, requested)(ctx, req)
+		return asks(b.svc)(ctx, req)
 	}
 	b.run(t, 4, "run", planFile(t), "--unattended")
 }
 
 func TestRunNamesTheWorkspaceInCommands(t *testing.T) {
 	b := newBench(t)
-	b.svc.start = asks(b.svc, requested)
+	b.svc.start = asks(b.svc)
 	b.run(t, 4, "run", planFile(t), "--workspace", "/my work")
 	contains(t, "stderr", b.err.String(), "tipstaff resume 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 --workspace '/my work'\n")
 	if b.opened[0].Workspace != "/my work" || b.opened[0].ReadOnly {
@@ -257,7 +257,7 @@ func TestRunInputs(t *testing.T) {
 	for name, w := range want {
 		equal(t, "input "+name, string(got.Inputs[name]), w)
 	}
-	if got.Name != "stdin" || string(got.Program) != "kind: plan\n" || !got.Yes || got.DryRun {
+	if got.Name != "stdin" || string(got.Program) != "kind: plan\n" || !got.Yes {
 		t.Errorf("request %+v", got)
 	}
 }
@@ -328,12 +328,7 @@ hint: fix it
 
 func TestDryRunPrintsTheOutline(t *testing.T) {
 	b := newBench(t)
-	b.svc.start = func(_ context.Context, r tipstaff.StartRequest) (tipstaff.Started, error) {
-		if !r.DryRun {
-			t.Error("not a dry run")
-		}
-		return tipstaff.Started{Program: tipstaff.Program{Kind: "plan", Name: "notes", Digest: "sha256:p"}, Outline: notesOutline()}, nil
-	}
+	b.svc.check = func(tipstaff.ValidateRequest) (tipstaff.Validated, error) { return notes(), nil }
 	b.run(t, 0, "run", planFile(t), "--dry-run")
 	equal(t, "stdout", b.out.String(), `plan notes  sha256:p
 root  sequential

@@ -16,15 +16,17 @@ type fakeTools struct {
 	tipstaff.Tools // whatever else is asked for is not there
 	pins           tipstaff.PinReport
 	asked          [][]string
+	pinned         int
 }
 
-func (f *fakeTools) Pin(_ context.Context, req tipstaff.PinRequest) (tipstaff.PinReport, error) {
-	f.asked = append(f.asked, req.Servers)
-	r := f.pins
-	if req.Accept != nil && len(r.Changes) > 0 {
-		r.Written = req.Accept(r)
-	}
-	return r, nil
+func (f *fakeTools) Compare(_ context.Context, servers []string) (tipstaff.PinReport, error) {
+	f.asked = append(f.asked, servers)
+	return f.pins, nil
+}
+
+func (f *fakeTools) Pin(context.Context, tipstaff.PinReport) error {
+	f.pinned++
+	return nil
 }
 
 func (b *bench) withTools(f *fakeTools) *bench {

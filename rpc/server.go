@@ -93,6 +93,7 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 	}
 	s.grpc = grpc.NewServer(options...)
 	pb.RegisterCoreServiceServer(s.grpc, s)
+	pb.RegisterRunServiceServer(s.grpc, runs{s: s})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.health.SetServingStatus(pb.CoreService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
 	reflection.Register(s.grpc)

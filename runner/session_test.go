@@ -51,6 +51,7 @@ func (b *bed) turn(session, message string, with ...func(*tipstaff.StartRequest)
 	if err != nil {
 		return tipstaff.ID{}, tipstaff.Driven{}, err
 	}
+	b.attend(s.Run)
 	return s.Run, b.wait(s.Run), nil
 }
 
