@@ -75,7 +75,7 @@ func TestCheckpointsAreInherited(t *testing.T) {
 		first:  fmt.Sprintf("%[1]s/0[] %[1]s/1[good] %[1]s/2[] %[1]s/3[]", first),
 		second: fmt.Sprintf("%[1]s/0[] %[1]s/1[good later] %[2]s/2[]", first, second),
 	} {
-		list, err := Checkpoints(context.Background(), s, run)
+		list, err := CheckpointsOf(context.Background(), s, run)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestTransitionsAreInherited(t *testing.T) {
 // What cannot be read is not taken for nothing.
 func TestCheckpointsOfWhatCannotBeRead(t *testing.T) {
 	s, _, second := family()
-	if _, err := Checkpoints(context.Background(), s, NewID(time.Now())); CodeOf(err) != RunNotFound {
+	if _, err := CheckpointsOf(context.Background(), s, NewID(time.Now())); CodeOf(err) != RunNotFound {
 		t.Errorf("an unknown run: %v", err)
 	}
 	s.failed = errors.New("the disk is gone")

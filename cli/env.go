@@ -40,6 +40,9 @@ type Env struct {
 	// Open opens the workspace's runs. It is called at most once, and not at all
 	// by commands that need none: help, version, completion scripts.
 	Open func(context.Context, OpenOptions) (Session, error)
+	// Connect turns to the runs of a server. A token of the workspace's own server is
+	// found in the workspace.
+	Connect func(ctx context.Context, server, workspace string) (Session, error)
 	// Export writes a run to a folder that verifies on its own.
 	Export func(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error
 	// Backup copies a workspace's store to a new folder. It changes nothing in it.

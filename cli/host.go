@@ -55,7 +55,7 @@ func (a *app) attach(s *tipstaff.Started, f *follower) (release func()) {
 	if err := a.mayHost(s.Outline); err != nil {
 		f.tell(err.Error())
 	}
-	if !hasRemote(s.Outline) {
+	if !hasRemote(s.Outline) || a.server != "" { // where hosts attach themselves
 		return func() {}
 	}
 	attached, err := a.session.Attach(s.Run, a.hosts, f.tell)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
@@ -42,11 +43,12 @@ type app struct {
 	began    bool // flags and arguments were accepted
 
 	// Flags of every command.
-	json      bool
-	workspace string
-	server    string   // address of a daemon whose runs are meant; "": those of the workspace
-	skills    string   // of those that have to do with skills
-	hosts     []string // of those that drive pipelines: commands that serve remote stages
+	json       bool
+	workspace  string
+	server     string   // address of a daemon whose runs are meant; "": those of the workspace
+	serverFlag string   // as the command line names it
+	skills     string   // of those that have to do with skills
+	hosts      []string // of those that drive pipelines: commands that serve remote stages
 }
 
 // misused is an error from before a command began: the invocation's. Flags
@@ -122,14 +124,27 @@ func (a *app) openToStart(ctx context.Context) (tipstaff.Service, error) {
 
 func (a *app) openFor(ctx context.Context, o OpenOptions) (tipstaff.Service, error) {
 	if a.session == nil {
-		o.Workspace, o.Skills = a.workspaceDir(), a.skills
-		s, err := a.env.Open(ctx, o)
+		s, err := a.connect(ctx, o)
 		if err != nil {
 			return nil, err
 		}
 		a.session = s
 	}
 	return a.session.Service(), nil
+}
+
+// connect opens the workspace, or turns to a server.
+func (a *app) connect(ctx context.Context, o OpenOptions) (Session, error) {
+	o.Workspace, o.Skills = a.workspaceDir(), a.skills
+	if a.server == "" {
+		return a.env.Open(ctx, o)
+	}
+	for flag, given := range map[string]bool{"policy": o.Policy != "", "skills": o.Skills != "", "host": len(a.hosts) > 0} {
+		if given {
+			return nil, &usageError{message: fmt.Sprintf("--%s is of this machine, and the run is at the server %s", flag, a.server)}
+		}
+	}
+	return a.env.Connect(ctx, a.server, o.Workspace)
 }
 
 func (a *app) workspaceDir() string {

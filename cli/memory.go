@@ -36,6 +36,9 @@ func (a *app) openMemory(ctx context.Context, readOnly bool) (tipstaff.Memory, e
 	if _, err := a.open(ctx, readOnly); err != nil {
 		return nil, err
 	}
+	if a.server != "" {
+		return nil, &usageError{message: "the memory is that of a workspace of this machine, and --server names another"}
+	}
 	return a.session.Memory(), nil
 }
 

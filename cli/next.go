@@ -19,6 +19,9 @@ func (a *app) invocation(words ...string) string {
 	if a.workspace != "" {
 		line += " --workspace " + shellWord(a.workspace)
 	}
+	if a.serverFlag != "" {
+		line += " --server " + shellWord(a.serverFlag)
+	}
 	return line
 }
 

@@ -26,6 +26,8 @@ type prompter struct {
 	stop context.Context // ends when the process is asked to stop, or the run rests
 	end  context.CancelFunc
 
+	away bool // the run is at a server, and goes on without whoever is asked
+
 	turn sync.Mutex // one question at a time
 	mu   sync.Mutex
 	view *follower // nil until there is one
@@ -37,7 +39,7 @@ func (a *app) newPrompter(ctx context.Context, unattended bool) *prompter {
 	if unattended || !a.env.StdinTTY || !a.env.StderrTTY {
 		return nil
 	}
-	p := &prompter{out: a.err, in: tipstaff.NewLineReader(a.env.Stdin)}
+	p := &prompter{out: a.err, in: tipstaff.NewLineReader(a.env.Stdin), away: a.server != ""}
 	p.stop, p.end = context.WithCancel(ctx)
 	return p
 }
@@ -182,6 +184,8 @@ func (p *prompter) answer(ctx context.Context, g tipstaff.Gate, action string) (
 func (p *prompter) farewell(ctx context.Context, err error) string {
 	var sig *SignalError
 	switch {
+	case errors.As(context.Cause(p.stop), &sig) && p.away:
+		return "\nno longer asked"
 	case errors.As(context.Cause(p.stop), &sig):
 		return "\nno longer asked: the run is being stopped"
 	case errors.Is(err, errPatience):

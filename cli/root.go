@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,11 +29,11 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
   tipstaff ls
   tipstaff decide
   tipstaff verify @`,
-		Args:             noSuchCommand,
-		PersistentPreRun: func(*cobra.Command, []string) { a.began = true },
-		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceErrors:    true,
-		SilenceUsage:     true,
+		Args:              noSuchCommand,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.begin(cmd) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
 	}
 	root.SetIn(a.env.Stdin)
 	root.SetOut(a.out)
@@ -40,6 +41,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one object a line")
 	root.PersistentFlags().StringVar(&a.workspace, "workspace", "", "folder with tipstaff.yaml and .tipstaff/ (default $TIPSTAFF_WORKSPACE, else the current one)")
+	root.PersistentFlags().StringVar(&a.serverFlag, "server", "", "the runs of a tipstaff serve at this `address`, like 127.0.0.1:50051 (default $TIPSTAFF_SERVER, else those of the workspace)")
 	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
 	root.AddCommand(
 		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a),
@@ -51,6 +53,28 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	return root
+}
+
+// remotely are the commands that can be about the runs of a server.
+var remotely = []string{"run", "do", "chat", "ls", "show", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "export"}
+
+// begin is called when flags and arguments were accepted. It settles whose runs are
+// meant.
+func (a *app) begin(cmd *cobra.Command) error {
+	a.began = true
+	for cmd.HasParent() && cmd.Parent().HasParent() {
+		cmd = cmd.Parent()
+	}
+	switch {
+	case slices.Contains(remotely, cmd.Name()):
+		a.server = a.serverFlag
+		if a.server == "" {
+			a.server = a.env.getenv("TIPSTAFF_SERVER")
+		}
+	case a.serverFlag != "":
+		return &usageError{message: fmt.Sprintf("%s is about a workspace of this machine, and --server names another", cmd.CommandPath())}
+	}
+	return nil
 }
 
 // noSuchCommand refuses whatever is left of a command line that named no

@@ -105,6 +105,9 @@ func (o *verifyOptions) run(ctx context.Context) error {
 
 // verify asks for the report of a run, or of an exported one, and shows it.
 func (a *app) verify(ctx context.Context, ref string, req tipstaff.VerifyRequest, print func(tipstaff.Report)) error {
+	if !looksLikeRun(ref) {
+		a.server = "" // a folder lies on this machine
+	}
 	svc, err := a.open(ctx, true)
 	if err != nil {
 		return err
@@ -112,8 +115,8 @@ func (a *app) verify(ctx context.Context, ref string, req tipstaff.VerifyRequest
 	if req.Run, req.Dir, err = resolveOrDir(ctx, svc, ref); err != nil {
 		return err
 	}
-	if a.server != "" && (req.Dir != "" || req.Anchor != "" || len(req.Keys) > 0) {
-		return &usageError{message: "folders, keys and anchors lie on this machine, and the run at the server", hint: "tipstaff export and then verify without --server, or name the run alone"}
+	if a.server != "" && (req.Anchor != "" || len(req.Keys) > 0) {
+		return &usageError{message: "keys and anchors lie on this machine, and the run at the server", hint: "tipstaff export writes the run to a folder, which verify checks here"}
 	}
 	report, err := svc.Verify(ctx, req)
 	if err != nil {

@@ -46,7 +46,11 @@ func (s *stub) Events(context.Context, tipstaff.EventsRequest) iter.Seq2[tipstaf
 	}
 }
 
-func (s *stub) Artifact(context.Context, tipstaff.ID, string) ([]byte, error) {
+func (s *stub) Wait(context.Context, tipstaff.ID) (tipstaff.Driven, error) {
+	return tipstaff.Driven{Err: tipstaff.Errorf(tipstaff.StoreFull, "no room")}, nil
+}
+
+func (s *stub) Envelope(context.Context, tipstaff.ID, string) ([]byte, error) {
 	return []byte(`{"schema": 1, "envelope_id": "env_` + run.String() + `"}`), nil
 }
 
@@ -211,9 +215,7 @@ func TestAnInterruptedRunIsNoEnd(t *testing.T) {
 	if tipstaff.CodeOf(err) != tipstaff.WrongState {
 		t.Errorf("it is told as %v", err)
 	}
-	done := make(chan tipstaff.Driven, 1)
-	done <- tipstaff.Driven{Err: tipstaff.Errorf(tipstaff.StoreFull, "no room")}
-	if err := s.watch(context.Background(), watching{run: run, follow: true, done: done}, &taken{}); tipstaff.CodeOf(err) != tipstaff.StoreFull {
+	if err := s.watch(context.Background(), watching{run: run, follow: true, began: true}, &taken{}); tipstaff.CodeOf(err) != tipstaff.StoreFull {
 		t.Errorf("it is told as %v", err)
 	}
 }

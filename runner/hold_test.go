@@ -214,7 +214,7 @@ func TestRequestMakesOneDraft(t *testing.T) {
 	b := newBed(t)
 	id := input("request_id", `"r1"`)
 	run := b.held(id)
-	again, err := b.Start(cli(), hold(id))
+	again, err := b.hold(cli(), hold(id))
 	if err != nil || !again.Existed || again.Run != run {
 		t.Errorf("the same again: %+v %v", again, err)
 	}
@@ -224,7 +224,7 @@ func TestRequestMakesOneDraft(t *testing.T) {
 		"bounds":   func(r *tipstaff.StartRequest) { r.Bounds = tipstaff.Bounds{tipstaff.BoundToolCalls: 3} },
 		"program":  withoutProgram,
 	} {
-		_, err := b.Start(cli(), hold(id, other))
+		_, err := b.hold(cli(), hold(id, other))
 		if tipstaff.CodeOf(err) != tipstaff.RequestConflict {
 			t.Errorf("with another %s: %v", name, err)
 		}

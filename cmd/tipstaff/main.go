@@ -22,7 +22,7 @@ func main() {
 	stop := newStop()
 	env := cli.FromOS()
 	env.Version = versionInfo()
-	env.Open = stop.open
+	env.Open, env.Connect = stop.open, connect
 	env.Export = export
 	env.Backup = backup
 	env.Doctor = doctor

@@ -358,14 +358,14 @@ func TestMetrics(t *testing.T) {
 	svc := opened.Service()
 	started, err := svc.Start(ctx, tipstaff.StartRequest{Name: "turn.json", Program: []byte(w.Read("turn.json"))})
 	w.Check(err)
-	if d := <-started.Done; d.Outcome != "parked" {
+	if d, err := svc.Wait(ctx, started.Run); err != nil || d.Outcome != "parked" {
 		t.Fatalf("%+v", d)
 	}
 	_, err = svc.Decide(ctx, tipstaff.DecideRequest{Run: started.Run, Gate: approvalKey, Action: "deny"})
 	w.Check(err)
 	started, err = svc.Resume(ctx, tipstaff.ResumeRequest{Run: started.Run})
 	w.Check(err)
-	if d := <-started.Done; d.State != tipstaff.Completed {
+	if d, err := svc.Wait(ctx, started.Run); err != nil || d.State != tipstaff.Completed {
 		t.Fatalf("%+v", d)
 	}
 	resp, err := http.Get("http://" + opened.(*session).telemetry.listener.Addr().String() + "/metrics")

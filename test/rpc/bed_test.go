@@ -167,7 +167,7 @@ func (b *bed) log() io.Writer {
 func (b *bed) terminate() {
 	b.server.Quiesce()
 	b.stop(&flow.Stop{Reason: "signal:TERM"})
-	b.runner.Wait()
+	b.runner.Drain()
 	b.server.Close(context.Background())
 }
 

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/rpc"
+)
+
+// connection is the runs of a server.
+type connection struct{ client *rpc.Client }
+
+func (c connection) Service() tipstaff.Service { return c.client }
+
+func (c connection) Memory() tipstaff.Memory { return nil } // which the command line does not ask for
+
+func (c connection) Attach(tipstaff.ID, []string, func(string)) (cli.Attached, error) {
+	return cli.Attached{}, tipstaff.Errorf(tipstaff.InvalidArgument, "hosts attach to the server itself")
+}
+
+func (c connection) Close() error { return c.client.Close() }
+
+// connect is the runs of a server at HOST:PORT, or grpcs://HOST:PORT with TLS. No token
+// is sent in plain text to another machine.
+func connect(_ context.Context, server, workspace string) (cli.Session, error) {
+	addr, encrypted := strings.CutPrefix(server, "grpcs://")
+	addr = strings.TrimPrefix(addr, "grpc://")
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is no address of a server: %v", server, err).WithHint("write HOST:PORT, or grpcs://HOST:PORT for TLS")
+	}
+	ip := net.ParseIP(host)
+	near := host == "localhost" || ip != nil && ip.IsLoopback()
+	o := rpc.ClientOptions{Token: os.Getenv("TIPSTAFF_TOKEN"), Agent: "tipstaff/" + version}
+	switch {
+	case encrypted:
+		if o.TLS, err = clientTLS(); err != nil {
+			return nil, err
+		}
+	case !near:
+		return nil, tipstaff.Errorf(tipstaff.Refused, "%s is another machine, and the token would be sent in plain text", server).WithHint("use grpcs://%s, or a tunnel to this machine", addr)
+	}
+	if o.Token == "" && near {
+		own, _ := os.ReadFile(filepath.Join(workspace, storeFolder, "serve.token")) // of a server of this workspace, if it has one
+		o.Token = strings.TrimSpace(string(own))
+	}
+	if o.Token == "" {
+		return nil, tipstaff.Errorf(tipstaff.Forbidden, "there is no token for the server %s", server).WithHint("set TIPSTAFF_TOKEN, or name the workspace of a server on this machine with --workspace")
+	}
+	client, err := rpc.Dial(addr, o)
+	if err != nil {
+		return nil, err
+	}
+	return connection{client}, nil
+}
+
+// clientTLS trusts the authorities of this machine, or those of the file that
+// TIPSTAFF_SERVER_CA names.
+func clientTLS() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	file := os.Getenv("TIPSTAFF_SERVER_CA")
+	if file == "" {
+		return c, nil
+	}
+	authorities, err := os.ReadFile(file)
+	if err == nil {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(authorities) {
+			err = fmt.Errorf("%s holds no certificate", file)
+		}
+	}
+	if err != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "TIPSTAFF_SERVER_CA cannot be used: " + err.Error(), Err: err}
+	}
+	return c, nil
+}

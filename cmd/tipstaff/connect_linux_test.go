@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
+)
+
+// serving is a daemon of a workspace, and a folder elsewhere whose commands are about
+// its runs.
+type serving struct {
+	*workspace            // of the daemon
+	away       *workspace // of whoever uses it: it has no store
+	addr       string
+	daemon     *cmdtest.Process
+}
+
+func serve(t *testing.T, archives ...string) *serving {
+	s := &serving{workspace: newWorkspace(t, archives...), away: newWorkspace(t, archives...), addr: "127.0.0.1:0"}
+	if err := os.Remove(s.away.Path("tipstaff.yaml")); err != nil { // what is there is the server's
+		t.Fatal(err)
+	}
+	s.begin()
+	token, err := os.ReadFile(s.Path(".tipstaff", "serve.token"))
+	s.Check(err)
+	s.away.Env = append(s.away.Env, "NO_COLOR=1", "TIPSTAFF_SERVER="+s.addr, "TIPSTAFF_TOKEN="+strings.TrimSpace(string(token)))
+	return s
+}
+
+// begin starts the daemon, at the address it had if it had one.
+func (s *serving) begin() {
+	s.Helper()
+	s.daemon = s.Prepare("serve", "--grpc-addr", s.addr, "--json")
+	out, err := s.daemon.Cmd.StdoutPipe()
+	s.Check(err)
+	s.daemon.Begin()
+	var told struct {
+		Addr string `json:"grpc_addr"`
+	}
+	s.Check(json.NewDecoder(out).Decode(&told))
+	s.addr = told.Addr
+}
+
+const gatedWork = `-- plan.yaml --
+kind: plan
+version: 1
+name: work
+root:
+  kind: sequential
+  children:
+    - {id: ok, kind: gate, question: "Go on?"}
+    - {id: do, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo done >> effects"]}}
+-- long.yaml --
+kind: plan
+version: 1
+root: {id: long, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 5m}}
+`
+
+// Every command that is about runs works on those of a server as it does on its own.
+func TestCommandsAtAServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, manifest, gatedWork)
+	w := s.away
+	waiting := w.Must(4, "run", "plan.yaml")
+	for _, text := range []string{"root/ok  waiting  Go on?", "state  executing (parked)"} {
+		if !strings.Contains(waiting.Out, text) {
+			t.Errorf("run says %q, want %q", waiting.Out, text)
+		}
+	}
+	for args, text := range map[string]string{"ls": "awaiting_decision", "show @": "root/ok", "events @": "policy.gate", "decide": "Go on?", "events @ --json": `"kind":"intent.draft"`} {
+		if out := w.Must(0, strings.Fields(args)...).Out; !strings.Contains(out, text) {
+			t.Errorf("%s says %q, want %q", args, out, text)
+		}
+	}
+	w.Must(4, "watch", "@")
+	w.Must(0, "decide", "@", "root/ok", "approve")
+	w.Must(3, "decide", "@", "root/ok", "deny")
+	if out := w.Must(0, "resume", "@").Out; !strings.Contains(out, "completed (success)") {
+		t.Errorf("resume says %q", out)
+	}
+	w.Must(0, "watch", "@")
+	w.Must(0, "verify", "@")
+	if out := w.Must(0, "replay", "@").Out; !strings.Contains(out, "outcome: success") || !strings.Contains(out, "effect.finished") {
+		t.Errorf("replay says %q", out)
+	}
+	w.Must(0, "export", "@", filepath.Join(w.Dir, "proof"))
+	w.Must(0, "verify", "./proof").Says(t, "integrity: ok", "conformance: ok")
+	if got := s.effects(); got != "done" {
+		t.Errorf("effects %q", got)
+	}
+	long := w.Start("run", "long.yaml")
+	w.Until("the call", func() bool { return strings.Contains(w.Must(0, "show", "@").Out, "root/long") || !long.Running() })
+	w.Must(0, "cancel", "@", "--reason", "enough")
+	if r := long.Wait(); r.Code != 8 {
+		t.Errorf("whoever followed the cancelled run ends with %d\n%s", r.Code, r.Err)
+	}
+	if _, err := os.Stat(w.Path(".tipstaff")); !os.IsNotExist(err) {
+		t.Errorf("the folder of whoever uses the server has a store: %v", err)
+	}
+	for args, text := range map[string]string{
+		"tools list --server " + s.addr:      "is about a workspace of this machine",
+		"chat hi --policy p.yaml":            "--policy is of this machine",
+		"ls --server nowhere":                "is no address of a server",
+		"ls --server 192.0.2.1:50051":        "would be sent in plain text",
+		"run --host x plan.yaml":       "",
+		"verify @ --anchor anchor.txt": "lie on this machine",
+	} {
+		r := w.Run(strings.Fields(args)...)
+		if r.Code != 2 && r.Code != 3 || !strings.Contains(r.Err, text) {
+			t.Errorf("%s ends with %d and says %q, want %q", args, r.Code, r.Err, text)
+		}
+	}
+	w.Env = append(w.Env, "TIPSTAFF_TOKEN=of-somebody-else-entirely")
+	if r := w.Run("ls"); r.Code != 3 || !strings.Contains(r.Err, "does not know the token") {
+		t.Errorf("a wrong token: %d %s", r.Code, r.Err)
+	}
+}
+
+// The live view and its questions are those of a run at a server, too: answered,
+// declined, left.
+func TestQuestionsOfAServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, manifest, gatedWork)
+	for keys, want := range map[string]struct {
+		code  int
+		state string
+	}{"approve\n": {0, "completed"}, "deny\n": {1, "failed"}, "\x04": {4, "awaiting_decision"}, "\x03": {130, "running"}} {
+		term := s.away.atTerminal("run", "plan.yaml")
+		term.asked("approve, deny? ", 1)
+		term.types(keys)
+		r := term.Wait()
+		<-term.dark
+		if r.Code != want.code {
+			t.Errorf("%q: want exit code %d, got %d\n%s", keys, want.code, r.Code, term.shown())
+		}
+		var run struct{ Status string }
+		s.Check(json.Unmarshal([]byte(s.away.Must(0, "show", "@", "--json").Out), &run))
+		if run.Status != want.state {
+			t.Errorf("%q leaves it %s, want %s", keys, run.Status, want.state)
+		}
+		if !strings.Contains(term.shown(), "ok  Go on?") {
+			t.Errorf("there was no tree:\n%s", term.shown())
+		}
+	}
+}
+
+// A daemon that is killed and comes back loses none of those who follow its runs.
+func TestFollowersOutliveTheirServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, manifest, strings.ReplaceAll(gatedWork, "5m", "4s"))
+	p := s.away.Start("run", "long.yaml")
+	s.Until("the call", func() bool { return strings.Contains(s.away.Run("events", "@").Out, "effect.intended") || !p.Running() })
+	s.daemon.Kill()
+	s.begin()
+	if r := p.Wait(); r.Code != 0 || !strings.Contains(r.Out, "run  resumed") || !strings.Contains(r.Out, "completed (success)") {
+		t.Errorf("exit code %d\n%s\n%s", r.Code, r.Out, r.Err)
+	}
+}
+
+func TestChatAtAServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, talking)
+	term := s.away.atTerminal("chat")
+	term.asked("/help", 1)
+	term.types("twice\r")
+	term.asked("You said something.", 1)
+	term.asked("1 step", 1)
+	term.types("twice\r")
+	term.asked("Now it is the second time.", 1)
+	term.asked("1 step", 2)
+	term.saysThenAsked("act\r")
+	term.types("y\r")
+	term.asked("It is done.", 1)
+	term.asked("2 steps", 1)
+	term.types("\x04")
+	term.ended(0)
+	if got := s.effects(); got != "acted" {
+		t.Errorf("effects %q", got)
+	}
+}
