@@ -69,7 +69,7 @@ type mcpSession struct {
 // greeted with; "": the latest, and both negotiate. Sampling, roots and elicitation are
 // not offered, and the SDK's own repetition of calls is off: what is sent is decided here.
 func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transport, error), version string, r *Redactor) (*mcpSession, error) {
-	c := &mcpSession{wire: new(wire), redactor: r, done: make(chan struct{})}
+	c := &mcpSession{wire: newWire(), redactor: r, done: make(chan struct{})}
 	t, err := dial(ctx, c.wire)
 	if err != nil {
 		return nil, r.Error(err)
@@ -80,7 +80,8 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.wire.changed.Store(true) },
 	})
-	if c.sdk, err = client.Connect(ctx, tap{t, c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
+	client.AddSendingMiddleware(impatient)
+	if c.sdk, err = client.Connect(ctx, &tap{Transport: t, wire: c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
 		c.wire.close()
 		return nil, r.Error(c.wire.why(err))
 	}
@@ -90,6 +91,24 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 	}()
 	go c.watchHealth()
 	return c, nil
+}
+
+const (
+	methodDiscover   = "server/discover"
+	discoverPatience = 5 * time.Second
+)
+
+// impatient gives up the question what a server understands: older ones know only
+// initialize, and some take no notice of anything else.
+func impatient(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		if method == methodDiscover {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, discoverPatience)
+			defer cancel()
+		}
+		return next(ctx, method, r)
+	}
 }
 
 func (c *mcpSession) alive() bool {
@@ -104,17 +123,8 @@ func (c *mcpSession) alive() bool {
 // close ends the session, and the server if it is ours. It does not wait for a
 // peer that does not answer.
 func (c *mcpSession) close() {
-	defer c.wire.letGo()
-	closed := make(chan struct{})
-	go func() {
-		_ = c.sdk.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(cancelLimit):
-		c.wire.close()
-	}
+	within(cancelLimit, func() { _ = c.sdk.Close() })
+	c.wire.close()
 }
 
 func (c *mcpSession) changed() bool { return c.wire.changed.Swap(false) }
