@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Schema is a JSON Schema of a tool's arguments or output. It is compiled when it
@@ -45,26 +47,15 @@ func (e *SchemaError) Error() string {
 // a hostile one must not be able to occupy the process.
 const maxSchema = 1 << 20
 
-// compile makes a schema usable. References must be local JSON pointers: nothing
-// is fetched, and a reference that leads back to itself without consuming any of
-// the value would never end.
 func (s *Schema) compile() error {
 	if len(s.raw) > maxSchema {
 		return fmt.Errorf("the schema has %d bytes: %d are the most", len(s.raw), maxSchema)
 	}
-	var doc any
-	if err := json.Unmarshal(s.raw, &doc); err != nil {
+	var err error
+	if s.root, err = document.ReadSchema(s.raw); err != nil {
 		return err
 	}
-	if err := checkReferences(doc); err != nil {
-		return err
-	}
-	root := new(jsonschema.Schema)
-	if err := json.Unmarshal(s.raw, root); err != nil {
-		return err
-	}
-	resolved, err := root.Resolve(nil)
-	s.root, s.resolved = root, resolved
+	s.resolved, err = s.root.Resolve(nil)
 	return err
 }
 
@@ -192,9 +183,9 @@ func (l *locator) make(ref string) *part {
 	if json.Unmarshal(l.schema.raw, &doc) != nil {
 		return nil
 	}
-	for range maxSchemaDepth {
-		piece, ok := resolvePointer(doc, ref)
-		if !ok {
+	for { // it ends: no reference leads back to itself
+		piece, _ := document.SchemaPart(doc, ref)
+		if piece == nil {
 			return nil
 		}
 		text, err := json.Marshal(piece)
@@ -215,7 +206,6 @@ func (l *locator) make(ref string) *part {
 		}
 		return &part{ref, schema, resolved}
 	}
-	return nil
 }
 
 // alone resolves the piece at ref by itself. The whole schema goes along under
@@ -247,7 +237,6 @@ func innermost(err error) string {
 }
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
-var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
 func escapePointer(name string) string { return pointerEscaper.Replace(name) }
 
