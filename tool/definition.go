@@ -3,12 +3,15 @@ package tool
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -82,7 +85,7 @@ func defineText(server, version string, text json.RawMessage, c workspace.Tool) 
 	description, _ := w.Description.(string)
 	d := &Definition{
 		Server: server, Tool: w.Name, Version: version,
-		Digest: digestOf(text), Raw: text,
+		Digest: flow.Digest(text), Raw: text,
 		Class: effective(c.Effect, h.class()), Timeout: c.Timeout, MaxResult: c.MaxResult,
 		Description: description, Hints: h,
 		InputSchema: newSchema(w.InputSchema),
@@ -188,3 +191,25 @@ func (d *Definition) OpenWorld() bool { return !isFalse(d.Hints.OpenWorld) }
 
 // sortedKeys are the names of a map in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// errNumberUnsafe: a number would be sent with another value than was written.
+var errNumberUnsafe = errors.New("the number would change its value in canonical JSON")
+
+// canonical is the RFC 8785 form of one JSON value. A number that it could only
+// write with another decimal value is errNumberUnsafe.
+func canonical(raw []byte) ([]byte, error) {
+	form, err := canon.Exact(raw)
+	if unsafe := (*canon.UnsafeNumber)(nil); errors.As(err, &unsafe) {
+		return nil, fmt.Errorf("%w: %s", errNumberUnsafe, tipstaff.Quote(unsafe.Literal, 60))
+	}
+	return form, err
+}
+
+// canonicalOf encodes v and brings it into canonical form.
+func canonicalOf(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return canonical(raw)
+}

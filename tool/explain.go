@@ -36,7 +36,7 @@ func (g *Gate) Explain(uri string, args json.RawMessage) tipstaff.Explanation {
 		e.Server, e.Tool = u.Server, u.Tool
 	}
 	if v.Args != nil {
-		e.Args, e.ArgsDigest = v.Args, digestOf(v.Args)
+		e.Args, e.ArgsDigest = v.Args, flow.Digest(v.Args)
 	}
 	for _, w := range ways {
 		o := g.Ask(Request{URI: uri, Args: args, Literal: w.literal, Agent: w.agent})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -131,7 +132,7 @@ func ParseLock(data []byte) (*Lock, error) {
 	if err != nil || !bytes.Equal(given, again) {
 		return nil, distrust("it has members that do not belong there")
 	}
-	l := &Lock{Servers: map[string]LockedServer{}, read: digestOf(data)}
+	l := &Lock{Servers: map[string]LockedServer{}, read: flow.Digest(data)}
 	for name, s := range f.Servers {
 		if s.Tools == nil {
 			s.Tools = map[string]LockedTool{}
@@ -172,8 +173,8 @@ func (t LockedTool) check(name string) error {
 		return err
 	case w.Name != name || !tipstaff.IsToolName(name):
 		return fmt.Errorf("its definition names %s", tipstaff.Quote(w.Name, 60))
-	case digestOf(t.Definition) != t.Digest:
-		return fmt.Errorf("its definition has digest %s, not %s", digestOf(t.Definition), tipstaff.Quote(t.Digest, 80))
+	case flow.Digest(t.Definition) != t.Digest:
+		return fmt.Errorf("its definition has digest %s, not %s", flow.Digest(t.Definition), tipstaff.Quote(t.Digest, 80))
 	}
 	return nil
 }
