@@ -94,8 +94,8 @@ func look(pid int, match matcher) (marked, leaving bool) {
 	if err == nil && len(env) > 0 {
 		return match(env), false
 	}
-	s, running := statOf(pid)
-	return false, running && s.leaving
+	s, known := statOf(pid)
+	return false, known && !s.ended && s.leaving
 }
 
 // byLaunch finds the processes that carry both markers of one of these launches.
