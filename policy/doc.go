@@ -2,12 +2,11 @@
 // rule said so; and whether a change of a program needs a new acceptance.
 //
 // A [Policy] is a set of guards and rules. Guards look into the arguments of a
-// call and give what they find as facts (guard.go, and sql.go for the one kind
-// there is). Then all rules are evaluated and the strictest that matches wins, so
-// the order of rules never changes what is decided, only which of several equal
-// rules is named. A rule may have a condition in CEL (condition.go); one that
-// cannot be evaluated counts against the call. A call that no rule matches is
-// asked about.
+// call and give what they find as facts (guard.go; the one kind there is stands in
+// policy/sqlguard). Then all rules are evaluated and the strictest that matches wins,
+// so the order of rules never changes what is decided, only which of several equal
+// rules is named. A rule may have a condition in CEL (condition.go); one that cannot
+// be evaluated counts against the call. A call that no rule matches is asked about.
 //
 // [Terms] are what somebody agrees to by accepting a program. [Classify] compares
 // two of them by a fixed list of rules: whatever one of them finds makes the

@@ -9,7 +9,10 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/policy/sqlguard"
 )
+
+func init() { policy.Guards[policy.SQLGuard] = sqlguard.New }
 
 var sqlGuard = policy.GuardConfig{ID: "sql", Use: policy.SQLGuard, Tool: "db/query", Arg: "/sql", Dialect: "trino", Single: true}
 

@@ -37,6 +37,7 @@ type target struct {
 var targets = []target{
 	{name: "journal", dir: "journal", tests: []string{"journal"}, args: []string{"-test.skip=Python|CoreVerifier"}}, // these test the verifier in Python, slowly
 	{name: "policy", dir: "policy", tests: []string{"policy"}},
+	{name: "sqlguard", dir: "policy/sqlguard", tests: []string{"policy/sqlguard"}},
 	{name: "plan", dir: "plan", tests: []string{"plan"}},
 	{name: "gate", dir: "tool", tests: []string{"tool"}, args: []string{"-test.short"},
 		files: []string{"definition.go", "gate.go", "lock.go", "lock_change.go"}},

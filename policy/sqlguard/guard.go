@@ -1,4 +1,9 @@
-package policy
+// Package sqlguard is the guard of policies that tells SQL which reads from SQL which
+// writes. It is apart from package policy because of its parsers, which are larger than
+// all the rest: a program that is to have it adds [New] to [policy.Guards].
+//
+// Start at [New].
+package sqlguard
 
 import (
 	"bytes"
@@ -9,6 +14,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
 )
 
 // What a statement does, as policies see it in facts.sql.access.
@@ -67,18 +73,19 @@ func (t sqlTable) String() string {
 	return name
 }
 
-func newSQLGuard(c GuardConfig) (guard, error) {
+// New makes the guard that documents use as [policy.SQLGuard].
+func New(c policy.GuardConfig) (policy.Guard, error) {
 	arg, err := parsePointer(c.Arg)
 	if err != nil {
-		return nil, &guardFault{"arg", err.Error()}
+		return nil, &policy.FieldError{Field: "arg", Message: err.Error()}
 	}
 	dialect, err := sqlDialectOf(c.Dialect)
 	if err != nil {
-		return nil, &guardFault{"dialect", err.Error()}
+		return nil, &policy.FieldError{Field: "dialect", Message: err.Error()}
 	}
 	functions, err := extraFunctions(c.Functions)
 	if err != nil {
-		return nil, &guardFault{"functions", err.Error()}
+		return nil, &policy.FieldError{Field: "functions", Message: err.Error()}
 	}
 	return &sqlGuard{arg, dialect, functions, c.Single}, nil
 }
@@ -129,10 +136,10 @@ func sqlDialectOf(name string) (*sqlDialect, error) {
 	return nil, fmt.Errorf("the dialect %q is not known: use postgres, mysql or trino", name)
 }
 
-func (g *sqlGuard) find(args json.RawMessage) Finding {
+func (g *sqlGuard) Find(args json.RawMessage) policy.Finding {
 	found := g.look(args)
 	facts := found.sqlFacts
-	f := Finding{Name: "sql", Facts: flow.JSON(facts), Seen: flow.JSON(found), Class: facts.Access, Writes: facts.Access != sqlRead}
+	f := policy.Finding{Name: "sql", Facts: flow.JSON(facts), Seen: flow.JSON(found), Class: facts.Access, Writes: facts.Access != sqlRead}
 	if g.single && facts.Statements > 1 {
 		f.Refused = fmt.Sprintf("%d statements in one call, or what may be so many: send one at a time", facts.Statements)
 	}
