@@ -79,7 +79,7 @@ type keyword struct {
 }
 
 // keywords of drafts 7 and 2020-12. What is not listed here is data: a default
-// may look like a schema and is none.
+// may look like a schema without being one.
 var keywords = []keyword{
 	{name: "allOf", inPlace: true}, {name: "anyOf", inPlace: true}, {name: "oneOf", inPlace: true},
 	{name: "not", inPlace: true}, {name: "if", inPlace: true}, {name: "then", inPlace: true}, {name: "else", inPlace: true},

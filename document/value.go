@@ -122,8 +122,8 @@ func (v *Value) JSON() (json.RawMessage, error) {
 	return canon.Form(b.Bytes())
 }
 
-// Raw is v in RFC 8785 form, nil for nil. What has no such form is null: whoever
-// has found its numbers unsafe does not use the document.
+// Raw is v in RFC 8785 form, nil for nil. What has no such form is null: a
+// document with unsafe numbers is not used.
 func Raw(v *Value) json.RawMessage {
 	if v == nil {
 		return nil

@@ -40,7 +40,7 @@ func (t Terms) tools() map[toolName]access {
 	return tools
 }
 
-// known takes a class that nobody knows for the strictest.
+// known replaces an unknown class by the strictest.
 func known(c flow.Class) flow.Class {
 	if c != flow.Read && c != flow.Idempotent {
 		return flow.Once
@@ -178,7 +178,7 @@ func (c change) widerDispatches() []string {
 		for _, d := range list {
 			alike := slices.DeleteFunc(slices.Clone(old), func(o Dispatch) bool { return o.Scope != d.Scope })
 			if len(alike) == 0 {
-				continue // then the scopes differ, which is told already
+				continue // the scopes differ, which was reported already
 			}
 			nearest := slices.MinFunc(alike, func(a, b Dispatch) int { return cmp.Compare(len(a.widened(d)), len(b.widened(d))) })
 			for _, how := range nearest.widened(d) {
@@ -369,7 +369,7 @@ func (c change) weakerGates() []string {
 	for _, number := range all {
 		guarding[n.gates[number]] = true
 	}
-	gone := map[Gate]bool{} // told once, not for each call
+	gone := map[Gate]bool{} // reported once, not for each call
 	for _, g := range beyond(c.old.Gates, c.new.Gates) {
 		if guarding[g] && !gone[g] {
 			gone[g] = true
@@ -384,7 +384,7 @@ func (c change) weakerGates() []string {
 		for key, acts := range new {
 			guards := union(old[key])
 			if len(old[key]) == 0 {
-				guards = all // nobody said that it may happen without any of them
+				guards = all // it was never accepted without any of them
 			}
 			for _, a := range unguarded(old[key], acts) {
 				missing := slices.DeleteFunc(beyond(guards, a.gates), func(number int) bool { return gone[n.gates[number]] })

@@ -13,7 +13,7 @@
 // change material.
 //
 // The package is pure: it reads no clock, no file and no environment, and it
-// knows no document syntax. Whoever reads a document hands its guards and rules to
+// knows no document syntax. The reader of a document hands its guards and rules to
 // [New] and turns the problems, which name entry and field, into lines and columns.
 //
 // Start at [Policy.Inspect] and [Policy.Decide], or at [Classify].

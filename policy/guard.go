@@ -160,15 +160,13 @@ func (f Findings) Classes() []string {
 
 // Refused is the first that refuses the call.
 func (f Findings) Refused() (Finding, bool) {
-	return f.first(func(x Finding) bool { return x.Refused != "" })
-}
-
-// Writes is the first that makes the call once.
-func (f Findings) Writes() (Finding, bool) { return f.first(func(x Finding) bool { return x.Writes }) }
-
-func (f Findings) first(is func(Finding) bool) (Finding, bool) {
-	if i := slices.IndexFunc(f, is); i >= 0 {
+	if i := slices.IndexFunc(f, func(x Finding) bool { return x.Refused != "" }); i >= 0 {
 		return f[i], true
 	}
 	return Finding{}, false
+}
+
+// Writes reports whether one of them makes the call once.
+func (f Findings) Writes() bool {
+	return slices.ContainsFunc(f, func(x Finding) bool { return x.Writes })
 }

@@ -130,7 +130,7 @@ func (p *Policy) Digest() string {
 var noRules = sync.OnceValue(func() string { return digest(Document{}) })
 
 // Action is what to do with a call. The zero value denies, so that a verdict
-// nobody filled in lets nothing through.
+// was not filled in lets nothing through.
 type Action uint8
 
 // Stricter actions are smaller.

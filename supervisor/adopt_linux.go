@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopted knows the programs of this process, so that those which it was given when
-// their parents ended can be told from them.
+// adopted records the programs that this process has started, to distinguish them from
+// those that it inherited when their parents ended.
 var adopted struct {
 	mu      sync.Mutex // held while a program is started, so that none is seen half known
 	on      bool
@@ -24,13 +24,13 @@ var adopted struct {
 // reapTime is how often children that have ended are looked for.
 const reapTime = time.Second
 
-// Adopt has the system give this process every descendant that loses its parent: one
-// that left its group, session and environment behind is found all the same, because
-// it is our child and we have not started it.
+// Adopt makes this process the parent of every descendant that loses its own. A
+// descendant that left its group, session and environment is then still found: it is a
+// child that we have not started.
 //
 // It is for programs all of whose children are started by [Spawn], or stay in their
 // session. Such a process is ended when no program of ours is left that could have
-// started it: that of two programs which has, nobody can tell.
+// started it, since it is unknown which of several programs did.
 func Adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
@@ -40,7 +40,7 @@ func Adopt() error {
 	adopted.mu.Unlock()
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
-	go func() { // nobody else waits for them
+	go func() { // nothing else waits for them
 		for range ended {
 			time.Sleep(reapTime)
 			_, _ = orphans()

@@ -28,7 +28,7 @@ func exists(pid int) bool {
 }
 
 // startTime is when the process began, in the kernel's ticks since boot. One that
-// has ended does not run, even if nobody has waited for it yet.
+// has ended does not run, even if it was not waited for yet.
 func startTime(pid int) (ticks int64, running bool) {
 	s, known := statOf(pid)
 	if !known || s.ended {
@@ -37,11 +37,11 @@ func startTime(pid int) (ticks int64, running bool) {
 	return s.start, true
 }
 
-// procStat is what the kernel tells of a process.
+// procStat is what the kernel reports of a process.
 type procStat struct {
 	parent, session int
 	start           int64 // in ticks since boot
-	ended           bool  // nobody has waited for it yet
+	ended           bool  // and was not waited for yet
 	leaving         bool  // it ends, and may have lost its environment already
 }
 
@@ -106,7 +106,7 @@ func (p *Process) wait() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // an error says that nobody is left
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // an error means that none is left
 	p.reaped = true
 	return p.cmd.Wait()
 }

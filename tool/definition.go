@@ -52,8 +52,8 @@ func parseWireTool(raw json.RawMessage) (wireTool, error) {
 	return w, nil
 }
 
-// maxDefinition bounds what is kept of one tool: it goes into the lock, into every
-// run that uses it, and before the eyes of whoever accepts it.
+// maxDefinition bounds what is kept of one tool: it goes into the lock and into every
+// run that uses it, and a person reads it before accepting it.
 const maxDefinition = 8 << 20
 
 // define makes a definition from a tool's object as received.

@@ -60,8 +60,8 @@ func (g *Gate) explainTool(e *tipstaff.Explanation, v Verdict) {
 	}
 }
 
-// explainPolicy also speaks where the effect was refused before: what guards and
-// rules say is known all the same.
+// explainPolicy adds what guards and rules say, even if the call was refused before
+// they were reached.
 func (g *Gate) explainPolicy(e *tipstaff.Explanation, call Request, v Verdict) {
 	for _, f := range g.Policy.Inspect(g.seen(call, &v)) {
 		e.Guards = append(e.Guards, tipstaff.GuardFinding{Guard: f.Guard, Name: f.Name, Class: f.Class, Facts: f.Facts, Refused: f.Refused})

@@ -54,7 +54,7 @@ type Request struct {
 	URI  string
 	Args json.RawMessage // nil: {}
 	// By says how a question about this call was met: ByAcceptance, or the id of
-	// the approval gate. "": nobody has been asked yet.
+	// the approval gate. "": no one has been asked yet.
 	By string
 	// Literal: the arguments stand in the accepted plan as they are, without
 	// references.
@@ -126,7 +126,7 @@ const (
 	checkPolicy    = "policy"
 )
 
-// pass makes the checks and tells each one's result, if anyone listens.
+// pass makes the checks in order. It calls tell, if it is not nil, with each result.
 func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) Verdict {
 	passes := func(check string, refused *flow.Error) bool {
 		if tell != nil {
@@ -139,7 +139,7 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 		return Verdict{Err: refused}
 	}
 	d, refused := g.known(u)
-	if refused != nil && refused.Code == CodeUnlocked { // it exists, but nobody has accepted it
+	if refused != nil && refused.Code == CodeUnlocked { // it exists, but was not accepted
 		passes(checkKnown, nil)
 		passes(checkLocked, refused)
 		return Verdict{Err: refused}
@@ -265,7 +265,7 @@ func (g *Gate) guard(call Request, v *Verdict) *flow.Error {
 	if f, ok := found.Refused(); ok {
 		return refusal(CodeGuardRefused, detail{"guard": f.Guard}, "guard %q refuses %s: %s", f.Guard, call.URI, f.Refused)
 	}
-	if _, ok := found.Writes(); ok {
+	if found.Writes() {
 		v.Class, v.Destructive = flow.Once, true
 	}
 	return g.allowed(v.Definition.Tool, v.Class)
@@ -316,8 +316,8 @@ func meet(call Request, class flow.Class, rule string) (by string, do policy.Act
 	return "", policy.Deny
 }
 
-// denied is the refusal of a policy: its own deny, or its question where nobody
-// who could answer it has.
+// denied is the refusal of a policy: a rule that denies, or a rule that asks and was
+// not answered.
 func denied(p policy.Verdict, call Request) *flow.Error {
 	d := detail{"rule": p.Rule, "policy_digest": p.PolicyDigest}
 	if p.Do == policy.Deny {
@@ -348,8 +348,8 @@ func (v *Verdict) subject(uri string, tools *Registry) json.RawMessage {
 }
 
 // Admit is Ask at the moment of dispatch, on the bytes that are about to be sent.
-// Nobody can be asked any more at this point, so an open question refuses; so does
-// what is not what was decided about. Acceptance counts only where the program has
+// It is too late to ask a person, so an open question refuses; so does anything that
+// differs from what was decided about. Acceptance counts only where the program has
 // said that it does.
 func (g *Gate) Admit(in Input, run policy.Run) Verdict {
 	call := Request{URI: in.URI, Args: in.Args, By: in.By, Agent: in.agent(), Turn: in.turn(), Run: run}

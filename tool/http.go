@@ -64,9 +64,9 @@ func (s *httpServer) connect(ctx context.Context, _ string) (session, error) {
 	return openMCP(ctx, s.dial, "", NewRedactor(s.credentials()))
 }
 
-// dial makes a transport of the SDK. It must not be wrapped: its connection learns
-// through an unexported method what was negotiated. So the messages are watched
-// where the requests are made.
+// dial makes a transport of the SDK. It cannot be wrapped: its connection learns the
+// negotiated version through an unexported method. So messages are watched in the
+// round tripper.
 func (s *httpServer) dial(_ context.Context, w *wire) (mcp.Transport, error) {
 	headers, err := s.headers()
 	if err != nil {
@@ -150,7 +150,7 @@ func (t *roundTripper) post(req *http.Request, x *exchange) (*http.Response, err
 		if x.trace != "" {
 			req.Header.Set(traceparent, x.trace)
 		}
-		// Only when there is a connection for it could the server have got to see any of it.
+		// The server can have received a part of it only once there is a connection.
 		sent := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { t.wire.request(x, m.ID) }}
 		req = req.WithContext(httptrace.WithClientTrace(req.Context(), sent))
 	}
@@ -253,8 +253,8 @@ func (e *statusError) Error() string {
 	return text
 }
 
-// failure is what a call comes to. By 4xx the server says that it did nothing; by
-// 5xx it says nothing of the kind.
+// failure is the outcome of a call. A 4xx status means that the server did nothing; a
+// 5xx status leaves that open.
 func (e *statusError) failure(d *Definition) error {
 	refused := e.code < 500
 	return &flow.Error{
@@ -265,9 +265,9 @@ func (e *statusError) failure(d *Definition) error {
 
 var errSessionLost = errors.New("the server has forgotten the session")
 
-// failed turns a status into an error of the one request. Three ends are left to
-// the SDK, which knows what they mean: the protocol's own error replies, a session
-// that is over, and requests by which it finds out what the server understands.
+// failed turns a status into an error of this one request. The SDK handles three cases
+// itself: error replies of the protocol, a session that has ended, and requests by which
+// it finds out what the server supports.
 func (t *roundTripper) failed(req *http.Request, m *jsonrpc.Request, res *http.Response) (*http.Response, error) {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read will do
 	res.Body.Close()
@@ -292,8 +292,8 @@ func (t *roundTripper) failed(req *http.Request, m *jsonrpc.Request, res *http.R
 	return nil, e
 }
 
-// resume takes up the stream of a call that broke off. If that fails, so does the
-// call; the SDK would end the connection, and all other calls with it.
+// resume reopens the stream of a call that broke off. If that fails, the call fails; the
+// SDK would end the connection and all other calls with it.
 func (t *roundTripper) resume(req *http.Request, x *exchange) (*http.Response, error) {
 	t.wire.mu.Lock()
 	id := x.id
@@ -321,11 +321,10 @@ func stream200(req *http.Request, body io.ReadCloser) *http.Response {
 	}
 }
 
-// listener is the stream on which a server says by itself that something changed.
-// It is optional, servers and proxies end it as they like, and some never answer
-// at all. None of that may hold up or end the connection, as it would in the SDK:
-// so it gets a stream that lasts as long as the connection, and behind it the
-// server's is opened again and again.
+// listener is the stream on which a server announces changes. It is optional: servers
+// and proxies end it at any time, and some never answer the request. In the SDK each of
+// these would block or end the connection. So the SDK gets a stream that lasts as long
+// as the connection, and the listener reopens the server's stream behind it.
 type listener struct {
 	trips  *roundTripper
 	req    *http.Request // whose context ends when the listener is closed

@@ -31,7 +31,7 @@ type Lock struct {
 type LockedServer struct {
 	Version       string                `json:"version"`                  // that it reported
 	PackageDigest string                `json:"package_digest,omitempty"` // of what is started; "": none was asked for
-	Files         map[string]string     `json:"files,omitempty"`          // digests of the workspace's files that the command names; nil: it named none, or nobody looked
+	Files         map[string]string     `json:"files,omitempty"`          // digests of the workspace's files that the command names; nil: it named none, or the lock is older than these digests
 	Tools         map[string]LockedTool `json:"tools"`                    // by name
 }
 

@@ -45,8 +45,7 @@ func (in Input) shape() shape {
 
 // answer turns a reply into a call's value. Its errors are definite answers: the
 // server did what it did and said so.
-// Credentials are taken out first: what is left of one that a message cuts off
-// could not be told any more.
+// Credentials are removed first: half of one, cut off in a message, would not be found.
 func answer(d *Definition, got reply, as shape, clean *Redactor) (json.RawMessage, *flow.Error) {
 	r, c, failed := got.read(d)
 	if failed != nil {
@@ -247,8 +246,8 @@ func (c content) reply(r result) Reply {
 	return reply
 }
 
-// clean takes credentials out. An image with one in it is told by its digest: with
-// a reference in its middle it would be none.
+// clean removes credentials. An image that contains one is replaced by its digest,
+// since a reference in its middle would break it.
 func (c *content) clean(r *Redactor, as shape) {
 	if r == nil {
 		return
@@ -313,8 +312,8 @@ func (b block) data(raw json.RawMessage) ([]byte, error) {
 	return bytes.TrimSpace(raw), nil
 }
 
-// piece is a block that is not text. What a resource says in text is text, and of
-// a link, which nobody follows, a model can use the address.
+// piece is a block that is not text. The text of a resource is text; of a link, which
+// is not followed, a model gets the address.
 func (b block) piece(data []byte) Content {
 	switch {
 	case b.Type == ContentImage && b.Data != "":

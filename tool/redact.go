@@ -34,8 +34,8 @@ type spelling struct {
 	lines     bool     // there may be line breaks between them
 }
 
-// NewRedactor makes a redactor for values of variables, by their names. Values
-// too short to be told from other text are left out.
+// NewRedactor makes a redactor for values of variables, by their names. Values that are
+// too short to be distinguished from other text are left out.
 func NewRedactor(values map[string]string) *Redactor {
 	r, known := new(Redactor), map[string]bool{}
 	for _, name := range sortedKeys(values) {
@@ -142,8 +142,8 @@ func (r *Redactor) scan(text string, whole bool) (clean, held string) {
 	return out.String(), ""
 }
 
-// match is where the characters of a credential that begins at i end, 0 if there is
-// none. open: the text ends before that can be told.
+// match returns where the characters of a credential that begins at i end; 0: there is
+// none. open: the text ends before that is certain.
 func match(text string, i int, units []string, lines bool) (end int, open bool) {
 	for n, unit := range units {
 		if lines && n > 0 {
@@ -367,7 +367,7 @@ type stream struct {
 	held     string // may be the beginning of one
 }
 
-// next is what can be told after another piece.
+// next takes another piece and returns the text that is certain.
 func (s *stream) next(piece string) string {
 	var clean string
 	clean, s.held = s.redactor.scan(s.held+piece, false)

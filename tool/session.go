@@ -70,11 +70,12 @@ type mcpSession struct {
 	done     chan struct{} // closed when the session has ended
 }
 
-// openMCP opens a session. version is the revision of the protocol that the server is
-// greeted with; "": the latest, and both negotiate. Sampling, roots and elicitation are
-// not offered, and the SDK's own repetition of calls is off: what is sent is decided here.
+// openMCP opens a session. version is the revision of the protocol that is requested;
+// "": the latest, which is negotiated. Sampling, roots and elicitation are not offered,
+// and the SDK does not repeat calls: this package decides what is sent.
 func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transport, error), version string, r *Redactor) (*mcpSession, error) {
-	c := &mcpSession{wire: newWire(), redactor: r, done: make(chan struct{})}
+	c := &mcpSession{redactor: r, done: make(chan struct{}),
+		wire: &wire{byID: map[jsonrpc.ID]*exchange{}, byToken: map[string]*exchange{}}}
 	t, err := dial(ctx, c.wire)
 	if err != nil {
 		return nil, r.Error(err)
@@ -103,8 +104,8 @@ const (
 	discoverPatience = 5 * time.Second
 )
 
-// impatient gives up the question what a server understands: older ones know only
-// initialize, and some take no notice of anything else.
+// impatient limits how long the answer to server/discover is waited for. Older servers
+// know only initialize, and some ignore every other request.
 func impatient(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		if method == methodDiscover {
@@ -207,9 +208,8 @@ const (
 
 var errUnresponsive = errors.New("the server no longer answers")
 
-// watchHealth asks an idle server now and then whether it is still there. One that
-// twice does not answer is given up, so that the next call starts another instead
-// of waiting for this one.
+// watchHealth pings an idle server at intervals. A server that fails to answer twice is
+// given up, so that the next call starts another instead of waiting for this one.
 func (c *mcpSession) watchHealth() {
 	if r := c.sdk.InitializeResult(); r == nil || r.ProtocolVersion >= stateless {
 		return
@@ -239,23 +239,22 @@ func (c *mcpSession) answers() bool {
 	defer cancel()
 	err := c.sdk.Ping(ctx, nil)
 	var refused *jsonrpc.Error
-	return err == nil || errors.As(err, &refused) // even no is an answer
+	return err == nil || errors.As(err, &refused) // an error is an answer too
 }
 
 // traceparent is the name of the W3C trace context, in a header and in _meta.
 const traceparent = "traceparent"
 
-// TraceID names the trace of a run that belongs to nobody else's: the first 16
-// bytes of SHA-256 of its id, so that every process that has to do with the run gives
-// it the same name without being told.
+// TraceID is the id of the trace of a run that is part of no other trace: the first 16
+// bytes of the SHA-256 of the run's id, so that all processes of the run derive the same.
 func TraceID(run string) trace.TraceID {
 	sum := sha256.Sum256([]byte(run))
 	return trace.TraceID(sum[:16])
 }
 
-// traceOf is the trace context that a server is told: the span that ctx carries.
-// Where there is none, the trace of the run, with a span that is named after the
-// attempt: the first 8 bytes of SHA-256 of run, path and its number, line by line.
+// traceOf is the trace context that is sent to a server: the span that ctx carries.
+// Without one it is the trace of the run, with a span derived from the attempt: the
+// first 8 bytes of the SHA-256 of run, path and number, line by line.
 func traceOf(ctx context.Context, t flow.Attempt) string {
 	if s := Traceparent(ctx); s != "" {
 		return s

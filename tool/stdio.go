@@ -29,12 +29,12 @@ type stdioServer struct {
 	config workspace.Server
 	launch Launch
 	files  map[string]string // digests of the files that its command names, as the lock holds them; nil: not looked at
-	old    atomic.Bool       // it is greeted in the old way
+	old    atomic.Bool       // it is initialized in the old way
 }
 
-// connect asks the server first what it understands, as the latest protocol has it. One
-// that ends itself at so strange a question is started again and greeted in the old way,
-// now and from then on.
+// connect first asks the server which revisions it supports, as the latest protocol
+// requires. A server that exits on this unknown request is started again and, from then
+// on, initialized in the old way.
 func (s *stdioServer) connect(ctx context.Context, _ string) (session, error) {
 	version := ""
 	if s.old.Load() {
@@ -121,8 +121,8 @@ func (s *stdioServer) program() (string, error) {
 }
 
 // stdioConn is a connection over the pipes of a program. It is its own transport, and
-// used once. The SDK's connection would do but for what it is not bounded against:
-// messages that are too long, and a program that does not read.
+// used once. Unlike the SDK's it is bounded against messages that are too long and
+// against a program that does not read.
 type stdioConn struct {
 	process *supervisor.Process
 	clean   *Redactor
@@ -145,9 +145,8 @@ func (c *stdioConn) Close() error {
 	return c.process.Close()
 }
 
-// Read reads one message. In the place of a reply that was too long to be kept stands an
-// error; where it cannot be said which call it was for, the connection has no use any
-// more.
+// Read reads one message. A reply that was too long to be kept is replaced by an error;
+// if it is unknown which call it was for, the connection ends.
 func (c *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 	for len(c.batch) == 0 {
 		line, err := c.lines.message()
@@ -188,15 +187,14 @@ func (c *stdioConn) decode(line []byte) (list []jsonrpc.Message, err error) {
 	return list, nil
 }
 
-// notJSONRPC is what happens most often to servers that are new: they print to
-// where their messages go.
+// notJSONRPC is the most common fault of new servers: they print to standard output,
+// where messages belong.
 func notJSONRPC(data []byte, r *Redactor) error {
 	return fmt.Errorf("the server sent what is no JSON-RPC message: %s", excerpt(data, r))
 }
 
-// excerpt is the beginning of a text on one line, without credentials; "" if there
-// is no text. They go first: what is left of one that was cut off could not be
-// told any more.
+// excerpt is the beginning of a text on one line, without credentials; "" if there is
+// no text. Credentials are removed first: half of one would not be found.
 func excerpt(data []byte, r *Redactor) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(r.Text(string(data)), "�")), " ")
 	if text == "" {
@@ -205,7 +203,7 @@ func excerpt(data []byte, r *Redactor) string {
 	return tipstaff.Quote(text, 300)
 }
 
-// ended tells why nothing more can be read, with the last that the server printed.
+// ended explains why nothing more can be read, with the last lines that the server printed.
 func (c *stdioConn) ended(err error) error {
 	state := ""
 	select { // the end of its output comes a moment before its own

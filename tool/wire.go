@@ -20,11 +20,11 @@ import (
 // results must be taken as the bytes that were received.
 type wire struct {
 	conn    mcp.Connection
-	shown   bool                       // the transport shows its messages by itself
-	release func()                     // lets go of what is kept open between requests; nil: nothing is
+	shown   bool                       // the transport reports its messages itself
+	release func()                     // closes what is kept open between requests; nil: nothing is
 	end     atomic.Pointer[endedError] // why nothing more can be read
-	// changed: the server has said that its list is another. It is noted when it is
-	// read, so that whoever has the reply that came after it finds it.
+	// changed: the server has announced that its list changed. It is set as soon as the
+	// message is read, so that it is visible to whoever gets a later reply.
 	changed atomic.Bool
 
 	mu      sync.Mutex
@@ -55,10 +55,6 @@ type progress struct {
 }
 
 type exchangeKey struct{}
-
-func newWire() *wire {
-	return &wire{byID: map[jsonrpc.ID]*exchange{}, byToken: map[string]*exchange{}}
-}
 
 // tap is a transport, and then its connection, which reports to the wire.
 type tap struct {
@@ -92,7 +88,7 @@ func (t *tap) Write(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// Read passes messages on. Notifications that nobody waits for end here: a server
+// Read passes messages on, except for notifications that only the wire uses: a server
 // may send any number of them.
 func (t *tap) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
@@ -115,7 +111,7 @@ const (
 )
 
 // notOffered are requests by which a server asks for something in the middle of a
-// call. The SDK declines them; what becomes of the call is the server's affair.
+// call. The SDK declines them; how the call ends is up to the server.
 var notOffered = []string{"elicitation/create", "sampling/createMessage", "roots/list"}
 
 // saw takes note of a message that came in.
@@ -135,8 +131,8 @@ func (w *wire) saw(m jsonrpc.Message) {
 	}
 }
 
-// asked notes what the server asked for in the one exchange that is open. With
-// several nobody can say which of them it was for.
+// asked notes what the server asked for in the one exchange that is open. If several
+// are open, it is unknown which of them it was for.
 func (w *wire) asked(method string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,8 +144,8 @@ func (w *wire) asked(method string) {
 	}
 }
 
-// close ends the connection, if there is one. What its server started is gone
-// then; a peer that does not answer is not waited for.
+// close ends the connection, if there is one, and with it what its server started. It
+// does not wait for a peer that does not answer.
 func (w *wire) close() {
 	if w.conn != nil {
 		within(closeLimit, func() { _ = w.conn.Close() }) // whatever it says, it is over
@@ -184,8 +180,8 @@ func (w *wire) broke(err error) {
 }
 
 // why is the reason for which a request failed: the end of the connection, if it
-// has ended. The SDK's errors do not always keep it. A bare EOF is none: so it
-// ends, too, when the SDK closes it because of what the server answered.
+// has ended. The SDK's errors do not always keep it. A bare EOF is no reason: the SDK
+// also causes it, by closing the connection because of what the server answered.
 func (w *wire) why(err error) error {
 	var status *statusError
 	if errors.As(err, &status) {
@@ -228,8 +224,8 @@ func (w *wire) finish(x *exchange) reply {
 	return x.reply
 }
 
-// request notes that a request is about to be written: from here on nobody can
-// say that it was not sent.
+// request notes that a request is about to be written: from here on it may have been
+// sent.
 func (w *wire) request(x *exchange, id jsonrpc.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/tipstaff/tipstaff/policy"
 )
 
-// DefaultAgent is who does what names nobody.
+// DefaultAgent does the work that names no agent.
 const DefaultAgent = "default"
 
-// RouterToolkits is what an agent's router may be, besides "", which is none.
+// RouterToolkits is the only router that an agent can have; "": it has none.
 const RouterToolkits = "toolkits"
 
 // Agent is what the manifest says of one agent. A zero value leaves it to the loop's

@@ -168,8 +168,8 @@ func literal(f *document.Fields, name string, v *document.Value) {
 	f.Report(CodeCredential, v.At, name, "%s holds a credential: put it into a variable and write $env:NAME here", f.PathOf(name))
 }
 
-// usable reports references that are none, and those of others, which would be passed
-// on as they are.
+// usable reports malformed references and those in the notation of other programs,
+// which would be passed on as they are.
 func usable(f *document.Fields, name string, v *document.Value) bool {
 	_, err := parseReferences(v.Text)
 	variable := foreignReference(v.Text)

@@ -1,6 +1,6 @@
-// Package sqlguard is the guard of policies that tells SQL which reads from SQL which
-// writes. It is apart from package policy because of its parsers, which are larger than
-// all the rest: a program that is to have it adds [New] to [policy.Guards].
+// Package sqlguard is the guard of policies that distinguishes SQL that reads from SQL
+// that writes. It is separate from package policy because of the size of its parsers: a
+// program that uses it adds [New] to [policy.Guards].
 //
 // Start at [New].
 package sqlguard
@@ -27,7 +27,7 @@ const (
 // recursively, so that length is what bounds their stack.
 const maxSQL = 32 << 10
 
-// sqlGuard tells reading SQL from everything else. A text is taken for reading
+// sqlGuard distinguishes reading SQL from everything else. A text counts as reading
 // only after three independent looks agree: scanSQL finds no character that two
 // readers could read differently, a parser accepts the whole of it, and the tree
 // consists of nothing but parts that are known to have no effect. Whatever any of

@@ -107,7 +107,7 @@ func (s *Server) command(c call, in execArgs) (cmd supervisor.Command, err error
 			return cmd, errors.New("an argument has a NUL character")
 		}
 	}
-	path, err := s.program(name)
+	path, err := LookProgram(s.options.Workspace, name)
 	if err != nil {
 		return cmd, err
 	}
@@ -130,19 +130,11 @@ func LookProgram(workspace, name string) (string, error) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(workspace, name)
 		}
-		return name, nil
+		return filepath.Abs(name)
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("the program %q cannot be found: %w", name, errors.Unwrap(err))
-	}
-	return filepath.Abs(path)
-}
-
-func (s *Server) program(name string) (string, error) {
-	path, err := LookProgram(s.options.Workspace, name)
-	if err != nil {
-		return "", err
 	}
 	return filepath.Abs(path)
 }
@@ -211,7 +203,7 @@ func (s *Server) Digests() map[string]string {
 	digests := map[string]string{}
 	for _, name := range s.options.Programs {
 		digests[name] = NoProgram
-		if path, err := s.program(name); err == nil {
+		if path, err := LookProgram(s.options.Workspace, name); err == nil {
 			if digest, err := FileDigest(path); err == nil {
 				digests[name] = digest
 			}

@@ -97,7 +97,7 @@ type Call struct {
 	Tool   string
 	Args   json.RawMessage
 	Demand Demand
-	Output func(Output) // gets what a program prints while it runs, never two pieces at once; nil: nobody listens
+	Output func(Output) // gets what a program prints while it runs, never concurrently; nil: not wanted
 }
 
 // Result is what a tool has answered.
@@ -110,7 +110,7 @@ type Result struct {
 }
 
 // Call calls a tool. What the tool finds wrong is a Result; an error is a fault of the
-// tool itself, and tells nothing of what was done.
+// tool itself, and says nothing about what was done.
 func (s *Server) Call(ctx context.Context, c Call) (r Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
