@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -30,8 +29,6 @@ type Definition struct {
 
 	InputSchema  *Schema
 	OutputSchema *Schema // nil: the tool states none
-
-	usable func() error // compiles the schemas, once
 }
 
 // wireTool are the members of a tool's object that matter here. The rest counts
@@ -93,11 +90,11 @@ func defineText(server, version string, text json.RawMessage, c workspace.Tool) 
 	if !absent(w.OutputSchema) {
 		d.OutputSchema = newSchema(w.OutputSchema)
 	}
-	d.usable = sync.OnceValue(d.compile)
 	return d, nil
 }
 
-func (d *Definition) compile() error {
+// usable compiles the schemas, which each does once.
+func (d *Definition) usable() error {
 	if err := d.InputSchema.usable(); err != nil {
 		return fmt.Errorf("its input schema cannot be used: %w", err)
 	}
