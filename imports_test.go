@@ -21,7 +21,7 @@ const module = "github.com/tipstaff/tipstaff"
 var levels = map[string]int{
 	"canon": -1, // which even the journal stands on
 	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
-	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "cortex": 1, "delivery": 1, "pb": 1,
+	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "policy/sqlguard": 1, "cortex": 1, "delivery": 1, "pb": 1,
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2,
 	"runner": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "mcpserver": 4, "test/cmdtest": 4,
@@ -44,11 +44,12 @@ var only = map[string][]string{
 
 // also widens it: the few neighbours that know each other.
 var also = map[string][]string{
-	"workspace":    {"policy", "tool/builtin"}, // which servers and tools are inside the binary
-	"tool":         {"policy", "workspace", "tool/builtin", "supervisor"},
-	"tool/builtin": {"policy", "supervisor"}, // it starts programs
-	"document":     {"."},                    // its problems are those that surfaces show
-	".":            {"flow", "journal"},      // types travel: one gate, one ledger, one type for each body
+	"workspace":       {"policy", "tool/builtin"}, // which servers and tools are inside the binary
+	"tool":            {"policy", "workspace", "tool/builtin", "supervisor"},
+	"tool/builtin":    {"policy", "supervisor"}, // it starts programs
+	"policy/sqlguard": {"policy"},
+	"document":        {"."},               // its problems are those that surfaces show
+	".":               {"flow", "journal"}, // types travel: one gate, one ledger, one type for each body
 }
 
 // reserved names the packages that may import something from outside. Nobody
@@ -68,16 +69,16 @@ var reserved = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"tool/builtin", "tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
 	"github.com/go-json-experiment/json":     {"canon"},
-	"github.com/sqlc-dev":                    {"policy"}, // the parsers of sql_guard
-	"github.com/anthropics":                  {},         // the vendors' SDKs are for test/referee, a module of its own:
-	"github.com/openai":                      {},         // they take minutes to compile
-	"math/rand":                              {"flow"},   // the jitter of retries
-	"unsafe":                                 {"pb"},     // what is generated reads its descriptor from a text
+	"github.com/sqlc-dev":                    {"policy/sqlguard"},
+	"github.com/anthropics":                  {},       // the vendors' SDKs are for test/referee, a module of its own:
+	"github.com/openai":                      {},       // they take minutes to compile
+	"math/rand":                              {"flow"}, // the jitter of retries
+	"unsafe":                                 {"pb"},   // what is generated reads its descriptor from a text
 	"C":                                      {},
 }
 
 // pure names the packages that perform no I/O, whatever they import.
-var pure = []string{".", "canon", "flow", "document", "policy", "cortex"}
+var pure = []string{".", "canon", "flow", "document", "policy", "policy/sqlguard", "cortex"}
 
 var impure = []string{"os", "net", "os/exec", "os/signal", "net/http", "syscall", "log", "log/slog"}
 

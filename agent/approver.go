@@ -54,7 +54,7 @@ func (f FromPolicy) Approve(ctx context.Context, r ToolCallRequest) (Decision, e
 			return Deny, nil
 		}
 		call.Facts = found.Seen()
-		if _, writes := found.Writes(); writes {
+		if found.Writes() {
 			call.Class, call.Destructive = flow.Once, true
 		}
 	}

@@ -15,7 +15,10 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/policy/sqlguard"
 )
+
+func init() { policy.Guards[policy.SQLGuard] = sqlguard.New }
 
 // asked is a call as approvers are shown it.
 func asked(effect flow.Class, destructive bool) agent.ToolCallRequest {

@@ -126,6 +126,28 @@ func Elements(b []byte) iter.Seq[[]byte] {
 	}
 }
 
+// Scalars yields where each string, names included, and each number of b begins and
+// ends. b must be valid JSON.
+func Scalars(b []byte) iter.Seq2[int, int] {
+	return func(yield func(start, end int) bool) {
+		d := open(b, lenient)
+		defer d.close()
+		for {
+			if kind := d.PeekKind(); kind != '"' && kind != '0' {
+				if _, err := d.ReadToken(); err != nil {
+					return
+				}
+				continue
+			}
+			value, err := d.ReadValue()
+			end := int(d.InputOffset())
+			if err != nil || !yield(end-len(value), end) {
+				return
+			}
+		}
+	}
+}
+
 // Unquote decodes a string literal of valid JSON.
 func Unquote(quoted []byte) string {
 	if len(quoted) < 2 {

@@ -209,7 +209,7 @@ func (f *Fields) kind(name string, v *Value, k Kind) bool {
 	return false
 }
 
-// among reports a text that is none of the words; no words are all.
+// among reports a text that is not one of the words; without words any text will do.
 func (f *Fields) among(name string, v *Value, words []string) bool {
 	ok := len(words) == 0 || slices.Contains(words, v.Text)
 	if !ok {
@@ -218,7 +218,7 @@ func (f *Fields) among(name string, v *Value, words []string) bool {
 	return ok
 }
 
-// inner reads an object inside f, which must not have members that nobody asks for.
+// inner reads an object inside f, which must not have members that read does not ask for.
 func (f *Fields) inner(name string, v *Value, read func(*Fields)) {
 	of := f.Of(v, f.PathOf(name))
 	of.Name = name

@@ -15,13 +15,13 @@ import (
 // never asked for is unknown. A wrong type is reported once and reads as absent.
 type Fields struct {
 	Problems *Problems
-	Value    *Value // the object; an empty one in place of what is none
+	Value    *Value // the object; an empty one if the value is not an object
 	Path     string // of the object, for reports
-	Name     string // of the member that the object is; "": it is none
+	Name     string // of the member that the object is; "": it is not a member
 	Dotted   bool   // reports name the member, as in path.name; false: the object alone
 	Context  any    // what hooks of Decode need; objects inside have it too
 
-	open  bool // members that nobody asks for are welcome
+	open  bool // unknown members are accepted
 	asked []string
 }
 
@@ -211,8 +211,8 @@ func (f *Fields) Each(name string, read func(*Fields)) {
 	}
 }
 
-// End reports every member nobody asked for, and which name it may have been
-// meant for.
+// End reports every member that was not asked for, and the name that was probably
+// meant.
 func (f *Fields) End() {
 	if f.open {
 		return

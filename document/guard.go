@@ -1,6 +1,10 @@
 package document
 
-import "github.com/goccy/go-yaml/token"
+import (
+	"cmp"
+
+	"github.com/goccy/go-yaml/token"
+)
 
 // MaxNesting is how deep values may be nested.
 const MaxNesting = 128
@@ -43,7 +47,7 @@ func (g *tokenGuard) check(t *token.Token) *Problem {
 	}
 	switch t.Type {
 	case token.InvalidType:
-		return syntaxAt(at(t), "%s", invalidMessage(t))
+		return syntaxAt(at(t), "%s", cmp.Or(t.Error, "not YAML"))
 	case token.DocumentHeaderType:
 		if g.count > 1 {
 			return syntaxAt(at(t), "a file holds one document; a second one begins here")
@@ -110,11 +114,4 @@ func (g *tokenGuard) end() *Problem {
 		return syntaxAt(at(t), "%q is never closed", t.Value)
 	}
 	return nil
-}
-
-func invalidMessage(t *token.Token) string {
-	if t.Error != "" {
-		return t.Error
-	}
-	return "not YAML"
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,23 +14,33 @@ import (
 )
 
 // CompileSchema makes a validator of a JSON Schema that a document holds. Nothing
-// is fetched: a schema can only refer to its own parts.
+// is fetched: a schema can only refer to its own parts. A type that no value has is
+// refused: the library would say so only of every value.
 func CompileSchema(schema json.RawMessage) (*jsonschema.Resolved, error) {
+	s, err := readSchema(schema, true)
+	if err != nil {
+		return nil, err
+	}
+	return s.Resolve(nil)
+}
+
+// ReadSchema reads a JSON Schema that can be validated by: each of its references leads
+// to a part of it, and none back to where it came from with the same value.
+func ReadSchema(schema json.RawMessage) (*jsonschema.Schema, error) { return readSchema(schema, false) }
+
+func readSchema(schema json.RawMessage, types bool) (*jsonschema.Schema, error) {
 	var root any
 	if err := json.Unmarshal(schema, &root); err != nil {
 		return nil, err
 	}
 	if object, ok := root.(map[string]any); ok {
-		g := &schemaGraph{root: object, state: map[string]visit{}}
+		g := &schemaGraph{root: object, types: types, state: map[string]visit{}}
 		if err := g.everywhere("#", object); err != nil {
 			return nil, err
 		}
 	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return nil, err
-	}
-	return s.Resolve(nil)
+	s := new(jsonschema.Schema)
+	return s, json.Unmarshal(schema, s)
 }
 
 // Conforms says what keeps a JSON value from being one that schema describes.
@@ -46,8 +57,11 @@ func Conforms(schema *jsonschema.Resolved, raw json.RawMessage) error {
 // exhausted, which no recover can catch.
 type schemaGraph struct {
 	root  map[string]any
+	types bool             // types are looked at, too
 	state map[string]visit // by JSON pointer
 }
+
+const maxSchemaDepth = 200
 
 type visit uint8
 
@@ -65,7 +79,7 @@ type keyword struct {
 }
 
 // keywords of drafts 7 and 2020-12. What is not listed here is data: a default
-// may look like a schema and is none.
+// may look like a schema without being one.
 var keywords = []keyword{
 	{name: "allOf", inPlace: true}, {name: "anyOf", inPlace: true}, {name: "oneOf", inPlace: true},
 	{name: "not", inPlace: true}, {name: "if", inPlace: true}, {name: "then", inPlace: true}, {name: "else", inPlace: true},
@@ -93,8 +107,13 @@ func (k keyword) schemas(pointer string, v any, visit func(string, map[string]an
 
 // everywhere looks at the schema at pointer and at every one inside it.
 func (g *schemaGraph) everywhere(pointer string, schema map[string]any) error {
-	if err := checkTypes(pointer, schema["type"]); err != nil {
-		return err
+	if strings.Count(pointer, "/") > maxSchemaDepth {
+		return fmt.Errorf("the schema is nested deeper than %d levels", maxSchemaDepth)
+	}
+	if g.types {
+		if err := checkTypes(pointer, schema["type"]); err != nil {
+			return err
+		}
 	}
 	if err := g.search(pointer, schema); err != nil {
 		return err
@@ -107,8 +126,7 @@ func (g *schemaGraph) everywhere(pointer string, schema map[string]any) error {
 	return nil
 }
 
-// checkTypes refuses a type that no value has: the library would say so only of
-// every value.
+// checkTypes refuses a type that no value has.
 func checkTypes(pointer string, v any) error {
 	types := []string{"null", "boolean", "object", "array", "number", "integer", "string"}
 	if list, ok := v.([]any); ok {
@@ -153,40 +171,51 @@ var errForeignRef = errors.New(`a schema can only refer to its own parts, like "
 
 // follow goes where a $ref points.
 func (g *schemaGraph) follow(pointer string, schema map[string]any) error {
-	if _, ok := schema["$dynamicRef"].(string); ok {
-		return errForeignRef
+	for _, other := range []string{"$dynamicRef", "$recursiveRef"} {
+		if _, ok := schema[other].(string); ok {
+			return errForeignRef
+		}
 	}
-	if _, ok := schema["$id"].(string); ok && pointer != "#" {
+	if _, ok := schema["$id"].(string); ok && pointer != "#" { // "#" would be another place inside it
 		return errForeignRef
 	}
 	ref, ok := schema["$ref"].(string)
 	if !ok {
 		return nil
 	}
-	if ref != "#" && !strings.HasPrefix(ref, "#/") || strings.Contains(ref, "%") {
+	if ref != "#" && !strings.HasPrefix(ref, "#/") {
 		return errForeignRef
 	}
-	var target any = g.root
-	for _, segment := range strings.Split(ref, "/")[1:] {
-		segment = strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
-		target = partOf(target, segment)
-	}
+	target, pointer := SchemaPart(g.root, ref)
 	if s, ok := target.(map[string]any); ok {
-		return g.search(ref, s)
+		return g.search(pointer, s)
 	}
 	return nil // what is missing is reported when the schema is resolved
 }
 
-func partOf(v any, segment string) any {
-	switch v := v.(type) {
-	case map[string]any:
-		return v[segment]
-	case []any:
-		if i, err := strconv.Atoi(segment); err == nil && i >= 0 && i < len(v) {
-			return v[i]
+// SchemaPart finds what a reference like #/$defs/x names in a decoded schema; nil:
+// nothing. pointer is the reference without the escapes of URLs.
+func SchemaPart(root any, ref string) (part any, pointer string) {
+	pointer, err := url.PathUnescape(ref)
+	if err != nil {
+		return nil, ref
+	}
+	for _, segment := range strings.Split(pointer, "/")[1:] {
+		segment = strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
+		switch v := root.(type) {
+		case map[string]any:
+			root = v[segment]
+		case []any:
+			i, err := strconv.Atoi(segment)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil, pointer
+			}
+			root = v[i]
+		default:
+			return nil, pointer
 		}
 	}
-	return nil
+	return root, pointer
 }
 
 // eachPart visits members and items in a fixed order.

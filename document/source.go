@@ -72,7 +72,7 @@ func newObject(at Position) object {
 }
 
 // add reads the value of a key and keeps it, unless the key is taken. What stands
-// twice is read all the same: there may be worse in it.
+// twice is still read: there may be worse in it.
 func (o object) add(f *faults, key string, at Position, read func() *Value) {
 	f.path = append(f.path, key)
 	first, taken := o.seen[key]

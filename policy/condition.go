@@ -55,7 +55,7 @@ func compileCondition(text string) (cel.Program, error) {
 	return l.Program(ast, cel.CostLimit(conditionCost))
 }
 
-// mostFaults of one condition are told: the first explains the others.
+// mostFaults of one condition are reported: the first explains the others.
 const mostFaults = 3
 
 func faults(issues *cel.Issues) error {

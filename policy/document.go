@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +22,7 @@ type Rule struct {
 	Effect []flow.Class `json:"effect,omitempty" doc:",one,in=read|idempotent|once"` // nil: any class
 	When   string       `json:"when,omitempty" doc:""`                               // a condition in CEL; "": always
 	Do     Action       `json:"do" doc:""`
-	Why    string       `json:"why,omitempty" doc:""` // shown to whoever is asked or refused
+	Why    string       `json:"why,omitempty" doc:""` // shown where the call is asked about or refused
 }
 
 // Lists of a document.
@@ -150,6 +148,5 @@ func digest(d Document) string {
 	if err != nil {
 		panic(fmt.Sprintf("policy: a document has no canonical form: %v", err)) // strings, booleans and a small integer always have one
 	}
-	sum := sha256.Sum256(canonical)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return flow.Digest(canonical)
 }

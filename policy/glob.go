@@ -3,8 +3,8 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strings"
-	"unicode/utf8"
 )
 
 // glob is a pattern on server/tool. Its two halves are matched separately, so
@@ -46,35 +46,10 @@ func (g glob) match(server, tool string) bool {
 	return wild(g.server, server) && wild(g.tool, tool)
 }
 
-// wild matches * (any run, also empty) and ? (one character), in time
-// proportional to the product of both lengths at worst.
+// wild matches * (any run, also empty) and ? (one character).
 func wild(pattern, s string) bool {
-	star, resume := -1, 0
-	p, i := 0, 0
-	for i < len(s) {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, resume = p, i
-			p++
-		case p < len(pattern) && pattern[p] == '?':
-			p++
-			i += size
-		case p < len(pattern) && pattern[p] == s[i]:
-			p++
-			i++
-		case star >= 0: // let the last star take one character more
-			_, size := utf8.DecodeRuneInString(s[resume:])
-			resume += size
-			p, i = star+1, resume
-		default:
-			return false
-		}
-	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
+	ok, err := path.Match(pattern, s)
+	return ok && err == nil
 }
 
 // overlaps reports whether some tool could match both patterns.
@@ -113,3 +88,17 @@ func meet(a, b string) bool {
 	}
 	return reach[len(b)]
 }
+
+// Pattern is a pattern on server/tool, as rules have it, for others who name
+// tools by patterns. The zero value matches nothing.
+type Pattern struct{ glob glob }
+
+// ParsePattern reads a pattern like "*/delete_*": * and ? do not cross the one
+// slash that it must have.
+func ParsePattern(s string) (Pattern, error) {
+	g, err := parseGlob(s)
+	return Pattern{g}, err
+}
+
+// Match reports whether a tool is meant.
+func (p Pattern) Match(server, tool string) bool { return p.glob.match(server, tool) }

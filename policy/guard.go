@@ -41,32 +41,27 @@ type Finding struct {
 	Refused string          // why the call is refused; "": it is not
 }
 
-// guard looks at arguments. It must be pure and total: what it cannot understand
+// Guard looks at arguments. It must be pure and total: what it cannot understand
 // it takes for the worst.
-type guard interface {
-	find(args json.RawMessage) Finding
+type Guard interface {
+	Find(args json.RawMessage) Finding
 }
+
+// Guards make the guards that documents use, by name. A program adds those that it is
+// built with before it reads a document; without one, a document that uses it is not
+// valid.
+var Guards = map[string]func(GuardConfig) (Guard, error){}
+
+// FieldError is what is wrong with one field of a guard.
+type FieldError struct{ Field, Message string }
+
+func (e *FieldError) Error() string { return e.Message }
 
 // watch is a guard and the tools it looks after.
 type watch struct {
-	guard
+	Guard
 	config GuardConfig
 	glob   glob
-}
-
-// guardFault is what is wrong with one field of a guard.
-type guardFault struct{ field, message string }
-
-func (f *guardFault) Error() string { return f.message }
-
-func newGuard(c GuardConfig) (guard, error) {
-	switch c.Use {
-	case SQLGuard:
-		return newSQLGuard(c)
-	case "":
-		return nil, &guardFault{"use", "a guard says what it uses: " + SQLGuard}
-	}
-	return nil, &guardFault{"use", fmt.Sprintf("there is no guard %q: use %s", c.Use, SQLGuard)}
 }
 
 func (c *compiler) guard(i int, config GuardConfig) watch {
@@ -76,11 +71,18 @@ func (c *compiler) guard(i int, config GuardConfig) watch {
 	if w.glob, err = parseGlob(config.Tool); err != nil {
 		c.report(InGuards, i, "tool", "%v", err)
 	}
-	if w.guard, err = newGuard(w.config); err != nil {
+	switch newGuard, known := Guards[config.Use]; {
+	case known:
+		w.Guard, err = newGuard(w.config)
+	case config.Use == "":
+		err = &FieldError{"use", "a guard says what it uses: " + SQLGuard}
+	default:
+		err = &FieldError{"use", fmt.Sprintf("there is no guard %q: use %s", config.Use, SQLGuard)}
+	}
+	if err != nil {
 		field := ""
-		var f *guardFault
-		if errors.As(err, &f) {
-			field = f.field
+		if f := (*FieldError)(nil); errors.As(err, &f) {
+			field = f.Field
 		}
 		c.report(InGuards, i, field, "%v", err)
 	}
@@ -114,7 +116,7 @@ func (p *Policy) Inspect(c Call) Findings {
 	var all Findings
 	for i := range p.guards {
 		if w := &p.guards[i]; w.glob.match(c.Server, c.Tool) {
-			f := w.find(c.Args)
+			f := w.Find(c.Args)
 			f.Guard = w.config.ID
 			all = append(all, f)
 		}
@@ -158,15 +160,13 @@ func (f Findings) Classes() []string {
 
 // Refused is the first that refuses the call.
 func (f Findings) Refused() (Finding, bool) {
-	return f.first(func(x Finding) bool { return x.Refused != "" })
-}
-
-// Writes is the first that makes the call once.
-func (f Findings) Writes() (Finding, bool) { return f.first(func(x Finding) bool { return x.Writes }) }
-
-func (f Findings) first(is func(Finding) bool) (Finding, bool) {
-	if i := slices.IndexFunc(f, is); i >= 0 {
+	if i := slices.IndexFunc(f, func(x Finding) bool { return x.Refused != "" }); i >= 0 {
 		return f[i], true
 	}
 	return Finding{}, false
+}
+
+// Writes reports whether one of them makes the call once.
+func (f Findings) Writes() bool {
+	return slices.ContainsFunc(f, func(x Finding) bool { return x.Writes })
 }

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -88,6 +90,24 @@ func beyond[T comparable](a, b []T) []T {
 	return more
 }
 
+// texts are those of the items of a list.
+func texts[T any](list []T, text func(T) string) []string {
+	all := make([]string, len(list))
+	for i, item := range list {
+		all[i] = text(item)
+	}
+	return all
+}
+
+// grouped are the items of a list by a key.
+func grouped[T any, K comparable](list []T, key func(T) K) map[K][]T {
+	groups := map[K][]T{}
+	for _, item := range list {
+		groups[key(item)] = append(groups[key(item)], item)
+	}
+	return groups
+}
+
 // briefly keeps what documents say short enough for a line: a detail names what
 // has changed, the documents have the rest.
 func briefly(s string) string {
@@ -117,3 +137,117 @@ func listed(words []string) string {
 	}
 	return briefly(strings.Join(words, ", "))
 }
+
+// successCriteriaChanged finds that something else is wanted: another verb, other
+// objects, another idea of success.
+func (c change) successCriteriaChanged() []string {
+	var details []string
+	if c.old.Verb != c.new.Verb {
+		details = append(details, became("the verb", c.old.Verb, c.new.Verb))
+	}
+	text := func(raw json.RawMessage) string { return string(raw) }
+	gone, added := differ(texts(c.old.Criteria, text), texts(c.new.Criteria, text))
+	for _, criterion := range gone {
+		details = append(details, "the success criterion "+briefly(criterion)+" is gone")
+	}
+	for _, criterion := range added {
+		details = append(details, "the success criterion "+briefly(criterion)+" is new")
+	}
+	return append(details, c.otherObjects()...)
+}
+
+// otherObjects pairs what is gone with what is new by name, to say what became of
+// it.
+func (c change) otherObjects() []string {
+	var details []string
+	gone, added := differ(c.old.Objects, c.new.Objects)
+	for _, old := range gone {
+		i := slices.IndexFunc(added, func(o Object) bool { return o.Name == old.Name })
+		if i < 0 {
+			details = append(details, "the object "+briefly(old.Name)+" is gone")
+			continue
+		}
+		details = append(details, old.changes(added[i])...)
+		added = slices.Delete(added, i, i+1)
+	}
+	for _, o := range added {
+		details = append(details, "the object "+briefly(o.Name)+" is new")
+	}
+	return details
+}
+
+// changes are what became of an object; its name has stayed.
+func (o Object) changes(new Object) []string {
+	var details []string
+	for _, f := range [...]struct{ name, old, new string }{
+		{"value", o.Value, new.Value}, {"uri", o.URI, new.URI}, {"type", o.Type, new.Type},
+	} {
+		if f.old != f.new {
+			details = append(details, became("the "+f.name+" of the object "+briefly(o.Name), f.old, f.new))
+		}
+	}
+	return details
+}
+
+// parseMoment is a time in nanoseconds since 1970, nil if the text is none. It is
+// exact where a time.Duration would run over.
+func parseMoment(text string) *big.Rat {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		day, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			return nil
+		}
+		t = day.Add(24*time.Hour - time.Second) // a day ends with its last second
+	}
+	return moment(t)
+}
+
+func moment(t time.Time) *big.Rat {
+	seconds := big.NewInt(t.Unix())
+	nanos := seconds.Mul(seconds, big.NewInt(int64(time.Second)))
+	return new(big.Rat).SetInt(nanos.Add(nanos, big.NewInt(int64(t.Nanosecond()))))
+}
+
+// mostShift is the part of the time left by which a deadline may move.
+var mostShift = big.NewRat(1, 4)
+
+// deadlineShift finds a deadline that moved so far, in either direction, that it
+// is another one.
+func (c change) deadlineShift() []string {
+	old, new := c.old.Deadline, c.new.Deadline
+	switch {
+	case old == new:
+		return nil
+	case old == "":
+		return []string{"the deadline " + briefly(new) + " is added"}
+	case new == "":
+		return []string{"the deadline " + briefly(old) + " is removed"}
+	}
+	if why := shifted(parseMoment(old), parseMoment(new), moment(c.now)); why != "" {
+		return []string{became("the deadline", old, new) + ", " + why}
+	}
+	return nil
+}
+
+// shifted says why a deadline has moved too far; "" if it has not.
+func shifted(old, new, now *big.Rat) string {
+	switch {
+	case old == nil || new == nil:
+		return "which cannot be compared"
+	case old.Cmp(new) == 0:
+		return ""
+	}
+	left := minus(old, now)
+	if left.Sign() <= 0 {
+		return "and the old one is past"
+	}
+	part := minus(new, old)
+	part.Quo(part.Abs(part), left)
+	if part.Cmp(mostShift) <= 0 {
+		return ""
+	}
+	return "by more than a quarter of the time that was left"
+}
+
+func minus(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }

@@ -79,8 +79,8 @@ func (c Constraint) Key() string {
 	return c.Type + ":" + c.Name
 }
 
-// Tool is one pinned tool and its effect class. Whoever does not know the class
-// leaves it empty, which counts as once.
+// Tool is one pinned tool and its effect class. An unknown class is
+// left empty, which counts as once.
 type Tool struct {
 	Server, Name, Pin string
 	Class             flow.Class
@@ -105,13 +105,13 @@ type Dispatch struct {
 	Auto         bool            // its plan is accepted without asking
 	Inputs       json.RawMessage // as written, in RFC 8785 form
 	Bounds       tipstaff.Bounds // that it sets
-	Continue     bool            // its failing, be it that a person stopped it, is passed over
+	Continue     bool            // its failure, even if a person stopped it, is ignored
 	Gates        []Gate          // that must have been passed when it starts
 }
 
 // Gate is a question to a person: what it asks, what it shows and which answers it
 // offers, the latter two as JSON in RFC 8785 form. Two that agree in all of it are
-// one and the same to whoever answers.
+// the same to the person who answers.
 type Gate struct{ Question, Show, Actions string }
 
 func (g Gate) String() string { return "the gate " + briefly(strconv.Quote(g.Question)) }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopted knows the programs of this process, so that those which it was given when
-// their parents ended can be told from them.
+// adopted records the programs that this process has started, to distinguish them from
+// those that it inherited when their parents ended.
 var adopted struct {
 	mu      sync.Mutex // held while a program is started, so that none is seen half known
 	on      bool
@@ -24,13 +24,13 @@ var adopted struct {
 // reapTime is how often children that have ended are looked for.
 const reapTime = time.Second
 
-// Adopt has the system give this process every descendant that loses its parent: one
-// that left its group, session and environment behind is found all the same, because
-// it is our child and we have not started it.
+// Adopt makes this process the parent of every descendant that loses its own. A
+// descendant that left its group, session and environment is then still found: it is a
+// child that we have not started.
 //
 // It is for programs all of whose children are started by [Spawn], or stay in their
 // session. Such a process is ended when no program of ours is left that could have
-// started it: that of two programs which has, nobody can tell.
+// started it, since it is unknown which of several programs did.
 func Adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
@@ -40,10 +40,10 @@ func Adopt() error {
 	adopted.mu.Unlock()
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
-	go func() { // nobody else waits for them
+	go func() { // nothing else waits for them
 		for range ended {
 			time.Sleep(reapTime)
-			_, _ = foundlings()
+			_, _ = orphans()
 		}
 	}()
 	return nil
@@ -86,7 +86,7 @@ func childless() bool {
 // can have started, and whatever those have started in turn.
 func endAdopted(ctx context.Context) (ended int, err error) {
 	for {
-		found, err := foundlings()
+		found, err := orphans()
 		if err != nil || len(found) == 0 {
 			return ended, err
 		}
@@ -98,8 +98,8 @@ func endAdopted(ctx context.Context) (ended int, err error) {
 	}
 }
 
-// foundlings opens them, and waits for those that have ended.
-func foundlings() (found []process, err error) {
+// orphans opens them, and waits for those that have ended.
+func orphans() (found []process, err error) {
 	adopted.mu.Lock()
 	defer adopted.mu.Unlock()
 	if !adopted.on {
@@ -113,16 +113,16 @@ func foundlings() (found []process, err error) {
 	if err != nil {
 		return nil, err
 	}
-	oldest, given := int64(-1), []childStat{}
+	oldest, given := int64(-1), map[int]int64{} // start times by pid
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
-		c, ok := childOf(os.Getpid(), pid)
+		c, known := statOf(pid)
 		_, started := adopted.started[pid]
 		switch {
-		case !ok:
+		case !known || c.parent != os.Getpid():
 		case started || c.session == session: // what it starts is younger
 			if !c.ended && (oldest < 0 || c.start < oldest) {
 				oldest = c.start
@@ -130,44 +130,17 @@ func foundlings() (found []process, err error) {
 		case c.ended:
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		default:
-			given = append(given, c)
+			given[pid] = c.start
 		}
 	}
-	for _, c := range given {
-		if oldest >= 0 && oldest <= c.start {
+	for pid, start := range given {
+		if oldest >= 0 && oldest <= start {
 			continue
 		}
 		// It is our child, and we alone wait for it: its pid stays its own.
-		if handle, err := os.FindProcess(c.pid); err == nil {
-			found = append(found, process{handle: handle, start: c.start})
+		if handle, err := os.FindProcess(pid); err == nil {
+			found = append(found, process{handle: handle, start: start})
 		}
 	}
 	return found, nil
-}
-
-// childStat is what the kernel tells of a child.
-type childStat struct {
-	pid, session int
-	start        int64
-	ended        bool // and nobody has waited for it
-}
-
-func childOf(parent, pid int) (c childStat, ok bool) {
-	text, err := os.ReadFile(procFile(pid, "stat"))
-	if err != nil {
-		return c, false
-	}
-	fields := statFields(text)
-	if len(fields) <= statStart {
-		return c, false
-	}
-	number := func(i int) int64 {
-		n, err := strconv.ParseInt(string(fields[i]), 10, 64)
-		ok = ok && err == nil
-		return n
-	}
-	ok = true
-	of := int(number(statParent))
-	c = childStat{pid: pid, session: int(number(statSession)), start: number(statStart), ended: string(fields[statState]) == "Z"}
-	return c, ok && of == parent
 }

@@ -64,7 +64,7 @@ func adopter() {
 	_ = own.Wait()
 	_, err = Sweep(context.Background(), map[string]string{"launch": "run"})
 	check(err)
-	found, err := foundlings()
+	found, err := orphans()
 	check(err)
 	fmt.Println("left:", len(found))
 	_ = hidden

@@ -84,24 +84,24 @@ func TestZombieIsDead(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
-	const fields = " 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 100"
+	const fields = " 2 3 4 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 100"
 	for _, c := range []struct {
 		name, stat string
 		want       procStat
-		running    bool
+		known      bool
 	}{
-		{"plain", "7 (sh) S" + fields, procStat{start: 4711}, true},
-		{"a name like fields", "7 (a) Z 1) (b) R" + fields, procStat{start: 4711}, true},
-		{"leaving", "7 (sh) R" + strings.Replace(fields, "4194560", "4194564", 1), procStat{start: 4711, leaving: true}, true},
-		{"a zombie", "7 (sh) Z" + fields, procStat{}, false},
-		{"dead", "7 (sh) X" + fields, procStat{}, false},
+		{"plain", "7 (sh) S" + fields, procStat{parent: 2, session: 4, start: 4711}, true},
+		{"a name like fields", "7 (a) Z 1) (b) R" + fields, procStat{parent: 2, session: 4, start: 4711}, true},
+		{"leaving", "7 (sh) R" + strings.Replace(fields, "4194560", "4194564", 1), procStat{parent: 2, session: 4, start: 4711, leaving: true}, true},
+		{"a zombie", "7 (sh) Z" + fields, procStat{parent: 2, session: 4, start: 4711, ended: true}, true},
+		{"dead", "7 (sh) X" + fields, procStat{parent: 2, session: 4, start: 4711, ended: true}, true},
 		{"cut", "7 (sh) S 1 1 1", procStat{}, false},
 		{"empty", "", procStat{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, running := parseStat([]byte(c.stat))
-			if got != c.want || running != c.running {
-				t.Errorf("parseStat = %+v, %v, want %+v, %v", got, running, c.want, c.running)
+			got, known := parseStat([]byte(c.stat))
+			if got != c.want || known != c.known {
+				t.Errorf("parseStat = %+v, %v, want %+v, %v", got, known, c.want, c.known)
 			}
 		})
 	}
@@ -114,8 +114,8 @@ func FuzzParseStat(f *testing.F) {
 	f.Add("))\n((", int64(-1))
 	f.Fuzz(func(t *testing.T, name string, start int64) {
 		stat := fmt.Appendf(nil, "7 (%s) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 1000 100\n", name, start)
-		if got, running := parseStat(stat); !running || got != (procStat{start: start}) {
-			t.Errorf("parseStat(%q) = %+v, %v", stat, got, running)
+		if got, known := parseStat(stat); !known || got != (procStat{parent: 1, session: 1, start: start}) {
+			t.Errorf("parseStat(%q) = %+v, %v", stat, got, known)
 		}
 	})
 }

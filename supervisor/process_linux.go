@@ -28,19 +28,24 @@ func exists(pid int) bool {
 }
 
 // startTime is when the process began, in the kernel's ticks since boot. One that
-// has ended does not run, even if nobody has waited for it yet.
+// has ended does not run, even if it was not waited for yet.
 func startTime(pid int) (ticks int64, running bool) {
-	s, running := statOf(pid)
-	return s.start, running
+	s, known := statOf(pid)
+	if !known || s.ended {
+		return 0, false
+	}
+	return s.start, true
 }
 
-// procStat is what the kernel tells of a process that runs.
+// procStat is what the kernel reports of a process.
 type procStat struct {
-	start   int64 // in ticks since boot
-	leaving bool  // it ends, and may have lost its environment already
+	parent, session int
+	start           int64 // in ticks since boot
+	ended           bool  // and was not waited for yet
+	leaving         bool  // it ends, and may have lost its environment already
 }
 
-func statOf(pid int) (s procStat, running bool) {
+func statOf(pid int) (s procStat, known bool) {
 	text, err := os.ReadFile(procFile(pid, "stat"))
 	if err != nil {
 		return procStat{}, false
@@ -48,41 +53,29 @@ func statOf(pid int) (s procStat, running bool) {
 	return parseStat(text)
 }
 
-// Fields of a process's stat, counted from the one after its name.
-const (
-	statState   = 0
-	statParent  = 1
-	statSession = 3
-	statFlags   = 6
-	statStart   = 19
-)
-
-// statFields are those after the name. That stands in parentheses, and may hold spaces
-// and parentheses itself.
-func statFields(text []byte) [][]byte {
-	return bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-}
-
-// parseStat reads the state, the flags and the start time.
-func parseStat(text []byte) (s procStat, running bool) {
-	const exiting = 0x4 // PF_EXITING
-	fields := statFields(text)
-	if len(fields) <= statStart {
+// parseStat reads the fields after the name. That stands in parentheses, and may hold
+// spaces and parentheses itself.
+func parseStat(text []byte) (procStat, bool) {
+	const (
+		exiting  = 0x4 // PF_EXITING
+		lastRead = 19
+	)
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) <= lastRead {
 		return procStat{}, false
 	}
-	switch string(fields[statState]) {
+	known := true
+	number := func(i int) int64 {
+		n, err := strconv.ParseInt(string(fields[i]), 10, 64)
+		known = known && err == nil
+		return n
+	}
+	s := procStat{parent: int(number(1)), session: int(number(3)), start: number(lastRead), leaving: number(6)&exiting != 0}
+	switch string(fields[0]) {
 	case "Z", "X", "x": // a zombie, or gone while we looked
-		return procStat{}, false
+		s.ended = true
 	}
-	bits, err := strconv.ParseUint(string(fields[statFlags]), 10, 64)
-	if err != nil {
-		return procStat{}, false
-	}
-	if s.start, err = strconv.ParseInt(string(fields[statStart]), 10, 64); err != nil {
-		return procStat{}, false
-	}
-	s.leaving = bits&exiting != 0
-	return s, true
+	return s, known
 }
 
 func procFile(pid int, name string) string {
@@ -113,7 +106,7 @@ func (p *Process) wait() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // an error says that nobody is left
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // an error means that none is left
 	p.reaped = true
 	return p.cmd.Wait()
 }

@@ -78,8 +78,8 @@ func Spawn(c Command) (*Process, error) {
 // Stdin is what the program reads. Closing it asks the program to end.
 func (p *Process) Stdin() *os.File { return p.stdin }
 
-// Stdout is what the program writes. It ends soon after the program, whoever
-// else has it open.
+// Stdout is what the program writes. It ends soon after the program, even if others
+// have it open.
 func (p *Process) Stdout() *os.File { return p.stdout }
 
 // Stderr is like Stdout.
@@ -105,7 +105,7 @@ func (p *Process) Stop() {
 	}
 	p.signal(syscall.SIGKILL)
 	if !within(killLimit, p.exited) {
-		p.drain() // it hangs in the kernel: whoever reads its output need not wait for it
+		p.drain() // it hangs in the kernel: its readers need not wait for it
 	}
 }
 
@@ -180,7 +180,7 @@ func (p *Process) signal(s syscall.Signal) {
 // drain lets what is still in the pipes be read, and no more.
 func (p *Process) drain() {
 	for _, f := range []*os.File{p.stdout, p.stderr} {
-		_ = f.SetReadDeadline(time.Now().Add(drainLimit)) // closed already: nobody reads
+		_ = f.SetReadDeadline(time.Now().Add(drainLimit)) // an error means that it is closed
 	}
 }
 

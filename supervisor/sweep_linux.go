@@ -20,7 +20,7 @@ import (
 type process struct {
 	handle  *os.Process
 	start   int64
-	leaving bool // it ends by itself; whose it is cannot be told any more
+	leaving bool // it is ending; its environment can no longer be read
 }
 
 // findMarked opens the running processes of our user, other than this one, that
@@ -86,7 +86,7 @@ func (p process) ended() bool {
 	return !running || start != p.start
 }
 
-// look tells whether a process was started with a matching environment. One whose
+// look reports whether a process was started with a matching environment. One whose
 // environment we may not read is not ours to end. One that ends loses its
 // environment first, and may then take its time: it is leaving.
 func look(pid int, match matcher) (marked, leaving bool) {
@@ -94,8 +94,8 @@ func look(pid int, match matcher) (marked, leaving bool) {
 	if err == nil && len(env) > 0 {
 		return match(env), false
 	}
-	s, running := statOf(pid)
-	return false, running && s.leaving
+	s, known := statOf(pid)
+	return false, known && !s.ended && s.leaving
 }
 
 // byLaunch finds the processes that carry both markers of one of these launches.

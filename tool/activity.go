@@ -47,7 +47,7 @@ type Input struct {
 	Facts      string `json:"facts,omitempty"`
 }
 
-// agent reports whether an agent makes the call, or nobody knows who does.
+// agent reports whether an agent makes the call. A call of unknown origin counts as one.
 func (in Input) agent() bool { return in.By == "" || in.Turn != nil }
 
 func (in Input) turn() policy.Turn {
@@ -156,15 +156,15 @@ func (a *activity) stops(t flow.Attempt) bool {
 // stops reports whether a call ends itself in good order when its context ends.
 func stops(u tipstaff.ToolURI) bool { return u.Server == builtin.Name && builtin.Stops(u.Tool) }
 
-// prompt: the SDK does not wait for a call whose context has ended. A function of builtin
-// may be in the middle of reading a file.
+// prompt reports whether the call returns as soon as its context ends. The SDK does;
+// a built-in tool may be in the middle of reading a file.
 func (a *activity) prompt(t flow.Attempt) bool {
 	_, u, refused := parseInput(t.Input)
 	return refused == nil && u.Server != builtin.Name
 }
 
-// run makes the call. A panic on its way is the call's failure and nobody else's; of
-// once it leaves the call in doubt, as the engine has it.
+// run makes the call. A panic fails this call alone. A panic in a call of class once
+// is left to the engine, which records the call as in doubt.
 func (a *activity) run(ctx context.Context, t flow.Attempt) (done flow.Done, err error) {
 	if t.Class != flow.Once {
 		defer func() {
@@ -211,7 +211,7 @@ func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, err
 	}
 	whole := false
 	defer func() {
-		if !whole { // nobody knows in which state a panic has left it
+		if !whole { // after a panic its state is unknown
 			go conn.close()
 		}
 	}()
@@ -258,7 +258,7 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdic
 }
 
 // progressTold hands on how far a call says it is, a few times a second at most.
-// Credentials go before the message is cut: half of one could not be told.
+// Credentials are removed before the message is cut: half of one would not be found.
 func progressTold(t flow.Attempt, r *Redactor) func(progress) {
 	if t.Tell == nil {
 		return nil
@@ -314,7 +314,7 @@ func limitOf(ctx context.Context) *flow.Error {
 	return nil
 }
 
-// unsent is the end of a call that never reached its server.
+// unsent is the outcome of a call that never reached its server.
 func unsent(ctx context.Context, err error) error {
 	if limit := limitOf(ctx); limit != nil {
 		limit.NotSent = true
@@ -332,8 +332,8 @@ func unsent(ctx context.Context, err error) error {
 	return &flow.Error{Code: CodeUnavailable, Message: fmt.Sprintf("the server cannot be reached: %v", err), Retry: true, NotSent: true}
 }
 
-// lost is the end of a call that was sent and not answered. It carries neither
-// NotSent nor Answered: of class once it is in doubt.
+// lost is the outcome of a call that was sent and not answered. It carries neither
+// NotSent nor Answered: a call of class once is then in doubt.
 func lost(ctx context.Context, d *Definition, err error) error {
 	if limit := limitOf(ctx); limit != nil {
 		return limit
@@ -348,10 +348,9 @@ func lost(ctx context.Context, d *Definition, err error) error {
 	return &flow.Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s was lost before it answered: %v", d.Server, err), Retry: true}
 }
 
-// broken is the end of a call that ended itself because it was told to. At a
-// limit, or when its run is cancelled or its group fails, what it says is
-// definite. What a stop of the process broke off stays in doubt, so that an
-// interrupted run does not fail for it.
+// broken is the outcome of a call that stopped on request. If a limit, a cancelled run
+// or a failed group was the reason, its answer is definite. If this process is being
+// stopped, the call stays in doubt, so that an interrupted run does not fail for it.
 func broken(ctx context.Context, d *Definition, got reply, as shape) error {
 	var told detail
 	if _, failed := answer(d, got, as, nil); failed != nil {
@@ -372,7 +371,7 @@ func broken(ctx context.Context, d *Definition, got reply, as shape) error {
 
 // protocolError maps an error reply of the protocol. The server refused the
 // request before it did anything, except when it reports a fault of its own:
-// that tells nothing of what was done.
+// that says nothing about what was done.
 func protocolError(d *Definition, asked string, e *jsonrpc.Error) error {
 	if e.Code == jsonrpc.CodeInternalError && asked == "" {
 		return &flow.Error{Code: flow.CodeInternal, Message: d.Server + " failed in itself: " + e.Message}
@@ -383,8 +382,8 @@ func protocolError(d *Definition, asked string, e *jsonrpc.Error) error {
 	return unanswered(d, asked, answered(CodeToolError, detail{"code": e.Code}, "%s refused the call: %s", d.Server, e.Message))
 }
 
-// unanswered is a call's failure, which is laid to what the server asked for in
-// the middle of it and did not get; "" is nothing.
+// unanswered attributes a call's failure to the input that the server asked for in the
+// middle of the call and did not get. asked is "" if it asked for nothing.
 func unanswered(d *Definition, asked string, failed *flow.Error) *flow.Error {
 	if asked == "" || failed.Code != CodeToolError {
 		return failed

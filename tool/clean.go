@@ -61,7 +61,7 @@ func (r *Registry) WithPrograms(m *workspace.Manifest, dir string) *Registry {
 }
 
 // program is the program that a call starts, and its digest. ok is false where it
-// starts none, or nobody has looked.
+// starts none, or the digest was not recorded.
 func (r *Registry) program(d *Definition, args json.RawMessage) (name, digest string, ok bool) {
 	if r == nil || d.Server != builtin.Name || d.Tool != "exec" || r.servers[d.Server] == nil {
 		return "", "", false

@@ -3,12 +3,14 @@ package tool
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -27,8 +29,6 @@ type Definition struct {
 
 	InputSchema  *Schema
 	OutputSchema *Schema // nil: the tool states none
-
-	usable func() error // compiles the schemas, once
 }
 
 // wireTool are the members of a tool's object that matter here. The rest counts
@@ -49,8 +49,8 @@ func parseWireTool(raw json.RawMessage) (wireTool, error) {
 	return w, nil
 }
 
-// maxDefinition bounds what is kept of one tool: it goes into the lock, into every
-// run that uses it, and before the eyes of whoever accepts it.
+// maxDefinition bounds what is kept of one tool: it goes into the lock and into every
+// run that uses it, and a person reads it before accepting it.
 const maxDefinition = 8 << 20
 
 // define makes a definition from a tool's object as received.
@@ -82,7 +82,7 @@ func defineText(server, version string, text json.RawMessage, c workspace.Tool) 
 	description, _ := w.Description.(string)
 	d := &Definition{
 		Server: server, Tool: w.Name, Version: version,
-		Digest: digestOf(text), Raw: text,
+		Digest: flow.Digest(text), Raw: text,
 		Class: effective(c.Effect, h.class()), Timeout: c.Timeout, MaxResult: c.MaxResult,
 		Description: description, Hints: h,
 		InputSchema: newSchema(w.InputSchema),
@@ -90,11 +90,11 @@ func defineText(server, version string, text json.RawMessage, c workspace.Tool) 
 	if !absent(w.OutputSchema) {
 		d.OutputSchema = newSchema(w.OutputSchema)
 	}
-	d.usable = sync.OnceValue(d.compile)
 	return d, nil
 }
 
-func (d *Definition) compile() error {
+// usable compiles the schemas, which each does once.
+func (d *Definition) usable() error {
 	if err := d.InputSchema.usable(); err != nil {
 		return fmt.Errorf("its input schema cannot be used: %w", err)
 	}
@@ -188,3 +188,25 @@ func (d *Definition) OpenWorld() bool { return !isFalse(d.Hints.OpenWorld) }
 
 // sortedKeys are the names of a map in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// errNumberUnsafe: a number would be sent with another value than was written.
+var errNumberUnsafe = errors.New("the number would change its value in canonical JSON")
+
+// canonical is the RFC 8785 form of one JSON value. A number that it could only
+// write with another decimal value is errNumberUnsafe.
+func canonical(raw []byte) ([]byte, error) {
+	form, err := canon.Exact(raw)
+	if unsafe := (*canon.UnsafeNumber)(nil); errors.As(err, &unsafe) {
+		return nil, fmt.Errorf("%w: %s", errNumberUnsafe, tipstaff.Quote(unsafe.Literal, 60))
+	}
+	return form, err
+}
+
+// canonicalOf encodes v and brings it into canonical form.
+func canonicalOf(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return canonical(raw)
+}

@@ -14,8 +14,8 @@
 // all servers are called in the same way: the functions of builtin inside this
 // process, programs over their input and output, others over HTTP.
 //
-// Credentials are references in the manifest; a [Redactor] puts these back in the
-// place of the values wherever a server tells them.
+// Credentials are references in the manifest. A [Redactor] replaces their values by
+// these references in everything that a server sends.
 //
 // Start at [Gate.Ask], then [Manager.Activity]; for servers at [Servers].
 package tool

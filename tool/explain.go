@@ -36,7 +36,7 @@ func (g *Gate) Explain(uri string, args json.RawMessage) tipstaff.Explanation {
 		e.Server, e.Tool = u.Server, u.Tool
 	}
 	if v.Args != nil {
-		e.Args, e.ArgsDigest = v.Args, digestOf(v.Args)
+		e.Args, e.ArgsDigest = v.Args, flow.Digest(v.Args)
 	}
 	for _, w := range ways {
 		o := g.Ask(Request{URI: uri, Args: args, Literal: w.literal, Agent: w.agent})
@@ -60,8 +60,8 @@ func (g *Gate) explainTool(e *tipstaff.Explanation, v Verdict) {
 	}
 }
 
-// explainPolicy also speaks where the effect was refused before: what guards and
-// rules say is known all the same.
+// explainPolicy adds what guards and rules say, even if the call was refused before
+// they were reached.
 func (g *Gate) explainPolicy(e *tipstaff.Explanation, call Request, v Verdict) {
 	for _, f := range g.Policy.Inspect(g.seen(call, &v)) {
 		e.Guards = append(e.Guards, tipstaff.GuardFinding{Guard: f.Guard, Name: f.Name, Class: f.Class, Facts: f.Facts, Refused: f.Refused})

@@ -6,6 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -19,182 +23,174 @@ const (
 	maxSkipped = 512 << 20
 )
 
-// frames reads messages that end in a line feed.
-type frames struct {
+// lineReader reads lines of limited length.
+type lineReader struct {
 	in    *bufio.Reader
 	limit int
 }
 
-func newFrames(r io.Reader) *frames { return &frames{bufio.NewReaderSize(r, 64<<10), maxFrame} }
-
-// oversized is a message that was read past and not kept.
-type oversized struct {
-	id   []byte // of the request it replies to, as JSON; nil: it has none
-	size int
+func newLineReader(r io.Reader) *lineReader {
+	return &lineReader{bufio.NewReaderSize(r, 64<<10), maxFrame}
 }
 
-func (o *oversized) Error() string {
-	return fmt.Sprintf("the server sent a message of %d bytes: %d are the most", o.size, maxFrame)
-}
-
-// next is the next message that is not blank. Its error is an *oversized where
-// one was read past: the message after it can still be read.
-func (f *frames) next() ([]byte, error) {
+// line returns the next line with its line feed. The last one may have none: its error
+// is io.EOF. A line that is too long is read past, and its error is an *oversized: the
+// line after it can still be read.
+func (r *lineReader) line() ([]byte, error) {
+	var line [][]byte
+	size := 0
 	for {
-		line, err := f.line()
-		if err != nil {
-			return nil, err
+		piece, err := r.in.ReadSlice('\n')
+		if size += len(piece); size > r.limit {
+			return nil, r.skip(append(line, piece), size, err)
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		line = append(line, bytes.Clone(piece))
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.Join(line, nil), err
+		}
+	}
+}
+
+// message returns the next line that is not blank, without the space around it.
+func (r *lineReader) message() ([]byte, error) {
+	for {
+		line, err := r.line()
+		line = bytes.TrimSpace(line)
+		switch {
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return nil, fmt.Errorf("the server ended in the middle of a message: %w", io.ErrUnexpectedEOF)
+		case err != nil:
+			return nil, err
+		case len(line) > 0:
 			return line, nil
 		}
 	}
 }
 
-func (f *frames) line() ([]byte, error) {
-	var line [][]byte
-	size := 0
-	for {
-		piece, err := f.in.ReadSlice('\n')
-		if size += len(piece); size > f.limit {
-			return nil, f.skip(append(line, piece), size, err)
-		}
-		line = append(line, bytes.Clone(piece))
-		switch {
-		case err == nil:
-			return joined(line), nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(joined(line))) > 0:
-			return nil, fmt.Errorf("the server ended in the middle of a message: %w", io.ErrUnexpectedEOF)
-		default:
-			return nil, err
-		}
-	}
-}
-
-// joined puts a line together; most have one piece.
-func joined(line [][]byte) []byte {
-	if len(line) == 1 {
-		return line[0]
-	}
-	return bytes.Join(line, nil)
-}
-
-// skip reads past a message, keeping nothing of it but its id. line is what was
-// read of it, err what the last piece ended with.
-func (f *frames) skip(line [][]byte, size int, err error) error {
-	var s skimmer
+// skip reads past a line of which size bytes were read, and keeps both its ends. err is
+// what the last piece ended with.
+func (r *lineReader) skip(line [][]byte, size int, err error) error {
+	o := &oversized{head: bytes.Clone(line[0][:min(len(line[0]), keptEnd)])}
 	for _, piece := range line {
-		s.read(piece)
+		o.end(piece)
 	}
-	for err != nil {
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return err
-		}
+	for errors.Is(err, bufio.ErrBufferFull) {
 		var piece []byte
-		piece, err = f.in.ReadSlice('\n')
-		s.read(piece)
+		piece, err = r.in.ReadSlice('\n')
+		o.end(piece)
 		if size += len(piece); size > maxSkipped {
 			return fmt.Errorf("the server sent more than %d bytes in one message", maxSkipped)
 		}
 	}
-	return &oversized{s.id, size}
+	if err != nil {
+		return err
+	}
+	o.size = size
+	return o
 }
 
-// skimmer finds the member id of a JSON object in the object's bytes as they pass
-// by, in constant memory.
-type skimmer struct {
-	depth   int
-	quoted  bool
-	escaped bool
-	text    []byte // of the last name or value at depth 1, as far as it may matter
-	name    string // the last name at depth 1
-	value   bool   // what follows is its value
-	id      []byte
+// oversized is a message that was read past and not kept.
+type oversized struct {
+	head, tail []byte // its first and last bytes
+	size       int
 }
 
-const maxID = 256 // bytes of an id that are kept
+const keptEnd = 256 // bytes of each end
 
-func (s *skimmer) read(data []byte) {
-	quote, escape := finder{data, '"', -1}, finder{data, '\\', -1}
-	for i := 0; i < len(data); i++ {
-		if s.quoted && !s.escaped { // most of a long message is a long text
-			end := min(quote.from(i), escape.from(i))
-			s.keep(data[i:end])
-			if i = end; i == len(data) {
-				return
+func (o *oversized) Error() string {
+	return fmt.Sprintf("the server sent a message of %d bytes: %d are the most", o.size, maxFrame)
+}
+
+// end takes note of another piece.
+func (o *oversized) end(piece []byte) {
+	o.tail = append(o.tail, piece[max(0, len(piece)-keptEnd):]...)
+	o.tail = o.tail[max(0, len(o.tail)-keptEnd):]
+}
+
+// A reply has three members. Its id stands before or after the one that is long, at most
+// with jsonrpc between it and the end of the message.
+var (
+	idFirst = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]+)\s*,`)
+	idLast  = regexp.MustCompile(`,\s*"id"\s*:\s*([0-9]+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+)
+
+// call returns the id of the call that the message replies to. Those of our calls are
+// numbers.
+func (o *oversized) call() (id jsonrpc.ID, ok bool) {
+	found := idFirst.FindSubmatch(o.head)
+	if found == nil {
+		found = idLast.FindSubmatch(o.tail)
+	}
+	if found == nil {
+		return id, false
+	}
+	n, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		return id, false
+	}
+	id, err = jsonrpc.MakeID(n)
+	return id, err == nil
+}
+
+// eventReader passes a stream of server-sent events on as it came, event by event, and
+// shows the data of each before. An event that is too long is read past; what stands in
+// its place is up to instead.
+type eventReader struct {
+	lines   *lineReader
+	show    func(data []byte)
+	instead func(size int) []byte // data of an event to pass on; nil: none
+
+	ready bytes.Buffer // to be read
+	err   error
+}
+
+func (r *eventReader) Read(p []byte) (int, error) {
+	for r.ready.Len() == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		r.err = r.event()
+	}
+	return r.ready.Read(p)
+}
+
+// event reads one event: lines up to a blank one, or to the end of the stream.
+func (r *eventReader) event() error {
+	var data []byte
+	size, ofMessages := 0, true
+	for {
+		line, err := r.lines.line()
+		text := bytes.TrimRight(line, "\r\n")
+		ended := err != nil || len(text) == 0
+		if large := (*oversized)(nil); errors.As(err, &large) {
+			size, ended = size+large.size, false
+		}
+		if size += len(line); size <= r.lines.limit {
+			r.ready.Write(line)
+		}
+		name, value, _ := bytes.Cut(text, []byte(":"))
+		switch value = bytes.TrimSpace(value); string(name) {
+		case "data":
+			if data != nil {
+				data = append(data, '\n')
 			}
+			data = append(data, value...)
+		case "event":
+			ofMessages = len(value) == 0 || string(value) == "message"
 		}
-		s.byte(data[i])
-	}
-}
-
-// finder finds the next of one byte, looking at each byte of the data once.
-type finder struct {
-	data []byte
-	c    byte
-	at   int
-}
-
-func (f *finder) from(i int) int {
-	if f.at < i {
-		if f.at = len(f.data); i < len(f.data) {
-			if n := bytes.IndexByte(f.data[i:], f.c); n >= 0 {
-				f.at = i + n
+		if !ended {
+			continue
+		}
+		if size <= r.lines.limit {
+			if data != nil && ofMessages {
+				r.show(data)
 			}
+			return err
 		}
-	}
-	return f.at
-}
-
-func (s *skimmer) byte(c byte) {
-	if s.quoted {
-		s.keep([]byte{c})
-		switch {
-		case s.escaped:
-			s.escaped = false
-		case c == '\\':
-			s.escaped = true
-		case c == '"':
-			s.quoted = false
+		r.ready.Reset()
+		if data := r.instead(size); data != nil {
+			fmt.Fprintf(&r.ready, "data: %s\n\n", data)
 		}
-		return
+		return err
 	}
-	switch c {
-	case '{', '[':
-		s.depth++
-		s.text = s.text[:0]
-	case '}', ']':
-		s.end()
-		s.depth--
-	case ',':
-		s.end()
-	case ':':
-		if s.depth == 1 {
-			s.name, s.value, s.text = string(s.text), true, s.text[:0]
-		}
-	case '"':
-		s.quoted = true
-		s.keep([]byte{c})
-	case ' ', '\t', '\r', '\n':
-	default:
-		s.keep([]byte{c})
-	}
-}
-
-func (s *skimmer) keep(data []byte) {
-	if s.depth == 1 {
-		s.text = append(s.text, data[:min(len(data), maxID-len(s.text))]...)
-	}
-}
-
-// end is the end of a member.
-func (s *skimmer) end() {
-	if s.depth != 1 {
-		return
-	}
-	if s.value && s.name == `"id"` && len(s.text) > 0 && len(s.text) < maxID {
-		s.id = bytes.Clone(s.text)
-	}
-	s.value, s.text = false, s.text[:0]
 }

@@ -5,11 +5,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -51,7 +54,7 @@ type Request struct {
 	URI  string
 	Args json.RawMessage // nil: {}
 	// By says how a question about this call was met: ByAcceptance, or the id of
-	// the approval gate. "": nobody has been asked yet.
+	// the approval gate. "": no one has been asked yet.
 	By string
 	// Literal: the arguments stand in the accepted plan as they are, without
 	// references.
@@ -93,14 +96,14 @@ type Verdict struct {
 }
 
 // ArgsDigest is the digest of the bytes that are sent.
-func (v Verdict) ArgsDigest() string { return digestOf(v.Args) }
+func (v Verdict) ArgsDigest() string { return flow.Digest(v.Args) }
 
 // FactsDigest is the digest of what guards found, "" if none looked.
 func (v Verdict) FactsDigest() string {
 	if v.Facts == nil {
 		return ""
 	}
-	return digestOf(v.Facts)
+	return flow.Digest(v.Facts)
 }
 
 // Ask checks, in this order: the URI is declared; server and tool exist; pin and
@@ -123,7 +126,7 @@ const (
 	checkPolicy    = "policy"
 )
 
-// pass makes the checks and tells each one's result, if anyone listens.
+// pass makes the checks in order. It calls tell, if it is not nil, with each result.
 func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) Verdict {
 	passes := func(check string, refused *flow.Error) bool {
 		if tell != nil {
@@ -136,7 +139,7 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 		return Verdict{Err: refused}
 	}
 	d, refused := g.known(u)
-	if refused != nil && refused.Code == CodeUnlocked { // it exists, but nobody has accepted it
+	if refused != nil && refused.Code == CodeUnlocked { // it exists, but was not accepted
 		passes(checkKnown, nil)
 		passes(checkLocked, refused)
 		return Verdict{Err: refused}
@@ -262,7 +265,7 @@ func (g *Gate) guard(call Request, v *Verdict) *flow.Error {
 	if f, ok := found.Refused(); ok {
 		return refusal(CodeGuardRefused, detail{"guard": f.Guard}, "guard %q refuses %s: %s", f.Guard, call.URI, f.Refused)
 	}
-	if _, ok := found.Writes(); ok {
+	if found.Writes() {
 		v.Class, v.Destructive = flow.Once, true
 	}
 	return g.allowed(v.Definition.Tool, v.Class)
@@ -313,8 +316,8 @@ func meet(call Request, class flow.Class, rule string) (by string, do policy.Act
 	return "", policy.Deny
 }
 
-// denied is the refusal of a policy: its own deny, or its question where nobody
-// who could answer it has.
+// denied is the refusal of a policy: a rule that denies, or a rule that asks and was
+// not answered.
 func denied(p policy.Verdict, call Request) *flow.Error {
 	d := detail{"rule": p.Rule, "policy_digest": p.PolicyDigest}
 	if p.Do == policy.Deny {
@@ -345,8 +348,8 @@ func (v *Verdict) subject(uri string, tools *Registry) json.RawMessage {
 }
 
 // Admit is Ask at the moment of dispatch, on the bytes that are about to be sent.
-// Nobody can be asked any more at this point, so an open question refuses; so does
-// what is not what was decided about. Acceptance counts only where the program has
+// It is too late to ask a person, so an open question refuses; so does anything that
+// differs from what was decided about. Acceptance counts only where the program has
 // said that it does.
 func (g *Gate) Admit(in Input, run policy.Run) Verdict {
 	call := Request{URI: in.URI, Args: in.Args, By: in.By, Agent: in.agent(), Turn: in.turn(), Run: run}
@@ -390,4 +393,106 @@ func (g *Gate) Foresee(call Request) *flow.Error {
 		return denied(v, call)
 	}
 	return nil
+}
+
+// Codes of refusals by the gate. Nothing was sent.
+const (
+	CodeUndeclared        = "undeclared_tool"
+	CodeUnknown           = "unknown_tool"
+	CodePinMismatch       = "pin_mismatch"
+	CodeUnlocked          = "unlocked_tool"
+	CodeDefinitionChanged = "definition_changed"
+	CodePackageChanged    = "package_changed"
+	CodeEnvMissing        = workspace.CodeEnvMissing
+	CodeNumberUnsafe      = "number_unsafe"
+	CodeInvalidArguments  = "invalid_arguments"
+	CodeUncleanPath       = builtin.CodeUncleanPath
+	CodeProgramChanged    = builtin.CodeProgramChanged
+	CodeEffectDenied      = "effect_denied"
+	CodeGuardRefused      = "guard_refused"
+	CodePolicyDenied      = "policy_denied"
+)
+
+// Codes of calls that were let through and failed.
+const (
+	CodeToolError     = "tool_error"       // the tool ran and reported an error
+	CodeUnavailable   = "tool_unavailable" // the server could not be reached, or was lost
+	CodeOutputInvalid = "output_invalid"   // the reply cannot be used
+	CodePanic         = "panic"            // what makes the call panicked
+	CodeKilled        = "killed"           // ended because its run was cancelled or its group failed
+)
+
+// detail is what a failure says for machines.
+type detail map[string]any
+
+// refusal is an error of the gate.
+func refusal(code string, d detail, format string, args ...any) *flow.Error {
+	e := &flow.Error{Code: code, Message: fmt.Sprintf(format, args...), NotSent: true}
+	if d != nil {
+		e.Detail = flow.JSON(d)
+	}
+	return e
+}
+
+// Entry is a tool of a catalog: its definition, and the URI under which it is
+// declared.
+type Entry struct {
+	URI     string
+	Server  string
+	Name    string
+	Version string
+	Raw     json.RawMessage // as its server lists it
+	Config  workspace.Tool
+}
+
+// NewGateFor is a gate over these tools and no others, for programs that have no
+// manifest: every class is allowed, nothing is locked. A nil policy has no rules.
+func NewGateFor(tools []Entry, p *policy.Policy) (*Gate, error) {
+	if p == nil {
+		p = new(policy.Policy)
+	}
+	m := &workspace.Manifest{AllowedEffects: []flow.Class{flow.Read, flow.Idempotent, flow.Once},
+		Servers: map[string]workspace.Server{}, Policy: p, MaxTimeout: document.Duration(workspace.DefaultMaxTimeout)}
+	r := &Registry{servers: map[string]*catalog{}}
+	var allow []string
+	for _, t := range tools {
+		if err := r.add(m, t); err != nil {
+			return nil, fmt.Errorf("tool %s: %w", tipstaff.Quote(t.URI, 200), err)
+		}
+		allow = append(allow, t.URI)
+	}
+	return NewGate(allow, m, r), nil
+}
+
+// add declares a tool and takes it in.
+func (r *Registry) add(m *workspace.Manifest, t Entry) error {
+	u, err := tipstaff.ParseToolURI(t.URI)
+	switch {
+	case err != nil:
+		return err
+	case u.Server != t.Server || u.Tool != t.Name:
+		return fmt.Errorf("its URI does not name %s/%s", t.Server, t.Name)
+	}
+	c, ok := r.servers[t.Server]
+	if !ok {
+		c = &catalog{version: t.Version, tools: map[string]*Definition{}}
+		r.servers[t.Server] = c
+		m.Servers[t.Server] = workspace.Server{Tools: workspace.Tools{}, MaxConcurrent: workspace.DefaultMaxConcurrent}
+	}
+	if _, ok := c.tools[t.Name]; ok {
+		return fmt.Errorf("%s/%s is declared twice", t.Server, t.Name)
+	}
+	m.Servers[t.Server].Tools[t.Name] = t.Config
+	config, _ := m.Tool(t.Server, t.Name)
+	d, err := define(t.Server, t.Version, t.Raw, config)
+	switch {
+	case err != nil:
+		return err
+	case d.Tool != t.Name:
+		return fmt.Errorf("its definition names %s", tipstaff.Quote(d.Tool, 140))
+	case !d.fits(u.Pin):
+		return fmt.Errorf("it is version %s with digest %s, which its pin does not fit", tipstaff.Quote(d.Version, 60), d.Digest)
+	}
+	c.tools[t.Name] = d
+	return d.usable()
 }

@@ -37,7 +37,7 @@ func TestAdmitAllowsOrDenies(t *testing.T) {
 		"undeclared":          {Input{URI: "mcp://s/other@1.0.0", By: ByAcceptance}, CodeUndeclared},
 		"another definition":  {Input{URI: good.URI, By: ByAcceptance, Definition: "sha256:other"}, CodeDefinitionChanged},
 		"other arguments":     {Input{URI: good.URI, By: ByAcceptance, ArgsDigest: "sha256:other"}, CodeGuardRefused},
-		"those arguments":     {Input{URI: good.URI, By: ByAcceptance, ArgsDigest: digestOf([]byte("{}"))}, ""},
+		"those arguments":     {Input{URI: good.URI, By: ByAcceptance, ArgsDigest: flow.Digest([]byte("{}"))}, ""},
 		"guards found others": {Input{URI: good.URI, By: ByAcceptance, Facts: "sha256:other"}, CodeGuardRefused},
 	} {
 		v := edgeGate(t, nil).Admit(c.in, policy.Run{})
@@ -54,7 +54,7 @@ func TestAdmitAllowsOrDenies(t *testing.T) {
 // The arguments of a call that brings none are {}; its digests are of what is sent.
 func TestVerdictNamesWhatIsSent(t *testing.T) {
 	v := edgeGate(t, nil).Ask(Request{URI: "mcp://s/act@1.0.0", Agent: true})
-	if string(v.Args) != "{}" || v.ArgsDigest() != digestOf([]byte("{}")) || v.FactsDigest() != "" {
+	if string(v.Args) != "{}" || v.ArgsDigest() != flow.Digest([]byte("{}")) || v.FactsDigest() != "" {
 		t.Errorf("%s, %s, facts %q", v.Args, v.ArgsDigest(), v.FactsDigest())
 	}
 	var subject struct {
@@ -65,7 +65,7 @@ func TestVerdictNamesWhatIsSent(t *testing.T) {
 		t.Errorf("asked about %s, %v", v.Subject, err)
 	}
 	v.Facts = json.RawMessage(`{"sql":{}}`)
-	if v.FactsDigest() != digestOf(v.Facts) {
+	if v.FactsDigest() != flow.Digest(v.Facts) {
 		t.Error("the digest of facts is not theirs")
 	}
 }

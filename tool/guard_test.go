@@ -10,9 +10,12 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/policy/sqlguard"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
+
+func init() { policy.Guards[policy.SQLGuard] = sqlguard.New }
 
 // queryTool says of itself that it only reads, which is up to the statement.
 const queryTool = `{"name":"query","inputSchema":{"type":"object","properties":{"sql":{"type":"string"}}},"annotations":{"readOnlyHint":true,"destructiveHint":false,"openWorldHint":false}}`

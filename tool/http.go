@@ -64,9 +64,9 @@ func (s *httpServer) connect(ctx context.Context, _ string) (session, error) {
 	return openMCP(ctx, s.dial, "", NewRedactor(s.credentials()))
 }
 
-// dial makes a transport of the SDK. It must not be wrapped: its connection learns
-// through an unexported method what was negotiated. So the messages are watched
-// where the requests are made.
+// dial makes a transport of the SDK. It cannot be wrapped: its connection learns the
+// negotiated version through an unexported method. So messages are watched in the
+// round tripper.
 func (s *httpServer) dial(_ context.Context, w *wire) (mcp.Transport, error) {
 	headers, err := s.headers()
 	if err != nil {
@@ -123,7 +123,8 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	x, ours := req.Context().Value(exchangeKey{}).(*exchange)
 	switch {
 	case req.Method == http.MethodGet && !ours:
-		return t.listen(req), nil
+		ctx, cancel := context.WithCancel(req.Context())
+		return stream200(req, &listener{trips: t, req: req.WithContext(ctx), cancel: cancel, delay: firstDelay}), nil
 	case req.Method == http.MethodGet:
 		return t.resume(req, x)
 	case req.Method == http.MethodPost:
@@ -134,64 +135,38 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // post sends one message.
 func (t *roundTripper) post(req *http.Request, x *exchange) (*http.Response, error) {
-	m, err := requestOf(req)
+	data, err := io.ReadAll(req.Body)
 	if err != nil {
 		return nil, err
 	}
+	req.Body = io.NopCloser(bytes.NewReader(data))
+	m := new(jsonrpc.Request) // a reply of ours is no call either
+	if message, err := jsonrpc.DecodeMessage(data); err != nil {
+		return nil, err
+	} else if request, ok := message.(*jsonrpc.Request); ok {
+		m = request
+	}
 	if x != nil && m.IsCall() {
-		req = t.announce(req, x, m.ID)
+		if x.trace != "" {
+			req.Header.Set(traceparent, x.trace)
+		}
+		// The server can have received a part of it only once there is a connection.
+		sent := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { t.wire.request(x, m.ID) }}
+		req = req.WithContext(httptrace.WithClientTrace(req.Context(), sent))
 	}
 	res, err := t.base.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
+	switch kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); {
+	case res.StatusCode < 200 || res.StatusCode > 299:
 		return t.failed(req, m, res)
-	}
-	if !m.IsCall() {
-		return res, nil
-	}
-	switch kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind {
-	case "application/json":
+	case m.IsCall() && kind == "application/json":
 		return t.whole(m, res)
-	case "text/event-stream":
+	case m.IsCall() && kind == "text/event-stream":
 		res.Body = t.events(m.ID, res.Body)
 	}
 	return res, nil
-}
-
-// requestOf is the message that a request carries.
-func requestOf(req *http.Request) (*jsonrpc.Request, error) {
-	if req.GetBody == nil {
-		return nil, errors.New("a request without a message")
-	}
-	body, err := req.GetBody()
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	data, err := io.ReadAll(body)
-	if err != nil {
-		return nil, err
-	}
-	m, err := jsonrpc.DecodeMessage(data)
-	if err != nil {
-		return nil, err
-	}
-	if request, ok := m.(*jsonrpc.Request); ok {
-		return request, nil
-	}
-	return new(jsonrpc.Request), nil // a reply of ours to the server: no call
-}
-
-// announce tells the wire of a request when there is a connection for it: only
-// then could the server have got to see any of it.
-func (t *roundTripper) announce(req *http.Request, x *exchange, id jsonrpc.ID) *http.Request {
-	if x.trace != "" {
-		req.Header.Set(traceparent, x.trace)
-	}
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { t.wire.request(x, id) }}
-	return req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 }
 
 // whole reads a reply that is one message. A reply that cannot be read or
@@ -203,7 +178,7 @@ func (t *roundTripper) whole(m *jsonrpc.Request, res *http.Response) (*http.Resp
 	case err != nil:
 		return nil, fmt.Errorf("the reply broke off: %w", err)
 	case len(body) > maxFrame:
-		body = t.wire.tooLarge(m.ID, len(body))
+		body = t.tooLarge(m.ID, len(body))
 	default:
 		message, err := jsonrpc.DecodeMessage(body)
 		if err != nil {
@@ -215,24 +190,46 @@ func (t *roundTripper) whole(m *jsonrpc.Request, res *http.Response) (*http.Resp
 	return res, nil
 }
 
-// events shows the messages of a stream to the wire as they pass.
+// tooLarge notes a reply that was too long to be kept. The message that it returns ends
+// the SDK's wait.
+func (t *roundTripper) tooLarge(id jsonrpc.ID, size int) []byte {
+	large := &oversized{size: size}
+	t.wire.response(&jsonrpc.Response{ID: id, Error: large})
+	return errorReply(id, large.Error())
+}
+
+// errorReply is a message that ends a call for the SDK. What the call comes to is
+// not taken from it.
+func errorReply(id jsonrpc.ID, text string) []byte {
+	data, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: text}})
+	if err != nil {
+		panic(fmt.Sprintf("tool: an error reply cannot be encoded: %v", err))
+	}
+	return data
+}
+
+// eventBody is a stream that shows its messages to the wire as they pass.
+type eventBody struct {
+	io.Reader
+	io.Closer
+}
+
+// events is the stream of the call with that id, or one that belongs to no call.
 func (t *roundTripper) events(id jsonrpc.ID, body io.ReadCloser) io.ReadCloser {
-	r := newEventReader(body)
-	r.show = func(data []byte) {
-		if m, err := jsonrpc.DecodeMessage(data); err == nil {
-			t.wire.saw(m)
-		}
-	}
-	r.instead = func(size int) []byte {
-		if !id.IsValid() {
-			return nil
-		}
-		return t.wire.tooLarge(id, size)
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{r, body}
+	return eventBody{&eventReader{
+		lines: newLineReader(body),
+		show: func(data []byte) {
+			if m, err := jsonrpc.DecodeMessage(data); err == nil {
+				t.wire.saw(m)
+			}
+		},
+		instead: func(size int) []byte {
+			if !id.IsValid() {
+				return nil
+			}
+			return t.tooLarge(id, size)
+		},
+	}, body}
 }
 
 // statusError is a reply of an HTTP server that is not the protocol's.
@@ -256,8 +253,8 @@ func (e *statusError) Error() string {
 	return text
 }
 
-// failure is what a call comes to. By 4xx the server says that it did nothing; by
-// 5xx it says nothing of the kind.
+// failure is the outcome of a call. A 4xx status means that the server did nothing; a
+// 5xx status leaves that open.
 func (e *statusError) failure(d *Definition) error {
 	refused := e.code < 500
 	return &flow.Error{
@@ -268,9 +265,9 @@ func (e *statusError) failure(d *Definition) error {
 
 var errSessionLost = errors.New("the server has forgotten the session")
 
-// failed turns a status into an error of the one request. Three ends are left to
-// the SDK, which knows what they mean: the protocol's own error replies, a session
-// that is over, and requests by which it finds out what the server understands.
+// failed turns a status into an error of this one request. The SDK handles three cases
+// itself: error replies of the protocol, a session that has ended, and requests by which
+// it finds out what the server supports.
 func (t *roundTripper) failed(req *http.Request, m *jsonrpc.Request, res *http.Response) (*http.Response, error) {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read will do
 	res.Body.Close()
@@ -285,7 +282,7 @@ func (t *roundTripper) failed(req *http.Request, m *jsonrpc.Request, res *http.R
 	if lostSession {
 		t.wire.broke(errSessionLost)
 	}
-	if lostSession || m.Method == "server/discover" || m.Method == "subscriptions/listen" || isRedirect(res.StatusCode) {
+	if lostSession || m.Method == methodDiscover || m.Method == "subscriptions/listen" || res.StatusCode < 400 {
 		return res, nil
 	}
 	e := &statusError{code: res.StatusCode, text: excerpt(body, t.clean)}
@@ -295,18 +292,12 @@ func (t *roundTripper) failed(req *http.Request, m *jsonrpc.Request, res *http.R
 	return nil, e
 }
 
-func isRedirect(status int) bool {
-	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	}
-	return false
-}
-
-// resume takes up the stream of a call that broke off. If that fails, so does the
-// call; the SDK would end the connection, and all other calls with it.
+// resume reopens the stream of a call that broke off. If that fails, the call fails; the
+// SDK would end the connection and all other calls with it.
 func (t *roundTripper) resume(req *http.Request, x *exchange) (*http.Response, error) {
-	id := t.wire.idOf(x)
+	t.wire.mu.Lock()
+	id := x.id
+	t.wire.mu.Unlock()
 	res, err := t.base.RoundTrip(req)
 	if err == nil && res.StatusCode == http.StatusOK {
 		res.Body = t.events(id, res.Body)
@@ -319,7 +310,8 @@ func (t *roundTripper) resume(req *http.Request, x *exchange) (*http.Response, e
 	if req.Context().Err() != nil {
 		return nil, err
 	}
-	return stream200(req, io.NopCloser(strings.NewReader("data: "+string(errorReply(id, jsonrpc.CodeInternalError, fmt.Sprintf("the reply broke off: %v", err)))+"\n\n"))), nil
+	reply := errorReply(id, fmt.Sprintf("the reply broke off: %v", err))
+	return stream200(req, io.NopCloser(strings.NewReader("data: "+string(reply)+"\n\n"))), nil
 }
 
 func stream200(req *http.Request, body io.ReadCloser) *http.Response {
@@ -329,55 +321,61 @@ func stream200(req *http.Request, body io.ReadCloser) *http.Response {
 	}
 }
 
-// listen is the stream on which a server says by itself that something changed.
-// It is optional, servers and proxies end it as they like, and some never answer
-// at all. None of that may hold up or end the connection, as it would in the SDK:
-// so it gets a stream that lasts as long as the connection, and behind it the
-// server's is opened again and again.
-func (t *roundTripper) listen(req *http.Request) *http.Response {
-	r, w := io.Pipe()
-	ctx, cancel := context.WithCancel(req.Context())
-	go func() {
-		defer w.Close()
-		for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
-			began := time.Now()
-			if !t.follow(req.WithContext(ctx), w) {
-				<-ctx.Done()
-				return
-			}
-			if time.Since(began) > time.Minute {
-				delay = firstDelay
-			}
-			select {
-			case <-time.After(delay):
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return stream200(req, struct {
-		io.Reader
-		io.Closer
-	}{r, closer(func() error { cancel(); return r.Close() })})
+// listener is the stream on which a server announces changes. It is optional: servers
+// and proxies end it at any time, and some never answer the request. In the SDK each of
+// these would block or end the connection. So the SDK gets a stream that lasts as long
+// as the connection, and the listener reopens the server's stream behind it.
+type listener struct {
+	trips  *roundTripper
+	req    *http.Request // whose context ends when the listener is closed
+	cancel context.CancelFunc
+	body   io.ReadCloser // of the server's stream; nil: none is open
+	opened time.Time
+	delay  time.Duration // before another is opened
 }
 
-type closer func() error
+func (l *listener) Read(p []byte) (int, error) {
+	ctx := l.req.Context()
+	for {
+		if l.body == nil && !l.open() { // a server that says no is not asked again
+			<-ctx.Done()
+		}
+		if l.body != nil {
+			if n, err := l.body.Read(p); err == nil {
+				return n, nil
+			}
+			l.body.Close()
+			l.body = nil
+		}
+		if time.Since(l.opened) > time.Minute {
+			l.delay = firstDelay
+		}
+		select {
+		case <-time.After(l.delay):
+		case <-ctx.Done():
+			return 0, io.EOF
+		}
+		l.delay = min(2*l.delay, maxDelay)
+	}
+}
 
-func (c closer) Close() error { return c() }
-
-// follow passes on one stream until it ends. It reports whether another may be
-// opened: a server that says no is not asked again.
-func (t *roundTripper) follow(req *http.Request, w io.Writer) bool {
-	res, err := t.base.RoundTrip(req)
+// open opens the server's stream. It reports whether that may be tried again.
+func (l *listener) open() bool {
+	l.opened = time.Now()
+	res, err := l.trips.base.RoundTrip(l.req)
 	if err != nil {
 		return true
 	}
-	body := t.events(jsonrpc.ID{}, res.Body)
-	defer body.Close()
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if res.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		return res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests
+	if res.StatusCode == http.StatusOK && kind == "text/event-stream" {
+		l.body = l.trips.events(jsonrpc.ID{}, res.Body)
+		return true
 	}
-	_, err = io.Copy(w, body)
-	return !errors.Is(err, io.ErrClosedPipe)
+	res.Body.Close()
+	return res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests
+}
+
+func (l *listener) Close() error {
+	l.cancel()
+	return nil
 }

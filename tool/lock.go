@@ -9,6 +9,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
@@ -30,7 +31,7 @@ type Lock struct {
 type LockedServer struct {
 	Version       string                `json:"version"`                  // that it reported
 	PackageDigest string                `json:"package_digest,omitempty"` // of what is started; "": none was asked for
-	Files         map[string]string     `json:"files,omitempty"`          // digests of the workspace's files that the command names; nil: it named none, or nobody looked
+	Files         map[string]string     `json:"files,omitempty"`          // digests of the workspace's files that the command names; nil: it named none, or the lock is older than these digests
 	Tools         map[string]LockedTool `json:"tools"`                    // by name
 }
 
@@ -148,7 +149,7 @@ func ParseLock(data []byte) (*Lock, error) {
 	if err != nil || !bytes.Equal(given, again) {
 		return nil, distrust("it has members that do not belong there")
 	}
-	l := &Lock{Servers: map[string]LockedServer{}, read: digestOf(data)}
+	l := &Lock{Servers: map[string]LockedServer{}, read: flow.Digest(data)}
 	for name, s := range f.Servers {
 		if s.Tools == nil {
 			s.Tools = map[string]LockedTool{}
@@ -189,8 +190,8 @@ func (t LockedTool) check(name string) error {
 		return err
 	case w.Name != name || !tipstaff.IsToolName(name):
 		return fmt.Errorf("its definition names %s", tipstaff.Quote(w.Name, 60))
-	case digestOf(t.Definition) != t.Digest:
-		return fmt.Errorf("its definition has digest %s, not %s", digestOf(t.Definition), tipstaff.Quote(t.Digest, 80))
+	case flow.Digest(t.Definition) != t.Digest:
+		return fmt.Errorf("its definition has digest %s, not %s", flow.Digest(t.Definition), tipstaff.Quote(t.Digest, 80))
 	}
 	return nil
 }

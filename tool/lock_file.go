@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // maxLock is the size of a lock of ten thousand large tools.
@@ -117,7 +119,7 @@ func (l *Lock) unmoved(root *os.Root) error {
 	}
 	digest := ""
 	if now != nil {
-		digest = digestOf(now)
+		digest = flow.Digest(now)
 	}
 	if digest != l.read {
 		return ErrLockMoved

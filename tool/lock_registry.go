@@ -39,7 +39,7 @@ func (r *Registry) Withhold(server string, why *flow.Error) *Registry {
 
 // Ready says, without a connection, why a server could not be used as the lock
 // holds it: its package or a file that its command names changed, or a variable is
-// not set. nil: nothing speaks against it.
+// not set. nil: no reason is known.
 func (l *Lock) Ready(name string, s Server) *flow.Error {
 	if e, ok := s.(external); ok {
 		if refused := e.ready(); refused != nil {

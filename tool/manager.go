@@ -61,7 +61,9 @@ func NewManager(m *workspace.Manifest, servers map[string]Server) *Manager {
 		if !ok {
 			continue
 		}
-		manager.links[name] = newLink(name, s, max(config.MaxConcurrent, 1))
+		l := &link{name: name, server: s, slots: make(chan struct{}, max(config.MaxConcurrent, 1))}
+		l.ctx, l.cancel = context.WithCancel(context.Background())
+		manager.links[name] = l
 		if e, ok := s.(external); ok {
 			maps.Copy(manager.credentials, e.credentials())
 		}
@@ -128,13 +130,7 @@ type dial struct {
 	again time.Time // of a failed one: when the next may be made
 }
 
-func newLink(name string, s Server, slots int) *link {
-	l := &link{name: name, server: s, slots: make(chan struct{}, slots)}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	return l
-}
-
-// connection is the living connection, made if there is none.
+// connection returns the open connection, or opens one.
 func (l *link) connection(ctx context.Context) (*connection, error) {
 	d, err := l.dial()
 	if err != nil {
@@ -191,8 +187,8 @@ func (d *dial) usable() bool {
 	}
 }
 
-// ended counts an end of the server, and says when it may be started again. One
-// that is not followed by a start is not counted: whoever asks for a server that
+// ended counts an end of the server and returns the delay before it may be started
+// again. An end that no start follows is not counted, so that asking for a server that
 // is down does not keep it down.
 func (l *link) ended(now time.Time) (time.Duration, error) {
 	for len(l.ends) > 0 && now.Sub(l.ends[0]) > restartWindow {

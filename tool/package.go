@@ -1,11 +1,8 @@
 package tool
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -31,15 +29,14 @@ func PackageDigest(path string) (string, error) {
 		return "", err
 	}
 	if !info.IsDir() {
-		sum, err := fileDigest(path)
-		return "sha256:" + sum, err
+		return builtin.FileDigest(path)
 	}
 	lines, err := folderLines(path)
 	if err != nil {
 		return "", err
 	}
 	slices.Sort(lines)
-	return digestOf([]byte(strings.Join(lines, ""))), nil
+	return flow.Digest([]byte(strings.Join(lines, ""))), nil
 }
 
 func folderLines(root string) (lines []string, err error) {
@@ -58,31 +55,18 @@ func folderLines(root string) (lines []string, err error) {
 		if !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is a link or no plain file: a package holds plain files alone", name)
 		}
-		sum, err := fileDigest(path)
+		digest, err := builtin.FileDigest(path)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		mode := "-"
 		if info.Mode()&0o111 != 0 {
 			mode = "x"
 		}
-		lines = append(lines, filepath.ToSlash(name)+"\x00"+mode+"\x00"+sum+"\n")
+		lines = append(lines, filepath.ToSlash(name)+"\x00"+mode+"\x00"+strings.TrimPrefix(digest, "sha256:")+"\n")
 		return nil
 	})
 	return lines, err
-}
-
-func fileDigest(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // checkPackage compares what is about to be started with the manifest's digest.

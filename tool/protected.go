@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -191,14 +192,14 @@ func (n *named) addFolder(dir, path string) {
 func digests(c workspace.Server, dir string) (map[string]string, error) {
 	var digests map[string]string
 	for _, path := range names(c, dir).files {
-		sum, err := fileDigest(filepath.Join(dir, path))
+		digest, err := builtin.FileDigest(filepath.Join(dir, path))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if digests == nil {
 			digests = map[string]string{}
 		}
-		digests[path] = "sha256:" + sum
+		digests[path] = digest
 	}
 	return digests, nil
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -33,8 +34,8 @@ type spelling struct {
 	lines     bool     // there may be line breaks between them
 }
 
-// NewRedactor makes a redactor for values of variables, by their names. Values
-// too short to be told from other text are left out.
+// NewRedactor makes a redactor for values of variables, by their names. Values that are
+// too short to be distinguished from other text are left out.
 func NewRedactor(values map[string]string) *Redactor {
 	r, known := new(Redactor), map[string]bool{}
 	for _, name := range sortedKeys(values) {
@@ -141,8 +142,8 @@ func (r *Redactor) scan(text string, whole bool) (clean, held string) {
 	return out.String(), ""
 }
 
-// match is where the characters of a credential that begins at i end, 0 if there is
-// none. open: the text ends before that can be told.
+// match returns where the characters of a credential that begins at i end; 0: there is
+// none. open: the text ends before that is certain.
 func match(text string, i int, units []string, lines bool) (end int, open bool) {
 	for n, unit := range units {
 		if lines && n > 0 {
@@ -325,46 +326,21 @@ func (r *Redactor) Bytes(data []byte) []byte {
 		return []byte(r.Text(string(data)))
 	}
 	var out bytes.Buffer
-	for len(data) > 0 {
-		n := lexeme(data)
-		out.Write(r.lexeme(data[:n]))
-		data = data[n:]
+	done := 0
+	for start, end := range canon.Scalars(data) {
+		out.Write(data[done:start])
+		out.Write(r.scalar(data[start:end]))
+		done = end
 	}
+	out.Write(data[done:])
 	return out.Bytes()
 }
 
-// lexeme is the length of the first string, number or other byte of valid JSON.
-func lexeme(data []byte) int {
-	switch c := data[0]; {
-	case c == '"':
-		for i := 1; i < len(data); i++ {
-			switch data[i] {
-			case '\\':
-				i++
-			case '"':
-				return i + 1
-			}
-		}
-	case c == '-' || c >= '0' && c <= '9':
-		if n := bytes.IndexFunc(data, func(r rune) bool { return !strings.ContainsRune("+-.0123456789eE", r) }); n > 0 {
-			return n
-		}
-		return len(data)
-	}
-	return 1
-}
-
-func (r *Redactor) lexeme(raw []byte) []byte {
-	if len(raw) < workspace.LeastSecret {
-		return raw
-	}
+// scalar is a string or a number without the credentials.
+func (r *Redactor) scalar(raw []byte) []byte {
 	text := string(raw)
-	if raw[0] == '"' && bytes.IndexByte(raw, '\\') >= 0 {
-		if json.Unmarshal(raw, &text) != nil {
-			return raw
-		}
-	} else if raw[0] == '"' {
-		text = text[1 : len(text)-1]
+	if raw[0] == '"' {
+		text = canon.Unquote(raw)
 	}
 	clean := r.Text(text)
 	if clean == text {
@@ -391,7 +367,7 @@ type stream struct {
 	held     string // may be the beginning of one
 }
 
-// next is what can be told after another piece.
+// next takes another piece and returns the text that is certain.
 func (s *stream) next(piece string) string {
 	var clean string
 	clean, s.held = s.redactor.scan(s.held+piece, false)

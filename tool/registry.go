@@ -54,8 +54,8 @@ func NewRegistry(m *workspace.Manifest, servers map[string]Server) (*Registry, e
 	return r, nil
 }
 
-// newCatalog takes a listing apart. Duplicate names make the whole server
-// unusable: nobody could say which of the two was approved.
+// newCatalog reads a listing. A duplicate name makes the whole server unusable: it is
+// unknown which of the two was approved.
 func newCatalog(m *workspace.Manifest, server, version string, listed []json.RawMessage) *catalog {
 	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}}
 	seen := map[string]bool{}
@@ -182,7 +182,7 @@ type (
 )
 
 // Freeze is the usable tools as a run keeps them, canonical JSON: with them the
-// gate can be asked again when no server is at hand.
+// gate can be asked again without any server.
 func (r *Registry) Freeze() ([]byte, error) {
 	f := frozenRegistry{Version: 1, Servers: map[string]frozenCatalog{}}
 	for _, d := range r.Definitions() {

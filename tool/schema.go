@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Schema is a JSON Schema of a tool's arguments or output. It is compiled when it
@@ -45,26 +47,15 @@ func (e *SchemaError) Error() string {
 // a hostile one must not be able to occupy the process.
 const maxSchema = 1 << 20
 
-// compile makes a schema usable. References must be local JSON pointers: nothing
-// is fetched, and a reference that leads back to itself without consuming any of
-// the value would never end.
 func (s *Schema) compile() error {
 	if len(s.raw) > maxSchema {
 		return fmt.Errorf("the schema has %d bytes: %d are the most", len(s.raw), maxSchema)
 	}
-	var doc any
-	if err := json.Unmarshal(s.raw, &doc); err != nil {
+	var err error
+	if s.root, err = document.ReadSchema(s.raw); err != nil {
 		return err
 	}
-	if err := checkReferences(doc); err != nil {
-		return err
-	}
-	root := new(jsonschema.Schema)
-	if err := json.Unmarshal(s.raw, root); err != nil {
-		return err
-	}
-	resolved, err := root.Resolve(nil)
-	s.root, s.resolved = root, resolved
+	s.resolved, err = s.root.Resolve(nil)
 	return err
 }
 
@@ -192,9 +183,9 @@ func (l *locator) make(ref string) *part {
 	if json.Unmarshal(l.schema.raw, &doc) != nil {
 		return nil
 	}
-	for range maxSchemaDepth {
-		piece, ok := resolvePointer(doc, ref)
-		if !ok {
+	for { // it ends: no reference leads back to itself
+		piece, _ := document.SchemaPart(doc, ref)
+		if piece == nil {
 			return nil
 		}
 		text, err := json.Marshal(piece)
@@ -215,7 +206,6 @@ func (l *locator) make(ref string) *part {
 		}
 		return &part{ref, schema, resolved}
 	}
-	return nil
 }
 
 // alone resolves the piece at ref by itself. The whole schema goes along under
@@ -247,9 +237,84 @@ func innermost(err error) string {
 }
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
-var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
 func escapePointer(name string) string { return pointerEscaper.Replace(name) }
 
 // refToken is name as a segment of a reference, which is a URI fragment.
 func refToken(name string) string { return url.PathEscape(escapePointer(name)) }
+
+// headerMember marks a parameter whose value travels in a header of the request
+// as well, where whatever stands between client and server can see it.
+const headerMember = "x-mcp-header"
+
+// headerProperty is as much of a parameter's schema as matters for that.
+type headerProperty struct {
+	Type       json.RawMessage            `json:"type"`
+	Header     json.RawMessage            `json:"x-mcp-header"`
+	Properties map[string]json.RawMessage `json:"properties"`
+}
+
+// checkHeaders refuses an input schema whose parameters cannot travel in the
+// headers that it names. The protocol forbids to offer such a tool: a value that
+// is no header's could break out of it.
+func checkHeaders(schema json.RawMessage) error {
+	if !strings.Contains(string(schema), headerMember) {
+		return nil
+	}
+	return readHeaderProperty(schema).checkHeaders("#", map[string]bool{})
+}
+
+// readHeaderProperty is empty for a schema that is no object: true and false have
+// nothing to say here.
+func readHeaderProperty(schema json.RawMessage) (p headerProperty) {
+	if json.Unmarshal(schema, &p) != nil {
+		return headerProperty{}
+	}
+	return p
+}
+
+// checkHeaders of the properties below; taken are the names used so far, which
+// differ in more than case.
+func (p headerProperty) checkHeaders(at string, taken map[string]bool) error {
+	for _, name := range sortedKeys(p.Properties) {
+		property, at := readHeaderProperty(p.Properties[name]), at+"/properties/"+name
+		if property.Header != nil {
+			header, err := property.header()
+			if err == nil && taken[strings.ToLower(header)] {
+				err = fmt.Errorf("two parameters ask for the header %q", header)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", at, headerMember, err)
+			}
+			taken[strings.ToLower(header)] = true
+		}
+		if err := property.checkHeaders(at, taken); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// header is the name that the parameter asks for.
+func (p headerProperty) header() (name string, err error) {
+	if err := json.Unmarshal(p.Header, &name); err != nil || name == "" {
+		return "", errors.New("it is not the name of a header")
+	}
+	if i := strings.IndexFunc(name, notInHeaderName); i >= 0 {
+		return "", fmt.Errorf("%q cannot stand in the name of a header", name[i:])
+	}
+	var kind string
+	if err := json.Unmarshal(p.Type, &kind); err != nil || (kind != "string" && kind != "integer" && kind != "boolean") {
+		return "", errors.New("only a string, an integer or a boolean can travel in a header")
+	}
+	return name, nil
+}
+
+// notInHeaderName reports what HTTP allows in no header's name.
+func notInHeaderName(r rune) bool {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+		return false
+	}
+	return !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}

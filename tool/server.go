@@ -53,8 +53,8 @@ type request struct {
 	args       json.RawMessage
 	key, trace string                 // idempotency key and trace context
 	demand     builtin.Demand         // of builtin
-	onProgress func(progress)         // nil: nobody listens
-	onOutput   func(o builtin.Output) // of builtin; nil: nobody listens
+	onProgress func(progress)         // nil: not wanted
+	onOutput   func(o builtin.Output) // of builtin; nil: not wanted
 }
 
 // reply is what is known of a call that has ended.

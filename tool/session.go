@@ -2,15 +2,20 @@ package tool
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -65,11 +70,12 @@ type mcpSession struct {
 	done     chan struct{} // closed when the session has ended
 }
 
-// openMCP opens a session. version is the revision of the protocol that the server is
-// greeted with; "": the latest, and both negotiate. Sampling, roots and elicitation are
-// not offered, and the SDK's own repetition of calls is off: what is sent is decided here.
+// openMCP opens a session. version is the revision of the protocol that is requested;
+// "": the latest, which is negotiated. Sampling, roots and elicitation are not offered,
+// and the SDK does not repeat calls: this package decides what is sent.
 func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transport, error), version string, r *Redactor) (*mcpSession, error) {
-	c := &mcpSession{wire: new(wire), redactor: r, done: make(chan struct{})}
+	c := &mcpSession{redactor: r, done: make(chan struct{}),
+		wire: &wire{byID: map[jsonrpc.ID]*exchange{}, byToken: map[string]*exchange{}}}
 	t, err := dial(ctx, c.wire)
 	if err != nil {
 		return nil, r.Error(err)
@@ -80,7 +86,8 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { c.wire.changed.Store(true) },
 	})
-	if c.sdk, err = client.Connect(ctx, tap{t, c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
+	client.AddSendingMiddleware(impatient)
+	if c.sdk, err = client.Connect(ctx, &tap{Transport: t, wire: c.wire}, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
 		c.wire.close()
 		return nil, r.Error(c.wire.why(err))
 	}
@@ -90,6 +97,24 @@ func openMCP(ctx context.Context, dial func(context.Context, *wire) (mcp.Transpo
 	}()
 	go c.watchHealth()
 	return c, nil
+}
+
+const (
+	methodDiscover   = "server/discover"
+	discoverPatience = 5 * time.Second
+)
+
+// impatient limits how long the answer to server/discover is waited for. Older servers
+// know only initialize, and some ignore every other request.
+func impatient(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		if method == methodDiscover {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, discoverPatience)
+			defer cancel()
+		}
+		return next(ctx, method, r)
+	}
 }
 
 func (c *mcpSession) alive() bool {
@@ -104,17 +129,8 @@ func (c *mcpSession) alive() bool {
 // close ends the session, and the server if it is ours. It does not wait for a
 // peer that does not answer.
 func (c *mcpSession) close() {
-	defer c.wire.letGo()
-	closed := make(chan struct{})
-	go func() {
-		_ = c.sdk.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(cancelLimit):
-		c.wire.close()
-	}
+	within(cancelLimit, func() { _ = c.sdk.Close() })
+	c.wire.close()
 }
 
 func (c *mcpSession) changed() bool { return c.wire.changed.Swap(false) }
@@ -192,9 +208,8 @@ const (
 
 var errUnresponsive = errors.New("the server no longer answers")
 
-// watchHealth asks an idle server now and then whether it is still there. One that
-// twice does not answer is given up, so that the next call starts another instead
-// of waiting for this one.
+// watchHealth pings an idle server at intervals. A server that fails to answer twice is
+// given up, so that the next call starts another instead of waiting for this one.
 func (c *mcpSession) watchHealth() {
 	if r := c.sdk.InitializeResult(); r == nil || r.ProtocolVersion >= stateless {
 		return
@@ -224,5 +239,40 @@ func (c *mcpSession) answers() bool {
 	defer cancel()
 	err := c.sdk.Ping(ctx, nil)
 	var refused *jsonrpc.Error
-	return err == nil || errors.As(err, &refused) // even no is an answer
+	return err == nil || errors.As(err, &refused) // an error is an answer too
+}
+
+// traceparent is the name of the W3C trace context, in a header and in _meta.
+const traceparent = "traceparent"
+
+// TraceID is the id of the trace of a run that is part of no other trace: the first 16
+// bytes of the SHA-256 of the run's id, so that all processes of the run derive the same.
+func TraceID(run string) trace.TraceID {
+	sum := sha256.Sum256([]byte(run))
+	return trace.TraceID(sum[:16])
+}
+
+// traceOf is the trace context that is sent to a server: the span that ctx carries.
+// Without one it is the trace of the run, with a span derived from the attempt: the
+// first 8 bytes of the SHA-256 of run, path and number, line by line.
+func traceOf(ctx context.Context, t flow.Attempt) string {
+	if s := Traceparent(ctx); s != "" {
+		return s
+	}
+	sum := sha256.Sum256([]byte(t.Run + "\n" + t.Path + "\n" + strconv.Itoa(t.N)))
+	return Traceparent(trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: TraceID(t.Run), SpanID: trace.SpanID(sum[:8]), TraceFlags: trace.FlagsSampled})))
+}
+
+// Traceparent is the W3C form of the span that ctx carries; "": it carries none.
+func Traceparent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier[traceparent]
+}
+
+// ParseTraceparent is the span that the W3C form names; one that is not valid is
+// none.
+func ParseTraceparent(s string) trace.SpanContext {
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: s}))
 }

@@ -29,19 +29,19 @@ type stdioServer struct {
 	config workspace.Server
 	launch Launch
 	files  map[string]string // digests of the files that its command names, as the lock holds them; nil: not looked at
-	old    atomic.Bool       // it is greeted in the old way
+	old    atomic.Bool       // it is initialized in the old way
 }
 
-// connect asks the server first what it understands, as the latest protocol has it. One
-// that ends itself at so strange a question is started again and greeted in the old way,
-// now and from then on.
+// connect first asks the server which revisions it supports, as the latest protocol
+// requires. A server that exits on this unknown request is started again and, from then
+// on, initialized in the old way.
 func (s *stdioServer) connect(ctx context.Context, _ string) (session, error) {
 	version := ""
 	if s.old.Load() {
 		version = greetedProtocol
 	}
 	redactor := NewRedactor(s.credentials())
-	start := func(_ context.Context, w *wire) (mcp.Transport, error) { return s.start(w, redactor) }
+	start := func(context.Context, *wire) (mcp.Transport, error) { return s.start(redactor) }
 	c, err := openMCP(ctx, start, version, redactor)
 	if ended := (*endedError)(nil); errors.As(err, &ended) && !s.old.Swap(true) {
 		return openMCP(ctx, start, greetedProtocol, redactor)
@@ -49,12 +49,8 @@ func (s *stdioServer) connect(ctx context.Context, _ string) (session, error) {
 	return c, err
 }
 
-const (
-	// greetedProtocol is the last revision in which a session begins with initialize.
-	greetedProtocol  = "2025-11-25"
-	methodDiscover   = "server/discover"
-	discoverPatience = 5 * time.Second
-)
+// greetedProtocol is the last revision in which a session begins with initialize.
+const greetedProtocol = "2025-11-25"
 
 func (s *stdioServer) credentials() map[string]string {
 	values, _ := s.config.Secrets(s.launch.Environ) // what is missing is refused when the server starts
@@ -94,7 +90,7 @@ func (s *stdioServer) prepare() (program string, env []string, err error) {
 }
 
 // start starts the program.
-func (s *stdioServer) start(w *wire, r *Redactor) (mcp.Transport, error) {
+func (s *stdioServer) start(r *Redactor) (mcp.Transport, error) {
 	program, env, err := s.prepare()
 	if err != nil {
 		return nil, err
@@ -106,7 +102,8 @@ func (s *stdioServer) start(w *wire, r *Redactor) (mcp.Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program %q cannot be started: %w", s.config.Command[0], err)
 	}
-	return &stdioConn{process: p, wire: w, clean: r, errors: tail{ended: make(chan struct{})}, writing: make(chan struct{}, 1)}, nil
+	return &stdioConn{process: p, clean: r, errors: tail{ended: make(chan struct{})},
+		lines: newLineReader(p.Stdout()), writing: make(chan struct{}, 1)}, nil
 }
 
 // program finds what the first word of the command stands for: a path is taken
@@ -123,89 +120,81 @@ func (s *stdioServer) program() (string, error) {
 	return path, nil
 }
 
-// stdioConn is the SDK's connection over the pipes of a program, which it is bounded
-// against: messages that are too long, that are none, or that the program does not read.
-// It is its own transport, and used once.
+// stdioConn is a connection over the pipes of a program. It is its own transport, and
+// used once. Unlike the SDK's it is bounded against messages that are too long and
+// against a program that does not read.
 type stdioConn struct {
-	mcp.Connection // the SDK's
-	process        *supervisor.Process
-	wire           *wire
-	clean          *Redactor
-	errors         tail
-	lines          *io.PipeWriter // what the SDK reads
-
+	process *supervisor.Process
+	clean   *Redactor
+	errors  tail
+	lines   *lineReader
+	batch   []jsonrpc.Message // that came together and are still to be read
+	closed  atomic.Bool
 	writing chan struct{} // held while a message is written
-	written int           // bytes of it; for whoever holds writing
 }
 
-// Connect joins the SDK to the pipes. What the program writes is passed on line by line.
-func (c *stdioConn) Connect(ctx context.Context) (mcp.Connection, error) {
-	in, lines := io.Pipe()
-	c.lines = lines
+func (c *stdioConn) Connect(context.Context) (mcp.Connection, error) {
 	go c.errors.follow(c.process.Stderr())
-	go func() { _ = lines.CloseWithError(c.ended(c.pass(newFrames(c.process.Stdout())))) }()
-	conn, err := (&mcp.IOTransport{Reader: in, Writer: stdin{c}, MaxLineLength: -1}).Connect(ctx)
-	c.Connection = conn
-	return c, err
+	return c, nil
 }
 
-// pass reads until nothing more can be read, and returns why. In the place of a reply that
-// was too long to be kept stands an error; where it cannot be said which call it was for,
-// the connection has no use any more.
-func (c *stdioConn) pass(f *frames) error {
-	for {
-		line, err := f.next()
+func (c *stdioConn) SessionID() string { return "" }
+
+func (c *stdioConn) Close() error {
+	c.closed.Store(true)
+	return c.process.Close()
+}
+
+// Read reads one message. A reply that was too long to be kept is replaced by an error;
+// if it is unknown which call it was for, the connection ends.
+func (c *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
+	for len(c.batch) == 0 {
+		line, err := c.lines.message()
 		var large *oversized
+		if errors.As(err, &large) {
+			if id, known := large.call(); known {
+				return &jsonrpc.Response{ID: id, Error: large}, nil
+			}
+		}
+		if err == nil {
+			c.batch, err = c.decode(line)
+		}
 		switch {
-		case errors.As(err, &large):
-			id, known := large.call()
-			if !known {
-				return large
-			}
-			line = c.wire.tooLarge(id, large.size)
+		case err != nil && c.closed.Load():
+			return nil, io.EOF
 		case err != nil:
-			return err
-		case line[0] != '[': // the SDK takes batches apart
-			if _, err := jsonrpc.DecodeMessage(line); err != nil {
-				return notJSONRPC(line, c.clean)
-			}
-		}
-		if _, err := c.lines.Write(append(line, '\n')); err != nil {
-			return err
+			return nil, c.ended(err)
 		}
 	}
+	m := c.batch[0]
+	c.batch = c.batch[1:]
+	return m, nil
 }
 
-// call is the id of the call that the message replies to.
-func (o *oversized) call() (id jsonrpc.ID, ok bool) {
-	var raw any
-	if o.id == nil || json.Unmarshal(o.id, &raw) != nil {
-		return id, false
+// decode reads a message, or several that an old server sends as one list.
+func (c *stdioConn) decode(line []byte) (list []jsonrpc.Message, err error) {
+	batch := []json.RawMessage{line}
+	if line[0] == '[' && json.Unmarshal(line, &batch) != nil {
+		return nil, notJSONRPC(line, c.clean)
 	}
-	id, err := jsonrpc.MakeID(raw)
-	return id, err == nil && id.IsValid()
+	for _, raw := range batch {
+		m, err := jsonrpc.DecodeMessage(raw)
+		if err != nil {
+			return nil, notJSONRPC(line, c.clean)
+		}
+		list = append(list, m)
+	}
+	return list, nil
 }
 
-// stdin counts what the program takes. To close it ends the program.
-type stdin struct{ conn *stdioConn }
-
-func (w stdin) Write(data []byte) (n int, err error) {
-	n, err = w.conn.process.Stdin().Write(data)
-	w.conn.written += n
-	return n, err
-}
-
-func (w stdin) Close() error { return w.conn.process.Close() }
-
-// notJSONRPC is what happens most often to servers that are new: they print to
-// where their messages go.
+// notJSONRPC is the most common fault of new servers: they print to standard output,
+// where messages belong.
 func notJSONRPC(data []byte, r *Redactor) error {
 	return fmt.Errorf("the server sent what is no JSON-RPC message: %s", excerpt(data, r))
 }
 
-// excerpt is the beginning of a text on one line, without credentials; "" if there
-// is no text. They go first: what is left of one that was cut off could not be
-// told any more.
+// excerpt is the beginning of a text on one line, without credentials; "" if there is
+// no text. Credentials are removed first: half of one would not be found.
 func excerpt(data []byte, r *Redactor) string {
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(r.Text(string(data)), "�")), " ")
 	if text == "" {
@@ -214,7 +203,7 @@ func excerpt(data []byte, r *Redactor) string {
 	return tipstaff.Quote(text, 300)
 }
 
-// ended tells why nothing more can be read, with the last that the server printed.
+// ended explains why nothing more can be read, with the last lines that the server printed.
 func (c *stdioConn) ended(err error) error {
 	state := ""
 	select { // the end of its output comes a moment before its own
@@ -249,25 +238,22 @@ type endedError struct {
 func (e *endedError) Error() string { return e.text }
 func (e *endedError) Unwrap() error { return e.cause }
 
-// Read is at its end when we have closed the connection.
-func (c *stdioConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Connection.Read(ctx)
-	if errors.Is(err, io.ErrClosedPipe) {
-		err = io.EOF
-	}
-	return m, err
-}
-
 // errNotWritten marks a message of which not one byte has left this process.
 var errNotWritten = errors.New("it was not sent")
 
 // Write sends one message. When ctx ends before the server has taken all of it,
 // the connection ends, for the rest would be taken for the next message.
 func (c *stdioConn) Write(ctx context.Context, m jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotWritten, err)
+	}
 	select {
 	case c.writing <- struct{}{}:
 		defer func() { <-c.writing }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errNotWritten, ctx.Err())
 	}
 	in := c.process.Stdin()
@@ -276,31 +262,19 @@ func (c *stdioConn) Write(ctx context.Context, m jsonrpc.Message) error {
 		defer close(cutting)
 		_ = in.SetWriteDeadline(time.Now()) // a closed pipe needs none
 	})
-	c.written = 0
-	err := c.Connection.Write(ctx, m)
+	n, err := in.Write(append(data, '\n'))
 	if !cut() {
 		<-cutting
 		_ = in.SetWriteDeadline(time.Time{})
 	}
 	switch {
 	case err == nil:
-		c.expect(m)
 		return nil
-	case c.written == 0:
+	case n == 0:
 		return fmt.Errorf("%w: %w", errNotWritten, err)
 	}
 	go c.Close()
 	return fmt.Errorf("the server does not read: %w", err)
-}
-
-// expect answers in the place of a server that takes no notice of the question
-// what it understands: older ones know only initialize. After an answer it counts for
-// nothing.
-func (c *stdioConn) expect(m jsonrpc.Message) {
-	if r, ok := m.(*jsonrpc.Request); ok && r.Method == methodDiscover {
-		unknown := append(errorReply(r.ID, jsonrpc.CodeMethodNotFound, "no answer"), '\n')
-		time.AfterFunc(discoverPatience, func() { _, _ = c.lines.Write(unknown) }) // nobody reads: it is over
-	}
 }
 
 const (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -21,11 +20,11 @@ import (
 // results must be taken as the bytes that were received.
 type wire struct {
 	conn    mcp.Connection
-	shown   bool                       // the transport shows its messages by itself
-	release func()                     // lets go of what is kept open between requests; nil: nothing is
+	shown   bool                       // the transport reports its messages itself
+	release func()                     // closes what is kept open between requests; nil: nothing is
 	end     atomic.Pointer[endedError] // why nothing more can be read
-	// changed: the server has said that its list is another. It is noted when it is
-	// read, so that whoever has the reply that came after it finds it.
+	// changed: the server has announced that its list changed. It is set as soon as the
+	// message is read, so that it is visible to whoever gets a later reply.
 	changed atomic.Bool
 
 	mu      sync.Mutex
@@ -57,53 +56,48 @@ type progress struct {
 
 type exchangeKey struct{}
 
-// tap is a transport whose connection reports to the wire.
+// tap is a transport, and then its connection, which reports to the wire.
 type tap struct {
 	mcp.Transport
-	wire *wire
-}
-
-func (t tap) Connect(ctx context.Context) (mcp.Connection, error) {
-	conn, err := t.Transport.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.wire.conn = conn
-	if t.wire.shown {
-		return conn, nil
-	}
-	return tappedConn{conn, t.wire}, nil
-}
-
-type tappedConn struct {
 	mcp.Connection
 	wire *wire
 }
 
-func (c tappedConn) Write(ctx context.Context, m jsonrpc.Message) error {
+func (t *tap) Connect(ctx context.Context) (conn mcp.Connection, err error) {
+	if conn, err = t.Transport.Connect(ctx); err != nil {
+		return nil, err
+	}
+	t.Connection, t.wire.conn = conn, conn
+	if t.wire.shown {
+		return conn, nil
+	}
+	return t, nil
+}
+
+func (t *tap) Write(ctx context.Context, m jsonrpc.Message) error {
 	x, ours := ctx.Value(exchangeKey{}).(*exchange)
 	request, ok := m.(*jsonrpc.Request)
 	if !ours || !ok || !request.IsCall() {
-		return c.Connection.Write(ctx, m)
+		return t.Connection.Write(ctx, m)
 	}
-	c.wire.request(x, request.ID)
-	err := c.Connection.Write(ctx, m)
+	t.wire.request(x, request.ID)
+	err := t.Connection.Write(ctx, m)
 	if errors.Is(err, errNotWritten) {
-		c.wire.unrequested(x)
+		t.wire.unrequested(x)
 	}
 	return err
 }
 
-// Read passes messages on. Notifications that nobody waits for end here: a server
+// Read passes messages on, except for notifications that only the wire uses: a server
 // may send any number of them.
-func (c tappedConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (t *tap) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
-		m, err := c.Connection.Read(ctx)
+		m, err := t.Connection.Read(ctx)
 		if err != nil {
-			c.wire.broke(err)
+			t.wire.broke(err)
 			return m, err
 		}
-		c.wire.saw(m)
+		t.wire.saw(m)
 		if r, ok := m.(*jsonrpc.Request); !ok || r.Method != methodProgress && r.Method != methodLog {
 			return m, nil
 		}
@@ -117,7 +111,7 @@ const (
 )
 
 // notOffered are requests by which a server asks for something in the middle of a
-// call. The SDK declines them; what becomes of the call is the server's affair.
+// call. The SDK declines them; how the call ends is up to the server.
 var notOffered = []string{"elicitation/create", "sampling/createMessage", "roots/list"}
 
 // saw takes note of a message that came in.
@@ -137,8 +131,8 @@ func (w *wire) saw(m jsonrpc.Message) {
 	}
 }
 
-// asked notes what the server asked for in the one exchange that is open. With
-// several nobody can say which of them it was for.
+// asked notes what the server asked for in the one exchange that is open. If several
+// are open, it is unknown which of them it was for.
 func (w *wire) asked(method string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,27 +144,29 @@ func (w *wire) asked(method string) {
 	}
 }
 
-// close ends the connection, if there is one. What its server started is gone
-// then; a peer that does not answer is not waited for.
+// close ends the connection, if there is one, and with it what its server started. It
+// does not wait for a peer that does not answer.
 func (w *wire) close() {
-	defer w.letGo()
-	if w.conn == nil {
-		return
+	if w.conn != nil {
+		within(closeLimit, func() { _ = w.conn.Close() }) // whatever it says, it is over
 	}
-	closed := make(chan struct{})
-	go func() {
-		_ = w.conn.Close() // whatever it says, it is over
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(closeLimit):
+	if w.release != nil {
+		w.release()
 	}
 }
 
-func (w *wire) letGo() {
-	if w.release != nil {
-		w.release()
+// within reports whether f returns in time. It runs to its end in any case.
+func within(limit time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(limit):
+		return false
 	}
 }
 
@@ -184,8 +180,8 @@ func (w *wire) broke(err error) {
 }
 
 // why is the reason for which a request failed: the end of the connection, if it
-// has ended. The SDK's errors do not always keep it. A bare EOF is none: so it
-// ends, too, when the SDK closes it because of what the server answered.
+// has ended. The SDK's errors do not always keep it. A bare EOF is no reason: the SDK
+// also causes it, by closing the connection because of what the server answered.
 func (w *wire) why(err error) error {
 	var status *statusError
 	if errors.As(err, &status) {
@@ -209,9 +205,6 @@ func (w *wire) idle() bool {
 func (w *wire) begin(ctx context.Context, onProgress func(progress)) (context.Context, *exchange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.byID == nil {
-		w.byID, w.byToken = map[jsonrpc.ID]*exchange{}, map[string]*exchange{}
-	}
 	w.tokens++
 	x := &exchange{token: strconv.Itoa(w.tokens), progress: onProgress}
 	w.byToken[x.token] = x
@@ -231,8 +224,8 @@ func (w *wire) finish(x *exchange) reply {
 	return x.reply
 }
 
-// request notes that a request is about to be written: from here on nobody can
-// say that it was not sent.
+// request notes that a request is about to be written: from here on it may have been
+// sent.
 func (w *wire) request(x *exchange, id jsonrpc.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,19 +241,12 @@ func (w *wire) unrequested(x *exchange) {
 	delete(w.byID, x.id)
 }
 
-// idOf is the id that an exchange's request was sent with.
-func (w *wire) idOf(x *exchange) jsonrpc.ID {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return x.id
-}
-
 // response notes the reply to an exchange. A second one counts for nothing.
 func (w *wire) response(m *jsonrpc.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	x := w.byID[m.ID]
-	if x == nil || x.reply.came() {
+	if x == nil || x.reply.result != nil || x.reply.failure != nil || x.reply.large != nil {
 		return
 	}
 	switch err := m.Error.(type) {
@@ -268,30 +254,12 @@ func (w *wire) response(m *jsonrpc.Response) {
 		x.reply.result = m.Result
 	case *oversized:
 		x.reply.large = err
+	case *jsonrpc.Error:
+		x.reply.failure = err
 	default:
-		x.reply.failure = asWireError(err)
+		x.reply.failure = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 	}
 }
-
-// tooLarge notes a reply that was too long to be kept. The message that stands for it ends
-// the SDK's wait.
-func (w *wire) tooLarge(id jsonrpc.ID, size int) []byte {
-	large := &oversized{size: size}
-	w.response(&jsonrpc.Response{ID: id, Error: large})
-	return errorReply(id, jsonrpc.CodeInternalError, large.Error())
-}
-
-// errorReply is a message that ends a call for the SDK. What the call comes to is
-// not taken from it.
-func errorReply(id jsonrpc.ID, code int64, text string) []byte {
-	data, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: code, Message: text}})
-	if err != nil {
-		panic(fmt.Sprintf("tool: an error reply cannot be encoded: %v", err))
-	}
-	return data
-}
-
-func (r *reply) came() bool { return r.result != nil || r.failure != nil || r.large != nil }
 
 // notify hands on progress before any later message is read, so that all of it
 // arrives before the reply does.
@@ -315,11 +283,4 @@ func (w *wire) notify(params json.RawMessage) {
 	if x.progress != nil {
 		x.progress(p)
 	}
-}
-
-func asWireError(err error) *jsonrpc.Error {
-	if e, ok := err.(*jsonrpc.Error); ok {
-		return e
-	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 }

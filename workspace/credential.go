@@ -68,8 +68,8 @@ func conceal(message string) string {
 	return message
 }
 
-// IsCredential reports whether a variable holds what must not be told: by its name, or
-// by what its value looks like.
+// IsCredential reports whether a variable holds a credential, by its name or by the
+// form of its value.
 func IsCredential(name, value string) bool {
 	return speaksOfCredentials(name) || Password(value) != "" || looksRandom(value) || conceal(value) != value
 }
@@ -146,7 +146,7 @@ func looksRandom(text string) bool {
 	return len(kinds) == 3 && bits > 4
 }
 
-// Password is that of a URL; "" if a text is none or has none.
+// Password is the password in a URL; "" if text is not a URL or has no password.
 func Password(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {

@@ -102,7 +102,7 @@ func (m *Manifest) Allows(c flow.Class) bool {
 	return m != nil && slices.Contains(m.AllowedEffects, c)
 }
 
-// Rules is the policy; that of a nil manifest is none at all.
+// Rules is the policy; nil for a nil manifest.
 func (m *Manifest) Rules() *policy.Policy {
 	if m == nil {
 		return nil
@@ -110,7 +110,7 @@ func (m *Manifest) Rules() *policy.Policy {
 	return m.Policy
 }
 
-// Ceiling is what no run may go beyond; that of a nil manifest is nothing.
+// Ceiling is the bounds that no run may exceed; nil for a nil manifest.
 func (m *Manifest) Ceiling() tipstaff.Bounds {
 	if m == nil {
 		return nil

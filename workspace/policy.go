@@ -30,7 +30,7 @@ type policyFile struct {
 	writtenPolicy
 }
 
-// CheckDocument asks for a version, which tells a policy from other files.
+// CheckDocument requires a version, which distinguishes a policy from other files.
 func (file *policyFile) CheckDocument(f *document.Fields) {
 	if f.Get("version") == nil {
 		f.Problems.Add(document.CodeFieldMissing, f.Value.At, "", "a policy begins with version: 1")
@@ -84,8 +84,7 @@ func (w *writtenPolicy) compile(f *document.Fields) {
 			path := f.PathOf(index("rules", i))
 			f.Problems.Add(document.CodeFieldMissing, rule.At, path, "%s needs do: allow, ask or deny", path)
 		}
-		// An empty condition would make the rule hold always, which nobody means who
-		// writes when.
+		// An empty condition would make the rule hold always, which is surely not meant.
 		if v := f.Value.Find("rules", strconv.Itoa(i), "when"); v != nil && v.Kind == document.Text && v.Text == "" {
 			f.Report(CodeRule, v.At, index("rules", i)+".when", "%s.when is empty: leave when out for a rule that always holds", f.PathOf(index("rules", i)))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // ReferencePrefix begins a reference to a variable of our environment.
@@ -93,9 +94,6 @@ func Substitute(text string, values map[string]string) string {
 	})
 }
 
-// passedOn are the names that every child gets to see, besides LC_*.
-var passedOn = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}
-
 // Environment is all that a server's process gets to see: a short list of names,
 // those the manifest adds, and the run's markers. ours is our own environment as
 // NAME=value.
@@ -104,7 +102,7 @@ func (s Server) Environment(ours []string, values map[string]string, markers []s
 	for _, pair := range ours {
 		name, _, _ := strings.Cut(pair, "=")
 		_, replaced := s.Env[name]
-		listed := slices.Contains(passedOn, name) || strings.HasPrefix(name, "LC_") || slices.Contains(s.InheritEnv, name)
+		listed := builtin.Inherited(name) || slices.Contains(s.InheritEnv, name)
 		if listed && !replaced {
 			env = append(env, pair)
 		}
@@ -170,8 +168,8 @@ func literal(f *document.Fields, name string, v *document.Value) {
 	f.Report(CodeCredential, v.At, name, "%s holds a credential: put it into a variable and write $env:NAME here", f.PathOf(name))
 }
 
-// usable reports references that are none, and those of others, which would be passed
-// on as they are.
+// usable reports malformed references and those in the notation of other programs,
+// which would be passed on as they are.
 func usable(f *document.Fields, name string, v *document.Value) bool {
 	_, err := parseReferences(v.Text)
 	variable := foreignReference(v.Text)

@@ -326,7 +326,7 @@ func checkAddress(f *document.Fields, name string, v *document.Value, allowHTTP 
 	urlCredential(f, name, v)
 }
 
-// checkBaseURL: a key goes only where nobody else can read it on its way.
+// checkBaseURL: a key is sent only over connections that others cannot read.
 func checkBaseURL(s string, allowHTTP bool) error {
 	u, err := url.Parse(s)
 	if err == nil && allowHTTP && u.Scheme == "http" {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/policy/sqlguard"
 	"github.com/tipstaff/tipstaff/supervisor"
 )
 
@@ -19,6 +21,7 @@ func main() {
 	}
 	_ = supervisor.Adopt() // without it, processes that hide are left to the system
 	supervisor.Conceal()
+	policy.Guards[policy.SQLGuard] = sqlguard.New
 	stop := newStop()
 	env := cli.FromOS()
 	env.Version = versionInfo()

@@ -31,8 +31,8 @@ type collector struct {
 	timer   *time.Timer
 }
 
-// collect reads what a program prints. emit is never called twice at once; nil: nobody
-// listens.
+// collect reads what a program prints. emit is never called concurrently; nil: not
+// wanted.
 func collect(p *supervisor.Process, emit func(Output)) (stdout, stderr *collector) {
 	if each := emit; each != nil {
 		var mu sync.Mutex

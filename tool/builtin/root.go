@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// folder is a declared root. It stays open from call to call: to open it, and to
-// follow the links that lead to it, takes longer than to read a small file. Whoever
-// uses it does so through os.Root, which neither .. nor a symbolic link leaves.
+// folder is a declared root. It stays open between calls: opening it and resolving its
+// links takes longer than reading a small file. It is used through os.Root, which
+// neither .. nor a symbolic link can leave.
 type folder struct {
 	*os.Root
 	info      fs.FileInfo

@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // The server's name in manifests and the version of its tools. The version belongs
@@ -95,7 +97,7 @@ type Call struct {
 	Tool   string
 	Args   json.RawMessage
 	Demand Demand
-	Output func(Output) // gets what a program prints while it runs, never two pieces at once; nil: nobody listens
+	Output func(Output) // gets what a program prints while it runs, never concurrently; nil: not wanted
 }
 
 // Result is what a tool has answered.
@@ -108,7 +110,7 @@ type Result struct {
 }
 
 // Call calls a tool. What the tool finds wrong is a Result; an error is a fault of the
-// tool itself, and tells nothing of what was done.
+// tool itself, and says nothing about what was done.
 func (s *Server) Call(ctx context.Context, c Call) (r Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -164,9 +166,7 @@ type answer struct {
 func function[In any](d definition, run func(*Server, call, In) (answer, error)) tool {
 	return tool{d, func(s *Server, c call, args json.RawMessage) (answer, error) {
 		var in In
-		dec := json.NewDecoder(bytes.NewReader(args))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&in); err != nil {
+		if err := document.UnmarshalStrict(args, &in); err != nil {
 			return answer{}, err
 		}
 		return run(s, c, in)
@@ -179,4 +179,42 @@ type annotations struct {
 	Idempotent  bool `json:"idempotentHint"`
 	Destructive bool `json:"destructiveHint"`
 	OpenWorld   bool `json:"openWorldHint"`
+}
+
+const maxSleep = 10 * time.Minute
+
+var sleepTool = definition{
+	name:        "sleep",
+	title:       "Wait",
+	description: "Waits for a duration of at most 10m. Ends at once when it is cancelled.",
+	input: `{"type":"object","additionalProperties":false,"required":["duration"],"properties":{
+		"duration":{"type":"string","description":"like 500ms, 90s or 10m"}}}`,
+	output: `{"type":"object","additionalProperties":false,"required":["slept"],"properties":{"slept":{"type":"string"}}}`,
+	hints:  annotations{ReadOnly: true},
+}
+
+type sleepArgs struct {
+	Duration string `json:"duration"`
+}
+
+type slept struct {
+	Slept string `json:"slept"`
+}
+
+func (s *Server) sleep(c call, in sleepArgs) (answer, error) {
+	d, err := time.ParseDuration(in.Duration)
+	if err != nil {
+		return answer{}, fmt.Errorf("%q is not a duration like 500ms, 90s or 10m", in.Duration)
+	}
+	if d < 0 || d > maxSleep {
+		return answer{}, fmt.Errorf("%s is not between 0s and %s", d, maxSleep)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return answer{value: slept{d.String()}, text: d.String()}, nil
+	case <-c.ctx.Done():
+		return answer{}, fmt.Errorf("the wait was cancelled")
+	}
 }

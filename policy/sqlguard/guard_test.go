@@ -1,4 +1,4 @@
-package policy
+package sqlguard
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tipstaff/tipstaff/policy"
 )
 
 // sqlCase is a statement and what it does. Of a statement that writes, why has a
@@ -19,7 +21,7 @@ func testSQL(t *testing.T, dialect string, cases []sqlCase) {
 	}
 	for _, c := range cases {
 		t.Run(c.sql, func(t *testing.T) {
-			f := findSQL(t, GuardConfig{Dialect: dialect}, c.sql)
+			f := findSQL(t, policy.GuardConfig{Dialect: dialect}, c.sql)
 			facts := factsOf(t, f)
 			if facts.Access != c.access || !strings.Contains(facts.Why, c.why) {
 				t.Errorf("%s because %q, want %s because of %q", facts.Access, facts.Why, c.access, c.why)
@@ -31,26 +33,26 @@ func testSQL(t *testing.T, dialect string, cases []sqlCase) {
 	}
 }
 
-func findSQL(t testing.TB, c GuardConfig, sql string) Finding {
+func findSQL(t testing.TB, c policy.GuardConfig, sql string) policy.Finding {
 	t.Helper()
 	c.Arg = "/sql"
 	args, err := json.Marshal(map[string]string{"sql": sql})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sqlGuardOf(t, c).find(args)
+	return sqlGuardOf(t, c).Find(args)
 }
 
-func sqlGuardOf(t testing.TB, c GuardConfig) guard {
+func sqlGuardOf(t testing.TB, c policy.GuardConfig) policy.Guard {
 	t.Helper()
-	g, err := newSQLGuard(c)
+	g, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-func factsOf(t testing.TB, f Finding) (facts sqlFacts) {
+func factsOf(t testing.TB, f policy.Finding) (facts sqlFacts) {
 	t.Helper()
 	if err := json.Unmarshal(f.Facts, &facts); err != nil {
 		t.Fatal(err)
@@ -96,7 +98,7 @@ func TestSQLFacts(t *testing.T) {
 		{"postgres", `SELECT 'a ; b`, sqlFacts{"write", 2, []string{"unknown"}, []string{}, "a quote ' is not closed"}},
 		{"postgres", ` ; -- nothing`, sqlFacts{"write", 0, []string{}, []string{}, "the text holds no statement"}},
 	} {
-		if diff := cmp.Diff(c.want, factsOf(t, findSQL(t, GuardConfig{Dialect: c.dialect}, c.sql))); diff != "" {
+		if diff := cmp.Diff(c.want, factsOf(t, findSQL(t, policy.GuardConfig{Dialect: c.dialect}, c.sql))); diff != "" {
 			t.Errorf("%s: %s (-want +got)\n%s", c.dialect, c.sql, diff)
 		}
 	}
@@ -118,10 +120,10 @@ func TestSQLGuardRefusesSeveralStatements(t *testing.T) {
 		{"SELECT '\\'; DROP TABLE t; --'", true}, // one or two: the server's mode says
 	} {
 		for _, dialect := range []string{"postgres", "mysql", "trino"} {
-			if f := findSQL(t, GuardConfig{Dialect: dialect, Single: true}, c.sql); (f.Refused != "") != c.refused {
+			if f := findSQL(t, policy.GuardConfig{Dialect: dialect, Single: true}, c.sql); (f.Refused != "") != c.refused {
 				t.Errorf("%s: %s is refused for %q, want refused: %v", dialect, c.sql, f.Refused, c.refused)
 			}
-			if f := findSQL(t, GuardConfig{Dialect: dialect, Single: false}, c.sql); f.Refused != "" {
+			if f := findSQL(t, policy.GuardConfig{Dialect: dialect, Single: false}, c.sql); f.Refused != "" {
 				t.Errorf("%s: %s is refused for %q although several statements are allowed", dialect, c.sql, f.Refused)
 			}
 		}
@@ -156,7 +158,7 @@ func TestSQLGuardFindsItsArgument(t *testing.T) {
 		{"/sql", `{"sql": "SELECT 1"`, "write", "not JSON"},
 		{"/sql", ``, "write", "not JSON"},
 	} {
-		f := sqlGuardOf(t, GuardConfig{Arg: c.arg, Dialect: "postgres"}).find(json.RawMessage(c.args))
+		f := sqlGuardOf(t, policy.GuardConfig{Arg: c.arg, Dialect: "postgres"}).Find(json.RawMessage(c.args))
 		if facts := factsOf(t, f); facts.Access != c.access || !strings.Contains(facts.Why, c.why) {
 			t.Errorf("%s of %s: %s because %q, want %s because of %q", c.arg, c.args, facts.Access, facts.Why, c.access, c.why)
 		}
@@ -164,29 +166,29 @@ func TestSQLGuardFindsItsArgument(t *testing.T) {
 }
 
 func TestSQLGuardConfig(t *testing.T) {
-	good := GuardConfig{Arg: "/sql", Dialect: "mysql", Functions: []string{"my_fn", "Schema.Other$2"}}
+	good := policy.GuardConfig{Arg: "/sql", Dialect: "mysql", Functions: []string{"my_fn", "Schema.Other$2"}}
 	for _, c := range []struct {
 		field string
-		edit  func(*GuardConfig)
+		edit  func(*policy.GuardConfig)
 	}{
-		{"", func(*GuardConfig) {}},
-		{"arg", func(c *GuardConfig) { c.Arg = "" }},
-		{"arg", func(c *GuardConfig) { c.Arg = "sql" }},
-		{"arg", func(c *GuardConfig) { c.Arg = "/a~2" }},
-		{"arg", func(c *GuardConfig) { c.Arg = "/a~" }},
-		{"dialect", func(c *GuardConfig) { c.Dialect = "" }},
-		{"dialect", func(c *GuardConfig) { c.Dialect = "Postgres" }},
-		{"functions", func(c *GuardConfig) { c.Functions = []string{"f()"} }},
-		{"functions", func(c *GuardConfig) { c.Functions = []string{""} }},
-		{"functions", func(c *GuardConfig) { c.Functions = []string{"a..b"} }},
-		{"functions", func(c *GuardConfig) { c.Functions = []string{"2x"} }},
+		{"", func(*policy.GuardConfig) {}},
+		{"arg", func(c *policy.GuardConfig) { c.Arg = "" }},
+		{"arg", func(c *policy.GuardConfig) { c.Arg = "sql" }},
+		{"arg", func(c *policy.GuardConfig) { c.Arg = "/a~2" }},
+		{"arg", func(c *policy.GuardConfig) { c.Arg = "/a~" }},
+		{"dialect", func(c *policy.GuardConfig) { c.Dialect = "" }},
+		{"dialect", func(c *policy.GuardConfig) { c.Dialect = "Postgres" }},
+		{"functions", func(c *policy.GuardConfig) { c.Functions = []string{"f()"} }},
+		{"functions", func(c *policy.GuardConfig) { c.Functions = []string{""} }},
+		{"functions", func(c *policy.GuardConfig) { c.Functions = []string{"a..b"} }},
+		{"functions", func(c *policy.GuardConfig) { c.Functions = []string{"2x"} }},
 	} {
 		config := good
 		c.edit(&config)
-		_, err := newSQLGuard(config)
+		_, err := New(config)
 		field := ""
 		if err != nil {
-			field = err.(*guardFault).field
+			field = err.(*policy.FieldError).Field
 		}
 		if field != c.field {
 			t.Errorf("%+v: fault in %q (%v), want %q", config, field, err, c.field)
@@ -208,9 +210,45 @@ func TestSQLGuardKnowsFurtherFunctions(t *testing.T) {
 		{"trino", "my_fn", "SELECT my_fn(1)", "read"},
 		{"trino", "c.s.my_fn", "SELECT c.s.my_fn(1)", "read"},
 	} {
-		config := GuardConfig{Dialect: c.dialect, Functions: strings.Fields(c.functions)}
+		config := policy.GuardConfig{Dialect: c.dialect, Functions: strings.Fields(c.functions)}
 		if f := findSQL(t, config, c.sql); f.Class != c.access {
 			t.Errorf("%s with %q: %s is %s (%s), want %s", c.dialect, c.functions, c.sql, f.Class, f.Facts, c.access)
 		}
+	}
+}
+
+func TestPointersIntoLists(t *testing.T) {
+	for part, want := range map[string]string{"0": `"a"`, "1": `"b"`, "2": "", "-1": "", "00": "", "x": ""} {
+		got, err := member(json.RawMessage(`["a","b"]`), part)
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %s, %v", part, got, err)
+		}
+	}
+}
+
+func TestSQLAtTheEdges(t *testing.T) {
+	for _, c := range []struct{ dialect, sql, access string }{
+		{"postgres", "SELECT À, ĀĀ FROM t", "read"}, // their last bytes are the first beyond ASCII
+		{"postgres", "SELECT make_interval(days => 10)", "read"},
+		{"postgres", "SELECT CAST(a AS pg_catalog.int4) FROM t", "read"},
+		{"postgres", "SELECT CAST(a AS public.int4) FROM t", "write"}, // somebody's own type of that name
+		{"mysql", "SELECT 1 --", "read"},
+		{"mysql", "SELECT 1 --\n", "read"},
+		{"mysql", "SELECT 1 --2", "write"},
+	} {
+		if got := factsOf(t, findSQL(t, policy.GuardConfig{Dialect: c.dialect}, c.sql)); got.Access != c.access {
+			t.Errorf("%s: %s because %q, want %s", c.sql, got.Access, got.Why, c.access)
+		}
+	}
+	text, err := scanSQL("'x' select; \"y\" z; w", sqlLexis{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first []string
+	for _, s := range text.statements {
+		first = append(first, s.first)
+	}
+	if diff := cmp.Diff([]string{"'", `"`, "w"}, first); diff != "" {
+		t.Errorf("what statements begin with (-want +got):\n%s", diff)
 	}
 }

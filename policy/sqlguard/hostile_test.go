@@ -1,4 +1,4 @@
-package policy
+package sqlguard
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/sqlc-dev/marino/parser"
 	"github.com/sqlc-dev/oliphant"
+
+	"github.com/tipstaff/tipstaff/policy"
 )
 
 var sqlDialects = []string{"postgres", "mysql", "trino"}
@@ -60,7 +62,7 @@ func TestSQLGuardEndsOnHostileText(t *testing.T) {
 	for name, sql := range hostile() {
 		for _, dialect := range sqlDialects {
 			t.Run(name+"/"+dialect, func(t *testing.T) {
-				f := findSQL(t, GuardConfig{Dialect: dialect}, sql)
+				f := findSQL(t, policy.GuardConfig{Dialect: dialect}, sql)
 				if len(sql) > maxSQL && f.Class != "write" {
 					t.Errorf("%d bytes are %s", len(sql), f.Class)
 				}
@@ -79,7 +81,7 @@ func TestSQLGuardTakesTooMuchForWriting(t *testing.T) {
 		{"SELECT 1" + strings.Repeat(" + 1", maxSQLTree), "write", "too deep"},
 	} {
 		for _, dialect := range sqlDialects {
-			facts := factsOf(t, findSQL(t, GuardConfig{Dialect: dialect}, c.sql))
+			facts := factsOf(t, findSQL(t, policy.GuardConfig{Dialect: dialect}, c.sql))
 			if facts.Access != c.access || !strings.Contains(facts.Why, c.why) {
 				t.Errorf("%s: %.20s… is %s because %q, want %s because of %q", dialect, c.sql, facts.Access, facts.Why, c.access, c.why)
 			}
@@ -91,7 +93,7 @@ func TestSQLGuardConfinesAPanicOfTheParser(t *testing.T) {
 	broken := sqlPostgres
 	broken.read = func(*sqlText, *sqlLook) error { panic("index out of range") }
 	g := &sqlGuard{arg: pointer{"sql"}, dialect: &broken}
-	f := g.find(json.RawMessage(`{"sql": "SELECT 1"}`))
+	f := g.Find(json.RawMessage(`{"sql": "SELECT 1"}`))
 	if facts := factsOf(t, f); !f.Writes || facts.Why != "the parser failed" {
 		t.Errorf("%+v", facts)
 	}
@@ -120,12 +122,12 @@ func FuzzSQLGuard(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, d uint8, sql string) {
 		dialect := sqlDialects[int(d)%len(sqlDialects)]
-		found := findSQL(t, GuardConfig{Dialect: dialect, Single: true}, sql)
+		found := findSQL(t, policy.GuardConfig{Dialect: dialect, Single: true}, sql)
 		facts := factsOf(t, found)
 		if found.Writes != (found.Class != "read") || found.Class != facts.Access || facts.Access != "read" && facts.Access != "write" {
 			t.Fatalf("%s: %q: contradicting %+v", dialect, sql, found)
 		}
-		if again := findSQL(t, GuardConfig{Dialect: dialect, Single: true}, sql); string(again.Facts) != string(found.Facts) {
+		if again := findSQL(t, policy.GuardConfig{Dialect: dialect, Single: true}, sql); string(again.Facts) != string(found.Facts) {
 			t.Fatalf("%s: %q: first %s, then %s", dialect, sql, found.Facts, again.Facts)
 		}
 		if found.Class != "read" {
@@ -148,7 +150,7 @@ func checkRead(t *testing.T, dialect, sql string, facts sqlFacts) {
 		}
 	}
 	// If quotes and comments were read wrongly, an addition would vanish in one.
-	added := findSQL(t, GuardConfig{Dialect: dialect, Single: true}, sql+"\n; DELETE FROM t")
+	added := findSQL(t, policy.GuardConfig{Dialect: dialect, Single: true}, sql+"\n; DELETE FROM t")
 	if after := factsOf(t, added); !added.Writes || added.Refused == "" || after.Statements != facts.Statements+1 {
 		t.Errorf("%s: %q: with a DELETE after it %s", dialect, sql, added.Facts)
 	}

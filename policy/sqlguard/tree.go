@@ -1,4 +1,4 @@
-package policy
+package sqlguard
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ type sqlLook struct {
 // like 1+1+1 nest without brackets.
 const maxSQLTree = 3000
 
-// effect notes that something may have an effect. The first is the one that is told.
+// effect notes that something may have an effect. The first is the one that is reported.
 func (l *sqlLook) effect(format string, args ...any) {
 	if l.why == "" {
 		l.why = fmt.Sprintf(format, args...)
@@ -78,7 +78,7 @@ func appendNew[T comparable](list []T, v T) []T {
 // list may have effects.
 type sqlGrammar struct {
 	// rules has the types that may stand in a statement that reads. A rule may
-	// note what speaks against it; nil: nothing does. What lies below the node is
+	// note an effect; nil: it has none. What lies below the node is
 	// looked at in any case.
 	rules map[reflect.Type]sqlRule
 

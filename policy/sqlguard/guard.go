@@ -1,11 +1,20 @@
-package policy
+// Package sqlguard is the guard of policies that distinguishes SQL that reads from SQL
+// that writes. It is separate from package policy because of the size of its parsers: a
+// program that uses it adds [New] to [policy.Guards].
+//
+// Start at [New].
+package sqlguard
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
 )
 
 // What a statement does, as policies see it in facts.sql.access.
@@ -18,7 +27,7 @@ const (
 // recursively, so that length is what bounds their stack.
 const maxSQL = 32 << 10
 
-// sqlGuard tells reading SQL from everything else. A text is taken for reading
+// sqlGuard distinguishes reading SQL from everything else. A text counts as reading
 // only after three independent looks agree: scanSQL finds no character that two
 // readers could read differently, a parser accepts the whole of it, and the tree
 // consists of nothing but parts that are known to have no effect. Whatever any of
@@ -64,18 +73,19 @@ func (t sqlTable) String() string {
 	return name
 }
 
-func newSQLGuard(c GuardConfig) (guard, error) {
+// New makes the guard that documents use as [policy.SQLGuard].
+func New(c policy.GuardConfig) (policy.Guard, error) {
 	arg, err := parsePointer(c.Arg)
 	if err != nil {
-		return nil, &guardFault{"arg", err.Error()}
+		return nil, &policy.FieldError{Field: "arg", Message: err.Error()}
 	}
 	dialect, err := sqlDialectOf(c.Dialect)
 	if err != nil {
-		return nil, &guardFault{"dialect", err.Error()}
+		return nil, &policy.FieldError{Field: "dialect", Message: err.Error()}
 	}
 	functions, err := extraFunctions(c.Functions)
 	if err != nil {
-		return nil, &guardFault{"functions", err.Error()}
+		return nil, &policy.FieldError{Field: "functions", Message: err.Error()}
 	}
 	return &sqlGuard{arg, dialect, functions, c.Single}, nil
 }
@@ -126,10 +136,10 @@ func sqlDialectOf(name string) (*sqlDialect, error) {
 	return nil, fmt.Errorf("the dialect %q is not known: use postgres, mysql or trino", name)
 }
 
-func (g *sqlGuard) find(args json.RawMessage) Finding {
+func (g *sqlGuard) Find(args json.RawMessage) policy.Finding {
 	found := g.look(args)
 	facts := found.sqlFacts
-	f := Finding{Name: "sql", Facts: flow.JSON(facts), Seen: flow.JSON(found), Class: facts.Access, Writes: facts.Access != sqlRead}
+	f := policy.Finding{Name: "sql", Facts: flow.JSON(facts), Seen: flow.JSON(found), Class: facts.Access, Writes: facts.Access != sqlRead}
 	if g.single && facts.Statements > 1 {
 		f.Refused = fmt.Sprintf("%d statements in one call, or what may be so many: send one at a time", facts.Statements)
 	}
@@ -192,4 +202,83 @@ func atMost(sql string) int {
 		}
 	}
 	return n
+}
+
+// pointer is a JSON pointer, by its parts.
+type pointer []string
+
+var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+
+func parsePointer(s string) (pointer, error) {
+	if !strings.HasPrefix(s, "/") {
+		return nil, fmt.Errorf("%q is not a JSON pointer to an argument: write it as in /sql", s)
+	}
+	if strings.Contains(unescapeAll.Replace(s), "~") {
+		return nil, fmt.Errorf("%q: in a JSON pointer ~ stands before 0 or 1 alone", s)
+	}
+	parts := strings.Split(s[1:], "/")
+	for i, part := range parts {
+		parts[i] = unescapePointer.Replace(part)
+	}
+	return parts, nil
+}
+
+// unescapeAll leaves a ~ only where it escapes nothing.
+var unescapeAll = strings.NewReplacer("~0", "", "~1", "")
+
+// text is the string that p points to. It is an error if there is none, or if
+// another reader of the same bytes could find another one.
+func (p pointer) text(args json.RawMessage) (string, error) {
+	if !json.Valid(args) {
+		return "", fmt.Errorf("the arguments are not JSON")
+	}
+	at := ""
+	for _, part := range p {
+		at += "/" + part
+		next, err := member(args, part)
+		if err != nil {
+			return "", fmt.Errorf("%s %w", at, err)
+		}
+		args = next
+	}
+	var s *string
+	if err := json.Unmarshal(args, &s); err != nil || s == nil {
+		return "", fmt.Errorf("%s is not a string", at)
+	}
+	return *s, nil
+}
+
+// member is the part of an object or array that has a name. A name that stands
+// twice is an error: readers differ in which of the two they take.
+func member(v json.RawMessage, name string) (json.RawMessage, error) {
+	switch bytes.TrimLeft(v, " \t\r\n")[0] {
+	case '{':
+		return field(v, name)
+	case '[':
+		var elements []json.RawMessage
+		i, err := strconv.Atoi(name)
+		if err != nil || strconv.Itoa(i) != name || json.Unmarshal(v, &elements) != nil || i < 0 || i >= len(elements) {
+			return nil, fmt.Errorf("is missing")
+		}
+		return elements[i], nil
+	}
+	return nil, fmt.Errorf("is missing")
+}
+
+func field(object json.RawMessage, name string) (found json.RawMessage, err error) {
+	for m, fault := range canon.Members(object) {
+		switch {
+		case fault != nil:
+			return nil, fault
+		case m.Name != name:
+		case found != nil:
+			return nil, fmt.Errorf("stands twice")
+		default:
+			found = object[m.Start:m.End]
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("is missing")
+	}
+	return found, nil
 }
