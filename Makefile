@@ -6,42 +6,61 @@ FUZZTIME ?= 5m
 SIM      ?= 10m
 EVERY    ?= 1
 
-# Two ways to compile, so that nothing is compiled a third time: PLAIN as a release is, and
-# RACE. That leaves out SQLite, C made into Go, which takes four times as long under the
-# detector; no other package may be left out, for instances of generic code are shared.
-PLAIN = CGO_ENABLED=0 GOFLAGS=-trimpath
-RACE  = -race -gcflags=modernc.org/sqlite/lib=-race=false
+# One way to compile for all checks and tests, and for the binary that they start, so that
+# no package is compiled twice: with the race detector. That leaves out SQLite, C made into
+# Go, which takes four times as long under the detector; no other package may be left out,
+# for instances of generic code are shared. Such a program sleeps for a second before it
+# ends unless GORACE says otherwise.
+export RACE   = -race -gcflags=modernc.org/sqlite/lib=-race=false
+export GORACE = atexit_sleep_ms=0
+RACED = $(CURDIR)/.cache/race/tipstaff
 
-.PHONY: build demo generate test test-mcp test-rpc test-python test-vendor check bench fuzz soak mutate clean
+# What must run at full speed is compiled as a release is.
+PLAIN = CGO_ENABLED=0 $(GO) test -trimpath
+
+.PHONY: build demo raced generate test test-changed test-more test-mcp test-rpc test-python test-vendor check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tipstaff ./cmd/tipstaff
+	@echo 'building bin/tipstaff: the first time this takes minutes, most of them for SQLite and the parsers of SQL'
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/tipstaff $(BESIDE)
 
+demo: BESIDE = ./examples/fileserver
 demo: build ## an agent, a plan, a kill, from start to proof
-	$(GO) build -o bin/fileserver ./examples/fileserver
 	@examples/demo.sh
+
+raced: # the binary that tests start
+	$(GO) build $(RACE) -ldflags "-s -w" -o $(dir $(RACED)) ./cmd/tipstaff ./examples/fileserver
 
 generate: ## Go and Python code for the wire, from core.proto
 	@scripts/wire.sh generate
 	@scripts/python.sh generate
 
-test: build ## everything, race detector and shuffle on; then what must run at full speed
+test: raced ## everything, race detector and shuffle on; then what must run at full speed
 	@scripts/mcp.sh --or-skip
-	TIPSTAFF_FLOWTEST=1 TIPSTAFF_MCP=$$(cat .cache/mcp/there) $(GO) test $(RACE) -short -shuffle=on -timeout 20m ./...
-	$(PLAIN) TIPSTAFF_SIM=15s $(GO) test -run '^(TestSchedules|TestSimulated|TestTheSameChoices.*|TestEveryFigure.*|TestOtherSystems)$$' . ./flow/simtest ./plan ./pipeline ./agent ./cmd/bench
-	@GO=$(GO) scripts/arch.sh
-	@scripts/python.sh test --or-skip
+	TIPSTAFF_BINARY=$(RACED) TIPSTAFF_FLOWTEST=1 TIPSTAFF_SIM=5s TIPSTAFF_MCP=$$(cat .cache/mcp/there) \
+		$(GO) test $(RACE) -json -vet=off -short -shuffle=on -timeout 20m ./... | $(GO) run $(RACE) ./test/report
+	TIPSTAFF_SIM=15s $(PLAIN) -vet=off -run '^(TestSchedules|TestTheSameChoices.*)$$' ./flow/simtest
+	@TIPSTAFF_BINARY=$(RACED) scripts/python.sh test --or-skip
+	@echo 'not run: whole sweeps of kills and crashes (make soak), guided fuzzing (make fuzz), the vendors of models (make test-vendor),'
+	@echo 'not run: the release, other systems, clients of others (make test-more)'
 
-test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
+test-changed: ## of what make test leaves out, what concerns the files that changed
+	@scripts/fuzz.sh --changed
+	@scripts/more.sh --changed
+
+test-more: ## the release and its figures, a Mac, 32 bits, gRPC clients of others, a network that fails
+	@scripts/more.sh
+
+test-mcp: raced ## real MCP servers from npm, and the protocol's conformance suite
 	@scripts/mcp.sh
-	TIPSTAFF_MCP=1 $(GO) test $(RACE) -shuffle=on -timeout 15m ./test/mcp
+	TIPSTAFF_BINARY=$(RACED) TIPSTAFF_MCP=1 $(GO) test $(RACE) -shuffle=on -timeout 15m ./test/mcp
 
-test-rpc: ## the daemon against gRPC clients of others, a network that fails, and kills
+test-rpc: raced ## the daemon against gRPC clients of others, a network that fails, and kills
 	@scripts/rpc.sh
-	TIPSTAFF_RPC=1 $(GO) test $(RACE) -shuffle=on -parallel 4 -timeout 10m ./test/grpc
+	TIPSTAFF_BINARY=$(RACED) TIPSTAFF_RPC=1 $(GO) test $(RACE) -shuffle=on -parallel 4 -timeout 10m ./test/grpc
 
-test-python: build ## the Python package: types, and tests against the binary
-	@scripts/python.sh test
+test-python: raced ## the Python package: types, and tests against the binary
+	@TIPSTAFF_BINARY=$(RACED) scripts/python.sh test
 
 test-vendor: ## requests and answers of models, with the vendors' own SDKs as referees; they take minutes to compile
 	cd test/referee && $(GO) test -shuffle=on ./...
@@ -56,7 +75,7 @@ fuzz: ## every fuzz target for five minutes, or as long as FUZZTIME says
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 soak: ## hundreds of kills, every test in full, and the simulator for as long as SIM says
-	$(PLAIN) TIPSTAFF_SIM=$(SIM) TIPSTAFF_SIM_SEED=$$(date +%s)0000 $(GO) test -timeout 0 -run '^(TestSchedules|TestSimulated)$$' -v ./flow/simtest ./plan ./pipeline ./agent
+	TIPSTAFF_SIM=$(SIM) TIPSTAFF_SIM_SEED=$$(date +%s)0000 $(PLAIN) -timeout 0 -run '^(TestSchedules|TestSimulated)$$' -v ./flow/simtest ./plan ./pipeline ./agent
 	TIPSTAFF_KILLS=400 $(GO) test $(RACE) -timeout 60m -run Kill ./cmd/tipstaff
 	TIPSTAFF_FLOWTEST=1 $(GO) test $(RACE) -shuffle=on -timeout 120m ./...
 

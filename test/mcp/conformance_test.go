@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // The protocol's suite plays the server in a number of scenarios and judges what
@@ -151,7 +153,7 @@ func (i installation) play(t *testing.T, name, version string) verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tipstaff, err := command()
+	tipstaff, err := cmdtest.Command()
 	if err != nil {
 		t.Fatal(err)
 	}

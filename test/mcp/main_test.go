@@ -3,8 +3,6 @@ package mcp
 import (
 	"flag"
 	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/tipstaff/tipstaff/test/cmdtest"
@@ -20,11 +18,3 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(cmdtest.Main(m))
 }
-
-// command is the binary: the one that the environment names, or one that is built.
-var command = sync.OnceValues(func() (string, error) {
-	if given := os.Getenv(commandVariable); given != "" {
-		return filepath.Abs(given)
-	}
-	return cmdtest.Command()
-})

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // serverProcess is a process that a server, or what it started, runs in.
@@ -20,7 +22,7 @@ type serverProcess struct {
 // nobody has waited for yet has no environment.
 func (w *workspace) servers() []serverProcess {
 	w.Helper()
-	self, err := command()
+	self, err := cmdtest.Command()
 	w.Check(err)
 	tables, err := filepath.Glob("/proc/[0-9]*/environ")
 	w.Check(err)
