@@ -6,41 +6,36 @@ FUZZTIME ?= 5m
 SIM      ?= 10m
 EVERY    ?= 1
 
-# One way to compile for all checks and tests, and for the binary that they start, so that
-# no package is compiled twice: with the race detector. That leaves out SQLite, C made into
-# Go, which takes four times as long under the detector; no other package may be left out,
-# for instances of generic code are shared. Such a program sleeps for a second before it
-# ends unless GORACE says otherwise.
+# Checks and tests compile in one way, so that no package is compiled twice: with the race
+# detector. That leaves out SQLite, C made into Go, which takes four times as long under the
+# detector; no other package may be left out, for instances of generic code are shared. Such
+# a program sleeps for a second before it ends unless GORACE says otherwise.
 export RACE   = -race -gcflags=modernc.org/sqlite/lib=-race=false
 export GORACE = atexit_sleep_ms=0
-RACED = $(CURDIR)/.cache/race/tipstaff
 
-# What must run at full speed is compiled as a release is.
+# What must run at full speed, and the binary that most tests start, is compiled as a release.
 PLAIN = CGO_ENABLED=0 $(GO) test -trimpath
 
-.PHONY: build demo raced generate test test-changed test-more test-mcp test-rpc test-python test-vendor check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-changed test-more test-mcp test-rpc test-python test-vendor check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	@echo 'building bin/tipstaff: the first time this takes minutes, most of them for SQLite and the parsers of SQL'
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/tipstaff $(BESIDE)
 
-demo: BESIDE = ./examples/fileserver
+demo test: BESIDE = ./examples/fileserver # in one build: it shares most of what it links
 demo: build ## an agent, a plan, a kill, from start to proof
 	@examples/demo.sh
-
-raced: # the binary that tests start
-	$(GO) build $(RACE) -ldflags "-s -w" -o $(dir $(RACED)) ./cmd/tipstaff ./examples/fileserver
 
 generate: ## Go and Python code for the wire, from core.proto
 	@scripts/wire.sh generate
 	@scripts/python.sh generate
 
-test: raced ## everything, race detector and shuffle on; then what must run at full speed
+test: build ## everything, race detector and shuffle on; then what must run at full speed
 	@scripts/mcp.sh --or-skip
-	TIPSTAFF_BINARY=$(RACED) TIPSTAFF_FLOWTEST=1 TIPSTAFF_SIM=5s TIPSTAFF_MCP=$$(cat .cache/mcp/there) \
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_FLOWTEST=1 TIPSTAFF_SIM=5s TIPSTAFF_MCP=$$(cat .cache/mcp/there) \
 		$(GO) test $(RACE) -json -vet=off -short -shuffle=on -timeout 20m ./... | $(GO) run $(RACE) ./test/report
 	TIPSTAFF_SIM=15s $(PLAIN) -vet=off -run '^(TestSchedules|TestTheSameChoices.*)$$' ./flow/simtest
-	@TIPSTAFF_BINARY=$(RACED) scripts/python.sh test --or-skip
+	@scripts/python.sh test --or-skip
 	@echo 'not run: whole sweeps of kills and crashes (make soak), guided fuzzing (make fuzz), the vendors of models (make test-vendor),'
 	@echo 'not run: the release, other systems, clients of others (make test-more)'
 
@@ -51,16 +46,16 @@ test-changed: ## of what make test leaves out, what concerns the files that chan
 test-more: ## the release and its figures, a Mac, 32 bits, gRPC clients of others, a network that fails
 	@scripts/more.sh
 
-test-mcp: raced ## real MCP servers from npm, and the protocol's conformance suite
+test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
 	@scripts/mcp.sh
-	TIPSTAFF_BINARY=$(RACED) TIPSTAFF_MCP=1 $(GO) test $(RACE) -shuffle=on -timeout 15m ./test/mcp
+	TIPSTAFF_MCP=1 $(GO) test $(RACE) -shuffle=on -timeout 15m ./test/mcp
 
-test-rpc: raced ## the daemon against gRPC clients of others, a network that fails, and kills
+test-rpc: ## the daemon against gRPC clients of others, a network that fails, and kills
 	@scripts/rpc.sh
-	TIPSTAFF_BINARY=$(RACED) TIPSTAFF_RPC=1 $(GO) test $(RACE) -shuffle=on -parallel 4 -timeout 10m ./test/grpc
+	TIPSTAFF_RPC=1 $(GO) test $(RACE) -shuffle=on -parallel 4 -timeout 10m ./test/grpc
 
-test-python: raced ## the Python package: types, and tests against the binary
-	@TIPSTAFF_BINARY=$(RACED) scripts/python.sh test
+test-python: build ## the Python package: types, and tests against the binary
+	@scripts/python.sh test
 
 test-vendor: ## requests and answers of models, with the vendors' own SDKs as referees; they take minutes to compile
 	cd test/referee && $(GO) test -shuffle=on ./...

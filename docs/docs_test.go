@@ -25,8 +25,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // binDir holds the built command, and the server of the examples.
@@ -48,9 +46,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binDir = dir
-	flags, env := cmdtest.BuildFlags()
-	build := exec.Command("go", append(append([]string{"build"}, flags...), "-o", dir+"/", "../cmd/tipstaff", "../examples/fileserver")...)
-	build.Env = env
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "../cmd/tipstaff", "../examples/fileserver")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does, whose work is used again
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "the command cannot be built:", err)
@@ -159,7 +156,6 @@ func environment(home string) []string {
 	return []string{
 		"PATH=" + binDir + string(os.PathListSeparator) + os.Getenv("PATH"),
 		"HOME=" + home, "TMPDIR=" + home, "LC_ALL=C.UTF-8", "TZ=UTC",
-		"GORACE=atexit_sleep_ms=0", // a command under the race detector sleeps before it ends
 	}
 }
 

@@ -3,7 +3,7 @@
 #
 #   python.sh generate   writes the code of the wire anew
 #   python.sh check      that code is what the definitions say
-#   python.sh test       types, and the tests, which start TIPSTAFF_BINARY, or bin/tipstaff
+#   python.sh test       types, and the tests, which start bin/tipstaff
 #
 # What these need is installed by pip, in the exact versions of python/requirements.txt,
 # into .cache/python. With --or-skip a machine that cannot install it has failed nothing.
@@ -66,8 +66,7 @@ check() {
 
 # run_tests tries the package as it is installed, not as it lies here.
 run_tests() {
-	export TIPSTAFF_BINARY=${TIPSTAFF_BINARY:-$PWD/bin/tipstaff}
-	[ -x "$TIPSTAFF_BINARY" ] || fault "$TIPSTAFF_BINARY is not there: make build"
+	[ -x bin/tipstaff ] || fault 'bin/tipstaff is not there: make build'
 	"$bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall ./python
 	cd python
 	"$bin/mypy" --cache-dir "$cache/mypy"

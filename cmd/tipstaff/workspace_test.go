@@ -35,7 +35,7 @@ servers:
 
 func emptyWorkspace(t testing.TB) *workspace {
 	t.Helper()
-	return &workspace{cmdtest.New(t, cmdtest.Command, patience)}
+	return &workspace{cmdtest.New(t, cmdtest.Released, patience)}
 }
 
 // newWorkspace writes the files of txtar archives to a new folder.

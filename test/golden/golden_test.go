@@ -77,7 +77,7 @@ type workspace struct {
 
 func (g *generation) unpack(t *testing.T, name string) *workspace {
 	t.Helper()
-	w := &workspace{cmdtest.New(t, cmdtest.Command, 2*time.Minute), g.Workspaces[name], map[string]frozen{}}
+	w := &workspace{cmdtest.New(t, cmdtest.Released, 2*time.Minute), g.Workspaces[name], map[string]frozen{}}
 	w.Check(untar(filepath.Join(g.dir, name+".tar.bz2"), w.Dir))
 	w.Check(os.Mkdir(w.Path("exported"), 0o755))
 	for _, e := range w.runs {
@@ -264,7 +264,7 @@ func (w *workspace) arguments(words []any) (args []string) {
 // exports checks the exports that were frozen with the public keys alone, outside of any
 // workspace, and that a changed byte is found.
 func (g *generation) exports(t *testing.T) {
-	w := &workspace{Folder: cmdtest.New(t, cmdtest.Command, 2*time.Minute), frozen: map[string]frozen{}}
+	w := &workspace{Folder: cmdtest.New(t, cmdtest.Released, 2*time.Minute), frozen: map[string]frozen{}}
 	w.Check(untar(filepath.Join(g.dir, "exports.tar.bz2"), w.Dir))
 	w.Check(os.Mkdir(w.Path("empty"), 0o755))
 	seen := 0

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
-
-	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // The protocol's suite plays the server in a number of scenarios and judges what
@@ -153,7 +151,7 @@ func (i installation) play(t *testing.T, name, version string) verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tipstaff, err := cmdtest.Command()
+	tipstaff, err := command()
 	if err != nil {
 		t.Fatal(err)
 	}

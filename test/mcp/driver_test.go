@@ -17,7 +17,7 @@ import (
 const (
 	scenarioVariable = "MCP_CONFORMANCE_SCENARIO"
 	contextVariable  = "MCP_CONFORMANCE_CONTEXT"
-	commandVariable  = "TIPSTAFF_BINARY" // names the command that is tested, as in cmdtest
+	commandVariable  = "TIPSTAFF_MCP_COMMAND" // names the command that is tested
 )
 
 // call is one that a scenario is about.

@@ -3,6 +3,8 @@ package mcp
 import (
 	"flag"
 	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/tipstaff/tipstaff/test/cmdtest"
@@ -18,3 +20,11 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(cmdtest.Main(m))
 }
+
+// command is the binary: the one that the environment names, or one that is built.
+var command = sync.OnceValues(func() (string, error) {
+	if given := os.Getenv(commandVariable); given != "" {
+		return filepath.Abs(given)
+	}
+	return cmdtest.Command()
+})

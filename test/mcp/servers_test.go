@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // serverProcess is a process that a server, or what it started, runs in.
@@ -22,7 +20,7 @@ type serverProcess struct {
 // nobody has waited for yet has no environment.
 func (w *workspace) servers() []serverProcess {
 	w.Helper()
-	self, err := cmdtest.Command()
+	self, err := command()
 	w.Check(err)
 	tables, err := filepath.Glob("/proc/[0-9]*/environ")
 	w.Check(err)

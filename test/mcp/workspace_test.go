@@ -24,7 +24,7 @@ type workspace struct {
 func newWorkspace(t testing.TB) *workspace {
 	t.Helper()
 	w := &workspace{installation: installed(t)}
-	w.Folder = cmdtest.New(t, cmdtest.Command, patience)
+	w.Folder = cmdtest.New(t, command, patience)
 	t.Cleanup(func() {
 		if left := w.servers(); len(left) > 0 {
 			t.Errorf("processes are left: %v", left)
