@@ -19,7 +19,7 @@ PLAIN = CGO_ENABLED=0 $(GO) test -trimpath
 .PHONY: build demo generate test test-changed test-more test-mcp test-rpc test-python test-vendor check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
-	@echo 'building bin/tipstaff: the first time this takes minutes, most of them for SQLite and the parsers of SQL'
+	@echo 'building bin/tipstaff; the first time, modules are downloaded and all of them compiled, which takes minutes'
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/tipstaff $(BESIDE)
 
 demo test: BESIDE = ./examples/fileserver # in one build: it shares most of what it links
@@ -36,14 +36,14 @@ test: build ## everything, race detector and shuffle on; then what must run at f
 		$(GO) test $(RACE) -json -vet=off -short -shuffle=on -timeout 20m ./... | $(GO) run $(RACE) ./test/report
 	TIPSTAFF_SIM=15s $(PLAIN) -vet=off -run '^(TestSchedules|TestTheSameChoices.*)$$' ./flow/simtest
 	@scripts/python.sh test --or-skip
-	@echo 'not run: whole sweeps of kills and crashes (make soak), guided fuzzing (make fuzz), the vendors of models (make test-vendor),'
-	@echo 'not run: the release, other systems, clients of others (make test-more)'
+	@echo 'not run: whole sweeps of kills and crashes (make soak); fuzzing beyond the cases it has found (make fuzz)'
+	@echo 'not run: figures of the release, a Mac, 32 bits, gRPC clients of others (make test-more); SDKs of vendors (make test-vendor)'
 
 test-changed: ## of what make test leaves out, what concerns the files that changed
 	@scripts/fuzz.sh --changed
 	@scripts/more.sh --changed
 
-test-more: ## the release and its figures, a Mac, 32 bits, gRPC clients of others, a network that fails
+test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails
 	@scripts/more.sh
 
 test-mcp: ## real MCP servers from npm, and the protocol's conformance suite

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What make test leaves out because it compiles things anew: the release and its figures,
-# the types on a Mac, the memory on a machine of 32 bits, gRPC clients of others. With
+# What make test leaves out because it compiles things anew: figures of the release, the
+# types on a Mac, the memory on a machine of 32 bits, gRPC clients of others. With
 # --changed only what the changed files (scripts/changed.sh) concern.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,8 +20,7 @@ concerned() {
 	fi
 }
 
-if concerned 'the release, and its figures' '^(go\.mod|Makefile|scripts/more\.sh|cmd/bench/.*)$'; then
-	make build
+if concerned 'figures of the release' '^(go\.mod|cmd/bench/.*)$'; then
 	TIPSTAFF_MORE=1 CGO_ENABLED=0 "$GO" test -trimpath -run '^TestEveryFigure' ./cmd/bench
 fi
 if concerned 'types on a Mac' '^go\.mod$|^systems_test\.go$|^(cli|sqlite|supervisor)/.*\.go$|_(linux|darwin|unix|bsd|other)\.go$'; then
