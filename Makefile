@@ -33,7 +33,7 @@ generate: ## Go and Python code for the wire, from core.proto
 test: build ## everything, race detector and shuffle on; then what must run at full speed
 	@scripts/mcp.sh --or-skip
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_FLOWTEST=1 TIPSTAFF_SIM=5s TIPSTAFF_MCP=$$(cat .cache/mcp/there) \
-		$(GO) test $(RACE) -json -vet=off -short -shuffle=on -timeout 20m ./... | $(GO) run $(RACE) ./test/report
+		$(GO) test $(RACE) -ldflags=-w -json -vet=off -short -shuffle=on -timeout 20m ./... | $(GO) run $(RACE) ./test/report
 	TIPSTAFF_SIM=15s $(PLAIN) -vet=off -run '^(TestSchedules|TestTheSameChoices.*)$$' ./flow/simtest
 	@scripts/python.sh test --or-skip
 	@echo 'not run: whole sweeps of kills and crashes (make soak); fuzzing beyond the cases it has found (make fuzz)'
