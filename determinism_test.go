@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // deterministic names the packages whose code must take the same way in every
@@ -296,8 +298,10 @@ func importsOf(files []*ast.File) (imports []string) {
 func compiled(t *testing.T, imports ...string) types.Importer {
 	t.Helper()
 	var out, complaint bytes.Buffer
-	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-json=ImportPath,Export", "--"}, imports...)...)
-	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build compiles them
+	flags, env := cmdtest.BuildFlags()
+	args := append([]string{"list", "-export", "-deps", "-json=ImportPath,Export"}, flags...)
+	list := exec.Command("go", append(append(args, "--"), imports...)...)
+	list.Env = env
 	list.Stdout, list.Stderr = &out, &complaint
 	if err := list.Run(); err != nil {
 		t.Fatalf("go list: %v\n%s", err, &complaint)

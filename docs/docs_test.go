@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	if given := os.Getenv("TIPSTAFF_BINARY"); given != "" {
+		binDir = filepath.Dir(given) // make test has built both
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "tipstaff-docs")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -363,15 +363,18 @@ func TestPipelineKeepsSessions(t *testing.T) {
 	}
 	run, driven := b.pipe(`
 name: keeping
-max_iterations: 300
-max_agent_hops: 700
-max_llm_calls: 400
+max_iterations: 150
+max_agent_hops: 400
+max_llm_calls: 200
 agents:
   - {name: talk, stage_order: 1, default_next: again, model: {name: main, prompt: hello, session: keep}}
-  - {name: again, stage_order: 2, scripted: {answers: [{output: {}}], repeat: last}, routing_rules: [{when: "iteration < 300", target: talk}]}
+  - {name: again, stage_order: 2, scripted: {answers: [{output: {}}], repeat: last}, routing_rules: [{when: "iteration < 150", target: talk}]}
 `)
-	if driven.State != tipstaff.Completed || most < 2*300 {
-		t.Errorf("ended %+v; the longest conversation had %d messages, want all of 301 visits", driven, most)
+	if driven.State != tipstaff.Completed || most < 2*150 {
+		t.Errorf("ended %+v; the longest conversation had %d messages, want all of 151 visits", driven, most)
+	}
+	if !slices.Contains(b.kinds(run), string(tipstaff.KindRunContinued)) {
+		t.Error("its history never began afresh")
 	}
 	b.verified(run)
 }

@@ -36,15 +36,15 @@ checking 'gofmt'
 unformatted=$(files '*.go' | xargs -0 gofmt -l)
 [ -z "$unformatted" ] || fault "gofmt would change: $unformatted"
 
-# As make build does, so that what it has compiled is used again.
-export CGO_ENABLED=0 GOFLAGS=-trimpath
+# As make test does, which uses again what is compiled here.
+export GOFLAGS="${GOFLAGS-} ${RACE-}"
 
 checking 'go vet'
 go vet ./... || fault 'go vet found something'
 
 checking "staticcheck $staticcheck_version"
 if ! "$tools/staticcheck" -version 2>/dev/null | grep -qF "(${staticcheck_version#v})"; then
-	GOBIN=$tools go install "honnef.co/go/tools/cmd/staticcheck@$staticcheck_version"
+	GOBIN=$tools CGO_ENABLED=0 GOFLAGS=-trimpath go install "honnef.co/go/tools/cmd/staticcheck@$staticcheck_version"
 fi
 "$tools/staticcheck" ./... || fault 'staticcheck found something'
 

@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of the module for FUZZTIME each, as many at once as there
 # are processors. A package is built once for all its targets.
+#
+# With --changed only those of packages in which a file has changed (scripts/changed.sh), for
+# ten seconds each. They are built as make test builds them and so without guidance by
+# coverage: for that every package would have to be compiled once more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${FUZZTIME:-10s}
@@ -34,9 +38,19 @@ fi
 
 targets=$(grep -r --include='*_test.go' '^func Fuzz' . | sed 's|^\(.*\)/[^/]*_test.go:func \(Fuzz[A-Za-z0-9_]*\)(.*|\1 \2|' | sort)
 [ -n "$targets" ] || { echo 'no fuzz target was found' >&2; exit 1; }
+flags=(-fuzz .)
+if [ "${1-}" = --changed ]; then
+	changed=$(scripts/changed.sh)
+	targets=$(while read -r package target; do
+		folder=${package#.}
+		! grep -qE "^${folder#/}${folder:+/}[^/]*\.go$" <<<"$changed" || printf '%s %s\n' "$package" "$target"
+	done <<<"$targets")
+	[ -n "$targets" ] || { echo 'skipped: fuzzing: no package with a fuzz target has changed; make fuzz runs it' && exit; }
+	read -ra flags <<<"${RACE-} -vet=off"
+fi
 mkdir -p "$built"
 for package in $(cut -d ' ' -f 1 <<<"$targets" | uniq); do
-	go test -c -fuzz . -o "$built/${package//\//_}.test" "$package"
+	go test -c "${flags[@]}" -o "$built/${package//\//_}.test" "$package"
 done
 xargs -P "$(getconf _NPROCESSORS_ONLN)" -L 1 "$PWD/scripts/fuzz.sh" <<<"$targets"
 printf '%d fuzz targets, %s each: nothing found\n' "$(wc -l <<<"$targets")" "$time"

@@ -30,6 +30,10 @@ func TestFlow(t *testing.T) {
 // bed is a store with whoever creates runs, decides gates and recovers.
 type bed struct{ *bench }
 
+// Every says that short tests try a fifth of the places of a sweep: on a disk all take
+// minutes, and flowtest itself tries all, in memory.
+func (b *bed) Every() int { return 5 }
+
 func (b *bed) Engine(log flow.Log, opts *flow.Options) flow.Engine { return flow.New(log, opts) }
 
 func (b *bed) Log() flow.Log { return suiteLog{b.Store} }

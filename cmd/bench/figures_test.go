@@ -1,5 +1,3 @@
-//go:build !race
-
 package main
 
 import (
@@ -13,6 +11,9 @@ import (
 // TestEveryFigureIsTaken runs the whole program, briefly. It says nothing about
 // speed; under the race detector it would take minutes.
 func TestEveryFigureIsTaken(t *testing.T) {
+	if os.Getenv("TIPSTAFF_MORE") == "" {
+		t.Skip("TIPSTAFF_MORE is not set: make test-more runs this")
+	}
 	parent := t.TempDir()
 	var out, progress bytes.Buffer
 	b := &bench{effort: brief, progress: &progress}

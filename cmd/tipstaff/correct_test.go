@@ -128,7 +128,8 @@ func TestKillInACorrection(t *testing.T) {
 	t.Parallel()
 	parked := newWorkspace(t, manifest, revised)
 	parked.Must(4, "run", "first.yaml", "--unattended")
-	for n := int64(1); n <= 16; n += 3 {
+	first, step := places(t, 5)
+	for n := int64(1 + first); n <= 16; n += int64(step) {
 		k := &killer{workspace: copyOf(t, parked)}
 		run := k.runs()[0]
 		p := k.Start("resume", run, "--with", "third.yaml", "--reason", "more room", "--yes", "--unattended")

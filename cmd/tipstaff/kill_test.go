@@ -19,7 +19,7 @@ func kills(t *testing.T) int {
 	text := os.Getenv("TIPSTAFF_KILLS")
 	switch {
 	case text == "" && testing.Short():
-		return 25
+		return 15
 	case text == "":
 		return 60
 	}
@@ -28,6 +28,17 @@ func kills(t *testing.T) int {
 		t.Fatalf("TIPSTAFF_KILLS=%s is no number of kills", text)
 	}
 	return n
+}
+
+// places is where a sweep over all places begins, counted from 0, and how far it steps. In
+// short tests it takes every so many, from another one each time.
+func places(t *testing.T, every int) (first, step int) {
+	if !testing.Short() {
+		return 0, 1
+	}
+	first = rand.IntN(every)
+	t.Logf("every %d places, from %d on", every, first)
+	return first, every
 }
 
 // TestKillAtRandom kills the process that drives a run, and those that decide its

@@ -161,7 +161,9 @@ func TestKillPipelineAtEveryCommit(t *testing.T) {
 		return run
 	})
 	tp.roundsFinished(tp.run)
-	for i, end := range tp.cuts {
+	first, step := places(t, 4)
+	for i := first; i < len(tp.cuts); i += step {
+		end := tp.cuts[i]
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 			t.Parallel()
 			for _, happened := range []bool{false, true} {

@@ -359,12 +359,13 @@ func TestKillTurnAtEveryCommit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		*scene
-		each int // every so many commits
-	}{"turn": {&aTurn, 1}, "rehearsal": {&aRehearsal, 4}, "steps": {&twoSteps, 4}, "draft": {&aDraft, 1}} {
+		every int // so many commits, in short tests
+	}{"turn": {&aTurn, 3}, "rehearsal": {&aRehearsal, 8}, "steps": {&twoSteps, 8}, "draft": {&aDraft, 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := c.play(t)
-			for i := 0; i < len(st.cuts); i += c.each {
+			first, step := places(t, c.every)
+			for i := first; i < len(st.cuts); i += step {
 				t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 					t.Parallel()
 					if st.takeUp(t, st.cuts[i], false) {

@@ -1,6 +1,7 @@
 package flowtest
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -64,6 +65,21 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 }
 
 type opener func(*testing.T) Bed
+
+// slow is a Bed on which a sweep over all places of a journal takes minutes. In short tests
+// every so many places are tried there, from another one each time.
+type slow interface{ Every() int }
+
+// places is where a sweep begins, counted from 0, and how far it steps.
+func places(t *testing.T, bed Bed) (first, step int) {
+	s, ok := bed.(slow)
+	if !ok || !testing.Short() {
+		return 0, 1
+	}
+	first, step = rand.IntN(s.Every()), s.Every()
+	t.Logf("every %d places, from %d on", step, first)
+	return first, step
+}
 
 // times is how often a race or an interleaving is tried.
 func times(n int) int {

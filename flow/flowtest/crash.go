@@ -38,7 +38,8 @@ func prefixes(t *testing.T, open opener) {
 	created := len(whole.journal())
 	whole.endsAlike(whole.toEnd(), nil, 0)
 	full := whole.journal()
-	for n := created; n < len(full); n++ {
+	first, step := places(t, bed)
+	for n := created + first; n < len(full); n += step {
 		r := newEverything(t, bed)
 		r.clock.StepTo(whole.clock.Now())
 		past := full[:n]
@@ -51,7 +52,8 @@ func prefixes(t *testing.T, open opener) {
 func killedAnywhere(t *testing.T, open opener) {
 	bed := open(t)
 	for _, fault := range []Fault{KillBefore, KillAfter} {
-		for at := 1; ; at++ {
+		first, step := places(t, bed)
+		for at := 1 + first; ; at += step {
 			r := newEverything(t, bed)
 			var f *Faulty
 			writes, died := 0, false
@@ -176,7 +178,8 @@ func killedInCall(happened bool) func(*rig) *Faulty {
 
 func hundredInFlight(t *testing.T, open opener) {
 	bed := open(t)
-	for round := range times(20) {
+	_, step := places(t, bed)
+	for round := range times(20) / step {
 		const n = 100
 		var branches []flow.Branch
 		var all, once, reads []string

@@ -3,7 +3,9 @@
 package cmdtest
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +14,19 @@ import (
 
 var binaries string
 
+// raceOptions is the variable with the options of the race detector. Programs that are compiled with it sleep
+// for a second before they exit unless told otherwise.
+const raceOptions = "GORACE"
+
 // Main runs tests between making and removing a folder for the command that they build
 // when they need it.
 func Main(m interface{ Run() int }) int {
 	dir, err := os.MkdirTemp("", "tipstaff-test-")
 	if err == nil {
 		err = os.Chmod(dir, 0o755) // other users run it, too
+	}
+	if err == nil && os.Getenv(raceOptions) == "" {
+		err = os.Setenv(raceOptions, "atexit_sleep_ms=0")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -28,33 +37,45 @@ func Main(m interface{ Run() int }) int {
 	return m.Run()
 }
 
-// Command is the binary. It looks for races if the tests do: so it is made of what they
-// are made of.
+// Command is the binary, compiled with the flags of the test: it looks for races if the
+// test does.
 var Command = sync.OnceValues(func() (string, error) {
-	args := []string{"build"}
-	if race {
-		args = append(args, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false") // as in the Makefile
-	}
-	return build("tipstaff", exec.Command("go", args...))
+	flags, env := BuildFlags()
+	return build("tipstaff", env, flags...)
 })
 
-// Released is the binary as it is released. Tests that start hundreds of processes, or
-// kill them after milliseconds, use it: under the race detector it starts five times
-// slower.
+// Released is the binary as it is released: the one that TIPSTAFF_BINARY names, as in make
+// test, or one that is built. Tests that start hundreds of processes, or kill them after
+// milliseconds, use it: under the race detector they would take three times as long.
 var Released = sync.OnceValues(func() (string, error) {
-	c := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	return build("released", c)
+	if given := os.Getenv("TIPSTAFF_BINARY"); given != "" {
+		file := filepath.Join(binaries, "released")
+		return file, copyFile(file, given)
+	}
+	return build("released", append(os.Environ(), "CGO_ENABLED=0"), "-trimpath")
 })
 
-func build(name string, c *exec.Cmd) (string, error) {
-	file := filepath.Join(binaries, name, "tipstaff")
-	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
-		return "", err
-	}
-	c.Args = append(c.Args, "-o", file, "github.com/tipstaff/tipstaff/cmd/tipstaff")
+func build(name string, env []string, flags ...string) (string, error) {
+	file := filepath.Join(binaries, name)
+	c := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w"}, flags...), "-o", file, "github.com/tipstaff/tipstaff/cmd/tipstaff")...)
+	c.Env = env
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return file, nil
+}
+
+// copyFile copies a program to where every user may run it.
+func copyFile(to, from string) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Close())
 }

@@ -13,6 +13,8 @@ import (
 func write(t *testing.T, files map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
+	t.Setenv("CGO_ENABLED", "0") // as make build does, which has compiled what this needs
+	t.Setenv("GOFLAGS", "-trimpath")
 	if err := os.Mkdir("p", 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What make test leaves out because it compiles things anew: figures of the release, the
+# types on a Mac, the memory on a machine of 32 bits, gRPC clients of others. With
+# --changed only what the changed files (scripts/changed.sh) concern.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export GO=${GO:-go}
+if [ "${1-}" = --changed ]; then
+	only_changed=yes
+	changed=$(scripts/changed.sh)
+fi
+
+# concerned WHAT PATTERN reports whether a part is to be run, and says so.
+concerned() {
+	if [ ! "${only_changed-}" ] || grep -qE "$2" <<<"$changed"; then
+		printf 'more: %s\n' "$1"
+	else
+		printf 'skipped: %s: no file changed that matters to it; make test-more runs it\n' "$1"
+		return 1
+	fi
+}
+
+if concerned 'figures of the release' '^(go\.mod|cmd/bench/.*)$'; then
+	TIPSTAFF_MORE=1 CGO_ENABLED=0 "$GO" test -trimpath -run '^TestEveryFigure' ./cmd/bench
+fi
+if concerned 'types on a Mac' '^go\.mod$|^systems_test\.go$|^(cli|sqlite|supervisor)/.*\.go$|_(linux|darwin|unix|bsd|other)\.go$'; then
+	TIPSTAFF_MORE=1 CGO_ENABLED=0 "$GO" test -trimpath -run '^TestOtherSystems$' .
+fi
+if concerned 'the memory on 32 bits' '^(cortex/.*|scripts/arch\.sh)$'; then
+	scripts/arch.sh
+fi
+if concerned 'gRPC clients of others' '^(rpc|pb|test/grpc)/|^scripts/rpc\.sh$'; then
+	make test-rpc
+fi
