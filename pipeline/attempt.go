@@ -117,7 +117,6 @@ func (x *executor) beginRetry(fc flow.Context, v *stint) error {
 // prepare makes what an attempt is given.
 func (x *executor) prepare(v *stint) (Stage, error) {
 	view := *x.env
-	view.slots, view.Rollbacks = slotCache{}, nil
 	st := Stage{Agent: v.agent, Visit: int(v.n), Attempt: v.attempts, View: &view, Budget: x.env.Budget(),
 		Timeout: v.agent.Timeout, AskBounds: x.p.OnBound == AskMore, Feedback: v.entry.Feedback, Response: v.entry.Response}
 	s := x.p.scope(x.env, v.agent, v.seen(x.env.Outputs[v.agent.OutputKey]))

@@ -164,7 +164,7 @@ func (x *executor) beginVisit(v *stint, others bool) (granted bool, err error) {
 		}
 		r := x.ledgerRefusal(v, refusedBy)
 		if r == nil {
-			return false, x.end(ReasonInternal, fmt.Sprintf("%s cannot begin: %v", v.agent.Name, err), where{visit: v, code: refusedBy.Code})
+			return false, x.end(tipstaff.TerminalInternal, fmt.Sprintf("%s cannot begin: %v", v.agent.Name, err), where{visit: v, code: refusedBy.Code})
 		}
 		if err := x.refuse(r); err != nil {
 			return false, err

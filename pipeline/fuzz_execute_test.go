@@ -27,11 +27,9 @@ func FuzzRestore(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := func(env *Envelope) *executor {
-			x := newExecutor(nil, p, env, nil)
-			if err := x.restore(env.at); err != nil {
-				t.Fatal(err)
-			}
+		again := func(s State) *executor {
+			x := newExecutor(nil, p, &s, nil)
+			x.restore()
 			return x
 		}
 		x := again(first)

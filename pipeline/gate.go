@@ -224,7 +224,7 @@ func (x *executor) goOn(q *question) error {
 			if q.decision.Note != "" {
 				text += ": " + q.decision.Note
 			}
-			return x.end(ReasonDenied, text, where{visit: v, code: "gate_denied"})
+			return x.end(tipstaff.TerminalDenied, text, where{visit: v, code: "gate_denied"})
 		}
 		x.release(q)
 		return x.follow(v, target{to: v.agent.DeniedNext, asked: q})

@@ -102,7 +102,7 @@ func (x *executor) handedOver(v *stint, c contract, d flow.Decision) error {
 	if d.Note != "" {
 		text += ": " + d.Note
 	}
-	return x.end(ReasonHalted, text, where{visit: v, halted: &d})
+	return x.end(tipstaff.TerminalHalted, text, where{visit: v, halted: &d})
 }
 
 // sendBack routes as if the stage had rejected, over one cycle edge that no limit

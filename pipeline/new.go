@@ -121,7 +121,7 @@ func (e *Envelope) MergeMetadata(changes map[string]any) {
 }
 
 // Terminate ends the run, unless it has ended before: the first ending stands.
-func (e *Envelope) Terminate(r Reason, text string, at time.Time) {
+func (e *Envelope) Terminate(r tipstaff.TerminalReason, text string, at time.Time) {
 	if e.Terminated {
 		return
 	}

@@ -70,14 +70,14 @@ func (x *executor) routeFailure(v *stint) error {
 	if v.agent.ErrorNext != "" {
 		return x.follow(v, target{to: v.agent.ErrorNext, reason: tipstaff.TransitionError, err: v.failure})
 	}
-	r := ReasonStageFailed
+	r := tipstaff.TerminalStageFailed
 	switch {
 	case v.failure.Denied:
-		r = ReasonPolicy
+		r = tipstaff.TerminalPolicy
 	case v.agent.Way == WayModel:
-		r = ReasonLLMFailed
+		r = tipstaff.TerminalLLMFailed
 	case v.agent.Way == WayTool:
-		r = ReasonToolFailed
+		r = tipstaff.TerminalToolFailed
 	}
 	return x.end(r, fmt.Sprintf("%s failed: %s", v.path, v.failure.Error()), where{visit: v, code: v.failure.Code})
 }

@@ -38,11 +38,13 @@ func (x *executor) fits(encoded json.RawMessage) bool {
 func (x *executor) dataSize() int {
 	e := x.env
 	size := len(e.RawInput) + len(EncodeValue(e.Metadata))
-	for key, object := range e.Outputs {
-		size += look(&e.slots.outputs, key, object).size
+	digests(x.slots.outputs, e.Outputs)
+	digests(x.slots.prior, e.Prior)
+	for key := range e.Outputs {
+		size += x.slots.outputs[key].size
 	}
-	for key, object := range e.Prior {
-		size += look(&e.slots.prior, key, object).size
+	for key := range e.Prior {
+		size += x.slots.prior[key].size
 	}
 	return size
 }
