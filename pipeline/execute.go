@@ -89,8 +89,7 @@ type executor struct {
 	do    Perform
 	pending
 
-	stages []standing  // by index
-	names  [3][]string // room for publish
+	stages []standing // by index
 	held   []*question
 	now    time.Time // the last one that was read at the root
 	size   int       // of the Envelope, at most
@@ -299,7 +298,7 @@ func (x *executor) deadlock() error {
 // publish writes down in the Envelope where the stages stand.
 func (x *executor) publish() {
 	e := x.env
-	frontier, active, done := x.names[0][:0], x.names[1][:0], x.names[2][:0]
+	e.Frontier, e.ActiveStages, e.CompletedStages = []string{}, []string{}, []string{} // others may hold the old ones
 	e.CurrentStage = End
 	current := func(name string) {
 		if e.CurrentStage == End {
@@ -310,15 +309,15 @@ func (x *executor) publish() {
 	for i, a := range x.p.Agents {
 		s := x.stages[i]
 		if s.frontier {
-			frontier = append(frontier, a.Name)
+			e.Frontier = append(e.Frontier, a.Name)
 			current(a.Name)
 		}
 		if s.active {
-			active = append(active, a.Name)
+			e.ActiveStages = append(e.ActiveStages, a.Name)
 			current(a.Name)
 		}
 		if s.mark == completed || s.mark == closed {
-			done = append(done, a.Name)
+			e.CompletedStages = append(e.CompletedStages, a.Name)
 		}
 		if s.held && asking == "" {
 			asking = a.Name
@@ -327,17 +326,7 @@ func (x *executor) publish() {
 	if asking != "" {
 		e.CurrentStage = asking
 	}
-	x.names = [3][]string{frontier, active, done}
-	e.Frontier, e.ActiveStages, e.CompletedStages = renewed(e.Frontier, frontier), renewed(e.ActiveStages, active), renewed(e.CompletedStages, done)
 	e.InterruptPending = slices.ContainsFunc(e.Interrupts, func(i Interrupt) bool { return i.Open })
-}
-
-// renewed is a list with what it should have. What others have of it stays as it is.
-func renewed(list, want []string) []string {
-	if list != nil && slices.Equal(list, want) {
-		return list
-	}
-	return append(make([]string, 0, len(want)), want...)
 }
 
 func (x *executor) readClock() {

@@ -70,31 +70,25 @@ func (x *executor) releasers(a *Agent) (names []string) {
 // livingStages tells, by index, which stages may still come to run in this epoch:
 // those that are about to, and those that only wait for such ones.
 func (x *executor) livingStages() []bool {
-	l := liveness{x: x, known: make([]bool, len(x.stages)), live: make([]bool, len(x.stages))}
+	known, live := make([]bool, len(x.stages)), make([]bool, len(x.stages))
+	var of func(int) bool
+	of = func(i int) bool {
+		if known[i] {
+			return live[i]
+		}
+		known[i] = true // what is required is acyclic
+		switch s, a := x.stages[i], x.p.Agents[i]; {
+		case s.frontier, s.active, s.held:
+			live[i] = true
+		case s.mark == unmarked && len(a.Requires) > 0:
+			live[i] = x.enough(a, func(r int) bool { return x.stages[r].mark == completed || of(r) })
+		}
+		return live[i]
+	}
 	for i := range x.stages {
-		l.of(i)
+		of(i)
 	}
-	return l.live
-}
-
-type liveness struct {
-	x           *executor
-	known, live []bool
-}
-
-func (l *liveness) of(i int) bool {
-	if l.known[i] {
-		return l.live[i]
-	}
-	l.known[i] = true // what is required is acyclic
-	s, a := l.x.stages[i], l.x.p.Agents[i]
-	switch {
-	case s.frontier, s.active, s.held:
-		l.live[i] = true
-	case s.mark == unmarked && len(a.Requires) > 0:
-		l.live[i] = l.x.enough(a, func(r int) bool { return l.x.stages[r].mark == completed || l.of(r) })
-	}
-	return l.live[i]
+	return live
 }
 
 // waits reports whether a stage gives way to one that is still live.
@@ -145,7 +139,7 @@ func (x *executor) skip() {
 		again = false
 		for i, a := range x.p.Agents {
 			s := &x.stages[i]
-			if len(a.Requires) == 0 || s.mark != unmarked || s.active || s.held || !x.hopeless(a) {
+			if len(a.Requires) == 0 || s.mark != unmarked || s.active || s.held || x.enough(a, func(i int) bool { return !x.lost(i) }) {
 				continue
 			}
 			s.mark, s.frontier, again = skipped, false, true
@@ -158,11 +152,6 @@ func (x *executor) skip() {
 func (x *executor) lost(i int) bool {
 	m := x.stages[i].mark
 	return m == closed || m == failed || m == skipped
-}
-
-// hopeless: of all that are required one is lost; of any, all are.
-func (x *executor) hopeless(a *Agent) bool {
-	return !x.enough(a, func(i int) bool { return !x.lost(i) })
 }
 
 func (x *executor) recordSkip(a *Agent) {

@@ -20,13 +20,6 @@ const kindPipeline = "pipeline"
 // IsPipeline reports whether a source says that it is a pipeline, or says nothing
 // and has agents.
 func IsPipeline(src []byte) bool {
-	var members map[string]json.RawMessage
-	if len(src) <= MaxSize && json.Unmarshal(src, &members) == nil { // which is much less work than to read all of it
-		if members["kind"] == nil {
-			return members["agents"] != nil
-		}
-		return string(members["kind"]) == `"`+kindPipeline+`"`
-	}
 	v, fault := document.Read(src, MaxSize)
 	if fault != nil || v.Kind != document.Object {
 		return false

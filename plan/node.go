@@ -128,7 +128,7 @@ func (r *nodeReader) subDispatch(n *Node, f *document.Fields) {
 	n.Inputs = document.Raw(n.inputs)
 	n.Agent = f.TextOr("agent", DefaultAgent)
 	n.Scope = f.Text("scope")
-	n.Bounds = decodeBounds(f, r.ps, "bounds")
+	n.Bounds = decodeBounds(f)
 	n.Accept = f.Word("accept", AcceptAsk, AcceptAuto)
 	r.effort(n, f, false)
 }

@@ -89,7 +89,7 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	d.Tools, d.toolsAt = readTools(f)
 	d.decodeInputs(f, ps)
 	d.Intent = decodeIntent(f, ps)
-	d.Bounds = decodeBounds(f, ps, "bounds")
+	d.Bounds = decodeBounds(f)
 	d.decodeRoot(f, ps)
 	if d.outputs = f.Typed("outputs", document.Object); d.outputs != nil {
 		d.Outputs = document.Raw(d.outputs)

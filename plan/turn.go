@@ -49,7 +49,7 @@ func (d *Document) decodeTurn(f *document.Fields, ps *document.Problems) {
 	}
 	d.Version = 1
 	d.Tools, d.toolsAt = readTools(f)
-	d.Bounds = decodeBounds(f, ps, "bounds")
+	d.Bounds = decodeBounds(f)
 	f.Need("message")
 	t := &Turn{Session: f.Text("session"), Head: f.Text("head"), Message: f.Text("message"), Model: f.Text("model"),
 		MaxSteps: int(f.Integer("max_steps", 0, 1, 1000))}
