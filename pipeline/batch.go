@@ -63,7 +63,11 @@ func (v *stint) segment() string {
 // start begins as many of the stages that may run as the bounds permit. If that is
 // none, the run ends, or somebody is asked for more.
 func (x *executor) start(ready []*Agent) ([]*stint, error) {
-	x.measure()
+	// What was added is only ever added up; the whole is measured again when that has
+	// come to much.
+	if x.size == 0 || x.size > MaxEnvelope/2 {
+		x.size = x.env.Size()
+	}
 	var batch []*stint
 	for len(batch) == 0 {
 		admitted, refused := x.cut(ready)
@@ -148,7 +152,8 @@ func (x *executor) beginVisit(v *stint, others bool) (granted bool, err error) {
 		reserve[tipstaff.BoundIterations] = x.Owed
 	}
 	for {
-		key := numbered("begin", x.begins, v.path)
+		x.begins[v.path]++ // a key is used once at a path
+		key := "begin" + nth(x.begins[v.path])
 		_, err := x.fc.At(v.path).Do(flow.Call{Key: key, Name: BeginActivity, Class: flow.Read, Reserve: reserve,
 			Input: flow.JSON(beginInput{v.agent.Name, v.n, 1})})
 		x.records += 2
@@ -170,12 +175,6 @@ func (x *executor) beginVisit(v *stint, others bool) (granted bool, err error) {
 			return false, err
 		}
 	}
-}
-
-// numbered is a key that was not used at a path: its name, name.2, name.3 …
-func numbered(name string, used map[string]int, path string) string {
-	used[path]++
-	return name + nth(used[path])
 }
 
 func (x *executor) recordStart(v *stint) {

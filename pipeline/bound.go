@@ -53,11 +53,6 @@ func reasonOf(e *flow.Error) tipstaff.TerminalReason {
 	return tipstaff.TerminalInternal
 }
 
-// exceeded ends a run in one of whose stages a bound has refused a call.
-func (x *executor) exceeded(v *stint) error {
-	return x.end(reasonOf(v.refused), fmt.Sprintf("%s: %s", v.path, v.refused.Message), where{visit: v, code: v.refused.Code})
-}
-
 // edgeRefusal is the limit that refuses an edge; nil: it may be taken.
 func (x *executor) edgeRefusal(v *stint, t target) *refusal {
 	from, e := v.agent.Name, x.env

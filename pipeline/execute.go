@@ -215,7 +215,7 @@ func (x *executor) settleOne(v *stint) error {
 	case v.status == statusCancelled:
 		return nil
 	case v.refused != nil:
-		return x.exceeded(v)
+		return x.end(reasonOf(v.refused), fmt.Sprintf("%s: %s", v.path, v.refused.Message), where{visit: v, code: v.refused.Code})
 	case v.status == statusError:
 		return x.routeFailure(v)
 	case v.control.Break:
@@ -224,7 +224,9 @@ func (x *executor) settleOne(v *stint) error {
 		return x.hold(v, *v.control.Interrupt, target{to: v.control.Interrupt.Kind, reason: tipstaff.TransitionInterrupt})
 	}
 	if v.agent.Handoff != HandoffNever && v.agent.Handoff != "" {
-		x.recordFindings(v)
+		for _, f := range contractOf(v).findings {
+			x.emitAt(v.path, tipstaff.KindFindingRecorded, tipstaff.FindingRecorded{Stage: v.agent.Name, Visit: v.n, StageFinding: f})
+		}
 	}
 	if v.agent.Handoff == HandoffAlways {
 		return x.handoff(v)
@@ -332,4 +334,23 @@ func (x *executor) publish() {
 func (x *executor) readClock() {
 	x.now = x.fc.Now()
 	x.records++
+}
+
+// emit appends an event at the root.
+func (x *executor) emit(kind tipstaff.Kind, body any) {
+	x.fc.Emit(flow.Event{Kind: string(kind), Body: body})
+	x.records++
+}
+
+// emitAt appends an event at the path of a stage.
+func (x *executor) emitAt(path string, kind tipstaff.Kind, body any) {
+	x.fc.At(path).Emit(flow.Event{Kind: string(kind), Body: body})
+	x.records++
+}
+
+// emitTransition numbers a transition and says where the run stands.
+func (x *executor) emitTransition(t tipstaff.Transitioned) {
+	x.Transitions++
+	t.N, t.Iteration, t.Epoch, t.Turn = x.Transitions, x.env.Iteration, x.env.Epoch, x.Turn
+	x.emit(tipstaff.KindTransition, t)
 }

@@ -79,9 +79,6 @@ func (p *Pipeline) IsCycle(from, to string) bool {
 	return known && stage && t <= f
 }
 
-// hasDependencies reports whether a stage requires or waits for another.
-func (p *Pipeline) hasDependencies() bool { return p.depends }
-
 // dependents are the stages that require a, and those that require these, by index.
 func (p *Pipeline) dependents(a *Agent) []*Agent {
 	found := map[*Agent]bool{}

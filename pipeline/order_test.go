@@ -97,7 +97,7 @@ agents:
 			t.Errorf("%s: %q, not %q", name, got, want)
 		}
 	}
-	if !p.hasDependencies() || mustCheck(t, loop).hasDependencies() {
+	if !p.depends || mustCheck(t, loop).depends {
 		t.Error("who depends on whom is not known")
 	}
 	if !p.Agent("e").JoinAny || p.Agent("d").JoinAny {

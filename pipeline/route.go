@@ -3,6 +3,8 @@ package pipeline
 import (
 	"fmt"
 
+	"cel.dev/cel-go/common/types"
+
 	"github.com/tipstaff/tipstaff"
 )
 
@@ -85,7 +87,7 @@ func (x *executor) routeFailure(v *stint) error {
 // follow goes where a target says.
 func (x *executor) follow(v *stint, t target) error {
 	switch {
-	case t.to == "" && x.p.hasDependencies():
+	case t.to == "" && x.p.depends:
 		return nil // its completion releases its dependents
 	case t.to == "" || t.to == End:
 		x.close(v)
@@ -140,7 +142,9 @@ func (x *executor) takeEdge(v *stint, t target) error {
 		round = x.beginRound(v)
 		x.jump(to)
 	}
-	x.carry(v, t)
+	if t.feedback != "" {
+		x.env.Feedback = newest(append(x.env.Feedback, Feedback{From: v.agent.Name, To: t.to, Iteration: x.env.Iteration, Text: t.feedback}))
+	}
 	if cycle || !x.reset[v.agent.Index] || !x.reset[to.Index] {
 		e := entry{Feedback: t.feedback, Error: t.err, Granted: t.granted}
 		if t.asked != nil {
@@ -167,13 +171,6 @@ func edgeReason(t target, cycle, round bool) string {
 	return tipstaff.TransitionDefault
 }
 
-// carry keeps the feedback that an edge brings to its target.
-func (x *executor) carry(v *stint, t target) {
-	if t.feedback != "" {
-		x.env.Feedback = newest(append(x.env.Feedback, Feedback{From: v.agent.Name, To: t.to, Iteration: x.env.Iteration, Text: t.feedback}))
-	}
-}
-
 // countEdge counts an edge that is taken.
 func (x *executor) countEdge(from, to string) int64 {
 	for i := range x.env.EdgeCounts {
@@ -196,3 +193,35 @@ func countOf(counts []EdgeCount, from, to string) int64 {
 	}
 	return 0
 }
+
+// matches reports whether the rule applies to what the stage has brought. An error
+// means that nobody can say: that is not "no".
+func (r *Rule) matches(s *scope) (bool, error) {
+	if r.when == nil {
+		v, present := s.output()[r.Condition]
+		return present && Equal(v, r.Value), nil
+	}
+	v, err := r.when.eval(s)
+	if err != nil {
+		return false, fmt.Errorf("when %q: %w", r.When, err)
+	}
+	yes, ok := v.(types.Bool)
+	if !ok {
+		return false, fmt.Errorf("when %q: it yields a %s, not a boolean", r.When, v.Type().TypeName())
+	}
+	return bool(yes), nil
+}
+
+// label says in one line when the rule applies.
+func (r *Rule) label() string {
+	if r.when != nil {
+		return r.When
+	}
+	return r.Condition + " = " + string(EncodeValue(r.Value))
+}
+
+// interrupts reports whether a target is a question to a person.
+func interrupts(target string) bool { return target == Clarification || target == Confirmation }
+
+// reserved reports whether a name cannot be a stage's.
+func reserved(name string) bool { return name == End || name == Start || interrupts(name) }

@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -13,6 +11,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // MaxEnvelope is how many bytes the stored form of an Envelope has at most.
@@ -35,7 +34,7 @@ func EncodeEnvelope(e *Envelope) []byte {
 
 // Shown is an Envelope as surfaces give it: with where its run stands.
 type Shown struct {
-	*Envelope
+	Envelope
 	State     string `json:"state"`
 	Condition string `json:"condition,omitempty"`
 	LastSeq   int64  `json:"last_seq"`
@@ -43,14 +42,7 @@ type Shown struct {
 
 // MarshalJSON keeps the types of values, as the stored form does.
 func (s Shown) MarshalJSON() ([]byte, error) {
-	return AppendValue(nil, asValue(reflect.ValueOf(placed{*s.Envelope, s.State, s.Condition, s.LastSeq}))), nil
-}
-
-type placed struct {
-	Envelope
-	State     string `json:"state"`
-	Condition string `json:"condition,omitempty"`
-	LastSeq   int64  `json:"last_seq"`
+	return AppendValue(nil, asValue(reflect.ValueOf(s))), nil
 }
 
 // DecodeEnvelope reads the stored form back, and nothing else: what EncodeEnvelope
@@ -254,12 +246,12 @@ type slot struct {
 }
 
 func newSlots(e *Envelope) *slotCache {
-	return &slotCache{digest(canon.AppendString(nil, e.RawInput)), map[string]slot{}, map[string]slot{}}
+	return &slotCache{flow.Digest(canon.AppendString(nil, e.RawInput)), map[string]slot{}, map[string]slot{}}
 }
 
 func (c *slotCache) digest(e *Envelope) string {
 	of := func(v any) any { return asValue(reflect.ValueOf(v)) }
-	return digest(AppendValue(nil, []any{c.input, of(e.Metadata), e.Pipeline, e.PipelineDigest, of(e.StageOrder), e.CurrentStage, e.Epoch,
+	return flow.Digest(AppendValue(nil, []any{c.input, of(e.Metadata), e.Pipeline, e.PipelineDigest, of(e.StageOrder), e.CurrentStage, e.Epoch,
 		of(e.Frontier), of(e.ActiveStages), of(e.CompletedStages), of(e.FailedStages), of(e.SkippedStages), of(e.Goals), e.CurrentStageNumber,
 		of(e.Rounds), of(e.Feedback), of(e.Waivers), digests(c.outputs, e.Outputs), digests(c.prior, e.Prior)}))
 }
@@ -273,7 +265,7 @@ func digests(known map[string]slot, slots map[string]map[string]any) map[string]
 			s = slot{size: len("null")}
 		} else if !ok || reflect.ValueOf(s.of).Pointer() != reflect.ValueOf(object).Pointer() {
 			b := EncodeValue(object)
-			s = slot{object, digest(b), len(b)}
+			s = slot{object, flow.Digest(b), len(b)}
 		}
 		known[key] = s
 		all[key] = s.digest
@@ -281,7 +273,41 @@ func digests(known map[string]slot, slots map[string]map[string]any) map[string]
 	return all
 }
 
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+// perVisit is more than what one visit adds to the lists of an Envelope, its texts
+// not counted.
+const perVisit = 2048
+
+// grow counts what a visit adds to the Envelope.
+func (x *executor) grow(v *stint) {
+	x.size += perVisit + len(v.control.Feedback) + len(v.control.Summary)
+	if v.status == statusSuccess {
+		x.size += len(v.encoded) + len(EncodeValue(v.control.Metadata))
+	}
+	if v.failure != nil {
+		x.size += 3 * len(v.failure.Message)
+	}
+	if i := v.control.Interrupt; i != nil {
+		x.size += len(i.Question) + len(i.Message) + len(EncodeValue(i.Data))
+	}
+}
+
+// fits reports whether the Envelope can take an output beside what it has. Branches
+// of a batch ask at once, so nothing is changed here.
+func (x *executor) fits(encoded json.RawMessage) bool {
+	return x.size+len(encoded) <= MaxEnvelope
+}
+
+// dataSize is how many bytes the data of the run has: its input, metadata and slots.
+func (x *executor) dataSize() int {
+	e := x.env
+	size := len(e.RawInput) + len(EncodeValue(e.Metadata))
+	digests(x.slots.outputs, e.Outputs)
+	digests(x.slots.prior, e.Prior)
+	for key := range e.Outputs {
+		size += x.slots.outputs[key].size
+	}
+	for key := range e.Prior {
+		size += x.slots.prior[key].size
+	}
+	return size
 }

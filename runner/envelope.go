@@ -93,7 +93,7 @@ func (r *Runner) envelope(ctx context.Context, id tipstaff.ID) ([]byte, error) {
 	if err := r.gatesNow(ctx, env, run); err != nil {
 		return nil, err
 	}
-	return pipeline.Shown{Envelope: env, State: string(run.State), Condition: string(run.Condition), LastSeq: run.HeadSeq}.MarshalJSON()
+	return pipeline.Shown{Envelope: *env, State: string(run.State), Condition: string(run.Condition), LastSeq: run.HeadSeq}.MarshalJSON()
 }
 
 // gatesNow puts into the Envelope what is known of the gates of a run beyond what its
