@@ -54,7 +54,7 @@ func reasonOf(e *flow.Error) tipstaff.TerminalReason {
 }
 
 // edgeRefusal is the limit that refuses an edge; nil: it may be taken.
-func (x *executor) edgeRefusal(v *stint, t target) *refusal {
+func (x *executor) edgeRefusal(v *visit, t target) *refusal {
 	from, e := v.agent.Name, x.env
 	to := x.p.Agent(t.to)
 	cycle := x.p.IsCycle(from, t.to)
@@ -131,7 +131,7 @@ func (x *executor) callRefusal(a *Agent) *refusal {
 }
 
 // ledgerRefusal is what the ledger's refusal of a start means; nil: it is no bound.
-func (x *executor) ledgerRefusal(v *stint, by *flow.Error) *refusal {
+func (x *executor) ledgerRefusal(v *visit, by *flow.Error) *refusal {
 	if !isBound(by) {
 		return nil
 	}

@@ -111,7 +111,7 @@ func (x *executor) checkpointID(turn int64) string {
 }
 
 // checkpoint records the boundary of this turn as a place to come back to, once.
-func (x *executor) checkpoint(v *stint) string {
+func (x *executor) checkpoint(v *visit) string {
 	if x.saved != "" {
 		return x.saved
 	}

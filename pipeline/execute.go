@@ -89,7 +89,7 @@ type executor struct {
 	do    Perform
 	pending
 
-	stages []standing // by index
+	stages []stageState // by index
 	held   []*question
 	now    time.Time // the last one that was read at the root
 	size   int       // of the Envelope, at most
@@ -106,8 +106,8 @@ type executor struct {
 	questions, bounds, begins map[string]int
 }
 
-// standing is where one stage stands.
-type standing struct {
+// stageState is where one stage stands.
+type stageState struct {
 	mark     mark
 	frontier bool
 	active   bool
@@ -126,7 +126,7 @@ const (
 )
 
 func newExecutor(fc flow.Context, p *Pipeline, s *State, do Perform) *executor {
-	return &executor{fc: fc, p: p, state: s, env: s.Envelope, do: do, stages: make([]standing, len(p.Agents)),
+	return &executor{fc: fc, p: p, state: s, env: s.Envelope, do: do, stages: make([]stageState, len(p.Agents)),
 		questions: map[string]int{}, bounds: map[string]int{}, begins: map[string]int{}, now: s.CreatedAt, slots: newSlots(s.Envelope)}
 }
 
@@ -173,7 +173,7 @@ func (x *executor) oneTurn() error {
 	ready := x.runnable()
 	switch {
 	case len(ready) > 0:
-	case slices.ContainsFunc(x.stages, func(s standing) bool { return s.frontier }):
+	case slices.ContainsFunc(x.stages, func(s stageState) bool { return s.frontier }):
 		return x.deadlock()
 	default:
 		return x.end(tipstaff.TerminalCompleted, "", where{})
@@ -197,7 +197,7 @@ func (x *executor) oneTurn() error {
 
 // settle decides, stage by stage, where the run goes from a boundary. The first
 // that ends the run is the last.
-func (x *executor) settle(batch []*stint) error {
+func (x *executor) settle(batch []*visit) error {
 	for _, v := range batch { // as they are now: an earlier one may begin a new epoch
 		v.output = x.env.Outputs[v.agent.OutputKey]
 	}
@@ -210,7 +210,7 @@ func (x *executor) settle(batch []*stint) error {
 	return nil
 }
 
-func (x *executor) settleOne(v *stint) error {
+func (x *executor) settleOne(v *visit) error {
 	switch {
 	case v.status == statusCancelled:
 		return nil
@@ -236,7 +236,7 @@ func (x *executor) settleOne(v *stint) error {
 
 // where says at which stage a pipeline ended; its zero value: at no stage.
 type where struct {
-	visit       *stint
+	visit       *visit
 	stage, path string // of a stage that has not started
 	code        string
 	halted      *flow.Decision

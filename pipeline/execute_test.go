@@ -281,7 +281,7 @@ func TestContinueKeepsWhatIsPending(t *testing.T) {
 	if diff := cmp.Diff(want, y.pending, cmp.AllowUnexported(entry{})); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(x.stages, y.stages, cmp.AllowUnexported(standing{})); diff != "" {
+	if diff := cmp.Diff(x.stages, y.stages, cmp.AllowUnexported(stageState{})); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := Restore(json.RawMessage(`{"schema":2}`)); err == nil {

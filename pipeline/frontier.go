@@ -22,7 +22,7 @@ func (x *executor) unmark(a *Agent) {
 	x.stages[a.Index].mark = unmarked
 }
 
-func (x *executor) stage(name string) (*Agent, *standing) {
+func (x *executor) stage(name string) (*Agent, *stageState) {
 	a := x.p.Agent(name)
 	return a, &x.stages[a.Index]
 }
@@ -211,12 +211,12 @@ func (x *executor) after(to *Agent) (all []*Agent) {
 
 // startsRound reports whether a cycle edge from a visit would begin a round: it has
 // satisfied a goal, and others remain.
-func (x *executor) startsRound(v *stint) bool {
+func (x *executor) startsRound(v *visit) bool {
 	return len(v.gained) > 0 && slices.ContainsFunc(x.env.Goals, func(g Goal) bool { return g.Status == GoalPending })
 }
 
 // beginRound counts a round, if the edge begins one.
-func (x *executor) beginRound(v *stint) bool {
+func (x *executor) beginRound(v *visit) bool {
 	if !x.startsRound(v) {
 		return false
 	}

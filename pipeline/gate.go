@@ -32,7 +32,7 @@ const (
 
 // question is an interrupt that holds its stage.
 type question struct {
-	visit    *stint
+	visit    *visit
 	request  InterruptRequest
 	then     string // where its rule says that the run goes on; "": unsaid
 	nth      int    // of this visit, from 1
@@ -44,7 +44,7 @@ type question struct {
 
 // hold stops the run at a stage that asks. Its output is merged; no other stage
 // starts before it is answered.
-func (x *executor) hold(v *stint, r InterruptRequest, t target) error {
+func (x *executor) hold(v *visit, r InterruptRequest, t target) error {
 	s := &x.stages[v.agent.Index]
 	s.held = true
 	if s.mark == completed {

@@ -46,7 +46,7 @@ type handoffSubject struct {
 
 // handoff hands what a stage has brought to a person, and goes on as they say. What
 // is stored stays as the stage gave it.
-func (x *executor) handoff(v *stint) error {
+func (x *executor) handoff(v *visit) error {
 	c := contractOf(v)
 	actions := handoffActions[c.trigger()]
 	subject := handoffSubject{Stage: v.agent.Name, Visit: v.n, Trigger: c.trigger(), Round: v.n, MaxRounds: v.n + x.roundsLeft(v),
@@ -67,7 +67,7 @@ func (x *executor) handoff(v *stint) error {
 }
 
 // roundsLeft is how many more rounds the limits allow a stage that rejects.
-func (x *executor) roundsLeft(v *stint) int64 {
+func (x *executor) roundsLeft(v *visit) int64 {
 	left := max(0, x.env.MaxIterations-x.env.Iteration)
 	t, err := x.choose(v, withVerdict(v.output, rejected))
 	if err != nil || !x.isStage(t.to) || !x.p.IsCycle(v.agent.Name, t.to) {
@@ -82,7 +82,7 @@ func (x *executor) roundsLeft(v *stint) int64 {
 	return left
 }
 
-func (x *executor) handedOver(v *stint, c contract, d flow.Decision) error {
+func (x *executor) handedOver(v *visit, c contract, d flow.Decision) error {
 	switch d.Action {
 	case actionRetry:
 		return x.sendBack(v, d.Feedback)
@@ -110,7 +110,7 @@ func (x *executor) handedOver(v *stint, c contract, d flow.Decision) error {
 
 // sendBack routes as if the stage had rejected, over one cycle edge that no limit
 // refuses. Without such an edge the same stage runs again.
-func (x *executor) sendBack(v *stint, feedback string) error {
+func (x *executor) sendBack(v *visit, feedback string) error {
 	t, err := x.choose(v, withVerdict(v.output, rejected))
 	if err != nil {
 		return x.unroutable(v, err)
@@ -123,7 +123,7 @@ func (x *executor) sendBack(v *stint, feedback string) error {
 }
 
 // letPass routes as if the stage had approved. Then no edge leads back.
-func (x *executor) letPass(v *stint) error {
+func (x *executor) letPass(v *visit) error {
 	t, err := x.choose(v, withVerdict(v.output, approved))
 	if err != nil {
 		return x.unroutable(v, err)
@@ -160,7 +160,7 @@ type contract struct {
 
 // contractOf reads an output. What does not fit is left out; only a plain approval
 // of something complete counts as one.
-func contractOf(v *stint) contract {
+func contractOf(v *visit) contract {
 	text := func(m map[string]any, key string) string { s, _ := m[key].(string); return s }
 	c := contract{verdict: rejected, summary: text(v.output, "summary"), incomplete: []string{}, findings: []tipstaff.StageFinding{}}
 	if v.output[verdictKey] == approved {

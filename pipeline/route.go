@@ -21,7 +21,7 @@ type target struct {
 }
 
 // route leads on from a stage that succeeded.
-func (x *executor) route(v *stint) error {
+func (x *executor) route(v *visit) error {
 	t, err := x.choose(v, v.output)
 	if err != nil {
 		return x.unroutable(v, err)
@@ -33,7 +33,7 @@ func (x *executor) route(v *stint) error {
 }
 
 // choose finds the first rule that applies, or the default.
-func (x *executor) choose(v *stint, output map[string]any) (target, error) {
+func (x *executor) choose(v *visit, output map[string]any) (target, error) {
 	t := target{to: v.agent.DefaultNext, feedback: v.control.Feedback}
 	if len(v.agent.Rules) == 0 {
 		return t, nil
@@ -54,7 +54,7 @@ func (x *executor) choose(v *stint, output map[string]any) (target, error) {
 }
 
 // unroutable fails a stage whose rules nobody can evaluate: unjudged is not "no".
-func (x *executor) unroutable(v *stint, err error) error {
+func (x *executor) unroutable(v *visit, err error) error {
 	x.fail(v, &StageError{Code: codeRouting, Message: err.Error()})
 	x.recordFailure(v)
 	x.closeHistory(v)
@@ -62,13 +62,13 @@ func (x *executor) unroutable(v *stint, err error) error {
 }
 
 // fail turns a visit that had succeeded into one that failed, and says so.
-func (x *executor) fail(v *stint, e *StageError) {
+func (x *executor) fail(v *visit, e *StageError) {
 	v.status, v.failure = statusError, e
 	x.emitAt(v.path, tipstaff.KindStageFinished, v.finished())
 }
 
 // routeFailure leads on from a stage that failed, or ends the run.
-func (x *executor) routeFailure(v *stint) error {
+func (x *executor) routeFailure(v *visit) error {
 	if v.agent.ErrorNext != "" {
 		return x.follow(v, target{to: v.agent.ErrorNext, reason: tipstaff.TransitionError, err: v.failure})
 	}
@@ -85,7 +85,7 @@ func (x *executor) routeFailure(v *stint) error {
 }
 
 // follow goes where a target says.
-func (x *executor) follow(v *stint, t target) error {
+func (x *executor) follow(v *visit, t target) error {
 	switch {
 	case t.to == "" && x.p.depends:
 		return nil // its completion releases its dependents
@@ -101,21 +101,21 @@ func (x *executor) follow(v *stint, t target) error {
 }
 
 // close ends the branch of a stage: nobody is released by it.
-func (x *executor) close(v *stint) {
+func (x *executor) close(v *visit) {
 	if s := &x.stages[v.agent.Index]; s.mark == completed {
 		s.mark = closed
 	}
 }
 
 // takes reports whether a target is a cycle edge that no limit refuses.
-func (x *executor) takes(v *stint, t target) bool {
+func (x *executor) takes(v *visit, t target) bool {
 	return x.isStage(t.to) && x.p.IsCycle(v.agent.Name, t.to) && x.edgeRefusal(v, t) == nil
 }
 
 func (x *executor) isStage(name string) bool { return name != "" && !reserved(name) }
 
 // takeEdge takes an edge to a stage, if its limits permit.
-func (x *executor) takeEdge(v *stint, t target) error {
+func (x *executor) takeEdge(v *visit, t target) error {
 	for {
 		r := x.edgeRefusal(v, t)
 		if r == nil {

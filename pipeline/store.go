@@ -278,7 +278,7 @@ func digests(known map[string]slot, slots map[string]map[string]any) map[string]
 const perVisit = 2048
 
 // grow counts what a visit adds to the Envelope.
-func (x *executor) grow(v *stint) {
+func (x *executor) grow(v *visit) {
 	x.size += perVisit + len(v.control.Feedback) + len(v.control.Summary)
 	if v.status == statusSuccess {
 		x.size += len(v.encoded) + len(EncodeValue(v.control.Metadata))

@@ -21,13 +21,7 @@ type nodeReader struct {
 func (r *nodeReader) node(v *document.Value, path string, depth int) *Node {
 	r.count++
 	f := document.FieldsOf(r.ps, v, path)
-	n := &Node{at: f.Value.At, written: f.Value, has: map[string]document.Position{}, texts: map[string]document.Position{}}
-	for _, m := range f.Value.Members {
-		n.has[m.Key] = m.Value.At
-		if m.Value.Kind == document.Text {
-			n.texts[m.Key] = m.Value.At
-		}
-	}
+	n := &Node{at: f.Value.At, written: f.Value}
 	n.ID = f.Text("id")
 	n.Kind = NodeKind(f.Text("kind"))
 	switch n.Kind {

@@ -1,13 +1,12 @@
 package plan
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"regexp"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Check parses a document and validates it: everything that is wrong with it,
@@ -61,12 +60,7 @@ func Load(canonical []byte) (*Document, error) {
 func (d *Document) Canonical() []byte { return d.canonical }
 
 // Digest names the program: sha256:<hex> of Canonical.
-func (d *Document) Digest() string { return digest(d.canonical) }
-
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
+func (d *Document) Digest() string { return flow.Digest(d.canonical) }
 
 func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	f := document.FieldsOf(ps, v, "")
