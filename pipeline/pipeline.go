@@ -145,6 +145,7 @@ const (
 type Template struct {
 	written *document.Value
 	texts   map[*document.Value][]part // the strings in it, compiled
+	filled  bool                       // an expression stands in one of them
 }
 
 // Model runs a stage with a model in an agent loop.

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -23,11 +22,7 @@ type part struct {
 }
 
 // Literal reports whether no expression stands in the template. Of nil it is true.
-func (t *Template) Literal() bool {
-	return t == nil || !slices.ContainsFunc(slices.Collect(maps.Values(t.texts)), func(parts []part) bool {
-		return slices.ContainsFunc(parts, func(p part) bool { return p.expr != nil })
-	})
-}
+func (t *Template) Literal() bool { return t == nil || !t.filled }
 
 // value fills the template in: a text that is a single expression becomes what that
 // yields, in its own type. The value may share parts with the Envelope.
@@ -116,6 +111,7 @@ func (t *Template) compile(v *document.Value, fault func(document.Position, erro
 	switch v.Kind {
 	case document.Text:
 		t.texts[v], err = compileText(v.Text)
+		t.filled = t.filled || slices.ContainsFunc(t.texts[v], func(p part) bool { return p.expr != nil })
 	case document.List:
 		for _, item := range v.Items {
 			t.compile(item, fault)

@@ -35,10 +35,10 @@ func (w *walker) leaf(fc flow.Context, n *Node, l *progress) error {
 		e.body.Error = stepError(e.err)
 	}
 	fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanStep), Body: e.body})
-	l.count(e.body.Status)
+	l.counts[e.body.Status]++
 	switch {
 	case e.err == nil:
-		l.keep(n.ID, e.output)
+		l.outputs[n.ID] = e.output
 		w.keep(fc, n, e)
 		return nil
 	case errors.Is(e.err, flow.ErrCancelled):
@@ -145,7 +145,6 @@ func called(r flow.Result, err error) end {
 	return e
 }
 
-// resolve is the object v with its references replaced, {} for none.
 // text is one with its references replaced.
 func (w *walker) text(s string, l *progress) (string, error) {
 	parts, err := parseText(s)
@@ -158,6 +157,7 @@ func (w *walker) text(s string, l *progress) (string, error) {
 	return s, nil
 }
 
+// resolve is the object v with its references replaced, {} for none.
 func (w *walker) resolve(v *document.Value, l *progress) (json.RawMessage, error) {
 	if v == nil {
 		return json.RawMessage("{}"), nil

@@ -96,7 +96,7 @@ func Walk(fc flow.Context, d *Document, inputs json.RawMessage, h Handlers) (jso
 			return nil, fmt.Errorf("plan: inputs: %w", err)
 		}
 	}
-	l := &progress{}
+	l := (*progress)(nil).branch()
 	if err := w.node(fc, d.Root, l); err != nil {
 		return nil, l.close(err)
 	}
@@ -139,18 +139,9 @@ func (l *progress) output(id string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-func (l *progress) count(status string) {
-	if l.counts == nil {
-		l.counts = map[string]int{}
-	}
-	l.counts[status]++
-}
-
-func (l *progress) keep(id string, output json.RawMessage) {
-	if l.outputs == nil {
-		l.outputs = map[string]json.RawMessage{}
-	}
-	l.outputs[id] = output
+// branch is that of a branch which starts from l; of nil that of the root.
+func (l *progress) branch() *progress {
+	return &progress{parent: l, outputs: map[string]json.RawMessage{}, counts: map[string]int{}}
 }
 
 func (l *progress) skip(n *Node) {
@@ -161,25 +152,16 @@ func (l *progress) skip(n *Node) {
 
 // join takes over what a branch has seen.
 func (l *progress) join(branch *progress) {
-	for _, status := range slices.Sorted(maps.Keys(branch.counts)) {
-		if l.counts == nil {
-			l.counts = map[string]int{}
-		}
-		l.counts[status] += branch.counts[status]
+	for status, n := range branch.counts {
+		l.counts[status] += n
 	}
-	for _, id := range slices.Sorted(maps.Keys(branch.outputs)) {
-		l.keep(id, branch.outputs[id])
-	}
+	maps.Copy(l.outputs, branch.outputs)
 	l.skipped = append(l.skipped, branch.skipped...)
 	l.continued = append(l.continued, branch.continued...)
 }
 
 func (l *progress) tally() Tally {
-	t := Tally{Counts: map[string]int{}, Skipped: []string{}, Continued: []string{}}
-	maps.Copy(t.Counts, l.counts)
-	t.Skipped = append(t.Skipped, l.skipped...)
-	t.Continued = append(t.Continued, l.continued...)
-	return t
+	return Tally{Counts: maps.Clone(l.counts), Skipped: append([]string{}, l.skipped...), Continued: append([]string{}, l.continued...)}
 }
 
 // close gives the error of a walk what was seen on the way.
@@ -226,7 +208,7 @@ func (w *walker) parallel(fc flow.Context, n *Node, l *progress) error {
 	branches := make([]flow.Branch, len(n.Children))
 	for i, c := range n.Children {
 		branches[i] = flow.Branch{Name: c.segment, Run: func(fc flow.Context) error {
-			started[i] = &progress{parent: l}
+			started[i] = l.branch()
 			return w.node(fc, c, started[i])
 		}}
 	}
