@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -223,7 +224,8 @@ func (v *visit) split(r Result) (output map[string]any, c Control, err error) {
 	case r.Control != nil:
 		c = *r.Control
 	case has && v.agent.Way != WayRemote && v.agent.Way != WayScripted:
-		output = withoutControl(output)
+		output = maps.Clone(output)
+		delete(output, controlKey)
 		object, ok := inside.(map[string]any)
 		if !ok {
 			return nil, c, fmt.Errorf("%s: an object belongs here, not %s", controlKey, typeName(inside))
@@ -236,16 +238,6 @@ func (v *visit) split(r Result) (output map[string]any, c Control, err error) {
 	}
 	c, err = c.normalized()
 	return output, c, err
-}
-
-func withoutControl(output map[string]any) map[string]any {
-	rest := make(map[string]any, len(output))
-	for key, v := range output {
-		if key != controlKey {
-			rest[key] = v
-		}
-	}
-	return rest
 }
 
 // normalized is a control part whose values are those of an Envelope.

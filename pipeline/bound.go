@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -167,7 +168,7 @@ func (x *executor) refuse(r *refusal) error {
 		}
 	}
 	text := fmt.Sprintf("%s: %d of %d %s are used", r.what, r.used, r.limit, r.bound)
-	return x.end(r.reason, or(r.text, text), where{stage: r.stage, path: r.path, code: flow.CodeBoundExceeded})
+	return x.end(r.reason, cmp.Or(r.text, text), where{stage: r.stage, path: r.path, code: flow.CodeBoundExceeded})
 }
 
 // Actions at a gate about a bound.

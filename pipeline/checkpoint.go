@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -117,7 +118,7 @@ func (x *executor) checkpoint(v *visit) string {
 	}
 	x.saved = x.checkpointID(x.Turn)
 	x.emit(tipstaff.KindCheckpointCreated, tipstaff.CheckpointCreated{ID: x.saved, Stage: v.agent.Name, Turn: x.Turn,
-		Iteration: x.env.Iteration, Epoch: x.env.Epoch, ParentID: or(x.Parent, x.checkpointID(0)), Digest: x.digest,
+		Iteration: x.env.Iteration, Epoch: x.env.Epoch, ParentID: cmp.Or(x.Parent, x.checkpointID(0)), Digest: x.digest,
 		Automatic: true, SizeBytes: x.dataSize()})
 	x.Parent = x.saved
 	return x.saved
@@ -166,7 +167,7 @@ func (x *executor) rollBack(r *Rollback) error {
 		}
 	}
 	e.Version = max(e.Version, r.Version) + 1
-	at := or(x.merged, Start)
+	at := cmp.Or(x.merged, Start)
 	x.emitTransition(tipstaff.Transitioned{From: at, To: at, Reason: tipstaff.TransitionRollback,
 		Checkpoint: r.Checkpoint, By: r.By, Left: r.From})
 	return nil

@@ -176,7 +176,7 @@ func (x *executor) jump(to *Agent) {
 	if x.reset == nil {
 		x.reset = map[int]bool{}
 	}
-	for _, a := range x.after(to) {
+	for _, a := range x.p.after(to) {
 		x.reset[a.Index] = true
 		x.unmark(a)
 		if output, ok := x.env.Outputs[a.OutputKey]; ok {
@@ -193,15 +193,22 @@ func (x *executor) jump(to *Agent) {
 }
 
 // after are the stages that a jump to a stage begins anew, in index order.
-func (x *executor) after(to *Agent) (all []*Agent) {
-	in := make([]bool, len(x.p.Agents))
-	for _, a := range x.p.Agents[to.Index:] {
+func (p *Pipeline) after(to *Agent) (all []*Agent) {
+	in := make([]bool, len(p.Agents))
+	var add func(*Agent)
+	add = func(a *Agent) {
+		if in[a.Index] {
+			return
+		}
 		in[a.Index] = true
-		for _, d := range x.p.dependents(a) {
-			in[d.Index] = true
+		for _, d := range p.releases[a.Name] {
+			add(d)
 		}
 	}
-	for i, a := range x.p.Agents {
+	for _, a := range p.Agents[to.Index:] {
+		add(a)
+	}
+	for i, a := range p.Agents {
 		if in[i] {
 			all = append(all, a)
 		}

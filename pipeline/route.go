@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 
 	"cel.dev/cel-go/common/types"
@@ -91,7 +92,7 @@ func (x *executor) follow(v *visit, t target) error {
 		return nil // its completion releases its dependents
 	case t.to == "" || t.to == End:
 		x.close(v)
-		x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: End, Reason: or(t.reason, tipstaff.TransitionComplete), Rule: t.rule})
+		x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: End, Reason: cmp.Or(t.reason, tipstaff.TransitionComplete), Rule: t.rule})
 		return nil
 	case interrupts(t.to):
 		return x.hold(v, InterruptRequest{Kind: t.to, Data: v.output,

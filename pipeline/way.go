@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -95,7 +96,7 @@ func (r *reader) model(f *document.Fields) *Model {
 	case m.Name != "":
 		r.trouble(f, "name", r.resolver.Model, m.Name)
 	default:
-		m.Agent = or(m.Agent, defaultAgent)
+		m.Agent = cmp.Or(m.Agent, defaultAgent)
 		r.trouble(f, "agent", r.resolver.Agent, m.Agent)
 	}
 	if m.Skill != "" {
@@ -118,7 +119,7 @@ func (r *reader) trouble(f *document.Fields, field string, ask func(string) Trou
 		return
 	}
 	if t := ask(name); t.Code != "" {
-		f.Report(t.Code, placeOf(f, field), field, "%s", or(t.Message, document.Brief(name)+" cannot be used"))
+		f.Report(t.Code, placeOf(f, field), field, "%s", cmp.Or(t.Message, document.Brief(name)+" cannot be used"))
 	}
 }
 
@@ -133,7 +134,7 @@ func (r *reader) uri(ref reference) (class string) {
 	}
 	class, trouble := r.resolver.Tool(ref.name)
 	if trouble.Code != "" {
-		r.ps.Add(trouble.Code, ref.at, ref.path, "%s", or(trouble.Message, "the tool cannot be used"))
+		r.ps.Add(trouble.Code, ref.at, ref.path, "%s", cmp.Or(trouble.Message, "the tool cannot be used"))
 	}
 	return class
 }
