@@ -11,14 +11,17 @@ type Allowance struct {
 	Version          int64
 }
 
-// the bounds that stand in the way of any stage, in the order in which they are
-// looked at, and how a pipeline ends by them.
-var standing = []struct{ bound, reason string }{
-	{BoundAgentHops, "max_agent_hops_exceeded"},
-	{BoundModelCalls, "max_llm_calls_exceeded"},
-	{BoundTokens, "max_tokens_exceeded"},
-	{BoundCostUSD, "max_cost_exceeded"},
-	{BoundWallTime, "deadline_exceeded"},
+// stopping are the bounds that keep any stage from starting, in the order in which
+// they are checked, and how a pipeline ends by them.
+var stopping = []struct {
+	bound  string
+	reason TerminalReason
+}{
+	{BoundAgentHops, TerminalHops},
+	{BoundModelCalls, TerminalLLMCalls},
+	{BoundTokens, TerminalTokens},
+	{BoundCostUSD, TerminalCost},
+	{BoundWallTime, TerminalDeadline},
 }
 
 // AllowanceOf tells it from the status of a run: held counters, and no data.
@@ -33,26 +36,21 @@ func AllowanceOf(run Run) Allowance {
 		}
 	}
 	if run.State.Terminal() {
-		a.Outcome = run.outcome()
+		a.Outcome = string(run.State) // completed, failed or cancelled
+		if run.State == Failed && run.Error != nil && run.Error.Bound != "" {
+			a.Outcome = OutcomeBound
+		}
 		if run.Pipeline != nil {
 			a.Reason = run.Pipeline.TerminalReason
 		}
 		return a
 	}
-	for _, s := range standing {
+	for _, s := range stopping {
 		if left, limited := a.Left[s.bound]; limited && left == 0 {
-			a.Reason = s.reason
+			a.Reason = string(s.reason)
 			return a
 		}
 	}
 	a.CanContinue = !a.InterruptPending
 	return a
-}
-
-// outcome is how a pipeline ended: completed, bound_exceeded, failed or cancelled.
-func (r *Run) outcome() string {
-	if r.State == Failed && r.Error != nil && r.Error.Bound != "" {
-		return "bound_exceeded"
-	}
-	return string(r.State)
 }

@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,54 +103,27 @@ type BoundError struct {
 
 func (e *BoundError) Error() string { return e.Name + ": " + e.Message }
 
-// ParseBounds reads the bounds of a document. Its errors are [*BoundError]s,
-// joined, in the order of the names.
-func ParseBounds(doc map[string]any) (Bounds, error) { return parseBounds(doc, ParseBound) }
-
-func parseBounds(doc map[string]any, parse func(string, any) (int64, error)) (Bounds, error) {
-	b := make(Bounds, len(doc))
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(doc)) {
-		limit, err := parse(name, doc[name])
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		b[name] = limit
+// ParseBound reads one value as a document gives it, a [json.Number] or a string, in
+// the units of the ledger. Its error is a [*BoundError].
+func ParseBound(name string, value any) (int64, error) {
+	if name == BoundStages {
+		return 0, unknownBound(name)
 	}
-	if errs != nil {
-		return nil, errors.Join(errs...)
-	}
-	return b, nil
+	return ParseRunBound(name, value)
 }
 
 // ParseRunBound reads one value of the bounds of a run, which may have [BoundStages]
 // too.
-func ParseRunBound(name string, value any) (int64, error) {
-	if name != BoundStages {
-		return ParseBound(name, value)
-	}
-	n, err := parseCount(value)
-	if err != nil {
-		return 0, &BoundError{name, "range", err.Error()}
-	}
-	return n, nil
-}
-
-// ParseBound reads one value as a document gives it, in the units of the ledger.
-// Its error is a [*BoundError].
-func ParseBound(name string, value any) (int64, error) {
-	var n int64
-	var err error
+func ParseRunBound(name string, value any) (n int64, err error) {
 	switch name {
 	case BoundCostUSD:
 		n, err = parseCost(value)
 	case BoundWallTime:
 		n, err = parseWall(value)
-	case BoundIterations, BoundModelCalls, BoundToolCalls, BoundAgentHops, BoundTokens:
+	case BoundIterations, BoundModelCalls, BoundToolCalls, BoundAgentHops, BoundTokens, BoundStages:
 		n, err = parseCount(value)
 	default:
-		return 0, &BoundError{name, "field_unknown", "there is no such bound; there are " + strings.Join(BoundNames(), ", ")}
+		return 0, unknownBound(name)
 	}
 	if err != nil {
 		return 0, &BoundError{name, "range", err.Error()}
@@ -157,27 +131,14 @@ func ParseBound(name string, value any) (int64, error) {
 	return n, nil
 }
 
+func unknownBound(name string) error {
+	return &BoundError{name, "field_unknown", "there is no such bound; there are " + strings.Join(BoundNames(), ", ")}
+}
+
 func parseCount(value any) (int64, error) {
-	n := int64(-1)
-	switch v := value.(type) {
-	case int:
-		n = int64(v)
-	case int64:
-		n = v
-	case uint64:
-		if v <= math.MaxInt64 {
-			n = int64(v)
-		}
-	case float64: // what encoding/json makes of any number
-		if v >= 0 && v < 1<<53 && v == math.Trunc(v) {
-			n = int64(v)
-		}
-	case json.Number:
-		if parsed, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-			n = parsed
-		}
-	}
-	if n < 0 {
+	literal, _ := value.(json.Number)
+	n, err := strconv.ParseInt(string(literal), 10, 64)
+	if err != nil || n < 0 {
 		return 0, fmt.Errorf("%s is not a whole number from 0", show(value))
 	}
 	return n, nil
@@ -248,16 +209,9 @@ func FormatBound(name string, amount int64) string {
 }
 
 func formatCost(nanos int64) string {
-	var room [32]byte
-	text := strconv.AppendInt(room[:0], nanos/nanosPerUnit, 10)
-	point := len(text)
-	text = strconv.AppendInt(text, nanosPerUnit+nanos%nanosPerUnit, 10) // a one, and the decimals with their zeros
-	text[point] = '.'
-	least := point + 1 + minDecimals
-	for len(text) > least && text[len(text)-1] == '0' {
-		text = text[:len(text)-1]
-	}
-	return string(text)
+	text := fmt.Sprintf("%d.%0*d", nanos/nanosPerUnit, maxDecimals, nanos%nanosPerUnit)
+	least := len(text) - maxDecimals + minDecimals
+	return text[:least] + strings.TrimRight(text[least:], "0")
 }
 
 // formatWall leaves out the zero parts that Duration.String writes: 1h, not
@@ -290,34 +244,26 @@ func (b Bounds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// UnmarshalJSON reads what documents write.
+// UnmarshalJSON reads what documents write. Its errors are [*BoundError]s, joined, in
+// the order of the names.
 func (b *Bounds) UnmarshalJSON(data []byte) error {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber() // a float64 could not hold every int64
+	var doc map[string]any
+	if err := d.Decode(&doc); err != nil {
 		return err
 	}
-	doc := make(map[string]any, len(raw))
-	for name, value := range raw {
-		doc[name] = number(value)
+	parsed := make(Bounds, len(doc))
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(doc)) {
+		limit, err := ParseRunBound(name, doc[name])
+		parsed[name], errs = limit, append(errs, err)
 	}
-	parsed, err := parseBounds(doc, ParseRunBound)
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	*b = parsed
 	return nil
-}
-
-// number keeps a JSON number exact: a float64 could not hold every int64.
-func number(value json.RawMessage) any {
-	var v any
-	if err := json.Unmarshal(value, &v); err != nil {
-		return nil
-	}
-	if _, ok := v.(float64); ok {
-		return json.Number(value)
-	}
-	return v
 }
 
 // BoundStatus is one bound of a run, in the units of the ledger.
@@ -365,23 +311,19 @@ func (b *BoundsStatus) UnmarshalJSON(data []byte) error {
 			to   *int64
 			text string
 		}{{&s.Limit, text.Limit}, {&s.Used, text.Used}, {&s.Reserved, text.Reserved}} {
-			if part.text == "" {
-				continue
-			}
 			var err error
-			if *part.to, err = parseShown(name, part.text); err != nil {
+			switch {
+			case part.text == "":
+			case name == BoundCostUSD, name == BoundWallTime:
+				*part.to, err = ParseBound(name, part.text)
+			default:
+				*part.to, err = strconv.ParseInt(part.text, 10, 64)
+			}
+			if err != nil {
 				return err
 			}
 		}
 		(*b)[name] = s
 	}
 	return nil
-}
-
-// parseShown reads what [FormatBound] writes.
-func parseShown(name, text string) (int64, error) {
-	if name == BoundCostUSD || name == BoundWallTime {
-		return ParseBound(name, text)
-	}
-	return strconv.ParseInt(text, 10, 64)
 }

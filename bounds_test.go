@@ -35,10 +35,8 @@ func TestParseBound(t *testing.T) {
 		value any
 		want  int64
 	}{
-		{"tool_calls", 20, 20},
-		{"tool_calls", int64(0), 0},
-		{"tokens", uint64(math.MaxInt64), math.MaxInt64},
-		{"tokens", float64(1_000_000), 1_000_000},
+		{"tool_calls", json.Number("20"), 20},
+		{"tool_calls", json.Number("0"), 0},
 		{"tokens", json.Number("9223372036854775807"), math.MaxInt64},
 		{"cost_usd", "5.00", 5_000_000_000},
 		{"cost_usd", "0.50", 500_000_000},
@@ -66,14 +64,11 @@ func TestParseBoundRefuses(t *testing.T) {
 		{"calls", 5, "field_unknown"},
 		{BoundStages, 5, "field_unknown"}, // in documents: it is a pipeline's own
 		{"", 5, "field_unknown"},
-		{"tool_calls", -1, "range"},
-		{"tool_calls", 1.5, "range"},
+		{"tool_calls", json.Number("-1"), "range"},
+		{"tool_calls", json.Number("1.5"), "range"},
 		{"tool_calls", "5", "range"},
 		{"tool_calls", nil, "range"},
 		{"tool_calls", true, "range"},
-		{"tool_calls", float64(1 << 60), "range"}, // no float that large is exact
-		{"tool_calls", math.NaN(), "range"},
-		{"tool_calls", uint64(math.MaxUint64), "range"},
 		{"tool_calls", json.Number("1e3"), "range"},
 		{"tool_calls", json.Number("9223372036854775808"), "range"},
 		{"cost_usd", 5, "range"},
@@ -103,8 +98,8 @@ func TestParseBoundRefuses(t *testing.T) {
 	}
 }
 
-func TestParseBoundsReportsEveryFault(t *testing.T) {
-	_, err := ParseBounds(map[string]any{"tokens": -1, "calls": 1, "cost_usd": 5, "tool_calls": 7})
+func TestBoundsReportEveryFault(t *testing.T) {
+	err := new(Bounds).UnmarshalJSON([]byte(`{"tokens": -1, "calls": 1, "cost_usd": 5, "tool_calls": 7}`))
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		t.Fatalf("error %v", err)

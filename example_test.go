@@ -17,19 +17,19 @@ func ExampleMachine() {
 		if err := m.Apply(&tipstaff.Event{Run: run, Kind: kind}); errors.Is(err, tipstaff.ErrInvalidTransition) {
 			fmt.Println("refused:", kind)
 		}
-		fmt.Println(m.State, "may become", tipstaff.AllowedNext(m.State))
+		fmt.Println(m.State, "may be accepted:", tipstaff.Transition(m.State, tipstaff.Accepted))
 	}
 	// Output:
-	// drafting may become [cancelled failed proposed]
-	// proposed may become [accepted cancelled clarifying failed]
+	// drafting may be accepted: false
+	// proposed may be accepted: true
 	// refused: plan.proposed
-	// proposed may become [accepted cancelled clarifying failed]
+	// proposed may be accepted: true
 }
 
 // Bounds are exact: money is never a float.
-func ExampleParseBounds() {
-	program, err := tipstaff.ParseBounds(map[string]any{"tool_calls": 20, "cost_usd": "0.50", "wall_time": "90m"})
-	if err != nil {
+func ExampleBounds() {
+	var program tipstaff.Bounds
+	if err := json.Unmarshal([]byte(`{"tool_calls": 20, "cost_usd": "0.50", "wall_time": "90m"}`), &program); err != nil {
 		panic(err)
 	}
 	manifest := tipstaff.Bounds{tipstaff.BoundToolCalls: 10}
@@ -38,8 +38,7 @@ func ExampleParseBounds() {
 	doc, _ := json.Marshal(tipstaff.Min(manifest, program))
 	fmt.Println(string(doc))
 
-	_, err = tipstaff.ParseBounds(map[string]any{"cost_usd": 0.5})
-	fmt.Println(err)
+	fmt.Println(json.Unmarshal([]byte(`{"cost_usd": 0.5}`), &program))
 	// Output:
 	// above the manifest: [tool_calls]
 	// {"cost_usd":"0.50","tool_calls":10,"wall_time":"1h30m"}

@@ -68,7 +68,7 @@ var reserved = map[string][]string{
 	"github.com/prometheus/client_golang":    {"cmd/tipstaff"},
 	"github.com/modelcontextprotocol/go-sdk": {"tool/builtin", "tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
-	"github.com/go-json-experiment/json":     {"canon"},
+	"github.com/go-json-experiment/json":     {"canon", "pb"},
 	"github.com/sqlc-dev":                    {"policy/sqlguard"},
 	"github.com/anthropics":                  {},       // the vendors' SDKs are for test/referee, a module of its own:
 	"github.com/openai":                      {},       // they take minutes to compile

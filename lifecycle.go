@@ -20,7 +20,7 @@ const (
 	Cancelled  State = "cancelled"
 )
 
-// edges are the 18 legal transitions, targets sorted. Terminal states have none.
+// edges are the 18 legal transitions. Terminal states have none.
 var edges = map[State][]State{
 	Drafting:   {Cancelled, Failed, Proposed},
 	Proposed:   {Accepted, Cancelled, Clarifying, Failed},
@@ -34,9 +34,6 @@ var edges = map[State][]State{
 // Transition reports whether a run may move from one state to another. Unknown
 // states move nowhere.
 func Transition(from, to State) bool { return slices.Contains(edges[from], to) }
-
-// AllowedNext is where a run may move from a state, sorted.
-func AllowedNext(from State) []State { return slices.Clone(edges[from]) }
 
 // Terminal reports whether the state is an end.
 func (s State) Terminal() bool { return s == Completed || s == Failed || s == Cancelled }

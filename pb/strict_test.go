@@ -18,7 +18,7 @@ func TestCheckJSONTakes(t *testing.T) {
 		`null`, ` true `, `""`, `-0.0e-1`, `1e400`, `9007199254740993`, `{}`, "\t[ ]\n", `{"a":{"a":1},"b":{"a":1}}`,
 		`"\ud83d\ude00 \\ud83d \" é"`, nested(MaxDepth), `{"a":` + nested(MaxDepth-1) + `}`, `{"\u0061":1,"\\u0061":2}`, `"\ufffd"`,
 	} {
-		if err := CheckJSON([]byte(raw)); err != nil {
+		if err := checkJSON([]byte(raw), nil); err != nil {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
@@ -30,11 +30,11 @@ func TestCheckJSONFindsANameTwiceAmongMany(t *testing.T) {
 	var names []string
 	for i := range 100 {
 		names = append(names, fmt.Sprint("n", i))
-		if err := CheckJSON([]byte(object(names...))); err != nil {
+		if err := checkJSON([]byte(object(names...)), nil); err != nil {
 			t.Fatalf("%d names: %v", len(names), err)
 		}
 		for _, again := range []string{names[0], names[i]} {
-			requireFault(t, again, CheckJSON([]byte(object(append(names, again)...))), again, "twice")
+			requireFault(t, again, checkJSON([]byte(object(append(names, again)...)), nil), again, "twice")
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestCheckJSONRefuses(t *testing.T) {
 		{strings.Repeat("[", 1_000_000), strings.Repeat("[0]", MaxDepth), "more than 64"},
 	} {
 		input := c.raw[:min(len(c.raw), 80)]
-		requireFault(t, input, CheckJSON([]byte(c.raw)), c.path, c.message)
+		requireFault(t, input, checkJSON([]byte(c.raw), nil), c.path, c.message)
 	}
 }
 
@@ -94,7 +94,7 @@ func FuzzCheckJSON(f *testing.F) {
 		f.Add([]byte(raw))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		err := CheckJSON(raw)
+		err := checkJSON(raw, nil)
 		if err == nil && !(json.Valid(raw) && utf8.Valid(raw)) {
 			t.Fatalf("took %q, which is no JSON", raw)
 		}
@@ -144,20 +144,11 @@ func deep(raw []byte) bool {
 	return bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > MaxDepth
 }
 
-func compact(t *testing.T, raw []byte) string {
-	t.Helper()
-	var b bytes.Buffer
-	if err := json.Compact(&b, raw); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
 func BenchmarkCheckJSON(b *testing.B) {
 	raw := []byte("[" + strings.Repeat(`{"title":"a finding","severity":"P1","line":12,"tags":["x",null,true]},`, 1000) + "0]")
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
-		if err := CheckJSON(raw); err != nil {
+		if err := checkJSON(raw, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/tipstaff/tipstaff/document"
 )
@@ -23,14 +25,21 @@ func (r *reader) agent(f *document.Fields) {
 		w.entry = &entry
 	}
 	a.RequiredFields, _ = f.Texts("required_output_fields")
-	r.outputSchema(f, a)
+	if v := f.Get("output_schema"); v != nil {
+		a.OutputSchema = document.Raw(v)
+		schema, err := document.CompileSchema(a.OutputSchema)
+		if err != nil {
+			f.Report(codeSchemaInvalid, v.At, "output_schema", "output_schema is no JSON Schema: %v", err)
+		}
+		a.schema = schema
+	}
 	r.routing(f, w)
 	a.Timeout = r.timeout
-	if own := r.duration(f, "timeout_seconds", 0, seconds); own > 0 {
+	if own := r.duration(f, "timeout_seconds", 0, time.Second); own > 0 {
 		a.Timeout = own
 	}
 	a.MaxRetries = int(r.count(f, "max_retries", 0))
-	a.RetryDelay = r.duration(f, "retry_delay_ms", defaultRetryDelay, milliseconds)
+	a.RetryDelay = r.duration(f, "retry_delay_ms", defaultRetryDelay, time.Millisecond)
 	a.MaxVisits = r.bound(f, "max_visits", 0, "", 1)
 	a.Handoff = Handoff(r.word(f, "handoff", string(HandoffNever), string(HandoffOnReject), string(HandoffAlways)))
 	r.way(f, w)
@@ -77,19 +86,6 @@ func namesOf(refs []reference) []string {
 	return names
 }
 
-func (r *reader) outputSchema(f *document.Fields, a *Agent) {
-	v := f.Get("output_schema")
-	if v == nil {
-		return
-	}
-	a.OutputSchema = document.Raw(v)
-	schema, err := document.CompileSchema(a.OutputSchema)
-	if err != nil {
-		f.Report(codeSchemaInvalid, v.At, "output_schema", "output_schema is no JSON Schema: %v", err)
-	}
-	a.schema = schema
-}
-
 func (r *reader) routing(f *document.Fields, w *written) {
 	target := func(name string) string {
 		ref, ok := r.named(f, name)
@@ -132,7 +128,11 @@ func (r *reader) rule(f *document.Fields, w *written) {
 		rule.Value = r.fixed(f, value, "value")
 	}
 	if rule.When != "" {
-		r.when(f, &rule)
+		when, err := compileCondition(rule.When)
+		if err != nil {
+			f.Report(codeBadExpression, placeOf(f, "when"), "when", "%q: %v", document.Brief(rule.When), err)
+		}
+		rule.when = when
 	}
 	if routed {
 		w.targets = append(w.targets, target)
@@ -141,14 +141,6 @@ func (r *reader) rule(f *document.Fields, w *written) {
 		w.resumes = append(w.resumes, then)
 	}
 	w.Rules = append(w.Rules, rule)
-}
-
-func (r *reader) when(f *document.Fields, rule *Rule) {
-	x, err := compileCondition(rule.When)
-	if err != nil {
-		f.Report(codeBadExpression, placeOf(f, "when"), "when", "%q: %v", document.Brief(rule.When), err)
-	}
-	rule.when = x
 }
 
 // fixed is a value of the document, in the types of an Envelope.
@@ -180,11 +172,7 @@ func (r *reader) template(f *document.Fields, name string, kinds ...document.Kin
 	if v == nil {
 		return nil
 	}
-	fits := len(kinds) == 0
-	for _, k := range kinds {
-		fits = fits || v.Kind == k
-	}
-	if !fits {
+	if len(kinds) > 0 && !slices.Contains(kinds, v.Kind) {
 		f.Report(document.CodeFieldType, v.At, name, "%s must be %v, not %v", name, kinds[0], v.Kind)
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ func handsUp(err error) bool {
 
 // attempt makes the next attempt of a visit, at whose path fc stands. Its error is
 // one of flow, or errFatal where a failure must close the batch.
-func (x *executor) attempt(fc flow.Context, v *stint) error {
+func (x *executor) attempt(fc flow.Context, v *visit) error {
 	v.attempts++
 	result, err := x.tryOnce(fc, v)
 	if err != nil && handsUp(err) {
@@ -77,7 +78,7 @@ func (x *executor) attempt(fc flow.Context, v *stint) error {
 
 // tryOnce waits until the attempt is due, pays for its first model call, fills in
 // the templates and has it performed.
-func (x *executor) tryOnce(fc flow.Context, v *stint) (Result, error) {
+func (x *executor) tryOnce(fc flow.Context, v *visit) (Result, error) {
 	if v.attempts > 1 {
 		if err := x.beginRetry(fc, v); err != nil {
 			return Result{}, err
@@ -96,7 +97,7 @@ func (x *executor) tryOnce(fc flow.Context, v *stint) (Result, error) {
 
 // beginRetry lets the delay pass. A retry is no start; but its first model call is
 // paid for in advance like that of the first attempt.
-func (x *executor) beginRetry(fc flow.Context, v *stint) error {
+func (x *executor) beginRetry(fc flow.Context, v *visit) error {
 	v.records += 2
 	if err := fc.Sleep(v.delay); err != nil {
 		return err
@@ -115,9 +116,8 @@ func (x *executor) beginRetry(fc flow.Context, v *stint) error {
 }
 
 // prepare makes what an attempt is given.
-func (x *executor) prepare(v *stint) (Stage, error) {
+func (x *executor) prepare(v *visit) (Stage, error) {
 	view := *x.env
-	view.slots, view.Rollbacks = slotCache{}, nil
 	st := Stage{Agent: v.agent, Visit: int(v.n), Attempt: v.attempts, View: &view, Budget: x.env.Budget(),
 		Timeout: v.agent.Timeout, AskBounds: x.p.OnBound == AskMore, Feedback: v.entry.Feedback, Response: v.entry.Response}
 	s := x.p.scope(x.env, v.agent, v.seen(x.env.Outputs[v.agent.OutputKey]))
@@ -161,7 +161,7 @@ func anObject(raw json.RawMessage, what string) (json.RawMessage, error) {
 }
 
 // prompt fills in what a model is told. Feedback stands at its end, word for word.
-func (v *stint) prompt(st *Stage, s *scope) error {
+func (v *visit) prompt(st *Stage, s *scope) error {
 	for _, part := range []struct {
 		name string
 		t    *Template
@@ -183,13 +183,13 @@ func (v *stint) prompt(st *Stage, s *scope) error {
 }
 
 // seen is what expressions see of the visit itself.
-func (v *stint) seen(output map[string]any) seen {
+func (v *visit) seen(output map[string]any) seen {
 	return seen{output: output, response: v.entry.Response, err: v.entry.Error}
 }
 
 // accept checks a result in the order in which its faults are reported: its form,
 // required fields, schema, goals and size.
-func (x *executor) accept(v *stint, r Result) error {
+func (x *executor) accept(v *visit, r Result) error {
 	output, control, err := v.split(r)
 	if err != nil {
 		return &StageError{Code: codeOutputInvalid, Message: err.Error(), Once: r.Once}
@@ -212,7 +212,7 @@ func (x *executor) accept(v *stint, r Result) error {
 
 // split takes the control part from the output, of stages that have no other place
 // for it, and converts both into values.
-func (v *stint) split(r Result) (output map[string]any, c Control, err error) {
+func (v *visit) split(r Result) (output map[string]any, c Control, err error) {
 	if output, err = NormalizeObject(r.Output); err != nil {
 		return nil, c, fmt.Errorf("the output: %w", err)
 	}
@@ -224,7 +224,8 @@ func (v *stint) split(r Result) (output map[string]any, c Control, err error) {
 	case r.Control != nil:
 		c = *r.Control
 	case has && v.agent.Way != WayRemote && v.agent.Way != WayScripted:
-		output = withoutControl(output)
+		output = maps.Clone(output)
+		delete(output, controlKey)
 		object, ok := inside.(map[string]any)
 		if !ok {
 			return nil, c, fmt.Errorf("%s: an object belongs here, not %s", controlKey, typeName(inside))
@@ -237,16 +238,6 @@ func (v *stint) split(r Result) (output map[string]any, c Control, err error) {
 	}
 	c, err = c.normalized()
 	return output, c, err
-}
-
-func withoutControl(output map[string]any) map[string]any {
-	rest := make(map[string]any, len(output))
-	for key, v := range output {
-		if key != controlKey {
-			rest[key] = v
-		}
-	}
-	return rest
 }
 
 // normalized is a control part whose values are those of an Envelope.
@@ -280,7 +271,7 @@ func tooLarge(a *Agent) *StageError {
 }
 
 // add counts what an attempt has used, however it ended.
-func (v *stint) add(r Result, err error) {
+func (v *visit) add(r Result, err error) {
 	u := r.Usage
 	var failed *StageError
 	if errors.As(err, &failed) {
@@ -315,13 +306,13 @@ func asStageError(err error) *StageError {
 
 // again reports whether another attempt follows. One that made an effect which must
 // not be repeated is the last, although each of its calls obeyed its class.
-func (v *stint) again(r Result) bool {
+func (v *visit) again(r Result) bool {
 	f := v.failure
 	return f != nil && v.refused == nil && v.attempts <= v.agent.MaxRetries && !f.Once && !r.Once && !f.Denied &&
 		(f.Retryable || Retryable(f.Code))
 }
 
-func (v *stint) backoff() time.Duration {
+func (v *visit) backoff() time.Duration {
 	d := v.agent.RetryDelay
 	for i := 1; i < v.attempts && d < maxDelay; i++ {
 		d *= 2
@@ -330,12 +321,12 @@ func (v *stint) backoff() time.Duration {
 }
 
 // fatal reports whether the failure of a visit ends the run.
-func (v *stint) fatal() bool {
+func (v *visit) fatal() bool {
 	return v.refused != nil || v.failure != nil && v.agent.ErrorNext == ""
 }
 
 // why is code and text of a failed visit.
-func (v *stint) why() (code, text string) {
+func (v *visit) why() (code, text string) {
 	if v.refused != nil {
 		return v.refused.Code, v.refused.Message
 	}
@@ -343,7 +334,7 @@ func (v *stint) why() (code, text string) {
 }
 
 // finished says how a visit ended.
-func (v *stint) finished() tipstaff.StageFinished {
+func (v *visit) finished() tipstaff.StageFinished {
 	f := tipstaff.StageFinished{Stage: v.agent.Name, Visit: v.n, Outcome: v.status, Attempts: int64(v.attempts), Usage: v.usage}
 	if !v.ended.IsZero() {
 		f.DurationMs = v.ended.Sub(v.started).Milliseconds()

@@ -21,8 +21,8 @@ const (
 	statusCancelled = "cancelled"
 )
 
-// stint is one start of a stage. While a batch runs its branch alone has it.
-type stint struct {
+// visit is one start of a stage. While a batch runs its branch alone has it.
+type visit struct {
 	agent      *Agent
 	n          int64
 	path       string
@@ -53,7 +53,7 @@ type stint struct {
 func pathOf(stage string, visit int64) string { return stage + "#" + strconv.FormatInt(visit, 10) }
 
 // segment is that of the visit's next attempt.
-func (v *stint) segment() string {
+func (v *visit) segment() string {
 	if v.attempts == 0 {
 		return v.path
 	}
@@ -62,9 +62,13 @@ func (v *stint) segment() string {
 
 // start begins as many of the stages that may run as the bounds permit. If that is
 // none, the run ends, or somebody is asked for more.
-func (x *executor) start(ready []*Agent) ([]*stint, error) {
-	x.measure()
-	var batch []*stint
+func (x *executor) start(ready []*Agent) ([]*visit, error) {
+	// What was added is only ever added up; the whole is measured again when that has
+	// come to much.
+	if x.size == 0 || x.size > MaxEnvelope/2 {
+		x.size = x.env.Size()
+	}
+	var batch []*visit
 	for len(batch) == 0 {
 		admitted, refused := x.cut(ready)
 		if len(admitted) == 0 {
@@ -75,7 +79,7 @@ func (x *executor) start(ready []*Agent) ([]*stint, error) {
 		}
 		x.readClock()
 		for _, a := range admitted {
-			v := &stint{agent: a, n: x.env.Visits[a.Name] + 1, started: x.now, releasedBy: x.releasers(a), entry: x.Entries[a.Name]}
+			v := &visit{agent: a, n: x.env.Visits[a.Name] + 1, started: x.now, releasedBy: x.releasers(a), entry: x.Entries[a.Name]}
 			v.path = pathOf(a.Name, v.n)
 			granted, err := x.beginVisit(v, len(batch) > 0)
 			if err != nil {
@@ -139,7 +143,7 @@ type beginInput struct {
 // than the Envelope does (an attempt that a crash has cost), and it alone knows the
 // time: what it refuses is left to a later turn if others have started, else the
 // run ends, or somebody is asked.
-func (x *executor) beginVisit(v *stint, others bool) (granted bool, err error) {
+func (x *executor) beginVisit(v *visit, others bool) (granted bool, err error) {
 	reserve := flow.Use{tipstaff.BoundAgentHops: 1}
 	if v.agent.Way == WayModel {
 		reserve[tipstaff.BoundModelCalls] = 1
@@ -148,7 +152,8 @@ func (x *executor) beginVisit(v *stint, others bool) (granted bool, err error) {
 		reserve[tipstaff.BoundIterations] = x.Owed
 	}
 	for {
-		key := numbered("begin", x.begins, v.path)
+		x.begins[v.path]++ // a key is used once at a path
+		key := "begin" + nth(x.begins[v.path])
 		_, err := x.fc.At(v.path).Do(flow.Call{Key: key, Name: BeginActivity, Class: flow.Read, Reserve: reserve,
 			Input: flow.JSON(beginInput{v.agent.Name, v.n, 1})})
 		x.records += 2
@@ -164,7 +169,7 @@ func (x *executor) beginVisit(v *stint, others bool) (granted bool, err error) {
 		}
 		r := x.ledgerRefusal(v, refusedBy)
 		if r == nil {
-			return false, x.end(ReasonInternal, fmt.Sprintf("%s cannot begin: %v", v.agent.Name, err), where{visit: v, code: refusedBy.Code})
+			return false, x.end(tipstaff.TerminalInternal, fmt.Sprintf("%s cannot begin: %v", v.agent.Name, err), where{visit: v, code: refusedBy.Code})
 		}
 		if err := x.refuse(r); err != nil {
 			return false, err
@@ -172,13 +177,7 @@ func (x *executor) beginVisit(v *stint, others bool) (granted bool, err error) {
 	}
 }
 
-// numbered is a key that was not used at a path: its name, name.2, name.3 …
-func numbered(name string, used map[string]int, path string) string {
-	used[path]++
-	return name + nth(used[path])
-}
-
-func (x *executor) recordStart(v *stint) {
+func (x *executor) recordStart(v *visit) {
 	e, s := x.env, &x.stages[v.agent.Index]
 	e.Visits[v.agent.Name] = v.n
 	e.AgentHopCount++
@@ -196,14 +195,14 @@ var errFatal = errors.New("pipeline: a stage failed fatally")
 
 // perform runs a batch. An attempt has its own path, and a branch cannot leave its
 // own: so second attempts are made when all first ones have ended, and so on.
-func (x *executor) perform(batch []*stint) error {
+func (x *executor) perform(batch []*visit) error {
 	open := batch
 	for len(open) > 0 {
 		err := x.wave(open)
 		if err != nil && !errors.Is(err, errFatal) {
 			return err
 		}
-		var again []*stint
+		var again []*visit
 		for _, v := range open {
 			switch {
 			case v.status != "":
@@ -219,7 +218,7 @@ func (x *executor) perform(batch []*stint) error {
 }
 
 // wave makes the next attempt of each.
-func (x *executor) wave(open []*stint) error {
+func (x *executor) wave(open []*visit) error {
 	if len(open) == 1 {
 		return x.attempt(x.fc.At(open[0].segment()), open[0])
 	}
@@ -232,9 +231,9 @@ func (x *executor) wave(open []*stint) error {
 
 // merge takes what a batch has brought into the Envelope, in index order, whoever
 // finished first. It returns what one stage of the batch has overwritten of another.
-func (x *executor) merge(batch []*stint) (lost []tipstaff.Overwritten) {
+func (x *executor) merge(batch []*visit) (lost []tipstaff.Overwritten) {
 	x.merged = batch[0].agent.Name
-	wrote := map[string]*stint{}
+	wrote := map[string]*visit{}
 	for _, v := range batch {
 		x.stages[v.agent.Index].active = false
 		x.count(v)
@@ -258,7 +257,7 @@ func (x *executor) merge(batch []*stint) (lost []tipstaff.Overwritten) {
 }
 
 // count adds what a visit has used.
-func (x *executor) count(v *stint) {
+func (x *executor) count(v *visit) {
 	e, u := x.env, v.usage
 	e.LLMCallCount += v.calls
 	e.ToolCallCount += u.ToolCalls
@@ -275,7 +274,7 @@ func (x *executor) count(v *stint) {
 }
 
 // take merges the result of a stage that succeeded.
-func (x *executor) take(v *stint, wrote map[string]*stint) (lost []tipstaff.Overwritten) {
+func (x *executor) take(v *visit, wrote map[string]*visit) (lost []tipstaff.Overwritten) {
 	e := x.env
 	e.Outputs[v.agent.OutputKey] = v.result
 	for _, key := range sortedKeys(v.control.Metadata) {
@@ -296,7 +295,7 @@ func (x *executor) take(v *stint, wrote map[string]*stint) (lost []tipstaff.Over
 }
 
 // recordFailure keeps a failure in the Envelope.
-func (x *executor) recordFailure(v *stint) {
+func (x *executor) recordFailure(v *visit) {
 	code, text := v.why()
 	x.stages[v.agent.Index].mark = failed
 	x.env.FailedStages[v.agent.Name] = code + ": " + text
@@ -322,7 +321,7 @@ func (x *executor) addHistory(r ProcessingRecord) {
 }
 
 // closeHistory completes the record of a visit, if it is still held.
-func (x *executor) closeHistory(v *stint) {
+func (x *executor) closeHistory(v *visit) {
 	for i := len(x.env.ProcessingHistory) - 1; i >= 0; i-- {
 		r := &x.env.ProcessingHistory[i]
 		if r.Agent != v.agent.Name || r.Visit != v.n || r.Status == statusSkipped {

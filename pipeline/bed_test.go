@@ -55,15 +55,15 @@ func bedOf(p *Pipeline) *bed {
 func (b *bed) job() flow.Job {
 	job := flow.Job{Run: b.run, Limits: b.limits(), Acts: Activities(),
 		Flow: func(fc flow.Context, state json.RawMessage) (_ json.RawMessage, err error) {
-			env := NewEnvelope(b.p, b.in)
+			s := State{Envelope: NewEnvelope(b.p, b.in)}
 			if string(state) != "null" {
-				if env, err = Restore(state); err != nil {
+				if s, err = Restore(state); err != nil {
 					return nil, err
 				}
 				b.conts++
 			}
-			env.Rollbacks = slices.Clone(b.rolls)
-			b.env, b.err = Execute(fc, b.p, env, b.world.perform)
+			s.Rollbacks = slices.Clone(b.rolls)
+			b.env, b.err = s.Envelope, Execute(fc, b.p, &s, b.world.perform)
 			if b.err != nil {
 				return nil, b.err
 			}

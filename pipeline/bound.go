@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 
 // refusal is a bound that stands in the way.
 type refusal struct {
-	reason      Reason
+	reason      tipstaff.TerminalReason
 	bound       string // by the name that events and answers have for it
 	limit, used int64
 	what        string // is refused
@@ -30,10 +31,10 @@ const (
 )
 
 // ledgerReasons are the endings of bounds that the ledger knows.
-var ledgerReasons = map[string]Reason{
-	tipstaff.BoundModelCalls: ReasonLLMCalls, tipstaff.BoundToolCalls: ReasonToolCalls, tipstaff.BoundTokens: ReasonTokens,
-	tipstaff.BoundCostUSD: ReasonCost, tipstaff.BoundAgentHops: ReasonHops, tipstaff.BoundWallTime: ReasonDeadline,
-	tipstaff.BoundIterations: ReasonIterations,
+var ledgerReasons = map[string]tipstaff.TerminalReason{
+	tipstaff.BoundModelCalls: tipstaff.TerminalLLMCalls, tipstaff.BoundToolCalls: tipstaff.TerminalToolCalls, tipstaff.BoundTokens: tipstaff.TerminalTokens,
+	tipstaff.BoundCostUSD: tipstaff.TerminalCost, tipstaff.BoundAgentHops: tipstaff.TerminalHops, tipstaff.BoundWallTime: tipstaff.TerminalDeadline,
+	tipstaff.BoundIterations: tipstaff.TerminalIterations,
 }
 
 // isBound reports whether a call failed because a bound refused it, or because the
@@ -43,23 +44,18 @@ func isBound(e *flow.Error) bool {
 }
 
 // reasonOf is the ending that a refused call means.
-func reasonOf(e *flow.Error) Reason {
+func reasonOf(e *flow.Error) tipstaff.TerminalReason {
 	if e.Code == flow.CodeDeadline {
-		return ReasonDeadline
+		return tipstaff.TerminalDeadline
 	}
 	if r, ok := ledgerReasons[e.Bound]; ok {
 		return r
 	}
-	return ReasonInternal
-}
-
-// exceeded ends a run in one of whose stages a bound has refused a call.
-func (x *executor) exceeded(v *stint) error {
-	return x.end(reasonOf(v.refused), fmt.Sprintf("%s: %s", v.path, v.refused.Message), where{visit: v, code: v.refused.Code})
+	return tipstaff.TerminalInternal
 }
 
 // edgeRefusal is the limit that refuses an edge; nil: it may be taken.
-func (x *executor) edgeRefusal(v *stint, t target) *refusal {
+func (x *executor) edgeRefusal(v *visit, t target) *refusal {
 	from, e := v.agent.Name, x.env
 	to := x.p.Agent(t.to)
 	cycle := x.p.IsCycle(from, t.to)
@@ -68,7 +64,7 @@ func (x *executor) edgeRefusal(v *stint, t target) *refusal {
 	switch {
 	case t.granted:
 	case limit > 0 && x.edgeCount(from, t.to) >= limit+countOf(x.MoreEdges, from, t.to):
-		r.reason, r.bound, r.transition = ReasonEdgeLimit, boundEdge, tipstaff.TransitionEdge
+		r.reason, r.bound, r.transition = tipstaff.TerminalEdgeLimit, boundEdge, tipstaff.TransitionEdge
 		r.used, r.limit = x.edgeCount(from, t.to), limit+countOf(x.MoreEdges, from, t.to)
 		r.raise = func(by int64) { x.moreEdges(from, t.to, by) }
 		return r
@@ -78,13 +74,13 @@ func (x *executor) edgeRefusal(v *stint, t target) *refusal {
 		r.transition = tipstaff.TransitionVisit
 		return r
 	case cycle && e.Iteration >= e.MaxIterations:
-		r.reason, r.bound, r.transition = ReasonIterations, tipstaff.BoundIterations, tipstaff.TransitionIteration
+		r.reason, r.bound, r.transition = tipstaff.TerminalIterations, tipstaff.BoundIterations, tipstaff.TransitionIteration
 		r.used, r.limit = e.Iteration, e.MaxIterations
 		r.raise = func(by int64) { e.MaxIterations += by }
 		return r
 	}
 	if cycle && x.startsRound(v) && e.CurrentStageNumber >= e.MaxStages {
-		r.reason, r.bound, r.used, r.limit = ReasonStages, boundStages, e.CurrentStageNumber, e.MaxStages
+		r.reason, r.bound, r.used, r.limit = tipstaff.TerminalStages, boundStages, e.CurrentStageNumber, e.MaxStages
 		r.raise = func(by int64) { e.MaxStages += by }
 		return r
 	}
@@ -107,12 +103,12 @@ func (x *executor) visitsSpent(a *Agent) bool {
 }
 
 // startRefusal is one of a stage that is about to start.
-func (x *executor) startRefusal(a *Agent, r Reason, bound string) *refusal {
+func (x *executor) startRefusal(a *Agent, r tipstaff.TerminalReason, bound string) *refusal {
 	return &refusal{reason: r, bound: bound, what: a.Name, stage: a.Name, path: pathOf(a.Name, x.env.Visits[a.Name]+1)}
 }
 
 func (x *executor) visitRefusal(a *Agent) *refusal {
-	r := x.startRefusal(a, ReasonVisits, boundVisits)
+	r := x.startRefusal(a, tipstaff.TerminalVisits, boundVisits)
 	r.used, r.limit = x.env.Visits[a.Name], a.MaxVisits+x.MoreVisits[a.Name]
 	r.raise = func(by int64) {
 		if x.MoreVisits == nil {
@@ -124,19 +120,19 @@ func (x *executor) visitRefusal(a *Agent) *refusal {
 }
 
 func (x *executor) hopRefusal(a *Agent) *refusal {
-	e, r := x.env, x.startRefusal(a, ReasonHops, tipstaff.BoundAgentHops)
+	e, r := x.env, x.startRefusal(a, tipstaff.TerminalHops, tipstaff.BoundAgentHops)
 	r.used, r.limit, r.raise = e.AgentHopCount, e.MaxAgentHops, func(by int64) { e.MaxAgentHops += by }
 	return r
 }
 
 func (x *executor) callRefusal(a *Agent) *refusal {
-	e, r := x.env, x.startRefusal(a, ReasonLLMCalls, tipstaff.BoundModelCalls)
+	e, r := x.env, x.startRefusal(a, tipstaff.TerminalLLMCalls, tipstaff.BoundModelCalls)
 	r.used, r.limit, r.raise = e.LLMCallCount, e.MaxLLMCalls, func(by int64) { e.MaxLLMCalls += by }
 	return r
 }
 
 // ledgerRefusal is what the ledger's refusal of a start means; nil: it is no bound.
-func (x *executor) ledgerRefusal(v *stint, by *flow.Error) *refusal {
+func (x *executor) ledgerRefusal(v *visit, by *flow.Error) *refusal {
 	if !isBound(by) {
 		return nil
 	}
@@ -172,7 +168,7 @@ func (x *executor) refuse(r *refusal) error {
 		}
 	}
 	text := fmt.Sprintf("%s: %d of %d %s are used", r.what, r.used, r.limit, r.bound)
-	return x.end(r.reason, or(r.text, text), where{stage: r.stage, path: r.path, code: flow.CodeBoundExceeded})
+	return x.end(r.reason, cmp.Or(r.text, text), where{stage: r.stage, path: r.path, code: flow.CodeBoundExceeded})
 }
 
 // Actions at a gate about a bound.

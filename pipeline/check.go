@@ -72,45 +72,29 @@ func (r *reader) names() map[string]*written {
 
 // cycles finds agents that wait for themselves by way of others: nobody could begin.
 func (r *reader) cycles(byName map[string]*written) {
-	s := &cycleSearch{r: r, byName: byName, state: map[string]searched{}}
+	searched := map[string]bool{}
+	var way []string // from the first agent to the one that is looked at
+	var search func(*written)
+	search = func(w *written) {
+		searched[w.Name] = true
+		way = append(way, w.Name)
+		for _, ref := range slices.Concat(w.requires, w.after) {
+			next, round := byName[ref.name], slices.Index(way, ref.name)
+			switch {
+			case next == nil || ref.name == w.Name:
+			case round >= 0:
+				r.ps.Add(codeDependencyCycle, ref.at, ref.path, "the agents wait for each other: %s → %s", strings.Join(way[round:], " → "), ref.name)
+			case !searched[ref.name]:
+				search(next)
+			}
+		}
+		way = way[:len(way)-1]
+	}
 	for _, w := range r.agents {
-		if w.Name != "" && s.state[w.Name] == notSearched {
-			s.from(w)
+		if w.Name != "" && !searched[w.Name] {
+			search(w)
 		}
 	}
-}
-
-type searched uint8
-
-const (
-	notSearched searched = iota
-	inSearch             // on the way to the agent that is looked at
-	wasSearched
-)
-
-type cycleSearch struct {
-	r      *reader
-	byName map[string]*written
-	state  map[string]searched
-	way    []string // from the first agent to this one
-}
-
-func (s *cycleSearch) from(w *written) {
-	s.state[w.Name] = inSearch
-	s.way = append(s.way, w.Name)
-	for _, ref := range slices.Concat(w.requires, w.after) {
-		next := s.byName[ref.name]
-		switch {
-		case next == nil || ref.name == w.Name:
-		case s.state[ref.name] == inSearch:
-			round := s.way[slices.Index(s.way, ref.name):]
-			s.r.ps.Add(codeDependencyCycle, ref.at, ref.path, "the agents wait for each other: %s → %s", strings.Join(round, " → "), ref.name)
-		case s.state[ref.name] == notSearched:
-			s.from(next)
-		}
-	}
-	s.way = s.way[:len(s.way)-1]
-	s.state[w.Name] = wasSearched
 }
 
 // edges checks the limits of edges.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -86,18 +87,19 @@ func (e entry) and(f entry) entry {
 // A run that was rolled back to here takes over what it inherits beside the journal.
 func (x *executor) boundary(overwritten []tipstaff.Overwritten) error {
 	x.saved, x.reset = "", nil
-	x.digest = x.env.DataDigest()
+	x.digest = x.slots.digest(x.env)
 	x.emit(tipstaff.KindTurnMerged, tipstaff.TurnMerged{Turn: x.Turn, Digest: x.digest, Version: x.env.Version, StageNumber: x.env.CurrentStageNumber, Overwritten: overwritten})
-	if stop := x.env.stop; stop != nil && *stop == x.Turn {
+	s := x.state
+	if s.StopAt != nil && *s.StopAt == x.Turn {
 		return ErrBoundary
 	}
-	for len(x.env.Rollbacks) > 0 && x.env.Rollbacks[0].Turn == x.Turn {
-		r := x.env.Rollbacks[0]
-		x.env.Rollbacks = x.env.Rollbacks[1:]
+	for len(s.Rollbacks) > 0 && s.Rollbacks[0].Turn == x.Turn {
+		r := s.Rollbacks[0]
+		s.Rollbacks = s.Rollbacks[1:]
 		if err := x.rollBack(&r); err != nil {
 			return err
 		}
-		if x.env.rests && len(x.env.Rollbacks) == 0 {
+		if s.StopRolledBack && len(s.Rollbacks) == 0 {
 			return flow.ErrParked
 		}
 	}
@@ -110,13 +112,13 @@ func (x *executor) checkpointID(turn int64) string {
 }
 
 // checkpoint records the boundary of this turn as a place to come back to, once.
-func (x *executor) checkpoint(v *stint) string {
+func (x *executor) checkpoint(v *visit) string {
 	if x.saved != "" {
 		return x.saved
 	}
 	x.saved = x.checkpointID(x.Turn)
 	x.emit(tipstaff.KindCheckpointCreated, tipstaff.CheckpointCreated{ID: x.saved, Stage: v.agent.Name, Turn: x.Turn,
-		Iteration: x.env.Iteration, Epoch: x.env.Epoch, ParentID: or(x.Parent, x.checkpointID(0)), Digest: x.digest,
+		Iteration: x.env.Iteration, Epoch: x.env.Epoch, ParentID: cmp.Or(x.Parent, x.checkpointID(0)), Digest: x.digest,
 		Automatic: true, SizeBytes: x.dataSize()})
 	x.Parent = x.saved
 	return x.saved
@@ -165,7 +167,7 @@ func (x *executor) rollBack(r *Rollback) error {
 		}
 	}
 	e.Version = max(e.Version, r.Version) + 1
-	at := or(x.merged, Start)
+	at := cmp.Or(x.merged, Start)
 	x.emitTransition(tipstaff.Transitioned{From: at, To: at, Reason: tipstaff.TransitionRollback,
 		Checkpoint: r.Checkpoint, By: r.By, Left: r.From})
 	return nil
@@ -208,31 +210,24 @@ func (x *executor) resumeLater() error {
 	return flow.Continue(flow.JSON(continued{continuedSchema, EncodeEnvelope(x.env), x.pending}))
 }
 
-// Restore is the Envelope of a run that continued, from the state that Execute gave
-// to flow.Continue. With it Execute goes on exactly there.
-func Restore(state json.RawMessage) (*Envelope, error) {
+// Restore reads the state that Execute gave to flow.Continue. With it Execute goes on
+// exactly there.
+func Restore(state json.RawMessage) (State, error) {
 	var c continued
 	if err := json.Unmarshal(state, &c); err != nil {
-		return nil, fmt.Errorf("pipeline: the state of a continued run: %w", err)
+		return State{}, fmt.Errorf("pipeline: the state of a continued run: %w", err)
 	}
 	if c.Schema != continuedSchema {
-		return nil, fmt.Errorf("pipeline: the state of a continued run has schema %d; this version reads %d", c.Schema, continuedSchema)
+		return State{}, fmt.Errorf("pipeline: the state of a continued run has schema %d; this version reads %d", c.Schema, continuedSchema)
 	}
 	env, err := DecodeEnvelope(c.Envelope)
-	if err != nil {
-		return nil, err
-	}
-	env.at = &boundary{state: string(flow.JSON(c.pending))}
-	return env, nil
+	return State{Envelope: env, continued: &c.pending}, err
 }
 
 // restore takes up a continued run where it was left.
-func (x *executor) restore(at *boundary) error {
-	if err := json.Unmarshal([]byte(at.state), &x.pending); err != nil {
-		return fmt.Errorf("pipeline: the state of a continued run: %w", err)
-	}
-	x.env.at = nil
-	x.env.Rollbacks = slices.DeleteFunc(x.env.Rollbacks, func(r Rollback) bool { return r.Turn <= x.Turn })
+func (x *executor) restore() {
+	x.pending, x.state.continued = *x.state.continued, nil
+	x.state.Rollbacks = slices.DeleteFunc(x.state.Rollbacks, func(r Rollback) bool { return r.Turn <= x.Turn })
 	if x.Entries == nil {
 		x.Entries = map[string]entry{}
 	}
@@ -252,5 +247,4 @@ func (x *executor) restore(at *boundary) error {
 			s.mark = completed
 		}
 	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 const reviewLoop = `name: review-loop
@@ -45,9 +46,14 @@ func TestYAMLAndJSONHaveOneDigest(t *testing.T) {
 	}
 }
 
-// samePipeline compares expressions by their source: programs cannot be compared.
+// sourceOf is a template as its document has it.
+func sourceOf(t *Template) string { return string(document.Raw(t.written)) }
+
+// samePipeline compares templates and expressions by their source: programs cannot be
+// compared.
 var samePipeline = cmp.Options{
-	cmp.AllowUnexported(Pipeline{}, Rule{}, Template{}, shape{}, memberShape{}, part{}),
+	cmp.AllowUnexported(Pipeline{}, Rule{}),
+	cmp.Comparer(func(a, b *Template) bool { return (a == nil) == (b == nil) && (a == nil || sourceOf(a) == sourceOf(b)) }),
 	cmp.Comparer(func(a, b *expression) bool { return (a == nil) == (b == nil) && (a == nil || a.source == b.source) }),
 	cmp.FilterPath(func(p cmp.Path) bool {
 		name := p.Last().String()
@@ -201,10 +207,10 @@ func TestEveryFieldIsRead(t *testing.T) {
 	got := []any{
 		p.MaxIterations, p.MaxLLMCalls, p.MaxAgentHops, p.MaxStages, p.Bounds, p.EdgeLimits, p.DefaultTimeout, p.MaxParallel, p.OnFailure, p.OnBound,
 		p.ClarificationResume, p.ConfirmationResume,
-		a.Way, a.Model.Name, a.Model.Agent, a.Model.Skill, *a.Model.Tools, a.Model.MaxSteps, a.Model.Keep, string(a.Model.Prompt.Raw()), string(a.Model.System.Raw()), a.MaxVisits, a.Rules[0].Value, a.OutputKey, a.Timeout,
-		b.Way, b.Tool.URI, string(b.Tool.Args.Raw()), b.OutputKey, b.DefaultNext, b.ErrorNext, b.DeniedNext, b.Timeout, b.MaxRetries, b.RetryDelay, b.Effect,
-		c.Way, c.StageOrder, c.Requires, c.JoinAny, c.After, c.Entry, c.Remote.Agent, string(c.Remote.Input.Raw()), c.Remote.Wait, c.Effect, c.RequiredFields, string(c.OutputSchema), c.Handoff, c.RetryDelay,
-		d.Way, string(d.Plan.Document), string(d.Plan.Inputs.Raw()),
+		a.Way, a.Model.Name, a.Model.Agent, a.Model.Skill, *a.Model.Tools, a.Model.MaxSteps, a.Model.Keep, sourceOf(a.Model.Prompt), sourceOf(a.Model.System), a.MaxVisits, a.Rules[0].Value, a.OutputKey, a.Timeout,
+		b.Way, b.Tool.URI, sourceOf(b.Tool.Args), b.OutputKey, b.DefaultNext, b.ErrorNext, b.DeniedNext, b.Timeout, b.MaxRetries, b.RetryDelay, b.Effect,
+		c.Way, c.StageOrder, c.Requires, c.JoinAny, c.After, c.Entry, c.Remote.Agent, sourceOf(c.Remote.Input), c.Remote.Wait, c.Effect, c.RequiredFields, string(c.OutputSchema), c.Handoff, c.RetryDelay,
+		d.Way, string(d.Plan.Document), sourceOf(d.Plan.Inputs),
 		e.Way, e.Scripted.Repeat, e.Scripted.Answers, e.Handoff,
 	}
 	want := []any{
@@ -215,7 +221,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		WayRemote, int64(1), []string{"a", "b"}, true, []string{"b"}, true, "elsewhere", `{"x":1}`, 5 * time.Second, "idempotent", []string{"verdict"}, `{"type":"object"}`, HandoffOnReject, time.Second,
 		WayPlan, `{"kind":"plan"}`, `{"q":"${input}"}`,
 		WayScripted, "cycle", []Answer{
-			{Output: map[string]any{"n": int64(1), "f": 1.5}, Delay: 5 * time.Millisecond, Usage: Usage{LLMCalls: 1, ToolCalls: 2, Hops: 3, TokensIn: 4, TokensOut: 5, CostUSD: 10_000_000}},
+			{Output: map[string]any{"n": int64(1), "f": 1.5}, Delay: 5 * time.Millisecond, Usage: tipstaff.StageUsage{LLMCalls: 1, ToolCalls: 2, Hops: 3, TokensIn: 4, TokensOut: 5, CostUSD: 10_000_000}},
 			{Output: map[string]any{}, Error: &StageError{Code: "busy", Message: "later", Retryable: true}},
 			{Output: map[string]any{}, Hang: true},
 			{Output: map[string]any{}, Control: &Control{Break: true, Metadata: map[string]any{"k": int64(1)}}},

@@ -59,11 +59,11 @@ type Envelope struct {
 	MaxWallSeconds int64            `json:"max_wall_seconds"`
 
 	// end
-	Terminated        bool       `json:"terminated"`
-	TerminalReason    Reason     `json:"terminal_reason,omitempty"`
-	TerminationReason string     `json:"termination_reason,omitempty"`
-	Outcome           string     `json:"outcome,omitempty"`
-	CompletedAt       *time.Time `json:"completed_at,omitempty"`
+	Terminated        bool                    `json:"terminated"`
+	TerminalReason    tipstaff.TerminalReason `json:"terminal_reason,omitempty"`
+	TerminationReason string                  `json:"termination_reason,omitempty"`
+	Outcome           string                  `json:"outcome,omitempty"`
+	CompletedAt       *time.Time              `json:"completed_at,omitempty"`
 
 	// gates
 	Interrupts       []Interrupt `json:"interrupts"`
@@ -80,18 +80,6 @@ type Envelope struct {
 	Errors            []ErrorRecord      `json:"errors"`
 	ProcessingHistory []ProcessingRecord `json:"processing_history"`
 	HistoryTotal      int64              `json:"history_total"`
-
-	// Rollbacks are what a run that was rolled back or forked takes over beyond the
-	// journal it inherits, oldest first: one for every run on the way from the first.
-	// Until the last is applied the Envelope has the identity of the run whose journal
-	// is replayed, so that records name what they named then. nil: it is no such run.
-	// They are no part of the stored form.
-	Rollbacks []Rollback `json:"-"`
-
-	at    *boundary // where a continued run goes on; nil: at the beginning
-	stop  *int64    // the turn at whose boundary Execute stops; nil: at none
-	rests bool      // it stops when the last of Rollbacks is applied
-	slots slotCache // what is known about Outputs and Prior: see DataDigest
 }
 
 // EdgeCount is how often an edge was taken.
@@ -196,9 +184,4 @@ type Counters struct {
 	Visits        map[string]int64 `json:"visits"`
 	Transitions   int64            `json:"transitions"`
 	StageNumber   int64            `json:"current_stage_number"`
-}
-
-// boundary is where a continued run goes on, as the executor wrote it down.
-type boundary struct {
-	state string
 }

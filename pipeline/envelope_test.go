@@ -67,10 +67,10 @@ func TestBoundsOfTheCallerStandInANewEnvelope(t *testing.T) {
 func TestTheFirstEndingStands(t *testing.T) {
 	e := NewEnvelope(mustCheck(t, loop), Input{})
 	first, second := time.Unix(1, 0), time.Unix(2, 0)
-	e.Terminate(ReasonEdgeLimit, "one", first)
+	e.Terminate(tipstaff.TerminalEdgeLimit, "one", first)
 	before := EncodeEnvelope(e)
-	e.Terminate(ReasonCompleted, "two", second)
-	if !bytes.Equal(before, EncodeEnvelope(e)) || e.Outcome != OutcomeBound || !e.CompletedAt.Equal(first) {
+	e.Terminate(tipstaff.TerminalCompleted, "two", second)
+	if !bytes.Equal(before, EncodeEnvelope(e)) || e.Outcome != tipstaff.OutcomeBound || !e.CompletedAt.Equal(first) {
 		t.Errorf("%+v", e)
 	}
 }
@@ -81,8 +81,7 @@ func full(t testing.TB) *Envelope {
 	t.Helper()
 	e := &Envelope{}
 	fillIn(t, reflect.ValueOf(e).Elem(), 1)
-	e.TerminalReason, e.Outcome = ReasonBreak, OutcomeCompleted
-	e.Rollbacks = nil // no part of the stored form
+	e.TerminalReason, e.Outcome = tipstaff.TerminalBreak, tipstaff.OutcomeCompleted
 	return e
 }
 
@@ -156,7 +155,7 @@ func TestOtherStoredFormsAreRefused(t *testing.T) {
 	ended := full(t)
 	ended.TerminalReason = "gave_up"
 	contradicting := full(t)
-	contradicting.Outcome = OutcomeFailed
+	contradicting.Outcome = tipstaff.OutcomeFailed
 	for name, src := range map[string]string{
 		"another schema":    strings.Replace(raw, `"schema":1`, `"schema":2`, 1),
 		"no schema":         strings.Replace(raw, `"schema":1,`, ``, 1),
@@ -177,20 +176,6 @@ func TestOtherStoredFormsAreRefused(t *testing.T) {
 		}
 		if e, err := DecodeEnvelope([]byte(src)); err == nil {
 			t.Errorf("%s: %+v", name, e)
-		}
-	}
-}
-
-func TestReasonsAreAClosedSet(t *testing.T) {
-	for r, want := range reasons {
-		got, err := ParseReason(string(r))
-		if err != nil || got != r || r.Outcome() != want.outcome || (r.Bound() != "") != (r.Outcome() == OutcomeBound) {
-			t.Errorf("%s: %v %s %s", r, err, r.Outcome(), r.Bound())
-		}
-	}
-	for _, name := range []string{"", "Completed", "gave_up"} {
-		if r, err := ParseReason(name); err == nil || Reason(name).Valid() || Reason(name).Outcome() != "" {
-			t.Errorf("%q is %q", name, r)
 		}
 	}
 }
@@ -220,18 +205,19 @@ func TestTheDataDigestCoversDataAndNothingElse(t *testing.T) {
 
 func TestTheDataDigestSeesReplacedSlots(t *testing.T) {
 	e := NewEnvelope(mustCheck(t, loop), Input{})
-	seen := map[string]bool{e.DataDigest(): true}
+	known := newSlots(e)
+	seen := map[string]bool{known.digest(e): true}
 	for i := range 100 { // many more than it keeps
 		e.Outputs["a"] = map[string]any{"n": int64(i)}
-		seen[e.DataDigest()] = true
-		if fresh := e.Clone().DataDigest(); !seen[fresh] {
-			t.Fatalf("turn %d: a fresh Envelope has another digest", i)
+		seen[known.digest(e)] = true
+		if fresh := e.DataDigest(); !seen[fresh] {
+			t.Fatalf("turn %d: anew it has another digest", i)
 		}
 	}
 	if len(seen) != 101 {
 		t.Errorf("%d digests", len(seen))
 	}
-	if n := len(e.slots.outputs); n != len(e.Outputs) {
+	if n := len(known.outputs); n != len(e.Outputs) {
 		t.Errorf("%d slots are remembered", n)
 	}
 }
@@ -241,6 +227,7 @@ func TestTheDataDigestFollowsItsSlots(t *testing.T) {
 	p := mustCheck(t, loop)
 	rapid.Check(t, func(t *rapid.T) {
 		e := NewEnvelope(p, Input{})
+		known := newSlots(e)
 		keys := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", "ab", "a b", "\""})
 		for range rapid.IntRange(1, 40).Draw(t, "changes") {
 			slots, key := e.Outputs, keys.Draw(t, "key")
@@ -256,7 +243,7 @@ func TestTheDataDigestFollowsItsSlots(t *testing.T) {
 				slots[key] = map[string]any{"n": rapid.Int64().Draw(t, "n")}
 			}
 			if rapid.Bool().Draw(t, "asked") {
-				if got, fresh := e.DataDigest(), e.Clone().DataDigest(); got != fresh {
+				if got, fresh := known.digest(e), e.DataDigest(); got != fresh {
 					t.Fatalf("%s, anew %s", got, fresh)
 				}
 			}

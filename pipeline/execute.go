@@ -14,37 +14,67 @@ import (
 // Execute runs a pipeline to its end, or as far as it goes in this drive. fc stands
 // at the run's root; do performs the stages that do not perform themselves.
 //
-// It works on env in place, so that whoever replays a run has the state it stands
-// in, however Execute returns. A completed pipeline is (env, nil); one that ended
-// otherwise is an [*Ending], which is flow.ErrCancelled if it was cancelled. Errors
-// of flow come back as they are, and so does a flow.Continue, whose state [Restore]
-// reads.
-func Execute(fc flow.Context, p *Pipeline, env *Envelope, do Perform) (*Envelope, error) {
-	x := newExecutor(fc, p, env, do)
+// It changes the Envelope in place: however Execute returns, the Envelope is the state
+// that the run has reached. A pipeline that did not complete returns an [*Ending], which
+// is flow.ErrCancelled if it was cancelled. Errors of flow come back as they are, and
+// so does a flow.Continue, whose state [Restore] reads.
+func Execute(fc flow.Context, p *Pipeline, s *State, do Perform) error {
+	x := newExecutor(fc, p, s, do)
 	err := x.run()
 	var ending *Ending
 	switch {
 	case errors.Is(err, errCompleted):
-		return env, nil
+		return nil
 	case errors.As(err, &ending), flow.Parked(err):
-		return env, err
+		return err
 	case errors.Is(err, flow.ErrCancelled):
-		return env, x.cancelled()
+		return x.cancelled()
 	}
-	return env, err
+	return err
 }
 
-// ErrBoundary is how Execute returns where StopAt has it stop.
+// State is an Envelope, and how Execute goes on from it.
+type State struct {
+	*Envelope
+
+	// Rollbacks are what a run that was rolled back or forked takes over beyond the
+	// journal it inherits, oldest first: one for every run on the way from the first.
+	// Until the last is applied the Envelope has the identity of the run whose journal
+	// is replayed, so that records name what they named then.
+	Rollbacks []Rollback
+
+	// StopAt has Execute return [ErrBoundary] at the boundary of that turn, with the
+	// Envelope as it was there. nil: at none.
+	StopAt *int64
+	// StopRolledBack has Execute return, parked, once the last of Rollbacks is applied:
+	// the state of a run that was rolled back and has not been driven since.
+	StopRolledBack bool
+
+	continued *pending // what a continued run carries; nil: the run begins
+}
+
+// ErrBoundary is how Execute returns at the boundary that State.StopAt names.
 var ErrBoundary = errors.New("pipeline: this is the boundary that was asked for")
 
-// StopAt has Execute return at the boundary of a turn, with the Envelope as it is
-// there: for whoever looks at what a run was.
-func (e *Envelope) StopAt(turn int64) { e.stop = &turn }
+// Ending is the error with which Execute returns a pipeline that did not complete.
+// The Envelope beside it says the same.
+type Ending struct {
+	Reason  tipstaff.TerminalReason
+	Outcome string
+	Text    string
+	Stage   string // at which; "": at none
+	Path    string
+	Bound   string // of a bound: its name in documents, max_iterations …
+	Code    string // of a failed stage
+	// Halted is the decision that ended the run; nil: it was ended otherwise.
+	Halted *flow.Decision
+	cause  error
+}
 
-// StopRolledBack has Execute return, parked, once the last of Rollbacks is applied and
-// before anything follows from it: so a run stands that went back and was not driven
-// since.
-func (e *Envelope) StopRolledBack() { e.rests = true }
+func (e *Ending) Error() string { return string(e.Reason) + ": " + e.Text }
+
+// Unwrap lets an ending that is a cancellation be flow.ErrCancelled.
+func (e *Ending) Unwrap() error { return e.cause }
 
 // errCompleted unwinds a pipeline that has ended well.
 var errCompleted = errors.New("pipeline: completed")
@@ -52,17 +82,18 @@ var errCompleted = errors.New("pipeline: completed")
 // executor is one run of a pipeline in one drive. Branches of a batch read it; the
 // root alone changes it, between batches.
 type executor struct {
-	fc  flow.Context
-	p   *Pipeline
-	env *Envelope
-	do  Perform
+	fc    flow.Context
+	p     *Pipeline
+	state *State
+	env   *Envelope // of state
+	do    Perform
 	pending
 
-	stages []standing  // by index
-	names  [3][]string // room for publish
+	stages []stageState // by index
 	held   []*question
 	now    time.Time // the last one that was read at the root
 	size   int       // of the Envelope, at most
+	slots  *slotCache
 
 	// Of the turn that is being routed.
 	merged string // its first stage
@@ -75,8 +106,8 @@ type executor struct {
 	questions, bounds, begins map[string]int
 }
 
-// standing is where one stage stands.
-type standing struct {
+// stageState is where one stage stands.
+type stageState struct {
 	mark     mark
 	frontier bool
 	active   bool
@@ -94,17 +125,15 @@ const (
 	skipped
 )
 
-func newExecutor(fc flow.Context, p *Pipeline, env *Envelope, do Perform) *executor {
-	return &executor{fc: fc, p: p, env: env, do: do, stages: make([]standing, len(p.Agents)),
-		questions: map[string]int{}, bounds: map[string]int{}, begins: map[string]int{}, now: env.CreatedAt}
+func newExecutor(fc flow.Context, p *Pipeline, s *State, do Perform) *executor {
+	return &executor{fc: fc, p: p, state: s, env: s.Envelope, do: do, stages: make([]stageState, len(p.Agents)),
+		questions: map[string]int{}, bounds: map[string]int{}, begins: map[string]int{}, now: s.CreatedAt, slots: newSlots(s.Envelope)}
 }
 
 // run begins the pipeline, or goes on where a Continue left it, and takes turns.
 func (x *executor) run() error {
-	if at := x.env.at; at != nil {
-		if err := x.restore(at); err != nil {
-			return err
-		}
+	if x.state.continued != nil {
+		x.restore()
 	} else if err := x.begin(); err != nil {
 		return err
 	}
@@ -144,10 +173,10 @@ func (x *executor) oneTurn() error {
 	ready := x.runnable()
 	switch {
 	case len(ready) > 0:
-	case slices.ContainsFunc(x.stages, func(s standing) bool { return s.frontier }):
+	case slices.ContainsFunc(x.stages, func(s stageState) bool { return s.frontier }):
 		return x.deadlock()
 	default:
-		return x.end(ReasonCompleted, "", where{})
+		return x.end(tipstaff.TerminalCompleted, "", where{})
 	}
 	if x.records >= maxRecords {
 		return x.resumeLater()
@@ -168,7 +197,7 @@ func (x *executor) oneTurn() error {
 
 // settle decides, stage by stage, where the run goes from a boundary. The first
 // that ends the run is the last.
-func (x *executor) settle(batch []*stint) error {
+func (x *executor) settle(batch []*visit) error {
 	for _, v := range batch { // as they are now: an earlier one may begin a new epoch
 		v.output = x.env.Outputs[v.agent.OutputKey]
 	}
@@ -181,21 +210,23 @@ func (x *executor) settle(batch []*stint) error {
 	return nil
 }
 
-func (x *executor) settleOne(v *stint) error {
+func (x *executor) settleOne(v *visit) error {
 	switch {
 	case v.status == statusCancelled:
 		return nil
 	case v.refused != nil:
-		return x.exceeded(v)
+		return x.end(reasonOf(v.refused), fmt.Sprintf("%s: %s", v.path, v.refused.Message), where{visit: v, code: v.refused.Code})
 	case v.status == statusError:
 		return x.routeFailure(v)
 	case v.control.Break:
-		return x.end(ReasonBreak, v.agent.Name+" asked to end here", where{visit: v})
+		return x.end(tipstaff.TerminalBreak, v.agent.Name+" asked to end here", where{visit: v})
 	case v.control.Interrupt != nil:
 		return x.hold(v, *v.control.Interrupt, target{to: v.control.Interrupt.Kind, reason: tipstaff.TransitionInterrupt})
 	}
 	if v.agent.Handoff != HandoffNever && v.agent.Handoff != "" {
-		x.recordFindings(v)
+		for _, f := range contractOf(v).findings {
+			x.emitAt(v.path, tipstaff.KindFindingRecorded, tipstaff.FindingRecorded{Stage: v.agent.Name, Visit: v.n, StageFinding: f})
+		}
 	}
 	if v.agent.Handoff == HandoffAlways {
 		return x.handoff(v)
@@ -205,27 +236,27 @@ func (x *executor) settleOne(v *stint) error {
 
 // where says at which stage a pipeline ended; its zero value: at no stage.
 type where struct {
-	visit       *stint
+	visit       *visit
 	stage, path string // of a stage that has not started
 	code        string
 	halted      *flow.Decision
 }
 
 // end ends the run. The first ending stands.
-func (x *executor) end(r Reason, text string, at where) error {
+func (x *executor) end(r tipstaff.TerminalReason, text string, at where) error {
 	x.readClock()
 	x.env.Terminate(r, text, x.now)
 	x.closeGates()
 	x.env.Version++
 	x.publish()
-	if r.Outcome() == OutcomeCompleted {
+	if r.Outcome() == tipstaff.OutcomeCompleted {
 		return errCompleted
 	}
 	e := &Ending{Reason: r, Outcome: r.Outcome(), Text: text, Bound: r.Bound(), Code: at.code, Stage: at.stage, Path: at.path}
 	if at.visit != nil {
 		e.Stage, e.Path = at.visit.agent.Name, at.visit.path
 	}
-	if e.Outcome == OutcomeCancelled {
+	if e.Outcome == tipstaff.OutcomeCancelled {
 		e.cause, e.Halted = flow.ErrCancelled, at.halted
 	}
 	return e
@@ -249,11 +280,11 @@ func (x *executor) cancelled() error {
 			r.Status = statusCancelled
 		}
 	}
-	x.env.Terminate(ReasonCancelled, TextCancelled, x.now)
+	x.env.Terminate(tipstaff.TerminalCancelled, TextCancelled, x.now)
 	x.closeGates()
 	x.env.Version++
 	x.publish()
-	return &Ending{Reason: ReasonCancelled, Outcome: OutcomeCancelled, Text: TextCancelled, cause: flow.ErrCancelled}
+	return &Ending{Reason: tipstaff.TerminalCancelled, Outcome: tipstaff.OutcomeCancelled, Text: TextCancelled, cause: flow.ErrCancelled}
 }
 
 func (x *executor) deadlock() error {
@@ -263,13 +294,13 @@ func (x *executor) deadlock() error {
 			waits = append(waits, fmt.Sprintf("%s waits for %s", a.Name, strings.Join(x.missing(a), ", ")))
 		}
 	}
-	return x.end(ReasonDeadlock, strings.Join(waits, "; "), where{})
+	return x.end(tipstaff.TerminalDeadlock, strings.Join(waits, "; "), where{})
 }
 
 // publish writes down in the Envelope where the stages stand.
 func (x *executor) publish() {
 	e := x.env
-	frontier, active, done := x.names[0][:0], x.names[1][:0], x.names[2][:0]
+	e.Frontier, e.ActiveStages, e.CompletedStages = []string{}, []string{}, []string{} // others may hold the old ones
 	e.CurrentStage = End
 	current := func(name string) {
 		if e.CurrentStage == End {
@@ -280,15 +311,15 @@ func (x *executor) publish() {
 	for i, a := range x.p.Agents {
 		s := x.stages[i]
 		if s.frontier {
-			frontier = append(frontier, a.Name)
+			e.Frontier = append(e.Frontier, a.Name)
 			current(a.Name)
 		}
 		if s.active {
-			active = append(active, a.Name)
+			e.ActiveStages = append(e.ActiveStages, a.Name)
 			current(a.Name)
 		}
 		if s.mark == completed || s.mark == closed {
-			done = append(done, a.Name)
+			e.CompletedStages = append(e.CompletedStages, a.Name)
 		}
 		if s.held && asking == "" {
 			asking = a.Name
@@ -297,20 +328,29 @@ func (x *executor) publish() {
 	if asking != "" {
 		e.CurrentStage = asking
 	}
-	x.names = [3][]string{frontier, active, done}
-	e.Frontier, e.ActiveStages, e.CompletedStages = renewed(e.Frontier, frontier), renewed(e.ActiveStages, active), renewed(e.CompletedStages, done)
 	e.InterruptPending = slices.ContainsFunc(e.Interrupts, func(i Interrupt) bool { return i.Open })
-}
-
-// renewed is a list with what it should have. What others have of it stays as it is.
-func renewed(list, want []string) []string {
-	if list != nil && slices.Equal(list, want) {
-		return list
-	}
-	return append(make([]string, 0, len(want)), want...)
 }
 
 func (x *executor) readClock() {
 	x.now = x.fc.Now()
 	x.records++
+}
+
+// emit appends an event at the root.
+func (x *executor) emit(kind tipstaff.Kind, body any) {
+	x.fc.Emit(flow.Event{Kind: string(kind), Body: body})
+	x.records++
+}
+
+// emitAt appends an event at the path of a stage.
+func (x *executor) emitAt(path string, kind tipstaff.Kind, body any) {
+	x.fc.At(path).Emit(flow.Event{Kind: string(kind), Body: body})
+	x.records++
+}
+
+// emitTransition numbers a transition and says where the run stands.
+func (x *executor) emitTransition(t tipstaff.Transitioned) {
+	x.Transitions++
+	t.N, t.Iteration, t.Epoch, t.Turn = x.Transitions, x.env.Iteration, x.env.Epoch, x.Turn
+	x.emit(tipstaff.KindTransition, t)
 }

@@ -113,7 +113,7 @@ func TestThreeCallsLeft(t *testing.T) {
 				calls++
 			}
 		}
-		if e := b.env; e.TerminalReason != ReasonLLMCalls || calls != 3 || e.LLMCallCount != 3 || e.Budget()[tipstaff.BoundModelCalls] != 0 {
+		if e := b.env; e.TerminalReason != tipstaff.TerminalLLMCalls || calls != 3 || e.LLMCallCount != 3 || e.Budget()[tipstaff.BoundModelCalls] != 0 {
 			t.Fatalf("%s after %d calls, %d counted", e.TerminalReason, calls, e.LLMCallCount)
 		}
 	}
@@ -147,7 +147,7 @@ func TestStagesOfABatchOverlap(t *testing.T) {
 	b := newBed(t, wide(2, "remote: {}"))
 	g := &gauge{meet: make(chan struct{})}
 	b.world.before = g.before
-	if b.take(t); g.most != 2 || b.env.TerminalReason != ReasonCompleted {
+	if b.take(t); g.most != 2 || b.env.TerminalReason != tipstaff.TerminalCompleted {
 		t.Errorf("%d ran at once, and it ended %s", g.most, b.env.TerminalReason)
 	}
 }
@@ -179,7 +179,7 @@ func TestCancelWhileStagesWork(t *testing.T) {
 			cancelled = append(cancelled, f.Stage)
 		}
 	}
-	if e := b.env; out.Status != flow.Cancelled || e.TerminalReason != ReasonCancelled || e.Outcome != OutcomeCancelled ||
+	if e := b.env; out.Status != flow.Cancelled || e.TerminalReason != tipstaff.TerminalCancelled || e.Outcome != tipstaff.OutcomeCancelled ||
 		!slices.Equal(cancelled, []string{"s0", "s1"}) || len(e.ActiveStages) > 0 {
 		t.Errorf("%s, %s, cancelled %v, active %v", out.Status, e.TerminalReason, cancelled, e.ActiveStages)
 	}
@@ -200,9 +200,9 @@ func TestConcurrentRunsShareNothing(t *testing.T) {
 				t.Errorf("run %d: %v", i, err)
 				return
 			}
-			want := ReasonIterations
+			want := tipstaff.TerminalIterations
 			if most == 3 {
-				want = ReasonCompleted
+				want = tipstaff.TerminalCompleted
 			}
 			n := int64(len(bodies[tipstaff.CheckpointCreated](b, tipstaff.KindCheckpointCreated)))
 			if e := b.env; e.TerminalReason != want || e.Iteration != most || e.RawInput != fmt.Sprint(i) || n != most {
@@ -260,7 +260,7 @@ func TestContinueKeepsWhatIsPending(t *testing.T) {
 	p := loopOf(t, 1).p
 	env := NewEnvelope(p, Input{RunID: theRun})
 	env.Frontier, env.CompletedStages = []string{"b"}, []string{"a"}
-	x := newExecutor(nil, p, env, nil)
+	x := newExecutor(nil, p, &State{Envelope: env}, nil)
 	x.pending = pending{Turn: 7, Transitions: 12, Parent: "cp_x_6", Owed: 1, MoreVisits: map[string]int64{"a": 2},
 		MoreEdges: []EdgeCount{{"b", "a", 3}}, Entries: map[string]entry{"b": {Feedback: "f", Granted: true, Error: &StageError{Code: "c", Message: "m"},
 			Response: &Response{Kind: Confirmation, Approved: &no, Data: map[string]any{"i": int64(1), "f": 1.0, "big": json.Number("90071992547409931234567")}}}}}
@@ -276,14 +276,12 @@ func TestContinueKeepsWhatIsPending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := newExecutor(nil, p, restored, nil)
-	if err := y.restore(restored.at); err != nil {
-		t.Fatal(err)
-	}
+	y := newExecutor(nil, p, &restored, nil)
+	y.restore()
 	if diff := cmp.Diff(want, y.pending, cmp.AllowUnexported(entry{})); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(x.stages, y.stages, cmp.AllowUnexported(standing{})); diff != "" {
+	if diff := cmp.Diff(x.stages, y.stages, cmp.AllowUnexported(stageState{})); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := Restore(json.RawMessage(`{"schema":2}`)); err == nil {
@@ -327,7 +325,7 @@ agents:
 		for _, m := range bodies[tipstaff.TurnMerged](b, tipstaff.KindTurnMerged) {
 			digests[m.Turn] = m.Digest
 		}
-		if b.env.TerminalReason != ReasonLLMCalls || b.env.LLMCallCount != 20 {
+		if b.env.TerminalReason != tipstaff.TerminalLLMCalls || b.env.LLMCallCount != 20 {
 			t.Fatalf("rollback %d: %s after %d calls", i, b.env.TerminalReason, b.env.LLMCallCount)
 		}
 		b.rollBack(t, Rollback{Turn: 1, By: "ada"})
@@ -366,7 +364,7 @@ func TestOutputTooLarge(t *testing.T) {
 	b := newBed(t, "name: big\nagents:\n  - {name: a, stage_order: 1, error_next: b, remote: {}}\n  - {name: b, stage_order: 2, remote: {}}\n")
 	b.world.by = map[string]deed{"a": {output: map[string]any{"text": strings.Repeat("x", MaxEnvelope)}}}
 	b.drive(t)
-	if e := b.env; !strings.HasPrefix(e.FailedStages["a"], codeTooLarge) || e.Outputs["a"] != nil || e.TerminalReason != ReasonCompleted {
+	if e := b.env; !strings.HasPrefix(e.FailedStages["a"], codeTooLarge) || e.Outputs["a"] != nil || e.TerminalReason != tipstaff.TerminalCompleted {
 		t.Errorf("%s, failed %v", e.TerminalReason, e.FailedStages)
 	}
 }
@@ -377,13 +375,13 @@ func TestLedgerRefusesAStart(t *testing.T) {
 	for _, c := range []struct {
 		name, doc string
 		limits    flow.Use
-		want      Reason
+		want      tipstaff.TerminalReason
 		hops      int64
 	}{
-		{"hops", doc, flow.Use{tipstaff.BoundAgentHops: 1}, ReasonHops, 1},
-		{"model calls", doc, flow.Use{tipstaff.BoundModelCalls: 0}, ReasonLLMCalls, 1},
-		{"time", doc, flow.Use{tipstaff.BoundWallTime: 0}, ReasonDeadline, 0},
-		{"the rest of a batch", wide(3, "remote: {}"), flow.Use{tipstaff.BoundAgentHops: 3}, ReasonHops, 3},
+		{"hops", doc, flow.Use{tipstaff.BoundAgentHops: 1}, tipstaff.TerminalHops, 1},
+		{"model calls", doc, flow.Use{tipstaff.BoundModelCalls: 0}, tipstaff.TerminalLLMCalls, 1},
+		{"time", doc, flow.Use{tipstaff.BoundWallTime: 0}, tipstaff.TerminalDeadline, 0},
+		{"the rest of a batch", wide(3, "remote: {}"), flow.Use{tipstaff.BoundAgentHops: 3}, tipstaff.TerminalHops, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBed(t, c.doc)
@@ -402,7 +400,7 @@ func TestLedgerRefusesAStart(t *testing.T) {
 		b.lower = flow.Use{tipstaff.BoundAgentHops: 1}
 		b.take(t)
 		b.decide(t, "b#1/bound", flow.Decision{Action: actionExtend, Answer: json.RawMessage(`{"agent_hops":1}`)})
-		if b.take(t); b.env.TerminalReason != ReasonCompleted || b.env.MaxAgentHops != 10 {
+		if b.take(t); b.env.TerminalReason != tipstaff.TerminalCompleted || b.env.MaxAgentHops != 10 {
 			t.Errorf("%v, %d hops are allowed", b.err, b.env.MaxAgentHops)
 		}
 	})
@@ -430,7 +428,7 @@ func TestAllowanceSpeaksInEndings(t *testing.T) {
 			}
 			continue
 		}
-		if a.CanContinue || Reason(a.Reason) != want || want.Bound() == "" {
+		if a.CanContinue || tipstaff.TerminalReason(a.Reason) != want || want.Bound() == "" {
 			t.Errorf("%s: %+v, want %s", bound, a, want)
 		}
 	}

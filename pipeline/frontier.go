@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -21,7 +22,7 @@ func (x *executor) unmark(a *Agent) {
 	x.stages[a.Index].mark = unmarked
 }
 
-func (x *executor) stage(name string) (*Agent, *standing) {
+func (x *executor) stage(name string) (*Agent, *stageState) {
 	a := x.p.Agent(name)
 	return a, &x.stages[a.Index]
 }
@@ -70,31 +71,25 @@ func (x *executor) releasers(a *Agent) (names []string) {
 // livingStages tells, by index, which stages may still come to run in this epoch:
 // those that are about to, and those that only wait for such ones.
 func (x *executor) livingStages() []bool {
-	l := liveness{x: x, known: make([]bool, len(x.stages)), live: make([]bool, len(x.stages))}
+	known, live := make([]bool, len(x.stages)), make([]bool, len(x.stages))
+	var of func(int) bool
+	of = func(i int) bool {
+		if known[i] {
+			return live[i]
+		}
+		known[i] = true // what is required is acyclic
+		switch s, a := x.stages[i], x.p.Agents[i]; {
+		case s.frontier, s.active, s.held:
+			live[i] = true
+		case s.mark == unmarked && len(a.Requires) > 0:
+			live[i] = x.enough(a, func(r int) bool { return x.stages[r].mark == completed || of(r) })
+		}
+		return live[i]
+	}
 	for i := range x.stages {
-		l.of(i)
+		of(i)
 	}
-	return l.live
-}
-
-type liveness struct {
-	x           *executor
-	known, live []bool
-}
-
-func (l *liveness) of(i int) bool {
-	if l.known[i] {
-		return l.live[i]
-	}
-	l.known[i] = true // what is required is acyclic
-	s, a := l.x.stages[i], l.x.p.Agents[i]
-	switch {
-	case s.frontier, s.active, s.held:
-		l.live[i] = true
-	case s.mark == unmarked && len(a.Requires) > 0:
-		l.live[i] = l.x.enough(a, func(r int) bool { return l.x.stages[r].mark == completed || l.of(r) })
-	}
-	return l.live[i]
+	return live
 }
 
 // waits reports whether a stage gives way to one that is still live.
@@ -145,7 +140,7 @@ func (x *executor) skip() {
 		again = false
 		for i, a := range x.p.Agents {
 			s := &x.stages[i]
-			if len(a.Requires) == 0 || s.mark != unmarked || s.active || s.held || !x.hopeless(a) {
+			if len(a.Requires) == 0 || s.mark != unmarked || s.active || s.held || x.enough(a, func(i int) bool { return !x.lost(i) }) {
 				continue
 			}
 			s.mark, s.frontier, again = skipped, false, true
@@ -160,11 +155,6 @@ func (x *executor) lost(i int) bool {
 	return m == closed || m == failed || m == skipped
 }
 
-// hopeless: of all that are required one is lost; of any, all are.
-func (x *executor) hopeless(a *Agent) bool {
-	return !x.enough(a, func(i int) bool { return !x.lost(i) })
-}
-
 func (x *executor) recordSkip(a *Agent) {
 	var unmet []string
 	for _, name := range a.Requires {
@@ -176,4 +166,69 @@ func (x *executor) recordSkip(a *Agent) {
 	x.env.SkippedStages[a.Name] = text
 	x.addHistory(ProcessingRecord{Agent: a.Name, Visit: x.env.Visits[a.Name], StartedAt: x.now, Status: statusSkipped, Error: text})
 	x.emit(tipstaff.KindStageSkipped, tipstaff.StageSkipped{Stage: a.Name, Unmet: unmet})
+}
+
+// jump begins a new epoch at a stage: it, all of its index or a higher one, and all
+// that depend on these, have not run; what they had brought is what they brought
+// before. The stage and the entry stages among them are in the frontier.
+func (x *executor) jump(to *Agent) {
+	x.env.Epoch++
+	if x.reset == nil {
+		x.reset = map[int]bool{}
+	}
+	for _, a := range x.p.after(to) {
+		x.reset[a.Index] = true
+		x.unmark(a)
+		if output, ok := x.env.Outputs[a.OutputKey]; ok {
+			x.env.Prior[a.OutputKey] = output
+			delete(x.env.Outputs, a.OutputKey)
+		}
+		x.stages[a.Index].frontier = false
+		delete(x.Entries, a.Name)
+		if a.Entry {
+			x.enter(a, entry{})
+		}
+	}
+	x.enter(to, entry{})
+}
+
+// after are the stages that a jump to a stage begins anew, in index order.
+func (p *Pipeline) after(to *Agent) (all []*Agent) {
+	in := make([]bool, len(p.Agents))
+	var add func(*Agent)
+	add = func(a *Agent) {
+		if in[a.Index] {
+			return
+		}
+		in[a.Index] = true
+		for _, d := range p.releases[a.Name] {
+			add(d)
+		}
+	}
+	for _, a := range p.Agents[to.Index:] {
+		add(a)
+	}
+	for i, a := range p.Agents {
+		if in[i] {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// startsRound reports whether a cycle edge from a visit would begin a round: it has
+// satisfied a goal, and others remain.
+func (x *executor) startsRound(v *visit) bool {
+	return len(v.gained) > 0 && slices.ContainsFunc(x.env.Goals, func(g Goal) bool { return g.Status == GoalPending })
+}
+
+// beginRound counts a round, if the edge begins one.
+func (x *executor) beginRound(v *visit) bool {
+	if !x.startsRound(v) {
+		return false
+	}
+	e := x.env
+	e.Rounds = newest(append(e.Rounds, Round{Number: e.CurrentStageNumber, Satisfied: v.gained, Summary: v.control.Summary}))
+	e.CurrentStageNumber++
+	return true
 }

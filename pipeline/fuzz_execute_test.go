@@ -27,11 +27,9 @@ func FuzzRestore(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := func(env *Envelope) *executor {
-			x := newExecutor(nil, p, env, nil)
-			if err := x.restore(env.at); err != nil {
-				t.Fatal(err)
-			}
+		again := func(s State) *executor {
+			x := newExecutor(nil, p, &s, nil)
+			x.restore()
 			return x
 		}
 		x := again(first)
@@ -40,7 +38,7 @@ func FuzzRestore(f *testing.F) {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
 		y := again(second)
-		if diff := cmp.Diff(x.stages, y.stages, cmp.AllowUnexported(standing{})); diff != "" {
+		if diff := cmp.Diff(x.stages, y.stages, cmp.AllowUnexported(stageState{})); diff != "" {
 			t.Errorf("the stages stand elsewhere: %s", diff)
 		}
 		if got, want := flow.JSON(y.pending), flow.JSON(x.pending); string(got) != string(want) {
@@ -63,7 +61,7 @@ func FuzzContract(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := contractOf(&stint{path: "a#1", output: output})
+		c := contractOf(&visit{path: "a#1", output: output})
 		list, isList := output["incomplete"].([]any)
 		complete := output["incomplete"] == nil || isList && len(list) == 0
 		if c.rejected() == (output["verdict"] == "approved" && complete) {
@@ -90,7 +88,7 @@ func FuzzControl(f *testing.F) {
 		if err != nil {
 			return
 		}
-		v := &stint{agent: &Agent{Way: WayModel}}
+		v := &visit{agent: &Agent{Way: WayModel}}
 		output, control, err := v.split(Result{Output: given})
 		if err != nil {
 			return

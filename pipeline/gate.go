@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,7 +34,7 @@ const (
 
 // question is an interrupt that holds its stage.
 type question struct {
-	visit    *stint
+	visit    *visit
 	request  InterruptRequest
 	then     string // where its rule says that the run goes on; "": unsaid
 	nth      int    // of this visit, from 1
@@ -44,14 +46,14 @@ type question struct {
 
 // hold stops the run at a stage that asks. Its output is merged; no other stage
 // starts before it is answered.
-func (x *executor) hold(v *stint, r InterruptRequest, t target) error {
+func (x *executor) hold(v *visit, r InterruptRequest, t target) error {
 	s := &x.stages[v.agent.Index]
 	s.held = true
 	if s.mark == completed {
 		s.mark = unmarked
 	}
 	x.held = append(x.held, &question{visit: v, request: r, then: t.then})
-	x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: t.to, Reason: or(t.reason, tipstaff.TransitionInterrupt), Rule: t.rule})
+	x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: t.to, Reason: cmp.Or(t.reason, tipstaff.TransitionInterrupt), Rule: t.rule})
 	return nil
 }
 
@@ -170,7 +172,7 @@ func (q *question) gate() flow.Gate {
 	if q.request.Data != nil {
 		subject.Data = EncodeValue(shown(q.request.Data))
 	}
-	return flow.Gate{Key: q.key(), Kind: q.request.Kind, Question: or(q.request.Question, q.visit.agent.Name+" asks."),
+	return flow.Gate{Key: q.key(), Kind: q.request.Kind, Question: cmp.Or(q.request.Question, q.visit.agent.Name+" asks."),
 		Subject: flow.JSON(subject), Actions: actions, Deny: actions[len(actions)-1], Expires: expires}
 }
 
@@ -207,12 +209,7 @@ func said(answer json.RawMessage, feedback string) (text string, data any) {
 // denied: only what the gate offers beside its denying action lets the run go on.
 func (q *question) denied() bool {
 	actions := gateActions[q.request.Kind]
-	for _, a := range actions[:len(actions)-1] {
-		if q.decision.Action == a {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(actions[:len(actions)-1], q.decision.Action)
 }
 
 // goOn takes the run on after an answer.
@@ -224,7 +221,7 @@ func (x *executor) goOn(q *question) error {
 			if q.decision.Note != "" {
 				text += ": " + q.decision.Note
 			}
-			return x.end(ReasonDenied, text, where{visit: v, code: "gate_denied"})
+			return x.end(tipstaff.TerminalDenied, text, where{visit: v, code: "gate_denied"})
 		}
 		x.release(q)
 		return x.follow(v, target{to: v.agent.DeniedNext, asked: q})
@@ -268,7 +265,7 @@ func (q *question) resumeAt(p *Pipeline) string {
 	case q.request.Kind == Confirmation:
 		to = p.ConfirmationResume
 	}
-	return or(to, q.visit.agent.Name)
+	return cmp.Or(to, q.visit.agent.Name)
 }
 
 // shown is a value as it can stand in what is signed: whole numbers that canonical

@@ -46,7 +46,7 @@ type handoffSubject struct {
 
 // handoff hands what a stage has brought to a person, and goes on as they say. What
 // is stored stays as the stage gave it.
-func (x *executor) handoff(v *stint) error {
+func (x *executor) handoff(v *visit) error {
 	c := contractOf(v)
 	actions := handoffActions[c.trigger()]
 	subject := handoffSubject{Stage: v.agent.Name, Visit: v.n, Trigger: c.trigger(), Round: v.n, MaxRounds: v.n + x.roundsLeft(v),
@@ -67,7 +67,7 @@ func (x *executor) handoff(v *stint) error {
 }
 
 // roundsLeft is how many more rounds the limits allow a stage that rejects.
-func (x *executor) roundsLeft(v *stint) int64 {
+func (x *executor) roundsLeft(v *visit) int64 {
 	left := max(0, x.env.MaxIterations-x.env.Iteration)
 	t, err := x.choose(v, withVerdict(v.output, rejected))
 	if err != nil || !x.isStage(t.to) || !x.p.IsCycle(v.agent.Name, t.to) {
@@ -82,12 +82,15 @@ func (x *executor) roundsLeft(v *stint) int64 {
 	return left
 }
 
-func (x *executor) handedOver(v *stint, c contract, d flow.Decision) error {
+func (x *executor) handedOver(v *visit, c contract, d flow.Decision) error {
 	switch d.Action {
 	case actionRetry:
 		return x.sendBack(v, d.Feedback)
 	case actionWaive:
-		w := tipstaff.Waiver{Stage: v.agent.Name, Visit: v.n, FindingIDs: c.findingIDs(), Reason: d.Feedback, Actor: d.By}
+		w := tipstaff.Waiver{Stage: v.agent.Name, Visit: v.n, FindingIDs: []string{}, Reason: d.Feedback, Actor: d.By}
+		for _, f := range c.findings {
+			w.FindingIDs = append(w.FindingIDs, f.ID)
+		}
 		x.env.Waivers = newest(append(x.env.Waivers, w))
 		x.emitAt(v.path, tipstaff.KindWaiverRecorded, tipstaff.WaiverRecorded{Waiver: w, Gate: d.Gate})
 		return x.letPass(v)
@@ -102,12 +105,12 @@ func (x *executor) handedOver(v *stint, c contract, d flow.Decision) error {
 	if d.Note != "" {
 		text += ": " + d.Note
 	}
-	return x.end(ReasonHalted, text, where{visit: v, halted: &d})
+	return x.end(tipstaff.TerminalHalted, text, where{visit: v, halted: &d})
 }
 
 // sendBack routes as if the stage had rejected, over one cycle edge that no limit
 // refuses. Without such an edge the same stage runs again.
-func (x *executor) sendBack(v *stint, feedback string) error {
+func (x *executor) sendBack(v *visit, feedback string) error {
 	t, err := x.choose(v, withVerdict(v.output, rejected))
 	if err != nil {
 		return x.unroutable(v, err)
@@ -120,7 +123,7 @@ func (x *executor) sendBack(v *stint, feedback string) error {
 }
 
 // letPass routes as if the stage had approved. Then no edge leads back.
-func (x *executor) letPass(v *stint) error {
+func (x *executor) letPass(v *visit) error {
 	t, err := x.choose(v, withVerdict(v.output, approved))
 	if err != nil {
 		return x.unroutable(v, err)
@@ -139,3 +142,55 @@ func withVerdict(output map[string]any, verdict string) map[string]any {
 	said[verdictKey] = verdict
 	return said
 }
+
+// Verdicts of a stage with a handoff. Whatever is not the first is the second.
+const (
+	verdictKey = "verdict"
+	approved   = "approved"
+	rejected   = "rejected"
+)
+
+// contract is what the output of a stage with a handoff says to people.
+type contract struct {
+	verdict    string
+	summary    string
+	findings   []tipstaff.StageFinding
+	incomplete []string
+}
+
+// contractOf reads an output. What does not fit is left out; only a plain approval
+// of something complete counts as one.
+func contractOf(v *visit) contract {
+	text := func(m map[string]any, key string) string { s, _ := m[key].(string); return s }
+	c := contract{verdict: rejected, summary: text(v.output, "summary"), incomplete: []string{}, findings: []tipstaff.StageFinding{}}
+	if v.output[verdictKey] == approved {
+		c.verdict = approved
+	}
+	switch incomplete := v.output["incomplete"].(type) {
+	case []any:
+		for _, item := range incomplete {
+			c.incomplete = append(c.incomplete, textOf(item))
+		}
+	case nil:
+	default: // it says that something is, in a way of its own
+		c.incomplete = append(c.incomplete, textOf(incomplete))
+	}
+	list, _ := v.output["findings"].([]any)
+	for i, item := range list {
+		f := tipstaff.StageFinding{ID: fmt.Sprintf("%s.f%d", v.path, i+1)}
+		switch m := item.(type) {
+		case map[string]any:
+			f.Severity, f.Title, f.Body = text(m, "severity"), text(m, "title"), text(m, "body")
+			f.RequiredFix, f.File = text(m, "required_fix"), text(m, "file")
+			if line, ok := m["line"].(int64); ok && 0 < line && line <= maxSafe {
+				f.Line = line
+			}
+		default:
+			f.Title = textOf(item)
+		}
+		c.findings = append(c.findings, f)
+	}
+	return c
+}
+
+func (c contract) rejected() bool { return c.verdict != approved || len(c.incomplete) > 0 }

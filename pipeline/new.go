@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -44,7 +45,7 @@ type Input struct {
 func NewEnvelope(p *Pipeline, in Input) *Envelope {
 	e := &Envelope{
 		EnvelopeID: in.EnvelopeID, RequestID: in.RequestID, SessionID: in.SessionID, RunID: in.RunID,
-		UserID: or(in.UserID, Anonymous), ThreadID: or(in.ThreadID, in.RunID), Version: 1,
+		UserID: cmp.Or(in.UserID, Anonymous), ThreadID: cmp.Or(in.ThreadID, in.RunID), Version: 1,
 
 		RawInput: in.RawInput, Metadata: cloneObject(in.Metadata),
 		ReceivedAt: instant(in.ReceivedAt), CreatedAt: instant(in.CreatedAt),
@@ -121,7 +122,7 @@ func (e *Envelope) MergeMetadata(changes map[string]any) {
 }
 
 // Terminate ends the run, unless it has ended before: the first ending stands.
-func (e *Envelope) Terminate(r Reason, text string, at time.Time) {
+func (e *Envelope) Terminate(r tipstaff.TerminalReason, text string, at time.Time) {
 	if e.Terminated {
 		return
 	}
@@ -133,10 +134,3 @@ func (e *Envelope) Terminate(r Reason, text string, at time.Time) {
 // instant is a time without a clock's own reading and in one zone, so that it is
 // the same once it was stored.
 func instant(t time.Time) time.Time { return t.Round(0).UTC() }
-
-func or(s, absent string) string {
-	if s == "" {
-		return absent
-	}
-	return s
-}

@@ -79,28 +79,6 @@ func (p *Pipeline) IsCycle(from, to string) bool {
 	return known && stage && t <= f
 }
 
-// hasDependencies reports whether a stage requires or waits for another.
-func (p *Pipeline) hasDependencies() bool { return p.depends }
-
-// dependents are the stages that require a, and those that require these, by index.
-func (p *Pipeline) dependents(a *Agent) []*Agent {
-	found := map[*Agent]bool{}
-	waiting := slices.Clone(p.releases[a.Name])
-	var all []*Agent
-	for len(waiting) > 0 {
-		next := waiting[0]
-		waiting = waiting[1:]
-		if found[next] {
-			continue
-		}
-		found[next] = true
-		all = append(all, next)
-		waiting = append(waiting, p.releases[next.Name]...)
-	}
-	slices.SortFunc(all, func(a, b *Agent) int { return cmp.Compare(a.Index, b.Index) })
-	return all
-}
-
 // route is one way on from a stage.
 type route struct {
 	to    string
@@ -133,34 +111,24 @@ func (a *Agent) routes() []route {
 	return all
 }
 
-// reach notes all stages that a run can come to from a.
+// reach notes all stages that a run can come to from a; nil is none.
 func (p *Pipeline) reach(a *Agent, reached map[string]bool) {
-	waiting := []*Agent{a}
-	add := func(name string) {
-		if next := p.Agent(name); next != nil && !reached[name] {
-			waiting = append(waiting, next)
+	if a == nil || reached[a.Name] {
+		return
+	}
+	reached[a.Name] = true
+	for _, r := range a.routes() {
+		p.reach(p.Agent(r.to), reached)
+		p.reach(p.Agent(r.then), reached)
+		switch r.to {
+		case Clarification:
+			p.reach(p.Agent(p.ClarificationResume), reached)
+		case Confirmation:
+			p.reach(p.Agent(p.ConfirmationResume), reached)
 		}
 	}
-	for len(waiting) > 0 {
-		next := waiting[0]
-		waiting = waiting[1:]
-		if reached[next.Name] {
-			continue
-		}
-		reached[next.Name] = true
-		for _, r := range next.routes() {
-			add(r.to)
-			add(r.then)
-			switch r.to {
-			case Clarification:
-				add(p.ClarificationResume)
-			case Confirmation:
-				add(p.ConfirmationResume)
-			}
-		}
-		for _, d := range p.releases[next.Name] {
-			add(d.Name)
-		}
+	for _, d := range p.releases[a.Name] {
+		p.reach(d, reached)
 	}
 }
 

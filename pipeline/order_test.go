@@ -82,7 +82,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-func TestDependents(t *testing.T) {
+func TestAJumpBeginsLaterStagesAndDependentsAnew(t *testing.T) {
 	p := mustCheck(t, `name: p
 agents:
   - {name: a, remote: {}}
@@ -92,12 +92,12 @@ agents:
   - {name: soft, remote: {}, after: [a]}
   - {name: e, remote: {}, requires: [d], join: any}
 `)
-	for name, want := range map[string]string{"a": "d b c e", "b": "d e", "e": "", "soft": ""} {
-		if got := namesIn(p.dependents(p.Agent(name))); got != want {
+	for name, want := range map[string]string{"a": "a d b c soft e", "b": "d b c soft e", "soft": "soft e", "e": "e"} {
+		if got := namesIn(p.after(p.Agent(name))); got != want {
 			t.Errorf("%s: %q, not %q", name, got, want)
 		}
 	}
-	if !p.hasDependencies() || mustCheck(t, loop).hasDependencies() {
+	if !p.depends || mustCheck(t, loop).depends {
 		t.Error("who depends on whom is not known")
 	}
 	if !p.Agent("e").JoinAny || p.Agent("d").JoinAny {

@@ -1,11 +1,13 @@
 package pipeline
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Limits of a document.
@@ -20,13 +22,6 @@ const kindPipeline = "pipeline"
 // IsPipeline reports whether a source says that it is a pipeline, or says nothing
 // and has agents.
 func IsPipeline(src []byte) bool {
-	var members map[string]json.RawMessage
-	if len(src) <= MaxSize && json.Unmarshal(src, &members) == nil { // which is much less work than to read all of it
-		if members["kind"] == nil {
-			return members["agents"] != nil
-		}
-		return string(members["kind"]) == `"`+kindPipeline+`"`
-	}
 	v, fault := document.Read(src, MaxSize)
 	if fault != nil || v.Kind != document.Object {
 		return false
@@ -93,7 +88,7 @@ func check(name string, v *document.Value, r Resolver) (*Pipeline, []tipstaff.Pr
 func (p *Pipeline) Canonical() []byte { return p.canonical }
 
 // Digest names the program: sha256:<hex> of Canonical.
-func (p *Pipeline) Digest() string { return digest(p.canonical) }
+func (p *Pipeline) Digest() string { return flow.Digest(p.canonical) }
 
 // Warnings are what is odd about a pipeline that can run all the same, in document
 // order.
@@ -129,3 +124,29 @@ func (n planNode) tools(list []string) []string {
 	}
 	return list
 }
+
+// Resolver answers what a document cannot know by itself. A function that is nil has
+// nothing against anything, save File. The zero Resolver is one that knows nobody.
+type Resolver struct {
+	// Ceiling is what the manifest allows at most, by the ledger's names.
+	Ceiling tipstaff.Bounds
+	// File reads a file that the document names, relative to it. nil: the document
+	// may name none.
+	File func(name string) ([]byte, error)
+	// Tool tells the effect class of a pinned tool; "": not known.
+	Tool func(uri string) (class string, trouble Trouble)
+	// Model, Agent and Skill tell about names of the manifest.
+	Model, Agent, Skill func(name string) Trouble
+	// Plan checks the document of a plan stage, which is in RFC 8785 form.
+	Plan func(document json.RawMessage) []tipstaff.Problem
+}
+
+// Trouble is why something cannot be used. The zero value is none.
+type Trouble struct{ Code, Message string }
+
+//go:embed schema.json
+var documentSchema []byte
+
+// Schema is a JSON Schema of pipeline documents, for editors. It says which fields
+// there are and what they hold; that names fit together is for [Check] to say.
+func Schema() json.RawMessage { return json.RawMessage(documentSchema) }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Reserved names: targets of routing that are no stages, and what is no stage's
@@ -142,8 +143,9 @@ const (
 
 // Template is a value with ${CEL} in it, as the document has it.
 type Template struct {
-	raw   json.RawMessage
-	shape shape
+	written *document.Value
+	texts   map[*document.Value][]part // the strings in it, compiled
+	filled  bool                       // an expression stands in one of them
 }
 
 // Model runs a stage with a model in an agent loop.

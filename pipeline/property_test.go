@@ -90,7 +90,7 @@ type fataler interface {
 func (b *bed) sound(t fataler) {
 	t.Helper()
 	e := b.env
-	if !e.Terminated || !e.TerminalReason.Valid() || e.Outcome != e.TerminalReason.Outcome() {
+	if !e.Terminated || e.TerminalReason.Check() != nil || e.Outcome != e.TerminalReason.Outcome() {
 		t.Fatalf("it ended as %q, %q", e.TerminalReason, e.Outcome)
 	}
 	var visits int64
@@ -139,7 +139,7 @@ func (b *bed) sound(t fataler) {
 			asked--
 		}
 	}
-	if asked > 0 && e.HistoryTotal <= kept && e.Outcome == OutcomeCompleted && e.TerminalReason != ReasonBreak {
+	if asked > 0 && e.HistoryTotal <= kept && e.Outcome == tipstaff.OutcomeCompleted && e.TerminalReason != tipstaff.TerminalBreak {
 		t.Fatalf("%d questions were never asked", asked)
 	}
 	if e.InterruptPending || len(e.ActiveStages) > 0 {

@@ -1,7 +1,10 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
+
+	"cel.dev/cel-go/common/types"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -19,7 +22,7 @@ type target struct {
 }
 
 // route leads on from a stage that succeeded.
-func (x *executor) route(v *stint) error {
+func (x *executor) route(v *visit) error {
 	t, err := x.choose(v, v.output)
 	if err != nil {
 		return x.unroutable(v, err)
@@ -31,7 +34,7 @@ func (x *executor) route(v *stint) error {
 }
 
 // choose finds the first rule that applies, or the default.
-func (x *executor) choose(v *stint, output map[string]any) (target, error) {
+func (x *executor) choose(v *visit, output map[string]any) (target, error) {
 	t := target{to: v.agent.DefaultNext, feedback: v.control.Feedback}
 	if len(v.agent.Rules) == 0 {
 		return t, nil
@@ -52,7 +55,7 @@ func (x *executor) choose(v *stint, output map[string]any) (target, error) {
 }
 
 // unroutable fails a stage whose rules nobody can evaluate: unjudged is not "no".
-func (x *executor) unroutable(v *stint, err error) error {
+func (x *executor) unroutable(v *visit, err error) error {
 	x.fail(v, &StageError{Code: codeRouting, Message: err.Error()})
 	x.recordFailure(v)
 	x.closeHistory(v)
@@ -60,36 +63,36 @@ func (x *executor) unroutable(v *stint, err error) error {
 }
 
 // fail turns a visit that had succeeded into one that failed, and says so.
-func (x *executor) fail(v *stint, e *StageError) {
+func (x *executor) fail(v *visit, e *StageError) {
 	v.status, v.failure = statusError, e
 	x.emitAt(v.path, tipstaff.KindStageFinished, v.finished())
 }
 
 // routeFailure leads on from a stage that failed, or ends the run.
-func (x *executor) routeFailure(v *stint) error {
+func (x *executor) routeFailure(v *visit) error {
 	if v.agent.ErrorNext != "" {
 		return x.follow(v, target{to: v.agent.ErrorNext, reason: tipstaff.TransitionError, err: v.failure})
 	}
-	r := ReasonStageFailed
+	r := tipstaff.TerminalStageFailed
 	switch {
 	case v.failure.Denied:
-		r = ReasonPolicy
+		r = tipstaff.TerminalPolicy
 	case v.agent.Way == WayModel:
-		r = ReasonLLMFailed
+		r = tipstaff.TerminalLLMFailed
 	case v.agent.Way == WayTool:
-		r = ReasonToolFailed
+		r = tipstaff.TerminalToolFailed
 	}
 	return x.end(r, fmt.Sprintf("%s failed: %s", v.path, v.failure.Error()), where{visit: v, code: v.failure.Code})
 }
 
 // follow goes where a target says.
-func (x *executor) follow(v *stint, t target) error {
+func (x *executor) follow(v *visit, t target) error {
 	switch {
-	case t.to == "" && x.p.hasDependencies():
+	case t.to == "" && x.p.depends:
 		return nil // its completion releases its dependents
 	case t.to == "" || t.to == End:
 		x.close(v)
-		x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: End, Reason: or(t.reason, tipstaff.TransitionComplete), Rule: t.rule})
+		x.emitTransition(tipstaff.Transitioned{From: v.agent.Name, To: End, Reason: cmp.Or(t.reason, tipstaff.TransitionComplete), Rule: t.rule})
 		return nil
 	case interrupts(t.to):
 		return x.hold(v, InterruptRequest{Kind: t.to, Data: v.output,
@@ -99,21 +102,21 @@ func (x *executor) follow(v *stint, t target) error {
 }
 
 // close ends the branch of a stage: nobody is released by it.
-func (x *executor) close(v *stint) {
+func (x *executor) close(v *visit) {
 	if s := &x.stages[v.agent.Index]; s.mark == completed {
 		s.mark = closed
 	}
 }
 
 // takes reports whether a target is a cycle edge that no limit refuses.
-func (x *executor) takes(v *stint, t target) bool {
+func (x *executor) takes(v *visit, t target) bool {
 	return x.isStage(t.to) && x.p.IsCycle(v.agent.Name, t.to) && x.edgeRefusal(v, t) == nil
 }
 
 func (x *executor) isStage(name string) bool { return name != "" && !reserved(name) }
 
 // takeEdge takes an edge to a stage, if its limits permit.
-func (x *executor) takeEdge(v *stint, t target) error {
+func (x *executor) takeEdge(v *visit, t target) error {
 	for {
 		r := x.edgeRefusal(v, t)
 		if r == nil {
@@ -140,7 +143,9 @@ func (x *executor) takeEdge(v *stint, t target) error {
 		round = x.beginRound(v)
 		x.jump(to)
 	}
-	x.carry(v, t)
+	if t.feedback != "" {
+		x.env.Feedback = newest(append(x.env.Feedback, Feedback{From: v.agent.Name, To: t.to, Iteration: x.env.Iteration, Text: t.feedback}))
+	}
 	if cycle || !x.reset[v.agent.Index] || !x.reset[to.Index] {
 		e := entry{Feedback: t.feedback, Error: t.err, Granted: t.granted}
 		if t.asked != nil {
@@ -167,13 +172,6 @@ func edgeReason(t target, cycle, round bool) string {
 	return tipstaff.TransitionDefault
 }
 
-// carry keeps the feedback that an edge brings to its target.
-func (x *executor) carry(v *stint, t target) {
-	if t.feedback != "" {
-		x.env.Feedback = newest(append(x.env.Feedback, Feedback{From: v.agent.Name, To: t.to, Iteration: x.env.Iteration, Text: t.feedback}))
-	}
-}
-
 // countEdge counts an edge that is taken.
 func (x *executor) countEdge(from, to string) int64 {
 	for i := range x.env.EdgeCounts {
@@ -196,3 +194,35 @@ func countOf(counts []EdgeCount, from, to string) int64 {
 	}
 	return 0
 }
+
+// matches reports whether the rule applies to what the stage has brought. An error
+// means that nobody can say: that is not "no".
+func (r *Rule) matches(s *scope) (bool, error) {
+	if r.when == nil {
+		v, present := s.output()[r.Condition]
+		return present && Equal(v, r.Value), nil
+	}
+	v, err := r.when.eval(s)
+	if err != nil {
+		return false, fmt.Errorf("when %q: %w", r.When, err)
+	}
+	yes, ok := v.(types.Bool)
+	if !ok {
+		return false, fmt.Errorf("when %q: it yields a %s, not a boolean", r.When, v.Type().TypeName())
+	}
+	return bool(yes), nil
+}
+
+// label says in one line when the rule applies.
+func (r *Rule) label() string {
+	if r.when != nil {
+		return r.When
+	}
+	return r.Condition + " = " + string(EncodeValue(r.Value))
+}
+
+// interrupts reports whether a target is a question to a person.
+func interrupts(target string) bool { return target == Clarification || target == Confirmation }
+
+// reserved reports whether a name cannot be a stage's.
+func reserved(name string) bool { return name == End || name == Start || interrupts(name) }

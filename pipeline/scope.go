@@ -17,29 +17,14 @@ type scope struct {
 	env   *Envelope
 	agent *Agent
 	seen  seen
-	made  map[string]any // what was asked for so far
 }
 
 func (p *Pipeline) scope(env *Envelope, a *Agent, s seen) *scope {
-	return &scope{p: p, env: env, agent: a, seen: s, made: map[string]any{}}
+	return &scope{p: p, env: env, agent: a, seen: s}
 }
 
 // ResolveName implements cel.Activation.
 func (s *scope) ResolveName(name string) (any, bool) {
-	if v, ok := s.made[name]; ok {
-		return v, true
-	}
-	v, ok := s.resolve(name)
-	if ok {
-		s.made[name] = v
-	}
-	return v, ok
-}
-
-// Parent implements cel.Activation.
-func (s *scope) Parent() interpreter.Activation { return nil }
-
-func (s *scope) resolve(name string) (any, bool) {
 	switch name {
 	case "input":
 		return s.env.RawInput, true
@@ -64,13 +49,24 @@ func (s *scope) resolve(name string) (any, bool) {
 		return s.seen.err.object(), true
 	case "iteration":
 		return s.env.Iteration, true
-	case "visits":
-		return s.visits(), true
+	case "visits": // of every stage; one that never started has none
+		all := make(map[string]any, len(s.p.Agents))
+		for _, a := range s.p.Agents {
+			all[a.Name] = s.env.Visits[a.Name]
+		}
+		return all, true
 	case "goals":
-		return goalsOf(s.env.Goals), true
+		all := make([]any, len(s.env.Goals))
+		for i, g := range s.env.Goals {
+			all[i] = map[string]any{"name": g.Name, "status": g.Status}
+		}
+		return all, true
 	}
 	return nil, false
 }
+
+// Parent implements cel.Activation.
+func (s *scope) Parent() interpreter.Activation { return nil }
 
 // output is the stage's own: what it has just brought, else what stands in its slot.
 func (s *scope) output() map[string]any {
@@ -84,23 +80,6 @@ func slotsOf(slots map[string]map[string]any) map[string]any {
 	all := make(map[string]any, len(slots))
 	for key, slot := range slots {
 		all[key] = slot
-	}
-	return all
-}
-
-// visits counts the starts of every stage; one that never started has none.
-func (s *scope) visits() map[string]any {
-	all := make(map[string]any, len(s.p.Agents))
-	for _, a := range s.p.Agents {
-		all[a.Name] = s.env.Visits[a.Name]
-	}
-	return all
-}
-
-func goalsOf(goals []Goal) []any {
-	all := make([]any, len(goals))
-	for i, g := range goals {
-		all[i] = map[string]any{"name": g.Name, "status": g.Status}
 	}
 	return all
 }

@@ -18,12 +18,10 @@ const ScriptedActivity = "stage.scripted"
 func Activities() map[string]flow.Activity {
 	prompt := func(flow.Attempt) bool { return true }
 	return map[string]flow.Activity{
-		BeginActivity:    {Run: begun, Prompt: prompt},
+		BeginActivity:    {Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{}, nil }, Prompt: prompt},
 		ScriptedActivity: {Run: pass, Prompt: prompt},
 	}
 }
-
-func begun(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{}, nil }
 
 // scriptedInput says how long a scripted stage takes. What it answers stands in the
 // document.
@@ -93,8 +91,8 @@ func (s *Scripted) answerOf(visit int) (int, error) {
 	return 0, &StageError{Code: "script_exhausted", Message: fmt.Sprintf("there are %d answers, and this is visit %d", count, visit)}
 }
 
-// reserve is the usage by the ledger's names; nil: none.
-func reserveOf(u Usage) flow.Use {
+// reserveOf is the usage by the ledger's names; nil: none.
+func reserveOf(u tipstaff.StageUsage) flow.Use {
 	use := flow.Use{}
 	for name, n := range map[string]int64{
 		tipstaff.BoundModelCalls: u.LLMCalls, tipstaff.BoundToolCalls: u.ToolCalls, tipstaff.BoundAgentHops: u.Hops,

@@ -27,16 +27,16 @@ func simulated(pick *simtest.Choices) *simtest.Case {
 	return &simtest.Case{
 		Text: string(p.Canonical()), Input: json.RawMessage("null"), Limits: b.limits(), Own: Activities(), Acts: []string{"act"}, Cancels: true,
 		Flow: func(fc flow.Context, state json.RawMessage) (_ json.RawMessage, err error) {
-			env := NewEnvelope(p, b.in)
+			s := State{Envelope: NewEnvelope(p, b.in)}
 			if string(state) != "null" {
-				if env, err = Restore(state); err != nil {
+				if s, err = Restore(state); err != nil {
 					return nil, err
 				}
 			}
-			if env, err = Execute(fc, p, env, acting(salt)); err != nil {
+			if err = Execute(fc, p, &s, acting(salt)); err != nil {
 				return nil, err
 			}
-			return EncodeEnvelope(env), nil
+			return EncodeEnvelope(s.Envelope), nil
 		},
 		Behave: func(path string) simtest.Behaviour {
 			r := chance(path, salt)

@@ -45,9 +45,6 @@ type Result struct {
 	Once    bool // it made an effect that must not be repeated
 }
 
-// Usage is what a stage has used, all attempts together where it is in history.
-type Usage = tipstaff.StageUsage
-
 // StageError is why an attempt failed.
 type StageError struct {
 	Code      string `json:"code"`

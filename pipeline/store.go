@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -13,6 +11,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // MaxEnvelope is how many bytes the stored form of an Envelope has at most.
@@ -35,7 +34,7 @@ func EncodeEnvelope(e *Envelope) []byte {
 
 // Shown is an Envelope as surfaces give it: with where its run stands.
 type Shown struct {
-	*Envelope
+	Envelope
 	State     string `json:"state"`
 	Condition string `json:"condition,omitempty"`
 	LastSeq   int64  `json:"last_seq"`
@@ -43,14 +42,7 @@ type Shown struct {
 
 // MarshalJSON keeps the types of values, as the stored form does.
 func (s Shown) MarshalJSON() ([]byte, error) {
-	return AppendValue(nil, asValue(reflect.ValueOf(placed{*s.Envelope, s.State, s.Condition, s.LastSeq}))), nil
-}
-
-type placed struct {
-	Envelope
-	State     string `json:"state"`
-	Condition string `json:"condition,omitempty"`
-	LastSeq   int64  `json:"last_seq"`
+	return AppendValue(nil, asValue(reflect.ValueOf(s))), nil
 }
 
 // DecodeEnvelope reads the stored form back, and nothing else: what EncodeEnvelope
@@ -84,7 +76,7 @@ func DecodeEnvelope(raw []byte) (*Envelope, error) {
 // of a closed set.
 func (e *Envelope) settle() (err error) {
 	if e.TerminalReason != "" {
-		if _, err = ParseReason(string(e.TerminalReason)); err != nil {
+		if err = e.TerminalReason.Check(); err != nil {
 			return err
 		}
 	}
@@ -186,22 +178,10 @@ func orNull(object map[string]any) any {
 // Clone is a deep copy that shares nothing with e and keeps every type: whole
 // numbers and floats, nil and empty. It keeps the identity too; only forks get a
 // new one.
-func (e *Envelope) Clone() *Envelope {
-	if e == nil {
-		return nil
-	}
-	c := clone(reflect.ValueOf(e)).Interface().(*Envelope)
-	if e.at != nil {
-		c.at = new(*e.at)
-	}
-	if e.stop != nil {
-		c.stop = new(*e.stop)
-	}
-	c.slots = slotCache{} // it knows the slots of e, not these
-	return c
-}
+func (e *Envelope) Clone() *Envelope { return clone(reflect.ValueOf(e)).Interface().(*Envelope) }
 
-// clone copies whatever an Envelope holds. Fields that are not exported are shared.
+// clone copies whatever an Envelope holds. Fields that are not exported, which only
+// times have, are shared.
 func clone(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
@@ -248,32 +228,15 @@ func clone(v reflect.Value) reflect.Value {
 // the same data have one digest, whatever it took them to come there.
 //
 // It is SHA-256 of the canonical encoding of a list of these fields, in which the raw
-// input and every slot of outputs and prior stand as digests of their own. Slots are
-// replaced, never changed in place, so their digests are remembered.
-func (e *Envelope) DataDigest() string {
-	of := func(v any) any { return asValue(reflect.ValueOf(v)) }
-	if c := &e.slots; c.input.digest == "" || c.raw != e.RawInput {
-		c.raw, c.input = e.RawInput, newSlot(nil, canon.AppendString(nil, e.RawInput))
-	}
-	b := AppendValue(nil, []any{e.slots.input.digest, of(e.Metadata), e.Pipeline, e.PipelineDigest, of(e.StageOrder), e.CurrentStage, e.Epoch,
-		of(e.Frontier), of(e.ActiveStages), of(e.CompletedStages), of(e.FailedStages), of(e.SkippedStages), of(e.Goals), e.CurrentStageNumber,
-		of(e.Rounds), of(e.Feedback), of(e.Waivers)})
-	b[len(b)-1] = ',' // for it goes on
-	b = append(appendDigests(b, &e.slots.outputs, e.Outputs), ',')
-	return digest(append(appendDigests(b, &e.slots.prior, e.Prior), ']'))
-}
+// input and every slot of outputs and prior stand as digests of their own.
+func (e *Envelope) DataDigest() string { return newSlots(e).digest(e) }
 
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// slotCache is what is known about the slots of an Envelope, by their keys, and about
-// its raw input.
+// slotCache remembers digests from turn to turn, so that a turn costs what it changes
+// and not what the Envelope holds. Slots are replaced, never changed in place, and the
+// raw input stays.
 type slotCache struct {
+	input          string
 	outputs, prior map[string]slot
-	raw            string
-	input          slot
 }
 
 type slot struct {
@@ -282,33 +245,69 @@ type slot struct {
 	size   int
 }
 
-func newSlot(of map[string]any, b []byte) slot { return slot{of, digest(b), len(b)} }
-
-// look looks at a slot, if that has not been done.
-func look(known *map[string]slot, key string, object map[string]any) slot {
-	if object == nil {
-		return slot{size: len("null")}
-	}
-	s, ok := (*known)[key]
-	if !ok || reflect.ValueOf(s.of).Pointer() != reflect.ValueOf(object).Pointer() {
-		if *known == nil {
-			*known = map[string]slot{}
-		}
-		s = newSlot(object, AppendValue(nil, object))
-		(*known)[key] = s
-	}
-	return s
+func newSlots(e *Envelope) *slotCache {
+	return &slotCache{flow.Digest(canon.AppendString(nil, e.RawInput)), map[string]slot{}, map[string]slot{}}
 }
 
-// appendDigests appends slots by their digests.
-func appendDigests(b []byte, known *map[string]slot, slots map[string]map[string]any) []byte {
-	b = append(b, '{')
-	for i, key := range sortedKeys(slots) {
-		if i > 0 {
-			b = append(b, ',')
+func (c *slotCache) digest(e *Envelope) string {
+	of := func(v any) any { return asValue(reflect.ValueOf(v)) }
+	return flow.Digest(AppendValue(nil, []any{c.input, of(e.Metadata), e.Pipeline, e.PipelineDigest, of(e.StageOrder), e.CurrentStage, e.Epoch,
+		of(e.Frontier), of(e.ActiveStages), of(e.CompletedStages), of(e.FailedStages), of(e.SkippedStages), of(e.Goals), e.CurrentStageNumber,
+		of(e.Rounds), of(e.Feedback), of(e.Waivers), digests(c.outputs, e.Outputs), digests(c.prior, e.Prior)}))
+}
+
+// digests are those of slots, by their keys. It brings known up to date.
+func digests(known map[string]slot, slots map[string]map[string]any) map[string]any {
+	all := make(map[string]any, len(slots))
+	for key, object := range slots {
+		s, ok := known[key]
+		if object == nil {
+			s = slot{size: len("null")}
+		} else if !ok || reflect.ValueOf(s.of).Pointer() != reflect.ValueOf(object).Pointer() {
+			b := EncodeValue(object)
+			s = slot{object, flow.Digest(b), len(b)}
 		}
-		b = append(canon.AppendString(b, key), ':')
-		b = canon.AppendString(b, look(known, key, slots[key]).digest)
+		known[key] = s
+		all[key] = s.digest
 	}
-	return append(b, '}')
+	return all
+}
+
+// perVisit is more than what one visit adds to the lists of an Envelope, its texts
+// not counted.
+const perVisit = 2048
+
+// grow counts what a visit adds to the Envelope.
+func (x *executor) grow(v *visit) {
+	x.size += perVisit + len(v.control.Feedback) + len(v.control.Summary)
+	if v.status == statusSuccess {
+		x.size += len(v.encoded) + len(EncodeValue(v.control.Metadata))
+	}
+	if v.failure != nil {
+		x.size += 3 * len(v.failure.Message)
+	}
+	if i := v.control.Interrupt; i != nil {
+		x.size += len(i.Question) + len(i.Message) + len(EncodeValue(i.Data))
+	}
+}
+
+// fits reports whether the Envelope can take an output beside what it has. Branches
+// of a batch ask at once, so nothing is changed here.
+func (x *executor) fits(encoded json.RawMessage) bool {
+	return x.size+len(encoded) <= MaxEnvelope
+}
+
+// dataSize is how many bytes the data of the run has: its input, metadata and slots.
+func (x *executor) dataSize() int {
+	e := x.env
+	size := len(e.RawInput) + len(EncodeValue(e.Metadata))
+	digests(x.slots.outputs, e.Outputs)
+	digests(x.slots.prior, e.Prior)
+	for key := range e.Outputs {
+		size += x.slots.outputs[key].size
+	}
+	for key := range e.Prior {
+		size += x.slots.prior[key].size
+	}
+	return size
 }

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,42 +15,18 @@ const (
 	escaped = "$${"
 )
 
-// shape is a template as it is filled in: one of its fields is set, or none, which
-// is a value that has no expression in it.
-type shape struct {
-	fixed   any
-	text    []part
-	items   []shape
-	members []memberShape
-}
-
-type memberShape struct {
-	key string
-	shape
-}
-
 // part is a piece of text, or an expression in its place.
 type part struct {
 	text string
 	expr *expression
 }
 
-// Raw is the template as the document has it.
-func (t *Template) Raw() json.RawMessage { return t.raw }
-
-// Literal reports whether the template says what it becomes: no expression stands in
-// it. Of nil it does.
-func (t *Template) Literal() bool { return t == nil || t.shape.literal() }
-
-func (h *shape) literal() bool {
-	return !slices.ContainsFunc(h.text, func(p part) bool { return p.expr != nil }) &&
-		!slices.ContainsFunc(h.items, func(i shape) bool { return !i.literal() }) &&
-		!slices.ContainsFunc(h.members, func(m memberShape) bool { return !m.literal() })
-}
+// Literal reports whether no expression stands in the template. Of nil it is true.
+func (t *Template) Literal() bool { return t == nil || !t.filled }
 
 // value fills the template in: a text that is a single expression becomes what that
 // yields, in its own type. The value may share parts with the Envelope.
-func (t *Template) value(s *scope) (any, error) { return t.shape.value(s) }
+func (t *Template) value(s *scope) (any, error) { return t.fill(t.written, s) }
 
 // text fills the template in as text: strings as they are, other values as JSON.
 func (t *Template) text(s *scope) (string, error) {
@@ -69,32 +44,28 @@ func textOf(v any) string {
 	return string(EncodeValue(v))
 }
 
-func (h *shape) value(s *scope) (any, error) {
-	switch {
-	case h.text != nil:
-		return fill(h.text, s)
-	case h.items != nil:
-		list := make([]any, len(h.items))
-		for i := range h.items {
-			v, err := h.items[i].value(s)
-			if err != nil {
+func (t *Template) fill(v *document.Value, s *scope) (_ any, err error) {
+	switch v.Kind {
+	case document.Text:
+		return fill(t.texts[v], s)
+	case document.List:
+		list := make([]any, len(v.Items))
+		for i, item := range v.Items {
+			if list[i], err = t.fill(item, s); err != nil {
 				return nil, err
 			}
-			list[i] = v
 		}
 		return list, nil
-	case h.members != nil:
-		object := make(map[string]any, len(h.members))
-		for i := range h.members {
-			v, err := h.members[i].value(s)
-			if err != nil {
+	case document.Object:
+		object := make(map[string]any, len(v.Members))
+		for _, m := range v.Members {
+			if object[m.Key], err = t.fill(m.Value, s); err != nil {
 				return nil, err
 			}
-			object[h.members[i].key] = v
 		}
 		return object, nil
 	}
-	return h.fixed, nil
+	return fixedValue(v)
 }
 
 func fill(parts []part, s *scope) (any, error) {
@@ -130,41 +101,34 @@ func (p *part) value(s *scope) (any, error) {
 // newTemplate compiles a value of a document. Faults are told one by one with the
 // place of the string that has them.
 func newTemplate(v *document.Value, fault func(document.Position, error)) *Template {
-	return &Template{raw: document.Raw(v), shape: shapeOf(v, fault)}
+	t := &Template{written: v, texts: map[*document.Value][]part{}}
+	t.compile(v, fault)
+	return t
 }
 
-func shapeOf(v *document.Value, fault func(document.Position, error)) shape {
+func (t *Template) compile(v *document.Value, fault func(document.Position, error)) {
+	var err error
 	switch v.Kind {
 	case document.Text:
-		parts, err := compileText(v.Text)
-		if err != nil {
-			fault(v.At, err)
-		}
-		if len(parts) == 1 && parts[0].expr == nil {
-			return shape{fixed: parts[0].text}
-		}
-		return shape{text: parts}
+		t.texts[v], err = compileText(v.Text)
+		t.filled = t.filled || slices.ContainsFunc(t.texts[v], func(p part) bool { return p.expr != nil })
 	case document.List:
-		h := shape{items: []shape{}}
 		for _, item := range v.Items {
-			h.items = append(h.items, shapeOf(item, fault))
+			t.compile(item, fault)
 		}
-		return h
 	case document.Object:
-		h := shape{members: []memberShape{}}
 		for _, m := range v.Members {
 			if strings.Contains(m.Key, opening) {
 				fault(m.At, fmt.Errorf("%q stands in a key; only values are filled in", document.Brief(m.Key)))
 			}
-			h.members = append(h.members, memberShape{m.Key, shapeOf(m.Value, fault)})
+			t.compile(m.Value, fault)
 		}
-		return h
+	default:
+		_, err = fixedValue(v)
 	}
-	fixed, err := fixedValue(v)
 	if err != nil {
 		fault(v.At, err)
 	}
-	return shape{fixed: fixed}
 }
 
 // compileText splits a text at its expressions. There is always a part.

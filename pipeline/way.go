@@ -1,18 +1,14 @@
 package pipeline
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
-)
-
-// Units of fields that say theirs in their names.
-const (
-	seconds      = time.Second
-	milliseconds = time.Millisecond
 )
 
 // wayWorker is a way that documents know and this version cannot go.
@@ -64,16 +60,6 @@ func (r *reader) way(f *document.Fields, w *written) {
 	inner.End()
 }
 
-// memberAt is where the key of a member stands.
-func memberAt(v *document.Value, key string) document.Position {
-	for _, m := range v.Members {
-		if m.Key == key {
-			return m.At
-		}
-	}
-	return v.At
-}
-
 // effect is what may be done about an attempt whose outcome is unknown. Only those
 // who run elsewhere say so themselves; of a tool the manifest does.
 func (r *reader) effect(f *document.Fields, w *written) {
@@ -110,7 +96,7 @@ func (r *reader) model(f *document.Fields) *Model {
 	case m.Name != "":
 		r.trouble(f, "name", r.resolver.Model, m.Name)
 	default:
-		m.Agent = or(m.Agent, defaultAgent)
+		m.Agent = cmp.Or(m.Agent, defaultAgent)
 		r.trouble(f, "agent", r.resolver.Agent, m.Agent)
 	}
 	if m.Skill != "" {
@@ -133,7 +119,7 @@ func (r *reader) trouble(f *document.Fields, field string, ask func(string) Trou
 		return
 	}
 	if t := ask(name); t.Code != "" {
-		f.Report(t.Code, placeOf(f, field), field, "%s", or(t.Message, document.Brief(name)+" cannot be used"))
+		f.Report(t.Code, placeOf(f, field), field, "%s", cmp.Or(t.Message, document.Brief(name)+" cannot be used"))
 	}
 }
 
@@ -148,7 +134,7 @@ func (r *reader) uri(ref reference) (class string) {
 	}
 	class, trouble := r.resolver.Tool(ref.name)
 	if trouble.Code != "" {
-		r.ps.Add(trouble.Code, ref.at, ref.path, "%s", or(trouble.Message, "the tool cannot be used"))
+		r.ps.Add(trouble.Code, ref.at, ref.path, "%s", cmp.Or(trouble.Message, "the tool cannot be used"))
 	}
 	return class
 }
@@ -165,7 +151,7 @@ func (r *reader) tool(outer, f *document.Fields, w *written) *Tool {
 }
 
 func (r *reader) remote(f *document.Fields, a *Agent) *Remote {
-	m := &Remote{Agent: f.TextOr("agent", a.Name), Input: r.template(f, "input"), Wait: r.duration(f, "wait_seconds", defaultWait, seconds)}
+	m := &Remote{Agent: f.TextOr("agent", a.Name), Input: r.template(f, "input"), Wait: r.duration(f, "wait_seconds", defaultWait, time.Second)}
 	if m.Input == nil {
 		m.Input = newTemplate(&document.Value{Kind: document.Text, Text: "${input}"}, func(_ document.Position, err error) { panic(err) })
 	}
@@ -184,21 +170,81 @@ func (r *reader) plan(f *document.Fields) *PlanStage {
 	}
 	s.Document = document.Raw(v)
 	for _, name := range []string{"workspace", "deliver"} {
-		if v.Get(name) != nil {
-			f.Report(document.CodeFieldInvalid, memberAt(v, name), "document", "a plan inside a pipeline has no %s of its own", name)
+		if m := v.Member(name); m != nil {
+			f.Report(document.CodeFieldInvalid, m.At, "document", "a plan inside a pipeline has no %s of its own", name)
 		}
 	}
 	if r.resolver.Plan != nil {
 		for _, p := range r.resolver.Plan(s.Document) {
-			f.Report(p.Code, v.At, "document", "%s", inPlan(p.Path, p.Message))
+			f.Report(p.Code, v.At, "document", "%s", strings.TrimPrefix(p.Path+": "+p.Message, ": "))
 		}
 	}
 	return s
 }
 
-func inPlan(path, message string) string {
-	if path == "" {
-		return message
+// What a scripted stage does after its last answer.
+const (
+	repeatLast  = "last"
+	repeatCycle = "cycle"
+	repeatFail  = "fail"
+)
+
+func (r *reader) scripted(f *document.Fields) *Scripted {
+	s := &Scripted{Repeat: r.word(f, "repeat", repeatLast, repeatCycle, repeatFail)}
+	if v := f.Value.Get("answers"); v == nil || v.Kind == document.List && len(v.Items) == 0 {
+		f.Report(document.CodeFieldMissing, placeOf(f, "answers"), "answers", "a scripted stage needs an answer")
 	}
-	return path + ": " + message
+	r.each(f, "answers", func(f *document.Fields) { s.Answers = append(s.Answers, r.answer(f)) })
+	return s
+}
+
+func (r *reader) answer(f *document.Fields) Answer {
+	a := Answer{
+		Output: r.object(f, "output"),
+		Delay:  r.duration(f, "delay_ms", 0, time.Millisecond),
+		Hang:   f.Boolean("hang", false),
+	}
+	if a.Output == nil {
+		a.Output = map[string]any{}
+	}
+	if v := f.Typed("error", document.Object); v != nil {
+		a.Error = r.stageError(r.fields(v, f.PathOf("error")))
+		if f.Value.Get("output") != nil {
+			f.Report(document.CodeFieldInvalid, f.Value.Member("error").At, "error", "an answer has an output or an error, not both")
+		}
+	}
+	if v := f.Typed("usage", document.Object); v != nil {
+		a.Usage = r.usage(r.fields(v, f.PathOf("usage")))
+	}
+	if v := f.Typed("control", document.Object); v != nil {
+		object, _ := r.fixed(f, v, "control").(map[string]any)
+		control, err := ReadControl(object)
+		if err != nil {
+			f.Report(document.CodeFieldInvalid, v.At, "control", "%v", err)
+		}
+		a.Control = control
+	}
+	return a
+}
+
+func (r *reader) stageError(f *document.Fields) *StageError {
+	defer f.End()
+	f.Need("code")
+	return &StageError{Code: f.Text("code"), Message: f.Text("message"), Retryable: f.Boolean("retryable", false)}
+}
+
+func (r *reader) usage(f *document.Fields) tipstaff.StageUsage {
+	defer f.End()
+	u := tipstaff.StageUsage{
+		LLMCalls: r.count(f, "llm_calls", 0), ToolCalls: r.count(f, "tool_calls", 0), Hops: r.count(f, "agent_hops", 0),
+		TokensIn: r.count(f, "tokens_in", 0), TokensOut: r.count(f, "tokens_out", 0),
+	}
+	if v := f.Typed("cost_usd", document.Text); v != nil {
+		cost, err := tipstaff.ParseUSD(v.Text)
+		if err != nil {
+			f.Report(document.CodeRange, v.At, "cost_usd", "%v", err)
+		}
+		u.CostUSD = cost
+	}
+	return u
 }

@@ -2,9 +2,7 @@ package plan
 
 import (
 	"math"
-	"math/big"
 	"regexp"
-	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -25,13 +23,13 @@ var boundNames = []string{
 // maxCount is the largest whole number that every JSON reader agrees on.
 const maxCount = 1<<53 - 1
 
-func decodeBounds(f *document.Fields, ps *document.Problems, name string) Bounds {
-	v := f.Typed(name, document.Object)
+func decodeBounds(f *document.Fields) Bounds {
+	v := f.Typed("bounds", document.Object)
 	if v == nil {
 		return nil
 	}
 	b := Bounds{}
-	bf := document.FieldsOf(ps, v, joinPath(f.Path, name))
+	bf := f.Of(v, f.PathOf("bounds"))
 	for _, bound := range boundNames {
 		if amount, ok := readBound(bf, bound); ok {
 			b[bound] = amount
@@ -72,22 +70,13 @@ func readUSD(f *document.Fields, name string, v *document.Value) (int64, bool) {
 		f.Problems.Add(document.CodeFieldInvalid, v.At, f.Path, `%s is %q; an amount has at most nine decimals, like "0.50"`, name, document.Brief(v.Text))
 		return 0, false
 	}
-	whole, fraction, _ := strings.Cut(v.Text, ".")
-	nano, _ := new(big.Int).SetString(whole+fraction+strings.Repeat("0", 9-len(fraction)), 10)
-	if !nano.IsInt64() || nano.Int64() == math.MaxInt64 {
+	amount, err := tipstaff.ParseUSD(v.Text)
+	if err != nil || amount == math.MaxInt64 { // which is how the ledger says that there is no limit
 		f.Problems.Add(document.CodeRange, v.At, f.Path, "%s is %s; that is more than can be counted", name, document.Brief(v.Text))
 		return 0, false
 	}
-	return nano.Int64(), true
+	return int64(amount), true
 }
 
 // Limits are the bounds of the document in ledger units. nil: it has none.
 func (d *Document) Limits() flow.Use { return flow.Use(d.Bounds) }
-
-// joinPath is a dotted path of document fields.
-func joinPath(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}

@@ -93,7 +93,7 @@ type (
 // unlessCarried performs a leaf, whose references have been replaced, if no
 // earlier revision has done so. What is in doubt is asked about first.
 func (w *walker) unlessCarried(fc flow.Context, n *Node, given any, perform func() end) end {
-	input := digest(flow.JSON(given))
+	input := flow.Digest(flow.JSON(given))
 	done, ok := w.h.Carry.Done[n.ID]
 	if ok && done.Kind == n.Kind && done.By == n.Performer() && done.Input == input {
 		return end{output: done.Output, carried: true, body: tipstaff.PlanStep{ResultDigest: done.Digest}}
@@ -142,5 +142,5 @@ func (w *walker) keep(fc flow.Context, n *Node, e end) {
 	if w.h.Keep == nil || e.carried {
 		return
 	}
-	w.h.Keep.Completed(n.ID, Done{Path: fc.Path(), Kind: n.Kind, By: n.Performer(), Input: e.input, Digest: digest(e.output), Output: e.output})
+	w.h.Keep.Completed(n.ID, Done{Path: fc.Path(), Kind: n.Kind, By: n.Performer(), Input: e.input, Digest: flow.Digest(e.output), Output: e.output})
 }

@@ -133,8 +133,6 @@ type Node struct {
 
 	segment   string
 	at        document.Position
-	has       map[string]document.Position // of the fields it was written with
-	texts     map[string]document.Position // of those that are strings
 	childless bool
 	args      *document.Value
 	verbatim  bool // args hold no reference and no escape: Args is what they resolve to
@@ -143,7 +141,7 @@ type Node struct {
 	show      *document.Value
 	prompt    *document.Value
 	question  *document.Value
-	written   *document.Value // nil: it stands in no document
+	written   *document.Value // an object; nil: it stands in no document
 	toolsAt   []document.Position
 }
 
@@ -184,6 +182,14 @@ func (n *Node) leaves(yield func(*Node) bool) bool {
 		}
 	}
 	return true
+}
+
+// field is what stands at a field of n as it was written; nil: nothing.
+func (n *Node) field(name string) *document.Value {
+	if n.written == nil {
+		return nil
+	}
+	return n.written.Get(name)
 }
 
 // leaf reports whether n is of a known kind that holds no others.

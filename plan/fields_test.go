@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -171,9 +172,9 @@ func TestTheLongestPath(t *testing.T) {
 
 func TestTheLongestSkill(t *testing.T) {
 	for length, want := range map[int]string{64: "", 65: codeInvalidURI} {
-		if got := checkSkill("skill://" + strings.Repeat("a", length) + "@1.0.0"); got != want {
-			t.Errorf("%d characters: %q, want %q", length, got, want)
-		}
+		uri := "skill://" + strings.Repeat("a", length) + "@1.0.0"
+		var v validator
+		requireCode(t, uri, v.skillURI(uri, document.Position{}, ""), v.ps, want)
 	}
 }
 

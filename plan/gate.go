@@ -29,7 +29,7 @@ type gateOutput struct {
 	By     string          `json:"by"`
 }
 
-func (w *walker) gate(fc flow.Context, n *Node, l *ledger) end {
+func (w *walker) gate(fc flow.Context, n *Node, l *progress) end {
 	subject, err := w.subject(n, l)
 	if err != nil {
 		return end{err: err}
@@ -45,7 +45,7 @@ func (w *walker) gate(fc flow.Context, n *Node, l *ledger) end {
 const maxQuestion = 4 << 10
 
 // question is that of a gate, with its references replaced.
-func (w *walker) question(n *Node, l *ledger) (string, error) {
+func (w *walker) question(n *Node, l *progress) (string, error) {
 	if w.h.Verbatim {
 		return n.Question, nil
 	}
@@ -77,7 +77,7 @@ func (w *walker) ask(fc flow.Context, n *Node, subject json.RawMessage) end {
 
 // subject is exactly what is decided: what the node shows. It is signed, so that
 // a number in it must have a canonical form.
-func (w *walker) subject(n *Node, l *ledger) (json.RawMessage, error) {
+func (w *walker) subject(n *Node, l *progress) (json.RawMessage, error) {
 	show := &document.Value{Kind: document.Object}
 	if n.show != nil {
 		show.Members = []document.Member{{Key: "show", Value: n.show}}

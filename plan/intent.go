@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Intent is what the plan is for. The zero value is that of a document without
@@ -57,7 +58,7 @@ func (in Intent) JSON() json.RawMessage {
 }
 
 // Hash names the intent: sha256:<hex> of JSON.
-func (in Intent) Hash() string { return digest(in.JSON()) }
+func (in Intent) Hash() string { return flow.Digest(in.JSON()) }
 
 var (
 	verbs = []string{"find", "acquire", "build", "modify", "deliver", "analyze", "negotiate", "schedule", "monitor", "delegate"}

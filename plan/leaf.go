@@ -21,7 +21,7 @@ type end struct {
 
 // leaf performs n and says how it ended. Parked and fatal errors say nothing:
 // the leaf has not ended.
-func (w *walker) leaf(fc flow.Context, n *Node, l *ledger) error {
+func (w *walker) leaf(fc flow.Context, n *Node, l *progress) error {
 	e := w.attempt(fc, n, l)
 	if e.err != nil && !ends(e.err) {
 		return e.err
@@ -35,10 +35,10 @@ func (w *walker) leaf(fc flow.Context, n *Node, l *ledger) error {
 		e.body.Error = stepError(e.err)
 	}
 	fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanStep), Body: e.body})
-	l.count(e.body.Status)
+	l.counts[e.body.Status]++
 	switch {
 	case e.err == nil:
-		l.keep(n.ID, e.output)
+		l.outputs[n.ID] = e.output
 		w.keep(fc, n, e)
 		return nil
 	case errors.Is(e.err, flow.ErrCancelled):
@@ -51,7 +51,7 @@ func (w *walker) leaf(fc flow.Context, n *Node, l *ledger) error {
 }
 
 // perform resolves what the leaf refers to and hands it to its handler.
-func (w *walker) perform(fc flow.Context, n *Node, l *ledger) end {
+func (w *walker) perform(fc flow.Context, n *Node, l *progress) end {
 	switch n.Kind {
 	case ToolCall:
 		return w.toolCall(fc, n, l)
@@ -65,7 +65,7 @@ func (w *walker) perform(fc flow.Context, n *Node, l *ledger) end {
 	return end{err: fmt.Errorf("plan: %s is of no known kind", n.ID)}
 }
 
-func (w *walker) toolCall(fc flow.Context, n *Node, l *ledger) end {
+func (w *walker) toolCall(fc flow.Context, n *Node, l *progress) end {
 	args := n.Args
 	if !n.verbatim {
 		var err error
@@ -83,7 +83,7 @@ func (w *walker) toolCall(fc flow.Context, n *Node, l *ledger) end {
 	})
 }
 
-func (w *walker) step(fc flow.Context, n *Node, l *ledger) end {
+func (w *walker) step(fc flow.Context, n *Node, l *progress) end {
 	inputs, err := w.resolve(n.inputs, l)
 	if err != nil {
 		return end{err: err}
@@ -118,7 +118,7 @@ func misfit(schema, reply json.RawMessage) error {
 	return nil
 }
 
-func (w *walker) subDispatch(fc flow.Context, n *Node, l *ledger) end {
+func (w *walker) subDispatch(fc flow.Context, n *Node, l *progress) end {
 	inputs, err := w.resolve(n.inputs, l)
 	if err != nil {
 		return end{err: err}
@@ -141,13 +141,12 @@ func called(r flow.Result, err error) end {
 	if len(e.output) == 0 {
 		e.output = json.RawMessage("null")
 	}
-	e.body.ResultDigest = digest(e.output)
+	e.body.ResultDigest = flow.Digest(e.output)
 	return e
 }
 
-// resolve is the object v with its references replaced, {} for none.
 // text is one with its references replaced.
-func (w *walker) text(s string, l *ledger) (string, error) {
+func (w *walker) text(s string, l *progress) (string, error) {
 	parts, err := parseText(s)
 	if err == nil {
 		s, err = joinParts(parts, w.find(l))
@@ -158,7 +157,8 @@ func (w *walker) text(s string, l *ledger) (string, error) {
 	return s, nil
 }
 
-func (w *walker) resolve(v *document.Value, l *ledger) (json.RawMessage, error) {
+// resolve is the object v with its references replaced, {} for none.
+func (w *walker) resolve(v *document.Value, l *progress) (json.RawMessage, error) {
 	if v == nil {
 		return json.RawMessage("{}"), nil
 	}

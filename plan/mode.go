@@ -36,9 +36,7 @@ const (
 // modeless reports whether nobody but the leaf itself says what its failing
 // means.
 func (w *walker) modeless(n *Node) bool {
-	_, retries := n.has["retry"]
-	_, continues := n.has["on_error"]
-	return w.h.Mode == nil || retries || continues || n.Kind == Gate
+	return w.h.Mode == nil || n.field("retry") != nil || n.field("on_error") != nil || n.Kind == Gate
 }
 
 // retry is the rule of a leaf: its own, or that of the modes.
@@ -60,7 +58,7 @@ func (w *walker) retry(n *Node) flow.Retry {
 
 // attempt performs a leaf, and again for as long as it fails in a way that a
 // person is to be asked about and that person wants it.
-func (w *walker) attempt(fc flow.Context, n *Node, l *ledger) end {
+func (w *walker) attempt(fc flow.Context, n *Node, l *progress) end {
 	e := w.perform(fc, n, l)
 	for i := 1; ; i++ {
 		mode, asked := w.asks(n, e)

@@ -21,13 +21,7 @@ type nodeReader struct {
 func (r *nodeReader) node(v *document.Value, path string, depth int) *Node {
 	r.count++
 	f := document.FieldsOf(r.ps, v, path)
-	n := &Node{at: f.Value.At, written: f.Value, has: map[string]document.Position{}, texts: map[string]document.Position{}}
-	for _, m := range f.Value.Members {
-		n.has[m.Key] = m.Value.At
-		if m.Value.Kind == document.Text {
-			n.texts[m.Key] = m.Value.At
-		}
-	}
+	n := &Node{at: f.Value.At, written: f.Value}
 	n.ID = f.Text("id")
 	n.Kind = NodeKind(f.Text("kind"))
 	switch n.Kind {
@@ -128,7 +122,7 @@ func (r *nodeReader) subDispatch(n *Node, f *document.Fields) {
 	n.Inputs = document.Raw(n.inputs)
 	n.Agent = f.TextOr("agent", DefaultAgent)
 	n.Scope = f.Text("scope")
-	n.Bounds = decodeBounds(f, r.ps, "bounds")
+	n.Bounds = decodeBounds(f)
 	n.Accept = f.Word("accept", AcceptAsk, AcceptAuto)
 	r.effort(n, f, false)
 }

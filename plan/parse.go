@@ -1,13 +1,12 @@
 package plan
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"regexp"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Check parses a document and validates it: everything that is wrong with it,
@@ -61,12 +60,7 @@ func Load(canonical []byte) (*Document, error) {
 func (d *Document) Canonical() []byte { return d.canonical }
 
 // Digest names the program: sha256:<hex> of Canonical.
-func (d *Document) Digest() string { return digest(d.canonical) }
-
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
+func (d *Document) Digest() string { return flow.Digest(d.canonical) }
 
 func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	f := document.FieldsOf(ps, v, "")
@@ -89,7 +83,7 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	d.Tools, d.toolsAt = readTools(f)
 	d.decodeInputs(f, ps)
 	d.Intent = decodeIntent(f, ps)
-	d.Bounds = decodeBounds(f, ps, "bounds")
+	d.Bounds = decodeBounds(f)
 	d.decodeRoot(f, ps)
 	if d.outputs = f.Typed("outputs", document.Object); d.outputs != nil {
 		d.Outputs = document.Raw(d.outputs)
@@ -157,4 +151,25 @@ func (d *Document) decodeRoot(f *document.Fields, ps *document.Problems) {
 	nr := &nodeReader{ps: ps}
 	d.Root = nr.node(root, rootPath, 1)
 	d.Root.place("", 0)
+}
+
+// readTools is an allow-list: a list of URIs, or the word none. nil: absent, which
+// is another thing than empty.
+func readTools(f *document.Fields) (*[]string, []document.Position) {
+	v := f.Get("tools")
+	if v == nil {
+		return nil, nil
+	}
+	if v.Kind == document.Text && v.Text == "none" {
+		return &[]string{}, nil
+	}
+	if v.Kind == document.Text {
+		f.Report(document.CodeFieldInvalid, v.At, "tools", "tools is %q; it must be a list of tool URIs, or none", document.Brief(v.Text))
+		return &[]string{}, nil
+	}
+	list, at := f.Texts("tools")
+	if list == nil {
+		list = []string{}
+	}
+	return &list, at
 }

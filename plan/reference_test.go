@@ -97,18 +97,23 @@ func TestPinnedURIs(t *testing.T) {
 		"mcp://s/t/u@1.2.3": "invalid_uri", "mcp:///t@1.2.3": "invalid_uri", "mcp://s/t@1.2.3\n": "invalid_uri", "": "invalid_uri",
 		"mcp://s/a@b@1.2.3": "invalid_uri", "mcp://" + strings.Repeat("s", 33) + "/t@1.2.3": "invalid_uri",
 	} {
-		if got := checkTool(uri); got != want {
-			t.Errorf("%q is %q, want %q", uri, got, want)
-		}
+		var v validator
+		requireCode(t, uri, v.uri(uri, document.Position{}, ""), v.ps, want)
 	}
 	for uri, want := range map[string]string{
 		"skill://a-b@1.2.3": "", "skill://a@1": "unpinned_skill", "skill://a": "unpinned_skill", "skill://a-@1.2.3": "invalid_uri",
 		"skill://../x@1.2.3": "invalid_uri", "skill://A@1.2.3": "invalid_uri", "skill://" + strings.Repeat("a", 65) + "@1.2.3": "invalid_uri",
 		"skill://a@sha256:" + strings.Repeat("0", 64): "invalid_uri",
 	} {
-		if got := checkSkill(uri); got != want {
-			t.Errorf("%q is %q, want %q", uri, got, want)
-		}
+		var v validator
+		requireCode(t, uri, v.skillURI(uri, document.Position{}, ""), v.ps, want)
+	}
+}
+
+func requireCode(t *testing.T, uri string, ok bool, ps document.Problems, want string) {
+	t.Helper()
+	if ok != (want == "") || ok != (len(ps) == 0) || !ok && ps[0].Code != want {
+		t.Errorf("%q: %v, %+v, want %q", uri, ok, ps, want)
 	}
 }
 

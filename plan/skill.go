@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 )
 
@@ -38,16 +40,14 @@ func (v *validator) ownSkill() {
 
 // skillURI reports whether a skill is pinned.
 func (v *validator) skillURI(uri string, at document.Position, path string) bool {
-	code := checkSkill(uri)
-	switch code {
-	case "":
-		return true
-	case codeUnpinnedSkill:
-		v.add(code, at, path, "%q is not pinned to a version; write skill://name@1.2.3", document.Brief(uri))
-	default:
-		v.add(code, at, path, "%q is no skill URI; write skill://name@1.2.3", document.Brief(uri))
+	_, err := tipstaff.ParseSkillURI(uri)
+	switch {
+	case errors.Is(err, tipstaff.ErrUnpinned):
+		v.add(codeUnpinnedSkill, at, path, "%q is not pinned to a version; write skill://name@1.2.3", document.Brief(uri))
+	case err != nil:
+		v.add(codeInvalidURI, at, path, "%q is no skill URI; write skill://name@1.2.3", document.Brief(uri))
 	}
-	return false
+	return err == nil
 }
 
 // dispatch checks a child run: that it may be started, by this document too, and

@@ -49,7 +49,7 @@ func (d *Document) decodeTurn(f *document.Fields, ps *document.Problems) {
 	}
 	d.Version = 1
 	d.Tools, d.toolsAt = readTools(f)
-	d.Bounds = decodeBounds(f, ps, "bounds")
+	d.Bounds = decodeBounds(f)
 	f.Need("message")
 	t := &Turn{Session: f.Text("session"), Head: f.Text("head"), Message: f.Text("message"), Model: f.Text("model"),
 		MaxSteps: int(f.Integer("max_steps", 0, 1, 1000))}
@@ -57,10 +57,11 @@ func (d *Document) decodeTurn(f *document.Fields, ps *document.Problems) {
 		ps.Add(document.CodeRange, v.At, "", "message has %d bytes; it must have 1 to %d", len(t.Message), MaxMessage)
 	}
 	d.Turn = t
-	d.Root = &Node{ID: turnPath, Kind: Step, Agent: f.TextOr("agent", DefaultAgent), Path: turnPath, segment: turnPath, at: f.Value.At,
-		has: map[string]document.Position{"id": f.Value.At}, texts: map[string]document.Position{}}
+	d.Root = &Node{ID: turnPath, Kind: Step, Agent: f.TextOr("agent", DefaultAgent), Path: turnPath, segment: turnPath, at: f.Value.At}
+	d.Root.written = &document.Value{Kind: document.Object, Members: []document.Member{
+		{Key: "id", Value: &document.Value{Kind: document.Text, Text: turnPath, At: f.Value.At}}}}
 	if at, ok := d.at["agent"]; ok {
-		d.Root.has["agent"] = at
+		d.Root.written.Members = append(d.Root.written.Members, document.Member{Key: "agent", Value: &document.Value{Kind: document.Text, Text: d.Root.Agent, At: at}})
 	}
 	f.End()
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,9 +63,9 @@ type validator struct {
 
 // place is how to reach a leaf: the branches above it, and which child of each
 // to take.
-type place []bend
+type place []pathStep
 
-type bend struct {
+type pathStep struct {
 	branch *Node
 	index  int
 }
@@ -110,15 +111,14 @@ func (v *validator) uris(list []string, at []document.Position, path string, out
 }
 
 func (v *validator) uri(uri string, at document.Position, path string) bool {
-	switch code := checkTool(uri); code {
-	case "":
-		return true
-	case codeUnpinnedTool:
-		v.add(code, at, path, "%q is not pinned; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
-	default:
-		v.add(code, at, path, "%q is no tool URI; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
+	_, err := tipstaff.ParseToolURI(uri)
+	switch {
+	case errors.Is(err, tipstaff.ErrUnpinned):
+		v.add(codeUnpinnedTool, at, path, "%q is not pinned; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
+	case err != nil:
+		v.add(codeInvalidURI, at, path, "%q is no tool URI; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
 	}
-	return false
+	return err == nil
 }
 
 func (v *validator) bounds(path string, b Bounds, at document.Position) {
@@ -144,7 +144,7 @@ func (v *validator) locate(n *Node, to place) {
 		}
 	}
 	for i, c := range n.Children {
-		v.locate(c, append(to, bend{n, i}))
+		v.locate(c, append(to, pathStep{n, i}))
 	}
 }
 
@@ -154,25 +154,25 @@ var (
 )
 
 func (v *validator) id(n *Node) {
-	at, written := n.has["id"]
+	id := n.field("id")
 	switch {
-	case !written && !n.leaf():
-	case !written:
+	case id == nil && !n.leaf():
+	case id == nil:
 		v.add(codeIDMissing, n.at, n.Path, "a leaf needs an id, under which others can name its output")
-	case n.texts["id"] == (document.Position{}): // no string: reported as such
+	case id.Kind != document.Text: // reported as such
 	case !idGrammar.MatchString(n.ID):
-		v.add(codeIDGrammar, at, n.Path, "%q cannot be an id: a small letter, then up to 63 of a-z, 0-9, _ and -", document.Brief(n.ID))
+		v.add(codeIDGrammar, id.At, n.Path, "%q cannot be an id: a small letter, then up to 63 of a-z, 0-9, _ and -", document.Brief(n.ID))
 	case slices.Contains(reservedIDs, n.ID):
-		v.add(codeIDGrammar, at, n.Path, "%q cannot be an id: it has a meaning of its own", n.ID)
+		v.add(codeIDGrammar, id.At, n.Path, "%q cannot be an id: it has a meaning of its own", n.ID)
 	}
 	if n.ID == "" {
 		return
 	}
 	if first, taken := v.ids[n.ID]; taken {
-		v.add(codeIDDuplicate, at, n.Path, "the id %q is taken by the node of line %d", document.Brief(n.ID), first.Line)
+		v.add(codeIDDuplicate, id.At, n.Path, "the id %q is taken by the node of line %d", document.Brief(n.ID), first.Line)
 		return
 	}
-	v.ids[n.ID] = at
+	v.ids[n.ID] = id.At
 }
 
 func (v *validator) node(n *Node) {
@@ -194,8 +194,8 @@ func (v *validator) node(n *Node) {
 	case Gate:
 		v.gate(n)
 	}
-	if at, ok := n.has["children"]; ok && n.leaf() {
-		v.add(codeLeafChildren, at, n.Path, "a %s node has no children", n.Kind)
+	if c := n.field("children"); c != nil && n.leaf() {
+		v.add(codeLeafChildren, c.At, n.Path, "a %s node has no children", n.Kind)
 	}
 	for _, c := range n.Children {
 		v.node(c)
@@ -205,17 +205,17 @@ func (v *validator) node(n *Node) {
 func (v *validator) toolCall(n *Node) {
 	v.references(n, n.args, n.Path)
 	var info ToolInfo
-	if at, ok := n.texts["tool"]; ok && v.uri(n.Tool, at, n.Path) {
+	if tool := n.field("tool"); tool != nil && tool.Kind == document.Text && v.uri(n.Tool, tool.At, n.Path) {
 		if !v.open && !slices.Contains(v.allow, n.Tool) {
-			v.add(codeUndeclaredTool, at, n.Path, "%s is not among the tools of the plan", document.Brief(n.Tool))
+			v.add(codeUndeclaredTool, tool.At, n.Path, "%s is not among the tools of the plan", document.Brief(n.Tool))
 		}
 		if v.r != nil {
 			info = v.r.Tool(n.Tool)
 		}
-		v.trouble(info.Trouble, at, n.Path, "the tool cannot be used")
+		v.trouble(info.Trouble, tool.At, n.Path, "the tool cannot be used")
 	}
 	if info.Class == flow.Once && n.Retry.Max > 0 {
-		v.add(codeRetryOnce, n.has["retry"], n.Path, "%s must not be called twice, so that it cannot be retried", document.Brief(n.Tool))
+		v.add(codeRetryOnce, n.field("retry").At, n.Path, "%s must not be called twice, so that it cannot be retried", document.Brief(n.Tool))
 	}
 	v.timeout(n, info.MaxTimeout)
 }
@@ -228,21 +228,21 @@ func (v *validator) step(n *Node) {
 	}
 	if n.OutputSchema != nil {
 		if _, err := document.CompileSchema(n.OutputSchema); err != nil {
-			v.add(codeSchemaInvalid, n.has["output_schema"], n.Path, "output_schema is no JSON Schema: %v", err)
+			v.add(codeSchemaInvalid, n.field("output_schema").At, n.Path, "output_schema is no JSON Schema: %v", err)
 		}
 	}
 	v.timeout(n, 0)
 	if v.r == nil {
 		return
 	}
-	at, written := n.has["agent"]
-	if !written {
-		at = n.at
+	at := n.at
+	if agent := n.field("agent"); agent != nil {
+		at = agent.At
 	}
 	info := v.r.Agent(n.Agent)
 	v.trouble(info.Trouble, at, n.Path, "the agent cannot be used")
 	if (info.Once || v.mayActOnce(n)) && n.Retry.Max > 0 {
-		v.add(codeRetryOnce, n.has["retry"], n.Path, "what %s does must not be done twice, so that the step cannot be retried", document.Brief(n.Agent))
+		v.add(codeRetryOnce, n.field("retry").At, n.Path, "what %s does must not be done twice, so that the step cannot be retried", document.Brief(n.Agent))
 	}
 }
 
@@ -258,14 +258,12 @@ func (v *validator) mayActOnce(n *Node) bool {
 
 func (v *validator) subDispatch(n *Node) {
 	v.references(n, n.inputs, n.Path)
-	v.bounds(n.Path, n.Bounds, n.has["bounds"])
-	v.timeout(n, 0)
-	at, ok := n.texts["skill"]
-	if !ok {
-		return
+	if b := n.field("bounds"); b != nil {
+		v.bounds(n.Path, n.Bounds, b.At)
 	}
-	if v.skillURI(n.Skill, at, n.Path) {
-		v.dispatch(n, at)
+	v.timeout(n, 0)
+	if skill := n.field("skill"); skill != nil && skill.Kind == document.Text && v.skillURI(n.Skill, skill.At, n.Path) {
+		v.dispatch(n, skill.At)
 	}
 }
 
@@ -276,29 +274,27 @@ func (v *validator) timeout(n *Node, longest time.Duration) {
 		longest = DefaultMaxTimeout
 	}
 	if n.Timeout > longest {
-		v.add(document.CodeRange, n.has["timeout"], n.Path, "timeout is %s; max_timeout is %s", n.Timeout, longest)
+		v.add(document.CodeRange, n.field("timeout").At, n.Path, "timeout is %s; max_timeout is %s", n.Timeout, longest)
 	}
 }
 
 func (v *validator) gate(n *Node) {
 	v.references(n, n.show, n.Path)
 	v.references(n, n.question, n.Path)
-	if at, ok := n.has["on_error"]; ok {
-		v.add(codeOnErrorGate, at, n.Path, "a denied gate is never continued, so that it has no on_error")
+	if c := n.field("on_error"); c != nil {
+		v.add(codeOnErrorGate, c.At, n.Path, "a denied gate is never continued, so that it has no on_error")
 	}
-	if at, ok := n.texts["question"]; ok && strings.TrimSpace(n.Question) == "" {
-		v.add(codeQuestionBlank, at, n.Path, "the question is blank")
-	} else if _, written := n.has["question"]; !written {
+	if n.question != nil && strings.TrimSpace(n.Question) == "" {
+		v.add(codeQuestionBlank, n.question.At, n.Path, "the question is blank")
+	} else if n.field("question") == nil {
 		v.add(codeQuestionBlank, n.at, n.Path, "a gate needs a question")
 	}
-	v.actions(n)
+	if actions := n.field("actions"); actions != nil {
+		v.actions(n, actions.At)
+	}
 }
 
-func (v *validator) actions(n *Node) {
-	at, written := n.has["actions"]
-	if !written {
-		return
-	}
+func (v *validator) actions(n *Node, at document.Position) {
 	seen, fails := map[string]bool{}, false
 	for _, a := range n.Actions {
 		switch {

@@ -96,7 +96,7 @@ func Walk(fc flow.Context, d *Document, inputs json.RawMessage, h Handlers) (jso
 			return nil, fmt.Errorf("plan: inputs: %w", err)
 		}
 	}
-	l := &ledger{}
+	l := (*progress)(nil).branch()
 	if err := w.node(fc, d.Root, l); err != nil {
 		return nil, l.close(err)
 	}
@@ -118,19 +118,19 @@ type walker struct {
 	inputs map[string]json.RawMessage
 }
 
-// ledger is what one branch has seen. Branches of a group have their own, and
-// look through to the ledger they started from, which rests meanwhile; so they
+// progress is what one branch has seen. Branches of a group have their own, and
+// look through to the one they started from, which rests meanwhile; so they
 // share nothing that changes, and joining them in document order gives the same
 // in every run.
-type ledger struct {
-	parent    *ledger
+type progress struct {
+	parent    *progress
 	outputs   map[string]json.RawMessage
 	counts    map[string]int
 	skipped   []string
 	continued []string
 }
 
-func (l *ledger) output(id string) (json.RawMessage, bool) {
+func (l *progress) output(id string) (json.RawMessage, bool) {
 	for ; l != nil; l = l.parent {
 		if raw, ok := l.outputs[id]; ok {
 			return raw, true
@@ -139,51 +139,33 @@ func (l *ledger) output(id string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-func (l *ledger) count(status string) {
-	if l.counts == nil {
-		l.counts = map[string]int{}
-	}
-	l.counts[status]++
+// branch is that of a branch which starts from l; of nil that of the root.
+func (l *progress) branch() *progress {
+	return &progress{parent: l, outputs: map[string]json.RawMessage{}, counts: map[string]int{}}
 }
 
-func (l *ledger) keep(id string, output json.RawMessage) {
-	if l.outputs == nil {
-		l.outputs = map[string]json.RawMessage{}
-	}
-	l.outputs[id] = output
-}
-
-func (l *ledger) skip(n *Node) {
+func (l *progress) skip(n *Node) {
 	for leaf := range n.Leaves {
 		l.skipped = append(l.skipped, leaf.ID)
 	}
 }
 
 // join takes over what a branch has seen.
-func (l *ledger) join(branch *ledger) {
-	for _, status := range slices.Sorted(maps.Keys(branch.counts)) {
-		if l.counts == nil {
-			l.counts = map[string]int{}
-		}
-		l.counts[status] += branch.counts[status]
+func (l *progress) join(branch *progress) {
+	for status, n := range branch.counts {
+		l.counts[status] += n
 	}
-	for _, id := range slices.Sorted(maps.Keys(branch.outputs)) {
-		l.keep(id, branch.outputs[id])
-	}
+	maps.Copy(l.outputs, branch.outputs)
 	l.skipped = append(l.skipped, branch.skipped...)
 	l.continued = append(l.continued, branch.continued...)
 }
 
-func (l *ledger) tally() Tally {
-	t := Tally{Counts: map[string]int{}, Skipped: []string{}, Continued: []string{}}
-	maps.Copy(t.Counts, l.counts)
-	t.Skipped = append(t.Skipped, l.skipped...)
-	t.Continued = append(t.Continued, l.continued...)
-	return t
+func (l *progress) tally() Tally {
+	return Tally{Counts: maps.Clone(l.counts), Skipped: append([]string{}, l.skipped...), Continued: append([]string{}, l.continued...)}
 }
 
 // close gives the error of a walk what was seen on the way.
-func (l *ledger) close(err error) error {
+func (l *progress) close(err error) error {
 	var f *Failure
 	switch {
 	case flow.Parked(err):
@@ -199,7 +181,7 @@ func (l *ledger) close(err error) error {
 }
 
 // node walks n, at whose path fc stands.
-func (w *walker) node(fc flow.Context, n *Node, l *ledger) error {
+func (w *walker) node(fc flow.Context, n *Node, l *progress) error {
 	switch n.Kind {
 	case Sequential:
 		return w.sequential(fc, n, l)
@@ -209,7 +191,7 @@ func (w *walker) node(fc flow.Context, n *Node, l *ledger) error {
 	return w.leaf(fc, n, l)
 }
 
-func (w *walker) sequential(fc flow.Context, n *Node, l *ledger) error {
+func (w *walker) sequential(fc flow.Context, n *Node, l *progress) error {
 	for i, c := range n.Children {
 		if err := w.node(fc.At(c.segment), c, l); err != nil {
 			for _, unreached := range n.Children[i+1:] {
@@ -221,12 +203,12 @@ func (w *walker) sequential(fc flow.Context, n *Node, l *ledger) error {
 	return nil
 }
 
-func (w *walker) parallel(fc flow.Context, n *Node, l *ledger) error {
-	started := make([]*ledger, len(n.Children))
+func (w *walker) parallel(fc flow.Context, n *Node, l *progress) error {
+	started := make([]*progress, len(n.Children))
 	branches := make([]flow.Branch, len(n.Children))
 	for i, c := range n.Children {
 		branches[i] = flow.Branch{Name: c.segment, Run: func(fc flow.Context) error {
-			started[i] = &ledger{parent: l}
+			started[i] = l.branch()
 			return w.node(fc, c, started[i])
 		}}
 	}
@@ -243,7 +225,7 @@ func (w *walker) parallel(fc flow.Context, n *Node, l *ledger) error {
 
 // outputs resolves what the document declares. A leaf whose failure was passed
 // over has none, which shows as null: the run is partial, not failed.
-func (w *walker) outputs(l *ledger) (json.RawMessage, *flow.Error) {
+func (w *walker) outputs(l *progress) (json.RawMessage, *flow.Error) {
 	if w.d.Turn != nil { // what its agent brings is all there is
 		out, _ := l.output(w.d.Root.ID)
 		return out, nil
@@ -265,7 +247,7 @@ func (w *walker) outputs(l *ledger) (json.RawMessage, *flow.Error) {
 }
 
 // find looks references up in the inputs and in what l has seen.
-func (w *walker) find(l *ledger) lookup {
+func (w *walker) find(l *progress) lookup {
 	return func(ref reference) (json.RawMessage, error) {
 		from, ok := l.output(ref.node)
 		if ref.node == "" {

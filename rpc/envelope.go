@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -265,7 +264,7 @@ func (s *Server) envelope(ctx context.Context, id tipstaff.ID) (*pb.Envelope, er
 	if err != nil {
 		return nil, err
 	}
-	env, err := readEnvelope(raw)
+	env, err := pb.ReadEnvelope(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -279,24 +278,6 @@ func (s *Server) envelope(ctx context.Context, id tipstaff.ID) (*pb.Envelope, er
 		env.Condition = proto.String(string(run.Condition))
 	}
 	showGates(env, run.OpenGates)
-	return env, nil
-}
-
-// readEnvelope reads the stored form: the message's own, and the version of it.
-func readEnvelope(raw []byte) (*pb.Envelope, error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, fmt.Errorf("the Envelope cannot be read: %w", err)
-	}
-	delete(all, "schema")
-	plain, err := json.Marshal(all)
-	if err != nil {
-		return nil, fmt.Errorf("the Envelope cannot be read: %w", err)
-	}
-	env := new(pb.Envelope)
-	if err := pb.FromJSON(plain, env); err != nil {
-		return nil, fmt.Errorf("the Envelope cannot be read: %w", err)
-	}
 	return env, nil
 }
 

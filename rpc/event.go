@@ -164,12 +164,11 @@ func raisedAgain(g tipstaff.Gate, run tipstaff.Run) *pb.ExecutionEvent {
 
 // ending is the payload of the event with which a run ends.
 func ending(env *pb.Envelope) []byte {
-	usage := &pb.Usage{LlmCalls: env.LlmCallCount, ToolCalls: env.ToolCallCount, TokensIn: env.TokensIn, TokensOut: env.TokensOut,
-		CostUsd: env.CostUsd, AgentHops: env.AgentHopCount}
-	used, _ := pb.ToJSON(usage) // numbers
 	raw, _ := json.Marshal(map[string]any{
 		"outcome": env.GetOutcome(), "terminal_reason": env.GetTerminalReason(), "termination_reason": env.GetTerminationReason(),
-		"iteration": env.Iteration, "usage": json.RawMessage(used), "skipped": skipped(env),
+		"iteration": env.Iteration, "skipped": skipped(env),
+		"usage": map[string]any{"llm_calls": env.LlmCallCount, "tool_calls": env.ToolCallCount, "tokens_in": env.TokensIn,
+			"tokens_out": env.TokensOut, "cost_usd": tipstaff.USD(env.CostUsd), "agent_hops": env.AgentHopCount},
 	})
 	return raw
 }

@@ -217,23 +217,12 @@ func (s *Server) finished(ctx context.Context, e tipstaff.Event, r *pb.AgentResu
 	if err != nil {
 		return err
 	}
-	var b struct {
-		Outcome    string          `json:"outcome"`
-		DurationMs int64           `json:"duration_ms"`
-		Output     json.RawMessage `json:"output"`
-		Code       string          `json:"code"`
-		Error      string          `json:"error"`
-		Usage      json.RawMessage `json:"usage"`
-	}
+	var b tipstaff.StageFinished
 	if err := json.Unmarshal(body, &b); err != nil {
 		return err
 	}
-	usage := new(pb.Usage)
-	if len(b.Usage) > 0 {
-		if err := pb.FromJSON(b.Usage, usage); err != nil {
-			return err
-		}
-	}
+	usage := &pb.Usage{LlmCalls: narrow(b.Usage.LLMCalls), ToolCalls: narrow(b.Usage.ToolCalls), TokensIn: b.Usage.TokensIn,
+		TokensOut: b.Usage.TokensOut, CostUsd: int64(b.Usage.CostUSD), AgentHops: narrow(b.Usage.Hops)}
 	r.DurationMs, r.Usage, r.LlmCalls = narrow(b.DurationMs), usage, usage.LlmCalls
 	if b.Outcome == "success" {
 		r.Output, r.Error, r.ErrorCode = b.Output, nil, nil

@@ -220,7 +220,7 @@ func (a *attachment) call(ctx context.Context, c *tipstaff.HostCall) error {
 		call.Deadline = timestamppb.New(c.Deadline)
 	}
 	if c.View != nil {
-		view, err := readEnvelope(c.View)
+		view, err := pb.ReadEnvelope(c.View)
 		if err != nil {
 			return err
 		}

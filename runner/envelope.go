@@ -41,9 +41,9 @@ func stateUpTo(ctx context.Context, src source, run string, at int64, turn *int6
 	}
 	switch {
 	case turn != nil:
-		p.state.StopAt(*turn)
+		p.state.StopAt = turn
 	case p.draft.Rollback != nil && !driven(h.Records):
-		p.state.StopRolledBack()
+		p.state.StopRolledBack = true
 	}
 	out, err := flow.Replay(h).Drive(ctx, replayed(p))
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Runner) envelopeOf(ctx context.Context, run string) (*pipeline.Envelope
 	if err != nil {
 		return nil, err
 	}
-	return now.state, nil
+	return now.state.Envelope, nil
 }
 
 // Envelope is the state of a pipeline run, as it is now or as it was at a checkpoint.
@@ -100,12 +100,12 @@ func (r *Runner) envelopeNow(ctx context.Context, id tipstaff.ID) ([]byte, error
 	}
 	env.WallMs = run.Bounds[tipstaff.BoundWallTime].Used
 	if run.State.Terminal() {
-		env.Terminate(pipeline.Reason(run.Pipeline.TerminalReason), failureText(run), run.EndedAt) // if it was not the executor that ended it
+		env.Terminate(tipstaff.TerminalReason(run.Pipeline.TerminalReason), failureText(run), run.EndedAt) // if it was not the executor that ended it
 	}
 	if err := r.gatesNow(ctx, env, run); err != nil {
 		return nil, err
 	}
-	return pipeline.Shown{Envelope: env, State: string(run.State), Condition: string(run.Condition), LastSeq: run.HeadSeq}.MarshalJSON()
+	return pipeline.Shown{Envelope: *env, State: string(run.State), Condition: string(run.Condition), LastSeq: run.HeadSeq}.MarshalJSON()
 }
 
 // gatesNow puts into the Envelope what is known of the gates of a run beyond what its

@@ -170,7 +170,7 @@ func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeli
 type pipelineProgram struct {
 	*common
 	pipe     pipelineText
-	state    *pipeline.Envelope         // as far as it has come
+	state    pipeline.State             // as far as it has come
 	sessions map[string]json.RawMessage // what was said in those that model stages keep, by stage
 }
 
@@ -190,9 +190,9 @@ func openPipeline(ctx context.Context, src source, c *common, text pipelineText)
 	case s.Pipeline != nil:
 		p.state, err = pipeline.Restore(s.Pipeline)
 	case s.Begins != nil:
-		p.state, err = pipeline.DecodeEnvelope(s.Begins)
+		p.state.Envelope, err = pipeline.DecodeEnvelope(s.Begins)
 	default:
-		p.state, err = p.firstState(ctx, src)
+		p.state.Envelope, err = p.firstState(ctx, src)
 	}
 	if err != nil {
 		return nil, err
@@ -309,12 +309,12 @@ func rollbacks(ctx context.Context, src source, draft *draftBody, since int64) (
 // pipelineResult is the value of a pipeline that came to its end.
 type pipelineResult struct {
 	plan.Result
-	TerminalReason    pipeline.Reason `json:"terminal_reason"`
-	TerminationReason string          `json:"termination_reason"`
+	TerminalReason    tipstaff.TerminalReason `json:"terminal_reason"`
+	TerminationReason string                  `json:"termination_reason"`
 }
 
 func (p *pipelineProgram) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
-	env, err := pipeline.Execute(fc, p.pipe.Pipeline, p.state, p.perform)
+	err := pipeline.Execute(fc, p.pipe.Pipeline, &p.state, p.perform)
 	var halted *pipeline.Ending
 	if errors.As(err, &halted) && halted.Halted != nil {
 		err = &declined{*halted.Halted, halted}
@@ -323,11 +323,11 @@ func (p *pipelineProgram) flow(fc flow.Context, _ json.RawMessage) (json.RawMess
 		return nil, err
 	}
 	outputs := map[string]json.RawMessage{}
-	for key, out := range env.Outputs {
+	for key, out := range p.state.Outputs {
 		outputs[key] = pipeline.EncodeValue(out)
 	}
 	return flow.JSON(pipelineResult{plan.Result{Outcome: plan.Success, Outputs: flow.JSON(outputs), Tally: plan.Tally{Counts: map[string]int{}, Skipped: []string{}, Continued: []string{}}},
-		env.TerminalReason, env.TerminationReason}), nil
+		p.state.TerminalReason, p.state.TerminationReason}), nil
 }
 
 // readShort reads a regular file, at most one byte more than limit: enough to see that

@@ -451,7 +451,7 @@ func (r *Runner) giveUp(ctx context.Context, head *left, made tipstaff.ID) (*flo
 
 // rolledBack is how a run ends whose place another takes.
 func rolledBack(by string) error {
-	return &pipeline.Ending{Reason: pipeline.ReasonRolledBack, Outcome: pipeline.OutcomeCancelled, Text: "run " + by + " has taken its place"}
+	return &pipeline.Ending{Reason: tipstaff.TerminalRolledBack, Outcome: tipstaff.OutcomeCancelled, Text: "run " + by + " has taken its place"}
 }
 
 // maxLabel is how long the name of a checkpoint may be.
@@ -511,7 +511,7 @@ func boundaryState(ctx context.Context, src source, b *boundary) (*pipeline.Enve
 	if digest := p.state.DataDigest(); digest != b.digest {
 		return nil, tipstaff.Errorf(tipstaff.ReplayMismatch, "the data at %s is %s, but %s was recorded", b.checkpoint(), digest, b.digest)
 	}
-	return p.state, nil
+	return p.state.Envelope, nil
 }
 
 // driven reports whether anybody has begun to drive a run.

@@ -226,18 +226,18 @@ func failureCode(f *plan.Failure) string {
 func endingFailure(e *pipeline.Ending) *plan.Failure {
 	f := &plan.Failure{Reason: plan.ReasonStepError, Code: e.Code, Message: e.Text, Path: e.Path}
 	switch e.Reason {
-	case pipeline.ReasonToolFailed:
+	case tipstaff.TerminalToolFailed:
 		f.Reason = plan.ReasonToolError
-	case pipeline.ReasonPolicy:
+	case tipstaff.TerminalPolicy:
 		f.Reason = plan.ReasonPolicyDenied
-	case pipeline.ReasonDenied:
+	case tipstaff.TerminalDenied:
 		f.Reason = plan.ReasonGateDenied
-	case pipeline.ReasonDeadlock:
+	case tipstaff.TerminalDeadlock:
 		f.Reason = "x:deadlock"
-	case pipeline.ReasonInternal:
+	case tipstaff.TerminalInternal:
 		f.Reason = plan.ReasonInternal
 	}
-	if e.Outcome == pipeline.OutcomeBound {
+	if e.Outcome == tipstaff.OutcomeBound {
 		f.Reason, f.Bound = plan.ReasonBound, e.Bound
 	}
 	return f
@@ -246,7 +246,7 @@ func endingFailure(e *pipeline.Ending) *plan.Failure {
 // pipelineEnd is what the envelope that ends a pipeline run says beside what those of
 // other runs say.
 func pipelineEnd(out flow.Outcome) tipstaff.Ending {
-	reason, text := pipeline.ReasonInternal, ""
+	reason, text := tipstaff.TerminalInternal, ""
 	var res pipelineResult
 	var e *pipeline.Ending
 	switch {
@@ -255,7 +255,7 @@ func pipelineEnd(out flow.Outcome) tipstaff.Ending {
 	case errors.As(out.Err, &e):
 		reason, text = e.Reason, e.Text
 	case out.Status == flow.Cancelled: // by others than the executor, which says the same
-		reason, text = pipeline.ReasonCancelled, pipeline.TextCancelled
+		reason, text = tipstaff.TerminalCancelled, pipeline.TextCancelled
 	case out.Err != nil:
 		text = out.Err.Error()
 	}

@@ -21,7 +21,7 @@ type meter struct {
 	once  bool
 }
 
-func (m *meter) read() (pipeline.Usage, bool) {
+func (m *meter) read() (tipstaff.StageUsage, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.usage, m.once

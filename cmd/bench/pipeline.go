@@ -72,13 +72,13 @@ func checkPipeline(text string) (*pipeline.Pipeline, error) {
 func drivePipeline(ctx context.Context, p *pipeline.Pipeline) error {
 	in := pipeline.Input{EnvelopeID: "env_bench", RunID: "bench", CreatedAt: time.Now()}
 	return driveFlow(ctx, p, func(fc flow.Context, state json.RawMessage) (_ json.RawMessage, err error) {
-		env := pipeline.NewEnvelope(p, in)
+		s := pipeline.State{Envelope: pipeline.NewEnvelope(p, in)}
 		if len(state) > 0 && string(state) != "null" {
-			if env, err = pipeline.Restore(state); err != nil {
+			if s, err = pipeline.Restore(state); err != nil {
 				return nil, err
 			}
 		}
-		_, err = pipeline.Execute(fc, p, env, pipeline.PerformScripted)
+		err = pipeline.Execute(fc, p, &s, pipeline.PerformScripted)
 		return empty, err
 	})
 }
