@@ -26,8 +26,9 @@ type answer struct {
 // digest alone.
 type Local struct {
 	*Settings
-	Gate    *tool.Gate // that of the turn's Config
+	Gate    *tool.Gate // of the turn; nil: it is made from the catalog, which is not yet read
 	CallID  string     // of a tool call: how its model names it
+	Catalog *Catalog   // nil: it is not yet read
 	request Request    // of a model call
 	step    int
 }

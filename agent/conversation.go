@@ -6,18 +6,14 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// conversation is a list of messages, and what they and the conversation up to each
-// of them are named by.
-type conversation struct {
-	entries []*entry
-	heads   []string  // digests
-	list    []Message // only ever grows: parts of it are handed out
-}
+// conversation is a list of messages.
+type conversation struct{ entries []*entry }
 
 // entry is a message and what is known of it, so that it is found out once.
 type entry struct {
 	message Message
 	digest  string
+	head    string // digest of the conversation that ends with it; "": it is in none
 	weight  weight
 
 	asked bool // elision was
@@ -38,45 +34,24 @@ func newConversation(messages []Message) *conversation {
 
 func (c *conversation) append(m Message) {
 	e := newEntry(m)
-	c.heads = append(c.heads, conversationHead(c.head(), e.digest))
+	before := noConversation
+	if n := len(c.entries); n > 0 {
+		before = c.entries[n-1].head
+	}
+	e.head = conversationHead(before, e.digest)
 	c.entries = append(c.entries, e)
-	c.list = append(c.list, m)
 }
 
-func (c *conversation) messages() []Message { return c.list[:len(c.list):len(c.list)] }
-
-// sent are the messages of a cutting. Of a long conversation that fits, and most do,
-// no copy is made.
-func (c *conversation) sent(cut cutting) []Message {
-	if cut.Cut == (Cut{}) {
-		return c.messages()
-	}
-	return cut.messages()
-}
-
-func (c *conversation) head() string {
-	if n := len(c.heads); n > 0 {
-		return c.heads[n-1]
-	}
-	return noConversation
-}
-
-// headOf is the digest of the conversation as it is sent. It is cut somewhere, if at
-// all: what comes before that has a name already.
+// headOf is the digest of the conversation as it is sent. Up to where it is cut, if
+// it is, that is known.
 func (c *conversation) headOf(sent cutting) string {
-	if sent.Cut == (Cut{}) {
-		return c.head()
-	}
-	same := 0
-	for same < len(sent.entries) && sent.entries[same] == c.entries[same] {
-		same++
-	}
-	head := noConversation
-	if same > 0 {
-		head = c.heads[same-1]
-	}
-	for _, e := range sent.entries[same:] {
-		head = conversationHead(head, e.digest)
+	head, whole := noConversation, true
+	for i, e := range sent.entries {
+		if whole = whole && e == c.entries[i]; whole {
+			head = e.head
+		} else {
+			head = conversationHead(head, e.digest)
+		}
 	}
 	return head
 }

@@ -26,7 +26,7 @@ func (t *turn) conclude(said spoken) error {
 		return &flow.Error{Code: CodeOutputInvalid, Message: "the answer does not fit the output schema: " + wrong.Error()}
 	}
 	t.repairs++
-	t.talk.append(Message{Role: User, Text: fmt.Sprintf(
+	t.conv.append(Message{Role: User, Text: fmt.Sprintf(
 		"Your answer does not fit the schema that it must have: %v\nAnswer again with one JSON value that fits, and nothing else.", wrong)})
 	return nil
 }

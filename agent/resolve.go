@@ -58,10 +58,18 @@ func (c *Config) Resolve() error {
 	if name := routerName(c.Router); name != "" {
 		c.Settings.Router = name
 	}
-	if t, ok := c.Router.(*ToolkitClassifier); ok { // what is reserved must be what it asks
+	t, ok := c.Router.(*ToolkitClassifier)
+	if ok { // what is reserved must be what it asks
 		c.RouterPrompt, c.Toolkits = t.Prompt, t.Toolkits
 	}
 	c.Settings.resolve(&list)
+	if ok || c.Router == nil && c.Settings.Router == RouterToolkits {
+		own := ToolkitClassifier{Prompt: c.RouterPrompt, Toolkits: c.Toolkits, Agent: c.Agent, Model: c.Model}
+		if ok {
+			own.Agent, own.Model = cmp.Or(t.Agent, c.Agent), cmp.Or(t.Model, c.Model)
+		}
+		c.Router = &own
+	}
 	return list.err()
 }
 

@@ -57,30 +57,21 @@ func routerName(r Router) string {
 	return RouterCustom
 }
 
-// Narrowing is the input of router.narrow.
-type Narrowing struct {
+// narrowing is the input of router.narrow.
+type narrowing struct {
 	Message string `json:"message"`
 	Catalog string `json:"catalog"` // its digest
 }
 
-// NarrowingOf names what a router is asked about.
-func NarrowingOf(userMessage string, c *Catalog) Narrowing {
-	return Narrowing{Message: userMessage, Catalog: flow.Digest(flow.JSON(c))}
-}
-
-// RouterCall is the activity router.narrow. Its input is a Narrowing, its value a
-// Selection. catalog gives the catalog of the turn, which the input only names.
-func RouterCall(r Router, catalog func() *Catalog) flow.Activity {
+// RouterCall is the activity router.narrow. Its input is a narrowing, its value a
+// Selection. The catalog, which the input only names, is in [Local].
+func RouterCall(r Router) flow.Activity {
 	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-		var in Narrowing
+		var in narrowing
 		if err := json.Unmarshal(a.Input, &in); err != nil {
 			return flow.Done{}, fmt.Errorf("agent: the input of %s: %w", a.Name, err)
 		}
-		c := catalog()
-		if NarrowingOf(in.Message, c) != in {
-			return flow.Done{}, fmt.Errorf("agent: %s was asked about another catalog than it was given", a.Name)
-		}
-		s, err := r.Narrow(context.WithValue(ctx, attemptKey{}, a), in.Message, c)
+		s, err := r.Narrow(context.WithValue(ctx, attemptKey{}, a), in.Message, a.Local.(*Local).Catalog)
 		if err != nil {
 			return flow.Done{}, err
 		}

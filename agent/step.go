@@ -32,10 +32,7 @@ func (t *turn) step() error {
 			return err
 		}
 	}
-	if w := t.window(); t.gauge == nil || t.gauge.window != w {
-		t.gauge = newGauge(w)
-	}
-	sent, err := t.gauge.fit(t.talk.entries)
+	sent, err := t.window().fit(t.conv.entries)
 	if err != nil {
 		return err
 	}
@@ -91,7 +88,7 @@ func (t *turn) prepaid() flow.Use {
 }
 
 func (t *turn) request(sent cutting) Request {
-	r := Request{System: t.system, Tools: t.offers, Messages: t.talk.sent(sent), Temperature: t.Temperature, TopP: t.TopP,
+	r := Request{System: t.system, Tools: t.offers, Messages: sent.messages(), Temperature: t.Temperature, TopP: t.TopP,
 		MaxOutputTokens: t.MaxOutputTokens, Agent: t.Agent, Purpose: PurposeTurn}
 	if t.Caps.StructuredOutput {
 		r.OutputSchema = t.OutputSchema
@@ -101,7 +98,7 @@ func (t *turn) request(sent cutting) Request {
 
 func (t *turn) modelInput(r Request, sent cutting) json.RawMessage {
 	in := &modelInput{Model: t.ModelName, Temperature: r.Temperature, TopP: r.TopP, MaxOutputTokens: r.MaxOutputTokens,
-		System: t.systemDigest, Tools: t.toolsDigest, Conversation: t.talk.headOf(sent)}
+		System: t.systemDigest, Tools: t.toolsDigest, Conversation: t.conv.headOf(sent)}
 	if r.OutputSchema != nil {
 		in.OutputSchema = flow.Digest(r.OutputSchema)
 	}
@@ -136,7 +133,7 @@ func (t *turn) keepPartial(err error) {
 		return
 	}
 	if text := partialText(failed); text != "" {
-		t.talk.append(Message{Role: Assistant, Text: text, Partial: true, Model: t.ModelName})
+		t.conv.append(Message{Role: Assistant, Text: text, Partial: true, Model: t.ModelName})
 	}
 }
 
@@ -150,7 +147,7 @@ func (t *turn) react(at flow.Context, said spoken) error {
 	case said.Reason == ReasonToolCalls && len(calls) == 0:
 		said.Reason = ReasonStop
 	}
-	t.talk.append(Message{Role: Assistant, Text: said.Text, Calls: calls, Model: t.ModelName, Usage: said.Usage, Opaque: said.Opaque})
+	t.conv.append(Message{Role: Assistant, Text: said.Text, Calls: calls, Model: t.ModelName, Usage: said.Usage, Opaque: said.Opaque})
 	at.Emit(emitted(&MessageDone{Step: t.steps, Text: said.Text, Reason: said.Reason, Calls: len(calls), Usage: said.Usage,
 		Attempts: said.attempts, Model: said.Model}))
 	requests := t.requests(calls)

@@ -16,15 +16,6 @@ const perMillion = 1_000_000
 func (p Price) Cost(u Usage) USD {
 	fresh := max(u.InputTokens-u.CacheReadTokens-u.CacheWriteTokens, 0)
 	parts := [...][2]int64{{fresh, p.Input}, {u.OutputTokens, p.Output}, {u.CacheReadTokens, p.CacheRead}, {u.CacheWriteTokens, p.CacheWrite}}
-	const small = 1 << 30 // four products of which, and the rounding, fit
-	plain, fits := int64(perMillion-1), true
-	for _, part := range parts {
-		plain += part[0] * part[1]
-		fits = fits && 0 <= part[0] && part[0] < small && 0 <= part[1] && part[1] < small
-	}
-	if fits {
-		return USD(plain / perMillion)
-	}
 	sum := new(big.Int)
 	for _, part := range parts {
 		sum.Add(sum, new(big.Int).Mul(big.NewInt(part[0]), big.NewInt(part[1])))

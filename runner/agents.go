@@ -335,7 +335,7 @@ func (r *Runner) agentActs(c *common, m *workspace.Manifest, acts map[string]flo
 			return flow.Done{}, err
 		}
 		router := &agent.ToolkitClassifier{Model: model, Agent: of.Agent, Prompt: of.RouterPrompt, Toolkits: of.Toolkits}
-		return agent.RouterCall(router, func() *agent.Catalog { return agent.CatalogOf(of.Gate) }).Run(ctx, a)
+		return agent.RouterCall(router).Run(ctx, a)
 	}}
 }
 

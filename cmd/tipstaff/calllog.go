@@ -6,13 +6,16 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // callLog is the log of tool calls that TIPSTAFF_LOG names.
 type callLog struct {
+	mu sync.Mutex
 	*agent.CallLog
 	file *os.File // nil: it is standard error
 }
@@ -39,9 +42,25 @@ func openLog(name string, key []byte, stderr io.Writer) (*callLog, error) {
 	return l, nil
 }
 
-// close writes what is left.
+func (l *callLog) Appended(run string, d flow.Draft) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.CallLog.Appended(run, d)
+}
+
+func (l *callLog) Recorded(run string, d flow.Draft) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.CallLog.Recorded(run, d)
+}
+
+func (l *callLog) Forget(run string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.CallLog.Forget(run)
+}
+
 func (l *callLog) close() error {
-	l.Flush()
 	if l.file == nil {
 		return nil
 	}
