@@ -55,7 +55,7 @@ func (t *turn) step() error {
 
 // spoken is what a model said, and what it took.
 type spoken struct {
-	answer
+	Response
 	attempts int
 }
 
@@ -64,7 +64,7 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 		EstInputTokens: sent.size, Cut: sent.Cut}))
 	request := t.request(sent)
 	local := t.local()
-	local.request, local.step = request, t.steps
+	local.Request, local.step = request, t.steps
 	r, err := at.Do(flow.Call{Name: ModelActivity, Class: flow.Read, Input: t.modelInput(request, sent), Timeout: timeout,
 		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price), Prepaid: t.prepaid(),
 		Local: local})
@@ -73,7 +73,7 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 		return spoken{}, err
 	}
 	s := spoken{attempts: r.Attempt}
-	if err := json.Unmarshal(r.Value, &s.answer); err != nil {
+	if err := json.Unmarshal(r.Value, &s.Response); err != nil {
 		return s, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
 	}
 	return s, nil

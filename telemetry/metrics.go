@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"github.com/tipstaff/tipstaff/tool"
 )
 
-// metrics counts what this process records. It is an observer.
+// metrics counts what this process records.
 type metrics struct {
 	registry   *prometheus.Registry
 	modelCalls *prometheus.CounterVec
@@ -72,7 +72,7 @@ func (m *metrics) serve(address string) (net.Listener, error) {
 	return l, nil
 }
 
-func (m *metrics) Appended(run string, d flow.Draft) {
+func (m *metrics) appended(run string, d flow.Draft) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of := m.run(run)
@@ -93,13 +93,13 @@ func (m *metrics) Appended(run string, d flow.Draft) {
 	}
 }
 
-func (m *metrics) Recorded(run string, d flow.Draft) {
+func (m *metrics) recorded(run string, d flow.Draft) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.run(run).take(d)
 }
 
-func (m *metrics) Forget(run string) {
+func (m *metrics) forget(run string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.open, run)

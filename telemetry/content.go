@@ -1,4 +1,4 @@
-package agent
+package telemetry
 
 import (
 	"encoding/base64"
@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -21,11 +22,11 @@ type spanContent struct {
 const maxContent = 256 << 10
 
 // redacted makes attributes of content, without credentials.
-func (w *watch) redacted(list []spanContent) (attributes []attribute.KeyValue) {
+func (d *drive) redacted(list []spanContent) (attributes []attribute.KeyValue) {
 	for _, c := range list {
 		value := []byte(c.value)
-		if w.redact != nil {
-			value = w.redact(value)
+		if d.redact != nil {
+			value = d.redact(value)
 		}
 		if len(value) <= maxContent {
 			attributes = append(attributes, c.key.String(string(value)))
@@ -35,7 +36,7 @@ func (w *watch) redacted(list []spanContent) (attributes []attribute.KeyValue) {
 }
 
 // requested are the parameters of a request.
-func requested(r Request) []attribute.KeyValue {
+func requested(r agent.Request) []attribute.KeyValue {
 	list := []attribute.KeyValue{semconv.GenAIRequestMaxTokens(r.MaxOutputTokens), semconv.GenAIRequestStream(true), semconv.GenAIAgentName(r.Agent)}
 	if r.Temperature != nil {
 		list = append(list, semconv.GenAIRequestTemperature(*r.Temperature))
@@ -71,7 +72,7 @@ type spanPart struct {
 func textPart(s string) spanPart { return spanPart{Type: "text", Content: &s} }
 
 // requestContent is what a request says: instructions, messages and tools.
-func requestContent(r Request) []spanContent {
+func requestContent(r agent.Request) []spanContent {
 	messages := make([]spanMessage, len(r.Messages))
 	for i, m := range r.Messages {
 		messages[i] = spanMessage{Role: string(m.Role), Parts: partsOf(m)}
@@ -81,27 +82,26 @@ func requestContent(r Request) []spanContent {
 		list = append(list, spanContent{semconv.GenAISystemInstructionsKey, flow.JSON([]spanPart{textPart(r.System)})})
 	}
 	if len(r.Tools) > 0 {
-		list = append(list, spanContent{semconv.GenAIToolDefinitionsKey, flow.JSON(definitionsOf(r.Tools))})
+		tools := make([]spanTool, len(r.Tools))
+		for i, o := range r.Tools {
+			tools[i] = spanTool{Type: "function", Name: o.Name, Description: o.Description, Parameters: o.Schema}
+		}
+		list = append(list, spanContent{semconv.GenAIToolDefinitionsKey, flow.JSON(tools)})
 	}
 	return list
 }
 
 // answerContent is what a model said.
-func answerContent(a answer) []spanContent {
-	m := spanMessage{Role: string(Assistant), Parts: partsOf(Message{Role: Assistant, Text: a.Text, Calls: a.Calls}), FinishReason: finishReason(a.Reason)}
+func answerContent(r agent.Response) []spanContent {
+	m := spanMessage{Role: string(agent.Assistant), Parts: partsOf(agent.Message{Text: r.Text, Calls: r.Calls}), FinishReason: r.Reason}
+	if r.Reason == agent.ReasonToolCalls {
+		m.FinishReason = "tool_call" // as the conventions call it in messages
+	}
 	return []spanContent{{semconv.GenAIOutputMessagesKey, flow.JSON([]spanMessage{m})}}
 }
 
-// finishReason is a reason in the words that the conventions have for messages.
-func finishReason(r Reason) string {
-	if r == ReasonToolCalls {
-		return "tool_call"
-	}
-	return string(r)
-}
-
-func partsOf(m Message) []spanPart {
-	if m.Role == FromTool {
+func partsOf(m agent.Message) []spanPart {
+	if m.Role == agent.FromTool {
 		return []spanPart{{Type: "tool_call_response", ID: m.CallID, Response: contentParts(m.Content)}}
 	}
 	parts := []spanPart{}
@@ -118,10 +118,10 @@ func partsOf(m Message) []spanPart {
 	return parts
 }
 
-func contentParts(list []Content) []spanPart {
+func contentParts(list []agent.Content) []spanPart {
 	parts := make([]spanPart, len(list))
 	for i, c := range list {
-		if c.Type != ContentImage {
+		if c.Type != agent.ContentImage {
 			parts[i] = textPart(c.Text)
 			continue
 		}
@@ -137,12 +137,4 @@ type spanTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
-}
-
-func definitionsOf(offers []Offer) []spanTool {
-	tools := make([]spanTool, len(offers))
-	for i, o := range offers {
-		tools[i] = spanTool{Type: "function", Name: o.Name, Description: o.Description, Parameters: o.Schema}
-	}
-	return tools
 }
