@@ -17,8 +17,8 @@ func TestCountersOfRecords(t *testing.T) {
 	m := newMetrics()
 	const usage = `"usage":{"input_tokens":100,"output_tokens":20,"cost_usd":"0.25"}`
 	// What an earlier drive began: its input and its gate are known from there.
-	m.recorded("a", draft("effect.intended", "turn/model#1", `{"name":"model.call","input":{"model":"large"}}`))
-	m.recorded("a", draft("policy.gate", "turn/g", `{"gate":"G1","gate_kind":"approval"}`))
+	m.Recorded("a", draft("effect.intended", "turn/model#1", `{"name":"model.call","input":{"model":"large"}}`))
+	m.Recorded("a", draft("policy.gate", "turn/g", `{"gate":"G1","gate_kind":"approval"}`))
 	for _, d := range []flow.Draft{
 		draft("effect.finished", "turn/router", `{"name":"router.narrow","input":{},"value":{`+usage+`}}`),
 		draft("effect.finished", "turn/model#1", `{"name":"model.call","value":{`+usage+`}}`),
@@ -32,12 +32,12 @@ func TestCountersOfRecords(t *testing.T) {
 		draft("policy.gate.resolve", "turn/g", `{"gate":"G1","action":"allow"}`),
 		draft("intent.fail", "", `{}`),
 	} {
-		m.appended("a", d)
+		m.Appended("a", d)
 	}
-	m.forget("a")
-	m.appended("b", draft("intent.attest", "", `{}`))
-	m.appended("c", draft("intent.cancel", "", `{}`))
-	m.appended("c", draft("effect.finished", "x", `not JSON`))
+	m.Forget("a")
+	m.Appended("b", draft("intent.attest", "", `{}`))
+	m.Appended("c", draft("intent.cancel", "", `{}`))
+	m.Appended("c", draft("effect.finished", "x", `not JSON`))
 	want := `
 # HELP tipstaff_cost_usd_total What model calls cost, where the price is known.
 # TYPE tipstaff_cost_usd_total counter

@@ -18,7 +18,7 @@ func (o *observed) Load(ctx context.Context, run string) (flow.History, error) {
 	h, err := o.Store.Load(ctx, run)
 	for _, list := range [][]flow.Record{h.Base, h.Records} {
 		for _, r := range list {
-			o.telemetry.recorded(run, r.Draft)
+			o.telemetry.each(func(to observer) { to.Recorded(run, r.Draft) })
 		}
 	}
 	return h, err
@@ -36,7 +36,7 @@ func (o *observed) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
 func (o *observed) Park(l flow.Lease, p flow.Parking) (bool, error) {
 	parked, err := o.Store.Park(l, p)
 	if parked {
-		o.telemetry.forget(l.Run)
+		o.telemetry.each(func(to observer) { to.Forget(l.Run) })
 	}
 	return parked, err
 }
@@ -55,7 +55,7 @@ func (o *observed) Write(ctx context.Context, run string, f func(flow.Tx) ([]flo
 	var written []flow.Draft
 	var gates []flow.GateRow
 	err := o.Store.Write(ctx, run, func(tx flow.Tx) (_ []flow.Draft, err error) {
-		if written, err = f(tx); err == nil && o.telemetry.metrics != nil {
+		if written, err = f(tx); err == nil && o.telemetry.observers != nil {
 			gates, err = tx.Gates(true)
 		}
 		return written, err
@@ -64,7 +64,8 @@ func (o *observed) Write(ctx context.Context, run string, f func(flow.Tx) ([]flo
 		return err
 	}
 	for _, g := range gates {
-		o.telemetry.recorded(run, flow.Draft{Kind: string(tipstaff.KindPolicyGate), Path: g.Key, Body: g.Body})
+		d := flow.Draft{Kind: string(tipstaff.KindPolicyGate), Path: g.Key, Body: g.Body}
+		o.telemetry.each(func(to observer) { to.Recorded(run, d) })
 	}
 	o.telemetry.appended(run, written)
 	return nil

@@ -29,24 +29,39 @@ const (
 	metricsVariable = "TIPSTAFF_METRICS" // an address to serve /metrics at
 )
 
+// observer takes in what this process records. One goroutine calls it.
+type observer interface {
+	// Appended takes in a record when it is durable.
+	Appended(run string, d flow.Draft)
+	// Recorded takes in one that was there before.
+	Recorded(run string, d flow.Draft)
+	// Forget: this process does nothing more for a run at present.
+	Forget(run string)
+}
+
 // Telemetry is that of one process.
 type Telemetry struct {
 	version string
 	stderr  io.Writer
 	export  exporter
 
-	log      *callLog // nil: there is none
-	metrics  *metrics // nil: they are not served
-	listener net.Listener
+	observers []observer   // the log and the counters, where they are wanted
+	log       *os.File     // nil: there is none, or it is standard error
+	listener  net.Listener // of the counters; nil: they are not served
 
-	mu     sync.Mutex
-	drives map[string]*drive // that have spans, by run
+	mu      sync.Mutex
+	drives  map[string]*drive // that are watched, by run
+	queue   []func()          // what observers are to take in
+	working bool
+	idle    sync.Cond // nothing is queued, and nobody works
 }
 
 // New tells nothing yet. version is that of the program; stderr is told what goes
 // wrong.
 func New(version string, stderr io.Writer) *Telemetry {
-	return &Telemetry{version: version, stderr: stderr, drives: map[string]*drive{}}
+	t := &Telemetry{version: version, stderr: stderr, drives: map[string]*drive{}}
+	t.idle.L = &t.mu
+	return t
 }
 
 // Observe is a store whose records are followed. key is that of the hashes in the
@@ -55,24 +70,43 @@ func New(version string, stderr io.Writer) *Telemetry {
 // of the same environment may have it.
 func (t *Telemetry) Observe(store flow.Store, key []byte) (flow.Store, error) {
 	if name := os.Getenv(logVariable); name != "" {
-		var err error
-		if t.log, err = openLog(name, key, t.stderr); err != nil {
+		if err := t.openLog(name, key); err != nil {
 			return nil, err
 		}
 	}
 	if address := os.Getenv(metricsVariable); address != "" {
 		m := newMetrics()
-		listener, err := m.serve(address)
+		listener, err := m.serve(address, t.flush)
 		if err != nil {
 			fmt.Fprintf(t.stderr, "metrics are not served: %v\n", err)
 		} else {
-			t.listener, t.metrics = listener, m
+			t.listener, t.observers = listener, append(t.observers, m)
 		}
 	}
 	return &observed{Store: store, telemetry: t}, nil
 }
 
-// Address is where metrics are served; nil: they are not.
+// openLog opens a log of tool calls, one JSON object a line: in a file, which it adds
+// to, or for "-" on standard error.
+func (t *Telemetry) openLog(name string, key []byte) error {
+	to := t.stderr
+	if name != "-" {
+		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			var at *fs.PathError
+			if errors.As(err, &at) {
+				err = at.Err
+			}
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "the log %s cannot be written: %v", name, err).
+				WithHint("set TIPSTAFF_LOG to a file, or to - for standard error")
+		}
+		t.log, to = f, f
+	}
+	t.observers = append(t.observers, agent.NewCallLog(slog.New(slog.NewJSONHandler(to, nil)), key))
+	return nil
+}
+
+// Address is where counters are served; nil: they are not.
 func (t *Telemetry) Address() net.Addr {
 	if t.listener == nil {
 		return nil
@@ -89,122 +123,61 @@ func (t *Telemetry) appended(run string, drafts []flow.Draft) {
 		if spans != nil {
 			spans.appended(d)
 		}
-		if t.metrics != nil {
-			t.metrics.appended(run, d)
-		}
-		if t.log != nil {
-			t.log.do(func() { t.log.calls.Appended(run, d) })
-		}
+		t.each(func(o observer) { o.Appended(run, d) })
 		if kind := tipstaff.Kind(d.Kind); kind.Terminal() || kind == tipstaff.KindRunInterrupted {
-			t.forget(run)
+			t.each(func(o observer) { o.Forget(run) })
 		}
 	}
 }
 
-// recorded takes in a record that was there before.
-func (t *Telemetry) recorded(run string, d flow.Draft) {
-	if t.metrics != nil {
-		t.metrics.recorded(run, d)
+// each has f called for every observer, by a goroutine that lives while there is
+// something to do: nobody waits for a writer of the log.
+func (t *Telemetry) each(f func(observer)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range t.observers {
+		t.queue = append(t.queue, func() { f(o) })
 	}
-	if t.log != nil {
-		t.log.do(func() { t.log.calls.Recorded(run, d) })
+	if len(t.queue) > 0 && !t.working {
+		t.working = true
+		go t.work()
 	}
 }
 
-// forget: this process does nothing more for a run at present.
-func (t *Telemetry) forget(run string) {
-	if t.metrics != nil {
-		t.metrics.forget(run)
+func (t *Telemetry) work() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.queue) > 0 {
+		queue := t.queue
+		t.queue = nil
+		t.mu.Unlock()
+		for _, f := range queue {
+			f()
+		}
+		t.mu.Lock()
 	}
-	if t.log != nil {
-		t.log.do(func() { t.log.calls.Forget(run) })
+	t.working = false
+	t.idle.Broadcast()
+}
+
+// flush returns when observers have taken in everything so far.
+func (t *Telemetry) flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.working {
+		t.idle.Wait()
 	}
 }
 
 // Close tells what is left to tell.
 func (t *Telemetry) Close() (err error) {
 	t.export.close(t.stderr)
+	t.flush()
 	if t.log != nil {
-		err = t.log.close()
+		err = t.log.Close()
 	}
 	if t.listener != nil {
 		err = errors.Join(err, t.listener.Close())
 	}
 	return err
-}
-
-// callLog is the log of tool calls that TIPSTAFF_LOG names. It never makes anybody
-// wait for its writer: a goroutine lives while there is something to write.
-type callLog struct {
-	calls *agent.CallLog // of the goroutine
-	file  *os.File       // nil: it is standard error
-
-	mu      sync.Mutex
-	queue   []func()
-	writing bool
-	idle    sync.Cond // nothing is queued, and nobody writes
-}
-
-// openLog opens a log, one JSON object a line: in a file, which it adds to, or for
-// "-" on standard error.
-func openLog(name string, key []byte, stderr io.Writer) (*callLog, error) {
-	if name == "-" {
-		return newCallLog(slog.NewJSONHandler(stderr, nil), key), nil
-	}
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			err = at.Err
-		}
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the log %s cannot be written: %v", name, err).
-			WithHint("set TIPSTAFF_LOG to a file, or to - for standard error")
-	}
-	l := newCallLog(slog.NewJSONHandler(f, nil), key)
-	l.file = f
-	return l, nil
-}
-
-func newCallLog(h slog.Handler, key []byte) *callLog {
-	l := &callLog{calls: agent.NewCallLog(slog.New(h), key)}
-	l.idle.L = &l.mu
-	return l
-}
-
-func (l *callLog) do(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.queue = append(l.queue, f); !l.writing {
-		l.writing = true
-		go l.write()
-	}
-}
-
-func (l *callLog) write() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(l.queue) > 0 {
-		queue := l.queue
-		l.queue = nil
-		l.mu.Unlock()
-		for _, f := range queue {
-			f()
-		}
-		l.mu.Lock()
-	}
-	l.writing = false
-	l.idle.Broadcast()
-}
-
-// close writes what is left.
-func (l *callLog) close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.writing {
-		l.idle.Wait()
-	}
-	if l.file == nil {
-		return nil
-	}
-	return l.file.Close()
 }

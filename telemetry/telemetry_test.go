@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -27,7 +28,7 @@ func TestTheLogNeverMakesADriveWait(t *testing.T) {
 		var out bytes.Buffer
 		free := make(chan struct{})
 		tel := New("", &out)
-		tel.log = newCallLog(jammed{slog.NewJSONHandler(&out, nil), free}, nil)
+		tel.observers = []observer{agent.NewCallLog(slog.New(jammed{slog.NewJSONHandler(&out, nil), free}), nil)}
 		const path = "turn/tool#1.1"
 		for range 100 {
 			tel.appended("r", []flow.Draft{draft("agent.tool_call_request", path, `{"id":"c"}`), draft("agent.tool_call_result", path, `{"id":"c"}`)})
