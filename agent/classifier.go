@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/docs/prompts"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // What asking a model for toolkits may take.
@@ -31,7 +32,7 @@ type ToolkitClassifier struct {
 
 // DefaultToolkits are those that come with Tipstaff.
 func DefaultToolkits() []Toolkit {
-	toolkits, problems := ParseToolkits(string(prompts.Toolkits), []byte(prompts.Default().Toolkits))
+	toolkits, problems := workspace.ParseToolkits(string(prompts.Toolkits), []byte(prompts.Default().Toolkits))
 	if problems != nil {
 		panic(fmt.Sprintf("agent: the embedded toolkits: %v", problems))
 	}

@@ -69,7 +69,7 @@ type Request struct {
 
 // Offer is a tool as a model is told of it.
 type Offer struct {
-	Name        string          `json:"name"` // see offer.go
+	Name        string          `json:"name"` // see tools.go
 	Description string          `json:"description,omitempty"`
 	Schema      json.RawMessage `json:"schema"` // of its arguments
 	Tool        string          `json:"-"`      // server/tool

@@ -373,16 +373,8 @@ func FuzzRouterAnswer(f *testing.F) {
 	})
 }
 
-func TestParseToolkits(t *testing.T) {
-	got, problems := agent.ParseToolkits("toolkits.yaml", []byte("toolkits: [{name: a, description: b, match: [c/d], always: true}]"))
-	if diff := cmp.Diff([]agent.Toolkit{{Name: "a", Description: "b", Match: []string{"c/d"}, Always: true}}, got); diff != "" || problems != nil {
-		t.Errorf("%s%v", diff, problems)
-	}
-	got, problems = agent.ParseToolkits("mine.yaml", []byte("toolkits: [{}]"))
-	if got != nil || len(problems) != 1 || problems[0].File != "mine.yaml" || problems[0].Line != 1 {
-		t.Errorf("%v, %+v", got, problems)
-	}
+func TestToolkitsComeWithTipstaff(t *testing.T) {
 	if len(agent.DefaultToolkits()) == 0 {
-		t.Error("no toolkits come with Tipstaff")
+		t.Error("there are none")
 	}
 }

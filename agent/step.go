@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool"
 )
 
 // modelInput is the input of model.call. It names what is large by its digest.
@@ -210,4 +212,108 @@ func callSegment(step, index int) string {
 
 func (t *turn) finish(said spoken, output json.RawMessage) {
 	t.finished = &Finish{Reason: said.Reason, Text: said.Text, Output: output}
+}
+
+// Actions at a gate about the limit of steps.
+const (
+	actionExtend = "extend"
+	actionStop   = "stop"
+)
+
+// exceed is what happens where the turn needs more steps than it may take: nil
+// means that somebody has allowed it more. waiting is how many calls wait for that.
+func (t *turn) exceed(waiting int) error {
+	failure := &stepsExceeded{&flow.Error{Code: flow.CodeBoundExceeded, Bound: BoundSteps,
+		Message: fmt.Sprintf("the turn may take %d steps, and needs more", t.limit)}}
+	if t.OnLimit != OnLimitAsk || t.limit >= maxSteps {
+		return failure
+	}
+	d, err := t.fc.Wait(flow.Gate{Key: "limit#" + strconv.Itoa(t.steps), Kind: string(tipstaff.Bound),
+		Question: fmt.Sprintf("The turn has taken the %d steps it may take. How many more may it take?", t.limit),
+		Subject:  flow.JSON(map[string]any{"bound": BoundSteps, "limit": t.limit, "most": maxSteps, "calls": waiting}),
+		Actions:  []string{actionExtend, actionStop}, Deny: actionStop})
+	if err != nil {
+		return err
+	}
+	more := extension(d)
+	if more <= 0 {
+		return failure
+	}
+	t.limit = min(t.limit+more, maxSteps)
+	return nil
+}
+
+// extension is by how many steps a decision extends the limit: its answer is a
+// number, or {"steps": n} as for other bounds.
+func extension(d flow.Decision) int {
+	if d.Action != actionExtend {
+		return 0
+	}
+	var n int
+	if json.Unmarshal(d.Answer, &n) == nil {
+		return min(n, maxSteps)
+	}
+	var by struct {
+		Steps int `json:"steps"`
+	}
+	if json.Unmarshal(d.Answer, &by) != nil {
+		return 0
+	}
+	return min(by.Steps, maxSteps)
+}
+
+// conclude ends the turn with the model's answer, or sends one back that does not
+// fit the output schema.
+func (t *turn) conclude(said spoken) error {
+	if t.OutputSchema == nil || isBlank(said.Text) { // nothing is no answer that could be repaired
+		t.finish(said, nil)
+		return nil
+	}
+	output, wrong := t.output(said.Text)
+	if wrong == nil {
+		t.finish(said, output)
+		return nil
+	}
+	if t.repairs >= *t.OutputRetries {
+		return &flow.Error{Code: CodeOutputInvalid, Message: "the answer does not fit the output schema: " + wrong.Error()}
+	}
+	t.repairs++
+	t.conv.append(Message{Role: User, Text: fmt.Sprintf(
+		"Your answer does not fit the schema that it must have: %v\nAnswer again with one JSON value that fits, and nothing else.", wrong)})
+	return nil
+}
+
+// output reads an answer that must be one JSON value.
+func (t *turn) output(text string) (json.RawMessage, error) {
+	value := json.RawMessage(unfenced(text))
+	if !json.Valid(value) {
+		return nil, errors.New("it is not one JSON value")
+	}
+	schema, err := tool.CompileSchema(t.OutputSchema)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.Validate(value); err != nil {
+		return nil, err
+	}
+	return flow.JSON(value), nil
+}
+
+// unfenced is what stands in the one code fence that a text consists of, or else the
+// text.
+func unfenced(text string) string {
+	text = strings.TrimSpace(text)
+	inner, ok := strings.CutPrefix(text, "```")
+	if !ok {
+		return text
+	}
+	_, inner, ok = strings.Cut(inner, "\n") // behind the name of a language
+	if !ok {
+		return text
+	}
+	inner, ok = strings.CutSuffix(inner, "```")
+	if !ok {
+		return text
+	}
+	return strings.TrimSpace(inner)
 }

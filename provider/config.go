@@ -1,11 +1,15 @@
 package provider
 
 import (
+	_ "embed"
+	"fmt"
 	"net"
 	"strings"
+	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/provider/file"
 	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
@@ -97,3 +101,21 @@ func capsOf(c Config) (caps agent.Caps, fixed bool) {
 func invalid(format string, args ...any) *tipstaff.Error {
 	return tipstaff.Errorf(tipstaff.InvalidArgument, format, args...)
 }
+
+// Table says what models can do and what they cost.
+type Table = file.Table
+
+// ParseTable reads a table. Its error lists every problem with its place.
+func ParseTable(name string, src []byte) (*Table, error) { return file.ParseTable(name, src) }
+
+//go:embed models.yaml
+var modelsYAML []byte
+
+// DefaultTable is the table that comes with Tipstaff.
+var DefaultTable = sync.OnceValue(func() *Table {
+	t, err := ParseTable("models.yaml", modelsYAML)
+	if err != nil {
+		panic(fmt.Sprintf("provider: the embedded table: %v", err))
+	}
+	return t
+})
