@@ -93,12 +93,11 @@ func newRouterQuestion(prompt string, toolkits []Toolkit, message string, c *Cat
 	if toolkits == nil {
 		toolkits = DefaultToolkits()
 	}
-	s, err := newSorter(toolkits)
+	kits, homes, err := toolkitsOf(c, toolkits)
 	if err != nil {
 		return nil, err
 	}
-	q := &routerQuestion{catalog: c}
-	q.kits, q.homes = s.kits(c)
+	q := &routerQuestion{catalog: c, kits: kits, homes: homes}
 	if !q.asks() {
 		return q, nil
 	}
@@ -212,6 +211,5 @@ func shortened(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	head, tail := text[:most/4*3], text[len(text)-most/4:]
-	return strings.ToValidUTF8(head, "") + "\n[…]\n" + strings.ToValidUTF8(tail, "")
+	return beginning(text, most/4*3) + "\n[…]\n" + ending(text, most/4)
 }

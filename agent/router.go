@@ -89,33 +89,36 @@ const misc = "misc"
 // Toolkit is a named group of tools, by which a router narrows a catalog.
 type Toolkit = workspace.Toolkit
 
-// sorter sorts tools into toolkits.
-type sorter struct {
-	toolkits []Toolkit
-	patterns [][]policy.Pattern // of each toolkit
-}
-
-func newSorter(toolkits []Toolkit) (*sorter, error) {
-	s := &sorter{toolkits: toolkits}
-	for _, t := range toolkits {
-		var patterns []policy.Pattern
-		for _, m := range t.Match {
+// toolkitsOf are the toolkits that have tools, in the order in which the catalog
+// first names one of theirs; and for each tool of the catalog, which of them is its
+// own: the first that matches, else the one that its name begins with, which need not
+// be declared.
+func toolkitsOf(c *Catalog, declared []Toolkit) (kits []Toolkit, homes []int, err error) {
+	patterns := make([][]policy.Pattern, len(declared))
+	for i, k := range declared {
+		for _, m := range k.Match {
 			p, err := policy.ParsePattern(m)
 			if err != nil {
-				return nil, fmt.Errorf("toolkit %q: %w", t.Name, err)
+				return nil, nil, fmt.Errorf("toolkit %q: %w", k.Name, err)
 			}
-			patterns = append(patterns, p)
+			patterns[i] = append(patterns[i], p)
 		}
-		s.patterns = append(s.patterns, patterns)
 	}
-	return s, nil
-}
-
-// kits are the toolkits that have tools, in the order in which the catalog first
-// names one of theirs; and for each tool of the catalog, which of them is its own.
-func (s *sorter) kits(c *Catalog) (kits []Toolkit, homes []int) {
 	for _, t := range c.Tools {
-		home := s.home(t)
+		name, _, found := strings.Cut(t.Name, "_")
+		if !found || name == "" {
+			name = misc
+		}
+		at := slices.IndexFunc(patterns, func(list []policy.Pattern) bool {
+			return slices.ContainsFunc(list, func(p policy.Pattern) bool { return p.Match(t.Server, t.Name) })
+		})
+		if at < 0 {
+			at = slices.IndexFunc(declared, func(k Toolkit) bool { return k.Name == name })
+		}
+		home := Toolkit{Name: name}
+		if at >= 0 {
+			home = declared[at]
+		}
 		i := slices.IndexFunc(kits, func(k Toolkit) bool { return k.Name == home.Name })
 		if i < 0 {
 			i = len(kits)
@@ -123,23 +126,5 @@ func (s *sorter) kits(c *Catalog) (kits []Toolkit, homes []int) {
 		}
 		homes = append(homes, i)
 	}
-	return kits, homes
-}
-
-// home is the toolkit that a tool belongs to: the first that matches, else the one
-// that its name begins with, which need not be declared.
-func (s *sorter) home(t Tool) Toolkit {
-	for i, patterns := range s.patterns {
-		if slices.ContainsFunc(patterns, func(p policy.Pattern) bool { return p.Match(t.Server, t.Name) }) {
-			return s.toolkits[i]
-		}
-	}
-	name, _, found := strings.Cut(t.Name, "_")
-	if !found || name == "" {
-		name = misc
-	}
-	if i := slices.IndexFunc(s.toolkits, func(k Toolkit) bool { return k.Name == name }); i >= 0 {
-		return s.toolkits[i]
-	}
-	return Toolkit{Name: name}
+	return kits, homes, nil
 }

@@ -45,14 +45,20 @@ func (t *turn) step() error {
 	t.steps++
 	at := t.fc.At("model#" + strconv.Itoa(t.steps))
 	said, err := t.ask(at, sent, timeout)
-	if t.lower(err) {
+	var failed *flow.Error
+	switch {
+	case err == nil:
+		return t.react(at, said)
+	case !errors.As(err, &failed):
+		return err
+	case failed.Code == CodeContextOverflow && !t.lowered: // of the vendor, once a turn: the next step sends less
+		t.lowered = true
 		return nil
 	}
-	if err != nil {
-		t.keepPartial(err)
-		return err
+	if text := partialText(failed); text != "" { // the last attempt broke off
+		t.conv.append(Message{Role: Assistant, Text: text, Partial: true, Model: t.ModelName})
 	}
-	return t.react(at, said)
+	return err
 }
 
 // spoken is what a model said, and what it took.
@@ -67,9 +73,12 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 	request := t.request(sent)
 	local := t.local()
 	local.Request, local.step = request, t.steps
-	r, err := at.Do(flow.Call{Name: ModelActivity, Class: flow.Read, Input: t.modelInput(request, sent), Timeout: timeout,
-		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price), Prepaid: t.prepaid(),
-		Local: local})
+	call := flow.Call{Name: ModelActivity, Class: flow.Read, Input: t.modelInput(request, sent), Timeout: timeout,
+		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price), Local: local}
+	if t.Prepaid && t.steps == 1 {
+		call.Prepaid = flow.Use{tipstaff.BoundModelCalls: 1}
+	}
+	r, err := at.Do(call)
 	t.take(r)
 	if err != nil {
 		return spoken{}, err
@@ -79,14 +88,6 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 		return s, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
 	}
 	return s, nil
-}
-
-// prepaid is what a step need not reserve.
-func (t *turn) prepaid() flow.Use {
-	if t.Prepaid && t.steps == 1 {
-		return flow.Use{tipstaff.BoundModelCalls: 1}
-	}
-	return nil
 }
 
 func (t *turn) request(sent cutting) Request {
@@ -114,29 +115,6 @@ func (t *turn) window() window {
 		budget -= budget / 4
 	}
 	return window{model: t.ModelName, budget: budget, fixed: weighFixed(t.system, t.offers), turn: t.history}
-}
-
-// lower answers a vendor that finds a request too long, once a turn: the next step
-// sends less.
-func (t *turn) lower(err error) bool {
-	var failed *flow.Error
-	if t.lowered || !errors.As(err, &failed) || failed.Code != CodeContextOverflow {
-		return false
-	}
-	t.lowered = true
-	return true
-}
-
-// keepPartial takes what the model had said, when its last attempt broke off, into
-// the conversation.
-func (t *turn) keepPartial(err error) {
-	var failed *flow.Error
-	if !errors.As(err, &failed) {
-		return
-	}
-	if text := partialText(failed); text != "" {
-		t.conv.append(Message{Role: Assistant, Text: text, Partial: true, Model: t.ModelName})
-	}
 }
 
 // react does what follows from what the model said.
@@ -182,28 +160,22 @@ func (t *turn) leave(requests []*request, err error, class, why string) {
 	}
 }
 
-// named gives calls ids that are new in the session: the vendor's, where it can
-// be used.
+// named gives calls ids that are new in the session: the vendor's, where it can be
+// used, else one made from the call's path. Turns of one session have the same paths,
+// so that a later one may have to try again.
 func (t *turn) named(calls []Call) []Call {
 	named := make([]Call, len(calls))
 	for i, c := range calls {
-		for n := 1; c.ID == "" || t.ids[c.ID]; n++ {
-			c.ID = ownID(t.fc.At(callSegment(t.steps, i+1)).Path(), n)
+		path := t.fc.At(callSegment(t.steps, i+1)).Path()
+		for n, of := 1, path; c.ID == "" || t.ids[c.ID]; of = path + "~" + strconv.Itoa(n) {
+			sum := sha256.Sum256([]byte(of))
+			c.ID = "tip_" + hex.EncodeToString(sum[:])[:12]
+			n++
 		}
 		t.ids[c.ID] = true
 		named[i] = c
 	}
 	return named
-}
-
-// ownID is an id made from a call's path. Turns of one session have the same paths,
-// so that a later one may have to try again.
-func ownID(path string, n int) string {
-	if n > 1 {
-		path += "~" + strconv.Itoa(n)
-	}
-	sum := sha256.Sum256([]byte(path))
-	return "tip_" + hex.EncodeToString(sum[:])[:12]
 }
 
 func callSegment(step, index int) string {

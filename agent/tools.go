@@ -104,7 +104,7 @@ func offerNames(tools []Tool) []string {
 }
 
 func offerName(t Tool, taken map[string]bool) string {
-	plain := plainName(t.Server + "__" + t.Name)
+	plain := PlainName(t.Server + "__" + t.Name)
 	if len(plain) <= maxOfferName && !taken[plain] {
 		return plain
 	}
@@ -119,7 +119,9 @@ func offerName(t Tool, taken map[string]bool) string {
 	}
 }
 
-func plainName(name string) string {
+// PlainName is a name with only what vendors take in the names of tools: letters,
+// digits, _ and -. Everything else becomes _.
+func PlainName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':

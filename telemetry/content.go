@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"encoding/base64"
 	"encoding/json"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -50,41 +49,25 @@ func requested(r agent.Request) []attribute.KeyValue {
 	return list
 }
 
-// spanMessage is a message as the conventions write it.
-type spanMessage struct {
-	Role         string     `json:"role"`
-	Parts        []spanPart `json:"parts"`
-	FinishReason string     `json:"finish_reason,omitempty"` // of what a model has said
-}
+// object is a message, a part of one, or a tool, as the conventions write them.
+type object = map[string]any
 
-// spanPart is a part of one. Which members it has depends on the type.
-type spanPart struct {
-	Type      string          `json:"type"` // text, tool_call, tool_call_response, blob
-	Content   *string         `json:"content,omitempty"`
-	ID        string          `json:"id,omitempty"`
-	Name      string          `json:"name,omitempty"`
-	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Response  any             `json:"response,omitempty"`
-	Modality  string          `json:"modality,omitempty"`
-	MimeType  string          `json:"mime_type,omitempty"`
-}
-
-func textPart(s string) spanPart { return spanPart{Type: "text", Content: &s} }
+func textPart(s string) object { return object{"type": "text", "content": s} }
 
 // requestContent is what a request says: instructions, messages and tools.
 func requestContent(r agent.Request) []spanContent {
-	messages := make([]spanMessage, len(r.Messages))
+	messages := make([]object, len(r.Messages))
 	for i, m := range r.Messages {
-		messages[i] = spanMessage{Role: string(m.Role), Parts: partsOf(m)}
+		messages[i] = object{"role": m.Role, "parts": partsOf(m)}
 	}
 	list := []spanContent{{semconv.GenAIInputMessagesKey, flow.JSON(messages)}}
 	if r.System != "" {
-		list = append(list, spanContent{semconv.GenAISystemInstructionsKey, flow.JSON([]spanPart{textPart(r.System)})})
+		list = append(list, spanContent{semconv.GenAISystemInstructionsKey, flow.JSON([]object{textPart(r.System)})})
 	}
 	if len(r.Tools) > 0 {
-		tools := make([]spanTool, len(r.Tools))
+		tools := make([]object, len(r.Tools))
 		for i, o := range r.Tools {
-			tools[i] = spanTool{Type: "function", Name: o.Name, Description: o.Description, Parameters: o.Schema}
+			tools[i] = object{"type": "function", "name": o.Name, "description": o.Description, "parameters": o.Schema}
 		}
 		list = append(list, spanContent{semconv.GenAIToolDefinitionsKey, flow.JSON(tools)})
 	}
@@ -93,48 +76,39 @@ func requestContent(r agent.Request) []spanContent {
 
 // answerContent is what a model said.
 func answerContent(r agent.Response) []spanContent {
-	m := spanMessage{Role: string(agent.Assistant), Parts: partsOf(agent.Message{Text: r.Text, Calls: r.Calls}), FinishReason: r.Reason}
-	if r.Reason == agent.ReasonToolCalls {
-		m.FinishReason = "tool_call" // as the conventions call it in messages
+	reason := r.Reason
+	if reason == agent.ReasonToolCalls {
+		reason = "tool_call" // as the conventions call it in messages
 	}
-	return []spanContent{{semconv.GenAIOutputMessagesKey, flow.JSON([]spanMessage{m})}}
+	m := object{"role": agent.Assistant, "parts": partsOf(agent.Message{Text: r.Text, Calls: r.Calls}), "finish_reason": reason}
+	return []spanContent{{semconv.GenAIOutputMessagesKey, flow.JSON([]object{m})}}
 }
 
-func partsOf(m agent.Message) []spanPart {
+func partsOf(m agent.Message) []object {
 	if m.Role == agent.FromTool {
-		return []spanPart{{Type: "tool_call_response", ID: m.CallID, Response: contentParts(m.Content)}}
+		return []object{{"type": "tool_call_response", "id": m.CallID, "response": contentParts(m.Content)}}
 	}
-	parts := []spanPart{}
+	parts := []object{}
 	if m.Text != "" {
 		parts = append(parts, textPart(m.Text))
 	}
 	for _, c := range m.Calls {
-		part := spanPart{Type: "tool_call", ID: c.ID, Name: c.Name, Arguments: json.RawMessage(c.Arguments)}
-		if !json.Valid(part.Arguments) {
-			part.Arguments = flow.JSON(c.Arguments) // the text, which is none
+		arguments := json.RawMessage(c.Arguments)
+		if !json.Valid(arguments) {
+			arguments = flow.JSON(c.Arguments) // the text, which is none
 		}
-		parts = append(parts, part)
+		parts = append(parts, object{"type": "tool_call", "id": c.ID, "name": c.Name, "arguments": arguments})
 	}
 	return parts
 }
 
-func contentParts(list []agent.Content) []spanPart {
-	parts := make([]spanPart, len(list))
+func contentParts(list []agent.Content) []object {
+	parts := make([]object, len(list))
 	for i, c := range list {
-		if c.Type != agent.ContentImage {
-			parts[i] = textPart(c.Text)
-			continue
+		parts[i] = textPart(c.Text)
+		if c.Type == agent.ContentImage {
+			parts[i] = object{"type": "blob", "modality": "image", "mime_type": c.MimeType, "content": c.Data}
 		}
-		data := base64.StdEncoding.EncodeToString(c.Data)
-		parts[i] = spanPart{Type: "blob", Modality: "image", MimeType: c.MimeType, Content: &data}
 	}
 	return parts
-}
-
-// spanTool is a tool as the conventions write it.
-type spanTool struct {
-	Type        string          `json:"type"`
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
