@@ -160,6 +160,9 @@ type View struct {
 // Event is what a record, or something that was told without being recorded, says
 // of a turn; false: nothing.
 func (v *View) Event(r flow.Record) (Event, bool) {
+	if v.calls == nil {
+		*v = View{calls: map[string]string{}, gates: map[string]ApprovalRequested{}, settled: map[string]bool{}}
+	}
 	switch tipstaff.Kind(r.Kind) {
 	case tipstaff.KindPolicyGate:
 		return v.requested(r)
@@ -176,9 +179,6 @@ func (v *View) Event(r flow.Record) (Event, bool) {
 	}
 	switch b := body.(type) {
 	case *ToolCallRequest:
-		if v.calls == nil {
-			v.calls = map[string]string{}
-		}
 		v.calls[r.Path] = b.ID
 	case *ApprovalDecided:
 		if !v.settle(r.Path) {
@@ -190,9 +190,6 @@ func (v *View) Event(r flow.Record) (Event, bool) {
 
 // settle reports whether this is the first decision about the call at a path.
 func (v *View) settle(path string) bool {
-	if v.settled == nil {
-		v.settled = map[string]bool{}
-	}
 	first := !v.settled[path]
 	v.settled[path] = true
 	return first
@@ -211,9 +208,6 @@ func (v *View) requested(r flow.Record) (Event, bool) {
 	}
 	asked := ApprovalRequested{ID: id, Gate: g.Gate, Rule: subject.Rule, PolicyDigest: subject.PolicyDigest,
 		Actions: g.Actions, ExpiresAt: g.ExpiresAt.Time}
-	if v.gates == nil {
-		v.gates = map[string]ApprovalRequested{}
-	}
 	v.gates[g.Gate] = asked
 	return Event{Seq: r.Seq, Path: path, Body: &asked}, true
 }

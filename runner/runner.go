@@ -67,9 +67,10 @@ type Runner struct {
 
 	mu     sync.Mutex
 	drives map[string]*active
-	talk   talk
 	hosts  *hostPool
 	queue  *queue
+
+	transient transientHub
 }
 
 var _ tipstaff.Service = (*Runner)(nil)
