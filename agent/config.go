@@ -122,20 +122,18 @@ func (c *Config) Resolve() error {
 	if c.Approver == nil {
 		list.add("approver", "required", "a turn needs somebody who approves calls: having nobody does not allow them")
 	}
-	if name := routerName(c.Router); name != "" {
-		c.Settings.Router = name
-	}
-	t, ok := c.Router.(*ToolkitClassifier)
-	if ok { // what is reserved must be what it asks
-		c.RouterPrompt, c.Toolkits = t.Prompt, t.Toolkits
+	own := ToolkitClassifier{}
+	switch r := c.Router.(type) {
+	case nil, PassThrough, *PassThrough:
+	case *ToolkitClassifier: // what is reserved must be what it asks
+		own = *r
+		c.Settings.Router, c.RouterPrompt, c.Toolkits = RouterToolkits, r.Prompt, r.Toolkits
+	default:
+		c.Settings.Router = RouterCustom
 	}
 	c.Settings.resolve(&list)
-	if ok || c.Router == nil && c.Settings.Router == RouterToolkits {
-		own := ToolkitClassifier{Prompt: c.RouterPrompt, Toolkits: c.Toolkits, Agent: c.Agent, Model: c.Model}
-		if ok {
-			own.Agent, own.Model = cmp.Or(t.Agent, c.Agent), cmp.Or(t.Model, c.Model)
-		}
-		c.Router = &own
+	if _, ok := c.Router.(*ToolkitClassifier); ok || c.Router == nil && c.Settings.Router == RouterToolkits {
+		c.Router = &ToolkitClassifier{Model: cmp.Or(own.Model, c.Model), Agent: cmp.Or(own.Agent, c.Agent), Prompt: c.RouterPrompt, Toolkits: c.Toolkits}
 	}
 	return list.err()
 }

@@ -94,8 +94,6 @@ type Blob struct {
 // noConversation is the digest of the conversation in which nobody has said anything.
 var noConversation = flow.Digest([]byte("[]"))
 
-func newBlob(data []byte) Blob { return Blob{flow.Digest(data), data} }
-
 // messageBlob is a message in canonical form, all its fields. Vendor blocks that
 // have no canonical form stand as they came.
 func messageBlob(m Message) Blob {
@@ -103,7 +101,7 @@ func messageBlob(m Message) Blob {
 	if canonical, err := canon.Form(text); err == nil {
 		text = canonical
 	}
-	return newBlob(text)
+	return Blob{flow.Digest(text), text}
 }
 
 // conversationHead is the digest of a conversation: of the one before it and of its

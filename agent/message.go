@@ -104,9 +104,6 @@ func priced(u *Usage, p *Price) *Usage {
 	return &with
 }
 
-// noUsage is the sum of nothing.
-func noUsage() Usage { return Usage{CostUSD: new(USD)} }
-
 // reserve is what a model call may use at most.
 func reserve(input, output int64, p *Price) flow.Use {
 	use := flow.Use{tipstaff.BoundModelCalls: 1, tipstaff.BoundTokens: input + output}

@@ -50,17 +50,6 @@ func urisOf(tools []Tool) []string {
 	return uris
 }
 
-// routerName is how Settings name a router.
-func routerName(r Router) string {
-	switch r.(type) {
-	case nil, PassThrough, *PassThrough:
-		return ""
-	case *ToolkitClassifier:
-		return RouterToolkits
-	}
-	return RouterCustom
-}
-
 // narrowing is the input of router.narrow.
 type narrowing struct {
 	Message string `json:"message"`
@@ -93,7 +82,7 @@ type Toolkit = workspace.Toolkit
 // first names one of theirs; and for each tool of the catalog, which of them is its
 // own: the first that matches, else the one that its name begins with, which need not
 // be declared.
-func toolkitsOf(c *Catalog, declared []Toolkit) (kits []Toolkit, homes []int, err error) {
+func toolkitsOf(c *Catalog, declared []Toolkit) (toolkits []Toolkit, belongs []int, err error) {
 	patterns := make([][]policy.Pattern, len(declared))
 	for i, k := range declared {
 		for _, m := range k.Match {
@@ -115,16 +104,16 @@ func toolkitsOf(c *Catalog, declared []Toolkit) (kits []Toolkit, homes []int, er
 		if at < 0 {
 			at = slices.IndexFunc(declared, func(k Toolkit) bool { return k.Name == name })
 		}
-		home := Toolkit{Name: name}
+		own := Toolkit{Name: name}
 		if at >= 0 {
-			home = declared[at]
+			own = declared[at]
 		}
-		i := slices.IndexFunc(kits, func(k Toolkit) bool { return k.Name == home.Name })
+		i := slices.IndexFunc(toolkits, func(k Toolkit) bool { return k.Name == own.Name })
 		if i < 0 {
-			i = len(kits)
-			kits = append(kits, home)
+			i = len(toolkits)
+			toolkits = append(toolkits, own)
 		}
-		homes = append(homes, i)
+		belongs = append(belongs, i)
 	}
-	return kits, homes, nil
+	return toolkits, belongs, nil
 }

@@ -42,7 +42,7 @@ type Output struct {
 // up as they are: then no event has ended the turn. A configuration or a history
 // that is not valid is told before anything is done.
 func Turn(fc flow.Context, cfg Config, in Input) (Output, error) {
-	t := &turn{fc: fc, cfg: cfg, Settings: cfg.Settings, gate: cfg.Gate, history: len(in.History), usage: noUsage(),
+	t := &turn{fc: fc, cfg: cfg, Settings: cfg.Settings, gate: cfg.Gate, history: len(in.History), usage: Usage{CostUSD: new(USD)},
 		ids: map[string]bool{}, grants: map[grant]string{}}
 	err := t.Settings.Resolve()
 	if err == nil {
