@@ -23,7 +23,7 @@ var levels = map[string]int{
 	".":     0, "flow": 0, "journal": 0, "document": 0, "docs/prompts": 0,
 	"tool": 1, "tool/builtin": 1, "workspace": 1, "supervisor": 1, "worker": 1, "skill": 1, "policy": 1, "policy/sqlguard": 1, "cortex": 1, "delivery": 1, "pb": 1,
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2,
-	"runner": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
+	"runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "mcpserver": 4, "test/cmdtest": 4,
 	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/grpc": 5, "test/mutate": 5, "test/report": 5, "examples/fileserver": 5,
 }
@@ -60,12 +60,12 @@ var reserved = map[string][]string{
 	"github.com/jackc/pgx":                   {"postgres"},
 	"go.temporal.io/sdk":                     {"temporal"},
 	"os/exec":                                {"tool/builtin", "tool", "worker", "supervisor", "delivery", "cmd/bench", "test/cmdtest", "test/mutate"},
-	"net/http":                               {"tool/builtin", "tool", "provider", "web", "mcpserver", "cmd/tipstaff", "cmd/bench"}, // the bench also plays the vendor of a model
+	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "web", "mcpserver", "cmd/tipstaff", "cmd/bench"}, // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
-	"go.opentelemetry.io/otel":               {"agent", "tool", "cmd/tipstaff"},
-	"go.opentelemetry.io/otel/sdk":           {"cmd/tipstaff"}, // what becomes of spans is for the program to say
-	"go.opentelemetry.io/otel/exporters":     {"cmd/tipstaff"},
-	"github.com/prometheus/client_golang":    {"cmd/tipstaff"},
+	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
+	"go.opentelemetry.io/otel/sdk":           {"telemetry"},
+	"go.opentelemetry.io/otel/exporters":     {"telemetry"},
+	"github.com/prometheus/client_golang":    {"telemetry"},
 	"github.com/modelcontextprotocol/go-sdk": {"tool/builtin", "tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
 	"github.com/go-json-experiment/json":     {"canon", "pb"},
@@ -281,8 +281,8 @@ func TestImportFaultsAreFound(t *testing.T) {
 		{"cmd/tipstaff", module + "/cli", false},
 		{"cmd/tipstaff", "unsafe", true},
 		{"provider", "github.com/openai/openai-go/v3/option", true},
-		{"agent", "go.opentelemetry.io/otel/trace", false},
-		{"agent", "go.opentelemetry.io/otel/sdk/trace", true},
+		{"telemetry", "go.opentelemetry.io/otel/trace", false},
+		{"tool", "go.opentelemetry.io/otel/sdk/trace", true},
 		{"runner", "go.opentelemetry.io/otel/trace", true},
 		{"sqlite", module + "/cmd/tipstaff", true},
 		{"util", "fmt", true},

@@ -11,24 +11,15 @@ import (
 	"github.com/tipstaff/tipstaff/tool"
 )
 
-// answer is the value of model.call: the finished message.
-type answer struct {
-	Text   string          `json:"text"`
-	Calls  []Call          `json:"calls,omitempty"`
-	Reason Reason          `json:"reason"`
-	Usage  *Usage          `json:"usage,omitempty"`
-	Model  string          `json:"model"`
-	Opaque json.RawMessage `json:"opaque,omitempty"`
-}
-
 // Local is what the calls of a turn bring to their activities beside their input,
 // as [flow.Attempt].Local. It is in no record: a conversation is named there by its
 // digest alone.
 type Local struct {
 	*Settings
-	Gate    *tool.Gate // that of the turn's Config
+	Gate    *tool.Gate // of the turn; nil: it is made from the catalog, which is not yet read
 	CallID  string     // of a tool call: how its model names it
-	request Request    // of a model call
+	Catalog *Catalog   // nil: it is not yet read
+	Request Request    // of a model call
 	step    int
 }
 
@@ -37,7 +28,7 @@ type Local struct {
 func ModelCall(model Model) flow.Activity {
 	prompt := func(a flow.Attempt) bool {
 		l, ok := a.Local.(*Local)
-		return ok && Cancels(model, l.request)
+		return ok && Cancels(model, l.Request)
 	}
 	return flow.Activity{Prompt: prompt, Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 		l, ok := a.Local.(*Local)
@@ -47,14 +38,14 @@ func ModelCall(model Model) flow.Activity {
 		if err := a.Sync(); err != nil { // whoever is told what the model says can look up that it was asked
 			return flow.Done{}, err
 		}
-		request := l.request
+		request := l.Request
 		request.Path, request.Attempt = a.Path, a.N
 		said, err := model.Stream(ctx, request, teller(a, l.step))
-		usage := priced(said.Usage, l.Caps.Price)
+		said.Usage = priced(said.Usage, l.Caps.Price)
 		if err != nil {
-			return flow.Done{Use: spent(usage, err)}, brokenOff(said, err)
+			return flow.Done{Use: spent(said.Usage, err)}, brokenOff(said, err)
 		}
-		return flow.Done{Value: flow.JSON(&answer{said.Text, said.Calls, said.Reason, usage, said.Model, said.Opaque}), Use: used(usage)}, nil
+		return flow.Done{Value: flow.JSON(said), Use: used(said.Usage)}, nil
 	}}
 }
 

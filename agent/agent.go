@@ -9,8 +9,8 @@
 // [Approver] to answer and a channel of events.
 //
 // Start reading at turn.go, then step.go and call.go. window.go decides what of a
-// long conversation is sent, offer.go how tools are named to models, router.go
-// which of them are offered. run.go, approver.go, log.go and telemetry.go belong to
-// the host; the loop calls none of them, nor what stands beside run.go: host.go,
-// gates.go (who is asked next), dispatch.go and shelf.go (the program's own tools).
+// long conversation is sent, tools.go how tools are named to models, router.go
+// which of them are offered. run.go, approver.go and log.go belong to the host; the
+// loop calls none of them, nor gates.go (who is asked next) and dispatch.go (the
+// program's own tools), which stand beside run.go.
 package agent

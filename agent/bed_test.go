@@ -60,9 +60,8 @@ func (b *bed) job() flow.Job {
 		Acts: map[string]flow.Activity{
 			agent.ModelActivity:   agent.ModelCall(b.model),
 			agent.CatalogActivity: agent.CatalogCall(b.world.catalog),
-			agent.RouterActivity: agent.RouterCall(cmp.Or[agent.Router](cfg.Router, agent.PassThrough{}),
-				func() *agent.Catalog { return &agent.Catalog{Tools: b.world.tools} }),
-			tool.ActivityName: {Run: b.world.call},
+			agent.RouterActivity:  agent.RouterCall(cmp.Or[agent.Router](cfg.Router, agent.PassThrough{})),
+			tool.ActivityName:     {Run: b.world.call},
 		},
 		Tell: func(d flow.Draft) {
 			b.mu.Lock()

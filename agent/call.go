@@ -308,7 +308,7 @@ func (t *turn) answer(r *request, res *result) {
 		t.grants[*res.grant] = res.gate
 	}
 	t.untrusted = t.untrusted || res.untrusted
-	t.talk.append(Message{Role: FromTool, CallID: r.call.ID, Content: res.content, IsError: res.class != ""})
+	t.conv.append(Message{Role: FromTool, CallID: r.call.ID, Content: res.content, IsError: res.class != ""})
 	r.at.Emit(emitted(&ToolCallResult{ID: r.call.ID, IsError: res.class != "", Class: res.class, Content: res.preview,
 		Bytes: res.bytes, Ref: res.ref, DurationMS: res.took.Milliseconds(), Untrusted: res.untrusted}))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/docs/prompts"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // What asking a model for toolkits may take.
@@ -31,7 +32,7 @@ type ToolkitClassifier struct {
 
 // DefaultToolkits are those that come with Tipstaff.
 func DefaultToolkits() []Toolkit {
-	toolkits, problems := ParseToolkits(string(prompts.Toolkits), []byte(prompts.Default().Toolkits))
+	toolkits, problems := workspace.ParseToolkits(string(prompts.Toolkits), []byte(prompts.Default().Toolkits))
 	if problems != nil {
 		panic(fmt.Sprintf("agent: the embedded toolkits: %v", problems))
 	}
@@ -77,10 +78,10 @@ type attemptKey struct{}
 
 // routerQuestion is what a classifier asks of one message and one catalog.
 type routerQuestion struct {
-	catalog *Catalog
-	kits    []Toolkit // that have tools
-	homes   []int     // of the catalog's tools: which kit
-	request Request   // zero: there is nothing to ask
+	catalog  *Catalog
+	toolkits []Toolkit // that have tools
+	belongs  []int     // of the catalog's tools: to which toolkit
+	request  Request   // zero: there is nothing to ask
 }
 
 // newRouterQuestion is a pure function: the loop reserves by it what the activity
@@ -92,12 +93,11 @@ func newRouterQuestion(prompt string, toolkits []Toolkit, message string, c *Cat
 	if toolkits == nil {
 		toolkits = DefaultToolkits()
 	}
-	s, err := newSorter(toolkits)
+	present, belongs, err := toolkitsOf(c, toolkits)
 	if err != nil {
 		return nil, err
 	}
-	q := &routerQuestion{catalog: c}
-	q.kits, q.homes = s.kits(c)
+	q := &routerQuestion{catalog: c, toolkits: present, belongs: belongs}
 	if !q.asks() {
 		return q, nil
 	}
@@ -116,19 +116,19 @@ func newRouterQuestion(prompt string, toolkits []Toolkit, message string, c *Cat
 
 // asks reports whether there is anything to choose.
 func (q *routerQuestion) asks() bool {
-	return len(q.kits) > 1 && slices.ContainsFunc(q.kits, func(k Toolkit) bool { return !k.Always })
+	return len(q.toolkits) > 1 && slices.ContainsFunc(q.toolkits, func(k Toolkit) bool { return !k.Always })
 }
 
 func (q *routerQuestion) data() prompts.RouterData {
 	var d prompts.RouterData
-	for _, k := range q.kits {
+	for _, k := range q.toolkits {
 		d.Toolkits = append(d.Toolkits, prompts.RouterToolkit{Name: k.Name, Description: k.Description, Always: k.Always})
 		if !k.Always && d.Example == nil {
 			d.Example = []string{k.Name}
 		}
 	}
 	for i, t := range q.catalog.Tools {
-		k := &d.Toolkits[q.homes[i]]
+		k := &d.Toolkits[q.belongs[i]]
 		k.Tools = append(k.Tools, t.Name)
 	}
 	return d
@@ -148,7 +148,7 @@ func (q *routerQuestion) selection(answer Response) Selection {
 		chosen[strings.ToLower(name)] = true
 	}
 	named := func(k Toolkit) bool { return chosen[strings.ToLower(k.Name)] }
-	if !slices.ContainsFunc(q.kits, named) {
+	if !slices.ContainsFunc(q.toolkits, named) {
 		return q.everything("the answer of the model names no toolkit")
 	}
 	return q.pick(func(k Toolkit) bool { return k.Always || named(k) })
@@ -156,13 +156,13 @@ func (q *routerQuestion) selection(answer Response) Selection {
 
 func (q *routerQuestion) pick(wanted func(Toolkit) bool) Selection {
 	s := Selection{Tools: []string{}, Toolkits: []string{}}
-	for _, k := range q.kits {
+	for _, k := range q.toolkits {
 		if wanted(k) {
 			s.Toolkits = append(s.Toolkits, k.Name)
 		}
 	}
 	for i, t := range q.catalog.Tools {
-		if wanted(q.kits[q.homes[i]]) {
+		if wanted(q.toolkits[q.belongs[i]]) {
 			s.Tools = append(s.Tools, t.URI)
 		}
 	}
@@ -211,6 +211,5 @@ func shortened(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	head, tail := text[:most/4*3], text[len(text)-most/4:]
-	return strings.ToValidUTF8(head, "") + "\n[…]\n" + strings.ToValidUTF8(tail, "")
+	return beginning(text, most/4*3) + "\n[…]\n" + ending(text, most/4)
 }

@@ -3,21 +3,18 @@ package agent
 import (
 	"fmt"
 
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// conversation is a list of messages, and what they and the conversation up to each
-// of them are named by.
-type conversation struct {
-	entries []*entry
-	heads   []string  // digests
-	list    []Message // only ever grows: parts of it are handed out
-}
+// conversation is a list of messages.
+type conversation struct{ entries []*entry }
 
 // entry is a message and what is known of it, so that it is found out once.
 type entry struct {
 	message Message
 	digest  string
+	head    string // digest of the conversation that ends with it; "": it is in none
 	weight  weight
 
 	asked bool // elision was
@@ -38,45 +35,24 @@ func newConversation(messages []Message) *conversation {
 
 func (c *conversation) append(m Message) {
 	e := newEntry(m)
-	c.heads = append(c.heads, conversationHead(c.head(), e.digest))
+	before := noConversation
+	if n := len(c.entries); n > 0 {
+		before = c.entries[n-1].head
+	}
+	e.head = conversationHead(before, e.digest)
 	c.entries = append(c.entries, e)
-	c.list = append(c.list, m)
 }
 
-func (c *conversation) messages() []Message { return c.list[:len(c.list):len(c.list)] }
-
-// sent are the messages of a cutting. Of a long conversation that fits, and most do,
-// no copy is made.
-func (c *conversation) sent(cut cutting) []Message {
-	if cut.Cut == (Cut{}) {
-		return c.messages()
-	}
-	return cut.messages()
-}
-
-func (c *conversation) head() string {
-	if n := len(c.heads); n > 0 {
-		return c.heads[n-1]
-	}
-	return noConversation
-}
-
-// headOf is the digest of the conversation as it is sent. It is cut somewhere, if at
-// all: what comes before that has a name already.
+// headOf is the digest of the conversation as it is sent. Up to where it is cut, if
+// it is, that is known.
 func (c *conversation) headOf(sent cutting) string {
-	if sent.Cut == (Cut{}) {
-		return c.head()
-	}
-	same := 0
-	for same < len(sent.entries) && sent.entries[same] == c.entries[same] {
-		same++
-	}
-	head := noConversation
-	if same > 0 {
-		head = c.heads[same-1]
-	}
-	for _, e := range sent.entries[same:] {
-		head = conversationHead(head, e.digest)
+	head, whole := noConversation, true
+	for i, e := range sent.entries {
+		if whole = whole && e == c.entries[i]; whole {
+			head = e.head
+		} else {
+			head = conversationHead(head, e.digest)
+		}
 	}
 	return head
 }
@@ -107,4 +83,47 @@ func measure(list []Content) (int64, string) {
 		n += int64(len(c.Text) + len(c.Data))
 	}
 	return n, flow.Digest(flow.JSON(list))
+}
+
+// Blob is a message as a document, named by its digest.
+type Blob struct {
+	Digest string
+	Data   []byte
+}
+
+// noConversation is the digest of the conversation in which nobody has said anything.
+var noConversation = flow.Digest([]byte("[]"))
+
+// messageBlob is a message in canonical form, all its fields. Vendor blocks that
+// have no canonical form stand as they came.
+func messageBlob(m Message) Blob {
+	text := flow.JSON(m)
+	if canonical, err := canon.Form(text); err == nil {
+		text = canonical
+	}
+	return Blob{flow.Digest(text), text}
+}
+
+// conversationHead is the digest of a conversation: of the one before it and of its
+// last message.
+func conversationHead(before, last string) string {
+	return flow.Digest([]byte(`["` + before + `","` + last + `"]`)) // digests need no escapes
+}
+
+// HeadOf is the digest of a conversation.
+func HeadOf(messages []Message) string {
+	head := noConversation
+	for _, m := range messages {
+		head = conversationHead(head, messageBlob(m).Digest)
+	}
+	return head
+}
+
+// MessageBlobs are the messages themselves, in their order.
+func MessageBlobs(messages []Message) []Blob {
+	blobs := make([]Blob, len(messages))
+	for i, m := range messages {
+		blobs[i] = messageBlob(m)
+	}
+	return blobs
 }

@@ -2,17 +2,48 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"slices"
 
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
 )
+
+// catalog lists the tools of the library form by server and name, each with a URI: a
+// tool that has none gets that of its definition.
+func (c Config) catalog(ctx context.Context) (*Catalog, error) {
+	listed, err := c.Tools.Catalog(ctx)
+	var failed *flow.Error
+	switch {
+	case errors.As(err, &failed):
+		return nil, failed
+	case err != nil:
+		return nil, &flow.Error{Code: tool.CodeUnavailable, Message: fmt.Sprintf("the catalog cannot be read: %v", err), Retry: true}
+	}
+	all := &Catalog{Tools: []Tool{}}
+	if listed != nil {
+		all.Tools = append(all.Tools, listed.Tools...)
+	}
+	slices.SortStableFunc(all.Tools, func(a, b Tool) int {
+		return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range all.Tools {
+		t := &all.Tools[i]
+		if raw, err := canon.Form(t.Raw); t.URI == "" && err == nil { // else the gate says what is wrong with it
+			t.URI = tipstaff.ToolURI{Server: t.Server, Tool: t.Name, Pin: flow.Digest(raw)}.String()
+		}
+	}
+	return all, nil
+}
 
 // dispatcher makes the tool calls of the library form: through the middleware and,
 // on the bytes that are sent, the gate.
@@ -20,7 +51,6 @@ type dispatcher struct {
 	tools      Tools
 	middleware []Middleware
 	principal  string
-	gate       func() *tool.Gate
 }
 
 // call is tool.call: what the loop has decided about is made, or refused.
@@ -29,21 +59,14 @@ func (d *dispatcher) call(ctx context.Context, a flow.Attempt) (flow.Done, error
 	if err := json.Unmarshal(a.Input, &in); err != nil {
 		return flow.Done{}, fmt.Errorf("agent: the input of %s: %w", a.Name, err)
 	}
-	at := policy.Run{Path: a.Path, Principal: d.principal}
-	v := d.gate().Admit(in, at)
+	l := a.Local.(*Local)
+	v := l.Gate.Admit(in, policy.Run{Path: a.Path, Principal: d.principal})
 	if v.Err != nil {
 		return flow.Done{}, v.Err
 	}
-	id := ""
-	if l, ok := a.Local.(*Local); ok {
-		id = l.CallID
-	}
-	call := ToolCall{URI: in.URI, Server: v.Definition.Server, Tool: v.Definition.Tool, Arguments: v.Args,
-		ID: id, Key: a.Key, Path: a.Path, Attempt: a.N}
-	c := &delivery{dispatcher: d, approved: call, input: in, at: at, once: a.Class == flow.Once}
-	// What the middleware gets is its own: the approved bytes stay what they are.
-	call.Arguments = bytes.Clone(call.Arguments)
-	got, err := c.through(ctx, call)
+	c := &delivery{tools: d.tools, once: a.Class == flow.Once, approved: ToolCall{URI: in.URI, Server: v.Definition.Server, Tool: v.Definition.Tool,
+		Arguments: v.Args, ID: l.CallID, Key: a.Key, Path: a.Path, Attempt: a.N}}
+	got, err := c.through(ctx, d.middleware)
 	if err != nil {
 		return flow.Done{}, c.failure(ctx, err)
 	}
@@ -52,17 +75,15 @@ func (d *dispatcher) call(ctx context.Context, a flow.Attempt) (flow.Done, error
 
 // delivery is one call on its way.
 type delivery struct {
-	*dispatcher
+	tools    Tools
 	approved ToolCall
-	input    tool.Input
-	at       policy.Run
 	once     bool
 	sent     bool
 }
 
 // through passes the middleware, the first outermost. A panic there, or in the
 // tool, is the call's failure and nobody else's.
-func (c *delivery) through(ctx context.Context, call ToolCall) (r ToolResult, err error) {
+func (c *delivery) through(ctx context.Context, middleware []Middleware) (r ToolResult, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &flow.Error{Code: ClassPanic, Message: fmt.Sprintf("%s/%s panicked: %v", c.approved.Server, c.approved.Tool, p),
@@ -70,15 +91,19 @@ func (c *delivery) through(ctx context.Context, call ToolCall) (r ToolResult, er
 		}
 	}()
 	next := Dispatch(c.send)
-	for _, m := range slices.Backward(c.middleware) {
+	for _, m := range slices.Backward(middleware) {
 		next = m(next)
 	}
+	call := c.approved
+	call.Arguments = bytes.Clone(call.Arguments) // the middleware's own: the approved bytes stay what they are
 	return next(ctx, call)
 }
 
-// send makes the call, if it is still the one that was approved.
+// send makes the call, if it is still the one that the gate has just admitted. When
+// the time is up nobody knows what the tool has done; else an error says that it
+// could not be called.
 func (c *delivery) send(ctx context.Context, call ToolCall) (ToolResult, error) {
-	if !call.equals(c.approved) {
+	if !reflect.DeepEqual(call, c.approved) {
 		return ToolResult{}, &flow.Error{Code: tool.CodeGuardRefused, NotSent: true,
 			Message: fmt.Sprintf("middleware has changed the call of %s/%s after it was approved", c.approved.Server, c.approved.Tool)}
 	}
@@ -86,35 +111,18 @@ func (c *delivery) send(ctx context.Context, call ToolCall) (ToolResult, error) 
 		return ToolResult{}, &flow.Error{Code: tool.CodeGuardRefused, Answered: true,
 			Message: fmt.Sprintf("middleware makes the call of %s/%s twice, which may be made once", c.approved.Server, c.approved.Tool)}
 	}
-	in := c.input
-	in.Args = call.Arguments
-	if v := c.gate().Admit(in, c.at); v.Err != nil {
-		return ToolResult{}, v.Err
-	}
 	c.sent = true
 	r, err := c.tools.Call(ctx, call)
-	if err != nil {
-		return r, c.unmade(ctx, err)
-	}
-	return r, nil
-}
-
-func (c ToolCall) equals(d ToolCall) bool {
-	return bytes.Equal(c.Arguments, d.Arguments) && c.URI == d.URI && c.Server == d.Server && c.Tool == d.Tool &&
-		c.ID == d.ID && c.Key == d.Key && c.Path == d.Path && c.Attempt == d.Attempt
-}
-
-// unmade is why a tool could not be called. When the time is up nobody knows what
-// the tool has done; else it has said that it could not be.
-func (c *delivery) unmade(ctx context.Context, err error) error {
 	var failed *flow.Error
 	switch {
+	case err == nil:
+		return r, nil
 	case errors.As(err, &failed):
-		return failed
+		return r, failed
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return r, context.Cause(ctx)
 	}
-	return &flow.Error{Code: tool.CodeUnavailable, Retry: true, NotSent: true,
+	return r, &flow.Error{Code: tool.CodeUnavailable, Retry: true, NotSent: true,
 		Message: fmt.Sprintf("%s/%s cannot be called: %v", c.approved.Server, c.approved.Tool, err)}
 }
 

@@ -69,31 +69,18 @@ const (
 	ByCancel = "system:cancelled"
 )
 
-// newBody is an empty body of a type; nil: there is no such type.
-func newBody(t Type) Body {
-	switch t {
-	case TypeStepStarted:
-		return new(StepStarted)
-	case TypeTextDelta:
-		return new(TextDelta)
-	case TypeMessage:
-		return new(MessageDone)
-	case TypeRouterDecided:
-		return new(RouterDecided)
-	case TypeToolCallRequest:
-		return new(ToolCallRequest)
-	case TypeApprovalRequested:
-		return new(ApprovalRequested)
-	case TypeApprovalDecided:
-		return new(ApprovalDecided)
-	case TypeToolCallResult:
-		return new(ToolCallResult)
-	case TypeFinish:
-		return new(Finish)
-	case TypeError:
-		return new(Failed)
-	}
-	return nil
+// newBody makes an empty body, by type.
+var newBody = map[Type]func() Body{
+	TypeStepStarted:       func() Body { return new(StepStarted) },
+	TypeTextDelta:         func() Body { return new(TextDelta) },
+	TypeMessage:           func() Body { return new(MessageDone) },
+	TypeRouterDecided:     func() Body { return new(RouterDecided) },
+	TypeToolCallRequest:   func() Body { return new(ToolCallRequest) },
+	TypeApprovalRequested: func() Body { return new(ApprovalRequested) },
+	TypeApprovalDecided:   func() Body { return new(ApprovalDecided) },
+	TypeToolCallResult:    func() Body { return new(ToolCallResult) },
+	TypeFinish:            func() Body { return new(Finish) },
+	TypeError:             func() Body { return new(Failed) },
 }
 
 // MarshalJSON writes type, seq and path before the fields of the body.
@@ -130,10 +117,11 @@ func Decode(data []byte) (Event, error) {
 }
 
 func decodeBody(t Type, data []byte) (Body, error) {
-	body := newBody(t)
-	if body == nil {
+	empty := newBody[t]
+	if empty == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownType, string(t))
 	}
+	body := empty()
 	if err := json.Unmarshal(data, body); err != nil {
 		return nil, fmt.Errorf("agent: the %s event cannot be read: %w", t, err)
 	}
@@ -157,3 +145,89 @@ func typeOf(kind string) Type {
 
 // emitted is a body as the loop emits it.
 func emitted(b Body) flow.Event { return flow.Event{Kind: string(b.Kind()), Body: b} }
+
+// View makes events of a run's records. Most are there as such; those about gates
+// are seen in the gates' own records. It must be shown the records of a run in
+// their order, from the first. The zero View has seen none.
+type View struct {
+	calls map[string]string            // ids, by the path of the call
+	gates map[string]ApprovalRequested // by id
+	// settled are the calls about which a decision was seen. One that comes after the
+	// turn was cancelled is stored, and counts no more.
+	settled map[string]bool
+}
+
+// Event is what a record, or something that was told without being recorded, says
+// of a turn; false: nothing.
+func (v *View) Event(r flow.Record) (Event, bool) {
+	if v.calls == nil {
+		*v = View{calls: map[string]string{}, gates: map[string]ApprovalRequested{}, settled: map[string]bool{}}
+	}
+	switch tipstaff.Kind(r.Kind) {
+	case tipstaff.KindPolicyGate:
+		return v.requested(r)
+	case tipstaff.KindPolicyGateResolve:
+		return v.decided(r)
+	}
+	t := typeOf(r.Kind)
+	if t == "" {
+		return Event{}, false
+	}
+	body, err := decodeBody(t, r.Body)
+	if err != nil {
+		return Event{}, false
+	}
+	switch b := body.(type) {
+	case *ToolCallRequest:
+		v.calls[r.Path] = b.ID
+	case *ApprovalDecided:
+		if !v.settle(r.Path) {
+			return Event{}, false
+		}
+	}
+	return Event{Seq: r.Seq, Path: r.Path, Body: body}, true
+}
+
+// settle reports whether this is the first decision about the call at a path.
+func (v *View) settle(path string) bool {
+	first := !v.settled[path]
+	v.settled[path] = true
+	return first
+}
+
+func (v *View) requested(r flow.Record) (Event, bool) {
+	var g tipstaff.GateOpened
+	var subject struct {
+		Rule         string `json:"rule"`
+		PolicyDigest string `json:"policy_digest"`
+	}
+	path, approval := strings.CutSuffix(r.Path, "/approval")
+	id, known := v.calls[path]
+	if !approval || !known || json.Unmarshal(r.Body, &g) != nil || json.Unmarshal(g.Subject, &subject) != nil || g.Kind != string(tipstaff.Approval) {
+		return Event{}, false
+	}
+	asked := ApprovalRequested{ID: id, Gate: g.Gate, Rule: subject.Rule, PolicyDigest: subject.PolicyDigest,
+		Actions: g.Actions, ExpiresAt: g.ExpiresAt.Time}
+	v.gates[g.Gate] = asked
+	return Event{Seq: r.Seq, Path: path, Body: &asked}, true
+}
+
+func (v *View) decided(r flow.Record) (Event, bool) {
+	var d tipstaff.GateResolved
+	if json.Unmarshal(r.Body, &d) != nil {
+		return Event{}, false
+	}
+	asked, ok := v.gates[d.Gate]
+	if !ok || !d.Decision() {
+		return Event{}, false
+	}
+	path := strings.TrimSuffix(r.Path, "/approval")
+	if !v.settle(path) {
+		return Event{}, false
+	}
+	if d.OnBehalfOf == "" {
+		d.OnBehalfOf = "local:cli"
+	}
+	return Event{Seq: r.Seq, Path: path, Body: &ApprovalDecided{ID: asked.ID, Decision: d.Action,
+		By: d.OnBehalfOf, Rule: asked.Rule, PolicyDigest: asked.PolicyDigest, Gate: d.Gate, Reason: d.Note}}, true
+}

@@ -20,28 +20,11 @@ import (
 // CallLog writes one log record for each tool call of a turn, when its result is
 // first recorded, so that a replay writes none. What a call was given and what it
 // brought back are not in it: arguments are told apart by a keyed hash, results by
-// their size.
-//
-// Its methods never wait for the logger: records are written by a goroutine that
-// lives while there is something to write. Flush waits for it.
+// their size. It is for one goroutine.
 type CallLog struct {
 	logger *slog.Logger
 	key    []byte
-
-	mu      sync.Mutex
-	rest    sync.Cond // the queue is empty, and nobody writes
-	queue   []logged
-	writing bool
-
-	calls map[string]map[string]*loggedCall // by run and path, of the goroutine alone
-}
-
-// logged is something for the log to take in.
-type logged struct {
-	run   string
-	draft flow.Draft
-	known bool // it was recorded earlier, and is not written
-	over  bool // nothing more comes of the run
+	calls  map[string]map[string]*loggedCall // by run and path
 }
 
 // loggedCall is what is known of a call before its result.
@@ -69,91 +52,55 @@ func NewCallLog(logger *slog.Logger, key []byte) *CallLog {
 	if key == nil {
 		key = processKey()
 	}
-	l := &CallLog{logger: logger, key: key, calls: map[string]map[string]*loggedCall{}}
-	l.rest.L = &l.mu
-	return l
+	return &CallLog{logger: logger, key: key, calls: map[string]map[string]*loggedCall{}}
 }
 
-// Appended takes in what a drive of the run records. It may be called from
-// flow.Job.Appended. Decisions that others record may be handed in too.
-func (l *CallLog) Appended(run string, d flow.Draft) { l.put(logged{run: run, draft: d}) }
+// Appended takes in what a drive of the run records. Decisions that others record
+// may be handed in too.
+func (l *CallLog) Appended(run string, d flow.Draft) {
+	c := l.take(run, d)
+	var r ToolCallResult
+	if tipstaff.Kind(d.Kind) != tipstaff.KindAgentToolCallResult || json.Unmarshal(d.Body, &r) != nil {
+		return
+	}
+	l.logger.LogAttrs(context.Background(), slog.LevelInfo, "tool_call",
+		slog.String("run", run), slog.String("path", d.Path), slog.Int("step", c.Step), slog.String("call_id", r.ID),
+		slog.String("server", c.Server), slog.String("tool", c.Tool), slog.String("effect", string(c.Effect)),
+		slog.String("decision", c.decided(r.Class)), slog.String("rule", c.rule), slog.String("args_hmac", l.hash(c.Arguments)),
+		slog.Int64("latency_ms", r.DurationMS), slog.String("outcome", outcome(r.Class)), slog.Int64("result_bytes", r.Bytes))
+}
 
 // Recorded takes in what an earlier drive has recorded, and writes nothing: the
 // result of a call that was waiting then tells what was called.
-func (l *CallLog) Recorded(run string, d flow.Draft) { l.put(logged{run: run, draft: d, known: true}) }
+func (l *CallLog) Recorded(run string, d flow.Draft) { l.take(run, d) }
 
-// Forget drops what is kept of a run that is no longer driven here.
-func (l *CallLog) Forget(run string) { l.put(logged{run: run, over: true}) }
-
-// Flush returns when everything that was taken in is written.
-func (l *CallLog) Flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.writing {
-		l.rest.Wait()
-	}
-}
-
-func (l *CallLog) put(e logged) {
-	if !e.over && !ofCalls(e.draft.Kind) {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue = append(l.queue, e)
-	if !l.writing {
-		l.writing = true
-		go l.write()
-	}
-}
-
-func ofCalls(kind string) bool {
-	switch tipstaff.Kind(kind) {
-	case tipstaff.KindAgentToolCallRequest, tipstaff.KindAgentApprovalDecided, tipstaff.KindAgentToolCallResult,
-		tipstaff.KindPolicyGate, tipstaff.KindPolicyGateResolve, tipstaff.KindGateTaken:
-		return true
-	}
-	return false
-}
-
-func (l *CallLog) write() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(l.queue) > 0 {
-		batch := l.queue
-		l.queue = nil
-		l.mu.Unlock()
-		for _, e := range batch {
-			l.take(e)
-		}
-		l.mu.Lock()
-	}
-	l.writing = false
-	l.rest.Broadcast()
-}
-
-func (l *CallLog) take(e logged) {
-	if e.over {
-		delete(l.calls, e.run)
-		return
-	}
-	path := strings.TrimSuffix(e.draft.Path, "/approval") // of a gate: the call it is about
-	if tipstaff.Kind(e.draft.Kind) == tipstaff.KindAgentToolCallResult {
-		l.result(e, path)
-		return
-	}
-	of := l.calls[e.run]
-	if tipstaff.Kind(e.draft.Kind) == tipstaff.KindAgentToolCallRequest {
+// take is the call that a record is about, with what the records so far say of it. A
+// result ends it.
+func (l *CallLog) take(run string, d flow.Draft) *loggedCall {
+	path := strings.TrimSuffix(d.Path, "/approval") // of a gate: the call it is about
+	of := l.calls[run]
+	c := of[path]
+	switch kind := tipstaff.Kind(d.Kind); {
+	case kind == tipstaff.KindAgentToolCallRequest:
 		if of == nil {
 			of = map[string]*loggedCall{}
-			l.calls[e.run] = of
+			l.calls[run] = of
 		}
-		of[path] = new(loggedCall)
+		c = new(loggedCall)
+		of[path] = c
+	case c == nil:
+		return new(loggedCall)
+	case kind == tipstaff.KindAgentToolCallResult:
+		if delete(of, path); len(of) == 0 {
+			delete(l.calls, run)
+		}
 	}
-	if c := of[path]; c != nil {
-		c.take(e.draft)
-	}
+	c.take(d)
+	return c
 }
+
+// Forget drops what is kept of a run that is no longer driven here.
+func (l *CallLog) Forget(run string) { delete(l.calls, run) }
 
 // take keeps what a record says of the call. One that cannot be read says nothing.
 func (c *loggedCall) take(d flow.Draft) {
@@ -195,25 +142,6 @@ func (c *loggedCall) decided(class string) string {
 		return c.action
 	}
 	return ActionAllow
-}
-
-func (l *CallLog) result(e logged, path string) {
-	c := l.calls[e.run][path]
-	if c == nil {
-		c = new(loggedCall)
-	}
-	if delete(l.calls[e.run], path); len(l.calls[e.run]) == 0 {
-		delete(l.calls, e.run)
-	}
-	var r ToolCallResult
-	if e.known || json.Unmarshal(e.draft.Body, &r) != nil {
-		return
-	}
-	l.logger.LogAttrs(context.Background(), slog.LevelInfo, "tool_call",
-		slog.String("run", e.run), slog.String("path", path), slog.Int("step", c.Step), slog.String("call_id", r.ID),
-		slog.String("server", c.Server), slog.String("tool", c.Tool), slog.String("effect", string(c.Effect)),
-		slog.String("decision", c.decided(r.Class)), slog.String("rule", c.rule), slog.String("args_hmac", l.hash(c.Arguments)),
-		slog.Int64("latency_ms", r.DurationMS), slog.String("outcome", outcome(r.Class)), slog.Int64("result_bytes", r.Bytes))
 }
 
 // hashLength is how much of a hash is written, in hex digits.

@@ -167,7 +167,6 @@ func TestArgumentsAreHashedWithTheKey(t *testing.T) {
 		l, out := logOf(key)
 		l.Appended("r", request(args))
 		l.Appended("r", result(""))
-		l.Flush()
 		return lines(t, out)[0]["args_hmac"].(string)
 	}
 	mac := hmac.New(sha256.New, []byte("k"))
@@ -199,7 +198,6 @@ func TestHashesCanBeComparedWithinAProcess(t *testing.T) {
 		l := agent.NewCallLog(logger(&out), nil)
 		l.Appended("r", request(`{"a":1}`))
 		l.Appended("r", result(""))
-		l.Flush()
 		hashes = append(hashes, lines(t, &out)[0]["args_hmac"])
 	}
 	if hashes[0] != hashes[1] || len(hashes[0].(string)) != 32 {
@@ -230,7 +228,6 @@ func TestDecisionsOfGatesInTheLog(t *testing.T) {
 			for _, d := range append(append([]flow.Draft{request(`{}`)}, c.drafts...), result(c.class)) {
 				l.Appended("r", d)
 			}
-			l.Flush()
 			got := lines(t, out)[0]
 			if got["decision"] != c.want || got["rule"] != "ask-it" {
 				t.Errorf("got %v", got)
@@ -243,7 +240,6 @@ func TestResultsOfAnEarlierDriveAreNotLoggedAgain(t *testing.T) {
 	l, out := logOf("k")
 	l.Recorded("r", request(`{"a":1}`))
 	l.Recorded("r", result(""))
-	l.Flush()
 	if out.Len() > 0 {
 		t.Fatalf("logged was\n%s", out)
 	}
@@ -253,7 +249,6 @@ func TestResultsOfAnEarlierDriveAreNotLoggedAgain(t *testing.T) {
 	l.Recorded("r3", request(`{"a":1}`))
 	l.Forget("r3")
 	l.Appended("r3", result(""))
-	l.Flush()
 	var servers []any
 	for _, got := range lines(t, out) {
 		servers = append(servers, got["server"])
@@ -269,42 +264,7 @@ func TestAReplayLogsNothing(t *testing.T) {
 	b := newBed(steps(call("ops__a", `{}`, "ops__b", `{}`), say("Done.")), aTool("ops/a", "read"), aTool("ops/b", "once"))
 	b.jobs = func(j *flow.Job) { j.Appended = func(d flow.Draft) { l.Appended(j.Run, d) } }
 	b.take(t) // and once more, over the records alone
-	l.Flush()
 	if got := outcomes(lines(t, out)); !slices.Equal(got, []string{"ok", "ok"}) {
 		t.Errorf("outcomes %v", got)
 	}
-}
-
-// jammed is a handler that does not come back before it is let go.
-type jammed struct {
-	slog.Handler
-	free chan struct{}
-}
-
-func (s jammed) Handle(ctx context.Context, r slog.Record) error {
-	<-s.free
-	return s.Handler.Handle(ctx, r)
-}
-
-func TestTheLogNeverMakesADriveWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		free := make(chan struct{})
-		l := agent.NewCallLog(slog.New(jammed{slog.NewJSONHandler(&out, nil), free}), nil)
-		for range 100 {
-			l.Appended("r", request(`{}`))
-			l.Appended("r", result(""))
-		}
-		flushed := false
-		go func() { l.Flush(); flushed = true }()
-		synctest.Wait()
-		if flushed {
-			t.Error("it says that all is written, and nothing is")
-		}
-		close(free)
-		l.Flush()
-		if got := len(lines(t, &out)); got != 100 {
-			t.Errorf("%d lines", got)
-		}
-	})
 }

@@ -69,7 +69,7 @@ type Request struct {
 
 // Offer is a tool as a model is told of it.
 type Offer struct {
-	Name        string          `json:"name"` // see offer.go
+	Name        string          `json:"name"` // see tools.go
 	Description string          `json:"description,omitempty"`
 	Schema      json.RawMessage `json:"schema"` // of its arguments
 	Tool        string          `json:"-"`      // server/tool
@@ -97,12 +97,21 @@ const (
 	ReasonContentFilter Reason = "content_filter"
 )
 
-// Response is a whole answer.
+// Response is a whole answer. It is the value of model.call.
 type Response struct {
-	Text   string
-	Calls  []Call
-	Reason Reason
-	Usage  *Usage          // nil: not known
-	Model  string          // that answered, as the vendor says
-	Opaque json.RawMessage // vendor blocks that must go back as they are; nil: none
+	Text   string          `json:"text"`
+	Calls  []Call          `json:"calls,omitempty"`
+	Reason Reason          `json:"reason"`
+	Usage  *Usage          `json:"usage,omitempty"`  // nil: not known
+	Model  string          `json:"model"`            // that answered, as the vendor says
+	Opaque json.RawMessage `json:"opaque,omitempty"` // vendor blocks that must go back as they are; nil: none
+}
+
+// Invocation is what a host knows of the model that an agent asks, besides the
+// settings: telemetry tells of it.
+type Invocation struct {
+	Provider     string // as the conventions of OpenTelemetry call the vendor
+	Host         string // where the model is reached; "": not known
+	Port         int
+	Conversation string // "": the turn belongs to none
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,9 +91,6 @@ func (t *turn) failure(v tool.Verdict, r flow.Result, failed *flow.Error) (*resu
 // readReply reads the value of a call. What a person gave in the place of a result
 // that was lost may be any value.
 func readReply(value json.RawMessage) tool.Reply {
-	if text, ok := oneText(value); ok {
-		return tool.Reply{Content: []tool.Content{{Type: tool.ContentText, Text: text}}}
-	}
 	var reply tool.Reply
 	if json.Unmarshal(value, &reply) == nil && (reply.Content != nil || reply.Structured != nil) {
 		return reply
@@ -104,18 +100,6 @@ func readReply(value json.RawMessage) tool.Reply {
 		text = string(value)
 	}
 	return tool.Reply{Content: []tool.Content{{Type: tool.ContentText, Text: text}}}
-}
-
-// oneText is the text of a reply that is one text and stands for itself, as most are.
-func oneText(value json.RawMessage) (string, bool) {
-	rest, begins := bytes.CutPrefix(value, []byte(`{"content":[{"type":"text","text":"`))
-	text, ends := bytes.CutSuffix(rest, []byte(`"}]}`))
-	for _, c := range text {
-		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return "", false
-		}
-	}
-	return string(text), begins && ends
 }
 
 // reply is a tool's reply as the model is shown it. whole is what is recorded of it.

@@ -4,8 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // What the router of Settings may be, besides "", the whole catalog.
@@ -46,44 +50,70 @@ func urisOf(tools []Tool) []string {
 	return uris
 }
 
-// routerName is how Settings name a router.
-func routerName(r Router) string {
-	switch r.(type) {
-	case nil, PassThrough, *PassThrough:
-		return ""
-	case *ToolkitClassifier:
-		return RouterToolkits
-	}
-	return RouterCustom
-}
-
-// Narrowing is the input of router.narrow.
-type Narrowing struct {
+// narrowing is the input of router.narrow.
+type narrowing struct {
 	Message string `json:"message"`
 	Catalog string `json:"catalog"` // its digest
 }
 
-// NarrowingOf names what a router is asked about.
-func NarrowingOf(userMessage string, c *Catalog) Narrowing {
-	return Narrowing{Message: userMessage, Catalog: flow.Digest(flow.JSON(c))}
-}
-
-// RouterCall is the activity router.narrow. Its input is a Narrowing, its value a
-// Selection. catalog gives the catalog of the turn, which the input only names.
-func RouterCall(r Router, catalog func() *Catalog) flow.Activity {
+// RouterCall is the activity router.narrow. Its input is a narrowing, its value a
+// Selection. The catalog, which the input only names, is in [Local].
+func RouterCall(r Router) flow.Activity {
 	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-		var in Narrowing
+		var in narrowing
 		if err := json.Unmarshal(a.Input, &in); err != nil {
 			return flow.Done{}, fmt.Errorf("agent: the input of %s: %w", a.Name, err)
 		}
-		c := catalog()
-		if NarrowingOf(in.Message, c) != in {
-			return flow.Done{}, fmt.Errorf("agent: %s was asked about another catalog than it was given", a.Name)
-		}
-		s, err := r.Narrow(context.WithValue(ctx, attemptKey{}, a), in.Message, c)
+		s, err := r.Narrow(context.WithValue(ctx, attemptKey{}, a), in.Message, a.Local.(*Local).Catalog)
 		if err != nil {
 			return flow.Done{}, err
 		}
 		return flow.Done{Value: flow.JSON(s), Use: used(s.Usage)}, nil
 	}}
+}
+
+// misc is the toolkit of tools that nothing else claims.
+const misc = "misc"
+
+// Toolkit is a named group of tools, by which a router narrows a catalog.
+type Toolkit = workspace.Toolkit
+
+// toolkitsOf are the toolkits that have tools, in the order in which the catalog
+// first names one of theirs; and for each tool of the catalog, which of them is its
+// own: the first that matches, else the one that its name begins with, which need not
+// be declared.
+func toolkitsOf(c *Catalog, declared []Toolkit) (toolkits []Toolkit, belongs []int, err error) {
+	patterns := make([][]policy.Pattern, len(declared))
+	for i, k := range declared {
+		for _, m := range k.Match {
+			p, err := policy.ParsePattern(m)
+			if err != nil {
+				return nil, nil, fmt.Errorf("toolkit %q: %w", k.Name, err)
+			}
+			patterns[i] = append(patterns[i], p)
+		}
+	}
+	for _, t := range c.Tools {
+		name, _, found := strings.Cut(t.Name, "_")
+		if !found || name == "" {
+			name = misc
+		}
+		at := slices.IndexFunc(patterns, func(list []policy.Pattern) bool {
+			return slices.ContainsFunc(list, func(p policy.Pattern) bool { return p.Match(t.Server, t.Name) })
+		})
+		if at < 0 {
+			at = slices.IndexFunc(declared, func(k Toolkit) bool { return k.Name == name })
+		}
+		own := Toolkit{Name: name}
+		if at >= 0 {
+			own = declared[at]
+		}
+		i := slices.IndexFunc(toolkits, func(k Toolkit) bool { return k.Name == own.Name })
+		if i < 0 {
+			i = len(toolkits)
+			toolkits = append(toolkits, own)
+		}
+		belongs = append(belongs, i)
+	}
+	return toolkits, belongs, nil
 }

@@ -245,10 +245,10 @@ func TestCancellingTheRouterIsAnError(t *testing.T) {
 	})
 }
 
-func TestTheActivityIsHeldToItsCatalog(t *testing.T) {
+func TestTheActivityNarrowsTheCatalogOfItsTurn(t *testing.T) {
 	r, m := answering(`["db"]`)
-	act := agent.RouterCall(r, shop)
-	attempt := flow.Attempt{Name: agent.RouterActivity, Path: "turn/router", N: 2, Input: flow.JSON(agent.NarrowingOf("hello", shop()))}
+	act := agent.RouterCall(r)
+	attempt := flow.Attempt{Name: agent.RouterActivity, Path: "turn/router", N: 2, Input: []byte(`{"message":"hello"}`), Local: &agent.Local{Catalog: shop()}}
 	done, err := act.Run(t.Context(), attempt)
 	if err != nil {
 		t.Fatal(err)
@@ -263,10 +263,6 @@ func TestTheActivityIsHeldToItsCatalog(t *testing.T) {
 	}
 	if q := m.requests[0]; q.Path != "turn/router" || q.Attempt != 2 {
 		t.Errorf("the request has path %q and attempt %d", q.Path, q.Attempt)
-	}
-	attempt.Input = flow.JSON(agent.NarrowingOf("hello", &agent.Catalog{}))
-	if _, err := act.Run(t.Context(), attempt); err == nil {
-		t.Error("another catalog was narrowed than the one that was named")
 	}
 	attempt.Input = []byte("[")
 	if _, err := act.Run(t.Context(), attempt); err == nil {
@@ -377,16 +373,8 @@ func FuzzRouterAnswer(f *testing.F) {
 	})
 }
 
-func TestParseToolkits(t *testing.T) {
-	got, problems := agent.ParseToolkits("toolkits.yaml", []byte("toolkits: [{name: a, description: b, match: [c/d], always: true}]"))
-	if diff := cmp.Diff([]agent.Toolkit{{Name: "a", Description: "b", Match: []string{"c/d"}, Always: true}}, got); diff != "" || problems != nil {
-		t.Errorf("%s%v", diff, problems)
-	}
-	got, problems = agent.ParseToolkits("mine.yaml", []byte("toolkits: [{}]"))
-	if got != nil || len(problems) != 1 || problems[0].File != "mine.yaml" || problems[0].Line != 1 {
-		t.Errorf("%v, %+v", got, problems)
-	}
+func TestToolkitsComeWithTipstaff(t *testing.T) {
 	if len(agent.DefaultToolkits()) == 0 {
-		t.Error("no toolkits come with Tipstaff")
+		t.Error("there are none")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -15,16 +16,22 @@ import (
 )
 
 const (
-	// farewell is how long a reader whose context has ended may take to take an
+	// lastEventWait is how long a reader whose context has ended may take to take an
 	// event.
-	farewell = 100 * time.Millisecond
+	lastEventWait = 100 * time.Millisecond
 	// toolGrace is how long a tool may take to end itself when the turn is cancelled.
 	toolGrace = 2 * time.Second
 )
 
-// Run takes one turn of a session on the engine in memory, and tells what happens
-// in it. What is wrong with the configuration or the session is returned at once,
-// before anything is done; all else arrives as events.
+// Who decides at gates, where Config.Principal does not say.
+const (
+	byApprover = "local:approver"
+	byNobody   = "system:unattended"
+)
+
+// Run takes one turn of a session on the engine in memory, and reports what happens
+// in it. An invalid configuration or session is returned at once, before anything is
+// done; all else arrives as events.
 //
 // The caller reads the channel until it is closed, or ends ctx, which cancels the
 // turn. The turn does not run ahead of its reader: nothing is sent to a model or a
@@ -45,26 +52,82 @@ func Run(ctx context.Context, cfg Config, sess *Session, userMessage string) (<-
 	if err := sess.Valid(); err != nil {
 		return nil, err
 	}
-	h := newHost(ctx, cfg, sess, userMessage, tipstaff.NewID(time.Now()).String())
+	h := &host{ctx: ctx, cfg: cfg, session: sess, message: userMessage, run: tipstaff.NewID(time.Now()).String(),
+		log: flow.NewMem(), calls: NewCallLog(cfg.Logger, cfg.LogKey), events: make(chan Event), gates: newGateQueue()}
+	h.some.L = &h.mu
 	go h.drive()
 	go h.serve()
 	return h.events, nil
 }
 
+// host runs a turn in the library form. The drive queues what is to be done about
+// its records, which never holds it up; one goroutine, serve, does that: it sends
+// events to the caller and has gates answered.
+type host struct {
+	ctx     context.Context
+	cfg     Config
+	session *Session
+	message string
+	run     string
+	log     *flow.Mem
+	calls   *CallLog
+	events  chan Event
+	out     Output // of the drive, once it is over
+
+	mu    sync.Mutex
+	some  sync.Cond
+	queue []func()
+
+	// Of serve:
+	view   View
+	gates  *gateQueue
+	asking *question // nil: nobody is asked
+	last   *Event    // the terminal one, which is sent when the session is complete
+	gone   bool      // the reader has left
+	over   bool
+}
+
+// do has f called by serve, after what was queued before it.
+func (h *host) do(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queue = append(h.queue, f)
+	h.some.Signal()
+}
+
+func (h *host) serve() {
+	defer close(h.events)
+	for {
+		h.mu.Lock()
+		for len(h.queue) == 0 {
+			h.some.Wait()
+		}
+		queue := h.queue
+		h.queue = nil
+		h.mu.Unlock()
+		for _, f := range queue {
+			if f(); h.over {
+				return
+			}
+			h.ask()
+		}
+	}
+}
+
 // drive takes the turn, and reports its end.
 func (h *host) drive() {
 	defer context.AfterFunc(h.ctx, h.cancel)()
-	defer h.log.Watch(h.run, func(r flow.Record) { h.inbox.put(flow.Record{Draft: r.Draft}) })()
+	defer h.log.Watch(h.run, func(r flow.Record) { h.do(func() { h.record(r.Draft) }) })()
 	// The caller's context does not stop the drive: a turn that is cancelled comes to
 	// its end in good order.
-	out, err := flow.New(openings{h.log, h.inbox}, &flow.Options{Grace: toolGrace}).Drive(context.WithoutCancel(h.ctx), h.job())
+	out, err := flow.New(gateLog{h.log, h}, &flow.Options{Grace: toolGrace}).Drive(context.WithoutCancel(h.ctx), h.job())
 	if out.Reason == "panic" {
 		panic(fmt.Sprintf("agent: the turn panicked: %v", out.Err))
 	}
 	if err == nil && !out.Terminal() {
 		err = cmp.Or(out.Err, fmt.Errorf("it is %s", out.Status))
 	}
-	h.inbox.put(over{err})
+	h.do(func() { h.end(err) })
 }
 
 // cancel asks the drive to end the turn. If that comes too late it has ended.
@@ -74,75 +137,80 @@ func (h *host) cancel() {
 }
 
 func (h *host) job() flow.Job {
+	d := &dispatcher{tools: h.cfg.Tools, middleware: h.cfg.Middleware, principal: h.cfg.Principal}
 	acts := map[string]flow.Activity{
-		CatalogActivity:   bare(CatalogCall(h.shelf.list)),
-		ModelActivity:     h.inStep(bare(ModelCall(h.cfg.Model))),
-		tool.ActivityName: h.inStep(h.toolCall()),
-	}
-	if h.cfg.Router != nil {
-		acts[RouterActivity] = h.inStep(bare(RouterCall(h.cfg.Router, h.shelf.listed)))
+		CatalogActivity: CatalogCall(h.cfg.catalog),
+		ModelActivity:   ModelCall(h.cfg.Model),
+		RouterActivity:  RouterCall(h.cfg.Router),
+		// Tools end themselves when their context ends: what they then say of a call that
+		// may be made once is an answer.
+		tool.ActivityName: {Run: d.call, Stops: func(flow.Attempt) bool { return true }},
 	}
 	for name, act := range acts {
-		acts[name] = h.within(act)
+		acts[name] = h.activity(act)
 	}
 	return flow.Job{Run: h.run, Root: "turn", Acts: acts,
 		Flow: func(fc flow.Context, _ json.RawMessage) (_ json.RawMessage, err error) {
 			h.out, err = Turn(fc, h.cfg, Input{Session: h.session.ID, History: slices.Clone(h.session.Messages), Message: h.message})
 			return nil, err
 		},
-		Tell:     func(d flow.Draft) { h.inbox.put(flow.Record{Draft: d}) },
-		Appended: h.appended,
-		Linger:   -1, Hopeless: h.waits,
+		Tell: func(d flow.Draft) { h.do(func() { h.record(d) }) },
+		Appended: func(d flow.Draft) {
+			if tipstaff.Kind(d.Kind) != tipstaff.KindPolicyGateResolve { // the log knows which of two decisions was first
+				h.do(func() { h.record(d) })
+			}
+		},
+		Linger: -1,
+		Hopeless: func([]string) bool { // asked when the turn does nothing but wait for gates
+			h.do(h.gates.rest)
+			return false
+		},
 	}
 }
 
-// openings is the log of a turn, which says when a gate is there to be decided: what
-// is handed to a log may be on its way.
-type openings struct {
+// gateLog is the log of a turn. It reports a gate when it is stored: before that it
+// cannot be decided.
+type gateLog struct {
 	*flow.Mem
-	inbox *inbox
+	host *host
 }
 
-func (o openings) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
-	o.Mem.Append(l, drafts, func(err error) {
+func (l gateLog) Append(lease flow.Lease, drafts []flow.Draft, done func(error)) {
+	l.Mem.Append(lease, drafts, func(err error) {
 		for _, d := range drafts {
 			if err == nil && tipstaff.Kind(d.Kind) == tipstaff.KindPolicyGate {
-				o.inbox.put(opened{Draft: d, At: time.Now().UTC()})
+				r := flow.Record{Draft: d, At: time.Now().UTC()}
+				l.host.do(func() { l.host.gates.open(r) })
 			}
 		}
 		done(err)
 	})
 }
 
-// bare takes an activity out of the engine's care: a panic in it ends the program,
-// on the stack where it happened.
-func bare(act flow.Activity) flow.Activity {
-	type returned struct {
-		done flow.Done
-		err  error
-	}
+// activity adapts an activity to the library form. It starts when the caller has
+// taken the events so far, and not at all when the caller has left. Its context has
+// the values of the caller's. It runs on a goroutine of its own, where the engine
+// does not recover its panics.
+func (h *host) activity(act flow.Activity) flow.Activity {
 	run := act.Run
-	act.Run = func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-		back := make(chan returned, 1)
-		go func() {
-			defer close(back)
-			done, err := run(ctx, a)
-			back <- returned{done, err}
-		}()
-		r, ok := <-back
-		if !ok {
-			return flow.Done{}, fmt.Errorf("agent: %s has ended its goroutine", a.Name)
+	act.Check = func(ctx context.Context, _ flow.Attempt) error {
+		h.caughtUp(ctx)
+		return nil
+	}
+	act.Run = func(ctx context.Context, a flow.Attempt) (done flow.Done, err error) {
+		if h.ctx.Err() != nil {
+			<-ctx.Done() // the cancel is on its way
+			return flow.Done{}, unsent(ctx)
 		}
-		return r.done, r.err
+		err = fmt.Errorf("agent: %s has ended its goroutine", a.Name)
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			done, err = run(valued{ctx, h.ctx}, a)
+		}()
+		<-returned
+		return done, err
 	}
-	return act
-}
-
-// within gives an activity what the caller's context carries. When it ends is the
-// engine's to say.
-func (h *host) within(act flow.Activity) flow.Activity {
-	run := act.Run
-	act.Run = func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return run(valued{ctx, h.ctx}, a) }
 	return act
 }
 
@@ -159,32 +227,14 @@ func (v valued) Value(key any) any {
 	return v.values.Value(key)
 }
 
-// inStep keeps an activity from running ahead of the caller: it starts when the
-// events so far were taken, and not at all when the caller has left.
-func (h *host) inStep(act flow.Activity) flow.Activity {
-	act.Check = func(ctx context.Context, _ flow.Attempt) error {
-		h.caughtUp(ctx)
-		return nil
-	}
-	run := act.Run
-	act.Run = func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-		if h.ctx.Err() != nil {
-			<-ctx.Done() // the cancel is on its way
-			return flow.Done{}, unsent(ctx)
-		}
-		return run(ctx, a)
-	}
-	return act
-}
-
 // caughtUp waits until the caller has taken what was reported, or the turn is
 // cancelled. A slow reader takes nothing from the time that a call has.
 func (h *host) caughtUp(ctx context.Context) {
-	told := make(barrier)
-	h.inbox.put(told)
+	taken := make(chan struct{})
+	h.do(func() { close(taken) })
 	for cut := ctx.Done(); ; cut = nil {
 		select {
-		case <-told:
+		case <-taken:
 			return
 		case <-h.ctx.Done():
 			return
@@ -196,28 +246,25 @@ func (h *host) caughtUp(ctx context.Context) {
 	}
 }
 
-// serve takes reports until the drive is over.
-func (h *host) serve() {
-	defer close(h.events)
-	for {
-		for _, report := range h.inbox.take() {
-			switch r := report.(type) {
-			case flow.Record:
-				h.record(r)
-			case barrier:
-				close(r)
-			case opened:
-				h.waiting.open(flow.Record(r))
-			case atRest:
-				h.waiting.rest()
-			case answered:
-				h.answer(r)
-			case over:
-				h.end(r.err)
-				return
-			}
-			h.ask()
+// record sends the caller the event that a record stands for, if any, and does what
+// follows from it.
+func (h *host) record(d flow.Draft) {
+	h.calls.Appended(h.run, d)
+	if e, ok := h.view.Event(flow.Record{Draft: d}); ok {
+		h.gates.see(e)
+		if e.Terminal() {
+			h.last = &e
+		} else {
+			h.send(e)
 		}
+	}
+	var b tipstaff.GateResolved
+	if tipstaff.Kind(d.Kind) != tipstaff.KindPolicyGateResolve || json.Unmarshal(d.Body, &b) != nil {
+		return
+	}
+	h.gates.close(b.Gate)
+	if q := h.asking; q != nil && q.ID.String() == b.Gate {
+		q.withdraw(&AnsweredElsewhere{By: b.OnBehalfOf, Action: b.Action})
 	}
 }
 
@@ -232,7 +279,7 @@ func (h *host) send(e Event) {
 	if h.gone && !e.Terminal() {
 		return
 	}
-	patience := time.NewTimer(farewell)
+	patience := time.NewTimer(lastEventWait)
 	defer patience.Stop()
 	select {
 	case h.events <- e:
@@ -241,23 +288,63 @@ func (h *host) send(e Event) {
 	}
 }
 
-// ask puts the next gate to whoever answers it, unless somebody is being asked.
+// question is a gate that somebody is asked about.
+type question struct {
+	*openGate
+	withdraw context.CancelCauseFunc
+}
+
+// ask puts the next gate to whoever answers it, unless somebody is being asked. An
+// answer that comes too late, or because the turn is cancelled, counts for nothing.
 func (h *host) ask() {
 	if h.asking != nil || h.ctx.Err() != nil {
 		return
 	}
-	g := h.waiting.next()
+	g := h.gates.next()
 	if g == nil {
 		return
 	}
 	ctx, withdraw := context.WithCancelCause(h.ctx)
-	q := &question{g, withdraw}
-	h.asking = q
+	h.asking = &question{g, withdraw}
 	go func() {
 		defer withdraw(nil)
 		d, err := h.decision(ctx, g)
-		h.inbox.put(answered{q, d, err != nil})
+		h.do(func() {
+			h.asking = nil
+			if err == nil || h.ctx.Err() == nil {
+				_ = h.log.Decide(h.run, g.ID.String(), d) // it was decided, or the turn is over
+			}
+		})
 	}()
+}
+
+// decision is what the approver, or who else is there for it, says to a gate. With
+// an error it denies, and says that it failed.
+func (h *host) decision(ctx context.Context, g *openGate) (flow.Decision, error) {
+	d := flow.Decision{Action: g.Deny, By: cmp.Or(h.cfg.Principal, byApprover), Via: "approver"}
+	switch {
+	case g.call != nil:
+		said, err := h.cfg.Approver.Approve(ctx, *g.call)
+		if err != nil {
+			d.FailReason, d.Note = CodeApproverFailed, err.Error()
+			return d, err
+		}
+		d.Action = said.Action()
+		return d, nil
+	case h.cfg.Gates == nil:
+		d.By, d.Via, d.Note = byNobody, "unattended", "nobody is there to answer"
+		return d, nil
+	}
+	said, err := h.cfg.Gates(ctx, g.Gate)
+	if err == nil && !slices.Contains(g.Actions, said.Action) {
+		err = fmt.Errorf("gate %s does not offer %q", g.Key, said.Action)
+	}
+	if err != nil {
+		d.Note = err.Error()
+		return d, err
+	}
+	d.Action, d.Answer, d.Feedback, d.Note, d.Via = said.Action, said.Answer, said.Feedback, said.Note, cmp.Or(said.Via, "gates")
+	return d, nil
 }
 
 // end gives the session what was said, and the caller the last event.
@@ -266,12 +353,12 @@ func (h *host) end(err error) {
 		h.asking.withdraw(flow.ErrCancelled)
 	}
 	h.keep()
-	h.calls.Flush()
 	if h.last == nil {
 		h.last = &Event{Path: "turn", Body: &Failed{Code: flow.CodeInternal, Usage: h.out.Usage, Steps: h.out.Steps,
 			Msg: fmt.Sprintf("the turn did not come to its end: %v", err)}}
 	}
 	h.send(*h.last)
+	h.over = true
 }
 
 // keep puts the turn's messages into the session. Those of a turn that broke off in

@@ -116,75 +116,49 @@ func (s *Session) Save(w io.Writer) error {
 // Load reads what Save wrote. Lines of types that it does not know are skipped.
 // What is no session, or not a valid one, is session_invalid.
 func Load(r io.Reader) (*Session, error) {
-	in := reader{session: &Session{}}
+	s, headed, n := &Session{}, false, 0
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine+len("\r\n"))
 	for lines.Scan() {
-		if err := in.line(lines.Bytes()); err != nil {
-			return nil, err
+		n++
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		var kind struct {
+			Type string `json:"type"`
+		}
+		var header headerLine
+		var message messageLine
+		if err := json.Unmarshal(lines.Bytes(), &kind); err != nil {
+			return nil, invalidSession("line %d is not a JSON object: %v", n, err)
+		}
+		var err error
+		switch {
+		case kind.Type == "":
+			return nil, invalidSession("line %d has no type", n)
+		case kind.Type == lineHeader && headed:
+			return nil, invalidSession("line %d is a second header", n)
+		case kind.Type == lineHeader:
+			err = json.Unmarshal(lines.Bytes(), &header)
+			headed = true
+			s.ID, s.Created, s.Updated = header.ID, header.Created, header.Updated
+		case kind.Type == lineMessage && !headed:
+			return nil, invalidSession("line %d comes before the header", n)
+		case kind.Type == lineMessage:
+			err = json.Unmarshal(lines.Bytes(), &message)
+			s.Messages = append(s.Messages, message.Message)
+		}
+		if err != nil {
+			return nil, invalidSession("line %d: %v", n, err)
 		}
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, invalidSession("line %d has more than %d bytes", in.lines+1, maxLine)
+		return nil, invalidSession("line %d has more than %d bytes", n+1, maxLine)
 	case err != nil:
 		return nil, err
-	case !in.headed:
+	case !headed:
 		return nil, invalidSession("there is no header")
 	}
-	return in.session, in.session.Valid()
-}
-
-// reader takes in a saved session line by line.
-type reader struct {
-	session *Session
-	lines   int
-	headed  bool
-}
-
-func (r *reader) line(data []byte) error {
-	r.lines++
-	if len(data) == 0 {
-		return nil
-	}
-	var kind struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(data, &kind); err != nil {
-		return invalidSession("line %d is not a JSON object: %v", r.lines, err)
-	}
-	switch kind.Type {
-	case "":
-		return invalidSession("line %d has no type", r.lines)
-	case lineHeader:
-		return r.header(data)
-	case lineMessage:
-		return r.message(data)
-	}
-	return nil
-}
-
-func (r *reader) header(data []byte) error {
-	var h headerLine
-	switch err := json.Unmarshal(data, &h); {
-	case err != nil:
-		return invalidSession("line %d: %v", r.lines, err)
-	case r.headed:
-		return invalidSession("line %d is a second header", r.lines)
-	}
-	r.headed = true
-	r.session.ID, r.session.Created, r.session.Updated = h.ID, h.Created, h.Updated
-	return nil
-}
-
-func (r *reader) message(data []byte) error {
-	var m messageLine
-	switch err := json.Unmarshal(data, &m); {
-	case err != nil:
-		return invalidSession("line %d: %v", r.lines, err)
-	case !r.headed:
-		return invalidSession("line %d comes before the header", r.lines)
-	}
-	r.session.Messages = append(r.session.Messages, m.Message)
-	return nil
+	return s, s.Valid()
 }

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool"
 )
 
 // modelInput is the input of model.call. It names what is large by its digest.
@@ -32,10 +34,7 @@ func (t *turn) step() error {
 			return err
 		}
 	}
-	if w := t.window(); t.gauge == nil || t.gauge.window != w {
-		t.gauge = newGauge(w)
-	}
-	sent, err := t.gauge.fit(t.talk.entries)
+	sent, err := t.window().fit(t.conv.entries)
 	if err != nil {
 		return err
 	}
@@ -46,19 +45,25 @@ func (t *turn) step() error {
 	t.steps++
 	at := t.fc.At("model#" + strconv.Itoa(t.steps))
 	said, err := t.ask(at, sent, timeout)
-	if t.lower(err) {
+	var failed *flow.Error
+	switch {
+	case err == nil:
+		return t.react(at, said)
+	case !errors.As(err, &failed):
+		return err
+	case failed.Code == CodeContextOverflow && !t.lowered: // of the vendor, once a turn: the next step sends less
+		t.lowered = true
 		return nil
 	}
-	if err != nil {
-		t.keepPartial(err)
-		return err
+	if text := partialText(failed); text != "" { // the last attempt broke off
+		t.conv.append(Message{Role: Assistant, Text: text, Partial: true, Model: t.ModelName})
 	}
-	return t.react(at, said)
+	return err
 }
 
 // spoken is what a model said, and what it took.
 type spoken struct {
-	answer
+	Response
 	attempts int
 }
 
@@ -67,31 +72,26 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 		EstInputTokens: sent.size, Cut: sent.Cut}))
 	request := t.request(sent)
 	local := t.local()
-	local.request, local.step = request, t.steps
-	r, err := at.Do(flow.Call{Name: ModelActivity, Class: flow.Read, Input: t.modelInput(request, sent), Timeout: timeout,
-		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price), Prepaid: t.prepaid(),
-		Local: local})
+	local.Request, local.step = request, t.steps
+	call := flow.Call{Name: ModelActivity, Class: flow.Read, Input: t.modelInput(request, sent), Timeout: timeout,
+		Retry: retry(modelRetries), Reserve: reserve(sent.size, int64(t.MaxOutputTokens), t.Caps.Price), Local: local}
+	if t.Prepaid && t.steps == 1 {
+		call.Prepaid = flow.Use{tipstaff.BoundModelCalls: 1}
+	}
+	r, err := at.Do(call)
 	t.take(r)
 	if err != nil {
 		return spoken{}, err
 	}
 	s := spoken{attempts: r.Attempt}
-	if err := json.Unmarshal(r.Value, &s.answer); err != nil {
+	if err := json.Unmarshal(r.Value, &s.Response); err != nil {
 		return s, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
 	}
 	return s, nil
 }
 
-// prepaid is what a step need not reserve.
-func (t *turn) prepaid() flow.Use {
-	if t.Prepaid && t.steps == 1 {
-		return flow.Use{tipstaff.BoundModelCalls: 1}
-	}
-	return nil
-}
-
 func (t *turn) request(sent cutting) Request {
-	r := Request{System: t.system, Tools: t.offers, Messages: t.talk.sent(sent), Temperature: t.Temperature, TopP: t.TopP,
+	r := Request{System: t.system, Tools: t.offers, Messages: sent.messages(), Temperature: t.Temperature, TopP: t.TopP,
 		MaxOutputTokens: t.MaxOutputTokens, Agent: t.Agent, Purpose: PurposeTurn}
 	if t.Caps.StructuredOutput {
 		r.OutputSchema = t.OutputSchema
@@ -101,7 +101,7 @@ func (t *turn) request(sent cutting) Request {
 
 func (t *turn) modelInput(r Request, sent cutting) json.RawMessage {
 	in := &modelInput{Model: t.ModelName, Temperature: r.Temperature, TopP: r.TopP, MaxOutputTokens: r.MaxOutputTokens,
-		System: t.systemDigest, Tools: t.toolsDigest, Conversation: t.talk.headOf(sent)}
+		System: t.systemDigest, Tools: t.toolsDigest, Conversation: t.conv.headOf(sent)}
 	if r.OutputSchema != nil {
 		in.OutputSchema = flow.Digest(r.OutputSchema)
 	}
@@ -117,29 +117,6 @@ func (t *turn) window() window {
 	return window{model: t.ModelName, budget: budget, fixed: weighFixed(t.system, t.offers), turn: t.history}
 }
 
-// lower answers a vendor that finds a request too long, once a turn: the next step
-// sends less.
-func (t *turn) lower(err error) bool {
-	var failed *flow.Error
-	if t.lowered || !errors.As(err, &failed) || failed.Code != CodeContextOverflow {
-		return false
-	}
-	t.lowered = true
-	return true
-}
-
-// keepPartial takes what the model had said, when its last attempt broke off, into
-// the conversation.
-func (t *turn) keepPartial(err error) {
-	var failed *flow.Error
-	if !errors.As(err, &failed) {
-		return
-	}
-	if text := partialText(failed); text != "" {
-		t.talk.append(Message{Role: Assistant, Text: text, Partial: true, Model: t.ModelName})
-	}
-}
-
 // react does what follows from what the model said.
 func (t *turn) react(at flow.Context, said spoken) error {
 	t.usage.Add(said.Usage)
@@ -150,7 +127,7 @@ func (t *turn) react(at flow.Context, said spoken) error {
 	case said.Reason == ReasonToolCalls && len(calls) == 0:
 		said.Reason = ReasonStop
 	}
-	t.talk.append(Message{Role: Assistant, Text: said.Text, Calls: calls, Model: t.ModelName, Usage: said.Usage, Opaque: said.Opaque})
+	t.conv.append(Message{Role: Assistant, Text: said.Text, Calls: calls, Model: t.ModelName, Usage: said.Usage, Opaque: said.Opaque})
 	at.Emit(emitted(&MessageDone{Step: t.steps, Text: said.Text, Reason: said.Reason, Calls: len(calls), Usage: said.Usage,
 		Attempts: said.attempts, Model: said.Model}))
 	requests := t.requests(calls)
@@ -183,28 +160,22 @@ func (t *turn) leave(requests []*request, err error, class, why string) {
 	}
 }
 
-// named gives calls ids that are new in the session: the vendor's, where it can
-// be used.
+// named gives calls ids that are new in the session: the vendor's, where it can be
+// used, else one made from the call's path. Turns of one session have the same paths,
+// so that a later one may have to try again.
 func (t *turn) named(calls []Call) []Call {
 	named := make([]Call, len(calls))
 	for i, c := range calls {
-		for n := 1; c.ID == "" || t.ids[c.ID]; n++ {
-			c.ID = ownID(t.fc.At(callSegment(t.steps, i+1)).Path(), n)
+		path := t.fc.At(callSegment(t.steps, i+1)).Path()
+		for n, of := 1, path; c.ID == "" || t.ids[c.ID]; of = path + "~" + strconv.Itoa(n) {
+			sum := sha256.Sum256([]byte(of))
+			c.ID = "tip_" + hex.EncodeToString(sum[:])[:12]
+			n++
 		}
 		t.ids[c.ID] = true
 		named[i] = c
 	}
 	return named
-}
-
-// ownID is an id made from a call's path. Turns of one session have the same paths,
-// so that a later one may have to try again.
-func ownID(path string, n int) string {
-	if n > 1 {
-		path += "~" + strconv.Itoa(n)
-	}
-	sum := sha256.Sum256([]byte(path))
-	return "tip_" + hex.EncodeToString(sum[:])[:12]
 }
 
 func callSegment(step, index int) string {
@@ -213,4 +184,108 @@ func callSegment(step, index int) string {
 
 func (t *turn) finish(said spoken, output json.RawMessage) {
 	t.finished = &Finish{Reason: said.Reason, Text: said.Text, Output: output}
+}
+
+// Actions at a gate about the limit of steps.
+const (
+	actionExtend = "extend"
+	actionStop   = "stop"
+)
+
+// exceed is what happens where the turn needs more steps than it may take: nil
+// means that somebody has allowed it more. waiting is how many calls wait for that.
+func (t *turn) exceed(waiting int) error {
+	failure := &stepsExceeded{&flow.Error{Code: flow.CodeBoundExceeded, Bound: BoundSteps,
+		Message: fmt.Sprintf("the turn may take %d steps, and needs more", t.limit)}}
+	if t.OnLimit != OnLimitAsk || t.limit >= maxSteps {
+		return failure
+	}
+	d, err := t.fc.Wait(flow.Gate{Key: "limit#" + strconv.Itoa(t.steps), Kind: string(tipstaff.Bound),
+		Question: fmt.Sprintf("The turn has taken the %d steps it may take. How many more may it take?", t.limit),
+		Subject:  flow.JSON(map[string]any{"bound": BoundSteps, "limit": t.limit, "most": maxSteps, "calls": waiting}),
+		Actions:  []string{actionExtend, actionStop}, Deny: actionStop})
+	if err != nil {
+		return err
+	}
+	more := extension(d)
+	if more <= 0 {
+		return failure
+	}
+	t.limit = min(t.limit+more, maxSteps)
+	return nil
+}
+
+// extension is by how many steps a decision extends the limit: its answer is a
+// number, or {"steps": n} as for other bounds.
+func extension(d flow.Decision) int {
+	if d.Action != actionExtend {
+		return 0
+	}
+	var n int
+	if json.Unmarshal(d.Answer, &n) == nil {
+		return min(n, maxSteps)
+	}
+	var by struct {
+		Steps int `json:"steps"`
+	}
+	if json.Unmarshal(d.Answer, &by) != nil {
+		return 0
+	}
+	return min(by.Steps, maxSteps)
+}
+
+// conclude ends the turn with the model's answer, or sends one back that does not
+// fit the output schema.
+func (t *turn) conclude(said spoken) error {
+	if t.OutputSchema == nil || isBlank(said.Text) { // nothing is no answer that could be repaired
+		t.finish(said, nil)
+		return nil
+	}
+	output, wrong := t.output(said.Text)
+	if wrong == nil {
+		t.finish(said, output)
+		return nil
+	}
+	if t.repairs >= *t.OutputRetries {
+		return &flow.Error{Code: CodeOutputInvalid, Message: "the answer does not fit the output schema: " + wrong.Error()}
+	}
+	t.repairs++
+	t.conv.append(Message{Role: User, Text: fmt.Sprintf(
+		"Your answer does not fit the schema that it must have: %v\nAnswer again with one JSON value that fits, and nothing else.", wrong)})
+	return nil
+}
+
+// output reads an answer that must be one JSON value.
+func (t *turn) output(text string) (json.RawMessage, error) {
+	value := json.RawMessage(unfenced(text))
+	if !json.Valid(value) {
+		return nil, errors.New("it is not one JSON value")
+	}
+	schema, err := tool.CompileSchema(t.OutputSchema)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.Validate(value); err != nil {
+		return nil, err
+	}
+	return flow.JSON(value), nil
+}
+
+// unfenced is what stands in the one code fence that a text consists of, or else the
+// text.
+func unfenced(text string) string {
+	text = strings.TrimSpace(text)
+	inner, ok := strings.CutPrefix(text, "```")
+	if !ok {
+		return text
+	}
+	_, inner, ok = strings.Cut(inner, "\n") // behind the name of a language
+	if !ok {
+		return text
+	}
+	inner, ok = strings.CutSuffix(inner, "```")
+	if !ok {
+		return text
+	}
+	return strings.TrimSpace(inner)
 }

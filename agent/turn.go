@@ -42,7 +42,7 @@ type Output struct {
 // up as they are: then no event has ended the turn. A configuration or a history
 // that is not valid is told before anything is done.
 func Turn(fc flow.Context, cfg Config, in Input) (Output, error) {
-	t := &turn{fc: fc, cfg: cfg, Settings: cfg.Settings, history: len(in.History), usage: noUsage(),
+	t := &turn{fc: fc, cfg: cfg, Settings: cfg.Settings, gate: cfg.Gate, history: len(in.History), usage: Usage{CostUSD: new(USD)},
 		ids: map[string]bool{}, grants: map[grant]string{}}
 	err := t.Settings.Resolve()
 	if err == nil {
@@ -62,7 +62,7 @@ type turn struct {
 	fc  flow.Context
 	cfg Config
 
-	talk    *conversation
+	conv    *conversation
 	history int             // messages before this turn
 	ids     map[string]bool // of calls, in the whole session
 
@@ -72,7 +72,6 @@ type turn struct {
 	offered map[string]bool
 	offers  []Offer
 	system  string
-	gauge   *gauge // nil: nothing was sent yet
 
 	systemDigest, toolsDigest string // of what every request has
 
@@ -90,7 +89,7 @@ type turn struct {
 
 // begin takes in what was said before, and the message.
 func (t *turn) begin(in Input) {
-	t.talk = newConversation(in.History)
+	t.conv = newConversation(in.History)
 	for _, m := range in.History {
 		for _, c := range m.Calls {
 			t.ids[c.ID] = true
@@ -98,7 +97,7 @@ func (t *turn) begin(in Input) {
 	}
 	t.limit = t.MaxSteps
 	t.system = strings.TrimSpace(t.Preamble + "\n\n" + t.System)
-	t.talk.append(Message{Role: User, Text: strings.ToValidUTF8(in.Message, "\uFFFD")})
+	t.conv.append(Message{Role: User, Text: strings.ToValidUTF8(in.Message, "\uFFFD")})
 }
 
 func (t *turn) run(message string) error {
@@ -123,7 +122,7 @@ func (t *turn) run(message string) error {
 // end emits the terminal event, unless the turn has not come to its end in this
 // drive or cannot.
 func (t *turn) end(err error) (Output, error) {
-	out := Output{Usage: t.usage, Steps: t.steps, ToolCalls: t.calls, Messages: t.talk.messages()}
+	out := Output{Usage: t.usage, Steps: t.steps, ToolCalls: t.calls, Messages: cutting{entries: t.conv.entries}.messages()}
 	var failed *flow.Error
 	switch {
 	case err == nil:
@@ -142,7 +141,7 @@ func (t *turn) end(err error) (Output, error) {
 func (t *turn) take(r flow.Result) { t.spent += time.Duration(r.Ms) * time.Millisecond }
 
 // local is what the activities of the turn are given.
-func (t *turn) local() *Local { return &Local{Settings: &t.Settings, Gate: t.cfg.Gate} }
+func (t *turn) local() *Local { return &Local{Settings: &t.Settings, Gate: t.gate, Catalog: t.catalog} }
 
 // within is how long a call may take that may take d: no longer than what is left
 // of the turn's own time.
@@ -187,7 +186,7 @@ func (t *turn) open() error {
 	if err := json.Unmarshal(r.Value, t.catalog); err != nil {
 		return &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("the catalog cannot be read: %v", err)}
 	}
-	if t.gate = t.cfg.Gate; t.gate == nil {
+	if t.gate == nil {
 		t.gate, err = gateOf(t.catalog, t.cfg.Policy)
 	}
 	return err
@@ -232,7 +231,7 @@ func (t *turn) selection(message string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := at.Do(flow.Call{Name: RouterActivity, Class: flow.Read, Input: flow.JSON(NarrowingOf(message, t.catalog)), Timeout: timeout, Reserve: reserved,
+	r, err := at.Do(flow.Call{Name: RouterActivity, Class: flow.Read, Input: flow.JSON(narrowing{message, flow.Digest(flow.JSON(t.catalog))}), Timeout: timeout, Reserve: reserved,
 		Local: t.local()})
 	t.take(r)
 	var s Selection

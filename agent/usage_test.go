@@ -58,7 +58,7 @@ func TestMoneyIsADecimalString(t *testing.T) {
 
 func TestSumOfUsage(t *testing.T) {
 	cost := func(n int64) *USD { u := USD(n); return &u }
-	sum := noUsage()
+	sum := Usage{CostUSD: new(USD)}
 	sum.Add(nil)
 	sum.Add(&Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, ReasoningTokens: 5, TotalTokens: 6, CostUSD: cost(7)})
 	sum.Add(&Usage{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 30, CacheWriteTokens: 40, ReasoningTokens: 50, TotalTokens: 60, CostUSD: cost(70)})

@@ -89,28 +89,13 @@ func (c cutting) messages() []Message {
 // It first shortens results that the model has had time to use, then forgets what
 // lies furthest back, by whole exchanges and then by whole groups of calls and
 // results: a result without its call would be refused by every vendor, for good.
-func (w window) fit(entries []*entry) (cutting, error) { return newGauge(w).fit(entries) }
-
-// gauge is a window over a conversation that grows: what was said before is not
-// weighed again in every step.
-type gauge struct {
-	window
-	weighed int    // how many messages were
-	known   int64  // tokens that the model last reported
-	since   weight // what was added after that
-	all     weight
-}
-
-func newGauge(w window) *gauge { return &gauge{window: w, since: w.fixed, all: w.fixed} }
-
-// fit is that of the window. The messages begin with those of the call before.
-func (g *gauge) fit(entries []*entry) (cutting, error) {
-	w, size := g.window, g.size(entries)
+func (w window) fit(entries []*entry) (cutting, error) {
+	size, all := w.size(entries)
 	if size <= w.budget { // as most do
 		return cutting{entries: entries[:len(entries):len(entries)], size: size}, nil
 	}
 	c := &cutter{window: w, entries: entries, short: make([]bool, len(entries)), group: w.turn + 1,
-		weight: g.all, size: size, whole: g.all.tokens()}
+		weight: all, size: size, whole: all.tokens()}
 	for _, next := range []func() bool{c.elide, c.dropExchange, c.dropGroup} {
 		for !c.fits() && next() {
 		}
@@ -123,21 +108,21 @@ func (g *gauge) fit(entries []*entry) (cutting, error) {
 }
 
 // size is that of a request with all messages: what the model last reported for a
-// part of it and an estimate of the rest.
+// part of it and an estimate of the rest. all is the weight of the whole.
 //
 // A report counts only if the request it is about was not cut, for else it tells
 // nothing of this conversation. Whether it was follows from the messages before.
-func (g *gauge) size(entries []*entry) int64 {
-	for _, e := range entries[g.weighed:] {
+func (w window) size(entries []*entry) (tokens int64, all weight) {
+	known, since, all := int64(0), w.fixed, w.fixed // tokens that the model last reported, and what was added after that
+	for _, e := range entries {
 		m := &e.message
-		asked := g.known + g.since.tokens() // the size of the request that this message answered
-		g.all, g.since = g.all.plus(e.weight), g.since.plus(e.weight)
-		if m.Role == Assistant && m.Usage != nil && m.Model == g.model && asked <= g.budget {
-			g.known, g.since = m.Usage.InputTokens+m.Usage.OutputTokens, weight{}
+		asked := known + since.tokens() // the size of the request that this message answered
+		all, since = all.plus(e.weight), since.plus(e.weight)
+		if m.Role == Assistant && m.Usage != nil && m.Model == w.model && asked <= w.budget {
+			known, since = m.Usage.InputTokens+m.Usage.OutputTokens, weight{}
 		}
 	}
-	g.weighed = len(entries)
-	return g.known + g.since.tokens()
+	return known + since.tokens(), all
 }
 
 // cutter cuts a conversation step by step. What it leaves out lies in two places:

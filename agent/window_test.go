@@ -122,7 +122,7 @@ func TestSize(t *testing.T) {
 		// The second request must have been cut: its report tells nothing of the whole.
 		{"a report on something that was cut", report(report(history("u=10 a=10 u=30000 a=10 u=10"), 1, "m", 1000, 50), 3, "m", 700, 10), 1050 + (30020+2)/3},
 	} {
-		got := newGauge(window{model: "m", budget: 5000, fixed: weight{bytes: 9}}).size(newConversation(c.messages).entries)
+		got, _ := window{model: "m", budget: 5000, fixed: weight{bytes: 9}}.size(newConversation(c.messages).entries)
 		if got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
@@ -176,14 +176,14 @@ func TestCuttingOrphansNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		messages, turn := genHistory(t)
 		talk := newConversation(messages)
-		before := talk.head()
+		before := HeadOf(messages)
 		w := window{model: "m", budget: rapid.Int64Range(0, 3000).Draw(t, "budget"), turn: turn}
 		c, err := w.fit(talk.entries)
 		again, _ := w.fit(newConversation(messages).entries)
 		if diff := cmp.Diff(c.messages(), again.messages()); diff != "" {
 			t.Fatalf("cut otherwise the second time:\n%s", diff)
 		}
-		if after := HeadOf(talk.messages()); after != before {
+		if after := HeadOf(cutting{entries: talk.entries}.messages()); after != before {
 			t.Fatal("the session was cut")
 		}
 		if err != nil {
@@ -214,4 +214,19 @@ func mustJSON(v any) []byte {
 		panic(err)
 	}
 	return b
+}
+
+// What is sent has the digest of a conversation of those messages, cut or not.
+func TestWhatIsSentIsNamedByItsMessages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		messages, turn := genHistory(t)
+		talk := newConversation(messages)
+		c, err := window{model: "m", budget: rapid.Int64Range(0, 3000).Draw(t, "budget"), turn: turn}.fit(talk.entries)
+		if err != nil {
+			return
+		}
+		if got, want := talk.headOf(c), HeadOf(c.messages()); got != want {
+			t.Fatalf("named %s, not %s", got, want)
+		}
+	})
 }

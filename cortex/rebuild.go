@@ -3,7 +3,7 @@ package cortex
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/journal"
@@ -159,16 +159,11 @@ func (b *Rebuild) learned(r *Record, body *LearnWeights) {
 		b.Fault(FaultUnpaired, r.Seq, "no attest precedes this learn_weights")
 		return
 	}
-	if !body.equal(want) {
+	if !reflect.DeepEqual(body, want) {
 		b.Fault(FaultLearned, r.Seq, "the log adds up to %+v", *want)
 	}
 	for _, c := range b.changes {
 		b.items[c.Item.Seq()].Standing = c.Standing
 	}
 	b.Weights, b.Learned = want.New, r.Seq
-}
-
-func (b *LearnWeights) equal(o *LearnWeights) bool {
-	return b.Delta == o.Delta && b.New == o.New && b.Prev == o.Prev && b.Skipped == o.Skipped && b.SourceSeq == o.SourceSeq &&
-		b.Why == o.Why && slices.Equal(b.Counted, o.Counted)
 }

@@ -34,8 +34,8 @@ var namedRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
 
 func TestTelemetryIsListed(t *testing.T) {
 	for _, c := range []struct{ heading, file, of string }{
-		{"## Counters", "../cmd/tipstaff/metrics.go", `^tipstaff_[a-z_]+$`},
-		{"## Spans", "../agent/telemetry.go", `^tipstaff\.[a-z.]+$`},
+		{"## Counters", "../telemetry/metrics.go", `^tipstaff_[a-z_]+$`},
+		{"## Spans", "../telemetry/spans.go", `^tipstaff\.[a-z.]+$`},
 	} {
 		of := regexp.MustCompile(c.of)
 		var listed []string
@@ -52,7 +52,7 @@ func TestTelemetryIsListed(t *testing.T) {
 		}
 	}
 	page := readPage(t, "telemetry.md")
-	for _, name := range constants(t, "../cmd/tipstaff", regexp.MustCompile(`^(log|metrics)Variable$`)) {
+	for _, name := range constants(t, "../telemetry", regexp.MustCompile(`^(log|metrics)Variable$`)) {
 		if !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("telemetry.md does not mention %s", name)
 		}

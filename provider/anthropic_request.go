@@ -162,7 +162,7 @@ func callBlock(c agent.Call) *contentBlock {
 // anthropicID keeps an id that this vendor takes. Those of others may have
 // characters that it refuses.
 func anthropicID(id string) string {
-	if id != "" && !strings.ContainsFunc(id, func(r rune) bool { return !nameRune(r) }) {
+	if id != "" && agent.PlainName(id) == id {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))

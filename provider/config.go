@@ -1,11 +1,16 @@
 package provider
 
 import (
+	_ "embed"
+	"fmt"
 	"net"
+	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/provider/file"
 	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
@@ -96,4 +101,67 @@ func capsOf(c Config) (caps agent.Caps, fixed bool) {
 
 func invalid(format string, args ...any) *tipstaff.Error {
 	return tipstaff.Errorf(tipstaff.InvalidArgument, format, args...)
+}
+
+// Table says what models can do and what they cost.
+type Table = file.Table
+
+// ParseTable reads a table. Its error lists every problem with its place.
+func ParseTable(name string, src []byte) (*Table, error) { return file.ParseTable(name, src) }
+
+//go:embed models.yaml
+var modelsYAML []byte
+
+// DefaultTable is the table that comes with Tipstaff.
+var DefaultTable = sync.OnceValue(func() *Table {
+	t, err := ParseTable("models.yaml", modelsYAML)
+	if err != nil {
+		panic(fmt.Sprintf("provider: the embedded table: %v", err))
+	}
+	return t
+})
+
+// address is where a vendor's API is reached.
+type address struct {
+	url  string
+	host string
+	own  bool // the vendor's, not one that speaks its format
+}
+
+// parseAddress accepts https, and plain http where no key can be read on the way:
+// to this host, or where somebody has allowed it.
+func parseAddress(given, own string, allowHTTP bool) (address, error) {
+	if given == "" {
+		given = own
+	}
+	u, err := url.Parse(given)
+	if err != nil || u.Host == "" {
+		return address{}, invalid("base_url is not an address").WithHint("write it like %s", own)
+	}
+	switch {
+	case u.User != nil:
+		return address{}, invalid("base_url holds a user name or password").WithHint("credentials belong in api_key, as $env:NAME")
+	case u.RawQuery != "" || u.Fragment != "":
+		return address{}, invalid("base_url %s has a query or fragment", u.Redacted())
+	case u.Scheme == "http" && !allowHTTP && !loopback(u.Hostname()):
+		return address{}, invalid("base_url %s is plain http: the key could be read on the way", given).
+			WithHint("use https, or set allow_http: true if the way to that host is safe")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return address{}, invalid("base_url %s is neither https nor http", given)
+	}
+	return address{url: strings.TrimSuffix(u.String(), "/") + "/", host: u.Host, own: sameVendor(u.Hostname(), own)}, nil
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// sameVendor holds for the vendor's host and the regional ones below it.
+func sameVendor(host, own string) bool {
+	u, err := url.Parse(own)
+	return err == nil && (host == u.Hostname() || strings.HasSuffix(host, "."+u.Hostname()))
 }

@@ -1,8 +1,8 @@
 package provider
 
 import (
+	"cmp"
 	"encoding/json"
-	"strings"
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/provider/reply"
@@ -21,20 +21,8 @@ func sendable(arguments string) string {
 // up that they would refuse in every later request of the session.
 func sendableName(name string) string {
 	const most = 64
-	name = strings.Map(func(r rune) rune {
-		if nameRune(r) {
-			return r
-		}
-		return '_'
-	}, name)
-	if name == "" {
-		return "_"
-	}
+	name = cmp.Or(agent.PlainName(name), "_")
 	return name[:min(len(name), most)]
-}
-
-func nameRune(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
 // unseen stands for an image that the model cannot look at.

@@ -139,7 +139,7 @@ func (r *Runner) settleAgentAs(p *prepared, name string, c workspace.Agent) erro
 	}
 	if c.Router != "" {
 		a.Settings.RouterPrompt = p.agents.prompts.Router
-		toolkits, problems := agent.ParseToolkits(string(prompts.Toolkits), []byte(p.agents.prompts.Toolkits))
+		toolkits, problems := workspace.ParseToolkits(string(prompts.Toolkits), []byte(p.agents.prompts.Toolkits))
 		if len(problems) > 0 {
 			return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the toolkits are not valid", Problems: problems}
 		}
@@ -335,7 +335,7 @@ func (r *Runner) agentActs(c *common, m *workspace.Manifest, acts map[string]flo
 			return flow.Done{}, err
 		}
 		router := &agent.ToolkitClassifier{Model: model, Agent: of.Agent, Prompt: of.RouterPrompt, Toolkits: of.Toolkits}
-		return agent.RouterCall(router, func() *agent.Catalog { return agent.CatalogOf(of.Gate) }).Run(ctx, a)
+		return agent.RouterCall(router).Run(ctx, a)
 	}}
 }
 

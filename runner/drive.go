@@ -48,7 +48,7 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 		delete(r.drives, run)
 		r.ended.add(run, a.driven)
 		r.mu.Unlock()
-		r.talk.over(run)
+		r.transient.forget(run)
 		close(a.done)
 	}()
 	return a, nil

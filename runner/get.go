@@ -264,11 +264,11 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 	// The signal is there before the store is read, so nothing falls between.
 	changed, stop := r.Store.Follow(run)
 	defer stop()
-	ear := &hearing{} // deaf, unless it is followed
+	live := &subscription{} // to nothing, unless the run is followed
 	if req.Follow {
-		var hush func()
-		ear.told, hush = r.talk.listen(run)
-		defer hush()
+		var unsubscribe func()
+		live.events, unsubscribe = r.transient.subscribe(run)
+		defer unsubscribe()
 	}
 	after, left := req.After, req.Limit
 	give := func(s flow.Stored) error {
@@ -277,7 +277,7 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 			return err
 		}
 		// What a call told was told before its end was written: it is here by now.
-		if endsCalls(e.Kind) && !ear.ended(e.Path, yield) {
+		if endsCalls(e.Kind) && !live.ended(e.Path, yield) {
 			return errEnough
 		}
 		after = s.Seq
@@ -297,18 +297,18 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 				return err
 			}
 		}
-		ear.reading()
+		live.reading()
 		if err := eachRecord(ctx, r.Store, run, after, give); err != nil || over {
 			return err
 		}
-		if !ear.read(yield) {
+		if !live.read(yield) {
 			return errEnough
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case e := <-ear.told: // what it belongs to was written before, and is read first
-			ear.held = append(ear.held, heldEvent{Event: e})
+		case e := <-live.events: // what it belongs to was written before, and is read first
+			live.held = append(live.held, heldEvent{Event: e})
 		case <-changed:
 		case <-rested:
 		case <-time.After(time.Second):

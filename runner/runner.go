@@ -37,12 +37,12 @@ type Config struct {
 	// Models opens a model; nothing is connected to. prices overrides the table of
 	// models. nil: there are no models.
 	Models func(c workspace.Model, prices workspace.File) (agent.Model, error)
-	// Telemetry tells of drives in spans, as the manifest wants it. nil, or a nil
-	// answer: nobody is told.
-	Telemetry func(workspace.Telemetry) *agent.Telemetry
-	Self      func(kind, launch string) flow.Owner
-	Alive     func(o flow.Owner, heartbeat, now time.Time) bool
-	Markers   func(run, launch string) []string
+	// Watch makes spans of a drive, as the manifest wants it, until end. caller is the
+	// span of whoever asked for the run; turn tells of an agent's turns. nil: no spans.
+	Watch   func(job flow.Job, c workspace.Telemetry, caller string, turn func(agent string) agent.Invocation) (watched flow.Job, end func())
+	Self    func(kind, launch string) flow.Owner
+	Alive   func(o flow.Owner, heartbeat, now time.Time) bool
+	Markers func(run, launch string) []string
 	// Sweep ends left-over processes of launches, given by token with their run.
 	// nil: there is nothing to end.
 	Sweep func(ctx context.Context, launches map[string]string) (ended int, err error)
@@ -68,9 +68,10 @@ type Runner struct {
 	mu     sync.Mutex
 	drives map[string]*active
 	ended  endings
-	talk   talk
 	hosts  *hostPool
 	queue  *queue
+
+	transient transientHub
 }
 
 var _ tipstaff.Service = (*Runner)(nil)

@@ -6,21 +6,19 @@ import (
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // watched has a drive told of in spans, in the trace of whoever asked for the run.
 func (d *drive) watched(job flow.Job) (watched flow.Job, end func()) {
-	var telemetry *agent.Telemetry
-	if d.r.Telemetry != nil {
-		config := workspace.Telemetry{}
-		if m := d.now().manifest; m != nil {
-			config = m.Telemetry
-		}
-		telemetry = d.r.Telemetry(config)
+	if d.r.Watch == nil {
+		return job, func() {}
 	}
-	return telemetry.Watch(job, tool.ParseTraceparent(d.program().shared().draft.Trace), d.invocation)
+	config := workspace.Telemetry{}
+	if m := d.now().manifest; m != nil {
+		config = m.Telemetry
+	}
+	return d.r.Watch(job, config, d.program().shared().draft.Trace, d.invocation)
 }
 
 // invocation is what spans tell of the turns of an agent.

@@ -106,43 +106,35 @@ func readObject(ps *document.Problems, src []byte) *document.Value {
 // read is the content of a file. false: it is not there or cannot be used, and
 // ps says why unless it may be absent.
 func read(root *os.Root, ps *document.Problems, name string, most int, required bool) ([]byte, bool) {
+	refused := func(code, format string, args ...any) ([]byte, bool) {
+		ps.Add(code, document.Position{}, "", format, args...)
+		return nil, false
+	}
 	info, err := root.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && !required && !present(root, name):
-		return nil, false
-	case errors.Is(err, fs.ErrNotExist):
-		ps.Add(codeFileMissing, document.Position{}, "", "%s is missing", name)
-		return nil, false
-	case err != nil:
-		ps.Add(codeFile, document.Position{}, "", "%s cannot be read: %v", name, cause(err))
-		return nil, false
-	case !info.Mode().IsRegular():
-		ps.Add(codeFile, document.Position{}, "", "%s is not a file", name)
-		return nil, false
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := root.Lstat(name); err != nil && !required { // else it is a link to nothing
+			return nil, false
+		}
+		return refused(codeFileMissing, "%s is missing", name)
 	}
-	f, err := root.Open(name)
-	if err != nil {
-		ps.Add(codeFile, document.Position{}, "", "%s cannot be read: %v", name, cause(err))
-		return nil, false
+	if err == nil && !info.Mode().IsRegular() {
+		return refused(codeFile, "%s is not a file", name)
 	}
-	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	var src []byte
+	if err == nil {
+		var f *os.File
+		if f, err = root.Open(name); err == nil {
+			defer f.Close()
+			src, err = io.ReadAll(io.LimitReader(f, int64(most)+1))
+		}
+	}
 	switch {
 	case err != nil:
-		ps.Add(codeFile, document.Position{}, "", "%s cannot be read: %v", name, cause(err))
-		return nil, false
+		return refused(codeFile, "%s cannot be read: %v", name, cause(err))
 	case len(src) > most:
-		ps.Add(document.CodeLimit, document.Position{}, "", "%s has more than %d bytes", name, most)
-		return nil, false
+		return refused(document.CodeLimit, "%s has more than %d bytes", name, most)
 	}
 	return src, true
-}
-
-// present reports whether there is an entry of that name, be it a link to
-// nothing.
-func present(root *os.Root, name string) bool {
-	_, err := root.Lstat(name)
-	return err == nil
 }
 
 // cause leaves out the path, which the message has.

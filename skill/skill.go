@@ -1,13 +1,16 @@
 package skill
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Skill is one skill as its files say. It is not changed after it was read and
@@ -68,34 +71,67 @@ func (s *Skill) Mode(reason string) (FailureMode, bool) {
 func (s *Skill) URI() tipstaff.SkillURI { return tipstaff.SkillURI{ID: s.ID, Version: s.Version} }
 
 // Digest names what the files say: sha256:<hex> of Identity.
-func (s *Skill) Digest() string { return digest(s.Identity()) }
+func (s *Skill) Digest() string { return flow.Digest(s.Identity()) }
 
 // Identity is what Digest is of, in RFC 8785 form: {manifest, prose_sha256}, and
 // plan_sha256 too where there is a plan. The last two are digests of the bytes of
 // SKILL.md and plan.yaml.
 func (s *Skill) Identity() []byte {
-	parts := []document.Member{textMember("prose_sha256", digest(s.document))}
+	parts := map[string]any{"manifest": s.manifest, "prose_sha256": flow.Digest(s.document)}
 	if s.Plan != nil {
-		parts = append(parts, textMember("plan_sha256", digest(s.Plan)))
+		parts["plan_sha256"] = flow.Digest(s.Plan)
 	}
-	return s.with(parts)
+	return canonical(parts)
 }
 
-func textMember(key, text string) document.Member {
-	return document.Member{Key: key, Value: &document.Value{Kind: document.Text, Text: text}}
+func canonical(parts map[string]any) []byte {
+	form, err := canon.Form(flow.JSON(parts))
+	if err != nil {
+		panic(fmt.Sprintf("skill: a skill that was read has no canonical form: %v", err))
+	}
+	return form
 }
 
-// with is the canonical JSON of the manifest beside other parts.
-func (s *Skill) with(parts []document.Member) []byte {
-	manifest, p := document.Read(s.manifest, len(s.manifest))
+// Freeze is the whole skill as one document in RFC 8785 form: its manifest, and
+// the text of SKILL.md and of plan.yaml. Thaw reads it back.
+func (s *Skill) Freeze() []byte {
+	parts := map[string]any{"manifest": s.manifest, "prose": string(s.document)}
+	if s.Plan != nil {
+		parts["plan"] = string(s.Plan)
+	}
+	return canonical(parts)
+}
+
+// Thaw reads what Freeze wrote, and nothing else: bytes in another form, or of a
+// skill that would not pass Load, are an error.
+func Thaw(frozen []byte) (*Skill, error) {
+	var f struct {
+		Manifest json.RawMessage `json:"manifest"`
+		Prose    *string         `json:"prose"`
+		Plan     *string         `json:"plan"`
+	}
+	if err := document.UnmarshalStrict(frozen, &f); err != nil {
+		return nil, fmt.Errorf("the frozen skill cannot be read: %w", err)
+	}
+	if f.Manifest == nil || f.Prose == nil {
+		return nil, errors.New("the frozen skill has no manifest or no prose")
+	}
+	s := &Skill{}
+	ps := &document.Problems{}
+	manifest, p := document.Read(f.Manifest, len(f.Manifest))
 	if p != nil {
-		panic("skill: a manifest that was read cannot be read again: " + p.Message)
+		return nil, fmt.Errorf("the manifest of the frozen skill cannot be read: %s", p.Message)
 	}
-	parts = append(parts, document.Member{Key: "manifest", Value: manifest})
-	return document.Raw(&document.Value{Kind: document.Object, Members: parts})
-}
-
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	s.decode(ps, manifest)
+	s.readDocument(ps, []byte(*f.Prose))
+	if f.Plan != nil {
+		s.Plan = []byte(*f.Plan)
+	}
+	if len(*ps) > 0 {
+		return nil, fmt.Errorf("the frozen skill is not valid: %s", (*ps)[0].Message)
+	}
+	if !bytes.Equal(s.Freeze(), frozen) {
+		return nil, errors.New("the frozen skill is not in its canonical form")
+	}
+	return s, nil
 }

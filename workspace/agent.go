@@ -182,10 +182,10 @@ func (m *Manifest) has(model string) bool {
 
 // Toolkit is a group of tools as a toolkits.yaml declares it.
 type Toolkit struct {
-	Name        string   `doc:"name"`
-	Description string   `doc:"description"`
-	Match       []string `doc:"match"`  // patterns on server/tool; none: tools come to it by its name
-	Always      bool     `doc:"always"` // part of every selection
+	Name        string   `json:"name" doc:"name"`
+	Description string   `json:"description" doc:"description"`
+	Match       []string `json:"match" doc:"match"`   // patterns on server/tool; none: tools come to it by its name
+	Always      bool     `json:"always" doc:"always"` // part of every selection
 }
 
 // ParseToolkits reads a toolkits.yaml. It reports every problem with its line and

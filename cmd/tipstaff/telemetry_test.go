@@ -295,18 +295,6 @@ func TestSpansThatCannotBeSent(t *testing.T) {
 	}
 }
 
-func TestTracesURL(t *testing.T) {
-	for endpoint, want := range map[string]string{
-		"http://otel:4318":              "http://otel:4318/v1/traces",
-		"http://otel:4318/":             "http://otel:4318/v1/traces",
-		"https://otel.example.com/here": "https://otel.example.com/here",
-	} {
-		if got := tracesURL(endpoint); got != want {
-			t.Errorf("%s: %s, want %s", endpoint, got, want)
-		}
-	}
-}
-
 // TestLogOfToolCalls: one line a call, none of what was said, none from a replay.
 func TestLogOfToolCalls(t *testing.T) {
 	t.Parallel()
@@ -350,7 +338,7 @@ func TestLogOfToolCalls(t *testing.T) {
 // TestMetrics scrapes a process that takes a turn to its end.
 func TestMetrics(t *testing.T) {
 	w := newTalk(t, "")
-	t.Setenv(metricsVariable, "127.0.0.1:0")
+	t.Setenv("TIPSTAFF_METRICS", "127.0.0.1:0")
 	ctx := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "cli", User: "local", Principal: "local:cli"})
 	opened, err := newStop().open(ctx, cli.OpenOptions{Workspace: w.Dir})
 	w.Check(err)
@@ -368,7 +356,7 @@ func TestMetrics(t *testing.T) {
 	if d, err := svc.Wait(ctx, started.Run); err != nil || d.State != tipstaff.Completed {
 		t.Fatalf("%+v", d)
 	}
-	resp, err := http.Get("http://" + opened.(*session).telemetry.listener.Addr().String() + "/metrics")
+	resp, err := http.Get("http://" + opened.(*session).telemetry.Address().String() + "/metrics")
 	w.Check(err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)

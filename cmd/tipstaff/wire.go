@@ -21,6 +21,7 @@ import (
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/supervisor"
+	"github.com/tipstaff/tipstaff/telemetry"
 	"github.com/tipstaff/tipstaff/tool"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -57,7 +58,7 @@ type stop struct {
 }
 
 func newStop() *stop {
-	ctx, cancel := context.WithCancelCause(withTrace(context.Background()))
+	ctx, cancel := context.WithCancelCause(telemetry.WithCaller(context.Background()))
 	drives, cancelDrives := context.WithCancelCause(context.Background())
 	s := &stop{ctx: ctx, drives: drives, abandon: make(chan struct{}), signals: make(chan os.Signal, 2)}
 	signal.Notify(s.signals, syscall.SIGINT, syscall.SIGTERM)
@@ -156,7 +157,7 @@ type session struct {
 	dir    string        // where that is
 	first  *firstRun     // of such a workspace, if a run is about to be started in it
 
-	telemetry *telemetry
+	telemetry *telemetry.Telemetry
 }
 
 func (s *session) Service() tipstaff.Service {
@@ -172,7 +173,7 @@ func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runn
 // files that follow commits.
 func (s *session) Close() error {
 	s.runner.Drain()
-	err := s.telemetry.close()
+	err := s.telemetry.Close()
 	if s.store == nil {
 		return err
 	}
@@ -222,11 +223,11 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, by drivenBy) (*ses
 	if err != nil {
 		return nil, err
 	}
-	opened := &session{telemetry: newTelemetry(os.Stderr)}
+	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
 	config := runner.Config{
 		Workspace: workspace,
 		Skills:    o.Skills,
-		Telemetry: opened.telemetry.spans.open,
+		Watch:     opened.telemetry.Watch,
 		Policy:    o.Policy,
 		Origin:    by.origin,
 		Grace:     by.grace,
@@ -267,7 +268,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	keys := store.Keys()
 	config.Store, config.Memory, config.Files = store, store, filepath.Join(dir, "journal")
 	if !o.ReadOnly {
-		if config.Store, err = s.telemetry.observe(store); err != nil {
+		if config.Store, err = s.telemetry.Observe(store, store.Secret("log of tool calls")); err != nil {
 			return errors.Join(err, store.Close())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/tipstaff/tipstaff/document"
 )
 
-// whenReader makes tests of the matchers that are given.
+// whenReader makes a test of each matcher that is given.
 type whenReader struct {
 	*document.Fields
 	tests []test
@@ -34,14 +34,14 @@ func readTests(f *document.Fields) []test {
 	return r.tests
 }
 
-// equal: the text is this one. An empty one does not matter.
+// equal adds a test that a text equals the field. An empty field tests nothing.
 func (r *whenReader) equal(name string, have func(*situation) string) {
 	if want := r.Text(name); want != "" {
 		r.tests = append(r.tests, test{name, want, have, func(s *situation) bool { return have(s) == want }})
 	}
 }
 
-// glob: the pattern fits.
+// glob adds a test that the pattern in the field matches.
 func (r *whenReader) glob(name string, have func(*situation) string, fits func(*situation, string) bool) {
 	want := r.Text(name)
 	if want == "" {
@@ -54,7 +54,7 @@ func (r *whenReader) glob(name string, have func(*situation) string, fits func(*
 	r.tests = append(r.tests, test{name, want, have, func(s *situation) bool { return fits(s, want) }})
 }
 
-// number: the count, which begins with 1, is this one.
+// number adds a test that a count, which starts at 1, equals the field.
 func (r *whenReader) number(name string, have func(*situation) int) {
 	if r.Typed(name, document.Number) == nil {
 		return
@@ -64,7 +64,7 @@ func (r *whenReader) number(name string, have func(*situation) int) {
 		func(s *situation) bool { return have(s) == want }})
 }
 
-// pattern: the expression is found in the text, of which there is one.
+// pattern adds a test that there is a text in which the expression is found.
 func (r *whenReader) pattern(name string, have func(*situation) *string) {
 	v := r.Typed(name, document.Text)
 	if v == nil {

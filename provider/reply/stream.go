@@ -2,6 +2,7 @@ package reply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"strings"
@@ -92,4 +93,54 @@ func (s *speech) say(text string) {
 		s.text.WriteString(text)
 		s.emit(agent.Delta{Channel: s.channel, Text: text})
 	}
+}
+
+// EmptyArguments are those of a call that has none.
+const EmptyArguments = "{}"
+
+// settle is the reason of a whole answer. Calls count, whatever the reason: servers
+// say stop with them too.
+func (w *Wire) settle(reason agent.Reason, calls []agent.Call) (agent.Reason, error) {
+	switch {
+	case reason == agent.ReasonStop && len(calls) > 0:
+		reason = agent.ReasonToolCalls
+	case reason == agent.ReasonToolCalls && len(calls) == 0:
+		return "", w.protocol("the answer ended for tool calls and has none")
+	}
+	if reason == agent.ReasonToolCalls {
+		for i, c := range calls {
+			if c.Name == "" {
+				return "", w.protocol("call %d names no tool", i+1)
+			}
+		}
+	}
+	return reason, nil
+}
+
+// Priced completes what a vendor counted.
+func Priced(u *agent.Usage, price *agent.Price) *agent.Usage {
+	if u == nil {
+		return nil
+	}
+	u.TotalTokens = u.InputTokens + u.OutputTokens
+	if price != nil {
+		cost := price.Cost(*u)
+		u.CostUSD = &cost
+	}
+	return u
+}
+
+// Opaque is what of an answer must go back as it came: signed reasoning, and where
+// it stood. Reasoning is bound to the model that thought it.
+type Opaque struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	Parts    []Part `json:"parts"`
+}
+
+// Part is one block of an answer, in their order.
+type Part struct {
+	Block json.RawMessage `json:"block,omitempty"` // as it came
+	Text  int             `json:"text,omitempty"`  // so many bytes of the message's text
+	Call  bool            `json:"call,omitempty"`  // the message's next call
 }

@@ -1,9 +1,10 @@
-package agent_test
+package telemetry
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -19,29 +20,41 @@ import (
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // spans are those that drives have made, in the order in which they ended.
 type spans struct {
 	*tracetest.SpanRecorder
-	telemetry *agent.Telemetry
-	parent    trace.SpanContext
+	telemetry *Telemetry
+	caller    string
 }
 
-func newSpans(o *agent.TelemetryOptions) *spans {
-	s := &spans{SpanRecorder: tracetest.NewSpanRecorder()}
-	s.telemetry = agent.NewTelemetry(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s)), o)
+func newSpans(version string, content bool) *spans {
+	s := &spans{SpanRecorder: tracetest.NewSpanRecorder(), telemetry: New(version, io.Discard)}
+	s.telemetry.export.asked = true
+	s.telemetry.export.tracing = newTracing(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s)), version, content)
 	return s
 }
 
 // drive drives a turn, watched.
 func (s *spans) drive(t testing.TB, b *bed, ctx context.Context) flow.Outcome {
 	t.Helper()
-	job, end := s.telemetry.Watch(b.job(), s.parent, func(string) agent.Invocation {
+	return s.driveJob(t, b.log, b.job(), ctx)
+}
+
+func (s *spans) driveJob(t testing.TB, log *flow.Mem, job flow.Job, ctx context.Context) flow.Outcome {
+	t.Helper()
+	store, err := s.telemetry.Observe(memStore{log: log}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, end := s.telemetry.Watch(job, workspace.Telemetry{}, s.caller, func(string) agent.Invocation {
 		return agent.Invocation{Provider: "scripted", Host: "127.0.0.1", Port: 4000, Conversation: "talk"}
 	})
-	out, err := flow.New(b.log, nil).Drive(ctx, job)
+	out, err := flow.New(store, nil).Drive(ctx, job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +114,7 @@ func TestSpansFollowTheConventions(t *testing.T) {
 		agent.Response{Text: "Done.", Reason: agent.ReasonStop, Usage: used(150, 5)},
 	), aTool("ops/df", "read"))
 	b.cfg.Temperature, b.cfg.TopP = &temperature, &topP
-	s := newSpans(&agent.TelemetryOptions{Version: "1.2.3"})
+	s := newSpans("1.2.3", false)
 	if out := s.drive(t, b, t.Context()); out.Status != flow.Completed {
 		t.Fatalf("%s: %v", out.Status, out.Err)
 	}
@@ -154,15 +167,15 @@ func TestOneTraceBeforeAndAfterAPark(t *testing.T) {
 		agent.Response{Reason: agent.ReasonToolCalls, Calls: []agent.Call{{ID: "call_1", Name: "ops__rm", Arguments: `{}`}}, Usage: used(10, 1)},
 		agent.Response{Text: "Done.", Reason: agent.ReasonStop, Usage: used(20, 2)},
 	), aTool("ops/rm", "once"))
-	b.cfg.Policy = rules("*/* ask")
-	s := newSpans(nil)
+	b.cfg.Policy = rule(policy.Ask)
+	s := newSpans("", false)
 	if out := s.drive(t, b, t.Context()); out.Status != flow.ParkedRun {
 		t.Fatalf("%s: %v", out.Status, out.Err)
 	}
 	if got, want := s.names(), []string{"chat m", "invoke_agent default"}; !slices.Equal(got, want) {
 		t.Fatalf("before: %q, want %q", got, want)
 	}
-	b.decide(t, "turn/tool#1.1/approval", flow.Decision{Action: agent.ActionAllow, By: "local:cli"})
+	b.decide(t, flow.Decision{Action: agent.ActionAllow, By: "local:cli"})
 	if out := s.drive(t, b, t.Context()); out.Status != flow.Completed {
 		t.Fatalf("%s: %v", out.Status, out.Err)
 	}
@@ -191,15 +204,15 @@ func TestOneTraceBeforeAndAfterAPark(t *testing.T) {
 
 func TestReplayMakesNoSpans(t *testing.T) {
 	b := newBed(steps(call("ops__df", `{}`), say("Done.")), aTool("ops/df", "read"))
-	if out := b.take(t); out.Status != flow.Completed {
-		t.Fatal(out.Err)
+	if out, err := flow.New(b.log, nil).Drive(t.Context(), b.job()); err != nil || out.Status != flow.Completed {
+		t.Fatal(out.Err, err)
 	}
 	h, err := b.log.Load(t.Context(), theRun)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSpans(nil)
-	job, end := s.telemetry.Watch(b.job(), trace.SpanContext{}, func(string) agent.Invocation { return agent.Invocation{} })
+	s := newSpans("", false)
+	job, end := s.telemetry.Watch(b.job(), workspace.Telemetry{}, "", func(string) agent.Invocation { return agent.Invocation{} })
 	if out, err := flow.Replay(h).Drive(t.Context(), job); err != nil || out.Status != flow.Completed {
 		t.Fatalf("%s: %v, %v", out.Status, out.Err, err)
 	}
@@ -212,12 +225,12 @@ func TestSpansBelongToTheCaller(t *testing.T) {
 	const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var told string
 	b := newBed(steps(call("ops__df", `{}`), say("Done.")), aTool("ops/df", "read"))
-	b.world.acts["ops/df"] = func(ctx context.Context, _ tool.Input, _ int) (tool.Reply, error) {
+	b.acts["ops/df"] = func(ctx context.Context) (tool.Reply, error) {
 		told = tool.Traceparent(ctx)
 		return text("ok"), nil
 	}
-	s := newSpans(nil)
-	s.parent = tool.ParseTraceparent(caller)
+	s := newSpans("", false)
+	s.caller = caller
 	s.drive(t, b, t.Context())
 	turn, df := s.one(t, "invoke_agent default"), s.one(t, "execute_tool df")
 	if p := turn.Parent(); p.TraceID().String() != caller[3:35] || p.SpanID().String() != caller[36:52] {
@@ -229,20 +242,19 @@ func TestSpansBelongToTheCaller(t *testing.T) {
 
 	t.Run("without telemetry tools are told of the caller", func(t *testing.T) {
 		b.log = flow.NewMem()
-		var none *agent.Telemetry
-		job, end := none.Watch(b.job(), s.parent, nil)
-		if out, err := flow.New(b.log, nil).Drive(t.Context(), job); err != nil || out.Status != flow.Completed {
-			t.Fatalf("%s: %v, %v", out.Status, out.Err, err)
+		none := &spans{telemetry: New("", io.Discard), caller: caller}
+		none.telemetry.export.asked = true
+		if out := none.drive(t, b, t.Context()); out.Status != flow.Completed {
+			t.Fatalf("%s: %v", out.Status, out.Err)
 		}
-		end()
 		if told != caller {
 			t.Errorf("told of %s, want %s", told, caller)
 		}
 	})
 	t.Run("one that wants no spans recorded gets none", func(t *testing.T) {
 		b.log = flow.NewMem()
-		s := newSpans(nil)
-		s.parent = tool.ParseTraceparent(strings.TrimSuffix(caller, "01") + "00")
+		s := newSpans("", false)
+		s.caller = strings.TrimSuffix(caller, "01") + "00"
 		s.drive(t, b, t.Context())
 		if len(s.Ended()) > 0 || !strings.HasPrefix(told, caller[:36]) || !strings.HasSuffix(told, "-00") {
 			t.Errorf("spans %q, told of %s", s.names(), told)
@@ -268,7 +280,7 @@ func TestAllAttemptsAreOneSpan(t *testing.T) {
 					}
 					return say("Done."), nil
 				})
-				s := newSpans(nil)
+				s := newSpans("", false)
 				s.drive(t, b, t.Context())
 				chat := s.one(t, "chat m")
 				if got := of1(chat, "tipstaff.attempts"); got != c.attempts {
@@ -289,7 +301,7 @@ func TestAllAttemptsAreOneSpan(t *testing.T) {
 
 func TestASpanTellsHowACallFailed(t *testing.T) {
 	for name, c := range map[string]struct {
-		class string
+		class flow.Class
 		act   act
 		want  string
 	}{
@@ -297,7 +309,7 @@ func TestASpanTellsHowACallFailed(t *testing.T) {
 		"in doubt":    {"once", failing(&flow.Error{Code: tool.CodeUnavailable}), "tool_unavailable"},
 		"untyped":     {"once", failing(fmt.Errorf("boom")), "_OTHER"},
 		"of a reader": {"read", failing(&flow.Error{Code: tool.CodeToolError, Answered: true}), "tool_error"},
-		"too late": {"read", func(ctx context.Context, _ tool.Input, _ int) (tool.Reply, error) {
+		"too late": {"read", func(ctx context.Context) (tool.Reply, error) {
 			<-ctx.Done()
 			return tool.Reply{}, ctx.Err()
 		}, "timeout"},
@@ -305,8 +317,8 @@ func TestASpanTellsHowACallFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(steps(call("ops__it", `{}`), say("Done.")), aTool("ops/it", c.class))
-				b.world.acts["ops/it"] = c.act
-				s := newSpans(nil)
+				b.acts["ops/it"] = c.act
+				s := newSpans("", false)
 				s.drive(t, b, t.Context())
 				it := s.one(t, "execute_tool it")
 				if got := of1(it, "error.type"); got != c.want || it.Status().Code != codes.Error {
@@ -318,18 +330,18 @@ func TestASpanTellsHowACallFailed(t *testing.T) {
 }
 
 func failing(err error) act {
-	return func(context.Context, tool.Input, int) (tool.Reply, error) { return tool.Reply{}, err }
+	return func(context.Context) (tool.Reply, error) { return tool.Reply{}, err }
 }
 
 func TestWhatAStopBreaksOffIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	b := newBed(steps(call("ops__df", `{}`), say("Done.")), aTool("ops/df", "read"))
-	b.world.acts["ops/df"] = func(ctx context.Context, _ tool.Input, _ int) (tool.Reply, error) {
+	b.acts["ops/df"] = func(ctx context.Context) (tool.Reply, error) {
 		cancel(&flow.Stop{Reason: "signal:TERM"})
 		<-ctx.Done()
 		return tool.Reply{}, context.Cause(ctx)
 	}
-	s := newSpans(nil)
+	s := newSpans("", false)
 	if out := s.drive(t, b, ctx); out.Status != flow.Interrupted {
 		t.Fatal(out.Status)
 	}
@@ -357,7 +369,7 @@ func TestARouterThatAsksHasASpan(t *testing.T) {
 			b := newBed(steps(agent.Response{Text: "Done.", Reason: agent.ReasonStop, Usage: used(10, 1)}), aTool("ops/df", "read"))
 			c.selection.Tools, c.selection.Toolkits = []string{"mcp://ops/df@1.0.0"}, []string{}
 			b.cfg.Router, b.cfg.Settings.Router = selects(c.selection), agent.RouterCustom
-			s := newSpans(nil)
+			s := newSpans("", false)
 			if out := s.drive(t, b, t.Context()); out.Status != flow.Completed {
 				t.Fatal(out.Err)
 			}
@@ -396,7 +408,7 @@ func secretTurn() *bed {
 		}
 		return say("SECRET-3"), nil
 	}, aTool("ops/df", "read"))
-	b.world.acts["ops/df"] = func(context.Context, tool.Input, int) (tool.Reply, error) {
+	b.acts["ops/df"] = func(context.Context) (tool.Reply, error) {
 		return tool.Reply{Content: []tool.Content{{Type: tool.ContentText, Text: "SECRET-4 sk-key"},
 			{Type: tool.ContentImage, MimeType: "image/png", Data: []byte("SECRET-5")}}}, nil
 	}
@@ -409,7 +421,7 @@ func secretTurn() *bed {
 }
 
 func TestSpansHoldNoContent(t *testing.T) {
-	b, s := secretTurn(), newSpans(nil)
+	b, s := secretTurn(), newSpans("", false)
 	if out := s.drive(t, b, t.Context()); out.Status != flow.Completed {
 		t.Fatal(out.Err)
 	}
@@ -426,7 +438,7 @@ func TestSpansHoldNoContent(t *testing.T) {
 }
 
 func TestSpansHoldContentWhereItIsWanted(t *testing.T) {
-	b, s := secretTurn(), newSpans(&agent.TelemetryOptions{Content: true})
+	b, s := secretTurn(), newSpans("", true)
 	if out := s.drive(t, b, t.Context()); out.Status != flow.Completed {
 		t.Fatal(out.Err)
 	}
@@ -467,10 +479,10 @@ func TestSpansHoldContentWhereItIsWanted(t *testing.T) {
 
 func TestContentThatIsTooLargeIsLeftOut(t *testing.T) {
 	b := newBed(steps(call("ops__df", `{}`), say("Done.")), aTool("ops/df", "read"))
-	b.world.acts["ops/df"] = func(context.Context, tool.Input, int) (tool.Reply, error) {
+	b.acts["ops/df"] = func(context.Context) (tool.Reply, error) {
 		return text(strings.Repeat("x", 256<<10)), nil
 	}
-	s := newSpans(&agent.TelemetryOptions{Content: true})
+	s := newSpans("", true)
 	s.drive(t, b, t.Context())
 	df := s.one(t, "execute_tool df")
 	if got := of1(df, "gen_ai.tool.call.result"); got != "" || of1(df, "gen_ai.tool.call.arguments") != "{}" {
@@ -487,7 +499,7 @@ func decoded(t testing.TB, s string) (v any) {
 }
 
 func TestAProgramsOwnCallHasASpan(t *testing.T) {
-	s := newSpans(nil)
+	s := newSpans("", false)
 	job := flow.Job{Run: theRun, Root: "root", Acts: map[string]flow.Activity{tool.ActivityName: {
 		Run: func(context.Context, flow.Attempt) (flow.Done, error) {
 			return flow.Done{Value: json.RawMessage(`"ok"`)}, nil
@@ -496,18 +508,11 @@ func TestAProgramsOwnCallHasASpan(t *testing.T) {
 			_, err := fc.Do(flow.Call{Key: "read", Name: tool.ActivityName, Class: flow.Read, Input: flow.JSON(tool.Input{URI: "mcp://fs/read_file@1.0.0"})})
 			return nil, err
 		}}
-	var seen []string
-	job.Appended = func(d flow.Draft) { seen = append(seen, d.Kind) }
-	job, end := s.telemetry.Watch(job, trace.SpanContext{}, func(string) agent.Invocation { return agent.Invocation{} })
-	if out, err := flow.New(flow.NewMem(), nil).Drive(t.Context(), job); err != nil || out.Status != flow.Completed {
-		t.Fatalf("%s: %v, %v", out.Status, out.Err, err)
+	if out := s.driveJob(t, flow.NewMem(), job, t.Context()); out.Status != flow.Completed {
+		t.Fatalf("%s: %v", out.Status, out.Err)
 	}
-	end()
 	if got := s.names(); !slices.Equal(got, []string{"execute_tool read_file"}) {
 		t.Errorf("spans %q", got)
-	}
-	if !slices.Contains(seen, "effect.finished") {
-		t.Errorf("the job's own ear heard %q", seen)
 	}
 }
 
@@ -517,7 +522,7 @@ func TestTheFirstWordIsTimed(t *testing.T) {
 			time.Sleep(1500 * time.Millisecond) // it thinks
 			return say("Done."), nil
 		})
-		s := newSpans(nil)
+		s := newSpans("", false)
 		s.drive(t, b, t.Context())
 		for _, kv := range s.one(t, "chat m").Attributes() {
 			if kv.Key == "gen_ai.response.time_to_first_chunk" {

@@ -1,11 +1,10 @@
-package main
+package telemetry
 
 import (
 	"encoding/json"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/tool"
 )
 
-// metrics counts what this process records. It is an observer.
+// metrics counts what this process records. It is an [observer].
 type metrics struct {
 	registry   *prometheus.Registry
 	modelCalls *prometheus.CounterVec
@@ -26,9 +25,7 @@ type metrics struct {
 	toolCalls  *prometheus.CounterVec
 	runs       *prometheus.CounterVec
 	gates      *prometheus.CounterVec
-
-	mu   sync.Mutex
-	open map[string]*openRun
+	open       map[string]*openRun
 }
 
 // openRun is what must be known of a run to count what follows.
@@ -55,9 +52,9 @@ func newMetrics() *metrics {
 	return m
 }
 
-// serve answers GET /metrics at an address until the listener is closed. Without a
-// host it is that of this machine alone.
-func (m *metrics) serve(address string) (net.Listener, error) {
+// serve answers GET /metrics at an address until the listener is closed, after it has
+// called flush. Without a host it is that of this machine alone.
+func (m *metrics) serve(address string, flush func()) (net.Listener, error) {
 	if strings.HasPrefix(address, ":") {
 		address = "127.0.0.1" + address
 	}
@@ -66,24 +63,36 @@ func (m *metrics) serve(address string) (net.Listener, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	handler := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		flush()
+		handler.ServeHTTP(w, r)
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go server.Serve(l) // ends with the listener
 	return l, nil
 }
 
 func (m *metrics) Appended(run string, d flow.Draft) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	of := m.run(run)
 	of.take(d)
-	switch kind := tipstaff.Kind(d.Kind); kind {
+	switch tipstaff.Kind(d.Kind) {
 	case tipstaff.KindEffectFinished:
 		m.finished(of, d)
 	case tipstaff.KindAgentStepStarted:
-		m.routed(of, d)
+		// What a router has used is counted once it is known which model it asked: that
+		// of its turn.
+		var b agent.StepStarted
+		if u := of.routed[above(d.Path)]; u != nil && json.Unmarshal(d.Body, &b) == nil {
+			delete(of.routed, above(d.Path))
+			m.used(b.Model, u)
+		}
 	case tipstaff.KindPolicyGateResolve:
-		m.decided(of, d)
+		var b tipstaff.GateResolved
+		if json.Unmarshal(d.Body, &b) == nil {
+			m.gates.WithLabelValues(of.gates[b.Gate], b.Action).Inc()
+			delete(of.gates, b.Gate)
+		}
 	case tipstaff.KindIntentAttest:
 		m.runs.WithLabelValues(string(tipstaff.Completed)).Inc()
 	case tipstaff.KindIntentFail:
@@ -93,17 +102,8 @@ func (m *metrics) Appended(run string, d flow.Draft) {
 	}
 }
 
-func (m *metrics) Recorded(run string, d flow.Draft) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.run(run).take(d)
-}
-
-func (m *metrics) Forget(run string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.open, run)
-}
+func (m *metrics) Recorded(run string, d flow.Draft) { m.run(run).take(d) }
+func (m *metrics) Forget(run string)                 { delete(m.open, run) }
 
 func (m *metrics) run(run string) *openRun {
 	if m.open[run] == nil {
@@ -163,17 +163,6 @@ func (m *metrics) finished(of *openRun, d flow.Draft) {
 	}
 }
 
-// routed counts what a router has used once it is known which model it asked: that
-// of its turn.
-func (m *metrics) routed(of *openRun, d flow.Draft) {
-	var b agent.StepStarted
-	turn := above(d.Path)
-	if u := of.routed[turn]; u != nil && json.Unmarshal(d.Body, &b) == nil {
-		delete(of.routed, turn)
-		m.used(b.Model, u)
-	}
-}
-
 func (m *metrics) used(model string, u *agent.Usage) {
 	if u == nil {
 		return
@@ -183,15 +172,6 @@ func (m *metrics) used(model string, u *agent.Usage) {
 	if u.CostUSD != nil {
 		m.cost.Add(float64(*u.CostUSD) / 1e9)
 	}
-}
-
-func (m *metrics) decided(of *openRun, d flow.Draft) {
-	var b tipstaff.GateResolved
-	if json.Unmarshal(d.Body, &b) != nil {
-		return
-	}
-	m.gates.WithLabelValues(of.gates[b.Gate], b.Action).Inc()
-	delete(of.gates, b.Gate)
 }
 
 // above is the path without its last segment.

@@ -26,7 +26,7 @@ func progressed(n int) flow.Draft {
 
 // overheard empties an ear.
 func overheard(told <-chan tipstaff.Event) (bodies []string) {
-	(&hearing{told: told}).ended("", func(e tipstaff.Event, _ error) bool {
+	(&subscription{events: told}).ended("", func(e tipstaff.Event, _ error) bool {
 		bodies = append(bodies, string(e.Body))
 		return true
 	})
@@ -34,14 +34,14 @@ func overheard(told <-chan tipstaff.Event) (bodies []string) {
 }
 
 func TestEveryListenerOfARunHearsWhatIsTold(t *testing.T) {
-	var hub talk
-	one, stopOne := hub.listen(runA)
-	two, stopTwo := hub.listen(runA)
-	other, stopOther := hub.listen(runB)
+	var hub transientHub
+	one, stopOne := hub.subscribe(runA)
+	two, stopTwo := hub.subscribe(runA)
+	other, stopOther := hub.subscribe(runB)
 	defer stopOne()
 	defer stopTwo()
 	defer stopOther()
-	hub.tell(runA, progressed(3), noon)
+	hub.publish(runA, progressed(3), noon)
 	want := tipstaff.Event{V: 1, Kind: tipstaff.KindToolProgress, At: noon.UTC(), Run: idOf(runA), Path: "root/c", Body: []byte(`{"progress":3}`)}
 	for _, told := range []<-chan tipstaff.Event{one, two} {
 		if diff := cmp.Diff(want, <-told); diff != "" {
@@ -54,35 +54,35 @@ func TestEveryListenerOfARunHearsWhatIsTold(t *testing.T) {
 }
 
 func TestAListenerThatDoesNotKeepUpMissesTheRest(t *testing.T) {
-	var hub talk
-	slow, stopSlow := hub.listen(runA)
-	quick, stopQuick := hub.listen(runA)
+	var hub transientHub
+	slow, stopSlow := hub.subscribe(runA)
+	quick, stopQuick := hub.subscribe(runA)
 	defer stopSlow()
 	defer stopQuick()
 	var all, got []string
-	for i := range 3 * heldTalk {
-		hub.tell(runA, progressed(i), noon) // returns, although nobody reads slow
+	for i := range 3 * transientBuffer {
+		hub.publish(runA, progressed(i), noon) // returns, although nobody reads slow
 		got = append(got, overheard(quick)...)
 		all = append(all, string(progressed(i).Body))
 	}
 	if !slices.Equal(got, all) {
 		t.Errorf("who keeps up heard %v", got)
 	}
-	if got := overheard(slow); !slices.Equal(got, all[:heldTalk]) {
+	if got := overheard(slow); !slices.Equal(got, all[:transientBuffer]) {
 		t.Errorf("who does not keep up heard %v", got)
 	}
-	hub.tell(runA, progressed(99), noon)
+	hub.publish(runA, progressed(99), noon)
 	if got := overheard(slow); !slices.Equal(got, []string{`{"progress":99}`}) {
 		t.Errorf("having caught up, it heard %v", got)
 	}
 }
 
 func TestWhatBelongsInJournalsIsNotTold(t *testing.T) {
-	var hub talk
-	told, stop := hub.listen(runA)
+	var hub transientHub
+	told, stop := hub.subscribe(runA)
 	defer stop()
 	for _, kind := range []tipstaff.Kind{tipstaff.KindPlanOutput, "tool.gossip"} {
-		hub.tell(runA, flow.Draft{Kind: string(kind)}, noon)
+		hub.publish(runA, flow.Draft{Kind: string(kind)}, noon)
 	}
 	if len(told) != 0 {
 		t.Errorf("heard %v", <-told)
@@ -90,69 +90,69 @@ func TestWhatBelongsInJournalsIsNotTold(t *testing.T) {
 }
 
 func TestNothingIsKeptOfListenersThatStopped(t *testing.T) {
-	var hub talk
-	told, stop := hub.listen(runA)
-	_, stopSecond := hub.listen(runA)
+	var hub transientHub
+	told, stop := hub.subscribe(runA)
+	_, stopSecond := hub.subscribe(runA)
 	stop()
-	hub.tell(runA, progressed(1), noon)
+	hub.publish(runA, progressed(1), noon)
 	if len(told) != 0 {
 		t.Error("heard something after it stopped")
 	}
-	if len(hub.ears[runA]) != 1 {
-		t.Errorf("%d listeners are left, not the second alone", len(hub.ears[runA]))
+	if len(hub.subscribers) != 1 {
+		t.Errorf("%d listeners are left, not the second alone", len(hub.subscribers))
 	}
 	stop() // again: the second stays
 	stopSecond()
-	if len(hub.ears) != 0 {
-		t.Errorf("left over: %v", hub.ears)
+	if len(hub.subscribers) != 0 {
+		t.Errorf("left over: %v", hub.subscribers)
 	}
 }
 
 func TestListenersComeAndGoWhileOthersTell(t *testing.T) {
-	var hub talk
+	var hub transientHub
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			for range 50 {
-				_, stop := hub.listen(runA)
-				hub.tell(runA, progressed(i), noon)
+				_, stop := hub.subscribe(runA)
+				hub.publish(runA, progressed(i), noon)
 				stop()
 			}
 		})
 	}
 	all.Wait()
-	if len(hub.ears) != 0 {
-		t.Errorf("left over: %v", hub.ears)
+	if len(hub.subscribers) != 0 {
+		t.Errorf("left over: %v", hub.subscribers)
 	}
 }
 
 // Whoever listens late hears what calls under way have told, and nothing of those
 // that have ended.
 func TestWhatCallsUnderWayHaveToldIsKept(t *testing.T) {
-	var hub talk
-	hub.tell(runA, progressed(1), noon)
+	var hub transientHub
+	hub.publish(runA, progressed(1), noon)
 	ended := progressed(2)
 	ended.Path = "root/d"
-	hub.tell(runA, ended, noon)
+	hub.publish(runA, ended, noon)
 	hub.appended(runA, flow.Draft{Kind: string(tipstaff.KindEffectFinished), Path: "root/d"})
 	hub.appended(runA, flow.Draft{Kind: string(tipstaff.KindPlanStep), Path: "root/c"})
-	late, stop := hub.listen(runA)
+	late, stop := hub.subscribe(runA)
 	defer stop()
 	if got := overheard(late); !slices.Equal(got, []string{`{"progress":1}`}) {
 		t.Errorf("heard %v", got)
 	}
-	for i := range 2 * heldTalk {
-		hub.tell(runB, progressed(i), noon)
+	for i := range 2 * transientBuffer {
+		hub.publish(runB, progressed(i), noon)
 	}
-	full, stopFull := hub.listen(runB) // does not block
+	full, stopFull := hub.subscribe(runB) // does not block
 	defer stopFull()
-	if got := overheard(full); len(got) != heldTalk {
+	if got := overheard(full); len(got) != transientBuffer {
 		t.Errorf("heard %d", len(got))
 	}
 	hub.appended(runB, flow.Draft{Kind: string(tipstaff.KindRunParked)})
-	hub.over(runA)
-	if len(hub.fresh) != 0 {
-		t.Errorf("kept %v", hub.fresh)
+	hub.forget(runA)
+	if len(hub.recent) != 0 {
+		t.Errorf("kept %v", hub.recent)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestWhatCallsUnderWayHaveToldIsKept(t *testing.T) {
 // of its end, also while the records of another are read.
 func TestWhatIsToldStandsWithItsCall(t *testing.T) {
 	told := make(chan tipstaff.Event, 8)
-	h := &hearing{told: told}
+	h := &subscription{events: told}
 	var order []string
 	yield := func(e tipstaff.Event, _ error) bool { order = append(order, e.Path); return true }
 	told <- tipstaff.Event{Path: "first"}

@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"cmp"
@@ -20,61 +20,53 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/tool"
-	ws "github.com/tipstaff/tipstaff/workspace"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
-// spansGrace is how long a process waits at its end for the last spans to be sent.
-const spansGrace = 2 * time.Second
+// exportGrace is how long a process waits at its end for the last spans to be sent.
+const exportGrace = 2 * time.Second
 
-// spanSender sends spans to a collector, over OTLP and HTTP: to the one that the
+// exporter sends spans to a collector, over OTLP and HTTP: to the one that the
 // manifest names, else to that of the OTEL_EXPORTER_OTLP_ variables. Without either
 // there are no spans. Nothing that goes wrong on the way is a run's concern: one
 // line at the end says so.
-type spanSender struct {
-	stderr io.Writer
-
-	mu        sync.Mutex
-	asked     bool
-	telemetry *agent.Telemetry // nil: there are no spans
-	provider  *sdktrace.TracerProvider
-	secrets   *tool.Redactor
-	failure   error // the first
+type exporter struct {
+	mu       sync.Mutex
+	asked    bool
+	tracing  *tracing // nil: there are no spans
+	provider *sdktrace.TracerProvider
+	secrets  *tool.Redactor
+	failure  error // the first
 }
 
-// open gives the telemetry of drives. What the manifest says when the first drive
+// open gives the tracing of drives. What the manifest says when the first drive
 // begins holds for all of this process.
-func (s *spanSender) open(c ws.Telemetry) *agent.Telemetry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.asked {
-		return s.telemetry
+func (e *exporter) open(version string, c workspace.Telemetry) *tracing {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asked {
+		return e.tracing
 	}
-	s.asked = true
-	exporter, err := s.exporter(c)
+	e.asked = true
+	client, err := e.client(c)
 	if err != nil {
-		s.failure = err
+		e.failure = err
 	}
-	if exporter == nil {
+	if client == nil {
 		return nil
 	}
-	s.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(reporting{exporter, s.failed}), sdktrace.WithResource(ourselves()))
-	s.telemetry = agent.NewTelemetry(s.provider, &agent.TelemetryOptions{Version: version, Content: c.Content})
-	return s.telemetry
-}
-
-// ourselves is what a collector is told of this process.
-func ourselves() *resource.Resource {
-	own := resource.NewSchemaless(semconv.ServiceName("tipstaff"), semconv.ServiceVersion(version))
-	if with, err := resource.Merge(own, resource.Environment()); err == nil {
-		return with
+	process := resource.NewSchemaless(semconv.ServiceName("tipstaff"), semconv.ServiceVersion(version))
+	if with, err := resource.Merge(process, resource.Environment()); err == nil {
+		process = with
 	}
-	return own
+	e.provider = sdktrace.NewTracerProvider(sdktrace.WithBatcher(reporting{client, e.failed}), sdktrace.WithResource(process))
+	e.tracing = newTracing(e.provider, version, c.Content)
+	return e.tracing
 }
 
-// exporter makes the way to the collector; nil: there is none.
-func (s *spanSender) exporter(c ws.Telemetry) (sdktrace.SpanExporter, error) {
+// client is the way to the collector; nil: there is none.
+func (e *exporter) client(c workspace.Telemetry) (sdktrace.SpanExporter, error) {
 	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true,
 		InitialInterval: 250 * time.Millisecond, MaxInterval: 5 * time.Second, MaxElapsedTime: 30 * time.Second})}
 	switch {
@@ -85,10 +77,12 @@ func (s *spanSender) exporter(c ws.Telemetry) (sdktrace.SpanExporter, error) {
 		if refused != nil {
 			return nil, refused
 		}
-		s.secrets = tool.NewRedactor(resolved.Headers)
+		e.secrets = tool.NewRedactor(resolved.Headers)
 		// Its headers alone: those of the environment are meant for somebody else.
 		options = append(options, otlptracehttp.WithEndpointURL(tracesURL(c.Endpoint)), otlptracehttp.WithHeaders(resolved.Headers),
-			otlptracehttp.WithHTTPClient(&http.Client{Timeout: 10 * time.Second, CheckRedirect: stay}))
+			otlptracehttp.WithHTTPClient(&http.Client{Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse // a collector that sends its clients elsewhere must be named as it is
+			}}))
 	case cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")) == "":
 		return nil, nil
 	case cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) == "grpc":
@@ -96,9 +90,6 @@ func (s *spanSender) exporter(c ws.Telemetry) (sdktrace.SpanExporter, error) {
 	}
 	return otlptracehttp.New(context.Background(), options...)
 }
-
-// stay: a collector that sends its clients elsewhere must be named as it is.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // tracesURL is where a collector takes spans; an endpoint without a path has them at
 // the usual one.
@@ -110,36 +101,36 @@ func tracesURL(endpoint string) string {
 	return endpoint
 }
 
-func (s *spanSender) failed(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failure == nil {
-		s.failure = err
+func (e *exporter) failed(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failure == nil {
+		e.failure = err
 	}
 }
 
 // close sends what is left, and says if spans were lost.
-func (s *spanSender) close() {
-	s.mu.Lock()
-	provider := s.provider
-	s.mu.Unlock()
+func (e *exporter) close(stderr io.Writer) {
+	e.mu.Lock()
+	provider := e.provider
+	e.mu.Unlock()
 	if provider != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), spansGrace)
+		ctx, cancel := context.WithTimeout(context.Background(), exportGrace)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			s.failed(err)
+			e.failed(err)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failure != nil {
-		fmt.Fprintf(s.stderr, "spans could not be sent: %s\n", tipstaff.Printable(s.secrets.Text(s.failure.Error())))
-		s.failure = nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failure != nil {
+		fmt.Fprintf(stderr, "spans could not be sent: %s\n", tipstaff.Printable(e.secrets.Text(e.failure.Error())))
+		e.failure = nil
 	}
 }
 
-// reporting is an exporter whose failures are told to us rather than to the log of
-// the process.
+// reporting is an exporter that reports its failures to us, not to the log of the
+// process.
 type reporting struct {
 	sdktrace.SpanExporter
 	failed func(error)
@@ -152,8 +143,8 @@ func (r reporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return nil
 }
 
-// withTrace is a context with the span of whoever started this process, if they
-// tell of one: runs that are started in it belong to that trace.
-func withTrace(ctx context.Context) context.Context {
+// WithCaller is a context with the span of whoever started this process, if
+// TRACEPARENT names one: runs that are started in it belong to that trace.
+func WithCaller(ctx context.Context) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": os.Getenv("TRACEPARENT")})
 }
