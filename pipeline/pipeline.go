@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -80,6 +81,7 @@ type Way string
 
 const (
 	WayModel    Way = "model"
+	WayWorker   Way = "worker"
 	WayTool     Way = "tool"
 	WayRemote   Way = "remote"
 	WayPlan     Way = "plan"
@@ -98,6 +100,7 @@ type Agent struct {
 
 	Way      Way
 	Model    *Model
+	Worker   *Worker
 	Tool     *Tool
 	Remote   *Remote
 	Plan     *PlanStage
@@ -115,9 +118,38 @@ type Agent struct {
 	RetryDelay     time.Duration
 	MaxVisits      int64 // 0: no limit of its own
 	Handoff        Handoff
-	Effect         string // read, idempotent or once, of a remote; "" of other ways
+	Effect         string // read, idempotent or once, of a remote or worker; "" of other ways
 
 	schema *jsonschema.Resolved // of OutputSchema
+}
+
+// Performer is who does what the stage asks for: the agent, model, worker or tool; "":
+// the stage itself says what is done.
+func (a *Agent) Performer() string {
+	switch a.Way {
+	case WayModel:
+		return or(a.Model.Agent, a.Model.Name)
+	case WayWorker:
+		return a.Worker.Name
+	case WayTool:
+		return a.Tool.URI
+	case WayRemote:
+		return a.Remote.Agent
+	}
+	return ""
+}
+
+// Label says in a word who runs the stage.
+func (a *Agent) Label() string {
+	if a.Way == WayTool {
+		return a.Tool.URI
+	}
+	return strings.TrimSpace(string(a.Way) + " " + a.Performer())
+}
+
+// Keeps reports whether later visits go on in the session of the first.
+func (a *Agent) Keeps() bool {
+	return a.Model != nil && a.Model.Keep || a.Worker != nil && a.Worker.Keep
 }
 
 // Rule routes a stage that succeeded. It has a condition, or when.
@@ -154,6 +186,13 @@ type Model struct {
 	Tools          *[]string // nil: what the skill or agent allows; empty: none
 	MaxSteps       int
 	Keep           bool // later visits go on in the session of the first
+}
+
+// Worker runs a stage with somebody whom the host brings: see [Resolver.Performer].
+type Worker struct {
+	Name   string // as the host calls it
+	Prompt *Template
+	Keep   bool // later visits go on in the session of the first
 }
 
 // Tool runs a stage with one call.

@@ -153,6 +153,7 @@ func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeli
 		Tool: func(uri string) (string, pipeline.Trouble) {
 			return string(p.resolver.Tool(uri).Class), pipeline.Trouble{}
 		},
+		Performer: func(way pipeline.Way, name string) pipeline.Trouble { return r.performers.has(p.manifest, way, name) },
 		Plan: func(document json.RawMessage) []tipstaff.Problem {
 			_, problems := checkFirst(req.Name, document, p.resolver)
 			return problems

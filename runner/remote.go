@@ -47,19 +47,27 @@ type remoteLocal struct {
 	wait   time.Duration // for a host to appear
 }
 
-// remoteStage has a host do the stage.
-func (p *pipelineProgram) remoteStage(fc flow.Context, s pipeline.Stage) (map[string]any, *pipeline.Control, error) {
-	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: flow.Class(s.Agent.Effect), Timeout: s.Timeout,
-		Input: flow.JSON(remoteInput{Agent: s.Agent.Remote.Agent, Visit: s.Visit, Attempt: s.Attempt, Input: s.Input, View: s.View.DataDigest()}),
+// remotePerformer has a host do the stage.
+type remotePerformer struct{ agentless }
+
+// Activities implements [Performer].
+func (remotePerformer) Activities(env *Environment) map[string]flow.Activity {
+	return map[string]flow.Activity{remoteActivity: env.r.hosts.activity(env.program.shared().draft.owners())}
+}
+
+// Perform implements [Performer].
+func (remotePerformer) Perform(fc flow.Context, t *Task) (res Result, err error) {
+	s := t.stage
+	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: t.Effect, Timeout: t.Timeout,
+		Input: flow.JSON(remoteInput{Agent: t.Name, Visit: s.Visit, Attempt: s.Attempt, Input: t.Args, View: s.View.DataDigest()}),
 		Local: remoteLocal{s.View, s.Budget, s.Agent.Remote.Wait}})
 	if err != nil {
-		return nil, nil, err
+		return res, err
 	}
-	out, control, err := readRemote(r.Value)
-	if err != nil {
-		return nil, nil, &pipeline.StageError{Code: "output_invalid", Message: err.Error(), Retryable: true}
+	if res.Output, res.Control, err = readRemote(r.Value); err != nil {
+		return res, &pipeline.StageError{Code: "output_invalid", Message: err.Error(), Retryable: true}
 	}
-	return out, control, nil
+	return res, nil
 }
 
 func readRemote(raw json.RawMessage) (out map[string]any, control *pipeline.Control, err error) {

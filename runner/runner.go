@@ -16,6 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -40,9 +41,12 @@ type Config struct {
 	// Telemetry tells of drives in spans, as the manifest wants it. nil, or a nil
 	// answer: nobody is told.
 	Telemetry func(workspace.Telemetry) *agent.Telemetry
-	Self      func(kind, launch string) flow.Owner
-	Alive     func(o flow.Owner, heartbeat, now time.Time) bool
-	Markers   func(run, launch string) []string
+	// Performers do steps and stages in ways beside the built-in ones, by the word that
+	// pipelines have for each.
+	Performers map[pipeline.Way]Performer
+	Self       func(kind, launch string) flow.Owner
+	Alive      func(o flow.Owner, heartbeat, now time.Time) bool
+	Markers    func(run, launch string) []string
 	// Sweep ends left-over processes of launches, given by token with their run.
 	// nil: there is nothing to end.
 	Sweep func(ctx context.Context, launches map[string]string) (ended int, err error)
@@ -70,6 +74,8 @@ type Runner struct {
 	talk   talk
 	hosts  *hostPool
 	queue  *queue
+
+	performers performers
 }
 
 var _ tipstaff.Service = (*Runner)(nil)
@@ -88,7 +94,9 @@ func New(c Config) *Runner {
 	if c.Origin == "" {
 		c.Origin = "foreground"
 	}
-	r := &Runner{Config: c, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving)}
+	all := withBuiltin(c.Performers)
+	c.Store = performingStore{c.Store, all}
+	r := &Runner{Config: c, performers: all, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving)}
 	if c.Grace > 0 {
 		r.hosts.grace = c.Grace
 	}

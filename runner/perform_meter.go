@@ -27,6 +27,13 @@ func (m *meter) read() (pipeline.Usage, bool) {
 	return m.usage, m.once
 }
 
+// add counts what a performer tells by itself.
+func (m *meter) add(u tipstaff.StageUsage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.usage = m.usage.Plus(u)
+}
+
 // failed is the error of an attempt, with what it has used.
 func (m *meter) failed(err error) error {
 	if err == nil {
@@ -116,9 +123,6 @@ func (m *meter) reported(r flow.Result) {
 		v.Usage = tipstaff.StageUsage{LLMCalls: r.Use[tipstaff.BoundModelCalls], ToolCalls: r.Use[tipstaff.BoundToolCalls],
 			TokensIn: r.Use[tipstaff.BoundTokens], CostUSD: tipstaff.USD(r.Use[tipstaff.BoundCostUSD])}
 	}
-	m.usage.LLMCalls += v.Usage.LLMCalls
-	m.usage.ToolCalls += v.Usage.ToolCalls
-	m.usage.TokensIn += v.Usage.TokensIn
-	m.usage.TokensOut += v.Usage.TokensOut
-	m.usage.CostUSD += v.Usage.CostUSD
+	v.Usage.Hops = 0 // those are counted by what was reserved
+	m.usage = m.usage.Plus(v.Usage)
 }
