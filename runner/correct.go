@@ -49,11 +49,7 @@ func (r *Runner) segmentEvents(ctx context.Context, run string) ([]tipstaff.Even
 		if err != nil {
 			return nil, err
 		}
-		for _, rec := range append(base.Base, base.Records...) {
-			if flow.Owned(rec.Kind, rec.N) {
-				events = append(events, eventOf(&rec))
-			}
-		}
+		events = ownedEvents(append(base.Base, base.Records...))
 	}
 	err = eachRecord(ctx, r.Store, run, max(0, row.Cont-1), func(s flow.Stored) error {
 		e, err := tipstaff.ParseEvent(s.Bytes)

@@ -47,7 +47,7 @@ func (r *Runner) begin(run string, p program, who person) (<-chan tipstaff.Drive
 		r.mu.Lock()
 		delete(r.drives, run)
 		r.mu.Unlock()
-		r.talk.over(run)
+		r.live.over(run)
 		close(a.done)
 		result <- driven
 	}()

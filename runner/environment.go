@@ -90,8 +90,8 @@ func (d *drive) job() flow.Job {
 			return d.r.finish(d.program(), out)
 		},
 		Next:     d.next,
-		Tell:     func(told flow.Draft) { d.r.talk.tell(d.run, told, d.r.Now()) },
-		Appended: func(done flow.Draft) { d.r.talk.appended(d.run, done) },
+		Tell:     func(told flow.Draft) { d.r.live.tell(d.run, told, d.r.Now()) },
+		Appended: func(done flow.Draft) { d.r.live.appended(d.run, done) },
 		Abandon:  d.r.Abandon,
 	}
 	for name := range d.now().acts {

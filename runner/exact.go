@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/tipstaff/tipstaff/canon"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // exact is a value in an envelope that must come back as it was given. Bodies of
@@ -56,15 +57,9 @@ func raws(all map[string]exact) map[string]json.RawMessage {
 
 // spelled is a document with its members sorted and its numbers as they are written.
 func spelled(raw []byte) string {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return ""
-	}
-	out, err := json.Marshal(v)
+	v, err := canon.Decode(raw, canon.MaxDepth)
 	if err != nil {
 		return ""
 	}
-	return string(out)
+	return string(flow.JSON(v))
 }

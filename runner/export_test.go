@@ -7,10 +7,10 @@ import (
 )
 
 // Tell tells something of a run, as its drive would.
-func (r *Runner) Tell(run string, d flow.Draft) { r.talk.tell(run, d, r.Now()) }
+func (r *Runner) Tell(run string, d flow.Draft) { r.live.tell(run, d, r.Now()) }
 
 // Heard is how much a follower that does not read hears at most.
-const Heard = heldTalk
+const Heard = backlog
 
 // AwaitHosts sets how long a once call waits for the host that it was lost with.
 func (r *Runner) AwaitHosts(d time.Duration) { r.hosts.absent = d }

@@ -272,11 +272,11 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 	// The signal is there before the store is read, so nothing falls between.
 	changed, stop := r.Store.Follow(run)
 	defer stop()
-	ear := &hearing{} // deaf, unless it is followed
+	live := &subscription{} // to nothing, unless it is followed
 	if req.Follow {
-		var hush func()
-		ear.told, hush = r.talk.listen(run)
-		defer hush()
+		var unsubscribe func()
+		live.told, unsubscribe = r.live.subscribe(run)
+		defer unsubscribe()
 	}
 	after, left := req.After, req.Limit
 	give := func(s flow.Stored) error {
@@ -285,7 +285,7 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 			return err
 		}
 		// What a call told was told before its end was written: it is here by now.
-		if endsCalls(e.Kind) && !ear.ended(e.Path, yield) {
+		if endsCalls(e.Kind) && !live.ended(e.Path, yield) {
 			return errEnough
 		}
 		after = s.Seq
@@ -305,18 +305,18 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 				return err
 			}
 		}
-		ear.reading()
+		live.reading()
 		if err := eachRecord(ctx, r.Store, run, after, give); err != nil || over {
 			return err
 		}
-		if !ear.read(yield) {
+		if !live.read(yield) {
 			return errEnough
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case e := <-ear.told: // what it belongs to was written before, and is read first
-			ear.held = append(ear.held, heldEvent{Event: e})
+		case e := <-live.told: // what it belongs to was written before, and is read first
+			live.queue = append(live.queue, queuedEvent{Event: e})
 		case <-changed:
 		case <-rested:
 		case <-time.After(time.Second):

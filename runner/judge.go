@@ -52,7 +52,10 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
 	}
 	j.wentBack()
-	outcome := j.replay(parts, each)
+	outcome, more := "", true
+	for i := 0; i < len(parts) && more; i++ { // segment by segment
+		outcome, more = parts[i].program.verify(j, parts[i:], each)
+	}
 	j.evidence(parts[0].program.shared().limits, parts[len(parts)-1].program)
 	return outcome
 }
@@ -62,11 +65,8 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 func (j *judge) agreed(parts []part) {
 	for i := range j.trace.events {
 		e := &j.trace.events[i]
-		var b struct {
-			Bounds tipstaff.Bounds `json:"bounds"`
-			Gate   string          `json:"gate"`
-		}
-		if e.Kind != tipstaff.KindIntentAccept || json.Unmarshal(e.Body, &b) != nil || b.Gate != "" || b.Bounds == nil {
+		b := tipstaff.BodyOf[tipstaff.IntentAccept](e)
+		if e.Kind != tipstaff.KindIntentAccept || b.Gate != "" || b.Bounds == nil {
 			continue
 		}
 		ran := func(p part) bool { return maps.Equal(p.program.shared().draft.Bounds, b.Bounds) }
@@ -94,15 +94,6 @@ func (j *judge) lifecycle() {
 			j.fault("not_accepted", e.Seq, e.Path, "%v", err)
 		}
 	}
-}
-
-// replay judges the run segment by segment.
-func (j *judge) replay(parts []part, each func(tipstaff.Event)) (outcome string) {
-	more := true
-	for i := 0; i < len(parts) && more; i++ {
-		outcome, more = parts[i].program.verify(j, parts[i:], each)
-	}
-	return outcome
 }
 
 // replayed drives the program of a part on the records alone. What follows a part that
@@ -242,28 +233,18 @@ func (j *judge) cancel(err error) {
 	if j.trace.ended() != flow.Cancelled || j.decidedTo(end, err) || j.leftBehind(end) {
 		return
 	}
-	var b struct {
-		OnBehalfOf string `json:"on_behalf_of"`
-	}
-	_ = json.Unmarshal(end.Body, &b) // what cannot be read is on behalf of nobody
-	switch who := j.cancelledBy(); who {
-	case "":
-		j.fault("outcome", end.Seq, "", "the run was cancelled, but nobody asked for it")
-	case b.OnBehalfOf:
-	default:
-		j.fault("outcome", end.Seq, "", "%s asked for the run to be cancelled, and not %q", who, b.OnBehalfOf)
-	}
-}
-
-// cancelledBy is who asked for the run to be cancelled; "": nobody.
-func (j *judge) cancelledBy() string {
-	var b cancelRequest
+	asked := ""
 	for i := range j.trace.events {
 		if e := &j.trace.events[i]; e.Kind == tipstaff.KindRunCancelRequested {
-			_ = json.Unmarshal(e.Body, &b)
+			asked = tipstaff.BodyOf[tipstaff.RunCancelRequested](e).Actor
 		}
 	}
-	return b.Actor
+	switch by := tipstaff.BodyOf[tipstaff.IntentCancel](end).OnBehalfOf; {
+	case asked == "":
+		j.fault("outcome", end.Seq, "", "the run was cancelled, but nobody asked for it")
+	case asked != by:
+		j.fault("outcome", end.Seq, "", "%s asked for the run to be cancelled, and not %q", asked, by)
+	}
 }
 
 // evidence computes again what the terminal envelope claims.

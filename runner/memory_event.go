@@ -19,17 +19,13 @@ type remembering struct {
 
 // Append implements [flow.Log].
 func (m *remembering) Append(l flow.Lease, drafts []flow.Draft, done func(error)) {
-	if slices.ContainsFunc(drafts, func(d flow.Draft) bool {
-		return d.Kind == string(tipstaff.KindPlanStep) || d.Kind == string(tipstaff.KindStageFinished)
-	}) {
-		drafts = slices.Clone(drafts)
-		for i := range drafts {
-			switch drafts[i].Kind {
-			case string(tipstaff.KindPlanStep):
-				drafts[i].Memo = m.memo(drafts[i].Body)
-			case string(tipstaff.KindStageFinished):
-				drafts[i].Memo = m.stage(drafts[i].Body)
-			}
+	drafts = slices.Clone(drafts)
+	for i := range drafts {
+		switch drafts[i].Kind {
+		case string(tipstaff.KindPlanStep):
+			drafts[i].Memo = m.memo(drafts[i].Body)
+		case string(tipstaff.KindStageFinished):
+			drafts[i].Memo = m.stage(drafts[i].Body)
 		}
 	}
 	m.Log.Append(l, drafts, done)
@@ -52,10 +48,7 @@ func (m *remembering) memo(body json.RawMessage) *flow.Memo {
 
 // stage is what is kept of a pipeline's stage that has ended.
 func (m *remembering) stage(body json.RawMessage) *flow.Memo {
-	var b struct {
-		Stage, Outcome, Code, Error string
-		Output                      json.RawMessage
-	}
+	var b tipstaff.StageFinished
 	stages := m.program().shared().text.stages()
 	if stages == nil || json.Unmarshal(body, &b) != nil {
 		return nil

@@ -179,7 +179,7 @@ type pipelineProgram struct {
 // segment has left it.
 func openPipeline(ctx context.Context, src source, c *common, text pipelineText) (*pipelineProgram, error) {
 	p := &pipelineProgram{common: c, pipe: text, sessions: map[string]json.RawMessage{}}
-	for stage, digest := range c.segment.Talks {
+	for stage, digest := range c.segment.Sessions {
 		said, err := src.Blob(ctx, digest)
 		if err != nil {
 			return nil, fmt.Errorf("what stage %s has said is not there: %w", stage, err)
@@ -220,10 +220,10 @@ func (p *pipelineProgram) next(_ context.Context, t *transition, state json.RawM
 		if err != nil {
 			return err
 		}
-		if t.to.Talks == nil {
-			t.to.Talks = map[string]string{}
+		if t.to.Sessions == nil {
+			t.to.Sessions = map[string]string{}
 		}
-		t.to.Talks[stage] = digest
+		t.to.Sessions[stage] = digest
 		t.keep = append(t.keep, digest)
 	}
 	return nil

@@ -71,7 +71,7 @@ type Runner struct {
 
 	mu     sync.Mutex
 	drives map[string]*active
-	talk   talk
+	live   hub
 	hosts  *hostPool
 	queue  *queue
 

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 
@@ -23,7 +24,7 @@ func stageError(err error) error {
 		if ended.Reason == plan.ReasonBound {
 			return &flow.Error{Code: flow.CodeBoundExceeded, Bound: ended.Bound, Message: ended.Message}
 		}
-		return &pipeline.StageError{Code: failureCode(ended), Message: ended.Message, Retryable: pipeline.Retryable(ended.Reason),
+		return &pipeline.StageError{Code: cmp.Or(ended.Code, ended.Reason), Message: ended.Message, Retryable: pipeline.Retryable(ended.Reason),
 			Denied: ended.Reason == plan.ReasonPolicyDenied || ended.Reason == plan.ReasonGateDenied}
 	case errors.As(err, &failed):
 		if failed.Code == flow.CodeBoundExceeded || failed.Code == flow.CodeDeadline {
@@ -34,13 +35,6 @@ func stageError(err error) error {
 			Denied: reason == plan.ReasonPolicyDenied || reason == plan.ReasonGateDenied}
 	}
 	return err
-}
-
-func failureCode(f *plan.Failure) string {
-	if f.Code != "" {
-		return f.Code
-	}
-	return f.Reason
 }
 
 // endingFailure is the end of a pipeline in the closed terms of the lifecycle.

@@ -24,9 +24,9 @@ func progressed(n int) flow.Draft {
 	return flow.Draft{Kind: string(tipstaff.KindToolProgress), Path: "root/c", Body: fmt.Appendf(nil, `{"progress":%d}`, n)}
 }
 
-// overheard empties an ear.
+// overheard is what a subscriber was sent and has not read.
 func overheard(told <-chan tipstaff.Event) (bodies []string) {
-	(&hearing{told: told}).ended("", func(e tipstaff.Event, _ error) bool {
+	(&subscription{told: told}).ended("", func(e tipstaff.Event, _ error) bool {
 		bodies = append(bodies, string(e.Body))
 		return true
 	})
@@ -34,14 +34,14 @@ func overheard(told <-chan tipstaff.Event) (bodies []string) {
 }
 
 func TestEveryListenerOfARunHearsWhatIsTold(t *testing.T) {
-	var hub talk
-	one, stopOne := hub.listen(runA)
-	two, stopTwo := hub.listen(runA)
-	other, stopOther := hub.listen(runB)
+	var events hub
+	one, stopOne := events.subscribe(runA)
+	two, stopTwo := events.subscribe(runA)
+	other, stopOther := events.subscribe(runB)
 	defer stopOne()
 	defer stopTwo()
 	defer stopOther()
-	hub.tell(runA, progressed(3), noon)
+	events.tell(runA, progressed(3), noon)
 	want := tipstaff.Event{V: 1, Kind: tipstaff.KindToolProgress, At: noon.UTC(), Run: idOf(runA), Path: "root/c", Body: []byte(`{"progress":3}`)}
 	for _, told := range []<-chan tipstaff.Event{one, two} {
 		if diff := cmp.Diff(want, <-told); diff != "" {
@@ -54,35 +54,35 @@ func TestEveryListenerOfARunHearsWhatIsTold(t *testing.T) {
 }
 
 func TestAListenerThatDoesNotKeepUpMissesTheRest(t *testing.T) {
-	var hub talk
-	slow, stopSlow := hub.listen(runA)
-	quick, stopQuick := hub.listen(runA)
+	var events hub
+	slow, stopSlow := events.subscribe(runA)
+	quick, stopQuick := events.subscribe(runA)
 	defer stopSlow()
 	defer stopQuick()
 	var all, got []string
-	for i := range 3 * heldTalk {
-		hub.tell(runA, progressed(i), noon) // returns, although nobody reads slow
+	for i := range 3 * backlog {
+		events.tell(runA, progressed(i), noon) // returns, although nobody reads slow
 		got = append(got, overheard(quick)...)
 		all = append(all, string(progressed(i).Body))
 	}
 	if !slices.Equal(got, all) {
 		t.Errorf("who keeps up heard %v", got)
 	}
-	if got := overheard(slow); !slices.Equal(got, all[:heldTalk]) {
+	if got := overheard(slow); !slices.Equal(got, all[:backlog]) {
 		t.Errorf("who does not keep up heard %v", got)
 	}
-	hub.tell(runA, progressed(99), noon)
+	events.tell(runA, progressed(99), noon)
 	if got := overheard(slow); !slices.Equal(got, []string{`{"progress":99}`}) {
 		t.Errorf("having caught up, it heard %v", got)
 	}
 }
 
 func TestWhatBelongsInJournalsIsNotTold(t *testing.T) {
-	var hub talk
-	told, stop := hub.listen(runA)
+	var events hub
+	told, stop := events.subscribe(runA)
 	defer stop()
 	for _, kind := range []tipstaff.Kind{tipstaff.KindPlanOutput, "tool.gossip"} {
-		hub.tell(runA, flow.Draft{Kind: string(kind)}, noon)
+		events.tell(runA, flow.Draft{Kind: string(kind)}, noon)
 	}
 	if len(told) != 0 {
 		t.Errorf("heard %v", <-told)
@@ -90,69 +90,69 @@ func TestWhatBelongsInJournalsIsNotTold(t *testing.T) {
 }
 
 func TestNothingIsKeptOfListenersThatStopped(t *testing.T) {
-	var hub talk
-	told, stop := hub.listen(runA)
-	_, stopSecond := hub.listen(runA)
+	var events hub
+	told, stop := events.subscribe(runA)
+	_, stopSecond := events.subscribe(runA)
 	stop()
-	hub.tell(runA, progressed(1), noon)
+	events.tell(runA, progressed(1), noon)
 	if len(told) != 0 {
 		t.Error("heard something after it stopped")
 	}
-	if len(hub.ears[runA]) != 1 {
-		t.Errorf("%d listeners are left, not the second alone", len(hub.ears[runA]))
+	if len(events.subscribers[runA]) != 1 {
+		t.Errorf("%d subscribers are left, not the second alone", len(events.subscribers[runA]))
 	}
 	stop() // again: the second stays
 	stopSecond()
-	if len(hub.ears) != 0 {
-		t.Errorf("left over: %v", hub.ears)
+	if len(events.subscribers) != 0 {
+		t.Errorf("left over: %v", events.subscribers)
 	}
 }
 
 func TestListenersComeAndGoWhileOthersTell(t *testing.T) {
-	var hub talk
+	var events hub
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			for range 50 {
-				_, stop := hub.listen(runA)
-				hub.tell(runA, progressed(i), noon)
+				_, stop := events.subscribe(runA)
+				events.tell(runA, progressed(i), noon)
 				stop()
 			}
 		})
 	}
 	all.Wait()
-	if len(hub.ears) != 0 {
-		t.Errorf("left over: %v", hub.ears)
+	if len(events.subscribers) != 0 {
+		t.Errorf("left over: %v", events.subscribers)
 	}
 }
 
-// Whoever listens late hears what calls under way have told, and nothing of those
+// Whoever subscribes late is sent what calls under way have told, and nothing of those
 // that have ended.
 func TestWhatCallsUnderWayHaveToldIsKept(t *testing.T) {
-	var hub talk
-	hub.tell(runA, progressed(1), noon)
+	var events hub
+	events.tell(runA, progressed(1), noon)
 	ended := progressed(2)
 	ended.Path = "root/d"
-	hub.tell(runA, ended, noon)
-	hub.appended(runA, flow.Draft{Kind: string(tipstaff.KindEffectFinished), Path: "root/d"})
-	hub.appended(runA, flow.Draft{Kind: string(tipstaff.KindPlanStep), Path: "root/c"})
-	late, stop := hub.listen(runA)
+	events.tell(runA, ended, noon)
+	events.appended(runA, flow.Draft{Kind: string(tipstaff.KindEffectFinished), Path: "root/d"})
+	events.appended(runA, flow.Draft{Kind: string(tipstaff.KindPlanStep), Path: "root/c"})
+	late, stop := events.subscribe(runA)
 	defer stop()
 	if got := overheard(late); !slices.Equal(got, []string{`{"progress":1}`}) {
 		t.Errorf("heard %v", got)
 	}
-	for i := range 2 * heldTalk {
-		hub.tell(runB, progressed(i), noon)
+	for i := range 2 * backlog {
+		events.tell(runB, progressed(i), noon)
 	}
-	full, stopFull := hub.listen(runB) // does not block
+	full, stopFull := events.subscribe(runB) // does not block
 	defer stopFull()
-	if got := overheard(full); len(got) != heldTalk {
+	if got := overheard(full); len(got) != backlog {
 		t.Errorf("heard %d", len(got))
 	}
-	hub.appended(runB, flow.Draft{Kind: string(tipstaff.KindRunParked)})
-	hub.over(runA)
-	if len(hub.fresh) != 0 {
-		t.Errorf("kept %v", hub.fresh)
+	events.appended(runB, flow.Draft{Kind: string(tipstaff.KindRunParked)})
+	events.over(runA)
+	if len(events.fresh) != 0 {
+		t.Errorf("kept %v", events.fresh)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestWhatCallsUnderWayHaveToldIsKept(t *testing.T) {
 // of its end, also while the records of another are read.
 func TestWhatIsToldStandsWithItsCall(t *testing.T) {
 	told := make(chan tipstaff.Event, 8)
-	h := &hearing{told: told}
+	h := &subscription{told: told}
 	var order []string
 	yield := func(e tipstaff.Event, _ error) bool { order = append(order, e.Path); return true }
 	told <- tipstaff.Event{Path: "first"}
@@ -173,7 +173,7 @@ func TestWhatIsToldStandsWithItsCall(t *testing.T) {
 	}
 	h.reading()
 	h.read(yield)
-	if !slices.Equal(order, []string{"first", "second"}) || len(h.held) != 0 {
-		t.Errorf("%v, and %v is left", order, h.held)
+	if !slices.Equal(order, []string{"first", "second"}) || len(h.queue) != 0 {
+		t.Errorf("%v, and %v is left", order, h.queue)
 	}
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,9 +11,145 @@ import (
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 )
+
+// surveyed is what was found out about one server.
+type surveyed struct {
+	server   string
+	listing  *tool.Listing // nil: it could not be listed
+	findings []tipstaff.ToolFinding
+}
+
+func (s *surveyed) find(level, code, tool, format string, args ...any) {
+	s.findings = append(s.findings, tipstaff.ToolFinding{Level: level, Code: code, Server: s.server, Tool: tool, Message: fmt.Sprintf(format, args...)})
+}
+
+// survey lists servers, all at the same time. One that fails says so and harms no
+// other. hold says whether those that are not what the lock holds are started.
+func (t toolbox) survey(ctx context.Context, d *catalog, names []string, hold func(*tool.Manager, *tool.Lock)) []*surveyed {
+	servers, close := t.servers(d.manifest)
+	defer close()
+	manager := tool.NewManager(d.manifest, servers)
+	hold(manager, d.lock)
+	defer manager.Close()
+	all := make([]*surveyed, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		all[i] = &surveyed{server: name}
+		wg.Go(func() { all[i].look(ctx, manager) })
+	}
+	wg.Wait()
+	return all
+}
+
+func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
+	listing, err := manager.List(ctx, s.server)
+	var refused *flow.Error
+	switch {
+	case errors.As(err, &refused):
+		s.find(tipstaff.FindingError, refused.Code, "", "%s", refused.Message)
+		return
+	case err != nil:
+		s.find(tipstaff.FindingError, tool.CodeUnavailable, "", "server %q cannot be listed: %v", s.server, err)
+		return
+	}
+	s.listing = listing
+	for _, name := range listing.Missing {
+		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "the manifest declares %s/%s, which the server does not list", s.server, name)
+	}
+	for name, why := range listing.Broken {
+		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "%s/%s cannot be used: %s", s.server, name, why)
+	}
+	for _, name := range listing.Extra {
+		s.find(tipstaff.FindingNote, "undeclared_tool", name, "the server lists %s/%s, which the manifest does not declare", s.server, name)
+	}
+	slices.SortStableFunc(s.findings, func(a, b tipstaff.ToolFinding) int { return cmp.Compare(a.Tool, b.Tool) })
+}
+
+// Pin lists the servers, all at once, and compares.
+func (t toolbox) Pin(ctx context.Context, req tipstaff.PinRequest) (tipstaff.PinReport, error) {
+	d, err := t.open()
+	if err != nil {
+		return tipstaff.PinReport{}, err
+	}
+	names, err := d.external(req.Servers)
+	if err != nil {
+		return tipstaff.PinReport{}, err
+	}
+	report := tipstaff.PinReport{Changes: []tipstaff.PinChange{}, Findings: []tipstaff.ToolFinding{}}
+	next := d.lock
+	for _, s := range t.survey(ctx, d, names, (*tool.Manager).Compare) {
+		report.Findings = append(report.Findings, s.findings...)
+		if s.listing == nil {
+			continue
+		}
+		report.Changes = append(report.Changes, s.listing.Changes(d.manifest, d.lock)...)
+		next = next.With(s.server, s.listing.Locked())
+	}
+	if len(req.Servers) == 0 {
+		for _, stale := range d.stale() {
+			report.Changes = append(report.Changes, stale.changes...)
+			next = next.With(stale.server, tool.LockedServer{})
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return report, err
+	}
+	if len(report.Changes) == 0 || req.Accept == nil || !req.Accept(report) {
+		return report, nil
+	}
+	if err := next.Write(t.Workspace); err != nil {
+		return report, &tipstaff.Error{Code: tipstaff.Refused, Message: err.Error(), Hint: "run the command again", Err: err}
+	}
+	report.Written = true
+	return report, nil
+}
+
+// external are the servers that a lock is for: those that are named, else all.
+func (d *catalog) external(named []string) ([]string, error) {
+	for _, name := range named {
+		if name == builtin.Name {
+			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is locked by the binary and cannot be pinned", builtin.Name)
+		}
+		if _, ok := d.manifest.Server(name); !ok {
+			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no server %q", name).
+				WithHint("`tipstaff tools list` shows what is declared")
+		}
+	}
+	if len(named) > 0 {
+		return slices.Compact(slices.Sorted(slices.Values(named))), nil
+	}
+	var all []string
+	for name := range d.manifest.Servers {
+		if name != builtin.Name {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// stale is what the lock holds of a server that is no longer declared.
+type stale struct {
+	server  string
+	changes []tipstaff.PinChange
+}
+
+func (d *catalog) stale() []stale {
+	var list []stale
+	for name := range d.lock.Servers {
+		if _, ok := d.manifest.Server(name); ok {
+			continue
+		}
+		gone := tool.Listing{Server: name, Version: d.lock.Servers[name].Version, Package: d.lock.Servers[name].PackageDigest, Files: d.lock.Servers[name].Files}
+		list = append(list, stale{name, gone.Changes(d.manifest, d.lock)})
+	}
+	slices.SortFunc(list, func(a, b stale) int { return cmp.Compare(a.server, b.server) })
+	return list
+}
 
 // Verify looks at every declared server: first at what can be known without a
 // connection, then, unless offline, at what it lists.
@@ -64,7 +201,9 @@ func (d *catalog) checked(listed []*surveyed, servers map[string]tool.Server) []
 
 // check adds what lock, packages and environment say to what a server listed.
 func (d *catalog) check(s *surveyed, server tool.Server) {
-	if refused := d.lock.Ready(s.server, server); refused != nil && !s.told(refused.Code) {
+	refused := d.lock.Ready(s.server, server)
+	met := func(f tipstaff.ToolFinding) bool { return f.Code == refused.Code && f.Tool == "" } // when it was started
+	if refused != nil && !slices.ContainsFunc(s.findings, met) {
 		s.find(tipstaff.FindingError, refused.Code, "", "%s", refused.Message)
 	}
 	if files := d.lock.Unheld(s.server, server); len(files) > 0 {
@@ -91,17 +230,6 @@ func (d *catalog) check(s *surveyed, server tool.Server) {
 	if s.listing != nil {
 		d.compare(s)
 	}
-}
-
-// told reports whether a finding of that code is there: the same fault, met when
-// the server was started.
-func (s *surveyed) told(code string) bool {
-	for _, f := range s.findings {
-		if f.Code == code && f.Tool == "" {
-			return true
-		}
-	}
-	return false
 }
 
 // compare finds the tools whose definitions are not the ones that were accepted.
