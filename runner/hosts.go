@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -31,8 +30,6 @@ type hostPool struct {
 	store  flow.Store
 	absent time.Duration // how long a once call waits for the host that it was lost with
 	grace  time.Duration // how long one that was told to stop may still answer
-
-	waited atomic.Int64 // len(calls): most drives have none, and their appends ask no more
 
 	mu    sync.Mutex
 	hosts []*host                // in the order in which they came

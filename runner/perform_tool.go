@@ -58,7 +58,9 @@ const approvalExpiry = 24 * time.Hour
 func (w *walk) toolCall(fc flow.Context, call plan.Task) (flow.Result, error) {
 	uri := call.Node.Tool
 	asks := w.asks()
-	v := w.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && asks != asksOnce && w.covered(call.Node.ID), Agent: asks == asksAll, Run: policy.Run{Path: fc.Path()}})
+	// A person who was asked has accepted what they were shown.
+	covered := asks != asksOnce && (!w.segment.Revision.Shown || !w.cut()[call.Node.ID])
+	v := w.gate.Ask(tool.Request{URI: uri, Args: call.Args, Literal: call.Literal && covered, Agent: asks == asksAll, Run: policy.Run{Path: fc.Path()}})
 	by := v.By
 	if v.Do == policy.Ask {
 		var err error
@@ -126,10 +128,6 @@ func denial(d flow.Decision) string {
 	}
 	return d.By + " did not allow the call"
 }
-
-// covered reports whether the acceptance of the program covers the literal arguments of
-// a call: a person who was asked has accepted what they were shown.
-func (w *walk) covered(id string) bool { return !w.segment.Revision.Shown || !w.cut()[id] }
 
 // cutIn are the ids of the calls of which a gate does not show every value.
 func cutIn(o *tipstaff.Outline) map[string]bool {

@@ -110,7 +110,9 @@ func (d *hostPool) activity(o owners) flow.Activity {
 			if err != nil {
 				return flow.Done{}, &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
 			}
-			d.begin(c)
+			d.mu.Lock()
+			d.calls[c.ID] = c
+			d.mu.Unlock()
 			defer d.end(c)
 			return d.perform(ctx, c, a)
 		},
@@ -123,7 +125,7 @@ func (d *hostPool) activity(o owners) flow.Activity {
 func (d *hostPool) perform(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
 	wait := c.wait
 	for {
-		h, err := d.place(ctx, c, wait)
+		h, err := d.search(ctx, c.owners, c.Agent, wait, func(h *host) error { h.give(c); return nil })
 		if err != nil {
 			return flow.Done{}, err
 		}
