@@ -53,17 +53,24 @@ func (r *Runner) endTurn(ctx context.Context, run string, req tipstaff.CancelReq
 	if err != nil {
 		return err
 	}
-	body := r.cancelRequest(ctx, req.Reason)
-	err = r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
-		if tx.Row().Cancel {
+	if _, err := r.requestCancel(ctx, run, req.Reason); err != nil {
+		return err
+	}
+	return r.driveOut(run, p)
+}
+
+// requestCancel stores the request, unless somebody asked before.
+func (r *Runner) requestCancel(ctx context.Context, run, reason string) (cancelRequest, error) {
+	body := r.cancelRequest(ctx, reason)
+	return body, r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
+		switch row := tx.Row(); {
+		case tipstaff.State(row.State).Terminal():
+			return nil, flow.ErrEnded
+		case row.Cancel:
 			return nil, nil
 		}
 		return []flow.Draft{body.draft()}, nil
 	})
-	if err != nil {
-		return err
-	}
-	return r.driveOut(run, p)
 }
 
 // driveOut drives a run, with nobody to ask, to where it rests.
@@ -88,16 +95,7 @@ func (b cancelRequest) draft() flow.Draft {
 func (r *Runner) askToCancel(ctx context.Context, run string, req tipstaff.CancelRequest) error {
 	changed, stop := r.Store.Follow(run)
 	defer stop()
-	body := r.cancelRequest(ctx, req.Reason)
-	err := r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
-		switch row := tx.Row(); {
-		case tipstaff.State(row.State).Terminal():
-			return nil, flow.ErrEnded
-		case row.Cancel:
-			return nil, nil // somebody asked before: this call joins
-		}
-		return []flow.Draft{body.draft()}, nil
-	})
+	body, err := r.requestCancel(ctx, run, req.Reason)
 	if err != nil {
 		return err
 	}

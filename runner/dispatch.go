@@ -147,9 +147,8 @@ func (r *Runner) childOf(ctx context.Context, parent *common, a flow.Attempt, in
 // announced is the child that an earlier attempt of this call has named.
 func (r *Runner) announced(ctx context.Context, a flow.Attempt) (child string, err error) {
 	err = eachEvent(ctx, r.Store, a.Run, 0, func(e *tipstaff.Event) error {
-		var b struct{ Child string }
-		if e.Kind == tipstaff.KindIntentDispatch && e.Path == a.Path && json.Unmarshal(e.Body, &b) == nil {
-			child = b.Child
+		if e.Kind == tipstaff.KindIntentDispatch && e.Path == a.Path {
+			child = tipstaff.BodyOf[tipstaff.IntentDispatch](e).Child.String()
 		}
 		return nil
 	})

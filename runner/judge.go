@@ -110,7 +110,11 @@ func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome strin
 	if errors.As(out.Err, &mismatch) && out.Status == flow.Interrupted {
 		at = mismatch.Path
 		j.trace.tellDifference(out.Err)
-		j.fault("replay_mismatch", j.seqAt(at), at, "%v", out.Err)
+		seq := int64(0)
+		if i := slices.IndexFunc(j.trace.events, func(e tipstaff.Event) bool { return e.Path == at && at != "" }); i >= 0 {
+			seq = j.trace.events[i].Seq
+		}
+		j.fault("replay_mismatch", seq, at, "%v", out.Err)
 	} else if out.Status == flow.Interrupted {
 		j.fault("replay_mismatch", 0, "", "%v", out.Err)
 	}
@@ -129,16 +133,6 @@ func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome strin
 		j.cancel(out.Err)
 	}
 	return outcome, true
-}
-
-// seqAt is the first record at a path, for messages.
-func (j *judge) seqAt(path string) int64 {
-	for i := range j.trace.events {
-		if e := &j.trace.events[i]; e.Path == path && path != "" {
-			return e.Seq
-		}
-	}
-	return 0
 }
 
 // tell shows the records that the program asked for, up to where it differed.
@@ -253,12 +247,6 @@ func (j *judge) evidence(limits flow.Use, last program) {
 	if j.trace.ended() == "" {
 		return
 	}
-	var b struct {
-		Evidence json.RawMessage `json:"evidence"`
-	}
-	if json.Unmarshal(end.Body, &b) != nil {
-		return
-	}
 	a := newAccount()
 	for i := range j.trace.events {
 		if err := a.take(j.ctx, j.src, &j.trace.events[i]); err != nil {
@@ -267,9 +255,9 @@ func (j *judge) evidence(limits flow.Use, last program) {
 		}
 	}
 	used, limit := flow.Totals(flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}, limits)
-	want := flow.JSON(a.evidence(last, used, limit, end.Kind))
-	if !sameJSON(want, apart(b.Evidence)) {
-		j.fault("evidence", end.Seq, "", "the records add up to %s, but the envelope says %s", want, b.Evidence)
+	want, recorded := flow.JSON(a.evidence(last, used, limit, end.Kind)), tipstaff.BodyOf[tipstaff.Ending](end).Evidence
+	if !sameJSON(want, apart(recorded)) {
+		j.fault("evidence", end.Seq, "", "the records add up to %s, but the envelope says %s", want, recorded)
 	}
 }
 

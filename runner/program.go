@@ -199,11 +199,10 @@ func acceptedVia(s flow.Stored) string {
 	if err != nil || e.Kind != tipstaff.KindIntentAccept {
 		return ""
 	}
-	var b struct{ Via, Gate string }
-	if json.Unmarshal(e.Body, &b) != nil || b.Gate != "" {
-		return ""
+	if b := tipstaff.BodyOf[tipstaff.IntentAccept](&e); b.Gate == "" {
+		return b.Via
 	}
-	return b.Via
+	return ""
 }
 
 // open loads the documents that the draft names.

@@ -196,7 +196,13 @@ func (d *hostPool) stopped(ctx context.Context, c *remoteCall, a flow.Attempt) (
 	if awaited {
 		last, cancel := context.WithTimeout(context.Background(), d.grace)
 		defer cancel()
-		if c.attend(last, a, d.goneOf(c)) == nil {
+		var gone <-chan struct{} // that host leaves
+		d.mu.Lock()
+		if c.at != nil {
+			gone = c.at.gone
+		}
+		d.mu.Unlock()
+		if c.attend(last, a, gone) == nil {
 			return c.done()
 		}
 	}

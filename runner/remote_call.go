@@ -121,16 +121,6 @@ func (d *hostPool) withdraw(c *remoteCall) {
 	c.Redelivery = true
 }
 
-// goneOf is closed when the host that has the call leaves.
-func (d *hostPool) goneOf(c *remoteCall) <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c.at == nil {
-		return nil
-	}
-	return c.at.gone
-}
-
 func (d *hostPool) tellToStop(c *remoteCall, cause error) {
 	reason := "the call is no longer wanted"
 	var limit *flow.Error
@@ -185,20 +175,16 @@ func (d *hostPool) search(ctx context.Context, o owners, agent string, wait time
 			}
 			patience.Reset(wait)
 		case <-ctx.Done():
-			return nil, unsent(context.Cause(ctx))
+			cause := context.Cause(ctx)
+			var limit *flow.Error
+			if !errors.As(cause, &limit) {
+				return nil, cause
+			}
+			unsent := *limit // nothing had happened when it was reached
+			unsent.NotSent = true
+			return nil, &unsent
 		}
 	}
-}
-
-// unsent says of a limit that was reached that nothing had happened by then.
-func unsent(cause error) error {
-	var limit *flow.Error
-	if !errors.As(cause, &limit) {
-		return cause
-	}
-	with := *limit
-	with.NotSent = true
-	return &with
 }
 
 // heard is a log that lets the pool know what has become durable: only then is a host

@@ -32,21 +32,19 @@ func (h *host) Complete(ctx context.Context, r tipstaff.HostResult) error {
 	return nil
 }
 
-// givenTo reports whether a host may have been given the call: in this process, or in
-// one before it, of which nobody knows any more to whom it gave what may be repeated.
-// Called with mu held.
-func (c *remoteCall) givenTo(h *host) bool {
-	return slices.Contains(c.given, h.id) || len(c.given) == 0 && c.class != flow.Once
-}
-
 // take hands a result to its call. nil: there is no call that it could be the answer
 // of.
 func (h *host) take(r tipstaff.HostResult) *remoteCall {
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
 	c := h.pool.calls[r.Call]
+	if c == nil {
+		return nil
+	}
+	// Nobody knows any more to whom a process before this one gave what may be repeated.
+	given := slices.Contains(c.given, h.id) || len(c.given) == 0 && c.class != flow.Once
 	switch {
-	case c == nil, !h.serves(c.owners) || !c.givenTo(h), c.result == nil && c.ended:
+	case !h.serves(c.owners), !given, c.result == nil && c.ended:
 		return nil
 	case c.result == nil:
 		c.result = &r
