@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 
 // clerk is a performer that only this test knows: it has one agent, which says in
 // capitals what it is told.
-type clerk struct{ asked []string }
+type clerk struct{ asked, sessions []string }
 
 func (c *clerk) Agent(_ *workspace.Manifest, name string) plan.AgentInfo {
 	if name == "clerk" {
@@ -33,7 +34,7 @@ func (c *clerk) Settle(s *runner.Settlement) error {
 	return nil
 }
 
-type errand struct{ Manner, Prompt string }
+type errand struct{ Manner, Prompt, Session string }
 
 func (c *clerk) Activities(*runner.Environment) map[string]flow.Activity {
 	return map[string]flow.Activity{"clerk.work": {Run: func(_ context.Context, a flow.Attempt) (flow.Done, error) {
@@ -41,7 +42,7 @@ func (c *clerk) Activities(*runner.Environment) map[string]flow.Activity {
 		if err := json.Unmarshal(a.Input, &in); err != nil {
 			return flow.Done{}, err
 		}
-		c.asked = append(c.asked, a.Path)
+		c.asked, c.sessions = append(c.asked, a.Path), append(c.sessions, in.Session)
 		if in.Prompt == "fail" {
 			return flow.Done{}, &flow.Error{Code: "refused", Message: "not today", Answered: true}
 		}
@@ -50,7 +51,7 @@ func (c *clerk) Activities(*runner.Environment) map[string]flow.Activity {
 }
 
 func (c *clerk) Perform(fc flow.Context, t *runner.Task) (runner.Result, error) {
-	in := errand{Prompt: t.Prompt}
+	in := errand{Prompt: t.Prompt, Session: t.Session}
 	if err := json.Unmarshal(t.Config, &in.Manner); err != nil {
 		return runner.Result{}, err
 	}
@@ -133,6 +134,47 @@ root:
 	}
 	if used := b.get(run).Bounds[tipstaff.BoundAgentHops].Used; used != 1 {
 		t.Errorf("the step has cost %v hops", used)
+	}
+	b.verified(run)
+}
+
+func TestAPerformerIsToldOfTheSessionAndTheFeedback(t *testing.T) {
+	b := newBed(t)
+	c := b.withClerk()
+	run, driven := b.pipe(`
+name: office
+agents:
+  - {name: copy, stage_order: 1, worker: {name: clerk, prompt: copy, session: keep}, default_next: critic}
+  - name: critic
+    stage_order: 2
+    scripted: {answers: [{output: {ok: false}, control: {feedback: louder}}, {output: {ok: true}}]}
+    routing_rules: [{condition: ok, value: false, target: copy}]
+`)
+	if driven.Err != nil || driven.State != tipstaff.Completed {
+		t.Fatalf("%+v", driven)
+	}
+	if !slices.Equal(c.asked, []string{"copy#1", "copy#2"}) || !slices.Equal(c.sessions, []string{"copy", "copy"}) {
+		t.Errorf("the clerk was asked at %q in sessions %q", c.asked, c.sessions)
+	}
+	if got := output(b.state(run), "copy").(map[string]any)["text"]; got != "politely: COPY\n\nLOUDER" {
+		t.Errorf("it said %q", got)
+	}
+}
+
+// What the performer goes by is frozen: a run is replayed and resumed without asking it
+// anew, and without the performer nothing of it can be verified.
+func TestWithoutItsPerformerARunDoesNotConform(t *testing.T) {
+	b := newBed(t)
+	config := b.Config
+	b.withClerk()
+	run, driven := b.run("root: {id: copy, kind: step, agent: clerk, prompt: hello}\n")
+	if driven.State != tipstaff.Completed {
+		t.Fatalf("%+v", driven)
+	}
+	config.Store = b.store
+	rep, err := runner.New(config).Verify(cli(), tipstaff.VerifyRequest{Run: run})
+	if err != nil || !rep.Integrity.OK || rep.Conformance.OK {
+		t.Errorf("%+v, %v", rep, err)
 	}
 	b.verified(run)
 }
