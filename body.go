@@ -235,7 +235,6 @@ type PlanStep struct {
 	ResultDigest string     `json:"result_digest,omitempty"`
 	Error        *StepError `json:"error,omitempty"`
 	LatencyMs    int64      `json:"latency_ms,omitempty"`
-	Noop         bool       `json:"noop,omitempty"`
 }
 
 // Statuses of a leaf in plan.step.

@@ -44,6 +44,12 @@ type StageUsage struct {
 	CostUSD   USD   `json:"cost_usd,omitempty"`
 }
 
+// Plus is what both have used.
+func (u StageUsage) Plus(more StageUsage) StageUsage {
+	return StageUsage{LLMCalls: u.LLMCalls + more.LLMCalls, ToolCalls: u.ToolCalls + more.ToolCalls, Hops: u.Hops + more.Hops,
+		TokensIn: u.TokensIn + more.TokensIn, TokensOut: u.TokensOut + more.TokensOut, CostUSD: u.CostUSD + more.CostUSD}
+}
+
 // StageRetrying is the body of stage.retrying.
 type StageRetrying struct {
 	Stage       string `json:"stage"`

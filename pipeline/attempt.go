@@ -134,7 +134,9 @@ func (x *executor) prepare(v *visit) (Stage, error) {
 	var err error
 	switch v.agent.Way {
 	case WayModel:
-		err = v.prompt(&st, s)
+		err = v.prompt(&st, s, v.agent.Model.Prompt, v.agent.Model.System)
+	case WayWorker:
+		err = v.prompt(&st, s, v.agent.Worker.Prompt, nil)
 	case WayTool:
 		if st.Args, err = fill(v.agent.Tool.Args, "args"); err == nil {
 			st.Args, err = anObject(st.Args, "args")
@@ -160,13 +162,14 @@ func anObject(raw json.RawMessage, what string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// prompt fills in what a model is told. Feedback stands at its end, word for word.
-func (v *visit) prompt(st *Stage, s *scope) error {
+// prompt fills in what a model or worker is told. Feedback stands at its end, word for
+// word.
+func (v *visit) prompt(st *Stage, s *scope, prompt, system *Template) error {
 	for _, part := range []struct {
 		name string
 		t    *Template
 		into *string
-	}{{"prompt", v.agent.Model.Prompt, &st.Prompt}, {"system", v.agent.Model.System, &st.System}} {
+	}{{"prompt", prompt, &st.Prompt}, {"system", system, &st.System}} {
 		if part.t == nil {
 			continue
 		}
@@ -277,12 +280,7 @@ func (v *visit) add(r Result, err error) {
 	if errors.As(err, &failed) {
 		u = failed.Usage
 	}
-	v.usage.LLMCalls += u.LLMCalls
-	v.usage.ToolCalls += u.ToolCalls
-	v.usage.Hops += u.Hops
-	v.usage.TokensIn += u.TokensIn
-	v.usage.TokensOut += u.TokensOut
-	v.usage.CostUSD += u.CostUSD
+	v.usage = v.usage.Plus(u)
 	if v.agent.Way == WayModel {
 		u.LLMCalls-- // paid for in advance
 	}

@@ -55,6 +55,12 @@ func workspace() Resolver {
 			}
 			return nil, errors.New("no such file")
 		},
+		Performer: func(way Way, name string) Trouble {
+			if name == "careful" {
+				return Trouble{}
+			}
+			return Trouble{"no_way_to_run", string(way) + " stages cannot run yet"}
+		},
 		Tool: func(uri string) (string, Trouble) {
 			switch {
 			case strings.Contains(uri, "/gone@"):
@@ -134,6 +140,7 @@ var faulty = []struct{ codes, src string }{
 	{"number_unsafe", "name: p\nagents: [{name: a, scripted: {answers: [{output: {id: §9007199254740993}}]}}]\n"},
 	{"no_way_to_run", "name: p\nagents: [§{name: a}]\n"},
 	{"no_way_to_run", "name: p\nagents: [{name: a, §worker: {name: claude, prompt: hi}, effect: once}]\n"},
+	{"retry_once", "name: p\nagents: [{name: a, worker: {name: careful}, max_retries: §1}]\n"},
 	{"two_ways_to_run", "name: p\nagents: [{name: a, remote: {}, §scripted: {answers: [{}]}}]\n"},
 	{"bad_rule", "name: p\nagents:\n  - name: a\n    remote: {}\n    routing_rules:\n      - §{condition: x, value: 1}\n"},
 	{"bad_rule", "name: p\nagents:\n  - name: a\n    remote: {}\n    routing_rules:\n      - §{condition: x, target: end}\n"},
@@ -285,6 +292,18 @@ func TestMessagesHelp(t *testing.T) {
 		if len(problems) != 1 || !strings.Contains(problems[0].Message, test.want) {
 			t.Errorf("%q is not in %+v", test.want, problems)
 		}
+	}
+}
+
+func TestAWorkerIsWhomTheHostHas(t *testing.T) {
+	p := mustCheck(t, "name: p\nagents: [{name: a, worker: {name: careful, prompt_file: prompt.md, session: keep}, effect: read, max_retries: 1}]\n")
+	a := p.Agents[0]
+	if a.Way != WayWorker || a.Worker.Name != "careful" || !a.Worker.Keep || a.Effect != "read" || a.Label() != "worker careful" {
+		t.Errorf("%+v, %+v", a, a.Worker)
+	}
+	again, err := Load(p.Canonical())
+	if err != nil || again.Digest() != p.Digest() || again.Agents[0].Worker.Prompt == nil {
+		t.Errorf("%+v, %v", again, err)
 	}
 }
 

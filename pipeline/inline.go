@@ -13,8 +13,10 @@ func (r *reader) inline(v *document.Value) {
 		return
 	}
 	for _, agent := range agents.Items {
-		if model := agent.Get("model"); model != nil {
-			r.inlineMember(model, "prompt_file", "prompt", r.promptFile)
+		for _, way := range []Way{WayModel, WayWorker} {
+			if told := agent.Get(string(way)); told != nil {
+				r.inlineMember(told, "prompt_file", "prompt", r.promptFile)
+			}
 		}
 		if plan := agent.Get("plan"); plan != nil {
 			r.inlineMember(plan, "file", "document", r.planFile)

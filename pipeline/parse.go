@@ -137,6 +137,9 @@ type Resolver struct {
 	Tool func(uri string) (class string, trouble Trouble)
 	// Model, Agent and Skill tell about names of the manifest.
 	Model, Agent, Skill func(name string) Trouble
+	// Performer tells whether the host has somebody of that name who runs stages in
+	// that way.
+	Performer func(way Way, name string) Trouble
 	// Plan checks the document of a plan stage, which is in RFC 8785 form.
 	Plan func(document json.RawMessage) []tipstaff.Problem
 }

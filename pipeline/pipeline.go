@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -81,6 +83,7 @@ type Way string
 
 const (
 	WayModel    Way = "model"
+	WayWorker   Way = "worker"
 	WayTool     Way = "tool"
 	WayRemote   Way = "remote"
 	WayPlan     Way = "plan"
@@ -99,6 +102,7 @@ type Agent struct {
 
 	Way      Way
 	Model    *Model
+	Worker   *Worker
 	Tool     *Tool
 	Remote   *Remote
 	Plan     *PlanStage
@@ -116,9 +120,38 @@ type Agent struct {
 	RetryDelay     time.Duration
 	MaxVisits      int64 // 0: no limit of its own
 	Handoff        Handoff
-	Effect         string // read, idempotent or once, of a remote; "" of other ways
+	Effect         string // read, idempotent or once, of a remote or worker; "" of other ways
 
 	schema *jsonschema.Resolved // of OutputSchema
+}
+
+// Performer is who does what the stage asks for: the agent, model, worker or tool; "":
+// the stage itself says what is done.
+func (a *Agent) Performer() string {
+	switch a.Way {
+	case WayModel:
+		return cmp.Or(a.Model.Agent, a.Model.Name)
+	case WayWorker:
+		return a.Worker.Name
+	case WayTool:
+		return a.Tool.URI
+	case WayRemote:
+		return a.Remote.Agent
+	}
+	return ""
+}
+
+// Label says in a word who runs the stage.
+func (a *Agent) Label() string {
+	if a.Way == WayTool {
+		return a.Tool.URI
+	}
+	return strings.TrimSpace(string(a.Way) + " " + a.Performer())
+}
+
+// Keeps reports whether later visits go on in the session of the first.
+func (a *Agent) Keeps() bool {
+	return a.Model != nil && a.Model.Keep || a.Worker != nil && a.Worker.Keep
 }
 
 // Rule routes a stage that succeeded. It has a condition, or when.
@@ -156,6 +189,13 @@ type Model struct {
 	Tools          *[]string // nil: what the skill or agent allows; empty: none
 	MaxSteps       int
 	Keep           bool // later visits go on in the session of the first
+}
+
+// Worker runs a stage with somebody whom the host brings: see [Resolver.Performer].
+type Worker struct {
+	Name   string // as the host calls it
+	Prompt *Template
+	Keep   bool // later visits go on in the session of the first
 }
 
 // Tool runs a stage with one call.

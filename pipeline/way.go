@@ -11,10 +11,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// wayWorker is a way that documents know and this version cannot go.
-const wayWorker Way = "worker"
-
-var ways = []Way{WayModel, wayWorker, WayTool, WayRemote, WayPlan, WayScripted}
+var ways = []Way{WayModel, WayWorker, WayTool, WayRemote, WayPlan, WayScripted}
 
 // way reads how the stage runs: exactly one of a few objects.
 func (r *reader) way(f *document.Fields, w *written) {
@@ -37,10 +34,6 @@ func (r *reader) way(f *document.Fields, w *written) {
 		return
 	}
 	r.effect(f, w)
-	if w.Way == wayWorker {
-		f.Report(codeNoWayToRun, found.At, found.Key, "worker stages cannot run yet: this version of Tipstaff has no workers")
-		return
-	}
 	inner := r.fields(found.Value, f.PathOf(found.Key))
 	if inner == nil {
 		return
@@ -48,6 +41,8 @@ func (r *reader) way(f *document.Fields, w *written) {
 	switch w.Way {
 	case WayModel:
 		w.Model = r.model(inner)
+	case WayWorker:
+		w.Worker = r.worker(f, found, inner)
 	case WayTool:
 		w.Tool = r.tool(f, inner, w)
 	case WayRemote:
@@ -65,12 +60,12 @@ func (r *reader) way(f *document.Fields, w *written) {
 func (r *reader) effect(f *document.Fields, w *written) {
 	given := f.Get("effect")
 	effect := r.word(f, "effect", string(flow.Once), string(flow.Idempotent), string(flow.Read))
-	if w.Way == WayRemote {
+	if w.Way == WayRemote || w.Way == WayWorker {
 		w.Effect = effect
 		r.retryable(f, w, effect)
 		return
 	}
-	if given != nil && given.Text != "" && w.Way != wayWorker {
+	if given != nil && given.Text != "" {
 		f.Report(document.CodeFieldInvalid, given.At, "effect", "effect belongs to remote stages; what a %s stage does is known otherwise", w.Way)
 	}
 }
@@ -110,6 +105,20 @@ func (r *reader) model(f *document.Fields) *Model {
 		}
 		m.Tools = &uris
 	}
+	return m
+}
+
+// worker reads a stage that somebody of the host does; outer is the stage itself.
+func (r *reader) worker(outer *document.Fields, way *document.Member, f *document.Fields) *Worker {
+	m := &Worker{Name: f.Text("name"), Prompt: r.template(f, "prompt", document.Text), Keep: r.word(f, "session", "fresh", "keep") == "keep"}
+	f.Ignore("prompt_file") // it could not be read, which has been said
+	if r.resolver.Performer != nil {
+		if t := r.resolver.Performer(Way(way.Key), m.Name); t.Code != "" {
+			outer.Report(t.Code, way.At, way.Key, "%s", t.Message)
+			return m
+		}
+	}
+	f.Need("name")
 	return m
 }
 

@@ -35,8 +35,8 @@ func TestHowAStepFails(t *testing.T) {
 		{&flow.Error{Code: "timeout"}, ReasonTimeout},
 		{errors.New("a bug"), ReasonInternal},
 	} {
-		step := func(flow.Context, StepRequest) (flow.Result, error) { return flow.Result{}, c.err }
-		_, err := walked(t, "kind: plan\nversion: 1\nroot: {id: a, kind: step, prompt: Do., output_schema: {type: number}}", Handlers{Step: step})
+		step := func(flow.Context, Task) (flow.Result, error) { return flow.Result{}, c.err }
+		_, err := walked(t, "kind: plan\nversion: 1\nroot: {id: a, kind: step, prompt: Do., output_schema: {type: number}}", Handlers{Perform: step})
 		if got := Reason(err); got != c.want {
 			t.Errorf("%#v: %s, want %s", c.err, got, c.want)
 		}
@@ -44,7 +44,7 @@ func TestHowAStepFails(t *testing.T) {
 }
 
 func TestAResultOfNothingIsNull(t *testing.T) {
-	r, err := walked(t, "kind: plan\nversion: 1\noutputs: {o: '${a.output}'}\nroot: "+aCall, Handlers{ToolCall: answer("", nil)})
+	r, err := walked(t, "kind: plan\nversion: 1\noutputs: {o: '${a.output}'}\nroot: "+aCall, Handlers{Perform: answer("", nil)})
 	if err != nil || string(r.Outputs) != `{"o":null}` {
 		t.Errorf("%s, %v", r.Outputs, err)
 	}
@@ -52,11 +52,11 @@ func TestAResultOfNothingIsNull(t *testing.T) {
 
 func TestACallWithoutArgumentsIsLiteral(t *testing.T) {
 	literal := false
-	call := func(_ flow.Context, r ToolRequest) (flow.Result, error) {
+	call := func(_ flow.Context, r Task) (flow.Result, error) {
 		literal = r.Literal
 		return flow.Result{}, nil
 	}
-	if _, err := walked(t, "kind: plan\nversion: 1\nroot: "+aCall, Handlers{ToolCall: call}); err != nil || !literal {
+	if _, err := walked(t, "kind: plan\nversion: 1\nroot: "+aCall, Handlers{Perform: call}); err != nil || !literal {
 		t.Errorf("literal %v, %v", literal, err)
 	}
 }
@@ -64,19 +64,19 @@ func TestACallWithoutArgumentsIsLiteral(t *testing.T) {
 // Values inside lists are resolved, and those that refer to nothing stay.
 func TestListsAreResolved(t *testing.T) {
 	var got string
-	call := func(_ flow.Context, r ToolRequest) (flow.Result, error) {
+	call := func(_ flow.Context, r Task) (flow.Result, error) {
 		got = string(r.Args)
 		return flow.Result{}, nil
 	}
 	d := one(t, `{id: a, kind: tool_call, tool: "mcp://t/read@1.0.0", args: {list: ["${input.who}", 2, true, null, ["x ${input.who}"], []]}}`)
-	if _, err := Walk(newDesk(), d, json.RawMessage(`{"who":"me"}`), Handlers{ToolCall: call}); err != nil || got != `{"list":["me",2,true,null,["x me"],[]]}` {
+	if _, err := Walk(newDesk(), d, json.RawMessage(`{"who":"me"}`), Handlers{Perform: call}); err != nil || got != `{"list":["me",2,true,null,["x me"],[]]}` {
 		t.Errorf("%s, %v", got, err)
 	}
 }
 
 // A plan whose outputs name what is not there has failed, and says of what.
 func TestOutputsThatAreNotThere(t *testing.T) {
-	_, err := walked(t, "kind: plan\nversion: 1\noutputs: {o: '${a.output.gone}'}\nroot: "+aCall, Handlers{ToolCall: answer("{}", nil)})
+	_, err := walked(t, "kind: plan\nversion: 1\noutputs: {o: '${a.output.gone}'}\nroot: "+aCall, Handlers{Perform: answer("{}", nil)})
 	var f *Failure
 	if !errors.As(err, &f) || f.Reason != ReasonOutputInvalid || f.Code != codeRefUnresolved || f.Counts[tipstaff.StepCompleted] != 1 {
 		t.Fatalf("%#v", err)
@@ -87,7 +87,7 @@ func TestOutputsThatAreNotThere(t *testing.T) {
 }
 
 func TestFailuresNameTheirLeaf(t *testing.T) {
-	_, err := walked(t, "kind: plan\nversion: 1\nroot: "+aCall, Handlers{ToolCall: answer("", &flow.Error{Code: "timeout", Message: "late"})})
+	_, err := walked(t, "kind: plan\nversion: 1\nroot: "+aCall, Handlers{Perform: answer("", &flow.Error{Code: "timeout", Message: "late"})})
 	if err == nil || err.Error() != "a: late" {
 		t.Errorf("%v", err)
 	}
@@ -99,7 +99,7 @@ func TestFailuresNameTheirLeaf(t *testing.T) {
 // A leaf whose failure was passed over has no output for others.
 func TestWhatWasPassedOverHasNoOutput(t *testing.T) {
 	src := "kind: plan\nversion: 1\nroot: {kind: sequential, children: [" + strings.Replace(aCall, "}", ", on_error: continue}", 1) + ", {id: b, kind: step, prompt: '${a.output}'}]}"
-	_, err := walked(t, src, Handlers{ToolCall: answer("", &flow.Error{Code: "timeout"})})
+	_, err := walked(t, src, Handlers{Perform: answer("", &flow.Error{Code: "timeout"})})
 	if err == nil || err.Error() != "b: ${a.output}: a has no output" {
 		t.Errorf("%v", err)
 	}
@@ -107,17 +107,22 @@ func TestWhatWasPassedOverHasNoOutput(t *testing.T) {
 
 func TestWhatBranchesPassOverIsPartial(t *testing.T) {
 	src := "kind: plan\nversion: 1\nroot: {kind: parallel, children: [" + strings.Replace(aCall, "}", ", on_error: continue}", 1) + ", {id: b, kind: step, prompt: Do.}]}"
-	r, err := walked(t, src, Handlers{ToolCall: answer("", &flow.Error{Code: "timeout"})})
+	r, err := walked(t, src, Handlers{Perform: func(fc flow.Context, r Task) (flow.Result, error) {
+		if r.Node.Kind == Step {
+			return flow.Result{}, nil
+		}
+		return flow.Result{}, &flow.Error{Code: "timeout"}
+	}})
 	if err != nil || r.Outcome != Partial || len(r.Continued) != 1 || r.Continued[0] != "a" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
 func TestTheResultOfATurnIsItsAnswer(t *testing.T) {
-	step := func(flow.Context, StepRequest) (flow.Result, error) {
+	step := func(flow.Context, Task) (flow.Result, error) {
 		return flow.Result{Value: json.RawMessage(`{"text":"Hello."}`)}, nil
 	}
-	r, err := walked(t, "kind: turn\nmessage: Hi.", Handlers{Step: step})
+	r, err := walked(t, "kind: turn\nmessage: Hi.", Handlers{Perform: step})
 	if err != nil || string(r.Outputs) != `{"text":"Hello."}` {
 		t.Errorf("%s, %v", r.Outputs, err)
 	}
@@ -150,7 +155,7 @@ func carrying(t *testing.T, carry Carry, keep Keeper, decide func(flow.Gate) (fl
 	t.Helper()
 	fc := newDesk()
 	fc.waited = decide
-	_, err = Walk(fc, one(t, aCall), nil, Handlers{Carry: carry, Keep: keep, ToolCall: func(flow.Context, ToolRequest) (flow.Result, error) {
+	_, err = Walk(fc, one(t, aCall), nil, Handlers{Carry: carry, Keep: keep, Perform: func(flow.Context, Task) (flow.Result, error) {
 		calls++
 		return flow.Result{Value: json.RawMessage(`1`)}, nil
 	}})

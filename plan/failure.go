@@ -12,15 +12,11 @@ import (
 // Codes of failures that the walker itself finds.
 const (
 	codeRefUnresolved  = "ref_unresolved"
-	codeNoTools        = "no_tools"
 	codeNotImplemented = "not_implemented"
 )
 
-// Errors of leaves that nobody can perform.
-var (
-	ErrNoTools        error = &flow.Error{Code: codeNoTools, Message: "this walk has no tools", NotSent: true}
-	ErrNotImplemented error = &flow.Error{Code: codeNotImplemented, Message: "this walk starts no child runs", NotSent: true}
-)
+// errNotPerformed is for leaves that nobody can perform.
+var errNotPerformed error = &flow.Error{Code: codeNotImplemented, Message: "nobody performs this node", NotSent: true}
 
 // Failure is why a plan failed, and where.
 type Failure struct {

@@ -55,8 +55,8 @@ func one(t *testing.T, node string) *Document {
 	return mustCheck(t, "kind: plan\nversion: 1\ninputs: {who: {default: you}}\nroot: "+strings.ReplaceAll(node, "\t", "  "))
 }
 
-func answer(value string, err error) func(flow.Context, ToolRequest) (flow.Result, error) {
-	return func(flow.Context, ToolRequest) (flow.Result, error) {
+func answer(value string, err error) func(flow.Context, Task) (flow.Result, error) {
+	return func(flow.Context, Task) (flow.Result, error) {
 		return flow.Result{Value: json.RawMessage(value), Ms: 12}, err
 	}
 }
@@ -83,7 +83,7 @@ func TestStepRecordsHowALeafEnded(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			fc := newDesk()
-			_, err := Walk(fc, one(t, aCall), nil, Handlers{ToolCall: answer(`{"x":1}`, test.err)})
+			_, err := Walk(fc, one(t, aCall), nil, Handlers{Perform: answer(`{"x":1}`, test.err)})
 			if diff := cmp.Diff([]string{`root plan.step {"node":"a",` + test.want + `}`}, *fc.emitted); diff != "" {
 				t.Errorf("emitted (-want +got):\n%s", diff)
 			}
@@ -100,7 +100,7 @@ func TestWhatIsNoEndLeavesNoTrace(t *testing.T) {
 	for _, want := range []error{flow.ErrParked, &flow.NonDeterminism{Path: "root"}, &flow.Misuse{Path: "root"}} {
 		fc := newDesk()
 		src := `{kind: sequential, children: [` + strings.Replace(aCall, "}", ", on_error: continue}", 1) + `]}`
-		if _, err := Walk(fc, one(t, src), nil, Handlers{ToolCall: answer("", want)}); err != want {
+		if _, err := Walk(fc, one(t, src), nil, Handlers{Perform: answer("", want)}); err != want {
 			t.Errorf("%v came back as %v", want, err)
 		}
 		if len(*fc.emitted) > 0 {
@@ -116,7 +116,7 @@ func TestContinueKnowsWhatItMayNotPassOver(t *testing.T) {
 		"bound_exceeded": false, "deadline_exceeded": false, "in_doubt": false,
 	} {
 		d := one(t, strings.Replace(aCall, "}", ", on_error: continue}", 1))
-		_, err := Walk(newDesk(), d, nil, Handlers{ToolCall: answer("", &flow.Error{Code: code, NotSent: true})})
+		_, err := Walk(newDesk(), d, nil, Handlers{Perform: answer("", &flow.Error{Code: code, NotSent: true})})
 		if (err == nil) != want {
 			t.Errorf("%s: %v", code, err)
 		}
@@ -124,26 +124,25 @@ func TestContinueKnowsWhatItMayNotPassOver(t *testing.T) {
 }
 
 func TestRequestsAreResolved(t *testing.T) {
-	var tool ToolRequest
-	var step StepRequest
+	var tool, step Task
 	d := one(t, `{kind: sequential, children: [
 		{id: lit, kind: tool_call, tool: "mcp://t/read@1.0.0", args: {b: "$${x}", a: ""}, timeout: 3s, retry: {max: 2}},
 		{id: ref, kind: tool_call, tool: "mcp://t/read@1.0.0", args: {a: "${input.who}"}},
 		{id: ask, kind: step, prompt: "${ref.output}", inputs: {n: "${ref.output.x}"}, output_schema: {type: number}}]}`)
-	h := Handlers{
-		ToolCall: func(_ flow.Context, r ToolRequest) (flow.Result, error) {
-			if r.Node.ID == "lit" {
-				tool = r
-			} else if r.Literal || string(r.Args) != `{"a":"me"}` {
+	h := Handlers{Perform: func(_ flow.Context, r Task) (flow.Result, error) {
+		switch r.Node.ID {
+		case "lit":
+			tool = r
+		case "ref":
+			if r.Literal || string(r.Args) != `{"a":"me"}` {
 				t.Errorf("ref got %s, literal %v", r.Args, r.Literal)
 			}
-			return flow.Result{Value: json.RawMessage(`{"x":1}`)}, nil
-		},
-		Step: func(_ flow.Context, r StepRequest) (flow.Result, error) {
+		case "ask":
 			step = r
 			return flow.Result{Value: json.RawMessage(`"no number"`)}, nil
-		},
-	}
+		}
+		return flow.Result{Value: json.RawMessage(`{"x":1}`)}, nil
+	}}
 	_, err := Walk(newDesk(), d, json.RawMessage(`{"who":"me"}`), h)
 	if string(tool.Args) != `{"a":"","b":"${x}"}` || !tool.Literal || tool.Timeout != 3*time.Second {
 		t.Errorf("lit got %s, literal %v, %v", tool.Args, tool.Literal, tool.Timeout)
@@ -152,8 +151,8 @@ func TestRequestsAreResolved(t *testing.T) {
 	if diff := cmp.Diff(want, tool.Retry); diff != "" {
 		t.Errorf("retry (-want +got):\n%s", diff)
 	}
-	if step.Prompt != `{"x":1}` || string(step.Inputs) != `{"n":1}` {
-		t.Errorf("the step got %q and %s", step.Prompt, step.Inputs)
+	if step.Prompt != `{"x":1}` || string(step.Args) != `{"n":1}` {
+		t.Errorf("the step got %q and %s", step.Prompt, step.Args)
 	}
 	if Reason(err) != ReasonOutputInvalid {
 		t.Errorf("a reply that misses its schema: %v", err)
@@ -161,11 +160,10 @@ func TestRequestsAreResolved(t *testing.T) {
 }
 
 func TestNilHandlers(t *testing.T) {
-	if _, err := Walk(newDesk(), one(t, aCall), nil, Handlers{}); !errors.Is(err, ErrNoTools) {
-		t.Errorf("a tool call: %v", err)
-	}
-	if _, err := Walk(newDesk(), one(t, `{id: a, kind: sub_dispatch, skill: skill://x@1.0.0}`), nil, Handlers{}); !errors.Is(err, ErrNotImplemented) {
-		t.Errorf("a child run: %v", err)
+	for _, node := range []string{aCall, `{id: a, kind: step, prompt: Do.}`, `{id: a, kind: sub_dispatch, skill: skill://x@1.0.0}`} {
+		if _, err := Walk(newDesk(), one(t, node), nil, Handlers{}); !errors.Is(err, errNotPerformed) {
+			t.Errorf("%s: %v", node, err)
+		}
 	}
 	fc := newDesk()
 	var opened flow.Gate
@@ -217,7 +215,7 @@ func TestParallelRunsTogether(t *testing.T) {
 		d := one(t, `{kind: parallel, max_parallel: `+strconv.Itoa(limit)+`, children: [
 			{id: a, kind: tool_call, tool: "mcp://t/read@1.0.0"}, {id: b, kind: tool_call, tool: "mcp://t/read@1.0.0"},
 			{id: c, kind: tool_call, tool: "mcp://t/read@1.0.0"}, {id: d, kind: tool_call, tool: "mcp://t/read@1.0.0"}]}`)
-		call := func(fc flow.Context, r ToolRequest) (flow.Result, error) {
+		call := func(fc flow.Context, r Task) (flow.Result, error) {
 			return fc.Do(flow.Call{Name: "tool.call", Class: flow.Read, Input: r.Args})
 		}
 		var mu sync.Mutex
@@ -248,7 +246,7 @@ func TestParallelRunsTogether(t *testing.T) {
 		out, err := flow.New(flow.NewMem(), nil).Drive(t.Context(), flow.Job{
 			Run: "r", Root: "root",
 			Flow: func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
-				return Walk(fc, d, in, Handlers{ToolCall: call})
+				return Walk(fc, d, in, Handlers{Perform: call})
 			},
 			Acts: map[string]flow.Activity{"tool.call": {Run: meet}},
 		})
@@ -269,13 +267,13 @@ func TestTwoThousandLeaves(t *testing.T) {
 		b.WriteString("\n, {id: n" + n + `, kind: tool_call, tool: "mcp://t/read@1.0.0", args: {n: "${n` + before + `.output}"}}`)
 	}
 	b.WriteString("]}")
-	sum := func(_ flow.Context, r ToolRequest) (flow.Result, error) {
+	sum := func(_ flow.Context, r Task) (flow.Result, error) {
 		var args struct{ N int }
 		err := json.Unmarshal(r.Args, &args)
 		return flow.Result{Value: flow.JSON(args.N + 1)}, err
 	}
 	d := mustCheck(t, "kind: plan\nversion: 1\noutputs: {n: \"${n1998.output}\"}\nroot: "+b.String())
-	value, err := Walk(newDesk(), d, nil, Handlers{ToolCall: sum})
+	value, err := Walk(newDesk(), d, nil, Handlers{Perform: sum})
 	if err != nil {
 		t.Fatal(err)
 	}

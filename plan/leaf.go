@@ -50,55 +50,44 @@ func (w *walker) leaf(fc flow.Context, n *Node, l *progress) error {
 	return failure(fc.Path(), n, e)
 }
 
-// perform resolves what the leaf refers to and hands it to its handler.
+// perform resolves what the leaf refers to and has it performed.
 func (w *walker) perform(fc flow.Context, n *Node, l *progress) end {
+	t := Task{Node: n, Args: n.Args, Literal: n.literal, Timeout: n.Timeout, Retry: w.retry(n)}
+	var given any
+	var err error
 	switch n.Kind {
 	case ToolCall:
-		return w.toolCall(fc, n, l)
+		if !n.verbatim {
+			t.Args, err = w.resolve(n.args, l)
+		}
+		given = callGiven{t.Args, n.Parse}
 	case Step:
-		return w.step(fc, n, l)
+		if t.Args, err = w.resolve(n.inputs, l); err == nil {
+			t.Prompt, err = w.text(n.Prompt, l)
+		}
+		given = stepGiven{t.Prompt, t.Args, n.Tools, n.OutputSchema}
 	case SubDispatch:
-		return w.subDispatch(fc, n, l)
+		t.Args, err = w.resolve(n.inputs, l)
+		given = dispatchGiven{n.Agent, t.Args, n.Scope, n.Bounds, n.Accept}
 	case Gate:
 		return w.gate(fc, n, l)
+	default:
+		err = fmt.Errorf("plan: %s is of no known kind", n.ID)
 	}
-	return end{err: fmt.Errorf("plan: %s is of no known kind", n.ID)}
-}
-
-func (w *walker) toolCall(fc flow.Context, n *Node, l *progress) end {
-	args := n.Args
-	if !n.verbatim {
-		var err error
-		if args, err = w.resolve(n.args, l); err != nil {
-			return end{err: err}
-		}
-	}
-	return w.unlessCarried(fc, n, callGiven{args, n.Parse}, func() end {
-		if w.h.ToolCall == nil {
-			return end{err: ErrNoTools}
-		}
-		return called(w.h.ToolCall(fc, ToolRequest{
-			Node: n, Args: args, Literal: n.literal, Timeout: n.Timeout, Retry: w.retry(n),
-		}))
-	})
-}
-
-func (w *walker) step(fc flow.Context, n *Node, l *progress) end {
-	inputs, err := w.resolve(n.inputs, l)
 	if err != nil {
 		return end{err: err}
 	}
-	prompt, err := w.text(n.Prompt, l)
-	if err != nil {
-		return end{err: err}
-	}
-	return w.unlessCarried(fc, n, stepGiven{prompt, inputs, n.Tools, n.OutputSchema}, func() end {
-		fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanStep), Body: tipstaff.PlanStep{Node: n.ID, Status: tipstaff.StepStarted}})
-		if w.h.Step == nil {
-			return end{output: json.RawMessage("null"), body: tipstaff.PlanStep{Noop: true}}
+	return w.unlessCarried(fc, n, given, func() end {
+		if n.Kind != ToolCall {
+			fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanStep), Body: tipstaff.PlanStep{Node: n.ID, Status: tipstaff.StepStarted}})
 		}
-		e := called(w.h.Step(fc, StepRequest{Node: n, Prompt: prompt, Inputs: inputs, Timeout: n.Timeout, Retry: w.retry(n)}))
-		e.err = agentFailed(e.err)
+		if w.h.Perform == nil {
+			return end{err: errNotPerformed}
+		}
+		e := called(w.h.Perform(fc, t))
+		if n.Kind == Step {
+			e.err = agentFailed(e.err)
+		}
 		if e.err == nil && n.OutputSchema != nil {
 			e.err = misfit(n.OutputSchema, e.output)
 		}
@@ -116,20 +105,6 @@ func misfit(schema, reply json.RawMessage) error {
 		return &flow.Error{Code: ReasonOutputInvalid, Message: "the reply does not fit output_schema: " + err.Error()}
 	}
 	return nil
-}
-
-func (w *walker) subDispatch(fc flow.Context, n *Node, l *progress) end {
-	inputs, err := w.resolve(n.inputs, l)
-	if err != nil {
-		return end{err: err}
-	}
-	return w.unlessCarried(fc, n, dispatchGiven{n.Agent, inputs, n.Scope, n.Bounds, n.Accept}, func() end {
-		fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanStep), Body: tipstaff.PlanStep{Node: n.ID, Status: tipstaff.StepStarted}})
-		if w.h.SubDispatch == nil {
-			return end{err: ErrNotImplemented}
-		}
-		return called(w.h.SubDispatch(fc, DispatchRequest{Node: n, Inputs: inputs, Timeout: n.Timeout}))
-	})
 }
 
 // called is the end of a leaf that was handed out.

@@ -29,7 +29,7 @@ func TestADecisionMayNameTheReason(t *testing.T) {
 	} {
 		fc := newDesk()
 		fc.waited = func(flow.Gate) (flow.Decision, error) { return flow.Decision{Action: "fail", FailReason: named}, nil }
-		_, err := Walk(fc, one(t, aCall), nil, Handlers{ToolCall: answer("", failed), Mode: modes(ReasonToolError, ModeGate)})
+		_, err := Walk(fc, one(t, aCall), nil, Handlers{Perform: answer("", failed), Mode: modes(ReasonToolError, ModeGate)})
 		var f *Failure
 		if !errors.As(err, &f) || f.Reason != want || f.Code != ReasonToolError || f.Message != "no" {
 			t.Errorf("%q: %+v", named, f)
@@ -50,7 +50,7 @@ func TestAskingMayEndOtherwise(t *testing.T) {
 	} {
 		fc := newDesk()
 		fc.waited = func(flow.Gate) (flow.Decision, error) { return flow.Decision{}, c.err }
-		_, err := Walk(fc, one(t, aCall), nil, Handlers{ToolCall: answer("", failed), Mode: modes(ReasonToolError, ModeGate)})
+		_, err := Walk(fc, one(t, aCall), nil, Handlers{Perform: answer("", failed), Mode: modes(ReasonToolError, ModeGate)})
 		if !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -79,7 +79,7 @@ func TestRetryOfModes(t *testing.T) {
 		{"own on_error", silent, modes(ReasonTimeout, ModeRetry), 0, nil},
 	} {
 		var got flow.Retry
-		h := Handlers{Mode: c.mode, ToolCall: func(_ flow.Context, r ToolRequest) (flow.Result, error) {
+		h := Handlers{Mode: c.mode, Perform: func(_ flow.Context, r Task) (flow.Result, error) {
 			got = r.Retry
 			return flow.Result{Value: json.RawMessage("1")}, nil
 		}}

@@ -52,7 +52,6 @@ var refusals = []string{
 var reasonOf = map[string]string{
 	codeApprovalDenied:      ReasonGateDenied,
 	codeRefUnresolved:       ReasonStepError,
-	codeNoTools:             ReasonToolUnavailable,
 	codeNotImplemented:      ReasonSubagent,
 	"env_missing":           ReasonToolUnavailable,
 	flow.CodeResultTooLarge: ReasonOutputInvalid,

@@ -185,19 +185,14 @@ func (s *sketch) leaf() map[string]any {
 }
 
 func (s *sketch) handlers() Handlers {
-	do := func(fc flow.Context, id string, input any, retry flow.Retry) (flow.Result, error) {
-		return fc.Do(flow.Call{Name: "work", Class: s.classes[id], Input: flow.JSON(input), Retry: retry, Reserve: flow.Use{"tool_calls": 1}})
-	}
-	return Handlers{
-		ToolCall: func(fc flow.Context, r ToolRequest) (flow.Result, error) {
-			if s.classes[r.Node.ID] == flow.Once {
-				r.Retry = flow.Retry{}
-			}
-			return do(fc, r.Node.ID, r.Args, r.Retry)
-		},
-		Step: func(fc flow.Context, r StepRequest) (flow.Result, error) { return do(fc, r.Node.ID, r.Prompt, r.Retry) },
-		SubDispatch: func(fc flow.Context, r DispatchRequest) (flow.Result, error) {
-			return do(fc, r.Node.ID, r.Inputs, flow.Retry{})
-		},
-	}
+	return Handlers{Perform: func(fc flow.Context, t Task) (flow.Result, error) {
+		input := any(t.Args)
+		switch {
+		case t.Node.Kind == Step:
+			input = t.Prompt
+		case t.Node.Kind == SubDispatch, s.classes[t.Node.ID] == flow.Once:
+			t.Retry = flow.Retry{}
+		}
+		return fc.Do(flow.Call{Name: "work", Class: s.classes[t.Node.ID], Input: flow.JSON(input), Retry: t.Retry, Reserve: flow.Use{"tool_calls": 1}})
+	}}
 }

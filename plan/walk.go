@@ -12,15 +12,12 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// Handlers perform leaves. A nil one does as little as can be: see each.
+// Handlers are what a walk is given from outside.
 type Handlers struct {
-	// ToolCall makes one call at the path of its Context: the approval, if one is
-	// asked for, then one Do with key "". nil: the node fails with ErrNoTools.
-	ToolCall func(flow.Context, ToolRequest) (flow.Result, error)
-	// Step has an agent do something. nil: it completes with null, marked noop.
-	Step func(flow.Context, StepRequest) (flow.Result, error)
-	// SubDispatch starts a child run. nil: the node fails with ErrNotImplemented.
-	SubDispatch func(flow.Context, DispatchRequest) (flow.Result, error)
+	// Perform does a tool_call, step or sub_dispatch at the path of its Context. A tool
+	// call is its approval, if one is asked for, then one Do with key "". nil: the node
+	// fails with not_implemented.
+	Perform func(flow.Context, Task) (flow.Result, error)
 	// Gate asks a person. nil: [Ask], which parks until somebody has decided.
 	Gate func(flow.Context, *Node, json.RawMessage) (flow.Decision, error)
 	// Verbatim: questions of gates are asked as they are written. Runs of earlier
@@ -35,32 +32,17 @@ type Handlers struct {
 	Keep Keeper
 }
 
-// ToolRequest is a tool call whose references have been replaced.
-type ToolRequest struct {
-	Node *Node
-	// Args is RFC 8785 JSON, {} if the node has none. Only a number that came
-	// through a reference and has no such form is left as it came; the call is
-	// then to be refused.
+// Task is a leaf whose references have been replaced.
+type Task struct {
+	Node   *Node
+	Prompt string // of a step
+	// Args are the arguments of a call, or the inputs of a step or child run: RFC 8785
+	// JSON, {} if the node has none. Only a number that came through a reference and
+	// has no such form is left as it came; the call is then to be refused.
 	Args    json.RawMessage
-	Literal bool          // the arguments are those that the document shows
-	Timeout time.Duration // the node's own; 0: see [Node.EffectiveTimeout]
+	Literal bool          // of a call: the arguments are those that the document shows
+	Timeout time.Duration // the node's own; 0: see [Node.EffectiveTimeout], or the agent's
 	Retry   flow.Retry    // zero: none; of class once it is to be left aside
-}
-
-// StepRequest is a step whose references have been replaced.
-type StepRequest struct {
-	Node    *Node
-	Prompt  string
-	Inputs  json.RawMessage // {} if it has none
-	Timeout time.Duration   // the node's own; 0: the agent's
-	Retry   flow.Retry
-}
-
-// DispatchRequest is a child run whose inputs are known.
-type DispatchRequest struct {
-	Node    *Node
-	Inputs  json.RawMessage // {} if it has none
-	Timeout time.Duration   // 0: none
 }
 
 // Tally is what became of the leaves.

@@ -185,7 +185,7 @@ func essence(r flow.Record) (string, bool) {
 	case r.Kind == "policy.gate.resolve":
 		keep = []string{"action"}
 	case r.Kind == string(tipstaff.KindPlanStep):
-		keep = []string{"node", "status", "error", "noop"}
+		keep = []string{"node", "status", "error"}
 	default:
 		keep = []string{"skipped"}
 	}
@@ -280,14 +280,20 @@ func (w *world) setModes(lines string) string {
 }
 
 func (w *world) handlers() Handlers {
-	h := Handlers{ToolCall: w.toolCall}
+	h := Handlers{Perform: w.perform}
 	if w.modes != nil {
 		h.Mode = func(reason string) Mode { return w.modes[reason] }
 	}
 	return h
 }
 
-func (w *world) toolCall(fc flow.Context, r ToolRequest) (flow.Result, error) {
+func (w *world) perform(fc flow.Context, r Task) (flow.Result, error) {
+	switch r.Node.Kind {
+	case Step:
+		return flow.Result{}, nil
+	case SubDispatch:
+		return flow.Result{}, errNotPerformed
+	}
 	info := workspace{}.Tool(r.Node.Tool)
 	if info.Class == flow.Once {
 		r.Retry = flow.Retry{}

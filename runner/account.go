@@ -58,49 +58,45 @@ func newAccount() *account {
 func (a *account) add(e *tipstaff.Event) {
 	switch e.Kind {
 	case tipstaff.KindPlanStep:
-		a.stepped(e)
-	case tipstaff.KindStageFinished, tipstaff.KindStageSkipped:
-		a.staged(e)
+		if b := tipstaff.BodyOf[tipstaff.PlanStep](e); b.Status != tipstaff.StepStarted {
+			a.steps[b.Node] = b.Status
+		}
+	case tipstaff.KindStageFinished:
+		b := tipstaff.BodyOf[tipstaff.StageFinished](e)
+		a.stages[b.Outcome]++
+		a.passed = slices.DeleteFunc(a.passed, func(stage string) bool { return stage == b.Stage }) // in an earlier epoch it was
+	case tipstaff.KindStageSkipped:
+		if b := tipstaff.BodyOf[tipstaff.StageSkipped](e); !slices.Contains(a.passed, b.Stage) {
+			a.passed = append(a.passed, b.Stage)
+		}
 	case tipstaff.KindEffectIntended:
 		a.intended(e)
 	case tipstaff.KindEffectFinished:
 		delete(a.open, e.Path)
 	case tipstaff.KindRunCancelRequested:
-		a.cancel = new(cancelRequest)
-		_ = json.Unmarshal(e.Body, a.cancel)
+		a.cancel = &cancelRequest{RunCancelRequested: tipstaff.BodyOf[tipstaff.RunCancelRequested](e)}
 	case tipstaff.KindRunContinued:
-		a.continued(e)
+		// What became of the nodes is what became of them in the last walk; carried ones
+		// say so there again.
+		var to struct{ Phase string }
+		if json.Unmarshal(tipstaff.BodyOf[tipstaff.RunContinued](e).State, &to) == nil && to.Phase == phaseWalk {
+			clear(a.steps)
+		}
 	case tipstaff.KindGateTaken:
-		a.taken(e)
+		delete(a.open, a.doubts[tipstaff.BodyOf[tipstaff.GateTaken](e).Gate]) // somebody has decided
 	default:
-		a.asked(e)
+		if e.Kind == tipstaff.KindPolicyGate && strings.HasSuffix(e.Path, "/"+flow.EarlierDoubt(flow.Attempt{}, nil).Key) {
+			var asked struct{ Path string }
+			b := tipstaff.BodyOf[tipstaff.GateOpened](e)
+			if json.Unmarshal(b.Subject, &asked) == nil {
+				a.doubts[b.Gate] = asked.Path
+			}
+		}
 		if e.Kind.Envelope() && !e.Kind.Terminal() {
 			slim := *e
 			slim.Raw = nil
 			a.events = append(a.events, slim)
 		}
-	}
-}
-
-func (a *account) stepped(e *tipstaff.Event) {
-	if b := tipstaff.BodyOf[tipstaff.PlanStep](e); b.Status != tipstaff.StepStarted {
-		a.steps[b.Node] = b.Status
-	}
-}
-
-// staged counts the stages of a pipeline that ended, and remembers those that were
-// skipped.
-func (a *account) staged(e *tipstaff.Event) {
-	b := tipstaff.BodyOf[tipstaff.StageFinished](e) // of a skipped one, its name
-	i := slices.Index(a.passed, b.Stage)
-	switch {
-	case e.Kind == tipstaff.KindStageFinished:
-		a.stages[b.Outcome]++
-		if i >= 0 { // it was, in an earlier epoch
-			a.passed = slices.Delete(a.passed, i, i+1)
-		}
-	case i < 0:
-		a.passed = append(a.passed, b.Stage)
 	}
 }
 
@@ -117,48 +113,6 @@ func (a *account) intended(e *tipstaff.Event) {
 		a.uris[e.Path] = input.URI
 	}
 	a.calls[a.uris[e.Path]]++
-}
-
-// continued: another walk begins. What became of the nodes is what became of them
-// in the last one; carried ones say so there again.
-func (a *account) continued(e *tipstaff.Event) {
-	var b struct {
-		State struct {
-			Phase string `json:"phase"`
-		} `json:"state"`
-	}
-	if json.Unmarshal(e.Body, &b) == nil && b.State.Phase == phaseWalk {
-		clear(a.steps)
-	}
-}
-
-// asked notes a gate about a call of an earlier revision.
-func (a *account) asked(e *tipstaff.Event) {
-	if e.Kind != tipstaff.KindPolicyGate || !strings.HasSuffix(e.Path, "/"+flow.EarlierDoubt(flow.Attempt{}, nil).Key) {
-		return
-	}
-	var b struct {
-		Gate    string `json:"gate"`
-		Subject struct {
-			Path string `json:"path"`
-		} `json:"subject"`
-	}
-	if json.Unmarshal(e.Body, &b) == nil {
-		a.doubts[b.Gate] = b.Subject.Path
-	}
-}
-
-// taken settles the call that such a gate was about: somebody has decided.
-func (a *account) taken(e *tipstaff.Event) {
-	if len(a.doubts) == 0 {
-		return
-	}
-	var b struct {
-		Gate string `json:"gate"`
-	}
-	if json.Unmarshal(e.Body, &b) == nil {
-		delete(a.open, a.doubts[b.Gate])
-	}
 }
 
 // evidence closes the account. end is the envelope that ends the run.
@@ -202,15 +156,21 @@ func accountOf(ctx context.Context, src source, run string) (*account, int64, er
 }
 
 // take adds a record as it is stored. Of no kind but intents is a payload looked
-// at.
+// at. The draft of a fork brings what its source had done.
 func (a *account) take(ctx context.Context, src source, e *tipstaff.Event) error {
 	switch e.Kind {
 	case tipstaff.KindIntentDraft:
-		if e.Seq > 1 {
-			break // not the one that made the run
+		draft := tipstaff.BodyOf[tipstaff.IntentDraft](e)
+		if e.Seq > 1 || draft.ForkOf == nil {
+			break
 		}
-		if err := a.inherit(ctx, src, e); err != nil {
+		h, err := segmentOf(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq)
+		if err != nil {
 			return err
+		}
+		inherited := ownedEvents(append(h.Base, h.Records...))
+		for i := range inherited {
+			a.add(&inherited[i])
 		}
 	case tipstaff.KindEffectIntended:
 		intended := *e
@@ -220,24 +180,6 @@ func (a *account) take(ctx context.Context, src source, e *tipstaff.Event) error
 		e = &intended
 	}
 	a.add(e)
-	return nil
-}
-
-// inherit takes over what a fork's source had done, given the fork's draft.
-func (a *account) inherit(ctx context.Context, src source, first *tipstaff.Event) error {
-	var draft draftBody
-	if json.Unmarshal(first.Body, &draft) != nil || draft.ForkOf == nil {
-		return nil
-	}
-	h, err := segmentOf(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq)
-	if err != nil {
-		return err
-	}
-	for _, r := range append(h.Base, h.Records...) {
-		if flow.Owned(r.Kind, r.N) {
-			a.add(&tipstaff.Event{Kind: tipstaff.Kind(r.Kind), Path: r.Path, N: r.N, Body: r.Body})
-		}
-	}
 	return nil
 }
 

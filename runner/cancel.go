@@ -1,8 +1,8 @@
 package runner
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -53,17 +53,24 @@ func (r *Runner) endTurn(ctx context.Context, run string, req tipstaff.CancelReq
 	if err != nil {
 		return err
 	}
-	body := r.cancelRequest(ctx, req.Reason)
-	err = r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
-		if tx.Row().Cancel {
+	if _, err := r.requestCancel(ctx, run, req.Reason); err != nil {
+		return err
+	}
+	return r.driveOut(run, p)
+}
+
+// requestCancel stores the request, unless somebody asked before.
+func (r *Runner) requestCancel(ctx context.Context, run, reason string) (cancelRequest, error) {
+	body := r.cancelRequest(ctx, reason)
+	return body, r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
+		switch row := tx.Row(); {
+		case tipstaff.State(row.State).Terminal():
+			return nil, flow.ErrEnded
+		case row.Cancel:
 			return nil, nil
 		}
 		return []flow.Draft{body.draft()}, nil
 	})
-	if err != nil {
-		return err
-	}
-	return r.driveOut(run, p)
 }
 
 // driveOut drives a run, with nobody to ask, to where it rests.
@@ -80,11 +87,7 @@ func (r *Runner) driveOut(run string, p program) error {
 }
 
 func (r *Runner) cancelRequest(ctx context.Context, reason string) cancelRequest {
-	actor := tipstaff.CallerFrom(ctx).Principal
-	if actor == "" {
-		actor = "local:cli"
-	}
-	return cancelRequest{RunCancelRequested: tipstaff.RunCancelRequested{Actor: actor, Mode: "graceful", Reason: reason, Deadline: r.Now().Add(cancelGrace).UTC()}}
+	return cancelRequest{RunCancelRequested: tipstaff.RunCancelRequested{Actor: actor(ctx), Mode: "graceful", Reason: reason, Deadline: r.Now().Add(cancelGrace).UTC()}}
 }
 
 func (b cancelRequest) draft() flow.Draft {
@@ -96,24 +99,11 @@ func (b cancelRequest) draft() flow.Draft {
 func (r *Runner) askToCancel(ctx context.Context, run string, req tipstaff.CancelRequest) error {
 	changed, stop := r.Store.Follow(run)
 	defer stop()
-	body := r.cancelRequest(ctx, req.Reason)
-	err := r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
-		switch row := tx.Row(); {
-		case tipstaff.State(row.State).Terminal():
-			return nil, flow.ErrEnded
-		case row.Cancel:
-			return nil, nil // somebody asked before: this call joins
-		}
-		return []flow.Draft{body.draft()}, nil
-	})
+	body, err := r.requestCancel(ctx, run, req.Reason)
 	if err != nil {
 		return err
 	}
-	wait := req.Wait
-	if wait == 0 {
-		wait = cancelWait
-	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(req.Wait, cancelWait))
 	defer cancel()
 	for {
 		row, err := r.Store.Run(ctx, run)
@@ -171,11 +161,18 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) er
 			if moved = now.Head != head; moved {
 				return nil, nil
 			}
-			drafts, err := r.settlement(tx, p, a, out, req)
-			if err == nil {
-				drafts[len(drafts)-1].Beside = beside
+			drafts, err := closings(tx)
+			if err != nil {
+				return nil, err
 			}
-			return drafts, err
+			if now.Cancel {
+				req = a.cancelRequest()
+			} else {
+				drafts = append([]flow.Draft{req.draft()}, drafts...)
+			}
+			end := r.cancelled(p, a, out, req)
+			end.Beside = beside
+			return append(drafts, end), nil
 		})
 		if err != nil {
 			return err
@@ -187,21 +184,6 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) er
 			return nil
 		}
 	}
-}
-
-func (r *Runner) settlement(tx flow.Tx, p program, a *account, out flow.Outcome, req cancelRequest) ([]flow.Draft, error) {
-	var drafts []flow.Draft
-	if tx.Row().Cancel {
-		req = a.cancelRequest()
-	} else {
-		drafts = append(drafts, req.draft())
-	}
-	closed, err := closings(tx)
-	if err != nil {
-		return nil, err
-	}
-	drafts = append(drafts, closed...)
-	return append(drafts, r.cancelled(p, a, out, req)), nil
 }
 
 // closings close the gates of a run that ends.
@@ -335,7 +317,7 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 		return tipstaff.ID{}, err
 	}
 	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(map[string]any{
-		"from_run": run, "seq": at, "counters": used, "wall_ms": flow.Wall(h).Milliseconds(), "by": r.cancelRequest(ctx, "").Actor})}
+		"from_run": run, "seq": at, "counters": used, "wall_ms": flow.Wall(h).Milliseconds(), "by": actor(ctx)})}
 	return r.createFrom(ctx, body, doc, "command", []flow.Draft{forked})
 }
 
@@ -353,9 +335,10 @@ func (r *Runner) forkPoint(ctx context.Context, row flow.Row) (int64, error) {
 				began[e.Path] = e.Seq
 			}
 		case tipstaff.KindPlanStep:
-			var b struct{ Status string }
-			if json.Unmarshal(e.Body, &b) == nil && b.Status != "completed" && b.Status != "started" && b.Status != "cancelled" && began[e.Path] > 0 {
-				failed = began[e.Path]
+			switch tipstaff.BodyOf[tipstaff.PlanStep](e).Status {
+			case tipstaff.StepStarted, tipstaff.StepCompleted, tipstaff.StepCancelled:
+			default:
+				failed = cmp.Or(began[e.Path], failed)
 			}
 		}
 		return nil

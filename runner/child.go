@@ -154,7 +154,7 @@ func (r *Runner) prepareChild(ctx context.Context, parent *common, in dispatchIn
 		manifest = manifest.Within(scope, true)
 	}
 	p := &prepared{manifest: manifest, tools: parent.gate.Tools, skills: &skillCatalog{taken: parent.skills}, bounds: in.Bounds}
-	p.resolver = resolver{manifest: manifest, tools: p.tools, skills: p.skills, chain: line.extend(in.Skill)}
+	p.resolver = resolver{manifest: manifest, tools: p.tools, skills: p.skills, chain: line.extend(in.Skill), performers: r.performers}
 	for _, a := range parent.agents.settled {
 		p.costBound = p.costBound || a.Settings.CostBound
 	}

@@ -47,8 +47,13 @@ type termsReader struct {
 }
 
 func (r *Runner) termsReader(given *tipstaff.Source) (*termsReader, error) {
-	manifest, err := r.manifestOr(given)
-	if err != nil {
+	manifest, err := r.manifest()
+	if given != nil {
+		var problems []tipstaff.Problem
+		if manifest, problems = workspace.ParseIn(workspace.Beside(filepath.Dir(given.Name)), given.Name, given.Text); len(problems) > 0 {
+			return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + given.Name + " is not valid", Problems: problems}
+		}
+	} else if err != nil {
 		return nil, err
 	}
 	have, err := r.newPrepared(manifest)
@@ -56,18 +61,6 @@ func (r *Runner) termsReader(given *tipstaff.Source) (*termsReader, error) {
 		return nil, err
 	}
 	return &termsReader{manifest, have.tools.Definitions(), have.skills}, nil
-}
-
-// manifestOr is the manifest that was given, or else the workspace's.
-func (r *Runner) manifestOr(given *tipstaff.Source) (*workspace.Manifest, error) {
-	if given == nil {
-		return r.manifest()
-	}
-	m, problems := workspace.ParseIn(workspace.Beside(filepath.Dir(given.Name)), given.Name, given.Text)
-	if len(problems) > 0 {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + given.Name + " is not valid", Problems: problems}
-	}
-	return m, nil
 }
 
 func (t *termsReader) terms(src tipstaff.Source) (policy.Terms, []tipstaff.Problem) {

@@ -49,11 +49,7 @@ func (r *Runner) segmentEvents(ctx context.Context, run string) ([]tipstaff.Even
 		if err != nil {
 			return nil, err
 		}
-		for _, rec := range append(base.Base, base.Records...) {
-			if flow.Owned(rec.Kind, rec.N) {
-				events = append(events, eventOf(&rec))
-			}
-		}
+		events = ownedEvents(append(base.Base, base.Records...))
 	}
 	err = eachRecord(ctx, r.Store, run, max(0, row.Cont-1), func(s flow.Stored) error {
 		e, err := tipstaff.ParseEvent(s.Bytes)
@@ -137,8 +133,14 @@ func unconfirmed(run string) error {
 
 // revise validates and freezes a revised program.
 func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectRequest) (correctionBody, error) {
-	made, err := r.prepareWith(tipstaff.StartRequest{Program: c.Program, Name: c.Name, AllowSubDispatch: p.mayDispatch()},
-		func(doc *plan.Document) (map[string]json.RawMessage, error) { return p.inputsFor(ctx, r.Store, doc) })
+	req := tipstaff.StartRequest{Program: c.Program, Name: c.Name, AllowSubDispatch: p.gate.Manifest != nil && p.gate.Manifest.SubDispatch}
+	made, err := r.prepareWith(req, func(doc *plan.Document) (map[string]json.RawMessage, error) {
+		all, err := attached(ctx, r.Store, p.draft.Inputs)
+		if err != nil {
+			return nil, err
+		}
+		return declaredInputs(doc, all)
+	})
 	if err != nil {
 		return correctionBody{}, asCorrection(err)
 	}
@@ -153,20 +155,6 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 	}
 	body.Asks = asksOf(ctx, true)
 	return correctionBody{Reason: c.Reason, Actor: actor(ctx), revision: body.asRevision(made.text.intent().Hash())}, nil
-}
-
-// inputsFor are the run's inputs as far as a revised document knows them.
-func (p *planProgram) inputsFor(ctx context.Context, src source, doc *plan.Document) (map[string]json.RawMessage, error) {
-	all, err := attached(ctx, src, p.draft.Inputs)
-	if err != nil {
-		return nil, err
-	}
-	return declaredInputs(doc, all)
-}
-
-// mayDispatch reports whether the run was let start child runs.
-func (p *planProgram) mayDispatch() bool {
-	return p.gate.Manifest != nil && p.gate.Manifest.SubDispatch
 }
 
 // asCorrection tells what is wrong with a revised program by its own code. What is

@@ -10,6 +10,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
 )
 
@@ -28,21 +29,63 @@ type dispatchInput struct {
 	Agent       string          `json:"agent,omitempty"` // who drafts the plan of a skill that brings none
 }
 
-// subDispatch performs a sub_dispatch node. The child's bounds are reserved from
-// this run's, and settled by what the child used. The call is idempotent: the
-// child has a journal of its own, and an attempt that finds it goes on with it.
-func (p *common) subDispatch(fc flow.Context, call plan.DispatchRequest) (flow.Result, error) {
-	s, doc := p.skills[call.Node.Skill], p.children[call.Node.Skill]
+// planPerformer walks a plan below a stage, and has a child run walk one for a
+// sub_dispatch node.
+type planPerformer struct{ agentless }
+
+// Activities implements [Performer].
+func (planPerformer) Activities(env *Environment) map[string]flow.Activity {
+	return map[string]flow.Activity{dispatchName: env.r.dispatch(env.program.shared(), env.who)}
+}
+
+// Perform implements [Performer]. The bounds of a child are reserved from this run's,
+// and settled by what the child used. The call is idempotent: the child has a journal of
+// its own, and an attempt that finds it goes on with it.
+func (planPerformer) Perform(fc flow.Context, t *Task) (Result, error) {
+	if t.stage != nil {
+		return t.planStage(fc)
+	}
+	p, n := t.walk.common, t.leaf.Node
+	s, doc := p.skills[n.Skill], p.children[n.Skill]
 	if s == nil {
-		return flow.Result{}, subagent("%s was not frozen into this run", call.Node.Skill)
+		return Result{}, subagent("%s was not frozen into this run", n.Skill)
 	}
-	bounds, drafts := p.childBounds(call.Node, doc), ""
+	bounds, drafts := p.childBounds(n, doc), ""
 	if doc == nil {
-		drafts = call.Node.Agent
+		drafts = n.Agent
 	}
-	return fc.Do(flow.Call{Name: dispatchName, Class: flow.Idempotent, Timeout: call.Timeout, Reserve: handDown(bounds),
-		Input: flow.JSON(dispatchInput{Skill: call.Node.Skill, SkillDigest: s.Digest(), Inputs: call.Inputs, Bounds: bounds,
-			Scope: call.Node.Scope, Accept: call.Node.Accept, Agent: drafts})})
+	r, err := fc.Do(flow.Call{Name: dispatchName, Class: flow.Idempotent, Timeout: t.Timeout, Reserve: handDown(bounds),
+		Input: flow.JSON(dispatchInput{Skill: n.Skill, SkillDigest: s.Digest(), Inputs: t.Args, Bounds: bounds,
+			Scope: n.Scope, Accept: n.Accept, Agent: drafts})})
+	return Result{Result: r}, err
+}
+
+// planStage walks the plan of a stage, in this run.
+func (t *Task) planStage(fc flow.Context) (r Result, err error) {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(t.Args, &given); err != nil {
+		return r, inputError("the inputs of a plan are an object: %v", err)
+	}
+	inputs, problems := t.walk.doc.CheckInputs(given)
+	if len(problems) > 0 {
+		return r, inputError("%s", problems[0].Message)
+	}
+	value, err := plan.Walk(fc, t.walk.doc, inputs, t.walk.handlers())
+	if err != nil {
+		return r, err
+	}
+	var res plan.Result
+	if err := json.Unmarshal(value, &res); err != nil {
+		return r, err
+	}
+	if r.Output, err = pipeline.DecodeObject(res.Outputs); err != nil {
+		return r, &flow.Error{Code: plan.ReasonOutputInvalid, Message: "the outputs of the plan cannot be kept: " + err.Error()}
+	}
+	return r, nil
+}
+
+func inputError(format string, args ...any) *pipeline.StageError {
+	return &pipeline.StageError{Code: "input_error", Message: fmt.Sprintf(format, args...)}
 }
 
 // subagent is the failure of a node whose child did not complete.
@@ -104,9 +147,8 @@ func (r *Runner) childOf(ctx context.Context, parent *common, a flow.Attempt, in
 // announced is the child that an earlier attempt of this call has named.
 func (r *Runner) announced(ctx context.Context, a flow.Attempt) (child string, err error) {
 	err = eachEvent(ctx, r.Store, a.Run, 0, func(e *tipstaff.Event) error {
-		var b struct{ Child string }
-		if e.Kind == tipstaff.KindIntentDispatch && e.Path == a.Path && json.Unmarshal(e.Body, &b) == nil {
-			child = b.Child
+		if e.Kind == tipstaff.KindIntentDispatch && e.Path == a.Path {
+			child = tipstaff.BodyOf[tipstaff.IntentDispatch](e).Child.String()
 		}
 		return nil
 	})

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -183,26 +182,13 @@ func (t pipelineText) outline(r plan.Resolver) *tipstaff.Outline {
 	}
 	root := &tipstaff.Outline{Kind: kindPipeline, ID: t.Name}
 	for _, a := range t.Agents {
-		stage := &tipstaff.Outline{Path: a.Name, ID: a.Name, Kind: "stage", Label: stageLabel(a), Class: a.Effect, Hosted: a.Way == pipeline.WayRemote}
+		stage := &tipstaff.Outline{Path: a.Name, ID: a.Name, Kind: "stage", Label: a.Label(), Class: a.Effect, Hosted: a.Remote != nil}
 		if doc := t.walked[a.Name]; doc != nil {
 			stage.Children = []*tipstaff.Outline{doc.Outline(nil)}
 		}
 		root.Children = append(root.Children, stage)
 	}
 	return root
-}
-
-// stageLabel says in a word who runs a stage.
-func stageLabel(a *pipeline.Agent) string {
-	switch a.Way {
-	case pipeline.WayModel:
-		return "model " + cmp.Or(a.Model.Agent, a.Model.Name)
-	case pipeline.WayTool:
-		return a.Tool.URI
-	case pipeline.WayRemote:
-		return "remote " + a.Remote.Agent
-	}
-	return string(a.Way)
 }
 
 func (t pipelineText) allowed(skills map[string]*skill.Skill, agents agentSet) []string {
@@ -224,6 +210,17 @@ func (t pipelineText) allowedIn(a *pipeline.Agent, skills map[string]*skill.Skil
 		return allowed(doc, skills[doc.Skill])
 	}
 	return stageTools(a, agents)
+}
+
+// stageTools are the tools that a stage may use, besides those of a plan's nodes.
+func stageTools(a *pipeline.Agent, set agentSet) []string {
+	if a.Tool != nil {
+		return []string{a.Tool.URI}
+	}
+	if own := set.settled[stageAgent(a)].Tools; own != nil {
+		return *own
+	}
+	return nil
 }
 
 // limits: iterations the engine only counts, and rounds it does not know: a person may

@@ -96,7 +96,7 @@ func unfenced(text string) string {
 // for the model; an error is not its fault.
 func (r *Runner) prepareDrafted(p *common, src []byte) (*prepared, []draftProblem, error) {
 	made := &prepared{manifest: p.gate.Manifest, tools: p.gate.Tools, skills: &skillCatalog{taken: p.skills}}
-	made.resolver = resolver{manifest: made.manifest, tools: made.tools, skills: made.skills, chain: chain(nil).extend(p.draft.Skill)}
+	made.resolver = resolver{manifest: made.manifest, tools: made.tools, skills: made.skills, chain: chain(nil).extend(p.draft.Skill), performers: r.performers}
 	doc, problems := plan.Check("plan", src, made.resolver)
 	if len(problems) > 0 {
 		return nil, toldOf(problems), nil

@@ -99,8 +99,12 @@ func (r *Runner) envelopeNow(ctx context.Context, id tipstaff.ID) ([]byte, error
 		return nil, err
 	}
 	env.WallMs = run.Bounds[tipstaff.BoundWallTime].Used
-	if run.State.Terminal() {
-		env.Terminate(tipstaff.TerminalReason(run.Pipeline.TerminalReason), failureText(run), run.EndedAt) // if it was not the executor that ended it
+	if run.State.Terminal() { // and it was not the executor that ended it
+		text := ""
+		if run.Error != nil {
+			text = run.Error.Message
+		}
+		env.Terminate(tipstaff.TerminalReason(run.Pipeline.TerminalReason), text, run.EndedAt)
 	}
 	if err := r.gatesNow(ctx, env, run); err != nil {
 		return nil, err
@@ -126,13 +130,6 @@ func (r *Runner) gatesNow(ctx context.Context, env *pipeline.Envelope, run tipst
 		in.Open = in.Open && !run.State.Terminal()
 	}
 	return err
-}
-
-func failureText(run tipstaff.Run) string {
-	if run.Error != nil {
-		return run.Error.Message
-	}
-	return ""
 }
 
 // boundary is the turn.merged record of a turn, in the run that wrote it.

@@ -68,7 +68,8 @@ func readTrace(ctx context.Context, src source, run string, upTo int64) (*trace,
 
 func (t *trace) add(e *tipstaff.Event) error {
 	t.events = append(t.events, *e)
-	t.records = append(t.records, recordOf(e))
+	t.records = append(t.records, flow.Record{Seq: e.Seq, Epoch: e.Epoch, At: e.At,
+		Draft: flow.Draft{Kind: string(e.Kind), Path: e.Path, N: e.N, Note: e.Note, Body: e.Body, From: e.From}})
 	return nil
 }
 
@@ -90,14 +91,15 @@ func (t *trace) complete(ctx context.Context, src source) error {
 	return nil
 }
 
-func recordOf(e *tipstaff.Event) flow.Record {
-	return flow.Record{Seq: e.Seq, Epoch: e.Epoch, At: e.At,
-		Draft: flow.Draft{Kind: string(e.Kind), Path: e.Path, N: e.N, Note: e.Note, Body: e.Body, From: e.From}}
-}
-
-// eventOf is a record as far as the engine knows it.
-func eventOf(r *flow.Record) tipstaff.Event {
-	return tipstaff.Event{Seq: r.Seq, Epoch: r.Epoch, At: r.At, Kind: tipstaff.Kind(r.Kind), Path: r.Path, N: r.N, Note: r.Note, Body: r.Body, From: r.From}
+// ownedEvents are the records that a program has asked for, as far as the engine knows
+// them.
+func ownedEvents(records []flow.Record) (events []tipstaff.Event) {
+	for _, r := range records {
+		if flow.Owned(r.Kind, r.N) {
+			events = append(events, tipstaff.Event{Seq: r.Seq, Epoch: r.Epoch, At: r.At, Kind: tipstaff.Kind(r.Kind), Path: r.Path, N: r.N, Note: r.Note, Body: r.Body, From: r.From})
+		}
+	}
+	return events
 }
 
 // segments are the histories that drives of this run saw, one after the other. One

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -31,8 +30,6 @@ type hostPool struct {
 	store  flow.Store
 	absent time.Duration // how long a once call waits for the host that it was lost with
 	grace  time.Duration // how long one that was told to stop may still answer
-
-	waited atomic.Int64 // len(calls): most drives have none, and their appends ask no more
 
 	mu    sync.Mutex
 	hosts []*host                // in the order in which they came
@@ -176,27 +173,23 @@ func (b *draftBody) owners() owners {
 	return owners{b.User, strings.TrimPrefix(b.By, "token:")}
 }
 
-// pick is the host for a call: one of the run's user, or else one of its maker.
-// serving tells whether there is one at all. Called with mu held.
+// pick is the host for a call: of those of the run's user, or where none serves the
+// agent of its maker, the one that has room and the fewest open calls, then the
+// earliest. serving tells whether there is one at all. Called with mu held.
 func (d *hostPool) pick(o owners, agent string) (best *host, serving bool) {
-	best, serving = d.freest(agent, o.user)
-	if !serving && o.maker != "" {
-		best, serving = d.freest(agent, o.maker)
-	}
-	return best, serving
-}
-
-// freest is, of a user's hosts of an agent that have room, the one with the fewest
-// open calls, then the earliest. Called with mu held.
-func (d *hostPool) freest(agent, user string) (best *host, serving bool) {
-	for _, h := range d.hosts {
-		a := h.agents[agent]
-		if a == nil || h.draining || h.user != user {
-			continue
+	for _, user := range []string{o.user, o.maker} {
+		for _, h := range d.hosts {
+			a := h.agents[agent]
+			if a == nil || h.draining || h.user != user {
+				continue
+			}
+			serving = true
+			if a.busy < a.room && (best == nil || h.load() < best.load()) {
+				best = h
+			}
 		}
-		serving = true
-		if a.busy < a.room && (best == nil || h.load() < best.load()) {
-			best = h
+		if serving {
+			break
 		}
 	}
 	return best, serving

@@ -52,7 +52,10 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 		j.fault("engine_rule", f.Seq, f.Path, "%s", f.Message)
 	}
 	j.wentBack()
-	outcome := j.replay(parts, each)
+	outcome, more := "", true
+	for i := 0; i < len(parts) && more; i++ { // segment by segment
+		outcome, more = parts[i].program.verify(j, parts[i:], each)
+	}
 	j.evidence(parts[0].program.shared().limits, parts[len(parts)-1].program)
 	return outcome
 }
@@ -62,11 +65,8 @@ func (j *judge) all(each func(tipstaff.Event)) string {
 func (j *judge) agreed(parts []part) {
 	for i := range j.trace.events {
 		e := &j.trace.events[i]
-		var b struct {
-			Bounds tipstaff.Bounds `json:"bounds"`
-			Gate   string          `json:"gate"`
-		}
-		if e.Kind != tipstaff.KindIntentAccept || json.Unmarshal(e.Body, &b) != nil || b.Gate != "" || b.Bounds == nil {
+		b := tipstaff.BodyOf[tipstaff.IntentAccept](e)
+		if e.Kind != tipstaff.KindIntentAccept || b.Gate != "" || b.Bounds == nil {
 			continue
 		}
 		ran := func(p part) bool { return maps.Equal(p.program.shared().draft.Bounds, b.Bounds) }
@@ -96,15 +96,6 @@ func (j *judge) lifecycle() {
 	}
 }
 
-// replay judges the run segment by segment.
-func (j *judge) replay(parts []part, each func(tipstaff.Event)) (outcome string) {
-	more := true
-	for i := 0; i < len(parts) && more; i++ {
-		outcome, more = parts[i].program.verify(j, parts[i:], each)
-	}
-	return outcome
-}
-
 // replayed drives the program of a part on the records alone. What follows a part that
 // does not replay rests on what is not known.
 func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome string, more bool) {
@@ -119,7 +110,11 @@ func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome strin
 	if errors.As(out.Err, &mismatch) && out.Status == flow.Interrupted {
 		at = mismatch.Path
 		j.trace.tellDifference(out.Err)
-		j.fault("replay_mismatch", j.seqAt(at), at, "%v", out.Err)
+		seq := int64(0)
+		if i := slices.IndexFunc(j.trace.events, func(e tipstaff.Event) bool { return e.Path == at && at != "" }); i >= 0 {
+			seq = j.trace.events[i].Seq
+		}
+		j.fault("replay_mismatch", seq, at, "%v", out.Err)
 	} else if out.Status == flow.Interrupted {
 		j.fault("replay_mismatch", 0, "", "%v", out.Err)
 	}
@@ -138,16 +133,6 @@ func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome strin
 		j.cancel(out.Err)
 	}
 	return outcome, true
-}
-
-// seqAt is the first record at a path, for messages.
-func (j *judge) seqAt(path string) int64 {
-	for i := range j.trace.events {
-		if e := &j.trace.events[i]; e.Path == path && path != "" {
-			return e.Seq
-		}
-	}
-	return 0
 }
 
 // tell shows the records that the program asked for, up to where it differed.
@@ -242,40 +227,24 @@ func (j *judge) cancel(err error) {
 	if j.trace.ended() != flow.Cancelled || j.decidedTo(end, err) || j.leftBehind(end) {
 		return
 	}
-	var b struct {
-		OnBehalfOf string `json:"on_behalf_of"`
-	}
-	_ = json.Unmarshal(end.Body, &b) // what cannot be read is on behalf of nobody
-	switch who := j.cancelledBy(); who {
-	case "":
-		j.fault("outcome", end.Seq, "", "the run was cancelled, but nobody asked for it")
-	case b.OnBehalfOf:
-	default:
-		j.fault("outcome", end.Seq, "", "%s asked for the run to be cancelled, and not %q", who, b.OnBehalfOf)
-	}
-}
-
-// cancelledBy is who asked for the run to be cancelled; "": nobody.
-func (j *judge) cancelledBy() string {
-	var b cancelRequest
+	asked := ""
 	for i := range j.trace.events {
 		if e := &j.trace.events[i]; e.Kind == tipstaff.KindRunCancelRequested {
-			_ = json.Unmarshal(e.Body, &b)
+			asked = tipstaff.BodyOf[tipstaff.RunCancelRequested](e).Actor
 		}
 	}
-	return b.Actor
+	switch by := tipstaff.BodyOf[tipstaff.IntentCancel](end).OnBehalfOf; {
+	case asked == "":
+		j.fault("outcome", end.Seq, "", "the run was cancelled, but nobody asked for it")
+	case asked != by:
+		j.fault("outcome", end.Seq, "", "%s asked for the run to be cancelled, and not %q", asked, by)
+	}
 }
 
 // evidence computes again what the terminal envelope claims.
 func (j *judge) evidence(limits flow.Use, last program) {
 	end := &j.trace.events[len(j.trace.events)-1]
 	if j.trace.ended() == "" {
-		return
-	}
-	var b struct {
-		Evidence json.RawMessage `json:"evidence"`
-	}
-	if json.Unmarshal(end.Body, &b) != nil {
 		return
 	}
 	a := newAccount()
@@ -286,8 +255,107 @@ func (j *judge) evidence(limits flow.Use, last program) {
 		}
 	}
 	used, limit := flow.Totals(flow.History{Base: j.trace.base, Records: j.trace.records, Blob: j.trace.blob}, limits)
-	want := flow.JSON(a.evidence(last, used, limit, end.Kind))
-	if !sameJSON(want, apart(b.Evidence)) {
-		j.fault("evidence", end.Seq, "", "the records add up to %s, but the envelope says %s", want, b.Evidence)
+	want, recorded := flow.JSON(a.evidence(last, used, limit, end.Kind)), tipstaff.BodyOf[tipstaff.Ending](end).Evidence
+	if !sameJSON(want, apart(recorded)) {
+		j.fault("evidence", end.Seq, "", "the records add up to %s, but the envelope says %s", want, recorded)
 	}
+}
+
+// principals checks that everybody on whose behalf the executor has signed could act in
+// this run.
+func (j *judge) principals() {
+	for i := range j.trace.events {
+		e := &j.trace.events[i]
+		var b struct {
+			Via        string `json:"via"`
+			OnBehalfOf string `json:"on_behalf_of"`
+		}
+		if !e.Kind.Envelope() || json.Unmarshal(e.Body, &b) != nil || b.OnBehalfOf == "" || j.mayAct(b.OnBehalfOf, b.Via) {
+			continue
+		}
+		hint := ""
+		if name, ok := strings.CutPrefix(b.OnBehalfOf, "token:"); ok {
+			hint = "; if that token could act for others, say so: verify --admin " + name
+		}
+		j.fault("principal", e.Seq, e.Path, "%s is signed on behalf of %q, who has no part in a run of %s%s", e.Kind, b.OnBehalfOf, j.draft.User, hint)
+	}
+}
+
+// mayAct reports whether a principal can have acted in the run: its user; whoever has
+// made it on the user's behalf; somebody on the machine itself, who may do all; the run
+// that has dispatched it; the executor, for a gate that it closes by itself; and a token
+// that may act for others, which no journal says.
+func (j *judge) mayAct(who, via string) bool {
+	draft := j.draft
+	kind, name, _ := strings.Cut(who, ":")
+	switch kind {
+	case "token":
+		return name == draft.User || who == draft.By || slices.Contains(j.admins, name)
+	case "local":
+		return name == "cli" || name == "mcp"
+	case "run":
+		return draft.Parent != nil && draft.Parent.Relation == relationDispatch && draft.Parent.Run == name
+	case "system":
+		return name == via && (via == "expiry" || via == "superseded" || via == "run_ended")
+	}
+	return false
+}
+
+// admins are the tokens that may act for others than their own user: those that were
+// named, else those of the workspace, as its daemon takes them.
+func (r *Runner) admins(named []string) []string {
+	serving, err := r.Serving()
+	if len(named) > 0 || err != nil { // nothing that is verified depends on a manifest that cannot be read
+		return named
+	}
+	if len(serving.Tokens) == 0 {
+		return []string{"local"}
+	}
+	for _, t := range serving.Tokens {
+		if slices.Contains(t.Scopes, tipstaff.ScopeAdmin) || slices.Contains(t.Scopes, tipstaff.ScopeActAs) {
+			named = append(named, t.User)
+		}
+	}
+	return named
+}
+
+// inputs checks that the program with which the run began takes what it was given. A
+// fork has the inputs of its source: the program that they were given to is that of the
+// first in the line.
+func (j *judge) inputs(draft *draftBody) error {
+	given, err := attached(j.ctx, j.src, draft.Inputs)
+	if err != nil {
+		return err
+	}
+	for draft.ForkOf != nil {
+		from := draft.ForkOf.Run
+		if draft, err = readDraft(j.ctx, j.src, from); err != nil {
+			return err
+		}
+		had, err := attached(j.ctx, j.src, draft.Inputs)
+		if err != nil {
+			return err
+		}
+		if !sameJSON(given, had) {
+			return fmt.Errorf("it was forked from run %s, but has other inputs: %s", from, differing(given, had))
+		}
+	}
+	var canonical []byte
+	if draft.ProgramDigest != "" {
+		if canonical, err = j.src.Blob(j.ctx, draft.ProgramDigest); err != nil {
+			return err
+		}
+	}
+	text, err := openDocument(draft.ProgramKind, draft.Skill, canonical)
+	if err != nil {
+		return err
+	}
+	want, err := text.takes(given)
+	if err != nil {
+		return fmt.Errorf("the program does not take its inputs: %w", err)
+	}
+	if !sameJSON(given, want) {
+		return fmt.Errorf("the program does not take its inputs as they are recorded: %s", differing(given, want))
+	}
+	return nil
 }

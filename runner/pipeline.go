@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
@@ -153,6 +155,7 @@ func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeli
 		Tool: func(uri string) (string, pipeline.Trouble) {
 			return string(p.resolver.Tool(uri).Class), pipeline.Trouble{}
 		},
+		Performer: func(way pipeline.Way, name string) pipeline.Trouble { return r.performers.has(p.manifest, way, name) },
 		Plan: func(document json.RawMessage) []tipstaff.Problem {
 			_, problems := checkFirst(req.Name, document, p.resolver)
 			return problems
@@ -178,7 +181,7 @@ type pipelineProgram struct {
 // segment has left it.
 func openPipeline(ctx context.Context, src source, c *common, text pipelineText) (*pipelineProgram, error) {
 	p := &pipelineProgram{common: c, pipe: text, sessions: map[string]json.RawMessage{}}
-	for stage, digest := range c.segment.Talks {
+	for stage, digest := range c.segment.Sessions {
 		said, err := src.Blob(ctx, digest)
 		if err != nil {
 			return nil, fmt.Errorf("what stage %s has said is not there: %w", stage, err)
@@ -219,10 +222,10 @@ func (p *pipelineProgram) next(_ context.Context, t *transition, state json.RawM
 		if err != nil {
 			return err
 		}
-		if t.to.Talks == nil {
-			t.to.Talks = map[string]string{}
+		if t.to.Sessions == nil {
+			t.to.Sessions = map[string]string{}
 		}
-		t.to.Talks[stage] = digest
+		t.to.Sessions[stage] = digest
 		t.keep = append(t.keep, digest)
 	}
 	return nil
@@ -344,4 +347,60 @@ func readShort(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit+1))
+}
+
+// exact is a value in an envelope that must come back as it was given. Bodies of
+// envelopes are canonical, and that form knows no difference between 1 and 1.0 and
+// no large integers: what it would change stands there as text.
+type exact json.RawMessage
+
+// exactly marks such a text.
+const exactly = "$json"
+
+// MarshalJSON implements [json.Marshaler].
+func (e exact) MarshalJSON() ([]byte, error) {
+	var own map[string]json.RawMessage
+	marked := json.Unmarshal(e, &own) == nil && own[exactly] != nil
+	if canonical, err := canon.Form(e); err == nil && !marked && spelled(canonical) == spelled(e) {
+		return e, nil
+	}
+	return json.Marshal(map[string]string{exactly: string(e)})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (e *exact) UnmarshalJSON(raw []byte) error {
+	var own map[string]json.RawMessage
+	var text string
+	if json.Unmarshal(raw, &own) == nil && len(own) == 1 && json.Unmarshal(own[exactly], &text) == nil {
+		raw = []byte(text)
+	}
+	*e = bytes.Clone(raw)
+	return nil
+}
+
+// exacts are values that are to come back as they are.
+func exacts(raw map[string]json.RawMessage) map[string]exact {
+	all := map[string]exact{}
+	for key, v := range raw {
+		all[key] = exact(v)
+	}
+	return all
+}
+
+// raws are the values themselves.
+func raws(all map[string]exact) map[string]json.RawMessage {
+	raw := map[string]json.RawMessage{}
+	for key, v := range all {
+		raw[key] = json.RawMessage(v)
+	}
+	return raw
+}
+
+// spelled is a document with its members sorted and its numbers as they are written.
+func spelled(raw []byte) string {
+	v, err := canon.Decode(raw, canon.MaxDepth)
+	if err != nil {
+		return ""
+	}
+	return string(flow.JSON(v))
 }

@@ -73,6 +73,8 @@ type common struct {
 	skills   map[string]*skill.Skill   // that were frozen, by URI
 	children map[string]*plan.Document // of those skills that have a plan, by URI
 	agents   agentSet
+	// performers do what the program asks for: those of the runner that opened it.
+	performers performers
 }
 
 func (c *common) shared() *common                       { return c }
@@ -141,7 +143,7 @@ func openSegment(ctx context.Context, src source, run string, draft draftBody, s
 		first := draft.first()
 		s = &first
 	}
-	c := &common{run: run, segment: *s, draft: draft.revised(s.inForce())}
+	c := &common{run: run, segment: *s, draft: draft.revised(s.inForce()), performers: performersOf(src)}
 	if err := c.open(ctx, src); err != nil {
 		return nil, err
 	}
@@ -197,11 +199,10 @@ func acceptedVia(s flow.Stored) string {
 	if err != nil || e.Kind != tipstaff.KindIntentAccept {
 		return ""
 	}
-	var b struct{ Via, Gate string }
-	if json.Unmarshal(e.Body, &b) != nil || b.Gate != "" {
-		return ""
+	if b := tipstaff.BodyOf[tipstaff.IntentAccept](&e); b.Gate == "" {
+		return b.Via
 	}
-	return b.Via
+	return ""
 }
 
 // open loads the documents that the draft names.
@@ -271,7 +272,7 @@ func replayed(p program) flow.Job {
 
 // resolver answers for what was frozen.
 func (c *common) resolver() resolver {
-	return resolver{manifest: c.gate.Manifest, tools: c.gate.Tools, skills: &skillCatalog{taken: c.skills}}
+	return resolver{manifest: c.gate.Manifest, tools: c.gate.Tools, skills: &skillCatalog{taken: c.skills}, performers: c.performers}
 }
 
 // deadline is when the run must be over; zero: never.

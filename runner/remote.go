@@ -47,19 +47,27 @@ type remoteLocal struct {
 	wait   time.Duration // for a host to appear
 }
 
-// remoteStage has a host do the stage.
-func (p *pipelineProgram) remoteStage(fc flow.Context, s pipeline.Stage) (map[string]any, *pipeline.Control, error) {
-	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: flow.Class(s.Agent.Effect), Timeout: s.Timeout,
-		Input: flow.JSON(remoteInput{Agent: s.Agent.Remote.Agent, Visit: s.Visit, Attempt: s.Attempt, Input: s.Input, View: s.View.DataDigest()}),
+// remotePerformer has a host do the stage.
+type remotePerformer struct{ agentless }
+
+// Activities implements [Performer].
+func (remotePerformer) Activities(env *Environment) map[string]flow.Activity {
+	return map[string]flow.Activity{remoteActivity: env.r.hosts.activity(env.program.shared().draft.owners())}
+}
+
+// Perform implements [Performer].
+func (remotePerformer) Perform(fc flow.Context, t *Task) (res Result, err error) {
+	s := t.stage
+	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: t.Effect, Timeout: t.Timeout,
+		Input: flow.JSON(remoteInput{Agent: t.Name, Visit: s.Visit, Attempt: s.Attempt, Input: t.Args, View: s.View.DataDigest()}),
 		Local: remoteLocal{s.View, s.Budget, s.Agent.Remote.Wait}})
 	if err != nil {
-		return nil, nil, err
+		return res, err
 	}
-	out, control, err := readRemote(r.Value)
-	if err != nil {
-		return nil, nil, &pipeline.StageError{Code: "output_invalid", Message: err.Error(), Retryable: true}
+	if res.Output, res.Control, err = readRemote(r.Value); err != nil {
+		return res, &pipeline.StageError{Code: "output_invalid", Message: err.Error(), Retryable: true}
 	}
-	return out, control, nil
+	return res, nil
 }
 
 func readRemote(raw json.RawMessage) (out map[string]any, control *pipeline.Control, err error) {
@@ -102,7 +110,9 @@ func (d *hostPool) activity(o owners) flow.Activity {
 			if err != nil {
 				return flow.Done{}, &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
 			}
-			d.begin(c)
+			d.mu.Lock()
+			d.calls[c.ID] = c
+			d.mu.Unlock()
 			defer d.end(c)
 			return d.perform(ctx, c, a)
 		},
@@ -115,7 +125,7 @@ func (d *hostPool) activity(o owners) flow.Activity {
 func (d *hostPool) perform(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
 	wait := c.wait
 	for {
-		h, err := d.place(ctx, c, wait)
+		h, err := d.search(ctx, c.owners, c.Agent, wait, func(h *host) error { h.give(c); return nil })
 		if err != nil {
 			return flow.Done{}, err
 		}
@@ -186,7 +196,13 @@ func (d *hostPool) stopped(ctx context.Context, c *remoteCall, a flow.Attempt) (
 	if awaited {
 		last, cancel := context.WithTimeout(context.Background(), d.grace)
 		defer cancel()
-		if c.attend(last, a, d.goneOf(c)) == nil {
+		var gone <-chan struct{} // that host leaves
+		d.mu.Lock()
+		if c.at != nil {
+			gone = c.at.gone
+		}
+		d.mu.Unlock()
+		if c.attend(last, a, gone) == nil {
 			return c.done()
 		}
 	}

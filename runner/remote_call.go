@@ -80,13 +80,6 @@ func newRemoteCall(ctx context.Context, o owners, a flow.Attempt) (*remoteCall, 
 	return c, nil
 }
 
-func (d *hostPool) begin(c *remoteCall) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.calls[c.ID] = c
-	d.waited.Store(int64(len(d.calls)))
-}
-
 // end is when the attempt is over. A call that has a result stays until that is
 // durable.
 func (d *hostPool) end(c *remoteCall) {
@@ -116,14 +109,8 @@ func (d *hostPool) forget(c *remoteCall, lost error) {
 		return
 	}
 	delete(d.calls, c.ID)
-	d.waited.Store(int64(len(d.calls)))
 	c.lost = lost
 	close(c.stored)
-}
-
-// place gives the call to a host, as soon as one has room.
-func (d *hostPool) place(ctx context.Context, c *remoteCall, wait time.Duration) (*host, error) {
-	return d.search(ctx, c.owners, c.Agent, wait, func(h *host) error { h.give(c); return nil })
 }
 
 // withdraw takes the call back from a host that was lost with it.
@@ -132,16 +119,6 @@ func (d *hostPool) withdraw(c *remoteCall) {
 	defer d.mu.Unlock()
 	d.release(c)
 	c.Redelivery = true
-}
-
-// goneOf is closed when the host that has the call leaves.
-func (d *hostPool) goneOf(c *remoteCall) <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c.at == nil {
-		return nil
-	}
-	return c.at.gone
 }
 
 func (d *hostPool) tellToStop(c *remoteCall, cause error) {
@@ -198,20 +175,16 @@ func (d *hostPool) search(ctx context.Context, o owners, agent string, wait time
 			}
 			patience.Reset(wait)
 		case <-ctx.Done():
-			return nil, unsent(context.Cause(ctx))
+			cause := context.Cause(ctx)
+			var limit *flow.Error
+			if !errors.As(cause, &limit) {
+				return nil, cause
+			}
+			unsent := *limit // nothing had happened when it was reached
+			unsent.NotSent = true
+			return nil, &unsent
 		}
 	}
-}
-
-// unsent says of a limit that was reached that nothing had happened by then.
-func unsent(cause error) error {
-	var limit *flow.Error
-	if !errors.As(cause, &limit) {
-		return cause
-	}
-	with := *limit
-	with.NotSent = true
-	return &with
 }
 
 // heard is a log that lets the pool know what has become durable: only then is a host
@@ -223,32 +196,24 @@ type heard struct {
 
 // Append implements [flow.Log].
 func (l heard) Append(lease flow.Lease, drafts []flow.Draft, done func(error)) {
-	if l.pool.waited.Load() == 0 || !slices.ContainsFunc(drafts, settles) {
-		l.Log.Append(lease, drafts, done)
-		return
-	}
 	l.Log.Append(lease, drafts, func(err error) {
 		done(err)
 		l.pool.recorded(lease.Run, drafts, err)
 	})
 }
 
-// settles reports whether a record is the outcome of an attempt.
-func settles(d flow.Draft) bool {
-	return d.Kind == string(tipstaff.KindEffectFinished) || d.Kind == string(tipstaff.KindEffectFailed)
-}
-
 // recorded is told what the log has, or has not, taken.
 func (d *hostPool) recorded(run string, drafts []flow.Draft, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, draft := range slices.DeleteFunc(slices.Clone(drafts), func(d flow.Draft) bool { return !settles(d) }) {
-		d.each(run, func(c *remoteCall) {
-			if c.Path == draft.Path && c.ended {
-				d.forget(c, err)
-			}
-		})
-	}
+	d.each(run, func(c *remoteCall) {
+		settles := func(draft flow.Draft) bool {
+			return draft.Path == c.Path && (draft.Kind == string(tipstaff.KindEffectFinished) || draft.Kind == string(tipstaff.KindEffectFailed))
+		}
+		if c.ended && slices.ContainsFunc(drafts, settles) {
+			d.forget(c, err)
+		}
+	})
 }
 
 // errUnrecorded is what becomes of a result whose drive ended before it was written.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,10 +16,7 @@ import (
 // Complete implements [tipstaff.Host]: the first result of a call is its answer, and
 // durable when this returns.
 func (h *host) Complete(ctx context.Context, r tipstaff.HostResult) error {
-	c, err := h.take(r)
-	if err != nil {
-		return err
-	}
+	c := h.take(r)
 	if c == nil {
 		return h.late(ctx, r)
 	}
@@ -34,39 +32,27 @@ func (h *host) Complete(ctx context.Context, r tipstaff.HostResult) error {
 	return nil
 }
 
-// givenTo reports whether a host may have been given the call: in this process, or in
-// one before it, of which nobody knows any more to whom it gave what may be repeated.
-// Called with mu held.
-func (c *remoteCall) givenTo(h *host) bool {
-	return slices.Contains(c.given, h.id) || len(c.given) == 0 && c.class != flow.Once
-}
-
 // take hands a result to its call. nil: there is no call that it could be the answer
 // of.
-func (h *host) take(r tipstaff.HostResult) (*remoteCall, error) {
+func (h *host) take(r tipstaff.HostResult) *remoteCall {
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
 	c := h.pool.calls[r.Call]
+	if c == nil {
+		return nil
+	}
+	// Nobody knows any more to whom a process before this one gave what may be repeated.
+	given := slices.Contains(c.given, h.id) || len(c.given) == 0 && c.class != flow.Once
 	switch {
-	case c == nil:
-		return nil, nil
-	case !h.serves(c.owners) || !c.givenTo(h):
-		return nil, nil
-	case c.result != nil:
-		if !same(c.result, &r) {
-			return nil, nil
-		}
-	case c.ended:
-		return nil, nil
-	default:
+	case !h.serves(c.owners), !given, c.result == nil && c.ended:
+		return nil
+	case c.result == nil:
 		c.result = &r
 		close(c.came)
+	case !bytes.Equal(flow.JSON(c.result), flow.JSON(r)):
+		return nil
 	}
-	return c, nil
-}
-
-func same(a, b *tipstaff.HostResult) bool {
-	return flow.Digest(flow.JSON(a)) == flow.Digest(flow.JSON(b))
+	return c
 }
 
 // late records a result that cannot be used. One that is recorded as the call's
@@ -151,21 +137,17 @@ func (h *host) Reserve(ctx context.Context, call string, use tipstaff.Usage) (bo
 	ask := reservation{granted: make(chan error, 1), use: useOf(usageOf(use))}
 	select {
 	case c.asks <- ask:
-		return refusedBound(<-ask.granted)
+		err := <-ask.granted
+		var refused *flow.Error
+		if errors.As(err, &refused) && refused.Bound != "" {
+			return refused.Bound, nil
+		}
+		return "", explain(err, tipstaff.ID{})
 	case <-c.over:
 		return "", tipstaff.Errorf(tipstaff.WrongState, "call %s is over", shortened(call))
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-}
-
-// refusedBound tells a refusal from a fault.
-func refusedBound(err error) (bound string, fault error) {
-	var e *flow.Error
-	if errors.As(err, &e) && e.Bound != "" {
-		return e.Bound, nil
-	}
-	return "", explain(err, tipstaff.ID{})
 }
 
 // codeForm is what a host may call a failure.

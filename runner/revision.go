@@ -84,11 +84,11 @@ type segment struct {
 	InDoubt  map[string]doubtedCall `json:"in_doubt,omitempty"`
 	Approved map[string]approval    `json:"approved,omitempty"`
 
-	// Pipeline is the state with which a pipeline goes on, and Talks what the stages
+	// Pipeline is the state with which a pipeline goes on, and Sessions what the stages
 	// that keep a session have said in it: digests, by stage.
 	Pipeline json.RawMessage   `json:"pipeline,omitempty"`
 	Begins   json.RawMessage   `json:"begins,omitempty"` // or the Envelope with which one begins that was a draft
-	Talks    map[string]string `json:"talks,omitempty"`
+	Sessions map[string]string `json:"talks,omitempty"`
 
 	since int64 // seq of the run.continued; 0: the run itself has none
 }
@@ -172,10 +172,14 @@ func (p *planProgram) openRevision(ctx context.Context, src source, r revision) 
 // segmentIn is the segment in which record at (0: the last) of a run stands, also
 // if that is the one of the run it was forked from; nil: a first.
 func segmentIn(ctx context.Context, src source, run string, at int64, draft *draftBody) (*segment, error) {
-	if c, err := segmentAt(ctx, src, run, at); c != nil || err != nil {
-		return c, err
+	e, err := continuedBefore(ctx, src, run, at)
+	switch {
+	case err != nil:
+		return nil, err
+	case e == nil:
+		return segmentInherited(ctx, src, draft)
 	}
-	return segmentInherited(ctx, src, draft)
+	return readSegment(ctx, src, e)
 }
 
 // segmentInherited is the one that a fork begins in; nil: a first.
@@ -202,9 +206,7 @@ func segmentInherited(ctx context.Context, src source, draft *draftBody) (*segme
 
 // readSegment reads the state of a run.continued.
 func readSegment(ctx context.Context, src source, e *tipstaff.Event) (*segment, error) {
-	var body struct {
-		State json.RawMessage `json:"state"`
-	}
+	var body tipstaff.RunContinued
 	if err := json.Unmarshal(e.Body, &body); err != nil {
 		return nil, fmt.Errorf("record %d cannot be read: %w", e.Seq, err)
 	}
@@ -217,16 +219,6 @@ func readSegment(ctx context.Context, src source, e *tipstaff.Event) (*segment, 
 		return nil, fmt.Errorf("the state of record %d cannot be read: %w", e.Seq, err)
 	}
 	return c, nil
-}
-
-// segmentAt is the segment in which record at of a run stands (0: its last one),
-// as far as a run.continued says so; nil: it is the run's first.
-func segmentAt(ctx context.Context, src source, run string, at int64) (*segment, error) {
-	e, err := continuedBefore(ctx, src, run, at)
-	if err != nil || e == nil {
-		return nil, err
-	}
-	return readSegment(ctx, src, e)
 }
 
 // rows tells of a run without reading its records; a store can, an export cannot.

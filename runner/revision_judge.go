@@ -67,17 +67,13 @@ func (j *judge) passed(was, is *part, out flow.Outcome) {
 		j.fault("correction_mismatch", end.Seq, "", "the history begins afresh, but the program had %s", out.Status)
 		return
 	}
-	t := &transition{src: j.src, events: inheriting(j.trace, was), put: func(data []byte) (string, error) { return flow.Digest(data), nil }}
+	t := &transition{src: j.src, events: append(ownedEvents(was.history.Base), was.events...), put: func(data []byte) (string, error) { return flow.Digest(data), nil }}
 	if err := t.follow(j.ctx, was.program, out.Value, cut); err != nil {
 		j.fault("correction_mismatch", end.Seq, "", "%v", err)
 		return
 	}
 	j.announced(was, t.before)
-	var b struct {
-		State json.RawMessage `json:"state"`
-		Keep  []string        `json:"keep"`
-	}
-	_ = json.Unmarshal(end.Body, &b) // it was read before
+	b := tipstaff.BodyOf[tipstaff.RunContinued](end)
 	state, err := attached(j.ctx, j.src, b.State)
 	if err != nil || !sameJSON(state, flow.JSON(t.to)) {
 		j.fault("correction_mismatch", end.Seq, "", "%s", differing(state, flow.JSON(t.to)))
@@ -85,17 +81,6 @@ func (j *judge) passed(was, is *part, out flow.Outcome) {
 	if !slices.Equal(b.Keep, t.keep) {
 		j.fault("correction_mismatch", end.Seq, "", "it keeps %v, but the results that it names are %v", b.Keep, t.keep)
 	}
-}
-
-// inheriting are the records of a part, and of a fork's first what it inherits.
-func inheriting(t *trace, p *part) []tipstaff.Event {
-	var events []tipstaff.Event
-	for i := range p.history.Base {
-		if r := &t.base[i]; flow.Owned(r.Kind, r.N) {
-			events = append(events, eventOf(r))
-		}
-	}
-	return append(events, p.events...)
 }
 
 // announced checks that a part ends with exactly the envelopes that put the next
@@ -181,12 +166,7 @@ func (j *judge) decidedTo(end *tipstaff.Event, err error) bool {
 	if !errors.As(err, &d) {
 		return false
 	}
-	var b struct {
-		Reason     string `json:"reason"`
-		Via        string `json:"via"`
-		OnBehalfOf string `json:"on_behalf_of"`
-	}
-	if json.Unmarshal(end.Body, &b) != nil || b.Reason != d.Error() || b.Via != d.decision.Via || b.OnBehalfOf != d.decision.By {
+	if b := tipstaff.BodyOf[tipstaff.IntentCancel](end); b.Reason != d.Error() || b.Via != d.decision.Via || b.OnBehalfOf != d.decision.By {
 		j.fault("outcome", end.Seq, "", "the run was cancelled by a decision of %s, via %s, and not as the envelope says", d.decision.By, d.decision.Via)
 	}
 	return true

@@ -123,10 +123,7 @@ func (p *planProgram) made(events []tipstaff.Event) map[string]string {
 		made[id] = doubt.By
 	}
 	for i := range events {
-		var b struct {
-			Class flow.Class `json:"class"`
-		}
-		if e := &events[i]; e.Kind != tipstaff.KindEffectIntended || json.Unmarshal(e.Body, &b) != nil || b.Class != flow.Once {
+		if e := &events[i]; e.Kind != tipstaff.KindEffectIntended || tipstaff.BodyOf[tipstaff.Effect](e).Class != flow.Once {
 			continue
 		}
 		if leaf := p.leafAt(events[i].Path); leaf != nil {
@@ -299,13 +296,7 @@ func unsettled(ctx context.Context, src source, events []tipstaff.Event) (map[st
 				open[e.Path] = d
 			}
 		case tipstaff.KindEffectIntended:
-			var b struct {
-				Name    string          `json:"name"`
-				Class   flow.Class      `json:"class"`
-				Attempt int             `json:"attempt"`
-				Digest  string          `json:"digest"`
-				Input   json.RawMessage `json:"input"`
-			}
+			var b tipstaff.Effect
 			if err := json.Unmarshal(e.Body, &b); err != nil {
 				return nil, fmt.Errorf("record %d cannot be read: %w", e.Seq, err)
 			}

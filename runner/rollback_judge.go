@@ -70,9 +70,7 @@ func (j *judge) identity(draft *draftBody) {
 // bounds that it could be given.
 func (j *judge) source(draft *draftBody) {
 	e, err := eventAt(j.ctx, j.src, draft.ForkOf.Run, draft.ForkOf.Seq)
-	var merged struct{ Turn int64 }
-	if err != nil || e.Kind != tipstaff.KindTurnMerged || json.Unmarshal(e.Body, &merged) != nil ||
-		merged.Turn != draft.Rollback.Turn {
+	if err != nil || e.Kind != tipstaff.KindTurnMerged || tipstaff.BodyOf[tipstaff.TurnMerged](e).Turn != draft.Rollback.Turn {
 		j.fault("rollback_mismatch", 1, "", "record %d of run %s is not the boundary of turn %d", draft.ForkOf.Seq, draft.ForkOf.Run, draft.Rollback.Turn)
 		return
 	}
@@ -81,7 +79,7 @@ func (j *judge) source(draft *draftBody) {
 		j.fault("rollback_mismatch", 1, "", "%v", err)
 		return
 	}
-	want, err := forkBodyOf(j.ctx, j.src, base, &boundary{run: draft.ForkOf.Run, seq: draft.ForkOf.Seq, turn: merged.Turn})
+	want, err := forkBodyOf(j.ctx, j.src, base, &boundary{run: draft.ForkOf.Run, seq: draft.ForkOf.Seq, turn: draft.Rollback.Turn})
 	if err == nil {
 		ceiling := base.raisableTo()
 		if draft.Rules < rulesShown { // when only the manifest set one
@@ -129,12 +127,7 @@ func (j *judge) counters(draft *draftBody, forked *tipstaff.RunForked, at int64)
 // leftBehind reports whether a run was ended because another has taken its place.
 // That one says so too, where it can be asked.
 func (j *judge) leftBehind(end *tipstaff.Event) bool {
-	var b struct {
-		Via    string `json:"via"`
-		Why    string `json:"terminal_reason"`
-		Reason string `json:"reason"`
-	}
-	if j.draft.Pipeline == nil || json.Unmarshal(end.Body, &b) != nil || b.Via != relationRollback || b.Why != "rolled_back" {
+	if b := tipstaff.BodyOf[tipstaff.IntentCancel](end); j.draft.Pipeline == nil || b.Via != relationRollback || b.TerminalReason != "rolled_back" {
 		return false
 	}
 	store, ok := j.src.(flow.Reader)

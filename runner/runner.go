@@ -16,6 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -39,10 +40,13 @@ type Config struct {
 	Models func(c workspace.Model, prices workspace.File) (agent.Model, error)
 	// Watch makes spans of a drive, as the manifest wants it, until end. caller is the
 	// span of whoever asked for the run; turn tells of an agent's turns. nil: no spans.
-	Watch   func(job flow.Job, c workspace.Telemetry, caller string, turn func(agent string) agent.Invocation) (watched flow.Job, end func())
-	Self    func(kind, launch string) flow.Owner
-	Alive   func(o flow.Owner, heartbeat, now time.Time) bool
-	Markers func(run, launch string) []string
+	Watch func(job flow.Job, c workspace.Telemetry, caller string, turn func(agent string) agent.Invocation) (watched flow.Job, end func())
+	// Performers do steps and stages in ways beside the built-in ones, by the word that
+	// pipelines have for each.
+	Performers map[pipeline.Way]Performer
+	Self       func(kind, launch string) flow.Owner
+	Alive      func(o flow.Owner, heartbeat, now time.Time) bool
+	Markers    func(run, launch string) []string
 	// Sweep ends left-over processes of launches, given by token with their run.
 	// nil: there is nothing to end.
 	Sweep func(ctx context.Context, launches map[string]string) (ended int, err error)
@@ -71,7 +75,8 @@ type Runner struct {
 	hosts  *hostPool
 	queue  *queue
 
-	transient transientHub
+	transient  transientHub
+	performers performers
 }
 
 var _ tipstaff.Service = (*Runner)(nil)
@@ -90,7 +95,9 @@ func New(c Config) *Runner {
 	if c.Origin == "" {
 		c.Origin = "foreground"
 	}
-	r := &Runner{Config: c, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving)}
+	all := withBuiltin(c.Performers)
+	c.Store = performingStore{c.Store, all}
+	r := &Runner{Config: c, performers: all, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving)}
 	if c.Grace > 0 {
 		r.hosts.grace = c.Grace
 	}

@@ -138,12 +138,12 @@ func (p *turnProgram) root() string { return plan.KindTurn }
 
 func (p *turnProgram) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage, error) {
 	h := newWalk(p.common, p.doc, p.gate).handlers()
-	h.Step = p.step
+	h.Perform = p.step
 	return plan.Walk(fc, p.doc, p.inputs, h)
 }
 
 // step has the agent answer the message as it is, in its session.
-func (p *turnProgram) step(fc flow.Context, call plan.StepRequest) (flow.Result, error) {
+func (p *turnProgram) step(fc flow.Context, call plan.Task) (flow.Result, error) {
 	a, err := p.agents.of(call.Node.Agent)
 	if err != nil {
 		return flow.Result{}, err

@@ -105,7 +105,7 @@ func (r *Runner) newPrepared(m *workspace.Manifest) (*prepared, error) {
 	}
 	skills := newSkillCatalog(set)
 	return &prepared{manifest: m, lock: have.lock, tools: have.tools, skills: skills,
-		resolver: resolver{manifest: m, tools: have.tools, skills: skills, chain: chain{""}}}, nil
+		resolver: resolver{manifest: m, tools: have.tools, skills: skills, chain: chain{""}, performers: r.performers}}, nil
 }
 
 // validated is what is known before there is a run.
@@ -352,6 +352,8 @@ type resolver struct {
 	tools    *tool.Registry
 	skills   *skillCatalog
 	chain    chain // of the program that asks
+
+	performers performers
 }
 
 func (r resolver) Tool(uri string) plan.ToolInfo {
@@ -368,7 +370,8 @@ func (r resolver) Tool(uri string) plan.ToolInfo {
 func (r resolver) Skill(uri string) plan.SkillInfo { return r.skills.info(uri) }
 
 func (r resolver) Agent(name string) plan.AgentInfo {
-	return plan.AgentInfo{Trouble: agentTrouble(r.manifest, name)}
+	_, info := r.performers.agent(r.manifest, name)
+	return info
 }
 
 // Feature: worktrees and delivery do not exist in this release either.

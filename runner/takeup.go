@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
@@ -78,9 +77,7 @@ func lastOwner(ctx context.Context, src source, row flow.Row) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			var b struct{ Kind string }
-			err = json.Unmarshal(e.Body, &b)
-			return b.Kind, err
+			return tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind, nil
 		}
 	}
 	return "", nil

@@ -71,7 +71,13 @@ func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff
 	}
 	info := tool.Info(d.manifest, tools, u.Server, u.Tool)
 	if live && info.Lock == tipstaff.ToolLocked {
-		info.Lock, info.Trouble = d.standing(info), cmp.Or(info.Trouble, d.moved(info))
+		switch accepted, ok := d.lock.Tool(info.Server, info.Tool); {
+		case !ok:
+			info.Lock, info.Trouble = tipstaff.ToolUnlocked, cmp.Or(info.Trouble, "nobody has accepted this definition yet")
+		case accepted.Digest != info.Digest:
+			info.Lock = tipstaff.ToolUnlocked
+			info.Trouble = cmp.Or(info.Trouble, "this is not the definition that was accepted: `tipstaff tools pin "+info.Server+"` shows the difference")
+		}
 	}
 	if info.Lock == tipstaff.ToolUnlocked && info.Digest == "" {
 		return info, tipstaff.Errorf(tipstaff.Refused, "%s is not in %s, so nothing is known of it", info.Name(), tool.LockName).
@@ -84,25 +90,6 @@ func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff
 		info.Trouble = fmt.Sprintf("the pin %s does not fit: it is version %q with digest %s", u.Pin, info.Version, info.Digest)
 	}
 	return info, nil
-}
-
-// standing is how a tool that a server lists stands to the lock.
-func (d *catalog) standing(live tipstaff.ToolInfo) string {
-	if held, ok := d.lock.Tool(live.Server, live.Tool); ok && held.Digest == live.Digest {
-		return tipstaff.ToolLocked
-	}
-	return tipstaff.ToolUnlocked
-}
-
-func (d *catalog) moved(live tipstaff.ToolInfo) string {
-	held, ok := d.lock.Tool(live.Server, live.Tool)
-	switch {
-	case !ok:
-		return "nobody has accepted this definition yet"
-	case held.Digest != live.Digest:
-		return "this is not the definition that was accepted: `tipstaff tools pin " + live.Server + "` shows the difference"
-	}
-	return ""
 }
 
 // live is what a server lists now.
@@ -164,20 +151,12 @@ func (t toolbox) Explain(_ context.Context, name string, args json.RawMessage) (
 	}
 	servers := t.Servers(d.manifest, t.Workspace, nil)
 	tools := d.tools.Withhold(u.Server, d.lock.Ready(u.Server, servers[u.Server]))
-	if u.Pin == "" {
-		u = d.pin(u)
+	if u.Pin == "" { // then that of the lock or, where it gives none, any: the call is refused for that
+		u.Pin = "0.0.0"
+		if pinned, err := tipstaff.ParseToolURI(tool.Info(d.manifest, d.tools, u.Server, u.Tool).URI); err == nil {
+			u = pinned
+		}
 	}
 	gate := tool.NewGate([]string{u.String()}, d.manifest, tools)
 	return gate.Explain(u.String(), args), nil
-}
-
-// pin is u with the pin that the lock gives it. Where it gives none, any will do:
-// the call is refused for that.
-func (d *catalog) pin(u tipstaff.ToolURI) tipstaff.ToolURI {
-	info := tool.Info(d.manifest, d.tools, u.Server, u.Tool)
-	if pinned, err := tipstaff.ParseToolURI(info.URI); err == nil {
-		return pinned
-	}
-	u.Pin = "0.0.0"
-	return u
 }

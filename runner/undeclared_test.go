@@ -45,7 +45,7 @@ func TestAnUndeclaredToolIsRefusedInsideARun(t *testing.T) {
 		{[]string{"mcp://builtin/write_file@1.0.1"}, flow.Failed, tipstaff.StepRefused, tool.CodeUndeclared},
 	} {
 		log := flow.NewMem()
-		p := &planProgram{common: &common{inputs: json.RawMessage("{}"), gate: tool.NewGate(c.allowed, m, tools)}, doc: doc}
+		p := &planProgram{common: &common{inputs: json.RawMessage("{}"), gate: tool.NewGate(c.allowed, m, tools), performers: withBuiltin(nil)}, doc: doc}
 		out, err := flow.New(log, nil).Drive(context.Background(), flow.Job{Run: "r", Root: "root", Flow: p.flow,
 			Acts: map[string]flow.Activity{tool.ActivityName: toolActivity(manager, p.gate)}})
 		if err != nil || out.Status != c.status {

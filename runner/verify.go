@@ -26,7 +26,7 @@ func (r *Runner) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipsta
 	}
 	req.Admins = r.admins(req.Admins)
 	if req.Dir != "" {
-		return verifyFolder(ctx, req, opts)
+		return r.verifyFolder(ctx, req, opts)
 	}
 	t := &trace{}
 	var unreadable error // of the first record that cannot be replayed
@@ -186,7 +186,7 @@ const (
 	recordCost = 128 // of each, beside its bytes
 )
 
-func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal.Options) (tipstaff.Report, error) {
+func (r *Runner) verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal.Options) (tipstaff.Report, error) {
 	opts.Stopped = ctx.Err
 	res, err := journal.VerifyExport(req.Dir, opts)
 	if ctx.Err() != nil {
@@ -201,7 +201,7 @@ func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal
 		rep.Conformance = unreadable(err)
 		return rep, nil
 	}
-	src := &folder{Folder: f, read: map[string][]flow.Stored{}, room: math.MaxInt64}
+	src := &folder{Folder: f, by: r.performers, read: map[string][]flow.Stored{}, room: math.MaxInt64}
 	if !res.OK() {
 		src.room = maxBroken
 	}
@@ -213,6 +213,7 @@ func verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, opts *journal
 // for several times.
 type folder struct {
 	*journal.Folder
+	by   performers
 	mu   sync.Mutex
 	read map[string][]flow.Stored // by run
 	room int64                    // for bytes of records that are read
@@ -241,6 +242,8 @@ func (f *folder) Records(ctx context.Context, run string, after int64, limit int
 	from := min(after, int64(len(all)))
 	return all[from:min(from+int64(limit), int64(len(all)))], nil
 }
+
+func (f *folder) performers() performers { return f.by }
 
 func (f *folder) Blob(_ context.Context, digest string) ([]byte, error) {
 	h, err := journal.ParseHash(digest)

@@ -3,9 +3,13 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"net/url"
 	"os"
+	"strconv"
 	"sync"
 
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/tool"
@@ -21,20 +25,24 @@ type drive struct {
 	who person
 
 	mu  sync.Mutex
-	env *environment
+	env *Environment
 }
 
-// environment is what is made for one program.
-type environment struct {
-	program  program
-	manifest *workspace.Manifest // as it stands; nil: there is none
-	manager  *tool.Manager
-	acts     map[string]flow.Activity
+// Environment is what is made for one program of a drive.
+type Environment struct {
+	Run      string
+	Manifest *workspace.Manifest // as it stands; nil: there is none
+
+	r       *Runner
+	who     person
+	program program
+	manager *tool.Manager
+	acts    map[string]flow.Activity
 }
 
 // environ reads manifest and lock as they are now: a revised program was checked
 // with them.
-func (d *drive) environ(p program) (*environment, error) {
+func (d *drive) environ(p program) (*Environment, error) {
 	r, c := d.r, p.shared()
 	manifest, err := r.manifest()
 	if err != nil {
@@ -48,17 +56,16 @@ func (d *drive) environ(p program) (*environment, error) {
 	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(d.run, d.a.launch)))
 	manager.Hold(lock)
 	manager.Conceal(manifest.Secrets(os.Environ()))
-	acts := pipeline.Activities()
-	acts[tool.ActivityName] = toolActivity(manager, c.gate)
-	acts[dispatchName] = r.dispatch(c, d.who)
-	acts[remoteActivity] = r.hosts.activity(c.draft.owners())
-	r.draftActs(c, acts)
-	r.agentActs(c, manifest, acts)
-	return &environment{program: p, manifest: manifest, manager: manager, acts: acts}, nil
+	env := &Environment{Run: d.run, Manifest: manifest, r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}
+	r.draftActs(c, env.acts)
+	for _, by := range r.performers {
+		maps.Copy(env.acts, by.Activities(env))
+	}
+	return env, nil
 }
 
 // now is what the drive works with at present.
-func (d *drive) now() *environment {
+func (d *drive) now() *Environment {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.env
@@ -135,4 +142,43 @@ func (d *drive) next(state json.RawMessage, cut bool) (flow.Segment, error) {
 	d.env = env
 	d.mu.Unlock()
 	return t.segment(next), nil
+}
+
+// watched has a drive told of in spans, in the trace of whoever asked for the run.
+func (d *drive) watched(job flow.Job) (watched flow.Job, end func()) {
+	if d.r.Watch == nil {
+		return job, func() {}
+	}
+	config := workspace.Telemetry{}
+	if m := d.now().Manifest; m != nil {
+		config = m.Telemetry
+	}
+	return d.r.Watch(job, config, d.program().shared().draft.Trace, d.invocation)
+}
+
+// invocation is what spans tell of the turns of an agent.
+func (d *drive) invocation(name string) (of agent.Invocation) {
+	env := d.now()
+	c := env.program.shared()
+	if t := c.text.turn(); t != nil { // else each has a session of its own
+		of.Conversation = t.Session
+	}
+	if m, ok := env.Manifest.Model(c.agents.settled[name].Model); ok {
+		of.Provider = m.Provider
+		of.Host, of.Port = address(m.BaseURL)
+	}
+	return of
+}
+
+// address is where a model is reached; "": at the vendor's own address, or one that
+// is not written down.
+func address(base string) (host string, port int) {
+	u, err := url.Parse(base)
+	if err != nil || u.Hostname() == "" {
+		return "", 0
+	}
+	if port, err = strconv.Atoi(u.Port()); err != nil {
+		port = map[string]int{"http": 80, "https": 443}[u.Scheme]
+	}
+	return u.Hostname(), port
 }

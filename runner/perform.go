@@ -1,0 +1,391 @@
+package runner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/workspace"
+)
+
+// Performer is a way of doing a leaf of a plan or a stage of a pipeline: a model, a
+// tool, a plan, a remote host. Each is a file of its own, and a line where performers
+// are listed: here, or in [Config].
+type Performer interface {
+	// Agent tells about one of the performer's agents, by the name under which steps
+	// and stages know it. If there is none of that name, its Trouble says so.
+	Agent(m *workspace.Manifest, name string) plan.AgentInfo
+	// Settle finds out what a step or stage will need, before there is a run, and has
+	// the run freeze it.
+	Settle(*Settlement) error
+	// Activities are the calls that Perform makes, for one program of a drive.
+	Activities(*Environment) map[string]flow.Activity
+	// Perform does the work once. It is deterministic: all its effects are calls of the
+	// Context, which stands at the path of the step, or of the attempt of a stage. Its
+	// errors are those of flow, or a [*pipeline.StageError].
+	Perform(flow.Context, *Task) (Result, error)
+}
+
+// Settlement is a step or stage whose run is about to be made.
+type Settlement struct {
+	Name     string // of the agent, as the document has it
+	Manifest *workspace.Manifest
+
+	way   pipeline.Way
+	as    string          // under which the run knows what was settled
+	stage *pipeline.Agent // nil: it is a step
+	r     *Runner
+	p     *prepared
+}
+
+// Freeze has the run keep what Perform will go by, so that it can be replayed without
+// the manifest.
+func (s *Settlement) Freeze(config json.RawMessage) {
+	s.p.agents.settled[s.as] = settledAgent{Way: s.way, Config: config}
+}
+
+// Task is what a document asks a performer for. References and templates in it have
+// been replaced.
+type Task struct {
+	Name    string          // the agent, tool or skill that is to do it
+	Prompt  string          // of those who are told in words
+	Args    json.RawMessage // arguments or inputs: an object, or nil
+	Config  json.RawMessage // that was frozen when the agent was settled
+	Session string          // in which the agent goes on; "": a new one
+	Effect  flow.Class      // that the document declares; "": none
+	Schema  json.RawMessage // of the output; nil: any
+	Timeout time.Duration   // 0: the performer's own
+	Reserve flow.Use        // what the first call has to reserve: that the work begins is not paid for yet
+
+	walk  *walk
+	leaf  *plan.Task       // nil: it is a stage
+	stage *pipeline.Stage  // nil: it is a leaf
+	pipe  *pipelineProgram // of the stage
+}
+
+// Result is what a performer brings.
+type Result struct {
+	flow.Result                     // of a leaf
+	Output      map[string]any      // of a stage
+	Control     *pipeline.Control   // of a stage
+	Usage       tipstaff.StageUsage // of a stage, beside its calls of models and tools; also beside an error
+}
+
+// Spoken is the result of an agent that answers in words. value is its answer where
+// that was to be JSON; nil: it was not.
+func Spoken(text string, value json.RawMessage) Result {
+	said := text
+	if value != nil {
+		said = string(value)
+	} else {
+		value = flow.JSON(text)
+	}
+	output, err := pipeline.DecodeObject([]byte(unfenced(said)))
+	if err != nil {
+		output = map[string]any{"text": text}
+	}
+	return Result{Result: flow.Result{Value: value}, Output: output}
+}
+
+// performers are the ways of doing things that documents may name, by the word that
+// pipelines have for each.
+type performers map[pipeline.Way]Performer
+
+// withBuiltin adds the built-in performers to those that were handed in.
+func withBuiltin(more map[pipeline.Way]Performer) performers {
+	all := performers{
+		pipeline.WayModel:  modelPerformer{},
+		pipeline.WayTool:   toolPerformer{},
+		pipeline.WayPlan:   planPerformer{},
+		pipeline.WayRemote: remotePerformer{},
+	}
+	maps.Copy(all, more)
+	return all
+}
+
+// agent finds who does the steps that name an agent: a model, unless somebody else has
+// one of that name.
+func (s performers) agent(m *workspace.Manifest, name string) (pipeline.Way, plan.AgentInfo) {
+	none := modelPerformer{}.Agent(m, name)
+	if none.Trouble.Code == "" {
+		return pipeline.WayModel, none
+	}
+	for _, way := range slices.Sorted(maps.Keys(s)) {
+		if info := s[way].Agent(m, name); info.Trouble.Code == "" {
+			return way, info
+		}
+	}
+	return pipeline.WayModel, none
+}
+
+// has says why stages cannot be run in a way, by one of that name.
+func (s performers) has(m *workspace.Manifest, way pipeline.Way, name string) pipeline.Trouble {
+	by, ok := s[way]
+	if !ok {
+		return pipeline.Trouble{Code: "no_way_to_run", Message: fmt.Sprintf("%s stages cannot run yet: this version of Tipstaff has no %ss", way, way)}
+	}
+	return pipeline.Trouble(by.Agent(m, name).Trouble)
+}
+
+// performingStore is the store of a runner. Programs that are opened from it know the
+// runner's performers, with which they are driven and replayed.
+type performingStore struct {
+	flow.Store
+	by performers
+}
+
+func (s performingStore) performers() performers { return s.by }
+
+// performersOf are those of the runner that a source belongs to.
+func performersOf(src source) performers {
+	if own, ok := src.(interface{ performers() performers }); ok {
+		return own.performers()
+	}
+	return withBuiltin(nil)
+}
+
+// settleAgents settles the agents that a program's steps and stages name.
+func (r *Runner) settleAgents(p *prepared) error {
+	p.agents = agentSet{settled: map[string]settledAgent{}}
+	for _, doc := range p.text.plans() {
+		for leaf := range doc.Root.Leaves {
+			if leaf.Kind != plan.Step {
+				continue
+			}
+			way, _ := r.performers.agent(p.manifest, leaf.Agent)
+			if doc.Turn != nil {
+				way = pipeline.WayModel // nobody else has conversations
+			}
+			s := &Settlement{Name: leaf.Agent, Manifest: p.manifest, way: way, as: leaf.Agent, r: r, p: p}
+			if err := r.performers[way].Settle(s); err != nil {
+				return err
+			}
+		}
+	}
+	for _, a := range p.text.stages() {
+		by, ok := r.performers[a.Way]
+		if !ok {
+			continue // the document itself says what such a stage brings
+		}
+		if err := by.Settle(&Settlement{Name: a.Performer(), Manifest: p.manifest, way: a.Way, as: stageAgent(a), stage: a, r: r, p: p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stageAgent is the name under which the agent of a stage is frozen: no agent of a
+// manifest can have it.
+func stageAgent(a *pipeline.Agent) string { return "stage:" + a.Name }
+
+// agentless is for performers that have no agents.
+type agentless struct{}
+
+func (agentless) Agent(*workspace.Manifest, string) plan.AgentInfo {
+	return plan.AgentInfo{Trouble: plan.Trouble{Code: "agent_unknown", Message: "it has no agents"}}
+}
+
+func (agentless) Settle(*Settlement) error { return nil }
+
+// perform does a leaf of a plan. A step is tried as often as its node allows.
+func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
+	n, way := leaf.Node, pipeline.WayModel
+	t := &Task{Name: n.Performer(), Prompt: leaf.Prompt, Args: leaf.Args, Schema: n.OutputSchema, Timeout: leaf.Timeout, walk: w, leaf: &leaf}
+	switch n.Kind {
+	case plan.ToolCall:
+		way = pipeline.WayTool
+	case plan.SubDispatch:
+		way = pipeline.WayPlan
+	case plan.Step:
+		t.Reserve = flow.Use{tipstaff.BoundAgentHops: 1}
+		if a := w.agents.settled[n.Agent]; a.Way != "" {
+			way, t.Config = a.Way, a.Config
+		}
+	}
+	by, ok := w.performers[way]
+	if !ok {
+		return flow.Result{}, fmt.Errorf("nobody here does %s, which is for a %s", n.ID, way)
+	}
+	for try := 1; ; try++ {
+		at := fc
+		if try > 1 { // what was recorded of the one before stays
+			at = fc.At(fmt.Sprintf("try#%d", try))
+		}
+		r, err := by.Perform(at, t)
+		var failed *flow.Error
+		if n.Kind != plan.Step || !errors.As(err, &failed) || try > leaf.Retry.Max || !slices.Contains(leaf.Retry.On, plan.Reason(failed)) {
+			return r.Result, err
+		}
+		if err := fc.At(fmt.Sprintf("try#%d", try+1)).Sleep(backoff(leaf.Retry, try)); err != nil {
+			return r.Result, err
+		}
+	}
+}
+
+// backoff is the pause after a failed try. A step is retried by the program itself,
+// so that it has no jitter.
+func backoff(r flow.Retry, try int) time.Duration {
+	d := max(r.Backoff, time.Millisecond)
+	for range try - 1 {
+		d = time.Duration(float64(d) * max(r.Factor, 1))
+		if r.MaxBackoff > 0 && d > r.MaxBackoff {
+			return r.MaxBackoff
+		}
+	}
+	return d
+}
+
+// perform runs one attempt of one stage, within the run's gate, narrowed to what the
+// stage names.
+func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.Result, error) {
+	by, ok := p.performers[s.Agent.Way]
+	if !ok {
+		return pipeline.Result{}, fmt.Errorf("stage %s has no way to run", s.Agent.Name)
+	}
+	args := s.Args
+	if args == nil {
+		args = s.Input
+	}
+	gate := *p.gate
+	gate.AllowList = p.pipe.allowedIn(s.Agent, p.skills, p.agents)
+	t := &Task{Name: s.Agent.Performer(), Prompt: s.Prompt, Args: args, Config: p.agents.settled[stageAgent(s.Agent)].Config,
+		Effect: flow.Class(s.Agent.Effect), Schema: s.Agent.OutputSchema, Timeout: s.Timeout,
+		walk: newWalk(p.common, p.pipe.walked[s.Agent.Name], &gate), stage: &s, pipe: p}
+	if s.Agent.Keeps() {
+		t.Session = s.Agent.Name
+	}
+	m := &meter{}
+	got, err := by.Perform(metered{fc, m}, t)
+	m.add(got.Usage)
+	var res pipeline.Result
+	if err == nil {
+		res.Output, res.Control = got.Output, got.Control
+	} // else what it has used counts, also where a bound stopped it
+	res.Usage, res.Once = m.read()
+	return res, m.failed(err)
+}
+
+// meter adds up what an attempt of a stage uses, whoever asks for it on its behalf:
+// the agent loop, the walker of a plan or the stage itself. Branches of the attempt
+// share it; sums do not depend on their order.
+type meter struct {
+	mu    sync.Mutex
+	usage tipstaff.StageUsage
+	once  bool
+}
+
+func (m *meter) read() (tipstaff.StageUsage, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.usage, m.once
+}
+
+// add counts what a performer tells by itself.
+func (m *meter) add(u tipstaff.StageUsage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.usage = m.usage.Plus(u)
+}
+
+// failed is the error of an attempt, with what it has used.
+func (m *meter) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = stageError(err)
+	var e *pipeline.StageError
+	if errors.As(err, &e) {
+		used, once := m.read()
+		with := *e
+		with.Usage, with.Once = used, with.Once || once
+		return &with
+	}
+	return err
+}
+
+// metered is a flow.Context whose calls are counted.
+type metered struct {
+	flow.Context
+	m *meter
+}
+
+func (c metered) At(segment string) flow.Context { return metered{c.Context.At(segment), c.m} }
+
+func (c metered) Do(call flow.Call) (flow.Result, error) {
+	r, err := c.Context.Do(call)
+	c.m.take(call, r, err)
+	return r, err
+}
+
+func (c metered) Go(g flow.Group, branches ...flow.Branch) error {
+	own := make([]flow.Branch, len(branches))
+	for i, b := range branches {
+		own[i] = flow.Branch{Name: b.Name, Run: func(fc flow.Context) error { return b.Run(metered{fc, c.m}) }}
+	}
+	return c.Context.Go(g, own...)
+}
+
+// take counts the attempts of a call that were made: one that a bound or a rule
+// refused was not.
+func (m *meter) take(call flow.Call, r flow.Result, err error) {
+	made := int64(r.Attempt)
+	var failed *flow.Error
+	if errors.As(err, &failed) && failed.NotSent {
+		made--
+	}
+	if made <= 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.once = m.once || call.Class == flow.Once || call.Class == ""
+	m.usage.Hops += made * call.Reserve[tipstaff.BoundAgentHops]
+	switch call.Name {
+	case tool.ActivityName:
+		m.usage.ToolCalls += made
+	case agent.ModelActivity, agent.RouterActivity:
+		m.usage.LLMCalls += made
+		m.spoke(r)
+	case remoteActivity:
+		m.reported(r)
+	}
+}
+
+// spoke adds what a model says that it used.
+func (m *meter) spoke(r flow.Result) {
+	var v struct {
+		Usage struct {
+			InputTokens  int64 `json:"input_tokens"`
+			OutputTokens int64 `json:"output_tokens"`
+		} `json:"usage"`
+	}
+	if json.Unmarshal(r.Value, &v) == nil {
+		m.usage.TokensIn += v.Usage.InputTokens
+		m.usage.TokensOut += v.Usage.OutputTokens
+	}
+	m.usage.CostUSD += tipstaff.USD(r.Use[tipstaff.BoundCostUSD])
+}
+
+// reported adds what another's agent has used: as it says or, where it failed, as the
+// ledger was told, which does not tell tokens apart.
+func (m *meter) reported(r flow.Result) {
+	var v struct {
+		Usage tipstaff.StageUsage `json:"usage"`
+	}
+	if json.Unmarshal(r.Value, &v) != nil {
+		v.Usage = tipstaff.StageUsage{LLMCalls: r.Use[tipstaff.BoundModelCalls], ToolCalls: r.Use[tipstaff.BoundToolCalls],
+			TokensIn: r.Use[tipstaff.BoundTokens], CostUSD: tipstaff.USD(r.Use[tipstaff.BoundCostUSD])}
+	}
+	v.Usage.Hops = 0 // those are counted by what was reserved
+	m.usage = m.usage.Plus(v.Usage)
+}
