@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // settle turns what an attempt brought back into the call's outcome, a retry,
@@ -344,9 +345,7 @@ func oneLine(raw json.RawMessage) (json.RawMessage, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
-	var b bytes.Buffer
-	err := json.Compact(&b, raw)
-	return b.Bytes(), err
+	return canon.Compact(raw)
 }
 
 // asError makes any error one that can be recorded, without secrets.
