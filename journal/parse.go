@@ -153,8 +153,26 @@ func (p *parser) setText(which int, v []byte) error {
 		return malformed("%s is not in its canonical spelling", memberNames[which])
 	}
 	r := &p.rec
-	texts := [...]*string{mFrom: &r.From, mHead: &r.Head, mID: &r.ID, mKey: &r.Key, mKind: &r.Kind, mPath: &r.Path, mPrev: &r.Prev, mRun: &r.Run, mSig: &r.Sig}
-	*texts[which] = s
+	switch which {
+	case mFrom:
+		r.From = s
+	case mHead:
+		r.Head = s
+	case mID:
+		r.ID = s
+	case mKey:
+		r.Key = s
+	case mKind:
+		r.Kind = s
+	case mPath:
+		r.Path = s
+	case mPrev:
+		r.Prev = s
+	case mRun:
+		r.Run = s
+	case mSig:
+		r.Sig = s
+	}
 	return nil
 }
 
@@ -228,10 +246,27 @@ func wholeNumber(v []byte) (n int64, ok bool) {
 
 // parseTime reads a quoted time of exactly nine decimals and Z.
 func parseTime(v []byte) (time.Time, error) {
-	const quoted = `"` + timeLayout + `"`
-	t, err := time.Parse(quoted, string(v))
-	if err != nil || t.Format(quoted) != string(v) { // which has other spellings too
-		return time.Time{}, malformed("at is not a time of nine decimals and Z: %.40s", v)
+	if len(v) != len(timeLayout)+2 || v[0] != '"' {
+		return time.Time{}, malformed("at is not a time of nine decimals and Z")
+	}
+	v = v[1 : len(v)-1]
+	for i, c := range []byte(timeLayout) {
+		digit := v[i] >= '0' && v[i] <= '9'
+		if wantDigit := c >= '0' && c <= '9'; wantDigit != digit || !wantDigit && v[i] != c {
+			return time.Time{}, malformed("at is not a time of nine decimals and Z")
+		}
+	}
+	num := func(from, to int) (n int) {
+		for _, c := range v[from:to] {
+			n = n*10 + int(c-'0')
+		}
+		return n
+	}
+	year, month, day := num(0, 4), time.Month(num(5, 7)), num(8, 10)
+	hour, minute, sec := num(11, 13), num(14, 16), num(17, 19)
+	t := time.Date(year, month, day, hour, minute, sec, num(20, 29), time.UTC)
+	if _, m, d := t.Date(); m != month || d != day || hour > 23 || minute > 59 || sec > 59 {
+		return time.Time{}, malformed("at is no time of the calendar: %s", v)
 	}
 	return t, nil
 }

@@ -33,7 +33,7 @@ func (b *Bed) Owner() flow.Owner { return flow.Owner{Kind: "foreground", Host: "
 // NewRun implements flowtest.Bed.
 func (b *Bed) NewRun() (string, error) {
 	id := tipstaff.NewID(time.Now()).String()
-	return id, b.Create(context.Background(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, Begun(b.Keys()))
+	return id, b.Create(context.Background(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, Begun(tipstaff.RunKeys{User: b.Keys().User.String(), Executor: b.Keys().Executor.String()}))
 }
 
 // Write implements flowtest.Bed.
