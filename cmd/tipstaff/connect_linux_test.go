@@ -102,12 +102,12 @@ func TestCommandsAtAServer(t *testing.T) {
 		t.Errorf("the folder of whoever uses the server has a store: %v", err)
 	}
 	for args, text := range map[string]string{
-		"tools list --server " + s.addr:      "is about a workspace of this machine",
-		"chat hi --policy p.yaml":            "--policy is of this machine",
-		"ls --server nowhere":                "is no address of a server",
-		"ls --server 192.0.2.1:50051":        "would be sent in plain text",
-		"run --host x plan.yaml":       "",
-		"verify @ --anchor anchor.txt": "lie on this machine",
+		"tools list --server " + s.addr: "is about a workspace of this machine",
+		"chat hi --policy p.yaml":       "--policy is of this machine",
+		"ls --server nowhere":           "is no address of a server",
+		"ls --server 192.0.2.1:50051":   "would be sent in plain text",
+		"run --host x plan.yaml":        "",
+		"verify @ --anchor anchor.txt":  "lie on this machine",
 	} {
 		r := w.Run(strings.Fields(args)...)
 		if r.Code != 2 && r.Code != 3 || !strings.Contains(r.Err, text) {
