@@ -14,11 +14,9 @@ import (
 // scanners are the packages that look for the end of a quoted text or of brackets by
 // themselves, and what they read. JSON is for package canon.
 var scanners = map[string]string{
-	"agent":           "whether a text needs no escapes at all",
 	"canon":           "JSON",
 	"cli":             "lines that are continued by a backslash",
 	"journal":         "envelopes of records, in the one form in which they are written",
-	"pb":              "the first character of a JSON value",
 	"pipeline":        "expressions in templates",
 	"policy/sqlguard": "SQL",
 	"provider/reply":  "strings of JSON whose escapes may be cut in two by the end of an event",

@@ -83,14 +83,6 @@ func (f FromPolicy) Approve(ctx context.Context, r ToolCallRequest) (Decision, e
 	return Deny, nil
 }
 
-// AnsweredElsewhere is the cause with which an approver's context ends when
-// somebody else has closed the gate.
-type AnsweredElsewhere struct{ By, Action string }
-
-func (a *AnsweredElsewhere) Error() string {
-	return fmt.Sprintf("already answered by %s: %s", a.By, a.Action)
-}
-
 // Interactive asks a person at a terminal. One question is asked at a time.
 type Interactive struct {
 	In  io.Reader // a [tipstaff.Typed] is emptied before each question: nothing typed ahead answers it
@@ -143,7 +135,7 @@ func key(typed, want string) bool { return strings.EqualFold(strings.TrimSpace(t
 // leave says why nobody is asked any more. That input has ended is a denial, and
 // everything else an error.
 func (i *Interactive) leave(ctx context.Context, err error) error {
-	var other *AnsweredElsewhere
+	var other *tipstaff.AnsweredElsewhere
 	switch {
 	case errors.As(err, &other):
 		return errors.Join(err, i.say("\n%v\n", other))

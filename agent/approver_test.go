@@ -169,7 +169,7 @@ func TestInteractiveNeutralisesForeignText(t *testing.T) {
 	r := agent.ToolCallRequest{Server: evil, Tool: evil, URI: evil, Effect: flow.Class(evil), Rule: evil, ArgsDigest: evil,
 		Arguments: flow.JSON(map[string]string{evil: evil}), Facts: flow.JSON(map[string]string{evil: evil})}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(&agent.AnsweredElsewhere{By: evil, Action: evil})
+	cancel(&tipstaff.AnsweredElsewhere{By: evil, Action: evil})
 	i := &agent.Interactive{In: strings.NewReader("y\n"), Out: &out, TTY: true}
 	if got, err := i.Approve(ctx, r); got != agent.Deny || err == nil {
 		t.Errorf("got %v, %v", got, err)
@@ -209,7 +209,7 @@ func TestInteractiveLeavesABlockedRead(t *testing.T) {
 			cause error
 			says  string
 		}{
-			{&agent.AnsweredElsewhere{By: "user:bob", Action: "allow"}, "already answered by user:bob: allow"},
+			{&tipstaff.AnsweredElsewhere{By: "user:bob", Action: "allow"}, "already answered by user:bob: allow"},
 			{errors.New("enough"), "no longer asked"},
 		} {
 			ctx, cancel := context.WithCancelCause(t.Context())

@@ -139,7 +139,7 @@ func TestAGateThatNobodyAnswersExpires(t *testing.T) {
 			return agent.Deny, cause
 		})
 		events := run(t, cfg, nil)
-		var elsewhere *agent.AnsweredElsewhere
+		var elsewhere *tipstaff.AnsweredElsewhere
 		if !errors.As(cause, &elsewhere) || elsewhere.By != "system:expiry" || elsewhere.Action != "deny" {
 			t.Errorf("the approver was told %v", cause)
 		}

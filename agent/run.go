@@ -264,7 +264,7 @@ func (h *host) record(d flow.Draft) {
 	}
 	h.gates.close(b.Gate)
 	if q := h.asking; q != nil && q.ID.String() == b.Gate {
-		q.withdraw(&AnsweredElsewhere{By: b.OnBehalfOf, Action: b.Action})
+		q.withdraw(&tipstaff.AnsweredElsewhere{By: b.OnBehalfOf, Action: b.Action})
 	}
 }
 

@@ -88,7 +88,7 @@ func TestCommandsAtAServer(t *testing.T) {
 		t.Errorf("replay says %q", out)
 	}
 	w.Must(0, "export", "@", filepath.Join(w.Dir, "proof"))
-	w.Must(0, "verify", "./proof").Says(t, "integrity: ok", "conformance: ok")
+	w.Must(0, "verify", "./proof", "--key", s.Path(".tipstaff", "keys")).Says(t, "integrity: ok", "conformance: ok")
 	if got := s.effects(); got != "done" {
 		t.Errorf("effects %q", got)
 	}
