@@ -20,7 +20,6 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
 // MaxDepth is how many lists and objects can stand in each other, as in
@@ -288,10 +287,3 @@ var verbatim = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.A
 func Compact(b []byte) ([]byte, error) {
 	return jsontext.AppendFormat(make([]byte, 0, len(b)), b, verbatim)
 }
-
-// plain are the options under which values are written as encoding/json writes them,
-// without its escapes for HTML.
-var plain = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.PreserveRawStrings(true))
-
-// Marshal writes a value as encoding/json does, without escapes for HTML, in less time.
-func Marshal(v any) ([]byte, error) { return jsonv2.Marshal(v, plain) }

@@ -1,23 +1,46 @@
 package flow
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
-
-	"github.com/tipstaff/tipstaff/canon"
+	"sync"
 )
 
 // JSON encodes v compactly, map keys sorted, without HTML escapes: the form in
 // which inputs and event bodies are digested. It panics if v cannot be encoded,
 // which is a fault of the program.
 func JSON(v any) json.RawMessage {
-	b, err := canon.Marshal(v)
-	if err != nil {
+	if raw, ok := v.(json.RawMessage); ok && raw != nil {
+		var b bytes.Buffer
+		if err := json.Compact(&b, raw); err != nil {
+			panic(fmt.Sprintf("flow: not JSON: %v", err))
+		}
+		return b.Bytes()
+	}
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.Reset()
+	if err := e.Encode(v); err != nil {
 		panic(fmt.Sprintf("flow: cannot be encoded: %v", err))
 	}
-	return b
+	return bytes.Clone(bytes.TrimSuffix(e.Bytes(), []byte("\n")))
 }
+
+// encoder is an encoder and what it writes to. A step encodes some ten small
+// values, and to grow a new buffer for each took longer than to fill it.
+type encoder struct {
+	bytes.Buffer
+	*json.Encoder
+}
+
+var encoders = sync.Pool{New: func() any {
+	e := &encoder{}
+	e.Encoder = json.NewEncoder(&e.Buffer)
+	e.SetEscapeHTML(false)
+	return e
+}}
 
 // Do performs a call and decodes its value.
 func Do[T any](fc Context, c Call) (T, error) {

@@ -46,6 +46,10 @@ func (s *stub) Events(context.Context, tipstaff.EventsRequest) iter.Seq2[tipstaf
 	}
 }
 
+func (s *stub) Artifact(context.Context, tipstaff.ID, string) ([]byte, error) {
+	return []byte(`{"a": 1}`), nil
+}
+
 func (s *stub) Wait(context.Context, tipstaff.ID) (tipstaff.Driven, error) {
 	return tipstaff.Driven{Err: tipstaff.Errorf(tipstaff.StoreFull, "no room")}, nil
 }
