@@ -93,7 +93,7 @@ func TestCommandsAtAServer(t *testing.T) {
 		t.Errorf("effects %q", got)
 	}
 	long := w.Start("run", "long.yaml")
-	w.Until("the call", func() bool { return strings.Contains(w.Must(0, "show", "@").Out, "root/long") || !long.Running() })
+	w.Until("the call", func() bool { return strings.Contains(w.Must(0, "ls").Out, " running ") || !long.Running() })
 	w.Must(0, "cancel", "@", "--reason", "enough")
 	if r := long.Wait(); r.Code != 8 {
 		t.Errorf("whoever followed the cancelled run ends with %d\n%s", r.Code, r.Err)
@@ -151,10 +151,12 @@ func TestQuestionsOfAServer(t *testing.T) {
 // A daemon that is killed and comes back loses none of those who follow its runs.
 func TestFollowersOutliveTheirServer(t *testing.T) {
 	t.Parallel()
-	s := serve(t, manifest, strings.ReplaceAll(gatedWork, "5m", "4s"))
+	s := serve(t, manifest, strings.ReplaceAll(gatedWork, "5m", "8s"))
 	p := s.away.Start("run", "long.yaml")
-	s.Until("the call", func() bool { return strings.Contains(s.away.Run("events", "@").Out, "effect.intended") || !p.Running() })
-	s.daemon.Kill()
+	s.Until("the call", func() bool { return strings.Contains(s.away.Run("ls").Out, " running ") || !p.Running() })
+	if !s.daemon.Kill() || !p.Running() {
+		t.Fatal("the run had ended before")
+	}
 	s.begin()
 	if r := p.Wait(); r.Code != 0 || !strings.Contains(r.Out, "run  resumed") || !strings.Contains(r.Out, "completed (success)") {
 		t.Errorf("exit code %d\n%s\n%s", r.Code, r.Out, r.Err)
