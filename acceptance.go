@@ -37,7 +37,7 @@ func (a *Acceptances) Apply(e *Event) error {
 		if decode(e.Body, &body) && GateKind(body.Kind) == Confirmation {
 			var terms Terms
 			_ = decode(body.Subject, &terms) // what it does not show it cannot accept
-			a.show(body.Gate, terms)
+			put(&a.shown, body.Gate, terms)
 		}
 	case KindPolicyGateResolve:
 		var body GateResolved
@@ -63,17 +63,7 @@ func (a *Acceptances) accept(id ID, t Terms) {
 	if !t.complete() || id.IsZero() {
 		return
 	}
-	if a.byEnvelope == nil {
-		a.byEnvelope = map[ID][]Terms{}
-	}
-	a.byEnvelope[id] = append(a.byEnvelope[id], t)
-}
-
-func (a *Acceptances) show(gate string, t Terms) {
-	if a.shown == nil {
-		a.shown = map[string]Terms{}
-	}
-	a.shown[gate] = t
+	put(&a.byEnvelope, id, append(a.byEnvelope[id], t))
 }
 
 func (a *Acceptances) check(e *Event) error {

@@ -51,11 +51,15 @@ const (
 func Attend(ctx context.Context, svc Attendable, run ID, ask Ask) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	begun, err := svc.Get(ctx, run)
+	if err != nil {
+		return err
+	}
 	a := &attendant{svc: svc, run: run, ask: ask, asked: map[ID]bool{}, changed: make(chan struct{}, 1)}
 	followed := make(chan error, 1)
 	go func() {
 		defer stop()
-		followed <- a.follow(ctx)
+		followed <- a.follow(ctx, begun.HeadSeq)
 	}()
 	for ctx.Err() == nil {
 		gates, children, err := a.open(ctx, run)
@@ -93,9 +97,10 @@ type openGate struct {
 	run ID
 }
 
-// follow tells of changes until nobody drives the run.
-func (a *attendant) follow(ctx context.Context) error {
-	for e, err := range a.svc.Events(ctx, EventsRequest{Run: a.run, Follow: true}) {
+// follow tells of changes after a record, until nobody drives the run. What is open by
+// then is seen without it.
+func (a *attendant) follow(ctx context.Context, after int64) error {
+	for e, err := range a.svc.Events(ctx, EventsRequest{Run: a.run, After: after, Follow: true}) {
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // BodyOf reads the body of a record, as far as it can be read: views and folds ignore
@@ -71,8 +72,8 @@ type IntentDraft struct {
 
 // RunKeys are the public keys with which the envelopes of a run are signed.
 type RunKeys struct {
-	User     string `json:"user"`
-	Executor string `json:"executor"`
+	User     journal.PublicKey `json:"user"`
+	Executor journal.PublicKey `json:"executor"`
 }
 
 // RunParent is the run that a run comes from.
@@ -83,9 +84,9 @@ type RunParent struct {
 
 // ForkPoint is the last record that a fork inherits.
 type ForkPoint struct {
-	Run  string `json:"run"`
-	Seq  int64  `json:"seq"`
-	Hash string `json:"hash"`
+	Run  string       `json:"run"`
+	Seq  int64        `json:"seq"`
+	Hash journal.Hash `json:"hash"`
 }
 
 // IntentCompiled is the body of intent.compiled.
@@ -183,6 +184,25 @@ type IntentCancel struct {
 	Gate       string `json:"gate,omitempty"`
 	OnBehalfOf string `json:"on_behalf_of,omitempty"`
 	Ending
+}
+
+// Terminal reads the body of any of the three: each has the members that apply to it.
+type Terminal struct {
+	Outcome       string `json:"outcome"`
+	OutputsDigest string `json:"outputs_digest"`
+	Reason        string `json:"reason"`
+	Code          string `json:"code"`
+	Message       string `json:"message"`
+	Bound         string `json:"bound"`
+	Gate          string `json:"gate"`
+	Behalf
+	Ending
+}
+
+// Behalf is how an envelope says for whom the executor has signed it.
+type Behalf struct {
+	Via        string `json:"via"`
+	OnBehalfOf string `json:"on_behalf_of"`
 }
 
 // DraftUpdated is the body of draft.updated: what changed, and where the draft stands

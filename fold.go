@@ -52,11 +52,7 @@ type Fold struct {
 
 	// Owned is the last of run.started, run.resumed, run.parked, run.interrupted.
 	Owned Kind `json:"owned,omitempty"`
-	// WallMs is the time of ended drives. The present one began at DriveFrom and
-	// wrote its last record at DriveTo.
-	WallMs    int64     `json:"wall_ms,omitempty"`
-	DriveFrom time.Time `json:"drive_from,omitzero"`
-	DriveTo   time.Time `json:"drive_to,omitzero"`
+	flow.DriveTime
 }
 
 // Apply adds one record. Records come in order; one that was added before is
@@ -66,18 +62,20 @@ func (f *Fold) Apply(e *Event) {
 		return
 	}
 	f.Seq, f.At = e.Seq, e.At
-	if f.inDrive(e) {
-		f.DriveTo = e.At
-	}
+	f.DriveTime.Apply(string(e.Kind), e.Epoch, e.At, e.Body)
 	if e.Kind.Envelope() {
 		f.applyEnvelope(e)
 		return
 	}
 	switch e.Kind {
 	case KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
-		f.applyOwnership(e)
-	case KindRunContinued, KindRunForked:
-		f.applyCarry(e)
+		f.Owned = e.Kind
+	case KindRunForked:
+		body := BodyOf[RunForked](e)
+		f.Ledger.carry(body.Counters, body.Limit)
+	case KindRunContinued:
+		body := BodyOf[RunContinued](e)
+		f.Ledger.carry(body.Used, f.withOwn(body.Limit))
 	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
 		f.applyEffect(e)
 	case KindEffectSuspended:
@@ -206,10 +204,7 @@ func (f *Fold) openGate(e *Event) {
 	if err != nil || body.Gate == "" {
 		return
 	}
-	if f.Gates == nil {
-		f.Gates = map[string]GateKind{}
-	}
-	f.Gates[body.Gate] = GateKind(body.Kind)
+	put(&f.Gates, body.Gate, GateKind(body.Kind))
 	f.Opened++
 	if e.Path != "" {
 		f.Step = leafOf(AskerPath(GateKind(body.Kind), e.Path))
@@ -246,30 +241,26 @@ func (f *Fold) dropGate(gate string, decided bool) {
 }
 
 func (f *Fold) applyEnd(e *Event) {
-	var ending Ending
+	body := BodyOf[Terminal](e)
 	switch e.Kind {
 	case KindIntentAttest:
-		body := BodyOf[IntentAttest](e)
-		f.Outcome, ending = body.Outcome, body.Ending
+		f.Outcome = body.Outcome
 	case KindIntentFail:
-		body := BodyOf[IntentFail](e)
-		ending = body.Ending
 		f.Failure = &Failure{Reason: body.Reason, Code: body.Code, Message: body.Message, Bound: body.Bound}
 		f.Failure.Path = f.whereFailed()
 	case KindIntentCancel:
-		body := BodyOf[IntentCancel](e)
-		ending = body.Ending
 		f.Failure = &Failure{Reason: string(Cancelled), Message: body.Reason}
 		f.dropGate(body.Gate, true)
 	}
 	if f.Pipeline != nil {
-		f.Pipeline.TerminalReason = ending.TerminalReason
+		f.Pipeline.TerminalReason = body.TerminalReason
 	}
 	f.Ended = e.At
-	if !f.DriveFrom.IsZero() && e.Kind != KindIntentCancel { // which anyone may have written, later
-		f.DriveTo = e.At
+	if e.Kind == KindIntentCancel { // which anyone may have written, later
+		f.DriveTime.End(f.DriveTo)
+	} else {
+		f.DriveTime.End(e.At)
 	}
-	f.endDrive()
 	f.Ledger.end()
 	f.Gates, f.BadStep = nil, nil
 }
@@ -282,58 +273,6 @@ func (f *Fold) whereFailed() string {
 		return ""
 	}
 	return bad.Path
-}
-
-func (f *Fold) applyOwnership(e *Event) {
-	f.Owned = e.Kind
-	switch e.Kind {
-	case KindRunStarted, KindRunResumed:
-		f.endDrive() // of an owner that was lost without a word
-		f.DriveFrom, f.DriveTo = e.At, e.At
-	case KindRunParked:
-		f.setWall(BodyOf[RunParked](e).WallMs)
-	case KindRunInterrupted:
-		f.endDrive()
-	}
-}
-
-// inDrive reports whether the owner wrote the record in the present drive. A new
-// owner's first record does not lengthen the drive of the one before.
-func (f *Fold) inDrive(e *Event) bool {
-	return e.Epoch > 0 && !f.DriveFrom.IsZero() && e.Kind != KindRunStarted && e.Kind != KindRunResumed
-}
-
-// endDrive adds the time of the present drive, up to its last record.
-func (f *Fold) endDrive() {
-	if ms := f.DriveTo.Sub(f.DriveFrom).Milliseconds(); ms > 0 {
-		f.WallMs = saturated(f.WallMs, ms)
-	}
-	f.DriveFrom, f.DriveTo = time.Time{}, time.Time{}
-}
-
-// setWall takes the sum that the owner itself measured.
-func (f *Fold) setWall(ms *int64) {
-	if ms == nil || *ms < 0 {
-		f.endDrive()
-		return
-	}
-	f.WallMs = *ms
-	f.DriveFrom, f.DriveTo = time.Time{}, time.Time{}
-}
-
-func (f *Fold) applyCarry(e *Event) {
-	if e.Kind == KindRunForked {
-		body := BodyOf[RunForked](e)
-		f.Ledger.carry(body.Counters, body.Limit)
-		if body.WallMs != nil {
-			f.WallMs = max(f.WallMs, *body.WallMs)
-		}
-		return
-	}
-	body := BodyOf[RunContinued](e)
-	f.Ledger.carry(body.Used, f.withOwn(body.Limit))
-	f.setWall(body.WallMs)
-	f.DriveFrom, f.DriveTo = e.At, e.At // the drive goes on
 }
 
 // ownBounds are those that a pipeline watches over itself, and no engine, by the names
@@ -372,10 +311,7 @@ func (f *Fold) applyStep(e *Event) {
 	if !decode(e.Body, &body) || !stepStatus(body.Status) {
 		return
 	}
-	if f.Steps == nil {
-		f.Steps = map[string]int{}
-	}
-	f.Steps[body.Status]++
+	put(&f.Steps, body.Status, f.Steps[body.Status]+1)
 	if failed := body.Error; failed != nil && failed.Reason != "" {
 		f.BadStep = &Failure{Reason: failed.Reason, Code: failed.Code, Message: failed.Message, Path: e.Path}
 	}

@@ -19,7 +19,7 @@ var scanners = map[string]string{
 	"journal":         "envelopes of records, in the one form in which they are written",
 	"pipeline":        "expressions in templates",
 	"policy/sqlguard": "SQL",
-	"provider/reply":  "strings of JSON whose escapes may be cut in two by the end of an event",
+	"provider":        "strings of JSON whose escapes may be cut in two by the end of an event",
 	"tool":            "credentials in texts, however they are escaped",
 }
 

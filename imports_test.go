@@ -2,10 +2,12 @@ package tipstaff_test
 
 import (
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -39,12 +41,12 @@ var only = map[string][]string{
 	"cli":       {"."},
 	"web":       {"."},
 	"mcpserver": {"."},
-	"rpc":       {".", "pb"},
+	"rpc":       {".", "canon", "pb"},
 }
 
 // also widens it: the few neighbours that know each other.
 var also = map[string][]string{
-	"workspace":       {"policy", "tool/builtin"}, // which servers and tools are inside the binary
+	"workspace":       {"policy", "policy/sqlguard", "tool/builtin"}, // which guards, servers and tools are inside the binary
 	"tool":            {"policy", "workspace", "tool/builtin", "supervisor"},
 	"tool/builtin":    {"policy", "supervisor"}, // it starts programs
 	"policy/sqlguard": {"policy"},
@@ -290,6 +292,46 @@ func TestImportFaultsAreFound(t *testing.T) {
 	} {
 		if faults := importFaults(c.pkg, []string{c.imported}); (len(faults) > 0) != c.bad {
 			t.Errorf("%s imports %s: faults %q, want some: %v", c.pkg, c.imported, faults, c.bad)
+		}
+	}
+}
+
+// The Makefile tests some packages without the race detector: in those nothing runs at the
+// same time as anything else, and nothing is shared.
+func TestSequentialPackages(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, found := strings.Cut(string(makefile), "\nSEQUENTIAL = ")
+	list, _, _ = strings.Cut(list, "\n")
+	if !found || list == "" {
+		t.Fatal("the Makefile names none")
+	}
+	for _, pkg := range strings.Fields(list) {
+		files, err := filepath.Glob(filepath.Join(pkg, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s has no files: %v", pkg, err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range file.Imports {
+				if strings.HasPrefix(spec.Path.Value, `"sync`) {
+					t.Errorf("%s imports %s", name, spec.Path.Value)
+				}
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if _, ok := n.(*ast.GoStmt); ok {
+					t.Errorf("%s starts a goroutine", name)
+				}
+				return true
+			})
 		}
 	}
 }

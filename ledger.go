@@ -37,10 +37,7 @@ func (l *Ledger) intend(path string, reserve flow.Use) {
 	if _, lost := l.Open[path]; lost {
 		l.settle(path, nil)
 	}
-	if l.Open == nil {
-		l.Open = map[string]flow.Use{}
-	}
-	l.Open[path] = reserve
+	put(&l.Open, path, reserve)
 }
 
 // reserve holds more for an attempt under way.
@@ -55,18 +52,10 @@ func (l *Ledger) reserve(path string, more flow.Use) {
 			sum[name] = saturated(sum[name], max(n, 0))
 		}
 	}
-	if l.Open == nil {
-		l.Open = map[string]flow.Use{}
-	}
-	l.Open[path] = sum
+	put(&l.Open, path, sum)
 }
 
-func (l *Ledger) suspend(path string) {
-	if l.Suspended == nil {
-		l.Suspended = map[string]bool{}
-	}
-	l.Suspended[path] = true
-}
+func (l *Ledger) suspend(path string) { put(&l.Suspended, path, true) }
 
 // end charges what was in flight when the run ended: nobody will report it.
 func (l *Ledger) end() {
@@ -97,19 +86,11 @@ func (l *Ledger) charge(name string, n int64) {
 	if n < 0 {
 		return // counters only grow
 	}
-	if l.Used == nil {
-		l.Used = flow.Use{}
-	}
-	l.Used[name] = saturated(l.Used[name], n)
+	put((*map[string]int64)(&l.Used), name, saturated(l.Used[name], n))
 }
 
 // grant remembers an extension until the run takes it.
-func (l *Ledger) grant(gate string, by flow.Use) {
-	if l.Granted == nil {
-		l.Granted = map[string]flow.Use{}
-	}
-	l.Granted[gate] = by
-}
+func (l *Ledger) grant(gate string, by flow.Use) { put(&l.Granted, gate, by) }
 
 // take raises the limits that a decision extended.
 func (l *Ledger) take(gate string) {
@@ -131,6 +112,14 @@ func (l *Ledger) carry(used, limit flow.Use) {
 		l.Limit = limit
 	}
 	l.Open, l.Suspended, l.Granted = nil, nil, nil
+}
+
+// put sets an entry of a map that may be yet to be made.
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
 }
 
 // saturated is a + b, or the largest number there is.

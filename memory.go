@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // Memory is what a workspace remembers from run to run: items, how often they
@@ -127,6 +129,17 @@ type MemoryReport struct {
 	Rebuilt int           `json:"rebuilt"` // rows that were put right
 	Log     Finding       `json:"log"`     // is the log whole
 	State   Finding       `json:"state"`   // does what is in use follow from it
+}
+
+// NothingFound is a finding to note problems in.
+func NothingFound() Finding { return Finding{OK: true, Problems: []Problem{}} }
+
+// Note adds a problem. All are counted, and so many as a journal's are listed.
+func (f *Finding) Note(p Problem) {
+	f.OK, f.Total = false, f.Total+1
+	if len(f.Problems) < journal.MaxFaults {
+		f.Problems = append(f.Problems, p)
+	}
 }
 
 // OK reports that nothing was found.

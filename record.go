@@ -15,6 +15,11 @@ import (
 // read.
 func ParseEvent(raw []byte) (Event, error) {
 	r, err := journal.Parse(raw)
+	return EventOf(raw, r, err)
+}
+
+// EventOf is ParseEvent of a record that [journal.Parse] has read, or refused.
+func EventOf(raw []byte, r journal.Record, err error) (Event, error) {
 	e := Event{V: journal.Version, Seq: r.Seq, Kind: Kind(r.Kind), At: r.At, Path: r.Path, Epoch: r.Epoch, N: r.N, Note: r.Note, Body: r.Body,
 		From: r.From, Prev: r.Prev, Head: r.Head, Key: r.Key, Sig: r.Sig, Raw: raw}
 	if err == nil || errors.Is(err, journal.ErrVersion) {

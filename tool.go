@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -112,15 +113,8 @@ type PinReport struct {
 }
 
 // Failed reports whether something cannot be pinned.
-func (r PinReport) Failed() bool { return anyError(r.Findings) }
-
-func anyError(findings []ToolFinding) bool {
-	for _, f := range findings {
-		if f.Level == FindingError {
-			return true
-		}
-	}
-	return false
+func (r PinReport) Failed() bool {
+	return slices.ContainsFunc(r.Findings, func(f ToolFinding) bool { return f.Level == FindingError })
 }
 
 // What a PinChange tells of.
@@ -223,13 +217,11 @@ func Pinnable(err error) []string {
 		return nil
 	}
 	var servers []string
-	seen := map[string]bool{}
 	for _, t := range r.Tools {
 		if t.Code != "unlocked_tool" && t.Code != "definition_changed" {
 			return nil
 		}
-		if !seen[t.Server] {
-			seen[t.Server] = true
+		if !slices.Contains(servers, t.Server) {
 			servers = append(servers, t.Server)
 		}
 	}

@@ -26,11 +26,7 @@ type Local struct {
 // ModelCall is the activity model.call: it asks the model once. What the model says
 // is told while it says it.
 func ModelCall(model Model) flow.Activity {
-	prompt := func(a flow.Attempt) bool {
-		l, ok := a.Local.(*Local)
-		return ok && Cancels(model, l.Request)
-	}
-	return flow.Activity{Prompt: prompt, Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+	return flow.Activity{Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 		l, ok := a.Local.(*Local)
 		if !ok {
 			return flow.Done{}, fmt.Errorf("agent: the call at %s has no request", a.Path)

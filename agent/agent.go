@@ -10,7 +10,6 @@
 //
 // Start reading at turn.go, then step.go and call.go. window.go decides what of a
 // long conversation is sent, tools.go how tools are named to models, router.go
-// which of them are offered. run.go, approver.go and log.go belong to the host; the
-// loop calls none of them, nor gates.go (who is asked next) and dispatch.go (the
-// program's own tools), which stand beside run.go.
+// which of them are offered. run.go, approver.go, log.go and dispatch.go (the program's
+// own tools) belong to the host: the loop calls none of them.
 package agent

@@ -116,21 +116,20 @@ func (i *Interactive) Approve(ctx context.Context, r ToolCallRequest) (Decision,
 			return Deny, err
 		}
 		text, err := i.lines.Line(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return Deny, i.leave(ctx, err)
-		case key(text, "y"):
+		}
+		switch strings.ToLower(strings.TrimSpace(text)) {
+		case "y":
 			return Allow, nil
-		case key(text, "a"):
+		case "a":
 			return AllowAll, nil
-		case key(text, "n"):
+		case "n":
 			return Deny, nil
 		}
 	}
 	return Deny, i.say("no answer that makes sense: denied\n")
 }
-
-func key(typed, want string) bool { return strings.EqualFold(strings.TrimSpace(typed), want) }
 
 // leave says why nobody is asked any more. That input has ended is a denial, and
 // everything else an error.

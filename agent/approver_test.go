@@ -18,8 +18,6 @@ import (
 	"github.com/tipstaff/tipstaff/policy/sqlguard"
 )
 
-func init() { policy.Guards[policy.SQLGuard] = sqlguard.New }
-
 // asked is a call as approvers are shown it.
 func asked(effect flow.Class, destructive bool) agent.ToolCallRequest {
 	return agent.ToolCallRequest{Server: "ops", Tool: "rm", URI: "mcp://ops/rm@1.0.0", Effect: effect, Destructive: destructive, OpenWorld: true,
@@ -97,7 +95,7 @@ func TestFromPolicyAsksItsGuards(t *testing.T) {
 		Rules: []policy.Rule{
 			{ID: "reads", Tool: "ops/*", Do: policy.Allow, Effect: []flow.Class{flow.Read}, When: `facts.sql.access == "read"`},
 		},
-	})
+	}, sqlguard.Kind)
 	if problems != nil {
 		t.Fatal(problems)
 	}

@@ -210,9 +210,6 @@ type model struct {
 func (m *model) Name() string     { return "m" }
 func (m *model) Caps() agent.Caps { return agent.Caps{} }
 
-// Cancels is true where the model cannot be told to take its time.
-func (m *model) Cancels(agent.Request) bool { return m.forget }
-
 func (m *model) Stream(_ context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
 	if !m.forget {
 		m.mu.Lock()

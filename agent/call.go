@@ -30,8 +30,7 @@ type request struct {
 	tool    *Tool       // nil: there is none of that name
 	refused *flow.Error // before the gate was asked
 	verdict tool.Verdict
-	digest  string // of the arguments that the verdict is about; "": they do not fit
-	tainted bool   // the verdict was given with untrusted results about
+	tainted bool // the verdict was given with untrusted results about
 }
 
 // grant is what an allow_all covers: an approved SELECT must not cover a later
@@ -79,9 +78,6 @@ func (t *turn) judge(r *request) {
 	r.tainted = t.untrusted
 	r.verdict = t.gate.Ask(tool.Request{URI: r.tool.URI, Args: r.arguments(), Agent: true,
 		Turn: policy.Turn{Untrusted: t.untrusted, Step: r.step}, Run: policy.Run{Path: r.at.Path(), Principal: t.cfg.Principal}})
-	if r.digest = ""; r.verdict.Args != nil {
-		r.digest = r.verdict.ArgsDigest()
-	}
 }
 
 // arguments are what is sent: a model that gives none means the empty object.
@@ -105,7 +101,7 @@ func (r *request) event(index int) *ToolCallRequest {
 	var object map[string]json.RawMessage
 	switch {
 	case v.Args != nil:
-		e.Arguments, e.ArgsDigest = v.Args, r.digest
+		e.Arguments, e.ArgsDigest = v.Args, v.ArgsDigest()
 	case json.Unmarshal(r.arguments(), &object) == nil && object != nil:
 		e.Arguments = flow.JSON(r.arguments())
 	}
@@ -263,10 +259,11 @@ func (t *turn) approval(fc flow.Context, r *request, decided *ApprovalDecided) (
 		g := grantOf(v)
 		return permission{d.Gate, &g}, nil, nil
 	}
-	return permission{}, refusal(ClassApprovalDenied, denial(d)), nil
+	return permission{}, refusal(ClassApprovalDenied, Denial(d)), nil
 }
 
-func denial(d flow.Decision) string {
+// Denial says who did not allow a call, and why.
+func Denial(d flow.Decision) string {
 	switch {
 	case d.Via == "expiry":
 		return "nobody approved the call in time"
@@ -289,7 +286,7 @@ func (t *turn) dispatch(fc flow.Context, r *request, by string) (*result, error)
 	}
 	c := flow.Call{Name: tool.ActivityName, Class: v.Class, Timeout: timeout, Reserve: flow.Use{tipstaff.BoundToolCalls: 1},
 		Input: flow.JSON(tool.Input{URI: r.tool.URI, Args: v.Args, By: by, Content: true, Turn: &policy.Turn{Untrusted: r.tainted, Step: r.step},
-			Definition: v.Definition.Digest, ArgsDigest: r.digest, Facts: v.FactsDigest()})}
+			Definition: v.Definition.Digest, ArgsDigest: v.ArgsDigest(), Facts: v.FactsDigest()})}
 	if v.Class != flow.Once {
 		c.Retry = retry(toolRetries)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -140,7 +141,7 @@ func (c *Config) Resolve() error {
 
 func (s *Settings) resolve(c *checklist) {
 	s.Agent = cmp.Or(s.Agent, DefaultAgent)
-	if s.ModelName == "" && !c.has("model") {
+	if s.ModelName == "" && !slices.ContainsFunc(c.problems, func(p tipstaff.Problem) bool { return p.Path == "model" }) {
 		c.add("model_name", "required", "a turn needs the name of a model")
 	}
 	if s.Preamble == "" {
@@ -187,15 +188,6 @@ type checklist struct{ problems []tipstaff.Problem }
 
 func (c *checklist) add(path, code, format string, args ...any) {
 	c.problems = append(c.problems, tipstaff.Problem{Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
-}
-
-func (c *checklist) has(path string) bool {
-	for _, p := range c.problems {
-		if p.Path == path {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *checklist) err() error {

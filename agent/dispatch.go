@@ -45,45 +45,39 @@ func (c Config) catalog(ctx context.Context) (*Catalog, error) {
 	return all, nil
 }
 
-// dispatcher makes the tool calls of the library form: through the middleware and,
-// on the bytes that are sent, the gate.
-type dispatcher struct {
-	tools      Tools
-	middleware []Middleware
-	principal  string
-}
-
-// call is tool.call: what the loop has decided about is made, or refused.
-func (d *dispatcher) call(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-	var in tool.Input
-	if err := json.Unmarshal(a.Input, &in); err != nil {
+// call is tool.call of the library form: what the loop has decided about passes the
+// middleware and then, as it is about to be sent, the gate.
+func (c Config) call(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+	d := &delivery{Config: c, attempt: a, gate: a.Local.(*Local).Gate}
+	if err := json.Unmarshal(a.Input, &d.input); err != nil {
 		return flow.Done{}, fmt.Errorf("agent: the input of %s: %w", a.Name, err)
 	}
-	l := a.Local.(*Local)
-	v := l.Gate.Admit(in, policy.Run{Path: a.Path, Principal: d.principal})
-	if v.Err != nil {
-		return flow.Done{}, v.Err
-	}
-	c := &delivery{tools: d.tools, once: a.Class == flow.Once, approved: ToolCall{URI: in.URI, Server: v.Definition.Server, Tool: v.Definition.Tool,
-		Arguments: v.Args, ID: l.CallID, Key: a.Key, Path: a.Path, Attempt: a.N}}
-	got, err := c.through(ctx, d.middleware)
+	u, err := tipstaff.ParseToolURI(d.input.URI)
 	if err != nil {
-		return flow.Done{}, c.failure(ctx, err)
+		return flow.Done{}, fmt.Errorf("agent: the input of %s: %w", a.Name, err)
 	}
-	return got.done(v.Definition)
+	d.approved = ToolCall{URI: d.input.URI, Server: u.Server, Tool: u.Tool,
+		Arguments: d.input.Args, ID: a.Local.(*Local).CallID, Key: a.Key, Path: a.Path, Attempt: a.N}
+	got, err := d.through(ctx)
+	if err != nil {
+		return flow.Done{}, d.failure(ctx, err)
+	}
+	return d.done(got)
 }
 
 // delivery is one call on its way.
 type delivery struct {
-	tools    Tools
-	approved ToolCall
-	once     bool
+	Config
+	attempt  flow.Attempt
+	gate     *tool.Gate
+	input    tool.Input // that the loop has decided about
+	approved ToolCall   // the same, as middleware sees it
 	sent     bool
 }
 
 // through passes the middleware, the first outermost. A panic there, or in the
 // tool, is the call's failure and nobody else's.
-func (c *delivery) through(ctx context.Context, middleware []Middleware) (r ToolResult, err error) {
+func (c *delivery) through(ctx context.Context) (r ToolResult, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &flow.Error{Code: ClassPanic, Message: fmt.Sprintf("%s/%s panicked: %v", c.approved.Server, c.approved.Tool, p),
@@ -91,7 +85,7 @@ func (c *delivery) through(ctx context.Context, middleware []Middleware) (r Tool
 		}
 	}()
 	next := Dispatch(c.send)
-	for _, m := range slices.Backward(middleware) {
+	for _, m := range slices.Backward(c.Middleware) {
 		next = m(next)
 	}
 	call := c.approved
@@ -99,20 +93,26 @@ func (c *delivery) through(ctx context.Context, middleware []Middleware) (r Tool
 	return next(ctx, call)
 }
 
-// send makes the call, if it is still the one that the gate has just admitted. When
-// the time is up nobody knows what the tool has done; else an error says that it
-// could not be called.
+// send makes the call, if it is still the one that was approved and the gate admits
+// it. When the time is up nobody knows what the tool has done; else an error says that
+// it could not be called.
 func (c *delivery) send(ctx context.Context, call ToolCall) (ToolResult, error) {
+	if c.sent && c.attempt.Class == flow.Once {
+		return ToolResult{}, &flow.Error{Code: tool.CodeGuardRefused, Answered: true,
+			Message: fmt.Sprintf("middleware makes the call of %s/%s twice, which may be made once", c.approved.Server, c.approved.Tool)}
+	}
+	call.Arguments = bytes.Clone(call.Arguments) // what is compared now is what is sent
 	if !reflect.DeepEqual(call, c.approved) {
 		return ToolResult{}, &flow.Error{Code: tool.CodeGuardRefused, NotSent: true,
 			Message: fmt.Sprintf("middleware has changed the call of %s/%s after it was approved", c.approved.Server, c.approved.Tool)}
 	}
-	if c.sent && c.once {
-		return ToolResult{}, &flow.Error{Code: tool.CodeGuardRefused, Answered: true,
-			Message: fmt.Sprintf("middleware makes the call of %s/%s twice, which may be made once", c.approved.Server, c.approved.Tool)}
+	in := c.input
+	in.URI, in.Args = call.URI, call.Arguments
+	if v := c.gate.Admit(in, policy.Run{Path: c.attempt.Path, Principal: c.Principal}); v.Err != nil {
+		return ToolResult{}, v.Err
 	}
 	c.sent = true
-	r, err := c.tools.Call(ctx, call)
+	r, err := c.Tools.Call(ctx, call)
 	var failed *flow.Error
 	switch {
 	case err == nil:
@@ -154,25 +154,29 @@ func unsent(ctx context.Context) *flow.Error {
 }
 
 // done is the result as the loop reads it.
-func (r ToolResult) done(d *tool.Definition) (flow.Done, error) {
+func (c *delivery) done(r ToolResult) (flow.Done, error) {
+	name := c.approved.Server + "/" + c.approved.Tool
+	d, err := c.gate.Tools.Lookup(c.approved.URI)
+	if err != nil {
+		return flow.Done{}, err
+	}
 	if len(r.Structured) > 0 && !json.Valid(r.Structured) {
 		return flow.Done{}, &flow.Error{Code: tool.CodeOutputInvalid, Answered: true,
-			Message: fmt.Sprintf("the structured result of %s/%s is not JSON", d.Server, d.Tool)}
+			Message: fmt.Sprintf("the structured result of %s is not JSON", name)}
 	}
-	reply := tool.Reply{Content: make([]tool.Content, len(r.Content)), Structured: r.Structured}
-	for i, c := range r.Content {
-		reply.Content[i] = tool.Content{Type: c.Type, Text: c.Text, MimeType: c.MimeType, Data: c.Data}
+	reply := tool.Reply{Content: append([]Content{}, r.Content...), Structured: r.Structured}
+	for i, c := range reply.Content {
 		if c.Type != ContentText && c.Type != ContentImage { // nobody is shown it
-			reply.Content[i] = tool.Content{Type: c.Type, MimeType: c.MimeType, Digest: flow.Digest(c.Data), Size: len(c.Data)}
+			reply.Content[i] = Content{Type: c.Type, MimeType: c.MimeType, Digest: flow.Digest(c.Data), Size: len(c.Data)}
 		}
 	}
 	value := flow.JSON(reply)
 	switch {
 	case int64(len(value)) > d.MaxResult:
 		return flow.Done{}, &flow.Error{Code: flow.CodeResultTooLarge, Answered: true,
-			Message: fmt.Sprintf("the result of %s/%s has %d bytes: max_result is %d", d.Server, d.Tool, len(value), d.MaxResult)}
+			Message: fmt.Sprintf("the result of %s has %d bytes: max_result is %d", name, len(value), d.MaxResult)}
 	case r.IsError:
-		return flow.Done{}, &flow.Error{Code: tool.CodeToolError, Message: fmt.Sprintf("%s/%s reports an error", d.Server, d.Tool), Detail: value, Answered: true}
+		return flow.Done{}, &flow.Error{Code: tool.CodeToolError, Message: name + " reports an error", Detail: value, Answered: true}
 	}
 	return flow.Done{Value: value}, nil
 }

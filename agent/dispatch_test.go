@@ -114,6 +114,38 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
+// The gate decides about the call as it leaves the middleware.
+func TestTheGateComesAfterMiddleware(t *testing.T) {
+	box := &toolbox{tools: []agent.Tool{aTool("ops/a", "once")}}
+	cfg := configured(box, call("ops__a", `{"n":7}`), say("Done."))
+	gate, err := tool.NewGateFor(box.tools, rules("ops/a allow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Gate = gate
+	cfg.Middleware = []agent.Middleware{passing(func(agent.ToolCall) { gate.Policy = rules("ops/a deny") })}
+	if events := run(t, cfg, nil); !slices.Equal(classesOf(events), []string{tool.CodePolicyDenied}) || len(box.calls) > 0 {
+		t.Errorf("called %d times%s", len(box.calls), listed(events))
+	}
+}
+
+// Bytes that middleware has kept are not those that are sent.
+func TestMiddlewareCannotChangeACallThatWasCompared(t *testing.T) {
+	var kept json.RawMessage
+	box := &toolbox{tools: []agent.Tool{aTool("ops/a", "once")},
+		acts: map[string]func(context.Context, agent.ToolCall) (agent.ToolResult, error){
+			"a": func(_ context.Context, c agent.ToolCall) (agent.ToolResult, error) {
+				kept[bytes.IndexByte(kept, '7')] = '8'
+				return said(string(c.Arguments)), nil
+			},
+		}}
+	cfg := configured(box, call("ops__a", `{"n":7}`), say("Done."))
+	cfg.Middleware = []agent.Middleware{passing(func(c agent.ToolCall) { kept = c.Arguments })}
+	if result := bodies[*agent.ToolCallResult](run(t, cfg, nil))[0]; result.Class != "" || result.Content != `{"n":7}` {
+		t.Errorf("%+v", result)
+	}
+}
+
 // A read may be made again by middleware: that is what its class says.
 func TestMiddlewareMayRepeatARead(t *testing.T) {
 	box := &toolbox{tools: []agent.Tool{aTool("ops/a", "read")}}

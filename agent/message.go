@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"math/big"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool"
 )
 
 // Role is who says a message. The system text is configuration, not a message.
@@ -41,17 +43,12 @@ type Call struct {
 
 // Types of content.
 const (
-	ContentText  = "text"
-	ContentImage = "image"
+	ContentText  = tool.ContentText
+	ContentImage = tool.ContentImage
 )
 
 // Content is one piece of a tool's result.
-type Content struct {
-	Type     string `json:"type"`
-	Text     string `json:"text,omitempty"`
-	MimeType string `json:"mime_type,omitempty"`
-	Data     []byte `json:"data,omitempty"` // of an image
-}
+type Content = tool.Content
 
 // Usage is what a model call used, as the vendor counts it.
 type Usage = tipstaff.ModelUsage
@@ -124,4 +121,99 @@ func used(u *Usage) flow.Use {
 		use[tipstaff.BoundCostUSD] = int64(*u.CostUSD)
 	}
 	return use
+}
+
+// Model answers requests. Package provider has those of vendors, and a scripted
+// one.
+type Model interface {
+	// Name is what the vendor calls it.
+	Name() string
+	Caps() Caps
+	// Stream makes one attempt to answer. emit is called in order, from one
+	// goroutine, and never after Stream has returned. Its errors are *flow.Error;
+	// Retry and After say whether and when another attempt may help. What was said
+	// before an error may come with it as a Response, for the session.
+	Stream(ctx context.Context, r Request, emit func(Delta)) (Response, error)
+}
+
+// Caps is what a model can do. It is frozen into a run with the settings.
+type Caps struct {
+	ContextWindow    int    `json:"context_window"` // tokens
+	MaxOutput        int    `json:"max_output"`     // tokens
+	Images           bool   `json:"images"`
+	StructuredOutput bool   `json:"structured_output"`
+	Price            *Price `json:"price,omitempty"` // nil: not known
+}
+
+// Purposes of a request.
+const (
+	PurposeTurn   = "turn"
+	PurposeRouter = "router"
+	PurposeDraft  = "draft"
+)
+
+// Request is a conversation to be continued.
+type Request struct {
+	System          string
+	Tools           []Offer
+	Messages        []Message
+	Temperature     *float64 // nil: not sent
+	TopP            *float64 // nil: not sent
+	MaxOutputTokens int
+	OutputSchema    json.RawMessage // of the answer, where the model has structured output; nil: text
+
+	// Not sent:
+	Agent   string // whose turn it is
+	Path    string // of the call
+	Attempt int    // from 1
+	Purpose string
+}
+
+// Offer is a tool as a model is told of it.
+type Offer struct {
+	Name        string          `json:"name"` // see tools.go
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema"` // of its arguments
+	Tool        string          `json:"-"`      // server/tool
+}
+
+// Channels of a delta.
+const (
+	ChannelAnswer    = "answer"
+	ChannelReasoning = "reasoning"
+)
+
+// Delta is a piece of what a model says while it says it: valid UTF-8.
+type Delta struct {
+	Channel string
+	Text    string
+}
+
+// Reason is why a model stopped.
+type Reason = string
+
+const (
+	ReasonStop          Reason = "stop"
+	ReasonToolCalls     Reason = "tool_calls"
+	ReasonLength        Reason = "length"
+	ReasonContentFilter Reason = "content_filter"
+)
+
+// Response is a whole answer. It is the value of model.call.
+type Response struct {
+	Text   string          `json:"text"`
+	Calls  []Call          `json:"calls,omitempty"`
+	Reason Reason          `json:"reason"`
+	Usage  *Usage          `json:"usage,omitempty"`  // nil: not known
+	Model  string          `json:"model"`            // that answered, as the vendor says
+	Opaque json.RawMessage `json:"opaque,omitempty"` // vendor blocks that must go back as they are; nil: none
+}
+
+// Invocation is what a host knows of the model that an agent asks, besides the
+// settings: telemetry tells of it.
+type Invocation struct {
+	Provider     string // as the conventions of OpenTelemetry call the vendor
+	Host         string // where the model is reached; "": not known
+	Port         int
+	Conversation string // "": the turn belongs to none
 }

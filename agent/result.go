@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/tool"
 )
@@ -99,23 +100,23 @@ func readReply(value json.RawMessage) tool.Reply {
 	if json.Unmarshal(value, &text) != nil {
 		text = string(value)
 	}
-	return tool.Reply{Content: []tool.Content{{Type: tool.ContentText, Text: text}}}
+	return tool.Reply{Content: []Content{{Type: ContentText, Text: text}}}
 }
 
 // reply is a tool's reply as the model is shown it. whole is what is recorded of it.
 func (t *turn) reply(reply tool.Reply, whole json.RawMessage) *result {
 	res := &result{ref: flow.Digest(whole)}
 	if len(reply.Content) == 0 && len(reply.Structured) > 0 {
-		reply.Content = []tool.Content{{Type: tool.ContentText, Text: string(reply.Structured)}}
+		reply.Content = []Content{{Type: ContentText, Text: string(reply.Structured)}}
 	}
 	images := 0
 	var texts []string
 	for _, c := range reply.Content {
 		switch {
-		case c.Type == tool.ContentText:
+		case c.Type == ContentText:
 			texts = append(texts, c.Text)
 			res.bytes += int64(len(c.Text))
-		case c.Type == tool.ContentImage && len(c.Data) > 0 && t.Caps.Images && images+len(c.Data) <= maxImages:
+		case c.Type == ContentImage && len(c.Data) > 0 && t.Caps.Images && images+len(c.Data) <= maxImages:
 			images += len(c.Data)
 			res.bytes += int64(len(c.Data))
 			res.content = append(res.content, Content{Type: ContentImage, MimeType: c.MimeType, Data: c.Data})
@@ -128,14 +129,14 @@ func (t *turn) reply(reply tool.Reply, whole json.RawMessage) *result {
 	text := strings.Join(texts, "\n")
 	res.preview = beginning(text, maxPreview)
 	if len(texts) > 0 {
-		text = shortText(text, t.MaxResultBytes, res.ref)
+		text = shortText(text, t.MaxResultBytes, fmt.Sprintf("[… %d bytes in all, the whole is %s …]", len(text), res.ref))
 		res.content = append([]Content{{Type: ContentText, Text: text}}, res.content...)
 	}
 	return res
 }
 
 // told is the line that stands for content which the model cannot be shown.
-func told(c tool.Content) (size int64, line string) {
+func told(c Content) (size int64, line string) {
 	size, digest := int64(c.Size), c.Digest
 	if len(c.Data) > 0 {
 		size, digest = int64(len(c.Data)), flow.Digest(c.Data)
@@ -148,14 +149,12 @@ func told(c tool.Content) (size int64, line string) {
 }
 
 // shortText is a text that may have most bytes: of a longer one the first three
-// quarters, a line that says what is missing, and the last quarter.
-func shortText(text string, most int, ref string) string {
+// quarters, a line that says that something is missing, and the last quarter.
+func shortText(text string, most int, missing string) string {
 	if len(text) <= most {
 		return text
 	}
-	tail := most / 4
-	head := beginning(text, most-tail)
-	return head + fmt.Sprintf("\n[… %d bytes in all, the whole is %s …]\n", len(text), ref) + ending(text, tail)
+	return beginning(text, most-most/4) + "\n" + missing + "\n" + ending(text, most/4)
 }
 
 // beginning is at most n bytes of a text, up to the end of a character.
@@ -179,3 +178,64 @@ func ending(text string, n int) string {
 }
 
 func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
+
+// Codes with which a turn ends, beside those of the calls that fail it.
+const (
+	CodeCancelled       = "cancelled"
+	CodeContextOverflow = "context_overflow" // what must be sent does not fit the model
+	CodePriceUnknown    = "price_unknown"    // there is a bound of cost, and nobody knows what the model costs
+	CodeApproverFailed  = "approver_failed"  // who was to approve could not be asked
+	CodeToolPanic       = "tool_panic"
+	CodeOutputInvalid   = "output_invalid" // the answer does not fit the output schema
+)
+
+// Codes of answers that no run can end well with.
+const (
+	CodeOutputTruncated = "model_output_truncated"
+	CodeModelRefused    = "model_refused"
+	CodeEmptyResponse   = "empty_response"
+)
+
+// ConfigInvalid is the code of a configuration that no turn can be made with. Its
+// Problems are all there are.
+const ConfigInvalid tipstaff.Code = "config_invalid"
+
+// Classes of results that never reached a tool, or did not come back. Others are
+// the codes of package tool.
+const (
+	ClassNotOffered     = "not_offered"     // the router did not select it for this turn
+	ClassApprovalDenied = "approval_denied" // a person said no, or nobody said anything in time
+	ClassStepLimit      = "step_limit"      // the turn may take no more steps
+	ClassCutOff         = "cut_off"         // the message that asks for it broke off
+	ClassNotExecuted    = "not_executed"    // the turn ended before it came to this
+	ClassCancelled      = "cancelled"
+	ClassInDoubt        = flow.CodeInDoubt // it was sent, and nobody knows what became of it
+	ClassPanic          = "panic"          // what performs calls panicked
+)
+
+// BoundSteps is the bound of a turn that Settings.MaxSteps sets.
+const BoundSteps = "steps"
+
+// ErrMaxSteps: the turn needed more steps than it may take.
+var ErrMaxSteps = errors.New("agent: the turn may take no more steps")
+
+// stepsExceeded is the failure that matches ErrMaxSteps.
+type stepsExceeded struct{ failure *flow.Error }
+
+func (e *stepsExceeded) Error() string        { return e.failure.Error() }
+func (e *stepsExceeded) Unwrap() error        { return e.failure }
+func (e *stepsExceeded) Is(target error) bool { return target == ErrMaxSteps }
+
+// Failure is why a run cannot end well with this answer; nil if it can. The turn has
+// finished all the same. It is a *flow.Error.
+func (o Output) Failure() error {
+	switch {
+	case o.Reason == ReasonLength:
+		return &flow.Error{Code: CodeOutputTruncated, Message: "the model's answer broke off at the most tokens that it may have", Answered: true}
+	case o.Reason == ReasonContentFilter:
+		return &flow.Error{Code: CodeModelRefused, Message: "the model, or a filter of its vendor, refused to answer", Answered: true}
+	case isBlank(o.Text):
+		return &flow.Error{Code: CodeEmptyResponse, Message: "the model answered nothing", Answered: true}
+	}
+	return nil
+}

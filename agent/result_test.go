@@ -38,7 +38,7 @@ func TestLongResultsAreShortened(t *testing.T) {
 func TestTextIsCutBetweenCharacters(t *testing.T) {
 	for _, unit := range []string{"é", "漢", "🙂"} {
 		for most := 256; most < 300; most++ {
-			short := shortText(strings.Repeat(unit, 500), most, "sha256:00")
+			short := shortText(strings.Repeat(unit, 500), most, "[… sha256:00 …]")
 			if !utf8.ValidString(short) {
 				t.Fatalf("%d bytes of %s are not valid", most, unit)
 			}

@@ -53,7 +53,8 @@ func Run(ctx context.Context, cfg Config, sess *Session, userMessage string) (<-
 		return nil, err
 	}
 	h := &host{ctx: ctx, cfg: cfg, session: sess, message: userMessage, run: tipstaff.NewID(time.Now()).String(),
-		log: flow.NewMem(), calls: NewCallLog(cfg.Logger, cfg.LogKey), events: make(chan Event), gates: newGateQueue()}
+		log: flow.NewMem(), calls: NewCallLog(cfg.Logger, cfg.LogKey), events: make(chan Event),
+		gates: &gateQueue{calls: map[string]*ToolCallRequest{}, reached: map[string]bool{}}}
 	h.some.L = &h.mu
 	go h.drive()
 	go h.serve()
@@ -81,7 +82,7 @@ type host struct {
 	// Of serve:
 	view   View
 	gates  *gateQueue
-	asking *question // nil: nobody is asked
+	asking *openGate // that somebody is asked about; nil: nobody is
 	last   *Event    // the terminal one, which is sent when the session is complete
 	gone   bool      // the reader has left
 	over   bool
@@ -137,14 +138,13 @@ func (h *host) cancel() {
 }
 
 func (h *host) job() flow.Job {
-	d := &dispatcher{tools: h.cfg.Tools, middleware: h.cfg.Middleware, principal: h.cfg.Principal}
 	acts := map[string]flow.Activity{
 		CatalogActivity: CatalogCall(h.cfg.catalog),
 		ModelActivity:   ModelCall(h.cfg.Model),
 		RouterActivity:  RouterCall(h.cfg.Router),
 		// Tools end themselves when their context ends: what they then say of a call that
 		// may be made once is an answer.
-		tool.ActivityName: {Run: d.call, Stops: func(flow.Attempt) bool { return true }},
+		tool.ActivityName: {Run: h.cfg.call, Stops: func(flow.Attempt) bool { return true }},
 	}
 	for name, act := range acts {
 		acts[name] = h.activity(act)
@@ -288,12 +288,6 @@ func (h *host) send(e Event) {
 	}
 }
 
-// question is a gate that somebody is asked about.
-type question struct {
-	*openGate
-	withdraw context.CancelCauseFunc
-}
-
 // ask puts the next gate to whoever answers it, unless somebody is being asked. An
 // answer that comes too late, or because the turn is cancelled, counts for nothing.
 func (h *host) ask() {
@@ -304,10 +298,11 @@ func (h *host) ask() {
 	if g == nil {
 		return
 	}
-	ctx, withdraw := context.WithCancelCause(h.ctx)
-	h.asking = &question{g, withdraw}
+	var ctx context.Context
+	ctx, g.withdraw = context.WithCancelCause(h.ctx)
+	h.asking = g
 	go func() {
-		defer withdraw(nil)
+		defer g.withdraw(nil)
 		d, err := h.decision(ctx, g)
 		h.do(func() {
 			h.asking = nil
@@ -352,7 +347,17 @@ func (h *host) end(err error) {
 	if h.asking != nil {
 		h.asking.withdraw(flow.ErrCancelled)
 	}
-	h.keep()
+	if s := h.session; len(h.out.Messages) >= len(s.Messages) && Valid(h.out.Messages) == nil {
+		// Those of a turn that broke off in the middle are no conversation, and are left out.
+		now := time.Now().UTC()
+		if s.ID == "" {
+			s.ID = tipstaff.NewID(now).String()
+		}
+		if s.Created.IsZero() {
+			s.Created = now
+		}
+		s.Append(now, h.out.Messages[len(s.Messages):]...)
+	}
 	if h.last == nil {
 		h.last = &Event{Path: "turn", Body: &Failed{Code: flow.CodeInternal, Usage: h.out.Usage, Steps: h.out.Steps,
 			Msg: fmt.Sprintf("the turn did not come to its end: %v", err)}}
@@ -361,19 +366,85 @@ func (h *host) end(err error) {
 	h.over = true
 }
 
-// keep puts the turn's messages into the session. Those of a turn that broke off in
-// the middle are no conversation, and are left out.
-func (h *host) keep() {
-	s := h.session
-	if len(h.out.Messages) < len(s.Messages) || Valid(h.out.Messages) != nil {
-		return
+// gateQueue holds the gates of a turn that wait for an answer, and what is known of
+// the calls they are about.
+type gateQueue struct {
+	gates     []*openGate
+	calls     map[string]*ToolCallRequest // of the turn, by path
+	reached   map[string]bool             // paths of calls that are past the question whether to ask
+	untrusted bool                        // a result of the turn came from an open world
+}
+
+// openGate is a gate that waits for an answer.
+type openGate struct {
+	tipstaff.Gate
+	call  *ToolCallRequest // of an approval; nil: it is another gate
+	index int              // of the call; 0: it is another gate
+	due   bool             // no gate can open any more that comes before it
+
+	withdraw context.CancelCauseFunc // of one that somebody is asked about
+}
+
+// see takes in an event of the turn.
+func (q *gateQueue) see(e Event) {
+	switch b := e.Body.(type) {
+	case *ToolCallRequest:
+		q.calls[e.Path] = b
+	case *ApprovalDecided:
+		q.reached[e.Path] = true
+	case *ToolCallResult:
+		q.reached[e.Path] = true
+		q.untrusted = q.untrusted || b.Untrusted
 	}
-	now := time.Now().UTC()
-	if s.ID == "" {
-		s.ID = tipstaff.NewID(now).String()
+}
+
+// open adds a gate. Those about calls stand in the order of the calls, behind the
+// others: calls of two steps never wait at once.
+func (q *gateQueue) open(r flow.Record) {
+	opened, err := tipstaff.OpenedGate(tipstaff.Kind(r.Kind), r.Path, r.Seq, r.At, r.Body)
+	if err != nil {
+		panic("agent: a gate cannot be read: " + err.Error()) // the engine has just written it
 	}
-	if s.Created.IsZero() {
-		s.Created = now
+	g := &openGate{Gate: opened}
+	if asked := q.calls[g.Path]; g.Kind == tipstaff.Approval && asked != nil {
+		call := *asked
+		call.Untrusted = q.untrusted
+		if seen, err := RequestOf(g.Gate); err == nil { // what was decided by, which may have changed since the model asked
+			call.Rule, call.Effect, call.Destructive, call.OpenWorld, call.Facts = seen.Rule, seen.Effect, seen.Destructive, seen.OpenWorld, seen.Facts
+		}
+		g.call, g.index = &call, call.Index
 	}
-	s.Append(now, h.out.Messages[len(s.Messages):]...)
+	q.reached[g.Path] = true
+	q.gates = append(q.gates, g)
+	slices.SortStableFunc(q.gates, func(a, b *openGate) int { return a.index - b.index })
+}
+
+func (q *gateQueue) close(id string) {
+	q.gates = slices.DeleteFunc(q.gates, func(g *openGate) bool { return g.ID.String() == id })
+}
+
+// rest: the turn does nothing but wait, so that every gate is there.
+func (q *gateQueue) rest() {
+	for _, g := range q.gates {
+		g.due = true
+	}
+}
+
+// next takes out the gate to be asked about; nil: there is none yet. Gates of calls
+// that are made together open in any order, and are asked about in that of the
+// calls: one waits while a call before it may still come to be asked about.
+func (q *gateQueue) next() *openGate {
+	if len(q.gates) == 0 {
+		return nil
+	}
+	g := q.gates[0]
+	if g.call != nil && !g.due {
+		for path, c := range q.calls {
+			if c.Step == g.call.Step && c.Index < g.index && !q.reached[path] {
+				return nil
+			}
+		}
+	}
+	q.gates = q.gates[1:]
+	return g
 }

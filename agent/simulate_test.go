@@ -23,11 +23,7 @@ var simulatedTools = []agent.Tool{aTool("f/read", "read"), aTool("f/ask", "read"
 
 // simulatedGate is made once: most of the time would go into it.
 var simulatedGate = sync.OnceValue(func() *tool.Gate {
-	entries := make([]tool.Entry, len(simulatedTools))
-	for i, t := range simulatedTools {
-		entries[i] = tool.Entry{URI: t.URI, Server: t.Server, Name: t.Name, Version: t.Version, Raw: t.Raw, Config: t.Config}
-	}
-	g, err := tool.NewGateFor(entries, rules("f/read allow", "f/ask ask", "f/put ask args.n==1", "f/post ask args.n==1", "f/* allow", "g/* deny"))
+	g, err := tool.NewGateFor(simulatedTools, rules("f/read allow", "f/ask ask", "f/put ask args.n==1", "f/post ask args.n==1", "f/* allow", "g/* deny"))
 	if err != nil {
 		panic(err)
 	}

@@ -44,11 +44,11 @@ func (t *turn) step() error {
 	}
 	t.steps++
 	at := t.fc.At("model#" + strconv.Itoa(t.steps))
-	said, err := t.ask(at, sent, timeout)
+	said, attempts, err := t.ask(at, sent, timeout)
 	var failed *flow.Error
 	switch {
 	case err == nil:
-		return t.react(at, said)
+		return t.react(at, said, attempts)
 	case !errors.As(err, &failed):
 		return err
 	case failed.Code == CodeContextOverflow && !t.lowered: // of the vendor, once a turn: the next step sends less
@@ -61,13 +61,8 @@ func (t *turn) step() error {
 	return err
 }
 
-// spoken is what a model said, and what it took.
-type spoken struct {
-	Response
-	attempts int
-}
-
-func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken, error) {
+// ask is what the model says, and how many attempts that took.
+func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (said Response, attempts int, err error) {
 	at.Emit(emitted(&StepStarted{Step: t.steps, Model: t.ModelName, Messages: len(sent.entries), Tools: len(t.offers),
 		EstInputTokens: sent.size, Cut: sent.Cut}))
 	request := t.request(sent)
@@ -81,13 +76,12 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (spoken
 	r, err := at.Do(call)
 	t.take(r)
 	if err != nil {
-		return spoken{}, err
+		return said, 0, err
 	}
-	s := spoken{attempts: r.Attempt}
-	if err := json.Unmarshal(r.Value, &s.Response); err != nil {
-		return s, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
+	if err := json.Unmarshal(r.Value, &said); err != nil {
+		return said, 0, &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("what the model said cannot be read: %v", err)}
 	}
-	return s, nil
+	return said, r.Attempt, nil
 }
 
 func (t *turn) request(sent cutting) Request {
@@ -118,7 +112,7 @@ func (t *turn) window() window {
 }
 
 // react does what follows from what the model said.
-func (t *turn) react(at flow.Context, said spoken) error {
+func (t *turn) react(at flow.Context, said Response, attempts int) error {
 	t.usage.Add(said.Usage)
 	calls := t.named(said.Calls)
 	switch { // what counts is whether there are calls
@@ -129,7 +123,7 @@ func (t *turn) react(at flow.Context, said spoken) error {
 	}
 	t.conv.append(Message{Role: Assistant, Text: said.Text, Calls: calls, Model: t.ModelName, Usage: said.Usage, Opaque: said.Opaque})
 	at.Emit(emitted(&MessageDone{Step: t.steps, Text: said.Text, Reason: said.Reason, Calls: len(calls), Usage: said.Usage,
-		Attempts: said.attempts, Model: said.Model}))
+		Attempts: attempts, Model: said.Model}))
 	requests := t.requests(calls)
 	switch {
 	case said.Reason == ReasonLength || said.Reason == ReasonContentFilter:
@@ -182,7 +176,7 @@ func callSegment(step, index int) string {
 	return "tool#" + strconv.Itoa(step) + "." + strconv.Itoa(index)
 }
 
-func (t *turn) finish(said spoken, output json.RawMessage) {
+func (t *turn) finish(said Response, output json.RawMessage) {
 	t.finished = &Finish{Reason: said.Reason, Text: said.Text, Output: output}
 }
 
@@ -236,7 +230,7 @@ func extension(d flow.Decision) int {
 
 // conclude ends the turn with the model's answer, or sends one back that does not
 // fit the output schema.
-func (t *turn) conclude(said spoken) error {
+func (t *turn) conclude(said Response) error {
 	if t.OutputSchema == nil || isBlank(said.Text) { // nothing is no answer that could be repaired
 		t.finish(said, nil)
 		return nil

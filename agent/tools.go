@@ -11,7 +11,6 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -37,16 +36,8 @@ type Catalog struct {
 	Tools []Tool `json:"tools"`
 }
 
-// Tool is an entry of a catalog: a definition and the URI under which it is
-// declared.
-type Tool struct {
-	URI     string          `json:"uri"`
-	Server  string          `json:"server"`
-	Name    string          `json:"name"`
-	Version string          `json:"version"`
-	Raw     json.RawMessage `json:"definition"` // as its server lists it: name, description, inputSchema, annotations
-	Config  workspace.Tool  `json:"config"`     // as the manifest declares it
-}
+// Tool is an entry of a catalog.
+type Tool = tool.Entry
 
 // ToolCall is a call that was allowed.
 type ToolCall struct {
@@ -97,26 +88,16 @@ func offerNames(tools []Tool) []string {
 	names := make([]string, len(tools))
 	taken := map[string]bool{}
 	for i, t := range tools {
-		names[i] = offerName(t, taken)
-		taken[names[i]] = true
+		plain := PlainName(t.Server + "__" + t.Name)
+		name := plain
+		sum := sha256.Sum256([]byte(t.URI))
+		for digits := hex.EncodeToString(sum[:]); len(name) > maxOfferName || taken[name]; digits = digits[hashDigits:] {
+			// A digest has eight times eight digits, and nobody has that much bad luck.
+			name = plain[:min(len(plain), maxOfferName-1-hashDigits)] + "_" + digits[:hashDigits]
+		}
+		names[i], taken[name] = name, true
 	}
 	return names
-}
-
-func offerName(t Tool, taken map[string]bool) string {
-	plain := PlainName(t.Server + "__" + t.Name)
-	if len(plain) <= maxOfferName && !taken[plain] {
-		return plain
-	}
-	sum := sha256.Sum256([]byte(t.URI))
-	digits := hex.EncodeToString(sum[:])
-	for { // a digest has eight times eight digits, and nobody has that much bad luck
-		name := plain[:min(len(plain), maxOfferName-1-hashDigits)] + "_" + digits[:hashDigits]
-		if !taken[name] {
-			return name
-		}
-		digits = digits[hashDigits:]
-	}
 }
 
 // PlainName is a name with only what vendors take in the names of tools: letters,
@@ -132,7 +113,7 @@ func PlainName(name string) string {
 }
 
 // offer is a tool as a model is told of it.
-func (t Tool) offer(name string) (Offer, error) {
+func offer(t Tool, name string) (Offer, error) {
 	var d struct {
 		Description string          `json:"description"`
 		InputSchema json.RawMessage `json:"inputSchema"`
@@ -170,18 +151,4 @@ func declared(m *workspace.Manifest, d *tool.Definition) workspace.Tool {
 		c.Timeout = time.Duration(s.Timeout)
 	}
 	return c
-}
-
-// gateOf is the gate of the library form: it lets nothing through but the catalog,
-// and no call that the policy does not allow.
-func gateOf(c *Catalog, p *policy.Policy) (*tool.Gate, error) {
-	entries := make([]tool.Entry, len(c.Tools))
-	for i, t := range c.Tools {
-		entries[i] = tool.Entry{URI: t.URI, Server: t.Server, Name: t.Name, Version: t.Version, Raw: t.Raw, Config: t.Config}
-	}
-	g, err := tool.NewGateFor(entries, p)
-	if err != nil {
-		return nil, &flow.Error{Code: string(ConfigInvalid), Message: err.Error()}
-	}
-	return g, nil
 }

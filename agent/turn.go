@@ -186,10 +186,13 @@ func (t *turn) open() error {
 	if err := json.Unmarshal(r.Value, t.catalog); err != nil {
 		return &flow.Error{Code: flow.CodeInternal, Message: fmt.Sprintf("the catalog cannot be read: %v", err)}
 	}
-	if t.gate == nil {
-		t.gate, err = gateOf(t.catalog, t.cfg.Policy)
+	if t.gate != nil {
+		return nil
 	}
-	return err
+	if t.gate, err = tool.NewGateFor(t.catalog.Tools, t.cfg.Policy); err != nil {
+		return &flow.Error{Code: string(ConfigInvalid), Message: err.Error()}
+	}
+	return nil
 }
 
 // narrow asks the router, if there is one, which tools this turn offers. It saves
@@ -205,12 +208,12 @@ func (t *turn) narrow(message string) error {
 	}
 	for i, name := range offerNames(t.catalog.Tools) {
 		t.names[name] = i
-		if tool := t.catalog.Tools[i]; t.offered[tool.URI] {
-			offer, err := tool.offer(name)
+		if entry := t.catalog.Tools[i]; t.offered[entry.URI] {
+			o, err := offer(entry, name)
 			if err != nil {
 				return err
 			}
-			t.offers = append(t.offers, offer)
+			t.offers = append(t.offers, o)
 		}
 	}
 	t.systemDigest, t.toolsDigest = flow.Digest([]byte(t.system)), flow.Digest(flow.JSON(t.offers))

@@ -54,6 +54,9 @@ func Check(b []byte) error {
 // End is where the JSON value that b begins with ends. What follows it is not looked
 // at.
 func End(b []byte) (int, error) {
+	if n := plainEnd(b); n > 0 {
+		return n, nil
+	}
 	d := open(b, lenient)
 	defer d.close()
 	_, err := d.ReadValue()
@@ -61,6 +64,33 @@ func End(b []byte) (int, error) {
 		err = d.syntax(err)
 	}
 	return int(d.InputOffset()), err
+}
+
+// plainEnd is where a text without escapes or a whole number ends, as most members of
+// records are; 0: b begins with neither.
+func plainEnd(b []byte) int {
+	switch {
+	case len(b) == 0:
+	case b[0] == '"':
+		for i, c := range b[1:] {
+			if c == '"' {
+				return i + 2
+			}
+			if c < ' ' || c == '\\' || c >= utf8.RuneSelf {
+				return 0
+			}
+		}
+	case b[0] >= '1' && b[0] <= '9':
+		for i, c := range b {
+			if c == ',' || c == '}' {
+				return i
+			}
+			if c < '0' || c > '9' {
+				return 0
+			}
+		}
+	}
+	return 0
 }
 
 // Member is one member of an object, as it stands in a text.

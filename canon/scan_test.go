@@ -45,6 +45,28 @@ func TestCheckAgreesWithEncodingJSON(t *testing.T) {
 	}
 }
 
+// A value that is seen to end at a glance ends where the grammar says.
+func TestPlainEnds(t *testing.T) {
+	glances := 0
+	for _, text := range append([]string{`"ab",`, `12,`, `12}`, `"a"`, `1`}, edgeTexts...) {
+		neighbours(text, func(b []byte) {
+			n := plainEnd(b)
+			if n == 0 {
+				return
+			}
+			glances++
+			d := open(b, lenient)
+			defer d.close()
+			if _, err := d.ReadValue(); err != nil || int(d.InputOffset()) != n {
+				t.Errorf("%q ends at %d, want %d, %v", b, n, d.InputOffset(), err)
+			}
+		})
+	}
+	if glances < 100 {
+		t.Errorf("only %d were plain", glances)
+	}
+}
+
 // What bytes stop being JSON is said by their place.
 func TestCheckNamesThePlace(t *testing.T) {
 	for text, want := range map[string]string{

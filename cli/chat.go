@@ -2,9 +2,13 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +26,12 @@ type chatOptions struct {
 	maxSteps int
 }
 
-// approvePark leaves approvals to others.
-const approvePark = "park"
+// Who answers approvals: the person, what tools declare, or others, later.
+const (
+	approveAsk  = "ask"
+	approveAuto = "auto"
+	approvePark = "park"
+)
 
 func newChat(a *app) *cobra.Command {
 	o := &chatOptions{app: a}
@@ -44,11 +52,8 @@ leaves.`,
   tipstaff chat --session 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 "And now?"
   git diff | tipstaff chat --agent reviewer
   tipstaff chat`,
-		Args:              oneMessage("MESSAGE"),
-		ValidArgsFunction: completed(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), args)
-		},
+		Args: oneMessage("MESSAGE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	cmd.Flags().StringVar(&o.session, "session", "", "go on with the session of this `id`")
 	cmd.Flags().BoolVar(&o.fresh, "new", false, "begin a new session, which is what happens without --session")
@@ -59,7 +64,7 @@ leaves.`,
 	cmd.Flags().IntVar(&o.maxSteps, "max-steps", 0, "how many times the model is asked at most; 0: as the agent says")
 	a.skillsFlag(cmd)
 	_ = cmd.MarkFlagFilename("policy") // fails only for a flag that is not there
-	_ = cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{ApproveAsk, ApproveAuto, approvePark}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{approveAsk, approveAuto, approvePark}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -76,9 +81,6 @@ func oneMessage(name string) cobra.PositionalArgs {
 	}
 }
 
-// attended reports whether a person can see a question and type the answer.
-func (o *chatOptions) attended() bool { return o.env.StdinTTY && o.env.StderrTTY }
-
 func (o *chatOptions) run(ctx context.Context, args []string) error {
 	if err := o.check(); err != nil {
 		return err
@@ -94,9 +96,13 @@ func (o *chatOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	c.asks(ctx, tipstaff.NewLineReader(o.env.Stdin), o.err)
-	return c.once(ctx, message)
+	defer c.release()
+	c.asks(tipstaff.NewLineReader(o.env.Stdin), o.err)
+	d, err := c.say(ctx, message)
+	if err != nil {
+		return err
+	}
+	return status(exitOfDriven(ctx, d))
 }
 
 // check refuses flags that make no sense, and settles who answers approvals.
@@ -107,12 +113,12 @@ func (o *chatOptions) check() error {
 	case o.maxSteps < 0 || o.maxSteps > 1000:
 		return &usageError{message: fmt.Sprintf("--max-steps %d is not from 1 to 1000", o.maxSteps)}
 	case o.approve == "" && o.attended():
-		o.approve = ApproveAsk
+		o.approve = approveAsk
 	case o.approve == "":
 		o.approve = approvePark
-	case o.approve == ApproveAsk && !o.attended():
+	case o.approve == approveAsk && !o.attended():
 		return &usageError{message: "--approve ask needs a terminal", hint: "use --approve park, or auto, or a --policy that allows what is needed"}
-	case o.approve != ApproveAsk && o.approve != ApproveAuto && o.approve != approvePark:
+	case o.approve != approveAsk && o.approve != approveAuto && o.approve != approvePark:
 		return &usageError{message: fmt.Sprintf("--approve %s is none of ask, auto and park", o.approve)}
 	}
 	return nil
@@ -164,4 +170,220 @@ func titleOf(text string) string {
 		first += " …"
 	}
 	return fit(clean(strings.TrimSpace(first)), maxTitle)
+}
+
+// conversation is a session that this process talks in.
+type conversation struct {
+	*chatOptions
+	svc     tipstaff.Service
+	ask     tipstaff.Ask                          // nil: nobody answers, gates stay open
+	prompts *prompter                             // asks about gates that are no approvals; nil: nobody does
+	next    func(context.Context) (string, error) // what is typed at the prompt
+	ahead   func() (entered int, typing string)
+	tells   func(text string) // between turns
+	leave   func()            // of a prompt; nil: there is none to leave
+	release func()            // interrupts are given back
+	last    tipstaff.ID       // the run of the last turn
+
+	mu      sync.Mutex
+	cancel  context.CancelFunc // of the turn that is under way; nil: there is none
+	pressed time.Time          // Ctrl-C, the last time
+}
+
+// newConversation opens the workspace, and from then on hears interrupts.
+func (o *chatOptions) newConversation(ctx context.Context) (*conversation, error) {
+	svc, err := o.open(ctx, OpenOptions{Starts: true, Policy: o.policy})
+	if err != nil {
+		return nil, err
+	}
+	c := &conversation{chatOptions: o, svc: svc, release: func() {}}
+	c.tells = func(text string) { fmt.Fprintln(o.err, text) }
+	if o.env.OnInterrupt != nil {
+		c.release = o.env.OnInterrupt(c.interrupted)
+	}
+	return c, nil
+}
+
+// asks has a person, or what tools declare, answer gates. lines is where answers
+// come from, out where questions go.
+func (c *conversation) asks(lines lineSource, out io.Writer) {
+	if c.approve == approvePark {
+		return
+	}
+	if c.attended() {
+		c.prompts = &prompter{out: out, in: lines}
+	}
+	c.ask = func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
+		switch {
+		case g.Kind == tipstaff.Approval && c.approve == approveAuto:
+			return c.env.Approve(ctx, g)
+		case c.prompts == nil:
+			return tipstaff.Choice{}, false
+		}
+		return c.prompts.ask(ctx, g)
+	}
+}
+
+// leaveTime is how soon a second Ctrl-C means to leave.
+const leaveTime = 2 * time.Second
+
+// interrupted deals with Ctrl-C: it cancels the turn, and a second one soon after
+// leaves. It reports false where the process is to be stopped as by any signal:
+// to break off a turn, or because there is nothing else to stop.
+func (c *conversation) interrupted() bool {
+	c.mu.Lock()
+	now := time.Now()
+	again := now.Sub(c.pressed) < leaveTime
+	c.pressed = now
+	cancel := c.cancel
+	c.mu.Unlock()
+	switch {
+	case c.leave == nil && (again || cancel == nil):
+		return false
+	case again:
+		c.leave()
+		return cancel == nil
+	case cancel == nil:
+		c.tells("Ctrl-C again, or Ctrl-D, to leave")
+	default:
+		cancel()
+	}
+	return true
+}
+
+// begin says that a turn is about to start. ctx is done when it is to be cancelled.
+func (c *conversation) begin(ctx context.Context) (context.Context, func()) {
+	wanted, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel = cancel
+	return wanted, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.cancel = nil
+		cancel()
+	}
+}
+
+// busyWith is the error that names a turn of the session which has not ended; nil:
+// err is another.
+func busyWith(err error) *tipstaff.Error {
+	var e *tipstaff.Error
+	if errors.As(err, &e) && e.Code == tipstaff.SessionBusy && !e.Run.IsZero() {
+		return e
+	}
+	return nil
+}
+
+// say sends a message and shows what comes of it. A turn of the session that has
+// not ended is finished first; if it cannot be, the message is not sent.
+func (c *conversation) say(ctx context.Context, message string) (tipstaff.Driven, error) {
+	wanted, over := c.begin(ctx)
+	defer over()
+	start := func() (tipstaff.Started, error) { return c.svc.Start(ctx, c.turn(message)) }
+	started, err := startOrPin(ctx, c.app, c.prompts, start)
+	if busy := busyWith(err); busy != nil {
+		d, err := c.goOn(ctx, wanted, busy)
+		switch {
+		case err != nil:
+			return d, err
+		case !d.State.Terminal():
+			c.tells("the message was not sent: the turn before it has not ended")
+			return d, nil
+		case wanted.Err() != nil:
+			return d, nil
+		}
+		if started, err = start(); err != nil {
+			return d, err
+		}
+	} else if err != nil {
+		return tipstaff.Driven{}, err
+	}
+	return c.follow(ctx, wanted, &started, 0)
+}
+
+// goOn finishes a turn that was parked or broken off.
+func (c *conversation) goOn(ctx, wanted context.Context, busy *tipstaff.Error) (tipstaff.Driven, error) {
+	run, err := c.svc.Get(ctx, busy.Run)
+	if err != nil {
+		return tipstaff.Driven{}, err
+	}
+	if run.Condition == tipstaff.Running {
+		return tipstaff.Driven{}, busy
+	}
+	c.tells("the last turn of this session has not ended; it goes on: " + run.ID.String())
+	started, err := c.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID, Presence: tipstaff.Presence{Attended: c.ask != nil}})
+	if err != nil {
+		return tipstaff.Driven{}, err
+	}
+	return c.follow(ctx, wanted, &started, run.HeadSeq)
+}
+
+// follow shows a turn until it rests. Once wanted is done it is cancelled.
+func (c *conversation) follow(ctx, wanted context.Context, s *tipstaff.Started, shown int64) (tipstaff.Driven, error) {
+	known := c.session != ""
+	c.last = s.Run
+	if !known { // its program names it
+		var doc struct {
+			Session string `json:"session"`
+		}
+		if raw, err := c.svc.Artifact(context.WithoutCancel(ctx), s.Run, s.Program.Digest); err == nil && json.Unmarshal(raw, &doc) == nil {
+			c.session = doc.Session
+		}
+	}
+	f := c.newFollower(c.svc, s, s.Program.Name, shown)
+	f.lines = false
+	if !c.json {
+		f.speech = c.newSpeech(f.screen)
+		f.speech.ahead = c.ahead
+		f.last = 0 // how calls that go on have begun stands in the history
+	}
+	stop := context.AfterFunc(wanted, func() { c.cancelRun(ctx, f, s.Run) })
+	defer stop()
+	return c.app.follow(ctx, f, s, c.prompts, c.ask, func(run tipstaff.Run, d tipstaff.Driven) {
+		stop()
+		c.conclude(ctx, run, d, f.speech, known)
+	})
+}
+
+// cancelRun has the turn cancelled by whoever drives it, which is this process.
+func (c *conversation) cancelRun(ctx context.Context, f *follower, run tipstaff.ID) {
+	f.mention("cancelling; Ctrl-C again to leave")
+	_, err := c.svc.Cancel(context.WithoutCancel(ctx), tipstaff.CancelRequest{Run: run, Reason: "cancelled at the terminal"})
+	if err != nil && tipstaff.CodeOf(err) != tipstaff.RunEnded {
+		f.mention("the turn could not be cancelled: " + clean(err.Error()))
+	}
+}
+
+// conclude says where the turn, and the session, stands.
+func (c *conversation) conclude(ctx context.Context, r tipstaff.Run, d tipstaff.Driven, s *speech, known bool) {
+	if s == nil {
+		c.writeJSON(struct {
+			conclusion
+			Session string `json:"session"`
+		}{conclusion{r.ID, r.State, d.Outcome, d.Reason, r.HeadSeq, r.Head}, c.session})
+	} else {
+		s.finish()
+	}
+	switch {
+	case d.Err != nil: // it is reported
+	case d.Outcome == "parked", d.Outcome == "cut":
+		c.saySteps(c.err, r, openBelow(ctx, c.svc, r), d.WakeAt)
+	case r.State == tipstaff.Failed && s != nil:
+		fmt.Fprintf(c.err, "failed: %s\n", clean(failureText(r, d)))
+	case r.State == tipstaff.Cancelled && s != nil:
+		fmt.Fprintln(c.err, "cancelled")
+	case !r.State.Terminal():
+		c.sayInterrupted(r.ID, d.Reason)
+	}
+	if s != nil && !known && c.leave == nil {
+		c.sayHow()
+	}
+}
+
+// sayHow tells how the session is gone on with, once there is one.
+func (c *conversation) sayHow() {
+	if c.session != "" {
+		fmt.Fprintf(c.err, "to go on with this session:\n  %s\n", c.invocation("chat", "--session", c.session))
+	}
 }

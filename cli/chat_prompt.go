@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
 )
+
+// errLeft ends the loop because the person wants to go.
+var errLeft = errors.New("the person has left")
+
+const chatPrompt = "› "
 
 // prompt is the loop at a terminal: a text, a turn, and again.
 func (o *chatOptions) prompt(ctx context.Context) error {
@@ -20,14 +24,12 @@ func (o *chatOptions) prompt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.release()
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	c.leave = func() { leave(errLeft) }
-	l := &chatLoop{conversation: c}
-	defer l.open()()
-	c.asks(ctx, l.lines, l.out)
-	err = l.run(ctx)
+	defer c.openPrompt()()
+	err = c.loop(ctx)
 	c.sayHow()
 	if errors.Is(err, errLeft) || errors.Is(err, io.EOF) {
 		return nil
@@ -35,156 +37,139 @@ func (o *chatOptions) prompt(ctx context.Context) error {
 	return err
 }
 
-// errLeft ends the loop because the person wants to go.
-var errLeft = errors.New("the person has left")
-
-// chatLoop is the prompt with what it reads from.
-type chatLoop struct {
-	*conversation
-	lines lineSource // for answers to gates
-	out   io.Writer  // for questions
-	next  func(context.Context) (string, error)
-}
-
-const chatPrompt = "› "
-
-// open prepares the terminal: with an editor where that can be had, else with
+// openPrompt prepares the terminal: with an editor where that can be had, else with
 // lines as the terminal gives them.
-func (l *chatLoop) open() (restore func()) {
-	cooked := tipstaff.NewLineReader(l.env.Stdin)
-	l.lines, l.out = cooked, l.err
-	l.next = func(ctx context.Context) (string, error) {
-		io.WriteString(l.err, chatPrompt)
-		text, err := cooked.Line(ctx)
-		return strings.TrimRight(text, "\r\n"), err
+func (c *conversation) openPrompt() (restore func()) {
+	var cook func()
+	err := errors.ErrUnsupported
+	if c.env.Raw != nil && c.env.getenv("TERM") != "dumb" {
+		cook, err = c.env.Raw()
 	}
-	if l.env.Raw == nil || l.env.getenv("TERM") == "dumb" {
+	if err != nil {
+		lines := tipstaff.NewLineReader(c.env.Stdin)
+		c.asks(lines, c.err)
+		c.next = func(ctx context.Context) (string, error) {
+			io.WriteString(c.err, chatPrompt)
+			text, err := lines.Line(ctx)
+			return strings.TrimRight(text, "\r\n"), err
+		}
 		return func() {}
 	}
-	cook, err := l.env.Raw()
+	history, err := openHistory(c.env.historyFile())
 	if err != nil {
-		return func() {}
+		fmt.Fprintln(c.err, "what was typed before is not at hand: "+clean(err.Error()))
 	}
-	history, err := openHistory(l.env.historyFile())
-	if err != nil {
-		fmt.Fprintln(l.err, "what was typed before is not at hand: "+clean(err.Error()))
+	var names []string
+	for _, command := range chatCommands() {
+		names = append(names, command.name)
 	}
-	t := l.newConsole(chatPrompt, history, commandNames())
+	t := c.newConsole(chatPrompt, history, names)
 	t.interrupt = func() {
-		if !l.interrupted() && l.env.Interrupt != nil {
-			l.env.Interrupt()
+		if !c.interrupted() && c.env.Interrupt != nil {
+			c.env.Interrupt()
 		}
 	}
-	l.lines, l.out, l.next, l.ahead, l.tells = t, t, t.next, t.ahead, t.say
-	go t.listen(l.env.Stdin)
+	c.asks(t, t)
+	c.next, c.ahead, c.tells = t.next, t.ahead, t.say
+	go t.listen(c.env.Stdin)
 	return func() {
 		t.close()
 		cook()
 	}
 }
 
-func (l *chatLoop) run(ctx context.Context) error {
-	if err := l.settle(ctx); err != nil {
+func (c *conversation) loop(ctx context.Context) error {
+	if err := c.settle(ctx); err != nil {
 		return err
 	}
-	l.tells(line{say(dim, "/help tells what can be typed here")}.text(l.env.colored(true)))
+	c.tells(line{say(dim, "/help tells what can be typed here")}.text(c.env.colored(true)))
 	for {
-		text, err := l.next(ctx)
-		var lost *notKept
-		switch {
-		case errors.As(err, &lost):
-			l.tells(clean(lost.Error()))
-		case err != nil:
-			return err
+		text, err := c.next(ctx)
+		if err == nil {
+			err = c.handle(ctx, strings.TrimSpace(text))
 		}
-		if err := l.handle(ctx, strings.TrimSpace(text)); err != nil {
-			return err
+		if err == nil {
+			err = context.Cause(ctx)
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		if err != nil {
+			return err
 		}
 	}
 }
 
 // settle finds out, before anything is typed, whether a turn could be taken, and
 // finishes the one that the session still has under way.
-func (l *chatLoop) settle(ctx context.Context) error {
-	probe := l.turn("?")
-	_, err := startOrPin(ctx, l.app, l.prompts, func() (tipstaff.Validated, error) {
-		return l.svc.Validate(ctx, tipstaff.ValidateRequest{Start: &probe})
+func (c *conversation) settle(ctx context.Context) error {
+	probe := c.turn("?")
+	_, err := startOrPin(ctx, c.app, c.prompts, func() (tipstaff.Validated, error) {
+		return c.svc.Validate(ctx, tipstaff.ValidateRequest{Start: &probe})
 	})
 	busy := busyWith(err)
 	if busy == nil {
 		return err
 	}
-	wanted, over := l.begin(ctx)
+	wanted, over := c.begin(ctx)
 	defer over()
-	_, err = l.goOn(ctx, wanted, busy)
+	_, err = c.goOn(ctx, wanted, busy)
 	return err
 }
 
 // handle does what was typed. What goes wrong with a turn is told, and the prompt
 // comes back.
-func (l *chatLoop) handle(ctx context.Context, text string) error {
+func (c *conversation) handle(ctx context.Context, text string) error {
 	if text == "" {
 		return nil
 	}
 	var err error
 	if strings.HasPrefix(text, "/") {
-		err = l.command(ctx, text)
+		err = c.command(ctx, text)
 	} else {
-		_, err = l.say(ctx, text)
+		_, err = c.say(ctx, text)
 	}
 	if err == nil || errors.Is(err, errLeft) || ctx.Err() != nil {
 		return err
 	}
-	l.report(err)
+	c.report(err)
 	return nil
 }
 
 // chatCommand is something that is typed in place of a message.
 type chatCommand struct {
 	name, argument, does string
-	run                  func(*chatLoop, context.Context, string) error
+	run                  func(*conversation, context.Context, string) error
 }
 
 func chatCommands() []chatCommand {
 	return []chatCommand{
-		{"/help", "", "tells what can be typed here", (*chatLoop).help},
-		{"/new", "", "begins a new session", (*chatLoop).renew},
-		{"/session", "[ID]", "names the session, or goes on with another", (*chatLoop).switchSession},
-		{"/tools", "", "lists the tools that tipstaff.yaml declares", (*chatLoop).listTools},
-		{"/run", "", "names the run of the last turn", (*chatLoop).showRun},
-		{"/quit", "", "leaves", func(*chatLoop, context.Context, string) error { return errLeft }},
+		{"/help", "", "tells what can be typed here", (*conversation).help},
+		{"/new", "", "begins a new session", (*conversation).renew},
+		{"/session", "[ID]", "names the session, or goes on with another", (*conversation).switchSession},
+		{"/tools", "", "lists the tools that tipstaff.yaml declares", (*conversation).listTools},
+		{"/run", "", "names the run of the last turn", (*conversation).showRun},
+		{"/quit", "", "leaves", func(*conversation, context.Context, string) error { return errLeft }},
 	}
 }
 
-func commandNames() (names []string) {
-	for _, c := range chatCommands() {
-		names = append(names, c.name)
-	}
-	return names
-}
-
-func (l *chatLoop) command(ctx context.Context, text string) error {
+func (c *conversation) command(ctx context.Context, text string) error {
 	name, argument, _ := strings.Cut(text, " ")
-	i := slices.IndexFunc(chatCommands(), func(c chatCommand) bool { return c.name == name })
-	if i < 0 {
-		return &usageError{message: fmt.Sprintf("there is no %s here", name), hint: "/help lists what there is; a blank before it makes it a message"}
-	}
-	c := chatCommands()[i]
 	argument = strings.TrimSpace(argument)
-	if argument != "" && c.argument == "" {
-		return &usageError{message: fmt.Sprintf("%s takes nothing after it", name)}
+	for _, command := range chatCommands() {
+		switch {
+		case command.name != name:
+		case argument != "" && command.argument == "":
+			return &usageError{message: fmt.Sprintf("%s takes nothing after it", name)}
+		default:
+			return command.run(c, ctx, argument)
+		}
 	}
-	return c.run(l, ctx, argument)
+	return &usageError{message: fmt.Sprintf("there is no %s here", name), hint: "/help lists what there is; a blank before it makes it a message"}
 }
 
-func (l *chatLoop) help(context.Context, string) error {
-	for _, c := range chatCommands() {
-		fmt.Fprintf(l.err, "%-14s  %s\n", strings.TrimSpace(c.name+" "+c.argument), c.does)
+func (c *conversation) help(context.Context, string) error {
+	for _, command := range chatCommands() {
+		fmt.Fprintf(c.err, "%-14s  %s\n", strings.TrimSpace(command.name+" "+command.argument), command.does)
 	}
-	fmt.Fprint(l.err, `
+	fmt.Fprint(c.err, `
 Everything else is a message. A line that ends in \ goes on in the next; so does
 Alt-Enter, and what is pasted keeps its lines. Up and Ctrl-R find earlier texts.
 Ctrl-C cancels a turn; twice, or Ctrl-D, leaves.
@@ -192,49 +177,44 @@ Ctrl-C cancels a turn; twice, or Ctrl-D, leaves.
 	return nil
 }
 
-func (l *chatLoop) renew(context.Context, string) error {
-	l.session = ""
-	l.tells("the next message begins a new session")
+func (c *conversation) renew(context.Context, string) error {
+	c.session = ""
+	c.tells("the next message begins a new session")
 	return nil
 }
 
-func (l *chatLoop) switchSession(ctx context.Context, id string) error {
+func (c *conversation) switchSession(ctx context.Context, id string) error {
+	former := c.session
 	switch {
-	case id == "" && l.session == "":
-		l.tells("there is no session yet: the next message begins one")
-		return nil
-	case id == "":
-		l.tells(l.session + "\nto go on with it later:\n  " + l.invocation("chat", "--session", l.session))
-		return nil
-	}
-	former := l.session
-	l.session = id
-	if err := l.settle(ctx); err != nil {
-		l.session = former
+	case id != "":
+		c.session = id
+		err := c.settle(ctx)
+		if err != nil {
+			c.session = former
+		}
 		return err
+	case former == "":
+		c.tells("there is no session yet: the next message begins one")
+	default:
+		c.tells(former + "\nto go on with it later:\n  " + c.invocation("chat", "--session", former))
 	}
 	return nil
 }
 
-func (l *chatLoop) listTools(ctx context.Context, _ string) error {
-	tools, err := l.app.tools()
-	if err != nil {
-		return err
+func (c *conversation) listTools(ctx context.Context, _ string) error {
+	list, err := c.declaredTools(ctx)
+	if err == nil {
+		printTools(c.err, list, c.env.colored(c.env.StderrTTY))
 	}
-	list, err := tools.List(ctx)
-	if err != nil {
-		return err
-	}
-	printTools(l.err, list, l.env.colored(l.env.StderrTTY))
-	return nil
+	return err
 }
 
-func (l *chatLoop) showRun(context.Context, string) error {
-	if l.last.IsZero() {
-		l.tells("no turn was taken yet")
+func (c *conversation) showRun(context.Context, string) error {
+	if c.last.IsZero() {
+		c.tells("no turn was taken yet")
 		return nil
 	}
-	id := l.last.String()
-	l.tells(id + "\n  " + l.invocation("show", id) + "\n  " + l.invocation("verify", id))
+	id := c.last.String()
+	c.tells(id + "\n  " + c.invocation("show", id) + "\n  " + c.invocation("verify", id))
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -106,7 +105,6 @@ func TestChatOnceAtATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
 		k.terminal()
-		k.env.Approve = func(string, io.Writer) tipstaff.Ask { return nil }
 		k.run(t, 0, "chat", "hello")
 		equal(t, "stdout", k.out.String(), "You said: hello\n")
 		var vt vterm
@@ -312,17 +310,12 @@ func TestASecondCtrlCStopsTheProcess(t *testing.T) {
 }
 
 // approver answers approvals where no person is asked.
-func (k *talks) approver(t *testing.T, mode string, tty bool) {
-	k.env.Approve = func(m string, _ io.Writer) tipstaff.Ask {
-		if m != mode {
-			t.Errorf("approvals are answered by %s", m)
+func (k *talks) approver(t *testing.T, tty bool) {
+	k.env.Approve = func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) {
+		if tty {
+			t.Error("the person is not asked")
 		}
-		return func(context.Context, tipstaff.Gate) (tipstaff.Choice, bool) {
-			if tty {
-				t.Error("the person is not asked")
-			}
-			return tipstaff.Choice{Action: "allow", Via: "auto"}, true
-		}
+		return tipstaff.Choice{Action: "allow", Via: "auto"}, true
 	}
 }
 
@@ -346,7 +339,7 @@ func TestChatAsksAtATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
 		k.terminal()
-		k.approver(t, "ask", true)
+		k.approver(t, true)
 		k.asksAndAnswers(approvalGate(), publishGate(), approvalGate())
 		keys := newTypist()
 		k.env.Stdin = keys
@@ -364,7 +357,7 @@ func TestChatAsksAtATerminal(t *testing.T) {
 
 func TestChatAutoLeavesOtherGatesAlone(t *testing.T) {
 	k := newTalks(t)
-	k.approver(t, "auto", false)
+	k.approver(t, false)
 	k.asksAndAnswers(approvalGate(), publishGate())
 	k.run(t, 4, "chat", "hello", "--approve", "auto")
 	contains(t, "stderr", k.err.String(), "decide "+runA.String()+" root/ok approve")
@@ -389,9 +382,6 @@ func (k *talks) prompts(t *testing.T, ctx context.Context, code int, keys ...str
 	k.env.Raw = func() (func(), error) {
 		raw++
 		return func() { raw-- }, nil
-	}
-	if k.env.Approve == nil {
-		k.env.Approve = func(string, io.Writer) tipstaff.Ask { return nil }
 	}
 	typist := newTypist()
 	k.env.Stdin = typist
@@ -483,7 +473,7 @@ func TestChatPromptSettlesTheSessionFirst(t *testing.T) {
 			c, _ := k.svc.put(approvalGate())
 			return k.answers("it was: " + c.Action)
 		})
-		k.approver(t, "ask", true)
+		k.approver(t, true)
 		got := k.prompts(t, context.Background(), 0, "allow"+enter, "hello"+enter)
 		contains(t, "terminal", got, "it goes on: "+runA.String()+"\n", "asks: May it be called?\n", "this turn: allow\nit was: allow\n", "› hello\nYou said: hello\n")
 	})
@@ -502,7 +492,7 @@ func TestChatPromptThatCannotBegin(t *testing.T) {
 func TestWhatIsTypedDuringATurnWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
-		k.approver(t, "ask", true)
+		k.approver(t, true)
 		answers := k.turn
 		k.turn = func(req tipstaff.StartRequest, message string) tipstaff.Driven {
 			if message != "first" {
@@ -586,7 +576,7 @@ func TestChatPromptWithoutAnEditor(t *testing.T) {
 		k.terminal()
 		k.vars["TERM"] = "dumb"
 		k.env.Raw = func() (func(), error) { panic("the terminal knows nothing of this") }
-		k.approver(t, "ask", true)
+		k.approver(t, true)
 		k.asksAndAnswers(approvalGate())
 		keys := newTypist()
 		k.env.Stdin = keys

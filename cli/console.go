@@ -11,14 +11,6 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// lineSource is where the answers of a person come from.
-type lineSource interface {
-	// Line waits for a line, or for ctx.
-	Line(ctx context.Context) (string, error)
-	// Forget drops what was typed before a question was asked.
-	Forget()
-}
-
 // console is a terminal at which every key is heard at once, also while nobody
 // asks for anything: then what is typed waits for the next prompt, and Ctrl-C is
 // heard. One goroutine reads; who asks is given lines.
@@ -56,11 +48,14 @@ type typed struct {
 // newConsole hears a terminal that is in raw mode, until its input ends.
 func (a *app) newConsole(prompt string, history *lineHistory, words []string) *console {
 	c := &console{out: a.err, screen: lineScreen{w: a.err, size: a.env.size}, history: history, words: words, prompt: prompt, interrupt: func() {}}
-	c.own = newLineEditor(history.entries, words)
+	c.renew()
 	c.typed, _ = a.env.Stdin.(tipstaff.Typed)
 	io.WriteString(c.out, pasteOn)
 	return c
 }
+
+// renew begins an empty text of the person's own.
+func (c *console) renew() { c.own = newLineEditor(c.history.entries, c.words) }
 
 // Terminals that know it send what is pasted in brackets.
 const (
@@ -127,9 +122,7 @@ func (c *console) end(err error) {
 }
 
 // close takes back what was told to the terminal.
-func (c *console) close() {
-	io.WriteString(c.out, pasteOff)
-}
+func (c *console) close() { io.WriteString(c.out, pasteOff) }
 
 // press is the keys of the n-th piece.
 func (c *console) press(keys []key, n int) {
@@ -173,7 +166,7 @@ func (c *console) pressAhead(k key) pressed {
 	switch did {
 	case entered:
 		c.entered = append(c.entered, c.own.String())
-		c.own = newLineEditor(c.history.entries, c.words)
+		c.renew()
 	case interrupted:
 		c.own.set(nil)
 	case leaving:
@@ -187,54 +180,41 @@ func (c *console) answer(t typed) {
 	c.screen.leave(c.asked.editor, c.asked.prompt)
 	c.tail = nil
 	c.asked.answer <- t
+	if c.asked.editor == c.own {
+		c.renew()
+	}
 	c.asked = nil
 }
 
 // next waits for the person's next text: one that was entered meanwhile, else
 // what is typed at the prompt.
-func (c *console) next(ctx context.Context) (string, error) {
+func (c *console) next(ctx context.Context) (text string, err error) {
 	c.mu.Lock()
 	if len(c.entered) > 0 {
-		text := c.entered[0]
-		c.entered = c.entered[1:]
+		text, c.entered = c.entered[0], c.entered[1:]
 		shown := newLineEditor(nil, nil)
 		shown.set([]rune(text))
 		c.screen.leave(shown, c.prompt)
-		c.mu.Unlock()
-		return text, c.keep(text)
+	} else {
+		c.own.history, c.own.shown = c.history.entries, len(c.history.entries)
+		if text, err = c.ask(ctx, &request{editor: c.own, prompt: c.prompt}); err != nil {
+			return "", err
+		}
+		c.mu.Lock()
 	}
-	c.own.history, c.own.shown = c.history.entries, len(c.history.entries)
-	r := &request{editor: c.own, prompt: c.prompt, answer: make(chan typed, 1)}
-	c.ask(r)
+	lost := c.history.add(text)
 	c.mu.Unlock()
-	text, err := c.wait(ctx, r)
-	if err != nil {
-		return "", err
+	if lost != nil {
+		c.say(clean(lost.Error()))
 	}
-	c.mu.Lock()
-	c.own = newLineEditor(c.history.entries, c.words)
-	c.mu.Unlock()
-	return text, c.keep(text)
+	return text, nil
 }
-
-func (c *console) keep(text string) error {
-	if err := c.history.add(text); err != nil {
-		return &notKept{err}
-	}
-	return nil
-}
-
-// notKept comes with a text: it could not be added to the history.
-type notKept struct{ error }
 
 // Line waits for the answer to a question that somebody has written: its last
 // line is the prompt. What was typed before is no answer.
 func (c *console) Line(ctx context.Context) (string, error) {
 	c.mu.Lock()
-	r := &request{editor: newLineEditor(nil, nil), prompt: clean(string(c.tail)), answer: make(chan typed, 1), after: c.heard}
-	c.ask(r)
-	c.mu.Unlock()
-	return c.wait(ctx, r)
+	return c.ask(ctx, &request{editor: newLineEditor(nil, nil), prompt: clean(string(c.tail)), after: c.heard})
 }
 
 // Forget drops what nobody has heard yet; Line takes what is heard after it was called.
@@ -244,17 +224,17 @@ func (c *console) Forget() {
 	}
 }
 
-// ask begins to wait. Where the input has ended there is nothing to wait for.
-func (c *console) ask(r *request) {
+// ask waits for what r asks for, or for ctx. It takes over the lock. Where the input has
+// ended there is nothing to wait for.
+func (c *console) ask(ctx context.Context, r *request) (string, error) {
+	r.answer = make(chan typed, 1)
 	if c.ended != nil {
 		r.answer <- typed{err: c.ended}
-		return
+	} else {
+		c.asked = r
+		c.screen.draw(r.editor, r.prompt)
 	}
-	c.asked = r
-	c.screen.draw(r.editor, r.prompt)
-}
-
-func (c *console) wait(ctx context.Context, r *request) (string, error) {
+	c.mu.Unlock()
 	select {
 	case t := <-r.answer:
 		return t.text, t.err
@@ -285,13 +265,11 @@ func (c *console) Write(p []byte) (int, error) {
 func (c *console) say(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asked == nil {
-		io.WriteString(c.out, text+"\n")
-		return
+	if c.asked != nil {
+		c.screen.erase()
+		defer func() { c.screen.draw(c.asked.editor, c.asked.prompt) }()
 	}
-	c.screen.erase()
 	io.WriteString(c.out, text+"\n")
-	c.screen.draw(c.asked.editor, c.asked.prompt)
 }
 
 // ahead is what waits for the next prompt: texts that were entered, and one that

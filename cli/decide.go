@@ -12,14 +12,11 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-type decideOptions struct {
-	*app
-	ref, gate, action      string
-	answer, feedback, note string
-}
-
 func newDecide(a *app) *cobra.Command {
-	o := &decideOptions{app: a}
+	var (
+		req    tipstaff.DecideRequest
+		answer string
+	)
 	cmd := &cobra.Command{
 		Use:   "decide [RUN GATE ACTION]",
 		Short: "Answer a gate, or list what waits for an answer",
@@ -33,71 +30,49 @@ calls in doubt that interrupted runs will ask about.`,
 		Example: `  tipstaff decide
   tipstaff decide @ root/ok approve --note "read it twice"
   tipstaff decide @ root/go/in_doubt use_result --answer '{"exit_code": 0}'`,
-		Args:              noneOr(needs("RUN", "GATE", "ACTION")),
-		ValidArgsFunction: completed(a, completeRun, completeGate, completeAction),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return o.list(cmd.Context())
+			if len(args) > 0 {
+				req.Gate, req.Action = args[1], args[2]
+				return a.decide(cmd.Context(), args[0], req, answer)
 			}
-			o.ref, o.gate, o.action = args[0], args[1], args[2]
-			return o.run(cmd.Context())
+			if flags := given(cmd, "answer", "feedback", "note"); len(flags) > 0 {
+				return misuse(cmd, "--%s needs RUN, GATE and ACTION", flags[0])
+			}
+			return a.listGates(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&o.answer, "answer", "", "the answer: `JSON`, @FILE, or - for standard input")
-	cmd.Flags().StringVar(&o.feedback, "feedback", "", "`text` for whoever works on")
-	cmd.Flags().StringVar(&o.note, "note", "", "why: `text` for the record")
+	cmd.Flags().StringVar(&answer, "answer", "", "the answer: `JSON`, @FILE, or - for standard input")
+	cmd.Flags().StringVar(&req.Feedback, "feedback", "", "`text` for whoever works on")
+	cmd.Flags().StringVar(&req.Note, "note", "", "why: `text` for the record")
 	return cmd
 }
 
-func noneOr(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return check(cmd, args)
-		}
-		for _, name := range []string{"answer", "feedback", "note"} {
-			if cmd.Flags().Changed(name) {
-				return &usageError{message: "--" + name + " needs RUN, GATE and ACTION", hint: "usage: " + cmd.UseLine()}
-			}
-		}
-		return nil
+// decide shows the stored decision: with --json its canonical bytes, equal however
+// often it is sent.
+func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest, answer string) (err error) {
+	if req.Answer, err = a.argument("--answer", answer); err != nil {
+		return err
 	}
-}
-
-func (o *decideOptions) run(ctx context.Context) error {
-	answer, err := o.argument("--answer", o.answer)
+	svc, id, err := a.openRun(ctx, ref, toWrite)
 	if err != nil {
 		return err
 	}
-	svc, err := o.open(ctx, false)
+	req.Run = id
+	d, err := svc.Decide(ctx, req)
 	if err != nil {
 		return err
 	}
-	id, err := resolve(ctx, svc, o.ref)
-	if err != nil {
-		return err
-	}
-	req := tipstaff.DecideRequest{Run: id, Gate: o.gate, Action: o.action, Answer: answer, Feedback: o.feedback, Note: o.note}
-	decided, err := svc.Decide(ctx, req)
-	if err != nil {
-		return err
-	}
-	return o.print(ctx, svc, decided)
-}
-
-// print shows the stored decision: with --json its canonical bytes, equal
-// however often it is sent.
-func (o *decideOptions) print(ctx context.Context, svc tipstaff.Service, d tipstaff.Decided) error {
-	if o.json {
-		return o.writeLine(d.Raw)
+	if a.json {
+		return a.writeLine(d.Raw)
 	}
 	again := ""
 	if d.Replayed {
 		again = " (already decided so)"
 	}
-	fmt.Fprintf(o.out, "decided %s: %s%s\n", clean(d.Decision.Path), clean(d.Decision.Action), again)
+	fmt.Fprintf(a.out, "decided %s: %s%s\n", clean(d.Decision.Path), clean(d.Decision.Action), again)
 	if d.Run.Condition == tipstaff.Waiting || d.Run.Condition == tipstaff.Interrupted {
 		top := started(ctx, svc, d.Run)
-		o.saySteps(o.err, top, openBelow(ctx, svc, top), time.Time{})
+		a.saySteps(a.err, top, openBelow(ctx, svc, top), time.Time{})
 	}
 	return nil
 }
@@ -113,39 +88,52 @@ type pendingGate struct {
 // while its other branches work.
 var mayWait = []string{"running", "awaiting_decision", "awaiting_phase_handoff", "awaiting_delivery", "interrupted"}
 
-func (o *decideOptions) list(ctx context.Context) error {
-	svc, err := o.open(ctx, true)
+// listGates prints the open gates of all runs, oldest first, and calls in doubt.
+func (a *app) listGates(ctx context.Context) error {
+	svc, err := a.open(ctx, toRead)
 	if err != nil {
 		return err
 	}
-	gates, err := pendingGates(ctx, svc)
-	if err != nil {
-		return err
+	var gates []pendingGate
+	for r, err := range allRuns(ctx, svc, mayWait) {
+		if err == nil {
+			r, err = svc.Get(ctx, r.ID) // a list need not carry gates
+		}
+		if err != nil {
+			return err
+		}
+		for _, g := range r.OpenGates {
+			gates = append(gates, pendingGate{Run: r.ID, Title: nameOf(r), Gate: g})
+		}
 	}
+	slices.SortStableFunc(gates, func(a, b pendingGate) int { return a.OpenedAt.Compare(b.OpenedAt) })
 	for _, g := range gates {
-		if !o.json {
-			o.printGate(g)
-		} else if err := o.writeJSON(g); err != nil {
+		if err := a.print(g, func() { a.printGate(g) }); err != nil {
 			return err
 		}
 	}
-	if o.json {
+	if a.json {
 		return nil
 	}
-	doubted := false
-	err = eachRun(ctx, svc, []string{tipstaff.StatusInterrupted}, func(r tipstaff.Run) error {
-		doubts, err := tipstaff.Doubts(ctx, svc, r.ID)
-		if len(doubts) > 0 {
-			doubted = true
-			fmt.Fprintf(o.out, "\n%s  interrupted  %s\n", r.ID, clean(nameOf(r)))
-			o.printResume(doubts, started(ctx, svc, r).ID)
+	none := len(gates) == 0
+	for r, err := range allRuns(ctx, svc, []string{tipstaff.StatusInterrupted}) {
+		var doubts []string
+		if err == nil {
+			doubts, err = tipstaff.Doubts(ctx, svc, r.ID)
 		}
-		return err
-	})
-	if len(gates) == 0 && !doubted && err == nil {
-		fmt.Fprintln(o.err, "nothing waits for a decision")
+		if len(doubts) > 0 {
+			none = false
+			fmt.Fprintf(a.out, "\n%s  interrupted  %s\n", r.ID, clean(nameOf(r)))
+			a.printResume(doubts, started(ctx, svc, r).ID)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	if none {
+		fmt.Fprintln(a.err, "nothing waits for a decision")
+	}
+	return nil
 }
 
 // printResume says how a run goes on, and what it will ask first: about calls in
@@ -157,34 +145,14 @@ func (a *app) printResume(doubts []string, run tipstaff.ID) {
 	fmt.Fprintf(a.out, "  %s\n", a.resumeLine(run))
 }
 
-// pendingGates are the open gates of all runs, oldest first.
-func pendingGates(ctx context.Context, svc tipstaff.Service) ([]pendingGate, error) {
-	var gates []pendingGate
-	err := eachRun(ctx, svc, mayWait, func(r tipstaff.Run) error {
-		run, err := svc.Get(ctx, r.ID) // a list need not carry gates
-		if err != nil {
-			return err
-		}
-		for _, g := range run.OpenGates {
-			gates = append(gates, pendingGate{Run: run.ID, Title: nameOf(run), Gate: g})
-		}
-		return nil
-	})
-	slices.SortStableFunc(gates, func(a, b pendingGate) int { return a.OpenedAt.Compare(b.OpenedAt) })
-	return gates, err
-}
-
 // printGate shows a gate and the commands that answer it.
 func (a *app) printGate(g pendingGate) {
-	fmt.Fprintf(a.out, "\n%s  %s  %s\n", g.Run, clean(g.Key), clean(tipstaff.Joined("  ", string(g.Kind), g.Title)))
-	fmt.Fprintf(a.out, "  %s\n", clean(g.Question))
+	fmt.Fprintf(a.out, "\n%s  %s  %s\n  %s\n", g.Run, clean(g.Key), clean(tipstaff.Joined("  ", string(g.Kind), g.Title)), clean(g.Question))
 	a.printSubject(a.out, g.Run, g.Gate)
-	for _, l := range a.decideLines(g.Run, g.Gate) {
-		fmt.Fprintf(a.out, "  %s\n", l)
-	}
 }
 
-// printSubject shows what a gate asks about, and where the rest is of what was cut.
+// printSubject shows what a gate asks about, where the rest is of what was cut, and
+// the commands that answer it.
 func (a *app) printSubject(w io.Writer, run tipstaff.ID, g tipstaff.Gate) {
 	shown := tipstaff.Subject(g)
 	for _, l := range shown.Lines {
@@ -193,6 +161,7 @@ func (a *app) printSubject(w io.Writer, run tipstaff.ID, g tipstaff.Gate) {
 	if !shown.Whole {
 		fmt.Fprintf(w, "  everything: %s\n", a.invocation("show", run.String(), "--gate", typable(g)))
 	}
+	io.WriteString(w, indented(a.decideLines(run, g)))
 }
 
 // typable is how a gate is named on a command line: by its key, unless that cannot be
@@ -202,4 +171,40 @@ func typable(g tipstaff.Gate) string {
 		return g.ID.String()
 	}
 	return g.Key
+}
+
+func newCancel(a *app) *cobra.Command {
+	reason := ""
+	cmd := &cobra.Command{
+		Use:   "cancel RUN",
+		Short: "End a run for good",
+		Long: `End a run for good. A process that drives it is asked to stop and given time to
+let calls end that must not be broken off; a run that nobody drives ends at once.`,
+		Example: `  tipstaff cancel @ --reason "wrong branch"`,
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.cancel(cmd.Context(), args[0], reason) },
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why: `text` for the record")
+	return cmd
+}
+
+func (a *app) cancel(ctx context.Context, ref, reason string) error {
+	svc, id, err := a.openRun(ctx, ref, toWrite)
+	if err != nil {
+		return err
+	}
+	run, err := svc.Cancel(ctx, tipstaff.CancelRequest{Run: id, Reason: reason})
+	if err != nil {
+		return err
+	}
+	if run.State == tipstaff.Completed || run.State == tipstaff.Failed {
+		return tipstaff.Errorf(tipstaff.RunEnded, "run %s was not cancelled: it %s first", id, run.State)
+	}
+	return a.print(filled(run), func() {
+		if run.State == tipstaff.Cancelled {
+			fmt.Fprintf(a.out, "cancelled %s\n", id)
+			return
+		}
+		fmt.Fprintf(a.out, "asked %s to cancel; it has not settled yet\n", id)
+		fmt.Fprintf(a.err, "to see it end:\n  %s\n", a.invocation("watch", id.String()))
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -16,11 +15,8 @@ import (
 
 type doOptions struct {
 	runOptions
-	prose     string
-	skill     string
-	agent     string
-	planOut   string
-	draftOnly bool
+	draft   tipstaff.DraftRequest
+	planOut string
 }
 
 func newDo(a *app) *cobra.Command {
@@ -40,54 +36,45 @@ ends the run with exit code 8.`,
 		Example: `  tipstaff do "Write release notes from the last ten commits"
   tipstaff do "Tidy up the notes" --skill skill://notes@1.0.0 --plan-out plan.json --draft-only
   tipstaff do - --yes < wish.txt`,
-		Args:              oneProse,
-		ValidArgsFunction: completed(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.file, o.prose = args[0], args[0]
-			return o.run(cmd.Context())
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return oneMessage("PROSE")(cmd, args)
+			}
+			return needs("PROSE")(cmd, args)
 		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
 	o.flags(cmd)
-	cmd.Flags().StringVar(&o.skill, "skill", "", "the skill to draft for, as a `URI` (default default_skill of tipstaff.yaml)")
-	cmd.Flags().StringVar(&o.agent, "agent", "", "who drafts: an agent of tipstaff.yaml, by its `name` (default \"default\")")
+	cmd.Flags().StringVar(&o.draft.Skill, "skill", "", "the skill to draft for, as a `URI` (default default_skill of tipstaff.yaml)")
+	cmd.Flags().StringVar(&o.draft.Agent, "agent", "", "who drafts: an agent of tipstaff.yaml, by its `name` (default \"default\")")
 	cmd.Flags().StringVar(&o.planOut, "plan-out", "", "write the drafted plan to this `file`")
-	cmd.Flags().BoolVar(&o.draftOnly, "draft-only", false, "stop when the plan is drafted; it waits to be accepted")
+	cmd.Flags().BoolVar(&o.draft.Only, "draft-only", false, "stop when the plan is drafted; it waits to be accepted")
 	cmd.Flags().Lookup("yes").Usage = "accept the plan, and approve its own gates, in advance; the record says so"
 	cmd.Flags().Lookup("dry-run").Usage = "check skill, agent and flags; ask no model"
 	_ = cmd.MarkFlagFilename("plan-out") // fails only for a flag that is not there
-	_ = cmd.RegisterFlagCompletionFunc("skill", completed(a, completeSkill))
+	_ = cmd.RegisterFlagCompletionFunc("skill", a.completeSkill)
 	return cmd
 }
 
-func oneProse(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return oneMessage("PROSE")(cmd, args)
-	}
-	return needs("PROSE")(cmd, args)
-}
-
-func (o *doOptions) run(ctx context.Context) error {
-	req, err := o.request()
-	if err != nil {
+func (o *doOptions) run(ctx context.Context, prose string) error {
+	o.file = prose
+	if err := o.request(); err != nil {
 		return err
 	}
-	svc, err := o.openFor(ctx, OpenOptions{ReadOnly: o.dryRun, Starts: !o.dryRun})
+	svc, err := o.open(ctx, OpenOptions{ReadOnly: o.dryRun, Starts: !o.dryRun})
 	if err != nil {
 		return err
 	}
 	if o.dryRun {
-		return o.check(ctx, svc, req)
+		return o.check(ctx, svc)
 	}
-	p := o.newPrompter(ctx, o.unattended || o.readsStdin())
-	req.Attended = p != nil
-	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Draft(ctx, req) })
+	p := o.newPrompter(o.unattended || fromStdin(o.file, o.inputsFile) > 0)
+	o.draft.Attended = p != nil
+	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Draft(ctx, o.draft) })
 	if err != nil {
 		return err
 	}
-	var out *draftFile
-	if o.planOut != "" {
-		out = &draftFile{name: o.planOut, svc: svc, run: started.Run}
-	}
+	out := &draftFile{name: o.planOut, svc: svc, run: started.Run}
 	started.Outline = nil // nothing is in it before there is a plan
 	err = o.drive(ctx, svc, &started, p, o.asker(p, out), 0)
 	if lost := out.keep(context.WithoutCancel(ctx)); lost != nil {
@@ -106,46 +93,45 @@ func (o *doOptions) asker(p *prompter, out *draftFile) tipstaff.Ask {
 		return nil
 	}
 	return func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
-		if s := tipstaff.DraftOf(g); s != nil && out != nil {
+		if s := tipstaff.DraftOf(g); s != nil && o.planOut != "" {
 			if err := out.write(ctx, s.ProgramDigest); err != nil {
 				o.report(err)
 			}
 		}
-		if o.draftOnly && g.Kind == tipstaff.Confirmation {
+		if o.draft.Only && g.Kind == tipstaff.Confirmation {
 			return tipstaff.Choice{}, false
 		}
 		return p.ask(ctx, g)
 	}
 }
 
-func (o *doOptions) request() (tipstaff.DraftRequest, error) {
-	req := tipstaff.DraftRequest{Skill: o.skill, Agent: o.agent, Only: o.draftOnly, AllowSubDispatch: o.allowSubDispatch}
-	req.Yes = o.yes
-	if o.draftOnly && o.yes {
-		return req, &usageError{message: "--yes accepts the plan and --draft-only does not: only one of them can be"}
+func (o *doOptions) request() (err error) {
+	if o.draft.Only && o.yes {
+		return &usageError{message: "--yes accepts the plan and --draft-only does not: only one of them can be"}
 	}
-	if o.prose == "-" {
+	prose := o.file
+	if prose == "-" {
 		if o.inputsFile == "-" {
-			return req, &usageError{message: "the request and --inputs cannot both come from standard input"}
+			return &usageError{message: "the request and --inputs cannot both come from standard input"}
 		}
 		b, err := o.read("-")
 		if err != nil {
-			return req, err
+			return err
 		}
-		o.prose = string(b)
+		prose = string(b)
 	}
-	if strings.TrimSpace(o.prose) == "" {
-		return req, &usageError{message: "nothing is said about what is to be done", hint: `say it: tipstaff do "Write release notes"`}
+	if strings.TrimSpace(prose) == "" {
+		return &usageError{message: "nothing is said about what is to be done", hint: `say it: tipstaff do "Write release notes"`}
 	}
-	req.Prose, req.Title = strings.TrimSpace(strings.ToValidUTF8(o.prose, "\ufffd")), titleOf(o.prose)
-	var err error
-	req.Inputs, err = o.readInputs()
-	return req, err
+	o.draft.Prose, o.draft.Title = strings.TrimSpace(strings.ToValidUTF8(prose, "\ufffd")), titleOf(prose)
+	o.draft.Yes, o.draft.AllowSubDispatch = o.yes, o.allowSubDispatch
+	o.draft.Inputs, err = o.readInputs()
+	return err
 }
 
 // check says whether a plan could be drafted.
-func (o *doOptions) check(ctx context.Context, svc tipstaff.Service, draft tipstaff.DraftRequest) error {
-	req := tipstaff.ValidateRequest{Draft: &draft}
+func (o *doOptions) check(ctx context.Context, svc tipstaff.Service) error {
+	req := tipstaff.ValidateRequest{Draft: &o.draft}
 	if o.json {
 		return o.outline(ctx, svc, req)
 	}
@@ -158,17 +144,16 @@ func (o *doOptions) check(ctx context.Context, svc tipstaff.Service, draft tipst
 
 // draftFile is where --plan-out wants the drafted plan.
 type draftFile struct {
-	name    string
+	name    string // "": nowhere
 	svc     tipstaff.Service
 	run     tipstaff.ID
-	mu      sync.Mutex
 	written string // the digest of the plan that the file holds
 }
 
 // keep sees to it that the file holds the plan that was drafted, also where nobody
 // was asked.
 func (f *draftFile) keep(ctx context.Context) error {
-	if f == nil {
+	if f.name == "" {
 		return nil
 	}
 	digest := ""
@@ -187,8 +172,6 @@ func (f *draftFile) keep(ctx context.Context) error {
 }
 
 func (f *draftFile) write(ctx context.Context, digest string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.written == digest {
 		return nil
 	}

@@ -6,12 +6,16 @@
 // all of that, and only cmd fills it. Standard output carries data, standard
 // error carries talk, so that a pipe never has to tell them apart.
 //
-// Start at [Main], then root.go. A command is an options struct, a constructor
-// and a run method in a file of its own. What a run looks like while it goes on
-// is folded from its records by view.go, drawn by render.go, and kept on the
-// terminal by screen.go; follow.go joins the three. A turn that is talked about is
-// shown by speech.go instead; chat_turn.go takes turns, chat_prompt.go is the prompt
-// at a terminal, which console.go hears and lineedit.go edits. exitcode.go is the only
+// Start at [Main]. Commands are grouped in files by what they are about: run, do and
+// chat start runs, drive.go follows and resumes them, show, decide, fork and verify
+// are about runs that exist, workspace.go about the folder that holds them. What a
+// command's arguments are follows from its use line.
+//
+// What a run looks like while it goes on is folded from its records by
+// [tipstaff.View], drawn by view.go, and kept on the terminal by screen.go; follow.go
+// joins the three. A turn that is talked about is shown by speech.go instead;
+// chat_prompt.go is the prompt at a terminal, which console.go hears and lineedit.go
+// edits. output.go is how text, tables and JSON are printed, exitcode.go the only
 // place that knows exit codes, text.go the only way for foreign text to reach a
 // terminal.
 package cli

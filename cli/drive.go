@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -25,39 +28,43 @@ func attend(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, ask tips
 	}
 }
 
-// drive shows a run that was started until it rests, then says where it stands. ask
-// answers its gates; nil: nobody does. Records up to shown were there before.
-func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Started, p *prompter, ask tipstaff.Ask, shown int64) error {
-	f := a.newFollower(svc, s, s.Program.Name, shown)
+// follow shows a run that was started until it rests, has its gates put to ask, and
+// hands what became of it to conclude. A nil ask is nobody.
+func (a *app) follow(ctx context.Context, f *follower, s *tipstaff.Started, p *prompter, ask tipstaff.Ask, conclude func(tipstaff.Run, tipstaff.Driven)) (tipstaff.Driven, error) {
 	p.beside(f)
 	release := a.attach(s, f)
-	leave := attend(ctx, svc, s.Run, ask)
-	d, err := f.drive(ctx)
+	leave := attend(ctx, f.svc, s.Run, ask)
+	d, err := f.show(ctx, true)
 	leave()
 	release()
-	p.close()
-	f.paint()
-	if err != nil {
-		return a.left(s.Run, err)
+	p.beside(nil)
+	if f.speech == nil {
+		f.paint()
 	}
-	run, err := svc.Get(context.WithoutCancel(ctx), s.Run)
+	if err != nil {
+		fmt.Fprintf(a.err, "the run goes on at the server; to follow it:\n  %s\n", a.invocation("watch", s.Run.String()))
+		return d, err
+	}
+	run, err := f.svc.Get(context.WithoutCancel(ctx), s.Run)
 	if err != nil {
 		run = tipstaff.Run{ID: s.Run, State: d.State, HeadSeq: f.last}
 	}
-	a.conclude(run, openBelow(ctx, svc, run), d)
-	switch {
-	case d.Err != nil:
-		return d.Err
-	case err != nil:
+	conclude(run, d)
+	if d.Err != nil {
+		err = d.Err
+	}
+	return d, err
+}
+
+// drive shows a run that was started until it rests, then says where it stands, and
+// is its exit code. Records up to shown were there before.
+func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Started, p *prompter, ask tipstaff.Ask, shown int64) error {
+	f := a.newFollower(svc, s, s.Program.Name, shown)
+	d, err := a.follow(ctx, f, s, p, ask, func(run tipstaff.Run, d tipstaff.Driven) { a.conclude(run, openBelow(ctx, svc, run), d) })
+	if err != nil {
 		return err
 	}
 	return status(exitOfDriven(ctx, d))
-}
-
-// left says how a run is followed that goes on elsewhere.
-func (a *app) left(run tipstaff.ID, err error) error {
-	fmt.Fprintf(a.err, "the run goes on at the server; to follow it:\n  %s\n", a.invocation("watch", run.String()))
-	return err
 }
 
 // conclude prints where the run stands on standard output, and on standard error
@@ -66,24 +73,22 @@ func (a *app) conclude(r tipstaff.Run, below []tipstaff.Run, d tipstaff.Driven) 
 	if a.json {
 		a.writeJSON(conclusion{r.ID, r.State, d.Outcome, d.Reason, r.HeadSeq, r.Head})
 	} else {
-		a.printFields(endFields(r, d))
+		a.printFields(endFields(r, d)...)
 	}
 	switch {
-	case r.State == tipstaff.Completed, r.State == tipstaff.Failed, r.State == tipstaff.Cancelled:
+	case r.State.Terminal():
 	case d.Outcome == "parked", d.Outcome == "cut":
 		a.saySteps(a.err, r, below, d.WakeAt)
-	default:
-		if d.Reason != string(tipstaff.Integrity) { // which says itself what to do first
-			fmt.Fprintf(a.err, "interrupted%s; to go on:\n  %s\n", inBrackets(d.Reason), a.resumeLine(r.ID))
-		}
+	case d.Reason != string(tipstaff.Integrity): // which says itself what to do first
+		a.sayInterrupted(r.ID, d.Reason)
 	}
 }
 
-func inBrackets(s string) string {
-	if s == "" {
-		return ""
+func (a *app) sayInterrupted(run tipstaff.ID, reason string) {
+	if reason != "" {
+		reason = " (" + clean(reason) + ")"
 	}
-	return " (" + clean(s) + ")"
+	fmt.Fprintf(a.err, "interrupted%s; to go on:\n  %s\n", reason, a.resumeLine(run))
 }
 
 // conclusion is the last line of run, resume and watch with --json.
@@ -125,4 +130,108 @@ func failureText(r tipstaff.Run, d tipstaff.Driven) string {
 		text = tipstaff.Joined(" ", text, "at "+e.Path)
 	}
 	return tipstaff.Joined(": ", text, e.Message)
+}
+
+type resumeOptions struct {
+	*app
+	yes, unattended bool
+	with, reason    string
+}
+
+func newResume(a *app) *cobra.Command {
+	o := &resumeOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "resume RUN",
+		Short: "Drive a waiting or interrupted run on, or correct it",
+		Long: `Drive a run on from where it stood. What was done is not done again. A call that
+must happen only once and was broken off is asked about first.
+
+With --unattended, a run that still waits for its decisions stays as it is, and
+the exit code is 4.
+
+With --with, FILE is a revised plan for the run, which goes on with it: what it has
+in common with the plan so far is carried over, not done again. A revision that
+changes what was accepted must be confirmed first. A run that another process
+drives is handed the revision, and goes on there.`,
+		Example: `  tipstaff resume @
+  tipstaff resume 01JCQ8 --unattended
+  tipstaff resume @ --with plan.yaml --reason "the path was wrong"`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
+	}
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "approve the plan's own gates in advance; the record says so")
+	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
+	cmd.Flags().StringVar(&o.with, "with", "", "a revised plan for the run, as a `file`; - reads it from standard input")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why the plan is revised, for the record: a `text`")
+	o.hostFlag(cmd)
+	return cmd
+}
+
+func (o *resumeOptions) run(ctx context.Context, ref string) error {
+	correction, err := o.correction()
+	if err != nil {
+		return err
+	}
+	svc, id, err := o.openRun(ctx, ref, toWrite)
+	if err != nil {
+		return err
+	}
+	before, err := svc.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	p := o.newPrompter(o.unattended || o.with == "-")
+	var corrected tipstaff.Corrected
+	if correction != nil {
+		correction.Run = id
+		if corrected, err = svc.Correct(ctx, *correction); err != nil {
+			return err
+		}
+	}
+	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: id, Presence: tipstaff.Presence{Yes: o.yes, Attended: p != nil}})
+	if correction != nil && tipstaff.CodeOf(err) == tipstaff.Busy {
+		return o.handedIn(corrected)
+	}
+	if err != nil {
+		return err
+	}
+	if correction != nil {
+		started.Program, started.Outline = corrected.Program, corrected.Outline
+	}
+	return o.drive(ctx, svc, &started, p, p.asker(), before.HeadSeq)
+}
+
+// correction is the revised plan that the command line names; nil: none.
+func (o *resumeOptions) correction() (*tipstaff.CorrectRequest, error) {
+	switch {
+	case o.with == "" && o.reason != "":
+		return nil, &usageError{message: "--reason says why a plan is revised, but --with names none"}
+	case o.with == "":
+		return nil, nil
+	case strings.TrimSpace(o.reason) == "":
+		return nil, &usageError{message: "--with needs a --reason", hint: "it is signed with the correction: --reason 'the path was wrong'"}
+	}
+	plan, err := o.source(o.with)
+	return &tipstaff.CorrectRequest{Name: plan.Name, Program: plan.Text, Reason: o.reason}, err
+}
+
+// handedIn tells of a correction that the process which drives the run takes up.
+func (o *resumeOptions) handedIn(c tipstaff.Corrected) error {
+	c.Outline = nil
+	return o.print(c, func() {
+		o.printFields(field{"run", c.Run.String()}, field{"program", programText(c.Program)},
+			field{"correction", correctionText(c.Revision, c.Material, c.Reasons)})
+		fmt.Fprintf(o.err, "the process that drives the run takes it up; to follow it:\n  %s\n", o.invocation("watch", c.Run.String()))
+	})
+}
+
+// correctionText says what a correction means for the run.
+func correctionText(revision int, material bool, reasons []tipstaff.Reason) string {
+	if !material {
+		return fmt.Sprintf("revision %d, not material", revision)
+	}
+	text := fmt.Sprintf("revision %d, material", revision)
+	for i, r := range reasons {
+		text += tipstaff.Joined(" ", []string{":", ";"}[min(i, 1)], r.Rule+",", r.Detail)
+	}
+	return text
 }

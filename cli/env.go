@@ -27,9 +27,9 @@ type Env struct {
 	// restore is called. nil: it cannot.
 	Raw func() (restore func(), err error)
 
-	// Hush has the terminal of Stdin echo nothing until restore is called, also by way
+	// EchoOff has the terminal of Stdin echo nothing until restore is called, also by way
 	// of a stop, and of a signal that ends the process. nil: it cannot.
-	Hush func() (restore func(), err error)
+	EchoOff func() (restore func(), err error)
 
 	// OnInterrupt has f asked, until release is called, whether an interrupt is dealt
 	// with: if not, it stops the process as usual. nil: interrupts are nobody's.
@@ -62,9 +62,9 @@ type Env struct {
 	// Serve serves a workspace to other programs until ctx ends. announce is told where
 	// it listens, once it does.
 	Serve func(ctx context.Context, o ServeOptions, announce func(Listening) error) error
-	// Approve answers approvals of a turn where no person does: from what tools declare,
-	// or by denying them, which it says on out. It leaves other gates alone.
-	Approve func(mode string, out io.Writer) tipstaff.Ask
+	// Approve answers approvals of a turn from what tools declare, where no person is to
+	// be asked.
+	Approve tipstaff.Ask
 
 	Version VersionInfo
 }
@@ -77,12 +77,6 @@ type OpenOptions struct {
 	Skills    string // the folder of skills; "": the workspace's own
 	Policy    string // a file whose policy takes the place of the manifest's; "": that holds
 }
-
-// Modes of [Env.Approve].
-const (
-	ApproveAsk  = "ask"
-	ApproveAuto = "auto"
-)
 
 // Session is an open workspace.
 type Session interface {
@@ -117,10 +111,10 @@ func FromOS() *Env {
 	return &Env{
 		Stdin: terminalInput(os.Stdin), Stdout: os.Stdout, Stderr: os.Stderr,
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
-		Size:   terminalSize,
-		Getenv: os.Getenv,
-		Raw:    func() (func(), error) { return rawMode(os.Stdin) },
-		Hush:   func() (func(), error) { return hushed(os.Stdin) },
+		Size:    terminalSize,
+		Getenv:  os.Getenv,
+		Raw:     func() (func(), error) { return rawMode(os.Stdin) },
+		EchoOff: func() (func(), error) { return echoOff(os.Stdin) },
 	}
 }
 

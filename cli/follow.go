@@ -60,11 +60,13 @@ func (a *app) newScreen() *screen {
 	return nil
 }
 
-// drive shows the run until its drive has come to rest. Where that is one of this
-// process a signal in ctx does not end it: the drive is stopped by others, and then
-// rests. One at a server goes on, and the cause of the signal is returned.
-func (f *follower) drive(ctx context.Context) (tipstaff.Driven, error) {
-	f.hush()
+// show shows the run until it rests: where drives is set, until the drive that was
+// begun has come to rest, else until it has ended or nobody drives it.
+//
+// A signal in ctx does not end a drive of this process: it is stopped by others, and
+// then rests. All else goes on without us, and the cause of the signal is returned.
+func (f *follower) show(ctx context.Context, drives bool) (tipstaff.Driven, error) {
+	f.echoOff()
 	defer f.finish()
 	// Observing must not be cut short by what stops the run: the last records are
 	// those that tell how it stopped.
@@ -72,18 +74,26 @@ func (f *follower) drive(ctx context.Context) (tipstaff.Driven, error) {
 	defer cancel()
 	events := f.stream(calm)
 	rested := make(chan tipstaff.Driven, 1)
-	go func() { rested <- f.rest(calm) }()
+	if drives {
+		go func() { rested <- f.rest(calm) }()
+	}
 	tick := time.NewTicker(frameTime)
 	defer tick.Stop()
 	asked := ctx.Done()
 	for {
 		select {
 		case ev, ok := <-events:
-			if !ok {
+			switch {
+			case !ok && drives:
 				events = nil
 				continue
+			case !ok:
+				return tipstaff.Driven{}, f.catchUp(calm)
 			}
 			f.take(ev)
+			if !drives && hungUp(f.a.out.failure()) && f.screen == nil {
+				return tipstaff.Driven{}, f.a.out.failure() // nobody looks any more
+			}
 		case <-tick.C:
 			f.paint()
 		case text := <-f.notes:
@@ -93,7 +103,7 @@ func (f *follower) drive(ctx context.Context) (tipstaff.Driven, error) {
 			f.paint()
 			close(stands)
 		case <-asked:
-			if f.a.server != "" {
+			if !drives || f.a.server != "" {
 				return tipstaff.Driven{}, context.Cause(ctx)
 			}
 			asked = nil
@@ -103,7 +113,11 @@ func (f *follower) drive(ctx context.Context) (tipstaff.Driven, error) {
 			for len(f.notes) > 0 {
 				f.tell(<-f.notes)
 			}
-			f.drain(events)
+			if events != nil {
+				for ev := range events {
+					f.take(ev)
+				}
+			}
 			if err := f.catchUp(context.WithoutCancel(ctx)); err != nil {
 				f.tell("not every record could be shown: " + clean(err.Error()))
 			}
@@ -122,41 +136,6 @@ func (f *follower) rest(ctx context.Context) tipstaff.Driven {
 		}
 	}
 	return d
-}
-
-// watch shows the run until it has ended or nobody drives it, or ctx ends.
-func (f *follower) watch(ctx context.Context) error {
-	f.hush()
-	defer f.finish()
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
-	events := f.stream(inner)
-	tick := time.NewTicker(frameTime)
-	defer tick.Stop()
-	for {
-		select {
-		case ev, ok := <-events:
-			if !ok {
-				return f.caughtUp(ctx)
-			}
-			f.take(ev)
-			if hungUp(f.a.out.failure()) && f.screen == nil {
-				return f.a.out.failure() // nobody looks any more
-			}
-		case <-tick.C:
-			f.paint()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-func (f *follower) caughtUp(ctx context.Context) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	defer f.paint()
-	return f.catchUp(ctx)
 }
 
 // stream delivers records after the last one taken in, until the run rests. An
@@ -180,16 +159,6 @@ func (f *follower) stream(ctx context.Context) <-chan tipstaff.Event {
 	return events
 }
 
-// drain waits for a stream that was cancelled.
-func (f *follower) drain(events <-chan tipstaff.Event) {
-	if events == nil {
-		return
-	}
-	for ev := range events {
-		f.take(ev)
-	}
-}
-
 // catchUp reads what was written since the last record taken in.
 func (f *follower) catchUp(ctx context.Context) error {
 	for ev, err := range f.svc.Events(ctx, tipstaff.EventsRequest{Run: f.run, After: f.last}) {
@@ -202,48 +171,37 @@ func (f *follower) catchUp(ctx context.Context) error {
 }
 
 func (f *follower) take(ev tipstaff.Event) {
-	if ev.Seq == 0 { // told, not recorded: a cursor does not move by it
-		f.fold(ev)
-		if f.a.json {
-			f.a.writeLine(ev.Stored())
-		}
+	recorded := ev.Seq != 0 // else it was told: a cursor does not move by it
+	if recorded && ev.Seq <= f.last {
 		return
 	}
-	if ev.Seq <= f.last {
-		return
+	if recorded {
+		f.last = ev.Seq
 	}
-	f.last = ev.Seq
-	f.fold(ev)
-	if ev.Seq <= f.shown {
-		return
+	history := recorded && ev.Seq <= f.shown
+	switch {
+	case f.speech != nil:
+		f.speech.take(&ev, history)
+	case f.screen != nil:
+		f.view.Apply(&ev)
 	}
 	switch {
+	case history:
 	case f.a.json:
 		f.a.writeLine(ev.Stored())
-	case f.lines:
+	case f.lines && recorded:
 		if l := plainLine(ev); l != nil {
 			fmt.Fprintln(f.a.out, l.text(f.a.env.colored(f.a.env.StdoutTTY)))
 		}
 	}
 }
 
-func (f *follower) fold(ev tipstaff.Event) {
-	switch {
-	case f.speech != nil:
-		f.speech.take(&ev, ev.Seq != 0 && ev.Seq <= f.shown)
-	case f.screen != nil:
-		f.view.Apply(&ev)
-	}
-}
-
 func (f *follower) paint() {
-	switch {
-	case f.screen == nil:
-	case f.speech != nil:
-		f.speech.paint()
-	default:
-		f.screen.paint(func(w, h int) []line { return f.view.render(w, h, time.Now()) })
+	render := f.view.render
+	if f.speech != nil {
+		render = f.speech.under
 	}
+	f.screen.paint(func(width, height int) []line { return render(width, height, time.Now()) })
 }
 
 // mention has something told by the one who shows the run. It never waits.
@@ -260,59 +218,51 @@ func (f *follower) tell(text string) {
 		f.speech.note(text)
 		return
 	}
-	if f.screen != nil {
-		f.screen.suspend()
-		defer f.screen.resume()
-	}
+	f.screen.suspend()
+	defer f.screen.resume()
 	fmt.Fprintln(f.a.err, text)
 }
 
 // frameWait is how long somebody who asks waits for the live view.
 const frameWait = 300 * time.Millisecond
 
-// leave lets the live view stand above what is written from now on, until unsuspend.
+// leave gives the terminal to somebody who asks, with an echo, until unsuspend. A live
+// view stands above what is written from now on; what was said of a turn is said again,
+// whole.
 func (f *follower) leave() {
-	if f.speech != nil || f.screen == nil {
-		f.suspend() // what was said so far is said again, whole
+	switch {
+	case f.screen == nil:
 		return
-	}
-	late := time.NewTimer(frameWait)
-	defer late.Stop()
-	stands := make(chan struct{})
-	select {
-	case f.frames <- stands:
-		<-stands
-	case <-late.C:
-	}
-	f.screen.leave()
-	f.speak()
-}
-
-// suspend gives the terminal to somebody who asks: without a live view, and with an
-// echo.
-func (f *follower) suspend() {
-	if f.screen != nil {
+	case f.speech != nil:
 		f.screen.suspend()
-		f.speak()
+	default:
+		late := time.NewTimer(frameWait)
+		defer late.Stop()
+		stands := make(chan struct{})
+		select {
+		case f.frames <- stands:
+			<-stands
+		case <-late.C:
+		}
+		f.screen.leave()
 	}
+	f.echoOn()
 }
 
 func (f *follower) unsuspend() {
-	if f.screen != nil {
-		f.hush()
-		f.screen.resume()
-	}
+	f.echoOff()
+	f.screen.resume()
 }
 
-// hush has the terminal echo nothing while a live view is shown: what is typed then is
+// echoOff has the terminal echo nothing while a live view is shown: what is typed then is
 // no answer to anything, and would stand in the middle of it.
-func (f *follower) hush() {
+func (f *follower) echoOff() {
 	f.echo.Lock()
 	defer f.echo.Unlock()
-	if f.screen == nil || f.over || f.restore != nil || !f.a.env.StdinTTY || f.a.env.Hush == nil {
+	if f.screen == nil || f.over || f.restore != nil || !f.a.env.StdinTTY || f.a.env.EchoOff == nil {
 		return
 	}
-	if restore, err := f.a.env.Hush(); err == nil {
+	if restore, err := f.a.env.EchoOff(); err == nil {
 		f.restore = restore
 	}
 }
@@ -322,10 +272,10 @@ func (f *follower) finish() {
 	f.echo.Lock()
 	f.over = true
 	f.echo.Unlock()
-	f.speak()
+	f.echoOn()
 }
 
-func (f *follower) speak() {
+func (f *follower) echoOn() {
 	f.echo.Lock()
 	defer f.echo.Unlock()
 	if f.restore != nil {

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,8 +14,7 @@ import (
 
 type forkOptions struct {
 	*app
-	ref string
-	at  string
+	at string
 
 	// Of pipelines:
 	rollback          bool
@@ -40,10 +42,7 @@ which ends. With --label nothing is forked: a checkpoint gets a name.`,
   tipstaff fork 01JCQ8 --at 12
   tipstaff fork @ --at stage:critic --rollback --set-output critic='{"verdict":"ok"}' --resume
   tipstaff fork @ --label before-the-review`,
-		Args:              needs("RUN"),
-		ValidArgsFunction: completed(a, completeRun),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.ref = args[0]
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case cmd.Flags().Changed("at") && o.at == "":
 				return &usageError{message: "--at needs a record, a checkpoint or stage:NAME"}
@@ -52,8 +51,9 @@ which ends. With --label nothing is forked: a checkpoint gets a name.`,
 			case o.unattended && !o.resume:
 				return &usageError{message: "--unattended is for --resume"}
 			}
-			return o.run(cmd.Context())
+			return nil
 		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&o.at, "at", "", "the last record to inherit, by its seq; of a pipeline also a checkpoint or stage:NAME: a `place`")
 	cmd.Flags().BoolVar(&o.rollback, "rollback", false, "take the place of the run, which ends")
@@ -68,12 +68,8 @@ which ends. With --label nothing is forked: a checkpoint gets a name.`,
 	return cmd
 }
 
-func (o *forkOptions) run(ctx context.Context) error {
-	svc, err := o.open(ctx, false)
-	if err != nil {
-		return err
-	}
-	id, err := resolve(ctx, svc, o.ref)
+func (o *forkOptions) run(ctx context.Context, ref string) error {
+	svc, id, err := o.openRun(ctx, ref, toWrite)
 	if err != nil {
 		return err
 	}
@@ -82,50 +78,113 @@ func (o *forkOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.label != "" {
-		return o.giveLabel(ctx, svc, req)
+		c, err := svc.Label(ctx, tipstaff.LabelRequest{Run: id, Checkpoint: req.Checkpoint, Label: o.label})
+		if err != nil {
+			return err
+		}
+		return o.print(c, func() { o.printFields(field{"checkpoint", c.ID}, field{"stage", c.Stage}, field{"label", o.label}) })
 	}
-	run, err := o.fork(ctx, svc, req)
+	var run tipstaff.Run
+	if o.rollback {
+		run, err = svc.Rollback(ctx, tipstaff.RollbackRequest{Run: id, Place: req.Place, Changes: req.Changes})
+	} else {
+		run, err = svc.Fork(ctx, req)
+	}
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.resume:
+	if o.resume {
 		fmt.Fprintf(o.err, "run %s, %s\n", run.ID, clean(lineageText(run.Lineage)))
-		return o.driveOn(ctx, svc, run)
-	case o.json:
-		return o.writeJSON(filled(run))
+		p := o.newPrompter(o.unattended)
+		started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID, Presence: tipstaff.Presence{Attended: p != nil}})
+		if err != nil {
+			return err
+		}
+		return o.drive(ctx, svc, &started, p, p.asker(), run.HeadSeq)
 	}
-	o.printFields([]field{{"run", run.ID.String()}, {"from", lineageText(run.Lineage)}})
-	fmt.Fprintf(o.err, "to drive it:\n  %s\n", o.resumeLine(run.ID))
+	return o.print(filled(run), func() {
+		o.printFields(field{"run", run.ID.String()}, field{"from", lineageText(run.Lineage)})
+		fmt.Fprintf(o.err, "to drive it:\n  %s\n", o.resumeLine(run.ID))
+	})
+}
+
+// request is what the command line asks for.
+func (o *forkOptions) request(run tipstaff.ID) (req tipstaff.ForkRequest, err error) {
+	req = tipstaff.ForkRequest{Run: run, Thread: o.thread}
+	if o.rollback && o.thread != "" {
+		return req, &usageError{message: "a rollback keeps its thread: only a fork has another"}
+	}
+	if err := o.place(&req); err != nil {
+		return req, err
+	}
+	changes := o.rollback || o.thread != "" || len(o.outputs)+len(o.metadata)+len(o.raise) > 0
+	if o.label != "" && (o.resume || req.At != 0 || req.Stage != "" || changes) {
+		return req, &usageError{message: "--label names a checkpoint, and makes no run", hint: "tipstaff fork RUN --label NAME [--at CHECKPOINT]"}
+	}
+	if err := assignments("set-output", "JSON", o.outputs, &req.Outputs, assignedJSON); err != nil {
+		return req, err
+	}
+	if err := assignments("set-metadata", "JSON", o.metadata, &req.Metadata, assignedJSON); err != nil {
+		return req, err
+	}
+	return req, assignments("raise", "n", o.raise, &req.Raise, func(_, name, value string) (n int64, err error) {
+		if name == "max_cost_usd" {
+			n, err = tipstaff.ParseBound(tipstaff.BoundCostUSD, value)
+		} else {
+			n, err = strconv.ParseInt(value, 10, 64)
+		}
+		if err != nil {
+			return 0, &usageError{message: fmt.Sprintf("--raise %s=%s is no bound and amount", name, value), hint: "write --raise max_iterations=5"}
+		}
+		return n, nil
+	})
+}
+
+func assignedJSON(flag, name, value string) (json.RawMessage, error) {
+	if !json.Valid([]byte(value)) {
+		return nil, &usageError{message: fmt.Sprintf("--%s %s: the value is not JSON", flag, name), hint: `text stands in quotes: name='"like this"'`}
+	}
+	return json.RawMessage(value), nil
+}
+
+// place reads --at: a record's number, a checkpoint or stage:NAME.
+func (o *forkOptions) place(req *tipstaff.ForkRequest) error {
+	stage, ok := strings.CutPrefix(o.at, "stage:")
+	seq, err := strconv.ParseInt(o.at, 10, 64)
+	switch {
+	case o.at == "":
+	case ok && stage != "":
+		req.Stage = stage
+	case strings.HasPrefix(o.at, "cp_"):
+		req.Checkpoint = o.at
+	case err != nil || seq < 1:
+		return &usageError{message: fmt.Sprintf("--at %s is no record, checkpoint or stage", shellWord(o.at)),
+			hint: "it is a number that tipstaff events RUN prints, an id that tipstaff show RUN --checkpoints prints, or stage:NAME"}
+	default:
+		req.At = seq
+	}
 	return nil
 }
 
-func (o *forkOptions) fork(ctx context.Context, svc tipstaff.Service, req tipstaff.ForkRequest) (tipstaff.Run, error) {
-	if o.rollback {
-		return svc.Rollback(ctx, tipstaff.RollbackRequest{Run: req.Run, Place: req.Place, Changes: req.Changes})
+// assignments reads flags of the form name=value into a map, which is made if need be.
+func assignments[T any](flag, form string, texts []string, into *map[string]T, parse func(flag, name, value string) (T, error)) error {
+	given := map[string]bool{}
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		switch {
+		case !ok || name == "":
+			return &usageError{message: fmt.Sprintf("--%s %q has no name and value", flag, text), hint: fmt.Sprintf("write --%s name=%s", flag, form)}
+		case given[name]:
+			return &usageError{message: fmt.Sprintf("--%s %s is given twice", flag, name)}
+		}
+		v, err := parse(flag, name, value)
+		if err != nil {
+			return err
+		}
+		if *into == nil {
+			*into = map[string]T{}
+		}
+		(*into)[name], given[name] = v, true
 	}
-	return svc.Fork(ctx, req)
-}
-
-// driveOn drives the new run.
-func (o *forkOptions) driveOn(ctx context.Context, svc tipstaff.Service, run tipstaff.Run) error {
-	p := o.newPrompter(ctx, o.unattended)
-	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID, Presence: tipstaff.Presence{Attended: p != nil}})
-	if err != nil {
-		return err
-	}
-	return o.drive(ctx, svc, &started, p, p.asker(), run.HeadSeq)
-}
-
-// giveLabel gives a checkpoint a name, and shows it.
-func (o *forkOptions) giveLabel(ctx context.Context, svc tipstaff.Service, req tipstaff.ForkRequest) error {
-	c, err := svc.Label(ctx, tipstaff.LabelRequest{Run: req.Run, Checkpoint: req.Checkpoint, Label: o.label})
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return o.writeJSON(c)
-	}
-	o.printFields([]field{{"checkpoint", c.ID}, {"stage", c.Stage}, {"label", o.label}})
 	return nil
 }

@@ -44,83 +44,58 @@ func (e *lineEditor) set(text []rune) { e.text, e.at, e.goal = text, len(text), 
 
 // press does what a key asks for.
 func (e *lineEditor) press(k key) pressed {
-	if e.search != nil {
-		if done := e.searching(k); done {
-			return typing
-		}
+	if e.search != nil && e.searching(k) {
+		return typing
 	}
-	if k.code != keyUp && k.code != keyDown {
+	if k.name != "up" && k.name != "down" {
 		e.goal = -1
 	}
-	switch k.code {
-	case keyEnter:
+	switch k.name {
+	case "text":
+		e.insert([]rune(k.text))
+	case "enter":
 		return e.enter()
-	case keyInterrupt:
+	case "interrupt":
 		return interrupted
-	case keyDelete, keyCtrlD:
-		if k.code == keyCtrlD && len(e.text) == 0 {
+	case "clear":
+		return cleared
+	case "end of input":
+		if len(e.text) == 0 {
 			return leaving
 		}
 		e.cut(e.at, e.right(e.at), false)
-	case keyClear:
-		return cleared
 	default:
-		e.edit(k)
+		if edit := edits[k.name]; edit != nil {
+			edit(e)
+		}
 	}
 	return typing
 }
 
-// edit does the keys that only change the text or move in it.
-func (e *lineEditor) edit(k key) {
-	switch k.code {
-	case keyText:
-		e.insert([]rune(k.text))
-	case keyNewline:
-		e.insert([]rune{'\n'})
-	case keyBackspace:
-		e.cut(e.left(e.at), e.at, false)
-	case keyKillEnd:
-		e.cut(e.at, e.killEnd(), true)
-	case keyKillStart:
-		e.cut(e.lineStart(e.at), e.at, true)
-	case keyKillWord:
-		e.cut(e.wordLeft(), e.at, true)
-	case keyKillWordRight:
-		e.cut(e.at, e.wordRight(), true)
-	case keyYank:
-		e.insert(e.killed)
-	case keySearch:
+// edits are the keys that only change the text or move in it.
+var edits = map[string]func(e *lineEditor){
+	"newline":         func(e *lineEditor) { e.insert([]rune{'\n'}) },
+	"backspace":       func(e *lineEditor) { e.cut(e.left(e.at), e.at, false) },
+	"delete":          func(e *lineEditor) { e.cut(e.at, e.right(e.at), false) },
+	"kill end":        func(e *lineEditor) { e.cut(e.at, max(e.lineEnd(e.at), min(e.at+1, len(e.text))), true) }, // at the end of a line, the end itself
+	"kill start":      func(e *lineEditor) { e.cut(e.lineStart(e.at), e.at, true) },
+	"kill word":       func(e *lineEditor) { e.cut(e.wordLeft(), e.at, true) },
+	"kill word right": func(e *lineEditor) { e.cut(e.at, e.wordRight(), true) },
+	"yank":            func(e *lineEditor) { e.insert(e.killed) },
+	"search": func(e *lineEditor) {
 		e.search = &lineSearch{at: len(e.history), before: slices.Clone(e.text), cursor: e.at}
-	case keyTab:
-		e.complete()
-	default:
-		e.move(k)
-	}
-}
-
-func (e *lineEditor) move(k key) {
-	switch k.code {
-	case keyLeft:
-		e.at = e.left(e.at)
-	case keyRight:
-		e.at = e.right(e.at)
-	case keyWordLeft:
-		e.at = e.wordLeft()
-	case keyWordRight:
-		e.at = e.wordRight()
-	case keyHome:
-		e.at = e.lineStart(e.at)
-	case keyEnd:
-		e.at = e.lineEnd(e.at)
-	case keyFirst:
-		e.at = 0
-	case keyLast:
-		e.at = len(e.text)
-	case keyUp:
-		e.up()
-	case keyDown:
-		e.down()
-	}
+	},
+	"tab":        (*lineEditor).complete,
+	"left":       func(e *lineEditor) { e.at = e.left(e.at) },
+	"right":      func(e *lineEditor) { e.at = e.right(e.at) },
+	"word left":  func(e *lineEditor) { e.at = e.wordLeft() },
+	"word right": func(e *lineEditor) { e.at = e.wordRight() },
+	"home":       func(e *lineEditor) { e.at = e.lineStart(e.at) },
+	"end":        func(e *lineEditor) { e.at = e.lineEnd(e.at) },
+	"first":      func(e *lineEditor) { e.at = 0 },
+	"last":       func(e *lineEditor) { e.at = len(e.text) },
+	"up":         (*lineEditor).up,
+	"down":       (*lineEditor).down,
 }
 
 // enter completes the text, unless it ends in a backslash: then it goes on in the
@@ -166,27 +141,24 @@ func joins(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me) || unicode.Is(unicode.Variation_Selector, r)
 }
 
+// inside reports whether i stands inside a character.
+func (e *lineEditor) inside(i int) bool {
+	return i > 0 && i < len(e.text) && e.text[i-1] != '\n' && joins(e.text[i])
+}
+
 // boundary is i, or where the character that i stands in ends.
 func (e *lineEditor) boundary(i int) int {
-	for i > 0 && i < len(e.text) && e.text[i-1] != '\n' && joins(e.text[i]) {
+	for e.inside(i) {
 		i++
 	}
 	return i
 }
 
-func (e *lineEditor) right(i int) int {
-	if i >= len(e.text) {
-		return i
-	}
-	return e.boundary(i + 1)
-}
+func (e *lineEditor) right(i int) int { return e.boundary(min(i+1, len(e.text))) }
 
 func (e *lineEditor) left(i int) int {
-	if i == 0 {
-		return 0
-	}
-	i--
-	for i > 0 && e.text[i-1] != '\n' && joins(e.text[i]) {
+	i = max(0, i-1)
+	for e.inside(i) {
 		i--
 	}
 	return i
@@ -194,68 +166,48 @@ func (e *lineEditor) left(i int) int {
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || joins(r) }
 
-func (e *lineEditor) wordLeft() int {
-	i := e.at
-	for i > 0 && !inWord(e.text[i-1]) {
-		i--
-	}
-	for i > 0 && inWord(e.text[i-1]) {
-		i--
-	}
-	return e.boundary(i)
-}
+func notInWord(r rune) bool { return !inWord(r) }
 
-func (e *lineEditor) wordRight() int {
-	i := e.at
-	for i < len(e.text) && !inWord(e.text[i]) {
-		i++
-	}
-	for i < len(e.text) && inWord(e.text[i]) {
-		i++
-	}
-	return i
-}
+func inLine(r rune) bool { return r != '\n' }
 
-func (e *lineEditor) lineStart(i int) int {
-	for i > 0 && e.text[i-1] != '\n' {
+// back and forth are how far from i every character is as asked for.
+func (e *lineEditor) back(i int, is func(rune) bool) int {
+	for i > 0 && is(e.text[i-1]) {
 		i--
 	}
 	return i
 }
 
-func (e *lineEditor) lineEnd(i int) int {
-	for i < len(e.text) && e.text[i] != '\n' {
+func (e *lineEditor) forth(i int, is func(rune) bool) int {
+	for i < len(e.text) && is(e.text[i]) {
 		i++
 	}
 	return i
 }
 
-// killEnd is the end of the line, or past its end if the cursor stands there.
-func (e *lineEditor) killEnd() int {
-	end := e.lineEnd(e.at)
-	if end == e.at {
-		return min(end+1, len(e.text))
-	}
-	return end
-}
+func (e *lineEditor) wordLeft() int { return e.boundary(e.back(e.back(e.at, notInWord), inWord)) }
+
+func (e *lineEditor) wordRight() int { return e.forth(e.forth(e.at, notInWord), inWord) }
+
+func (e *lineEditor) lineStart(i int) int { return e.back(i, inLine) }
+
+func (e *lineEditor) lineEnd(i int) int { return e.forth(i, inLine) }
 
 // up goes to the line above or, from the first, to what was entered before.
 func (e *lineEditor) up() {
-	start := e.lineStart(e.at)
-	if start == 0 {
+	if start := e.lineStart(e.at); start > 0 {
+		e.aim(start, e.lineStart(start-1))
+	} else {
 		e.show(e.shown - 1)
-		return
 	}
-	e.aim(start, e.lineStart(start-1))
 }
 
 func (e *lineEditor) down() {
-	end := e.lineEnd(e.at)
-	if end == len(e.text) {
+	if end := e.lineEnd(e.at); end < len(e.text) {
+		e.aim(e.lineStart(e.at), end+1)
+	} else {
 		e.show(e.shown + 1)
-		return
 	}
-	e.aim(e.lineStart(e.at), end+1)
 }
 
 // aim moves from the line that begins at from to the same column, counted in
@@ -268,10 +220,7 @@ func (e *lineEditor) aim(from, to int) {
 		}
 	}
 	e.at = to
-	for range e.goal {
-		if e.at == len(e.text) || e.text[e.at] == '\n' {
-			break
-		}
+	for end, n := e.lineEnd(to), 0; n < e.goal && e.at < end; n++ {
 		e.at = e.right(e.at)
 	}
 }
@@ -279,7 +228,7 @@ func (e *lineEditor) aim(from, to int) {
 // show puts an entry of the history in place of the text. What the person was
 // typing is kept for the way back.
 func (e *lineEditor) show(n int) {
-	if n < 0 || n > len(e.history) || n == e.shown {
+	if n < 0 || n > len(e.history) {
 		return
 	}
 	if e.shown == len(e.history) {
@@ -299,13 +248,62 @@ func (e *lineEditor) complete() {
 	if e.at != len(e.text) || typed == "" {
 		return
 	}
-	var fits []string
-	for _, w := range e.words {
-		if strings.HasPrefix(w, typed) {
-			fits = append(fits, w)
-		}
-	}
+	fits := slices.DeleteFunc(slices.Clone(e.words), func(w string) bool { return !strings.HasPrefix(w, typed) })
 	if len(fits) == 1 {
 		e.set([]rune(fits[0] + " "))
 	}
+}
+
+// lineSearch looks for an earlier text that holds what is typed.
+type lineSearch struct {
+	query  string
+	at     int    // of the match in the history; its length: there is none yet
+	failed bool   // nothing earlier holds the query
+	before []rune // the text, and the place in it, to go back to
+	cursor int
+}
+
+// searching does a key while a search is under way. It reports whether the key
+// belonged to the search: any other takes what was found, and then does its work.
+func (e *lineEditor) searching(k key) bool {
+	s := e.search
+	switch k.name {
+	case "text":
+		for _, r := range k.text {
+			s.query += string(max(r, ' ')) // it has one line
+			e.find(min(s.at, len(e.history)-1))
+		}
+	case "backspace":
+		if r := []rune(s.query); len(r) > 0 {
+			s.query = string(r[:len(r)-1])
+		}
+		e.find(len(e.history) - 1)
+	case "search":
+		e.find(s.at - 1)
+	case "escape", "interrupt":
+		e.text, e.at, e.search = s.before, s.cursor, nil
+	default:
+		e.search = nil
+		return false
+	}
+	return true
+}
+
+// find shows the newest entry up to the n-th that holds the query.
+func (e *lineEditor) find(n int) {
+	s := e.search
+	for ; s.query != "" && n >= 0; n-- {
+		before, _, found := strings.Cut(e.history[n], s.query)
+		if !found {
+			continue
+		}
+		if e.shown == len(e.history) {
+			e.own = s.before
+		}
+		s.at, s.failed, e.shown = n, false, n
+		e.text = []rune(e.history[n])
+		e.at = e.boundary(len([]rune(before)))
+		return
+	}
+	s.failed = s.query != ""
 }

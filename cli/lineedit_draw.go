@@ -18,64 +18,51 @@ const tabCells = 4
 // rows lays the text out after a prompt, in rows of at most width cells. Lines
 // after the first are indented as far as a short prompt is wide.
 func (e *lineEditor) rows(prompt string, width int) lineRows {
-	if e.search != nil {
-		prompt = e.search.title()
+	switch s := e.search; {
+	case s != nil && s.failed:
+		prompt = "(not found: " + clean(s.query) + ") "
+	case s != nil:
+		prompt = "(search: " + clean(s.query) + ") "
 	}
-	p := page{width: width, rows: []string{""}}
+	rows, used := []string{""}, 0
+	feed := func(indent int) { rows, used = append(rows, strings.Repeat(" ", indent)), indent }
+	room := func(shown string) {
+		if used > 0 && used+cells(shown) > width {
+			feed(0)
+		}
+	}
+	put := func(shown string) {
+		room(shown)
+		rows[len(rows)-1] += shown
+		used += cells(shown)
+	}
 	for _, r := range prompt {
-		p.put(string(r))
+		put(string(r))
 	}
 	indent := 0
-	if len(p.rows) == 1 && p.used <= width/2 {
-		indent = p.used
+	if len(rows) == 1 && used <= width/2 {
+		indent = used
 	}
 	var out lineRows
-	for i := 0; i < len(e.text); {
-		next := e.right(i)
-		shown := shownCharacter(string(e.text[i:next]))
-		if e.text[i] != '\n' {
-			p.room(shown)
+	for i := 0; i < len(e.text); i = e.right(i) {
+		shown, ends := shownCharacter(string(e.text[i:e.right(i)])), e.text[i] == '\n'
+		if !ends {
+			room(shown)
 		}
 		if i == e.at {
-			out.row, out.col = len(p.rows)-1, p.used
+			out.row, out.col = len(rows)-1, used
 		}
-		if e.text[i] == '\n' {
-			p.feed(indent)
+		if ends {
+			feed(indent)
 		} else {
-			p.put(shown)
+			put(shown)
 		}
-		i = next
 	}
 	if e.at == len(e.text) {
-		out.row, out.col = len(p.rows)-1, p.used
+		out.row, out.col = len(rows)-1, used
 	}
-	out.rows = p.rows
+	out.rows = rows
 	return out
-}
-
-// page is rows that are being filled.
-type page struct {
-	width int
-	rows  []string
-	used  int // cells of the last row
-}
-
-// room makes room for a character.
-func (p *page) room(shown string) {
-	if p.used > 0 && p.used+cells(shown) > p.width {
-		p.feed(0)
-	}
-}
-
-func (p *page) put(shown string) {
-	p.room(shown)
-	p.rows[len(p.rows)-1] += shown
-	p.used += cells(shown)
-}
-
-func (p *page) feed(indent int) {
-	p.rows = append(p.rows, strings.Repeat(" ", indent))
-	p.used = indent
 }
 
 // shownCharacter is a character, with its marks, for a terminal.
@@ -111,37 +98,22 @@ func (s *lineScreen) draw(e *lineEditor, prompt string) {
 	width, height := s.size()
 	// A full last column makes some terminals wrap.
 	l := e.rows(prompt, max(1, width-1)).window(max(1, height))
-	var b strings.Builder
-	b.WriteString(s.home(width))
-	b.WriteString("\x1b[J")
-	b.WriteString(strings.Join(l.rows, "\r\n"))
+	text := s.home(width) + "\x1b[J" + strings.Join(l.rows, "\r\n")
 	if up := len(l.rows) - 1 - l.row; up > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", up)
+		text += fmt.Sprintf("\x1b[%dA", up)
 	}
-	b.WriteString("\r")
+	text += "\r"
 	if l.col > 0 {
-		fmt.Fprintf(&b, "\x1b[%dC", l.col)
+		text += fmt.Sprintf("\x1b[%dC", l.col)
 	}
-	io.WriteString(s.w, b.String())
-	s.above = s.above[:0]
+	io.WriteString(s.w, text)
+	s.above, s.col = s.above[:0], l.col
 	for _, r := range l.rows[:l.row] {
 		s.above = append(s.above, cells(r))
 	}
-	s.col = l.col
 }
 
-// home moves to the first row. What was drawn when the terminal was wider takes
-// more rows by now.
-func (s *lineScreen) home(width int) string {
-	rows := s.col / width
-	for _, w := range s.above {
-		rows += max(1, (w+width-1)/width)
-	}
-	if rows == 0 {
-		return "\r"
-	}
-	return fmt.Sprintf("\r\x1b[%dA", rows)
-}
+func (s *lineScreen) home(width int) string { return upOver(s.above, s.col/width, width) }
 
 // leave lets the text stand as it is, and begins a new line below it.
 func (s *lineScreen) leave(e *lineEditor, prompt string) {

@@ -55,7 +55,14 @@ func openHistory(file string) (*lineHistory, error) {
 		return h, nil
 	}
 	h.entries = h.entries[len(h.entries)-maxHistory:]
-	return h, h.rewrite()
+	f, err := os.CreateTemp(filepath.Dir(h.file), ".history-*")
+	if err != nil {
+		return h, err
+	}
+	if err := writeHistory(f, h.entries...); err != nil {
+		return h, errors.Join(err, os.Remove(f.Name()))
+	}
+	return h, os.Rename(f.Name(), h.file)
 }
 
 func parseHistory(data []byte) (entries []string) {
@@ -66,6 +73,19 @@ func parseHistory(data []byte) (entries []string) {
 		}
 	}
 	return entries
+}
+
+// writeHistory adds texts to a file, which is closed then.
+func writeHistory(f *os.File, texts ...string) error {
+	var b bytes.Buffer
+	for _, text := range texts {
+		b.Write(append(quoted(text), '\n'))
+	}
+	err := f.Chmod(0o600) // also where it was there before
+	if err == nil {
+		_, err = f.Write(b.Bytes())
+	}
+	return errors.Join(err, f.Close())
 }
 
 // add keeps a text. One that begins with a blank, or is that of the last time, is
@@ -82,44 +102,16 @@ func (h *lineHistory) add(text string) error {
 	if h.file == "" {
 		return nil
 	}
-	if err := h.append(text); err != nil {
+	err := os.MkdirAll(filepath.Dir(h.file), 0o700)
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(h.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+			err = writeHistory(f, text)
+		}
+	}
+	if err != nil {
 		h.file = ""
 		return fmt.Errorf("what is typed is not kept for the next time: %w", err)
-	}
-	return nil
-}
-
-func (h *lineHistory) append(text string) error {
-	if err := os.MkdirAll(filepath.Dir(h.file), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(h.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := f.Chmod(0o600); err != nil { // also where it was there before
-		return errors.Join(err, f.Close())
-	}
-	_, err = f.Write(append(quoted(text), '\n'))
-	return errors.Join(err, f.Close())
-}
-
-// rewrite replaces the file by what is kept.
-func (h *lineHistory) rewrite() error {
-	var b bytes.Buffer
-	for _, text := range h.entries {
-		b.Write(append(quoted(text), '\n'))
-	}
-	f, err := os.CreateTemp(filepath.Dir(h.file), ".history-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b.Bytes())
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), h.file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -9,67 +10,27 @@ import (
 
 // key is something that a person at a terminal did.
 type key struct {
-	code keyCode
-	text string // of keyText: what was typed or pasted
+	name string // "": what nobody here has a use for
+	text string // of "text": what was typed or pasted
 }
 
-type keyCode int
+// keyNames are by what terminals send. Of sequences that have parameters those are
+// left out, save a number before ~.
+var keyNames = map[string]string{
+	"\x01": "home", "\x1b[H": "home", "\x1b[1~": "home", "\x1b[7~": "home",
+	"\x05": "end", "\x1b[F": "end", "\x1b[4~": "end", "\x1b[8~": "end",
+	"\x02": "left", "\x1b[D": "left", "\x06": "right", "\x1b[C": "right",
+	"\x10": "up", "\x1b[A": "up", "\x0e": "down", "\x1b[B": "down",
+	"\x1bb": "word left", "\x1bf": "word right", "\x1b<": "first", "\x1b>": "last",
+	"\r": "enter", "\n": "enter", "\x1b\r": "newline", "\x1b\n": "newline", "\t": "tab",
+	"\x03": "interrupt", "\x04": "end of input", "\x07": "escape", "\x0c": "clear", "\x12": "search", "\x19": "yank",
+	"\x7f": "backspace", "\b": "backspace", "\x1b[3~": "delete", "\x0b": "kill end", "\x15": "kill start",
+	"\x17": "kill word", "\x1b\x7f": "kill word", "\x1b\b": "kill word", "\x1bd": "kill word right",
+}
 
 const (
-	keyNone keyCode = iota // what nobody here has a use for
-	keyText
-	keyEnter
-	keyNewline // Alt-Enter, Shift-Enter where the terminal tells it apart
-	keyTab
-	keyEscape
-	keyInterrupt
-	keyClear
-	keySearch
-	keyYank
-	keyBackspace
-	keyDelete
-	keyCtrlD // Ctrl-D: the end of input, or a character deleted
-	keyKillEnd
-	keyKillStart
-	keyKillWord
-	keyKillWordRight
-	keyLeft
-	keyRight
-	keyUp
-	keyDown
-	keyHome
-	keyEnd
-	keyFirst
-	keyLast
-	keyWordLeft
-	keyWordRight
-)
-
-// controls are the keys with Ctrl, by the byte that they send.
-var controls = map[byte]keyCode{
-	'A' - '@': keyHome, 'B' - '@': keyLeft, 'C' - '@': keyInterrupt, 'D' - '@': keyCtrlD, 'E' - '@': keyEnd, 'F' - '@': keyRight,
-	'G' - '@': keyEscape, 'H' - '@': keyBackspace, 'I' - '@': keyTab, 'J' - '@': keyEnter, 'K' - '@': keyKillEnd, 'L' - '@': keyClear,
-	'M' - '@': keyEnter, 'N' - '@': keyDown, 'P' - '@': keyUp, 'R' - '@': keySearch, 'U' - '@': keyKillStart, 'W' - '@': keyKillWord,
-	'Y' - '@': keyYank, 0x7f: keyBackspace,
-}
-
-// alts are the keys with Alt, which terminals send after an escape.
-var alts = map[byte]keyCode{
-	'\r': keyNewline, '\n': keyNewline, 'b': keyWordLeft, 'f': keyWordRight, 'd': keyKillWordRight, 0x7f: keyKillWord, 0x08: keyKillWord,
-	'<': keyFirst, '>': keyLast,
-}
-
-// finals are the keys whose sequences end in a letter; with Ctrl or Alt left and
-// right move by words.
-var finals = map[byte]keyCode{'A': keyUp, 'B': keyDown, 'C': keyRight, 'D': keyLeft, 'F': keyEnd, 'H': keyHome}
-
-// numbered are the keys whose sequences have a number and end in ~.
-var numbered = map[int]keyCode{1: keyHome, 3: keyDelete, 4: keyEnd, 7: keyHome, 8: keyEnd}
-
-const (
-	escape      = 0x1b
-	pasteBegins = 200
-	pasteEnd    = "\x1b[201~"
+	escape   = 0x1b
+	pasteEnd = "\x1b[201~"
 	// maxPaste is above what any message may have: that is refused where it can be
 	// explained, this only keeps the memory in bounds.
 	maxPaste    = 4 << 20
@@ -83,7 +44,8 @@ type keyDecoder struct {
 	pasted  []byte
 }
 
-// feed takes in some bytes and returns the keys that they complete.
+// feed takes in some bytes and returns the keys that they complete. Letters that came
+// together are one key: they are drawn once.
 func (d *keyDecoder) feed(p []byte) (keys []key) {
 	d.left = append(d.left, p...)
 	for len(d.left) > 0 {
@@ -92,36 +54,27 @@ func (d *keyDecoder) feed(p []byte) (keys []key) {
 			break
 		}
 		d.left = d.left[n:]
-		if k.code != keyNone {
+		switch last := len(keys) - 1; {
+		case k.name == "text" && last >= 0 && keys[last].name == "text":
+			keys[last].text += k.text
+		case k.name != "":
 			keys = append(keys, k)
 		}
 	}
-	return joinText(keys)
-}
-
-// pause says that nothing followed for a while: an escape was the key itself.
-func (d *keyDecoder) pause() (keys []key) {
-	if d.pasting || len(d.left) == 0 || d.left[0] != escape {
-		return nil
-	}
-	rest := d.left[1:]
-	d.left = nil
-	return append([]key{{code: keyEscape}}, d.feed(rest)...)
+	return keys
 }
 
 // waits reports whether an escape may be a key of its own, or begin one.
 func (d *keyDecoder) waits() bool { return !d.pasting && len(d.left) > 0 && d.left[0] == escape }
 
-// joinText makes of letters that came together one key: they are drawn once.
-func joinText(keys []key) (joint []key) {
-	for _, k := range keys {
-		if n := len(joint); k.code == keyText && n > 0 && joint[n-1].code == keyText {
-			joint[n-1].text += k.text
-			continue
-		}
-		joint = append(joint, k)
+// pause says that nothing followed for a while: an escape was the key itself.
+func (d *keyDecoder) pause() (keys []key) {
+	if !d.waits() {
+		return nil
 	}
-	return joint
+	rest := d.left[1:]
+	d.left = nil
+	return append([]key{{name: "escape"}}, d.feed(rest)...)
 }
 
 // next reads one key from the beginning of p; 0: it is not complete.
@@ -132,7 +85,7 @@ func (d *keyDecoder) next(p []byte) (int, key) {
 	case c == escape:
 		return d.sequence(p)
 	case c < ' ' || c == 0x7f:
-		return 1, key{code: controls[c]}
+		return 1, key{name: keyNames[string(p[:1])]}
 	case !utf8.FullRune(p):
 		return 0, key{}
 	}
@@ -140,30 +93,27 @@ func (d *keyDecoder) next(p []byte) (int, key) {
 	if r == utf8.RuneError || r >= 0x80 && r < 0xa0 {
 		return size, key{}
 	}
-	return size, key{keyText, string(p[:size])}
+	return size, key{"text", string(p[:size])}
 }
 
 // paste collects up to the end of what is pasted.
 func (d *keyDecoder) paste(p []byte) (int, key) {
-	if i := bytes.Index(p, []byte(pasteEnd)); i >= 0 {
-		d.collect(p[:i])
-		text := pasteText(d.pasted)
-		d.pasting, d.pasted = false, nil
-		return i + len(pasteEnd), key{keyText, text}
-	}
-	n := len(p)
-	for i := max(0, n-len(pasteEnd)+1); i < n; i++ { // the end may have begun
-		if strings.HasPrefix(pasteEnd, string(p[i:])) {
-			n = i
-			break
+	n, ended := bytes.Index(p, []byte(pasteEnd)), true
+	if n < 0 { // the end may have begun
+		n, ended = len(p), false
+		for i := max(0, n-len(pasteEnd)+1); i < n; i++ {
+			if strings.HasPrefix(pasteEnd, string(p[i:])) {
+				n = i
+			}
 		}
 	}
-	d.collect(p[:n])
-	return n, key{}
-}
-
-func (d *keyDecoder) collect(p []byte) {
-	d.pasted = append(d.pasted, p[:min(len(p), maxPaste-len(d.pasted))]...)
+	d.pasted = append(d.pasted, p[:min(n, maxPaste-len(d.pasted))]...)
+	if !ended {
+		return n, key{}
+	}
+	text := pasteText(d.pasted)
+	d.pasting, d.pasted = false, nil
+	return n + len(pasteEnd), key{"text", text}
 }
 
 // pasteText is what is kept of a paste: text with its lines.
@@ -177,31 +127,23 @@ func pasteText(p []byte) string {
 	}, text)
 }
 
-// sequence reads a key that begins with an escape.
+// sequence reads a key that begins with an escape: one with Alt, or what a terminal
+// sends for a key without a letter.
 func (d *keyDecoder) sequence(p []byte) (int, key) {
-	if len(p) < 2 {
+	switch {
+	case len(p) < 2, p[1] == 'O' && len(p) < 3:
 		return 0, key{}
+	case p[1] == escape:
+		return 1, key{name: "escape"}
+	case p[1] == 'O':
+		return 3, key{name: keyNames["\x1b["+string(p[2:3])]}
+	case p[1] != '[':
+		return 2, key{name: keyNames[string(p[:2])]}
 	}
-	switch p[1] {
-	case '[':
-		return d.control(p)
-	case 'O':
-		if len(p) < 3 {
-			return 0, key{}
-		}
-		return 3, key{code: finals[p[2]]}
-	case escape:
-		return 1, key{code: keyEscape}
-	}
-	return 2, key{code: alts[p[1]]}
-}
-
-// control reads a sequence with parameters, up to its final byte.
-func (d *keyDecoder) control(p []byte) (int, key) {
 	for i := 2; i < len(p); i++ {
 		switch c := p[i]; {
 		case c >= 0x40 && c <= 0x7e:
-			return i + 1, d.named(p[2:i], c)
+			return i + 1, d.named(string(p[2:i]), c)
 		case c < 0x20 || c > 0x7e, i == maxSequence: // it is none after all
 			return i, key{}
 		}
@@ -209,26 +151,23 @@ func (d *keyDecoder) control(p []byte) (int, key) {
 	return 0, key{}
 }
 
-func (d *keyDecoder) named(params []byte, final byte) key {
-	var n []int
-	for part := range strings.SplitSeq(string(params), ";") {
-		v, _ := strconv.Atoi(part) // what is left out is 0
-		n = append(n, v)
+// named is the key of a sequence with parameters.
+func (d *keyDecoder) named(params string, final byte) key {
+	var n [3]int
+	for i, part := range strings.Split(params+";;", ";")[:len(n)] {
+		n[i], _ = strconv.Atoi(part) // what is left out is 0
 	}
-	n = append(n, 0, 0)
 	const enter, shifted = 13, 2
 	switch {
-	case final == '~' && n[0] == pasteBegins:
+	case final == '~' && n[0] == 200:
 		d.pasting = true
 		return key{}
 	case final == 'u' && n[0] == enter && n[1] >= shifted, final == '~' && n[0] == 27 && n[2] == enter && n[1] >= shifted:
-		return key{code: keyNewline}
+		return key{name: "newline"}
 	case final == '~':
-		return key{code: numbered[n[0]]}
-	case final == 'C' && n[1] > shifted:
-		return key{code: keyWordRight}
-	case final == 'D' && n[1] > shifted:
-		return key{code: keyWordLeft}
+		return key{name: keyNames[fmt.Sprintf("\x1b[%d~", n[0])]}
+	case n[1] > shifted && (final == 'C' || final == 'D'): // with Ctrl or Alt
+		return key{name: "word " + keyNames["\x1b["+string(final)]}
 	}
-	return key{code: finals[final]}
+	return key{name: keyNames["\x1b["+string(final)]}
 }

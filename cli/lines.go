@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -16,15 +17,8 @@ func plainLine(ev tipstaff.Event) line {
 	if what == "" {
 		return nil
 	}
-	where := ev.Path
-	if where == "" {
-		where = "run"
-	}
-	l := line{say(plain, where+"  "), say(wordColors[what], what)}
-	if detail != "" {
-		l = append(l, say(plain, "  "+detail))
-	}
-	return l
+	where := cmp.Or(ev.Path, "run")
+	return line{say(plain, where+"  "), say(wordColors[what], what)}.and(plain, detail)
 }
 
 var wordColors = map[string]color{
@@ -80,15 +74,6 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 		return "retrying", fmt.Sprintf("attempt %d failed", b.Attempt)
 	case tipstaff.KindBoundRefused, tipstaff.KindBoundExtended, tipstaff.KindBoundWarned:
 		return strings.Replace(string(ev.Kind), ".", " ", 1), tipstaff.BodyOf[tipstaff.BoundWarned](ev).Bound
-	}
-	if what, detail = gateWords(ev); what != "" {
-		return what, detail
-	}
-	return stageWords(ev)
-}
-
-func gateWords(ev *tipstaff.Event) (what, detail string) {
-	switch ev.Kind {
 	case tipstaff.KindPolicyGate:
 		return "waiting", tipstaff.BodyOf[tipstaff.GateOpened](ev).Question
 	case tipstaff.KindIntentClarify:
@@ -106,7 +91,7 @@ func gateWords(ev *tipstaff.Event) (what, detail string) {
 		}
 		return "decided", tipstaff.Joined("  ", b.Action, b.Via)
 	}
-	return "", ""
+	return stageWords(ev)
 }
 
 // stageWords are what a record about stages says.

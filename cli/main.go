@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -63,96 +68,240 @@ func (a *app) misused(args []string, err error) error {
 }
 
 // finish closes what was opened, reports what went wrong and gives the exit code.
+// A reader of standard output that left is no failure.
 func (a *app) finish(ctx context.Context, err error) int {
-	err = a.close(err)
-	if failed := a.out.failure(); err == nil && failed != nil && !hungUp(failed) {
-		err = failed
+	if a.session != nil {
+		if closing := a.session.Close(); err == nil {
+			err = closing
+		} else if closing != nil {
+			a.report(closing)
+		}
 	}
-	err = a.sayable(ctx, err)
 	if err == nil {
-		return exitDone
+		err = a.out.failure()
 	}
 	var (
 		st  exitStatus
 		sig *SignalError
 	)
-	if !errors.As(err, &st) && !errors.As(err, &sig) { // the one has spoken, the other knows
+	switch {
+	case err == nil, hungUp(err) && hungUp(a.out.failure()):
+		return exitDone
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &sig):
+		return exitCode(sig)
+	case !errors.As(err, &st) && !errors.As(err, &sig): // the one has spoken, the other knows
 		a.report(err)
 	}
 	return exitCode(err)
 }
 
-// close keeps the command's own error in front of one from closing.
-func (a *app) close(err error) error {
-	if a.session == nil {
-		return err
-	}
-	closing := a.session.Close()
-	if err == nil {
-		return closing
-	}
-	if closing != nil {
-		a.report(closing)
-	}
-	return err
-}
+// Purposes of opening a workspace.
+var (
+	toRead  = OpenOptions{ReadOnly: true}
+	toWrite = OpenOptions{}
+	toStart = OpenOptions{Starts: true} // a run
+)
 
-// sayable turns the two ends that are no failures of a command into what they
-// are: a reader that left, and a signal.
-func (a *app) sayable(ctx context.Context, err error) error {
-	var sig *SignalError
+// open opens the workspace, or turns to the server whose runs are meant.
+func (a *app) open(ctx context.Context, o OpenOptions) (svc tipstaff.Service, err error) {
+	o.Workspace, o.Skills = a.workspaceDir(), a.skills
 	switch {
-	case err == nil:
-		return nil
-	case hungUp(err) && hungUp(a.out.failure()):
-		return nil
-	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &sig):
-		return sig
+	case a.session != nil:
+	case a.server == "":
+		a.session, err = a.env.Open(ctx, o)
+	case o.Policy != "":
+		err = a.notAtServer("policy")
+	case o.Skills != "":
+		err = a.notAtServer("skills")
+	case len(a.hosts) > 0:
+		err = a.notAtServer("host")
+	default:
+		a.session, err = a.env.Connect(ctx, a.server, o.Workspace)
 	}
-	return err
-}
-
-// open is the workspace's Service.
-func (a *app) open(ctx context.Context, readOnly bool) (tipstaff.Service, error) {
-	return a.openFor(ctx, OpenOptions{ReadOnly: readOnly})
-}
-
-// openToStart is the Service for a command that goes on to start a run.
-func (a *app) openToStart(ctx context.Context) (tipstaff.Service, error) {
-	return a.openFor(ctx, OpenOptions{Starts: true})
-}
-
-func (a *app) openFor(ctx context.Context, o OpenOptions) (tipstaff.Service, error) {
-	if a.session == nil {
-		s, err := a.connect(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		a.session = s
+	if err != nil {
+		a.session = nil
+		return nil, err
 	}
 	return a.session.Service(), nil
 }
 
-// connect opens the workspace, or turns to a server.
-func (a *app) connect(ctx context.Context, o OpenOptions) (Session, error) {
-	o.Workspace, o.Skills = a.workspaceDir(), a.skills
-	if a.server == "" {
-		return a.env.Open(ctx, o)
+func (a *app) notAtServer(flag string) error {
+	return &usageError{message: fmt.Sprintf("--%s is of this machine, and the run is at the server %s", flag, a.server)}
+}
+
+// openRun opens the workspace for a command about the run that ref names.
+func (a *app) openRun(ctx context.Context, ref string, o OpenOptions) (tipstaff.Service, tipstaff.ID, error) {
+	svc, err := a.open(ctx, o)
+	if err != nil {
+		return nil, tipstaff.ID{}, err
 	}
-	for flag, given := range map[string]bool{"policy": o.Policy != "", "skills": o.Skills != "", "host": len(a.hosts) > 0} {
-		if given {
-			return nil, &usageError{message: fmt.Sprintf("--%s is of this machine, and the run is at the server %s", flag, a.server)}
-		}
-	}
-	return a.env.Connect(ctx, a.server, o.Workspace)
+	id, err := resolve(ctx, svc, ref)
+	return svc, id, err
 }
 
 func (a *app) workspaceDir() string {
-	if a.workspace != "" {
-		return a.workspace
+	return cmp.Or(a.workspace, a.env.getenv("TIPSTAFF_WORKSPACE"), ".")
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tipstaff",
+		Short: "Run plans of AI agents: durable, bounded, answerable",
+		Long: `Tipstaff runs plans. Every effect is journaled before the next one starts, a
+person can be asked at any point, and a run that was broken off goes on where it
+stood.
+
+RUN is a run's id, a unique prefix of one, or @ for the newest run.
+
+Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
+4 waiting, 5 bound exceeded, 6 integrity broken, 7 not conformant, 8 cancelled,
+9 material, 10 the tool reported an error, 130 and 143 interrupted.`,
+		Example: `  tipstaff run plan.yaml --input file=notes.md
+  tipstaff ls
+  tipstaff decide
+  tipstaff verify @`,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.begin(cmd) },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
 	}
-	if dir := a.env.getenv("TIPSTAFF_WORKSPACE"); dir != "" {
-		return dir
+	root.SetIn(a.env.Stdin)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one object a line")
+	root.PersistentFlags().StringVar(&a.workspace, "workspace", "", "folder with tipstaff.yaml and .tipstaff/ (default $TIPSTAFF_WORKSPACE, else the current one)")
+	root.PersistentFlags().StringVar(&a.serverFlag, "server", "", "the runs of a tipstaff serve at this `address`, like 127.0.0.1:50051 (default $TIPSTAFF_SERVER, else those of the workspace)")
+	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
+	root.AddCommand(
+		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a),
+		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newClassify(a), newServe(a), newDoctor(a), newBackup(a), newVersion(a),
+	)
+	root.InitDefaultCompletionCmd()
+	a.prepare(root)
+	return root
+}
+
+// prepare gives commands what follows from their use lines: each word after the name
+// is an argument that is needed, and completed by its name; those in brackets may be
+// left out together.
+func (a *app) prepare(cmd *cobra.Command) {
+	if cmd.HasSubCommands() {
+		cmd.Args = noSuchCommand
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		for _, c := range cmd.Commands() {
+			a.prepare(c)
+		}
+		return
 	}
-	return "."
+	_, words, _ := strings.Cut(cmd.Use, " ")
+	names := strings.Fields(strings.Trim(words, "[]"))
+	if cmd.Args == nil {
+		cmd.Args = needs(names...)
+		if strings.HasPrefix(words, "[") {
+			cmd.Args = noneOr(cmd.Args)
+		}
+	}
+	if cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, before []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(before) >= len(names) {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			name := names[len(before)]
+			if complete := completions[name]; complete != nil {
+				if values := complete(a, cmd.Context(), before, typed); len(values) > 0 {
+					return values, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+				}
+			}
+			if directive, ok := fileCompletions[name]; ok {
+				return nil, directive
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+}
+
+// remotely are the commands that can be about the runs of a server.
+var remotely = []string{"run", "do", "chat", "ls", "show", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "export"}
+
+// begin is called when flags and arguments were accepted. It settles whose runs are
+// meant.
+func (a *app) begin(cmd *cobra.Command) error {
+	a.began = true
+	for cmd.HasParent() && cmd.Parent().HasParent() {
+		cmd = cmd.Parent()
+	}
+	switch {
+	case slices.Contains(remotely, cmd.Name()):
+		a.server = cmp.Or(a.serverFlag, a.env.getenv("TIPSTAFF_SERVER"))
+	case a.serverFlag != "":
+		return &usageError{message: fmt.Sprintf("%s is about a workspace of this machine, and --server names another", cmd.CommandPath())}
+	}
+	return nil
+}
+
+// noSuchCommand refuses whatever is left of a command line that named no
+// command, and says which one was perhaps meant.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	e := &usageError{message: fmt.Sprintf("unknown command %q for %s", args[0], cmd.CommandPath()), hint: cmd.CommandPath() + " --help lists the commands"}
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		e.hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return e
+}
+
+func flagError(cmd *cobra.Command, err error) error {
+	e := &usageError{message: err.Error(), hint: cmd.CommandPath() + " --help lists the flags"}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		e.message = fmt.Sprintf("%s has no flag --%s", cmd.CommandPath(), unknown.GetSpecifiedName())
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := tipstaff.Nearest(unknown.GetSpecifiedName(), known); near != "" {
+			e.hint = "did you mean --" + near + "?"
+		}
+	}
+	return e
+}
+
+// needs checks that exactly the named arguments are there.
+func needs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return misuse(cmd, "%s needs %s", cmd.CommandPath(), strings.Join(names[len(args):], " and "))
+		case len(args) > len(names):
+			return misuse(cmd, "%s takes no argument %q", cmd.CommandPath(), args[len(names)])
+		}
+		return nil
+	}
+}
+
+// with opens what a command works on, and calls do with it.
+func with[T any](open func(context.Context) (T, error), do func(ctx context.Context, opened T, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		opened, err := open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), opened, args)
+	}
+}
+
+func noneOr(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return check(cmd, args)
+	}
+}
+
+func misuse(cmd *cobra.Command, format string, args ...any) error {
+	return &usageError{message: fmt.Sprintf(format, args...), hint: "usage: " + cmd.UseLine()}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -81,9 +82,6 @@ func (a *app) saySteps(w io.Writer, r tipstaff.Run, below []tipstaff.Run, wake t
 			}
 			fmt.Fprintf(w, "waiting: %s asks: %s\n", at, clean(g.Question))
 			a.printSubject(w, who.ID, g)
-			for _, line := range a.decideLines(who.ID, g) {
-				fmt.Fprintf(w, "  %s\n", line)
-			}
 		}
 	}
 	switch {
@@ -126,12 +124,4 @@ func started(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) tipstaff
 }
 
 // nameOf is what a person calls a run.
-func nameOf(r tipstaff.Run) string {
-	if r.Title != "" {
-		return r.Title
-	}
-	if r.Program.Name != "" {
-		return r.Program.Name
-	}
-	return r.Program.Kind
-}
+func nameOf(r tipstaff.Run) string { return cmp.Or(r.Title, r.Program.Name, r.Program.Kind) }

@@ -176,7 +176,7 @@ func TestAnswersAtGatesOfStages(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			b := newBench(t).terminal()
 			b.env.Stdin = strings.NewReader(c.typed)
-			p := (&app{env: b.env, err: &output{w: b.err}}).newPrompter(context.Background(), false)
+			p := (&app{env: b.env, err: &output{w: b.err}}).newPrompter(false)
 			got, ok := p.ask(context.Background(), c.gate)
 			if diff := cmp.Diff(c.want, got); diff != "" || !ok {
 				t.Errorf("answered %t (-want +got):\n%s\n%s", ok, diff, b.err)

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -23,36 +23,27 @@ const (
 type prompter struct {
 	out  io.Writer
 	in   lineSource
-	stop context.Context // ends when the process is asked to stop, or the run rests
-	end  context.CancelFunc
-
-	away bool // the run is at a server, and goes on without whoever is asked
-
-	turn sync.Mutex // one question at a time
-	mu   sync.Mutex
-	view *follower // nil until there is one
+	away bool      // the run is at a server, and goes on without whoever is asked
+	view *follower // that steps aside while a question is open; nil: there is none
 }
 
-// newPrompter is nil, so that runs are unattended, unless a person can see the
-// question and type the answer.
-func (a *app) newPrompter(ctx context.Context, unattended bool) *prompter {
-	if unattended || !a.env.StdinTTY || !a.env.StderrTTY {
+// lineSource is where the answers of a person come from.
+type lineSource interface {
+	// Line waits for a line, or for ctx.
+	Line(ctx context.Context) (string, error)
+	// Forget drops what was typed before a question was asked.
+	Forget()
+}
+
+// attended reports whether a person can see a question and type the answer.
+func (a *app) attended() bool { return a.env.StdinTTY && a.env.StderrTTY }
+
+// newPrompter is nil, so that runs are unattended, unless a person can be asked.
+func (a *app) newPrompter(unattended bool) *prompter {
+	if unattended || !a.attended() {
 		return nil
 	}
-	p := &prompter{out: a.err, in: tipstaff.NewLineReader(a.env.Stdin), away: a.server != ""}
-	p.stop, p.end = context.WithCancel(ctx)
-	return p
-}
-
-// close takes back a question that is still open, and waits until the terminal
-// is free again.
-func (p *prompter) close() {
-	if p == nil {
-		return
-	}
-	p.end()
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	return &prompter{out: a.err, in: tipstaff.NewLineReader(a.env.Stdin), away: a.server != ""}
 }
 
 // asker is p as somebody who attends a run.
@@ -63,21 +54,10 @@ func (p *prompter) asker() tipstaff.Ask {
 	return p.ask
 }
 
-// beside names the live view that steps aside while a question is open. A run
-// may ask before its view exists.
 func (p *prompter) beside(f *follower) {
-	if p == nil {
-		return
+	if p != nil {
+		p.view = f
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.view = f
-}
-
-func (p *prompter) follower() *follower {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.view
 }
 
 var (
@@ -88,21 +68,18 @@ var (
 // ask is a [tipstaff.Ask]. Only a typed and unambiguous answer decides anything:
 // silence, end of input and nonsense decline, and the run parks.
 func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	if view := p.follower(); view != nil {
-		view.leave()
-		defer view.unsuspend()
+	if p.view != nil {
+		p.view.leave()
+		defer p.view.unsuspend()
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
 	defer cancel()
-	defer context.AfterFunc(p.stop, cancel)()
 	io.WriteString(p.out, gateText(g))
 	choice, err := p.choose(limited, g)
 	if err == nil {
 		return choice, true
 	}
-	fmt.Fprintln(p.out, p.farewell(limited, err))
+	fmt.Fprintln(p.out, p.whyWithdrawn(limited, err))
 	return tipstaff.Choice{}, false
 }
 
@@ -120,10 +97,18 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 		}
 		io.WriteString(p.out, indented(tipstaff.WholeSubject(g).Lines))
 	}
-	if questions := questionsOf(g); err == nil && c.Action == "answer" && len(questions) > 0 {
+	questions := tipstaff.QuestionsOf(g)
+	switch {
+	case err != nil:
+	case c.Action == "answer" && len(questions) > 0:
 		c.Answer, err = p.clarify(ctx, questions)
-	} else if err == nil && needsAnswer(c.Action) {
-		c.Answer, err = p.answer(ctx, g, c.Action)
+	case !needsAnswer(c.Action):
+	case asksForText(g):
+		c.Answer, err = insist(ctx, p, "answer: ", parseWords)
+	case c.Action == "modify":
+		c.Answer, err = insist(ctx, p, "data, as a JSON object: ", parseData)
+	default:
+		c.Answer, err = insist(ctx, p, "answer, as JSON: ", parseAnswer)
 	}
 	if err == nil && needsFeedback(c.Action) {
 		c.Feedback, err = insist(ctx, p, "feedback: ", parseFeedback)
@@ -169,24 +154,13 @@ func matchAction(s string, g tipstaff.Gate) (string, error) {
 	return match(s, g.Actions)
 }
 
-// answer asks for the value of an action.
-func (p *prompter) answer(ctx context.Context, g tipstaff.Gate, action string) (json.RawMessage, error) {
-	switch {
-	case asksForText(g):
-		return insist(ctx, p, "answer: ", parseWords)
-	case action == "modify":
-		return insist(ctx, p, "data, as a JSON object: ", parseData)
-	}
-	return insist(ctx, p, "answer, as JSON: ", parseAnswer)
-}
-
-// farewell says why a question is no longer asked.
-func (p *prompter) farewell(ctx context.Context, err error) string {
+// whyWithdrawn says why a question is no longer asked.
+func (p *prompter) whyWithdrawn(ctx context.Context, err error) string {
 	var sig *SignalError
 	switch {
-	case errors.As(context.Cause(p.stop), &sig) && p.away:
+	case errors.As(context.Cause(ctx), &sig) && p.away:
 		return "\nno longer asked"
-	case errors.As(context.Cause(p.stop), &sig):
+	case errors.As(context.Cause(ctx), &sig):
 		return "\nno longer asked: the run is being stopped"
 	case errors.Is(err, errPatience):
 		return "\nno answer in " + human(promptPatience) + ": the run parks"
@@ -274,4 +248,132 @@ func indented(lines []string) string {
 		b.WriteString("  " + l + "\n")
 	}
 	return b.String()
+}
+
+// parseClarified reads an answer to q as people type it; nil: it was left out.
+func parseClarified(q tipstaff.ClarifyQuestion, s string) (json.RawMessage, error) {
+	switch {
+	case s == "" && q.HasDefault():
+		return q.Default, nil
+	case s == "" && !q.Required:
+		return nil, nil
+	case s == "":
+		return nil, errNeeded
+	case q.Type == "number":
+		if _, err := strconv.ParseFloat(s, 64); err != nil || !json.Valid([]byte(s)) {
+			return nil, fmt.Errorf("%q is not a number like 3, -1 or 0.5", s)
+		}
+		return json.RawMessage(s), nil
+	case q.Type == "boolean":
+		switch strings.ToLower(s) {
+		case "y", "yes", "true":
+			return json.RawMessage("true"), nil
+		case "n", "no", "false":
+			return json.RawMessage("false"), nil
+		}
+		return nil, fmt.Errorf("%q is neither yes nor no", s)
+	case len(q.Options) > 0: // by name, by a unique beginning, or by its place
+		option, err := match(s, q.Options)
+		if n, nan := strconv.Atoi(s); err != nil && nan == nil && n >= 1 && n <= len(q.Options) {
+			option, err = q.Options[n-1], nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: there are %s", strings.Replace(err.Error(), "actions", "answers", 1), strings.Join(q.Options, ", "))
+		}
+		return quoted(option), nil
+	}
+	return quoted(s), nil
+}
+
+var errNeeded = errors.New("an answer is needed")
+
+// clarify asks the questions one after another, and gives the answers as one
+// object.
+func (p *prompter) clarify(ctx context.Context, questions []tipstaff.ClarifyQuestion) (json.RawMessage, error) {
+	var members []string
+	for i, q := range questions {
+		answer, err := insist(ctx, p, fmt.Sprintf("%d/%d  %s: ", i+1, len(questions), q.Text()),
+			func(s string) (json.RawMessage, error) { return parseClarified(q, s) })
+		if err != nil {
+			return nil, err
+		}
+		if answer != nil {
+			members = append(members, string(quoted(q.ID))+":"+string(answer))
+		}
+	}
+	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
+}
+
+// answerForm is what an answer looks like, for a command line.
+func answerForm(g tipstaff.Gate, action string) string {
+	stage := stageOf(g)
+	switch {
+	case stage.Stage == "":
+	case action == "modify":
+		return `{"KEY":"VALUE"}`
+	case asksForText(g):
+		return `"TEXT"`
+	case stage.Bound == tipstaff.BoundCostUSD || stage.Bound == tipstaff.BoundWallTime || stage.Bound == "":
+		return "JSON"
+	default:
+		return "{" + string(quoted(stage.Bound)) + ":1}"
+	}
+	questions := tipstaff.QuestionsOf(g)
+	if len(questions) == 0 {
+		return "JSON"
+	}
+	var parts []string
+	for _, q := range questions {
+		example := `"TEXT"`
+		switch {
+		case q.HasDefault():
+			example = string(q.Default)
+		case len(q.Options) > 0:
+			example = string(quoted(q.Options[0]))
+		case q.Type == "number":
+			example = "0"
+		case q.Type == "boolean":
+			example = "true"
+		}
+		parts = append(parts, string(quoted(q.ID))+":"+example)
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+// stageSubject is what a gate of a pipeline's stage is about.
+type stageSubject struct {
+	Stage string `json:"stage"`
+	Bound string `json:"bound"`
+}
+
+// stageOf tells of gates that a stage has opened; the zero value: it did not.
+func stageOf(g tipstaff.Gate) (s stageSubject) {
+	if json.Unmarshal(g.Subject, &s) != nil {
+		return stageSubject{}
+	}
+	return s
+}
+
+// asksForText reports whether a stage asks for an answer in its own words: then what
+// is typed need not be JSON.
+func asksForText(g tipstaff.Gate) bool {
+	return (g.Kind == tipstaff.Question || g.Kind == tipstaff.Clarification) && stageOf(g).Stage != ""
+}
+
+// parseWords takes JSON for what it is, and everything else for a text.
+func parseWords(s string) (json.RawMessage, error) {
+	if s == "" {
+		return nil, errNeeded
+	}
+	return inputValue(s), nil
+}
+
+// parseData reads the data that a modified approval carries: an object, as stages see
+// it.
+func parseData(s string) (json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(s), &object) != nil || object == nil {
+		return nil, errors.New(`this is no JSON object, like {"limit": 3}`)
+	}
+	return json.RawMessage(s), nil
 }

@@ -16,7 +16,7 @@ import (
 // asked asks once, with lines typed beforehand.
 func asked(g tipstaff.Gate, input string) (tipstaff.Choice, bool, string) {
 	out := &lockedBuffer{}
-	p := &prompter{out: out, in: tipstaff.NewLineReader(strings.NewReader(input)), stop: context.Background()}
+	p := &prompter{out: out, in: tipstaff.NewLineReader(strings.NewReader(input))}
 	c, ok := p.ask(context.Background(), g)
 	return c, ok, out.String()
 }
@@ -123,7 +123,7 @@ func TestPromptApprovals(t *testing.T) {
 func TestPromptEndsWithItsContextAlthoughTheReadBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, out := newTypist(), &lockedBuffer{}
-		p := &prompter{out: out, in: tipstaff.NewLineReader(keys), stop: context.Background()}
+		p := &prompter{out: out, in: tipstaff.NewLineReader(keys)}
 		ctx, cancel := context.WithCancel(context.Background())
 		answered := make(chan bool)
 		go func() {
@@ -156,7 +156,7 @@ func TestPromptEndsWithItsContextAlthoughTheReadBlocks(t *testing.T) {
 func TestPromptTakesOverAnUnfinishedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newTypist()
-		p := &prompter{out: io.Discard, in: tipstaff.NewLineReader(keys), stop: context.Background()}
+		p := &prompter{out: io.Discard, in: tipstaff.NewLineReader(keys)}
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		if _, ok := p.ask(gone, publishGate()); ok {
@@ -177,7 +177,7 @@ func TestPromptTakesOverAnUnfinishedRead(t *testing.T) {
 func TestPromptLosesPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, out := newTypist(), &lockedBuffer{}
-		p := &prompter{out: out, in: tipstaff.NewLineReader(keys), stop: context.Background()}
+		p := &prompter{out: out, in: tipstaff.NewLineReader(keys)}
 		begin := time.Now()
 		if _, ok := p.ask(context.Background(), publishGate()); ok {
 			t.Error("decided")
@@ -194,10 +194,10 @@ func TestPromptEndsOnSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, out := newTypist(), &lockedBuffer{}
 		stop, cancel := context.WithCancelCause(context.Background())
-		p := &prompter{out: out, in: tipstaff.NewLineReader(keys), stop: stop}
+		p := &prompter{out: out, in: tipstaff.NewLineReader(keys)}
 		answered := make(chan bool)
 		go func() {
-			_, ok := p.ask(context.Background(), publishGate())
+			_, ok := p.ask(stop, publishGate())
 			answered <- ok
 		}()
 		synctest.Wait()
@@ -213,7 +213,7 @@ func TestPromptEndsOnSignal(t *testing.T) {
 func TestEndOfInputStaysTheEnd(t *testing.T) {
 	// A terminal can be read again after its end; nobody is there all the same.
 	keys := &endsOnce{rest: strings.NewReader("approve\n")}
-	p := &prompter{out: io.Discard, in: tipstaff.NewLineReader(keys), stop: context.Background()}
+	p := &prompter{out: io.Discard, in: tipstaff.NewLineReader(keys)}
 	for range 2 {
 		if c, ok := p.ask(context.Background(), publishGate()); ok {
 			t.Errorf("decided %+v", c)

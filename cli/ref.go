@@ -3,9 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -39,22 +42,34 @@ func namesNoRun(ref string) error {
 // newest is the last run that somebody started. One that another run has started
 // belongs to that.
 func newest(ctx context.Context, svc tipstaff.Service) (tipstaff.ID, error) {
-	var req tipstaff.ListRequest
-	for {
-		page, err := svc.List(ctx, req)
-		if err != nil {
-			return tipstaff.ID{}, err
+	for r, err := range allRuns(ctx, svc, nil) {
+		if err != nil || r.Lineage == nil || r.Lineage.Relation != dispatched {
+			return r.ID, err
 		}
-		for _, r := range page.Runs {
-			if r.Lineage == nil || r.Lineage.Relation != dispatched {
-				return r.ID, nil
+	}
+	return tipstaff.ID{}, tipstaff.Errorf(tipstaff.RunNotFound, "there is no run yet").WithHint("start one: tipstaff run plan.yaml")
+}
+
+// allRuns are the runs of the given statuses, newest first. It ends with an error.
+func allRuns(ctx context.Context, svc tipstaff.Service, statuses []string) iter.Seq2[tipstaff.Run, error] {
+	return func(yield func(tipstaff.Run, error) bool) {
+		req := tipstaff.ListRequest{Status: statuses}
+		for {
+			page, err := svc.List(ctx, req)
+			if err != nil {
+				yield(tipstaff.Run{}, err)
+				return
 			}
+			for _, r := range page.Runs {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			if page.Next.IsZero() {
+				return
+			}
+			req.Before = page.Next
 		}
-		if page.Next.IsZero() {
-			return tipstaff.ID{}, tipstaff.Errorf(tipstaff.RunNotFound, "there is no run yet").
-				WithHint("start one: tipstaff run plan.yaml")
-		}
-		req.Before = page.Next
 	}
 }
 
@@ -128,4 +143,58 @@ func keyFiles(names []string) ([]string, error) {
 		files = append(files, file)
 	}
 	return files, nil
+}
+
+// completion offers the values of one argument, given the ones before it. It never
+// complains: where nothing can be found out, nothing is offered.
+type completion func(a *app, ctx context.Context, before []string, typed string) []string
+
+// completions are by the names that use lines have for arguments, and so are those by
+// files, where nothing else fits.
+var (
+	completions = map[string]completion{
+		"RUN": (*app).completeRun, "RUN|DIR": (*app).completeRun, "GATE": (*app).completeGate, "ACTION": (*app).completeAction,
+		"ITEM": (*app).completeItem, "TYPE": completeType, "URI": completeTools(shownName), "SERVER/TOOL": completeTools(tipstaff.ToolInfo.Name),
+	}
+	fileCompletions = map[string]cobra.ShellCompDirective{
+		"DIR": cobra.ShellCompDirectiveFilterDirs, "DEST": cobra.ShellCompDirectiveFilterDirs, "RUN|DIR": cobra.ShellCompDirectiveFilterDirs,
+		"FILE": cobra.ShellCompDirectiveDefault, "OLD": cobra.ShellCompDirectiveDefault, "NEW": cobra.ShellCompDirectiveDefault,
+	}
+)
+
+func (a *app) completeRun(ctx context.Context, _ []string, typed string) (ids []string) {
+	svc, err := a.open(ctx, toRead)
+	if err != nil || typed != "" && !looksLikeRun(typed) || typed == "@" {
+		return nil
+	}
+	page, _ := svc.List(ctx, tipstaff.ListRequest{Prefix: typed})
+	for _, r := range page.Runs {
+		ids = append(ids, cobra.CompletionWithDesc(r.ID.String(), clean(r.Status+" "+nameOf(r))))
+	}
+	return ids
+}
+
+func (a *app) completeGate(ctx context.Context, before []string, _ string) (keys []string) {
+	for _, g := range a.openGates(ctx, before[0]) {
+		keys = append(keys, cobra.CompletionWithDesc(g.Key, clean(g.Question)))
+	}
+	return keys
+}
+
+func (a *app) completeAction(ctx context.Context, before []string, _ string) []string {
+	for _, g := range a.openGates(ctx, before[0]) {
+		if g.Key == before[1] || g.ID.String() == before[1] {
+			return g.Actions
+		}
+	}
+	return nil
+}
+
+func (a *app) openGates(ctx context.Context, ref string) []tipstaff.Gate {
+	svc, id, err := a.openRun(ctx, ref, toRead)
+	if err != nil {
+		return nil
+	}
+	run, _ := svc.Get(ctx, id)
+	return run.OpenGates
 }

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,16 +20,17 @@ import (
 
 type runOptions struct {
 	*app
-	file       string
-	inputs     []string
-	inputsFile string
-	yes        bool
-	unattended bool
-	dryRun     bool
+	file, inputsFile string
+	inputs           []string
 
-	allowSubDispatch bool
+	yes, unattended, dryRun, allowSubDispatch bool
 
-	pipelineOptions
+	// Of pipelines:
+	text, thread, graph string
+	goals               []string
+	schema              bool
+	bounds              [len(boundNames)]string
+	given               []string // those of their flags that the command line names
 }
 
 func newRun(a *app) *cobra.Command {
@@ -52,16 +56,25 @@ exit code is 4.`,
   tipstaff run loop.yaml --text @task.md --goal tests --max-iterations 2
   tipstaff run loop.yaml --dry-run --graph mermaid
   tipstaff run - --json < plan.yaml`,
-		Args:              needs("FILE"),
-		ValidArgsFunction: completed(a, completeFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.file = args[0]
-			o.look(cmd)
+			flags := []string{"text", "goal", "thread", "host", "graph"}
+			for _, n := range boundNames {
+				flags = append(flags, n.flag)
+			}
+			o.given = given(cmd, flags...)
 			return o.run(cmd.Context())
 		},
 	}
 	o.flags(cmd)
-	o.pipelineOptions.flags(cmd)
+	cmd.Flags().StringVar(&o.text, "text", "", "the `text` a pipeline works on; @FILE reads a file, - standard input")
+	cmd.Flags().StringArrayVar(&o.goals, "goal", nil, "a `goal` of a pipeline run; may be repeated")
+	cmd.Flags().StringVar(&o.thread, "thread", "", "the `key` of the line of runs that a pipeline run belongs to")
+	cmd.Flags().StringVar(&o.graph, "graph", "", "with --dry-run: draw the pipeline, as mermaid or dot")
+	cmd.Flags().BoolVar(&o.schema, "schema", false, "with --dry-run: print the JSON Schema of pipelines")
+	for i, n := range boundNames {
+		cmd.Flags().StringVar(&o.bounds[i], n.flag, "", n.help)
+	}
 	o.hostFlag(cmd)
 	return cmd
 }
@@ -82,21 +95,22 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.dryRun {
-		svc, err := o.open(ctx, true)
-		if err != nil {
-			return err
-		}
-		return o.outline(ctx, svc, tipstaff.ValidateRequest{Start: &req, Graph: o.graph})
-	}
-	svc, err := o.openToStart(ctx)
+	svc, err := o.open(ctx, OpenOptions{ReadOnly: o.dryRun, Starts: !o.dryRun})
 	if err != nil {
 		return err
 	}
-	if err := o.checkHosts(ctx, svc, req); err != nil {
-		return err
+	if o.dryRun {
+		return o.outline(ctx, svc, tipstaff.ValidateRequest{Start: &req, Graph: o.graph})
 	}
-	p := o.newPrompter(ctx, o.unattended || o.readsStdin())
+	if len(o.hosts) > 0 {
+		// What cannot be validated is not started either, and that says what can be done.
+		if checked, err := svc.Validate(ctx, tipstaff.ValidateRequest{Start: &req}); err == nil {
+			if err := o.mayHost(checked.Outline); err != nil {
+				return err
+			}
+		}
+	}
+	p := o.newPrompter(o.unattended || fromStdin(o.file, o.inputsFile, o.text) > 0)
 	req.Attended = p != nil
 	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Start(ctx, req) })
 	if err != nil {
@@ -113,25 +127,21 @@ func (o *runOptions) warn(list []tipstaff.Problem) {
 	}
 }
 
-func (o *runOptions) readsStdin() bool { return o.file == "-" || o.inputsFile == "-" || o.text == "-" }
-
 // request reads what the command line names.
 func (o *runOptions) request() (tipstaff.StartRequest, error) {
-	req := tipstaff.StartRequest{Name: o.file, AllowSubDispatch: o.allowSubDispatch}
+	req := tipstaff.StartRequest{AllowSubDispatch: o.allowSubDispatch}
 	req.Yes = o.yes
-	if o.fromStdin() > 1 {
+	if fromStdin(o.file, o.inputsFile, o.text) > 1 {
 		return req, &usageError{message: "only one of the program, --inputs and --text can come from standard input"}
-	}
-	if o.file == "-" {
-		req.Name = "stdin"
 	}
 	if (o.graph != "" || o.schema) && !o.dryRun {
 		return req, &usageError{message: "--graph and --schema draw what is not run", hint: "add --dry-run; tipstaff show RUN --graph draws a run"}
 	}
-	var err error
-	if req.Program, err = o.read(o.file); err != nil {
+	program, err := o.source(o.file)
+	if err != nil {
 		return req, err
 	}
+	req.Name, req.Program = program.Name, program.Text
 	if req.Inputs, err = o.readInputs(); err != nil {
 		return req, err
 	}
@@ -144,9 +154,9 @@ func (o *runOptions) request() (tipstaff.StartRequest, error) {
 	return req, nil
 }
 
-// fromStdin counts what is to be read from standard input.
-func (o *runOptions) fromStdin() (n int) {
-	for _, name := range []string{o.file, o.inputsFile, o.text} {
+// fromStdin counts those that are to be read from standard input.
+func fromStdin(names ...string) (n int) {
+	for _, name := range names {
 		if name == "-" {
 			n++
 		}
@@ -178,6 +188,15 @@ func (a *app) read(name string) ([]byte, error) {
 	return b, nil
 }
 
+// source reads a document.
+func (a *app) source(name string) (tipstaff.Source, error) {
+	text, err := a.read(name)
+	if name == "-" {
+		name = "stdin"
+	}
+	return tipstaff.Source{Name: name, Text: text}, err
+}
+
 func (o *runOptions) readInputs() (map[string]json.RawMessage, error) {
 	inputs := map[string]json.RawMessage{}
 	if o.inputsFile != "" {
@@ -189,21 +208,13 @@ func (o *runOptions) readInputs() (map[string]json.RawMessage, error) {
 			return nil, &usageError{message: fmt.Sprintf("--inputs %s is not a JSON object", o.inputsFile), hint: `write {"name": value, …}`}
 		}
 	}
-	given := map[string]bool{}
-	for _, arg := range o.inputs {
-		name, text, ok := strings.Cut(arg, "=")
-		switch {
-		case !ok || name == "":
-			return nil, &usageError{message: fmt.Sprintf("--input %q has no name and value", arg), hint: "write --input name=value"}
-		case !utf8.ValidString(arg):
-			return nil, &usageError{message: fmt.Sprintf("--input %q is not UTF-8", arg), hint: "give a file to the plan instead of bytes"}
-		case given[name]:
-			return nil, &usageError{message: fmt.Sprintf("--input %s is given twice", name)}
+	err := assignments("input", "value", o.inputs, &inputs, func(_, name, text string) (json.RawMessage, error) {
+		if !utf8.ValidString(name + text) {
+			return nil, &usageError{message: fmt.Sprintf("--input %q is not UTF-8", name+"="+text), hint: "give a file to the plan instead of bytes"}
 		}
-		given[name] = true
-		inputs[name] = inputValue(text)
-	}
-	return inputs, nil
+		return inputValue(text), nil
+	})
+	return inputs, err
 }
 
 // inputValue is JSON if it parses as JSON, otherwise a string.
@@ -215,10 +226,7 @@ func inputValue(text string) json.RawMessage {
 }
 
 func quoted(text string) json.RawMessage {
-	b, err := json.Marshal(text)
-	if err != nil { // a string always has a form in JSON
-		panic(err)
-	}
+	b, _ := json.Marshal(text) // a string always has a form in JSON
 	return b
 }
 
@@ -238,14 +246,140 @@ func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tips
 		_, err := o.out.Write(s.Graph)
 		return err
 	}
-	if o.json {
-		return o.writeJSON(s)
+	return o.print(s, func() {
+		fmt.Fprintf(o.out, "%s  %s\n", clean(tipstaff.Joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
+		if s.Outline != nil {
+			for _, l := range tipstaff.ShownOutline(s.Outline) {
+				fmt.Fprintln(o.out, l)
+			}
+		}
+	})
+}
+
+// boundNames are the flags that lower the bounds of a pipeline.
+var boundNames = [...]struct{ flag, bound, help string }{
+	{"max-iterations", tipstaff.BoundIterations, "at most `n` iterations, if the pipeline allows more"},
+	{"max-llm-calls", tipstaff.BoundModelCalls, "at most `n` model calls"},
+	{"max-agent-hops", tipstaff.BoundAgentHops, "at most `n` starts of stages"},
+	{"max-stages", tipstaff.BoundStages, "at most `n` rounds"},
+	{"max-tool-calls", tipstaff.BoundToolCalls, "at most `n` tool calls"},
+	{"max-tokens", tipstaff.BoundTokens, "at most `n` tokens, in and out"},
+	{"max-cost-usd", tipstaff.BoundCostUSD, "at most this `amount`, like 0.50"},
+	{"max-wall-seconds", tipstaff.BoundWallTime, "at most `n` seconds of running"},
+}
+
+// readBounds is what the flags say, in the units of the ledger; nil: nothing.
+func (o *runOptions) readBounds() (bounds tipstaff.Bounds, err error) {
+	for i, n := range boundNames {
+		text := o.bounds[i]
+		if text == "" {
+			continue
+		}
+		var value any = json.Number(text)
+		switch n.bound {
+		case tipstaff.BoundCostUSD:
+			value = text
+		case tipstaff.BoundWallTime:
+			value = text + "s"
+		}
+		_, none := strconv.ParseFloat(text, 64) // 1m would become a millisecond
+		limit, err := tipstaff.ParseRunBound(n.bound, value)
+		if none != nil || err != nil || limit < 1 {
+			return nil, &usageError{message: fmt.Sprintf("--%s %q is not an amount above 0", n.flag, text)}
+		}
+		if bounds == nil {
+			bounds = tipstaff.Bounds{}
+		}
+		bounds[n.bound] = limit
 	}
-	fmt.Fprintf(o.out, "%s  %s\n", clean(tipstaff.Joined(" ", s.Program.Kind, s.Program.Name)), clean(s.Program.Digest))
-	if s.Outline != nil {
-		for _, l := range tipstaff.ShownOutline(s.Outline) {
-			fmt.Fprintln(o.out, l)
+	return bounds, nil
+}
+
+// pipelineRequest turns what the command line says into the inputs of a pipeline:
+// its --input are metadata.
+func (o *runOptions) pipelineRequest(req *tipstaff.StartRequest) (err error) {
+	in := map[string]json.RawMessage{}
+	for _, name := range []string{"raw_input", "metadata", "goals", "thread_id"} { // as --inputs may have them
+		if v, ok := req.Inputs[name]; ok && o.inputsFile != "" {
+			in[name] = v
+			delete(req.Inputs, name)
 		}
 	}
+	if len(req.Inputs) > 0 {
+		all := map[string]json.RawMessage{}
+		if in["metadata"] != nil {
+			if err := json.Unmarshal(in["metadata"], &all); err != nil || all == nil {
+				return &usageError{message: "metadata in --inputs is not an object"}
+			}
+		}
+		maps.Copy(all, req.Inputs)
+		in["metadata"] = jsonOf(all)
+	}
+	if slices.Contains(o.given, "text") {
+		text := []byte(o.text)
+		if name, isFile := strings.CutPrefix(o.text, "@"); isFile || o.text == "-" {
+			if text, err = o.read(name); err != nil {
+				return err
+			}
+			if !utf8.Valid(text) {
+				return &usageError{message: fmt.Sprintf("--text %s is not UTF-8 text", o.text)}
+			}
+		}
+		in["raw_input"] = quoted(string(text))
+	}
+	if len(o.goals) > 0 {
+		in["goals"] = jsonOf(o.goals)
+	}
+	if o.thread != "" {
+		in["thread_id"] = quoted(o.thread)
+	}
+	req.Inputs = in
+	req.Bounds, err = o.readBounds()
+	return err
+}
+
+// Attached is where hosts of agents reach a run that this process drives.
+type Attached struct {
+	Environ []string // variables by which a host finds it
+	Close   func()   // lets hosts go, and ends those that were started
+}
+
+func (a *app) hostFlag(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&a.hosts, "host", nil, "start this `command` to serve the remote stages of a pipeline; may be repeated")
+}
+
+// hasRemote reports whether a program has stages that are done by hosts.
+func hasRemote(o *tipstaff.Outline) bool {
+	if o == nil || o.Kind != tipstaff.ProgramPipeline {
+		return false
+	}
+	return slices.ContainsFunc(o.Children, func(stage *tipstaff.Outline) bool { return stage.Hosted })
+}
+
+// mayHost refuses --host where there is nothing to serve.
+func (a *app) mayHost(o *tipstaff.Outline) error {
+	if len(a.hosts) > 0 && !hasRemote(o) {
+		return &usageError{message: "--host serves remote stages, and there are none"}
+	}
 	return nil
+}
+
+// attach lets hosts attach to a run with remote stages while it is driven. Whoever
+// starts none here is told how one finds it.
+func (a *app) attach(s *tipstaff.Started, f *follower) (release func()) {
+	if err := a.mayHost(s.Outline); err != nil {
+		f.tell(err.Error())
+	}
+	if !hasRemote(s.Outline) || a.server != "" { // where hosts attach themselves
+		return func() {}
+	}
+	attached, err := a.session.Attach(s.Run, a.hosts, f.tell)
+	if err != nil {
+		f.tell("remote stages cannot be served: " + clean(err.Error()))
+		return func() {}
+	}
+	if len(a.hosts) == 0 {
+		f.tell(fmt.Sprintf("remote stages wait for hosts with %s", clean(strings.Join(attached.Environ, " "))))
+	}
+	return attached.Close
 }

@@ -9,7 +9,7 @@ import (
 
 // screen keeps a block of lines on a terminal and paints over it in place. What
 // is painted is one write, without clearing first, so nothing flickers. The
-// cursor rests below the block.
+// cursor rests below the block. Of no screen, nil, nothing is painted.
 type screen struct {
 	mu        sync.Mutex
 	w         io.Writer
@@ -22,6 +22,9 @@ type screen struct {
 
 // paint shows a frame that draw makes for the terminal's present size.
 func (s *screen) paint(draw func(width, height int) []line) {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.suspended > 0 {
@@ -41,15 +44,14 @@ func (s *screen) paint(draw func(width, height int) []line) {
 	if frame == s.last && (frame == "" || len(s.widths) > 0) {
 		return
 	}
-	io.WriteString(s.w, s.home(width)+frame+"\x1b[J")
+	io.WriteString(s.w, upOver(s.widths, 0, width)+frame+"\x1b[J")
 	s.widths, s.last = widths, frame
 }
 
-// home moves the cursor to the block's first line. Lines painted when the
-// terminal was wider take more than one row by now.
-func (s *screen) home(width int) string {
-	rows := 0
-	for _, w := range s.widths {
+// upOver moves the cursor to the first of rows above it, given their widths. What was
+// painted when the terminal was wider takes more rows by now.
+func upOver(widths []int, rows, width int) string {
+	for _, w := range widths {
 		rows += max(1, (w+width-1)/width)
 	}
 	if rows == 0 {
@@ -60,11 +62,14 @@ func (s *screen) home(width int) string {
 
 // suspend takes the block away until resume: someone else writes meanwhile.
 func (s *screen) suspend() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	width, _ := s.size()
 	if len(s.widths) > 0 {
-		io.WriteString(s.w, s.home(width)+"\x1b[J")
+		io.WriteString(s.w, upOver(s.widths, 0, width)+"\x1b[J")
 	}
 	s.widths, s.last = nil, ""
 	s.suspended++
@@ -73,6 +78,9 @@ func (s *screen) suspend() {
 // leave lets the block stand as it is until resume: someone else writes below it. The
 // next one is painted below that.
 func (s *screen) leave() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.widths, s.last = nil, ""
@@ -80,6 +88,9 @@ func (s *screen) leave() {
 }
 
 func (s *screen) resume() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.suspended--

@@ -13,13 +13,68 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
+func newLs(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Short:   "List runs, newest first",
+		Example: "  tipstaff ls\n  tipstaff ls --json | head -1",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.ls(cmd.Context()) },
+	}
+}
+
+func (a *app) ls(ctx context.Context) error {
+	svc, err := a.open(ctx, toRead)
+	if err != nil {
+		return err
+	}
+	none := true
+	for r, err := range allRuns(ctx, svc, nil) {
+		if err == nil {
+			err = a.print(filled(r), func() {
+				a.row("%s  %s  %s  %s", r.ID, r.CreatedAt.UTC().Format(time.DateTime), pad(clean(r.Status), 12), clean(nameOf(r)))
+			})
+		}
+		if err == nil {
+			err = a.out.failure()
+		}
+		if err != nil {
+			return err
+		}
+		none = false
+	}
+	if !none {
+		return nil
+	}
+	page, err := svc.List(ctx, tipstaff.ListRequest{Limit: 1})
+	switch {
+	case page.Strays > 0:
+		fmt.Fprintf(a.err, "warning: this store holds no run, but .tipstaff/journal has the signed envelopes of %s: the database was removed or replaced\n"+
+			"hint: end all commands and put .tipstaff/tipstaff.db back from a backup; until then, start nothing here\n", plural(page.Strays, "run"))
+	case !a.json:
+		fmt.Fprintln(a.err, "no runs yet; start one: tipstaff run plan.yaml")
+	}
+	return err
+}
+
+// filled has empty lists where a run has none, so that scripts need not ask.
+func filled(r tipstaff.Run) tipstaff.Run {
+	if r.OpenGates == nil {
+		r.OpenGates = []tipstaff.Gate{}
+	}
+	if r.Bounds == nil {
+		r.Bounds = map[string]tipstaff.BoundStatus{}
+	}
+	return r
+}
+
 type showOptions struct {
 	*app
-	ref string
-
 	graph, gate              string
 	checkpoints, transitions bool
 }
+
+// Drawings of pipelines.
+var graphFormats = []string{"mermaid", "dot"}
 
 func newShow(a *app) *cobra.Command {
 	o := &showOptions{app: a}
@@ -31,24 +86,16 @@ func newShow(a *app) *cobra.Command {
   tipstaff show @ --gate root/ok
   tipstaff show @ --transitions
   tipstaff show @ --graph mermaid`,
-		Args:              needs("RUN"),
-		ValidArgsFunction: completed(a, completeRun),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.ref = args[0]
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("graph") && !slices.Contains(graphFormats, o.graph) {
 				return &usageError{message: fmt.Sprintf("a pipeline is drawn as %s, not as %q", strings.Join(graphFormats, " or "), o.graph)}
 			}
-			chosen := 0
-			for _, name := range []string{"graph", "checkpoints", "transitions", "gate"} {
-				if cmd.Flags().Changed(name) {
-					chosen++
-				}
-			}
-			if chosen > 1 {
+			if len(given(cmd, "graph", "checkpoints", "transitions", "gate")) > 1 {
 				return &usageError{message: "only one of --graph, --checkpoints, --transitions and --gate can be shown at once"}
 			}
-			return o.run(cmd.Context())
+			return nil
 		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&o.graph, "graph", "", "draw the pipeline with how often its edges were taken, as `mermaid` or dot")
 	cmd.Flags().BoolVar(&o.checkpoints, "checkpoints", false, "list the checkpoints of a pipeline")
@@ -57,44 +104,70 @@ func newShow(a *app) *cobra.Command {
 	return cmd
 }
 
-func (o *showOptions) run(ctx context.Context) error {
-	svc, err := o.open(ctx, true)
-	if err != nil {
-		return err
-	}
-	id, err := resolve(ctx, svc, o.ref)
+// given are those of the flags that the command line names.
+func given(cmd *cobra.Command, flags ...string) []string {
+	return slices.DeleteFunc(flags, func(name string) bool { return !cmd.Flags().Changed(name) })
+}
+
+func (o *showOptions) run(ctx context.Context, ref string) error {
+	svc, id, err := o.openRun(ctx, ref, toRead)
 	if err != nil {
 		return err
 	}
 	switch {
 	case o.graph != "":
-		return o.showGraph(ctx, svc, id)
+		drawn, err := svc.Graph(ctx, id, o.graph)
+		if err == nil {
+			_, err = o.out.Write(drawn)
+		}
+		return err
 	case o.checkpoints:
-		return o.showCheckpoints(ctx, svc, id)
+		list, err := svc.Checkpoints(ctx, id)
+		if err != nil {
+			return err
+		}
+		return printTable(o.app, list, "CHECKPOINT\tSTAGE\tTURN\tITERATION\tSEQ\tCREATED\tLABELS", func(c tipstaff.Checkpoint) string {
+			return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%s\t%s", clean(c.ID), clean(c.Stage), c.Turn, c.Iteration, c.Seq, timeText(c.CreatedAt),
+				clean(strings.Join(c.Labels, ", ")))
+		})
 	case o.transitions:
-		return o.showTransitions(ctx, svc, id)
+		list, err := tipstaff.Transitions(ctx, svc, id)
+		if err != nil {
+			return err
+		}
+		return printTable(o.app, list, "SEQ\tTURN\tITERATION\tFROM\tTO\tREASON\tRULE\tEDGE", func(t tipstaff.StageTransition) string {
+			return fmt.Sprintf("%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s", t.Seq, t.Turn, t.Iteration, clean(t.From), clean(t.To), clean(t.Reason),
+				orBlank(int64(t.Rule)), orBlank(t.EdgeCount))
+		})
 	}
 	run, err := svc.Get(ctx, id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if o.gate != "" {
+	case o.gate != "":
 		return o.showGate(run)
-	}
-	if o.json {
+	case o.json:
 		return o.writeJSON(filled(run))
 	}
-	o.printFields(runFields(run))
-	o.printGates(run)
+	o.printFields(runFields(run)...)
+	for _, g := range run.OpenGates {
+		o.printGate(pendingGate{Run: run.ID, Title: nameOf(run), Gate: g})
+	}
 	return o.printNext(ctx, svc, run)
 }
 
+func orBlank(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
 // printNext says how a run goes on that nobody drives.
-func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) error {
+func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) (err error) {
 	var doubts []string
 	switch {
 	case r.Status == tipstaff.StatusInterrupted:
-		var err error
 		if doubts, err = tipstaff.Doubts(ctx, svc, r.ID); err != nil {
 			return err
 		}
@@ -182,32 +255,103 @@ func lineageText(l *tipstaff.Lineage) string {
 	return text
 }
 
-// printGates prints open gates with the commands that answer them.
-func (o *showOptions) printGates(r tipstaff.Run) {
-	for _, g := range r.OpenGates {
-		o.printGate(pendingGate{Run: r.ID, Title: nameOf(r), Gate: g})
-	}
-}
-
 // showGate shows everything that a gate asks about.
 func (o *showOptions) showGate(r tipstaff.Run) error {
 	i := slices.IndexFunc(r.OpenGates, func(g tipstaff.Gate) bool { return g.Key == o.gate || g.ID.String() == o.gate })
 	if i < 0 {
-		return &tipstaff.Error{Code: tipstaff.GateNotFound, Message: fmt.Sprintf("run %s has no open gate %s", r.ID, o.gate), Hint: "tipstaff show " + r.ID.String() + " lists those that are open"}
+		return tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no open gate %s", r.ID, o.gate).WithHint("tipstaff show %s lists those that are open", r.ID)
 	}
 	g := r.OpenGates[i]
 	shown := tipstaff.WholeSubject(g)
 	g.Shown = &shown
-	if o.json {
-		return o.writeJSON(pendingGate{Run: r.ID, Title: nameOf(r), Gate: g})
+	return o.print(pendingGate{Run: r.ID, Title: nameOf(r), Gate: g}, func() {
+		fmt.Fprintf(o.out, "%s\n%sdigest: %s\n%s", clean(g.Question), indented(shown.Lines), clean(g.Digest), indented(o.decideLines(r.ID, g)))
+	})
+}
+
+func newEvents(a *app) *cobra.Command {
+	var req tipstaff.EventsRequest
+	cmd := &cobra.Command{
+		Use:     "events RUN",
+		Short:   "Print a run's records",
+		Long:    "Print a run's records in order. With --json they are the stored bytes, one record a line.",
+		Example: "  tipstaff events @ --after 12 --follow\n  tipstaff events @ --json | jq .kind",
+		PreRunE: func(*cobra.Command, []string) error { return checkAfter(req.After) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			svc, id, err := a.openRun(ctx, args[0], toRead)
+			if err != nil {
+				return err
+			}
+			req.Run = id
+			for ev, err := range svc.Events(ctx, req) {
+				if err == nil {
+					err = a.writeEvent(ev)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return context.Cause(ctx)
+		},
 	}
-	fmt.Fprintf(o.out, "%s\n", clean(g.Question))
-	for _, l := range shown.Lines {
-		fmt.Fprintf(o.out, "  %s\n", l)
-	}
-	fmt.Fprintf(o.out, "digest: %s\n", clean(g.Digest))
-	for _, l := range o.decideLines(r.ID, g) {
-		fmt.Fprintf(o.out, "  %s\n", l)
+	cmd.Flags().Int64Var(&req.After, "after", 0, "only records after this `seq`")
+	cmd.Flags().BoolVar(&req.Follow, "follow", false, "go on until the run has ended or nobody drives it")
+	return cmd
+}
+
+func checkAfter(seq int64) error {
+	if seq < 0 {
+		return &usageError{message: "--after cannot be negative", hint: "0 is before the first record"}
 	}
 	return nil
+}
+
+func (a *app) writeEvent(ev tipstaff.Event) error {
+	switch {
+	case a.json:
+		return a.writeLine(ev.Stored())
+	case ev.Seq == 0: // told, not recorded
+		return nil
+	}
+	_, err := fmt.Fprintln(a.out, recordLine(ev))
+	return err
+}
+
+func newWatch(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch RUN",
+		Short: "Follow a run, whoever drives it",
+		Long: `Follow a run until it has ended or waits. The exit code is the one its own
+process would give: 0 completed, 1 failed, 4 waiting, 5 bound exceeded,
+8 cancelled. To stop watching does nothing to the run.`,
+		Example: "  tipstaff watch @",
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.watch(cmd.Context(), args[0]) },
+	}
+}
+
+func (a *app) watch(ctx context.Context, ref string) error {
+	svc, id, err := a.openRun(ctx, ref, toRead)
+	if err != nil {
+		return err
+	}
+	before, err := svc.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	s := tipstaff.Started{Run: id}
+	if before.Program.Kind == tipstaff.ProgramPipeline { // whose stages appear as they start
+		s.Outline = &tipstaff.Outline{Kind: tipstaff.ProgramPipeline, ID: before.Program.Name}
+	}
+	f := a.newFollower(svc, &s, nameOf(before), 0)
+	if _, err := f.show(ctx, false); err != nil {
+		return err
+	}
+	f.paint()
+	run, err := svc.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	a.conclude(run, openBelow(ctx, svc, run), run.Rest())
+	return status(exitOfRun(run))
 }

@@ -26,10 +26,9 @@ type speech struct {
 	said   said
 	open   channel // the line that is being written belongs to it; "": there is none
 	stream streamText
-	calls  map[string]*spokenCall // by their paths
-	order  []string               // of the calls that have no result yet
-	usage  string                 // the line at the end of the turn
-	answer string                 // that was not shown while it came
+	calls  []*spokenCall // that have no result yet
+	usage  string        // the line at the end of the turn
+	answer string        // that was not shown while it came
 }
 
 type channel string
@@ -41,6 +40,7 @@ const (
 
 // spokenCall is a tool call that the model asked for.
 type spokenCall struct {
+	path                   string
 	name, effect, decision string
 	since                  time.Time // zero: it does not run
 	note                   string
@@ -81,7 +81,7 @@ func (s said) rest(whole string) (string, bool) {
 }
 
 func (a *app) newSpeech(screen *screen) *speech {
-	return &speech{a: a, screen: screen, live: a.env.StdoutTTY, colored: a.env.colored(a.env.StderrTTY), calls: map[string]*spokenCall{}}
+	return &speech{a: a, screen: screen, live: a.env.StdoutTTY, colored: a.env.colored(a.env.StderrTTY)}
 }
 
 // take takes in an event. Of what is history nothing is shown, but how a call that
@@ -115,18 +115,13 @@ func (s *speech) take(ev *tipstaff.Event, history bool) {
 	case tipstaff.KindAgentError:
 		b := tipstaff.BodyOf[tipstaff.AgentError](ev)
 		s.since, s.usage = time.Time{}, usageText(b.Steps, 0, b.Usage)
-	case tipstaff.KindRunParked, tipstaff.KindRunInterrupted:
-		s.rest()
+	case tipstaff.KindRunParked, tipstaff.KindRunInterrupted: // nothing is under way any more
+		s.since = time.Time{}
+		for _, c := range s.calls {
+			c.since, c.note = time.Time{}, ""
+		}
 	default:
 		s.call(ev, history)
-	}
-}
-
-// rest is the end of a drive: nothing is under way any more.
-func (s *speech) rest() {
-	s.since = time.Time{}
-	for _, c := range s.calls {
-		c.since, c.note = time.Time{}, ""
 	}
 }
 
@@ -135,14 +130,14 @@ func (s *speech) call(ev *tipstaff.Event, history bool) {
 	path := strings.TrimSuffix(ev.Path, "/approval")
 	if ev.Kind == tipstaff.KindAgentToolCallRequest {
 		b := tipstaff.BodyOf[tipstaff.AgentToolCallRequest](ev)
-		s.calls[path] = &spokenCall{name: b.Title(), effect: string(b.Effect)}
-		s.order = append(s.order, path)
+		s.calls = append(s.calls, &spokenCall{path: path, name: b.Title(), effect: string(b.Effect)})
 		return
 	}
-	c := s.calls[path]
-	if c == nil {
+	i := slices.IndexFunc(s.calls, func(c *spokenCall) bool { return c.path == path })
+	if i < 0 {
 		return
 	}
+	c := s.calls[i]
 	switch ev.Kind {
 	case tipstaff.KindAgentApprovalDecided:
 		b := tipstaff.BodyOf[tipstaff.AgentApprovalDecided](ev)
@@ -164,7 +159,7 @@ func (s *speech) call(ev *tipstaff.Event, history bool) {
 	case tipstaff.KindEffectFailed, tipstaff.KindEffectFinished:
 		c.since, c.note = time.Time{}, ""
 	case tipstaff.KindAgentToolCallResult:
-		s.order = slices.DeleteFunc(s.order, func(p string) bool { return p == path })
+		s.calls = slices.Delete(s.calls, i, i+1)
 		if !history {
 			s.tell(c.line(tipstaff.BodyOf[tipstaff.AgentToolCallResult](ev)))
 		}
@@ -181,13 +176,10 @@ func (c *spokenCall) line(b tipstaff.AgentToolCallResult) line {
 	if b.DurationMS > 0 || !b.IsError {
 		took = human(time.Duration(b.DurationMS) * time.Millisecond)
 	}
-	l := line{mark, say(plain, " "+c.name)}
-	if how := tipstaff.Joined("  ", c.effect, c.decision, took); how != "" {
-		l = append(l, say(dim, "  "+how))
-	}
+	l := line{mark, say(plain, " "+c.name)}.and(dim, tipstaff.Joined("  ", c.effect, c.decision, took))
 	if b.IsError {
 		text, _, _ := strings.Cut(b.Content, "\n")
-		l = append(l, say(plain, "  "+fit(clean(tipstaff.Joined(": ", b.Class, text)), maxDetail)))
+		l = l.and(plain, fit(clean(tipstaff.Joined(": ", b.Class, text)), maxDetail))
 	}
 	return l
 }
@@ -232,9 +224,7 @@ func (s *speech) write(c channel, text string) {
 	}
 	if s.open != c {
 		s.endLine()
-		if s.screen != nil {
-			s.screen.suspend()
-		}
+		s.screen.suspend()
 		s.open, s.stream = c, streamText{}
 	}
 	text = s.stream.clean(text)
@@ -261,38 +251,22 @@ func (s *speech) endLine() {
 		io.WriteString(w, "\n")
 	}
 	s.open = ""
-	if s.screen != nil {
-		s.screen.resume()
-	}
+	s.screen.resume()
 }
 
 // tell writes a line of talk.
 func (s *speech) tell(l line) {
 	s.endLine()
-	if s.screen != nil {
-		s.screen.suspend()
-		defer s.screen.resume()
-	}
+	s.screen.suspend()
+	defer s.screen.resume()
 	fmt.Fprintln(s.a.err, l.text(s.colored))
 }
 
 func (s *speech) note(text string) { s.tell(line{say(dim, text)}) }
 
-// paint shows what is under way below the text, unless text is being written.
-func (s *speech) paint() {
-	s.screen.paint(func(width, height int) []line {
-		lines := s.under(time.Now())
-		lines = lines[max(0, len(lines)-height):]
-		for i := range lines {
-			lines[i] = lines[i].fit(width)
-		}
-		return lines
-	})
-}
-
-func (s *speech) under(now time.Time) (lines []line) {
-	for _, path := range s.order {
-		c := s.calls[path]
+// under is what is under way, below the text. It has at most height lines.
+func (s *speech) under(width, height int, now time.Time) (lines []line) {
+	for _, c := range s.calls {
 		if c.since.IsZero() {
 			continue
 		}
@@ -301,14 +275,17 @@ func (s *speech) under(now time.Time) (lines []line) {
 	if !s.since.IsZero() {
 		lines = append(lines, line{marks[tipstaff.NodeRunning], say(dim, tipstaff.Joined("  ", fmt.Sprintf(" step %d", s.step), s.model, human(now.Sub(s.since))))})
 	}
-	if s.ahead == nil {
-		return lines
+	if s.ahead != nil {
+		switch n, typing := s.ahead(); {
+		case typing != "":
+			lines = append(lines, line{say(dim, "for the next turn: "+typing)})
+		case n > 0:
+			lines = append(lines, line{say(dim, plural(n, "message")+" for the next turns")})
+		}
 	}
-	switch n, typing := s.ahead(); {
-	case typing != "":
-		lines = append(lines, line{say(dim, "for the next turn: "+typing)})
-	case n > 0:
-		lines = append(lines, line{say(dim, plural(n, "message")+" for the next turns")})
+	lines = lines[max(0, len(lines)-height):]
+	for i := range lines {
+		lines[i] = lines[i].fit(width)
 	}
 	return lines
 }
@@ -329,4 +306,16 @@ func usageText(steps, calls int, u tipstaff.ModelUsage) string {
 		parts = append(parts, "$"+u.CostUSD.String())
 	}
 	return strings.Join(parts, ", ")
+}
+
+// finish writes what is left to say of a turn.
+func (s *speech) finish() {
+	s.endLine()
+	s.screen.suspend()
+	if s.answer != "" {
+		io.WriteString(s.a.out, strings.TrimSuffix(dataText(s.answer), "\n")+"\n")
+	}
+	if s.usage != "" {
+		fmt.Fprintln(s.a.err, line{say(dim, s.usage)}.text(s.colored))
+	}
 }

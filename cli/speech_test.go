@@ -117,7 +117,7 @@ func TestSpeechShowsWhatIsUnderWay(t *testing.T) {
 	}
 	shown := func() string {
 		var all []string
-		for _, l := range s.under(epoch.Add(2 * time.Second)) {
+		for _, l := range s.under(1000, 1000, epoch.Add(2*time.Second)) {
 			all = append(all, l.text(false))
 		}
 		return strings.Join(all, "\n")

@@ -11,8 +11,8 @@ import (
 // rawMode is not to be had: lines are read as the terminal gives them.
 func rawMode(*os.File) (restore func(), err error) { return nil, errors.ErrUnsupported }
 
-// hushed is not to be had either.
-func hushed(*os.File) (restore func(), err error) { return nil, errors.ErrUnsupported }
+// echoOff is not to be had either.
+func echoOff(*os.File) (restore func(), err error) { return nil, errors.ErrUnsupported }
 
 // terminalInput is what is typed, as it comes: it cannot be dropped.
 func terminalInput(f *os.File) io.Reader { return f }

@@ -32,9 +32,9 @@ func rawMode(f *os.File) (restore func(), err error) {
 	return func() { _ = unix.IoctlSetTermios(fd, setTermios, before) }, nil // the terminal may be gone
 }
 
-// hushed has a terminal echo nothing. A process that is stopped, or ended by a signal
+// echoOff has a terminal echo nothing. A process that is stopped, or ended by a signal
 // that nobody deals with, gives the echo back first.
-func hushed(f *os.File) (restore func(), err error) {
+func echoOff(f *os.File) (restore func(), err error) {
 	fd := int(f.Fd())
 	before, err := unix.IoctlGetTermios(fd, getTermios)
 	if err != nil {
@@ -108,15 +108,8 @@ func (t typedInput) Wait(ctx context.Context) error {
 		return err
 	}
 	defer r.Close()
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { w.Close(); close(stopped) })
-	defer func() {
-		if stop() {
-			w.Close()
-		} else {
-			<-stopped
-		}
-	}()
+	defer w.Close()
+	defer context.AfterFunc(ctx, func() { w.Close() })()
 	ends := int(r.Fd())
 	for {
 		fds := []unix.PollFd{{Fd: int32(t.Fd()), Events: unix.POLLIN}, {Fd: int32(ends), Events: unix.POLLIN}}

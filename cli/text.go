@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
+	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -12,12 +15,12 @@ import (
 func clean(s string) string { return tipstaff.Printable(s) }
 
 // cleanLines is clean for text of several lines.
-func cleanLines(s string) []string {
+func cleanLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
 		lines[i] = clean(l)
 	}
-	return lines
+	return strings.Join(lines, "\n")
 }
 
 // wide holds the characters that fill two cells. Where terminals disagree it
@@ -84,3 +87,172 @@ func pad(s string, n int) string {
 }
 
 func plural(n int, one string) string { return tipstaff.Plural(n, one) }
+
+// color is a foreground of the terminal's own palette.
+type color string
+
+const (
+	plain  color = ""
+	dim    color = "2"
+	red    color = "31"
+	green  color = "32"
+	yellow color = "33"
+	blue   color = "36"
+	bold   color = "1"
+)
+
+// span is clean text in one colour; line is what stands on one row.
+type (
+	span struct {
+		text  string
+		color color
+	}
+	line []span
+)
+
+// say makes foreign text a span: the only way into a line.
+func say(c color, text string) span { return span{clean(text), c} }
+
+// and is l with one more part, two blanks apart; "" adds none.
+func (l line) and(c color, text string) line {
+	switch {
+	case text == "":
+		return l
+	case len(l) > 0:
+		text = "  " + text
+	}
+	return append(l, say(c, text))
+}
+
+// fit cuts a line to n cells.
+func (l line) fit(n int) line {
+	var out line
+	for _, s := range l {
+		if n <= 0 {
+			break
+		}
+		s.text = fit(s.text, n)
+		n -= cells(s.text)
+		out = append(out, s)
+	}
+	return out
+}
+
+func (l line) cells() int {
+	n := 0
+	for _, s := range l {
+		n += cells(s.text)
+	}
+	return n
+}
+
+// text is the line as bytes for a terminal, without trailing blanks.
+func (l line) text(colored bool) string {
+	var b strings.Builder
+	for _, s := range l {
+		if !colored || s.color == plain || s.text == "" {
+			b.WriteString(s.text)
+			continue
+		}
+		b.WriteString("\x1b[" + string(s.color) + "m" + s.text + "\x1b[0m")
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// colored reports whether a stream that is or is not a terminal gets colours.
+// CLICOLOR_FORCE overrides the terminal, NO_COLOR overrides both.
+func (e *Env) colored(tty bool) bool {
+	if e.getenv("NO_COLOR") != "" {
+		return false
+	}
+	if f := e.getenv("CLICOLOR_FORCE"); f != "" && f != "0" {
+		return true
+	}
+	return tty && e.getenv("TERM") != "dumb"
+}
+
+// human is a duration as people read it: 12ms, 1.2s, 3m04s, 2h05m.
+func human(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0ms"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%d.%ds", d/time.Second, d%time.Second/(100*time.Millisecond))
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+}
+
+// streamText makes foreign text that comes in pieces fit for a terminal. What a
+// piece shows does not depend on where it was cut: marks, and what goes with them,
+// are judged with the character before them. Line feeds and tabs are kept.
+type streamText struct {
+	tail string // the last character that was shown, with its marks
+	held string // a carriage return, which may be half of a line's end
+}
+
+// maxTail is how far back the character before is looked for.
+const maxTail = 256
+
+func (s *streamText) clean(piece string) string {
+	piece, s.held = s.held+piece, ""
+	if strings.HasSuffix(piece, "\r") {
+		piece, s.held = piece[:len(piece)-1], "\r"
+	}
+	before := s.tail
+	shown := cleanText(before + piece)
+	shown = shown[len(cleanText(before)):]
+	s.tail = lastCharacter(before + piece)
+	return shown
+}
+
+// cleanText is clean for text with lines and tabs.
+func cleanText(text string) string {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for i, l := range lines {
+		parts := strings.Split(l, "\t")
+		for j, p := range parts {
+			parts[j] = clean(p)
+		}
+		lines[i] = strings.Join(parts, "\t")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lastCharacter is the end of text from the last rune on that is no mark.
+func lastCharacter(text string) string {
+	i := len(text)
+	for i > 0 {
+		r, size := utf8.DecodeLastRuneInString(text[:i])
+		i -= size
+		if !joins(r) {
+			break
+		}
+		if len(text)-i > maxTail { // no text of people's
+			return ""
+		}
+	}
+	return text[i:]
+}
+
+// dataText is an answer for a pipe: the text itself, in which nothing acts on the
+// terminal that it may end up on.
+func dataText(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\r\n", "\n")
+	var b strings.Builder
+	for _, r := range text {
+		if acts(r) {
+			b.WriteString(clean(string(r)))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func acts(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,52 +24,38 @@ locked, or no longer as it was locked is not called.`,
 		Example: `  tipstaff tools list
   tipstaff tools pin
   tipstaff tools call mcp://builtin/read_file@1.0.0 --args '{"path":"notes.md"}'`,
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newToolsList(a), newToolsDescribe(a), newToolsCall(a), newToolsExplain(a), newToolsPin(a), newToolsVerify(a))
 	return cmd
 }
 
 // tools looks after the workspace's tools. It opens no store.
-func (a *app) tools() (tipstaff.Tools, error) { return a.env.Tools(a.workspaceDir()) }
+func (a *app) tools(context.Context) (tipstaff.Tools, error) { return a.env.Tools(a.workspaceDir()) }
 
-type toolsListOptions struct{ *app }
+func (a *app) declaredTools(ctx context.Context) ([]tipstaff.ToolInfo, error) {
+	tools, err := a.tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tools.List(ctx)
+}
 
 func newToolsList(a *app) *cobra.Command {
-	o := &toolsListOptions{app: a}
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the declared tools",
 		Long: `List the tools that tipstaff.yaml declares: the URI by which a plan calls each,
 its effect class and who states it, and whether its definition is locked. Nothing is
 started or connected to.`,
-		Example:           "  tipstaff tools list",
-		Args:              needs(),
-		ValidArgsFunction: completed(a),
-		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
-	}
-}
-
-func (o *toolsListOptions) run(ctx context.Context) error {
-	tools, err := o.tools()
-	if err != nil {
-		return err
-	}
-	list, err := tools.List(ctx)
-	if err != nil {
-		return err
-	}
-	if o.json {
-		for _, t := range list {
-			if err := o.writeJSON(t); err != nil {
-				return err
+		Example: "  tipstaff tools list",
+		RunE: with(a.declaredTools, func(_ context.Context, list []tipstaff.ToolInfo, _ []string) error {
+			if a.json {
+				return printEach(a, list, "", nil)
 			}
-		}
-		return nil
+			printTools(a.out, list, a.env.colored(a.env.StdoutTTY))
+			return nil
+		}),
 	}
-	printTools(o.out, list, o.env.colored(o.env.StdoutTTY))
-	return nil
 }
 
 func printTools(w io.Writer, list []tipstaff.ToolInfo, colored bool) {
@@ -77,13 +64,9 @@ func printTools(w io.Writer, list []tipstaff.ToolInfo, colored bool) {
 		names, classes = max(names, cells(shownName(t))), max(classes, cells(shownClass(t)))
 	}
 	for _, t := range list {
-		l := line{
-			say(plain, pad(shownName(t), names)+"  "),
-			say(plain, pad(shownClass(t), classes)+"  "),
-			say(lockColors[t.Lock], t.Lock),
-		}
-		if t.Trouble != "" && t.Lock != tipstaff.ToolUnlocked {
-			l = append(l, say(yellow, "  "+t.Trouble))
+		l := line{say(plain, pad(shownName(t), names)+"  "+pad(shownClass(t), classes)+"  "), say(lockColors[t.Lock], t.Lock)}
+		if t.Lock != tipstaff.ToolUnlocked {
+			l = l.and(yellow, t.Trouble)
 		}
 		fmt.Fprintln(w, l.text(colored))
 	}
@@ -111,14 +94,8 @@ func shownClass(t tipstaff.ToolInfo) string {
 	return clean(t.Class + " (" + t.ClassFrom + ")")
 }
 
-type toolsDescribeOptions struct {
-	*app
-	name string
-	live bool
-}
-
 func newToolsDescribe(a *app) *cobra.Command {
-	o := &toolsDescribeOptions{app: a}
+	live := false
 	cmd := &cobra.Command{
 		Use:   "describe URI",
 		Short: "Show a tool's definition",
@@ -127,56 +104,42 @@ tools list, or SERVER/TOOL. With --live the server is started or connected to an
 asked for its definition of now; nothing is locked by that.`,
 		Example: `  tipstaff tools describe builtin/read_file
   tipstaff tools describe issues/create_issue --live`,
-		Args:              needs("URI"),
-		ValidArgsFunction: completed(a, completeTool),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.name = args[0]
-			return o.run(cmd.Context())
-		},
+		RunE: with(a.tools, func(ctx context.Context, tools tipstaff.Tools, args []string) error {
+			t, err := tools.Describe(ctx, args[0], live)
+			if err != nil {
+				return err
+			}
+			return a.print(t, func() { a.printTool(t) })
+		}),
 	}
-	cmd.Flags().BoolVar(&o.live, "live", false, "ask the server")
+	cmd.Flags().BoolVar(&live, "live", false, "ask the server")
 	return cmd
 }
 
-func (o *toolsDescribeOptions) run(ctx context.Context) error {
-	tools, err := o.tools()
-	if err != nil {
-		return err
-	}
-	t, err := tools.Describe(ctx, o.name, o.live)
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return o.writeJSON(t)
-	}
+func (a *app) printTool(t tipstaff.ToolInfo) {
 	allowed := ""
 	if !t.Allowed {
 		allowed = " (not in allowed_effects)"
 	}
-	o.printFields([]field{
-		{"tool", t.Name()},
-		{"uri", t.URI},
-		{"version", t.Version},
-		{"digest", t.Digest},
-		{"lock", t.Lock},
-		{"class", shownClass(t) + allowed},
-		{"timeout", t.Timeout},
-		{"max_result", fmt.Sprint(t.MaxResult)},
-		{"title", t.Title},
-		{"trouble", t.Trouble},
-	})
-	for _, l := range jsonLines(t.Definition) {
-		fmt.Fprintln(o.out, l)
+	a.printFields(
+		field{"tool", t.Name()},
+		field{"uri", t.URI},
+		field{"version", t.Version},
+		field{"digest", t.Digest},
+		field{"lock", t.Lock},
+		field{"class", shownClass(t) + allowed},
+		field{"timeout", t.Timeout},
+		field{"max_result", fmt.Sprint(t.MaxResult)},
+		field{"title", t.Title},
+		field{"trouble", t.Trouble},
+	)
+	if len(t.Definition) > 0 {
+		fmt.Fprintln(a.out, jsonLines(t.Definition))
 	}
-	return nil
 }
 
 // jsonLines is foreign JSON, indented, fit for a terminal.
-func jsonLines(raw json.RawMessage) []string {
-	if len(raw) == 0 {
-		return nil
-	}
+func jsonLines(raw json.RawMessage) string {
 	var indented bytes.Buffer
 	if json.Indent(&indented, raw, "", "  ") != nil {
 		return cleanLines(string(raw))
@@ -184,34 +147,162 @@ func jsonLines(raw json.RawMessage) []string {
 	return cleanLines(indented.String())
 }
 
-// completeTool offers the URIs of declared tools.
-func completeTool(a *app, cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.declared(cmd, typed, func(t tipstaff.ToolInfo) string { return shownName(t) })
+// completeTools offers declared tools, as name says.
+func completeTools(name func(tipstaff.ToolInfo) string) completion {
+	return func(a *app, ctx context.Context, _ []string, typed string) (names []string) {
+		list, _ := a.declaredTools(ctx)
+		for _, t := range list {
+			if n := clean(name(t)); strings.HasPrefix(n, typed) {
+				names = append(names, cobra.CompletionWithDesc(n, clean(tipstaff.Joined(" ", t.Class, t.Lock))))
+			}
+		}
+		return names
+	}
 }
 
-// completeToolName offers them as SERVER/TOOL.
-func completeToolName(a *app, cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.declared(cmd, typed, func(t tipstaff.ToolInfo) string { return clean(t.Name()) })
+func newToolsExplain(a *app) *cobra.Command {
+	text := ""
+	cmd := &cobra.Command{
+		Use:   "explain SERVER/TOOL",
+		Short: "Say what would be decided about a call, and why",
+		Long: `Put a call to the gate that every call of a run passes, and show each check, the
+rules that match, the one that decides, and what would happen. Nothing is called,
+started or connected to.`,
+		Example: `  tipstaff tools explain builtin/exec --args '{"argv":["git","push"]}'`,
+		RunE: with(a.tools, func(ctx context.Context, tools tipstaff.Tools, args []string) error {
+			given, err := a.argument("--args", text)
+			if err != nil {
+				return err
+			}
+			e, err := tools.Explain(ctx, args[0], given)
+			if err != nil {
+				return err
+			}
+			return a.print(e, func() { a.printExplanation(e) })
+		}),
+	}
+	argsFlag(cmd, &text)
+	return cmd
 }
 
-func (a *app) declared(cmd *cobra.Command, typed string, name func(tipstaff.ToolInfo) string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	for _, t := range a.declaredTools(cmd.Context()) {
-		if n := name(t); strings.HasPrefix(n, typed) {
-			names = append(names, cobra.CompletionWithDesc(n, clean(tipstaff.Joined(" ", t.Class, t.Lock))))
+func argsFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVar(into, "args", "", "the arguments: a `JSON` object, @FILE, or - for standard input (default {})")
+}
+
+// argument reads the JSON that a flag gives or names; nil: the flag was not given.
+func (a *app) argument(flag, text string) (json.RawMessage, error) {
+	if text == "" {
+		return nil, nil
+	}
+	raw := []byte(text)
+	name, isFile := strings.CutPrefix(text, "@")
+	if text == "-" || isFile {
+		var err error
+		if raw, err = a.read(name); err != nil {
+			return nil, err
 		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	if !json.Valid(raw) {
+		return nil, &usageError{message: flag + " is not JSON", hint: `write '{"name": value, …}', '"text"', @FILE, or - for standard input`}
+	}
+	return raw, nil
 }
 
-func (a *app) declaredTools(ctx context.Context) []tipstaff.ToolInfo {
-	tools, err := a.tools()
-	if err != nil {
-		return nil
+// checkWords is what each check asks.
+var checkWords = map[string]string{
+	"declared":  "the plan declares it",
+	"known":     "manifest and server have it",
+	"locked":    "pin, lock and package hold",
+	"arguments": "the arguments fit",
+	"effect":    "its class is allowed",
+	"guards":    "guards let it pass",
+	"policy":    "the policy",
+}
+
+func (a *app) printExplanation(e tipstaff.Explanation) {
+	a.printFields(field{"tool", e.Server + "/" + e.Tool}, field{"uri", e.URI}, field{"class", e.Class},
+		field{"args", string(e.Args)}, field{"args_digest", e.ArgsDigest})
+	colored := a.env.colored(a.env.StdoutTTY)
+	for i, c := range e.Checks {
+		result := say(green, "ok")
+		switch {
+		case !c.OK:
+			result = say(red, tipstaff.Joined(": ", c.Code, c.Message))
+		case c.Check == "declared":
+			result = say(dim, "taken for granted")
+		case c.Check == "guards" && len(e.Guards) == 0:
+			result = say(dim, "none")
+		case c.Check == "policy":
+			result = say(verdictColors[e.Do], tipstaff.Joined(", ", e.Do, "rule "+e.Rule))
+		}
+		l := line{say(plain, fmt.Sprintf("%d  %s  ", i+1, pad(checkWords[c.Check], 28))), result}
+		fmt.Fprintln(a.out, l.text(colored))
 	}
-	list, err := tools.List(ctx)
-	if err != nil {
-		return nil
+	for _, g := range e.Guards {
+		fmt.Fprintf(a.out, "  finds %s  %s  %s\n", clean(g.Guard), clean(g.Class), clean(string(g.Facts)))
 	}
-	return list
+	a.printFields(field{"rule", tipstaff.Joined(": ", e.Rule, e.Why)}, field{"policy_digest", e.PolicyDigest}, field{"whatever the arguments", e.Static})
+	for _, r := range e.Rules {
+		fmt.Fprintf(a.out, "  matches %s  %s  %s\n", clean(r.ID), clean(r.Do), clean(r.Why))
+	}
+	for _, c := range e.Outcomes {
+		fmt.Fprintf(a.out, "%s: %s\n", pad(wayWords[c.When], 28), outcomeWords(c))
+	}
+}
+
+var verdictColors = map[string]color{"allow": green, "ask": yellow, "deny": red}
+
+var wayWords = map[string]string{
+	"literal":    "in a plan, written out",
+	"referenced": "in a plan, with references",
+	"agent":      "made by an agent",
+}
+
+func outcomeWords(c tipstaff.CallOutcome) string {
+	switch {
+	case c.Do == "allow" && c.By != "":
+		return "sent: accepting the plan covers it"
+	case c.Do == "allow":
+		return "sent"
+	case c.Do == "ask":
+		return "a person is asked first"
+	}
+	return "refused; nothing is sent"
+}
+
+func newToolsVerify(a *app) *cobra.Command {
+	offline := false
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check that the declared tools can be called",
+		Long: `Check the manifest, the variables it refers to, packages and tipstaff.lock; then
+start or connect to every server and compare what it lists with the lock. Tools that
+are not declared are noted; declared ones that are missing, unlocked or changed are
+errors.
+
+Exit code 3: there are errors. 2: the manifest is not valid.`,
+		Example: `  tipstaff tools verify
+  tipstaff tools verify --offline`,
+		RunE: with(a.tools, func(ctx context.Context, tools tipstaff.Tools, _ []string) error {
+			r, err := tools.Verify(ctx, offline)
+			if err != nil {
+				return err
+			}
+			err = a.print(r, func() {
+				for _, s := range r.Servers {
+					fmt.Fprintf(a.out, "%s  %s  %d of %s usable\n", clean(s.Server), cmp.Or(clean(s.Version), "-"), s.Usable, plural(s.Tools, "tool"))
+				}
+				printFindings(a.out, r.Findings, a.env.colored(a.env.StdoutTTY))
+				if r.OK {
+					fmt.Fprintln(a.out, "ok")
+				}
+			})
+			if err == nil && !r.OK {
+				err = status(exitRefused)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&offline, "offline", false, "start and connect to nothing")
+	return cmd
 }

@@ -13,15 +13,11 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-type toolsCallOptions struct {
-	*app
-	uri        string
-	args       string
-	unattended bool
-}
-
 func newToolsCall(a *app) *cobra.Command {
-	o := &toolsCallOptions{app: a}
+	var (
+		text       string
+		unattended bool
+	)
 	cmd := &cobra.Command{
 		Use:   "call URI",
 		Short: "Call a tool",
@@ -32,35 +28,30 @@ Exit code 10: the tool ran and reported an error. 3: the call was refused before
 run existed. 4: it waits for an approval.`,
 		Example: `  tipstaff tools call mcp://builtin/read_file@1.0.0 --args '{"path":"notes.md"}'
   tipstaff tools call mcp://builtin/json_query@1.0.0 --args @query.json`,
-		Args:              needs("URI"),
-		ValidArgsFunction: completed(a, completeTool),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.uri = args[0]
-			return o.run(cmd.Context())
+			given, err := a.argument("--args", text)
+			if err != nil {
+				return err
+			}
+			program, err := tipstaff.CallProgram(args[0], given)
+			if err != nil {
+				return err
+			}
+			return a.call(cmd.Context(), program, a.newPrompter(unattended || text == "-"))
 		},
 	}
-	argsFlag(cmd, &o.args)
-	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
+	argsFlag(cmd, &text)
+	cmd.Flags().BoolVar(&unattended, "unattended", false, "ask nobody: park at gates")
 	return cmd
 }
 
-func (o *toolsCallOptions) run(ctx context.Context) error {
-	args, err := o.argument("--args", o.args)
+func (a *app) call(ctx context.Context, program []byte, p *prompter) error {
+	svc, err := a.open(ctx, toStart)
 	if err != nil {
 		return err
 	}
-	req := tipstaff.StartRequest{Name: "the call"}
-	if req.Program, err = tipstaff.CallProgram(o.uri, args); err != nil {
-		return err
-	}
-	svc, err := o.openToStart(ctx)
-	if err != nil {
-		return err
-	}
-	p := o.newPrompter(ctx, o.unattended || o.args == "-")
-	defer p.close()
-	req.Attended = p != nil
-	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Start(ctx, req) })
+	req := tipstaff.StartRequest{Name: "the call", Program: program, Presence: tipstaff.Presence{Attended: p != nil}}
+	started, err := startOrPin(ctx, a, p, func() (tipstaff.Started, error) { return svc.Start(ctx, req) })
 	if err != nil {
 		return unplaced(err)
 	}
@@ -70,7 +61,7 @@ func (o *toolsCallOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.conclude(ctx, svc, started.Run, driven)
+	return a.concludeCall(ctx, svc, started.Run, driven)
 }
 
 // unplaced is an error without places in a document that nobody has written.
@@ -102,7 +93,7 @@ type callError struct {
 	Detail  json.RawMessage `json:"detail,omitempty"`
 }
 
-func (o *toolsCallOptions) conclude(ctx context.Context, svc tipstaff.Service, id tipstaff.ID, d tipstaff.Driven) error {
+func (a *app) concludeCall(ctx context.Context, svc tipstaff.Service, id tipstaff.ID, d tipstaff.Driven) error {
 	calm := context.WithoutCancel(ctx)
 	run, err := svc.Get(calm, id)
 	if err != nil {
@@ -114,40 +105,29 @@ func (o *toolsCallOptions) conclude(ctx context.Context, svc tipstaff.Service, i
 	case tipstaff.Completed:
 		end.Output = outputOf(run.Outputs)
 	case tipstaff.Failed:
-		end.Error = o.failure(calm, svc, run)
+		end.Error = callFailure(calm, svc, run)
 		if output, reported := inBand(end.Error); reported {
 			end.Output, code = output, exitToolError
 		}
 	}
-	if o.json {
-		if err := o.writeJSON(end); err != nil {
-			return err
-		}
-	} else {
-		o.printOutput(end.Output)
+	if err := a.print(end, func() { a.printOutput(end.Output) }); err != nil {
+		return err
 	}
-	o.say(run, d, end)
+	switch { // what did not go well, and which run to look at
+	case end.State == tipstaff.Completed, end.Error != nil && a.json:
+	case end.Error != nil:
+		fmt.Fprintf(a.err, "error: %s\nrun %s\n", clean(tipstaff.Joined(": ", end.Error.Code, end.Error.Message)), run.ID)
+	case d.Outcome == "parked":
+		a.saySteps(a.err, run, nil, d.WakeAt)
+	case end.State == tipstaff.Cancelled:
+		fmt.Fprintf(a.err, "cancelled\nrun %s\n", run.ID)
+	default:
+		a.sayInterrupted(run.ID, d.Reason)
+	}
 	if d.Err != nil {
 		return d.Err
 	}
 	return status(code)
-}
-
-// say tells on standard error what did not go well, and which run to look at.
-func (o *toolsCallOptions) say(run tipstaff.Run, d tipstaff.Driven, end called) {
-	switch {
-	case end.State == tipstaff.Completed:
-	case end.Error != nil:
-		if !o.json {
-			fmt.Fprintf(o.err, "error: %s\nrun %s\n", clean(tipstaff.Joined(": ", end.Error.Code, end.Error.Message)), run.ID)
-		}
-	case d.Outcome == "parked":
-		o.saySteps(o.err, run, nil, d.WakeAt)
-	case end.State == tipstaff.Cancelled:
-		fmt.Fprintf(o.err, "cancelled\nrun %s\n", run.ID)
-	default:
-		fmt.Fprintf(o.err, "interrupted%s; to go on:\n  %s\n", inBrackets(d.Reason), o.resumeLine(run.ID))
-	}
 }
 
 // outputOf is the tool's output among those of the plan.
@@ -159,9 +139,9 @@ func outputOf(outputs json.RawMessage) json.RawMessage {
 	return all[tipstaff.CallOutput]
 }
 
-// failure is why the call failed, with what the tool said, which only the record
+// callFailure is why the call failed, with what the tool said, which only the record
 // of the call holds.
-func (o *toolsCallOptions) failure(ctx context.Context, svc tipstaff.Service, run tipstaff.Run) *callError {
+func callFailure(ctx context.Context, svc tipstaff.Service, run tipstaff.Run) *callError {
 	e := &callError{}
 	if run.Error != nil {
 		e.Code, e.Message = run.Error.Code, run.Error.Message
@@ -173,11 +153,11 @@ func (o *toolsCallOptions) failure(ctx context.Context, svc tipstaff.Service, ru
 		if err != nil {
 			return e
 		}
-		var b struct {
-			Error *callError `json:"error"`
+		if ev.Kind != tipstaff.KindEffectFinished {
+			continue
 		}
-		if ev.Kind == tipstaff.KindEffectFinished && json.Unmarshal(ev.Body, &b) == nil && b.Error != nil {
-			return b.Error
+		if failed := tipstaff.BodyOf[tipstaff.Effect](&ev).Error; failed != nil {
+			return &callError{failed.Code, failed.Message, failed.Detail}
 		}
 	}
 	return e
@@ -195,23 +175,17 @@ func inBand(e *callError) (output json.RawMessage, reported bool) {
 }
 
 // printOutput prints text as it is, and anything else as JSON.
-func (o *toolsCallOptions) printOutput(output json.RawMessage) {
-	if output == nil {
-		return
-	}
+func (a *app) printOutput(output json.RawMessage) {
 	var text string
-	if json.Unmarshal(output, &text) != nil {
-		for _, l := range jsonLines(output) {
-			fmt.Fprintln(o.out, l)
-		}
+	switch {
+	case output == nil:
 		return
-	}
-	if text == "" {
+	case json.Unmarshal(output, &text) != nil:
+		text = jsonLines(output)
+	case text == "":
 		return
+	case a.env.StdoutTTY:
+		text = cleanLines(text)
 	}
-	text = strings.TrimSuffix(text, "\n")
-	if o.env.StdoutTTY {
-		text = strings.Join(cleanLines(text), "\n")
-	}
-	fmt.Fprintln(o.out, text)
+	fmt.Fprintln(a.out, strings.TrimSuffix(text, "\n"))
 }

@@ -5,21 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tipstaff/tipstaff"
 )
 
-type toolsPinOptions struct {
-	*app
-	servers []string
-	check   bool
-	yes     bool
-}
-
 func newToolsPin(a *app) *cobra.Command {
-	o := &toolsPinOptions{app: a}
+	var check, yes bool
 	cmd := &cobra.Command{
 		Use:   "pin [SERVER…]",
 		Short: "Compare servers with tipstaff.lock, and lock what they list",
@@ -30,64 +25,57 @@ are refused when a definition is another than the one you have seen.
 Exit code 3: something differs and was not locked, or a tool cannot be locked.`,
 		Example: `  tipstaff tools pin
   tipstaff tools pin issues --check`,
-		ValidArgsFunction: completeServers(a),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.servers = args
-			return o.run(cmd.Context())
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.completeServers,
+		RunE: func(cmd *cobra.Command, servers []string) error {
+			if check && yes {
+				return &usageError{message: "--check writes nothing and --yes writes: give one of them"}
+			}
+			return a.pin(cmd.Context(), servers, check, yes)
 		},
 	}
-	cmd.Flags().BoolVar(&o.check, "check", false, "write nothing: only say whether something differs")
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "accept what the servers list without being asked")
+	cmd.Flags().BoolVar(&check, "check", false, "write nothing: only say whether something differs")
+	cmd.Flags().BoolVar(&yes, "yes", false, "accept what the servers list without being asked")
 	return cmd
 }
 
-func (o *toolsPinOptions) run(ctx context.Context) error {
-	if o.check && o.yes {
-		return &usageError{message: "--check writes nothing and --yes writes: give one of them"}
-	}
-	tools, err := o.tools()
+func (a *app) pin(ctx context.Context, servers []string, check, yes bool) error {
+	tools, err := a.tools(ctx)
 	if err != nil {
 		return err
 	}
-	p := o.newPrompter(ctx, o.check || o.yes || o.json)
-	defer p.close()
-	report, err := tools.Compare(ctx, o.servers)
+	p := a.newPrompter(check || yes || a.json)
+	r, err := tools.Compare(ctx, servers)
 	if err != nil {
 		return err
 	}
-	if !o.json {
-		printPins(o.out, report, o.env.colored(o.env.StdoutTTY))
+	if !a.json {
+		printPins(a.out, r, a.env.colored(a.env.StdoutTTY))
 	}
-	if len(report.Changes) > 0 && (o.yes || p != nil && p.allows(ctx)) {
-		if err := tools.Pin(ctx, report); err != nil {
+	if len(r.Changes) > 0 && (yes || p != nil && p.allows(ctx)) {
+		if err := tools.Pin(ctx, r); err != nil {
 			return err
 		}
-		report.Written = true
+		r.Written = true
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if o.json {
-		if err := o.writeJSON(report); err != nil {
+	if a.json {
+		if err := a.writeJSON(r); err != nil {
 			return err
 		}
 	}
-	return o.end(report, p != nil)
-}
-
-// end says what became of it.
-func (o *toolsPinOptions) end(r tipstaff.PinReport, asked bool) error {
 	switch {
 	case r.Written:
-		fmt.Fprintln(o.err, "tipstaff.lock is written")
-	case len(r.Changes) == 0 && !r.Failed():
-		if !o.json {
-			fmt.Fprintln(o.out, "tipstaff.lock holds what the servers list")
-		}
-	case len(r.Changes) > 0 && !o.check && !asked:
-		fmt.Fprintln(o.err, "nothing is written: nobody can be asked here. --yes accepts what is shown")
-	case len(r.Changes) > 0:
-		fmt.Fprintln(o.err, "nothing is written")
+		fmt.Fprintln(a.err, "tipstaff.lock is written")
+	case len(r.Changes) == 0 && (r.Failed() || a.json):
+	case len(r.Changes) == 0:
+		fmt.Fprintln(a.out, "tipstaff.lock holds what the servers list")
+	case check || p != nil:
+		fmt.Fprintln(a.err, "nothing is written")
+	default:
+		fmt.Fprintln(a.err, "nothing is written: nobody can be asked here. --yes accepts what is shown")
 	}
 	if r.Failed() || len(r.Changes) > 0 && !r.Written {
 		return status(exitRefused)
@@ -141,12 +129,11 @@ func changeLines(c tipstaff.PinChange) []line {
 // valueShown is how much of one value is shown, in bytes.
 const valueShown = 16 << 10
 
-func valueLines(indent string, c color, raw json.RawMessage) []line {
+func valueLines(indent string, c color, raw json.RawMessage) (lines []line) {
 	if len(raw) == 0 {
 		return nil
 	}
-	all := jsonLines(raw)
-	var lines []line
+	all := strings.Split(jsonLines(raw), "\n")
 	size := 0
 	for i, l := range all {
 		if size += len(l); size > valueShown {
@@ -169,10 +156,22 @@ func scalarText(raw json.RawMessage) string {
 	return s
 }
 
+var levelColors = map[string]color{tipstaff.FindingError: red, tipstaff.FindingWarning: yellow, tipstaff.FindingNote: dim}
+
+func printFindings(w io.Writer, findings []tipstaff.ToolFinding, colored bool) {
+	for _, f := range findings {
+		lines := []line{{say(levelColors[f.Level], f.Level+": "), say(plain, tipstaff.Joined(": ", f.Code, f.Message))}}
+		for _, c := range f.Changes {
+			lines = append(lines, changeLines(c)...)
+		}
+		for _, l := range lines {
+			fmt.Fprintln(w, l.text(colored))
+		}
+	}
+}
+
 // allows asks whether what was shown is accepted. Only a clear answer is.
 func (p *prompter) allows(ctx context.Context) bool {
-	p.turn.Lock()
-	defer p.turn.Unlock()
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
 	defer cancel()
 	actions := []string{"allow", "deny"}
@@ -190,7 +189,7 @@ func startOrPin[T any](ctx context.Context, a *app, p *prompter, start func() (T
 	if p == nil || len(servers) == 0 || a.server != "" {
 		return started, err
 	}
-	tools, terr := a.tools()
+	tools, terr := a.tools(ctx)
 	if terr != nil {
 		return started, err
 	}
@@ -221,19 +220,12 @@ func startOrPin[T any](ctx context.Context, a *app, p *prompter, start func() (T
 }
 
 // completeServers offers the declared servers that are not named yet.
-func completeServers(a *app) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, before []string, _ string) ([]string, cobra.ShellCompDirective) {
-		seen := map[string]bool{}
-		for _, name := range before {
-			seen[name] = true
+func (a *app) completeServers(cmd *cobra.Command, before []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	list, _ := a.declaredTools(cmd.Context())
+	for _, t := range list {
+		if name := clean(t.Server); !slices.Contains(before, t.Server) && !slices.Contains(names, name) && t.Lock != tipstaff.ToolBuiltin {
+			names = append(names, name)
 		}
-		var names []string
-		for _, t := range a.declaredTools(cmd.Context()) {
-			if !seen[t.Server] && t.Lock != tipstaff.ToolBuiltin {
-				seen[t.Server] = true
-				names = append(names, clean(t.Server))
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -10,18 +10,11 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-type verifyOptions struct {
-	*app
-	ref      string
-	unended  bool
-	keyNames []string
-	admins   []string
-	memory   bool
-	anchor   string
-}
-
 func newVerify(a *app) *cobra.Command {
-	o := &verifyOptions{app: a}
+	var (
+		req    tipstaff.VerifyRequest
+		memory bool
+	)
 	cmd := &cobra.Command{
 		Use:   "verify [RUN|DIR]",
 		Short: "Prove what a run did, and that it kept to its plan",
@@ -41,43 +34,33 @@ Exit code 6: integrity is broken. 7: the run does not conform.`,
   tipstaff verify ./export --key alice.pub
   tipstaff verify --memory`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if o.memory && len(args) == 0 {
+			if memory && len(args) == 0 {
 				return nil
 			}
 			return needs("RUN|DIR")(cmd, args)
 		},
-		ValidArgsFunction: completed(a, completeRunOrDir),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
 			if len(args) == 0 {
-				return o.runMemory(cmd.Context())
+				return a.rebuildMemory(ctx, true)
 			}
-			o.ref = args[0]
-			err := o.run(cmd.Context())
-			if o.memory && reported(err) {
-				err = graver(err, o.runMemory(cmd.Context()))
+			var err error
+			if req.Keys, err = keyFiles(req.Keys); err != nil {
+				return err
+			}
+			err = a.verify(ctx, args[0], req, a.printReport)
+			if memory && reported(err) {
+				err = graver(err, a.rebuildMemory(ctx, true))
 			}
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&o.unended, "open", false, "a run that has not ended is no fault")
-	cmd.Flags().StringArrayVar(&o.keyNames, "key", nil, "trust only this public key: a .pub `file` or a folder of them; may be repeated")
-	cmd.Flags().StringArrayVar(&o.admins, "admin", nil, "`user` whose token could act in the runs of others (default: those of tipstaff.yaml); may be repeated")
-	cmd.Flags().StringVar(&o.anchor, "anchor", "", "compare the run with this anchor `file`")
-	cmd.Flags().BoolVar(&o.memory, "memory", false, "check the workspace's memory too")
+	cmd.Flags().BoolVar(&req.Open, "open", false, "a run that has not ended is no fault")
+	cmd.Flags().StringArrayVar(&req.Keys, "key", nil, "trust only this public key: a .pub `file` or a folder of them; may be repeated")
+	cmd.Flags().StringArrayVar(&req.Admins, "admin", nil, "`user` whose token could act in the runs of others (default: those of tipstaff.yaml); may be repeated")
+	cmd.Flags().StringVar(&req.Anchor, "anchor", "", "compare the run with this anchor `file`")
+	cmd.Flags().BoolVar(&memory, "memory", false, "check the workspace's memory too")
 	return cmd
-}
-
-// runMemory changes nothing.
-func (o *verifyOptions) runMemory(ctx context.Context) error {
-	m, err := o.openMemory(ctx, true)
-	if err != nil {
-		return err
-	}
-	report, err := m.Rebuild(ctx, true)
-	if err != nil {
-		return err
-	}
-	return o.reportMemory(report)
 }
 
 // reported tells that a check has said what it found, whatever that was.
@@ -95,20 +78,35 @@ func graver(run, memory error) error {
 	return run
 }
 
-func (o *verifyOptions) run(ctx context.Context) error {
-	keys, err := keyFiles(o.keyNames)
-	if err != nil {
-		return err
+func newReplay(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "replay RUN|DIR",
+		Short: "Run a plan again over its journal alone",
+		Long: `Run the plan over the journal alone: nothing is called. Prints, in the journal's
+order, the records that the plan asked for, then its outcome. Exit code 7: the
+plan asks for something else than what is recorded.`,
+		Example: "  tipstaff replay @",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// A run that has not ended replays too, as far as it got.
+			return a.verify(cmd.Context(), args[0], tipstaff.VerifyRequest{Open: true, Replay: true}, func(r tipstaff.Report) {
+				fmt.Fprintf(a.out, "outcome: %s\n", clean(r.Outcome))
+				if !r.Integrity.OK {
+					a.printFinding("integrity", r.Integrity)
+				}
+				if !r.Conformance.OK {
+					a.printFinding("conformance", r.Conformance)
+				}
+			})
+		},
 	}
-	return o.verify(ctx, o.ref, tipstaff.VerifyRequest{Open: o.unended, Keys: keys, Admins: o.admins, Anchor: o.anchor}, o.printReport)
 }
 
 // verify asks for the report of a run, or of an exported one, and shows it.
-func (a *app) verify(ctx context.Context, ref string, req tipstaff.VerifyRequest, print func(tipstaff.Report)) error {
+func (a *app) verify(ctx context.Context, ref string, req tipstaff.VerifyRequest, text func(tipstaff.Report)) error {
 	if !looksLikeRun(ref) {
 		a.server = "" // a folder lies on this machine
 	}
-	svc, err := a.open(ctx, true)
+	svc, err := a.open(ctx, toRead)
 	if err != nil {
 		return err
 	}
@@ -126,25 +124,20 @@ func (a *app) verify(ctx context.Context, ref string, req tipstaff.VerifyRequest
 		_ = a.writeEvent(ev) // a.out keeps the error
 	}
 	report.Replayed = nil
-	if a.json {
-		err = a.writeJSON(report)
-	} else {
-		print(report)
-	}
-	if err != nil {
+	if err := a.print(report, func() { text(report) }); err != nil {
 		return err
 	}
 	return status(exitOfReport(report))
 }
 
 func (a *app) printReport(r tipstaff.Report) {
-	a.printFields([]field{
-		{"run", r.Run.String()},
-		{"records", fmt.Sprintf("%d, %d of them signed", r.Seq, r.Envelopes)},
-		{"head", r.Head},
-		{"state", string(r.State)},
-		{"lifecycle", r.Lifecycle},
-	})
+	a.printFields(
+		field{"run", r.Run.String()},
+		field{"records", fmt.Sprintf("%d, %d of them signed", r.Seq, r.Envelopes)},
+		field{"head", r.Head},
+		field{"state", string(r.State)},
+		field{"lifecycle", r.Lifecycle},
+	)
 	a.printFinding("integrity", r.Integrity)
 	a.printFinding("conformance", r.Conformance)
 }
@@ -161,5 +154,25 @@ func (a *app) printFinding(name string, f tipstaff.Finding) {
 	}
 	if hidden := total - len(f.Problems); hidden > 0 && len(f.Problems) > 0 {
 		fmt.Fprintf(a.out, "  and %d more\n", hidden)
+	}
+}
+
+func newExport(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "export RUN DIR",
+		Short:   "Write a run to a folder that verifies on its own",
+		Example: "  tipstaff export @ ./export\n  tipstaff verify ./export",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			svc, id, err := a.openRun(cmd.Context(), args[0], toRead)
+			if err != nil {
+				return err
+			}
+			if err := a.env.Export(cmd.Context(), svc, id, args[1]); err != nil {
+				return err
+			}
+			return a.print(map[string]string{"run_id": id.String(), "dir": args[1]}, func() {
+				fmt.Fprintf(a.out, "exported %s to %s\n", id, clean(args[1]))
+			})
+		},
 	}
 }

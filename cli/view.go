@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -73,4 +74,261 @@ func (v view) loopLines() (lines []line) {
 		lines = append(lines, shown)
 	}
 	return lines
+}
+
+// render draws a view in at most height lines of at most width cells. It is a
+// pure function of its arguments: the screen only has to put it in place.
+func (v view) render(width, height int, now time.Time) []line {
+	height = max(1, height)
+	lines := []line{v.header(now)}
+	foot := v.footer(now)
+	for len(foot) > 0 && height < 2+len(foot) { // the tree matters more
+		foot = foot[:len(foot)-1]
+	}
+	if room := height - 1 - len(foot); room > 0 {
+		for _, r := range v.rows(room) {
+			lines = append(lines, r.line(v, width, now))
+		}
+	}
+	lines = append(lines, foot...)
+	for i := range lines {
+		lines[i] = lines[i].fit(width)
+	}
+	return lines
+}
+
+// header has the state first and the id last: what a narrow terminal cuts off is
+// printed in full at the end.
+func (v view) header(now time.Time) line {
+	l := line{}.and(stateColors[v.Status], v.Status).and(bold, v.Name)
+	if d := v.Wall(now); d > 0 {
+		l = l.and(dim, human(d))
+	}
+	return l.and(plain, v.Why).and(dim, v.Run.String())
+}
+
+var stateColors = map[string]color{
+	"running": blue, "waiting": yellow, "interrupted": yellow, "completed": green, "failed": red, "cancelled": yellow,
+}
+
+// footer is the loops of a pipeline, and the bounds in use.
+func (v view) footer(now time.Time) []line {
+	lines := v.loopLines()
+	if parts := v.bounds(v.Wall(now)); len(parts) > 0 {
+		lines = append(lines, line{say(dim, strings.Join(parts, "  "))})
+	}
+	return lines
+}
+
+// glyphs and colours of node states.
+var marks = map[tipstaff.NodeState]span{
+	tipstaff.NodePending:   {"·", dim},
+	tipstaff.NodeRunning:   {"▸", blue},
+	tipstaff.NodeWaiting:   {"?", yellow},
+	tipstaff.NodeDone:      {"✓", green},
+	tipstaff.NodeFailed:    {"✗", red},
+	tipstaff.NodeRefused:   {"⊘", red},
+	tipstaff.NodeCancelled: {"×", yellow},
+	tipstaff.NodeUncertain: {"!", red},
+	tipstaff.NodeSkipped:   {"-", dim},
+}
+
+// leaves counts n's leaves, and those that have ended well.
+func leaves(n *tipstaff.Node) (ended, all int) {
+	n.Walk(func(n *tipstaff.Node) {
+		if len(n.Children) == 0 {
+			all++
+			if n.State == tipstaff.NodeDone {
+				ended++
+			}
+		}
+	})
+	return ended, all
+}
+
+// span of time from the first start to the last end below n.
+func times(n *tipstaff.Node) (from, to time.Time) {
+	n.Walk(func(n *tipstaff.Node) {
+		if !n.Started.IsZero() && (from.IsZero() || n.Started.Before(from)) {
+			from = n.Started
+		}
+		if n.Ended.After(to) {
+			to = n.Ended
+		}
+	})
+	return from, to
+}
+
+// row is a line of the tree: one node, or several siblings that are alike.
+type row struct {
+	depth  int
+	state  tipstaff.NodeState
+	node   *tipstaff.Node
+	folded bool // the subtree is not shown
+	alike  int  // of a row without node: how many nodes it stands for
+	more   int  // of the last row: how many rows are not shown
+}
+
+// rows draws the tree in at most room rows. First subtrees are folded in which
+// nothing happens, then siblings that are alike are counted, and at last the rows
+// kept are those where something happens.
+func (v view) rows(room int) []row {
+	var rows []row
+	for level := range 3 {
+		rows = rows[:0]
+		for _, r := range v.Roots {
+			rows = unfold(rows, r, 0, level)
+		}
+		if len(rows) <= room {
+			return rows
+		}
+	}
+	return squeeze(rows, room)
+}
+
+func unfold(rows []row, n *tipstaff.Node, depth, level int) []row {
+	s := n.Effective()
+	folded := level > 0 && depth > 0 && len(n.Children) > 0 && s.Quiet()
+	rows = append(rows, row{depth: depth, state: s, node: n, folded: folded})
+	if folded {
+		return rows
+	}
+	for i := 0; i < len(n.Children); i++ {
+		k := 0
+		if level > 1 {
+			k = alike(n.Children[i:])
+		}
+		if k < 2 {
+			rows = unfold(rows, n.Children[i], depth+1, level)
+			continue
+		}
+		rows = append(rows, row{depth: depth + 1, state: n.Children[i].Effective(), alike: k})
+		i += k - 1
+	}
+	return rows
+}
+
+// alike is how many nodes from the first on are quiet in the same way.
+func alike(nodes []*tipstaff.Node) int {
+	s := nodes[0].Effective()
+	if !s.Quiet() {
+		return 0
+	}
+	k := 1
+	for k < len(nodes) && nodes[k].Effective() == s {
+		k++
+	}
+	return k
+}
+
+// squeeze keeps the rows that matter most, in their order: where something
+// happens or went wrong, and only then what is quiet.
+func squeeze(rows []row, room int) []row {
+	if room == 1 { // the root says how far the run got
+		return rows[:1]
+	}
+	order := make([]int, len(rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return rows[a].rank() - rows[b].rank() })
+	kept := order[:room-1]
+	slices.Sort(kept)
+	var out []row
+	for _, i := range kept {
+		out = append(out, rows[i])
+	}
+	return append(out, row{more: len(rows) - len(kept)})
+}
+
+func (r row) rank() int {
+	switch {
+	case r.state == tipstaff.NodeRunning || r.state == tipstaff.NodeWaiting:
+		return 0
+	case !r.state.Quiet():
+		return 1
+	}
+	return 2
+}
+
+// minLabelWidth is the narrowest terminal on which tools are named.
+const minLabelWidth = 48
+
+func (r row) line(v view, width int, now time.Time) line {
+	indent := say(plain, strings.Repeat(" ", min(2*r.depth, width/3)))
+	if r.more > 0 {
+		return line{indent, say(dim, fmt.Sprintf("… %d more", r.more))}
+	}
+	state := v.shown(r)
+	l := line{indent, marks[state], say(plain, " ")}
+	if r.node == nil {
+		return append(l, say(dim, fmt.Sprintf("%d %s", r.alike, r.state)))
+	}
+	n := r.node
+	l = append(l, say(plain, n.Name))
+	if width >= minLabelWidth {
+		l = l.and(dim, title(n, r.folded))
+	}
+	var visit, used string
+	if n.Stage != nil {
+		visit, used = n.Stage.String(), n.Stage.Usage()
+	}
+	l = l.and(plain, visit).and(dim, elapsed(n, state, now)).and(dim, used)
+	if n.Note != n.Label {
+		l = l.and(plain, n.Note)
+	}
+	return l
+}
+
+// shown is the state of a row in the light of the run's: in a run that completed,
+// a branch with a failure went on from it, and nothing works while nobody drives.
+func (v view) shown(r row) tipstaff.NodeState {
+	branch := r.node != nil && len(r.node.Children) > 0
+	switch {
+	case branch && r.node.Kind == tipstaff.ProgramPipeline && v.Status == "failed":
+		return tipstaff.NodeFailed
+	case branch && r.node.Kind == tipstaff.ProgramPipeline && v.Status == "cancelled":
+		return tipstaff.NodeCancelled
+	case v.Status == "completed" && branch && !r.state.Quiet():
+		return tipstaff.NodeDone
+	case !v.Driven() && branch && r.state == tipstaff.NodeRunning:
+		return tipstaff.NodePending
+	}
+	return r.state
+}
+
+// title is what a node does; of a branch, how far it got.
+func title(n *tipstaff.Node, folded bool) string {
+	if len(n.Children) == 0 {
+		return n.Label
+	}
+	ended, all := leaves(n)
+	if !folded && ended == 0 {
+		return n.Kind
+	}
+	return tipstaff.Joined(" ", n.Kind, fmt.Sprintf("%d/%d", ended, all))
+}
+
+// elapsed is how long n took, or has been taking.
+func elapsed(n *tipstaff.Node, s tipstaff.NodeState, now time.Time) string {
+	from, to := times(n)
+	switch {
+	case n.Stage != nil:
+		from, to = n.Started, n.Ended
+	case n.Kind == tipstaff.ProgramPipeline: // its stages tell of their last visits alone, the header of the whole
+		return ""
+	}
+	switch {
+	case from.IsZero():
+		return ""
+	case s == tipstaff.NodePending:
+		return ""
+	case s == tipstaff.NodeRunning || s == tipstaff.NodeWaiting:
+		return human(now.Sub(from))
+	case len(n.Children) == 0 && n.Took > 0:
+		return human(n.Took)
+	case to.IsZero():
+		return ""
+	}
+	return human(to.Sub(from))
 }

@@ -26,8 +26,7 @@ type Rebuild struct {
 	Weights  Weights
 	Learned  int64            // seq of the last learn_weights; 0: none
 	Attested map[string]int64 // seq of the attest, by run
-	Faults   []tipstaff.Problem
-	Total    int // of faults, more than MaxFaults perhaps
+	Log      tipstaff.Finding
 
 	items   map[int64]*Change // by the seq of their records
 	pending *LearnWeights     // what the next record must say
@@ -36,7 +35,7 @@ type Rebuild struct {
 
 // NewRebuild begins with an empty memory.
 func NewRebuild() *Rebuild {
-	return &Rebuild{Weights: Cold, Attested: map[string]int64{}, items: map[int64]*Change{}}
+	return &Rebuild{Weights: Cold, Attested: map[string]int64{}, Log: tipstaff.NothingFound(), items: map[int64]*Change{}}
 }
 
 // Standing is how an item stands after the records so far.
@@ -96,10 +95,7 @@ func (b *Rebuild) Close() {
 
 // Fault notes what is wrong with a record. Stores add what only they can see.
 func (b *Rebuild) Fault(code string, seq int64, format string, args ...any) {
-	b.Total++
-	if len(b.Faults) < journal.MaxFaults {
-		b.Faults = append(b.Faults, tipstaff.Problem{Code: code, Seq: seq, Message: fmt.Sprintf(format, args...)})
-	}
+	b.Log.Note(tipstaff.Problem{Code: code, Seq: seq, Message: fmt.Sprintf(format, args...)})
 }
 
 // codeOf is the journal's own name for what is wrong with a record.

@@ -117,7 +117,7 @@ func TestRebuildEqualsWhatIsInUse(t *testing.T) {
 			}
 		}
 		r := rebuilt(b.log)
-		if r.Total != 0 || r.Weights != b.weights || r.Hash != b.head || len(r.Attested) != b.runs {
+		if r.Log.Total != 0 || r.Weights != b.weights || r.Hash != b.head || len(r.Attested) != b.runs {
 			t.Fatalf("rebuilt %+v, in use %v", r, b.weights)
 		}
 		inUse := 0
@@ -155,7 +155,7 @@ func eventful(t *testing.T) *book {
 }
 
 func TestASoundLogHasNoFaults(t *testing.T) {
-	if r := rebuilt(eventful(t).log); r.Total != 0 || r.Learned != 7 || r.Attested["run2"] != 6 {
+	if r := rebuilt(eventful(t).log); r.Log.Total != 0 || r.Learned != 7 || r.Attested["run2"] != 6 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -202,8 +202,8 @@ func TestDamageIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rebuilt(c.harm(eventful(t).log))
-			if !slices.ContainsFunc(r.Faults, func(p tipstaff.Problem) bool { return p.Code == c.code && p.Seq == c.seq }) {
-				t.Errorf("found %+v, want %s at %d", r.Faults, c.code, c.seq)
+			if !slices.ContainsFunc(r.Log.Problems, func(p tipstaff.Problem) bool { return p.Code == c.code && p.Seq == c.seq }) {
+				t.Errorf("found %+v, want %s at %d", r.Log.Problems, c.code, c.seq)
 			}
 		})
 	}
@@ -215,7 +215,7 @@ func TestFaultsAreCountedAndLimited(t *testing.T) {
 	for i := range int64(200) {
 		r.Add(2*i+2, []byte("x"), journal.Hash{})
 	}
-	if len(r.Faults) != journal.MaxFaults || r.Total != 600 {
-		t.Errorf("%d faults of %d are kept", len(r.Faults), r.Total)
+	if len(r.Log.Problems) != journal.MaxFaults || r.Log.Total != 600 {
+		t.Errorf("%d faults of %d are kept", len(r.Log.Problems), r.Log.Total)
 	}
 }

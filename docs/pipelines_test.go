@@ -28,7 +28,7 @@ func TestPipelineProblemsAreListed(t *testing.T) {
 // problemCodes are those of documents, which stand together in one declaration.
 func problemCodes(t *testing.T) []string {
 	t.Helper()
-	source := readPage(t, "../pipeline/reader.go")
+	source := readPage(t, "../pipeline/parse.go")
 	var codes []string
 	for _, m := range regexp.MustCompile(`(?m)^\tcode[A-Z]\w+ += "(\w+)"`).FindAllStringSubmatch(source, -1) {
 		codes = append(codes, m[1])

@@ -2,6 +2,7 @@ package document
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -50,8 +51,13 @@ type Keyed interface{ CheckKey(key string) error }
 // A tag begins with the name of the member, where it is another than in JSON. Options
 // follow: required; min and max, of numbers and durations; in, the words of a text,
 // separated by |; one, a list that may be a single value; null, a member that counts as
-// absent where it is null. A field without a tag is not read, nor is one whose member is
-// absent or wrong: it keeps its value, which is therefore its default.
+// absent where it is null; object, JSON that must be an object; variant, the text that
+// says which kind of thing the object is; of, the kinds that have the member, separated
+// by |, whose fields stand after the variant; unit, what a duration counts in that is
+// written as a number; code, that of a number out of range; negative, that of one below
+// zero. A field without a tag is not read, nor is
+// one whose member is absent or wrong: it keeps its value, which is therefore its default.
+// Of an object in which something is wrong the rest is read.
 //
 // Texts, booleans, numbers, durations, structs, lists, maps by name, pointers to these,
 // [json.RawMessage], [*Value], [encoding.TextUnmarshaler] and [Reader] can be read. A
@@ -78,9 +84,15 @@ func (f *Fields) members(s reflect.Value) {
 		if t.name == "" {
 			t.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
 		}
+		if t.of != nil && !slices.Contains(t.of, f.variant) {
+			continue
+		}
 		v := f.Get(t.name)
 		if v != nil && v.Kind == Null && t.null {
 			v = nil
+		}
+		if t.variant && v != nil && v.Kind == Text {
+			f.variant = v.Text
 		}
 		switch {
 		case v != nil:
@@ -95,8 +107,11 @@ func (f *Fields) members(s reflect.Value) {
 type tag struct {
 	name                string
 	min, max            string
-	words               []string
+	words, of           []string
+	code, negative      string
+	unit                time.Duration
 	required, one, null bool
+	object, variant     bool
 }
 
 func parseTag(text string) (t tag) {
@@ -111,6 +126,18 @@ func parseTag(text string) (t tag) {
 			t.one = true
 		case "null":
 			t.null = true
+		case "object":
+			t.object = true
+		case "variant":
+			t.variant = true
+		case "of":
+			t.of = strings.Split(value, "|")
+		case "unit":
+			t.unit = span(value, 0)
+		case "code":
+			t.code = value
+		case "negative":
+			t.negative = value
 		case "min":
 			t.min = value
 		case "max":
@@ -135,7 +162,9 @@ func (f *Fields) decode(into reflect.Value, name string, v *Value, t tag) {
 		f.duration(into, name, v, t)
 		return
 	case *json.RawMessage:
-		*p = Raw(v)
+		if !t.object || f.kind(name, v, Object) {
+			*p = Raw(v)
+		}
 		return
 	case **Value:
 		*p = v
@@ -153,7 +182,7 @@ func (f *Fields) decode(into reflect.Value, name string, v *Value, t tag) {
 		target := reflect.New(into.Type().Elem())
 		before := len(*f.Problems)
 		f.decode(target.Elem(), name, v, t)
-		if len(*f.Problems) == before {
+		if len(*f.Problems) == before || isObject(target.Elem(), v) {
 			into.Set(target)
 		}
 	case reflect.String:
@@ -165,15 +194,19 @@ func (f *Fields) decode(into reflect.Value, name string, v *Value, t tag) {
 			into.SetBool(v.Text == "true")
 		}
 	case reflect.Int, reflect.Int64:
-		if f.kind(name, v, Number) {
-			least, most := bound(t.min, 0), bound(t.max, 1<<53) // beyond which numbers are not exact
-			into.SetInt(f.integer(name, v, into.Int(), int64(least), int64(most)))
+		least, most := bound(t.min, 0), bound(t.max, 1<<53) // beyond which numbers are not exact
+		if x, ok := f.number(name, v, least, most, true, t); ok {
+			into.SetInt(int64(x))
 		}
 	case reflect.Float64:
-		if f.kind(name, v, Number) {
-			into.SetFloat(f.number(name, v, into.Float(), bound(t.min, -math.MaxFloat64), bound(t.max, math.MaxFloat64)))
+		if x, ok := f.number(name, v, bound(t.min, -math.MaxFloat64), bound(t.max, math.MaxFloat64), false, t); ok {
+			into.SetFloat(x)
 		}
 	case reflect.Struct:
+		if v.Kind != Object {
+			f.Of(v, f.PathOf(name)) // reports it
+			return
+		}
 		f.inner(name, v, func(of *Fields) { of.Decode(into.Addr().Interface()) })
 	case reflect.Slice:
 		f.list(into, name, v, t)
@@ -182,6 +215,12 @@ func (f *Fields) decode(into reflect.Value, name string, v *Value, t tag) {
 	default:
 		panic(fmt.Sprintf("document: %s cannot be read into a %v", name, into.Type()))
 	}
+}
+
+// isObject reports whether a struct was read of an object. It is kept with its faults:
+// its place in a list counts, and more may be wrong with what it says.
+func isObject(into reflect.Value, v *Value) bool {
+	return into.Kind() == reflect.Struct && v.Kind == Object
 }
 
 // bound is one of a tag, or what holds without it.
@@ -245,7 +284,7 @@ func (f *Fields) list(into reflect.Value, name string, v *Value, t tag) {
 		read := reflect.New(into.Type().Elem()).Elem()
 		before := len(*f.Problems)
 		f.decode(read, at, item, t)
-		if len(*f.Problems) == before || read.Kind() == reflect.Struct { // whose places count
+		if len(*f.Problems) == before || read.Kind() == reflect.Struct || read.Kind() == reflect.Pointer && !read.IsNil() {
 			list = reflect.Append(list, read)
 		}
 	}
@@ -273,9 +312,35 @@ func (f *Fields) entries(into reflect.Value, name string, v *Value, t tag) {
 	into.Set(all)
 }
 
+// number is one from least to most, whole if it must be.
+func (f *Fields) number(name string, v *Value, least, most float64, whole bool, t tag) (x float64, ok bool) {
+	if !f.kind(name, v, Number) {
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(v.Text, 64)
+	code := cmp.Or(t.code, CodeRange)
+	switch {
+	case err == nil && x < 0 && t.negative != "":
+		f.Report(t.negative, v.At, name, "%s is %s; it cannot be negative", name, Brief(v.Text))
+	case whole && (err != nil || x != math.Trunc(x) || x < least || x > most):
+		f.Report(code, v.At, name, "%s is %s; it must be a whole number from %d to %d", name, Brief(v.Text), int64(least), int64(most))
+	case err != nil || x < least || x > most:
+		f.Report(code, v.At, name, "%s is %s; it must be from %v to %v", name, Brief(v.Text), least, most)
+	default:
+		return x, true
+	}
+	return 0, false
+}
+
 // duration is one within the bounds of a tag; without a least one it is longer than
 // nothing.
 func (f *Fields) duration(into reflect.Value, name string, v *Value, t tag) {
+	if t.unit > 0 {
+		if x, ok := f.number(name, v, 0, bound(t.max, math.MaxFloat64), false, t); ok {
+			into.SetInt(int64(x * float64(t.unit)))
+		}
+		return
+	}
 	if !f.kind(name, v, Text) {
 		return
 	}

@@ -121,7 +121,6 @@ func TestEveryProblemOfADocumentIsTold(t *testing.T) {
 		`range part.count: count is 0; it must be a whole number from 1 to 3`,
 		`twice_too_much parts[0].twice: parts[0] is too much`,
 		`field_type parts[1]: an object belongs here, not a number`,
-		`field_missing parts[1].name: name is missing`,
 		`field_unknown by_name.a b: a part has no blank in its name`,
 		`field_unknown by_name.c.nam: "nam" is not a field here; the fields are count, name, twice`,
 		`field_invalid level: a level has three letters`,
@@ -132,7 +131,7 @@ func TestEveryProblemOfADocumentIsTold(t *testing.T) {
 	if diff := cmp.Diff(want, problems); diff != "" {
 		t.Error(diff)
 	}
-	if got.Default != "as before" || got.Perhaps != nil || got.Part != nil || len(got.Parts) != 2 || len(got.ByName) != 1 {
+	if got.Default != "as before" || got.Perhaps != nil || got.Part == nil || got.Part.Count != 0 || len(got.Parts) != 2 || len(got.ByName) != 1 {
 		t.Errorf("what is wrong was read: %+v", got)
 	}
 }
@@ -164,6 +163,43 @@ func TestAWrongTagIsAPanic(t *testing.T) {
 			}
 			FieldsOf(new(Problems), mustRead(t, src), "").Decode(into)
 		})
+	}
+}
+
+// shape has members that depend on its kind.
+type shape struct {
+	Kind   string          `doc:"kind,variant"`
+	Radius int             `doc:"radius,required,of=circle,min=1,max=9,code=bad_radius,negative=below_zero"`
+	Wait   time.Duration   `doc:"wait_seconds,of=circle|square,unit=1s,max=60,negative=below_zero"`
+	Style  json.RawMessage `doc:"style,of=square,object"`
+}
+
+func TestMembersDependOnTheVariant(t *testing.T) {
+	for _, c := range []struct {
+		src  string
+		into shape
+		want []string
+	}{
+		{"{kind: circle, radius: 3, wait_seconds: 1.5}", shape{Kind: "circle", Radius: 3, Wait: 1500 * time.Millisecond}, []string{}},
+		{"{kind: square, style: {b: 1, a: 2}}", shape{Kind: "square", Style: json.RawMessage(`{"a":2,"b":1}`)}, []string{}},
+		{"{kind: circle}", shape{Kind: "circle"}, []string{"1:1 field_missing radius"}},
+		{"{kind: circle, radius: 10, wait_seconds: -1}", shape{Kind: "circle"}, []string{"1:24 bad_radius radius", "1:42 below_zero wait_seconds"}},
+		{"{kind: circle, radius: -1, wait_seconds: 61}", shape{Kind: "circle"}, []string{"1:24 below_zero radius", "1:42 range wait_seconds"}},
+		{"{kind: square, style: [], radius: 1}", shape{Kind: "square"}, []string{"1:23 field_type style", "1:27 field_unknown radius"}},
+		{"{radius: 1, wait_seconds: 1}", shape{}, []string{"1:2 field_unknown radius", "1:13 field_unknown wait_seconds"}},
+	} {
+		var ps Problems
+		var got shape
+		f := FieldsOf(&ps, mustRead(t, c.src), "")
+		f.Dotted = true
+		f.Decode(&got)
+		f.End()
+		if diff := cmp.Diff(c.into, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.src, diff)
+		}
+		if diff := cmp.Diff(c.want, told(ps)); diff != "" {
+			t.Errorf("%s: problems (-want +got):\n%s", c.src, diff)
+		}
 	}
 }
 

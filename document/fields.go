@@ -1,7 +1,7 @@
 package document
 
 import (
-	"math"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strconv"
@@ -21,8 +21,9 @@ type Fields struct {
 	Dotted   bool   // reports name the member, as in path.name; false: the object alone
 	Context  any    // what hooks of Decode need; objects inside have it too
 
-	open  bool // unknown members are accepted
-	asked []string
+	open    bool // unknown members are accepted
+	asked   []string
+	variant string // which members it may have: see Decode
 }
 
 // FieldsOf reads v, which is reported if it is no object.
@@ -104,14 +105,11 @@ func (f *Fields) Required(name string, k Kind) *Value {
 }
 
 // Text is a string; absent it is empty.
-func (f *Fields) Text(name string) string { return f.TextOr(name, "") }
-
-// TextOr is a string; absent or empty it is the given one.
-func (f *Fields) TextOr(name, absent string) string {
-	if v := f.Typed(name, Text); v != nil && v.Text != "" {
+func (f *Fields) Text(name string) string {
+	if v := f.Typed(name, Text); v != nil {
 		return v.Text
 	}
-	return absent
+	return ""
 }
 
 // Word is a text that must be one of a few; absent it is the first of them.
@@ -132,38 +130,12 @@ func (f *Fields) Boolean(name string, absent bool) bool {
 
 // Integer is a whole number from least to most.
 func (f *Fields) Integer(name string, absent, least, most int64) int64 {
-	v := f.Typed(name, Number)
-	if v == nil {
-		return absent
+	if v := f.Get(name); v != nil {
+		if x, ok := f.number(name, v, float64(least), float64(most), true, tag{}); ok {
+			return int64(x)
+		}
 	}
-	return f.integer(name, v, absent, least, most)
-}
-
-func (f *Fields) integer(name string, v *Value, absent, least, most int64) int64 {
-	x, err := strconv.ParseFloat(v.Text, 64)
-	if err != nil || x != math.Trunc(x) || x < float64(least) || x > float64(most) {
-		f.Report(CodeRange, v.At, name, "%s is %s; it must be a whole number from %d to %d", name, Brief(v.Text), least, most)
-		return absent
-	}
-	return int64(x)
-}
-
-// Number is a number from least to most.
-func (f *Fields) Number(name string, absent, least, most float64) float64 {
-	v := f.Typed(name, Number)
-	if v == nil {
-		return absent
-	}
-	return f.number(name, v, absent, least, most)
-}
-
-func (f *Fields) number(name string, v *Value, absent, least, most float64) float64 {
-	x, err := strconv.ParseFloat(v.Text, 64)
-	if err != nil || x < least || x > most {
-		f.Report(CodeRange, v.At, name, "%s is %s; it must be from %v to %v", name, Brief(v.Text), least, most)
-		return absent
-	}
-	return x
+	return absent
 }
 
 // Duration is a Go duration above zero, or 0 where there is none.
@@ -174,21 +146,12 @@ func (f *Fields) Duration(name string) (d time.Duration) {
 	return d
 }
 
-// Texts is a list of strings, and where each stands. nil: there is no list.
-func (f *Fields) Texts(name string) ([]string, []Position) {
-	v := f.Typed(name, List)
-	if v == nil {
-		return nil, nil
+// Texts is a list of strings. nil: there is none.
+func (f *Fields) Texts(name string) (texts []string) {
+	if v := f.Get(name); v != nil {
+		f.list(reflect.ValueOf(&texts).Elem(), name, v, tag{})
 	}
-	words, at := []string{}, []Position{}
-	for _, item := range v.Items {
-		if item.Kind != Text {
-			f.Report(CodeFieldType, item.At, name, "%s is a list of strings; this is %v", name, item.Kind)
-			continue
-		}
-		words, at = append(words, item.Text), append(at, item.At)
-	}
-	return words, at
+	return texts
 }
 
 // Object calls read with the fields of an object, if there is one.
@@ -200,15 +163,45 @@ func (f *Fields) Object(name string, read func(*Fields)) {
 	f.inner(name, v, read)
 }
 
-// Each calls read with every item of a list of objects.
-func (f *Fields) Each(name string, read func(*Fields)) {
-	v := f.Typed(name, List)
+// Parameter is a value that a program takes or promises: a JSON Schema, which may also
+// say whether the value is required.
+type Parameter struct {
+	Name     string
+	Required bool
+	Default  json.RawMessage // nil: none
+	Schema   json.RawMessage // JSON Schema
+	At       Position        // of its name
+}
+
+// Parameters reads an object of them, in document order; nil: there is none. bad
+// reports a name that none can have.
+func (f *Fields) Parameters(name string, bad func(Member) bool) []Parameter {
+	v := f.Typed(name, Object)
 	if v == nil {
-		return
+		return nil
 	}
-	for i, item := range v.Items {
-		f.inner(name+"["+strconv.Itoa(i)+"]", item, read)
+	all := []Parameter{}
+	for _, m := range v.Members {
+		path := name + "." + m.Key
+		if bad(m) {
+			path = name
+		}
+		if m.Value.Kind != Object {
+			f.Problems.Add(CodeFieldType, m.Value.At, path, "%s is described by a JSON Schema, an object; this is %v", path, m.Value.Kind)
+			continue
+		}
+		p := Parameter{Name: m.Key, Default: Raw(m.Value.Get("default")), At: m.At}
+		p.Required = p.Default == nil
+		schema := *m.Value
+		// In a schema of objects, required is a list of the object's own members.
+		if own := m.Value.Get("required"); own != nil && own.Kind != List {
+			p.Required = FieldsOf(f.Problems, m.Value, path).Boolean("required", p.Required)
+			schema.Members = slices.DeleteFunc(slices.Clone(schema.Members), func(m Member) bool { return m.Key == "required" })
+		}
+		p.Schema = Raw(&schema)
+		all = append(all, p)
 	}
+	return all
 }
 
 // End reports every member that was not asked for, and the name that was probably

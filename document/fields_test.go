@@ -11,12 +11,21 @@ import (
 // everything reads one field of each kind.
 func everything(f *Fields) map[string]any {
 	got := map[string]any{
-		"text": f.TextOr("text", "none"), "word": f.Word("word", "first", "second"), "boolean": f.Boolean("boolean", true),
-		"integer": f.Integer("integer", 7, 1, 10), "number": f.Number("number", 0.5, 0, 1), "duration": f.Duration("duration"),
+		"text": f.Text("text"), "word": f.Word("word", "first", "second"), "boolean": f.Boolean("boolean", true),
+		"integer": f.Integer("integer", 7, 1, 10), "duration": f.Duration("duration"), "texts": f.Texts("texts"),
 	}
-	got["texts"], _ = f.Texts("texts")
+	decoded := struct {
+		Number float64 `doc:"number,min=0,max=1"`
+		Each   []struct {
+			Inner string `doc:"inner"`
+		} `doc:"each"`
+	}{Number: 0.5}
+	f.Decode(&decoded)
+	got["number"] = decoded.Number
+	for _, e := range decoded.Each {
+		got["each"] = e.Inner
+	}
 	f.Object("object", func(o *Fields) { got["object"] = o.Text("inner") })
-	f.Each("each", func(e *Fields) { got["each"] = e.Text("inner") })
 	f.End()
 	return got
 }
@@ -33,7 +42,7 @@ func TestFieldsAreRead(t *testing.T) {
 }
 
 func TestAbsentFieldsHaveTheirDefaults(t *testing.T) {
-	absent := map[string]any{"text": "none", "word": "first", "boolean": true, "integer": int64(7), "number": 0.5, "duration": time.Duration(0), "texts": []string(nil)}
+	absent := map[string]any{"text": "", "word": "first", "boolean": true, "integer": int64(7), "number": 0.5, "duration": time.Duration(0), "texts": []string(nil)}
 	for _, c := range []struct {
 		src  string
 		want []string // told of it
@@ -101,7 +110,12 @@ func TestPathsOfNestedObjects(t *testing.T) {
 	var ps Problems
 	f := FieldsOf(&ps, mustRead(t, "a:\n  - b: {x: 1}\n"), "")
 	f.Dotted = true
-	f.Each("a", func(e *Fields) { e.Object("b", func(*Fields) {}) })
+	var into struct {
+		A []struct {
+			B struct{} `doc:"b"`
+		} `doc:"a"`
+	}
+	f.Decode(&into)
 	if diff := cmp.Diff([]string{"2:9 field_unknown a[0].b.x"}, told(ps)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

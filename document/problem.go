@@ -38,6 +38,9 @@ type Problem struct {
 	Cause   error // ErrEmpty or ErrDuplicate; nil for all others
 }
 
+// Trouble is why something that a document names cannot be used. The zero value is none.
+type Trouble struct{ Code, Message string }
+
 // Problems gathers them in any order.
 type Problems []Problem
 

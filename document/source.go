@@ -77,7 +77,8 @@ func (o object) add(f *faults, key string, at Position, read func() *Value) {
 	f.path = append(f.path, key)
 	first, taken := o.seen[key]
 	if taken {
-		f.twice = append(f.twice, duplicate(f.path, at, first))
+		f.twice = append(f.twice, Problem{Code: CodeSyntax, At: at, Path: strings.Join(f.path, "."), Cause: ErrDuplicate,
+			Message: fmt.Sprintf("the key %q stands twice, first in line %d", Brief(key), first.Line)})
 	} else {
 		o.seen[key] = at
 	}
@@ -100,8 +101,10 @@ func CheckText(src []byte) *Problem {
 	if bytes.HasPrefix(src, []byte("\xef\xbb\xbf")) {
 		return syntaxAt(start, "the text begins with a byte order mark; save it as UTF-8 without one")
 	}
-	if i := firstInvalid(src); i >= 0 {
-		return syntaxAt(positionOf(src, i), "not UTF-8 text")
+	for i, r := range string(src) {
+		if r == utf8.RuneError && !bytes.HasPrefix(src[i:], []byte("\uFFFD")) {
+			return syntaxAt(positionOf(src, i), "not UTF-8 text")
+		}
 	}
 	if i := bytes.IndexByte(src, 0); i >= 0 {
 		return syntaxAt(positionOf(src, i), "a NUL byte has no place in a document")
@@ -116,29 +119,11 @@ func syntaxAt(at Position, format string, args ...any) *Problem {
 	return &Problem{Code: CodeSyntax, At: at, Message: fmt.Sprintf(format, args...)}
 }
 
-// firstInvalid is the offset of the first byte that is not UTF-8, or -1.
-func firstInvalid(src []byte) int {
-	for i := 0; i < len(src); {
-		r, n := utf8.DecodeRune(src[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return -1
-}
-
 // positionOf is the line and column of an offset.
 func positionOf(src []byte, offset int) Position {
 	before := src[:offset]
 	lineStart := bytes.LastIndexByte(before, '\n') + 1
 	return Position{bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[lineStart:]) + 1}
-}
-
-// duplicate is the problem of a key, the last of a path, that stands twice.
-func duplicate(path []string, at, first Position) Problem {
-	return Problem{Code: CodeSyntax, At: at, Path: strings.Join(path, "."), Cause: ErrDuplicate,
-		Message: fmt.Sprintf("the key %q stands twice, first in line %d", Brief(path[len(path)-1]), first.Line)}
 }
 
 func limitAt(at Position, format string, args ...any) *Problem {

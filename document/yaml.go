@@ -45,8 +45,11 @@ func parseYAML(src string) (ast.Node, *Problem) {
 		return nil, p
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // the converter reports them all
-	if err != nil {
-		return nil, yamlProblem(err)
+	var fault yaml.Error
+	if errors.As(err, &fault) { // whose own text repeats the source
+		return nil, syntaxAt(at(fault.GetToken()), "%s", fault.GetMessage())
+	} else if err != nil {
+		return nil, syntaxAt(start, "%v", err)
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil, empty(tokens)
@@ -146,16 +149,6 @@ func at(t *token.Token) Position {
 		return start
 	}
 	return Position{max(t.Position.Line, 1), max(t.Position.Column, 1)}
-}
-
-// yamlProblem keeps what the parser says and where; its own text repeats the
-// source.
-func yamlProblem(err error) *Problem {
-	var e yaml.Error
-	if errors.As(err, &e) {
-		return syntaxAt(at(e.GetToken()), "%s", e.GetMessage())
-	}
-	return syntaxAt(start, "%v", err)
 }
 
 // yamlConverter makes values of syntax.

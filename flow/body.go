@@ -2,7 +2,10 @@ package flow
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // Kinds of records that the engine writes, or that others write for it.
@@ -82,6 +85,74 @@ func (b *Effect) Took() time.Duration {
 		return 0
 	}
 	return ms(*b.Ms)
+}
+
+// encode is JSON(b), ten times as fast: steps write little else. Input and Value must
+// be compact.
+func (b *Effect) encode() json.RawMessage {
+	o := make(object, 0, 200+len(b.Input)+len(b.Value))
+	o.text("name", b.Name)
+	o.text("class", string(b.Class))
+	o.number("attempt", int64(b.Attempt))
+	o.text("digest", b.Digest)
+	o.raw("input", b.Input)
+	o.use("reserve", b.Reserve)
+	if b.Error != nil {
+		o.raw("error", JSON(b.Error))
+	}
+	o.raw("value", b.Value)
+	if b.Ms != nil {
+		o.number("ms", *b.Ms)
+	}
+	o.use("use", b.Use)
+	o.use("wanted", b.Wanted)
+	o.text("by", b.By)
+	if !b.RetryAt.IsZero() {
+		o.raw("retry_at", JSON(b.RetryAt))
+	}
+	return json.RawMessage(append(o, '}'))
+}
+
+// object is a JSON object that is being written. Members that are empty are left out.
+type object []byte
+
+func (o *object) name(name string) {
+	sep := byte(',')
+	if len(*o) == 0 {
+		sep = '{'
+	}
+	*o = append(canon.AppendText(append(*o, sep), name), ':')
+}
+
+func (o *object) text(name, s string) {
+	if s != "" {
+		o.name(name)
+		*o = canon.AppendText(*o, s)
+	}
+}
+
+func (o *object) number(name string, n int64) {
+	o.name(name)
+	*o = strconv.AppendInt(*o, n, 10)
+}
+
+func (o *object) raw(name string, value json.RawMessage) {
+	if len(value) > 0 {
+		o.name(name)
+		*o = append(*o, value...)
+	}
+}
+
+func (o *object) use(name string, u Use) {
+	if len(u) == 0 {
+		return
+	}
+	var inner object
+	var room [8]string
+	for _, bound := range u.appendNames(room[:0]) {
+		inner.number(bound, u[bound])
+	}
+	o.raw(name, json.RawMessage(append(inner, '}')))
 }
 
 // EffectLost is the body of effect.lost.
@@ -217,8 +288,8 @@ type BoundReserved struct {
 
 // RunStarted is the body of run.started and run.resumed.
 type RunStarted struct {
-	Kind  string `json:"kind"` // of the owner
 	Epoch int64  `json:"epoch"`
+	Kind  string `json:"kind"` // of the owner
 	Pid   int    `json:"pid"`
 }
 
@@ -281,6 +352,11 @@ type RunCancelRequested struct {
 	Mode     string    `json:"mode"`
 	Reason   string    `json:"reason"`
 	Deadline time.Time `json:"deadline"`
+}
+
+// DraftUsed is what the engine reads of a draft.updated: the ledger so far; nil: as before.
+type DraftUsed struct {
+	Used Use `json:"used,omitempty"`
 }
 
 // Time is a moment as records have it: RFC 3339 in UTC, always with nine digits.

@@ -114,7 +114,10 @@ func TestPrepaidInPart(t *testing.T) {
 }
 
 // A history of 100,000 records takes no further call.
-func TestHistoriesThatAreTooLong(t *testing.T) {
+func TestTooLargeHistories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("of large things there are tests without the race detector")
+	}
 	for emits, want := range map[int]string{flow.MaxRecords - 2: "", flow.MaxRecords - 1: flow.CodeHistoryTooLong} { // run.started is one
 		var last error
 		driven(t, nil, 0, func(fc flow.Context) error {

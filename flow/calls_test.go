@@ -348,7 +348,10 @@ func TestContextsOfOnePathCountTogether(t *testing.T) {
 }
 
 // The largest value is a result; a larger one is none.
-func TestTheLargestResult(t *testing.T) {
+func TestTooLargeResults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("of large things there are tests without the race detector")
+	}
 	value := json.RawMessage(`"` + strings.Repeat("x", flow.MaxPayload-1) + `"`)
 	for size, code := range map[int]string{flow.MaxPayload: "", flow.MaxPayload + 1: flow.CodeResultTooLarge} {
 		var got flow.Error

@@ -165,7 +165,7 @@ func (do *doing) intend() error {
 	d, c := do.b.d, do.call
 	c.intended, do.lost, c.sent = true, false, d.clock()
 	b := Effect{Name: do.Name, Class: do.Class, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Reserve: do.held}
-	r := Draft{Kind: KindEffectIntended, Path: do.at, Body: JSON(b)}
+	r := Draft{Kind: KindEffectIntended, Path: do.at, Body: b.encode()}
 	if do.Class == Once {
 		return d.append(r)
 	}

@@ -219,7 +219,7 @@ type Draft struct {
 	ID         string // of an envelope; "": the store makes one
 	Memo       *Memo  // what the store's memory keeps beside it; no part of the record. nil: nothing
 	// Beside is what is written to another run in the transaction of this record; no
-	// part of it. nil: nothing.
+	// part of it. nil: nothing. Only a [Store] can do so.
 	Beside *Beside
 }
 

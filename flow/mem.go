@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,7 +84,7 @@ func (m *Mem) Acquire(ctx context.Context, run string, owner Owner) (Lease, erro
 	}
 	r.epoch++
 	r.leased = true
-	r.add(Draft{Kind: kind, Body: JSON(RunStarted{owner.Kind, r.epoch, owner.Pid})}, r.epoch)
+	r.add(Draft{Kind: kind, Body: JSON(RunStarted{r.epoch, owner.Kind, owner.Pid})}, r.epoch)
 	return Lease{Run: run, Epoch: r.epoch}, nil
 }
 
@@ -102,9 +103,8 @@ func (m *Mem) Append(l Lease, drafts []Draft, done func(error)) {
 	m.mu.Lock()
 	r := m.run(l.Run)
 	err := r.fence(l)
-	var others []beside
-	if err == nil {
-		others, err = m.besides(drafts)
+	if err == nil && slices.ContainsFunc(drafts, func(d Draft) bool { return d.Beside != nil }) {
+		err = errBeside
 	}
 	if err == nil {
 		for _, d := range drafts {
@@ -112,13 +112,12 @@ func (m *Mem) Append(l Lease, drafts []Draft, done func(error)) {
 				r.tell(rec)
 			}
 		}
-		for _, o := range others {
-			o.store()
-		}
 	}
 	m.mu.Unlock()
 	done(err)
 }
+
+var errBeside = errors.New("flow: the log in memory writes to one run at a time")
 
 func (r *memRun) fence(l Lease) error {
 	switch {
@@ -172,12 +171,11 @@ func (m *Mem) Write(run string, d Draft) error {
 	if r.ended != "" {
 		return ErrEnded
 	}
-	others, err := m.besides([]Draft{d})
-	if err != nil {
-		return err
+	if d.Beside != nil {
+		return errBeside
 	}
-	for _, b := range append([]beside{{r, []Draft{d}}}, others...) {
-		b.store()
+	if rec, ok := r.addChecked(d, 0); ok {
+		r.tell(rec)
 	}
 	return nil
 }
@@ -257,7 +255,6 @@ func (r *memRun) addChecked(d Draft, epoch int64) (Record, bool) {
 func (r *memRun) end(s Status) { r.ended, r.leased = s, false }
 
 func (r *memRun) add(d Draft, epoch int64) Record {
-	d.Beside = nil // no part of the record
 	rec := Record{Seq: int64(r.len() + 1), Epoch: epoch, At: time.Now().UTC(), Draft: d}
 	switch n := len(r.chunks); {
 	case n == 0: // it grows: most runs are short

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -40,135 +37,13 @@ func kindsOf(records []flow.Record) (kinds []string) {
 	return kinds
 }
 
-// A record that brings another run something is stored with it, or not at all, by the
-// owner and by others.
-func TestWhatIsWrittenBeside(t *testing.T) {
-	refuses := errors.New("no")
-	gives := func(err error, kinds ...string) func(flow.Tx) ([]flow.Draft, error) {
-		return func(flow.Tx) (drafts []flow.Draft, _ error) {
-			for _, kind := range kinds {
-				drafts = append(drafts, flow.Draft{Kind: kind, Body: json.RawMessage(`{}`)})
-			}
-			return drafts, err
-		}
-	}
-	for name, c := range map[string]struct {
-		run   string
-		write func(flow.Tx) ([]flow.Draft, error)
-		want  error
-	}{
-		"both":                       {"other", gives(nil, "x", "y"), nil},
-		"nothing":                    {"other", gives(nil), nil},
-		"it refuses":                 {"other", gives(refuses, "x"), refuses},
-		"there is no such run":       {"missing", gives(nil, "x"), flow.ErrNoRun},
-		"the run has ended":          {"ended", gives(nil, "x"), flow.ErrEnded},
-		"nothing for one that ended": {"ended", gives(nil), nil},
-	} {
-		for who, write := range map[string]func(*flow.Mem, flow.Lease, flow.Draft) error{
-			"the owner":   func(log *flow.Mem, l flow.Lease, d flow.Draft) error { return appended(log, l, d) },
-			"another one": func(log *flow.Mem, l flow.Lease, d flow.Draft) error { return log.Write(l.Run, d) },
-		} {
-			log, leases := acquire(t, "run", "other", "ended")
-			if err := appended(log, leases["ended"], flow.Draft{Kind: "intent.attest"}); err != nil {
-				t.Fatal(err)
-			}
-			var heard []string
-			defer log.Watch("other", func(r flow.Record) { heard = append(heard, r.Kind) })()
-			if err := write(log, leases["run"], flow.Draft{Kind: "said", Beside: &flow.Beside{Run: c.run, Write: c.write}}); !errors.Is(err, c.want) {
-				t.Errorf("%s, %s: %v, want %v", name, who, err, c.want)
-			}
-			var own, others []string
-			if c.want == nil {
-				own = []string{"said"}
-			}
-			if name == "both" {
-				others = []string{"x", "y"}
-			}
-			got, brought := log.Records("run"), log.Records("other")
-			if !slices.Equal(kindsOf(got)[1:], own) || !slices.Equal(kindsOf(brought)[1:], others) || !slices.Equal(heard, others) {
-				t.Errorf("%s, %s: stored %v and %v, heard %v", name, who, kindsOf(got), kindsOf(brought), heard)
-			}
-			if len(own) > 0 && got[1].Beside != nil {
-				t.Errorf("%s, %s: what comes beside a record is kept with it", name, who)
-			}
-		}
-	}
-}
-
-// Who writes to a run from outside sees how far it is and what it asks.
-func TestWhatAForeignWriterSees(t *testing.T) {
+// What a store writes to another run with a record is refused: nothing is stored.
+func TestNothingIsWrittenBeside(t *testing.T) {
 	log, leases := acquire(t, "run", "other")
-	gate := func(id, kind string) flow.Draft {
-		return flow.Draft{Kind: "policy.gate", Path: "root/" + id, Body: flow.JSON(map[string]any{"gate": id, "gate_kind": kind, "expires_at": "2026-01-31T12:00:00Z"})}
+	d := flow.Draft{Kind: "said", Beside: &flow.Beside{Run: "other", Write: func(flow.Tx) ([]flow.Draft, error) { return nil, nil }}}
+	if appended(log, leases["run"], d) == nil || log.Write("run", d) == nil || len(log.Records("run")) != 1 {
+		t.Errorf("it is taken: %v", kindsOf(log.Records("run")))
 	}
-	if err := appended(log, leases["other"], gate("A", "question"), flow.Draft{Kind: "run.continued", Body: json.RawMessage(`{}`)}, gate("B", "bound"),
-		flow.Draft{Kind: "intent.clarify", Path: "root/C", Body: json.RawMessage(`{"gate":"C","round":1,"questions":[]}`)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Decide("other", "A", flow.Decision{Action: "yes"}); err != nil {
-		t.Fatal(err)
-	}
-	look := func(f func(flow.Tx)) {
-		t.Helper()
-		if err := log.Write("run", flow.Draft{Kind: "said", Beside: &flow.Beside{Run: "other", Write: func(tx flow.Tx) ([]flow.Draft, error) {
-			f(tx)
-			return nil, nil
-		}}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	look(func(tx flow.Tx) {
-		if diff := cmp.Diff(flow.Row{ID: "other", Epoch: 1, Head: 6, Cont: 3}, tx.Row()); diff != "" {
-			t.Errorf("row (-want +got):\n%s", diff)
-		}
-		if since := time.Since(tx.Now()); since < 0 || since > time.Minute {
-			t.Errorf("it is %v", tx.Now())
-		}
-		for open, want := range map[bool][]string{false: {"A", "B", "C"}, true: {"B", "C"}} {
-			gates, err := tx.Gates(open)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var ids []string
-			for _, g := range gates {
-				ids = append(ids, g.ID)
-			}
-			if !slices.Equal(ids, want) {
-				t.Errorf("open alone %v: %v, want %v", open, ids, want)
-			}
-			if g := gates[len(gates)-2]; g.Run != "other" || g.Kind != "bound" || g.Key != "root/B" || g.Opened != 4 || g.Decided != 0 || g.ExpiresAt.IsZero() || g.OpenedAt.IsZero() || len(g.Body) == 0 {
-				t.Errorf("%+v", g)
-			}
-			if g := gates[0]; !open && (g.Decided != 6 || g.Via != "command" || len(g.Decision) == 0) {
-				t.Errorf("%+v", g)
-			}
-		}
-	})
-	if err := log.Write("other", flow.Draft{Kind: "run.cancel_requested", Body: json.RawMessage(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
-	look(func(tx flow.Tx) {
-		if row := tx.Row(); !row.Cancel || row.State != "" {
-			t.Errorf("cancelled: %+v", row)
-		}
-	})
-	if err := appended(log, leases["other"], flow.Draft{Kind: "intent.cancel"}); err != nil {
-		t.Fatal(err)
-	}
-	look(func(tx flow.Tx) {
-		if row := tx.Row(); row.State != string(flow.Cancelled) {
-			t.Errorf("ended: %+v", row)
-		}
-	})
-	log, leases = acquire(t, "run", "other")
-	if err := appended(log, leases["other"], flow.Draft{Kind: "policy.gate", Body: json.RawMessage(`[`)}); err != nil {
-		t.Fatal(err)
-	}
-	look(func(tx flow.Tx) {
-		if gates, err := tx.Gates(false); err == nil {
-			t.Errorf("a torn gate is read: %+v", gates)
-		}
-	})
 }
 
 // A run parks unless something is stored that it has not seen.

@@ -273,7 +273,7 @@ func (p *past) addKind(r Record, effect *Effect) error {
 	case KindRunContinued, KindRunForked:
 		return p.carry(r)
 	case KindDraftUpdated: // nothing is driven yet: whoever holds the draft says what was used
-		var b struct{ Used Use }
+		var b DraftUsed
 		if err := json.Unmarshal(r.Body, &b); err != nil {
 			return err
 		}
@@ -444,10 +444,13 @@ func extension(answer json.RawMessage) Use {
 }
 
 func (p *past) addTime(r Record) error {
-	var b struct {
-		TimerSet
-		TimerFired
+	if r.Kind == KindTimerSet {
+		var b TimerSet
+		err := json.Unmarshal(r.Body, &b)
+		p.timers[r.Path] = &timer{until: b.Until.Time}
+		return err
 	}
+	var b TimerFired
 	if err := json.Unmarshal(r.Body, &b); err != nil {
 		return err
 	}
@@ -455,8 +458,6 @@ func (p *past) addTime(r Record) error {
 	switch r.Kind {
 	case KindClockRead:
 		p.clocks[r.Path] = &clock{t: b.T.Time}
-	case KindTimerSet:
-		p.timers[r.Path] = &timer{until: b.Until.Time}
 	case KindTimerFired:
 		if t := p.timers[r.Path]; t != nil {
 			t.fired = b.T.Time

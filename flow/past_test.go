@@ -229,7 +229,7 @@ func TestWallTime(t *testing.T) {
 		"before any drive":             {[]Record{rec(0, 1, "x", `{}`), rec(5, 1, "x", `{}`)}, 0},
 		"lost, and resumed":            {[]Record{begun, rec(3, 1, "x", `{}`), rec(10, 2, "run.resumed", `{}`), rec(14, 2, "x", `{}`)}, 7 * time.Second},
 		"parked":                       {[]Record{begun, rec(3, 1, "x", `{}`), rec(4, 1, "run.parked", `{"wall_ms":5000}`), rec(9, 0, "x", `{}`)}, 5 * time.Second},
-		"parked, and not said":         {[]Record{begun, rec(3, 1, "x", `{}`), rec(4, 1, "run.parked", `{}`)}, 3 * time.Second},
+		"parked, and not said":         {[]Record{begun, rec(3, 1, "x", `{}`), rec(4, 1, "run.parked", `{}`)}, 4 * time.Second},
 		"parked, and resumed":          {[]Record{begun, rec(4, 1, "run.parked", `{"wall_ms":5000}`), rec(10, 2, "run.resumed", `{}`), rec(12, 2, "x", `{}`)}, 7 * time.Second},
 		"continued":                    {[]Record{begun, rec(3, 1, "run.continued", `{"wall_ms":3000}`), rec(5, 1, "x", `{}`)}, 5 * time.Second},
 		"forked":                       {[]Record{rec(0, 1, "run.forked", `{"wall_ms":8000}`), rec(5, 1, "run.started", `{}`), rec(6, 1, "x", `{}`)}, 9 * time.Second},

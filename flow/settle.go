@@ -150,7 +150,7 @@ func (do *doing) retry(e *Error, use Use) (Result, bool, error) {
 	c.retryAt = d.clock().Add(do.backoff(c.failures, e.After))
 	b := Effect{Name: do.Name, Attempt: c.attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Use: use, RetryAt: Time{c.retryAt}}
 	d.past.settleCall(c, use)
-	if d.append(Draft{Kind: KindEffectFailed, Path: do.at, Body: JSON(b)}) != nil {
+	if d.append(Draft{Kind: KindEffectFailed, Path: do.at, Body: b.encode()}) != nil {
 		return Result{}, true, do.park()
 	}
 	return Result{}, false, nil
@@ -206,7 +206,7 @@ func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
 	}
 	d.past.settleCall(c, r.Use)
 	c.done, c.err = true, e
-	return d.append(Draft{Kind: KindEffectFinished, Path: do.at, Body: JSON(b)})
+	return d.append(Draft{Kind: KindEffectFinished, Path: do.at, Body: b.encode()})
 }
 
 // inputOnce is the call's input for the first record that it has, and for no other.
@@ -215,7 +215,7 @@ func (do *doing) inputOnce() json.RawMessage {
 		return nil
 	}
 	do.call.inputKnown = true
-	return do.Input
+	return JSON(do.Input)
 }
 
 // doubtful answers for an unsettled once call in a closed scope: nothing is
@@ -313,9 +313,9 @@ func (do *doing) inDoubt() (Result, bool, error) {
 	case "retry":
 		return Result{}, false, nil
 	case "use_result":
-		r := Result{Value: dec.Answer, Attempt: c.attempt, By: dec.By}
-		if len(r.Value) == 0 {
-			r.Value = json.RawMessage("null")
+		r := Result{Value: json.RawMessage("null"), Attempt: c.attempt, By: dec.By}
+		if len(dec.Answer) > 0 {
+			r.Value = JSON(dec.Answer)
 		}
 		if err := do.record(r, nil, nil, dec.By); err != nil {
 			return Result{}, true, do.park()

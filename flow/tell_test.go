@@ -88,7 +88,10 @@ func (n long) MarshalJSON() ([]byte, error) {
 }
 
 // The largest body is told, and noted; a larger one is neither.
-func TestWhatIsTooLargeIsNotTold(t *testing.T) {
+func TestTooLargeToBeTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("of large things there are tests without the race detector")
+	}
 	var told, noted []int
 	job := oneCall(answers(func(a flow.Attempt) {
 		for _, size := range []long{flow.MaxPayload + 1, flow.MaxPayload} {

@@ -128,9 +128,11 @@ func NewVerifier(opts *Options) *Verifier {
 
 // Add checks the next record. stored is the hash kept beside it, where there is
 // one. A stored hash that differs is a fault, and the chain goes on from it, so
-// that one altered record is reported once. b is not kept.
-func (v *Verifier) Add(b []byte, stored *Hash) {
-	r, err := Parse(b)
+// that one altered record is reported once. It returns what [Parse] makes of b, which is not
+// kept.
+func (v *Verifier) Add(b []byte, stored *Hash) (Record, error) {
+	r, parsed := Parse(b)
+	err := parsed
 	expected := v.result.Seq + 1
 	before := v.result.Head
 	v.result.Head = before.Next(b)
@@ -147,6 +149,7 @@ func (v *Verifier) Add(b []byte, stored *Hash) {
 		v.result.Head = *stored
 	}
 	v.checkAnchor()
+	return r, parsed
 }
 
 // checkAnchor compares the record that was added last with what is anchored of it.

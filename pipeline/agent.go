@@ -1,150 +1,133 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
-// agent reads one stage.
-func (r *reader) agent(f *document.Fields) {
-	a := &Agent{}
-	w := &written{Agent: a, at: f.Value.At, path: f.Path}
-	r.agents = append(r.agents, w)
-	r.agentName(f, w)
-	const farthest = 1 << 53
-	a.StageOrder = f.Integer("stage_order", 0, -farthest, farthest)
-	w.requires = r.list(f, "requires")
-	w.after = r.list(f, "after")
-	a.Requires, a.After = namesOf(w.requires), namesOf(w.after)
-	a.JoinAny = r.word(f, "join", "all", "any") == "any"
-	if v := f.Typed("entry", document.Boolean); v != nil {
-		entry := v.Text == "true"
-		w.entry = &entry
+// CheckDocument reads what a tag cannot say.
+func (a *Agent) CheckDocument(f *document.Fields) {
+	a.written, a.path = f.Value, f.Path
+	at := placeOf(f, "name")
+	switch {
+	case missing(f, "name"):
+		f.Report(codeNameMissing, at, "name", "an agent needs a name")
+	case a.Name == "":
+	case reserved(a.Name):
+		f.Report(codeReservedName, at, "name", "%q cannot be an agent: routing gives it a meaning of its own", a.Name)
+	case !nameGrammar.MatchString(a.Name):
+		f.Report(codeBadName, at, "name", "%q cannot name an agent: a letter, then up to 63 of A-Z, a-z, 0-9, _ and -", document.Brief(a.Name))
 	}
-	a.RequiredFields, _ = f.Texts("required_output_fields")
-	if v := f.Get("output_schema"); v != nil {
-		a.OutputSchema = document.Raw(v)
+	if a.OutputKey == DeliveryKey {
+		f.Report(codeReservedName, placeOf(f, "output_key"), "output_key", "%q cannot be an output key: what was delivered stands there", a.OutputKey)
+	}
+	a.OutputKey = cmp.Or(a.OutputKey, a.Name)
+	a.JoinAny = word(f, "join", "all", "any") == "any"
+	if v := present(f, "entry"); v != nil && f.Typed("entry", document.Boolean) != nil {
+		entry := v.Text == "true"
+		a.entry = &entry
+	}
+	if a.OutputSchema != nil {
 		schema, err := document.CompileSchema(a.OutputSchema)
 		if err != nil {
-			f.Report(codeSchemaInvalid, v.At, "output_schema", "output_schema is no JSON Schema: %v", err)
+			f.Report(codeSchemaInvalid, placeOf(f, "output_schema"), "output_schema", "output_schema is no JSON Schema: %v", err)
 		}
 		a.schema = schema
 	}
-	r.routing(f, w)
-	a.Timeout = r.timeout
-	if own := r.duration(f, "timeout_seconds", 0, time.Second); own > 0 {
-		a.Timeout = own
+	if f.Value.Get("retry_delay_ms") == nil {
+		a.RetryDelay = defaultRetryDelay
 	}
-	a.MaxRetries = int(r.count(f, "max_retries", 0))
-	a.RetryDelay = r.duration(f, "retry_delay_ms", defaultRetryDelay, time.Millisecond)
-	a.MaxVisits = r.bound(f, "max_visits", 0, "", 1)
-	a.Handoff = Handoff(r.word(f, "handoff", string(HandoffNever), string(HandoffOnReject), string(HandoffAlways)))
-	r.way(f, w)
+	a.Handoff = Handoff(word(f, "handoff", string(HandoffNever), string(HandoffOnReject), string(HandoffAlways)))
+	a.checkWay(f)
 }
 
-func (r *reader) agentName(f *document.Fields, w *written) {
-	a := w.Agent
-	a.Name, w.nameAt = f.Text("name"), placeOf(f, "name")
-	switch {
-	case a.Name == "" && missing(f, "name"):
-		f.Report(codeNameMissing, w.nameAt, "name", "an agent needs a name")
-	case a.Name == "":
-	case reserved(a.Name):
-		f.Report(codeReservedName, w.nameAt, "name", "%q cannot be an agent: routing gives it a meaning of its own", a.Name)
-	case !nameGrammar.MatchString(a.Name):
-		f.Report(codeBadName, w.nameAt, "name", "%q cannot name an agent: a letter, then up to 63 of A-Z, a-z, 0-9, _ and -", document.Brief(a.Name))
-	}
-	w.keyAt = w.nameAt
-	if a.OutputKey = f.Text("output_key"); a.OutputKey == "" {
-		a.OutputKey = a.Name
-		return
-	}
-	w.keyAt = placeOf(f, "output_key")
-	if a.OutputKey == DeliveryKey {
-		f.Report(codeReservedName, w.keyAt, "output_key", "%q cannot be an output key: what was delivered stands there", a.OutputKey)
-	}
+// reference is a name that stands somewhere and must be somebody's.
+type reference struct {
+	name, path string
+	at         document.Position
 }
 
-// list reads names and where they stand.
-func (r *reader) list(f *document.Fields, name string) []reference {
-	var refs []reference
-	names, at := f.Texts(name)
-	for i := range names {
-		refs = append(refs, reference{names[i], fmt.Sprintf("%s[%d]", f.PathOf(name), i), at[i]})
+// references are the names that a field of v holds: a text, or those of a list. path is
+// that of the field.
+func references(v *document.Value, field, path string) (refs []reference) {
+	held := v.Get(field)
+	if held == nil {
+		return nil
+	}
+	if held.Kind == document.Text && held.Text != "" {
+		return []reference{{held.Text, path, held.At}}
+	}
+	for i, item := range held.Items {
+		if item.Kind == document.Text {
+			refs = append(refs, reference{item.Text, fmt.Sprintf("%s[%d]", path, i), item.At})
+		}
 	}
 	return refs
 }
 
-func namesOf(refs []reference) []string {
-	var names []string
-	for _, ref := range refs {
-		names = append(names, ref.name)
+// named are the names that some fields of the stage hold.
+func (a *Agent) named(fields ...string) (refs []reference) {
+	for _, field := range fields {
+		refs = append(refs, references(a.written, field, a.path+"."+field)...)
 	}
-	return names
+	return refs
 }
 
-func (r *reader) routing(f *document.Fields, w *written) {
-	target := func(name string) string {
-		ref, ok := r.named(f, name)
-		if ok {
-			w.targets = append(w.targets, ref)
+// ruled are the names that a field of the stage's rules holds.
+func (a *Agent) ruled(field string) (refs []reference) {
+	if rules := a.written.Get("routing_rules"); rules != nil {
+		for i, rule := range rules.Items {
+			refs = append(refs, references(rule, field, fmt.Sprintf("%s.routing_rules[%d].%s", a.path, i, field))...)
 		}
-		return ref.name
 	}
-	r.each(f, "routing_rules", func(f *document.Fields) { r.rule(f, w) })
-	w.DefaultNext = target("default_next")
-	w.ErrorNext = target("error_next")
-	w.DeniedNext = target("denied_next")
+	return refs
 }
 
-// rule reads one, and reports at most one fault of its form.
-func (r *reader) rule(f *document.Fields, w *written) {
-	rule := Rule{Condition: f.Text("condition"), When: f.Text("when")}
+// targets are all names that the stage routes to.
+func (a *Agent) targets() []reference {
+	return slices.Concat(a.ruled("target"), a.named("default_next", "error_next", "denied_next"))
+}
+
+// CheckDocument reports at most one fault of the rule's form.
+func (r *Rule) CheckDocument(f *document.Fields) {
 	value := f.Get("value")
-	target, routed := r.named(f, "target")
-	then, continues := r.named(f, "then")
-	rule.Target, rule.Then = target.name, then.name
 	bad := func(name, format string, args ...any) {
 		f.Report(codeBadRule, placeOf(f, name), name, format, args...)
 	}
 	switch {
-	case rule.Condition != "" && rule.When != "":
+	case r.Condition != "" && r.When != "":
 		bad("when", "a rule has a condition or a when, not both")
-	case rule.Condition == "" && rule.When == "":
+	case r.Condition == "" && r.When == "":
 		bad("condition", "a rule needs a condition with a value, or a when")
-	case rule.Condition != "" && value == nil:
+	case r.Condition != "" && value == nil:
 		bad("value", "a rule with a condition needs the value that is looked for")
-	case rule.When != "" && value != nil:
+	case r.When != "" && value != nil:
 		bad("value", "a value belongs to a condition; a when says all by itself")
-	case !routed:
+	case r.Target == "":
 		bad("target", "a rule needs a target")
-	case continues && !interrupts(rule.Target):
-		bad("then", "then says where a run goes on after a question; %s asks none", document.Brief(rule.Target))
+	case r.Then != "" && !interrupts(r.Target):
+		bad("then", "then says where a run goes on after a question; %s asks none", document.Brief(r.Target))
 	}
 	if value != nil {
-		rule.Value = r.fixed(f, value, "value")
+		r.Value = fixed(f, value, "value")
 	}
-	if rule.When != "" {
-		when, err := compileCondition(rule.When)
+	if r.When != "" {
+		when, err := compileCondition(r.When)
 		if err != nil {
-			f.Report(codeBadExpression, placeOf(f, "when"), "when", "%q: %v", document.Brief(rule.When), err)
+			f.Report(codeBadExpression, placeOf(f, "when"), "when", "%q: %v", document.Brief(r.When), err)
 		}
-		rule.when = when
+		r.when = when
 	}
-	if routed {
-		w.targets = append(w.targets, target)
-	}
-	if continues {
-		w.resumes = append(w.resumes, then)
-	}
-	w.Rules = append(w.Rules, rule)
 }
 
 // fixed is a value of the document, in the types of an Envelope.
-func (r *reader) fixed(f *document.Fields, v *document.Value, name string) any {
+func fixed(f *document.Fields, v *document.Value, name string) any {
 	fixed, err := fixedValue(v)
 	if err != nil {
 		f.Report(document.CodeLimit, v.At, name, "%v", err)
@@ -156,27 +139,225 @@ func (r *reader) fixed(f *document.Fields, v *document.Value, name string) any {
 // just read and one that was frozen have the same.
 func fixedValue(v *document.Value) (any, error) { return Decode(document.Raw(v)) }
 
-// object is fixed for what must be an object; nil where there is none.
-func (r *reader) object(f *document.Fields, name string) map[string]any {
+// fixedObject is fixed for what must be an object; nil where there is none.
+func fixedObject(f *document.Fields, name string) map[string]any {
 	v := f.Typed(name, document.Object)
 	if v == nil {
 		return nil
 	}
-	object, _ := r.fixed(f, v, name).(map[string]any)
+	object, _ := fixed(f, v, name).(map[string]any)
 	return object
 }
 
-// template compiles a member; nil: there is none.
-func (r *reader) template(f *document.Fields, name string, kinds ...document.Kind) *Template {
-	v := f.Get(name)
-	if v == nil {
-		return nil
-	}
-	if len(kinds) > 0 && !slices.Contains(kinds, v.Kind) {
+// templateKinds are the kinds of value that a template of that name may be; any, if it
+// has none here.
+var templateKinds = map[string][]document.Kind{
+	"prompt": {document.Text}, "system": {document.Text},
+	"args": {document.Object, document.Text}, "inputs": {document.Object, document.Text},
+}
+
+// ReadDocument compiles a template.
+func (t *Template) ReadDocument(f *document.Fields, name string, v *document.Value) {
+	if kinds := templateKinds[name]; kinds != nil && !slices.Contains(kinds, v.Kind) {
 		f.Report(document.CodeFieldType, v.At, name, "%s must be %v, not %v", name, kinds[0], v.Kind)
-		return nil
+		return
 	}
-	return newTemplate(v, func(at document.Position, err error) {
-		f.Report(codeBadExpression, at, name, "%v", err)
-	})
+	*t = *newTemplate(v, func(at document.Position, err error) { f.Report(codeBadExpression, at, name, "%v", err) })
+}
+
+var ways = []Way{WayModel, WayWorker, WayTool, WayRemote, WayPlan, WayScripted}
+
+// checkWay finds out how the stage runs: it has exactly one of a few objects.
+func (a *Agent) checkWay(f *document.Fields) {
+	effect := word(f, "effect", string(flow.Once), string(flow.Idempotent), string(flow.Read))
+	var found document.Member
+	for _, m := range f.Value.Members {
+		switch {
+		case m.Value.Kind == document.Null || !slices.Contains(ways, Way(m.Key)):
+		case found.Value == nil:
+			found, a.Way = m, Way(m.Key)
+		default:
+			f.Report(codeTwoWaysToRun, m.At, m.Key, "the agent has two ways to run, %s and %s; one of them must go", a.Way, m.Key)
+			return
+		}
+	}
+	if found.Value == nil {
+		f.Problems.Add(codeNoWayToRun, f.Value.At, f.Path, "an agent needs one of model, tool, remote, plan and scripted; remote: {} is the shortest")
+		return
+	}
+	// What may be done about an attempt whose outcome is unknown. Only those who run
+	// elsewhere say so themselves; of a tool the manifest does.
+	given := f.Get("effect")
+	r := f.Context.(*reader)
+	switch {
+	case a.Way == WayRemote || a.Way == WayWorker:
+		a.Effect = effect
+	case given != nil && given.Text != "":
+		f.Report(document.CodeFieldInvalid, given.At, "effect", "effect belongs to remote stages; what a %s stage does is known otherwise", a.Way)
+	}
+	class := a.Effect
+	switch {
+	case a.Tool != nil && a.Tool.URI != "":
+		class = r.tool(references(found.Value, "uri", f.PathOf("tool.uri"))[0])
+	case a.Remote != nil:
+		a.Remote.Agent = cmp.Or(a.Remote.Agent, a.Name)
+	case a.Worker != nil:
+		r.worker(f, found, a.Worker.Name)
+	}
+	if class == string(flow.Once) && a.MaxRetries > 0 {
+		f.Report(codeRetryOnce, placeOf(f, "max_retries"), "max_retries", "what %s does must not be done twice, so that it cannot be retried", document.Brief(a.Name))
+	}
+}
+
+// CheckDocument asks who the model and the others are.
+func (m *Model) CheckDocument(f *document.Fields) {
+	r := f.Context.(*reader)
+	m.MaxSteps = cmp.Or(m.MaxSteps, defaultSteps)
+	m.Keep = word(f, "session", "fresh", "keep") == "keep"
+	f.Ignore("prompt_file") // it could not be read, which has been said
+	switch {
+	case m.Name != "" && m.Agent != "":
+		f.Report(document.CodeFieldInvalid, placeOf(f, "agent"), "agent", "a stage has a model by its name or an agent, not both")
+	case m.Name != "":
+		r.trouble(f, "name", r.resolver.Model, m.Name)
+	default:
+		m.Agent = cmp.Or(m.Agent, defaultAgent)
+		r.trouble(f, "agent", r.resolver.Agent, m.Agent)
+	}
+	if m.Skill != "" {
+		r.trouble(f, "skill", r.resolver.Skill, m.Skill)
+	}
+	for _, ref := range references(f.Value, "tools", f.PathOf("tools")) {
+		r.tool(ref)
+	}
+}
+
+// CheckDocument reads the session.
+func (m *Worker) CheckDocument(f *document.Fields) {
+	m.Keep = word(f, "session", "fresh", "keep") == "keep"
+	f.Ignore("prompt_file") // it could not be read, which has been said
+}
+
+// worker asks the host for the one who does a stage.
+func (r *reader) worker(f *document.Fields, way document.Member, name string) {
+	if r.resolver.Performer != nil {
+		if t := r.resolver.Performer(Way(way.Key), name); t.Code != "" {
+			f.Report(t.Code, way.At, way.Key, "%s", t.Message)
+			return
+		}
+	}
+	if way.Value.Get("name") == nil {
+		f.Report(document.CodeFieldMissing, way.Value.At, way.Key+".name", "name is missing")
+	}
+}
+
+// trouble asks about a name of the manifest.
+func (r *reader) trouble(f *document.Fields, field string, ask func(string) Trouble, name string) {
+	if ask == nil {
+		return
+	}
+	if t := ask(name); t.Code != "" {
+		f.Report(t.Code, placeOf(f, field), field, "%s", cmp.Or(t.Message, document.Brief(name)+" cannot be used"))
+	}
+}
+
+// tool checks a tool and tells its class; "": nobody knows.
+func (r *reader) tool(ref reference) (class string) {
+	if _, err := tipstaff.ParseToolURI(ref.name); err != nil {
+		r.ps.Add(codeUnpinnedTool, ref.at, ref.path, "%q is not pinned; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(ref.name))
+		return ""
+	}
+	if r.resolver.Tool == nil {
+		return ""
+	}
+	class, trouble := r.resolver.Tool(ref.name)
+	if trouble.Code != "" {
+		r.ps.Add(trouble.Code, ref.at, ref.path, "%s", cmp.Or(trouble.Message, "the tool cannot be used"))
+	}
+	return class
+}
+
+// CheckDocument fills in the defaults.
+func (m *Remote) CheckDocument(f *document.Fields) {
+	if f.Value.Get("wait_seconds") == nil {
+		m.Wait = defaultWait
+	}
+	if f.Value.Get("input") == nil {
+		m.Input = newTemplate(&document.Value{Kind: document.Text, Text: "${input}"}, func(_ document.Position, err error) { panic(err) })
+	}
+}
+
+// CheckDocument has the plan checked by whoever walks it.
+func (s *PlanStage) CheckDocument(f *document.Fields) {
+	f.Ignore("file") // it could not be read, which has been said
+	if f.Value.Get("document") == nil && f.Value.Get("file") == nil {
+		f.Report(document.CodeFieldMissing, f.Value.At, "document", "a plan stage needs a file or a document")
+	}
+	if s.Document == nil {
+		return
+	}
+	v := f.Get("document")
+	for _, name := range []string{"workspace", "deliver"} {
+		if m := v.Member(name); m != nil {
+			f.Report(document.CodeFieldInvalid, m.At, "document", "a plan inside a pipeline has no %s of its own", name)
+		}
+	}
+	if r := f.Context.(*reader); r.resolver.Plan != nil {
+		for _, p := range r.resolver.Plan(s.Document) {
+			f.Report(p.Code, v.At, "document", "%s", strings.TrimPrefix(p.Path+": "+p.Message, ": "))
+		}
+	}
+}
+
+// What a scripted stage does after its last answer.
+const (
+	repeatLast  = "last"
+	repeatCycle = "cycle"
+	repeatFail  = "fail"
+)
+
+// CheckDocument asks for an answer.
+func (s *Scripted) CheckDocument(f *document.Fields) {
+	s.Repeat = word(f, "repeat", repeatLast, repeatCycle, repeatFail)
+	if v := f.Value.Get("answers"); v == nil || v.Kind == document.List && len(v.Items) == 0 {
+		f.Report(document.CodeFieldMissing, placeOf(f, "answers"), "answers", "a scripted stage needs an answer")
+	}
+}
+
+// CheckDocument reads what a tag cannot say.
+func (a *Answer) CheckDocument(f *document.Fields) {
+	if a.Output = fixedObject(f, "output"); a.Output == nil {
+		a.Output = map[string]any{}
+	}
+	if m := f.Value.Member("error"); m != nil && m.Value.Kind == document.Object && f.Value.Get("output") != nil {
+		f.Report(document.CodeFieldInvalid, m.At, "error", "an answer has an output or an error, not both")
+	}
+	f.Object("usage", func(f *document.Fields) { a.Usage = usage(f) })
+	if object := fixedObject(f, "control"); object != nil {
+		control, err := ReadControl(object)
+		if err != nil {
+			f.Report(document.CodeFieldInvalid, placeOf(f, "control"), "control", "%v", err)
+		}
+		a.Control = control
+	}
+}
+
+func usage(f *document.Fields) tipstaff.StageUsage {
+	var u struct {
+		LLMCalls  int64 `doc:"llm_calls,max=1000000,negative=negative_value"`
+		ToolCalls int64 `doc:"tool_calls,max=1000000,negative=negative_value"`
+		Hops      int64 `doc:"agent_hops,max=1000000,negative=negative_value"`
+		TokensIn  int64 `doc:"tokens_in,max=1000000,negative=negative_value"`
+		TokensOut int64 `doc:"tokens_out,max=1000000,negative=negative_value"`
+	}
+	f.Decode(&u)
+	used := tipstaff.StageUsage{LLMCalls: u.LLMCalls, ToolCalls: u.ToolCalls, Hops: u.Hops, TokensIn: u.TokensIn, TokensOut: u.TokensOut}
+	if v := f.Typed("cost_usd", document.Text); v != nil {
+		cost, err := tipstaff.ParseUSD(v.Text)
+		if err != nil {
+			f.Report(document.CodeRange, v.At, "cost_usd", "%v", err)
+		}
+		used.CostUSD = cost
+	}
+	return used
 }

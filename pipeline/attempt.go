@@ -70,7 +70,7 @@ func (x *executor) attempt(fc flow.Context, v *visit) error {
 	v.ended = fc.Now()
 	fc.Emit(flow.Event{Kind: string(tipstaff.KindStageFinished), Body: v.finished()})
 	v.records += 2
-	if v.fatal() && x.p.OnFailure == Cancel {
+	if fatal := v.refused != nil || v.failure != nil && v.agent.ErrorNext == ""; fatal && x.p.OnFailure == Cancel {
 		return errFatal
 	}
 	return nil
@@ -120,7 +120,7 @@ func (x *executor) prepare(v *visit) (Stage, error) {
 	view := *x.env
 	st := Stage{Agent: v.agent, Visit: int(v.n), Attempt: v.attempts, View: &view, Budget: x.env.Budget(),
 		Timeout: v.agent.Timeout, AskBounds: x.p.OnBound == AskMore, Feedback: v.entry.Feedback, Response: v.entry.Response}
-	s := x.p.scope(x.env, v.agent, v.seen(x.env.Outputs[v.agent.OutputKey]))
+	s := x.scope(v, x.env.Outputs[v.agent.OutputKey])
 	fill := func(t *Template, what string) (json.RawMessage, error) {
 		if t == nil {
 			return nil, nil
@@ -183,11 +183,6 @@ func (v *visit) prompt(st *Stage, s *scope, prompt, system *Template) error {
 		st.Prompt = strings.TrimPrefix(st.Prompt+"\n\n"+st.Feedback, "\n\n")
 	}
 	return nil
-}
-
-// seen is what expressions see of the visit itself.
-func (v *visit) seen(output map[string]any) seen {
-	return seen{output: output, response: v.entry.Response, err: v.entry.Error}
 }
 
 // accept checks a result in the order in which its faults are reported: its form,
@@ -316,11 +311,6 @@ func (v *visit) backoff() time.Duration {
 		d *= 2
 	}
 	return min(d, maxDelay)
-}
-
-// fatal reports whether the failure of a visit ends the run.
-func (v *visit) fatal() bool {
-	return v.refused != nil || v.failure != nil && v.agent.ErrorNext == ""
 }
 
 // why is code and text of a failed visit.

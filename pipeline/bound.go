@@ -66,7 +66,7 @@ func (x *executor) edgeRefusal(v *visit, t target) *refusal {
 	case limit > 0 && x.edgeCount(from, t.to) >= limit+countOf(x.MoreEdges, from, t.to):
 		r.reason, r.bound, r.transition = tipstaff.TerminalEdgeLimit, boundEdge, tipstaff.TransitionEdge
 		r.used, r.limit = x.edgeCount(from, t.to), limit+countOf(x.MoreEdges, from, t.to)
-		r.raise = func(by int64) { x.moreEdges(from, t.to, by) }
+		r.raise = func(by int64) { x.MoreEdges, _ = addEdge(x.MoreEdges, from, t.to, by) }
 		return r
 	case x.visitsSpent(to):
 		visits := x.visitRefusal(to)
@@ -87,48 +87,34 @@ func (x *executor) edgeRefusal(v *visit, t target) *refusal {
 	return nil
 }
 
-func (x *executor) moreEdges(from, to string, by int64) {
-	for i := range x.MoreEdges {
-		if c := &x.MoreEdges[i]; c.From == from && c.To == to {
-			c.Count += by
-			return
-		}
-	}
-	x.MoreEdges = append(x.MoreEdges, EdgeCount{from, to, by})
-}
-
 // visitsSpent reports whether a stage has started as often as it may.
 func (x *executor) visitsSpent(a *Agent) bool {
 	return a.MaxVisits > 0 && x.env.Visits[a.Name] >= a.MaxVisits+x.MoreVisits[a.Name]
 }
 
-// startRefusal is one of a stage that is about to start.
-func (x *executor) startRefusal(a *Agent, r tipstaff.TerminalReason, bound string) *refusal {
-	return &refusal{reason: r, bound: bound, what: a.Name, stage: a.Name, path: pathOf(a.Name, x.env.Visits[a.Name]+1)}
+// startRefusal is a bound that keeps a stage from starting.
+func (x *executor) startRefusal(a *Agent, r tipstaff.TerminalReason, bound string, used, limit int64, raise func(by int64)) *refusal {
+	return &refusal{reason: r, bound: bound, used: used, limit: limit, raise: raise,
+		what: a.Name, stage: a.Name, path: pathOf(a.Name, x.env.Visits[a.Name]+1)}
 }
 
 func (x *executor) visitRefusal(a *Agent) *refusal {
-	r := x.startRefusal(a, tipstaff.TerminalVisits, boundVisits)
-	r.used, r.limit = x.env.Visits[a.Name], a.MaxVisits+x.MoreVisits[a.Name]
-	r.raise = func(by int64) {
+	return x.startRefusal(a, tipstaff.TerminalVisits, boundVisits, x.env.Visits[a.Name], a.MaxVisits+x.MoreVisits[a.Name], func(by int64) {
 		if x.MoreVisits == nil {
 			x.MoreVisits = map[string]int64{}
 		}
 		x.MoreVisits[a.Name] += by
-	}
-	return r
+	})
 }
 
 func (x *executor) hopRefusal(a *Agent) *refusal {
-	e, r := x.env, x.startRefusal(a, tipstaff.TerminalHops, tipstaff.BoundAgentHops)
-	r.used, r.limit, r.raise = e.AgentHopCount, e.MaxAgentHops, func(by int64) { e.MaxAgentHops += by }
-	return r
+	e := x.env
+	return x.startRefusal(a, tipstaff.TerminalHops, tipstaff.BoundAgentHops, e.AgentHopCount, e.MaxAgentHops, func(by int64) { e.MaxAgentHops += by })
 }
 
 func (x *executor) callRefusal(a *Agent) *refusal {
-	e, r := x.env, x.startRefusal(a, tipstaff.TerminalLLMCalls, tipstaff.BoundModelCalls)
-	r.used, r.limit, r.raise = e.LLMCallCount, e.MaxLLMCalls, func(by int64) { e.MaxLLMCalls += by }
-	return r
+	e := x.env
+	return x.startRefusal(a, tipstaff.TerminalLLMCalls, tipstaff.BoundModelCalls, e.LLMCallCount, e.MaxLLMCalls, func(by int64) { e.MaxLLMCalls += by })
 }
 
 // ledgerRefusal is what the ledger's refusal of a start means; nil: it is no bound.
@@ -136,15 +122,16 @@ func (x *executor) ledgerRefusal(v *visit, by *flow.Error) *refusal {
 	if !isBound(by) {
 		return nil
 	}
-	r := x.startRefusal(v.agent, reasonOf(by), by.Bound)
+	var r *refusal
 	switch by.Bound {
 	case tipstaff.BoundAgentHops:
 		r = x.hopRefusal(v.agent)
 	case tipstaff.BoundModelCalls:
 		r = x.callRefusal(v.agent)
 	case "": // the deadline of the job: nobody can extend it
-	default:
-		r.raise = func(int64) {} // the ledger raises itself
+		r = x.startRefusal(v.agent, reasonOf(by), "", 0, 0, nil)
+	default: // the ledger raises itself
+		r = x.startRefusal(v.agent, reasonOf(by), by.Bound, 0, 0, func(int64) {})
 	}
 	r.noted, r.text = true, v.agent.Name+": "+by.Message
 	return r

@@ -1,8 +1,13 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -11,6 +16,9 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/interpreter"
+
+	"github.com/tipstaff/tipstaff/canon"
+	"github.com/tipstaff/tipstaff/document"
 )
 
 // Limits of an expression.
@@ -103,7 +111,10 @@ func (a adapter) NativeToValue(v any) ref.Val {
 	case []any:
 		return types.NewDynamicList(a, v)
 	case json.Number:
-		return exactNumber(v)
+		if u, err := strconv.ParseUint(string(v), 10, 64); err == nil { // one beyond int64 may still be a uint
+			return types.Uint(u)
+		}
+		return exact(v)
 	}
 	return types.DefaultTypeAdapter.NativeToValue(v)
 }
@@ -151,4 +162,209 @@ func ordering(v ref.Val) ref.Val {
 		return ordered{m, nil}
 	}
 	return v
+}
+
+// exact is a number that none of CEL's types can hold exactly. It passes through a
+// template unchanged and can be compared for equality. Ordering it or counting with
+// it is an error: a judgement over a rounded number is none.
+type exact json.Number
+
+var exactType = types.NewOpaqueType("number")
+
+// ConvertToNative implements ref.Val.
+func (n exact) ConvertToNative(t reflect.Type) (any, error) {
+	return nil, fmt.Errorf("%s cannot be held exactly as %v", document.Brief(string(n)), t)
+}
+
+// ConvertToType implements ref.Val.
+func (n exact) ConvertToType(t ref.Type) ref.Val {
+	if t == types.TypeType {
+		return exactType
+	}
+	return types.NewErr("%s cannot be held exactly as %s", document.Brief(string(n)), t.TypeName())
+}
+
+// Equal implements ref.Val. What CEL's own types hold is never equal to it.
+func (n exact) Equal(other ref.Val) ref.Val {
+	o, ok := other.(exact)
+	return types.Bool(ok && canon.SameNumber(string(n), string(o)))
+}
+
+// Type implements ref.Val.
+func (n exact) Type() ref.Type { return exactType }
+
+// Value implements ref.Val.
+func (n exact) Value() any { return json.Number(n) }
+
+// valueOf is what an expression yielded as a value of an Envelope. It may share
+// parts with the Envelope that the expression saw.
+func valueOf(v ref.Val) (any, error) {
+	switch v := v.(type) {
+	case types.Null:
+		return nil, nil
+	case types.Bool:
+		return bool(v), nil
+	case types.Int:
+		return int64(v), nil
+	case types.Uint:
+		if v <= math.MaxInt64 {
+			return int64(v), nil
+		}
+		return json.Number(strconv.FormatUint(uint64(v), 10)), nil
+	case types.Double, types.String, exact:
+		return Normalize(v.Value())
+	case ordered:
+		if v.origin != nil {
+			return v.origin, nil
+		}
+		return objectOf(v)
+	case traits.Mapper:
+		return objectOf(ordered{v, nil})
+	case traits.Lister:
+		list := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			item, err := valueOf(it.Next())
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, item)
+		}
+		return list, nil
+	}
+	return nil, fmt.Errorf("it yields a %s, which is no JSON value; convert it with string()", v.Type().TypeName())
+}
+
+func objectOf(v ordered) (any, error) {
+	object := map[string]any{}
+	for it := v.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		name, ok := key.(types.String)
+		if !ok {
+			return nil, fmt.Errorf("it yields an object whose key %v is a %s, not a string", key.Value(), key.Type().TypeName())
+		}
+		item, err := valueOf(v.Get(key))
+		if err != nil {
+			return nil, err
+		}
+		object[string(name)] = item
+	}
+	return object, nil
+}
+
+// sortKeys orders the keys of an object: strings by their bytes, and by their type
+// before that, which only literals mix.
+func sortKeys(keys []ref.Val) {
+	slices.SortFunc(keys, func(a, b ref.Val) int {
+		if by := strings.Compare(a.Type().TypeName(), b.Type().TypeName()); by != 0 {
+			return by
+		}
+		switch a := a.(type) {
+		case types.String:
+			return cmp.Compare(a, b.(types.String))
+		case types.Int:
+			return cmp.Compare(a, b.(types.Int))
+		case types.Uint:
+			return cmp.Compare(a, b.(types.Uint))
+		}
+		return strings.Compare(fmt.Sprint(a.Value()), fmt.Sprint(b.Value())) // booleans
+	})
+}
+
+// scope is what the expressions of one stage see. It reads the Envelope and never
+// changes it, and is for one goroutine.
+type scope struct {
+	p        *Pipeline
+	env      *Envelope
+	agent    *Agent
+	brought  map[string]any // by the stage itself, just now; nil: see its slot
+	response *Response      // to its interrupt; nil: there was none
+	err      *StageError    // with which it is entered; nil: none
+}
+
+func (x *executor) scope(v *visit, brought map[string]any) *scope {
+	return &scope{x.p, x.env, v.agent, brought, v.entry.Response, v.entry.Error}
+}
+
+// ResolveName implements cel.Activation.
+func (s *scope) ResolveName(name string) (any, bool) {
+	switch name {
+	case "input":
+		return s.env.RawInput, true
+	case "output":
+		return orNull(s.output()), true
+	case "outputs":
+		outputs := slotsOf(s.env.Outputs)
+		if s.brought != nil {
+			outputs[s.agent.OutputKey] = s.brought
+		}
+		return outputs, true
+	case "prior":
+		return slotsOf(s.env.Prior), true
+	case "metadata":
+		if s.env.Metadata == nil {
+			return map[string]any{}, true
+		}
+		return s.env.Metadata, true
+	case "response":
+		return s.response.object(), true
+	case "error":
+		return s.err.object(), true
+	case "iteration":
+		return s.env.Iteration, true
+	case "visits": // of every stage; one that never started has none
+		all := make(map[string]any, len(s.p.Agents))
+		for _, a := range s.p.Agents {
+			all[a.Name] = s.env.Visits[a.Name]
+		}
+		return all, true
+	case "goals":
+		all := make([]any, len(s.env.Goals))
+		for i, g := range s.env.Goals {
+			all[i] = map[string]any{"name": g.Name, "status": g.Status}
+		}
+		return all, true
+	}
+	return nil, false
+}
+
+// Parent implements cel.Activation.
+func (s *scope) Parent() interpreter.Activation { return nil }
+
+// output is the stage's own: what it has just brought, else what stands in its slot.
+func (s *scope) output() map[string]any {
+	if s.brought != nil {
+		return s.brought
+	}
+	return s.env.Outputs[s.agent.OutputKey]
+}
+
+func slotsOf(slots map[string]map[string]any) map[string]any {
+	all := make(map[string]any, len(slots))
+	for key, slot := range slots {
+		all[key] = slot
+	}
+	return all
+}
+
+// object is the answer with all its members, so that asking for one that was left
+// empty is no error. nil: there was no answer.
+func (r *Response) object() any {
+	if r == nil {
+		return nil
+	}
+	object := map[string]any{
+		"interrupt_id": r.InterruptID, "kind": r.Kind, "action": r.Action, "approved": nil,
+		"text": r.Text, "data": r.Data, "note": r.Note, "by": r.By,
+	}
+	if r.Approved != nil {
+		object["approved"] = *r.Approved
+	}
+	return object
+}
+
+func (e *StageError) object() any {
+	if e == nil {
+		return nil
+	}
+	return map[string]any{"code": e.Code, "message": e.Message, "retryable": e.Retryable}
 }

@@ -18,7 +18,7 @@ func stageScope(t testing.TB) *scope {
 	e.Outputs["a"] = map[string]any{"z": int64(1), "y": 2.0, "x": "text", "m": map[string]any{"k": []any{int64(1), nil}}}
 	e.Outputs["b"] = map[string]any{"again": false}
 	e.Prior["a"] = map[string]any{"old": true}
-	return p.scope(e, p.Agent("b"), seen{output: map[string]any{"again": true, "risk": 3.5}, response: &Response{Action: "approve", Approved: new(true), Text: "yes"}, err: &StageError{Code: "timeout", Message: "late"}})
+	return &scope{p: p, env: e, agent: p.Agent("b"), brought: map[string]any{"again": true, "risk": 3.5}, response: &Response{Action: "approve", Approved: new(true), Text: "yes"}, err: &StageError{Code: "timeout", Message: "late"}}
 }
 
 func evaluate(s *scope, source string) (any, error) {
@@ -155,7 +155,7 @@ agents:
 	want := []string{"true <nil>", "false <nil>", "true <nil>", "true <nil>", "true <nil>",
 		`false when "output.missing == 1": no such key: missing`, `false when "output.word": it yields a string, not a boolean`}
 	for i := range a.Rules {
-		yes, err := a.Rules[i].matches(p.scope(e, a, seen{}))
+		yes, err := a.Rules[i].matches(&scope{p: p, env: e, agent: a})
 		if got := fmt.Sprint(yes, " ", err); got != want[i] {
 			t.Errorf("rule %d: %s", i, got)
 		}
@@ -233,7 +233,7 @@ agents:
 	for n := range int64(100) {
 		wg.Go(func() {
 			e := NewEnvelope(p, Input{Metadata: map[string]any{"n": n, "object": map[string]any{"b": n, "a": n}}})
-			s := p.scope(e, a, seen{output: map[string]any{"n": n}})
+			s := &scope{p: p, env: e, agent: a, brought: map[string]any{"n": n}}
 			text, err := a.Remote.Input.text(s)
 			if want := fmt.Sprintf(`%d of ["a","b"]`, n); err != nil || text != want {
 				t.Errorf("%q %v", text, err)

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,37 +12,39 @@ import (
 // connections checks what concerns more than one part of the document: names, and
 // everything that names somebody.
 func (r *reader) connections(p *Pipeline) {
-	byName := r.names()
-	for _, w := range r.agents {
-		for _, ref := range w.targets {
+	byName := r.names(p)
+	for _, a := range p.Agents {
+		for _, ref := range a.targets() {
 			if byName[ref.name] == nil && (!reserved(ref.name) || ref.name == Start) {
 				r.unknown(codeUnknownTarget, ref, "no agent has this name, nor is it end, clarification or confirmation", byName)
 			}
 		}
-		for _, ref := range w.resumes {
+		for _, ref := range a.ruled("then") {
 			if byName[ref.name] == nil && ref.name != End {
 				r.unknown(codeUnknownTarget, ref, "no agent has this name, nor is it end", byName)
 			}
 		}
-		for _, ref := range slices.Concat(w.requires, w.after) {
+		for _, ref := range a.named("requires", "after") {
 			switch {
-			case ref.name == w.Name && w.Name != "":
+			case ref.name == a.Name && a.Name != "":
 				r.ps.Add(codeSelfDependency, ref.at, ref.path, "%s cannot wait for itself", document.Brief(ref.name))
 			case byName[ref.name] == nil:
 				r.unknown(codeUnknownDependency, ref, "no agent has this name", byName)
 			}
 		}
 	}
-	for _, ref := range r.resumes {
-		if byName[ref.name] == nil {
-			r.unknown(codeUnknownTarget, ref, "no agent has this name", byName)
+	for _, field := range []string{"clarification_resume_stage", "confirmation_resume_stage"} {
+		for _, ref := range references(p.written, field, field) {
+			if byName[ref.name] == nil {
+				r.unknown(codeUnknownTarget, ref, "no agent has this name", byName)
+			}
 		}
 	}
-	r.cycles(byName)
+	r.cycles(p, byName)
 	r.edges(p, byName)
 }
 
-func (r *reader) unknown(code string, ref reference, text string, byName map[string]*written) {
+func (r *reader) unknown(code string, ref reference, text string, byName map[string]*Agent) {
 	advice := ""
 	if near := tipstaff.Nearest(ref.name, sortedKeys(byName)); near != "" {
 		advice = "; did you mean " + near + "?"
@@ -50,38 +53,42 @@ func (r *reader) unknown(code string, ref reference, text string, byName map[str
 }
 
 // names are the agents by theirs. The first of a name has it.
-func (r *reader) names() map[string]*written {
-	byName, byKey := map[string]*written{}, map[string]*written{}
-	for _, w := range r.agents {
-		if w.Name == "" {
+func (r *reader) names(p *Pipeline) map[string]*Agent {
+	byName, byKey := map[string]*Agent{}, map[string]*Agent{}
+	for _, a := range p.Agents {
+		if a.Name == "" {
 			continue
 		}
-		if first := byName[w.Name]; first != nil {
-			r.ps.Add(codeDuplicateName, w.nameAt, w.path+".name", "the name %s is taken by the agent of line %d", document.Brief(w.Name), first.at.Line)
+		if first := byName[a.Name]; first != nil {
+			r.ps.Add(codeDuplicateName, a.written.Get("name").At, a.path+".name", "the name %s is taken by the agent of line %d", document.Brief(a.Name), first.written.At.Line)
 			continue
 		}
-		byName[w.Name] = w
-		if first := byKey[w.OutputKey]; first != nil {
-			r.ps.Add(codeDuplicateOutputKey, w.keyAt, w.path+".output_key", "the output key %s is that of %s; each has its own", document.Brief(w.OutputKey), document.Brief(first.Name))
+		byName[a.Name] = a
+		if first := byKey[a.OutputKey]; first != nil {
+			at := a.written.Get("name").At
+			if key := a.written.Get("output_key"); key != nil && key.Text != "" {
+				at = key.At
+			}
+			r.ps.Add(codeDuplicateOutputKey, at, a.path+".output_key", "the output key %s is that of %s; each has its own", document.Brief(a.OutputKey), document.Brief(first.Name))
 			continue
 		}
-		byKey[w.OutputKey] = w
+		byKey[a.OutputKey] = a
 	}
 	return byName
 }
 
 // cycles finds agents that wait for themselves by way of others: nobody could begin.
-func (r *reader) cycles(byName map[string]*written) {
+func (r *reader) cycles(p *Pipeline, byName map[string]*Agent) {
 	searched := map[string]bool{}
 	var way []string // from the first agent to the one that is looked at
-	var search func(*written)
-	search = func(w *written) {
-		searched[w.Name] = true
-		way = append(way, w.Name)
-		for _, ref := range slices.Concat(w.requires, w.after) {
+	var search func(*Agent)
+	search = func(a *Agent) {
+		searched[a.Name] = true
+		way = append(way, a.Name)
+		for _, ref := range a.named("requires", "after") {
 			next, round := byName[ref.name], slices.Index(way, ref.name)
 			switch {
-			case next == nil || ref.name == w.Name:
+			case next == nil || ref.name == a.Name:
 			case round >= 0:
 				r.ps.Add(codeDependencyCycle, ref.at, ref.path, "the agents wait for each other: %s → %s", strings.Join(way[round:], " → "), ref.name)
 			case !searched[ref.name]:
@@ -90,54 +97,55 @@ func (r *reader) cycles(byName map[string]*written) {
 		}
 		way = way[:len(way)-1]
 	}
-	for _, w := range r.agents {
-		if w.Name != "" && !searched[w.Name] {
-			search(w)
+	for _, a := range p.Agents {
+		if a.Name != "" && !searched[a.Name] {
+			search(a)
 		}
 	}
 }
 
 // edges checks the limits of edges.
-func (r *reader) edges(p *Pipeline, byName map[string]*written) {
+func (r *reader) edges(p *Pipeline, byName map[string]*Agent) {
 	seen := map[Edge]document.Position{}
-	for _, l := range r.limits {
-		p.EdgeLimits = append(p.EdgeLimits, l.EdgeLimit)
+	for i, l := range p.EdgeLimits {
 		if l.From == "" || l.To == "" {
 			continue
 		}
-		from, to := byName[l.From], byName[l.To]
-		if from == nil {
-			r.unknown(codeUnknownEdge, l.from, "no agent has this name", byName)
+		written, path := p.written.Get("edge_limits").Items[i], fmt.Sprintf("edge_limits[%d]", i)
+		for _, field := range []string{"from", "to"} {
+			for _, ref := range references(written, field, path+"."+field) {
+				if byName[ref.name] == nil {
+					r.unknown(codeUnknownEdge, ref, "no agent has this name", byName)
+				}
+			}
 		}
-		if to == nil {
-			r.unknown(codeUnknownEdge, l.to, "no agent has this name", byName)
-		}
-		if from == nil || to == nil {
+		from := byName[l.From]
+		if from == nil || byName[l.To] == nil {
 			continue
 		}
 		edge := Edge{l.From, l.To}
 		first, twice := seen[edge]
-		seen[edge] = l.at
+		seen[edge] = written.At
 		switch {
 		case twice:
-			r.ps.Add(codeDuplicateEdgeLimit, l.at, l.path, "the edge from %s to %s has a limit in line %d already", l.From, l.To, first.Line)
-		case !slices.ContainsFunc(from.targets, func(ref reference) bool { return ref.name == l.To }):
-			r.ps.Add(codeEdgeNotInGraph, l.at, l.path, "nothing routes from %s to %s, so that there is nothing to limit", l.From, l.To)
+			r.ps.Add(codeDuplicateEdgeLimit, written.At, path, "the edge from %s to %s has a limit in line %d already", l.From, l.To, first.Line)
+		case !slices.ContainsFunc(from.targets(), func(ref reference) bool { return ref.name == l.To }):
+			r.ps.Add(codeEdgeNotInGraph, written.At, path, "nothing routes from %s to %s, so that there is nothing to limit", l.From, l.To)
 		}
 	}
 }
 
 // unreachable warns of stages that no run can come to.
-func (r *reader) unreachable(p *Pipeline) (warnings document.Problems) {
+func (p *Pipeline) unreachable() (warnings document.Problems) {
 	reached := map[string]bool{}
 	for _, a := range p.Agents {
 		if a.Entry {
 			p.reach(a, reached)
 		}
 	}
-	for _, w := range r.agents {
-		if !reached[w.Name] {
-			warnings.Add(codeUnreachableStage, w.nameAt, w.path, "no run can come to %s: it is no entry, and nothing that runs leads to it", w.Name)
+	for _, a := range p.Agents {
+		if !reached[a.Name] {
+			warnings.Add(codeUnreachableStage, a.written.Get("name").At, a.path, "no run can come to %s: it is no entry, and nothing that runs leads to it", a.Name)
 		}
 	}
 	return warnings

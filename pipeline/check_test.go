@@ -59,12 +59,12 @@ func workspace() Resolver {
 			if name == "careful" {
 				return Trouble{}
 			}
-			return Trouble{"no_way_to_run", string(way) + " stages cannot run yet"}
+			return Trouble{Code: "no_way_to_run", Message: string(way) + " stages cannot run yet"}
 		},
 		Tool: func(uri string) (string, Trouble) {
 			switch {
 			case strings.Contains(uri, "/gone@"):
-				return "", Trouble{"unknown_tool", "no server has it"}
+				return "", Trouble{Code: "unknown_tool", Message: "no server has it"}
 			case strings.Contains(uri, "/send@"):
 				return "once", Trouble{}
 			}
@@ -83,7 +83,7 @@ func workspace() Resolver {
 func known(only, code string) func(string) Trouble {
 	return func(name string) Trouble {
 		if name != only {
-			return Trouble{code, "there is no " + name}
+			return Trouble{Code: code, Message: "there is no " + name}
 		}
 		return Trouble{}
 	}

@@ -73,12 +73,7 @@ func (e entry) and(f entry) entry {
 	case f.Feedback != "":
 		e.Feedback += "\n\n" + f.Feedback
 	}
-	if f.Response != nil {
-		e.Response = f.Response
-	}
-	if f.Error != nil {
-		e.Error = f.Error
-	}
+	e.Response, e.Error = cmp.Or(f.Response, e.Response), cmp.Or(f.Error, e.Error)
 	e.Granted = e.Granted || f.Granted
 	return e
 }
@@ -149,9 +144,7 @@ func (x *executor) rollBack(r *Rollback) error {
 	e.CurrentStageNumber = max(e.CurrentStageNumber, c.StageNumber)
 	for _, count := range c.EdgeCounts {
 		if more := count.Count - x.edgeCount(count.From, count.To); more > 0 {
-			for range more {
-				x.countEdge(count.From, count.To)
-			}
+			e.EdgeCounts, _ = addEdge(e.EdgeCounts, count.From, count.To, more)
 		}
 	}
 	for name, n := range c.Visits {

@@ -57,7 +57,7 @@ var samePipeline = cmp.Options{
 	cmp.Comparer(func(a, b *expression) bool { return (a == nil) == (b == nil) && (a == nil || a.source == b.source) }),
 	cmp.FilterPath(func(p cmp.Path) bool {
 		name := p.Last().String()
-		return name == ".warnings" || name == ".schema"
+		return name == ".warnings" || name == ".schema" || name == ".written" // which has its places
 	}, cmp.Ignore()),
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".releases" }, cmp.Comparer(func(a, b map[string][]*Agent) bool {
 		return len(a) == len(b)

@@ -245,10 +245,7 @@ type where struct {
 // end ends the run. The first ending stands.
 func (x *executor) end(r tipstaff.TerminalReason, text string, at where) error {
 	x.readClock()
-	x.env.Terminate(r, text, x.now)
-	x.closeGates()
-	x.env.Version++
-	x.publish()
+	x.terminate(r, text)
 	if r.Outcome() == tipstaff.OutcomeCompleted {
 		return errCompleted
 	}
@@ -260,6 +257,16 @@ func (x *executor) end(r tipstaff.TerminalReason, text string, at where) error {
 		e.cause, e.Halted = flow.ErrCancelled, at.halted
 	}
 	return e
+}
+
+// terminate writes the ending down. Nobody will take an answer any more.
+func (x *executor) terminate(r tipstaff.TerminalReason, text string) {
+	x.env.Terminate(r, text, x.now)
+	for i := range x.env.Interrupts {
+		x.env.Interrupts[i].Open = false
+	}
+	x.env.Version++
+	x.publish()
 }
 
 // TextCancelled is what is said of every run that was cancelled, whoever settles it.
@@ -280,10 +287,7 @@ func (x *executor) cancelled() error {
 			r.Status = statusCancelled
 		}
 	}
-	x.env.Terminate(tipstaff.TerminalCancelled, TextCancelled, x.now)
-	x.closeGates()
-	x.env.Version++
-	x.publish()
+	x.terminate(tipstaff.TerminalCancelled, TextCancelled)
 	return &Ending{Reason: tipstaff.TerminalCancelled, Outcome: tipstaff.OutcomeCancelled, Text: TextCancelled, cause: flow.ErrCancelled}
 }
 
@@ -300,7 +304,8 @@ func (x *executor) deadlock() error {
 // publish writes down in the Envelope where the stages stand.
 func (x *executor) publish() {
 	e := x.env
-	e.Frontier, e.ActiveStages, e.CompletedStages = []string{}, []string{}, []string{} // others may hold the old ones
+	e.Frontier, e.ActiveStages = []string{}, []string{} // others may hold the old ones
+	e.CompletedStages = make([]string, 0, len(e.CompletedStages)+1)
 	e.CurrentStage = End
 	current := func(name string) {
 		if e.CurrentStage == End {

@@ -22,11 +22,6 @@ func (x *executor) unmark(a *Agent) {
 	x.stages[a.Index].mark = unmarked
 }
 
-func (x *executor) stage(name string) (*Agent, *stageState) {
-	a := x.p.Agent(name)
-	return a, &x.stages[a.Index]
-}
-
 // runnable are the stages that may start, in index order.
 func (x *executor) runnable() (ready []*Agent) {
 	live := x.livingStages()
@@ -119,8 +114,7 @@ func (x *executor) missing(a *Agent) (names []string) {
 }
 
 func (x *executor) describe(name string) string {
-	_, s := x.stage(name)
-	switch {
+	switch s := x.stages[x.p.index[name]]; {
 	case s.frontier:
 		return "waiting itself"
 	case s.mark == closed:

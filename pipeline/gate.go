@@ -97,13 +97,6 @@ func (x *executor) wait(stage, path string, g flow.Gate) (flow.Decision, error) 
 	return d, nil
 }
 
-// closeGates says that nobody will take an answer any more.
-func (x *executor) closeGates() {
-	for i := range x.env.Interrupts {
-		x.env.Interrupts[i].Open = false
-	}
-}
-
 // open writes the questions down in the Envelope. A branch's name can be used once,
 // and those of a batch have been: so several questions have paths of their own.
 func (x *executor) open() {

@@ -42,16 +42,8 @@ type graph struct {
 type arrow struct {
 	from, to string
 	label    string
-	style    style
+	style    string // dotted, bold; "": plain
 }
-
-type style uint8
-
-const (
-	plain style = iota
-	dotted
-	bold
-)
 
 func (g *graph) draw() {
 	if len(g.p.Agents) == 0 {
@@ -64,7 +56,11 @@ func (g *graph) draw() {
 	}
 	for _, a := range g.p.Agents {
 		for _, r := range a.routes() {
-			g.arrows = append(g.arrows, arrow{a.Name, r.to, g.label(a, r), r.kind.style()})
+			style := ""
+			if r.kind == byError {
+				style = "dotted"
+			}
+			g.arrows = append(g.arrows, arrow{a.Name, r.to, g.label(a, r), style})
 		}
 		if a.DefaultNext == "" && !g.p.depends {
 			g.arrows = append(g.arrows, arrow{from: a.Name, to: End})
@@ -76,19 +72,12 @@ func (g *graph) draw() {
 			if a.JoinAny {
 				label = "any"
 			}
-			g.arrows = append(g.arrows, arrow{name, a.Name, label, bold})
+			g.arrows = append(g.arrows, arrow{name, a.Name, label, "bold"})
 		}
 		for _, name := range a.After {
-			g.arrows = append(g.arrows, arrow{name, a.Name, "after", bold})
+			g.arrows = append(g.arrows, arrow{name, a.Name, "after", "bold"})
 		}
 	}
-}
-
-func (k routeKind) style() style {
-	if k == byError {
-		return dotted
-	}
-	return plain
 }
 
 // label says when an edge is taken, what limits it and how often a run took it.
@@ -159,7 +148,7 @@ func (g *graph) mermaid() string {
 		fmt.Fprintf(&b, "  %s[\"%s\"]\n", g.id(a.Name), mermaidText.Replace(a.Name))
 	}
 	for _, a := range g.arrows {
-		line := [...]string{plain: "-->", dotted: "-.->", bold: "==>"}[a.style]
+		line := map[string]string{"": "-->", "dotted": "-.->", "bold": "==>"}[a.style]
 		if a.label != "" {
 			line += `|"` + mermaidText.Replace(a.label) + `"|`
 		}
@@ -189,8 +178,8 @@ func (g *graph) dot() string {
 		if a.label != "" {
 			attributes = append(attributes, "label="+quote(a.label))
 		}
-		if name := [...]string{plain: "", dotted: "dotted", bold: "bold"}[a.style]; name != "" {
-			attributes = append(attributes, "style="+name)
+		if a.style != "" {
+			attributes = append(attributes, "style="+a.style)
 		}
 		list := ""
 		if attributes != nil {

@@ -63,26 +63,6 @@ func (x *executor) handoff(v *visit) error {
 		return err
 	}
 	x.stages[v.agent.Index].held = false
-	return x.handedOver(v, c, d)
-}
-
-// roundsLeft is how many more rounds the limits allow a stage that rejects.
-func (x *executor) roundsLeft(v *visit) int64 {
-	left := max(0, x.env.MaxIterations-x.env.Iteration)
-	t, err := x.choose(v, withVerdict(v.output, rejected))
-	if err != nil || !x.isStage(t.to) || !x.p.IsCycle(v.agent.Name, t.to) {
-		return 0
-	}
-	if limit := x.p.limits[Edge{v.agent.Name, t.to}]; limit > 0 {
-		left = min(left, max(0, limit+countOf(x.MoreEdges, v.agent.Name, t.to)-x.edgeCount(v.agent.Name, t.to)))
-	}
-	if to := x.p.Agent(t.to); to.MaxVisits > 0 {
-		left = min(left, max(0, to.MaxVisits+x.MoreVisits[to.Name]-x.env.Visits[to.Name]))
-	}
-	return left
-}
-
-func (x *executor) handedOver(v *visit, c contract, d flow.Decision) error {
 	switch d.Action {
 	case actionRetry:
 		return x.sendBack(v, d.Feedback)
@@ -106,6 +86,22 @@ func (x *executor) handedOver(v *visit, c contract, d flow.Decision) error {
 		text += ": " + d.Note
 	}
 	return x.end(tipstaff.TerminalHalted, text, where{visit: v, halted: &d})
+}
+
+// roundsLeft is how many more rounds the limits allow a stage that rejects.
+func (x *executor) roundsLeft(v *visit) int64 {
+	left := max(0, x.env.MaxIterations-x.env.Iteration)
+	t, err := x.choose(v, withVerdict(v.output, rejected))
+	if err != nil || !x.isStage(t.to) || !x.p.IsCycle(v.agent.Name, t.to) {
+		return 0
+	}
+	if limit := x.p.limits[Edge{v.agent.Name, t.to}]; limit > 0 {
+		left = min(left, max(0, limit+countOf(x.MoreEdges, v.agent.Name, t.to)-x.edgeCount(v.agent.Name, t.to)))
+	}
+	if to := x.p.Agent(t.to); to.MaxVisits > 0 {
+		left = min(left, max(0, to.MaxVisits+x.MoreVisits[to.Name]-x.env.Visits[to.Name]))
+	}
+	return left
 }
 
 // sendBack routes as if the stage had rejected, over one cycle edge that no limit

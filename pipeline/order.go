@@ -13,14 +13,13 @@ import (
 )
 
 // arrange gives the agents their indices and derives what follows from these.
-func (p *Pipeline) arrange(agents []*written) {
-	slices.SortStableFunc(agents, func(a, b *written) int { return cmp.Compare(a.StageOrder, b.StageOrder) })
-	p.index = make(map[string]int, len(agents))
-	for i, w := range agents {
-		w.Index = i
-		p.index[w.Name] = i
-		p.Agents = append(p.Agents, w.Agent)
-		p.depends = p.depends || len(w.Requires)+len(w.After) > 0
+func (p *Pipeline) arrange() {
+	slices.SortStableFunc(p.Agents, func(a, b *Agent) int { return cmp.Compare(a.StageOrder, b.StageOrder) })
+	p.index = make(map[string]int, len(p.Agents))
+	for i, a := range p.Agents {
+		a.Index = i
+		p.index[a.Name] = i
+		p.depends = p.depends || len(a.Requires)+len(a.After) > 0
 	}
 	p.limits = map[Edge]int64{}
 	for _, l := range p.EdgeLimits {
@@ -36,13 +35,13 @@ func (p *Pipeline) arrange(agents []*written) {
 			}
 		}
 	}
-	p.entries(agents)
+	p.entries()
 }
 
 // entries are the stages of the first frontier. Without dependencies that is the
 // first stage; with them each that waits for nobody and that no edge leads forward
 // to. What a document says of a stage comes before that.
-func (p *Pipeline) entries(agents []*written) {
+func (p *Pipeline) entries() {
 	led := map[string]bool{}
 	for _, a := range p.Agents {
 		for _, r := range a.routes() {
@@ -51,13 +50,13 @@ func (p *Pipeline) entries(agents []*written) {
 			}
 		}
 	}
-	for _, w := range agents {
-		w.Entry = w.Index == 0
+	for _, a := range p.Agents {
+		a.Entry = a.Index == 0
 		if p.depends {
-			w.Entry = len(w.Requires) == 0 && !led[w.Name]
+			a.Entry = len(a.Requires) == 0 && !led[a.Name]
 		}
-		if w.entry != nil {
-			w.Entry = *w.entry
+		if a.entry != nil {
+			a.Entry = *a.entry
 		}
 	}
 }

@@ -1,9 +1,14 @@
 package pipeline
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -78,8 +83,8 @@ func check(name string, v *document.Value, r Resolver) (*Pipeline, []tipstaff.Pr
 		return nil, rd.ps.Public(name)
 	}
 	p.canonical = document.Raw(v)
-	p.arrange(rd.agents)
-	p.warnings = rd.unreachable(p).Public(name)
+	p.arrange()
+	p.warnings = p.unreachable().Public(name)
 	return p, nil
 }
 
@@ -144,8 +149,8 @@ type Resolver struct {
 	Plan func(document json.RawMessage) []tipstaff.Problem
 }
 
-// Trouble is why something cannot be used. The zero value is none.
-type Trouble struct{ Code, Message string }
+// Trouble is why something cannot be used.
+type Trouble = document.Trouble
 
 //go:embed schema.json
 var documentSchema []byte
@@ -153,3 +158,249 @@ var documentSchema []byte
 // Schema is a JSON Schema of pipeline documents, for editors. It says which fields
 // there are and what they hold; that names fit together is for [Check] to say.
 func Schema() json.RawMessage { return json.RawMessage(documentSchema) }
+
+// Codes of what can be wrong with a document that reads well.
+const (
+	codeNameMissing        = "name_missing"
+	codeBadName            = "bad_name"
+	codeReservedName       = "reserved_name"
+	codeDuplicateName      = "duplicate_name"
+	codeDuplicateOutputKey = "duplicate_output_key"
+	codeUnknownTarget      = "unknown_target"
+	codeUnknownDependency  = "unknown_dependency"
+	codeSelfDependency     = "self_dependency"
+	codeDependencyCycle    = "dependency_cycle"
+	codeUnknownEdge        = "unknown_edge"
+	codeEdgeNotInGraph     = "edge_not_in_graph"
+	codeDuplicateEdgeLimit = "duplicate_edge_limit"
+	codeBadBound           = "bad_bound"
+	codeNegativeValue      = "negative_value"
+	codeNoWayToRun         = "no_way_to_run"
+	codeTwoWaysToRun       = "two_ways_to_run"
+	codeBadRule            = "bad_rule"
+	codeBadExpression      = "bad_expression"
+	codeSchemaInvalid      = "schema_invalid"
+	codeUnpinnedTool       = "unpinned_tool"
+	codeRetryOnce          = "retry_once"
+	codeBoundsCeiling      = "bounds_ceiling"
+
+	codeUnreachableStage = "unreachable_stage" // a warning
+)
+
+// Defaults of fields that a document leaves out, and the most that a bound may be.
+const (
+	defaultIterations = 3
+	defaultLLMCalls   = 10
+	defaultAgentHops  = 21
+	DefaultStages     = 5
+	defaultParallel   = 8
+	defaultSteps      = 32
+	defaultTimeout    = 300 * time.Second
+	defaultRetryDelay = 1000 * time.Millisecond
+	defaultWait       = 30 * time.Second
+	defaultAgent      = "default"
+
+	maxBound = 1_000_000
+)
+
+// reader is what the parts of a document share while it is read.
+type reader struct {
+	resolver Resolver
+	ps       document.Problems
+}
+
+func (r *reader) pipeline(v *document.Value) *Pipeline {
+	p := &Pipeline{Bounds: tipstaff.Bounds{}, EdgeLimits: []EdgeLimit{}, Agents: []*Agent{}, MaxParallel: defaultParallel,
+		MaxIterations: defaultIterations, MaxLLMCalls: defaultLLMCalls, MaxAgentHops: defaultAgentHops, MaxStages: DefaultStages}
+	f := document.FieldsOf(&r.ps, v, "")
+	f.Dotted, f.Context = true, r
+	p.written = f.Value
+	if v.Kind == document.Object {
+		f.Decode(p)
+		f.End()
+	}
+	return p
+}
+
+// CheckDocument reads what a tag cannot say.
+func (p *Pipeline) CheckDocument(f *document.Fields) {
+	if kind := f.Text("kind"); kind != "" && kind != kindPipeline {
+		f.Report(document.CodeKindUnknown, f.Value.Get("kind").At, "kind", "the document is a %q, not a pipeline", document.Brief(kind))
+	}
+	f.Integer("version", 1, 1, 1)
+	if missing(f, "name") {
+		f.Report(codeNameMissing, placeOf(f, "name"), "name", "a pipeline needs a name")
+	}
+	p.checkBounds(f)
+	p.DefaultTimeout = cmp.Or(p.DefaultTimeout, defaultTimeout)
+	p.OnFailure = OnFailure(word(f, "on_failure", string(Finish), string(Cancel)))
+	p.OnBound = OnBound(word(f, "on_bound", string(EndRun), string(AskMore)))
+	for _, name := range []string{"workspace", "deliver"} {
+		if v := f.Get(name); v != nil {
+			f.Report(document.CodeFieldInvalid, v.At, name, "this version of Tipstaff does not have %s", name)
+		}
+	}
+	for _, a := range p.Agents {
+		a.Timeout = cmp.Or(a.Timeout, p.DefaultTimeout)
+	}
+	if len(p.Agents) > MaxAgents {
+		f.Report(document.CodeLimit, p.Agents[MaxAgents].written.At, "agents", "a pipeline has at most %d agents", MaxAgents)
+	}
+}
+
+// checkBounds reads the bounds that a document leaves to the manifest unless it says
+// more, and compares all with the ceilings.
+func (p *Pipeline) checkBounds(f *document.Fields) {
+	var own struct {
+		ToolCalls int64 `doc:"max_tool_calls,min=1,max=1000000,code=bad_bound"`
+		Tokens    int64 `doc:"max_tokens,min=1,max=1000000,code=bad_bound"`
+		Wall      int64 `doc:"max_wall_seconds,min=1,max=1000000,code=bad_bound"`
+		Cost      cost  `doc:"max_cost_usd"`
+	}
+	f.Decode(&own)
+	p.Bounds[tipstaff.BoundToolCalls] = own.ToolCalls
+	p.Bounds[tipstaff.BoundTokens] = own.Tokens
+	p.Bounds[tipstaff.BoundWallTime] = own.Wall * time.Second.Milliseconds()
+	p.Bounds[tipstaff.BoundCostUSD] = int64(own.Cost)
+	maps.DeleteFunc(p.Bounds, func(_ string, amount int64) bool { return amount == 0 })
+	limits, ceiling := p.Limits(), f.Context.(*reader).resolver.Ceiling
+	for _, b := range []struct{ ledger, name string }{
+		{tipstaff.BoundIterations, "max_iterations"}, {tipstaff.BoundModelCalls, "max_llm_calls"}, {tipstaff.BoundAgentHops, "max_agent_hops"},
+		{tipstaff.BoundToolCalls, "max_tool_calls"}, {tipstaff.BoundTokens, "max_tokens"}, {tipstaff.BoundCostUSD, "max_cost_usd"},
+		{tipstaff.BoundWallTime, "max_wall_seconds"},
+	} {
+		v := f.Value.Get(b.name)
+		if most, ok := ceiling[b.ledger]; ok && v != nil && limits[b.ledger] > most {
+			f.Report(codeBoundsCeiling, v.At, b.name, "%s is above the ceiling of this workspace, which is %s", b.name, tipstaff.FormatBound(b.ledger, most))
+		}
+	}
+}
+
+// cost is an amount of USD that bounds a run.
+type cost tipstaff.USD
+
+// ReadDocument reads a text: a number would have been rounded before.
+func (c *cost) ReadDocument(f *document.Fields, name string, v *document.Value) {
+	if v.Kind != document.Text {
+		f.Report(document.CodeFieldType, v.At, name, `%s is %v; an amount is a string, like "0.50"`, name, v.Kind)
+		return
+	}
+	amount, err := tipstaff.ParseUSD(v.Text)
+	if err != nil || amount <= 0 || amount > maxBound*1e9 {
+		f.Report(codeBadBound, v.At, name, `%s is %q; it must be an amount above "0" and up to "%d", like "0.50"`, name, document.Brief(v.Text), maxBound)
+		return
+	}
+	*c = cost(amount)
+}
+
+// word is one of a few; an empty one is like one that is left out.
+func word(f *document.Fields, name string, words ...string) string {
+	if v := f.Get(name); v != nil && v.Kind == document.Text && v.Text == "" {
+		return words[0]
+	}
+	return f.Word(name, words...)
+}
+
+// present is a member that is not null, which is how programs write what is unset.
+func present(f *document.Fields, name string) *document.Value {
+	if v := f.Get(name); v != nil && v.Kind != document.Null {
+		return v
+	}
+	return nil
+}
+
+// ValidName reports whether an agent may be called so.
+func ValidName(name string) bool { return nameGrammar.MatchString(name) }
+
+var nameGrammar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
+
+// missing reports whether a text is absent or empty, not one of a wrong type.
+func missing(f *document.Fields, name string) bool {
+	v := f.Value.Get(name)
+	return v == nil || v.Kind == document.Text && v.Text == ""
+}
+
+// placeOf is where a member stands, or the object that lacks it.
+func placeOf(f *document.Fields, name string) document.Position {
+	if v := f.Value.Get(name); v != nil {
+		return v.At
+	}
+	return f.Value.At
+}
+
+// inline puts the files that a document names in the places where they are named:
+// prompt for prompt_file, plan.document for plan.file. From then on the document
+// depends on no file.
+func (r *reader) inline(v *document.Value) {
+	agents := v.Get("agents")
+	if agents == nil {
+		return
+	}
+	for _, agent := range agents.Items {
+		for _, way := range []Way{WayModel, WayWorker} {
+			if told := agent.Get(string(way)); told != nil {
+				r.inlineFile(told, "prompt_file", "prompt")
+			}
+		}
+		if plan := agent.Get("plan"); plan != nil {
+			r.inlineFile(plan, "file", "document")
+		}
+	}
+}
+
+// inlineFile replaces the member that names a file by one that holds what it says: a
+// text, or the document of a plan. One that stays has been reported.
+func (r *reader) inlineFile(v *document.Value, name, instead string) {
+	i := slices.IndexFunc(v.Members, func(m document.Member) bool { return m.Key == name })
+	if i < 0 {
+		return
+	}
+	m, file := v.Members[i], v.Members[i].Value
+	switch {
+	case v.Get(instead) != nil:
+		r.ps.Add(document.CodeFieldInvalid, m.At, "", "%s and %s are two ways to say the same; one of them must go", instead, name)
+		return
+	case file.Kind != document.Text:
+		r.ps.Add(document.CodeFieldType, file.At, "", "%s must be a string, not %v", name, file.Kind)
+		return
+	case r.resolver.File == nil:
+		r.ps.Add(document.CodeFieldInvalid, file.At, "", "this document cannot name files, having no folder of its own; write %s", instead)
+		return
+	}
+	src, err := r.resolver.File(file.Text)
+	content := &document.Value{Kind: document.Text, Text: string(src)}
+	var faults document.Problems
+	switch {
+	case err != nil:
+		r.ps.Add(document.CodeFieldInvalid, file.At, "", "%s cannot be read: %v", name, err)
+		return
+	case len(src) > MaxSize:
+		r.ps.Add(document.CodeLimit, file.At, "", "%s has more than %d bytes, which are the most that are read", document.Brief(file.Text), MaxSize)
+		return
+	case instead == "document":
+		content, faults = document.ReadAll(src, MaxSize)
+	default:
+		if fault := document.CheckText(src); fault != nil {
+			faults = document.Problems{*fault}
+		}
+	}
+	for _, fault := range faults {
+		r.ps.Add(fault.Code, file.At, "", "%s:%d:%d: %s", file.Text, fault.At.Line, fault.At.Column, fault.Message)
+	}
+	if len(faults) == 0 {
+		move(content, file.At)
+		v.Members[i] = document.Member{Key: instead, At: m.At, Value: content}
+	}
+}
+
+// move gives a value that came from another file one place in this one.
+func move(v *document.Value, to document.Position) {
+	v.At = to
+	for _, item := range v.Items {
+		move(item, to)
+	}
+	for i := range v.Members {
+		v.Members[i].At = to
+		move(v.Members[i].Value, to)
+	}
+}

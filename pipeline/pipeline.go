@@ -26,24 +26,31 @@ const (
 // Pipeline is a document that was read and checked. It is never changed after
 // that, and any number of runs share it.
 type Pipeline struct {
-	Name   string
-	Agents []*Agent // by index: sorted by stage_order, ties as they were declared
+	Name   string   `doc:"name"`
+	Agents []*Agent `doc:"agents,required"` // by index: sorted by stage_order, ties as they were declared
 
-	MaxIterations, MaxLLMCalls, MaxAgentHops, MaxStages int64
+	// From 1: 0 is what an unset field looks like, and a pipeline that must not loop has
+	// no edge that leads back.
+	MaxIterations int64 `doc:"max_iterations,min=1,max=1000000,code=bad_bound"`
+	MaxLLMCalls   int64 `doc:"max_llm_calls,min=1,max=1000000,code=bad_bound"`
+	MaxAgentHops  int64 `doc:"max_agent_hops,min=1,max=1000000,code=bad_bound"`
+	MaxStages     int64 `doc:"max_stages,min=1,max=1000000,code=bad_bound"`
 	// What the document says of the other bounds, by their names in the ledger; a
 	// name that is absent has the manifest's limit, or the default.
 	Bounds     tipstaff.Bounds
-	EdgeLimits []EdgeLimit
+	EdgeLimits []EdgeLimit `doc:"edge_limits,null"`
 
-	DefaultTimeout time.Duration
-	MaxParallel    int
+	DefaultTimeout time.Duration `doc:"default_timeout_seconds,unit=1s,max=1000000,negative=negative_value"`
+	MaxParallel    int           `doc:"max_parallel,min=1,max=1000000,code=bad_bound"`
 	OnFailure      OnFailure
 	OnBound        OnBound
 
 	// Where a run goes on after an interrupt whose rule says nothing; "": at the
 	// stage that asked.
-	ClarificationResume, ConfirmationResume string
+	ClarificationResume string `doc:"clarification_resume_stage"`
+	ConfirmationResume  string `doc:"confirmation_resume_stage"`
 
+	written   *document.Value
 	canonical []byte
 	index     map[string]int
 	limits    map[Edge]int64      // without those that leave an edge to the iterations
@@ -54,9 +61,9 @@ type Pipeline struct {
 
 // EdgeLimit bounds how often an edge is taken; 0 leaves it to the iterations.
 type EdgeLimit struct {
-	From     string `json:"from"`
-	To       string `json:"to"`
-	MaxCount int64  `json:"max_count"`
+	From     string `json:"from" doc:",required"`
+	To       string `json:"to" doc:",required"`
+	MaxCount int64  `json:"max_count" doc:",max=1000000,code=bad_bound,negative=negative_value"`
 }
 
 // Edge is a pair of stages.
@@ -92,37 +99,40 @@ const (
 
 // Agent is one stage.
 type Agent struct {
-	Name       string
+	Name       string `doc:"name"`
 	Index      int
-	StageOrder int64
-	Requires   []string
-	JoinAny    bool // the first of Requires releases it, not all
-	After      []string
-	Entry      bool // in the first frontier: derived, or as the document says
+	StageOrder int64    `doc:"stage_order,min=-9007199254740992"`
+	Requires   []string `doc:"requires,null"`
+	JoinAny    bool     // the first of Requires releases it, not all
+	After      []string `doc:"after,null"`
+	Entry      bool     // in the first frontier: derived, or as the document says
 
 	Way      Way
-	Model    *Model
-	Worker   *Worker
-	Tool     *Tool
-	Remote   *Remote
-	Plan     *PlanStage
-	Scripted *Scripted
+	Model    *Model     `doc:"model,null"`
+	Worker   *Worker    `doc:"worker,null"`
+	Tool     *Tool      `doc:"tool,null"`
+	Remote   *Remote    `doc:"remote,null"`
+	Plan     *PlanStage `doc:"plan,null"`
+	Scripted *Scripted  `doc:"scripted,null"`
 
-	OutputKey      string
-	RequiredFields []string
-	OutputSchema   json.RawMessage // nil: any object
-	Rules          []Rule
-	DefaultNext    string
-	ErrorNext      string
-	DeniedNext     string
-	Timeout        time.Duration // per attempt: its own, or the pipeline's
-	MaxRetries     int
-	RetryDelay     time.Duration
-	MaxVisits      int64 // 0: no limit of its own
+	OutputKey      string          `doc:"output_key"`
+	RequiredFields []string        `doc:"required_output_fields,null"`
+	OutputSchema   json.RawMessage `doc:"output_schema,null"` // nil: any object
+	Rules          []Rule          `doc:"routing_rules,null"`
+	DefaultNext    string          `doc:"default_next"`
+	ErrorNext      string          `doc:"error_next"`
+	DeniedNext     string          `doc:"denied_next"`
+	Timeout        time.Duration   `doc:"timeout_seconds,unit=1s,max=1000000,negative=negative_value"` // per attempt: its own, or the pipeline's
+	MaxRetries     int             `doc:"max_retries,max=1000000,negative=negative_value"`
+	RetryDelay     time.Duration   `doc:"retry_delay_ms,unit=1ms,max=1000000,negative=negative_value"`
+	MaxVisits      int64           `doc:"max_visits,min=1,max=1000000,code=bad_bound"` // 0: no limit of its own
 	Handoff        Handoff
 	Effect         string // read, idempotent or once, of a remote or worker; "" of other ways
 
-	schema *jsonschema.Resolved // of OutputSchema
+	written *document.Value // and where that stands in the document
+	path    string
+	entry   *bool                // as the document says; nil: it does not
+	schema  *jsonschema.Resolved // of OutputSchema
 }
 
 // Performer is who does what the stage asks for: the agent, model, worker or tool; "":
@@ -156,11 +166,11 @@ func (a *Agent) Keeps() bool {
 
 // Rule routes a stage that succeeded. It has a condition, or when.
 type Rule struct {
-	Condition string
-	Value     any // of Condition: normalised, as [Normalize] gives it
-	When      string
-	Target    string
-	Then      string // of an interrupt target: where the run goes on; "": unsaid
+	Condition string `doc:"condition"`
+	Value     any    // of Condition: normalised, as [Normalize] gives it
+	When      string `doc:"when"`
+	Target    string `doc:"target"`
+	Then      string `doc:"then"` // of an interrupt target: where the run goes on; "": unsaid
 
 	when *expression // of When
 }
@@ -183,52 +193,54 @@ type Template struct {
 
 // Model runs a stage with a model in an agent loop.
 type Model struct {
-	Name, Agent    string // a model of the manifest, or an agent of it
-	Prompt, System *Template
-	Skill          string
-	Tools          *[]string // nil: what the skill or agent allows; empty: none
-	MaxSteps       int
-	Keep           bool // later visits go on in the session of the first
+	Name     string    `doc:"name"`  // a model of the manifest
+	Agent    string    `doc:"agent"` // or an agent of it
+	Prompt   *Template `doc:"prompt"`
+	System   *Template `doc:"system"`
+	Skill    string    `doc:"skill"`
+	Tools    *[]string `doc:"tools"` // nil: what the skill or agent allows; empty: none
+	MaxSteps int       `doc:"max_steps,min=1,max=1000000,code=bad_bound"`
+	Keep     bool      // later visits go on in the session of the first
 }
 
 // Worker runs a stage with somebody whom the host brings: see [Resolver.Performer].
 type Worker struct {
-	Name   string // as the host calls it
-	Prompt *Template
-	Keep   bool // later visits go on in the session of the first
+	Name   string    `doc:"name"` // as the host calls it
+	Prompt *Template `doc:"prompt"`
+	Keep   bool      // later visits go on in the session of the first
 }
 
 // Tool runs a stage with one call.
 type Tool struct {
-	URI  string
-	Args *Template
+	URI  string    `doc:"uri,required"`
+	Args *Template `doc:"args"`
 }
 
 // Remote runs a stage in another process.
 type Remote struct {
-	Agent string // as hosts call it
-	Input *Template
-	Wait  time.Duration // for a host to appear
+	Agent string        `doc:"agent"` // as hosts call it
+	Input *Template     `doc:"input"`
+	Wait  time.Duration `doc:"wait_seconds,unit=1s,max=1000000,negative=negative_value"` // for a host to appear
 }
 
 // PlanStage walks a plan inside the run.
 type PlanStage struct {
-	Document json.RawMessage // RFC 8785; read by whoever walks it
-	Inputs   *Template
+	Document json.RawMessage `doc:"document,object"` // RFC 8785; read by whoever walks it
+	Inputs   *Template       `doc:"inputs"`
 }
 
 // Scripted gives answers by visit.
 type Scripted struct {
-	Answers []Answer
-	Repeat  string // last, cycle or fail: after the last of them
+	Answers []Answer `doc:"answers"`
+	Repeat  string   // last, cycle or fail: after the last of them
 }
 
 // Answer is what a scripted stage brings.
 type Answer struct {
 	Output  map[string]any
-	Error   *StageError
+	Error   *StageError `doc:"error"`
 	Control *Control
 	Usage   tipstaff.StageUsage
-	Delay   time.Duration
-	Hang    bool // until the attempt's time is over
+	Delay   time.Duration `doc:"delay_ms,unit=1ms,max=1000000,negative=negative_value"`
+	Hang    bool          `doc:"hang"` // until the attempt's time is over
 }

@@ -39,7 +39,7 @@ func (x *executor) choose(v *visit, output map[string]any) (target, error) {
 	if len(v.agent.Rules) == 0 {
 		return t, nil
 	}
-	s := x.p.scope(x.env, v.agent, v.seen(output))
+	s := x.scope(v, output)
 	for i := range v.agent.Rules {
 		r := &v.agent.Rules[i]
 		applies, err := r.matches(s)
@@ -135,7 +135,7 @@ func (x *executor) takeEdge(v *visit, t target) error {
 	if cycle {
 		tr.Checkpoint = x.checkpoint(v)
 	}
-	tr.EdgeCount = x.countEdge(v.agent.Name, t.to)
+	x.env.EdgeCounts, tr.EdgeCount = addEdge(x.env.EdgeCounts, v.agent.Name, t.to, 1)
 	round := false
 	if cycle {
 		x.env.Iteration++
@@ -172,16 +172,15 @@ func edgeReason(t target, cycle, round bool) string {
 	return tipstaff.TransitionDefault
 }
 
-// countEdge counts an edge that is taken.
-func (x *executor) countEdge(from, to string) int64 {
-	for i := range x.env.EdgeCounts {
-		if c := &x.env.EdgeCounts[i]; c.From == from && c.To == to {
-			c.Count++
-			return c.Count
+// addEdge counts an edge more often, and gives the new count.
+func addEdge(counts []EdgeCount, from, to string, by int64) ([]EdgeCount, int64) {
+	for i := range counts {
+		if c := &counts[i]; c.From == from && c.To == to {
+			c.Count += by
+			return counts, c.Count
 		}
 	}
-	x.env.EdgeCounts = append(x.env.EdgeCounts, EdgeCount{from, to, 1})
-	return 1
+	return append(counts, EdgeCount{from, to, by}), by
 }
 
 func (x *executor) edgeCount(from, to string) int64 { return countOf(x.env.EdgeCounts, from, to) }

@@ -118,6 +118,10 @@ func asValue(v reflect.Value) any {
 		return x.String()
 	case map[string]any:
 		return orNull(x)
+	case []string:
+		if x != nil {
+			return x
+		}
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -251,26 +255,33 @@ func newSlots(e *Envelope) *slotCache {
 
 func (c *slotCache) digest(e *Envelope) string {
 	of := func(v any) any { return asValue(reflect.ValueOf(v)) }
-	return flow.Digest(AppendValue(nil, []any{c.input, of(e.Metadata), e.Pipeline, e.PipelineDigest, of(e.StageOrder), e.CurrentStage, e.Epoch,
+	b := AppendValue(nil, []any{c.input, of(e.Metadata), e.Pipeline, e.PipelineDigest, of(e.StageOrder), e.CurrentStage, e.Epoch,
 		of(e.Frontier), of(e.ActiveStages), of(e.CompletedStages), of(e.FailedStages), of(e.SkippedStages), of(e.Goals), e.CurrentStageNumber,
-		of(e.Rounds), of(e.Feedback), of(e.Waivers), digests(c.outputs, e.Outputs), digests(c.prior, e.Prior)}))
+		of(e.Rounds), of(e.Feedback), of(e.Waivers)})
+	b = appendDigests(append(b[:len(b)-1], ','), c.outputs, e.Outputs)
+	b = appendDigests(append(b, ','), c.prior, e.Prior)
+	return flow.Digest(append(b, ']'))
 }
 
-// digests are those of slots, by their keys. It brings known up to date.
-func digests(known map[string]slot, slots map[string]map[string]any) map[string]any {
-	all := make(map[string]any, len(slots))
-	for key, object := range slots {
+// appendDigests appends those of slots, by their keys. It brings known up to date.
+func appendDigests(b []byte, known map[string]slot, slots map[string]map[string]any) []byte {
+	b = append(b, '{')
+	for i, key := range sortedKeys(slots) {
 		s, ok := known[key]
-		if object == nil {
+		if object := slots[key]; object == nil {
 			s = slot{size: len("null")}
 		} else if !ok || reflect.ValueOf(s.of).Pointer() != reflect.ValueOf(object).Pointer() {
-			b := EncodeValue(object)
-			s = slot{object, flow.Digest(b), len(b)}
+			encoded := EncodeValue(object)
+			s = slot{object, flow.Digest(encoded), len(encoded)}
 		}
 		known[key] = s
-		all[key] = s.digest
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(canon.AppendString(b, key), `:"`...)
+		b = append(append(b, s.digest...), '"')
 	}
-	return all
+	return append(b, '}')
 }
 
 // perVisit is more than what one visit adds to the lists of an Envelope, its texts
@@ -301,8 +312,8 @@ func (x *executor) fits(encoded json.RawMessage) bool {
 func (x *executor) dataSize() int {
 	e := x.env
 	size := len(e.RawInput) + len(EncodeValue(e.Metadata))
-	digests(x.slots.outputs, e.Outputs)
-	digests(x.slots.prior, e.Prior)
+	appendDigests(nil, x.slots.outputs, e.Outputs)
+	appendDigests(nil, x.slots.prior, e.Prior)
 	for key := range e.Outputs {
 		size += x.slots.outputs[key].size
 	}

@@ -85,12 +85,38 @@ func normalize(v any, depth int) (any, *canon.Fault) {
 		if v == nil {
 			return nil, nil
 		}
-		return normalizeList(v, depth+1)
+		if depth == MaxDepth {
+			return nil, tooDeep()
+		}
+		c := make([]any, len(v))
+		for i, item := range v {
+			var fault *canon.Fault
+			if c[i], fault = normalize(item, depth+1); fault != nil {
+				fault.Path = append(fault.Path, i)
+				return nil, fault
+			}
+		}
+		return c, nil
 	case map[string]any:
 		if v == nil {
 			return nil, nil
 		}
-		return normalizeObject(v, depth+1)
+		if depth == MaxDepth {
+			return nil, tooDeep()
+		}
+		c := make(map[string]any, len(v))
+		for _, key := range sortedKeys(v) { // of several offenders the first is named
+			item, fault := normalize(v[key], depth+1)
+			if !utf8.ValidString(key) {
+				fault = &canon.Fault{Reason: "the text is not valid UTF-8"}
+			}
+			if fault != nil {
+				fault.Path = append(fault.Path, key)
+				return nil, fault
+			}
+			c[key] = item
+		}
+		return c, nil
 	}
 	return nil, &canon.Fault{Reason: fmt.Sprintf("a %T cannot be stored; use null, booleans, numbers, strings, lists and objects", v)}
 }
@@ -121,41 +147,6 @@ func isNumber(s string) bool {
 
 func tooDeep() *canon.Fault {
 	return &canon.Fault{Reason: fmt.Sprintf("it is more than %d lists and objects deep", MaxDepth)}
-}
-
-func normalizeList(list []any, depth int) (any, *canon.Fault) {
-	if depth > MaxDepth {
-		return nil, tooDeep()
-	}
-	c := make([]any, len(list))
-	for i, item := range list {
-		var fault *canon.Fault
-		if c[i], fault = normalize(item, depth); fault != nil {
-			fault.Path = append(fault.Path, i)
-			return nil, fault
-		}
-	}
-	return c, nil
-}
-
-// normalizeObject names, of several offenders, the first by key.
-func normalizeObject(object map[string]any, depth int) (any, *canon.Fault) {
-	if depth > MaxDepth {
-		return nil, tooDeep()
-	}
-	c := make(map[string]any, len(object))
-	for _, key := range sortedKeys(object) {
-		v, fault := normalize(object[key], depth)
-		if !utf8.ValidString(key) {
-			fault = &canon.Fault{Reason: "the text is not valid UTF-8"}
-		}
-		if fault != nil {
-			fault.Path = append(fault.Path, key)
-			return nil, fault
-		}
-		c[key] = v
-	}
-	return c, nil
 }
 
 // cloneValue copies a normalised value. Strings and numbers cannot be changed and
@@ -213,6 +204,15 @@ func AppendValue(b []byte, v any) []byte {
 				b = append(b, ',')
 			}
 			b = AppendValue(b, item)
+		}
+		return append(b, ']')
+	case []string: // of an Envelope: no value has one
+		b = append(b, '[')
+		for i, item := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = canon.AppendString(b, item)
 		}
 		return append(b, ']')
 	case map[string]any:

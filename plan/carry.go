@@ -136,11 +136,3 @@ func (w *walker) askDoubt(fc flow.Context, n *Node, d Doubt) (e end, over bool) 
 	return end{err: &flow.Error{Code: flow.CodeInDoubt,
 		Message: "it was decided to fail: nobody knows whether " + d.Name + " took effect in an earlier revision"}}, true
 }
-
-// keep tells of a leaf that was performed here and ended well.
-func (w *walker) keep(fc flow.Context, n *Node, e end) {
-	if w.h.Keep == nil || e.carried {
-		return
-	}
-	w.h.Keep.Completed(n.ID, Done{Path: fc.Path(), Kind: n.Kind, By: n.Performer(), Input: e.input, Digest: flow.Digest(e.output), Output: e.output})
-}

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,11 +13,10 @@ import (
 
 // Limits of a document.
 const (
-	MaxSize     = 1 << 20 // bytes of source
-	MaxNodes    = 2000
-	MaxDepth    = 32  // levels of nodes; the root is the first
-	MaxPath     = 512 // bytes of a node's path
-	maxParallel = 64
+	MaxSize  = 1 << 20 // bytes of source
+	MaxNodes = 2000
+	MaxDepth = 32  // levels of nodes; the root is the first
+	MaxPath  = 512 // bytes of a node's path
 )
 
 // Names that documents do not choose.
@@ -38,36 +39,32 @@ const (
 // Document is a plan as its author wrote it, defaults filled in where nodes
 // need one. It is not changed after Parse and may be shared.
 type Document struct {
-	Kind      string // plan or turn
-	Turn      *Turn  // of a turn; nil: it is a plan
-	Version   int    // always 1
-	Name      string
-	Skill     string
-	Tools     *[]string // nil: the document has none; empty: it allows nothing
-	Inputs    []Input   // in document order
-	Intent    Intent
-	Bounds    Bounds
+	Kind      string               `doc:"kind"` // plan or turn
+	Turn      *Turn                // of a turn; nil: it is a plan
+	Version   int                  `doc:"version,required,min=1,max=1"` // always 1
+	Name      string               `doc:"name"`
+	Skill     string               `doc:"skill"`
+	Tools     *[]string            // nil: the document has none; empty: it allows nothing
+	Inputs    []document.Parameter // that the caller gives at the start, in document order
+	Intent    Intent               `doc:"intent"`
+	Bounds    Bounds               `doc:"bounds"`
 	Root      *Node
-	Outputs   json.RawMessage // with references; nil: none
-	Workspace string          // worktree, checkout or none; "": not said
-	Deliver   *Deliver
+	Outputs   json.RawMessage `doc:"outputs,object"`                       // with references; nil: none
+	Workspace string          `doc:"workspace,in=|worktree|checkout|none"` // "": not said
+	Deliver   *Deliver        `doc:"deliver"`
 
 	file      string
 	canonical []byte
 	problems  []document.Problem // what Parse found: Validate reports it again
-	outputs   *document.Value
-	at        map[string]document.Position // of top-level fields and of inputs
-	toolsAt   []document.Position
+	written   *document.Value    // an object
 }
 
-// Input is a value the caller gives at the start.
-type Input struct {
-	Name     string
-	Required bool
-	Default  json.RawMessage // nil: none
-	Schema   json.RawMessage // JSON Schema
-
-	at document.Position
+// place is where a field of the document is written; zero: nowhere.
+func (d *Document) place(name string) (at document.Position) {
+	if m := d.written.Member(name); m != nil {
+		at = m.At
+	}
+	return at
 }
 
 // NodeKind is one of six.
@@ -94,62 +91,55 @@ const (
 
 // Node is one place of the tree. Which fields have a meaning depends on Kind.
 type Node struct {
-	Kind NodeKind
-	ID   string
-	Path string // root, then per level the id, else the index among its siblings
+	Kind NodeKind `doc:"kind,variant"`
+	ID   string   `doc:"id"`
+	Path string   // root, then per level the id, else the index among its siblings
 
 	// Of branches.
 	Children    []*Node
-	MaxParallel int
+	MaxParallel int `doc:"max_parallel,of=parallel,min=1,max=64"`
 
 	// Of tool_call.
-	Tool  string
-	Args  json.RawMessage // with references, RFC 8785 form; nil: none given
-	Parse string          // "" or "json"
+	Tool  string          `doc:"tool,required,of=tool_call"`
+	Args  json.RawMessage `doc:"args,object,of=tool_call"`        // with references, RFC 8785 form; nil: none given
+	Parse string          `doc:"parse,in=none|json,of=tool_call"` // "" or "json"
 
 	// Of step; Agent, Inputs also of sub_dispatch.
-	Prompt       string
-	Agent        string
-	Inputs       json.RawMessage
+	Prompt       string          `doc:"prompt,required,of=step"`
+	Agent        string          `doc:"agent,of=step|sub_dispatch"`
+	Inputs       json.RawMessage `doc:"inputs,object,of=step|sub_dispatch"`
 	Tools        *[]string
-	OutputSchema json.RawMessage
+	OutputSchema json.RawMessage `doc:"output_schema,of=step"`
 
 	// Of sub_dispatch.
-	Skill  string
-	Scope  string
-	Bounds Bounds
-	Accept string // AcceptAsk or AcceptAuto
+	Skill  string `doc:"skill,required,of=sub_dispatch"`
+	Scope  string `doc:"scope,of=sub_dispatch"`
+	Bounds Bounds `doc:"bounds,of=sub_dispatch"`
+	Accept string `doc:"accept,in=ask|auto,of=sub_dispatch"` // AcceptAsk or AcceptAuto
 
 	// Of gate.
-	Question string
-	Show     json.RawMessage
-	Actions  []Action
-	Expires  time.Duration
+	Question string          `doc:"question,of=gate"`
+	Show     json.RawMessage `doc:"show,of=gate"`
+	Actions  []Action        `doc:"actions,of=gate"`
+	Expires  time.Duration   `doc:"expires,of=gate"`
 
 	// Of tool_call, step, sub_dispatch.
-	Timeout  time.Duration // 0: not said
+	Timeout  time.Duration `doc:"timeout,of=tool_call|step|sub_dispatch"` // 0: not said
 	Retry    flow.Retry    // zero: never
 	Continue bool          // on_error: continue
 
 	segment   string
-	at        document.Position
 	childless bool
-	args      *document.Value
-	verbatim  bool // args hold no reference and no escape: Args is what they resolve to
-	literal   bool // args hold no reference
-	inputs    *document.Value
-	show      *document.Value
-	prompt    *document.Value
-	question  *document.Value
+	verbatim  bool            // args hold no reference and no escape: Args is what they resolve to
+	literal   bool            // args hold no reference
 	written   *document.Value // an object; nil: it stands in no document
-	toolsAt   []document.Position
 }
 
 // Action is one answer that a gate offers.
 type Action struct {
-	Name       string
+	Name       string `doc:"name,required"`
 	Fails      bool   // outcome: fail
-	FailReason string // of one that fails; "": gate_denied
+	FailReason string `doc:"fail_reason"` // of one that fails; "": gate_denied
 }
 
 // DefaultActions are those of a gate that names none.
@@ -160,13 +150,7 @@ func DefaultActions() []Action {
 // EffectiveTimeout is how long one attempt of a tool call may take: the node's
 // own, else the tool's by the manifest, else 30 s.
 func (n *Node) EffectiveTimeout(tool ToolInfo) time.Duration {
-	switch {
-	case n.Timeout > 0:
-		return n.Timeout
-	case tool.Timeout > 0:
-		return tool.Timeout
-	}
-	return DefaultTimeout
+	return cmp.Or(n.Timeout, tool.Timeout, DefaultTimeout)
 }
 
 // Leaves yields the leaves under n, n included, in document order.
@@ -184,12 +168,17 @@ func (n *Node) leaves(yield func(*Node) bool) bool {
 	return true
 }
 
-// field is what stands at a field of n as it was written; nil: nothing.
-func (n *Node) field(name string) *document.Value {
+// field is what stands at a field of n as it was written; nil: nothing, or nothing of
+// that kind where one is given.
+func (n *Node) field(name string, kinds ...document.Kind) *document.Value {
 	if n.written == nil {
 		return nil
 	}
-	return n.written.Get(name)
+	v := n.written.Get(name)
+	if v != nil && len(kinds) > 0 && !slices.Contains(kinds, v.Kind) {
+		return nil
+	}
+	return v
 }
 
 // leaf reports whether n is of a known kind that holds no others.
@@ -197,10 +186,7 @@ func (n *Node) leaf() bool { return n.Kind != "" && !n.Kind.Branch() }
 
 // place gives n and all under it their segments and paths.
 func (n *Node) place(parent string, index int) {
-	n.segment = n.ID
-	if n.segment == "" {
-		n.segment = strconv.Itoa(index)
-	}
+	n.segment = cmp.Or(n.ID, strconv.Itoa(index))
 	n.Path = parent + "/" + n.segment
 	if parent == "" {
 		n.Path = rootPath

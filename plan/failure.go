@@ -95,7 +95,7 @@ func status(err error) string {
 		return tipstaff.StepFailed
 	case e.Code == flow.CodeInDoubt:
 		return tipstaff.StepUncertain
-	case wasRefused(e):
+	case e.NotSent && slices.Contains(refusals, e.Code): // somebody or some rule forbade the call
 		return tipstaff.StepRefused
 	}
 	return tipstaff.StepFailed
@@ -103,10 +103,6 @@ func status(err error) string {
 
 // never are reasons that on_error: continue does not pass over.
 var never = []string{ReasonPolicyDenied, ReasonBound, ReasonDeadline, ReasonGateDenied, ReasonInDoubt}
-
-func continuable(b tipstaff.PlanStep) bool {
-	return b.Status == tipstaff.StepFailed && !slices.Contains(never, b.Error.Reason)
-}
 
 func stepError(err error) *tipstaff.StepError {
 	s := &tipstaff.StepError{Reason: Reason(err), Code: ReasonInternal, Message: err.Error()}

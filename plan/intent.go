@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -13,39 +14,50 @@ import (
 // Intent is what the plan is for. The zero value is that of a document without
 // one.
 type Intent struct {
-	Verb            string
-	Objects         []Object
-	Budget          []Amount
-	Deadline        time.Time // zero: none
-	Anchor          bool
-	Constraints     []Constraint
-	SuccessCriteria []Criterion
+	Verb            string       `doc:"verb"`
+	Objects         []Object     `doc:"objects"`
+	Budget          []Amount     `doc:"budget"`
+	Deadline        time.Time    // zero: none
+	Anchor          bool         `doc:"anchor"`
+	Constraints     []Constraint `doc:"constraints"`
+	SuccessCriteria []Criterion  `doc:"success_criteria"`
 
 	json json.RawMessage
 }
 
 // Object is something that the intent is about.
-type Object struct{ Name, Value, URI, Type string }
+type Object struct {
+	Name  string `doc:"name,required"`
+	Value string `doc:"value"`
+	URI   string `doc:"uri"`
+	Type  string `doc:"type"`
+}
 
 // Amount is a decimal quantity of an asset.
-type Amount struct{ Asset, Amount string }
+type Amount struct {
+	Asset  string `doc:"asset,required"`
+	Amount string `doc:"amount,required"`
+}
 
 // Constraint is one that must (hard) or should hold. Which fields have a meaning
 // depends on Type.
 type Constraint struct {
-	Type         string
-	Hard         bool
-	Max          Amount    // budget
-	By           time.Time // deadline
-	Allow, Deny  []string  // jurisdiction
-	Metric, Min  string    // quality
-	Rule, Policy string
-	Data         json.RawMessage // x:*
+	Type   string          `doc:"type,required,variant"`
+	Hard   bool            `doc:"hard"`
+	Max    Amount          `doc:"max,required,of=budget"`
+	By     time.Time       // of a deadline
+	Allow  []string        `doc:"allow,of=jurisdiction"`
+	Deny   []string        `doc:"deny,of=jurisdiction"`
+	Metric string          `doc:"metric,required,of=quality"`
+	Min    string          // of quality
+	Rule   string          `doc:"rule,required,of=rule"`
+	Policy string          `doc:"policy,required,of=policy"`
+	Data   json.RawMessage // x:*
 }
 
 // Criterion tells when the intent has succeeded: its type, and the whole of it.
 type Criterion struct {
-	Type string
+	Type string `doc:"type,required"`
 	JSON json.RawMessage
 }
 
@@ -65,52 +77,32 @@ var (
 	slug  = regexp.MustCompile(`^x:[a-z0-9][a-z0-9_-]{0,63}$`)
 )
 
-func decodeIntent(f *document.Fields, ps *document.Problems) Intent {
-	v := f.Typed("intent", document.Object)
-	if v == nil {
-		return Intent{}
-	}
-	in := Intent{json: document.Raw(v)}
-	xf := document.FieldsOf(ps, v, "intent")
-	in.Verb = readExtensible(xf, "verb", verbs...)
-	xf.Each("objects", func(o *document.Fields) {
-		o.Need("name")
-		in.Objects = append(in.Objects, Object{o.Text("name"), o.Text("value"), o.Text("uri"), o.Text("type")})
-	})
-	xf.Each("budget", func(b *document.Fields) { in.Budget = append(in.Budget, readAmount(b)) })
-	in.Deadline = readInstant(xf, "deadline")
-	in.Anchor = xf.Boolean("anchor", false)
-	xf.Each("constraints", func(c *document.Fields) { in.Constraints = append(in.Constraints, readConstraint(c)) })
-	xf.Each("success_criteria", func(c *document.Fields) {
-		c.Need("type")
-		kind := readExtensible(c, "type", "delivered", "signed_off", "external", "attestation")
-		in.SuccessCriteria = append(in.SuccessCriteria, Criterion{kind, document.Raw(c.Value)})
-		c.IgnoreRest() // what a criterion names is its reader's matter
-	})
-	xf.End()
-	return in
+// CheckDocument reads what a tag cannot say.
+func (in *Intent) CheckDocument(f *document.Fields) {
+	in.json = document.Raw(f.Value)
+	checkExtensible(f, "verb", verbs...)
+	in.Deadline = readInstant(f, "deadline")
 }
 
-// readExtensible is one of the words, or x:<slug>.
-func readExtensible(f *document.Fields, name string, words ...string) string {
-	v := f.Typed(name, document.Text)
-	if v == nil {
-		return ""
-	}
-	if !slices.Contains(words, v.Text) && !slug.MatchString(v.Text) {
-		f.Problems.Add(document.CodeFieldInvalid, v.At, f.Path, "%s is %q; it must be one of %v or x:<name>", name, document.Brief(v.Text), words)
-	}
-	return v.Text
+// CheckDocument checks the type. What else a criterion names is its reader's matter.
+func (c *Criterion) CheckDocument(f *document.Fields) {
+	checkExtensible(f, "type", "delivered", "signed_off", "external", "attestation")
+	c.JSON = document.Raw(f.Value)
+	f.IgnoreRest()
 }
 
-func readAmount(f *document.Fields) Amount {
-	f.Need("asset")
-	f.Need("amount")
-	a := Amount{Asset: f.Text("asset"), Amount: f.Text("amount")}
-	if v := f.Value.Get("amount"); v != nil && v.Kind == document.Text && !decimalGrammar.MatchString(v.Text) {
-		f.Problems.Add(document.CodeFieldInvalid, v.At, f.Path, `amount is %q; an amount has at most nine decimals, like "0.50"`, document.Brief(v.Text))
+// checkExtensible reports a text that is neither one of the words nor x:<slug>.
+func checkExtensible(f *document.Fields, name string, words ...string) {
+	if v := f.Get(name); v != nil && v.Kind == document.Text && !slices.Contains(words, v.Text) && !slug.MatchString(v.Text) {
+		f.Report(document.CodeFieldInvalid, v.At, name, "%s is %q; it must be one of %v or x:<name>", name, document.Brief(v.Text), words)
 	}
-	return a
+}
+
+// CheckDocument checks that the amount is one.
+func (a *Amount) CheckDocument(f *document.Fields) {
+	if v := f.Get("amount"); v != nil && v.Kind == document.Text && !decimalGrammar.MatchString(v.Text) {
+		f.Report(document.CodeFieldInvalid, v.At, "amount", `amount is %q; an amount has at most nine decimals, like "0.50"`, document.Brief(v.Text))
+	}
 }
 
 // readInstant is RFC 3339, or a day, which ends with its last second in UTC.
@@ -125,48 +117,56 @@ func readInstant(f *document.Fields, name string) time.Time {
 	if t, err := time.Parse(time.DateOnly, v.Text); err == nil {
 		return t.Add(24*time.Hour - time.Second)
 	}
-	f.Problems.Add(document.CodeFieldInvalid, v.At, f.Path, "%s is %q; a time is written 2026-01-31T18:00:00Z or 2026-01-31", name, document.Brief(v.Text))
+	f.Report(document.CodeFieldInvalid, v.At, name, "%s is %q; a time is written 2026-01-31T18:00:00Z or 2026-01-31", name, document.Brief(v.Text))
 	return time.Time{}
 }
 
-func readConstraint(f *document.Fields) Constraint {
-	f.Need("type")
-	c := Constraint{
-		Type: readExtensible(f, "type", "budget", "deadline", "jurisdiction", "quality", "rule", "policy"),
-		Hard: f.Boolean("hard", false),
-	}
+// CheckDocument reads what a tag cannot say.
+func (c *Constraint) CheckDocument(f *document.Fields) {
+	checkExtensible(f, "type", "budget", "deadline", "jurisdiction", "quality", "rule", "policy")
 	switch c.Type {
-	case "budget":
-		f.Need("max")
-		if v := f.Typed("max", document.Object); v != nil {
-			mf := document.FieldsOf(f.Problems, v, f.Path+".max")
-			c.Max = readAmount(mf)
-			mf.End()
-		}
+	case "budget", "jurisdiction", "rule", "policy":
 	case "deadline":
 		f.Need("by")
 		c.By = readInstant(f, "by")
-	case "jurisdiction":
-		c.Allow, _ = f.Texts("allow")
-		c.Deny, _ = f.Texts("deny")
 	case "quality":
-		f.Need("metric")
 		f.Need("min")
-		c.Metric = f.Text("metric")
 		if v := f.Get("min"); v != nil {
 			if v.Kind != document.Text && v.Kind != document.Number {
-				f.Problems.Add(document.CodeFieldType, v.At, f.Path, "min must be a number, not %v", v.Kind)
+				f.Report(document.CodeFieldType, v.At, "min", "min must be a number, not %v", v.Kind)
 			}
 			c.Min = v.Text
 		}
-	case "rule":
-		f.Need("rule")
-		c.Rule = f.Text("rule")
-	case "policy":
-		f.Need("policy")
-		c.Policy = f.Text("policy")
 	default:
 		c.Data = document.Raw(f.Get("data"))
 	}
-	return c
+}
+
+// Deliver says what of the worktree is handed over at the end, and after which
+// checks.
+type Deliver struct {
+	Base      string          `doc:"base"`
+	Paths     []string        `doc:"paths"`
+	Release   string          `doc:"release"`
+	CorrectAt string          `doc:"correct_at"` // a leaf
+	Checks    []DeliveryCheck `doc:"checks"`
+}
+
+// CheckDocument fills in the default.
+func (d *Deliver) CheckDocument(*document.Fields) { d.Base = cmp.Or(d.Base, "HEAD") }
+
+// DeliveryCheck is a command that must succeed in the worktree.
+type DeliveryCheck struct {
+	Name     string        `doc:"name,required"`
+	Run      []string      `doc:"run,required"`
+	Timeout  time.Duration `doc:"timeout"` // 0: not said
+	Required bool
+}
+
+// CheckDocument: a check that says nothing else is required.
+func (c *DeliveryCheck) CheckDocument(f *document.Fields) {
+	c.Required = f.Boolean("required", true)
+	if v := f.Get("run"); v != nil && v.Kind == document.List && len(v.Items) == 0 {
+		f.Report(document.CodeFieldInvalid, v.At, "run", "run is empty; it names a program and its arguments")
+	}
 }

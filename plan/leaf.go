@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -39,11 +40,13 @@ func (w *walker) leaf(fc flow.Context, n *Node, l *progress) error {
 	switch {
 	case e.err == nil:
 		l.outputs[n.ID] = e.output
-		w.keep(fc, n, e)
+		if w.h.Keep != nil && !e.carried {
+			w.h.Keep.Completed(n.ID, Done{Path: fc.Path(), Kind: n.Kind, By: n.Performer(), Input: e.input, Digest: flow.Digest(e.output), Output: e.output})
+		}
 		return nil
 	case errors.Is(e.err, flow.ErrCancelled):
 		return e.err
-	case n.Continue && continuable(e.body):
+	case n.Continue && e.body.Status == tipstaff.StepFailed && !slices.Contains(never, e.body.Error.Reason):
 		l.continued = append(l.continued, n.ID)
 		return nil
 	}
@@ -58,16 +61,16 @@ func (w *walker) perform(fc flow.Context, n *Node, l *progress) end {
 	switch n.Kind {
 	case ToolCall:
 		if !n.verbatim {
-			t.Args, err = w.resolve(n.args, l)
+			t.Args, err = w.resolve(n.field("args"), l)
 		}
 		given = callGiven{t.Args, n.Parse}
 	case Step:
-		if t.Args, err = w.resolve(n.inputs, l); err == nil {
+		if t.Args, err = w.resolve(n.field("inputs"), l); err == nil {
 			t.Prompt, err = w.text(n.Prompt, l)
 		}
 		given = stepGiven{t.Prompt, t.Args, n.Tools, n.OutputSchema}
 	case SubDispatch:
-		t.Args, err = w.resolve(n.inputs, l)
+		t.Args, err = w.resolve(n.field("inputs"), l)
 		given = dispatchGiven{n.Agent, t.Args, n.Scope, n.Bounds, n.Accept}
 	case Gate:
 		return w.gate(fc, n, l)

@@ -2,8 +2,10 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff/document"
@@ -21,23 +23,37 @@ type nodeReader struct {
 func (r *nodeReader) node(v *document.Value, path string, depth int) *Node {
 	r.count++
 	f := document.FieldsOf(r.ps, v, path)
-	n := &Node{at: f.Value.At, written: f.Value}
-	n.ID = f.Text("id")
-	n.Kind = NodeKind(f.Text("kind"))
+	n := &Node{written: f.Value}
+	f.Decode(n)
+	if n.Kind == ToolCall || n.Kind == Step || n.Kind == SubDispatch {
+		n.Continue = f.Word("on_error", "fail", "continue") == "continue"
+	}
+	if n.Kind == ToolCall || n.Kind == Step {
+		f.Object("retry", func(rf *document.Fields) {
+			rf.Path = path
+			n.Retry = decodeRetry(rf)
+		})
+	}
 	switch n.Kind {
 	case Sequential, Parallel:
-		n.MaxParallel = DefaultParallel
-		if n.Kind == Parallel {
-			n.MaxParallel = int(f.Integer("max_parallel", DefaultParallel, 1, maxParallel))
-		}
+		n.MaxParallel = cmp.Or(n.MaxParallel, DefaultParallel)
 	case ToolCall:
-		r.toolCall(n, f)
+		args := n.field("args", document.Object)
+		n.literal, n.verbatim = isLiteral(args), args != nil && !bytes.Contains(n.Args, []byte("${"))
+		if n.Parse == "none" {
+			n.Parse = ""
+		}
 	case Step:
-		r.step(n, f)
+		n.Agent = cmp.Or(n.Agent, DefaultAgent)
+		n.Tools = readTools(f)
 	case SubDispatch:
-		r.subDispatch(n, f)
+		n.Agent, n.Accept = cmp.Or(n.Agent, DefaultAgent), cmp.Or(n.Accept, AcceptAsk)
 	case Gate:
-		r.gate(n, f)
+		n.Expires = cmp.Or(n.Expires, DefaultExpiry)
+		f.Ignore("on_error") // has a report of its own
+		if f.Get("actions") == nil {
+			n.Actions = DefaultActions()
+		}
 	default:
 		r.unknownKind(n, f)
 	}
@@ -91,117 +107,38 @@ func (r *nodeReader) children(n *Node, f *document.Fields, depth int) {
 	}
 }
 
-func (r *nodeReader) toolCall(n *Node, f *document.Fields) {
-	f.Need("tool")
-	n.Tool = f.Text("tool")
-	n.args = f.Typed("args", document.Object)
-	n.Args = document.Raw(n.args)
-	n.literal, n.verbatim = isLiteral(n.args), n.args != nil && !bytes.Contains(n.Args, []byte("${"))
-	if n.Parse = f.Word("parse", "none", "json"); n.Parse == "none" {
-		n.Parse = ""
-	}
-	r.effort(n, f, true)
-}
-
-func (r *nodeReader) step(n *Node, f *document.Fields) {
-	f.Need("prompt")
-	n.prompt = f.Typed("prompt", document.Text)
-	n.Prompt = f.Text("prompt")
-	n.Agent = f.TextOr("agent", DefaultAgent)
-	n.inputs = f.Typed("inputs", document.Object)
-	n.Inputs = document.Raw(n.inputs)
-	n.Tools, n.toolsAt = readTools(f)
-	n.OutputSchema = document.Raw(f.Get("output_schema"))
-	r.effort(n, f, true)
-}
-
-func (r *nodeReader) subDispatch(n *Node, f *document.Fields) {
-	f.Need("skill")
-	n.Skill = f.Text("skill")
-	n.inputs = f.Typed("inputs", document.Object)
-	n.Inputs = document.Raw(n.inputs)
-	n.Agent = f.TextOr("agent", DefaultAgent)
-	n.Scope = f.Text("scope")
-	n.Bounds = decodeBounds(f)
-	n.Accept = f.Word("accept", AcceptAsk, AcceptAuto)
-	r.effort(n, f, false)
-}
-
-// effort is what a leaf that does something says about failing.
-func (r *nodeReader) effort(n *Node, f *document.Fields, retries bool) {
-	n.Timeout = f.Duration("timeout")
-	n.Continue = f.Word("on_error", "fail", "continue") == "continue"
-	if !retries {
-		return
-	}
-	if v := f.Typed("retry", document.Object); v != nil {
-		rf := document.FieldsOf(r.ps, v, f.Path)
-		n.Retry = decodeRetry(rf)
-		rf.End()
-	}
-}
-
 // Retries, where a node says no more than max.
 const (
 	retryBackoff    = time.Second
 	retryFactor     = 2
 	retryMaxBackoff = 30 * time.Second
-	maxRetries      = 5
-	maxFactor       = 100
 )
 
 // retryable are the failures that trying again may mend.
 var retryable = []string{ReasonTimeout, ReasonToolUnavailable, ReasonToolError, ReasonOutputInvalid}
 
 func decodeRetry(f *document.Fields) flow.Retry {
-	f.Need("max")
-	retry := flow.Retry{
-		Max:        int(f.Integer("max", 1, 1, maxRetries)),
-		Backoff:    retryBackoff,
-		Factor:     f.Number("factor", retryFactor, 1, maxFactor),
-		MaxBackoff: retryMaxBackoff,
-		On:         []string{ReasonTimeout, ReasonToolUnavailable},
-	}
-	if d := f.Duration("backoff"); d > 0 {
-		retry.Backoff = d
-	}
-	if d := f.Duration("max_backoff"); d > 0 {
-		retry.MaxBackoff = d
-	}
-	on, at := f.Texts("on")
-	for i, code := range on {
-		if !slices.Contains(retryable, code) {
-			f.Problems.Add(document.CodeFieldInvalid, at[i], f.Path,
-				"%q cannot be retried; on may list timeout, tool_unavailable, tool_error and output_invalid", document.Brief(code))
+	r := struct {
+		Max        int           `doc:"max,required,min=1,max=5"`
+		Backoff    time.Duration `doc:"backoff"`
+		Factor     float64       `doc:"factor,min=1,max=100"`
+		MaxBackoff time.Duration `doc:"max_backoff"`
+		On         []string      `doc:"on"`
+	}{1, retryBackoff, retryFactor, retryMaxBackoff, []string{ReasonTimeout, ReasonToolUnavailable}}
+	f.Decode(&r)
+	if on := f.Value.Get("on"); on != nil {
+		for _, item := range on.Items {
+			if item.Kind == document.Text && !slices.Contains(retryable, item.Text) {
+				f.Problems.Add(document.CodeFieldInvalid, item.At, f.Path,
+					"%q cannot be retried; on may list timeout, tool_unavailable, tool_error and output_invalid", document.Brief(item.Text))
+			}
 		}
 	}
-	if on != nil {
-		retry.On = on
-	}
-	return retry
+	return flow.Retry{Max: r.Max, Backoff: r.Backoff, Factor: r.Factor, MaxBackoff: r.MaxBackoff, On: r.On}
 }
 
-func (r *nodeReader) gate(n *Node, f *document.Fields) {
-	n.question = f.Typed("question", document.Text)
-	n.Question = f.Text("question")
-	n.show = f.Get("show")
-	n.Show = document.Raw(n.show)
-	if n.Expires = f.Duration("expires"); n.Expires == 0 {
-		n.Expires = DefaultExpiry
-	}
-	f.Ignore("on_error") // has a report of its own
-	n.Actions = DefaultActions()
-	if f.Get("actions") == nil {
-		return
-	}
-	n.Actions = nil
-	f.Each("actions", func(a *document.Fields) {
-		a.Need("name")
-		n.Actions = append(n.Actions, Action{
-			Name:       a.Text("name"),
-			Fails:      a.Word("outcome", "continue", "fail") == "fail",
-			FailReason: a.Text("fail_reason"),
-		})
-		a.Path = f.Path
-	})
+// CheckDocument reads the outcome. What is wrong with an action is told of its gate.
+func (a *Action) CheckDocument(f *document.Fields) {
+	a.Fails = f.Word("outcome", "continue", "fail") == "fail"
+	f.Path = strings.TrimSuffix(f.Path, "."+f.Name)
 }

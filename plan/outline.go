@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -49,7 +50,7 @@ func (n *Node) members(except ...string) *document.Value {
 }
 
 // Position is where a node is written: line and column, from 1.
-func (n *Node) Position() (line, column int) { return n.at.Line, n.at.Column }
+func (n *Node) Position() (line, column int) { return n.written.At.Line, n.written.At.Column }
 
 // LiteralArgs are the arguments of a tool call as they will be sent, if no reference
 // stands in them.
@@ -57,10 +58,11 @@ func (n *Node) LiteralArgs() (args json.RawMessage, ok bool) {
 	if !n.literal {
 		return nil, false
 	}
-	if n.args == nil {
+	written := n.field("args")
+	if written == nil {
 		return json.RawMessage("{}"), true
 	}
-	args, err := render(n.args, nil)
+	args, err := render(written, nil)
 	return args, err == nil
 }
 
@@ -122,9 +124,4 @@ func (d *Document) parts() (parts map[string]json.RawMessage, order []string) {
 }
 
 // name is what people call a node.
-func (n *Node) name() string {
-	if n.ID != "" {
-		return n.ID
-	}
-	return n.Path
-}
+func (n *Node) name() string { return cmp.Or(n.ID, n.Path) }

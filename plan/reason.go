@@ -90,10 +90,6 @@ func Reason(err error) string {
 	return ReasonInternal
 }
 
-// wasRefused reports whether the call was never made because somebody or some rule
-// forbade it.
-func wasRefused(e *flow.Error) bool { return e.NotSent && slices.Contains(refusals, e.Code) }
-
 // validFailReason reports whether a gate may name this as its reason.
 func validFailReason(s string) bool {
 	return slices.Contains(reasons, s) || slug.MatchString(s)

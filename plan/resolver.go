@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -32,8 +33,8 @@ const (
 	CodeSubDispatchCycle    = "sub_dispatch_cycle"
 )
 
-// Trouble is why something cannot be used. The zero value is none.
-type Trouble struct{ Code, Message string }
+// Trouble is why something cannot be used.
+type Trouble = document.Trouble
 
 // ToolInfo is what the manifest says about a tool.
 type ToolInfo struct {

@@ -25,7 +25,7 @@ func (workspace) Tool(uri string) ToolInfo {
 	case name == "quick":
 		info.MaxTimeout = time.Minute
 	case name == "gone":
-		info.Trouble = Trouble{"unknown_tool", "no server has it"}
+		info.Trouble = Trouble{Code: "unknown_tool", Message: "no server has it"}
 	}
 	return info
 }
@@ -45,7 +45,7 @@ func (workspace) Skill(uri string) SkillInfo {
 func (workspace) Agent(name string) AgentInfo {
 	switch name {
 	case "ghost":
-		return AgentInfo{Trouble: Trouble{codeAgentUnknown, "there is no agent ghost"}}
+		return AgentInfo{Trouble: Trouble{Code: codeAgentUnknown, Message: "there is no agent ghost"}}
 	case "worker":
 		return AgentInfo{Once: true}
 	}

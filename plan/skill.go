@@ -16,7 +16,7 @@ func (v *validator) ownSkill() {
 	if d.Skill == "" {
 		return
 	}
-	at := d.at["skill"]
+	at := d.place("skill")
 	if !v.skillURI(d.Skill, at, "skill") || v.r == nil {
 		return
 	}
@@ -28,11 +28,11 @@ func (v *validator) ownSkill() {
 	v.skill = &info
 	for _, in := range d.Inputs {
 		if _, known := info.Inputs[in.Name]; info.Inputs != nil && !known {
-			v.add(codeInputUnknown, in.at, "inputs."+in.Name, "%s has no input %s", document.Brief(d.Skill), document.Brief(in.Name))
+			v.add(codeInputUnknown, in.At, "inputs."+in.Name, "%s has no input %s", document.Brief(d.Skill), document.Brief(in.Name))
 		}
 	}
 	for _, name := range info.Outputs {
-		if d.outputs == nil || d.outputs.Get(name) == nil {
+		if d.written.Find("outputs", name) == nil {
 			v.add(document.CodeFieldMissing, at, "outputs", "%s promises the output %s, which the plan does not have", document.Brief(d.Skill), document.Brief(name))
 		}
 	}
@@ -74,8 +74,8 @@ func (v *validator) dispatch(n *Node, at document.Position) {
 // handed compares what a child run is given with what its skill takes.
 func (v *validator) handed(n *Node, takes map[string]bool, at document.Position) {
 	given := &document.Value{Kind: document.Object}
-	if n.inputs != nil {
-		given = n.inputs
+	if v := n.field("inputs", document.Object); v != nil {
+		given = v
 	}
 	for _, m := range given.Members {
 		if _, known := takes[m.Key]; !known {

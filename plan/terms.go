@@ -15,12 +15,16 @@ import (
 // allows, and the ceilings of bounds; nil knows nothing. A tool of unknown class
 // counts as once.
 func (d *Document) Terms(r Resolver) policy.Terms {
+	var ceilings tipstaff.Bounds
+	if r != nil {
+		ceilings = tipstaff.Bounds(r.Bounds())
+	}
 	t := policy.Terms{
 		Verb:     d.Intent.Verb,
 		Deadline: instantText(d.Intent.Deadline),
 		Anchor:   d.Intent.Anchor,
 		Bounds:   tipstaff.Bounds(d.Bounds),
-		Defaults: d.defaultBounds(r),
+		Defaults: tipstaff.EffectiveBounds(ceilings, nil, nil), // of a run of a document that sets none
 	}
 	for _, o := range d.Intent.Objects {
 		t.Objects = append(t.Objects, policy.Object(o))
@@ -35,7 +39,8 @@ func (d *Document) Terms(r Resolver) policy.Terms {
 		t.Constraints = append(t.Constraints, c.term())
 	}
 	for _, uri := range d.callable(r) {
-		t.Tools = append(t.Tools, toolTerm(uri, classOf(r, uri)))
+		u, _ := tipstaff.ParseToolURI(uri) // checked when the plan was validated
+		t.Tools = append(t.Tools, policy.Tool{Server: u.Server, Name: u.Tool, Pin: u.Pin, Class: classOf(r, uri)})
 	}
 	t.Gates = guarded(d.Root, nil, func(leaf *Node, gates []policy.Gate) {
 		switch leaf.Kind {
@@ -105,15 +110,6 @@ func (d *Document) told(step *Node) json.RawMessage {
 	}{orEmpty(step.Inputs), step.Prompt, d.Skill})
 }
 
-// defaultBounds are those of a run of a document that sets none.
-func (d *Document) defaultBounds(r Resolver) tipstaff.Bounds {
-	var ceilings tipstaff.Bounds
-	if r != nil {
-		ceilings = tipstaff.Bounds(r.Bounds())
-	}
-	return tipstaff.EffectiveBounds(ceilings, nil, nil)
-}
-
 // callable are the tools that a run may call, sorted: those of the document, of
 // its skill if the document names none, and of its own nodes in any case.
 func (d *Document) callable(r Resolver) []string {
@@ -137,11 +133,6 @@ func classOf(r Resolver, uri string) flow.Class {
 		}
 	}
 	return flow.Once
-}
-
-func toolTerm(uri string, class flow.Class) policy.Tool {
-	u, _ := tipstaff.ParseToolURI(uri) // checked when the plan was validated
-	return policy.Tool{Server: u.Server, Name: u.Tool, Pin: u.Pin, Class: class}
 }
 
 // orEmpty is an object as its author wrote it; none is an empty one.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
 	"slices"
@@ -41,12 +42,18 @@ func (d *Document) Validate(r Resolver) []tipstaff.Problem {
 	v := &validator{d: d, r: r, ps: slices.Clone(d.problems), places: map[string]place{}, ids: map[string]document.Position{}}
 	v.tools()
 	v.inputs()
-	v.bounds("bounds", d.Bounds, d.at["bounds"])
+	v.bounds("bounds", d.Bounds, d.place("bounds"))
 	v.features()
 	v.locate(d.Root, nil)
 	v.node(d.Root)
-	v.references(nil, d.outputs, "outputs")
-	v.deliver()
+	if d.Outputs != nil {
+		v.references(nil, d.written.Get("outputs"), "outputs")
+	}
+	if d.Deliver != nil && d.Deliver.CorrectAt != "" {
+		if _, ok := v.places[d.Deliver.CorrectAt]; !ok {
+			v.add(codeRefUnknown, d.written.Find("deliver", "correct_at").At, "deliver", "correct_at names no leaf: %q", document.Brief(d.Deliver.CorrectAt))
+		}
+	}
 	return v.ps.Public(d.file)
 }
 
@@ -76,13 +83,9 @@ func (v *validator) add(code string, at document.Position, path, format string, 
 
 // trouble reports what a Resolver has against something.
 func (v *validator) trouble(t Trouble, at document.Position, path, fallback string) {
-	if t.Code == "" {
-		return
+	if t.Code != "" {
+		v.add(t.Code, at, path, "%s", cmp.Or(t.Message, fallback))
 	}
-	if t.Message == "" {
-		t.Message = fallback
-	}
-	v.add(t.Code, at, path, "%s", t.Message)
 }
 
 func (v *validator) tools() {
@@ -92,7 +95,7 @@ func (v *validator) tools() {
 		outer = v.skill.Tools
 	}
 	if v.d.Tools != nil {
-		v.uris(*v.d.Tools, v.d.toolsAt, "tools", outer, "the skill")
+		v.uris(v.d.written.Get("tools"), "tools", outer, "the skill")
 	}
 	v.allow = v.d.AllowList()
 	if v.d.Tools == nil && v.d.Skill != "" {
@@ -102,10 +105,10 @@ func (v *validator) tools() {
 
 // uris checks a list of tools, which may only narrow the outer one. A nil outer
 // list narrows nothing.
-func (v *validator) uris(list []string, at []document.Position, path string, outer []string, whose string) {
-	for i, uri := range list {
-		if v.uri(uri, at[i], path) && outer != nil && !slices.Contains(outer, uri) {
-			v.add(codeUndeclaredTool, at[i], path, "%s is not among the tools of %s", document.Brief(uri), whose)
+func (v *validator) uris(list *document.Value, path string, outer []string, whose string) {
+	for _, item := range list.Items {
+		if item.Kind == document.Text && v.uri(item.Text, item.At, path) && outer != nil && !slices.Contains(outer, item.Text) {
+			v.add(codeUndeclaredTool, item.At, path, "%s is not among the tools of %s", document.Brief(item.Text), whose)
 		}
 	}
 }
@@ -158,7 +161,7 @@ func (v *validator) id(n *Node) {
 	switch {
 	case id == nil && !n.leaf():
 	case id == nil:
-		v.add(codeIDMissing, n.at, n.Path, "a leaf needs an id, under which others can name its output")
+		v.add(codeIDMissing, n.written.At, n.Path, "a leaf needs an id, under which others can name its output")
 	case id.Kind != document.Text: // reported as such
 	case !idGrammar.MatchString(n.ID):
 		v.add(codeIDGrammar, id.At, n.Path, "%q cannot be an id: a small letter, then up to 63 of a-z, 0-9, _ and -", document.Brief(n.ID))
@@ -177,13 +180,13 @@ func (v *validator) id(n *Node) {
 
 func (v *validator) node(n *Node) {
 	if len(n.Path) > MaxPath {
-		v.add(document.CodeLimit, n.at, "", "the path of this node has %d bytes; at most %d are allowed", len(n.Path), MaxPath)
+		v.add(document.CodeLimit, n.written.At, "", "the path of this node has %d bytes; at most %d are allowed", len(n.Path), MaxPath)
 		return // and so has every path under it
 	}
 	switch n.Kind {
 	case Sequential, Parallel:
 		if n.childless {
-			v.add(codeBranchEmpty, n.at, n.Path, "a %s node needs children", n.Kind)
+			v.add(codeBranchEmpty, n.written.At, n.Path, "a %s node needs children", n.Kind)
 		}
 	case ToolCall:
 		v.toolCall(n)
@@ -203,7 +206,7 @@ func (v *validator) node(n *Node) {
 }
 
 func (v *validator) toolCall(n *Node) {
-	v.references(n, n.args, n.Path)
+	v.references(n, n.field("args", document.Object), n.Path)
 	var info ToolInfo
 	if tool := n.field("tool"); tool != nil && tool.Kind == document.Text && v.uri(n.Tool, tool.At, n.Path) {
 		if !v.open && !slices.Contains(v.allow, n.Tool) {
@@ -221,10 +224,10 @@ func (v *validator) toolCall(n *Node) {
 }
 
 func (v *validator) step(n *Node) {
-	v.references(n, n.prompt, n.Path)
-	v.references(n, n.inputs, n.Path)
+	v.references(n, n.field("prompt", document.Text), n.Path)
+	v.references(n, n.field("inputs", document.Object), n.Path)
 	if n.Tools != nil {
-		v.uris(*n.Tools, n.toolsAt, n.Path, v.allow, "the plan")
+		v.uris(n.field("tools"), n.Path, v.allow, "the plan")
 	}
 	if n.OutputSchema != nil {
 		if _, err := document.CompileSchema(n.OutputSchema); err != nil {
@@ -235,7 +238,7 @@ func (v *validator) step(n *Node) {
 	if v.r == nil {
 		return
 	}
-	at := n.at
+	at := n.written.At
 	if agent := n.field("agent"); agent != nil {
 		at = agent.At
 	}
@@ -257,7 +260,7 @@ func (v *validator) mayActOnce(n *Node) bool {
 }
 
 func (v *validator) subDispatch(n *Node) {
-	v.references(n, n.inputs, n.Path)
+	v.references(n, n.field("inputs", document.Object), n.Path)
 	if b := n.field("bounds"); b != nil {
 		v.bounds(n.Path, n.Bounds, b.At)
 	}
@@ -270,24 +273,23 @@ func (v *validator) subDispatch(n *Node) {
 // timeout checks a node's own against the longest that is allowed; 0 is the
 // default one.
 func (v *validator) timeout(n *Node, longest time.Duration) {
-	if longest == 0 {
-		longest = DefaultMaxTimeout
-	}
+	longest = cmp.Or(longest, DefaultMaxTimeout)
 	if n.Timeout > longest {
 		v.add(document.CodeRange, n.field("timeout").At, n.Path, "timeout is %s; max_timeout is %s", n.Timeout, longest)
 	}
 }
 
 func (v *validator) gate(n *Node) {
-	v.references(n, n.show, n.Path)
-	v.references(n, n.question, n.Path)
+	question := n.field("question", document.Text)
+	v.references(n, n.field("show"), n.Path)
+	v.references(n, question, n.Path)
 	if c := n.field("on_error"); c != nil {
 		v.add(codeOnErrorGate, c.At, n.Path, "a denied gate is never continued, so that it has no on_error")
 	}
-	if n.question != nil && strings.TrimSpace(n.Question) == "" {
-		v.add(codeQuestionBlank, n.question.At, n.Path, "the question is blank")
+	if question != nil && strings.TrimSpace(n.Question) == "" {
+		v.add(codeQuestionBlank, question.At, n.Path, "the question is blank")
 	} else if n.field("question") == nil {
-		v.add(codeQuestionBlank, n.at, n.Path, "a gate needs a question")
+		v.add(codeQuestionBlank, n.written.At, n.Path, "a gate needs a question")
 	}
 	if actions := n.field("actions"); actions != nil {
 		v.actions(n, actions.At)
@@ -315,16 +317,6 @@ func (v *validator) actions(n *Node, at document.Position) {
 	}
 }
 
-func (v *validator) deliver() {
-	d := v.d.Deliver
-	if d == nil || d.CorrectAt == "" {
-		return
-	}
-	if _, ok := v.places[d.CorrectAt]; !ok {
-		v.add(codeRefUnknown, d.correctAt, "deliver", "correct_at names no leaf: %q", document.Brief(d.CorrectAt))
-	}
-}
-
 // references checks every string of a value that a node uses; n is nil for the
 // outputs, which see all leaves.
 func (v *validator) references(n *Node, in *document.Value, path string) {
@@ -343,21 +335,15 @@ func (v *validator) references(n *Node, in *document.Value, path string) {
 			case key:
 				v.add(codeRefSyntax, at, path, "%v stands in a key; only values can hold references", p.ref)
 			case p.ref.node == "":
-				v.inputReference(*p.ref, at, path)
+				name := p.ref.name
+				if name != inputFollowup && !slices.ContainsFunc(v.d.Inputs, func(in document.Parameter) bool { return in.Name == name }) {
+					v.add(codeRefUnknown, at, path, "the plan has no input %s", document.Brief(name))
+				}
 			default:
 				v.outputReference(n, *p.ref, at, path)
 			}
 		}
 	})
-}
-
-func (v *validator) inputReference(ref reference, at document.Position, path string) {
-	if ref.name == inputFollowup {
-		return
-	}
-	if !slices.ContainsFunc(v.d.Inputs, func(in Input) bool { return in.Name == ref.name }) {
-		v.add(codeRefUnknown, at, path, "the plan has no input %s", document.Brief(ref.name))
-	}
 }
 
 func (v *validator) outputReference(n *Node, ref reference, at document.Position, path string) {
@@ -401,7 +387,7 @@ func (v *validator) features() {
 		{"anchor", d.Intent.Anchor, "intent"},
 	} {
 		if f.wanted {
-			v.trouble(v.r.Feature(f.name), d.at[f.field], f.field, "this host does not have "+f.name)
+			v.trouble(v.r.Feature(f.name), d.place(f.field), f.field, "this host does not have "+f.name)
 		}
 	}
 }

@@ -212,11 +212,11 @@ func (w *walker) outputs(l *progress) (json.RawMessage, *flow.Error) {
 		out, _ := l.output(w.d.Root.ID)
 		return out, nil
 	}
-	if w.d.outputs == nil {
+	if w.d.Outputs == nil {
 		return json.RawMessage("{}"), nil
 	}
 	find := w.find(l)
-	out, err := render(w.d.outputs, func(ref reference) (json.RawMessage, error) {
+	out, err := render(w.d.written.Get("outputs"), func(ref reference) (json.RawMessage, error) {
 		if slices.Contains(l.continued, ref.node) {
 			return json.RawMessage("null"), nil
 		}

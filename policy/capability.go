@@ -28,7 +28,7 @@ func (t Terms) tools() map[toolName]access {
 	for _, tool := range t.Tools {
 		name := toolName{tool.Server, tool.Name}
 		a, ok := tools[name]
-		if class := known(tool.Class); !ok || strictness(class) > strictness(a.class) {
+		if class := known(tool.Class); !ok || Stricter(class, a.class) {
 			a.class = class
 		}
 		if !slices.Contains(a.pins, tool.Pin) {
@@ -48,8 +48,11 @@ func known(c flow.Class) flow.Class {
 	return c
 }
 
-func strictness(c flow.Class) int {
-	return slices.Index([]flow.Class{flow.Read, flow.Idempotent, flow.Once}, c)
+// Stricter reports whether a class is stricter than another. An unknown one is as strict
+// as can be.
+func Stricter(a, b flow.Class) bool {
+	order := []flow.Class{flow.Read, flow.Idempotent, flow.Once}
+	return slices.Index(order, known(a)) > slices.Index(order, known(b))
 }
 
 // newToolNamespace finds servers and ways to change the world that were not
@@ -80,7 +83,7 @@ func (c change) newToolNamespace() []string {
 
 func (a access) widened(name toolName, now access) []string {
 	var details []string
-	if strictness(now.class) > strictness(a.class) {
+	if Stricter(now.class, a.class) {
 		details = append(details, fmt.Sprintf("the class of %s rises from %s to %s", name, a.class, now.class))
 	}
 	unknown := beyond(now.pins, a.pins)

@@ -5,8 +5,8 @@
 // call and give what they find as facts (guard.go; the one kind there is stands in
 // policy/sqlguard). Then all rules are evaluated and the strictest that matches wins,
 // so the order of rules never changes what is decided, only which of several equal
-// rules is named. A rule may have a condition in CEL (condition.go); one that cannot
-// be evaluated counts against the call. A call that no rule matches is asked about.
+// rules is named. A rule may have a condition in CEL; one that cannot be evaluated
+// counts against the call. A call that no rule matches is asked about.
 //
 // [Terms] are what somebody agrees to by accepting a program. [Classify] compares
 // two of them by a fixed list of rules: whatever one of them finds makes the

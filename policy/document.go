@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -40,9 +42,10 @@ type Problem struct {
 	Message string
 }
 
-// New compiles a document. It reports every problem; with any, the policy is nil.
-func New(d Document) (*Policy, []Problem) {
-	c := &compiler{ids: map[string]string{}}
+// New compiles a document, whose guards are of these kinds. It reports every problem;
+// with any, the policy is nil.
+func New(d Document, kinds ...GuardKind) (*Policy, []Problem) {
+	c := &compiler{kinds: kinds, ids: map[string]string{}}
 	p := &Policy{digest: digest(d)}
 	for i, g := range d.Guards {
 		p.guards = append(p.guards, c.guard(i, g))
@@ -59,6 +62,7 @@ func New(d Document) (*Policy, []Problem) {
 
 // compiler goes through a document and collects what is wrong with it.
 type compiler struct {
+	kinds    []GuardKind
 	ids      map[string]string // who has an id
 	problems []Problem
 }
@@ -72,7 +76,7 @@ func (c *compiler) rule(i int, r Rule) compiled {
 	r.Effect = slices.Clone(r.Effect)
 	x := compiled{Rule: r}
 	var err error
-	if x.glob, err = parseGlob(r.Tool); err != nil {
+	if x.tools, err = ParsePattern(r.Tool); err != nil {
 		c.report(InRules, i, "tool", "%v", err)
 	}
 	if err := checkEffect(r.Effect); err != nil {
@@ -149,4 +153,87 @@ func digest(d Document) string {
 		panic(fmt.Sprintf("policy: a document has no canonical form: %v", err)) // strings, booleans and a small integer always have one
 	}
 	return flow.Digest(canonical)
+}
+
+// Pattern is a glob on server/tool, as rules have it. Its two halves are matched
+// separately, so that no wildcard can cross the slash. The zero value matches nothing.
+type Pattern struct{ server, tool string }
+
+var errNoSlash = errors.New(`a tool pattern is server/tool with exactly one "/", as in "*/delete_*"`)
+
+// ParsePattern reads a pattern like "*/delete_*". It refuses one without its slash: a
+// deny rule that silently matches nothing would be worse than an error.
+func ParsePattern(s string) (Pattern, error) {
+	server, tool, ok := strings.Cut(s, "/")
+	switch {
+	case !ok || strings.Contains(tool, "/"):
+		return Pattern{}, fmt.Errorf("%q: %w", s, errNoSlash)
+	case server == "" || tool == "":
+		return Pattern{}, fmt.Errorf("%q: both sides of the slash need a pattern", s)
+	}
+	for _, r := range s {
+		if !globRune(r) {
+			return Pattern{}, fmt.Errorf("%q: %q cannot stand in the name of a server or tool", s, r)
+		}
+	}
+	return Pattern{server, tool}, nil
+}
+
+// globRune admits the characters of names and the two wildcards. Brackets and
+// braces are refused rather than matched literally: who writes them expects a
+// set, and would get a rule that never matches.
+func globRune(r rune) bool {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+		return true
+	}
+	return strings.ContainsRune("_.-/*?", r)
+}
+
+// Match reports whether a tool is meant.
+func (p Pattern) Match(server, tool string) bool {
+	return wild(p.server, server) && wild(p.tool, tool)
+}
+
+// wild matches * (any run, also empty) and ? (one character).
+func wild(pattern, s string) bool {
+	ok, err := path.Match(pattern, s)
+	return ok && err == nil
+}
+
+// overlaps reports whether some tool could match both patterns.
+func (p Pattern) overlaps(q Pattern) bool {
+	return meet(p.server, q.server) && meet(p.tool, q.tool)
+}
+
+// meet reports whether some text matches both patterns: it walks them together, and
+// wherever one has a star the other may go ahead by one.
+func meet(a, b string) bool {
+	reach := make([]bool, len(b)+1) // after the part of a so far: which parts of b can stand beside it
+	reach[0] = true
+	spread := func(of []bool, star bool) {
+		for j := range len(b) {
+			if of[j] && (star || b[j] == '*') {
+				of[j+1] = true
+			}
+		}
+	}
+	spread(reach, false)
+	for i := range len(a) {
+		next := make([]bool, len(b)+1)
+		for j, here := range reach {
+			switch {
+			case !here:
+			case a[i] == '*':
+				next[j] = true
+			case j < len(b) && b[j] == '*':
+				next[j] = true
+			case j < len(b) && (a[i] == '?' || b[j] == '?' || a[i] == b[j]):
+				next[j+1] = true
+			}
+		}
+		spread(next, a[i] == '*')
+		reach = next
+	}
+	return reach[len(b)]
 }

@@ -16,12 +16,12 @@ import (
 
 func TestGlobsTakeEveryCharacterOfNames(t *testing.T) {
 	for _, r := range "azAZ09_.-*?" {
-		if _, err := parseGlob("s" + string(r) + "/t" + string(r)); err != nil {
+		if _, err := ParsePattern("s" + string(r) + "/t" + string(r)); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, r := range "`{@[:; #é" {
-		if g, err := parseGlob("s/t" + string(r)); err == nil {
+		if g, err := ParsePattern("s/t" + string(r)); err == nil {
 			t.Errorf("%q was read as %v", r, g)
 		}
 	}
@@ -42,13 +42,16 @@ func TestTheLongestIDAndDecimal(t *testing.T) {
 	}
 }
 
+// anyGuard takes whatever a document says.
+var anyGuard = GuardKind{Name: SQLGuard, New: func(GuardConfig) (Guard, error) { return nil, nil }}
+
 // What a policy was made from may change afterwards.
 func TestAPolicyKeepsItsOwnCopy(t *testing.T) {
 	d := Document{
 		Guards: []GuardConfig{{ID: "g", Use: SQLGuard, Tool: "db/*", Arg: "/sql", Dialect: "postgres", Functions: []string{"a"}}},
 		Rules:  []Rule{{ID: "r", Tool: "*/*", Effect: []flow.Class{flow.Read}, Do: Deny}},
 	}
-	p, problems := New(d)
+	p, problems := New(d, anyGuard)
 	if problems != nil {
 		t.Fatal(problems)
 	}
@@ -87,7 +90,7 @@ func TestOverlapsAreReportedOnce(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		d.Guards = append(d.Guards, GuardConfig{ID: id, Use: SQLGuard, Tool: "*/*", Arg: "/sql", Dialect: "postgres"})
 	}
-	_, problems := New(d)
+	_, problems := New(d, anyGuard)
 	if len(problems) != 2 || problems[0].Index != 1 || problems[1].Index != 2 {
 		t.Errorf("%+v", problems)
 	}

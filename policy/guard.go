@@ -47,10 +47,11 @@ type Guard interface {
 	Find(args json.RawMessage) Finding
 }
 
-// Guards make the guards that documents use, by name. A program adds those that it is
-// built with before it reads a document; without one, a document that uses it is not
-// valid.
-var Guards = map[string]func(GuardConfig) (Guard, error){}
+// GuardKind makes the guards that documents use by its name.
+type GuardKind struct {
+	Name string
+	New  func(GuardConfig) (Guard, error)
+}
 
 // FieldError is what is wrong with one field of a guard.
 type FieldError struct{ Field, Message string }
@@ -61,19 +62,19 @@ func (e *FieldError) Error() string { return e.Message }
 type watch struct {
 	Guard
 	config GuardConfig
-	glob   glob
+	tools  Pattern
 }
 
 func (c *compiler) guard(i int, config GuardConfig) watch {
 	c.id(InGuards, i, config.ID)
 	w := watch{config: config.clone()}
 	var err error
-	if w.glob, err = parseGlob(config.Tool); err != nil {
+	if w.tools, err = ParsePattern(config.Tool); err != nil {
 		c.report(InGuards, i, "tool", "%v", err)
 	}
-	switch newGuard, known := Guards[config.Use]; {
-	case known:
-		w.Guard, err = newGuard(w.config)
+	switch kind := slices.IndexFunc(c.kinds, func(k GuardKind) bool { return k.Name == config.Use }); {
+	case kind >= 0:
+		w.Guard, err = c.kinds[kind].New(w.config)
 	case config.Use == "":
 		err = &FieldError{"use", "a guard says what it uses: " + SQLGuard}
 	default:
@@ -94,7 +95,7 @@ func (c *compiler) guard(i int, config GuardConfig) watch {
 func (c *compiler) overlaps(guards []watch) {
 	for i, g := range guards {
 		for _, earlier := range guards[:i] {
-			if g.config.Use == earlier.config.Use && g.glob.overlaps(earlier.glob) {
+			if g.config.Use == earlier.config.Use && g.tools.overlaps(earlier.tools) {
 				c.report(InGuards, i, "tool", "%q and %q of guard %q may mean the same tool, which can have one %s: narrow one of them",
 					g.config.Tool, earlier.config.Tool, earlier.config.ID, g.config.Use)
 				break
@@ -104,7 +105,7 @@ func (c *compiler) overlaps(guards []watch) {
 }
 
 func (p *Policy) watched(server, tool string) bool {
-	return p != nil && slices.ContainsFunc(p.guards, func(w watch) bool { return w.glob.match(server, tool) })
+	return p != nil && slices.ContainsFunc(p.guards, func(w watch) bool { return w.tools.Match(server, tool) })
 }
 
 // Inspect is what the guards of a tool find in a call's arguments, in the order of
@@ -115,7 +116,7 @@ func (p *Policy) Inspect(c Call) Findings {
 	}
 	var all Findings
 	for i := range p.guards {
-		if w := &p.guards[i]; w.glob.match(c.Server, c.Tool) {
+		if w := &p.guards[i]; w.tools.Match(c.Server, c.Tool) {
 			f := w.Find(c.Args)
 			f.Guard = w.config.ID
 			all = append(all, f)

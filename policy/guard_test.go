@@ -12,14 +12,12 @@ import (
 	"github.com/tipstaff/tipstaff/policy/sqlguard"
 )
 
-func init() { policy.Guards[policy.SQLGuard] = sqlguard.New }
-
 var sqlGuard = policy.GuardConfig{ID: "sql", Use: policy.SQLGuard, Tool: "db/query", Arg: "/sql", Dialect: "trino", Single: true}
 
 // guarded is a policy with a guard of db/query.
 func guarded(t testing.TB, rules ...policy.Rule) *policy.Policy {
 	t.Helper()
-	p, problems := policy.New(policy.Document{Guards: []policy.GuardConfig{sqlGuard}, Rules: rules})
+	p, problems := policy.New(policy.Document{Guards: []policy.GuardConfig{sqlGuard}, Rules: rules}, sqlguard.Kind)
 	if problems != nil {
 		t.Fatal(problems)
 	}
@@ -118,12 +116,12 @@ func TestGuardsThatCannotBe(t *testing.T) {
 		"same tool": {with(func(g *policy.GuardConfig) { g.Tool = "d?/*t" }), "tool", `may mean the same tool`},
 	} {
 		taken := with(func(g *policy.GuardConfig) { g.ID, g.Tool = "taken", "db/list" })
-		_, problems := policy.New(policy.Document{Guards: []policy.GuardConfig{taken, c.guard}})
+		_, problems := policy.New(policy.Document{Guards: []policy.GuardConfig{taken, c.guard}}, sqlguard.Kind)
 		if len(problems) != 1 || problems[0].List != policy.InGuards || problems[0].Index != 1 || problems[0].Field != c.field || !strings.Contains(problems[0].Message, c.say) {
 			t.Errorf("%s: got %+v", name, problems)
 		}
 	}
-	_, problems := policy.New(policy.Document{Guards: []policy.GuardConfig{sqlGuard}, Rules: []policy.Rule{{ID: "sql", Tool: "a/b"}}})
+	_, problems := policy.New(policy.Document{Guards: []policy.GuardConfig{sqlGuard}, Rules: []policy.Rule{{ID: "sql", Tool: "a/b"}}}, sqlguard.Kind)
 	if len(problems) != 1 || problems[0].List != policy.InRules || problems[0].Field != "id" {
 		t.Errorf("a rule with the id of a guard: %+v", problems)
 	}
@@ -134,7 +132,7 @@ func TestDocumentComesBack(t *testing.T) {
 		Guards: []policy.GuardConfig{{ID: "sql", Use: policy.SQLGuard, Tool: "db/*", Arg: "/sql", Dialect: "mysql", Functions: []string{"my_pure"}}},
 		Rules:  []policy.Rule{{ID: "r", Tool: "a/b", Effect: []flow.Class{flow.Read}, When: "turn.untrusted", Do: policy.Ask, Why: "w"}},
 	}
-	p, problems := policy.New(d)
+	p, problems := policy.New(d, sqlguard.Kind)
 	if problems != nil {
 		t.Fatal(problems)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff/agent"
-	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
 var claude = vendors[0]
@@ -101,7 +100,7 @@ func TestAnthropicProtocolFaults(t *testing.T) {
 		{"block before the message", block("0", `{"type":"text","text":""}`), "before message_start"},
 		{"block is no object", anthropicStart + block("0", `[]`), "cannot be read"},
 	} {
-		e := failed(t, ask(t, claude.open(t, serve(t, events(c.body))), hello), reply.CodeProtocol)
+		e := failed(t, ask(t, claude.open(t, serve(t, events(c.body))), hello), CodeProtocol)
 		if e.Retry || !strings.Contains(e.Message, c.says) {
 			t.Errorf("%s: %+v", c.name, e)
 		}
@@ -124,17 +123,17 @@ func TestAnthropicErrorsInMidStream(t *testing.T) {
 		code  string
 		retry bool
 	}{
-		"overloaded_error":      {reply.CodeUnavailable, true},
-		"api_error":             {reply.CodeUnavailable, true},
-		"timeout_error":         {reply.CodeUnavailable, true},
-		"rate_limit_error":      {reply.CodeRateLimited, true},
-		"authentication_error":  {reply.CodeAuth, false},
-		"permission_error":      {reply.CodeAuth, false},
-		"invalid_request_error": {reply.CodeRejected, false},
-		"not_found_error":       {reply.CodeRejected, false},
-		"billing_error":         {reply.CodeRejected, false},
-		"request_too_large":     {reply.CodeOverflow, false},
-		"a_new_kind":            {reply.CodeUnavailable, true},
+		"overloaded_error":      {CodeUnavailable, true},
+		"api_error":             {CodeUnavailable, true},
+		"timeout_error":         {CodeUnavailable, true},
+		"rate_limit_error":      {CodeRateLimited, true},
+		"authentication_error":  {CodeAuth, false},
+		"permission_error":      {CodeAuth, false},
+		"invalid_request_error": {CodeRejected, false},
+		"not_found_error":       {CodeRejected, false},
+		"billing_error":         {CodeRejected, false},
+		"request_too_large":     {CodeOverflow, false},
+		"a_new_kind":            {CodeUnavailable, true},
 	} {
 		body := anthropicHead + "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"" + kind + "\",\"message\":\"m\"}}\n\n"
 		if e := failed(t, ask(t, claude.open(t, serve(t, events(body))), hello), want.code); e.Retry != want.retry {
@@ -333,7 +332,7 @@ func TestAnthropicCacheMarks(t *testing.T) {
 		}
 	}
 	// Reasoning cannot carry a mark: the block before it does.
-	blocks := (&anthropicModel{name: "m"}).said(agent.Message{Text: "Hi", Opaque: json.RawMessage(
+	blocks := (&anthropicModel{vendorModel: vendorModel{name: "m"}}).said(agent.Message{Text: "Hi", Opaque: json.RawMessage(
 		`{"provider":"anthropic","model":"m","parts":[{"text":2},{"block":{"type":"thinking","thinking":"","signature":"s"}}]}`)})
 	markLast(blocks, &cacheMark{Type: "ephemeral"})
 	got, err := json.Marshal(blocks)

@@ -11,13 +11,12 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/provider/file"
-	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
 // Kinds of provider.
 const (
-	Anthropic = reply.Anthropic
-	OpenAI    = reply.OpenAI
+	Anthropic = "anthropic"
+	OpenAI    = "openai"
 	Scripted  = "scripted"
 )
 
@@ -48,7 +47,7 @@ func Open(c Config) (agent.Model, error) {
 	return open(c, (&net.Dialer{}).DialContext)
 }
 
-func open(c Config, dial reply.Dial) (agent.Model, error) {
+func open(c Config, dial dialFunc) (agent.Model, error) {
 	if c.ContextWindow < 0 {
 		return nil, invalid("context_window is %d: it cannot be negative", c.ContextWindow)
 	}
@@ -61,42 +60,6 @@ func open(c Config, dial reply.Dial) (agent.Model, error) {
 		return newScripted(c)
 	}
 	return nil, invalid("there is no provider %q", c.Provider).WithHint("use %s, %s or %s", Anthropic, OpenAI, Scripted)
-}
-
-// vendorConfig checks what both vendors need.
-func vendorConfig(c Config, own string) (address, error) {
-	if c.Model == "" {
-		return address{}, invalid("provider %s needs a model", c.Provider).WithHint("name it as the vendor does, in model")
-	}
-	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return address{}, invalid("the API key of %s has characters that cannot stand in a header", c.Model).
-			WithHint("check the variable that api_key names for spaces and line ends")
-	}
-	if len(c.Script) > 0 {
-		return address{}, invalid("provider %s takes no script", c.Provider)
-	}
-	at, err := parseAddress(c.BaseURL, own, c.AllowHTTP)
-	if err != nil {
-		return address{}, err
-	}
-	if at.own && c.APIKey == "" {
-		return address{}, invalid("the model %s at %s needs an API key", c.Model, at.host).WithHint("set api_key to $env:NAME")
-	}
-	return at, nil
-}
-
-// capsOf is what the table says of the model, and the config before it. fixed: it
-// refuses sampling parameters.
-func capsOf(c Config) (caps agent.Caps, fixed bool) {
-	table := c.Prices
-	if table == nil {
-		table = DefaultTable()
-	}
-	caps = table.Caps(c.Model, c.Cache == CacheLong)
-	if c.ContextWindow > 0 {
-		caps.ContextWindow = c.ContextWindow
-	}
-	return caps, !table.Sampling(c.Model)
 }
 
 func invalid(format string, args ...any) *tipstaff.Error {

@@ -7,9 +7,11 @@
 // it would help. It reads no environment: keys, addresses and prices are handed to
 // it, and no key leaves it other than in the header of a request.
 //
-// Start reading at config.go ([Open]), then anthropic.go or openai.go with their
-// requests beside them; scripted.go is the scripted model. What comes back is read
-// by package reply, what people write (tables of models, scripts) by package file.
+// Start reading at config.go ([Open]), then vendor.go with anthropic.go and
+// openai.go; scripted.go is the scripted model. Of what comes back, transport.go says
+// how long it may take, events.go takes the stream apart, stream.go and the answers
+// put the response together, and failure.go says what every fault means. What people
+// write (tables of models, scripts) is read by package file.
 //
 // Requests are small types of our own, sent over plain HTTP: the vendors' SDKs were
 // two fifths of the binary, and of the time to compile it, for this alone. Tests in

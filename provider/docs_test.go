@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/tipstaff/tipstaff/provider/file"
-	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
 func TestPageNamesTheCodes(t *testing.T) {
@@ -14,8 +13,8 @@ func TestPageNamesTheCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, code := range []string{reply.CodeAuth, reply.CodeRejected, reply.CodeOverflow, reply.CodeRateLimited,
-		reply.CodeTruncated, reply.CodeUnavailable, reply.CodeProtocol, file.CodeExhausted} {
+	for _, code := range []string{CodeAuth, CodeRejected, CodeOverflow, CodeRateLimited,
+		CodeTruncated, CodeUnavailable, CodeProtocol, file.CodeExhausted} {
 		if !strings.Contains(string(page), "| `"+code+"` |") {
 			t.Errorf("docs/models.md does not list %s", code)
 		}

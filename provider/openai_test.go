@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff/agent"
-	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
 var gpt = vendors[1]
@@ -113,7 +112,7 @@ func TestOpenAIProtocolFaults(t *testing.T) {
 		{"nameless call", chunks(`"tool_calls"`, `{"tool_calls":[{"index":0,"id":"a"}]}`) + openAIDone, "names no tool"},
 		{"arguments an object", chunks(`"tool_calls"`, `{"tool_calls":[{"index":0,"function":{"name":"n","arguments":{}}}]}`), "arguments of a call"},
 	} {
-		e := failed(t, ask(t, gpt.open(t, serve(t, events(c.body))), hello), reply.CodeProtocol)
+		e := failed(t, ask(t, gpt.open(t, serve(t, events(c.body))), hello), CodeProtocol)
 		if e.Retry || !strings.Contains(e.Message, c.says) {
 			t.Errorf("%s: %+v", c.name, e)
 		}
@@ -147,15 +146,15 @@ func TestOpenAIErrorsInMidStream(t *testing.T) {
 		code  string
 		retry bool
 	}{
-		`{"message":"m","type":"server_error","code":null}`:                             {reply.CodeUnavailable, true},
-		`{"message":"m","type":"rate_limit_exceeded"}`:                                  {reply.CodeRateLimited, true},
-		`{"message":"m","code":502}`:                                                    {reply.CodeUnavailable, true},
-		`{"message":"m","code":"429"}`:                                                  {reply.CodeRateLimited, true},
-		`{"message":"m","type":"invalid_request_error"}`:                                {reply.CodeRejected, false},
-		`{"message":"m","type":"invalid_request_error","code":"invalid_api_key"}`:       {reply.CodeAuth, false},
-		`{"message":"m","type":"requests","code":"context_length_exceeded"}`:            {reply.CodeOverflow, false},
-		`{"message":"This model's maximum context length is 9","type":"invalid_error"}`: {reply.CodeOverflow, false},
-		`"just words"`: {reply.CodeUnavailable, true},
+		`{"message":"m","type":"server_error","code":null}`:                             {CodeUnavailable, true},
+		`{"message":"m","type":"rate_limit_exceeded"}`:                                  {CodeRateLimited, true},
+		`{"message":"m","code":502}`:                                                    {CodeUnavailable, true},
+		`{"message":"m","code":"429"}`:                                                  {CodeRateLimited, true},
+		`{"message":"m","type":"invalid_request_error"}`:                                {CodeRejected, false},
+		`{"message":"m","type":"invalid_request_error","code":"invalid_api_key"}`:       {CodeAuth, false},
+		`{"message":"m","type":"requests","code":"context_length_exceeded"}`:            {CodeOverflow, false},
+		`{"message":"This model's maximum context length is 9","type":"invalid_error"}`: {CodeOverflow, false},
+		`"just words"`: {CodeUnavailable, true},
 	} {
 		h := ask(t, gpt.open(t, serve(t, events(openAIDelta(`"Hel"`)+"data: {\"error\":"+object+"}\n\n"))), hello)
 		if e := failed(t, h, want.code); e.Retry != want.retry || h.Text != "Hel" {
@@ -229,7 +228,7 @@ func TestServersThatRefuseToBeAskedForUsage(t *testing.T) {
 		})
 	}
 	s := serve(t, refuses(400, `{"error":{"message":"messages: too odd"}}`))
-	failed(t, ask(t, gpt.open(t, s), hello), reply.CodeRejected)
+	failed(t, ask(t, gpt.open(t, s), hello), CodeRejected)
 	if s.requests() != 1 {
 		t.Errorf("another refusal was answered with %d requests", s.requests())
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
 // called is what became of one model call under the engine, the only one who
@@ -91,10 +90,10 @@ func TestThereIsOneRetryLayer(t *testing.T) {
 		}, 2, "", 0, 500 * time.Millisecond},
 		{"cut every time", func(v vendor) []func(http.ResponseWriter) {
 			return []func(http.ResponseWriter){streams(v.broken)}
-		}, 5, reply.CodeTruncated, 0, 8 * time.Second},
+		}, 5, CodeTruncated, 0, 8 * time.Second},
 		{"unavailable every time", func(vendor) []func(http.ResponseWriter) {
 			return []func(http.ResponseWriter){refusal(529, "")}
-		}, 5, reply.CodeUnavailable, 0, 8 * time.Second},
+		}, 5, CodeUnavailable, 0, 8 * time.Second},
 		{"a wait in seconds", func(v vendor) []func(http.ResponseWriter) {
 			return []func(http.ResponseWriter){refusal(429, "7"), refusal(503, "9"), streams(v.text(`"Hello"`))}
 		}, 3, "", 16 * time.Second, 16 * time.Second},
@@ -105,13 +104,13 @@ func TestThereIsOneRetryLayer(t *testing.T) {
 		}, 2, "", 19 * time.Second, 20 * time.Second},
 		{"too long a wait", func(vendor) []func(http.ResponseWriter) {
 			return []func(http.ResponseWriter){refusal(429, "121")}
-		}, 1, reply.CodeRateLimited, 0, 0},
+		}, 1, CodeRateLimited, 0, 0},
 		{"a bad request", func(vendor) []func(http.ResponseWriter) {
 			return []func(http.ResponseWriter){refusal(400, "")}
-		}, 1, reply.CodeRejected, 0, 0},
+		}, 1, CodeRejected, 0, 0},
 		{"a bad key", func(vendor) []func(http.ResponseWriter) {
 			return []func(http.ResponseWriter){refusal(401, "")}
-		}, 1, reply.CodeAuth, 0, 0},
+		}, 1, CodeAuth, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, v vendor) {

@@ -9,13 +9,12 @@ import (
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/provider/file"
-	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
 // scriptedModel answers from a script. It keeps no state: an answer is a function of
 // the request, so that a run that is resumed gets what an undisturbed one got.
 type scriptedModel struct {
-	wire   *reply.Wire // for its failures, which are those of a vendor
+	wire   *wire // for its failures, which are those of a vendor
 	name   string
 	caps   agent.Caps
 	script *file.Script
@@ -39,14 +38,11 @@ func newScripted(c Config) (agent.Model, error) {
 	if c.ContextWindow > 0 {
 		caps.ContextWindow = c.ContextWindow
 	}
-	return &scriptedModel{wire: reply.New(Scripted, c.ScriptName, "", nil), name: c.Model, caps: caps, script: script}, nil
+	return &scriptedModel{wire: newWire(Scripted, c.ScriptName, "", nil), name: c.Model, caps: caps, script: script}, nil
 }
 
 func (m *scriptedModel) Name() string     { return m.name }
 func (m *scriptedModel) Caps() agent.Caps { return m.caps }
-
-// Cancels: a delay ends with its context.
-func (m *scriptedModel) Cancels(agent.Request) bool { return true }
 
 // Stream gives the answer of the first entry that fits.
 func (m *scriptedModel) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
@@ -67,11 +63,14 @@ func (m *scriptedModel) Stream(ctx context.Context, r agent.Request, emit func(a
 	if a.Error != nil {
 		return response, m.fail(a.Error)
 	}
-	response.Calls, response.Reason = asked(a.Calls, r.Tools), a.Finish
+	for _, c := range a.Calls {
+		response.Calls = append(response.Calls, agent.Call{ID: c.ID, Name: offeredName(c.Tool, r.Tools), Arguments: c.Arguments()})
+	}
+	response.Reason = a.Finish
 	if response.Reason == agent.ReasonStop && len(response.Calls) > 0 {
 		response.Reason = agent.ReasonToolCalls
 	}
-	response.Usage = reply.Priced(used(a, r, response), m.caps.Price)
+	response.Usage = priced(used(a, r, response), m.caps.Price)
 	return response, nil
 }
 
@@ -80,11 +79,11 @@ func (m *scriptedModel) fail(f *file.Failure) error {
 	if f.Status == 0 {
 		return m.wire.Truncated("as the script wants")
 	}
-	fault := reply.Fault{Status: f.Status, Kind: f.Type, Message: f.Message, Header: http.Header{}}
+	said := fault{Status: f.Status, Kind: f.Type, Message: f.Message, Header: http.Header{}}
 	if f.RetryAfter > 0 {
-		fault.Header.Set("Retry-After", strconv.FormatFloat(f.RetryAfter.Seconds(), 'f', -1, 64))
+		said.Header.Set("Retry-After", strconv.FormatFloat(f.RetryAfter.Seconds(), 'f', -1, 64))
 	}
-	e := m.wire.Failure(fault)
+	e := m.wire.Failure(said)
 	e.Answered = !f.MidStream
 	return e
 }
@@ -134,15 +133,6 @@ func pieces(text string, n int) []string {
 	var list []string
 	for i := range n {
 		list = append(list, string(runes[i*len(runes)/n:(i+1)*len(runes)/n]))
-	}
-	return list
-}
-
-// asked are the calls, under the names under which the tools are offered.
-func asked(calls []file.Call, offers []agent.Offer) []agent.Call {
-	var list []agent.Call
-	for _, c := range calls {
-		list = append(list, agent.Call{ID: c.ID, Name: offeredName(c.Tool, offers), Arguments: c.Arguments()})
 	}
 	return list
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/provider/file"
 	"github.com/tipstaff/tipstaff/provider/providertest"
-	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
 func openScript(t *testing.T, script string) agent.Model {
@@ -101,9 +100,6 @@ func TestScriptedChunksAndDelay(t *testing.T) {
 		if !errors.Is(h.err, stop) || h.Text != "a" || time.Since(began) != 300*time.Millisecond {
 			t.Errorf("%q, %v after %v", h.Text, h.err, time.Since(began))
 		}
-		if !agent.Cancels(m, agent.Request{}) {
-			t.Error("it ends with its context, and does not promise it")
-		}
 	})
 	if got := pieces("ab", 9); len(got) != 2 {
 		t.Errorf("pieces %q", got)
@@ -120,14 +116,14 @@ func TestScriptedErrors(t *testing.T) {
 		answered   bool
 		after      time.Duration
 	}{
-		`{status: 529}`:                                    {reply.CodeUnavailable, "", true, true, 0},
-		`{status: 429, retry_after: 1.5s}`:                 {reply.CodeRateLimited, "", true, true, 1500 * time.Millisecond},
-		`{status: 429, retry_after: 3m}`:                   {reply.CodeRateLimited, "", false, true, 0},
-		`{status: 401}`:                                    {reply.CodeAuth, "", false, true, 0},
-		`{status: 400, message: "prompt is too long"}`:     {reply.CodeOverflow, "", false, true, 0},
-		`{status: 400, type: context_length_exceeded}`:     {reply.CodeOverflow, "", false, true, 0},
-		`{status: 529, mid_stream: true, after_chunks: 2}`: {reply.CodeUnavailable, "……", true, false, 0},
-		`{mid_stream: true}`:                               {reply.CodeTruncated, "", true, false, 0},
+		`{status: 529}`:                                    {CodeUnavailable, "", true, true, 0},
+		`{status: 429, retry_after: 1.5s}`:                 {CodeRateLimited, "", true, true, 1500 * time.Millisecond},
+		`{status: 429, retry_after: 3m}`:                   {CodeRateLimited, "", false, true, 0},
+		`{status: 401}`:                                    {CodeAuth, "", false, true, 0},
+		`{status: 400, message: "prompt is too long"}`:     {CodeOverflow, "", false, true, 0},
+		`{status: 400, type: context_length_exceeded}`:     {CodeOverflow, "", false, true, 0},
+		`{status: 529, mid_stream: true, after_chunks: 2}`: {CodeUnavailable, "……", true, false, 0},
+		`{mid_stream: true}`:                               {CodeTruncated, "", true, false, 0},
 	} {
 		h := ask(t, openScript(t, "version: 1\nanswers: [{error: "+entry+"}]\n"), providertest.Request(func(r *agent.Request) { r.Messages = r.Messages[:1] }))
 		e := failed(t, h, want.code)

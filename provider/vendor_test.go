@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff/agent"
-	"github.com/tipstaff/tipstaff/provider/reply"
 )
 
 func TestTextArrivesInOrderAndIsCounted(t *testing.T) {
@@ -132,7 +131,7 @@ func TestStreamsThatBreakOffMayBeTriedAgain(t *testing.T) {
 	eachVendor(t, func(t *testing.T, v vendor) {
 		t.Run("just ends", func(t *testing.T) {
 			h := ask(t, v.open(t, serve(t, events(v.broken))), hello)
-			if e := failed(t, h, reply.CodeTruncated); !e.Retry || e.Answered {
+			if e := failed(t, h, CodeTruncated); !e.Retry || e.Answered {
 				t.Errorf("%+v", e)
 			}
 			if h.Text != "Hel" {
@@ -146,18 +145,18 @@ func TestStreamsThatBreakOffMayBeTriedAgain(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			})
 			h := ask(t, v.open(t, s), hello)
-			if e := failed(t, h, reply.CodeTruncated); !e.Retry || h.Text != "Hel" {
+			if e := failed(t, h, CodeTruncated); !e.Retry || h.Text != "Hel" {
 				t.Errorf("%+v after %q", e, h.Text)
 			}
 		})
 		t.Run("overload", func(t *testing.T) {
 			h := ask(t, v.open(t, serve(t, events(v.overloaded))), hello)
-			if e := failed(t, h, reply.CodeUnavailable); !e.Retry || e.Answered || h.Text != "Hel" {
+			if e := failed(t, h, CodeUnavailable); !e.Retry || e.Answered || h.Text != "Hel" {
 				t.Errorf("%+v after %q", e, h.Text)
 			}
 		})
 		t.Run("nothing at all", func(t *testing.T) {
-			if e := failed(t, ask(t, v.open(t, serve(t, events(""))), hello), reply.CodeTruncated); !e.Retry {
+			if e := failed(t, ask(t, v.open(t, serve(t, events(""))), hello), CodeTruncated); !e.Retry {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -172,7 +171,7 @@ func TestMalformedStreamsAreNotTriedAgain(t *testing.T) {
 			"bad escape":    v.text(`"\ud8"`),
 		} {
 			t.Run(name, func(t *testing.T) {
-				if e := failed(t, ask(t, v.open(t, serve(t, events(body))), hello), reply.CodeProtocol); e.Retry {
+				if e := failed(t, ask(t, v.open(t, serve(t, events(body))), hello), CodeProtocol); e.Retry {
 					t.Errorf("%+v", e)
 				}
 			})
@@ -183,9 +182,9 @@ func TestMalformedStreamsAreNotTriedAgain(t *testing.T) {
 func TestAnswersThatAreNoStream(t *testing.T) {
 	eachVendor(t, func(t *testing.T, v vendor) {
 		for _, c := range []struct{ name, kind, body, code string }{
-			{"a page", "text/html; charset=utf-8", "<html>sign in</html>", reply.CodeProtocol},
-			{"a document", "application/json", `{"id":"1"}`, reply.CodeProtocol},
-			{"an error in disguise", "application/json", `{"error":{"type":"rate_limit_error","message":"slow down"}}`, reply.CodeRateLimited},
+			{"a page", "text/html; charset=utf-8", "<html>sign in</html>", CodeProtocol},
+			{"a document", "application/json", `{"id":"1"}`, CodeProtocol},
+			{"an error in disguise", "application/json", `{"error":{"type":"rate_limit_error","message":"slow down"}}`, CodeRateLimited},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
@@ -204,23 +203,23 @@ func TestWhatStatusesMean(t *testing.T) {
 		code   string
 		retry  bool
 	}{
-		{400, reply.CodeRejected, false},
-		{401, reply.CodeAuth, false},
-		{402, reply.CodeRejected, false},
-		{403, reply.CodeAuth, false},
-		{404, reply.CodeRejected, false},
-		{408, reply.CodeUnavailable, true},
-		{409, reply.CodeRejected, false},
-		{413, reply.CodeOverflow, false},
-		{418, reply.CodeRejected, false},
-		{422, reply.CodeRejected, false},
-		{429, reply.CodeRateLimited, true},
-		{500, reply.CodeUnavailable, true},
-		{501, reply.CodeUnavailable, false},
-		{502, reply.CodeUnavailable, true},
-		{503, reply.CodeUnavailable, true},
-		{504, reply.CodeUnavailable, true},
-		{529, reply.CodeUnavailable, true},
+		{400, CodeRejected, false},
+		{401, CodeAuth, false},
+		{402, CodeRejected, false},
+		{403, CodeAuth, false},
+		{404, CodeRejected, false},
+		{408, CodeUnavailable, true},
+		{409, CodeRejected, false},
+		{413, CodeOverflow, false},
+		{418, CodeRejected, false},
+		{422, CodeRejected, false},
+		{429, CodeRateLimited, true},
+		{500, CodeUnavailable, true},
+		{501, CodeUnavailable, false},
+		{502, CodeUnavailable, true},
+		{503, CodeUnavailable, true},
+		{504, CodeUnavailable, true},
+		{529, CodeUnavailable, true},
 	} {
 		eachVendor(t, func(t *testing.T, v vendor) {
 			for _, body := range []string{"", "<html>bad gateway</html>", `{"error":{"type":"some_error","message":"words of the vendor"}}`} {
@@ -257,7 +256,7 @@ func TestRetryAfterIsTheLeastWait(t *testing.T) {
 			{429, "soon", 0, 0},
 		} {
 			h := ask(t, v.open(t, serve(t, refuses(c.status, "{}", "Retry-After", c.value))), hello)
-			e := failed(t, h, map[int]string{429: reply.CodeRateLimited, 503: reply.CodeUnavailable, 529: reply.CodeUnavailable}[c.status])
+			e := failed(t, h, map[int]string{429: CodeRateLimited, 503: CodeUnavailable, 529: CodeUnavailable}[c.status])
 			if !e.Retry || e.After < c.min || e.After > c.max {
 				t.Errorf("Retry-After %s: %+v", c.value, e)
 			}
@@ -269,7 +268,7 @@ func TestTooLongAWaitFailsAtOnce(t *testing.T) {
 	eachVendor(t, func(t *testing.T, v vendor) {
 		for _, value := range []string{"121", "1e30", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)} {
 			h := ask(t, v.open(t, serve(t, refuses(503, "{}", "Retry-After", value))), hello)
-			e := failed(t, h, reply.CodeRateLimited)
+			e := failed(t, h, CodeRateLimited)
 			var detail struct {
 				RetryAt time.Time `json:"retry_at"`
 			}
@@ -281,14 +280,14 @@ func TestTooLongAWaitFailsAtOnce(t *testing.T) {
 			}
 		}
 		h := ask(t, v.open(t, serve(t, refuses(400, "{}", "Retry-After", "500"))), hello)
-		failed(t, h, reply.CodeRejected)
+		failed(t, h, CodeRejected)
 	})
 }
 
 func TestTooLongARequestIsRecognised(t *testing.T) {
 	eachVendor(t, func(t *testing.T, v vendor) {
 		h := ask(t, v.open(t, serve(t, refuses(400, v.overflow))), hello)
-		if e := failed(t, h, reply.CodeOverflow); e.Retry {
+		if e := failed(t, h, CodeOverflow); e.Retry {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -297,7 +296,7 @@ func TestTooLongARequestIsRecognised(t *testing.T) {
 func TestTheKeyIsInNoError(t *testing.T) {
 	eachVendor(t, func(t *testing.T, v vendor) {
 		s := serve(t, refuses(401, v.keyEcho))
-		e := failed(t, ask(t, v.open(t, s), hello), reply.CodeAuth)
+		e := failed(t, ask(t, v.open(t, s), hello), CodeAuth)
 		for _, secret := range []string{testKey, "key-0123", "_TEST", "TEST"} {
 			if strings.Contains(e.Error(), secret) || strings.Contains(string(e.Detail), secret) {
 				t.Errorf("%q is in %v", secret, e)
@@ -315,7 +314,7 @@ func TestTheKeyIsInNoError(t *testing.T) {
 
 func TestLongMessagesOfVendorsAreCut(t *testing.T) {
 	eachVendor(t, func(t *testing.T, v vendor) {
-		e := failed(t, ask(t, v.open(t, serve(t, refuses(400, strings.Repeat("ü", 100_000)))), hello), reply.CodeRejected)
+		e := failed(t, ask(t, v.open(t, serve(t, refuses(400, strings.Repeat("ü", 100_000)))), hello), CodeRejected)
 		if len(e.Message) > 3<<10 || strings.Contains(e.Message, "\uFFFD") {
 			t.Errorf("%d bytes, …%q", len(e.Message), e.Message[len(e.Message)-20:])
 		}
@@ -327,7 +326,7 @@ func TestRedirectsAreRefused(t *testing.T) {
 		other := serve(t, events(v.text(`"stolen"`)))
 		for _, status := range []int{301, 302, 303, 307, 308} {
 			s := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/x", status) })
-			e := failed(t, ask(t, v.open(t, s), hello), reply.CodeRejected)
+			e := failed(t, ask(t, v.open(t, s), hello), CodeRejected)
 			if e.Retry || !strings.Contains(e.Message, "redirect") || !strings.Contains(e.Message, strings.TrimPrefix(other.URL, "http://")) {
 				t.Errorf("%d: %+v", status, e)
 			}

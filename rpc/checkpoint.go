@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -66,44 +67,17 @@ func (s *Server) RollbackToCheckpoint(ctx context.Context, req *pb.RollbackReque
 
 // ListCheckpoints is a page of a run's checkpoints, oldest first.
 func (s *Server) ListCheckpoints(ctx context.Context, req *pb.ListCheckpointsRequest) (*pb.ListCheckpointsResponse, error) {
-	run, err := s.find(ctx, req.Ref)
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.svc.Checkpoints(ctx, run.ID)
-	if err != nil {
-		return nil, err
-	}
-	page, next, err := paged(all, req.PageSize, req.PageToken)
-	if err != nil {
-		return nil, err
-	}
-	r := &pb.ListCheckpointsResponse{NextPageToken: next}
-	for _, c := range page {
-		r.Checkpoints = append(r.Checkpoints, checkpointOf(c, run))
-	}
-	return r, nil
+	page, next, err := paged(ctx, s, req, s.svc.Checkpoints, checkpointOf)
+	return &pb.ListCheckpointsResponse{Checkpoints: page, NextPageToken: next}, err
 }
 
 // ListTransitions is a page of a run's transitions, oldest first.
 func (s *Server) ListTransitions(ctx context.Context, req *pb.ListTransitionsRequest) (*pb.ListTransitionsResponse, error) {
-	run, err := s.find(ctx, req.Ref)
-	if err != nil {
-		return nil, err
+	all := func(ctx context.Context, run tipstaff.ID) ([]tipstaff.StageTransition, error) {
+		return tipstaff.Transitions(ctx, s.svc, run)
 	}
-	all, err := tipstaff.Transitions(ctx, s.svc, run.ID)
-	if err != nil {
-		return nil, err
-	}
-	page, next, err := paged(all, req.PageSize, req.PageToken)
-	if err != nil {
-		return nil, err
-	}
-	r := &pb.ListTransitionsResponse{NextPageToken: next}
-	for _, t := range page {
-		r.Transitions = append(r.Transitions, transitionOf(t))
-	}
-	return r, nil
+	page, next, err := paged(ctx, s, req, all, transitionOf)
+	return &pb.ListTransitionsResponse{Transitions: page, NextPageToken: next}, err
 }
 
 const (
@@ -111,11 +85,23 @@ const (
 	mostPage    = 1000
 )
 
-// paged is a part of a list that only grows at its end: the token is how much of it
-// came before.
-func paged[T any](all []T, size int32, token string) (page []T, next string, err error) {
-	from := 0
-	if token != "" {
+// paged is a part of a list of a run, which only grows at its end: the token is how
+// much of it came before.
+func paged[T, M any](ctx context.Context, s *Server, req interface {
+	GetRef() *pb.RunRef
+	GetPageSize() int32
+	GetPageToken() string
+}, list func(context.Context, tipstaff.ID) ([]T, error), message func(T, tipstaff.Run) M) (page []M, next string, err error) {
+	run, err := s.find(ctx, req.GetRef())
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := list(ctx, run.ID)
+	if err != nil {
+		return nil, "", err
+	}
+	from, size := 0, req.GetPageSize()
+	if token := req.GetPageToken(); token != "" {
 		if from, err = strconv.Atoi(token); err != nil || from < 0 || strconv.Itoa(from) != token {
 			return nil, "", invalid("page_token", "it is none that a page before gave")
 		}
@@ -126,27 +112,23 @@ func paged[T any](all []T, size int32, token string) (page []T, next string, err
 	case size == 0:
 		size = defaultPage
 	}
-	page = all[min(from, len(all)):]
-	if most := int(min(size, mostPage)); len(page) > most {
-		page, next = page[:most], strconv.Itoa(from+most)
+	all = all[min(from, len(all)):]
+	if most := int(min(size, mostPage)); len(all) > most {
+		all, next = all[:most], strconv.Itoa(from+most)
+	}
+	for _, one := range all {
+		page = append(page, message(one, run))
 	}
 	return page, next, nil
 }
 
 func checkpointOf(c tipstaff.Checkpoint, run tipstaff.Run) *pb.Checkpoint {
-	return &pb.Checkpoint{Id: c.ID, EnvelopeId: orElse(c.Envelope, run.Pipeline.Envelope), RunId: c.Run.String(), ThreadId: orElse(c.Thread, run.Pipeline.Thread),
+	return &pb.Checkpoint{Id: c.ID, EnvelopeId: cmp.Or(c.Envelope, run.Pipeline.Envelope), RunId: c.Run.String(), ThreadId: cmp.Or(c.Thread, run.Pipeline.Thread),
 		Stage: c.Stage, Turn: narrow(c.Turn), Seq: c.Seq, Iteration: narrow(c.Iteration), Epoch: narrow(c.Epoch), ParentId: c.Parent,
 		CreatedAt: timestamppb.New(c.CreatedAt), Digest: c.Digest, Automatic: c.Automatic, Labels: c.Labels, SizeBytes: c.Size}
 }
 
-func orElse(s, other string) string {
-	if s != "" {
-		return s
-	}
-	return other
-}
-
-func transitionOf(t tipstaff.StageTransition) *pb.Transition {
+func transitionOf(t tipstaff.StageTransition, _ tipstaff.Run) *pb.Transition {
 	m := &pb.Transition{Seq: t.Seq, From: t.From, To: t.To, Reason: t.Reason, Iteration: narrow(t.Iteration), Epoch: narrow(t.Epoch),
 		Turn: narrow(t.Turn), Timestamp: timestamppb.New(t.Timestamp), N: t.N}
 	if t.Rule > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tipstaff/tipstaff"
@@ -48,21 +48,23 @@ func Dial(addr string, o ClientOptions) (*Client, error) {
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	bearer := "Bearer " + o.Token
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds), grpc.WithUserAgent(o.Agent), grpc.WithDefaultServiceConfig(retries()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive, PermitWithoutStream: true}),
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			return call(metadata.AppendToOutgoingContext(ctx, "authorization", bearer), method, req, reply, cc, opts...)
-		}),
-		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			return open(metadata.AppendToOutgoingContext(ctx, "authorization", bearer), desc, cc, method, opts...)
-		}))
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive, PermitWithoutStream: true}), grpc.WithPerRPCCredentials(bearer(o.Token)))
 	if err != nil {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s is no address of a server: %v", addr, err), Err: err}
 	}
 	return &Client{addr: addr, conn: conn, rpc: pb.NewRunServiceClient(conn)}, nil
 }
+
+// bearer is the token that every call shows.
+type bearer string
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+func (bearer) RequireTransportSecurity() bool { return false }
 
 // retries has gRPC make repeatable calls again while the server cannot be reached.
 func retries() string {
@@ -77,11 +79,11 @@ func retries() string {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// method is a call of the client.
-type method func(context.Context, *pb.Json, ...grpc.CallOption) (*pb.Json, error)
+// unary is a call of the client.
+type unary func(context.Context, *pb.Json, ...grpc.CallOption) (*pb.Json, error)
 
 // call makes a call with a request, and reads its answer.
-func call[Res any](ctx context.Context, c *Client, do method, req any) (res Res, err error) {
+func call[Res any](ctx context.Context, c *Client, do unary, req any) (res Res, err error) {
 	text, err := json.Marshal(req)
 	if err != nil {
 		return res, tipstaff.Errorf(tipstaff.InvalidArgument, "the request has no form in JSON: %v", err)
@@ -113,8 +115,12 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	e := &tipstaff.Error{Code: tipstaff.Internal, Message: st.Message(), Err: err}
 	switch st.Code() {
 	case codes.Unavailable, codes.DeadlineExceeded:
-		e.Code, e.Message = tipstaff.StoreUnavailable, fmt.Sprintf("the server %s cannot be reached: %s", c.addr, st.Message())
+		cause := cause(st.Message())
+		e.Code, e.Message = tipstaff.StoreUnavailable, fmt.Sprintf("the server %s cannot be reached: %s", c.addr, cause)
 		e.Hint = "is `tipstaff serve` running there? TLS needs --server grpcs://HOST:PORT"
+		if strings.Contains(cause, "certificate") {
+			e.Hint = "TIPSTAFF_SERVER_CA names the file of an authority to trust"
+		}
 	case codes.Unauthenticated:
 		e.Code, e.Message, e.Hint = tipstaff.Forbidden, fmt.Sprintf("the server %s does not know the token", c.addr), "set TIPSTAFF_TOKEN to a token of that server"
 	case codes.ResourceExhausted:
@@ -123,6 +129,17 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		e.Code, e.Hint = tipstaff.FormatNewer, "the server is of another version"
 	}
 	return e
+}
+
+// cause is what gRPC says last: the errors around it tell of its own attempts.
+func cause(message string) string {
+	if i := strings.LastIndex(message, "desc = "); i >= 0 {
+		message = message[i+len("desc = "):]
+	}
+	if plain, err := strconv.Unquote(message); err == nil {
+		return plain
+	}
+	return message
 }
 
 // patient is how long a reader of events waits for a server that has gone away.
@@ -224,11 +241,11 @@ func (c *Client) Checkpoints(ctx context.Context, run tipstaff.ID) ([]tipstaff.C
 }
 
 func (c *Client) Artifact(ctx context.Context, run tipstaff.ID, digest string) ([]byte, error) {
-	return call[[]byte](ctx, c, c.rpc.Artifact, named{run, digest})
+	return call[[]byte](ctx, c, c.rpc.Artifact, nameRequest{run, digest})
 }
 
 func (c *Client) Graph(ctx context.Context, run tipstaff.ID, format string) ([]byte, error) {
-	return call[[]byte](ctx, c, c.rpc.Graph, named{run, format})
+	return call[[]byte](ctx, c, c.rpc.Graph, nameRequest{run, format})
 }
 
 func (c *Client) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipstaff.Decided, error) {
@@ -276,11 +293,11 @@ func (c *Client) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (t
 }
 
 func (c *Client) Envelope(ctx context.Context, run tipstaff.ID, checkpoint string) ([]byte, error) {
-	return call[json.RawMessage](ctx, c, c.rpc.Envelope, named{run, checkpoint})
+	return call[json.RawMessage](ctx, c, c.rpc.Envelope, nameRequest{run, checkpoint})
 }
 
 func (c *Client) Defer(ctx context.Context, run, gate tipstaff.ID) error {
-	_, err := call[none](ctx, c, c.rpc.Defer, named{run, gate.String()})
+	_, err := call[none](ctx, c, c.rpc.Defer, nameRequest{run, gate.String()})
 	return err
 }
 

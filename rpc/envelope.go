@@ -22,10 +22,8 @@ func (s *Server) CreateEnvelope(ctx context.Context, req *pb.CreateEnvelopeReque
 		return nil, err
 	}
 	ctx = acting(ctx, req.UserId)
-	run, err := s.create(ctx, req.Pipeline, inputs{
-		"raw_input": req.RawInput, "user_id": req.UserId, "session_id": req.SessionId, "request_id": req.GetRequestId(),
-		"metadata": metadata, "stage_order": req.StageOrder, "goals": req.Goals,
-	})
+	run, err := s.create(ctx, req.Pipeline, inputs{RawInput: req.RawInput, User: req.UserId, Session: req.SessionId,
+		Request: req.GetRequestId(), Metadata: metadata, StageOrder: req.StageOrder, Goals: req.Goals})
 	if err != nil {
 		return nil, err
 	}
@@ -33,33 +31,15 @@ func (s *Server) CreateEnvelope(ctx context.Context, req *pb.CreateEnvelopeReque
 }
 
 // inputs are what a draft is made of, by the names that pipelines give them.
-type inputs map[string]any
-
-// encoded leaves out what was not given.
-func (in inputs) encoded() (map[string]json.RawMessage, error) {
-	raw := map[string]json.RawMessage{}
-	for name, value := range in {
-		switch v := value.(type) {
-		case string:
-			if v == "" && name != "raw_input" {
-				continue
-			}
-		case []string:
-			if len(v) == 0 {
-				continue
-			}
-		case map[string]json.RawMessage:
-			if len(v) == 0 {
-				continue
-			}
-		}
-		text, err := json.Marshal(value)
-		if err != nil {
-			return nil, invalid(name, "%v", err)
-		}
-		raw[name] = text
-	}
-	return raw, nil
+type inputs struct {
+	RawInput   string                     `json:"raw_input"`
+	User       string                     `json:"user_id,omitempty"`
+	Session    string                     `json:"session_id,omitempty"`
+	Request    string                     `json:"request_id,omitempty"`
+	Thread     string                     `json:"thread_id,omitempty"`
+	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`
+	StageOrder []string                   `json:"stage_order,omitempty"`
+	Goals      []string                   `json:"goals,omitempty"`
 }
 
 // create makes a draft and tells which run it is.
@@ -69,7 +49,11 @@ func (s *Server) create(ctx context.Context, config *pb.PipelineConfig, in input
 		return tipstaff.ID{}, err
 	}
 	req := tipstaff.EnvelopeRequest{Program: p.document, Name: p.name, NoFiles: p.foreign}
-	if req.Inputs, err = in.encoded(); err != nil {
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return tipstaff.ID{}, err
+	}
+	if req.Inputs, err = members("inputs", raw); err != nil {
 		return tipstaff.ID{}, err
 	}
 	started, err := s.svc.CreateEnvelope(ctx, req)

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/pb"
 )
 
 // domain is that of the ErrorInfo of every error; its reason is the code.
@@ -114,7 +113,15 @@ func detailed(code codes.Code, e *tipstaff.Error) error {
 		info.Metadata["run_id"] = e.Run.String()
 	}
 	details := []protoadapt.MessageV1{info}
-	if bad := violations(e.Problems); bad != nil {
+	if len(e.Problems) > 0 { // each with its place; its code is the reason of the violation
+		bad := new(errdetails.BadRequest)
+		for _, p := range e.Problems {
+			text := p.Code + ": " + p.Message
+			if p.Line > 0 {
+				text = fmt.Sprintf("%d:%d: %s", p.Line, p.Column, text)
+			}
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: p.Path, Description: text, Reason: p.Code})
+		}
 		details = append(details, bad)
 	}
 	st := status.New(code, message)
@@ -124,35 +131,9 @@ func detailed(code codes.Code, e *tipstaff.Error) error {
 	return st.Err()
 }
 
-// violations tells the problems of a document, each with its place. The code of a
-// problem is the reason of its violation.
-func violations(problems []tipstaff.Problem) *errdetails.BadRequest {
-	if len(problems) == 0 {
-		return nil
-	}
-	bad := new(errdetails.BadRequest)
-	for _, p := range problems {
-		text := p.Code + ": " + p.Message
-		if p.Line > 0 {
-			text = fmt.Sprintf("%d:%d: %s", p.Line, p.Column, text)
-		}
-		bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: p.Path, Description: text, Reason: p.Code})
-	}
-	return bad
-}
-
 // invalid refuses one field of a request.
 func invalid(field, format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: field + ": " + text,
 		Problems: []tipstaff.Problem{{Code: string(tipstaff.InvalidArgument), Path: field, Message: text}}}
-}
-
-// fieldFault is a message that cannot be taken, as pb tells it.
-func fieldFault(err error) error {
-	var fault *pb.FieldError
-	if errors.As(err, &fault) {
-		return invalid(fault.Path, "%s", fault.Message)
-	}
-	return err
 }

@@ -1,44 +1,39 @@
 package rpc
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/pb"
 )
 
-// shape says how records of a kind are told: what they are called and which members
-// of their body clients see, by the name that the event gives them.
+// shape says how records of a kind are told: what they are called, and which members
+// of their body clients see. One that the event gives another name stands as name=member.
 type shape struct {
 	event   pb.ExecutionEvent_EventType
-	members map[string]string // name in the payload to name in the body
-}
-
-// same is for members that keep their names.
-func same(names ...string) map[string]string {
-	m := map[string]string{}
-	for _, name := range names {
-		m[name] = name
-	}
-	return m
+	members string
 }
 
 // shapes are the kinds that clients are told of. Of all others they learn nothing, so
 // that seq may jump.
 var shapes = map[tipstaff.Kind]shape{
-	tipstaff.KindStageStarted:      {pb.ExecutionEvent_STAGE_STARTED, same("visit", "attempt", "turn", "released_by")},
-	tipstaff.KindStageFinished:     {pb.ExecutionEvent_STAGE_COMPLETED, same("visit", "outcome", "duration_ms", "usage", "output_key", "output", "code", "error", "next")},
-	tipstaff.KindStageRetrying:     {pb.ExecutionEvent_STAGE_RETRYING, same("visit", "next_attempt", "delay_ms", "code", "error")},
-	tipstaff.KindStageSkipped:      {pb.ExecutionEvent_STAGE_SKIPPED, same("unmet")},
-	tipstaff.KindTransition:        {pb.ExecutionEvent_TRANSITION, same("from", "to", "reason", "iteration", "epoch", "turn", "rule", "edge_count", "checkpoint", "n", "by", "left")},
-	tipstaff.KindCheckpointCreated: {pb.ExecutionEvent_CHECKPOINT_CREATED, same("id", "turn", "iteration", "automatic", "labels")},
-	tipstaff.KindBoundRefused:      {pb.ExecutionEvent_BOUNDS_EXCEEDED, same("bound", "limit", "used", "refused")},
-	tipstaff.KindBoundExtended:     {pb.ExecutionEvent_BOUND_EXTENDED, same("bound", "by", "who")},
-	tipstaff.KindRunForked:         {pb.ExecutionEvent_ROLLED_BACK, same("from_run", "checkpoint", "counters", "edits")},
-	tipstaff.KindPolicyGate:        {pb.ExecutionEvent_INTERRUPT_RAISED, map[string]string{"id": "gate", "kind": "gate_kind", "question": "question", "data": "subject", "actions": "actions", "expires_at": "expires_at"}},
-	tipstaff.KindPolicyGateResolve: {pb.ExecutionEvent_INTERRUPT_RESOLVED, map[string]string{"id": "gate", "action": "action", "by": "on_behalf_of", "note": "note"}},
-	tipstaff.KindPlanProposed:      {pb.ExecutionEvent_PIPELINE_STARTED, map[string]string{"digest": "program_digest"}},
+	tipstaff.KindStageStarted:      {pb.ExecutionEvent_STAGE_STARTED, "visit attempt turn released_by"},
+	tipstaff.KindStageFinished:     {pb.ExecutionEvent_STAGE_COMPLETED, "visit outcome duration_ms usage output_key output code error next"},
+	tipstaff.KindStageRetrying:     {pb.ExecutionEvent_STAGE_RETRYING, "visit next_attempt delay_ms code error"},
+	tipstaff.KindStageSkipped:      {pb.ExecutionEvent_STAGE_SKIPPED, "unmet"},
+	tipstaff.KindTransition:        {pb.ExecutionEvent_TRANSITION, "from to reason iteration epoch turn rule edge_count checkpoint n by left"},
+	tipstaff.KindCheckpointCreated: {pb.ExecutionEvent_CHECKPOINT_CREATED, "id turn iteration automatic labels"},
+	tipstaff.KindBoundRefused:      {pb.ExecutionEvent_BOUNDS_EXCEEDED, "bound limit used refused"},
+	tipstaff.KindBoundExtended:     {pb.ExecutionEvent_BOUND_EXTENDED, "bound by who"},
+	tipstaff.KindRunForked:         {pb.ExecutionEvent_ROLLED_BACK, "from_run checkpoint counters edits"},
+	tipstaff.KindPolicyGate:        {pb.ExecutionEvent_INTERRUPT_RAISED, "id=gate kind=gate_kind question data=subject actions expires_at"},
+	tipstaff.KindPolicyGateResolve: {pb.ExecutionEvent_INTERRUPT_RESOLVED, "id=gate action by=on_behalf_of note"},
+	tipstaff.KindPlanProposed:      {pb.ExecutionEvent_PIPELINE_STARTED, "digest=program_digest"},
 	tipstaff.KindIntentAttest:      {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
 	tipstaff.KindIntentFail:        {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
 	tipstaff.KindIntentCancel:      {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
@@ -61,10 +56,14 @@ func (s *Server) event(ctx context.Context, e tipstaff.Event) (*pb.ExecutionEven
 	if err := json.Unmarshal(raw, &body); err != nil {
 		return nil, err
 	}
-	event := &pb.ExecutionEvent{Type: shape.event, TimestampMs: e.At.UnixMilli(), Seq: e.Seq, RunId: e.Run.String(), Stage: stageIn(e, body)}
+	event := &pb.ExecutionEvent{Type: shape.event, TimestampMs: e.At.UnixMilli(), Seq: e.Seq, RunId: e.Run.String()}
+	if json.Unmarshal(body["stage"], &event.Stage) != nil {
+		event.Stage, _ = stageOf(e.Path) // "": it is about the run
+	}
 	payload := object{}
-	for name, from := range shape.members {
-		if value, ok := body[from]; ok {
+	for member := range strings.FieldsSeq(shape.members) {
+		name, from, _ := strings.Cut(member, "=")
+		if value, ok := body[cmp.Or(from, name)]; ok {
 			if payload[name], err = s.whole(ctx, e.Run, value); err != nil {
 				return nil, err
 			}
@@ -77,14 +76,15 @@ func (s *Server) event(ctx context.Context, e tipstaff.Event) (*pb.ExecutionEven
 	return event, err
 }
 
-// stageIn is the stage that a record is about; "": the run.
-func stageIn(e tipstaff.Event, body object) string {
-	var stage string
-	if json.Unmarshal(body["stage"], &stage) == nil {
-		return stage
+// whole is a part of a record with its payload, if that is kept apart from it.
+func (s *Server) whole(ctx context.Context, run tipstaff.ID, raw json.RawMessage) (json.RawMessage, error) {
+	var apart struct {
+		Blob string `json:"$blob"`
 	}
-	stage, _ = stageOf(e.Path)
-	return stage
+	if !bytes.Contains(raw, []byte(`"$blob"`)) || json.Unmarshal(raw, &apart) != nil || apart.Blob == "" {
+		return raw, nil
+	}
+	return s.svc.Artifact(ctx, run, apart.Blob)
 }
 
 // adorn adds what is not in a member of the body.
@@ -133,11 +133,8 @@ func (s *Server) acceptedBounds(ctx context.Context, proposed tipstaff.Event) (j
 		if err != nil {
 			return nil, err
 		}
-		var b struct {
-			Bounds json.RawMessage `json:"bounds"`
-		}
-		if e.Kind == tipstaff.KindIntentAccept && json.Unmarshal(e.Body, &b) == nil && b.Bounds != nil {
-			return b.Bounds, nil
+		if b := tipstaff.BodyOf[tipstaff.IntentAccept](&e); e.Kind == tipstaff.KindIntentAccept && b.Bounds != nil {
+			return json.Marshal(b.Bounds)
 		}
 	}
 	return json.RawMessage("{}"), nil
@@ -164,20 +161,15 @@ func raisedAgain(g tipstaff.Gate, run tipstaff.Run) *pb.ExecutionEvent {
 
 // ending is the payload of the event with which a run ends.
 func ending(env *pb.Envelope) []byte {
+	skipped := map[string]string{}
+	maps.Copy(skipped, env.SkippedStages)
 	raw, _ := json.Marshal(map[string]any{
 		"outcome": env.GetOutcome(), "terminal_reason": env.GetTerminalReason(), "termination_reason": env.GetTerminationReason(),
-		"iteration": env.Iteration, "skipped": skipped(env),
+		"iteration": env.Iteration, "skipped": skipped,
 		"usage": map[string]any{"llm_calls": env.LlmCallCount, "tool_calls": env.ToolCallCount, "tokens_in": env.TokensIn,
 			"tokens_out": env.TokensOut, "cost_usd": tipstaff.USD(env.CostUsd), "agent_hops": env.AgentHopCount},
 	})
 	return raw
-}
-
-func skipped(env *pb.Envelope) map[string]string {
-	if env.SkippedStages == nil {
-		return map[string]string{}
-	}
-	return env.SkippedStages
 }
 
 // text is a text as JSON.

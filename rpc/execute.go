@@ -1,14 +1,18 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/pb"
 )
 
@@ -62,8 +66,8 @@ func (s *Server) toExecute(ctx context.Context, req *pb.ExecuteRequest) (tipstaf
 	for i, g := range view.Goals {
 		goals[i] = g.Name
 	}
-	id, err := s.create(ctx, req.Config, inputs{"raw_input": view.RawInput, "user_id": view.UserId, "session_id": view.SessionId,
-		"request_id": view.RequestId, "thread_id": req.ThreadId, "metadata": metadata, "stage_order": view.StageOrder, "goals": goals})
+	id, err := s.create(ctx, req.Config, inputs{RawInput: view.RawInput, User: view.UserId, Session: view.SessionId,
+		Request: view.RequestId, Thread: req.ThreadId, Metadata: metadata, StageOrder: view.StageOrder, Goals: goals})
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
@@ -88,13 +92,35 @@ func (s *Server) heldAs(ctx context.Context, view *pb.Envelope) (tipstaff.Run, e
 	return run, nil
 }
 
-func unsaved(why string) error {
-	return tipstaff.Errorf(tipstaff.WrongState, "unsaved outputs: %s", why).WithHint("UpdateEnvelope saves outputs; a view may also leave them out")
+// sameJSON reports whether two texts are the same value, however they are written.
+// Whole numbers are compared digit by digit, others as doubles.
+func sameJSON(a, b []byte) bool {
+	x, xerr := canon.Decode(a, pb.MaxDepth)
+	y, yerr := canon.Decode(b, pb.MaxDepth)
+	return bytes.Equal(a, b) || xerr == nil && yerr == nil && reflect.DeepEqual(asDoubles(x), asDoubles(y))
 }
 
-// raised refuses a bound above that which holds.
-func raised(field string, given, held int64) error {
-	return invalid(field, "%d is more than %d: bounds can only be lowered here", given, held)
+// asDoubles is a value with doubles for the numbers in it that are not whole.
+func asDoubles(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = asDoubles(member)
+		}
+	case []any:
+		for i, element := range v {
+			v[i] = asDoubles(element)
+		}
+	case json.Number:
+		if n, err := v.Float64(); err == nil && strings.ContainsAny(string(v), ".eE") {
+			return n
+		}
+	}
+	return v
+}
+
+func unsaved(why string) error {
+	return tipstaff.Errorf(tipstaff.WrongState, "unsaved outputs: %s", why).WithHint("UpdateEnvelope saves outputs; a view may also leave them out")
 }
 
 // lowered are the bounds that a request sets, by their names in the ledger.
@@ -113,7 +139,7 @@ func (s *Server) lowered(ctx context.Context, run tipstaff.Run, b *pb.Bounds) (t
 		case *m.given <= 0:
 			return nil, invalid("bounds."+m.field, "it must be more than 0")
 		case *m.given > m.held:
-			return nil, raised("bounds."+m.field, *m.given, m.held)
+			return nil, invalid("bounds."+m.field, "%d is more than %d: bounds can only be lowered here", *m.given, m.held)
 		default:
 			bounds[m.bound] = *m.given * m.unit
 		}
@@ -166,9 +192,8 @@ func (s *Server) ExecuteAgent(ctx context.Context, req *pb.ExecuteAgentRequest) 
 	if err != nil {
 		return nil, err
 	}
-	waiting, stop := context.WithCancel(ctx)
+	waiting, stop := s.untilStopped(ctx)
 	defer stop()
-	defer context.AfterFunc(s.serving, stop)()
 	driven, err := s.svc.Wait(waiting, started.Run)
 	switch {
 	case err != nil && ctx.Err() == nil && s.serving.Err() != nil:

@@ -215,7 +215,9 @@ func (a *attachment) obey(ctx context.Context) error {
 // could take it either.
 func (a *attachment) call(ctx context.Context, c *tipstaff.HostCall) error {
 	call := &pb.Call{CallId: c.ID, RunId: c.Run.String(), Path: c.Path, Agent: c.Agent, Visit: int32(c.Visit), Attempt: int32(c.Attempt), Input: c.Input,
-		IdempotencyKey: c.IdempotencyKey, Redelivery: c.Redelivery, Budget: budgetOf(c.Budget)}
+		IdempotencyKey: c.IdempotencyKey, Redelivery: c.Redelivery, Budget: &pb.Budget{
+			LlmCalls: narrow(c.Budget[tipstaff.BoundModelCalls]), ToolCalls: narrow(c.Budget[tipstaff.BoundToolCalls]),
+			Tokens: c.Budget[tipstaff.BoundTokens], CostUsd: c.Budget[tipstaff.BoundCostUSD], WallMs: c.Budget[tipstaff.BoundWallTime]}}
 	if !c.Deadline.IsZero() {
 		call.Deadline = timestamppb.New(c.Deadline)
 	}
@@ -232,11 +234,6 @@ func (a *attachment) call(ctx context.Context, c *tipstaff.HostCall) error {
 			Message: "the input and the Envelope are too large to be sent"}})
 	}
 	return a.send(m)
-}
-
-func budgetOf(left map[string]int64) *pb.Budget {
-	return &pb.Budget{LlmCalls: narrow(left[tipstaff.BoundModelCalls]), ToolCalls: narrow(left[tipstaff.BoundToolCalls]), Tokens: left[tipstaff.BoundTokens],
-		CostUsd: left[tipstaff.BoundCostUSD], WallMs: left[tipstaff.BoundWallTime]}
 }
 
 // resultOf reads what a host brings: an output or an error.

@@ -35,7 +35,7 @@ func (s *Server) find(ctx context.Context, ref *pb.RunRef) (tipstaff.Run, error)
 // byEnvelope is the head of an Envelope. An Envelope has the id of its first run, so
 // one that is not listed is either nobody's or another user's.
 func (s *Server) byEnvelope(ctx context.Context, field, envelope string) (tipstaff.Run, error) {
-	first, err := firstRun(envelope)
+	first, err := tipstaff.ParseID(strings.TrimPrefix(envelope, "env_"))
 	if err != nil {
 		return tipstaff.Run{}, invalid(field, "%q is no id of an Envelope", envelope)
 	}
@@ -45,11 +45,6 @@ func (s *Server) byEnvelope(ctx context.Context, field, envelope string) (tipsta
 		}
 		return tipstaff.Errorf(tipstaff.RunNotFound, "there is no Envelope %s", envelope)
 	})
-}
-
-func firstRun(envelope string) (tipstaff.ID, error) {
-	ulid, _ := strings.CutPrefix(envelope, "env_")
-	return tipstaff.ParseID(ulid)
 }
 
 func (s *Server) head(ctx context.Context, req tipstaff.ListRequest, none func() error) (tipstaff.Run, error) {
@@ -68,4 +63,107 @@ func onlyPipeline(run tipstaff.Run, err error) (tipstaff.Run, error) {
 		err = tipstaff.Errorf(tipstaff.WrongState, "run %s is a %s, and no pipeline", run.ID, run.Program.Kind)
 	}
 	return run, err
+}
+
+// Pipelines are documents that clients can run by name.
+type Pipelines interface {
+	// Names are all of them.
+	Names() ([]string, error)
+	// Read is the document of a name and its file, beside which the files lie that it
+	// names. An unknown name is pipeline_not_found.
+	Read(name string) (file string, document []byte, err error)
+}
+
+// program is a document with what Start must know of it. Without a document it is
+// that of the run.
+type program struct {
+	document []byte
+	name     string
+	foreign  bool // it came over the wire
+}
+
+// program is what a config names, if there is one.
+func (s *Server) program(ctx context.Context, config *pb.PipelineConfig) (program, error) {
+	switch source := config.GetSource().(type) {
+	case *pb.PipelineConfig_Document:
+		if len(source.Document) == 0 {
+			return program{}, invalid("pipeline.document", "it is empty")
+		}
+		return program{source.Document, "document", true}, nil
+	case *pb.PipelineConfig_Name:
+		return s.named(source.Name)
+	case *pb.PipelineConfig_Digest:
+		return s.byDigest(ctx, source.Digest)
+	}
+	if config != nil {
+		return program{}, invalid("pipeline", "give a document, a name or a digest")
+	}
+	return program{}, nil
+}
+
+// programOrDefault is for those who name none.
+func (s *Server) programOrDefault(ctx context.Context, config *pb.PipelineConfig) (program, error) {
+	if config == nil && s.o.Default != "" {
+		return s.named(s.o.Default)
+	}
+	return s.program(ctx, config)
+}
+
+func (s *Server) named(name string) (program, error) {
+	if s.o.Pipelines == nil {
+		return program{}, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q: this server has none", name)
+	}
+	file, document, err := s.o.Pipelines.Read(name)
+	return program{document, file, false}, err
+}
+
+// mostKnown is how many of a caller's own runs are looked through for a document.
+const mostKnown = 1000
+
+// byDigest finds a document that the server has met before: one of its own, or one
+// that a run of the caller was made of.
+func (s *Server) byDigest(ctx context.Context, digest string) (program, error) {
+	p, found, err := s.ownByDigest(ctx, digest)
+	if found || err != nil {
+		return p, err
+	}
+	req := tipstaff.ListRequest{Limit: 200}
+	for seen := 0; seen < mostKnown; {
+		page, err := s.svc.List(ctx, req)
+		if err != nil {
+			return program{}, err
+		}
+		for _, run := range page.Runs {
+			if run.Pipeline != nil && run.Program.Digest == digest {
+				document, err := s.svc.Artifact(ctx, run.ID, digest)
+				return program{document, "document", true}, err
+			}
+		}
+		if page.Next.IsZero() {
+			break
+		}
+		seen, req.Before = seen+len(page.Runs), page.Next
+	}
+	return program{}, tipstaff.Errorf(tipstaff.PipelineNotFound, "no pipeline with the digest %s was met here", digest)
+}
+
+func (s *Server) ownByDigest(ctx context.Context, digest string) (program, bool, error) {
+	if s.o.Pipelines == nil {
+		return program{}, false, nil
+	}
+	names, err := s.o.Pipelines.Names()
+	if err != nil {
+		return program{}, false, err
+	}
+	for _, name := range names {
+		p, err := s.named(name)
+		if err != nil {
+			return program{}, false, err
+		}
+		start := tipstaff.StartRequest{Program: p.document, Name: p.name, NoFiles: p.foreign}
+		if tried, err := s.svc.Validate(ctx, tipstaff.ValidateRequest{Start: &start}); err == nil && tried.Program.Digest == digest {
+			return p, true, nil
+		}
+	}
+	return program{}, false, nil
 }

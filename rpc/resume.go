@@ -35,6 +35,19 @@ func (s *Server) ResumePipeline(req *pb.ResumeRequest, stream pb.CoreService_Res
 	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, began: err == nil}, stream)
 }
 
+// Cancel ends a run. One that has ended stays as it is.
+func (s *Server) Cancel(ctx context.Context, req *pb.CancelRequest) (*pb.Envelope, error) {
+	run, err := s.find(ctx, req.Ref)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.svc.Cancel(ctx, tipstaff.CancelRequest{Run: run.ID, Reason: req.Reason})
+	if err != nil && tipstaff.CodeOf(err) != tipstaff.RunEnded {
+		return nil, err
+	}
+	return s.envelope(ctx, run.ID)
+}
+
 // decide closes the gate that the response is for.
 func (s *Server) decide(ctx context.Context, run tipstaff.Run, req *pb.ResumeRequest) error {
 	d := tipstaff.DecideRequest{Run: run.ID, Gate: req.InterruptId, Via: surface}
@@ -71,7 +84,11 @@ func answer(g tipstaff.Gate, r *pb.InterruptResponse, d *tipstaff.DecideRequest)
 	switch {
 	case r.GetDecision() != "":
 		d.Action = r.GetDecision()
-		if r.Approved != nil && contradicts(*r.Approved, d.Action) {
+		opposite := yes
+		if r.GetApproved() {
+			opposite = no
+		}
+		if r.Approved != nil && slices.Contains(opposite, d.Action) {
 			return invalid("response", "decision is %s, and approved is %t", d.Action, *r.Approved)
 		}
 	case r.Approved != nil && *r.Approved:
@@ -84,10 +101,6 @@ func answer(g tipstaff.Gate, r *pb.InterruptResponse, d *tipstaff.DecideRequest)
 		return invalid("response", "there is no answer in it: give decision, approved, text or data")
 	}
 	return say(g, r, d)
-}
-
-func contradicts(approved bool, action string) bool {
-	return approved && slices.Contains(no, action) || !approved && slices.Contains(yes, action)
 }
 
 // offered is the first of some actions that a gate offers. Without one it is the

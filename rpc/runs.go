@@ -14,54 +14,150 @@ import (
 	"github.com/tipstaff/tipstaff/pb"
 )
 
-// runs is the Service itself, call by call, its types in JSON.
+// runs is the Service itself, its types in JSON. Events is a stream; methods are the
+// calls that are answered once.
 type runs struct {
 	pb.UnimplementedRunServiceServer
 	s *Server
 }
 
-// named asks for something of a run by its name: a digest, a checkpoint, a format, a
-// gate.
-type named struct {
+// method answers one call of RunService.
+type method func(ctx context.Context, s *Server, request []byte) (any, error)
+
+var methods = map[string]method{
+	"Start":           calls(tipstaff.Service.Start),
+	"Draft":           calls(tipstaff.Service.Draft),
+	"Validate":        calls(tipstaff.Service.Validate),
+	"Get":             calls(tipstaff.Service.Get),
+	"List":            calls(tipstaff.Service.List),
+	"Wait":            whileServing(calls(tipstaff.Service.Wait)),
+	"Checkpoints":     calls(tipstaff.Service.Checkpoints),
+	"Artifact":        named(tipstaff.Service.Artifact),
+	"Graph":           named(tipstaff.Service.Graph),
+	"Decide":          calls(tipstaff.Service.Decide),
+	"Resume":          calls(tipstaff.Service.Resume),
+	"Correct":         calls(tipstaff.Service.Correct),
+	"Cancel":          calls(tipstaff.Service.Cancel),
+	"Fork":            calls(tipstaff.Service.Fork),
+	"Rollback":        calls(tipstaff.Service.Rollback),
+	"Label":           calls(tipstaff.Service.Label),
+	"Verify":          calls(tipstaff.Service.Verify),
+	"CreateEnvelope":  calls(tipstaff.Service.CreateEnvelope),
+	"ExecuteEnvelope": calls(tipstaff.Service.ExecuteEnvelope),
+	"ExecuteAgent":    calls(tipstaff.Service.ExecuteAgent),
+	"Envelope": named(func(svc tipstaff.Service, ctx context.Context, run tipstaff.ID, checkpoint string) (json.RawMessage, error) {
+		return svc.Envelope(ctx, run, checkpoint)
+	}),
+	"Defer": named(func(svc tipstaff.Service, ctx context.Context, run tipstaff.ID, name string) (none, error) {
+		gate, err := tipstaff.ParseID(name)
+		if err == nil {
+			err = svc.Defer(ctx, run, gate)
+		}
+		return nil, err
+	}),
+	"UpdateEnvelope": calls(func(svc tipstaff.Service, ctx context.Context, req tipstaff.EnvelopeUpdate) (none, error) {
+		return nil, svc.UpdateEnvelope(ctx, req)
+	}),
+}
+
+// none is the answer of a call that has nothing to say.
+type none *struct{}
+
+// calls is the method that hands its request to the Service.
+func calls[Req, Res any](do func(tipstaff.Service, context.Context, Req) (Res, error)) method {
+	return func(ctx context.Context, s *Server, request []byte) (any, error) {
+		var req Req
+		if err := readJSON(request, &req); err != nil {
+			return nil, err
+		}
+		fromAfar(&req)
+		return do(s.svc, ctx, req)
+	}
+}
+
+// nameRequest asks for something of a run by its name: a digest, a checkpoint, a
+// format, a gate.
+type nameRequest struct {
 	Run  tipstaff.ID `json:"run_id"`
 	Name string      `json:"name"`
 }
 
-func (r runs) Start(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-		brought(&req)
-		return r.s.svc.Start(ctx, req)
+// named is calls for what takes a [nameRequest].
+func named[Res any](do func(tipstaff.Service, context.Context, tipstaff.ID, string) (Res, error)) method {
+	return calls(func(svc tipstaff.Service, ctx context.Context, n nameRequest) (Res, error) {
+		return do(svc, ctx, n.Run, n.Name)
 	})
 }
 
-func (r runs) Draft(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Draft)
-}
-
-func (r runs) Validate(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, req tipstaff.ValidateRequest) (tipstaff.Validated, error) {
-		if req.Start != nil {
-			brought(req.Start)
+// whileServing is a method that ends when the server takes no more calls.
+func whileServing(do method) method {
+	return func(ctx context.Context, s *Server, request []byte) (any, error) {
+		ctx, stop := s.untilStopped(ctx)
+		defer stop()
+		res, err := do(ctx, s, request)
+		if err != nil && s.serving.Err() != nil {
+			err = errStopping
 		}
-		return r.s.svc.Validate(ctx, req)
-	})
+		return res, err
+	}
 }
 
-// brought is a document that came over the wire: it names no files, for they would be
-// those of this machine.
-func brought(req *tipstaff.StartRequest) { req.NoFiles, req.Via = true, surface }
-
-func (r runs) Get(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Get)
+// untilStopped is a context that also ends when the server takes no more calls.
+func (s *Server) untilStopped(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.serving, func() { cancel(errStopping) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
-func (r runs) List(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.List)
+// fromAfar marks a request that came over the wire. Its program may name no files,
+// for they would be those of this machine.
+func fromAfar(req any) {
+	switch req := req.(type) {
+	case *tipstaff.StartRequest:
+		req.NoFiles, req.Via = true, surface
+	case *tipstaff.ValidateRequest:
+		if req.Start != nil {
+			fromAfar(req.Start)
+		}
+	case *tipstaff.EnvelopeRequest:
+		req.NoFiles = true
+	case *tipstaff.ExecuteRequest:
+		req.NoFiles, req.Via = true, surface
+	case *tipstaff.AgentRequest:
+		req.Via = surface
+	}
+}
+
+// description is that of RunService, with methods as handlers.
+func (r runs) description() *grpc.ServiceDesc {
+	d := pb.RunService_ServiceDesc
+	d.Methods = nil
+	for name, do := range methods {
+		info := &grpc.UnaryServerInfo{Server: r, FullMethod: "/" + d.ServiceName + "/" + name}
+		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, read func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
+			in := new(pb.Json)
+			if err := read(in); err != nil {
+				return nil, err
+			}
+			return around(ctx, in, info, func(ctx context.Context, _ any) (any, error) {
+				res, err := do(ctx, r.s, in.GetValue())
+				if err != nil {
+					return nil, r.s.withError(ctx, err)
+				}
+				value, err := json.Marshal(res)
+				return &pb.Json{Value: value}, err
+			})
+		}})
+	}
+	return &d
 }
 
 // Events sends records as they are stored, at the pace of the reader.
 func (r runs) Events(in *pb.Json, out grpc.ServerStreamingServer[pb.Json]) error {
-	ctx, stop := r.untilStopped(out.Context())
+	ctx, stop := r.s.untilStopped(out.Context())
 	defer stop()
 	var req tipstaff.EventsRequest
 	if err := readJSON(in.GetValue(), &req); err != nil {
@@ -76,131 +172,6 @@ func (r runs) Events(in *pb.Json, out grpc.ServerStreamingServer[pb.Json]) error
 		}
 	}
 	return context.Cause(ctx)
-}
-
-// untilStopped is a context that also ends when the server takes no more calls.
-func (r runs) untilStopped(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(r.s.serving, func() { cancel(errStopping) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-func (r runs) Wait(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	ctx, stop := r.untilStopped(ctx)
-	defer stop()
-	out, err := answered(ctx, r.s, in, r.s.svc.Wait)
-	if r.s.serving.Err() != nil && err != nil {
-		err = errStopping
-	}
-	return out, err
-}
-
-func (r runs) Checkpoints(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Checkpoints)
-}
-
-func (r runs) Artifact(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, n named) ([]byte, error) { return r.s.svc.Artifact(ctx, n.Run, n.Name) })
-}
-
-func (r runs) Envelope(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, n named) (json.RawMessage, error) {
-		return r.s.svc.Envelope(ctx, n.Run, n.Name)
-	})
-}
-
-func (r runs) Graph(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, n named) ([]byte, error) { return r.s.svc.Graph(ctx, n.Run, n.Name) })
-}
-
-func (r runs) Decide(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Decide)
-}
-
-func (r runs) Defer(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, n named) (none, error) {
-		gate, err := tipstaff.ParseID(n.Name)
-		if err == nil {
-			err = r.s.svc.Defer(ctx, n.Run, gate)
-		}
-		return nil, err
-	})
-}
-
-func (r runs) Resume(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Resume)
-}
-
-func (r runs) Correct(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Correct)
-}
-
-func (r runs) Cancel(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Cancel)
-}
-
-func (r runs) Fork(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Fork)
-}
-
-func (r runs) Rollback(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Rollback)
-}
-
-func (r runs) Label(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Label)
-}
-
-func (r runs) Verify(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, r.s.svc.Verify)
-}
-
-func (r runs) CreateEnvelope(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, req tipstaff.EnvelopeRequest) (tipstaff.Started, error) {
-		req.NoFiles = true
-		return r.s.svc.CreateEnvelope(ctx, req)
-	})
-}
-
-func (r runs) UpdateEnvelope(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, req tipstaff.EnvelopeUpdate) (none, error) {
-		return nil, r.s.svc.UpdateEnvelope(ctx, req)
-	})
-}
-
-func (r runs) ExecuteEnvelope(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, req tipstaff.ExecuteRequest) (tipstaff.Started, error) {
-		req.NoFiles, req.Via = true, surface
-		return r.s.svc.ExecuteEnvelope(ctx, req)
-	})
-}
-
-func (r runs) ExecuteAgent(ctx context.Context, in *pb.Json) (*pb.Json, error) {
-	return answered(ctx, r.s, in, func(ctx context.Context, req tipstaff.AgentRequest) (tipstaff.Started, error) {
-		req.Via = surface
-		return r.s.svc.ExecuteAgent(ctx, req)
-	})
-}
-
-// none is the answer of a call that has nothing to say.
-type none *struct{}
-
-// answered reads a request, has it carried out, and writes the answer.
-func answered[Req, Res any](ctx context.Context, s *Server, in *pb.Json, do func(context.Context, Req) (Res, error)) (*pb.Json, error) {
-	var req Req
-	err := readJSON(in.GetValue(), &req)
-	if err != nil {
-		return nil, s.withError(ctx, err)
-	}
-	res, err := do(ctx, req)
-	if err != nil {
-		return nil, s.withError(ctx, err)
-	}
-	value, err := json.Marshal(res)
-	return &pb.Json{Value: value}, err
 }
 
 // readJSON reads one value that has no members but those that are known.

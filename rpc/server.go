@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -86,14 +87,14 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAlive / 3, PermitWithoutStream: true}),
 		grpc.NumStreamWorkers(workers), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
-		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.ForceServerCodecV2(newCodec()),
+		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 	}
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
 	s.grpc = grpc.NewServer(options...)
 	pb.RegisterCoreServiceServer(s.grpc, s)
-	pb.RegisterRunServiceServer(s.grpc, runs{s: s})
+	s.grpc.RegisterService(runs{s: s}.description(), runs{s: s})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.health.SetServingStatus(pb.CoreService_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
 	reflection.Register(s.grpc)

@@ -44,10 +44,8 @@ type reader interface {
 // watch reads the journal at the pace of its reader, and keeps nothing: Send takes as
 // long as it takes. It comes to its end when the run has ended or nobody drives it.
 func (s *Server) watch(ctx context.Context, w watching, out reader) error {
-	reading, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(s.serving, func() { stop(errStopping) })()
-
+	reading, stop := s.untilStopped(ctx)
+	defer stop()
 	t := &teller{s: s, out: out, run: w.run, last: w.after}
 	defer func() { out.SetTrailer(metadata.Pairs(lastSeqTrailer, strconv.FormatInt(t.last, 10))) }()
 	for e, err := range s.svc.Events(reading, tipstaff.EventsRequest{Run: w.run, After: w.after, Follow: w.follow}) {
@@ -67,30 +65,23 @@ func (s *Server) watch(ctx context.Context, w watching, out reader) error {
 	return s.rest(ctx, w, t)
 }
 
-// rest ends the stream of a run that has come to rest.
+// rest ends the stream of a run that has come to rest. One that has neither ended nor
+// waits leaves its reader with the reason.
 func (s *Server) rest(ctx context.Context, w watching, t *teller) error {
 	run, err := s.svc.Get(ctx, w.run)
 	if err != nil {
 		return err
 	}
-	switch {
-	case run.State.Terminal(), !w.follow && run.Condition != tipstaff.Waiting:
-		return t.flush()
-	case run.Condition == tipstaff.Waiting:
+	if run.Condition == tipstaff.Waiting {
 		return t.pause(ctx, run)
 	}
-	if err := t.flush(); err != nil {
+	if err := t.flush(); err != nil || run.State.Terminal() || !w.follow {
 		return err
 	}
-	return s.unfinished(ctx, run, w.began)
-}
-
-// unfinished is why a stream ends although its run has neither ended nor waits.
-func (s *Server) unfinished(ctx context.Context, run tipstaff.Run, began bool) error {
 	if s.serving.Err() != nil {
 		return errStopping
 	}
-	if began {
+	if w.began {
 		if driven, err := s.svc.Wait(ctx, run.ID); err != nil || driven.Err != nil {
 			return cmp.Or[error](err, driven.Err)
 		}
@@ -165,18 +156,14 @@ func (t *teller) finish(ctx context.Context, e *pb.ExecutionEvent) (err error) {
 // asked, which only branches beside it can do, the question is told again, as of the
 // present end of the journal: the last event is always what the run waits for.
 func (t *teller) pause(ctx context.Context, run tipstaff.Run) error {
-	e := t.held
-	t.held = nil
-	if open := len(run.OpenGates); open > 0 && (e == nil || e.Type != pb.ExecutionEvent_INTERRUPT_RAISED) {
-		if e != nil {
-			if err := t.send(e); err != nil {
-				return err
-			}
+	if open := len(run.OpenGates); open > 0 && t.held.GetType() != pb.ExecutionEvent_INTERRUPT_RAISED {
+		if err := t.flush(); err != nil {
+			return err
 		}
-		e = raisedAgain(run.OpenGates[open-1], run)
+		t.held = raisedAgain(run.OpenGates[open-1], run)
 	}
-	if e == nil {
+	if t.held == nil {
 		return nil
 	}
-	return t.finish(ctx, e)
+	return t.finish(ctx, t.held)
 }

@@ -84,7 +84,9 @@ func (b *bed) allConform() {
 func (b *bed) open() {
 	now := func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 	alive := func(o flow.Owner, _ time.Time) bool { return !b.dead[o.Launch] }
-	store, err := sqlite.Open(filepath.Join(b.dir, ".tipstaff"), &sqlite.Options{UserKey: true, Alive: alive, Now: now})
+	o := &sqlite.Options{UserKey: true}
+	o.Alive, o.Now = alive, now
+	store, err := sqlite.Open(filepath.Join(b.dir, ".tipstaff"), o)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -92,7 +94,7 @@ func (b *bed) open() {
 	keys := store.Keys()
 	b.store, b.stop = store, cancel
 	b.Runner = runner.New(runner.Config{
-		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor}, Workspace: b.dir,
+		Store: store, Keys: keys, Workspace: b.dir,
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
 		Files:   filepath.Join(b.dir, ".tipstaff", "journal"),
 		Servers: func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server {

@@ -22,41 +22,28 @@ const (
 // Cancel asks a living owner to cancel and waits for it, or settles a run that
 // has none.
 func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Run, error) {
-	run, err := r.mayChange(req.Run)
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	row, err := r.Store.Run(ctx, run)
-	if err != nil {
-		return tipstaff.Run{}, explain(err, req.Run)
-	}
 	switch {
 	case tipstaff.State(row.State).Terminal():
-		return tipstaff.Run{}, explain(flow.ErrEnded, req.Run)
-	case r.alive(row) || r.driving(run):
-		err = r.askToCancel(ctx, run, req)
+		err = flow.ErrEnded
+	case r.alive(row) || r.driving(row.ID):
+		err = r.askToCancel(ctx, row.ID, req)
 	case row.Session != "":
-		err = r.endTurn(ctx, run, req)
+		// A turn that nobody drives is cancelled by driving it: what it leaves of the
+		// conversation is for its loop to say.
+		if _, err = r.requestCancel(ctx, row.ID, req.Reason); err == nil {
+			err = r.driveOut(ctx, row.ID)
+		}
 	default:
 		err = r.settle(ctx, row, r.cancelRequest(ctx, req.Reason))
 	}
 	if err != nil {
 		return tipstaff.Run{}, explain(err, req.Run)
 	}
-	return r.Get(ctx, req.Run)
-}
-
-// endTurn cancels a turn that nobody drives by driving it: what it leaves of the
-// conversation is for its loop to say.
-func (r *Runner) endTurn(ctx context.Context, run string, req tipstaff.CancelRequest) error {
-	p, err := openProgram(ctx, r.Store, run)
-	if err != nil {
-		return err
-	}
-	if _, err := r.requestCancel(ctx, run, req.Reason); err != nil {
-		return err
-	}
-	return r.driveOut(run, p)
+	return r.get(ctx, req.Run)
 }
 
 // requestCancel stores the request, unless somebody asked before.
@@ -74,7 +61,11 @@ func (r *Runner) requestCancel(ctx context.Context, run, reason string) (cancelR
 }
 
 // driveOut drives a run, with nobody to ask, to where it rests.
-func (r *Runner) driveOut(run string, p program) error {
+func (r *Runner) driveOut(ctx context.Context, run string) error {
+	p, err := openProgram(ctx, r.Store, run)
+	if err != nil {
+		return err
+	}
 	a, err := r.begin(run, p, person{})
 	if err != nil {
 		return err
@@ -262,18 +253,11 @@ func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) error {
 
 // Fork makes a new run that inherits the journal of another up to a record.
 func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
-	run, err := r.guard(req.Run)
+	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, &req.Changes)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	row, err := r.Store.Run(ctx, run)
-	if err != nil {
-		return tipstaff.Run{}, explain(err, req.Run)
-	}
-	if row.Kind == kindPipeline || forPipeline(req) {
-		if row, err = r.pipelineRow(ctx, req.Run); err != nil {
-			return tipstaff.Run{}, err
-		}
+	if row.Kind == kindPipeline || req.Checkpoint != "" || req.Stage != "" || req.Thread != "" || len(req.Outputs)+len(req.Metadata)+len(req.Raise) > 0 {
 		return r.goBack(ctx, branch{ForkRequest: req}, row)
 	}
 	at := req.At
@@ -283,13 +267,13 @@ func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.R
 		}
 	}
 	if at < 1 || at > row.Head {
-		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has records 1 to %d: it cannot be forked at %d", run, row.Head, at)
+		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has records 1 to %d: it cannot be forked at %d", row.ID, row.Head, at)
 	}
-	child, err := r.fork(ctx, run, at)
+	child, err := r.fork(ctx, row.ID, at)
 	if err != nil {
 		return tipstaff.Run{}, explain(err, req.Run)
 	}
-	return r.Get(ctx, child)
+	return r.get(ctx, child)
 }
 
 func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, error) {
@@ -310,7 +294,7 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	body := c.draft
 	body.Bounds = tipstaff.Bounds(limit) // with what decisions have added to them
 	body.revision, body.Asks = c.segment.Revision.Number, c.asks()
-	body.ForkOf = &tipstaff.ForkPoint{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash).String()}
+	body.ForkOf = &tipstaff.ForkPoint{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash)}
 	body.Parent = &tipstaff.RunParent{Run: run, Relation: relationFork}
 	doc, err := p.branch(ctx, r, &body)
 	if err != nil {
@@ -318,7 +302,8 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	}
 	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(map[string]any{
 		"from_run": run, "seq": at, "counters": used, "wall_ms": flow.Wall(h).Milliseconds(), "by": actor(ctx)})}
-	return r.createFrom(ctx, body, doc, "command", []flow.Draft{forked})
+	made := tipstaff.NewID(r.Now())
+	return made, r.store(ctx, made, body, doc, append(r.accepted(ctx, body, doc, "command"), forked))
 }
 
 // forkPoint is the last record before the effect that made a run fail; of one

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -20,47 +21,35 @@ var _ tipstaff.Classifier = (*Runner)(nil)
 // whether this workspace could run them: one may want an agent, a skill or an
 // anchor that only another has. Of the store it uses nothing.
 func (r *Runner) Classify(_ context.Context, req tipstaff.ClassifyRequest) (tipstaff.Classification, error) {
-	reader, err := r.termsReader(req.Manifest)
+	manifest, err := r.manifest()
+	if given := req.Manifest; given != nil {
+		var problems []tipstaff.Problem
+		if manifest, problems = workspace.ParseIn(workspace.Beside(filepath.Dir(given.Name)), given.Name, given.Text); len(problems) > 0 {
+			return tipstaff.Classification{}, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + given.Name + " is not valid", Problems: problems}
+		}
+	} else if err != nil {
+		return tipstaff.Classification{}, err
+	}
+	have, err := r.preparedUnder(manifest)
 	if err != nil {
 		return tipstaff.Classification{}, err
 	}
+	reader := &termsReader{manifest: manifest, tools: have.tools.Definitions(), skills: have.skills}
 	old, problems := reader.terms(req.Old)
 	new, more := reader.terms(req.New)
 	if problems = append(problems, more...); len(problems) > 0 {
 		return tipstaff.Classification{}, &tipstaff.Error{Code: tipstaff.InvalidProgram, Problems: problems,
 			Message: fmt.Sprintf("%s and %s cannot be compared: both must be valid plans", req.Old.Name, req.New.Name)}
 	}
-	now := req.Now
-	if now.IsZero() {
-		now = r.Now()
-	}
-	return policy.Classify(old, new, now), nil
+	return policy.Classify(old, new, cmp.Or(req.Now, r.Now())), nil
 }
 
-// termsReader reads the terms of plans. It is plan's Resolver for documents that
-// are compared and not run, and so has nothing against agents, child runs and
-// features that are not there.
+// termsReader reads the terms of plans, and is plan's Resolver for them.
 type termsReader struct {
+	lenient
 	manifest *workspace.Manifest
 	tools    []*tool.Definition
 	skills   *skillCatalog
-}
-
-func (r *Runner) termsReader(given *tipstaff.Source) (*termsReader, error) {
-	manifest, err := r.manifest()
-	if given != nil {
-		var problems []tipstaff.Problem
-		if manifest, problems = workspace.ParseIn(workspace.Beside(filepath.Dir(given.Name)), given.Name, given.Text); len(problems) > 0 {
-			return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + given.Name + " is not valid", Problems: problems}
-		}
-	} else if err != nil {
-		return nil, err
-	}
-	have, err := r.newPrepared(manifest)
-	if err != nil {
-		return nil, err
-	}
-	return &termsReader{manifest, have.tools.Definitions(), have.skills}, nil
 }
 
 func (t *termsReader) terms(src tipstaff.Source) (policy.Terms, []tipstaff.Problem) {
@@ -103,9 +92,5 @@ func (t *termsReader) Skill(uri string) plan.SkillInfo {
 	}
 	return info
 }
-
-func (*termsReader) Agent(string) plan.AgentInfo          { return plan.AgentInfo{} }
-func (*termsReader) Dispatch(string, string) plan.Trouble { return plan.Trouble{} }
-func (*termsReader) Feature(string) plan.Trouble          { return plan.Trouble{} }
 
 func (t *termsReader) Bounds() flow.Use { return resolver{manifest: t.manifest}.Bounds() }

@@ -63,29 +63,26 @@ func (r *Runner) segmentEvents(ctx context.Context, run string) ([]tipstaff.Even
 // run. Nothing is stored unless all of it holds. What it tells is computed as the
 // run's owner will.
 func (r *Runner) Correct(ctx context.Context, req tipstaff.CorrectRequest) (tipstaff.Corrected, error) {
-	run, err := r.mayChange(req.Run)
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(true))
 	if err != nil {
 		return tipstaff.Corrected{}, err
 	}
-	corrected, err := r.correct(ctx, run, req)
+	corrected, err := r.correct(ctx, row, req)
 	return corrected, explain(err, req.Run)
 }
 
-func (r *Runner) correct(ctx context.Context, run string, req tipstaff.CorrectRequest) (none tipstaff.Corrected, err error) {
-	row, err := r.Store.Run(ctx, run)
+func (r *Runner) correct(ctx context.Context, row flow.Row, req tipstaff.CorrectRequest) (none tipstaff.Corrected, err error) {
 	switch {
-	case err != nil:
-		return none, err
 	case tipstaff.State(row.State).Terminal():
 		return none, flow.ErrEnded
 	case strings.TrimSpace(req.Reason) == "":
 		return none, tipstaff.Errorf(tipstaff.InvalidArgument, "a correction needs a reason")
 	}
-	if _, err := r.Store.Load(ctx, run); err != nil {
+	if _, err := r.Store.Load(ctx, row.ID); err != nil {
 		return none, err // what is corrected must be what was accepted
 	}
 	for {
-		p, err := openProgram(ctx, r.Store, run)
+		p, err := openProgram(ctx, r.Store, row.ID)
 		if err != nil {
 			return none, err
 		}
@@ -134,18 +131,21 @@ func unconfirmed(run string) error {
 // revise validates and freezes a revised program.
 func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectRequest) (correctionBody, error) {
 	req := tipstaff.StartRequest{Program: c.Program, Name: c.Name, AllowSubDispatch: p.gate.Manifest != nil && p.gate.Manifest.SubDispatch}
-	made, err := r.prepareWith(req, func(doc *plan.Document) (map[string]json.RawMessage, error) {
-		all, err := attached(ctx, r.Store, p.draft.Inputs)
-		if err != nil {
-			return nil, err
-		}
-		return declaredInputs(doc, all)
-	})
+	had, err := attached(ctx, r.Store, p.draft.Inputs)
 	if err != nil {
-		return correctionBody{}, asCorrection(err)
+		return correctionBody{}, err
+	}
+	made, err := r.prepareWith(req, had)
+	if invalid := coded(err); invalid != nil && errors.Is(err, errInvalid) { // what is wrong with the workspace keeps its own code
+		own := *invalid
+		own.Code = tipstaff.CorrectionInvalid
+		err = own.WithHint("nothing was changed: the run goes on as it was")
+	}
+	if err != nil {
+		return correctionBody{}, err
 	}
 	if raised := made.bounds.Above(p.segment.inForce().accepted().Bounds); len(raised) > 0 {
-		if err := mayDo(ctx, tipstaff.ScopeDecide, "raise the bound "+raised[0]); err != nil {
+		if err := may(ctx, need{true, tipstaff.ScopeDecide, "raise the bound " + raised[0]}); err != nil {
 			return correctionBody{}, err
 		}
 	}
@@ -155,18 +155,6 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 	}
 	body.Asks = asksOf(ctx, true)
 	return correctionBody{Reason: c.Reason, Actor: actor(ctx), revision: body.asRevision(made.text.intent().Hash())}, nil
-}
-
-// asCorrection tells what is wrong with a revised program by its own code. What is
-// wrong with the workspace keeps its own.
-func asCorrection(err error) error {
-	var e *tipstaff.Error
-	if !errors.As(err, &e) || !errors.Is(err, errInvalid) {
-		return err
-	}
-	invalid := *e
-	invalid.Code = tipstaff.CorrectionInvalid
-	return invalid.WithHint("nothing was changed: the run goes on as it was")
 }
 
 var errMoved = errors.New("the run has another program by now")

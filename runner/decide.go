@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,18 +26,23 @@ const (
 
 // Decide closes a gate, in one transaction. It starts nothing.
 func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipstaff.Decided, error) {
-	run, err := r.mayChange(req.Run)
+	of, err := r.openToChange(ctx, req.Run, tipstaff.ScopeDecide)
+	if err == nil {
+		req.Answer, err = checkSizes(req)
+	}
 	if err != nil {
 		return tipstaff.Decided{}, err
 	}
-	if req.Answer, err = checkSizes(req); err != nil {
-		return tipstaff.Decided{}, err
-	}
+	decided, err := r.decide(ctx, of.ID, req)
+	return decided, explain(err, req.Run)
+}
+
+func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequest) (none tipstaff.Decided, err error) {
 	if err := r.checkResult(ctx, run, req); err != nil {
-		return tipstaff.Decided{}, explain(err, req.Run)
+		return none, err
 	}
 	if err := r.checkExtension(ctx, run, req); err != nil {
-		return tipstaff.Decided{}, explain(err, req.Run)
+		return none, err
 	}
 	var row flow.GateRow
 	var replayed bool
@@ -61,14 +67,18 @@ func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipsta
 		}
 		return r.resolve(ctx, tx.Row(), row, req)
 	})
-	if err == nil {
-		err = refusal
+	if err = cmp.Or(err, refusal); err != nil {
+		return none, err
 	}
-	if err == nil && req.Action == actionHalt && row.Kind == string(tipstaff.Handoff) {
-		err = r.halt(ctx, run)
-	}
-	if err != nil {
-		return tipstaff.Decided{}, explain(err, req.Run)
+	if req.Action == actionHalt && row.Kind == string(tipstaff.Handoff) {
+		// The decision has ended the run. A living owner takes it itself.
+		now, err := r.Store.Run(ctx, run)
+		if err == nil && !tipstaff.State(now.State).Terminal() && !r.driving(run) && !r.alive(now) {
+			err = r.driveOut(ctx, run)
+		}
+		if err != nil {
+			return none, err
+		}
 	}
 	return r.decided(ctx, run, row.ID, replayed)
 }
@@ -78,20 +88,6 @@ const (
 	actionAnswer = "answer"
 	actionHalt   = "halt" // at a handoff: the run ends here
 )
-
-// halt settles a run that a decision has ended. One that has a living owner takes
-// the decision itself.
-func (r *Runner) halt(ctx context.Context, run string) error {
-	row, err := r.Store.Run(ctx, run)
-	if err != nil || tipstaff.State(row.State).Terminal() || r.driving(run) || r.alive(row) {
-		return err
-	}
-	p, err := openProgram(ctx, r.Store, run)
-	if err != nil {
-		return err
-	}
-	return r.driveOut(run, p)
-}
 
 func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
 	bad := func(format string, args ...any) error {
@@ -189,28 +185,20 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 	if err := fits(g, req); err != nil {
 		return nil, err
 	}
-	if req.Via == "" {
-		req.Via = "command"
-	}
+	req.Via = via(req.Via)
 	if run.State == string(tipstaff.Proposed) && req.Action == actionAccept {
 		return r.accept(ctx, g, req)
 	}
-	if run.State == string(tipstaff.Clarifying) && req.Action == actionAnswer {
-		return answered(ctx, g, req)
+	if run.State == string(tipstaff.Clarifying) && req.Action == actionAnswer { // questions before there is a program
+		if err := answers(g, req.Answer); err != nil {
+			return nil, err
+		}
+		body := tipstaff.IntentAnswer{Gate: g.ID.String(), Answers: req.Answer, Via: req.Via, Note: req.Note, DecidedBy: req.DecidedBy, OnBehalfOf: principal(ctx)}
+		return []flow.Draft{{Kind: string(tipstaff.KindIntentAnswer), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
 	}
 	b := tipstaff.GateResolved{Gate: row.ID, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback, Note: req.Note, DecidedBy: req.DecidedBy,
 		SubjectDigest: g.Digest, Via: req.Via, OnBehalfOf: principal(ctx)}
 	return []flow.Draft{{Kind: string(tipstaff.KindPolicyGateResolve), Path: row.Key, From: signer(ctx), Body: flow.JSON(b)}}, nil
-}
-
-// answered are the answers to questions that were asked before there was a
-// program.
-func answered(ctx context.Context, g tipstaff.Gate, req tipstaff.DecideRequest) ([]flow.Draft, error) {
-	if err := answers(g, req.Answer); err != nil {
-		return nil, err
-	}
-	body := tipstaff.IntentAnswer{Gate: g.ID.String(), Answers: req.Answer, Via: req.Via, Note: req.Note, DecidedBy: req.DecidedBy, OnBehalfOf: principal(ctx)}
-	return []flow.Draft{{Kind: string(tipstaff.KindIntentAnswer), Path: g.Key, From: signer(ctx), Body: flow.JSON(body)}}, nil
 }
 
 // fits checks what an action needs or does not take.
@@ -327,48 +315,33 @@ func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.De
 
 // decided reads the stored decision back: its canonical bytes follow from the
 // record alone, so they are equal for everyone who asks.
-func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (tipstaff.Decided, error) {
+func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (none tipstaff.Decided, err error) {
 	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, ID: gate})
 	if err != nil || len(rows) == 0 {
-		return tipstaff.Decided{}, explain(err, idOf(run))
+		return none, err
 	}
-	row := rows[0]
-	stored, err := r.Store.Records(ctx, run, row.Decided-1, 1)
-	if err != nil || len(stored) == 0 {
-		return tipstaff.Decided{}, explain(err, idOf(run))
+	g := gateOf(rows[0])
+	e, err := eventAt(ctx, r.Store, run, rows[0].Decided)
+	if err == nil {
+		err = attach(ctx, r.Store, e)
 	}
-	e, err := parse(ctx, r.Store, stored[0])
 	if err != nil {
-		return tipstaff.Decided{}, explain(err, idOf(run))
+		return none, err
 	}
-	d, err := decisionOf(&e, gateOf(row))
-	if err != nil {
-		return tipstaff.Decided{}, explain(err, idOf(run))
-	}
-	raw, err := canon.Form(flow.JSON(d))
-	if err != nil {
-		return tipstaff.Decided{}, explain(err, idOf(run))
-	}
-	now, err := r.Get(ctx, idOf(run))
-	return tipstaff.Decided{Decision: d, Raw: raw, Replayed: replayed, Run: now}, err
-}
-
-func decisionOf(e *tipstaff.Event, g tipstaff.Gate) (tipstaff.Decision, error) {
 	b, err := readResolution(e.Body)
 	if err != nil {
-		return tipstaff.Decision{}, err
-	}
-	if b.SubjectDigest == "" {
-		b.SubjectDigest = g.Digest
+		return none, err
 	}
 	d := tipstaff.Decision{Action: b.Action, Answer: b.Answer, DecidedAt: e.At, Feedback: b.Feedback, GateID: g.ID, Kind: g.Kind, Note: b.Note,
-		Path: g.Path, RunID: e.Run, Schema: 1, SubjectDigest: b.SubjectDigest,
-		Actor: tipstaff.Actor{Principal: b.OnBehalfOf, Via: b.Via, DecidedBy: b.DecidedBy}}
+		Path: g.Path, RunID: e.Run, Schema: 1, SubjectDigest: cmp.Or(b.SubjectDigest, g.Digest),
+		Actor: tipstaff.Actor{Principal: cmp.Or(b.OnBehalfOf, "local:cli"), Via: b.Via, DecidedBy: b.DecidedBy}}
 	if d.Answer == nil {
 		d.Answer = json.RawMessage("null")
 	}
-	if d.Actor.Principal == "" {
-		d.Actor.Principal = "local:cli"
+	raw, err := canon.Form(flow.JSON(d))
+	if err != nil {
+		return none, err
 	}
-	return d, nil
+	now, err := r.get(ctx, idOf(run))
+	return tipstaff.Decided{Decision: d, Raw: raw, Replayed: replayed, Run: now}, err
 }

@@ -119,7 +119,13 @@ func (r *Runner) dispatch(parent *common, who person) flow.Activity {
 // childOf is the run that belongs to this call, made if there is none. Its id is
 // in the parent's journal before the child is: no attempt makes a second one.
 func (r *Runner) childOf(ctx context.Context, parent *common, a flow.Attempt, in dispatchInput) (string, error) {
-	child, err := r.announced(ctx, a)
+	child := ""
+	err := eachEvent(ctx, r.Store, a.Run, 0, func(e *tipstaff.Event) error { // an earlier attempt may have named it
+		if e.Kind == tipstaff.KindIntentDispatch && e.Path == a.Path {
+			child = tipstaff.BodyOf[tipstaff.IntentDispatch](e).Child.String()
+		}
+		return nil
+	})
 	if err != nil {
 		return "", err
 	}
@@ -142,17 +148,6 @@ func (r *Runner) childOf(ctx context.Context, parent *common, a flow.Attempt, in
 		}
 	}
 	return child, r.createChild(ctx, child, parent, made, in.Accept)
-}
-
-// announced is the child that an earlier attempt of this call has named.
-func (r *Runner) announced(ctx context.Context, a flow.Attempt) (child string, err error) {
-	err = eachEvent(ctx, r.Store, a.Run, 0, func(e *tipstaff.Event) error {
-		if e.Kind == tipstaff.KindIntentDispatch && e.Path == a.Path {
-			child = tipstaff.BodyOf[tipstaff.IntentDispatch](e).Child.String()
-		}
-		return nil
-	})
-	return child, err
 }
 
 // takeToEnd drives a child until it has ended. It is not driven while somebody
@@ -301,7 +296,7 @@ func (r *Runner) pendingBelow(ctx context.Context, row flow.Row) (open []tipstaf
 
 // resultOf is what a child that has ended brings its parent.
 func (r *Runner) resultOf(ctx context.Context, child string) (flow.Done, error) {
-	got, err := r.Get(ctx, idOf(child))
+	got, err := r.get(ctx, idOf(child))
 	if err != nil {
 		return flow.Done{}, err
 	}

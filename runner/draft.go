@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,9 @@ const (
 // Draft makes a run that begins with prose. If nothing but a draft is wanted, nobody
 // accepts it.
 func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
+	if err := cmp.Or(mayDraft(ctx, req), r.queue.room()); err != nil {
+		return tipstaff.Started{}, err
+	}
 	p, err := r.prepareDraft(req)
 	if err != nil {
 		return tipstaff.Started{}, err
@@ -60,16 +64,13 @@ func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff
 
 // prepareDraft settles what a plan will be drafted with: a skill, an agent, inputs.
 func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
-	manifest, err := r.manifest()
+	p, err := r.newPrepared(req.AllowSubDispatch)
 	if err != nil {
 		return nil, err
 	}
-	if req.AllowSubDispatch {
-		manifest = manifest.WithSubDispatch()
-	}
 	uri := req.Skill
-	if uri == "" && manifest != nil {
-		uri = manifest.DefaultSkill
+	if uri == "" && p.manifest != nil {
+		uri = p.manifest.DefaultSkill
 	}
 	switch {
 	case strings.TrimSpace(req.Prose) == "":
@@ -80,10 +81,6 @@ func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
 		return nil, (&tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "a plan is drafted for a skill, and none was named",
 			Problems: []tipstaff.Problem{{Code: "skill_required", Message: "no skill was named"}}}).
 			WithHint("give --skill, or set default_skill in tipstaff.yaml; `tipstaff skills list` shows what there is")
-	}
-	p, err := r.newPrepared(manifest)
-	if err != nil {
-		return nil, err
 	}
 	p.text, p.agents.settled = unwritten(uri), map[string]settledAgent{}
 	if _, err := p.skills.take(uri); err != nil {
@@ -98,13 +95,8 @@ func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
 		given = map[string]json.RawMessage{}
 	}
 	p.inputs = flow.JSON(given)
-	p.bounds = tipstaff.EffectiveBounds(manifest.Ceiling(), nil, req.Bounds)
-	_, p.costBound = tipstaff.Min(manifest.Ceiling(), req.Bounds)[tipstaff.BoundCostUSD]
-	name := req.Agent
-	if name == "" {
-		name = plan.DefaultAgent
-	}
-	return p, r.settleAgent(p, name)
+	p.bind(nil, req.Bounds)
+	return p, r.settleAgent(p, cmp.Or(req.Agent, plan.DefaultAgent))
 }
 
 // drafting is how far a draft has come: what a segment of drafting starts from and

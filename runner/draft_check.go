@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -140,22 +139,18 @@ func (r *Runner) prepareDrafted(p *common, src []byte) (*prepared, []draftProble
 func toldOf(problems []tipstaff.Problem) []draftProblem {
 	var list []draftProblem
 	for _, p := range problems {
-		where := ""
-		if p.Path != "" {
-			where = p.Path + ": "
-		}
-		list = append(list, draftProblem{p.Code, where + p.Message})
+		list = append(list, draftProblem{p.Code, strings.TrimPrefix(p.Path+": "+p.Message, ": ")})
 	}
 	return list
 }
 
 // problemsOf are those of an error about a document.
 func problemsOf(err error) []draftProblem {
-	var e *tipstaff.Error
-	if !errors.As(err, &e) {
+	e := coded(err)
+	switch {
+	case e == nil:
 		return nil
-	}
-	if len(e.Problems) > 0 {
+	case len(e.Problems) > 0:
 		return toldOf(e.Problems)
 	}
 	return []draftProblem{{string(e.Code), e.Message}}

@@ -41,9 +41,19 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 	if twice {
 		return nil, flow.ErrBusy
 	}
-	turn := r.turnFor(run, p)
+	var own *turn
+	// A child has the turn of its parent, which waits for it: two places for one could
+	// leave none for anybody.
+	if parent := p.shared().draft.Parent; parent == nil || parent.Relation != relationDispatch {
+		own = r.queue.line(run)
+	}
 	go func() {
-		a.driven = r.driveInTurn(run, p, a, who, turn)
+		if own.await(r.Stop) {
+			a.driven = r.drive(run, p, a, who)
+			own.leave()
+		} else {
+			a.driven = p.shared().describe(flow.Outcome{Status: flow.Interrupted, Reason: "stopped"})
+		}
 		r.mu.Lock()
 		delete(r.drives, run)
 		r.ended.add(run, a.driven)
@@ -82,10 +92,10 @@ func (e *endings) add(run string, d tipstaff.Driven) {
 // Wait returns when nobody drives a run, and tells how its last drive ended: as this
 // process has seen it, unless something was recorded since.
 func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, error) {
-	run, err := r.guard(id)
-	if err != nil {
+	if err := r.permit(ctx, id, tipstaff.ScopeRead); err != nil {
 		return tipstaff.Driven{}, err
 	}
+	run := id.String()
 	changed, stop := r.Store.Follow(run)
 	defer stop()
 	for {
@@ -139,15 +149,12 @@ func (r *Runner) rest(ctx context.Context, row flow.Row, last tipstaff.Driven) (
 // Defer says that nobody answers a gate now. A drive of another process is not told,
 // and parks when it has waited long enough.
 func (r *Runner) Defer(ctx context.Context, id, gate tipstaff.ID) error {
-	run, err := r.mayChange(id)
+	row, err := r.openToChange(ctx, id, tipstaff.ScopeDecide)
 	if err != nil {
 		return err
 	}
-	if _, err := r.Store.Run(ctx, run); err != nil {
-		return explain(err, id)
-	}
 	r.mu.Lock()
-	a := r.drives[run]
+	a := r.drives[row.ID]
 	r.mu.Unlock()
 	if a != nil && r.Stop.Err() == nil { // else the question was withdrawn: the drive is being broken off
 		a.postpone(gate.String())
@@ -196,7 +203,8 @@ func (r *Runner) drive(run string, p program, a *active, who person) tipstaff.Dr
 	for {
 		now, out, err := r.driveOnce(run, p, a, who)
 		if err != nil {
-			return undriven(run, err)
+			err = explain(err, idOf(run))
+			return tipstaff.Driven{Outcome: string(tipstaff.Interrupted), Reason: string(tipstaff.CodeOf(err)), Message: err.Error(), Err: coded(err)}
 		}
 		p = now
 		if out.Terminal() && p.shared().hasChildren() {
@@ -239,29 +247,6 @@ func (r *Runner) driveOnce(run string, p program, a *active, who person) (progra
 	return d.program(), ended(out), err
 }
 
-// closeServers ends the drive's servers. When the grace of a stop is over, what
-// they still run is not waited for but killed.
-func (r *Runner) closeServers(run string, a *active, manager *tool.Manager) {
-	closed := make(chan struct{})
-	go func() {
-		manager.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-r.Abandon:
-	}
-	r.sweepOwn(run, a, manager)
-}
-
-// sweepOwn ends what calls of this drive have left behind: no process outlives
-// its run, not even one that made its own session.
-func (r *Runner) sweepOwn(run string, a *active, manager *tool.Manager) {
-	if r.Sweep != nil && manager.Spawned() {
-		_, _ = r.Sweep(context.Background(), map[string]string{a.launch: run}) // what is left then hangs in the kernel
-	}
-}
-
 // toolActivity makes tool calls. What the run froze can only be tightened by what
 // holds now: a call must pass both. One that the frozen gate refuses is asked for all
 // the same, so that the refusal is recorded as its outcome.
@@ -277,15 +262,9 @@ func toolActivity(manager *tool.Manager, gate *tool.Gate) flow.Activity {
 	return act
 }
 
-func undriven(run string, err error) tipstaff.Driven {
-	id, _ := tipstaff.ParseID(run)
-	err = explain(err, id)
-	return tipstaff.Driven{Outcome: string(tipstaff.Interrupted), Reason: string(tipstaff.CodeOf(err)), Message: err.Error(), Err: coded(err)}
-}
-
-// describe tells how a drive ended in the words of surfaces.
-func describe(out flow.Outcome) tipstaff.Driven {
-	d := tipstaff.Driven{Outcome: string(out.Status), Reason: out.Reason, Gates: out.Gates, WakeAt: out.WakeAt, State: tipstaff.Executing}
+// describe tells how a drive ended, in the words of surfaces.
+func (c *common) describe(out flow.Outcome) tipstaff.Driven {
+	d := tipstaff.Driven{Outcome: string(out.Status), Reason: out.Reason, Gates: out.Gates, WakeAt: out.WakeAt, State: c.segment.state()}
 	switch out.Status {
 	case flow.Completed:
 		d.State = tipstaff.Completed
@@ -307,15 +286,6 @@ func describe(out flow.Outcome) tipstaff.Driven {
 				d.Reason = string(code)
 			}
 		}
-	}
-	return d
-}
-
-// describe also tells where a run that has not ended stands.
-func (c *common) describe(out flow.Outcome) tipstaff.Driven {
-	d := describe(out)
-	if !out.Terminal() {
-		d.State = c.segment.state()
 	}
 	return d
 }
@@ -434,9 +404,4 @@ func (r *Runner) answerFor(ctx context.Context, run string, a *active, who perso
 	if !ok {
 		a.postpone(g.ID.String())
 	}
-}
-
-// localUser is the person at this terminal.
-func localUser(ctx context.Context) context.Context {
-	return tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "cli", User: "local", Principal: "local:cli"})
 }

@@ -20,12 +20,8 @@ func stateAt(ctx context.Context, src source, run string, at int64) (*pipelinePr
 	return stateUpTo(ctx, src, run, at, nil)
 }
 
-// stateOf is a pipeline run as it was at a boundary: what follows from it by itself has
-// not followed yet.
-func stateOf(ctx context.Context, src source, b *boundary) (*pipelineProgram, error) {
-	return stateUpTo(ctx, src, b.run, b.seq, &b.turn)
-}
-
+// stateUpTo is stateAt or, at the boundary of a turn, the run before what follows from
+// the boundary by itself has followed.
 func stateUpTo(ctx context.Context, src source, run string, at int64, turn *int64) (*pipelineProgram, error) {
 	opened, err := openProgramAt(ctx, src, run, at)
 	if err != nil {
@@ -56,45 +52,46 @@ func stateUpTo(ctx context.Context, src source, run string, at int64, turn *int6
 	return p, nil
 }
 
-// envelopeOf is the Envelope of a run as it is now, also of one that was never started.
-func (r *Runner) envelopeOf(ctx context.Context, run string) (*pipeline.Envelope, error) {
-	p, err := openProgram(ctx, r.Store, run)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := p.(*heldProgram); ok {
-		h, err := readHeld(ctx, r.Store, run)
-		if err != nil {
-			return nil, err
-		}
-		return h.env, nil
-	}
-	now, err := stateAt(ctx, r.Store, run, 0)
-	if err != nil {
-		return nil, err
-	}
-	return now.state.Envelope, nil
-}
-
 // Envelope is the state of a pipeline run, as it is now or as it was at a checkpoint.
 func (r *Runner) Envelope(ctx context.Context, id tipstaff.ID, checkpoint string) (data []byte, err error) {
-	if _, err := r.guard(id); err != nil {
+	if err := r.permit(ctx, id, tipstaff.ScopeRead); err != nil {
 		return nil, err
 	}
-	if checkpoint != "" {
-		data, err = r.envelopeAt(ctx, id, checkpoint)
-	} else {
+	if checkpoint == "" {
 		data, err = r.envelopeNow(ctx, id)
+		return data, explain(err, id)
 	}
-	return data, explain(err, id)
+	b, err := boundaryOf(ctx, r.Store, id.String(), checkpoint)
+	if err != nil {
+		return nil, explain(err, id)
+	}
+	env, err := boundaryState(ctx, r.Store, b)
+	if err != nil {
+		return nil, explain(err, id)
+	}
+	return pipeline.EncodeEnvelope(env), nil
 }
 
 func (r *Runner) envelopeNow(ctx context.Context, id tipstaff.ID) ([]byte, error) {
-	env, err := r.envelopeOf(ctx, id.String())
+	p, err := openProgram(ctx, r.Store, id.String())
 	if err != nil {
 		return nil, err
 	}
-	run, err := r.Get(ctx, id)
+	var env *pipeline.Envelope
+	if _, ok := p.(*pipelineDraftProgram); ok {
+		d, err := readPipelineDraft(ctx, r.Store, id.String())
+		if err != nil {
+			return nil, err
+		}
+		env = d.env
+	} else {
+		now, err := stateAt(ctx, r.Store, id.String(), 0)
+		if err != nil {
+			return nil, err
+		}
+		env = now.state.Envelope
+	}
+	run, err := r.get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +135,9 @@ type boundary struct {
 	seq    int64
 	turn   int64
 	digest string
-	stage  string // the last of its turn, as far as somebody has looked
-	parent string // the checkpoint before it, likewise
+	stage  string   // the last that was started before it
+	parent string   // the checkpoint before it
+	stages []string // of its turn
 }
 
 // parseCheckpoint takes the id of a checkpoint apart: cp_<run>_<turn>.
@@ -154,68 +152,62 @@ func parseCheckpoint(id string) (run string, turn int64, ok bool) {
 }
 
 // boundaryOf finds the boundary that a checkpoint names, in a run or in what it
-// inherits.
+// inherits: not from before it was left.
 func boundaryOf(ctx context.Context, src source, run, checkpoint string) (*boundary, error) {
-	unknown := tipstaff.Errorf(tipstaff.CheckpointNotFound, "run %s has no checkpoint %q", run, checkpoint).
-		WithHint("`tipstaff show %s --checkpoints` lists them", run)
-	owner, turn, ok := parseCheckpoint(checkpoint)
-	if !ok {
-		return nil, unknown
+	var found *boundary
+	var err error
+	if owner, turn, ok := parseCheckpoint(checkpoint); ok {
+		found, err = findBoundary(ctx, src, run, 0, func(b *boundary) bool { return b.run == owner && b.turn == turn })
 	}
-	upTo := int64(0)
-	for run != owner { // it must be one that this run comes from, and not from before it was left
-		draft, err := readDraft(ctx, src, run)
-		if err != nil {
-			return nil, err
+	if err == nil && found == nil {
+		err = tipstaff.Errorf(tipstaff.CheckpointNotFound, "run %s has no checkpoint %q", run, checkpoint).
+			WithHint("`tipstaff show %s --checkpoints` lists them", run)
+	}
+	return found, err
+}
+
+// findBoundary is the last boundary of a run, up to a record (0: its head), that is
+// wanted; in what the run inherits if it has none of its own. nil: there is none.
+func findBoundary(ctx context.Context, src source, run string, upTo int64, want func(*boundary) bool) (last *boundary, err error) {
+	for {
+		var stages []string // of the turn that is being read
+		stage, parent := pipeline.Start, ""
+		err = eachEvent(ctx, src, run, upTo, func(e *tipstaff.Event) error {
+			if e.N == 0 { // labels are others'
+				return nil
+			}
+			switch e.Kind {
+			case tipstaff.KindStageStarted:
+				stage = tipstaff.BodyOf[tipstaff.StageStarted](e).Stage
+				stages = append(stages, stage)
+			case tipstaff.KindCheckpointCreated:
+				parent = tipstaff.BodyOf[tipstaff.Checkpoint](e).ID
+			case tipstaff.KindTurnMerged:
+				var b tipstaff.TurnMerged
+				if err := json.Unmarshal(e.Body, &b); err != nil {
+					return err
+				}
+				if found := (&boundary{run, e.Seq, b.Turn, b.Digest, stage, parent, stages}); want(found) {
+					last = found
+				}
+				stages = nil
+			}
+			return nil
+		})
+		if last != nil || err != nil {
+			return last, err
 		}
-		if draft.ForkOf == nil {
-			return nil, unknown
+		draft, err := readDraft(ctx, src, run)
+		if err != nil || draft.ForkOf == nil {
+			return nil, err
 		}
 		run, upTo = draft.ForkOf.Run, draft.ForkOf.Seq
 	}
-	var found *boundary
-	err := eachEvent(ctx, src, run, upTo, func(e *tipstaff.Event) error {
-		b, err := readBoundary(run, e)
-		if err == nil && b != nil && b.turn == turn {
-			found = b
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if found == nil {
-		return nil, unknown
-	}
-	return found, nil
-}
-
-// readBoundary is the boundary that a record is; nil: it is none.
-func readBoundary(run string, e *tipstaff.Event) (*boundary, error) {
-	var b tipstaff.TurnMerged
-	if e.Kind != tipstaff.KindTurnMerged {
-		return nil, nil
-	}
-	err := json.Unmarshal(e.Body, &b)
-	return &boundary{run: run, seq: e.Seq, turn: b.Turn, digest: b.Digest}, err
-}
-
-// envelopeAt is the Envelope at a checkpoint. It must be the one that was recorded.
-func (r *Runner) envelopeAt(ctx context.Context, id tipstaff.ID, checkpoint string) ([]byte, error) {
-	b, err := boundaryOf(ctx, r.Store, id.String(), checkpoint)
-	if err != nil {
-		return nil, err
-	}
-	env, err := boundaryState(ctx, r.Store, b)
-	if err != nil {
-		return nil, err
-	}
-	return pipeline.EncodeEnvelope(env), nil
 }
 
 // Graph is a drawing of the pipeline, with how often its edges were taken.
 func (r *Runner) Graph(ctx context.Context, id tipstaff.ID, format string) ([]byte, error) {
-	if _, err := r.guard(id); err != nil {
+	if err := r.permit(ctx, id, tipstaff.ScopeRead); err != nil {
 		return nil, err
 	}
 	drawn, err := r.graph(ctx, id, format)
@@ -232,7 +224,7 @@ func (r *Runner) graph(ctx context.Context, id tipstaff.ID, format string) ([]by
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; run %s is a %s", id, p.shared().text.described().Kind)
 	}
 	counts := map[pipeline.Edge]int64{}
-	moves, err := tipstaff.Transitions(ctx, r, id)
+	moves, err := tipstaff.Transitions(localUser(ctx), r, id) // also of what it inherits from another's run
 	if err != nil {
 		return nil, err
 	}

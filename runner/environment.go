@@ -73,8 +73,23 @@ func (d *drive) now() *Environment {
 
 func (d *drive) program() program { return d.now().program }
 
-// close ends the servers of the present program.
-func (d *drive) close() { d.r.closeServers(d.run, d.a, d.now().manager) }
+// close ends the servers of the present program. When the grace of a stop is over, what
+// they still run is not waited for but killed.
+func (d *drive) close() {
+	manager, closed := d.now().manager, make(chan struct{})
+	go func() {
+		manager.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-d.r.Abandon:
+	}
+	// No process outlives its run, not even one that made its own session.
+	if d.r.Sweep != nil && manager.Spawned() {
+		_, _ = d.r.Sweep(context.Background(), map[string]string{d.a.launch: d.run}) // what is left then hangs in the kernel
+	}
+}
 
 // job is the drive's job, whatever program is in force.
 func (d *drive) job() flow.Job {
@@ -165,20 +180,12 @@ func (d *drive) invocation(name string) (of agent.Invocation) {
 	}
 	if m, ok := env.Manifest.Model(c.agents.settled[name].Model); ok {
 		of.Provider = m.Provider
-		of.Host, of.Port = address(m.BaseURL)
+		if u, err := url.Parse(m.BaseURL); err == nil && u.Hostname() != "" { // else at the vendor's own address, or one that is not written down
+			of.Host = u.Hostname()
+			if of.Port, err = strconv.Atoi(u.Port()); err != nil {
+				of.Port = map[string]int{"http": 80, "https": 443}[u.Scheme]
+			}
+		}
 	}
 	return of
-}
-
-// address is where a model is reached; "": at the vendor's own address, or one that
-// is not written down.
-func address(base string) (host string, port int) {
-	u, err := url.Parse(base)
-	if err != nil || u.Hostname() == "" {
-		return "", 0
-	}
-	if port, err = strconv.Atoi(u.Port()); err != nil {
-		port = map[string]int{"http": 80, "https": 443}[u.Scheme]
-	}
-	return u.Hostname(), port
 }

@@ -94,7 +94,7 @@ const mayItBe = "kind: plan\nversion: 1\nroot: {kind: gate, id: ok, question: Ma
 // asked is a run of alice's that asks and is answered by somebody.
 func (b *bed) asked(made, answers context.Context) tipstaff.ID {
 	b.t.Helper()
-	svc := b.Guarded()
+	svc := b.Runner
 	s, err := svc.Start(made, tipstaff.StartRequest{Name: "p", Program: []byte(mayItBe), NoFiles: true})
 	b.check(err)
 	b.wait(s.Run)
@@ -149,7 +149,7 @@ func TestForgedPrincipalIsFound(t *testing.T) {
 	run := b.asked(alice, alice)
 	b.forge(run, tipstaff.KindPolicyGateResolve, `"on_behalf_of":"token:alice"`, `"on_behalf_of":"token:mallory"`)
 	b.foundAs(run, "principal")
-	s, err := b.Guarded().Start(alice, tipstaff.StartRequest{Name: "p", Program: []byte(mayItBe), NoFiles: true})
+	s, err := b.Runner.Start(alice, tipstaff.StartRequest{Name: "p", Program: []byte(mayItBe), NoFiles: true})
 	b.check(err)
 	b.wait(s.Run)
 	_, err = b.Cancel(alice, tipstaff.CancelRequest{Run: s.Run})

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/journal"
@@ -20,22 +21,31 @@ import (
 // then.
 func (b *bed) forge(run tipstaff.ID, kind tipstaff.Kind, from, to string) {
 	b.t.Helper()
+	b.rewrite(run, func(records []journal.Record) {
+		i := slices.IndexFunc(records, func(r journal.Record) bool { return r.Kind == string(kind) && bytes.Contains(r.Body, []byte(from)) })
+		if i < 0 {
+			b.t.Fatalf("no %s says %s", kind, from)
+		}
+		records[i].Body = bytes.Replace(records[i].Body, []byte(from), []byte(to), 1)
+	})
+}
+
+// rewrite is forge for whatever is done to the records.
+func (b *bed) rewrite(run tipstaff.ID, change func([]journal.Record)) {
+	b.t.Helper()
 	b.forged[run.String()] = true
-	events := b.events(run)
-	i := slices.IndexFunc(events, func(e tipstaff.Event) bool { return e.Kind == kind && bytes.Contains(e.Body, []byte(from)) })
-	if i < 0 {
-		b.t.Fatalf("no %s says %s", kind, from)
+	var records []journal.Record
+	for _, e := range b.events(run) {
+		r, err := journal.Parse(e.Raw)
+		b.check(err)
+		records = append(records, r)
 	}
+	change(records)
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.dir, ".tipstaff", "tipstaff.db")+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	b.check(err)
 	defer db.Close()
 	var head, prev journal.Hash
-	for at, e := range events {
-		r, err := journal.Parse(e.Raw)
-		b.check(err)
-		if at == i {
-			r.Body = bytes.Replace(r.Body, []byte(from), []byte(to), 1)
-		}
+	for at, r := range records {
 		raw := b.sealed(r, head, prev)
 		if journal.IsEnvelope(r.Kind) {
 			prev = journal.Sum(raw)
@@ -147,6 +157,48 @@ func TestForgedRollbackIsFound(t *testing.T) {
 			b.forge(got.ID, attack.kind, attack.from, attack.to)
 			b.found(got.ID)
 			b.forged[old.String()] = true // it says that the other has taken its place, which may say so no more
+		})
+	}
+}
+
+// What takes the place of a fork has the Envelope of the fork, and of nobody else, even
+// if all of its records agree.
+func TestForgedRollbackOfAForkIsFound(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	old, _ := b.pipe(review)
+	other, _ := b.pipe(review)
+	cp := b.checkpoints(old)[0].ID
+	for name, attack := range map[string]func(fork tipstaff.ID) *strings.Replacer{
+		"another's Envelope": func(fork tipstaff.ID) *strings.Replacer {
+			return strings.NewReplacer("env_"+fork.String(), "env_"+other.String())
+		},
+		"the Envelope of its source": func(fork tipstaff.ID) *strings.Replacer {
+			return strings.NewReplacer("env_"+fork.String(), "env_"+old.String())
+		},
+		"it left the source": func(fork tipstaff.ID) *strings.Replacer {
+			return strings.NewReplacer(`"from":"`+fork.String(), `"from":"`+old.String(), `"from_run":"`+fork.String(), `"from_run":"`+old.String())
+		},
+		"it left another": func(fork tipstaff.ID) *strings.Replacer {
+			return strings.NewReplacer(`"from":"`+fork.String(), `"from":"`+other.String(), `"from_run":"`+fork.String(), `"from_run":"`+other.String())
+		},
+		"it left nobody": func(fork tipstaff.ID) *strings.Replacer {
+			none := tipstaff.NewID(time.Now()).String()
+			return strings.NewReplacer(`"from":"`+fork.String(), `"from":"`+none, `"from_run":"`+fork.String(), `"from_run":"`+none)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.t = t
+			fork := b.fork(forking{Run: old, Checkpoint: cp}).ID
+			got := b.fork(forking{Run: fork, Checkpoint: cp, Rollback: true}).ID
+			b.verified(got)
+			b.rewrite(got, func(records []journal.Record) {
+				for i := range records {
+					records[i].Body = []byte(attack(fork).Replace(string(records[i].Body)))
+				}
+			})
+			b.found(got)
+			b.forged[fork.String()] = true // it says that the other has taken its place, which may say so no more
 		})
 	}
 }

@@ -18,11 +18,14 @@ import (
 
 // Get is one run with its gates and bounds.
 func (r *Runner) Get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error) {
-	id, err := r.guard(run)
-	if err != nil {
+	if err := r.permit(ctx, run, tipstaff.ScopeRead); err != nil {
 		return tipstaff.Run{}, err
 	}
-	row, err := r.Store.Run(ctx, id)
+	return r.get(ctx, run)
+}
+
+func (r *Runner) get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error) {
+	row, err := r.Store.Run(ctx, run.String())
 	if err != nil {
 		return tipstaff.Run{}, explain(err, run)
 	}
@@ -45,8 +48,14 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	name := r.programName(ctx, cmp.Or(fold.Program.Digest, row.Program))
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: name, State: tipstaff.State(row.State), Head: head, Owner: r.owner(row), Queued: r.queue.has(row.ID)}
+	var program struct{ Name string }
+	if text, err := r.Store.Blob(ctx, cmp.Or(fold.Program.Digest, row.Program)); err == nil { // what cannot be read has no name
+		_ = json.Unmarshal(text, &program) // and a plan need not have one
+	}
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: program.Name, State: tipstaff.State(row.State), Head: head, Queued: r.queue.has(row.ID)}
+	if o := row.Owner; o != nil {
+		facts.Owner = &tipstaff.Owner{Kind: o.Kind, Pid: o.Pid, HeartbeatAt: row.Heartbeat, Alive: r.alive(row)}
+	}
 	facts.Launching = row.Epoch == 0 && !facts.Queued && r.driving(row.ID) // it takes the lease in a moment
 	return tipstaff.Status(facts, fold, gates, r.Now()), nil
 }
@@ -89,55 +98,23 @@ func (r *Runner) openGates(ctx context.Context, run string, fold *tipstaff.Fold)
 	return gates, err
 }
 
-func (r *Runner) owner(row flow.Row) *tipstaff.Owner {
-	if row.Owner == nil {
-		return nil
-	}
-	return &tipstaff.Owner{Kind: row.Owner.Kind, Pid: row.Owner.Pid, HeartbeatAt: row.Heartbeat, Alive: r.alive(row)}
-}
-
 func (r *Runner) alive(row flow.Row) bool {
 	return row.Owner != nil && r.Alive(*row.Owner, row.Heartbeat, r.Now())
-}
-
-// programName is the name of a program. What cannot be read has none.
-func (r *Runner) programName(ctx context.Context, digest string) string {
-	src, err := r.Store.Blob(ctx, digest)
-	if err != nil {
-		return ""
-	}
-	var program struct{ Name string }
-	_ = json.Unmarshal(src, &program) // a plan need not have a name
-	return program.Name
 }
 
 // documents adds what is not in the fold: inputs, and the outputs of a run that
 // completed.
 func (r *Runner) documents(ctx context.Context, run *tipstaff.Run) {
-	if first, err := r.Store.Records(ctx, run.ID.String(), 0, 1); err == nil && len(first) == 1 {
-		if e, err := tipstaff.ParseEvent(first[0].Bytes); err == nil {
-			var b draftBody
-			if json.Unmarshal(e.Body, &b) == nil {
-				if raw, err := attached(ctx, r.Store, b.Inputs); err == nil {
-					_ = json.Unmarshal(raw, &run.Inputs)
-				}
-			}
+	if e, err := eventAt(ctx, r.Store, run.ID.String(), 1); err == nil {
+		if raw, err := attached(ctx, r.Store, tipstaff.BodyOf[tipstaff.IntentDraft](e).Inputs); err == nil {
+			_ = json.Unmarshal(raw, &run.Inputs)
 		}
 	}
 	if run.State != tipstaff.Completed {
 		return
 	}
-	last, err := r.Store.Records(ctx, run.ID.String(), run.HeadSeq-1, 1)
-	if err != nil || len(last) == 0 {
-		return
-	}
-	var b struct {
-		Body struct {
-			OutputsDigest string `json:"outputs_digest"`
-		}
-	}
-	if json.Unmarshal(last[0].Bytes, &b) == nil && b.Body.OutputsDigest != "" {
-		if out, err := r.Store.Blob(ctx, b.Body.OutputsDigest); err == nil {
+	if e, err := eventAt(ctx, r.Store, run.ID.String(), run.HeadSeq); err == nil {
+		if out, err := r.Store.Blob(ctx, tipstaff.BodyOf[tipstaff.IntentAttest](e).OutputsDigest); err == nil {
 			run.Outputs = out
 		}
 	}
@@ -156,6 +133,9 @@ func gateOf(row flow.GateRow) tipstaff.Gate {
 
 // List is a page of runs, newest first.
 func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.RunPage, error) {
+	if err := may(ctx, basic(tipstaff.ScopeRead)); err != nil {
+		return tipstaff.RunPage{}, err
+	}
 	limit := req.Limit
 	if limit <= 0 {
 		limit = 50
@@ -218,16 +198,27 @@ func (r *Runner) countStrays(ctx context.Context, page *tipstaff.RunPage) error 
 	return nil
 }
 
-// Artifact is a stored document or payload by its digest.
+// Artifact is a stored document or payload by its digest. Knowing a digest does not make
+// its content one's own: a caller that does not see all is given what a record of the
+// run names, or of those that it inherits from.
 func (r *Runner) Artifact(ctx context.Context, run tipstaff.ID, digest string) ([]byte, error) {
-	if _, err := r.guard(run); err != nil {
+	row, err := r.open(ctx, run, tipstaff.ScopeRead)
+	if err != nil {
 		return nil, err
 	}
 	if _, err := journal.ParseHash(digest); err != nil {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a digest", digest)
 	}
-	if _, err := r.Store.Run(ctx, run.String()); err != nil {
-		return nil, explain(err, run)
+	for kept := visibleTo(ctx) == ""; !kept; {
+		if kept, err = r.Store.Keeps(ctx, row.ID, digest); !kept && err == nil {
+			if row.Base == "" {
+				return nil, tipstaff.Errorf(tipstaff.ArtifactNotFound, "run %s has no artifact %s", run, digest)
+			}
+			row, err = r.Store.Run(ctx, row.Base)
+		}
+		if err != nil {
+			return nil, explain(err, run)
+		}
 	}
 	data, err := r.Store.Blob(ctx, digest)
 	return data, explain(err, run)
@@ -235,7 +226,10 @@ func (r *Runner) Artifact(ctx context.Context, run tipstaff.ID, digest string) (
 
 // Checkpoints lists those of a run.
 func (r *Runner) Checkpoints(ctx context.Context, run tipstaff.ID) ([]tipstaff.Checkpoint, error) {
-	return tipstaff.CheckpointsOf(ctx, r, run)
+	if err := r.permit(ctx, run, tipstaff.ScopeRead); err != nil {
+		return nil, err
+	}
+	return tipstaff.CheckpointsOf(localUser(ctx), r, run) // also of what it inherits from another's run
 }
 
 // Events yields records after a cursor.
@@ -250,14 +244,11 @@ func (r *Runner) Events(ctx context.Context, req tipstaff.EventsRequest) iter.Se
 var errEnough = tipstaff.Errorf(tipstaff.Internal, "the reader has enough")
 
 func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield func(tipstaff.Event, error) bool) error {
-	run, err := r.guard(req.Run)
+	row, err := r.open(ctx, req.Run, tipstaff.ScopeRead)
 	if err != nil {
 		return err
 	}
-	row, err := r.Store.Run(ctx, run)
-	if err != nil {
-		return err
-	}
+	run := row.ID
 	if req.After > row.Head {
 		return tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has %d records: there is none after %d", run, row.Head, req.After)
 	}
@@ -291,11 +282,13 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 	}
 	for {
 		over, rested := !req.Follow, r.rested(run)
-		if !over {
-			// Asked before reading: whatever was written until then is still read.
-			if over, err = r.quiet(ctx, run); err != nil {
+		if !over && rested == nil {
+			// Asked before reading: whatever was written until then is still read. Nothing
+			// more happens by itself in a run that has ended, or that nobody drives.
+			if row, err = r.Store.Run(ctx, run); err != nil {
 				return err
 			}
+			over = tipstaff.State(row.State).Terminal() || !r.alive(row)
 		}
 		live.reading()
 		if err := eachRecord(ctx, r.Store, run, after, give); err != nil || over {
@@ -324,19 +317,6 @@ func (r *Runner) rested(run string) <-chan struct{} {
 		return a.done
 	}
 	return nil
-}
-
-// quiet reports that nothing more will happen by itself: the run has ended, or
-// nobody drives it.
-func (r *Runner) quiet(ctx context.Context, run string) (bool, error) {
-	if r.driving(run) {
-		return false, nil
-	}
-	row, err := r.Store.Run(ctx, run)
-	if err != nil {
-		return false, err
-	}
-	return tipstaff.State(row.State).Terminal() || !r.alive(row), nil
 }
 
 // parse reads a stored record with its payloads attached.

@@ -1,63 +1,104 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 )
 
-// Guarded is the Service for surfaces: it looks at who calls before anything is done.
-// What the methods ask of each other afterwards is not looked at again.
-//
-// Whoever comes by the command line sees all. A caller from elsewhere needs the scope
-// of what it does, and has to do with the runs of its own user alone, unless it is an
-// admin: another user's run is forbidden, and lists leave it out.
-func (r *Runner) Guarded() tipstaff.Service { return &guarded{r} }
+// Every method of the Service looks at who calls before it does anything. Callers on
+// this machine may do everything. A caller from elsewhere needs the scope of what it
+// does, and has to do with the runs of its own user alone, unless it is an admin:
+// another user's run is forbidden, and lists leave it out. What methods ask of each
+// other afterwards is not looked at again.
 
-type guarded struct{ r *Runner }
-
-var _ tipstaff.Service = (*guarded)(nil)
-
-// may checks a scope.
-func may(ctx context.Context, scope string) error { return mayDo(ctx, scope, "do this") }
-
-// mayDo is may, and says what the scope is needed for.
-func mayDo(ctx context.Context, scope, what string) error {
-	c := tipstaff.CallerFrom(ctx)
-	if c.May(scope) {
-		return nil
-	}
-	who := c.Principal
-	if who == "" {
-		who = "a caller without a token"
-	}
-	return tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", who, what).WithHint("the token needs the scope %s", scope)
+// need is a scope that a request needs, and what for.
+type need struct {
+	asked bool // false: this request does not ask for it
+	scope string
+	to    string
 }
 
-// mayWith checks a scope and, where a run is named, whose it is. A run that does not
-// exist is for the method to find out.
-func (g *guarded) mayWith(ctx context.Context, scope string, run tipstaff.ID) error {
-	if err := may(ctx, scope); err != nil {
+func basic(scope string) need { return need{true, scope, "do this"} }
+
+// bringing is the need of a request that has a document of the caller's.
+func bringing(document bool) need { return need{document, tipstaff.ScopeSubmit, "send documents"} }
+
+// answering is the need of a caller that answers gates in advance, or while the run
+// goes on.
+func answering(p tipstaff.Presence) need {
+	return need{p.Yes || p.Attended, tipstaff.ScopeDecide, "answer gates"}
+}
+
+// dispatching is the need of a caller that lets a plan do what the manifest does not.
+func dispatching(asked bool) need {
+	return need{asked, tipstaff.ScopeDecide, "let a plan start child runs"}
+}
+
+// may refuses a caller that lacks a scope.
+func may(ctx context.Context, needs ...need) error {
+	c := tipstaff.CallerFrom(ctx)
+	for _, n := range needs {
+		if n.asked && !c.May(n.scope) {
+			return tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", cmp.Or(c.Principal, "a caller without a token"), n.to).
+				WithHint("the token needs the scope %s", n.scope)
+		}
+	}
+	return nil
+}
+
+func mayStart(ctx context.Context, req tipstaff.StartRequest) error {
+	return may(ctx, basic(tipstaff.ScopeRun), bringing(brings(req.NoFiles, req.Program)), answering(req.Presence), dispatching(req.AllowSubDispatch))
+}
+
+func mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
+	return may(ctx, basic(tipstaff.ScopeRun), answering(req.Presence), dispatching(req.AllowSubDispatch))
+}
+
+// brings reports whether a request has a document of the caller's.
+func brings(noFiles bool, document []byte) bool { return noFiles && len(document) > 0 }
+
+// permit checks whether a caller may have to do with a run. That the run exists is only
+// looked at for callers who do not see all.
+func (r *Runner) permit(ctx context.Context, run tipstaff.ID, scope string, more ...need) error {
+	if err := cmp.Or(may(ctx, basic(scope)), may(ctx, more...)); err != nil {
 		return err
 	}
 	c := tipstaff.CallerFrom(ctx)
-	if run.IsZero() || c.SeesAll() {
+	switch {
+	case run.IsZero():
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "no run was named")
+	case c.SeesAll():
 		return nil
 	}
-	row, err := g.r.Store.Run(ctx, run.String())
-	if err != nil {
-		return explain(err, run)
+	row, err := r.Store.Run(ctx, run.String())
+	if err == nil && row.User != c.User {
+		err = tipstaff.Errorf(tipstaff.Forbidden, "run %s belongs to another user", run)
 	}
-	if row.User != c.User {
-		return tipstaff.Errorf(tipstaff.Forbidden, "run %s belongs to another user", run)
+	return explain(err, run)
+}
+
+// open reads the row of a run for a caller who may have to do with it.
+func (r *Runner) open(ctx context.Context, run tipstaff.ID, scope string, more ...need) (flow.Row, error) {
+	if err := r.permit(ctx, run, scope, more...); err != nil {
+		return flow.Row{}, err
 	}
-	return nil
+	row, err := r.Store.Run(ctx, run.String())
+	return row, explain(err, run)
+}
+
+// openToChange also refuses a process that belongs to the run: no agent decides about
+// itself.
+func (r *Runner) openToChange(ctx context.Context, run tipstaff.ID, scope string, more ...need) (flow.Row, error) {
+	if r.OwnRun != "" && r.OwnRun == run.String() {
+		return flow.Row{}, tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s and may not act on it", run).
+			WithHint("run the command outside of the run")
+	}
+	return r.open(ctx, run, scope, more...)
 }
 
 // visibleTo is the only user whose runs a caller sees; "": all.
@@ -66,14 +107,6 @@ func visibleTo(ctx context.Context) string {
 		return ""
 	}
 	return userOf(ctx)
-}
-
-// onBehalf is who acts for a user without being that user; "": nobody does.
-func onBehalf(ctx context.Context, user string) string {
-	if p := principal(ctx); strings.HasPrefix(p, "token:") && p != "token:"+user {
-		return p
-	}
-	return ""
 }
 
 // asksOf is which calls of a program ask although it was accepted. What somebody
@@ -85,255 +118,29 @@ func asksOf(ctx context.Context, brought bool) string {
 	return ""
 }
 
-// mayAnswer checks whether a caller may answer gates in advance, or while the run goes
-// on, and may let a plan do what the manifest does not.
-func mayAnswer(ctx context.Context, p tipstaff.Presence, dispatch bool) error {
-	switch {
-	case p.Yes || p.Attended:
-		return mayDo(ctx, tipstaff.ScopeDecide, "answer gates")
-	case dispatch:
-		return mayDo(ctx, tipstaff.ScopeDecide, "let a plan start child runs")
-	}
-	return nil
-}
-
-// brings reports whether a request has a document of the caller's.
-func brings(noFiles bool, document []byte) bool { return noFiles && len(document) > 0 }
-
-// mayBring checks the scope for documents that came from elsewhere.
-func mayBring(ctx context.Context, brought bool) error {
-	if !brought {
-		return nil
-	}
-	return mayDo(ctx, tipstaff.ScopeSubmit, "send documents")
-}
-
-// mayStart checks what starting a program needs.
-func (g *guarded) mayStart(ctx context.Context, req tipstaff.StartRequest) error {
-	err := may(ctx, tipstaff.ScopeRun)
-	if err == nil {
-		err = mayBring(ctx, brings(req.NoFiles, req.Program))
-	}
-	if err == nil {
-		err = mayAnswer(ctx, req.Presence, req.AllowSubDispatch)
-	}
-	return err
-}
-
-// mayDraft checks what having a plan drafted needs.
-func (g *guarded) mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
-	err := may(ctx, tipstaff.ScopeRun)
-	if err == nil {
-		err = mayAnswer(ctx, req.Presence, req.AllowSubDispatch)
-	}
-	return err
-}
-
-// Start implements [tipstaff.Service].
-func (g *guarded) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-	err := g.mayStart(ctx, req)
-	if err == nil {
-		err = g.r.queue.room()
-	}
-	if err != nil {
-		return tipstaff.Started{}, err
-	}
-	return g.r.Start(ctx, req)
-}
-
-// Draft implements [tipstaff.Service].
-func (g *guarded) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
-	err := g.mayDraft(ctx, req)
-	if err == nil {
-		err = g.r.queue.room()
-	}
-	if err != nil {
-		return tipstaff.Started{}, err
-	}
-	return g.r.Draft(ctx, req)
-}
-
-// Validate implements [tipstaff.Service].
-func (g *guarded) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v tipstaff.Validated, err error) {
-	if req.Start != nil {
-		err = g.mayStart(ctx, *req.Start)
-	}
-	if req.Draft != nil && err == nil {
-		err = g.mayDraft(ctx, *req.Draft)
-	}
-	if err != nil {
-		return v, err
-	}
-	return g.r.Validate(ctx, req)
-}
-
-// CreateEnvelope implements [tipstaff.Service].
-func (g *guarded) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeRequest) (tipstaff.Started, error) {
-	err := may(ctx, tipstaff.ScopeRun)
-	if err == nil {
-		err = mayBring(ctx, brings(req.NoFiles, req.Program))
-	}
-	if err != nil {
-		return tipstaff.Started{}, err
-	}
-	return g.r.CreateEnvelope(ctx, req)
-}
-
-// UpdateEnvelope implements [tipstaff.Service].
-func (g *guarded) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate) error {
-	if err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run); err != nil {
-		return err
-	}
-	return g.r.UpdateEnvelope(ctx, req)
-}
-
-// ExecuteEnvelope implements [tipstaff.Service].
-func (g *guarded) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (tipstaff.Started, error) {
-	if err := g.mayDrive(ctx, req.Run, brings(req.NoFiles, req.Program)); err != nil {
-		return tipstaff.Started{}, err
-	}
-	return g.r.ExecuteEnvelope(ctx, req)
-}
-
-// ExecuteAgent implements [tipstaff.Service].
-func (g *guarded) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (tipstaff.Started, error) {
-	if err := g.mayDrive(ctx, req.Run, len(req.Document) > 0); err != nil {
-		return tipstaff.Started{}, err
-	}
-	return g.r.ExecuteAgent(ctx, req)
-}
-
-// mayDrive checks what driving a run needs, with a document of the caller's or without.
-func (g *guarded) mayDrive(ctx context.Context, run tipstaff.ID, brought bool) error {
-	err := g.mayWith(ctx, tipstaff.ScopeRun, run)
-	if err == nil {
-		err = mayBring(ctx, brought)
-	}
-	if err == nil {
-		err = g.r.queue.room()
-	}
-	return err
-}
-
-// Get implements [tipstaff.Service].
-func (g *guarded) Get(ctx context.Context, run tipstaff.ID) (tipstaff.Run, error) {
-	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
-		return tipstaff.Run{}, err
-	}
-	return g.r.Get(ctx, run)
-}
-
-// List implements [tipstaff.Service].
-func (g *guarded) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.RunPage, error) {
-	if err := may(ctx, tipstaff.ScopeRead); err != nil {
-		return tipstaff.RunPage{}, err
-	}
-	return g.r.List(ctx, req)
-}
-
-// Events implements [tipstaff.Service].
-func (g *guarded) Events(ctx context.Context, req tipstaff.EventsRequest) iter.Seq2[tipstaff.Event, error] {
-	if err := g.mayWith(ctx, tipstaff.ScopeRead, req.Run); err != nil {
-		return func(yield func(tipstaff.Event, error) bool) { yield(tipstaff.Event{}, err) }
-	}
-	return g.r.Events(ctx, req)
-}
-
-// Decide implements [tipstaff.Service].
-func (g *guarded) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipstaff.Decided, error) {
-	if err := g.mayWith(ctx, tipstaff.ScopeDecide, req.Run); err != nil {
-		return tipstaff.Decided{}, err
-	}
-	return g.r.Decide(ctx, req)
-}
-
-// Defer implements [tipstaff.Service].
-func (g *guarded) Defer(ctx context.Context, run, gate tipstaff.ID) error {
-	if err := g.mayWith(ctx, tipstaff.ScopeDecide, run); err != nil {
-		return err
-	}
-	return g.r.Defer(ctx, run, gate)
-}
-
-// Resume implements [tipstaff.Service].
-func (g *guarded) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
-	err := g.mayDrive(ctx, req.Run, false)
-	if err == nil {
-		err = mayAnswer(ctx, req.Presence, false)
-	}
-	if err != nil {
-		return tipstaff.Started{}, err
-	}
-	return g.r.Resume(ctx, req)
-}
-
-// Correct implements [tipstaff.Service]. A correction is a document of the caller's.
-func (g *guarded) Correct(ctx context.Context, req tipstaff.CorrectRequest) (tipstaff.Corrected, error) {
-	err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run)
-	if err == nil {
-		err = mayBring(ctx, true)
-	}
-	if err != nil {
-		return tipstaff.Corrected{}, err
-	}
-	return g.r.Correct(ctx, req)
-}
-
-// Cancel implements [tipstaff.Service].
-func (g *guarded) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Run, error) {
-	if err := g.mayWith(ctx, tipstaff.ScopeRun, req.Run); err != nil {
-		return tipstaff.Run{}, err
-	}
-	return g.r.Cancel(ctx, req)
-}
-
-// Fork implements [tipstaff.Service].
-func (g *guarded) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
-	if err := g.mayBranch(ctx, req.Run, req.Checkpoint, &req.Changes); err != nil {
-		return tipstaff.Run{}, err
-	}
-	return g.r.Fork(ctx, req)
-}
-
-// Rollback implements [tipstaff.Service].
-func (g *guarded) Rollback(ctx context.Context, req tipstaff.RollbackRequest) (tipstaff.Run, error) {
-	if err := g.mayBranch(ctx, req.Run, req.Checkpoint, &req.Changes); err != nil {
-		return tipstaff.Run{}, err
-	}
-	return g.r.Rollback(ctx, req)
-}
-
-// Label implements [tipstaff.Service].
-func (g *guarded) Label(ctx context.Context, req tipstaff.LabelRequest) (tipstaff.Checkpoint, error) {
-	if err := g.mayBranch(ctx, req.Run, req.Checkpoint, nil); err != nil {
-		return tipstaff.Checkpoint{}, err
-	}
-	return g.r.Label(ctx, req)
-}
-
-// mayBranch checks what a fork or a rollback needs; without changes, what a label does.
-// A checkpoint is its run's. Whoever changes what was decided or leaves a question
-// behind must be one who may answer it.
-func (g *guarded) mayBranch(ctx context.Context, run tipstaff.ID, checkpoint string, c *tipstaff.Changes) error {
-	err := g.mayWith(ctx, tipstaff.ScopeRun, run)
-	if made, ok := runOfCheckpoint(checkpoint); err == nil && ok {
-		if err = g.mayWith(ctx, tipstaff.ScopeRun, made); tipstaff.CodeOf(err) == tipstaff.RunNotFound {
+// openToBranch is open for a fork or a rollback; without changes, for a label. A
+// checkpoint is its run's. Whoever changes what was decided or leaves a question behind
+// must be one who may answer it.
+func (r *Runner) openToBranch(ctx context.Context, run tipstaff.ID, checkpoint string, c *tipstaff.Changes) (flow.Row, error) {
+	row, err := r.open(ctx, run, tipstaff.ScopeRun)
+	if made, _, ok := parseCheckpoint(checkpoint); err == nil && ok {
+		if err = r.permit(ctx, idOf(made), tipstaff.ScopeRun); tipstaff.CodeOf(err) == tipstaff.RunNotFound {
 			err = tipstaff.Errorf(tipstaff.CheckpointNotFound, "there is no checkpoint %s", checkpoint)
 		}
 	}
-	switch {
-	case err != nil, c == nil, may(ctx, tipstaff.ScopeDecide) == nil:
-		return err
-	case len(c.Outputs)+len(c.Metadata) > 0:
-		return mayDo(ctx, tipstaff.ScopeDecide, "edit outputs or metadata")
-	case len(c.Raise) > 0:
-		return mayDo(ctx, tipstaff.ScopeDecide, "raise bounds")
+	if err != nil || c == nil {
+		return row, err
 	}
-	open, err := g.r.asked(ctx, run.String())
-	if err == nil && open {
-		return mayDo(ctx, tipstaff.ScopeDecide, fmt.Sprintf("go back past an open gate of run %s", run))
+	decide := func(asked bool, to string) need { return need{asked, tipstaff.ScopeDecide, to} }
+	err = may(ctx, decide(len(c.Outputs)+len(c.Metadata) > 0, "edit outputs or metadata"), decide(len(c.Raise) > 0, "raise bounds"))
+	past := decide(true, fmt.Sprintf("go back past an open gate of run %s", run))
+	if err != nil || may(ctx, past) == nil {
+		return row, err
 	}
-	return explain(err, run)
+	if past.asked, err = r.asked(ctx, run.String()); err != nil {
+		return row, explain(err, run)
+	}
+	return row, may(ctx, past)
 }
 
 // asked reports whether a run, or one that it has started, has an open gate.
@@ -360,88 +167,4 @@ func (r *Runner) asked(ctx context.Context, run string) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// runOfCheckpoint is the run that a checkpoint's id names: cp_, the run, _, the turn.
-func runOfCheckpoint(id string) (tipstaff.ID, bool) {
-	rest, ok := strings.CutPrefix(id, "cp_")
-	ulid, _, _ := strings.Cut(rest, "_")
-	run, err := tipstaff.ParseID(ulid)
-	return run, ok && err == nil
-}
-
-// Wait implements [tipstaff.Service].
-func (g *guarded) Wait(ctx context.Context, run tipstaff.ID) (tipstaff.Driven, error) {
-	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
-		return tipstaff.Driven{}, err
-	}
-	return g.r.Wait(ctx, run)
-}
-
-// Checkpoints implements [tipstaff.Service].
-func (g *guarded) Checkpoints(ctx context.Context, run tipstaff.ID) ([]tipstaff.Checkpoint, error) {
-	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
-		return nil, err
-	}
-	return g.r.Checkpoints(ctx, run)
-}
-
-// Envelope implements [tipstaff.Service].
-func (g *guarded) Envelope(ctx context.Context, run tipstaff.ID, checkpoint string) ([]byte, error) {
-	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
-		return nil, err
-	}
-	return g.r.Envelope(ctx, run, checkpoint)
-}
-
-// Graph implements [tipstaff.Service].
-func (g *guarded) Graph(ctx context.Context, run tipstaff.ID, format string) ([]byte, error) {
-	if err := g.mayWith(ctx, tipstaff.ScopeRead, run); err != nil {
-		return nil, err
-	}
-	return g.r.Graph(ctx, run, format)
-}
-
-// Artifact implements [tipstaff.Service].
-func (g *guarded) Artifact(ctx context.Context, run tipstaff.ID, digest string) ([]byte, error) {
-	err := g.mayWith(ctx, tipstaff.ScopeRead, run)
-	if err == nil && !tipstaff.CallerFrom(ctx).SeesAll() {
-		err = g.r.mentions(ctx, run, digest)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return g.r.Artifact(ctx, run, digest)
-}
-
-// mentions refuses a digest that stands in no record of a run, nor of those that it
-// inherits from: knowing a digest does not make its content one's own.
-func (r *Runner) mentions(ctx context.Context, id tipstaff.ID, name string) error {
-	if _, err := journal.ParseHash(name); err != nil {
-		return nil // which is no digest
-	}
-	for run := id.String(); run != ""; {
-		if kept, err := r.Store.Keeps(ctx, run, name); kept || err != nil {
-			return explain(err, id)
-		}
-		row, err := r.Store.Run(ctx, run)
-		if err != nil {
-			return explain(err, id)
-		}
-		run = row.Base
-	}
-	return tipstaff.Errorf(tipstaff.ArtifactNotFound, "run %s has no artifact %s", id, name)
-}
-
-// Verify implements [tipstaff.Service]. Exports, keys and anchors are files of this
-// machine, and nobody's.
-func (g *guarded) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipstaff.Report, error) {
-	err := g.mayWith(ctx, tipstaff.ScopeRead, req.Run)
-	if err == nil && (req.Dir != "" || req.Anchor != "" || len(req.Keys) > 0) && visibleTo(ctx) != "" {
-		err = may(ctx, tipstaff.ScopeAdmin)
-	}
-	if err != nil {
-		return tipstaff.Report{}, err
-	}
-	return g.r.Verify(ctx, req)
 }

@@ -18,7 +18,7 @@ func TestArtifactsBelongToRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	svc := b.Guarded()
+	svc := b.Runner
 	own := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "http", User: "local", Principal: "token:local", Scopes: tipstaff.DefaultScopes()})
 	if _, err := svc.Artifact(own, run, b.get(run).Program.Digest); err != nil {
 		t.Errorf("the run's own program: %v", err)
@@ -39,7 +39,7 @@ func TestGuard(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.pipe(loop)
 	digest := b.get(run).Program.Digest
-	svc := b.Guarded()
+	svc := b.Runner
 	as := func(user string, scopes ...string) context.Context {
 		return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "http", User: user, Principal: "token:" + user, Scopes: scopes})
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"regexp"
@@ -73,7 +74,7 @@ func (r *Runner) Hosts() tipstaff.Hosts { return r.hosts }
 // Register implements [tipstaff.Hosts]. A host that comes back while its former
 // attachment still stands takes its place.
 func (d *hostPool) Register(ctx context.Context, reg tipstaff.HostRegistration) (tipstaff.Host, error) {
-	if err := may(ctx, tipstaff.ScopeHost); err != nil {
+	if err := may(ctx, basic(tipstaff.ScopeHost)); err != nil {
 		return nil, err
 	}
 	h := &host{pool: d, user: userOf(ctx), id: reg.HostID, gone: make(chan struct{}), more: make(chan struct{}, 1)}
@@ -110,13 +111,7 @@ func hostedAgents(reg tipstaff.HostRegistration) (map[string]*hosted, error) {
 	}
 	agents := map[string]*hosted{}
 	for _, a := range reg.Agents {
-		class, room := flow.Class(a.Effect), a.Concurrency
-		if class == "" {
-			class = flow.Once
-		}
-		if room == 0 {
-			room = 1
-		}
+		class, room := cmp.Or(flow.Class(a.Effect), flow.Once), cmp.Or(a.Concurrency, 1)
 		switch {
 		case !pipeline.ValidName(a.Name):
 			return bad("%q cannot name an agent: it has 1 to 64 of A-Z, a-z, 0-9, '_' and '-', a letter first", shortened(a.Name))

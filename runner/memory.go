@@ -99,7 +99,14 @@ func (m Memory) Log(ctx context.Context, after int64) iter.Seq2[tipstaff.MemoryR
 				return
 			}
 			for _, s := range page {
-				if !yield(memoryRecord(s)) {
+				r, err := cortex.ParseRecord(s.Bytes)
+				if err != nil {
+					err = &tipstaff.Error{Code: tipstaff.StoreUnavailable, Err: err,
+						Message: fmt.Sprintf("record %d of the memory cannot be read: %v", s.Seq, err), Hint: "`tipstaff verify --memory` tells what is wrong with it"}
+					if !yield(tipstaff.MemoryRecord{}, err) {
+						return
+					}
+				} else if !yield(tipstaff.MemoryRecord{Seq: r.Seq, Kind: r.Kind(), At: r.At, Run: idOf(r.Run), Text: r.String(), Raw: s.Bytes}, nil) {
 					return
 				}
 				after = s.Seq
@@ -109,15 +116,6 @@ func (m Memory) Log(ctx context.Context, after int64) iter.Seq2[tipstaff.MemoryR
 			}
 		}
 	}
-}
-
-func memoryRecord(s flow.Stored) (tipstaff.MemoryRecord, error) {
-	r, err := cortex.ParseRecord(s.Bytes)
-	if err != nil {
-		return tipstaff.MemoryRecord{}, &tipstaff.Error{Code: tipstaff.StoreUnavailable, Err: err,
-			Message: fmt.Sprintf("record %d of the memory cannot be read: %v", s.Seq, err), Hint: "`tipstaff verify --memory` tells what is wrong with it"}
-	}
-	return tipstaff.MemoryRecord{Seq: r.Seq, Kind: r.Kind(), At: r.At, Run: idOf(r.Run), Text: r.String(), Raw: s.Bytes}, nil
 }
 
 // Remember implements [tipstaff.Memory].
@@ -191,16 +189,8 @@ func (blank) Remember(context.Context, string, cortex.Remember) (cortex.URI, err
 func (blank) Forget(context.Context, cortex.URI, string) (bool, error) { return false, nil }
 
 func (blank) RebuildMemory(context.Context, bool) (tipstaff.MemoryReport, error) {
-	whole := tipstaff.Finding{OK: true, Problems: []tipstaff.Problem{}}
-	return tipstaff.MemoryReport{Head: journal.Hash{}.String(), Weights: cortex.Cold.Named(), Log: whole, State: whole}, nil
-}
-
-// actor is who asks, as records name them.
-func actor(ctx context.Context) string {
-	if who := tipstaff.CallerFrom(ctx).Principal; who != "" {
-		return who
-	}
-	return "local:cli"
+	none := tipstaff.NothingFound()
+	return tipstaff.MemoryReport{Head: journal.Hash{}.String(), Weights: cortex.Cold.Named(), Log: none, State: none}, nil
 }
 
 // remembering is the log of a drive. On their way to the store it tells, of the

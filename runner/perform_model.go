@@ -180,12 +180,6 @@ func (s modelRouter) Stream(ctx context.Context, r agent.Request, emit func(agen
 	return m.Stream(ctx, r, emit)
 }
 
-// Cancels is the promise of the model that the request goes to.
-func (s modelRouter) Cancels(r agent.Request) bool {
-	m, err := s.of(r.Agent)
-	return err == nil && agent.Cancels(m, r)
-}
-
 func (s modelRouter) of(name string) (agent.Model, error) {
 	open, ok := s[name]
 	if !ok {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
@@ -113,20 +114,10 @@ func (w *walk) approval(fc flow.Context, n *plan.Node, v tool.Verdict) (gate str
 		return "", err
 	}
 	if d.Action != "allow" {
-		return "", &flow.Error{Code: "approval_denied", Message: denial(d), Detail: flow.JSON(map[string]string{"rule": v.Rule}), NotSent: true}
+		return "", &flow.Error{Code: "approval_denied", Message: agent.Denial(d), Detail: flow.JSON(map[string]string{"rule": v.Rule}), NotSent: true}
 	}
 	w.left.approve(n.ID, approval{d.Gate, subject})
 	return d.Gate, nil
-}
-
-func denial(d flow.Decision) string {
-	switch {
-	case d.Via == "expiry":
-		return "nobody approved the call in time"
-	case d.Note != "":
-		return fmt.Sprintf("%s did not allow the call: %s", d.By, d.Note)
-	}
-	return d.By + " did not allow the call"
 }
 
 // cutIn are the ids of the calls of which a gate does not show every value.

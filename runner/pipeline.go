@@ -54,9 +54,8 @@ func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest) error {
 	if p.text, err = newPipelineText(pipe); err != nil {
 		return err
 	}
-	said := limitsOf(pipe)
-	p.asked, p.bounds = req.Bounds, tipstaff.EffectiveBounds(p.manifest.Ceiling(), said, req.Bounds)
-	_, p.costBound = tipstaff.Min(p.manifest.Ceiling(), said, req.Bounds)[tipstaff.BoundCostUSD]
+	p.asked = req.Bounds
+	p.bind(limitsOf(pipe), req.Bounds)
 	if err := r.settleAgents(p); err != nil {
 		return err
 	}

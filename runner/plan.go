@@ -37,8 +37,15 @@ func openPlan(ctx context.Context, src source, c *common, doc *plan.Document) (*
 	p := &planProgram{common: c, doc: doc, left: newRemainder(c.segment.Approved)}
 	var err error
 	if c.segment.inForce().Number > 1 {
-		if c.inputs, err = revisedInputs(doc, c.inputs); err != nil {
+		// The document may declare other inputs than the run was given: those it does not
+		// know are left aside, those it adds have their defaults.
+		given, err := declaredInputs(doc, c.inputs)
+		if err != nil {
 			return nil, fmt.Errorf("run %s: %w", c.run, err)
+		}
+		var problems []tipstaff.Problem
+		if c.inputs, problems = doc.CheckInputs(given); len(problems) > 0 {
+			return nil, fmt.Errorf("run %s: the revised program does not take the run's inputs: %s", c.run, problems[0].Message)
 		}
 	}
 	p.carry, err = c.segment.carry(ctx, src)
@@ -112,20 +119,6 @@ func (w *walk) mode() func(reason string) plan.Mode {
 		m, _ := own.Mode(reason)
 		return plan.Mode{Action: string(m.Action), Note: m.Note}
 	}
-}
-
-// revisedInputs are the inputs of a run for a document that may declare others:
-// those it does not know are left aside, those it adds have their defaults.
-func revisedInputs(doc *plan.Document, inputs json.RawMessage) (json.RawMessage, error) {
-	given, err := declaredInputs(doc, inputs)
-	if err != nil {
-		return nil, err
-	}
-	checked, problems := doc.CheckInputs(given)
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("the revised program does not take the run's inputs: %s", problems[0].Message)
-	}
-	return checked, nil
 }
 
 // declaredInputs are those of a run that a document knows.

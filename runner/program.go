@@ -98,6 +98,7 @@ type draftBody struct {
 	Rollback *rollbackBody `json:"rollback,omitempty"` // of a run that goes back, or forks off: what it takes over
 
 	after       string // the run before it: of a turn that is to be made, or of a run that takes another's place
+	request     string // that has made the run which a rollback takes the place of
 	acceptedVia string // of the intent.accept with which the run was made; "": it was made without
 
 	revision int // of the program, if it is forked with one that is not its source's first; 0 is 1
@@ -150,7 +151,7 @@ func openSegment(ctx context.Context, src source, run string, draft draftBody, s
 	switch text := c.text.(type) {
 	case pipelineText:
 		if s.Phase == phaseHold {
-			return &heldProgram{c}, nil
+			return &pipelineDraftProgram{c}, nil
 		}
 		return openPipeline(ctx, src, c, text)
 	case planText:
@@ -185,24 +186,16 @@ func readDraft(ctx context.Context, src source, run string) (*draftBody, error) 
 		return nil, fmt.Errorf("the intent.draft of run %s cannot be read: %w", run, err)
 	}
 	if len(first) > 2 {
-		draft.acceptedVia = acceptedVia(first[2])
+		if e, err := tipstaff.ParseEvent(first[2].Bytes); err == nil && e.Kind == tipstaff.KindIntentAccept {
+			if b := tipstaff.BodyOf[tipstaff.IntentAccept](&e); b.Gate == "" {
+				draft.acceptedVia = b.Via
+			}
+		}
 	}
 	if draft.Rollback != nil {
 		err = draft.Rollback.readEdits(ctx, src, first)
 	}
 	return draft, err
-}
-
-// acceptedVia is how a program was accepted by the record, "" if that is none.
-func acceptedVia(s flow.Stored) string {
-	e, err := tipstaff.ParseEvent(s.Bytes)
-	if err != nil || e.Kind != tipstaff.KindIntentAccept {
-		return ""
-	}
-	if b := tipstaff.BodyOf[tipstaff.IntentAccept](&e); b.Gate == "" {
-		return b.Via
-	}
-	return ""
 }
 
 // open loads the documents that the draft names.

@@ -2,43 +2,41 @@ package runner
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/flow"
 )
 
 // maxQueue is how many runs may wait for their turn.
 const maxQueue = 1024
 
 // queue lets so many runs be driven at once, and the others wait, first come, first
-// served. A nil queue has room for all.
+// served.
 type queue struct {
 	mu      sync.Mutex
 	places  int     // that are free
 	waiting []*turn // in the order in which they came
 }
 
-// turn is that of a run to be driven.
+// turn is that of a run to be driven. A nil turn has come.
 type turn struct {
 	queue *queue
 	run   string
 	come  chan struct{} // closed when it has a place
 }
 
+// newQueue is a queue with so many places; 0: with room for all.
 func newQueue(places int) *queue {
 	if places <= 0 {
-		return nil
+		places = math.MaxInt
 	}
 	return &queue{places: places}
 }
 
 // has reports whether a run waits for its turn.
 func (q *queue) has(run string) bool {
-	if q == nil {
-		return false
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.ContainsFunc(q.waiting, func(t *turn) bool { return t.run == run })
@@ -46,9 +44,6 @@ func (q *queue) has(run string) bool {
 
 // room refuses one more where as many wait as may.
 func (q *queue) room() error {
-	if q == nil {
-		return nil
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) < maxQueue {
@@ -60,9 +55,6 @@ func (q *queue) room() error {
 // line gives a run a place or, where there is none, has it wait behind all others: from
 // now on it is known to.
 func (q *queue) line(run string) *turn {
-	if q == nil {
-		return nil
-	}
 	t := &turn{queue: q, run: run, come: make(chan struct{})}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,22 +105,4 @@ func (t *turn) leave() {
 	next := q.waiting[0]
 	q.waiting = slices.Delete(q.waiting, 0, 1)
 	close(next.come)
-}
-
-// turnFor is the turn of a run to be driven. A child has that of its parent, which waits
-// for it: two places for one could leave none for anybody.
-func (r *Runner) turnFor(run string, p program) *turn {
-	if parent := p.shared().draft.Parent; parent != nil && parent.Relation == relationDispatch {
-		return nil
-	}
-	return r.queue.line(run)
-}
-
-// driveInTurn drives a run when there is a place for it.
-func (r *Runner) driveInTurn(run string, p program, a *active, who person, t *turn) tipstaff.Driven {
-	if !t.await(r.Stop) {
-		return p.shared().describe(flow.Outcome{Status: flow.Interrupted, Reason: "stopped"})
-	}
-	defer t.leave()
-	return r.drive(run, p, a, who)
 }

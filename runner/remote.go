@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,7 +104,14 @@ func (d *hostPool) activity(o owners) flow.Activity {
 			if err := json.Unmarshal(a.Input, &in); err != nil {
 				return err
 			}
-			return d.awaitHost(ctx, o, in.Agent, a.Class, a.Local.(remoteLocal).wait)
+			_, err := d.search(ctx, o, in.Agent, a.Local.(remoteLocal).wait, func(h *host) error {
+				if declared := h.agents[in.Agent].class; strictness(declared) > strictness(a.Class) {
+					return &flow.Error{Code: codeEffectConflict, NotSent: true, Message: fmt.Sprintf(
+						"the hosts of agent %s say that its effect is %s, the pipeline says %s: it would be repeated where it must not be", in.Agent, declared, a.Class)}
+				}
+				return nil
+			})
+			return err
 		},
 		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 			c, err := newRemoteCall(ctx, o, a)
@@ -237,18 +245,12 @@ func (c *remoteCall) done() (flow.Done, error) {
 // granted to it counts as used: the ledger charges it too.
 func (c *remoteCall) used() tipstaff.StageUsage {
 	u := usageOf(c.result.Usage)
-	if u.LLMCalls == 0 {
-		u.LLMCalls = c.granted[tipstaff.BoundModelCalls]
-	}
-	if u.ToolCalls == 0 {
-		u.ToolCalls = c.granted[tipstaff.BoundToolCalls]
-	}
+	u.LLMCalls = cmp.Or(u.LLMCalls, c.granted[tipstaff.BoundModelCalls])
+	u.ToolCalls = cmp.Or(u.ToolCalls, c.granted[tipstaff.BoundToolCalls])
 	if u.TokensIn+u.TokensOut == 0 {
 		u.TokensIn = c.granted[tipstaff.BoundTokens]
 	}
-	if u.CostUSD == 0 {
-		u.CostUSD = tipstaff.USD(c.granted[tipstaff.BoundCostUSD])
-	}
+	u.CostUSD = cmp.Or(u.CostUSD, tipstaff.USD(c.granted[tipstaff.BoundCostUSD]))
 	return u
 }
 

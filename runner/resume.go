@@ -1,49 +1,52 @@
 package runner
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Resume drives a waiting or interrupted run on. A run that waits for decisions
 // nobody has made is not driven: nothing would come of it, and nothing is
 // written. A person who is there can answer, so then it is.
 func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
-	run, err := r.mayChange(req.Run)
-	if err != nil {
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, answering(req.Presence))
+	if err = cmp.Or(err, r.queue.room()); err != nil {
 		return tipstaff.Started{}, err
 	}
-	row, err := r.Store.Run(ctx, run)
+	return r.resume(ctx, row, req.Presence)
+}
+
+func (r *Runner) resume(ctx context.Context, row flow.Row, p tipstaff.Presence) (started tipstaff.Started, err error) {
+	defer func() { err = explain(err, idOf(row.ID)) }()
+	switch {
+	case tipstaff.State(row.State).Terminal():
+		return started, flow.ErrEnded
+	case row.Kind == kindPipeline && tipstaff.State(row.State) == tipstaff.Drafting:
+		return started, tipstaff.Errorf(tipstaff.WrongState, "run %s is a draft: it was never started", row.ID)
+	case r.driving(row.ID) || r.alive(row):
+		return started, flow.ErrBusy
+	}
+	opened, err := openProgram(ctx, r.Store, row.ID)
 	if err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
+		return started, err
 	}
-	if tipstaff.State(row.State).Terminal() {
-		return tipstaff.Started{}, explain(flow.ErrEnded, req.Run)
-	}
-	if row.Kind == kindPipeline && tipstaff.State(row.State) == tipstaff.Drafting {
-		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.WrongState, "run %s is a draft: it was never started", run)
-	}
-	if r.driving(run) || r.alive(row) {
-		return tipstaff.Started{}, explain(flow.ErrBusy, req.Run)
-	}
-	p, err := openProgram(ctx, r.Store, run)
-	if err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
-	}
-	started := p.shared().started()
-	who := person{Presence: req.Presence}
+	who := person{Presence: p}
 	pending, err := r.pending(ctx, row)
 	if err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
+		return started, err
 	}
+	started = opened.shared().started()
 	if len(pending) > 0 && !who.canAnswer(pending) {
 		return started, nil
 	}
-	_, err = r.begin(run, p, who)
-	return started, explain(err, req.Run)
+	_, err = r.begin(row.ID, opened, who)
+	return started, err
 }
 
 // pending are the gates that a parked run and its children wait for, if none of
@@ -79,19 +82,96 @@ func (r *Runner) pending(ctx context.Context, row flow.Row) ([]tipstaff.Gate, er
 // decidedSince reports whether a decision follows the run's last run.parked. Only
 // foreign records can, so that is near the head.
 func decidedSince(ctx context.Context, src source, row flow.Row) (decided bool, err error) {
+	err = eachBackward(ctx, src, row, func(s flow.Stored) error {
+		switch tipstaff.Kind(s.Kind) {
+		case tipstaff.KindRunParked:
+			return errEnough
+		case tipstaff.KindPolicyGateResolve, tipstaff.KindIntentAnswer, tipstaff.KindIntentAccept:
+			decided = true
+		}
+		return nil
+	})
+	return decided, err
+}
+
+// eachBackward gives f the records of a run, the last first, until f has enough. It may
+// give some twice.
+func eachBackward(ctx context.Context, src source, row flow.Row, f func(flow.Stored) error) error {
 	for end := row.Head; end > 0; end -= pageSize {
 		page, err := src.Records(ctx, row.ID, max(0, end-pageSize), pageSize)
 		if err != nil {
-			return false, err
+			return err
 		}
 		for _, s := range slices.Backward(page) {
-			switch tipstaff.Kind(s.Kind) {
-			case tipstaff.KindRunParked:
-				return decided, nil
-			case tipstaff.KindPolicyGateResolve, tipstaff.KindIntentAnswer, tipstaff.KindIntentAccept:
-				decided = true
+			if err := f(s); err == errEnough {
+				return nil
+			} else if err != nil {
+				return err
 			}
 		}
 	}
-	return decided, nil
+	return nil
+}
+
+// Serving is what the workspace's manifest says of the daemon.
+func (r *Runner) Serving() (workspace.Serve, error) {
+	m, err := r.manifest()
+	return m.Serving(), err
+}
+
+// unfinished are the states in which a run can be driven on by itself. A draft waits
+// for whoever made it.
+var unfinished = []string{string(tipstaff.Proposed), string(tipstaff.Clarifying), string(tipstaff.Accepted), string(tipstaff.Executing)}
+
+// TakeUp drives on what an earlier owner of this kind left: the runs that it was
+// driving when it ended, and those that it had not come to, in the order in which they
+// were made. What others were driving waits for somebody to resume it. It tells how
+// many there were.
+func (r *Runner) TakeUp(ctx context.Context, kind string) (int, error) {
+	rows, err := r.Store.Runs(ctx, flow.Query{States: unfinished})
+	if err != nil {
+		return 0, explain(err, tipstaff.ID{})
+	}
+	taken := 0
+	for _, row := range slices.Backward(rows) {
+		left, err := r.leftBy(ctx, row, kind)
+		if err != nil {
+			return taken, explain(err, idOf(row.ID))
+		}
+		if !left {
+			continue
+		}
+		now, err := r.Store.Run(ctx, row.ID) // it may have gone on with its parent
+		if err == nil {
+			_, err = r.resume(localUser(ctx), now, tipstaff.Presence{})
+		}
+		switch {
+		case err == nil:
+			taken++
+		case !errors.Is(err, &tipstaff.Error{Code: tipstaff.Busy}) && !errors.Is(err, &tipstaff.Error{Code: tipstaff.RunEnded}):
+			return taken, explain(err, idOf(row.ID))
+		}
+	}
+	return taken, nil
+}
+
+// leftBy reports whether an owner of this kind was the last that a run had, and left it
+// without parking it; or made it, and never came to drive it.
+func (r *Runner) leftBy(ctx context.Context, row flow.Row, kind string) (bool, error) {
+	switch tipstaff.Kind(row.Owned) {
+	case "":
+		return row.Origin == kind && row.Base == "", nil // a fork waits for whoever made it
+	case tipstaff.KindRunInterrupted:
+		last := ""
+		err := eachBackward(ctx, r.Store, row, func(s flow.Stored) error {
+			if s.Kind != string(tipstaff.KindRunStarted) && s.Kind != string(tipstaff.KindRunResumed) {
+				return nil
+			}
+			e, err := tipstaff.ParseEvent(s.Bytes)
+			last = tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind
+			return cmp.Or(err, error(errEnough))
+		})
+		return last == kind, err
+	}
+	return false, nil
 }

@@ -202,13 +202,3 @@ func ended(out flow.Outcome) flow.Outcome {
 	}
 	return out
 }
-
-// declineOr is why a run is cancelled: by the decision that err holds, if it holds
-// one.
-func declineOr(err error, req cancelRequest) cancelRequest {
-	var d *declined
-	if errors.As(err, &d) {
-		return newCancel(d.decision.By, d.Error(), d.decision.Via)
-	}
-	return req
-}

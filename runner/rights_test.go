@@ -27,7 +27,7 @@ func TestGoingBackPastADecisionNeedsItsScope(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.write("tipstaff.yaml", manifest+"bounds: {iterations: 5}\n")
-	svc := b.Guarded()
+	svc := b.Runner
 	ended, out := b.pipe(loop)
 	if !out.State.Terminal() {
 		t.Fatalf("%+v", out)
@@ -82,7 +82,7 @@ func TestGoingBackPastADecisionNeedsItsScope(t *testing.T) {
 func TestARunThatIsRolledBackKeepsItsUser(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	svc := b.Guarded()
+	svc := b.Runner
 	as := func(user string, scopes ...string) context.Context {
 		return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "grpc", User: user, Principal: "token:" + user, Scopes: scopes})
 	}
@@ -109,7 +109,7 @@ func TestARunThatIsRolledBackKeepsItsUser(t *testing.T) {
 func TestAnsweringInAdvanceNeedsItsScope(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	svc := b.Guarded()
+	svc := b.Runner
 	for name, with := range map[string]func(*tipstaff.StartRequest){
 		"yes": func(r *tipstaff.StartRequest) { r.Yes = true }, "ask": func(r *tipstaff.StartRequest) { r.Attended = true },
 		"sub-dispatch": func(r *tipstaff.StartRequest) { r.AllowSubDispatch = true },
@@ -245,7 +245,7 @@ func (b *bed) wantUnasked(s tipstaff.Started) {
 func TestOnceCallsOfASentDocumentAsk(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	svc := b.Guarded()
+	svc := b.Runner
 	sent := func(ctx context.Context, doc string) tipstaff.Started {
 		t.Helper()
 		s, err := svc.Start(ctx, tipstaff.StartRequest{Name: "sent", Program: []byte(doc), NoFiles: true, Via: "grpc"})
@@ -272,7 +272,7 @@ func TestOnceCallsOfASentDocumentAsk(t *testing.T) {
 func TestOnceCallsOfASentDraftAsk(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	svc := b.Guarded()
+	svc := b.Runner
 	draft := func(ctx context.Context, foreign bool) tipstaff.ID {
 		t.Helper()
 		s, err := svc.CreateEnvelope(ctx, tipstaff.EnvelopeRequest{Name: "sent", Program: []byte(toolStage), NoFiles: foreign})
@@ -316,7 +316,7 @@ func TestOnceCallsOfASentDraftAsk(t *testing.T) {
 func TestCorrectionsWithoutDecide(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	svc := b.Guarded()
+	svc := b.Runner
 	doc := func(calls int, question string) []byte {
 		return flowJSON(map[string]any{"kind": "plan", "version": 1, "bounds": map[string]any{"tool_calls": calls}, "root": map[string]any{"kind": "sequential", "children": []any{
 			map[string]any{"id": "ok", "kind": "gate", "question": "Go on?"},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
-	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
 )
 
@@ -40,10 +39,12 @@ type edits struct {
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 }
 
-func (e edits) none() bool { return len(e.Outputs) == 0 && len(e.Metadata) == 0 }
-
-// applyTo puts the edits into what a run takes over.
-func (e edits) applyTo(r *pipeline.Rollback) (err error) {
+// applyEdits puts edits into what a run takes over.
+func applyEdits(raw json.RawMessage, r *pipeline.Rollback) (err error) {
+	var e edits
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return fmt.Errorf("the edits cannot be read: %w", err)
+	}
 	r.Outputs = map[string]map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(e.Outputs)) {
 		if r.Outputs[key], err = pipeline.DecodeObject(e.Outputs[key]); err != nil {
@@ -73,11 +74,7 @@ func (b *rollbackBody) readEdits(ctx context.Context, src source, first []flow.S
 		if digest := flow.Digest(forked.Value); digest != b.Edits {
 			return fmt.Errorf("record %d has edits with the digest %s, but %s were made", e.Seq, digest, b.Edits)
 		}
-		var given edits
-		if err := json.Unmarshal(forked.Value, &given); err != nil {
-			return fmt.Errorf("the edits of record %d cannot be read: %w", e.Seq, err)
-		}
-		return given.applyTo(&b.Rollback)
+		return applyEdits(forked.Value, &b.Rollback)
 	}
 	return fmt.Errorf("the edits %s are not there", b.Edits)
 }
@@ -86,37 +83,39 @@ func (b *rollbackBody) readEdits(ctx context.Context, src source, first []flow.S
 type branch struct {
 	tipstaff.ForkRequest
 	rollback bool
-}
-
-// forPipeline reports whether a fork is asked for in the terms of pipelines.
-func forPipeline(req tipstaff.ForkRequest) bool {
-	return req.Checkpoint != "" || req.Stage != "" || req.Thread != "" || len(req.Outputs)+len(req.Metadata)+len(req.Raise) > 0
+	by       string
+	edits    json.RawMessage // nil: none
+	// manifestOnly: bounds may be raised to whatever the manifest permits, as they could
+	// be under the first rules.
+	manifestOnly bool
 }
 
 // Rollback makes a run from a boundary of a pipeline run, which takes its place.
 func (r *Runner) Rollback(ctx context.Context, req tipstaff.RollbackRequest) (tipstaff.Run, error) {
-	row, err := r.pipelineRow(ctx, req.Run)
+	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, &req.Changes)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	return r.goBack(ctx, branch{tipstaff.ForkRequest{Run: req.Run, Place: req.Place, Changes: req.Changes}, true}, row)
+	return r.goBack(ctx, branch{ForkRequest: tipstaff.ForkRequest{Run: req.Run, Place: req.Place, Changes: req.Changes}, rollback: true}, row)
 }
 
-// pipelineRow is the row of a run that has checkpoints.
-func (r *Runner) pipelineRow(ctx context.Context, id tipstaff.ID) (flow.Row, error) {
-	run, err := r.guard(id)
-	if err != nil {
-		return flow.Row{}, err
+// checkpointed refuses a run that has no checkpoints.
+func checkpointed(row flow.Row) error {
+	if row.Kind != kindPipeline {
+		return tipstaff.Errorf(tipstaff.WrongState, "run %s is a %s: only pipelines have checkpoints", row.ID, row.Kind)
 	}
-	row, err := r.Store.Run(ctx, run)
-	if err == nil && row.Kind != kindPipeline {
-		err = tipstaff.Errorf(tipstaff.WrongState, "run %s is a %s: only pipelines have checkpoints", run, row.Kind)
-	}
-	return row, explain(err, id)
+	return nil
 }
 
 // goBack makes a new run at a boundary of a pipeline run.
 func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (tipstaff.Run, error) {
+	if err := checkpointed(row); err != nil {
+		return tipstaff.Run{}, err
+	}
+	req.by = actor(ctx)
+	if given := (edits{req.Outputs, req.Metadata}); len(given.Outputs)+len(given.Metadata) > 0 {
+		req.edits = flow.JSON(given)
+	}
 	for {
 		made, err := r.forkAtBoundary(ctx, req, row)
 		if errors.Is(err, errBeaten) {
@@ -127,55 +126,39 @@ func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (tipstaff
 		if err != nil {
 			return tipstaff.Run{}, explain(err, req.Run)
 		}
-		return r.Get(ctx, made)
+		return r.get(ctx, made)
 	}
 }
 
 // forkAtBoundary makes the new run. errBeaten: the old one has gone on meanwhile.
-func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (tipstaff.ID, error) {
+func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (made tipstaff.ID, err error) {
 	if err := r.mayLeave(ctx, req, row); err != nil {
-		return tipstaff.ID{}, err
+		return made, err
 	}
 	b, err := r.boundaryAsked(ctx, req.Run, req.Place)
 	if err != nil {
-		return tipstaff.ID{}, err
+		return made, err
 	}
-	base, err := pipelineAt(ctx, r.Store, b.run, b.seq)
+	head, err := leftAt(ctx, r.Store, row.ID, row.Head)
 	if err != nil {
-		return tipstaff.ID{}, err
+		return made, err
 	}
-	body, err := forkBodyOf(ctx, r.Store, base, b)
+	made = tipstaff.NewID(r.Now())
+	body, text, forked, err := head.branch(ctx, r.Store, made.String(), req, b)
 	if err != nil {
-		return tipstaff.ID{}, err
+		return made, err
 	}
-	head, err := r.headOf(ctx, row)
-	if err != nil {
-		return tipstaff.ID{}, err
-	}
-	made := tipstaff.NewID(r.Now())
-	forked, err := r.takeOver(ctx, made, req, &body, base, head, b)
-	if err != nil {
-		return tipstaff.ID{}, err
-	}
-	if req.rollback && !tipstaff.State(row.State).Terminal() {
-		if forked.Beside, err = r.giveUp(ctx, head, made); err != nil {
-			return tipstaff.ID{}, err
+	draft := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(forked)}
+	if req.rollback {
+		// What takes the place of a fork was not made by a request, as the fork was not.
+		body.after, body.request = row.ID, row.Request
+		if !tipstaff.State(row.State).Terminal() {
+			if draft.Beside, err = r.giveUp(ctx, head, made); err != nil {
+				return made, err
+			}
 		}
 	}
-	return made, r.store(ctx, made, body, base.text, append(r.accepted(ctx, body, base.text, "command"), forked))
-}
-
-// pipelineAt is programAt of a pipeline.
-func pipelineAt(ctx context.Context, src source, run string, at int64) (*pipelineProgram, error) {
-	p, err := programAt(ctx, src, run, at)
-	if err != nil {
-		return nil, err
-	}
-	own, ok := p.(*pipelineProgram)
-	if !ok {
-		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s is no pipeline", run)
-	}
-	return own, nil
+	return made, r.store(ctx, made, body, text, append(r.accepted(ctx, body, text, "command"), draft))
 }
 
 // mayLeave refuses to go back in a run that somebody drives and, of a rollback, in
@@ -219,163 +202,109 @@ func (r *Runner) boundaryAsked(ctx context.Context, run tipstaff.ID, at tipstaff
 	case at.Checkpoint != "":
 		return boundaryOf(ctx, r.Store, run.String(), at.Checkpoint)
 	}
-	return newestBoundary(ctx, r.Store, run.String(), at.At, at.Stage)
+	b, err := findBoundary(ctx, r.Store, run.String(), at.At, func(b *boundary) bool { return at.Stage == "" || slices.Contains(b.stages, at.Stage) })
+	switch {
+	case b != nil || err != nil:
+		return b, err
+	case at.Stage != "":
+		return nil, tipstaff.Errorf(tipstaff.CheckpointNotFound, "run %s has no checkpoint of stage %q", run, at.Stage)
+	}
+	return nil, tipstaff.Errorf(tipstaff.CheckpointNotFound, "run %s has no checkpoint yet", run)
 }
 
-// newestBoundary is the last one of a run up to a record (0: its head) or, of a
-// stage, the last that it was merged at; in what the run inherits if it has none of
-// its own.
-func newestBoundary(ctx context.Context, src source, run string, upTo int64, stage string) (*boundary, error) {
-	for at := run; ; {
-		found, err := lastBoundary(ctx, src, at, upTo, stage)
-		if found != nil || err != nil {
-			return found, err
-		}
-		draft, err := readDraft(ctx, src, at)
-		if err != nil {
-			return nil, err
-		}
-		if draft.ForkOf == nil {
-			break
-		}
-		at, upTo = draft.ForkOf.Run, draft.ForkOf.Seq
-	}
-	what := "has no checkpoint yet"
-	if stage != "" {
-		what = fmt.Sprintf("has no checkpoint of stage %q", stage)
-	}
-	return nil, tipstaff.Errorf(tipstaff.CheckpointNotFound, "run %s %s", run, what)
-}
-
-// lastBoundary looks for it in the records of one run. It also says which stage was
-// the last of the turn, and which checkpoint was made before it.
-func lastBoundary(ctx context.Context, src source, run string, upTo int64, stage string) (last *boundary, err error) {
-	asked, latest, parent := false, pipeline.Start, "" // of the turn that is being read
-	err = eachEvent(ctx, src, run, upTo, func(e *tipstaff.Event) (err error) {
-		if e.N == 0 { // labels are others'
-			return nil
-		}
-		var b struct{ ID, Stage string }
-		switch e.Kind {
-		case tipstaff.KindStageStarted:
-			err = json.Unmarshal(e.Body, &b)
-			asked, latest = asked || b.Stage == stage, b.Stage
-		case tipstaff.KindCheckpointCreated:
-			err = json.Unmarshal(e.Body, &b)
-			parent = b.ID
-		case tipstaff.KindTurnMerged:
-			var found *boundary
-			if found, err = readBoundary(run, e); err == nil && (stage == "" || asked) {
-				found.stage, found.parent = latest, parent
-				last = found
-			}
-			asked = false
-		}
-		return err
-	})
-	return last, err
-}
-
-// forkBodyOf is the intent.draft of a run that is forked at a boundary, where base is
-// the program.
-func forkBodyOf(ctx context.Context, src source, base *pipelineProgram, b *boundary) (draftBody, error) {
-	last, err := src.Records(ctx, b.run, b.seq-1, 1)
-	if err != nil {
-		return draftBody{}, err
-	}
-	if len(last) == 0 {
-		return draftBody{}, fmt.Errorf("run %s has no record %d", b.run, b.seq)
-	}
-	h, err := segmentOf(ctx, src, b.run, b.seq)
-	if err != nil {
-		return draftBody{}, err
-	}
-	body := base.draft
-	body.Hold, body.Rollback, body.after = false, nil, ""
-	body.Bounds = maps.Clone(body.Bounds)
-	_, limit := flow.Totals(h, base.limits) // with what decisions have added to them
-	maps.Copy(body.Bounds, limit)
-	body.ForkOf = &tipstaff.ForkPoint{Run: b.run, Seq: b.seq, Hash: journal.Hash(last[0].Hash).String()}
-	return body, nil
-}
-
-// left is a run that is left, as it stood then.
+// left is a run that is left, as it stood after a record.
 type left struct {
-	row      flow.Row
-	program  *pipelineProgram
-	counters pipeline.Counters
-	used     flow.Use
-	wallMs   int64
+	run, user string
+	head      int64
+	status    tipstaff.PipelineStatus // whose Envelope it is
+	counters  pipeline.Counters
+	used      flow.Use
+	wallMs    int64
+	program   *pipelineProgram
 }
 
-// headOf reads what a run has used, up to its last record.
-func (r *Runner) headOf(ctx context.Context, row flow.Row) (*left, error) {
-	p, err := stateAt(ctx, r.Store, row.ID, row.Head)
+// leftAt reads what a run has used, up to a record: what its program counts, replayed up
+// to there, and what its ledger has, where that is more because something was cut off.
+func leftAt(ctx context.Context, src source, run string, at int64) (*left, error) {
+	p, err := stateAt(ctx, src, run, at)
 	if err != nil {
 		return nil, err
 	}
-	l := &left{row: row, program: p}
-	l.counters, l.used, l.wallMs, err = countersAt(ctx, r.Store, p, row.Head)
-	return l, err
-}
-
-// countersAt are the counters of a run after a record: what its program counts, which
-// has been replayed up to there, and what its ledger has, where that is more because
-// something was cut off.
-func countersAt(ctx context.Context, src source, p *pipelineProgram, at int64) (pipeline.Counters, flow.Use, int64, error) {
-	h, err := segmentOf(ctx, src, p.run, at)
+	h, err := segmentOf(ctx, src, run, at)
 	if err != nil {
-		return pipeline.Counters{}, nil, 0, err
+		return nil, err
 	}
-	used, _ := flow.Totals(h, p.limits)
-	e := p.state
-	c := pipeline.Counters{
+	e, l := p.state, &left{run: run, user: p.draft.User, head: at, wallMs: flow.Wall(h).Milliseconds(), program: p}
+	// It may have been started in another thread than it was made for.
+	l.status = tipstaff.PipelineStatus{Envelope: p.draft.Pipeline.Envelope, Request: p.draft.Pipeline.Request, Thread: e.ThreadID, Version: e.Version}
+	l.used, _ = flow.Totals(h, p.limits)
+	l.counters = pipeline.Counters{
 		Iteration: e.Iteration, TokensIn: e.TokensIn, TokensOut: e.TokensOut, StageNumber: e.CurrentStageNumber,
-		LLMCallCount:  max(e.LLMCallCount, used[tipstaff.BoundModelCalls]),
-		AgentHopCount: max(e.AgentHopCount, used[tipstaff.BoundAgentHops]),
-		ToolCallCount: max(e.ToolCallCount, used[tipstaff.BoundToolCalls]),
-		CostUSD:       max(e.CostUSD, tipstaff.USD(used[tipstaff.BoundCostUSD])),
+		LLMCallCount:  max(e.LLMCallCount, l.used[tipstaff.BoundModelCalls]),
+		AgentHopCount: max(e.AgentHopCount, l.used[tipstaff.BoundAgentHops]),
+		ToolCallCount: max(e.ToolCallCount, l.used[tipstaff.BoundToolCalls]),
+		CostUSD:       max(e.CostUSD, tipstaff.USD(l.used[tipstaff.BoundCostUSD])),
 		EdgeCounts:    slices.Clone(e.EdgeCounts), Visits: maps.Clone(e.Visits),
 	}
-	c.TokensOut += max(0, used[tipstaff.BoundTokens]-e.TokensIn-e.TokensOut)
-	for _, records := range [][]flow.Record{h.Base, h.Records} {
-		for i := range records {
-			var b struct{ N int64 }
-			if records[i].Kind == string(tipstaff.KindTransition) && json.Unmarshal(records[i].Body, &b) == nil {
-				c.Transitions = max(c.Transitions, b.N)
-			}
+	l.counters.TokensOut += max(0, l.used[tipstaff.BoundTokens]-e.TokensIn-e.TokensOut)
+	for _, record := range slices.Concat(h.Base, h.Records) {
+		var b tipstaff.Transitioned
+		if record.Kind == string(tipstaff.KindTransition) && json.Unmarshal(record.Body, &b) == nil {
+			l.counters.Transitions = max(l.counters.Transitions, b.N)
 		}
 	}
-	return c, used, flow.Wall(h).Milliseconds(), nil
+	return l, nil
 }
 
-// takeOver completes the draft of the new run with what it has of the one that is
-// left, and is the record that says so.
-func (r *Runner) takeOver(ctx context.Context, made tipstaff.ID, req branch, body *draftBody, base *pipelineProgram, head *left, b *boundary) (flow.Draft, error) {
-	old := *head.program.draft.Pipeline
-	old.Thread = cmp.Or(head.row.Thread, old.Thread) // it may have been started in another than it was made for
-	status := tipstaff.PipelineStatus{Envelope: "env_" + made.String(), Request: old.Request, Thread: cmp.Or(req.Thread, made.String()), Version: head.program.state.Version}
+// branch is the draft of a run that leaves l and goes back to a boundary, its program,
+// and the record that says so. Verify computes the same again.
+func (l *left) branch(ctx context.Context, src source, made string, req branch, b *boundary) (body draftBody, text document, forked tipstaff.RunForked, err error) {
+	p, err := programAt(ctx, src, b.run, b.seq)
+	if err != nil {
+		return body, nil, forked, err
+	}
+	base, ok := p.(*pipelineProgram)
+	if !ok {
+		return body, nil, forked, tipstaff.Errorf(tipstaff.WrongState, "run %s is no pipeline", b.run)
+	}
+	h, err := segmentOf(ctx, src, b.run, b.seq)
+	if err != nil {
+		return body, nil, forked, err
+	}
+	last, err := src.Records(ctx, b.run, b.seq-1, 1)
+	if err != nil || len(last) == 0 {
+		return body, nil, forked, cmp.Or(err, fmt.Errorf("run %s has no record %d", b.run, b.seq))
+	}
+	body = base.draft
+	body.Hold = false
+	body.ForkOf = &tipstaff.ForkPoint{Run: b.run, Seq: b.seq, Hash: last[0].Hash}
 	body.Parent = &tipstaff.RunParent{Run: b.run, Relation: relationFork}
+	status := l.status
 	if req.rollback {
-		status.Envelope, status.Thread = old.Envelope, cmp.Or(old.Thread, head.row.ID)
-		body.Parent.Relation, body.after = relationRollback, head.row.ID
+		body.Parent.Relation, body.User = relationRollback, l.user // it stays whose it was, whoever rolls it back
+	} else {
+		status.Envelope, status.Thread = "env_"+made, cmp.Or(req.Thread, made)
 	}
 	body.Pipeline = &status
-	by := changer(ctx)
-	body.Rollback = &rollbackBody{Head: head.row.Head, Rollback: pipeline.Rollback{RunID: made.String(), EnvelopeID: status.Envelope, ThreadID: status.Thread,
-		Turn: b.turn, Version: head.program.state.Version, Counters: head.counters, Raised: req.Raise, By: by, From: head.row.ID, Checkpoint: b.checkpoint()}}
-	if err := raise(body, base.raisableTo(), req.Raise); err != nil {
-		return flow.Draft{}, err
+	_, limit := flow.Totals(h, base.limits) // with what decisions have added to them
+	body.Bounds = maps.Clone(body.Bounds)
+	maps.Copy(body.Bounds, limit)
+	ceiling := base.gate.Manifest.Ceiling()
+	if !req.manifestOnly { // where the manifest says nothing, the pipeline's own limits hold
+		ceiling = tipstaff.EffectiveBounds(nil, limitsOf(base.pipe.Pipeline), nil)
+		maps.Copy(ceiling, base.gate.Manifest.Ceiling())
 	}
-	forked := tipstaff.RunForked{FromRun: head.row.ID, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: head.used, WallMs: &head.wallMs, Raised: req.Raise, By: by}
-	if given := (edits{req.Outputs, req.Metadata}); !given.none() {
-		if err := given.applyTo(&pipeline.Rollback{}); err != nil {
-			return flow.Draft{}, err
-		}
-		forked.Value = flow.JSON(given)
-		body.Rollback.Edits = flow.Digest(forked.Value)
+	if err := raise(&body, ceiling, req.Raise); err != nil {
+		return body, nil, forked, err
 	}
-	return flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(forked)}, nil
+	body.Rollback = &rollbackBody{Head: l.head, Rollback: pipeline.Rollback{RunID: made, EnvelopeID: status.Envelope, ThreadID: status.Thread,
+		Turn: b.turn, Version: status.Version, Counters: l.counters, Raised: req.Raise, By: req.by, From: l.run, Checkpoint: b.checkpoint()}}
+	forked = tipstaff.RunForked{FromRun: l.run, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: l.used, WallMs: &l.wallMs, Raised: req.Raise, By: req.by, Value: req.edits}
+	if req.edits != nil {
+		body.Rollback.Edits = flow.Digest(req.edits)
+		err = applyEdits(req.edits, &pipeline.Rollback{})
+	}
+	return body, base.text, forked, err
 }
 
 // checkpoint is the id of a boundary.
@@ -419,39 +348,27 @@ func raise(body *draftBody, ceiling tipstaff.Bounds, to map[string]int64) error 
 	return nil
 }
 
-// raisableTo is how far the bounds of a pipeline may be raised: to what the manifest
-// permits that it has frozen, and where that says nothing to its own.
-func (p *pipelineProgram) raisableTo() tipstaff.Bounds {
-	ceiling := tipstaff.EffectiveBounds(nil, limitsOf(p.pipe.Pipeline), nil)
-	maps.Copy(ceiling, p.gate.Manifest.Ceiling())
-	return ceiling
-}
-
 // giveUp ends the run that is rolled back, beside the record that makes the new one.
 func (r *Runner) giveUp(ctx context.Context, head *left, made tipstaff.ID) (*flow.Beside, error) {
-	a, at, err := accountOf(ctx, r.Store, head.row.ID)
+	a, at, err := accountOf(ctx, r.Store, head.run)
 	if err != nil {
 		return nil, err
 	}
-	used, limit, err := r.totals(ctx, head.row.ID, head.program)
+	used, limit, err := r.totals(ctx, head.run, head.program)
 	if err != nil {
 		return nil, err
 	}
-	why := newCancel(changer(ctx), "rolled back to "+made.String(), relationRollback)
-	out := flow.Outcome{Status: flow.Cancelled, Used: used, Limit: limit, Err: rolledBack(made.String())}
-	return &flow.Beside{Run: head.row.ID, Write: func(tx flow.Tx) ([]flow.Draft, error) {
+	why := newCancel(actor(ctx), "rolled back to "+made.String(), relationRollback)
+	out := flow.Outcome{Status: flow.Cancelled, Used: used, Limit: limit, Err: &pipeline.Ending{
+		Reason: tipstaff.TerminalRolledBack, Outcome: tipstaff.OutcomeCancelled, Text: "run " + made.String() + " has taken its place"}}
+	return &flow.Beside{Run: head.run, Write: func(tx flow.Tx) ([]flow.Draft, error) {
 		now := tx.Row()
-		if now.Head != at || now.Head != head.row.Head || r.alive(now) {
+		if now.Head != at || now.Head != head.head || r.alive(now) {
 			return nil, errBeaten
 		}
 		closed, err := closings(tx)
 		return append(closed, r.cancelled(head.program, a, out, why)), err
 	}}, nil
-}
-
-// rolledBack is how a run ends whose place another takes.
-func rolledBack(by string) error {
-	return &pipeline.Ending{Reason: tipstaff.TerminalRolledBack, Outcome: tipstaff.OutcomeCancelled, Text: "run " + by + " has taken its place"}
 }
 
 // maxLabel is how long the name of a checkpoint may be.
@@ -460,22 +377,31 @@ const maxLabel = 128
 // Label gives the newest boundary of a run, or the checkpoint that is named, a name.
 // A run that is driven is not disturbed.
 func (r *Runner) Label(ctx context.Context, req tipstaff.LabelRequest) (none tipstaff.Checkpoint, err error) {
-	if _, err := r.pipelineRow(ctx, req.Run); err != nil {
+	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, nil)
+	if err = cmp.Or(err, checkpointed(row)); err != nil {
 		return none, err
 	}
 	if req.Label == "" || len(req.Label) > maxLabel || req.Label != tipstaff.Printable(req.Label) {
 		return none, tipstaff.Errorf(tipstaff.InvalidArgument, "a label is one line of 1 to %d bytes", maxLabel)
 	}
-	body, err := r.labelBody(ctx, req)
-	if err == nil {
-		err = r.Store.Write(ctx, req.Run.String(), func(flow.Tx) ([]flow.Draft, error) {
-			return []flow.Draft{{Kind: string(tipstaff.KindCheckpointCreated), Note: true, Body: body}}, nil
-		})
-	}
+	b, err := r.boundaryAsked(ctx, req.Run, tipstaff.Place{Checkpoint: req.Checkpoint})
 	if err != nil {
 		return none, explain(err, req.Run)
 	}
-	all, err := r.Checkpoints(ctx, req.Run)
+	e, err := boundaryState(ctx, r.Store, b)
+	if err != nil {
+		return none, explain(err, req.Run)
+	}
+	body := flow.JSON(map[string]any{"id": b.checkpoint(), "envelope_id": e.EnvelopeID, "thread_id": e.ThreadID, "stage": b.stage, "turn": b.turn,
+		"iteration": e.Iteration, "epoch": e.Epoch, "parent_id": b.parent, "digest": b.digest, "automatic": false, "labels": []string{req.Label},
+		"size_bytes": e.Size(), "by": actor(ctx)})
+	err = r.Store.Write(ctx, row.ID, func(flow.Tx) ([]flow.Draft, error) {
+		return []flow.Draft{{Kind: string(tipstaff.KindCheckpointCreated), Note: true, Body: body}}, nil
+	})
+	if err != nil {
+		return none, explain(err, req.Run)
+	}
+	all, err := tipstaff.CheckpointsOf(localUser(ctx), r, req.Run)
 	for _, c := range slices.Backward(all) {
 		if slices.Contains(c.Labels, req.Label) {
 			return c, nil
@@ -484,27 +410,9 @@ func (r *Runner) Label(ctx context.Context, req tipstaff.LabelRequest) (none tip
 	return none, err
 }
 
-// labelBody is checkpoint.created of a boundary that somebody names.
-func (r *Runner) labelBody(ctx context.Context, req tipstaff.LabelRequest) (json.RawMessage, error) {
-	b, err := r.boundaryAsked(ctx, req.Run, tipstaff.Place{Checkpoint: req.Checkpoint})
-	if err != nil {
-		return nil, err
-	}
-	if b, err = lastBoundary(ctx, r.Store, b.run, b.seq, ""); err != nil { // with what was before it
-		return nil, err
-	}
-	e, err := boundaryState(ctx, r.Store, b)
-	if err != nil {
-		return nil, err
-	}
-	return flow.JSON(map[string]any{"id": b.checkpoint(), "envelope_id": e.EnvelopeID, "thread_id": e.ThreadID, "stage": b.stage, "turn": b.turn,
-		"iteration": e.Iteration, "epoch": e.Epoch, "parent_id": b.parent, "digest": b.digest, "automatic": false, "labels": []string{req.Label},
-		"size_bytes": e.Size(), "by": changer(ctx)}), nil
-}
-
 // boundaryState is the Envelope at a boundary. It must be the one that was recorded.
 func boundaryState(ctx context.Context, src source, b *boundary) (*pipeline.Envelope, error) {
-	p, err := stateOf(ctx, src, b)
+	p, err := stateUpTo(ctx, src, b.run, b.seq, &b.turn)
 	if err != nil {
 		return nil, err
 	}

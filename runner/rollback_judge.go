@@ -2,14 +2,15 @@ package runner
 
 import (
 	"encoding/json"
-	"maps"
+	"fmt"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// wentBack checks what a run took over when it went back: the boundary, the identity,
-// the counters of the run that was left, and no more budget than it could be given.
+// wentBack computes again what a run took over when it went back: the boundary, the
+// identity, the counters of the run that was left, and no more budget than it could be
+// given.
 func (j *judge) wentBack() {
 	draft := j.draft
 	if draft.ForkOf == nil || draft.Pipeline == nil {
@@ -20,18 +21,67 @@ func (j *judge) wentBack() {
 		return
 	}
 	forked, at := j.forked()
-	if forked == nil {
-		j.fault("rollback_mismatch", 1, "", "no record says that the run was forked")
+	if forked == nil || forked.WallMs == nil {
+		j.fault("rollback_mismatch", 1, "", "no record says how the run was forked")
 		return
 	}
-	r := draft.Rollback
-	if forked.FromRun != r.From || forked.Seq != draft.ForkOf.Seq || forked.Checkpoint != r.Checkpoint || forked.By != r.By ||
-		!maps.Equal(forked.Raised, r.Raised) || (forked.Value != nil) != (r.Edits != "") {
-		j.fault("rollback_mismatch", at, "", "it was forked otherwise than its draft says")
+	// What somebody has edited is named here by its digest, and was read by it.
+	had := *draft.Rollback
+	had.Outputs, had.Metadata = nil, nil
+	req := branch{rollback: draft.Parent != nil && draft.Parent.Relation == relationRollback, by: had.By, edits: forked.Value, manifestOnly: draft.Rules < rulesShown}
+	req.Raise, req.Thread = had.Raised, draft.Pipeline.Thread
+	want, _, said, err := j.branchAgain(req, &had, forked)
+	if err != nil {
+		j.fault("rollback_mismatch", 1, "", "%v", err)
+		return
 	}
-	j.identity(draft)
-	j.source(draft)
-	j.counters(draft, forked, at)
+	want.ForkOf.Hash = draft.ForkOf.Hash // which is a matter of integrity
+	if !req.rollback {
+		want.User = draft.User // whoever forks it
+	}
+	type taken struct {
+		ForkOf   *tipstaff.ForkPoint      `json:"fork_of"`
+		Program  string                   `json:"program_digest"`
+		Frozen   map[string]string        `json:"frozen"`
+		Asks     string                   `json:"asks"`
+		User     string                   `json:"user"`
+		Bounds   tipstaff.Bounds          `json:"bounds"`
+		Pipeline *tipstaff.PipelineStatus `json:"pipeline"`
+		Rollback *rollbackBody            `json:"rollback"`
+	}
+	of := func(b *draftBody, r *rollbackBody) json.RawMessage {
+		return flow.JSON(taken{b.ForkOf, b.ProgramDigest, b.Frozen, b.Asks, b.User, b.Bounds, b.Pipeline, r})
+	}
+	if is, must := of(draft, &had), of(&want, want.Rollback); !sameJSON(is, must) {
+		j.fault("rollback_mismatch", 1, "", "%s", differing(is, must))
+	}
+	if is, must := flow.JSON(forked), flow.JSON(said); !sameJSON(is, must) {
+		j.fault("rollback_mismatch", at, "", "%s", differing(is, must))
+	}
+}
+
+// branchAgain is what a run takes over, computed from the run that was left. An export
+// need not have that run's records: then what is recorded of it is believed.
+func (j *judge) branchAgain(req branch, had *rollbackBody, forked *tipstaff.RunForked) (body draftBody, text document, said tipstaff.RunForked, err error) {
+	line, head := had.From, &left{run: had.From, head: had.Head, user: j.draft.User, status: *j.draft.Pipeline,
+		counters: had.Counters, used: forked.Counters, wallMs: *forked.WallMs}
+	if _, err = eventAt(j.ctx, j.src, had.From, had.Head); err == nil {
+		head, err = leftAt(j.ctx, j.src, had.From, had.Head)
+	} else if _, stored := j.src.(rows); !stored {
+		line = j.draft.ForkOf.Run
+		var base *draftBody
+		if base, err = readDraft(j.ctx, j.src, line); err == nil && base.Pipeline != nil && line == had.From {
+			head.status.Envelope = base.Pipeline.Envelope
+		}
+	}
+	if err != nil {
+		return body, nil, said, fmt.Errorf("run %s, which was left at record %d: %w", had.From, had.Head, err)
+	}
+	b, err := boundaryOf(j.ctx, j.src, line, had.Checkpoint)
+	if err != nil {
+		return body, nil, said, err
+	}
+	return head.branch(j.ctx, j.src, j.program.shared().run, req, b)
 }
 
 // forked is the record that says so.
@@ -48,80 +98,6 @@ func (j *judge) forked() (*tipstaff.RunForked, int64) {
 		return b, e.Seq
 	}
 	return nil, 0
-}
-
-// identity checks whose Envelope it is.
-func (j *judge) identity(draft *draftBody) {
-	r, s := draft.Rollback, draft.Pipeline
-	if r.RunID != j.program.shared().run || r.EnvelopeID != s.Envelope || r.ThreadID != s.Thread {
-		j.fault("rollback_mismatch", 1, "", "the Envelope that it takes over is not its own")
-	}
-	base, err := readDraft(j.ctx, j.src, draft.ForkOf.Run)
-	if err != nil || base.Pipeline == nil {
-		j.fault("rollback_mismatch", 1, "", "the run it was forked from is no pipeline")
-		return
-	}
-	if own := base.Pipeline.Envelope == s.Envelope; own != (draft.Parent != nil && draft.Parent.Relation == relationRollback) {
-		j.fault("rollback_mismatch", 1, "", "a rollback keeps its Envelope, and only a rollback does")
-	}
-}
-
-// source checks that it goes back to a boundary, under the same program and within
-// bounds that it could be given.
-func (j *judge) source(draft *draftBody) {
-	e, err := eventAt(j.ctx, j.src, draft.ForkOf.Run, draft.ForkOf.Seq)
-	if err != nil || e.Kind != tipstaff.KindTurnMerged || tipstaff.BodyOf[tipstaff.TurnMerged](e).Turn != draft.Rollback.Turn {
-		j.fault("rollback_mismatch", 1, "", "record %d of run %s is not the boundary of turn %d", draft.ForkOf.Seq, draft.ForkOf.Run, draft.Rollback.Turn)
-		return
-	}
-	base, err := pipelineAt(j.ctx, j.src, draft.ForkOf.Run, draft.ForkOf.Seq)
-	if err != nil {
-		j.fault("rollback_mismatch", 1, "", "%v", err)
-		return
-	}
-	want, err := forkBodyOf(j.ctx, j.src, base, &boundary{run: draft.ForkOf.Run, seq: draft.ForkOf.Seq, turn: draft.Rollback.Turn})
-	if err == nil {
-		ceiling := base.raisableTo()
-		if draft.Rules < rulesShown { // when only the manifest set one
-			ceiling = base.gate.Manifest.Ceiling()
-		}
-		err = raise(&want, ceiling, draft.Rollback.Raised)
-	}
-	switch {
-	case err != nil:
-		j.fault("rollback_mismatch", 1, "", "%v", err)
-	case want.ProgramDigest != draft.ProgramDigest || !maps.Equal(want.Frozen, draft.Frozen):
-		j.fault("rollback_mismatch", 1, "", "the program is not the one that was frozen")
-	case want.Asks != draft.Asks:
-		j.fault("rollback_mismatch", 1, "", "its calls ask otherwise than those of the run it was forked from: %q, not %q", draft.Asks, want.Asks)
-	case !maps.Equal(want.Bounds, draft.Bounds):
-		j.fault("rollback_mismatch", 1, "", "it may use %v, but could only be given %v", draft.Bounds, want.Bounds)
-	}
-}
-
-// counters computes again what the run that was left had used. An export need not
-// have all of it.
-func (j *judge) counters(draft *draftBody, forked *tipstaff.RunForked, at int64) {
-	r := draft.Rollback
-	if _, err := eventAt(j.ctx, j.src, r.From, r.Head); err != nil {
-		return
-	}
-	p, err := stateAt(j.ctx, j.src, r.From, r.Head)
-	if err != nil {
-		j.fault("rollback_mismatch", 1, "", "%v", err)
-		return
-	}
-	counters, used, wall, err := countersAt(j.ctx, j.src, p, r.Head)
-	if err != nil {
-		j.fault("rollback_mismatch", 1, "", "%v", err)
-		return
-	}
-	if want := flow.JSON(counters); !sameJSON(flow.JSON(r.Counters), want) {
-		j.fault("rollback_mismatch", 1, "", "counters: %s", differing(flow.JSON(r.Counters), want))
-	}
-	if forked.WallMs == nil || !maps.Equal(forked.Counters, used) || *forked.WallMs != wall {
-		j.fault("rollback_mismatch", at, "", "run %s had used %v in %d ms, and its run.forked says something else", r.From, used, wall)
-	}
 }
 
 // leftBehind reports whether a run was ended because another has taken its place.

@@ -383,6 +383,57 @@ func TestRollbackOfARollback(t *testing.T) {
 	}
 }
 
+// A fork is rolled back to a checkpoint that it inherits, as any run is: its source is
+// not touched, and its Envelope, its thread and its counters are the fork's.
+func TestForkIsRolledBackToWhatItInherits(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	source, _ := b.pipe(review, input("thread_id", `"t"`))
+	head, cp := b.get(source).HeadSeq, b.checkpoints(source)[0].ID
+	fork := b.fork(forking{Run: source, Checkpoint: cp, Thread: "u"})
+	b.resume(fork.ID)
+	was := b.envelope(fork.ID)
+	got := b.fork(forking{Run: fork.ID, Checkpoint: cp, Rollback: true})
+	if got.Pipeline.Envelope != fork.Pipeline.Envelope || got.Pipeline.Thread != "u" || got.Lineage.Relation != "rollback" || got.Lineage.Parent != source {
+		t.Errorf("the new run is %+v", got)
+	}
+	if b.get(source).HeadSeq != head {
+		t.Error("the source was touched")
+	}
+	if e := b.envelope(got.ID); e.EnvelopeID != was.EnvelopeID || e.ThreadID != "u" || e.Hops != was.Hops || e.Visits["critic"] != was.Visits["critic"] || e.Version != was.Version+1 {
+		t.Errorf("its Envelope is %+v\nand was %+v", e, was)
+	}
+	if out := b.resume(got.ID); out.Err != nil {
+		t.Errorf("%+v", out)
+	}
+	again := b.fork(forking{Run: got.ID, Checkpoint: "cp_" + source.String() + "_0", Rollback: true})
+	for _, run := range []tipstaff.ID{source, fork.ID, got.ID, again.ID} {
+		b.verified(run)
+		dir := filepath.Join(t.TempDir(), "export")
+		b.check(runner.Export(cli(), b.Runner, run, dir))
+		if rep, err := b.Verify(cli(), tipstaff.VerifyRequest{Dir: dir, Open: true}); err != nil || !rep.Integrity.OK || !rep.Conformance.OK {
+			t.Errorf("the export: integrity %+v\nconformance %+v\n%v", rep.Integrity.Problems, rep.Conformance.Problems, err)
+		}
+	}
+}
+
+// Whoever rolls a fork back, it stays its user's.
+func TestRollbackOfAForkStaysItsUsers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	source, _ := b.pipe(review)
+	cp := b.checkpoints(source)[0].ID
+	bob := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "cli", User: "bob", Principal: "local:cli"})
+	fork, err := b.Fork(bob, forking{Run: source, Checkpoint: cp})
+	b.check(err)
+	got := b.fork(forking{Run: fork.ID, Checkpoint: cp, Rollback: true})
+	row, err := b.store.Run(cli(), got.ID.String())
+	if err != nil || row.User != "bob" {
+		t.Errorf("it is %q's: %v", row.User, err)
+	}
+	b.verified(got.ID)
+}
+
 // An export of a run that was a draft, and of one that was rolled back, is verified
 // without the store.
 func TestExportOfARollback(t *testing.T) {

@@ -8,6 +8,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -24,8 +25,8 @@ import (
 // Config is what cmd joins together. Store, Keys, Self and Alive are required.
 type Config struct {
 	Store     flow.Store
-	Memory    Recollection // what that store remembers; nil: nothing
-	Keys      Keys
+	Memory    Recollection                        // what that store remembers; nil: nothing
+	Keys      tipstaff.RunKeys                    // that new runs publish
 	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
 	Workspace string                              // the folder that holds tipstaff.yaml
 	Files     string                              // the folder of envelope files by run; "": none
@@ -61,9 +62,6 @@ type Config struct {
 	Now        func() time.Time // nil: time.Now
 	OwnRun     string           // the run this process belongs to: it may not be acted on
 }
-
-// Keys are the public keys that new runs publish.
-type Keys struct{ User, Executor journal.PublicKey }
 
 // Runner is the Service of one store.
 type Runner struct {
@@ -104,25 +102,6 @@ func New(c Config) *Runner {
 	return r
 }
 
-// guard checks that the caller may act on a run at all.
-func (r *Runner) guard(run tipstaff.ID) (string, error) {
-	if run.IsZero() {
-		return "", tipstaff.Errorf(tipstaff.InvalidArgument, "no run was named")
-	}
-	return run.String(), nil
-}
-
-// mayChange also refuses a process that belongs to the run: no agent decides
-// about itself.
-func (r *Runner) mayChange(run tipstaff.ID) (string, error) {
-	id, err := r.guard(run)
-	if err == nil && r.OwnRun == id {
-		return "", tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s and may not act on it", id).
-			WithHint("run the command outside of the run")
-	}
-	return id, err
-}
-
 // principal is who acts, as signed records name them; "" is the local user with
 // their own key.
 func principal(ctx context.Context) string {
@@ -142,9 +121,14 @@ func signer(ctx context.Context) string {
 	return journal.Executor
 }
 
-func userOf(ctx context.Context) string {
-	if u := tipstaff.CallerFrom(ctx).User; u != "" {
-		return u
-	}
-	return "local"
+func userOf(ctx context.Context) string { return cmp.Or(tipstaff.CallerFrom(ctx).User, "local") }
+
+// actor is who asks, as records name them.
+func actor(ctx context.Context) string {
+	return cmp.Or(tipstaff.CallerFrom(ctx).Principal, "local:cli")
+}
+
+// localUser is the person at this terminal.
+func localUser(ctx context.Context) context.Context {
+	return tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "cli", User: "local", Principal: "local:cli"})
 }

@@ -84,17 +84,6 @@ func said(ctx context.Context, src source, run string) ([]agent.Message, error) 
 	return turn.said.Messages, nil
 }
 
-// freezeMessages stores a conversation, and enters its messages under their names.
-func (r *Runner) freezeMessages(ctx context.Context, messages []agent.Message, frozen map[string]string) error {
-	for i, m := range agent.MessageBlobs(messages) {
-		if _, err := r.Store.PutBlob(ctx, m.Data); err != nil {
-			return err
-		}
-		frozen[fmt.Sprintf("%s%06d", frozenMessage, i+1)] = m.Digest
-	}
-	return nil
-}
-
 // turnProgram is one step, in which an agent answers a message of a session.
 type turnProgram struct {
 	*planProgram
@@ -183,20 +172,6 @@ func headOf(messages []agent.Message) string {
 		return ""
 	}
 	return agent.HeadOf(messages)
-}
-
-// joinSession gives a turn its place: the session it goes on with, and the tools that
-// its agent may use.
-func (r *Runner) joinSession(p *prepared, doc *plan.Document) (*plan.Document, error) {
-	var err error
-	if p.session, err = r.conversation(context.Background(), doc.Turn.Session); err != nil {
-		return nil, err
-	}
-	tools := []string{}
-	if own := p.agents.settled[doc.Root.Agent].Tools; own != nil {
-		tools = *own
-	}
-	return inSession(doc, p.session, tools)
 }
 
 // inSession is the document of a turn with its place in a session.

@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
@@ -24,6 +26,9 @@ import (
 // creates its run and begins to drive it. A program handed over is accepted by
 // that act.
 func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+	if err := cmp.Or(mayStart(ctx, req), r.queue.room()); err != nil {
+		return tipstaff.Started{}, err
+	}
 	p, err := r.prepare(req)
 	if err != nil {
 		return tipstaff.Started{}, err
@@ -33,31 +38,40 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 		return tipstaff.Started{}, explain(err, tipstaff.ID{})
 	}
 	body.Title, body.Asks = req.Title, asksOf(ctx, req.NoFiles)
-	run, err := r.createFrom(ctx, body, p.text, via(req.Via), nil)
-	if err != nil {
+	run := tipstaff.NewID(r.Now())
+	if err := r.store(ctx, run, body, p.text, r.accepted(ctx, body, p.text, via(req.Via))); err != nil {
 		return tipstaff.Started{}, explain(err, run)
 	}
 	return r.beginNew(ctx, run, p.validated(), person{Presence: req.Presence})
 }
 
 // Validate says what Start or Draft would, and creates nothing.
-func (r *Runner) Validate(_ context.Context, req tipstaff.ValidateRequest) (v tipstaff.Validated, err error) {
+func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v tipstaff.Validated, err error) {
 	var p *prepared
 	switch {
 	case (req.Start == nil) == (req.Draft == nil):
 		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give what is to be started, or what a plan is to be drafted for")
 	case req.Start != nil:
-		p, err = r.prepare(*req.Start)
+		if err = mayStart(ctx, *req.Start); err == nil {
+			p, err = r.prepare(*req.Start)
+		}
 	default:
-		p, err = r.prepareDraft(*req.Draft)
+		if err = mayDraft(ctx, *req.Draft); err == nil {
+			p, err = r.prepareDraft(*req.Draft)
+		}
 	}
 	if err != nil {
 		return v, err
 	}
 	v = p.validated()
-	if req.Graph != "" {
-		v.Graph, err = p.draw(req.Graph)
+	if req.Graph == "" {
+		return v, nil
 	}
+	text, ok := p.text.(pipelineText)
+	if !ok {
+		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; this is a %s", v.Program.Kind)
+	}
+	v.Graph, err = text.drawn(req.Graph, nil)
 	return v, err
 }
 
@@ -93,8 +107,20 @@ type prepared struct {
 	skills   *skillCatalog
 }
 
-// newPrepared is what a workspace has for programs under a manifest.
-func (r *Runner) newPrepared(m *workspace.Manifest) (*prepared, error) {
+// newPrepared is what a workspace has for programs.
+func (r *Runner) newPrepared(subDispatch bool) (*prepared, error) {
+	m, err := r.manifest()
+	if err != nil {
+		return nil, err
+	}
+	if subDispatch {
+		m = m.WithSubDispatch()
+	}
+	return r.preparedUnder(m)
+}
+
+// preparedUnder is what a workspace has for programs under a manifest.
+func (r *Runner) preparedUnder(m *workspace.Manifest) (*prepared, error) {
 	have, err := r.catalog(m)
 	if err != nil {
 		return nil, err
@@ -111,44 +137,26 @@ func (r *Runner) newPrepared(m *workspace.Manifest) (*prepared, error) {
 // validated is what is known before there is a run.
 func (p *prepared) validated() tipstaff.Validated {
 	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
-	if text, ok := p.text.(pipelineText); ok && text.Pipeline != nil {
-		v.Warnings = slices.Concat(text.Warnings(), p.kept())
+	text, ok := p.text.(pipelineText)
+	if !ok || text.Pipeline == nil {
+		return v
+	}
+	v.Warnings = slices.Clone(text.Warnings())
+	for _, name := range p.asked.Above(p.bounds) {
+		v.Warnings = append(v.Warnings, tipstaff.Problem{Code: "bound_kept", Message: fmt.Sprintf("%s stays at %s: the %s asked for would raise it, and a start can only lower bounds",
+			name, tipstaff.FormatBound(name, p.bounds[name]), tipstaff.FormatBound(name, p.asked[name]))})
 	}
 	return v
 }
 
-// draw is a picture of a pipeline.
-func (p *prepared) draw(format string) ([]byte, error) {
-	text, ok := p.text.(pipelineText)
-	if !ok {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "only pipelines are drawn; this is a %s", p.text.described().Kind)
-	}
-	return text.drawn(format, nil)
-}
-
-// kept are the bounds that somebody has asked to be higher than they are.
-func (p *prepared) kept() (warnings []tipstaff.Problem) {
-	for _, name := range p.asked.Above(p.bounds) {
-		warnings = append(warnings, tipstaff.Problem{Code: "bound_kept", Message: fmt.Sprintf("%s stays at %s: the %s asked for would raise it, and a start can only lower bounds",
-			name, tipstaff.FormatBound(name, p.bounds[name]), tipstaff.FormatBound(name, p.asked[name]))})
-	}
-	return warnings
-}
-
 func (r *Runner) prepare(req tipstaff.StartRequest) (*prepared, error) {
-	return r.prepareWith(req, func(*plan.Document) (map[string]json.RawMessage, error) { return req.Inputs, nil })
+	return r.prepareWith(req, nil)
 }
 
-// prepareWith is prepare for whoever must see the document to know its inputs.
-func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Document) (map[string]json.RawMessage, error)) (*prepared, error) {
-	manifest, err := r.manifest()
-	if err != nil {
-		return nil, err
-	}
-	if req.AllowSubDispatch {
-		manifest = manifest.WithSubDispatch()
-	}
-	p, err := r.newPrepared(manifest)
+// prepareWith is prepare for a program that takes, of the inputs that a run has had,
+// those that it declares; nil: it takes those of the request.
+func (r *Runner) prepareWith(req tipstaff.StartRequest, had json.RawMessage) (*prepared, error) {
+	p, err := r.newPrepared(req.AllowSubDispatch)
 	if err != nil {
 		return nil, err
 	}
@@ -163,28 +171,42 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, inputs func(*plan.Docume
 		return nil, invalid(req.Name, problems)
 	}
 	p.text = planText{doc}
-	p.bounds = tipstaff.EffectiveBounds(manifest.Ceiling(), tipstaff.Bounds(doc.Limits()), req.Bounds)
-	_, p.costBound = tipstaff.Min(manifest.Ceiling(), tipstaff.Bounds(doc.Limits()), req.Bounds)[tipstaff.BoundCostUSD]
+	p.bind(tipstaff.Bounds(doc.Limits()), req.Bounds)
 	if err := r.settleAgents(p); err != nil {
 		return nil, err
 	}
-	if doc.Turn != nil {
-		if doc, err = r.joinSession(p, doc); err != nil {
+	if doc.Turn != nil { // its place is the session that it goes on with, and the tools that its agent may use
+		if p.session, err = r.conversation(context.Background(), doc.Turn.Session); err != nil {
+			return nil, err
+		}
+		tools := []string{}
+		if own := p.agents.settled[doc.Root.Agent].Tools; own != nil {
+			tools = *own
+		}
+		if doc, err = inSession(doc, p.session, tools); err != nil {
 			return nil, err
 		}
 		p.text = planText{doc}
 	}
-	given, err := inputs(doc)
-	if err != nil {
-		return nil, err
+	if had != nil {
+		if req.Inputs, err = declaredInputs(doc, had); err != nil {
+			return nil, err
+		}
 	}
-	if p.inputs, problems = doc.CheckInputs(given); len(problems) > 0 {
+	if p.inputs, problems = doc.CheckInputs(req.Inputs); len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
 	if err := p.checkAnchor(req.Name, r.Workspace); err != nil {
 		return nil, err
 	}
-	return p, p.preflight(req.Name, r.Servers(manifest, r.Workspace, nil))
+	return p, p.preflight(req.Name, r.Servers(p.manifest, r.Workspace, nil))
+}
+
+// bind settles the bounds of a run: those of the manifest, of the program and of whoever
+// starts it.
+func (p *prepared) bind(program, asked tipstaff.Bounds) {
+	p.bounds = tipstaff.EffectiveBounds(p.manifest.Ceiling(), program, asked)
+	_, p.costBound = tipstaff.Min(p.manifest.Ceiling(), program, asked)[tipstaff.BoundCostUSD]
 }
 
 func invalid(name string, problems []tipstaff.Problem) error {
@@ -213,7 +235,16 @@ func (r *Runner) manifest() (*workspace.Manifest, error) {
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
 	}
-	return m, r.replacePolicy(m)
+	if r.Policy == "" {
+		return m, nil
+	}
+	if src, err = os.ReadFile(r.Policy); err != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the policy cannot be read: %v", err), Err: err}
+	}
+	if m.Policy, problems = workspace.ParsePolicy(r.Policy, src); len(problems) > 0 {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the policy " + r.Policy + " is not valid", Problems: problems}
+	}
+	return m, nil
 }
 
 // AnchorFile is the file that the manifest of a workspace names for anchors; "": none.
@@ -232,37 +263,19 @@ func anchorIn(m *workspace.Manifest, dir string) string {
 	return filepath.Join(dir, m.Anchor)
 }
 
-// replacePolicy puts the policy of a file in the place of the manifest's, if there
-// is one.
-func (r *Runner) replacePolicy(m *workspace.Manifest) error {
-	if r.Policy == "" {
-		return nil
-	}
-	src, err := os.ReadFile(r.Policy)
-	if err != nil {
-		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the policy cannot be read: %v", err), Err: err}
-	}
-	p, problems := workspace.ParsePolicy(r.Policy, src)
-	if len(problems) > 0 {
-		return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the policy " + r.Policy + " is not valid", Problems: problems}
-	}
-	m.Policy = p
-	return nil
-}
-
 // freeze stores a program with all that driving and verifying it needs, and returns
 // what the draft of its run says of them.
 func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 	for _, doc := range p.text.plans() {
 		p.skills.reach(doc)
 	}
-	held := p.tools
+	registry := p.tools
 	if p.startsPrograms() {
-		held = held.WithPrograms(p.manifest, r.Workspace)
+		registry = registry.WithPrograms(p.manifest, r.Workspace)
 	}
 	described := p.text.described()
 	body := draftBody{IntentDraft: tipstaff.IntentDraft{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status}}
-	tools, err := held.Freeze()
+	tools, err := registry.Freeze()
 	if err != nil {
 		return body, err
 	}
@@ -279,8 +292,11 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 	}
 	if p.session != nil {
 		body.after = p.session.last
-		if err := r.freezeMessages(ctx, p.session.messages, body.Frozen); err != nil {
-			return body, err
+		for i, m := range agent.MessageBlobs(p.session.messages) {
+			if _, err := r.Store.PutBlob(ctx, m.Data); err != nil {
+				return body, err
+			}
+			body.Frozen[fmt.Sprintf("%s%06d", frozenMessage, i+1)] = m.Digest
 		}
 	}
 	if err := r.freezeSkills(ctx, p.skills, body.Frozen); err != nil {
@@ -295,22 +311,22 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 	return body, err
 }
 
-// createFrom makes a run of a given program: drafted, compiled, accepted and in
-// effect, all at once. more follows the four envelopes.
-func (r *Runner) createFrom(ctx context.Context, body draftBody, doc document, via string, more []flow.Draft) (tipstaff.ID, error) {
-	run := tipstaff.NewID(r.Now())
-	return run, r.store(ctx, run, body, doc, append(r.accepted(ctx, body, doc, via), more...))
-}
-
 // store creates a run: drafted and, if there is a program, compiled, followed by
 // more.
 func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc document, more []flow.Draft) error {
-	if body.Rollback == nil || body.Parent.Relation != relationRollback { // else it stays whose it was, whoever rolls it back
+	if body.Rollback == nil || body.Parent.Relation != relationRollback { // else it stays whose it was
 		body.User = userOf(ctx)
 	}
-	body.Origin, body.Trace, body.By = r.Origin, tool.Traceparent(ctx), onBehalf(ctx, body.User)
-	body.Keys = tipstaff.RunKeys{User: r.Keys.User.String(), Executor: r.Keys.Executor.String()}
-	body.Pipeline = statusIn(run, body.Pipeline)
+	body.Origin, body.Trace, body.By = r.Origin, tool.Traceparent(ctx), ""
+	if p := principal(ctx); strings.HasPrefix(p, "token:") && p != "token:"+body.User { // it acts for another than its own user
+		body.By = p
+	}
+	body.Keys = r.Keys
+	if s := body.Pipeline; s != nil { // without an Envelope or a thread of others it belongs to its own
+		own := *s
+		own.Envelope, own.Thread = cmp.Or(s.Envelope, "env_"+run.String()), cmp.Or(s.Thread, run.String())
+		body.Pipeline = &own
+	}
 	if body.ForkOf == nil {
 		body.Rules = rulesNow
 	}
@@ -323,9 +339,9 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 		row.Session, row.After = t.Session, body.after
 	}
 	if s := body.Pipeline; s != nil {
-		row.Envelope, row.Thread, row.After = s.Envelope, s.Thread, body.after
-		if body.Rollback == nil || body.Parent.Relation == relationRollback { // a fork was not made by that request
-			row.Request = s.Request
+		row.Envelope, row.Thread, row.After, row.Request = s.Envelope, s.Thread, body.after, s.Request
+		if body.Rollback != nil { // a fork was not made by that request
+			row.Request = body.request
 		}
 	}
 	if body.ForkOf != nil {

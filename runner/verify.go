@@ -20,6 +20,16 @@ import (
 // written and signed (integrity), and that the program, replayed, takes exactly
 // these steps within these bounds (conformance).
 func (r *Runner) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipstaff.Report, error) {
+	err := may(ctx, basic(tipstaff.ScopeRead))
+	if req.Dir == "" {
+		err = r.permit(ctx, req.Run, tipstaff.ScopeRead)
+	}
+	if err == nil { // exports, keys and anchors are files of this machine, and nobody's
+		err = may(ctx, need{req.Dir != "" || req.Anchor != "" || len(req.Keys) > 0, tipstaff.ScopeAdmin, "do this"})
+	}
+	if err != nil {
+		return tipstaff.Report{}, err
+	}
 	opts, err := r.verifying(req)
 	if err != nil {
 		return tipstaff.Report{}, err
@@ -30,9 +40,10 @@ func (r *Runner) Verify(ctx context.Context, req tipstaff.VerifyRequest) (tipsta
 	}
 	t := &trace{}
 	var unreadable error // of the first record that cannot be replayed
-	res, err := r.integrity(ctx, req.Run, opts, func(e *tipstaff.Event, err error) {
+	res, err := r.integrity(ctx, req.Run, opts, func(raw []byte, rec journal.Record, err error) {
+		e, err := tipstaff.EventOf(raw, rec, err)
 		if unreadable = cmp.Or(unreadable, err); unreadable == nil {
-			_ = t.add(e) // it keeps whatever it is given
+			_ = t.add(&e) // it keeps whatever it is given
 		}
 	})
 	if err != nil {
@@ -51,7 +62,7 @@ func (r *Runner) Integrity(ctx context.Context, run tipstaff.ID) (journal.Result
 	if err != nil {
 		return journal.Result{}, err
 	}
-	res, err := r.integrity(ctx, run, opts, func(*tipstaff.Event, error) {})
+	res, err := r.integrity(ctx, run, opts, func([]byte, journal.Record, error) {})
 	return res, explain(err, run)
 }
 
@@ -60,8 +71,15 @@ func (r *Runner) verifying(req tipstaff.VerifyRequest) (*journal.Options, error)
 	if err != nil {
 		return nil, err
 	}
-	opts := &journal.Options{Trusted: trusted, Open: req.Open, Lifecycle: foldState,
-		Kinds: func(kind string) bool { return tipstaff.KnownKind(tipstaff.Kind(kind)) }}
+	opts := &journal.Options{Trusted: trusted, Open: req.Open,
+		Kinds: func(kind string) bool { return tipstaff.KnownKind(tipstaff.Kind(kind)) },
+		Lifecycle: func(state string, rec journal.Record) string {
+			m := tipstaff.Machine{Run: idOf(rec.Run), State: tipstaff.State(state)}
+			// An illegal step leaves the state as it is, and so do kinds that drive nothing:
+			// conformance names it.
+			_ = m.Apply(&tipstaff.Event{Kind: tipstaff.Kind(rec.Kind), Run: m.Run, Body: rec.Body})
+			return string(m.State)
+		}}
 	if req.Anchor != "" {
 		if _, err := journal.ReadAnchors(req.Anchor, ""); err != nil {
 			return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the anchor file cannot be read: %v", err), Err: err}
@@ -102,25 +120,13 @@ func (r *Runner) trusted(files []string) ([]journal.PublicKey, error) {
 	return keys, nil
 }
 
-// foldState is the lifecycle for the verifier. An illegal step leaves the state
-// as it is; conformance names it.
-func foldState(state string, rec journal.Record) string {
-	m := tipstaff.Machine{Run: idOf(rec.Run), State: tipstaff.State(state)}
-	e := tipstaff.Event{Kind: tipstaff.Kind(rec.Kind), Run: m.Run, Body: rec.Body}
-	_ = m.Apply(&e) // kinds that drive nothing are refused too
-	return string(m.State)
-}
-
-// integrity gives each every record that it has checked.
-func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Options, each func(*tipstaff.Event, error)) (journal.Result, error) {
-	run, err := r.guard(id)
+// integrity gives each every record that it has checked, as [journal.Parse] took it.
+func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Options, each func([]byte, journal.Record, error)) (journal.Result, error) {
+	row, err := r.Store.Run(ctx, id.String())
 	if err != nil {
 		return journal.Result{}, err
 	}
-	row, err := r.Store.Run(ctx, run)
-	if err != nil {
-		return journal.Result{}, err
-	}
+	run := row.ID
 	opts.Run, opts.State = run, row.State
 	remembered := journal.Head{Seq: row.FoldSeq, Of: "the run row"}
 	remembered.Hash, _ = journal.ParseHash(row.FoldHash)
@@ -133,13 +139,12 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 	var envelopes [][]byte
 	err = eachRecord(ctx, r.Store, run, 0, func(s flow.Stored) error {
 		h := journal.Hash(s.Hash)
-		v.Add(s.Bytes, &h)
+		rec, err := v.Add(s.Bytes, &h)
 		met = met || s.Seq == remembered.Seq && h == remembered.Hash
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		if e.Kind.Envelope() {
+		if journal.IsEnvelope(rec.Kind) {
 			envelopes = append(envelopes, s.Bytes)
 		}
-		each(&e, err)
+		each(s.Bytes, rec, err)
 		return nil
 	})
 	if err != nil {
@@ -150,26 +155,20 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 		add(&res, journal.Fault{Seq: remembered.Seq, Code: journal.ErrTruncated,
 			Message: fmt.Sprintf("the run row remembers record %d with the hash %s", remembered.Seq, remembered.Hash)})
 	}
-	return res, r.verifyFiles(run, envelopes, &res)
-}
-
-// verifyFiles compares the envelope files with the store.
-func (r *Runner) verifyFiles(run string, stored [][]byte, res *journal.Result) error {
 	if r.Files == "" {
-		return nil
+		return res, nil
 	}
-	envelopes := func(yield func([]byte, error) bool) {
-		for _, b := range stored {
+	faults, err := journal.VerifyFiles(filepath.Join(r.Files, run), func(yield func([]byte, error) bool) {
+		for _, b := range envelopes {
 			if !yield(b, nil) {
 				return
 			}
 		}
-	}
-	faults, err := journal.VerifyFiles(filepath.Join(r.Files, run), envelopes)
+	})
 	for _, f := range faults {
-		add(res, f)
+		add(&res, f)
 	}
-	return err
+	return res, err
 }
 
 func add(res *journal.Result, f journal.Fault) {
@@ -197,9 +196,7 @@ func (r *Runner) verifyFolder(ctx context.Context, req tipstaff.VerifyRequest, o
 	}
 	f, err := journal.OpenExport(req.Dir)
 	if err != nil {
-		rep := reportOf(res)
-		rep.Conformance = unreadable(err)
-		return rep, nil
+		return report(ctx, nil, res, nil, err, req), nil
 	}
 	src := &folder{Folder: f, by: r.performers, read: map[string][]flow.Stored{}, room: math.MaxInt64}
 	if !res.OK() {
@@ -309,9 +306,7 @@ func (t *trace) checkAnchored(rep *tipstaff.Report, anchors journal.Anchors) {
 	if last == 0 || len(anchors[last]) > 0 {
 		return
 	}
-	f := &rep.Integrity
-	f.OK, f.Total = false, f.Total+1
-	f.Problems = append(f.Problems, tipstaff.Problem{Code: string(journal.ErrUnanchored), Seq: last,
+	rep.Integrity.Note(tipstaff.Problem{Code: string(journal.ErrUnanchored), Seq: last,
 		Message: "the plan asks for an anchor, and the anchor file does not name this record"})
 }
 

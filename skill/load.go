@@ -1,6 +1,7 @@
 package skill
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -41,13 +44,18 @@ func Load(dir string) (*Skill, error) {
 		return nil, err
 	}
 	root, err := os.OpenRoot(full)
+	return loadFrom(root, err, dir, filepath.Base(full))
+}
+
+// loadFrom reads the skill in a folder that was opened, or says why it was not.
+func loadFrom(root *os.Root, err error, dir, id string) (*Skill, error) {
 	if err != nil {
 		return nil, unreadable(dir, err)
 	}
 	defer root.Close()
-	s, ps := load(root, dir, filepath.Base(full))
+	s, ps := load(root, dir, id)
 	if len(ps) > 0 {
-		return nil, invalid(dir, ps)
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: fmt.Sprintf("the skill in %s is not valid", dir), Problems: ps, Err: ErrInvalid}
 	}
 	return s, nil
 }
@@ -57,10 +65,6 @@ func unreadable(dir string, err error) error {
 		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("there is no skill in %s", dir), Err: ErrUnknown}
 	}
 	return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the skill in %s cannot be read: %v", dir, err), Err: err}
-}
-
-func invalid(dir string, ps []tipstaff.Problem) error {
-	return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: fmt.Sprintf("the skill in %s is not valid", dir), Problems: ps, Err: ErrInvalid}
 }
 
 // load reads the files of a folder. dir is how the reader of messages knows it;
@@ -128,20 +132,87 @@ func read(root *os.Root, ps *document.Problems, name string, most int, required 
 			src, err = io.ReadAll(io.LimitReader(f, int64(most)+1))
 		}
 	}
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		err = e.Err // the path is in the message
+	}
 	switch {
 	case err != nil:
-		return refused(codeFile, "%s cannot be read: %v", name, cause(err))
+		return refused(codeFile, "%s cannot be read: %v", name, err)
 	case len(src) > most:
 		return refused(document.CodeLimit, "%s has more than %d bytes", name, most)
 	}
 	return src, true
 }
 
-// cause leaves out the path, which the message has.
-func cause(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
+const (
+	maxProse       = 256 << 10 // bytes of SKILL.md
+	maxDescription = 1024      // characters
+)
+
+// readDocument reads SKILL.md: front matter between two lines of three dashes,
+// then prose. Of the front matter name and description have a meaning here;
+// other members are for other readers of the same convention.
+func (s *Skill) readDocument(ps *document.Problems, src []byte) {
+	s.document = src
+	if p := document.CheckText(src); p != nil {
+		*ps = append(*ps, *p)
+		return
 	}
-	return err
+	front, prose, ok := cutFrontMatter(src)
+	if !ok {
+		ps.Add(codeFrontMatter, document.Position{Line: 1, Column: 1}, "", "SKILL.md begins with front matter: a line ---, name and description, and a line --- again")
+		return
+	}
+	s.Prose = strings.TrimSpace(string(prose))
+	v := readObject(ps, front)
+	if v == nil {
+		return
+	}
+	f := document.FieldsOf(ps, v, "")
+	f.Dotted = true
+	// The name is the manifest's id, if that is one.
+	if v := f.Required("name", document.Text); v != nil && tipstaff.IsSkillID(s.ID) && v.Text != s.ID {
+		ps.Add(codeMismatch, v.At, "name", "name is %s, but the id in skill.yaml is %s", tipstaff.Quote(v.Text, 120), tipstaff.Quote(s.ID, 120))
+	}
+	s.Description = description(f.Required("description", document.Text), ps)
 }
+
+func description(v *document.Value, ps *document.Problems) string {
+	if v == nil {
+		return ""
+	}
+	switch n := utf8.RuneCountInString(v.Text); {
+	case strings.TrimSpace(v.Text) == "":
+		ps.Add(document.CodeFieldInvalid, v.At, "description", "the description is blank")
+	case n > maxDescription:
+		ps.Add(document.CodeFieldInvalid, v.At, "description", "the description has %d characters; at most %d are read", n, maxDescription)
+	}
+	return strings.Join(strings.Fields(v.Text), " ")
+}
+
+// cutFrontMatter splits a text that begins with a line of three dashes at the next
+// such line. The front begins with its own, so that lines count as in the file.
+func cutFrontMatter(src []byte) (front, rest []byte, ok bool) {
+	first, rest := cutLine(src)
+	if !isFence(first) {
+		return nil, nil, false
+	}
+	for len(rest) > 0 {
+		var line []byte
+		end := len(src) - len(rest)
+		if line, rest = cutLine(rest); isFence(line) {
+			return src[:end], rest, true
+		}
+	}
+	return nil, nil, false
+}
+
+func cutLine(b []byte) (line, rest []byte) {
+	if i := bytes.IndexByte(b, '\n'); i >= 0 {
+		return b[:i], b[i+1:]
+	}
+	return b, nil
+}
+
+func isFence(line []byte) bool { return string(bytes.TrimRight(line, " \t\r")) == "---" }

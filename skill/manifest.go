@@ -145,65 +145,30 @@ func (f manifestReader) words(v *document.Value, path string, check func(string)
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// described reads inputs or outputs: by name a JSON Schema, which may also say
-// whether the value is required.
+// described reads inputs or outputs, sorted by name.
 func (f manifestReader) described(name string) []Field {
-	v := f.Typed(name, document.Object)
-	if v == nil {
-		return nil
-	}
-	found := []Field{}
-	for _, m := range v.Members {
-		path := name + "." + m.Key
-		switch {
-		case !nameForm.MatchString(m.Key):
+	found := f.Parameters(name, func(m document.Member) bool {
+		bad := !nameForm.MatchString(m.Key)
+		if bad {
 			f.Problems.Add(document.CodeFieldInvalid, m.At, name, "%s cannot be a name: 1 to 64 of A-Z, a-z, 0-9, _ and -", tipstaff.Quote(m.Key, 120))
-		case m.Value.Kind != document.Object:
-			f.Problems.Add(document.CodeFieldType, m.Value.At, path, "%s is described by a JSON Schema, an object; this is %v", path, m.Value.Kind)
-		default:
-			found = append(found, f.field(m, path))
+		}
+		return bad
+	})
+	for _, p := range found {
+		schema, path := f.Value.Get(name).Get(p.Name), name+"."+p.Name
+		var compiled jsonschema.Schema
+		err := json.Unmarshal(p.Schema, &compiled)
+		if err == nil {
+			_, err = compiled.Resolve(nil)
+		}
+		if err != nil {
+			f.Problems.Add(codeSchemaInvalid, schema.At, path, "%s is not described by a JSON Schema: %v", path, err)
+		} else {
+			f.types(schema, path)
 		}
 	}
 	slices.SortFunc(found, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	return found
-}
-
-func (f manifestReader) field(m document.Member, path string) Field {
-	out := Field{Name: m.Key}
-	schema := &document.Value{Kind: document.Object}
-	own := m.Value.Get("required")
-	for _, part := range m.Value.Members {
-		// In a schema of objects, required lists the object's own members.
-		if part.Key != "required" || part.Value.Kind == document.List {
-			schema.Members = append(schema.Members, part)
-		}
-	}
-	if v := m.Value.Get("default"); v != nil {
-		out.Default = document.Raw(v)
-	}
-	out.Required = out.Default == nil
-	if own != nil && own.Kind != document.List {
-		if own.Kind != document.Boolean {
-			f.Problems.Add(document.CodeFieldType, own.At, path, "required must be true or false, not %v", own.Kind)
-		}
-		out.Required = own.Text == "true"
-	}
-	out.Schema = document.Raw(schema)
-	if err := compile(out.Schema); err != nil {
-		f.Problems.Add(codeSchemaInvalid, m.Value.At, path, "%s is not described by a JSON Schema: %v", path, err)
-	} else {
-		f.types(schema, path)
-	}
-	return out
-}
-
-func compile(schema json.RawMessage) error {
-	var s jsonschema.Schema
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return err
-	}
-	_, err := s.Resolve(nil)
-	return err
 }
 
 var schemaTypes = []string{"null", "boolean", "object", "array", "number", "integer", "string"}

@@ -97,13 +97,5 @@ func (s *Set) load(id string) (*Skill, error) {
 	}
 	defer outer.Close()
 	root, err := outer.OpenRoot(id)
-	if err != nil {
-		return nil, unreadable(dir, err)
-	}
-	defer root.Close()
-	found, ps := load(root, dir, id)
-	if len(ps) > 0 {
-		return nil, invalid(dir, ps)
-	}
-	return found, nil
+	return loadFrom(root, err, dir, id)
 }

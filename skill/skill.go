@@ -33,12 +33,7 @@ type Skill struct {
 }
 
 // Field is an input that the skill takes, or an output that it promises.
-type Field struct {
-	Name     string
-	Required bool
-	Default  json.RawMessage // nil: none
-	Schema   json.RawMessage // JSON Schema
-}
+type Field = document.Parameter
 
 // Action is what becomes of a node that failed.
 type Action string

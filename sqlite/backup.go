@@ -30,9 +30,14 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 			return made, err
 		}
 	}
-	if err := s.db.copyDatabase(to.database()); faultOf(err) == full {
+	c, err := connect(s.db.dir.database(), readOnly)
+	if err == nil { // the copy is another file, which this reader may write
+		err = errors.Join(c.script(`PRAGMA query_only = OFF`), vacuumInto(c, to.database()), c.close())
+	}
+	if faultOf(err) == full {
 		return made, fmt.Errorf("%s: there is no space for a copy: make some, or name a folder on another disk (%w)", dir, err)
-	} else if err != nil {
+	}
+	if err != nil {
 		return made, fmt.Errorf("copying %s to %s: %w", s.db.dir.database(), to.database(), explain(s.db.dir.database(), err))
 	}
 	blobs, err := to.settle(ctx, &made)
@@ -63,16 +68,12 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 			}
 		}
 	}
-	return made, to.project(ctx)
-}
-
-// copyDatabase copies the database into a new file, which its reader may write.
-func (db *database) copyDatabase(name string) error {
-	c, err := connect(db.dir.database(), readOnly)
+	// To open the copy shows that it can be, and has the files of its envelopes written.
+	copied, err := Open(dir, nil)
 	if err != nil {
-		return err
+		return made, err
 	}
-	return errors.Join(c.script(`PRAGMA query_only = OFF`), vacuumInto(c, name), c.close())
+	return made, errors.Join(copied.Flush(ctx), copied.Close(), syncDir(dir))
 }
 
 // vacuumInto copies the database into a new file, durably.
@@ -121,14 +122,4 @@ func copyFile(from, to string, mode fs.FileMode) (bool, error) {
 		err = writeFile(to, data, mode)
 	}
 	return true, err
-}
-
-// project opens the copy, which shows that it can be, and has the files of its
-// envelopes written.
-func (f folder) project(ctx context.Context) error {
-	s, err := Open(string(f), nil)
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.Flush(ctx), s.Close(), syncDir(string(f)))
 }

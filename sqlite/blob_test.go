@@ -11,6 +11,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // clock is a clock that tests move.
@@ -33,7 +34,7 @@ func (c *clock) pass(d time.Duration) {
 
 func TestCollect(t *testing.T) {
 	c := &clock{now: time.Now()}
-	b := newBench(t, &Options{Now: c.Now})
+	b := newBench(t, &Options{Options: store.Options{Now: c.Now}})
 	put := func(text string) string {
 		t.Helper()
 		digest, err := b.PutBlob(t.Context(), []byte(text))
@@ -94,7 +95,7 @@ func TestCollect(t *testing.T) {
 // A blob whose file went while it was being stored again is written once more.
 func TestCollectRacesWithPut(t *testing.T) {
 	c := &clock{now: time.Now()}
-	b := newBench(t, &Options{Now: c.Now})
+	b := newBench(t, &Options{Options: store.Options{Now: c.Now}})
 	for i := range 20 {
 		data := fmt.Appendf(nil, "blob %d", i)
 		if _, err := b.PutBlob(t.Context(), data); err != nil {

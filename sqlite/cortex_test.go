@@ -19,6 +19,7 @@ import (
 	"github.com/tipstaff/tipstaff/cortex"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/store"
 )
 
 // leafEnd is the record of a leaf that has ended, with what is remembered of it.
@@ -507,7 +508,7 @@ func TestRecollectMissesNothing(t *testing.T) {
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
 	now := time.Now()
-	b := newBench(t, &Options{Now: func() time.Time { now = now.Add(time.Minute); return now }})
+	b := newBench(t, &Options{Options: store.Options{Now: func() time.Time { now = now.Add(time.Minute); return now }}})
 	pick := func(names ...string) string { return names[dice.IntN(len(names))] }
 	var cited []string
 	for range 12 {

@@ -10,23 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile holds an exclusive lock on a file until unlock is called or the
-// process ends, however it ends.
-func lockFile(name string) (unlock func() error, err error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
+// lock waits for an exclusive lock, which lasts until the file is closed.
+func lock(f *os.File) error {
 	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			return err
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f.Close, nil
 }
 
 // modeBeyond is the mode of a file that allows more than most; 0: it does not.

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"io/fs"
 	"math"
 	"os"
@@ -9,18 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile holds an exclusive lock on a file until unlock is called or the
-// process ends, however it ends.
-func lockFile(name string) (unlock func() error, err error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, math.MaxUint32, math.MaxUint32, new(windows.Overlapped))
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f.Close, nil
+// lock waits for an exclusive lock, which lasts until the file is closed.
+func lock(f *os.File) error {
+	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK, 0, math.MaxUint32, math.MaxUint32, new(windows.Overlapped))
 }
 
 // modeBeyond: access lists are not modes; the folder's own protect what is in it.

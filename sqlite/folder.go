@@ -114,6 +114,19 @@ func writeTemp(name string, data []byte, mode fs.FileMode) (tmp string, err erro
 	return f.Name(), f.Sync()
 }
 
+// lockFile holds an exclusive lock on a file until unlock is called or the
+// process ends, however it ends.
+func lockFile(name string) (unlock func() error, err error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.Close, nil
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -126,13 +139,8 @@ func syncDir(dir string) error {
 // opened, whatever happens to their names: without looking, it would go on writing
 // to a store that nobody finds any more.
 type place struct {
-	names []string
-	files []os.FileInfo // nil: not looked at yet
-}
-
-func newPlace(dir folder) *place {
-	names := []string{dir.database(), dir.database() + "-wal"}
-	return &place{names: names, files: make([]os.FileInfo, len(names))}
+	names [2]string
+	files [2]os.FileInfo // nil: not looked at yet
 }
 
 // look is ErrStoreLost unless the names still lead to the files of the first look.

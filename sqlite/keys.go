@@ -70,7 +70,10 @@ func refuseWider(name string, most fs.FileMode) error {
 func openPrivate(name string) (*journal.PrivateKey, error) {
 	key, err := readPrivate(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return makePrivate(name)
+		if key, err = journal.GenerateKey(); err != nil {
+			return nil, err
+		}
+		return key, writeFile(name, append(hex.AppendEncode(nil, key.Seed()), '\n'), 0o600)
 	}
 	if wider := refuseWider(name, 0o600); wider != nil {
 		return nil, wider
@@ -92,14 +95,6 @@ func readPrivate(name string) (*journal.PrivateKey, error) {
 		return nil, fmt.Errorf("%s: %w: restore it, or move it away to get a new one", name, err)
 	}
 	return key, nil
-}
-
-func makePrivate(name string) (*journal.PrivateKey, error) {
-	key, err := journal.GenerateKey()
-	if err != nil {
-		return nil, err
-	}
-	return key, writeFile(name, append(hex.AppendEncode(nil, key.Seed()), '\n'), 0o600)
 }
 
 func readPublic(name string) (pub journal.PublicKey, err error) {

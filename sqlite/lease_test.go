@@ -14,7 +14,7 @@ import (
 
 // nobodyLives is the options of a store in which every owner counts as dead.
 func nobodyLives() *Options {
-	return &Options{Alive: func(flow.Owner, time.Time) bool { return false }}
+	return &Options{Options: store.Options{Alive: func(flow.Owner, time.Time) bool { return false }}}
 }
 
 func TestAcquire(t *testing.T) {
@@ -260,7 +260,7 @@ func TestHeartbeatRenewsOwnLeases(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	clock := make(chan time.Time, 1)
 	clock <- now
-	o := &Options{Now: func() time.Time { at := <-clock; clock <- at; return at }}
+	o := &Options{Options: store.Options{Now: func() time.Time { at := <-clock; clock <- at; return at }}}
 	b := newBench(t, o)
 	held, free := b.create(), b.create()
 	b.acquire(held)

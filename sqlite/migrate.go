@@ -49,7 +49,12 @@ func (list schema) apply(c *conn, dir folder) error {
 		return err
 	}
 	if have > 0 {
-		if err := backupBefore(c, dir, have); err != nil {
+		name := fmt.Sprintf("format-%d-%s.db", have, time.Now().UTC().Format("20060102T150405.000000000"))
+		err := os.MkdirAll(dir.backups(), 0o700)
+		if err == nil {
+			err = vacuumInto(c, filepath.Join(dir.backups(), name))
+		}
+		if err != nil {
 			return fmt.Errorf("copying the store before its format changes from %d to %d: %w", have, newest, err)
 		}
 	}
@@ -59,13 +64,4 @@ func (list schema) apply(c *conn, dir folder) error {
 		return fmt.Errorf("changing the format from %d to %d: %w", have, newest, err)
 	}
 	return nil
-}
-
-// backupBefore copies the database into the folder of backups.
-func backupBefore(c *conn, dir folder, format int64) error {
-	if err := os.MkdirAll(dir.backups(), 0o700); err != nil {
-		return err
-	}
-	name := filepath.Join(dir.backups(), fmt.Sprintf("format-%d-%s.db", format, time.Now().UTC().Format("20060102T150405.000000000")))
-	return vacuumInto(c, name)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -59,20 +60,11 @@ func networkMount(dir, mountinfo string) (fstype string, network bool) {
 	for line := range strings.Lines(mountinfo) {
 		mount, rest, ok := strings.Cut(line, " - ")
 		fields := strings.Fields(mount)
-		if !ok || len(fields) < 5 || !within(dir, fields[4]) || len(fields[4]) < longest {
+		if !ok || len(fields) < 5 || !strings.HasPrefix(dir+"/", strings.TrimSuffix(fields[4], "/")+"/") || len(fields[4]) < longest {
 			continue
 		}
 		longest = len(fields[4])
 		fstype, _, _ = strings.Cut(rest, " ")
 	}
-	for _, f := range networkFuse {
-		if f == fstype {
-			return fstype, true
-		}
-	}
-	return fstype, false
-}
-
-func within(dir, mount string) bool {
-	return dir == mount || mount == "/" || strings.HasPrefix(dir, mount+"/")
+	return fstype, slices.Contains(networkFuse, fstype)
 }

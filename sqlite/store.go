@@ -14,14 +14,7 @@ import (
 
 // Options of a store; nil means the defaults.
 type Options struct {
-	// Alive reports whether the process that holds a lease still lives, given its
-	// last heartbeat. nil: a heartbeat under 30 s old is a sign of life.
-	Alive func(owner flow.Owner, heartbeat time.Time) bool
-	// Now is the clock of records and leases. nil: time.Now.
-	Now func() time.Time
-	// Anchor names the file that anchors are written to and resumed runs compared
-	// with; "": there is none. nil: likewise.
-	Anchor func() (string, error)
+	store.Options
 	// ReadOnly opens without making, migrating, repairing or signing anything.
 	ReadOnly bool
 	// UserKey loads the user's private key too. Without it drafts From user are
@@ -38,18 +31,12 @@ type Options struct {
 	walLimit int64 // size of the log above which it is cut; 0: 64 MiB
 }
 
-// rules are the options of the rules.
-func (o *Options) rules() *store.Options {
-	return &store.Options{Alive: o.Alive, Now: o.Now, Anchor: o.Anchor}
-}
-
 func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
-	rules := v.rules().WithDefaults()
-	v.Alive, v.Now, v.Anchor = rules.Alive, rules.Now, rules.Anchor
+	v.Options = v.Options.WithDefaults()
 	v.FullLimit = positive(v.FullLimit, time.Minute)
 	v.FullPause = positive(v.FullPause, time.Second)
 	v.BusyLimit = positive(v.BusyLimit, 30*time.Second)
@@ -184,8 +171,11 @@ func checkFormat(c *conn, dir folder, list schema) (have int64, err error) {
 
 func newStore(dir folder, opts Options, keys *store.Keyring, mode string) *database {
 	keys.Place = dir.keys()
-	db := &database{dir: dir, opts: opts, keys: keys, readers: newPool(dir.database(), mode)}
-	db.rules = store.New(db, keys, opts.rules())
+	db := &database{dir: dir, opts: opts, keys: keys, readers: &pool{dir.database(), mode, make(chan *conn, readers)}}
+	for range readers {
+		db.readers.idle <- nil
+	}
+	db.rules = store.New(db, keys, &opts.Options)
 	return db
 }
 
@@ -195,7 +185,7 @@ func openWriting(dir folder, opts Options, list schema) (*Store, error) {
 		return nil, err
 	}
 	db := newStore(dir, opts, keys, readOnly)
-	db.files = newFiler(db)
+	db.files = &filer{db: db, queue: newMailbox[fileJob](), ended: make(chan struct{})}
 	if db.writer, err = newWriter(db, c); err != nil {
 		return nil, errors.Join(err, c.close())
 	}

@@ -77,7 +77,7 @@ func TestFollowIsCoalesced(t *testing.T) {
 
 func TestInboxIsPruned(t *testing.T) {
 	c := &clock{now: time.Now()}
-	b := newBench(t, &Options{Now: c.Now})
+	b := newBench(t, &Options{Options: store.Options{Now: c.Now}})
 	held, free := b.create(), b.create()
 	b.acquire(held)
 	b.write(held, flow.Draft{Kind: "run.cancel_requested"})

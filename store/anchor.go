@@ -40,9 +40,7 @@ func flag(b bool) int64 {
 // asksForAnchor reads the plan that a plan.proposed names. One that is not stored
 // asks for nothing.
 func (s *Store) asksForAnchor(proposed json.RawMessage) (bool, error) {
-	var body struct {
-		Program string `json:"program_digest"`
-	}
+	var body tipstaff.PlanProposed
 	var doc struct {
 		Intent struct {
 			Anchor bool `json:"anchor"`
@@ -51,7 +49,7 @@ func (s *Store) asksForAnchor(proposed json.RawMessage) (bool, error) {
 	if err := json.Unmarshal(proposed, &body); err != nil {
 		return false, err
 	}
-	program, err := s.Blob(context.Background(), body.Program)
+	program, err := s.Blob(context.Background(), body.ProgramDigest)
 	if errors.Is(err, flow.ErrNoBlob) {
 		return false, nil
 	}

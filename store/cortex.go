@@ -121,15 +121,11 @@ func (t *Tx) attest(st *runState, d flow.Draft) (json.RawMessage, error) {
 func (t *Tx) itemsBelow(st *runState) (items []cortex.URI, err error) {
 	runs := []int64{st.n}
 	err = t.query(func(r Row) error {
-		var dispatch struct {
-			Body struct {
-				Child string `json:"child"`
-			} `json:"body"`
-		}
-		if err := json.Unmarshal(r.Bytes(0), &dispatch); err != nil {
+		e, err := tipstaff.ParseEvent(r.Bytes(0))
+		if err != nil {
 			return fmt.Errorf("%w: an intent.dispatch of run %s: %w", ErrDamaged, st.id, err)
 		}
-		n, err := t.number(`SELECT n FROM runs WHERE id = ?`, dispatch.Body.Child)
+		n, err := t.number(`SELECT n FROM runs WHERE id = ?`, tipstaff.BodyOf[tipstaff.IntentDispatch](&e).Child.String())
 		runs = append(runs, n)
 		return err
 	}, `SELECT bytes FROM records WHERE run = ? AND kind = 'intent.dispatch' ORDER BY seq`, st.n)
@@ -222,27 +218,22 @@ func (s *Store) Forget(ctx context.Context, u cortex.URI, by string) (ok bool, e
 	return ok, err
 }
 
-// selectItems reads what scanItem takes.
+// selectItems reads what items takes.
 const selectItems = `SELECT l.bytes, i.last_use, i.accesses, i.citations, i.tombstone FROM cortex_items i JOIN cortex_log l ON l.seq = i.seq WHERE `
-
-func scanItem(r Row) (tipstaff.MemoryItem, error) {
-	rec, err := cortex.ParseRecord(r.Bytes(0))
-	if err != nil {
-		return tipstaff.MemoryItem{}, fmt.Errorf("%w: the memory: %w", ErrDamaged, err)
-	}
-	m, ok := rec.Item()
-	if !ok {
-		return m, fmt.Errorf("%w: record %d of the memory keeps no item", ErrDamaged, rec.Seq)
-	}
-	m.LastUsedAt, m.Accesses, m.Citations, m.Forgotten = r.Time(1), r.Int(2), r.Int(3), r.Int(4) > 0
-	return m, nil
-}
 
 func (s *Store) items(ctx context.Context, query string, args ...any) (items []tipstaff.MemoryItem, err error) {
 	err = s.db.Query(ctx, func(r Row) error {
-		m, err := scanItem(r)
+		rec, err := cortex.ParseRecord(r.Bytes(0))
+		if err != nil {
+			return fmt.Errorf("%w: the memory: %w", ErrDamaged, err)
+		}
+		m, ok := rec.Item()
+		if !ok {
+			return fmt.Errorf("%w: record %d of the memory keeps no item", ErrDamaged, rec.Seq)
+		}
+		m.LastUsedAt, m.Accesses, m.Citations, m.Forgotten = r.Time(1), r.Int(2), r.Int(3), r.Int(4) > 0
 		items = append(items, m)
-		return err
+		return nil
 	}, query, args...)
 	return items, err
 }

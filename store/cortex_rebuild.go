@@ -53,28 +53,21 @@ type derivation struct {
 	kept    map[int64]cortex.Record // those that remember an item
 	wrong   []int64                 // items whose rows differ
 	weights bool                    // so do the weights
-	faults  []tipstaff.Problem
-	total   int
+	state   tipstaff.Finding
 	rebuilt int // rows that were put right before
 }
 
 func newDerivation() *derivation {
-	return &derivation{Rebuild: cortex.NewRebuild(), kept: map[int64]cortex.Record{}}
+	return &derivation{Rebuild: cortex.NewRebuild(), kept: map[int64]cortex.Record{}, state: tipstaff.NothingFound()}
 }
 
 func (d *derivation) differs(code string, seq int64, format string, args ...any) {
-	d.total++
-	if len(d.faults) < journal.MaxFaults {
-		d.faults = append(d.faults, tipstaff.Problem{Code: code, Seq: seq, Message: fmt.Sprintf(format, args...)})
-	}
+	d.state.Note(tipstaff.Problem{Code: code, Seq: seq, Message: fmt.Sprintf(format, args...)})
 }
 
 func (d *derivation) report() tipstaff.MemoryReport {
-	finding := func(total int, problems []tipstaff.Problem) tipstaff.Finding {
-		return tipstaff.Finding{OK: total == 0, Total: total, Problems: append([]tipstaff.Problem{}, problems...)}
-	}
 	return tipstaff.MemoryReport{Seq: d.Seq, Head: d.Hash.String(), Items: d.Items(), Attests: len(d.Attested), Weights: d.Weights.Named(),
-		Log: finding(d.Total, d.Faults), State: finding(d.total, d.faults), Rebuilt: d.rebuilt}
+		Log: d.Log, State: d.state, Rebuilt: d.rebuilt}
 }
 
 func (d *derivation) read(ctx context.Context, q Querier) error {
@@ -212,7 +205,7 @@ func (d *derivation) compareEnds(ctx context.Context, q Querier) error {
 
 // write puts right the rows that differ, and says how many there were.
 func (d *derivation) write(t *Tx) (rows int, err error) {
-	if d.Total > 0 {
+	if !d.Log.OK {
 		return 0, nil
 	}
 	for _, seq := range d.wrong {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -70,8 +69,8 @@ func gateRecord(run, gate string, seq int64, stored []byte, is func(tipstaff.Kin
 	if tipstaff.Kind(rec.Kind).Terminal() {
 		return rec, nil
 	}
-	var b gateBody
-	if err := json.Unmarshal(rec.Body, &b); err != nil || !is(tipstaff.Kind(rec.Kind)) || b.Gate != gate {
+	b, err := flow.ReadResolved(rec.Kind, rec.Body) // what opens a gate names it in the same member
+	if err != nil || !is(tipstaff.Kind(rec.Kind)) || b.Gate != gate {
 		return rec, unsound(run, seq, fmt.Errorf("it is taken for a record of gate %s and is %s", gate, rec.Kind))
 	}
 	return rec, nil
@@ -84,19 +83,19 @@ func (t *Tx) closesDecided(st *runState, d flow.Draft) (late bool, err error) {
 	if !tipstaff.Kind(d.Kind).ClosesGate() {
 		return false, nil
 	}
-	b, err := readGate(d)
-	if err != nil || b.Gate == "" {
-		return false, err
+	b, err := flow.ReadResolved(d.Kind, d.Body)
+	if err != nil {
+		return false, fmt.Errorf("body of %s: %w", d.Kind, err)
+	}
+	if b.Gate == "" {
+		return false, nil
 	}
 	decided, err := t.decided(st, b.Gate)
 	if err != nil || decided == 0 {
 		return false, err
 	}
-	if d.Kind == string(tipstaff.KindPolicyGateResolve) {
-		switch b.Via {
-		case "expiry", "superseded", "run_ended":
-			return true, nil
-		}
+	if d.Kind == flow.KindGateResolved && (b.Via == flow.ViaExpiry || !b.Decision()) {
+		return true, nil
 	}
 	conflict := tipstaff.Errorf(tipstaff.DecisionConflict, "gate %s of run %s was decided by record %d", b.Gate, st.id, decided)
 	conflict.Err = flow.ErrDecided
@@ -146,7 +145,7 @@ func (t *Tx) checkRecord(st *runState, seq int64) error {
 	if err != nil {
 		return err
 	}
-	if *keys == (Keys{}) {
+	if *keys == (tipstaff.RunKeys{}) {
 		*keys = t.s.Keys()
 	}
 	part, err := partOf(context.Background(), t.c, st.id, st.n, *keys, seq, journal.Head{})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -19,7 +18,7 @@ func (s *Store) Acquire(ctx context.Context, run string, owner flow.Owner) (leas
 		if err != nil {
 			return flow.Lease{}, err
 		}
-		if own := s.Keys(); checked.draft.Keys != (Keys{}) && checked.draft.Keys.Executor != own.Executor {
+		if own := s.Keys(); checked.draft.Keys != (tipstaff.RunKeys{}) && checked.draft.Keys.Executor != own.Executor {
 			return flow.Lease{}, s.otherKeys()
 		}
 		var now loading
@@ -68,17 +67,9 @@ func (t *Tx) acquire(run string, owner flow.Owner, checked *loading) (flow.Lease
 	}
 	st.sound, st.held = true, true
 	st.epoch++
-	d := flow.Draft{Kind: string(tipstaff.KindRunResumed)}
+	d := flow.Draft{Kind: flow.KindRunResumed, Body: flow.JSON(flow.RunStarted{Epoch: st.epoch, Kind: owner.Kind, Pid: owner.Pid})}
 	if st.owned == "" {
-		d.Kind = string(tipstaff.KindRunStarted)
-	}
-	d.Body, err = json.Marshal(struct {
-		Epoch int64  `json:"epoch"`
-		Kind  string `json:"kind"`
-		Pid   int    `json:"pid"`
-	}{st.epoch, owner.Kind, owner.Pid})
-	if err != nil {
-		return flow.Lease{}, err
+		d.Kind = flow.KindRunStarted
 	}
 	return flow.Lease{Run: st.id, Epoch: st.epoch}, t.append(st, st.epoch, d)
 }
@@ -192,18 +183,6 @@ func (t *Tx) park(l flow.Lease, p flow.Parking) (bool, error) {
 			return false, err
 		}
 	}
-	body := struct {
-		Gates  []string  `json:"gates"`
-		WakeAt time.Time `json:"wake_at,omitzero"`
-		WallMs int64     `json:"wall_ms"`
-	}{p.Gates, p.WakeAt.UTC(), p.Wall.Milliseconds()}
-	if body.Gates == nil {
-		body.Gates = []string{}
-	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		return false, err
-	}
 	st.wake = p.WakeAt
-	return true, t.append(st, l.Epoch, flow.Draft{Kind: string(tipstaff.KindRunParked), Body: text})
+	return true, t.append(st, l.Epoch, flow.Draft{Kind: flow.KindRunParked, Body: p.Body()})
 }

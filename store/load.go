@@ -23,23 +23,13 @@ const opening = 5
 // anything obeys it.
 type loading struct {
 	row     flow.Row
-	draft   draftBody
+	draft   tipstaff.IntentDraft
 	history flow.History
 	part    journal.Part
 	machine tipstaff.Machine // as the records have it
 	later   bool             // it begins with a run.continued: earlier envelopes are not in it
 	driven  bool             // an envelope in it drives the lifecycle
 	moved   bool             // it has been continued since: what was loaded is no longer the segment
-}
-
-// draftBody is what the store reads of an intent.draft.
-type draftBody struct {
-	Keys Keys `json:"keys"`
-	Fork *struct {
-		Run  string       `json:"run"`
-		Seq  int64        `json:"seq"`
-		Hash journal.Hash `json:"hash"`
-	} `json:"fork_of"`
 }
 
 // unsound says that what is stored of a run is not what was written.
@@ -134,7 +124,7 @@ func (s *Store) loadFrom(ctx context.Context, row flow.Row, known journal.Head) 
 
 // addCancel puts a cancel that was asked for before the segment began after its
 // first record: it still holds.
-func (s *Store) addCancel(ctx context.Context, l *loading, keys Keys) error {
+func (s *Store) addCancel(ctx context.Context, l *loading, keys tipstaff.RunKeys) error {
 	seq, err := Number(ctx, s.db, `SELECT cancel FROM runs WHERE n = ?`, l.row.N)
 	h := &l.history
 	if err != nil || seq == 0 || len(h.Records) == 0 || seq > h.Records[0].Seq {
@@ -153,7 +143,7 @@ func (s *Store) addCancel(ctx context.Context, l *loading, keys Keys) error {
 
 // addBase adds what a fork takes from its source.
 func (s *Store) addBase(ctx context.Context, l *loading) error {
-	fork := l.draft.Fork
+	fork := l.draft.ForkOf
 	if fork != nil && (fork.Run != l.row.Base || fork.Seq != l.row.BaseSeq) {
 		return fmt.Errorf("%w: run %s is stored as a fork of %q at %d, its draft says %q at %d", flow.ErrIntegrity, l.row.ID, l.row.Base, l.row.BaseSeq, fork.Run, fork.Seq)
 	}
@@ -235,7 +225,7 @@ func (l *loading) compare(state string) error {
 
 // readDraft reads what the first record of a run publishes, as far as it is an
 // intent.draft. n is what other tables call the run.
-func readDraft(ctx context.Context, q Querier, run string, n int64) (d draftBody, err error) {
+func readDraft(ctx context.Context, q Querier, run string, n int64) (d tipstaff.IntentDraft, err error) {
 	err = q.Query(ctx, func(r Row) error {
 		rec, err := journal.Parse(r.Bytes(0))
 		if err == nil && tipstaff.Kind(rec.Kind) == tipstaff.KindIntentDraft {
@@ -251,9 +241,9 @@ func readDraft(ctx context.Context, q Querier, run string, n int64) (d draftBody
 
 // signers are the keys that may sign in a run: those that it publishes, which must
 // be known here; where it publishes none, this store's.
-func (s *Store) signers(ctx context.Context, run string, d draftBody) (Keys, error) {
+func (s *Store) signers(ctx context.Context, run string, d tipstaff.IntentDraft) (tipstaff.RunKeys, error) {
 	own := s.Keys()
-	if d.Keys == (Keys{}) || d.Keys == own {
+	if d.Keys == (tipstaff.RunKeys{}) || d.Keys == own {
 		return own, nil
 	}
 	known, err := s.PublicKeys(ctx)
@@ -264,14 +254,14 @@ func (s *Store) signers(ctx context.Context, run string, d draftBody) (Keys, err
 }
 
 // partOf checks the records of a run from first on.
-func partOf(ctx context.Context, q Querier, run string, n int64, keys Keys, first int64, known journal.Head) (journal.Part, error) {
+func partOf(ctx context.Context, q Querier, run string, n int64, keys tipstaff.RunKeys, first int64, known journal.Head) (journal.Part, error) {
 	after := journal.Head{Seq: first - 1}
 	err := q.Query(ctx, func(r Row) error { after.Hash = r.Hash(0); return nil }, `SELECT hash FROM records WHERE run = ? AND seq = ?`, n, first-1)
 	return journal.NewPart(run, after, known, keys.User, keys.Executor), err
 }
 
 // checked reads the records first to last of a run.
-func (s *Store) checked(ctx context.Context, run flow.Row, keys Keys, first, last int64, known journal.Head) (records []flow.Record, err error) {
+func (s *Store) checked(ctx context.Context, run flow.Row, keys tipstaff.RunKeys, first, last int64, known journal.Head) (records []flow.Record, err error) {
 	part, err := partOf(ctx, s.db, run.ID, run.N, keys, first, known)
 	if err == nil {
 		err = readChecked(ctx, s.db, &part, run.ID, run.N, last, func(r flow.Record) error { records = append(records, r); return nil })
@@ -306,7 +296,7 @@ func (s *Store) segment(ctx context.Context, n, seq int64) (g segment, err error
 //
 // What a fork's signed draft says of its base fixes every byte of it. Signatures in
 // the base are looked at only where there is no such draft, or not yet.
-func (s *Store) base(ctx context.Context, fork flow.Row, draft draftBody) (records []flow.Record, segments int, err error) {
+func (s *Store) base(ctx context.Context, fork flow.Row, draft tipstaff.IntentDraft) (records []flow.Record, segments int, err error) {
 	for whole := false; fork.Base != ""; { // whole: a later part begins with run.continued
 		source, err := s.Run(ctx, fork.Base)
 		if err != nil {
@@ -327,8 +317,8 @@ func (s *Store) base(ctx context.Context, fork flow.Row, draft draftBody) (recor
 				return nil, 0, err
 			}
 			covered := journal.Head{}
-			if draft.Fork != nil {
-				covered = journal.Head{Seq: draft.Fork.Seq, Hash: draft.Fork.Hash}
+			if draft.ForkOf != nil {
+				covered = journal.Head{Seq: draft.ForkOf.Seq, Hash: draft.ForkOf.Hash}
 			}
 			part, err := s.checked(ctx, source, keys, g.first, fork.BaseSeq, covered)
 			if errors.Is(err, journal.ErrUnmet) {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -36,42 +35,27 @@ func (t *Tx) project(st *runState, r flow.Record) (err error) {
 	return err
 }
 
-// gateBody is what the bodies of envelopes say about gates.
-type gateBody struct {
-	Gate    string    `json:"gate"`
-	Kind    string    `json:"gate_kind"`
-	Expires time.Time `json:"expires_at"`
-	Via     string    `json:"via"`
-}
-
-func readGate(d flow.Draft) (b gateBody, err error) {
-	if err := json.Unmarshal(d.Body, &b); err != nil {
-		return b, fmt.Errorf("body of %s: %w", d.Kind, err)
-	}
-	return b, nil
-}
-
 // projectGate keeps the row of the gate that a record opens or closes.
 func (t *Tx) projectGate(st *runState, r flow.Record) error {
-	kind := tipstaff.Kind(r.Kind)
-	if !kind.OpensGate() && !kind.ClosesGate() {
-		return nil
-	}
-	b, err := readGate(r.Draft)
-	switch {
-	case err != nil:
-		return err
-	case kind.ClosesGate() && b.Gate == "":
-		return nil // an acceptance or a cancellation that was not asked for
+	switch kind := tipstaff.Kind(r.Kind); {
+	case kind.OpensGate():
+		b, err := flow.ReadOpened(r.Kind, r.Body)
+		if err != nil {
+			return fmt.Errorf("body of %s: %w", r.Kind, err)
+		}
+		if b.Gate == "" {
+			return fmt.Errorf("%s at %q names no gate", r.Kind, r.Path)
+		}
+		return t.exec(`INSERT INTO gates (run, id, kind, key, opened, opened_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+			st.n, b.Gate, b.Kind, r.Path, r.Seq, r.At.UnixNano(), stamp(b.ExpiresAt.Time))
 	case kind.ClosesGate():
+		b, err := flow.ReadResolved(r.Kind, r.Body)
+		if err != nil || b.Gate == "" { // an acceptance or a cancellation that was not asked for
+			return err
+		}
 		return t.exec(`UPDATE gates SET decided = ?, via = ? WHERE run = ? AND id = ?`, r.Seq, b.Via, st.n, b.Gate)
-	case b.Gate == "":
-		return fmt.Errorf("%s at %q names no gate", r.Kind, r.Path)
-	case kind == tipstaff.KindIntentClarify:
-		b.Kind = string(tipstaff.Clarification)
 	}
-	return t.exec(`INSERT INTO gates (run, id, kind, key, opened, opened_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		st.n, b.Gate, b.Kind, r.Path, r.Seq, r.At.UnixNano(), stamp(b.Expires))
+	return nil
 }
 
 // projectEnd writes what follows from a terminal envelope: nobody owns the run,

@@ -22,7 +22,7 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 		return err
 	}
 	// A fork's draft is signed over its base: from then on that counts as sound.
-	if _, _, err := s.base(ctx, flow.Row{ID: run.ID, Base: run.Base, BaseSeq: run.BaseSeq}, draftBody{}); err != nil {
+	if _, _, err := s.base(ctx, flow.Row{ID: run.ID, Base: run.Base, BaseSeq: run.BaseSeq}, tipstaff.IntentDraft{}); err != nil {
 		return err
 	}
 	return s.db.Do(ctx, &Op{Drafts: len(drafts), Apply: func(t *Tx) error {
@@ -125,9 +125,7 @@ func (t *Tx) alone(run flow.NewRun) error {
 
 // join puts a draft into the thread that it is started in, if its update names one.
 func (t *Tx) join(st *runState, update json.RawMessage) error {
-	var u struct {
-		Thread string `json:"thread_id"`
-	}
+	var u tipstaff.DraftUpdated
 	if json.Unmarshal(update, &u) != nil || u.Thread == "" {
 		return nil
 	}
@@ -251,7 +249,10 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 		add("n < ?", q.Before)
 	}
 	if q.States != nil {
-		add("state IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(q.States)), ", ")+")", anys(q.States)...)
+		add("state IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(q.States)), ", ") + ")")
+		for _, state := range q.States {
+			args = append(args, state)
+		}
 	}
 	if q.Prefix != "" {
 		add("id >= ? AND id < ?", q.Prefix, q.Prefix+"\x7f")
@@ -276,11 +277,4 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 		return err
 	}, selectRuns+where, args...)
 	return runs, err
-}
-
-func anys(list []string) (values []any) {
-	for _, v := range list {
-		values = append(values, v)
-	}
-	return values
 }

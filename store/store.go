@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 )
@@ -210,12 +211,6 @@ func New(db DB, keys *Keyring, o *Options) *Store {
 		states: map[string]*runState{}}
 }
 
-// Keys are the public keys that sign new envelopes: what intent.draft publishes.
-type Keys struct {
-	User     journal.PublicKey `json:"user"`
-	Executor journal.PublicKey `json:"executor"`
-}
-
 // Keyring is what this process may sign with, by principal.
 type Keyring struct {
 	Private map[string]*journal.PrivateKey // without "user" unless it was asked for
@@ -247,8 +242,8 @@ func (k *Keyring) Remember(c Conn) error {
 }
 
 // Keys are the public keys of this store's user and executor.
-func (s *Store) Keys() Keys {
-	return Keys{User: s.keys.Public[journal.User], Executor: s.keys.Public[journal.Executor]}
+func (s *Store) Keys() tipstaff.RunKeys {
+	return tipstaff.RunKeys{User: s.keys.Public[journal.User], Executor: s.keys.Public[journal.Executor]}
 }
 
 func (s *Store) otherKeys() error {

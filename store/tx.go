@@ -86,10 +86,10 @@ type runState struct {
 	envs       int64
 	head       int64 // up to which the row was taken
 	wake       time.Time
-	keys       *Keys          // that the run published; nil: not looked up yet
-	sound      bool           // every signature up to seq was made or checked by this process
-	dirty      bool           // the row must be written
-	fold       *tipstaff.Fold // up to seq, of a run that is driven here; nil: it is read when needed
+	keys       *tipstaff.RunKeys // that the run published; nil: not looked up yet
+	sound      bool              // every signature up to seq was made or checked by this process
+	dirty      bool              // the row must be written
+	fold       *tipstaff.Fold    // up to seq, of a run that is driven here; nil: it is read when needed
 }
 
 func (st *runState) ended() bool { return st.machine.State.Terminal() }
@@ -308,7 +308,7 @@ func (t *Tx) signer(st *runState, d flow.Draft) (*journal.PrivateKey, error) {
 			return nil, err
 		}
 	}
-	if pub := key.Public(); *st.keys != (Keys{}) && pub != st.keys.User && pub != st.keys.Executor {
+	if pub := key.Public(); *st.keys != (tipstaff.RunKeys{}) && pub != st.keys.User && pub != st.keys.Executor {
 		return nil, t.s.otherKeys()
 	}
 	return key, nil
@@ -316,12 +316,12 @@ func (t *Tx) signer(st *runState, d flow.Draft) (*journal.PrivateKey, error) {
 
 // published are the keys that the run's first record names, which may be yet to be
 // stored; none if it names none.
-func (t *Tx) published(st *runState, first flow.Draft) (*Keys, error) {
+func (t *Tx) published(st *runState, first flow.Draft) (*tipstaff.RunKeys, error) {
 	if st.seq > 0 {
 		d, err := readDraft(context.Background(), t.c, st.id, st.n)
 		return &d.Keys, err
 	}
-	var d draftBody
+	var d tipstaff.IntentDraft
 	if tipstaff.Kind(first.Kind) != tipstaff.KindIntentDraft {
 		return &d.Keys, nil
 	}

@@ -20,8 +20,11 @@ type spanContent struct {
 // collectors take requests of a few MiB, and half of a JSON value is none.
 const maxContent = 256 << 10
 
-// redacted makes attributes of content, without credentials.
-func (d *drive) redacted(list []spanContent) (attributes []attribute.KeyValue) {
+// said makes attributes of content, without credentials; none unless content is wanted.
+func (d *drive) said(list ...spanContent) (attributes []attribute.KeyValue) {
+	if !d.content {
+		return nil
+	}
 	for _, c := range list {
 		value := []byte(c.value)
 		if d.redact != nil {
@@ -75,13 +78,13 @@ func requestContent(r agent.Request) []spanContent {
 }
 
 // answerContent is what a model said.
-func answerContent(r agent.Response) []spanContent {
+func answerContent(r agent.Response) spanContent {
 	reason := r.Reason
 	if reason == agent.ReasonToolCalls {
 		reason = "tool_call" // as the conventions call it in messages
 	}
 	m := object{"role": agent.Assistant, "parts": partsOf(agent.Message{Text: r.Text, Calls: r.Calls}), "finish_reason": reason}
-	return []spanContent{{semconv.GenAIOutputMessagesKey, flow.JSON([]object{m})}}
+	return spanContent{semconv.GenAIOutputMessagesKey, flow.JSON([]object{m})}
 }
 
 func partsOf(m agent.Message) []object {

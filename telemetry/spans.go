@@ -126,9 +126,7 @@ func (d *drive) activity(ctx context.Context, a flow.Attempt, run runFunc) (flow
 			return d.route(ctx, a, run)
 		case tool.ActivityName:
 			return d.attempt(ctx, a, run, d.startTool, func(s *callSpan, done flow.Done) {
-				if d.content {
-					s.span.SetAttributes(d.redacted([]spanContent{{semconv.GenAIToolCallResultKey, done.Value}})...)
-				}
+				s.span.SetAttributes(d.said(spanContent{semconv.GenAIToolCallResultKey, done.Value})...)
 			})
 		case agent.CatalogActivity:
 			d.mu.Lock()
@@ -246,7 +244,7 @@ func (d *drive) startChat(a flow.Attempt) *callSpan {
 	r := a.Local.(*agent.Local).Request
 	s.span.SetAttributes(requested(r)...)
 	if d.content {
-		s.span.SetAttributes(d.redacted(requestContent(r))...)
+		s.span.SetAttributes(d.said(requestContent(r)...)...)
 	}
 	return s
 }
@@ -274,7 +272,7 @@ func (d *drive) answered(s *callSpan, done flow.Done) {
 		s.span.SetAttributes(semconv.GenAIResponseModel(said.Model))
 	}
 	if d.content {
-		s.span.SetAttributes(d.redacted(answerContent(said))...)
+		s.span.SetAttributes(d.said(answerContent(said))...)
 	}
 }
 
@@ -352,9 +350,7 @@ func (d *drive) startTool(a flow.Attempt) *callSpan {
 			list = append(list, semconv.GenAIConversationID(t.Conversation))
 		}
 	}
-	if d.content {
-		list = append(list, d.redacted([]spanContent{{semconv.GenAIToolCallArgumentsKey, in.Args}})...)
-	}
+	list = append(list, d.said(spanContent{semconv.GenAIToolCallArgumentsKey, in.Args})...)
 	_, s.span = d.tracer.Start(above, spanName(semconv.GenAIOperationNameExecuteTool, short), trace.WithSpanKind(trace.SpanKindInternal),
 		trace.WithAttributes(list...))
 	return s

@@ -47,16 +47,6 @@ type Input struct {
 	Facts      string `json:"facts,omitempty"`
 }
 
-// agent reports whether an agent makes the call. A call of unknown origin counts as one.
-func (in Input) agent() bool { return in.By == "" || in.Turn != nil }
-
-func (in Input) turn() policy.Turn {
-	if in.Turn == nil {
-		return policy.Turn{}
-	}
-	return *in.Turn
-}
-
 // approved refuses what is not what was decided about.
 func (in Input) approved(v Verdict) *flow.Error {
 	switch {
@@ -82,7 +72,7 @@ func (in Input) approved(v Verdict) *flow.Error {
 // in doubt.
 func (m *Manager) Activity(frozen *Gate) flow.Activity {
 	a := &activity{m, frozen}
-	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops, Prompt: a.prompt}
+	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops}
 }
 
 type activity struct {
@@ -156,13 +146,6 @@ func (a *activity) stops(t flow.Attempt) bool {
 // stops reports whether a call ends itself in good order when its context ends.
 func stops(u tipstaff.ToolURI) bool { return u.Server == builtin.Name && builtin.Stops(u.Tool) }
 
-// prompt reports whether the call returns as soon as its context ends. The SDK does;
-// a built-in tool may be in the middle of reading a file.
-func (a *activity) prompt(t flow.Attempt) bool {
-	_, u, refused := parseInput(t.Input)
-	return refused == nil && u.Server != builtin.Name
-}
-
 // run makes the call. A panic fails this call alone. A panic in a call of class once
 // is left to the engine, which records the call as in doubt.
 func (a *activity) run(ctx context.Context, t flow.Attempt) (done flow.Done, err error) {
@@ -186,11 +169,12 @@ func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, err
 	if !ok {
 		return flow.Done{}, a.ask(t, in, &Registry{}).Err
 	}
-	release, err := l.slot(ctx)
-	if err != nil {
-		return flow.Done{}, unsent(ctx, err)
+	select {
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
+	case <-ctx.Done():
+		return flow.Done{}, unsent(ctx, ctx.Err())
 	}
-	defer release()
 	conn, err := l.connection(ctx)
 	if err != nil {
 		return flow.Done{}, unsent(ctx, err)
@@ -203,7 +187,7 @@ func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, err
 	if v.Err != nil {
 		return flow.Done{}, v.Err
 	}
-	if strictness(v.Class) > strictness(t.Class) {
+	if policy.Stricter(v.Class, t.Class) {
 		return flow.Done{}, refusal(CodeEffectDenied, detail{"class": v.Class}, "%s has effect %s, but the call treats it as %s", u.Tool, v.Class, t.Class)
 	}
 	if stops(u) { // what can be stopped is a process
@@ -215,29 +199,33 @@ func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, err
 			go conn.close()
 		}
 	}()
-	done, err := a.send(ctx, t, conn, v, in.shape())
+	done, err := a.send(ctx, t, conn, v, in)
 	whole = true
 	return done, err
 }
 
 // send makes the call. From the moment the request is written, only a reply says
 // what became of it.
-func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdict, as shape) (flow.Done, error) {
+func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdict, in Input) (flow.Done, error) {
 	if ctx.Err() != nil {
 		return flow.Done{}, unsent(ctx, ctx.Err())
 	}
 	d := v.Definition
-	_, program, _ := a.frozen.Tools.program(d, v.Args)
-	got, err := s.call(ctx, request{tool: d.Tool, args: v.Args, key: t.Key, trace: traceOf(ctx, t),
-		demand:     builtin.Demand{CleanPaths: a.frozen.clean, Program: program},
-		onProgress: progressTold(t, a.manager.redactor), onOutput: outputNotes(t, a.manager.redactor)})
-	switch r := got.builtin; {
-	case r != nil && r.Killed && ctx.Err() != nil:
-		return flow.Done{}, broken(ctx, d, got, as)
-	case r != nil || got.result != nil:
-		value, failed := answer(d, got, as, a.manager.redactor)
-		if failed != nil && r != nil && r.Refused != "" {
-			return flow.Done{}, refusal(r.Refused, nil, "%s", failed.Message)
+	r := request{tool: d.Tool, args: v.Args, key: t.Key}
+	if d.Server == builtin.Name {
+		_, program, _ := a.frozen.Tools.program(d, v.Args)
+		r.demand, r.onOutput = builtin.Demand{CleanPaths: a.frozen.clean, Program: program}, outputNotes(t, a.manager.redactor)
+	} else {
+		r.trace, r.onProgress = traceOf(ctx, t), progressTold(t, a.manager.redactor)
+	}
+	got, err := s.call(ctx, r)
+	switch b := got.builtin; {
+	case b != nil && b.Killed && ctx.Err() != nil:
+		return flow.Done{}, broken(ctx, d, got, in)
+	case b != nil || got.result != nil:
+		value, failed := answer(d, got, in, a.manager.redactor)
+		if failed != nil && b != nil && b.Refused != "" {
+			return flow.Done{}, refusal(b.Refused, nil, "%s", failed.Message)
 		}
 		if failed != nil && failed.Code == CodeToolError && ctx.Err() != nil && t.Class != flow.Once {
 			return flow.Done{}, lost(ctx, d, err) // it failed because it was cancelled
@@ -351,9 +339,9 @@ func lost(ctx context.Context, d *Definition, err error) error {
 // broken is the outcome of a call that stopped on request. If a limit, a cancelled run
 // or a failed group was the reason, its answer is definite. If this process is being
 // stopped, the call stays in doubt, so that an interrupted run does not fail for it.
-func broken(ctx context.Context, d *Definition, got reply, as shape) error {
+func broken(ctx context.Context, d *Definition, got reply, in Input) error {
 	var told detail
-	if _, failed := answer(d, got, as, nil); failed != nil {
+	if _, failed := answer(d, got, in, nil); failed != nil {
 		_ = json.Unmarshal(failed.Detail, &told) // what it printed until then
 	}
 	if limit := limitOf(ctx); limit != nil {

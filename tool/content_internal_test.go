@@ -22,7 +22,7 @@ func TestContentHoldsNoCredential(t *testing.T) {
 		},
 		"structuredContent": map[string]any{"token": secret},
 	})
-	value, failed := answer(d, reply{result: raw}, shapeContent, r)
+	value, failed := answer(d, reply{result: raw}, Input{Content: true}, r)
 	if failed != nil {
 		t.Fatal(failed)
 	}

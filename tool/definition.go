@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -29,6 +31,8 @@ type Definition struct {
 
 	InputSchema  *Schema
 	OutputSchema *Schema // nil: the tool states none
+
+	usable func() error // compiles the schemas, once
 }
 
 // wireTool are the members of a tool's object that matter here. The rest counts
@@ -90,11 +94,11 @@ func defineText(server, version string, text json.RawMessage, c workspace.Tool) 
 	if !absent(w.OutputSchema) {
 		d.OutputSchema = newSchema(w.OutputSchema)
 	}
+	d.usable = sync.OnceValue(d.compile)
 	return d, nil
 }
 
-// usable compiles the schemas, which each does once.
-func (d *Definition) usable() error {
+func (d *Definition) compile() error {
 	if err := d.InputSchema.usable(); err != nil {
 		return fmt.Errorf("its input schema cannot be used: %w", err)
 	}
@@ -117,17 +121,6 @@ func absent(raw json.RawMessage) bool {
 // fits reports whether a pin names this definition.
 func (d *Definition) fits(pin string) bool { return pin == d.Digest || pin == d.Version }
 
-// strictness orders the classes; an unknown one is as strict as can be.
-func strictness(c flow.Class) int {
-	switch c {
-	case flow.Read:
-		return 1
-	case flow.Idempotent:
-		return 2
-	}
-	return 3
-}
-
 // effective is the stricter of what the manifest and the hints state, "" being
 // nothing. With neither it is once.
 func effective(declared, hinted flow.Class) flow.Class {
@@ -136,7 +129,7 @@ func effective(declared, hinted flow.Class) flow.Class {
 		return flow.Once
 	case declared == "":
 		return hinted
-	case hinted == "" || strictness(declared) >= strictness(hinted):
+	case hinted == "" || !policy.Stricter(hinted, declared):
 		return declared
 	}
 	return hinted

@@ -1,12 +1,13 @@
 package tool
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -155,8 +156,9 @@ func (g *Gate) pass(call Request, tell func(check string, refused *flow.Error)) 
 		v.Err = refused
 		return !passes(check, refused)
 	}
-	if v.Args, refused = arguments(d, call.Args); refused == nil {
-		refused = g.cleanPath(d, v.Args)
+	var given map[string]any
+	if v.Args, given, refused = arguments(d, call.Args); refused == nil {
+		refused = g.cleanPath(d, given)
 	}
 	if refuse(checkArguments, refused) {
 		return v
@@ -195,8 +197,14 @@ func (g *Gate) held(d *Definition, u tipstaff.ToolURI) *flow.Error {
 	if refused := pinned(d, u); refused != nil {
 		return refused
 	}
-	if refused := g.locked(d, u); refused != nil {
-		return refused
+	if g.Lock != nil {
+		held, refused := g.Lock.find(u)
+		if refused != nil {
+			return refusal(CodeUnlocked, detail{"digest": d.Digest}, "%s/%s is not among the tools that were accepted", u.Server, u.Tool)
+		}
+		if refused := unchanged(held.Version, LockedTool{held.Digest, held.Raw}, d); refused != nil {
+			return refused
+		}
 	}
 	if refused := g.File.holds(d); refused != nil {
 		return refused
@@ -204,36 +212,25 @@ func (g *Gate) held(d *Definition, u tipstaff.ToolURI) *flow.Error {
 	return g.Tools.servers[u.Server].hold
 }
 
-func (g *Gate) locked(d *Definition, u tipstaff.ToolURI) *flow.Error {
-	if g.Lock == nil {
-		return nil
-	}
-	held, refused := g.Lock.find(u)
-	if refused != nil {
-		return refusal(CodeUnlocked, detail{"digest": d.Digest}, "%s/%s is not among the tools that were accepted", u.Server, u.Tool)
-	}
-	return unchanged(held.Version, LockedTool{held.Digest, held.Raw}, d)
-}
-
-// arguments is check 4: it gives the canonical bytes.
-func arguments(d *Definition, raw json.RawMessage) (json.RawMessage, *flow.Error) {
+// arguments is check 4: it gives the canonical bytes, and what they hold.
+func arguments(d *Definition, raw json.RawMessage) (args json.RawMessage, given map[string]any, refused *flow.Error) {
 	if len(raw) == 0 {
 		raw = json.RawMessage("{}")
 	}
 	args, err := canonical(raw)
 	switch {
 	case errors.Is(err, errNumberUnsafe):
-		return nil, refusal(CodeNumberUnsafe, nil, "the arguments of %s: %v", d.Tool, err)
+		return nil, nil, refusal(CodeNumberUnsafe, nil, "the arguments of %s: %v", d.Tool, err)
 	case err != nil:
-		return nil, refusal(CodeInvalidArguments, detail{"pointer": ""}, "the arguments of %s are not JSON: %v", d.Tool, err)
-	case !bytes.HasPrefix(args, []byte("{")):
-		return nil, refusal(CodeInvalidArguments, detail{"pointer": ""}, "the arguments of %s are not a JSON object", d.Tool)
+		return nil, nil, refusal(CodeInvalidArguments, detail{"pointer": ""}, "the arguments of %s are not JSON: %v", d.Tool, err)
+	case json.Unmarshal(args, &given) != nil || given == nil:
+		return nil, nil, refusal(CodeInvalidArguments, detail{"pointer": ""}, "the arguments of %s are not a JSON object", d.Tool)
 	}
 	var wrong *SchemaError
-	if errors.As(d.InputSchema.Validate(args), &wrong) {
-		return nil, refusal(CodeInvalidArguments, detail{"pointer": wrong.Pointer}, "the arguments of %s do not fit: %v", d.Tool, wrong)
+	if errors.As(d.InputSchema.validate(given), &wrong) {
+		return nil, nil, refusal(CodeInvalidArguments, detail{"pointer": wrong.Pointer}, "the arguments of %s do not fit: %v", d.Tool, wrong)
 	}
-	return args, nil
+	return args, given, nil
 }
 
 // effect is check 5. A class that rose since the tool was locked is refused too:
@@ -243,7 +240,7 @@ func (g *Gate) effect(d *Definition) *flow.Error {
 		return refused
 	}
 	held, _ := g.Lock.find(tipstaff.ToolURI{Server: d.Server, Tool: d.Tool})
-	if held != nil && strictness(d.Class) > strictness(held.Class) {
+	if held != nil && policy.Stricter(d.Class, held.Class) {
 		return refusal(CodeEffectDenied, detail{"class": d.Class, "accepted": held.Class},
 			"%s now has effect %s, and was accepted as %s: start a new run", d.Tool, d.Class, held.Class)
 	}
@@ -352,7 +349,11 @@ func (v *Verdict) subject(uri string, tools *Registry) json.RawMessage {
 // differs from what was decided about. Acceptance counts only where the program has
 // said that it does.
 func (g *Gate) Admit(in Input, run policy.Run) Verdict {
-	call := Request{URI: in.URI, Args: in.Args, By: in.By, Agent: in.agent(), Turn: in.turn(), Run: run}
+	// A call of unknown origin counts as one of an agent.
+	call := Request{URI: in.URI, Args: in.Args, By: in.By, Agent: in.By == "" || in.Turn != nil, Run: run}
+	if in.Turn != nil {
+		call.Turn = *in.Turn
+	}
 	v := g.Ask(call)
 	if v.Do == policy.Ask {
 		v.Err = denied(policy.Verdict{Do: policy.Ask, Rule: v.Rule, PolicyDigest: v.PolicyDigest}, call)
@@ -382,7 +383,7 @@ func (g *Gate) Foresee(call Request) *flow.Error {
 		return refused
 	}
 	if call.Literal {
-		if _, refused := arguments(d, call.Args); refused != nil {
+		if _, _, refused := arguments(d, call.Args); refused != nil {
 			return refused
 		}
 	}
@@ -437,12 +438,12 @@ func refusal(code string, d detail, format string, args ...any) *flow.Error {
 // Entry is a tool of a catalog: its definition, and the URI under which it is
 // declared.
 type Entry struct {
-	URI     string
-	Server  string
-	Name    string
-	Version string
-	Raw     json.RawMessage // as its server lists it
-	Config  workspace.Tool
+	URI     string          `json:"uri"`
+	Server  string          `json:"server"`
+	Name    string          `json:"name"`
+	Version string          `json:"version"`
+	Raw     json.RawMessage `json:"definition"` // as its server lists it: name, description, inputSchema, annotations
+	Config  workspace.Tool  `json:"config"`     // as the manifest declares it
 }
 
 // NewGateFor is a gate over these tools and no others, for programs that have no
@@ -495,4 +496,50 @@ func (r *Registry) add(m *workspace.Manifest, t Entry) error {
 	}
 	c.tools[t.Name] = d
 	return d.usable()
+}
+
+// pathArguments are the arguments of builtin's tools that are paths.
+var pathArguments = map[string]string{"read_file": "path", "write_file": "path", "list_dir": "path", "exec": "cwd"}
+
+// cleanPath belongs to check 4. A path has one spelling, so that rules and guards
+// which look at it cannot be evaded by another: relative to the first root, without
+// ., .. and empty parts. Other roots are reached by absolute paths; that those do not
+// lead into the first one is seen when the call is made.
+func (g *Gate) cleanPath(d *Definition, given map[string]any) *flow.Error {
+	name, ok := pathArguments[d.Tool]
+	if !g.clean || d.Server != builtin.Name || !ok {
+		return nil
+	}
+	text, ok := given[name].(string)
+	if !ok {
+		return nil
+	}
+	refuse := func(why string) *flow.Error {
+		return refusal(CodeUncleanPath, detail{"pointer": "/" + name}, "the %s of %s is %s: %s", name, d.Tool, tipstaff.Quote(text, 200), why)
+	}
+	config, _ := g.Manifest.Server(builtin.Name)
+	clean := path.Clean(text)
+	switch {
+	case path.IsAbs(text) && len(config.Roots) < 2:
+		return refuse("write it relative to the root, without a slash at its beginning")
+	case clean == ".." || strings.HasPrefix(clean, "../"):
+		return refuse("it leaves the root")
+	case clean != text:
+		return refuse("write " + tipstaff.Quote(clean, 200))
+	}
+	return nil
+}
+
+// program is the program that a call starts, and its digest. ok is false where it
+// starts none, or the digest was not recorded.
+func (r *Registry) program(d *Definition, args json.RawMessage) (name, digest string, ok bool) {
+	if r == nil || d.Server != builtin.Name || d.Tool != "exec" || r.servers[d.Server] == nil {
+		return "", "", false
+	}
+	var given struct{ Argv []string }
+	if json.Unmarshal(args, &given) != nil || len(given.Argv) == 0 {
+		return "", "", false
+	}
+	digest, ok = r.servers[d.Server].programs[given.Argv[0]]
+	return given.Argv[0], digest, ok
 }

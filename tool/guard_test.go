@@ -15,8 +15,6 @@ import (
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
-func init() { policy.Guards[policy.SQLGuard] = sqlguard.New }
-
 // queryTool says of itself that it only reads, which is up to the statement.
 const queryTool = `{"name":"query","inputSchema":{"type":"object","properties":{"sql":{"type":"string"}}},"annotations":{"readOnlyHint":true,"destructiveHint":false,"openWorldHint":false}}`
 
@@ -29,7 +27,7 @@ const (
 
 func policyOf(t testing.TB, d policy.Document) *policy.Policy {
 	t.Helper()
-	p, problems := policy.New(d)
+	p, problems := policy.New(d, sqlguard.Kind)
 	if problems != nil {
 		t.Fatal(problems)
 	}

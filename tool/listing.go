@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,9 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -42,11 +46,12 @@ func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its package cannot be digested: %w", err)
 	}
-	files, err := filesOf(m.links[server].server)
-	if err != nil {
-		return nil, fmt.Errorf("a file that its command names cannot be digested: %w", err)
+	x := &Listing{Server: server, Version: c.version, Package: digest, Extra: slices.Sorted(slices.Values(c.extra)), Broken: maps.Clone(c.broken)}
+	if s, ok := m.links[server].server.(*stdioServer); ok {
+		if x.Files, err = digests(s.config, s.launch.Workspace); err != nil {
+			return nil, fmt.Errorf("a file that its command names cannot be digested: %w", err)
+		}
 	}
-	x := &Listing{Server: server, Version: c.version, Package: digest, Files: files, Extra: slices.Sorted(slices.Values(c.extra)), Broken: maps.Clone(c.broken)}
 	config, _ := m.manifest.Server(server)
 	for _, name := range sortedKeys(config.Tools) {
 		d, listed := c.tools[name]
@@ -83,18 +88,12 @@ func (x *Listing) Changes(m *workspace.Manifest, l *Lock) []tipstaff.PinChange {
 		held = l.Servers[x.Server]
 	}
 	changes := x.serverChanges(held)
-	live := map[string]*Definition{}
+	live, all := map[string]*Definition{}, x.Locked().Tools
+	maps.Copy(all, held.Tools)
 	for _, d := range x.Tools {
 		live[d.Tool] = d
 	}
-	names := sortedKeys(held.Tools)
-	for name := range live {
-		if _, ok := held.Tools[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range sortedKeys(all) {
 		was, wasHeld := held.Tools[name]
 		now, isListed := live[name]
 		switch {
@@ -229,4 +228,226 @@ func (d *Definition) title() string {
 		return ""
 	}
 	return cmp.Or(w.Title, w.Annotations.Title)
+}
+
+// Members of a PinChange that are not in a definition.
+const (
+	memberVersion = "version"
+	memberPackage = "package_digest"
+	MemberFile    = "file " // and its path
+	memberClass   = "class"
+)
+
+// members are the members in which two definitions, which are canonical JSON,
+// differ.
+func members(server, tool string, was, now json.RawMessage) (list []tipstaff.PinChange) {
+	for _, d := range Differences(was, now) {
+		list = append(list, tipstaff.PinChange{Server: server, Tool: tool, Kind: tipstaff.PinChanged, Member: d.Pointer, Was: d.Was, Now: d.Now})
+	}
+	return list
+}
+
+// Difference is a place at which two JSON values differ: a JSON pointer, and what
+// stands there in each. nil is nothing.
+type Difference struct {
+	Pointer  string
+	Was, Now json.RawMessage
+}
+
+// Differences lists where two JSON values differ, by pointer, sorted. Objects are
+// compared member by member; lists too, if they are equally long.
+func Differences(was, now json.RawMessage) []Difference {
+	var a, b any
+	if json.Unmarshal(was, &a) != nil || json.Unmarshal(now, &b) != nil {
+		return nil
+	}
+	var list []Difference
+	compare("", a, b, func(pointer string, was, now json.RawMessage) { list = append(list, Difference{pointer, was, now}) })
+	slices.SortStableFunc(list, func(x, y Difference) int { return strings.Compare(x.Pointer, y.Pointer) })
+	return list
+}
+
+// compare calls differs for each place at which a and b differ; a value that is
+// absent is nil.
+func compare(pointer string, a, b any, differs func(pointer string, was, now json.RawMessage)) {
+	x, isObject := a.(map[string]any)
+	y, both := b.(map[string]any)
+	if isObject && both {
+		compareObjects(pointer, x, y, differs)
+		return
+	}
+	l, isList := a.([]any)
+	m, both := b.([]any)
+	if isList && both && len(l) == len(m) {
+		for i := range l {
+			compare(pointer+"/"+strconv.Itoa(i), l[i], m[i], differs)
+		}
+		return
+	}
+	if was, now := flow.JSON(a), flow.JSON(b); !bytes.Equal(was, now) {
+		differs(pointer, was, now)
+	}
+}
+
+func compareObjects(pointer string, a, b map[string]any, differs func(pointer string, was, now json.RawMessage)) {
+	for name, was := range a {
+		at := pointer + "/" + escapePointer(name)
+		if now, ok := b[name]; ok {
+			compare(at, was, now, differs)
+		} else {
+			differs(at, flow.JSON(was), nil)
+		}
+	}
+	for name, now := range b {
+		if _, ok := a[name]; !ok {
+			differs(pointer+"/"+escapePointer(name), nil, flow.JSON(now))
+		}
+	}
+}
+
+// holds checks a definition against the lock. A nil lock is not looked at.
+func (l *Lock) holds(d *Definition) *flow.Error {
+	if l == nil || d.Server == builtin.Name {
+		return nil
+	}
+	t, ok := l.Tool(d.Server, d.Tool)
+	if !ok {
+		return refusal(CodeUnlocked, detail{"digest": d.Digest}, "%s/%s is not in %s any more", d.Server, d.Tool, LockName)
+	}
+	return unchanged(l.Servers[d.Server].Version, t, d)
+}
+
+// accepts reports whether the lock holds exactly this definition.
+func (l *Lock) accepts(d *Definition) bool {
+	t, ok := l.Tool(d.Server, d.Tool)
+	return ok && t.Digest == d.Digest
+}
+
+// unchanged refuses a definition, or a version of its server, that is another
+// than the one that was accepted.
+func unchanged(version string, was LockedTool, now *Definition) *flow.Error {
+	var changes []tipstaff.PinChange
+	if version != now.Version {
+		changes = append(changes, tipstaff.PinChange{Kind: tipstaff.PinChanged, Member: memberVersion, Was: flow.JSON(version), Now: flow.JSON(now.Version)})
+	}
+	if was.Digest != now.Digest {
+		changes = append(changes, members(now.Server, now.Tool, was.Definition, now.Raw)...)
+	}
+	if changes == nil {
+		return nil
+	}
+	list, text := briefly(changes)
+	return refusal(CodeDefinitionChanged, detail{"accepted": was.Digest, "digest": now.Digest, "difference": list},
+		"the definition of %s/%s is not the one that was accepted: %s; `tipstaff tools pin %s` shows it", now.Server, now.Tool, text, now.Server)
+}
+
+// What a record says of a changed definition is bounded: the server decides how
+// much there is.
+const (
+	mostMembers    = 20
+	mostMemberText = 240 // bytes of a value
+)
+
+// moved is one member in a refusal.
+type moved struct {
+	Member string          `json:"member"`
+	Was    json.RawMessage `json:"was,omitempty"` // a long value is a text, cut
+	Now    json.RawMessage `json:"now,omitempty"`
+}
+
+// briefly is a difference as a record keeps it, and as a message names it.
+func briefly(changes []tipstaff.PinChange) ([]moved, string) {
+	var list []moved
+	var names []string
+	for _, c := range changes[:min(len(changes), mostMembers)] {
+		list = append(list, moved{cut(c.Member, mostMemberText), cutValue(c.Was), cutValue(c.Now)})
+		names = append(names, cut(strings.TrimPrefix(c.Member, "/"), mostMemberText)+" "+verb(c))
+	}
+	if left := len(changes) - len(list); left > 0 {
+		names = append(names, "and "+strconv.Itoa(left)+" more")
+	}
+	return list, strings.Join(names, ", ")
+}
+
+func verb(c tipstaff.PinChange) string {
+	switch {
+	case c.Was == nil:
+		return "is new"
+	case c.Now == nil:
+		return "is gone"
+	}
+	return "changed"
+}
+
+func cutValue(raw json.RawMessage) json.RawMessage {
+	if len(raw) <= mostMemberText {
+		return raw
+	}
+	return flow.JSON(cut(string(raw), mostMemberText))
+}
+
+// ways are how a call can come about: the gate treats them differently where the
+// policy asks.
+var ways = []struct {
+	when           string
+	literal, agent bool
+}{
+	{"literal", true, false},
+	{"referenced", false, false},
+	{"agent", false, true},
+}
+
+// Explain says what the gate would decide about a call, check by check, and for
+// each way in which the call could be made.
+func (g *Gate) Explain(uri string, args json.RawMessage) tipstaff.Explanation {
+	e := tipstaff.Explanation{URI: uri, Do: policy.Deny.String(), Checks: []tipstaff.ToolCheck{},
+		Guards: []tipstaff.GuardFinding{}, Rules: []tipstaff.MatchedRule{}, Outcomes: []tipstaff.CallOutcome{}}
+	call := Request{URI: uri, Args: args, Agent: true}
+	v := g.pass(call, func(check string, refused *flow.Error) {
+		c := tipstaff.ToolCheck{Check: check, OK: refused == nil}
+		if refused != nil {
+			c.Code, c.Message, c.Detail = refused.Code, refused.Message, refused.Detail
+		}
+		e.Checks = append(e.Checks, c)
+	})
+	if u, err := tipstaff.ParseToolURI(uri); err == nil {
+		e.Server, e.Tool = u.Server, u.Tool
+	}
+	if v.Args != nil {
+		e.Args, e.ArgsDigest = v.Args, flow.Digest(v.Args)
+	}
+	for _, w := range ways {
+		o := g.Ask(Request{URI: uri, Args: args, Literal: w.literal, Agent: w.agent})
+		e.Outcomes = append(e.Outcomes, tipstaff.CallOutcome{When: w.when, Do: o.Do.String(), By: o.By})
+	}
+	if d := v.Definition; d != nil {
+		foreseen, depends := g.Policy.Static(d.Server, d.Tool, d.Class)
+		e.Class, e.Static = string(v.Class), foreseen.Do.String()
+		if depends {
+			e.Static = "depends"
+		}
+	}
+	if v.Definition != nil && v.Args != nil {
+		g.explainPolicy(&e, call, v)
+	}
+	return e
+}
+
+// explainPolicy adds what guards and rules say, even if the call was refused before
+// they were reached.
+func (g *Gate) explainPolicy(e *tipstaff.Explanation, call Request, v Verdict) {
+	for _, f := range g.Policy.Inspect(g.seen(call, &v)) {
+		e.Guards = append(e.Guards, tipstaff.GuardFinding{Guard: f.Guard, Name: f.Name, Class: f.Class, Facts: f.Facts, Refused: f.Refused})
+	}
+	_ = g.guard(call, &v) // for facts and class: whether it refuses is among the checks
+	e.Class = string(v.Class)
+	seen := g.seen(call, &v)
+	p := g.Policy.Decide(seen)
+	e.Rule, e.PolicyDigest, e.Why = p.Rule, p.PolicyDigest, p.Why
+	if last := e.Checks[len(e.Checks)-1]; last.Check == checkPolicy {
+		e.Do = p.Do.String()
+	}
+	for _, m := range g.Policy.Matching(seen) {
+		e.Rules = append(e.Rules, tipstaff.MatchedRule{ID: m.Rule, Do: m.Do.String(), Why: m.Why})
+	}
 }

@@ -29,7 +29,10 @@ type Manager struct {
 // server.
 func (m *Manager) Spawned() bool {
 	for _, l := range m.links {
-		if _, ok := l.server.(*stdioServer); ok && l.begun() {
+		l.mu.Lock()
+		begun := l.current != nil
+		l.mu.Unlock()
+		if _, ok := l.server.(*stdioServer); ok && begun {
 			return true
 		}
 	}
@@ -240,13 +243,6 @@ func (l *link) connect(ctx context.Context) (c *connection, err error) {
 	return &connection{session: s, server: l.name, listing: make(chan struct{}, 1)}, nil
 }
 
-// begun reports whether a connection was ever asked for.
-func (l *link) begun() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.current != nil
-}
-
 func (l *link) close() {
 	l.cancel()
 	l.mu.Lock()
@@ -258,15 +254,5 @@ func (l *link) close() {
 	<-d.done
 	if d.conn != nil {
 		d.conn.close()
-	}
-}
-
-// slot takes one of the server's places, waiting inside ctx.
-func (l *link) slot(ctx context.Context) (release func(), err error) {
-	select {
-	case l.slots <- struct{}{}:
-		return func() { <-l.slots }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }

@@ -27,31 +27,16 @@ type result struct {
 	Requests   json.RawMessage   `json:"inputRequests"`
 }
 
-// shape is how a call wants its reply.
-type shape string
-
-const (
-	shapeOutput  shape = ""        // as plans use it: structured, or else its text
-	shapeParsed  shape = ParseJSON // its text, taken as JSON
-	shapeContent shape = "content" // as models are shown it: a Reply
-)
-
-func (in Input) shape() shape {
-	if in.Content {
-		return shapeContent
-	}
-	return shape(in.Parse)
-}
-
-// answer turns a reply into a call's value. Its errors are definite answers: the
-// server did what it did and said so.
+// answer turns a reply into a call's value: as plans use it, structured or else its
+// text; with in.Parse its text, taken as JSON; with in.Content as models are shown it, a
+// Reply. Its errors are definite answers: the server did what it did and said so.
 // Credentials are removed first: half of one, cut off in a message, would not be found.
-func answer(d *Definition, got reply, as shape, clean *Redactor) (json.RawMessage, *flow.Error) {
+func answer(d *Definition, got reply, in Input, clean *Redactor) (json.RawMessage, *flow.Error) {
 	r, c, failed := got.read(d)
 	if failed != nil {
 		return nil, failed
 	}
-	c.clean(clean, as)
+	c.clean(clean, in.Content)
 	r.Structured = clean.Bytes(r.Structured)
 	output := c.value()
 	if !absent(r.Structured) {
@@ -62,18 +47,24 @@ func answer(d *Definition, got reply, as shape, clean *Redactor) (json.RawMessag
 			"the result of %s has %d bytes: max_result is %d", d.Tool, size, d.MaxResult)
 	}
 	if r.IsError {
-		return nil, answered(CodeToolError, failure(r, c, output, as), "%s", reported(d, c))
+		return nil, answered(CodeToolError, failure(r, c, output, in.Content), "%s", reported(d, c))
 	}
-	if failed := checkOutput(d, r, output); failed != nil {
-		return nil, failed
+	var wrong *SchemaError
+	// What builtin returns is made from types that its schemas describe.
+	if got.builtin == nil && !absent(r.Structured) && d.OutputSchema != nil && errors.As(d.OutputSchema.Validate(output), &wrong) {
+		return nil, answered(CodeOutputInvalid, detail{"pointer": wrong.Pointer}, "the result of %s does not fit its output schema: %v", d.Tool, wrong)
 	}
-	switch as {
-	case shapeContent:
+	switch {
+	case in.Content:
 		return flow.JSON(c.reply(r)), nil
-	case shapeParsed:
-		return parsed(d, c)
+	case in.Parse == "":
+		return output, nil
 	}
-	return output, nil
+	text := json.RawMessage(c.text)
+	if !json.Valid(text) {
+		return nil, answered(CodeOutputInvalid, nil, "the text of %s is not one JSON value", d.Tool)
+	}
+	return flow.JSON(text), nil
 }
 
 // read takes a reply apart.
@@ -96,8 +87,8 @@ func (got reply) read(d *Definition) (r result, c content, failed *flow.Error) {
 }
 
 // failure is what a tool said of its own failure, for programs.
-func failure(r result, c content, output json.RawMessage, as shape) detail {
-	if as != shapeContent {
+func failure(r result, c content, output json.RawMessage, asContent bool) detail {
+	if !asContent {
 		return detail{"output": output}
 	}
 	reply := c.reply(r)
@@ -106,22 +97,6 @@ func failure(r result, c content, output json.RawMessage, as shape) detail {
 		told["structured"] = reply.Structured
 	}
 	return told
-}
-
-func checkOutput(d *Definition, r result, output json.RawMessage) *flow.Error {
-	var wrong *SchemaError
-	if !absent(r.Structured) && d.OutputSchema != nil && errors.As(d.OutputSchema.Validate(output), &wrong) {
-		return answered(CodeOutputInvalid, detail{"pointer": wrong.Pointer}, "the result of %s does not fit its output schema: %v", d.Tool, wrong)
-	}
-	return nil
-}
-
-func parsed(d *Definition, c content) (json.RawMessage, *flow.Error) {
-	text := json.RawMessage(c.text)
-	if !json.Valid(text) {
-		return nil, answered(CodeOutputInvalid, nil, "the text of %s is not one JSON value", d.Tool)
-	}
-	return flow.JSON(text), nil
 }
 
 // reported is what a tool said of its own failure, for people.
@@ -143,10 +118,10 @@ func answered(code string, d detail, format string, args ...any) *flow.Error {
 // call's own; nil: it could.
 func (in Input) CheckResult(d *Definition, value json.RawMessage) error {
 	structured := value
-	switch in.shape() {
-	case shapeParsed:
+	switch {
+	case in.Parse != "":
 		return nil
-	case shapeContent:
+	case in.Content:
 		var r Reply
 		if err := document.UnmarshalStrict(value, &r); err != nil || r.Content == nil {
 			return errors.New(`it must be {"content": [{"type": "text", "text": …}]}, with "structured" where the tool gives that too`)
@@ -239,7 +214,7 @@ func (c content) value() json.RawMessage {
 
 // reply is the content as models are shown it.
 func (c content) reply(r result) Reply {
-	reply := Reply{Content: orEmpty(c.pieces)}
+	reply := Reply{Content: append([]Content{}, c.pieces...)}
 	if !absent(r.Structured) {
 		reply.Structured = r.Structured
 	}
@@ -248,12 +223,12 @@ func (c content) reply(r result) Reply {
 
 // clean removes credentials. An image that contains one is replaced by its digest,
 // since a reference in its middle would break it.
-func (c *content) clean(r *Redactor, as shape) {
+func (c *content) clean(r *Redactor, asContent bool) {
 	if r == nil {
 		return
 	}
 	c.text = string(r.Bytes([]byte(c.text)))
-	if as != shapeContent {
+	if !asContent {
 		return
 	}
 	for i, p := range c.pieces {
@@ -324,11 +299,4 @@ func (b block) piece(data []byte) Content {
 		return Content{Type: ContentText, Text: strings.TrimSpace(b.Name + " " + b.URI), MimeType: b.mimeType()}
 	}
 	return Content{Type: b.Type, MimeType: b.mimeType(), Digest: flow.Digest(data), Size: len(data)}
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }

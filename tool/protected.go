@@ -1,7 +1,9 @@
 package tool
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -234,4 +236,122 @@ func checkFiles(c workspace.Server, dir, server string, held map[string]string) 
 		}
 	}
 	return nil
+}
+
+// PackageDigest is the digest of a file, or of a folder and everything in it:
+// that of its lines, sorted, each the path of a file with slashes, NUL, x if the
+// file may be executed and else -, NUL, the file's SHA-256 in hex, and a line
+// feed. Symbolic links are refused: they would lead out of what is digested. The
+// path itself may be one.
+func PackageDigest(path string) (string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return builtin.FileDigest(path)
+	}
+	lines, err := folderLines(path)
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(lines)
+	return flow.Digest([]byte(strings.Join(lines, ""))), nil
+}
+
+func folderLines(root string) (lines []string, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is a link or no plain file: a package holds plain files alone", name)
+		}
+		digest, err := builtin.FileDigest(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		mode := "-"
+		if info.Mode()&0o111 != 0 {
+			mode = "x"
+		}
+		lines = append(lines, filepath.ToSlash(name)+"\x00"+mode+"\x00"+strings.TrimPrefix(digest, "sha256:")+"\n")
+		return nil
+	})
+	return lines, err
+}
+
+// checkPackage compares what is about to be started with the manifest's digest.
+func checkPackage(c workspace.Server, dir, program string) *flow.Error {
+	if c.PackageDigest == "" {
+		return nil
+	}
+	path := packagePath(c, dir, program)
+	found, err := PackageDigest(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refusal(CodePackageChanged, nil, "the package %s does not exist", path)
+	case err != nil:
+		return refusal(CodePackageChanged, nil, "the package %s cannot be digested: %v", path, err)
+	case found != c.PackageDigest:
+		return refusal(CodePackageChanged, detail{"accepted": c.PackageDigest, "digest": found},
+			"the package %s is not the one that was accepted: its digest is %s", path, found)
+	}
+	return nil
+}
+
+// packagePath is the file or folder that a server's package is: the one that is
+// named, else the program.
+func packagePath(c workspace.Server, dir, program string) string {
+	switch {
+	case c.Package == "":
+		return program
+	case filepath.IsAbs(c.Package):
+		return c.Package
+	}
+	return filepath.Join(dir, c.Package)
+}
+
+// fetchers are programs that get what they run from elsewhere, some of them only
+// when their first argument says so.
+var fetchers = map[string][]string{
+	"npx": nil, "bunx": nil, "pnpx": nil, "uvx": nil, "pipx": nil,
+	"npm": {"exec", "x"}, "pnpm": {"dlx"}, "yarn": {"dlx"}, "bun": {"x"}, "uv": {"tool"},
+	"docker": {"run"}, "podman": {"run"},
+}
+
+// Unpinned are the servers, sorted, of which nothing says what will be started the
+// next time: their program fetches it, and no package is named whose digest could
+// be compared. What they list is still held to the lock.
+func Unpinned(m *workspace.Manifest) []string {
+	var list []string
+	if m == nil {
+		return nil
+	}
+	for _, name := range sortedKeys(m.Servers) {
+		if c := m.Servers[name]; c.Package == "" && fetches(c.Command) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func fetches(argv []string) bool {
+	if len(argv) == 0 {
+		return false
+	}
+	words, ok := fetchers[filepath.Base(argv[0])]
+	return ok && (words == nil || len(argv) > 1 && slices.Contains(words, argv[1]))
 }

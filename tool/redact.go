@@ -26,12 +26,12 @@ type Redactor struct {
 	by [256][]*spelling // by the first byte of what may be one
 }
 
-// spelling is one way in which a credential is written: character by character, each as
-// it is or escaped in any of the ways that step knows.
+// spelling is one way in which a credential is written: byte by byte, each as it is or
+// escaped in any of the ways that read knows.
 type spelling struct {
 	reference string
-	units     []string // characters
-	lines     bool     // there may be line breaks between them
+	text      string
+	lines     bool // there may be line breaks in it
 }
 
 // NewRedactor makes a redactor for values of variables, by their names. Values that are
@@ -56,31 +56,19 @@ func NewRedactor(values map[string]string) *Redactor {
 
 func (r *Redactor) learn(value, reference string, known map[string]bool) {
 	for i, text := range append([]string{value}, base64Forms(value)...) {
-		if !known[text] {
-			known[text] = true
-			r.add(&spelling{reference, characters(text), i > 0})
+		if known[text] {
+			continue
+		}
+		known[text] = true
+		first := []byte{text[0], '%', '\\'}
+		if text[0] == ' ' {
+			first = append(first, '+')
+		}
+		slices.Sort(first)
+		for _, b := range slices.Compact(first) {
+			r.by[b] = append(r.by[b], &spelling{reference, text, i > 0})
 		}
 	}
-}
-
-func (r *Redactor) add(f *spelling) {
-	first := []byte{f.units[0][0], '%', '\\'}
-	if f.units[0] == " " {
-		first = append(first, '+')
-	}
-	slices.Sort(first)
-	for _, b := range slices.Compact(first) {
-		r.by[b] = append(r.by[b], f)
-	}
-}
-
-// characters takes a text apart. What is not UTF-8 is taken byte by byte.
-func characters(text string) (list []string) {
-	for text != "" {
-		_, n := utf8.DecodeRuneInString(text)
-		list, text = append(list, text[:n]), text[n:]
-	}
-	return list
 }
 
 // base64Forms are the characters that a value alone decides, wherever it begins
@@ -105,9 +93,6 @@ func (r *Redactor) Text(text string) string {
 	return clean
 }
 
-// in reports whether there is anything to replace.
-func (r *Redactor) in(text string) bool { return r.Text(text) != text }
-
 // scan replaces the credentials in a text. Unless the text is whole, held is its end
 // from where one may begin.
 func (r *Redactor) scan(text string, whole bool) (clean, held string) {
@@ -119,7 +104,7 @@ func (r *Redactor) scan(text string, whole bool) (clean, held string) {
 	for i := 0; i < len(text); i++ {
 		end, reference, cut := 0, "", false
 		for _, f := range r.by[text[i]] {
-			n, open := match(text, i, f.units, f.lines)
+			n, open := match(text, i, f.text, f.lines)
 			if n > end {
 				end, reference = n, f.reference
 			}
@@ -142,48 +127,48 @@ func (r *Redactor) scan(text string, whole bool) (clean, held string) {
 	return out.String(), ""
 }
 
-// match returns where the characters of a credential that begins at i end; 0: there is
-// none. open: the text ends before that is certain.
-func match(text string, i int, units []string, lines bool) (end int, open bool) {
-	for n, unit := range units {
-		if lines && n > 0 {
-			if i, open = lineBreaks(text, i); open {
-				return 0, true
-			}
-		}
-		var at ends
-		at.step(text, i, unit)
-		switch {
-		case at.n == 0:
-			return 0, at.open
-		case at.n == 1 && !at.open:
-			i = at.list[0]
+// match returns where a credential that begins at i ends; 0: there is none. open: the
+// text ends before that is certain.
+func match(text string, i int, want string, lines bool) (end int, open bool) {
+	var r readings
+	r.read(text, i, want)
+	open = r.open
+	for _, p := range r.list[:r.n] {
+		rest := want[p.bytes:]
+		if rest == "" {
+			end = max(end, p.end)
 			continue
 		}
-		open = at.open
-		for _, next := range at.list[:at.n] {
-			e, o := match(text, next, units[n+1:], lines && n+1 < len(units))
-			end, open = max(end, e), open || o
+		next, cut := p.end, false
+		if lines {
+			next, cut = lineBreaks(text, next)
 		}
-		return end, open
+		if cut {
+			open = true
+			continue
+		}
+		e, o := match(text, next, rest, lines)
+		end, open = max(end, e), open || o
 	}
-	return i, false
+	return end, open
 }
 
-// ends are the places at which one character may end, for there may be several ways
-// to read it. open: the text ends in the middle of another.
-type ends struct {
-	list [4]int
+// readings are the ways to read what stands at a place of a text as the next bytes of a
+// credential. open: the text ends in the middle of another.
+type readings struct {
+	list [8]struct {
+		bytes int // of the credential
+		end   int // in the text
+	}
 	n    int
 	open bool
 }
 
-func (a *ends) add(end int, ok, open bool) {
-	if ok && a.n < len(a.list) {
-		a.list[a.n] = end
-		a.n++
+func (r *readings) add(ok bool, bytes, end int) {
+	if ok && r.n < len(r.list) {
+		r.list[r.n].bytes, r.list[r.n].end = bytes, end
+		r.n++
 	}
-	a.open = a.open || open
 }
 
 // Escapes of escapes are followed this far.
@@ -193,46 +178,28 @@ const (
 	mostBreaks      = 8
 )
 
-// step finds the ends of a character that begins at i: as it is, escaped for URLs,
-// or escaped as JSON.
-func (a *ends) step(text string, i int, unit string) {
-	rest := text[i:]
-	a.add(i+len(unit), strings.HasPrefix(rest, unit), len(rest) < len(unit) && strings.HasPrefix(unit, rest))
-	switch {
-	case rest == "":
-	case rest[0] == '+' && unit == " ":
-		a.add(i+1, true, false)
-	case rest[0] == '%':
-		end, ok, open := percent(text, i, unit)
-		a.add(end, ok, open)
-	case rest[0] == '\\':
-		a.backslash(text, i, unit)
+// read finds the readings at i: as it is, escaped for URLs, or escaped as JSON.
+func (r *readings) read(text string, i int, want string) {
+	if i == len(text) {
+		r.open = true
+		return
 	}
-}
-
-// percent reads a character as it is written in URLs, its % possibly written so again.
-func percent(text string, i int, unit string) (end int, ok, open bool) {
-	for j := range len(unit) {
-		if i == len(text) {
-			return 0, false, true
+	r.add(text[i] == want[0], 1, i+1)
+	switch text[i] {
+	case '+':
+		r.add(want[0] == ' ', 1, i+1)
+	case '%': // which may be written so again
+		for n, at := 0, i+1; n <= mostPercents; n, at = n+1, at+2 {
+			code, short := hexCode(text, at, 2)
+			r.open = r.open || short
+			r.add(code == int(want[0]) || code == '+' && want[0] == ' ', 1, at+2)
+			if code != '%' {
+				break
+			}
 		}
-		if text[i] != '%' {
-			return 0, false, false
-		}
-		i++
-		for n := 0; n < mostPercents && strings.HasPrefix(text[i:], "25") && unit[j] != '%'; n++ {
-			i += 2
-		}
-		code, short := hexCode(text, i, 2)
-		if short {
-			return 0, false, true
-		}
-		if code != int(unit[j]) && (unit != " " || code != '+') {
-			return 0, false, false
-		}
-		i += 2
+	case '\\':
+		r.backslash(text, i, want)
 	}
-	return i, true, false
 }
 
 // hexCode is the number that digits spell; -1: they do not. short: there are fewer.
@@ -252,42 +219,36 @@ func hexCode(text string, i, digits int) (code int, short bool) {
 
 // backslash reads a character as it is escaped in JSON, however often that was
 // escaped again.
-func (a *ends) backslash(text string, i int, unit string) {
+func (r *readings) backslash(text string, i int, want string) {
 	from := i
 	for i < len(text) && text[i] == '\\' && i-from < mostBackslashes {
 		i++
 	}
-	rest := text[i:]
-	if rest == "" {
-		a.open = true
+	if i == len(text) {
+		r.open = true
 		return
 	}
-	a.add(i+len(unit), strings.HasPrefix(rest, unit), len(rest) < len(unit) && strings.HasPrefix(unit, rest))
-	if at := strings.Index("\b\f\n\r\t", unit); len(unit) == 1 && at >= 0 && rest[0] == "bfnrt"[at] {
-		a.add(i+1, true, false)
+	r.add(text[i] == want[0], 1, i+1)
+	if at := strings.IndexByte("bfnrt", text[i]); at >= 0 {
+		r.add(want[0] == "\b\f\n\r\t"[at], 1, i+1)
 	}
-	if rest[0] != 'u' {
+	if text[i] != 'u' {
 		return
 	}
 	code, short := hexCode(text, i+1, 4)
-	want, _ := utf8.DecodeRuneInString(unit)
-	high, low := utf16.EncodeRune(want)
-	switch end := i + 5; {
-	case short:
-		a.open = true
-	case rune(code) == want:
-		a.add(end, true, false)
-	case high == utf8.RuneError || rune(code) != high:
-	default:
-		var second ends
+	char, end := rune(code), i+5
+	if utf16.IsSurrogate(char) { // the other half follows
 		for end < len(text) && text[end] == '\\' {
 			end++
 		}
-		if code, short = hexCode(text, end+1, 4); short {
-			second.open = true
+		if code, short = hexCode(text, end+1, 4); !short && text[end] != 'u' {
+			code = -1
 		}
-		a.add(end+5, !short && text[end] == 'u' && rune(code) == low, second.open)
+		char, end = utf16.DecodeRune(char, rune(code)), end+5
 	}
+	r.open = r.open || short
+	wanted, size := utf8.DecodeRuneInString(want)
+	r.add(code >= 0 && char == wanted, size, end)
 }
 
 // lineBreaks is where the line breaks that begin at i end, however they are escaped.
@@ -297,21 +258,17 @@ func lineBreaks(text string, i int) (end int, open bool) {
 			i++
 			continue
 		}
-		found := false
+		var r readings
 		for _, c := range []string{"\n", "\r", "\t"} {
-			var at ends
-			at.step(text, i, c)
-			if at.open && i < len(text) {
-				return i, true
-			}
-			if at.n > 0 {
-				i, found = at.list[0], true
-				break
-			}
+			r.read(text, i, c)
 		}
-		if !found {
-			break
+		switch {
+		case r.open && i < len(text):
+			return i, true
+		case r.n == 0:
+			return i, false
 		}
+		i = r.list[0].end
 	}
 	return i, false
 }
@@ -319,7 +276,7 @@ func lineBreaks(text string, i int) (end int, open bool) {
 // Bytes is JSON, or else text, without the credentials. JSON stays JSON: what
 // matters are the strings that it holds, however they are written.
 func (r *Redactor) Bytes(data []byte) []byte {
-	if r == nil || len(data) == 0 || bytes.IndexByte(data, '\\') < 0 && !r.in(string(data)) {
+	if r == nil || len(data) == 0 || bytes.IndexByte(data, '\\') < 0 && r.Text(string(data)) == string(data) {
 		return data
 	}
 	if !json.Valid(data) {

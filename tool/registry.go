@@ -1,15 +1,18 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
@@ -238,4 +241,149 @@ func (f frozenDefinition) thaw(server, name, version string) (*Definition, error
 		return nil, fmt.Errorf("its hints make it %s, not %s", d.Class, f.Class)
 	}
 	return d, nil
+}
+
+// NewLockedRegistry is what may be called, found out without a connection: the
+// tools of builtin as this binary has them, those of every other server as the
+// lock holds them. A declared tool that the lock does not hold is unlocked_tool.
+func NewLockedRegistry(m *workspace.Manifest, l *Lock) *Registry {
+	r := &Registry{servers: map[string]*catalog{}}
+	if m == nil {
+		return r
+	}
+	for name := range m.Servers {
+		r.servers[name] = lockedCatalog(m, l, name)
+	}
+	return r
+}
+
+// Withhold is the registry in which every call of a server is refused for this
+// reason, if it is not refused for another before. A nil reason withholds nothing.
+func (r *Registry) Withhold(server string, why *flow.Error) *Registry {
+	if why == nil {
+		return r
+	}
+	return r.with(server, func(c *catalog) { c.hold = why })
+}
+
+// with is the registry with a change to what it has of a server, if it has that.
+func (r *Registry) with(server string, change func(*catalog)) *Registry {
+	c, ok := r.servers[server]
+	if !ok {
+		return r
+	}
+	changed := *c
+	change(&changed)
+	next := &Registry{servers: maps.Clone(r.servers)}
+	next.servers[server] = &changed
+	return next
+}
+
+// WithPrograms is the registry with the digests of the programs that builtin may
+// start, for a run to keep: what a person approves is then also which program runs.
+func (r *Registry) WithPrograms(m *workspace.Manifest, dir string) *Registry {
+	config, _ := m.Server(builtin.Name)
+	if len(config.Programs) == 0 {
+		return r
+	}
+	return r.with(builtin.Name, func(c *catalog) {
+		c.programs = builtin.New(builtin.Options{Workspace: dir, Programs: config.Programs}).Digests()
+	})
+}
+
+// Ready says, without a connection, why a server could not be used as the lock
+// holds it: its package or a file that its command names changed, or a variable is
+// not set. nil: no reason is known.
+func (l *Lock) Ready(name string, s Server) *flow.Error {
+	if e, ok := s.(external); ok {
+		if refused := e.ready(); refused != nil {
+			return refused
+		}
+	}
+	if l == nil {
+		return nil
+	}
+	if stdio, ok := s.(*stdioServer); ok {
+		if refused := checkFiles(stdio.config, stdio.launch.Workspace, name, l.Servers[name].Files); refused != nil {
+			return refused
+		}
+	}
+	held := l.Servers[name].PackageDigest
+	if held == "" {
+		return nil
+	}
+	switch now, err := packageOf(s); {
+	case err != nil:
+		return refusal(CodePackageChanged, nil, "the package of server %q cannot be digested: %v", name, err)
+	case now != held:
+		return refusal(CodePackageChanged, detail{"accepted": held, "digest": now},
+			"the package of server %q has digest %s, and %s was accepted", name, cmp.Or(now, "none"), held)
+	}
+	return nil
+}
+
+// packageOf is the digest of what a server would start now; "": the manifest
+// names no package.
+func packageOf(s Server) (string, error) {
+	stdio, ok := s.(*stdioServer)
+	if !ok || stdio.config.Package == "" && stdio.config.PackageDigest == "" {
+		return "", nil
+	}
+	program, err := stdio.program()
+	if err != nil {
+		return "", err
+	}
+	return PackageDigest(packagePath(stdio.config, stdio.launch.Workspace, program))
+}
+
+func lockedCatalog(m *workspace.Manifest, l *Lock, server string) *catalog {
+	if server == builtin.Name {
+		return newCatalog(m, server, builtin.Version, builtin.Definitions())
+	}
+	var held LockedServer
+	if l != nil {
+		held = l.Servers[server]
+	}
+	c := &catalog{version: held.Version, tools: map[string]*Definition{}, broken: map[string]string{}, unlocked: map[string]bool{}}
+	for tool := range m.Servers[server].Tools {
+		t, ok := held.Tools[tool]
+		if !ok {
+			c.unlocked[tool] = true
+			continue
+		}
+		config, _ := m.Tool(server, tool)
+		d, err := defineText(server, held.Version, t.Definition, config)
+		if err != nil {
+			c.broken[tool] = err.Error()
+			continue
+		}
+		c.tools[tool] = d
+	}
+	return c
+}
+
+// Hold makes the manager refuse, besides what a run's own gate refuses, calls of
+// tools that are not in this lock or differ from it, and not start servers whose
+// files do. It is to be called before the first call.
+func (m *Manager) Hold(l *Lock) {
+	m.lock = l
+	for name, link := range m.links {
+		if s, ok := link.server.(*stdioServer); ok && l != nil {
+			s.files = l.Servers[name].Files
+		}
+	}
+}
+
+// Compare makes the manager list servers beside this lock, also those that are no
+// longer what it holds.
+func (m *Manager) Compare(l *Lock) { m.lock = l }
+
+// Unheld are the files that the command of a server names and of which the lock, as
+// it was made before it held any, has no digest.
+func (l *Lock) Unheld(name string, s Server) []string {
+	stdio, ok := s.(*stdioServer)
+	if !ok || l == nil || l.Servers[name].Tools == nil || l.Servers[name].Files != nil {
+		return nil
+	}
+	return names(stdio.config, stdio.launch.Workspace).files
 }

@@ -72,12 +72,16 @@ func (s *Schema) Raw() json.RawMessage { return s.raw }
 // Validate checks one JSON value, without coercion or defaults. The error is a
 // *SchemaError.
 func (s *Schema) Validate(value json.RawMessage) error {
-	if err := s.usable(); err != nil {
-		return &SchemaError{Message: "the schema cannot be used: " + err.Error()}
-	}
 	var v any
 	if err := json.Unmarshal(value, &v); err != nil {
 		return &SchemaError{Message: "not JSON: " + err.Error()}
+	}
+	return s.validate(v)
+}
+
+func (s *Schema) validate(v any) error {
+	if err := s.usable(); err != nil {
+		return &SchemaError{Message: "the schema cannot be used: " + err.Error()}
 	}
 	err := s.resolved.Validate(v)
 	if err == nil {
@@ -149,7 +153,7 @@ func (l *locator) children(ref string, v any) []child {
 		for name, value := range v {
 			switch {
 			case p.schema.Properties[name] != nil:
-				list = append(list, child{name, p.ref + "/properties/" + refToken(name), value})
+				list = append(list, child{name, p.ref + "/properties/" + url.PathEscape(escapePointer(name)), value})
 			case p.schema.AdditionalProperties != nil && len(p.schema.PatternProperties) == 0:
 				list = append(list, child{name, p.ref + "/additionalProperties", value})
 			}
@@ -240,46 +244,34 @@ var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func escapePointer(name string) string { return pointerEscaper.Replace(name) }
 
-// refToken is name as a segment of a reference, which is a URI fragment.
-func refToken(name string) string { return url.PathEscape(escapePointer(name)) }
-
 // headerMember marks a parameter whose value travels in a header of the request
 // as well, where whatever stands between client and server can see it.
 const headerMember = "x-mcp-header"
 
-// headerProperty is as much of a parameter's schema as matters for that.
-type headerProperty struct {
-	Type       json.RawMessage            `json:"type"`
-	Header     json.RawMessage            `json:"x-mcp-header"`
-	Properties map[string]json.RawMessage `json:"properties"`
-}
-
 // checkHeaders refuses an input schema whose parameters cannot travel in the
 // headers that it names. The protocol forbids to offer such a tool: a value that
 // is no header's could break out of it.
-func checkHeaders(schema json.RawMessage) error {
-	if !strings.Contains(string(schema), headerMember) {
+func checkHeaders(raw json.RawMessage) error {
+	if !strings.Contains(string(raw), headerMember) {
 		return nil
 	}
-	return readHeaderProperty(schema).checkHeaders("#", map[string]bool{})
-}
-
-// readHeaderProperty is empty for a schema that is no object: true and false have
-// nothing to say here.
-func readHeaderProperty(schema json.RawMessage) (p headerProperty) {
-	if json.Unmarshal(schema, &p) != nil {
-		return headerProperty{}
+	var schema any
+	if err := json.Unmarshal(raw, &schema); err != nil {
+		return err
 	}
-	return p
+	return checkHeadersOf(schema, "#", map[string]bool{})
 }
 
-// checkHeaders of the properties below; taken are the names used so far, which
-// differ in more than case.
-func (p headerProperty) checkHeaders(at string, taken map[string]bool) error {
-	for _, name := range sortedKeys(p.Properties) {
-		property, at := readHeaderProperty(p.Properties[name]), at+"/properties/"+name
-		if property.Header != nil {
-			header, err := property.header()
+// checkHeadersOf looks at the properties of a schema; taken are the names used so far,
+// which differ in more than case.
+func checkHeadersOf(schema any, at string, taken map[string]bool) error {
+	object, _ := schema.(map[string]any) // true and false have nothing to say here
+	properties, _ := object["properties"].(map[string]any)
+	for _, name := range sortedKeys(properties) {
+		property, _ := properties[name].(map[string]any)
+		at := at + "/properties/" + name
+		if asked, ok := property[headerMember]; ok {
+			header, err := headerName(asked, property["type"])
 			if err == nil && taken[strings.ToLower(header)] {
 				err = fmt.Errorf("two parameters ask for the header %q", header)
 			}
@@ -288,33 +280,25 @@ func (p headerProperty) checkHeaders(at string, taken map[string]bool) error {
 			}
 			taken[strings.ToLower(header)] = true
 		}
-		if err := property.checkHeaders(at, taken); err != nil {
+		if err := checkHeadersOf(property, at, taken); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// header is the name that the parameter asks for.
-func (p headerProperty) header() (name string, err error) {
-	if err := json.Unmarshal(p.Header, &name); err != nil || name == "" {
+// headerName is the name that a parameter of a type asks for.
+func headerName(asked, kind any) (string, error) {
+	name, _ := asked.(string)
+	if name == "" {
 		return "", errors.New("it is not the name of a header")
 	}
-	if i := strings.IndexFunc(name, notInHeaderName); i >= 0 {
+	const allowed = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // in a header's name, by HTTP
+	if i := strings.IndexFunc(name, func(r rune) bool { return !strings.ContainsRune(allowed, r) }); i >= 0 {
 		return "", fmt.Errorf("%q cannot stand in the name of a header", name[i:])
 	}
-	var kind string
-	if err := json.Unmarshal(p.Type, &kind); err != nil || (kind != "string" && kind != "integer" && kind != "boolean") {
+	if kind != "string" && kind != "integer" && kind != "boolean" {
 		return "", errors.New("only a string, an integer or a boolean can travel in a header")
 	}
 	return name, nil
-}
-
-// notInHeaderName reports what HTTP allows in no header's name.
-func notInHeaderName(r rune) bool {
-	switch {
-	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-		return false
-	}
-	return !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -134,7 +135,10 @@ type stdioConn struct {
 }
 
 func (c *stdioConn) Connect(context.Context) (mcp.Connection, error) {
-	go c.errors.follow(c.process.Stderr())
+	go func() {
+		defer close(c.errors.ended)
+		_, _ = io.Copy(&c.errors, c.process.Stderr()) // it ends with the program
+	}()
 	return c, nil
 }
 
@@ -270,6 +274,8 @@ func (c *stdioConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case err == nil:
 		return nil
+	case n == 0 && errors.Is(err, syscall.EPIPE): // it has ended, which the SDK may see here before it reads it
+		return fmt.Errorf("%w: %w", errNotWritten, c.ended(io.EOF))
 	case n == 0:
 		return fmt.Errorf("%w: %w", errNotWritten, err)
 	}
@@ -288,12 +294,6 @@ type tail struct {
 	mu    sync.Mutex
 	kept  []byte // the last, up to twice keptErrors
 	ended chan struct{}
-}
-
-// follow reads until the end.
-func (t *tail) follow(r io.Reader) {
-	defer close(t.ended)
-	_, _ = io.Copy(t, r) // it ends with the program
 }
 
 func (t *tail) Write(piece []byte) (int, error) {

@@ -136,6 +136,11 @@ func must[T any](b *bench, name string, args any) T {
 	if err != nil {
 		b.Fatalf("%s: %v", name, err)
 	}
+	if d, err := b.gate.Tools.Lookup(uriOf(name)); err == nil { // what a built-in tool returns is not checked when it is called
+		if err := d.OutputSchema.Validate(value); err != nil {
+			b.Errorf("what %s returned does not fit its schema: %v", name, err)
+		}
+	}
 	var v T
 	if err := json.Unmarshal(value, &v); err != nil {
 		b.Fatal(err)

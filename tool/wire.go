@@ -77,13 +77,19 @@ func (t *tap) Connect(ctx context.Context) (conn mcp.Connection, err error) {
 func (t *tap) Write(ctx context.Context, m jsonrpc.Message) error {
 	x, ours := ctx.Value(exchangeKey{}).(*exchange)
 	request, ok := m.(*jsonrpc.Request)
-	if !ours || !ok || !request.IsCall() {
-		return t.Connection.Write(ctx, m)
+	ours = ours && ok && request.IsCall()
+	if ours {
+		t.wire.request(x, request.ID)
 	}
-	t.wire.request(x, request.ID)
 	err := t.Connection.Write(ctx, m)
-	if errors.Is(err, errNotWritten) {
-		t.wire.unrequested(x)
+	if ended := (*endedError)(nil); errors.As(err, &ended) {
+		t.wire.broke(ended)
+	}
+	if ours && errors.Is(err, errNotWritten) { // not one byte of it
+		t.wire.mu.Lock()
+		defer t.wire.mu.Unlock()
+		x.reply.sent = false
+		delete(t.wire.byID, x.id)
 	}
 	return err
 }
@@ -126,21 +132,14 @@ func (w *wire) saw(m jsonrpc.Message) {
 		case m.Method == methodListChanged:
 			w.changed.Store(true)
 		case slices.Contains(notOffered, m.Method):
-			w.asked(m.Method)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, x := range w.byID {
+				if len(w.byID) == 1 { // else it is unknown which of them it was for
+					x.reply.asked = m.Method
+				}
+			}
 		}
-	}
-}
-
-// asked notes what the server asked for in the one exchange that is open. If several
-// are open, it is unknown which of them it was for.
-func (w *wire) asked(method string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.byID) != 1 {
-		return
-	}
-	for _, x := range w.byID {
-		x.reply.asked = method
 	}
 }
 
@@ -231,14 +230,6 @@ func (w *wire) request(x *exchange, id jsonrpc.ID) {
 	defer w.mu.Unlock()
 	x.reply.sent, x.id = true, id
 	w.byID[id] = x
-}
-
-// unrequested takes it back: not one byte of the request was written.
-func (w *wire) unrequested(x *exchange) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	x.reply.sent = false
-	delete(w.byID, x.id)
 }
 
 // response notes the reply to an exchange. A second one counts for nothing.

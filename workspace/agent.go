@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -47,12 +48,7 @@ type Agent struct {
 // manifest has one model and no agent of that name, that model is the default
 // agent, with nothing of its own.
 func (m *Manifest) Agent(name string) (Agent, bool) {
-	if m == nil {
-		return Agent{}, false
-	}
-	if name == "" {
-		name = DefaultAgent
-	}
+	m, name = m.orNone(), cmp.Or(name, DefaultAgent)
 	if a, ok := m.Agents[name]; ok {
 		return a, true
 	}
@@ -65,10 +61,7 @@ func (m *Manifest) Agent(name string) (Agent, bool) {
 // AgentNames are all agents, sorted, the default one included where it is not
 // declared.
 func (m *Manifest) AgentNames() []string {
-	if m == nil {
-		return nil
-	}
-	names := sortedKeys(m.Agents)
+	names := sortedKeys(m.orNone().Agents)
 	if _, ok := m.Agent(DefaultAgent); ok && !slices.Contains(names, DefaultAgent) {
 		names = append(names, DefaultAgent)
 		slices.Sort(names)
@@ -116,7 +109,7 @@ func (a *Agent) readTools(f *document.Fields) {
 	case v.Kind == document.Text && v.Text == "none":
 		a.Tools = []string{}
 	case f.Typed("tools", document.List) != nil:
-		a.Tools, _ = f.Texts("tools")
+		a.Tools = f.Texts("tools")
 		twice(f, "tools", v.Items)
 		checkEach(f, "tools", func(s string) error {
 			_, err := tipstaff.ParseToolURI(s)

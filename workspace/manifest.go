@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -68,12 +69,17 @@ type File struct {
 	Text   string `json:"-"` // "" in a manifest that was frozen: that has the digest alone
 }
 
+// orNone is m, or what a workspace without a manifest has.
+func (m *Manifest) orNone() *Manifest {
+	if m == nil {
+		return &Manifest{Serve: Serve{MaxDriving: DefaultMaxDriving}}
+	}
+	return m
+}
+
 // Server is the configuration of a declared server.
 func (m *Manifest) Server(name string) (Server, bool) {
-	if m == nil {
-		return Server{}, false
-	}
-	s, ok := m.Servers[name]
+	s, ok := m.orNone().Servers[name]
 	return s, ok
 }
 
@@ -85,38 +91,21 @@ func (m *Manifest) Tool(server, tool string) (Tool, bool) {
 	if !ok {
 		return Tool{}, false
 	}
-	if t.Timeout == 0 {
-		t.Timeout = time.Duration(s.Timeout)
-	}
-	if t.Timeout == 0 {
-		t.Timeout = DefaultTimeout
-	}
-	if t.MaxResult == 0 {
-		t.MaxResult = DefaultMaxResult
-	}
+	t.Timeout = cmp.Or(t.Timeout, time.Duration(s.Timeout), DefaultTimeout)
+	t.MaxResult = cmp.Or(t.MaxResult, DefaultMaxResult)
 	return t, true
 }
 
 // Allows reports whether tools of a class may be called at all.
 func (m *Manifest) Allows(c flow.Class) bool {
-	return m != nil && slices.Contains(m.AllowedEffects, c)
+	return slices.Contains(m.orNone().AllowedEffects, c)
 }
 
 // Rules is the policy; nil for a nil manifest.
-func (m *Manifest) Rules() *policy.Policy {
-	if m == nil {
-		return nil
-	}
-	return m.Policy
-}
+func (m *Manifest) Rules() *policy.Policy { return m.orNone().Policy }
 
 // Ceiling is the bounds that no run may exceed; nil for a nil manifest.
-func (m *Manifest) Ceiling() tipstaff.Bounds {
-	if m == nil {
-		return nil
-	}
-	return m.Bounds
-}
+func (m *Manifest) Ceiling() tipstaff.Bounds { return m.orNone().Bounds }
 
 // Obeys are the files beside the manifest that it names, and folders of such files.
 // Those of a frozen one are not known.

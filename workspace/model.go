@@ -56,10 +56,8 @@ func (c Model) Resolve(environ []string) (Model, *flow.Error) {
 // name, as far as they are set. They belong into the redactor of whatever uses
 // them, as those of servers do.
 func (m *Manifest) Secrets(environ []string) map[string]string {
+	m = m.orNone()
 	values := map[string]string{}
-	if m == nil {
-		return values
-	}
 	var names []string
 	for _, c := range m.Models {
 		names = append(names, c.references()...)
@@ -77,10 +75,7 @@ func (m *Manifest) Secrets(environ []string) map[string]string {
 
 // Model is the configuration of a declared model.
 func (m *Manifest) Model(name string) (Model, bool) {
-	if m == nil {
-		return Model{}, false
-	}
-	c, ok := m.Models[name]
+	c, ok := m.orNone().Models[name]
 	return c, ok
 }
 

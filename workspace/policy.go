@@ -8,6 +8,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/policy/sqlguard"
 )
 
 // ParsePolicy reads a policy that has a file of its own: version, guards and
@@ -89,22 +90,17 @@ func (w *writtenPolicy) compile(f *document.Fields) {
 			f.Report(CodeRule, v.At, index("rules", i)+".when", "%s.when is empty: leave when out for a rule that always holds", f.PathOf(index("rules", i)))
 		}
 	}
-	compiled, problems := policy.New(policy.Document{Guards: w.Guards, Rules: w.Rules})
+	compiled, problems := policy.New(policy.Document{Guards: w.Guards, Rules: w.Rules}, sqlguard.Kind)
 	for _, x := range problems {
 		v, at := f.Value.Find(x.List, strconv.Itoa(x.Index)), index(x.List, x.Index)
 		if field := v.Get(x.Field); field != nil {
 			v, at = field, at+"."+x.Field
-			if reported(*f.Problems, f.PathOf(at)) { // once as a wrong type is enough
-				continue
+			path := f.PathOf(at)
+			if slices.ContainsFunc(*f.Problems, func(p document.Problem) bool { return p.Path == path || strings.HasPrefix(p.Path, path+"[") }) {
+				continue // once as a wrong type is enough
 			}
 		}
 		f.Report(CodeRule, v.At, at, "%s", x.Message)
 	}
 	w.compiled = compiled
-}
-
-func reported(ps document.Problems, path string) bool {
-	return slices.ContainsFunc(ps, func(p document.Problem) bool {
-		return p.Path == path || strings.HasPrefix(p.Path, path+"[")
-	})
 }

@@ -12,12 +12,9 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
-	"github.com/tipstaff/tipstaff/policy/sqlguard"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
-
-func init() { policy.Guards[policy.SQLGuard] = sqlguard.New }
 
 const policyFile = `version: 1
 guards:

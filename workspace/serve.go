@@ -28,12 +28,7 @@ type Token struct {
 }
 
 // Serving is the configuration of the daemon; that of a nil manifest is the default.
-func (m *Manifest) Serving() Serve {
-	if m == nil {
-		return Serve{MaxDriving: DefaultMaxDriving}
-	}
-	return m.Serve
-}
+func (m *Manifest) Serving() Serve { return m.orNone().Serve }
 
 // Open gives tokens their secrets, from our environment as NAME=value. A variable that
 // is not set is env_missing.

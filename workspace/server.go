@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -74,9 +75,7 @@ func (s *Server) CheckKey(name string) error {
 
 // CheckDocument reads what a tag cannot say, and compares what goes together.
 func (s *Server) CheckDocument(f *document.Fields) {
-	if s.MaxConcurrent == 0 {
-		s.MaxConcurrent = DefaultMaxConcurrent
-	}
+	s.MaxConcurrent = cmp.Or(s.MaxConcurrent, DefaultMaxConcurrent)
 	s.Env, s.Headers = values(f, "env", checkVariable), values(f, "headers", checkHeader)
 	checkEach(f, "roots", checkRoot)
 	checkEach(f, "hosts", checkHost)

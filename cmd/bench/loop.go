@@ -67,9 +67,6 @@ type reader struct {
 func (reader) Name() string     { return "reader" }
 func (reader) Caps() agent.Caps { return agent.Caps{ContextWindow: 10_000_000, Price: &agent.Price{}} }
 
-// Cancels: it never waits, unless it is told to.
-func (m reader) Cancels(agent.Request) bool { return m.using == nil }
-
 func (m reader) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
 	step, err := stepOf(r.Path)
 	if err != nil {

@@ -145,7 +145,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		b.only = re
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(localUser(context.Background()), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	rows, err := b.report(ctx, *parent, *profile, stdout)
 	if err != nil {

@@ -28,7 +28,7 @@ func measureVerify(ctx context.Context, b *bench) (rows []row, err error) {
 		return nil, err
 	}
 	keys := bed.Keys()
-	verifier := runner.New(runner.Config{Store: bed.Store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor},
+	verifier := runner.New(runner.Config{Store: bed.Store, Keys: keys,
 		Trusted: func() ([]journal.PublicKey, error) { return bed.PublicKeys(ctx) }, Files: filepath.Join(bed.dir, "journal")})
 	var rates []float64
 	records := int64(0)

@@ -64,15 +64,15 @@ type instance struct {
 // put something between runner and store; nil: nothing.
 func openWorkspace(ctx context.Context, dir string, watch func(flow.Store) flow.Store) (*instance, error) {
 	folder := filepath.Join(dir, ".tipstaff")
-	store, err := sqlite.Open(folder, &sqlite.Options{UserKey: true, Alive: func(o flow.Owner, heartbeat time.Time) bool {
-		return supervisor.Alive(o, heartbeat, time.Now())
-	}})
+	o := &sqlite.Options{UserKey: true}
+	o.Alive = func(o flow.Owner, heartbeat time.Time) bool { return supervisor.Alive(o, heartbeat, time.Now()) }
+	store, err := sqlite.Open(folder, o)
 	if err != nil {
 		return nil, err
 	}
 	keys := store.Keys()
 	config := runner.Config{
-		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor},
+		Store: store, Keys: keys,
 		Trusted:   func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) },
 		Workspace: dir, Files: filepath.Join(folder, "journal"), Servers: servers, Models: models,
 		Self: supervisor.Self, Alive: supervisor.Alive, Markers: supervisor.Markers, Sweep: supervisor.Sweep, Stop: ctx,

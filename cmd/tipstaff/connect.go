@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -37,8 +35,7 @@ func connect(_ context.Context, server, workspace string) (cli.Session, error) {
 	if err != nil {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is no address of a server: %v", server, err).WithHint("write HOST:PORT, or grpcs://HOST:PORT for TLS")
 	}
-	ip := net.ParseIP(host)
-	near := host == "localhost" || ip != nil && ip.IsLoopback()
+	near := cli.Loopback(host)
 	o := rpc.ClientOptions{Token: os.Getenv("TIPSTAFF_TOKEN"), Agent: "tipstaff/" + version}
 	switch {
 	case encrypted:
@@ -64,21 +61,12 @@ func connect(_ context.Context, server, workspace string) (cli.Session, error) {
 
 // clientTLS trusts the authorities of this machine, or those of the file that
 // TIPSTAFF_SERVER_CA names.
-func clientTLS() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	file := os.Getenv("TIPSTAFF_SERVER_CA")
-	if file == "" {
-		return c, nil
-	}
-	authorities, err := os.ReadFile(file)
-	if err == nil {
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(authorities) {
-			err = fmt.Errorf("%s holds no certificate", file)
+func clientTLS() (c *tls.Config, err error) {
+	c = &tls.Config{MinVersion: tls.VersionTLS12}
+	if file := os.Getenv("TIPSTAFF_SERVER_CA"); file != "" {
+		if c.RootCAs, err = authorities(file); err != nil {
+			return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "TIPSTAFF_SERVER_CA cannot be used: " + err.Error(), Err: err}
 		}
-	}
-	if err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "TIPSTAFF_SERVER_CA cannot be used: " + err.Error(), Err: err}
 	}
 	return c, nil
 }

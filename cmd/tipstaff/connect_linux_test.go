@@ -1,11 +1,19 @@
 package main
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
@@ -16,11 +24,15 @@ type serving struct {
 	*workspace            // of the daemon
 	away       *workspace // of whoever uses it: it has no store
 	addr       string
+	flags      []string
 	daemon     *cmdtest.Process
 }
 
-func serve(t *testing.T, archives ...string) *serving {
-	s := &serving{workspace: newWorkspace(t, archives...), away: newWorkspace(t, archives...), addr: "127.0.0.1:0"}
+func serve(t *testing.T, archives ...string) *serving { return serveWith(t, nil, archives...) }
+
+// serveWith serves with further flags.
+func serveWith(t *testing.T, flags []string, archives ...string) *serving {
+	s := &serving{workspace: newWorkspace(t, archives...), away: newWorkspace(t, archives...), addr: "127.0.0.1:0", flags: flags}
 	if err := os.Remove(s.away.Path("tipstaff.yaml")); err != nil { // what is there is the server's
 		t.Fatal(err)
 	}
@@ -34,7 +46,7 @@ func serve(t *testing.T, archives ...string) *serving {
 // begin starts the daemon, at the address it had if it had one.
 func (s *serving) begin() {
 	s.Helper()
-	s.daemon = s.Prepare("serve", "--grpc-addr", s.addr, "--json")
+	s.daemon = s.Prepare(append([]string{"serve", "--grpc-addr", s.addr, "--json"}, s.flags...)...)
 	out, err := s.daemon.Cmd.StdoutPipe()
 	s.Check(err)
 	s.daemon.Begin()
@@ -153,7 +165,9 @@ func TestFollowersOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, manifest, strings.ReplaceAll(gatedWork, "5m", "8s"))
 	p := s.away.Start("run", "long.yaml")
-	s.Until("the call", func() bool { return strings.Contains(s.away.Run("ls").Out, " running ") || !p.Running() })
+	s.Until("the drive", func() bool {
+		return strings.Contains(s.away.Run("events", "@", "--json").Out, "run.started") || !p.Running()
+	})
 	if !s.daemon.Kill() || !p.Running() {
 		t.Fatal("the run had ended before")
 	}
@@ -161,6 +175,53 @@ func TestFollowersOutliveTheirServer(t *testing.T) {
 	if r := p.Wait(); r.Code != 0 || !strings.Contains(r.Out, "run  resumed") || !strings.Contains(r.Out, "completed (success)") {
 		t.Errorf("exit code %d\n%s\n%s", r.Code, r.Out, r.Err)
 	}
+}
+
+// Over TLS a server is known by its certificate, and nothing is said to another.
+func TestServerBehindTLS(t *testing.T) {
+	t.Parallel()
+	cert, key := selfSigned(t)
+	s := serveWith(t, []string{"--tls-cert", cert, "--tls-key", key}, manifest, gatedWork)
+	s.away.Env = append(s.away.Env, "TIPSTAFF_SERVER=grpcs://"+s.addr)
+	if r := s.away.Run("ls"); r.Code != 3 || !strings.Contains(r.Err, "TIPSTAFF_SERVER_CA") {
+		t.Errorf("a certificate that nobody vouches for: %v", r)
+	}
+	s.away.Env = append(s.away.Env, "TIPSTAFF_SERVER_CA="+cert)
+	s.away.Must(0, "ls")
+	s.away.Must(4, "run", "plan.yaml")
+	s.away.Env = append(s.away.Env, "TIPSTAFF_SERVER="+s.addr)
+	if r := s.away.Run("ls"); r.Code == 0 {
+		t.Errorf("plain text is spoken with it: %v", r)
+	}
+	s.away.Env = append(s.away.Env, "TIPSTAFF_SERVER=grpcs://"+s.addr, "TIPSTAFF_SERVER_CA="+key)
+	s.away.Must(2, "ls").Says(t, "holds no certificate")
+}
+
+// selfSigned makes a certificate for this machine and its key.
+func selfSigned(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	signed, err := x509.CreateCertificate(rand.Reader, c, c, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
 }
 
 func TestChatAtAServer(t *testing.T) {

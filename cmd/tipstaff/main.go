@@ -6,10 +6,10 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/pipeline"
-	"github.com/tipstaff/tipstaff/policy"
-	"github.com/tipstaff/tipstaff/policy/sqlguard"
+	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/supervisor"
 )
 
@@ -21,19 +21,18 @@ func main() {
 	}
 	_ = supervisor.Adopt() // without it, processes that hide are left to the system
 	supervisor.Conceal()
-	policy.Guards[policy.SQLGuard] = sqlguard.New
 	stop := newStop()
 	env := cli.FromOS()
 	env.Version = versionInfo()
 	env.Open, env.Connect = stop.open, connect
-	env.Export = export
+	env.Export = runner.Export
 	env.Backup = backup
 	env.Doctor = doctor
 	env.Classifier = classifier
 	env.IsPipeline, env.PipelineSchema = pipeline.IsPipeline, pipeline.Schema()
 	env.Tools = tools
 	env.Skills = skills
-	env.Approve = approve
+	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
 	env.Serve = stop.serve
 	env.OnInterrupt, env.Interrupt = stop.onInterrupt, stop.interrupt
 	os.Exit(cli.Main(stop.ctx, os.Args[1:], env))

@@ -21,13 +21,14 @@ import (
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/rpc"
 	"github.com/tipstaff/tipstaff/runner"
+	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
 // daemonOwner is how owners of runs are called that a later daemon takes up again.
 const daemonOwner = "daemon"
 
 // serve is the daemon: the runner of a workspace behind a gRPC server.
-func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.Listening) error) error {
+func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.Listening) error) (err error) {
 	encryption, err := tlsConfig(o)
 	if err != nil {
 		return err
@@ -40,17 +41,13 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	opened, err := s.openAs(ctx, o.Open, drivenBy{origin: daemonOwner, grace: o.ShutdownTimeout, most: config.MaxDriving})
+	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: daemonOwner, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving})
 	if err != nil {
 		return err
 	}
-	err = s.serveSession(ctx, opened, o, encryption, announce)
-	return errors.Join(err, opened.Close())
-}
-
-func (s *stop) serveSession(ctx context.Context, opened *session, o cli.ServeOptions, encryption *tls.Config, announce func(cli.Listening) error) error {
+	defer func() { err = errors.Join(err, opened.Close()) }()
 	told := cli.Listening{TLS: encryption != nil}
-	tokens, err := opened.tokens(&told)
+	tokens, err := opened.tokens(config, &told)
 	if err != nil {
 		return err
 	}
@@ -65,11 +62,10 @@ func (s *stop) serveSession(ctx context.Context, opened *session, o cli.ServeOpt
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: logTo(o.JSON), Trace: traced,
 	})
-	release := s.beforeStop(server.Quiesce)
-	defer release()
+	defer s.beforeStop(server.Quiesce)()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	defer func() { server.Close(s.patience()) }()
+	defer func() { server.Close(s.patience) }()
 	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
 		return err
 	}
@@ -108,35 +104,34 @@ func tlsConfig(o cli.ServeOptions) (*tls.Config, error) {
 	if o.TLSCert == "" {
 		return nil, nil
 	}
-	bad := func(err error) error {
-		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "the certificates cannot be used: " + err.Error(), Err: err}
-	}
 	own, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
-	if err != nil {
-		return nil, bad(err)
-	}
 	c := &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
-	if o.TLSClientCA == "" {
-		return c, nil
+	if err == nil && o.TLSClientCA != "" {
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+		c.ClientCAs, err = authorities(o.TLSClientCA)
 	}
-	authorities, err := os.ReadFile(o.TLSClientCA)
 	if err != nil {
-		return nil, bad(err)
-	}
-	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !c.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, bad(fmt.Errorf("%s holds no certificate", o.TLSClientCA))
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "the certificates cannot be used: " + err.Error(), Err: err}
 	}
 	return c, nil
 }
 
-// tokens are those of the manifest, or the one of this workspace.
-func (s *session) tokens(told *cli.Listening) (*tipstaff.Tokens, error) {
-	serving, err := s.runner.Serving()
+// authorities are those whose certificates a PEM file holds.
+func authorities(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	given, err := serving.Open(os.Environ())
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return pool, nil
+}
+
+// tokens are those of the manifest, or the one of this workspace.
+func (s *session) tokens(config ws.Serve, told *cli.Listening) (*tipstaff.Tokens, error) {
+	given, err := config.Open(os.Environ())
 	if err != nil {
 		return nil, err
 	}

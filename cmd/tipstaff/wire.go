@@ -11,13 +11,16 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/provider"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
 	"github.com/tipstaff/tipstaff/supervisor"
@@ -47,106 +50,65 @@ func versionInfo() cli.VersionInfo {
 // stop is how this process is told to stop: the first signal interrupts its
 // drives in good order, the second ends the grace they are given.
 type stop struct {
-	ctx     context.Context // of the command; its cause is a *cli.SignalError
-	drives  context.Context // of drives; its cause is a *flow.Stop
-	abandon chan struct{}
-	signals chan os.Signal
+	ctx      context.Context // of the command; its cause is a *cli.SignalError
+	drives   context.Context // of drives; its cause is a *flow.Stop
+	patience context.Context // ends with the grace that drives are given
+	signals  chan os.Signal
 
-	mu    sync.Mutex
-	taken func() bool // is asked whether it deals with an interrupt; nil: nobody does
-	first func()      // is done before drives are stopped; nil: nothing is
+	taken atomic.Pointer[func() bool] // is asked whether it deals with an interrupt; nil: nobody does
+	first atomic.Pointer[func()]      // is done before drives are stopped; nil: nothing is
 }
 
 func newStop() *stop {
 	ctx, cancel := context.WithCancelCause(telemetry.WithCaller(context.Background()))
 	drives, cancelDrives := context.WithCancelCause(context.Background())
-	s := &stop{ctx: ctx, drives: drives, abandon: make(chan struct{}), signals: make(chan os.Signal, 2)}
+	patience, abandon := context.WithCancel(context.Background())
+	s := &stop{ctx: ctx, drives: drives, patience: patience, signals: make(chan os.Signal, 2)}
 	signal.Notify(s.signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
 		sig := s.wait()
-		s.onInterrupt(nil)
-		s.prepare()
-		cancelDrives(&flow.Stop{Reason: "signal:" + signalName(sig)})
+		s.taken.Store(nil)
+		if first := s.first.Load(); first != nil {
+			(*first)()
+		}
+		name := "TERM"
+		if sig == syscall.SIGINT {
+			name = "INT"
+		}
+		cancelDrives(&flow.Stop{Reason: "signal:" + name})
 		cancel(&cli.SignalError{Signal: sig})
 		s.wait()
-		close(s.abandon)
+		abandon()
 	}()
 	return s
 }
 
-// beforeStop has f done when the process is told to stop, before its drives are.
-func (s *stop) beforeStop(f func()) (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.first = f
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.first = nil
-	}
-}
-
-func (s *stop) prepare() {
-	s.mu.Lock()
-	first := s.first
-	s.mu.Unlock()
-	if first != nil {
-		first()
-	}
-}
-
-// patience ends with the grace that drives are given.
-func (s *stop) patience() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-s.abandon
-		cancel()
-	}()
-	return ctx
-}
-
 // wait is for a signal that nobody else deals with.
 func (s *stop) wait() os.Signal {
-	for sig := range s.signals {
-		if sig != syscall.SIGINT || !s.dealtWith() {
+	for {
+		sig := <-s.signals
+		if taken := s.taken.Load(); sig != syscall.SIGINT || taken == nil || !(*taken)() {
 			return sig
 		}
 	}
-	return nil
 }
 
-func (s *stop) dealtWith() bool {
-	s.mu.Lock()
-	taken := s.taken
-	s.mu.Unlock()
-	return taken != nil && taken()
+// beforeStop has f done when the process is told to stop, before its drives are.
+func (s *stop) beforeStop(f func()) (release func()) {
+	s.first.Store(&f)
+	return func() { s.first.Store(nil) }
 }
 
-// onInterrupt has f asked first when the process is interrupted; nil: nobody.
+// onInterrupt has f asked first when the process is interrupted.
 func (s *stop) onInterrupt(f func() bool) (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken = f
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.taken = nil
-	}
+	s.taken.Store(&f)
+	return func() { s.taken.Store(nil) }
 }
 
 // interrupt stops the process as an interrupt does that nobody deals with.
 func (s *stop) interrupt() {
-	s.mu.Lock()
-	s.taken = nil
-	s.mu.Unlock()
+	s.taken.Store(nil)
 	s.signals <- syscall.SIGINT
-}
-
-func signalName(s os.Signal) string {
-	if s == syscall.SIGINT {
-		return "INT"
-	}
-	return "TERM"
 }
 
 // session is an open workspace.
@@ -164,7 +126,7 @@ func (s *session) Service() tipstaff.Service {
 	if s.first != nil {
 		return s.first
 	}
-	return s.runner.Guarded()
+	return s.runner
 }
 
 func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runner} }
@@ -203,55 +165,34 @@ func folder(name string) (string, error) {
 	return workspace, nil
 }
 
-// drivenBy is who drives the runs of a session.
-type drivenBy struct {
-	origin string
-	grace  time.Duration // for once calls in flight when it stops; 0: that of commands
-	most   int           // runs at once; 0: all
-}
-
 func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error) {
-	opened, err := s.openAs(ctx, o, drivenBy{origin: "foreground"})
+	opened, err := s.openAs(ctx, o, runner.Config{Origin: "foreground"})
 	if err != nil {
 		return nil, err
 	}
 	return opened, nil
 }
 
-func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, by drivenBy) (*session, error) {
+// openAs opens a workspace for a runner whose config says who drives.
+func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Config) (*session, error) {
 	workspace, err := folder(o.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
-	config := runner.Config{
-		Workspace: workspace,
-		Skills:    o.Skills,
-		Watch:     opened.telemetry.Watch,
-		Policy:    o.Policy,
-		Origin:    by.origin,
-		Grace:     by.grace,
-
-		MaxDriving: by.most,
-		Servers:    serversBeside(o.Skills, o.Policy),
-		Models:     openModel,
-		Self:       supervisor.Self,
-		Alive:      supervisor.Alive,
-		Markers:    supervisor.Markers,
-		Sweep:      supervisor.Sweep,
-		Stop:       s.drives,
-		Abandon:    s.abandon,
-		OwnRun:     os.Getenv("TIPSTAFF_RUN_ID"),
-	}
+	config.Workspace, config.Skills, config.Policy, config.OwnRun = workspace, o.Skills, o.Policy, os.Getenv("TIPSTAFF_RUN_ID")
+	config.Watch, config.Servers, config.Models = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy), openModel
+	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
+	config.Stop, config.Abandon = s.drives, s.patience.Done()
 	dir := filepath.Join(workspace, storeFolder)
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
 		untouched := config
 		untouched.Store = noStore{}
 		opened.runner = runner.New(untouched)
 		if o.Starts {
-			opened.first = &firstRun{Service: opened.runner.Guarded(), begin: func() (tipstaff.Service, error) {
+			opened.first = &firstRun{Service: opened.runner, begin: func() (tipstaff.Service, error) {
 				err := opened.fill(ctx, config, dir, o)
-				return opened.runner.Guarded(), err
+				return opened.runner, err
 			}}
 		}
 		return opened, nil
@@ -272,7 +213,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 			return errors.Join(err, store.Close())
 		}
 	}
-	config.Keys = runner.Keys{User: keys.User, Executor: keys.Executor}
+	config.Keys = keys
 	config.Trusted = func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) }
 	r := runner.New(config)
 	s.looks = o.ReadOnly
@@ -283,14 +224,9 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	return nil
 }
 
-// servers are started as processes of the run, with our environment to take
-// credentials from.
-func servers(m *ws.Manifest, dir string, markers []string) map[string]tool.Server {
-	return serversBeside()(m, dir, markers)
-}
-
-// serversBeside are servers in a workspace where no run writes these files and folders,
-// besides what every workspace has.
+// serversBeside starts servers as processes of the run, with our environment to take
+// credentials from. No run writes these files and folders, besides what every workspace
+// has.
 func serversBeside(paths ...string) func(*ws.Manifest, string, []string) map[string]tool.Server {
 	var protected []string
 	for _, p := range paths {
@@ -307,7 +243,8 @@ func serversBeside(paths ...string) func(*ws.Manifest, string, []string) map[str
 // owners. One that only looks makes do with reading where it may not or cannot
 // write, and does not wait for space.
 func openStore(dir string, mayRead bool, anchor func() (string, error)) (*sqlite.Store, error) {
-	o := &sqlite.Options{UserKey: true, Anchor: anchor, Alive: alive}
+	o := &sqlite.Options{UserKey: true}
+	o.Anchor, o.Alive = anchor, alive
 	if mayRead {
 		o.FullLimit = time.Nanosecond
 	}
@@ -323,10 +260,6 @@ func openStore(dir string, mayRead bool, anchor func() (string, error)) (*sqlite
 
 func alive(owner flow.Owner, heartbeat time.Time) bool {
 	return supervisor.Alive(owner, heartbeat, time.Now())
-}
-
-func export(ctx context.Context, svc tipstaff.Service, run tipstaff.ID, dir string) error {
-	return runner.Export(ctx, svc, run, dir)
 }
 
 // classifier compares plans: it reads what the workspace has, and needs no store.
@@ -345,7 +278,7 @@ func tools(name string) (tipstaff.Tools, error) {
 		return nil, err
 	}
 	return runner.New(runner.Config{
-		Workspace: workspace, Servers: servers, Markers: supervisor.Markers, Sweep: supervisor.Sweep, Store: noStore{},
+		Workspace: workspace, Servers: serversBeside(), Markers: supervisor.Markers, Sweep: supervisor.Sweep, Store: noStore{},
 	}).Tools(), nil
 }
 
@@ -366,3 +299,58 @@ func (noStore) Run(context.Context, string) (flow.Row, error)                 { 
 func (noStore) Runs(context.Context, flow.Query) ([]flow.Row, error)          { return nil, nil }
 func (noStore) Gates(context.Context, flow.GateQuery) ([]flow.GateRow, error) { return nil, nil }
 func (noStore) Blob(context.Context, string) ([]byte, error)                  { return nil, flow.ErrNoBlob }
+
+// openModel makes the model that a manifest declares, with the prices of its
+// models_file before those that come with Tipstaff.
+func openModel(c ws.Model, prices ws.File) (agent.Model, error) {
+	config := provider.Config{
+		Provider: c.Provider, Model: c.Model, APIKey: c.APIKey, BaseURL: c.BaseURL, AllowHTTP: c.AllowHTTP,
+		ContextWindow: c.ContextWindow, Cache: c.Cache, Script: []byte(c.Script.Text), ScriptName: c.Script.Name,
+	}
+	if prices.Name != "" {
+		own, err := provider.ParseTable(prices.Name, []byte(prices.Text))
+		if err != nil {
+			return nil, err
+		}
+		config.Prices = provider.DefaultTable().Merge(own)
+	}
+	return provider.Open(config)
+}
+
+// firstRun is the Service of a workspace in which nothing was ever run. A program
+// that is refused there leaves it so: the store, with its keys, is made for the
+// first one that passes.
+type firstRun struct {
+	tipstaff.Service                                  // over no store, until it is there
+	begin            func() (tipstaff.Service, error) // makes it; nil: it was made
+}
+
+func (f *firstRun) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+	if err := f.made(ctx, tipstaff.ValidateRequest{Start: &req}); err != nil {
+		return tipstaff.Started{}, err
+	}
+	return f.Service.Start(ctx, req)
+}
+
+func (f *firstRun) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
+	if err := f.made(ctx, tipstaff.ValidateRequest{Draft: &req}); err != nil {
+		return tipstaff.Started{}, err
+	}
+	return f.Service.Draft(ctx, req)
+}
+
+// made makes the store, if there is none yet and the request would pass.
+func (f *firstRun) made(ctx context.Context, req tipstaff.ValidateRequest) error {
+	if f.begin == nil {
+		return nil
+	}
+	if _, err := f.Service.Validate(ctx, req); err != nil {
+		return err
+	}
+	svc, err := f.begin()
+	if err != nil {
+		return err
+	}
+	f.Service, f.begin = svc, nil
+	return nil
+}

@@ -54,7 +54,6 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 		{"long", long},
 		{"correcting", correcting},
 		{"replaying", replaying},
-		{"beside", beside},
 		{"faults", faults},
 		{"agreeing", agreeing},
 		{"random", random},
@@ -62,6 +61,12 @@ func Run(t *testing.T, open func(*testing.T) Bed) {
 	for _, theme := range themes {
 		t.Run(theme.name, func(t *testing.T) { theme.test(t, open) })
 	}
+}
+
+// RunStore is Run for a log that is a [flow.Store], and so can write to two runs at once.
+func RunStore(t *testing.T, open func(*testing.T) Bed) {
+	Run(t, open)
+	t.Run("beside", func(t *testing.T) { beside(t, open) })
 }
 
 type opener func(*testing.T) Bed

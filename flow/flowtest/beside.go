@@ -13,7 +13,7 @@ import (
 func beside(t *testing.T, open opener) {
 	t.Run("both are stored, each in its own journal", func(t *testing.T) { besideStored(t, open) })
 	t.Run("one that refuses fails the whole append", func(t *testing.T) { besideRefused(t, open) })
-	t.Run("a run that has ended takes nothing", func(t *testing.T) { besideEnded(t, open) })
+	t.Run("a run that has ended, or is none, takes nothing", func(t *testing.T) { besideEnded(t, open) })
 	t.Run("a kill on either side of the end of a run", func(t *testing.T) { besideKilled(t, open) })
 }
 
@@ -101,6 +101,10 @@ func besideEnded(t *testing.T, open opener) {
 	own, had := len(r.journal()), len(other.journal())
 	if err := appendNow(r.bed.Log(), l, said("one", other.updating())); !errors.Is(err, flow.ErrEnded) {
 		t.Errorf("the append says %v", err)
+	}
+	missing := &flow.Beside{Run: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Write: func(flow.Tx) ([]flow.Draft, error) { return nil, nil }}
+	if err := appendNow(r.bed.Log(), l, said("one", missing)); !errors.Is(err, flow.ErrNoRun) {
+		t.Errorf("of a run that does not exist, the append says %v", err)
 	}
 	if len(r.journal()) != own || len(other.journal()) != had {
 		t.Errorf("something was stored:%v\n%v", r.journal()[own:], other.journal()[had:])

@@ -1,8 +1,7 @@
 // Package sqlguard is the guard of policies that distinguishes SQL that reads from SQL
-// that writes. It is separate from package policy because of the size of its parsers: a
-// program that uses it adds [New] to [policy.Guards].
+// that writes. It is separate from package policy because of the size of its parsers.
 //
-// Start at [New].
+// Start at [Kind].
 package sqlguard
 
 import (
@@ -73,8 +72,10 @@ func (t sqlTable) String() string {
 	return name
 }
 
-// New makes the guard that documents use as [policy.SQLGuard].
-func New(c policy.GuardConfig) (policy.Guard, error) {
+// Kind is for [policy.New].
+var Kind = policy.GuardKind{Name: policy.SQLGuard, New: newGuard}
+
+func newGuard(c policy.GuardConfig) (policy.Guard, error) {
 	arg, err := parsePointer(c.Arg)
 	if err != nil {
 		return nil, &policy.FieldError{Field: "arg", Message: err.Error()}

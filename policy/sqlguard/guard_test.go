@@ -45,7 +45,7 @@ func findSQL(t testing.TB, c policy.GuardConfig, sql string) policy.Finding {
 
 func sqlGuardOf(t testing.TB, c policy.GuardConfig) policy.Guard {
 	t.Helper()
-	g, err := New(c)
+	g, err := newGuard(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestSQLGuardConfig(t *testing.T) {
 	} {
 		config := good
 		c.edit(&config)
-		_, err := New(config)
+		_, err := newGuard(config)
 		field := ""
 		if err != nil {
 			field = err.(*policy.FieldError).Field

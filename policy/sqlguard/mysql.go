@@ -18,57 +18,37 @@ var sqlMySQL = sqlDialect{
 }
 
 func readMySQL(t *sqlText, l *sqlLook) error {
-	tree, warnings, err := parser.New().ParseSQL(t.whole)
+	statements, warnings, err := parser.New().ParseSQL(t.whole)
 	if err != nil || len(warnings) > 0 {
 		return errNotParsed
 	}
-	statements := make([]any, len(tree))
-	for i, s := range tree {
-		statements[i] = s
-	}
-	return mysqlGrammar().read(l, t, statements)
+	return readTree(l, mysqlGrammar{}, t, statements)
 }
 
-var mysqlGrammar = sync.OnceValue(func() *sqlGrammar {
-	rules := map[reflect.Type]sqlRule{}
-	for _, t := range mysqlNodes {
-		rules[t] = nil
-	}
-	add := func(t reflect.Type, rule sqlRule) { rules[t] = rule }
-	add(ruleOf(mysqlQuery))
-	add(ruleOf(func(l *sqlLook, _ *ast.SetOprStmt) { l.kind("select") }))
-	add(ruleOf(mysqlCall))
-	add(ruleOf(func(l *sqlLook, f *ast.AggregateFuncExpr) { l.calls(strings.ToLower(f.F)) }))
-	add(ruleOf(func(l *sqlLook, f *ast.WindowFuncExpr) { l.calls(strings.ToLower(f.Name)) }))
-	add(ruleOf(mysqlVariable))
-	add(ruleOf(mysqlExplained))
-	add(ruleOf(mysqlInsert))
-	add(ruleOf(func(l *sqlLook, _ *ast.UpdateStmt) { l.changes("update") }))
-	add(ruleOf(func(l *sqlLook, _ *ast.DeleteStmt) { l.changes("delete") }))
-	return &sqlGrammar{
-		rules:   rules,
-		queries: mysqlQueries,
-		wrapper: func(reflect.Type) bool { return false },
-		with:    reflect.TypeFor[*ast.WithClause](),
-		names:   mysqlNames,
-		table:   mysqlTable,
-	}
-})
+type mysqlGrammar struct{}
 
-// mysqlQueries are the statements to which a rule above gives their kind.
-var mysqlQueries = []reflect.Type{
-	reflect.TypeFor[ast.SelectStmt](), reflect.TypeFor[ast.SetOprStmt](), reflect.TypeFor[ast.InsertStmt](), reflect.TypeFor[ast.UpdateStmt](), reflect.TypeFor[ast.DeleteStmt](),
+func (mysqlGrammar) wrapper(reflect.Type) bool { return false }
+
+func (mysqlGrammar) query(statement any) bool {
+	switch statement.(type) {
+	case *ast.SelectStmt, *ast.SetOprStmt, *ast.InsertStmt, *ast.UpdateStmt, *ast.DeleteStmt:
+		return true
+	}
+	return false
 }
 
-func mysqlNames(clause any) (queries []sqlNamed, recursive bool) {
-	with := clause.(*ast.WithClause)
+func (mysqlGrammar) with(part any) (queries []sqlNamed, recursive, ok bool) {
+	with, ok := part.(*ast.WithClause)
+	if !ok || with == nil {
+		return nil, false, false
+	}
 	for _, q := range with.CTEs {
 		queries = append(queries, sqlNamed{q.Name.L, q})
 	}
-	return queries, with.IsRecursive
+	return queries, with.IsRecursive, true
 }
 
-func mysqlTable(node any) (name sqlTable, plain string, ok bool) {
+func (mysqlGrammar) table(node any) (name sqlTable, plain string, ok bool) {
 	t, ok := node.(*ast.TableName)
 	if !ok {
 		return sqlTable{}, "", false
@@ -79,14 +59,64 @@ func mysqlTable(node any) (name sqlTable, plain string, ok bool) {
 	return sqlTable{Schema: t.Schema.O, Table: t.Name.O}, plain, true
 }
 
-func mysqlQuery(l *sqlLook, s *ast.SelectStmt) {
-	l.kind("select")
-	if s.SelectIntoOpt != nil {
-		l.effect("SELECT INTO writes a file or a variable")
+func (mysqlGrammar) rule(l *sqlLook, node any) (known bool) {
+	switch n := node.(type) {
+	default:
+		return false
+	case *ast.SelectStmt:
+		l.kind("select")
+		if n.SelectIntoOpt != nil {
+			l.effect("SELECT INTO writes a file or a variable")
+		}
+		if n.LockInfo != nil || len(n.MoreLockInfos) > 0 {
+			l.effect("FOR UPDATE and the like lock rows")
+		}
+	case *ast.SetOprStmt:
+		l.kind("select")
+	case *ast.FuncCallExpr:
+		mysqlCall(l, n)
+	case *ast.AggregateFuncExpr:
+		l.calls(strings.ToLower(n.F))
+	case *ast.WindowFuncExpr:
+		l.calls(strings.ToLower(n.Name))
+	case *ast.VariableExpr:
+		if n.Value != nil {
+			l.effect("@%s is assigned to", n.Name)
+		}
+	case *ast.ExplainStmt:
+		mysqlExplained(l, n)
+	case *ast.InsertStmt:
+		if n.IsReplace {
+			l.changes("replace")
+		} else {
+			l.changes("insert")
+		}
+	case *ast.UpdateStmt:
+		l.changes("update")
+	case *ast.DeleteStmt:
+		l.changes("delete")
+
+	// The rest say nothing against reading by themselves.
+	// Names, constants, types.
+	case *ast.CIStr, *ast.TableName, *ast.ColumnName, *ast.ColumnNameExpr, *ast.ValueExprBase, *ast.ParamMarkerExprBase, *ast.Datum,
+		*types.FieldType:
+	// Parts of a query.
+	case *ast.SelectStmtOpts, *ast.SetOprSelectList, *ast.CommonTableExpression, *ast.FieldList, *ast.SelectField, *ast.WildCardField,
+		*ast.TableRefsClause, *ast.Join, *ast.OnCondition, *ast.TableSource, *ast.IndexHint, *ast.GroupByClause, *ast.HavingClause,
+		*ast.OrderByClause, *ast.ByItem, *ast.Limit, *ast.WindowSpec, *ast.PartitionByClause, *ast.FrameClause, *ast.FrameExtent,
+		*ast.FrameBound:
+	// Expressions.
+	case *ast.BinaryOperationExpr, *ast.UnaryOperationExpr, *ast.ParenthesesExpr, *ast.RowExpr, *ast.BetweenExpr, *ast.PatternInExpr,
+		*ast.PatternLikeOrIlikeExpr, *ast.PatternRegexpExpr, *ast.IsNullExpr, *ast.IsTruthExpr, *ast.CaseExpr, *ast.WhenClause,
+		*ast.SubqueryExpr, *ast.ExistsSubqueryExpr, *ast.CompareSubqueryExpr, *ast.PositionExpr, *ast.DefaultExpr, *ast.MatchAgainst,
+		*ast.SetCollationExpr, *ast.FuncCastExpr, *ast.TimeUnitExpr, *ast.GetFormatSelectorExpr, *ast.TrimDirectionExpr,
+		*ast.JSONTableExpr, *ast.JSONTableColumn, *ast.JSONValueExpr, *ast.JSONOnResponse:
+	// SHOW, DESCRIBE, EXPLAIN FOR CONNECTION.
+	case *ast.ShowStmt, *ast.ExplainForStmt, *auth.UserIdentity, *auth.RoleIdentity:
+	// Of statements that change data, which are allowed inside an EXPLAIN.
+	case *ast.Assignment, *ast.DeleteTableList, *ast.ValuesExpr:
 	}
-	if s.LockInfo != nil || len(s.MoreLockInfos) > 0 {
-		l.effect("FOR UPDATE and the like lock rows")
-	}
+	return true
 }
 
 func mysqlCall(l *sqlLook, f *ast.FuncCallExpr) {
@@ -100,20 +130,6 @@ func mysqlCall(l *sqlLook, f *ast.FuncCallExpr) {
 	}
 }
 
-func mysqlVariable(l *sqlLook, v *ast.VariableExpr) {
-	if v.Value != nil {
-		l.effect("@%s is assigned to", v.Name)
-	}
-}
-
-func mysqlInsert(l *sqlLook, s *ast.InsertStmt) {
-	if s.IsReplace {
-		l.changes("replace")
-		return
-	}
-	l.changes("insert")
-}
-
 func mysqlExplained(l *sqlLook, e *ast.ExplainStmt) {
 	switch {
 	case e.Analyze:
@@ -124,33 +140,4 @@ func mysqlExplained(l *sqlLook, e *ast.ExplainStmt) {
 		l.effect("this form of EXPLAIN is not known to be without effects")
 	}
 	l.explaining = true
-}
-
-// mysqlNodes are the nodes that say nothing against reading by themselves.
-var mysqlNodes = []reflect.Type{
-	// Names, constants, types.
-	reflect.TypeFor[ast.CIStr](), reflect.TypeFor[ast.TableName](), reflect.TypeFor[ast.ColumnName](), reflect.TypeFor[ast.ColumnNameExpr](),
-	reflect.TypeFor[ast.ValueExprBase](), reflect.TypeFor[ast.ParamMarkerExprBase](), reflect.TypeFor[ast.Datum](), reflect.TypeFor[types.FieldType](),
-
-	// Parts of a query.
-	reflect.TypeFor[ast.SelectStmtOpts](), reflect.TypeFor[ast.SetOprSelectList](), reflect.TypeFor[ast.CommonTableExpression](),
-	reflect.TypeFor[ast.FieldList](), reflect.TypeFor[ast.SelectField](), reflect.TypeFor[ast.WildCardField](),
-	reflect.TypeFor[ast.TableRefsClause](), reflect.TypeFor[ast.Join](), reflect.TypeFor[ast.OnCondition](), reflect.TypeFor[ast.TableSource](), reflect.TypeFor[ast.IndexHint](),
-	reflect.TypeFor[ast.GroupByClause](), reflect.TypeFor[ast.HavingClause](), reflect.TypeFor[ast.OrderByClause](), reflect.TypeFor[ast.ByItem](), reflect.TypeFor[ast.Limit](),
-	reflect.TypeFor[ast.WindowSpec](), reflect.TypeFor[ast.PartitionByClause](), reflect.TypeFor[ast.FrameClause](), reflect.TypeFor[ast.FrameExtent](), reflect.TypeFor[ast.FrameBound](),
-
-	// Expressions.
-	reflect.TypeFor[ast.BinaryOperationExpr](), reflect.TypeFor[ast.UnaryOperationExpr](), reflect.TypeFor[ast.ParenthesesExpr](), reflect.TypeFor[ast.RowExpr](),
-	reflect.TypeFor[ast.BetweenExpr](), reflect.TypeFor[ast.PatternInExpr](), reflect.TypeFor[ast.PatternLikeOrIlikeExpr](), reflect.TypeFor[ast.PatternRegexpExpr](),
-	reflect.TypeFor[ast.IsNullExpr](), reflect.TypeFor[ast.IsTruthExpr](), reflect.TypeFor[ast.CaseExpr](), reflect.TypeFor[ast.WhenClause](),
-	reflect.TypeFor[ast.SubqueryExpr](), reflect.TypeFor[ast.ExistsSubqueryExpr](), reflect.TypeFor[ast.CompareSubqueryExpr](), reflect.TypeFor[ast.PositionExpr](),
-	reflect.TypeFor[ast.DefaultExpr](), reflect.TypeFor[ast.MatchAgainst](), reflect.TypeFor[ast.SetCollationExpr](), reflect.TypeFor[ast.FuncCastExpr](),
-	reflect.TypeFor[ast.TimeUnitExpr](), reflect.TypeFor[ast.GetFormatSelectorExpr](), reflect.TypeFor[ast.TrimDirectionExpr](),
-	reflect.TypeFor[ast.JSONTableExpr](), reflect.TypeFor[ast.JSONTableColumn](), reflect.TypeFor[ast.JSONValueExpr](), reflect.TypeFor[ast.JSONOnResponse](),
-
-	// SHOW, DESCRIBE, EXPLAIN FOR CONNECTION.
-	reflect.TypeFor[ast.ShowStmt](), reflect.TypeFor[ast.ExplainForStmt](), reflect.TypeFor[auth.UserIdentity](), reflect.TypeFor[auth.RoleIdentity](),
-
-	// Of statements that change data, which are allowed inside an EXPLAIN.
-	reflect.TypeFor[ast.Assignment](), reflect.TypeFor[ast.DeleteTableList](), reflect.TypeFor[ast.ValuesExpr](),
 }

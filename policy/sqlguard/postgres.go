@@ -11,33 +11,18 @@ import (
 
 var sqlPostgres = sqlDialect{
 	lexis:    sqlLexis{marks: "()[],.:=<>+-*/%^|&~!@#?$"},
-	read:     readPostgres,
+	read:     func(t *sqlText, l *sqlLook) error { return postgresGrammar().read(t, l) },
 	harmless: sync.OnceValue(func() map[string]bool { return wordSet(postgresFunctions) }),
 }
 
-var postgresGrammar = sync.OnceValue(func() *sqlGrammar {
-	rules := postgresRules{
+var postgresGrammar = sync.OnceValue(func() *postgresRules {
+	return &postgresRules{
 		operators: wordSet(postgresOperators),
 		types:     wordSet(postgresTypes),
 		explain:   wordSet("verbose costs settings generic_plan buffers summary memory format"),
 		own:       true,
 	}
-	return rules.grammar()
 })
-
-func readPostgres(t *sqlText, l *sqlLook) error { return readByPostgres(t, l, postgresGrammar()) }
-
-func readByPostgres(t *sqlText, l *sqlLook, g *sqlGrammar) error {
-	tree, err := oliphant.Parse(t.whole)
-	if err != nil {
-		return errNotParsed
-	}
-	statements := make([]any, len(tree.Stmts))
-	for i, raw := range tree.Stmts {
-		statements[i] = raw.Stmt
-	}
-	return g.read(l, t, statements)
-}
 
 // postgresRules is what differs between the dialects that are read with the parser
 // of PostgreSQL.
@@ -48,55 +33,40 @@ type postgresRules struct {
 	own       bool            // the dialect is the parser's own
 }
 
-func (r *postgresRules) grammar() *sqlGrammar {
-	rules := map[reflect.Type]sqlRule{}
-	for _, t := range postgresNodes {
-		rules[t] = nil
+func (r *postgresRules) read(t *sqlText, l *sqlLook) error {
+	tree, err := oliphant.Parse(t.whole)
+	if err != nil {
+		return errNotParsed
 	}
-	if r.own {
-		rules[reflect.TypeFor[ast.NamedArgExpr]()] = nil
-		rules[reflect.TypeFor[ast.ParamRef]()] = nil
-		rules[reflect.TypeFor[ast.VariableShowStmt]()] = nil
+	statements := make([]*ast.Node, len(tree.Stmts))
+	for i, raw := range tree.Stmts {
+		statements[i] = raw.Stmt
 	}
-	add := func(t reflect.Type, rule sqlRule) { rules[t] = rule }
-	add(ruleOf(r.query))
-	add(ruleOf(r.call))
-	add(ruleOf(r.expression))
-	add(ruleOf(r.subquery))
-	add(ruleOf(r.order))
-	add(ruleOf(r.typeName))
-	add(ruleOf(r.sample))
-	add(ruleOf(r.explained))
-	add(ruleOf(func(l *sqlLook, _ *ast.InsertStmt) { l.changes("insert") }))
-	add(ruleOf(func(l *sqlLook, _ *ast.UpdateStmt) { l.changes("update") }))
-	add(ruleOf(func(l *sqlLook, _ *ast.DeleteStmt) { l.changes("delete") }))
-	add(ruleOf(func(l *sqlLook, _ *ast.MergeStmt) { l.changes("merge") }))
-	return &sqlGrammar{
-		rules:   rules,
-		queries: postgresQueries,
-		wrapper: isPostgresWrapper,
-		with:    reflect.TypeFor[*ast.WithClause](),
-		names:   r.names,
-		table:   r.table,
-	}
+	return readTree(l, r, t, statements)
 }
 
-// postgresQueries are the statements to which a rule above gives their kind.
-var postgresQueries = []reflect.Type{
-	reflect.TypeFor[ast.SelectStmt](), reflect.TypeFor[ast.InsertStmt](), reflect.TypeFor[ast.UpdateStmt](), reflect.TypeFor[ast.DeleteStmt](), reflect.TypeFor[ast.MergeStmt](),
-}
-
-// isPostgresWrapper knows the types of the fields that can hold any node.
-func isPostgresWrapper(t reflect.Type) bool {
+// wrapper knows the types of the fields that can hold any node.
+func (r *postgresRules) wrapper(t reflect.Type) bool {
 	return t == reflect.TypeFor[ast.Node]() || strings.HasPrefix(t.Name(), "Node_") || strings.HasPrefix(t.Name(), "A_Const_")
 }
 
-func (r *postgresRules) names(clause any) (queries []sqlNamed, recursive bool) {
-	with := clause.(*ast.WithClause)
+func (r *postgresRules) query(statement any) bool {
+	switch statement.(type) {
+	case *ast.SelectStmt, *ast.InsertStmt, *ast.UpdateStmt, *ast.DeleteStmt, *ast.MergeStmt:
+		return true
+	}
+	return false
+}
+
+func (r *postgresRules) with(part any) (queries []sqlNamed, recursive, ok bool) {
+	with, ok := part.(*ast.WithClause)
+	if !ok || with == nil {
+		return nil, false, false
+	}
 	for _, n := range with.Ctes {
 		queries = append(queries, sqlNamed{r.fold(n.GetCommonTableExpr().GetCtename()), n})
 	}
-	return queries, with.Recursive
+	return queries, with.Recursive, true
 }
 
 func (r *postgresRules) table(node any) (name sqlTable, plain string, ok bool) {
@@ -120,14 +90,71 @@ func (r *postgresRules) fold(name string) string {
 	return strings.ToLower(name)
 }
 
-func (r *postgresRules) query(l *sqlLook, s *ast.SelectStmt) {
-	l.kind("select")
-	if s.IntoClause != nil {
-		l.effect("SELECT INTO makes a table")
+func (r *postgresRules) rule(l *sqlLook, node any) (known bool) {
+	switch n := node.(type) {
+	default:
+		return false
+	case *ast.NamedArgExpr, *ast.ParamRef, *ast.VariableShowStmt:
+		return r.own
+	case *ast.SelectStmt:
+		l.kind("select")
+		if n.IntoClause != nil {
+			l.effect("SELECT INTO makes a table")
+		}
+		if len(n.LockingClause) > 0 {
+			l.effect("FOR UPDATE and the like lock rows")
+		}
+	case *ast.FuncCall:
+		r.call(l, n)
+	case *ast.A_Expr:
+		switch n.Kind {
+		case ast.A_Expr_Kind_AEXPR_BETWEEN, ast.A_Expr_Kind_AEXPR_NOT_BETWEEN, ast.A_Expr_Kind_AEXPR_BETWEEN_SYM, ast.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
+			// named by words
+		default:
+			r.operator(l, n.Name)
+		}
+	case *ast.SubLink:
+		r.operator(l, n.OperName)
+	case *ast.SortBy:
+		r.operator(l, n.UseOp)
+	case *ast.TypeName:
+		r.typeName(l, n)
+	case *ast.RangeTableSample:
+		if name := strings.Join(parts(n.Method), "."); name != "system" && name != "bernoulli" {
+			l.effect("the sampling method %s is not known to be without effects", name)
+		}
+	case *ast.ExplainStmt:
+		r.explained(l, n)
+	case *ast.InsertStmt:
+		l.changes("insert")
+	case *ast.UpdateStmt:
+		l.changes("update")
+	case *ast.DeleteStmt:
+		l.changes("delete")
+	case *ast.MergeStmt:
+		l.changes("merge")
+
+	// The rest say nothing against reading by themselves.
+	// Names, constants, lists.
+	case *ast.Alias, *ast.RangeVar, *ast.ColumnRef, *ast.A_Star, *ast.A_Const, *ast.Integer, *ast.Float, *ast.Boolean, *ast.String,
+		*ast.BitString, *ast.List:
+	// Parts of a query.
+	case *ast.ResTarget, *ast.CommonTableExpr, *ast.CTESearchClause, *ast.CTECycleClause, *ast.JoinExpr, *ast.RangeSubselect,
+		*ast.RangeFunction, *ast.ColumnDef, *ast.WindowDef, *ast.GroupingSet, *ast.DefElem:
+	// Expressions.
+	case *ast.BoolExpr, *ast.NullTest, *ast.BooleanTest, *ast.CaseExpr, *ast.CaseWhen, *ast.CoalesceExpr, *ast.MinMaxExpr, *ast.RowExpr,
+		*ast.GroupingFunc, *ast.SQLValueFunction, *ast.TypeCast, *ast.CollateClause, *ast.A_ArrayExpr, *ast.A_Indirection,
+		*ast.A_Indices:
+	// SQL/JSON.
+	case *ast.JsonFormat, *ast.JsonReturning, *ast.JsonOutput, *ast.JsonArgument, *ast.JsonBehavior, *ast.JsonValueExpr,
+		*ast.JsonFuncExpr, *ast.JsonIsPredicate, *ast.JsonKeyValue, *ast.JsonObjectConstructor, *ast.JsonArrayConstructor,
+		*ast.JsonArrayQueryConstructor, *ast.JsonAggConstructor, *ast.JsonObjectAgg, *ast.JsonArrayAgg, *ast.JsonParseExpr,
+		*ast.JsonScalarExpr, *ast.JsonSerializeExpr, *ast.JsonTable, *ast.JsonTableColumn, *ast.JsonTablePathSpec:
+	// Of statements that change data, which are allowed inside an EXPLAIN.
+	case *ast.OnConflictClause, *ast.InferClause, *ast.IndexElem, *ast.MultiAssignRef, *ast.SetToDefault, *ast.MergeWhenClause,
+		*ast.ReturningClause, *ast.ReturningOption:
 	}
-	if len(s.LockingClause) > 0 {
-		l.effect("FOR UPDATE and the like lock rows")
-	}
+	return true
 }
 
 // call checks a function. What is syntax to the parser (EXTRACT, TRIM, AT TIME ZONE)
@@ -139,17 +166,6 @@ func (r *postgresRules) call(l *sqlLook, f *ast.FuncCall) {
 	}
 	l.calls(strings.Join(name, "."))
 }
-
-func (r *postgresRules) expression(l *sqlLook, e *ast.A_Expr) {
-	switch e.Kind {
-	case ast.A_Expr_Kind_AEXPR_BETWEEN, ast.A_Expr_Kind_AEXPR_NOT_BETWEEN, ast.A_Expr_Kind_AEXPR_BETWEEN_SYM, ast.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
-		return // named by words
-	}
-	r.operator(l, e.Name)
-}
-
-func (r *postgresRules) subquery(l *sqlLook, s *ast.SubLink) { r.operator(l, s.OperName) }
-func (r *postgresRules) order(l *sqlLook, s *ast.SortBy)     { r.operator(l, s.UseOp) }
 
 func (r *postgresRules) operator(l *sqlLook, written []*ast.Node) {
 	if len(written) == 0 {
@@ -171,12 +187,6 @@ func (r *postgresRules) typeName(l *sqlLook, t *ast.TypeName) {
 	}
 	if full := strings.Join(name, "."); !r.types[full] && !l.harmless(full) {
 		l.effect("the type %s is not built in: its functions are not known to be without effects", full)
-	}
-}
-
-func (r *postgresRules) sample(l *sqlLook, s *ast.RangeTableSample) {
-	if name := strings.Join(parts(s.Method), "."); name != "system" && name != "bernoulli" {
-		l.effect("the sampling method %s is not known to be without effects", name)
 	}
 }
 
@@ -202,37 +212,6 @@ func parts(name []*ast.Node) []string {
 	return all
 }
 
-// postgresNodes are the nodes that say nothing against reading by themselves.
-var postgresNodes = []reflect.Type{
-	// Names, constants, lists.
-	reflect.TypeFor[ast.Alias](), reflect.TypeFor[ast.RangeVar](), reflect.TypeFor[ast.ColumnRef](), reflect.TypeFor[ast.A_Star](),
-	reflect.TypeFor[ast.A_Const](), reflect.TypeFor[ast.Integer](), reflect.TypeFor[ast.Float](), reflect.TypeFor[ast.Boolean](),
-	reflect.TypeFor[ast.String](), reflect.TypeFor[ast.BitString](), reflect.TypeFor[ast.List](),
-
-	// Parts of a query.
-	reflect.TypeFor[ast.ResTarget](), reflect.TypeFor[ast.CommonTableExpr](), reflect.TypeFor[ast.CTESearchClause](), reflect.TypeFor[ast.CTECycleClause](),
-	reflect.TypeFor[ast.JoinExpr](), reflect.TypeFor[ast.RangeSubselect](), reflect.TypeFor[ast.RangeFunction](), reflect.TypeFor[ast.ColumnDef](),
-	reflect.TypeFor[ast.WindowDef](), reflect.TypeFor[ast.GroupingSet](), reflect.TypeFor[ast.DefElem](),
-
-	// Expressions.
-	reflect.TypeFor[ast.BoolExpr](), reflect.TypeFor[ast.NullTest](), reflect.TypeFor[ast.BooleanTest](), reflect.TypeFor[ast.CaseExpr](), reflect.TypeFor[ast.CaseWhen](),
-	reflect.TypeFor[ast.CoalesceExpr](), reflect.TypeFor[ast.MinMaxExpr](), reflect.TypeFor[ast.RowExpr](), reflect.TypeFor[ast.GroupingFunc](),
-	reflect.TypeFor[ast.SQLValueFunction](), reflect.TypeFor[ast.TypeCast](), reflect.TypeFor[ast.CollateClause](),
-	reflect.TypeFor[ast.A_ArrayExpr](), reflect.TypeFor[ast.A_Indirection](), reflect.TypeFor[ast.A_Indices](),
-
-	// SQL/JSON.
-	reflect.TypeFor[ast.JsonFormat](), reflect.TypeFor[ast.JsonReturning](), reflect.TypeFor[ast.JsonOutput](), reflect.TypeFor[ast.JsonArgument](),
-	reflect.TypeFor[ast.JsonBehavior](), reflect.TypeFor[ast.JsonValueExpr](), reflect.TypeFor[ast.JsonFuncExpr](), reflect.TypeFor[ast.JsonIsPredicate](),
-	reflect.TypeFor[ast.JsonKeyValue](), reflect.TypeFor[ast.JsonObjectConstructor](), reflect.TypeFor[ast.JsonArrayConstructor](),
-	reflect.TypeFor[ast.JsonArrayQueryConstructor](), reflect.TypeFor[ast.JsonAggConstructor](), reflect.TypeFor[ast.JsonObjectAgg](),
-	reflect.TypeFor[ast.JsonArrayAgg](), reflect.TypeFor[ast.JsonParseExpr](), reflect.TypeFor[ast.JsonScalarExpr](), reflect.TypeFor[ast.JsonSerializeExpr](),
-	reflect.TypeFor[ast.JsonTable](), reflect.TypeFor[ast.JsonTableColumn](), reflect.TypeFor[ast.JsonTablePathSpec](),
-
-	// Of statements that change data, which are allowed inside an EXPLAIN.
-	reflect.TypeFor[ast.OnConflictClause](), reflect.TypeFor[ast.InferClause](), reflect.TypeFor[ast.IndexElem](), reflect.TypeFor[ast.MultiAssignRef](),
-	reflect.TypeFor[ast.SetToDefault](), reflect.TypeFor[ast.MergeWhenClause](), reflect.TypeFor[ast.ReturningClause](), reflect.TypeFor[ast.ReturningOption](),
-}
-
 // sqlTrino is read with the parser of PostgreSQL, since there is none for Trino.
 // That is sound because of what Trino is: a statement that begins with SELECT,
 // WITH, VALUES, TABLE or a bracket is a query to it, and a query has no effect but
@@ -245,17 +224,13 @@ var sqlTrino = sqlDialect{
 	harmless: sync.OnceValue(func() map[string]bool { return wordSet(trinoFunctions) }),
 }
 
-var trinoGrammar = sync.OnceValue(func() *sqlGrammar {
-	rules := postgresRules{
-		operators: wordSet(trinoOperators),
-		explain:   wordSet("type format"),
-	}
-	return rules.grammar()
+var trinoGrammar = sync.OnceValue(func() *postgresRules {
+	return &postgresRules{operators: wordSet(trinoOperators), explain: wordSet("type format")}
 })
 
 func readTrino(t *sqlText, l *sqlLook) error {
 	if !areShows(t.statements) {
-		return readByPostgres(t, l, trinoGrammar())
+		return trinoGrammar().read(t, l)
 	}
 	for _, s := range t.statements {
 		l.kind(s.kind())

@@ -12,8 +12,11 @@ import (
 // that may have an effect.
 type sqlLook struct {
 	harmless func(function string) bool
+	sqlGrammar
 
-	explaining bool // inside an EXPLAIN: what is changed there is not changed
+	statement  any    // that is looked at
+	word       string // with which it begins
+	explaining bool   // inside an EXPLAIN: what is changed there is not changed
 	kinds      []string
 	tables     []sqlTable // real ones
 	parts      []sqlTable // names that a WITH gave to a query
@@ -74,31 +77,26 @@ func appendNew[T comparable](list []T, v T) []T {
 	return append(list, v)
 }
 
-// sqlGrammar says what the nodes of a parser's tree mean. A type that it does not
-// list may have effects.
-type sqlGrammar struct {
-	// rules has the types that may stand in a statement that reads. A rule may
-	// note an effect; nil: it has none. What lies below the node is
-	// looked at in any case.
-	rules map[reflect.Type]sqlRule
+// sqlGrammar says what the nodes of a parser's tree mean. Nodes are pointers.
+type sqlGrammar interface {
+	// rule notes the effects of a node, without what lies below it. A type that may not
+	// stand in a statement that reads is not known.
+	rule(l *sqlLook, node any) (known bool)
 
-	// queries are the statements to which a rule gives their kind. That of the
-	// others is their first word.
-	queries []reflect.Type
+	// query reports whether rule gives a statement its kind. That of others is their
+	// first word.
+	query(statement any) bool
 
 	// wrapper says that a type only holds another, in its one exported field.
-	wrapper func(reflect.Type) bool
+	wrapper(t reflect.Type) bool
 
-	// with is the type of a WITH clause, and names gives its queries in their order.
-	with  reflect.Type
-	names func(with any) (queries []sqlNamed, recursive bool)
+	// with is the queries of a WITH clause in their order; not ok: the part is none.
+	with(part any) (queries []sqlNamed, recursive, ok bool)
 
 	// table is the name of a table that a node is, and the form of it that is
 	// compared to names of queries, "" if it cannot be one.
-	table func(node any) (name sqlTable, plain string, ok bool)
+	table(node any) (name sqlTable, plain string, ok bool)
 }
-
-type sqlRule func(l *sqlLook, node any)
 
 // sqlNamed is a query that a WITH clause gives a name.
 type sqlNamed struct {
@@ -109,75 +107,63 @@ type sqlNamed struct {
 // sqlScope is the names of queries that can be seen from a place, innermost last.
 type sqlScope []string
 
-// ruleOf makes a rule of a function on one type of node.
-func ruleOf[T any](rule func(l *sqlLook, node *T)) (reflect.Type, sqlRule) {
-	return reflect.TypeFor[T](), func(l *sqlLook, node any) { rule(l, node.(*T)) }
-}
-
 var (
 	errNotParsed = errors.New("the text is not understood")
 	errNotSplit  = errors.New("it is not clear where its statements end")
 )
 
-// read looks at the statements that a parser found in a text.
-func (g *sqlGrammar) read(l *sqlLook, t *sqlText, statements []any) error {
+// readTree looks at the statements that a parser found in a text.
+func readTree[T any](l *sqlLook, g sqlGrammar, t *sqlText, statements []T) error {
 	if len(statements) != len(t.statements) {
 		return errNotSplit
 	}
+	l.sqlGrammar = g
 	for i, s := range statements {
 		v := reflect.ValueOf(s)
-		if statement := g.unwrap(v); !slices.Contains(g.queries, statement) {
-			g.other(l, statement, t.statements[i].kind())
+		if l.statement, l.word = l.unwrap(v), t.statements[i].kind(); !l.query(l.statement) {
+			l.kind(l.word)
 		}
 		l.explaining = false
-		g.walk(l, v, nil)
+		l.walk(v, nil)
 	}
 	return nil
 }
 
-// unwrap is the type of a node, without what only holds it.
-func (g *sqlGrammar) unwrap(v reflect.Value) reflect.Type {
+// unwrap is a node without what only holds it.
+func (l *sqlLook) unwrap(v reflect.Value) any {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
-	if g.wrapper(v.Type()) {
+	if l.wrapper(v.Type()) {
 		for i := range v.NumField() {
 			if field := v.Field(i); field.CanInterface() {
-				return g.unwrap(field)
+				return l.unwrap(field)
 			}
 		}
 	}
-	return v.Type()
-}
-
-// other notes a statement that is no query, by the word that it begins with.
-func (g *sqlGrammar) other(l *sqlLook, statement reflect.Type, word string) {
-	l.kind(word)
-	if _, known := g.rules[statement]; !known {
-		l.effect("%s is not known to be without effects", strings.ToUpper(word))
-	}
+	return v.Addr().Interface()
 }
 
 // walk looks at a node and everything below it. It goes by the fields of the
 // parser's types and not by a visitor, which could leave one out.
-func (g *sqlGrammar) walk(l *sqlLook, v reflect.Value, scope sqlScope) {
+func (l *sqlLook) walk(v reflect.Value, scope sqlScope) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
-			g.walk(l, v.Elem(), scope)
+			l.walk(v.Elem(), scope)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			g.walk(l, v.Index(i), scope)
+			l.walk(v.Index(i), scope)
 		}
 	case reflect.Struct:
-		g.node(l, v, scope)
+		l.node(v, scope)
 	case reflect.Map, reflect.Array, reflect.Func, reflect.Chan, reflect.UnsafePointer:
 		l.effect("a part of the statement is not known") // no tree of today has one
 	}
 }
 
-func (g *sqlGrammar) node(l *sqlLook, v reflect.Value, scope sqlScope) {
+func (l *sqlLook) node(v reflect.Value, scope sqlScope) {
 	if !v.CanAddr() || l.depth == maxSQLTree {
 		l.effect("a part of the statement is not known, or too deep")
 		return
@@ -185,46 +171,46 @@ func (g *sqlGrammar) node(l *sqlLook, v reflect.Value, scope sqlScope) {
 	l.depth++
 	defer func() { l.depth-- }()
 	node := v.Addr().Interface()
-	rule, known := g.rules[v.Type()]
-	switch {
-	case rule != nil:
-		rule(l, node)
-	case !known && !g.wrapper(v.Type()):
+	switch known := l.rule(l, node); {
+	case known || l.wrapper(v.Type()):
+	case node == l.statement:
+		l.effect("%s is not known to be without effects", strings.ToUpper(l.word))
+	default:
 		l.effect("%s is not known to be without effects", v.Type().Name())
 	}
-	if name, plain, ok := g.table(node); ok {
-		l.table(name, plain, scope)
+	if name, plain, ok := l.table(node); ok {
+		if plain != "" && slices.Contains(scope, plain) {
+			l.parts = appendNew(l.parts, name)
+		} else {
+			l.tables = appendNew(l.tables, name)
+		}
 	}
-	g.below(l, v, scope)
-}
-
-func (l *sqlLook) table(name sqlTable, plain string, scope sqlScope) {
-	if plain != "" && slices.Contains(scope, plain) {
-		l.parts = appendNew(l.parts, name)
-		return
-	}
-	l.tables = appendNew(l.tables, name)
+	l.below(v, scope)
 }
 
 // below looks at the exported fields of a node. The others are a parser's own
 // notes.
-func (g *sqlGrammar) below(l *sqlLook, v reflect.Value, scope sqlScope) {
+func (l *sqlLook) below(v reflect.Value, scope sqlScope) {
+	with := -1
 	for i := range v.NumField() {
-		if field := v.Field(i); field.CanInterface() && field.Type() == g.with && !field.IsNil() {
-			scope = g.named(l, field, scope)
+		field := v.Field(i)
+		if !field.CanInterface() || field.Kind() != reflect.Pointer {
+			continue
+		}
+		if queries, recursive, ok := l.with(field.Interface()); ok {
+			with, scope = i, l.named(queries, recursive, scope)
 		}
 	}
 	for i := range v.NumField() {
-		if field := v.Field(i); field.CanInterface() && field.Type() != g.with {
-			g.walk(l, field, scope)
+		if field := v.Field(i); field.CanInterface() && i != with {
+			l.walk(field, scope)
 		}
 	}
 }
 
 // named looks at the queries of a WITH clause and gives the scope of what else is
 // in its statement. A query sees those before it; all, if the clause is recursive.
-func (g *sqlGrammar) named(l *sqlLook, with reflect.Value, scope sqlScope) sqlScope {
-	queries, recursive := g.names(with.Interface())
+func (l *sqlLook) named(queries []sqlNamed, recursive bool, scope sqlScope) sqlScope {
 	scope = slices.Clone(scope)
 	if recursive {
 		for _, q := range queries {
@@ -232,7 +218,7 @@ func (g *sqlGrammar) named(l *sqlLook, with reflect.Value, scope sqlScope) sqlSc
 		}
 	}
 	for _, q := range queries {
-		g.walk(l, reflect.ValueOf(q.node), scope)
+		l.walk(reflect.ValueOf(q.node), scope)
 		if !recursive {
 			scope = append(scope, q.name)
 		}

@@ -22,7 +22,9 @@ func parse(name, what string, src []byte, into any) error {
 	if v != nil {
 		f := document.FieldsOf(&ps, v, "")
 		f.Dotted = true
-		checkVersion(f)
+		if v := f.Required("version", document.Number); v != nil && v.Text != "1" {
+			f.Report(document.CodeRange, v.At, "version", "version is %s: this version of Tipstaff reads 1", document.Brief(v.Text))
+		}
 		f.Decode(into)
 		f.End()
 	}
@@ -37,10 +39,4 @@ func parse(name, what string, src []byte, into any) error {
 	}
 	e.Problems = problems
 	return e.WithHint("correct %s", what)
-}
-
-func checkVersion(f *document.Fields) {
-	if v := f.Required("version", document.Number); v != nil && v.Text != "1" {
-		f.Report(document.CodeRange, v.At, "version", "version is %s: this version of Tipstaff reads 1", document.Brief(v.Text))
-	}
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"strings"
@@ -74,10 +75,7 @@ func (p *price) ReadDocument(f *document.Fields, name string, v *document.Value)
 // Merge is t with the entries of over before its own. Of an entry that both have,
 // what over leaves out stays as it is in t.
 func (t *Table) Merge(over *Table) *Table {
-	merged := &Table{Date: over.Date, Models: maps.Clone(t.Models)}
-	if merged.Date == "" {
-		merged.Date = t.Date
-	}
+	merged := &Table{Date: cmp.Or(over.Date, t.Date), Models: maps.Clone(t.Models)}
 	if merged.Models == nil {
 		merged.Models = map[string]entry{}
 	}
@@ -88,25 +86,14 @@ func (t *Table) Merge(over *Table) *Table {
 }
 
 func (e entry) merge(over entry) entry {
-	if over.ContextWindow > 0 {
-		e.ContextWindow = over.ContextWindow
+	return entry{
+		ContextWindow: cmp.Or(over.ContextWindow, e.ContextWindow),
+		MaxOutput:     cmp.Or(over.MaxOutput, e.MaxOutput),
+		Images:        cmp.Or(over.Images, e.Images),
+		Structured:    cmp.Or(over.Structured, e.Structured),
+		Sampling:      cmp.Or(over.Sampling, e.Sampling),
+		Price:         cmp.Or(over.Price, e.Price),
 	}
-	if over.MaxOutput > 0 {
-		e.MaxOutput = over.MaxOutput
-	}
-	if over.Images != nil {
-		e.Images = over.Images
-	}
-	if over.Structured != nil {
-		e.Structured = over.Structured
-	}
-	if over.Sampling != nil {
-		e.Sampling = over.Sampling
-	}
-	if over.Price != nil {
-		e.Price = over.Price
-	}
-	return e
 }
 
 // Caps is what the table says of a model. long: it is asked to keep its cache for an
@@ -137,13 +124,10 @@ func (t *Table) find(model string) entry {
 
 func (e entry) caps(long bool) agent.Caps {
 	caps := agent.Caps{
-		ContextWindow:    e.ContextWindow,
+		ContextWindow:    cmp.Or(e.ContextWindow, UnknownWindow),
 		MaxOutput:        e.MaxOutput,
 		Images:           e.Images != nil && *e.Images,
 		StructuredOutput: e.Structured != nil && *e.Structured,
-	}
-	if caps.ContextWindow == 0 {
-		caps.ContextWindow = UnknownWindow
 	}
 	if e.Price != nil {
 		caps.Price = e.Price.price(long)

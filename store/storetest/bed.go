@@ -33,7 +33,7 @@ func (b *Bed) Owner() flow.Owner { return flow.Owner{Kind: "foreground", Host: "
 // NewRun implements flowtest.Bed.
 func (b *Bed) NewRun() (string, error) {
 	id := tipstaff.NewID(time.Now()).String()
-	return id, b.Create(context.Background(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, Begun(tipstaff.RunKeys{User: b.Keys().User.String(), Executor: b.Keys().Executor.String()}))
+	return id, b.Create(context.Background(), flow.NewRun{ID: id, User: "local", Kind: "plan"}, Begun(tipstaff.RunKeys{User: b.Keys().User, Executor: b.Keys().Executor}))
 }
 
 // Write implements flowtest.Bed.

@@ -113,7 +113,9 @@ func (b *bed) open() {
 	}
 	life := strconv.FormatInt(b.life.Add(1), 10)
 	alive := func(o flow.Owner) bool { return o.Boot == strconv.FormatInt(b.life.Load(), 10) }
-	store, err := sqlite.Open(filepath.Join(b.dir, ".tipstaff"), &sqlite.Options{UserKey: true, Alive: func(o flow.Owner, _ time.Time) bool { return alive(o) }})
+	o := &sqlite.Options{UserKey: true}
+	o.Alive = func(o flow.Owner, _ time.Time) bool { return alive(o) }
+	store, err := sqlite.Open(filepath.Join(b.dir, ".tipstaff"), o)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -121,7 +123,7 @@ func (b *bed) open() {
 	keys := store.Keys()
 	b.store, b.stop = store, stop
 	b.runner = runner.New(runner.Config{
-		Store: store, Keys: runner.Keys{User: keys.User, Executor: keys.Executor}, Workspace: b.dir, Origin: "daemon",
+		Store: store, Keys: keys, Workspace: b.dir, Origin: "daemon",
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
 		Servers: func(*workspace.Manifest, string, []string) map[string]tool.Server { return nil },
 		Self: func(kind, launch string) flow.Owner {
@@ -142,7 +144,7 @@ func (b *bed) listen() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.server = rpc.New(b.runner.Guarded(), b.runner.Hosts(), rpc.Options{Tokens: tokens, Pipelines: b.pipelines, Default: b.standard, Heartbeat: b.heartbeat,
+	b.server = rpc.New(b.runner, b.runner.Hosts(), rpc.Options{Tokens: tokens, Pipelines: b.pipelines, Default: b.standard, Heartbeat: b.heartbeat,
 		Log: slog.New(slog.NewTextHandler(b.log(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -177,13 +179,14 @@ func (b *bed) verify() {
 	if err != nil {
 		b.t.Error(err)
 	}
+	local := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "cli"})
 	for _, row := range rows {
 		run, err := tipstaff.ParseID(row.ID)
 		if err != nil {
 			b.t.Error(err)
 			continue
 		}
-		rep, err := b.runner.Verify(context.Background(), tipstaff.VerifyRequest{Run: run, Open: true, Admins: []string{"root", "gateway", "gateway-host", "olga"}})
+		rep, err := b.runner.Verify(local, tipstaff.VerifyRequest{Run: run, Open: true, Admins: []string{"root", "gateway", "gateway-host", "olga"}})
 		if err != nil || !rep.Integrity.OK || !rep.Conformance.OK {
 			b.t.Errorf("run %s: %v %+v %+v", row.ID, err, rep.Integrity.Problems, rep.Conformance.Problems)
 		}

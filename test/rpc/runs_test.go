@@ -32,7 +32,7 @@ func (b *bed) remote(user string) (far, near tipstaff.Service, ctx context.Conte
 		if scopes == nil {
 			scopes = tipstaff.DefaultScopes()
 		}
-		return client, b.runner.Guarded(), tipstaff.WithCaller(b.ctx(), tipstaff.Caller{Surface: "grpc", User: user, Principal: "token:" + user, Scopes: scopes})
+		return client, b.runner, tipstaff.WithCaller(b.ctx(), tipstaff.Caller{Surface: "grpc", User: user, Principal: "token:" + user, Scopes: scopes})
 	}
 	b.t.Fatalf("there is no %s", user)
 	return nil, nil, nil

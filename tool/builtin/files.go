@@ -43,9 +43,9 @@ func isText(data []byte) bool {
 }
 
 // openRegular opens a file to read it, without waiting, so that a pipe or device
-// cannot hold the call.
-func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// cannot hold the call. open is that of a root, or of the system.
+func openRegular(open func(string, int, os.FileMode) (*os.File, error), name string) (*os.File, fs.FileInfo, error) {
+	f, err := open(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, reason(err)
 	}
@@ -64,7 +64,7 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 
 // readAll reads a file of at most limit bytes.
 func readAll(root *os.Root, name string, limit int64) ([]byte, error) {
-	f, info, err := openRegular(root, name)
+	f, info, err := openRegular(root.OpenFile, name)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func changed(ctx context.Context, root *os.Root, name, expected, now string) (bo
 
 // digestFile reads a file in pieces, until ctx ends.
 func digestFile(ctx context.Context, root *os.Root, name string) (string, error) {
-	f, info, err := openRegular(root, name)
+	f, info, err := openRegular(root.OpenFile, name)
 	if err != nil {
 		return "", err
 	}
@@ -236,7 +236,7 @@ func replace(root *os.Root, name string, content []byte) error {
 		mode = info.Mode().Perm()
 	}
 	temporary := filepath.Join(dir, ".tipstaff-"+rand.Text())
-	if err := create(root, temporary, content, mode); err != nil {
+	if err := CreateFile(root, temporary, content, mode); err != nil {
 		_ = root.Remove(temporary)
 		return err
 	}
@@ -247,16 +247,15 @@ func replace(root *os.Root, name string, content []byte) error {
 	return nil
 }
 
-func create(root *os.Root, name string, content []byte, mode os.FileMode) error {
+// CreateFile makes a new file, durably: one that is there already, of whatever kind, is
+// an error.
+func CreateFile(root *os.Root, name string, content []byte, mode os.FileMode) error {
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 const maxEntries = 10_000

@@ -99,7 +99,10 @@ func (s *Server) follow(ctx context.Context, client *http.Client, target *url.UR
 		}
 		response, err := client.Do(request)
 		if err != nil {
-			return nil, fmt.Errorf("%s cannot be fetched: %w", target.Redacted(), cause(err))
+			if u := (*url.Error)(nil); errors.As(err, &u) { // the message has the URL already
+				err = u.Err
+			}
+			return nil, fmt.Errorf("%s cannot be fetched: %w", target.Redacted(), err)
 		}
 		next, err := response.Location()
 		if response.StatusCode < 300 || response.StatusCode >= 400 || errors.Is(err, http.ErrNoLocation) {
@@ -112,15 +115,6 @@ func (s *Server) follow(ctx context.Context, client *http.Client, target *url.UR
 		target = next
 	}
 	return nil, fmt.Errorf("%s redirects more than %d times", first.Redacted(), maxRedirects)
-}
-
-// cause is an error of the client without the URL, which the message has.
-func cause(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // mayFetch checks scheme and host against what is declared.

@@ -99,33 +99,27 @@ func (s *Server) folder(root string) (*folder, error) {
 	return f, nil
 }
 
-func openFolder(path, workspace string) (*folder, error) {
-	root, err := os.OpenRoot(path)
-	if err != nil {
+// openFolder opens a folder and finds out where it really is.
+func openFolder(path, workspace string) (f *folder, err error) {
+	f = new(folder)
+	if f.Root, err = os.OpenRoot(path); err != nil {
 		return nil, err
 	}
-	f := &folder{Root: root}
-	if err := f.locate(path, workspace); err != nil {
-		return nil, errors.Join(err, root.Close())
+	if f.info, err = f.Stat("."); err == nil {
+		f.real, err = filepath.EvalSymlinks(path)
+	}
+	if err == nil {
+		f.workspace, err = filepath.EvalSymlinks(workspace)
+	}
+	if err == nil {
+		if there, gone := os.Lstat(f.real); gone != nil || !os.SameFile(f.info, there) {
+			err = errors.New("it is being moved")
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// locate finds out where the folder really is.
-func (f *folder) locate(path, workspace string) (err error) {
-	if f.info, err = f.Stat("."); err != nil {
-		return err
-	}
-	if f.real, err = filepath.EvalSymlinks(path); err != nil {
-		return err
-	}
-	if f.workspace, err = filepath.EvalSymlinks(workspace); err != nil {
-		return err
-	}
-	if there, err := os.Lstat(f.real); err != nil || !os.SameFile(f.info, there) {
-		return errors.New("it is being moved")
-	}
-	return nil
 }
 
 func (s *Server) absolute(path string) (string, error) {

@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// ServeOptions are what a daemon is started with.
+type ServeOptions struct {
+	Open            OpenOptions
+	GRPCAddr        string
+	Pipelines       string // a folder; "": clients can name none
+	DefaultPipeline string // of those who name none; "": they must
+	TLSCert, TLSKey string // files; "": plaintext
+	TLSClientCA     string // a file; "": clients need no certificate
+	ShutdownTimeout time.Duration
+	JSON            bool // of the log
+}
+
+// Listening is where a daemon can be reached.
+type Listening struct {
+	GRPCAddr  string `json:"grpc_addr"`
+	TLS       bool   `json:"tls"`
+	TokenFile string `json:"token_file,omitempty"` // that holds the token, where the manifest names none
+	TakenUp   int    `json:"taken_up"`             // runs that an earlier daemon was driving
+}
+
+func newServe(a *app) *cobra.Command {
+	var (
+		o         ServeOptions
+		plaintext bool
+	)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the workspace to other programs, over gRPC",
+		Long: `Serve the workspace to other programs, over gRPC, until the process is told to
+stop.
+
+Every call needs a bearer token: one of serve.tokens in tipstaff.yaml or, if there
+are none, the one in .tipstaff/serve.token, which is made when it is first needed.
+Away from this machine the connection must be encrypted.
+
+SIGINT and SIGTERM stop in good order: runs are interrupted, not cancelled, and the
+next daemon of this workspace takes them up again. A second signal stops at once.`,
+		Example: `  tipstaff serve --pipelines ./pipelines --default-pipeline review-loop
+  tipstaff serve --grpc-addr 0.0.0.0:50051 --tls-cert cert.pem --tls-key key.pem`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(plaintext); err != nil {
+				return err
+			}
+			o.Open, o.JSON = OpenOptions{Workspace: a.workspaceDir(), Skills: a.skills}, a.json
+			return a.env.Serve(cmd.Context(), o, a.announce)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:50051", "`address` for gRPC; port 0 picks one")
+	f.StringVar(&o.Pipelines, "pipelines", "", "a `folder` of pipelines that clients can run by name: NAME.yaml, .yml or .json")
+	f.StringVar(&o.DefaultPipeline, "default-pipeline", "", "the pipeline of clients that name none, by its `name` in that folder")
+	f.StringVar(&o.TLSCert, "tls-cert", "", "certificate of the server, a PEM `file`")
+	f.StringVar(&o.TLSKey, "tls-key", "", "its key, a PEM `file`")
+	f.StringVar(&o.TLSClientCA, "tls-client-ca", "", "let in only clients with a certificate of these authorities, a PEM `file`")
+	f.BoolVar(&plaintext, "allow-plaintext", false, "let others on the network reach it without encryption")
+	f.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", 30*time.Second, "how long calls in flight are awaited when it stops")
+	_ = cmd.MarkFlagDirname("pipelines") // fails only for a flag that is not there
+	a.skillsFlag(cmd)
+	return cmd
+}
+
+// check refuses what must not even begin to listen.
+func (o *ServeOptions) check(plaintext bool) error {
+	host, _, err := net.SplitHostPort(o.GRPCAddr)
+	switch {
+	case err != nil:
+		return &usageError{message: fmt.Sprintf("--grpc-addr %s is no address: %v", o.GRPCAddr, err), hint: "write host:port, like 127.0.0.1:50051"}
+	case (o.TLSCert == "") != (o.TLSKey == ""):
+		return &usageError{message: "--tls-cert and --tls-key go together"}
+	case o.TLSClientCA != "" && o.TLSCert == "":
+		return &usageError{message: "--tls-client-ca needs --tls-cert and --tls-key"}
+	case o.TLSCert == "" && !Loopback(host) && !plaintext:
+		return &usageError{message: fmt.Sprintf("%s can be reached from elsewhere, and tokens would be sent in plain text", o.GRPCAddr),
+			hint: "give --tls-cert and --tls-key, or --allow-plaintext if something else encrypts"}
+	case o.DefaultPipeline != "" && o.Pipelines == "":
+		return &usageError{message: "--default-pipeline needs --pipelines, the folder that has it"}
+	case o.ShutdownTimeout <= 0:
+		return &usageError{message: "--shutdown-timeout must be more than 0"}
+	}
+	return nil
+}
+
+// Loopback reports whether only this machine can reach a host. A name may be
+// anybody's, save one.
+func Loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// announce says where the daemon listens.
+func (a *app) announce(l Listening) error {
+	if a.json {
+		return a.writeJSON(l)
+	}
+	how := "plain text"
+	if l.TLS {
+		how = "TLS"
+	}
+	if _, err := fmt.Fprintf(a.out, "grpc %s (%s)\n", clean(l.GRPCAddr), how); err != nil {
+		return err
+	}
+	if l.TokenFile != "" {
+		fmt.Fprintf(a.err, "the token is in %s\n", clean(l.TokenFile))
+	}
+	if l.TakenUp > 0 {
+		fmt.Fprintf(a.err, "%s taken up again\n", plural(l.TakenUp, "run"))
+	}
+	return nil
+}
+
+func newDoctor(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong with the workspace, and what to do",
+		Long: `Look for what is wrong with this workspace: damaged pages, missing or changed files,
+keys that do not fit, rows and blobs that nobody names, permissions, disk space, the
+clock, the manifest and the lock. Each finding says how bad it is, what and where it
+is, and what to do. Nothing is changed, and a damaged database is read as far as it
+goes.
+
+It does not prove what runs did: tipstaff verify RUN does. Exit code 1: something is
+wrong.`,
+		Example: "  tipstaff doctor\n  tipstaff doctor --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := a.env.Doctor(cmd.Context(), a.workspaceDir())
+			if err != nil {
+				return err
+			}
+			slices.SortStableFunc(found, func(a, b tipstaff.Diagnostic) int { return cmp.Compare(a.Severity, b.Severity) }) // errors first
+			err = printEach(a, found, "nothing is wrong with "+clean(a.workspaceDir()), func(d tipstaff.Diagnostic) {
+				fmt.Fprintf(a.out, "%s: %s: %s: %s; remedy: %s\n", d.Severity, d.Code, clean(d.Where), clean(d.Message), clean(d.Remedy))
+			})
+			if err == nil && len(found) > 0 {
+				err = status(exitFailed)
+			}
+			return err
+		},
+	}
+}
+
+func newBackup(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "backup DEST",
+		Short: "Copy the store to a new folder, also while runs go on",
+		Long: `Copy the runs of this workspace, with their payloads and the keys, to a new folder
+that is a workspace of its own: ls, verify and resume work there with --workspace.
+The copy is of one moment, also while other processes write; a copy made by other
+means (cp, rsync) need not be one. Runs that are under way are interrupted in it.
+
+Beside the store it holds tipstaff.yaml and tipstaff.lock, and no other files of
+the workspace. It holds the private keys: keep it as safe as the workspace.`,
+		Example: "  tipstaff backup ../backups/monday\n  tipstaff ls --workspace ../backups/monday",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			made, err := a.env.Backup(cmd.Context(), a.workspaceDir(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(made, func() {
+				fmt.Fprintf(a.out, "copied %s with %s, %s, the keys%s to %s\n", plural(int(made.Runs), "run"), plural(int(made.Records), "record"),
+					plural(made.Blobs, "blob"), strings.Join(append([]string{""}, made.Files...), ", "), clean(made.Dir))
+				if made.Missing > 0 {
+					fmt.Fprintf(a.err, "%s missing in the workspace and in the copy: tipstaff doctor says which\n", plural(made.Missing, "blob"))
+				}
+				fmt.Fprintln(a.err, "it holds the private keys: keep it as safe as the workspace")
+			})
+		},
+	}
+}
+
+func newVersion(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  tipstaff version",
+		RunE: func(*cobra.Command, []string) error {
+			v := a.env.Version
+			return a.print(v, func() { fmt.Fprintln(a.out, tipstaff.Joined(" ", "tipstaff", v.Version, v.Commit, v.Go)) })
+		},
+	}
+}
+
+func newClassify(a *app) *cobra.Command {
+	var manifest, now string
+	cmd := &cobra.Command{
+		Use:   "classify OLD NEW",
+		Short: "Say whether a changed plan must be accepted again",
+		Long: `Compare two plans and say whether the change is material: whether it goes beyond
+what whoever accepted OLD has agreed to. Each reason names its rule. One of the
+two may be -, for standard input.
+
+The effect classes of tools come from the manifest; a tool that it does not have
+counts as one that must not be called twice.
+
+Exit code 9: the change is material. 0: it is not. Nothing is run or stored.`,
+		Example: `  tipstaff classify plan.yaml revised.yaml
+  git show HEAD:plan.yaml | tipstaff classify - plan.yaml --json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.classify(cmd.Context(), args[0], args[1], manifest, now)
+		},
+	}
+	cmd.Flags().StringVar(&now, "now", "", "look at deadlines from this `time`, like 2026-01-31T18:00:00Z (default the present)")
+	cmd.Flags().StringVar(&manifest, "manifest", "", "the manifest `file` (default tipstaff.yaml of the workspace, if there is one)")
+	return cmd
+}
+
+func (a *app) classify(ctx context.Context, from, to, manifest, now string) (err error) {
+	var req tipstaff.ClassifyRequest
+	if now != "" {
+		if req.Now, err = time.Parse(time.RFC3339, now); err != nil {
+			return &usageError{message: fmt.Sprintf("--now %q is no time", now), hint: "write it like 2026-01-31T18:00:00Z"}
+		}
+	}
+	if fromStdin(from, to, manifest) > 1 {
+		return &usageError{message: "only one document can come from standard input"}
+	}
+	if req.Old, err = a.source(from); err != nil {
+		return err
+	}
+	if req.New, err = a.source(to); err != nil {
+		return err
+	}
+	if manifest != "" {
+		m, err := a.source(manifest)
+		if err != nil {
+			return err
+		}
+		req.Manifest = &m
+	}
+	classifier, err := a.env.Classifier(a.workspaceDir())
+	if err != nil {
+		return err
+	}
+	found, err := classifier.Classify(ctx, req)
+	if err != nil {
+		return err
+	}
+	err = a.print(found, func() {
+		if !found.Material {
+			fmt.Fprintln(a.out, "not material")
+			return
+		}
+		fmt.Fprintln(a.out, "material")
+		for _, r := range found.Reasons {
+			fmt.Fprintf(a.out, "  %s: %s\n", clean(r.Rule), clean(r.Detail))
+		}
+	})
+	if err == nil && found.Material {
+		err = status(exitMaterial)
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/sqlite"
+	"github.com/tipstaff/tipstaff/tool"
+	ws "github.com/tipstaff/tipstaff/workspace"
+)
+
+// storeFolder is where a workspace keeps its runs.
+const storeFolder = ".tipstaff"
+
+// backup copies a workspace's store, manifest and lock under a temporary name,
+// which becomes dest when everything is there.
+func backup(ctx context.Context, name, dest string) (made tipstaff.Backup, err error) {
+	workspace, err := folder(name)
+	if err != nil {
+		return made, err
+	}
+	if dest, err = filepath.Abs(dest); err != nil {
+		return made, err
+	}
+	if _, err := os.Lstat(dest); !errors.Is(err, fs.ErrNotExist) {
+		return made, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is there already: a backup needs a new folder", dest).
+			WithHint("name one that does not exist, or move that one away")
+	}
+	if _, err := os.Stat(filepath.Join(workspace, storeFolder)); errors.Is(err, fs.ErrNotExist) {
+		return made, tipstaff.Errorf(tipstaff.RunNotFound, "nothing was run in %s yet: there is nothing to copy", workspace).
+			WithHint("name another workspace with --workspace")
+	}
+	store, err := sqlite.Open(filepath.Join(workspace, storeFolder), &sqlite.Options{ReadOnly: true})
+	if err != nil {
+		return made, unusable(err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := os.MkdirAll(filepath.Dir(dest), 0o700); err != nil {
+		return made, unusable(err)
+	}
+	temp, err := os.MkdirTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".tmp-*")
+	if err != nil {
+		return made, unusable(err)
+	}
+	defer os.RemoveAll(temp) // which is not there any more if all went well
+	if made, err = store.Backup(ctx, filepath.Join(temp, storeFolder)); err != nil {
+		return made, unusable(err)
+	}
+	if made.Files, err = copyFiles(workspace, temp, "tipstaff.yaml", tool.LockName); err != nil {
+		return made, unusable(err)
+	}
+	made.Dir = dest
+	return made, unusable(os.Rename(temp, dest))
+}
+
+// copyFiles copies those that are there.
+func copyFiles(from, to string, names ...string) (copied []string, err error) {
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
+		}
+		if err != nil {
+			return copied, err
+		}
+		copied = append(copied, name)
+	}
+	return copied, nil
+}
+
+// unusable is a failure of the disk, or of the store on it.
+func unusable(err error) error {
+	if err == nil || errors.As(err, new(*tipstaff.Error)) {
+		return err
+	}
+	return &tipstaff.Error{Code: tipstaff.StoreUnavailable, Message: fmt.Sprint(err), Err: err}
+}
+
+// doctor examines a workspace: its manifest and lock, and its store.
+func doctor(ctx context.Context, name string) ([]tipstaff.Diagnostic, error) {
+	dir, err := folder(name)
+	if err != nil {
+		return nil, err
+	}
+	var o sqlite.Options
+	o.Alive = alive
+	found, err := sqlite.Examine(ctx, filepath.Join(dir, storeFolder), &o)
+	return append(examineFiles(dir), found...), err
+}
+
+// examineFiles looks at the files that say what runs may do.
+func examineFiles(dir string) (found []tipstaff.Diagnostic) {
+	fault := func(code, where, remedy, format string, args ...any) {
+		found = append(found, tipstaff.Diagnostic{Severity: tipstaff.SeverityError, Code: code, Where: where, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+	}
+	const manifest = "tipstaff.yaml"
+	path := filepath.Join(dir, manifest)
+	src, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a workspace need not have one
+	case err != nil:
+		fault("manifest", path, "give this user the right to read it", "it cannot be read: %v", err)
+	default:
+		_, problems := ws.ParseIn(ws.Beside(dir), manifest, src)
+		for _, p := range problems {
+			fault("manifest", fmt.Sprintf("%s:%d:%d", filepath.Join(dir, p.File), p.Line, p.Column), "correct it; tipstaff tools verify checks it with its servers", "%s: %s", p.Code, p.Message)
+		}
+	}
+	if _, err := tool.ReadLock(dir); err != nil {
+		fault("lock", filepath.Join(dir, tool.LockName), "restore it from version control, or move it away and accept the tools again with tipstaff tools pin", "%v", err)
+	}
+	return found
+}

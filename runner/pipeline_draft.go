@@ -1,0 +1,320 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/pipeline"
+)
+
+// A pipeline may be a draft before it is run: made, changed as often as one likes, and
+// started once. pipeline_draft_fold.go says what its records add up to.
+
+// CreateEnvelope makes a draft. A request that has made one before is given that one
+// again.
+func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeRequest) (none tipstaff.Started, err error) {
+	brought := brings(req.NoFiles, req.Program)
+	if err := may(ctx, basic(tipstaff.ScopeRun), bringing(brought)); err != nil {
+		return none, err
+	}
+	p, err := r.preparePipelineDraft(req)
+	if err != nil {
+		return none, err
+	}
+	body, err := r.freeze(ctx, p)
+	if err != nil {
+		return none, explain(err, tipstaff.ID{})
+	}
+	body.Title, body.Hold, body.Asks = req.Title, true, asksOf(ctx, brought)
+	started := tipstaff.Started{Run: tipstaff.NewID(r.Now()), Validated: p.validated()}
+	err = r.store(ctx, started.Run, body, p.text, nil)
+	if errors.Is(err, flow.ErrRequestKnown) {
+		started.Run, err = r.sameRequest(ctx, body)
+		started.Existed = err == nil
+	}
+	return started, explain(err, started.Run)
+}
+
+// preparePipelineDraft checks what a draft is made of. It need not have a program yet.
+func (r *Runner) preparePipelineDraft(req tipstaff.EnvelopeRequest) (*prepared, error) {
+	if req.Program != nil {
+		if !pipeline.IsPipeline(req.Program) {
+			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is no pipeline: only pipelines are held as drafts", req.Name)
+		}
+		return r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
+	}
+	p, err := r.newPrepared(false)
+	if err != nil {
+		return nil, err
+	}
+	in, err := r.pipelineInputs(req.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	p.text, p.status = pipelineText{}, in.status(r.Now())
+	p.bounds = tipstaff.EffectiveBounds(p.manifest.Ceiling(), limitsOf(nil), req.Bounds)
+	p.inputs, err = in.check()
+	return p, err
+}
+
+// sameRequest is the run that a request has made, if it was made of the same.
+func (r *Runner) sameRequest(ctx context.Context, body draftBody) (none tipstaff.ID, err error) {
+	rows, err := r.Store.Runs(ctx, flow.Query{User: userOf(ctx), Request: body.Pipeline.Request})
+	if err != nil || len(rows) == 0 {
+		return none, cmp.Or(err, flow.ErrRequestKnown)
+	}
+	head, first := rows[0], rows[len(rows)-1]
+	made, err := readDraft(ctx, r.Store, first.ID)
+	if err != nil {
+		return none, err
+	}
+	if made.Inputs, err = attached(ctx, r.Store, made.Inputs); err != nil {
+		return none, err
+	}
+	if !made.Hold || made.ProgramDigest != body.ProgramDigest || made.Title != body.Title || !maps.Equal(made.Bounds, body.Bounds) ||
+		!sameJSON(asked(made.Inputs), asked(body.Inputs)) {
+		return none, tipstaff.Errorf(tipstaff.RequestConflict, "request %s has made run %s, of something else", body.Pipeline.Request, first.ID).
+			WithHint("a request id names one request: give another, or none")
+	}
+	return idOf(head.ID), nil
+}
+
+// asked are inputs without what nobody asked for: when they came.
+func asked(inputs json.RawMessage) json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(inputs, &members) != nil {
+		return inputs
+	}
+	delete(members, "received_at")
+	return flow.JSON(members)
+}
+
+// UpdateEnvelope changes a draft: all that is asked for, or nothing.
+func (r *Runner) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate) error {
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun)
+	if err != nil {
+		return err
+	}
+	c := &change{Outputs: req.Outputs, Remove: req.Remove, Metadata: req.Metadata, Usage: req.Usage}
+	err = r.changePipelineDraft(ctx, row.ID, func(d *pipelineDraft) ([]flow.Draft, error) {
+		if version := d.env.Version; req.Version != 0 && req.Version != version {
+			return nil, tipstaff.Errorf(tipstaff.VersionStale, "the draft has version %d, not %d", version, req.Version).
+				WithHint("read it again, then change it")
+		}
+		u, err := d.changed(c, actor(ctx))
+		return []flow.Draft{updated(u)}, err
+	})
+	return explain(err, req.Run)
+}
+
+// changePipelineDraft writes to a draft that nobody else changes meanwhile.
+func (r *Runner) changePipelineDraft(ctx context.Context, run string, f func(*pipelineDraft) ([]flow.Draft, error)) error {
+	for {
+		d, err := r.openPipelineDraft(ctx, run)
+		if err != nil {
+			return err
+		}
+		drafts, err := f(d)
+		if err != nil {
+			return err
+		}
+		if err = r.Store.Write(ctx, run, d.unmoved(drafts)); !errors.Is(err, errBeaten) {
+			return err
+		}
+	}
+}
+
+// errBeaten: somebody else was faster.
+var errBeaten = errors.New("the run has moved on")
+
+// unmoved writes drafts if the draft still stands where it was read.
+func (d *pipelineDraft) unmoved(drafts []flow.Draft) func(flow.Tx) ([]flow.Draft, error) {
+	return func(tx flow.Tx) ([]flow.Draft, error) {
+		if tx.Row().Head != d.head {
+			return nil, errBeaten
+		}
+		return drafts, nil
+	}
+}
+
+// openPipelineDraft reads a draft that may be changed.
+func (r *Runner) openPipelineDraft(ctx context.Context, run string) (*pipelineDraft, error) {
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if row.Kind != kindPipeline || tipstaff.State(row.State) != tipstaff.Drafting {
+		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s is %s: only a draft can be changed", run, row.State)
+	}
+	d, err := readPipelineDraft(ctx, r.Store, run)
+	if err == nil && d.locked != "" {
+		return nil, tipstaff.Errorf(tipstaff.WrongState, "the draft is locked: run %s works on it", d.locked).
+			WithHint("wait for that run to end, or cancel it")
+	}
+	return d, err
+}
+
+func updated(u *tipstaff.DraftUpdated) flow.Draft {
+	return flow.Draft{Kind: string(tipstaff.KindDraftUpdated), Body: flow.JSON(u)}
+}
+
+// ExecuteEnvelope starts a draft, or drives an unfinished run on that nobody drives and
+// that waits for nothing.
+func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (none tipstaff.Started, err error) {
+	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(brings(req.NoFiles, req.Program)))
+	if err = cmp.Or(err, r.queue.room()); err != nil {
+		return none, err
+	}
+	if row.Kind != kindPipeline {
+		return none, tipstaff.Errorf(tipstaff.WrongState, "run %s is a %s, no pipeline", row.ID, row.Kind)
+	}
+	if tipstaff.State(row.State) != tipstaff.Drafting {
+		return r.driveOn(ctx, row, req)
+	}
+	err = r.changePipelineDraft(ctx, row.ID, func(d *pipelineDraft) ([]flow.Draft, error) { return r.startPipelineDraft(ctx, d, req) })
+	if err != nil {
+		return none, explain(err, req.Run)
+	}
+	p, err := openProgram(ctx, r.Store, row.ID)
+	if err != nil {
+		return none, explain(err, req.Run)
+	}
+	started := p.shared().started()
+	_, err = r.begin(row.ID, p, person{})
+	return started, explain(err, req.Run)
+}
+
+// driveOn resumes a run that was started before. Its program is the one that it
+// froze.
+func (r *Runner) driveOn(ctx context.Context, row flow.Row, req tipstaff.ExecuteRequest) (none tipstaff.Started, err error) {
+	run, err := r.get(ctx, req.Run)
+	if err != nil {
+		return none, err
+	}
+	if run.Status != tipstaff.StatusInterrupted && run.Status != tipstaff.StatusAwaitingResume {
+		return none, tipstaff.Errorf(tipstaff.WrongState, "run %s is %s: it cannot be driven on", run.ID, run.Status)
+	}
+	if req.Program != nil {
+		doc, problems := pipeline.Check(req.Name, req.Program, pipeline.Resolver{})
+		if len(problems) > 0 {
+			return none, invalid(req.Name, problems)
+		}
+		if doc.Digest() != run.Program.Digest {
+			return none, tipstaff.Errorf(tipstaff.WrongState, "run %s executes program %s, not %s", run.ID, run.Program.Digest, doc.Digest()).
+				WithHint("a run keeps the program that it was started with")
+		}
+	}
+	if len(req.Bounds) > 0 {
+		return none, tipstaff.Errorf(tipstaff.InvalidArgument, "run %s has its bounds: they are set when it is started", run.ID)
+	}
+	return r.resume(ctx, row, tipstaff.Presence{})
+}
+
+// startPipelineDraft takes a draft from drafting to executing, in one transaction: by
+// that act it is accepted.
+func (r *Runner) startPipelineDraft(ctx context.Context, d *pipelineDraft, req tipstaff.ExecuteRequest) (drafts []flow.Draft, err error) {
+	update, err := r.settleProgram(ctx, d, req)
+	if err != nil {
+		return nil, err
+	}
+	if update != nil {
+		drafts = append(drafts, updated(update))
+		if d, err = d.with(ctx, r.Store, *update); err != nil {
+			return nil, err
+		}
+	}
+	canonical, err := r.Store.Blob(ctx, d.draft.ProgramDigest)
+	if err != nil {
+		return nil, err
+	}
+	text, err := openPipelineText(canonical)
+	if err != nil {
+		return nil, err
+	}
+	accepted := r.accepted(ctx, d.draft, text, via(req.Via))
+	next := d.segment(text.intent().Hash(), accepted[0].ID)
+	drafts = append(append(drafts, compiled(d.draft.ProgramDigest, text)), accepted...)
+	return append(drafts, flow.Draft{Kind: string(tipstaff.KindRunContinued), Body: flow.JSON(map[string]any{
+		"state": next, "used": d.used(), "limit": text.limits(d.draft.Bounds), "wall_ms": 0})}), nil
+}
+
+// settleProgram decides what a draft is started with: its own program or the one
+// that is given, within bounds that may only be lowered. The update says what it
+// changes; nil: nothing.
+func (r *Runner) settleProgram(ctx context.Context, d *pipelineDraft, req tipstaff.ExecuteRequest) (*tipstaff.DraftUpdated, error) {
+	u := &tipstaff.DraftUpdated{Version: d.env.Version + 1, Changed: []string{}, By: actor(ctx),
+		ProgramDigest: d.draft.ProgramDigest, Bounds: d.draft.Bounds, Frozen: d.draft.Frozen, Asks: d.draft.Asks}
+	if req.Thread != d.draft.Pipeline.Thread {
+		if err := checkThread(req.Thread); err != nil {
+			return nil, err
+		}
+		u.Thread = req.Thread
+	}
+	switch {
+	case req.Program != nil:
+		inputs, err := d.inputs(ctx, r.Store)
+		if err != nil {
+			return nil, err
+		}
+		p, err := r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, NoFiles: req.NoFiles, Inputs: inputs})
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := p.text.(pipelineText); !ok {
+			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is no pipeline", req.Name)
+		}
+		body, err := r.freeze(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		u.ProgramDigest, u.Frozen, u.Bounds, u.Asks = body.ProgramDigest, body.Frozen, body.Bounds, asksOf(ctx, req.NoFiles)
+	case d.draft.ProgramDigest == "":
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the draft has no pipeline, and none was given").
+			WithHint("give one with the request")
+	case len(req.Bounds) == 0 && u.Thread == "":
+		return nil, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(req.Bounds)) {
+		if limit, ok := u.Bounds[name]; !ok || req.Bounds[name] > limit {
+			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "bounds can only be lowered here: %s is %s", name, tipstaff.FormatBound(name, limit)).
+				WithHint("a rollback may raise them, within the manifest's")
+		}
+	}
+	u.Bounds = tipstaff.Min(u.Bounds, req.Bounds)
+	for name, changed := range map[string]bool{"bounds": len(req.Bounds) > 0 || req.Program != nil, "pipeline": req.Program != nil, "thread_id": u.Thread != ""} {
+		if changed {
+			u.Changed = append(u.Changed, name)
+		}
+	}
+	slices.Sort(u.Changed)
+	return u, nil
+}
+
+// inputs are those that the draft was made with, as a request brings them.
+func (d *pipelineDraft) inputs(ctx context.Context, src source) (map[string]json.RawMessage, error) {
+	raw, err := attached(ctx, src, d.draft.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	var in pipelineInputs
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return nil, err
+	}
+	given := map[string]json.RawMessage{}
+	_ = json.Unmarshal(asked(flow.JSON(in)), &given) // which flow.JSON has just made
+	given["metadata"], given["outputs"] = flow.JSON(raws(in.Metadata)), flow.JSON(raws(in.Outputs))
+	return given, nil
+}
+
+// compiled is the envelope by which a program is known.
+func compiled(digest string, doc document) flow.Draft {
+	return flow.Draft{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(map[string]any{
+		"intent": doc.intent().JSON(), "intent_hash": doc.intent().Hash(), "program_digest": digest, "attempts": 0})}
+}
