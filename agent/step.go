@@ -34,7 +34,7 @@ func (t *turn) step() error {
 			return err
 		}
 	}
-	sent, err := t.window().fit(t.conv.entries)
+	sent, err := t.window().fit(t.conv)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (t *turn) step() error {
 
 // ask is what the model says, and how many attempts that took.
 func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (said Response, attempts int, err error) {
-	at.Emit(emitted(&StepStarted{Step: t.steps, Model: t.ModelName, Messages: len(sent.entries), Tools: len(t.offers),
+	at.Emit(emitted(&StepStarted{Step: t.steps, Model: t.ModelName, Messages: len(sent.messages), Tools: len(t.offers),
 		EstInputTokens: sent.size, Cut: sent.Cut}))
 	request := t.request(sent)
 	local := t.local()
@@ -85,7 +85,7 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (said R
 }
 
 func (t *turn) request(sent cutting) Request {
-	r := Request{System: t.system, Tools: t.offers, Messages: sent.messages(), Temperature: t.Temperature, TopP: t.TopP,
+	r := Request{System: t.system, Tools: t.offers, Messages: sent.messages, Temperature: t.Temperature, TopP: t.TopP,
 		MaxOutputTokens: t.MaxOutputTokens, Agent: t.Agent, Purpose: PurposeTurn}
 	if t.Caps.StructuredOutput {
 		r.OutputSchema = t.OutputSchema
@@ -95,7 +95,7 @@ func (t *turn) request(sent cutting) Request {
 
 func (t *turn) modelInput(r Request, sent cutting) json.RawMessage {
 	in := &modelInput{Model: t.ModelName, Temperature: r.Temperature, TopP: r.TopP, MaxOutputTokens: r.MaxOutputTokens,
-		System: t.systemDigest, Tools: t.toolsDigest, Conversation: t.conv.headOf(sent)}
+		System: t.systemDigest, Tools: t.toolsDigest, Conversation: sent.head}
 	if r.OutputSchema != nil {
 		in.OutputSchema = flow.Digest(r.OutputSchema)
 	}

@@ -122,7 +122,7 @@ func (t *turn) run(message string) error {
 // end emits the terminal event, unless the turn has not come to its end in this
 // drive or cannot.
 func (t *turn) end(err error) (Output, error) {
-	out := Output{Usage: t.usage, Steps: t.steps, ToolCalls: t.calls, Messages: cutting{entries: t.conv.entries}.messages()}
+	out := Output{Usage: t.usage, Steps: t.steps, ToolCalls: t.calls, Messages: t.conv.messages}
 	var failed *flow.Error
 	switch {
 	case err == nil:

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
@@ -70,17 +71,10 @@ type window struct {
 
 // cutting is a conversation as it is sent.
 type cutting struct {
-	entries []*entry
-	size    int64 // estimated tokens
+	messages []Message
+	head     string // digest of the conversation that they are
+	size     int64  // estimated tokens
 	Cut
-}
-
-func (c cutting) messages() []Message {
-	messages := make([]Message, len(c.entries))
-	for i, e := range c.entries {
-		messages[i] = e.message
-	}
-	return messages
 }
 
 // fit cuts a conversation until it fits; the conversation itself stays as it is. It
@@ -90,12 +84,12 @@ func (c cutting) messages() []Message {
 // It first shortens results that the model has had time to use, then forgets what
 // lies furthest back, by whole exchanges and then by whole groups of calls and
 // results: a result without its call would be refused by every vendor, for good.
-func (w window) fit(entries []*entry) (cutting, error) {
-	size, all := w.size(entries)
+func (w window) fit(conv *conversation) (cutting, error) {
+	size, all := conv.size(w)
 	if size <= w.budget { // as most do
-		return cutting{entries: entries[:len(entries):len(entries)], size: size}, nil
+		return cutting{messages: slices.Clip(conv.messages), head: conv.head(), size: size}, nil
 	}
-	c := &cutter{window: w, entries: entries, short: make([]bool, len(entries)), group: w.turn + 1,
+	c := &cutter{window: w, entries: conv.entries, short: make([]bool, len(conv.entries)), group: w.turn + 1,
 		weight: all, size: size, whole: all.tokens()}
 	for _, next := range []func() bool{c.elide, c.dropExchange, c.dropGroup} {
 		for !c.fits() && next() {
@@ -108,23 +102,30 @@ func (w window) fit(entries []*entry) (cutting, error) {
 	return c.result(), nil
 }
 
-// size is that of a request with all messages: what the model last reported for a
-// part of it and an estimate of the rest. all is the weight of the whole.
+// gauge knows the size of a request with all messages: what the model last reported
+// for a part of it and an estimate of the rest.
 //
 // A report counts only if the request it is about was not cut, for else it tells
 // nothing of this conversation. Whether it was follows from the messages before.
-func (w window) size(entries []*entry) (tokens int64, all weight) {
-	known, since, all := int64(0), w.fixed, w.fixed // tokens that the model last reported, and what was added after that
-	for _, e := range entries {
-		m := &e.message
-		asked := known + since.tokens() // the size of the request that this message answered
-		all, since = all.plus(e.weight), since.plus(e.weight)
-		if m.Role == Assistant && m.Usage != nil && m.Model == w.model && asked <= w.budget {
-			known, since = m.Usage.InputTokens+m.Usage.OutputTokens, weight{}
-		}
-	}
-	return known + since.tokens(), all
+type gauge struct {
+	window
+	seen  int    // messages
+	known int64  // tokens that the model last reported
+	since weight // what was added after that
+	all   weight
 }
+
+func (g *gauge) add(e *entry) {
+	m := &e.message
+	asked := g.tokens() // the size of the request that this message answered
+	g.all, g.since = g.all.plus(e.weight), g.since.plus(e.weight)
+	if m.Role == Assistant && m.Usage != nil && m.Model == g.model && asked <= g.budget {
+		g.known, g.since = m.Usage.InputTokens+m.Usage.OutputTokens, weight{}
+	}
+	g.seen++
+}
+
+func (g *gauge) tokens() int64 { return g.known + g.since.tokens() }
 
 // cutter cuts a conversation step by step. What it leaves out lies in two places:
 // before the first exchange that is kept, and between the user message of the
@@ -231,22 +232,52 @@ func (c *cutter) sent(i int) *entry {
 }
 
 func (c *cutter) result() cutting {
-	r := cutting{size: c.tokens()}
-	for i := range c.entries {
+	r := cutting{head: noConversation, size: c.tokens()}
+	for i, whole := 0, true; i < len(c.entries); i++ {
 		if i < c.first || i > c.turn && i < c.group {
 			r.Dropped++
+			whole = false
 			continue
 		}
+		e := c.sent(i)
 		if c.short[i] {
 			r.Elided++
+			whole = false
 		}
-		r.entries = append(r.entries, c.sent(i))
+		if r.messages = append(r.messages, e.message); whole {
+			r.head = e.head
+		} else {
+			r.head = conversationHead(r.head, e.digest)
+		}
 	}
 	return r
 }
 
-// conversation is a list of messages.
-type conversation struct{ entries []*entry }
+// conversation is a list of messages. What is asked of it in every step costs the same
+// however long it is.
+type conversation struct {
+	entries  []*entry
+	messages []Message // those of the entries
+	gauge    gauge
+}
+
+// size is that of a request with all messages, in tokens, and the weight of the whole.
+func (c *conversation) size(w window) (tokens int64, all weight) {
+	if c.gauge.window != w {
+		c.gauge = gauge{window: w, since: w.fixed, all: w.fixed}
+	}
+	for _, e := range c.entries[c.gauge.seen:] {
+		c.gauge.add(e)
+	}
+	return c.gauge.tokens(), c.gauge.all
+}
+
+func (c *conversation) head() string {
+	if len(c.entries) == 0 {
+		return noConversation
+	}
+	return c.entries[len(c.entries)-1].head
+}
 
 // entry is a message and what is known of it, so that it is found out once.
 type entry struct {
@@ -273,26 +304,8 @@ func newConversation(messages []Message) *conversation {
 
 func (c *conversation) append(m Message) {
 	e := newEntry(m)
-	before := noConversation
-	if n := len(c.entries); n > 0 {
-		before = c.entries[n-1].head
-	}
-	e.head = conversationHead(before, e.digest)
-	c.entries = append(c.entries, e)
-}
-
-// headOf is the digest of the conversation as it is sent. Up to where it is cut, if
-// it is, that is known.
-func (c *conversation) headOf(sent cutting) string {
-	head, whole := noConversation, true
-	for i, e := range sent.entries {
-		if whole = whole && e == c.entries[i]; whole {
-			head = e.head
-		} else {
-			head = conversationHead(head, e.digest)
-		}
-	}
-	return head
+	e.head = conversationHead(c.head(), e.digest)
+	c.entries, c.messages = append(c.entries, e), append(c.messages, m)
 }
 
 // elision is the message with a line in the place of its content: of a result that

@@ -46,7 +46,7 @@ func history(lines string) []Message {
 // outline is what was sent: a letter for each message, and ~ for an elided result.
 func outline(c cutting) string {
 	var words []string
-	for _, m := range c.messages() {
+	for _, m := range c.messages {
 		word := map[Role]string{User: "u", Assistant: "a", FromTool: "r"}[m.Role]
 		if m.Role == FromTool && strings.HasPrefix(m.Content[0].Text, "[") {
 			word = "~"
@@ -80,7 +80,7 @@ func TestCutting(t *testing.T) {
 		{"an answer that was sent back goes with what it was told", "u=30 a=300 u=30 a=3 u=30", 0, 50, "u a u", Cut{Dropped: 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := window{budget: c.budget, turn: c.turn}.fit(newConversation(history(c.history)).entries)
+			got, err := window{budget: c.budget, turn: c.turn}.fit(newConversation(history(c.history)))
 			if (err == nil) != (c.want != "") {
 				t.Fatalf("%v", err)
 			}
@@ -92,13 +92,13 @@ func TestCutting(t *testing.T) {
 }
 
 func TestElisionNamesWhatIsMissing(t *testing.T) {
-	c, err := window{budget: 200}.fit(newConversation(history("u=30 a:1=3 r=900 a:1=3 r=30 a:1=3 r=30")).entries)
+	c, err := window{budget: 200}.fit(newConversation(history("u=30 a:1=3 r=900 a:1=3 r=30 a:1=3 r=30")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// printf 'x%.0s' $(seq 900) | sha256sum
 	want := "[900 bytes left out, sha256:2309ecdd32c45f3b6a744cf99c76d203823a5a80836616b34c828d40bf623655]"
-	if got := c.messages()[2].Content[0].Text; got != want {
+	if got := c.messages[2].Content[0].Text; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -122,11 +122,28 @@ func TestSize(t *testing.T) {
 		// The second request must have been cut: its report tells nothing of the whole.
 		{"a report on something that was cut", report(report(history("u=10 a=10 u=30000 a=10 u=10"), 1, "m", 1000, 50), 3, "m", 700, 10), 1050 + (30020+2)/3},
 	} {
-		got, _ := window{model: "m", budget: 5000, fixed: weight{bytes: 9}}.size(newConversation(c.messages).entries)
+		got, _ := newConversation(c.messages).size(window{model: "m", budget: 5000, fixed: weight{bytes: 9}})
 		if got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
+}
+
+// A size that is asked for after every message is that of a conversation that was just
+// read, and so it is when the window changes on the way.
+func TestSizeAsItGrows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		messages, turn := genHistory(t)
+		grown := newConversation(nil)
+		for i, m := range messages {
+			grown.append(m)
+			w := window{model: "m", budget: rapid.SampledFrom([]int64{700, 900}).Draw(t, "budget"), turn: turn}
+			tokens, all := grown.size(w)
+			if wantTokens, wantAll := newConversation(messages[:i+1]).size(w); tokens != wantTokens || all != wantAll {
+				t.Fatalf("after %d messages: %d %v, want %d %v", i+1, tokens, all, wantTokens, wantAll)
+			}
+		}
+	})
 }
 
 // Where a vendor counts more tokens than the bytes suggest, the rest is taken to be
@@ -135,7 +152,7 @@ func TestDenseTextIsCutSooner(t *testing.T) {
 	messages := history("u=300 a=300 u=300 a=300 u=300")
 	messages[3].Usage, messages[3].Model = &Usage{InputTokens: 1000, OutputTokens: 200}, "m"
 	// By estimate 500 tokens, by report 1300: of 5 messages 3 are about 780.
-	c, err := window{model: "m", budget: 1250, turn: 4}.fit(newConversation(messages).entries)
+	c, err := window{model: "m", budget: 1250, turn: 4}.fit(newConversation(messages))
 	if err != nil || outline(c) != "u a u" || c.size != 780 {
 		t.Errorf("sent %q at %d tokens: %v", outline(c), c.size, err)
 	}
@@ -178,18 +195,18 @@ func TestCuttingOrphansNothing(t *testing.T) {
 		talk := newConversation(messages)
 		before := HeadOf(messages)
 		w := window{model: "m", budget: rapid.Int64Range(0, 3000).Draw(t, "budget"), turn: turn}
-		c, err := w.fit(talk.entries)
-		again, _ := w.fit(newConversation(messages).entries)
-		if diff := cmp.Diff(c.messages(), again.messages()); diff != "" {
+		c, err := w.fit(talk)
+		again, _ := w.fit(newConversation(messages))
+		if diff := cmp.Diff(c.messages, again.messages); diff != "" {
 			t.Fatalf("cut otherwise the second time:\n%s", diff)
 		}
-		if after := HeadOf(cutting{entries: talk.entries}.messages()); after != before {
+		if after := HeadOf(talk.messages); after != before {
 			t.Fatal("the session was cut")
 		}
 		if err != nil {
 			return
 		}
-		sent := c.messages()
+		sent := c.messages
 		if err := Valid(sent); err != nil {
 			t.Fatalf("%v: %s", err, outline(c))
 		}
@@ -221,11 +238,11 @@ func TestWhatIsSentIsNamedByItsMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		messages, turn := genHistory(t)
 		talk := newConversation(messages)
-		c, err := window{model: "m", budget: rapid.Int64Range(0, 3000).Draw(t, "budget"), turn: turn}.fit(talk.entries)
+		c, err := window{model: "m", budget: rapid.Int64Range(0, 3000).Draw(t, "budget"), turn: turn}.fit(talk)
 		if err != nil {
 			return
 		}
-		if got, want := talk.headOf(c), HeadOf(c.messages()); got != want {
+		if got, want := c.head, HeadOf(c.messages); got != want {
 			t.Fatalf("named %s, not %s", got, want)
 		}
 	})

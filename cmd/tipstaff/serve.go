@@ -59,6 +59,11 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Hint: "is another daemon running? --grpc-addr names another address"}
 	}
+	// Whoever followed these runs before finds them driven, not left: nobody is answered
+	// until they are.
+	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
+		return err
+	}
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: logTo(o.JSON), Trace: traced,
 	})
@@ -66,9 +71,6 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() { server.Close(s.patience) }()
-	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
-		return err
-	}
 	told.GRPCAddr = listener.Addr().String()
 	if err := announce(told); err != nil {
 		return err
