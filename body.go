@@ -211,8 +211,8 @@ type DraftUpdated struct {
 	Version int64           `json:"version"`
 	Changed []string        `json:"changed"`
 	Value   json.RawMessage `json:"value,omitempty"` // a change; it may be large
-	Used    flow.Use        `json:"used,omitempty"`  // of the ledger, so far; nil: as before
-	By      string          `json:"by"`
+	flow.DraftUsed
+	By string `json:"by"`
 
 	// Another program, which takes the place of the draft's when it is started.
 	ProgramDigest string            `json:"program_digest,omitempty"`

@@ -162,14 +162,20 @@ func (t *turn) named(calls []Call) []Call {
 	for i, c := range calls {
 		path := t.fc.At(callSegment(t.steps, i+1)).Path()
 		for n, of := 1, path; c.ID == "" || t.ids[c.ID]; of = path + "~" + strconv.Itoa(n) {
-			sum := sha256.Sum256([]byte(of))
-			c.ID = "tip_" + hex.EncodeToString(sum[:])[:12]
+			c.ID = MadeID(of)
 			n++
 		}
 		t.ids[c.ID] = true
 		named[i] = c
 	}
 	return named
+}
+
+// MadeID is the id of a call for which its vendor's cannot be used, made from what it is
+// known by.
+func MadeID(from string) string {
+	sum := sha256.Sum256([]byte(from))
+	return "tip_" + hex.EncodeToString(sum[:6])
 }
 
 func callSegment(step, index int) string {

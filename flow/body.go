@@ -354,9 +354,9 @@ type RunCancelRequested struct {
 	Deadline time.Time `json:"deadline"`
 }
 
-// DraftUsed is what the engine reads of a draft.updated: the ledger so far; nil: as before.
+// DraftUsed is the part of a draft.updated that the engine reads.
 type DraftUsed struct {
-	Used Use `json:"used,omitempty"`
+	Used Use `json:"used,omitempty"` // of the ledger, so far; nil: as before
 }
 
 // Time is a moment as records have it: RFC 3339 in UTC, always with nine digits.

@@ -40,7 +40,7 @@ func checkStream(t *testing.T, body []byte, assemble func(*wire, func(agent.Delt
 			said += d.Text
 		}
 	}
-	r, err := w.Follow(context.Background(), stream(body), assemble(w, emit))
+	r, err := w.follow(context.Background(), stream(body), assemble(w, emit))
 	if said != r.Text {
 		t.Errorf("the deltas add up to %q, the text is %q", said, r.Text)
 	}
@@ -49,7 +49,7 @@ func checkStream(t *testing.T, body []byte, assemble func(*wire, func(agent.Delt
 	} else {
 		checkAnswer(t, r)
 	}
-	again, errAgain := w.Follow(context.Background(), stream(body), assemble(w, func(agent.Delta) {}))
+	again, errAgain := w.follow(context.Background(), stream(body), assemble(w, func(agent.Delta) {}))
 	if diff := cmp.Diff(r, again); diff != "" || (err == nil) != (errAgain == nil) {
 		t.Errorf("%v, then %v:\n%s", err, errAgain, diff)
 	}
@@ -92,11 +92,11 @@ func checkAnswer(t *testing.T, r agent.Response) {
 }
 
 func assembleAnthropic(w *wire, emit func(agent.Delta)) assembly {
-	return newAnthropicAnswer(w, "m", &agent.Price{Input: 1}, emit)
+	return newAnthropicAnswer(w, "m", emit)
 }
 
 func assembleOpenAI(w *wire, emit func(agent.Delta)) assembly {
-	return newOpenAIAnswer(w, &agent.Price{Input: 1}, emit)
+	return newOpenAIAnswer(w, emit)
 }
 
 const (

@@ -3,9 +3,7 @@ package provider
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -43,7 +41,7 @@ func newAnthropic(c Config, dial dialFunc) (agent.Model, error) {
 
 // Stream makes one attempt to answer.
 func (m *anthropicModel) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
-	return m.wire.Ask(ctx, m.url, m.header, m.request(r), newAnthropicAnswer(m.wire, m.name, m.caps.Price, emit))
+	return m.wire.ask(ctx, m.url, m.header, m.request(r), newAnthropicAnswer(m.wire, m.name, emit))
 }
 
 // defaultOutput is asked for where a request names no limit: the format needs one.
@@ -200,8 +198,7 @@ func anthropicID(id string) string {
 	if id != "" && agent.PlainName(id) == id {
 		return id
 	}
-	sum := sha256.Sum256([]byte(id))
-	return "tip_" + hex.EncodeToString(sum[:6])
+	return agent.MadeID(id)
 }
 
 func (m *anthropicModel) result(message agent.Message) *contentBlock {
@@ -319,8 +316,8 @@ type anthropicUsage struct {
 	} `json:"output_tokens_details"`
 }
 
-func newAnthropicAnswer(w *wire, name string, price *agent.Price, emit func(agent.Delta)) *anthropicAnswer {
-	return &anthropicAnswer{common: newCommon(w, price, emit), name: name}
+func newAnthropicAnswer(w *wire, name string, emit func(agent.Delta)) *anthropicAnswer {
+	return &anthropicAnswer{common: newCommon(w, emit), name: name}
 }
 
 func (a *anthropicAnswer) take(data []byte) (whole bool, err error) {
@@ -431,7 +428,7 @@ func (a *anthropicAnswer) add(b *anthropicBlock, text string) {
 }
 
 func (a *anthropicAnswer) ended() error {
-	return a.wire.Truncated("the stream ended before message_stop")
+	return a.wire.truncated("the stream ended before message_stop")
 }
 
 // anthropicReasons are the stop reasons that are known.

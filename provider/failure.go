@@ -48,14 +48,14 @@ func (w *wire) refused(res *http.Response) error {
 	if res.StatusCode == http.StatusOK {
 		if f.Kind != "" { // an error under a status that says otherwise
 			f.Status = statusOf(f.Kind)
-			return w.Failure(f)
+			return w.failure(f)
 		}
 		return w.protocol("it answered with %s instead of an event stream", mediaType(res.Header))
 	}
 	if errors.Is(err, errIdle) {
 		return w.unreachable(err)
 	}
-	return w.Failure(f)
+	return w.failure(f)
 }
 
 // parseFault reads the error object of a body, which both vendors and those who
@@ -126,8 +126,8 @@ func statusOf(kind string) int {
 	return http.StatusInternalServerError
 }
 
-// Failure says what a fault means for the call.
-func (w *wire) Failure(f fault) *flow.Error {
+// failure says what a fault means for the call.
+func (w *wire) failure(f fault) *flow.Error {
 	// A refusal is an answer: it has used no tokens. Within a stream some were used.
 	e := &flow.Error{Message: w.clean(f.describe(w.vendor)), Answered: f.Header != nil}
 	switch {
@@ -234,8 +234,8 @@ func (w *wire) unreachable(err error) *flow.Error {
 		Message: w.clean(fmt.Sprintf("%s at %s: %v", w.vendor, w.host, err))}
 }
 
-// Truncated is the failure of an answer that broke off.
-func (w *wire) Truncated(format string, args ...any) *flow.Error {
+// truncated is the failure of an answer that broke off.
+func (w *wire) truncated(format string, args ...any) *flow.Error {
 	return &flow.Error{Code: CodeTruncated, Retry: true, Message: w.clean(w.vendor + " broke off: " + fmt.Sprintf(format, args...))}
 }
 

@@ -56,7 +56,7 @@ func (m *openAIModel) Stream(ctx context.Context, r agent.Request, emit func(age
 }
 
 func (m *openAIModel) attempt(ctx context.Context, r agent.Request, emit func(agent.Delta), usage bool) (agent.Response, error) {
-	return m.wire.Ask(ctx, m.url, m.header, m.request(r, usage), newOpenAIAnswer(m.wire, m.caps.Price, emit))
+	return m.wire.ask(ctx, m.url, m.header, m.request(r, usage), newOpenAIAnswer(m.wire, emit))
 }
 
 // What a request is made of, as far as it is used here.
@@ -308,8 +308,8 @@ type openAIFunction struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-func newOpenAIAnswer(w *wire, price *agent.Price, emit func(agent.Delta)) *openAIAnswer {
-	return &openAIAnswer{common: newCommon(w, price, emit)}
+func newOpenAIAnswer(w *wire, emit func(agent.Delta)) *openAIAnswer {
+	return &openAIAnswer{common: newCommon(w, emit)}
 }
 
 // take reads one chunk. The finish reason is not the end: usage comes after it.
@@ -409,7 +409,7 @@ func (a *openAIAnswer) call(p openAICallPiece) *callPieces {
 // ended accepts a stream that ends without the mark, once there was a reason.
 func (a *openAIAnswer) ended() error {
 	if a.reason == "" {
-		return a.wire.Truncated("the stream ended without a finish reason")
+		return a.wire.truncated("the stream ended without a finish reason")
 	}
 	return nil
 }

@@ -70,20 +70,20 @@ func (m *scriptedModel) Stream(ctx context.Context, r agent.Request, emit func(a
 	if response.Reason == agent.ReasonStop && len(response.Calls) > 0 {
 		response.Reason = agent.ReasonToolCalls
 	}
-	response.Usage = priced(used(a, r, response), m.caps.Price)
+	response.Usage = summed(used(a, r, response))
 	return response, nil
 }
 
 // fail is the failure that a vendor's server would have caused.
 func (m *scriptedModel) fail(f *file.Failure) error {
 	if f.Status == 0 {
-		return m.wire.Truncated("as the script wants")
+		return m.wire.truncated("as the script wants")
 	}
 	said := fault{Status: f.Status, Kind: f.Type, Message: f.Message, Header: http.Header{}}
 	if f.RetryAfter > 0 {
 		said.Header.Set("Retry-After", strconv.FormatFloat(f.RetryAfter.Seconds(), 'f', -1, 64))
 	}
-	e := m.wire.Failure(said)
+	e := m.wire.failure(said)
 	e.Answered = !f.MidStream
 	return e
 }

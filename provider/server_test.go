@@ -150,7 +150,8 @@ var hello = agent.Request{
 	Messages: []agent.Message{{Role: agent.User, Text: "Hello"}}, MaxOutputTokens: 100, Path: "turn/model#1", Attempt: 1, Purpose: agent.PurposeTurn,
 }
 
-// ask streams one answer and checks what holds for every stream.
+// ask streams one answer and checks what holds for every stream. It says what the answer
+// cost, which is for the caller of a model to say.
 func ask(t *testing.T, m agent.Model, r agent.Request) heard {
 	t.Helper()
 	return askIn(context.Background(), t, m, r)
@@ -159,6 +160,13 @@ func ask(t *testing.T, m agent.Model, r agent.Request) heard {
 func askIn(ctx context.Context, t *testing.T, m agent.Model, r agent.Request) (h heard) {
 	t.Helper()
 	h.Response, h.err = m.Stream(ctx, r, func(d agent.Delta) { h.deltas = append(h.deltas, d) })
+	if price := m.Caps().Price; price != nil && h.Usage != nil {
+		if h.Usage.CostUSD != nil {
+			t.Error("the model says what it cost")
+		}
+		cost := price.Cost(*h.Usage)
+		h.Usage.CostUSD = &cost
+	}
 	for _, d := range h.deltas {
 		if d.Text == "" || !utf8.ValidString(d.Text) {
 			t.Errorf("the delta %q is empty or not UTF-8", d.Text)

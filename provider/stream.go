@@ -24,9 +24,9 @@ type assembly interface {
 	partial() agent.Response
 }
 
-// Follow reads a stream to the end of its answer. events are those of serverSentEvents.
-func (w *wire) Follow(ctx context.Context, events iter.Seq2[[]byte, error], a assembly) (agent.Response, error) {
-	if err := w.follow(ctx, events, a); err != nil {
+// follow reads a stream to the end of its answer. events are those of serverSentEvents.
+func (w *wire) follow(ctx context.Context, events iter.Seq2[[]byte, error], a assembly) (agent.Response, error) {
+	if err := w.read(ctx, events, a); err != nil {
 		return a.partial(), err
 	}
 	r, err := a.answer()
@@ -36,7 +36,7 @@ func (w *wire) Follow(ctx context.Context, events iter.Seq2[[]byte, error], a as
 	return r, nil
 }
 
-func (w *wire) follow(ctx context.Context, events iter.Seq2[[]byte, error], a assembly) error {
+func (w *wire) read(ctx context.Context, events iter.Seq2[[]byte, error], a assembly) error {
 	for data, err := range events {
 		if err != nil {
 			return w.brokenOff(ctx, err)
@@ -61,12 +61,12 @@ func (w *wire) brokenOff(ctx context.Context, err error) error {
 	case errors.Is(err, errTooLong):
 		return w.protocol("%v", err)
 	}
-	return w.Truncated("%v", err)
+	return w.truncated("%v", err)
 }
 
-// Sent is the error of a request that brought no stream: what Do returned, or a
+// unsent is the error of a request that brought no stream: what do returned, or a
 // reason why there is nothing to send.
-func (w *wire) Sent(ctx context.Context, err error) error {
+func (w *wire) unsent(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -97,14 +97,13 @@ const emptyArguments = "{}"
 // common is what answers of both formats are made of.
 type common struct {
 	wire      *wire
-	price     *agent.Price
 	said      speech
 	reasoning speech
 	model     string // as the vendor says
 }
 
-func newCommon(w *wire, price *agent.Price, emit func(agent.Delta)) common {
-	return common{wire: w, price: price, said: speech{channel: agent.ChannelAnswer, emit: emit},
+func newCommon(w *wire, emit func(agent.Delta)) common {
+	return common{wire: w, said: speech{channel: agent.ChannelAnswer, emit: emit},
 		reasoning: speech{channel: agent.ChannelReasoning, emit: emit}}
 }
 
@@ -116,14 +115,14 @@ func (c *common) partial() agent.Response {
 func (c *common) failed(object json.RawMessage) error {
 	f := parseErrorObject(object)
 	f.Status = statusOf(f.Kind)
-	return c.wire.Failure(f)
+	return c.wire.failure(f)
 }
 
 // settled is a whole answer. Calls count, whatever the reason: servers say stop with
 // them too.
 func (c *common) settled(reason agent.Reason, calls []agent.Call, used *agent.Usage) (agent.Response, error) {
 	r := c.partial()
-	r.Reason, r.Calls, r.Usage = reason, calls, priced(used, c.price)
+	r.Reason, r.Calls, r.Usage = reason, calls, summed(used)
 	switch {
 	case reason == agent.ReasonStop && len(calls) > 0:
 		r.Reason = agent.ReasonToolCalls
@@ -138,20 +137,15 @@ func (c *common) settled(reason agent.Reason, calls []agent.Call, used *agent.Us
 	return r, nil
 }
 
-// priced completes what a vendor counted.
-func priced(u *agent.Usage, price *agent.Price) *agent.Usage {
-	if u == nil {
-		return nil
-	}
-	u.TotalTokens = u.InputTokens + u.OutputTokens
-	if price != nil {
-		cost := price.Cost(*u)
-		u.CostUSD = &cost
+// summed completes what a vendor counted.
+func summed(u *agent.Usage) *agent.Usage {
+	if u != nil {
+		u.TotalTokens = u.InputTokens + u.OutputTokens
 	}
 	return u
 }
 
-// Opaque is what of an answer must go back as it came: signed reasoning, and where
+// opaque is what of an answer must go back as it came: signed reasoning, and where
 // it stood. Reasoning is bound to the model that thought it.
 type opaque struct {
 	Provider string `json:"provider"`

@@ -40,7 +40,7 @@ type wire struct {
 	client http.Client
 }
 
-// New makes a wire to a vendor. dial makes its connections; nil for one that makes
+// newWire makes a wire to a vendor. dial makes its connections; nil for one that makes
 // none.
 func newWire(vendor, host, key string, dial dialFunc) *wire {
 	return &wire{vendor: vendor, host: host, key: key, client: http.Client{
@@ -84,15 +84,15 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// Ask posts a request as JSON, with the headers that the vendor wants beside it, and
+// ask posts a request as JSON, with the headers that the vendor wants beside it, and
 // reads the answer.
-func (w *wire) Ask(ctx context.Context, url string, header http.Header, request any, a assembly) (agent.Response, error) {
+func (w *wire) ask(ctx context.Context, url string, header http.Header, request any, a assembly) (agent.Response, error) {
 	res, err := w.post(ctx, url, header, request)
 	if err != nil {
-		return agent.Response{}, w.Sent(ctx, err)
+		return agent.Response{}, w.unsent(ctx, err)
 	}
 	defer res.Body.Close()
-	return w.Follow(ctx, serverSentEvents(res.Body), a)
+	return w.follow(ctx, serverSentEvents(res.Body), a)
 }
 
 func (w *wire) post(ctx context.Context, url string, header http.Header, request any) (*http.Response, error) {
@@ -108,12 +108,12 @@ func (w *wire) post(ctx context.Context, url string, header http.Header, request
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json") // as the vendors' own clients do, also for streams
 	r.Header.Set("User-Agent", "tipstaff")
-	return w.Do(r)
+	return w.do(r)
 }
 
-// Do makes the one attempt. It returns a response that is an event stream, or a
+// do makes the one attempt. It returns a response that is an event stream, or a
 // *flow.Error.
-func (w *wire) Do(r *http.Request) (*http.Response, error) {
+func (w *wire) do(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	res, err := w.client.Do(r.WithContext(ctx))
 	if err != nil {

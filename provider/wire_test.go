@@ -28,7 +28,7 @@ func do(t *testing.T, answer http.HandlerFunc) (*http.Response, *flow.Error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := w.Do(r)
+	res, err := w.do(r)
 	if err == nil {
 		t.Cleanup(func() { res.Body.Close() })
 		return res, nil
@@ -100,13 +100,13 @@ func TestRedirectNamesItsTarget(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	w := newWire("vendor", "host", key, nil)
 	for value, want := range map[string]time.Duration{"3": 3 * time.Second, "0.25": 250 * time.Millisecond, "NaN": 0, "-1": 0, "": 0, "soon": 0} {
-		e := w.Failure(fault{Status: 429, Header: http.Header{"Retry-After": {value}}})
+		e := w.failure(fault{Status: 429, Header: http.Header{"Retry-After": {value}}})
 		if e.After != want || !e.Retry || !e.Answered {
 			t.Errorf("%q: %+v", value, e)
 		}
 	}
 	for _, value := range []string{"120.5", "Inf", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)} {
-		e := w.Failure(fault{Status: 503, Header: http.Header{"Retry-After": {value}}})
+		e := w.failure(fault{Status: 503, Header: http.Header{"Retry-After": {value}}})
 		if e.Retry || e.Code != CodeRateLimited || !strings.Contains(string(e.Detail), "retry_at") {
 			t.Errorf("%q: %+v", value, e)
 		}
@@ -133,7 +133,7 @@ func TestOverflowIsRecognised(t *testing.T) {
 func TestPartsOfKeysAreNotShown(t *testing.T) {
 	w := newWire("vendor", "host", key, nil)
 	for _, message := range []string{"bad key " + key, "bad key 'key-01*****cdef'.", "bad key: key-0******"} {
-		if e := w.Failure(fault{Status: 401, Message: message}); strings.Contains(e.Message, "key-0") || !strings.Contains(e.Message, "[key]") {
+		if e := w.failure(fault{Status: 401, Message: message}); strings.Contains(e.Message, "key-0") || !strings.Contains(e.Message, "[key]") {
 			t.Errorf("%q became %q", message, e.Message)
 		}
 	}
@@ -152,7 +152,7 @@ func TestDialsThatFailWereNotSent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = newWire("vendor", "host", key, dial).Do(r)
+			_, err = newWire("vendor", "host", key, dial).do(r)
 			var e *flow.Error
 			if !errors.As(err, &e) || e.Code != CodeUnavailable || !e.NotSent || !e.Retry || !strings.Contains(e.Message, name) {
 				t.Errorf("%s: %v", name, err)
@@ -212,7 +212,7 @@ func TestHowStreamsBreakOff(t *testing.T) {
 				yield(nil, c.err)
 			}
 		}
-		r, err := w.Follow(c.ctx, events, newOpenAIAnswer(w, nil, func(agent.Delta) {}))
+		r, err := w.follow(c.ctx, events, newOpenAIAnswer(w, func(agent.Delta) {}))
 		var got, want *flow.Error
 		if errors.As(c.want, &want) {
 			if !errors.As(err, &got) || got.Code != want.Code || !got.Retry {
@@ -229,14 +229,14 @@ func TestHowStreamsBreakOff(t *testing.T) {
 
 func TestWhatCannotBeSent(t *testing.T) {
 	w := newWire("vendor", "host", key, nil)
-	err := w.Sent(context.Background(), errors.New("odd "+key))
+	err := w.unsent(context.Background(), errors.New("odd "+key))
 	var e *flow.Error
 	if !errors.As(err, &e) || e.Code != CodeRejected || e.Retry || strings.Contains(e.Message, key) {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := w.Sent(ctx, e); !errors.Is(err, context.Canceled) {
+	if err := w.unsent(ctx, e); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

@@ -177,7 +177,7 @@ func (d *pipelineDraft) changed(c *change, by string) (*tipstaff.DraftUpdated, e
 		names = append(names, "usage")
 	}
 	d.env.Version++
-	return &tipstaff.DraftUpdated{Version: d.env.Version, Changed: names, Value: flow.JSON(c), Used: d.used(), By: by}, nil
+	return &tipstaff.DraftUpdated{Version: d.env.Version, Changed: names, Value: flow.JSON(c), DraftUsed: flow.DraftUsed{Used: d.used()}, By: by}, nil
 }
 
 // apply makes a change. What an Envelope may not hold is refused with its path, and
