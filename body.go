@@ -24,6 +24,7 @@ type (
 	GateOpened         = flow.GateOpened
 	GateResolved       = flow.GateResolved
 	GateTaken          = flow.GateTaken
+	IntentClarify      = flow.IntentClarify
 	GroupClosed        = flow.GroupClosed
 	BoundWarned        = flow.BoundWarned
 	BoundRefused       = flow.BoundRefused
@@ -96,13 +97,6 @@ type IntentCompiled struct {
 	ProgramDigest string          `json:"program_digest,omitempty"`
 	Model         string          `json:"model,omitempty"`
 	Attempts      int             `json:"attempts"`
-}
-
-// IntentClarify is the body of intent.clarify.
-type IntentClarify struct {
-	Gate      string            `json:"gate"`
-	Round     int               `json:"round"`
-	Questions []ClarifyQuestion `json:"questions"`
 }
 
 // IntentAnswer is the body of intent.answer.

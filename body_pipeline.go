@@ -138,6 +138,12 @@ type CheckpointCreated struct {
 	Digest    string `json:"digest"`
 	Automatic bool   `json:"automatic"`
 	SizeBytes int    `json:"size_bytes"` // of the data: input, metadata and slots
+
+	// Of one that gives a boundary a name:
+	EnvelopeID string   `json:"envelope_id,omitempty"`
+	ThreadID   string   `json:"thread_id,omitempty"`
+	Labels     []string `json:"labels,omitempty"`
+	By         string   `json:"by,omitempty"`
 }
 
 // StageFinding is something a stage with a handoff objects to.

@@ -48,12 +48,14 @@ func CheckpointsOf(ctx context.Context, svc Reader, run ID) ([]Checkpoint, error
 		if e.Kind != KindCheckpointCreated {
 			return
 		}
-		c := Checkpoint{Run: e.Run, Seq: e.Seq, CreatedAt: e.At, Labels: []string{}}
+		var b CheckpointCreated
+		if !decode(e.Body, &b) {
+			return
+		}
+		c := Checkpoint{ID: b.ID, Run: e.Run, Stage: b.Stage, Turn: b.Turn, Seq: e.Seq, Iteration: b.Iteration, Epoch: b.Epoch, Parent: b.ParentID,
+			CreatedAt: e.At, Digest: b.Digest, Automatic: b.Automatic, Labels: append([]string{}, b.Labels...), Size: int64(b.SizeBytes)}
 		if of.Pipeline != nil {
 			c.Envelope, c.Thread = of.Pipeline.Envelope, of.Pipeline.Thread
-		}
-		if json.Unmarshal(e.Body, &c) != nil {
-			return
 		}
 		if i, had := places[c.ID]; had {
 			list[i].Labels = append(list[i].Labels, c.Labels...) // the same boundary under a name

@@ -134,7 +134,7 @@ func (h *host) drive() {
 // cancel asks the drive to end the turn. If that comes too late it has ended.
 func (h *host) cancel() {
 	_ = h.log.Write(h.run, flow.Draft{Kind: string(tipstaff.KindRunCancelRequested),
-		Body: flow.JSON(map[string]any{"mode": "cancel", "deadline": time.Now().Add(toolGrace).UTC()})})
+		Body: flow.JSON(tipstaff.RunCancelRequested{Mode: "cancel", Deadline: time.Now().Add(toolGrace).UTC()})})
 }
 
 func (h *host) job() flow.Job {

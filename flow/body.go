@@ -226,15 +226,15 @@ func ReadOpened(kind string, body json.RawMessage) (GateOpened, error) {
 	if err := json.Unmarshal(body, &asked); err != nil {
 		return b, err
 	}
-	q := Clarifying(asked.Round, asked.Questions)
+	q := Clarifying(asked.Round, JSON(asked.Questions))
 	return GateOpened{Gate: asked.Gate, Kind: q.Kind, Question: q.Question, Subject: q.Subject, Actions: q.Actions, Deny: q.Deny, Digest: GateDigest(q)}, nil
 }
 
 // IntentClarify is the body of intent.clarify: questions before there is a program.
 type IntentClarify struct {
-	Gate      string          `json:"gate"`
-	Round     int             `json:"round"`
-	Questions json.RawMessage `json:"questions"`
+	Gate      string            `json:"gate"`
+	Round     int               `json:"round"`
+	Questions []json.RawMessage `json:"questions"`
 }
 
 // GateTaken is the body of gate.taken: the program took the decision of a record.
@@ -329,7 +329,7 @@ type RunContinued struct {
 	Used   Use             `json:"used"`
 	Limit  Use             `json:"limit"`
 	WallMs *int64          `json:"wall_ms,omitempty"`
-	T      Time            `json:"t"`
+	T      Time            `json:"t,omitzero"`     // of the clock; zero: nothing was driven before
 	Keep   []string        `json:"keep,omitempty"` // digests of blobs that the state names
 }
 

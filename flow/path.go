@@ -90,10 +90,10 @@ func CallDigest(name string, input []byte) string { return digest(name, input) }
 
 // GateDigest identifies what a gate asks: everything but key and expiry. It is
 // taken over canonical JSON, so that it can be computed again from a record.
-func GateDigest(g Gate) string { return digest(g.Kind, gateJSON(g)) }
+func GateDigest(g Gate) string { return digest(g.Kind, GateJSON(g)) }
 
-// gateJSON is what a gate asks.
-func gateJSON(g Gate) []byte {
+// GateJSON is what a gate asks.
+func GateJSON(g Gate) []byte {
 	asked := struct {
 		Actions  []string        `json:"actions"`
 		Deny     string          `json:"deny"`

@@ -135,7 +135,7 @@ func TestReplaySaysWhatDiffers(t *testing.T) {
 			_, err := fc.Do(Call{Key: "g", Name: "t", Input: json.RawMessage("{}")})
 			return err
 		}, gate, called, ""},
-		{gated, func(fc Context) error { _, err := fc.Wait(other); return err }, gate, "question gate " + GateDigest(other), string(gateJSON(other))},
+		{gated, func(fc Context) error { _, err := fc.Wait(other); return err }, gate, "question gate " + GateDigest(other), string(GateJSON(other))},
 		{[]string{intended, finished}, func(fc Context) error {
 			_, err := fc.Do(Call{Key: "a", Name: "t", Input: json.RawMessage("1")})
 			return err

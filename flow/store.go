@@ -108,9 +108,9 @@ type GateRow struct {
 	OpenedAt           time.Time
 	Body               json.RawMessage // of its policy.gate, payloads attached
 	ExpiresAt          time.Time
-	Decided            int64           // seq of its policy.gate.resolve; 0: open
-	Via                string          // of the decision
-	Decision           json.RawMessage // body of the policy.gate.resolve
+	Decided            int64        // seq of its policy.gate.resolve; 0: open
+	Via                string       // of the decision
+	Decision           GateResolved // what closed it; zero: nothing, or the end of its run
 }
 
 // Stored is a record as it lies in the store.

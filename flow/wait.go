@@ -39,7 +39,7 @@ func (c *fctx) gateKey(q Gate) (string, error) {
 func (c *fctx) decision(key string, q Gate) (Decision, error) {
 	g, sum := c.b.d.past.gates[key], GateDigest(q)
 	if g != nil && g.digest != sum {
-		return Decision{}, c.mismatch(key, g.kind+" gate "+g.digest, q.Kind+" gate "+sum, gateJSON(q))
+		return Decision{}, c.mismatch(key, g.kind+" gate "+g.digest, q.Kind+" gate "+sum, GateJSON(q))
 	}
 	return c.ask(key, q, sum)
 }

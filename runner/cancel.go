@@ -228,8 +228,8 @@ func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) erro
 		if now.Owner == nil || now.Epoch != row.Epoch {
 			return nil, nil // somebody else was faster
 		}
-		return []flow.Draft{{Kind: string(tipstaff.KindRunInterrupted), Body: flow.JSON(map[string]any{
-			"reason": "owner_died", "pid": row.Owner.Pid, "last_heartbeat": row.Heartbeat.UTC().Format(time.RFC3339Nano), "found_by": foundBy})}}, nil
+		return []flow.Draft{{Kind: string(tipstaff.KindRunInterrupted), Body: flow.JSON(tipstaff.RunInterrupted{
+			Reason: "owner_died", Pid: row.Owner.Pid, LastHeartbeat: row.Heartbeat.UTC().Format(time.RFC3339Nano), FoundBy: foundBy})}}, nil
 	})
 }
 
@@ -300,8 +300,8 @@ func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, e
 	if err != nil {
 		return tipstaff.ID{}, err
 	}
-	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(map[string]any{
-		"from_run": run, "seq": at, "counters": used, "wall_ms": flow.Wall(h).Milliseconds(), "by": actor(ctx)})}
+	wall := flow.Wall(h).Milliseconds()
+	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(tipstaff.RunForked{FromRun: run, Seq: at, Counters: used, WallMs: &wall, By: actor(ctx)})}
 	made := tipstaff.NewID(r.Now())
 	return made, r.store(ctx, made, body, doc, append(r.accepted(ctx, body, doc, "command"), forked))
 }

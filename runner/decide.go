@@ -144,33 +144,13 @@ func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 	case "superseded", "run_ended":
 		return tipstaff.Errorf(tipstaff.GateClosed, "gate %s was closed: %s", row.Key, row.Via)
 	}
-	b, err := readResolution(row.Decision)
-	if err != nil {
-		return err
-	}
+	b := row.Decision
 	same := b.Action == req.Action && bytes.Equal(b.Answer, req.Answer) && b.Feedback == req.Feedback && b.Note == req.Note && b.DecidedBy == req.DecidedBy
 	if !same {
 		return tipstaff.Errorf(tipstaff.DecisionConflict, "gate %s was already decided: %s, via %s", row.Key, b.Action, b.Via).
 			WithHint("a decision cannot be changed; the same decision again would be answered with the stored one")
 	}
 	return nil
-}
-
-// readResolution reads what closed a gate. Before a program is accepted, its
-// acceptance does so itself, and so do the answers to questions about it.
-func readResolution(body json.RawMessage) (tipstaff.GateResolved, error) {
-	var b struct {
-		tipstaff.GateResolved
-		Answers json.RawMessage `json:"answers"`
-	}
-	err := json.Unmarshal(body, &b)
-	switch {
-	case b.Answers != nil:
-		b.Action, b.Answer = actionAnswer, b.Answers
-	case b.Action == "":
-		b.Action = actionAccept
-	}
-	return b.GateResolved, err
 }
 
 func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, req tipstaff.DecideRequest) ([]flow.Draft, error) {
@@ -328,7 +308,7 @@ func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (
 	if err != nil {
 		return none, err
 	}
-	b, err := readResolution(e.Body)
+	b, err := flow.ReadResolved(string(e.Kind), e.Body)
 	if err != nil {
 		return none, err
 	}

@@ -141,8 +141,8 @@ func (r *Runner) childOf(ctx context.Context, parent *common, a flow.Attempt, in
 	}
 	if child == "" {
 		child = tipstaff.NewID(r.Now()).String()
-		a.Note(flow.Event{Kind: string(tipstaff.KindIntentDispatch), From: journal.Executor, Body: map[string]any{
-			"child": child, "skill": in.Skill, "skill_digest": in.SkillDigest, "bounds": in.Bounds}})
+		a.Note(flow.Event{Kind: string(tipstaff.KindIntentDispatch), From: journal.Executor, Body: tipstaff.IntentDispatch{
+			Child: idOf(child), Skill: in.Skill, SkillDigest: in.SkillDigest, Bounds: in.Bounds}})
 		if err := a.Sync(); err != nil {
 			return "", err
 		}

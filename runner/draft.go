@@ -169,8 +169,8 @@ func (p *draftingProgram) flow(fc flow.Context, _ json.RawMessage) (json.RawMess
 			if p.draft.Rules >= rulesShown {
 				d.Reply = beginning(reply)
 			}
-			fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanDrafted), Body: map[string]any{
-				"program_digest": d.Revision.ProgramDigest, "intent_hash": d.Revision.IntentHash, "model": d.Model, "attempts": d.Attempts}})
+			fc.Emit(flow.Event{Kind: string(tipstaff.KindPlanDrafted), Body: tipstaff.PlanDrafted{
+				ProgramDigest: d.Revision.ProgramDigest, IntentHash: d.Revision.IntentHash, Model: d.Model, Attempts: d.Attempts}})
 			return nil, flow.Continue(flow.JSON(d))
 		case found.Questions != nil:
 			if d.Round++; d.Round > mostRounds {

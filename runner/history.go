@@ -206,24 +206,15 @@ func (t *trace) recordedInput(path, digest string) json.RawMessage {
 		if r.N > 0 && flow.Digest(slices.Concat([]byte(r.Kind), []byte{0}, raw)) == digest {
 			return raw
 		}
-		var b struct {
-			Digest   string          `json:"digest"`
-			Input    json.RawMessage `json:"input"`
-			Actions  []string        `json:"actions"`
-			Deny     string          `json:"deny"`
-			Question string          `json:"question"`
-			Subject  json.RawMessage `json:"subject"`
-		}
-		switch {
-		case json.Unmarshal(raw, &b) != nil || b.Digest != digest:
-		case b.Input != nil:
-			return b.Input
-		case journal.IsEnvelope(r.Kind):
-			asks := map[string]any{"actions": b.Actions, "deny": b.Deny, "question": b.Question}
-			if string(b.Subject) != "null" {
-				asks["subject"] = b.Subject
+		if flow.Opens(r.Kind) {
+			if b, err := flow.ReadOpened(r.Kind, raw); err == nil && b.Digest == digest {
+				return flow.GateJSON(flow.Gate{Actions: b.Actions, Deny: b.Deny, Question: b.Question, Subject: b.Subject})
 			}
-			return flow.JSON(asks)
+			continue
+		}
+		var b tipstaff.Effect
+		if json.Unmarshal(raw, &b) == nil && b.Digest == digest && b.Input != nil {
+			return b.Input
 		}
 	}
 	return nil

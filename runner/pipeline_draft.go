@@ -241,8 +241,8 @@ func (r *Runner) startPipelineDraft(ctx context.Context, d *pipelineDraft, req t
 	accepted := r.accepted(ctx, d.draft, text, via(req.Via))
 	next := d.segment(text.intent().Hash(), accepted[0].ID)
 	drafts = append(append(drafts, compiled(d.draft.ProgramDigest, text)), accepted...)
-	return append(drafts, flow.Draft{Kind: string(tipstaff.KindRunContinued), Body: flow.JSON(map[string]any{
-		"state": next, "used": d.used(), "limit": text.limits(d.draft.Bounds), "wall_ms": 0})}), nil
+	return append(drafts, flow.Draft{Kind: string(tipstaff.KindRunContinued), Body: flow.JSON(tipstaff.RunContinued{
+		State: flow.JSON(next), Used: d.used(), Limit: text.limits(d.draft.Bounds), WallMs: new(int64)})}), nil
 }
 
 // settleProgram decides what a draft is started with: its own program or the one
@@ -315,6 +315,6 @@ func (d *pipelineDraft) inputs(ctx context.Context, src source) (map[string]json
 
 // compiled is the envelope by which a program is known.
 func compiled(digest string, doc document) flow.Draft {
-	return flow.Draft{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(map[string]any{
-		"intent": doc.intent().JSON(), "intent_hash": doc.intent().Hash(), "program_digest": digest, "attempts": 0})}
+	return flow.Draft{Kind: string(tipstaff.KindIntentCompiled), From: journal.Executor, Body: flow.JSON(tipstaff.IntentCompiled{
+		Intent: doc.intent().JSON(), IntentHash: doc.intent().Hash(), ProgramDigest: digest})}
 }

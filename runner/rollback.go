@@ -392,9 +392,8 @@ func (r *Runner) Label(ctx context.Context, req tipstaff.LabelRequest) (none tip
 	if err != nil {
 		return none, explain(err, req.Run)
 	}
-	body := flow.JSON(map[string]any{"id": b.checkpoint(), "envelope_id": e.EnvelopeID, "thread_id": e.ThreadID, "stage": b.stage, "turn": b.turn,
-		"iteration": e.Iteration, "epoch": e.Epoch, "parent_id": b.parent, "digest": b.digest, "automatic": false, "labels": []string{req.Label},
-		"size_bytes": e.Size(), "by": actor(ctx)})
+	body := flow.JSON(tipstaff.CheckpointCreated{ID: b.checkpoint(), Stage: b.stage, Turn: b.turn, Iteration: e.Iteration, Epoch: e.Epoch, ParentID: b.parent,
+		Digest: b.digest, SizeBytes: e.Size(), EnvelopeID: e.EnvelopeID, ThreadID: e.ThreadID, Labels: []string{req.Label}, By: actor(ctx)})
 	err = r.Store.Write(ctx, row.ID, func(flow.Tx) ([]flow.Draft, error) {
 		return []flow.Draft{{Kind: string(tipstaff.KindCheckpointCreated), Note: true, Body: body}}, nil
 	})

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,8 +97,8 @@ func TestGateRowsAreWhatTheRecordsSay(t *testing.T) {
 		if err != nil || len(gates) != 1 {
 			return nil, fmt.Errorf("%d gates: %w", len(gates), err)
 		}
-		want := fmt.Sprintf(`{"action":"allow","gate":"G1","subject_digest":%q,"via":"command"}`, zeroDigest)
-		if g := gates[0]; g.Decided != 7 || g.Via != "command" || string(g.Decision) != want {
+		want := flow.GateResolved{Gate: "G1", Action: "allow", SubjectDigest: zeroDigest, Via: "command"}
+		if g := gates[0]; g.Decided != 7 || g.Via != "command" || !reflect.DeepEqual(g.Decision, want) {
 			return nil, fmt.Errorf("decided gate: %+v", g)
 		}
 		return nil, nil

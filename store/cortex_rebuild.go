@@ -173,18 +173,15 @@ func (d *derivation) compareWeights(ctx context.Context, q Querier) error {
 func (d *derivation) compareEnds(ctx context.Context, q Querier) error {
 	ended := map[string]int64{}
 	err := q.Query(ctx, func(r Row) error {
-		var end struct {
-			Body struct {
-				Evidence struct {
-					Cortex *cortex.Place `json:"cortex"`
-				} `json:"evidence"`
-			} `json:"body"`
+		var evidence struct {
+			Cortex *cortex.Place `json:"cortex"`
 		}
 		run := r.Text(0)
-		if json.Unmarshal(r.Bytes(1), &end) != nil || end.Body.Evidence.Cortex == nil {
+		end, err := tipstaff.ParseEvent(r.Bytes(1))
+		if err != nil || json.Unmarshal(tipstaff.BodyOf[tipstaff.Ending](&end).Evidence, &evidence) != nil || evidence.Cortex == nil {
 			return nil // what is wrong with the run's own journal is found by verifying that
 		}
-		ended[run] = end.Body.Evidence.Cortex.AttestSeq
+		ended[run] = evidence.Cortex.AttestSeq
 		if seq := d.Attested[run]; seq != ended[run] {
 			d.differs(faultNoAttest, ended[run], "run %s ended with this record, and the log has %d", run, seq)
 		}

@@ -53,7 +53,9 @@ func (s *Store) scanGate(r Row) (flow.GateRow, error) {
 	}
 	decided, err := gateRecord(g.Run, g.ID, g.Decided, r.Bytes(10), tipstaff.Kind.ClosesGate)
 	if err == nil && tipstaff.Kind(decided.Kind).ClosesGate() {
-		g.Decision, err = journal.Attach(decided.Kind, decided.Note, decided.Body, s.db.GetBlob)
+		if decided.Body, err = journal.Attach(decided.Kind, decided.Note, decided.Body, s.db.GetBlob); err == nil {
+			g.Decision, err = flow.ReadResolved(decided.Kind, decided.Body)
+		}
 	}
 	return g, err
 }

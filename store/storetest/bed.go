@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -58,10 +59,10 @@ func (b *Bed) Decide(run, gate string, d flow.Decision) error {
 			if g.Decided == 0 {
 				return []flow.Draft{draft}, nil
 			}
-			if string(g.Decision) == string(draft.Body) {
-				return nil, nil
+			if b, err := flow.ReadResolved(draft.Kind, draft.Body); err != nil || !reflect.DeepEqual(g.Decision, b) {
+				return nil, fmt.Errorf("gate %s was decided otherwise: %+v", gate, g.Decision)
 			}
-			return nil, fmt.Errorf("gate %s was decided otherwise: %s", gate, g.Decision)
+			return nil, nil
 		}
 		return nil, fmt.Errorf("no gate %s", gate)
 	})
