@@ -68,7 +68,7 @@ const (
 	ExecutionEvent_ROLLED_BACK ExecutionEvent_EventType = 11
 	// digest, bounds.
 	ExecutionEvent_PIPELINE_STARTED ExecutionEvent_EventType = 12
-	// bound, by (how much), who.
+	// bound, by (how much), and the gate at which somebody allowed it.
 	ExecutionEvent_BOUND_EXTENDED ExecutionEvent_EventType = 13
 )
 

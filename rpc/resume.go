@@ -32,7 +32,7 @@ func (s *Server) ResumePipeline(req *pb.ResumeRequest, stream pb.CoreService_Res
 	if err != nil {
 		return err
 	}
-	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, began: err == nil}, stream)
+	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, began: true}, stream)
 }
 
 // Cancel ends a run. One that has ended stays as it is.

@@ -157,8 +157,6 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 	return correctionBody{Reason: c.Reason, Actor: actor(ctx), revision: body.asRevision(made.text.intent().Hash())}, nil
 }
 
-var errMoved = errors.New("the run has another program by now")
-
 // handIn stores a correction, if the run still stands where it was looked at, and
 // returns the time of its record.
 func (r *Runner) handIn(ctx context.Context, p *planProgram, b correctionBody) (at time.Time, err error) {

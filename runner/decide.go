@@ -96,6 +96,8 @@ func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
 	switch {
 	case req.Gate == "":
 		return nil, bad("no gate was named")
+	case req.Via == flow.ViaExpiry || req.Via == flow.ViaSuperseded || req.Via == flow.ViaRunEnded:
+		return nil, bad("via %q is for gates that nobody decided", req.Via)
 	case len(req.Feedback) > maxFeedback:
 		return nil, bad("feedback has %d bytes: 16 KiB is the most", len(req.Feedback))
 	case len(req.Note) > maxNote:
@@ -139,9 +141,9 @@ func findGate(tx flow.Tx, name string) (found flow.GateRow, ok bool, err error) 
 // again compares a decision with the one that is stored.
 func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 	switch row.Via {
-	case "expiry":
+	case flow.ViaExpiry:
 		return tipstaff.Errorf(tipstaff.GateExpired, "gate %s expired and was denied", row.Key)
-	case "superseded", "run_ended":
+	case flow.ViaSuperseded, flow.ViaRunEnded:
 		return tipstaff.Errorf(tipstaff.GateClosed, "gate %s was closed: %s", row.Key, row.Via)
 	}
 	b := row.Decision

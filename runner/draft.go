@@ -352,7 +352,7 @@ func (p *draftingProgram) next(ctx context.Context, t *transition, state json.Ra
 	if err := json.Unmarshal(state, d); err != nil {
 		return fmt.Errorf("what was drafted cannot be read: %w", err)
 	}
-	compiled := map[string]any{"model": d.Model, "attempts": d.Attempts}
+	compiled := tipstaff.IntentCompiled{Model: d.Model, Attempts: d.Attempts}
 	t.to = segment{Phase: phaseDraft, Latest: 1, Revision: p.segment.Revision, Draft: d, Recalled: t.to.Recalled}
 	if next := d.Revision; next != nil {
 		text, err := t.src.Blob(ctx, next.ProgramDigest)
@@ -363,7 +363,7 @@ func (p *draftingProgram) next(ctx context.Context, t *transition, state json.Ra
 		if err != nil {
 			return err
 		}
-		compiled["intent"], compiled["intent_hash"], compiled["program_digest"] = doc.Intent.JSON(), next.IntentHash, next.ProgramDigest
+		compiled.Intent, compiled.IntentHash, compiled.ProgramDigest = doc.Intent.JSON(), next.IntentHash, next.ProgramDigest
 		next.Number = 1
 		t.to = segment{Phase: phaseConfirm, Latest: 1, Revision: *next, Recalled: t.to.Recalled}
 		if p.draft.Rules >= rulesShown {

@@ -14,13 +14,13 @@ import (
 // this machine may do everything. A caller from elsewhere needs the scope of what it
 // does, and has to do with the runs of its own user alone, unless it is an admin:
 // another user's run is forbidden, and lists leave it out. What methods ask of each
-// other afterwards is not looked at again.
+// other goes through methods that are not exported, or is done as the local user.
 
 // need is a scope that a request needs, and what for.
 type need struct {
-	asked bool // false: this request does not ask for it
-	scope string
-	to    string
+	applies bool // false: not to this request
+	scope   string
+	to      string
 }
 
 func basic(scope string) need { return need{true, scope, "do this"} }
@@ -35,15 +35,15 @@ func answering(p tipstaff.Presence) need {
 }
 
 // dispatching is the need of a caller that lets a plan do what the manifest does not.
-func dispatching(asked bool) need {
-	return need{asked, tipstaff.ScopeDecide, "let a plan start child runs"}
+func dispatching(applies bool) need {
+	return need{applies, tipstaff.ScopeDecide, "let a plan start child runs"}
 }
 
 // may refuses a caller that lacks a scope.
 func may(ctx context.Context, needs ...need) error {
 	c := tipstaff.CallerFrom(ctx)
 	for _, n := range needs {
-		if n.asked && !c.May(n.scope) {
+		if n.applies && !c.May(n.scope) {
 			return tipstaff.Errorf(tipstaff.Forbidden, "%s may not %s", cmp.Or(c.Principal, "a caller without a token"), n.to).
 				WithHint("the token needs the scope %s", n.scope)
 		}
@@ -62,33 +62,29 @@ func mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
 // brings reports whether a request has a document of the caller's.
 func brings(noFiles bool, document []byte) bool { return noFiles && len(document) > 0 }
 
-// permit checks whether a caller may have to do with a run. That the run exists is only
-// looked at for callers who do not see all.
-func (r *Runner) permit(ctx context.Context, run tipstaff.ID, scope string, more ...need) error {
-	if err := cmp.Or(may(ctx, basic(scope)), may(ctx, more...)); err != nil {
-		return err
-	}
-	c := tipstaff.CallerFrom(ctx)
-	switch {
-	case run.IsZero():
-		return tipstaff.Errorf(tipstaff.InvalidArgument, "no run was named")
-	case c.SeesAll():
-		return nil
-	}
-	row, err := r.Store.Run(ctx, run.String())
-	if err == nil && row.User != c.User {
-		err = tipstaff.Errorf(tipstaff.Forbidden, "run %s belongs to another user", run)
-	}
-	return explain(err, run)
-}
-
-// open reads the row of a run for a caller who may have to do with it.
+// open reads the row of a run for a caller who may access it.
 func (r *Runner) open(ctx context.Context, run tipstaff.ID, scope string, more ...need) (flow.Row, error) {
-	if err := r.permit(ctx, run, scope, more...); err != nil {
+	if err := cmp.Or(may(ctx, basic(scope)), may(ctx, more...)); err != nil {
 		return flow.Row{}, err
 	}
+	if run.IsZero() {
+		return flow.Row{}, tipstaff.Errorf(tipstaff.InvalidArgument, "no run was named")
+	}
 	row, err := r.Store.Run(ctx, run.String())
+	if c := tipstaff.CallerFrom(ctx); err == nil && !c.SeesAll() && row.User != c.User {
+		row, err = flow.Row{}, tipstaff.Errorf(tipstaff.Forbidden, "run %s belongs to another user", run)
+	}
 	return row, explain(err, run)
+}
+
+// permit checks whether a caller may access a run. That the run exists is checked only
+// for callers who cannot see all: the others are served while the store is away, too.
+func (r *Runner) permit(ctx context.Context, run tipstaff.ID, scope string, more ...need) error {
+	if tipstaff.CallerFrom(ctx).SeesAll() && !run.IsZero() {
+		return cmp.Or(may(ctx, basic(scope)), may(ctx, more...))
+	}
+	_, err := r.open(ctx, run, scope, more...)
+	return err
 }
 
 // openToChange also refuses a process that belongs to the run: no agent decides about
@@ -131,20 +127,20 @@ func (r *Runner) openToBranch(ctx context.Context, run tipstaff.ID, checkpoint s
 	if err != nil || c == nil {
 		return row, err
 	}
-	decide := func(asked bool, to string) need { return need{asked, tipstaff.ScopeDecide, to} }
+	decide := func(applies bool, to string) need { return need{applies, tipstaff.ScopeDecide, to} }
 	err = may(ctx, decide(len(c.Outputs)+len(c.Metadata) > 0, "edit outputs or metadata"), decide(len(c.Raise) > 0, "raise bounds"))
 	past := decide(true, fmt.Sprintf("go back past an open gate of run %s", run))
 	if err != nil || may(ctx, past) == nil {
 		return row, err
 	}
-	if past.asked, err = r.asked(ctx, run.String()); err != nil {
+	if past.applies, err = r.hasOpenGate(ctx, run.String()); err != nil {
 		return row, explain(err, run)
 	}
 	return row, may(ctx, past)
 }
 
-// asked reports whether a run, or one that it has started, has an open gate.
-func (r *Runner) asked(ctx context.Context, run string) (bool, error) {
+// hasOpenGate reports whether a run, or one that it has started, has an open gate.
+func (r *Runner) hasOpenGate(ctx context.Context, run string) (bool, error) {
 	open, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: true})
 	if err != nil || len(open) > 0 {
 		return len(open) > 0, err
@@ -158,12 +154,12 @@ func (r *Runner) asked(ctx context.Context, run string) (bool, error) {
 		return false, err
 	}
 	for _, child := range got.Lineage.Children {
-		asked, err := r.asked(ctx, child.String())
+		open, err := r.hasOpenGate(ctx, child.String())
 		if errors.Is(err, flow.ErrNoRun) {
 			continue // it was announced and not made yet
 		}
-		if asked || err != nil {
-			return asked, err
+		if open || err != nil {
+			return open, err
 		}
 	}
 	return false, nil

@@ -329,9 +329,12 @@ func (j *judge) inputs(draft *draftBody) error {
 		return err
 	}
 	for draft.ForkOf != nil {
-		from := draft.ForkOf.Run
+		from, rules := draft.ForkOf.Run, draft.Rules
 		if draft, err = readDraft(j.ctx, j.src, from); err != nil {
 			return err
+		}
+		if draft.Rules != rules {
+			return fmt.Errorf("it was forked from run %s, which was made under rules %d, and says that it was under %d", from, draft.Rules, rules)
 		}
 		had, err := attached(j.ctx, j.src, draft.Inputs)
 		if err != nil {

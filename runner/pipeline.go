@@ -295,7 +295,11 @@ func rollbacks(ctx context.Context, src source, draft *draftBody, since int64) (
 		if draft.Rollback != nil {
 			list = append(list, draft.Rollback.Rollback)
 		}
-		if e, err := continuedBefore(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq); err != nil || e != nil {
+		e, err := continuedBefore(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq)
+		if err != nil {
+			return nil, err
+		}
+		if e != nil {
 			break // what is inherited begins there
 		}
 		base, err := readDraft(ctx, src, draft.ForkOf.Run)

@@ -125,20 +125,20 @@ func (r *Runner) changePipelineDraft(ctx context.Context, run string, f func(*pi
 		if err != nil {
 			return err
 		}
-		if err = r.Store.Write(ctx, run, d.unmoved(drafts)); !errors.Is(err, errBeaten) {
+		if err = r.Store.Write(ctx, run, d.unmoved(drafts)); !errors.Is(err, errMoved) {
 			return err
 		}
 	}
 }
 
-// errBeaten: somebody else was faster.
-var errBeaten = errors.New("the run has moved on")
+// errMoved: somebody else was faster. What was read must be read again.
+var errMoved = errors.New("the run has moved on")
 
 // unmoved writes drafts if the draft still stands where it was read.
 func (d *pipelineDraft) unmoved(drafts []flow.Draft) func(flow.Tx) ([]flow.Draft, error) {
 	return func(tx flow.Tx) ([]flow.Draft, error) {
 		if tx.Row().Head != d.head {
-			return nil, errBeaten
+			return nil, errMoved
 		}
 		return drafts, nil
 	}

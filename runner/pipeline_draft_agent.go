@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,26 +31,37 @@ func (r *Runner) ExecuteAgent(ctx context.Context, req tipstaff.AgentRequest) (t
 	if err = cmp.Or(err, r.queue.room()); err != nil {
 		return tipstaff.Started{}, err
 	}
-	h, err := r.openPipelineDraft(ctx, row.ID)
+	for {
+		p, err := r.storeAgent(ctx, made, row.ID, req)
+		switch {
+		case err == nil:
+			return r.beginNew(ctx, made, p.validated(), person{})
+		case !errors.Is(err, errMoved):
+			return tipstaff.Started{}, explain(err, req.Run)
+		}
+	}
+}
+
+// storeAgent makes the run of one agent, and locks the draft for it. errMoved: the draft
+// has changed meanwhile.
+func (r *Runner) storeAgent(ctx context.Context, made tipstaff.ID, draft string, req tipstaff.AgentRequest) (*prepared, error) {
+	h, err := r.openPipelineDraft(ctx, draft)
 	if err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
+		return nil, err
 	}
 	p, err := r.prepareAgent(ctx, h, req)
 	if err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
+		return nil, err
 	}
 	body, err := r.freeze(ctx, p)
 	if err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
+		return nil, err
 	}
 	body.Parent, body.Asks = &tipstaff.RunParent{Run: h.run, Relation: relationAgent}, cmp.Or(h.draft.Asks, asksOf(ctx, true))
 	more := r.accepted(ctx, body, p.text, via(req.Via))
 	lock := &tipstaff.DraftUpdated{Version: h.env.Version, Changed: []string{}, By: actor(ctx), Locked: made.String()}
 	more[len(more)-1].Beside = &flow.Beside{Run: h.run, Write: h.unmoved([]flow.Draft{updated(lock)})}
-	if err := r.store(ctx, made, body, p.text, more); err != nil {
-		return tipstaff.Started{}, explain(err, req.Run)
-	}
-	return r.beginNew(ctx, made, p.validated(), person{})
+	return p, r.store(ctx, made, body, p.text, more)
 }
 
 // prepareAgent makes a pipeline of one agent, which begins with what the draft holds and
@@ -106,8 +118,9 @@ func (h *pipelineDraft) singleAgent(ctx context.Context, src source, a tipstaff.
 	}
 	switch {
 	case a.Document != nil:
-		if err := json.Unmarshal(a.Document, &agent); err != nil {
-			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the agent cannot be read: %v", err)
+		agent = nil // it takes the place of the draft's, if that has one of its name
+		if err := json.Unmarshal(a.Document, &agent); err != nil || agent == nil {
+			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the agent is not an object: %v", cmp.Or(err, errors.New("it is null")))
 		}
 		if agent["name"] == nil {
 			agent["name"] = flow.JSON(a.Name)

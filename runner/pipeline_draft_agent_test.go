@@ -74,6 +74,48 @@ func TestSingleAgentWorksOnItsDraft(t *testing.T) {
 	b.verified(draft)
 }
 
+// What a caller brings is the whole agent: of the draft's agent of that name nothing is
+// left.
+func TestAgentThatIsBroughtReplacesTheDrafts(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	draft := b.held(ofPair)
+	run, out := b.alone(draft, "second", `{"scripted": {"answers": [{"output": {"a": 1}}]}}`)
+	if e := b.envelope(run); out.State != tipstaff.Completed || e.Outputs["out"] != nil || string(e.Outputs["second"]) != `{"a":1}` {
+		t.Errorf("%+v: %v", out, e.Outputs)
+	}
+	for _, doc := range []string{`null`, `[]`, `"second"`, `{`} {
+		_, err := b.ExecuteAgent(cli(), tipstaff.AgentRequest{Run: draft, Name: "second", Document: json.RawMessage(doc)})
+		wantCode(t, err, tipstaff.InvalidArgument)
+	}
+}
+
+// Of agents that are started at once one works on the draft, and the others are told so.
+func TestAgentsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	draft := b.held(ofPair)
+	errs := make(chan error, 8)
+	for range cap(errs) {
+		go func() {
+			_, err := b.ExecuteAgent(cli(), tipstaff.AgentRequest{Run: draft, Name: "second"}) // which parks, and keeps the draft
+			errs <- err
+		}()
+	}
+	working := 0
+	for range cap(errs) {
+		switch err := <-errs; {
+		case err == nil:
+			working++
+		case tipstaff.CodeOf(err) != tipstaff.WrongState:
+			t.Errorf("%v", err)
+		}
+	}
+	if working != 1 {
+		t.Errorf("%d work on it", working)
+	}
+}
+
 func TestFailedAgentCostsItsDraft(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -200,7 +200,7 @@ func (d *hostPool) recorded(run string, drafts []flow.Draft, err error) {
 		settles := func(draft flow.Draft) bool {
 			return draft.Path == c.Path && (draft.Kind == string(tipstaff.KindEffectFinished) || draft.Kind == string(tipstaff.KindEffectFailed))
 		}
-		if c.Run.String() == run && c.ended && slices.ContainsFunc(drafts, settles) {
+		if c.ended && c.Run.String() == run && slices.ContainsFunc(drafts, settles) {
 			d.forget(c, err)
 		}
 	}

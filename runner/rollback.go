@@ -118,7 +118,7 @@ func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (tipstaff
 	}
 	for {
 		made, err := r.forkAtBoundary(ctx, req, row)
-		if errors.Is(err, errBeaten) {
+		if errors.Is(err, errMoved) {
 			if row, err = r.Store.Run(ctx, row.ID); err == nil {
 				continue
 			}
@@ -130,7 +130,7 @@ func (r *Runner) goBack(ctx context.Context, req branch, row flow.Row) (tipstaff
 	}
 }
 
-// forkAtBoundary makes the new run. errBeaten: the old one has gone on meanwhile.
+// forkAtBoundary makes the new run. errMoved: the old one has gone on meanwhile.
 func (r *Runner) forkAtBoundary(ctx context.Context, req branch, row flow.Row) (made tipstaff.ID, err error) {
 	if err := r.mayLeave(ctx, req, row); err != nil {
 		return made, err
@@ -364,7 +364,7 @@ func (r *Runner) giveUp(ctx context.Context, head *left, made tipstaff.ID) (*flo
 	return &flow.Beside{Run: head.run, Write: func(tx flow.Tx) ([]flow.Draft, error) {
 		now := tx.Row()
 		if now.Head != at || now.Head != head.head || r.alive(now) {
-			return nil, errBeaten
+			return nil, errMoved
 		}
 		closed, err := closings(tx)
 		return append(closed, r.cancelled(head.program, a, out, why)), err

@@ -41,6 +41,8 @@ func (j *judge) wentBack() {
 	}
 	type taken struct {
 		ForkOf   *tipstaff.ForkPoint      `json:"fork_of"`
+		Parent   *tipstaff.RunParent      `json:"parent"`
+		Rules    int                      `json:"rules"`
 		Program  string                   `json:"program_digest"`
 		Frozen   map[string]string        `json:"frozen"`
 		Asks     string                   `json:"asks"`
@@ -50,7 +52,7 @@ func (j *judge) wentBack() {
 		Rollback *rollbackBody            `json:"rollback"`
 	}
 	of := func(b *draftBody, r *rollbackBody) json.RawMessage {
-		return flow.JSON(taken{b.ForkOf, b.ProgramDigest, b.Frozen, b.Asks, b.User, b.Bounds, b.Pipeline, r})
+		return flow.JSON(taken{b.ForkOf, b.Parent, b.Rules, b.ProgramDigest, b.Frozen, b.Asks, b.User, b.Bounds, b.Pipeline, r})
 	}
 	if is, must := of(draft, &had), of(&want, want.Rollback); !sameJSON(is, must) {
 		j.fault("rollback_mismatch", 1, "", "%s", differing(is, must))
@@ -103,7 +105,7 @@ func (j *judge) forked() (*tipstaff.RunForked, int64) {
 // leftBehind reports whether a run was ended because another has taken its place.
 // That one says so too, where it can be asked.
 func (j *judge) leftBehind(end *tipstaff.Event) bool {
-	if b := tipstaff.BodyOf[tipstaff.IntentCancel](end); j.draft.Pipeline == nil || b.Via != relationRollback || b.TerminalReason != "rolled_back" {
+	if b := tipstaff.BodyOf[tipstaff.IntentCancel](end); j.draft.Pipeline == nil || b.Via != relationRollback || b.TerminalReason != string(tipstaff.TerminalRolledBack) {
 		return false
 	}
 	store, ok := j.src.(flow.Reader)

@@ -89,6 +89,9 @@ func TestDecisionsThatDoNotFitWriteNothing(t *testing.T) {
 		{"feedback", tipstaff.DecideRequest{Run: run, Gate: "root/ok", Action: "approve", Feedback: "because"}, tipstaff.FeedbackNotAllowed},
 		{"a long note", tipstaff.DecideRequest{Run: run, Gate: "root/ok", Action: "approve", Note: strings.Repeat("x", 5000)}, tipstaff.InvalidArgument},
 		{"an answer that is no JSON", tipstaff.DecideRequest{Run: run, Gate: "root/ok", Action: "approve", Answer: json.RawMessage("{")}, tipstaff.InvalidArgument},
+		{"the way of a gate that expired", tipstaff.DecideRequest{Run: run, Gate: "root/ok", Action: "approve", Via: "expiry"}, tipstaff.InvalidArgument},
+		{"that of one whose run ended", tipstaff.DecideRequest{Run: run, Gate: "root/ok", Action: "approve", Via: "run_ended"}, tipstaff.InvalidArgument},
+		{"that of one that was replaced", tipstaff.DecideRequest{Run: run, Gate: "root/ok", Action: "approve", Via: "superseded"}, tipstaff.InvalidArgument},
 		{"an unsafe number", tipstaff.DecideRequest{Run: run, Gate: "root/ok", Action: "approve", Answer: json.RawMessage("9007199254740993")}, tipstaff.InvalidArgument},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -82,6 +83,14 @@ func TestALabelAndTheWayBackToIt(t *testing.T) {
 	events := c.execute(back)
 	if events[0].RunId != back.RunId {
 		t.Errorf("run %s went on", events[0].RunId)
+	}
+	all, err := c.all(c.Watch(c.ctx(), &pb.WatchRequest{Ref: byRun(back.RunId)}))
+	i := slices.IndexFunc(all, func(e *pb.ExecutionEvent) bool { return e.Type == pb.ExecutionEvent_ROLLED_BACK })
+	if err != nil || i < 0 {
+		t.Fatalf("no event says that it was rolled back: %v, %v", all, err)
+	}
+	if got := member(t, all[i], "edits"); got != `{"outputs":{"ask":{"edited":true}}}` {
+		t.Errorf("the edits are told as %s", got)
 	}
 }
 
