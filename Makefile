@@ -17,6 +17,8 @@ export GORACE = atexit_sleep_ms=0
 # So are packages that start no goroutine and share nothing (imports_test.go sees to that):
 # the detector has nothing to find there, and makes their tests ten times as slow.
 PLAIN      = CGO_ENABLED=0 $(GO) test -trimpath
+# What go test prints, and then what was skipped and why.
+REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
 
 .PHONY: build demo generate test test-changed test-more test-mcp test-rpc test-python test-vendor check bench fuzz soak mutate clean
@@ -36,18 +38,18 @@ generate: ## Go and Python code for the wire, from core.proto
 test: build ## everything, race detector and shuffle on; then what must run at full speed
 	@scripts/mcp.sh --or-skip
 	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_FLOWTEST=sqlite TIPSTAFF_SIM=5s TIPSTAFF_MCP=$$(cat .cache/mcp/there) \
-		$(GO) test $(RACE) -ldflags=-w -json -vet=off -short -shuffle=on -timeout 20m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL))") | $(GO) run $(RACE) ./test/report
-	TIPSTAFF_SIM=15s $(PLAIN) -vet=off -shuffle=on -run '^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*)$$' ./flow/simtest ./flow
-	TIPSTAFF_FLOWTEST=memory $(PLAIN) -vet=off -short -shuffle=on $(SEQUENTIAL) ./store
+		$(GO) test $(RACE) -ldflags=-w -json -vet=off -short -shuffle=on -timeout 20m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SEQUENTIAL))") | $(REPORT)
+	TIPSTAFF_SIM=15s $(PLAIN) -json -vet=off -shuffle=on -run '^(TestSchedules|TestTheSameChoices.*|TestTooLarge.*)$$' ./flow/simtest ./flow | $(REPORT)
+	TIPSTAFF_FLOWTEST=memory $(PLAIN) -json -vet=off -short -shuffle=on $(SEQUENTIAL) ./store | $(REPORT)
 	@scripts/python.sh test --or-skip
 	@echo 'not run: whole sweeps of kills and crashes (make soak); fuzzing beyond the cases it has found (make fuzz)'
-	@echo 'not run: figures of the release, a Mac, 32 bits, gRPC clients of others (make test-more); SDKs of vendors (make test-vendor)'
+	@echo 'not run: figures of the release, a Mac, 32 bits, gRPC clients of others, SDKs of vendors (make test-more)'
 
 test-changed: ## of what make test leaves out, what concerns the files that changed
 	@scripts/fuzz.sh --changed
 	@scripts/more.sh --changed
 
-test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails
+test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails, SDKs of vendors
 	@scripts/more.sh
 
 test-mcp: ## real MCP servers from npm, and the protocol's conformance suite

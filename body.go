@@ -25,6 +25,7 @@ type (
 	GateResolved       = flow.GateResolved
 	GateTaken          = flow.GateTaken
 	IntentClarify      = flow.IntentClarify
+	IntentAnswer       = flow.IntentAnswer
 	GroupClosed        = flow.GroupClosed
 	BoundWarned        = flow.BoundWarned
 	BoundRefused       = flow.BoundRefused
@@ -99,16 +100,6 @@ type IntentCompiled struct {
 	Attempts      int             `json:"attempts"`
 }
 
-// IntentAnswer is the body of intent.answer.
-type IntentAnswer struct {
-	Gate       string          `json:"gate"`
-	Answers    json.RawMessage `json:"answers"`
-	Via        string          `json:"via"`
-	Note       string          `json:"note,omitempty"`
-	DecidedBy  string          `json:"decided_by,omitempty"`
-	OnBehalfOf string          `json:"on_behalf_of,omitempty"`
-}
-
 // IntentAccept is the body of intent.accept.
 type IntentAccept struct {
 	Terms
@@ -126,6 +117,13 @@ type PlanProposed struct {
 	Terms
 	Revision   int    `json:"revision"`
 	AcceptedBy string `json:"accepted_by"` // an envelope
+}
+
+// RunCorrectionRequested is the body of run.correction_requested, beside the revision
+// that is handed in.
+type RunCorrectionRequested struct {
+	Reason string `json:"reason"`
+	Actor  string `json:"actor"`
 }
 
 // IntentCorrect is the body of intent.correct.

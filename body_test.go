@@ -15,6 +15,49 @@ import (
 // A reader of a record's body uses the body's type, so that every reader sees the same
 // members: no struct of a function, and none that is private to a package.
 func TestReadersOfBodiesUseTheirTypes(t *testing.T) {
+	eachProductFile(t, func(path string, file *ast.File) {
+		for _, fault := range privateBodies(file) {
+			t.Errorf("%s: %s", path, fault)
+		}
+	})
+}
+
+// A writer uses it as well.
+func TestWritersOfBodiesUseTheirTypes(t *testing.T) {
+	eachProductFile(t, func(path string, file *ast.File) {
+		for _, fault := range mapBodies(file) {
+			t.Errorf("%s: %s", path, fault)
+		}
+	})
+}
+
+// mapBodies finds where a file gives a record a map, or an anonymous struct, for its body.
+func mapBodies(file *ast.File) (faults []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		pair, ok := n.(*ast.KeyValueExpr)
+		if !ok || lastName(pair.Key) != "Body" {
+			return true
+		}
+		value := pair.Value
+		if call, ok := value.(*ast.CallExpr); ok && lastName(call.Fun) == "JSON" && len(call.Args) == 1 {
+			value = call.Args[0]
+		}
+		if literal, ok := value.(*ast.CompositeLit); ok {
+			switch literal.Type.(type) {
+			case *ast.MapType:
+				faults = append(faults, "a body is written as a map")
+			case *ast.StructType:
+				faults = append(faults, "a body is written as an anonymous struct")
+			}
+		}
+		return true
+	})
+	return faults
+}
+
+// eachProductFile parses the files that are no tests.
+func eachProductFile(t *testing.T, f func(path string, file *ast.File)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
@@ -28,9 +71,7 @@ func TestReadersOfBodiesUseTheirTypes(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, fault := range privateBodies(file) {
-			t.Errorf("%s: %s", path, fault)
-		}
+		f(path, file)
 		return nil
 	})
 	if err != nil {
@@ -74,7 +115,7 @@ func privateTarget(call *ast.CallExpr, private map[string]string) []string {
 			return []string{"BodyOf reads a body as " + typ}
 		}
 	}
-	if len(call.Args) != 2 || !slices.Contains([]string{"Unmarshal", "decode"}, lastName(call.Fun)) || lastName(call.Args[0]) != "Body" {
+	if len(call.Args) != 2 || !slices.Contains([]string{"Unmarshal", "decode"}, lastName(call.Fun)) || !slices.Contains([]string{"Body", "body"}, lastName(call.Args[0])) {
 		return nil
 	}
 	target := call.Args[1]
@@ -109,7 +150,7 @@ func privateType(typ ast.Expr) string {
 	case *ast.StarExpr:
 		return privateType(typ.X)
 	case *ast.Ident:
-		if !ast.IsExported(typ.Name) && !slices.Contains(extended, typ.Name) {
+		if !ast.IsExported(typ.Name) && typ.Name != "any" && !slices.Contains(extended, typ.Name) {
 			return "a private " + typ.Name
 		}
 	}
@@ -127,6 +168,7 @@ func TestPrivateBodiesAreFound(t *testing.T) {
 		`var b *stepBody; func() { json.Unmarshal(e.Body, b) }()`:    1,
 		`b := tipstaff.BodyOf[stepBody](e)`:                          1,
 		`use(tipstaff.BodyOf[struct{ Gate string }](&e).Gate)`:       1,
+		`var b struct{ N int }; json.Unmarshal(body, &b)`:            1,
 		`var b map[string]json.RawMessage; decode(e.Body, &b)`:       0,
 		`var b []string; var c struct{}; json.Unmarshal(e.Body, &b)`: 0,
 	} {
@@ -135,6 +177,22 @@ func TestPrivateBodiesAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := privateBodies(file); len(got) != faults {
+			t.Errorf("%s: %v", code, got)
+		}
+	}
+	for code, faults := range map[string]int{
+		`flow.Draft{Kind: k, Body: flow.JSON(tipstaff.PlanStep{})}`:              0,
+		`flow.Draft{Kind: k, Body: flow.JSON(b)}`:                                0,
+		`flow.Draft{Kind: k, Body: flow.JSON(map[string]any{"n": 1})}`:           1,
+		`fc.Emit(flow.Event{Kind: k, Body: map[string]any{"n": 1}})`:             1,
+		`fc.Emit(flow.Event{Kind: k, Body: struct{ N int }{1}})`:                 1,
+		`use(flow.Event{Kind: k, Body: JSON(struct{ N int ` + "`x`" + ` }{1})})`: 1,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nvar v = "+code, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := mapBodies(file); len(got) != faults {
 			t.Errorf("%s: %v", code, got)
 		}
 	}

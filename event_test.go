@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // declaredKinds reads the constants of event.go: what people read is what counts.
@@ -91,6 +93,19 @@ func TestReadmeListsPlainKinds(t *testing.T) {
 	slices.Sort(plainKinds)
 	if !slices.Equal(listed, plainKinds) {
 		t.Errorf("README.md lists %v\nevent.go has    %v", listed, plainKinds)
+	}
+}
+
+// The engine and the surfaces agree on which records open and close gates. That a run
+// was cancelled closes one too, for whoever looks; the engine is told by a record of its own.
+func TestGatesOpenAndCloseForAllAlike(t *testing.T) {
+	for kind := range kinds {
+		if kind.OpensGate() != flow.Opens(string(kind)) {
+			t.Errorf("%s opens a gate for one of them", kind)
+		}
+		if kind.ClosesGate() != flow.Closes(string(kind)) && kind != KindIntentCancel {
+			t.Errorf("%s closes a gate for one of them", kind)
+		}
 	}
 }
 

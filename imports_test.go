@@ -61,14 +61,14 @@ var reserved = map[string][]string{
 	"modernc.org/sqlite":                     {"sqlite", "cmd/bench"},
 	"github.com/jackc/pgx":                   {"postgres"},
 	"go.temporal.io/sdk":                     {"temporal"},
-	"os/exec":                                {"tool/builtin", "tool", "worker", "supervisor", "delivery", "cmd/bench", "test/cmdtest", "test/mutate"},
+	"os/exec":                                {"supervisor", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/mutate"},        // the built-in tools look programs up, and start none (see below)
 	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "web", "mcpserver", "cmd/tipstaff", "cmd/bench"}, // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
 	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"telemetry"},
 	"go.opentelemetry.io/otel/exporters":     {"telemetry"},
 	"github.com/prometheus/client_golang":    {"telemetry"},
-	"github.com/modelcontextprotocol/go-sdk": {"tool/builtin", "tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
+	"github.com/modelcontextprotocol/go-sdk": {"tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
 	"github.com/go-json-experiment/json":     {"canon", "pb"},
 	"github.com/sqlc-dev":                    {"policy/sqlguard"},
@@ -102,7 +102,7 @@ func importFaults(pkg string, imports []string) (faults []string) {
 			continue
 		}
 		for prefix, allowed := range reserved {
-			if below(imported, prefix) && !slices.Contains(allowed, home) {
+			if below(imported, prefix) && !slices.Contains(allowed, home) && !slices.Contains(allowed, pkg) {
 				fault("imports %s, which is for %v alone", imported, allowed)
 			}
 		}
@@ -258,6 +258,8 @@ func TestImportFaultsAreFound(t *testing.T) {
 		{"tool/builtin", module + "/policy", false},
 		{"tool/builtin", module + "/plan", true},
 		{"tool/builtin", "os/exec", false},
+		{"tool", "os/exec", true},
+		{"tool/builtin", "github.com/modelcontextprotocol/go-sdk/mcp", true},
 		{"plan", module + "/policy", false},
 		{"plan", module + "/tool", true},
 		{"plan", module + "/agent", true},
@@ -294,6 +296,67 @@ func TestImportFaultsAreFound(t *testing.T) {
 			t.Errorf("%s imports %s: faults %q, want some: %v", c.pkg, c.imported, faults, c.bad)
 		}
 	}
+}
+
+// Programs are started by the supervisor alone, which can find and end them.
+func TestOnlyTheSupervisorStartsPrograms(t *testing.T) {
+	eachProductFile(t, func(path string, file *ast.File) {
+		if pkg := filepath.ToSlash(filepath.Dir(path)); pkg == "supervisor" || strings.HasPrefix(pkg, "test/") || pkg == "cmd/bench" {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if of := lastName(s.X) + "." + s.Sel.Name; slices.Contains([]string{"exec.Command", "exec.CommandContext", "exec.Cmd", "os.StartProcess", "syscall.ForkExec"}, of) {
+					t.Errorf("%s uses %s", path, of)
+				}
+			}
+			return true
+		})
+	})
+}
+
+// The module needs what the product imports, and says so: no vendor's SDK, and nothing
+// that looks as if only others needed it.
+func TestModuleNamesWhatIsImported(t *testing.T) {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "require ")
+		if name, version, ok := strings.Cut(line, " "); ok && strings.HasPrefix(version, "v") {
+			direct[name] = !strings.Contains(version, "// indirect")
+			if strings.HasPrefix(name, "github.com/anthropics/") || strings.HasPrefix(name, "github.com/openai/") {
+				t.Errorf("go.mod names %s: the SDKs of vendors are for the module of test/referee", name)
+			}
+		}
+	}
+	for pkg, imports := range packagesOfModule(t) {
+		for _, imported := range imports {
+			of := "" // the module that it belongs to
+			for name := range direct {
+				if below(imported, name) && len(name) > len(of) {
+					of = name
+				}
+			}
+			if of != "" && !direct[of] {
+				t.Errorf("%s imports %s, and go.mod takes %s for indirect", pkg, imported, of)
+			}
+		}
+	}
+}
+
+// Views of a run tell the same of the same records: they read no clock.
+func TestRootReadsNoClock(t *testing.T) {
+	eachProductFile(t, func(path string, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && filepath.Dir(path) == "." && lastName(s.X) == "time" && slices.Contains([]string{"Now", "Since", "Until"}, s.Sel.Name) {
+				t.Errorf("%s uses time.%s", path, s.Sel.Name)
+			}
+			return true
+		})
+	})
 }
 
 // The Makefile tests some packages without the race detector: in those nothing runs at the

@@ -201,18 +201,17 @@ const (
 
 // ReadResolved reads a record that closes a gate as if it were a policy.gate.resolve.
 func ReadResolved(kind string, body json.RawMessage) (GateResolved, error) {
-	var b struct {
-		GateResolved
-		Answers json.RawMessage `json:"answers"`
-	}
+	var b GateResolved
 	err := json.Unmarshal(body, &b)
 	switch kind {
 	case KindIntentAccept:
 		b.Action = "accept"
 	case KindIntentAnswer:
-		b.Action, b.Answer = "answer", b.Answers
+		var said IntentAnswer
+		err = json.Unmarshal(body, &said)
+		b.Action, b.Answer = "answer", said.Answers
 	}
-	return b.GateResolved, err
+	return b, err
 }
 
 // ReadOpened reads a record that opens a gate as if it were a policy.gate.
@@ -235,6 +234,16 @@ type IntentClarify struct {
 	Gate      string            `json:"gate"`
 	Round     int               `json:"round"`
 	Questions []json.RawMessage `json:"questions"`
+}
+
+// IntentAnswer is the body of intent.answer.
+type IntentAnswer struct {
+	Gate       string          `json:"gate"`
+	Answers    json.RawMessage `json:"answers"`
+	Via        string          `json:"via"`
+	Note       string          `json:"note,omitempty"`
+	DecidedBy  string          `json:"decided_by,omitempty"`
+	OnBehalfOf string          `json:"on_behalf_of,omitempty"`
 }
 
 // GateTaken is the body of gate.taken: the program took the decision of a record.

@@ -61,12 +61,12 @@ func (w *wire) refused(res *http.Response) error {
 // parseFault reads the error object of a body, which both vendors and those who
 // imitate them write alike: {"error": {"type", "code", "message"}}, or {"error":
 // "text"}. Anything else is the message.
-func parseFault(body []byte) fault {
+func parseFault(text []byte) fault {
 	var doc struct {
 		Error json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(body, &doc) != nil || isNull(doc.Error) {
-		return fault{Message: string(bytes.TrimSpace(body))}
+	if json.Unmarshal(text, &doc) != nil || isNull(doc.Error) {
+		return fault{Message: string(bytes.TrimSpace(text))}
 	}
 	return parseErrorObject(doc.Error)
 }

@@ -103,7 +103,7 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 
 // Serve answers calls that come by the listener until the server is closed.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(&door{Listener: l}); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(&limitedListener{Listener: l}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil

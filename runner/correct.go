@@ -17,8 +17,7 @@ import (
 // the run's owner. Its number and acceptance are not known yet.
 type correctionBody struct {
 	revision
-	Reason string `json:"reason"`
-	Actor  string `json:"actor"`
+	tipstaff.RunCorrectionRequested
 }
 
 // requested is the correction that a segment holds, and when it was handed in.
@@ -154,7 +153,7 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 		return correctionBody{}, err
 	}
 	body.Asks = asksOf(ctx, true)
-	return correctionBody{Reason: c.Reason, Actor: actor(ctx), revision: body.asRevision(made.text.intent().Hash())}, nil
+	return correctionBody{RunCorrectionRequested: tipstaff.RunCorrectionRequested{Reason: c.Reason, Actor: actor(ctx)}, revision: body.asRevision(made.text.intent().Hash())}, nil
 }
 
 // handIn stores a correction, if the run still stands where it was looked at, and

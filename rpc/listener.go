@@ -21,10 +21,10 @@ const (
 	strangerCall = 1 << 10  // and so many more for each call, so that somebody can ask for years whether the server is there
 )
 
-// door is a listener that keeps strangers small. Of a call whose caller is not known
+// limitedListener keeps strangers small. Of a call whose caller is not known
 // nothing is kept (see enter), save where anybody may make it: then the connection may
 // say no more than such calls need.
-type door struct {
+type limitedListener struct {
 	net.Listener
 
 	mu    sync.Mutex
@@ -33,46 +33,46 @@ type door struct {
 
 // Accept takes in a connection. Where there are too many, the oldest stranger goes;
 // where there is none, whoever came last.
-func (d *door) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
-		accepted, err := d.Listener.Accept()
+		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: accepted, door: d}
-		if d.admit(c) {
+		c := &conn{Conn: accepted, listener: l}
+		if l.admit(c) {
 			return c, nil
 		}
 		accepted.Close()
 	}
 }
 
-func (d *door) admit(c *conn) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.conns) >= maxConns {
-		oldest := slices.IndexFunc(d.conns, func(other *conn) bool { return !other.known.Load() })
+func (l *limitedListener) admit(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns) >= maxConns {
+		oldest := slices.IndexFunc(l.conns, func(other *conn) bool { return !other.known.Load() })
 		if oldest < 0 {
 			return false
 		}
-		d.conns[oldest].Conn.Close() // its reader sees that, and closes it in full
-		d.conns = slices.Delete(d.conns, oldest, oldest+1)
+		l.conns[oldest].Conn.Close() // its reader sees that, and closes it in full
+		l.conns = slices.Delete(l.conns, oldest, oldest+1)
 	}
-	d.conns = append(d.conns, c)
+	l.conns = append(l.conns, c)
 	return true
 }
 
-func (d *door) forget(c *conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.conns = slices.DeleteFunc(d.conns, func(other *conn) bool { return other == c })
+func (l *limitedListener) forget(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = slices.DeleteFunc(l.conns, func(other *conn) bool { return other == c })
 }
 
-// conn is a connection that came by the door.
+// conn is a connection of a limitedListener.
 type conn struct {
 	net.Conn
-	door  *door
-	known atomic.Bool // somebody has shown a token on it
+	listener *limitedListener
+	known    atomic.Bool // somebody has shown a token on it
 
 	mu   sync.Mutex
 	open int   // calls of strangers
@@ -113,7 +113,7 @@ func (c *conn) strange(ctx context.Context) {
 }
 
 func (c *conn) Close() error {
-	c.door.forget(c)
+	c.listener.forget(c)
 	return c.Conn.Close()
 }
 

@@ -208,7 +208,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d := &door{Listener: l}
+	d := &limitedListener{Listener: l}
 	accept := func() *conn {
 		dialled, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
