@@ -211,7 +211,7 @@ func (c *conversation) asks(lines lineSource, out io.Writer) {
 		return
 	}
 	if c.attended() {
-		c.prompts = &prompter{out: out, in: lines}
+		c.prompts = c.prompterOn(lines, out)
 	}
 	c.ask = func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
 		switch {

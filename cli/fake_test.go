@@ -45,6 +45,7 @@ type fakeService struct {
 	check  func(tipstaff.ValidateRequest) (tipstaff.Validated, error)
 	amend  func(tipstaff.CorrectRequest) (tipstaff.Corrected, error)
 	verify func(tipstaff.VerifyRequest) (tipstaff.Report, error)
+	refuse func(tipstaff.DecideRequest) error // an answer to the open gate; nil: it never does
 	getErr error
 	pageOf int // runs a page; 0: all
 
@@ -219,6 +220,11 @@ func (s *fakeService) Events(ctx context.Context, req tipstaff.EventsRequest) it
 }
 
 func (s *fakeService) Decide(_ context.Context, r tipstaff.DecideRequest) (tipstaff.Decided, error) {
+	if s.refuse != nil {
+		if err := s.refuse(r); err != nil {
+			return tipstaff.Decided{}, err
+		}
+	}
 	if s.reply(&r) {
 		return tipstaff.Decided{}, nil
 	}
@@ -427,6 +433,17 @@ func (b *bench) Attach(run tipstaff.ID, commands []string, tell func(string)) (A
 		panic("nobody should attach")
 	}
 	return b.attach(run, commands, tell)
+}
+
+// served has the runs of the bench stand at a server, 127.0.0.1:1, instead of the workspace.
+func (b *bench) served() *bench {
+	b.env.Open = nil
+	b.env.Connect = func(context.Context, string, string) (Session, error) {
+		b.opened = append(b.opened, OpenOptions{})
+		return b, nil
+	}
+	b.vars["TIPSTAFF_SERVER"] = "127.0.0.1:1"
+	return b
 }
 
 // terminal makes all three streams a terminal.

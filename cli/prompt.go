@@ -43,7 +43,12 @@ func (a *app) newPrompter(unattended bool) *prompter {
 	if unattended || !a.attended() {
 		return nil
 	}
-	return &prompter{out: a.err, in: tipstaff.NewLineReader(a.env.Stdin), away: a.server != ""}
+	return a.prompterOn(tipstaff.NewLineReader(a.env.Stdin), a.err)
+}
+
+// prompterOn asks on out, and reads the answers from in.
+func (a *app) prompterOn(in lineSource, out io.Writer) *prompter {
+	return &prompter{out: out, in: in, away: a.server != ""}
 }
 
 // asker is p as somebody who attends a run.
@@ -77,10 +82,24 @@ func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, b
 	io.WriteString(p.out, gateText(g))
 	choice, err := p.choose(limited, g)
 	if err == nil {
+		choice.Refused = p.refused
 		return choice, true
 	}
 	fmt.Fprintln(p.out, p.whyWithdrawn(limited, err))
 	return tipstaff.Choice{}, false
+}
+
+// refused says why an answer was not accepted.
+func (p *prompter) refused(err error) {
+	if p.view != nil {
+		p.view.leave()
+		defer p.view.unsuspend()
+	}
+	fmt.Fprintln(p.out, "not accepted: "+clean(err.Error()))
+	var e *tipstaff.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		fmt.Fprintln(p.out, "hint: "+clean(e.Hint))
+	}
 }
 
 // choose asks for the action, and for what it needs. "v" shows everything, and what
@@ -156,8 +175,13 @@ func matchAction(s string, g tipstaff.Gate) (string, error) {
 
 // whyWithdrawn says why a question is no longer asked.
 func (p *prompter) whyWithdrawn(ctx context.Context, err error) string {
-	var sig *SignalError
+	var (
+		sig   *SignalError
+		other *tipstaff.AnsweredElsewhere
+	)
 	switch {
+	case errors.As(context.Cause(ctx), &other):
+		return "\nno longer asked: " + clean(other.Error())
 	case errors.As(context.Cause(ctx), &sig) && p.away:
 		return "\nno longer asked"
 	case errors.As(context.Cause(ctx), &sig):
