@@ -361,20 +361,18 @@ func (c *conversation) conclude(ctx context.Context, r tipstaff.Run, d tipstaff.
 		c.writeJSON(struct {
 			conclusion
 			Session string `json:"session"`
-		}{conclusion{r.ID, r.State, d.Outcome, d.Reason, r.HeadSeq, r.Head}, c.session})
+		}{conclusionOf(r, d), c.session})
 	} else {
 		s.finish()
 	}
 	switch {
 	case d.Err != nil: // it is reported
-	case d.Outcome == "parked", d.Outcome == "cut":
-		c.saySteps(c.err, r, openBelow(ctx, c.svc, r), d.WakeAt)
 	case r.State == tipstaff.Failed && s != nil:
 		fmt.Fprintf(c.err, "failed: %s\n", clean(failureText(r, d)))
 	case r.State == tipstaff.Cancelled && s != nil:
 		fmt.Fprintln(c.err, "cancelled")
-	case !r.State.Terminal():
-		c.sayInterrupted(r.ID, d.Reason)
+	default:
+		c.sayNext(ctx, c.svc, r, d)
 	}
 	if s != nil && !known && c.leave == nil {
 		c.sayHow()

@@ -71,8 +71,7 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 	}
 	fmt.Fprintf(a.out, "decided %s: %s%s\n", clean(d.Decision.Path), clean(d.Decision.Action), again)
 	if d.Run.Condition == tipstaff.Waiting || d.Run.Condition == tipstaff.Interrupted {
-		top := started(ctx, svc, d.Run)
-		a.saySteps(a.err, top, openBelow(ctx, svc, top), time.Time{})
+		a.saySteps(ctx, svc, started(ctx, svc, d.Run), time.Time{})
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type fakeService struct {
 	artifacts map[string]string // by their digests
 
 	runs    []tipstaff.Run
+	got     []tipstaff.ID
 	listed  []tipstaff.ListRequest
 	callers []tipstaff.Caller
 
@@ -149,6 +150,7 @@ func (s *fakeService) Get(_ context.Context, id tipstaff.ID) (tipstaff.Run, erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.got = append(s.got, id)
 	for _, r := range s.runs {
 		if r.ID == id {
 			return r, nil

@@ -352,6 +352,6 @@ func (a *app) watch(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	a.conclude(run, openBelow(ctx, svc, run), run.Rest())
+	a.conclude(ctx, svc, run, run.Rest())
 	return status(exitOfRun(run))
 }
