@@ -109,7 +109,7 @@ func (o *chatOptions) run(ctx context.Context, args []string) error {
 func (o *chatOptions) check() error {
 	switch {
 	case o.fresh && o.session != "":
-		return &usageError{message: "--new begins a session and --session goes on with one: only one of them can be"}
+		return &usageError{message: "--new begins a session and --session goes on with one: give only one of them"}
 	case o.maxSteps < 0 || o.maxSteps > 1000:
 		return &usageError{message: fmt.Sprintf("--max-steps %d is not from 1 to 1000", o.maxSteps)}
 	case o.approve == "" && o.attended():

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -439,7 +440,9 @@ func (b *bench) Attach(run tipstaff.ID, commands []string, tell func(string)) (A
 
 // served has the runs of the bench stand at a server, 127.0.0.1:1, instead of the workspace.
 func (b *bench) served() *bench {
-	b.env.Open = nil
+	b.env.Open = func(context.Context, OpenOptions) (Session, error) {
+		return nil, errors.New("the workspace was opened in place of the server")
+	}
 	b.env.Connect = func(context.Context, string, string) (Session, error) {
 		b.opened = append(b.opened, OpenOptions{})
 		return b, nil

@@ -124,9 +124,9 @@ func openBelow(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) (open 
 	return open
 }
 
-// started is the run that a person has started and that r works for: r itself,
+// topRun is the run that a person has started and that r works for: r itself,
 // or the one that dispatched it.
-func started(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) tipstaff.Run {
+func topRun(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) tipstaff.Run {
 	for r.Lineage != nil && r.Lineage.Relation == dispatched {
 		parent, err := svc.Get(ctx, r.Lineage.Parent)
 		if err != nil || parent.State.Terminal() {

@@ -75,7 +75,7 @@ var (
 func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
 	if p.view != nil {
 		p.view.leave()
-		defer p.view.unsuspend()
+		defer p.view.takeBack()
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
 	defer cancel()
@@ -93,7 +93,7 @@ func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, b
 func (p *prompter) refused(err error) {
 	if p.view != nil {
 		p.view.leave()
-		defer p.view.unsuspend()
+		defer p.view.takeBack()
 	}
 	fmt.Fprintln(p.out, "not accepted: "+clean(err.Error()))
 	var e *tipstaff.Error

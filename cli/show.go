@@ -179,7 +179,7 @@ func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tip
 	default:
 		fmt.Fprintln(o.out, "\nto go on:")
 	}
-	o.printResume(doubts, started(ctx, svc, r).ID)
+	o.printResume(doubts, topRun(ctx, svc, r).ID)
 	return nil
 }
 
