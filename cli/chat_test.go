@@ -52,9 +52,9 @@ func (k *talks) answers(text string) tipstaff.Driven {
 	s := k.svc
 	s.append("run.started", "", `{}`)
 	s.append("agent.step_started", "turn/model#1", `{"step":1,"model":"m-1"}`)
-	s.tellOf("agent.text_delta", "turn/model#1", fmt.Sprintf(`{"step":1,"channel":"answer","offset":0,"text":%s}`, quoted(text[:min(4, len(text))])))
-	s.append("agent.message", "turn/model#1", fmt.Sprintf(`{"step":1,"text":%s}`, quoted(text)))
-	s.append("agent.finish", "turn", fmt.Sprintf(`{"reason":"stop","text":%s,"steps":1,"usage":{"input_tokens":10,"output_tokens":5,"total_tokens":15,"cost_usd":"0.0012"}}`, quoted(text)))
+	s.tellOf("agent.text_delta", "turn/model#1", fmt.Sprintf(`{"step":1,"channel":"answer","offset":0,"text":%s}`, jsonOf(text[:min(4, len(text))])))
+	s.append("agent.message", "turn/model#1", fmt.Sprintf(`{"step":1,"text":%s}`, jsonOf(text)))
+	s.append("agent.finish", "turn", fmt.Sprintf(`{"reason":"stop","text":%s,"steps":1,"usage":{"input_tokens":10,"output_tokens":5,"total_tokens":15,"cost_usd":"0.0012"}}`, jsonOf(text)))
 	s.append("intent.attest", "", `{"outcome":"success"}`)
 	s.set(tipstaff.Run{ID: runA, State: tipstaff.Completed, HeadSeq: int64(len(s.log)), Head: "sha256:h"})
 	return tipstaff.Driven{State: tipstaff.Completed, Outcome: "success"}

@@ -304,9 +304,9 @@ func parseClarified(q tipstaff.ClarifyQuestion, s string) (json.RawMessage, erro
 		if err != nil {
 			return nil, fmt.Errorf("%s: there are %s", strings.Replace(err.Error(), "actions", "answers", 1), strings.Join(q.Options, ", "))
 		}
-		return quoted(option), nil
+		return jsonOf(option), nil
 	}
-	return quoted(s), nil
+	return jsonOf(s), nil
 }
 
 var errNeeded = errors.New("an answer is needed")
@@ -322,7 +322,7 @@ func (p *prompter) clarify(ctx context.Context, questions []tipstaff.ClarifyQues
 			return nil, err
 		}
 		if answer != nil {
-			members = append(members, string(quoted(q.ID))+":"+string(answer))
+			members = append(members, string(jsonOf(q.ID))+":"+string(answer))
 		}
 	}
 	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
@@ -340,7 +340,7 @@ func answerForm(g tipstaff.Gate, action string) string {
 	case stage.Bound == tipstaff.BoundCostUSD || stage.Bound == tipstaff.BoundWallTime || stage.Bound == "":
 		return "JSON"
 	default:
-		return "{" + string(quoted(stage.Bound)) + ":1}"
+		return "{" + string(jsonOf(stage.Bound)) + ":1}"
 	}
 	questions := tipstaff.QuestionsOf(g)
 	if len(questions) == 0 {
@@ -353,13 +353,13 @@ func answerForm(g tipstaff.Gate, action string) string {
 		case q.HasDefault():
 			example = string(q.Default)
 		case len(q.Options) > 0:
-			example = string(quoted(q.Options[0]))
+			example = string(jsonOf(q.Options[0]))
 		case q.Type == "number":
 			example = "0"
 		case q.Type == "boolean":
 			example = "true"
 		}
-		parts = append(parts, string(quoted(q.ID))+":"+example)
+		parts = append(parts, string(jsonOf(q.ID))+":"+example)
 	}
 	return "{" + strings.Join(parts, ",") + "}"
 }
