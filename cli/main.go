@@ -224,7 +224,7 @@ func (a *app) prepare(cmd *cobra.Command) {
 }
 
 // completionTime is how long somebody who presses Tab waits for a server.
-const completionTime = 2 * time.Second
+const completionTime = time.Second
 
 // remoteCommands are the commands that can be about the runs of a server.
 var remoteCommands = []string{"run", "do", "chat", "ls", "show", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "export"}
