@@ -23,6 +23,11 @@ type Choice struct {
 	Answer   json.RawMessage
 	Feedback string
 	Note     string
+
+	// Refused is told why the answer was not accepted; if the gate is still open it is
+	// then asked about again. nil: it is deferred, because whoever answers so would only
+	// answer the same again.
+	Refused func(error)
 }
 
 // AnsweredElsewhere is why a question is withdrawn that somebody else has answered.
@@ -47,7 +52,8 @@ const (
 
 // Attend puts the open gates of a run, and of the runs that it has started, to ask,
 // one at a time, and hands in the answers, until nobody drives the run or ctx ends. A
-// gate without an answer is deferred, and not asked about again.
+// gate without an answer is deferred, and not asked about again; one whose answer is
+// refused is asked about again if [Choice.Refused] says so.
 func Attend(ctx context.Context, svc Attendable, run ID, ask Ask) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -71,8 +77,10 @@ func Attend(ctx context.Context, svc Attendable, run ID, ask Ask) error {
 		again := false
 		for _, g := range gates {
 			if ctx.Err() == nil && !a.asked[g.ID] {
-				a.asked[g.ID], again = true, true
-				a.put(ctx, g)
+				again = true
+				if a.asked[g.ID] = a.put(ctx, g); !a.asked[g.ID] {
+					break // whoever was refused is asked about the same gate next
+				}
 			}
 		}
 		if !again { // else much may have changed meanwhile
@@ -87,7 +95,7 @@ type attendant struct {
 	svc     Attendable
 	run     ID
 	ask     Ask
-	asked   map[ID]bool   // about which somebody was asked: once is enough
+	asked   map[ID]bool   // about which nobody is asked again
 	changed chan struct{} // holds one while a gate was opened or closed, or a child made
 }
 
@@ -152,8 +160,9 @@ func (a *attendant) open(ctx context.Context, id ID) (gates []openGate, children
 	return gates, len(run.Lineage.Children) > 0, nil
 }
 
-// put puts one gate to whoever answers, and hands the answer in.
-func (a *attendant) put(ctx context.Context, g openGate) {
+// put puts one gate to whoever answers, and hands the answer in. It reports false if the
+// gate is to be asked about again.
+func (a *attendant) put(ctx context.Context, g openGate) (done bool) {
 	asking, withdraw := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
@@ -165,16 +174,23 @@ func (a *attendant) put(ctx context.Context, g openGate) {
 	<-watched
 	switch {
 	case ctx.Err() != nil:
-		return
+		return true
 	case !ok:
 		_ = a.svc.Defer(ctx, g.run, g.ID) // else it parks later
-		return
+		return true
 	}
 	_, err := a.svc.Decide(ctx, DecideRequest{Run: g.run, Gate: g.ID.String(), Action: choice.Action, Answer: choice.Answer,
 		Feedback: choice.Feedback, Note: choice.Note, Via: cmp.Or(choice.Via, "terminal")})
-	if err != nil && CodeOf(err) != DecisionConflict {
+	switch elsewhere := CodeOf(err) == DecisionConflict; {
+	case err == nil || ctx.Err() != nil:
+		return true
+	case choice.Refused != nil:
+		choice.Refused(err)
+		return elsewhere
+	case !elsewhere:
 		_ = a.svc.Defer(ctx, g.run, g.ID)
 	}
+	return true
 }
 
 // watch withdraws a question when its gate is closed by somebody else.

@@ -190,6 +190,9 @@ type Driven struct {
 	Err     *Error    `json:"error,omitempty"` // set when the drive could not be carried out: lease_lost, store_full …
 }
 
+// Waits reports whether the drive left the run to wait for a decision, a time or a resume.
+func (d Driven) Waits() bool { return d.Outcome == "parked" || d.Outcome == "cut" }
+
 // EnvelopeRequest makes a draft of a pipeline. Its fields are those of a
 // [StartRequest]; the program may be missing.
 type EnvelopeRequest struct {

@@ -109,7 +109,7 @@ func (o *chatOptions) run(ctx context.Context, args []string) error {
 func (o *chatOptions) check() error {
 	switch {
 	case o.fresh && o.session != "":
-		return &usageError{message: "--new begins a session and --session goes on with one: only one of them can be"}
+		return &usageError{message: "--new begins a session and --session goes on with one: give only one of them"}
 	case o.maxSteps < 0 || o.maxSteps > 1000:
 		return &usageError{message: fmt.Sprintf("--max-steps %d is not from 1 to 1000", o.maxSteps)}
 	case o.approve == "" && o.attended():
@@ -211,7 +211,7 @@ func (c *conversation) asks(lines lineSource, out io.Writer) {
 		return
 	}
 	if c.attended() {
-		c.prompts = &prompter{out: out, in: lines}
+		c.prompts = c.prompterOn(lines, out)
 	}
 	c.ask = func(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
 		switch {
@@ -361,20 +361,18 @@ func (c *conversation) conclude(ctx context.Context, r tipstaff.Run, d tipstaff.
 		c.writeJSON(struct {
 			conclusion
 			Session string `json:"session"`
-		}{conclusion{r.ID, r.State, d.Outcome, d.Reason, r.HeadSeq, r.Head}, c.session})
+		}{conclusionOf(r, d), c.session})
 	} else {
 		s.finish()
 	}
 	switch {
 	case d.Err != nil: // it is reported
-	case d.Outcome == "parked", d.Outcome == "cut":
-		c.saySteps(c.err, r, openBelow(ctx, c.svc, r), d.WakeAt)
 	case r.State == tipstaff.Failed && s != nil:
 		fmt.Fprintf(c.err, "failed: %s\n", clean(failureText(r, d)))
 	case r.State == tipstaff.Cancelled && s != nil:
 		fmt.Fprintln(c.err, "cancelled")
-	case !r.State.Terminal():
-		c.sayInterrupted(r.ID, d.Reason)
+	default:
+		c.sayNext(ctx, c.svc, r, d)
 	}
 	if s != nil && !known && c.leave == nil {
 		c.sayHow()

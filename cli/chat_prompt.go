@@ -129,7 +129,9 @@ func (c *conversation) handle(ctx context.Context, text string) error {
 	if err == nil || errors.Is(err, errLeft) || ctx.Err() != nil {
 		return err
 	}
-	c.report(err)
+	if !reported(err) {
+		c.report(err)
+	}
 	return nil
 }
 
@@ -202,6 +204,9 @@ func (c *conversation) switchSession(ctx context.Context, id string) error {
 }
 
 func (c *conversation) listTools(ctx context.Context, _ string) error {
+	if c.server != "" {
+		return &usageError{message: "/tools lists the tools of a local workspace; these turns run at " + c.server}
+	}
 	list, err := c.declaredTools(ctx)
 	if err == nil {
 		printTools(c.err, list, c.env.colored(c.env.StderrTTY))

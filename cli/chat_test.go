@@ -52,9 +52,9 @@ func (k *talks) answers(text string) tipstaff.Driven {
 	s := k.svc
 	s.append("run.started", "", `{}`)
 	s.append("agent.step_started", "turn/model#1", `{"step":1,"model":"m-1"}`)
-	s.tellOf("agent.text_delta", "turn/model#1", fmt.Sprintf(`{"step":1,"channel":"answer","offset":0,"text":%s}`, quoted(text[:min(4, len(text))])))
-	s.append("agent.message", "turn/model#1", fmt.Sprintf(`{"step":1,"text":%s}`, quoted(text)))
-	s.append("agent.finish", "turn", fmt.Sprintf(`{"reason":"stop","text":%s,"steps":1,"usage":{"input_tokens":10,"output_tokens":5,"total_tokens":15,"cost_usd":"0.0012"}}`, quoted(text)))
+	s.tellOf("agent.text_delta", "turn/model#1", fmt.Sprintf(`{"step":1,"channel":"answer","offset":0,"text":%s}`, jsonOf(text[:min(4, len(text))])))
+	s.append("agent.message", "turn/model#1", fmt.Sprintf(`{"step":1,"text":%s}`, jsonOf(text)))
+	s.append("agent.finish", "turn", fmt.Sprintf(`{"reason":"stop","text":%s,"steps":1,"usage":{"input_tokens":10,"output_tokens":5,"total_tokens":15,"cost_usd":"0.0012"}}`, jsonOf(text)))
 	s.append("intent.attest", "", `{"outcome":"success"}`)
 	s.set(tipstaff.Run{ID: runA, State: tipstaff.Completed, HeadSeq: int64(len(s.log)), Head: "sha256:h"})
 	return tipstaff.Driven{State: tipstaff.Completed, Outcome: "success"}
@@ -363,6 +363,60 @@ func TestChatAutoLeavesOtherGatesAlone(t *testing.T) {
 	contains(t, "stderr", k.err.String(), "decide "+runA.String()+" root/ok approve")
 }
 
+// Who answers by rule would answer the same again: the turn parks.
+func TestChatAutoIsNotAskedAgain(t *testing.T) {
+	k := newTalks(t)
+	k.approver(t, false)
+	k.asksAndAnswers(approvalGate())
+	k.svc.refuse = func(tipstaff.DecideRequest) error {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "no")
+	}
+	k.run(t, 4, "chat", "hello", "--approve", "auto")
+}
+
+// A turn at a server goes on although nobody is asked about it any more.
+func TestChatAtAServerDoesNotSayThatTheRunStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalks(t)
+		k.served().terminal()
+		k.asksAndAnswers(publishGate())
+		keys := newTypist()
+		k.env.Stdin = keys
+		ctx, cancel := context.WithCancelCause(context.Background())
+		go func() {
+			defer keys.w.Close()
+			synctest.Wait()
+			cancel(&SignalError{syscall.SIGINT})
+			synctest.Wait()
+			k.svc.reply(nil) // at the server, which parks the run after a while
+		}()
+		k.runContext(t, ctx, 130, "chat", "hello")
+		contains(t, "stderr", k.err.String(), "no longer asked\n")
+		if strings.Contains(k.err.String(), "being stopped") {
+			t.Errorf("it says that the run stops:\n%s", k.err)
+		}
+	})
+}
+
+func TestChatDeniedPinIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalks(t)
+		k.withTools(&fakeTools{pins: added(`{"name":"echo"}`)})
+		start := k.svc.start
+		k.svc.start = func(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
+			if strings.Contains(string(req.Program), "use desk") {
+				return tipstaff.Started{}, &tipstaff.Error{Code: tipstaff.Refused, Message: "refused", Err: &tipstaff.ToolRefusal{Tools: []tipstaff.RefusedTool{{Server: "desk", Code: "unlocked_tool"}}}}
+			}
+			return start(ctx, req)
+		}
+		got := k.prompts(t, context.Background(), 0, "use desk"+enter, "deny"+enter, "hello"+enter)
+		contains(t, "terminal", got, "nothing is written, and nothing was started\n", "You said: hello\n")
+		if strings.Contains(got, "exit status") {
+			t.Errorf("the exit status is reported:\n%s", got)
+		}
+	})
+}
+
 func TestChatParks(t *testing.T) {
 	k := newTalks(t)
 	k.terminal()
@@ -600,6 +654,17 @@ func TestChatTools(t *testing.T) {
 		k.env.Tools = func(string) (tipstaff.Tools, error) { return listedTools{}, nil }
 		got := k.prompts(t, context.Background(), 0, "/tools"+enter)
 		contains(t, "terminal", got, "mcp://disk/df@1.0.0  read  locked\n")
+	})
+}
+
+// The tools of the turns are those of the server's workspace, not of this one.
+func TestChatToolsOfAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newTalks(t)
+		k.served()
+		k.env.Tools = func(string) (tipstaff.Tools, error) { return listedTools{}, nil }
+		got := k.prompts(t, context.Background(), 0, "/tools"+enter)
+		contains(t, "terminal", got, "error: /tools lists the tools of a local workspace; these turns run at 127.0.0.1:1\n")
 	})
 }
 

@@ -695,6 +695,69 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// Completion is about the runs that the command would be about.
+func TestCompletionOfAServer(t *testing.T) {
+	for _, c := range []struct {
+		env, want string
+		args      []string
+	}{
+		{"127.0.0.1:1", "127.0.0.1:1", []string{"show", ""}},
+		{"", "127.0.0.1:2", []string{"show", "--server", "127.0.0.1:2", ""}},
+		{"127.0.0.1:1", "127.0.0.1:2", []string{"decide", "--server=127.0.0.1:2", ""}},
+	} {
+		b := newBench(t).served()
+		b.vars["TIPSTAFF_SERVER"] = c.env
+		b.svc.runs = twoRuns()
+		connect := b.env.Connect
+		b.env.Connect = func(ctx context.Context, server, workspace string) (Session, error) {
+			equal(t, "server", server, c.want)
+			return connect(ctx, server, workspace)
+		}
+		b.run(t, 0, append([]string{"__complete"}, c.args...)...)
+		contains(t, strings.Join(c.args, " "), b.out.String(), runA.String())
+	}
+	b := newBench(t).served()
+	b.env.Skills = func(OpenOptions) (tipstaff.Skills, error) {
+		t.Error("skills of this machine are offered for a plan that is drafted at a server")
+		return nil, errors.New("not here")
+	}
+	b.run(t, 0, "__complete", "do", "--skill", "")
+	// What is about a workspace of this machine stays so, whatever the environment names.
+	b = newBench(t)
+	b.vars["TIPSTAFF_SERVER"] = "127.0.0.1:1"
+	b.memory = remembers(&fakeMemory{})
+	b.run(t, 0, "__complete", "memory", "show", "cortex://f")
+	contains(t, "stdout", b.out.String(), itemA)
+}
+
+// silentServer never answers.
+type silentServer struct{ tipstaff.Service }
+
+func (silentServer) List(ctx context.Context, _ tipstaff.ListRequest) (tipstaff.RunPage, error) {
+	<-ctx.Done()
+	return tipstaff.RunPage{}, ctx.Err()
+}
+
+type silentSession struct{ *bench }
+
+func (silentSession) Service() tipstaff.Service { return silentServer{} }
+
+func TestCompletionDoesNotWaitForADeadServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t).served()
+		connect := b.env.Connect
+		b.env.Connect = func(ctx context.Context, server, workspace string) (Session, error) {
+			_, err := connect(ctx, server, workspace)
+			return silentSession{b}, err
+		}
+		begin := time.Now()
+		b.run(t, 0, "__complete", "show", "")
+		if waited := time.Since(begin); waited > time.Second {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
 func FuzzRef(f *testing.F) {
 	for _, s := range []string{"@", "", "01JCQ8", runA.String(), "../x", "01jcq8", "8", "\x00", strings.Repeat("0", 26), strings.Repeat("0", 27)} {
 		f.Add(s)

@@ -71,8 +71,7 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 	}
 	fmt.Fprintf(a.out, "decided %s: %s%s\n", clean(d.Decision.Path), clean(d.Decision.Action), again)
 	if d.Run.Condition == tipstaff.Waiting || d.Run.Condition == tipstaff.Interrupted {
-		top := started(ctx, svc, d.Run)
-		a.saySteps(a.err, top, openBelow(ctx, svc, top), time.Time{})
+		a.saySteps(ctx, svc, topRun(ctx, svc, d.Run), time.Time{})
 	}
 	return nil
 }
@@ -86,7 +85,8 @@ type pendingGate struct {
 
 // mayWait are the statuses of runs that can have an open gate: a living run too,
 // while its other branches work.
-var mayWait = []string{"running", "awaiting_decision", "awaiting_phase_handoff", "awaiting_delivery", "interrupted"}
+var mayWait = []string{tipstaff.StatusRunning, tipstaff.StatusAwaitingDecision, tipstaff.StatusAwaitingHandoff,
+	tipstaff.StatusAwaitingDelivery, tipstaff.StatusInterrupted}
 
 // listGates prints the open gates of all runs, oldest first, and calls in doubt.
 func (a *app) listGates(ctx context.Context) error {
@@ -124,7 +124,7 @@ func (a *app) listGates(ctx context.Context) error {
 		if len(doubts) > 0 {
 			none = false
 			fmt.Fprintf(a.out, "\n%s  interrupted  %s\n", r.ID, clean(nameOf(r)))
-			a.printResume(doubts, started(ctx, svc, r).ID)
+			a.printResume(doubts, topRun(ctx, svc, r).ID)
 		}
 		if err != nil {
 			return err

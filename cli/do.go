@@ -107,7 +107,7 @@ func (o *doOptions) asker(p *prompter, out *draftFile) tipstaff.Ask {
 
 func (o *doOptions) request() (err error) {
 	if o.draft.Only && o.yes {
-		return &usageError{message: "--yes accepts the plan and --draft-only does not: only one of them can be"}
+		return &usageError{message: "--yes accepts the plan and --draft-only does not: give only one of them"}
 	}
 	prose := o.file
 	if prose == "-" {

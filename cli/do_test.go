@@ -244,6 +244,7 @@ answer, deny? `)
 		t.Errorf("denied: %+v", got)
 	}
 	equal(t, "form", answerForm(clarification("["+name+","+size+","+sure+","+style+"]"), "answer"), `{"name":"TEXT","size":3,"sure":true,"style":"short"}`)
+	equal(t, "form that is pasted", answerForm(clarification(`[{"id":"team","text":"Which?","type":"string","options":["R & D <core>"]}]`), "answer"), `{"team":"R & D <core>"}`)
 	equal(t, "form of nothing", answerForm(publishGate(), "use_result"), "JSON")
 }
 

@@ -60,7 +60,7 @@ func (a *app) follow(ctx context.Context, f *follower, s *tipstaff.Started, p *p
 // is its exit code. Records up to shown were there before.
 func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Started, p *prompter, ask tipstaff.Ask, shown int64) error {
 	f := a.newFollower(svc, s, s.Program.Name, shown)
-	d, err := a.follow(ctx, f, s, p, ask, func(run tipstaff.Run, d tipstaff.Driven) { a.conclude(run, openBelow(ctx, svc, run), d) })
+	d, err := a.follow(ctx, f, s, p, ask, func(run tipstaff.Run, d tipstaff.Driven) { a.conclude(ctx, svc, run, d) })
 	if err != nil {
 		return err
 	}
@@ -69,26 +69,13 @@ func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Start
 
 // conclude prints where the run stands on standard output, and on standard error
 // what brings it on.
-func (a *app) conclude(r tipstaff.Run, below []tipstaff.Run, d tipstaff.Driven) {
+func (a *app) conclude(ctx context.Context, svc tipstaff.Service, r tipstaff.Run, d tipstaff.Driven) {
 	if a.json {
-		a.writeJSON(conclusion{r.ID, r.State, d.Outcome, d.Reason, r.HeadSeq, r.Head})
+		a.writeJSON(conclusionOf(r, d))
 	} else {
 		a.printFields(endFields(r, d)...)
 	}
-	switch {
-	case r.State.Terminal():
-	case d.Outcome == "parked", d.Outcome == "cut":
-		a.saySteps(a.err, r, below, d.WakeAt)
-	case d.Reason != string(tipstaff.Integrity): // which says itself what to do first
-		a.sayInterrupted(r.ID, d.Reason)
-	}
-}
-
-func (a *app) sayInterrupted(run tipstaff.ID, reason string) {
-	if reason != "" {
-		reason = " (" + clean(reason) + ")"
-	}
-	fmt.Fprintf(a.err, "interrupted%s; to go on:\n  %s\n", reason, a.resumeLine(run))
+	a.sayNext(ctx, svc, r, d)
 }
 
 // conclusion is the last line of run, resume and watch with --json.
@@ -99,6 +86,10 @@ type conclusion struct {
 	Reason  string         `json:"reason"`
 	Seq     int64          `json:"seq"`
 	Head    string         `json:"head"`
+}
+
+func conclusionOf(r tipstaff.Run, d tipstaff.Driven) conclusion {
+	return conclusion{r.ID, r.State, d.Outcome, d.Reason, r.HeadSeq, r.Head}
 }
 
 func endFields(r tipstaff.Run, d tipstaff.Driven) []field {

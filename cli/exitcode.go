@@ -96,7 +96,7 @@ func exitOfDriven(ctx context.Context, d tipstaff.Driven) int {
 		return exitCode(d.Err)
 	case d.Outcome == "interrupted":
 		return exitOfInterruption(ctx, d.Reason)
-	case d.Outcome == "parked", d.Outcome == "cut":
+	case d.Waits():
 		return exitWaiting
 	}
 	return exitOfState(d.State, d.Reason)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -45,12 +46,14 @@ type fakeService struct {
 	check  func(tipstaff.ValidateRequest) (tipstaff.Validated, error)
 	amend  func(tipstaff.CorrectRequest) (tipstaff.Corrected, error)
 	verify func(tipstaff.VerifyRequest) (tipstaff.Report, error)
+	refuse func(tipstaff.DecideRequest) error // an answer to the open gate; nil: it never does
 	getErr error
 	pageOf int // runs a page; 0: all
 
 	artifacts map[string]string // by their digests
 
 	runs    []tipstaff.Run
+	got     []tipstaff.ID
 	listed  []tipstaff.ListRequest
 	callers []tipstaff.Caller
 
@@ -148,6 +151,7 @@ func (s *fakeService) Get(_ context.Context, id tipstaff.ID) (tipstaff.Run, erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.got = append(s.got, id)
 	for _, r := range s.runs {
 		if r.ID == id {
 			return r, nil
@@ -219,6 +223,11 @@ func (s *fakeService) Events(ctx context.Context, req tipstaff.EventsRequest) it
 }
 
 func (s *fakeService) Decide(_ context.Context, r tipstaff.DecideRequest) (tipstaff.Decided, error) {
+	if s.refuse != nil {
+		if err := s.refuse(r); err != nil {
+			return tipstaff.Decided{}, err
+		}
+	}
 	if s.reply(&r) {
 		return tipstaff.Decided{}, nil
 	}
@@ -427,6 +436,19 @@ func (b *bench) Attach(run tipstaff.ID, commands []string, tell func(string)) (A
 		panic("nobody should attach")
 	}
 	return b.attach(run, commands, tell)
+}
+
+// served has the runs of the bench stand at a server, 127.0.0.1:1, instead of the workspace.
+func (b *bench) served() *bench {
+	b.env.Open = func(context.Context, OpenOptions) (Session, error) {
+		return nil, errors.New("the workspace was opened in place of the server")
+	}
+	b.env.Connect = func(context.Context, string, string) (Session, error) {
+		b.opened = append(b.opened, OpenOptions{})
+		return b, nil
+	}
+	b.vars["TIPSTAFF_SERVER"] = "127.0.0.1:1"
+	return b
 }
 
 // terminal makes all three streams a terminal.

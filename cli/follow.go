@@ -226,7 +226,7 @@ func (f *follower) tell(text string) {
 // frameWait is how long somebody who asks waits for the live view.
 const frameWait = 300 * time.Millisecond
 
-// leave gives the terminal to somebody who asks, with an echo, until unsuspend. A live
+// leave gives the terminal to somebody who asks, with an echo, until takeBack. A live
 // view stands above what is written from now on; what was said of a turn is said again,
 // whole.
 func (f *follower) leave() {
@@ -249,7 +249,7 @@ func (f *follower) leave() {
 	f.echoOn()
 }
 
-func (f *follower) unsuspend() {
+func (f *follower) takeBack() {
 	f.echoOff()
 	f.screen.resume()
 }

@@ -79,7 +79,7 @@ func parseHistory(data []byte) (entries []string) {
 func writeHistory(f *os.File, texts ...string) error {
 	var b bytes.Buffer
 	for _, text := range texts {
-		b.Write(append(quoted(text), '\n'))
+		b.Write(append(jsonOf(text), '\n'))
 	}
 	err := f.Chmod(0o600) // also where it was there before
 	if err == nil {

@@ -113,7 +113,7 @@ func FuzzHistory(f *testing.F) {
 			if text == "" {
 				t.Error("nothing was kept")
 			}
-			b.Write(append(quoted(text), '\n'))
+			b.Write(append(jsonOf(text), '\n'))
 		}
 		if again := parseHistory([]byte(b.String())); !slices.Equal(again, entries) {
 			t.Errorf("%q becomes %q", entries, again)

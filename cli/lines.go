@@ -72,8 +72,12 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 			return "retrying", fmt.Sprintf("attempt %d: %s", b.Attempt, tipstaff.ErrorText(b.Error))
 		}
 		return "retrying", fmt.Sprintf("attempt %d failed", b.Attempt)
-	case tipstaff.KindBoundRefused, tipstaff.KindBoundExtended, tipstaff.KindBoundWarned:
-		return strings.Replace(string(ev.Kind), ".", " ", 1), tipstaff.BodyOf[tipstaff.BoundWarned](ev).Bound
+	case tipstaff.KindBoundRefused:
+		return "bound refused", tipstaff.BodyOf[tipstaff.BoundRefused](ev).Bound
+	case tipstaff.KindBoundExtended:
+		return "bound extended", tipstaff.BodyOf[tipstaff.BoundExtended](ev).Bound
+	case tipstaff.KindBoundWarned:
+		return "bound warned", tipstaff.BodyOf[tipstaff.BoundWarned](ev).Bound
 	case tipstaff.KindPolicyGate:
 		return "waiting", tipstaff.BodyOf[tipstaff.GateOpened](ev).Question
 	case tipstaff.KindIntentClarify:

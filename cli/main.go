@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -89,7 +90,7 @@ func (a *app) finish(ctx context.Context, err error) int {
 		return exitDone
 	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &sig):
 		return exitCode(sig)
-	case !errors.As(err, &st) && !errors.As(err, &sig): // the one has spoken, the other knows
+	case !errors.As(err, &st) && !errors.As(err, &sig): // an exitStatus was already reported, and a signal needs no report
 		a.report(err)
 	}
 	return exitCode(err)
@@ -126,7 +127,7 @@ func (a *app) open(ctx context.Context, o OpenOptions) (svc tipstaff.Service, er
 }
 
 func (a *app) notAtServer(flag string) error {
-	return &usageError{message: fmt.Sprintf("--%s is of this machine, and the run is at the server %s", flag, a.server)}
+	return &usageError{message: fmt.Sprintf("--%s cannot be used with --server: the run is at %s", flag, a.server)}
 }
 
 // openRun opens the workspace for a command about the run that ref names.
@@ -207,8 +208,10 @@ func (a *app) prepare(cmd *cobra.Command) {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			name := names[len(before)]
-			if complete := completions[name]; complete != nil {
-				if values := complete(a, cmd.Context(), before, typed); len(values) > 0 {
+			if complete := completions[name]; complete != nil && a.chooseServer(cmd) == nil {
+				ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+				defer cancel()
+				if values := complete(a, ctx, before, typed); len(values) > 0 {
 					return values, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 				}
 			}
@@ -220,21 +223,29 @@ func (a *app) prepare(cmd *cobra.Command) {
 	}
 }
 
-// remotely are the commands that can be about the runs of a server.
-var remotely = []string{"run", "do", "chat", "ls", "show", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "export"}
+// completionTime is how long somebody who presses Tab waits for a server.
+const completionTime = time.Second
 
-// begin is called when flags and arguments were accepted. It settles whose runs are
-// meant.
+// remoteCommands are the commands that can be about the runs of a server.
+var remoteCommands = []string{"run", "do", "chat", "ls", "show", "events", "watch", "decide", "resume", "cancel", "fork", "verify", "replay", "export"}
+
+// begin is called when flags and arguments were accepted.
 func (a *app) begin(cmd *cobra.Command) error {
 	a.began = true
+	return a.chooseServer(cmd)
+}
+
+// chooseServer settles whose runs a command is about: those of a server, or of the
+// workspace.
+func (a *app) chooseServer(cmd *cobra.Command) error {
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()
 	}
 	switch {
-	case slices.Contains(remotely, cmd.Name()):
+	case slices.Contains(remoteCommands, cmd.Name()):
 		a.server = cmp.Or(a.serverFlag, a.env.getenv("TIPSTAFF_SERVER"))
 	case a.serverFlag != "":
-		return &usageError{message: fmt.Sprintf("%s is about a workspace of this machine, and --server names another", cmd.CommandPath())}
+		return &usageError{message: fmt.Sprintf("%s works on a local workspace; --server does not apply", cmd.CommandPath())}
 	}
 	return nil
 }

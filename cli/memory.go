@@ -31,9 +31,6 @@ func (a *app) memory(o OpenOptions) func(context.Context) (tipstaff.Memory, erro
 		if _, err := a.open(ctx, o); err != nil {
 			return nil, err
 		}
-		if a.server != "" {
-			return nil, &usageError{message: "the memory is that of a workspace of this machine, and --server names another"}
-		}
 		return a.session.Memory(), nil
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"iter"
+	"strings"
 	"testing"
 	"time"
 
@@ -256,6 +257,24 @@ func TestVerifyMemory(t *testing.T) {
 		})
 	}
 	newBench(t).run(t, 2, "verify")
+}
+
+// The memory of a server is not to be had: that is said before anything is connected to.
+func TestVerifyMemoryOfAServer(t *testing.T) {
+	for _, args := range [][]string{{"verify", "--memory"}, {"verify", runA.String(), "--memory"}, {"verify", "@", "--memory", "--server", "127.0.0.1:1"}} {
+		b := newBench(t)
+		b.vars["TIPSTAFF_SERVER"] = "127.0.0.1:1"
+		b.run(t, 2, args...)
+		contains(t, strings.Join(args, " "), b.err.String(), "error: --memory checks the memory of a local workspace; the runs are at 127.0.0.1:1\n")
+	}
+	b := newBench(t)
+	b.vars["TIPSTAFF_SERVER"] = "127.0.0.1:1"
+	b.memory = &fakeMemory{report: soundMemory()}
+	sound := tipstaff.Finding{OK: true, Problems: []tipstaff.Problem{}}
+	b.svc.verify = func(tipstaff.VerifyRequest) (tipstaff.Report, error) {
+		return tipstaff.Report{Integrity: sound, Conformance: sound}, nil
+	}
+	b.run(t, 0, "verify", t.TempDir(), "--memory") // a folder lies on this machine
 }
 
 func TestMemoryCompletion(t *testing.T) {

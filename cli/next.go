@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -69,11 +68,26 @@ func needsFeedback(action string) bool {
 	return action == "retry_feedback" || action == "continue_with_waiver" || action == "fix" || action == "revise"
 }
 
-// saySteps tells what brings an unfinished run on, as commands. below are the
-// runs that it has started and that have not ended either.
-func (a *app) saySteps(w io.Writer, r tipstaff.Run, below []tipstaff.Run, wake time.Time) {
-	asked := false
-	for _, who := range append([]tipstaff.Run{r}, below...) {
+// sayNext tells on standard error what brings a run on, if it has not ended.
+func (a *app) sayNext(ctx context.Context, svc tipstaff.Service, r tipstaff.Run, d tipstaff.Driven) {
+	switch {
+	case r.State.Terminal():
+	case d.Waits():
+		a.saySteps(ctx, svc, r, d.WakeAt)
+	case d.Reason != string(tipstaff.Integrity): // which says itself what to do first
+		reason := ""
+		if d.Reason != "" {
+			reason = " (" + clean(d.Reason) + ")"
+		}
+		fmt.Fprintf(a.err, "interrupted%s; to go on:\n  %s\n", reason, a.resumeLine(r.ID))
+	}
+}
+
+// saySteps tells what brings a waiting run on, as commands: what it, and the runs that
+// it has started, ask, and how it is resumed.
+func (a *app) saySteps(ctx context.Context, svc tipstaff.Service, r tipstaff.Run, wake time.Time) {
+	w, asked := a.err, false
+	for _, who := range append([]tipstaff.Run{r}, openBelow(ctx, svc, r)...) {
 		for _, g := range who.OpenGates {
 			asked = true
 			at := clean(g.Path)
@@ -110,9 +124,9 @@ func openBelow(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) (open 
 	return open
 }
 
-// started is the run that a person has started and that r works for: r itself,
+// topRun is the run that a person has started and that r works for: r itself,
 // or the one that dispatched it.
-func started(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) tipstaff.Run {
+func topRun(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) tipstaff.Run {
 	for r.Lineage != nil && r.Lineage.Relation == dispatched {
 		parent, err := svc.Get(ctx, r.Lineage.Parent)
 		if err != nil || parent.State.Terminal() {

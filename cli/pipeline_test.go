@@ -68,6 +68,15 @@ func TestInputsOfAPipelineComeFromAFile(t *testing.T) {
 	}
 }
 
+func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
+	b, file, _ := pipelineBench(t, false)
+	b.env.Stdin = strings.NewReader("a\xff")
+	for _, text := range []string{"a\xff", "-"} {
+		b.run(t, 2, "run", file, "--text", text)
+	}
+	contains(t, "stderr", b.err.String(), "--text - is not UTF-8 text")
+}
+
 func TestAmountsThatAreNone(t *testing.T) {
 	for flag, amount := range map[string]string{"--max-iterations": "0", "--max-tokens": "-1", "--max-stages": "0", "--max-llm-calls": "x", "--max-cost-usd": "much", "--max-wall-seconds": "1m"} {
 		b, file, _ := pipelineBench(t, false)
@@ -178,6 +187,7 @@ func TestAnswersAtGatesOfStages(t *testing.T) {
 			b.env.Stdin = strings.NewReader(c.typed)
 			p := (&app{env: b.env, err: &output{w: b.err}}).newPrompter(false)
 			got, ok := p.ask(context.Background(), c.gate)
+			got.Refused = nil // a func cannot be compared
 			if diff := cmp.Diff(c.want, got); diff != "" || !ok {
 				t.Errorf("answered %t (-want +got):\n%s\n%s", ok, diff, b.err)
 			}

@@ -43,7 +43,12 @@ func (a *app) newPrompter(unattended bool) *prompter {
 	if unattended || !a.attended() {
 		return nil
 	}
-	return &prompter{out: a.err, in: tipstaff.NewLineReader(a.env.Stdin), away: a.server != ""}
+	return a.prompterOn(tipstaff.NewLineReader(a.env.Stdin), a.err)
+}
+
+// prompterOn asks on out, and reads the answers from in.
+func (a *app) prompterOn(in lineSource, out io.Writer) *prompter {
+	return &prompter{out: out, in: in, away: a.server != ""}
 }
 
 // asker is p as somebody who attends a run.
@@ -70,17 +75,31 @@ var (
 func (p *prompter) ask(ctx context.Context, g tipstaff.Gate) (tipstaff.Choice, bool) {
 	if p.view != nil {
 		p.view.leave()
-		defer p.view.unsuspend()
+		defer p.view.takeBack()
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, promptPatience, errPatience)
 	defer cancel()
 	io.WriteString(p.out, gateText(g))
 	choice, err := p.choose(limited, g)
 	if err == nil {
+		choice.Refused = p.refused
 		return choice, true
 	}
 	fmt.Fprintln(p.out, p.whyWithdrawn(limited, err))
 	return tipstaff.Choice{}, false
+}
+
+// refused says why an answer was not accepted.
+func (p *prompter) refused(err error) {
+	if p.view != nil {
+		p.view.leave()
+		defer p.view.takeBack()
+	}
+	fmt.Fprintln(p.out, "not accepted: "+clean(err.Error()))
+	var e *tipstaff.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		fmt.Fprintln(p.out, "hint: "+clean(e.Hint))
+	}
 }
 
 // choose asks for the action, and for what it needs. "v" shows everything, and what
@@ -156,8 +175,13 @@ func matchAction(s string, g tipstaff.Gate) (string, error) {
 
 // whyWithdrawn says why a question is no longer asked.
 func (p *prompter) whyWithdrawn(ctx context.Context, err error) string {
-	var sig *SignalError
+	var (
+		sig   *SignalError
+		other *tipstaff.AnsweredElsewhere
+	)
 	switch {
+	case errors.As(context.Cause(ctx), &other):
+		return "\nno longer asked: " + clean(other.Error())
 	case errors.As(context.Cause(ctx), &sig) && p.away:
 		return "\nno longer asked"
 	case errors.As(context.Cause(ctx), &sig):
@@ -280,9 +304,9 @@ func parseClarified(q tipstaff.ClarifyQuestion, s string) (json.RawMessage, erro
 		if err != nil {
 			return nil, fmt.Errorf("%s: there are %s", strings.Replace(err.Error(), "actions", "answers", 1), strings.Join(q.Options, ", "))
 		}
-		return quoted(option), nil
+		return jsonOf(option), nil
 	}
-	return quoted(s), nil
+	return jsonOf(s), nil
 }
 
 var errNeeded = errors.New("an answer is needed")
@@ -298,7 +322,7 @@ func (p *prompter) clarify(ctx context.Context, questions []tipstaff.ClarifyQues
 			return nil, err
 		}
 		if answer != nil {
-			members = append(members, string(quoted(q.ID))+":"+string(answer))
+			members = append(members, string(jsonOf(q.ID))+":"+string(answer))
 		}
 	}
 	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
@@ -316,7 +340,7 @@ func answerForm(g tipstaff.Gate, action string) string {
 	case stage.Bound == tipstaff.BoundCostUSD || stage.Bound == tipstaff.BoundWallTime || stage.Bound == "":
 		return "JSON"
 	default:
-		return "{" + string(quoted(stage.Bound)) + ":1}"
+		return "{" + string(jsonOf(stage.Bound)) + ":1}"
 	}
 	questions := tipstaff.QuestionsOf(g)
 	if len(questions) == 0 {
@@ -329,13 +353,13 @@ func answerForm(g tipstaff.Gate, action string) string {
 		case q.HasDefault():
 			example = string(q.Default)
 		case len(q.Options) > 0:
-			example = string(quoted(q.Options[0]))
+			example = string(jsonOf(q.Options[0]))
 		case q.Type == "number":
 			example = "0"
 		case q.Type == "boolean":
 			example = "true"
 		}
-		parts = append(parts, string(quoted(q.ID))+":"+example)
+		parts = append(parts, string(jsonOf(q.ID))+":"+example)
 	}
 	return "{" + strings.Join(parts, ",") + "}"
 }

@@ -269,3 +269,49 @@ func TestNobodyIsAskedWithoutATerminal(t *testing.T) {
 		}
 	}
 }
+
+// An answer that is not accepted is asked for again: the person learns why.
+func TestARefusedAnswerIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t).terminal()
+		b.svc.start = asks(b.svc)
+		b.svc.refuse = func(r tipstaff.DecideRequest) error {
+			if r.Action == "deny" {
+				return tipstaff.Errorf(tipstaff.InvalidArgument, "deny needs \x1b[1mwords").WithHint("say why")
+			}
+			return nil
+		}
+		keys := newTypist()
+		b.env.Stdin = keys
+		go func() {
+			defer keys.w.Close()
+			for _, answer := range []string{"deny\n", "deny\n", "approve\n"} {
+				synctest.Wait()
+				keys.types(answer)
+			}
+		}()
+		b.run(t, 0, "run", planFile(t))
+		shown := b.err.String()
+		contains(t, "stderr", shown, "not accepted: deny needs \\u001b[1mwords\nhint: say why\n")
+		if n := strings.Count(shown, "asks: Publish?"); n != 3 {
+			t.Errorf("asked %d times, want 3:\n%s", n, shown)
+		}
+	})
+}
+
+func TestWhoAnsweredElsewhereIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, out := newTypist(), &lockedBuffer{}
+		p := &prompter{out: out, in: tipstaff.NewLineReader(keys)}
+		ctx, withdraw := context.WithCancelCause(context.Background())
+		go func() {
+			synctest.Wait() // until the read blocks
+			withdraw(&tipstaff.AnsweredElsewhere{By: "alice", Action: "approve"})
+		}()
+		if _, ok := p.ask(ctx, publishGate()); ok {
+			t.Error("decided")
+		}
+		contains(t, "prompt", out.String(), "\nno longer asked: already answered by alice: approve\n")
+		keys.w.Close()
+	})
+}

@@ -188,6 +188,16 @@ func (a *app) read(name string) ([]byte, error) {
 	return b, nil
 }
 
+// flagValue is what a flag gives: the text itself, what is in FILE of @FILE, or for -
+// what comes from standard input.
+func (a *app) flagValue(text string) ([]byte, error) {
+	name, isFile := strings.CutPrefix(text, "@")
+	if isFile || text == "-" {
+		return a.read(name)
+	}
+	return []byte(text), nil
+}
+
 // source reads a document.
 func (a *app) source(name string) (tipstaff.Source, error) {
 	text, err := a.read(name)
@@ -222,12 +232,7 @@ func inputValue(text string) json.RawMessage {
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(bytes.TrimSpace([]byte(text)))
 	}
-	return quoted(text)
-}
-
-func quoted(text string) json.RawMessage {
-	b, _ := json.Marshal(text) // a string always has a form in JSON
-	return b
+	return jsonOf(text)
 }
 
 func (o *runOptions) outline(ctx context.Context, svc tipstaff.Service, req tipstaff.ValidateRequest) error {
@@ -316,22 +321,20 @@ func (o *runOptions) pipelineRequest(req *tipstaff.StartRequest) (err error) {
 		in["metadata"] = jsonOf(all)
 	}
 	if slices.Contains(o.given, "text") {
-		text := []byte(o.text)
-		if name, isFile := strings.CutPrefix(o.text, "@"); isFile || o.text == "-" {
-			if text, err = o.read(name); err != nil {
-				return err
-			}
-			if !utf8.Valid(text) {
-				return &usageError{message: fmt.Sprintf("--text %s is not UTF-8 text", o.text)}
-			}
+		text, err := o.flagValue(o.text)
+		if err != nil {
+			return err
 		}
-		in["raw_input"] = quoted(string(text))
+		if !utf8.Valid(text) {
+			return &usageError{message: fmt.Sprintf("--text %s is not UTF-8 text", o.text)}
+		}
+		in["raw_input"] = jsonOf(string(text))
 	}
 	if len(o.goals) > 0 {
 		in["goals"] = jsonOf(o.goals)
 	}
 	if o.thread != "" {
-		in["thread_id"] = quoted(o.thread)
+		in["thread_id"] = jsonOf(o.thread)
 	}
 	req.Inputs = in
 	req.Bounds, err = o.readBounds()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -169,6 +170,44 @@ func TestRunInterruptedSaysHowToResume(t *testing.T) {
 		b.runContext(t, ctx, want, "run", planFile(t))
 		contains(t, "stdout", b.out.String(), "run  interrupted  signal:X\n")
 		contains(t, "stderr", b.err.String(), "  tipstaff resume 01JCQ8R4T5V6W7X8Y9Z0A1B2C3\n")
+	}
+}
+
+// What brings a run on is said alike by every command that drives one.
+func TestWhatBringsARunOnIsSaidAlike(t *testing.T) {
+	for _, outcome := range []string{"parked", "cut"} {
+		for _, args := range [][]string{{"run", planFile(t)}, {"chat", "hello"}, {"tools", "call", "mcp://builtin/read_file@1.0.0"}} {
+			b := newBench(t)
+			b.svc.start = func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error) {
+				return b.svc.drives(func() tipstaff.Driven {
+					child := waitingRun()
+					child.ID, child.Title = runB, "the child"
+					b.svc.set(child)
+					b.svc.set(tipstaff.Run{ID: runA, State: tipstaff.Executing, Lineage: &tipstaff.Lineage{Children: []tipstaff.ID{runB}}})
+					return tipstaff.Driven{State: tipstaff.Executing, Outcome: outcome}
+				}), nil
+			}
+			b.run(t, 4, args...)
+			contains(t, outcome+" of "+args[0], b.err.String(), "waiting: root/ok of the child asks: Publish?\n", "then:\n  tipstaff resume "+runA.String()+"\n")
+			if strings.Contains(b.err.String(), "interrupted") {
+				t.Errorf("%s of %s is called interrupted:\n%s", outcome, args[0], b.err)
+			}
+		}
+	}
+}
+
+// Children are of interest only while their run waits.
+func TestChildrenOfARunThatEndedAreNotRead(t *testing.T) {
+	b := newBench(t)
+	b.svc.start = func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error) {
+		return b.svc.drives(func() tipstaff.Driven {
+			b.svc.set(tipstaff.Run{ID: runA, State: tipstaff.Completed, Lineage: &tipstaff.Lineage{Children: []tipstaff.ID{runB}}})
+			return tipstaff.Driven{State: tipstaff.Completed, Outcome: "success"}
+		}), nil
+	}
+	b.run(t, 0, "run", planFile(t))
+	if slices.Contains(b.svc.got, runB) {
+		t.Error("the child was read")
 	}
 }
 

@@ -179,7 +179,7 @@ func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tip
 	default:
 		fmt.Fprintln(o.out, "\nto go on:")
 	}
-	o.printResume(doubts, started(ctx, svc, r).ID)
+	o.printResume(doubts, topRun(ctx, svc, r).ID)
 	return nil
 }
 
@@ -352,6 +352,6 @@ func (a *app) watch(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	a.conclude(run, openBelow(ctx, svc, run), run.Rest())
+	a.conclude(ctx, svc, run, run.Rest())
 	return status(exitOfRun(run))
 }

@@ -58,6 +58,9 @@ func newSkillsList(a *app) *cobra.Command {
 }
 
 func (a *app) completeSkill(cmd *cobra.Command, _ []string, _ string) (uris []string, _ cobra.ShellCompDirective) {
+	if a.chooseServer(cmd) != nil || a.server != "" { // whose skills are not known here
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
 	var list []tipstaff.SkillInfo
 	if skills, err := a.openSkills(cmd.Context()); err == nil {
 		list, _ = skills.List(cmd.Context())

@@ -37,15 +37,15 @@ func hears(t *testing.T, tty bool, events ...string) (out, err string) {
 }
 
 func delta(offset int, text string) string {
-	return fmt.Sprintf(`agent.text_delta turn/model#1 {"step":1,"channel":"answer","offset":%d,"text":%s}`, offset, quoted(text))
+	return fmt.Sprintf(`agent.text_delta turn/model#1 {"step":1,"channel":"answer","offset":%d,"text":%s}`, offset, jsonOf(text))
 }
 
 func message(text string) string {
-	return fmt.Sprintf(`agent.message turn/model#1 {"step":1,"text":%s,"reason":"stop","calls":0,"usage":null}`, quoted(text))
+	return fmt.Sprintf(`agent.message turn/model#1 {"step":1,"text":%s,"reason":"stop","calls":0,"usage":null}`, jsonOf(text))
 }
 
 func finish(text string) string {
-	return fmt.Sprintf(`agent.finish turn {"reason":"stop","text":%s,"usage":{"input_tokens":10,"output_tokens":5,"total_tokens":15,"cost_usd":"0.0012"},"steps":1,"tool_calls":0}`, quoted(text))
+	return fmt.Sprintf(`agent.finish turn {"reason":"stop","text":%s,"usage":{"input_tokens":10,"output_tokens":5,"total_tokens":15,"cost_usd":"0.0012"},"steps":1,"tool_calls":0}`, jsonOf(text))
 }
 
 const spent = "1 step, 15 tokens (10 in, 5 out), $0.0012\n"

@@ -194,13 +194,9 @@ func (a *app) argument(flag, text string) (json.RawMessage, error) {
 	if text == "" {
 		return nil, nil
 	}
-	raw := []byte(text)
-	name, isFile := strings.CutPrefix(text, "@")
-	if text == "-" || isFile {
-		var err error
-		if raw, err = a.read(name); err != nil {
-			return nil, err
-		}
+	raw, err := a.flagValue(text)
+	if err != nil {
+		return nil, err
 	}
 	if !json.Valid(raw) {
 		return nil, &usageError{message: flag + " is not JSON", hint: `write '{"name": value, …}', '"text"', @FILE, or - for standard input`}

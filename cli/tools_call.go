@@ -117,12 +117,10 @@ func (a *app) concludeCall(ctx context.Context, svc tipstaff.Service, id tipstaf
 	case end.State == tipstaff.Completed, end.Error != nil && a.json:
 	case end.Error != nil:
 		fmt.Fprintf(a.err, "error: %s\nrun %s\n", clean(tipstaff.Joined(": ", end.Error.Code, end.Error.Message)), run.ID)
-	case d.Outcome == "parked":
-		a.saySteps(a.err, run, nil, d.WakeAt)
 	case end.State == tipstaff.Cancelled:
 		fmt.Fprintf(a.err, "cancelled\nrun %s\n", run.ID)
 	default:
-		a.sayInterrupted(run.ID, d.Reason)
+		a.sayNext(ctx, svc, run, d)
 	}
 	if d.Err != nil {
 		return d.Err

@@ -52,10 +52,10 @@ func TestEveryToolsCommandHasHelpWithAnExample(t *testing.T) {
 // TestWhatAServerSaysCannotActOnATerminal: nobody has trusted it yet.
 func TestWhatAServerSaysCannotActOnATerminal(t *testing.T) {
 	hostile := "wipe \x1b[2J\x1b]0;title\x07 \u202egnp.exe \u200b\u2066 \r overwritten"
-	r := added(string(quoted(hostile)))
+	r := added(string(jsonOf(hostile)))
 	r.Changes = append(r.Changes,
-		tipstaff.PinChange{Server: "desk", Tool: "other\x1b[1m", Kind: tipstaff.PinChanged, Member: "/\x1b]member", Was: quoted("a"), Now: quoted(hostile)},
-		tipstaff.PinChange{Server: "desk", Kind: tipstaff.PinChanged, Member: "version", Was: quoted("1"), Now: quoted(hostile)})
+		tipstaff.PinChange{Server: "desk", Tool: "other\x1b[1m", Kind: tipstaff.PinChanged, Member: "/\x1b]member", Was: jsonOf("a"), Now: jsonOf(hostile)},
+		tipstaff.PinChange{Server: "desk", Kind: tipstaff.PinChanged, Member: "version", Was: jsonOf("1"), Now: jsonOf(hostile)})
 	r.Findings = []tipstaff.ToolFinding{{Level: tipstaff.FindingNote, Code: "undeclared_tool", Message: hostile}}
 	b := newBench(t).withTools(&fakeTools{pins: r})
 	b.env.StdoutTTY = true

@@ -41,6 +41,9 @@ Exit code 6: integrity is broken. 7: the run does not conform.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if memory && a.server != "" && (len(args) == 0 || looksLikeRun(args[0])) { // a folder is verified here
+				return &usageError{message: "--memory checks the memory of a local workspace; the runs are at " + a.server}
+			}
 			if len(args) == 0 {
 				return a.rebuildMemory(ctx, true)
 			}

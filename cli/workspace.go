@@ -85,7 +85,7 @@ func (o *ServeOptions) check(plaintext bool) error {
 		return &usageError{message: "--tls-cert and --tls-key go together"}
 	case o.TLSClientCA != "" && o.TLSCert == "":
 		return &usageError{message: "--tls-client-ca needs --tls-cert and --tls-key"}
-	case o.TLSCert == "" && !Loopback(host) && !plaintext:
+	case o.TLSCert == "" && !tipstaff.Loopback(host) && !plaintext:
 		return &usageError{message: fmt.Sprintf("%s can be reached from elsewhere, and tokens would be sent in plain text", o.GRPCAddr),
 			hint: "give --tls-cert and --tls-key, or --allow-plaintext if something else encrypts"}
 	case o.DefaultPipeline != "" && o.Pipelines == "":
@@ -94,13 +94,6 @@ func (o *ServeOptions) check(plaintext bool) error {
 		return &usageError{message: "--shutdown-timeout must be more than 0"}
 	}
 	return nil
-}
-
-// Loopback reports whether only this machine can reach a host. A name may be
-// anybody's, save one.
-func Loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // announce says where the daemon listens.

@@ -54,6 +54,7 @@ func TestConfigsThatAreTaken(t *testing.T) {
 		{"a window of one's own", Config{Provider: Anthropic, Model: "claude-opus-5", APIKey: testKey, ContextWindow: 5000}, 5000},
 		{"no key at home", Config{Provider: OpenAI, Model: "llama", BaseURL: "http://localhost:11434/v1"}, 32_768},
 		{"loopback in full", Config{Provider: OpenAI, Model: "llama", BaseURL: "http://[::1]:11434/v1"}, 32_768},
+		{"loopback with a zone", Config{Provider: OpenAI, Model: "llama", BaseURL: "http://[::1%25lo]:11434/v1"}, 32_768},
 		{"http where it is allowed", Config{Provider: OpenAI, Model: "llama", BaseURL: "http://gpu.lan/v1", AllowHTTP: true}, 32_768},
 		{"a script", Config{Provider: Scripted, Script: []byte("version: 1\nanswers: []")}, 32_768},
 		{"a script with a window", Config{Provider: Scripted, Model: "demo", ContextWindow: 100, Script: []byte("version: 1\nanswers: []")}, 100},

@@ -13,16 +13,70 @@ import (
 	"github.com/tipstaff/tipstaff/store"
 )
 
-// Backup copies the store into a new folder, as of one moment and while others
-// write: the database, the blobs it names, and the keys, without which nobody could
-// go on with a run. Copying the folder of a live store by other means is no backup.
-// Nobody drives a run of the copy, whoever drives it here.
-func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, err error) {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+// Backup copies the store's folder into dest, a new folder, as of one moment and while
+// others write, and with it those of the files beside it that are there. Everything is
+// written under a temporary name, which becomes dest when all of it is durable.
+// Copying the folder of a live store by other means is no backup. Nobody drives a run
+// of the copy, whoever drives it here.
+func (s *Store) Backup(ctx context.Context, dest string, beside ...string) (made tipstaff.Backup, err error) {
+	own, err := filepath.Abs(string(s.db.dir))
+	if err != nil {
 		return made, err
 	}
+	if dest, err = filepath.Abs(dest); err != nil {
+		return made, err
+	}
+	if !missing(dest) {
+		return made, fmt.Errorf("%s exists: a backup needs a new folder", dest)
+	}
+	parent := filepath.Dir(dest)
+	changed := []string{parent} // folders whose new names are to outlast a power cut
+	for dir := parent; missing(dir); dir = filepath.Dir(dir) {
+		changed = append(changed, filepath.Dir(dir))
+	}
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return made, err
+	}
+	temp, err := os.MkdirTemp(parent, "."+filepath.Base(dest)+".tmp-*")
+	if err != nil {
+		return made, err
+	}
+	defer os.RemoveAll(temp) // which is not there any more if all went well
+	if made, err = s.copyTo(ctx, filepath.Join(temp, filepath.Base(own))); err != nil {
+		return made, err
+	}
+	for _, name := range beside {
+		there, err := copyFile(filepath.Join(filepath.Dir(own), name), filepath.Join(temp, name), 0o644)
+		if err != nil {
+			return made, err
+		}
+		if there {
+			made.Files = append(made.Files, name)
+		}
+	}
+	made.Dir = dest
+	if err := syncDir(temp); err != nil {
+		return made, err
+	}
+	if err := os.Rename(temp, dest); err != nil { // somebody has put something there meanwhile
+		return made, err
+	}
+	for _, dir := range changed {
+		err = errors.Join(err, syncDir(dir))
+	}
+	return made, err
+}
+
+func missing(name string) bool {
+	_, err := os.Lstat(name)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// copyTo copies the store into a new folder: the database, the blobs it names, and the
+// keys, without which nobody could go on with a run.
+func (s *Store) copyTo(ctx context.Context, dir string) (made tipstaff.Backup, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return made, fmt.Errorf("%w: a backup needs a new folder", err)
+		return made, err
 	}
 	to := folder(dir)
 	for _, dir := range []string{to.blobs(), to.keys()} {
@@ -73,7 +127,7 @@ func (s *Store) Backup(ctx context.Context, dir string) (made tipstaff.Backup, e
 	if err != nil {
 		return made, err
 	}
-	return made, errors.Join(copied.Flush(ctx), copied.Close(), syncDir(dir))
+	return made, errors.Join(copied.Flush(ctx), copied.Close(), syncDir(to.blobs()), syncDir(dir))
 }
 
 // vacuumInto copies the database into a new file, durably.

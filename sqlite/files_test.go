@@ -238,17 +238,28 @@ func TestBackupOfABusyStore(t *testing.T) {
 			}
 		})
 	}
-	dir := filepath.Join(t.TempDir(), "backup", ".tipstaff")
-	made, err := b.Backup(t.Context(), dir)
+	beside := filepath.Join(filepath.Dir(b.dir), "beside.yaml")
+	if err := os.WriteFile(beside, []byte("a: b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dest := filepath.Join(t.TempDir(), "new", "backup")
+	made, err := b.Backup(t.Context(), dest, "absent.yaml", "beside.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := filepath.Join(dest, filepath.Base(b.dir))
 	close(stop)
 	if err := busy.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Backup(t.Context(), dir); err == nil {
+	if _, err := b.Backup(t.Context(), dest); err == nil {
 		t.Error("a backup was written over another")
+	}
+	if copied, err := os.ReadFile(filepath.Join(dest, "beside.yaml")); err != nil || string(copied) != "a: b\n" || !slices.Equal(made.Files, []string{"beside.yaml"}) {
+		t.Errorf("beside the store it has %q (%v), and says %v", copied, err, made.Files)
+	}
+	if left, err := os.ReadDir(filepath.Dir(dest)); err != nil || len(left) != 1 || made.Dir != dest {
+		t.Errorf("beside %s there is %v (%v)", made.Dir, left, err)
 	}
 	copied := &bench{TB: t, dir: dir}
 	copied.open(nil)

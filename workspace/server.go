@@ -300,21 +300,10 @@ func checkURL(s string) error {
 		return fmt.Errorf("%s has a fragment, which is never sent", tipstaff.Quote(s, 200))
 	case strings.Contains(s, ReferencePrefix):
 		return errors.New("references are put in place in headers, not in the URL")
-	case u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()):
+	case u.Scheme == "https" || u.Scheme == "http" && tipstaff.Loopback(u.Hostname()):
 		return nil
 	}
 	return fmt.Errorf("%s must be https; http is for servers on this machine alone", tipstaff.Quote(s, 200))
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return net.ParseIP(host).IsLoopback()
-	}
-	return addr.Unmap().IsLoopback()
 }
 
 // checkAddress looks at the address of a model or collector.

@@ -35,7 +35,7 @@ func connect(_ context.Context, server, workspace string) (cli.Session, error) {
 	if err != nil {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is no address of a server: %v", server, err).WithHint("write HOST:PORT, or grpcs://HOST:PORT for TLS")
 	}
-	near := cli.Loopback(host)
+	near := tipstaff.Loopback(host)
 	o := rpc.ClientOptions{Token: os.Getenv("TIPSTAFF_TOKEN"), Agent: "tipstaff/" + version}
 	switch {
 	case encrypted:

@@ -114,8 +114,8 @@ func TestCommandsAtAServer(t *testing.T) {
 		t.Errorf("the folder of whoever uses the server has a store: %v", err)
 	}
 	for args, text := range map[string]string{
-		"tools list --server " + s.addr: "is about a workspace of this machine",
-		"chat hi --policy p.yaml":       "--policy is of this machine",
+		"tools list --server " + s.addr: "works on a local workspace",
+		"chat hi --policy p.yaml":       "--policy cannot be used with --server",
 		"ls --server nowhere":           "is no address of a server",
 		"ls --server 192.0.2.1:50051":   "would be sent in plain text",
 		"run --host x plan.yaml":        "",

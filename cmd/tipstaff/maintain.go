@@ -17,8 +17,7 @@ import (
 // storeFolder is where a workspace keeps its runs.
 const storeFolder = ".tipstaff"
 
-// backup copies a workspace's store, manifest and lock under a temporary name,
-// which becomes dest when everything is there.
+// backup copies a workspace's store, manifest and lock to dest.
 func backup(ctx context.Context, name, dest string) (made tipstaff.Backup, err error) {
 	workspace, err := folder(name)
 	if err != nil {
@@ -40,40 +39,8 @@ func backup(ctx context.Context, name, dest string) (made tipstaff.Backup, err e
 		return made, unusable(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := os.MkdirAll(filepath.Dir(dest), 0o700); err != nil {
-		return made, unusable(err)
-	}
-	temp, err := os.MkdirTemp(filepath.Dir(dest), "."+filepath.Base(dest)+".tmp-*")
-	if err != nil {
-		return made, unusable(err)
-	}
-	defer os.RemoveAll(temp) // which is not there any more if all went well
-	if made, err = store.Backup(ctx, filepath.Join(temp, storeFolder)); err != nil {
-		return made, unusable(err)
-	}
-	if made.Files, err = copyFiles(workspace, temp, "tipstaff.yaml", tool.LockName); err != nil {
-		return made, unusable(err)
-	}
-	made.Dir = dest
-	return made, unusable(os.Rename(temp, dest))
-}
-
-// copyFiles copies those that are there.
-func copyFiles(from, to string, names ...string) (copied []string, err error) {
-	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(from, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
-		}
-		if err != nil {
-			return copied, err
-		}
-		copied = append(copied, name)
-	}
-	return copied, nil
+	made, err = store.Backup(ctx, dest, "tipstaff.yaml", tool.LockName)
+	return made, unusable(err)
 }
 
 // unusable is a failure of the disk, or of the store on it.

@@ -138,3 +138,30 @@ root: {id: ok, kind: gate, question: "Publish this?", show: {title: hello}}
 		})
 	}
 }
+
+// An answer that does not fit the gate is refused with the reason, and the question is
+// asked again.
+func TestRefusedAnswerAtATerminal(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t, manifest, `-- bound.yaml --
+name: bound
+max_iterations: 1
+on_bound: ask
+agents:
+  - {name: work, stage_order: 1, default_next: judge, scripted: {answers: [{output: {}}]}}
+  - {name: judge, stage_order: 2, default_next: work, scripted: {answers: [{output: {}}]}}
+`)
+	term := w.atTerminal("run", "bound.yaml")
+	term.asked("extend, stop? ", 1)
+	term.types("extend\n")
+	term.asked("answer, as JSON: ", 1)
+	term.types("5\n")
+	term.asked("extend, stop? ", 2)
+	term.types("stop\n")
+	r := term.Wait()
+	<-term.dark
+	if shown := term.shown(); r.Code != 5 || !strings.Contains(shown, "not accepted: extend needs amounts by bound") {
+		t.Errorf("exit code %d, want 5\n%s", r.Code, shown)
+	}
+	w.Must(0, "verify", "@")
+}

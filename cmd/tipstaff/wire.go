@@ -55,8 +55,8 @@ type stop struct {
 	patience context.Context // ends with the grace that drives are given
 	signals  chan os.Signal
 
-	taken atomic.Pointer[func() bool] // is asked whether it deals with an interrupt; nil: nobody does
-	first atomic.Pointer[func()]      // is done before drives are stopped; nil: nothing is
+	interruptHook atomic.Pointer[func() bool] // is asked whether it deals with an interrupt; nil: nobody does
+	stopHook      atomic.Pointer[func()]      // is done before drives are stopped; nil: nothing is
 }
 
 func newStop() *stop {
@@ -67,9 +67,9 @@ func newStop() *stop {
 	signal.Notify(s.signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
 		sig := s.wait()
-		s.taken.Store(nil)
-		if first := s.first.Load(); first != nil {
-			(*first)()
+		s.interruptHook.Store(nil)
+		if hook := s.stopHook.Load(); hook != nil {
+			(*hook)()
 		}
 		name := "TERM"
 		if sig == syscall.SIGINT {
@@ -87,7 +87,7 @@ func newStop() *stop {
 func (s *stop) wait() os.Signal {
 	for {
 		sig := <-s.signals
-		if taken := s.taken.Load(); sig != syscall.SIGINT || taken == nil || !(*taken)() {
+		if hook := s.interruptHook.Load(); sig != syscall.SIGINT || hook == nil || !(*hook)() {
 			return sig
 		}
 	}
@@ -95,29 +95,29 @@ func (s *stop) wait() os.Signal {
 
 // beforeStop has f done when the process is told to stop, before its drives are.
 func (s *stop) beforeStop(f func()) (release func()) {
-	s.first.Store(&f)
-	return func() { s.first.Store(nil) }
+	s.stopHook.Store(&f)
+	return func() { s.stopHook.Store(nil) }
 }
 
 // onInterrupt has f asked first when the process is interrupted.
 func (s *stop) onInterrupt(f func() bool) (release func()) {
-	s.taken.Store(&f)
-	return func() { s.taken.Store(nil) }
+	s.interruptHook.Store(&f)
+	return func() { s.interruptHook.Store(nil) }
 }
 
 // interrupt stops the process as an interrupt does that nobody deals with.
 func (s *stop) interrupt() {
-	s.taken.Store(nil)
+	s.interruptHook.Store(nil)
 	s.signals <- syscall.SIGINT
 }
 
 // session is an open workspace.
 type session struct {
-	runner *runner.Runner
-	store  *sqlite.Store // nil: the workspace has none yet
-	looks  bool          // its command changes nothing
-	dir    string        // where that is
-	first  *firstRun     // of such a workspace, if a run is about to be started in it
+	runner   *runner.Runner
+	store    *sqlite.Store // nil: the workspace has none yet
+	readOnly bool          // its command changes nothing
+	dir      string        // where that is
+	first    *firstRun     // of such a workspace, if a run is about to be started in it
 
 	telemetry *telemetry.Telemetry
 }
@@ -146,7 +146,7 @@ func (s *session) Close() error {
 // of dead owners, files that follow commits. A command that only looks makes do
 // without where there is no place for it.
 func (s *session) storeError(err error) error {
-	if s.looks && errors.Is(err, flow.ErrStoreFull) {
+	if s.readOnly && errors.Is(err, flow.ErrStoreFull) {
 		return nil
 	}
 	return unusable(err)
@@ -216,7 +216,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	config.Keys = keys
 	config.Trusted = func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) }
 	r := runner.New(config)
-	s.looks = o.ReadOnly
+	s.readOnly = o.ReadOnly
 	if err := s.storeError(r.Recover(ctx, fmt.Sprintf("tipstaff[%d]", os.Getpid()))); err != nil && !errors.Is(err, flow.ErrReadOnly) {
 		return errors.Join(err, store.Close())
 	}
