@@ -37,7 +37,7 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 	case tipstaff.KindRunCancelRequested:
 		return "cancel requested", tipstaff.BodyOf[tipstaff.RunCancelRequested](ev).Reason
 	case tipstaff.KindRunCorrectionRequested:
-		return "correction requested", tipstaff.BodyOf[tipstaff.RunCancelRequested](ev).Reason
+		return "correction requested", tipstaff.BodyOf[tipstaff.RunCorrectionRequested](ev).Reason
 	case tipstaff.KindIntentCorrect:
 		b := tipstaff.BodyOf[tipstaff.IntentCorrect](ev)
 		return "corrected", correctionText(b.Revision, b.Material != nil && *b.Material, b.Reasons)
