@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,12 @@ func TestCommandsAtAServer(t *testing.T) {
 		}
 	}
 	w.Must(4, "watch", "@")
+	had := w.Env // the flag serves as well as the variable
+	w.Env = slices.DeleteFunc(slices.Clone(had), func(v string) bool { return strings.HasPrefix(v, "TIPSTAFF_SERVER=") })
+	if out := w.Must(0, "ls", "--server", s.addr).Out; !strings.Contains(out, "awaiting_decision") {
+		t.Errorf("ls --server says %q", out)
+	}
+	w.Env = had
 	w.Must(0, "decide", "@", "root/ok", "approve")
 	w.Must(3, "decide", "@", "root/ok", "deny")
 	if out := w.Must(0, "resume", "@").Out; !strings.Contains(out, "completed (success)") {
@@ -157,6 +164,29 @@ func TestQuestionsOfAServer(t *testing.T) {
 		if !strings.Contains(term.shown(), "ok  Go on?") {
 			t.Errorf("there was no tree:\n%s", term.shown())
 		}
+	}
+}
+
+// Whoever only watches sees the same tree, and is asked nothing; a run that was left is
+// resumed with its questions.
+func TestWatchedAndResumedAtAServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, manifest, gatedWork)
+	s.away.Must(4, "run", "plan.yaml")
+	resumed := s.away.atTerminal("resume", "@")
+	resumed.asked("approve, deny? ", 1)
+	watching := s.away.atTerminal("watch", "@")
+	s.Until("the tree", func() bool { return strings.Contains(watching.shown(), "Go on?") || !watching.Running() })
+	resumed.types("approve\n")
+	for name, term := range map[string]*terminal{"resume": resumed, "watch": watching} {
+		r := term.Wait()
+		<-term.dark
+		if r.Code != 0 || !strings.Contains(term.shown(), "completed") {
+			t.Errorf("%s ends with %d:\n%s", name, r.Code, term.shown())
+		}
+	}
+	if strings.Contains(watching.shown(), "approve, deny? ") {
+		t.Errorf("whoever watches is asked:\n%s", watching.shown())
 	}
 }
 
