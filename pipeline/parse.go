@@ -99,37 +99,6 @@ func (p *Pipeline) Digest() string { return flow.Digest(p.canonical) }
 // order.
 func (p *Pipeline) Warnings() []tipstaff.Problem { return p.warnings }
 
-// planTools are the tools that the document of a plan allows: those it lists, else
-// those its nodes call.
-func planTools(raw json.RawMessage) []string {
-	var plan struct {
-		Tools *[]string `json:"tools"`
-		Root  planNode  `json:"root"`
-	}
-	if json.Unmarshal(raw, &plan) != nil {
-		return nil // whoever walks the plan says what is wrong with it
-	}
-	if plan.Tools != nil {
-		return *plan.Tools
-	}
-	return plan.Root.tools(nil)
-}
-
-type planNode struct {
-	Tool     string     `json:"tool"`
-	Children []planNode `json:"children"`
-}
-
-func (n planNode) tools(list []string) []string {
-	if n.Tool != "" {
-		list = append(list, n.Tool)
-	}
-	for _, c := range n.Children {
-		list = c.tools(list)
-	}
-	return list
-}
-
 // Resolver answers what a document cannot know by itself. A function that is nil has
 // nothing against anything, save File. The zero Resolver is one that knows nobody.
 type Resolver struct {
