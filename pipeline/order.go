@@ -55,8 +55,8 @@ func (p *Pipeline) entries() {
 		if p.depends {
 			a.Entry = len(a.Requires) == 0 && !led[a.Name]
 		}
-		if a.entry != nil {
-			a.Entry = *a.entry
+		if a.EntrySaid != nil {
+			a.Entry = *a.EntrySaid
 		}
 	}
 }

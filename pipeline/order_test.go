@@ -99,7 +99,7 @@ agents:
 	if !p.depends || mustCheck(t, loop).depends {
 		t.Error("who depends on whom is not known")
 	}
-	if !p.Agent("e").JoinAny || p.Agent("d").JoinAny {
+	if p.Agent("e").Join != joinAny || p.Agent("d").Join == joinAny {
 		t.Error("join")
 	}
 }
