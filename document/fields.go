@@ -224,11 +224,9 @@ const mostListed = 20
 // they are few.
 func (f *Fields) advice(name string) string {
 	absent := slices.DeleteFunc(slices.Clone(f.asked), func(known string) bool { return f.Value.Get(known) != nil })
-	switch near := tipstaff.Nearest(name, absent); {
-	case near != "":
-		return "; did you mean " + near + "?"
-	case len(f.asked) > 0 && len(f.asked) <= mostListed:
+	near := tipstaff.DidYouMean(name, absent)
+	if near == "" && len(f.asked) > 0 && len(f.asked) <= mostListed {
 		return "; the fields are " + strings.Join(slices.Sorted(slices.Values(f.asked)), ", ")
 	}
-	return ""
+	return near
 }

@@ -45,11 +45,7 @@ func (r *reader) connections(p *Pipeline) {
 }
 
 func (r *reader) unknown(code string, ref reference, text string, byName map[string]*Agent) {
-	advice := ""
-	if near := tipstaff.Nearest(ref.name, sortedKeys(byName)); near != "" {
-		advice = "; did you mean " + near + "?"
-	}
-	r.ps.Add(code, ref.at, ref.path, "%q: %s%s", document.Brief(ref.name), text, advice)
+	r.ps.Add(code, ref.at, ref.path, "%q: %s%s", document.Brief(ref.name), text, tipstaff.DidYouMean(ref.name, sortedKeys(byName)))
 }
 
 // names are the agents by theirs. The first of a name has it.
