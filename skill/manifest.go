@@ -1,14 +1,11 @@
 package skill
 
 import (
-	"encoding/json"
 	"errors"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -24,6 +21,7 @@ func (s *Skill) parseManifest(ps *document.Problems, src []byte, folder string) 
 		return
 	}
 	s.decode(ps, v)
+	s.checkSchemas(ps, v)
 	if tipstaff.IsSkillID(s.ID) && s.ID != folder {
 		ps.Add(codeMismatch, v.Get("id").At, "id", "id is %s, but the folder is named %s", tipstaff.Quote(s.ID, 120), tipstaff.Quote(folder, 120))
 	}
@@ -154,45 +152,18 @@ func (f manifestReader) described(name string) []Field {
 		}
 		return bad
 	})
-	for _, p := range found {
-		schema, path := f.Value.Get(name).Get(p.Name), name+"."+p.Name
-		var compiled jsonschema.Schema
-		err := json.Unmarshal(p.Schema, &compiled)
-		if err == nil {
-			_, err = compiled.Resolve(nil)
-		}
-		if err != nil {
-			f.Problems.Add(codeSchemaInvalid, schema.At, path, "%s is not described by a JSON Schema: %v", path, err)
-		} else {
-			f.types(schema, path)
-		}
-	}
 	slices.SortFunc(found, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	return found
 }
 
-var schemaTypes = []string{"null", "boolean", "object", "array", "number", "integer", "string"}
-
-// types finds misspelled types, which the library would only refuse values for.
-func (f manifestReader) types(schema *document.Value, path string) {
-	if t := schema.Get("type"); t != nil {
-		names := t.Items
-		if t.Kind != document.List {
-			names = []*document.Value{t}
-		}
-		for _, n := range names {
-			if !slices.Contains(schemaTypes, n.Text) {
-				f.Problems.Add(codeSchemaInvalid, n.At, path, "%s is no type; it must be one of %s", tipstaff.Quote(n.Text, 120), strings.Join(schemaTypes, ", "))
-			}
-		}
-	}
-	if items := schema.Get("items"); items != nil && items.Kind == document.Object {
-		f.types(items, path+".Items")
-	}
-	if properties := schema.Get("properties"); properties != nil {
-		for _, p := range properties.Members {
-			if p.Value.Kind == document.Object {
-				f.types(p.Value, path+"."+p.Key)
+// checkSchemas is for skills that are loaded: one that was frozen may have been under
+// earlier rules, and nothing is validated by its schemas.
+func (s *Skill) checkSchemas(ps *document.Problems, v *document.Value) {
+	for name, fields := range map[string][]Field{"inputs": s.Inputs, "outputs": s.Outputs} {
+		for _, p := range fields {
+			if _, err := document.CompileSchema(p.Schema); err != nil {
+				path := name + "." + p.Name
+				ps.Add(codeSchemaInvalid, v.Find(name, p.Name).At, path, "%s is not described by a JSON Schema: %v", path, err)
 			}
 		}
 	}
