@@ -2,7 +2,6 @@ package skill
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,26 +67,20 @@ func (s *Skill) CheckDocument(fields *document.Fields) {
 // manifestReader reads the fields of a manifest.
 type manifestReader struct{ *document.Fields }
 
-// verbs of intents. The same words stand in plans.
-var (
-	verbs = []string{"find", "acquire", "build", "modify", "deliver", "analyze", "negotiate", "schedule", "monitor", "delegate"}
-	slug  = regexp.MustCompile(`^x:[a-z0-9][a-z0-9_-]{0,63}$`)
-)
-
 func (f manifestReader) verbs() []string {
 	v := f.Required("verbs", document.List)
 	if v == nil {
 		return nil
 	}
 	if len(v.Items) == 0 {
-		f.Problems.Add(document.CodeFieldInvalid, v.At, "verbs", "a skill is for one verb at least: %s or x:<name>", strings.Join(verbs, ", "))
+		f.Problems.Add(document.CodeFieldInvalid, v.At, "verbs", "a skill is for one verb at least: %s or x:<name>", strings.Join(document.Verbs, ", "))
 	}
 	return f.words(v, "verbs", func(word string) string {
-		if slices.Contains(verbs, word) || slug.MatchString(word) {
+		if slices.Contains(document.Verbs, word) || document.IsExtension(word) {
 			return ""
 		}
 		return document.CodeFieldInvalid
-	}, "one of "+strings.Join(verbs, ", ")+" or x:<name>")
+	}, "one of "+strings.Join(document.Verbs, ", ")+" or x:<name>")
 }
 
 // uris is a list of pinned URIs, or the word none. What is not said is never
@@ -141,12 +134,10 @@ func (f manifestReader) words(v *document.Value, path string, check func(string)
 	return words
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-
 // described reads inputs or outputs, sorted by name.
 func (f manifestReader) described(name string) []Field {
 	found := f.Parameters(name, func(m document.Member) bool {
-		bad := !nameForm.MatchString(m.Key)
+		bad := !document.IsName(m.Key)
 		if bad {
 			f.Problems.Add(document.CodeFieldInvalid, m.At, name, "%s cannot be a name: 1 to 64 of A-Z, a-z, 0-9, _ and -", tipstaff.Quote(m.Key, 120))
 		}
@@ -184,7 +175,7 @@ var (
 // together.
 func (m *FailureMode) CheckDocument(f *document.Fields) {
 	reason, action := f.Get("reason"), f.Get("action")
-	known := slices.Contains(slices.Concat(passing, lasting, final), m.Reason) || slug.MatchString(m.Reason)
+	known := slices.Contains(slices.Concat(passing, lasting, final), m.Reason) || document.IsExtension(m.Reason)
 	switch {
 	case reason == nil || action == nil || reason.Kind != document.Text || action.Kind != document.Text:
 	case !known:
