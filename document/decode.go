@@ -79,19 +79,7 @@ func (f *Fields) Decode(into any) {
 }
 
 func (f *Fields) members(s reflect.Value) {
-	for i := range s.NumField() {
-		field := s.Type().Field(i)
-		text, tagged := field.Tag.Lookup("doc")
-		if field.Anonymous && !tagged && field.Type.Kind() == reflect.Struct {
-			f.members(s.Field(i))
-		}
-		if !tagged {
-			continue
-		}
-		t := parseTag(text)
-		if t.name == "" {
-			t.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
-		}
+	for _, t := range f.tagsOf(s.Type()) {
 		if t.of != nil && !slices.Contains(t.of, f.variant) {
 			continue
 		}
@@ -104,15 +92,39 @@ func (f *Fields) members(s reflect.Value) {
 		}
 		switch {
 		case v != nil:
-			f.decode(s.Field(i), t.name, v, t)
+			f.decode(s.FieldByIndex(t.index), t.name, v, t)
 		case t.required:
 			f.Report(CodeFieldMissing, f.Value.At, t.name, "%s is missing", t.name)
 		}
 	}
 }
 
+// tagsOf are the tags of a struct, with those of the structs embedded in it. They are
+// parsed once a document: a plan has thousands of nodes.
+func (f *Fields) tagsOf(s reflect.Type) []tag {
+	all, known := f.tags[s]
+	if known {
+		return all
+	}
+	for _, field := range reflect.VisibleFields(s) {
+		text, tagged := field.Tag.Lookup("doc")
+		if !tagged {
+			continue
+		}
+		t := parseTag(text)
+		t.index = field.Index
+		if t.name == "" {
+			t.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
+		}
+		all = append(all, t)
+	}
+	f.tags[s] = all
+	return all
+}
+
 // tag is what a struct says of a member.
 type tag struct {
+	index                   []int // of the field
 	name                    string
 	min, max                string
 	words, of               []string

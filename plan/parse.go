@@ -94,7 +94,7 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	})
 	f.Need("root")
 	if root := f.Get("root"); root != nil {
-		d.Root = (&nodeReader{ps: ps}).node(root, rootPath, 1)
+		d.Root = (&nodeReader{Fields: f}).node(root, rootPath, 1)
 		d.Root.place("", 0)
 	} else {
 		d.Root = &Node{Kind: Sequential, Path: rootPath, segment: rootPath, written: &document.Value{Kind: document.Object}}
