@@ -19,6 +19,15 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
+// DidYouMean asks about the known name that is [Nearest], as messages end; "": none is
+// near.
+func DidYouMean(name string, known []string) string {
+	if near := Nearest(name, known); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
 // distance counts the single-character changes that make b of a. It does not
 // count beyond far.
 func distance(a, b string, far int) int {

@@ -15,3 +15,13 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestDidYouMean(t *testing.T) {
+	known := []string{"command", "comment"}
+	if got := DidYouMean("coment", known); got != "; did you mean comment?" {
+		t.Error(got)
+	}
+	if got := DidYouMean("url", known); got != "" {
+		t.Error(got)
+	}
+}

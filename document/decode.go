@@ -49,15 +49,23 @@ type Keyed interface{ CheckKey(key string) error }
 //	MaxSteps int `json:"max_steps" doc:",min=1,max=1000"`
 //
 // A tag begins with the name of the member, where it is another than in JSON. Options
-// follow: required; min and max, of numbers and durations; in, the words of a text,
-// separated by |; one, a list that may be a single value; null, a member that counts as
-// absent where it is null; object, JSON that must be an object; variant, the text that
-// says which kind of thing the object is; of, the kinds that have the member, separated
-// by |, whose fields stand after the variant; unit, what a duration counts in that is
-// written as a number; code, that of a number out of range; negative, that of one below
-// zero. A field without a tag is not read, nor is
-// one whose member is absent or wrong: it keeps its value, which is therefore its default.
-// Of an object in which something is wrong the rest is read.
+// follow:
+//
+//	required       the member must be there
+//	min=, max=     the bounds of a number, or of a duration
+//	in=a|b         the words that a text may be; an empty one stands for a text left blank
+//	one            a list that may be written as a single value
+//	null           a member that is null counts as absent
+//	object         JSON that must be an object
+//	variant        the text that says which kind of thing the object is
+//	of=a|b         the kinds that have the member; such fields stand after the variant
+//	unit=1s        a duration that is written as a number of these, as its bounds are
+//	code=          the code of a number out of range
+//	negative=      the code of a number below zero
+//
+// A field without a tag is not read, nor is one whose member is absent or wrong: it keeps
+// its value, which is therefore its default. Of an object in which something is wrong the
+// rest is read.
 //
 // Texts, booleans, numbers, durations, structs, lists, maps by name, pointers to these,
 // [json.RawMessage], [*Value], [encoding.TextUnmarshaler] and [Reader] can be read. A
@@ -71,19 +79,7 @@ func (f *Fields) Decode(into any) {
 }
 
 func (f *Fields) members(s reflect.Value) {
-	for i := range s.NumField() {
-		field := s.Type().Field(i)
-		text, tagged := field.Tag.Lookup("doc")
-		if field.Anonymous && !tagged && field.Type.Kind() == reflect.Struct {
-			f.members(s.Field(i))
-		}
-		if !tagged {
-			continue
-		}
-		t := parseTag(text)
-		if t.name == "" {
-			t.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
-		}
+	for _, t := range f.tagsOf(s.Type()) {
 		if t.of != nil && !slices.Contains(t.of, f.variant) {
 			continue
 		}
@@ -96,22 +92,46 @@ func (f *Fields) members(s reflect.Value) {
 		}
 		switch {
 		case v != nil:
-			f.decode(s.Field(i), t.name, v, t)
+			f.decode(s.FieldByIndex(t.index), t.name, v, t)
 		case t.required:
 			f.Report(CodeFieldMissing, f.Value.At, t.name, "%s is missing", t.name)
 		}
 	}
 }
 
+// tagsOf are the tags of a struct, with those of the structs embedded in it. They are
+// parsed once a document: a plan has thousands of nodes.
+func (f *Fields) tagsOf(s reflect.Type) []tag {
+	all, known := f.tags[s]
+	if known {
+		return all
+	}
+	for _, field := range reflect.VisibleFields(s) {
+		text, tagged := field.Tag.Lookup("doc")
+		if !tagged {
+			continue
+		}
+		t := parseTag(text)
+		t.index = field.Index
+		if t.name == "" {
+			t.name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
+		}
+		all = append(all, t)
+	}
+	f.tags[s] = all
+	return all
+}
+
 // tag is what a struct says of a member.
 type tag struct {
-	name                string
-	min, max            string
-	words, of           []string
-	code, negative      string
-	unit                time.Duration
-	required, one, null bool
-	object, variant     bool
+	index                   []int // of the field
+	name                    string
+	min, max                string
+	words, of               []string
+	rangeCode, negativeCode string
+	unit                    time.Duration
+	required, one, null     bool
+	object, variant         bool
 }
 
 func parseTag(text string) (t tag) {
@@ -135,9 +155,9 @@ func parseTag(text string) (t tag) {
 		case "unit":
 			t.unit = span(value, 0)
 		case "code":
-			t.code = value
+			t.rangeCode = value
 		case "negative":
-			t.negative = value
+			t.negativeCode = value
 		case "min":
 			t.min = value
 		case "max":
@@ -252,7 +272,8 @@ func (f *Fields) kind(name string, v *Value, k Kind) bool {
 func (f *Fields) among(name string, v *Value, words []string) bool {
 	ok := len(words) == 0 || slices.Contains(words, v.Text)
 	if !ok {
-		f.Report(CodeFieldInvalid, v.At, name, "%s is %q; it must be %s", name, Brief(v.Text), Alternatives(words))
+		said := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return word == "" })
+		f.Report(CodeFieldInvalid, v.At, name, "%s is %q; it must be %s", name, Brief(v.Text), Alternatives(said))
 	}
 	return ok
 }
@@ -318,25 +339,36 @@ func (f *Fields) number(name string, v *Value, least, most float64, whole bool, 
 		return 0, false
 	}
 	x, err := strconv.ParseFloat(v.Text, 64)
-	code := cmp.Or(t.code, CodeRange)
+	code := cmp.Or(t.rangeCode, CodeRange)
 	switch {
-	case err == nil && x < 0 && t.negative != "":
-		f.Report(t.negative, v.At, name, "%s is %s; it cannot be negative", name, Brief(v.Text))
+	case err == nil && x < 0 && t.negativeCode != "":
+		f.Report(t.negativeCode, v.At, name, "%s is %s; it cannot be negative", name, Brief(v.Text))
 	case whole && (err != nil || x != math.Trunc(x) || x < least || x > most):
 		f.Report(code, v.At, name, "%s is %s; it must be a whole number from %d to %d", name, Brief(v.Text), int64(least), int64(most))
 	case err != nil || x < least || x > most:
-		f.Report(code, v.At, name, "%s is %s; it must be from %v to %v", name, Brief(v.Text), least, most)
+		f.Report(code, v.At, name, "%s is %s; it must be from %s to %s", name, Brief(v.Text), plain(least), plain(most))
 	default:
 		return x, true
 	}
 	return 0, false
 }
 
+// plain is a bound as people write it: 1000000, not 1e+06.
+func plain(x float64) json.RawMessage {
+	b, _ := json.Marshal(x)
+	return b
+}
+
+// longest is the longest duration that is written as a number: twice as much would
+// overflow.
+const longest = time.Duration(1 << 62)
+
 // duration is one within the bounds of a tag; without a least one it is longer than
 // nothing.
 func (f *Fields) duration(into reflect.Value, name string, v *Value, t tag) {
 	if t.unit > 0 {
-		if x, ok := f.number(name, v, 0, bound(t.max, math.MaxFloat64), false, t); ok {
+		most := float64(longest / t.unit)
+		if x, ok := f.number(name, v, bound(t.min, 0), min(bound(t.max, most), most), false, t); ok {
 			into.SetInt(int64(x * float64(t.unit)))
 		}
 		return

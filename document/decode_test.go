@@ -203,6 +203,42 @@ func TestMembersDependOnTheVariant(t *testing.T) {
 	}
 }
 
+// A duration that is written as a number has both bounds of its tag, and never becomes
+// more than a duration can be.
+func TestADurationInUnitsHasBounds(t *testing.T) {
+	for src, want := range map[string]string{
+		"{a: 1}":     "a is 1; it must be from 2 to 4611686018",
+		"{a: 2}":     "",
+		"{a: 1e300}": "a is 1e300; it must be from 2 to 4611686018",
+		"{a: 1e10}":  "a is 1e10; it must be from 2 to 4611686018",
+	} {
+		into := struct {
+			A time.Duration `doc:"a,unit=1s,min=2"`
+		}{A: -1}
+		var ps Problems
+		FieldsOf(&ps, mustRead(t, src), "").Decode(&into)
+		got := ""
+		for _, p := range ps {
+			got += p.Message
+		}
+		if got != want || (want == "") != (into.A == 2*time.Second) {
+			t.Errorf("%s: %v and %q, want %q", src, into.A, got, want)
+		}
+	}
+}
+
+// A text that may be left blank is not told to be blank.
+func TestABlankWordIsNoAdvice(t *testing.T) {
+	into := struct {
+		A string `doc:"a,in=|some|all"`
+	}{}
+	var ps Problems
+	FieldsOf(&ps, mustRead(t, "{a: non}"), "").Decode(&into)
+	if len(ps) != 1 || ps[0].Message != `a is "non"; it must be some or all` {
+		t.Errorf("%+v", ps)
+	}
+}
+
 func TestValuesAreFoundByTheirPlace(t *testing.T) {
 	v := mustRead(t, `{a: [{b: 1}, {b: 2}], "0": x}`)
 	if got := v.Find("a", "1", "b"); got == nil || got.Text != "2" {

@@ -23,12 +23,17 @@ type Fields struct {
 
 	open    bool // unknown members are accepted
 	asked   []string
-	variant string // which members it may have: see Decode
+	variant string                 // which members it may have: see Decode
+	tags    map[reflect.Type][]tag // that were parsed; objects inside share them
 }
 
 // FieldsOf reads v, which is reported if it is no object.
 func FieldsOf(ps *Problems, v *Value, path string) *Fields {
-	f := &Fields{Problems: ps, Path: path, Value: v}
+	return fieldsOf(ps, v, path, map[reflect.Type][]tag{})
+}
+
+func fieldsOf(ps *Problems, v *Value, path string, tags map[reflect.Type][]tag) *Fields {
+	f := &Fields{Problems: ps, Path: path, Value: v, tags: tags}
 	if v.Kind != Object {
 		ps.Add(CodeFieldType, v.At, path, "an object belongs here, not %v", v.Kind)
 		f.Value = &Value{Kind: Object, At: v.At}
@@ -39,7 +44,7 @@ func FieldsOf(ps *Problems, v *Value, path string) *Fields {
 // Of reads an object that stands inside f, which path names, and reports as f
 // does.
 func (f *Fields) Of(v *Value, path string) *Fields {
-	inner := FieldsOf(f.Problems, v, path)
+	inner := fieldsOf(f.Problems, v, path, f.tags)
 	inner.Dotted, inner.Context = f.Dotted, f.Context
 	return inner
 }
@@ -224,11 +229,9 @@ const mostListed = 20
 // they are few.
 func (f *Fields) advice(name string) string {
 	absent := slices.DeleteFunc(slices.Clone(f.asked), func(known string) bool { return f.Value.Get(known) != nil })
-	switch near := tipstaff.Nearest(name, absent); {
-	case near != "":
-		return "; did you mean " + near + "?"
-	case len(f.asked) > 0 && len(f.asked) <= mostListed:
+	near := tipstaff.DidYouMean(name, absent)
+	if near == "" && len(f.asked) > 0 && len(f.asked) <= mostListed {
 		return "; the fields are " + strings.Join(slices.Sorted(slices.Values(f.asked)), ", ")
 	}
-	return ""
+	return near
 }

@@ -49,7 +49,7 @@ type Member struct {
 // Position is nowhere.
 type Position struct{ Line, Column int }
 
-// Get is the member with that key, or nil.
+// Get is the member with that key, or nil. Nothing has no members.
 func (v *Value) Get(key string) *Value {
 	if m := v.Member(key); m != nil {
 		return m.Value
@@ -59,6 +59,9 @@ func (v *Value) Get(key string) *Value {
 
 // Member is the member with that key and where it stands, or nil.
 func (v *Value) Member(key string) *Member {
+	if v == nil {
+		return nil
+	}
 	for i := range v.Members {
 		if v.Members[i].Key == key {
 			return &v.Members[i]

@@ -12,7 +12,7 @@ import (
 // The cost of a step when nothing has to be synced.
 func BenchmarkMemStep(b *testing.B) {
 	value := json.RawMessage(`{"text":"` + string(make190()) + `"}`)
-	acts := map[string]flow.Activity{"echo": {Prompt: func(flow.Attempt) bool { return true }, Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+	acts := map[string]flow.Activity{"echo": {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
 		return flow.Done{Value: value}, nil
 	}}}
 	left := b.N

@@ -28,11 +28,6 @@ func (a *Agent) CheckDocument(f *document.Fields) {
 		f.Report(codeReservedName, placeOf(f, "output_key"), "output_key", "%q cannot be an output key: what was delivered stands there", a.OutputKey)
 	}
 	a.OutputKey = cmp.Or(a.OutputKey, a.Name)
-	a.JoinAny = word(f, "join", "all", "any") == "any"
-	if v := present(f, "entry"); v != nil && f.Typed("entry", document.Boolean) != nil {
-		entry := v.Text == "true"
-		a.entry = &entry
-	}
 	if a.OutputSchema != nil {
 		schema, err := document.CompileSchema(a.OutputSchema)
 		if err != nil {
@@ -43,7 +38,7 @@ func (a *Agent) CheckDocument(f *document.Fields) {
 	if f.Value.Get("retry_delay_ms") == nil {
 		a.RetryDelay = defaultRetryDelay
 	}
-	a.Handoff = Handoff(word(f, "handoff", string(HandoffNever), string(HandoffOnReject), string(HandoffAlways)))
+	a.Handoff = cmp.Or(a.Handoff, HandoffNever)
 	a.checkWay(f)
 }
 
@@ -53,14 +48,14 @@ type reference struct {
 	at         document.Position
 }
 
-// references are the names that a field of v holds: a text, or those of a list. path is
-// that of the field.
-func references(v *document.Value, field, path string) (refs []reference) {
+// references are the names that a field of v holds: a text, or those of a list. One of
+// another kind holds none, and has been reported. path is that of the field.
+func references(v *document.Value, kind document.Kind, field, path string) (refs []reference) {
 	held := v.Get(field)
-	if held == nil {
+	if held == nil || held.Kind != kind {
 		return nil
 	}
-	if held.Kind == document.Text && held.Text != "" {
+	if kind == document.Text && held.Text != "" {
 		return []reference{{held.Text, path, held.At}}
 	}
 	for i, item := range held.Items {
@@ -72,9 +67,9 @@ func references(v *document.Value, field, path string) (refs []reference) {
 }
 
 // named are the names that some fields of the stage hold.
-func (a *Agent) named(fields ...string) (refs []reference) {
+func (a *Agent) named(kind document.Kind, fields ...string) (refs []reference) {
 	for _, field := range fields {
-		refs = append(refs, references(a.written, field, a.path+"."+field)...)
+		refs = append(refs, references(a.written, kind, field, a.path+"."+field)...)
 	}
 	return refs
 }
@@ -83,7 +78,7 @@ func (a *Agent) named(fields ...string) (refs []reference) {
 func (a *Agent) ruled(field string) (refs []reference) {
 	if rules := a.written.Get("routing_rules"); rules != nil {
 		for i, rule := range rules.Items {
-			refs = append(refs, references(rule, field, fmt.Sprintf("%s.routing_rules[%d].%s", a.path, i, field))...)
+			refs = append(refs, references(rule, document.Text, field, fmt.Sprintf("%s.routing_rules[%d].%s", a.path, i, field))...)
 		}
 	}
 	return refs
@@ -91,7 +86,7 @@ func (a *Agent) ruled(field string) (refs []reference) {
 
 // targets are all names that the stage routes to.
 func (a *Agent) targets() []reference {
-	return slices.Concat(a.ruled("target"), a.named("default_next", "error_next", "denied_next"))
+	return slices.Concat(a.ruled("target"), a.named(document.Text, "default_next", "error_next", "denied_next"))
 }
 
 // CheckDocument reports at most one fault of the rule's form.
@@ -169,7 +164,6 @@ var ways = []Way{WayModel, WayWorker, WayTool, WayRemote, WayPlan, WayScripted}
 
 // checkWay finds out how the stage runs: it has exactly one of a few objects.
 func (a *Agent) checkWay(f *document.Fields) {
-	effect := word(f, "effect", string(flow.Once), string(flow.Idempotent), string(flow.Read))
 	var found document.Member
 	for _, m := range f.Value.Members {
 		switch {
@@ -191,14 +185,15 @@ func (a *Agent) checkWay(f *document.Fields) {
 	r := f.Context.(*reader)
 	switch {
 	case a.Way == WayRemote || a.Way == WayWorker:
-		a.Effect = effect
+		a.Effect = cmp.Or(a.Effect, string(flow.Once))
 	case given != nil && given.Text != "":
 		f.Report(document.CodeFieldInvalid, given.At, "effect", "effect belongs to remote stages; what a %s stage does is known otherwise", a.Way)
+		a.Effect = ""
 	}
 	class := a.Effect
 	switch {
 	case a.Tool != nil && a.Tool.URI != "":
-		class = r.tool(references(found.Value, "uri", f.PathOf("tool.uri"))[0])
+		class = r.tool(references(found.Value, document.Text, "uri", f.PathOf("tool.uri"))[0])
 	case a.Remote != nil:
 		a.Remote.Agent = cmp.Or(a.Remote.Agent, a.Name)
 	case a.Worker != nil:
@@ -213,7 +208,6 @@ func (a *Agent) checkWay(f *document.Fields) {
 func (m *Model) CheckDocument(f *document.Fields) {
 	r := f.Context.(*reader)
 	m.MaxSteps = cmp.Or(m.MaxSteps, defaultSteps)
-	m.Keep = word(f, "session", "fresh", "keep") == "keep"
 	f.Ignore("prompt_file") // it could not be read, which has been said
 	switch {
 	case m.Name != "" && m.Agent != "":
@@ -227,16 +221,13 @@ func (m *Model) CheckDocument(f *document.Fields) {
 	if m.Skill != "" {
 		r.trouble(f, "skill", r.resolver.Skill, m.Skill)
 	}
-	for _, ref := range references(f.Value, "tools", f.PathOf("tools")) {
+	for _, ref := range references(f.Value, document.List, "tools", f.PathOf("tools")) {
 		r.tool(ref)
 	}
 }
 
-// CheckDocument reads the session.
-func (m *Worker) CheckDocument(f *document.Fields) {
-	m.Keep = word(f, "session", "fresh", "keep") == "keep"
-	f.Ignore("prompt_file") // it could not be read, which has been said
-}
+// CheckDocument knows of a file that could not be read, which has been said.
+func (m *Worker) CheckDocument(f *document.Fields) { f.Ignore("prompt_file") }
 
 // worker asks the host for the one who does a stage.
 func (r *reader) worker(f *document.Fields, way document.Member, name string) {
@@ -313,12 +304,11 @@ func (s *PlanStage) CheckDocument(f *document.Fields) {
 const (
 	repeatLast  = "last"
 	repeatCycle = "cycle"
-	repeatFail  = "fail"
 )
 
 // CheckDocument asks for an answer.
 func (s *Scripted) CheckDocument(f *document.Fields) {
-	s.Repeat = word(f, "repeat", repeatLast, repeatCycle, repeatFail)
+	s.Repeat = cmp.Or(s.Repeat, repeatLast)
 	if v := f.Value.Get("answers"); v == nil || v.Kind == document.List && len(v.Items) == 0 {
 		f.Report(document.CodeFieldMissing, placeOf(f, "answers"), "answers", "a scripted stage needs an answer")
 	}

@@ -24,7 +24,7 @@ func (r *reader) connections(p *Pipeline) {
 				r.unknown(codeUnknownTarget, ref, "no agent has this name, nor is it end", byName)
 			}
 		}
-		for _, ref := range a.named("requires", "after") {
+		for _, ref := range a.named(document.List, "requires", "after") {
 			switch {
 			case ref.name == a.Name && a.Name != "":
 				r.ps.Add(codeSelfDependency, ref.at, ref.path, "%s cannot wait for itself", document.Brief(ref.name))
@@ -34,7 +34,7 @@ func (r *reader) connections(p *Pipeline) {
 		}
 	}
 	for _, field := range []string{"clarification_resume_stage", "confirmation_resume_stage"} {
-		for _, ref := range references(p.written, field, field) {
+		for _, ref := range references(p.written, document.Text, field, field) {
 			if byName[ref.name] == nil {
 				r.unknown(codeUnknownTarget, ref, "no agent has this name", byName)
 			}
@@ -45,11 +45,7 @@ func (r *reader) connections(p *Pipeline) {
 }
 
 func (r *reader) unknown(code string, ref reference, text string, byName map[string]*Agent) {
-	advice := ""
-	if near := tipstaff.Nearest(ref.name, sortedKeys(byName)); near != "" {
-		advice = "; did you mean " + near + "?"
-	}
-	r.ps.Add(code, ref.at, ref.path, "%q: %s%s", document.Brief(ref.name), text, advice)
+	r.ps.Add(code, ref.at, ref.path, "%q: %s%s", document.Brief(ref.name), text, tipstaff.DidYouMean(ref.name, sortedKeys(byName)))
 }
 
 // names are the agents by theirs. The first of a name has it.
@@ -85,7 +81,7 @@ func (r *reader) cycles(p *Pipeline, byName map[string]*Agent) {
 	search = func(a *Agent) {
 		searched[a.Name] = true
 		way = append(way, a.Name)
-		for _, ref := range a.named("requires", "after") {
+		for _, ref := range a.named(document.List, "requires", "after") {
 			next, round := byName[ref.name], slices.Index(way, ref.name)
 			switch {
 			case next == nil || ref.name == a.Name:
@@ -113,7 +109,7 @@ func (r *reader) edges(p *Pipeline, byName map[string]*Agent) {
 		}
 		written, path := p.written.Get("edge_limits").Items[i], fmt.Sprintf("edge_limits[%d]", i)
 		for _, field := range []string{"from", "to"} {
-			for _, ref := range references(written, field, path+"."+field) {
+			for _, ref := range references(written, document.Text, field, path+"."+field) {
 				if byName[ref.name] == nil {
 					r.unknown(codeUnknownEdge, ref, "no agent has this name", byName)
 				}

@@ -298,7 +298,7 @@ func TestMessagesHelp(t *testing.T) {
 func TestAWorkerIsWhomTheHostHas(t *testing.T) {
 	p := mustCheck(t, "name: p\nagents: [{name: a, worker: {name: careful, prompt_file: prompt.md, session: keep}, effect: read, max_retries: 1}]\n")
 	a := p.Agents[0]
-	if a.Way != WayWorker || a.Worker.Name != "careful" || !a.Worker.Keep || a.Effect != "read" || a.Label() != "worker careful" {
+	if a.Way != WayWorker || a.Worker.Name != "careful" || !a.Keeps() || a.Effect != "read" || a.Label() != "worker careful" {
 		t.Errorf("%+v, %+v", a, a.Worker)
 	}
 	again, err := Load(p.Canonical())
@@ -330,5 +330,37 @@ func TestStagesThatARequirementReleasesAreReachable(t *testing.T) {
 	p := mustCheck(t, "name: p\nagents: [{name: a, remote: {}}, {name: b, remote: {}, requires: [a]}]\n")
 	if w := p.Warnings(); len(w) > 0 {
 		t.Errorf("%+v", w)
+	}
+}
+
+// What has a wrong type is told so, and its words are not taken for names besides.
+func TestAWrongTypeIsReportedOnce(t *testing.T) {
+	for src, want := range map[string]string{
+		"model: {tools: none}":           "agents[0].model.tools must be a list",
+		"remote: {}, requires: x":        "agents[0].requires must be a list",
+		"remote: {}, default_next: [x]":  "agents[0].default_next must be a string",
+		"remote: {}, join: [any]":        "agents[0].join must be a string",
+		"remote: {}, handoff: sometimes": "agents[0].handoff is",
+		"remote: {}, entry: 1":           "agents[0].entry must be a boolean",
+	} {
+		_, problems := Check("p.yaml", []byte("name: p\nagents: [{name: a, "+src+"}]\n"), Resolver{})
+		path, message, _ := strings.Cut(want, " ")
+		if len(problems) != 1 || problems[0].Path != path || !strings.Contains(problems[0].Message, message) {
+			t.Errorf("%s: %+v", src, problems)
+		}
+	}
+}
+
+// A blank word is like one that is left out, and is not advised.
+func TestABlankWordIsTheDefault(t *testing.T) {
+	p := mustCheck(t, `{name: p, on_failure: "", on_bound: "", agents: [{name: a, join: "", handoff: "", effect: "", remote: {}},
+  {name: b, scripted: {repeat: "", answers: [{}]}}, {name: c, model: {session: ""}}]}`)
+	a, b, c := p.Agent("a"), p.Agent("b"), p.Agent("c")
+	if p.OnFailure != Finish || p.OnBound != EndRun || a.Handoff != HandoffNever || a.Effect != "once" || b.Scripted.Repeat != repeatLast || c.Keeps() {
+		t.Errorf("%+v", p)
+	}
+	_, problems := Check("p.yaml", []byte("{name: p, on_bound: stop, agents: [{name: a, remote: {}}]}"), Resolver{})
+	if len(problems) != 1 || problems[0].Message != `on_bound is "stop"; it must be end or ask` {
+		t.Errorf("%+v", problems)
 	}
 }

@@ -207,9 +207,9 @@ func TestEveryFieldIsRead(t *testing.T) {
 	got := []any{
 		p.MaxIterations, p.MaxLLMCalls, p.MaxAgentHops, p.MaxStages, p.Bounds, p.EdgeLimits, p.DefaultTimeout, p.MaxParallel, p.OnFailure, p.OnBound,
 		p.ClarificationResume, p.ConfirmationResume,
-		a.Way, a.Model.Name, a.Model.Agent, a.Model.Skill, *a.Model.Tools, a.Model.MaxSteps, a.Model.Keep, sourceOf(a.Model.Prompt), sourceOf(a.Model.System), a.MaxVisits, a.Rules[0].Value, a.OutputKey, a.Timeout,
+		a.Way, a.Model.Name, a.Model.Agent, a.Model.Skill, *a.Model.Tools, a.Model.MaxSteps, a.Keeps(), sourceOf(a.Model.Prompt), sourceOf(a.Model.System), a.MaxVisits, a.Rules[0].Value, a.OutputKey, a.Timeout,
 		b.Way, b.Tool.URI, sourceOf(b.Tool.Args), b.OutputKey, b.DefaultNext, b.ErrorNext, b.DeniedNext, b.Timeout, b.MaxRetries, b.RetryDelay, b.Effect,
-		c.Way, c.StageOrder, c.Requires, c.JoinAny, c.After, c.Entry, c.Remote.Agent, sourceOf(c.Remote.Input), c.Remote.Wait, c.Effect, c.RequiredFields, string(c.OutputSchema), c.Handoff, c.RetryDelay,
+		c.Way, c.StageOrder, c.Requires, c.Join == joinAny, c.After, c.Entry, c.Remote.Agent, sourceOf(c.Remote.Input), c.Remote.Wait, c.Effect, c.RequiredFields, string(c.OutputSchema), c.Handoff, c.RetryDelay,
 		d.Way, string(d.Plan.Document), sourceOf(d.Plan.Inputs),
 		e.Way, e.Scripted.Repeat, e.Scripted.Answers, e.Handoff,
 	}
@@ -240,10 +240,10 @@ func TestDefaultsOfADocument(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if a.OutputKey != "a" || a.Effect != "once" || a.Remote.Agent != "a" || a.Remote.Wait != 30*time.Second || a.RetryDelay != time.Second ||
-		a.Handoff != HandoffNever || a.MaxVisits != 0 || a.JoinAny {
+		a.Handoff != HandoffNever || a.MaxVisits != 0 || a.Join == joinAny {
 		t.Errorf("%+v", a)
 	}
-	if b.Model.Agent != "default" || b.Model.MaxSteps != 32 || b.Model.Keep || b.Model.Tools != nil || b.Model.Prompt != nil || b.Effect != "" {
+	if b.Model.Agent != "default" || b.Model.MaxSteps != 32 || b.Keeps() || b.Model.Tools != nil || b.Model.Prompt != nil || b.Effect != "" {
 		t.Errorf("%+v", b.Model)
 	}
 	empty := mustCheck(t, "name: p\nagents: []\n")

@@ -42,12 +42,13 @@ func (x *executor) released(a *Agent) bool {
 
 // enough asks of all that a stage requires, or of one of them if it joins any.
 func (x *executor) enough(a *Agent, holds func(int) bool) bool {
+	one := a.Join == joinAny
 	for _, name := range a.Requires {
-		if holds(x.p.index[name]) == a.JoinAny {
-			return a.JoinAny
+		if holds(x.p.index[name]) == one {
+			return one
 		}
 	}
-	return !a.JoinAny
+	return !one
 }
 
 // releasers are the stages whose completion let a start; nil: it was in the frontier.

@@ -69,7 +69,7 @@ func (g *graph) draw() {
 	for _, a := range g.p.Agents {
 		for _, name := range a.Requires {
 			label := ""
-			if a.JoinAny {
+			if a.Join == joinAny {
 				label = "any"
 			}
 			g.arrows = append(g.arrows, arrow{name, a.Name, label, "bold"})

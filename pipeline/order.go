@@ -55,8 +55,8 @@ func (p *Pipeline) entries() {
 		if p.depends {
 			a.Entry = len(a.Requires) == 0 && !led[a.Name]
 		}
-		if a.entry != nil {
-			a.Entry = *a.entry
+		if a.EntrySaid != nil {
+			a.Entry = *a.EntrySaid
 		}
 	}
 }
@@ -129,24 +129,6 @@ func (p *Pipeline) reach(a *Agent, reached map[string]bool) {
 	for _, d := range p.releases[a.Name] {
 		p.reach(d, reached)
 	}
-}
-
-// AllowList is the tools that the program may call: those of its tool stages, and
-// those that its model stages and plans name. Sorted; each once.
-func (p *Pipeline) AllowList() []string {
-	list := []string{}
-	for _, a := range p.Agents {
-		switch {
-		case a.Tool != nil:
-			list = append(list, a.Tool.URI)
-		case a.Model != nil && a.Model.Tools != nil:
-			list = append(list, *a.Model.Tools...)
-		case a.Plan != nil:
-			list = append(list, planTools(a.Plan.Document)...)
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
 }
 
 // WithOrder is the pipeline with its agents in the given order, which must name

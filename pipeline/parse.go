@@ -99,37 +99,6 @@ func (p *Pipeline) Digest() string { return flow.Digest(p.canonical) }
 // order.
 func (p *Pipeline) Warnings() []tipstaff.Problem { return p.warnings }
 
-// planTools are the tools that the document of a plan allows: those it lists, else
-// those its nodes call.
-func planTools(raw json.RawMessage) []string {
-	var plan struct {
-		Tools *[]string `json:"tools"`
-		Root  planNode  `json:"root"`
-	}
-	if json.Unmarshal(raw, &plan) != nil {
-		return nil // whoever walks the plan says what is wrong with it
-	}
-	if plan.Tools != nil {
-		return *plan.Tools
-	}
-	return plan.Root.tools(nil)
-}
-
-type planNode struct {
-	Tool     string     `json:"tool"`
-	Children []planNode `json:"children"`
-}
-
-func (n planNode) tools(list []string) []string {
-	if n.Tool != "" {
-		list = append(list, n.Tool)
-	}
-	for _, c := range n.Children {
-		list = c.tools(list)
-	}
-	return list
-}
-
 // Resolver answers what a document cannot know by itself. A function that is nil has
 // nothing against anything, save File. The zero Resolver is one that knows nobody.
 type Resolver struct {
@@ -233,8 +202,7 @@ func (p *Pipeline) CheckDocument(f *document.Fields) {
 	}
 	p.checkBounds(f)
 	p.DefaultTimeout = cmp.Or(p.DefaultTimeout, defaultTimeout)
-	p.OnFailure = OnFailure(word(f, "on_failure", string(Finish), string(Cancel)))
-	p.OnBound = OnBound(word(f, "on_bound", string(EndRun), string(AskMore)))
+	p.OnFailure, p.OnBound = cmp.Or(p.OnFailure, Finish), cmp.Or(p.OnBound, EndRun)
 	for _, name := range []string{"workspace", "deliver"} {
 		if v := f.Get(name); v != nil {
 			f.Report(document.CodeFieldInvalid, v.At, name, "this version of Tipstaff does not have %s", name)
@@ -291,22 +259,6 @@ func (c *cost) ReadDocument(f *document.Fields, name string, v *document.Value) 
 		return
 	}
 	*c = cost(amount)
-}
-
-// word is one of a few; an empty one is like one that is left out.
-func word(f *document.Fields, name string, words ...string) string {
-	if v := f.Get(name); v != nil && v.Kind == document.Text && v.Text == "" {
-		return words[0]
-	}
-	return f.Word(name, words...)
-}
-
-// present is a member that is not null, which is how programs write what is unset.
-func present(f *document.Fields, name string) *document.Value {
-	if v := f.Get(name); v != nil && v.Kind != document.Null {
-		return v
-	}
-	return nil
 }
 
 // ValidName reports whether an agent may be called so.

@@ -42,8 +42,8 @@ type Pipeline struct {
 
 	DefaultTimeout time.Duration `doc:"default_timeout_seconds,unit=1s,max=1000000,negative=negative_value"`
 	MaxParallel    int           `doc:"max_parallel,min=1,max=1000000,code=bad_bound"`
-	OnFailure      OnFailure
-	OnBound        OnBound
+	OnFailure      OnFailure     `doc:"on_failure,in=|finish|cancel"`
+	OnBound        OnBound       `doc:"on_bound,in=|end|ask"`
 
 	// Where a run goes on after an interrupt whose rule says nothing; "": at the
 	// stage that asked.
@@ -103,9 +103,10 @@ type Agent struct {
 	Index      int
 	StageOrder int64    `doc:"stage_order,min=-9007199254740992"`
 	Requires   []string `doc:"requires,null"`
-	JoinAny    bool     // the first of Requires releases it, not all
+	Join       string   `doc:"join,in=|all|any"` // which of Requires release it; "": all
 	After      []string `doc:"after,null"`
 	Entry      bool     // in the first frontier: derived, or as the document says
+	EntrySaid  *bool    `doc:"entry,null"` // what the document says of that; nil: nothing
 
 	Way      Way
 	Model    *Model     `doc:"model,null"`
@@ -126,12 +127,11 @@ type Agent struct {
 	MaxRetries     int             `doc:"max_retries,max=1000000,negative=negative_value"`
 	RetryDelay     time.Duration   `doc:"retry_delay_ms,unit=1ms,max=1000000,negative=negative_value"`
 	MaxVisits      int64           `doc:"max_visits,min=1,max=1000000,code=bad_bound"` // 0: no limit of its own
-	Handoff        Handoff
-	Effect         string // read, idempotent or once, of a remote or worker; "" of other ways
+	Handoff        Handoff         `doc:"handoff,in=|never|on_reject|always"`
+	Effect         string          `doc:"effect,in=|once|idempotent|read"` // read, idempotent or once, of a remote or worker; "" of other ways
 
 	written *document.Value // and where that stands in the document
 	path    string
-	entry   *bool                // as the document says; nil: it does not
 	schema  *jsonschema.Resolved // of OutputSchema
 }
 
@@ -159,9 +159,14 @@ func (a *Agent) Label() string {
 	return strings.TrimSpace(string(a.Way) + " " + a.Performer())
 }
 
+const (
+	joinAny     = "any"
+	keepSession = "keep"
+)
+
 // Keeps reports whether later visits go on in the session of the first.
 func (a *Agent) Keeps() bool {
-	return a.Model != nil && a.Model.Keep || a.Worker != nil && a.Worker.Keep
+	return a.Model != nil && a.Model.Session == keepSession || a.Worker != nil && a.Worker.Session == keepSession
 }
 
 // Rule routes a stage that succeeded. It has a condition, or when.
@@ -200,14 +205,14 @@ type Model struct {
 	Skill    string    `doc:"skill"`
 	Tools    *[]string `doc:"tools"` // nil: what the skill or agent allows; empty: none
 	MaxSteps int       `doc:"max_steps,min=1,max=1000000,code=bad_bound"`
-	Keep     bool      // later visits go on in the session of the first
+	Session  string    `doc:"session,in=|fresh|keep"` // of later visits; keep: that of the first
 }
 
 // Worker runs a stage with somebody whom the host brings: see [Resolver.Performer].
 type Worker struct {
-	Name   string    `doc:"name"` // as the host calls it
-	Prompt *Template `doc:"prompt"`
-	Keep   bool      // later visits go on in the session of the first
+	Name    string    `doc:"name"` // as the host calls it
+	Prompt  *Template `doc:"prompt"`
+	Session string    `doc:"session,in=|fresh|keep"` // of later visits; keep: that of the first
 }
 
 // Tool runs a stage with one call.
@@ -232,7 +237,7 @@ type PlanStage struct {
 // Scripted gives answers by visit.
 type Scripted struct {
 	Answers []Answer `doc:"answers"`
-	Repeat  string   // last, cycle or fail: after the last of them
+	Repeat  string   `doc:"repeat,in=|last|cycle|fail"` // what is done after the last of them
 }
 
 // Answer is what a scripted stage brings.

@@ -157,11 +157,7 @@ func (m *members) end() error {
 		if slices.Contains(m.asked, name) {
 			continue
 		}
-		text := "nobody knows this"
-		if near := tipstaff.Nearest(name, m.asked); near != "" {
-			text += "; did you mean " + near + "?"
-		}
-		m.fail(document.Brief(name), text)
+		m.fail(document.Brief(name), "nobody knows this"+tipstaff.DidYouMean(name, m.asked))
 	}
 	return m.err
 }

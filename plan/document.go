@@ -56,7 +56,7 @@ type Document struct {
 	file      string
 	canonical []byte
 	problems  []document.Problem // what Parse found: Validate reports it again
-	written   *document.Value    // an object
+	written   *document.Value    // an object; nil: nobody has written it
 }
 
 // place is where a field of the document is written; zero: nowhere.
@@ -171,14 +171,19 @@ func (n *Node) leaves(yield func(*Node) bool) bool {
 // field is what stands at a field of n as it was written; nil: nothing, or nothing of
 // that kind where one is given.
 func (n *Node) field(name string, kinds ...document.Kind) *document.Value {
-	if n.written == nil {
-		return nil
-	}
 	v := n.written.Get(name)
 	if v != nil && len(kinds) > 0 && !slices.Contains(kinds, v.Kind) {
 		return nil
 	}
 	return v
+}
+
+// at is where n is written; zero: nowhere.
+func (n *Node) at() (at document.Position) {
+	if n.written != nil {
+		at = n.written.At
+	}
+	return at
 }
 
 // leaf reports whether n is of a known kind that holds no others.

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"time"
 
@@ -72,15 +71,10 @@ func (in Intent) JSON() json.RawMessage {
 // Hash names the intent: sha256:<hex> of JSON.
 func (in Intent) Hash() string { return flow.Digest(in.JSON()) }
 
-var (
-	verbs = []string{"find", "acquire", "build", "modify", "deliver", "analyze", "negotiate", "schedule", "monitor", "delegate"}
-	slug  = regexp.MustCompile(`^x:[a-z0-9][a-z0-9_-]{0,63}$`)
-)
-
 // CheckDocument reads what a tag cannot say.
 func (in *Intent) CheckDocument(f *document.Fields) {
 	in.json = document.Raw(f.Value)
-	checkExtensible(f, "verb", verbs...)
+	checkExtensible(f, "verb", document.Verbs...)
 	in.Deadline = readInstant(f, "deadline")
 }
 
@@ -91,9 +85,9 @@ func (c *Criterion) CheckDocument(f *document.Fields) {
 	f.IgnoreRest()
 }
 
-// checkExtensible reports a text that is neither one of the words nor x:<slug>.
+// checkExtensible reports a text that is neither one of the words nor x:<name>.
 func checkExtensible(f *document.Fields, name string, words ...string) {
-	if v := f.Get(name); v != nil && v.Kind == document.Text && !slices.Contains(words, v.Text) && !slug.MatchString(v.Text) {
+	if v := f.Get(name); v != nil && v.Kind == document.Text && !slices.Contains(words, v.Text) && !document.IsExtension(v.Text) {
 		f.Report(document.CodeFieldInvalid, v.At, name, "%s is %q; it must be one of %v or x:<name>", name, document.Brief(v.Text), words)
 	}
 }

@@ -15,14 +15,15 @@ import (
 // nodeReader reads the tree. It goes no further than the limits, which it
 // reports once each.
 type nodeReader struct {
-	ps            *document.Problems
+	*document.Fields // of the plan
+
 	count         int
 	deep, tooMany bool
 }
 
 func (r *nodeReader) node(v *document.Value, path string, depth int) *Node {
 	r.count++
-	f := document.FieldsOf(r.ps, v, path)
+	f := r.Of(v, path)
 	n := &Node{written: f.Value}
 	f.Decode(n)
 	if n.Kind == ToolCall || n.Kind == Step || n.Kind == SubDispatch {
@@ -70,7 +71,7 @@ func (r *nodeReader) unknownKind(n *Node, f *document.Fields) {
 		at, message = k.At, strconv.Quote(document.Brief(string(n.Kind)))+" is no kind of node"
 	}
 	if f.Value.Get("kind") == nil || f.Value.Get("kind").Kind == document.Text {
-		r.ps.Add(document.CodeKindUnknown, at, f.Path, "%s; it is sequential, parallel, tool_call, step, sub_dispatch or gate", message)
+		r.Problems.Add(document.CodeKindUnknown, at, f.Path, "%s; it is sequential, parallel, tool_call, step, sub_dispatch or gate", message)
 	}
 	f.IgnoreRest()
 	n.Kind = ""
@@ -87,14 +88,14 @@ func (r *nodeReader) children(n *Node, f *document.Fields, depth int) {
 	for i, c := range v.Items {
 		if r.count >= MaxNodes {
 			if !r.tooMany {
-				r.ps.Add(document.CodeLimit, c.At, f.Path, "a plan has at most %d nodes", MaxNodes)
+				r.Problems.Add(document.CodeLimit, c.At, f.Path, "a plan has at most %d nodes", MaxNodes)
 			}
 			r.tooMany = true
 			return
 		}
 		if depth >= MaxDepth {
 			if !r.deep {
-				r.ps.Add(document.CodeLimit, c.At, f.Path, "nodes stand at most %d levels deep", MaxDepth)
+				r.Problems.Add(document.CodeLimit, c.At, f.Path, "nodes stand at most %d levels deep", MaxDepth)
 			}
 			r.deep = true
 			return

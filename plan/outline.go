@@ -49,8 +49,8 @@ func (n *Node) members(except ...string) *document.Value {
 	return v
 }
 
-// Position is where a node is written: line and column, from 1.
-func (n *Node) Position() (line, column int) { return n.written.At.Line, n.written.At.Column }
+// Position is where a node is written: line and column, from 1; zero: nowhere.
+func (n *Node) Position() (line, column int) { return n.at().Line, n.at().Column }
 
 // LiteralArgs are the arguments of a tool call as they will be sent, if no reference
 // stands in them.

@@ -86,7 +86,7 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 		ps.Add(document.CodeKindUnknown, k.At, "", "the document is a %q, neither a plan nor a turn", document.Brief(d.Kind))
 	}
 	d.Inputs = f.Parameters("inputs", func(m document.Member) bool {
-		bad := !nameGrammar.MatchString(m.Key) || m.Key == inputFollowup
+		bad := !document.IsName(m.Key) || m.Key == inputFollowup
 		if bad {
 			ps.Add(codeIDGrammar, m.At, "inputs", "%q cannot name an input: 1 to 64 of A-Z, a-z, 0-9, _ and -, and not followup", document.Brief(m.Key))
 		}
@@ -94,7 +94,7 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	})
 	f.Need("root")
 	if root := f.Get("root"); root != nil {
-		d.Root = (&nodeReader{ps: ps}).node(root, rootPath, 1)
+		d.Root = (&nodeReader{Fields: f}).node(root, rootPath, 1)
 		d.Root.place("", 0)
 	} else {
 		d.Root = &Node{Kind: Sequential, Path: rootPath, segment: rootPath, written: &document.Value{Kind: document.Object}}
@@ -104,8 +104,6 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	}
 	f.End()
 }
-
-var nameGrammar = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // readTools is an allow-list: a list of URIs, or the word none. nil: absent, which
 // is another thing than empty.

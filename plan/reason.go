@@ -80,7 +80,7 @@ func Reason(err error) string {
 	switch {
 	case reasonOf[e.Code] != "":
 		return reasonOf[e.Code]
-	case slices.Contains(reasons, e.Code) || slug.MatchString(e.Code):
+	case slices.Contains(reasons, e.Code) || document.IsExtension(e.Code):
 		return e.Code
 	case slices.Contains(refusals, e.Code):
 		return ReasonPolicyDenied
@@ -92,5 +92,5 @@ func Reason(err error) string {
 
 // validFailReason reports whether a gate may name this as its reason.
 func validFailReason(s string) bool {
-	return slices.Contains(reasons, s) || slug.MatchString(s)
+	return slices.Contains(reasons, s) || document.IsExtension(s)
 }

@@ -161,7 +161,7 @@ func (v *validator) id(n *Node) {
 	switch {
 	case id == nil && !n.leaf():
 	case id == nil:
-		v.add(codeIDMissing, n.written.At, n.Path, "a leaf needs an id, under which others can name its output")
+		v.add(codeIDMissing, n.at(), n.Path, "a leaf needs an id, under which others can name its output")
 	case id.Kind != document.Text: // reported as such
 	case !idGrammar.MatchString(n.ID):
 		v.add(codeIDGrammar, id.At, n.Path, "%q cannot be an id: a small letter, then up to 63 of a-z, 0-9, _ and -", document.Brief(n.ID))
@@ -180,13 +180,13 @@ func (v *validator) id(n *Node) {
 
 func (v *validator) node(n *Node) {
 	if len(n.Path) > MaxPath {
-		v.add(document.CodeLimit, n.written.At, "", "the path of this node has %d bytes; at most %d are allowed", len(n.Path), MaxPath)
+		v.add(document.CodeLimit, n.at(), "", "the path of this node has %d bytes; at most %d are allowed", len(n.Path), MaxPath)
 		return // and so has every path under it
 	}
 	switch n.Kind {
 	case Sequential, Parallel:
 		if n.childless {
-			v.add(codeBranchEmpty, n.written.At, n.Path, "a %s node needs children", n.Kind)
+			v.add(codeBranchEmpty, n.at(), n.Path, "a %s node needs children", n.Kind)
 		}
 	case ToolCall:
 		v.toolCall(n)
@@ -238,7 +238,7 @@ func (v *validator) step(n *Node) {
 	if v.r == nil {
 		return
 	}
-	at := n.written.At
+	at := n.at()
 	if agent := n.field("agent"); agent != nil {
 		at = agent.At
 	}
@@ -289,7 +289,7 @@ func (v *validator) gate(n *Node) {
 	if question != nil && strings.TrimSpace(n.Question) == "" {
 		v.add(codeQuestionBlank, question.At, n.Path, "the question is blank")
 	} else if n.field("question") == nil {
-		v.add(codeQuestionBlank, n.written.At, n.Path, "a gate needs a question")
+		v.add(codeQuestionBlank, n.at(), n.Path, "a gate needs a question")
 	}
 	if actions := n.field("actions"); actions != nil {
 		v.actions(n, actions.At)

@@ -154,3 +154,19 @@ root:
 		}
 	}
 }
+
+// A program that nobody has written yet has a tree all the same, which stands nowhere.
+func TestAPlanThatNobodyWroteStandsNowhere(t *testing.T) {
+	root := &Node{Kind: Sequential, Path: "root", childless: true}
+	d := &Document{Kind: KindPlan, Version: 1, Root: root}
+	if line, column := root.Position(); line != 0 || column != 0 {
+		t.Errorf("it stands at %d:%d", line, column)
+	}
+	if at := d.place("bounds"); at.Line != 0 || root.field("id") != nil {
+		t.Error("it has members")
+	}
+	problems := d.Validate(nil)
+	if len(problems) != 1 || problems[0].Code != codeBranchEmpty || problems[0].Line != 0 {
+		t.Errorf("%+v", problems)
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/skill"
 )
 
@@ -91,6 +92,17 @@ func TestThawRefusesEverythingElse(t *testing.T) {
 		if s, err := skill.Thaw([]byte(frozen)); err == nil {
 			t.Errorf("%s: %+v", name, s)
 		}
+	}
+}
+
+// A schema that Load refuses today was accepted earlier, and runs that froze its skill
+// must go on.
+func TestThawTakesSchemasAsTheyWere(t *testing.T) {
+	manifest := strings.Replace(smallCanonical, `"id":"notes"`, `"id":"notes","outputs":{"a":{"anyOf":[{"type":"text"}]}}`, 1)
+	frozen := `{"manifest":` + manifest + `,"prose":` + string(document.Quote(goodDocument)) + `}`
+	s, err := skill.Thaw([]byte(frozen))
+	if err != nil || len(s.Outputs) != 1 || string(s.Freeze()) != frozen {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

@@ -1,14 +1,10 @@
 package skill
 
 import (
-	"encoding/json"
 	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -24,6 +20,7 @@ func (s *Skill) parseManifest(ps *document.Problems, src []byte, folder string) 
 		return
 	}
 	s.decode(ps, v)
+	s.checkSchemas(ps, v)
 	if tipstaff.IsSkillID(s.ID) && s.ID != folder {
 		ps.Add(codeMismatch, v.Get("id").At, "id", "id is %s, but the folder is named %s", tipstaff.Quote(s.ID, 120), tipstaff.Quote(folder, 120))
 	}
@@ -70,26 +67,20 @@ func (s *Skill) CheckDocument(fields *document.Fields) {
 // manifestReader reads the fields of a manifest.
 type manifestReader struct{ *document.Fields }
 
-// verbs of intents. The same words stand in plans.
-var (
-	verbs = []string{"find", "acquire", "build", "modify", "deliver", "analyze", "negotiate", "schedule", "monitor", "delegate"}
-	slug  = regexp.MustCompile(`^x:[a-z0-9][a-z0-9_-]{0,63}$`)
-)
-
 func (f manifestReader) verbs() []string {
 	v := f.Required("verbs", document.List)
 	if v == nil {
 		return nil
 	}
 	if len(v.Items) == 0 {
-		f.Problems.Add(document.CodeFieldInvalid, v.At, "verbs", "a skill is for one verb at least: %s or x:<name>", strings.Join(verbs, ", "))
+		f.Problems.Add(document.CodeFieldInvalid, v.At, "verbs", "a skill is for one verb at least: %s or x:<name>", strings.Join(document.Verbs, ", "))
 	}
 	return f.words(v, "verbs", func(word string) string {
-		if slices.Contains(verbs, word) || slug.MatchString(word) {
+		if slices.Contains(document.Verbs, word) || document.IsExtension(word) {
 			return ""
 		}
 		return document.CodeFieldInvalid
-	}, "one of "+strings.Join(verbs, ", ")+" or x:<name>")
+	}, "one of "+strings.Join(document.Verbs, ", ")+" or x:<name>")
 }
 
 // uris is a list of pinned URIs, or the word none. What is not said is never
@@ -143,56 +134,27 @@ func (f manifestReader) words(v *document.Value, path string, check func(string)
 	return words
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-
 // described reads inputs or outputs, sorted by name.
 func (f manifestReader) described(name string) []Field {
 	found := f.Parameters(name, func(m document.Member) bool {
-		bad := !nameForm.MatchString(m.Key)
+		bad := !document.IsName(m.Key)
 		if bad {
 			f.Problems.Add(document.CodeFieldInvalid, m.At, name, "%s cannot be a name: 1 to 64 of A-Z, a-z, 0-9, _ and -", tipstaff.Quote(m.Key, 120))
 		}
 		return bad
 	})
-	for _, p := range found {
-		schema, path := f.Value.Get(name).Get(p.Name), name+"."+p.Name
-		var compiled jsonschema.Schema
-		err := json.Unmarshal(p.Schema, &compiled)
-		if err == nil {
-			_, err = compiled.Resolve(nil)
-		}
-		if err != nil {
-			f.Problems.Add(codeSchemaInvalid, schema.At, path, "%s is not described by a JSON Schema: %v", path, err)
-		} else {
-			f.types(schema, path)
-		}
-	}
 	slices.SortFunc(found, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 	return found
 }
 
-var schemaTypes = []string{"null", "boolean", "object", "array", "number", "integer", "string"}
-
-// types finds misspelled types, which the library would only refuse values for.
-func (f manifestReader) types(schema *document.Value, path string) {
-	if t := schema.Get("type"); t != nil {
-		names := t.Items
-		if t.Kind != document.List {
-			names = []*document.Value{t}
-		}
-		for _, n := range names {
-			if !slices.Contains(schemaTypes, n.Text) {
-				f.Problems.Add(codeSchemaInvalid, n.At, path, "%s is no type; it must be one of %s", tipstaff.Quote(n.Text, 120), strings.Join(schemaTypes, ", "))
-			}
-		}
-	}
-	if items := schema.Get("items"); items != nil && items.Kind == document.Object {
-		f.types(items, path+".Items")
-	}
-	if properties := schema.Get("properties"); properties != nil {
-		for _, p := range properties.Members {
-			if p.Value.Kind == document.Object {
-				f.types(p.Value, path+"."+p.Key)
+// checkSchemas is for skills that are loaded: one that was frozen may have been under
+// earlier rules, and nothing is validated by its schemas.
+func (s *Skill) checkSchemas(ps *document.Problems, v *document.Value) {
+	for name, fields := range map[string][]Field{"inputs": s.Inputs, "outputs": s.Outputs} {
+		for _, p := range fields {
+			if _, err := document.CompileSchema(p.Schema); err != nil {
+				path := name + "." + p.Name
+				ps.Add(codeSchemaInvalid, v.Find(name, p.Name).At, path, "%s is not described by a JSON Schema: %v", path, err)
 			}
 		}
 	}
@@ -213,7 +175,7 @@ var (
 // together.
 func (m *FailureMode) CheckDocument(f *document.Fields) {
 	reason, action := f.Get("reason"), f.Get("action")
-	known := slices.Contains(slices.Concat(passing, lasting, final), m.Reason) || slug.MatchString(m.Reason)
+	known := slices.Contains(slices.Concat(passing, lasting, final), m.Reason) || document.IsExtension(m.Reason)
 	switch {
 	case reason == nil || action == nil || reason.Kind != document.Text || action.Kind != document.Text:
 	case !known:

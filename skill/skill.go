@@ -98,7 +98,7 @@ func (s *Skill) Freeze() []byte {
 }
 
 // Thaw reads what Freeze wrote, and nothing else: bytes in another form, or of a
-// skill that would not pass Load, are an error.
+// skill that would not pass Load, are an error. Schemas were checked when it was frozen.
 func Thaw(frozen []byte) (*Skill, error) {
 	var f struct {
 		Manifest json.RawMessage `json:"manifest"`

@@ -11,6 +11,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -329,4 +331,85 @@ func (l *Lock) unmoved(root *os.Root) error {
 		return ErrLockMoved
 	}
 	return nil
+}
+
+// holds checks a definition against the lock. A nil lock is not looked at.
+func (l *Lock) holds(d *Definition) *flow.Error {
+	if l == nil || d.Server == builtin.Name {
+		return nil
+	}
+	t, ok := l.Tool(d.Server, d.Tool)
+	if !ok {
+		return refusal(CodeUnlocked, detail{"digest": d.Digest}, "%s/%s is not in %s any more", d.Server, d.Tool, LockName)
+	}
+	return unchanged(l.Servers[d.Server].Version, t, d)
+}
+
+// accepts reports whether the lock holds exactly this definition.
+func (l *Lock) accepts(d *Definition) bool {
+	t, ok := l.Tool(d.Server, d.Tool)
+	return ok && t.Digest == d.Digest
+}
+
+// unchanged refuses a definition, or a version of its server, that is another
+// than the one that was accepted.
+func unchanged(version string, was LockedTool, now *Definition) *flow.Error {
+	var changes []tipstaff.PinChange
+	if version != now.Version {
+		changes = append(changes, tipstaff.PinChange{Kind: tipstaff.PinChanged, Member: memberVersion, Was: flow.JSON(version), Now: flow.JSON(now.Version)})
+	}
+	if was.Digest != now.Digest {
+		changes = append(changes, members(now.Server, now.Tool, was.Definition, now.Raw)...)
+	}
+	if changes == nil {
+		return nil
+	}
+	list, text := briefly(changes)
+	return refusal(CodeDefinitionChanged, detail{"accepted": was.Digest, "digest": now.Digest, "difference": list},
+		"the definition of %s/%s is not the one that was accepted: %s; `tipstaff tools pin %s` shows it", now.Server, now.Tool, text, now.Server)
+}
+
+// What a record says of a changed definition is bounded: the server decides how
+// much there is.
+const (
+	mostMembers    = 20
+	mostMemberText = 240 // bytes of a value
+)
+
+// moved is one member in a refusal.
+type moved struct {
+	Member string          `json:"member"`
+	Was    json.RawMessage `json:"was,omitempty"` // a long value is a text, cut
+	Now    json.RawMessage `json:"now,omitempty"`
+}
+
+// briefly is a difference as a record keeps it, and as a message names it.
+func briefly(changes []tipstaff.PinChange) ([]moved, string) {
+	var list []moved
+	var names []string
+	for _, c := range changes[:min(len(changes), mostMembers)] {
+		list = append(list, moved{cut(c.Member, mostMemberText), cutValue(c.Was), cutValue(c.Now)})
+		names = append(names, cut(strings.TrimPrefix(c.Member, "/"), mostMemberText)+" "+verb(c))
+	}
+	if left := len(changes) - len(list); left > 0 {
+		names = append(names, "and "+strconv.Itoa(left)+" more")
+	}
+	return list, strings.Join(names, ", ")
+}
+
+func verb(c tipstaff.PinChange) string {
+	switch {
+	case c.Was == nil:
+		return "is new"
+	case c.Now == nil:
+		return "is gone"
+	}
+	return "changed"
+}
+
+func cutValue(raw json.RawMessage) json.RawMessage {
+	if len(raw) <= mostMemberText {
+		return raw
+	}
+	return flow.JSON(cut(string(raw), mostMemberText))
 }

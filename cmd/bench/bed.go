@@ -77,7 +77,7 @@ func (b *bed) drive(ctx context.Context, run string, program flow.Func) error {
 // it to end so.
 func drive(ctx context.Context, e flow.Engine, job flow.Job, want flow.Status) error {
 	job.Root = "root"
-	job.Acts = map[string]flow.Activity{readStep: {Prompt: func(flow.Attempt) bool { return true }, Run: func(context.Context, flow.Attempt) (flow.Done, error) {
+	job.Acts = map[string]flow.Activity{readStep: {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
 		return flow.Done{Value: result}, nil
 	}}}
 	out, err := e.Drive(ctx, job)

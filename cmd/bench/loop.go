@@ -48,7 +48,7 @@ func (l *loop) acts(m agent.Model) map[string]flow.Activity {
 		agent.CatalogActivity: agent.CatalogCall(func(context.Context) (*agent.Catalog, error) {
 			return agent.CatalogOf(l.gate), nil
 		}),
-		tool.ActivityName: {Prompt: func(flow.Attempt) bool { return true }, Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{Value: reply}, nil }},
+		tool.ActivityName: {Run: func(context.Context, flow.Attempt) (flow.Done, error) { return flow.Done{Value: reply}, nil }},
 	}
 }
 
