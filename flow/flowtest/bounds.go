@@ -160,7 +160,7 @@ func retriesOn(t *testing.T, open opener) {
 	plain, some := retrying(flow.Read, "a", 3), retrying(flow.Read, "a", 3)
 	some.Retry.On = []string{"busy", flow.CodeTimeout}
 	slow := some
-	slow.Timeout = 5 * time.Millisecond
+	slow.Timeout = 200 * time.Millisecond // long enough for each attempt to be sent
 	cases := []struct {
 		name  string
 		call  flow.Call

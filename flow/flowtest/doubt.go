@@ -32,7 +32,7 @@ func inDoubt(t *testing.T, open opener) {
 		act     func(context.Context, flow.Attempt) (flow.Done, error)
 		timeout time.Duration
 	}{
-		"timeout":         {untilEnded, 10 * time.Millisecond},
+		"timeout":         {untilEnded, time.Second}, // long enough for it to be sent, also where much else is done
 		"lost connection": {lost, 0},
 		"panic":           {func(context.Context, flow.Attempt) (flow.Done, error) { panic("activity") }, 0},
 		"a retryable error of neither kind": {func(context.Context, flow.Attempt) (flow.Done, error) {
