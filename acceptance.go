@@ -77,7 +77,7 @@ func (a *Acceptances) check(e *Event) error {
 	}
 	covered := a.byEnvelope[by]
 	if len(covered) == 0 {
-		return fmt.Errorf("%w: %s is no acceptance of this run", ErrNotAccepted, by)
+		return fmt.Errorf("%w: %s is not an acceptance of this run", ErrNotAccepted, by)
 	}
 	if !slices.Contains(covered, body.Terms) {
 		accepted := covered[0]

@@ -134,7 +134,7 @@ func (o *forkOptions) request(run tipstaff.ID) (req tipstaff.ForkRequest, err er
 			n, err = strconv.ParseInt(value, 10, 64)
 		}
 		if err != nil {
-			return 0, &usageError{message: fmt.Sprintf("--raise %s=%s is no bound and amount", name, value), hint: "write --raise max_iterations=5"}
+			return 0, &usageError{message: fmt.Sprintf("--raise %s=%s is not a bound and an amount", name, value), hint: "write --raise max_iterations=5"}
 		}
 		return n, nil
 	})
@@ -158,7 +158,7 @@ func (o *forkOptions) place(req *tipstaff.ForkRequest) error {
 	case strings.HasPrefix(o.at, "cp_"):
 		req.Checkpoint = o.at
 	case err != nil || seq < 1:
-		return &usageError{message: fmt.Sprintf("--at %s is no record, checkpoint or stage", shellWord(o.at)),
+		return &usageError{message: fmt.Sprintf("--at %s is not a record, checkpoint or stage", shellWord(o.at)),
 			hint: "it is a number that tipstaff events RUN prints, an id that tipstaff show RUN --checkpoints prints, or stage:NAME"}
 	default:
 		req.At = seq

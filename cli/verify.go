@@ -58,7 +58,7 @@ Exit code 6: integrity is broken. 7: the run does not conform.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&req.Open, "open", false, "a run that has not ended is no fault")
+	cmd.Flags().BoolVar(&req.Open, "open", false, "do not report that the run has not ended")
 	cmd.Flags().StringArrayVar(&req.Keys, "key", nil, "trust only this public key: a .pub `file` or a folder of them; may be repeated")
 	cmd.Flags().StringArrayVar(&req.Admins, "admin", nil, "`user` whose token could act in the runs of others (default: those of tipstaff.yaml); may be repeated")
 	cmd.Flags().StringVar(&req.Anchor, "anchor", "", "compare the run with this anchor `file`")

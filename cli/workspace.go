@@ -80,7 +80,7 @@ func (o *ServeOptions) check(plaintext bool) error {
 	host, _, err := net.SplitHostPort(o.GRPCAddr)
 	switch {
 	case err != nil:
-		return &usageError{message: fmt.Sprintf("--grpc-addr %s is no address: %v", o.GRPCAddr, err), hint: "write host:port, like 127.0.0.1:50051"}
+		return &usageError{message: fmt.Sprintf("--grpc-addr %s is not an address: %v", o.GRPCAddr, err), hint: "write host:port, like 127.0.0.1:50051"}
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return &usageError{message: "--tls-cert and --tls-key go together"}
 	case o.TLSClientCA != "" && o.TLSCert == "":
@@ -216,7 +216,7 @@ func (a *app) classify(ctx context.Context, from, to, manifest, now string) (err
 	var req tipstaff.ClassifyRequest
 	if now != "" {
 		if req.Now, err = time.Parse(time.RFC3339, now); err != nil {
-			return &usageError{message: fmt.Sprintf("--now %q is no time", now), hint: "write it like 2026-01-31T18:00:00Z"}
+			return &usageError{message: fmt.Sprintf("--now %q is not a time", now), hint: "write it like 2026-01-31T18:00:00Z"}
 		}
 	}
 	if fromStdin(from, to, manifest) > 1 {

@@ -81,7 +81,7 @@ func ParseRecord(b []byte) (Record, error) {
 	case KindLearnWeights:
 		r.Body = new(LearnWeights)
 	default:
-		return Record{}, fmt.Errorf("%w: %.40q is no kind of record in the memory", journal.ErrUnknownKind, j.Kind)
+		return Record{}, fmt.Errorf("%w: %.40q is not a kind of record in the memory", journal.ErrUnknownKind, j.Kind)
 	}
 	if err := decode(j.Body, r.Body); err != nil {
 		return Record{}, fmt.Errorf("%w: %s: %v", journal.ErrBody, j.Kind, err)
@@ -254,7 +254,7 @@ func (b *Attest) check(r *Record) error {
 	case r.Run == "":
 		return errors.New("it names no run")
 	case !slices.Contains([]string{Success, Partial, Failure, Cancelled}, b.Outcome):
-		return fmt.Errorf("%q is no outcome", b.Outcome)
+		return fmt.Errorf("%q is not an outcome", b.Outcome)
 	case b.Cited == nil:
 		return errors.New("it cites nothing, not even an empty list")
 	}

@@ -138,7 +138,7 @@ func checkTypes(pointer string, v any) error {
 		return nil
 	}
 	if name, ok := v.(string); ok && !slices.Contains(types, name) {
-		return fmt.Errorf("%q at %s is no type; it must be one of %v", Brief(name), pointer, types)
+		return fmt.Errorf("%q at %s is not a type; it must be one of %v", Brief(name), pointer, types)
 	}
 	return nil
 }

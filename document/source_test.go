@@ -54,7 +54,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 		{"never closed", "a: [b", "1:4 syntax", "never closed"},
 		{"closed by another", "a: [{b: 'c']", "1:12 syntax", "cannot close"},
 		{"closed without a beginning", "a: b\n]", "2:1 syntax", "nothing is open"},
-		{"infinity", "a: [b, -.inf]", "1:8 number_unsafe a.1", "no number in JSON"},
+		{"infinity", "a: [b, -.inf]", "1:8 number_unsafe a.1", "not a number in JSON"},
 		{"half a pair, JSON", "{\n \"a\": \"\\ud83d\"}", "2:7 syntax", `\ud83d`},
 		{"half a pair in a key, JSON", `{"\uDE00": 1}`, "1:2 syntax", `\uDE00`},
 		{"half a pair before another escape", `{"a": "\ud83d\n\ude00"}`, "1:7 syntax", `\ud83d`},

@@ -224,7 +224,7 @@ func (c *yamlConverter) scalar(n ast.ScalarNode) *Value {
 	}
 	v, ok := plainScalar(t.Value, at(t))
 	if !ok {
-		return c.fail(&Problem{Code: CodeNumberUnsafe, At: at(t), Path: strings.Join(c.path, "."), Message: Brief(t.Value) + " is no number in JSON"})
+		return c.fail(&Problem{Code: CodeNumberUnsafe, At: at(t), Path: strings.Join(c.path, "."), Message: Brief(t.Value) + " is not a number in JSON"})
 	}
 	return v
 }

@@ -31,7 +31,7 @@ func (a *Agent) CheckDocument(f *document.Fields) {
 	if a.OutputSchema != nil {
 		schema, err := document.CompileSchema(a.OutputSchema)
 		if err != nil {
-			f.Report(codeSchemaInvalid, placeOf(f, "output_schema"), "output_schema", "output_schema is no JSON Schema: %v", err)
+			f.Report(codeSchemaInvalid, placeOf(f, "output_schema"), "output_schema", "output_schema is not a JSON Schema: %v", err)
 		}
 		a.schema = schema
 	}

@@ -68,7 +68,7 @@ func (r *nodeReader) node(v *document.Value, path string, depth int) *Node {
 func (r *nodeReader) unknownKind(n *Node, f *document.Fields) {
 	at, message := f.Value.At, "a node must say its kind"
 	if k := f.Value.Get("kind"); k != nil {
-		at, message = k.At, strconv.Quote(document.Brief(string(n.Kind)))+" is no kind of node"
+		at, message = k.At, strconv.Quote(document.Brief(string(n.Kind)))+" is not a kind of node"
 	}
 	if f.Value.Get("kind") == nil || f.Value.Get("kind").Kind == document.Text {
 		r.Problems.Add(document.CodeKindUnknown, at, f.Path, "%s; it is sequential, parallel, tool_call, step, sub_dispatch or gate", message)

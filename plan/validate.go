@@ -119,7 +119,7 @@ func (v *validator) uri(uri string, at document.Position, path string) bool {
 	case errors.Is(err, tipstaff.ErrUnpinned):
 		v.add(codeUnpinnedTool, at, path, "%q is not pinned; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
 	case err != nil:
-		v.add(codeInvalidURI, at, path, "%q is no tool URI; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
+		v.add(codeInvalidURI, at, path, "%q is not a tool URI; write mcp://server/tool@1.2.3 or @sha256:<digest>", document.Brief(uri))
 	}
 	return err == nil
 }
@@ -231,7 +231,7 @@ func (v *validator) step(n *Node) {
 	}
 	if n.OutputSchema != nil {
 		if _, err := document.CompileSchema(n.OutputSchema); err != nil {
-			v.add(codeSchemaInvalid, n.field("output_schema").At, n.Path, "output_schema is no JSON Schema: %v", err)
+			v.add(codeSchemaInvalid, n.field("output_schema").At, n.Path, "output_schema is not a JSON Schema: %v", err)
 		}
 	}
 	v.timeout(n, 0)
@@ -307,7 +307,7 @@ func (v *validator) actions(n *Node, at document.Position) {
 		case a.FailReason != "" && !a.Fails:
 			v.add(codeActionsInvalid, at, n.Path, "the action %s has a fail_reason, but does not fail", a.Name)
 		case a.FailReason != "" && !validFailReason(a.FailReason):
-			v.add(codeActionsInvalid, at, n.Path, "%q is no reason to fail; write one of the known ones or x:<name>", document.Brief(a.FailReason))
+			v.add(codeActionsInvalid, at, n.Path, "%q is not a reason to fail; write one of the known ones or x:<name>", document.Brief(a.FailReason))
 		}
 		seen[a.Name] = true
 		fails = fails || a.Fails

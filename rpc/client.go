@@ -52,7 +52,7 @@ func Dial(addr string, o ClientOptions) (*Client, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive, PermitWithoutStream: true}), grpc.WithPerRPCCredentials(bearer(o.Token)))
 	if err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s is no address of a server: %v", addr, err), Err: err}
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s is not the address of a server: %v", addr, err), Err: err}
 	}
 	return &Client{addr: addr, conn: conn, rpc: pb.NewRunServiceClient(conn)}, nil
 }

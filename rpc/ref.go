@@ -37,7 +37,7 @@ func (s *Server) find(ctx context.Context, ref *pb.RunRef) (tipstaff.Run, error)
 func (s *Server) byEnvelope(ctx context.Context, field, envelope string) (tipstaff.Run, error) {
 	first, err := tipstaff.ParseID(strings.TrimPrefix(envelope, "env_"))
 	if err != nil {
-		return tipstaff.Run{}, invalid(field, "%q is no id of an Envelope", envelope)
+		return tipstaff.Run{}, invalid(field, "%q is not the id of an Envelope", envelope)
 	}
 	return s.head(ctx, tipstaff.ListRequest{Envelope: envelope, Limit: 1}, func() error {
 		if _, err := s.svc.Get(ctx, first); tipstaff.CodeOf(err) == tipstaff.Forbidden {

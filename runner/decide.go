@@ -257,7 +257,7 @@ func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.Decid
 			return nil // nobody knows the tool any more
 		}
 		if err := subject.Input.CheckResult(d, req.Answer); err != nil {
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is no result of %s: %v", subject.Input.URI, err)
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is not a result of %s: %v", subject.Input.URI, err)
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func stateUpTo(ctx context.Context, src source, run string, at int64, turn *int6
 	}
 	p, ok := opened.(*pipelineProgram)
 	if !ok {
-		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s is no pipeline: it has no Envelope", run)
+		return nil, tipstaff.Errorf(tipstaff.WrongState, "run %s is not a pipeline: it has no Envelope", run)
 	}
 	h, err := segmentOf(ctx, src, run, at)
 	if err != nil {

@@ -48,7 +48,7 @@ func checkType(typ string) error {
 	if slices.Contains(cortex.Types(), typ) {
 		return nil
 	}
-	return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is no type of item", typ).WithHint("the types are %s", strings.Join(cortex.Types(), ", "))
+	return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a type of item", typ).WithHint("the types are %s", strings.Join(cortex.Types(), ", "))
 }
 
 // Item implements [tipstaff.Memory].

@@ -115,7 +115,7 @@ func checkThread(key string) error {
 		}
 	}
 	if !ok {
-		return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is no key of a thread: it has 1 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'", brief(json.RawMessage(key)))
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not the key of a thread: it has 1 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'", brief(json.RawMessage(key)))
 	}
 	return nil
 }
@@ -342,7 +342,7 @@ func readShort(path string, limit int64) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {

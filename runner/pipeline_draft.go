@@ -46,7 +46,7 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 func (r *Runner) preparePipelineDraft(req tipstaff.EnvelopeRequest) (*prepared, error) {
 	if req.Program != nil {
 		if !pipeline.IsPipeline(req.Program) {
-			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is no pipeline: only pipelines are held as drafts", req.Name)
+			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline: only pipelines are held as drafts", req.Name)
 		}
 		return r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
 	}
@@ -268,7 +268,7 @@ func (r *Runner) settleProgram(ctx context.Context, d *pipelineDraft, req tipsta
 			return nil, err
 		}
 		if _, ok := p.text.(pipelineText); !ok {
-			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is no pipeline", req.Name)
+			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline", req.Name)
 		}
 		body, err := r.freeze(ctx, p)
 		if err != nil {

@@ -150,7 +150,7 @@ func (p *prepared) checkAnchor(name, workspace string) error {
 	}
 	folder := filepath.Dir(anchorIn(p.manifest, workspace))
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return tipstaff.Errorf(tipstaff.Refused, "%s cannot be run: its anchor would be written to %s, which is no folder", name, folder).
+		return tipstaff.Errorf(tipstaff.Refused, "%s cannot be run: its anchor would be written to %s, which is not a folder", name, folder).
 			WithHint("make the folder, or correct anchor.file in tipstaff.yaml")
 	}
 	return nil

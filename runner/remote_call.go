@@ -267,7 +267,7 @@ func (h *host) take(r tipstaff.HostResult) *remoteCall {
 func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 	run, path, ok := placeOf(r.Call)
 	if !ok {
-		return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is no call", shortened(r.Call))
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a call", shortened(r.Call))
 	}
 	store := h.pool.store
 	draft, err := readDraft(ctx, store, run)

@@ -164,7 +164,7 @@ func (p *planProgram) openRevision(ctx context.Context, src source, r revision) 
 	}
 	revised, ok := opened.(*planProgram)
 	if !ok {
-		return nil, fmt.Errorf("revision %d of run %s is no plan", r.Number, p.run)
+		return nil, fmt.Errorf("revision %d of run %s is not a plan", r.Number, p.run)
 	}
 	return revised, nil
 }

@@ -265,7 +265,7 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 	}
 	base, ok := p.(*pipelineProgram)
 	if !ok {
-		return body, nil, forked, tipstaff.Errorf(tipstaff.WrongState, "run %s is no pipeline", b.run)
+		return body, nil, forked, tipstaff.Errorf(tipstaff.WrongState, "run %s is not a pipeline", b.run)
 	}
 	h, err := segmentOf(ctx, src, b.run, b.seq)
 	if err != nil {
@@ -329,7 +329,7 @@ func raise(body *draftBody, ceiling tipstaff.Bounds, to map[string]int64) error 
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		known, ok := raisable[name]
 		if !ok {
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is no bound of a pipeline", name).
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a bound of a pipeline", name).
 				WithHint("bounds are %v", slices.Sorted(maps.Keys(raisable)))
 		}
 		n := to[name]

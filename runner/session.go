@@ -68,7 +68,7 @@ func said(ctx context.Context, src source, run string) ([]agent.Message, error) 
 	}
 	turn, ok := p.(*turnProgram)
 	if !ok {
-		return nil, fmt.Errorf("run %s is no turn", run)
+		return nil, fmt.Errorf("run %s is not a turn", run)
 	}
 	h, err := segmentOf(ctx, src, run, 0)
 	if err != nil {

@@ -179,11 +179,11 @@ func (m *FailureMode) CheckDocument(f *document.Fields) {
 	switch {
 	case reason == nil || action == nil || reason.Kind != document.Text || action.Kind != document.Text:
 	case !known:
-		f.Problems.Add(document.CodeFieldInvalid, reason.At, f.Path, "%s is no reason to fail; it is one of %s, or x:<name>",
+		f.Problems.Add(document.CodeFieldInvalid, reason.At, f.Path, "%s is not a reason to fail; it is one of %s, or x:<name>",
 			tipstaff.Quote(m.Reason, 120), strings.Join(slices.Concat(passing, lasting, final), ", "))
 	case m.Action == Fail:
 	case m.Action != Retry && m.Action != Gate:
-		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is no action; it is fail, retry or gate", tipstaff.Quote(string(m.Action), 120))
+		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s is not an action; it is fail, retry or gate", tipstaff.Quote(string(m.Action), 120))
 	case slices.Contains(final, m.Reason):
 		f.Problems.Add(document.CodeFieldInvalid, action.At, f.Path, "%s always fails; its action can only be fail", m.Reason)
 	case m.Action == Retry && !slices.Contains(passing, m.Reason):

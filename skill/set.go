@@ -66,7 +66,7 @@ func (s *Set) List() ([]Entry, error) {
 // in it ErrMismatch, and one whose files are at fault ErrInvalid.
 func (s *Set) Lookup(u tipstaff.SkillURI) (*Skill, error) {
 	if !tipstaff.IsSkillID(u.ID) { // a URI that was not made by ParseSkillURI
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s is no id of a skill", tipstaff.Quote(u.ID, 120)), Err: tipstaff.ErrInvalidURI}
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s is not the id of a skill", tipstaff.Quote(u.ID, 120)), Err: tipstaff.ErrInvalidURI}
 	}
 	if s == nil {
 		return nil, unknown(u, "there is no folder of skills")

@@ -99,7 +99,7 @@ func TestHostileServers(t *testing.T) {
 	})
 	for name, says := range map[string]string{
 		tooltest.Half:    "in the middle of a message",
-		tooltest.Invalid: "no JSON-RPC message",
+		tooltest.Invalid: "not a JSON-RPC message",
 		tooltest.Crash:   "the disk is on fire",
 	} {
 		t.Run("the end by "+name, func(t *testing.T) {

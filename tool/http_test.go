@@ -178,7 +178,7 @@ func TestOneFailedRequestFailsOneCall(t *testing.T) {
 		"429":          {status(429, "slowly"), "429 Too Many Requests", true},
 		"500":          {status(500, "a fault"), "500 Internal Server Error: \"a fault\"", false},
 		"503":          {status(503, ""), "503 Service Unavailable", false},
-		"no JSON":      {write("application/json", "<html>"), "no JSON-RPC message", false},
+		"no JSON":      {write("application/json", "<html>"), "not a JSON-RPC message", false},
 		"other events": {write("text/event-stream", ": hello\n\n"), "without response", false},
 		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")

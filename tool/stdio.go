@@ -194,7 +194,7 @@ func (c *stdioConn) decode(line []byte) (list []jsonrpc.Message, err error) {
 // notJSONRPC is the most common fault of new servers: they print to standard output,
 // where messages belong.
 func notJSONRPC(data []byte, r *Redactor) error {
-	return fmt.Errorf("the server sent what is no JSON-RPC message: %s", excerpt(data, r))
+	return fmt.Errorf("the server sent something that is not a JSON-RPC message: %s", excerpt(data, r))
 }
 
 // excerpt is the beginning of a text on one line, without credentials; "" if there is

@@ -314,7 +314,7 @@ func TestModelAndAgentProblems(t *testing.T) {
 		{"tool_timeout", "max_timeout: 1m\n" + models + "agents: {ops: {model: m, tool_timeout: 2m}}", []string{"3:40 range agents.ops.tool_timeout"}, "max_timeout"},
 		{"schema", models + "agents: {ops: {model: m, output_schema: {type: 7}}}", []string{"2:41 range agents.ops.output_schema"}, "not a JSON Schema"},
 		{"schema as text", models + "agents: {ops: {model: m, output_schema: object}}", []string{"2:41 field_type agents.ops.output_schema"}, "must be an object"},
-		{"schema with infinity", models + "agents: {ops: {model: m, output_schema: {maximum: .inf}}}", []string{"2:51 number_unsafe agents.ops.output_schema.maximum"}, "no number in JSON"},
+		{"schema with infinity", models + "agents: {ops: {model: m, output_schema: {maximum: .inf}}}", []string{"2:51 number_unsafe agents.ops.output_schema.maximum"}, "not a number in JSON"},
 		{"system file", models + "agents: {ops: {model: m, system: {file: texts/none.md}}}", []string{"2:41 range agents.ops.system.file"}, "cannot be read"},
 		{"system folder", models + "agents: {ops: {model: m, system: {file: folder}}}", []string{"2:41 range agents.ops.system.file"}, "cannot be read"},
 		{"system encoding", models + "agents: {ops: {model: m, system: {file: texts/latin.md}}}", []string{"2:41 range agents.ops.system.file"}, "UTF-8"},

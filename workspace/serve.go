@@ -87,7 +87,7 @@ func (t *Token) CheckDocument(f *document.Fields) {
 		if slices.Contains(tipstaff.Scopes(), s) {
 			return nil
 		}
-		return fmt.Errorf("%s is no scope: use %s", tipstaff.Quote(s, 100), strings.Join(tipstaff.Scopes(), ", "))
+		return fmt.Errorf("%s is not a scope: use %s", tipstaff.Quote(s, 100), strings.Join(tipstaff.Scopes(), ", "))
 	})
 }
 

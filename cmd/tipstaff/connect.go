@@ -33,7 +33,7 @@ func connect(_ context.Context, server, workspace string) (cli.Session, error) {
 	addr = strings.TrimPrefix(addr, "grpc://")
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is no address of a server: %v", server, err).WithHint("write HOST:PORT, or grpcs://HOST:PORT for TLS")
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is not the address of a server: %v", server, err).WithHint("write HOST:PORT, or grpcs://HOST:PORT for TLS")
 	}
 	near := tipstaff.Loopback(host)
 	o := rpc.ClientOptions{Token: os.Getenv("TIPSTAFF_TOKEN"), Agent: "tipstaff/" + version}

@@ -123,7 +123,7 @@ func TestCommandsAtAServer(t *testing.T) {
 	for args, text := range map[string]string{
 		"tools list --server " + s.addr: "works on a local workspace",
 		"chat hi --policy p.yaml":       "--policy cannot be used with --server",
-		"ls --server nowhere":           "is no address of a server",
+		"ls --server nowhere":           "is not the address of a server",
 		"ls --server 192.0.2.1:50051":   "would be sent in plain text",
 		"run --host x plan.yaml":        "",
 		"verify @ --anchor anchor.txt":  "lie on this machine",

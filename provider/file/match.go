@@ -164,7 +164,7 @@ func (r *whenReader) glob(name string, have func(*situation) string, fits func(*
 		return
 	}
 	if _, err := path.Match(want, ""); err != nil {
-		r.Report(problemRule, r.Get(name).At, name, "%q is no pattern: %v", document.Brief(want), err)
+		r.Report(problemRule, r.Get(name).At, name, "%q is not a pattern: %v", document.Brief(want), err)
 		return
 	}
 	r.tests = append(r.tests, test{name, want, have, func(s *situation) bool { return fits(s, want) }})

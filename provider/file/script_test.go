@@ -136,7 +136,7 @@ func TestScriptProblemsHaveTheirPlaces(t *testing.T) {
 		{"version: 1\nanswers:\n  - text: a\n    chunks: -1\n", 4, 13, "answers[0].chunks: chunks is -1; it must be a whole number from 0 to 10000"},
 		{"version: 1\nanswers:\n  - text: a\n    delay: 2h\n", 4, 12, "a duration from 0s to 1h"},
 		{"version: 1\nanswers:\n  - when: {user: \"(\"}\n    text: a\n", 3, 18, "missing closing"},
-		{"version: 1\nanswers:\n  - when: {path: \"[\"}\n    text: a\n", 3, 18, "no pattern"},
+		{"version: 1\nanswers:\n  - when: {path: \"[\"}\n    text: a\n", 3, 18, "not a pattern"},
 		{"version: 1\nanswers:\n  - when: {offered: \"df\"}\n    text: a\n", 3, 21, `exactly one "/"`},
 		{"version: 1\nanswers:\n  - when: {step: 0}\n    text: a\n", 3, 18, "step is 0; it must be a whole number from 1"},
 		{"version: 1\nanswers:\n  - when: {stepp: 1}\n    text: a\n", 3, 12, "did you mean step?"},

@@ -59,7 +59,7 @@ func (t *Table) CheckDocument(f *document.Fields) {
 	}
 	for _, m := range models.Members {
 		if star := strings.IndexByte(m.Key, '*'); m.Key == "" || star >= 0 && star != len(m.Key)-1 {
-			f.Report(document.CodeRange, m.At, "models."+m.Key, "%q is no name: it is a model's id, or a prefix that ends in *", document.Brief(m.Key))
+			f.Report(document.CodeRange, m.At, "models."+m.Key, "%q is not a name: it is a model's id, or a prefix that ends in *", document.Brief(m.Key))
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (t *Table) CheckDocument(f *document.Fields) {
 // ReadDocument reads a price in quotes or without.
 func (p *price) ReadDocument(f *document.Fields, name string, v *document.Value) {
 	if _, ok := nanoUSD(v.Text); !ok || v.Kind != document.Text && v.Kind != document.Number {
-		f.Report(document.CodeRange, v.At, name, "%q is no price: write USD per million tokens as a decimal with at most 9 places, like \"0.25\"", document.Brief(v.Text))
+		f.Report(document.CodeRange, v.At, name, "%q is not a price: write USD per million tokens as a decimal with at most 9 places, like \"0.25\"", document.Brief(v.Text))
 	}
 	*p = price(v.Text)
 }

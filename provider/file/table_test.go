@@ -108,7 +108,7 @@ func TestTableProblems(t *testing.T) {
 		{"version: 1\nmodels:\n  b: {}\n  a: {max_output: 999999999999}\n", 4, "max_output"},
 		{"version: 1\nmodels:\n  a*b: {}\n", 3, "ends in *"},
 		{"version: 1\nmodels:\n  a: {price: {input: \"1\"}}\n", 3, "price.output"},
-		{"version: 1\nmodels:\n  a:\n    price:\n      input: \"1\"\n      output: \"-1\"\n", 6, `"-1" is no price`},
+		{"version: 1\nmodels:\n  a:\n    price:\n      input: \"1\"\n      output: \"-1\"\n", 6, `"-1" is not a price`},
 		{"version: 1\nmodels:\n  a: {price: {input: \"1e3\", output: \"1\"}}\n", 3, "price.input"},
 		{"version: 1\nmodels:\n  a: {price: {input: \"1\", output: \"1\", cache_read: free}}\n", 3, "cache_read"},
 		{"version: 1\nmodels:\n  a: {price: {input: \"0.0000000001\", output: \"1\"}}\n", 3, "at most 9 places"},
