@@ -110,8 +110,11 @@ type draftBody struct {
 const (
 	// rulesShown: an acceptance covers what was shown whole.
 	rulesShown = 1
+	// rulesKept: images and other media of results are blobs of the run, and the results of
+	// the last step share what is left of the window.
+	rulesKept = 2
 
-	rulesNow = rulesShown
+	rulesNow = rulesKept
 )
 
 // Calls that an acceptance does not cover, because whoever gave it could not.
