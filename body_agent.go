@@ -51,8 +51,9 @@ type AgentStepStarted struct {
 
 // AgentCut is what was left out of a request so that it fits.
 type AgentCut struct {
-	Elided  int `json:"elided"`  // results of which a line was sent
-	Dropped int `json:"dropped"` // messages that were not sent
+	Elided    int `json:"elided"`              // results of which a line was sent
+	Shortened int `json:"shortened,omitempty"` // results of which the middle was left out
+	Dropped   int `json:"dropped"`             // messages that were not sent
 }
 
 // AgentTextDelta is the body of agent.text_delta: a piece of what a model says while

@@ -108,7 +108,7 @@ func (t *turn) window() window {
 	if t.lowered {
 		budget -= budget / 4
 	}
-	return window{model: t.ModelName, budget: budget, fixed: weighFixed(t.system, t.offers), turn: t.history}
+	return window{model: t.ModelName, budget: budget, fixed: weighFixed(t.system, t.offers), turn: t.history, share: t.ShareWindow}
 }
 
 // react does what follows from what the model said.

@@ -93,8 +93,8 @@ func (s *speech) take(ev *tipstaff.Event, history bool) {
 	case tipstaff.KindAgentStepStarted:
 		b := tipstaff.BodyOf[tipstaff.AgentStepStarted](ev)
 		s.step, s.model, s.since, s.said = b.Step, b.Model, ev.At, said{}
-		if !history && b.Cut.Elided+b.Cut.Dropped > 0 {
-			s.note(fmt.Sprintf("the conversation is too long for the model: %s left out, %s shortened", plural(b.Cut.Dropped, "message"), plural(b.Cut.Elided, "result")))
+		if !history && b.Cut != (tipstaff.AgentCut{}) {
+			s.note(fmt.Sprintf("the conversation is too long for the model: %s left out, %s shortened", plural(b.Cut.Dropped, "message"), plural(b.Cut.Elided+b.Cut.Shortened, "result")))
 		}
 	case tipstaff.KindAgentMessage:
 		s.since = time.Time{}
