@@ -438,7 +438,7 @@ func (n *Node) called(path string, runs bool) bool {
 type StageWork struct {
 	Visit, Attempt int64
 	Calls          int64 // of models, in all visits
-	Cost           USD   // in all visits
+	Cost, Lost     USD   // in all visits
 	asked          NodeState
 }
 
@@ -455,21 +455,21 @@ func (w *StageWork) String() string {
 }
 
 // Usage is what the stage has consumed.
-func (w *StageWork) Usage() string { return usageText(w.Calls, w.Cost) }
+func (w *StageWork) Usage() string { return usageText(w.Calls, w.Cost, w.Lost) }
 
-func usageText(calls int64, cost USD) string {
+func usageText(calls int64, cost, lost USD) string {
 	var parts [2]string
 	if calls > 0 {
 		parts[0] = Plural(int(calls), "model call")
 	}
 	if cost > 0 {
-		parts[1] = "$" + cost.String()
+		parts[1] = CostText(cost, lost)
 	}
 	return Joined("  ", parts[:]...)
 }
 
 // String is what the stage has consumed.
-func (u StageUsage) String() string { return usageText(u.LLMCalls, u.CostUSD) }
+func (u StageUsage) String() string { return usageText(u.LLMCalls, u.CostUSD, u.LostUSD) }
 
 // Took is how long the visit took.
 func (b StageFinished) Took() time.Duration { return time.Duration(b.DurationMs) * time.Millisecond }
@@ -572,6 +572,7 @@ func (n *Node) leave(b StageFinished, at time.Time) {
 	if n.State == NodeRunning || n.State == NodePending {
 		n.Stage.Calls += b.Usage.LLMCalls
 		n.Stage.Cost += b.Usage.CostUSD
+		n.Stage.Lost += b.Usage.LostUSD
 	}
 	n.State, n.Ended, n.Took, n.Note = state, at, b.Took(), b.Failure()
 }

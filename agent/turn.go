@@ -79,9 +79,11 @@ type turn struct {
 	steps     int
 	calls     int // that were made
 	spent     time.Duration
-	lowered   bool // the vendor found a request too long
-	repairs   int  // of answers that did not fit the output schema
-	untrusted bool // a result of this turn came from an open world
+	cost      tipstaff.USD // of all calls so far
+	lost      tipstaff.USD // of that, for attempts that told nothing of their cost
+	lowered   bool         // the vendor found a request too long
+	repairs   int          // of answers that did not fit the output schema
+	untrusted bool         // a result of this turn came from an open world
 	grants    map[grant]string
 	usage     Usage
 	finished  *Finish
@@ -122,6 +124,9 @@ func (t *turn) run(message string) error {
 // end emits the terminal event, unless the turn has not come to its end in this
 // drive or cannot.
 func (t *turn) end(err error) (Output, error) {
+	if t.WholeCost && t.usage.CostUSD != nil {
+		t.usage.CostUSD, t.usage.LostUSD = &t.cost, t.lost
+	}
 	out := Output{Usage: t.usage, Steps: t.steps, ToolCalls: t.calls, Messages: t.conv.messages}
 	var failed *flow.Error
 	switch {
@@ -137,8 +142,12 @@ func (t *turn) end(err error) (Output, error) {
 	return out, err
 }
 
-// take counts the time of a call towards that of the turn.
-func (t *turn) take(r flow.Result) { t.spent += time.Duration(r.Ms) * time.Millisecond }
+// take counts the time of a call, and what it cost, towards those of the turn.
+func (t *turn) take(r flow.Result) {
+	t.spent += time.Duration(r.Ms) * time.Millisecond
+	t.cost += tipstaff.USD(r.Cost)
+	t.lost += tipstaff.USD(r.Lost)
+}
 
 // local is what the activities of the turn are given.
 func (t *turn) local() *Local { return &Local{Settings: &t.Settings, Gate: t.gate, Catalog: t.catalog} }

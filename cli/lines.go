@@ -73,11 +73,14 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 		}
 		return "retrying", fmt.Sprintf("attempt %d failed", b.Attempt)
 	case tipstaff.KindBoundRefused:
-		return "bound refused", tipstaff.BodyOf[tipstaff.BoundRefused](ev).Bound
+		b := tipstaff.BodyOf[tipstaff.BoundRefused](ev)
+		return "bound refused", boundText(b.Bound, b.Used, tipstaff.BoundStatus{Limit: b.Limit, Limited: true})
 	case tipstaff.KindBoundExtended:
-		return "bound extended", tipstaff.BodyOf[tipstaff.BoundExtended](ev).Bound
+		b := tipstaff.BodyOf[tipstaff.BoundExtended](ev)
+		return "bound extended", b.Bound + " by " + tipstaff.AmountText(b.Bound, b.By)
 	case tipstaff.KindBoundWarned:
-		return "bound warned", tipstaff.BodyOf[tipstaff.BoundWarned](ev).Bound
+		b := tipstaff.BodyOf[tipstaff.BoundWarned](ev)
+		return "bound warned", boundText(b.Bound, b.Used, tipstaff.BoundStatus{Limit: b.Limit, Limited: true})
 	case tipstaff.KindPolicyGate:
 		return "waiting", tipstaff.BodyOf[tipstaff.GateOpened](ev).Question
 	case tipstaff.KindIntentClarify:

@@ -303,7 +303,7 @@ func usageText(steps, calls int, u tipstaff.ModelUsage) string {
 	case u.CostUSD == nil:
 		parts = append(parts, "cost unknown")
 	case *u.CostUSD != 0:
-		parts = append(parts, "$"+u.CostUSD.String())
+		parts = append(parts, tipstaff.CostText(*u.CostUSD, u.LostUSD))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -104,7 +104,7 @@ func (r *Runner) settleAgentAs(p *prepared, name string, c workspace.Agent) erro
 		MaxSteps: steps, OnLimit: c.OnLimit, Temperature: c.Temperature, TopP: c.TopP, MaxOutputTokens: c.MaxOutputTokens,
 		CallTimeout: time.Duration(c.CallTimeout), ToolTimeout: time.Duration(c.ToolTimeout), ApprovalExpiry: time.Duration(c.ApprovalExpiry),
 		ToolParallelism: c.ToolParallelism, MaxResultBytes: c.MaxResultBytes, OutputSchema: c.OutputSchema, OutputRetries: c.OutputRetries,
-		Router: c.Router, CostBound: p.costBound, ShareWindow: true,
+		Router: c.Router, CostBound: p.costBound, ShareWindow: true, WholeCost: true,
 	}}
 	if c.Tools != nil {
 		a.Tools = &c.Tools

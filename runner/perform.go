@@ -265,7 +265,7 @@ func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.R
 	if s.Agent.Keeps() {
 		t.Session = s.Agent.Name
 	}
-	m := &meter{}
+	m := &meter{reportedOnly: p.draft.Rules < rulesKept}
 	got, err := by.Perform(metered{fc, m}, t)
 	m.add(got.Usage)
 	var res pipeline.Result
@@ -283,6 +283,8 @@ type meter struct {
 	mu    sync.Mutex
 	usage tipstaff.StageUsage
 	once  bool
+
+	reportedOnly bool // the cost of attempts that failed is left out, as runs of earlier versions do
 }
 
 func (m *meter) read() (tipstaff.StageUsage, bool) {
@@ -351,6 +353,7 @@ func (m *meter) take(call flow.Call, r flow.Result, err error) {
 	defer m.mu.Unlock()
 	m.once = m.once || call.Class == flow.Once || call.Class == ""
 	m.usage.Hops += made * call.Reserve[tipstaff.BoundAgentHops]
+	before := m.usage.CostUSD
 	switch call.Name {
 	case tool.ActivityName:
 		m.usage.ToolCalls += made
@@ -359,6 +362,10 @@ func (m *meter) take(call flow.Call, r flow.Result, err error) {
 		m.spoke(r)
 	case remoteActivity:
 		m.reported(r)
+	}
+	if !m.reportedOnly {
+		m.usage.CostUSD = before + tipstaff.USD(r.Cost)
+		m.usage.LostUSD += tipstaff.USD(r.Lost)
 	}
 }
 
