@@ -178,8 +178,11 @@ func (v *View) applyNode(e *Event) {
 func (v *View) applyCall(e *Event, path string) {
 	b := BodyOf[Effect](e)
 	if slices.Contains(agentActivities, b.Name) && parentPath(path) != "" {
-		if e.Kind == KindEffectIntended {
+		switch n := v.at(parentPath(path)); {
+		case e.Kind == KindEffectIntended:
 			v.begin(parentPath(path), e.At)
+		case e.Kind == KindEffectFailed && !n.branch():
+			n.Note = RetryText(e)
 		}
 		return
 	}
@@ -189,8 +192,8 @@ func (v *View) applyCall(e *Event, path string) {
 		v.begin(path, e.At)
 	case e.Kind == KindEffectFailed:
 		n.called(path, false)
-		if !n.branch() && b.Error != nil {
-			n.Note = "retrying: " + ErrorText(b.Error)
+		if !n.branch() {
+			n.Note = RetryText(e)
 		}
 	case n.branch() || n.Stage != nil || n.Path != path:
 		n.called(path, false)
@@ -199,10 +202,26 @@ func (v *View) applyCall(e *Event, path string) {
 			n.Started = e.At.Add(-b.Took())
 		}
 		n.State, n.Ended, n.Took, n.Note = NodeDone, e.At, b.Took(), ""
+		if b.Attempt > 1 { // as long as somebody has waited for it
+			n.Took = e.At.Sub(n.Started)
+		}
 		if b.Error != nil {
 			n.State, n.Note = NodeFailed, ErrorText(b.Error)
 		}
 	}
+}
+
+// RetryText says that a call whose attempt failed is made again, when, and why.
+func RetryText(failed *Event) string {
+	b := BodyOf[Effect](failed)
+	text := "retrying"
+	if wait := b.RetryAt.Sub(failed.At).Round(100 * time.Millisecond); !b.RetryAt.IsZero() && wait > 0 {
+		text += " in " + wait.String()
+	}
+	if b.Error != nil {
+		text += ": " + ErrorText(b.Error)
+	}
+	return text
 }
 
 // ErrorText is why a call failed, in a line.

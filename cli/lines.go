@@ -67,11 +67,7 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 		b := tipstaff.BodyOf[tipstaff.AgentError](ev)
 		return "gave up", tipstaff.Joined(": ", b.Code, b.Msg)
 	case tipstaff.KindEffectFailed:
-		b := tipstaff.BodyOf[tipstaff.Effect](ev)
-		if b.Error != nil {
-			return "retrying", fmt.Sprintf("attempt %d: %s", b.Attempt, tipstaff.ErrorText(b.Error))
-		}
-		return "retrying", fmt.Sprintf("attempt %d failed", b.Attempt)
+		return fmt.Sprintf("attempt %d failed", tipstaff.BodyOf[tipstaff.Effect](ev).Attempt), tipstaff.RetryText(ev)
 	case tipstaff.KindBoundRefused:
 		b := tipstaff.BodyOf[tipstaff.BoundRefused](ev)
 		return "bound refused", boundText(b.Bound, b.Used, tipstaff.BoundStatus{Limit: b.Limit, Limited: true})
