@@ -138,7 +138,7 @@ func (e *lineEditor) cut(from, to int, keep bool) {
 // joins reports whether the character before goes on with r: marks and the
 // selector of emoji are moved over and deleted with what they stand on.
 func joins(r rune) bool {
-	return unicode.In(r, unicode.Mn, unicode.Me) || unicode.Is(unicode.Variation_Selector, r)
+	return unicode.In(r, unicode.Mn, unicode.Me) || unicode.In(r, unicode.Variation_Selector, unicode.Join_Control, unicode.Bidi_Control)
 }
 
 // inside reports whether i stands inside a character.
