@@ -12,8 +12,7 @@ import (
 
 // plainLine is a record as one line of a log, nil for records that only machines
 // care about.
-func plainLine(ev tipstaff.Event) line {
-	what, detail := plainWords(&ev)
+func plainLine(ev tipstaff.Event, what, detail string) line {
 	if what == "" {
 		return nil
 	}

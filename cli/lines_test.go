@@ -30,7 +30,18 @@ func TestPlainLines(t *testing.T) {
 		{"clock.read", "root/now#1", `{}`, ""},
 		{"plan.step", "root/a", `not JSON`, ""},
 	} {
-		got := plainLine(tipstaff.Event{Kind: tipstaff.Kind(c.kind), Path: c.path, Body: json.RawMessage(c.body)})
+		got := (&follower{}).plainLine(tipstaff.Event{Kind: tipstaff.Kind(c.kind), Path: c.path, Body: json.RawMessage(c.body)})
 		equal(t, c.kind+" "+c.body, got.text(false), c.want)
 	}
+}
+
+// Why a run failed is said once, by what made it fail.
+func TestReasonIsSaidOnce(t *testing.T) {
+	f := &follower{}
+	said := func(kind, path, body string) string {
+		return f.plainLine(tipstaff.Event{Kind: tipstaff.Kind(kind), Path: path, Body: json.RawMessage(body)}).text(false)
+	}
+	equal(t, "the node", said("plan.step", "root/a", `{"status":"failed","latency_ms":6,"error":{"code":"tool_error","message":"no such file"}}`), "root/a  failed  6ms  tool_error: no such file")
+	equal(t, "the run", said("intent.fail", "", `{"reason":"tool_error","message":"no such file"}`), "run  failed")
+	equal(t, "another", said("intent.fail", "", `{"reason":"tool_error","message":"no such folder"}`), "run  failed  tool_error: no such folder")
 }

@@ -198,6 +198,7 @@ func (c *spokenCall) line(b tipstaff.AgentToolCallResult, at time.Time) line {
 	l := line{mark, say(plain, " "+c.name)}.and(dim, tipstaff.Joined("  ", c.effect, c.decision, took))
 	if b.IsError {
 		text, _, _ := strings.Cut(b.Content, "\n")
+		text = strings.TrimPrefix(text, b.Class+": ") // what was refused says so to the model
 		l = l.and(plain, fit(clean(tipstaff.Joined(": ", b.Class, text)), maxDetail))
 	}
 	return l

@@ -230,7 +230,7 @@ func lastCharacter(text string) string {
 	for i > 0 {
 		r, size := utf8.DecodeLastRuneInString(text[:i])
 		i -= size
-		if !joins(r) {
+		if !joins(r) && !unicode.Is(unicode.Cf, r) {
 			break
 		}
 		if len(text)-i > maxTail { // no text of people's
