@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ type Input struct {
 	Session string
 	History []Message // a valid conversation; nil: a new one
 	Message string    // what the user says
+	Purpose string    // of the requests; "": a turn
 }
 
 // Output is how a turn ended. Messages is set whatever the error.
@@ -42,7 +44,7 @@ type Output struct {
 // up as they are: then no event has ended the turn. A configuration or a history
 // that is not valid is told before anything is done.
 func Turn(fc flow.Context, cfg Config, in Input) (Output, error) {
-	t := &turn{fc: fc, cfg: cfg, Settings: cfg.Settings, gate: cfg.Gate, history: len(in.History), usage: Usage{CostUSD: new(USD)},
+	t := &turn{fc: fc, cfg: cfg, Settings: cfg.Settings, gate: cfg.Gate, history: len(in.History), purpose: cmp.Or(in.Purpose, PurposeTurn), usage: Usage{CostUSD: new(USD)},
 		ids: map[string]bool{}, grants: map[grant]string{}}
 	err := t.Settings.Resolve()
 	if err == nil {
@@ -78,6 +80,7 @@ type turn struct {
 	limit     int // of steps
 	steps     int
 	calls     int // that were made
+	purpose   string
 	spent     time.Duration
 	cost      tipstaff.USD // of all calls so far
 	lost      tipstaff.USD // of that, for attempts that told nothing of their cost

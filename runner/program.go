@@ -111,7 +111,8 @@ const (
 	// rulesShown: an acceptance covers what was shown whole.
 	rulesShown = 1
 	// rulesKept: images and other media of results are blobs of the run, and the results of
-	// the last step share what is left of the window.
+	// the last step share what is left of the window. The cost of a stage is all that was
+	// charged for it. Models that draft are asked for a draft.
 	rulesKept = 2
 
 	rulesNow = rulesKept
