@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -386,6 +387,18 @@ type concluded struct {
 // conclude says where the turn, and the session, stands.
 func (c *conversation) conclude(ctx context.Context, r tipstaff.Run, d tipstaff.Driven, f *follower, known bool) {
 	s := f.speech
+	if f.answer == nil && r.State == tipstaff.Completed { // it was given before, and nobody has heard it
+		var out struct {
+			Text  string
+			Usage tipstaff.ModelUsage
+		}
+		if json.Unmarshal(r.Outputs, &out) == nil {
+			f.answer, f.usage = &out.Text, &out.Usage
+		}
+		if s != nil {
+			s.answer = out.Text
+		}
+	}
 	if s == nil {
 		last := concluded{conclusionOf(r, d), c.session, f.answer, f.usage, nil}
 		if f.usage != nil {

@@ -181,11 +181,12 @@ func (f *follower) take(ev tipstaff.Event) {
 		f.last = ev.Seq
 	}
 	history := recorded && ev.Seq <= f.shown
-	switch ev.Kind {
-	case tipstaff.KindAgentFinish:
+	switch {
+	case history:
+	case ev.Kind == tipstaff.KindAgentFinish:
 		b := tipstaff.BodyOf[tipstaff.AgentFinish](&ev)
 		f.answer, f.usage = &b.Text, &b.Usage
-	case tipstaff.KindAgentError:
+	case ev.Kind == tipstaff.KindAgentError:
 		b := tipstaff.BodyOf[tipstaff.AgentError](&ev)
 		f.usage = &b.Usage
 	}

@@ -139,7 +139,7 @@ func (r *Runner) newTurn() (*prepared, error) {
 	if err == nil {
 		a, _ := m.Agent(workspace.DefaultAgent)
 		p.warnings = []tipstaff.Problem{{Code: "manifest_missing", Message: fmt.Sprintf(
-			"there is no tipstaff.yaml here: %s answers, reads what is below %s, and asks about everything else; `tipstaff init` writes one", m.Models[a.Model].Model, r.Workspace)}}
+			"no tipstaff.yaml here: %s answers, may read below %s, and asks for all else; `tipstaff init` writes one", m.Models[a.Model].Model, r.Workspace)}}
 	}
 	return p, err
 }
