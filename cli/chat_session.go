@@ -168,11 +168,11 @@ func (o *chatOptions) list(ctx context.Context) error {
 
 // introduce says who answers, where, and in which session.
 func (c *conversation) introduce(t *tipstaff.TurnStatus, warnings []tipstaff.Problem) {
-	if t == nil || c.json {
-		return
-	}
 	for _, w := range warnings {
 		c.tells(clean(w.Message))
+	}
+	if t == nil || c.json {
+		return
 	}
 	session := "a new session"
 	if t.Session != "" {

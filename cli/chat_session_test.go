@@ -86,6 +86,39 @@ You said: hello
 	})
 }
 
+// Of a long turn the message is shown, and the end.
+func TestBriefTranscript(t *testing.T) {
+	said := []tipstaff.TranscriptMessage{{Path: "turn", Role: "user", Text: "begin"}}
+	for i := range 30 {
+		id := fmt.Sprint(i)
+		said = append(said, tipstaff.TranscriptMessage{Path: "turn", Role: "assistant", Calls: []tipstaff.TranscriptCall{{ID: id, Name: "disk/df" + id, Arguments: json.RawMessage(`{}`)}}})
+		if i < 29 {
+			said = append(said, tipstaff.TranscriptMessage{Path: "turn", Role: "tool", CallID: id, Code: "timeout", IsError: true})
+		}
+	}
+	var b strings.Builder
+	printTranscript(&b, said, brief, false) // 60 messages: the first, and the last 19, which end with 9 results and an open call
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	equal(t, "the beginning", strings.Join(lines[:4], "\n"), "› begin\n… 40 messages left out …\n  ✗ disk/df20 {}\n    timeout")
+	equal(t, "the end", strings.Join(lines[len(lines)-2:], "\n"), "  ? disk/df29 {}\n    no result yet")
+}
+
+func TestChatTellsOfAMissingManifest(t *testing.T) {
+	for _, args := range [][]string{{"chat", "hello"}, {"chat", "hello", "--json"}} {
+		k := newTalks(t)
+		start := k.svc.start
+		k.svc.start = func(ctx context.Context, r tipstaff.StartRequest) (tipstaff.Started, error) {
+			s, err := start(ctx, r)
+			s.Warnings = []tipstaff.Problem{{Message: "no tipstaff.yaml here"}}
+			return s, err
+		}
+		k.run(t, 0, args...)
+		if !strings.HasPrefix(k.err.String(), "no tipstaff.yaml here\n") {
+			t.Errorf("%v: %s", args, k.err)
+		}
+	}
+}
+
 // Of a long conversation the end is shown, and how to see the rest.
 func TestChatRecallsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

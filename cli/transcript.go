@@ -11,16 +11,17 @@ import (
 
 // cuts say how much of a conversation is printed.
 type cuts struct {
-	text   int // bytes of a message; 0: all
-	detail int // cells of arguments, and of how a result begins
+	messages int // the first one and the last ones, so many in all; 0: all
+	text     int // bytes of a message; 0: all
+	detail   int // cells of arguments, and of how a result begins
 }
 
 var (
 	whole = cuts{detail: 2 * maxDetail}
-	brief = cuts{text: 2000, detail: maxDetail}
+	brief = cuts{messages: 20, text: 2000, detail: maxDetail}
 )
 
-// transcript prints what was said in a run: of a turn, the conversation up to its end.
+// printConversation prints what was said in a run: of a turn, the conversation up to its end.
 func (o *showOptions) printConversation(ctx context.Context, svc tipstaff.Service, run tipstaff.Run) error {
 	runs := []tipstaff.Run{run}
 	if run.Turn != nil {
@@ -52,29 +53,42 @@ func (o *showOptions) printConversation(ctx context.Context, svc tipstaff.Servic
 	return nil
 }
 
-// printTranscript prints messages, with tool calls in short lines. Where several agents
-// speak, or one that is no turn's, it says who does.
+// printTranscript prints messages, with tool calls in short lines. An agent that is no
+// turn's is named.
 func printTranscript(w io.Writer, said []tipstaff.TranscriptMessage, c cuts, colored bool) {
-	at := tipstaff.ProgramTurn
 	calls := map[string]tipstaff.TranscriptCall{}
 	for _, m := range said {
+		for _, call := range m.Calls {
+			calls[call.ID] = call
+		}
+	}
+	at, left := tipstaff.ProgramTurn, 0
+	if c.messages > 0 {
+		left = max(0, len(said)-c.messages)
+	}
+	for i, m := range said {
+		call := calls[m.CallID]
+		delete(calls, m.CallID)
+		if i == 1 && left > 0 {
+			fmt.Fprintln(w, line{say(dim, "… "+plural(left, "message")+" left out …")}.text(colored))
+		}
+		if i > 0 && i <= left {
+			continue
+		}
 		if m.Path != at {
 			at = m.Path
 			fmt.Fprintln(w, line{say(bold, at)}.text(colored))
 		}
 		switch m.Role {
 		case tipstaff.RoleUser:
-			fmt.Fprint(w, line{say(bold, strings.TrimSpace(chatPrompt))}.text(colored), " ", strings.ReplaceAll(strings.ReplaceAll(c.cut(m.Text), "\n", "\n  "), "\n  \n", "\n\n"), "\n")
+			text := strings.ReplaceAll(strings.ReplaceAll(c.cut(m.Text), "\n", "\n  "), "\n  \n", "\n\n")
+			fmt.Fprintln(w, line{say(bold, strings.TrimSpace(chatPrompt))}.text(colored)+" "+text)
 		case tipstaff.RoleAssistant:
 			if m.Text != "" {
 				fmt.Fprintln(w, c.cut(m.Text))
 			}
-			for _, call := range m.Calls {
-				calls[call.ID] = call
-			}
 		case tipstaff.RoleTool:
-			printCall(w, calls[m.CallID], &m, c, colored)
-			delete(calls, m.CallID)
+			printCall(w, call, &m, c, colored)
 		case tipstaff.RoleError:
 			fmt.Fprintln(w, line{marks[tipstaff.NodeFailed], say(plain, " "+tipstaff.Joined(": ", m.Code, m.Text))}.text(colored))
 		}
