@@ -276,3 +276,33 @@ func TestVersionIsAFlag(t *testing.T) {
 	b.run(t, 0, "--version")
 	equal(t, "stdout", b.out.String(), "tipstaff 1.2.3 abc go1.26\n")
 }
+
+// What was said before a kill, and not shown since, is shown when the turn is resumed.
+func TestResumeShowsAnAnswerFromBefore(t *testing.T) {
+	finish := `{"reason":"stop","text":"It is full.","steps":1,"usage":{"total_tokens":15}}`
+	for name, recorded := range map[string]int{"the message": 1, "the end of the turn": 2} {
+		for _, tty := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				k := newTalks(t)
+				if tty {
+					k.terminal()
+				}
+				k.svc.append("agent.message", "turn/model#1", `{"step":1,"text":"It is full."}`)
+				if recorded > 1 {
+					k.svc.append("agent.finish", "turn", finish)
+				}
+				k.unfinishedTurn(func(tipstaff.ResumeRequest) tipstaff.Driven {
+					if recorded == 1 {
+						k.svc.append("agent.finish", "turn", finish)
+					}
+					k.svc.append("intent.attest", "", `{"outcome":"success"}`)
+					k.svc.set(tipstaff.Run{ID: runA, State: tipstaff.Completed, HeadSeq: 3, Outputs: json.RawMessage(`{"text":"It is full."}`)})
+					return tipstaff.Driven{State: tipstaff.Completed, Outcome: "success"}
+				})
+				k.svc.runs[0].HeadSeq, k.svc.runs[0].Turn = int64(recorded), &tipstaff.TurnStatus{Session: sessionA, Number: 1}
+				k.run(t, 0, "resume", runA.String())
+				equal(t, fmt.Sprint(name, ", at a terminal: ", tty), k.out.String(), "It is full.\n")
+			})
+		}
+	}
+}
