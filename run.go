@@ -36,6 +36,17 @@ type Run struct {
 	Lifecycle     string                     `json:"lifecycle,omitempty"`
 	// Pipeline is what a run of a pipeline has beside the others; nil: it is none.
 	Pipeline *PipelineStatus `json:"pipeline,omitempty"`
+	// Turn is what a turn has beside the others; nil: the run is none.
+	Turn *TurnStatus `json:"turn,omitempty"`
+}
+
+// TurnStatus is the conversation that a turn belongs to, and who answers in it.
+type TurnStatus struct {
+	Session string `json:"session"`
+	Number  int64  `json:"number"` // of the turn in its session, from 1
+	Agent   string `json:"agent"`
+	Model   string `json:"model"`   // as the provider calls it
+	Opening string `json:"opening"` // how the first message of the conversation begins
 }
 
 // PipelineStatus is where the state of a pipeline run belongs, and how it ended.

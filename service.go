@@ -168,6 +168,10 @@ type Validated struct {
 	Outline  *Outline  `json:"outline"`            // the program as a tree, for views
 	Warnings []Problem `json:"warnings,omitempty"` // of a program that can be run all the same
 	Graph    []byte    `json:"graph,omitempty"`
+	// Turn is that of a turn, and Tools are those that its agent may use. The session of
+	// one that would begin another is known when it is started.
+	Turn  *TurnStatus `json:"turn,omitempty"`
+	Tools []ToolInfo  `json:"tools,omitempty"`
 }
 
 // Started is a run whose drive has begun, or a draft that was made.
@@ -268,6 +272,12 @@ type ListRequest struct {
 	Envelope string `json:"envelope_id,omitempty"`
 	Thread   string `json:"thread_id,omitempty"`
 	Request  string `json:"request_id,omitempty"`
+	// Session selects the turns of one conversation. Heads selects the last turn of every
+	// conversation; Prefix is then of the session's id. Own leaves out what belongs to
+	// other users, for callers who see that.
+	Session string `json:"session,omitempty"`
+	Heads   bool   `json:"heads,omitempty"`
+	Own     bool   `json:"own,omitempty"`
 }
 
 // RunPage is one page of a list.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,8 @@ import (
 type chatOptions struct {
 	*app
 	session  string
+	resume   bool // the newest session
+	lists    bool
 	fresh    bool
 	agent    string
 	model    string
@@ -43,20 +46,28 @@ Each message is one turn, and each turn is a run: it is journaled, bounded, and 
 be resumed, verified and replayed like any other.
 
 With MESSAGE, or with standard input that is no terminal, one turn is taken. The
-answer is on standard output, everything else on standard error. At a terminal
-without MESSAGE there is a prompt; /help tells more.
+answer is on standard output, everything else on standard error. What is piped in
+beside MESSAGE follows it. At a terminal without MESSAGE there is a prompt; /help
+tells more.
+
+Without tipstaff.yaml, but with a key of a vendor in the environment (for example
+ANTHROPIC_API_KEY), that vendor's default model answers, and may read files below the
+current folder.
 
 Ctrl-C cancels the turn. Once more within two seconds, or Ctrl-D at the prompt,
 leaves.`,
 		Example: `  tipstaff chat "How full is the disk?"
-  tipstaff chat --session 01JCQ8R4T5V6W7X8Y9Z0A1B2C3 "And now?"
-  git diff | tipstaff chat --agent reviewer
-  tipstaff chat`,
+  tipstaff chat --continue "And now?"
+  git diff | tipstaff chat "Review this."
+  tipstaff chat --list
+  tipstaff chat --session 01JCQ8`,
 		Args: oneMessage("MESSAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
-	cmd.Flags().StringVar(&o.session, "session", "", "go on with the session of this `id`")
-	cmd.Flags().BoolVar(&o.fresh, "new", false, "begin a new session, which is what happens without --session")
+	cmd.Flags().BoolVar(&o.resume, "continue", false, "go on with the newest session")
+	cmd.Flags().StringVar(&o.session, "session", "", "go on with the session of this `id`: its own, that of one of its turns, the beginning of one, or @ for the newest")
+	cmd.Flags().BoolVar(&o.fresh, "new", false, "begin a new session, which is what happens without --continue and --session")
+	cmd.Flags().BoolVar(&o.lists, "list", false, "list the sessions, newest first")
 	cmd.Flags().StringVar(&o.agent, "agent", "", "an agent of tipstaff.yaml, by its `name` (default \"default\")")
 	cmd.Flags().StringVar(&o.model, "model", "", "a model of tipstaff.yaml, by its `name`, instead of the agent's")
 	cmd.Flags().StringVar(&o.policy, "policy", "", "a `file` whose policy takes the place of that of tipstaff.yaml")
@@ -82,13 +93,16 @@ func oneMessage(name string) cobra.PositionalArgs {
 }
 
 func (o *chatOptions) run(ctx context.Context, args []string) error {
-	if err := o.check(); err != nil {
+	if err := o.check(args); err != nil {
 		return err
 	}
-	if len(args) == 0 && o.attended() {
+	switch {
+	case o.lists:
+		return o.list(ctx)
+	case len(args) == 0 && o.attended():
 		return o.prompt(ctx)
 	}
-	message, err := o.message(args)
+	message, err := o.message(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -106,10 +120,18 @@ func (o *chatOptions) run(ctx context.Context, args []string) error {
 }
 
 // check refuses flags that make no sense, and settles who answers approvals.
-func (o *chatOptions) check() error {
+func (o *chatOptions) check(args []string) error {
+	wants := 0
+	for _, want := range []bool{o.resume, o.session != "", o.fresh, o.lists} {
+		if want {
+			wants++
+		}
+	}
 	switch {
-	case o.fresh && o.session != "":
-		return &usageError{message: "--new begins a session and --session goes on with one: give only one of them"}
+	case wants > 1:
+		return &usageError{message: "--continue, --session, --new and --list exclude each other: give only one of them"}
+	case o.lists && len(args) > 0:
+		return &usageError{message: "--list lists sessions, and takes no MESSAGE"}
 	case o.maxSteps < 0 || o.maxSteps > 1000:
 		return &usageError{message: fmt.Sprintf("--max-steps %d is not from 1 to 1000", o.maxSteps)}
 	case o.approve == "" && o.attended():
@@ -124,32 +146,10 @@ func (o *chatOptions) check() error {
 	return nil
 }
 
-// maxMessage is above what a message may have: what is too long is refused where
-// it can be explained.
-const maxMessage = 2 << 20
-
-// message is the argument, else what standard input holds.
-func (o *chatOptions) message(args []string) (string, error) {
-	if len(args) > 0 {
-		if strings.TrimSpace(args[0]) == "" {
-			return "", &usageError{message: "the message is empty", hint: `say something: tipstaff chat "How full is the disk?"`}
-		}
-		return args[0], nil
-	}
-	b, err := io.ReadAll(io.LimitReader(o.env.Stdin, maxMessage))
-	if err != nil {
-		return "", &usageError{message: err.Error()}
-	}
-	if strings.TrimSpace(string(b)) == "" {
-		return "", &usageError{message: "there is no message", hint: `give one: tipstaff chat "How full is the disk?"`}
-	}
-	return strings.TrimRight(string(b), "\n"), nil
-}
-
 // turn is the program of a turn that says something.
 func (c *conversation) turn(message string) tipstaff.StartRequest {
 	doc := map[string]any{"kind": "turn", "message": strings.ToValidUTF8(message, "\ufffd")}
-	for name, value := range map[string]string{"session": c.session, "agent": c.agent, "model": c.model} {
+	for name, value := range map[string]string{"session": c.session, "agent": cmp.Or(c.agent, c.former), "model": c.model} {
 		if value != "" {
 			doc[name] = value
 		}
@@ -176,6 +176,7 @@ func titleOf(text string) string {
 type conversation struct {
 	*chatOptions
 	svc     tipstaff.Service
+	former  string                                // the agent of the session, where it is another than the default one
 	ask     tipstaff.Ask                          // nil: nobody answers, gates stay open
 	prompts *prompter                             // asks about gates that are no approvals; nil: nobody does
 	next    func(context.Context) (string, error) // what is typed at the prompt
@@ -198,6 +199,9 @@ func (o *chatOptions) newConversation(ctx context.Context) (*conversation, error
 	}
 	c := &conversation{chatOptions: o, svc: svc, release: func() {}}
 	c.tells = func(text string) { fmt.Fprintln(o.err, text) }
+	if err := c.enter(ctx); err != nil {
+		return nil, err
+	}
 	if o.env.OnInterrupt != nil {
 		c.release = o.env.OnInterrupt(c.interrupted)
 	}
@@ -276,11 +280,18 @@ func busyWith(err error) *tipstaff.Error {
 }
 
 // say sends a message and shows what comes of it. A turn of the session that has
-// not ended is finished first; if it cannot be, the message is not sent.
+// not ended is finished first; if it cannot be, the message is not sent. Without a
+// message that is all.
 func (c *conversation) say(ctx context.Context, message string) (tipstaff.Driven, error) {
 	wanted, over := c.begin(ctx)
 	defer over()
-	start := func() (tipstaff.Started, error) { return c.svc.Start(ctx, c.turn(message)) }
+	start := func() (tipstaff.Started, error) {
+		if message == "" { // only whether there is a turn to finish
+			_, err := c.svc.Validate(ctx, tipstaff.ValidateRequest{Start: c.probe()})
+			return tipstaff.Started{}, cmp.Or[error](err, errNoMessage)
+		}
+		return c.svc.Start(ctx, c.turn(message))
+	}
 	started, err := startOrPin(ctx, c.app, c.prompts, start)
 	if busy := busyWith(err); busy != nil {
 		d, err := c.goOn(ctx, wanted, busy)
@@ -290,7 +301,7 @@ func (c *conversation) say(ctx context.Context, message string) (tipstaff.Driven
 		case !d.State.Terminal():
 			c.tells("the message was not sent: the turn before it has not ended")
 			return d, nil
-		case wanted.Err() != nil:
+		case wanted.Err() != nil, message == "":
 			return d, nil
 		}
 		if started, err = start(); err != nil {
@@ -299,7 +310,18 @@ func (c *conversation) say(ctx context.Context, message string) (tipstaff.Driven
 	} else if err != nil {
 		return tipstaff.Driven{}, err
 	}
+	if t := started.Turn; c.leave == nil {
+		c.introduce(t, started.Warnings)
+	} else if t != nil && c.session == "" {
+		c.tells(line{say(dim, "session "+t.Session)}.text(c.env.colored(c.env.StderrTTY)))
+	}
 	return c.follow(ctx, wanted, &started, 0)
+}
+
+// probe is a turn that is looked at and not taken.
+func (c *conversation) probe() *tipstaff.StartRequest {
+	probe := c.turn("?")
+	return &probe
 }
 
 // goOn finishes a turn that was parked or broken off.
@@ -310,6 +332,9 @@ func (c *conversation) goOn(ctx, wanted context.Context, busy *tipstaff.Error) (
 	}
 	if run.Condition == tipstaff.Running {
 		return tipstaff.Driven{}, busy
+	}
+	if c.leave == nil {
+		c.introduce(run.Turn, nil)
 	}
 	c.tells("the last turn of this session has not ended; it goes on: " + run.ID.String())
 	started, err := c.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID, Presence: tipstaff.Presence{Attended: c.ask != nil}})
@@ -323,13 +348,8 @@ func (c *conversation) goOn(ctx, wanted context.Context, busy *tipstaff.Error) (
 func (c *conversation) follow(ctx, wanted context.Context, s *tipstaff.Started, shown int64) (tipstaff.Driven, error) {
 	known := c.session != ""
 	c.last = s.Run
-	if !known { // its program names it
-		var doc struct {
-			Session string `json:"session"`
-		}
-		if raw, err := c.svc.Artifact(context.WithoutCancel(ctx), s.Run, s.Program.Digest); err == nil && json.Unmarshal(raw, &doc) == nil {
-			c.session = doc.Session
-		}
+	if !known && s.Turn != nil {
+		c.session = s.Turn.Session
 	}
 	f := c.newFollower(c.svc, s, s.Program.Name, shown)
 	f.lines = false
@@ -342,7 +362,7 @@ func (c *conversation) follow(ctx, wanted context.Context, s *tipstaff.Started, 
 	defer stop()
 	return c.app.follow(ctx, f, s, c.prompts, c.ask, func(run tipstaff.Run, d tipstaff.Driven) {
 		stop()
-		c.conclude(ctx, run, d, f.speech, known)
+		c.conclude(ctx, run, d, f, known)
 	})
 }
 
@@ -355,13 +375,36 @@ func (c *conversation) cancelRun(ctx context.Context, f *follower, run tipstaff.
 	}
 }
 
+// concluded is the last line of a turn with --json.
+type concluded struct {
+	conclusion
+	Session string               `json:"session"`
+	Answer  *string              `json:"answer"`   // nil: there is none
+	Usage   *tipstaff.ModelUsage `json:"usage"`    // of the turn; nil: it has not ended
+	CostUSD *tipstaff.USD        `json:"cost_usd"` // nil: not known
+}
+
 // conclude says where the turn, and the session, stands.
-func (c *conversation) conclude(ctx context.Context, r tipstaff.Run, d tipstaff.Driven, s *speech, known bool) {
+func (c *conversation) conclude(ctx context.Context, r tipstaff.Run, d tipstaff.Driven, f *follower, known bool) {
+	s := f.speech
+	if f.answer == nil && r.State == tipstaff.Completed { // it was given before, and nobody has heard it
+		var out struct {
+			Text  string
+			Usage tipstaff.ModelUsage
+		}
+		if json.Unmarshal(r.Outputs, &out) == nil {
+			f.answer, f.usage = &out.Text, &out.Usage
+		}
+		if s != nil {
+			s.answer = out.Text
+		}
+	}
 	if s == nil {
-		c.writeJSON(struct {
-			conclusion
-			Session string `json:"session"`
-		}{conclusionOf(r, d), c.session})
+		last := concluded{conclusionOf(r, d), c.session, f.answer, f.usage, nil}
+		if f.usage != nil {
+			last.CostUSD = f.usage.CostUSD
+		}
+		c.writeJSON(last)
 	} else {
 		s.finish()
 	}

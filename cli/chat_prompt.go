@@ -100,13 +100,26 @@ func (c *conversation) loop(ctx context.Context) error {
 // settle finds out, before anything is typed, whether a turn could be taken, and
 // finishes the one that the session still has under way.
 func (c *conversation) settle(ctx context.Context) error {
-	probe := c.turn("?")
-	_, err := startOrPin(ctx, c.app, c.prompts, func() (tipstaff.Validated, error) {
-		return c.svc.Validate(ctx, tipstaff.ValidateRequest{Start: &probe})
+	v, err := startOrPin(ctx, c.app, c.prompts, func() (tipstaff.Validated, error) {
+		return c.svc.Validate(ctx, tipstaff.ValidateRequest{Start: c.probe()})
 	})
 	busy := busyWith(err)
-	if busy == nil {
+	if err != nil && busy == nil {
 		return err
+	}
+	if busy != nil {
+		if run, err := c.svc.Get(ctx, busy.Run); err == nil {
+			v.Turn = run.Turn
+		}
+	}
+	c.introduce(v.Turn, v.Warnings)
+	if c.session != "" {
+		if err := c.recall(ctx); err != nil {
+			return err
+		}
+	}
+	if busy == nil {
+		return nil
 	}
 	wanted, over := c.begin(ctx)
 	defer over()
@@ -146,7 +159,7 @@ func chatCommands() []chatCommand {
 		{"/help", "", "tells what can be typed here", (*conversation).help},
 		{"/new", "", "begins a new session", (*conversation).renew},
 		{"/session", "[ID]", "names the session, or goes on with another", (*conversation).switchSession},
-		{"/tools", "", "lists the tools that tipstaff.yaml declares", (*conversation).listTools},
+		{"/tools", "", "lists the tools that the agent has", (*conversation).listTools},
 		{"/run", "", "names the run of the last turn", (*conversation).showRun},
 		{"/quit", "", "leaves", func(*conversation, context.Context, string) error { return errLeft }},
 	}
@@ -180,7 +193,7 @@ Ctrl-C cancels a turn; twice, or Ctrl-D, leaves.
 }
 
 func (c *conversation) renew(context.Context, string) error {
-	c.session = ""
+	c.session, c.former = "", ""
 	c.tells("the next message begins a new session")
 	return nil
 }
@@ -189,10 +202,13 @@ func (c *conversation) switchSession(ctx context.Context, id string) error {
 	former := c.session
 	switch {
 	case id != "":
-		c.session = id
-		err := c.settle(ctx)
+		agent := c.former
+		err := c.switchTo(ctx, id)
+		if err == nil {
+			err = c.settle(ctx)
+		}
 		if err != nil {
-			c.session = former
+			c.session, c.former = former, agent
 		}
 		return err
 	case former == "":
@@ -204,12 +220,13 @@ func (c *conversation) switchSession(ctx context.Context, id string) error {
 }
 
 func (c *conversation) listTools(ctx context.Context, _ string) error {
-	if c.server != "" {
-		return &usageError{message: "/tools lists the tools of a local workspace; these turns run at " + c.server}
+	v, err := c.svc.Validate(ctx, tipstaff.ValidateRequest{Start: c.probe()})
+	if err == nil && len(v.Tools) == 0 {
+		c.tells("the agent has no tools")
+		return nil
 	}
-	list, err := c.declaredTools(ctx)
 	if err == nil {
-		printTools(c.err, list, c.env.colored(c.env.StderrTTY))
+		printTools(c.err, v.Tools, c.env.colored(c.env.StderrTTY))
 	}
 	return err
 }

@@ -19,22 +19,38 @@ const (
 	goOn     = "to go on with this session:\n  tipstaff chat --session " + sessionA + "\n"
 )
 
+// intro is how chat begins, in the session of turn n; 0: in a new one.
+func intro(n int) string {
+	session := "a new session"
+	if n > 0 {
+		session = fmt.Sprintf("session %s, turn %d", sessionA, n)
+	}
+	return "agent default, model m-1, " + session + ", workspace /w\n"
+}
+
 // talks is a fake whose turns answer with the message, and end as end says.
 type talks struct {
 	*bench
 	asked []map[string]any // the programs of turns that were started
 	reqs  []tipstaff.StartRequest
 	turn  func(req tipstaff.StartRequest, message string) tipstaff.Driven
+	args  []string // of chat, at the prompt
 }
 
 func newTalks(t *testing.T) *talks {
 	b := newBench(t)
 	k := &talks{bench: b}
-	b.svc.artifacts = map[string]string{"sha256:p": `{"kind":"turn","session":"` + sessionA + `"}`}
+	b.vars["TIPSTAFF_WORKSPACE"] = "/w"
+	b.svc.artifacts = map[string]string{"sha256:p": `{"kind":"turn","session":"` + sessionA + `","message":"How are you?"}`}
 	k.turn = func(_ tipstaff.StartRequest, message string) tipstaff.Driven {
 		return k.answers("You said: " + message)
 	}
-	b.svc.check = func(tipstaff.ValidateRequest) (tipstaff.Validated, error) { return tipstaff.Validated{}, nil }
+	b.svc.check = func(r tipstaff.ValidateRequest) (tipstaff.Validated, error) {
+		var doc struct{ Session string }
+		_ = json.Unmarshal(r.Start.Program, &doc)
+		return tipstaff.Validated{Turn: &tipstaff.TurnStatus{Session: doc.Session, Number: 2, Agent: "default", Model: "m-1"},
+			Tools: []tipstaff.ToolInfo{{Server: "disk", Tool: "df", URI: "mcp://disk/df@1.0.0", Class: "read", Lock: tipstaff.ToolLocked}}}, nil
+	}
 	b.svc.start = func(_ context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
 		var doc map[string]any
 		if err := json.Unmarshal(req.Program, &doc); err != nil {
@@ -42,8 +58,22 @@ func newTalks(t *testing.T) *talks {
 		}
 		k.asked, k.reqs = append(k.asked, doc), append(k.reqs, req)
 		b.svc.forget()
-		return b.svc.drives(func() tipstaff.Driven { return k.turn(req, doc["message"].(string)) }), nil
+		started := b.svc.drives(func() tipstaff.Driven { return k.turn(req, doc["message"].(string)) })
+		started.Turn = &tipstaff.TurnStatus{Session: sessionA, Number: 1, Agent: "default", Model: "m-1"}
+		if doc["session"] != nil {
+			started.Turn.Number = 2
+		}
+		return started, nil
 	}
+	return k
+}
+
+// earlier gives the fake a session with one turn.
+func (k *talks) earlier() *talks {
+	r := tipstaff.Run{ID: runB, User: "local", State: tipstaff.Completed, UpdatedAt: epoch, Program: tipstaff.Program{Kind: "turn", Digest: "sha256:p"},
+		Turn: &tipstaff.TurnStatus{Session: sessionA, Number: 1, Agent: "default", Model: "m-1", Opening: "How are you?"}}
+	k.svc.heads = append(k.svc.heads, r)
+	k.svc.set(r)
 	return k
 }
 
@@ -77,7 +107,7 @@ func TestChatOnceInAPipe(t *testing.T) {
 	k := newTalks(t)
 	k.run(t, 0, "chat", "How full?\nTell me.", "--agent", "ops", "--model", "big", "--max-steps", "3", "--policy", "p.yaml", "--new")
 	equal(t, "stdout", k.out.String(), "You said: How full?\nTell me.\n")
-	equal(t, "stderr", k.err.String(), spent+goOn)
+	equal(t, "stderr", k.err.String(), intro(1)+spent+goOn)
 	want := map[string]any{"kind": "turn", "message": "How full?\nTell me.", "agent": "ops", "model": "big", "max_steps": 3.0}
 	if fmt.Sprint(k.asked) != fmt.Sprint([]map[string]any{want}) {
 		t.Errorf("asked %v", k.asked)
@@ -91,11 +121,11 @@ func TestChatOnceInAPipe(t *testing.T) {
 }
 
 func TestChatReadsStandardInput(t *testing.T) {
-	k := newTalks(t)
-	k.env.Stdin = strings.NewReader("from a pipe\xff\n\n")
+	k := newTalks(t).earlier()
+	k.env.Stdin = strings.NewReader("from a pipe\n\n")
 	k.run(t, 0, "chat", "--session", sessionA)
-	equal(t, "stdout", k.out.String(), "You said: from a pipe\ufffd\n")
-	equal(t, "stderr", k.err.String(), spent)
+	equal(t, "stdout", k.out.String(), "You said: from a pipe\n")
+	equal(t, "stderr", k.err.String(), intro(2)+spent)
 	if k.asked[0]["session"] != sessionA {
 		t.Errorf("asked %v", k.asked)
 	}
@@ -109,7 +139,7 @@ func TestChatOnceAtATerminal(t *testing.T) {
 		equal(t, "stdout", k.out.String(), "You said: hello\n")
 		var vt vterm
 		vt.Write([]byte(k.err.String()))
-		equal(t, "stderr", vt.String(), strings.TrimSpace(spent+goOn))
+		equal(t, "stderr", vt.String(), strings.TrimSpace(wrapped(intro(1))+spent+goOn))
 	})
 }
 
@@ -133,7 +163,8 @@ func TestChatJSON(t *testing.T) {
 			kinds = append(kinds, v.Kind)
 		}
 		equal(t, "kinds", strings.Join(kinds, " "), "run.started agent.step_started agent.text_delta agent.message agent.finish intent.attest ")
-		equal(t, "the end", lines[len(lines)-1], `{"run_id":"`+runA.String()+`","state":"completed","outcome":"success","reason":"","seq":5,"head":"sha256:h","session":"`+sessionA+`"}`)
+		equal(t, "the end", lines[len(lines)-1], `{"run_id":"`+runA.String()+`","state":"completed","outcome":"success","reason":"","seq":5,"head":"sha256:h","session":"`+sessionA+`","answer":"You said: hello",`+
+			`"usage":{"input_tokens":10,"output_tokens":5,"cache_read_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0,"total_tokens":15,"cost_usd":"0.0012"},"cost_usd":"0.0012"}`)
 		equal(t, "stderr", k.err.String(), "")
 	})
 }
@@ -193,7 +224,7 @@ func TestChatIsRefused(t *testing.T) {
 	k.svc.start = func(context.Context, tipstaff.StartRequest) (tipstaff.Started, error) {
 		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no session")
 	}
-	k.run(t, 2, "chat", "hello", "--session", "x")
+	k.run(t, 2, "chat", "hello")
 	contains(t, "stderr", k.err.String(), "error: there is no session")
 }
 
@@ -220,7 +251,7 @@ func (k *talks) unfinishedTurn(resumed func(tipstaff.ResumeRequest) tipstaff.Dri
 }
 
 func TestChatFinishesTheTurnBefore(t *testing.T) {
-	k := newTalks(t)
+	k := newTalks(t).earlier()
 	k.unfinishedTurn(func(tipstaff.ResumeRequest) tipstaff.Driven { return k.answers("the old answer") })
 	k.run(t, 0, "chat", "the new question", "--session", sessionA)
 	contains(t, "stdout", k.out.String(), "the old answer\n", "You said: the new question\n")
@@ -228,7 +259,7 @@ func TestChatFinishesTheTurnBefore(t *testing.T) {
 }
 
 func TestChatDoesNotSendWhatCannotBeSaidYet(t *testing.T) {
-	k := newTalks(t)
+	k := newTalks(t).earlier()
 	k.unfinishedTurn(func(tipstaff.ResumeRequest) tipstaff.Driven {
 		return k.ends(tipstaff.Driven{State: tipstaff.Executing, Outcome: "parked"}, "run.parked", approvalGate())
 	})
@@ -240,7 +271,7 @@ func TestChatDoesNotSendWhatCannotBeSaidYet(t *testing.T) {
 }
 
 func TestChatLeavesATurnToItsOwner(t *testing.T) {
-	k := newTalks(t)
+	k := newTalks(t).earlier()
 	k.unfinishedTurn(nil)
 	k.svc.set(tipstaff.Run{ID: runA, State: tipstaff.Executing, Condition: tipstaff.Running})
 	k.run(t, 3, "chat", "hello", "--session", sessionA)
@@ -451,7 +482,7 @@ func (k *talks) prompts(t *testing.T, ctx context.Context, code int, keys ...str
 		time.Sleep(time.Second)
 		typist.w.Close()
 	}()
-	k.runContext(t, ctx, code, "chat")
+	k.runContext(t, ctx, code, append([]string{"chat"}, k.args...)...)
 	<-typedAll
 	if raw != 0 {
 		t.Error("the terminal is left raw")
@@ -465,8 +496,9 @@ func TestChatPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
 		got := k.prompts(t, context.Background(), 0, "hel", "lo"+enter, "again"+enter, "/session"+enter, "/run"+enter, "/new"+enter, "third\\"+enter+"line"+enter, "/nonsense"+enter, "/run now"+enter, enter, "/quit"+enter)
-		equal(t, "terminal", got, `/help tells what can be typed here
+		equal(t, "terminal", got, wrapped(intro(0))+`/help tells what can be typed here
 › hello
+session `+sessionA+`
 You said: hello
 `+spent+`› again
 You said: again
@@ -482,6 +514,7 @@ to go on with it later:
 the next message begins a new session
 › third
   line
+session `+sessionA+`
 You said: third
 line
 `+spent+`› /nonsense
@@ -529,7 +562,7 @@ func TestChatPromptSettlesTheSessionFirst(t *testing.T) {
 		})
 		k.approver(t, true)
 		got := k.prompts(t, context.Background(), 0, "allow"+enter, "hello"+enter)
-		contains(t, "terminal", got, "it goes on: "+runA.String()+"\n", "asks: May it be called?\n", "this turn: allow\nit was: allow\n", "› hello\nYou said: hello\n")
+		contains(t, "terminal", got, "it goes on: "+runA.String()+"\n", "asks: May it be called?\n", "this turn: allow\nit was: allow\n", "› hello\nsession "+sessionA+"\nYou said: hello\n")
 	})
 }
 
@@ -583,7 +616,7 @@ func TestCtrlCAtThePrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalks(t)
 		got := k.prompts(t, context.Background(), 0, "abc"+ctrlC, "hello"+enter)
-		contains(t, "terminal", got, "Ctrl-C again, or Ctrl-D, to leave\n› hello\nYou said: hello\n")
+		contains(t, "terminal", got, "Ctrl-C again, or Ctrl-D, to leave\n› hello\nsession "+sessionA+"\nYou said: hello\n")
 	})
 }
 
@@ -648,46 +681,32 @@ func TestChatPromptWithoutAnEditor(t *testing.T) {
 	})
 }
 
+// The tools are those of the agent, wherever the turns are taken.
 func TestChatTools(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newTalks(t)
-		k.env.Tools = func(string) (tipstaff.Tools, error) { return listedTools{}, nil }
-		got := k.prompts(t, context.Background(), 0, "/tools"+enter)
-		contains(t, "terminal", got, "mcp://disk/df@1.0.0  read  locked\n")
-	})
-}
-
-// The tools of the turns are those of the server's workspace, not of this one.
-func TestChatToolsOfAServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newTalks(t)
-		k.served()
-		k.env.Tools = func(string) (tipstaff.Tools, error) { return listedTools{}, nil }
-		got := k.prompts(t, context.Background(), 0, "/tools"+enter)
-		contains(t, "terminal", got, "error: /tools lists the tools of a local workspace; these turns run at 127.0.0.1:1\n")
-	})
-}
-
-// listedTools has one tool.
-type listedTools struct{ tipstaff.Tools }
-
-func (listedTools) List(context.Context) ([]tipstaff.ToolInfo, error) {
-	return []tipstaff.ToolInfo{{Server: "disk", Tool: "df", URI: "mcp://disk/df@1.0.0", Class: "read", Lock: tipstaff.ToolLocked}}, nil
+	for _, at := range []func(*bench) *bench{func(b *bench) *bench { return b }, (*bench).served} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newTalks(t)
+			at(k.bench)
+			got := k.prompts(t, context.Background(), 0, "/tools"+enter)
+			contains(t, "terminal", got, "mcp://disk/df@1.0.0  read  locked\n")
+		})
+	}
 }
 
 func TestChatSwitchesSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newTalks(t)
-		k.svc.check = func(r tipstaff.ValidateRequest) (v tipstaff.Validated, err error) {
-			if strings.Contains(string(r.Start.Program), `"session":"none"`) {
-				err = tipstaff.Errorf(tipstaff.InvalidArgument, "there is no session none")
-			}
-			return v, err
-		}
-		got := k.prompts(t, context.Background(), 0, "/session"+enter, "/session other"+enter, "/session none"+enter, "hello"+enter)
-		contains(t, "terminal", got, "there is no session yet", "error: there is no session none")
-		if len(k.asked) != 1 || k.asked[0]["session"] != "other" {
+		k := newTalks(t).earlier()
+		got := k.prompts(t, context.Background(), 0, "/session"+enter, "/session "+sessionA[:25]+enter, "/session none"+enter, "hello"+enter)
+		contains(t, "terminal", got, "there is no session yet", "› How are you?\n", `error: there is no session "none"`)
+		if len(k.asked) != 1 || k.asked[0]["session"] != sessionA {
 			t.Errorf("asked %v", k.asked)
 		}
 	})
+}
+
+// wrapped is a text as a terminal of 60 cells shows it.
+func wrapped(text string) string {
+	var vt vterm
+	vt.Write([]byte(strings.ReplaceAll(text, "\n", "\r\n")))
+	return vt.String() + "\n"
 }

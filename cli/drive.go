@@ -197,7 +197,21 @@ func (o *resumeOptions) run(ctx context.Context, ref string) error {
 	if correction != nil {
 		started.Program, started.Outline = corrected.Program, corrected.Outline
 	}
+	if before.Turn != nil {
+		return o.driveTurn(ctx, svc, &started, p, before)
+	}
 	return o.drive(ctx, svc, &started, p, p.asker(), before.HeadSeq)
+}
+
+// driveTurn shows a turn as chat does.
+func (o *resumeOptions) driveTurn(ctx context.Context, svc tipstaff.Service, s *tipstaff.Started, p *prompter, before tipstaff.Run) error {
+	c := &conversation{chatOptions: &chatOptions{app: o.app}, svc: svc, prompts: p, ask: p.asker()}
+	s.Turn = before.Turn
+	d, err := c.follow(ctx, context.Background(), s, before.HeadSeq)
+	if err != nil {
+		return err
+	}
+	return status(exitOfDriven(ctx, d))
 }
 
 // correction is the revised plan that the command line names; nil: none.

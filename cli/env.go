@@ -17,6 +17,7 @@ type Env struct {
 	Stdin                          io.Reader
 	Stdout, Stderr                 io.Writer
 	StdinTTY, StdoutTTY, StderrTTY bool
+	StdinPiped                     bool // it is a pipe or a file: what it holds belongs to what is said
 
 	// Size is the terminal's width and height in cells; nil, or a zero answer, is
 	// 80 by 24. It is asked before every frame.
@@ -53,6 +54,9 @@ type Env struct {
 	Classifier func(workspace string) (tipstaff.Classifier, error)
 	// Skills looks after the skills of a workspace. It opens no store.
 	Skills func(OpenOptions) (tipstaff.Skills, error)
+	// Starter is the text of a tipstaff.yaml to begin with, and the variable that must be
+	// set before it is of use; "": none.
+	Starter func() (text []byte, missing string)
 	// Tools looks after the tools of a workspace. It opens no store.
 	Tools func(workspace string) (tipstaff.Tools, error)
 	// IsPipeline tells the source of a pipeline from that of a plan. nil: nothing is one.
@@ -111,6 +115,8 @@ func FromOS() *Env {
 	return &Env{
 		Stdin: terminalInput(os.Stdin), Stdout: os.Stdout, Stderr: os.Stderr,
 		StdinTTY: isTerminal(os.Stdin), StdoutTTY: isTerminal(os.Stdout), StderrTTY: isTerminal(os.Stderr),
+		StdinPiped: isPiped(os.Stdin),
+
 		Size:    terminalSize,
 		Getenv:  os.Getenv,
 		Raw:     func() (func(), error) { return rawMode(os.Stdin) },
@@ -119,6 +125,11 @@ func FromOS() *Env {
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+func isPiped(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && (info.Mode().IsRegular() || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0)
+}
 
 func terminalSize() (width, height int) {
 	for _, f := range []*os.File{os.Stderr, os.Stdout} {

@@ -53,6 +53,7 @@ type fakeService struct {
 	artifacts map[string]string // by their digests
 
 	runs    []tipstaff.Run
+	heads   []tipstaff.Run // the last turns of sessions
 	got     []tipstaff.ID
 	listed  []tipstaff.ListRequest
 	callers []tipstaff.Caller
@@ -166,10 +167,19 @@ func (s *fakeService) List(_ context.Context, req tipstaff.ListRequest) (page ti
 	if limit == 0 {
 		limit = s.pageOf
 	}
+	if req.Heads {
+		for _, r := range s.heads {
+			if strings.HasPrefix(r.Turn.Session, req.Prefix) && (limit == 0 || len(page.Runs) < limit) {
+				page.Runs = append(page.Runs, r)
+			}
+		}
+		return page, nil
+	}
 	for _, r := range s.runs {
 		switch {
 		case !req.Before.IsZero() && r.ID.String() >= req.Before.String():
 		case !strings.HasPrefix(r.ID.String(), req.Prefix):
+		case req.Session != "" && (r.Turn == nil || r.Turn.Session != req.Session):
 		case limit > 0 && len(page.Runs) == limit:
 			page.Next = page.Runs[limit-1].ID
 			return page, nil

@@ -21,14 +21,16 @@ type follower struct {
 	svc    tipstaff.Service
 	run    tipstaff.ID
 	view   view
-	speech *speech            // of a turn that is talked about, in place of the view; nil: there is none
-	screen *screen            // nil: no live view
-	lines  bool               // plain lines on standard output
-	shown  int64              // records up to here are folded, not printed: others saw them
-	last   int64              // the last record taken in
-	failed string             // why the last of what failed did
-	notes  chan string        // that others have to tell while the run is driven
-	frames chan chan struct{} // whoever wants to write below the view: closed when it stands there
+	speech *speech              // of a turn that is talked about, in place of the view; nil: there is none
+	screen *screen              // nil: no live view
+	lines  bool                 // plain lines on standard output
+	shown  int64                // records up to here are folded, not printed: others saw them
+	last   int64                // the last record taken in
+	failed string               // why the last of what failed did
+	notes  chan string          // that others have to tell while the run is driven
+	answer *string              // of a turn that has ended with one
+	usage  *tipstaff.ModelUsage // of a turn that has ended
+	frames chan chan struct{}   // whoever wants to write below the view: closed when it stands there
 
 	echo    sync.Mutex
 	restore func() // the echo of what is typed; nil: there is one
@@ -181,6 +183,15 @@ func (f *follower) take(ev tipstaff.Event) {
 		f.last = ev.Seq
 	}
 	history := recorded && ev.Seq <= f.shown
+	switch {
+	case history:
+	case ev.Kind == tipstaff.KindAgentFinish:
+		b := tipstaff.BodyOf[tipstaff.AgentFinish](&ev)
+		f.answer, f.usage = &b.Text, &b.Usage
+	case ev.Kind == tipstaff.KindAgentError:
+		b := tipstaff.BodyOf[tipstaff.AgentError](&ev)
+		f.usage = &b.Usage
+	}
 	switch {
 	case f.speech != nil:
 		f.speech.take(&ev, history)

@@ -166,6 +166,8 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
+	root.Version = versionText(a.env.Version)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(a.env.Stdin)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -176,7 +178,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
 	root.AddCommand(
 		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a),
-		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newClassify(a), newServe(a), newDoctor(a), newBackup(a), newVersion(a),
+		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newClassify(a), newServe(a), newInit(a), newDoctor(a), newBackup(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd()
 	a.prepare(root)

@@ -31,7 +31,7 @@ func (a *app) ls(ctx context.Context) error {
 	for r, err := range allRuns(ctx, svc, nil) {
 		if err == nil {
 			err = a.print(filled(r), func() {
-				a.row("%s  %s  %s  %s", r.ID, r.CreatedAt.UTC().Format(time.DateTime), pad(clean(r.Status), 12), clean(nameOf(r)))
+				a.row("%s  %s  %s  %s", r.ID, r.CreatedAt.UTC().Format(time.DateTime), pad(clean(r.Status), 12), tipstaff.Joined("  ", clean(nameOf(r)), turnText(r.Turn)))
 			})
 		}
 		if err == nil {
@@ -67,10 +67,18 @@ func filled(r tipstaff.Run) tipstaff.Run {
 	return r
 }
 
+// turnText is who answers a turn, and in which session; "": it is none.
+func turnText(t *tipstaff.TurnStatus) string {
+	if t == nil {
+		return ""
+	}
+	return clean(fmt.Sprintf("(%s, %s, session %s)", t.Agent, t.Model, t.Session))
+}
+
 type showOptions struct {
 	*app
-	graph, gate              string
-	checkpoints, transitions bool
+	graph, gate                          string
+	checkpoints, transitions, transcript bool
 }
 
 // Drawings of pipelines.
@@ -85,13 +93,14 @@ func newShow(a *app) *cobra.Command {
   tipstaff show @ --json
   tipstaff show @ --gate root/ok
   tipstaff show @ --transitions
+  tipstaff show @ --transcript
   tipstaff show @ --graph mermaid`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("graph") && !slices.Contains(graphFormats, o.graph) {
 				return &usageError{message: fmt.Sprintf("a pipeline is drawn as %s, not as %q", strings.Join(graphFormats, " or "), o.graph)}
 			}
-			if len(given(cmd, "graph", "checkpoints", "transitions", "gate")) > 1 {
-				return &usageError{message: "only one of --graph, --checkpoints, --transitions and --gate can be shown at once"}
+			if len(given(cmd, "graph", "checkpoints", "transitions", "transcript", "gate")) > 1 {
+				return &usageError{message: "only one of --graph, --checkpoints, --transitions, --transcript and --gate can be shown at once"}
 			}
 			return nil
 		},
@@ -100,6 +109,7 @@ func newShow(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&o.graph, "graph", "", "draw the pipeline with how often its edges were taken, as `mermaid` or dot")
 	cmd.Flags().BoolVar(&o.checkpoints, "checkpoints", false, "list the checkpoints of a pipeline")
 	cmd.Flags().BoolVar(&o.transitions, "transitions", false, "list the transitions of a pipeline")
+	cmd.Flags().BoolVar(&o.transcript, "transcript", false, "print what agents said, with their tool calls; of a turn, the whole conversation up to its end")
 	cmd.Flags().StringVar(&o.gate, "gate", "", "show everything that an open `gate` asks about, given by its id or key")
 	return cmd
 }
@@ -146,6 +156,8 @@ func (o *showOptions) run(ctx context.Context, ref string) error {
 		return err
 	case o.gate != "":
 		return o.showGate(run)
+	case o.transcript:
+		return o.printConversation(ctx, svc, run)
 	case o.json:
 		return o.writeJSON(filled(run))
 	}
@@ -197,6 +209,9 @@ func runFields(r tipstaff.Run) []field {
 		{"ended", timeText(r.EndedAt)},
 		{"owner", ownerText(r.Owner)},
 		{"from", lineageText(r.Lineage)},
+	}
+	if t := r.Turn; t != nil {
+		fields = slices.Insert(fields, 3, field{"session", fmt.Sprintf("%s, turn %d", t.Session, t.Number)}, field{"agent", t.Agent}, field{"model", t.Model})
 	}
 	if r.Error != nil {
 		fields = append(fields, field{"reason", failureText(r, tipstaff.Driven{})})

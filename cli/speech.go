@@ -28,6 +28,7 @@ type speech struct {
 	stream streamText
 	calls  []*spokenCall // that have no result yet
 	usage  string        // the line at the end of the turn
+	heard  bool          // the last message was shown
 	answer string        // that was not shown while it came
 }
 
@@ -100,7 +101,7 @@ func (s *speech) take(ev *tipstaff.Event, history bool) {
 		}
 	case tipstaff.KindAgentMessage:
 		s.since = time.Time{}
-		if !history {
+		if s.heard = !history; s.heard {
 			s.message(tipstaff.BodyOf[tipstaff.AgentMessage](ev).Text)
 		}
 		s.said = said{}
@@ -111,7 +112,7 @@ func (s *speech) take(ev *tipstaff.Event, history bool) {
 	case tipstaff.KindAgentFinish:
 		b := tipstaff.BodyOf[tipstaff.AgentFinish](ev)
 		s.since, s.usage = time.Time{}, usageText(b.Steps, b.ToolCalls, b.Usage)
-		if !s.live && !history {
+		if (!s.live || !s.heard) && !history {
 			s.answer = b.Text
 		}
 	case tipstaff.KindAgentError:

@@ -183,9 +183,13 @@ func newVersion(a *app) *cobra.Command {
 		Example: "  tipstaff version",
 		RunE: func(*cobra.Command, []string) error {
 			v := a.env.Version
-			return a.print(v, func() { fmt.Fprintln(a.out, tipstaff.Joined(" ", "tipstaff", v.Version, v.Commit, v.Go)) })
+			return a.print(v, func() { fmt.Fprintln(a.out, versionText(v)) })
 		},
 	}
+}
+
+func versionText(v VersionInfo) string {
+	return tipstaff.Joined(" ", "tipstaff", v.Version, v.Commit, v.Go)
 }
 
 func newClassify(a *app) *cobra.Command {

@@ -97,6 +97,7 @@ type Row struct {
 	Base                                 string
 	BaseSeq                              int64
 	Session                              string // of a turn
+	Turn                                 int64  // its number in the session, from 1; 0: it is none
 	Envelope, Request, Thread            string // of a pipeline
 	Created, Updated                     time.Time
 }
@@ -129,6 +130,7 @@ type Query struct {
 	Prefix  string   // of the id
 	Leased  bool     // only runs somebody holds
 	Session string   // only the turns of this one; "": all
+	Heads   bool     // only the last turn of each session; Prefix is then of the session's id
 	// Only those of a user, and of an Envelope, a request or a thread; "": all.
 	User, Envelope, Request, Thread string
 }

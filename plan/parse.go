@@ -215,6 +215,16 @@ type Turn struct {
 	MaxSteps int    `doc:"max_steps,min=1,max=1000"` // 0: the agent's own
 }
 
+// IsTurn tells the source of a turn from that of a plan.
+func IsTurn(src []byte) bool {
+	v, fault := document.Read(src, maxTurnSize)
+	if fault != nil || v.Kind != document.Object {
+		return false
+	}
+	kind := v.Get("kind")
+	return kind != nil && kind.Kind == document.Text && kind.Text == KindTurn
+}
+
 // maxSize is how large a document may be: only a turn carries what somebody has
 // said or piped in.
 func maxSize(src []byte) int {

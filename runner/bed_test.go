@@ -52,7 +52,9 @@ type bed struct {
 	checked map[string]int64 // runs that were verified, and at which record
 
 	says func(agent.Request) agent.Response // what models answer
-	ask  tipstaff.Ask                       // who attends the run that is started next
+	// implicit are the models of a workspace without a manifest; nil: there are none.
+	implicit []workspace.StarterModel
+	ask      tipstaff.Ask // who attends the run that is started next
 }
 
 func newBed(t *testing.T) *bed {
@@ -105,6 +107,12 @@ func (b *bed) open() {
 			return map[string]tool.Server{"builtin": tool.Builtin(builtin.Options{Workspace: dir, Roots: c.Roots, Programs: c.Programs, Markers: env})}
 		},
 		Models: func(workspace.Model, workspace.File) (agent.Model, error) { return b, nil },
+		Implicit: func() (*workspace.Manifest, error) {
+			if b.implicit == nil {
+				return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no key")
+			}
+			return workspace.Implicit(b.implicit)
+		},
 		Self: func(kind, launch string) flow.Owner {
 			return flow.Owner{Kind: kind, Host: "here", Pid: os.Getpid(), Launch: launch}
 		},

@@ -45,6 +45,9 @@ type Environment struct {
 func (d *drive) environ(p program) (*Environment, error) {
 	r, c := d.r, p.shared()
 	manifest, err := r.manifest()
+	if err == nil && manifest == nil && c.gate.Manifest != nil && c.gate.Manifest.Implicit && r.Implicit != nil {
+		manifest, err = r.implicit()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -9,11 +9,13 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/workspace"
 )
 
 // Get is one run with its gates and bounds.
@@ -48,7 +50,7 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
-	var program struct{ Name string }
+	var program struct{ Name, Agent, Message string }
 	if text, err := r.Store.Blob(ctx, cmp.Or(fold.Program.Digest, row.Program)); err == nil { // what cannot be read has no name
 		_ = json.Unmarshal(text, &program) // and a plan need not have one
 	}
@@ -57,7 +59,47 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 		facts.Owner = &tipstaff.Owner{Kind: o.Kind, Pid: o.Pid, HeartbeatAt: row.Heartbeat, Alive: r.alive(row)}
 	}
 	facts.Launching = row.Epoch == 0 && !facts.Queued && r.driving(row.ID) // it takes the lease in a moment
-	return tipstaff.Status(facts, fold, gates, r.Now()), nil
+	run := tipstaff.Status(facts, fold, gates, r.Now())
+	if row.Session != "" {
+		run.Turn = r.turnStatus(ctx, row, program.Agent, program.Message)
+	}
+	return run, nil
+}
+
+// turnStatus is where a turn stands: its session, and what the run has frozen of its agent
+// and of the conversation before it. What cannot be read is left out.
+func (r *Runner) turnStatus(ctx context.Context, row flow.Row, agent, message string) *tipstaff.TurnStatus {
+	t := &tipstaff.TurnStatus{Session: row.Session, Number: row.Turn, Agent: cmp.Or(agent, workspace.DefaultAgent), Opening: opening(message)}
+	e, err := eventAt(ctx, r.Store, row.ID, 1)
+	if err != nil {
+		return t
+	}
+	frozen := tipstaff.BodyOf[tipstaff.IntentDraft](e).Frozen
+	read := func(name string, into any) {
+		if text, err := r.Store.Blob(ctx, frozen[name]); err == nil {
+			_ = json.Unmarshal(text, into)
+		}
+	}
+	var settled map[string]settledAgent
+	read(frozenAgents, &settled)
+	t.Model = settled[t.Agent].Settings.ModelName
+	var first struct{ Text string }
+	if read(tipstaff.FrozenMessage+"000001", &first); first.Text != "" {
+		t.Opening = opening(first.Text)
+	}
+	return t
+}
+
+// maxOpening is how much of a conversation's first message lists show.
+const maxOpening = 80
+
+// opening is how a message begins, in one line.
+func opening(message string) string {
+	words := strings.Join(strings.Fields(message[:min(len(message), 8*maxOpening)]), " ")
+	if short := []rune(strings.ToValidUTF8(words, "")); len(short) > maxOpening {
+		return string(short[:maxOpening-1]) + "…"
+	}
+	return strings.ToValidUTF8(words, "")
 }
 
 // foldAt is the fold of all that a run has recorded, and the hash of its last record:
@@ -140,8 +182,9 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 	if limit <= 0 {
 		limit = 50
 	}
-	q := flow.Query{Limit: limit, Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request}
-	if req.Thread != "" || req.Request != "" { // whose keys are a user's own
+	q := flow.Query{Limit: limit, Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request,
+		Session: req.Session, Heads: req.Heads}
+	if req.Own || req.Thread != "" || req.Request != "" { // whose keys are a user's own
 		q.User = userOf(ctx)
 	}
 	if !req.Before.IsZero() {

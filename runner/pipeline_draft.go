@@ -24,7 +24,7 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 	if err := may(ctx, basic(tipstaff.ScopeRun), bringing(brought)); err != nil {
 		return none, err
 	}
-	p, err := r.preparePipelineDraft(req)
+	p, err := r.preparePipelineDraft(ctx, req)
 	if err != nil {
 		return none, err
 	}
@@ -43,12 +43,12 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 }
 
 // preparePipelineDraft checks what a draft is made of. It need not have a program yet.
-func (r *Runner) preparePipelineDraft(req tipstaff.EnvelopeRequest) (*prepared, error) {
+func (r *Runner) preparePipelineDraft(ctx context.Context, req tipstaff.EnvelopeRequest) (*prepared, error) {
 	if req.Program != nil {
 		if !pipeline.IsPipeline(req.Program) {
 			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline: only pipelines are held as drafts", req.Name)
 		}
-		return r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
+		return r.prepare(ctx, tipstaff.StartRequest{Program: req.Program, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
 	}
 	p, err := r.newPrepared(false)
 	if err != nil {
@@ -263,7 +263,7 @@ func (r *Runner) settleProgram(ctx context.Context, d *pipelineDraft, req tipsta
 		if err != nil {
 			return nil, err
 		}
-		p, err := r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, NoFiles: req.NoFiles, Inputs: inputs})
+		p, err := r.prepare(ctx, tipstaff.StartRequest{Program: req.Program, Name: req.Name, NoFiles: req.NoFiles, Inputs: inputs})
 		if err != nil {
 			return nil, err
 		}

@@ -39,6 +39,9 @@ type Config struct {
 	// Models opens a model; nothing is connected to. prices overrides the table of
 	// models. nil: there are no models.
 	Models func(c workspace.Model, prices workspace.File) (agent.Model, error)
+	// Implicit is the manifest of turns in a workspace without tipstaff.yaml; its error
+	// says what is missing. nil: there is none.
+	Implicit func() (*workspace.Manifest, error)
 	// Watch makes spans of a drive, as the manifest wants it, until end. caller is the
 	// span of whoever asked for the run; turn tells of an agent's turns. nil: no spans.
 	Watch func(job flow.Job, c workspace.Telemetry, caller string, turn func(agent string) agent.Invocation) (watched flow.Job, end func())

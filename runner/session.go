@@ -11,15 +11,12 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/tool"
 )
 
 // A session is a chain of turns, each a run of its own. What was said before a turn
 // is frozen into it message by message, so that a message is stored once however
 // many turns follow it.
-
-// frozenMessage begins the names under which intent.draft lists the messages of a
-// conversation; their order is that of the names.
-const frozenMessage = "message/"
 
 // sessionHead is what evidence says of a turn's session.
 type sessionHead struct {
@@ -31,6 +28,7 @@ type sessionHead struct {
 type conversation struct {
 	session  string
 	last     string // the run of its last turn; "": there is none
+	turns    int64  // that it has
 	messages []agent.Message
 }
 
@@ -45,10 +43,16 @@ func (r *Runner) conversation(ctx context.Context, session string) (*conversatio
 		return nil, err
 	}
 	if len(rows) == 0 {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no session %q", session).
-			WithHint("leave the session out to begin a new one")
+		return nil, noSession(session)
 	}
 	last := rows[0]
+	if user := userOf(ctx); last.User != user {
+		if visibleTo(ctx) != "" { // nor is it said that there is one
+			return nil, noSession(session)
+		}
+		return nil, tipstaff.Errorf(tipstaff.Forbidden, "session %s is a conversation of %s, not of %s", session, last.User, user).
+			WithHint("`tipstaff fork %s` makes one of your own that begins with it", last.ID)
+	}
 	if !tipstaff.State(last.State).Terminal() {
 		return nil, explain(flow.ErrSessionBusy, idOf(last.ID))
 	}
@@ -56,7 +60,28 @@ func (r *Runner) conversation(ctx context.Context, session string) (*conversatio
 	if err != nil {
 		return nil, fmt.Errorf("what was said in session %s cannot be read: %w", session, err)
 	}
-	return &conversation{session: session, last: last.ID, messages: messages}, nil
+	return &conversation{session: session, last: last.ID, turns: last.Turn, messages: messages}, nil
+}
+
+func noSession(id string) error {
+	return tipstaff.Errorf(tipstaff.InvalidArgument, "there is no session %q", id).
+		WithHint("`tipstaff chat --list` lists them; leave the session out to begin a new one")
+}
+
+// describe says of a turn that is to be started where it belongs, and who answers with
+// which tools.
+func (p *prepared) describe(doc *plan.Document, v *tipstaff.Validated) {
+	a := p.agents.settled[doc.Root.Agent]
+	first := doc.Turn.Message
+	if said := p.session.messages; len(said) > 0 {
+		first = said[0].Text
+	}
+	v.Turn = &tipstaff.TurnStatus{Session: p.session.session, Number: p.session.turns + 1, Agent: doc.Root.Agent, Model: a.Settings.ModelName, Opening: opening(first)}
+	for _, uri := range doc.AllowList() {
+		if u, err := tipstaff.ParseToolURI(uri); err == nil {
+			v.Tools = append(v.Tools, tool.Info(p.manifest, p.tools, u.Server, u.Tool))
+		}
+	}
 }
 
 // said is the conversation as the turn of a run has left it, which follows from its
@@ -101,7 +126,7 @@ func openTurn(ctx context.Context, src source, c *common, doc *plan.Document) (*
 	p := &turnProgram{planProgram: own}
 	var names []string
 	for name := range p.draft.Frozen {
-		if strings.HasPrefix(name, frozenMessage) {
+		if strings.HasPrefix(name, tipstaff.FrozenMessage) {
 			names = append(names, name)
 		}
 	}

@@ -29,7 +29,7 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	if err := cmp.Or(mayStart(ctx, req), r.queue.room()); err != nil {
 		return tipstaff.Started{}, err
 	}
-	p, err := r.prepare(req)
+	p, err := r.prepare(ctx, req)
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
@@ -53,7 +53,7 @@ func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v 
 		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give what is to be started, or what a plan is to be drafted for")
 	case req.Start != nil:
 		if err = mayStart(ctx, *req.Start); err == nil {
-			p, err = r.prepare(*req.Start)
+			p, err = r.prepare(ctx, *req.Start)
 		}
 	default:
 		if err = mayDraft(ctx, *req.Draft); err == nil {
@@ -64,6 +64,9 @@ func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v 
 		return v, err
 	}
 	v = p.validated()
+	if v.Turn != nil && p.session.last == "" { // each start begins another
+		v.Turn.Session = ""
+	}
 	if req.Graph == "" {
 		return v, nil
 	}
@@ -105,6 +108,7 @@ type prepared struct {
 	tools    *tool.Registry
 	resolver resolver
 	skills   *skillCatalog
+	warnings []tipstaff.Problem // of a turn
 }
 
 // newPrepared is what a workspace has for programs.
@@ -117,6 +121,36 @@ func (r *Runner) newPrepared(subDispatch bool) (*prepared, error) {
 		m = m.WithSubDispatch()
 	}
 	return r.preparedUnder(m)
+}
+
+// newTurn is newPrepared for a turn, which needs no tipstaff.yaml.
+func (r *Runner) newTurn() (*prepared, error) {
+	m, err := r.manifest()
+	if err != nil {
+		return nil, err
+	}
+	if m != nil || r.Implicit == nil {
+		return r.preparedUnder(m)
+	}
+	if m, err = r.implicit(); err != nil {
+		return nil, err
+	}
+	p, err := r.preparedUnder(m)
+	if err == nil {
+		a, _ := m.Agent(workspace.DefaultAgent)
+		p.warnings = []tipstaff.Problem{{Code: "manifest_missing", Message: fmt.Sprintf(
+			"no tipstaff.yaml here: %s answers, may read below %s, and asks for all else; `tipstaff init` writes one", m.Models[a.Model].Model, r.Workspace)}}
+	}
+	return p, err
+}
+
+// implicit is the manifest of a turn in a workspace that has none.
+func (r *Runner) implicit() (*workspace.Manifest, error) {
+	m, err := r.Implicit()
+	if err != nil {
+		return nil, err
+	}
+	return m, r.replacePolicy(m)
 }
 
 // preparedUnder is what a workspace has for programs under a manifest.
@@ -137,6 +171,10 @@ func (r *Runner) preparedUnder(m *workspace.Manifest) (*prepared, error) {
 // validated is what is known before there is a run.
 func (p *prepared) validated() tipstaff.Validated {
 	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
+	if text, ok := p.text.(planText); ok && p.session != nil {
+		p.describe(text.Document, &v)
+		v.Warnings = p.warnings
+	}
 	text, ok := p.text.(pipelineText)
 	if !ok || text.Pipeline == nil {
 		return v
@@ -149,14 +187,22 @@ func (p *prepared) validated() tipstaff.Validated {
 	return v
 }
 
-func (r *Runner) prepare(req tipstaff.StartRequest) (*prepared, error) {
-	return r.prepareWith(req, nil)
+func (r *Runner) prepare(ctx context.Context, req tipstaff.StartRequest) (*prepared, error) {
+	return r.prepareWith(ctx, req, nil)
 }
 
 // prepareWith is prepare for a program that takes, of the inputs that a run has had,
 // those that it declares; nil: it takes those of the request.
-func (r *Runner) prepareWith(req tipstaff.StartRequest, had json.RawMessage) (*prepared, error) {
-	p, err := r.newPrepared(req.AllowSubDispatch)
+func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had json.RawMessage) (*prepared, error) {
+	var (
+		p   *prepared
+		err error
+	)
+	if plan.IsTurn(req.Program) {
+		p, err = r.newTurn()
+	} else {
+		p, err = r.newPrepared(req.AllowSubDispatch)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +222,7 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, had json.RawMessage) (*p
 		return nil, err
 	}
 	if doc.Turn != nil { // its place is the session that it goes on with, and the tools that its agent may use
-		if p.session, err = r.conversation(context.Background(), doc.Turn.Session); err != nil {
+		if p.session, err = r.conversation(ctx, doc.Turn.Session); err != nil {
 			return nil, err
 		}
 		tools := []string{}
@@ -235,16 +281,24 @@ func (r *Runner) manifest() (*workspace.Manifest, error) {
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
 	}
+	return m, r.replacePolicy(m)
+}
+
+// replacePolicy gives a manifest the policy that the command line names, if it does.
+func (r *Runner) replacePolicy(m *workspace.Manifest) error {
 	if r.Policy == "" {
-		return m, nil
+		return nil
 	}
-	if src, err = os.ReadFile(r.Policy); err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the policy cannot be read: %v", err), Err: err}
+	src, err := os.ReadFile(r.Policy)
+	if err != nil {
+		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the policy cannot be read: %v", err), Err: err}
 	}
-	if m.Policy, problems = workspace.ParsePolicy(r.Policy, src); len(problems) > 0 {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the policy " + r.Policy + " is not valid", Problems: problems}
+	own, problems := workspace.ParsePolicy(r.Policy, src)
+	if len(problems) > 0 {
+		return &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the policy " + r.Policy + " is not valid", Problems: problems}
 	}
-	return m, nil
+	m.Policy = own
+	return nil
 }
 
 // AnchorFile is the file that the manifest of a workspace names for anchors; "": none.
@@ -296,7 +350,7 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 			if _, err := r.Store.PutBlob(ctx, m.Data); err != nil {
 				return body, err
 			}
-			body.Frozen[fmt.Sprintf("%s%06d", frozenMessage, i+1)] = m.Digest
+			body.Frozen[fmt.Sprintf("%s%06d", tipstaff.FrozenMessage, i+1)] = m.Digest
 		}
 	}
 	if err := r.freezeSkills(ctx, p.skills, body.Frozen); err != nil {

@@ -207,7 +207,9 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 const selectRuns = `SELECT n, id, "user", kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at,
 	base, base_seq, created, updated, correction, session, envelope, request, thread,
 	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
-	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1) FROM runs WHERE `
+	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
+	CASE WHEN session = '' THEN 0 ELSE (SELECT count(*) FROM runs AS before
+		WHERE before.session = runs.session AND before.session <> '' AND before.n <= runs.n) END FROM runs WHERE `
 
 func scanRun(r Row) (run flow.Row, err error) {
 	run = flow.Row{
@@ -215,7 +217,7 @@ func scanRun(r Row) (run flow.Row, err error) {
 		Epoch: r.Int(8), Heartbeat: r.Time(10), Owned: r.Text(11), Cont: r.Int(12), Head: r.Int(13), HeadHash: hashText(r.Bytes(14)),
 		FoldSeq: r.Int(13), FoldHash: hashText(r.Bytes(14)), Fold: r.Bytes(15), Cancel: r.Int(16) > 0, WakeAt: r.Time(17),
 		Base: r.Text(18), BaseSeq: r.Int(19), Created: r.Time(20), Updated: r.Time(21), Correction: r.Int(22),
-		Session: r.Text(23), Envelope: r.Text(24), Request: r.Text(25), Thread: r.Text(26),
+		Session: r.Text(23), Envelope: r.Text(24), Request: r.Text(25), Thread: r.Text(26), Turn: r.Int(29),
 	}
 	// Records go on after the row. Where they end before it some were cut off: then
 	// the row still tells what the head was, and verify sees the difference.
@@ -254,8 +256,13 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 			args = append(args, state)
 		}
 	}
+	named := "id"
+	if q.Heads {
+		named = "session"
+		add("session <> '' AND NOT EXISTS (SELECT 1 FROM runs AS later WHERE later.session = runs.session AND later.session <> '' AND later.n > runs.n)")
+	}
 	if q.Prefix != "" {
-		add("id >= ? AND id < ?", q.Prefix, q.Prefix+"\x7f")
+		add(named+" >= ? AND "+named+" < ?", q.Prefix, q.Prefix+"\x7f")
 	}
 	for _, is := range [...]struct{ column, value string }{
 		{`"user"`, q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread},

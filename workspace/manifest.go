@@ -35,6 +35,7 @@ type Manifest struct {
 	MaxTimeout     document.Duration `json:"-" doc:"max_timeout,min=1ms,max=24h"` // the longest timeout a program may ask for
 	DefaultSkill   string            `json:"default_skill,omitempty" doc:""`      // for programs that name none; "": none
 	Scope          string            `json:"scope,omitempty"`                     // the only folder that a child run may use; "": every root
+	Implicit       bool              `json:"implicit,omitempty"`                  // the workspace has no file: see [Implicit]
 	CleanPaths     bool              `json:"clean_paths,omitempty"`               // paths in arguments of builtin must be clean; not in runs that were made before they had to be
 
 	Models     map[string]Model `json:"models,omitempty" doc:""`

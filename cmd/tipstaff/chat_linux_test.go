@@ -193,3 +193,44 @@ func TestChatGoesOnWithAParkedTurn(t *testing.T) {
 	}
 	w.Must(0, "verify", "@")
 }
+
+// Killed at any moment, a conversation is found again, read, and gone on with.
+func TestChatIsFoundAgainAfterAKill(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ says, until string }{
+		"while it asks":        {"act\r", drawnQuestion},
+		"while a tool is used": {"wait\r", "▸ builtin/sleep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newChat(t)
+			term := w.atTerminal("chat")
+			term.asked("/help", 1)
+			term.types("twice\r")
+			term.asked("1 step", 1)
+			term.types(c.says)
+			term.asked(c.until, 1)
+			term.Signal(syscall.SIGKILL)
+			term.Wait()
+			term = w.atTerminal("chat", "--continue")
+			term.asked("› twice\r\nYou said something.\r\n", 1)
+			term.asked("the last turn of this session has not ended; it goes on: ", 1)
+			term.asked(c.until, 1)
+			if name == "while it asks" {
+				term.types("y\r")
+				term.asked("It is done.", 1)
+				term.types("\x04")
+				term.ended(0)
+				if got := w.effects(); got != "acted" {
+					t.Errorf("effects %q", got)
+				}
+			} else {
+				term.Signal(syscall.SIGTERM)
+				term.ended(143)
+			}
+			if sessions := strings.Count(w.Must(0, "chat", "--list", "--json").Out, "\n"); sessions != 1 {
+				t.Errorf("%d sessions", sessions)
+			}
+		})
+	}
+}

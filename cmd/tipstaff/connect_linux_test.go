@@ -274,4 +274,13 @@ func TestChatAtAServer(t *testing.T) {
 	if got := s.effects(); got != "acted" {
 		t.Errorf("effects %q", got)
 	}
+	if list := s.away.Must(0, "chat", "--list").Out; !strings.Contains(list, "  3      completed  default  scripted  twice\n") {
+		t.Errorf("the session is not listed:\n%s", list)
+	}
+	if said := s.away.Must(0, "chat", "--continue", "hello").Err; !strings.Contains(said, ", turn 4, server "+s.addr) {
+		t.Errorf("it is another session:\n%s", said)
+	}
+	if said := s.away.Must(0, "show", "@", "--transcript").Out; strings.Count(said, "› ") != 4 || !strings.Contains(said, "allow by terminal") {
+		t.Errorf("the conversation is not told:\n%s", said)
+	}
 }

@@ -32,6 +32,7 @@ func main() {
 	env.IsPipeline, env.PipelineSchema = pipeline.IsPipeline, pipeline.Schema()
 	env.Tools = tools
 	env.Skills = skills
+	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
 	env.Serve = stop.serve
 	env.OnInterrupt, env.Interrupt = stop.onInterrupt, stop.interrupt

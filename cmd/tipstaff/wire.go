@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -182,6 +183,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
 	config.Workspace, config.Skills, config.Policy, config.OwnRun = workspace, o.Skills, o.Policy, os.Getenv("TIPSTAFF_RUN_ID")
 	config.Watch, config.Servers, config.Models = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy), openModel
+	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
 	config.Stop, config.Abandon = s.drives, s.patience.Done()
 	dir := filepath.Join(workspace, storeFolder)
@@ -315,6 +317,44 @@ func openModel(c ws.Model, prices ws.File) (agent.Model, error) {
 		config.Prices = provider.DefaultTable().Merge(own)
 	}
 	return provider.Open(config)
+}
+
+// keyedModels are the default models of vendors whose keys are in the environment.
+func keyedModels() (models []ws.StarterModel) {
+	for _, v := range provider.Vendors() {
+		for _, key := range v.Keys {
+			if os.Getenv(key) != "" {
+				models = append(models, ws.StarterModel{Provider: v.Provider, Model: v.Model, Key: key})
+				break
+			}
+		}
+	}
+	return models
+}
+
+// implicitManifest is that of a workspace without tipstaff.yaml.
+func implicitManifest(workspace string) (*ws.Manifest, error) {
+	models := keyedModels()
+	if len(models) > 0 {
+		return ws.Implicit(models)
+	}
+	var keys []string
+	for _, v := range provider.Vendors() {
+		keys = append(keys, v.Keys[0])
+	}
+	return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no tipstaff.yaml in %s, and no key of a vendor of models in the environment", workspace).
+		WithHint("set one of %s; `tipstaff init` writes a tipstaff.yaml to begin with", strings.Join(keys, ", "))
+}
+
+// starter is the manifest that `tipstaff init` writes: with the models whose keys are
+// here, else with one whose key is missing.
+func starter() (text []byte, missing string) {
+	models := keyedModels()
+	if len(models) == 0 {
+		v := provider.Vendors()[0]
+		models, missing = []ws.StarterModel{{Provider: v.Provider, Model: v.Model, Key: v.Keys[0]}}, v.Keys[0]
+	}
+	return ws.Starter(models), missing
 }
 
 // firstRun is the Service of a workspace in which nothing was ever run. A program
