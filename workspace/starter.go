@@ -17,7 +17,7 @@ const starter = `
 agents:
   default:                  # answers ` + "`tipstaff chat`" + `
     model: %s
-    tools: [mcp://builtin/list_dir@1.0.0, mcp://builtin/read_file@1.0.0]
+    tools: [builtin/*]      # all tools of that server below
     # system: You answer questions about this project, and quote what you rely on.
 
 servers:
@@ -26,7 +26,7 @@ servers:
     tools: {list_dir: {}, read_file: {}}
 
 # Effects that tools may have at all. To let the agent write files, add idempotent
-# here, write_file: {} to the tools of builtin, and its URI to those of the agent.
+# here, and write_file: {} to the tools of builtin.
 allowed_effects: [read]
 
 policy:

@@ -1,6 +1,7 @@
 package workspace_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestStarter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, _ := implicit.Agent(""); a.Model != "openai" || len(a.Tools) != 2 {
+	if a, _ := implicit.Agent(""); a.Model != "openai" || !slices.Equal(a.Tools, []string{"builtin/*"}) {
 		t.Errorf("the agent is %+v", a)
 	}
 	if m, _ := implicit.Model("anthropic"); m.Model != "a-1" || m.APIKey != "$env:A_KEY" {
