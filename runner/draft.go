@@ -80,7 +80,7 @@ func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
 	case uri == "":
 		return nil, (&tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "a plan is drafted for a skill, and none was named",
 			Problems: []tipstaff.Problem{{Code: "skill_required", Message: "no skill was named"}}}).
-			WithHint("give --skill, or set default_skill in tipstaff.yaml; `tipstaff skills list` shows what there is")
+			WithCommand("give --skill, or set default_skill in tipstaff.yaml; `tipstaff skills list` shows what there is")
 	}
 	p.text, p.agents.settled = unwritten(uri), map[string]settledAgent{}
 	if _, err := p.skills.take(uri); err != nil {

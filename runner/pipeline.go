@@ -76,7 +76,7 @@ func (r *Runner) pipelineInputs(given map[string]json.RawMessage) (*pipelineInpu
 		into, ok := fields[name]
 		if !ok {
 			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a pipeline has no input %q", name).
-				WithHint("its inputs are raw_input (--text), metadata (--input K=V), goals and thread_id")
+				WithHint("its inputs are raw_input, metadata, goals and thread_id").WithCommand("--text is raw_input, --input K=V metadata")
 		}
 		if err := json.Unmarshal(given[name], into); err != nil {
 			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the input %s cannot be used: %v", name, err)

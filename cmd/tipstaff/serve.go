@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -66,6 +67,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	}
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: logTo(o.JSON), Trace: traced,
+		Folders: foldersOf(o.Pipelines, workspace),
 	})
 	defer s.beforeStop(server.Quiesce)()
 	served := make(chan error, 1)
@@ -82,6 +84,16 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		opened.runner.Drain() // hosts may still bring what their calls came to
 		return nil
 	}
+}
+
+// foldersOf are the folders of a daemon, the inner ones first.
+func foldersOf(pipelines, workspace string) []string {
+	all := []string{workspace}
+	if dir, err := filepath.Abs(pipelines); err == nil && pipelines != "" {
+		all = append(all, dir)
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return all
 }
 
 // logTo tells of calls on standard error.
@@ -231,5 +243,5 @@ func (l *library) Read(name string) (file string, document []byte, err error) {
 			return file, document, nil
 		}
 	}
-	return "", nil, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q in %s", name, l.dir)
+	return "", nil, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q", name)
 }
