@@ -68,7 +68,7 @@ func (f *Fold) Apply(e *Event) {
 		return
 	}
 	switch e.Kind {
-	case KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
+	case KindRunQueued, KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
 		f.Owned = e.Kind
 	case KindRunForked:
 		body := BodyOf[RunForked](e)

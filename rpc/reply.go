@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -137,34 +138,12 @@ func (s *Server) shorten(text string, most int) string {
 	for _, dir := range s.o.Folders {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, dir+"/", ""), dir, ".")
 	}
-	return cut(cutWords(cutQuotes(strings.ToValidUTF8(text, "\uFFFD"))), most)
+	text = quoted.ReplaceAllStringFunc(strings.ToValidUTF8(text, "\uFFFD"), func(q string) string { return `"` + cut(q[1:len(q)-1], maxQuoted) + `"` })
+	return cut(cutWords(text), most)
 }
 
-// cutQuotes shortens what stands in quotation marks.
-func cutQuotes(text string) string {
-	var b strings.Builder
-	for {
-		open := strings.IndexByte(text, '"')
-		if open < 0 {
-			break
-		}
-		end := open + 1
-		for end < len(text) && text[end] != '"' {
-			if text[end] == '\\' {
-				end++
-			}
-			end++
-		}
-		if end >= len(text) {
-			break
-		}
-		b.WriteString(text[:open+1])
-		b.WriteString(cut(text[open+1:end], maxQuoted))
-		b.WriteByte('"')
-		text = text[end+1:]
-	}
-	return b.String() + text
-}
+// quoted is what stands in quotation marks.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // cutWords shortens what has no end: a key, a name, a path that somebody sent.
 func cutWords(text string) string {

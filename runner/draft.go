@@ -41,7 +41,7 @@ const (
 // Draft makes a run that begins with prose. If nothing but a draft is wanted, nobody
 // accepts it.
 func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
-	if err := cmp.Or(mayDraft(ctx, req), r.queue.room()); err != nil {
+	if err := cmp.Or(mayDraft(ctx, req), r.queue.room(userOf(ctx))); err != nil {
 		return tipstaff.Started{}, err
 	}
 	p, err := r.prepareDraft(req)

@@ -169,7 +169,7 @@ func updated(u *tipstaff.DraftUpdated) flow.Draft {
 // that waits for nothing.
 func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (none tipstaff.Started, err error) {
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(brings(req.NoFiles, req.Program)))
-	if err = cmp.Or(err, r.queue.room()); err != nil {
+	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
 		return none, err
 	}
 	if row.Kind != kindPipeline {

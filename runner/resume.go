@@ -16,7 +16,7 @@ import (
 // written. A person who is there can answer, so then it is.
 func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, answering(req.Presence))
-	if err = cmp.Or(err, r.queue.room()); err != nil {
+	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
 		return tipstaff.Started{}, err
 	}
 	return r.resume(ctx, row, req.Presence)
@@ -156,22 +156,26 @@ func (r *Runner) TakeUp(ctx context.Context, kind string) (int, error) {
 }
 
 // leftBy reports whether an owner of this kind was the last that a run had, and left it
-// without parking it; or made it, and never came to drive it.
-func (r *Runner) leftBy(ctx context.Context, row flow.Row, kind string) (bool, error) {
-	switch tipstaff.Kind(row.Owned) {
-	case "":
-		return row.Origin == kind && row.Base == "", nil // a fork waits for whoever made it
-	case tipstaff.KindRunInterrupted:
-		last := ""
-		err := eachBackward(ctx, r.Store, row, func(s flow.Stored) error {
-			if s.Kind != string(tipstaff.KindRunStarted) && s.Kind != string(tipstaff.KindRunResumed) {
-				return nil
-			}
-			e, err := tipstaff.ParseEvent(s.Bytes)
-			last = tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind
-			return cmp.Or(err, error(errEnough))
-		})
-		return last == kind, err
+// without parking it; or made it, and never came to drive it; or had it wait for its turn.
+func (r *Runner) leftBy(ctx context.Context, row flow.Row, kind string) (left bool, err error) {
+	if row.Owned == "" && row.Origin == kind && row.Base == "" { // a fork waits for whoever made it
+		return true, nil
 	}
-	return false, nil
+	err = eachBackward(ctx, r.Store, row, func(s flow.Stored) error {
+		switch tipstaff.Kind(s.Kind) {
+		case tipstaff.KindRunQueued: // daemons alone have a queue
+			left = true
+		case tipstaff.KindRunParked:
+		case tipstaff.KindRunStarted, tipstaff.KindRunResumed:
+			e, err := tipstaff.ParseEvent(s.Bytes)
+			if err != nil {
+				return err
+			}
+			left = row.Owned == string(tipstaff.KindRunInterrupted) && tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind == kind
+		default:
+			return nil
+		}
+		return errEnough
+	})
+	return left, err
 }

@@ -42,7 +42,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: daemonOwner, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving})
+	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: daemonOwner, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving, Users: len(config.Tokens)})
 	if err != nil {
 		return err
 	}
