@@ -70,7 +70,7 @@ const (
 	ExecutionEvent_PIPELINE_STARTED ExecutionEvent_EventType = 12
 	// bound, by (how much), and the gate at which somebody allowed it.
 	ExecutionEvent_BOUND_EXTENDED ExecutionEvent_EventType = 13
-	// It waits for its turn: as many runs are driven as may.
+	// It waits for its turn: driven (runs of its user), places (for runs of all users).
 	ExecutionEvent_RUN_QUEUED ExecutionEvent_EventType = 14
 )
 
@@ -1938,7 +1938,8 @@ type UpdateEnvelopeRequest struct {
 	Output []byte `protobuf:"bytes,3,opt,name=output,proto3,oneof" json:"output,omitempty"`
 	// What was used outside, added to the draft's counters.
 	Usage *Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Another version in store is ABORTED.
+	// The version that the caller has seen; 0: that of the envelope above. Another version
+	// in store is ABORTED; without either the call is INVALID_ARGUMENT.
 	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	// An object, merged into the metadata; a null removes its key.
 	MetadataJson []byte `protobuf:"bytes,6,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -143,7 +144,11 @@ func (s *Server) UpdateEnvelope(ctx context.Context, req *pb.UpdateEnvelopeReque
 	if err != nil {
 		return nil, err
 	}
-	update := &tipstaff.EnvelopeUpdate{Run: run.ID, Version: req.ExpectedVersion, Remove: req.RemoveOutputs, Outputs: rawMap(req.Envelope.Outputs)}
+	seen := cmp.Or(req.ExpectedVersion, req.Envelope.Version)
+	if seen == 0 && run.State == tipstaff.Drafting {
+		return nil, invalid("expected_version", "say which version you have seen, here or in envelope.version: it has %d now", run.Pipeline.Version)
+	}
+	update := &tipstaff.EnvelopeUpdate{Run: run.ID, Version: seen, Remove: req.RemoveOutputs, Outputs: rawMap(req.Envelope.Outputs)}
 	if update.Metadata, err = members("metadata_json", req.MetadataJson); err != nil {
 		return nil, err
 	}

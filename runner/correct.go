@@ -134,7 +134,7 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 	if err != nil {
 		return correctionBody{}, err
 	}
-	made, err := r.prepareWith(req, had)
+	made, err := r.prepareWith(ctx, req, had)
 	if invalid := coded(err); invalid != nil && errors.Is(err, errInvalid) { // what is wrong with the workspace keeps its own code
 		own := *invalid
 		own.Code = tipstaff.CorrectionInvalid

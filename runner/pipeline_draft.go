@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
@@ -24,7 +25,7 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 	if err := may(ctx, basic(tipstaff.ScopeRun), bringing(brought)); err != nil {
 		return none, err
 	}
-	p, err := r.preparePipelineDraft(req)
+	p, err := r.preparePipelineDraft(ctx, req)
 	if err != nil {
 		return none, err
 	}
@@ -43,12 +44,12 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 }
 
 // preparePipelineDraft checks what a draft is made of. It need not have a program yet.
-func (r *Runner) preparePipelineDraft(req tipstaff.EnvelopeRequest) (*prepared, error) {
+func (r *Runner) preparePipelineDraft(ctx context.Context, req tipstaff.EnvelopeRequest) (*prepared, error) {
 	if req.Program != nil {
 		if !pipeline.IsPipeline(req.Program) {
 			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline: only pipelines are held as drafts", req.Name)
 		}
-		return r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
+		return r.prepare(ctx, tipstaff.StartRequest{Program: req.Program, Name: req.Name, Inputs: req.Inputs, Bounds: req.Bounds, NoFiles: req.NoFiles})
 	}
 	p, err := r.newPrepared(false)
 	if err != nil {
@@ -108,10 +109,46 @@ func (r *Runner) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate
 			return nil, tipstaff.Errorf(tipstaff.VersionStale, "the draft has version %d, not %d", version, req.Version).
 				WithHint("read it again, then change it")
 		}
+		if err := d.mayAdd(req.Usage); err != nil {
+			return nil, err
+		}
 		u, err := d.changed(c, actor(ctx))
 		return []flow.Draft{updated(u)}, err
 	})
 	return explain(err, req.Run)
+}
+
+// Counters of calls are 32 bits wide on the wire, and numbers beyond 2⁵³ are not kept by
+// everybody who reads JSON.
+const (
+	maxCalls  = math.MaxInt32
+	maxAmount = 1 << 53
+)
+
+// mayAdd refuses use that is negative, or that a counter of the draft could not hold.
+func (d *pipelineDraft) mayAdd(u *tipstaff.Usage) error {
+	if u == nil {
+		return nil
+	}
+	e := d.env
+	for _, c := range []struct {
+		name            string
+		held, more, max int64
+	}{
+		{"llm_calls", e.LLMCallCount, u.LLMCalls, maxCalls},
+		{"tool_calls", e.ToolCallCount, u.ToolCalls, maxCalls},
+		{"tokens_in", e.TokensIn, u.TokensIn, maxAmount},
+		{"tokens_out", e.TokensOut, u.TokensOut, maxAmount},
+		{"cost_usd", int64(e.CostUSD), u.CostUSD, maxAmount},
+	} {
+		switch {
+		case c.more < 0:
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "usage.%s: %d is less than 0, and counters only grow", c.name, c.more)
+		case c.more > c.max-c.held:
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "usage.%s: %d and the %d before are more than can be counted, which is %d", c.name, c.more, c.held, c.max)
+		}
+	}
+	return nil
 }
 
 // changePipelineDraft writes to a draft that nobody else changes meanwhile.
@@ -263,7 +300,7 @@ func (r *Runner) settleProgram(ctx context.Context, d *pipelineDraft, req tipsta
 		if err != nil {
 			return nil, err
 		}
-		p, err := r.prepare(tipstaff.StartRequest{Program: req.Program, Name: req.Name, NoFiles: req.NoFiles, Inputs: inputs})
+		p, err := r.prepare(ctx, tipstaff.StartRequest{Program: req.Program, Name: req.Name, NoFiles: req.NoFiles, Inputs: inputs})
 		if err != nil {
 			return nil, err
 		}

@@ -92,7 +92,7 @@ func (r *Runner) prepareAgent(ctx context.Context, h *pipelineDraft, req tipstaf
 			bounds[name] = max(0, limit-used)
 		}
 	}
-	return r.prepare(tipstaff.StartRequest{Program: doc, Name: "agent " + req.Name, NoFiles: true, Inputs: inputs, Bounds: bounds})
+	return r.prepare(ctx, tipstaff.StartRequest{Program: doc, Name: "agent " + req.Name, NoFiles: true, Inputs: inputs, Bounds: bounds})
 }
 
 // singleAgent is the document of a pipeline that has one agent and nobody to route to.

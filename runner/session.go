@@ -49,6 +49,9 @@ func (r *Runner) conversation(ctx context.Context, session string) (*conversatio
 			WithHint("leave the session out to begin a new one")
 	}
 	last := rows[0]
+	if c := tipstaff.CallerFrom(ctx); !c.SeesAll() && last.User != c.User { // whoever goes on with a session is shown all of it
+		return nil, tipstaff.Errorf(tipstaff.Forbidden, "session %s belongs to another user", session)
+	}
 	if !tipstaff.State(last.State).Terminal() {
 		return nil, explain(flow.ErrSessionBusy, idOf(last.ID))
 	}

@@ -29,7 +29,7 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	if err := cmp.Or(mayStart(ctx, req), r.queue.room(userOf(ctx))); err != nil {
 		return tipstaff.Started{}, err
 	}
-	p, err := r.prepare(req)
+	p, err := r.prepare(ctx, req)
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
@@ -53,7 +53,7 @@ func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v 
 		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give what is to be started, or what a plan is to be drafted for")
 	case req.Start != nil:
 		if err = mayStart(ctx, *req.Start); err == nil {
-			p, err = r.prepare(*req.Start)
+			p, err = r.prepare(ctx, *req.Start)
 		}
 	default:
 		if err = mayDraft(ctx, *req.Draft); err == nil {
@@ -149,13 +149,13 @@ func (p *prepared) validated() tipstaff.Validated {
 	return v
 }
 
-func (r *Runner) prepare(req tipstaff.StartRequest) (*prepared, error) {
-	return r.prepareWith(req, nil)
+func (r *Runner) prepare(ctx context.Context, req tipstaff.StartRequest) (*prepared, error) {
+	return r.prepareWith(ctx, req, nil)
 }
 
 // prepareWith is prepare for a program that takes, of the inputs that a run has had,
 // those that it declares; nil: it takes those of the request.
-func (r *Runner) prepareWith(req tipstaff.StartRequest, had json.RawMessage) (*prepared, error) {
+func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had json.RawMessage) (*prepared, error) {
 	p, err := r.newPrepared(req.AllowSubDispatch)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (r *Runner) prepareWith(req tipstaff.StartRequest, had json.RawMessage) (*p
 		return nil, err
 	}
 	if doc.Turn != nil { // its place is the session that it goes on with, and the tools that its agent may use
-		if p.session, err = r.conversation(context.Background(), doc.Turn.Session); err != nil {
+		if p.session, err = r.conversation(ctx, doc.Turn.Session); err != nil {
 			return nil, err
 		}
 		tools := []string{}

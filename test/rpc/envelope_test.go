@@ -1,6 +1,9 @@
 package rpc_test
 
 import (
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -83,10 +86,67 @@ func TestADraftIsUpdated(t *testing.T) {
 	wantCode(t, err, codes.NotFound, tipstaff.AgentNotFound)
 	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: &pb.Usage{LlmCalls: -1}})
 	wantCode(t, err, codes.InvalidArgument, "")
-	less, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId}, RemoveOutputs: []string{"b"}})
+	// Who says nothing of a version changes nothing unseen; a view tells which one it is of.
+	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId}, RemoveOutputs: []string{"b"}})
+	wantCode(t, err, codes.InvalidArgument, "")
+	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId, Version: env.Version}, RemoveOutputs: []string{"b"}})
+	wantCode(t, err, codes.Aborted, tipstaff.VersionStale)
+	less, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId, Version: changed.Version}, RemoveOutputs: []string{"b"}})
 	if err != nil || less.Outputs["b"] != nil || less.Outputs["result"] == nil {
 		t.Errorf("%v, %v", less, err)
 	}
+}
+
+// Use that a counter cannot hold is refused, and the draft stays as it was.
+func TestUseThatCannotBeCountedIsRefused(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.create(straight)
+	add := func(u *pb.Usage) error {
+		_, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: u})
+		return err
+	}
+	var err error
+	if env, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: &pb.Usage{LlmCalls: math.MaxInt32, ToolCalls: math.MaxInt32, TokensIn: 1 << 53, CostUsd: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, u := range map[string]*pb.Usage{
+		"one more call":      {LlmCalls: 1},
+		"one more tool call": {ToolCalls: 1},
+		"one more token":     {TokensIn: 1},
+		"all tokens":         {TokensOut: math.MaxInt64},
+		"all money":          {CostUsd: math.MaxInt64},
+		"less than nothing":  {TokensOut: -1},
+	} {
+		t.Run(name, func(t *testing.T) { wantCode(t, add(u), codes.InvalidArgument, "") })
+	}
+	now, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byEnvelope(env)})
+	if err != nil || now.LlmCallCount != math.MaxInt32 || now.TokensIn != 1<<53 || now.CostUsd != 1 || now.Version != env.Version {
+		t.Errorf("%v, %v", now, err)
+	}
+}
+
+// An Envelope that could not be kept is refused when it is made.
+func TestAnEnvelopeThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
+	c := common(t).as("alice")
+	for name, req := range map[string]*pb.CreateEnvelopeRequest{
+		"text":     {RawInput: strings.Repeat("x", 13<<20)},
+		"escapes":  {RawInput: strings.Repeat("\x01", 3<<20)}, // six characters each
+		"metadata": {MetadataJson: []byte(`{"m": "` + strings.Repeat("x", 13<<20) + `"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.CreateEnvelope(c.ctx(), req)
+			wantCode(t, err, codes.ResourceExhausted, tipstaff.LimitReached)
+			if !strings.Contains(fmt.Sprint(err), "12582912 are the most") {
+				t.Errorf("the limit is not told: %v", err)
+			}
+		})
+	}
+	large, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{RawInput: strings.Repeat("x", 11<<20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: large.EnvelopeId}, ExpectedVersion: 1, MetadataJson: []byte(`{"m": "` + strings.Repeat("x", 2<<20) + `"}`)})
+	wantCode(t, err, codes.ResourceExhausted, tipstaff.LimitReached)
 }
 
 func TestOnlyDraftsAreUpdated(t *testing.T) {
