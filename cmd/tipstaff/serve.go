@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,9 +55,9 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.GRPCAddr)
+	listener, err := listen(o.GRPCAddr)
 	if err != nil {
-		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Hint: "is another daemon running? --grpc-addr names another address"}
+		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Command: "is another daemon running? --grpc-addr names another address"}
 	}
 	// Whoever followed these runs before finds them driven, not left: nobody is answered
 	// until they are.
@@ -73,7 +72,9 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() { server.Close(s.patience) }()
-	told.GRPCAddr = listener.Addr().String()
+	if told.GRPCAddr = listener.Addr().String(); listener.Addr().Network() == "unix" {
+		told.GRPCAddr = "unix:" + told.GRPCAddr
+	}
 	if err := announce(told); err != nil {
 		return err
 	}
