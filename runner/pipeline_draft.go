@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
+	docs "github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
@@ -46,6 +47,9 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 // preparePipelineDraft checks what a draft is made of. It need not have a program yet.
 func (r *Runner) preparePipelineDraft(ctx context.Context, req tipstaff.EnvelopeRequest) (*prepared, error) {
 	if req.Program != nil {
+		if _, faults := docs.ReadAll(req.Program, pipeline.MaxSize); len(faults) > 0 { // nobody can say what it is
+			return nil, invalid(req.Name, faults.Public(req.Name))
+		}
 		if !pipeline.IsPipeline(req.Program) {
 			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline: only pipelines are held as drafts", req.Name)
 		}
@@ -118,11 +122,10 @@ func (r *Runner) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate
 	return explain(err, req.Run)
 }
 
-// Counters of calls are 32 bits wide on the wire, and numbers beyond 2⁵³ are not kept by
-// everybody who reads JSON.
+// Counters of calls are 32 bits wide on the wire; two amounts of 62 bits can be added up.
 const (
 	maxCalls  = math.MaxInt32
-	maxAmount = 1 << 53
+	maxAmount = 1<<62 - 1
 )
 
 // mayAdd refuses use that is negative, or that a counter of the draft could not hold.

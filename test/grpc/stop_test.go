@@ -3,7 +3,6 @@ package grpc
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,9 +21,6 @@ import (
 func TestTerminatedUnderLoad(t *testing.T) {
 	t.Parallel()
 	rounds := 6
-	if n, err := strconv.Atoi(os.Getenv("ROUNDS")); err == nil {
-		rounds = n
-	}
 	if testing.Short() {
 		rounds = 2
 	}
@@ -44,13 +40,10 @@ func TestTerminatedUnderLoad(t *testing.T) {
 		stopped.Store(true)
 		d.terminate()
 		callers.Wait()
-		for _, l := range strings.Split(d.log.String(), "\n") {
-			if strings.Contains(l, `"ERROR"`) {
-				t.Log(l)
+		for line := range strings.Lines(d.log.String()) { // what the server calls an error is one of its own
+			if strings.Contains(line, `"level":"ERROR"`) {
+				t.Errorf("round %d: the daemon says %s", round, line)
 			}
-		}
-		if t.Failed() {
-			t.Logf("round %d", round)
 		}
 	}
 }

@@ -63,6 +63,16 @@ func TestWhatIsCreatedMustFit(t *testing.T) {
 	}
 }
 
+// A document that cannot be read says where it breaks off.
+func TestADocumentThatCannotBeReadSaysWhere(t *testing.T) {
+	c := common(t).as("alice")
+	_, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{RawInput: "x", Pipeline: document("name: p\nagents: [{name: a\n")})
+	wantCode(t, err, codes.InvalidArgument, tipstaff.InvalidProgram)
+	if bad := violations(err); len(bad) == 0 || bad[0].Reason != "syntax" {
+		t.Errorf("it is told as %v", bad)
+	}
+}
+
 func TestADraftIsUpdated(t *testing.T) {
 	c := common(t).as("alice")
 	env := c.create("name: p\nagents: [{name: a, output_key: result, scripted: {answers: [{output: {}}]}}, {name: b, scripted: {answers: [{output: {}}]}}]")
@@ -106,7 +116,7 @@ func TestUseThatCannotBeCountedIsRefused(t *testing.T) {
 		return err
 	}
 	var err error
-	if env, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: &pb.Usage{LlmCalls: math.MaxInt32, ToolCalls: math.MaxInt32, TokensIn: 1 << 53, CostUsd: 1}}); err != nil {
+	if env, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: &pb.Usage{LlmCalls: math.MaxInt32, ToolCalls: math.MaxInt32, TokensIn: 1<<62 - 1, CostUsd: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, u := range map[string]*pb.Usage{
@@ -120,7 +130,7 @@ func TestUseThatCannotBeCountedIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantCode(t, add(u), codes.InvalidArgument, "") })
 	}
 	now, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byEnvelope(env)})
-	if err != nil || now.LlmCallCount != math.MaxInt32 || now.TokensIn != 1<<53 || now.CostUsd != 1 || now.Version != env.Version {
+	if err != nil || now.LlmCallCount != math.MaxInt32 || now.TokensIn != 1<<62-1 || now.CostUsd != 1 || now.Version != env.Version {
 		t.Errorf("%v, %v", now, err)
 	}
 }
