@@ -217,6 +217,10 @@ func (s *Server) outputKey(ctx context.Context, run tipstaff.Run, agent string) 
 	return "", tipstaff.Errorf(tipstaff.AgentNotFound, "the pipeline of Envelope %s has no agent %q", run.Pipeline.Envelope, agent)
 }
 
+// mostCalls is how many calls somebody can say were made: bounds have the same limit.
+// Counters are 32 bits wide here, and hold what many stages report at once.
+const mostCalls = 1_000_000
+
 // usageOf is what a client says was used; nil: nothing.
 func usageOf(u *pb.Usage) (*tipstaff.Usage, error) {
 	switch {
@@ -226,6 +230,8 @@ func usageOf(u *pb.Usage) (*tipstaff.Usage, error) {
 		return nil, invalid("usage.agent_hops", "stages are counted by the server alone")
 	case u.LlmCalls < 0 || u.ToolCalls < 0 || u.TokensIn < 0 || u.TokensOut < 0 || u.CostUsd < 0:
 		return nil, invalid("usage", "nothing less than 0 can have been used")
+	case max(u.LlmCalls, u.ToolCalls) > mostCalls:
+		return nil, invalid("usage", "%d calls are more than can be made: a bound is at most %d", max(u.LlmCalls, u.ToolCalls), mostCalls)
 	}
 	return &tipstaff.Usage{LLMCalls: int64(u.LlmCalls), ToolCalls: int64(u.ToolCalls), TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: u.CostUsd}, nil
 }

@@ -110,27 +110,26 @@ func TestADraftIsUpdated(t *testing.T) {
 // Use that a counter cannot hold is refused, and the draft stays as it was.
 func TestUseThatCannotBeCountedIsRefused(t *testing.T) {
 	c := common(t).as("alice")
-	env := c.create(straight)
-	add := func(u *pb.Usage) error {
-		_, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: u})
-		return err
-	}
-	var err error
-	if env, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: &pb.Usage{LlmCalls: math.MaxInt32, ToolCalls: math.MaxInt32, TokensIn: 1<<62 - 1, CostUsd: 1}}); err != nil {
+	made := c.create(straight)
+	env, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: made, Usage: &pb.Usage{LlmCalls: 1_000_000, TokensIn: 1<<62 - 1, CostUsd: 1}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for name, u := range map[string]*pb.Usage{
-		"one more call":      {LlmCalls: 1},
-		"one more tool call": {ToolCalls: 1},
-		"one more token":     {TokensIn: 1},
-		"all tokens":         {TokensOut: math.MaxInt64},
-		"all money":          {CostUsd: math.MaxInt64},
-		"less than nothing":  {TokensOut: -1},
+		"more calls than can be made": {LlmCalls: math.MaxInt32},
+		"more tool calls":             {ToolCalls: 1_000_001},
+		"one more token":              {TokensIn: 1},
+		"all tokens":                  {TokensOut: math.MaxInt64},
+		"all money":                   {CostUsd: math.MaxInt64},
+		"less than nothing":           {TokensOut: -1},
 	} {
-		t.Run(name, func(t *testing.T) { wantCode(t, add(u), codes.InvalidArgument, "") })
+		t.Run(name, func(t *testing.T) {
+			_, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: u})
+			wantCode(t, err, codes.InvalidArgument, "")
+		})
 	}
 	now, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byEnvelope(env)})
-	if err != nil || now.LlmCallCount != math.MaxInt32 || now.TokensIn != 1<<62-1 || now.CostUsd != 1 || now.Version != env.Version {
+	if err != nil || now.LlmCallCount != 1_000_000 || now.TokensIn != 1<<62-1 || now.CostUsd != 1 || now.Version != env.Version {
 		t.Errorf("%v, %v", now, err)
 	}
 }
