@@ -50,7 +50,7 @@ type Fold struct {
 	Opened  int                 `json:"opened,omitempty"`
 	Decided int                 `json:"decided,omitempty"`
 
-	// Owned is the last of run.started, run.resumed, run.parked, run.interrupted.
+	// Owned is the last of run.queued, run.started, run.resumed, run.parked, run.interrupted.
 	Owned Kind `json:"owned,omitempty"`
 	flow.DriveTime
 }

@@ -157,25 +157,27 @@ func (r *Runner) TakeUp(ctx context.Context, kind string) (int, error) {
 
 // leftBy reports whether an owner of this kind was the last that a run had, and left it
 // without parking it; or made it, and never came to drive it; or had it wait for its turn.
-func (r *Runner) leftBy(ctx context.Context, row flow.Row, kind string) (left bool, err error) {
-	if row.Owned == "" && row.Origin == kind && row.Base == "" { // a fork waits for whoever made it
-		return true, nil
+func (r *Runner) leftBy(ctx context.Context, row flow.Row, kind string) (bool, error) {
+	fold, _, err := r.foldAt(ctx, row)
+	if err != nil {
+		return false, err
 	}
-	err = eachBackward(ctx, r.Store, row, func(s flow.Stored) error {
-		switch tipstaff.Kind(s.Kind) {
-		case tipstaff.KindRunQueued: // daemons alone have a queue
-			left = true
-		case tipstaff.KindRunParked:
-		case tipstaff.KindRunStarted, tipstaff.KindRunResumed:
-			e, err := tipstaff.ParseEvent(s.Bytes)
-			if err != nil {
-				return err
+	switch fold.Owned {
+	case "":
+		return row.Origin == kind && row.Base == "", nil // a fork waits for whoever made it
+	case tipstaff.KindRunQueued: // daemons alone have a queue
+		return true, nil
+	case tipstaff.KindRunInterrupted:
+		last := ""
+		err := eachBackward(ctx, r.Store, row, func(s flow.Stored) error {
+			if s.Kind != string(tipstaff.KindRunStarted) && s.Kind != string(tipstaff.KindRunResumed) {
+				return nil
 			}
-			left = row.Owned == string(tipstaff.KindRunInterrupted) && tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind == kind
-		default:
-			return nil
-		}
-		return errEnough
-	})
-	return left, err
+			e, err := tipstaff.ParseEvent(s.Bytes)
+			last = tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind
+			return cmp.Or(err, error(errEnough))
+		})
+		return last == kind, err
+	}
+	return false, nil
 }
