@@ -197,6 +197,13 @@ type Behalf struct {
 	OnBehalfOf string `json:"on_behalf_of"`
 }
 
+// RunQueued is the body of run.queued: how many runs of its user were driven then, and
+// how many of all users can be.
+type RunQueued struct {
+	Driven int `json:"driven"`
+	Places int `json:"places"`
+}
+
 // DraftUpdated is the body of draft.updated: what changed, and where the draft stands
 // then.
 type DraftUpdated struct {

@@ -28,7 +28,8 @@ const (
 	CheckpointNotFound  Code = "checkpoint_not_found"
 	AgentNotFound       Code = "agent_not_found"
 	PipelineNotFound    Code = "pipeline_not_found"
-	QueueFull           Code = "queue_full" // as many runs wait for their turn as may
+	QueueFull           Code = "queue_full"    // as many runs wait for their turn as may
+	LimitReached        Code = "limit_reached" // more than a server takes: a message, an Envelope, streams
 	LeaseLost           Code = "lease_lost"
 	GateNotFound        Code = "gate_not_found"
 	GateClosed          Code = "gate_closed"
@@ -38,9 +39,13 @@ const (
 	FeedbackNotAllowed  Code = "feedback_not_allowed"
 	SubjectChanged      Code = "subject_changed"
 	DecisionConflict    Code = "decision_conflict"
+	Unauthenticated     Code = "unauthenticated" // no token, or one that the server does not know
 	Forbidden           Code = "forbidden"
 	InspectOnly         Code = "inspect_only"
 	OwnRun              Code = "own_run"
+	Stopping            Code = "shutting_down"     // the server is; nothing was decided
+	CallCancelled       Code = "call_cancelled"    // by the caller
+	DeadlineExceeded    Code = "deadline_exceeded" // the caller's own
 	StoreUnavailable    Code = "store_unavailable"
 	StoreBusy           Code = "store_busy"
 	StoreFull           Code = "store_full"
@@ -56,7 +61,8 @@ const (
 type Error struct {
 	Code     Code      `json:"code"`
 	Message  string    `json:"message"`            // what happened, to what
-	Hint     string    `json:"hint,omitempty"`     // what to do about it; may be empty
+	Hint     string    `json:"hint,omitempty"`     // what to do about it, wherever one is; may be empty
+	Command  string    `json:"command,omitempty"`  // the same for people at the command line: it may name commands, options and files
 	Run      ID        `json:"run_id,omitzero"`    // the run it concerns, if any
 	Problems []Problem `json:"problems,omitempty"` // of invalid documents
 	Err      error     `json:"-"`                  // the cause; its text is not for clients
@@ -91,6 +97,20 @@ func Errorf(code Code, format string, args ...any) *Error {
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
+}
+
+// WithCommand returns e with advice for people at the command line of this machine.
+func (e *Error) WithCommand(format string, args ...any) *Error {
+	e.Command = fmt.Sprintf(format, args...)
+	return e
+}
+
+// Advice is all that a person at the command line should know about what to do.
+func (e *Error) Advice() string {
+	if e.Hint != "" && e.Command != "" {
+		return e.Hint + "; " + e.Command
+	}
+	return e.Hint + e.Command
 }
 
 // CodeOf is the code of err: internal if it has none, "" if err is nil.

@@ -56,6 +56,7 @@ const (
 const (
 	KindDraftUpdated           Kind = "draft.updated"            // a draft changed: version, fields, by whom
 	KindRunLaunched            Kind = "run.launched"             // a process was started for it: launch, argv
+	KindRunQueued              Kind = "run.queued"               // it waits for its turn to be driven: driven, places
 	KindRunStarted             Kind = "run.started"              // its first owner: kind, epoch, pid
 	KindRunResumed             Kind = "run.resumed"              // a later owner, likewise
 	KindRunParked              Kind = "run.parked"               // it waits: gates, wake_at, wall_ms; the lease is released
@@ -181,7 +182,7 @@ var kinds = map[Kind]trait{
 	KindPolicyGate:        envelope | opening,
 	KindPolicyGateResolve: envelope | closing,
 
-	KindDraftUpdated: plain, KindRunLaunched: plain, KindRunStarted: plain, KindRunResumed: plain,
+	KindDraftUpdated: plain, KindRunLaunched: plain, KindRunQueued: plain, KindRunStarted: plain, KindRunResumed: plain,
 	KindRunParked: plain, KindRunInterrupted: plain, KindRunCancelRequested: plain,
 	KindRunCorrectionRequested: plain, KindRunForked: plain, KindRunContinued: plain,
 

@@ -50,7 +50,7 @@ type Fold struct {
 	Opened  int                 `json:"opened,omitempty"`
 	Decided int                 `json:"decided,omitempty"`
 
-	// Owned is the last of run.started, run.resumed, run.parked, run.interrupted.
+	// Owned is the last of run.queued, run.started, run.resumed, run.parked, run.interrupted.
 	Owned Kind `json:"owned,omitempty"`
 	flow.DriveTime
 }
@@ -68,7 +68,7 @@ func (f *Fold) Apply(e *Event) {
 		return
 	}
 	switch e.Kind {
-	case KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
+	case KindRunQueued, KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
 		f.Owned = e.Kind
 	case KindRunForked:
 		body := BodyOf[RunForked](e)

@@ -17,3 +17,18 @@ func TestLoopback(t *testing.T) {
 		}
 	}
 }
+
+func TestSocketPath(t *testing.T) {
+	for addr, want := range map[string]string{
+		"unix:/run/t.sock":   "/run/t.sock",
+		"unix:///run/t.sock": "/run/t.sock",
+		"unix:t.sock":        "t.sock",
+		"unix:":              "",
+		"127.0.0.1:50051":    "",
+		"unix.example:50051": "",
+	} {
+		if got := tipstaff.SocketPath(addr); got != want {
+			t.Errorf("%s names the socket %q, want %q", addr, got, want)
+		}
+	}
+}

@@ -33,9 +33,9 @@ func EventOf(raw []byte, r journal.Record, err error) (Event, error) {
 	}
 	switch {
 	case errors.Is(err, journal.ErrVersion):
-		return e, Errorf(FormatNewer, "record %d is not of version %d", r.Seq, journal.Version).WithHint("use a newer tipstaff to read this run")
+		return e, Errorf(FormatNewer, "record %d is not of version %d", r.Seq, journal.Version).WithHint("it takes a newer Tipstaff to read this run")
 	case r.Kind != "" && !KnownKind(e.Kind):
-		return e, Errorf(FormatNewer, "record %d is of the unknown kind %q", r.Seq, r.Kind).WithHint("use a newer tipstaff to read this run")
+		return e, Errorf(FormatNewer, "record %d is of the unknown kind %q", r.Seq, r.Kind).WithHint("it takes a newer Tipstaff to read this run")
 	case err != nil:
 		return Event{}, malformed(err)
 	}
@@ -43,7 +43,7 @@ func EventOf(raw []byte, r journal.Record, err error) (Event, error) {
 }
 
 func malformed(err error) *Error {
-	return Errorf(Internal, "a record cannot be read: %v", err).WithHint("run tipstaff verify on it")
+	return Errorf(Internal, "a record cannot be read: %v", err).WithCommand("run tipstaff verify on it")
 }
 
 // Stored is the record as it is stored. What was told and not recorded, or carried over

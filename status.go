@@ -31,7 +31,7 @@ type Facts struct {
 	// Launching: a process was started for the run and has not taken the lease,
 	// and either still lives or was started just now.
 	Launching bool
-	Queued    bool // in the daemon's queue
+	Queued    bool // in the queue of this process
 }
 
 // Status is a run as surfaces show it, at a moment. open are its undecided
@@ -92,7 +92,7 @@ func conditionOf(state State, facts Facts, owned Kind, open []Gate) (Condition, 
 		return "", string(state)
 	case facts.Owner != nil && facts.Owner.Alive, facts.Launching:
 		return Running, StatusRunning
-	case facts.Queued:
+	case facts.Queued, owned == KindRunQueued:
 		return Waiting, StatusQueued
 	case asks(open, Handoff):
 		return Waiting, StatusAwaitingHandoff

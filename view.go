@@ -46,6 +46,8 @@ func (v *View) Apply(e *Event) {
 		if v.Title != "" {
 			v.Name = v.Title
 		}
+	case KindRunQueued:
+		v.Status, v.Why = StatusQueued, ""
 	case KindRunStarted, KindRunResumed:
 		v.Status, v.Why = StatusRunning, ""
 	case KindRunParked:

@@ -29,7 +29,7 @@ var wordColors = map[string]color{
 // plainWords are what a record says, in a word and the rest; "": only machines care.
 func plainWords(ev *tipstaff.Event) (what, detail string) {
 	switch ev.Kind {
-	case tipstaff.KindRunStarted, tipstaff.KindRunResumed, tipstaff.KindRunParked, tipstaff.KindRunForked:
+	case tipstaff.KindRunQueued, tipstaff.KindRunStarted, tipstaff.KindRunResumed, tipstaff.KindRunParked, tipstaff.KindRunForked:
 		return strings.TrimPrefix(string(ev.Kind), "run."), ""
 	case tipstaff.KindRunInterrupted:
 		return "interrupted", tipstaff.BodyOf[tipstaff.RunInterrupted](ev).Reason

@@ -174,7 +174,7 @@ func (a *app) report(err error) {
 	)
 	switch {
 	case errors.As(err, &e):
-		o.Hint, o.Run, o.Problems = e.Hint, e.Run, e.Problems
+		o.Hint, o.Run, o.Problems = e.Advice(), e.Run, e.Problems
 	case errors.As(err, &u):
 		o.Hint, o.Code = u.hint, string(tipstaff.InvalidArgument)
 	}

@@ -97,8 +97,8 @@ func (p *prompter) refused(err error) {
 	}
 	fmt.Fprintln(p.out, "not accepted: "+clean(err.Error()))
 	var e *tipstaff.Error
-	if errors.As(err, &e) && e.Hint != "" {
-		fmt.Fprintln(p.out, "hint: "+clean(e.Hint))
+	if errors.As(err, &e) && e.Advice() != "" {
+		fmt.Fprintln(p.out, "hint: "+clean(e.Advice()))
 	}
 }
 

@@ -38,6 +38,8 @@ func TestServeDoesNotBegin(t *testing.T) {
 		"another machine":     {"--grpc-addr", "192.0.2.1:50051"},
 		"a name":              {"--grpc-addr", "example.com:50051"},
 		"no address":          {"--grpc-addr", "here"},
+		"a socket nowhere":    {"--grpc-addr", "unix:"},
+		"a socket with TLS":   {"--grpc-addr", "unix:s", "--tls-cert", "c.pem", "--tls-key", "k.pem"},
 		"half of TLS":         {"--tls-cert", "c.pem"},
 		"clients without TLS": {"--tls-client-ca", "ca.pem"},
 		"a default of none":   {"--default-pipeline", "d"},
@@ -57,6 +59,7 @@ func TestServeDoesNotBegin(t *testing.T) {
 		"plain text that was asked for": {"--grpc-addr", "0.0.0.0:0", "--allow-plaintext"},
 		"encrypted":                     {"--grpc-addr", "0.0.0.0:0", "--tls-cert", "c.pem", "--tls-key", "k.pem"},
 		"this machine":                  {"--grpc-addr", "localhost:0"},
+		"a socket":                      {"--grpc-addr", "unix:/run/tipstaff.sock"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

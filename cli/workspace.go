@@ -52,6 +52,7 @@ Away from this machine the connection must be encrypted.
 SIGINT and SIGTERM stop in good order: runs are interrupted, not cancelled, and the
 next daemon of this workspace takes them up again. A second signal stops at once.`,
 		Example: `  tipstaff serve --pipelines ./pipelines --default-pipeline review-loop
+  tipstaff serve --grpc-addr unix:/run/user/1000/tipstaff.sock
   tipstaff serve --grpc-addr 0.0.0.0:50051 --tls-cert cert.pem --tls-key key.pem`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(plaintext); err != nil {
@@ -62,7 +63,7 @@ next daemon of this workspace takes them up again. A second signal stops at once
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:50051", "`address` for gRPC; port 0 picks one")
+	f.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:50051", "`address` for gRPC; port 0 picks one; unix:PATH is a Unix socket")
 	f.StringVar(&o.Pipelines, "pipelines", "", "a `folder` of pipelines that clients can run by name: NAME.yaml, .yml or .json")
 	f.StringVar(&o.DefaultPipeline, "default-pipeline", "", "the pipeline of clients that name none, by its `name` in that folder")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "certificate of the server, a PEM `file`")
@@ -78,14 +79,17 @@ next daemon of this workspace takes them up again. A second signal stops at once
 // check refuses what must not even begin to listen.
 func (o *ServeOptions) check(plaintext bool) error {
 	host, _, err := net.SplitHostPort(o.GRPCAddr)
+	socket := tipstaff.SocketPath(o.GRPCAddr) != ""
 	switch {
-	case err != nil:
-		return &usageError{message: fmt.Sprintf("--grpc-addr %s is not an address: %v", o.GRPCAddr, err), hint: "write host:port, like 127.0.0.1:50051"}
+	case err != nil && !socket:
+		return &usageError{message: fmt.Sprintf("--grpc-addr %s is not an address: %v", o.GRPCAddr, err), hint: "write host:port, like 127.0.0.1:50051, or unix:PATH"}
+	case socket && o.TLSCert != "":
+		return &usageError{message: "a Unix socket does not leave this machine, and has no TLS"}
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return &usageError{message: "--tls-cert and --tls-key go together"}
 	case o.TLSClientCA != "" && o.TLSCert == "":
 		return &usageError{message: "--tls-client-ca needs --tls-cert and --tls-key"}
-	case o.TLSCert == "" && !tipstaff.Loopback(host) && !plaintext:
+	case o.TLSCert == "" && !socket && !tipstaff.Loopback(host) && !plaintext:
 		return &usageError{message: fmt.Sprintf("%s can be reached from elsewhere, and tokens would be sent in plain text", o.GRPCAddr),
 			hint: "give --tls-cert and --tls-key, or --allow-plaintext if something else encrypts"}
 	case o.DefaultPipeline != "" && o.Pipelines == "":

@@ -70,6 +70,8 @@ const (
 	ExecutionEvent_PIPELINE_STARTED ExecutionEvent_EventType = 12
 	// bound, by (how much), and the gate at which somebody allowed it.
 	ExecutionEvent_BOUND_EXTENDED ExecutionEvent_EventType = 13
+	// It waits for its turn: driven (runs of its user), places (for runs of all users).
+	ExecutionEvent_RUN_QUEUED ExecutionEvent_EventType = 14
 )
 
 // Enum value maps for ExecutionEvent_EventType.
@@ -89,6 +91,7 @@ var (
 		11: "ROLLED_BACK",
 		12: "PIPELINE_STARTED",
 		13: "BOUND_EXTENDED",
+		14: "RUN_QUEUED",
 	}
 	ExecutionEvent_EventType_value = map[string]int32{
 		"STAGE_STARTED":      0,
@@ -105,6 +108,7 @@ var (
 		"ROLLED_BACK":        11,
 		"PIPELINE_STARTED":   12,
 		"BOUND_EXTENDED":     13,
+		"RUN_QUEUED":         14,
 	}
 )
 
@@ -1934,7 +1938,8 @@ type UpdateEnvelopeRequest struct {
 	Output []byte `protobuf:"bytes,3,opt,name=output,proto3,oneof" json:"output,omitempty"`
 	// What was used outside, added to the draft's counters.
 	Usage *Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Another version in store is ABORTED.
+	// The version that the caller has seen; 0: that of the envelope above. Another version
+	// in store is ABORTED; without either the call is INVALID_ARGUMENT.
 	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	// An object, merged into the metadata; a null removes its key.
 	MetadataJson []byte `protobuf:"bytes,6,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
@@ -5148,7 +5153,7 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x0f_max_tool_callsB\r\n" +
 	"\v_max_tokensB\x0f\n" +
 	"\r_max_cost_usdB\x13\n" +
-	"\x11_max_wall_seconds\"\xc7\x04\n" +
+	"\x11_max_wall_seconds\"\xd7\x04\n" +
 	"\x0eExecutionEvent\x12>\n" +
 	"\x04type\x18\x01 \x01(\x0e2*.tipstaff.core.v1.ExecutionEvent.EventTypeR\x04type\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12!\n" +
@@ -5157,7 +5162,7 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x03seq\x18\x05 \x01(\x03R\x03seq\x12\x15\n" +
 	"\x06run_id\x18\x06 \x01(\tR\x05runId\x12\x14\n" +
 	"\x05final\x18\a \x01(\bR\x05final\x126\n" +
-	"\benvelope\x18\b \x01(\v2\x1a.tipstaff.core.v1.EnvelopeR\benvelope\"\xaa\x02\n" +
+	"\benvelope\x18\b \x01(\v2\x1a.tipstaff.core.v1.EnvelopeR\benvelope\"\xba\x02\n" +
 	"\tEventType\x12\x11\n" +
 	"\rSTAGE_STARTED\x10\x00\x12\x13\n" +
 	"\x0fSTAGE_COMPLETED\x10\x01\x12\x10\n" +
@@ -5174,7 +5179,9 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x12\x0f\n" +
 	"\vROLLED_BACK\x10\v\x12\x14\n" +
 	"\x10PIPELINE_STARTED\x10\f\x12\x12\n" +
-	"\x0eBOUND_EXTENDED\x10\r\"\x91\x01\n" +
+	"\x0eBOUND_EXTENDED\x10\r\x12\x0e\n" +
+	"\n" +
+	"RUN_QUEUED\x10\x0e\"\x91\x01\n" +
 	"\x13ExecuteAgentRequest\x126\n" +
 	"\benvelope\x18\x01 \x01(\v2\x1a.tipstaff.core.v1.EnvelopeR\benvelope\x12\x1d\n" +
 	"\n" +

@@ -95,7 +95,7 @@ func TestTheFirstEventTypesKeepNumberAndName(t *testing.T) {
 func TestLaterEventTypes(t *testing.T) {
 	for number, name := range map[int32]string{
 		6: "BOUNDS_EXCEEDED", 7: "STAGE_RETRYING", 8: "STAGE_SKIPPED", 9: "TRANSITION", 10: "INTERRUPT_RESOLVED",
-		11: "ROLLED_BACK", 12: "PIPELINE_STARTED", 13: "BOUND_EXTENDED",
+		11: "ROLLED_BACK", 12: "PIPELINE_STARTED", 13: "BOUND_EXTENDED", 14: "RUN_QUEUED",
 	} {
 		if ExecutionEvent_EventType_name[number] != name {
 			t.Errorf("%d is %q, want %s", number, ExecutionEvent_EventType_name[number], name)

@@ -48,8 +48,12 @@ func Dial(addr string, o ClientOptions) (*Client, error) {
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds), grpc.WithUserAgent(o.Agent), grpc.WithDefaultServiceConfig(retries()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+	target := "passthrough:///" + addr
+	if path := tipstaff.SocketPath(addr); path != "" {
+		target = "unix:" + path
+	}
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds), grpc.WithUserAgent(o.Agent), grpc.WithDefaultServiceConfig(retries()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxPayload), grpc.MaxCallSendMsgSize(maxPayload)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive, PermitWithoutStream: true}), grpc.WithPerRPCCredentials(bearer(o.Token)))
 	if err != nil {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("%s is not the address of a server: %v", addr, err), Err: err}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -143,7 +144,11 @@ func (s *Server) UpdateEnvelope(ctx context.Context, req *pb.UpdateEnvelopeReque
 	if err != nil {
 		return nil, err
 	}
-	update := &tipstaff.EnvelopeUpdate{Run: run.ID, Version: req.ExpectedVersion, Remove: req.RemoveOutputs, Outputs: rawMap(req.Envelope.Outputs)}
+	seen := cmp.Or(req.ExpectedVersion, req.Envelope.Version)
+	if seen == 0 && run.State == tipstaff.Drafting {
+		return nil, invalid("expected_version", "say which version you have seen, here or in envelope.version: it has %d now", run.Pipeline.Version)
+	}
+	update := &tipstaff.EnvelopeUpdate{Run: run.ID, Version: seen, Remove: req.RemoveOutputs, Outputs: rawMap(req.Envelope.Outputs)}
 	if update.Metadata, err = members("metadata_json", req.MetadataJson); err != nil {
 		return nil, err
 	}
@@ -212,6 +217,10 @@ func (s *Server) outputKey(ctx context.Context, run tipstaff.Run, agent string) 
 	return "", tipstaff.Errorf(tipstaff.AgentNotFound, "the pipeline of Envelope %s has no agent %q", run.Pipeline.Envelope, agent)
 }
 
+// mostCalls is how many calls somebody can say were made: bounds have the same limit.
+// Counters are 32 bits wide here, and hold what many stages report at once.
+const mostCalls = 1_000_000
+
 // usageOf is what a client says was used; nil: nothing.
 func usageOf(u *pb.Usage) (*tipstaff.Usage, error) {
 	switch {
@@ -221,6 +230,8 @@ func usageOf(u *pb.Usage) (*tipstaff.Usage, error) {
 		return nil, invalid("usage.agent_hops", "stages are counted by the server alone")
 	case u.LlmCalls < 0 || u.ToolCalls < 0 || u.TokensIn < 0 || u.TokensOut < 0 || u.CostUsd < 0:
 		return nil, invalid("usage", "nothing less than 0 can have been used")
+	case max(u.LlmCalls, u.ToolCalls) > mostCalls:
+		return nil, invalid("usage", "%d calls are more than can be made: a bound is at most %d", max(u.LlmCalls, u.ToolCalls), mostCalls)
 	}
 	return &tipstaff.Usage{LLMCalls: int64(u.LlmCalls), ToolCalls: int64(u.ToolCalls), TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: u.CostUsd}, nil
 }

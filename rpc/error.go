@@ -4,20 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/tipstaff/tipstaff"
 )
 
-// domain is that of the ErrorInfo of every error; its reason is the code.
-const domain = "tipstaff"
-
 // errStopping is what everybody is told while the server goes down.
-var errStopping = status.Error(codes.Unavailable, "the server is shutting down: come back")
+var errStopping = tipstaff.Errorf(tipstaff.Stopping, "the server is shutting down: come back")
 
 // statusOf says how an error looks here. A code that is not in it is INTERNAL.
 var statusOf = map[tipstaff.Code]codes.Code{
@@ -30,8 +26,9 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.FeedbackRequired:    codes.InvalidArgument,
 	tipstaff.FeedbackNotAllowed:  codes.InvalidArgument,
 
-	tipstaff.Forbidden: codes.PermissionDenied,
-	tipstaff.OwnRun:    codes.PermissionDenied,
+	tipstaff.Unauthenticated: codes.Unauthenticated,
+	tipstaff.Forbidden:       codes.PermissionDenied,
+	tipstaff.OwnRun:          codes.PermissionDenied,
 
 	tipstaff.RunNotFound:        codes.NotFound,
 	tipstaff.ArtifactNotFound:   codes.NotFound,
@@ -52,7 +49,8 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.FormatNewer:    codes.FailedPrecondition,
 	tipstaff.Refused:        codes.FailedPrecondition,
 
-	tipstaff.QueueFull: codes.ResourceExhausted,
+	tipstaff.QueueFull:    codes.ResourceExhausted,
+	tipstaff.LimitReached: codes.ResourceExhausted,
 
 	tipstaff.VersionStale:     codes.Aborted,
 	tipstaff.DecisionConflict: codes.Aborted,
@@ -61,6 +59,7 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.RequestConflict: codes.AlreadyExists,
 	tipstaff.HostConflict:    codes.AlreadyExists,
 
+	tipstaff.Stopping:         codes.Unavailable,
 	tipstaff.StoreUnavailable: codes.Unavailable,
 	tipstaff.StoreBusy:        codes.Unavailable,
 	tipstaff.StoreFull:        codes.Unavailable,
@@ -69,66 +68,82 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.Integrity:      codes.DataLoss,
 	tipstaff.ReplayMismatch: codes.DataLoss,
 	tipstaff.Internal:       codes.Internal,
+
+	tipstaff.CallCancelled:    codes.Canceled,
+	tipstaff.DeadlineExceeded: codes.DeadlineExceeded,
 }
 
-// status is an error as it goes over the wire. What has no code is internal, and its
-// text stays here.
+// reasonOf says which of our codes stands behind a status that gRPC has made by itself.
+// One that is not in it is internal.
+var reasonOf = map[codes.Code]tipstaff.Code{
+	codes.Canceled:          tipstaff.CallCancelled,
+	codes.DeadlineExceeded:  tipstaff.DeadlineExceeded,
+	codes.ResourceExhausted: tipstaff.LimitReached,
+	codes.Unavailable:       tipstaff.StoreUnavailable,
+	codes.Unimplemented:     tipstaff.FormatNewer,
+}
+
+// status is an error as it goes over the wire. One that has its details already stays as
+// it is.
 func (s *Server) status(ctx context.Context, err error) error {
-	var e *tipstaff.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()): // the caller has gone, whatever was made of it on the way here
-		return status.FromContextError(ctx.Err()).Err()
-	case errors.As(err, &e):
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return status.FromContextError(err).Err()
-	default:
-		if _, ok := status.FromError(err); ok {
-			return err
-		}
-		e = &tipstaff.Error{Code: tipstaff.Internal, Err: err}
 	}
-	code, known := statusOf[e.Code]
-	if !known || code == codes.Internal {
-		s.o.Log.ErrorContext(ctx, "internal error", "error", err)
-		if s.serving.Err() != nil { // what breaks because the server goes can be asked for again
-			return errStopping
-		}
-		code = codes.Internal
+	if st, ok := status.FromError(err); ok && len(st.Details()) > 0 {
+		return err
 	}
-	return detailed(code, e)
+	code, e := s.resolve(ctx, err)
+	return s.failure(ctx, e).status(code, false)
 }
 
-func detailed(code codes.Code, e *tipstaff.Error) error {
-	message := "something unexpected went wrong"
-	if code != codes.Internal {
-		message = e.Error()
-		if e.Hint != "" {
-			message += " (" + e.Hint + ")"
+// resolve finds the status and the code of an error. What has no code is internal, and
+// its text stays here: the client gets a number by which the log has it.
+func (s *Server) resolve(ctx context.Context, err error) (codes.Code, *tipstaff.Error) {
+	code, e := codeOf(ctx, err)
+	switch {
+	case ctx.Err() == nil && s.serving.Err() != nil && passes(code):
+		return codes.Unavailable, errStopping
+	case code == codes.Internal:
+		id := tipstaff.NewID(time.Now()).String()
+		s.o.Log.ErrorContext(ctx, "internal error", "error_id", id, "error", err)
+		return code, &tipstaff.Error{Code: tipstaff.Internal, Run: e.Run,
+			Message: "something unexpected went wrong: the server's log tells what, as error " + id}
+	}
+	return code, e
+}
+
+func codeOf(ctx context.Context, err error) (codes.Code, *tipstaff.Error) {
+	var e *tipstaff.Error
+	coded := errors.As(err, &e) && e.Code != tipstaff.Internal
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()): // the caller has gone, whatever was made of it on the way here
+		err = status.FromContextError(ctx.Err()).Err()
+	case coded:
+		if code, known := statusOf[e.Code]; known {
+			return code, e
 		}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		err = status.FromContextError(err).Err()
+	case e != nil:
+		return codes.Internal, e
 	}
-	info := &errdetails.ErrorInfo{Domain: domain, Reason: string(e.Code), Metadata: map[string]string{}}
-	if !e.Run.IsZero() {
-		info.Metadata["run_id"] = e.Run.String()
+	st := status.Convert(err)
+	reason, known := reasonOf[st.Code()]
+	if !known || coded {
+		return codes.Internal, &tipstaff.Error{Code: tipstaff.Internal, Err: err}
 	}
-	details := []protoadapt.MessageV1{info}
-	if len(e.Problems) > 0 { // each with its place; its code is the reason of the violation
-		bad := new(errdetails.BadRequest)
-		for _, p := range e.Problems {
-			text := p.Code + ": " + p.Message
-			if p.Line > 0 {
-				text = fmt.Sprintf("%d:%d: %s", p.Line, p.Column, text)
-			}
-			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: p.Path, Description: text, Reason: p.Code})
-		}
-		details = append(details, bad)
+	return st.Code(), &tipstaff.Error{Code: reason, Message: st.Message()}
+}
+
+// passes reports whether an error of a call may come from the server's going down: it
+// can be asked for again, and is then answered as it deserves. What the request itself
+// has wrong is told at once.
+func passes(code codes.Code) bool {
+	switch code {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.DataLoss:
+		return false
 	}
-	st := status.New(code, message)
-	if with, err := st.WithDetails(details...); err == nil {
-		st = with
-	}
-	return st.Err()
+	return true
 }
 
 // invalid refuses one field of a request.

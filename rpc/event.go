@@ -34,6 +34,7 @@ var shapes = map[tipstaff.Kind]shape{
 	tipstaff.KindPolicyGate:        {pb.ExecutionEvent_INTERRUPT_RAISED, "id=gate kind=gate_kind question data=subject actions expires_at"},
 	tipstaff.KindPolicyGateResolve: {pb.ExecutionEvent_INTERRUPT_RESOLVED, "id=gate action by=on_behalf_of note"},
 	tipstaff.KindPlanProposed:      {pb.ExecutionEvent_PIPELINE_STARTED, "digest=program_digest"},
+	tipstaff.KindRunQueued:         {pb.ExecutionEvent_RUN_QUEUED, "driven places"},
 	tipstaff.KindIntentAttest:      {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
 	tipstaff.KindIntentFail:        {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
 	tipstaff.KindIntentCancel:      {event: pb.ExecutionEvent_PIPELINE_COMPLETED},

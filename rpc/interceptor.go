@@ -42,7 +42,7 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	return s.around(stream.Context(), info.FullMethod, func(ctx context.Context) error {
 		principal := tipstaff.CallerFrom(ctx).Principal
 		if !s.streams.add(principal) {
-			return status.Errorf(codes.ResourceExhausted, "%s has %d streams open: that is the most", principal, maxStreams)
+			return tipstaff.Errorf(tipstaff.LimitReached, "%s has %d streams open: that is the most", principal, maxStreams)
 		}
 		defer s.streams.done(principal)
 		return handle(srv, &checkedStream{stream, ctx})
@@ -55,8 +55,7 @@ func (s *Server) around(ctx context.Context, method string, handle func(context.
 	began := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			s.o.Log.ErrorContext(ctx, "a handler panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = status.Error(codes.Internal, "something unexpected went wrong")
+			err = fmt.Errorf("%s panicked: %v\n%s", method, p, debug.Stack())
 		}
 		err = s.status(ctx, err)
 		s.log(ctx, method, err, time.Since(began))
@@ -86,6 +85,12 @@ func (s *Server) log(ctx context.Context, method string, err error, took time.Du
 	}
 	s.o.Log.Log(ctx, level, "call", "method", method, "principal", tipstaff.CallerFrom(ctx).Principal, "code", status.Code(err).String(),
 		"ms", took.Milliseconds())
+}
+
+// unknown answers calls of methods that there are not.
+func unknown(_ any, stream grpc.ServerStream) error {
+	name, _ := grpc.MethodFromServerStream(stream)
+	return status.Errorf(codes.Unimplemented, "there is no method %s", name)
 }
 
 // checkedStream looks at every message before the handler does.
@@ -149,12 +154,12 @@ func public(method string) bool { return strings.HasPrefix(method, "/grpc.health
 func (s *Server) authenticate(header metadata.MD) (tipstaff.Caller, error) {
 	given := header.Get("authorization")
 	if len(given) != 1 {
-		return tipstaff.Caller{}, status.Error(codes.Unauthenticated, "the call needs one bearer token: authorization: Bearer …")
+		return tipstaff.Caller{}, tipstaff.Errorf(tipstaff.Unauthenticated, "the call needs one bearer token: authorization: Bearer …")
 	}
 	scheme, secret, _ := strings.Cut(given[0], " ")
 	caller, known := s.o.Tokens.Caller(surface, strings.TrimSpace(secret))
 	if !strings.EqualFold(scheme, "Bearer") || !known {
-		return tipstaff.Caller{}, status.Error(codes.Unauthenticated, "the token is not known here")
+		return tipstaff.Caller{}, tipstaff.Errorf(tipstaff.Unauthenticated, "the token is not known here")
 	}
 	caller.Client = strings.Join(header.Get("user-agent"), " ")
 	return caller, nil

@@ -147,6 +147,7 @@ func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, er
 		}
 		return ctx, nil
 	}
+	err = s.status(ctx, err)
 	s.log(ctx, info.FullMethodName, err, 0)
 	return nil, err
 }

@@ -26,10 +26,11 @@ func (s *Server) ResumePipeline(req *pb.ResumeRequest, stream pb.CoreService_Res
 		}
 	}
 	_, err = s.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID})
-	if tipstaff.CodeOf(err) == tipstaff.Busy && req.Response != nil {
-		err = nil // it was not at rest: it takes the decision by itself
-	}
-	if err != nil {
+	switch code := tipstaff.CodeOf(err); {
+	case err == nil:
+	case req.Response != nil && code == tipstaff.Busy: // it was not at rest: it takes the decision by itself
+	case req.Response != nil && code == tipstaff.RunEnded && !run.State.Terminal(): // by this very decision
+	default:
 		return err
 	}
 	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, began: true}, stream)
@@ -77,6 +78,9 @@ var (
 	no  = []string{"reject", "deny"}
 )
 
+// withFeedback are the actions at a handoff that tell somebody what to do.
+var withFeedback = []string{"retry_feedback", "continue_with_waiver"}
+
 // answer puts a response into a decision: the action that it names, or that a yes or
 // no means at this gate, or else an answer.
 func answer(g tipstaff.Gate, r *pb.InterruptResponse, d *tipstaff.DecideRequest) error {
@@ -120,7 +124,7 @@ func say(g tipstaff.Gate, r *pb.InterruptResponse, d *tipstaff.DecideRequest) er
 	d.Answer = json.RawMessage(r.Data)
 	switch {
 	case r.GetText() == "" && d.Action != "answer":
-	case g.Kind == tipstaff.Handoff || g.Kind == tipstaff.Delivery:
+	case g.Kind == tipstaff.Delivery || slices.Contains(withFeedback, d.Action):
 		d.Feedback = r.GetText()
 	case d.Action == "answer" && r.Data != nil && r.Text != nil:
 		return invalid("response", "an answer is text or data, not both")

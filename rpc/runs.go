@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/codes"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/pb"
@@ -94,11 +94,7 @@ func whileServing(do method) method {
 	return func(ctx context.Context, s *Server, request []byte) (any, error) {
 		ctx, stop := s.untilStopped(ctx)
 		defer stop()
-		res, err := do(ctx, s, request)
-		if err != nil && s.serving.Err() != nil {
-			err = errStopping
-		}
-		return res, err
+		return do(ctx, s, request)
 	}
 }
 
@@ -161,14 +157,14 @@ func (r runs) Events(in *pb.Json, out grpc.ServerStreamingServer[pb.Json]) error
 	defer stop()
 	var req tipstaff.EventsRequest
 	if err := readJSON(in.GetValue(), &req); err != nil {
-		return r.s.withError(ctx, err)
+		return r.s.withError(out.Context(), err)
 	}
 	for e, err := range r.s.svc.Events(ctx, req) {
 		if err == nil {
 			err = out.Send(&pb.Json{Value: e.Stored()})
 		}
 		if err != nil {
-			return r.s.withError(ctx, errors.Join(context.Cause(ctx), err))
+			return r.s.withError(out.Context(), errors.Join(context.Cause(ctx), err))
 		}
 	}
 	return context.Cause(ctx)
@@ -192,17 +188,6 @@ func readJSON(text []byte, v any) error {
 
 // withError is an error's status with all that it says, for clients that know its type.
 func (s *Server) withError(ctx context.Context, err error) error {
-	answer := s.status(ctx, err)
-	var e *tipstaff.Error
-	if !errors.As(err, &e) || e.Code == tipstaff.Internal {
-		return answer
-	}
-	whole, err := json.Marshal(e)
-	if err != nil {
-		return answer
-	}
-	if with, err := status.Convert(answer).WithDetails(&pb.Json{Value: whole}); err == nil {
-		return with.Err()
-	}
-	return answer
+	code, e := s.resolve(ctx, err)
+	return s.failure(ctx, e).status(code, code != codes.Internal)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	maxMessage = 16 << 20 // either way
+	maxPayload = 16 << 20 // either way
 	maxStreams = 1000     // of one principal
 	maxCalls   = 1024     // at once on a connection: one principal's streams fit into it
 	maxHeaders = 16 << 10 // of one call
@@ -49,6 +49,9 @@ type Options struct {
 	// Trace puts the span of whoever calls into the context; get reads what the call
 	// carries by name. nil: calls belong to no trace.
 	Trace func(ctx context.Context, get func(name string) string) context.Context
+	// Folders are those of this machine, the inner ones first: clients are told what lies in
+	// them by its relative name. nil: none has to be kept from them.
+	Folders []string
 	// Heartbeat is how often hosts must give a sign; 0 is 10 s.
 	Heartbeat time.Duration
 }
@@ -83,11 +86,11 @@ func New(svc tipstaff.Service, hosts tipstaff.Hosts, o Options) *Server {
 	s.open, s.shut = context.WithCancel(context.Background())
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(s.enter), grpc.ConnectionTimeout(handshake), grpc.MaxConcurrentStreams(maxCalls), grpc.MaxHeaderListSize(maxHeaders),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(maxPayload), grpc.MaxSendMsgSize(maxPayload),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAlive / 3, PermitWithoutStream: true}),
 		grpc.NumStreamWorkers(workers), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
-		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.UnknownServiceHandler(unknown), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 	}
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))

@@ -175,6 +175,23 @@ func record(seq int64, kind tipstaff.Kind, path, body string) tipstaff.Event {
 	return tipstaff.Event{Seq: seq, Kind: kind, Run: run, Path: path, Body: json.RawMessage(body), At: time.UnixMilli(seq)}
 }
 
+// A run that was about to go on when the server stopped has not come to rest: its stream
+// does not end well, whatever it is called.
+func TestWhatWaitsForItsTurnHasNotComeToRest(t *testing.T) {
+	resolved := record(4, tipstaff.KindPolicyGateResolve, "a#1/approval", `{"gate": "G", "action": "allow"}`)
+	for _, status := range []string{tipstaff.StatusQueued, tipstaff.StatusAwaitingResume} {
+		s := New(&stub{events: []tipstaff.Event{resolved}, get: func() (tipstaff.Run, error) {
+			return tipstaff.Run{ID: run, State: tipstaff.Executing, Condition: tipstaff.Waiting, Status: status, HeadSeq: 4}, nil
+		}}, nil, Options{})
+		got := &taken{}
+		s.quiesce()
+		err := s.rest(context.Background(), watching{run: run, follow: true}, &teller{s: s, out: got, run: run, held: &pb.ExecutionEvent{Seq: 4, Type: pb.ExecutionEvent_INTERRUPT_RESOLVED}})
+		if !errors.Is(err, errStopping) || len(got.events) != 1 || got.events[0].Final {
+			t.Errorf("%s: the stream ends with %v after %v", status, err, got.events)
+		}
+	}
+}
+
 // TestWhatWasAskedIsTheEnd: a question that branches beside it have left behind is
 // told again at the end, and nothing is told out of order.
 func TestWhatWasAskedIsTheEnd(t *testing.T) {

@@ -72,13 +72,15 @@ func (s *Server) rest(ctx context.Context, w watching, t *teller) error {
 	if err != nil {
 		return err
 	}
-	if run.Condition == tipstaff.Waiting {
+	stopping := s.serving.Err() != nil
+	// What is queued waits for no answer, and neither does what was about to go on.
+	if run.Condition == tipstaff.Waiting && run.Status != tipstaff.StatusQueued && (len(run.OpenGates) > 0 || !stopping) {
 		return t.pause(ctx, run)
 	}
 	if err := t.flush(); err != nil || run.State.Terminal() || !w.follow {
 		return err
 	}
-	if s.serving.Err() != nil {
+	if stopping {
 		return errStopping
 	}
 	if w.began {

@@ -154,7 +154,7 @@ func (p *prepared) named(agent string, items []string) ([]string, error) {
 		}
 		if len(found) == 0 {
 			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "agent %s: there is no tool in %s", agent, item).
-				WithHint("declare its tools in tipstaff.yaml and accept them: tipstaff tools pin %s", server)
+				WithCommand("declare its tools in tipstaff.yaml and accept them: tipstaff tools pin %s", server)
 		}
 	}
 	return uris, nil

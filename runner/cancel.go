@@ -66,7 +66,7 @@ func (r *Runner) driveOut(ctx context.Context, run string) error {
 	if err != nil {
 		return err
 	}
-	a, err := r.begin(run, p, person{})
+	a, err := r.begin(run, p, person{ending: true})
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,7 @@ func (r *Runner) askToCancel(ctx context.Context, run string, req tipstaff.Cance
 	if err != nil {
 		return err
 	}
+	r.queue.excuse(run)
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(req.Wait, cancelWait))
 	defer cancel()
 	for {

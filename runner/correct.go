@@ -124,7 +124,7 @@ func correctable(p program) (*planProgram, error) {
 
 func unconfirmed(run string) error {
 	return tipstaff.Errorf(tipstaff.Busy, "run %s has a program that waits to be confirmed", run).
-		WithHint("decide about it first: `tipstaff show %s` shows the gate", run)
+		WithHint("decide about it first").WithCommand("`tipstaff show %s` shows the gate", run)
 }
 
 // revise validates and freezes a revised program.
@@ -168,7 +168,7 @@ func (r *Runner) handIn(ctx context.Context, p *planProgram, b correctionBody) (
 			return nil, tipstaff.Errorf(tipstaff.Busy, "run %s is being cancelled", p.run)
 		case row.Correction > row.Cont:
 			return nil, tipstaff.Errorf(tipstaff.Busy, "run %s has a correction that it has not taken up yet", p.run).
-				WithHint("`tipstaff resume %s` takes it up", p.run)
+				WithCommand("`tipstaff resume %s` takes it up", p.run)
 		case state != tipstaff.Executing:
 			return nil, unconfirmed(p.run)
 		case row.Cont != p.segment.since:

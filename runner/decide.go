@@ -57,7 +57,7 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 			return nil, err
 		} else if !ok {
 			return nil, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %q", run, req.Gate).
-				WithHint("`tipstaff show %s` lists its open gates", run)
+				WithCommand("`tipstaff show %s` lists its open gates", run)
 		}
 		replayed, refusal = false, nil
 		if row.Decided > 0 {
@@ -214,7 +214,7 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 func fits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
 	needs := req.Action == "use_result" || req.Action == "extend" || req.Action == actionAnswer && req.Feedback == ""
 	if needs && len(req.Answer) == 0 {
-		return tipstaff.Errorf(tipstaff.InvalidArgument, "%s needs an answer", req.Action).WithHint("give it as JSON: --answer '{\"…\": …}'")
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "%s needs an answer", req.Action).WithHint("give it as JSON").WithCommand("--answer '{\"…\": …}'")
 	}
 	if req.Action == "extend" {
 		var by flow.Use
@@ -247,9 +247,9 @@ func feedbackFits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
 	needed := slices.Contains(subject.Required, req.Action)
 	switch {
 	case needed && strings.TrimSpace(req.Feedback) == "":
-		return tipstaff.Errorf(tipstaff.FeedbackRequired, "%s needs feedback", req.Action).WithHint("give it with --feedback: it is told to whoever goes on")
+		return tipstaff.Errorf(tipstaff.FeedbackRequired, "%s needs feedback", req.Action).WithHint("it is told to whoever goes on").WithCommand("give it with --feedback")
 	case !needed && req.Feedback != "":
-		return tipstaff.Errorf(tipstaff.FeedbackNotAllowed, "%s at a gate of kind %s takes no feedback", req.Action, g.Kind).WithHint("say why with --note")
+		return tipstaff.Errorf(tipstaff.FeedbackNotAllowed, "%s at a gate of kind %s takes no feedback", req.Action, g.Kind).WithCommand("say why with --note")
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ const (
 // Draft makes a run that begins with prose. If nothing but a draft is wanted, nobody
 // accepts it.
 func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff.Started, error) {
-	if err := cmp.Or(mayDraft(ctx, req), r.queue.room()); err != nil {
+	if err := cmp.Or(mayDraft(ctx, req), r.queue.room(userOf(ctx))); err != nil {
 		return tipstaff.Started{}, err
 	}
 	p, err := r.prepareDraft(req)
@@ -80,7 +80,7 @@ func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
 	case uri == "":
 		return nil, (&tipstaff.Error{Code: tipstaff.InvalidArgument, Message: "a plan is drafted for a skill, and none was named",
 			Problems: []tipstaff.Problem{{Code: "skill_required", Message: "no skill was named"}}}).
-			WithHint("give --skill, or set default_skill in tipstaff.yaml; `tipstaff skills list` shows what there is")
+			WithCommand("give --skill, or set default_skill in tipstaff.yaml; `tipstaff skills list` shows what there is")
 	}
 	p.text, p.agents.settled = unwritten(uri), map[string]settledAgent{}
 	if _, err := p.skills.take(uri); err != nil {

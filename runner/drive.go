@@ -43,11 +43,12 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 	}
 	var own *turn
 	// A child has the turn of its parent, which waits for it: two places for one could
-	// leave none for anybody.
-	if parent := p.shared().draft.Parent; parent == nil || parent.Relation != relationDispatch {
-		own = r.queue.line(run)
+	// leave none for anybody. What only comes to its end needs none.
+	if parent := p.shared().draft.Parent; !who.ending && (parent == nil || parent.Relation != relationDispatch) {
+		own = r.queue.enter(run, p.shared().draft.User)
 	}
 	go func() {
+		r.noteQueued(run, own)
 		if own.await(r.Stop) {
 			a.driven = r.drive(run, p, a, who)
 			own.leave()
@@ -308,6 +309,7 @@ type person struct {
 	tipstaff.Presence
 	draftOnly bool   // what is drafted is accepted by nobody here
 	parent    string // the run that accepts what is drafted for it; "": none
+	ending    bool   // it is driven to where a decision or a cancel has it rest, and waits for no turn
 }
 
 func (p person) present() bool { return p.Yes || p.Attended || p.parent != "" }

@@ -161,7 +161,7 @@ func boundaryOf(ctx context.Context, src source, run, checkpoint string) (*bound
 	}
 	if err == nil && found == nil {
 		err = tipstaff.Errorf(tipstaff.CheckpointNotFound, "run %s has no checkpoint %q", run, checkpoint).
-			WithHint("`tipstaff show %s --checkpoints` lists them", run)
+			WithCommand("`tipstaff show %s --checkpoints` lists them", run)
 	}
 	return found, err
 }

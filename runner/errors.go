@@ -11,25 +11,26 @@ import (
 
 // storeErrors says how the errors of a store look to people.
 var storeErrors = []struct {
-	is   error
-	code tipstaff.Code
-	hint string
+	is      error
+	code    tipstaff.Code
+	hint    string
+	command string // the same for people at the command line
 }{
-	{flow.ErrIntegrity, tipstaff.Integrity, "nothing was done; `tipstaff verify` tells what was changed (with --anchor FILE, of a run that is anchored): restore a backup of .tipstaff"},
-	{flow.ErrStoreLost, tipstaff.StoreLost, "put the file back where it was, or restore a backup; then resume the run"},
-	{journal.ErrUnknownKey, tipstaff.Refused, ""},
-	{flow.ErrNoRun, tipstaff.RunNotFound, "`tipstaff ls` lists the runs of this workspace"},
-	{flow.ErrEnded, tipstaff.RunEnded, "`tipstaff fork` makes a new run from an ended one"},
-	{flow.ErrSessionBusy, tipstaff.SessionBusy, "continue it with `tipstaff chat --session`, or cancel the run"},
-	{flow.ErrThreadBusy, tipstaff.ThreadBusy, "resume, roll back or cancel that run, or use another thread"},
-	{flow.ErrRequestKnown, tipstaff.RequestConflict, "a request id names one request: give another, or none"},
-	{flow.ErrBusy, tipstaff.Busy, "`tipstaff watch` follows it; `tipstaff cancel` ends it"},
-	{flow.ErrLeaseLost, tipstaff.LeaseLost, "another process drives this run now"},
-	{flow.ErrStoreFull, tipstaff.StoreFull, "make room on the disk, then resume the run: nothing that was recorded is lost"},
-	{flow.ErrStoreBusy, tipstaff.StoreBusy, "another process holds the store; try again"},
-	{flow.ErrReadOnly, tipstaff.FormatNewer, ""},
-	{flow.ErrNoBlob, tipstaff.ArtifactNotFound, ""},
-	{flow.ErrStoreDown, tipstaff.StoreUnavailable, "look at the disk, then run the command again"},
+	{flow.ErrIntegrity, tipstaff.Integrity, "nothing was done", "`tipstaff verify` tells what was changed (with --anchor FILE, of a run that is anchored): restore a backup of .tipstaff"},
+	{flow.ErrStoreLost, tipstaff.StoreLost, "", "put the file back where it was, or restore a backup; then resume the run"},
+	{journal.ErrUnknownKey, tipstaff.Refused, "", ""},
+	{flow.ErrNoRun, tipstaff.RunNotFound, "", "`tipstaff ls` lists the runs of this workspace"},
+	{flow.ErrEnded, tipstaff.RunEnded, "", "`tipstaff fork` makes a new run from an ended one"},
+	{flow.ErrSessionBusy, tipstaff.SessionBusy, "", "continue it with `tipstaff chat --session`, or cancel the run"},
+	{flow.ErrThreadBusy, tipstaff.ThreadBusy, "resume, roll back or cancel that run, or use another thread", ""},
+	{flow.ErrRequestKnown, tipstaff.RequestConflict, "a request id names one request: give another, or none", ""},
+	{flow.ErrBusy, tipstaff.Busy, "", "`tipstaff watch` follows it; `tipstaff cancel` ends it"},
+	{flow.ErrLeaseLost, tipstaff.LeaseLost, "another process drives this run now", ""},
+	{flow.ErrStoreFull, tipstaff.StoreFull, "nothing that was recorded is lost", "make room on the disk, then resume the run"},
+	{flow.ErrStoreBusy, tipstaff.StoreBusy, "another process holds the store; try again", ""},
+	{flow.ErrReadOnly, tipstaff.FormatNewer, "", ""},
+	{flow.ErrNoBlob, tipstaff.ArtifactNotFound, "", ""},
+	{flow.ErrStoreDown, tipstaff.StoreUnavailable, "", "look at the disk, then run the command again"},
 }
 
 // explain gives an error of a lower layer its code and advice. What has a code
@@ -49,7 +50,7 @@ func explain(err error, run tipstaff.ID) error {
 	}
 	for _, s := range storeErrors {
 		if errors.Is(err, s.is) {
-			return &tipstaff.Error{Code: s.code, Run: run, Message: messageOf(err, s.code, run), Hint: s.hint, Err: err}
+			return &tipstaff.Error{Code: s.code, Run: run, Message: messageOf(err, s.code, run), Hint: s.hint, Command: s.command, Err: err}
 		}
 	}
 	return &tipstaff.Error{Code: tipstaff.Internal, Run: run, Message: "something unexpected went wrong", Err: err}

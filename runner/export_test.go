@@ -16,4 +16,4 @@ const Heard = transientBuffer
 func (r *Runner) AwaitHosts(d time.Duration) { r.hosts.absent = d }
 
 // Places sets how many runs are driven at once.
-func (r *Runner) Places(n int) { r.queue = newQueue(n) }
+func (r *Runner) Places(n int) { r.queue = newQueue(n, 1) }

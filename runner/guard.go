@@ -92,7 +92,7 @@ func (r *Runner) permit(ctx context.Context, run tipstaff.ID, scope string, more
 func (r *Runner) openToChange(ctx context.Context, run tipstaff.ID, scope string, more ...need) (flow.Row, error) {
 	if r.OwnRun != "" && r.OwnRun == run.String() {
 		return flow.Row{}, tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s and may not act on it", run).
-			WithHint("run the command outside of the run")
+			WithCommand("run the command outside of the run")
 	}
 	return r.open(ctx, run, scope, more...)
 }

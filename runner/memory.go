@@ -70,7 +70,7 @@ func (m Memory) Item(ctx context.Context, item string) (tipstaff.MemoryItem, err
 }
 
 func noSuchItem(u cortex.URI) error {
-	return tipstaff.Errorf(tipstaff.ArtifactNotFound, "nothing is remembered as %s", u).WithHint("`tipstaff memory list` shows what is")
+	return tipstaff.Errorf(tipstaff.ArtifactNotFound, "nothing is remembered as %s", u).WithCommand("`tipstaff memory list` shows what is")
 }
 
 // Recall implements [tipstaff.Memory].
@@ -102,7 +102,7 @@ func (m Memory) Log(ctx context.Context, after int64) iter.Seq2[tipstaff.MemoryR
 				r, err := cortex.ParseRecord(s.Bytes)
 				if err != nil {
 					err = &tipstaff.Error{Code: tipstaff.StoreUnavailable, Err: err,
-						Message: fmt.Sprintf("record %d of the memory cannot be read: %v", s.Seq, err), Hint: "`tipstaff verify --memory` tells what is wrong with it"}
+						Message: fmt.Sprintf("record %d of the memory cannot be read: %v", s.Seq, err), Command: "`tipstaff verify --memory` tells what is wrong with it"}
 					if !yield(tipstaff.MemoryRecord{}, err) {
 						return
 					}

@@ -76,7 +76,7 @@ func (r *Runner) pipelineInputs(given map[string]json.RawMessage) (*pipelineInpu
 		into, ok := fields[name]
 		if !ok {
 			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "a pipeline has no input %q", name).
-				WithHint("its inputs are raw_input (--text), metadata (--input K=V), goals and thread_id")
+				WithHint("its inputs are raw_input, metadata, goals and thread_id").WithCommand("--text is raw_input, --input K=V metadata")
 		}
 		if err := json.Unmarshal(given[name], into); err != nil {
 			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the input %s cannot be used: %v", name, err)
@@ -101,7 +101,23 @@ func (in *pipelineInputs) check() (json.RawMessage, error) {
 		}
 		seen[goal] = true
 	}
-	return flow.JSON(in), nil
+	raw := flow.JSON(in)
+	if len(raw) < pipeline.MaxEnvelope/8 { // however its characters are written, there is room for it
+		return raw, nil
+	}
+	metadata, err := values(in.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	return raw, fitsEnvelope(pipeline.NewEnvelope(nil, pipeline.Input{RawInput: in.RawInput, Metadata: metadata, Goals: in.Goals}))
+}
+
+// fitsEnvelope refuses an Envelope that is too large to be kept.
+func fitsEnvelope(e *pipeline.Envelope) error {
+	if size := e.Size(); size > pipeline.MaxEnvelope {
+		return tipstaff.Errorf(tipstaff.LimitReached, "the Envelope would have %d bytes: %d are the most", size, pipeline.MaxEnvelope)
+	}
+	return nil
 }
 
 // checkThread refuses a key that could not stand in a path or on a line.

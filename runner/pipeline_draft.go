@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
+	docs "github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
@@ -45,6 +47,9 @@ func (r *Runner) CreateEnvelope(ctx context.Context, req tipstaff.EnvelopeReques
 // preparePipelineDraft checks what a draft is made of. It need not have a program yet.
 func (r *Runner) preparePipelineDraft(ctx context.Context, req tipstaff.EnvelopeRequest) (*prepared, error) {
 	if req.Program != nil {
+		if _, faults := docs.ReadAll(req.Program, pipeline.MaxSize); len(faults) > 0 { // nobody can say what it is
+			return nil, invalid(req.Name, faults.Public(req.Name))
+		}
 		if !pipeline.IsPipeline(req.Program) {
 			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "%s is not a pipeline: only pipelines are held as drafts", req.Name)
 		}
@@ -108,10 +113,45 @@ func (r *Runner) UpdateEnvelope(ctx context.Context, req tipstaff.EnvelopeUpdate
 			return nil, tipstaff.Errorf(tipstaff.VersionStale, "the draft has version %d, not %d", version, req.Version).
 				WithHint("read it again, then change it")
 		}
+		if err := d.mayAdd(req.Usage); err != nil {
+			return nil, err
+		}
 		u, err := d.changed(c, actor(ctx))
 		return []flow.Draft{updated(u)}, err
 	})
 	return explain(err, req.Run)
+}
+
+// Counters of calls are 32 bits wide on the wire; two amounts of 62 bits can be added up.
+const (
+	maxCalls  = math.MaxInt32
+	maxAmount = 1<<62 - 1
+)
+
+// mayAdd refuses use that is negative, or that a counter of the draft could not hold.
+func (d *pipelineDraft) mayAdd(u *tipstaff.Usage) error {
+	if u == nil {
+		return nil
+	}
+	e := d.env
+	for _, c := range []struct {
+		name            string
+		held, more, max int64
+	}{
+		{"llm_calls", e.LLMCallCount, u.LLMCalls, maxCalls},
+		{"tool_calls", e.ToolCallCount, u.ToolCalls, maxCalls},
+		{"tokens_in", e.TokensIn, u.TokensIn, maxAmount},
+		{"tokens_out", e.TokensOut, u.TokensOut, maxAmount},
+		{"cost_usd", int64(e.CostUSD), u.CostUSD, maxAmount},
+	} {
+		switch {
+		case c.more < 0:
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "usage.%s: %d is less than 0, and counters only grow", c.name, c.more)
+		case c.more > c.max-c.held:
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "usage.%s: %d and the %d before are more than can be counted, which is %d", c.name, c.more, c.held, c.max)
+		}
+	}
+	return nil
 }
 
 // changePipelineDraft writes to a draft that nobody else changes meanwhile.
@@ -169,7 +209,7 @@ func updated(u *tipstaff.DraftUpdated) flow.Draft {
 // that waits for nothing.
 func (r *Runner) ExecuteEnvelope(ctx context.Context, req tipstaff.ExecuteRequest) (none tipstaff.Started, err error) {
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, bringing(brings(req.NoFiles, req.Program)))
-	if err = cmp.Or(err, r.queue.room()); err != nil {
+	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
 		return none, err
 	}
 	if row.Kind != kindPipeline {

@@ -163,8 +163,8 @@ func (d *pipelineDraft) changed(c *change, by string) (*tipstaff.DraftUpdated, e
 	if err := d.apply(c); err != nil {
 		return nil, err
 	}
-	if size := d.env.Size(); size > pipeline.MaxEnvelope {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the Envelope would have %d bytes: %d are the most", size, pipeline.MaxEnvelope)
+	if err := fitsEnvelope(d.env); err != nil {
+		return nil, err
 	}
 	names := []string{}
 	for _, key := range slices.Concat(slices.Sorted(maps.Keys(c.Outputs)), c.Remove) {

@@ -380,3 +380,27 @@ func TestLargeDraft(t *testing.T) {
 	}
 	b.verified(run)
 }
+
+// A counter that is full takes no more, and nothing of such a change is kept.
+func TestCountersOfADraftDoNotOverflow(t *testing.T) {
+	b := newBed(t)
+	run := b.held()
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Usage: &tipstaff.Usage{LLMCalls: 1<<31 - 1, ToolCalls: 1<<31 - 2, TokensIn: 1<<62 - 1, CostUSD: 1}})
+	for name, u := range map[string]tipstaff.Usage{
+		"one more call":       {LLMCalls: 1},
+		"two more tool calls": {ToolCalls: 2},
+		"a sum over 64 bits":  {TokensIn: 1<<63 - 1},
+		"money":               {CostUSD: 1<<62 - 1},
+		"less than nothing":   {TokensOut: -1},
+	} {
+		err := b.UpdateEnvelope(cli(), tipstaff.EnvelopeUpdate{Run: run, Usage: &u, Metadata: map[string]json.RawMessage{"kept": json.RawMessage("true")}})
+		if tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	raw, err := b.Envelope(cli(), run, "")
+	if err != nil || !strings.Contains(string(raw), `"llm_call_count":2147483647`) || strings.Contains(string(raw), "kept") {
+		t.Errorf("the draft is %s, %v", raw, err)
+	}
+	b.change(tipstaff.EnvelopeUpdate{Run: run, Usage: &tipstaff.Usage{ToolCalls: 1}}) // up to the last one
+}

@@ -24,7 +24,7 @@ func (r *Runner) lock() (*tool.Lock, error) {
 		name := filepath.Join(r.Workspace, tool.LockName)
 		return nil, (&tipstaff.Error{Code: tipstaff.Refused, Message: err.Error(), Err: err,
 			Problems: []tipstaff.Problem{{Code: "lock_invalid", File: name, Message: untrusted.Message}}}).
-			WithHint("restore the file from version control, or remove it and accept the tools anew with `tipstaff tools pin`")
+			WithCommand("restore the file from version control, or remove it and accept the tools anew with `tipstaff tools pin`")
 	case err != nil:
 		return nil, &tipstaff.Error{Code: tipstaff.Refused, Message: fmt.Sprintf("%s cannot be read: %v", tool.LockName, err), Err: err}
 	}
@@ -151,7 +151,7 @@ func (p *prepared) checkAnchor(name, workspace string) error {
 	folder := filepath.Dir(anchorIn(p.manifest, workspace))
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return tipstaff.Errorf(tipstaff.Refused, "%s cannot be run: its anchor would be written to %s, which is not a folder", name, folder).
-			WithHint("make the folder, or correct anchor.file in tipstaff.yaml")
+			WithCommand("make the folder, or correct anchor.file in tipstaff.yaml")
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (p *prepared) refused(name string, refusal *tipstaff.ToolRefusal) error {
 	if p.manifest == nil {
 		return e.WithHint("there is no tipstaff.yaml in this workspace: it declares the servers and tools that plans may use")
 	}
-	return e.WithHint("%s", adviceFor(refusal.Tools[0]))
+	return e.WithCommand("%s", adviceFor(refusal.Tools[0]))
 }
 
 // adviceFor is what to do about a tool that is refused before a run exists.

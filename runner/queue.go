@@ -1,70 +1,147 @@
 package runner
 
 import (
+	"container/list"
 	"context"
 	"math"
-	"slices"
 	"sync"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
-// maxQueue is how many runs may wait for their turn.
+// maxQueue is how many runs of one user may wait for their turn.
 const maxQueue = 1024
 
-// queue lets so many runs be driven at once, and the others wait, first come, first
-// served.
+// queue lets so many runs be driven at once, and the others wait. It is fair between
+// users: a place that comes free goes round those who wait, and the last places go
+// only to users who have none. So nobody can keep others out for good, however long
+// their own runs take.
 type queue struct {
-	mu      sync.Mutex
-	places  int     // that are free
-	waiting []*turn // in the order in which they came
+	mu       sync.Mutex
+	free     int // places
+	reserved int // of them, for users who have none
+	users    map[string]*line
+	ring     *list.List       // of the *line of every user who waits; the first is served next
+	waiting  map[string]*turn // by run
+}
+
+// line is one user's part of the queue.
+type line struct {
+	user    string
+	held    int           // places
+	waiting *list.List    // of *turn, in the order in which they came
+	at      *list.Element // in the ring; nil: nothing waits
 }
 
 // turn is that of a run to be driven. A nil turn has come.
 type turn struct {
 	queue *queue
+	line  *line
 	run   string
-	come  chan struct{} // closed when it has a place
+	come  chan struct{} // closed when it has a place, or needs none
+	free  bool          // it came without a place
+	at    *list.Element // in its line; nil: it has, or had, a place
 }
 
-// newQueue is a queue with so many places; 0: with room for all.
-func newQueue(places int) *queue {
+// newQueue is a queue with so many places, 0: with room for all, for a number of users
+// that are known beforehand.
+func newQueue(places, users int) *queue {
 	if places <= 0 {
 		places = math.MaxInt
 	}
-	return &queue{places: places}
+	return &queue{free: places, reserved: reserve(places, users), users: map[string]*line{}, ring: list.New(), waiting: map[string]*turn{}}
 }
+
+// reserve is how many places are for users who have none: one for each but one of those
+// who are known, and an eighth at least for others in whose name they act. Half of the
+// places are always for everybody.
+func reserve(places, users int) int { return min(max(places/8, users-1), places/2) }
 
 // has reports whether a run waits for its turn.
 func (q *queue) has(run string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.ContainsFunc(q.waiting, func(t *turn) bool { return t.run == run })
+	return q.waiting[run] != nil
 }
 
-// room refuses one more where as many wait as may.
-func (q *queue) room() error {
+// room refuses one more of a user of whom as many wait as may.
+func (q *queue) room(user string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) < maxQueue {
+	if l := q.users[user]; l == nil || l.waiting.Len() < maxQueue {
 		return nil
 	}
-	return tipstaff.Errorf(tipstaff.QueueFull, "%d runs wait for their turn already", maxQueue).WithHint("try again when some have ended")
+	return tipstaff.Errorf(tipstaff.QueueFull, "%d runs of %s wait for their turn already", maxQueue, user).WithHint("try again when some have ended")
 }
 
-// line gives a run a place or, where there is none, has it wait behind all others: from
-// now on it is known to.
-func (q *queue) line(run string) *turn {
-	t := &turn{queue: q, run: run, come: make(chan struct{})}
+// enter gives a run a place or, where its user can have none, has it wait behind the
+// user's others: from now on it is known to.
+func (q *queue) enter(run, user string) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.places == 0 {
-		q.waiting = append(q.waiting, t)
-		return t
+	l := q.users[user]
+	if l == nil {
+		l = &line{user: user, waiting: list.New()}
+		q.users[user] = l
 	}
-	q.places--
-	close(t.come)
+	t := &turn{queue: q, line: l, run: run, come: make(chan struct{})}
+	t.at = l.waiting.PushBack(t)
+	q.waiting[run] = t
+	if l.at == nil {
+		l.at = q.ring.PushBack(l)
+	}
+	q.serve()
 	return t
+}
+
+// serve gives away the places that somebody may have.
+func (q *queue) serve() {
+	for e := q.ring.Front(); e != nil && q.free > 0; {
+		l := e.Value.(*line)
+		if l.held > 0 && q.free <= q.reserved {
+			e = e.Next()
+			continue
+		}
+		t := l.waiting.Front().Value.(*turn)
+		q.withdraw(t)
+		if l.at != nil { // whoever was served waits for all others
+			q.ring.MoveToBack(l.at)
+		}
+		q.free--
+		l.held++
+		close(t.come)
+		e = q.ring.Front()
+	}
+}
+
+// withdraw takes a turn out of its line.
+func (q *queue) withdraw(t *turn) {
+	l := t.line
+	l.waiting.Remove(t.at)
+	t.at = nil
+	delete(q.waiting, t.run)
+	if l.waiting.Len() == 0 {
+		q.ring.Remove(l.at)
+		l.at = nil
+	}
+}
+
+// forget drops the line of a user who has nothing here any more.
+func (q *queue) forget(l *line) {
+	if l.held == 0 && l.waiting.Len() == 0 {
+		delete(q.users, l.user)
+	}
+}
+
+// waits tells how many places its user holds, of a turn that has not come.
+func (t *turn) waits() (held int, waits bool) {
+	if t == nil {
+		return 0, false
+	}
+	t.queue.mu.Lock()
+	defer t.queue.mu.Unlock()
+	return t.line.held, t.at != nil
 }
 
 // await returns when the turn has come, or not before ctx ends.
@@ -79,18 +156,19 @@ func (t *turn) await(ctx context.Context) bool {
 	}
 	q := t.queue
 	q.mu.Lock()
-	i := slices.Index(q.waiting, t)
-	if i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
+	waited := t.at != nil
+	if waited {
+		q.withdraw(t)
+		q.forget(t.line)
 	}
 	q.mu.Unlock()
-	if i < 0 { // it has come all the same
+	if !waited { // it has come all the same
 		t.leave()
 	}
 	return false
 }
 
-// leave gives the place to who has waited longest.
+// leave gives the place to who is next.
 func (t *turn) leave() {
 	if t == nil {
 		return
@@ -98,11 +176,39 @@ func (t *turn) leave() {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) == 0 {
-		q.places++
+	if t.free {
 		return
 	}
-	next := q.waiting[0]
-	q.waiting = slices.Delete(q.waiting, 0, 1)
-	close(next.come)
+	q.free++
+	t.line.held--
+	q.serve()
+	q.forget(t.line)
+}
+
+// excuse lets a run go on without a place: it was cancelled, and only comes to its end.
+func (q *queue) excuse(run string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t := q.waiting[run]; t != nil {
+		q.withdraw(t)
+		q.forget(t.line)
+		t.free = true
+		close(t.come)
+	}
+}
+
+// noteQueued records that a run waits for its turn, so that everybody can see why
+// nothing happens. What cannot be recorded is no reason not to drive it: if the store
+// is at fault, the drive says so.
+func (r *Runner) noteQueued(run string, t *turn) {
+	held, waits := t.waits()
+	if !waits {
+		return
+	}
+	_ = r.Store.Write(context.WithoutCancel(r.Stop), run, func(tx flow.Tx) ([]flow.Draft, error) {
+		if tipstaff.State(tx.Row().State).Terminal() {
+			return nil, nil
+		}
+		return []flow.Draft{{Kind: string(tipstaff.KindRunQueued), Body: flow.JSON(tipstaff.RunQueued{Driven: held, Places: r.MaxDriving})}}, nil
+	})
 }

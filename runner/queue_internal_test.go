@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 )
 
 // Who comes first is served first, and is known to wait from the moment it has come.
 func TestQueueServesInOrder(t *testing.T) {
-	q := newQueue(2)
+	q := newQueue(2, 1)
 	var turns []*turn
 	for i := range 10 {
-		turns = append(turns, q.line(fmt.Sprint(i)))
+		turns = append(turns, q.enter(fmt.Sprint(i), "alice"))
 		if waits := q.has(fmt.Sprint(i)); waits != (i >= 2) {
 			t.Fatalf("%d waits: %v", i, waits)
 		}
@@ -28,18 +29,23 @@ func TestQueueServesInOrder(t *testing.T) {
 			t.Fatalf("%s still waits", next)
 		}
 	}
-	if q.places != 2 {
-		t.Errorf("%d places are free", q.places)
+	empty(t, q, 2)
+}
+
+func empty(t *testing.T, q *queue, places int) {
+	t.Helper()
+	if q.free != places || len(q.waiting) != 0 || q.ring.Len() != 0 || len(q.users) != 0 {
+		t.Errorf("%d places are free, %d runs and %d of %d users wait", q.free, len(q.waiting), q.ring.Len(), len(q.users))
 	}
 }
 
-// Who leaves the line leaves no hole in it, whenever that is.
+// Who leaves the queue leaves no hole in it, whenever that is.
 func TestQueueForgetsWhoGivesUp(t *testing.T) {
 	gone, stop := context.WithCancel(context.Background())
 	stop()
 	for range 1000 {
-		q := newQueue(1)
-		first, second, third := q.line("1"), q.line("2"), q.line("3")
+		q := newQueue(1, 1)
+		first, second, third := q.enter("1", "alice"), q.enter("2", "bob"), q.enter("3", "alice")
 		left := make(chan bool)
 		go func() { left <- second.await(gone) }()
 		first.leave() // while it gives up
@@ -50,8 +56,136 @@ func TestQueueForgetsWhoGivesUp(t *testing.T) {
 			t.Fatal("the third never had its turn")
 		}
 		third.leave()
-		if q.places != 1 || len(q.waiting) != 0 {
-			t.Fatalf("%d places are free, %d wait", q.places, len(q.waiting))
+		empty(t, q, 1)
+	}
+}
+
+// However many runs of one user hang, others get a place at once, and so do as many
+// users as places are reserved for.
+func TestQueueKeepsPlacesForOthers(t *testing.T) {
+	for _, tc := range []struct{ places, users, most, others int }{
+		{64, 1, 56, 8},   // an eighth, for those in whose name a token acts
+		{64, 20, 45, 19}, // one for each of the others
+		{64, 100, 32, 32},
+		{8, 2, 7, 1},
+		{2, 2, 1, 1},
+		{4, 1, 4, 0}, // nobody else is known, and there is not much to share
+		{1, 2, 1, 0}, // one place cannot be shared
+	} {
+		t.Run(fmt.Sprint(tc.places, " places, ", tc.users, " users"), func(t *testing.T) {
+			q := newQueue(tc.places, tc.users)
+			held := 0
+			for i := range 2 * tc.places {
+				if _, waits := q.enter(fmt.Sprint("a", i), "alice").waits(); !waits {
+					held++
+				}
+			}
+			if held != tc.most {
+				t.Errorf("alice has %d places, want %d", held, tc.most)
+			}
+			for i := range tc.others {
+				for n := range 3 { // of the runs that others start, the first gets a place
+					_, waits := q.enter(fmt.Sprint(i, "-", n), fmt.Sprint("user", i)).waits()
+					if waits != (n > 0) {
+						t.Errorf("run %d of user %d waits: %v", n, i, waits)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A place that comes free goes round the users, not to whoever has lined up most.
+func TestQueueGoesRound(t *testing.T) {
+	q := newQueue(1, 1)
+	now := q.enter("first", "alice")
+	turns := map[string]*turn{}
+	for _, run := range []string{"alice1", "alice2", "alice3", "bob1", "bob2", "carol1"} {
+		turns[run] = q.enter(run, run[:len(run)-1])
+	}
+	var order []string
+	for range len(turns) {
+		now.leave()
+		for run, at := range turns {
+			if _, waits := at.waits(); !waits {
+				order, now = append(order, run), at
+				delete(turns, run)
+			}
 		}
+	}
+	if got := fmt.Sprint(order); got != "[alice1 bob1 carol1 alice2 bob2 alice3]" {
+		t.Errorf("they are served as %s", got)
+	}
+}
+
+// A cancelled run goes on to its end, and the place that it never had is nobody's.
+func TestQueueExcusesWhatWasCancelled(t *testing.T) {
+	q := newQueue(1, 1)
+	first, second, third := q.enter("1", "alice"), q.enter("2", "alice"), q.enter("3", "alice")
+	q.excuse("2")
+	q.excuse("none")
+	if !second.await(context.Background()) || q.has("2") || !q.has("3") {
+		t.Error("it still waits, or another does not")
+	}
+	second.leave()
+	if !q.has("3") {
+		t.Error("somebody got a place that was not there")
+	}
+	first.leave()
+	third.leave()
+	empty(t, q, 1)
+}
+
+// What one user lines up does not fill the queue for others.
+func TestQueueIsFullForEachUser(t *testing.T) {
+	q := newQueue(1, 1)
+	q.enter("first", "alice")
+	for i := range maxQueue {
+		if err := q.room("alice"); err != nil {
+			t.Fatalf("%d wait: %v", i, err)
+		}
+		q.enter(fmt.Sprint(i), "alice")
+	}
+	if q.room("alice") == nil || q.room("bob") != nil {
+		t.Errorf("alice: %v, bob: %v", q.room("alice"), q.room("bob"))
+	}
+}
+
+// Ten times as many runs take about ten times as long, not a hundred times: they line up,
+// are looked for, give up or are served.
+func TestQueueOfTenThousand(t *testing.T) {
+	gone, stop := context.WithCancel(context.Background())
+	stop()
+	took := func(n int) time.Duration {
+		began := time.Now()
+		q := newQueue(8, 2)
+		turns := make([]*turn, n)
+		for i := range turns {
+			turns[i] = q.enter(fmt.Sprint(i), fmt.Sprint("user", i%100))
+		}
+		for i := range turns {
+			q.has(fmt.Sprint(i))
+		}
+		for i := n - 1; i >= 0; i -= 2 {
+			if turns[i].await(gone) {
+				turns[i].leave()
+			}
+		}
+		for len(q.waiting) > 0 {
+			for i, at := range turns {
+				if at != nil && at.at == nil {
+					turns[i] = nil
+					if i%2 == 0 {
+						at.leave()
+					}
+				}
+			}
+		}
+		return time.Since(began)
+	}
+	took(1000) // warms up
+	small, large := took(1000), took(10_000)
+	if large > 40*small+20*time.Millisecond {
+		t.Errorf("1,000 take %v, 10,000 take %v", small, large)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // written. A person who is there can answer, so then it is.
 func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, answering(req.Presence))
-	if err = cmp.Or(err, r.queue.room()); err != nil {
+	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
 		return tipstaff.Started{}, err
 	}
 	return r.resume(ctx, row, req.Presence)
@@ -156,11 +156,17 @@ func (r *Runner) TakeUp(ctx context.Context, kind string) (int, error) {
 }
 
 // leftBy reports whether an owner of this kind was the last that a run had, and left it
-// without parking it; or made it, and never came to drive it.
+// without parking it; or made it, and never came to drive it; or had it wait for its turn.
 func (r *Runner) leftBy(ctx context.Context, row flow.Row, kind string) (bool, error) {
-	switch tipstaff.Kind(row.Owned) {
+	fold, _, err := r.foldAt(ctx, row)
+	if err != nil {
+		return false, err
+	}
+	switch fold.Owned {
 	case "":
 		return row.Origin == kind && row.Base == "", nil // a fork waits for whoever made it
+	case tipstaff.KindRunQueued: // daemons alone have a queue
+		return true, nil
 	case tipstaff.KindRunInterrupted:
 		last := ""
 		err := eachBackward(ctx, r.Store, row, func(s flow.Stored) error {

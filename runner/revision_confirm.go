@@ -165,7 +165,7 @@ func withoutGiven(o *tipstaff.Outline) {
 // accept is the acceptance of a program that a gate has shown.
 func (r *Runner) accept(ctx context.Context, g tipstaff.Gate, req tipstaff.DecideRequest) ([]flow.Draft, error) {
 	if len(req.Answer) > 0 {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "an acceptance takes no answer").WithHint("say why with --note")
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "an acceptance takes no answer").WithCommand("say why with --note")
 	}
 	var shown firstSubject
 	if err := json.Unmarshal(g.Subject, &shown); err != nil {

@@ -61,6 +61,7 @@ type Config struct {
 	// MaxDriving is how many runs are driven at once; further ones wait for their turn.
 	// 0: all are.
 	MaxDriving int
+	Users      int              // who may start runs here, as far as that is known: each has a share of the places; 0: unknown
 	Grace      time.Duration    // that once calls are given; 0: 10 s
 	Now        func() time.Time // nil: time.Now
 	OwnRun     string           // the run this process belongs to: it may not be acted on
@@ -98,7 +99,7 @@ func New(c Config) *Runner {
 	}
 	all := withBuiltin(c.Performers)
 	c.Store = performingStore{c.Store, all}
-	r := &Runner{Config: c, performers: all, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving)}
+	r := &Runner{Config: c, performers: all, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving, c.Users)}
 	if c.Grace > 0 {
 		r.hosts.grace = c.Grace
 	}

@@ -46,12 +46,12 @@ func (r *Runner) conversation(ctx context.Context, session string) (*conversatio
 		return nil, noSession(session)
 	}
 	last := rows[0]
-	if user := userOf(ctx); last.User != user {
-		if visibleTo(ctx) != "" { // nor is it said that there is one
-			return nil, noSession(session)
+	if user := userOf(ctx); last.User != user { // whoever goes on with a session is shown all of it
+		refusal := tipstaff.Errorf(tipstaff.Forbidden, "session %s belongs to another user", session)
+		if visibleTo(ctx) == "" {
+			refusal = refusal.WithCommand("`tipstaff fork %s` makes one of your own that begins with it", last.ID)
 		}
-		return nil, tipstaff.Errorf(tipstaff.Forbidden, "session %s is a conversation of %s, not of %s", session, last.User, user).
-			WithHint("`tipstaff fork %s` makes one of your own that begins with it", last.ID)
+		return nil, refusal
 	}
 	if !tipstaff.State(last.State).Terminal() {
 		return nil, explain(flow.ErrSessionBusy, idOf(last.ID))
@@ -65,7 +65,7 @@ func (r *Runner) conversation(ctx context.Context, session string) (*conversatio
 
 func noSession(id string) error {
 	return tipstaff.Errorf(tipstaff.InvalidArgument, "there is no session %q", id).
-		WithHint("`tipstaff chat --list` lists them; leave the session out to begin a new one")
+		WithHint("leave the session out to begin a new one").WithCommand("`tipstaff chat --list` lists them")
 }
 
 // describe says of a turn that is to be started where it belongs, and who answers with

@@ -253,6 +253,52 @@ func TestForkOfATurnIsAnotherSession(t *testing.T) {
 	b.verified(fork.ID)
 }
 
+// A session is its user's: nobody else goes on with it, looks whether one could, or is told
+// what was said in it. An administrator may.
+func TestASessionIsItsUsers(t *testing.T) {
+	b := agentBed(t, func(agent.Request) agent.Response { return agent.Response{Text: "the secret is 4711"} })
+	as := func(user string, scopes ...string) context.Context {
+		return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "grpc", User: user, Principal: "token:" + user, Scopes: append(tipstaff.DefaultScopes(), scopes...)})
+	}
+	turn := func(session string) tipstaff.StartRequest {
+		return tipstaff.StartRequest{Name: "turn", NoFiles: true, Program: flow.JSON(map[string]any{"kind": "turn", "message": "What is it?", "session": session})}
+	}
+	begun, err := b.Start(as("alice"), tipstaff.StartRequest{Name: "turn", NoFiles: true, Program: []byte(`{"kind": "turn", "message": "It is 4711."}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.wait(begun.Run)
+	session, _ := b.head(begun.Run)
+	for name, do := range map[string]func(context.Context) error{
+		"Start": func(ctx context.Context) error { _, err := b.Start(ctx, turn(session)); return err },
+		"Validate": func(ctx context.Context) error {
+			start := turn(session)
+			_, err := b.Validate(ctx, tipstaff.ValidateRequest{Start: &start})
+			return err
+		},
+		"Get": func(ctx context.Context) error { _, err := b.Get(ctx, begun.Run); return err },
+		"Events": func(ctx context.Context) error {
+			for _, err := range b.Events(ctx, tipstaff.EventsRequest{Run: begun.Run}) {
+				return err
+			}
+			return nil
+		},
+		"Fork": func(ctx context.Context) error { _, err := b.Fork(ctx, forking{Run: begun.Run, At: 5}); return err },
+	} {
+		if err := do(as("bob")); tipstaff.CodeOf(err) != tipstaff.Forbidden {
+			t.Errorf("%s: bob is answered with %v", name, err)
+		}
+	}
+	if page, err := b.List(as("bob"), tipstaff.ListRequest{}); err != nil || len(page.Runs) != 0 {
+		t.Errorf("bob is shown %d runs, %v", len(page.Runs), err)
+	}
+	s, err := b.Start(as("alice"), turn(session))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.wait(s.Run)
+}
+
 func TestUnknownSessionsAndAgentsAreRefused(t *testing.T) {
 	b := agentBed(t, func(agent.Request) agent.Response { return agent.Response{Text: "yes"} })
 	if _, _, err := b.turn("01M7G3EYJYXZX0RQ2DABT2BB1E", "Hello?"); tipstaff.CodeOf(err) != tipstaff.InvalidArgument {

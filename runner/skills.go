@@ -247,7 +247,7 @@ func (k SkillKeeper) Show(_ context.Context, uri string) (tipstaff.SkillInfo, er
 	u, err := tipstaff.ParseSkillURI(uri)
 	if err != nil {
 		return tipstaff.SkillInfo{}, (&tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err}).
-			WithHint("tipstaff skills list shows the URIs that there are")
+			WithCommand("tipstaff skills list shows the URIs that there are")
 	}
 	s, err := set.Lookup(u)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 // creates its run and begins to drive it. A program handed over is accepted by
 // that act.
 func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff.Started, error) {
-	if err := cmp.Or(mayStart(ctx, req), r.queue.room()); err != nil {
+	if err := cmp.Or(mayStart(ctx, req), r.queue.room(userOf(ctx))); err != nil {
 		return tipstaff.Started{}, err
 	}
 	p, err := r.prepare(ctx, req)

@@ -87,7 +87,7 @@ func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff
 	}
 	if info.Lock == tipstaff.ToolUnlocked && info.Digest == "" {
 		return info, tipstaff.Errorf(tipstaff.Refused, "%s is not in %s, so nothing is known of it", info.Name(), tool.LockName).
-			WithHint("`tipstaff tools describe %s --live` asks the server; `tipstaff tools pin %s` locks its tools", info.Name(), u.Server)
+			WithCommand("`tipstaff tools describe %s --live` asks the server; `tipstaff tools pin %s` locks its tools", info.Name(), u.Server)
 	}
 	if definition, err := tools.Lookup(cmp.Or(info.URI, name)); err == nil {
 		info.Definition = definition.Raw
@@ -133,13 +133,13 @@ func (d *catalog) find(name string) (tipstaff.ToolURI, error) {
 	if err != nil {
 		server, rest, ok := strings.Cut(strings.TrimPrefix(name, "mcp://"), "/")
 		if !ok || strings.Contains(rest, "/") || strings.Contains(rest, "@") {
-			return u, tipstaff.Errorf(tipstaff.InvalidArgument, "%v", err).WithHint("write SERVER/TOOL, or the URI that `tipstaff tools list` shows")
+			return u, tipstaff.Errorf(tipstaff.InvalidArgument, "%v", err).WithCommand("write SERVER/TOOL, or the URI that `tipstaff tools list` shows")
 		}
 		u = tipstaff.ToolURI{Server: server, Tool: rest}
 	}
 	if _, ok := d.manifest.Tool(u.Server, u.Tool); !ok {
 		return u, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no tool %q of a server %q", u.Tool, u.Server).
-			WithHint("`tipstaff tools list` shows what is declared")
+			WithCommand("`tipstaff tools list` shows what is declared")
 	}
 	return u, nil
 }
@@ -262,7 +262,7 @@ func (t toolbox) Pin(_ context.Context, r tipstaff.PinReport) error {
 		err = next.Write(t.Workspace)
 	}
 	if err != nil {
-		return &tipstaff.Error{Code: tipstaff.Refused, Message: err.Error(), Hint: "run the command again", Err: err}
+		return &tipstaff.Error{Code: tipstaff.Refused, Message: err.Error(), Command: "run the command again", Err: err}
 	}
 	return nil
 }
@@ -275,7 +275,7 @@ func (d *catalog) external(named []string) ([]string, error) {
 		}
 		if _, ok := d.manifest.Server(name); !ok {
 			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no server %q", name).
-				WithHint("`tipstaff tools list` shows what is declared")
+				WithCommand("`tipstaff tools list` shows what is declared")
 		}
 	}
 	if len(named) > 0 {

@@ -115,7 +115,7 @@ func (r *Runner) trusted(files []string) ([]journal.PublicKey, error) {
 	}
 	if len(keys) == 0 {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no key to verify with").
-			WithHint("name the public key of whoever ran it: --key FILE.pub")
+			WithCommand("name the public key of whoever ran it: --key FILE.pub")
 	}
 	return keys, nil
 }

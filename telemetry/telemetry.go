@@ -112,7 +112,7 @@ func (t *Telemetry) openLog(name string, key []byte) error {
 				err = at.Err
 			}
 			return tipstaff.Errorf(tipstaff.InvalidArgument, "the log %s cannot be written: %v", name, err).
-				WithHint("set TIPSTAFF_LOG to a file, or to - for standard error")
+				WithCommand("set TIPSTAFF_LOG to a file, or to - for standard error")
 		}
 		t.log, to = f, f
 	}

@@ -26,16 +26,17 @@ func (c connection) Attach(tipstaff.ID, []string, func(string)) (cli.Attached, e
 
 func (c connection) Close() error { return c.client.Close() }
 
-// connect is the runs of a server at HOST:PORT, or grpcs://HOST:PORT with TLS. No token
-// is sent in plain text to another machine.
+// connect is the runs of a server at HOST:PORT, grpcs://HOST:PORT with TLS, or unix:PATH.
+// No token is sent in plain text to another machine.
 func connect(_ context.Context, server, workspace string) (cli.Session, error) {
 	addr, encrypted := strings.CutPrefix(server, "grpcs://")
 	addr = strings.TrimPrefix(addr, "grpc://")
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is not the address of a server: %v", server, err).WithHint("write HOST:PORT, or grpcs://HOST:PORT for TLS")
+	socket := tipstaff.SocketPath(addr) != ""
+	if err != nil && !socket {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is not the address of a server: %v", server, err).WithHint("write HOST:PORT, grpcs://HOST:PORT for TLS, or unix:PATH")
 	}
-	near := tipstaff.Loopback(host)
+	near := socket || tipstaff.Loopback(host)
 	o := rpc.ClientOptions{Token: os.Getenv("TIPSTAFF_TOKEN"), Agent: "tipstaff/" + version}
 	switch {
 	case encrypted:

@@ -73,6 +73,41 @@ version: 1
 root: {id: long, kind: tool_call, tool: "mcp://builtin/sleep@1.0.0", args: {duration: 5m}}
 `
 
+// A daemon listens on a Unix socket that only its user can open, and takes the place of
+// one that was killed; nobody takes the place of one that lives, or of another file.
+func TestServingOnASocket(t *testing.T) {
+	t.Parallel()
+	s := &serving{workspace: newWorkspace(t, manifest, gatedWork), addr: "unix:d.sock"}
+	s.begin()
+	if s.addr != "unix:"+s.Path("d.sock") {
+		t.Errorf("it listens at %s", s.addr)
+	}
+	info, err := os.Lstat(s.Path("d.sock"))
+	if err != nil || info.Mode().Type() != os.ModeSocket || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket is %v, %v", info.Mode(), err)
+	}
+	s.Must(4, "run", "plan.yaml", "--server", s.addr)
+	s.Must(0, "ls", "--server", "unix://"+s.Path("d.sock")).Says(t, "awaiting_decision")
+	s.Env = append(s.Env, "TIPSTAFF_TOKEN=of-somebody-else-entirely")
+	if out := s.Must(3, "ls", "--server", s.addr).Err; !strings.Contains(out, "does not know the token") {
+		t.Errorf("without a token it is answered %q", out)
+	}
+	s.Env = s.Env[:len(s.Env)-1]
+	if out := s.Must(2, "serve", "--grpc-addr", s.addr).Err; !strings.Contains(out, "somebody answers at") {
+		t.Errorf("a second daemon says %q", out)
+	}
+	s.daemon.Kill()
+	s.begin() // where the other has left its socket
+	s.Must(0, "ls", "--server", s.addr).Says(t, "awaiting_decision")
+	s.Write("file", "of somebody")
+	if out := s.Must(2, "serve", "--grpc-addr", "unix:file").Err; !strings.Contains(out, "is not a socket") {
+		t.Errorf("a daemon says %q", out)
+	}
+	if text, err := os.ReadFile(s.Path("file")); err != nil || string(text) != "of somebody" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
 // Every command that is about runs works on those of a server as it does on its own.
 func TestCommandsAtAServer(t *testing.T) {
 	t.Parallel()

@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -41,7 +41,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: daemonOwner, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving})
+	opened, err := s.openAs(ctx, o.Open, runner.Config{Origin: daemonOwner, Grace: o.ShutdownTimeout, MaxDriving: config.MaxDriving, Users: len(config.Tokens)})
 	if err != nil {
 		return err
 	}
@@ -55,9 +55,9 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.GRPCAddr)
+	listener, err := listen(o.GRPCAddr)
 	if err != nil {
-		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Hint: "is another daemon running? --grpc-addr names another address"}
+		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Command: "is another daemon running? --grpc-addr names another address"}
 	}
 	// Whoever followed these runs before finds them driven, not left: nobody is answered
 	// until they are.
@@ -66,12 +66,15 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	}
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: logTo(o.JSON), Trace: traced,
+		Folders: foldersOf(o.Pipelines, workspace),
 	})
 	defer s.beforeStop(server.Quiesce)()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() { server.Close(s.patience) }()
-	told.GRPCAddr = listener.Addr().String()
+	if told.GRPCAddr = listener.Addr().String(); listener.Addr().Network() == "unix" {
+		told.GRPCAddr = "unix:" + told.GRPCAddr
+	}
 	if err := announce(told); err != nil {
 		return err
 	}
@@ -82,6 +85,16 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		opened.runner.Drain() // hosts may still bring what their calls came to
 		return nil
 	}
+}
+
+// foldersOf are the folders of a daemon, the inner ones first.
+func foldersOf(pipelines, workspace string) []string {
+	all := []string{workspace}
+	if dir, err := filepath.Abs(pipelines); err == nil && pipelines != "" {
+		all = append(all, dir)
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return all
 }
 
 // logTo tells of calls on standard error.
@@ -231,5 +244,5 @@ func (l *library) Read(name string) (file string, document []byte, err error) {
 			return file, document, nil
 		}
 	}
-	return "", nil, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q in %s", name, l.dir)
+	return "", nil, tipstaff.Errorf(tipstaff.PipelineNotFound, "there is no pipeline %q", name)
 }

@@ -46,7 +46,7 @@ KINDS = {  # kind: (whose act, fields of the body)
     "policy.gate.resolve": ("user", "gate action answer? feedback? note? decided_by? subject_digest fail_reason? via on_behalf_of?:text"),
 }
 PLAIN_KINDS = set("""
-draft.updated run.launched run.started run.resumed run.parked run.interrupted run.cancel_requested run.correction_requested run.forked run.continued
+draft.updated run.launched run.queued run.started run.resumed run.parked run.interrupted run.cancel_requested run.correction_requested run.forked run.continued
 effect.intended effect.failed effect.suspended effect.finished effect.late effect.lost gate.taken group.closed timer.set timer.fired clock.read
 bound.warned bound.refused bound.extended bound.reserved plan.drafted plan.step plan.output
 stage.started stage.finished stage.retrying stage.skipped transition turn.merged checkpoint.created

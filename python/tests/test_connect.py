@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Server
-from tipstaff import TLS, AsyncClient, Client, DeadlineExceeded, ServerUnavailable, Unauthenticated, connection
+from tipstaff import TLS, AsyncClient, Client, DeadlineExceeded, InvalidArgument, ServerUnavailable, Unauthenticated, connection
 
 
 def free_port() -> int:
@@ -40,6 +40,31 @@ def test_no_server_is_told_within_five_seconds_to_asyncio() -> None:
     with pytest.raises(ServerUnavailable):
         asyncio.run(attempt())
     assert time.monotonic() - started < 5
+
+
+def test_a_server_on_a_socket(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.address = f"unix:{tmp_path}/s.sock"
+    server.start()
+    try:
+        with Client(server.address, token=server.token) as client:
+            assert client.create_envelope("x").state == "drafting"
+        with Client(server.address, token="of-somebody-else-entirely") as stranger, pytest.raises(Unauthenticated) as refused:
+            stranger.create_envelope("x")
+        assert refused.value.reason == "unauthenticated"
+    finally:
+        server.end(signal.SIGKILL)
+
+
+def test_faults_are_told_however_many_and_long(shared: Server) -> None:
+    many = "name: p\nagents:\n" + "".join(f"  - {{name: a{i}, remote: {{}}, wrong{i}: 1}}\n" for i in range(5000))
+    long = "name: p\nagents: [{name: a, remote: {}, " + "k" * 100_000 + ": 1}]\n"
+    with shared.client() as client:
+        for document, shown in ((many, 21), (long, 1)):
+            with pytest.raises(InvalidArgument) as refused:
+                client.create_envelope("x", pipeline=document)
+            assert refused.value.reason == "invalid_program"
+            assert len(refused.value.details) == shown
 
 
 def test_address_and_token_come_from_the_environment(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,16 @@ async function main() {
 
   const refused = await ask("GetState", { ref: { envelope_id: "env_01M7GGV724CE3RT0X18PVCP8A2" } }).catch((err) => err);
   seen.refused = refused.code;
+
+  // Whatever is wrong, and however much of it, is told: what does not fit into headers would
+  // look like a fault of the server.
+  const many = "name: p\nagents:\n" + Array.from({ length: 5000 }, (_, i) => `  - {name: a${i}, remote: {}, wrong${i}: 1}\n`).join("");
+  const long = `name: p\nagents: [{name: a, scripted: {answers: [{output: {}}]}, ${"k".repeat(100000)}: 1}]\n`;
+  seen.faults = [];
+  for (const text of [many, long]) {
+    const err = await ask("CreateEnvelope", { raw_input: "x", pipeline: { document: Buffer.from(text) } }).catch((err) => err);
+    seen.faults.push({ code: err.code, details: err.metadata.get("grpc-status-details-bin").map((d) => d.length) });
+  }
   console.log(JSON.stringify(seen));
   client.close();
 }

@@ -1,8 +1,10 @@
 package grpc
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"strings"
@@ -81,6 +83,25 @@ func TestGrpcurl(t *testing.T) {
 		for _, part := range []string{"Code: InvalidArgument", "google.rpc.ErrorInfo", `"domain": "tipstaff"`, "google.rpc.BadRequest", `"reason": "no_way_to_run"`, "2:10"} {
 			if !strings.Contains(out, part) {
 				t.Errorf("%s is not told:\n%s", part, out)
+			}
+		}
+	})
+	t.Run("many faults, and a long one", func(t *testing.T) {
+		many := "name: p\nagents:\n" // one fault in each, and that there are so many
+		for i := range 5000 {
+			many += fmt.Sprintf("  - {name: a%d, remote: {}, wrong%d: 1}\n", i, i)
+		}
+		long := "name: p\nagents: [{name: a, scripted: {answers: [{output: {}}]}, " + strings.Repeat("k", 100_000) + ": 1}]\n"
+		for document, want := range map[string]string{many: "more: 4981 more problems are not shown", long: "field_unknown"} {
+			request, err := json.Marshal(map[string]any{"raw_input": "x", "pipeline": map[string]any{"document": []byte(document)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			grpcurl := exec.Command(program, "-plaintext", "-H", "authorization: "+d.authorization(), "-d", "@", d.addr, "tipstaff.core.v1.CoreService/CreateEnvelope")
+			grpcurl.Stdin = bytes.NewReader(request)
+			out, err := grpcurl.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "Code: InvalidArgument") || !strings.Contains(string(out), want) || strings.Contains(string(out), strings.Repeat("k", 101)) {
+				t.Errorf("%v: %.3000s", err, out)
 			}
 		}
 	})

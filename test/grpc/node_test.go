@@ -43,6 +43,10 @@ func TestNode(t *testing.T) {
 			Reason     string
 		}
 		Refused codes.Code
+		Faults  []struct {
+			Code    codes.Code
+			Details []int // bytes
+		}
 	}
 	decodeJSON(t, out.String(), &seen)
 	if want := `{"half":1.0,"n":9007199254740993,"text":"héllo"}`; seen.Metadata != want {
@@ -66,5 +70,10 @@ func TestNode(t *testing.T) {
 	}
 	if seen.Refused != codes.NotFound {
 		t.Errorf("an Envelope that nobody made is %s", seen.Refused)
+	}
+	for _, f := range seen.Faults {
+		if f.Code != codes.InvalidArgument || len(f.Details) != 1 || f.Details[0] > 6<<10 {
+			t.Errorf("a document with faults is answered with %s and details of %v bytes", f.Code, f.Details)
+		}
 	}
 }

@@ -53,6 +53,7 @@ type bed struct {
 	pipelines shelf
 	standard  string
 	heartbeat time.Duration
+	places    int // for runs that are driven at once; 0: for all
 
 	store  *sqlite.Store
 	runner *runner.Runner
@@ -131,7 +132,7 @@ func (b *bed) open() {
 		},
 		Alive:   func(o flow.Owner, _, _ time.Time) bool { return alive(o) },
 		Markers: func(string, string) []string { return nil },
-		Stop:    ctx,
+		Stop:    ctx, MaxDriving: b.places, Users: 2,
 	})
 	if err := b.runner.Recover(context.Background(), "the bed"); err != nil {
 		b.t.Fatal(err)

@@ -1,6 +1,9 @@
 package rpc_test
 
 import (
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -60,6 +63,16 @@ func TestWhatIsCreatedMustFit(t *testing.T) {
 	}
 }
 
+// A document that cannot be read says where it breaks off.
+func TestADocumentThatCannotBeReadSaysWhere(t *testing.T) {
+	c := common(t).as("alice")
+	_, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{RawInput: "x", Pipeline: document("name: p\nagents: [{name: a\n")})
+	wantCode(t, err, codes.InvalidArgument, tipstaff.InvalidProgram)
+	if bad := violations(err); len(bad) == 0 || bad[0].Reason != "syntax" {
+		t.Errorf("it is told as %v", bad)
+	}
+}
+
 func TestADraftIsUpdated(t *testing.T) {
 	c := common(t).as("alice")
 	env := c.create("name: p\nagents: [{name: a, output_key: result, scripted: {answers: [{output: {}}]}}, {name: b, scripted: {answers: [{output: {}}]}}]")
@@ -83,10 +96,66 @@ func TestADraftIsUpdated(t *testing.T) {
 	wantCode(t, err, codes.NotFound, tipstaff.AgentNotFound)
 	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: &pb.Usage{LlmCalls: -1}})
 	wantCode(t, err, codes.InvalidArgument, "")
-	less, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId}, RemoveOutputs: []string{"b"}})
+	// Who says nothing of a version changes nothing unseen; a view tells which one it is of.
+	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId}, RemoveOutputs: []string{"b"}})
+	wantCode(t, err, codes.InvalidArgument, "")
+	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId, Version: env.Version}, RemoveOutputs: []string{"b"}})
+	wantCode(t, err, codes.Aborted, tipstaff.VersionStale)
+	less, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: env.EnvelopeId, Version: changed.Version}, RemoveOutputs: []string{"b"}})
 	if err != nil || less.Outputs["b"] != nil || less.Outputs["result"] == nil {
 		t.Errorf("%v, %v", less, err)
 	}
+}
+
+// Use that a counter cannot hold is refused, and the draft stays as it was.
+func TestUseThatCannotBeCountedIsRefused(t *testing.T) {
+	c := common(t).as("alice")
+	made := c.create(straight)
+	env, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: made, Usage: &pb.Usage{LlmCalls: 1_000_000, TokensIn: 1<<62 - 1, CostUsd: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, u := range map[string]*pb.Usage{
+		"more calls than can be made": {LlmCalls: math.MaxInt32},
+		"more tool calls":             {ToolCalls: 1_000_001},
+		"one more token":              {TokensIn: 1},
+		"all tokens":                  {TokensOut: math.MaxInt64},
+		"all money":                   {CostUsd: math.MaxInt64},
+		"less than nothing":           {TokensOut: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: env, Usage: u})
+			wantCode(t, err, codes.InvalidArgument, "")
+		})
+	}
+	now, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byEnvelope(env)})
+	if err != nil || now.LlmCallCount != 1_000_000 || now.TokensIn != 1<<62-1 || now.CostUsd != 1 || now.Version != env.Version {
+		t.Errorf("%v, %v", now, err)
+	}
+}
+
+// An Envelope that could not be kept is refused when it is made.
+func TestAnEnvelopeThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
+	c := common(t).as("alice")
+	for name, req := range map[string]*pb.CreateEnvelopeRequest{
+		"text":     {RawInput: strings.Repeat("x", 13<<20)},
+		"escapes":  {RawInput: strings.Repeat("\x01", 3<<20)}, // six characters each
+		"metadata": {MetadataJson: []byte(`{"m": "` + strings.Repeat("x", 13<<20) + `"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.CreateEnvelope(c.ctx(), req)
+			wantCode(t, err, codes.ResourceExhausted, tipstaff.LimitReached)
+			if !strings.Contains(fmt.Sprint(err), "12582912 are the most") {
+				t.Errorf("the limit is not told: %v", err)
+			}
+		})
+	}
+	large, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{RawInput: strings.Repeat("x", 11<<20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: large.EnvelopeId}, ExpectedVersion: 1, MetadataJson: []byte(`{"m": "` + strings.Repeat("x", 2<<20) + `"}`)})
+	wantCode(t, err, codes.ResourceExhausted, tipstaff.LimitReached)
 }
 
 func TestOnlyDraftsAreUpdated(t *testing.T) {

@@ -228,6 +228,67 @@ agents:
     routing_rules: [{condition: verdict, value: rejected, target: write}]
 `
 
+// Whatever a gate offers can be answered in one call, which tells how the run goes on and
+// ends well: with the end of the run, or with its next question.
+func TestEveryActionEndsItsStreamWell(t *testing.T) {
+	handoff := func(when, output string) string {
+		return `
+name: p
+agents:
+  - {name: write, stage_order: 1, default_next: review, scripted: {answers: [{output: {}}], repeat: last}}
+  - {name: review, stage_order: 2, handoff: ` + when + `, required_output_fields: [], scripted: {answers: [{output: ` + output + `}], repeat: last}}`
+	}
+	asks := func(kind string) string {
+		return "name: p\nagents: [{name: a, scripted: {answers: [{output: {}, control: {interrupt: {kind: " + kind + ", question: Well}}}, {output: {}}]}}]"
+	}
+	text, data := proto.String("because of this"), []byte(`{"more": 1}`)
+	for name, tc := range map[string]struct {
+		document string
+		kind     string
+		answers  map[string]*pb.InterruptResponse // by action
+	}{
+		"confirmation":     {asks("confirmation"), "confirmation", map[string]*pb.InterruptResponse{"approve": {}, "modify": {Data: data}, "reject": {Note: text}}},
+		"clarification":    {asks("clarification"), "clarification", map[string]*pb.InterruptResponse{"answer": {Text: text}, "deny": {Text: text}}},
+		"question":         {asks("question"), "question", map[string]*pb.InterruptResponse{"answer": {Data: data}, "deny": {}}},
+		"approved handoff": {handoff("always", "{verdict: approved}"), "handoff", map[string]*pb.InterruptResponse{"continue": {}, "retry_feedback": {Text: text}, "halt": {Text: text}}},
+		"rejected handoff": {handoff("always", "{verdict: rejected}"), "handoff", map[string]*pb.InterruptResponse{"continue": {}, "retry_feedback": {Text: text}, "continue_with_waiver": {Text: text}, "halt": {Note: text}}},
+		"bound": {`
+name: p
+max_iterations: 1
+on_bound: ask
+agents:
+  - {name: a, stage_order: 1, default_next: b, scripted: {answers: [{output: {}}], repeat: last}}
+  - {name: b, stage_order: 2, routing_rules: [{when: "iteration < 2", target: a}], scripted: {answers: [{output: {}}], repeat: last}}`,
+			"bound", map[string]*pb.InterruptResponse{"extend": {Data: []byte(`{"iterations": 5}`)}, "stop": {}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := common(t).as("alice")
+			var offered []string
+			for action, r := range tc.answers {
+				events := c.execute(c.create(tc.document))
+				env := events[len(events)-1].Envelope
+				if len(env.Interrupts) == 0 || env.Interrupts[len(env.Interrupts)-1].Kind != tc.kind {
+					t.Fatalf("it asks %v", env.Interrupts)
+				}
+				offered = env.Interrupts[len(env.Interrupts)-1].Actions
+				r.Decision = proto.String(action)
+				answered, err := c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), Response: r})
+				if err != nil {
+					t.Errorf("%s is answered with %v", action, err)
+					continue
+				}
+				checkStream(t, answered)
+				if !answered[len(answered)-1].Final || answered[0].Type != pb.ExecutionEvent_INTERRUPT_RESOLVED || member(t, answered[0], "action") != `"`+action+`"` {
+					t.Errorf("%s streams %v", action, typesOf(answered))
+				}
+			}
+			if len(offered) != len(tc.answers) {
+				t.Errorf("it offers %v, and %d of them were tried", offered, len(tc.answers))
+			}
+		})
+	}
+}
+
 func TestARejectedReviewIsHandedOver(t *testing.T) {
 	c := common(t).as("alice")
 	events := c.execute(c.create(reviewed))

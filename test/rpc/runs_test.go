@@ -23,7 +23,7 @@ func (b *bed) remote(user string) (far, near tipstaff.Service, ctx context.Conte
 		if c.User != user {
 			continue
 		}
-		client, err := rpc.Dial(b.addr, rpc.ClientOptions{Token: c.Secret, Agent: "test"})
+		client, err := rpc.Dial(b.addr, rpc.ClientOptions{Token: c.Secret, Agent: "tipstaff/test"})
 		if err != nil {
 			b.t.Fatal(err)
 		}

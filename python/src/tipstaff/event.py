@@ -29,6 +29,7 @@ class EventType(IntEnum):
     ROLLED_BACK = 11
     PIPELINE_STARTED = 12
     BOUND_EXTENDED = 13
+    RUN_QUEUED = 14
 
 
 @dataclass(frozen=True)

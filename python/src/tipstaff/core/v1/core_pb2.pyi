@@ -474,6 +474,7 @@ class ExecutionEvent(_message.Message):
         ROLLED_BACK: _ClassVar[ExecutionEvent.EventType]
         PIPELINE_STARTED: _ClassVar[ExecutionEvent.EventType]
         BOUND_EXTENDED: _ClassVar[ExecutionEvent.EventType]
+        RUN_QUEUED: _ClassVar[ExecutionEvent.EventType]
     STAGE_STARTED: ExecutionEvent.EventType
     STAGE_COMPLETED: ExecutionEvent.EventType
     STAGE_FAILED: ExecutionEvent.EventType
@@ -488,6 +489,7 @@ class ExecutionEvent(_message.Message):
     ROLLED_BACK: ExecutionEvent.EventType
     PIPELINE_STARTED: ExecutionEvent.EventType
     BOUND_EXTENDED: ExecutionEvent.EventType
+    RUN_QUEUED: ExecutionEvent.EventType
     TYPE_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
