@@ -17,6 +17,7 @@ import (
 const (
 	Anthropic = "anthropic"
 	OpenAI    = "openai"
+	Gemini    = "gemini"
 	Scripted  = "scripted"
 )
 
