@@ -142,6 +142,7 @@ type Caps struct {
 	MaxOutput        int    `json:"max_output"`     // tokens
 	Images           bool   `json:"images"`
 	StructuredOutput bool   `json:"structured_output"`
+	Thinking         int    `json:"thinking,omitempty"` // tokens that it may think with, of an answer's
 	Price            *Price `json:"price,omitempty"` // nil: not known
 }
 

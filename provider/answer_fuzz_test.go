@@ -95,8 +95,8 @@ func assembleAnthropic(w *wire, emit func(agent.Delta)) assembly {
 	return newAnthropicAnswer(w, "m", emit)
 }
 
-func assembleOpenAI(w *wire, emit func(agent.Delta)) assembly {
-	return newOpenAIAnswer(w, emit)
+func assembleChat(w *wire, emit func(agent.Delta)) assembly {
+	return newChatAnswer(w, emit)
 }
 
 const (
@@ -143,7 +143,7 @@ func FuzzAnthropicStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) { checkStream(t, body, assembleAnthropic) })
 }
 
-var openAIStreams = []string{
+var chatStreams = []string{
 	`{"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"He"},"finish_reason":null}],"usage":null}
 {"choices":[{"index":0,"delta":{"content":"llo \ud83d"}}]}
 {"choices":[{"index":0,"delta":{"content":"\ude00","reasoning_content":"hm"}}]}
@@ -165,9 +165,9 @@ var openAIStreams = []string{
 	"1\n",
 }
 
-func FuzzOpenAIStream(f *testing.F) {
-	for _, body := range openAIStreams {
+func FuzzChatStream(f *testing.F) {
+	for _, body := range chatStreams {
 		f.Add([]byte(body))
 	}
-	f.Fuzz(func(t *testing.T, body []byte) { checkStream(t, body, assembleOpenAI) })
+	f.Fuzz(func(t *testing.T, body []byte) { checkStream(t, body, assembleChat) })
 }

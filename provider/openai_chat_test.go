@@ -13,18 +13,18 @@ import (
 
 var gpt = vendors[1]
 
-const openAIDone = "data: [DONE]\n\n"
+const chatDone = "data: [DONE]\n\n"
 
 // chunks is a stream of these deltas, with a reason at the end.
 func chunks(reason string, deltas ...string) string {
 	var body string
 	for _, d := range deltas {
-		body += openAIChunkOf(d, "null")
+		body += chatChunkOf(d, "null")
 	}
-	return body + openAIChunkOf(`{}`, reason)
+	return body + chatChunkOf(`{}`, reason)
 }
 
-func TestOpenAIParallelCalls(t *testing.T) {
+func TestChatParallelCalls(t *testing.T) {
 	body := chunks(`"tool_calls"`,
 		`{"role":"assistant","content":null}`,
 		`{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"ops__df","arguments":""}}]}`,
@@ -32,7 +32,7 @@ func TestOpenAIParallelCalls(t *testing.T) {
 		`{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"ops__uptime","arguments":""}}]}`,
 		`{"tool_calls":[{"index":0,"id":"","function":{"name":"","arguments":" \"/\ud83d"}},{"index":2,"id":"call_c","function":{"name":"ops__odd","arguments":"{\"cut"}}]}`,
 		`{"tool_calls":[{"index":0,"function":{"arguments":"\ude00\"}"}}]}`,
-	) + openAIUsage + openAIDone
+	) + chatUsage + chatDone
 	h := ask(t, gpt.open(t, serve(t, events(body))), hello)
 	if h.err != nil {
 		t.Fatal(h.err)
@@ -50,13 +50,13 @@ func TestOpenAIParallelCalls(t *testing.T) {
 	}
 }
 
-func TestOpenAICallsWithoutNumbers(t *testing.T) {
+func TestChatCallsWithoutNumbers(t *testing.T) {
 	body := chunks(`"tool_calls"`,
 		`{"tool_calls":[{"id":"a","function":{"name":"one","arguments":"{\"x\""}}]}`,
 		`{"tool_calls":[{"function":{"arguments":":1}"}}]}`,
 		`{"tool_calls":[{"id":"b","function":{"name":"two","arguments":"{"}}]}`,
 		`{"tool_calls":[{"id":"a","function":{"arguments":" "}},{"id":"b","function":{"arguments":"}"}}]}`,
-	) + openAIDone
+	) + chatDone
 	h := ask(t, gpt.open(t, serve(t, events(body))), hello)
 	want := []agent.Call{{ID: "a", Name: "one", Arguments: `{"x":1} `}, {ID: "b", Name: "two", Arguments: `{}`}}
 	if diff := cmp.Diff(want, h.Calls); diff != "" || h.err != nil {
@@ -64,19 +64,19 @@ func TestOpenAICallsWithoutNumbers(t *testing.T) {
 	}
 }
 
-func TestOpenAIFirstIDAndNameCount(t *testing.T) {
+func TestChatFirstIDAndNameCount(t *testing.T) {
 	body := chunks(`"tool_calls"`,
 		`{"tool_calls":[{"index":0,"function":{"arguments":"{"}}]}`,
 		`{"tool_calls":[{"index":0,"id":"first","function":{"name":"one","arguments":""}}]}`,
 		`{"tool_calls":[{"index":0,"id":"second","function":{"name":"two","arguments":"}"}}]}`,
-	) + openAIDone
+	) + chatDone
 	h := ask(t, gpt.open(t, serve(t, events(body))), hello)
 	if diff := cmp.Diff([]agent.Call{{ID: "first", Name: "one", Arguments: `{}`}}, h.Calls); diff != "" || h.err != nil {
 		t.Errorf("%v, calls (-want +got):\n%s", h.err, diff)
 	}
 }
 
-func TestOpenAIFinishReasons(t *testing.T) {
+func TestChatFinishReasons(t *testing.T) {
 	call := `{"tool_calls":[{"index":0,"id":"a","function":{"name":"n","arguments":"{}"}}]}`
 	text := `{"content":"a"}`
 	old := `{"function_call":{"name":"n","arguments":"{}"}}`
@@ -97,19 +97,19 @@ func TestOpenAIFinishReasons(t *testing.T) {
 		{call, `"length"`, agent.ReasonLength, 1},
 		{`{"refusal":"I must not."}`, `"stop"`, agent.ReasonContentFilter, 0},
 	} {
-		h := ask(t, gpt.open(t, serve(t, events(chunks(c.reason, c.delta)+openAIDone))), hello)
+		h := ask(t, gpt.open(t, serve(t, events(chunks(c.reason, c.delta)+chatDone))), hello)
 		if h.err != nil || h.Reason != c.want || len(h.Calls) != c.calls {
 			t.Errorf("%s with %s: %+v, %v", c.reason, c.delta, h.Response, h.err)
 		}
 	}
 }
 
-func TestOpenAIProtocolFaults(t *testing.T) {
+func TestChatProtocolFaults(t *testing.T) {
 	for _, c := range []struct{ name, body, says string }{
-		{"unknown reason", chunks(`"ennui"`, `{"content":"a"}`) + openAIDone, `"ennui"`},
-		{"no reason and no calls", openAIDelta(`"a"`) + openAIDone, "without a finish reason"},
-		{"calls announced", chunks(`"tool_calls"`) + openAIDone, "has none"},
-		{"nameless call", chunks(`"tool_calls"`, `{"tool_calls":[{"index":0,"id":"a"}]}`) + openAIDone, "names no tool"},
+		{"unknown reason", chunks(`"ennui"`, `{"content":"a"}`) + chatDone, `"ennui"`},
+		{"no reason and no calls", chatDelta(`"a"`) + chatDone, "without a finish reason"},
+		{"calls announced", chunks(`"tool_calls"`) + chatDone, "has none"},
+		{"nameless call", chunks(`"tool_calls"`, `{"tool_calls":[{"index":0,"id":"a"}]}`) + chatDone, "names no tool"},
 		{"arguments an object", chunks(`"tool_calls"`, `{"tool_calls":[{"index":0,"function":{"name":"n","arguments":{}}}]}`), "arguments of a call"},
 	} {
 		e := failed(t, ask(t, gpt.open(t, serve(t, events(c.body))), hello), CodeProtocol)
@@ -119,17 +119,17 @@ func TestOpenAIProtocolFaults(t *testing.T) {
 	}
 }
 
-func TestOpenAIEndOfStream(t *testing.T) {
+func TestChatEndOfStream(t *testing.T) {
 	whole := chunks(`"stop"`, `{"content":"a"}`)
 	for name, body := range map[string]string{
-		"with its mark":         whole + openAIUsage + openAIDone,
-		"after the usage":       whole + openAIUsage,
+		"with its mark":         whole + chatUsage + chatDone,
+		"after the usage":       whole + chatUsage,
 		"after the reason":      whole,
-		"after the mark":        whole + openAIUsage + openAIDone + openAIDelta(`"more"`),
-		"mark without its line": whole + openAIUsage + "data: [DONE]\n",
-		"lines with CR":         strings.ReplaceAll(whole+openAIUsage+openAIDone, "\n", "\r\n"),
-		"error: null":           strings.ReplaceAll(whole, `"usage":null`, `"usage":null,"error":null`) + openAIDone,
-		"second choice":         strings.ReplaceAll(openAIDelta(`"b"`), `"index":0`, `"index":1`) + whole,
+		"after the mark":        whole + chatUsage + chatDone + chatDelta(`"more"`),
+		"mark without its line": whole + chatUsage + "data: [DONE]\n",
+		"lines with CR":         strings.ReplaceAll(whole+chatUsage+chatDone, "\n", "\r\n"),
+		"error: null":           strings.ReplaceAll(whole, `"usage":null`, `"usage":null,"error":null`) + chatDone,
+		"second choice":         strings.ReplaceAll(chatDelta(`"b"`), `"index":0`, `"index":1`) + whole,
 	} {
 		h := ask(t, gpt.open(t, serve(t, events(body))), hello)
 		if h.err != nil || h.Text != "a" || h.Reason != agent.ReasonStop {
@@ -141,7 +141,7 @@ func TestOpenAIEndOfStream(t *testing.T) {
 	}
 }
 
-func TestOpenAIErrorsInMidStream(t *testing.T) {
+func TestChatErrorsInMidStream(t *testing.T) {
 	for object, want := range map[string]struct {
 		code  string
 		retry bool
@@ -156,7 +156,7 @@ func TestOpenAIErrorsInMidStream(t *testing.T) {
 		`{"message":"This model's maximum context length is 9","type":"invalid_error"}`: {CodeOverflow, false},
 		`"just words"`: {CodeUnavailable, true},
 	} {
-		h := ask(t, gpt.open(t, serve(t, events(openAIDelta(`"Hel"`)+"data: {\"error\":"+object+"}\n\n"))), hello)
+		h := ask(t, gpt.open(t, serve(t, events(chatDelta(`"Hel"`)+"data: {\"error\":"+object+"}\n\n"))), hello)
 		if e := failed(t, h, want.code); e.Retry != want.retry || h.Text != "Hel" {
 			t.Errorf("%s: %+v", object, e)
 		}
@@ -166,10 +166,10 @@ func TestOpenAIErrorsInMidStream(t *testing.T) {
 // Of 2,006 tokens of input 1,920 were cached. With 2 USD per million tokens of
 // input, 0.50 cached and 8 of output: 86 × 2 + 1920 × 0.50 + 300 × 8 = 3,532
 // millionths of a USD.
-func TestOpenAICountsAndCost(t *testing.T) {
+func TestChatCountsAndCost(t *testing.T) {
 	body := chunks(`"stop"`, `{"content":"a"}`) + `data: {"choices":[],"usage":{"prompt_tokens":2006,"completion_tokens":300,"total_tokens":2306,"prompt_tokens_details":{"cached_tokens":1920},"completion_tokens_details":{"reasoning_tokens":128}}}
 
-` + openAIDone
+` + chatDone
 	h := ask(t, gpt.open(t, serve(t, events(body))), hello)
 	if h.err != nil {
 		t.Fatal(h.err)
@@ -181,18 +181,18 @@ func TestOpenAICountsAndCost(t *testing.T) {
 	}
 }
 
-func TestOpenAIUsageWithNullDetails(t *testing.T) {
+func TestChatUsageWithNullDetails(t *testing.T) {
 	body := chunks(`"stop"`, `{"content":"a"}`) + `data: {"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3,"prompt_tokens_details":null,"completion_tokens_details":null}}
 
-` + openAIDone
+` + chatDone
 	h := ask(t, gpt.open(t, serve(t, events(body))), hello)
 	if h.err != nil || h.Usage == nil || h.Usage.TotalTokens != 5 {
 		t.Errorf("%+v, %v", h.Usage, h.err)
 	}
 }
 
-func TestOpenAIReasoningIsShownAndNotSentBack(t *testing.T) {
-	h := ask(t, gpt.open(t, serve(t, events(chunks(`"stop"`, `{"reasoning_content":"Hm \ud83d"}`, `{"reasoning_content":"\ude00"}`, `{"content":"Yes"}`)+openAIDone))), hello)
+func TestChatReasoningIsShownAndNotSentBack(t *testing.T) {
+	h := ask(t, gpt.open(t, serve(t, events(chunks(`"stop"`, `{"reasoning_content":"Hm \ud83d"}`, `{"reasoning_content":"\ude00"}`, `{"content":"Yes"}`)+chatDone))), hello)
 	if h.err != nil || h.channel(agent.ChannelReasoning) != "Hm "+smile || h.Text != "Yes" || h.Opaque != nil {
 		t.Errorf("%+v, %v, %v", h.Response, h.deltas, h.err)
 	}
@@ -209,7 +209,7 @@ func TestServersThatRefuseToBeAskedForUsage(t *testing.T) {
 					refuses(400, refusal)(n, w, r)
 					return
 				}
-				events(openAIText(`"a"`))(n, w, r)
+				events(chatText(`"a"`))(n, w, r)
 			})
 			m := gpt.open(t, s)
 			for range 2 {
@@ -234,7 +234,7 @@ func TestServersThatRefuseToBeAskedForUsage(t *testing.T) {
 	}
 }
 
-func TestOpenAIRequest(t *testing.T) {
+func TestChatRequest(t *testing.T) {
 	s := serve(t, events(gpt.text(`"a"`)))
 	if h := ask(t, gpt.open(t, s), story()); h.err != nil {
 		t.Fatal(h.err)
@@ -268,13 +268,13 @@ func TestImagesForModelsThatCannotSee(t *testing.T) {
 	}
 }
 
-func TestOpenAILimitOfOutput(t *testing.T) {
+func TestChatLimitOfOutput(t *testing.T) {
 	for base, want := range map[string]string{"": "max_completion_tokens", "https://eu.api.openai.com/v1": "max_completion_tokens", "https://gateway.example/v1": "max_tokens"} {
-		m, err := Open(Config{Provider: OpenAI, Model: "m", APIKey: testKey, BaseURL: base})
+		m, err := Open(Config{Provider: OpenAIChat, Model: "m", APIKey: testKey, BaseURL: base})
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := json.Marshal(m.(*openAIModel).request(hello, true))
+		body, err := json.Marshal(m.(*chatModel).request(hello, true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +290,7 @@ func TestOpenAILimitOfOutput(t *testing.T) {
 	}
 }
 
-func TestOpenAIStructuredOutput(t *testing.T) {
+func TestChatStructuredOutput(t *testing.T) {
 	for _, c := range []struct {
 		schema string
 		strict bool
