@@ -189,8 +189,11 @@ func (m *geminiModel) said(message agent.Message) (parts []any) {
 		case len(p.Block) > 0:
 			parts = append(parts, p.Block)
 		case p.Call:
-			parts = append(parts, &geminiPart{Signature: p.Signature, Call: &geminiCall{ID: p.call.ID, Name: geminiName(sendableName(p.call.Name)),
-				Args: json.RawMessage(sendable(p.call.Arguments))}})
+			call := &geminiCall{ID: p.call.ID, Name: geminiName(sendableName(p.call.Name))}
+			if arguments := sendable(p.call.Arguments); arguments != emptyArguments {
+				call.Args = json.RawMessage(arguments)
+			}
+			parts = append(parts, &geminiPart{Call: call, Signature: p.Signature})
 		case p.text != "" || p.Signature != "":
 			parts = append(parts, &geminiPart{Text: &p.text, Signature: p.Signature})
 		}

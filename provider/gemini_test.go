@@ -75,12 +75,12 @@ func TestGeminiSignaturesGoBack(t *testing.T) {
 	ask(t, flash.open(t, s), r)
 	sameJSON(t, "to the same model", contents(t, s.bodies[0]), `[{"role":"user","parts":[{"text":"Hello"}]},
 		{"role":"model","parts":[{"text":"Let me `+smile+` look."},{"functionCall":{"id":"abc1","name":"ops__df","args":{"path":"/"}},"thoughtSignature":"c2lnMQ=="},
-			{"functionCall":{"id":"tip_1","name":"_7zip__list","args":{}}},{"text":"","thoughtSignature":"c2lnMg=="}]},
+			{"functionCall":{"id":"tip_1","name":"_7zip__list"}},{"text":"","thoughtSignature":"c2lnMg=="}]},
 		{"role":"user","parts":[{"functionResponse":{"id":"abc1","name":"ops__df","response":{"output":"97%\n[image 1, below]"},"parts":[{"inlineData":{"mimeType":"image/png","data":"UE5H"}}]}},
 			{"functionResponse":{"id":"tip_1","name":"_7zip__list","response":{"error":"gone"}}}]},
 		{"role":"user","parts":[{"text":"Well?"}]}]`)
 	sameJSON(t, "to one that takes text alone in results", contents(t, s.bodies[1]), `[{"role":"user","parts":[{"text":"Hello"}]},
-		{"role":"model","parts":[{"text":"Let me `+smile+` look."},{"functionCall":{"id":"abc1","name":"ops__df","args":{"path":"/"}}},{"functionCall":{"id":"tip_1","name":"_7zip__list","args":{}}}]},
+		{"role":"model","parts":[{"text":"Let me `+smile+` look."},{"functionCall":{"id":"abc1","name":"ops__df","args":{"path":"/"}}},{"functionCall":{"id":"tip_1","name":"_7zip__list"}}]},
 		{"role":"user","parts":[{"functionResponse":{"id":"abc1","name":"ops__df","response":{"output":"97%\n[image 1, below]"}}},
 			{"functionResponse":{"id":"tip_1","name":"_7zip__list","response":{"error":"gone"}}}]},
 		{"role":"user","parts":[{"text":"[image 1, of call abc1]"},{"inlineData":{"mimeType":"image/png","data":"UE5H"}},{"text":"Well?"}]}]`)
