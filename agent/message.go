@@ -143,7 +143,7 @@ type Caps struct {
 	Images           bool   `json:"images"`
 	StructuredOutput bool   `json:"structured_output"`
 	Thinking         int    `json:"thinking,omitempty"` // tokens that it may think with, of an answer's
-	Price            *Price `json:"price,omitempty"` // nil: not known
+	Price            *Price `json:"price,omitempty"`    // nil: not known
 }
 
 // Purposes of a request.

@@ -386,3 +386,11 @@ func TestHTTPMayBeAllowed(t *testing.T) {
 		t.Errorf("got %+v", m.Telemetry)
 	}
 }
+
+func TestVendorsAsTelemetryCallsThem(t *testing.T) {
+	for provider, want := range map[string]string{"anthropic": "anthropic", "openai": "openai", "openai-chat": "openai", "gemini": "gcp.gemini", "scripted": "scripted"} {
+		if got := (workspace.Model{Provider: provider}).Vendor(); got != want {
+			t.Errorf("%s is called %s", provider, got)
+		}
+	}
+}
