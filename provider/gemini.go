@@ -57,7 +57,7 @@ type (
 		Config   geminiConfig    `json:"generationConfig,omitzero"`
 	}
 	geminiContent struct {
-		Role  string `json:"role,omitempty"`
+		Role  string `json:"role"`
 		Parts []any  `json:"parts"` // *geminiPart, or json.RawMessage: the vendor's own
 
 		results bool // of tools, which stand apart
@@ -111,7 +111,7 @@ type (
 func (m *geminiModel) request(r agent.Request, schema bool) geminiRequest {
 	q := geminiRequest{Contents: m.conversation(r.Messages)}
 	if r.System != "" {
-		q.System = &geminiContent{Parts: []any{geminiText(r.System)}}
+		q.System = &geminiContent{Role: "user", Parts: []any{geminiText(r.System)}}
 	}
 	var functions []geminiFunction
 	for _, o := range r.Tools {

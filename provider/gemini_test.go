@@ -165,7 +165,7 @@ func TestGeminiRequest(t *testing.T) {
 		Messages:     []agent.Message{{Role: agent.User, Text: "Hello"}, {Role: agent.Assistant}, {Role: agent.User, Text: "Hello?"}},
 		OutputSchema: json.RawMessage(`{"type":"object"}`)}
 	ask(t, gem.open(t, s), r)
-	sameJSON(t, "request", s.bodies[0], `{"systemInstruction":{"parts":[{"text":"Be brief."}]},"contents":[{"role":"user","parts":[{"text":"Hello"},{"text":"Hello?"}]}],
+	sameJSON(t, "request", s.bodies[0], `{"systemInstruction":{"role":"user","parts":[{"text":"Be brief."}]},"contents":[{"role":"user","parts":[{"text":"Hello"},{"text":"Hello?"}]}],
 		"tools":[{"functionDeclarations":[{"name":"ops__df","parametersJsonSchema":{"type":"object"}},{"name":"_7zip__list","description":"d"}]}],
 		"generationConfig":{"temperature":0.5,"topP":0.9,"maxOutputTokens":1000,"responseMimeType":"application/json","responseJsonSchema":{"type":"object"}}}`)
 }

@@ -59,7 +59,7 @@ type (
 		Stream          bool             `json:"stream"`
 	}
 	openAIItem struct {
-		Type      string `json:"type,omitempty"` // "": a message
+		Type      string `json:"type"`
 		Role      string `json:"role,omitempty"`
 		Phase     string `json:"phase,omitempty"`
 		Content   any    `json:"content,omitempty"`
@@ -122,7 +122,7 @@ func (m *openAIModel) conversation(messages []agent.Message) []any {
 		case agent.Assistant:
 			list = append(list, m.said(message)...)
 		default:
-			list = append(list, openAIItem{Role: "user", Content: message.Text})
+			list = append(list, openAIItem{Type: itemMessage, Role: "user", Content: message.Text})
 		}
 	}
 	return list
@@ -137,7 +137,7 @@ func (m *openAIModel) said(message agent.Message) (items []any) {
 		case p.Call:
 			items = append(items, openAIItem{Type: itemCall, CallID: openAIID(p.call.ID), Name: sendableName(p.call.Name), Arguments: sendable(p.call.Arguments)})
 		case p.text != "":
-			items = append(items, openAIItem{Role: "assistant", Phase: p.Phase, Content: p.text})
+			items = append(items, openAIItem{Type: itemMessage, Role: "assistant", Phase: p.Phase, Content: p.text})
 		}
 	}
 	return items

@@ -83,14 +83,14 @@ func TestOpenAIReasoningGoesBack(t *testing.T) {
 	s := serve(t, events(openAIRecorded))
 	ask(t, reasoner.open(t, s), conversation)
 	ask(t, vendor{provider: OpenAI, model: "gpt-6-sol"}.open(t, s), conversation)
-	rest := `{"role":"assistant","phase":"commentary","content":"Let me ` + smile + ` look."},
+	rest := `{"type":"message","role":"assistant","phase":"commentary","content":"Let me ` + smile + ` look."},
 		{"type":"function_call","call_id":"call_a","name":"ops__df","arguments":"{\"path\":\"/\"}"},
 		{"type":"function_call","call_id":"call_b","name":"ops__uptime","arguments":"{}"},
-		{"role":"assistant","phase":"final_answer","content":"So."},`
+		{"type":"message","role":"assistant","phase":"final_answer","content":"So."},`
 	results := `{"type":"function_call_output","call_id":"call_a","output":[{"type":"input_text","text":"97%\n[image 1, below]"},{"type":"input_image","image_url":"data:image/png;base64,UE5H"}]},
 		{"type":"function_call_output","call_id":"call_b","output":""}`
-	sameJSON(t, "to the same model", input(t, s.bodies[0]), `[{"role":"user","content":"Hello"},`+reasoning+`,`+rest+results+`]`)
-	sameJSON(t, "to another", input(t, s.bodies[1]), `[{"role":"user","content":"Hello"},{"role":"assistant","content":"Let me `+smile+` look.So."},
+	sameJSON(t, "to the same model", input(t, s.bodies[0]), `[{"type":"message","role":"user","content":"Hello"},`+reasoning+`,`+rest+results+`]`)
+	sameJSON(t, "to another", input(t, s.bodies[1]), `[{"type":"message","role":"user","content":"Hello"},{"type":"message","role":"assistant","content":"Let me `+smile+` look.So."},
 		{"type":"function_call","call_id":"call_a","name":"ops__df","arguments":"{\"path\":\"/\"}"},
 		{"type":"function_call","call_id":"call_b","name":"ops__uptime","arguments":"{}"},`+results+`]`)
 }
@@ -202,7 +202,7 @@ func TestOpenAIRequest(t *testing.T) {
 		Messages:     []agent.Message{{Role: agent.User, Text: "Hello"}},
 		OutputSchema: json.RawMessage(`{"type":"object"}`)}
 	ask(t, responses.open(t, s), r)
-	sameJSON(t, "request", s.bodies[0], `{"model":"gpt-4.1","instructions":"Be brief.","input":[{"role":"user","content":"Hello"}],"max_output_tokens":1000,"temperature":0.5,"top_p":0.9,
+	sameJSON(t, "request", s.bodies[0], `{"model":"gpt-4.1","instructions":"Be brief.","input":[{"type":"message","role":"user","content":"Hello"}],"max_output_tokens":1000,"temperature":0.5,"top_p":0.9,
 		"tools":[{"type":"function","name":"ops__uptime","description":"d","parameters":{"type":"object","properties":{}},"strict":false}],
 		"text":{"format":{"type":"json_schema","name":"output","schema":{"type":"object"},"strict":false}},"store":false,"stream":true}`)
 	long := strings.Repeat("x", 65)

@@ -14,7 +14,7 @@ import (
 )
 
 // geminiSends is what the SDK sends for these parameters. It does not say what it
-// accepts; we do, as to every vendor.
+// accepts, as we do to every vendor, and sends a configuration that holds nothing.
 func geminiSends(t failer, s *vendorServer, model string, contents []*genai.Content, config *genai.GenerateContentConfig) sent {
 	for _, err := range geminiService(t, s).GenerateContentStream(context.Background(), model, contents, config) {
 		if err != nil {
@@ -23,6 +23,10 @@ func geminiSends(t failer, s *vendorServer, model string, contents []*genai.Cont
 	}
 	got := s.request()
 	got.Head["Accept"] = "application/json"
+	body := got.Body.(map[string]any)
+	if config, ok := body["generationConfig"].(map[string]any); ok && len(config) == 0 {
+		delete(body, "generationConfig")
+	}
 	return got
 }
 

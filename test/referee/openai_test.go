@@ -29,7 +29,9 @@ func openAISends(t failer, s *vendorServer, p responses.ResponseNewParams) sent 
 type items = responses.ResponseInputParam
 
 func saidBy(role responses.EasyInputMessageRole, text string) responses.ResponseInputItemUnionParam {
-	return responses.ResponseInputItemParamOfMessage(text, role)
+	message := responses.ResponseInputItemParamOfMessage(text, role)
+	message.OfMessage.Type = responses.EasyInputMessageTypeMessage // without it the SDK cannot read again what it has sent
+	return message
 }
 
 func resultOf(call string, output responses.ResponseInputItemFunctionCallOutputOutputUnionParam) responses.ResponseInputItemUnionParam {
