@@ -74,6 +74,7 @@ var reserved = map[string][]string{
 	"github.com/sqlc-dev":                    {"policy/sqlguard"},
 	"github.com/anthropics":                  {},       // the vendors' SDKs are for test/referee, a module of its own:
 	"github.com/openai":                      {},       // they take minutes to compile
+	"google.golang.org/genai":                {},
 	"math/rand":                              {"flow"}, // the jitter of retries
 	"unsafe":                                 {"pb"},   // what is generated reads its descriptor from a text
 	"C":                                      {},
@@ -327,7 +328,7 @@ func TestModuleNamesWhatIsImported(t *testing.T) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "require ")
 		if name, version, ok := strings.Cut(line, " "); ok && strings.HasPrefix(version, "v") {
 			direct[name] = !strings.Contains(version, "// indirect")
-			if strings.HasPrefix(name, "github.com/anthropics/") || strings.HasPrefix(name, "github.com/openai/") {
+			if strings.HasPrefix(name, "github.com/anthropics/") || strings.HasPrefix(name, "github.com/openai/") || name == "google.golang.org/genai" {
 				t.Errorf("go.mod names %s: the SDKs of vendors are for the module of test/referee", name)
 			}
 		}

@@ -35,7 +35,7 @@ type Settings struct {
 	OnLimit         string          `json:"on_limit"`          // "": fail
 	Temperature     *float64        `json:"temperature"`       // nil: not sent
 	TopP            *float64        `json:"top_p"`             // nil: not sent
-	MaxOutputTokens int             `json:"max_output_tokens"` // 0: 8,192; lowered to the model's maximum
+	MaxOutputTokens int             `json:"max_output_tokens"` // 0: 8,192 and what the model may think; lowered to the model's maximum
 	CallTimeout     time.Duration   `json:"call_timeout"`      // 0: 10 min
 	ToolTimeout     time.Duration   `json:"tool_timeout"`      // 0: 30 s; of tools whose manifest says nothing
 	ApprovalExpiry  time.Duration   `json:"approval_expiry"`   // 0: 24 h
@@ -156,7 +156,7 @@ func (s *Settings) resolve(c *checklist) {
 	}
 	s.Caps.ContextWindow = c.count("context_window", s.Caps.ContextWindow, DefaultContextWindow, 0)
 	s.MaxSteps = c.count("max_steps", s.MaxSteps, DefaultMaxSteps, maxSteps)
-	s.MaxOutputTokens = c.count("max_output_tokens", s.MaxOutputTokens, DefaultMaxOutputTokens, 0)
+	s.MaxOutputTokens = c.count("max_output_tokens", s.MaxOutputTokens, DefaultMaxOutputTokens+s.Caps.Thinking, 0)
 	if s.Caps.MaxOutput > 0 {
 		s.MaxOutputTokens = min(s.MaxOutputTokens, s.Caps.MaxOutput)
 	}

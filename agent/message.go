@@ -142,7 +142,8 @@ type Caps struct {
 	MaxOutput        int    `json:"max_output"`     // tokens
 	Images           bool   `json:"images"`
 	StructuredOutput bool   `json:"structured_output"`
-	Price            *Price `json:"price,omitempty"` // nil: not known
+	Thinking         int    `json:"thinking,omitempty"` // tokens that it may think with, of an answer's
+	Price            *Price `json:"price,omitempty"`    // nil: not known
 }
 
 // Purposes of a request.

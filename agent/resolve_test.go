@@ -15,6 +15,19 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
+// What a model may think with comes on top of what it may say, unless somebody has set
+// how long an answer may be.
+func TestRoomForThinking(t *testing.T) {
+	for _, c := range []struct{ set, thinking, most, want int }{
+		{0, 0, 0, 8192}, {0, 1024, 0, 9216}, {0, 24576, 16000, 16000}, {500, 1024, 0, 500},
+	} {
+		s := Settings{ModelName: "m", MaxOutputTokens: c.set, Caps: Caps{MaxOutput: c.most, Thinking: c.thinking}}
+		if err := s.Resolve(); err != nil || s.MaxOutputTokens != c.want {
+			t.Errorf("%+v: %d, %v", c, s.MaxOutputTokens, err)
+		}
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	s := Settings{ModelName: "m", Caps: Caps{MaxOutput: 4096}}
 	if err := s.Resolve(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -95,8 +96,26 @@ func assembleAnthropic(w *wire, emit func(agent.Delta)) assembly {
 	return newAnthropicAnswer(w, "m", emit)
 }
 
+func assembleChat(w *wire, emit func(agent.Delta)) assembly {
+	return newChatAnswer(w, emit)
+}
+
 func assembleOpenAI(w *wire, emit func(agent.Delta)) assembly {
-	return newOpenAIAnswer(w, emit)
+	return newOpenAIAnswer(w, "m", emit)
+}
+
+func assembleGemini(w *wire, emit func(agent.Delta)) assembly {
+	return newGeminiAnswer(w, "m", map[string]string{"_7": "7"}, emit)
+}
+
+// dataOf are the data of the events of a stream, one on a line.
+func dataOf(stream string) (lines string) {
+	for data, err := range serverSentEvents(strings.NewReader(stream)) {
+		if err == nil {
+			lines += string(data) + "\n"
+		}
+	}
+	return lines
 }
 
 const (
@@ -143,7 +162,7 @@ func FuzzAnthropicStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) { checkStream(t, body, assembleAnthropic) })
 }
 
-var openAIStreams = []string{
+var chatStreams = []string{
 	`{"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"He"},"finish_reason":null}],"usage":null}
 {"choices":[{"index":0,"delta":{"content":"llo \ud83d"}}]}
 {"choices":[{"index":0,"delta":{"content":"\ude00","reasoning_content":"hm"}}]}
@@ -165,9 +184,89 @@ var openAIStreams = []string{
 	"1\n",
 }
 
-func FuzzOpenAIStream(f *testing.F) {
-	for _, body := range openAIStreams {
+func FuzzChatStream(f *testing.F) {
+	for _, body := range chatStreams {
 		f.Add([]byte(body))
 	}
+	f.Fuzz(func(t *testing.T, body []byte) { checkStream(t, body, assembleChat) })
+}
+
+func FuzzOpenAIStream(f *testing.F) {
+	text, end := openAIMessage("0", "null", `"a"`), openAIEndOf("completed", "")
+	for _, body := range []string{openAIRecorded, text + end, openAIThink + end, openAICall("0", "a", "", `"{"`) + end, text + text,
+		strings.ReplaceAll(text, "output_text.delta", "refusal.delta") + end, openAIEndOf("incomplete", `"incomplete_details":{"reason":"max_output_tokens"},`),
+		vendors[2].overloaded, openAIEventOf("error", `"code":"x","message":"y"`), openAIMessage("1", `"final_answer"`, `"\ud83d"`) + text + end, "data: 1\n\n"} {
+		f.Add([]byte(dataOf(body)))
+	}
 	f.Fuzz(func(t *testing.T, body []byte) { checkStream(t, body, assembleOpenAI) })
+}
+
+func FuzzGeminiStream(f *testing.F) {
+	for _, body := range []string{geminiRecorded, geminiSays(`"a\ud83d"`), geminiChunkOf(`{"text":"a","thoughtSignature":"cw=="},{"text":"b","thought":true,"thoughtSignature":"cw=="}`, "MAX_TOKENS"),
+		geminiChunkOf(`{"functionCall":{"name":""}}`, "STOP"), geminiChunkOf("", "OTHER"), geminiChunkOf("", "ENNUI"), vendors[3].overloaded,
+		`data: {"promptFeedback":{"blockReason":"SAFETY"}}` + "\n\n", "data: []\n\n"} {
+		f.Add([]byte(dataOf(body)))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) { checkStream(t, body, assembleGemini) })
+}
+
+// A stream that is cut off anywhere gives no other answer than the whole one, and none in
+// parts: it fails, or what was cut off did not matter.
+func TestStreamsCutAtEveryByte(t *testing.T) {
+	stride := 1
+	if testing.Short() {
+		stride = 7
+	}
+	calls := `{"content":"Let me \ud83d"}|{"content":"\ude00 look."}|{"tool_calls":[{"index":0,"id":"a","function":{"name":"n","arguments":"{\"x\""}}]}|{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`
+	for name, c := range map[string]struct {
+		body     string
+		assemble func(*wire, func(agent.Delta)) assembly
+	}{
+		"anthropic":   {"data: " + strings.ReplaceAll(strings.TrimSpace(anthropicStreams[1]), "\n", "\n\ndata: ") + "\n\n", assembleAnthropic},
+		"openai-chat": {chunks(`"tool_calls"`, strings.Split(calls, "|")...) + chatUsage + chatDone, assembleChat},
+		"openai":      {openAIRecorded, assembleOpenAI},
+		"gemini":      {geminiRecorded, assembleGemini},
+	} {
+		w := newWire(name, "host", "", nil)
+		follow := func(body string) (agent.Response, error) {
+			return w.follow(context.Background(), serverSentEvents(strings.NewReader(body)), c.assemble(w, func(d agent.Delta) {
+				if !utf8.ValidString(d.Text) {
+					t.Errorf("%s: the delta %q is not UTF-8", name, d.Text)
+				}
+			}))
+		}
+		whole, err := follow(c.body)
+		if err != nil || len(whole.Calls) == 0 {
+			t.Fatalf("%s: %+v, %v", name, whole, err)
+		}
+		for n := 0; n < len(c.body); n += stride {
+			cut, err := follow(c.body[:n])
+			if err != nil {
+				checkFailure(t, cut, err)
+				if !strings.HasPrefix(whole.Text, cut.Text) {
+					t.Errorf("%s cut at %d said %q", name, n, cut.Text)
+				}
+				continue
+			}
+			cut.Usage = whole.Usage // which may come after the reason
+			if diff := cmp.Diff(whole, cut); diff != "" {
+				t.Errorf("%s cut at %d (-whole +cut):\n%s", name, n, diff)
+			}
+		}
+	}
+}
+
+// An answer of many megabytes in small pieces costs no more than its size.
+func TestHugeStreams(t *testing.T) {
+	const pieces, size = 200, 10_000
+	text := `"` + strings.Repeat("x", size) + `"`
+	for _, v := range vendors {
+		body := v.text(slices.Repeat([]string{text}, pieces)...)
+		r, err := v.open(t, serve(t, events(body))).Stream(context.Background(), hello, func(agent.Delta) {})
+		if err != nil || len(r.Text) != pieces*size {
+			t.Errorf("%s: %d bytes, %v", v.provider, len(r.Text), err)
+		}
+		long := v.text(`"` + strings.Repeat("x", maxEvent) + `"`)
+		failed(t, ask(t, v.open(t, serve(t, events(long))), hello), CodeProtocol)
+	}
 }

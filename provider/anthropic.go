@@ -1,9 +1,9 @@
 package provider
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -57,8 +57,14 @@ type (
 		Messages     []anthropicMessage `json:"messages,omitempty"`
 		Temperature  *float64           `json:"temperature,omitempty"`
 		TopP         *float64           `json:"top_p,omitempty"`
-		OutputConfig *anthropicOutput   `json:"output_config,omitempty"`
+		Thinking     *anthropicThinking `json:"thinking,omitempty"`
+		OutputConfig anthropicOutput    `json:"output_config,omitzero"`
 		Stream       bool               `json:"stream"`
+	}
+	anthropicThinking struct {
+		Type    string `json:"type"`
+		Budget  int    `json:"budget_tokens,omitempty"`
+		Display string `json:"display,omitempty"`
 	}
 	anthropicTool struct {
 		Name         string          `json:"name"`
@@ -92,10 +98,12 @@ type (
 		Type string `json:"type"`
 	}
 	anthropicOutput struct {
-		Format struct {
-			Type   string  `json:"type"`
-			Schema *schema `json:"schema"`
-		} `json:"format"`
+		Effort string           `json:"effort,omitempty"`
+		Format *anthropicFormat `json:"format,omitempty"`
+	}
+	anthropicFormat struct {
+		Type   string  `json:"type"`
+		Schema *schema `json:"schema"`
 	}
 )
 
@@ -116,11 +124,26 @@ func (m *anthropicModel) request(r agent.Request) anthropicRequest {
 	}
 	q.Temperature, q.TopP = m.sampling(r)
 	if schema := anthropicSchema(r.OutputSchema); schema != nil {
-		q.OutputConfig = &anthropicOutput{}
-		q.OutputConfig.Format.Type, q.OutputConfig.Format.Schema = "json_schema", schema
+		q.OutputConfig.Format = &anthropicFormat{"json_schema", schema}
 	}
+	m.think(&q, m.thinks(r))
 	m.markCache(&q)
 	return q
+}
+
+// think asks for thinking: with a budget of the models that take one, of others by how
+// hard they should try. A summary of it is to be shown, which some leave out unless they
+// are asked.
+func (m *anthropicModel) think(q *anthropicRequest, t thinking) {
+	const shown = "summarized"
+	switch {
+	case t.off():
+		q.Thinking = &anthropicThinking{Type: "disabled"}
+	case t.effort != "":
+		q.Thinking, q.OutputConfig.Effort = &anthropicThinking{Type: "adaptive", Display: shown}, t.effort
+	case t.budget(q.MaxTokens) > 0: // it must be less than the answer may have
+		q.Thinking = &anthropicThinking{Type: "enabled", Budget: t.budget(q.MaxTokens), Display: shown}
+	}
 }
 
 // conversation is the messages, those of one side in one: so all results of a step
@@ -163,27 +186,16 @@ func textBlocks(text string) []any {
 }
 
 // said is what the model said before, its own blocks at their places.
-func (m *anthropicModel) said(message agent.Message) []any {
-	var blocks []any
-	var own opaque // the layout of an answer that this model gave
-	if json.Unmarshal(message.Opaque, &own) != nil || own.Provider != Anthropic || own.Model != m.name {
-		own.Parts = nil
-	}
-	text, calls := message.Text, message.Calls
-	for _, p := range own.Parts {
+func (m *anthropicModel) said(message agent.Message) (blocks []any) {
+	for _, p := range m.pieces(message) {
 		switch {
 		case len(p.Block) > 0:
 			blocks = append(blocks, p.Block)
-		case p.Call && len(calls) > 0:
-			blocks, calls = append(blocks, callBlock(calls[0])), calls[1:]
-		case p.Text > 0:
-			n := min(p.Text, len(text))
-			blocks, text = append(blocks, textBlocks(text[:n])...), text[n:]
+		case p.Call:
+			blocks = append(blocks, callBlock(p.call))
+		default:
+			blocks = append(blocks, textBlocks(p.text)...)
 		}
-	}
-	blocks = append(blocks, textBlocks(text)...)
-	for _, c := range calls {
-		blocks = append(blocks, callBlock(c))
 	}
 	return blocks
 }
@@ -213,9 +225,8 @@ func (m *anthropicModel) result(message agent.Message) *contentBlock {
 
 // resultPart is nil for a text that the vendor would refuse.
 func (m *anthropicModel) resultPart(c agent.Content) *contentBlock {
-	if c.Type == agent.ContentImage && m.caps.Images {
-		data := base64.StdEncoding.EncodeToString(c.Data)
-		return &contentBlock{Type: "image", Source: &imageSource{Type: "base64", MediaType: c.MimeType, Data: data}}
+	if c.Type == agent.ContentImage && m.caps.Images && len(c.Data) > 0 {
+		return &contentBlock{Type: "image", Source: &imageSource{Type: "base64", MediaType: c.MimeType, Data: base64Of(c)}}
 	}
 	text := c.Text
 	if c.Type == agent.ContentImage {
@@ -371,7 +382,7 @@ func (a *anthropicAnswer) begin(e anthropicEvent) error {
 	if a.block(e.Index) != nil {
 		return a.wire.protocol("block %d began twice", e.Index)
 	}
-	b := &anthropicBlock{index: e.Index, kind: start.Type, start: append(json.RawMessage(nil), e.Block...), id: start.ID, name: start.Name}
+	b := &anthropicBlock{index: e.Index, kind: start.Type, start: bytes.ToValidUTF8(e.Block, []byte("\uFFFD")), id: start.ID, name: start.Name}
 	a.blocks = append(a.blocks, b)
 	switch b.kind {
 	case blockText:

@@ -332,7 +332,7 @@ func TestAnthropicCacheMarks(t *testing.T) {
 		}
 	}
 	// Reasoning cannot carry a mark: the block before it does.
-	blocks := (&anthropicModel{vendorModel: vendorModel{name: "m"}}).said(agent.Message{Text: "Hi", Opaque: json.RawMessage(
+	blocks := (&anthropicModel{vendorModel: vendorModel{name: "m", wire: newWire(Anthropic, "host", "", nil)}}).said(agent.Message{Text: "Hi", Opaque: json.RawMessage(
 		`{"provider":"anthropic","model":"m","parts":[{"text":2},{"block":{"type":"thinking","thinking":"","signature":"s"}}]}`)})
 	markLast(blocks, &cacheMark{Type: "ephemeral"})
 	got, err := json.Marshal(blocks)

@@ -15,10 +15,11 @@ import (
 
 // Kinds of provider.
 const (
-	Anthropic = "anthropic"
-	OpenAI    = "openai"
-	Gemini    = "gemini"
-	Scripted  = "scripted"
+	Anthropic  = "anthropic"
+	OpenAI     = "openai"      // its Responses API
+	OpenAIChat = "openai-chat" // chat completions, which many servers speak
+	Gemini     = "gemini"
+	Scripted   = "scripted"
 )
 
 // How long a vendor keeps the beginning of a conversation for the next request.
@@ -30,7 +31,7 @@ const (
 
 // Config says which model is meant and how it is reached.
 type Config struct {
-	Provider string // anthropic, openai or scripted
+	Provider string // anthropic, openai, openai-chat, gemini or scripted
 	Model    string // as the vendor calls it; of a script "" is scripted
 	APIKey   string // "": none is sent, which only addresses other than the vendor's accept
 	BaseURL  string // "": the vendor's own address
@@ -38,6 +39,7 @@ type Config struct {
 	AllowHTTP     bool
 	ContextWindow int    // in tokens; 0: as the table says
 	Cache         string // off, 5m or 1h, of Anthropic alone; "" is 5m: a turn sends its beginning again with every step
+	Thinking      string // off, low, medium, high or a number of tokens; "": as the vendor has it
 	Script        []byte // of scripted: the YAML document
 	ScriptName    string // and its name, for messages
 	Prices        *Table // nil: DefaultTable
@@ -57,10 +59,15 @@ func open(c Config, dial dialFunc) (agent.Model, error) {
 		return newAnthropic(c, dial)
 	case OpenAI:
 		return newOpenAI(c, dial)
+	case OpenAIChat:
+		return newChat(c, dial)
+	case Gemini:
+		return newGemini(c, dial)
 	case Scripted:
 		return newScripted(c)
 	}
-	return nil, invalid("there is no provider %q", c.Provider).WithHint("use %s, %s or %s", Anthropic, OpenAI, Scripted)
+	return nil, invalid("there is no provider %q", c.Provider).
+		WithHint("use %s, %s, %s, %s or %s", Anthropic, OpenAI, OpenAIChat, Gemini, Scripted)
 }
 
 func invalid(format string, args ...any) *tipstaff.Error {

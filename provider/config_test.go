@@ -15,7 +15,7 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		says string
 	}{
 		{"no provider", Config{}, `no provider ""`},
-		{"an unknown one", Config{Provider: "gemini"}, `"gemini"`},
+		{"an unknown one", Config{Provider: "acme"}, `"acme"`},
 		{"no model", Config{Provider: Anthropic, APIKey: testKey}, "needs a model"},
 		{"no key at the vendor's", Config{Provider: Anthropic, Model: "m"}, "needs an API key"},
 		{"no key at the other's", Config{Provider: OpenAI, Model: "m", BaseURL: "https://eu.api.openai.com/v1"}, "needs an API key"},

@@ -1,14 +1,14 @@
 // Package provider holds the models that answer the agent loop: those of Anthropic,
-// those behind the chat completions format of OpenAI, and Scripted, which answers
-// from a file for tests, demonstrations and replay.
+// OpenAI and Google, those behind the chat completions format, and Scripted, which
+// answers from a file for tests, demonstrations and replay.
 //
 // A provider makes exactly one attempt per Stream. Whether and when another one
 // follows is the engine's decision; a provider only says, in a *flow.Error, whether
 // it would help. It reads no environment: keys, addresses and prices are handed to
 // it, and no key leaves it other than in the header of a request.
 //
-// Start reading at config.go ([Open]), then vendor.go with anthropic.go and
-// openai.go; scripted.go is the scripted model. Of what comes back, transport.go says
+// Start reading at config.go ([Open]), then vendor.go, what vendors have in common, with
+// anthropic.go, openai.go, openai_chat.go and gemini.go; scripted.go is the scripted model. Of what comes back, transport.go says
 // how long it may take, events.go takes the stream apart, stream.go and the answers
 // put the response together, and failure.go says what every fault means. What people
 // write (tables of models, scripts) is read by package file.

@@ -23,7 +23,7 @@ var errTooLong = fmt.Errorf("an event is longer than %d MiB", maxEvent>>20)
 // serverSentEvents are the data of a stream's events, taken apart as the standard of
 // server-sent events says, and the error that ends them, if one does. An event that
 // its empty line does not end is not whole and left out. Names and ids of events are
-// not read: both formats say in the data what an event is.
+// not read: every format says in the data what an event is.
 func serverSentEvents(body io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		lines := lineReader{from: bufio.NewReader(body)}

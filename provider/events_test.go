@@ -111,7 +111,7 @@ func TestTooLongEventsAreRefused(t *testing.T) {
 		"several lines": strings.Repeat(line, maxEvent>>20) + "\n",
 	} {
 		w := newWire("vendor", "host", "", nil)
-		_, err := w.follow(context.Background(), serverSentEvents(strings.NewReader(body)), newOpenAIAnswer(w, func(agent.Delta) {}))
+		_, err := w.follow(context.Background(), serverSentEvents(strings.NewReader(body)), newChatAnswer(w, func(agent.Delta) {}))
 		var e *flow.Error
 		if !errors.As(err, &e) || e.Code != CodeProtocol || e.Retry || !strings.Contains(e.Message, "longer than 8 MiB") {
 			t.Errorf("%s: %v", name, err)

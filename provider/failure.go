@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,45 +38,52 @@ type fault struct {
 	Status  int    // of HTTP; within a stream the one that the kind stands for
 	Kind    string // the vendor's name for it; may be ""
 	Message string
-	Header  http.Header // nil within a stream
+	Wait    time.Duration // that the error object asks for; 0: it says nothing
+	Header  http.Header   // nil within a stream
 }
 
 // refused is the failure that a response other than an event stream stands for.
 func (w *wire) refused(res *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxFault))
 	f := parseFault(body)
-	f.Status, f.Header = res.StatusCode, res.Header
+	f.Header = res.Header
 	if res.StatusCode == http.StatusOK {
 		if f.Kind != "" { // an error under a status that says otherwise
-			f.Status = statusOf(f.Kind)
+			f.Status = cmp.Or(f.Status, statusOf(f.Kind))
 			return w.failure(f)
 		}
 		return w.protocol("it answered with %s instead of an event stream", mediaType(res.Header))
 	}
+	f.Status = res.StatusCode
 	if errors.Is(err, errIdle) {
 		return w.unreachable(err)
 	}
 	return w.failure(f)
 }
 
-// parseFault reads the error object of a body, which both vendors and those who
+// parseFault reads the error object of a body, which all vendors and those who
 // imitate them write alike: {"error": {"type", "code", "message"}}, or {"error":
-// "text"}. Anything else is the message.
+// "text"}; Google sometimes in a list. Anything else is the message.
 func parseFault(text []byte) fault {
-	var doc struct {
+	type document struct {
 		Error json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(text, &doc) != nil || isNull(doc.Error) {
+	docs := make([]document, 1)
+	if json.Unmarshal(text, &docs[0]) != nil && json.Unmarshal(text, &docs) != nil || len(docs) == 0 || isNull(docs[0].Error) {
 		return fault{Message: string(bytes.TrimSpace(text))}
 	}
-	return parseErrorObject(doc.Error)
+	return parseErrorObject(docs[0].Error)
 }
 
 func parseErrorObject(raw json.RawMessage) fault {
 	var object struct {
 		Type    string          `json:"type"`
 		Code    json.RawMessage `json:"code"`
+		Status  string          `json:"status"` // of Google
 		Message string          `json:"message"`
+		Details []struct {
+			RetryDelay string `json:"retryDelay"` // of Google
+		} `json:"details"`
 	}
 	if json.Unmarshal(raw, &object) != nil {
 		var text string
@@ -84,12 +92,17 @@ func parseErrorObject(raw json.RawMessage) fault {
 		}
 		return fault{Kind: "error", Message: text}
 	}
-	f := fault{Kind: object.Type, Message: object.Message}
-	if code := strings.Trim(string(object.Code), `"`); code != "" && code != "null" {
+	f := fault{Kind: cmp.Or(object.Status, object.Type, "error"), Message: object.Message}
+	code := strings.Trim(string(object.Code), `"`)
+	if status, err := strconv.Atoi(code); err == nil && status >= 400 && status < 600 {
+		f.Status = status
+	} else if code != "" && code != "null" {
 		f.Kind = code // of the two the more exact
 	}
-	if f.Kind == "" {
-		f.Kind = "error"
+	for _, d := range object.Details {
+		if wait, err := time.ParseDuration(d.RetryDelay); err == nil {
+			f.Wait = max(f.Wait, wait)
+		}
 	}
 	return f
 }
@@ -99,16 +112,17 @@ func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 // statusOf is the status that a kind stands for where there is no other: within a
 // stream. What is unknown is taken for a fault of the server.
 func statusOf(kind string) int {
-	if status, err := strconv.Atoi(kind); err == nil && status >= 400 && status < 600 {
-		return status
-	}
+	kind = strings.ToLower(kind)
 	for _, known := range []struct {
 		part   string
 		status int
 	}{
 		{"overloaded", 529},
+		{"image", http.StatusBadRequest}, // that is too large, or cannot be read
+		{"policy", http.StatusBadRequest},
 		{"rate_limit", http.StatusTooManyRequests},
 		{"insufficient_quota", http.StatusTooManyRequests},
+		{"resource_exhausted", http.StatusTooManyRequests},
 		{"timeout", http.StatusGatewayTimeout},
 		{"authentication", http.StatusUnauthorized},
 		{"invalid_api_key", http.StatusUnauthorized},
@@ -133,7 +147,7 @@ func (w *wire) failure(f fault) *flow.Error {
 	switch {
 	case f.overflow():
 		e.Code = CodeOverflow
-	case f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden:
+	case f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden || strings.Contains(f.Message, "API key not valid"):
 		e.Code = CodeAuth
 		e.Message += ": check the key that api_key names, and what it may use"
 	case f.Status == http.StatusTooManyRequests:
@@ -145,7 +159,10 @@ func (w *wire) failure(f fault) *flow.Error {
 	default:
 		e.Code = CodeRejected
 	}
-	if wait := retryAfter(f.Header); e.Retry && wait > longestWait {
+	if w.unknownPath != "" && slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, f.Status) && f.Header != nil {
+		e.Message += ": " + w.unknownPath
+	}
+	if wait := max(retryAfter(f.Header), f.Wait); e.Retry && wait > longestWait {
 		e.Code, e.Retry = CodeRateLimited, false
 		at := time.Now().Add(wait).UTC().Truncate(time.Second)
 		e.Message += fmt.Sprintf(": it asks to be left alone until %s", at.Format(time.RFC3339))
@@ -195,6 +212,7 @@ func (f fault) overflow() bool {
 		"exceeds the context window",
 		"exceeds the available context size",
 		"input is too long",
+		"exceeds the maximum number of tokens",
 	}, func(wording string) bool { return strings.Contains(message, wording) })
 }
 

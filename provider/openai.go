@@ -4,14 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
@@ -19,428 +14,433 @@ import (
 
 const openAIAddress = "https://api.openai.com/v1"
 
-// openAIModel speaks the chat completions format, which many servers imitate.
+// openAIModel speaks the Responses format. The vendor stores nothing: what it must know
+// again goes with every request.
 type openAIModel struct {
 	vendorModel
-	// silent: the server does not know how to be asked for its usage.
-	silent atomic.Bool
+	encrypted option // reasoning that can be sent back: models without any refuse to be asked
+	summary   option // of the reasoning: the vendor shows it to organizations that it has verified
 }
 
 func newOpenAI(c Config, dial dialFunc) (agent.Model, error) {
-	base, err := newVendor(c, openAIAddress, "chat/completions", dial)
+	base, err := newVendor(c, openAIAddress, "responses", dial)
 	if err != nil {
 		return nil, err
 	}
-	if c.Cache != "" {
-		return nil, invalid("provider %s has no setting for its cache", OpenAI).WithHint("remove cache: it is always on there")
+	base.bear(c.APIKey)
+	if !base.own {
+		base.wire.unknownPath = "if this server knows chat completions only, write provider: " + OpenAIChat
 	}
-	if c.APIKey != "" {
-		base.header.Set("Authorization", "Bearer "+c.APIKey)
-	}
-	return &openAIModel{vendorModel: base}, nil
+	return &openAIModel{vendorModel: base, encrypted: option{words: []string{"ncrypted content", "encrypted_content"}},
+		summary: option{words: []string{"reasoning summar", "reasoning.summary"}}}, nil
 }
 
-// Stream makes one attempt to answer. A server that refuses to be asked for its
-// usage is asked again at once without: that was no attempt. Such servers know no
-// stream_options; they say so in their own words, but they do name it.
+// Stream makes one attempt to answer.
 func (m *openAIModel) Stream(ctx context.Context, r agent.Request, emit func(agent.Delta)) (agent.Response, error) {
-	silent := m.silent.Load()
-	response, err := m.attempt(ctx, r, emit, !silent)
-	var e *flow.Error
-	if !silent && errors.As(err, &e) && e.Code == CodeRejected &&
-		(strings.Contains(e.Message, "stream_options") || strings.Contains(e.Message, "include_usage")) {
-		m.silent.Store(true)
-		return m.attempt(ctx, r, emit, false)
-	}
-	return response, err
-}
-
-func (m *openAIModel) attempt(ctx context.Context, r agent.Request, emit func(agent.Delta), usage bool) (agent.Response, error) {
-	return m.wire.ask(ctx, m.url, m.header, m.request(r, usage), newOpenAIAnswer(m.wire, emit))
+	return persist([]*option{&m.encrypted, &m.summary}, func(with []bool) (agent.Response, error) {
+		return m.wire.ask(ctx, m.url, m.header, m.request(r, with[0], with[1]), newOpenAIAnswer(m.wire, m.name, emit))
+	})
 }
 
 // What a request is made of, as far as it is used here.
 type (
 	openAIRequest struct {
-		Model               string          `json:"model"`
-		Messages            []openAIMessage `json:"messages,omitempty"`
-		Tools               []openAITool    `json:"tools,omitempty"`
-		MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
-		MaxTokens           int             `json:"max_tokens,omitempty"`
-		Temperature         *float64        `json:"temperature,omitempty"`
-		TopP                *float64        `json:"top_p,omitempty"`
-		ResponseFormat      *openAIFormat   `json:"response_format,omitempty"`
-		Stream              bool            `json:"stream"`
-		StreamOptions       *streamOptions  `json:"stream_options,omitempty"`
+		Model           string           `json:"model"`
+		Instructions    string           `json:"instructions,omitempty"`
+		Input           []any            `json:"input"` // openAIItem, or json.RawMessage: the vendor's own
+		Tools           []openAITool     `json:"tools,omitempty"`
+		MaxOutputTokens int              `json:"max_output_tokens,omitempty"`
+		Temperature     *float64         `json:"temperature,omitempty"`
+		TopP            *float64         `json:"top_p,omitempty"`
+		Reasoning       *openAIReasoning `json:"reasoning,omitempty"`
+		Text            *openAIText      `json:"text,omitempty"`
+		Include         []string         `json:"include,omitempty"`
+		Store           bool             `json:"store"`
+		Stream          bool             `json:"stream"`
+	}
+	openAIItem struct {
+		Type      string `json:"type"`
+		Role      string `json:"role,omitempty"`
+		Phase     string `json:"phase,omitempty"`
+		Content   any    `json:"content,omitempty"`
+		CallID    string `json:"call_id,omitempty"`
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments,omitempty"`
+		Output    any    `json:"output,omitempty"` // a string or []openAIContent
+	}
+	openAIContent struct {
+		Type     string `json:"type"`
+		Text     string `json:"text,omitempty"`
+		ImageURL string `json:"image_url,omitempty"`
 	}
 	openAITool struct {
-		Type     string   `json:"type"`
-		Function function `json:"function"`
+		Type string `json:"type"`
+		function
+		Strict bool `json:"strict"` // the vendor's default is true, which few schemas fit
 	}
-	function struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description,omitempty"`
-		Parameters  json.RawMessage `json:"parameters"`
+	openAIReasoning struct {
+		Effort  string `json:"effort"`
+		Summary string `json:"summary,omitempty"`
 	}
-	openAIMessage struct {
-		Role       string       `json:"role"`
-		Content    any          `json:"content,omitempty"` // a string or []contentPart
-		ToolCalls  []openAICall `json:"tool_calls,omitempty"`
-		ToolCallID *string      `json:"tool_call_id,omitempty"`
-	}
-	openAICall struct {
-		ID       string       `json:"id"`
-		Type     string       `json:"type"`
-		Function functionCall `json:"function"`
-	}
-	functionCall struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
-	}
-	contentPart struct {
-		Type     string    `json:"type"`
-		Text     string    `json:"text,omitempty"`
-		ImageURL *imageURL `json:"image_url,omitempty"`
-	}
-	imageURL struct {
-		URL string `json:"url"`
+	openAIText struct {
+		Format openAIFormat `json:"format"`
 	}
 	openAIFormat struct {
-		Type       string       `json:"type"`
-		JSONSchema outputSchema `json:"json_schema"`
-	}
-	outputSchema struct {
-		Name   string          `json:"name"`
-		Schema json.RawMessage `json:"schema"`
-		Strict bool            `json:"strict"`
-	}
-	streamOptions struct {
-		IncludeUsage bool `json:"include_usage"`
+		Type string `json:"type"`
+		outputSchema
 	}
 )
 
-// request is a conversation in the chat completions format.
-func (m *openAIModel) request(r agent.Request, usage bool) openAIRequest {
-	q := openAIRequest{Model: m.name, Messages: m.conversation(r), Stream: true}
+// request is a conversation in the Responses format.
+func (m *openAIModel) request(r agent.Request, encrypted, summary bool) openAIRequest {
+	q := openAIRequest{Model: m.name, Instructions: r.System, Input: m.conversation(r.Messages), MaxOutputTokens: max(r.MaxOutputTokens, 0), Stream: true}
 	for _, o := range r.Tools {
-		q.Tools = append(q.Tools, openAITool{"function", function{o.Name, o.Description, withProperties(o.Schema)}})
-	}
-	if usage {
-		q.StreamOptions = &streamOptions{IncludeUsage: true}
-	}
-	if limit := max(r.MaxOutputTokens, 0); m.own {
-		q.MaxCompletionTokens = limit
-	} else {
-		q.MaxTokens = limit // all that most imitations know
+		q.Tools = append(q.Tools, openAITool{Type: "function", function: function{o.Name, o.Description, withProperties(o.Schema)}})
 	}
 	q.Temperature, q.TopP = m.sampling(r)
+	if encrypted && !m.mute {
+		q.Include = []string{"reasoning.encrypted_content"}
+	}
+	if t := m.thinks(r); t != (thinking{}) {
+		q.Reasoning = &openAIReasoning{Effort: t.openAI()}
+		if summary && t.on() {
+			q.Reasoning.Summary = "auto"
+		}
+	}
 	if len(r.OutputSchema) > 0 {
-		q.ResponseFormat = &openAIFormat{"json_schema", outputSchema{"output", r.OutputSchema, strictSchema(r.OutputSchema)}}
+		q.Text = &openAIText{openAIFormat{"json_schema", outputSchema{"output", r.OutputSchema, strictSchema(r.OutputSchema)}}}
 	}
 	return q
 }
 
-// withProperties adds the empty list of properties that this vendor insists on to
-// the schema of a tool without parameters.
-func withProperties(schema json.RawMessage) json.RawMessage {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(schema, &members) != nil || members == nil || members["properties"] != nil {
-		return schema
-	}
-	members["properties"] = json.RawMessage("{}")
-	return flow.JSON(members)
-}
-
-func (m *openAIModel) conversation(r agent.Request) []openAIMessage {
-	var list []openAIMessage
-	if r.System != "" {
-		list = append(list, openAIMessage{Role: "system", Content: r.System})
-	}
-	var images []contentPart // of the results so far, which can hold text alone
-	for i, message := range r.Messages {
+func (m *openAIModel) conversation(messages []agent.Message) []any {
+	list := []any{}
+	for _, message := range messages {
 		switch message.Role {
 		case agent.FromTool:
-			text, seen := m.result(message, len(images)/2)
-			list = append(list, openAIMessage{Role: "tool", Content: text, ToolCallID: &message.CallID})
-			images = append(images, seen...)
+			list = append(list, openAIItem{Type: itemResult, CallID: openAIID(message.CallID), Output: m.output(message)})
 		case agent.Assistant:
-			list = append(list, openAISaid(message))
+			list = append(list, m.said(message)...)
 		default:
-			list = append(list, openAIMessage{Role: "user", Content: message.Text})
-		}
-		// Nothing may stand between the results of one step.
-		last := i == len(r.Messages)-1 || r.Messages[i+1].Role != agent.FromTool
-		if last && len(images) > 0 {
-			list = append(list, openAIMessage{Role: "user", Content: images})
-			images = nil
+			list = append(list, openAIItem{Type: itemMessage, Role: "user", Content: message.Text})
 		}
 	}
 	return list
 }
 
-func openAISaid(message agent.Message) openAIMessage {
-	said := openAIMessage{Role: "assistant"}
-	if message.Text != "" || len(message.Calls) == 0 {
-		said.Content = message.Text
-	}
-	for _, c := range message.Calls {
-		said.ToolCalls = append(said.ToolCalls, openAICall{c.ID, "function", functionCall{sendableName(c.Name), sendable(c.Arguments)}})
-	}
-	return said
-}
-
-// result is a tool's result as text, and its images, each after a line that says
-// which it is. before is how many images of this step there are already.
-func (m *openAIModel) result(message agent.Message, before int) (string, []contentPart) {
-	var lines []string
-	var images []contentPart
-	for _, c := range message.Content {
+// said is what the model said before, its reasoning at its places.
+func (m *openAIModel) said(message agent.Message) (items []any) {
+	for _, p := range m.pieces(message) {
 		switch {
-		case c.Type != agent.ContentImage:
-			lines = append(lines, c.Text)
-		case !m.caps.Images:
-			lines = append(lines, unseen(c))
-		default:
-			before++
-			lines = append(lines, fmt.Sprintf("[image %d, below]", before))
-			images = append(images,
-				contentPart{Type: "text", Text: fmt.Sprintf("[image %d, of call %s]", before, message.CallID)},
-				contentPart{Type: "image_url", ImageURL: &imageURL{"data:" + c.MimeType + ";base64," + base64.StdEncoding.EncodeToString(c.Data)}})
+		case len(p.Block) > 0:
+			items = append(items, p.Block)
+		case p.Call:
+			items = append(items, openAIItem{Type: itemCall, CallID: openAIID(p.call.ID), Name: sendableName(p.call.Name), Arguments: sendable(p.call.Arguments)})
+		case p.text != "":
+			items = append(items, openAIItem{Type: itemMessage, Role: "assistant", Phase: p.Phase, Content: p.text})
 		}
 	}
-	return strings.Join(lines, "\n"), images
+	return items
 }
 
-// strictWords are the keywords with which the vendor can guarantee a schema.
-var strictWords = map[string]bool{
-	"type": true, "properties": true, "required": true, "additionalProperties": true, "items": true,
-	"enum": true, "const": true, "anyOf": true, "description": true, "title": true,
+// output is a tool's result: its text alone, or followed by its images.
+func (m *openAIModel) output(message agent.Message) any {
+	text, images := m.result(message, 0)
+	if len(images) == 0 {
+		return text
+	}
+	parts := []openAIContent{{Type: "input_text", Text: text}}
+	for _, c := range images {
+		parts = append(parts, openAIContent{Type: "input_image", ImageURL: dataURL(c)})
+	}
+	return parts
 }
 
-// strictSchema tells whether the vendor would guarantee a schema. It refuses to
-// promise one that leaves objects open or members optional.
-func strictSchema(schema json.RawMessage) bool {
-	var object map[string]any
-	return json.Unmarshal(schema, &object) == nil && object["type"] == "object" && strict(object)
+// openAIID keeps an id that is not too long for this vendor.
+func openAIID(id string) string {
+	const most = 64
+	if id != "" && len(id) <= most {
+		return id
+	}
+	return agent.MadeID(id)
 }
 
-func strict(node any) bool {
-	schema, ok := node.(map[string]any)
-	if !ok {
-		return false
-	}
-	for word := range schema {
-		if !strictWords[word] {
-			return false
-		}
-	}
-	properties, _ := schema["properties"].(map[string]any)
-	if schema["type"] == "object" && schema["additionalProperties"] != false {
-		return false
-	}
-	required, _ := schema["required"].([]any)
-	if len(required) != len(properties) {
-		return false
-	}
-	within, _ := schema["anyOf"].([]any)
-	within = slices.AppendSeq(slices.Clone(within), maps.Values(properties))
-	if items, has := schema["items"]; has {
-		within = append(within, items)
-	}
-	return !slices.ContainsFunc(within, func(s any) bool { return !strict(s) })
-}
+// Kinds of items.
+const (
+	itemMessage   = "message"
+	itemReasoning = "reasoning"
+	itemCall      = "function_call"
+	itemResult    = "function_call_output"
+)
 
-// openAIAnswer assembles an answer from the chunks of the chat completions format.
+// openAIAnswer assembles an answer from the events of the Responses format.
 type openAIAnswer struct {
 	common
-	content, refusal, thought joiner
-	refused                   bool
-	reason                    string // "": none came
-	calls                     []*callPieces
-	usage                     *agent.Usage
+	name    string // of the model, as configured
+	items   map[int]*openAIOutput
+	order   []openAIPlace
+	refused bool
+	end     openAIEnd
 }
 
-// callPieces is a call as its pieces come.
-type callPieces struct {
-	index     *int // nil: the server does not number them
-	id, name  string
-	joiner    joiner
-	arguments strings.Builder
+// openAIOutput is one item of an answer as its pieces come.
+type openAIOutput struct {
+	Kind      string `json:"type"`
+	CallID    string `json:"call_id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+	Phase     string `json:"phase"`
+	Encrypted string `json:"encrypted_content"`
+	Content   []struct {
+		Type    string `json:"type"`
+		Text    string `json:"text"`
+		Refusal string `json:"refusal"`
+	} `json:"content"`
+	Summary []struct {
+		Text string `json:"text"`
+	} `json:"summary"`
+
+	whole  json.RawMessage // as it ended; nil: it has not
+	part   string          // that is being said
+	joiner joiner
+	text   strings.Builder // what was streamed of it
 }
 
-type openAIChunk struct {
-	Model   string         `json:"model"`
-	Choices []openAIChoice `json:"choices"`
-	Usage   *struct {
-		Prompt     int64 `json:"prompt_tokens"`
-		Completion int64 `json:"completion_tokens"`
-		Details    struct {
+// openAIPlace is where in an answer an item stands: all of it, or so many bytes of text.
+type openAIPlace struct {
+	item *openAIOutput
+	text int
+}
+
+type openAIEvent struct {
+	Type     string          `json:"type"`
+	Index    int             `json:"output_index"`
+	Content  int             `json:"content_index"`
+	Summary  int             `json:"summary_index"`
+	Delta    json.RawMessage `json:"delta"`
+	Item     json.RawMessage `json:"item"`
+	Response openAIEnd       `json:"response"`
+	Error    json.RawMessage `json:"error"`
+}
+
+// openAIEnd is the response as an event tells of it.
+type openAIEnd struct {
+	Model string          `json:"model"`
+	Error json.RawMessage `json:"error"`
+	Usage *struct {
+		Input   int64 `json:"input_tokens"`
+		Output  int64 `json:"output_tokens"`
+		Details struct {
 			Cached     int64 `json:"cached_tokens"`
 			CacheWrite int64 `json:"cache_write_tokens"`
-		} `json:"prompt_tokens_details"`
+		} `json:"input_tokens_details"`
 		OutputDetails struct {
 			Reasoning int64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
+		} `json:"output_tokens_details"`
 	} `json:"usage"`
-	Error json.RawMessage `json:"error"`
+	Incomplete *struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
 }
 
-type openAIChoice struct {
-	Index int `json:"index"`
-	Delta struct {
-		Content   json.RawMessage   `json:"content"`
-		Refusal   json.RawMessage   `json:"refusal"`
-		Reasoning json.RawMessage   `json:"reasoning_content"`
-		Calls     []openAICallPiece `json:"tool_calls"`
-		Function  *openAIFunction   `json:"function_call"` // the form before tool_calls
-	} `json:"delta"`
-	Reason string `json:"finish_reason"`
+func newOpenAIAnswer(w *wire, name string, emit func(agent.Delta)) *openAIAnswer {
+	return &openAIAnswer{common: newCommon(w, emit), name: name, items: map[int]*openAIOutput{}}
 }
 
-type openAICallPiece struct {
-	Index    *int           `json:"index"`
-	ID       string         `json:"id"`
-	Function openAIFunction `json:"function"`
+// openAIDeltas are the events that bring pieces, and the kinds of items that have such.
+var openAIDeltas = map[string]string{
+	"response.output_text.delta":             itemMessage,
+	"response.refusal.delta":                 itemMessage,
+	"response.reasoning_summary_text.delta":  itemReasoning,
+	"response.reasoning_text.delta":          itemReasoning,
+	"response.function_call_arguments.delta": itemCall,
 }
 
-type openAIFunction struct {
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"`
-}
-
-func newOpenAIAnswer(w *wire, emit func(agent.Delta)) *openAIAnswer {
-	return &openAIAnswer{common: newCommon(w, emit)}
-}
-
-// take reads one chunk. The finish reason is not the end: usage comes after it.
 func (a *openAIAnswer) take(data []byte) (whole bool, err error) {
-	data = bytes.TrimSpace(data)
-	if string(data) == "[DONE]" {
-		if a.reason == "" && len(a.calls) == 0 { // only calls need no reason
-			return false, a.wire.protocol("the answer ended without a finish reason")
+	var e openAIEvent
+	if err := json.Unmarshal(data, &e); err != nil {
+		return false, a.wire.protocol("an event cannot be read: %v", err)
+	}
+	a.model = cmp.Or(e.Response.Model, a.model)
+	switch e.Type {
+	case "error":
+		if isNull(e.Error) {
+			e.Error = data // as the vendor documents it
+		}
+		return false, a.failed(e.Error)
+	case "response.failed":
+		if isNull(e.Response.Error) {
+			return false, a.wire.truncated("the response failed, and nothing says why")
+		}
+		return false, a.failed(e.Response.Error)
+	case "response.completed", "response.incomplete":
+		if a.end = e.Response; e.Type == "response.completed" {
+			a.end.Incomplete = nil
+		} else if a.end.Incomplete == nil {
+			return false, a.wire.protocol("the response is incomplete, and nothing says why")
 		}
 		return true, nil
+	case "response.output_item.added":
+		_, err := a.begin(e)
+		return false, err
+	case "response.output_item.done":
+		return false, a.finish(e)
 	}
-	var c openAIChunk
-	if err := json.Unmarshal(data, &c); err != nil {
-		return false, a.wire.protocol("a chunk cannot be read: %v", err)
+	if kind, ok := openAIDeltas[e.Type]; ok {
+		return false, a.extend(e, kind)
 	}
-	if !isNull(c.Error) {
-		return false, a.failed(c.Error)
-	}
-	a.model = cmp.Or(c.Model, a.model)
-	if u := c.Usage; u != nil {
-		a.usage = &agent.Usage{
-			InputTokens:      u.Prompt, // cached ones included
-			OutputTokens:     u.Completion,
-			CacheReadTokens:  u.Details.Cached,
-			CacheWriteTokens: u.Details.CacheWrite,
-			ReasoningTokens:  u.OutputDetails.Reasoning,
-		}
-	}
-	for _, choice := range c.Choices {
-		if choice.Index == 0 { // one is all that is asked for
-			if err := a.extend(choice); err != nil {
-				return false, err
-			}
-		}
-	}
-	return false, nil
+	return false, nil // what says nothing new, and what later versions add
 }
 
-func (a *openAIAnswer) extend(c openAIChoice) error {
-	for _, p := range []struct {
-		joiner *joiner
-		raw    json.RawMessage
-		to     *speech
-	}{
-		{&a.thought, c.Delta.Reasoning, &a.reasoning},
-		{&a.content, c.Delta.Content, &a.said},
-		{&a.refusal, c.Delta.Refusal, &a.said},
-	} {
-		text, err := p.joiner.add(p.raw)
-		if err != nil {
-			return a.wire.protocol("%v", err)
+func (a *openAIAnswer) begin(e openAIEvent) (*openAIOutput, error) {
+	if a.items[e.Index] != nil {
+		return nil, a.wire.protocol("item %d began twice", e.Index)
+	}
+	item := &openAIOutput{}
+	if err := json.Unmarshal(e.Item, item); err != nil {
+		return nil, a.wire.protocol("item %d cannot be read: %v", e.Index, err)
+	}
+	a.items[e.Index] = item
+	if item.Kind == itemReasoning || item.Kind == itemCall {
+		a.order = append(a.order, openAIPlace{item: item})
+	}
+	return item, nil
+}
+
+func (a *openAIAnswer) extend(e openAIEvent, kind string) error {
+	item := a.items[e.Index]
+	if item == nil || item.Kind != kind {
+		return a.wire.protocol("%s is of item %d, which is no %s", e.Type, e.Index, kind)
+	}
+	part := fmt.Sprint(e.Type, " ", e.Content, " ", e.Summary)
+	if item.part != part {
+		a.say(item, item.joiner.end())
+		if item.part != "" && kind == itemReasoning {
+			a.say(item, "\n\n")
 		}
-		a.refused = a.refused || p.joiner == &a.refusal && text != ""
-		p.to.say(text)
+		item.part = part
 	}
-	if f := c.Delta.Function; f != nil {
-		c.Delta.Calls = append(c.Delta.Calls, openAICallPiece{Index: new(int), Function: *f})
+	text, err := item.joiner.add(e.Delta)
+	if err != nil {
+		return a.wire.protocol("item %d: %v", e.Index, err)
 	}
-	for _, piece := range c.Delta.Calls {
-		if err := a.extendCall(piece); err != nil {
+	a.refused = a.refused || e.Type == "response.refusal.delta" && text != ""
+	a.say(item, text)
+	return nil
+}
+
+// say adds to an item. Texts of several items may come in turns.
+func (a *openAIAnswer) say(item *openAIOutput, text string) {
+	item.text.WriteString(text)
+	switch {
+	case item.Kind == itemReasoning:
+		a.reasoning.say(text)
+	case item.Kind == itemMessage && text != "":
+		a.said.say(text)
+		if n := len(a.order) - 1; n < 0 || a.order[n].item != item {
+			a.order = append(a.order, openAIPlace{item: item})
+		}
+		a.order[len(a.order)-1].text += len(text)
+	}
+}
+
+// finish takes the end of an item. What was not streamed of it is said now.
+func (a *openAIAnswer) finish(e openAIEvent) (err error) {
+	item := a.items[e.Index]
+	if item == nil {
+		if item, err = a.begin(e); err != nil {
 			return err
 		}
 	}
-	a.reason = cmp.Or(c.Reason, a.reason)
+	var last openAIOutput
+	if err := json.Unmarshal(e.Item, &last); err != nil {
+		return a.wire.protocol("the end of item %d cannot be read: %v", e.Index, err)
+	}
+	a.say(item, item.joiner.end())
+	item.whole = bytes.ToValidUTF8(e.Item, []byte("\uFFFD"))
+	item.CallID, item.Name = cmp.Or(item.CallID, last.CallID), cmp.Or(item.Name, last.Name)
+	item.Arguments, item.Phase, item.Encrypted = last.Arguments, cmp.Or(last.Phase, item.Phase), last.Encrypted
+	if item.text.Len() > 0 {
+		return nil
+	}
+	for _, c := range last.Content {
+		a.say(item, c.Text+c.Refusal)
+		a.refused = a.refused || c.Refusal != ""
+	}
+	for _, s := range last.Summary {
+		a.say(item, s.Text)
+	}
 	return nil
 }
 
-func (a *openAIAnswer) extendCall(p openAICallPiece) error {
-	call := a.call(p)
-	call.id, call.name = cmp.Or(call.id, p.ID), cmp.Or(call.name, p.Function.Name)
-	text, err := call.joiner.add(p.Function.Arguments)
-	if err != nil {
-		return a.wire.protocol("the arguments of a call: %v", err)
-	}
-	call.arguments.WriteString(text)
-	return nil
-}
-
-// call finds the call that a piece belongs to: by its number; without one by its
-// id, and without that it is the last one's.
-func (a *openAIAnswer) call(p openAICallPiece) *callPieces {
-	for _, c := range a.calls {
-		switch {
-		case p.Index != nil && c.index != nil && *p.Index == *c.index,
-			p.Index == nil && p.ID != "" && p.ID == c.id:
-			return c
-		}
-	}
-	if n := len(a.calls); p.Index == nil && p.ID == "" && n > 0 {
-		return a.calls[n-1]
-	}
-	c := &callPieces{index: p.Index}
-	a.calls = append(a.calls, c)
-	return c
-}
-
-// ended accepts a stream that ends without the mark, once there was a reason.
 func (a *openAIAnswer) ended() error {
-	if a.reason == "" {
-		return a.wire.truncated("the stream ended without a finish reason")
-	}
-	return nil
+	return a.wire.truncated("the stream ended before response.completed")
 }
 
-// openAIReasons are the finish reasons that are known. With calls it is for them that
-// an answer stops.
-var openAIReasons = map[string]agent.Reason{
-	"stop": agent.ReasonStop, "eos": agent.ReasonStop, "": agent.ReasonStop,
-	"tool_calls": agent.ReasonToolCalls, "function_call": agent.ReasonToolCalls,
-	"length":         agent.ReasonLength,
-	"content_filter": agent.ReasonContentFilter,
+// openAIIncomplete are the reasons for an incomplete response that are known.
+var openAIIncomplete = map[string]agent.Reason{
+	"max_output_tokens": agent.ReasonLength, "content_filter": agent.ReasonContentFilter,
 }
 
 func (a *openAIAnswer) answer() (agent.Response, error) {
-	a.reasoning.say(a.thought.end())
-	a.said.say(a.content.end() + a.refusal.end())
 	var calls []agent.Call
-	for _, c := range a.calls {
-		c.arguments.WriteString(c.joiner.end())
-		arguments := c.arguments.String()
-		if strings.TrimSpace(arguments) == "" {
-			arguments = emptyArguments
+	for _, p := range a.order {
+		a.say(p.item, p.item.joiner.end())
+		if p.item.Kind == itemCall {
+			calls = append(calls, agent.Call{ID: p.item.CallID, Name: p.item.Name, Arguments: orEmpty(cmp.Or(p.item.text.String(), p.item.Arguments))})
 		}
-		calls = append(calls, agent.Call{ID: c.id, Name: c.name, Arguments: arguments})
 	}
-	reason, known := openAIReasons[a.reason]
-	switch {
-	case a.refused:
+	reason := agent.ReasonStop
+	if cut := a.end.Incomplete; cut != nil {
+		known := false
+		if reason, known = openAIIncomplete[cut.Reason]; !known {
+			return agent.Response{}, a.wire.protocol("the response is incomplete for a reason that is unknown: %q", cut.Reason)
+		}
+	}
+	if a.refused {
 		reason = agent.ReasonContentFilter
-	case !known:
-		return agent.Response{}, a.wire.protocol("the finish reason %q is unknown", a.reason)
 	}
-	return a.settled(reason, calls, a.usage)
+	r, err := a.settled(reason, calls, a.usage())
+	r.Opaque = a.opaque()
+	return r, err
+}
+
+func (a *openAIAnswer) usage() *agent.Usage {
+	u := a.end.Usage
+	if u == nil {
+		return nil
+	}
+	return &agent.Usage{
+		InputTokens:      u.Input, // cached ones included
+		OutputTokens:     u.Output,
+		CacheReadTokens:  u.Details.Cached,
+		CacheWriteTokens: u.Details.CacheWrite,
+		ReasoningTokens:  u.OutputDetails.Reasoning,
+	}
+}
+
+// opaque is the reasoning, if it can be sent back, and where everything stood; nil if
+// none of it matters. The vendor refuses reasoning that nothing follows.
+func (a *openAIAnswer) opaque() json.RawMessage {
+	var parts []part
+	keep, matters := 0, false
+	for _, p := range a.order {
+		switch {
+		case p.item.Kind == itemCall:
+			parts = append(parts, part{Call: true})
+			keep = len(parts)
+		case p.text > 0:
+			parts = append(parts, part{Text: p.text, Phase: p.item.Phase})
+			keep = len(parts)
+		case p.item.Encrypted != "":
+			parts = append(parts, part{Block: p.item.whole})
+		}
+	}
+	for _, p := range parts[:keep] {
+		matters = matters || p.Block != nil || p.Phase != ""
+	}
+	if !matters {
+		return nil
+	}
+	return flow.JSON(opaque{Provider: OpenAI, Model: a.name, Parts: parts[:keep]})
 }

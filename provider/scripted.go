@@ -21,8 +21,8 @@ type scriptedModel struct {
 }
 
 func newScripted(c Config) (agent.Model, error) {
-	if c.APIKey != "" || c.BaseURL != "" || c.Cache != "" {
-		return nil, invalid("provider %s takes no api_key, base_url or cache", Scripted)
+	if c.APIKey != "" || c.BaseURL != "" || c.Cache != "" || c.Thinking != "" {
+		return nil, invalid("provider %s takes no api_key, base_url, cache or thinking", Scripted)
 	}
 	if c.Model == "" {
 		c.Model = Scripted

@@ -76,7 +76,7 @@ func refuses(status int, body string, header ...string) func(int, http.ResponseW
 	}
 }
 
-// vendor is what both formats have in common, in the words of each.
+// vendor is what all formats have in common, in the words of each.
 type vendor struct {
 	provider, model string
 	text            func(deltas ...string) string // a stream that says these, each a JSON string
@@ -96,12 +96,28 @@ var vendors = []vendor{
 		keyEcho:    `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key ` + testKey + `"}}`,
 	},
 	{
-		provider: OpenAI, model: "gpt-4.1",
-		text:       openAIText,
-		broken:     openAIDelta(`"Hel"`),
-		overloaded: openAIDelta(`"Hel"`) + "data: {\"error\":{\"message\":\"The server is overloaded\",\"type\":\"server_error\",\"code\":\"overloaded\"}}\n\n",
+		provider: OpenAIChat, model: "gpt-4.1",
+		text:       chatText,
+		broken:     chatDelta(`"Hel"`),
+		overloaded: chatDelta(`"Hel"`) + "data: {\"error\":{\"message\":\"The server is overloaded\",\"type\":\"server_error\",\"code\":\"overloaded\"}}\n\n",
 		overflow:   `{"error":{"message":"This model's maximum context length is 128000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`,
 		keyEcho:    `{"error":{"message":"Incorrect API key provided: key-0123*****************************TEST (` + testKey + `).","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`,
+	},
+	{
+		provider: OpenAI, model: "gpt-4.1",
+		text:       openAISays,
+		broken:     openAIHead + openAIDelta(`"Hel"`),
+		overloaded: openAIHead + openAIDelta(`"Hel"`) + "event: response.failed\ndata: " + `{"type":"response.failed","sequence_number":9,"response":{"id":"resp_1","object":"response","status":"failed","error":{"code":"server_error","message":"The model is overloaded"},"model":"gpt-4.1-2025-04-14","output":[],"usage":null}}` + "\n\n",
+		overflow:   `{"error":{"message":"Your input exceeds the context window of this model. Please adjust your input and try again.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}`,
+		keyEcho:    `{"error":{"message":"Incorrect API key provided: key-0123*****************************TEST (` + testKey + `).","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`,
+	},
+	{
+		provider: Gemini, model: "gemini-2.5-flash",
+		text:       geminiSays,
+		broken:     geminiDelta(`"Hel"`),
+		overloaded: geminiDelta(`"Hel"`) + `data: {"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}` + "\n\n",
+		overflow:   `{"error":{"code":400,"message":"The input token count (1048999) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}`,
+		keyEcho:    `{"error":{"code":401,"message":"API key not valid: ` + testKey + `","status":"UNAUTHENTICATED"}}`,
 	},
 }
 
@@ -247,20 +263,65 @@ func anthropicText(deltas ...string) string {
 	return body + anthropicTail("end_turn")
 }
 
-func openAIChunkOf(delta, reason string) string {
+func chatChunkOf(delta, reason string) string {
 	return `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4.1-2025-04-14","system_fingerprint":"fp_44709d6fcb","choices":[{"index":0,"delta":` + delta + `,"logprobs":null,"finish_reason":` + reason + "}],\"usage\":null}\n\n"
 }
 
-func openAIDelta(text string) string { return openAIChunkOf(`{"content":`+text+`}`, "null") }
+func chatDelta(text string) string { return chatChunkOf(`{"content":`+text+`}`, "null") }
 
-const openAIUsage = `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4.1-2025-04-14","system_fingerprint":"fp_44709d6fcb","choices":[],"usage":{"prompt_tokens":25,"completion_tokens":15,"total_tokens":40,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}
+const chatUsage = `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4.1-2025-04-14","system_fingerprint":"fp_44709d6fcb","choices":[],"usage":{"prompt_tokens":25,"completion_tokens":15,"total_tokens":40,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}
 
 `
 
-func openAIText(deltas ...string) string {
-	body := openAIChunkOf(`{"role":"assistant","content":"","refusal":null}`, "null")
+func chatText(deltas ...string) string {
+	body := chatChunkOf(`{"role":"assistant","content":"","refusal":null}`, "null")
+	for _, d := range deltas {
+		body += chatDelta(d)
+	}
+	return body + chatChunkOf(`{}`, `"stop"`) + chatUsage + "data: [DONE]\n\n"
+}
+
+// openAIEventOf is one event of the Responses format.
+func openAIEventOf(kind, members string) string {
+	return "event: " + kind + "\ndata: {\"type\":\"" + kind + "\",\"sequence_number\":1," + members + "}\n\n"
+}
+
+func openAIDelta(text string) string {
+	return openAIEventOf("response.output_text.delta", `"item_id":"msg_1","output_index":0,"content_index":0,"delta":`+text+`,"logprobs":[],"obfuscation":"x7"`)
+}
+
+var openAIHead = openAIEventOf("response.created", `"response":{"id":"resp_1","object":"response","status":"in_progress","error":null,"incomplete_details":null,"model":"gpt-4.1-2025-04-14","output":[],"usage":null}`) +
+	openAIEventOf("response.output_item.added", `"output_index":0,"item":{"id":"msg_1","type":"message","status":"in_progress","content":[],"role":"assistant"}`) +
+	openAIEventOf("response.content_part.added", `"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","annotations":[],"logprobs":[],"text":""}`)
+
+// openAIEndOf is how a response ends, with the rest of its members.
+func openAIEndOf(status, members string) string {
+	return openAIEventOf("response."+status, `"response":{"id":"resp_1","object":"response","status":"`+status+`","error":null,"model":"gpt-4.1-2025-04-14","output":[],`+members+
+		`"usage":{"input_tokens":25,"input_tokens_details":{"cached_tokens":0},"output_tokens":15,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":40}}`)
+}
+
+func openAISays(deltas ...string) string {
+	body := openAIHead
 	for _, d := range deltas {
 		body += openAIDelta(d)
 	}
-	return body + openAIChunkOf(`{}`, `"stop"`) + openAIUsage + "data: [DONE]\n\n"
+	return body + openAIEventOf("response.output_item.done", `"output_index":0,"item":{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","annotations":[],"text":"all of it"}],"role":"assistant"}`) +
+		openAIEndOf("completed", `"incomplete_details":null,`)
+}
+
+// geminiChunkOf is a chunk with these parts, and a reason as JSON unless it is "".
+func geminiChunkOf(parts, reason string) string {
+	if reason != "" {
+		reason = `"finishReason":"` + reason + `",`
+	}
+	return `data: {"candidates": [{"content": {"parts": [` + parts + `],"role": "model"},` + reason + `"index": 0}],"usageMetadata": {"promptTokenCount": 25,"candidatesTokenCount": 15,"totalTokenCount": 40},"modelVersion": "gemini-2.5-flash-002","responseId": "r1"}` + "\r\n\r\n"
+}
+
+func geminiDelta(text string) string { return geminiChunkOf(`{"text": `+text+`}`, "") }
+
+func geminiSays(deltas ...string) (body string) {
+	for _, d := range deltas {
+		body += geminiDelta(d)
+	}
+	return body + geminiChunkOf("", "STOP")
 }

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +95,14 @@ func (s *speech) say(text string) {
 // emptyArguments are those of a call that has none.
 const emptyArguments = "{}"
 
-// common is what answers of both formats are made of.
+func orEmpty(arguments string) string {
+	if strings.TrimSpace(arguments) == "" {
+		return emptyArguments
+	}
+	return arguments
+}
+
+// common is what answers of all formats are made of.
 type common struct {
 	wire      *wire
 	said      speech
@@ -114,7 +122,7 @@ func (c *common) partial() agent.Response {
 // failed is the failure that an error object within a stream stands for.
 func (c *common) failed(object json.RawMessage) error {
 	f := parseErrorObject(object)
-	f.Status = statusOf(f.Kind)
+	f.Status = cmp.Or(f.Status, statusOf(f.Kind))
 	return c.wire.failure(f)
 }
 
@@ -143,19 +151,4 @@ func summed(u *agent.Usage) *agent.Usage {
 		u.TotalTokens = u.InputTokens + u.OutputTokens
 	}
 	return u
-}
-
-// opaque is what of an answer must go back as it came: signed reasoning, and where
-// it stood. Reasoning is bound to the model that thought it.
-type opaque struct {
-	Provider string `json:"provider"`
-	Model    string `json:"model"`
-	Parts    []part `json:"parts"`
-}
-
-// part is one block of an answer, in their order.
-type part struct {
-	Block json.RawMessage `json:"block,omitempty"` // as it came
-	Text  int             `json:"text,omitempty"`  // so many bytes of the message's text
-	Call  bool            `json:"call,omitempty"`  // the message's next call
 }

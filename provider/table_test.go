@@ -56,3 +56,30 @@ models:
 		t.Errorf("without a price: %+v, %v", h.Usage, h.err)
 	}
 }
+
+// Whoever has a vendor's key and nothing else gets a model that calls tools at a price
+// that is known.
+func TestDefaultModelsOfVendors(t *testing.T) {
+	seen := map[string]bool{}
+	for _, v := range Vendors() {
+		m, err := Open(Config{Provider: v.Provider, Model: v.Model, APIKey: testKey})
+		if err != nil {
+			t.Errorf("%s: %v", v.Provider, err)
+			continue
+		}
+		if caps := m.Caps(); caps.Price == nil || caps.MaxOutput == 0 || !caps.Images {
+			t.Errorf("the table does not know %s: %+v", v.Model, caps)
+		}
+		for _, key := range v.Keys {
+			if seen[key] || !strings.HasSuffix(key, "_API_KEY") {
+				t.Errorf("%s: the variable %s", v.Provider, key)
+			}
+			seen[key] = true
+		}
+	}
+	for _, key := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"} {
+		if !seen[key] {
+			t.Errorf("nobody looks for %s", key)
+		}
+	}
+}

@@ -38,6 +38,8 @@ type wire struct {
 	host   string
 	key    string
 	client http.Client
+	// unknownPath is the advice where a server does not know what it is asked for.
+	unknownPath string
 }
 
 // newWire makes a wire to a vendor. dial makes its connections; nil for one that makes

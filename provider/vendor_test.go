@@ -37,7 +37,7 @@ func TestTextArrivesInOrderAndIsCounted(t *testing.T) {
 func TestDeltasArriveBeforeTheStreamEnds(t *testing.T) {
 	eachVendor(t, func(t *testing.T, v vendor) {
 		body := v.text(`"Hel"`, `"lo"`)
-		first := strings.LastIndex(body[:strings.Index(body, `"lo"`)], "\n\n") + 2
+		first := strings.LastIndex(body[:strings.Index(body, `"lo"`)], "data: ")
 		heard := make(chan struct{})
 		s := serve(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -166,7 +166,7 @@ func TestStreamsThatBreakOffMayBeTriedAgain(t *testing.T) {
 func TestMalformedStreamsAreNotTriedAgain(t *testing.T) {
 	eachVendor(t, func(t *testing.T, v vendor) {
 		for name, body := range map[string]string{
-			"no JSON":       strings.Replace(v.text(`"a"`), `"index"`, `"index`, 1),
+			"no JSON":       strings.Replace(v.text(`"a"`), `{"`, `{`, 1),
 			"text a number": v.text(`1`),
 			"bad escape":    v.text(`"\ud8"`),
 		} {
@@ -306,7 +306,7 @@ func TestTheKeyIsInNoError(t *testing.T) {
 			t.Errorf("the message does not say what to do: %s", e.Message)
 		}
 		// and it did get there
-		if head := s.heads[0]; head.Get("X-Api-Key") != testKey && head.Get("Authorization") != "Bearer "+testKey {
+		if head := s.heads[0]; head.Get("X-Api-Key") != testKey && head.Get("Authorization") != "Bearer "+testKey && head.Get("X-Goog-Api-Key") != testKey {
 			t.Errorf("the key was not sent: %v", head)
 		}
 	})
@@ -338,7 +338,7 @@ func TestRedirectsAreRefused(t *testing.T) {
 }
 
 func TestTheEnvironmentIsNotRead(t *testing.T) {
-	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID"} {
+	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "GEMINI_API_KEY", "GOOGLE_API_KEY"} {
 		t.Setenv(name, "from-the-environment")
 	}
 	t.Setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1/")
@@ -361,8 +361,11 @@ func TestPathsBelowTheBaseURL(t *testing.T) {
 	for _, c := range []struct{ provider, base, want string }{
 		{Anthropic, "", "/v1/messages"},
 		{Anthropic, "/gateway/", "/gateway/v1/messages"},
-		{OpenAI, "/v1", "/v1/chat/completions"},
-		{OpenAI, "/a/b/", "/a/b/chat/completions"},
+		{OpenAI, "/v1", "/v1/responses"},
+		{Gemini, "", "/v1beta/models/gemini-2.5-flash:streamGenerateContent"},
+		{Gemini, "/gateway", "/gateway/v1beta/models/gemini-2.5-flash:streamGenerateContent"},
+		{OpenAIChat, "/v1", "/v1/chat/completions"},
+		{OpenAIChat, "/a/b/", "/a/b/chat/completions"},
 	} {
 		for _, v := range vendors {
 			if v.provider != c.provider {

@@ -212,7 +212,7 @@ func TestHowStreamsBreakOff(t *testing.T) {
 				yield(nil, c.err)
 			}
 		}
-		r, err := w.follow(c.ctx, events, newOpenAIAnswer(w, func(agent.Delta) {}))
+		r, err := w.follow(c.ctx, events, newChatAnswer(w, func(agent.Delta) {}))
 		var got, want *flow.Error
 		if errors.As(c.want, &want) {
 			if !errors.As(err, &got) || got.Code != want.Code || !got.Retry {

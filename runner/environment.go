@@ -51,7 +51,7 @@ func (d *drive) environ(p program) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	manifest = r.narrowed(manifest, c)
+	manifest = r.narrowed(manifest, c).ForRun(c.gate.Manifest)
 	lock, err := r.lock()
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (d *drive) invocation(name string) (of agent.Invocation) {
 		of.Conversation = t.Session
 	}
 	if m, ok := env.Manifest.Model(c.agents.settled[name].Model); ok {
-		of.Provider = m.Provider
+		of.Provider = m.Vendor()
 		if u, err := url.Parse(m.BaseURL); err == nil && u.Hostname() != "" { // else at the vendor's own address, or one that is not written down
 			of.Host = u.Hostname()
 			if of.Port, err = strconv.Atoi(u.Port()); err != nil {

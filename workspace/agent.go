@@ -164,6 +164,7 @@ func (m *Manifest) checkAgents(f *document.Fields) {
 		if v := f.Value.Find("agents", name, "model"); v != nil && v.Kind == document.Text && !m.has(a.Model) {
 			f.Problems.Add(document.CodeRange, v.At, "agents."+name+".model", "there is no model %s%s", tipstaff.Quote(a.Model, 100), tipstaff.Suggest(a.Model, sortedKeys(m.Models)))
 		}
+		m.checkThought(f, name, a)
 		for i, uri := range a.Tools {
 			v := f.Value.Find("agents", name, "tools", strconv.Itoa(i))
 			if server, all := AllTools(uri); all {

@@ -271,7 +271,17 @@ func TestModelAndAgentProblems(t *testing.T) {
 	}{
 		{"model name", "models: {'a b': {provider: scripted, script: answers.yaml}}", []string{"1:10 field_unknown models.a b"}, "cannot name a model"},
 		{"no provider", "models: {a: {model: m}}", []string{"1:13 field_missing models.a"}, "needs provider"},
-		{"provider", "models: {a: {provider: acme, model: m}}", []string{"1:24 field_invalid models.a.provider"}, "anthropic, openai"},
+		{"provider", "models: {a: {provider: acme, model: m}}", []string{"1:24 field_invalid models.a.provider"}, "anthropic, openai, openai-chat, gemini or scripted"},
+		{"thinking", "models: {a: {provider: anthropic, model: m, api_key: $env:K, thinking: hihg}}", []string{"1:72 field_invalid models.a.thinking"}, `thinking is "hihg"; it must be off, low, medium, high or a number of tokens; did you mean high?`},
+		{"thinking with 0 tokens", "models: {a: {provider: gemini, model: m, api_key: $env:K, thinking: 0}}", []string{"1:69 field_invalid models.a.thinking"}, "number of tokens"},
+		{"thinking as truth", "models: {a: {provider: gemini, model: m, api_key: $env:K, thinking: true}}", []string{"1:69 field_invalid models.a.thinking"}, "number of tokens"},
+		{"thinking as list", "models: {a: {provider: gemini, model: m, api_key: $env:K, thinking: [low]}}", []string{"1:69 field_type models.a.thinking"}, "not a list"},
+		{"tokens of openai", "models: {a: {provider: openai, model: m, api_key: $env:K, thinking: 2000}}", []string{"1:69 range models.a.thinking"}, "write off, low, medium or high"},
+		{"tokens of openai-chat", "models: {a: {provider: openai-chat, model: m, api_key: $env:K, thinking: 2000}}", []string{"1:74 range models.a.thinking"}, "provider: openai-chat does not take"},
+		{"too few tokens", "models: {a: {provider: anthropic, model: m, api_key: $env:K, thinking: 1000}}", []string{"1:72 range models.a.thinking"}, "no fewer than 1024"},
+		{"thinking of a script", "models: {a: {provider: scripted, script: answers.yaml, thinking: low}}", []string{"1:66 field_unknown models.a.thinking"}, "asked of nobody"},
+		{"temperature while it thinks", "models: {a: {provider: anthropic, model: m, api_key: $env:K, thinking: low}}\nagents: {b: {model: a, temperature: 0}}", []string{"2:37 range agents.b.temperature"}, "takes none while its model thinks"},
+		{"no room to answer", "models: {a: {provider: gemini, model: m, api_key: $env:K, thinking: 4000}}\nagents: {b: {model: a, top_p: 1, max_output_tokens: 4000}}", []string{"2:53 range agents.b.max_output_tokens"}, "it needs more"},
 		{"no model", "models: {a: {provider: openai, api_key: $env:K}}", []string{"1:13 field_missing models.a"}, "as the vendor calls it"},
 		{"no key", "models: {a: {provider: anthropic, model: m}}", []string{"1:13 field_missing models.a"}, "$env:NAME"},
 		{"literal key", "models: {a: {provider: openai, model: m, api_key: hunter2}}", []string{"1:51 literal_credential models.a.api_key"}, "$env:NAME"},
@@ -374,5 +384,13 @@ func TestHTTPMayBeAllowed(t *testing.T) {
 	m := parse(t, "telemetry: {otlp: {endpoint: 'http://otel:4318', allow_http: true}}")
 	if m.Telemetry.Endpoint != "http://otel:4318" || m.Telemetry.Content {
 		t.Errorf("got %+v", m.Telemetry)
+	}
+}
+
+func TestVendorsAsTelemetryCallsThem(t *testing.T) {
+	for provider, want := range map[string]string{"anthropic": "anthropic", "openai": "openai", "openai-chat": "openai", "gemini": "gcp.gemini", "scripted": "scripted"} {
+		if got := (workspace.Model{Provider: provider}).Vendor(); got != want {
+			t.Errorf("%s is called %s", provider, got)
+		}
 	}
 }

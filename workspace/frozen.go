@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -52,6 +53,7 @@ func (m *Manifest) Frozen() []byte {
 		}
 		spelled.Servers[name] = s
 	}
+	spelled.Models = renamed(m.Models, frozenProviders)
 	rules := m.Policy.Document()
 	f.Policy.Guards, f.Policy.Rules = rules.Guards, orEmpty(rules.Rules)
 	f.Policy.SubDispatch, f.Policy.AutoAccept = m.SubDispatch, m.AutoAccept
@@ -63,6 +65,20 @@ func (m *Manifest) Frozen() []byte {
 		panic(fmt.Sprintf("workspace: a manifest that was read cannot be written: %v", err))
 	}
 	return data
+}
+
+// frozenProviders are the providers whose names are others in the frozen form. There
+// openai has always meant chat completions, and still does in the runs that hold it.
+var frozenProviders = map[string]string{ProviderOpenAI: "openai-responses", ProviderOpenAIChat: "openai"}
+
+// renamed are models with other names for their providers.
+func renamed(models map[string]Model, names map[string]string) map[string]Model {
+	models = maps.Clone(models)
+	for name, c := range models {
+		c.Provider = cmp.Or(names[c.Provider], c.Provider)
+		models[name] = c
+	}
+	return models
 }
 
 func orEmpty[T any](list []T) []T {
@@ -119,6 +135,11 @@ func ParseFrozen(data []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("the frozen manifest has no max_timeout")
 	}
 	m.MaxTimeout = *f.MaxTimeout
+	names := map[string]string{}
+	for name, frozen := range frozenProviders {
+		names[frozen] = name
+	}
+	m.Models = renamed(m.Models, names)
 	for name, s := range m.Servers {
 		if s.MaxConcurrent < 1 {
 			return nil, fmt.Errorf("the frozen manifest's server %q: max_concurrent is %d", name, s.MaxConcurrent)

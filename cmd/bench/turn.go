@@ -72,7 +72,7 @@ func measureTurnBytes(ctx context.Context, b *bench) ([]row, error) {
 // readingAgent declares an agent beside what plans use, and bounds that do not
 // matter.
 const readingAgent = `models:
-  reader: {provider: openai, model: reader, base_url: "http://127.0.0.1:1"}
+  reader: {provider: openai-chat, model: reader, base_url: "http://127.0.0.1:1"}
 agents:
   default: {model: reader, max_steps: 1000, tools: ["mcp://builtin/read_file@1.0.0"]}
 policy:

@@ -37,7 +37,7 @@ servers:
       read_file: {effect: read}
       exec: {effect: once}
 models:
-  mind: {provider: openai, model: mind, base_url: "$env:MIND_URL", api_key: "$env:MIND_KEY"}
+  mind: {provider: openai-chat, model: mind, base_url: "$env:MIND_URL", api_key: "$env:MIND_KEY"}
 agents:
   default: {model: mind, tools: [mcp://builtin/read_file@1.0.0, mcp://builtin/exec@1.0.0]}
 policy:
@@ -99,7 +99,7 @@ var aTurn = scene{
 var aRehearsal = func() scene {
 	s := aTurn
 	s.deaf = true
-	s.files = strings.Replace(minds, `{provider: openai, model: mind, base_url: "$env:MIND_URL", api_key: "$env:MIND_KEY"}`, "{provider: scripted, script: script.yaml}", 1) +
+	s.files = strings.Replace(minds, `{provider: openai-chat, model: mind, base_url: "$env:MIND_URL", api_key: "$env:MIND_KEY"}`, "{provider: scripted, script: script.yaml}", 1) +
 		"-- script.yaml --\nversion: 1\nanswers:\n  - {when: {user: Hello}, text: Good morning.}\n"
 	for step := 1; step <= 4; step++ {
 		r := s.answer("", step)

@@ -307,7 +307,7 @@ func (noStore) Blob(context.Context, string) ([]byte, error)                  { 
 func openModel(c ws.Model, prices ws.File) (agent.Model, error) {
 	config := provider.Config{
 		Provider: c.Provider, Model: c.Model, APIKey: c.APIKey, BaseURL: c.BaseURL, AllowHTTP: c.AllowHTTP,
-		ContextWindow: c.ContextWindow, Cache: c.Cache, Script: []byte(c.Script.Text), ScriptName: c.Script.Name,
+		ContextWindow: c.ContextWindow, Thinking: string(c.Thinking), Cache: c.Cache, Script: []byte(c.Script.Text), ScriptName: c.Script.Name,
 	}
 	if prices.Name != "" {
 		own, err := provider.ParseTable(prices.Name, []byte(prices.Text))

@@ -22,13 +22,19 @@ type Table struct {
 
 // entry describes a model. What it leaves out is unknown.
 type entry struct {
-	ContextWindow int     `doc:"context_window,max=1e8"` // tokens
-	MaxOutput     int     `doc:"max_output,max=1e8"`     // tokens
-	Images        *bool   `doc:"images"`
-	Structured    *bool   `doc:"structured_output"`
-	Sampling      *bool   `doc:"sampling"` // false: it refuses temperature and top_p
-	Price         *prices `doc:"price"`
+	ContextWindow int   `doc:"context_window,max=1e8"` // tokens
+	MaxOutput     int   `doc:"max_output,max=1e8"`     // tokens
+	Images        *bool `doc:"images"`
+	Structured    *bool `doc:"structured_output"`
+	Sampling      *bool `doc:"sampling"` // false: it refuses temperature and top_p
+	// Thinking is what of the manifest's setting the model takes; empty: it does not
+	// think.
+	Thinking []string `doc:"thinking,in=off|low|medium|high|tokens"`
+	Price    *prices  `doc:"price"`
 }
+
+// ThinkingTokens stands for a number of tokens among what a model takes.
+const ThinkingTokens = "tokens"
 
 // prices are USD per million tokens.
 type prices struct {
@@ -86,12 +92,16 @@ func (t *Table) Merge(over *Table) *Table {
 }
 
 func (e entry) merge(over entry) entry {
+	if over.Thinking == nil {
+		over.Thinking = e.Thinking
+	}
 	return entry{
 		ContextWindow: cmp.Or(over.ContextWindow, e.ContextWindow),
 		MaxOutput:     cmp.Or(over.MaxOutput, e.MaxOutput),
 		Images:        cmp.Or(over.Images, e.Images),
 		Structured:    cmp.Or(over.Structured, e.Structured),
 		Sampling:      cmp.Or(over.Sampling, e.Sampling),
+		Thinking:      over.Thinking,
 		Price:         cmp.Or(over.Price, e.Price),
 	}
 }
@@ -106,6 +116,9 @@ func (t *Table) Sampling(model string) bool {
 	e := t.find(model)
 	return e.Sampling == nil || *e.Sampling
 }
+
+// Thinking is what a model takes of the setting for it; nil: the table does not know.
+func (t *Table) Thinking(model string) []string { return t.find(model).Thinking }
 
 // find is the entry of a model: its own, else that of the longest prefix.
 func (t *Table) find(model string) entry {

@@ -96,6 +96,20 @@ models:
 	}
 }
 
+// That a model does not think is not the same as that nobody knows.
+func TestWhatModelsTakeOfThinking(t *testing.T) {
+	base := table(t, "version: 1\nmodels: {a: {thinking: [off, low]}, b: {thinking: []}, c*: {thinking: [tokens]}}")
+	merged := base.Merge(table(t, "version: 1\nmodels: {a: {thinking: []}, b: {max_output: 5}, d: {thinking: [high]}}"))
+	for model, want := range map[string][]string{"a": {}, "b": {}, "c1": {"tokens"}, "d": {"high"}, "e": nil} {
+		if diff := cmp.Diff(want, merged.Thinking(model)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", model, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"off", "low"}, base.Thinking("a")); diff != "" {
+		t.Errorf("the base was changed:\n%s", diff)
+	}
+}
+
 func TestTableProblems(t *testing.T) {
 	for _, c := range []struct {
 		src  string
@@ -113,6 +127,8 @@ func TestTableProblems(t *testing.T) {
 		{"version: 1\nmodels:\n  a: {price: {input: \"1\", output: \"1\", cache_read: free}}\n", 3, "cache_read"},
 		{"version: 1\nmodels:\n  a: {price: {input: \"0.0000000001\", output: \"1\"}}\n", 3, "at most 9 places"},
 		{"version: 1\nmodels:\n  a: {}\n  a: {}\n", 4, "a"},
+		{"version: 1\nmodels:\n  a: {thinking: [low, hard]}\n", 3, "off, low, medium, high or tokens"},
+		{"version: 1\nmodels:\n  a: {thinking: low}\n", 3, "must be a list"},
 	} {
 		_, err := ParseTable("m.yaml", []byte(c.src))
 		var e *tipstaff.Error

@@ -59,6 +59,26 @@ func TestAnthropicsSDKSendsTheSame(t *testing.T) {
 	unlimited.MaxTokens = 8192
 	structured.OutputConfig.Format.Schema = map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
 	thoughtful.Messages = []anthropic.MessageParam{anthropic.NewAssistantMessage(anthropic.NewThinkingBlock("sig", "Hm."), anthropic.NewRedactedThinkingBlock("x"), marked)}
+	off, hard, budget := plain, plain, plain
+	off.Thinking = anthropic.ThinkingConfigParamUnion{OfDisabled: &anthropic.ThinkingConfigDisabledParam{}}
+	hard.Model = adaptive
+	hard.Thinking = anthropic.ThinkingConfigParamUnion{OfAdaptive: &anthropic.ThinkingConfigAdaptiveParam{Display: anthropic.ThinkingConfigAdaptiveDisplaySummarized}}
+	hard.OutputConfig.Effort = anthropic.OutputConfigEffortHigh
+	budget.MaxTokens = 9000
+	budget.Thinking = anthropic.ThinkingConfigParamUnion{OfEnabled: &anthropic.ThinkingConfigEnabledParam{BudgetTokens: 2000, Display: anthropic.ThinkingConfigEnabledDisplaySummarized}}
+	for _, c := range []struct {
+		thinking, model string
+		theirs          anthropic.MessageNewParams
+		limit           int
+	}{
+		{"off", claude, off, 100}, {"high", adaptive, hard, 100}, {"2000", claude, budget, 9000},
+	} {
+		theirs := anthropicSends(t, s, c.theirs)
+		r := hello
+		r.MaxOutputTokens = c.limit
+		ask(t, open(t, s, provider.Config{Provider: provider.Anthropic, Model: c.model, Thinking: c.thinking}), r)
+		same(t, "thinking "+c.thinking, theirs, s.request())
+	}
 	for _, c := range []struct {
 		name, cache string
 		theirs      anthropic.MessageNewParams
@@ -94,7 +114,8 @@ func TestAnthropicsSDKKnowsWhatWeSend(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := provider.Config{Provider: provider.Anthropic, Model: rapid.SampledFrom([]string{claude, "claude-opus-5", "unknown"}).Draw(t, "model")}
 		c.Cache = rapid.SampledFrom([]string{"", provider.CacheOff, provider.CacheLong}).Draw(t, "cache")
-		ask(t, open(t, s, c), requests(c.Model).Draw(t, "request"))
+		c.Thinking = rapid.SampledFrom([]string{"", "off", "low", "high"}).Draw(t, "thinking")
+		ask(t, open(t, s, c), requests(c.Provider, c.Model).Draw(t, "request"))
 		ours := s.request()
 		var p anthropic.MessageNewParams
 		if err := json.Unmarshal(s.body(t), &p); err != nil {

@@ -21,8 +21,16 @@ var (
 	purposes = rapid.SampledFrom([]string{agent.PurposeTurn, agent.PurposeRouter})
 )
 
+// layouts are of answers with blocks of each vendor's own.
+var layouts = map[string]string{
+	"anthropic":   `{"block":{"type":"thinking","thinking":"hm <b>","signature":"s"}},{"text":2},{"call":true},{"block":{"type":"redacted_thinking","data":"x"}}`,
+	"openai":      `{"block":{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"hm <b>"}],"encrypted_content":"x"}},{"text":2,"phase":"commentary"},{"call":true}`,
+	"openai-chat": ``,
+	"gemini":      `{"block":{"text":"hm <b>","thought":true,"thoughtSignature":"cw=="}},{"text":2},{"call":true,"signature":"c2ln"}`,
+}
+
 // requests draws what a loop might ask a model.
-func requests(model string) *rapid.Generator[agent.Request] {
+func requests(provider, model string) *rapid.Generator[agent.Request] {
 	return rapid.Custom(func(t *rapid.T) agent.Request {
 		r := agent.Request{
 			System: texts.Draw(t, "system"), MaxOutputTokens: rapid.IntRange(-1, 1000).Draw(t, "limit"), Purpose: purposes.Draw(t, "purpose"),
@@ -32,7 +40,7 @@ func requests(model string) *rapid.Generator[agent.Request] {
 			r.Tools = append(r.Tools, agent.Offer{Name: "ops__df", Description: texts.Draw(t, "description"), Schema: json.RawMessage(schemas.Draw(t, "schema"))})
 		}
 		for range rapid.IntRange(0, 6).Draw(t, "messages") {
-			r.Messages = append(r.Messages, message(t, model))
+			r.Messages = append(r.Messages, message(t, provider, model))
 		}
 		if rapid.Bool().Draw(t, "structured") {
 			r.OutputSchema = json.RawMessage(schemas.Draw(t, "output"))
@@ -48,7 +56,7 @@ func optional(t *rapid.T, name string) *float64 {
 	return nil
 }
 
-func message(t *rapid.T, model string) agent.Message {
+func message(t *rapid.T, provider, model string) agent.Message {
 	switch rapid.IntRange(0, 3).Draw(t, "role") {
 	case 0:
 		return agent.Message{Role: agent.User, Text: texts.Draw(t, "text")}
@@ -58,7 +66,7 @@ func message(t *rapid.T, model string) agent.Message {
 			m.Calls = append(m.Calls, agent.Call{ID: ids.Draw(t, "id"), Name: names.Draw(t, "name"), Arguments: inputs.Draw(t, "arguments")})
 		}
 		if rapid.Bool().Draw(t, "thoughtful") {
-			m.Opaque = json.RawMessage(fmt.Sprintf(`{"provider":"anthropic","model":%q,"parts":[{"block":{"type":"thinking","thinking":"hm <b>","signature":"s"}},{"text":2},{"call":true},{"block":{"type":"redacted_thinking","data":"x"}}]}`, model))
+			m.Opaque = json.RawMessage(fmt.Sprintf(`{"provider":%q,"model":%q,"parts":[%s]}`, provider, model, layouts[provider]))
 		}
 		return m
 	}

@@ -20,15 +20,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
 	openaioption "github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"google.golang.org/genai"
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/provider"
 )
 
 const (
-	key    = "key-0123456789abcdef"
-	claude = "claude-sonnet-4-5"
-	gpt    = "gpt-4.1"
+	key      = "key-0123456789abcdef"
+	claude   = "claude-sonnet-4-5"
+	adaptive = "claude-opus-5-5" // thinks as hard as it is told to
+	gpt      = "gpt-4.1"
+	reasoner = "gpt-5"
+	gemini   = "gemini-3.8-flash"
 )
 
 // sent is what a client sent.
@@ -49,8 +54,8 @@ func serve(t *testing.T, stream string) *vendorServer {
 	t.Helper()
 	s := &vendorServer{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sent{Path: r.URL.Path, Head: map[string]string{}}
-		for _, name := range []string{"Accept", "Content-Type", "X-Api-Key", "Anthropic-Version", "Authorization"} {
+		got := sent{Path: r.URL.RequestURI(), Head: map[string]string{}}
+		for _, name := range []string{"Accept", "Content-Type", "X-Api-Key", "Anthropic-Version", "Authorization", "X-Goog-Api-Key"} {
 			got.Head[name] = strings.Join(r.Header.Values(name), ", ")
 		}
 		d := json.NewDecoder(r.Body)
@@ -107,14 +112,27 @@ func ask(t failer, m agent.Model, r agent.Request) agent.Response {
 	return response
 }
 
-// The services, not the clients: a client would look for keys in the environment.
+// The services, not the clients, where there are such: a client would look for keys in
+// the environment.
 
 func anthropicService(s *vendorServer) anthropic.MessageService {
 	return anthropic.NewMessageService(anthropicoption.WithBaseURL(s.URL), anthropicoption.WithAPIKey(key), anthropicoption.WithMaxRetries(0))
 }
 
-func openAIService(s *vendorServer) openai.ChatCompletionService {
+func chatService(s *vendorServer) openai.ChatCompletionService {
 	return openai.NewChatCompletionService(openaioption.WithBaseURL(s.URL), openaioption.WithAPIKey(key), openaioption.WithMaxRetries(0))
+}
+
+func openAIService(s *vendorServer) responses.ResponseService {
+	return responses.NewResponseService(openaioption.WithBaseURL(s.URL), openaioption.WithAPIKey(key), openaioption.WithMaxRetries(0))
+}
+
+func geminiService(t failer, s *vendorServer) *genai.Models {
+	client, err := genai.NewClient(context.Background(), &genai.ClientConfig{APIKey: key, Backend: genai.BackendGeminiAPI, HTTPOptions: genai.HTTPOptions{BaseURL: s.URL}})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return client.Models
 }
 
 // same compares what an SDK sent with what we sent.

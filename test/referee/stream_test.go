@@ -37,7 +37,7 @@ func chunk(delta, reason string) string {
 	return `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4.1-2025-04-14","choices":[{"index":0,"delta":` + delta + `,"logprobs":null,"finish_reason":` + reason + "}],\"usage\":null}\n\n"
 }
 
-func openAIStream(reason string, deltas ...string) (body string) {
+func chatStream(reason string, deltas ...string) (body string) {
 	for _, d := range deltas {
 		body += chunk(d, "null")
 	}
@@ -45,7 +45,7 @@ func openAIStream(reason string, deltas ...string) (body string) {
 		`data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"gpt-4.1-2025-04-14","choices":[],"usage":{"prompt_tokens":25,"completion_tokens":15,"total_tokens":40}}` + "\n\ndata: [DONE]\n\n"
 }
 
-var openAIHello = openAIStream("stop", `{"role":"assistant","content":"","refusal":null}`, `{"content":"Good "}`, `{"content":"morning 😀."}`)
+var chatHello = chatStream("stop", `{"role":"assistant","content":"","refusal":null}`, `{"content":"Good "}`, `{"content":"morning 😀."}`)
 
 func TestAnthropicsOwnReaderAgrees(t *testing.T) {
 	for name, body := range map[string]string{
@@ -88,17 +88,17 @@ func TestAnthropicsOwnReaderAgrees(t *testing.T) {
 	}
 }
 
-func TestOpenAIsOwnReaderAgrees(t *testing.T) {
+func TestOpenAIsOwnReaderAgreesOnChat(t *testing.T) {
 	for name, body := range map[string]string{
-		"text": openAIHello,
-		"calls": openAIStream("tool_calls", `{"role":"assistant","content":null}`,
+		"text": chatHello,
+		"calls": chatStream("tool_calls", `{"role":"assistant","content":null}`,
 			`{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"ops__df","arguments":""}}]}`,
 			`{"tool_calls":[{"index":0,"function":{"arguments":"{\"path\":"}}]}`,
 			`{"tool_calls":[{"index":0,"function":{"arguments":" \"/\"}"}}]}`,
 			`{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"ops__uptime","arguments":"{}"}}]}`),
 	} {
 		s := serve(t, body)
-		service := openAIService(s)
+		service := chatService(s)
 		stream := service.NewStreaming(context.Background(), openai.ChatCompletionNewParams{
 			Model: gpt, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Hello")},
 		})
@@ -116,7 +116,7 @@ func TestOpenAIsOwnReaderAgrees(t *testing.T) {
 		for _, c := range message.ToolCalls {
 			want.Calls = append(want.Calls, agent.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
 		}
-		ours := ask(t, open(t, s, provider.Config{Provider: provider.OpenAI, Model: gpt}), hello)
+		ours := ask(t, open(t, s, provider.Config{Provider: provider.OpenAIChat, Model: gpt}), hello)
 		if diff := cmp.Diff(want, agent.Response{Text: ours.Text, Calls: ours.Calls}); diff != "" {
 			t.Errorf("%s (-theirs +ours):\n%s", name, diff)
 		}
