@@ -156,6 +156,10 @@ type Activity struct {
 	// stop (a *Stop). What it then knows it returns as a value or Answered; what a
 	// stop made it break off it leaves in doubt. Optional.
 	Stops func(Attempt) bool
+	// Recall is asked for the outcome of a once attempt that an earlier drive has left
+	// without one, before anybody is asked about it. A value or an *Error with Answered
+	// is the outcome; everything else leaves the call in doubt. Optional.
+	Recall func(context.Context, Attempt) (Done, error)
 	// Prompt promises that Run, for this attempt, returns as soon as its context
 	// ends. It is then run on the goroutine of its branch; a drive that no longer
 	// waits for it ends its context. Optional.

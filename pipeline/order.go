@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,6 +170,16 @@ func (p *Pipeline) covers(names []string) error {
 		}
 	}
 	return nil
+}
+
+// CheckOutput is for an output that somebody else gives: it says what keeps it from
+// being what the stage promises; nil if nothing does.
+func (a *Agent) CheckOutput(output map[string]any) error {
+	if a.Way == WayTool { // whose control part is no part of its output
+		output = maps.Clone(output)
+		delete(output, controlKey)
+	}
+	return a.checkOutput(output, EncodeValue(output))
 }
 
 // checkOutput says what keeps an output from being what the stage promises; nil if

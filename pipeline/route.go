@@ -56,7 +56,12 @@ func (x *executor) choose(v *visit, output map[string]any) (target, error) {
 
 // unroutable fails a stage whose rules nobody can evaluate: unjudged is not "no".
 func (x *executor) unroutable(v *visit, err error) error {
-	x.fail(v, &StageError{Code: codeRouting, Message: err.Error()})
+	return x.overturn(v, &StageError{Code: codeRouting, Message: err.Error()})
+}
+
+// overturn leads on from a visit that had succeeded as from one that failed.
+func (x *executor) overturn(v *visit, e *StageError) error {
+	x.fail(v, e)
 	x.recordFailure(v)
 	x.closeHistory(v)
 	return x.routeFailure(v)

@@ -118,7 +118,7 @@ func (d *drive) job() flow.Job {
 // activity is that of the present program.
 func (d *drive) activity(name string) flow.Activity {
 	act := func() flow.Activity { return d.now().acts[name] }
-	return flow.Activity{
+	bound := flow.Activity{
 		Check: func(ctx context.Context, a flow.Attempt) error {
 			if check := act().Check; check != nil {
 				return check(ctx, a)
@@ -129,6 +129,10 @@ func (d *drive) activity(name string) flow.Activity {
 		Stops:  func(a flow.Attempt) bool { stops := act().Stops; return stops != nil && stops(a) },
 		Prompt: func(a flow.Attempt) bool { prompt := act().Prompt; return prompt != nil && prompt(a) },
 	}
+	if act().Recall != nil { // as that of every program is
+		bound.Recall = func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return act().Recall(ctx, a) }
+	}
+	return bound
 }
 
 // next is how the run goes on after a segment: what follows from the records so

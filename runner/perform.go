@@ -265,7 +265,7 @@ func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.R
 	if s.Agent.Keeps() {
 		t.Session = s.Agent.Name
 	}
-	m := &meter{}
+	m := &meter{usageGiven: p.draft.Rules < rulesKept}
 	got, err := by.Perform(metered{fc, m}, t)
 	m.add(got.Usage)
 	var res pipeline.Result
@@ -283,6 +283,8 @@ type meter struct {
 	mu    sync.Mutex
 	usage tipstaff.StageUsage
 	once  bool
+
+	usageGiven bool // whoever gives the result of a remote call gives its use, too
 }
 
 func (m *meter) read() (tipstaff.StageUsage, bool) {
@@ -358,7 +360,9 @@ func (m *meter) take(call flow.Call, r flow.Result, err error) {
 		m.usage.LLMCalls += made
 		m.spoke(r)
 	case remoteActivity:
-		m.reported(r)
+		if r.By == "" || m.usageGiven {
+			m.reported(r)
+		}
 	}
 }
 
