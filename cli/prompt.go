@@ -121,7 +121,7 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 	case err != nil:
 	case c.Action == "answer" && len(questions) > 0:
 		c.Answer, err = p.clarify(ctx, questions)
-	case !needsAnswer(c.Action):
+	case !needsAnswer(g, c.Action):
 	case asksForText(g):
 		c.Answer, err = insist(ctx, p, "answer: ", parseWords)
 	case c.Action == "modify":

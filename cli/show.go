@@ -126,18 +126,22 @@ func (o *showOptions) run(ctx context.Context, ref string) error {
 		if err != nil {
 			return err
 		}
-		return printTable(o.app, list, "CHECKPOINT\tSTAGE\tTURN\tITERATION\tSEQ\tCREATED\tLABELS", func(c tipstaff.Checkpoint) string {
-			return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%s\t%s", clean(c.ID), clean(c.Stage), c.Turn, c.Iteration, c.Seq, timeText(c.CreatedAt),
-				clean(strings.Join(c.Labels, ", ")))
+		return printTable(o.app, list, "CHECKPOINT\tSTAGE\tTURN\tITERATION\tSEQ\tCREATED\tLEFT\tLABELS", func(c tipstaff.Checkpoint) string {
+			left := ""
+			if c.Left {
+				left = "left"
+			}
+			return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s", clean(c.ID), clean(c.Stage), c.Turn, c.Iteration, c.Seq, timeText(c.CreatedAt),
+				left, clean(strings.Join(c.Labels, ", ")))
 		})
 	case o.transitions:
 		list, err := tipstaff.Transitions(ctx, svc, id)
 		if err != nil {
 			return err
 		}
-		return printTable(o.app, list, "SEQ\tTURN\tITERATION\tFROM\tTO\tREASON\tRULE\tEDGE", func(t tipstaff.StageTransition) string {
-			return fmt.Sprintf("%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s", t.Seq, t.Turn, t.Iteration, clean(t.From), clean(t.To), clean(t.Reason),
-				orBlank(int64(t.Rule)), orBlank(t.EdgeCount))
+		return printTable(o.app, list, "SEQ\tTURN\tITERATION\tFROM\tTO\tREASON\tRULE\tEDGE\tBY\tLEFT", func(t tipstaff.StageTransition) string {
+			return fmt.Sprintf("%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", t.Seq, t.Turn, t.Iteration, clean(t.From), clean(t.To), clean(t.Reason),
+				orBlank(int64(t.Rule)), orBlank(t.EdgeCount), clean(t.By), clean(t.Left))
 		})
 	}
 	run, err := svc.Get(ctx, id)

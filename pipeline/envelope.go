@@ -290,6 +290,17 @@ func (p *Pipeline) Limits() tipstaff.Bounds {
 	return limits
 }
 
+// Ordered is the Envelope as others see it: with the order of the stages, also where
+// nobody has given one. The data of the run does not have that, for its pipeline says it.
+func (e *Envelope) Ordered(p *Pipeline) *Envelope {
+	if p == nil || len(e.StageOrder) > 0 {
+		return e
+	}
+	ordered := *e
+	ordered.StageOrder = p.Names()
+	return &ordered
+}
+
 // MergeMetadata puts in what somebody changes from outside: a null takes its key out.
 func (e *Envelope) MergeMetadata(changes map[string]any) {
 	for _, key := range sortedKeys(changes) {

@@ -132,6 +132,15 @@ func (p *Pipeline) reach(a *Agent, reached map[string]bool) {
 	}
 }
 
+// Names are those of the agents, by index.
+func (p *Pipeline) Names() []string {
+	names := make([]string, len(p.Agents))
+	for i, a := range p.Agents {
+		names[i] = a.Name
+	}
+	return names
+}
+
 // WithOrder is the pipeline with its agents in the given order, which must name
 // each of them once. It is another program, unless that is their order already.
 func (p *Pipeline) WithOrder(names []string) (*Pipeline, error) {

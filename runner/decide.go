@@ -90,6 +90,7 @@ const (
 	actionAnswer    = "answer"
 	actionHalt      = "halt" // at a handoff: the run ends here
 	actionUseResult = "use_result"
+	actionModify    = "modify" // approval, with data
 )
 
 func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
@@ -190,7 +191,7 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 
 // fits checks what an action needs or does not take.
 func fits(g tipstaff.Gate, req tipstaff.DecideRequest, offered bool) error {
-	needs := req.Action == actionUseResult && !offered || req.Action == "extend" || req.Action == actionAnswer && req.Feedback == ""
+	needs := req.Action == actionUseResult && !offered || req.Action == "extend" || req.Action == actionModify || req.Action == actionAnswer && req.Feedback == ""
 	if needs && len(req.Answer) == 0 {
 		return tipstaff.Errorf(tipstaff.InvalidArgument, "%s needs an answer", req.Action).WithHint("give it as JSON: --answer '{\"…\": …}'")
 	}

@@ -61,7 +61,7 @@ func (remotePerformer) Perform(fc flow.Context, t *Task) (res Result, err error)
 	s := t.stage
 	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: t.Effect, Timeout: t.Timeout,
 		Input: flow.JSON(remoteInput{Agent: t.Name, Visit: s.Visit, Attempt: s.Attempt, Input: t.Args, View: s.View.DataDigest()}),
-		Local: remoteLocal{s.View, s.Budget, s.Agent.Remote.Wait}})
+		Local: remoteLocal{s.View.Ordered(t.pipe.pipe.Pipeline), s.Budget, s.Agent.Remote.Wait}})
 	if err != nil {
 		return res, err
 	}

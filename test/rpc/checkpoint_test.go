@@ -92,6 +92,43 @@ func TestALabelAndTheWayBackToIt(t *testing.T) {
 	if got := member(t, all[i], "edits"); got != `{"outputs":{"ask":{"edited":true}}}` {
 		t.Errorf("the edits are told as %s", got)
 	}
+	c.keepsWhatWasLeft(env, back)
+}
+
+// keepsWhatWasLeft checks the lists of an Envelope after a rollback.
+func (c *client) keepsWhatWasLeft(old, now *pb.Envelope) {
+	c.t.Helper()
+	moves, err := c.ListTransitions(c.ctx(), &pb.ListTransitionsRequest{Ref: byEnvelope(now)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	asked, rolled := false, false
+	for i, tr := range moves.Transitions {
+		if tr.N != int64(i+1) {
+			c.t.Errorf("transition %d has the number %d", i+1, tr.N)
+		}
+		asked = asked || tr.Reason == "interrupt" && tr.RunId == old.RunId
+		if tr.Reason == "rollback" {
+			rolled = asked && tr.RunId == now.RunId && tr.GetLeft() == old.RunId && tr.GetBy() == "token:alice"
+		}
+	}
+	if !rolled {
+		c.t.Errorf("the transitions are %v", moves.Transitions)
+	}
+}
+
+func TestTheOrderOfStagesIsTold(t *testing.T) {
+	c := common(t).as("alice")
+	const document = "name: p\nagents:\n- {name: b, stage_order: 2, scripted: {answers: [{}]}}\n- {name: a, stage_order: 1, default_next: b, scripted: {answers: [{}]}}"
+	env := c.create(document)
+	want := []string{"a", "b"}
+	if !slices.Equal(env.StageOrder, want) {
+		t.Errorf("of the draft: %v", env.StageOrder)
+	}
+	events := c.execute(env)
+	if end := events[len(events)-1].Envelope; !slices.Equal(end.StageOrder, want) {
+		t.Errorf("at its end: %v", end.StageOrder)
+	}
 }
 
 func TestAForkLeavesTheOldRun(t *testing.T) {
