@@ -73,7 +73,9 @@ func CheckpointsOf(ctx context.Context, svc Reader, run ID) ([]Checkpoint, error
 		places[c.ID] = len(list)
 		list = append(list, c)
 	})
-	slices.SortStableFunc(list, func(a, b Checkpoint) int { return cmp.Or(cmp.Compare(order[a.Run], order[b.Run]), cmp.Compare(a.Turn, b.Turn)) })
+	slices.SortStableFunc(list, func(a, b Checkpoint) int {
+		return cmp.Or(cmp.Compare(order[a.Run], order[b.Run]), cmp.Compare(a.Turn, b.Turn))
+	})
 	return list, err
 }
 

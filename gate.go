@@ -84,6 +84,9 @@ func (g Gate) Expired(now time.Time) bool {
 	return !g.ExpiresAt.IsZero() && !now.Before(g.ExpiresAt)
 }
 
+// ViaExpiry is how a gate was decided that nobody decided in time.
+const ViaExpiry = flow.ViaExpiry
+
 // Decision is the answer to a gate: who, what, why, when. Its canonical JSON is
 // what is returned to every caller who sends it again.
 type Decision struct {

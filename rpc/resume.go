@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pb"
 )
 
@@ -87,7 +86,7 @@ func (s *Server) nothingOpen(ctx context.Context, run tipstaff.ID) error {
 			last = e
 		}
 	}
-	if tipstaff.BodyOf[tipstaff.GateResolved](&last).Via == flow.ViaExpiry {
+	if tipstaff.BodyOf[tipstaff.GateResolved](&last).Via == tipstaff.ViaExpiry {
 		return tipstaff.Errorf(tipstaff.GateExpired, "the interrupt at %s expired and was denied at %s", last.Path, last.At.Format(time.RFC3339))
 	}
 	return invalid("interrupt_id", "0 interrupts are open: there is nothing to answer")

@@ -57,7 +57,7 @@ type pipelineDraft struct {
 	updates []tipstaff.DraftUpdated
 	head    int64 // the last record that was read
 
-	draft  draftBody // with the program that is in force
+	draft  draftBody          // with the program that is in force
 	pipe   *pipeline.Pipeline // nil: it has none yet
 	env    *pipeline.Envelope
 	locked string // the run of the agent that works on it; "": none does

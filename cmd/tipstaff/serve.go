@@ -69,7 +69,9 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 	})
 	defer s.beforeStop(server.Quiesce)()
-	go opened.runner.Expire(ctx, daemonOwner, func(err error) { log.ErrorContext(ctx, "a gate has expired and its run cannot go on", "error", err.Error()) })
+	go opened.runner.Expire(ctx, daemonOwner, func(err error) {
+		log.ErrorContext(ctx, "a gate has expired and its run cannot go on", "error", err.Error())
+	})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() { server.Close(s.patience) }()
