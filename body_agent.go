@@ -9,7 +9,7 @@ import (
 
 // Bodies of the records of agents.
 
-// ModelUsage is what a model call used, as the vendor counts it.
+// ModelUsage is what a model call used, as the vendor counts it, or what a turn did.
 type ModelUsage struct {
 	InputTokens      int64 `json:"input_tokens"` // cached ones included
 	OutputTokens     int64 `json:"output_tokens"`
@@ -17,7 +17,8 @@ type ModelUsage struct {
 	CacheWriteTokens int64 `json:"cache_write_tokens"`
 	ReasoningTokens  int64 `json:"reasoning_tokens"`
 	TotalTokens      int64 `json:"total_tokens"`
-	CostUSD          *USD  `json:"cost_usd"` // nil: the price is not known
+	CostUSD          *USD  `json:"cost_usd"`           // of a turn: all that was charged; nil: the price is not known
+	LostUSD          USD   `json:"lost_usd,omitempty"` // of that, what was reserved for attempts that told nothing of their cost
 }
 
 // Add sums up. What costs an unknown amount makes the sum unknown.
@@ -51,8 +52,9 @@ type AgentStepStarted struct {
 
 // AgentCut is what was left out of a request so that it fits.
 type AgentCut struct {
-	Elided  int `json:"elided"`  // results of which a line was sent
-	Dropped int `json:"dropped"` // messages that were not sent
+	Elided    int `json:"elided"`              // results of which a line was sent
+	Shortened int `json:"shortened,omitempty"` // results of which the middle was left out
+	Dropped   int `json:"dropped"`             // messages that were not sent
 }
 
 // AgentTextDelta is the body of agent.text_delta: a piece of what a model says while

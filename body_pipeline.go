@@ -42,12 +42,13 @@ type StageUsage struct {
 	TokensIn  int64 `json:"tokens_in,omitempty"`
 	TokensOut int64 `json:"tokens_out,omitempty"`
 	CostUSD   USD   `json:"cost_usd,omitempty"`
+	LostUSD   USD   `json:"lost_usd,omitempty"` // of that, what was reserved for attempts that told nothing of their cost
 }
 
 // Plus is what both have used.
 func (u StageUsage) Plus(more StageUsage) StageUsage {
 	return StageUsage{LLMCalls: u.LLMCalls + more.LLMCalls, ToolCalls: u.ToolCalls + more.ToolCalls, Hops: u.Hops + more.Hops,
-		TokensIn: u.TokensIn + more.TokensIn, TokensOut: u.TokensOut + more.TokensOut, CostUSD: u.CostUSD + more.CostUSD}
+		TokensIn: u.TokensIn + more.TokensIn, TokensOut: u.TokensOut + more.TokensOut, CostUSD: u.CostUSD + more.CostUSD, LostUSD: u.LostUSD + more.LostUSD}
 }
 
 // StageRetrying is the body of stage.retrying.

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Names of bounds, as documents spell them.
@@ -162,7 +163,6 @@ func parseWall(value any) (int64, error) {
 // Amounts of money are decimal: they are never a float on their way.
 const (
 	maxDecimals  = 9
-	minDecimals  = 2
 	nanosPerUnit = 1_000_000_000
 )
 
@@ -198,37 +198,10 @@ func show(value any) string {
 
 // FormatBound is an amount of a bound as people read it, and as [ParseBound]
 // reads it again.
-func FormatBound(name string, amount int64) string {
-	switch name {
-	case BoundCostUSD:
-		return formatCost(amount)
-	case BoundWallTime:
-		return formatWall(amount)
-	}
-	return strconv.FormatInt(amount, 10)
-}
+func FormatBound(name string, amount int64) string { return flow.FormatAmount(name, amount) }
 
-func formatCost(nanos int64) string {
-	text := fmt.Sprintf("%d.%0*d", nanos/nanosPerUnit, maxDecimals, nanos%nanosPerUnit)
-	least := len(text) - maxDecimals + minDecimals
-	return text[:least] + strings.TrimRight(text[least:], "0")
-}
-
-// formatWall leaves out the zero parts that Duration.String writes: 1h, not
-// 1h0m0s.
-func formatWall(ms int64) string {
-	if ms > math.MaxInt64/int64(time.Millisecond) {
-		ms = math.MaxInt64 / int64(time.Millisecond)
-	}
-	text := (time.Duration(ms) * time.Millisecond).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
+// AmountText is an amount of a bound for people, money with its sign.
+func AmountText(name string, amount int64) string { return flow.AmountText(name, amount) }
 
 // MarshalJSON writes bounds as documents do.
 func (b Bounds) MarshalJSON() ([]byte, error) {
@@ -271,6 +244,7 @@ type BoundStatus struct {
 	Limit    int64
 	Limited  bool // false: it is only counted
 	Used     int64
+	Lost     int64 // of what is used, what was reserved for attempts that told nothing of it
 	Reserved int64
 }
 
@@ -282,6 +256,7 @@ type BoundsStatus map[string]BoundStatus
 type boundText struct {
 	Limit    string `json:"limit,omitempty"` // absent: only counted
 	Used     string `json:"used"`
+	Lost     string `json:"lost,omitempty"` // of what is used
 	Reserved string `json:"reserved"`
 }
 
@@ -290,6 +265,9 @@ func (b BoundsStatus) MarshalJSON() ([]byte, error) {
 	shown := make(map[string]boundText, len(b))
 	for name, s := range b {
 		text := boundText{Used: FormatBound(name, s.Used), Reserved: FormatBound(name, s.Reserved)}
+		if s.Lost > 0 {
+			text.Lost = FormatBound(name, s.Lost)
+		}
 		if s.Limited {
 			text.Limit = FormatBound(name, s.Limit)
 		}
@@ -310,7 +288,7 @@ func (b *BoundsStatus) UnmarshalJSON(data []byte) error {
 		for _, part := range []struct {
 			to   *int64
 			text string
-		}{{&s.Limit, text.Limit}, {&s.Used, text.Used}, {&s.Reserved, text.Reserved}} {
+		}{{&s.Limit, text.Limit}, {&s.Used, text.Used}, {&s.Reserved, text.Reserved}, {&s.Lost, text.Lost}} {
 			var err error
 			switch {
 			case part.text == "":

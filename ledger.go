@@ -11,6 +11,9 @@ import (
 type Ledger struct {
 	Limit flow.Use `json:"limit,omitempty"` // a name without limit is only counted
 	Used  flow.Use `json:"used,omitempty"`
+	// Lost is what of Used was reserved by attempts that told nothing of it: money alone,
+	// for everything else is counted as it is reserved.
+	Lost flow.Use `json:"lost,omitempty"`
 	// Open holds, by path, what each unsettled attempt has reserved.
 	Open map[string]flow.Use `json:"open,omitempty"`
 	// Suspended are the paths of those that wait elsewhere: what they use is counted
@@ -73,6 +76,9 @@ func (l *Ledger) settle(path string, reported flow.Use) {
 	for name, n := range l.Open[path] {
 		if _, ok := reported[name]; !ok {
 			l.charge(name, n)
+			if name == BoundCostUSD && n > 0 {
+				put((*map[string]int64)(&l.Lost), name, saturated(l.Lost[name], n))
+			}
 		}
 	}
 	for name, n := range reported {

@@ -13,7 +13,15 @@ func ParseUSD(text string) (USD, error) {
 }
 
 // String is the amount as ParseUSD reads it, with at least two decimals.
-func (u USD) String() string { return formatCost(int64(u)) }
+func (u USD) String() string { return FormatBound(BoundCostUSD, int64(u)) }
+
+// CostText is a cost for people, with what of it was lost.
+func CostText(cost, lost USD) string {
+	if lost == 0 {
+		return "$" + cost.String()
+	}
+	return "$" + (cost - lost).String() + " + $" + lost.String() + " lost"
+}
 
 // MarshalJSON writes the decimal.
 func (u USD) MarshalJSON() ([]byte, error) { return json.Marshal(u.String()) }

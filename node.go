@@ -178,8 +178,11 @@ func (v *View) applyNode(e *Event) {
 func (v *View) applyCall(e *Event, path string) {
 	b := BodyOf[Effect](e)
 	if slices.Contains(agentActivities, b.Name) && parentPath(path) != "" {
-		if e.Kind == KindEffectIntended {
+		switch n := v.at(parentPath(path)); {
+		case e.Kind == KindEffectIntended:
 			v.begin(parentPath(path), e.At)
+		case e.Kind == KindEffectFailed && !n.branch():
+			n.Note = RetryText(e)
 		}
 		return
 	}
@@ -189,8 +192,8 @@ func (v *View) applyCall(e *Event, path string) {
 		v.begin(path, e.At)
 	case e.Kind == KindEffectFailed:
 		n.called(path, false)
-		if !n.branch() && b.Error != nil {
-			n.Note = "retrying: " + ErrorText(b.Error)
+		if !n.branch() {
+			n.Note = RetryText(e)
 		}
 	case n.branch() || n.Stage != nil || n.Path != path:
 		n.called(path, false)
@@ -199,10 +202,26 @@ func (v *View) applyCall(e *Event, path string) {
 			n.Started = e.At.Add(-b.Took())
 		}
 		n.State, n.Ended, n.Took, n.Note = NodeDone, e.At, b.Took(), ""
+		if b.Attempt > 1 { // as long as somebody has waited for it
+			n.Took = e.At.Sub(n.Started)
+		}
 		if b.Error != nil {
 			n.State, n.Note = NodeFailed, ErrorText(b.Error)
 		}
 	}
+}
+
+// RetryText says that a call whose attempt failed is made again, when, and why.
+func RetryText(failed *Event) string {
+	b := BodyOf[Effect](failed)
+	text := "retrying"
+	if wait := b.RetryAt.Sub(failed.At).Round(100 * time.Millisecond); !b.RetryAt.IsZero() && wait > 0 {
+		text += " in " + wait.String()
+	}
+	if b.Error != nil {
+		text += ": " + ErrorText(b.Error)
+	}
+	return text
 }
 
 // ErrorText is why a call failed, in a line.
@@ -438,7 +457,7 @@ func (n *Node) called(path string, runs bool) bool {
 type StageWork struct {
 	Visit, Attempt int64
 	Calls          int64 // of models, in all visits
-	Cost           USD   // in all visits
+	Cost, Lost     USD   // in all visits
 	asked          NodeState
 }
 
@@ -455,21 +474,21 @@ func (w *StageWork) String() string {
 }
 
 // Usage is what the stage has consumed.
-func (w *StageWork) Usage() string { return usageText(w.Calls, w.Cost) }
+func (w *StageWork) Usage() string { return usageText(w.Calls, w.Cost, w.Lost) }
 
-func usageText(calls int64, cost USD) string {
+func usageText(calls int64, cost, lost USD) string {
 	var parts [2]string
 	if calls > 0 {
 		parts[0] = Plural(int(calls), "model call")
 	}
 	if cost > 0 {
-		parts[1] = "$" + cost.String()
+		parts[1] = CostText(cost, lost)
 	}
 	return Joined("  ", parts[:]...)
 }
 
 // String is what the stage has consumed.
-func (u StageUsage) String() string { return usageText(u.LLMCalls, u.CostUSD) }
+func (u StageUsage) String() string { return usageText(u.LLMCalls, u.CostUSD, u.LostUSD) }
 
 // Took is how long the visit took.
 func (b StageFinished) Took() time.Duration { return time.Duration(b.DurationMs) * time.Millisecond }
@@ -572,6 +591,7 @@ func (n *Node) leave(b StageFinished, at time.Time) {
 	if n.State == NodeRunning || n.State == NodePending {
 		n.Stage.Calls += b.Usage.LLMCalls
 		n.Stage.Cost += b.Usage.CostUSD
+		n.Stage.Lost += b.Usage.LostUSD
 	}
 	n.State, n.Ended, n.Took, n.Note = state, at, b.Took(), b.Failure()
 }

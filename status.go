@@ -140,7 +140,7 @@ func (f *Fold) bounds(c Condition, now time.Time) BoundsStatus {
 		if _, already := shown[name]; already {
 			return
 		}
-		b := BoundStatus{Used: used[name], Reserved: f.Ledger.Held(name)}
+		b := BoundStatus{Used: used[name], Reserved: f.Ledger.Held(name), Lost: f.Ledger.Lost[name]}
 		b.Limit, b.Limited = f.Ledger.Limit[name]
 		shown[name] = b
 	}

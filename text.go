@@ -18,7 +18,16 @@ const maxMarks = 4
 // prints as something else than it is (control and bidirectional characters,
 // invisible fillers, unassigned code points), is shown as its JSON escape, so
 // that JSON means what it meant before. The result is one line.
-func Printable(s string) string {
+//
+// Joiners and marks of direction are kept where scripts need them: in Persian and
+// Hindi words, after Hebrew letters, within emoji.
+func Printable(s string) string { return printable(s, false) }
+
+// PrintableProse is Printable for text that is read and not compared: the spaces of
+// other scripts and of typography are kept.
+func PrintableProse(s string) string { return printable(s, true) }
+
+func printable(s string, prose bool) string {
 	if plainASCII(s) {
 		return s
 	}
@@ -31,7 +40,7 @@ func Printable(s string) string {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
 			r = 'x'
-		case visible(r, prev) && (!isMark(r) || marks < maxMarks):
+		case (visible(r, prev) || prose && unicode.Is(unicode.Zs, r)) && (!isMark(r) || marks < maxMarks):
 			b.WriteRune(r)
 		default:
 			escapeRune(&b, r)
@@ -59,10 +68,34 @@ func plainASCII(s string) bool {
 
 const emojiSelector = '\ufe0f'
 
+// joining are the scripts in which joiners shape letters, and rightToLeft those whose
+// text has marks of direction in it.
+var (
+	joining = []*unicode.RangeTable{unicode.Arabic, unicode.Syriac, unicode.Nko, unicode.Mongolian, unicode.Devanagari, unicode.Bengali,
+		unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya, unicode.Tamil, unicode.Telugu, unicode.Kannada, unicode.Malayalam, unicode.Sinhala,
+		unicode.Khmer, unicode.Myanmar, unicode.Tibetan}
+	rightToLeft = []*unicode.RangeTable{unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko}
+)
+
+func isEmoji(r rune) bool {
+	return unicode.Is(unicode.So, r) || r >= 0x1f3fb && r <= 0x1f3ff // colours of skin
+}
+
 func visible(r, prev rune) bool {
-	switch {
-	case r == emojiSelector:
+	if unicode.Is(unicode.Cf, prev) { // what cannot be seen follows what can
+		prev = 'x'
+	}
+	switch r {
+	case emojiSelector:
 		return unicode.Is(unicode.So, prev)
+	case '\u200d': // joins
+		return unicode.In(prev, joining...) || isEmoji(prev) || prev == emojiSelector
+	case '\u200c': // separates
+		return unicode.In(prev, joining...)
+	case '\u200e', '\u200f', '\u061c': // marks of direction
+		return unicode.In(prev, rightToLeft...)
+	}
+	switch {
 	case unicode.Is(unicode.Variation_Selector, r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
 		return false
 	}

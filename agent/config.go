@@ -53,6 +53,12 @@ type Settings struct {
 	Prepaid bool          `json:"prepaid,omitempty"`
 	Timeout time.Duration `json:"timeout"` // of all calls of the turn together, waiting for people left out; 0: none
 
+	// ShareWindow: results that do not fit the window together are shortened. Runs of
+	// earlier versions fail instead.
+	ShareWindow bool `json:"share_window,omitempty"`
+	// WholeCost: the cost of a turn is all that was charged for it, failed attempts
+	// included. Runs of earlier versions tell the cost of the others.
+	WholeCost bool `json:"whole_cost,omitempty"`
 	// CostBound: somebody has set a bound of cost, so that a model without a price
 	// must not be called.
 	CostBound bool `json:"cost_bound"`
@@ -132,6 +138,7 @@ func (c *Config) Resolve() error {
 	default:
 		c.Settings.Router = RouterCustom
 	}
+	c.ShareWindow, c.WholeCost = true, true
 	c.Settings.resolve(&list)
 	if _, ok := c.Router.(*ToolkitClassifier); ok || c.Router == nil && c.Settings.Router == RouterToolkits {
 		c.Router = &ToolkitClassifier{Model: cmp.Or(own.Model, c.Model), Agent: cmp.Or(own.Agent, c.Agent), Prompt: c.RouterPrompt, Toolkits: c.Toolkits}

@@ -86,7 +86,7 @@ func (t *turn) ask(at flow.Context, sent cutting, timeout time.Duration) (said R
 
 func (t *turn) request(sent cutting) Request {
 	r := Request{System: t.system, Tools: t.offers, Messages: sent.messages, Temperature: t.Temperature, TopP: t.TopP,
-		MaxOutputTokens: t.MaxOutputTokens, Agent: t.Agent, Purpose: PurposeTurn}
+		MaxOutputTokens: t.MaxOutputTokens, Agent: t.Agent, Purpose: t.purpose}
 	if t.Caps.StructuredOutput {
 		r.OutputSchema = t.OutputSchema
 	}
@@ -108,7 +108,7 @@ func (t *turn) window() window {
 	if t.lowered {
 		budget -= budget / 4
 	}
-	return window{model: t.ModelName, budget: budget, fixed: weighFixed(t.system, t.offers), turn: t.history}
+	return window{model: t.ModelName, budget: budget, fixed: weighFixed(t.system, t.offers), turn: t.history, share: t.ShareWindow}
 }
 
 // react does what follows from what the model said.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ type Input struct {
 	Session string
 	History []Message // a valid conversation; nil: a new one
 	Message string    // what the user says
+	Purpose string    // of the requests; "": a turn
 }
 
 // Output is how a turn ended. Messages is set whatever the error.
@@ -42,7 +44,7 @@ type Output struct {
 // up as they are: then no event has ended the turn. A configuration or a history
 // that is not valid is told before anything is done.
 func Turn(fc flow.Context, cfg Config, in Input) (Output, error) {
-	t := &turn{fc: fc, cfg: cfg, Settings: cfg.Settings, gate: cfg.Gate, history: len(in.History), usage: Usage{CostUSD: new(USD)},
+	t := &turn{fc: fc, cfg: cfg, Settings: cfg.Settings, gate: cfg.Gate, history: len(in.History), purpose: cmp.Or(in.Purpose, PurposeTurn), usage: Usage{CostUSD: new(USD)},
 		ids: map[string]bool{}, grants: map[grant]string{}}
 	err := t.Settings.Resolve()
 	if err == nil {
@@ -78,10 +80,13 @@ type turn struct {
 	limit     int // of steps
 	steps     int
 	calls     int // that were made
+	purpose   string
 	spent     time.Duration
-	lowered   bool // the vendor found a request too long
-	repairs   int  // of answers that did not fit the output schema
-	untrusted bool // a result of this turn came from an open world
+	cost      tipstaff.USD // of all calls so far
+	lost      tipstaff.USD // of that, for attempts that told nothing of their cost
+	lowered   bool         // the vendor found a request too long
+	repairs   int          // of answers that did not fit the output schema
+	untrusted bool         // a result of this turn came from an open world
 	grants    map[grant]string
 	usage     Usage
 	finished  *Finish
@@ -122,6 +127,9 @@ func (t *turn) run(message string) error {
 // end emits the terminal event, unless the turn has not come to its end in this
 // drive or cannot.
 func (t *turn) end(err error) (Output, error) {
+	if t.WholeCost && t.usage.CostUSD != nil {
+		t.usage.CostUSD, t.usage.LostUSD = &t.cost, t.lost
+	}
 	out := Output{Usage: t.usage, Steps: t.steps, ToolCalls: t.calls, Messages: t.conv.messages}
 	var failed *flow.Error
 	switch {
@@ -137,8 +145,12 @@ func (t *turn) end(err error) (Output, error) {
 	return out, err
 }
 
-// take counts the time of a call towards that of the turn.
-func (t *turn) take(r flow.Result) { t.spent += time.Duration(r.Ms) * time.Millisecond }
+// take counts the time of a call, and what it cost, towards those of the turn.
+func (t *turn) take(r flow.Result) {
+	t.spent += time.Duration(r.Ms) * time.Millisecond
+	t.cost += tipstaff.USD(r.Cost)
+	t.lost += tipstaff.USD(r.Lost)
+}
 
 // local is what the activities of the turn are given.
 func (t *turn) local() *Local { return &Local{Settings: &t.Settings, Gate: t.gate, Catalog: t.catalog} }

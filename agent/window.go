@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -67,6 +68,7 @@ type window struct {
 	budget int64  // tokens
 	fixed  weight // of system text and tools
 	turn   int    // index of the user message that began the current turn
+	share  bool   // Settings.ShareWindow
 }
 
 // cutting is a conversation as it is sent.
@@ -84,14 +86,15 @@ type cutting struct {
 // It first shortens results that the model has had time to use, then forgets what
 // lies furthest back, by whole exchanges and then by whole groups of calls and
 // results: a result without its call would be refused by every vendor, for good.
+// Last, the newest results share what is left.
 func (w window) fit(conv *conversation) (cutting, error) {
 	size, all := conv.size(w)
 	if size <= w.budget { // as most do
 		return cutting{messages: slices.Clip(conv.messages), head: conv.head(), size: size}, nil
 	}
-	c := &cutter{window: w, entries: conv.entries, short: make([]bool, len(conv.entries)), group: w.turn + 1,
+	c := &cutter{window: w, entries: conv.entries, instead: make([]*entry, len(conv.entries)), group: w.turn + 1,
 		weight: all, size: size, whole: all.tokens()}
-	for _, next := range []func() bool{c.elide, c.dropExchange, c.dropGroup} {
+	for _, next := range []func() bool{c.elide, c.dropExchange, c.dropGroup, c.shareRest, c.elideLargest} {
 		for !c.fits() && next() {
 		}
 	}
@@ -133,15 +136,16 @@ func (g *gauge) tokens() int64 { return g.known + g.since.tokens() }
 type cutter struct {
 	window
 	entries []*entry
-	short   []bool // of which a line is sent
-	next    int    // the first message that elide has not looked at
-	first   int    // where the exchanges begin that are kept
-	group   int    // where the groups of the current turn begin that are kept
+	instead []*entry // what is sent in the place of a result; nil: the result itself
+	next    int      // the first message that elide has not looked at
+	first   int      // where the exchanges begin that are kept
+	group   int      // where the groups of the current turn begin that are kept
 
 	weight weight
 	size   int64 // of the whole
 	whole  int64 // the same by estimate alone
 	cut    bool
+	shared int64 // bytes of text that each of the newest results may have; 0: all
 }
 
 func (c *cutter) fits() bool { return c.tokens() <= c.budget }
@@ -166,8 +170,7 @@ func (c *cutter) elide() bool {
 		i := c.next
 		c.next++
 		if short := c.entries[i].elision(); short != nil {
-			c.weight = c.weight.minus(c.entries[i].weight).plus(short.weight)
-			c.short[i], c.cut = true, true
+			c.replace(i, short)
 			return true
 		}
 	}
@@ -223,13 +226,85 @@ func (c *cutter) drop(begin, end int) {
 	c.cut = true
 }
 
-// sent is a message as it would be sent.
-func (c *cutter) sent(i int) *entry {
-	if c.short[i] {
-		return c.entries[i].elision()
+// shareRest shortens the newest results, the largest first: all have room for the same
+// number of bytes, the greatest with which they fit.
+func (c *cutter) shareRest() bool {
+	if !c.share || c.shared > 0 {
+		return false
 	}
-	return c.entries[i]
+	longest := int64(0)
+	for _, i := range c.newest() {
+		longest = max(longest, int64(len(c.entries[i].text())))
+	}
+	c.shared = minResultBytes
+	for above := longest; above-c.shared > 1; { // what has room for above does not fit
+		if middle := c.shared + (above-c.shared)/2; c.fitsWith(middle) {
+			c.shared = middle
+		} else {
+			above = middle
+		}
+	}
+	done := false
+	for _, i := range c.newest() {
+		if short := c.entries[i].shortened(c.shared); short != nil {
+			c.replace(i, newEntry(*short))
+			done = true
+		}
+	}
+	return done
 }
+
+// fitsWith says whether the request fits if each of the newest results has room for most
+// bytes of text.
+func (c *cutter) fitsWith(most int64) bool {
+	trial := *c
+	trial.cut = true
+	for _, i := range c.newest() {
+		if short := c.entries[i].shortened(most); short != nil {
+			trial.weight = trial.weight.minus(c.entries[i].weight).plus(weigh(*short))
+		}
+	}
+	return trial.fits()
+}
+
+// elideLargest puts a line in the place of the largest of the newest results: of one that
+// has images, say, which cannot be shortened.
+func (c *cutter) elideLargest() bool {
+	if !c.share {
+		return false
+	}
+	largest, most := -1, int64(0)
+	for _, i := range c.newest() {
+		if short := c.entries[i].elision(); short != nil && c.sent(i).weight.tokens() > max(most, short.weight.tokens()) {
+			largest, most = i, c.sent(i).weight.tokens()
+		}
+	}
+	if largest < 0 {
+		return false
+	}
+	c.replace(largest, c.entries[largest].elision())
+	return true
+}
+
+// newest are the results of the last group.
+func (c *cutter) newest() []int {
+	var list []int
+	for i := len(c.entries) - 1; i > c.turn && c.entries[i].message.Role != Assistant; i-- {
+		if c.entries[i].message.Role == FromTool {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// replace sends another message in the place of a result.
+func (c *cutter) replace(i int, e *entry) {
+	c.weight = c.weight.minus(c.sent(i).weight).plus(e.weight)
+	c.instead[i], c.cut = e, true
+}
+
+// sent is a message as it would be sent.
+func (c *cutter) sent(i int) *entry { return cmp.Or(c.instead[i], c.entries[i]) }
 
 func (c *cutter) result() cutting {
 	r := cutting{head: noConversation, size: c.tokens()}
@@ -240,9 +315,13 @@ func (c *cutter) result() cutting {
 			continue
 		}
 		e := c.sent(i)
-		if c.short[i] {
-			r.Elided++
+		if e != c.entries[i] {
 			whole = false
+			if e == c.entries[i].short {
+				r.Elided++
+			} else {
+				r.Shortened++
+			}
 		}
 		if r.messages = append(r.messages, e.message); whole {
 			r.head = e.head
@@ -322,6 +401,29 @@ func (e *entry) elision() *entry {
 		e.short = newEntry(m)
 	}
 	return e.short
+}
+
+// text is what a result says.
+func (e *entry) text() string {
+	if len(e.message.Content) == 0 {
+		return ""
+	}
+	return e.message.Content[0].Text // any text comes first
+}
+
+// shortened is a result with most bytes of its text, nil if it becomes no smaller by that.
+func (e *entry) shortened(most int64) *Message {
+	text := e.text()
+	if int64(len(text)) <= most {
+		return nil
+	}
+	m := e.message
+	m.Content = slices.Clone(m.Content)
+	m.Content[0].Text = shortText(text, int(most), fmt.Sprintf("[… left out here: some %d of %d bytes, for which the context window has no room …]", int64(len(text))-most, len(text)))
+	if len(m.Content[0].Text) >= len(text) {
+		return nil
+	}
+	return &m
 }
 
 // measure is how large a content is, and its digest.

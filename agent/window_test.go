@@ -91,6 +91,46 @@ func TestCutting(t *testing.T) {
 	}
 }
 
+// Three results of one step that fit the window only together with less than each has:
+// the large ones are left with the same, the small one stays whole.
+func TestTheNewestResultsShareWhatIsLeft(t *testing.T) {
+	messages := history("u=30 a:3=3 r=40000 r=900 r=40000")
+	w := window{budget: 10_000, share: true}
+	c, err := w.fit(newConversation(messages))
+	if err != nil || outline(c) != "u a r r r" || c.Cut != (Cut{Shortened: 2}) {
+		t.Fatalf("sent %q %+v: %v", outline(c), c.Cut, err)
+	}
+	lengths := [3]int{}
+	for i, m := range c.messages[2:] {
+		lengths[i] = len(m.Content[0].Text)
+	}
+	// 10,000 tokens are 30,000 bytes; the rest has 933, which leaves half of 29,067 for each.
+	if lengths[1] != 900 || lengths[0] != lengths[2] || lengths[0] > 14_533 || lengths[0] < 14_500 {
+		t.Errorf("the results have %v bytes", lengths)
+	}
+	if text := c.messages[2].Content[0].Text; !strings.Contains(text, "of 40000 bytes, for which the context window has no room") {
+		t.Errorf("nothing says that something is missing: %.200q", text[len(text)/2:])
+	}
+	if _, err := (window{budget: 10_000}).fit(newConversation(messages)); err == nil {
+		t.Error("a run of an earlier version goes on where it failed")
+	}
+}
+
+// Images cannot be shortened: a line takes the place of results that have them, the
+// largest first, and only of as many as needed.
+func TestImagesGiveWay(t *testing.T) {
+	messages := history("u=30 a:3=3 r=30 r=30 r=30")
+	for i, n := range map[int]int{2: 2, 3: 5, 4: 1} {
+		for range n {
+			messages[i].Content = append(messages[i].Content, Content{Type: ContentImage, MimeType: "image/png", Data: []byte("png")})
+		}
+	}
+	c, err := window{budget: 6000, share: true}.fit(newConversation(messages)) // 8 images are 12,800
+	if err != nil || outline(c) != "u a r ~ r" || c.Cut != (Cut{Elided: 1}) {
+		t.Errorf("sent %q %+v: %v", outline(c), c.Cut, err)
+	}
+}
+
 func TestElisionNamesWhatIsMissing(t *testing.T) {
 	c, err := window{budget: 200}.fit(newConversation(history("u=30 a:1=3 r=900 a:1=3 r=30 a:1=3 r=30")))
 	if err != nil {
@@ -194,7 +234,7 @@ func TestCuttingOrphansNothing(t *testing.T) {
 		messages, turn := genHistory(t)
 		talk := newConversation(messages)
 		before := HeadOf(messages)
-		w := window{model: "m", budget: rapid.Int64Range(0, 3000).Draw(t, "budget"), turn: turn}
+		w := window{model: "m", budget: rapid.Int64Range(0, 3000).Draw(t, "budget"), turn: turn, share: rapid.Bool().Draw(t, "share")}
 		c, err := w.fit(talk)
 		again, _ := w.fit(newConversation(messages))
 		if diff := cmp.Diff(c.messages, again.messages); diff != "" {
@@ -216,7 +256,7 @@ func TestCuttingOrphansNothing(t *testing.T) {
 		if !slices.ContainsFunc(sent, func(m Message) bool { return m.Role == User && m.Text == messages[turn].Text }) {
 			t.Fatal("the user's message is gone")
 		}
-		if last := len(sent) - 1; string(mustJSON(sent[last])) != string(mustJSON(messages[len(messages)-1])) {
+		if last := len(sent) - 1; !w.share && string(mustJSON(sent[last])) != string(mustJSON(messages[len(messages)-1])) {
 			t.Fatal("the last message is gone")
 		}
 		if len(sent)+c.Dropped != len(messages) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -41,7 +42,7 @@ calls in doubt that interrupted runs will ask about.`,
 			return a.listGates(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&answer, "answer", "", "the answer: `JSON`, @FILE, or - for standard input")
+	cmd.Flags().StringVar(&answer, "answer", "", "the answer: `JSON` or text, @FILE, or - for standard input")
 	cmd.Flags().StringVar(&req.Feedback, "feedback", "", "`text` for whoever works on")
 	cmd.Flags().StringVar(&req.Note, "note", "", "why: `text` for the record")
 	return cmd
@@ -50,7 +51,7 @@ calls in doubt that interrupted runs will ask about.`,
 // decide shows the stored decision: with --json its canonical bytes, equal however
 // often it is sent.
 func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest, answer string) (err error) {
-	if req.Answer, err = a.argument("--answer", answer); err != nil {
+	if req.Answer, err = a.answer(req.Action, answer); err != nil {
 		return err
 	}
 	svc, id, err := a.openRun(ctx, ref, toWrite)
@@ -74,6 +75,19 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 		a.saySteps(ctx, svc, topRun(ctx, svc, d.Run), time.Time{})
 	}
 	return nil
+}
+
+// answer reads an answer as it is typed. To a question it may be any text, and by how much
+// a bound is extended need not be JSON either.
+func (a *app) answer(action, text string) (json.RawMessage, error) {
+	if text == "" || action != "answer" && action != "extend" {
+		return a.argument("--answer", text)
+	}
+	raw, err := a.flagValue(text)
+	if err != nil {
+		return nil, err
+	}
+	return inputValue(string(raw)), nil
 }
 
 // pendingGate is a gate that waits for an answer, with its run.

@@ -215,20 +215,21 @@ func TestClarification(t *testing.T) {
 	for _, c := range []struct {
 		name, questions, input, want string // want "": it is not decided
 	}{
-		{"text", name, "answer\na \"b\"\n", `{"name":"a \"b\""}`},
-		{"required", name, "answer\n\n\nx\n", `{"name":"x"}`},
-		{"never answered", name, "answer\n\n\n\n\n", ""},
-		{"number", size, "answer\nfew\n0x3\n-1.5\n", `{"size":-1.5}`},
-		{"default", size, "answer\n\n", `{"size":3}`},
-		{"yes", sure, "answer\nperhaps\nY\n", `{"sure":true}`},
-		{"no", sure, "answer\nfalse\n", `{"sure":false}`},
-		{"by name", style, "answer\nlong\n", `{"style":"long"}`},
-		{"by its beginning", style, "answer\nlo\nsh\n", `{"style":"short"}`},
-		{"by its place", style, "answer\n3\n", `{"style":"longer"}`},
-		{"none of the choices", style, "answer\n4\nwide\n1\n", `{"style":"short"}`},
-		{"left out", style, "answer\n\n", `{}`},
-		{"all", name + "," + size + "," + style, "answer\nx\n\n2\n", `{"name":"x","size":3,"style":"long"}`},
-		{"the end of input", name + "," + size, "answer\nx\n", ""},
+		{"text", name, "a \"b\"\n", `{"name":"a \"b\""}`},
+		{"announced", name, "answer\na\n", `{"name":"a"}`},
+		{"required", name, "\n\nx\n", `{"name":"x"}`},
+		{"never answered", name, "\n\n\n\n", ""},
+		{"number", size, "few\n0x3\n-1.5\n", `{"size":-1.5}`},
+		{"default", size, "\n", `{"size":3}`},
+		{"yes", sure, "perhaps\nY\n", `{"sure":true}`},
+		{"no", sure, "false\n", `{"sure":false}`},
+		{"by name", style, "long\n", `{"style":"long"}`},
+		{"by its beginning", style, "lo\nsh\n", `{"style":"short"}`},
+		{"by its place", style, "3\n", `{"style":"longer"}`},
+		{"none of the choices", style, "4\nwide\n1\n", `{"style":"short"}`},
+		{"left out", style, "\n", `{}`},
+		{"all", name + "," + size + "," + style, "x\n\n2\n", `{"name":"x","size":3,"style":"long"}`},
+		{"the end of input", name + "," + size, "x\n", ""},
 	} {
 		got, ok, out := asked(clarification("["+c.questions+"]"), c.input)
 		if ok != (c.want != "") || ok && (got.Action != "answer" || string(got.Answer) != c.want) {
@@ -239,7 +240,11 @@ func TestClarification(t *testing.T) {
 	contains(t, "question", out, `  1. Which\u001b name? (text)
   2. How many? (number; default 3)
   3. Which style? (short, long, longer; may be left out)
-answer, deny? `)
+answer, or type deny
+1/3  Which\u001b name? (text): `)
+	if got, ok, _ := asked(clarification("["+name+","+size+"]"), "x\ndeny\n"); !ok || got.Action != "deny" || got.Answer != nil {
+		t.Errorf("denied at the second question: %+v", got)
+	}
 	if got, ok, _ := asked(clarification("["+name+"]"), "deny\n"); !ok || got.Action != "deny" || got.Answer != nil {
 		t.Errorf("denied: %+v", got)
 	}
@@ -252,7 +257,7 @@ func TestDoAsksQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		drafts(b, clarification(`[{"id":"file","prompt":"Which file?","type":"text","options":[],"required":true}]`), draftGate())
-		answeringDo(t, b, 0, []string{"answer", "a.md", "accept"})
+		answeringDo(t, b, 0, []string{"a.md", "accept"})
 		if ev := b.svc.log[3]; ev.Kind != "intent.answer" || !strings.Contains(string(ev.Body), `{"file":"a.md"}`) {
 			t.Errorf("%s %s", ev.Kind, ev.Body)
 		}

@@ -64,7 +64,15 @@ func (a *app) drive(ctx context.Context, svc tipstaff.Service, s *tipstaff.Start
 	if err != nil {
 		return err
 	}
+	if a.strict && d.Outcome == "partial" {
+		return status(exitFailed)
+	}
 	return status(exitOfDriven(ctx, d))
+}
+
+// strictFlag is that of commands that drive a plan to its end.
+func (a *app) strictFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.strict, "strict", false, "exit with 1 if the run ends partial: a failure was passed over")
 }
 
 // conclude prints where the run stands on standard output, and on standard error
@@ -153,6 +161,7 @@ drives is handed the revision, and goes on there.`,
 	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
 	cmd.Flags().StringVar(&o.with, "with", "", "a revised plan for the run, as a `file`; - reads it from standard input")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why the plan is revised, for the record: a `text`")
+	o.strictFlag(cmd)
 	o.hostFlag(cmd)
 	return cmd
 }

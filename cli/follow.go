@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type follower struct {
 	lines  bool               // plain lines on standard output
 	shown  int64              // records up to here are folded, not printed: others saw them
 	last   int64              // the last record taken in
+	failed string             // why the last of what failed did
 	notes  chan string        // that others have to tell while the run is driven
 	frames chan chan struct{} // whoever wants to write below the view: closed when it stands there
 
@@ -190,10 +192,23 @@ func (f *follower) take(ev tipstaff.Event) {
 	case f.a.json:
 		f.a.writeLine(ev.Stored())
 	case f.lines && recorded:
-		if l := plainLine(ev); l != nil {
+		if l := f.plainLine(ev); l != nil {
 			fmt.Fprintln(f.a.out, l.text(f.a.env.colored(f.a.env.StdoutTTY)))
 		}
 	}
+}
+
+// plainLine is the line of a record. Why a run failed is left out where the line of what
+// made it fail has said so.
+func (f *follower) plainLine(ev tipstaff.Event) line {
+	what, detail := plainWords(&ev)
+	if what == "failed" {
+		if detail != "" && strings.HasSuffix(f.failed, detail) {
+			detail = ""
+		}
+		f.failed = detail
+	}
+	return plainLine(ev, what, detail)
 }
 
 func (f *follower) paint() {

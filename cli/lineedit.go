@@ -141,9 +141,15 @@ func joins(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me) || unicode.Is(unicode.Variation_Selector, r)
 }
 
+// shapes reports whether r is a joiner or a mark of direction that the character before
+// needs: one that stands elsewhere is shown as its escape, and is a character of its own.
+func shapes(before, r rune) bool {
+	return unicode.In(r, unicode.Join_Control, unicode.Bidi_Control) && clean(string(before)+string(r)) == string(before)+string(r)
+}
+
 // inside reports whether i stands inside a character.
 func (e *lineEditor) inside(i int) bool {
-	return i > 0 && i < len(e.text) && e.text[i-1] != '\n' && joins(e.text[i])
+	return i > 0 && i < len(e.text) && e.text[i-1] != '\n' && (joins(e.text[i]) || shapes(e.text[i-1], e.text[i]))
 }
 
 // boundary is i, or where the character that i stands in ends.

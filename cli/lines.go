@@ -12,8 +12,7 @@ import (
 
 // plainLine is a record as one line of a log, nil for records that only machines
 // care about.
-func plainLine(ev tipstaff.Event) line {
-	what, detail := plainWords(&ev)
+func plainLine(ev tipstaff.Event, what, detail string) line {
 	if what == "" {
 		return nil
 	}
@@ -67,17 +66,16 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 		b := tipstaff.BodyOf[tipstaff.AgentError](ev)
 		return "gave up", tipstaff.Joined(": ", b.Code, b.Msg)
 	case tipstaff.KindEffectFailed:
-		b := tipstaff.BodyOf[tipstaff.Effect](ev)
-		if b.Error != nil {
-			return "retrying", fmt.Sprintf("attempt %d: %s", b.Attempt, tipstaff.ErrorText(b.Error))
-		}
-		return "retrying", fmt.Sprintf("attempt %d failed", b.Attempt)
+		return fmt.Sprintf("attempt %d failed", tipstaff.BodyOf[tipstaff.Effect](ev).Attempt), tipstaff.RetryText(ev)
 	case tipstaff.KindBoundRefused:
-		return "bound refused", tipstaff.BodyOf[tipstaff.BoundRefused](ev).Bound
+		b := tipstaff.BodyOf[tipstaff.BoundRefused](ev)
+		return "bound refused", boundText(b.Bound, b.Used, tipstaff.BoundStatus{Limit: b.Limit, Limited: true})
 	case tipstaff.KindBoundExtended:
-		return "bound extended", tipstaff.BodyOf[tipstaff.BoundExtended](ev).Bound
+		b := tipstaff.BodyOf[tipstaff.BoundExtended](ev)
+		return "bound extended", b.Bound + " by " + tipstaff.AmountText(b.Bound, b.By)
 	case tipstaff.KindBoundWarned:
-		return "bound warned", tipstaff.BodyOf[tipstaff.BoundWarned](ev).Bound
+		b := tipstaff.BodyOf[tipstaff.BoundWarned](ev)
+		return "bound warned", boundText(b.Bound, b.Used, tipstaff.BoundStatus{Limit: b.Limit, Limited: true})
 	case tipstaff.KindPolicyGate:
 		return "waiting", tipstaff.BodyOf[tipstaff.GateOpened](ev).Question
 	case tipstaff.KindIntentClarify:

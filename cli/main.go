@@ -50,6 +50,7 @@ type app struct {
 
 	// Flags of every command.
 	json       bool
+	strict     bool     // of those that drive runs: one that ends partial has failed
 	workspace  string
 	server     string   // address of a daemon whose runs are meant; "": those of the workspace
 	serverFlag string   // as the command line names it

@@ -185,7 +185,9 @@ func (a *app) report(err error) {
 	}
 	fmt.Fprintf(a.err, "error: %s\n", clean(o.Message))
 	for _, p := range o.Problems {
-		fmt.Fprintln(a.err, problemLine(p))
+		if len(o.Problems) > 1 || !strings.Contains(o.Message, p.Message) { // else it was just said
+			fmt.Fprintln(a.err, problemLine(p))
+		}
 	}
 	if o.Hint != "" {
 		fmt.Fprintf(a.err, "hint: %s\n", clean(o.Hint))

@@ -176,6 +176,12 @@ func TestAnswersAtGatesOfStages(t *testing.T) {
 		want  tipstaff.Choice
 	}{
 		"words":    {stageGate(tipstaff.Question, stage, "answer", "deny"), "answer\nthe red one\n", tipstaff.Choice{Action: "answer", Answer: json.RawMessage(`"the red one"`)}},
+		"at once":  {stageGate(tipstaff.Question, stage, "answer", "deny"), "the red one because I say so\n", tipstaff.Choice{Action: "answer", Answer: json.RawMessage(`"the red one because I say so"`)}},
+		"declined": {stageGate(tipstaff.Question, stage, "answer", "deny"), "deny because it is late\n", tipstaff.Choice{Action: "deny", Note: "it is late"}},
+		"amount":   {stageGate(tipstaff.Bound, `{"bound":"steps"}`, "extend", "stop"), "3\n", tipstaff.Choice{Action: "extend", Answer: json.RawMessage(`3`)}},
+		"in words": {stageGate(tipstaff.Bound, `{"bound":"steps"}`, "extend", "stop"), "some\nextend 3\n", tipstaff.Choice{Action: "extend", Answer: json.RawMessage(`3`)}},
+		"in two":   {stageGate(tipstaff.Bound, `{"bound":"wall_time"}`, "extend", "stop"), "extend\n10\n10m\n", tipstaff.Choice{Action: "extend", Answer: json.RawMessage(`"10m"`)}},
+		"dollars":  {stageGate(tipstaff.Bound, `{"bound":"cost_usd"}`, "extend", "stop"), "$0.50\n", tipstaff.Choice{Action: "extend", Answer: json.RawMessage(`"$0.50"`)}},
 		"data":     {stageGate(tipstaff.Clarification, stage, "answer", "deny"), "answer\n{\"n\": 2}\n", tipstaff.Choice{Action: "answer", Answer: json.RawMessage(`{"n": 2}`)}},
 		"modified": {stageGate(tipstaff.Confirmation, stage, "approve", "modify", "reject"), "m\n3\n{\"n\":3}\n", tipstaff.Choice{Action: "modify", Answer: json.RawMessage(`{"n":3}`)}},
 		"no":       {stageGate(tipstaff.Confirmation, stage, "approve", "modify", "reject"), "no\nr\n", tipstaff.Choice{Action: "reject"}},
@@ -200,11 +206,11 @@ func TestFormsOfAnswersAtGatesOfStages(t *testing.T) {
 		gate         tipstaff.Gate
 		action, want string
 	}{
-		{stageGate(tipstaff.Question, `{"stage":"a"}`), "answer", `"TEXT"`},
+		{stageGate(tipstaff.Question, `{"stage":"a"}`, "answer", "deny"), "answer", "TEXT"},
 		{stageGate(tipstaff.Confirmation, `{"stage":"a"}`), "modify", `{"KEY":"VALUE"}`},
-		{stageGate(tipstaff.Bound, `{"stage":"a","bound":"iterations"}`), "extend", `{"iterations":1}`},
-		{stageGate(tipstaff.Bound, `{"stage":"a","bound":"cost_usd"}`), "extend", "JSON"},
-		{stageGate(tipstaff.Bound, `{"bound":"tool_calls"}`), "extend", "JSON"},
+		{stageGate(tipstaff.Bound, `{"stage":"a","bound":"iterations"}`), "extend", "5"},
+		{stageGate(tipstaff.Bound, `{"stage":"a","bound":"cost_usd"}`), "extend", "0.50"},
+		{stageGate(tipstaff.Bound, `{"bound":"wall_time"}`), "extend", "10m"},
 	} {
 		equal(t, c.action, answerForm(c.gate, c.action), c.want)
 	}

@@ -103,26 +103,26 @@ func (p *prompter) refused(err error) {
 }
 
 // choose asks for the action, and for what it needs. "v" shows everything, and what
-// follows "because" is the reason that is recorded and told to whoever works on.
+// follows "because" is the reason that is recorded and told to whoever works on. Where a
+// gate asks for a value, the value itself is an answer.
 func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choice, err error) {
+	questions := tipstaff.QuestionsOf(g)
+	if len(questions) > 0 && slices.Contains(g.Actions, "answer") {
+		return p.clarify(ctx, g, questions)
+	}
 	for {
-		c.Action, err = insist(ctx, p, choices(g), func(s string) (string, error) {
-			s, c.Note, _ = strings.Cut(s, " because ")
-			c.Note = strings.TrimSpace(c.Note)
-			return matchAction(strings.TrimSpace(s), g)
-		})
+		c, err = insist(ctx, p, choices(g), func(s string) (tipstaff.Choice, error) { return parseChoice(s, g) })
 		if err != nil || c.Action != viewAction {
 			break
 		}
 		io.WriteString(p.out, indented(tipstaff.WholeSubject(g).Lines))
 	}
-	questions := tipstaff.QuestionsOf(g)
 	switch {
-	case err != nil:
-	case c.Action == "answer" && len(questions) > 0:
-		c.Answer, err = p.clarify(ctx, questions)
-	case !needsAnswer(g, c.Action):
-	case asksForText(g):
+	case err != nil || !needsAnswer(g, c.Action) || c.Answer != nil:
+	case c.Action == "extend":
+		c.Answer, err = insist(ctx, p, "by how much, as "+tipstaff.AmountForm(tipstaff.BoundOf(g))+": ",
+			func(s string) (json.RawMessage, error) { return parseAmount(s, g) })
+	case c.Action == "answer":
 		c.Answer, err = insist(ctx, p, "answer: ", parseWords)
 	case c.Action == "modify":
 		c.Answer, err = insist(ctx, p, "data, as a JSON object: ", parseData)
@@ -131,6 +131,24 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 	}
 	if err == nil && needsFeedback(c.Action) {
 		c.Feedback, err = insist(ctx, p, "feedback: ", parseFeedback)
+	}
+	return c, err
+}
+
+// parseChoice reads an action with its reason, or the value that a gate asks for.
+func parseChoice(s string, g tipstaff.Gate) (c tipstaff.Choice, err error) {
+	action, note, _ := strings.Cut(s, " because ")
+	exact := slices.Contains(g.Actions, strings.TrimSpace(action))
+	switch {
+	case asksForText(g) && s != "" && s != viewAction && !exact:
+		c.Action = "answer"
+		c.Answer, err = parseWords(s)
+	case g.Kind == tipstaff.Bound && strings.ContainsAny(s, "0123456789"):
+		c.Action = "extend"
+		c.Answer, err = parseAmount(strings.TrimSpace(strings.TrimPrefix(s, "extend")), g)
+	default:
+		c.Note = strings.TrimSpace(note)
+		c.Action, err = matchAction(strings.TrimSpace(action), g)
 	}
 	return c, err
 }
@@ -149,10 +167,21 @@ func choices(g tipstaff.Gate) string {
 		return text + ": "
 	}
 	text := strings.Join(g.Actions, ", ")
+	switch {
+	case asksForText(g):
+		text = "your answer, or " + strings.Join(without(g.Actions, "answer"), ", ")
+	case g.Kind == tipstaff.Bound && slices.Contains(g.Actions, "extend"):
+		text = "extend by " + tipstaff.AmountForm(tipstaff.BoundOf(g)) + ", or " + strings.Join(without(g.Actions, "extend"), ", ")
+	}
 	if !whole {
 		text += ", or v to view everything"
 	}
 	return text + "? "
+}
+
+// without is a list without one of its items.
+func without(list []string, one string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == one })
 }
 
 // viewAction asks to see everything.
@@ -311,36 +340,47 @@ func parseClarified(q tipstaff.ClarifyQuestion, s string) (json.RawMessage, erro
 
 var errNeeded = errors.New("an answer is needed")
 
-// clarify asks the questions one after another, and gives the answers as one
-// object.
-func (p *prompter) clarify(ctx context.Context, questions []tipstaff.ClarifyQuestion) (json.RawMessage, error) {
+// clarify asks the questions one after another, and gives the answers as one object. The
+// name of another action decides for that.
+func (p *prompter) clarify(ctx context.Context, g tipstaff.Gate, questions []tipstaff.ClarifyQuestion) (tipstaff.Choice, error) {
+	others := without(g.Actions, "answer")
+	fmt.Fprintf(p.out, "answer, or type %s\n", clean(strings.Join(others, " or ")))
 	var members []string
 	for i, q := range questions {
-		answer, err := insist(ctx, p, fmt.Sprintf("%d/%d  %s: ", i+1, len(questions), q.Text()),
-			func(s string) (json.RawMessage, error) { return parseClarified(q, s) })
-		if err != nil {
-			return nil, err
-		}
-		if answer != nil {
+		instead := ""
+		answer, err := insist(ctx, p, fmt.Sprintf("%d/%d  %s: ", i+1, len(questions), q.Text()), func(s string) (json.RawMessage, error) {
+			switch {
+			case slices.Contains(q.Options, s):
+			case s == "answer":
+				return nil, errors.New("please type the answer itself")
+			case slices.Contains(others, s):
+				instead = s
+				return nil, nil
+			}
+			return parseClarified(q, s)
+		})
+		switch {
+		case instead != "":
+			return tipstaff.Choice{Action: instead}, nil
+		case err != nil:
+			return tipstaff.Choice{}, err
+		case answer != nil:
 			members = append(members, string(jsonOf(q.ID))+":"+string(answer))
 		}
 	}
-	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
+	return tipstaff.Choice{Action: "answer", Answer: json.RawMessage("{" + strings.Join(members, ",") + "}")}, nil
 }
 
 // answerForm is what an answer looks like, for a command line.
 func answerForm(g tipstaff.Gate, action string) string {
-	stage := stageOf(g)
 	switch {
-	case stage.Stage == "":
+	case action == "extend":
+		form := tipstaff.AmountForm(tipstaff.BoundOf(g))
+		return form[strings.LastIndexByte(form, ' ')+1:]
 	case action == "modify":
 		return `{"KEY":"VALUE"}`
 	case asksForText(g):
-		return `"TEXT"`
-	case stage.Bound == tipstaff.BoundCostUSD || stage.Bound == tipstaff.BoundWallTime || stage.Bound == "":
-		return "JSON"
-	default:
-		return "{" + string(jsonOf(stage.Bound)) + ":1}"
+		return "TEXT"
 	}
 	questions := tipstaff.QuestionsOf(g)
 	if len(questions) == 0 {
@@ -364,24 +404,21 @@ func answerForm(g tipstaff.Gate, action string) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// stageSubject is what a gate of a pipeline's stage is about.
-type stageSubject struct {
-	Stage string `json:"stage"`
-	Bound string `json:"bound"`
-}
-
-// stageOf tells of gates that a stage has opened; the zero value: it did not.
-func stageOf(g tipstaff.Gate) (s stageSubject) {
-	if json.Unmarshal(g.Subject, &s) != nil {
-		return stageSubject{}
-	}
-	return s
-}
-
-// asksForText reports whether a stage asks for an answer in its own words: then what
+// asksForText reports whether a gate asks for an answer in somebody's own words: then what
 // is typed need not be JSON.
 func asksForText(g tipstaff.Gate) bool {
-	return (g.Kind == tipstaff.Question || g.Kind == tipstaff.Clarification) && stageOf(g).Stage != ""
+	return slices.Contains(g.Actions, "answer") && len(tipstaff.QuestionsOf(g)) == 0
+}
+
+// parseAmount reads by how much a bound is extended.
+func parseAmount(s string, g tipstaff.Gate) (json.RawMessage, error) {
+	if object := json.RawMessage(s); strings.HasPrefix(s, "{") && json.Valid(object) {
+		return object, nil
+	}
+	if _, err := tipstaff.ParseAmount(tipstaff.BoundOf(g), s); err != nil {
+		return nil, err
+	}
+	return inputValue(s), nil
 }
 
 // parseWords takes JSON for what it is, and everything else for a text.

@@ -87,6 +87,7 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check the plan and print its outline; run nothing")
 	cmd.Flags().BoolVar(&o.allowSubDispatch, "allow-sub-dispatch", false, "let the plan start child runs where tipstaff.yaml does not")
+	o.strictFlag(cmd)
 	o.skillsFlag(cmd)
 }
 

@@ -212,7 +212,7 @@ func runFields(r tipstaff.Run) []field {
 		b := r.Bounds[name]
 		text := boundText(name, b.Used, b)
 		if b.Reserved > 0 {
-			text += " (" + tipstaff.FormatBound(name, b.Reserved) + " reserved)"
+			text += " (" + tipstaff.AmountText(name, b.Reserved) + " reserved)"
 		}
 		fields = append(fields, field{"bound", text})
 	}

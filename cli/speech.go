@@ -43,6 +43,8 @@ type spokenCall struct {
 	path                   string
 	name, effect, decision string
 	since                  time.Time // zero: it does not run
+	began                  time.Time // the first attempt
+	retried                bool
 	note                   string
 }
 
@@ -93,8 +95,8 @@ func (s *speech) take(ev *tipstaff.Event, history bool) {
 	case tipstaff.KindAgentStepStarted:
 		b := tipstaff.BodyOf[tipstaff.AgentStepStarted](ev)
 		s.step, s.model, s.since, s.said = b.Step, b.Model, ev.At, said{}
-		if !history && b.Cut.Elided+b.Cut.Dropped > 0 {
-			s.note(fmt.Sprintf("the conversation is too long for the model: %s left out, %s shortened", plural(b.Cut.Dropped, "message"), plural(b.Cut.Elided, "result")))
+		if !history && b.Cut != (tipstaff.AgentCut{}) {
+			s.note(fmt.Sprintf("the conversation is too long for the model: %s left out, %s shortened", plural(b.Cut.Dropped, "message"), plural(b.Cut.Elided+b.Cut.Shortened, "result")))
 		}
 	case tipstaff.KindAgentMessage:
 		s.since = time.Time{}
@@ -120,6 +122,12 @@ func (s *speech) take(ev *tipstaff.Event, history bool) {
 		for _, c := range s.calls {
 			c.since, c.note = time.Time{}, ""
 		}
+	case tipstaff.KindEffectFailed:
+		if b := tipstaff.BodyOf[tipstaff.Effect](ev); !history && b.Name == "model.call" {
+			s.note(s.model + " is " + tipstaff.RetryText(ev))
+			return
+		}
+		s.call(ev, history)
 	default:
 		s.call(ev, history)
 	}
@@ -152,22 +160,30 @@ func (s *speech) call(ev *tipstaff.Event, history bool) {
 		}
 	case tipstaff.KindEffectIntended:
 		c.since = ev.At
+		if !c.retried {
+			c.began = ev.At
+		}
 	case tipstaff.KindToolProgress:
 		if !c.since.IsZero() {
 			c.note = tipstaff.BodyOf[tipstaff.ToolProgress](ev).String()
 		}
-	case tipstaff.KindEffectFailed, tipstaff.KindEffectFinished:
+	case tipstaff.KindEffectFailed:
+		c.retried, c.note = true, tipstaff.RetryText(ev)
+		if !history {
+			s.note(c.name + " is " + c.note)
+		}
+	case tipstaff.KindEffectFinished:
 		c.since, c.note = time.Time{}, ""
 	case tipstaff.KindAgentToolCallResult:
 		s.calls = slices.Delete(s.calls, i, i+1)
 		if !history {
-			s.tell(c.line(tipstaff.BodyOf[tipstaff.AgentToolCallResult](ev)))
+			s.tell(c.line(tipstaff.BodyOf[tipstaff.AgentToolCallResult](ev), ev.At))
 		}
 	}
 }
 
 // line is a call that has ended, in short.
-func (c *spokenCall) line(b tipstaff.AgentToolCallResult) line {
+func (c *spokenCall) line(b tipstaff.AgentToolCallResult, at time.Time) line {
 	mark := marks[tipstaff.NodeDone]
 	if b.IsError {
 		mark = marks[tipstaff.NodeFailed]
@@ -176,9 +192,13 @@ func (c *spokenCall) line(b tipstaff.AgentToolCallResult) line {
 	if b.DurationMS > 0 || !b.IsError {
 		took = human(time.Duration(b.DurationMS) * time.Millisecond)
 	}
+	if c.retried { // as long as somebody has waited for it
+		took = human(at.Sub(c.began))
+	}
 	l := line{mark, say(plain, " "+c.name)}.and(dim, tipstaff.Joined("  ", c.effect, c.decision, took))
 	if b.IsError {
 		text, _, _ := strings.Cut(b.Content, "\n")
+		text = strings.TrimPrefix(text, b.Class+": ") // what was refused says so to the model
 		l = l.and(plain, fit(clean(tipstaff.Joined(": ", b.Class, text)), maxDetail))
 	}
 	return l
@@ -303,7 +323,7 @@ func usageText(steps, calls int, u tipstaff.ModelUsage) string {
 	case u.CostUSD == nil:
 		parts = append(parts, "cost unknown")
 	case *u.CostUSD != 0:
-		parts = append(parts, "$"+u.CostUSD.String())
+		parts = append(parts, tipstaff.CostText(*u.CostUSD, u.LostUSD))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -46,7 +46,7 @@ func runeWidth(r rune) int {
 	switch {
 	case r < 0x300 || r == '\ufe0f': // the selector of emoji widens the symbol before it
 		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me): // marks on the character before
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf): // marks on the character before, joiners
 		return 0
 	case unicode.Is(wide, r):
 		return 2
@@ -217,7 +217,7 @@ func cleanText(text string) string {
 	for i, l := range lines {
 		parts := strings.Split(l, "\t")
 		for j, p := range parts {
-			parts[j] = clean(p)
+			parts[j] = tipstaff.PrintableProse(p)
 		}
 		lines[i] = strings.Join(parts, "\t")
 	}
@@ -230,7 +230,7 @@ func lastCharacter(text string) string {
 	for i > 0 {
 		r, size := utf8.DecodeLastRuneInString(text[:i])
 		i -= size
-		if !joins(r) {
+		if !joins(r) && !unicode.Is(unicode.Cf, r) {
 			break
 		}
 		if len(text)-i > maxTail { // no text of people's
@@ -255,4 +255,7 @@ func dataText(text string) string {
 	return b.String()
 }
 
-func acts(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+// acts tells of what moves the cursor, or turns the text around it.
+func acts(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+}

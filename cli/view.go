@@ -37,7 +37,7 @@ func (v view) bounds(wall time.Duration) (parts []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if now[name] != 0 {
 			limit, limited := v.Ledger.Limit[name]
-			parts = append(parts, boundText(name, now[name], tipstaff.BoundStatus{Limit: limit, Limited: limited}))
+			parts = append(parts, boundText(name, now[name], tipstaff.BoundStatus{Limit: limit, Limited: limited, Lost: v.Ledger.Lost[name]}))
 		}
 	}
 	return parts
@@ -47,7 +47,10 @@ func (v view) bounds(wall time.Duration) (parts []string) {
 func boundText(name string, used int64, b tipstaff.BoundStatus) string {
 	text := name + " " + amount(name, used)
 	if b.Limited {
-		text += "/" + tipstaff.FormatBound(name, b.Limit)
+		text += "/" + tipstaff.AmountText(name, b.Limit)
+	}
+	if b.Lost > 0 {
+		text += " (" + amount(name, b.Lost) + " lost)"
 	}
 	return text
 }
@@ -57,7 +60,7 @@ func amount(name string, n int64) string {
 	if name == tipstaff.BoundWallTime {
 		return human(time.Duration(n) * time.Millisecond)
 	}
-	return tipstaff.FormatBound(name, n)
+	return tipstaff.AmountText(name, n)
 }
 
 // loopLines show the loops, as ↺ critic → intent 2/3.

@@ -126,7 +126,8 @@ func (do *doing) beyond(name string, want Use) *Error {
 	if name == WallTime {
 		e.Message = fmt.Sprintf("the run may take %v and has taken %v", ms(l.limit[name]), do.b.d.wall().Round(time.Millisecond))
 	} else {
-		e.Message = fmt.Sprintf("%s is limited to %d: %d used, %d in flight, %d more wanted", name, l.limit[name], l.used[name], l.held[name], want[name])
+		amount := func(n int64) string { return AmountText(name, n) }
+		e.Message = fmt.Sprintf("%s is limited to %s: %s used, %s in flight, %s more wanted", name, amount(l.limit[name]), amount(l.used[name]), amount(l.held[name]), amount(want[name]))
 	}
 	return e
 }

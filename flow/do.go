@@ -39,10 +39,16 @@ func (c *fctx) Do(req Call) (Result, error) {
 	if err := do.claim(); err != nil {
 		return Result{}, err
 	}
+	var r Result
 	if do.call.done {
-		return do.served()
+		r, err = do.served()
+	} else {
+		r, err = do.perform()
 	}
-	return do.perform()
+	if do.call.done {
+		r.Cost, r.Lost = do.call.charged, do.call.forfeit
+	}
+	return r, err
 }
 
 // claim finds the call's record and takes the key.

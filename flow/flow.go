@@ -89,8 +89,11 @@ type Retry struct {
 // 10⁻⁹ USD and wall_time in milliseconds.
 type Use map[string]int64
 
-// WallTime is the bound that is measured, never reserved.
-const WallTime = "wall_time"
+// Bounds that the engine knows by name.
+const (
+	WallTime = "wall_time" // measured, never reserved
+	CostUSD  = "cost_usd"
+)
 
 // Result is a call's recorded outcome, given also beside an error.
 type Result struct {
@@ -98,6 +101,8 @@ type Result struct {
 	Attempt int
 	Ms      int64  // of the last attempt
 	Use     Use    // as reported; nil: the reservation was charged
+	Cost    int64  // that was charged for all attempts, in 10⁻⁹ USD
+	Lost    int64  // of that, what was reserved for attempts that reported none
 	By      string // who gave the value, of a use_result
 }
 

@@ -54,6 +54,8 @@ type call struct {
 	ms    int64
 	by    string
 
+	charged, forfeit int64 // of cost_usd, for all attempts; of that, where nothing was reported
+
 	asked     bool
 	as        Class // that it was asked for with
 	intends   bool  // its first attempt is recorded before it is made
@@ -306,7 +308,7 @@ func (p *past) addEffect(r Record, b *Effect) {
 	c.attempt = max(c.attempt, b.Attempt)
 	switch r.Kind {
 	case KindEffectIntended:
-		p.ledger.settle(c.reserve, nil) // of a former attempt that was lost: it is charged in full
+		p.settleCall(c, nil) // of a former attempt that was lost: it is charged in full
 		c.reclassed = c.reclassed || c.class != "" && c.class != b.Class
 		c.class, c.open, c.intended, c.suspended, c.reserve = b.Class, true, true, false, b.Reserve
 		c.retryAt, c.sent = time.Time{}, r.At
@@ -346,6 +348,12 @@ func (c *call) offer(attempt int) *EffectGiven {
 
 func (p *past) settleCall(c *call, reported Use) {
 	p.ledger.settle(c.reserve, reported)
+	if cost, ok := reported[CostUSD]; ok {
+		c.charged += cost
+	} else {
+		c.charged += c.reserve[CostUSD]
+		c.forfeit += c.reserve[CostUSD]
+	}
 	c.open, c.intended, c.suspended, c.reserve = false, false, false, nil
 }
 

@@ -74,17 +74,19 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	d.written, d.Version = f.Value, 1
 	d.Tools = readTools(f)
 	k := f.Get("kind")
-	if k != nil && k.Kind == document.Text && k.Text == KindTurn {
-		d.decodeTurn(f)
-		return
-	}
-	f.Decode(d)
 	switch {
 	case k == nil:
 		ps.Add(document.CodeKindUnknown, f.Value.At, "", "the document does not say what it is; a plan begins with kind: plan")
-	case k.Kind == document.Text && d.Kind != KindPlan:
-		ps.Add(document.CodeKindUnknown, k.At, "", "the document is a %q, neither a plan nor a turn", document.Brief(d.Kind))
+	case k.Kind == document.Text && k.Text == KindTurn:
+		d.decodeTurn(f)
+		return
+	case k.Kind == document.Text && k.Text != KindPlan: // what else is wrong with it nobody can tell
+		ps.Add(document.CodeKindUnknown, k.At, "", "%q is not a kind of document that can be run: there are plan, pipeline and turn%s", document.Brief(k.Text),
+			tipstaff.Suggest(k.Text, []string{KindPlan, "pipeline", KindTurn}))
+		d.Root = emptyRoot()
+		return
 	}
+	f.Decode(d)
 	d.Inputs = f.Parameters("inputs", func(m document.Member) bool {
 		bad := !document.IsName(m.Key) || m.Key == inputFollowup
 		if bad {
@@ -97,12 +99,16 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 		d.Root = (&nodeReader{Fields: f}).node(root, rootPath, 1)
 		d.Root.place("", 0)
 	} else {
-		d.Root = &Node{Kind: Sequential, Path: rootPath, segment: rootPath, written: &document.Value{Kind: document.Object}}
+		d.Root = emptyRoot()
 	}
 	if d.Deliver != nil && d.Workspace != "" && d.Workspace != "worktree" {
 		ps.Add(document.CodeFieldInvalid, d.place("workspace"), "", "workspace is %s, but deliver needs a worktree", d.Workspace)
 	}
 	f.End()
+}
+
+func emptyRoot() *Node {
+	return &Node{Kind: Sequential, Path: rootPath, segment: rootPath, written: &document.Value{Kind: document.Object}}
 }
 
 // readTools is an allow-list: a list of URIs, or the word none. nil: absent, which

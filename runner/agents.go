@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,10 +105,14 @@ func (r *Runner) settleAgentAs(p *prepared, name string, c workspace.Agent) erro
 		MaxSteps: steps, OnLimit: c.OnLimit, Temperature: c.Temperature, TopP: c.TopP, MaxOutputTokens: c.MaxOutputTokens,
 		CallTimeout: time.Duration(c.CallTimeout), ToolTimeout: time.Duration(c.ToolTimeout), ApprovalExpiry: time.Duration(c.ApprovalExpiry),
 		ToolParallelism: c.ToolParallelism, MaxResultBytes: c.MaxResultBytes, OutputSchema: c.OutputSchema, OutputRetries: c.OutputRetries,
-		Router: c.Router, CostBound: p.costBound,
+		Router: c.Router, CostBound: p.costBound, ShareWindow: true, WholeCost: true,
 	}}
 	if c.Tools != nil {
-		a.Tools = &c.Tools
+		tools, err := p.named(name, c.Tools)
+		if err != nil {
+			return err
+		}
+		a.Tools = &tools
 	}
 	if err := p.equip(&a, c.Skill); err != nil {
 		return err
@@ -125,6 +130,34 @@ func (r *Runner) settleAgentAs(p *prepared, name string, c workspace.Agent) erro
 	}
 	p.agents.settled[name] = a
 	return nil
+}
+
+// named are the URIs of an agent's tools: where it has all tools of a server, those that
+// are locked now.
+func (p *prepared) named(agent string, items []string) ([]string, error) {
+	uris := []string{}
+	for _, item := range items {
+		found := []string{item}
+		server, all := workspace.AllTools(item)
+		if all {
+			found = nil
+			for _, d := range p.tools.Definitions() {
+				if d.Server == server {
+					found = append(found, d.URI().String())
+				}
+			}
+		}
+		for _, uri := range found {
+			if !slices.Contains(uris, uri) {
+				uris = append(uris, uri)
+			}
+		}
+		if len(found) == 0 {
+			return nil, tipstaff.Errorf(tipstaff.InvalidProgram, "agent %s: there is no tool in %s", agent, item).
+				WithHint("declare its tools in tipstaff.yaml and accept them: tipstaff tools pin %s", server)
+		}
+	}
+	return uris, nil
 }
 
 // equip gives an agent its skill: the prose joins its instructions, and its tools

@@ -39,6 +39,9 @@ func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipsta
 }
 
 func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequest) (none tipstaff.Decided, err error) {
+	if req.Answer, err = r.fullAnswer(ctx, run, req); err != nil {
+		return none, err
+	}
 	offered, err := r.checkResult(ctx, run, req)
 	if err != nil {
 		return none, err
@@ -83,6 +86,30 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 		}
 	}
 	return r.decided(ctx, run, row.ID, replayed)
+}
+
+// fullAnswer is the answer of a decision as it is recorded.
+func (r *Runner) fullAnswer(ctx context.Context, run string, req tipstaff.DecideRequest) (json.RawMessage, error) {
+	if len(req.Answer) == 0 {
+		return nil, nil
+	}
+	for _, open := range []bool{true, false} { // open ones are few
+		rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: open})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range slices.Backward(rows) {
+			if row.ID != req.Gate && row.Key != req.Gate {
+				continue
+			}
+			full, err := tipstaff.FullAnswer(gateOf(row), req.Action, req.Answer)
+			if err != nil {
+				return nil, err
+			}
+			return canon.Exact(full)
+		}
+	}
+	return req.Answer, nil
 }
 
 // What a person may answer beside the words of confirmations.
@@ -198,7 +225,7 @@ func fits(g tipstaff.Gate, req tipstaff.DecideRequest, offered bool) error {
 	if req.Action == "extend" {
 		var by flow.Use
 		if err := json.Unmarshal(req.Answer, &by); err != nil || len(by) == 0 {
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "extend needs amounts by bound, like {\"tool_calls\": 5}")
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "extend needs amounts by bound, like {\"tool_calls\": 5}, or one alone")
 		}
 		for _, n := range by {
 			if n <= 0 {

@@ -301,7 +301,11 @@ func (p *draftingProgram) askForPlan(fc flow.Context, data prompts.DraftData) (r
 	s.MaxSteps, s.OnLimit, s.OutputSchema, s.Router, s.Hop = 1, agent.OnLimitFail, nil, "", true
 	gate := *p.gate
 	gate.AllowList = nil
-	out, err := p.speak(fc, s, &gate, agent.Input{Message: message})
+	in := agent.Input{Message: message, Purpose: agent.PurposeDraft}
+	if p.draft.Rules < rulesKept {
+		in.Purpose = agent.PurposeTurn
+	}
+	out, err := p.speak(fc, s, &gate, in)
 	return out.Text, err
 }
 

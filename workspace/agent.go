@@ -26,7 +26,7 @@ const RouterToolkits = "toolkits"
 type Agent struct {
 	Model  string   `json:"model" doc:""`                             // one of the manifest's models
 	Skill  string   `json:"skill,omitempty" doc:""`                   // URI; "": none
-	Tools  []string `json:"tools"`                                    // pinned URIs; nil: the skill's, without one none
+	Tools  []string `json:"tools"`                                    // pinned URIs, or server/* for all tools of one; nil: the skill's, without one none
 	Router string   `json:"router,omitempty" doc:",in=none|toolkits"` // "": the whole catalog is offered
 	System string   `json:"system,omitempty"`                         // its own instructions
 
@@ -100,7 +100,11 @@ func (a *Agent) CheckDocument(f *document.Fields) {
 	}
 }
 
-// readTools reads none, or a list of pinned URIs. It is never nil then: an agent that
+// AllTools is the server of which server/* names all tools that are declared and locked;
+// false: it names something else.
+func AllTools(item string) (server string, ok bool) { return strings.CutSuffix(item, "/*") }
+
+// readTools reads none, or a list of pinned URIs and servers. It is never nil then: an agent that
 // says which tools it has, has no others.
 func (a *Agent) readTools(f *document.Fields) {
 	v := f.Get("tools")
@@ -112,6 +116,9 @@ func (a *Agent) readTools(f *document.Fields) {
 		a.Tools = f.Texts("tools")
 		twice(f, "tools", v.Items)
 		checkEach(f, "tools", func(s string) error {
+			if _, all := AllTools(s); all {
+				return nil // whether there is such a server is found below
+			}
 			_, err := tipstaff.ParseToolURI(s)
 			return err
 		})
@@ -158,11 +165,17 @@ func (m *Manifest) checkAgents(f *document.Fields) {
 			f.Problems.Add(document.CodeRange, v.At, "agents."+name+".model", "there is no model %s%s", tipstaff.Quote(a.Model, 100), tipstaff.Suggest(a.Model, sortedKeys(m.Models)))
 		}
 		for i, uri := range a.Tools {
+			v := f.Value.Find("agents", name, "tools", strconv.Itoa(i))
+			if server, all := AllTools(uri); all {
+				if _, ok := m.Servers[server]; !ok {
+					f.Problems.Add(CodeTool, v.At, index("agents."+name+".tools", i), "the manifest declares no server %s%s", tipstaff.Quote(server, 100), tipstaff.Suggest(server, sortedKeys(m.Servers)))
+				}
+				continue
+			}
 			u, err := tipstaff.ParseToolURI(uri)
 			if _, declared := m.Tool(u.Server, u.Tool); declared || err != nil {
 				continue
 			}
-			v := f.Value.Find("agents", name, "tools", strconv.Itoa(i))
 			f.Problems.Add(CodeTool, v.At, index("agents."+name+".tools", i), "the manifest declares no tool %q of a server %q", u.Tool, u.Server)
 		}
 	}

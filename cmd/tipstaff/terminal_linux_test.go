@@ -152,15 +152,16 @@ agents:
   - {name: judge, stage_order: 2, default_next: work, scripted: {answers: [{output: {}}]}}
 `)
 	term := w.atTerminal("run", "bound.yaml")
-	term.asked("extend, stop? ", 1)
-	term.types("extend\n")
-	term.asked("answer, as JSON: ", 1)
-	term.types("5\n")
-	term.asked("extend, stop? ", 2)
+	const question = "extend by a number, like 5, or stop? "
+	term.asked(question, 1)
+	term.types("{\"iterations\":-1}\n")
+	term.asked(question, 2)
+	term.types("1\n")
+	term.asked(question, 3) // one round later
 	term.types("stop\n")
 	r := term.Wait()
 	<-term.dark
-	if shown := term.shown(); r.Code != 5 || !strings.Contains(shown, "not accepted: extend needs amounts by bound") {
+	if shown := term.shown(); r.Code != 5 || !strings.Contains(shown, "not accepted: a bound can only be extended by more than 0") {
 		t.Errorf("exit code %d, want 5\n%s", r.Code, shown)
 	}
 	w.Must(0, "verify", "@")
