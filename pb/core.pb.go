@@ -910,10 +910,12 @@ func (x *Envelope) GetLastSeq() int64 {
 
 // EdgeCount is how often an edge was taken.
 type EdgeCount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
-	Count         int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	From  string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To    string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Count int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// Of an edge that is limited per pass: how often since the loop around it jumped back.
+	Pass          int32 `protobuf:"varint,4,opt,name=pass,proto3" json:"pass,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -965,6 +967,13 @@ func (x *EdgeCount) GetTo() string {
 func (x *EdgeCount) GetCount() int32 {
 	if x != nil {
 		return x.Count
+	}
+	return 0
+}
+
+func (x *EdgeCount) GetPass() int32 {
+	if x != nil {
+		return x.Pass
 	}
 	return 0
 }
@@ -5113,11 +5122,12 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\n" +
 	"\b_outcomeB\f\n" +
 	"\n" +
-	"_condition\"E\n" +
+	"_condition\"Y\n" +
 	"\tEdgeCount\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x05R\x05count\"2\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x12\n" +
+	"\x04pass\x18\x04 \x01(\x05R\x04pass\"2\n" +
 	"\x04Goal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\"W\n" +

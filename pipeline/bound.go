@@ -63,9 +63,9 @@ func (x *executor) edgeRefusal(v *visit, t target) *refusal {
 	limit := x.p.limits[Edge{from, t.to}]
 	switch {
 	case t.granted:
-	case limit > 0 && x.edgeCount(from, t.to) >= limit+countOf(x.MoreEdges, from, t.to):
+	case limit > 0 && x.limitedCount(Edge{from, t.to}) >= limit+countOf(x.MoreEdges, from, t.to):
 		r.reason, r.bound, r.transition = tipstaff.TerminalEdgeLimit, boundEdge, tipstaff.TransitionEdge
-		r.used, r.limit = x.edgeCount(from, t.to), limit+countOf(x.MoreEdges, from, t.to)
+		r.used, r.limit = x.limitedCount(Edge{from, t.to}), limit+countOf(x.MoreEdges, from, t.to)
 		r.raise = func(by int64) { x.MoreEdges, _ = addEdge(x.MoreEdges, from, t.to, by) }
 		return r
 	case x.visitsSpent(to):

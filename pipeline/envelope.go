@@ -89,6 +89,7 @@ type EdgeCount struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
 	Count int64  `json:"count"`
+	Pass  int64  `json:"pass,omitempty"` // since the loop around it jumped back, of one that is limited so
 }
 
 // Interrupt is a gate that a stage opened. ID is that of the gate, once it is known

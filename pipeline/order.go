@@ -22,10 +22,11 @@ func (p *Pipeline) arrange() {
 		p.index[a.Name] = i
 		p.depends = p.depends || len(a.Requires)+len(a.After) > 0
 	}
-	p.limits = map[Edge]int64{}
+	p.limits, p.perPass = map[Edge]int64{}, map[Edge]bool{}
 	for _, l := range p.EdgeLimits {
 		if l.MaxCount > 0 {
 			p.limits[Edge{l.From, l.To}] = l.MaxCount
+			p.perPass[Edge{l.From, l.To}] = l.Per == perPass
 		}
 	}
 	p.releases = map[string][]*Agent{}
@@ -77,6 +78,15 @@ func (p *Pipeline) IsCycle(from, to string) bool {
 	f, known := p.index[from]
 	t, stage := p.index[to]
 	return known && stage && t <= f
+}
+
+// around reports whether the jump back of a loop leads around an edge: from its last
+// stage, or one behind it, to its first, or one before it; and it is not the same way.
+func (p *Pipeline) around(jump, edge Edge) bool {
+	from, to := p.index[edge.From], p.index[edge.To]
+	first, last := min(from, to), max(from, to)
+	back, start := p.index[jump.From], p.index[jump.To]
+	return start <= first && last <= back && (start != first || back != last)
 }
 
 // route is one way on from a stage.

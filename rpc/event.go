@@ -36,7 +36,7 @@ var shapes = map[tipstaff.Kind]shape{
 	tipstaff.KindPlanProposed:      {pb.ExecutionEvent_PIPELINE_STARTED, "digest=program_digest"},
 	tipstaff.KindIntentAttest:      {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
 	tipstaff.KindIntentFail:        {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
-	tipstaff.KindIntentCancel:      {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
+	tipstaff.KindIntentCancel:      {pb.ExecutionEvent_PIPELINE_COMPLETED, "reason by=on_behalf_of"},
 }
 
 // object is JSON by its members.
@@ -159,16 +159,19 @@ func raisedAgain(g tipstaff.Gate, run tipstaff.Run) *pb.ExecutionEvent {
 		RunId: run.ID.String(), Payload: raw}
 }
 
-// ending is the payload of the event with which a run ends.
-func ending(env *pb.Envelope) []byte {
+// ending is the payload of the event with which a run ends. told is what its record says:
+// of a run that was cancelled, why and by whom.
+func ending(env *pb.Envelope, told []byte) []byte {
 	skipped := map[string]string{}
 	maps.Copy(skipped, env.SkippedStages)
-	raw, _ := json.Marshal(map[string]any{
+	payload := map[string]any{
 		"outcome": env.GetOutcome(), "terminal_reason": env.GetTerminalReason(), "termination_reason": env.GetTerminationReason(),
 		"iteration": env.Iteration, "skipped": skipped,
 		"usage": map[string]any{"llm_calls": env.LlmCallCount, "tool_calls": env.ToolCallCount, "tokens_in": env.TokensIn,
 			"tokens_out": env.TokensOut, "cost_usd": tipstaff.USD(env.CostUsd), "agent_hops": env.AgentHopCount},
-	})
+	}
+	_ = json.Unmarshal(told, &payload) // an object of ours
+	raw, _ := json.Marshal(payload)
 	return raw
 }
 

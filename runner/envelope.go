@@ -102,6 +102,9 @@ func (r *Runner) envelopeNow(ctx context.Context, id tipstaff.ID) ([]byte, error
 			text = run.Error.Message
 		}
 		env.Terminate(tipstaff.TerminalReason(run.Pipeline.TerminalReason), text, run.EndedAt)
+		if env.TerminalReason == tipstaff.TerminalCancelled && text != "" { // which the executor cannot know
+			env.TerminationReason = tipstaff.Joined(": ", pipeline.TextCancelled, text)
+		}
 	}
 	if err := r.gatesNow(ctx, env, run); err != nil {
 		return nil, err

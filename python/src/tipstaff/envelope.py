@@ -40,6 +40,7 @@ class EdgeCount:
     source: str = field(metadata=wire("from"))
     target: str = field(metadata=wire("to"))
     count: int
+    pass_count: int = field(metadata=wire("pass"))
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,7 @@ class EdgeCount(_message.Message):
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    PASS_FIELD_NUMBER: _ClassVar[int]
     to: str
     count: int
     def __init__(self, to: _Optional[str] = ..., count: _Optional[int] = ..., **kwargs) -> None: ...
