@@ -312,6 +312,8 @@ type Job struct {
 	Deadline  time.Time           // zero: none
 	Linger    time.Duration       // delays the park transaction; <0: until an answer
 	Redact    func([]byte) []byte // every byte that leaves an activity passes it; nil: none
+	// BoundName is what a bound is called where people are told of it; nil: by its name.
+	BoundName func(string) string
 	// Finish gives the terminal envelope, and what precedes it. If it cannot, the
 	// drive ends interrupted and the run can be resumed. nil: one without an account.
 	Finish func(Outcome) ([]Draft, error)

@@ -301,7 +301,9 @@ func interruptOf(g tipstaff.Gate) *pb.Interrupt {
 	case asksItself(g.Kind) && json.Unmarshal(g.Subject, &subject) == nil:
 		i.Message, i.Data = subject.Message, subject.Data
 	case len(g.Subject) > 0:
-		i.Data = g.Subject
+		if i.Data = g.Subject; g.Kind == tipstaff.Bound {
+			i.Data = boundNamed(g.Subject)
+		}
 	}
 	if !g.ExpiresAt.IsZero() {
 		i.ExpiresAt = timestamppb.New(g.ExpiresAt)

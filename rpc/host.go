@@ -202,7 +202,7 @@ func (a *attachment) reserve(ctx context.Context, r *pb.Reserve) error {
 	bound, err := a.host.Reserve(ctx, r.CallId, tipstaff.Usage{LLMCalls: int64(r.LlmCalls), ToolCalls: int64(r.ToolCalls), TokensIn: r.Tokens, CostUSD: r.Cost})
 	g := &pb.Grant{CallId: r.CallId, Number: r.Number, Granted: err == nil && bound == ""}
 	if bound != "" {
-		g.Bound = &bound
+		g.Bound = proto.String(tipstaff.BoundField(bound))
 	}
 	if code := tipstaff.CodeOf(err); err != nil && code != tipstaff.WrongState && code != tipstaff.InvalidArgument {
 		return err

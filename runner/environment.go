@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
@@ -108,6 +109,9 @@ func (d *drive) job() flow.Job {
 		Tell:     func(told flow.Draft) { d.r.transient.publish(d.run, told, d.r.Now()) },
 		Appended: func(done flow.Draft) { d.r.transient.appended(d.run, done) },
 		Abandon:  d.r.Abandon,
+	}
+	if _, ok := p.(*pipelineProgram); ok {
+		job.BoundName = tipstaff.BoundField
 	}
 	for name := range d.now().acts {
 		job.Acts[name] = d.activity(name)

@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -174,6 +175,40 @@ func TestCheckpointsThatLeadNowhere(t *testing.T) {
 			_, err := c.RollbackToCheckpoint(c.ctx(), tc.req)
 			wantCode(t, err, tc.code, "")
 		})
+	}
+}
+
+// Who follows a run is told why it was cancelled, and which bound it has reached by the
+// name that the document has.
+func TestAnEndSaysWhy(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.paused()
+	if _, err := c.Cancel(c.ctx(), &pb.CancelRequest{Ref: byEnvelope(env), Reason: "the customer left"}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := c.all(c.Watch(c.ctx(), &pb.WatchRequest{Ref: byEnvelope(env)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := events[len(events)-1]
+	if member(t, last, "reason") != `"the customer left"` || member(t, last, "by") != `"token:alice"` || !strings.Contains(last.Envelope.GetTerminationReason(), "the customer left") {
+		t.Errorf("the last event says %s, the Envelope %q", last.Payload, last.Envelope.GetTerminationReason())
+	}
+
+	events = c.execute(c.create("name: p\nmax_iterations: 1\nmax_wall_seconds: 60\nagents: [{name: a, default_next: a, scripted: {answers: [{output: {}}]}}]"))
+	for _, e := range events {
+		switch e.Type {
+		case pb.ExecutionEvent_PIPELINE_STARTED:
+			var bounds map[string]any
+			mustRead(t, []byte(member(t, e, "bounds")), &bounds)
+			if bounds["max_iterations"] != 1.0 || bounds["max_wall_seconds"] != 60.0 || bounds["max_cost_usd"] != "5.00" || bounds["model_calls"] != nil {
+				t.Errorf("it starts with %v", bounds)
+			}
+		case pb.ExecutionEvent_BOUNDS_EXCEEDED:
+			if got := member(t, e, "bound"); got != `"max_iterations"` {
+				t.Errorf("the bound is %s", got)
+			}
+		}
 	}
 }
 

@@ -224,7 +224,7 @@ func TestReservations(t *testing.T) {
 	if g := ask(1, 2); !g.GetGranted() || g.Number != 1 {
 		t.Fatalf("the first was answered %v", g)
 	}
-	if g := ask(2, 1); g == nil || g.Granted || g.GetBound() != tipstaff.BoundModelCalls || g.Number != 2 {
+	if g := ask(2, 1); g == nil || g.Granted || g.GetBound() != "max_llm_calls" || g.Number != 2 {
 		t.Fatalf("the second was answered %v", g)
 	}
 	h.answer(&pb.Result{CallId: call.CallId, Error: &pb.AgentError{Code: "bound_exceeded", Message: "no more calls"}})
