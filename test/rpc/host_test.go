@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/pb"
 )
 
