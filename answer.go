@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"math"
 	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
@@ -29,7 +30,7 @@ func BoundOf(g Gate) string {
 
 // FullAnswer is an answer in the form in which it is recorded. A bound is extended by an
 // amount, which becomes an object that names the bound; amounts may stand as documents
-// write them, "0.50" or "10m", and a number alone is in dollars where money is meant. An
+// write them, "0.50" or "10m"; bounds of a pipeline may be named as it names them, and a number alone is in dollars where money is meant. An
 // answer to the only question of a clarification becomes an object, too.
 func FullAnswer(g Gate, action string, answer json.RawMessage) (json.RawMessage, error) {
 	object := bytes.HasPrefix(bytes.TrimSpace(answer), []byte("{"))
@@ -57,6 +58,21 @@ func amounts(answer json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(answer, &by); err != nil {
 		return answer, nil // whoever checks the decision says what is wrong
 	}
+	for bound, field := range boundFields {
+		v, ok := by[field]
+		if !ok || bound == BoundStages { // which no ledger knows
+			continue
+		}
+		if _, twice := by[bound]; twice {
+			return nil, Errorf(InvalidArgument, "%s and %s are one bound", field, bound)
+		}
+		n, err := fieldAmount(bound, v)
+		if err != nil {
+			return nil, err
+		}
+		delete(by, field)
+		by[bound] = flow.JSON(n)
+	}
 	for name, v := range by {
 		if !bytes.HasPrefix(v, []byte(`"`)) {
 			continue
@@ -68,6 +84,18 @@ func amounts(answer json.RawMessage) (json.RawMessage, error) {
 		by[name] = flow.JSON(n)
 	}
 	return flow.JSON(by), nil
+}
+
+// fieldAmount reads an amount of a bound as the field of a pipeline has it.
+func fieldAmount(bound string, v json.RawMessage) (int64, error) {
+	if bound != BoundWallTime {
+		return amount(bound, v)
+	}
+	n, err := amount("", v)
+	if err != nil || n > math.MaxInt64/1000 {
+		return 0, Errorf(InvalidArgument, "%s is not by how much max_wall_seconds can be extended: it takes seconds", v)
+	}
+	return n * 1000, nil
 }
 
 // amount reads one amount of a bound.

@@ -21,6 +21,7 @@ func decode(body json.RawMessage, v any) bool { return json.Unmarshal(body, v) =
 type (
 	Effect             = flow.Effect
 	EffectLost         = flow.EffectLost
+	EffectGiven        = flow.EffectGiven
 	GateOpened         = flow.GateOpened
 	GateResolved       = flow.GateResolved
 	GateTaken          = flow.GateTaken
@@ -227,9 +228,14 @@ type DraftUpdated struct {
 	Unlocked string `json:"unlocked,omitempty"`
 }
 
+// EffectSent is the body of effect.sent.
+type EffectSent struct {
+	Attempt int    `json:"attempt"`
+	Host    string `json:"host_id"`
+}
+
 // EffectLate is the body of effect.late: what came when the call had its answer, or
-// had been given up. It is not used, but a person who decides about a call in doubt
-// can see it.
+// from a host that was not asked.
 type EffectLate struct {
 	Call    string          `json:"call_id"`
 	Host    string          `json:"host_id"`

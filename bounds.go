@@ -2,6 +2,7 @@ package tipstaff
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,16 @@ const BoundStages = "stages"
 func BoundNames() []string {
 	return []string{BoundAgentHops, BoundCostUSD, BoundIterations, BoundModelCalls, BoundTokens, BoundToolCalls, BoundWallTime}
 }
+
+// boundFields are the fields of pipelines that set a bound, by the bound's name.
+var boundFields = map[string]string{
+	BoundIterations: "max_iterations", BoundModelCalls: "max_llm_calls", BoundAgentHops: "max_agent_hops", BoundToolCalls: "max_tool_calls",
+	BoundTokens: "max_tokens", BoundCostUSD: "max_cost_usd", BoundWallTime: "max_wall_seconds", BoundStages: "max_stages",
+}
+
+// BoundField is the field of a pipeline that sets a bound. It is what the bound is called
+// wherever pipelines are spoken of; their journals have the bound's own name.
+func BoundField(bound string) string { return cmp.Or(boundFields[bound], bound) }
 
 // Bounds are what a run may consume, by name, in the units of the ledger: whole
 // numbers, cost_usd in 10⁻⁹ USD, wall_time in milliseconds. A name that is absent

@@ -26,6 +26,15 @@ func (s *lineageOf) Get(_ context.Context, id ID) (Run, error) {
 	return r, nil
 }
 
+func (s *lineageOf) List(_ context.Context, req ListRequest) (page RunPage, _ error) {
+	for _, r := range s.runs { // of which there are two
+		if r.Pipeline.Envelope == req.Envelope && r.CreatedAt.Before(s.runs[req.Before].CreatedAt) {
+			page.Runs = append(page.Runs, r)
+		}
+	}
+	return page, nil
+}
+
 func (s *lineageOf) Events(_ context.Context, req EventsRequest) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for i, e := range s.events[req.Run] {
@@ -45,8 +54,8 @@ func family() (s *lineageOf, first, second ID) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	first, second = NewID(at), NewID(at.Add(time.Hour))
 	s = &lineageOf{runs: map[ID]Run{}, events: map[ID][]Event{}}
-	s.runs[first] = Run{ID: first, Pipeline: &PipelineStatus{Envelope: "env", Thread: "thread"}}
-	s.runs[second] = Run{ID: second, Lineage: &Lineage{Parent: first, Relation: "rollback", Seq: 3}, Pipeline: &PipelineStatus{Envelope: "env", Thread: "other"}}
+	s.runs[first] = Run{ID: first, CreatedAt: at, Pipeline: &PipelineStatus{Envelope: "env", Thread: "thread"}}
+	s.runs[second] = Run{ID: second, CreatedAt: at.Add(time.Hour), Lineage: &Lineage{Parent: first, Relation: "rollback", Seq: 3}, Pipeline: &PipelineStatus{Envelope: "env", Thread: "other"}}
 	record := func(run ID, kind Kind, body string, of ...any) {
 		s.events[run] = append(s.events[run], Event{Seq: int64(len(s.events[run]) + 1), Run: run, Kind: kind, At: at, Body: fmt.Appendf(nil, body, of...)})
 	}
@@ -59,12 +68,12 @@ func family() (s *lineageOf, first, second ID) {
 	point(first, 0, "")
 	move(first, "start", "a", 1)
 	point(first, 1, `"good"`)
-	point(first, 2, "") // and what follows is not the second's
+	point(first, 2, "") // this, and what follows, the second has left behind
 	move(first, "a", "b", 2)
 	record(first, KindRunStarted, `{}`)
 	point(first, 3, "")
 	point(second, 2, "")
-	move(second, "a", "c", 2)
+	move(second, "a", "c", 3)
 	record(second, KindCheckpointCreated, `{"id":"cp_%s_1","turn":1,"labels":["later"]}`, first)
 	return s, first, second
 }
@@ -73,7 +82,7 @@ func TestCheckpointsAreInherited(t *testing.T) {
 	s, first, second := family()
 	for run, want := range map[ID]string{
 		first:  fmt.Sprintf("%[1]s/0[] %[1]s/1[good] %[1]s/2[] %[1]s/3[]", first),
-		second: fmt.Sprintf("%[1]s/0[] %[1]s/1[good later] %[2]s/2[]", first, second),
+		second: fmt.Sprintf("%[1]s/0[] %[1]s/1[good later] %[1]s/2[]left %[1]s/3[]left %[2]s/2[]", first, second),
 	} {
 		list, err := CheckpointsOf(context.Background(), s, run)
 		if err != nil {
@@ -81,7 +90,11 @@ func TestCheckpointsAreInherited(t *testing.T) {
 		}
 		var got []string
 		for _, c := range list {
-			got = append(got, fmt.Sprintf("%s/%d%v", c.Run, c.Turn, c.Labels))
+			text := fmt.Sprintf("%s/%d%v", c.Run, c.Turn, c.Labels)
+			if c.Left {
+				text += "left"
+			}
+			got = append(got, text)
 			if c.Envelope != "env" || c.Thread != s.runs[c.Run].Pipeline.Thread || c.Seq == 0 || c.CreatedAt.IsZero() {
 				t.Errorf("%+v", c)
 			}
@@ -94,7 +107,7 @@ func TestCheckpointsAreInherited(t *testing.T) {
 
 func TestTransitionsAreInherited(t *testing.T) {
 	s, first, second := family()
-	for run, want := range map[ID]string{first: "start>a a>b", second: "start>a a>c"} {
+	for run, want := range map[ID]string{first: "start>a a>b", second: "start>a a>b a>c"} {
 		list, err := Transitions(context.Background(), s, run)
 		if err != nil {
 			t.Fatal(err)

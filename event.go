@@ -74,6 +74,8 @@ const (
 	KindEffectSuspended Kind = "effect.suspended" // the activity itself parked: a child run waits
 	KindEffectFinished  Kind = "effect.finished"  // a call's one outcome: result or error, and what it used
 	KindEffectLost      Kind = "effect.lost"      // nobody knows how an attempt of once ended: when it was sent, what is known
+	KindEffectSent      Kind = "effect.sent"      // a once call was handed to an agent host, which alone may bring its result later
+	KindEffectGiven     Kind = "effect.given"     // a result that its host brought when nobody waited for it: it settles a call without an outcome
 	KindEffectLate      Kind = "effect.late"      // a late or different result, which is not used
 	KindGateTaken       Kind = "gate.taken"       // the program took this decision
 	KindGroupClosed     Kind = "group.closed"     // a group of branches failed: those not started
@@ -187,7 +189,7 @@ var kinds = map[Kind]trait{
 	KindRunCorrectionRequested: plain, KindRunForked: plain, KindRunContinued: plain,
 
 	KindEffectIntended: plain, KindEffectFailed: plain, KindEffectSuspended: plain, KindEffectFinished: plain,
-	KindEffectLate: plain, KindEffectLost: plain, KindGateTaken: plain, KindGroupClosed: plain, KindTimerSet: plain,
+	KindEffectLate: plain, KindEffectLost: plain, KindEffectSent: plain, KindEffectGiven: plain, KindGateTaken: plain, KindGroupClosed: plain, KindTimerSet: plain,
 	KindTimerFired: plain, KindClockRead: plain, KindBoundWarned: plain, KindBoundRefused: plain,
 	KindBoundExtended: plain, KindBoundReserved: plain,
 

@@ -50,6 +50,10 @@ type Fold struct {
 	Opened  int                 `json:"opened,omitempty"`
 	Decided int                 `json:"decided,omitempty"`
 
+	// Given are the records of results that were brought for calls without an outcome,
+	// by the path of the call.
+	Given map[string]int64 `json:"given,omitempty"`
+
 	// Owned is the last of run.queued, run.started, run.resumed, run.parked, run.interrupted.
 	Owned Kind `json:"owned,omitempty"`
 	flow.DriveTime
@@ -78,6 +82,10 @@ func (f *Fold) Apply(e *Event) {
 		f.Ledger.carry(body.Used, f.withOwn(body.Limit))
 	case KindEffectIntended, KindEffectFailed, KindEffectFinished:
 		f.applyEffect(e)
+	case KindEffectGiven:
+		if _, has := f.Given[e.Path]; !has { // the first counts
+			put(&f.Given, e.Path, e.Seq)
+		}
 	case KindEffectSuspended:
 		f.Ledger.suspend(e.Path)
 	case KindBoundReserved:
@@ -262,7 +270,7 @@ func (f *Fold) applyEnd(e *Event) {
 		f.DriveTime.End(e.At)
 	}
 	f.Ledger.end()
-	f.Gates, f.BadStep = nil, nil
+	f.Gates, f.BadStep, f.Given = nil, nil, nil
 }
 
 // whereFailed is the step that the run failed for, if it is certain: several may
@@ -298,6 +306,7 @@ func (f *Fold) applyEffect(e *Event) {
 		return
 	}
 	f.Step = leafOf(e.Path)
+	delete(f.Given, e.Path)
 	if e.Kind == KindEffectIntended {
 		f.Ledger.intend(e.Path, body.Reserve)
 	} else {

@@ -22,7 +22,8 @@ const (
 	Delivery      GateKind = "delivery"
 )
 
-// Gate is a question a run waits on. It never changes once open.
+// Gate is a question a run waits on. It never changes once open; only what is given may
+// come later.
 type Gate struct {
 	ID        ID              `json:"gate_id"`
 	Kind      GateKind        `json:"kind"`
@@ -36,7 +37,17 @@ type Gate struct {
 	OpenedAt  time.Time       `json:"opened_at"`
 	OpenedSeq int64           `json:"opened_seq"`
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
+	Given     *GivenResult    `json:"given,omitempty"` // of a call in doubt: what use_result without an answer takes
 	Shown     *Shown          `json:"shown,omitempty"` // [Subject] of it, where a gate is for people
+}
+
+// GivenResult is what an agent host has brought for a call when nobody waited for it any
+// more.
+type GivenResult struct {
+	Host    string          `json:"host_id"`
+	Output  json.RawMessage `json:"output,omitempty"`
+	Control json.RawMessage `json:"control,omitempty"`
+	Error   *HostError      `json:"error,omitempty"` // that the agent failed with; nil: it did not
 }
 
 // OpenedGate is the gate that a record opens.
@@ -72,6 +83,9 @@ func AskerPath(kind GateKind, key string) string {
 func (g Gate) Expired(now time.Time) bool {
 	return !g.ExpiresAt.IsZero() && !now.Before(g.ExpiresAt)
 }
+
+// ViaExpiry is how a gate was decided that nobody decided in time.
+const ViaExpiry = flow.ViaExpiry
 
 // Decision is the answer to a gate: who, what, why, when. Its canonical JSON is
 // what is returned to every caller who sends it again.

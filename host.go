@@ -20,8 +20,9 @@ type Host interface {
 	// ends, or the host was left.
 	Next(context.Context) (HostOrder, error)
 	// Complete brings the result of a call and returns when it is durable. The same
-	// again is taken as done; another, or one that comes too late, is recorded and
-	// not used.
+	// again is taken as done. One that comes when nobody waits for it any more settles a
+	// call that has no outcome, or is offered to whoever is asked about it; another is
+	// recorded and not used.
 	Complete(context.Context, HostResult) error
 	// Reserve asks whether a call may use so much. bound is the one that refuses; ""
 	// means it is granted.

@@ -85,6 +85,13 @@ type Failure struct {
 	Path    string `json:"path,omitempty"`
 }
 
+// How a pipeline's run may come from another: in its place, or to do one agent's work on a
+// draft.
+const (
+	relationRollback = "rollback"
+	relationAgent    = "agent"
+)
+
 // Lineage says where a run came from, and which runs it has started itself.
 type Lineage struct {
 	Parent   ID     `json:"parent_run_id,omitzero"`

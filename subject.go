@@ -102,6 +102,7 @@ func (s *shower) subject(g Gate) {
 		s.correction(g.Subject)
 	case g.Kind == InDoubt && b.Input != nil:
 		s.doubt(g.Subject)
+		s.given(g.Given)
 	case len(QuestionsOf(g)) > 0:
 		for i, q := range QuestionsOf(g) {
 			s.Parts = append(s.Parts, ShownPart{Name: q.ID, Text: q.Prompt, Bytes: len(q.Prompt)})
@@ -310,6 +311,22 @@ func (s *shower) doubt(raw json.RawMessage) {
 		s.line(0, "known of its end: nothing, the process that made it has ended")
 	}
 	s.field(0, "path", b.Path)
+}
+
+// given is what came for a call in doubt after all.
+func (s *shower) given(r *GivenResult) {
+	if r == nil {
+		return
+	}
+	s.line(0, "host "+r.Host+" has brought its result since; use_result without an answer takes it")
+	if r.Error != nil {
+		s.value(0, "error", "error", quote(r.Error.Code+": "+r.Error.Message))
+		return
+	}
+	s.value(0, "output", "output", r.Output)
+	if len(r.Control) > 0 {
+		s.value(0, "control", "control", r.Control)
+	}
 }
 
 // ClarifyQuestion is one of those that a clarification asks.

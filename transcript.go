@@ -77,7 +77,11 @@ func Transcript(ctx context.Context, svc Reader, r Run) ([]TranscriptMessage, er
 			return nil, err
 		}
 	}
-	err := inheritedEvents(ctx, svc, r.ID, func(e *Event, _ Run) { t.take(e) })
+	err := inheritedEvents(ctx, svc, r.ID, func(e *Event, from *inheritance) {
+		if e.Seq <= from.upTo { // what a rollback has left behind is no part of it
+			t.take(e)
+		}
+	})
 	return t.list, err
 }
 

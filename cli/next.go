@@ -47,7 +47,7 @@ func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
 	var lines []string
 	for _, action := range g.Actions {
 		words := []string{"decide", run.String(), gate, action}
-		if needsAnswer(action) {
+		if needsAnswer(g, action) {
 			words = append(words, "--answer", answerForm(g, action))
 		}
 		if needsFeedback(action) {
@@ -59,8 +59,8 @@ func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
 }
 
 // needsAnswer tells of the actions that mean nothing without a value.
-func needsAnswer(action string) bool {
-	return action == "use_result" || action == "extend" || action == "answer" || action == "modify"
+func needsAnswer(g tipstaff.Gate, action string) bool {
+	return action == "use_result" && g.Given == nil || action == "extend" || action == "answer" || action == "modify"
 }
 
 // needsFeedback tells of the actions that hand words on to whoever works next.

@@ -118,7 +118,7 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 		io.WriteString(p.out, indented(tipstaff.WholeSubject(g).Lines))
 	}
 	switch {
-	case err != nil || !needsAnswer(c.Action) || c.Answer != nil:
+	case err != nil || !needsAnswer(g, c.Action) || c.Answer != nil:
 	case c.Action == "extend":
 		c.Answer, err = insist(ctx, p, "by how much, as "+tipstaff.AmountForm(tipstaff.BoundOf(g))+": ",
 			func(s string) (json.RawMessage, error) { return parseAmount(s, g) })

@@ -136,18 +136,22 @@ func (o *showOptions) run(ctx context.Context, ref string) error {
 		if err != nil {
 			return err
 		}
-		return printTable(o.app, list, "CHECKPOINT\tSTAGE\tTURN\tITERATION\tSEQ\tCREATED\tLABELS", func(c tipstaff.Checkpoint) string {
-			return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%s\t%s", clean(c.ID), clean(c.Stage), c.Turn, c.Iteration, c.Seq, timeText(c.CreatedAt),
-				clean(strings.Join(c.Labels, ", ")))
+		return printTable(o.app, list, "CHECKPOINT\tSTAGE\tTURN\tITERATION\tSEQ\tCREATED\tLEFT\tLABELS", func(c tipstaff.Checkpoint) string {
+			left := ""
+			if c.Left {
+				left = "left"
+			}
+			return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s", clean(c.ID), clean(c.Stage), c.Turn, c.Iteration, c.Seq, timeText(c.CreatedAt),
+				left, clean(strings.Join(c.Labels, ", ")))
 		})
 	case o.transitions:
 		list, err := tipstaff.Transitions(ctx, svc, id)
 		if err != nil {
 			return err
 		}
-		return printTable(o.app, list, "SEQ\tTURN\tITERATION\tFROM\tTO\tREASON\tRULE\tEDGE", func(t tipstaff.StageTransition) string {
-			return fmt.Sprintf("%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s", t.Seq, t.Turn, t.Iteration, clean(t.From), clean(t.To), clean(t.Reason),
-				orBlank(int64(t.Rule)), orBlank(t.EdgeCount))
+		return printTable(o.app, list, "SEQ\tTURN\tITERATION\tFROM\tTO\tREASON\tRULE\tEDGE\tBY\tLEFT", func(t tipstaff.StageTransition) string {
+			return fmt.Sprintf("%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", t.Seq, t.Turn, t.Iteration, clean(t.From), clean(t.To), clean(t.Reason),
+				orBlank(int64(t.Rule)), orBlank(t.EdgeCount), clean(t.By), clean(t.Left))
 		})
 	}
 	run, err := svc.Get(ctx, id)
@@ -222,6 +226,9 @@ func runFields(r tipstaff.Run) []field {
 	for _, name := range slices.Sorted(maps.Keys(r.Bounds)) {
 		b := r.Bounds[name]
 		text := boundText(name, b.Used, b)
+		if r.Program.Kind == "pipeline" {
+			text = tipstaff.BoundField(name) + strings.TrimPrefix(text, name)
+		}
 		if b.Reserved > 0 {
 			text += " (" + tipstaff.AmountText(name, b.Reserved) + " reserved)"
 		}

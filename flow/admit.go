@@ -127,9 +127,16 @@ func (do *doing) beyond(name string, want Use) *Error {
 		e.Message = fmt.Sprintf("the run may take %v and has taken %v", ms(l.limit[name]), do.b.d.wall().Round(time.Millisecond))
 	} else {
 		amount := func(n int64) string { return AmountText(name, n) }
-		e.Message = fmt.Sprintf("%s is limited to %s: %s used, %s in flight, %s more wanted", name, amount(l.limit[name]), amount(l.used[name]), amount(l.held[name]), amount(want[name]))
+		e.Message = fmt.Sprintf("%s is limited to %s: %s used, %s in flight, %s more wanted", do.b.d.boundName(name), amount(l.limit[name]), amount(l.used[name]), amount(l.held[name]), amount(want[name]))
 	}
 	return e
+}
+
+func (d *drive) boundName(name string) string {
+	if d.job.BoundName == nil {
+		return name
+	}
+	return d.job.BoundName(name)
 }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -141,7 +148,7 @@ func (do *doing) boundGate(name string) Gate {
 		Bound  string `json:"bound"`
 		Wanted Use    `json:"wanted"`
 	}{do.at, do.Name, name, do.wanted().clone()}
-	return Gate{Kind: "bound", Question: "The bound " + name + " is reached. Extend it?", Subject: JSON(subject),
+	return Gate{Kind: "bound", Question: "The bound " + do.b.d.boundName(name) + " is reached. Extend it?", Subject: JSON(subject),
 		Actions: []string{"extend", "stop"}, Deny: "stop"}
 }
 

@@ -15,6 +15,7 @@ const (
 	KindEffectSuspended = "effect.suspended"
 	KindEffectFinished  = "effect.finished"
 	KindEffectLost      = "effect.lost"
+	KindEffectGiven     = "effect.given"
 
 	KindGateOpened    = "policy.gate"
 	KindGateResolved  = "policy.gate.resolve"
@@ -160,6 +161,17 @@ type EffectLost struct {
 	Attempt int    `json:"attempt"`
 	Sent    Time   `json:"sent"`            // when it was made
 	Known   *Error `json:"known,omitempty"` // the error with which it ended; nil: its process ended first
+}
+
+// EffectGiven is the body of effect.given: the outcome of an attempt, brought by
+// whoever had made it, when nobody waited for it any more. It settles the call if
+// nobody has been asked about it yet, or if whoever is asked says so.
+type EffectGiven struct {
+	Attempt int             `json:"attempt"`
+	From    string          `json:"from"`
+	Value   json.RawMessage `json:"value,omitempty"`
+	Error   *Error          `json:"error,omitempty"` // that the attempt failed with; nil: it did not
+	Use     Use             `json:"use,omitempty"`
 }
 
 // GateOpened is the body of policy.gate.

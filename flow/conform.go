@@ -396,6 +396,10 @@ func (c *conformity) given(r Record, b *Effect) {
 		return
 	}
 	answer := g.taken.Answer
+	if call := c.past.calls[r.Path]; len(answer) == 0 && g.taken.Action == "use_result" && call != nil && call.offer(b.Attempt) != nil {
+		c.offered(r, b, call.given)
+		return
+	}
 	if len(answer) == 0 {
 		answer = json.RawMessage("null")
 	}
@@ -408,6 +412,13 @@ func (c *conformity) given(r Record, b *Effect) {
 		c.fault(r, "gate %s decided that the call failed", g.id)
 	case g.taken.Action == "retry":
 		c.fault(r, "gate %s decided that the call is tried again", g.id)
+	}
+}
+
+// offered checks an outcome that was brought for a call in doubt.
+func (c *conformity) offered(r Record, b *Effect, given *EffectGiven) {
+	if b.By != "" || !bytes.Equal(given.Value, b.Value) || !bytes.Equal(JSON(given.Error), JSON(b.Error)) || differs(given.Use, b.Use) != "" {
+		c.fault(r, "it is not what %s brought for the call", given.From)
 	}
 }
 

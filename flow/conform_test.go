@@ -75,6 +75,14 @@ func doubted(action, answer string) []string {
 		put(put(taken, "taken g", "taken "+doubtKey("a", 1)), `"seq":2`, `"seq":3`)}
 }
 
+// offered are the records of a call whose outcome was brought late, up to the decision to
+// take it.
+func offered() []string {
+	lines := doubted("use_result", "null")
+	lines[2] = put(lines[2], `,"answer":null`, "")
+	return append(lines, `effect.given a {"attempt":1,"from":"h1","value":7,"use":{"x":1}}`)
+}
+
 // TestConformFindsWhatNoEngineWrites has the rules one by one: records that keep a
 // rule beside records that break it, and what is said of those.
 func TestConformFindsWhatNoEngineWrites(t *testing.T) {
@@ -159,6 +167,11 @@ func TestConformFindsWhatNoEngineWrites(t *testing.T) {
 		{"another result than a person gave", append(doubted("use_result", "7"), `effect.finished a {"attempt":1,"value":8,"by":"user:ada"}`), "its value is not the answer of gate G"},
 		{"a result of nothing", append(doubted("use_result", "null"), `effect.finished a {"attempt":1,"value":null,"by":"user:ada"}`), ""},
 		{"a result in another's name", append(doubted("use_result", "7"), `effect.finished a {"attempt":1,"value":7,"by":"user:eve"}`), `the outcome was decided by user:ada, not by "user:eve"`},
+		{"a result that was brought", append(offered(), `effect.finished a {"attempt":1,"value":7,"use":{"x":1}}`), ""},
+		{"another result than was brought", append(offered(), `effect.finished a {"attempt":1,"value":8,"use":{"x":1}}`), "it is not what h1 brought for the call"},
+		{"what was brought in a person's name", append(offered(), `effect.finished a {"attempt":1,"value":7,"by":"user:ada","use":{"x":1}}`), "it is not what h1 brought for the call"},
+		{"what was brought with other use", append(offered(), `effect.finished a {"attempt":1,"value":7}`), "it is not what h1 brought for the call"},
+		{"what was brought as a failure", append(offered(), `effect.finished a {"attempt":1,"value":7,"use":{"x":1},"error":{"code":"odd"}}`), "it is not what h1 brought for the call"},
 		{"a failure that a person decided", append(doubted("fail", "null"), `effect.finished a {"attempt":1,"error":{"code":"in_doubt"},"by":"user:ada"}`), ""},
 		{"another failure", append(doubted("fail", "null"), `effect.finished a {"attempt":1,"error":{"code":"timeout"},"by":"user:ada"}`), "gate G decided that the call failed"},
 		{"no failure", append(doubted("fail", "null"), `effect.finished a {"attempt":1,"value":1,"by":"user:ada"}`), "gate G decided that the call failed"},

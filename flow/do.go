@@ -2,6 +2,7 @@ package flow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -111,7 +112,9 @@ func (do *doing) perform() (Result, error) {
 		if do.b.scope.isClosed() {
 			return do.doubtful()
 		}
-		do.lose(nil)
+		if r, over, err := do.recall(); over {
+			return r, err
+		}
 		if r, over, err := do.inDoubt(); over {
 			return r, err
 		}
@@ -134,6 +137,49 @@ func (do *doing) perform() (Result, error) {
 			return r, err
 		}
 	}
+}
+
+// recall looks for the outcome of a once attempt that an earlier drive has left, before
+// anybody is asked about it: it may have been brought meanwhile, or be on its way. over
+// is false if it cannot be found.
+func (do *doing) recall() (Result, bool, error) {
+	d, c := do.b.d, do.call
+	if d.mode != performing || d.past.gates[doubtKey(do.at, c.attempt)] != nil {
+		return Result{}, false, nil
+	}
+	if given := c.offer(c.attempt); given != nil {
+		r, err := do.settleGiven(given)
+		return r, true, err
+	}
+	act := d.job.Acts[do.Name]
+	if act.Recall == nil {
+		do.lose(nil)
+		return Result{}, false, nil
+	}
+	act.Run = act.Recall
+	a := do.newAttempt(c.attempt)
+	c.recall = a
+	done, took, err := do.carryOut(act, a)
+	c.recall = nil
+	var e *Error
+	switch given := c.offer(c.attempt); {
+	case given != nil && d.ending == notEnding:
+		r, err := do.settleGiven(given)
+		return r, true, err
+	case err == nil || errors.As(err, &e) && e.Answered:
+		return do.settle(a, done, err, took)
+	case d.ending != notEnding && d.ending != cut:
+		return Result{}, true, do.park() // a later drive looks again
+	case do.b.scope.isClosed():
+		r, err := do.doubtful()
+		return r, true, err
+	}
+	known := do.failure(a, err)
+	if known.NotSent { // the recall was not begun; of the attempt that says nothing
+		known.NotSent = false
+	}
+	do.lose(known)
+	return Result{}, false, nil
 }
 
 // attempt performs one attempt. over is false if another follows.

@@ -295,6 +295,11 @@ func (d *drive) deliver(r Record) {
 	switch r.Kind {
 	case KindGateResolved, KindIntentAccept, KindIntentAnswer:
 		d.decided(r)
+	case KindEffectGiven:
+		_ = d.past.give(r) // what cannot be read is no outcome
+		if c := d.past.calls[r.Path]; c != nil && c.recall != nil && c.offer(c.attempt) != nil {
+			c.recall.cutOff(errAbandoned)
+		}
 	case KindRunCancelRequested:
 		req := new(RunCancelRequested)
 		_ = json.Unmarshal(r.Body, req) // a request without a deadline gets the usual one

@@ -161,6 +161,10 @@ type Activity struct {
 	// stop (a *Stop). What it then knows it returns as a value or Answered; what a
 	// stop made it break off it leaves in doubt. Optional.
 	Stops func(Attempt) bool
+	// Recall is asked for the outcome of a once attempt that an earlier drive has left
+	// without one, before anybody is asked about it. A value or an *Error with Answered
+	// is the outcome; everything else leaves the call in doubt. Optional.
+	Recall func(context.Context, Attempt) (Done, error)
 	// Prompt promises that Run, for this attempt, returns as soon as its context
 	// ends. It is then run on the goroutine of its branch; a drive that no longer
 	// waits for it ends its context. Optional.
@@ -308,6 +312,8 @@ type Job struct {
 	Deadline  time.Time           // zero: none
 	Linger    time.Duration       // delays the park transaction; <0: until an answer
 	Redact    func([]byte) []byte // every byte that leaves an activity passes it; nil: none
+	// BoundName is what a bound is called where people are told of it; nil: by its name.
+	BoundName func(string) string
 	// Finish gives the terminal envelope, and what precedes it. If it cannot, the
 	// drive ends interrupted and the run can be resumed. nil: one without an account.
 	Finish func(Outcome) ([]Draft, error)

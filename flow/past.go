@@ -44,6 +44,8 @@ type call struct {
 	inputKnown   bool        // some record has the input
 	sent         time.Time   // when the open attempt was intended
 	lost         *EffectLost // what is known of a once attempt that may have taken effect
+	given        *EffectGiven
+	recall       *attempt // by which the outcome of an earlier drive's attempt is looked for
 
 	done  bool
 	value json.RawMessage
@@ -145,7 +147,7 @@ func (p *past) leaveBase(limits Use) {
 // is what attempts were granted; ownership, cancels and ends stay behind.
 func inherited(kind string, n int) bool {
 	switch kind {
-	case KindRunContinued, KindRunForked, KindBoundReserved:
+	case KindRunContinued, KindRunForked, KindBoundReserved, KindEffectGiven:
 		return true
 	}
 	return Closes(kind) || Owned(kind, n)
@@ -255,6 +257,8 @@ func (p *past) addKind(r Record, effect *Effect) error {
 		if g := p.byID[b.Gate]; g != nil && g.decision != nil && g.decision.seq == b.Seq {
 			p.take(g)
 		}
+	case KindEffectGiven:
+		return p.give(r)
 	case KindGroupClosed:
 		var b GroupClosed
 		if err := json.Unmarshal(r.Body, &b); err != nil {
@@ -320,6 +324,26 @@ func (p *past) addEffect(r Record, b *Effect) {
 		c.done, c.value, c.err = true, b.Value, b.Error
 		c.use, c.ms, c.by = b.Use, b.Took().Milliseconds(), b.By
 	}
+}
+
+// give keeps an outcome that was brought for an attempt without one. The first counts.
+func (p *past) give(r Record) error {
+	b := new(EffectGiven)
+	if err := json.Unmarshal(r.Body, b); err != nil {
+		return err
+	}
+	if c := p.calls[r.Path]; c != nil && !c.done && c.offer(b.Attempt) == nil {
+		c.given = b
+	}
+	return nil
+}
+
+// offer is the outcome that was brought for an attempt; nil: none was.
+func (c *call) offer(attempt int) *EffectGiven {
+	if c.given == nil || c.given.Attempt != attempt {
+		return nil
+	}
+	return c.given
 }
 
 func (p *past) settleCall(c *call, reported Use) {

@@ -313,6 +313,10 @@ func (do *doing) inDoubt() (Result, bool, error) {
 	case "retry":
 		return Result{}, false, nil
 	case "use_result":
+		if given := c.offer(c.attempt); given != nil && len(dec.Answer) == 0 {
+			r, err := do.settleGiven(given)
+			return r, true, err
+		}
 		r := Result{Value: json.RawMessage("null"), Attempt: c.attempt, By: dec.By}
 		if len(dec.Answer) > 0 {
 			r.Value = JSON(dec.Answer)
@@ -328,6 +332,27 @@ func (do *doing) inDoubt() (Result, bool, error) {
 		return Result{}, true, do.park()
 	}
 	return r, true, e
+}
+
+// settleGiven settles a call with the outcome that was brought for it, as if it had come
+// in time.
+func (do *doing) settleGiven(given *EffectGiven) (Result, error) {
+	value, err := payload(given.Value, do.b.d.blob)
+	if err == nil && given.Error != nil {
+		given.Error.Detail, err = payload(given.Error.Detail, do.b.d.blob)
+	}
+	if err != nil {
+		do.b.d.failLocked(down, fmt.Errorf("what was brought for %s cannot be read: %w", do.at, err))
+		return Result{}, do.park()
+	}
+	r := Result{Value: value, Attempt: given.Attempt, Use: given.Use}
+	if err := do.record(r, given.Error, nil, ""); err != nil {
+		return Result{}, do.park()
+	}
+	if given.Error != nil {
+		return Result{Attempt: r.Attempt, Use: r.Use}, given.Error
+	}
+	return r, nil
 }
 
 func (d *drive) redact(b []byte) []byte {

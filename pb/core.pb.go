@@ -136,7 +136,7 @@ func (x ExecutionEvent_EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecutionEvent_EventType.Descriptor instead.
 func (ExecutionEvent_EventType) EnumDescriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{18, 0}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // CreateEnvelopeRequest is the input of a draft.
@@ -914,10 +914,12 @@ func (x *Envelope) GetLastSeq() int64 {
 
 // EdgeCount is how often an edge was taken.
 type EdgeCount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
-	Count         int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	From  string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To    string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Count int32                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// Of an edge that is limited per pass: how often since the loop around it jumped back.
+	Pass          int32 `protobuf:"varint,4,opt,name=pass,proto3" json:"pass,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -969,6 +971,13 @@ func (x *EdgeCount) GetTo() string {
 func (x *EdgeCount) GetCount() int32 {
 	if x != nil {
 		return x.Count
+	}
+	return 0
+}
+
+func (x *EdgeCount) GetPass() int32 {
+	if x != nil {
+		return x.Pass
 	}
 	return 0
 }
@@ -1268,7 +1277,10 @@ type Interrupt struct {
 	Response *InterruptDecision `protobuf:"bytes,12,opt,name=response,proto3" json:"response,omitempty"`
 	// What is being decided, for the eyes of people, while it is open. Whoever decides
 	// should have been shown it.
-	Shown         *Shown `protobuf:"bytes,13,opt,name=shown,proto3" json:"shown,omitempty"`
+	Shown *Shown `protobuf:"bytes,13,opt,name=shown,proto3" json:"shown,omitempty"`
+	// Of an in_doubt that is open: what the agent's host has brought since. The decision
+	// use_result without data takes it. Absent: nothing.
+	Given         *GivenResult `protobuf:"bytes,14,opt,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1394,6 +1406,83 @@ func (x *Interrupt) GetShown() *Shown {
 	return nil
 }
 
+func (x *Interrupt) GetGiven() *GivenResult {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
+// GivenResult is what a host brought for a call when nobody waited for it any more.
+type GivenResult struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	HostId string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	// An object. Absent beside an error.
+	Output        []byte      `protobuf:"bytes,2,opt,name=output,proto3,oneof" json:"output,omitempty"`
+	Control       []byte      `protobuf:"bytes,3,opt,name=control,proto3,oneof" json:"control,omitempty"`
+	Error         *AgentError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivenResult) Reset() {
+	*x = GivenResult{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivenResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivenResult) ProtoMessage() {}
+
+func (x *GivenResult) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivenResult.ProtoReflect.Descriptor instead.
+func (*GivenResult) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GivenResult) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *GivenResult) GetOutput() []byte {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *GivenResult) GetControl() []byte {
+	if x != nil {
+		return x.Control
+	}
+	return nil
+}
+
+func (x *GivenResult) GetError() *AgentError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 // Shown is what an interrupt asks about: one view of it, the same on every surface.
 type Shown struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1408,7 +1497,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[9]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1509,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[9]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1522,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{9}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Shown) GetLines() []string {
@@ -1472,7 +1561,7 @@ type InterruptDecision struct {
 
 func (x *InterruptDecision) Reset() {
 	*x = InterruptDecision{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[10]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1573,7 @@ func (x *InterruptDecision) String() string {
 func (*InterruptDecision) ProtoMessage() {}
 
 func (x *InterruptDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[10]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1586,7 @@ func (x *InterruptDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptDecision.ProtoReflect.Descriptor instead.
 func (*InterruptDecision) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{10}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InterruptDecision) GetInterruptId() string {
@@ -1571,7 +1660,7 @@ type ErrorRecord struct {
 
 func (x *ErrorRecord) Reset() {
 	*x = ErrorRecord{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1672,7 @@ func (x *ErrorRecord) String() string {
 func (*ErrorRecord) ProtoMessage() {}
 
 func (x *ErrorRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1685,7 @@ func (x *ErrorRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorRecord.ProtoReflect.Descriptor instead.
 func (*ErrorRecord) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{11}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ErrorRecord) GetStage() string {
@@ -1660,7 +1749,7 @@ type ProcessingRecord struct {
 
 func (x *ProcessingRecord) Reset() {
 	*x = ProcessingRecord{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1761,7 @@ func (x *ProcessingRecord) String() string {
 func (*ProcessingRecord) ProtoMessage() {}
 
 func (x *ProcessingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1774,7 @@ func (x *ProcessingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessingRecord.ProtoReflect.Descriptor instead.
 func (*ProcessingRecord) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{12}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProcessingRecord) GetAgent() string {
@@ -1807,7 +1896,7 @@ type BoundsResult struct {
 
 func (x *BoundsResult) Reset() {
 	*x = BoundsResult{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1908,7 @@ func (x *BoundsResult) String() string {
 func (*BoundsResult) ProtoMessage() {}
 
 func (x *BoundsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1921,7 @@ func (x *BoundsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResult.ProtoReflect.Descriptor instead.
 func (*BoundsResult) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{13}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BoundsResult) GetCanContinue() bool {
@@ -1951,7 +2040,7 @@ type UpdateEnvelopeRequest struct {
 
 func (x *UpdateEnvelopeRequest) Reset() {
 	*x = UpdateEnvelopeRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2052,7 @@ func (x *UpdateEnvelopeRequest) String() string {
 func (*UpdateEnvelopeRequest) ProtoMessage() {}
 
 func (x *UpdateEnvelopeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2065,7 @@ func (x *UpdateEnvelopeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateEnvelopeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEnvelopeRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{14}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateEnvelopeRequest) GetEnvelope() *Envelope {
@@ -2044,7 +2133,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2145,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2158,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{15}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Usage) GetLlmCalls() int32 {
@@ -2133,7 +2222,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2234,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2247,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{16}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExecuteRequest) GetEnvelope() *Envelope {
@@ -2206,7 +2295,7 @@ type Bounds struct {
 
 func (x *Bounds) Reset() {
 	*x = Bounds{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2307,7 @@ func (x *Bounds) String() string {
 func (*Bounds) ProtoMessage() {}
 
 func (x *Bounds) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2320,7 @@ func (x *Bounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
 func (*Bounds) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{17}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Bounds) GetMaxIterations() int32 {
@@ -2315,7 +2404,7 @@ type ExecutionEvent struct {
 
 func (x *ExecutionEvent) Reset() {
 	*x = ExecutionEvent{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2416,7 @@ func (x *ExecutionEvent) String() string {
 func (*ExecutionEvent) ProtoMessage() {}
 
 func (x *ExecutionEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2429,7 @@ func (x *ExecutionEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutionEvent.ProtoReflect.Descriptor instead.
 func (*ExecutionEvent) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{18}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecutionEvent) GetType() ExecutionEvent_EventType {
@@ -2414,7 +2503,7 @@ type ExecuteAgentRequest struct {
 
 func (x *ExecuteAgentRequest) Reset() {
 	*x = ExecuteAgentRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2515,7 @@ func (x *ExecuteAgentRequest) String() string {
 func (*ExecuteAgentRequest) ProtoMessage() {}
 
 func (x *ExecuteAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2528,7 @@ func (x *ExecuteAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteAgentRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteAgentRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{19}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecuteAgentRequest) GetEnvelope() *Envelope {
@@ -2487,7 +2576,7 @@ type AgentResult struct {
 
 func (x *AgentResult) Reset() {
 	*x = AgentResult{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2588,7 @@ func (x *AgentResult) String() string {
 func (*AgentResult) ProtoMessage() {}
 
 func (x *AgentResult) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2601,7 @@ func (x *AgentResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentResult.ProtoReflect.Descriptor instead.
 func (*AgentResult) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{20}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AgentResult) GetSuccess() bool {
@@ -2600,7 +2689,7 @@ type RunRef struct {
 
 func (x *RunRef) Reset() {
 	*x = RunRef{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2701,7 @@ func (x *RunRef) String() string {
 func (*RunRef) ProtoMessage() {}
 
 func (x *RunRef) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2714,7 @@ func (x *RunRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRef.ProtoReflect.Descriptor instead.
 func (*RunRef) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{21}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunRef) GetRef() isRunRef_Ref {
@@ -2697,7 +2786,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2798,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2811,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{22}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CheckpointRequest) GetRef() *RunRef {
@@ -2761,16 +2850,18 @@ type Checkpoint struct {
 	// Of the Envelope's data: "sha256:" and 64 hexadecimal digits.
 	Digest string `protobuf:"bytes,12,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Made before a jump back, not by a call.
-	Automatic     bool     `protobuf:"varint,13,opt,name=automatic,proto3" json:"automatic,omitempty"`
-	Labels        []string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty"`
-	SizeBytes     int64    `protobuf:"varint,15,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Automatic bool     `protobuf:"varint,13,opt,name=automatic,proto3" json:"automatic,omitempty"`
+	Labels    []string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty"`
+	SizeBytes int64    `protobuf:"varint,15,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// A rollback has left it behind: the run of the Envelope does not come from it.
+	Left          bool `protobuf:"varint,16,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +2873,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +2886,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{23}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -2903,6 +2994,13 @@ func (x *Checkpoint) GetSizeBytes() int64 {
 	return 0
 }
 
+func (x *Checkpoint) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
 // RollbackRequest makes a new run from a checkpoint of an old one. Refused while
 // the old one is running.
 type RollbackRequest struct {
@@ -2929,7 +3027,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3039,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3052,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{24}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RollbackRequest) GetRef() *RunRef {
@@ -3055,7 +3153,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3165,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3178,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{25}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResumeRequest) GetRef() *RunRef {
@@ -3122,7 +3220,7 @@ type InterruptResponse struct {
 
 func (x *InterruptResponse) Reset() {
 	*x = InterruptResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3232,7 @@ func (x *InterruptResponse) String() string {
 func (*InterruptResponse) ProtoMessage() {}
 
 func (x *InterruptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3245,7 @@ func (x *InterruptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptResponse.ProtoReflect.Descriptor instead.
 func (*InterruptResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{26}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InterruptResponse) GetText() string {
@@ -3195,7 +3293,7 @@ type GetStateRequest struct {
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3305,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3318,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{27}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetStateRequest) GetRef() *RunRef {
@@ -3244,7 +3342,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3354,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3367,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{28}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListCheckpointsRequest) GetRef() *RunRef {
@@ -3305,7 +3403,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3415,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3428,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{29}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*Checkpoint {
@@ -3361,7 +3459,7 @@ type ListTransitionsRequest struct {
 
 func (x *ListTransitionsRequest) Reset() {
 	*x = ListTransitionsRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3471,7 @@ func (x *ListTransitionsRequest) String() string {
 func (*ListTransitionsRequest) ProtoMessage() {}
 
 func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3484,7 @@ func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransitionsRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{30}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListTransitionsRequest) GetRef() *RunRef {
@@ -3422,7 +3520,7 @@ type ListTransitionsResponse struct {
 
 func (x *ListTransitionsResponse) Reset() {
 	*x = ListTransitionsResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3434,7 +3532,7 @@ func (x *ListTransitionsResponse) String() string {
 func (*ListTransitionsResponse) ProtoMessage() {}
 
 func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3447,7 +3545,7 @@ func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransitionsResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{31}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListTransitionsResponse) GetTransitions() []*Transition {
@@ -3491,14 +3589,16 @@ type Transition struct {
 	// Of a rollback: who asked for it.
 	By *string `protobuf:"bytes,13,opt,name=by,proto3,oneof" json:"by,omitempty"`
 	// Of a rollback: the run that was left.
-	Left          *string `protobuf:"bytes,14,opt,name=left,proto3,oneof" json:"left,omitempty"`
+	Left *string `protobuf:"bytes,14,opt,name=left,proto3,oneof" json:"left,omitempty"`
+	// In whose journal it stands. A rollback goes on in another run.
+	RunId         string `protobuf:"bytes,15,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3610,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3623,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{32}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Transition) GetSeq() int64 {
@@ -3624,6 +3724,13 @@ func (x *Transition) GetLeft() string {
 	return ""
 }
 
+func (x *Transition) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
 // CancelRequest ends a run.
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3635,7 +3742,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3754,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3767,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{33}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelRequest) GetRef() *RunRef {
@@ -3691,7 +3798,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3810,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3823,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{34}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchRequest) GetRef() *RunRef {
@@ -3757,7 +3864,7 @@ type HostMessage struct {
 
 func (x *HostMessage) Reset() {
 	*x = HostMessage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3876,7 @@ func (x *HostMessage) String() string {
 func (*HostMessage) ProtoMessage() {}
 
 func (x *HostMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3889,7 @@ func (x *HostMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostMessage.ProtoReflect.Descriptor instead.
 func (*HostMessage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{35}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HostMessage) GetMessage() isHostMessage_Message {
@@ -3891,7 +3998,7 @@ type ServerMessage struct {
 
 func (x *ServerMessage) Reset() {
 	*x = ServerMessage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +4010,7 @@ func (x *ServerMessage) String() string {
 func (*ServerMessage) ProtoMessage() {}
 
 func (x *ServerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +4023,7 @@ func (x *ServerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerMessage.ProtoReflect.Descriptor instead.
 func (*ServerMessage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{36}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ServerMessage) GetMessage() isServerMessage_Message {
@@ -4037,7 +4144,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4156,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4169,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{37}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Register) GetHostId() string {
@@ -4100,7 +4207,7 @@ type HostedAgent struct {
 
 func (x *HostedAgent) Reset() {
 	*x = HostedAgent{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4219,7 @@ func (x *HostedAgent) String() string {
 func (*HostedAgent) ProtoMessage() {}
 
 func (x *HostedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4232,7 @@ func (x *HostedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostedAgent.ProtoReflect.Descriptor instead.
 func (*HostedAgent) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{38}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *HostedAgent) GetName() string {
@@ -4161,7 +4268,7 @@ type Registered struct {
 
 func (x *Registered) Reset() {
 	*x = Registered{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4280,7 @@ func (x *Registered) String() string {
 func (*Registered) ProtoMessage() {}
 
 func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4293,7 @@ func (x *Registered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registered.ProtoReflect.Descriptor instead.
 func (*Registered) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{39}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Registered) GetHeartbeatSeconds() int32 {
@@ -4205,7 +4312,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4324,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4337,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{40}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{41}
 }
 
 // Call is one attempt of one stage.
@@ -4260,7 +4367,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4379,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4392,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{41}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Call) GetCallId() string {
@@ -4386,7 +4493,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4398,7 +4505,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4411,7 +4518,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{42}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Budget) GetLlmCalls() int32 {
@@ -4466,7 +4573,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4478,7 +4585,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4491,7 +4598,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{43}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Result) GetCallId() string {
@@ -4543,7 +4650,7 @@ type AgentError struct {
 
 func (x *AgentError) Reset() {
 	*x = AgentError{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4555,7 +4662,7 @@ func (x *AgentError) String() string {
 func (*AgentError) ProtoMessage() {}
 
 func (x *AgentError) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4568,7 +4675,7 @@ func (x *AgentError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentError.ProtoReflect.Descriptor instead.
 func (*AgentError) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{44}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AgentError) GetCode() string {
@@ -4592,17 +4699,21 @@ func (x *AgentError) GetRetryable() bool {
 	return false
 }
 
-// Ack says that the result of a call is stored, this one or an earlier one.
+// Ack says that the result of a call need not be brought again: it is stored, this one
+// or an earlier one, or it never will be.
 type Ack struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	CallId        string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	CallId string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Why the result could not be used. The call, if there is one, has failed by it.
+	// Absent: it is stored.
+	Refused       *string `protobuf:"bytes,2,opt,name=refused,proto3,oneof" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +4725,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,12 +4738,19 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{45}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Ack) GetCallId() string {
 	if x != nil {
 		return x.CallId
+	}
+	return ""
+}
+
+func (x *Ack) GetRefused() string {
+	if x != nil && x.Refused != nil {
+		return *x.Refused
 	}
 	return ""
 }
@@ -4648,7 +4766,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +4778,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +4791,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{46}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Cancel) GetCallId() string {
@@ -4699,7 +4817,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4711,7 +4829,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4724,7 +4842,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{47}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{48}
 }
 
 // Reserve asks for a part of the budget before it is used.
@@ -4743,7 +4861,7 @@ type Reserve struct {
 
 func (x *Reserve) Reset() {
 	*x = Reserve{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4755,7 +4873,7 @@ func (x *Reserve) String() string {
 func (*Reserve) ProtoMessage() {}
 
 func (x *Reserve) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4768,7 +4886,7 @@ func (x *Reserve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserve.ProtoReflect.Descriptor instead.
 func (*Reserve) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{48}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Reserve) GetCallId() string {
@@ -4828,7 +4946,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +4958,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +4971,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{49}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Grant) GetGranted() bool {
@@ -5009,11 +5127,12 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\n" +
 	"\b_outcomeB\f\n" +
 	"\n" +
-	"_condition\"E\n" +
+	"_condition\"Y\n" +
 	"\tEdgeCount\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x05R\x05count\"2\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\x12\x12\n" +
+	"\x04pass\x18\x04 \x01(\x05R\x04pass\"2\n" +
 	"\x04Goal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\"W\n" +
@@ -5032,7 +5151,7 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\vfinding_ids\x18\x03 \x03(\tR\n" +
 	"findingIds\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05actor\x18\x05 \x01(\tR\x05actor\"\x9e\x03\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\"\xd3\x03\n" +
 	"\tInterrupt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -5048,8 +5167,17 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x12\n" +
 	"\x04open\x18\v \x01(\bR\x04open\x12?\n" +
 	"\bresponse\x18\f \x01(\v2#.tipstaff.core.v1.InterruptDecisionR\bresponse\x12-\n" +
-	"\x05shown\x18\r \x01(\v2\x17.tipstaff.core.v1.ShownR\x05shownB\a\n" +
-	"\x05_data\"3\n" +
+	"\x05shown\x18\r \x01(\v2\x17.tipstaff.core.v1.ShownR\x05shown\x123\n" +
+	"\x05given\x18\x0e \x01(\v2\x1d.tipstaff.core.v1.GivenResultR\x05givenB\a\n" +
+	"\x05_data\"\xad\x01\n" +
+	"\vGivenResult\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1b\n" +
+	"\x06output\x18\x02 \x01(\fH\x00R\x06output\x88\x01\x01\x12\x1d\n" +
+	"\acontrol\x18\x03 \x01(\fH\x01R\acontrol\x88\x01\x01\x122\n" +
+	"\x05error\x18\x04 \x01(\v2\x1c.tipstaff.core.v1.AgentErrorR\x05errorB\t\n" +
+	"\a_outputB\n" +
+	"\n" +
+	"\b_control\"3\n" +
 	"\x05Shown\x12\x14\n" +
 	"\x05lines\x18\x01 \x03(\tR\x05lines\x12\x14\n" +
 	"\x05whole\x18\x02 \x01(\bR\x05whole\"\xea\x01\n" +
@@ -5212,7 +5340,7 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x03ref\"U\n" +
 	"\x11CheckpointRequest\x12*\n" +
 	"\x03ref\x18\x01 \x01(\v2\x18.tipstaff.core.v1.RunRefR\x03ref\x12\x14\n" +
-	"\x05label\x18\x02 \x01(\tR\x05label\"\xa6\x03\n" +
+	"\x05label\x18\x02 \x01(\tR\x05label\"\xba\x03\n" +
 	"\n" +
 	"Checkpoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
@@ -5233,7 +5361,8 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\tautomatic\x18\r \x01(\bR\tautomatic\x12\x16\n" +
 	"\x06labels\x18\x0e \x03(\tR\x06labels\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x0f \x01(\x03R\tsizeBytes\"\xc5\x03\n" +
+	"size_bytes\x18\x0f \x01(\x03R\tsizeBytes\x12\x12\n" +
+	"\x04left\x18\x10 \x01(\bR\x04left\"\xc5\x03\n" +
 	"\x0fRollbackRequest\x12*\n" +
 	"\x03ref\x18\x01 \x01(\v2\x18.tipstaff.core.v1.RunRefR\x03ref\x12%\n" +
 	"\rcheckpoint_id\x18\x02 \x01(\tH\x00R\fcheckpointId\x12\x16\n" +
@@ -5281,7 +5410,7 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"\x81\x01\n" +
 	"\x17ListTransitionsResponse\x12>\n" +
 	"\vtransitions\x18\x01 \x03(\v2\x1c.tipstaff.core.v1.TransitionR\vtransitions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb1\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc8\x03\n" +
 	"\n" +
 	"Transition\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x12\n" +
@@ -5301,7 +5430,8 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"checkpoint\x88\x01\x01\x12\f\n" +
 	"\x01n\x18\f \x01(\x03R\x01n\x12\x13\n" +
 	"\x02by\x18\r \x01(\tH\x03R\x02by\x88\x01\x01\x12\x17\n" +
-	"\x04left\x18\x0e \x01(\tH\x04R\x04left\x88\x01\x01B\a\n" +
+	"\x04left\x18\x0e \x01(\tH\x04R\x04left\x88\x01\x01\x12\x15\n" +
+	"\x06run_id\x18\x0f \x01(\tR\x05runIdB\a\n" +
 	"\x05_ruleB\r\n" +
 	"\v_edge_countB\r\n" +
 	"\v_checkpointB\x05\n" +
@@ -5379,9 +5509,12 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"AgentError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
-	"\tretryable\x18\x03 \x01(\bR\tretryable\"\x1e\n" +
+	"\tretryable\x18\x03 \x01(\bR\tretryable\"I\n" +
 	"\x03Ack\x12\x17\n" +
-	"\acall_id\x18\x01 \x01(\tR\x06callId\"9\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1d\n" +
+	"\arefused\x18\x02 \x01(\tH\x00R\arefused\x88\x01\x01B\n" +
+	"\n" +
+	"\b_refused\"9\n" +
 	"\x06Cancel\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\a\n" +
@@ -5429,7 +5562,7 @@ func file_tipstaff_core_v1_core_proto_rawDescGZIP() []byte {
 }
 
 var file_tipstaff_core_v1_core_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tipstaff_core_v1_core_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_tipstaff_core_v1_core_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_tipstaff_core_v1_core_proto_goTypes = []any{
 	(ExecutionEvent_EventType)(0),   // 0: tipstaff.core.v1.ExecutionEvent.EventType
 	(*CreateEnvelopeRequest)(nil),   // 1: tipstaff.core.v1.CreateEnvelopeRequest
@@ -5441,157 +5574,160 @@ var file_tipstaff_core_v1_core_proto_goTypes = []any{
 	(*Feedback)(nil),                // 7: tipstaff.core.v1.Feedback
 	(*Waiver)(nil),                  // 8: tipstaff.core.v1.Waiver
 	(*Interrupt)(nil),               // 9: tipstaff.core.v1.Interrupt
-	(*Shown)(nil),                   // 10: tipstaff.core.v1.Shown
-	(*InterruptDecision)(nil),       // 11: tipstaff.core.v1.InterruptDecision
-	(*ErrorRecord)(nil),             // 12: tipstaff.core.v1.ErrorRecord
-	(*ProcessingRecord)(nil),        // 13: tipstaff.core.v1.ProcessingRecord
-	(*BoundsResult)(nil),            // 14: tipstaff.core.v1.BoundsResult
-	(*UpdateEnvelopeRequest)(nil),   // 15: tipstaff.core.v1.UpdateEnvelopeRequest
-	(*Usage)(nil),                   // 16: tipstaff.core.v1.Usage
-	(*ExecuteRequest)(nil),          // 17: tipstaff.core.v1.ExecuteRequest
-	(*Bounds)(nil),                  // 18: tipstaff.core.v1.Bounds
-	(*ExecutionEvent)(nil),          // 19: tipstaff.core.v1.ExecutionEvent
-	(*ExecuteAgentRequest)(nil),     // 20: tipstaff.core.v1.ExecuteAgentRequest
-	(*AgentResult)(nil),             // 21: tipstaff.core.v1.AgentResult
-	(*RunRef)(nil),                  // 22: tipstaff.core.v1.RunRef
-	(*CheckpointRequest)(nil),       // 23: tipstaff.core.v1.CheckpointRequest
-	(*Checkpoint)(nil),              // 24: tipstaff.core.v1.Checkpoint
-	(*RollbackRequest)(nil),         // 25: tipstaff.core.v1.RollbackRequest
-	(*ResumeRequest)(nil),           // 26: tipstaff.core.v1.ResumeRequest
-	(*InterruptResponse)(nil),       // 27: tipstaff.core.v1.InterruptResponse
-	(*GetStateRequest)(nil),         // 28: tipstaff.core.v1.GetStateRequest
-	(*ListCheckpointsRequest)(nil),  // 29: tipstaff.core.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 30: tipstaff.core.v1.ListCheckpointsResponse
-	(*ListTransitionsRequest)(nil),  // 31: tipstaff.core.v1.ListTransitionsRequest
-	(*ListTransitionsResponse)(nil), // 32: tipstaff.core.v1.ListTransitionsResponse
-	(*Transition)(nil),              // 33: tipstaff.core.v1.Transition
-	(*CancelRequest)(nil),           // 34: tipstaff.core.v1.CancelRequest
-	(*WatchRequest)(nil),            // 35: tipstaff.core.v1.WatchRequest
-	(*HostMessage)(nil),             // 36: tipstaff.core.v1.HostMessage
-	(*ServerMessage)(nil),           // 37: tipstaff.core.v1.ServerMessage
-	(*Register)(nil),                // 38: tipstaff.core.v1.Register
-	(*HostedAgent)(nil),             // 39: tipstaff.core.v1.HostedAgent
-	(*Registered)(nil),              // 40: tipstaff.core.v1.Registered
-	(*Heartbeat)(nil),               // 41: tipstaff.core.v1.Heartbeat
-	(*Call)(nil),                    // 42: tipstaff.core.v1.Call
-	(*Budget)(nil),                  // 43: tipstaff.core.v1.Budget
-	(*Result)(nil),                  // 44: tipstaff.core.v1.Result
-	(*AgentError)(nil),              // 45: tipstaff.core.v1.AgentError
-	(*Ack)(nil),                     // 46: tipstaff.core.v1.Ack
-	(*Cancel)(nil),                  // 47: tipstaff.core.v1.Cancel
-	(*Drain)(nil),                   // 48: tipstaff.core.v1.Drain
-	(*Reserve)(nil),                 // 49: tipstaff.core.v1.Reserve
-	(*Grant)(nil),                   // 50: tipstaff.core.v1.Grant
-	nil,                             // 51: tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
-	nil,                             // 52: tipstaff.core.v1.Envelope.OutputsEntry
-	nil,                             // 53: tipstaff.core.v1.Envelope.PriorEntry
-	nil,                             // 54: tipstaff.core.v1.Envelope.FailedStagesEntry
-	nil,                             // 55: tipstaff.core.v1.Envelope.SkippedStagesEntry
-	nil,                             // 56: tipstaff.core.v1.Envelope.VisitsEntry
-	nil,                             // 57: tipstaff.core.v1.RollbackRequest.OutputsEntry
-	(*timestamppb.Timestamp)(nil),   // 58: google.protobuf.Timestamp
+	(*GivenResult)(nil),             // 10: tipstaff.core.v1.GivenResult
+	(*Shown)(nil),                   // 11: tipstaff.core.v1.Shown
+	(*InterruptDecision)(nil),       // 12: tipstaff.core.v1.InterruptDecision
+	(*ErrorRecord)(nil),             // 13: tipstaff.core.v1.ErrorRecord
+	(*ProcessingRecord)(nil),        // 14: tipstaff.core.v1.ProcessingRecord
+	(*BoundsResult)(nil),            // 15: tipstaff.core.v1.BoundsResult
+	(*UpdateEnvelopeRequest)(nil),   // 16: tipstaff.core.v1.UpdateEnvelopeRequest
+	(*Usage)(nil),                   // 17: tipstaff.core.v1.Usage
+	(*ExecuteRequest)(nil),          // 18: tipstaff.core.v1.ExecuteRequest
+	(*Bounds)(nil),                  // 19: tipstaff.core.v1.Bounds
+	(*ExecutionEvent)(nil),          // 20: tipstaff.core.v1.ExecutionEvent
+	(*ExecuteAgentRequest)(nil),     // 21: tipstaff.core.v1.ExecuteAgentRequest
+	(*AgentResult)(nil),             // 22: tipstaff.core.v1.AgentResult
+	(*RunRef)(nil),                  // 23: tipstaff.core.v1.RunRef
+	(*CheckpointRequest)(nil),       // 24: tipstaff.core.v1.CheckpointRequest
+	(*Checkpoint)(nil),              // 25: tipstaff.core.v1.Checkpoint
+	(*RollbackRequest)(nil),         // 26: tipstaff.core.v1.RollbackRequest
+	(*ResumeRequest)(nil),           // 27: tipstaff.core.v1.ResumeRequest
+	(*InterruptResponse)(nil),       // 28: tipstaff.core.v1.InterruptResponse
+	(*GetStateRequest)(nil),         // 29: tipstaff.core.v1.GetStateRequest
+	(*ListCheckpointsRequest)(nil),  // 30: tipstaff.core.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 31: tipstaff.core.v1.ListCheckpointsResponse
+	(*ListTransitionsRequest)(nil),  // 32: tipstaff.core.v1.ListTransitionsRequest
+	(*ListTransitionsResponse)(nil), // 33: tipstaff.core.v1.ListTransitionsResponse
+	(*Transition)(nil),              // 34: tipstaff.core.v1.Transition
+	(*CancelRequest)(nil),           // 35: tipstaff.core.v1.CancelRequest
+	(*WatchRequest)(nil),            // 36: tipstaff.core.v1.WatchRequest
+	(*HostMessage)(nil),             // 37: tipstaff.core.v1.HostMessage
+	(*ServerMessage)(nil),           // 38: tipstaff.core.v1.ServerMessage
+	(*Register)(nil),                // 39: tipstaff.core.v1.Register
+	(*HostedAgent)(nil),             // 40: tipstaff.core.v1.HostedAgent
+	(*Registered)(nil),              // 41: tipstaff.core.v1.Registered
+	(*Heartbeat)(nil),               // 42: tipstaff.core.v1.Heartbeat
+	(*Call)(nil),                    // 43: tipstaff.core.v1.Call
+	(*Budget)(nil),                  // 44: tipstaff.core.v1.Budget
+	(*Result)(nil),                  // 45: tipstaff.core.v1.Result
+	(*AgentError)(nil),              // 46: tipstaff.core.v1.AgentError
+	(*Ack)(nil),                     // 47: tipstaff.core.v1.Ack
+	(*Cancel)(nil),                  // 48: tipstaff.core.v1.Cancel
+	(*Drain)(nil),                   // 49: tipstaff.core.v1.Drain
+	(*Reserve)(nil),                 // 50: tipstaff.core.v1.Reserve
+	(*Grant)(nil),                   // 51: tipstaff.core.v1.Grant
+	nil,                             // 52: tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
+	nil,                             // 53: tipstaff.core.v1.Envelope.OutputsEntry
+	nil,                             // 54: tipstaff.core.v1.Envelope.PriorEntry
+	nil,                             // 55: tipstaff.core.v1.Envelope.FailedStagesEntry
+	nil,                             // 56: tipstaff.core.v1.Envelope.SkippedStagesEntry
+	nil,                             // 57: tipstaff.core.v1.Envelope.VisitsEntry
+	nil,                             // 58: tipstaff.core.v1.RollbackRequest.OutputsEntry
+	(*timestamppb.Timestamp)(nil),   // 59: google.protobuf.Timestamp
 }
 var file_tipstaff_core_v1_core_proto_depIdxs = []int32{
-	51, // 0: tipstaff.core.v1.CreateEnvelopeRequest.metadata:type_name -> tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
+	52, // 0: tipstaff.core.v1.CreateEnvelopeRequest.metadata:type_name -> tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
 	2,  // 1: tipstaff.core.v1.CreateEnvelopeRequest.pipeline:type_name -> tipstaff.core.v1.PipelineConfig
-	52, // 2: tipstaff.core.v1.Envelope.outputs:type_name -> tipstaff.core.v1.Envelope.OutputsEntry
-	58, // 3: tipstaff.core.v1.Envelope.received_at:type_name -> google.protobuf.Timestamp
-	58, // 4: tipstaff.core.v1.Envelope.created_at:type_name -> google.protobuf.Timestamp
-	53, // 5: tipstaff.core.v1.Envelope.prior:type_name -> tipstaff.core.v1.Envelope.PriorEntry
-	54, // 6: tipstaff.core.v1.Envelope.failed_stages:type_name -> tipstaff.core.v1.Envelope.FailedStagesEntry
-	55, // 7: tipstaff.core.v1.Envelope.skipped_stages:type_name -> tipstaff.core.v1.Envelope.SkippedStagesEntry
+	53, // 2: tipstaff.core.v1.Envelope.outputs:type_name -> tipstaff.core.v1.Envelope.OutputsEntry
+	59, // 3: tipstaff.core.v1.Envelope.received_at:type_name -> google.protobuf.Timestamp
+	59, // 4: tipstaff.core.v1.Envelope.created_at:type_name -> google.protobuf.Timestamp
+	54, // 5: tipstaff.core.v1.Envelope.prior:type_name -> tipstaff.core.v1.Envelope.PriorEntry
+	55, // 6: tipstaff.core.v1.Envelope.failed_stages:type_name -> tipstaff.core.v1.Envelope.FailedStagesEntry
+	56, // 7: tipstaff.core.v1.Envelope.skipped_stages:type_name -> tipstaff.core.v1.Envelope.SkippedStagesEntry
 	4,  // 8: tipstaff.core.v1.Envelope.edge_counts:type_name -> tipstaff.core.v1.EdgeCount
-	56, // 9: tipstaff.core.v1.Envelope.visits:type_name -> tipstaff.core.v1.Envelope.VisitsEntry
-	58, // 10: tipstaff.core.v1.Envelope.completed_at:type_name -> google.protobuf.Timestamp
+	57, // 9: tipstaff.core.v1.Envelope.visits:type_name -> tipstaff.core.v1.Envelope.VisitsEntry
+	59, // 10: tipstaff.core.v1.Envelope.completed_at:type_name -> google.protobuf.Timestamp
 	9,  // 11: tipstaff.core.v1.Envelope.interrupts:type_name -> tipstaff.core.v1.Interrupt
 	5,  // 12: tipstaff.core.v1.Envelope.goals:type_name -> tipstaff.core.v1.Goal
 	6,  // 13: tipstaff.core.v1.Envelope.rounds:type_name -> tipstaff.core.v1.Round
 	7,  // 14: tipstaff.core.v1.Envelope.feedback:type_name -> tipstaff.core.v1.Feedback
 	8,  // 15: tipstaff.core.v1.Envelope.waivers:type_name -> tipstaff.core.v1.Waiver
-	12, // 16: tipstaff.core.v1.Envelope.errors:type_name -> tipstaff.core.v1.ErrorRecord
-	13, // 17: tipstaff.core.v1.Envelope.processing_history:type_name -> tipstaff.core.v1.ProcessingRecord
-	58, // 18: tipstaff.core.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 19: tipstaff.core.v1.Interrupt.response:type_name -> tipstaff.core.v1.InterruptDecision
-	10, // 20: tipstaff.core.v1.Interrupt.shown:type_name -> tipstaff.core.v1.Shown
-	58, // 21: tipstaff.core.v1.ErrorRecord.at:type_name -> google.protobuf.Timestamp
-	58, // 22: tipstaff.core.v1.ProcessingRecord.started_at:type_name -> google.protobuf.Timestamp
-	58, // 23: tipstaff.core.v1.ProcessingRecord.completed_at:type_name -> google.protobuf.Timestamp
-	3,  // 24: tipstaff.core.v1.UpdateEnvelopeRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	16, // 25: tipstaff.core.v1.UpdateEnvelopeRequest.usage:type_name -> tipstaff.core.v1.Usage
-	3,  // 26: tipstaff.core.v1.ExecuteRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	2,  // 27: tipstaff.core.v1.ExecuteRequest.config:type_name -> tipstaff.core.v1.PipelineConfig
-	18, // 28: tipstaff.core.v1.ExecuteRequest.bounds:type_name -> tipstaff.core.v1.Bounds
-	0,  // 29: tipstaff.core.v1.ExecutionEvent.type:type_name -> tipstaff.core.v1.ExecutionEvent.EventType
-	3,  // 30: tipstaff.core.v1.ExecutionEvent.envelope:type_name -> tipstaff.core.v1.Envelope
-	3,  // 31: tipstaff.core.v1.ExecuteAgentRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	16, // 32: tipstaff.core.v1.AgentResult.usage:type_name -> tipstaff.core.v1.Usage
-	3,  // 33: tipstaff.core.v1.AgentResult.envelope:type_name -> tipstaff.core.v1.Envelope
-	9,  // 34: tipstaff.core.v1.AgentResult.interrupt:type_name -> tipstaff.core.v1.Interrupt
-	22, // 35: tipstaff.core.v1.CheckpointRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	58, // 36: tipstaff.core.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	22, // 37: tipstaff.core.v1.RollbackRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	57, // 38: tipstaff.core.v1.RollbackRequest.outputs:type_name -> tipstaff.core.v1.RollbackRequest.OutputsEntry
-	18, // 39: tipstaff.core.v1.RollbackRequest.bounds:type_name -> tipstaff.core.v1.Bounds
-	22, // 40: tipstaff.core.v1.ResumeRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	27, // 41: tipstaff.core.v1.ResumeRequest.response:type_name -> tipstaff.core.v1.InterruptResponse
-	22, // 42: tipstaff.core.v1.GetStateRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	22, // 43: tipstaff.core.v1.ListCheckpointsRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	24, // 44: tipstaff.core.v1.ListCheckpointsResponse.checkpoints:type_name -> tipstaff.core.v1.Checkpoint
-	22, // 45: tipstaff.core.v1.ListTransitionsRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	33, // 46: tipstaff.core.v1.ListTransitionsResponse.transitions:type_name -> tipstaff.core.v1.Transition
-	58, // 47: tipstaff.core.v1.Transition.timestamp:type_name -> google.protobuf.Timestamp
-	22, // 48: tipstaff.core.v1.CancelRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	22, // 49: tipstaff.core.v1.WatchRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	38, // 50: tipstaff.core.v1.HostMessage.register:type_name -> tipstaff.core.v1.Register
-	44, // 51: tipstaff.core.v1.HostMessage.result:type_name -> tipstaff.core.v1.Result
-	49, // 52: tipstaff.core.v1.HostMessage.reserve:type_name -> tipstaff.core.v1.Reserve
-	41, // 53: tipstaff.core.v1.HostMessage.heartbeat:type_name -> tipstaff.core.v1.Heartbeat
-	48, // 54: tipstaff.core.v1.HostMessage.drain:type_name -> tipstaff.core.v1.Drain
-	40, // 55: tipstaff.core.v1.ServerMessage.registered:type_name -> tipstaff.core.v1.Registered
-	42, // 56: tipstaff.core.v1.ServerMessage.call:type_name -> tipstaff.core.v1.Call
-	46, // 57: tipstaff.core.v1.ServerMessage.ack:type_name -> tipstaff.core.v1.Ack
-	47, // 58: tipstaff.core.v1.ServerMessage.cancel:type_name -> tipstaff.core.v1.Cancel
-	50, // 59: tipstaff.core.v1.ServerMessage.grant:type_name -> tipstaff.core.v1.Grant
-	48, // 60: tipstaff.core.v1.ServerMessage.drain:type_name -> tipstaff.core.v1.Drain
-	39, // 61: tipstaff.core.v1.Register.agents:type_name -> tipstaff.core.v1.HostedAgent
-	3,  // 62: tipstaff.core.v1.Call.view:type_name -> tipstaff.core.v1.Envelope
-	58, // 63: tipstaff.core.v1.Call.deadline:type_name -> google.protobuf.Timestamp
-	43, // 64: tipstaff.core.v1.Call.budget:type_name -> tipstaff.core.v1.Budget
-	16, // 65: tipstaff.core.v1.Result.usage:type_name -> tipstaff.core.v1.Usage
-	45, // 66: tipstaff.core.v1.Result.error:type_name -> tipstaff.core.v1.AgentError
-	1,  // 67: tipstaff.core.v1.CoreService.CreateEnvelope:input_type -> tipstaff.core.v1.CreateEnvelopeRequest
-	3,  // 68: tipstaff.core.v1.CoreService.CheckBounds:input_type -> tipstaff.core.v1.Envelope
-	15, // 69: tipstaff.core.v1.CoreService.UpdateEnvelope:input_type -> tipstaff.core.v1.UpdateEnvelopeRequest
-	17, // 70: tipstaff.core.v1.CoreService.ExecutePipeline:input_type -> tipstaff.core.v1.ExecuteRequest
-	20, // 71: tipstaff.core.v1.CoreService.ExecuteAgent:input_type -> tipstaff.core.v1.ExecuteAgentRequest
-	23, // 72: tipstaff.core.v1.CoreService.CreateCheckpoint:input_type -> tipstaff.core.v1.CheckpointRequest
-	25, // 73: tipstaff.core.v1.CoreService.RollbackToCheckpoint:input_type -> tipstaff.core.v1.RollbackRequest
-	26, // 74: tipstaff.core.v1.CoreService.ResumePipeline:input_type -> tipstaff.core.v1.ResumeRequest
-	28, // 75: tipstaff.core.v1.CoreService.GetState:input_type -> tipstaff.core.v1.GetStateRequest
-	29, // 76: tipstaff.core.v1.CoreService.ListCheckpoints:input_type -> tipstaff.core.v1.ListCheckpointsRequest
-	31, // 77: tipstaff.core.v1.CoreService.ListTransitions:input_type -> tipstaff.core.v1.ListTransitionsRequest
-	34, // 78: tipstaff.core.v1.CoreService.Cancel:input_type -> tipstaff.core.v1.CancelRequest
-	35, // 79: tipstaff.core.v1.CoreService.Watch:input_type -> tipstaff.core.v1.WatchRequest
-	36, // 80: tipstaff.core.v1.CoreService.ServeAgents:input_type -> tipstaff.core.v1.HostMessage
-	3,  // 81: tipstaff.core.v1.CoreService.CreateEnvelope:output_type -> tipstaff.core.v1.Envelope
-	14, // 82: tipstaff.core.v1.CoreService.CheckBounds:output_type -> tipstaff.core.v1.BoundsResult
-	3,  // 83: tipstaff.core.v1.CoreService.UpdateEnvelope:output_type -> tipstaff.core.v1.Envelope
-	19, // 84: tipstaff.core.v1.CoreService.ExecutePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
-	21, // 85: tipstaff.core.v1.CoreService.ExecuteAgent:output_type -> tipstaff.core.v1.AgentResult
-	24, // 86: tipstaff.core.v1.CoreService.CreateCheckpoint:output_type -> tipstaff.core.v1.Checkpoint
-	3,  // 87: tipstaff.core.v1.CoreService.RollbackToCheckpoint:output_type -> tipstaff.core.v1.Envelope
-	19, // 88: tipstaff.core.v1.CoreService.ResumePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
-	3,  // 89: tipstaff.core.v1.CoreService.GetState:output_type -> tipstaff.core.v1.Envelope
-	30, // 90: tipstaff.core.v1.CoreService.ListCheckpoints:output_type -> tipstaff.core.v1.ListCheckpointsResponse
-	32, // 91: tipstaff.core.v1.CoreService.ListTransitions:output_type -> tipstaff.core.v1.ListTransitionsResponse
-	3,  // 92: tipstaff.core.v1.CoreService.Cancel:output_type -> tipstaff.core.v1.Envelope
-	19, // 93: tipstaff.core.v1.CoreService.Watch:output_type -> tipstaff.core.v1.ExecutionEvent
-	37, // 94: tipstaff.core.v1.CoreService.ServeAgents:output_type -> tipstaff.core.v1.ServerMessage
-	81, // [81:95] is the sub-list for method output_type
-	67, // [67:81] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	13, // 16: tipstaff.core.v1.Envelope.errors:type_name -> tipstaff.core.v1.ErrorRecord
+	14, // 17: tipstaff.core.v1.Envelope.processing_history:type_name -> tipstaff.core.v1.ProcessingRecord
+	59, // 18: tipstaff.core.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 19: tipstaff.core.v1.Interrupt.response:type_name -> tipstaff.core.v1.InterruptDecision
+	11, // 20: tipstaff.core.v1.Interrupt.shown:type_name -> tipstaff.core.v1.Shown
+	10, // 21: tipstaff.core.v1.Interrupt.given:type_name -> tipstaff.core.v1.GivenResult
+	46, // 22: tipstaff.core.v1.GivenResult.error:type_name -> tipstaff.core.v1.AgentError
+	59, // 23: tipstaff.core.v1.ErrorRecord.at:type_name -> google.protobuf.Timestamp
+	59, // 24: tipstaff.core.v1.ProcessingRecord.started_at:type_name -> google.protobuf.Timestamp
+	59, // 25: tipstaff.core.v1.ProcessingRecord.completed_at:type_name -> google.protobuf.Timestamp
+	3,  // 26: tipstaff.core.v1.UpdateEnvelopeRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	17, // 27: tipstaff.core.v1.UpdateEnvelopeRequest.usage:type_name -> tipstaff.core.v1.Usage
+	3,  // 28: tipstaff.core.v1.ExecuteRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	2,  // 29: tipstaff.core.v1.ExecuteRequest.config:type_name -> tipstaff.core.v1.PipelineConfig
+	19, // 30: tipstaff.core.v1.ExecuteRequest.bounds:type_name -> tipstaff.core.v1.Bounds
+	0,  // 31: tipstaff.core.v1.ExecutionEvent.type:type_name -> tipstaff.core.v1.ExecutionEvent.EventType
+	3,  // 32: tipstaff.core.v1.ExecutionEvent.envelope:type_name -> tipstaff.core.v1.Envelope
+	3,  // 33: tipstaff.core.v1.ExecuteAgentRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	17, // 34: tipstaff.core.v1.AgentResult.usage:type_name -> tipstaff.core.v1.Usage
+	3,  // 35: tipstaff.core.v1.AgentResult.envelope:type_name -> tipstaff.core.v1.Envelope
+	9,  // 36: tipstaff.core.v1.AgentResult.interrupt:type_name -> tipstaff.core.v1.Interrupt
+	23, // 37: tipstaff.core.v1.CheckpointRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	59, // 38: tipstaff.core.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	23, // 39: tipstaff.core.v1.RollbackRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	58, // 40: tipstaff.core.v1.RollbackRequest.outputs:type_name -> tipstaff.core.v1.RollbackRequest.OutputsEntry
+	19, // 41: tipstaff.core.v1.RollbackRequest.bounds:type_name -> tipstaff.core.v1.Bounds
+	23, // 42: tipstaff.core.v1.ResumeRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	28, // 43: tipstaff.core.v1.ResumeRequest.response:type_name -> tipstaff.core.v1.InterruptResponse
+	23, // 44: tipstaff.core.v1.GetStateRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	23, // 45: tipstaff.core.v1.ListCheckpointsRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	25, // 46: tipstaff.core.v1.ListCheckpointsResponse.checkpoints:type_name -> tipstaff.core.v1.Checkpoint
+	23, // 47: tipstaff.core.v1.ListTransitionsRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	34, // 48: tipstaff.core.v1.ListTransitionsResponse.transitions:type_name -> tipstaff.core.v1.Transition
+	59, // 49: tipstaff.core.v1.Transition.timestamp:type_name -> google.protobuf.Timestamp
+	23, // 50: tipstaff.core.v1.CancelRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	23, // 51: tipstaff.core.v1.WatchRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	39, // 52: tipstaff.core.v1.HostMessage.register:type_name -> tipstaff.core.v1.Register
+	45, // 53: tipstaff.core.v1.HostMessage.result:type_name -> tipstaff.core.v1.Result
+	50, // 54: tipstaff.core.v1.HostMessage.reserve:type_name -> tipstaff.core.v1.Reserve
+	42, // 55: tipstaff.core.v1.HostMessage.heartbeat:type_name -> tipstaff.core.v1.Heartbeat
+	49, // 56: tipstaff.core.v1.HostMessage.drain:type_name -> tipstaff.core.v1.Drain
+	41, // 57: tipstaff.core.v1.ServerMessage.registered:type_name -> tipstaff.core.v1.Registered
+	43, // 58: tipstaff.core.v1.ServerMessage.call:type_name -> tipstaff.core.v1.Call
+	47, // 59: tipstaff.core.v1.ServerMessage.ack:type_name -> tipstaff.core.v1.Ack
+	48, // 60: tipstaff.core.v1.ServerMessage.cancel:type_name -> tipstaff.core.v1.Cancel
+	51, // 61: tipstaff.core.v1.ServerMessage.grant:type_name -> tipstaff.core.v1.Grant
+	49, // 62: tipstaff.core.v1.ServerMessage.drain:type_name -> tipstaff.core.v1.Drain
+	40, // 63: tipstaff.core.v1.Register.agents:type_name -> tipstaff.core.v1.HostedAgent
+	3,  // 64: tipstaff.core.v1.Call.view:type_name -> tipstaff.core.v1.Envelope
+	59, // 65: tipstaff.core.v1.Call.deadline:type_name -> google.protobuf.Timestamp
+	44, // 66: tipstaff.core.v1.Call.budget:type_name -> tipstaff.core.v1.Budget
+	17, // 67: tipstaff.core.v1.Result.usage:type_name -> tipstaff.core.v1.Usage
+	46, // 68: tipstaff.core.v1.Result.error:type_name -> tipstaff.core.v1.AgentError
+	1,  // 69: tipstaff.core.v1.CoreService.CreateEnvelope:input_type -> tipstaff.core.v1.CreateEnvelopeRequest
+	3,  // 70: tipstaff.core.v1.CoreService.CheckBounds:input_type -> tipstaff.core.v1.Envelope
+	16, // 71: tipstaff.core.v1.CoreService.UpdateEnvelope:input_type -> tipstaff.core.v1.UpdateEnvelopeRequest
+	18, // 72: tipstaff.core.v1.CoreService.ExecutePipeline:input_type -> tipstaff.core.v1.ExecuteRequest
+	21, // 73: tipstaff.core.v1.CoreService.ExecuteAgent:input_type -> tipstaff.core.v1.ExecuteAgentRequest
+	24, // 74: tipstaff.core.v1.CoreService.CreateCheckpoint:input_type -> tipstaff.core.v1.CheckpointRequest
+	26, // 75: tipstaff.core.v1.CoreService.RollbackToCheckpoint:input_type -> tipstaff.core.v1.RollbackRequest
+	27, // 76: tipstaff.core.v1.CoreService.ResumePipeline:input_type -> tipstaff.core.v1.ResumeRequest
+	29, // 77: tipstaff.core.v1.CoreService.GetState:input_type -> tipstaff.core.v1.GetStateRequest
+	30, // 78: tipstaff.core.v1.CoreService.ListCheckpoints:input_type -> tipstaff.core.v1.ListCheckpointsRequest
+	32, // 79: tipstaff.core.v1.CoreService.ListTransitions:input_type -> tipstaff.core.v1.ListTransitionsRequest
+	35, // 80: tipstaff.core.v1.CoreService.Cancel:input_type -> tipstaff.core.v1.CancelRequest
+	36, // 81: tipstaff.core.v1.CoreService.Watch:input_type -> tipstaff.core.v1.WatchRequest
+	37, // 82: tipstaff.core.v1.CoreService.ServeAgents:input_type -> tipstaff.core.v1.HostMessage
+	3,  // 83: tipstaff.core.v1.CoreService.CreateEnvelope:output_type -> tipstaff.core.v1.Envelope
+	15, // 84: tipstaff.core.v1.CoreService.CheckBounds:output_type -> tipstaff.core.v1.BoundsResult
+	3,  // 85: tipstaff.core.v1.CoreService.UpdateEnvelope:output_type -> tipstaff.core.v1.Envelope
+	20, // 86: tipstaff.core.v1.CoreService.ExecutePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
+	22, // 87: tipstaff.core.v1.CoreService.ExecuteAgent:output_type -> tipstaff.core.v1.AgentResult
+	25, // 88: tipstaff.core.v1.CoreService.CreateCheckpoint:output_type -> tipstaff.core.v1.Checkpoint
+	3,  // 89: tipstaff.core.v1.CoreService.RollbackToCheckpoint:output_type -> tipstaff.core.v1.Envelope
+	20, // 90: tipstaff.core.v1.CoreService.ResumePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
+	3,  // 91: tipstaff.core.v1.CoreService.GetState:output_type -> tipstaff.core.v1.Envelope
+	31, // 92: tipstaff.core.v1.CoreService.ListCheckpoints:output_type -> tipstaff.core.v1.ListCheckpointsResponse
+	33, // 93: tipstaff.core.v1.CoreService.ListTransitions:output_type -> tipstaff.core.v1.ListTransitionsResponse
+	3,  // 94: tipstaff.core.v1.CoreService.Cancel:output_type -> tipstaff.core.v1.Envelope
+	20, // 95: tipstaff.core.v1.CoreService.Watch:output_type -> tipstaff.core.v1.ExecutionEvent
+	38, // 96: tipstaff.core.v1.CoreService.ServeAgents:output_type -> tipstaff.core.v1.ServerMessage
+	83, // [83:97] is the sub-list for method output_type
+	69, // [69:83] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_tipstaff_core_v1_core_proto_init() }
@@ -5607,32 +5743,33 @@ func file_tipstaff_core_v1_core_proto_init() {
 	}
 	file_tipstaff_core_v1_core_proto_msgTypes[2].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[8].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[10].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[12].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[9].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[11].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[13].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[14].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[17].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[19].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[15].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[18].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[20].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[21].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[21].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[22].OneofWrappers = []any{
 		(*RunRef_EnvelopeId)(nil),
 		(*RunRef_ThreadId)(nil),
 		(*RunRef_RunId)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[24].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[25].OneofWrappers = []any{
 		(*RollbackRequest_CheckpointId)(nil),
 		(*RollbackRequest_Stage)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[26].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[32].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[35].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[27].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[33].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[36].OneofWrappers = []any{
 		(*HostMessage_Register)(nil),
 		(*HostMessage_Result)(nil),
 		(*HostMessage_Reserve)(nil),
 		(*HostMessage_Heartbeat)(nil),
 		(*HostMessage_Drain)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[36].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[37].OneofWrappers = []any{
 		(*ServerMessage_Registered)(nil),
 		(*ServerMessage_Call)(nil),
 		(*ServerMessage_Ack)(nil),
@@ -5640,15 +5777,16 @@ func file_tipstaff_core_v1_core_proto_init() {
 		(*ServerMessage_Grant)(nil),
 		(*ServerMessage_Drain)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[43].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[49].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[44].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[46].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tipstaff_core_v1_core_proto_rawDesc), len(file_tipstaff_core_v1_core_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   57,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -194,7 +194,11 @@ func (x *executor) accept(v *visit, r Result) error {
 	}
 	encoded := EncodeValue(output)
 	if err := v.agent.checkOutput(output, encoded); err != nil {
-		return &StageError{Code: codeOutputInvalid, Message: err.Error(), Once: r.Once}
+		invalid := &StageError{Code: codeOutputInvalid, Message: err.Error(), Once: r.Once}
+		if control.Interrupt == nil || x.state.Earlier {
+			return invalid
+		}
+		v.unfinished = invalid
 	}
 	for _, goal := range control.SatisfiedGoals {
 		if !slices.ContainsFunc(x.env.Goals, func(g Goal) bool { return g.Name == goal }) {

@@ -42,8 +42,11 @@ type visit struct {
 	result  map[string]any
 	encoded json.RawMessage // the result
 	control Control
-	failure *StageError
-	refused *flow.Error // a bound inside the stage
+	// What is wrong with the output of a visit that asks: it counts if the stage is not
+	// run again but counts as completed. nil: nothing.
+	unfinished *StageError
+	failure    *StageError
+	refused    *flow.Error // a bound inside the stage
 
 	output map[string]any // as it is routed by
 	gained []string       // goals that it was the first to satisfy
@@ -276,7 +279,9 @@ func (x *executor) count(v *visit) {
 // take merges the result of a stage that succeeded.
 func (x *executor) take(v *visit, wrote map[string]*visit) (lost []tipstaff.Overwritten) {
 	e := x.env
-	e.Outputs[v.agent.OutputKey] = v.result
+	if asks := v.control.Interrupt != nil && !x.state.Earlier; !asks || len(v.result) > 0 {
+		e.Outputs[v.agent.OutputKey] = v.result
+	}
 	for _, key := range sortedKeys(v.control.Metadata) {
 		if by := wrote[key]; by != nil {
 			lost = append(lost, tipstaff.Overwritten{Key: key, Stage: by.agent.Name, Value: EncodeValue(e.Metadata[key])})

@@ -63,9 +63,9 @@ func (x *executor) edgeRefusal(v *visit, t target) *refusal {
 	limit := x.p.limits[Edge{from, t.to}]
 	switch {
 	case t.granted:
-	case limit > 0 && x.edgeCount(from, t.to) >= limit+countOf(x.MoreEdges, from, t.to):
+	case limit > 0 && x.limitedCount(Edge{from, t.to}) >= limit+countOf(x.MoreEdges, from, t.to):
 		r.reason, r.bound, r.transition = tipstaff.TerminalEdgeLimit, boundEdge, tipstaff.TransitionEdge
-		r.used, r.limit = x.edgeCount(from, t.to), limit+countOf(x.MoreEdges, from, t.to)
+		r.used, r.limit = x.limitedCount(Edge{from, t.to}), limit+countOf(x.MoreEdges, from, t.to)
 		r.raise = func(by int64) { x.MoreEdges, _ = addEdge(x.MoreEdges, from, t.to, by) }
 		return r
 	case x.visitsSpent(to):
@@ -154,8 +154,16 @@ func (x *executor) refuse(r *refusal) error {
 			return nil
 		}
 	}
-	text := fmt.Sprintf("%s: %d of %d %s are used", r.what, r.used, r.limit, r.bound)
+	text := fmt.Sprintf("%s: %d of %d %s are used", r.what, r.used, r.limit, x.boundName(r))
 	return x.end(r.reason, cmp.Or(r.text, text), where{stage: r.stage, path: r.path, code: flow.CodeBoundExceeded})
+}
+
+// boundName is what people are told that a bound is called: as the document has it.
+func (x *executor) boundName(r *refusal) string {
+	if x.state.Earlier {
+		return r.bound
+	}
+	return cmp.Or(r.reason.Bound(), r.bound)
 }
 
 // Actions at a gate about a bound.
@@ -180,7 +188,7 @@ func (x *executor) askMore(r *refusal) (by int64, err error) {
 		key += "#r" + strconv.Itoa(x.bounds[r.path]) // bound#2 is the engine's own
 	}
 	d, err := x.wait(r.stage, r.path, flow.Gate{Key: key, Kind: string(tipstaff.Bound),
-		Question: fmt.Sprintf("%s: the bound %s is reached. Extend it?", r.what, r.bound),
+		Question: fmt.Sprintf("%s: the bound %s is reached. Extend it?", r.what, x.boundName(r)),
 		Subject:  flow.JSON(boundSubject{r.bound, r.limit, r.used, r.what, r.stage}),
 		Actions:  []string{actionExtend, actionStop}, Deny: actionStop})
 	if err != nil || d.Action != actionExtend {

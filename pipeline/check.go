@@ -131,6 +131,25 @@ func (r *reader) edges(p *Pipeline, byName map[string]*Agent) {
 	}
 }
 
+// passes checks that an edge which is limited in each pass of a loop has a loop around it.
+func (r *reader) passes(p *Pipeline) {
+	for i, l := range p.EdgeLimits {
+		if l.Per == perPass && !p.enclosed(Edge{l.From, l.To}) {
+			r.ps.Add(document.CodeFieldInvalid, p.written.Get("edge_limits").Items[i].Get("per").At, fmt.Sprintf("edge_limits[%d].per", i),
+				"no loop leads around the edge from %s to %s, so that there is one pass: the run", l.From, l.To)
+		}
+	}
+}
+
+// enclosed reports whether the jump back of a loop leads around an edge.
+func (p *Pipeline) enclosed(edge Edge) bool {
+	return slices.ContainsFunc(p.Agents, func(a *Agent) bool {
+		return slices.ContainsFunc(a.routes(), func(way route) bool {
+			return p.IsCycle(a.Name, way.to) && p.around(Edge{a.Name, way.to}, edge)
+		})
+	})
+}
+
 // unreachable warns of stages that no run can come to.
 func (p *Pipeline) unreachable() (warnings document.Problems) {
 	reached := map[string]bool{}

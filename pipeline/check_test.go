@@ -117,6 +117,8 @@ var faulty = []struct{ codes, src string }{
 	{"unknown_edge", "name: p\nedge_limits: [{from: a, to: §end, max_count: 1}]\nagents: [{name: a, remote: {}, default_next: end}]\n"},
 	{"edge_not_in_graph", "name: p\nedge_limits: [§{from: b, to: a, max_count: 1}]\nagents: [{name: a, remote: {}, default_next: b}, {name: b, remote: {}}]\n"},
 	{"duplicate_edge_limit", "name: p\nedge_limits:\n  - {from: a, to: a, max_count: 1}\n  - §{from: a, to: a, max_count: 2}\nagents: [{name: a, remote: {}, default_next: a}]\n"},
+	{"field_invalid", "name: p\nedge_limits: [{from: a, to: a, max_count: 1, per: §pass}]\nagents: [{name: a, remote: {}, default_next: a}]\n"},
+	{"field_invalid", "name: p\nedge_limits: [{from: a, to: a, max_count: 1, per: §round}]\nagents: [{name: a, remote: {}, default_next: a}]\n"},
 	{"bad_bound", "name: p\nmax_iterations: §0\nagents: []\n"},
 	{"bad_bound", "name: p\nmax_llm_calls: §-1\nagents: []\n"},
 	{"bad_bound", "name: p\nmax_agent_hops: §1000001\nagents: []\n"},

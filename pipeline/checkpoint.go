@@ -146,6 +146,11 @@ func (x *executor) rollBack(r *Rollback) error {
 		if more := count.Count - x.edgeCount(count.From, count.To); more > 0 {
 			e.EdgeCounts, _ = addEdge(e.EdgeCounts, count.From, count.To, more)
 		}
+		for i := range e.EdgeCounts {
+			if had := &e.EdgeCounts[i]; had.From == count.From && had.To == count.To {
+				had.Pass = max(had.Pass, count.Pass)
+			}
+		}
 	}
 	for name, n := range c.Visits {
 		e.Visits[name] = max(e.Visits[name], n)

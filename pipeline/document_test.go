@@ -215,7 +215,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 	}
 	want := []any{
 		int64(4), int64(11), int64(22), int64(6), tipstaff.Bounds{"tool_calls": 7, "tokens": 5000, "cost_usd": 750_000_000, "wall_time": 60_000},
-		[]EdgeLimit{{"a", "a", 0}, {"b", "a", 3}}, 500 * time.Millisecond, 2, Cancel, AskMore, "a", "b",
+		[]EdgeLimit{{From: "a", To: "a"}, {From: "b", To: "a", MaxCount: 3}}, 500 * time.Millisecond, 2, Cancel, AskMore, "a", "b",
 		WayModel, "main", "", "review", []string{"mcp://fs/read@1.0.0"}, 5, true, `"${input}"`, `"be ${metadata.mood}"`, int64(4), int64(1), "a", 500 * time.Millisecond,
 		WayTool, "mcp://fs/read@1.0.0", `{"path":"${outputs.a.path}"}`, "verdict", "a", Clarification, End, 2500 * time.Millisecond, 3, 20 * time.Millisecond, "",
 		WayRemote, int64(1), []string{"a", "b"}, true, []string{"b"}, true, "elsewhere", `{"x":1}`, 5 * time.Second, "idempotent", []string{"verdict"}, `{"type":"object"}`, HandoffOnReject, time.Second,

@@ -89,6 +89,7 @@ type EdgeCount struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
 	Count int64  `json:"count"`
+	Pass  int64  `json:"pass,omitempty"` // since the loop around it jumped back, of one that is limited so
 }
 
 // Interrupt is a gate that a stage opened. ID is that of the gate, once it is known
@@ -288,6 +289,17 @@ func (p *Pipeline) Limits() tipstaff.Bounds {
 	limits[tipstaff.BoundModelCalls] = p.MaxLLMCalls
 	limits[tipstaff.BoundAgentHops] = p.MaxAgentHops
 	return limits
+}
+
+// Ordered is the Envelope as others see it: with the order of the stages, also where
+// nobody has given one. The data of the run does not have that, for its pipeline says it.
+func (e *Envelope) Ordered(p *Pipeline) *Envelope {
+	if p == nil || len(e.StageOrder) > 0 {
+		return e
+	}
+	ordered := *e
+	ordered.StageOrder = p.Names()
+	return &ordered
 }
 
 // MergeMetadata puts in what somebody changes from outside: a null takes its key out.

@@ -49,6 +49,10 @@ type State struct {
 	// StopRolledBack has Execute return, parked, once the last of Rollbacks is applied:
 	// the state of a run that was rolled back and has not been driven since.
 	StopRolledBack bool
+	// Earlier is for runs from before a result that raises an interrupt could do without
+	// its fields, and bounds were called as documents have them. Such a run is checked,
+	// and says what it says, as it was then.
+	Earlier bool
 
 	continued *pending // what a continued run carries; nil: the run begins
 }

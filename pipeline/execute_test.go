@@ -262,7 +262,7 @@ func TestContinueKeepsWhatIsPending(t *testing.T) {
 	env.Frontier, env.CompletedStages = []string{"b"}, []string{"a"}
 	x := newExecutor(nil, p, &State{Envelope: env}, nil)
 	x.pending = pending{Turn: 7, Transitions: 12, Parent: "cp_x_6", Owed: 1, MoreVisits: map[string]int64{"a": 2},
-		MoreEdges: []EdgeCount{{"b", "a", 3}}, Entries: map[string]entry{"b": {Feedback: "f", Granted: true, Error: &StageError{Code: "c", Message: "m"},
+		MoreEdges: []EdgeCount{{From: "b", To: "a", Count: 3}}, Entries: map[string]entry{"b": {Feedback: "f", Granted: true, Error: &StageError{Code: "c", Message: "m"},
 			Response: &Response{Kind: Confirmation, Approved: &no, Data: map[string]any{"i": int64(1), "f": 1.0, "big": json.Number("90071992547409931234567")}}}}}
 	x.stages[0].mark, x.stages[1].frontier = closed, true
 	want := x.pending

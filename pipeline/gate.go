@@ -220,6 +220,9 @@ func (x *executor) goOn(q *question) error {
 		return x.follow(v, target{to: v.agent.DeniedNext, asked: q})
 	}
 	to := q.resumeAt(x.p)
+	if v.unfinished != nil && x.completes(q, to) {
+		return x.overturn(v, v.unfinished)
+	}
 	tr := tipstaff.Transitioned{From: v.agent.Name, To: to, Reason: tipstaff.TransitionResume}
 	if to == End {
 		x.release(q)
@@ -239,11 +242,27 @@ func (x *executor) goOn(q *question) error {
 	return nil
 }
 
-// release counts the asking stage as completed, unless a new epoch has begun it anew.
-func (x *executor) release(q *question) {
+// completes reports whether the asking stage counts as completed when the run goes on
+// at a stage or the end: it is not run again.
+func (x *executor) completes(q *question, to string) bool {
+	return x.releasable(q) && (to == End || x.p.Agent(to).Index > q.visit.agent.Index)
+}
+
+func (x *executor) releasable(q *question) bool {
 	i := q.visit.agent.Index
-	if s := &x.stages[i]; !q.stale && !x.reset[i] && !s.frontier && s.mark == unmarked {
-		s.mark = completed
+	s := &x.stages[i]
+	return !q.stale && !x.reset[i] && !s.frontier && s.mark == unmarked
+}
+
+// release counts the asking stage as completed, unless a new epoch has begun it anew.
+// One that was denied before its output was whole releases nobody.
+func (x *executor) release(q *question) {
+	if !x.releasable(q) {
+		return
+	}
+	s := &x.stages[q.visit.agent.Index]
+	if s.mark = completed; q.visit.unfinished != nil {
+		s.mark = closed
 	}
 }
 

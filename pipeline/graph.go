@@ -97,11 +97,15 @@ func (g *graph) label(a *Agent, r route) string {
 	edge := Edge{a.Name, r.to}
 	limit, limited := g.p.limits[edge]
 	cycle := g.p.IsCycle(a.Name, r.to)
+	per := ""
+	if g.p.perPass[edge] {
+		per = " a pass"
+	}
 	switch {
 	case limited && cycle:
-		words = append(words, fmt.Sprintf("↺ max %d", limit))
+		words = append(words, fmt.Sprintf("↺ max %d%s", limit, per))
 	case limited:
-		words = append(words, fmt.Sprintf("max %d", limit))
+		words = append(words, fmt.Sprintf("max %d%s", limit, per))
 	case cycle:
 		words = append(words, fmt.Sprintf("↺ max_iterations %d", g.p.MaxIterations))
 	}

@@ -96,7 +96,7 @@ func (x *executor) roundsLeft(v *visit) int64 {
 		return 0
 	}
 	if limit := x.p.limits[Edge{v.agent.Name, t.to}]; limit > 0 {
-		left = min(left, max(0, limit+countOf(x.MoreEdges, v.agent.Name, t.to)-x.edgeCount(v.agent.Name, t.to)))
+		left = min(left, max(0, limit+countOf(x.MoreEdges, v.agent.Name, t.to)-x.limitedCount(Edge{v.agent.Name, t.to})))
 	}
 	if to := x.p.Agent(t.to); to.MaxVisits > 0 {
 		left = min(left, max(0, to.MaxVisits+x.MoreVisits[to.Name]-x.env.Visits[to.Name]))

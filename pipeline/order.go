@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,10 +22,11 @@ func (p *Pipeline) arrange() {
 		p.index[a.Name] = i
 		p.depends = p.depends || len(a.Requires)+len(a.After) > 0
 	}
-	p.limits = map[Edge]int64{}
+	p.limits, p.perPass = map[Edge]int64{}, map[Edge]bool{}
 	for _, l := range p.EdgeLimits {
 		if l.MaxCount > 0 {
 			p.limits[Edge{l.From, l.To}] = l.MaxCount
+			p.perPass[Edge{l.From, l.To}] = l.Per == perPass
 		}
 	}
 	p.releases = map[string][]*Agent{}
@@ -76,6 +78,15 @@ func (p *Pipeline) IsCycle(from, to string) bool {
 	f, known := p.index[from]
 	t, stage := p.index[to]
 	return known && stage && t <= f
+}
+
+// around reports whether the jump back of a loop leads around an edge: from its last
+// stage, or one behind it, to its first, or one before it; and it is not the same way.
+func (p *Pipeline) around(jump, edge Edge) bool {
+	from, to := p.index[edge.From], p.index[edge.To]
+	first, last := min(from, to), max(from, to)
+	back, start := p.index[jump.From], p.index[jump.To]
+	return start <= first && last <= back && (start != first || back != last)
 }
 
 // route is one way on from a stage.
@@ -131,6 +142,15 @@ func (p *Pipeline) reach(a *Agent, reached map[string]bool) {
 	}
 }
 
+// Names are those of the agents, by index.
+func (p *Pipeline) Names() []string {
+	names := make([]string, len(p.Agents))
+	for i, a := range p.Agents {
+		names[i] = a.Name
+	}
+	return names
+}
+
 // WithOrder is the pipeline with its agents in the given order, which must name
 // each of them once. It is another program, unless that is their order already.
 func (p *Pipeline) WithOrder(names []string) (*Pipeline, error) {
@@ -169,6 +189,16 @@ func (p *Pipeline) covers(names []string) error {
 		}
 	}
 	return nil
+}
+
+// CheckOutput is for an output that somebody else gives: it says what keeps it from
+// being what the stage promises; nil if nothing does.
+func (a *Agent) CheckOutput(output map[string]any) error {
+	if a.Way == WayTool { // whose control part is no part of its output
+		output = maps.Clone(output)
+		delete(output, controlKey)
+	}
+	return a.checkOutput(output, EncodeValue(output))
 }
 
 // checkOutput says what keeps an output from being what the stage promises; nil if

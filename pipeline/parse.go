@@ -84,6 +84,9 @@ func check(name string, v *document.Value, r Resolver) (*Pipeline, []tipstaff.Pr
 	}
 	p.canonical = document.Raw(v)
 	p.arrange()
+	if rd.passes(p); len(rd.ps) > 0 {
+		return nil, rd.ps.Public(name)
+	}
 	p.warnings = p.unreachable().Public(name)
 	return p, nil
 }

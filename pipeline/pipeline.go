@@ -54,6 +54,7 @@ type Pipeline struct {
 	canonical []byte
 	index     map[string]int
 	limits    map[Edge]int64      // without those that leave an edge to the iterations
+	perPass   map[Edge]bool       // of these, what is limited in each pass of the loop around it
 	releases  map[string][]*Agent // by name, who requires it; by index
 	depends   bool                // a stage requires or waits for another
 	warnings  []tipstaff.Problem
@@ -64,7 +65,13 @@ type EdgeLimit struct {
 	From     string `json:"from" doc:",required"`
 	To       string `json:"to" doc:",required"`
 	MaxCount int64  `json:"max_count" doc:",max=1000000,code=bad_bound,negative=negative_value"`
+	// What is counted: the edge in the whole run ("" or run), or in one pass of the loop
+	// around it.
+	Per string `json:"per" doc:",in=|run|pass"`
 }
+
+// perPass is the edge limit whose count begins anew with every pass of the loop around it.
+const perPass = "pass"
 
 // Edge is a pair of stages.
 type Edge struct{ From, To string }

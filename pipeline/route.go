@@ -56,7 +56,12 @@ func (x *executor) choose(v *visit, output map[string]any) (target, error) {
 
 // unroutable fails a stage whose rules nobody can evaluate: unjudged is not "no".
 func (x *executor) unroutable(v *visit, err error) error {
-	x.fail(v, &StageError{Code: codeRouting, Message: err.Error()})
+	return x.overturn(v, &StageError{Code: codeRouting, Message: err.Error()})
+}
+
+// overturn leads on from a visit that had succeeded as from one that failed.
+func (x *executor) overturn(v *visit, e *StageError) error {
+	x.fail(v, e)
 	x.recordFailure(v)
 	x.closeHistory(v)
 	return x.routeFailure(v)
@@ -135,7 +140,7 @@ func (x *executor) takeEdge(v *visit, t target) error {
 	if cycle {
 		tr.Checkpoint = x.checkpoint(v)
 	}
-	x.env.EdgeCounts, tr.EdgeCount = addEdge(x.env.EdgeCounts, v.agent.Name, t.to, 1)
+	tr.EdgeCount = x.countEdge(Edge{v.agent.Name, t.to}, cycle)
 	round := false
 	if cycle {
 		x.env.Iteration++
@@ -180,7 +185,38 @@ func addEdge(counts []EdgeCount, from, to string, by int64) ([]EdgeCount, int64)
 			return counts, c.Count
 		}
 	}
-	return append(counts, EdgeCount{from, to, by}), by
+	return append(counts, EdgeCount{From: from, To: to, Count: by}), by
+}
+
+// countEdge counts an edge that is taken, and begins a new pass of what a jump back leads
+// around.
+func (x *executor) countEdge(taken Edge, jumps bool) (count int64) {
+	x.env.EdgeCounts, count = addEdge(x.env.EdgeCounts, taken.From, taken.To, 1)
+	for i := range x.env.EdgeCounts {
+		c := &x.env.EdgeCounts[i]
+		edge := Edge{c.From, c.To}
+		switch {
+		case !x.p.perPass[edge]:
+		case edge == taken:
+			c.Pass++
+		case jumps && x.p.around(taken, edge):
+			c.Pass = 0
+		}
+	}
+	return count
+}
+
+// limitedCount is how often an edge was taken, as its limit counts.
+func (x *executor) limitedCount(edge Edge) int64 {
+	if !x.p.perPass[edge] {
+		return x.edgeCount(edge.From, edge.To)
+	}
+	for _, c := range x.env.EdgeCounts {
+		if c.From == edge.From && c.To == edge.To {
+			return c.Pass
+		}
+	}
+	return 0
 }
 
 func (x *executor) edgeCount(from, to string) int64 { return countOf(x.env.EdgeCounts, from, to) }

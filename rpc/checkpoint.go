@@ -125,20 +125,22 @@ func paged[T, M any](ctx context.Context, s *Server, req interface {
 func checkpointOf(c tipstaff.Checkpoint, run tipstaff.Run) *pb.Checkpoint {
 	return &pb.Checkpoint{Id: c.ID, EnvelopeId: cmp.Or(c.Envelope, run.Pipeline.Envelope), RunId: c.Run.String(), ThreadId: cmp.Or(c.Thread, run.Pipeline.Thread),
 		Stage: c.Stage, Turn: narrow(c.Turn), Seq: c.Seq, Iteration: narrow(c.Iteration), Epoch: narrow(c.Epoch), ParentId: c.Parent,
-		CreatedAt: timestamppb.New(c.CreatedAt), Digest: c.Digest, Automatic: c.Automatic, Labels: c.Labels, SizeBytes: c.Size}
+		CreatedAt: timestamppb.New(c.CreatedAt), Digest: c.Digest, Automatic: c.Automatic, Labels: c.Labels, SizeBytes: c.Size, Left: c.Left}
 }
 
 func transitionOf(t tipstaff.StageTransition, _ tipstaff.Run) *pb.Transition {
 	m := &pb.Transition{Seq: t.Seq, From: t.From, To: t.To, Reason: t.Reason, Iteration: narrow(t.Iteration), Epoch: narrow(t.Epoch),
-		Turn: narrow(t.Turn), Timestamp: timestamppb.New(t.Timestamp), N: t.N}
+		Turn: narrow(t.Turn), Timestamp: timestamppb.New(t.Timestamp), N: t.N, RunId: t.Run.String()}
 	if t.Rule > 0 {
 		m.Rule = proto.Int32(int32(t.Rule))
 	}
 	if t.EdgeCount > 0 {
 		m.EdgeCount = proto.Int32(narrow(t.EdgeCount))
 	}
-	if t.Checkpoint != "" {
-		m.Checkpoint = proto.String(t.Checkpoint)
+	for text, into := range map[string]**string{t.Checkpoint: &m.Checkpoint, t.By: &m.By, t.Left: &m.Left} {
+		if text != "" {
+			*into = proto.String(text)
+		}
 	}
 	return m
 }

@@ -291,7 +291,7 @@ func showGates(env *pb.Envelope, open []tipstaff.Gate) {
 			continue
 		}
 		shown := env.Interrupts[at]
-		shown.Id, shown.Actions, shown.Open, shown.Shown = g.ID.String(), g.Actions, true, shownOf(g)
+		shown.Id, shown.Actions, shown.Open, shown.Shown, shown.Given = g.ID.String(), g.Actions, true, shownOf(g), givenOf(g)
 		if !g.ExpiresAt.IsZero() {
 			shown.ExpiresAt = timestamppb.New(g.ExpiresAt)
 		}
@@ -302,7 +302,8 @@ func showGates(env *pb.Envelope, open []tipstaff.Gate) {
 // interruptOf is a gate in the words of clients.
 func interruptOf(g tipstaff.Gate) *pb.Interrupt {
 	stage, visit := stageOf(g.Path)
-	i := &pb.Interrupt{Id: g.ID.String(), Key: g.Key, Kind: string(g.Kind), Stage: stage, Visit: visit, Question: g.Question, Actions: g.Actions, Open: true, Shown: shownOf(g)}
+	i := &pb.Interrupt{Id: g.ID.String(), Key: g.Key, Kind: string(g.Kind), Stage: stage, Visit: visit, Question: g.Question, Actions: g.Actions, Open: true,
+		Shown: shownOf(g), Given: givenOf(g)}
 	var subject struct {
 		Message string          `json:"message"`
 		Data    json.RawMessage `json:"data"`
@@ -311,7 +312,9 @@ func interruptOf(g tipstaff.Gate) *pb.Interrupt {
 	case asksItself(g.Kind) && json.Unmarshal(g.Subject, &subject) == nil:
 		i.Message, i.Data = subject.Message, subject.Data
 	case len(g.Subject) > 0:
-		i.Data = g.Subject
+		if i.Data = g.Subject; g.Kind == tipstaff.Bound {
+			i.Data = boundNamed(g.Subject)
+		}
 	}
 	if !g.ExpiresAt.IsZero() {
 		i.ExpiresAt = timestamppb.New(g.ExpiresAt)
@@ -327,6 +330,18 @@ func shownOf(g tipstaff.Gate) *pb.Shown {
 		s = &shown
 	}
 	return &pb.Shown{Lines: s.Lines, Whole: s.Whole}
+}
+
+// givenOf is what came for a call in doubt; nil: nothing.
+func givenOf(g tipstaff.Gate) *pb.GivenResult {
+	if g.Given == nil {
+		return nil
+	}
+	given := &pb.GivenResult{HostId: g.Given.Host, Output: g.Given.Output, Control: g.Given.Control}
+	if e := g.Given.Error; e != nil {
+		given.Error = &pb.AgentError{Code: e.Code, Message: e.Message, Retryable: e.Retryable}
+	}
+	return given
 }
 
 // asksItself: of these kinds a stage has words of its own.

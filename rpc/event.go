@@ -37,7 +37,7 @@ var shapes = map[tipstaff.Kind]shape{
 	tipstaff.KindRunQueued:         {pb.ExecutionEvent_RUN_QUEUED, "driven places"},
 	tipstaff.KindIntentAttest:      {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
 	tipstaff.KindIntentFail:        {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
-	tipstaff.KindIntentCancel:      {event: pb.ExecutionEvent_PIPELINE_COMPLETED},
+	tipstaff.KindIntentCancel:      {pb.ExecutionEvent_PIPELINE_COMPLETED, "reason by=on_behalf_of"},
 }
 
 // object is JSON by its members.
@@ -95,8 +95,11 @@ func (s *Server) adorn(ctx context.Context, e tipstaff.Event, event *pb.Executio
 		if string(body["outcome"]) != `"success"` {
 			event.Type = pb.ExecutionEvent_STAGE_FAILED
 		}
+	case tipstaff.KindBoundRefused, tipstaff.KindBoundExtended:
+		payload["bound"] = fieldOf(payload["bound"])
 	case tipstaff.KindPolicyGate:
 		payload["stage"] = text(event.Stage)
+		payload["data"] = boundNamed(payload["data"])
 		askedBy(payload)
 	case tipstaff.KindPolicyGateResolve:
 		if payload["by"] == nil {
@@ -110,6 +113,44 @@ func (s *Server) adorn(ctx context.Context, e tipstaff.Event, event *pb.Executio
 		payload["bounds"] = bounds
 	}
 	return nil
+}
+
+// fieldOf is the field of a pipeline that sets a bound, both as texts of JSON.
+func fieldOf(bound json.RawMessage) json.RawMessage {
+	var name string
+	if json.Unmarshal(bound, &name) != nil {
+		return bound
+	}
+	return text(tipstaff.BoundField(name))
+}
+
+// boundNamed is what a gate is about, with the bound, if it is about one, called as the
+// pipeline has it.
+func boundNamed(subject json.RawMessage) json.RawMessage {
+	var members object
+	if json.Unmarshal(subject, &members) != nil || members["bound"] == nil || members["refused"] == nil && members["wanted"] == nil {
+		return subject
+	}
+	members["bound"] = fieldOf(members["bound"])
+	raw, _ := json.Marshal(members) // they were read from JSON
+	return raw
+}
+
+// fieldsOf are bounds as the fields of a pipeline have them.
+func fieldsOf(b tipstaff.Bounds) map[string]any {
+	fields := map[string]any{}
+	for name, n := range b {
+		field := tipstaff.BoundField(name)
+		switch name {
+		case tipstaff.BoundCostUSD:
+			fields[field] = tipstaff.FormatBound(name, n)
+		case tipstaff.BoundWallTime:
+			fields[field] = n / 1000
+		default:
+			fields[field] = n
+		}
+	}
+	return fields
 }
 
 // askedBy gives a question of a stage the stage's own words.
@@ -135,7 +176,7 @@ func (s *Server) acceptedBounds(ctx context.Context, proposed tipstaff.Event) (j
 			return nil, err
 		}
 		if b := tipstaff.BodyOf[tipstaff.IntentAccept](&e); e.Kind == tipstaff.KindIntentAccept && b.Bounds != nil {
-			return json.Marshal(b.Bounds)
+			return json.Marshal(fieldsOf(b.Bounds))
 		}
 	}
 	return json.RawMessage("{}"), nil
@@ -160,16 +201,19 @@ func raisedAgain(g tipstaff.Gate, run tipstaff.Run) *pb.ExecutionEvent {
 		RunId: run.ID.String(), Payload: raw}
 }
 
-// ending is the payload of the event with which a run ends.
-func ending(env *pb.Envelope) []byte {
+// ending is the payload of the event with which a run ends. told is what its record says:
+// of a run that was cancelled, why and by whom.
+func ending(env *pb.Envelope, told []byte) []byte {
 	skipped := map[string]string{}
 	maps.Copy(skipped, env.SkippedStages)
-	raw, _ := json.Marshal(map[string]any{
+	payload := map[string]any{
 		"outcome": env.GetOutcome(), "terminal_reason": env.GetTerminalReason(), "termination_reason": env.GetTerminationReason(),
 		"iteration": env.Iteration, "skipped": skipped,
 		"usage": map[string]any{"llm_calls": env.LlmCallCount, "tool_calls": env.ToolCallCount, "tokens_in": env.TokensIn,
 			"tokens_out": env.TokensOut, "cost_usd": tipstaff.USD(env.CostUsd), "agent_hops": env.AgentHopCount},
-	})
+	}
+	_ = json.Unmarshal(told, &payload) // an object of ours
+	raw, _ := json.Marshal(payload)
 	return raw
 }
 

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,7 +23,7 @@ import (
 func (s *Server) ServeAgents(stream pb.CoreService_ServeAgentsServer) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	a := &attachment{s: s, stream: stream, heard: make(chan *pb.HostMessage)}
+	a := &attachment{s: s, stream: stream, heard: make(chan heard)}
 	go func() { cancel(a.listen(ctx)) }()
 	if err := a.register(ctx); err != nil {
 		return a.over(ctx, err)
@@ -36,10 +37,16 @@ func (s *Server) ServeAgents(stream pb.CoreService_ServeAgentsServer) error {
 type attachment struct {
 	s      *Server
 	stream pb.CoreService_ServeAgentsServer
-	heard  chan *pb.HostMessage
+	heard  chan heard
 	host   tipstaff.Host
 
 	mu sync.Mutex // a stream has one writer at a time
+}
+
+// heard is what a host says, and what is wrong with a result that it brings.
+type heard struct {
+	*pb.HostMessage
+	bad error
 }
 
 func (a *attachment) send(m *pb.ServerMessage) error {
@@ -51,7 +58,11 @@ func (a *attachment) send(m *pb.ServerMessage) error {
 // listen passes on what the host says. Its error is why nothing more comes.
 func (a *attachment) listen(ctx context.Context) error {
 	for {
-		m, err := a.stream.Recv()
+		m := heard{HostMessage: new(pb.HostMessage)}
+		err := a.stream.RecvMsg(m.HostMessage)
+		if tipstaff.CodeOf(err) == tipstaff.InvalidArgument && m.GetResult() != nil {
+			m.bad, err = err, nil
+		}
 		if err != nil {
 			return err
 		}
@@ -79,7 +90,7 @@ func (a *attachment) over(ctx context.Context, err error) error {
 
 // register is the first thing that a host does, and within a time.
 func (a *attachment) register(ctx context.Context) error {
-	var m *pb.HostMessage
+	var m heard
 	select {
 	case m = <-a.heard:
 	case <-time.After(patience):
@@ -143,14 +154,10 @@ func (a *attachment) serve(ctx context.Context) error {
 }
 
 // take begins what a message asks for.
-func (a *attachment) take(ctx context.Context, work *errgroup.Group, m *pb.HostMessage) error {
-	switch m := m.Message.(type) {
+func (a *attachment) take(ctx context.Context, work *errgroup.Group, said heard) error {
+	switch m := said.Message.(type) {
 	case *pb.HostMessage_Result:
-		r, err := resultOf(m.Result)
-		if err != nil {
-			return err
-		}
-		work.Go(func() error { return a.complete(ctx, r) })
+		work.Go(func() error { return a.complete(ctx, m.Result, said.bad) })
 	case *pb.HostMessage_Reserve:
 		work.Go(func() error { return a.reserve(ctx, m.Reserve) })
 	case *pb.HostMessage_Heartbeat:
@@ -165,29 +172,39 @@ func (a *attachment) take(ctx context.Context, work *errgroup.Group, m *pb.HostM
 }
 
 // complete acknowledges a result when it is durable. One that could not be recorded is
-// not acknowledged: the host keeps it, and brings it again.
-func (a *attachment) complete(ctx context.Context, r tipstaff.HostResult) error {
-	err := a.host.Complete(ctx, r)
+// not acknowledged: the host keeps it, and brings it again. One that cannot be used fails
+// its call, if there is one, and nothing else of the host.
+func (a *attachment) complete(ctx context.Context, m *pb.Result, bad error) error {
+	ack := &pb.Ack{CallId: m.CallId}
+	r, err := resultOf(m)
+	if bad = cmp.Or(bad, err); bad != nil {
+		r = tipstaff.HostResult{Call: m.CallId, Error: &tipstaff.HostError{Code: "output_invalid", Message: bad.Error()}}
+	}
+	err = a.host.Complete(ctx, r)
 	switch tipstaff.CodeOf(err) {
 	case "":
-		return a.send(&pb.ServerMessage{Message: &pb.ServerMessage_Ack{Ack: &pb.Ack{CallId: r.Call}}})
-	case tipstaff.WrongState, tipstaff.RunNotFound:
+	case tipstaff.WrongState:
 		return nil
+	case tipstaff.InvalidArgument, tipstaff.RunNotFound:
+		bad = err
+	default:
+		return err
 	}
-	return err
+	if bad != nil {
+		ack.Refused = proto.String(bad.Error())
+	}
+	return a.send(&pb.ServerMessage{Message: &pb.ServerMessage_Ack{Ack: ack}})
 }
 
-// reserve answers whether a call may use so much. A call that is over may use nothing.
+// reserve answers whether a call may use so much. A call that is over may use nothing,
+// and nobody can reserve less than nothing.
 func (a *attachment) reserve(ctx context.Context, r *pb.Reserve) error {
-	if r.LlmCalls < 0 || r.ToolCalls < 0 || r.Tokens < 0 || r.Cost < 0 {
-		return invalid("reserve", "nobody can reserve less than nothing")
-	}
 	bound, err := a.host.Reserve(ctx, r.CallId, tipstaff.Usage{LLMCalls: int64(r.LlmCalls), ToolCalls: int64(r.ToolCalls), TokensIn: r.Tokens, CostUSD: r.Cost})
 	g := &pb.Grant{CallId: r.CallId, Number: r.Number, Granted: err == nil && bound == ""}
 	if bound != "" {
-		g.Bound = &bound
+		g.Bound = proto.String(tipstaff.BoundField(bound))
 	}
-	if err != nil && tipstaff.CodeOf(err) != tipstaff.WrongState {
+	if code := tipstaff.CodeOf(err); err != nil && code != tipstaff.WrongState && code != tipstaff.InvalidArgument {
 		return err
 	}
 	return a.send(&pb.ServerMessage{Message: &pb.ServerMessage_Grant{Grant: g}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/pb"
@@ -55,6 +56,8 @@ func (s *Server) decide(ctx context.Context, run tipstaff.Run, req *pb.ResumeReq
 	at := slices.IndexFunc(run.OpenGates, func(g tipstaff.Gate) bool { return g.ID.String() == d.Gate || g.Key == d.Gate })
 	var gate tipstaff.Gate
 	switch {
+	case d.Gate == "" && len(run.OpenGates) == 0:
+		return s.nothingOpen(ctx, run.ID)
 	case d.Gate == "" && len(run.OpenGates) != 1:
 		return invalid("interrupt_id", "%d interrupts are open: say which one is answered", len(run.OpenGates))
 	case d.Gate == "":
@@ -70,6 +73,24 @@ func (s *Server) decide(ctx context.Context, run tipstaff.Run, req *pb.ResumeReq
 	}
 	_, err := s.svc.Decide(ctx, d)
 	return err
+}
+
+// nothingOpen is why an answer that names no interrupt has none to go to: it may have come
+// too late.
+func (s *Server) nothingOpen(ctx context.Context, run tipstaff.ID) error {
+	var last tipstaff.Event
+	for e, err := range s.svc.Events(ctx, tipstaff.EventsRequest{Run: run}) {
+		if err != nil {
+			return err
+		}
+		if e.Kind == tipstaff.KindPolicyGateResolve {
+			last = e
+		}
+	}
+	if tipstaff.BodyOf[tipstaff.GateResolved](&last).Via == tipstaff.ViaExpiry {
+		return tipstaff.Errorf(tipstaff.GateExpired, "the interrupt at %s expired and was denied at %s", last.Path, last.At.Format(time.RFC3339))
+	}
+	return invalid("interrupt_id", "0 interrupts are open: there is nothing to answer")
 }
 
 // What a yes and a no are called at the various gates, the likeliest first.

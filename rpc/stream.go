@@ -148,7 +148,7 @@ func (t *teller) finish(ctx context.Context, e *pb.ExecutionEvent) (err error) {
 		return err
 	}
 	if e.Type == pb.ExecutionEvent_PIPELINE_COMPLETED {
-		e.Payload = ending(e.Envelope)
+		e.Payload = ending(e.Envelope, e.Payload)
 	}
 	e.Final, t.final = true, true
 	return t.send(e)

@@ -14,6 +14,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/tool"
 )
 
@@ -41,7 +42,8 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 	if req.Answer, err = r.fullAnswer(ctx, run, req); err != nil {
 		return none, err
 	}
-	if err := r.checkResult(ctx, run, req); err != nil {
+	offered, err := r.checkResult(ctx, run, req)
+	if err != nil {
 		return none, err
 	}
 	if err := r.checkExtension(ctx, run, req); err != nil {
@@ -68,7 +70,7 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 			refusal = tipstaff.Errorf(tipstaff.GateExpired, "gate %s expired at %s and was denied", row.Key, g.ExpiresAt.Format(time.RFC3339))
 			return []flow.Draft{flow.Closing(row.ID, row.Key, g.Digest, g.Deny, "expiry")}, nil
 		}
-		return r.resolve(ctx, tx.Row(), row, req)
+		return r.resolve(ctx, tx.Row(), row, req, offered)
 	})
 	if err = cmp.Or(err, refusal); err != nil {
 		return none, err
@@ -112,8 +114,10 @@ func (r *Runner) fullAnswer(ctx context.Context, run string, req tipstaff.Decide
 
 // What a person may answer beside the words of confirmations.
 const (
-	actionAnswer = "answer"
-	actionHalt   = "halt" // at a handoff: the run ends here
+	actionAnswer    = "answer"
+	actionHalt      = "halt" // at a handoff: the run ends here
+	actionUseResult = "use_result"
+	actionModify    = "modify" // approval, with data
 )
 
 func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
@@ -182,7 +186,9 @@ func again(row flow.GateRow, req tipstaff.DecideRequest) error {
 	return nil
 }
 
-func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, req tipstaff.DecideRequest) ([]flow.Draft, error) {
+// resolve makes the records of a decision. offered: the gate has a result of its own,
+// which use_result takes without an answer.
+func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, req tipstaff.DecideRequest, offered bool) ([]flow.Draft, error) {
 	g := gateOf(row)
 	if !slices.Contains(g.Actions, req.Action) {
 		return nil, tipstaff.Errorf(tipstaff.ActionNotOffered, "gate %s does not offer %q", g.Key, req.Action).
@@ -191,7 +197,7 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 	if req.SubjectDigest != "" && req.SubjectDigest != g.Digest {
 		return nil, tipstaff.Errorf(tipstaff.SubjectChanged, "gate %s asks about %s, not about %s", g.Key, g.Digest, req.SubjectDigest)
 	}
-	if err := fits(g, req); err != nil {
+	if err := fits(g, req, offered); err != nil {
 		return nil, err
 	}
 	req.Via = via(req.Via)
@@ -211,8 +217,8 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 }
 
 // fits checks what an action needs or does not take.
-func fits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
-	needs := req.Action == "use_result" || req.Action == "extend" || req.Action == actionAnswer && req.Feedback == ""
+func fits(g tipstaff.Gate, req tipstaff.DecideRequest, offered bool) error {
+	needs := req.Action == actionUseResult && !offered || req.Action == "extend" || req.Action == actionModify || req.Action == actionAnswer && req.Feedback == ""
 	if needs && len(req.Answer) == 0 {
 		return tipstaff.Errorf(tipstaff.InvalidArgument, "%s needs an answer", req.Action).WithHint("give it as JSON").WithCommand("--answer '{\"…\": …}'")
 	}
@@ -254,40 +260,83 @@ func feedbackFits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
 	return nil
 }
 
-// checkResult checks that a result given for a tool call has the shape that the
-// tool's own would have: the program relies on it.
-func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.DecideRequest) error {
-	if req.Action != "use_result" || len(req.Answer) == 0 {
-		return nil
+// doubted is what an in_doubt gate asks about.
+type doubted struct {
+	Path  string     `json:"path"`
+	Name  string     `json:"name"`
+	Input tool.Input `json:"input"` // of a tool call
+}
+
+// checkResult checks that a result given for a call has the shape that the call's own
+// would have: the program relies on it. offered: none is given, and none is needed,
+// because the agent's host has brought one.
+func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.DecideRequest) (offered bool, err error) {
+	if req.Action != actionUseResult {
+		return false, nil
 	}
 	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: true})
+	at := slices.IndexFunc(rows, func(g flow.GateRow) bool { return g.ID == req.Gate || g.Key == req.Gate })
+	if err != nil || at < 0 {
+		return false, err
+	}
+	var subject doubted
+	if json.Unmarshal(gateOf(rows[at]).Subject, &subject) != nil {
+		return false, nil
+	}
+	if len(req.Answer) == 0 {
+		known, err := traceCall(ctx, r.Store, run, subject.Path)
+		return err == nil && known.given != nil, err
+	}
+	return false, r.checkGiven(ctx, run, subject, req.Answer)
+}
+
+// checkGiven checks a result that somebody gives for a call.
+func (r *Runner) checkGiven(ctx context.Context, run string, of doubted, answer json.RawMessage) error {
+	if of.Name != tool.ActivityName && of.Name != remoteActivity {
+		return nil
+	}
+	p, err := openProgram(ctx, r.Store, run)
 	if err != nil {
 		return err
 	}
-	for _, row := range rows {
-		var subject struct {
-			Name  string     `json:"name"`
-			Input tool.Input `json:"input"`
-		}
-		if row.ID != req.Gate && row.Key != req.Gate {
-			continue
-		}
-		if json.Unmarshal(gateOf(row).Subject, &subject) != nil || subject.Name != tool.ActivityName {
-			return nil
-		}
-		p, err := openProgram(ctx, r.Store, run)
-		if err != nil {
-			return err
-		}
-		d, err := p.shared().gate.Tools.Lookup(subject.Input.URI)
+	if of.Name == tool.ActivityName {
+		d, err := p.shared().gate.Tools.Lookup(of.Input.URI)
 		if err != nil {
 			return nil // nobody knows the tool any more
 		}
-		if err := subject.Input.CheckResult(d, req.Answer); err != nil {
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is not a result of %s: %v", subject.Input.URI, err)
+		if err := of.Input.CheckResult(d, answer); err != nil {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is not a result of %s: %v", of.Input.URI, err)
 		}
 	}
-	return nil
+	return r.checkStageResult(ctx, run, p, of.Path, answer)
+}
+
+// checkStageResult checks a result that is given for the one call of a remote or tool
+// stage: with it the stage must be able to complete. Other calls lie below their stage.
+func (r *Runner) checkStageResult(ctx context.Context, run string, opened program, path string, answer json.RawMessage) error {
+	p, ok := opened.(*pipelineProgram)
+	name, _, _ := strings.Cut(path, "#")
+	if !ok || p.draft.Rules < rulesKept || strings.Contains(path, "/") || p.pipe.Agent(name) == nil {
+		return nil
+	}
+	stage := p.pipe.Agent(name)
+	read := pipeline.DecodeObject
+	if stage.Way == pipeline.WayTool {
+		read = toolOutput
+	}
+	output, err := read(answer)
+	if err == nil {
+		err = stage.CheckOutput(output)
+	}
+	if err != nil {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is not an output of stage %s: %v", name, err).
+			WithHint("give the stage's output itself, as a JSON object with all that the stage requires")
+	}
+	now, err := stateAt(ctx, r.Store, run, 0)
+	if err == nil && now.state.Size()+len(answer) > pipeline.MaxEnvelope {
+		err = tipstaff.Errorf(tipstaff.InvalidArgument, "with this output of stage %s the Envelope would have more than %d bytes", name, pipeline.MaxEnvelope)
+	}
+	return err
 }
 
 // checkExtension refuses to extend a bound of the run beyond what its manifest permits.

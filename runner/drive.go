@@ -61,6 +61,7 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 		r.mu.Unlock()
 		r.transient.forget(run)
 		close(a.done)
+		r.hasParked() // or ended
 	}()
 	return a, nil
 }

@@ -65,11 +65,11 @@ func (r *Runner) Envelope(ctx context.Context, id tipstaff.ID, checkpoint string
 	if err != nil {
 		return nil, explain(err, id)
 	}
-	env, err := boundaryState(ctx, r.Store, b)
+	p, err := boundaryState(ctx, r.Store, b)
 	if err != nil {
 		return nil, explain(err, id)
 	}
-	return pipeline.EncodeEnvelope(env), nil
+	return pipeline.EncodeEnvelope(p.state.Ordered(p.pipe.Pipeline)), nil
 }
 
 func (r *Runner) envelopeNow(ctx context.Context, id tipstaff.ID) ([]byte, error) {
@@ -83,13 +83,13 @@ func (r *Runner) envelopeNow(ctx context.Context, id tipstaff.ID) ([]byte, error
 		if err != nil {
 			return nil, err
 		}
-		env = d.env
+		env = d.env.Ordered(d.pipe)
 	} else {
 		now, err := stateAt(ctx, r.Store, id.String(), 0)
 		if err != nil {
 			return nil, err
 		}
-		env = now.state.Envelope
+		env = now.state.Ordered(now.pipe.Pipeline)
 	}
 	run, err := r.get(ctx, id)
 	if err != nil {
@@ -102,6 +102,9 @@ func (r *Runner) envelopeNow(ctx context.Context, id tipstaff.ID) ([]byte, error
 			text = run.Error.Message
 		}
 		env.Terminate(tipstaff.TerminalReason(run.Pipeline.TerminalReason), text, run.EndedAt)
+		if env.TerminalReason == tipstaff.TerminalCancelled && text != "" { // which the executor cannot know
+			env.TerminationReason = tipstaff.Joined(": ", pipeline.TextCancelled, text)
+		}
 	}
 	if err := r.gatesNow(ctx, env, run); err != nil {
 		return nil, err

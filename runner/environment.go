@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
@@ -112,6 +113,9 @@ func (d *drive) job() flow.Job {
 		Appended: func(done flow.Draft) { d.r.transient.appended(d.run, done) },
 		Abandon:  d.r.Abandon,
 	}
+	if _, ok := p.(*pipelineProgram); ok {
+		job.BoundName = tipstaff.BoundField
+	}
 	for name := range d.now().acts {
 		job.Acts[name] = d.activity(name)
 	}
@@ -121,7 +125,7 @@ func (d *drive) job() flow.Job {
 // activity is that of the present program.
 func (d *drive) activity(name string) flow.Activity {
 	act := func() flow.Activity { return d.now().acts[name] }
-	return flow.Activity{
+	bound := flow.Activity{
 		Check: func(ctx context.Context, a flow.Attempt) error {
 			if check := act().Check; check != nil {
 				return check(ctx, a)
@@ -132,6 +136,10 @@ func (d *drive) activity(name string) flow.Activity {
 		Stops:  func(a flow.Attempt) bool { stops := act().Stops; return stops != nil && stops(a) },
 		Prompt: func(a flow.Attempt) bool { prompt := act().Prompt; return prompt != nil && prompt(a) },
 	}
+	if act().Recall != nil { // as that of every program is
+		bound.Recall = func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return act().Recall(ctx, a) }
+	}
+	return bound
 }
 
 // next is how the run goes on after a segment: what follows from the records so

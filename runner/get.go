@@ -134,6 +134,11 @@ func (r *Runner) openGates(ctx context.Context, run string, fold *tipstaff.Fold)
 	gates := make([]tipstaff.Gate, len(rows))
 	for i, g := range rows {
 		gates[i] = gateOf(g)
+		if seq := fold.Given[gates[i].Path]; seq > 0 && gates[i].Kind == tipstaff.InDoubt {
+			if gates[i].Given, err = givenAt(ctx, r.Store, run, seq); err != nil {
+				return nil, err
+			}
+		}
 		shown := tipstaff.Subject(gates[i])
 		gates[i].Shown = &shown
 	}

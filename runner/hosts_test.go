@@ -53,38 +53,172 @@ func given(call *tipstaff.HostCall, output string) tipstaff.HostResult {
 	return tipstaff.HostResult{Call: call.ID, Output: json.RawMessage(output)}
 }
 
-func TestALostOnceCallIsInDoubtAndItsResultLate(t *testing.T) {
-	b := newBed(t)
+// lostCall is a run that waits for a person to say what became of its once call, for the
+// stage that is written, and the call itself.
+func (b *bed) lostCall(stage string) (tipstaff.ID, tipstaff.Gate, *tipstaff.HostCall) {
+	b.t.Helper()
 	b.AwaitHosts(20 * time.Millisecond)
-	run, done := b.beginRemote("once")
+	run, done := b.beginRemote(stage)
 	h := b.attach("h1", tipstaff.HostedAgent{Name: "critic"})
 	call := b.call(h)
 	h.Leave()
 	if driven := <-done; driven.Outcome != string(flow.ParkedRun) {
-		t.Fatalf("the drive ended %+v", driven)
+		b.t.Fatalf("the drive ended %+v", driven)
 	}
 	gates := b.get(run).OpenGates
 	if len(gates) != 1 || gates[0].Kind != tipstaff.InDoubt || gates[0].Path != "critic#1" {
-		t.Fatalf("the gates are %+v", gates)
+		b.t.Fatalf("the gates are %+v", gates)
 	}
-	back := b.attach("h1", tipstaff.HostedAgent{Name: "critic"})
-	if err := back.Complete(cli(), given(call, `{"late": true}`)); err != nil {
-		t.Fatal(err)
-	}
-	late := slices.DeleteFunc(b.events(run), func(e tipstaff.Event) bool { return e.Kind != tipstaff.KindEffectLate })
-	if len(late) != 1 || late[0].Path != "critic#1" || !strings.Contains(string(late[0].Body), `"late":true`) || !strings.Contains(string(late[0].Body), `"h1"`) {
-		t.Fatalf("what came late is recorded as %+v", late)
-	}
-	if _, err := b.decide(run, gates[0].ID.String(), "use_result", func(d *tipstaff.DecideRequest) { d.Answer = json.RawMessage(`{"output": {"late": true}}`) }); err != nil {
-		t.Fatal(err)
-	}
+	return run, gates[0], call
+}
+
+func (b *bed) of(run tipstaff.ID, kind tipstaff.Kind) []tipstaff.Event {
+	return slices.DeleteFunc(b.events(run), func(e tipstaff.Event) bool { return e.Kind != kind })
+}
+
+func (b *bed) completes(run tipstaff.ID, want string) {
+	b.t.Helper()
 	if driven := b.resume(run); driven.State != tipstaff.Completed {
-		t.Fatalf("the run ended %+v", driven)
+		b.t.Fatalf("the run ended %+v", driven)
 	}
-	if got := output(b.state(run), "critic").(map[string]any)["late"]; got != true {
-		t.Errorf("the stage brought %v", got)
+	if got := string(flow.JSON(output(b.state(run), "critic"))); got != want {
+		b.t.Errorf("the stage brought %s, want %s", got, want)
 	}
 	b.verified(run)
+}
+
+// A result that comes when the gate is open is shown in it, and is its answer unless
+// another is given.
+func TestALostOnceCallIsInDoubtAndItsResultIsOffered(t *testing.T) {
+	b := newBed(t)
+	run, gate, call := b.lostCall("once")
+	if _, err := b.decide(run, gate.ID.String(), "use_result"); tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
+		t.Fatalf("use_result without an answer, and nothing was brought: %v", err)
+	}
+	other := b.attach("h2", tipstaff.HostedAgent{Name: "critic"})
+	if err := other.Complete(cli(), given(call, `{"late": "forged"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.of(run, tipstaff.KindEffectGiven)); n != 0 || len(b.of(run, tipstaff.KindEffectLate)) != 1 {
+		t.Fatalf("another host's result is offered: %v", b.kinds(run))
+	}
+	back := b.attach("h1", tipstaff.HostedAgent{Name: "critic"})
+	for range 2 {
+		if err := back.Complete(cli(), given(call, `{"late": true}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(b.of(run, tipstaff.KindEffectGiven)); n != 1 {
+		t.Fatalf("what came twice is recorded %d times", n)
+	}
+	shown := b.get(run).OpenGates[0]
+	if shown.Given == nil || shown.Given.Host != "h1" || string(shown.Given.Output) != `{"late":true}` ||
+		!strings.Contains(strings.Join(shown.Shown.Lines, "\n"), "host h1 has brought its result") {
+		t.Fatalf("the gate shows %+v: %q", shown.Given, shown.Shown.Lines)
+	}
+	if _, err := b.decide(run, gate.ID.String(), "use_result"); err != nil {
+		t.Fatal(err)
+	}
+	b.completes(run, `{"late":true}`)
+}
+
+// The data is the stage's output itself, and is held to what the stage promises.
+func TestAResultThatAPersonGivesIsTheStagesOutput(t *testing.T) {
+	b := newBed(t)
+	run, gate, _ := b.lostCall(`once, required_output_fields: [paid], output_schema: {properties: {paid: {type: integer}}}`)
+	for answer, reason := range map[string]string{
+		`{"output": {"paid": 1}}`: "has no paid",
+		`{"paid": "yes"}`:         "not as its schema says",
+		`[1]`:                     "object",
+		`{"paid": 1, "usage": "` + strings.Repeat("x", 12<<20) + `"}`: "more than",
+	} {
+		_, err := b.decide(run, gate.ID.String(), "use_result", func(d *tipstaff.DecideRequest) { d.Answer = json.RawMessage(answer) })
+		if tipstaff.CodeOf(err) != tipstaff.InvalidArgument || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%.40s: %v, want %s", answer, err, reason)
+		}
+	}
+	if n := len(b.get(run).OpenGates); n != 1 {
+		t.Fatalf("%d gates are open", n)
+	}
+	// What looks like use is data of the output.
+	if _, err := b.decide(run, gate.ID.String(), "use_result", func(d *tipstaff.DecideRequest) {
+		d.Answer = json.RawMessage(`{"paid": 1, "usage": {"llm_calls": 5}}`)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.completes(run, `{"paid":1,"usage":{"llm_calls":5}}`)
+	if n := b.state(run)["llm_call_count"]; n != float64(0) {
+		t.Errorf("%v model calls were counted", n)
+	}
+}
+
+// leftCall is a run whose process ended while a host had its once call.
+func (b *bed) leftCall() (tipstaff.ID, *tipstaff.HostCall) {
+	b.t.Helper()
+	run, done := b.beginRemote("once")
+	h := b.attach("h1", tipstaff.HostedAgent{Name: "critic"})
+	call := b.call(h)
+	b.stop(&flow.Stop{Reason: "signal:TERM"})
+	h.Leave()
+	if driven := <-done; driven.Outcome != "interrupted" {
+		b.t.Fatalf("the drive ended %+v", driven)
+	}
+	b.reopened()
+	return run, call
+}
+
+// After a restart the host that has the call is waited for as long as before, and nobody
+// else.
+func TestAResultThatComesAfterARestartIsTheAnswer(t *testing.T) {
+	b := newBed(t)
+	run, call := b.leftCall()
+	s, err := b.Resume(cli(), tipstaff.ResumeRequest{Run: run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.untilAt(run, tipstaff.KindRunResumed, "")
+	other := b.attach("h2", tipstaff.HostedAgent{Name: "critic"})
+	if err := other.Complete(cli(), given(call, `{"from": "h2"}`)); err != nil {
+		t.Fatal(err)
+	}
+	back := b.attach("h1", tipstaff.HostedAgent{Name: "critic"})
+	if err := back.Complete(cli(), given(call, `{"from": "h1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if driven := b.wait(s.Run); driven.State != tipstaff.Completed {
+		t.Fatalf("the run ended %+v", driven)
+	}
+	if got := output(b.state(run), "critic").(map[string]any)["from"]; got != "h1" || len(b.of(run, tipstaff.KindPolicyGate)) != 0 {
+		t.Errorf("the stage brought %v; %v", got, b.kinds(run))
+	}
+	b.verified(run)
+}
+
+// A host may be back before its run is.
+func TestAResultThatComesBeforeTheRunIsDrivenAgainIsTheAnswer(t *testing.T) {
+	b := newBed(t)
+	run, call := b.leftCall()
+	back := b.attach("h1", tipstaff.HostedAgent{Name: "critic"})
+	if err := back.Complete(cli(), given(call, `{"from": "h1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	b.completes(run, `{"from":"h1"}`)
+	if n := len(b.of(run, tipstaff.KindPolicyGate)); n != 0 {
+		t.Errorf("%d gates were opened", n)
+	}
+}
+
+// When nobody comes the run asks, as it does without a restart.
+func TestACallThatNobodyBringsBackIsInDoubt(t *testing.T) {
+	b := newBed(t)
+	run, _ := b.leftCall()
+	b.AwaitHosts(20 * time.Millisecond)
+	if driven := b.resume(run); driven.Outcome != string(flow.ParkedRun) {
+		t.Fatalf("the drive ended %+v", driven)
+	}
+	if gates := b.get(run).OpenGates; len(gates) != 1 || gates[0].Kind != tipstaff.InDoubt {
+		t.Errorf("the gates are %+v", gates)
+	}
 }
 
 func TestACallThatIsTriedAgainIsAnother(t *testing.T) {

@@ -265,7 +265,7 @@ func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.R
 	if s.Agent.Keeps() {
 		t.Session = s.Agent.Name
 	}
-	m := &meter{reportedOnly: p.draft.Rules < rulesKept}
+	m := &meter{earlier: p.draft.Rules < rulesKept}
 	got, err := by.Perform(metered{fc, m}, t)
 	m.add(got.Usage)
 	var res pipeline.Result
@@ -284,7 +284,9 @@ type meter struct {
 	usage tipstaff.StageUsage
 	once  bool
 
-	reportedOnly bool // the cost of attempts that failed is left out, as runs of earlier versions do
+	// Of runs of earlier versions: the cost of attempts that failed is left out, and whoever
+	// gives the result of a remote call gives its use, too.
+	earlier bool
 }
 
 func (m *meter) read() (tipstaff.StageUsage, bool) {
@@ -361,9 +363,11 @@ func (m *meter) take(call flow.Call, r flow.Result, err error) {
 		m.usage.LLMCalls += made
 		m.spoke(r)
 	case remoteActivity:
-		m.reported(r)
+		if r.By == "" || m.earlier {
+			m.reported(r)
+		}
 	}
-	if !m.reportedOnly {
+	if !m.earlier {
 		m.usage.CostUSD = before + tipstaff.USD(r.Cost)
 		m.usage.LostUSD += tipstaff.USD(r.Lost)
 	}

@@ -40,17 +40,23 @@ func (t *Task) toolStage(fc flow.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	v, err := pipeline.Decode(r.Value)
+	output, err := toolOutput(r.Value)
 	if err != nil {
 		return Result{}, &flow.Error{Code: plan.ReasonOutputInvalid, Message: fmt.Sprintf("what %s answered cannot be kept: %v", t.Name, err)}
 	}
+	return Result{Output: output}, nil
+}
+
+// toolOutput is the output of a stage whose tool gave this result.
+func toolOutput(result []byte) (map[string]any, error) {
+	v, err := pipeline.Decode(result)
 	switch v := v.(type) {
 	case map[string]any:
-		return Result{Output: v}, nil
+		return v, err
 	case string:
-		return Result{Output: map[string]any{"text": v}}, nil
+		return map[string]any{"text": v}, err
 	}
-	return Result{Output: map[string]any{"result": v}}, nil
+	return map[string]any{"result": v}, err
 }
 
 // approvalExpiry is how long an approval may be thought over.

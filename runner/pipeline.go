@@ -215,6 +215,7 @@ func openPipeline(ctx context.Context, src source, c *common, text pipelineText)
 	if err != nil {
 		return nil, err
 	}
+	p.state.Earlier = c.draft.Rules < rulesKept
 	p.state.Rollbacks, err = rollbacks(ctx, src, &c.draft, c.segment.since)
 	return p, err
 }

@@ -57,7 +57,8 @@ type pipelineDraft struct {
 	updates []tipstaff.DraftUpdated
 	head    int64 // the last record that was read
 
-	draft  draftBody // with the program that is in force
+	draft  draftBody          // with the program that is in force
+	pipe   *pipeline.Pipeline // nil: it has none yet
 	env    *pipeline.Envelope
 	locked string // the run of the agent that works on it; "": none does
 }
@@ -117,18 +118,17 @@ func (d *pipelineDraft) with(ctx context.Context, src source, more ...tipstaff.D
 		}
 		status.Thread = cmp.Or(u.Thread, status.Thread)
 	}
-	var pipe *pipeline.Pipeline
 	if digest := next.draft.ProgramDigest; digest != "" {
 		canonical, err := src.Blob(ctx, digest)
 		if err != nil {
 			return nil, fmt.Errorf("the program of run %s is not there: %w", d.run, err)
 		}
-		if pipe, err = pipeline.Load(canonical); err != nil {
+		if next.pipe, err = pipeline.Load(canonical); err != nil {
 			return nil, fmt.Errorf("the program of run %s cannot be read: %w", d.run, err)
 		}
 	}
 	var err error
-	if next.env, err = firstEnvelope(ctx, src, d.run, &next.draft, pipe); err != nil {
+	if next.env, err = firstEnvelope(ctx, src, d.run, &next.draft, next.pipe); err != nil {
 		return nil, err
 	}
 	next.env.Version = 1

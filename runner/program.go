@@ -112,7 +112,8 @@ const (
 	rulesShown = 1
 	// rulesKept: images and other media of results are blobs of the run, and the results of
 	// the last step share what is left of the window. The cost of a stage is all that was
-	// charged for it. Models that draft are asked for a draft.
+	// charged for it. Models that draft are asked for a draft. Whoever gives the result of a
+	// remote stage gives its output alone, and a stage that asks need not have its own yet.
 	rulesKept = 2
 
 	rulesNow = rulesKept

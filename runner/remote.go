@@ -33,7 +33,7 @@ type remoteInput struct {
 }
 
 // remoteValue is what a call brought. Whoever answers an in_doubt gate with
-// use_result gives one too.
+// use_result gives the output alone; in runs from before rulesKept, one of these.
 type remoteValue struct {
 	Output  json.RawMessage     `json:"output"`
 	Control json.RawMessage     `json:"control,omitempty"`
@@ -61,9 +61,12 @@ func (remotePerformer) Perform(fc flow.Context, t *Task) (res Result, err error)
 	s := t.stage
 	r, err := fc.Do(flow.Call{Name: remoteActivity, Class: t.Effect, Timeout: t.Timeout,
 		Input: flow.JSON(remoteInput{Agent: t.Name, Visit: s.Visit, Attempt: s.Attempt, Input: t.Args, View: s.View.DataDigest()}),
-		Local: remoteLocal{s.View, s.Budget, s.Agent.Remote.Wait}})
+		Local: remoteLocal{s.View.Ordered(t.pipe.pipe.Pipeline), s.Budget, s.Agent.Remote.Wait}})
 	if err != nil {
 		return res, err
+	}
+	if r.By != "" && t.pipe.draft.Rules >= rulesKept {
+		r.Value = flow.JSON(remoteValue{Output: r.Value})
 	}
 	if res.Output, res.Control, err = readRemote(r.Value); err != nil {
 		return res, &pipeline.StageError{Code: "output_invalid", Message: err.Error(), Retryable: true}
@@ -118,11 +121,21 @@ func (d *hostPool) activity(o owners) flow.Activity {
 			if err != nil {
 				return flow.Done{}, &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
 			}
-			d.mu.Lock()
-			d.calls[c.ID] = c
-			d.mu.Unlock()
-			defer d.end(c)
+			defer d.begin(c)()
 			return d.perform(ctx, c, a)
+		},
+		Recall: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+			c, err := newRemoteCall(ctx, o, a)
+			if err != nil {
+				return flow.Done{}, err
+			}
+			known, err := traceCall(ctx, d.store, a.Run, a.Path)
+			if err != nil {
+				return flow.Done{}, err
+			}
+			c.left, c.given = true, known.hosts
+			defer d.begin(c)()
+			return d.missing(ctx, c, a)
 		},
 		Stops: func(flow.Attempt) bool { return true },
 	}
@@ -137,6 +150,9 @@ func (d *hostPool) perform(ctx context.Context, c *remoteCall, a flow.Attempt) (
 		if err != nil {
 			return flow.Done{}, err
 		}
+		if c.class == flow.Once { // who may bring the result, should this process not live to take it
+			a.Note(flow.Event{Kind: string(tipstaff.KindEffectSent), Body: tipstaff.EffectSent{Attempt: a.N, Host: h.id}})
+		}
 		err = c.attend(ctx, a, h.gone)
 		switch {
 		case err == nil:
@@ -144,7 +160,7 @@ func (d *hostPool) perform(ctx context.Context, c *remoteCall, a flow.Attempt) (
 		case ctx.Err() != nil:
 			return d.stopped(ctx, c, a)
 		case c.class == flow.Once:
-			return d.missing(ctx, c, a, h.id)
+			return d.missing(ctx, c, a)
 		}
 		d.withdraw(c)
 		wait = untilDeadline
@@ -217,16 +233,20 @@ func (d *hostPool) stopped(ctx context.Context, c *remoteCall, a flow.Attempt) (
 	return flow.Done{}, cause
 }
 
-// missing is for a once call whose host is gone: that host, and no other, may come
-// back with the answer in time.
-func (d *hostPool) missing(ctx context.Context, c *remoteCall, a flow.Attempt, host string) (flow.Done, error) {
+// missing is for a once call whose host is gone, or that a process before this one has
+// left: that host, and no other, may come back with the answer in time.
+func (d *hostPool) missing(ctx context.Context, c *remoteCall, a flow.Attempt) (flow.Done, error) {
 	d.withdraw(c)
 	patience, cancel := context.WithTimeoutCause(ctx, d.absent, errHostLost)
 	defer cancel()
 	if c.attend(patience, a, nil) == nil {
 		return c.done()
 	}
-	return flow.Done{}, fmt.Errorf("host %s was lost with the call and has not come back: %w", host, errHostLost)
+	host := "the host"
+	if len(c.given) > 0 {
+		host = "host " + c.given[len(c.given)-1]
+	}
+	return flow.Done{}, fmt.Errorf("%s was lost with the call and has not come back: %w", host, errHostLost)
 }
 
 // done is what the host brought as the outcome of the call: a definite one, whatever

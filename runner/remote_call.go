@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ type remoteCall struct {
 	// Under the pool's lock:
 	at     *host                // who has it; nil: nobody
 	given  []string             // ids of all hosts that were given it
+	left   bool                 // a process before this one has left it; nobody need know to whom it was given
 	result *tipstaff.HostResult // the first that came
 	ended  bool                 // the attempt is
 	lost   error                // why the result is not durable; nil: it is
@@ -57,14 +59,16 @@ func callID(a flow.Attempt) string {
 	return a.Run + "/" + a.Path
 }
 
-// placeOf is the run and the path that a call's id names. No path has a ~ in it.
-func placeOf(call string) (run, path string, ok bool) {
-	run, path, ok = strings.Cut(call, "/")
-	path, _, _ = strings.Cut(path, "~")
-	if _, err := tipstaff.ParseID(run); err != nil || path == "" {
-		return "", "", false
+// placeOf is the run, the path and the attempt that a call's id names. No path has a ~
+// in it.
+func placeOf(call string) (run, path string, attempt int, ok bool) {
+	run, path, _ = strings.Cut(call, "/")
+	path, n, later := strings.Cut(path, "~")
+	_, err := tipstaff.ParseID(run)
+	if attempt = 1; err == nil && later {
+		attempt, err = strconv.Atoi(n)
 	}
-	return run, path, ok
+	return run, path, attempt, err == nil && path != ""
 }
 
 func newRemoteCall(ctx context.Context, o owners, a flow.Attempt) (*remoteCall, error) {
@@ -80,6 +84,14 @@ func newRemoteCall(ctx context.Context, o owners, a flow.Attempt) (*remoteCall, 
 		Redelivery: a.N > 1 && a.Class != flow.Once} // a process that died may have delivered it
 	c.Deadline, _ = ctx.Deadline()
 	return c, nil
+}
+
+// begin lets hosts bring the result of a call, until the attempt is over.
+func (d *hostPool) begin(c *remoteCall) (end func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls[c.ID] = c
+	return func() { d.end(c) }
 }
 
 // end is when the attempt is over. A call that has a result stays until that is
@@ -249,7 +261,7 @@ func (h *host) take(r tipstaff.HostResult) *remoteCall {
 		return nil
 	}
 	// Nobody knows any more to whom a process before this one gave what may be repeated.
-	given := slices.Contains(c.given, h.id) || len(c.given) == 0 && c.class != flow.Once
+	given := slices.Contains(c.given, h.id) || len(c.given) == 0 && (c.left || c.class != flow.Once)
 	switch {
 	case !h.serves(c.owners), !given, c.result == nil && c.ended:
 		return nil
@@ -262,10 +274,12 @@ func (h *host) take(r tipstaff.HostResult) *remoteCall {
 	return c
 }
 
-// late records a result that cannot be used. One that is recorded as the call's
-// answer already was brought twice, which is no harm.
+// late takes a result that nobody waits for. It settles a call that has no outcome: it is
+// offered to whoever is asked about the call, if its host was given it. Others are
+// recorded and not used; the one that is recorded as the call's answer already was
+// brought twice, which is no harm.
 func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
-	run, path, ok := placeOf(r.Call)
+	run, path, attempt, ok := placeOf(r.Call)
 	if !ok {
 		return tipstaff.Errorf(tipstaff.InvalidArgument, "%q is not a call", shortened(r.Call))
 	}
@@ -277,16 +291,24 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 	if !h.serves(draft.owners()) {
 		return explain(flow.ErrNoRun, idOf(run))
 	}
-	known, err := outcomeIs(ctx, store, run, path, &r)
-	if err != nil || known {
+	known, err := traceCall(ctx, store, run, path)
+	if err != nil {
 		return explain(err, idOf(run))
 	}
-	body := tipstaff.EffectLate{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: r.Error}
+	given := givenBy(h.id, attempt, &r)
+	late := flow.Draft{Kind: string(tipstaff.KindEffectLate), Path: path, Note: true,
+		Body: flow.JSON(tipstaff.EffectLate{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: r.Error})}
+	switch {
+	case known.outcome != nil && known.outcome.is(&r), known.given != nil && bytes.Equal(flow.JSON(known.given), flow.JSON(given)):
+		return nil
+	case known.lacks(attempt) && known.given == nil && (len(known.hosts) == 0 || slices.Contains(known.hosts, h.id)):
+		late = flow.Draft{Kind: string(tipstaff.KindEffectGiven), Path: path, Body: flow.JSON(given)}
+	}
 	err = store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
 		if tipstaff.State(tx.Row().State).Terminal() {
 			return nil, nil // nothing follows its end
 		}
-		return []flow.Draft{{Kind: string(tipstaff.KindEffectLate), Path: path, Note: true, Body: flow.JSON(body)}}, nil
+		return []flow.Draft{late}, nil
 	})
 	if errors.Is(err, flow.ErrEnded) {
 		return nil
@@ -294,27 +316,95 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 	return explain(err, idOf(run))
 }
 
-// outcomeIs reports whether a result is the one that stands in the journal.
-func outcomeIs(ctx context.Context, src source, run, path string, r *tipstaff.HostResult) (found bool, err error) {
-	err = eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
-		if found || s.Kind != string(tipstaff.KindEffectFinished) {
+// givenBy is a result that came when nobody waited for it. A host that says nothing of
+// what it used is charged what it had reserved.
+func givenBy(host string, attempt int, r *tipstaff.HostResult) *tipstaff.EffectGiven {
+	done, err := (&remoteCall{result: r}).done()
+	given := &tipstaff.EffectGiven{Attempt: attempt, From: host, Value: done.Value}
+	errors.As(err, &given.Error)
+	if len(done.Use) > 0 {
+		given.Use = done.Use
+	}
+	return given
+}
+
+// callTrace is what the journal says of a call.
+type callTrace struct {
+	intended tipstaff.Effect // the last attempt
+	hosts    []string        // that were given it
+	given    *tipstaff.EffectGiven
+	outcome  *callOutcome
+}
+
+// lacks reports whether an attempt, of class once, is the last and has no outcome.
+func (t *callTrace) lacks(attempt int) bool {
+	return t.outcome == nil && t.intended.Class == flow.Once && t.intended.Attempt == attempt
+}
+
+// traceCall reads what the journal of a run says of a call.
+func traceCall(ctx context.Context, src source, run, path string) (*callTrace, error) {
+	t := &callTrace{}
+	err := eachRecord(ctx, src, run, 0, func(s flow.Stored) error {
+		kind := tipstaff.Kind(s.Kind)
+		switch kind {
+		case tipstaff.KindEffectIntended, tipstaff.KindEffectSent, tipstaff.KindEffectGiven, tipstaff.KindEffectFinished:
+		default:
 			return nil
 		}
 		e, err := parse(ctx, src, s)
 		if err != nil || e.Path != path {
 			return err
 		}
-		b, value := tipstaff.BodyOf[tipstaff.Effect](&e), remoteValue{}
-		switch {
-		case r.Error != nil:
-			found = b.Error != nil && b.Error.Code == r.Error.Code && b.Error.Message == r.Error.Message
-		case b.Error == nil:
-			err = json.Unmarshal(b.Value, &value)
-			found = err == nil && sameText(value.Output, r.Output) && sameText(value.Control, r.Control)
+		switch kind {
+		case tipstaff.KindEffectIntended:
+			*t = callTrace{intended: tipstaff.BodyOf[tipstaff.Effect](&e)}
+		case tipstaff.KindEffectSent:
+			t.hosts = append(t.hosts, tipstaff.BodyOf[tipstaff.EffectSent](&e).Host)
+		case tipstaff.KindEffectGiven:
+			if t.given == nil {
+				given := tipstaff.BodyOf[tipstaff.EffectGiven](&e)
+				t.given = &given
+			}
+		case tipstaff.KindEffectFinished:
+			outcome := callOutcome(tipstaff.BodyOf[tipstaff.Effect](&e))
+			t.outcome = &outcome
 		}
-		return err
+		return nil
 	})
-	return found, err
+	return t, err
+}
+
+// callOutcome is the recorded end of a call.
+type callOutcome tipstaff.Effect
+
+// is reports whether a result is the one that was recorded.
+func (o *callOutcome) is(r *tipstaff.HostResult) bool {
+	if r.Error != nil || o.Error != nil {
+		return r.Error != nil && o.Error != nil && o.Error.Code == r.Error.Code && o.Error.Message == r.Error.Message
+	}
+	var value remoteValue
+	return json.Unmarshal(o.Value, &value) == nil && sameText(value.Output, r.Output) && sameText(value.Control, r.Control)
+}
+
+// givenAt is the result that a record of a run says was brought for a call.
+func givenAt(ctx context.Context, src source, run string, seq int64) (*tipstaff.GivenResult, error) {
+	e, err := eventAt(ctx, src, run, seq)
+	if err == nil {
+		err = attach(ctx, src, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := tipstaff.BodyOf[tipstaff.EffectGiven](e)
+	given := &tipstaff.GivenResult{Host: b.From}
+	if b.Error != nil {
+		given.Error = &tipstaff.HostError{Code: b.Error.Code, Message: b.Error.Message, Retryable: b.Error.Retry}
+		return given, nil
+	}
+	var value remoteValue
+	err = json.Unmarshal(b.Value, &value)
+	given.Output, given.Control = value.Output, value.Control
+	return given, err
 }
 
 // sameText compares JSON as hosts and journals write it.
@@ -329,7 +419,8 @@ func (h *host) Reserve(ctx context.Context, call string, use tipstaff.Usage) (bo
 	}
 	h.pool.mu.Lock()
 	c := h.pool.calls[call]
-	mine := c != nil && c.at == h
+	// One that was lost with its host, or with the process before this one, is still its.
+	mine := c != nil && (c.at == h || c.at == nil && slices.Contains(c.given, h.id) && h.serves(c.owners))
 	h.pool.mu.Unlock()
 	if !mine {
 		return "", tipstaff.Errorf(tipstaff.WrongState, "host %s does not have call %s", h.id, shortened(call))

@@ -388,10 +388,11 @@ func (r *Runner) Label(ctx context.Context, req tipstaff.LabelRequest) (none tip
 	if err != nil {
 		return none, explain(err, req.Run)
 	}
-	e, err := boundaryState(ctx, r.Store, b)
+	p, err := boundaryState(ctx, r.Store, b)
 	if err != nil {
 		return none, explain(err, req.Run)
 	}
+	e := p.state
 	body := flow.JSON(tipstaff.CheckpointCreated{ID: b.checkpoint(), Stage: b.stage, Turn: b.turn, Iteration: e.Iteration, Epoch: e.Epoch, ParentID: b.parent,
 		Digest: b.digest, SizeBytes: e.Size(), EnvelopeID: e.EnvelopeID, ThreadID: e.ThreadID, Labels: []string{req.Label}, By: actor(ctx)})
 	err = r.Store.Write(ctx, row.ID, func(flow.Tx) ([]flow.Draft, error) {
@@ -409,8 +410,8 @@ func (r *Runner) Label(ctx context.Context, req tipstaff.LabelRequest) (none tip
 	return none, err
 }
 
-// boundaryState is the Envelope at a boundary. It must be the one that was recorded.
-func boundaryState(ctx context.Context, src source, b *boundary) (*pipeline.Envelope, error) {
+// boundaryState is a run at a boundary. Its data must be what was recorded.
+func boundaryState(ctx context.Context, src source, b *boundary) (*pipelineProgram, error) {
 	p, err := stateUpTo(ctx, src, b.run, b.seq, &b.turn)
 	if err != nil {
 		return nil, err
@@ -418,7 +419,7 @@ func boundaryState(ctx context.Context, src source, b *boundary) (*pipeline.Enve
 	if digest := p.state.DataDigest(); digest != b.digest {
 		return nil, tipstaff.Errorf(tipstaff.ReplayMismatch, "the data at %s is %s, but %s was recorded", b.checkpoint(), digest, b.digest)
 	}
-	return p.state.Envelope, nil
+	return p, nil
 }
 
 // driven reports whether anybody has begun to drive a run.

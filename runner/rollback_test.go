@@ -117,12 +117,52 @@ func TestRollbackRestoresDataAndKeepsCounters(t *testing.T) {
 	if string(e.Outputs["critic"]) != `{"verdict":"ok"}` || e.Visits["critic"] != 3 || e.Iteration != 2 {
 		t.Errorf("it ended as %+v", e)
 	}
-	want := []string{"start>work start", "work>critic default", "critic>critic rollback", "critic>work reintent", "work>critic default", "critic>end complete"}
+	want := []string{"start>work start", "work>critic default",
+		"critic>work reintent", "work>critic default", "critic>confirmation interrupt", // which were left behind
+		"critic>critic rollback", "critic>work reintent", "work>critic default", "critic>end complete"}
 	if moves := b.moves(got.ID); !slices.Equal(moves, want) {
 		t.Errorf("its way was %v", moves)
 	}
+	all, err := tipstaff.Transitions(cli(), b, got.ID)
+	b.check(err)
+	for i, m := range all {
+		if m.N != int64(i+1) || (m.Reason == "rollback") != (m.By == "local:cli" && m.Left == old.String()) {
+			t.Errorf("transition %d is %+v", i+1, m)
+		}
+	}
 	b.verified(old)
 	b.verified(got.ID)
+}
+
+// A rollback of a rollback leaves two runs behind, also where it goes back before the
+// first.
+func TestWhatSeveralRollbacksLeftIsListed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	first, _ := b.pipe(review)
+	cp := b.checkpoints(first)[0].ID
+	second := b.fork(forking{Run: first, Checkpoint: cp, Rollback: true})
+	if out := b.resume(second.ID); out.State != tipstaff.Completed {
+		t.Fatalf("%+v", out)
+	}
+	third := b.fork(forking{Run: second.ID, Checkpoint: cp, Rollback: true})
+	var ns []int64
+	all, err := tipstaff.Transitions(cli(), b, third.ID)
+	b.check(err)
+	for _, m := range all {
+		ns = append(ns, m.N)
+	}
+	if !slices.Equal(ns, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}) || all[8].Left != "" {
+		t.Errorf("the transitions are %v", ns)
+	}
+	for _, c := range b.checkpoints(third.ID) {
+		if c.Left != (c.ID != cp) {
+			t.Errorf("checkpoint %s: left %v", c.ID, c.Left)
+		}
+	}
+	if list := b.checkpoints(first); len(list) != 1 || list[0].Left {
+		t.Errorf("the first run's own are %+v", list)
+	}
 }
 
 func TestEditedOutputTakesTheOtherRoute(t *testing.T) {

@@ -76,6 +76,7 @@ type Runner struct {
 	ended  endings
 	hosts  *hostPool
 	queue  *queue
+	parked chan struct{} // one place: a drive of this process has ended
 
 	transient  transientHub
 	performers performers
@@ -100,6 +101,7 @@ func New(c Config) *Runner {
 	all := withBuiltin(c.Performers)
 	c.Store = performingStore{c.Store, all}
 	r := &Runner{Config: c, performers: all, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving, c.Users)}
+	r.parked = make(chan struct{}, 1)
 	if c.Grace > 0 {
 		r.hosts.grace = c.Grace
 	}

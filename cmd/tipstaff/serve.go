@@ -64,11 +64,15 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
 		return err
 	}
+	log := logTo(o.JSON)
 	server := rpc.New(opened.Service(), opened.runner.Hosts(), rpc.Options{
-		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: logTo(o.JSON), Trace: traced,
+		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
 	defer s.beforeStop(server.Quiesce)()
+	go opened.runner.Expire(ctx, daemonOwner, func(err error) {
+		log.ErrorContext(ctx, "a gate has expired and its run cannot go on", "error", err.Error())
+	})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() { server.Close(s.patience) }()

@@ -20,6 +20,10 @@ func doubt(t *testing.T, open opener) {
 	t.Run("use_result names its giver", func(t *testing.T) { useResult(t, open) })
 	t.Run("fail in doubt is the call's failure", func(t *testing.T) { failInDoubt(t, open) })
 	t.Run("what is known of its end is told", func(t *testing.T) { knownInDoubt(t, open) })
+	t.Run("an outcome that is recalled asks nobody", func(t *testing.T) { recalled(t, open) })
+	t.Run("an outcome that cannot be recalled is in doubt", func(t *testing.T) { notRecalled(t, open) })
+	t.Run("an outcome that was given asks nobody", func(t *testing.T) { givenBefore(t, open) })
+	t.Run("use_result without an answer takes what was given", func(t *testing.T) { givenLate(t, open) })
 	t.Run("the recorded class counts", func(t *testing.T) { recordedClass(t, open) })
 	t.Run("in a closed scope in doubt asks nobody", func(t *testing.T) { inDoubtClosed(t, open) })
 	t.Run("a panicking read is called again", func(t *testing.T) { panickingRead(t, open) })
@@ -184,6 +188,111 @@ func useResult(t *testing.T, open opener) {
 	r.agree(out)
 	if n := r.world.Count("root/a"); n != 1 {
 		t.Errorf("the effect happened %d times, want once", n)
+	}
+}
+
+// leftOpen is a run that was killed in a once call, which may be asked for its outcome.
+func leftOpen(t *testing.T, open opener) *rig {
+	var r *rig
+	r = newRig(t, open, program(func(fc flow.Context) error {
+		res, err := fc.Do(call(flow.Once, "a", 1))
+		r.see("a", string(res.Value), res.By, res.Attempt, coded(err))
+		return err
+	}))
+	r.crash(killedInCall(true)(r))
+	r.world.On("root/a", Act{})
+	return r
+}
+
+// settledBy checks what the program saw of the one call, which was made once.
+func (r *rig) settledBy(out flow.Outcome, saw ...any) {
+	r.t.Helper()
+	if got, want := r.sights()["a"], fmt.Sprintln(saw...); got != want {
+		r.t.Errorf("the program saw %q, want %q%v", got, want, r.journal())
+	}
+	if n := r.world.Count("root/a"); n != 1 {
+		r.t.Errorf("the effect happened %d times, want once", n)
+	}
+	r.agree(out)
+}
+
+func recalled(t *testing.T, open opener) {
+	r := leftOpen(t, open)
+	r.recall = func(_ context.Context, a flow.Attempt) (flow.Done, error) {
+		if a.Path != "root/a" || a.N != 1 {
+			t.Errorf("recalled is %+v", a)
+		}
+		return flow.Done{Value: json.RawMessage(`2`)}, nil
+	}
+	out := r.want(flow.Completed)
+	if n := len(r.journal().gates()); n > 0 {
+		t.Errorf("%d gates were opened", n)
+	}
+	r.settledBy(out, "2", "", 1, "ok")
+
+	r = leftOpen(t, open)
+	r.recall = func(context.Context, flow.Attempt) (flow.Done, error) {
+		return flow.Done{}, &flow.Error{Code: "broken", Answered: true}
+	}
+	r.settledBy(r.want(flow.Failed), "", "", 1, "broken")
+}
+
+func notRecalled(t *testing.T, open opener) {
+	r := leftOpen(t, open)
+	// What says that it was not sent speaks of the recall.
+	r.recall = func(context.Context, flow.Attempt) (flow.Done, error) {
+		return flow.Done{}, &flow.Error{Code: "gone", Message: "nobody came", NotSent: true}
+	}
+	r.want(flow.ParkedRun)
+	g, _ := r.journal().gate("root/a/in_doubt")
+	var subject struct{ Known *flow.Error }
+	if err := json.Unmarshal(g.Subject, &subject); err != nil || subject.Known == nil || subject.Known.Code != "gone" || subject.Known.NotSent {
+		t.Errorf("the gate shows %s, %v", g.Subject, err)
+	}
+	r.recall = func(context.Context, flow.Attempt) (flow.Done, error) {
+		t.Error("recalled although a gate is open")
+		return flow.Done{}, errors.New("nothing")
+	}
+	r.agree(r.toEnd())
+}
+
+// give writes what was brought for the first attempt of the call.
+func (r *rig) give(b flow.EffectGiven) {
+	r.t.Helper()
+	b.Attempt, b.From = 1, "h1"
+	if err := r.bed.Write(r.run, flow.Draft{Kind: flow.KindEffectGiven, Path: "root/a", Body: flow.JSON(b)}); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+}
+
+func givenBefore(t *testing.T, open opener) {
+	r := leftOpen(t, open)
+	r.give(flow.EffectGiven{Value: json.RawMessage(`{"x":[1]}`)})
+	r.give(flow.EffectGiven{Value: json.RawMessage(`{"x":[2]}`)}) // the first counts
+	r.settledBy(r.want(flow.Completed), `{"x":[1]}`, "", 1, "ok")
+}
+
+func givenLate(t *testing.T, open opener) {
+	for _, live := range []bool{false, true} {
+		r := leftOpen(t, open)
+		if live { // whoever drives it learns of it, too
+			r.job.Linger = -1
+		}
+		d := r.start(r.log())
+		r.untilKind("policy.gate", "root/a/in_doubt")
+		if !live {
+			_ = d.settle()
+		}
+		r.give(flow.EffectGiven{Error: &flow.Error{Code: "broken", Message: "as it says", Answered: true}})
+		r.decideKey("root/a/in_doubt", flow.Decision{Action: "use_result", By: "token:ann", Via: "http"})
+		if !live {
+			d = r.start(r.log())
+		}
+		out := d.wait()
+		if out.Status != flow.Failed {
+			t.Fatalf("ended %+v%v", out, r.journal())
+		}
+		r.settledBy(out, "", "", 1, "broken")
 	}
 }
 

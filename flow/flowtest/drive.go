@@ -45,6 +45,7 @@ func (r *rig) start(log flow.Log) *drive {
 func (r *rig) begin(engine flow.Engine, act flow.Activity) *drive {
 	r.forget()
 	job := r.job
+	act.Recall = r.recall
 	job.Acts = map[string]flow.Activity{"work": act, "other": act}
 	job.Finish = r.finish
 	ctx, stop := context.WithCancelCause(context.Background())

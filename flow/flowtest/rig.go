@@ -40,6 +40,8 @@ type rig struct {
 
 	beside *flow.Beside // what the end of the run brings to another; nil: nothing
 
+	recall func(context.Context, flow.Attempt) (flow.Done, error) // that of every activity; nil: none has one
+
 	reclassed bool // the program asks with other classes than when it was recorded
 
 	// answer decides an open gate; it may leave it open.

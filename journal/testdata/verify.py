@@ -47,7 +47,7 @@ KINDS = {  # kind: (whose act, fields of the body)
 }
 PLAIN_KINDS = set("""
 draft.updated run.launched run.queued run.started run.resumed run.parked run.interrupted run.cancel_requested run.correction_requested run.forked run.continued
-effect.intended effect.failed effect.suspended effect.finished effect.late effect.lost gate.taken group.closed timer.set timer.fired clock.read
+effect.intended effect.failed effect.suspended effect.finished effect.sent effect.given effect.late effect.lost gate.taken group.closed timer.set timer.fired clock.read
 bound.warned bound.refused bound.extended bound.reserved plan.drafted plan.step plan.output
 stage.started stage.finished stage.retrying stage.skipped transition turn.merged checkpoint.created
 agent.step_started agent.message agent.router_decided agent.tool_call_request agent.approval_decided agent.tool_call_result agent.finish agent.error

@@ -148,6 +148,23 @@ def test_a_result_is_taken_from_a_host_that_comes_back(server: Server, effect: s
     assert len(visits) == 1
 
 
+def journal(server: Server, envelope: Envelope) -> list[Any]:
+    command = [BINARY, "events", envelope.run_id, "--workspace", str(server.workspace), "--json"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in told.splitlines()]
+
+
+async def bring(server: Server, host_id: str, result: pb.Result) -> pb.Ack:
+    """Bring a result as that host."""
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        stub = core_pb2_grpc.CoreServiceStub(channel)
+        attachment = Attachment(stub.ServeAgents(metadata=(("authorization", f"Bearer {server.token}"),)))
+        agents = [pb.HostedAgent(name="work", effect="once", concurrency=1)]
+        await attachment.register(pb.Register(host_id=host_id, agents=agents))
+        await attachment.send(pb.HostMessage(result=result))
+        return (await attachment.__aiter__().__anext__()).ack
+
+
 def test_the_first_result_counts_and_every_one_is_acknowledged(server: Server) -> None:
     document = """
 name: two
@@ -177,9 +194,7 @@ agents:
     with server.client() as client:
         envelope = asyncio.run(talk(client))
         assert client.get_state(envelope).outputs["work"] == {"n": 1}
-        command = [BINARY, "events", envelope.run_id, "--workspace", str(server.workspace), "--json"]
-        journal = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        assert [record["kind"] for record in map(json.loads, journal)].count("effect.late") == 1
+        assert [record["kind"] for record in journal(server, envelope)].count("effect.late") == 1
         client.cancel(envelope)
 
 
@@ -253,16 +268,12 @@ def test_a_loop_of_functions_outlives_server_and_host_and_repeats_nothing(server
         reached("act", 4)
         server.end(signal.SIGKILL)  # in the middle of what must not be repeated
         server.start()
+        doubtful.unlink()
         with server.client() as client:
-            [question] = end_of(client, envelope).open_interrupts
-            assert (question.kind, question.stage) == ("in_doubt", "act")
-            doubtful.unlink()
-            answer = {"output": {"visit": 4}, "usage": {}}
-            last = list(client.resume(envelope, decision="use_result", data=answer))[-1]
-    assert last.envelope is not None
-    assert (last.envelope.outcome, last.envelope.iteration) == ("completed", 3)
+            ended = end_of(client, envelope)  # the host is alive, and brings what it did
+    assert (ended.outcome, ended.iteration) == ("completed", 3)
     assert lines(folder / "act") == ["1", "2", "3", "4"]
-    assert last.envelope.outputs["act"] == {"visit": 4}
+    assert ended.outputs["act"] == {"visit": 4}
 
 
 def test_sigterm_lets_a_host_finish(server: Server) -> None:
@@ -281,3 +292,16 @@ def test_a_lost_call_that_must_not_be_repeated_is_in_doubt_after_a_minute(doubt:
         assert last.type is EventType.INTERRUPT_RAISED
         assert last.payload["kind"] == "in_doubt"
         assert len(calls(doubt.server)) == 1
+
+
+def test_a_result_that_comes_later_still_is_offered(doubt: Doubt) -> None:
+    [sent] = [record for record in journal(doubt.server, doubt.envelope) if record["kind"] == "effect.sent"]
+    result = pb.Result(call_id=f"{doubt.envelope.run_id}/work#1", output=b'{"late":true}')
+    assert not asyncio.run(bring(doubt.server, sent["body"]["host_id"], result)).HasField("refused")
+    with doubt.server.client() as client:
+        [question] = client.get_state(doubt.envelope).open_interrupts
+        assert question.given is not None
+        assert (question.given.output, question.given.error) == ({"late": True}, None)
+        last = list(client.resume(doubt.envelope, decision="use_result"))[-1]
+    assert last.envelope is not None
+    assert (last.envelope.outcome, last.envelope.outputs["work"]) == ("completed", {"late": True})

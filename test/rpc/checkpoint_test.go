@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -92,6 +93,43 @@ func TestALabelAndTheWayBackToIt(t *testing.T) {
 	if got := member(t, all[i], "edits"); got != `{"outputs":{"ask":{"edited":true}}}` {
 		t.Errorf("the edits are told as %s", got)
 	}
+	c.keepsWhatWasLeft(env, back)
+}
+
+// keepsWhatWasLeft checks the lists of an Envelope after a rollback.
+func (c *client) keepsWhatWasLeft(old, now *pb.Envelope) {
+	c.t.Helper()
+	moves, err := c.ListTransitions(c.ctx(), &pb.ListTransitionsRequest{Ref: byEnvelope(now)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	asked, rolled := false, false
+	for i, tr := range moves.Transitions {
+		if tr.N != int64(i+1) {
+			c.t.Errorf("transition %d has the number %d", i+1, tr.N)
+		}
+		asked = asked || tr.Reason == "interrupt" && tr.RunId == old.RunId
+		if tr.Reason == "rollback" {
+			rolled = asked && tr.RunId == now.RunId && tr.GetLeft() == old.RunId && tr.GetBy() == "token:alice"
+		}
+	}
+	if !rolled {
+		c.t.Errorf("the transitions are %v", moves.Transitions)
+	}
+}
+
+func TestTheOrderOfStagesIsTold(t *testing.T) {
+	c := common(t).as("alice")
+	const document = "name: p\nagents:\n- {name: b, stage_order: 2, scripted: {answers: [{}]}}\n- {name: a, stage_order: 1, default_next: b, scripted: {answers: [{}]}}"
+	env := c.create(document)
+	want := []string{"a", "b"}
+	if !slices.Equal(env.StageOrder, want) {
+		t.Errorf("of the draft: %v", env.StageOrder)
+	}
+	events := c.execute(env)
+	if end := events[len(events)-1].Envelope; !slices.Equal(end.StageOrder, want) {
+		t.Errorf("at its end: %v", end.StageOrder)
+	}
 }
 
 func TestAForkLeavesTheOldRun(t *testing.T) {
@@ -137,6 +175,40 @@ func TestCheckpointsThatLeadNowhere(t *testing.T) {
 			_, err := c.RollbackToCheckpoint(c.ctx(), tc.req)
 			wantCode(t, err, tc.code, "")
 		})
+	}
+}
+
+// Who follows a run is told why it was cancelled, and which bound it has reached by the
+// name that the document has.
+func TestAnEndSaysWhy(t *testing.T) {
+	c := common(t).as("alice")
+	env := c.paused()
+	if _, err := c.Cancel(c.ctx(), &pb.CancelRequest{Ref: byEnvelope(env), Reason: "the customer left"}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := c.all(c.Watch(c.ctx(), &pb.WatchRequest{Ref: byEnvelope(env)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := events[len(events)-1]
+	if member(t, last, "reason") != `"the customer left"` || member(t, last, "by") != `"token:alice"` || !strings.Contains(last.Envelope.GetTerminationReason(), "the customer left") {
+		t.Errorf("the last event says %s, the Envelope %q", last.Payload, last.Envelope.GetTerminationReason())
+	}
+
+	events = c.execute(c.create("name: p\nmax_iterations: 1\nmax_wall_seconds: 60\nagents: [{name: a, default_next: a, scripted: {answers: [{output: {}}]}}]"))
+	for _, e := range events {
+		switch e.Type {
+		case pb.ExecutionEvent_PIPELINE_STARTED:
+			var bounds map[string]any
+			mustRead(t, []byte(member(t, e, "bounds")), &bounds)
+			if bounds["max_iterations"] != 1.0 || bounds["max_wall_seconds"] != 60.0 || bounds["max_cost_usd"] != "5.00" || bounds["model_calls"] != nil {
+				t.Errorf("it starts with %v", bounds)
+			}
+		case pb.ExecutionEvent_BOUNDS_EXCEEDED:
+			if got := member(t, e, "bound"); got != `"max_iterations"` {
+				t.Errorf("the bound is %s", got)
+			}
+		}
 	}
 }
 

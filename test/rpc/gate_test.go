@@ -106,6 +106,7 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 		"no response":           {&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: env.Interrupts[0].Id}, codes.InvalidArgument, ""},
 		"yes and no":            {&pb.ResumeRequest{Ref: byEnvelope(env), Response: &pb.InterruptResponse{Approved: proto.Bool(true), Decision: proto.String("reject")}}, codes.InvalidArgument, ""},
 		"a text to a yes-or-no": {&pb.ResumeRequest{Ref: byEnvelope(env), Response: &pb.InterruptResponse{Text: proto.String("perhaps")}}, codes.InvalidArgument, tipstaff.ActionNotOffered},
+		"changes without any":   {&pb.ResumeRequest{Ref: byEnvelope(env), Response: &pb.InterruptResponse{Decision: proto.String("modify")}}, codes.InvalidArgument, tipstaff.InvalidArgument},
 		"an unknown interrupt":  {&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: tipstaff.NewID(time.Now()).String(), Response: yes}, codes.NotFound, tipstaff.GateNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,6 +135,9 @@ func TestAnInterruptThatHasExpired(t *testing.T) {
 	if err != nil || again[len(again)-1].Envelope.GetTerminalReason() != "gate_denied" {
 		t.Errorf("%v, %v", typesOf(again), err)
 	}
+	// Nobody need know its id to be told that it is too late.
+	_, err = c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), Response: &pb.InterruptResponse{Text: proto.String("now")}})
+	wantCode(t, err, codes.FailedPrecondition, tipstaff.GateExpired)
 }
 
 func TestATextAnswersAQuestion(t *testing.T) {

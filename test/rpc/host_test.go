@@ -2,12 +2,12 @@ package rpc_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/pb"
 )
 
@@ -106,7 +106,7 @@ func TestAHostDoesAStage(t *testing.T) {
 	h := c.attach("h1", &pb.HostedAgent{Name: "does-a-stage"})
 	call := h.call()
 	if call.Agent != "does-a-stage" || call.Visit != 1 || call.Attempt != 1 || string(call.Input) != `{"text":"hello"}` || call.View.GetEnvelopeId() != env.EnvelopeId ||
-		call.Redelivery || call.IdempotencyKey == "" || call.Deadline == nil || call.RunId != env.RunId || call.Budget.GetLlmCalls() != 10 {
+		call.Redelivery || call.IdempotencyKey == "" || call.Deadline == nil || call.RunId != env.RunId || len(call.View.StageOrder) != 1 || call.Budget.GetLlmCalls() != 10 {
 		t.Errorf("the call is %v", call)
 	}
 	result := &pb.Result{CallId: call.CallId, Output: []byte(`{"big": 9007199254740993}`), Control: []byte(`{"metadata": {"seen": true}}`),
@@ -121,6 +121,52 @@ func TestAHostDoesAStage(t *testing.T) {
 	}
 	h.answer(result) // again: it is stored
 	h.acked(call.CallId)
+}
+
+// What cannot be used fails its own call, and the host goes on.
+func TestABadResultFailsItsCallAlone(t *testing.T) {
+	c := common(t).as("alice")
+	good := &pb.HostedAgent{Name: "goes-on", Concurrency: 9}
+	h := c.attach("bad-results", good, &pb.HostedAgent{Name: "brings-nonsense"})
+	_, others := c.begin(remote("goes-on", "once"))
+	kept := h.call()
+	for name, bad := range map[string]*pb.Result{
+		"no JSON":             {Output: []byte(`{"a":`)},
+		"no object":           {Output: []byte(`[1]`)},
+		"neither":             {},
+		"both":                {Output: []byte(`{}`), Error: &pb.AgentError{Code: "odd"}},
+		"control of no use":   {Output: []byte(`{}`), Control: []byte(`7`)},
+		"less than nothing":   {Output: []byte(`{}`), Usage: &pb.Usage{LlmCalls: -1}},
+		"more than fits":      {Output: []byte(`{"a":"` + strings.Repeat("x", 13<<20) + `"}`)},
+		"a control unknown":   {Output: []byte(`{}`), Control: []byte(`{"brake": true}`)},
+		"an object, repeated": {Output: []byte(`{"a":1,"a":2}`)},
+	} {
+		_, done := c.begin(remote("brings-nonsense", "once"))
+		bad.CallId = h.call().CallId
+		h.answer(bad)
+		h.acked(bad.CallId)
+		events := <-done
+		end := events[len(events)-1].Envelope
+		if end.GetTerminalReason() != "stage_failed_fatally" || !strings.Contains(end.FailedStages["brings-nonsense"], "output_") {
+			t.Errorf("%s: it ended %s, %v", name, end.GetTerminalReason(), end.FailedStages)
+		}
+	}
+	for _, unknown := range []string{"", "nonsense", "01JCQ8R4T5V6W7X8Y9Z0A1B2C3/critic#1"} {
+		h.answer(&pb.Result{CallId: unknown, Output: []byte(`{}`)})
+		if ack := h.hear().GetAck(); ack.GetCallId() != unknown || ack.GetRefused() == "" {
+			t.Errorf("call %q: the server said %v", unknown, ack)
+		}
+	}
+	h.say(&pb.HostMessage{Message: &pb.HostMessage_Reserve{Reserve: &pb.Reserve{CallId: kept.CallId, Number: 1, LlmCalls: -1}}})
+	if g := h.hear().GetGrant(); g.GetNumber() != 1 || g.GetGranted() {
+		t.Errorf("less than nothing is granted: %v", g)
+	}
+	h.answer(&pb.Result{CallId: kept.CallId, Output: []byte(`{"n":1}`)})
+	h.acked(kept.CallId)
+	events := <-others
+	if end := events[len(events)-1].Envelope; string(end.Outputs["goes-on"]) != `{"n":1}` {
+		t.Errorf("the other call ended %v", end)
+	}
 }
 
 func TestAHostThatIsKilledWithARead(t *testing.T) {
@@ -177,7 +223,7 @@ func TestReservations(t *testing.T) {
 	if g := ask(1, 2); !g.GetGranted() || g.Number != 1 {
 		t.Fatalf("the first was answered %v", g)
 	}
-	if g := ask(2, 1); g == nil || g.Granted || g.GetBound() != tipstaff.BoundModelCalls || g.Number != 2 {
+	if g := ask(2, 1); g == nil || g.Granted || g.GetBound() != "max_llm_calls" || g.Number != 2 {
 		t.Fatalf("the second was answered %v", g)
 	}
 	h.answer(&pb.Result{CallId: call.CallId, Error: &pb.AgentError{Code: "bound_exceeded", Message: "no more calls"}})

@@ -10,9 +10,10 @@ from typing import Any
 from tipstaff.call import AsyncCall, Call
 from tipstaff.core.v1 import core_pb2 as pb
 
-RETURN_SECONDS = 60.0
-"""How long a result is kept that nobody has acknowledged: the server gives up a call
-that must not be repeated after so long."""
+RETURN_SECONDS = 3600.0
+"""How long a result is kept that nobody has acknowledged. The server waits a minute for
+that of a call which must not be repeated, counted anew when it was started again; one
+that comes later it shows to whoever is asked about the call."""
 
 
 class Calls:

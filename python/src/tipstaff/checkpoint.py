@@ -28,6 +28,7 @@ class Checkpoint:
     automatic: bool
     labels: list[str]
     size_bytes: int
+    left: bool
 
 
 @dataclass(frozen=True)
@@ -48,3 +49,4 @@ class Transition:
     n: int
     by: str | None
     left: str | None
+    run_id: str

@@ -40,6 +40,7 @@ class EdgeCount:
     source: str = field(metadata=wire("from"))
     target: str = field(metadata=wire("to"))
     count: int
+    pass_count: int = field(metadata=wire("pass"))
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,26 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class GivenError:
+    """Why an agent failed, of a result that came late."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True)
+class GivenResult:
+    """What the host of an agent has brought for a call in doubt since the question was
+    asked. The decision ``use_result`` without data takes it."""
+
+    host_id: str
+    output: Any
+    control: Any
+    error: GivenError | None
+
+
+@dataclass(frozen=True)
 class InterruptRecord:
     """A question the run waits on, or has waited on."""
 
@@ -121,6 +142,7 @@ class InterruptRecord:
     open: bool
     response: InterruptDecision | None
     shown: Shown | None
+    given: GivenResult | None
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,8 @@ class AgentHost:
         if kind == "call":
             self._take(message.call)
         elif kind == "ack":
+            if message.ack.HasField("refused"):
+                _log.warning("the result of %s was refused: %s", message.ack.call_id, message.ack.refused)
             self._calls.acknowledged(message.ack.call_id)
         elif kind == "cancel":
             self._calls.cancel(message.cancel.call_id, message.cancel.reason)

@@ -211,6 +211,7 @@ class EdgeCount(_message.Message):
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    PASS_FIELD_NUMBER: _ClassVar[int]
     to: str
     count: int
     def __init__(self, to: _Optional[str] = ..., count: _Optional[int] = ..., **kwargs) -> None: ...
@@ -259,7 +260,7 @@ class Waiver(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., visit: _Optional[int] = ..., finding_ids: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
 
 class Interrupt(_message.Message):
-    __slots__ = ("id", "key", "kind", "stage", "visit", "question", "message", "data", "actions", "expires_at", "open", "response", "shown")
+    __slots__ = ("id", "key", "kind", "stage", "visit", "question", "message", "data", "actions", "expires_at", "open", "response", "shown", "given")
     ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -273,6 +274,7 @@ class Interrupt(_message.Message):
     OPEN_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     SHOWN_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
     id: str
     key: str
     kind: str
@@ -286,7 +288,20 @@ class Interrupt(_message.Message):
     open: bool
     response: InterruptDecision
     shown: Shown
-    def __init__(self, id: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., stage: _Optional[str] = ..., visit: _Optional[int] = ..., question: _Optional[str] = ..., message: _Optional[str] = ..., data: _Optional[bytes] = ..., actions: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., open: bool = ..., response: _Optional[_Union[InterruptDecision, _Mapping]] = ..., shown: _Optional[_Union[Shown, _Mapping]] = ...) -> None: ...
+    given: GivenResult
+    def __init__(self, id: _Optional[str] = ..., key: _Optional[str] = ..., kind: _Optional[str] = ..., stage: _Optional[str] = ..., visit: _Optional[int] = ..., question: _Optional[str] = ..., message: _Optional[str] = ..., data: _Optional[bytes] = ..., actions: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., open: bool = ..., response: _Optional[_Union[InterruptDecision, _Mapping]] = ..., shown: _Optional[_Union[Shown, _Mapping]] = ..., given: _Optional[_Union[GivenResult, _Mapping]] = ...) -> None: ...
+
+class GivenResult(_message.Message):
+    __slots__ = ("host_id", "output", "control", "error")
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    host_id: str
+    output: bytes
+    control: bytes
+    error: AgentError
+    def __init__(self, host_id: _Optional[str] = ..., output: _Optional[bytes] = ..., control: _Optional[bytes] = ..., error: _Optional[_Union[AgentError, _Mapping]] = ...) -> None: ...
 
 class Shown(_message.Message):
     __slots__ = ("lines", "whole")
@@ -561,7 +576,7 @@ class CheckpointRequest(_message.Message):
     def __init__(self, ref: _Optional[_Union[RunRef, _Mapping]] = ..., label: _Optional[str] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("id", "envelope_id", "run_id", "thread_id", "stage", "turn", "seq", "iteration", "epoch", "parent_id", "created_at", "digest", "automatic", "labels", "size_bytes")
+    __slots__ = ("id", "envelope_id", "run_id", "thread_id", "stage", "turn", "seq", "iteration", "epoch", "parent_id", "created_at", "digest", "automatic", "labels", "size_bytes", "left")
     ID_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -577,6 +592,7 @@ class Checkpoint(_message.Message):
     AUTOMATIC_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
     id: str
     envelope_id: str
     run_id: str
@@ -592,7 +608,8 @@ class Checkpoint(_message.Message):
     automatic: bool
     labels: _containers.RepeatedScalarFieldContainer[str]
     size_bytes: int
-    def __init__(self, id: _Optional[str] = ..., envelope_id: _Optional[str] = ..., run_id: _Optional[str] = ..., thread_id: _Optional[str] = ..., stage: _Optional[str] = ..., turn: _Optional[int] = ..., seq: _Optional[int] = ..., iteration: _Optional[int] = ..., epoch: _Optional[int] = ..., parent_id: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., digest: _Optional[str] = ..., automatic: bool = ..., labels: _Optional[_Iterable[str]] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    left: bool
+    def __init__(self, id: _Optional[str] = ..., envelope_id: _Optional[str] = ..., run_id: _Optional[str] = ..., thread_id: _Optional[str] = ..., stage: _Optional[str] = ..., turn: _Optional[int] = ..., seq: _Optional[int] = ..., iteration: _Optional[int] = ..., epoch: _Optional[int] = ..., parent_id: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., digest: _Optional[str] = ..., automatic: bool = ..., labels: _Optional[_Iterable[str]] = ..., size_bytes: _Optional[int] = ..., left: bool = ...) -> None: ...
 
 class RollbackRequest(_message.Message):
     __slots__ = ("ref", "checkpoint_id", "stage", "outputs", "metadata_json", "bounds", "fork", "new_thread_id")
@@ -688,7 +705,7 @@ class ListTransitionsResponse(_message.Message):
     def __init__(self, transitions: _Optional[_Iterable[_Union[Transition, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Transition(_message.Message):
-    __slots__ = ("seq", "to", "reason", "iteration", "epoch", "turn", "timestamp", "rule", "edge_count", "checkpoint", "n", "by", "left")
+    __slots__ = ("seq", "to", "reason", "iteration", "epoch", "turn", "timestamp", "rule", "edge_count", "checkpoint", "n", "by", "left", "run_id")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -703,6 +720,7 @@ class Transition(_message.Message):
     N_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
     seq: int
     to: str
     reason: str
@@ -716,7 +734,8 @@ class Transition(_message.Message):
     n: int
     by: str
     left: str
-    def __init__(self, seq: _Optional[int] = ..., to: _Optional[str] = ..., reason: _Optional[str] = ..., iteration: _Optional[int] = ..., epoch: _Optional[int] = ..., turn: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., rule: _Optional[int] = ..., edge_count: _Optional[int] = ..., checkpoint: _Optional[str] = ..., n: _Optional[int] = ..., by: _Optional[str] = ..., left: _Optional[str] = ..., **kwargs) -> None: ...
+    run_id: str
+    def __init__(self, seq: _Optional[int] = ..., to: _Optional[str] = ..., reason: _Optional[str] = ..., iteration: _Optional[int] = ..., epoch: _Optional[int] = ..., turn: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., rule: _Optional[int] = ..., edge_count: _Optional[int] = ..., checkpoint: _Optional[str] = ..., n: _Optional[int] = ..., by: _Optional[str] = ..., left: _Optional[str] = ..., run_id: _Optional[str] = ..., **kwargs) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("ref", "reason")
@@ -863,10 +882,12 @@ class AgentError(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., retryable: bool = ...) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("call_id",)
+    __slots__ = ("call_id", "refused")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     call_id: str
-    def __init__(self, call_id: _Optional[str] = ...) -> None: ...
+    refused: str
+    def __init__(self, call_id: _Optional[str] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class Cancel(_message.Message):
     __slots__ = ("call_id", "reason")
