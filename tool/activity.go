@@ -175,11 +175,20 @@ func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, err
 	case <-ctx.Done():
 		return flow.Done{}, unsent(ctx, ctx.Err())
 	}
-	conn, err := l.connection(ctx)
-	if err != nil {
-		return flow.Done{}, unsent(ctx, err)
+	done, err := a.attempt(ctx, t, l, in, u)
+	if errors.Is(err, errSessionLost) { // the server did nothing, and may be another by now
+		done, err = a.attempt(ctx, t, l, in, u)
 	}
-	c, err := conn.tools(ctx, a.manager.manifest)
+	if errors.Is(err, errSessionLost) {
+		err = unsent(ctx, err)
+	}
+	return done, err
+}
+
+// attempt makes the call, if what the server lists at this moment allows it. Its error
+// is errSessionLost if the server did not accept the session, and so did nothing.
+func (a *activity) attempt(ctx context.Context, t flow.Attempt, l *link, in Input, u tipstaff.ToolURI) (flow.Done, error) {
+	conn, c, err := l.open(ctx, a.manager.manifest)
 	if err != nil {
 		return flow.Done{}, unsent(ctx, err)
 	}
@@ -239,6 +248,8 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdic
 			"the reply of %s has more than %d bytes: max_result is %d", d.Tool, maxFrame, d.MaxResult)
 	case got.failure != nil:
 		return flow.Done{}, protocolError(d, got.asked, got.failure)
+	case !got.sent && errors.Is(err, errSessionLost):
+		return flow.Done{}, err
 	case !got.sent:
 		return flow.Done{}, unsent(ctx, err)
 	}

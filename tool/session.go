@@ -117,12 +117,15 @@ func impatient(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func (c *mcpSession) alive() bool {
+func (c *mcpSession) ended() error {
+	if e := c.wire.end.Load(); e != nil {
+		return e
+	}
 	select {
 	case <-c.done:
-		return false
+		return errClosed
 	default:
-		return c.wire.end.Load() == nil
+		return nil
 	}
 }
 
