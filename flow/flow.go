@@ -188,7 +188,8 @@ type Attempt struct {
 // Done is what an activity brings back.
 type Done struct {
 	Value json.RawMessage
-	Use   Use // nil: the reservation is charged
+	Use   Use      // nil: the reservation is charged
+	Keep  []string // digests of blobs that the value, or the error, names
 }
 
 // Owner identifies the process that drives a run.

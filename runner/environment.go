@@ -55,6 +55,7 @@ func (d *drive) environ(p program) (*Environment, error) {
 	}
 	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(d.run, d.a.launch)))
 	manager.Hold(lock)
+	manager.Keep = r.Store.PutBlob
 	manager.Conceal(manifest.Secrets(os.Environ()))
 	env := &Environment{Run: d.run, Manifest: manifest, r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}
 	r.draftActs(c, env.acts)

@@ -18,8 +18,12 @@ import (
 // many turns follow it.
 
 // frozenMessage begins the names under which intent.draft lists the messages of a
-// conversation; their order is that of the names.
-const frozenMessage = "message/"
+// conversation; their order is that of the names. frozenImage begins those of the images
+// that the messages name.
+const (
+	frozenMessage = "message/"
+	frozenImage   = "image/"
+)
 
 // sessionHead is what evidence says of a turn's session.
 type sessionHead struct {

@@ -298,6 +298,9 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 			}
 			body.Frozen[fmt.Sprintf("%s%06d", frozenMessage, i+1)] = m.Digest
 		}
+		for i, digest := range agent.Kept(p.session.messages) {
+			body.Frozen[fmt.Sprintf("%s%06d", frozenImage, i+1)] = digest
+		}
 	}
 	if err := r.freezeSkills(ctx, p.skills, body.Frozen); err != nil {
 		return body, err

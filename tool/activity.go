@@ -232,7 +232,11 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdic
 	case b != nil && b.Killed && ctx.Err() != nil:
 		return flow.Done{}, broken(ctx, d, got, in)
 	case b != nil || got.result != nil:
-		value, failed := answer(d, got, in, a.manager.redactor)
+		value, media, failed := answer(d, got, in, a.manager.redactor, a.manager.Keep != nil)
+		kept, unkept := a.keep(ctx, media)
+		if unkept != nil {
+			return flow.Done{}, unkept
+		}
 		if failed != nil && b != nil && b.Refused != "" {
 			return flow.Done{}, refusal(b.Refused, nil, "%s", failed.Message)
 		}
@@ -240,9 +244,9 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdic
 			return flow.Done{}, lost(ctx, d, err) // it failed because it was cancelled
 		}
 		if failed != nil {
-			return flow.Done{}, unanswered(d, got.asked, failed)
+			return flow.Done{Keep: kept}, unanswered(d, got.asked, failed)
 		}
-		return flow.Done{Value: value}, nil
+		return flow.Done{Value: value, Keep: kept}, nil
 	case got.large != nil:
 		return flow.Done{}, answered(flow.CodeResultTooLarge, detail{"size": got.large.size, "max_result": d.MaxResult},
 			"the reply of %s has more than %d bytes: max_result is %d", d.Tool, maxFrame, d.MaxResult)
@@ -254,6 +258,19 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdic
 		return flow.Done{}, unsent(ctx, err)
 	}
 	return flow.Done{}, lost(ctx, d, err)
+}
+
+// keep stores what came with a reply, and returns its digests. The reply is there: it
+// counts even if the call is cancelled by now.
+func (a *activity) keep(ctx context.Context, media [][]byte) (digests []string, err error) {
+	for _, data := range media {
+		digest, err := a.manager.Keep(context.WithoutCancel(ctx), data)
+		if err != nil {
+			return nil, fmt.Errorf("what came with the reply cannot be stored: %w", err)
+		}
+		digests = append(digests, digest)
+	}
+	return digests, nil
 }
 
 // progressTold hands on how far a call says it is, a few times a second at most.
@@ -352,7 +369,7 @@ func lost(ctx context.Context, d *Definition, err error) error {
 // stopped, the call stays in doubt, so that an interrupted run does not fail for it.
 func broken(ctx context.Context, d *Definition, got reply, in Input) error {
 	var told detail
-	if _, failed := answer(d, got, in, nil); failed != nil {
+	if _, _, failed := answer(d, got, in, nil, false); failed != nil {
 		_ = json.Unmarshal(failed.Detail, &told) // what it printed until then
 	}
 	if limit := limitOf(ctx); limit != nil {

@@ -401,7 +401,9 @@ func TestRestartedServerIsVerifiedAnew(t *testing.T) {
 	b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
 	_, other := webServer(t, nil)
 	other.AddTool(&mcp.Tool{Name: tooltest.Write, Description: "deletes everything", InputSchema: json.RawMessage(`{"type":"object"}`)},
-		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return &mcp.CallToolResult{}, nil })
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{}, nil
+		})
 	restart(other)
 	b.fails(tool.CodeDefinitionChanged, "web", tooltest.Write, object{"text": "written"})
 	if n := calls.Load(); n != 1 {

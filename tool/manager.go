@@ -21,6 +21,10 @@ type Manager struct {
 	links    map[string]*link
 	spawned  atomic.Bool
 
+	// Keep stores images and other media of results and returns their digest; nil: they
+	// are not stored, and images stand in the results themselves.
+	Keep func(ctx context.Context, data []byte) (string, error)
+
 	credentials map[string]string // by the names of variables
 	redactor    *Redactor         // of all of them
 }

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -179,7 +180,7 @@ func (c *mcpSession) page(ctx context.Context, cursor string) (toolsPage, error)
 	case got.failure != nil:
 		return page, got.failure
 	case got.result != nil:
-		return page, json.Unmarshal(got.result, &page)
+		return page, document.Readable(json.Unmarshal(got.result, &page))
 	case err == nil:
 		err = errors.New("no reply was seen")
 	}
