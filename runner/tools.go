@@ -196,6 +196,10 @@ func (t toolbox) survey(ctx context.Context, d *catalog, names []string, hold fu
 	return all
 }
 
+// maxExtra is how many tools that a server lists and the manifest does not declare are
+// named one by one.
+const maxExtra = 10
+
 func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
 	listing, err := manager.List(ctx, s.server)
 	var refused *flow.Error
@@ -214,8 +218,12 @@ func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
 	for name, why := range listing.Broken {
 		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "%s/%s cannot be used: %s", s.server, name, why)
 	}
-	for _, name := range listing.Extra {
-		s.find(tipstaff.FindingNote, "undeclared_tool", name, "the server lists %s/%s, which the manifest does not declare", s.server, name)
+	if n := len(listing.Extra); n > maxExtra {
+		s.find(tipstaff.FindingNote, "undeclared_tool", "", "server %q lists %d tools that the manifest does not declare: `tipstaff tools list --live %s` shows them", s.server, n, s.server)
+	} else {
+		for _, name := range listing.Extra {
+			s.find(tipstaff.FindingNote, "undeclared_tool", name, "the server lists %s/%s, which the manifest does not declare", s.server, name)
+		}
 	}
 	slices.SortStableFunc(s.findings, func(a, b tipstaff.ToolFinding) int { return cmp.Compare(a.Tool, b.Tool) })
 }

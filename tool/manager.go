@@ -230,10 +230,13 @@ func (l *link) make(d *dial, delay time.Duration) {
 		d.err = errClosed
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, connectLimit)
+	ctx, cancel := context.WithTimeoutCause(l.ctx, connectLimit, errSlowConnect)
 	defer cancel()
 	if d.conn, d.err = l.connect(ctx); d.err == nil {
 		return
+	}
+	if errors.Is(d.err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errSlowConnect) {
+		d.err = errSlowConnect
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

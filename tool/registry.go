@@ -41,14 +41,12 @@ type catalog struct {
 func NewRegistry(m *workspace.Manifest, servers map[string]Server) (*Registry, error) {
 	manager := NewManager(m, servers)
 	defer manager.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
-	defer cancel()
 	r := &Registry{servers: map[string]*catalog{}}
 	if m == nil {
 		return r, nil
 	}
 	for _, name := range sortedKeys(m.Servers) {
-		c, err := manager.catalog(ctx, name)
+		c, err := manager.catalog(context.Background(), name) // which has limits of its own
 		if err != nil {
 			return nil, fmt.Errorf("the tools of server %q cannot be listed: %w", name, err)
 		}
