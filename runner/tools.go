@@ -213,7 +213,8 @@ func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
 	}
 	s.listing = listing
 	for _, name := range listing.Missing {
-		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "the manifest declares %s/%s, which the server does not list", s.server, name)
+		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "server %q does not list %q, which the manifest declares: it has dropped the tool, or never had it; "+
+			"remove the declaration, or have the server list it, then `tipstaff tools pin %s`", s.server, name, s.server)
 	}
 	for name, why := range listing.Broken {
 		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "%s/%s cannot be used: %s", s.server, name, why)

@@ -507,3 +507,45 @@ func FuzzParseLock(f *testing.F) {
 		}
 	})
 }
+
+// A tool that its server no longer lists is told as that: another of the server's tools
+// is no correction of its name.
+func TestDroppedToolIsToldAsDropped(t *testing.T) {
+	s := okServer(echoTool, onceTool)
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}, "act": {MaxResult: 1000}})
+	s.tools = listOf(onceTool)
+	value, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
+	e := wantCode(t, tool.CodeUnknown, value, err)
+	if !strings.Contains(e.Message, `server "wire" does not list "echo", which the manifest declares`) ||
+		!strings.Contains(e.Message, "`tipstaff tools pin wire`") || strings.Contains(e.Message, "did you mean") {
+		t.Error(e.Message)
+	}
+}
+
+// Once the new definition was accepted, to look at the difference again helps nobody: a
+// run that was made with the old one has to be made anew.
+func TestAcceptedChangeNeedsANewRun(t *testing.T) {
+	s := okServer(echoTool)
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
+	frozen, err := tool.NewRegistry(b.manifest, b.servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := tool.NewGate(b.gate.AllowList, b.manifest, frozen)
+	s.tools = listOf(strings.Replace(echoTool, `"big":1`, `"big":2`, 1))
+	for pinned, want := range map[bool]string{false: "`tipstaff tools pin wire` shows it", true: "start a new run"} {
+		manager := tool.NewManager(b.manifest, b.servers)
+		if pinned {
+			x, err := manager.List(context.Background(), "wire")
+			if err != nil {
+				t.Fatal(err)
+			}
+			manager.Hold((&tool.Lock{}).With("wire", x.Locked()))
+		}
+		_, err := manager.Activity(gate).Run(context.Background(), wireAttempt("echo", flow.Read, `{}`))
+		if e := wantCode(t, tool.CodeDefinitionChanged, nil, err); !strings.HasSuffix(e.Message, want) {
+			t.Errorf("pinned %v: %s", pinned, e.Message)
+		}
+		manager.Close()
+	}
+}

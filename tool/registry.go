@@ -30,6 +30,7 @@ type catalog struct {
 	broken   map[string]string // tools that are listed and cannot be used, and why
 	fault    string            // why nothing of the server can be used
 	extra    []string          // listed, not declared
+	missing  map[string]bool   // declared, not listed
 	unlocked map[string]bool   // declared, and not in the lock that this was made from
 	hold     *flow.Error       // why calls are refused although the definitions are known
 	programs map[string]string // of builtin: digests of those that may be started; nil: not looked at
@@ -58,7 +59,7 @@ func NewRegistry(m *workspace.Manifest, servers map[string]Server) (*Registry, e
 // newCatalog reads a listing. A duplicate name makes the whole server unusable: it is
 // unknown which of the two was approved.
 func newCatalog(m *workspace.Manifest, server, version string, listed []json.RawMessage) *catalog {
-	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}}
+	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}, missing: map[string]bool{}}
 	seen := map[string]bool{}
 	for i, raw := range listed {
 		w, err := parseWireTool(raw)
@@ -81,6 +82,11 @@ func newCatalog(m *workspace.Manifest, server, version string, listed []json.Raw
 			continue
 		}
 		c.tools[w.Name] = d
+	}
+	for name := range m.Servers[server].Tools {
+		if !seen[name] {
+			c.missing[name] = true
+		}
 	}
 	return c
 }
@@ -139,6 +145,10 @@ func (r *Registry) find(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	}
 	if c.unlocked[u.Tool] {
 		return nil, refusal(CodeUnlocked, nil, "%s/%s is not in %s: nobody has accepted its definition yet", u.Server, u.Tool, LockName)
+	}
+	if c.missing[u.Tool] {
+		return nil, refusal(CodeUnknown, nil, "server %q does not list %q, which the manifest declares: it has dropped the tool, or never had it; "+
+			"remove the declaration, or have the server list it, then `tipstaff tools pin %s`", u.Server, u.Tool, u.Server)
 	}
 	d, ok := c.tools[u.Tool]
 	if !ok {
