@@ -156,6 +156,10 @@ type Activity struct {
 	// stop (a *Stop). What it then knows it returns as a value or Answered; what a
 	// stop made it break off it leaves in doubt. Optional.
 	Stops func(Attempt) bool
+	// Awaited tells of an attempt that Stops: it is not told to when its group closes,
+	// like any other once attempt, but when the run is cancelled or the process is told
+	// to stop. Optional.
+	Awaited func(Attempt) bool
 	// Prompt promises that Run, for this attempt, returns as soon as its context
 	// ends. It is then run on the goroutine of its branch; a drive that no longer
 	// waits for it ends its context. Optional.

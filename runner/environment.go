@@ -126,9 +126,10 @@ func (d *drive) activity(name string) flow.Activity {
 			}
 			return nil
 		},
-		Run:    func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return act().Run(ctx, a) },
-		Stops:  func(a flow.Attempt) bool { stops := act().Stops; return stops != nil && stops(a) },
-		Prompt: func(a flow.Attempt) bool { prompt := act().Prompt; return prompt != nil && prompt(a) },
+		Run:     func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return act().Run(ctx, a) },
+		Stops:   func(a flow.Attempt) bool { stops := act().Stops; return stops != nil && stops(a) },
+		Awaited: func(a flow.Attempt) bool { awaited := act().Awaited; return awaited != nil && awaited(a) },
+		Prompt:  func(a flow.Attempt) bool { prompt := act().Prompt; return prompt != nil && prompt(a) },
 	}
 }
 

@@ -72,7 +72,7 @@ func (in Input) approved(v Verdict) *flow.Error {
 // in doubt.
 func (m *Manager) Activity(frozen *Gate) flow.Activity {
 	a := &activity{m, frozen}
-	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops}
+	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops, Awaited: a.stops}
 }
 
 type activity struct {
@@ -364,8 +364,8 @@ func lost(ctx context.Context, d *Definition, err error) error {
 	return &flow.Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s was lost before it answered: %v", d.Server, err), Retry: true}
 }
 
-// broken is the outcome of a call that stopped on request. If a limit, a cancelled run
-// or a failed group was the reason, its answer is definite. If this process is being
+// broken is the outcome of a call that stopped on request. If a limit or a cancelled run
+// was the reason, its answer is definite. If this process is being
 // stopped, the call stays in doubt, so that an interrupted run does not fail for it.
 func broken(ctx context.Context, d *Definition, got reply, in Input) error {
 	var told detail
@@ -382,7 +382,7 @@ func broken(ctx context.Context, d *Definition, got reply, in Input) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, flow.ErrCancelled) {
 		return cause
 	}
-	return answered(CodeKilled, told, "%s was ended because its run was cancelled or its group failed", d.Tool)
+	return answered(CodeKilled, told, "%s was ended because its run was cancelled", d.Tool)
 }
 
 // protocolError maps an error reply of the protocol. The server refused the

@@ -424,7 +424,7 @@ const (
 	CodeUnavailable   = "tool_unavailable" // the server could not be reached, or was lost
 	CodeOutputInvalid = "output_invalid"   // the reply cannot be used
 	CodePanic         = "panic"            // what makes the call panicked
-	CodeKilled        = "killed"           // ended because its run was cancelled or its group failed
+	CodeKilled        = "killed"           // ended because its run was cancelled
 )
 
 // detail is what a failure says for machines.
