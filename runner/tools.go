@@ -60,6 +60,48 @@ func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {
 	return tool.Overview(d.manifest, d.tools), nil
 }
 
+func (t toolbox) Live(ctx context.Context, servers []string) ([]tipstaff.ToolInfo, []tipstaff.ToolFinding, error) {
+	d, err := t.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(servers) == 0 {
+		servers = slices.Sorted(maps.Keys(d.manifest.Servers))
+	}
+	for _, name := range servers {
+		if err := d.declares(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	tools, findings := []tipstaff.ToolInfo{}, []tipstaff.ToolFinding{}
+	for _, s := range t.survey(ctx, d, servers, (*tool.Manager).Compare) {
+		for _, f := range s.findings {
+			if f.Level == tipstaff.FindingError {
+				findings = append(findings, f)
+			}
+		}
+		if s.listing == nil {
+			continue
+		}
+		for _, listed := range s.listing.Tools {
+			tools = append(tools, tool.Info(d.manifest, d.tools, s.server, listed.Tool))
+		}
+		for _, name := range s.listing.Extra {
+			tools = append(tools, s.listing.Undeclared(name))
+		}
+	}
+	return tools, findings, ctx.Err()
+}
+
+// declares refuses a server that the manifest does not declare.
+func (d *catalog) declares(server string) error {
+	if _, ok := d.manifest.Server(server); !ok {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no server %q%s", server, tipstaff.Suggest(server, slices.Sorted(maps.Keys(d.manifest.Servers)))).
+			WithHint("servers of tipstaff.yaml needs its command or its url; its tools can be added later")
+	}
+	return nil
+}
+
 func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff.ToolInfo, error) {
 	d, err := t.open()
 	if err != nil {
@@ -282,9 +324,8 @@ func (d *catalog) external(named []string) ([]string, error) {
 		if name == builtin.Name {
 			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is locked by the binary and cannot be pinned", builtin.Name)
 		}
-		if _, ok := d.manifest.Server(name); !ok {
-			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no server %q", name).
-				WithHint("`tipstaff tools list` shows what is declared")
+		if err := d.declares(name); err != nil {
+			return nil, err
 		}
 	}
 	if len(named) > 0 {

@@ -294,6 +294,9 @@ func TestListingKnowsWhatIsMissingExtraAndBroken(t *testing.T) {
 	if len(x.Tools) != 1 || cmp.Diff([]string{"act"}, x.Missing) != "" || cmp.Diff([]string{"more"}, x.Extra) != "" || x.Broken["bad"] == "" {
 		t.Errorf("got %+v", x)
 	}
+	if more := x.Undeclared("more"); more.Class != "once" || more.ClassFrom != "default" || more.Lock != tipstaff.ToolUndeclared || more.Digest == "" || more.Trouble != "" {
+		t.Errorf("what is not declared is %+v", more)
+	}
 	if held := x.Locked().Tools; len(held) != 1 || held["echo"].Digest == "" {
 		t.Errorf("locked %+v", held)
 	}

@@ -27,13 +27,13 @@ type Registry struct {
 type catalog struct {
 	version  string
 	tools    map[string]*Definition
-	broken   map[string]string // tools that are listed and cannot be used, and why
-	fault    string            // why nothing of the server can be used
-	extra    []string          // listed, not declared
-	missing  map[string]bool   // declared, not listed
-	unlocked map[string]bool   // declared, and not in the lock that this was made from
-	hold     *flow.Error       // why calls are refused although the definitions are known
-	programs map[string]string // of builtin: digests of those that may be started; nil: not looked at
+	broken   map[string]string          // tools that are listed and cannot be used, and why
+	fault    string                     // why nothing of the server can be used
+	extra    map[string]json.RawMessage // listed, not declared
+	missing  map[string]bool            // declared, not listed
+	unlocked map[string]bool            // declared, and not in the lock that this was made from
+	hold     *flow.Error                // why calls are refused although the definitions are known
+	programs map[string]string          // of builtin: digests of those that may be started; nil: not looked at
 }
 
 // NewRegistry asks every server that the manifest declares for its tools. It is
@@ -59,7 +59,7 @@ func NewRegistry(m *workspace.Manifest, servers map[string]Server) (*Registry, e
 // newCatalog reads a listing. A duplicate name makes the whole server unusable: it is
 // unknown which of the two was approved.
 func newCatalog(m *workspace.Manifest, server, version string, listed []json.RawMessage) *catalog {
-	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}, missing: map[string]bool{}}
+	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}, missing: map[string]bool{}, extra: map[string]json.RawMessage{}}
 	seen := map[string]bool{}
 	for i, raw := range listed {
 		w, err := parseWireTool(raw)
@@ -73,7 +73,7 @@ func newCatalog(m *workspace.Manifest, server, version string, listed []json.Raw
 		seen[w.Name] = true
 		config, declared := m.Tool(server, w.Name)
 		if !declared {
-			c.extra = append(c.extra, w.Name)
+			c.extra[w.Name] = raw
 			continue
 		}
 		d, err := define(server, version, raw, config)
