@@ -255,7 +255,7 @@ func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
 	}
 	s.listing = listing
 	for _, name := range listing.Missing {
-		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "server %q does not list %q, which the manifest declares: it has dropped the tool, or never had it; "+
+		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "the server does not list %s/%s, which the manifest declares: it has dropped the tool, or never had it; "+
 			"remove the declaration, or have the server list it, then `tipstaff tools pin %s`", s.server, name, s.server)
 	}
 	for name, why := range listing.Broken {

@@ -519,7 +519,7 @@ func TestDroppedToolIsToldAsDropped(t *testing.T) {
 	s.tools = listOf(onceTool)
 	value, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
 	e := wantCode(t, tool.CodeUnknown, value, err)
-	if !strings.Contains(e.Message, `server "wire" does not list "echo", which the manifest declares`) ||
+	if !strings.Contains(e.Message, "the server does not list wire/echo, which the manifest declares") ||
 		!strings.Contains(e.Message, "`tipstaff tools pin wire`") || strings.Contains(e.Message, "did you mean") {
 		t.Error(e.Message)
 	}

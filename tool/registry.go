@@ -147,7 +147,7 @@ func (r *Registry) find(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 		return nil, refusal(CodeUnlocked, nil, "%s/%s is not in %s: nobody has accepted its definition yet", u.Server, u.Tool, LockName)
 	}
 	if c.missing[u.Tool] {
-		return nil, refusal(CodeUnknown, nil, "server %q does not list %q, which the manifest declares: it has dropped the tool, or never had it; "+
+		return nil, refusal(CodeUnknown, nil, "the server does not list %s/%s, which the manifest declares: it has dropped the tool, or never had it; "+
 			"remove the declaration, or have the server list it, then `tipstaff tools pin %s`", u.Server, u.Tool, u.Server)
 	}
 	d, ok := c.tools[u.Tool]
