@@ -141,7 +141,7 @@ func TestLockThatCannotBeTrusted(t *testing.T) {
 		"longer":                    {text + "{}", "after top-level value"},
 		"empty":                     {"", "unexpected end"},
 		"null alone":                {"null", "version 0"},
-		"list":                      {"[]", "cannot unmarshal array"},
+		"list":                      {"[]", "the value is a list where an object belongs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.lock == text {
