@@ -37,6 +37,8 @@ type SkillInfo struct {
 	Plan         string             `json:"plan,omitempty"`  // digest of its plan.yaml; "": a model drafts its plans
 	Prose        string             `json:"prose,omitempty"` // of Show alone
 	Problems     []Problem          `json:"problems,omitempty"`
+	Warnings     []Problem          `json:"warnings,omitempty"`  // what is not as the convention wants it, and does no harm
+	Published    bool               `json:"published,omitempty"` // it has no skill.yaml, and so no tools
 }
 
 // SkillField is an input that a skill takes or an output that it promises.

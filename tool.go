@@ -20,6 +20,9 @@ import (
 type Tools interface {
 	// List is every declared tool. It connects to nothing.
 	List(context.Context) ([]ToolInfo, error)
+	// Live asks servers, all if none is named, what they list now: every tool of theirs,
+	// declared or not. A server that cannot be asked has a finding.
+	Live(ctx context.Context, servers []string) ([]ToolInfo, []ToolFinding, error)
 	// Describe is one tool with its definition, as the lock holds it or, live, as
 	// its server lists it now. The tool is named by a URI or by server/tool.
 	Describe(ctx context.Context, name string, live bool) (ToolInfo, error)
@@ -42,7 +45,9 @@ const (
 	ToolBuiltin  = "builtin"  // locked by the binary
 	ToolLocked   = "locked"   // its definition was accepted
 	ToolUnlocked = "unlocked" // nobody has accepted it yet
-	ToolUnusable = "unusable" // its definition cannot be used: Trouble says why
+	// ToolUndeclared: its server lists it, and the manifest does not declare it.
+	ToolUndeclared = "undeclared"
+	ToolUnusable   = "unusable" // its definition cannot be used: Trouble says why
 )
 
 // ToolInfo is a tool that the manifest declares.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,6 +19,10 @@ const (
 	// maxImages is how many bytes of images a result may bring into a conversation,
 	// so that the message can still be saved as one line.
 	maxImages = maxLine / 8 * 5
+	// maxImage is how many bytes an image may have that vendors accept: 5 MB in base64.
+	maxImage = 5_000_000 / 4 * 3
+	// maxShown is how many bytes of images a request has, below what vendors accept.
+	maxShown = 16 << 20
 )
 
 // result is what became of a call.
@@ -120,6 +125,9 @@ func (t *turn) reply(reply tool.Reply, whole json.RawMessage) *result {
 			images += len(c.Data)
 			res.bytes += int64(len(c.Data))
 			res.content = append(res.content, Content{Type: ContentImage, MimeType: c.MimeType, Data: c.Data})
+		case c.Type == ContentImage && c.Kept && t.Caps.Images && c.Size <= maxImage && tool.Viewable(c.MimeType):
+			res.bytes += int64(c.Size)
+			res.content = append(res.content, c)
 		default:
 			size, line := told(c)
 			texts = append(texts, line)
@@ -145,7 +153,54 @@ func told(c Content) (size int64, line string) {
 	if kind == "" {
 		kind = c.Type
 	}
+	if c.Withheld {
+		digest = "withheld: it holds a credential"
+	}
 	return size, fmt.Sprintf("[%s, %d bytes, %s]", kind, size, digest)
+}
+
+// Shown is a request with the bytes of the images that its conversation names, which
+// read finds by their digest, for a model with these capabilities. A model that sees no
+// images gets a line for each, as does one for which there are too many: then the newest
+// are shown.
+func (r Request) Shown(caps Caps, read func(digest string) ([]byte, error)) (Request, error) {
+	r.Messages = slices.Clone(r.Messages)
+	room := maxShown
+	for i := len(r.Messages) - 1; i >= 0; i-- {
+		m := &r.Messages[i]
+		if !slices.ContainsFunc(m.Content, func(c Content) bool { return c.Kept }) {
+			continue
+		}
+		m.Content = slices.Clone(m.Content)
+		for n, c := range m.Content {
+			if !c.Kept {
+				continue
+			}
+			if room -= c.Size; !caps.Images || room < 0 {
+				_, line := told(c)
+				m.Content[n] = Content{Type: ContentText, Text: line}
+				continue
+			}
+			data, err := read(c.Digest)
+			if err != nil {
+				return r, fmt.Errorf("an image of the conversation, %s, cannot be read: %w", c.Digest, err)
+			}
+			m.Content[n] = Content{Type: c.Type, MimeType: c.MimeType, Data: data}
+		}
+	}
+	return r, nil
+}
+
+// Kept are the digests of the images that messages name.
+func Kept(messages []Message) (digests []string) {
+	for _, m := range messages {
+		for _, c := range m.Content {
+			if c.Kept && !slices.Contains(digests, c.Digest) {
+				digests = append(digests, c.Digest)
+			}
+		}
+	}
+	return digests
 }
 
 // shortText is a text that may have most bytes: of a longer one the first three

@@ -434,6 +434,9 @@ func measure(list []Content) (int64, string) {
 	n := int64(0)
 	for _, c := range list {
 		n += int64(len(c.Text) + len(c.Data))
+		if c.Kept {
+			n += int64(c.Size)
+		}
 	}
 	return n, flow.Digest(flow.JSON(list))
 }

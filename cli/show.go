@@ -78,6 +78,7 @@ func turnText(t *tipstaff.TurnStatus) string {
 type showOptions struct {
 	*app
 	graph, gate                          string
+	digest, file                         string // of an artifact, and where it is written
 	checkpoints, transitions, transcript bool
 }
 
@@ -94,13 +95,17 @@ func newShow(a *app) *cobra.Command {
   tipstaff show @ --gate root/ok
   tipstaff show @ --transitions
   tipstaff show @ --transcript
-  tipstaff show @ --graph mermaid`,
+  tipstaff show @ --graph mermaid
+  tipstaff show @ --artifact sha256:… -o screenshot.png`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("graph") && !slices.Contains(graphFormats, o.graph) {
 				return &usageError{message: fmt.Sprintf("a pipeline is drawn as %s, not as %q", strings.Join(graphFormats, " or "), o.graph)}
 			}
-			if len(given(cmd, "graph", "checkpoints", "transitions", "transcript", "gate")) > 1 {
-				return &usageError{message: "only one of --graph, --checkpoints, --transitions, --transcript and --gate can be shown at once"}
+			if len(given(cmd, "graph", "checkpoints", "transitions", "transcript", "gate", "artifact")) > 1 {
+				return &usageError{message: "only one of --graph, --checkpoints, --transitions, --transcript, --gate and --artifact can be shown at once"}
+			}
+			if o.file != "" && o.digest == "" {
+				return &usageError{message: "--output is for --artifact"}
 			}
 			return nil
 		},
@@ -111,6 +116,8 @@ func newShow(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&o.transitions, "transitions", false, "list the transitions of a pipeline")
 	cmd.Flags().BoolVar(&o.transcript, "transcript", false, "print what agents said, with their tool calls; of a turn, the whole conversation up to its end")
 	cmd.Flags().StringVar(&o.gate, "gate", "", "show everything that an open `gate` asks about, given by its id or key")
+	cmd.Flags().StringVar(&o.digest, "artifact", "", "write out what the run keeps under a `digest`: an image or another result that is not text, a document")
+	cmd.Flags().StringVarP(&o.file, "output", "o", "", "write the artifact to a `file`")
 	return cmd
 }
 
@@ -131,6 +138,8 @@ func (o *showOptions) run(ctx context.Context, ref string) error {
 			_, err = o.out.Write(drawn)
 		}
 		return err
+	case o.digest != "":
+		return o.artifact(ctx, svc, id)
 	case o.checkpoints:
 		list, err := svc.Checkpoints(ctx, id)
 		if err != nil {

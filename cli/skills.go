@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ func newSkillsList(a *app) *cobra.Command {
 				if s.URI == "" {
 					a.row("%s  not valid: %s", clean(s.Dir), plural(len(s.Problems), "problem"))
 				} else {
-					a.row("%s  %s", clean(s.URI), clean(s.Description))
+					a.row("%s  %s%s", clean(s.URI), clean(s.Description), published(s))
 				}
 			})
 		}),
@@ -86,12 +87,36 @@ func newSkillsShow(a *app) *cobra.Command {
 			}
 			return a.print(s, func() {
 				a.printFields(skillFields(s)...)
+				a.warnOf(s)
+				if s.Published {
+					fmt.Fprintf(a.err, "hint: to grant it tools, write %s:\n%s", clean(filepath.Join(s.Dir, "skill.yaml")), cleanLines(granting(s)))
+				}
 				if s.Prose != "" {
 					fmt.Fprintf(a.out, "\n%s\n", cleanLines(s.Prose))
 				}
 			})
 		}),
 	}
+}
+
+// published says in a list what a skill without a manifest lacks.
+func published(s tipstaff.SkillInfo) string {
+	if s.Published {
+		return "  (no skill.yaml: it may use no tools)"
+	}
+	return ""
+}
+
+func (a *app) warnOf(s tipstaff.SkillInfo) {
+	for _, w := range s.Warnings {
+		fmt.Fprintf(a.err, "warning: %s:%d:%d: %s: %s\n", clean(w.File), w.Line, w.Column, clean(w.Code), clean(w.Message))
+	}
+}
+
+// granting is a manifest that grants a published skill a tool.
+func granting(s tipstaff.SkillInfo) string {
+	id, version, _ := strings.Cut(strings.TrimPrefix(s.URI, "skill://"), "@")
+	return fmt.Sprintf("  id: %s\n  version: %s\n  verbs: [build]\n  tools: [mcp://builtin/read_file@1.0.0]\n  sub_skills: none\n", id, version)
 }
 
 func skillFields(s tipstaff.SkillInfo) []field {
@@ -151,7 +176,7 @@ for the workspace that runs a plan.`,
 			if len(valid) == 0 && checked != nil {
 				return checked
 			}
-			if err := printEach(a, valid, noSkills, func(s tipstaff.SkillInfo) { a.row("%s  ok", clean(s.URI)) }); err != nil {
+			if err := printEach(a, valid, noSkills, func(s tipstaff.SkillInfo) { a.row("%s  ok%s", clean(s.URI), published(s)); a.warnOf(s) }); err != nil {
 				return err
 			}
 			return checked

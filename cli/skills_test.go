@@ -16,6 +16,8 @@ var (
 	goodSkill = tipstaff.SkillInfo{Dir: "skills/notes", URI: "skill://notes@1.2.3", Description: "Writes \x1b[2Jnotes.", Verbs: []string{"build"},
 		Tools: []string{"mcp://t/a@1.0.0", "mcp://t/b@1.0.0"}, Inputs: []tipstaff.SkillField{{Name: "depth"}, {Name: "file", Required: true}},
 		FailureModes: []tipstaff.SkillFailureMode{{Reason: "timeout", Action: "retry"}}}
+	publishedSkill = tipstaff.SkillInfo{Dir: "skills/pdf", URI: "skill://pdf@0.0.0", Published: true,
+		Warnings: []tipstaff.Problem{{Code: "skill_mismatch", File: "skills/pdf/SKILL.md", Line: 2, Column: 7, Message: "name is PDF\x1b"}}}
 	badSkill = tipstaff.SkillInfo{Dir: "skills/bad", Problems: []tipstaff.Problem{{Code: "syntax", File: "skills/bad/skill.yaml", Line: 3, Column: 7, Message: "no\x1b"}}}
 )
 
@@ -24,6 +26,9 @@ func (*shelf) List(context.Context) ([]tipstaff.SkillInfo, error) {
 }
 
 func (*shelf) Show(_ context.Context, uri string) (tipstaff.SkillInfo, error) {
+	if uri == publishedSkill.URI {
+		return publishedSkill, nil
+	}
 	if uri != goodSkill.URI {
 		return tipstaff.SkillInfo{}, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no skill %s", uri)
 	}
@@ -52,6 +57,14 @@ func TestSkillsList(t *testing.T) {
 	if len(s.opened) != 1 || s.opened[0] != (OpenOptions{Workspace: "w", Skills: "there"}) {
 		t.Errorf("opened %+v", s.opened)
 	}
+}
+
+// A skill without a manifest has no tools: whoever looks at it is told how it gets some.
+func TestSkillsShowOfAPublishedSkill(t *testing.T) {
+	b, _ := skillsBench(t)
+	b.run(t, exitDone, "skills", "show", publishedSkill.URI)
+	contains(t, "stderr", b.err.String(), "warning: skills/pdf/SKILL.md:2:7: skill_mismatch: name is PDF\\u001b\n",
+		"write skills/pdf/skill.yaml:\n  id: pdf\n  version: 0.0.0\n")
 }
 
 func TestSkillsShow(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,21 +43,91 @@ func (a *app) declaredTools(ctx context.Context) ([]tipstaff.ToolInfo, error) {
 }
 
 func newToolsList(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the declared tools",
+	live := false
+	cmd := &cobra.Command{
+		Use:   "list [SERVER…]",
+		Short: "List the declared tools, or all that servers have",
 		Long: `List the tools that tipstaff.yaml declares: the URI by which a plan calls each,
 its effect class and who states it, and whether its definition is locked. Nothing is
-started or connected to.`,
-		Example: "  tipstaff tools list",
-		RunE: with(a.declaredTools, func(_ context.Context, list []tipstaff.ToolInfo, _ []string) error {
-			if a.json {
-				return printEach(a, list, "", nil)
+started or connected to.
+
+With --live the servers, or those that are named, are asked for all their tools, and
+the lines are printed that would declare the others. tipstaff.yaml needs a server's
+command or url for that, and no tools.`,
+		Example: "  tipstaff tools list\n  tipstaff tools list --live issues",
+		RunE: with(a.tools, func(ctx context.Context, tools tipstaff.Tools, servers []string) error {
+			if live {
+				return a.listLive(ctx, tools, servers)
 			}
-			printTools(a.out, list, a.env.colored(a.env.StdoutTTY))
-			return nil
+			if len(servers) > 0 {
+				return &usageError{message: "a server is asked with --live"}
+			}
+			list, err := tools.List(ctx)
+			if err == nil {
+				err = a.listTools(list)
+			}
+			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&live, "live", false, "ask the servers, also for tools that are not declared")
+	return cmd
+}
+
+func (a *app) listTools(list []tipstaff.ToolInfo) error {
+	if a.json {
+		return printEach(a, list, "", nil)
+	}
+	printTools(a.out, list, a.env.colored(a.env.StdoutTTY))
+	return nil
+}
+
+// listLive lists all tools of servers. One that could not be asked makes it fail.
+func (a *app) listLive(ctx context.Context, tools tipstaff.Tools, servers []string) error {
+	list, findings, err := tools.Live(ctx, servers)
+	if err != nil {
+		return err
+	}
+	if err := a.listTools(list); err != nil {
+		return err
+	}
+	if !a.json {
+		fmt.Fprint(a.out, declarations(list))
+	}
+	printFindings(a.err, findings, a.env.colored(a.env.StderrTTY))
+	if len(findings) > 0 {
+		return status(exitRefused)
+	}
+	return nil
+}
+
+// declarations are the lines of tipstaff.yaml that would declare what is not declared,
+// each with the class that its hints state, or the strictest.
+func declarations(list []tipstaff.ToolInfo) string {
+	var b strings.Builder
+	server := ""
+	for _, t := range list {
+		if t.Lock != tipstaff.ToolUndeclared || t.Class == "" || !tipstaff.IsToolName(t.Tool) {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("\nto declare those that are not, in tipstaff.yaml:\n\nservers:\n")
+		}
+		if t.Server != server {
+			server = t.Server
+			fmt.Fprintf(&b, "  %s:\n    tools:\n", clean(server))
+		}
+		fmt.Fprintf(&b, "      %s: {effect: %s}\n", yamlKey(t.Tool), clean(t.Class))
+	}
+	return b.String()
+}
+
+// yamlKey is the name of a tool as a key: one that could be read as something else than
+// text is quoted.
+func yamlKey(name string) string {
+	if c := name[0] | 0x20; c < 'a' || c > 'z' || slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(name)) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 func printTools(w io.Writer, list []tipstaff.ToolInfo, colored bool) {

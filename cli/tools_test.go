@@ -15,6 +15,8 @@ import (
 type fakeTools struct {
 	tipstaff.Tools // whatever else is asked for is not there
 	pins           tipstaff.PinReport
+	live           []tipstaff.ToolInfo
+	findings       []tipstaff.ToolFinding
 	asked          [][]string
 	pinned         int
 }
@@ -22,6 +24,11 @@ type fakeTools struct {
 func (f *fakeTools) Compare(_ context.Context, servers []string) (tipstaff.PinReport, error) {
 	f.asked = append(f.asked, servers)
 	return f.pins, nil
+}
+
+func (f *fakeTools) Live(_ context.Context, servers []string) ([]tipstaff.ToolInfo, []tipstaff.ToolFinding, error) {
+	f.asked = append(f.asked, servers)
+	return f.live, f.findings, nil
 }
 
 func (f *fakeTools) Pin(context.Context, tipstaff.PinReport) error {
@@ -140,4 +147,29 @@ func TestToolsOfAWorkspaceThatIsNoneAreRefused(t *testing.T) {
 	}
 	b.env.Tools = func(string) (tipstaff.Tools, error) { return nil, errors.New("broken") }
 	b.run(t, 0, "__complete", "tools", "pin", "")
+}
+
+// Getting to know a server takes its command alone: the lines that declare its tools are
+// printed, each with the class that its hints state.
+func TestToolsListLive(t *testing.T) {
+	undeclared := func(name, class string) tipstaff.ToolInfo {
+		return tipstaff.ToolInfo{Server: "kv", Tool: name, Lock: tipstaff.ToolUndeclared, Class: class, ClassFrom: "hints"}
+	}
+	f := &fakeTools{live: []tipstaff.ToolInfo{
+		{Server: "kv", Tool: "known", URI: "mcp://kv/known@1.0.0", Lock: tipstaff.ToolLocked, Class: "read", ClassFrom: "manifest"},
+		undeclared("get", "read"), undeclared("null", "once"), undeclared("2go", "once"), undeclared("not a\x1b name", "once"),
+		{Server: "kv", Tool: "broken", Lock: tipstaff.ToolUndeclared, Trouble: "it has no schema"},
+	}}
+	b := newBench(t).withTools(f)
+	b.run(t, exitDone, "tools", "list", "--live", "kv")
+	contains(t, "stdout", b.out.String(), "mcp://kv/known@1.0.0", "kv/get", "undeclared", "it has no schema")
+	_, lines, _ := strings.Cut(b.out.String(), "in tipstaff.yaml:\n\n")
+	equal(t, "lines", lines, "servers:\n  kv:\n    tools:\n      get: {effect: read}\n      \"null\": {effect: once}\n      \"2go\": {effect: once}\n")
+	if len(f.asked) != 1 || len(f.asked[0]) != 1 || f.asked[0][0] != "kv" {
+		t.Errorf("asked %v", f.asked)
+	}
+	f.findings = []tipstaff.ToolFinding{{Level: tipstaff.FindingError, Code: "tool_unavailable", Server: "kv", Message: "it does not answer"}}
+	b.run(t, exitRefused, "tools", "list", "--live")
+	contains(t, "stderr", b.err.String(), "tool_unavailable: it does not answer")
+	b.run(t, exitInvalid, "tools", "list", "kv")
 }

@@ -416,10 +416,45 @@ func UnmarshalStrict(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return err
+		return Readable(err)
 	}
 	if dec.More() {
 		return errors.New("text follows the value")
 	}
 	return nil
+}
+
+// Readable is an error of encoding/json for people: without the names of Go's types.
+func Readable(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &wrong):
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	got, _, _ := strings.Cut(wrong.Value, " ") // a number may be told with it
+	names := map[string]string{"string": "a text", "number": "a number", "bool": "true or false", "object": "an object", "array": "a list"}
+	want := "another value"
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		want = "a text"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Slice, reflect.Array:
+		want = "a list"
+	case reflect.Struct, reflect.Map:
+		want = "an object"
+	case reflect.Float32, reflect.Float64:
+		want = "a number"
+	default:
+		if wrong.Type.Kind() >= reflect.Int && wrong.Type.Kind() <= reflect.Uint64 {
+			want = "a whole number"
+		}
+	}
+	where := "the value"
+	if wrong.Field != "" {
+		where = strconv.Quote(wrong.Field)
+	}
+	return fmt.Errorf("%s is %s where %s belongs", where, cmp.Or(names[got], got), want)
 }

@@ -265,3 +265,28 @@ func TestUnmarshalStrict(t *testing.T) {
 		}
 	}
 }
+
+// What encoding/json says of Go's types is told in the words of JSON.
+func TestReadableErrors(t *testing.T) {
+	var into struct {
+		Content []struct {
+			Text string `json:"text"`
+			Size int    `json:"size"`
+		} `json:"content"`
+	}
+	for data, want := range map[string]string{
+		`{"content":7}`:                `"content" is a number where a list belongs`,
+		`{"content":[{"text":true}]}`:  `"content.text" is true or false where a text belongs`,
+		`{"content":[{"size":"big"}]}`: `"content.size" is a text where a whole number belongs`,
+		`{"content":[{"size":1.5}]}`:   `"content.size" is a number where a whole number belongs`,
+		`[]`:                           `the value is a list where an object belongs`,
+		`{"other":1}`:                  `unknown field "other"`,
+	} {
+		if err := UnmarshalStrict([]byte(data), &into); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, not %s", data, err, want)
+		}
+	}
+	if Readable(nil) != nil {
+		t.Error("no error became one")
+	}
+}

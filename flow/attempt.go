@@ -12,6 +12,7 @@ type attempt struct {
 	n      int
 	class  Class
 	stops  bool
+	awaits bool // closing its group does not stop it
 	prompt bool
 	scope  *scope
 
@@ -98,6 +99,7 @@ func (do *doing) carryOut(act Activity, a *attempt) (Done, time.Duration, error)
 	defer a.span.end(nil)
 	at := a.public()
 	a.stops = do.Class == Once && act.Stops != nil && act.Stops(at)
+	a.awaits = a.stops && act.Awaited != nil && act.Awaited(at)
 	if a.prompt = act.Prompt != nil && act.Prompt(at); !a.prompt {
 		a.back = make(chan returned, 2)
 	}

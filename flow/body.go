@@ -78,6 +78,7 @@ type Effect struct {
 	Wanted  Use             `json:"wanted,omitempty"`  // of a refused reservation
 	By      string          `json:"by,omitempty"`      // who decided the outcome
 	RetryAt Time            `json:"retry_at,omitzero"` // of a failed attempt
+	Keep    []string        `json:"keep,omitempty"`    // digests of blobs that an outcome names
 }
 
 // Took is how long the last attempt took.
@@ -110,6 +111,9 @@ func (b *Effect) encode() json.RawMessage {
 	o.text("by", b.By)
 	if !b.RetryAt.IsZero() {
 		o.raw("retry_at", JSON(b.RetryAt))
+	}
+	if len(b.Keep) > 0 {
+		o.raw("keep", JSON(b.Keep))
 	}
 	return json.RawMessage(append(o, '}'))
 }

@@ -398,13 +398,15 @@ func (d *drive) abandon() {
 
 // cutLive ends the contexts of attempts within s (nil: all); their cause is
 // ErrCancelled, a *Stop or what ended the drive. once attempts go on, unless they
-// can stop themselves or nobody will hear of them any more.
+// can stop themselves or nobody will hear of them any more. Where a group closes, those
+// go on, too, that it awaits.
 func (d *drive) cutLive(s *scope, hard bool, cause error) {
 	for _, a := range d.inFlight() {
 		if s != nil && !a.scope.within(s) {
 			continue
 		}
-		if hard || a.class != Once || a.stops {
+		awaited := a.awaits && s != nil && s != d.root
+		if hard || a.class != Once || a.stops && !awaited {
 			a.cutOff(cause)
 		}
 		if hard {

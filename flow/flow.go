@@ -165,6 +165,10 @@ type Activity struct {
 	// without one, before anybody is asked about it. A value or an *Error with Answered
 	// is the outcome; everything else leaves the call in doubt. Optional.
 	Recall func(context.Context, Attempt) (Done, error)
+	// Awaited tells of an attempt that Stops: it is not told to when its group closes,
+	// like any other once attempt, but when the run is cancelled or the process is told
+	// to stop. Optional.
+	Awaited func(Attempt) bool
 	// Prompt promises that Run, for this attempt, returns as soon as its context
 	// ends. It is then run on the goroutine of its branch; a drive that no longer
 	// waits for it ends its context. Optional.
@@ -197,7 +201,8 @@ type Attempt struct {
 // Done is what an activity brings back.
 type Done struct {
 	Value json.RawMessage
-	Use   Use // nil: the reservation is charged
+	Use   Use      // nil: the reservation is charged
+	Keep  []string // digests of blobs that the value, or the error, names
 }
 
 // Owner identifies the process that drives a run.

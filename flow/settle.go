@@ -184,7 +184,7 @@ func (do *doing) finish(done Done, e *Error, took time.Duration, wanted Use) (Re
 	if e != nil {
 		r.Value = nil
 	}
-	if do.record(r, e, wanted, "") != nil {
+	if do.record(r, e, wanted, "", done.Keep...) != nil {
 		return Result{}, do.park()
 	}
 	if e != nil {
@@ -195,12 +195,12 @@ func (do *doing) finish(done Done, e *Error, took time.Duration, wanted Use) (Re
 
 // record writes effect.finished and settles the reservation in one step, so
 // that the order of records is the order of grants.
-func (do *doing) record(r Result, e *Error, wanted Use, by string) error {
+func (do *doing) record(r Result, e *Error, wanted Use, by string, keep ...string) error {
 	d, c := do.b.d, do.call
 	if d.mode != performing {
 		return do.missing(do.at, "the outcome of", do.Name)
 	}
-	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Wanted: wanted, By: by}
+	b := Effect{Name: do.Name, Attempt: r.Attempt, Digest: do.digest, Input: do.inputOnce(), Error: e, Ms: &r.Ms, Use: r.Use, Wanted: wanted, By: by, Keep: keep}
 	if e == nil {
 		b.Value = r.Value
 	}

@@ -230,6 +230,7 @@ func (m *maker) blobs() {
 		{"kept", "Documents: run.continued", `"kept too"`, 11},
 		{"note", "References: the whole body of a note", `{"\u0024blob":3}`, 12},
 		{"detail", "References: detail inside error, decoded names", `{"$blob":{}}`, 13},
+		{"media", "Documents: effect.finished", `"an image"`, 16},
 	} {
 		m.add("odd", "missing-"+c.name, c.rule, at(ErrBlobMissing, c.seq), change{Op: "remove", File: "blobs/" + Sum([]byte(c.content)).Hex()})
 	}

@@ -34,6 +34,7 @@ func oddRun(t testing.TB) (*book, *library) {
 	b.plain("effect.failed", "root/d", fmt.Sprintf(`{"err\u006fr":{"detail":%s},"attempt":1}`, ref(`{"$blob":{}}`)))
 	b.plain("plan.output", "root/d", `"a body that is no object"`)
 	b.plain("run.parked", "", fmt.Sprintf(`{"keep":[%q],"subject":{"$blob":1}}`, nowhere))
+	b.plain("effect.finished", "root/media", fmt.Sprintf(`{"keep":[%q,7,"none",%q],"program_digest":%q}`, l.document(`"an image"`), l.document(`"a sound"`), nowhere))
 	b.end(l)
 	return b, l
 }

@@ -165,6 +165,8 @@ func references(kind string, note bool, body []byte) ([]reference, error) {
 // namesDocuments tells which records may name blobs by digest alone.
 func namesDocuments(kind string, body []byte) bool {
 	switch kind {
+	case "effect.finished": // most of them name none
+		return bytes.Contains(body, []byte(`"keep"`)) || bytes.Contains(body, []byte(`\u00`))
 	case "run.correction_requested", "run.continued", "draft.updated":
 		return bytes.Contains(body, []byte(hashPrefix)) || bytes.Contains(body, []byte(`\u00`)) // which may spell it
 	}
@@ -173,7 +175,8 @@ func namesDocuments(kind string, body []byte) bool {
 
 // documents are the blobs that a record names by digest: programs, skills and
 // frozen documents in envelopes, in corrections that were asked for and in drafts
-// that were changed; outputs in envelopes; results in a state that goes on.
+// that were changed; outputs in envelopes; results in a state that goes on; what came
+// with the result of a call.
 func documents(kind string, body []byte) (refs []reference, err error) {
 	add := func(name string, v []byte) {
 		s, _ := stringValue(v)
@@ -184,17 +187,17 @@ func documents(kind string, body []byte) (refs []reference, err error) {
 		}
 		refs = append(refs, reference{digest, anySize})
 	}
-	continued := kind == "run.continued"
+	keeps := kind == "run.continued" || kind == "effect.finished"
 	for name, m := range members(body) {
 		v := body[m.Start:m.End]
 		switch {
-		case !continued && (name == "program_digest" || name == "skill_digest"), IsEnvelope(kind) && name == "outputs_digest":
+		case !keeps && (name == "program_digest" || name == "skill_digest"), IsEnvelope(kind) && name == "outputs_digest":
 			add(name, v)
-		case !continued && name == "frozen":
+		case !keeps && name == "frozen":
 			for document, d := range members(v) {
 				add("frozen."+document, v[d.Start:d.End])
 			}
-		case continued && name == "keep":
+		case keeps && name == "keep":
 			for d := range canon.Elements(v) {
 				add(name, d)
 			}

@@ -219,8 +219,9 @@ func FuzzDetachAttach(f *testing.F) {
 	})
 }
 
-// A correction names the documents of a program that may never be in force, and a
-// state that goes on the results it rests on: an export must have them.
+// A correction names the documents of a program that may never be in force, a state
+// that goes on the results it rests on, and a result the media that came with it: an
+// export must have them.
 func TestDigestsOfPlainRecordsThatNameDocuments(t *testing.T) {
 	d := func(s string) Hash { return Sum([]byte(s)) }
 	for _, c := range []struct {
@@ -230,6 +231,9 @@ func TestDigestsOfPlainRecordsThatNameDocuments(t *testing.T) {
 		{"run.correction_requested", fmt.Sprintf(`{"program_digest":%q,"frozen":{"tools":%q},"reason":"r"}`, d("p"), d("t")), []Hash{d("p"), d("t")}},
 		{"run.continued", fmt.Sprintf(`{"state":{"$blob":%q,"size":9},"keep":[%q,%q]}`, d("s"), d("a"), d("b")), []Hash{d("s"), d("a"), d("b")}},
 		{"run.continued", `{"state":{},"used":{}}`, nil},
+		{"effect.finished", fmt.Sprintf(`{"value":{"$blob":%q,"size":9},"keep":[%q,%q],"program_digest":%q}`, d("s"), d("a"), d("b"), d("p")), []Hash{d("s"), d("a"), d("b")}},
+		{"effect.finished", fmt.Sprintf(`{"value":1,"k\u0065ep":[%q]}`, d("a")), []Hash{d("a")}},
+		{"effect.failed", fmt.Sprintf(`{"keep":[%q]}`, d("a")), nil},
 		{"run.correction_requested", ``, nil},
 		{"run.parked", fmt.Sprintf(`{"keep":[%q]}`, d("a")), nil},
 	} {

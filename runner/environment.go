@@ -59,6 +59,7 @@ func (d *drive) environ(p program) (*Environment, error) {
 	}
 	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(d.run, d.a.launch)))
 	manager.Hold(lock)
+	manager.Keep = r.Store.PutBlob
 	manager.Conceal(manifest.Secrets(os.Environ()))
 	env := &Environment{Run: d.run, Manifest: manifest, r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}
 	r.draftActs(c, env.acts)
@@ -132,9 +133,10 @@ func (d *drive) activity(name string) flow.Activity {
 			}
 			return nil
 		},
-		Run:    func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return act().Run(ctx, a) },
-		Stops:  func(a flow.Attempt) bool { stops := act().Stops; return stops != nil && stops(a) },
-		Prompt: func(a flow.Attempt) bool { prompt := act().Prompt; return prompt != nil && prompt(a) },
+		Run:     func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return act().Run(ctx, a) },
+		Stops:   func(a flow.Attempt) bool { stops := act().Stops; return stops != nil && stops(a) },
+		Awaited: func(a flow.Attempt) bool { awaited := act().Awaited; return awaited != nil && awaited(a) },
+		Prompt:  func(a flow.Attempt) bool { prompt := act().Prompt; return prompt != nil && prompt(a) },
 	}
 	if act().Recall != nil { // as that of every program is
 		bound.Recall = func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return act().Recall(ctx, a) }

@@ -143,9 +143,9 @@ func (a settledAgent) narrowed(gate *tool.Gate, n *plan.Node) *tool.Gate {
 // Activities implements [Performer]. A program without agents has them, too: the one
 // that takes its place in the drive may have some.
 func (modelPerformer) Activities(env *Environment) map[string]flow.Activity {
-	models := modelRouter{}
+	models := modelRouter{open: map[string]func() (agent.Model, error){}, blob: env.r.Store.Blob}
 	for name, a := range env.program.shared().agents.settled {
-		models[name] = sync.OnceValues(func() (agent.Model, error) { return env.r.model(env.Manifest, a.Model) })
+		models.open[name] = sync.OnceValues(func() (agent.Model, error) { return env.r.model(env.Manifest, a.Model) })
 	}
 	return map[string]flow.Activity{
 		agent.ModelActivity: agent.ModelCall(models),
@@ -167,7 +167,10 @@ func (modelPerformer) Activities(env *Environment) map[string]flow.Activity {
 // modelRouter puts a request through to the model of the agent that makes it. A
 // model is opened when it is first asked: a run that only has to be ended needs no
 // key.
-type modelRouter map[string]func() (agent.Model, error)
+type modelRouter struct {
+	open map[string]func() (agent.Model, error)
+	blob func(ctx context.Context, digest string) ([]byte, error)
+}
 
 func (s modelRouter) Name() string     { return "" }
 func (s modelRouter) Caps() agent.Caps { return agent.Caps{} }
@@ -177,11 +180,15 @@ func (s modelRouter) Stream(ctx context.Context, r agent.Request, emit func(agen
 	if err != nil {
 		return agent.Response{}, err
 	}
+	r, err = r.Shown(m.Caps(), func(digest string) ([]byte, error) { return s.blob(ctx, digest) })
+	if err != nil {
+		return agent.Response{}, &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
+	}
 	return m.Stream(ctx, r, emit)
 }
 
 func (s modelRouter) of(name string) (agent.Model, error) {
-	open, ok := s[name]
+	open, ok := s.open[name]
 	if !ok {
 		return nil, fmt.Errorf("the run has no agent %q", name)
 	}

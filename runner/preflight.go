@@ -194,7 +194,7 @@ func adviceFor(t tipstaff.RefusedTool) string {
 	pin := fmt.Sprintf("`tipstaff tools pin %s`", t.Server)
 	switch t.Code {
 	case tool.CodeUnlocked:
-		return pin + " shows what the server lists and, if you accept it, locks it"
+		return pin + " shows whether the server lists it and, if you accept it, locks it"
 	case tool.CodePinMismatch:
 		return "correct the pin in the plan; if the server has changed, " + pin + " shows how"
 	case tool.CodePackageChanged:

@@ -18,6 +18,10 @@ import (
 // is frozen into it message by message, so that a message is stored once however
 // many turns follow it.
 
+// frozenImage begins the names under which intent.draft lists the images that the
+// messages of a conversation name.
+const frozenImage = "image/"
+
 // sessionHead is what evidence says of a turn's session.
 type sessionHead struct {
 	ID   string `json:"id"`

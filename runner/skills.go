@@ -328,7 +328,7 @@ func skillProblems(dir string, err error) []tipstaff.Problem {
 
 func describeSkill(dir string, s *skill.Skill) tipstaff.SkillInfo {
 	info := tipstaff.SkillInfo{Dir: dir, URI: s.URI().String(), Digest: s.Digest(), Description: s.Description, Verbs: s.Verbs,
-		Inputs: describeFields(s.Inputs), Outputs: describeFields(s.Outputs), Tools: s.Tools, SubSkills: s.SubSkills}
+		Inputs: describeFields(s.Inputs), Outputs: describeFields(s.Outputs), Tools: s.Tools, SubSkills: s.SubSkills, Warnings: s.Warnings, Published: s.Published}
 	for _, m := range s.FailureModes {
 		info.FailureModes = append(info.FailureModes, tipstaff.SkillFailureMode{Reason: m.Reason, Action: string(m.Action), Note: m.Note})
 	}

@@ -240,7 +240,7 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 		}
 	}
 	if p.inputs, problems = doc.CheckInputs(req.Inputs); len(problems) > 0 {
-		return nil, invalid(req.Name, problems)
+		return nil, inputsRefused(req.Name, doc, problems)
 	}
 	if err := p.checkAnchor(req.Name, r.Workspace); err != nil {
 		return nil, err
@@ -262,6 +262,24 @@ func invalid(name string, problems []tipstaff.Problem) error {
 	}
 	return &tipstaff.Error{Code: tipstaff.InvalidProgram, Problems: problems, Err: errInvalid,
 		Message: fmt.Sprintf("%s cannot be run: %d %s", name, len(problems), noun)}
+}
+
+// inputsRefused says where the plan describes the inputs that are at fault, and how they
+// are given.
+func inputsRefused(name string, doc *plan.Document, problems []tipstaff.Problem) error {
+	for i, problem := range problems {
+		for _, in := range doc.Inputs {
+			if problem.Path == "inputs."+in.Name && in.At.Line > 0 {
+				problems[i].File, problems[i].Line, problems[i].Column = name, in.At.Line, in.At.Column
+			}
+		}
+	}
+	var refused *tipstaff.Error
+	err := invalid(name, problems)
+	if errors.As(err, &refused) {
+		return refused.WithCommand("give inputs with --input NAME=VALUE, or all of them with --inputs FILE")
+	}
+	return err
 }
 
 // errInvalid tells a program with problems from a workspace with problems.
@@ -351,6 +369,9 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 				return body, err
 			}
 			body.Frozen[fmt.Sprintf("%s%06d", tipstaff.FrozenMessage, i+1)] = m.Digest
+		}
+		for i, digest := range agent.Kept(p.session.messages) {
+			body.Frozen[fmt.Sprintf("%s%06d", frozenImage, i+1)] = digest
 		}
 	}
 	if err := r.freezeSkills(ctx, p.skills, body.Frozen); err != nil {

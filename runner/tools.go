@@ -60,6 +60,48 @@ func (t toolbox) List(context.Context) ([]tipstaff.ToolInfo, error) {
 	return tool.Overview(d.manifest, d.tools), nil
 }
 
+func (t toolbox) Live(ctx context.Context, servers []string) ([]tipstaff.ToolInfo, []tipstaff.ToolFinding, error) {
+	d, err := t.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(servers) == 0 {
+		servers = slices.Sorted(maps.Keys(d.manifest.Servers))
+	}
+	for _, name := range servers {
+		if err := d.declares(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	tools, findings := []tipstaff.ToolInfo{}, []tipstaff.ToolFinding{}
+	for _, s := range t.survey(ctx, d, servers, (*tool.Manager).Compare) {
+		for _, f := range s.findings {
+			if f.Level == tipstaff.FindingError {
+				findings = append(findings, f)
+			}
+		}
+		if s.listing == nil {
+			continue
+		}
+		for _, listed := range s.listing.Tools {
+			tools = append(tools, tool.Info(d.manifest, d.tools, s.server, listed.Tool))
+		}
+		for _, name := range s.listing.Extra {
+			tools = append(tools, s.listing.Undeclared(name))
+		}
+	}
+	return tools, findings, ctx.Err()
+}
+
+// declares refuses a server that the manifest does not declare.
+func (d *catalog) declares(server string) error {
+	if _, ok := d.manifest.Server(server); !ok {
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no server %q%s", server, tipstaff.Suggest(server, slices.Sorted(maps.Keys(d.manifest.Servers)))).
+			WithHint("servers of tipstaff.yaml needs its command or its url; its tools can be added later")
+	}
+	return nil
+}
+
 func (t toolbox) Describe(ctx context.Context, name string, live bool) (tipstaff.ToolInfo, error) {
 	d, err := t.open()
 	if err != nil {
@@ -196,6 +238,10 @@ func (t toolbox) survey(ctx context.Context, d *catalog, names []string, hold fu
 	return all
 }
 
+// maxExtra is how many tools that a server lists and the manifest does not declare are
+// named one by one.
+const maxExtra = 10
+
 func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
 	listing, err := manager.List(ctx, s.server)
 	var refused *flow.Error
@@ -209,13 +255,18 @@ func (s *surveyed) look(ctx context.Context, manager *tool.Manager) {
 	}
 	s.listing = listing
 	for _, name := range listing.Missing {
-		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "the manifest declares %s/%s, which the server does not list", s.server, name)
+		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "the server does not list %s/%s, which the manifest declares: it has dropped the tool, or never had it; "+
+			"remove the declaration, or have the server list it, then `tipstaff tools pin %s`", s.server, name, s.server)
 	}
 	for name, why := range listing.Broken {
 		s.find(tipstaff.FindingError, tool.CodeUnknown, name, "%s/%s cannot be used: %s", s.server, name, why)
 	}
-	for _, name := range listing.Extra {
-		s.find(tipstaff.FindingNote, "undeclared_tool", name, "the server lists %s/%s, which the manifest does not declare", s.server, name)
+	if n := len(listing.Extra); n > maxExtra {
+		s.find(tipstaff.FindingNote, "undeclared_tool", "", "server %q lists %d tools that the manifest does not declare: `tipstaff tools list --live %s` shows them", s.server, n, s.server)
+	} else {
+		for _, name := range listing.Extra {
+			s.find(tipstaff.FindingNote, "undeclared_tool", name, "the server lists %s/%s, which the manifest does not declare", s.server, name)
+		}
 	}
 	slices.SortStableFunc(s.findings, func(a, b tipstaff.ToolFinding) int { return cmp.Compare(a.Tool, b.Tool) })
 }
@@ -273,9 +324,8 @@ func (d *catalog) external(named []string) ([]string, error) {
 		if name == builtin.Name {
 			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s is locked by the binary and cannot be pinned", builtin.Name)
 		}
-		if _, ok := d.manifest.Server(name); !ok {
-			return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the manifest declares no server %q", name).
-				WithCommand("`tipstaff tools list` shows what is declared")
+		if err := d.declares(name); err != nil {
+			return nil, err
 		}
 	}
 	if len(named) > 0 {

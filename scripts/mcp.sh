@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Installs what test/mcp needs, real MCP servers and the protocol's conformance suite: from
-# npm, in the exact versions of the lock file, into .cache/mcp. With --or-skip a machine
-# that cannot install it has failed nothing; .cache/mcp/there says whether it could.
+# npm, in the exact versions of the lock file, into .cache/mcp; and from PyPI, in those of
+# requirements.txt, into .cache/fastmcp. With --or-skip a machine that cannot install it has
+# failed nothing; .cache/mcp/there says whether it could.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=$PWD/test/mcp
 cache=$PWD/.cache/mcp
+fastmcp=$PWD/.cache/fastmcp
 least=22 # the major version of Node that the suite needs
 
 # cannot ends the script: as a failure, or as tests that were not run.
@@ -48,11 +50,25 @@ install() {
 	cp "$wanted/package-lock.json" "$cache/installed.json"
 }
 
+fastmcp_installed() { cmp -s "$wanted/requirements.txt" "$fastmcp/installed.txt" && "$fastmcp/bin/python" -c '' 2>/dev/null; }
+
+# install_fastmcp leaves nothing behind that looks installed if it fails.
+install_fastmcp() {
+	rm -rf "$fastmcp"
+	python3 -m venv "$fastmcp" 2>/dev/null &&
+		"$fastmcp/bin/pip" install --quiet --disable-pip-version-check --retries 0 --timeout 15 --only-binary :all: --requirement "$wanted/requirements.txt" &&
+		cp "$wanted/requirements.txt" "$fastmcp/installed.txt"
+}
+
 if [ "${1-}" = --or-skip ]; then or_skip=yes; fi
 
 if ! installed; then
 	command -v npm >/dev/null && command -v node >/dev/null || cannot 'there is no npm'
 	npm_answers || cannot 'npm does not answer'
 	install
+fi
+if ! fastmcp_installed && ! install_fastmcp; then
+	[ "${or_skip-}" ] || cannot 'FastMCP cannot be installed'
+	echo 'FastMCP cannot be installed (Python 3.10 with venv, or PyPI, is not there): its tests are skipped'
 fi
 echo yes >"$cache/there"

@@ -37,7 +37,7 @@ func FuzzFrontMatter(f *testing.F) {
 func checkFuzzed(t *testing.T, manifest, prose string) {
 	s, ps := &Skill{}, &document.Problems{}
 	s.parseManifest(ps, []byte(manifest), "notes")
-	s.readDocument(ps, []byte(prose))
+	s.readDocument(ps, &document.Problems{}, []byte(prose))
 	for _, p := range ps.Public("f") {
 		if p.Code == "" || p.Message == "" || p.Line < 1 || p.Line > strings.Count(manifest+prose, "\n")+2 || p.Column < 1 || len(p.Message) > 2000 {
 			t.Fatalf("%+v", p)

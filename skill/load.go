@@ -71,12 +71,18 @@ func unreadable(dir string, err error) error {
 // id is its name.
 func load(root *os.Root, dir, id string) (*Skill, []tipstaff.Problem) {
 	s := &Skill{}
-	var manifest, prose, plan document.Problems
-	if src, ok := read(root, &manifest, manifestFile, maxYAML, true); ok {
+	var manifest, prose, plan, files, warnings document.Problems
+	src, found := read(root, &manifest, manifestFile, maxYAML, false)
+	switch s.Published = !found && len(manifest) == 0; {
+	case found:
 		s.parseManifest(&manifest, src, id)
+	case s.Published && !tipstaff.IsSkillID(id):
+		files.Add(document.CodeFieldInvalid, document.Position{}, "", "the folder is named %s, which cannot be the id of a skill; %s", tipstaff.Quote(id, 120), tipstaff.SkillIDRule)
+	case s.Published:
+		s.ID = id
 	}
 	if src, ok := read(root, &prose, documentFile, maxProse, true); ok {
-		s.readDocument(&prose, src)
+		s.readDocument(&prose, &warnings, src)
 	}
 	if src, ok := read(root, &plan, planFile, maxPlan, false); ok {
 		s.Plan = src
@@ -84,7 +90,12 @@ func load(root *os.Root, dir, id string) (*Skill, []tipstaff.Problem) {
 			plan = append(plan, *p)
 		}
 	}
+	s.readFiles(root, &files)
+	if len(warnings) > 0 {
+		s.Warnings = warnings.Public(filepath.Join(dir, documentFile))
+	}
 	return s, slices.Concat(
+		files.Public(dir),
 		manifest.Public(filepath.Join(dir, manifestFile)),
 		prose.Public(filepath.Join(dir, documentFile)),
 		plan.Public(filepath.Join(dir, planFile)))
@@ -132,13 +143,9 @@ func read(root *os.Root, ps *document.Problems, name string, most int, required 
 			src, err = io.ReadAll(io.LimitReader(f, int64(most)+1))
 		}
 	}
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		err = e.Err // the path is in the message
-	}
 	switch {
 	case err != nil:
-		return refused(codeFile, "%s cannot be read: %v", name, err)
+		return refused(codeFile, "%s cannot be read: %v", name, plain(err))
 	case len(src) > most:
 		return refused(document.CodeLimit, "%s has more than %d bytes", name, most)
 	}
@@ -152,8 +159,9 @@ const (
 
 // readDocument reads SKILL.md: front matter between two lines of three dashes,
 // then prose. Of the front matter name and description have a meaning here;
-// other members are for other readers of the same convention.
-func (s *Skill) readDocument(ps *document.Problems, src []byte) {
+// other members are for other readers of the same convention. A skill that was published
+// without a manifest may deviate from the convention, as many do: that is a warning.
+func (s *Skill) readDocument(ps, warnings *document.Problems, src []byte) {
 	s.document = src
 	if p := document.CheckText(src); p != nil {
 		*ps = append(*ps, *p)
@@ -171,14 +179,44 @@ func (s *Skill) readDocument(ps *document.Problems, src []byte) {
 	}
 	f := document.FieldsOf(ps, v, "")
 	f.Dotted = true
+	if s.Published {
+		s.publish(f, ps, warnings)
+		return
+	}
 	// The name is the manifest's id, if that is one.
 	if v := f.Required("name", document.Text); v != nil && tipstaff.IsSkillID(s.ID) && v.Text != s.ID {
 		ps.Add(codeMismatch, v.At, "name", "name is %s, but the id in skill.yaml is %s", tipstaff.Quote(v.Text, 120), tipstaff.Quote(s.ID, 120))
 	}
-	s.Description = description(f.Required("description", document.Text), ps)
+	s.Description = description(f.Required("description", document.Text), ps, ps)
 }
 
-func description(v *document.Value, ps *document.Problems) string {
+// unversioned is the version of a published skill that states none.
+const unversioned = "0.0.0"
+
+// publish makes the manifest of a skill that has none: it is for everything, and may use
+// nothing. Its version is that of the front matter's metadata.
+func (s *Skill) publish(f *document.Fields, ps, warnings *document.Problems) {
+	switch v := f.Get("name"); {
+	case v == nil || v.Kind != document.Text:
+		warnings.Add(document.CodeFieldMissing, f.Value.At, "name", "the front matter has no name: that of the folder is taken, %s", s.ID)
+	case v.Text != s.ID:
+		warnings.Add(codeMismatch, v.At, "name", "name is %s, but the folder is named %s, which counts", tipstaff.Quote(v.Text, 120), s.ID)
+	}
+	s.Description = description(f.Required("description", document.Text), ps, warnings)
+	if s.manifest != nil {
+		return // that with which it was frozen
+	}
+	s.Version, s.Verbs, s.Tools, s.SubSkills = unversioned, slices.Clone(document.Verbs), []string{}, []string{}
+	if v := f.Value.Find("metadata", "version"); v != nil && tipstaff.IsVersion(v.Text) {
+		s.Version = v.Text
+	}
+	if v := f.Get("allowed-tools"); v != nil {
+		warnings.Add(codeNotGranted, v.At, "allowed-tools", "allowed-tools grants nothing here: skill.yaml lists the tools that a skill may use")
+	}
+	s.manifest = canonical(map[string]any{"id": s.ID, "version": s.Version, "verbs": s.Verbs, "tools": "none", "sub_skills": "none"})
+}
+
+func description(v *document.Value, ps, warnings *document.Problems) string {
 	if v == nil {
 		return ""
 	}
@@ -186,7 +224,7 @@ func description(v *document.Value, ps *document.Problems) string {
 	case strings.TrimSpace(v.Text) == "":
 		ps.Add(document.CodeFieldInvalid, v.At, "description", "the description is blank")
 	case n > maxDescription:
-		ps.Add(document.CodeFieldInvalid, v.At, "description", "the description has %d characters; at most %d are read", n, maxDescription)
+		warnings.Add(document.CodeFieldInvalid, v.At, "description", "the description has %d characters; at most %d are read", n, maxDescription)
 	}
 	return strings.Join(strings.Fields(v.Text), " ")
 }

@@ -128,7 +128,7 @@ func TestLoad(t *testing.T) {
 // unexported fields are compared through Digest and Freeze; places of fields are not.
 func unexported(p cmp.Path) bool {
 	f, ok := p.Last().(cmp.StructField)
-	return ok && (f.Name() == "manifest" || f.Name() == "document" || f.Name() == "At")
+	return ok && (f.Name() == "manifest" || f.Name() == "document" || f.Name() == "files" || f.Name() == "At")
 }
 
 func TestNoneAndEmptyAllowNothing(t *testing.T) {
@@ -230,7 +230,6 @@ func TestProblemsAreInTheOrderOfTheFiles(t *testing.T) {
 
 func TestFilesThatAreNoText(t *testing.T) {
 	for name, c := range map[string]struct{ manifest, document, plan, want string }{
-		"no manifest":     {"", goodDocument, "", "skill.yaml:0:0 file_missing"},
 		"no document":     {goodManifest, "", "", "SKILL.md:0:0 file_missing"},
 		"manifest, bytes": {"id: notes\nversion: \xff", goodDocument, "", "skill.yaml:2:10 syntax"},
 		"document, NUL":   {goodManifest, goodDocument + "é\x00", "", "SKILL.md:13:2 syntax"},

@@ -202,4 +202,5 @@ const (
 	codeUnpinnedTool  = "unpinned_tool"
 	codeUnpinnedSkill = "unpinned_skill"
 	codeMismatch      = "skill_mismatch" // id or version is not that of folder or URI
+	codeNotGranted    = "tools_not_granted"
 )

@@ -27,9 +27,12 @@ type Skill struct {
 	FailureModes []FailureMode `doc:"failure_modes"`
 	Prose        string        // for the model: SKILL.md without its front matter
 	Plan         []byte        // plan.yaml as it stands there; nil: the skill has none
+	Published    bool          // there is no skill.yaml: it may use nothing
+	Warnings     []tipstaff.Problem
 
-	manifest json.RawMessage // skill.yaml in RFC 8785 form
-	document []byte          // SKILL.md
+	manifest json.RawMessage   // skill.yaml in RFC 8785 form
+	document []byte            // SKILL.md
+	files    map[string]string // digests of all others, by path; nil: there are none, or they were not looked at
 }
 
 // Field is an input that the skill takes, or an output that it promises.
@@ -69,12 +72,16 @@ func (s *Skill) URI() tipstaff.SkillURI { return tipstaff.SkillURI{ID: s.ID, Ver
 func (s *Skill) Digest() string { return flow.Digest(s.Identity()) }
 
 // Identity is what Digest is of, in RFC 8785 form: {manifest, prose_sha256}, and
-// plan_sha256 too where there is a plan. The last two are digests of the bytes of
-// SKILL.md and plan.yaml.
+// plan_sha256 too where there is a plan, and files where there are others. All but the
+// first are digests of the bytes of SKILL.md, of plan.yaml, and of each file by its path.
+// Skills that were frozen before there were files have none, whatever lay beside them.
 func (s *Skill) Identity() []byte {
 	parts := map[string]any{"manifest": s.manifest, "prose_sha256": flow.Digest(s.document)}
 	if s.Plan != nil {
 		parts["plan_sha256"] = flow.Digest(s.Plan)
+	}
+	if s.files != nil {
+		parts["files"] = s.files
 	}
 	return canonical(parts)
 }
@@ -88,11 +95,18 @@ func canonical(parts map[string]any) []byte {
 }
 
 // Freeze is the whole skill as one document in RFC 8785 form: its manifest, and
-// the text of SKILL.md and of plan.yaml. Thaw reads it back.
+// the text of SKILL.md and of plan.yaml, and the digests of the other files. Thaw reads it
+// back.
 func (s *Skill) Freeze() []byte {
 	parts := map[string]any{"manifest": s.manifest, "prose": string(s.document)}
 	if s.Plan != nil {
 		parts["plan"] = string(s.Plan)
+	}
+	if s.files != nil {
+		parts["files"] = s.files
+	}
+	if s.Published {
+		parts["published"] = true
 	}
 	return canonical(parts)
 }
@@ -101,9 +115,11 @@ func (s *Skill) Freeze() []byte {
 // skill that would not pass Load, are an error. Schemas were checked when it was frozen.
 func Thaw(frozen []byte) (*Skill, error) {
 	var f struct {
-		Manifest json.RawMessage `json:"manifest"`
-		Prose    *string         `json:"prose"`
-		Plan     *string         `json:"plan"`
+		Manifest  json.RawMessage   `json:"manifest"`
+		Prose     *string           `json:"prose"`
+		Plan      *string           `json:"plan"`
+		Files     map[string]string `json:"files"`
+		Published bool              `json:"published"`
 	}
 	if err := document.UnmarshalStrict(frozen, &f); err != nil {
 		return nil, fmt.Errorf("the frozen skill cannot be read: %w", err)
@@ -111,14 +127,14 @@ func Thaw(frozen []byte) (*Skill, error) {
 	if f.Manifest == nil || f.Prose == nil {
 		return nil, errors.New("the frozen skill has no manifest or no prose")
 	}
-	s := &Skill{}
+	s := &Skill{files: f.Files, Published: f.Published}
 	ps := &document.Problems{}
 	manifest, p := document.Read(f.Manifest, len(f.Manifest))
 	if p != nil {
 		return nil, fmt.Errorf("the manifest of the frozen skill cannot be read: %s", p.Message)
 	}
 	s.decode(ps, manifest)
-	s.readDocument(ps, []byte(*f.Prose))
+	s.readDocument(ps, &document.Problems{}, []byte(*f.Prose))
 	if f.Plan != nil {
 		s.Plan = []byte(*f.Plan)
 	}

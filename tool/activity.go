@@ -72,7 +72,7 @@ func (in Input) approved(v Verdict) *flow.Error {
 // in doubt.
 func (m *Manager) Activity(frozen *Gate) flow.Activity {
 	a := &activity{m, frozen}
-	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops}
+	return flow.Activity{Check: a.check, Run: a.run, Stops: a.stops, Awaited: a.stops}
 }
 
 type activity struct {
@@ -175,11 +175,20 @@ func (a *activity) dispatch(ctx context.Context, t flow.Attempt) (flow.Done, err
 	case <-ctx.Done():
 		return flow.Done{}, unsent(ctx, ctx.Err())
 	}
-	conn, err := l.connection(ctx)
-	if err != nil {
-		return flow.Done{}, unsent(ctx, err)
+	done, err := a.attempt(ctx, t, l, in, u)
+	if errors.Is(err, errSessionLost) { // the server did nothing, and may be another by now
+		done, err = a.attempt(ctx, t, l, in, u)
 	}
-	c, err := conn.tools(ctx, a.manager.manifest)
+	if errors.Is(err, errSessionLost) {
+		err = unsent(ctx, err)
+	}
+	return done, err
+}
+
+// attempt makes the call, if what the server lists at this moment allows it. Its error
+// is errSessionLost if the server did not accept the session, and so did nothing.
+func (a *activity) attempt(ctx context.Context, t flow.Attempt, l *link, in Input, u tipstaff.ToolURI) (flow.Done, error) {
+	conn, c, err := l.open(ctx, a.manager.manifest)
 	if err != nil {
 		return flow.Done{}, unsent(ctx, err)
 	}
@@ -223,7 +232,11 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdic
 	case b != nil && b.Killed && ctx.Err() != nil:
 		return flow.Done{}, broken(ctx, d, got, in)
 	case b != nil || got.result != nil:
-		value, failed := answer(d, got, in, a.manager.redactor)
+		value, media, failed := answer(d, got, in, a.manager.redactor, a.manager.Keep != nil)
+		kept, unkept := a.keep(ctx, media)
+		if unkept != nil {
+			return flow.Done{}, unkept
+		}
 		if failed != nil && b != nil && b.Refused != "" {
 			return flow.Done{}, refusal(b.Refused, nil, "%s", failed.Message)
 		}
@@ -231,18 +244,33 @@ func (a *activity) send(ctx context.Context, t flow.Attempt, s session, v Verdic
 			return flow.Done{}, lost(ctx, d, err) // it failed because it was cancelled
 		}
 		if failed != nil {
-			return flow.Done{}, unanswered(d, got.asked, failed)
+			return flow.Done{Keep: kept}, unanswered(d, got.asked, failed)
 		}
-		return flow.Done{Value: value}, nil
+		return flow.Done{Value: value, Keep: kept}, nil
 	case got.large != nil:
 		return flow.Done{}, answered(flow.CodeResultTooLarge, detail{"size": got.large.size, "max_result": d.MaxResult},
 			"the reply of %s has more than %d bytes: max_result is %d", d.Tool, maxFrame, d.MaxResult)
 	case got.failure != nil:
 		return flow.Done{}, protocolError(d, got.asked, got.failure)
+	case !got.sent && errors.Is(err, errSessionLost):
+		return flow.Done{}, err
 	case !got.sent:
 		return flow.Done{}, unsent(ctx, err)
 	}
 	return flow.Done{}, lost(ctx, d, err)
+}
+
+// keep stores what came with a reply, and returns its digests. The reply is there: it
+// counts even if the call is cancelled by now.
+func (a *activity) keep(ctx context.Context, media [][]byte) (digests []string, err error) {
+	for _, data := range media {
+		digest, err := a.manager.Keep(context.WithoutCancel(ctx), data)
+		if err != nil {
+			return nil, fmt.Errorf("what came with the reply cannot be stored: %w", err)
+		}
+		digests = append(digests, digest)
+	}
+	return digests, nil
 }
 
 // progressTold hands on how far a call says it is, a few times a second at most.
@@ -336,12 +364,12 @@ func lost(ctx context.Context, d *Definition, err error) error {
 	return &flow.Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s was lost before it answered: %v", d.Server, err), Retry: true}
 }
 
-// broken is the outcome of a call that stopped on request. If a limit, a cancelled run
-// or a failed group was the reason, its answer is definite. If this process is being
+// broken is the outcome of a call that stopped on request. If a limit or a cancelled run
+// was the reason, its answer is definite. If this process is being
 // stopped, the call stays in doubt, so that an interrupted run does not fail for it.
 func broken(ctx context.Context, d *Definition, got reply, in Input) error {
 	var told detail
-	if _, failed := answer(d, got, in, nil); failed != nil {
+	if _, _, failed := answer(d, got, in, nil, false); failed != nil {
 		_ = json.Unmarshal(failed.Detail, &told) // what it printed until then
 	}
 	if limit := limitOf(ctx); limit != nil {
@@ -354,7 +382,7 @@ func broken(ctx context.Context, d *Definition, got reply, in Input) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, flow.ErrCancelled) {
 		return cause
 	}
-	return answered(CodeKilled, told, "%s was ended because its run was cancelled or its group failed", d.Tool)
+	return answered(CodeKilled, told, "%s was ended because its run was cancelled", d.Tool)
 }
 
 // protocolError maps an error reply of the protocol. The server refused the

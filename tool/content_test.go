@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -38,6 +39,7 @@ func TestReplyBecomesContent(t *testing.T) {
 		{"embedded bytes", `{"content":[{"type":"resource","resource":{"uri":"x:y","mimeType":"a/b","blob":"` + png + `"}}]}`, `{"content":[{"type":"resource","mime_type":"a/b","digest":"` + digest + `","size":3}]}`},
 		{"embedded text", `{"content":[{"type":"resource","resource":{"uri":"x:y","mimeType":"text/x","text":"words"}}]}`, `{"content":[{"type":"text","text":"words","mime_type":"text/x"}]}`},
 		{"link", `{"content":[{"type":"resource_link","name":"log","uri":"file:///log"}]}`, `{"content":[{"type":"text","text":"log file:///log"}]}`},
+		{"link of a kind", `{"content":[{"type":"resource_link","name":"log","uri":"file:///log","mimeType":"a/b"}]}`, `{"content":[{"type":"text","text":"log file:///log (a/b)","mime_type":"a/b"}]}`},
 	} {
 		value, err := contentOf(t, c.reply)
 		if err != nil || string(value) != c.want {
@@ -46,6 +48,48 @@ func TestReplyBecomesContent(t *testing.T) {
 		var back tool.Reply
 		if err := json.Unmarshal(value, &back); err != nil || string(flow.JSON(back)) != c.want {
 			t.Errorf("%s: read back it is %s, %v", c.name, flow.JSON(back), err)
+		}
+	}
+}
+
+// Images and other media of a reply are stored once each; the outcome of the call names
+// them by their digests, also one that failed.
+func TestMediaAreKept(t *testing.T) {
+	png := base64.StdEncoding.EncodeToString([]byte("png"))
+	const digest = "sha256:8f8cbb7dcf46e0bc7d53265749a6c17d116093a6ba95e442764060c76fd4a86c" // of png
+	image := `{"type":"image","mimeType":"image/png","data":"` + png + `"}`
+	shown := `{"type":"image","mime_type":"image/png","digest":"` + digest + `","size":3,"kept":true}`
+	told := `{"type":"image","mime_type":"image/png","digest":"` + digest + `","size":3}`
+	for _, c := range []struct {
+		name, content, want string
+		failed              bool
+		as                  tool.Input
+	}{
+		{"for a model", image + "," + image, `{"content":[` + shown + "," + shown + `]}`, false, tool.Input{Content: true}},
+		{"an image as a resource", `{"type":"resource","resource":{"uri":"x:y","mimeType":"image/png","blob":"` + png + `"}}`, `{"content":[` + shown + `]}`, false, tool.Input{Content: true}},
+		{"for a plan", image, `{"blobs":[` + told + `],"text":""}`, false, tool.Input{}},
+		{"of a failure", image, `{"content":[` + shown + `]}`, true, tool.Input{Content: true}},
+	} {
+		s := okServer(echoTool)
+		s.reply = func(w *wireCall) { w.result(fmt.Sprintf(`{"isError":%v,"content":[%s]}`, c.failed, c.content)) }
+		b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
+		var stored []string
+		b.manager.Keep = func(_ context.Context, data []byte) (string, error) {
+			stored = append(stored, string(data))
+			return flow.Digest(data), nil
+		}
+		c.as.URI, c.as.Args = "mcp://wire/echo@1.0.0", json.RawMessage(`{}`)
+		done, err := b.activity.Run(context.Background(), flow.Attempt{Class: flow.Read, Input: flow.JSON(c.as)})
+		got := string(done.Value)
+		var failed *flow.Error
+		if errors.As(err, &failed) {
+			got = string(failed.Detail)
+		}
+		if got != c.want || (err != nil) != c.failed {
+			t.Errorf("%s: got %s, %v; want %s", c.name, got, err, c.want)
+		}
+		if len(stored) != 1 || stored[0] != "png" || len(done.Keep) != 1 || done.Keep[0] != digest {
+			t.Errorf("%s: %q was stored, and %v named", c.name, stored, done.Keep)
 		}
 	}
 }
@@ -104,6 +148,7 @@ func TestResultGivenByAPersonHasTheShapeOfTheTools(t *testing.T) {
 		{"echo", tool.Input{}, `"anything"`, true},
 		{"echo", tool.Input{Content: true}, `"anything"`, false},
 		{"echo", tool.Input{Content: true}, `{}`, false},
+		{"echo", tool.Input{Content: true}, `{"content":[{"type":"image","mime_type":"image/png","digest":"sha256:00","size":9,"kept":true}]}`, false},
 		{"echo", tool.Input{Content: true}, `{"content":[{"type":"text","text":"x"}]}`, true},
 		{"echo", tool.Input{Content: true}, `{"content":[{"type":"text","txt":"x"}]}`, false},
 		{"out", tool.Input{Content: true}, `{"content":[]}`, true},

@@ -202,7 +202,11 @@ func (g *Gate) held(d *Definition, u tipstaff.ToolURI) *flow.Error {
 		if refused != nil {
 			return refusal(CodeUnlocked, detail{"digest": d.Digest}, "%s/%s is not among the tools that were accepted", u.Server, u.Tool)
 		}
-		if refused := unchanged(held.Version, LockedTool{held.Digest, held.Raw}, d); refused != nil {
+		remedy := "`tipstaff tools pin " + d.Server + "` shows it"
+		if g.File != nil && g.File.holds(d) == nil {
+			remedy = LockName + " holds the new one by now, and this run was made with the old one: start a new run"
+		}
+		if refused := unchanged(held.Version, LockedTool{held.Digest, held.Raw}, d, remedy); refused != nil {
 			return refused
 		}
 	}
@@ -420,7 +424,7 @@ const (
 	CodeUnavailable   = "tool_unavailable" // the server could not be reached, or was lost
 	CodeOutputInvalid = "output_invalid"   // the reply cannot be used
 	CodePanic         = "panic"            // what makes the call panicked
-	CodeKilled        = "killed"           // ended because its run was cancelled or its group failed
+	CodeKilled        = "killed"           // ended because its run was cancelled
 )
 
 // detail is what a failure says for machines.

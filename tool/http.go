@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"regexp"
 	"strings"
 	"time"
 
@@ -265,12 +266,42 @@ func (e *statusError) failure(d *Definition) error {
 
 var errSessionLost = errors.New("the server has forgotten the session")
 
+const sessionHeader = "Mcp-Session-Id"
+
+// aboutSession is what servers write when they reject a session with a status of 400.
+var aboutSession = regexp.MustCompile(`(?i)session|not initiali[sz]ed`)
+
+// rejectsSession reports whether a reply says that the server does not know the session
+// of the request, and so has done nothing of it. The protocol's way to say so is a 404,
+// whatever its body; servers that keep their sessions in a map often send a 400.
+func rejectsSession(req *http.Request, status int, body []byte) bool {
+	if req.Header.Get(sessionHeader) == "" {
+		return false
+	}
+	switch status {
+	case http.StatusBadRequest:
+		return aboutSession.Match(body)
+	case http.StatusNotFound:
+		var unknown *jsonrpc.Error // since 2026-07-28 a method that does not exist is a 404, too
+		m, err := jsonrpc.DecodeMessage(body)
+		r, ok := m.(*jsonrpc.Response)
+		return err != nil || !ok || !errors.As(r.Error, &unknown) || unknown.Code != jsonrpc.CodeMethodNotFound
+	}
+	return false
+}
+
 // failed turns a status into an error of this one request. The SDK handles three cases
-// itself: error replies of the protocol, a session that has ended, and requests by which
+// itself: a session that has ended, error replies of the protocol, and requests by which
 // it finds out what the server supports.
 func (t *roundTripper) failed(req *http.Request, m *jsonrpc.Request, res *http.Response) (*http.Response, error) {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read will do
 	res.Body.Close()
+	if rejectsSession(req, res.StatusCode, body) {
+		t.wire.rejected(m.ID)
+		t.wire.broke(errSessionLost)
+		res.StatusCode, res.Body = http.StatusNotFound, http.NoBody // which ends the SDK's session
+		return res, nil
+	}
 	res.Body = io.NopCloser(bytes.NewReader(body))
 	if reply, err := jsonrpc.DecodeMessage(body); err == nil && m.IsCall() {
 		if r, ok := reply.(*jsonrpc.Response); ok && r.Error != nil {
@@ -278,11 +309,7 @@ func (t *roundTripper) failed(req *http.Request, m *jsonrpc.Request, res *http.R
 			return res, nil
 		}
 	}
-	lostSession := res.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != ""
-	if lostSession {
-		t.wire.broke(errSessionLost)
-	}
-	if lostSession || m.Method == methodDiscover || m.Method == "subscriptions/listen" || res.StatusCode < 400 {
+	if m.Method == methodDiscover || m.Method == "subscriptions/listen" || res.StatusCode < 400 {
 		return res, nil
 	}
 	e := &statusError{code: res.StatusCode, text: excerpt(body, t.clean)}
@@ -304,7 +331,7 @@ func (t *roundTripper) resume(req *http.Request, x *exchange) (*http.Response, e
 		return res, nil
 	}
 	if err == nil {
-		res.Body.Close()
+		t.refused(req, res)
 		err = &statusError{code: res.StatusCode}
 	}
 	if req.Context().Err() != nil {
@@ -312,6 +339,16 @@ func (t *roundTripper) resume(req *http.Request, x *exchange) (*http.Response, e
 	}
 	reply := errorReply(id, fmt.Sprintf("the reply broke off: %v", err))
 	return stream200(req, io.NopCloser(strings.NewReader("data: "+string(reply)+"\n\n"))), nil
+}
+
+// refused ends a reply to a request for a stream. One that rejects the session ends that:
+// the next call opens another.
+func (t *roundTripper) refused(req *http.Request, res *http.Response) {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // what was read will do
+	res.Body.Close()
+	if rejectsSession(req, res.StatusCode, body) {
+		t.wire.broke(errSessionLost)
+	}
 }
 
 func stream200(req *http.Request, body io.ReadCloser) *http.Response {
@@ -331,6 +368,7 @@ type listener struct {
 	cancel context.CancelFunc
 	body   io.ReadCloser // of the server's stream; nil: none is open
 	opened time.Time
+	heard  bool          // the server has had such a stream in this session
 	delay  time.Duration // before another is opened
 }
 
@@ -368,10 +406,14 @@ func (l *listener) open() bool {
 	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if res.StatusCode == http.StatusOK && kind == "text/event-stream" {
-		l.body = l.trips.events(jsonrpc.ID{}, res.Body)
+		l.body, l.heard = l.trips.events(jsonrpc.ID{}, res.Body), true
 		return true
 	}
-	res.Body.Close()
+	if l.heard {
+		l.trips.refused(l.req, res)
+	} else { // a server without such a stream may say so by any status
+		res.Body.Close()
+	}
 	return res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests
 }
 

@@ -283,15 +283,161 @@ func TestCallToAServerThatWentAwayWasNotSent(t *testing.T) {
 	}
 }
 
-// A session that the server has forgotten is opened again.
+// restarting is a server that can be restarted: the one that comes after knows no
+// session of the one before, and says so in its way. calls counts those that came.
+func restarting(t *testing.T, reject func(w http.ResponseWriter)) (url string, restart func(next *mcp.Server), calls *atomic.Int32) {
+	var mu sync.Mutex
+	var handler http.Handler
+	sessions := map[string]bool{}
+	calls = new(atomic.Int32)
+	restart = func(s *mcp.Server) {
+		mu.Lock()
+		defer mu.Unlock()
+		s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+				if method == "tools/call" {
+					calls.Add(1)
+				}
+				return next(ctx, method, r)
+			}
+		})
+		handler, sessions = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil), map[string]bool{}
+	}
+	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		id, h := r.Header.Get("Mcp-Session-Id"), handler
+		known := id == "" || sessions[id]
+		mu.Unlock()
+		if !known {
+			reject(w)
+			return
+		}
+		note := func(header http.Header) {
+			mu.Lock()
+			defer mu.Unlock()
+			if new := header.Get("Mcp-Session-Id"); new != "" {
+				sessions[new] = true
+			}
+		}
+		h.ServeHTTP(&headerNoted{w, note}, r)
+	})), restart, calls
+}
+
+// headerNoted shows the header of a reply before it is sent.
+type headerNoted struct {
+	http.ResponseWriter
+	note func(http.Header)
+}
+
+func (h *headerNoted) WriteHeader(status int) {
+	h.note(h.Header())
+	h.ResponseWriter.WriteHeader(status)
+}
+
+func (h *headerNoted) Write(p []byte) (int, error) {
+	h.note(h.Header())
+	return h.ResponseWriter.Write(p)
+}
+
+func (h *headerNoted) Flush() {
+	h.note(h.Header())
+	h.ResponseWriter.(http.Flusher).Flush()
+}
+
+// rejections are the ways in which servers say that they do not know a session.
+var rejections = map[string]func(http.ResponseWriter){
+	"404":         func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) },
+	"404 in text": func(w http.ResponseWriter) { http.Error(w, "session not found", http.StatusNotFound) },
+	"404 in JSON": func(w http.ResponseWriter) {
+		rejectJSON(w, http.StatusNotFound, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
+	},
+	"400 in JSON": func(w http.ResponseWriter) {
+		rejectJSON(w, http.StatusBadRequest, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`)
+	},
+	"400, not initialized": func(w http.ResponseWriter) {
+		rejectJSON(w, http.StatusBadRequest, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`)
+	},
+}
+
+func rejectJSON(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+// A call whose session a restarted server rejects was not performed: it is made in a
+// new one, whatever its class, once. The restarts are no reason to give the server up.
 func TestForgottenSessionIsOpenedAgain(t *testing.T) {
+	for name, reject := range rejections {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, restart, calls := restarting(t, reject)
+			_, s := webServer(t, nil)
+			restart(s)
+			b := newOutside(t, map[string]string{"web": "url: " + url})
+			b.lock()
+			b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
+			for range 8 {
+				_, s := webServer(t, nil)
+				restart(s)
+				b.says("written", "web", tooltest.Write, object{"text": "written"})
+			}
+			if n := calls.Load(); n != 9 {
+				t.Errorf("9 calls reached the server %d times", n)
+			}
+		})
+	}
+}
+
+// What the restarted server lists is compared with what was accepted, before anything
+// is sent.
+func TestRestartedServerIsVerifiedAnew(t *testing.T) {
 	t.Parallel()
-	url, breaks := broken(t, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "session not found", http.StatusNotFound) })
+	url, restart, calls := restarting(t, rejections["404 in JSON"])
+	_, s := webServer(t, nil)
+	restart(s)
 	b := newOutside(t, map[string]string{"web": "url: " + url})
+	b.lock()
 	b.says("hello", "web", tooltest.Echo, object{"text": "hello"})
-	breaks.Store(true)
-	b.fails(tool.CodeUnavailable, "web", tooltest.Write, nil)
-	b.says("again", "web", tooltest.Echo, object{"text": "again"})
+	_, other := webServer(t, nil)
+	other.AddTool(&mcp.Tool{Name: tooltest.Write, Description: "deletes everything", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{}, nil
+		})
+	restart(other)
+	b.fails(tool.CodeDefinitionChanged, "web", tooltest.Write, object{"text": "written"})
+	if n := calls.Load(); n != 1 {
+		t.Errorf("the server got %d calls", n)
+	}
+}
+
+// A server that knows no session at all fails a call; it is not asked for ever.
+func TestSessionsThatAreNeverKnown(t *testing.T) {
+	t.Parallel()
+	handler, _ := webServer(t, nil)
+	var opened atomic.Int32
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(string(body), `"initialize"`) {
+			opened.Add(1)
+		}
+		if strings.Contains(string(body), "tools/") {
+			rejections["404 in JSON"](w)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		handler.ServeHTTP(w, r)
+	}))
+	b := newOutside(t, map[string]string{"web": "url: " + url})
+	if e := b.fails(tool.CodeUnavailable, "web", tooltest.Write, nil); !e.NotSent {
+		t.Errorf("got %+v", e)
+	}
+	if n := opened.Load(); n > 4 {
+		t.Errorf("%d sessions were opened for one call", n)
+	}
 }
 
 // A server that never answers the request for its own messages holds up nothing.

@@ -29,6 +29,24 @@ type Listing struct {
 	Missing []string          // declared, not listed
 	Extra   []string          // listed, not declared
 	Broken  map[string]string // declared and listed, but not usable, and why
+
+	extra map[string]json.RawMessage
+}
+
+// Undeclared is what is known of a tool that is listed and not declared: its class is the
+// one that its hints state.
+func (x *Listing) Undeclared(name string) tipstaff.ToolInfo {
+	i := tipstaff.ToolInfo{Server: x.Server, Tool: name, Lock: tipstaff.ToolUndeclared}
+	d, err := define(x.Server, x.Version, x.extra[name], workspace.Tool{})
+	if err == nil {
+		i.Class, i.ClassFrom = string(d.Class), d.classFrom("")
+		i.Version, i.Digest, i.Title, i.Description = d.Version, d.Digest, d.title(), d.Description
+		err = d.usable()
+	}
+	if err != nil {
+		i.Trouble = err.Error()
+	}
+	return i
 }
 
 // List asks a server for its tools. A server that lists one name twice is an
@@ -45,7 +63,7 @@ func (m *Manager) List(ctx context.Context, server string) (*Listing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its package cannot be digested: %w", err)
 	}
-	x := &Listing{Server: server, Version: c.version, Package: digest, Extra: slices.Sorted(slices.Values(c.extra)), Broken: maps.Clone(c.broken)}
+	x := &Listing{Server: server, Version: c.version, Package: digest, Extra: sortedKeys(c.extra), extra: c.extra, Broken: maps.Clone(c.broken)}
 	if s, ok := m.links[server].server.(*stdioServer); ok {
 		if x.Files, err = digests(s.config, s.launch.Workspace); err != nil {
 			return nil, fmt.Errorf("a file that its command names cannot be digested: %w", err)

@@ -342,7 +342,7 @@ func (l *Lock) holds(d *Definition) *flow.Error {
 	if !ok {
 		return refusal(CodeUnlocked, detail{"digest": d.Digest}, "%s/%s is not in %s any more", d.Server, d.Tool, LockName)
 	}
-	return unchanged(l.Servers[d.Server].Version, t, d)
+	return unchanged(l.Servers[d.Server].Version, t, d, "`tipstaff tools pin "+d.Server+"` shows it")
 }
 
 // accepts reports whether the lock holds exactly this definition.
@@ -352,8 +352,8 @@ func (l *Lock) accepts(d *Definition) bool {
 }
 
 // unchanged refuses a definition, or a version of its server, that is another
-// than the one that was accepted.
-func unchanged(version string, was LockedTool, now *Definition) *flow.Error {
+// than the one that was accepted. remedy says what can be done about it.
+func unchanged(version string, was LockedTool, now *Definition, remedy string) *flow.Error {
 	var changes []tipstaff.PinChange
 	if version != now.Version {
 		changes = append(changes, tipstaff.PinChange{Kind: tipstaff.PinChanged, Member: memberVersion, Was: flow.JSON(version), Now: flow.JSON(now.Version)})
@@ -366,7 +366,7 @@ func unchanged(version string, was LockedTool, now *Definition) *flow.Error {
 	}
 	list, text := briefly(changes)
 	return refusal(CodeDefinitionChanged, detail{"accepted": was.Digest, "digest": now.Digest, "difference": list},
-		"the definition of %s/%s is not the one that was accepted: %s; `tipstaff tools pin %s` shows it", now.Server, now.Tool, text, now.Server)
+		"the definition of %s/%s is not the one that was accepted: %s; %s", now.Server, now.Tool, text, remedy)
 }
 
 // What a record says of a changed definition is bounded: the server decides how

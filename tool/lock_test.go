@@ -141,7 +141,7 @@ func TestLockThatCannotBeTrusted(t *testing.T) {
 		"longer":                    {text + "{}", "after top-level value"},
 		"empty":                     {"", "unexpected end"},
 		"null alone":                {"null", "version 0"},
-		"list":                      {"[]", "cannot unmarshal array"},
+		"list":                      {"[]", "the value is a list where an object belongs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.lock == text {
@@ -293,6 +293,9 @@ func TestListingKnowsWhatIsMissingExtraAndBroken(t *testing.T) {
 	x := listing(b, wireServerOf(echoTool, `{"name":"bad","inputSchema":{"$ref":"#"}}`, `{"name":"more","inputSchema":{"type":"object"}}`))
 	if len(x.Tools) != 1 || cmp.Diff([]string{"act"}, x.Missing) != "" || cmp.Diff([]string{"more"}, x.Extra) != "" || x.Broken["bad"] == "" {
 		t.Errorf("got %+v", x)
+	}
+	if more := x.Undeclared("more"); more.Class != "once" || more.ClassFrom != "default" || more.Lock != tipstaff.ToolUndeclared || more.Digest == "" || more.Trouble != "" {
+		t.Errorf("what is not declared is %+v", more)
 	}
 	if held := x.Locked().Tools; len(held) != 1 || held["echo"].Digest == "" {
 		t.Errorf("locked %+v", held)
@@ -506,4 +509,46 @@ func FuzzParseLock(f *testing.F) {
 			t.Error(diff)
 		}
 	})
+}
+
+// A tool that its server no longer lists is told as that: another of the server's tools
+// is no correction of its name.
+func TestDroppedToolIsToldAsDropped(t *testing.T) {
+	s := okServer(echoTool, onceTool)
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}, "act": {MaxResult: 1000}})
+	s.tools = listOf(onceTool)
+	value, err := b.try(context.Background(), wireAttempt("echo", flow.Read, `{}`))
+	e := wantCode(t, tool.CodeUnknown, value, err)
+	if !strings.Contains(e.Message, "the server does not list wire/echo, which the manifest declares") ||
+		!strings.Contains(e.Message, "`tipstaff tools pin wire`") || strings.Contains(e.Message, "did you mean") {
+		t.Error(e.Message)
+	}
+}
+
+// Once the new definition was accepted, to look at the difference again helps nobody: a
+// run that was made with the old one has to be made anew.
+func TestAcceptedChangeNeedsANewRun(t *testing.T) {
+	s := okServer(echoTool)
+	b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
+	frozen, err := tool.NewRegistry(b.manifest, b.servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := tool.NewGate(b.gate.AllowList, b.manifest, frozen)
+	s.tools = listOf(strings.Replace(echoTool, `"big":1`, `"big":2`, 1))
+	for pinned, want := range map[bool]string{false: "`tipstaff tools pin wire` shows it", true: "start a new run"} {
+		manager := tool.NewManager(b.manifest, b.servers)
+		if pinned {
+			x, err := manager.List(context.Background(), "wire")
+			if err != nil {
+				t.Fatal(err)
+			}
+			manager.Hold((&tool.Lock{}).With("wire", x.Locked()))
+		}
+		_, err := manager.Activity(gate).Run(context.Background(), wireAttempt("echo", flow.Read, `{}`))
+		if e := wantCode(t, tool.CodeDefinitionChanged, nil, err); !strings.HasSuffix(e.Message, want) {
+			t.Errorf("pinned %v: %s", pinned, e.Message)
+		}
+		manager.Close()
+	}
 }

@@ -21,6 +21,10 @@ type Manager struct {
 	links    map[string]*link
 	spawned  atomic.Bool
 
+	// Keep stores images and other media of results and returns their digest; nil: they
+	// are not stored, and images stand in the results themselves.
+	Keep func(ctx context.Context, data []byte) (string, error)
+
 	credentials map[string]string // by the names of variables
 	redactor    *Redactor         // of all of them
 }
@@ -91,11 +95,8 @@ func (m *Manager) catalog(ctx context.Context, server string) (*catalog, error) 
 	if !ok {
 		return nil, fmt.Errorf("no server %q was given", server)
 	}
-	c, err := l.connection(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.tools(ctx, m.manifest)
+	_, c, err := l.open(ctx, m.manifest)
+	return c, err
 }
 
 // A server that ends is started again after 1, 2, 4 … 30 seconds, and after five
@@ -147,6 +148,20 @@ func (l *link) connection(ctx context.Context) (*connection, error) {
 	}
 }
 
+// open returns the open connection and what its server lists. In the place of a session
+// that the server has forgotten it opens another, once.
+func (l *link) open(ctx context.Context, m *workspace.Manifest) (conn *connection, c *catalog, err error) {
+	for range 2 {
+		if conn, err = l.connection(ctx); err != nil {
+			return nil, nil, err
+		}
+		if c, err = conn.tools(ctx, m); !errors.Is(err, errSessionLost) {
+			break
+		}
+	}
+	return conn, c, err
+}
+
 func (l *link) dial() (*dial, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,6 +187,8 @@ func (l *link) delay(now time.Time) (time.Duration, error) {
 	switch last := l.current; {
 	case last == nil:
 		return 0, nil
+	case last.err == nil && errors.Is(last.conn.ended(), errSessionLost):
+		return 0, nil // the server is there
 	case last.err == nil:
 		return l.ended(now)
 	case now.Before(last.again):
@@ -184,7 +201,7 @@ func (l *link) delay(now time.Time) (time.Duration, error) {
 func (d *dial) usable() bool {
 	select {
 	case <-d.done:
-		return d.err == nil && d.conn.alive()
+		return d.err == nil && d.conn.ended() == nil
 	default:
 		return true
 	}
@@ -213,10 +230,13 @@ func (l *link) make(d *dial, delay time.Duration) {
 		d.err = errClosed
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, connectLimit)
+	ctx, cancel := context.WithTimeoutCause(l.ctx, connectLimit, errSlowConnect)
 	defer cancel()
 	if d.conn, d.err = l.connect(ctx); d.err == nil {
 		return
+	}
+	if errors.Is(d.err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errSlowConnect) {
+		d.err = errSlowConnect
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

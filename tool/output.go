@@ -2,10 +2,12 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff/document"
@@ -29,52 +31,57 @@ type result struct {
 
 // answer turns a reply into a call's value: as plans use it, structured or else its
 // text; with in.Parse its text, taken as JSON; with in.Content as models are shown it, a
-// Reply. Its errors are definite answers: the server did what it did and said so.
+// Reply. Its errors are definite answers: the server did what it did and said so. The
+// media that either names are to be kept, unless keeps is false: then a Reply has images
+// in itself.
 // Credentials are removed first: half of one, cut off in a message, would not be found.
-func answer(d *Definition, got reply, in Input, clean *Redactor) (json.RawMessage, *flow.Error) {
+func answer(d *Definition, got reply, in Input, clean *Redactor, keeps bool) (value json.RawMessage, media [][]byte, failed *flow.Error) {
 	r, c, failed := got.read(d)
 	if failed != nil {
-		return nil, failed
+		return nil, nil, failed
 	}
-	c.clean(clean, in.Content)
+	c.clean(clean)
+	if keeps {
+		media = c.keep(in.Content)
+	}
 	r.Structured = clean.Bytes(r.Structured)
 	output := c.value()
 	if !absent(r.Structured) {
 		output = flow.JSON(r.Structured)
 	}
 	if size := int64(max(len(output), c.size)); size > d.MaxResult {
-		return nil, answered(flow.CodeResultTooLarge, detail{"size": size, "max_result": d.MaxResult},
+		return nil, nil, answered(flow.CodeResultTooLarge, detail{"size": size, "max_result": d.MaxResult},
 			"the result of %s has %d bytes: max_result is %d", d.Tool, size, d.MaxResult)
 	}
 	if r.IsError {
-		return nil, answered(CodeToolError, failure(r, c, output, in.Content), "%s", reported(d, c))
+		return nil, media, answered(CodeToolError, failure(r, c, output, in.Content), "%s", reported(d, c))
 	}
 	var wrong *SchemaError
 	// What builtin returns is made from types that its schemas describe.
 	if got.builtin == nil && !absent(r.Structured) && d.OutputSchema != nil && errors.As(d.OutputSchema.Validate(output), &wrong) {
-		return nil, answered(CodeOutputInvalid, detail{"pointer": wrong.Pointer}, "the result of %s does not fit its output schema: %v", d.Tool, wrong)
+		return nil, nil, answered(CodeOutputInvalid, detail{"pointer": wrong.Pointer}, "the result of %s does not fit its output schema: %v", d.Tool, wrong)
 	}
 	switch {
 	case in.Content:
-		return flow.JSON(c.reply(r)), nil
+		return flow.JSON(c.reply(r)), media, nil
 	case in.Parse == "":
-		return output, nil
+		return output, media, nil
 	}
 	text := json.RawMessage(c.text)
 	if !json.Valid(text) {
-		return nil, answered(CodeOutputInvalid, nil, "the text of %s is not one JSON value", d.Tool)
+		return nil, nil, answered(CodeOutputInvalid, nil, "the text of %s is not one JSON value", d.Tool)
 	}
-	return flow.JSON(text), nil
+	return flow.JSON(text), media, nil
 }
 
 // read takes a reply apart.
 func (got reply) read(d *Definition) (r result, c content, failed *flow.Error) {
 	if b := got.builtin; b != nil {
 		r = result{Structured: b.Value, IsError: b.Failed}
-		return r, content{text: b.Text, pieces: []Content{{Type: ContentText, Text: b.Text}}, size: len(b.Text)}, nil
+		return r, content{text: b.Text, pieces: []piece{{shown: Content{Type: ContentText, Text: b.Text}}}, size: len(b.Text)}, nil
 	}
 	if err := json.Unmarshal(got.result, &r); err != nil {
-		return r, c, answered(CodeOutputInvalid, nil, "the reply of %s cannot be read: %v", d.Tool, err)
+		return r, c, answered(CodeOutputInvalid, nil, "the reply of %s cannot be read: %v", d.Tool, document.Readable(err))
 	}
 	if r.Type == inputRequired || !absent(r.Requests) {
 		return r, c, answered(CodeToolError, detail{"reason": inputRequired}, "%s insists on input from a person, which is not offered", d.Tool)
@@ -126,6 +133,9 @@ func (in Input) CheckResult(d *Definition, value json.RawMessage) error {
 		if err := document.UnmarshalStrict(value, &r); err != nil || r.Content == nil {
 			return errors.New(`it must be {"content": [{"type": "text", "text": …}]}, with "structured" where the tool gives that too`)
 		}
+		if slices.ContainsFunc(r.Content, func(c Content) bool { return c.Kept }) {
+			return errors.New("it names something as kept: give an image as data, in base64")
+		}
 		if structured = r.Structured; structured == nil {
 			return nil
 		}
@@ -154,15 +164,14 @@ type Reply struct {
 	Structured json.RawMessage `json:"structured,omitempty"`
 }
 
-// Types of content. Whatever else a server sends keeps its type and has Digest and
-// Size.
+// Types of content. Whatever else a server sends keeps its type.
 const (
 	ContentText  = "text"
 	ContentImage = "image"
 )
 
-// Content is one piece of a reply: text, an image, or what is neither, by its
-// digest.
+// Content is one piece of a reply: text, an image, or what is neither. What is not text
+// has a Digest and a Size; an image may have Data in their place.
 type Content struct {
 	Type     string `json:"type"`
 	Text     string `json:"text,omitempty"`
@@ -170,6 +179,8 @@ type Content struct {
 	Data     []byte `json:"data,omitempty"` // of an image
 	Digest   string `json:"digest,omitempty"`
 	Size     int    `json:"size,omitempty"`
+	Kept     bool   `json:"kept,omitempty"`     // its bytes are a blob of the run
+	Withheld bool   `json:"withheld,omitempty"` // it held a credential
 }
 
 // block is one piece of content as it comes.
@@ -181,6 +192,7 @@ type block struct {
 	Name     string `json:"name"`
 	URI      string `json:"uri"`
 	Resource struct {
+		URI      string `json:"uri"`
 		MimeType string `json:"mimeType"`
 		Text     string `json:"text"`
 		Blob     string `json:"blob"`
@@ -191,53 +203,104 @@ type block struct {
 type blob struct {
 	Type     string `json:"type"`
 	MimeType string `json:"mime_type"`
-	Digest   string `json:"digest"`
+	Digest   string `json:"digest,omitempty"`
 	Size     int    `json:"size"`
+	URI      string `json:"uri,omitempty"` // of a resource, or where a link leads
+	Name     string `json:"name,omitempty"`
+	Withheld bool   `json:"withheld,omitempty"` // it held a credential
 }
 
-// content is a reply's blocks: their text joined by newlines, what else there was,
-// and all of it in its order.
+// content is a reply's blocks: their text joined by newlines, and all of them in their
+// order.
 type content struct {
 	text   string
-	blobs  []blob
-	pieces []Content
+	pieces []piece
 	size   int // bytes of everything
+}
+
+// piece is a block as models are shown it and, if it is not text, as plans are told of
+// it. data is what that names; nil: nothing is kept of it.
+type piece struct {
+	shown  Content
+	blob   *blob
+	data   []byte
+	binary bool // data is not text
 }
 
 // value is the content as plans use it.
 func (c content) value() json.RawMessage {
-	if c.blobs == nil {
+	var blobs []*blob
+	for _, p := range c.pieces {
+		if p.blob != nil {
+			blobs = append(blobs, p.blob)
+		}
+	}
+	if blobs == nil {
 		return flow.JSON(c.text)
 	}
-	return flow.JSON(map[string]any{"text": c.text, "blobs": c.blobs})
+	return flow.JSON(map[string]any{"text": c.text, "blobs": blobs})
 }
 
 // reply is the content as models are shown it.
 func (c content) reply(r result) Reply {
-	reply := Reply{Content: append([]Content{}, c.pieces...)}
+	reply := Reply{Content: []Content{}}
+	for _, p := range c.pieces {
+		reply.Content = append(reply.Content, p.shown)
+	}
 	if !absent(r.Structured) {
 		reply.Structured = r.Structured
 	}
 	return reply
 }
 
-// clean removes credentials. An image that contains one is replaced by its digest,
-// since a reference in its middle would break it.
-func (c *content) clean(r *Redactor, asContent bool) {
+// clean removes credentials. What is not text and contains one is withheld, since a
+// reference in its middle would break it.
+func (c *content) clean(r *Redactor) {
 	if r == nil {
 		return
 	}
 	c.text = string(r.Bytes([]byte(c.text)))
-	if !asContent {
-		return
-	}
-	for i, p := range c.pieces {
-		p.Text = string(r.Bytes([]byte(p.Text)))
-		if text := base64.StdEncoding.EncodeToString(p.Data); r.Text(text) != text {
-			p.Digest, p.Size, p.Data = flow.Digest(p.Data), len(p.Data), nil
+	for i := range c.pieces {
+		p := &c.pieces[i]
+		p.shown.Text = string(r.Bytes([]byte(p.shown.Text)))
+		if p.blob == nil {
+			continue
 		}
-		c.pieces[i] = p
+		p.blob.URI, p.blob.Name = r.Text(p.blob.URI), r.Text(p.blob.Name)
+		clean := r.Bytes(p.data)
+		changed := !bytes.Equal(clean, p.data)
+		if p.binary && !changed {
+			text := base64.StdEncoding.EncodeToString(p.data)
+			changed = r.Text(text) != text
+		}
+		switch {
+		case changed && p.binary:
+			p.data, p.blob.Digest, p.blob.Withheld = nil, "", true
+			p.shown = Content{Type: p.shown.Type, MimeType: p.shown.MimeType, Size: p.blob.Size, Withheld: true}
+		case changed:
+			p.data, p.blob.Digest, p.blob.Size = clean, flow.Digest(clean), len(clean)
+		}
 	}
+}
+
+// keep returns what the content names by its digest, each once. Of what is shown as text
+// a reply for models names none.
+func (c *content) keep(asContent bool) (media [][]byte) {
+	seen := map[string]bool{}
+	for i := range c.pieces {
+		p := &c.pieces[i]
+		if p.data == nil || asContent && p.shown.Type == ContentText {
+			continue
+		}
+		if p.shown.Type != ContentText {
+			p.shown.Data, p.shown.Digest, p.shown.Size, p.shown.Kept = nil, p.blob.Digest, p.blob.Size, true
+		}
+		if !seen[p.blob.Digest] {
+			seen[p.blob.Digest] = true
+			media = append(media, p.data)
+		}
+	}
+	return media
 }
 
 func readContent(blocks []json.RawMessage) (content, error) {
@@ -246,57 +309,64 @@ func readContent(blocks []json.RawMessage) (content, error) {
 	for i, raw := range blocks {
 		var b block
 		if err := json.Unmarshal(raw, &b); err != nil {
-			return c, fmt.Errorf("block %d: %w", i+1, err)
+			return c, fmt.Errorf("block %d: %w", i+1, document.Readable(err))
 		}
 		if b.Type == ContentText {
 			texts = append(texts, b.Text)
-			c.pieces = append(c.pieces, Content{Type: ContentText, Text: b.Text})
+			c.pieces = append(c.pieces, piece{shown: Content{Type: ContentText, Text: b.Text}})
 			continue
 		}
-		data, err := b.data(raw)
+		data, binary, err := b.data(raw)
 		if err != nil {
 			return c, fmt.Errorf("block %d (%s): %w", i+1, b.Type, err)
 		}
 		c.size += len(data)
-		c.blobs = append(c.blobs, blob{b.Type, b.mimeType(), flow.Digest(data), len(data)})
-		c.pieces = append(c.pieces, b.piece(data))
+		told := &blob{Type: b.Type, MimeType: b.mimeType(), Digest: flow.Digest(data), Size: len(data), URI: cmp.Or(b.URI, b.Resource.URI), Name: b.Name}
+		c.pieces = append(c.pieces, piece{b.shown(data), told, data, binary})
 	}
 	c.text = strings.Join(texts, "\n")
 	c.size += len(c.text)
 	return c, nil
 }
 
-func (b block) mimeType() string {
-	if b.MimeType != "" {
-		return b.MimeType
-	}
-	return b.Resource.MimeType
-}
+func (b block) mimeType() string { return cmp.Or(b.MimeType, b.Resource.MimeType) }
 
-// data is what a block holds; of one that only points elsewhere, the block
-// itself.
-func (b block) data(raw json.RawMessage) ([]byte, error) {
-	switch {
-	case b.Data != "":
-		return base64.StdEncoding.DecodeString(b.Data)
-	case b.Resource.Blob != "":
-		return base64.StdEncoding.DecodeString(b.Resource.Blob)
+// data is what a block holds, and whether that is not text; of one that only points
+// elsewhere, the block itself.
+func (b block) data(raw json.RawMessage) (data []byte, binary bool, err error) {
+	switch encoded := cmp.Or(b.Data, b.Resource.Blob); {
+	case encoded != "":
+		data, err = base64.StdEncoding.DecodeString(encoded)
+		return data, true, err
 	case b.Resource.Text != "":
-		return []byte(b.Resource.Text), nil
+		return []byte(b.Resource.Text), false, nil
 	}
-	return bytes.TrimSpace(raw), nil
+	return bytes.TrimSpace(raw), false, nil
 }
 
-// piece is a block that is not text. The text of a resource is text; of a link, which
-// is not followed, a model gets the address.
-func (b block) piece(data []byte) Content {
+// shown is a block that is not text, as models are shown it. The text of a resource is
+// text; of a link, which is not followed, a model gets the address.
+func (b block) shown(data []byte) Content {
 	switch {
-	case b.Type == ContentImage && b.Data != "":
-		return Content{Type: ContentImage, MimeType: b.MimeType, Data: data}
+	case b.Type == ContentImage && b.Data != "", b.Resource.Blob != "" && Viewable(b.Resource.MimeType):
+		return Content{Type: ContentImage, MimeType: b.mimeType(), Data: data}
 	case b.Resource.Text != "":
 		return Content{Type: ContentText, Text: b.Resource.Text, MimeType: b.mimeType()}
 	case b.Type == "resource_link" && b.URI != "":
-		return Content{Type: ContentText, Text: strings.TrimSpace(b.Name + " " + b.URI), MimeType: b.mimeType()}
+		text := strings.TrimSpace(b.Name + " " + b.URI)
+		if b.MimeType != "" {
+			text += " (" + b.MimeType + ")"
+		}
+		return Content{Type: ContentText, Text: text, MimeType: b.MimeType}
 	}
 	return Content{Type: b.Type, MimeType: b.mimeType(), Digest: flow.Digest(data), Size: len(data)}
+}
+
+// Viewable reports whether models that accept images accept one of this kind.
+func Viewable(mimeType string) bool {
+	switch mimeType {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return true
+	}
+	return false
 }

@@ -27,12 +27,13 @@ type Registry struct {
 type catalog struct {
 	version  string
 	tools    map[string]*Definition
-	broken   map[string]string // tools that are listed and cannot be used, and why
-	fault    string            // why nothing of the server can be used
-	extra    []string          // listed, not declared
-	unlocked map[string]bool   // declared, and not in the lock that this was made from
-	hold     *flow.Error       // why calls are refused although the definitions are known
-	programs map[string]string // of builtin: digests of those that may be started; nil: not looked at
+	broken   map[string]string          // tools that are listed and cannot be used, and why
+	fault    string                     // why nothing of the server can be used
+	extra    map[string]json.RawMessage // listed, not declared
+	missing  map[string]bool            // declared, not listed
+	unlocked map[string]bool            // declared, and not in the lock that this was made from
+	hold     *flow.Error                // why calls are refused although the definitions are known
+	programs map[string]string          // of builtin: digests of those that may be started; nil: not looked at
 }
 
 // NewRegistry asks every server that the manifest declares for its tools. It is
@@ -41,14 +42,12 @@ type catalog struct {
 func NewRegistry(m *workspace.Manifest, servers map[string]Server) (*Registry, error) {
 	manager := NewManager(m, servers)
 	defer manager.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
-	defer cancel()
 	r := &Registry{servers: map[string]*catalog{}}
 	if m == nil {
 		return r, nil
 	}
 	for _, name := range sortedKeys(m.Servers) {
-		c, err := manager.catalog(ctx, name)
+		c, err := manager.catalog(context.Background(), name) // which has limits of its own
 		if err != nil {
 			return nil, fmt.Errorf("the tools of server %q cannot be listed: %w", name, err)
 		}
@@ -60,7 +59,7 @@ func NewRegistry(m *workspace.Manifest, servers map[string]Server) (*Registry, e
 // newCatalog reads a listing. A duplicate name makes the whole server unusable: it is
 // unknown which of the two was approved.
 func newCatalog(m *workspace.Manifest, server, version string, listed []json.RawMessage) *catalog {
-	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}}
+	c := &catalog{version: version, tools: map[string]*Definition{}, broken: map[string]string{}, missing: map[string]bool{}, extra: map[string]json.RawMessage{}}
 	seen := map[string]bool{}
 	for i, raw := range listed {
 		w, err := parseWireTool(raw)
@@ -74,7 +73,7 @@ func newCatalog(m *workspace.Manifest, server, version string, listed []json.Raw
 		seen[w.Name] = true
 		config, declared := m.Tool(server, w.Name)
 		if !declared {
-			c.extra = append(c.extra, w.Name)
+			c.extra[w.Name] = raw
 			continue
 		}
 		d, err := define(server, version, raw, config)
@@ -83,6 +82,11 @@ func newCatalog(m *workspace.Manifest, server, version string, listed []json.Raw
 			continue
 		}
 		c.tools[w.Name] = d
+	}
+	for name := range m.Servers[server].Tools {
+		if !seen[name] {
+			c.missing[name] = true
+		}
 	}
 	return c
 }
@@ -141,6 +145,10 @@ func (r *Registry) find(u tipstaff.ToolURI) (*Definition, *flow.Error) {
 	}
 	if c.unlocked[u.Tool] {
 		return nil, refusal(CodeUnlocked, nil, "%s/%s is not in %s: nobody has accepted its definition yet", u.Server, u.Tool, LockName)
+	}
+	if c.missing[u.Tool] {
+		return nil, refusal(CodeUnknown, nil, "the server does not list %s/%s, which the manifest declares: it has dropped the tool, or never had it; "+
+			"remove the declaration, or have the server list it, then `tipstaff tools pin %s`", u.Server, u.Tool, u.Server)
 	}
 	d, ok := c.tools[u.Tool]
 	if !ok {

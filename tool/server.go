@@ -34,8 +34,8 @@ type session interface {
 	// call makes one call and returns what is known of it. The error says why there
 	// is no reply.
 	call(ctx context.Context, r request) (reply, error)
-	// alive reports whether calls can still be made.
-	alive() bool
+	// ended is why no calls can be made any more; nil: they can.
+	ended() error
 	// close returns when nothing is left that the session started here.
 	close()
 }
@@ -157,7 +157,7 @@ func (s *builtinSession) list(context.Context) (listed, error) {
 
 func (s *builtinSession) changed() bool { return false }
 
-func (s *builtinSession) alive() bool { return s.ctx.Err() == nil }
+func (s *builtinSession) ended() error { return s.ctx.Err() }
 
 func (s *builtinSession) call(ctx context.Context, r request) (reply, error) {
 	stops := builtin.Stops(r.tool)
@@ -174,7 +174,7 @@ func (s *builtinSession) call(ctx context.Context, r request) (reply, error) {
 	switch cut := ctx.Err() != nil && !stops; {
 	case err != nil:
 		return reply{sent: true, failure: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}}, nil
-	case got.Failed && got.Refused == "" && (cut || ctx.Err() == nil && !s.alive()): // it failed because its context ended
+	case got.Failed && got.Refused == "" && (cut || ctx.Err() == nil && s.ended() != nil): // it failed because its context ended
 		return reply{sent: true}, errClosed
 	}
 	return reply{sent: true, builtin: &got}, nil
@@ -184,10 +184,10 @@ func (s *builtinSession) call(ctx context.Context, r request) (reply, error) {
 func (s *builtinSession) begin(stops bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if stops && s.alive() {
+	if stops && s.ended() == nil {
 		s.stopping.Add(1)
 	}
-	return s.alive()
+	return s.ended() == nil
 }
 
 // close ends what is running. Calls that start processes are waited for.

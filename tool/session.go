@@ -15,15 +15,18 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/workspace"
 )
 
 const (
-	connectLimit = 30 * time.Second // to start, initialize and list
+	connectLimit = 30 * time.Second // to start and initialize
+	listLimit    = 30 * time.Second // to list
 	cancelLimit  = time.Second
 	closeLimit   = 5 * time.Second
 	maxPages     = 1000
+	maxTools     = 10_000
 )
 
 // connection is a session and what its server has listed.
@@ -51,7 +54,12 @@ func (c *connection) tools(ctx context.Context, m *workspace.Manifest) (*catalog
 	if c.catalog != nil && (c.expires.IsZero() || time.Now().Before(c.expires)) {
 		return c.catalog, nil
 	}
-	l, err := c.list(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, listLimit, errSlowList)
+	defer cancel()
+	l, err := c.list(limited)
+	if errors.Is(err, errSlowList) {
+		go c.close() // a server that does not say what it has is not kept
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +69,11 @@ func (c *connection) tools(ctx context.Context, m *workspace.Manifest) (*catalog
 	}
 	return c.catalog, nil
 }
+
+var (
+	errSlowConnect = fmt.Errorf("it did not answer initialize within %s", connectLimit)
+	errSlowList    = fmt.Errorf("it did not finish tools/list within %s", listLimit)
+)
 
 // mcpSession is a session of the SDK.
 type mcpSession struct {
@@ -117,12 +130,15 @@ func impatient(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func (c *mcpSession) alive() bool {
+func (c *mcpSession) ended() error {
+	if e := c.wire.end.Load(); e != nil {
+		return e
+	}
 	select {
 	case <-c.done:
-		return false
+		return errClosed
 	default:
-		return c.wire.end.Load() == nil
+		return nil
 	}
 }
 
@@ -139,9 +155,17 @@ func (c *mcpSession) changed() bool { return c.wire.changed.Swap(false) }
 // in the lock and in runs: credentials are taken out.
 func (c *mcpSession) list(ctx context.Context) (l listed, err error) {
 	page := toolsPage{}
-	for range maxPages {
-		if page, err = c.page(ctx, page.Next); err != nil {
+	for n := range maxPages {
+		page, err = c.page(ctx, page.Next)
+		switch slow := errors.Is(context.Cause(ctx), errSlowList); {
+		case err != nil && slow && n > 0:
+			return l, fmt.Errorf("%w: %d tools on %d pages came", errSlowList, len(l.tools), n)
+		case err != nil && slow:
+			return l, errSlowList
+		case err != nil:
 			return l, c.redactor.Error(c.wire.why(err))
+		case len(l.tools)+len(page.Tools) > maxTools:
+			return l, fmt.Errorf("it lists more than %d tools", maxTools)
 		}
 		for _, raw := range page.Tools {
 			l.tools = append(l.tools, c.redactor.Bytes(raw))
@@ -176,7 +200,7 @@ func (c *mcpSession) page(ctx context.Context, cursor string) (toolsPage, error)
 	case got.failure != nil:
 		return page, got.failure
 	case got.result != nil:
-		return page, json.Unmarshal(got.result, &page)
+		return page, document.Readable(json.Unmarshal(got.result, &page))
 	case err == nil:
 		err = errors.New("no reply was seen")
 	}

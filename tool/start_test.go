@@ -2,6 +2,7 @@ package tool_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,5 +144,45 @@ func TestServersAreEndedAtTheSameTime(t *testing.T) {
 	one, three := closing(alone), closing(together)
 	if one, three := <-one, <-three; three > one+2*time.Second {
 		t.Errorf("one took %s, three took %s", one, three)
+	}
+}
+
+// Whatever a server does when it is asked for its tools, that is over in 30 seconds,
+// and the error says what was waited for.
+func TestListingTakesThirtySecondsAtMost(t *testing.T) {
+	pages := func(pause time.Duration) func() string {
+		n := 0
+		return func() string {
+			n++
+			time.Sleep(pause)
+			return fmt.Sprintf(`{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":"%d"}`, n, n)
+		}
+	}
+	for name, c := range map[string]struct {
+		tools func() string
+		want  string
+		took  time.Duration
+	}{
+		"no answer":       {func() string { return "" }, "it did not finish tools/list within 30s", 30 * time.Second},
+		"pages for ever":  {pages(4 * time.Second), "it did not finish tools/list within 30s: 7 tools on 7 pages came", 30 * time.Second},
+		"pages at once":   {pages(0), "its list of tools does not end after 1000 pages", 0},
+		"too many to use": {func() string { return `{"tools":[{}` + strings.Repeat(",{}", 10_000) + `]}` }, "it lists more than 10000 tools", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := okServer(echoTool)
+				b := wireBench(t, s, map[string]workspace.Tool{"echo": {MaxResult: 1000}})
+				s.tools = c.tools
+				manager := tool.NewManager(b.manifest, b.servers)
+				began := time.Now()
+				_, err := manager.List(context.Background(), "wire")
+				if took := time.Since(began); err == nil || err.Error() != c.want || took != c.took {
+					t.Errorf("after %s: %v", took, err)
+				}
+				manager.Close()
+				b.manager.Close()
+				time.Sleep(time.Minute) // whatever the server still writes
+			})
+		})
 	}
 }

@@ -86,10 +86,7 @@ func (t *tap) Write(ctx context.Context, m jsonrpc.Message) error {
 		t.wire.broke(ended)
 	}
 	if ours && errors.Is(err, errNotWritten) { // not one byte of it
-		t.wire.mu.Lock()
-		defer t.wire.mu.Unlock()
-		x.reply.sent = false
-		delete(t.wire.byID, x.id)
+		t.wire.rejected(request.ID)
 	}
 	return err
 }
@@ -230,6 +227,16 @@ func (w *wire) request(x *exchange, id jsonrpc.ID) {
 	defer w.mu.Unlock()
 	x.reply.sent, x.id = true, id
 	w.byID[id] = x
+}
+
+// rejected notes that the server did not accept a request: it did nothing of it.
+func (w *wire) rejected(id jsonrpc.ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if x := w.byID[id]; x != nil {
+		x.reply.sent = false
+		delete(w.byID, id)
+	}
 }
 
 // response notes the reply to an exchange. A second one counts for nothing.

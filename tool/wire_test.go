@@ -23,7 +23,7 @@ import (
 // that a client receives.
 type wireServer struct {
 	version string
-	tools   func() string     // the members of tools/list
+	tools   func() string     // the members of tools/list; "": it is not answered
 	reply   func(w *wireCall) // answers tools/call
 	dial    func() error      // fails a connection, if set
 	ping    func(w *wireCall) // answers ping; nil: it is not known
@@ -107,7 +107,9 @@ func (s *wireServer) serve(conn net.Conn) {
 		case "initialize":
 			w.result(fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"wire","version":%q}}`, s.version))
 		case "tools/list":
-			w.result(s.tools())
+			if list := s.tools(); list != "" {
+				w.result(list)
+			}
 		case "ping":
 			if s.ping == nil {
 				w.fail(-32601, "no such method")

@@ -384,3 +384,16 @@ servers:
     tools: {a: {}}
 `)
 }
+
+// A server whose tools nobody knows yet can be declared, so that it can be asked for them.
+func TestServerWithoutTools(t *testing.T) {
+	for _, doc := range []string{"servers: {x: {command: [x]}}", "servers: {x: {url: 'https://x.example', tools: {}}}"} {
+		m, problems := workspace.Parse("tipstaff.yaml", []byte(doc))
+		if len(problems) > 0 {
+			t.Fatalf("%s: %v", doc, problems)
+		}
+		if s, ok := m.Server("x"); !ok || len(s.Tools) != 0 {
+			t.Errorf("%s: %+v", doc, s)
+		}
+	}
+}

@@ -19,6 +19,8 @@ func stopping(t *testing.T, open opener) {
 	t.Run("a second signal ends the grace", func(t *testing.T) { stopAbandon(t, open) })
 	t.Run("a stop leaves what stops itself in doubt, never failed", func(t *testing.T) { stopStops(t, open) })
 	t.Run("closing lets what stops itself account for itself", func(t *testing.T) { closeStops(t, open) })
+	t.Run("closing awaits what stops itself and is awaited", func(t *testing.T) { closeAwaits(t, open) })
+	t.Run("a cancel stops what is awaited", func(t *testing.T) { cancelStopsAwaited(t, open) })
 	t.Run("a stop in waits and sleeps resumes them", func(t *testing.T) { stopWaiting(t, open) })
 	t.Run("a stop before the last words is no misuse", func(t *testing.T) { stopLastWords(t, open) })
 	t.Run("a cut lets calls finish and starts none", func(t *testing.T) { cut(t, open) })
@@ -148,15 +150,7 @@ func stopStops(t *testing.T, open opener) {
 func closeStops(t *testing.T, open opener) {
 	var r *rig
 	entered := make(chan struct{})
-	r = newRig(t, open, program(func(fc flow.Context) error {
-		return fc.Go(flow.Group{},
-			flow.Branch{Name: "worker", Run: func(fc flow.Context) error {
-				res, err := fc.Do(call(flow.Once, "x", 1))
-				r.see("x", string(res.Value), coded(err))
-				return err
-			}},
-			flow.Branch{Name: "failer", Run: func(fc flow.Context) error { return do(fc, call(flow.Once, "x", 1)) }})
-	}))
+	r = newRig(t, open, workerAndFailer(&r))
 	r.world.On("root/worker/x", Act{Stops: true, Do: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
 		close(entered)
 		<-ctx.Done()
@@ -167,6 +161,70 @@ func closeStops(t *testing.T, open opener) {
 		return failing("broken")(ctx, a)
 	})
 	out := r.want(flow.Failed)
+	if got := r.sights()["x"]; got != "\"killed\" ok\n" {
+		t.Fatalf("the worker's account is %q%v", got, r.journal())
+	}
+	r.agree(out)
+}
+
+// workerAndFailer is a program in which one branch makes a call while another fails. The
+// world answers the failure when the call has been made.
+func workerAndFailer(r **rig) flow.Func {
+	return program(func(fc flow.Context) error {
+		return fc.Go(flow.Group{},
+			flow.Branch{Name: "worker", Run: func(fc flow.Context) error {
+				res, err := fc.Do(call(flow.Once, "x", 1))
+				(*r).see("x", string(res.Value), coded(err))
+				return err
+			}},
+			flow.Branch{Name: "failer", Run: func(fc flow.Context) error { return do(fc, call(flow.Once, "x", 1)) }})
+	})
+}
+
+func closeAwaits(t *testing.T, open opener) {
+	var r *rig
+	entered, closed := make(chan struct{}), make(chan struct{})
+	r = newRig(t, open, workerAndFailer(&r))
+	r.world.On("root/worker/x", Act{Stops: true, Awaited: true, Do: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+		close(entered)
+		<-closed
+		if ctx.Err() != nil {
+			return flow.Done{Value: []byte(`"killed"`)}, nil
+		}
+		return flow.Done{Value: []byte(`"whole"`)}, nil
+	}})
+	r.world.Answer("root/failer/x", func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		<-entered
+		return failing("broken")(ctx, a)
+	})
+	d := r.start(r.bed.Log())
+	r.until("the group to close", func(j journal) bool { return len(j.of("group.closed")) > 0 })
+	close(closed)
+	out := d.wait()
+	r.check(out, flow.Failed)
+	if got := r.sights()["x"]; got != "\"whole\" ok\n" {
+		t.Fatalf("the worker's account is %q%v", got, r.journal())
+	}
+	r.agree(out)
+}
+
+func cancelStopsAwaited(t *testing.T, open opener) {
+	var r *rig
+	entered := make(chan struct{})
+	r = newRig(t, open, workerAndFailer(&r))
+	r.world.On("root/worker/x", Act{Stops: true, Awaited: true, Do: func(ctx context.Context, _ flow.Attempt) (flow.Done, error) {
+		close(entered)
+		<-ctx.Done()
+		return flow.Done{Value: []byte(`"killed"`)}, nil
+	}})
+	r.world.Answer("root/failer/x", func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+		<-entered
+		return failing("broken")(ctx, a)
+	})
+	d := r.start(r.bed.Log())
+	r.until("the group to close", func(j journal) bool { return len(j.of("group.closed")) > 0 })
+	r.cancel(10 * time.Second)
+	out := d.wait()
 	if got := r.sights()["x"]; got != "\"killed\" ok\n" {
 		t.Fatalf("the worker's account is %q%v", got, r.journal())
 	}

@@ -32,10 +32,11 @@ type Act struct {
 	Before func(context.Context, flow.Attempt)
 	// Do is called when the effect has happened.
 	Do func(context.Context, flow.Attempt) (flow.Done, error)
-	// Check, Stops and Prompt are those of flow.Activity.
-	Check  func(context.Context, flow.Attempt) error
-	Stops  bool
-	Prompt bool
+	// Check, Stops, Awaited and Prompt are those of flow.Activity.
+	Check   func(context.Context, flow.Attempt) error
+	Stops   bool
+	Awaited bool
+	Prompt  bool
 }
 
 // Seen is an effect that happened.
@@ -136,8 +137,9 @@ func (w *World) Activity(dead <-chan struct{}) flow.Activity {
 		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 			return w.run(ctx, a, dead)
 		},
-		Stops:  func(a flow.Attempt) bool { return w.act(a.Path).Stops },
-		Prompt: func(a flow.Attempt) bool { return w.act(a.Path).Prompt },
+		Stops:   func(a flow.Attempt) bool { return w.act(a.Path).Stops },
+		Awaited: func(a flow.Attempt) bool { return w.act(a.Path).Awaited },
+		Prompt:  func(a flow.Attempt) bool { return w.act(a.Path).Prompt },
 	}
 }
 

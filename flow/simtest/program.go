@@ -126,6 +126,7 @@ func (g *generator) call(st *step) {
 	}
 	st.b.Stops = once && pick.One(3)
 	st.b.Mute = st.b.Stops && pick.One(2)
+	st.b.Waits = st.b.Stops && pick.One(2)
 	st.b.Prompt = pick.One(3) && st.b.End != Hangs
 	st.b.Notes = pick.One(6)
 	st.reserve = int64(pick.Of(2))
@@ -320,7 +321,7 @@ func show(b *strings.Builder, seq []step, in string) {
 			set  bool
 			what string
 		}{{st.fatal, "fatal"}, {st.keep, "keeps going"}, {st.limit > 0, fmt.Sprint("limit ", st.limit)}, {st.expires, "expires"}, {st.b.Fails > 0, fmt.Sprint("fails ", st.b.Fails)},
-			{st.retries > 0, fmt.Sprint("retries ", st.retries)}, {st.reserve > 0, "reserves"}, {st.b.More > 0, "more"}, {st.ask, "asks"}, {st.b.Stops, "stops"}, {st.b.Mute, "says nothing"}, {st.b.Prompt, "prompt"}} {
+			{st.retries > 0, fmt.Sprint("retries ", st.retries)}, {st.reserve > 0, "reserves"}, {st.b.More > 0, "more"}, {st.ask, "asks"}, {st.b.Stops, "stops"}, {st.b.Mute, "says nothing"}, {st.b.Waits, "is awaited"}, {st.b.Prompt, "prompt"}} {
 			if f.set {
 				b.WriteString(", " + f.what)
 			}

@@ -28,6 +28,7 @@ type Behaviour struct {
 	More   int  // it reserves so many tool_calls while it runs
 	Stops  bool // of once: it ends itself when told to
 	Mute   bool // and does not say whether it had begun
+	Waits  bool // closing its group does not tell it to
 	Prompt bool
 	Notes  bool
 }
@@ -77,9 +78,10 @@ func (w *world) activity(p *process) flow.Activity {
 			}
 			return nil
 		},
-		Run:    func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return w.run(ctx, p, a, behave(a)) },
-		Stops:  func(a flow.Attempt) bool { return behave(a).Stops },
-		Prompt: func(a flow.Attempt) bool { return behave(a).Prompt },
+		Run:     func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return w.run(ctx, p, a, behave(a)) },
+		Stops:   func(a flow.Attempt) bool { return behave(a).Stops },
+		Awaited: func(a flow.Attempt) bool { return behave(a).Waits },
+		Prompt:  func(a flow.Attempt) bool { return behave(a).Prompt },
 	}
 }
 

@@ -269,16 +269,16 @@ def references(record):
             digest, size = REFERENCE.fullmatch(text).groups()
             yield digest, int(size)
     kind = record["kind"]
-    signed, continued = kind in KINDS, kind == "run.continued"
-    if not signed and not continued and kind not in ("run.correction_requested", "draft.updated"):
+    signed, keeps = kind in KINDS, kind in ("run.continued", "effect.finished")
+    if not signed and not keeps and kind not in ("run.correction_requested", "draft.updated"):
         return
     for name, text in items(record.text):
         value, named = JSON.decode(text), []
-        if not continued and name in ("program_digest", "skill_digest") or signed and name == "outputs_digest":
+        if not keeps and name in ("program_digest", "skill_digest") or signed and name == "outputs_digest":
             named = [value]
-        elif not continued and name == "frozen":
+        elif not keeps and name == "frozen":
             named = [JSON.decode(each) for _, each in items(text)]
-        elif continued and name == "keep" and isinstance(value, list):
+        elif keeps and name == "keep" and isinstance(value, list):
             named = value
         for each in named:
             if type(each) is str and DIGEST.fullmatch(each):

@@ -104,6 +104,8 @@ type content struct {
 		MimeType string `json:"mime_type"`
 		Digest   string
 		Size     int
+		URI      string
+		Name     string
 	}
 }
 
@@ -135,6 +137,7 @@ func TestEverythingInAPlan(t *testing.T) {
 			}
 		}
 		w.imageIsKept(out.Image)
+		w.mediaAreKept(out.Links, out.Reference)
 		w.noServers()
 	})
 }

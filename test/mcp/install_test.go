@@ -72,6 +72,7 @@ const (
 	memory     = "@modelcontextprotocol/server-memory"
 	thinking   = "@modelcontextprotocol/server-sequential-thinking"
 	git        = "@cyanheads/git-mcp-server"
+	playwright = "@playwright/mcp"
 	suite      = "@modelcontextprotocol/conformance"
 
 	formerEverything = "former-server-everything"
