@@ -268,8 +268,9 @@ var errSessionLost = errors.New("the server has forgotten the session")
 
 const sessionHeader = "Mcp-Session-Id"
 
-// aboutSession is what servers write when they reject a session with a status of 400.
-var aboutSession = regexp.MustCompile(`(?i)session|not initiali[sz]ed`)
+// aboutSession is what servers write when they reject a session with a status of 400. Other
+// sessions may expire as well: those of a database, say, in the middle of a call.
+var aboutSession = regexp.MustCompile(`(?i)session[ _-]?id|session (was )?not found|(valid|unknown|missing|no|mcp) session|not initiali[sz]ed`)
 
 // rejectsSession reports whether a reply says that the server does not know the session
 // of the request, and so has done nothing of it. The protocol's way to say so is a 404,

@@ -411,6 +411,34 @@ func TestRestartedServerIsVerifiedAnew(t *testing.T) {
 	}
 }
 
+// A call may fail because of another session than the protocol's: it is not made again.
+func TestOtherSessionsExpire(t *testing.T) {
+	t.Parallel()
+	handler, _ := webServer(t, nil)
+	var calls atomic.Int32
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(string(body), `"tools/call"`) {
+			calls.Add(1)
+			http.Error(w, "half of it was written when the session of the database expired", http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		handler.ServeHTTP(w, r)
+	}))
+	b := newOutside(t, map[string]string{"web": "url: " + url})
+	b.lock()
+	if _, err := b.call("web", tooltest.Write, object{"text": "written"}); err == nil {
+		t.Error("the call succeeded")
+	}
+	if n := calls.Load(); n != 1 {
+		t.Errorf("the call was made %d times", n)
+	}
+}
+
 // A server that knows no session at all fails a call; it is not asked for ever.
 func TestSessionsThatAreNeverKnown(t *testing.T) {
 	t.Parallel()
