@@ -142,6 +142,15 @@ type Agent struct {
 	schema  *jsonschema.Resolved // of OutputSchema
 }
 
+// Position is where the document says how the agent runs.
+func (a *Agent) Position() (line, column int) {
+	at := a.written.At
+	if way := a.written.Get(string(a.Way)); way != nil {
+		at = way.At
+	}
+	return at.Line, at.Column
+}
+
 // Performer is who does what the stage asks for: the agent, model, worker or tool; "":
 // the stage itself says what is done.
 func (a *Agent) Performer() string {

@@ -36,7 +36,8 @@ type want struct {
 	uri, path string
 	call      *tool.Request // what is known of the call; nil: an agent may make it
 	gate      *tool.Gate    // that will be asked about it
-	leaf      *plan.Node    // that makes it; nil: it stands elsewhere than in the program
+	// in is the node or stage that makes it; nil: it stands elsewhere than in the program.
+	in interface{ Position() (line, column int) }
 }
 
 // wants are the tools that the program's nodes name, and those of the child runs
@@ -59,7 +60,7 @@ func (p *prepared) wants() []want {
 		for leaf := range doc.Root.Leaves {
 			w := want{path: at, gate: gate}
 			if at == "" {
-				w.path, w.leaf = leaf.Path, leaf
+				w.path, w.in = leaf.Path, leaf
 			}
 			switch {
 			case leaf.Kind == plan.ToolCall:
@@ -84,7 +85,7 @@ func (p *prepared) wants() []want {
 	}
 	for _, a := range p.text.stages() {
 		for _, uri := range stageTools(a, p.agents) {
-			add(want{uri: uri, path: a.Name})
+			add(want{uri: uri, path: a.Name, in: a})
 		}
 	}
 	return list
@@ -158,8 +159,8 @@ func (p *prepared) checkAnchor(name, workspace string) error {
 
 func refusedTool(w want, u tipstaff.ToolURI, err error) tipstaff.RefusedTool {
 	t := tipstaff.RefusedTool{URI: w.uri, Server: u.Server, Tool: u.Tool, Path: w.path, Code: "invalid_uri", Message: err.Error()}
-	if w.leaf != nil {
-		t.Line, t.Column = w.leaf.Position()
+	if w.in != nil {
+		t.Line, t.Column = w.in.Position()
 	}
 	var refused *flow.Error
 	switch {
