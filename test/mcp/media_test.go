@@ -73,7 +73,7 @@ func (s *seer) shown(t testing.TB) (images [][]byte) {
 
 // models is the part of a manifest, and the table, by which agents ask the seer.
 func (s *seer) models(images bool, tools string) string {
-	return fmt.Sprintf(`models: {seer: {provider: openai, model: seer, base_url: %q}}
+	return fmt.Sprintf(`models: {seer: {provider: openai-chat, model: seer, base_url: %q}}
 models_file: table.yaml
 agents: {default: {model: seer, tools: [%s]}}
 policy: {rules: [{id: all, tool: "*/*", do: allow}]}
