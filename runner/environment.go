@@ -69,6 +69,19 @@ func (d *drive) environ(p program) (*Environment, error) {
 	return env, nil
 }
 
+// redactor takes the credentials of the manifest as it is now out of what is recorded
+// beside a drive.
+func (r *Runner) redactor() (func([]byte) []byte, error) {
+	m, err := r.manifest()
+	if err != nil {
+		return nil, err
+	}
+	manager := tool.NewManager(m, r.Servers(m, r.Workspace, nil))
+	defer manager.Close() // of connections there are none
+	manager.Conceal(m.Secrets(os.Environ()))
+	return manager.Redact, nil
+}
+
 // now is what the drive works with at present.
 func (d *drive) now() *Environment {
 	d.mu.Lock()

@@ -28,9 +28,10 @@ var hostForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 // the process: a call whose drive is over is forgotten, and what still comes of it
 // is late.
 type hostPool struct {
-	store  flow.Store
-	absent time.Duration // how long a once call waits for the host that it was lost with
-	grace  time.Duration // how long one that was told to stop may still answer
+	store    flow.Store
+	redactor func() (func([]byte) []byte, error) // of credentials
+	absent   time.Duration                       // how long a once call waits for the host that it was lost with
+	grace    time.Duration                       // how long one that was told to stop may still answer
 
 	mu    sync.Mutex
 	hosts []*host                // in the order in which they came
@@ -38,8 +39,8 @@ type hostPool struct {
 	moved chan struct{}          // closed, and made anew, when a host came or left, or has room
 }
 
-func newHostPool(store flow.Store) *hostPool {
-	return &hostPool{store: store, absent: time.Minute, grace: cancelGrace, calls: map[string]*remoteCall{}, moved: make(chan struct{})}
+func newHostPool(store flow.Store, redactor func() (func([]byte) []byte, error)) *hostPool {
+	return &hostPool{store: store, redactor: redactor, absent: time.Minute, grace: cancelGrace, calls: map[string]*remoteCall{}, moved: make(chan struct{})}
 }
 
 // host is one that is attached.

@@ -122,6 +122,28 @@ func TestALostOnceCallIsInDoubtAndItsResultIsOffered(t *testing.T) {
 	b.completes(run, `{"late":true}`)
 }
 
+// What a host brings late is recorded beside a drive: credentials are taken out of it all
+// the same.
+func TestALateResultHoldsNoCredential(t *testing.T) {
+	t.Setenv("SOME_KEY", "0123456789abcdef")
+	b := newBed(t)
+	b.write("tipstaff.yaml", manifest+"\nmodels: {m: {provider: anthropic, model: x, api_key: \"$env:SOME_KEY\"}}\n")
+	run, _, call := b.lostCall("once")
+	for host, output := range map[string]string{"h1": `{"token": "0123456789abcdef"}`, "h2": `{"other": "0123456789abcdef"}`} {
+		if err := b.attach(host, tipstaff.HostedAgent{Name: "critic"}).Complete(cli(), given(call, output)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(b.of(run, tipstaff.KindEffectGiven)) != 1 || len(b.of(run, tipstaff.KindEffectLate)) != 1 {
+		t.Fatalf("the records are %v", b.kinds(run))
+	}
+	for _, e := range b.events(run) {
+		if strings.Contains(string(e.Body), "0123456789abcdef") {
+			t.Errorf("%s: %s", e.Kind, e.Body)
+		}
+	}
+}
+
 // The data is the stage's output itself, and is held to what the stage promises.
 func TestAResultThatAPersonGivesIsTheStagesOutput(t *testing.T) {
 	b := newBed(t)

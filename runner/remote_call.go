@@ -295,6 +295,9 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 	if err != nil {
 		return explain(err, idOf(run))
 	}
+	if r, err = h.pool.concealed(r); err != nil {
+		return explain(err, idOf(run))
+	}
 	given := givenBy(h.id, attempt, &r)
 	late := flow.Draft{Kind: string(tipstaff.KindEffectLate), Path: path, Note: true,
 		Body: flow.JSON(tipstaff.EffectLate{Call: r.Call, Host: h.id, Output: r.Output, Control: r.Control, Error: r.Error})}
@@ -314,6 +317,21 @@ func (h *host) late(ctx context.Context, r tipstaff.HostResult) error {
 		return nil
 	}
 	return explain(err, idOf(run))
+}
+
+// concealed is a result without credentials, which no drive takes out of it.
+func (d *hostPool) concealed(r tipstaff.HostResult) (tipstaff.HostResult, error) {
+	redact, err := d.redactor()
+	if err != nil {
+		return r, err
+	}
+	r.Output, r.Control = redact(r.Output), redact(r.Control)
+	if r.Error != nil {
+		own := *r.Error
+		own.Message = string(redact([]byte(own.Message)))
+		r.Error = &own
+	}
+	return r, nil
 }
 
 // givenBy is a result that came when nobody waited for it. A host that says nothing of

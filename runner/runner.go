@@ -100,8 +100,8 @@ func New(c Config) *Runner {
 	}
 	all := withBuiltin(c.Performers)
 	c.Store = performingStore{c.Store, all}
-	r := &Runner{Config: c, performers: all, drives: map[string]*active{}, hosts: newHostPool(c.Store), queue: newQueue(c.MaxDriving, c.Users)}
-	r.parked = make(chan struct{}, 1)
+	r := &Runner{Config: c, performers: all, drives: map[string]*active{}, queue: newQueue(c.MaxDriving, c.Users)}
+	r.hosts, r.parked = newHostPool(c.Store, r.redactor), make(chan struct{}, 1)
 	if c.Grace > 0 {
 		r.hosts.grace = c.Grace
 	}
