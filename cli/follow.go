@@ -213,6 +213,9 @@ func (f *follower) take(ev tipstaff.Event) {
 // made it fail has said so.
 func (f *follower) plainLine(ev tipstaff.Event) line {
 	what, detail := plainWords(&ev)
+	if f.view.pipeline && strings.HasPrefix(what, "bound ") {
+		detail = ofPipeline(detail)
+	}
 	if what == "failed" {
 		if detail != "" && strings.HasSuffix(f.failed, detail) {
 			detail = ""

@@ -235,8 +235,8 @@ func runFields(r tipstaff.Run) []field {
 	for _, name := range slices.Sorted(maps.Keys(r.Bounds)) {
 		b := r.Bounds[name]
 		text := boundText(name, b.Used, b)
-		if r.Program.Kind == "pipeline" {
-			text = tipstaff.BoundField(name) + strings.TrimPrefix(text, name)
+		if r.Program.Kind == tipstaff.ProgramPipeline {
+			text = ofPipeline(text)
 		}
 		if b.Reserved > 0 {
 			text += " (" + tipstaff.AmountText(name, b.Reserved) + " reserved)"

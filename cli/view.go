@@ -11,10 +11,13 @@ import (
 )
 
 // view draws a run.
-type view struct{ *tipstaff.View }
+type view struct {
+	*tipstaff.View
+	pipeline bool // whose bounds have the names of its fields
+}
 
 func newView(run tipstaff.ID, name string, o *tipstaff.Outline) view {
-	v := view{tipstaff.NewView(name, o)}
+	v := view{View: tipstaff.NewView(name, o), pipeline: o != nil && o.Kind == tipstaff.ProgramPipeline}
 	v.Run = run
 	return v
 }
@@ -37,7 +40,11 @@ func (v view) bounds(wall time.Duration) (parts []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if now[name] != 0 {
 			limit, limited := v.Ledger.Limit[name]
-			parts = append(parts, boundText(name, now[name], tipstaff.BoundStatus{Limit: limit, Limited: limited, Lost: v.Ledger.Lost[name]}))
+			text := boundText(name, now[name], tipstaff.BoundStatus{Limit: limit, Limited: limited, Lost: v.Ledger.Lost[name]})
+			if v.pipeline {
+				text = strings.TrimPrefix(ofPipeline(text), "max_") // a line is short
+			}
+			parts = append(parts, text)
 		}
 	}
 	return parts
@@ -53,6 +60,12 @@ func boundText(name string, used int64, b tipstaff.BoundStatus) string {
 		text += " (" + amount(name, b.Lost) + " lost)"
 	}
 	return text
+}
+
+// ofPipeline is what is said of a bound, which stands first, in the words of pipelines.
+func ofPipeline(text string) string {
+	name, rest, _ := strings.Cut(text, " ")
+	return tipstaff.Joined(" ", tipstaff.BoundField(name), rest)
 }
 
 // amount is n of a bound for people.

@@ -128,7 +128,7 @@ func TestABadResultFailsItsCallAlone(t *testing.T) {
 	c := common(t).as("alice")
 	good := &pb.HostedAgent{Name: "goes-on", Concurrency: 9}
 	h := c.attach("bad-results", good, &pb.HostedAgent{Name: "brings-nonsense"})
-	_, others := c.begin(remote("goes-on", "once"))
+	_, others := c.begin(strings.Replace(remote("goes-on", "once"), "timeout_seconds: 20", "timeout_seconds: 300", 1))
 	kept := h.call()
 	for name, bad := range map[string]*pb.Result{
 		"no JSON":             {Output: []byte(`{"a":`)},
