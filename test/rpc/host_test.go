@@ -141,6 +141,9 @@ func TestABadResultFailsItsCallAlone(t *testing.T) {
 		"a control unknown":   {Output: []byte(`{}`), Control: []byte(`{"brake": true}`)},
 		"an object, repeated": {Output: []byte(`{"a":1,"a":2}`)},
 	} {
+		if testing.Short() && len(bad.Output) > 1<<20 {
+			continue // it takes long under the race detector
+		}
 		_, done := c.begin(remote("brings-nonsense", "once"))
 		bad.CallId = h.call().CallId
 		h.answer(bad)
