@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -109,15 +108,7 @@ func (r *Runner) topOf(ctx context.Context, run string) (flow.Row, error) {
 
 // goOn drives a run on, if an owner of this kind was its last.
 func (r *Runner) goOn(ctx context.Context, row flow.Row, kind string) error {
-	last := ""
-	err := eachBackward(ctx, r.Store, row, func(s flow.Stored) error {
-		if s.Kind != string(tipstaff.KindRunStarted) && s.Kind != string(tipstaff.KindRunResumed) {
-			return nil
-		}
-		e, err := tipstaff.ParseEvent(s.Bytes)
-		last = tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind
-		return cmp.Or(err, error(errEnough))
-	})
+	last, err := r.lastOwner(ctx, row)
 	if err != nil || last != kind {
 		return err
 	}

@@ -79,6 +79,14 @@ func TestAGateThatHasExpiredIsActedOnAtTheStart(t *testing.T) {
 	if r := b.get(run); r.State != tipstaff.Executing || r.Status != tipstaff.StatusAwaitingResume {
 		t.Errorf("the run of another is %s", r.Status)
 	}
+	// An owner that ended between denying a gate and going on takes the run up when it is
+	// back; others do not.
+	for kind, want := range map[string]int{"daemon": 0, "foreground": 1} {
+		if n, err := b.TakeUp(cli(), kind); err != nil || n != want {
+			t.Errorf("%s takes up %d, %v", kind, n, err)
+		}
+	}
+	b.comes(run, tipstaff.KindIntentAttest)
 	other, _ := b.pipe(asksFor("60"))
 	b.ahead.Store(int64(4 * time.Minute))
 	b.expiring("foreground")

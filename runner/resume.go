@@ -167,17 +167,33 @@ func (r *Runner) leftBy(ctx context.Context, row flow.Row, kind string) (bool, e
 		return row.Origin == kind && row.Base == "", nil // a fork waits for whoever made it
 	case tipstaff.KindRunQueued: // daemons alone have a queue
 		return true, nil
+	case tipstaff.KindRunParked: // and it ended before it could go on with a gate that had expired
+		top, err := r.topOf(ctx, row.ID)
+		if err != nil || top.ID != row.ID {
+			return false, err
+		}
+		e, err := eventAt(ctx, r.Store, row.ID, row.Head)
+		if err != nil || !e.Kind.ClosesGate() || tipstaff.BodyOf[tipstaff.GateResolved](e).Via != flow.ViaExpiry {
+			return false, err
+		}
+		last, err := r.lastOwner(ctx, row)
+		return last == kind, err
 	case tipstaff.KindRunInterrupted:
-		last := ""
-		err := eachBackward(ctx, r.Store, row, func(s flow.Stored) error {
-			if s.Kind != string(tipstaff.KindRunStarted) && s.Kind != string(tipstaff.KindRunResumed) {
-				return nil
-			}
-			e, err := tipstaff.ParseEvent(s.Bytes)
-			last = tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind
-			return cmp.Or(err, error(errEnough))
-		})
+		last, err := r.lastOwner(ctx, row)
 		return last == kind, err
 	}
 	return false, nil
+}
+
+// lastOwner is the kind of the owner that drove a run last.
+func (r *Runner) lastOwner(ctx context.Context, row flow.Row) (kind string, err error) {
+	err = eachBackward(ctx, r.Store, row, func(s flow.Stored) error {
+		if s.Kind != string(tipstaff.KindRunStarted) && s.Kind != string(tipstaff.KindRunResumed) {
+			return nil
+		}
+		e, err := tipstaff.ParseEvent(s.Bytes)
+		kind = tipstaff.BodyOf[tipstaff.RunStarted](&e).Kind
+		return cmp.Or(err, error(errEnough))
+	})
+	return kind, err
 }
