@@ -20,15 +20,17 @@ agents:
 `
 }
 
-// expiring has gates expire, as a daemon does.
-func (b *bed) expiring(kind string) {
+// expiring has gates expire, as a daemon does, until it is stopped or the test ends.
+func (b *bed) expiring(kind string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	b.t.Cleanup(func() { cancel(); <-done })
+	stop = func() { cancel(); <-done }
+	b.t.Cleanup(stop)
 	go func() {
 		defer close(done)
 		b.Expire(ctx, kind, func(err error) { b.t.Error(err) })
 	}()
+	return stop
 }
 
 // comes waits for a record of a run that nobody may be driving yet.
@@ -74,8 +76,9 @@ func TestAGateThatHasExpiredIsActedOnAtTheStart(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.pipe(asksFor("60"))
 	b.ahead.Store(int64(2 * time.Minute))
-	b.expiring("daemon")
+	stop := b.expiring("daemon")
 	b.comes(run, tipstaff.KindPolicyGateResolve)
+	stop()
 	if r := b.get(run); r.State != tipstaff.Executing || r.Status != tipstaff.StatusAwaitingResume {
 		t.Errorf("the run of another is %s", r.Status)
 	}

@@ -22,9 +22,9 @@ import (
 // then says what it was shown.
 type seer struct {
 	*httptest.Server
-	calls []string // the tool of each answer, with its arguments in turn; then it ends
 
 	mu       sync.Mutex
+	calls    []string // the tool of each answer, with its arguments in turn; then it ends
 	requests []string
 }
 
@@ -43,10 +43,11 @@ func (s *seer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, b.String())
+	calls := s.calls
 	s.mu.Unlock()
 	delta, reason := `{"content":"I see it."}`, "stop"
-	if step := strings.Count(b.String(), `"role":"assistant"`); 2*step < len(s.calls) {
-		delta = fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"call_%d","type":"function","function":{"name":%q,"arguments":%q}}]}`, step, s.calls[2*step], s.calls[2*step+1])
+	if step := strings.Count(b.String(), `"role":"assistant"`); 2*step < len(calls) {
+		delta = fmt.Sprintf(`{"tool_calls":[{"index":0,"id":"call_%d","type":"function","function":{"name":%q,"arguments":%q}}]}`, step, calls[2*step], calls[2*step+1])
 		reason = "tool_calls"
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -104,7 +105,9 @@ func TestImageIsShownAndKept(t *testing.T) {
 	if session == nil {
 		t.Fatalf("no session\n%v", r)
 	}
+	s.mu.Lock()
 	s.calls = nil
+	s.mu.Unlock()
 	w.Must(0, "chat", "What was on it?", "--session", session[1])
 	if again := s.shown(t); len(again) != 1 || !bytes.Equal(again[0], images[0]) {
 		t.Errorf("the next turn was shown %d images", len(again))
