@@ -22,18 +22,23 @@ func newToolsCall(a *app) *cobra.Command {
 		Use:   "call URI",
 		Short: "Call a tool",
 		Long: `Call a tool and print its output. The call is a run of a plan with this one node:
-it passes the same gate, is journaled, and can be shown, resumed and verified.
+it passes the same gate, is journaled, and can be shown, resumed and verified. URI is
+that of tools list, or SERVER/TOOL for the definition that was accepted.
 
 Exit code 10: the tool ran and reported an error. 3: the call was refused before a
 run existed. 4: it waits for an approval.`,
 		Example: `  tipstaff tools call mcp://builtin/read_file@1.0.0 --args '{"path":"notes.md"}'
-  tipstaff tools call mcp://builtin/json_query@1.0.0 --args @query.json`,
+  tipstaff tools call builtin/json_query --args @query.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given, err := a.argument("--args", text)
 			if err != nil {
 				return err
 			}
-			program, err := tipstaff.CallProgram(args[0], given)
+			uri, err := a.toolURI(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			program, err := tipstaff.CallProgram(uri, given)
 			if err != nil {
 				return err
 			}
@@ -43,6 +48,19 @@ run existed. 4: it waits for an approval.`,
 	argsFlag(cmd, &text)
 	cmd.Flags().BoolVar(&unattended, "unattended", false, "ask nobody: park at gates")
 	return cmd
+}
+
+// toolURI is the URI of a tool that is named by its server and its own name.
+func (a *app) toolURI(ctx context.Context, name string) (string, error) {
+	if a.server != "" || strings.Contains(name, "://") {
+		return name, nil
+	}
+	tools, err := a.tools(ctx)
+	if err != nil {
+		return "", err
+	}
+	t, err := tools.Describe(ctx, name, false)
+	return t.URI, err
 }
 
 func (a *app) call(ctx context.Context, program []byte, p *prompter) error {
