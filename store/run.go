@@ -207,9 +207,7 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 const selectRuns = `SELECT n, id, "user", kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at,
 	base, base_seq, created, updated, correction, session, envelope, request, thread,
 	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
-	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
-	CASE WHEN session = '' THEN 0 ELSE (SELECT count(*) FROM runs AS before
-		WHERE before.session = runs.session AND before.session <> '' AND before.n <= runs.n) END FROM runs WHERE `
+	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1) FROM runs WHERE `
 
 func scanRun(r Row) (run flow.Row, err error) {
 	run = flow.Row{
@@ -217,7 +215,7 @@ func scanRun(r Row) (run flow.Row, err error) {
 		Epoch: r.Int(8), Heartbeat: r.Time(10), Owned: r.Text(11), Cont: r.Int(12), Head: r.Int(13), HeadHash: hashText(r.Bytes(14)),
 		FoldSeq: r.Int(13), FoldHash: hashText(r.Bytes(14)), Fold: r.Bytes(15), Cancel: r.Int(16) > 0, WakeAt: r.Time(17),
 		Base: r.Text(18), BaseSeq: r.Int(19), Created: r.Time(20), Updated: r.Time(21), Correction: r.Int(22),
-		Session: r.Text(23), Envelope: r.Text(24), Request: r.Text(25), Thread: r.Text(26), Turn: r.Int(29),
+		Session: r.Text(23), Envelope: r.Text(24), Request: r.Text(25), Thread: r.Text(26),
 	}
 	// Records go on after the row. Where they end before it some were cut off: then
 	// the row still tells what the head was, and verify sees the difference.
@@ -239,7 +237,21 @@ func readRun(ctx context.Context, q Querier, id string) (run flow.Row, err error
 }
 
 // Run implements [flow.Reader].
-func (s *Store) Run(ctx context.Context, id string) (flow.Row, error) { return readRun(ctx, s.db, id) }
+func (s *Store) Run(ctx context.Context, id string) (flow.Row, error) {
+	run, err := readRun(ctx, s.db, id)
+	if err == nil {
+		err = s.number(ctx, &run)
+	}
+	return run, err
+}
+
+// number finds out which turn of its session a run is. A transaction need not know.
+func (s *Store) number(ctx context.Context, run *flow.Row) (err error) {
+	if run.Session != "" {
+		run.Turn, err = Number(ctx, s.db, `SELECT count(*) FROM runs WHERE session = ? AND session <> '' AND n <= ?`, run.Session, run.N)
+	}
+	return err
+}
 
 // Runs implements [flow.Reader].
 func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
@@ -283,5 +295,10 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 		runs = append(runs, run)
 		return err
 	}, selectRuns+where, args...)
+	for i := range runs {
+		if err == nil {
+			err = s.number(ctx, &runs[i])
+		}
+	}
 	return runs, err
 }
