@@ -246,7 +246,7 @@ func (a *attachment) call(ctx context.Context, c *tipstaff.HostCall) error {
 		call.View = view
 	}
 	m := &pb.ServerMessage{Message: &pb.ServerMessage_Call{Call: call}}
-	if size := proto.Size(m); size > maxMessage {
+	if size := proto.Size(m); size > maxPayload {
 		return a.host.Complete(ctx, tipstaff.HostResult{Call: c.ID, Error: &tipstaff.HostError{Code: "input_error",
 			Message: "the input and the Envelope are too large to be sent"}})
 	}

@@ -140,7 +140,7 @@ func TestStrangersHoldNoMemory(t *testing.T) {
 			for range 5 { // connections
 				a := newAttacker(t, address)
 				for i := range 5 {
-					a.begin(uint32(2*i+1), method, maxMessage-1)
+					a.begin(uint32(2*i+1), method, maxPayload-1)
 				}
 			}
 			if held := heap() - before; held > 4<<20 {

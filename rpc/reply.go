@@ -26,12 +26,12 @@ const domain = "tipstaff"
 // What an error may say. It travels in the trailer, and clients take no more than 8 KiB
 // of headers: to those who get more the call has failed for an unknown reason.
 const (
-	maxReply    = 6 << 10 // bytes of a status as it is sent, its message and its details
-	maxProblems = 20
-	maxMessage  = 1000 // characters
-	maxProblem  = 300  // characters of a problem's message
-	maxQuoted   = 100  // characters of what the client itself has sent
-	longWord    = 160  // characters of what nobody has written by hand
+	maxReply     = 6 << 10 // bytes of a status as it is sent, its message and its details
+	maxProblems  = 20
+	maxErrorText = 1000 // characters
+	maxProblem   = 300  // characters of a problem's message
+	maxQuoted    = 100  // characters of what the client itself has sent
+	longWord     = 160  // characters of what nobody has written by hand
 )
 
 // commandLine is how the command line calls itself.
@@ -46,7 +46,7 @@ type failure struct {
 // failure is an error as its caller may see it: without the folders of this machine,
 // without advice for another surface, and no longer than anybody reads.
 func (s *Server) failure(ctx context.Context, e *tipstaff.Error) *failure {
-	f := &failure{Error: tipstaff.Error{Code: e.Code, Run: e.Run, Message: s.shorten(e.Error(), maxMessage), Hint: s.shorten(e.Hint, maxProblem)}}
+	f := &failure{Error: tipstaff.Error{Code: e.Code, Run: e.Run, Message: s.shorten(e.Error(), maxErrorText), Hint: s.shorten(e.Hint, maxProblem)}}
 	if strings.HasPrefix(tipstaff.CallerFrom(ctx).Client, commandLine) {
 		f.Command = s.shorten(e.Command, maxProblem)
 	}
