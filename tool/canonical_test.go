@@ -72,7 +72,8 @@ func FuzzCanonical(f *testing.F) {
 }
 
 // numbers are the exact values of all numbers in a document that canonical takes.
-// Those too long to expand are left out on both sides.
+// One that is written too long to be expanded says nothing, for it may be short in its
+// canonical form.
 func numbers(t *testing.T, doc []byte) map[string]bool {
 	set := map[string]bool{}
 	dec := json.NewDecoder(bytes.NewReader(doc))
@@ -83,8 +84,11 @@ func numbers(t *testing.T, doc []byte) map[string]bool {
 			return set
 		}
 		n, ok := token.(json.Number)
-		if !ok || len(n) > 400 {
+		if !ok {
 			continue
+		}
+		if len(n) > 400 {
+			t.Skip("a number is written too long")
 		}
 		if f, _ := n.Float64(); f == 0 { // whatever its exponent
 			set["0"] = true
