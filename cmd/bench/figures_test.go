@@ -17,7 +17,7 @@ func TestEveryFigureIsTaken(t *testing.T) {
 	parent := t.TempDir()
 	var out, progress bytes.Buffer
 	b := &bench{effort: brief, progress: &progress}
-	rows, err := b.report(t.Context(), parent, "", &out)
+	rows, err := b.report(localUser(t.Context()), parent, "", &out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
