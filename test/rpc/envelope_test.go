@@ -135,7 +135,10 @@ func TestUseThatCannotBeCountedIsRefused(t *testing.T) {
 }
 
 // An Envelope that could not be kept is refused when it is made.
-func TestAnEnvelopeThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
+func TestTooLargeEnvelopesAreRefusedAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("of large things there are tests without the race detector")
+	}
 	c := common(t).as("alice")
 	for name, req := range map[string]*pb.CreateEnvelopeRequest{
 		"text":     {RawInput: strings.Repeat("x", 13<<20)},
@@ -143,9 +146,6 @@ func TestAnEnvelopeThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
 		"metadata": {MetadataJson: []byte(`{"m": "` + strings.Repeat("x", 13<<20) + `"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "text" {
-				t.Skip("large things take long under the race detector")
-			}
 			_, err := c.CreateEnvelope(c.ctx(), req)
 			wantCode(t, err, codes.ResourceExhausted, tipstaff.LimitReached)
 			if !strings.Contains(fmt.Sprint(err), "12582912 are the most") {
@@ -153,17 +153,12 @@ func TestAnEnvelopeThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an update", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("large things take long under the race detector")
-		}
-		large, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{RawInput: strings.Repeat("x", 11<<20)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: large.EnvelopeId}, ExpectedVersion: 1, MetadataJson: []byte(`{"m": "` + strings.Repeat("x", 2<<20) + `"}`)})
-		wantCode(t, err, codes.ResourceExhausted, tipstaff.LimitReached)
-	})
+	large, err := c.CreateEnvelope(c.ctx(), &pb.CreateEnvelopeRequest{RawInput: strings.Repeat("x", 11<<20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.UpdateEnvelope(c.ctx(), &pb.UpdateEnvelopeRequest{Envelope: &pb.Envelope{EnvelopeId: large.EnvelopeId}, ExpectedVersion: 1, MetadataJson: []byte(`{"m": "` + strings.Repeat("x", 2<<20) + `"}`)})
+	wantCode(t, err, codes.ResourceExhausted, tipstaff.LimitReached)
 }
 
 func TestOnlyDraftsAreUpdated(t *testing.T) {

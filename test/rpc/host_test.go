@@ -137,13 +137,9 @@ func TestABadResultFailsItsCallAlone(t *testing.T) {
 		"both":                {Output: []byte(`{}`), Error: &pb.AgentError{Code: "odd"}},
 		"control of no use":   {Output: []byte(`{}`), Control: []byte(`7`)},
 		"less than nothing":   {Output: []byte(`{}`), Usage: &pb.Usage{LlmCalls: -1}},
-		"more than fits":      {Output: []byte(`{"a":"` + strings.Repeat("x", 13<<20) + `"}`)},
 		"a control unknown":   {Output: []byte(`{}`), Control: []byte(`{"brake": true}`)},
 		"an object, repeated": {Output: []byte(`{"a":1,"a":2}`)},
 	} {
-		if testing.Short() && len(bad.Output) > 1<<20 {
-			continue // it takes long under the race detector
-		}
 		_, done := c.begin(remote("brings-nonsense", "once"))
 		bad.CallId = h.call().CallId
 		h.answer(bad)
@@ -169,6 +165,26 @@ func TestABadResultFailsItsCallAlone(t *testing.T) {
 	events := <-others
 	if end := events[len(events)-1].Envelope; string(end.Outputs["goes-on"]) != `{"n":1}` {
 		t.Errorf("the other call ended %v", end)
+	}
+}
+
+// What fits a message and not an Envelope fails its call, and the host goes on.
+func TestTooLargeResultsOfHosts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("of large things there are tests without the race detector")
+	}
+	c := common(t).as("alice")
+	h := c.attach("large-results", &pb.HostedAgent{Name: "brings-much"})
+	for _, size := range []int{13 << 20, 1 << 20} {
+		_, done := c.begin(remote("brings-much", "once"))
+		call := h.call()
+		h.answer(&pb.Result{CallId: call.CallId, Output: []byte(`{"a":"` + strings.Repeat("x", size) + `"}`)})
+		h.acked(call.CallId)
+		events := <-done
+		end := events[len(events)-1].Envelope
+		if fits := size < 12<<20; (end.GetOutcome() == "completed") != fits || !fits && !strings.Contains(end.FailedStages["brings-much"], "output_") {
+			t.Errorf("%d bytes: it ended %s, %v", size, end.GetTerminalReason(), end.FailedStages)
+		}
 	}
 }
 
