@@ -39,12 +39,20 @@ func (r *Runner) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipsta
 }
 
 func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequest) (none tipstaff.Decided, err error) {
-	if req.Answer, err = r.fullAnswer(ctx, run, req); err != nil {
-		return none, err
-	}
-	offered, err := r.checkResult(ctx, run, req)
+	asked, found, err := findGate(func(open bool) ([]flow.GateRow, error) {
+		return r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: open})
+	}, req.Gate)
 	if err != nil {
 		return none, err
+	}
+	offered := false
+	if found {
+		if req.Answer, err = fullAnswer(gateOf(asked), req); err != nil {
+			return none, err
+		}
+		if offered, err = r.checkResult(ctx, run, asked, req); err != nil {
+			return none, err
+		}
 	}
 	if err := r.checkExtension(ctx, run, req); err != nil {
 		return none, err
@@ -55,7 +63,7 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 	err = r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
 		var ok bool
 		var err error
-		if row, ok, err = findGate(tx, req.Gate); err != nil {
+		if row, ok, err = findGate(tx.Gates, req.Gate); err != nil {
 			return nil, err
 		} else if !ok {
 			return nil, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %q", run, req.Gate).
@@ -89,27 +97,12 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 }
 
 // fullAnswer is the answer of a decision as it is recorded.
-func (r *Runner) fullAnswer(ctx context.Context, run string, req tipstaff.DecideRequest) (json.RawMessage, error) {
-	if len(req.Answer) == 0 {
-		return nil, nil
+func fullAnswer(g tipstaff.Gate, req tipstaff.DecideRequest) (json.RawMessage, error) {
+	full, err := tipstaff.FullAnswer(g, req.Action, req.Answer)
+	if err != nil || len(full) == 0 {
+		return nil, err
 	}
-	for _, open := range []bool{true, false} { // open ones are few
-		rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: open})
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range slices.Backward(rows) {
-			if row.ID != req.Gate && row.Key != req.Gate {
-				continue
-			}
-			full, err := tipstaff.FullAnswer(gateOf(row), req.Action, req.Answer)
-			if err != nil {
-				return nil, err
-			}
-			return canon.Exact(full)
-		}
-	}
-	return req.Answer, nil
+	return canon.Exact(full)
 }
 
 // What a person may answer beside the words of confirmations.
@@ -151,9 +144,9 @@ func checkSizes(req tipstaff.DecideRequest) (json.RawMessage, error) {
 // findGate takes an id, or a key: the open gate of that key, else the one decided
 // last, so that the same decision again finds the one that is stored. Open ones are
 // few, so they are looked at first.
-func findGate(tx flow.Tx, name string) (found flow.GateRow, ok bool, err error) {
+func findGate(gates func(open bool) ([]flow.GateRow, error), name string) (found flow.GateRow, ok bool, err error) {
 	for _, open := range []bool{true, false} {
-		rows, err := tx.Gates(open)
+		rows, err := gates(open)
 		if err != nil {
 			return flow.GateRow{}, false, err
 		}
@@ -270,17 +263,9 @@ type doubted struct {
 // checkResult checks that a result given for a call has the shape that the call's own
 // would have: the program relies on it. offered: none is given, and none is needed,
 // because the agent's host has brought one.
-func (r *Runner) checkResult(ctx context.Context, run string, req tipstaff.DecideRequest) (offered bool, err error) {
-	if req.Action != actionUseResult {
-		return false, nil
-	}
-	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: true})
-	at := slices.IndexFunc(rows, func(g flow.GateRow) bool { return g.ID == req.Gate || g.Key == req.Gate })
-	if err != nil || at < 0 {
-		return false, err
-	}
+func (r *Runner) checkResult(ctx context.Context, run string, asked flow.GateRow, req tipstaff.DecideRequest) (offered bool, err error) {
 	var subject doubted
-	if json.Unmarshal(gateOf(rows[at]).Subject, &subject) != nil {
+	if req.Action != actionUseResult || asked.Decided > 0 || json.Unmarshal(gateOf(asked).Subject, &subject) != nil {
 		return false, nil
 	}
 	if len(req.Answer) == 0 {

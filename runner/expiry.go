@@ -78,7 +78,7 @@ func (r *Runner) expireGate(ctx context.Context, g flow.GateRow, kind string) er
 	err = r.Store.Write(ctx, g.Run, func(tx flow.Tx) ([]flow.Draft, error) {
 		denied = false
 		row := tx.Row()
-		now, open, err := findGate(tx, g.ID)
+		now, open, err := findGate(tx.Gates, g.ID)
 		if err != nil || !open || now.Decided > 0 || row.Owned != string(tipstaff.KindRunParked) || r.alive(row) || !gateOf(now).Expired(tx.Now()) {
 			return nil, err
 		}
