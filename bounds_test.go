@@ -182,6 +182,19 @@ func TestAbove(t *testing.T) {
 	}
 }
 
+// What was lost of a bound survives the way to another process.
+func TestLostMoneyInJSON(t *testing.T) {
+	want := BoundsStatus{BoundCostUSD: {Limit: 5_000_000_000, Limited: true, Used: 131_000_000, Lost: 127_000_000}}
+	data, err := json.Marshal(want)
+	if err != nil || string(data) != `{"cost_usd":{"limit":"5.00","used":"0.131","lost":"0.127","reserved":"0.00"}}` {
+		t.Fatalf("%s, %v", data, err)
+	}
+	var got BoundsStatus
+	if err := json.Unmarshal(data, &got); err != nil || got[BoundCostUSD] != want[BoundCostUSD] {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestBoundsInJSON(t *testing.T) {
 	const doc = `{"cost_usd":"0.50","stages":2,"tokens":9223372036854775807,"wall_time":"10m"}`
 	var b Bounds

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -33,6 +34,34 @@ func TestPlainLines(t *testing.T) {
 		got := (&follower{}).plainLine(tipstaff.Event{Kind: tipstaff.Kind(c.kind), Path: c.path, Body: json.RawMessage(c.body)})
 		equal(t, c.kind+" "+c.body, got.text(false), c.want)
 	}
+}
+
+// The live view, too, says how long somebody has waited for a call that was made again.
+func TestViewOfARetriedCall(t *testing.T) {
+	v := newView(runA, "notes", nil)
+	for i, e := range []struct{ kind, body string }{
+		{"run.started", `{}`}, {"effect.intended", `{"name":"tool.call","attempt":1}`}, {"effect.failed", `{"attempt":1,"error":{"code":"timeout"}}`},
+		{"effect.intended", `{"name":"tool.call","attempt":2}`}, {"effect.finished", `{"attempt":2,"ms":1000}`},
+	} {
+		v.Apply(&tipstaff.Event{Seq: int64(i + 1), At: epoch.Add(time.Duration(i) * time.Second), Kind: tipstaff.Kind(e.kind), Path: "root", Body: json.RawMessage(e.body)})
+	}
+	text := ""
+	for _, l := range v.render(80, 5, epoch.Add(time.Minute)) {
+		text += l.text(false) + "\n"
+	}
+	contains(t, "view", text, "✓ root  3.0s")
+}
+
+// A problem that the message of an error tells is not told again below it.
+func TestAProblemIsSaidOnce(t *testing.T) {
+	b := newBench(t)
+	a := &app{env: b.env, out: &output{w: b.out}, err: &output{w: b.err}}
+	missing := tipstaff.Problem{Code: "env_missing", Path: "models.m", Message: "the variable KEY is not set"}
+	a.report(&tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "model m: the variable KEY is not set", Problems: []tipstaff.Problem{missing}})
+	equal(t, "one", b.err.String(), "error: model m: the variable KEY is not set\n")
+	b.err.Reset()
+	a.report(&tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "it cannot be run: 1 problem", Problems: []tipstaff.Problem{missing}})
+	equal(t, "another", b.err.String(), "error: it cannot be run: 1 problem\nenv_missing: the variable KEY is not set (models.m)\n")
 }
 
 // Why a run failed is said once, by what made it fail.

@@ -94,7 +94,7 @@ func TestSpeechOfCalls(t *testing.T) {
 	_, err := hears(t, false,
 		request(1, "disk", "df", "read"), request(2, "disk", "rm", "once"), request(3, "", "", ""), request(4, "disk", "fsck", "once"), request(5, "disk", "df", "read"),
 		decided(1, "allow", "policy", "reads"), result(1, `"is_error":false,"class":"","content":"90%","duration_ms":1200`),
-		decided(2, "deny", "policy", "no-rm"), result(2, `"is_error":true,"class":"policy_denied","content":"rule no-rm\nsays no","duration_ms":0`),
+		decided(2, "deny", "policy", "no-rm"), result(2, `"is_error":true,"class":"policy_denied","content":"policy_denied: rule no-rm\nsays no","duration_ms":0`),
 		result(3, `"is_error":true,"class":"unknown_tool","content":"there is none","duration_ms":0`),
 		`policy.gate turn/tool#1.4/approval {"gate":"g","gate_kind":"approval","question":"May it?"}`,
 		`policy.gate.resolve turn/tool#1.4/approval {"gate":"g","action":"allow","via":"terminal"}`,
@@ -163,6 +163,32 @@ func TestUsageText(t *testing.T) {
 		b := tipstaff.BodyOf[tipstaff.AgentFinish](&tipstaff.Event{Body: json.RawMessage(body)})
 		equal(t, body, usageText(b.Steps, b.ToolCalls, b.Usage), want)
 	}
+}
+
+// A call that was made again says so, when and why; and it took as long as somebody has
+// waited for it.
+func TestSpeechOfRetries(t *testing.T) {
+	b := newBench(t)
+	s := (&app{env: b.env, out: &output{w: b.out}, err: &output{w: b.err}}).newSpeech(nil)
+	for _, e := range []struct {
+		after            time.Duration
+		kind, path, body string
+	}{
+		{0, "agent.step_started", "turn/model#1", `{"step":1,"model":"big","cut":{}}`},
+		{time.Second, "effect.failed", "turn/model#1", `{"name":"model.call","attempt":1,"error":{"code":"provider_unavailable","message":"529"},"retry_at":"2026-11-15T02:30:03Z"}`},
+		{5 * time.Second, "agent.tool_call_request", "turn/tool#1.1", `{"step":1,"index":1,"id":"c","name":"disk__df","server":"disk","tool":"df","effect":"read"}`},
+		{5 * time.Second, "effect.intended", "turn/tool#1.1", `{"name":"tool.call","attempt":1}`},
+		{6 * time.Second, "effect.failed", "turn/tool#1.1", `{"name":"tool.call","attempt":1,"error":{"code":"timeout"}}`},
+		{8 * time.Second, "effect.intended", "turn/tool#1.1", `{"name":"tool.call","attempt":2}`},
+		{9 * time.Second, "effect.finished", "turn/tool#1.1", `{"attempt":2,"ms":1000}`},
+		{9 * time.Second, "agent.tool_call_result", "turn/tool#1.1", `{"id":"c","is_error":false,"content":"90%","duration_ms":1000}`},
+	} {
+		s.take(&tipstaff.Event{Seq: 1, At: epoch.Add(e.after), Kind: tipstaff.Kind(e.kind), Path: e.path, Body: json.RawMessage(e.body)}, false)
+	}
+	equal(t, "stderr", b.err.String(), `big is retrying in 2s: provider_unavailable: 529
+disk/df is retrying: timeout
+✓ disk/df  read  4.0s
+`)
 }
 
 // FuzzStreamText: where a text is cut changes nothing of what is shown, and what
