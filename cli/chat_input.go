@@ -71,7 +71,7 @@ func (o *chatOptions) standardInput(ctx context.Context, room int) (string, erro
 	return checkedInput(kept.Bytes(), size, room)
 }
 
-// checkedInput refuses what is no text, or too long.
+// checkedInput refuses what is not text, or too long.
 func checkedInput(text []byte, size, room int) (string, error) {
 	at := bytes.IndexByte(text, 0)
 	for i := 0; i < len(text) && at < 0; {
@@ -83,7 +83,7 @@ func checkedInput(text []byte, size, room int) (string, error) {
 	}
 	switch {
 	case at >= 0:
-		return "", &usageError{message: fmt.Sprintf("standard input is no text: byte %d is not UTF-8", at+1), hint: "a message is text; let a tool read the file, or convert it first"}
+		return "", &usageError{message: fmt.Sprintf("standard input is not text: byte %d is not UTF-8", at+1), hint: "a message is text; let a tool read the file, or convert it first"}
 	case size > maxCounted:
 		return "", tooLong(fmt.Sprintf("more than %d", maxCounted))
 	case size > room:

@@ -175,7 +175,7 @@ func TestChatTakesWhatIsPipedIn(t *testing.T) {
 		{"as much as goes", "r", big[3:], "r\n\n" + big[3:], ""},
 		{"too much", "r", big[2:], "", "standard input has 1048574 bytes: a message has at most 1048576"},
 		{"far too much", "r", strings.Repeat(big, 5), "", "standard input has 5242880 bytes"},
-		{"no text", "r", "ab\xff", "", "standard input is no text: byte 3 is not UTF-8"},
+		{"no text", "r", "ab\xff", "", "standard input is not text: byte 3 is not UTF-8"},
 		{"a zero", "r", "a\x00", "", "byte 2 is not UTF-8"},
 		{"text that is cut within a character", "r", big[:maxMessage-4] + "€€", "", "standard input has 1048578 bytes"},
 	} {

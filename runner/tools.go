@@ -39,7 +39,7 @@ func (t toolbox) open() (*catalog, error) {
 	}
 	if m == nil {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no tipstaff.yaml in %s", t.Workspace).
-			WithHint("it declares the servers and tools that plans may use")
+			WithHint("it declares the servers and tools that plans may use").WithCommand("`tipstaff init` writes one to begin with")
 	}
 	return t.catalog(m)
 }
