@@ -32,7 +32,12 @@ type drive struct {
 // Environment is what is made for one program of a drive.
 type Environment struct {
 	Run      string
+	User     string              // whose run it is
+	Base     string              // the run that it was forked from; "": none
 	Manifest *workspace.Manifest // as it stands; nil: there is none
+	Frozen   *workspace.Manifest // as the run has frozen it
+	Markers  []string            // that its processes carry in their environment
+	Redact   func([]byte) []byte // takes credentials out
 
 	r       *Runner
 	who     person
@@ -57,11 +62,16 @@ func (d *drive) environ(p program) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(d.run, d.a.launch)))
+	markers := r.Markers(d.run, d.a.launch)
+	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, markers))
 	manager.Hold(lock)
 	manager.Keep = r.Store.PutBlob
 	manager.Conceal(manifest.Secrets(os.Environ()))
-	env := &Environment{Run: d.run, Manifest: manifest, r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}
+	env := &Environment{Run: d.run, User: c.draft.User, Manifest: manifest, Frozen: c.gate.Manifest, Markers: markers, Redact: manager.Redact,
+		r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}
+	if c.draft.ForkOf != nil {
+		env.Base = c.draft.ForkOf.Run
+	}
 	r.draftActs(c, env.acts)
 	for _, by := range r.performers {
 		maps.Copy(env.acts, by.Activities(env))

@@ -49,6 +49,10 @@ type Settlement struct {
 	p     *prepared
 }
 
+// Counted are the bounds that manifest, program or caller have set. Of others the run has
+// the defaults.
+func (s *Settlement) Counted() []string { return slices.Sorted(maps.Keys(s.p.said)) }
+
 // Freeze has the run keep what Perform will go by, so that it can be replayed without
 // the manifest.
 func (s *Settlement) Freeze(config json.RawMessage) {
@@ -63,6 +67,7 @@ type Task struct {
 	Args    json.RawMessage // arguments or inputs: an object, or nil
 	Config  json.RawMessage // that was frozen when the agent was settled
 	Session string          // in which the agent goes on; "": a new one
+	Kept    json.RawMessage // what an earlier visit has left in that session; nil: nothing
 	Effect  flow.Class      // that the document declares; "": none
 	Schema  json.RawMessage // of the output; nil: any
 	Timeout time.Duration   // 0: the performer's own
@@ -80,6 +85,7 @@ type Result struct {
 	Output      map[string]any      // of a stage
 	Control     *pipeline.Control   // of a stage
 	Usage       tipstaff.StageUsage // of a stage, beside its calls of models and tools; also beside an error
+	Keep        json.RawMessage     // what the next visit in the session is given; also beside an error
 }
 
 // Spoken is the result of an agent that answers in words. value is its answer where
@@ -264,9 +270,13 @@ func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.R
 		walk: newWalk(p.common, p.pipe.walked[s.Agent.Name], &gate), stage: &s, pipe: p}
 	if s.Agent.Keeps() {
 		t.Session = s.Agent.Name
+		t.Kept = p.sessions[t.Session]
 	}
 	m := &meter{earlier: p.draft.Rules < rulesKept}
 	got, err := by.Perform(metered{fc, m}, t)
+	if t.Session != "" && got.Keep != nil && !flow.Parked(err) {
+		p.sessions[t.Session] = got.Keep
+	}
 	m.add(got.Usage)
 	var res pipeline.Result
 	if err == nil {

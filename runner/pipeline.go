@@ -55,7 +55,7 @@ func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest) error {
 		return err
 	}
 	p.asked = req.Bounds
-	p.bind(limitsOf(pipe), req.Bounds)
+	p.bind(limitsOf(pipe), pipe.Said(), req.Bounds)
 	if err := r.settleAgents(p); err != nil {
 		return err
 	}

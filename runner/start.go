@@ -98,7 +98,8 @@ type prepared struct {
 	agents  agentSet
 	session *conversation            // of a turn; nil: it is none
 	status  *tipstaff.PipelineStatus // of a pipeline; nil: it is none
-	// costBound: somebody has set a bound of cost.
+	said    tipstaff.Bounds          // those of the bounds that somebody has set
+	// costBound: one of cost is among them.
 	costBound bool
 	// live is the manifest as it stands, where models are opened from it while the
 	// frozen one holds for all else. nil: they are the same.
@@ -217,7 +218,7 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 		return nil, invalid(req.Name, problems)
 	}
 	p.text = planText{doc}
-	p.bind(tipstaff.Bounds(doc.Limits()), req.Bounds)
+	p.bind(tipstaff.Bounds(doc.Limits()), tipstaff.Bounds(doc.Limits()), req.Bounds)
 	if err := r.settleAgents(p); err != nil {
 		return nil, err
 	}
@@ -248,11 +249,12 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 	return p, p.preflight(req.Name, r.Servers(p.manifest, r.Workspace, nil))
 }
 
-// bind settles the bounds of a run: those of the manifest, of the program and of whoever
-// starts it.
-func (p *prepared) bind(program, asked tipstaff.Bounds) {
+// bind settles the bounds of a run: those of the manifest, of the program, of which it
+// says some itself, and of whoever starts it.
+func (p *prepared) bind(program, said, asked tipstaff.Bounds) {
 	p.bounds = tipstaff.EffectiveBounds(p.manifest.Ceiling(), program, asked)
-	_, p.costBound = tipstaff.Min(p.manifest.Ceiling(), program, asked)[tipstaff.BoundCostUSD]
+	p.said = tipstaff.Min(p.manifest.Ceiling(), said, asked)
+	_, p.costBound = p.said[tipstaff.BoundCostUSD]
 }
 
 func invalid(name string, problems []tipstaff.Problem) error {

@@ -106,6 +106,7 @@ const (
 type Result struct {
 	Outcome      Outcome                `json:"outcome"`
 	Which        string                 `json:"which,omitempty"` // of a limit: wall, idle, output, tokens, cost_usd
+	Bound        string                 `json:"bound,omitempty"` // of the run, if that was the smaller limit
 	SessionID    string                 `json:"session_id"`
 	Exit         tipstaff.WorkerExit    `json:"exit"`
 	IsError      bool                   `json:"is_error"`
@@ -125,6 +126,7 @@ type Result struct {
 	Leftover     []tipstaff.LeftProcess `json:"leftover"`
 	Containment  string                 `json:"containment"`
 	CLIVersion   string                 `json:"cli_version"`
+	Dir          string                 `json:"dir"`
 	DurationMS   int64                  `json:"duration_ms"`
 	Logs         Logs                   `json:"logs"`
 }
