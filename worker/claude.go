@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -14,12 +13,9 @@ import (
 var claude = cliType{
 	name: "claude", command: "claude", install: "npm install -g @anthropic-ai/claude-code",
 	passed: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR"},
-	tools: slices.Concat(
-		native(reads, "Read", "Grep", "Glob", "LS", "NotebookRead"),
-		native(edits, "Edit", "Write", "NotebookEdit"),
-		native(execs, "Bash"),
-		native(nets, "WebFetch", "WebSearch")),
-	hook: true, denialsKnown: true, midTurn: true, cumulative: counted{cost: true},
+	execs:  []string{"Bash"},
+	nets:   []string{"WebFetch", "WebSearch"},
+	hook:   true, denialsKnown: true, midTurn: true, cumulative: counted{cost: true},
 	reservedFlags: []string{"-p", "--print", "--verbose", "--output-format", "--input-format", "--include-partial-messages", "--include-hook-events",
 		"--replay-user-messages", "--json-schema", "--permission-mode", "--permission-prompt-tool", "--allowedTools", "--allowed-tools", "--disallowedTools",
 		"--disallowed-tools", "--tools", "--dangerously-skip-permissions", "--allow-dangerously-skip-permissions", "--enable-auto-mode", "--setting-sources",
@@ -28,10 +24,10 @@ var claude = cliType{
 		"-w", "--worktree", "--tmux", "--add-dir", "--plugin-dir", "--plugin-url", "--agents", "--bare", "--safe-mode", "--ide", "--chrome", "-h", "--help", "-v", "--version"},
 	shortValues: "d",
 	stance: func(p Posture, v verdicts) stance {
-		const hook = "mcp__" + ChannelServer + "__approve"
+		const hook = "mcp__" + ServerName + "__approve"
 		var allowed []string
-		for _, t := range channelTools {
-			allowed = append(allowed, "mcp__"+ChannelServer+"__"+t)
+		for _, t := range TaskTools() {
+			allowed = append(allowed, "mcp__"+ServerName+"__"+t)
 		}
 		channel := []string{"--allowedTools", strings.Join(allowed, ",")}
 		switch p {
@@ -54,7 +50,7 @@ var claude = cliType{
 		for _, name := range l.channelEnv() {
 			env[name] = "${" + name + ":-}"
 		}
-		file, err := l.write("mcp.json", object{"mcpServers": object{ChannelServer: object{
+		file, err := l.write("mcp.json", object{"mcpServers": object{ServerName: object{
 			"type": "stdio", "command": l.self, "args": []string{"worker-mcp"}, "env": env}}})
 		l.set("channel", file)
 		if l.o.Limits.CostUSD > 0 {
@@ -149,11 +145,11 @@ func (r *claudeReader) read(line []byte) {
 func (r *claudeReader) system(l *claudeLine) {
 	switch l.Subtype {
 	case "init":
-		r.servers = []string{ChannelServer}
+		r.servers = []string{ServerName}
 		status := "absent"
 		for _, s := range l.MCP {
 			r.servers = append(r.servers, s.Name)
-			if s.Name == ChannelServer {
+			if s.Name == ServerName {
 				status = s.Status
 			}
 		}
@@ -182,7 +178,7 @@ func (r *claudeReader) assistant(parent string, message *claudeMessage) {
 			r.m.say(parent, b.Text)
 		case "tool_use", "server_tool_use":
 			server, tool := claude.resolve(b.Name, r.servers)
-			r.m.call(call{parent: parent, id: b.ID, name: b.Name, server: server, tool: tool, args: b.Input})
+			r.m.call(toolCall{parent: parent, id: b.ID, name: b.Name, server: server, tool: tool, args: b.Input})
 		case "thinking", "redacted_thinking":
 			r.m.other(tipstaff.WorkerThinking)
 		default:

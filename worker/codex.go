@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,10 +14,7 @@ import (
 var codex = cliType{
 	name: "codex", command: "codex", install: "npm install -g @openai/codex",
 	passed: []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY", "CODEX_HOME"},
-	tools: slices.Concat(
-		native(edits, "file_change"),
-		native(execs, "command_execution"),
-		native(nets, "web_search")),
+	edits:  []string{"file_change"}, execs: []string{"command_execution"}, nets: []string{"web_search"},
 	cumulative: counted{usage: true},
 	sessionID:  uuid, // of anything else it makes a new thread
 	reservedFlags: []string{"--json", "--experimental-json", "--skip-git-repo-check", "--ignore-user-config", "--ignore-rules", "-s", "--sandbox", "--full-auto", "-a",
@@ -66,7 +62,7 @@ var codex = cliType{
 		if l.pick("none", "user") == "none" {
 			l.set("settings", "--ignore-user-config", "--ignore-rules")
 		}
-		const server = "mcp_servers." + ChannelServer + "."
+		const server = "mcp_servers." + ServerName + "."
 		l.set("channel",
 			"-c", tomlSet("approval_policy", "never"),
 			"-c", tomlSet(server+"command", l.self),
@@ -208,8 +204,8 @@ func (i *codexItem) class() string {
 }
 
 // call is the call that an item stands for, and what it brought.
-func (i *codexItem) call() (c call, content string, failed bool) {
-	c = call{id: i.ID, name: i.Type, server: NativeServer("codex"), tool: i.Type}
+func (i *codexItem) call() (c toolCall, content string, failed bool) {
+	c = toolCall{id: i.ID, name: i.Type, server: nativeServer("codex"), tool: i.Type}
 	failed = i.Status == "failed" || i.Status == "declined"
 	switch i.Type {
 	case "command_execution":

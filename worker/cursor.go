@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,23 +17,20 @@ import (
 var cursor = cliType{
 	name: "cursor", command: "cursor-agent", install: "see https://cursor.com/cli",
 	passed: []string{"CURSOR_API_KEY"},
-	tools: slices.Concat(
-		native(reads, "Read"),
-		native(edits, "Write"),
-		native(execs, "Shell")),
+	execs:  []string{"shell"},
 	reservedFlags: []string{"-p", "--print", "--output-format", "--stream-partial-output", "--trust", "-f", "--force", "--yolo", "--sandbox", "--approve-mcps", "-m", "--model",
 		"--resume", "--continue", "--mode", "--plan", "--workspace", "-w", "--worktree", "--worktree-base", "-b", "--background", "-c", "--cloud", "--fullscreen", "--auto-review", "-h", "--help", "-v", "--version"},
 	shortValues: "aH",
 	stance: func(p Posture, v verdicts) stance {
 		switch p {
 		case ReadOnly:
-			return stance{may: map[string]bool{"Write": false, "Shell": false}}
+			return stance{may: map[string]bool{}}
 		case Write:
 			return stance{flags: []string{"--force", "--sandbox", "enabled"}, open: []string{edits, execs}}
 		case Bypass:
 			return stance{flags: []string{"--force", "--sandbox", "disabled"}, open: []string{edits, execs}}
 		}
-		return stance{may: v.allowed()}
+		return stance{may: v.allowed(), cannot: v.mixed(edits)} // one permission
 	},
 	prepare: cursorPrepare,
 	reader:  func(m *mapper) reader { return &cursorReader{m: m} },
@@ -47,15 +45,14 @@ func cursorPrepare(l *launch) error {
 			decode(b, &config)
 		}
 	}
-	allow, deny := []string{"Mcp(" + ChannelServer + ":*)", "Read(**)"}, []string{}
-	for _, n := range l.of.tools {
-		rule := n.name + "(**)"
+	allow, deny := []string{"Mcp(" + ServerName + ":*)", "Read(**)"}, []string{}
+	for _, rule := range []struct{ permission, tool string }{{"Write(**)", "write"}, {"Shell(**)", "shell"}} {
 		switch {
-		case n.does == reads || l.stance.may == nil:
-		case l.stance.may[n.name]:
-			allow = append(allow, rule)
+		case l.stance.may == nil:
+		case l.stance.may[rule.tool]:
+			allow = append(allow, rule.permission)
 		default:
-			deny = append(deny, rule)
+			deny = append(deny, rule.permission)
 		}
 	}
 	config["version"] = 1
@@ -88,7 +85,7 @@ func cursorPrepare(l *launch) error {
 			_ = os.Remove(folder) // unless the worker put something into it
 		}
 	})
-	_, err = out.Write(jsonObject(object{"mcpServers": object{ChannelServer: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env}}}))
+	_, err = out.Write(jsonObject(object{"mcpServers": object{ServerName: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env}}}))
 	return errors.Join(err, out.Close(), excludeFromGit(l.o.Dir, "/.cursor/mcp.json"))
 }
 
@@ -198,7 +195,7 @@ func (r *cursorReader) read(line []byte) {
 }
 
 func (r *cursorReader) call(l *cursorLine) {
-	for _, key := range slices.Sorted(mapKeys(l.Call)) {
+	for _, key := range slices.Sorted(maps.Keys(l.Call)) {
 		name, ok := strings.CutSuffix(key, "ToolCall")
 		if !ok && key != "function" {
 			continue
@@ -210,7 +207,7 @@ func (r *cursorReader) call(l *cursorLine) {
 			Text   string                     `json:"arguments"` // of function
 		}
 		decode(l.Call[key], &body)
-		c := call{id: l.CallID, name: name, server: NativeServer("cursor"), tool: name, args: body.Args}
+		c := toolCall{id: l.CallID, name: name, server: nativeServer("cursor"), tool: name, args: body.Args}
 		switch key {
 		case "function":
 			c.name, c.tool, c.args = body.Name, body.Name, json.RawMessage(body.Text)
@@ -244,7 +241,7 @@ func cursorResult(result map[string]json.RawMessage) (content string, failed boo
 	if s, ok := result["success"]; ok {
 		return string(s), false
 	}
-	for _, key := range slices.Sorted(mapKeys(result)) {
+	for _, key := range slices.Sorted(maps.Keys(result)) {
 		return key + ": " + string(result[key]), true
 	}
 	return "", false

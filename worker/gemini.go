@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -14,12 +13,9 @@ import (
 // Gemini CLI.
 var gemini = cliType{
 	name: "gemini", command: "gemini", install: "npm install -g @google/gemini-cli",
-	passed: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
-	tools: slices.Concat(
-		native(reads, "read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"),
-		native(edits, "write_file", "replace"),
-		native(execs, "run_shell_command"),
-		native(nets, "web_fetch", "google_web_search")),
+	passed:       []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
+	execs:        []string{"run_shell_command"},
+	nets:         []string{"web_fetch", "google_web_search"},
 	denialsKnown: true,
 	reservedFlags: []string{"-o", "--output-format", "--skip-trust", "--approval-mode", "-y", "--yolo", "--policy", "--admin-policy", "--allowed-tools", "-m", "--model",
 		"--session-id", "--session-file", "-r", "--resume", "--list-sessions", "--delete-session", "-p", "--prompt", "-i", "--prompt-interactive", "-s", "--sandbox",
@@ -28,11 +24,7 @@ var gemini = cliType{
 	stance: func(p Posture, v verdicts) stance {
 		switch p {
 		case ReadOnly:
-			may := v.allowed()
-			for t := range may {
-				may[t] = false
-			}
-			return stance{flags: []string{"--approval-mode", "default"}, may: may}
+			return stance{flags: []string{"--approval-mode", "default"}, may: map[string]bool{}}
 		case Write:
 			return stance{flags: []string{"--approval-mode", "auto_edit"}, open: []string{edits}, may: v.allowed(edits)}
 		case Bypass:
@@ -85,7 +77,7 @@ func geminiPrepare(l *launch) error {
 	for _, name := range l.channelEnv() {
 		env[name] = "$" + name
 	}
-	settings["mcpServers"] = object{ChannelServer: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env, "trust": true}}
+	settings["mcpServers"] = object{ServerName: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env, "trust": true}}
 	settings["general"] = merged(settings["general"], object{"disableAutoUpdate": true, "enableAutoUpdate": false})
 	if _, err := l.write("gemini/.gemini/settings.json", settings); err != nil {
 		return err
@@ -101,7 +93,7 @@ func geminiPrepare(l *launch) error {
 	}
 	if l.stance.may != nil {
 		var rules strings.Builder
-		for _, n := range l.of.tools {
+		for _, n := range l.of.tools() {
 			if n.does == reads {
 				continue
 			}
@@ -157,8 +149,8 @@ func (r *geminiReader) read(line []byte) {
 			r.m.say("", l.Content.text())
 		}
 	case "tool_use":
-		server, tool := gemini.resolve(l.Tool, []string{ChannelServer})
-		r.m.call(call{id: l.ID, name: l.Tool, server: server, tool: tool, args: l.Params})
+		server, tool := gemini.resolve(l.Tool, []string{ServerName})
+		r.m.call(toolCall{id: l.ID, name: l.Tool, server: server, tool: tool, args: l.Params})
 	case "tool_result":
 		r.result(&l)
 	case "error":

@@ -56,7 +56,7 @@ type mapper struct {
 	asked     map[string]*asked
 	order     []string // of calls without a result
 	done      map[string]bool
-	text      string // last of the model, sub-agents aside
+	text      string              // last of the model, sub-agents aside
 	used      tipstaff.ModelUsage // of all messages
 	model     string
 	refused   []Denial
@@ -77,14 +77,14 @@ type step struct {
 	usage    *tipstaff.ModelUsage
 }
 
-// call is one that a model asks for.
-type call struct {
+// toolCall is one that a model asks for.
+type toolCall struct {
 	parent, id, name, server, tool string
 	args                           json.RawMessage
 }
 
 type asked struct {
-	call
+	toolCall
 	step  *step
 	at    time.Time
 	class flow.Class
@@ -252,7 +252,7 @@ func (m *mapper) whose(parent string) string {
 }
 
 // call tells of one.
-func (m *mapper) call(c call) {
+func (m *mapper) call(c toolCall) {
 	if c.id == "" || m.asked[c.id] != nil || m.done[c.id] {
 		m.other(tipstaff.WorkerUnknown)
 		return
@@ -261,16 +261,13 @@ func (m *mapper) call(c call) {
 	m.tellMessage(c.parent, "tool_calls")
 	s.calls++
 	m.calls++
-	a := &asked{call: c, step: s, at: m.now(), class: flow.Once}
-	if c.server == NativeServer(m.of.name) {
-		a.class = m.of.class(c.tool)
-	}
+	a := &asked{toolCall: c, step: s, at: m.now(), class: m.of.class(c.server, c.tool)}
 	m.asked[c.id] = a
 	m.order = append(m.order, c.id)
-	args, digest := arguments(c.args)
+	args, digest := canonical(c.args)
 	in := m.inside(c.parent)
 	switch {
-	case c.server == ChannelServer:
+	case c.server == ServerName:
 		in.Tier = tipstaff.TierMediated
 	case !m.of.hook: // else the hook may not have been asked yet
 		in.Tier = tipstaff.TierReported
@@ -295,7 +292,7 @@ func (m *mapper) result(id, content string, isError bool, class string) {
 	in := m.inside(a.parent)
 	in.Tier = tipstaff.TierReported
 	rule, digest, passed := m.passed(id)
-	if passed || a.server == ChannelServer {
+	if passed || a.server == ServerName {
 		in.Tier = tipstaff.TierMediated
 	}
 	switch waits := m.waits(id); {
@@ -324,7 +321,7 @@ func (m *mapper) result(id, content string, isError bool, class string) {
 func (m *mapper) denied(id, name string, args json.RawMessage, why string) {
 	i := slices.IndexFunc(m.refused, func(d Denial) bool { return d.CallID == id && id != "" })
 	if i < 0 {
-		server, tool := m.of.resolve(name, []string{ChannelServer})
+		server, tool := m.of.resolve(name, []string{ServerName})
 		d := Denial{Tool: server + "/" + tool, CallID: id}
 		if a := m.asked[id]; a != nil && args == nil {
 			args = a.args
@@ -336,7 +333,7 @@ func (m *mapper) denied(id, name string, args json.RawMessage, why string) {
 		d.Reason = why
 	}
 	if d.ArgsDigest == "" && args != nil {
-		_, d.ArgsDigest = arguments(args)
+		_, d.ArgsDigest = canonical(args)
 	}
 }
 
@@ -396,17 +393,8 @@ func (m *mapper) settle() {
 	}
 }
 
-func (t *cliType) does(tool string) string {
-	for _, n := range t.tools {
-		if n.name == tool {
-			return n.does
-		}
-	}
-	return ""
-}
-
-// arguments are those of a call as an object, with the digest of their canonical form.
-func arguments(raw json.RawMessage) (json.RawMessage, string) {
+// canonical is the arguments of a call as an object, with the digest of their canonical form.
+func canonical(raw json.RawMessage) (json.RawMessage, string) {
 	if len(raw) == 0 || raw[0] != '{' {
 		if len(raw) == 0 || string(raw) == "null" {
 			return json.RawMessage("{}"), flow.Digest([]byte("{}"))

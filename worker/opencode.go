@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -13,38 +12,21 @@ import (
 // opencode.
 var opencode = cliType{
 	name: "opencode", command: "opencode", install: "npm install -g opencode-ai",
-	tools: slices.Concat(
-		native(reads, "read", "glob", "grep", "list"),
-		native(edits, "edit", "write", "patch", "apply_patch"),
-		native(execs, "bash"),
-		native(nets, "webfetch", "websearch", "codesearch")),
+	execs:        []string{"bash"},
+	nets:         []string{"webfetch", "websearch", "codesearch"},
 	denialsKnown: true, midTurn: true,
 	reservedFlags: []string{"--pure", "--format", "-m", "--model", "-s", "--session", "-c", "--continue", "--fork", "--share", "--attach", "--port", "--dir", "--command",
 		"-f", "--file", "--agent", "--dangerously-skip-permissions", "--auto", "--yolo", "--title", "-p", "--password", "-u", "--username", "--interactive", "-i", "--replay", "--replay-limit", "-h", "--help", "-v", "--version"},
 	stance: func(p Posture, v verdicts) stance {
 		switch p {
 		case ReadOnly:
-			may := v.allowed()
-			for t := range may {
-				may[t] = false
-			}
-			return stance{may: may}
+			return stance{may: map[string]bool{}}
 		case Write:
 			return stance{open: []string{edits}, may: v.allowed(edits)}
 		case Bypass:
 			return stance{open: []string{edits, execs, nets}}
 		}
-		s := stance{may: v.allowed()}
-		for _, does := range []string{edits, nets} { // one permission each
-			if v.of(does) == Depends {
-				for _, n := range v.tools {
-					if n.does == does {
-						s.cannot = append(s.cannot, ruleText(n, v.rulings[n.name]))
-					}
-				}
-			}
-		}
-		return s
+		return stance{may: v.allowed(), cannot: v.mixed(edits)} // one permission
 	},
 	prepare: func(l *launch) error {
 		env := map[string]string{}
@@ -54,7 +36,7 @@ var opencode = cliType{
 		config := jsonObject(object{
 			"$schema": "https://opencode.ai/config.json", "autoupdate": false, "share": "disabled",
 			"permission": opencodePermission(l.stance.may),
-			"mcp": object{ChannelServer: object{"type": "local", "command": []string{l.self, "worker-mcp"}, "environment": env, "enabled": true}}})
+			"mcp":        object{ServerName: object{"type": "local", "command": []string{l.self, "worker-mcp"}, "environment": env, "enabled": true}}})
 		l.setenv("OPENCODE_CONFIG_CONTENT", string(config))
 		l.setenv("OPENCODE_DISABLE_AUTOUPDATE", "1")
 		if l.pick("none", "user") == "none" {
@@ -74,7 +56,7 @@ func opencodePermission(may map[string]bool) json.RawMessage {
 	if may == nil {
 		return json.RawMessage(`{"*":"allow"}`)
 	}
-	rules := []string{`"*":"deny"`, `"read":"allow"`, `"glob":"allow"`, `"grep":"allow"`, `"list":"allow"`, `"` + ChannelServer + `_*":"allow"`}
+	rules := []string{`"*":"deny"`, `"read":"allow"`, `"glob":"allow"`, `"grep":"allow"`, `"list":"allow"`, `"` + ServerName + `_*":"allow"`}
 	for _, rule := range []struct{ permission, tool string }{{"edit", "edit"}, {"bash", "bash"}, {"webfetch", "webfetch"}, {"websearch", "websearch"}, {"codesearch", "codesearch"}} {
 		effect := Deny
 		if may[rule.tool] {
@@ -153,9 +135,9 @@ var opencodeDenial = regexp.MustCompile(`(?i)model tried to call unavailable too
 
 func (r *opencodeReader) tool(l *opencodeLine) {
 	p := &l.Part
-	server, tool := opencode.resolve(p.Tool, []string{ChannelServer})
+	server, tool := opencode.resolve(p.Tool, []string{ServerName})
 	r.m.message("", p.Message, "")
-	r.m.call(call{id: p.CallID, name: p.Tool, server: server, tool: tool, args: p.State.Input})
+	r.m.call(toolCall{id: p.CallID, name: p.Tool, server: server, tool: tool, args: p.State.Input})
 	if p.State.Status != "error" {
 		r.m.result(p.CallID, p.State.Output.text(), false, "")
 		return

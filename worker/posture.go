@@ -27,9 +27,9 @@ type verdicts struct {
 }
 
 func judge(t *cliType, p Policy) verdicts {
-	v := verdicts{t.tools, map[string]Ruling{}}
-	for _, n := range t.tools {
-		v.rulings[n.name] = p.Static(NativeServer(t.name), n.name, string(t.class(n.name)))
+	v := verdicts{t.tools(), map[string]Ruling{}}
+	for _, n := range v.tools {
+		v.rulings[n.name] = p.Static(nativeServer(t.name), n.name, nativeClass(t.name, n.name))
 	}
 	return v
 }
@@ -57,6 +57,17 @@ func (v verdicts) allowed(does ...string) map[string]bool {
 		}
 	}
 	return may
+}
+
+// mixed are the rules on tools of one kind that are decided differently.
+func (v verdicts) mixed(does string) []string {
+	var list []string
+	for _, n := range v.tools {
+		if n.does == does && v.of(does) == Depends {
+			list = append(list, ruleText(n, v.rulings[n.name]))
+		}
+	}
+	return list
 }
 
 // undecided are the rules on what no CLI can decide by itself.

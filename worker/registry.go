@@ -43,7 +43,7 @@ func (r *Registry) Get(name string) (Worker, error) {
 	if len(r.workers) > 0 {
 		known = "known are " + strings.Join(r.List(), ", ")
 	}
-	return nil, tipstaff.Errorf(tipstaff.WorkerUnknown, "there is no worker %s", tipstaff.Quote(name, 80)).WithHint("%s", known)
+	return nil, tipstaff.Errorf(tipstaff.WorkerNotFound, "there is no worker %s", tipstaff.Quote(name, 80)).WithHint("%s", known)
 }
 
 // List is the names, sorted.

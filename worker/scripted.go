@@ -2,7 +2,6 @@ package worker
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -12,13 +11,10 @@ import (
 // object per line: {"kind":"session","id":…} first, then {"kind":"agent.…","body":{…}} as
 // its agent tells them, and last {"kind":"end","is_error":…,"usage":{…},"cost_usd":"…"}.
 var scripted = cliType{
-	name: "scripted",
-	tools: slices.Concat(
-		native(reads, "read_file", "list_files", "search_files"),
-		native(edits, "write_file", "edit_file"),
-		native(execs, "exec"),
-		native(nets, "http_get")),
-	hook: true, denialsKnown: true, midTurn: true,
+	name:  "scripted",
+	execs: []string{"exec"},
+	nets:  []string{"http_get"},
+	hook:  true, denialsKnown: true, midTurn: true,
 	reservedFlags: []string{"--script", "--session", "--resume", "--posture"},
 	stance: func(p Posture, v verdicts) stance {
 		if p == Bypass {
@@ -77,9 +73,9 @@ func (r *scriptedReader) read(line []byte) {
 	case string(tipstaff.KindAgentToolCallRequest):
 		var b tipstaff.AgentToolCallRequest
 		decode(l.Body, &b)
-		c := call{id: b.ID, name: b.Name, server: NativeServer("scripted"), tool: b.Tool, args: b.Arguments}
-		if b.Server == ChannelServer {
-			c.server = ChannelServer
+		c := toolCall{id: b.ID, name: b.Name, server: nativeServer("scripted"), tool: b.Tool, args: b.Arguments}
+		if b.Server == ServerName {
+			c.server = ServerName
 		}
 		r.m.call(c)
 	case string(tipstaff.KindAgentToolCallResult):

@@ -1,16 +1,12 @@
 package worker
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff/flow"
 )
-
-// ChannelServer is the name of the channel among the MCP servers of a CLI.
-const ChannelServer = "tipstaff"
-
-// ChannelTools are those that a model may call.
-var channelTools = []string{"task_status", "task_set_status", "task_log", "task_ask", "task_output"}
 
 // What a native tool does.
 const (
@@ -23,31 +19,36 @@ const (
 // nativeTool is a tool that a CLI brings along.
 type nativeTool struct{ name, does string }
 
-func native(does string, names ...string) []nativeTool {
+// tools are the native tools of a type that a posture is about.
+func (t *cliType) tools() []nativeTool {
 	var tools []nativeTool
-	for _, n := range names {
-		tools = append(tools, nativeTool{n, does})
+	add := func(does string, names []string) {
+		for _, n := range names {
+			tools = append(tools, nativeTool{n, does})
+		}
 	}
+	add(reads, natives[t.name].reads)
+	add(edits, slices.Sorted(maps.Keys(natives[t.name].edits)))
+	add(edits, t.edits)
+	add(execs, t.execs)
+	add(nets, t.nets)
 	return tools
 }
 
-// NativeServer is the server under which the native tools of a type are known to policies.
-func NativeServer(typ string) string { return "worker-" + typ }
-
-// Class is the effect class of a native tool: that of a reading one is read, of all others
-// once, also of those that nobody knows.
-func Class(typ, tool string) flow.Class {
-	for _, r := range rowsOf(typ) {
-		return r.of.class(tool)
+func (t *cliType) does(tool string) string {
+	switch {
+	case slices.Contains(t.execs, tool):
+		return execs
+	case slices.Contains(t.nets, tool):
+		return nets
 	}
-	return flow.Once
+	return ""
 }
 
-func (t *cliType) class(tool string) flow.Class {
-	for _, n := range t.tools {
-		if n.name == tool && n.does == reads {
-			return flow.Read
-		}
+// class is the effect class of a tool of a server of the CLI.
+func (t *cliType) class(server, tool string) flow.Class {
+	if server == nativeServer(t.name) {
+		return flow.Class(nativeClass(t.name, tool))
 	}
 	return flow.Once
 }
@@ -59,7 +60,7 @@ func (t *cliType) resolve(name string, servers []string) (server, tool string) {
 			return server, tool
 		}
 	}
-	return NativeServer(t.name), name
+	return nativeServer(t.name), name
 }
 
 // joined is how CLIs write the name of an MCP tool: a prefix, the server, a separator, the

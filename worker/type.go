@@ -12,7 +12,10 @@ type cliType struct {
 	command string   // looked for on PATH; "": Tipstaff itself
 	install string   // how to get it
 	passed  []string // variables of the environment that reach it
-	tools   []nativeTool
+
+	// Native tools that change files, run commands and fetch, beside those that are known
+	// to the channel.
+	edits, execs, nets []string
 
 	hook         bool // it asks Tipstaff before it makes a call
 	denialsKnown bool // its stream tells of every call that was not allowed
@@ -20,7 +23,7 @@ type cliType struct {
 	cumulative   counted
 
 	reservedFlags []string
-	sessionID     *regexp.Regexp // what its ids look like; nil: any text
+	sessionID     *regexp.Regexp                // what its ids look like; nil: any text
 	shortValues   string                        // short flags whose value may be joined to them
 	checkValue    func(flag, value string) bool // nil: any value is fine
 
