@@ -68,7 +68,7 @@ var reserved = map[string][]string{
 	"go.opentelemetry.io/otel/sdk":           {"telemetry"},
 	"go.opentelemetry.io/otel/exporters":     {"telemetry"},
 	"github.com/prometheus/client_golang":    {"telemetry"},
-	"github.com/modelcontextprotocol/go-sdk": {"tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
+	"github.com/modelcontextprotocol/go-sdk": {"tool", "worker", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
 	"github.com/go-json-experiment/json":     {"canon", "pb"},
 	"github.com/sqlc-dev":                    {"policy/sqlguard"},

@@ -1,0 +1,186 @@
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+)
+
+// longest is the size of a line beyond which it is not parsed.
+const longest = 16 << 20
+
+const (
+	chunk  = 64 << 10 // read at once
+	window = 64 << 10 // no credential is longer
+)
+
+// lineSink takes the lines of a stream. Lines come with their end, if they have one.
+type lineSink interface {
+	// line is given a whole line.
+	line(raw []byte)
+	// piece is given a part of a line that is too long to be held.
+	piece(raw []byte, last bool)
+	// alive hears of bytes: of a line that has not ended, or of how one ended.
+	alive(whole bool)
+	// quiet is called when what was written so far has been taken.
+	quiet()
+}
+
+// readLines reads r to its end. Lines are cleaned as a whole, so that a credential is
+// found which was written in two pieces; of a line that is too long to be held, the pieces
+// are cut where none is.
+func readLines(r io.Reader, clean func([]byte) []byte, to lineSink) error {
+	in := bufio.NewReaderSize(r, chunk)
+	var held []byte // of the line that has not ended
+	long := false   // pieces of it were handed over
+	for {
+		part, err := in.ReadSlice('\n')
+		ended := err == nil
+		if len(part) > 0 && !ended {
+			to.alive(false)
+		}
+		switch {
+		case ended && len(held) == 0 && !long:
+			to.line(clean(part))
+		case ended || err != bufio.ErrBufferFull:
+			held = append(held, part...)
+			if long {
+				to.piece(clean(held), true)
+			} else if len(held) > 0 {
+				to.line(clean(held))
+			}
+			if cap(held) > 1<<20 {
+				held = nil
+			}
+			held, long = held[:0], false
+		default:
+			held = append(held, part...)
+			if most := longest; len(held) > most || long && len(held) > 4*window {
+				at := safeCut(held, clean)
+				to.piece(clean(held[:at]), false)
+				held, long = append(held[:0], held[at:]...), true
+				if cap(held) > longest {
+					held = bytes.Clone(held)
+				}
+			}
+		}
+		if ended {
+			to.alive(true)
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			to.quiet()
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		if in.Buffered() == 0 {
+			to.quiet()
+		}
+	}
+}
+
+// safeCut is where a part of a line can be cut so that no credential is cut with it: both
+// sides cleaned are the whole cleaned.
+func safeCut(b []byte, clean func([]byte) []byte) int {
+	at := len(b) - window
+	for range 16 {
+		from := max(0, at-window)
+		apart := append(bytes.Clone(clean(bytes.Clone(b[from:at]))), clean(bytes.Clone(b[at:]))...)
+		if bytes.Equal(apart, clean(bytes.Clone(b[from:]))) {
+			break
+		}
+		at -= 1021 // so that what repeats itself is cut elsewhere
+	}
+	return at
+}
+
+// decode reads JSON leniently: members of an unexpected type are as if they were not
+// there, for CLIs change faster than we do. It reports whether b is JSON at all.
+func decode(b []byte, into any) bool {
+	err := json.Unmarshal(b, into)
+	var mismatch *json.UnmarshalTypeError
+	return err == nil || errors.As(err, &mismatch)
+}
+
+// isObject reports whether a line is a JSON object.
+func isObject(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) > 1 && line[0] == '{' && json.Valid(line)
+}
+
+// blocks are the content of a message: a text, or a list of blocks.
+type blocks []block
+
+type block struct {
+	Type    string          `json:"type"`
+	Text    string          `json:"text"`
+	ID      string          `json:"id"`
+	Name    string          `json:"name"`
+	Input   json.RawMessage `json:"input"`
+	CallID  string          `json:"tool_use_id"`
+	Content blocks          `json:"content"`
+	IsError bool            `json:"is_error"`
+}
+
+// UnmarshalJSON reads either form. Anything else is shown as it is.
+func (b *blocks) UnmarshalJSON(data []byte) error {
+	*b = nil
+	switch {
+	case len(data) == 0 || bytes.Equal(data, []byte("null")):
+	case data[0] == '"':
+		var text string
+		decode(data, &text)
+		*b = blocks{{Type: "text", Text: text}}
+	case data[0] == '[':
+		var list []block
+		decode(data, &list)
+		*b = list
+	default:
+		*b = blocks{{Type: "text", Text: string(data)}}
+	}
+	return nil
+}
+
+// text is what there is to read; other blocks are named.
+func (b blocks) text() string {
+	var parts []string
+	for _, one := range b {
+		switch {
+		case one.Type == "text" || one.Type == "" && one.Text != "":
+			parts = append(parts, one.Text)
+		case len(one.Content) > 0:
+			parts = append(parts, one.Content.text())
+		default:
+			parts = append(parts, fmt.Sprintf("[%s]", one.Type))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// longLine is a line of which only the beginning is kept.
+type longLine struct {
+	head []byte
+	size int64
+	sum  hash.Hash
+}
+
+func (l *longLine) add(raw []byte) {
+	if l.sum == nil {
+		l.sum = sha256.New()
+	}
+	if room := rawKept - len(l.head); room > 0 {
+		l.head = append(l.head, raw[:min(room, len(raw))]...)
+	}
+	l.size += int64(len(raw))
+	l.sum.Write(raw)
+}
+
+func (l *longLine) digest() string { return "sha256:" + hex.EncodeToString(l.sum.Sum(nil)) }
