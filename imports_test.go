@@ -46,7 +46,7 @@ var only = map[string][]string{
 
 // also widens it: the few neighbours that know each other.
 var also = map[string][]string{
-	"workspace":       {"policy", "policy/sqlguard", "tool/builtin"}, // which guards, servers and tools are inside the binary
+	"workspace":       {"policy", "policy/sqlguard", "tool/builtin", "worker"}, // which guards, servers, tools and roles are inside the binary
 	"tool":            {"policy", "workspace", "tool/builtin", "supervisor"},
 	"tool/builtin":    {"policy", "supervisor"}, // it starts programs
 	"policy/sqlguard": {"policy"},

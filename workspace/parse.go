@@ -89,7 +89,6 @@ func (p *parser) read(name string, src []byte, into any) []tipstaff.Problem {
 func (m *Manifest) CheckDocument(f *document.Fields) {
 	p := parserOf(f)
 	f.Integer("version", 1, 1, 1)
-	unsupported(f, "workers", "roles", "bindings")
 	if v := f.Get("allowed_effects"); v != nil && v.Kind == document.List {
 		twice(f, "allowed_effects", v.Items)
 	}
@@ -100,6 +99,7 @@ func (m *Manifest) CheckDocument(f *document.Fields) {
 	}
 	f.Object("anchor", m.readAnchor)
 	m.checkAgents(f)
+	m.checkWorkers(f)
 	m.checkTimeouts(f)
 	m.obeys = p.obeys
 }
