@@ -15,11 +15,11 @@ import (
 // Activities are the calls of a drive.
 func Activities(h *Host) map[string]flow.Activity {
 	invoke := flow.Activity{
-		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return newInvocation(h, a).invoke(ctx) },
+		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return newTurn(h, a).invoke(ctx) },
 		// What an earlier drive has left without an end goes on by itself if that was
 		// configured; else somebody is asked.
 		Recall: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
-			x := newInvocation(h, a)
+			x := newTurn(h, a)
 			if x.local.OnInterrupt == ResumeByItself {
 				x.again = true
 				return x.invoke(ctx)
@@ -43,8 +43,8 @@ func Activities(h *Host) map[string]flow.Activity {
 	}
 }
 
-// invocation is one process of a worker, from the call to its result.
-type invocation struct {
+// turn is an invocation as its run sees it, from what the record asks for to its result.
+type turn struct {
 	host    *Host
 	attempt flow.Attempt
 	local   *Local
@@ -59,12 +59,12 @@ type invocation struct {
 	ctx     context.Context
 }
 
-func newInvocation(h *Host, a flow.Attempt) *invocation {
-	return &invocation{host: h, attempt: a, local: a.Local.(*Local), run: a.Run, id: h.NewID(), resumes: a.Name == ResumeActivity, again: a.N > 1}
+func newTurn(h *Host, a flow.Attempt) *turn {
+	return &turn{host: h, attempt: a, local: a.Local.(*Local), run: a.Run, id: h.NewID(), resumes: a.Name == ResumeActivity, again: a.N > 1}
 }
 
 // invoke makes the invocation. What it refuses has started nothing.
-func (x *invocation) invoke(ctx context.Context) (flow.Done, error) {
+func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	x.ctx = ctx
 	w, o, resume, err := x.prepare(ctx)
 	if err != nil {
@@ -76,11 +76,11 @@ func (x *invocation) invoke(ctx context.Context) (flow.Done, error) {
 			return flow.Done{}, refused(errors.Join(err, x.release(nil)))
 		}
 	}
-	call := w.Spawn
+	begin := w.Spawn
 	if resume {
-		call = w.Resume
+		begin = w.Resume
 	}
-	res, err := call(ctx, o)
+	res, err := begin(ctx, o)
 	if err != nil {
 		return flow.Done{}, refused(errors.Join(err, x.release(nil)))
 	}
@@ -109,7 +109,7 @@ func (x *invocation) invoke(ctx context.Context) (flow.Done, error) {
 }
 
 // prepare makes everything ready, in the order of what could refuse it.
-func (x *invocation) prepare(ctx context.Context) (w Worker, o Options, resume bool, err error) {
+func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, err error) {
 	l, h := x.local, x.host
 	if w, err = h.Make(l.Settled); err != nil {
 		return w, o, false, err
@@ -159,7 +159,7 @@ func (x *invocation) prepare(ctx context.Context) (w Worker, o Options, resume b
 
 // reserve holds what the invocation may use at most: its limit, or what the run has left
 // if that is less.
-func (x *invocation) reserve() (Limits, error) {
+func (x *turn) reserve() (Limits, error) {
 	limits := x.local.Limits
 	for try := 0; ; try++ {
 		use, bound := flow.Use{}, ""
@@ -191,7 +191,7 @@ func (x *invocation) reserve() (Limits, error) {
 }
 
 // synced waits until what was granted is durable.
-func (x *invocation) synced(err error) error {
+func (x *turn) synced(err error) error {
 	if err != nil {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (x *invocation) synced(err error) error {
 }
 
 // use is what is charged. What the CLI does not tell is charged as it was reserved.
-func (x *invocation) use(res Result) flow.Use {
+func (x *turn) use(res Result) flow.Use {
 	use := flow.Use{}
 	if res.CostKnown {
 		use[tipstaff.BoundCostUSD] = int64(res.CostUSD)
@@ -219,7 +219,7 @@ func (x *invocation) use(res Result) flow.Use {
 }
 
 // doubt tells the task that nobody knows how an invocation ended.
-func (x *invocation) doubt(ctx context.Context) error {
+func (x *turn) doubt(ctx context.Context) error {
 	task, err := x.host.Store.Task(ctx, x.local.TaskID)
 	if err == nil && task.Status == tipstaff.TaskInProgress {
 		x.channel = &taskChannel{x: x, task: task, iteration: x.local.Iteration}
@@ -228,12 +228,12 @@ func (x *invocation) doubt(ctx context.Context) error {
 	return &flow.Error{Code: flow.CodeInDoubt, Message: "the process that made the invocation has ended"}
 }
 
-func (x *invocation) note(kind tipstaff.Kind, body any) {
+func (x *turn) note(kind tipstaff.Kind, body any) {
 	x.attempt.Note(flow.Event{Kind: string(kind), Body: body})
 }
 
 // Started implements [Sink].
-func (x *invocation) Started(b tipstaff.WorkerStarted) error {
+func (x *turn) Started(b tipstaff.WorkerStarted) error {
 	l := x.local
 	b.Invocation, b.Session, b.Worker, b.Type, b.Model, b.Posture, b.Settings = x.id, x.session.ID, l.Worker, l.Type, l.Model, string(l.Posture), l.Settings
 	b.Dir, b.Task, b.Iteration = x.dir, l.TaskID, l.Iteration
@@ -247,7 +247,7 @@ func (x *invocation) Started(b tipstaff.WorkerStarted) error {
 }
 
 // Session implements [Sink].
-func (x *invocation) Session(id string) error {
+func (x *turn) Session(id string) error {
 	if err := x.told(id); err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (x *invocation) Session(id string) error {
 }
 
 // Event implements [Sink].
-func (x *invocation) Event(body Body) {
+func (x *turn) Event(body Body) {
 	e := flow.Event{Kind: string(body.Kind()), Body: body}
 	if body.Kind().Transient() {
 		x.attempt.Tell(e)

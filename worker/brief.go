@@ -4,51 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
 // The texts in this file are part of what a replay compares: a run that was made with
 // others would not fit its history. They change with the rules of runs only.
-
-// Brief is a piece of work in words.
-type Brief struct {
-	Name        string
-	Iteration   int
-	Skill       string // prose of the skill, if there is one
-	Description string
-	Inputs      []tipstaff.TaskInput
-	Feedback    string // of the last review
-}
-
-// Text is the assignment as a worker reads it.
-func (b Brief) Text() string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "# %s\n\n", oneLine(b.Name))
-	if b.Iteration > 1 {
-		fmt.Fprintf(&s, "This is iteration %d.\n\n", b.Iteration)
-	}
-	section := func(title, text string) {
-		if strings.TrimSpace(text) != "" {
-			fmt.Fprintf(&s, "## %s\n\n%s\n\n", title, strings.TrimSpace(text))
-		}
-	}
-	section("Skill", b.Skill)
-	if text := strings.TrimSpace(b.Description); text != "" {
-		s.WriteString(text + "\n\n")
-	}
-	var inputs []string
-	for _, in := range b.Inputs {
-		if in.Path != "" {
-			inputs = append(inputs, "- the file `"+in.Path+"`")
-		} else {
-			inputs = append(inputs, in.Text)
-		}
-	}
-	section("Inputs", strings.Join(inputs, "\n"))
-	section("Feedback on the last iteration", b.Feedback)
-	return strings.TrimSpace(s.String()) + "\n"
-}
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 

@@ -30,7 +30,7 @@ func sessionUUID(run, path string) string {
 
 // lease takes the session for an invocation: it is made if there is none, and refused if
 // it cannot be gone on with.
-func (x *invocation) lease(ctx context.Context) error {
+func (x *turn) lease(ctx context.Context) error {
 	path := sessionPath(x.local)
 	row, err := x.host.Store.FindSession(ctx, x.run, path)
 	if err != nil {
@@ -59,7 +59,7 @@ func (x *invocation) lease(ctx context.Context) error {
 }
 
 // usable says why a session cannot be gone on with.
-func (x *invocation) usable(s *tipstaff.WorkerSession) error {
+func (x *turn) usable(s *tipstaff.WorkerSession) error {
 	l := x.local
 	switch {
 	case s.Lease != nil && x.host.Alive(*s.Lease):
@@ -78,7 +78,7 @@ func (x *invocation) usable(s *tipstaff.WorkerSession) error {
 }
 
 // update changes the session's row.
-func (x *invocation) update(f func(*tipstaff.WorkerSession)) error {
+func (x *turn) update(f func(*tipstaff.WorkerSession)) error {
 	return x.host.Store.UpdateSession(context.WithoutCancel(x.ctx), x.session.ID, func(s *tipstaff.WorkerSession) error {
 		f(s)
 		s.UpdatedAt = x.host.Now()
@@ -87,7 +87,7 @@ func (x *invocation) update(f func(*tipstaff.WorkerSession)) error {
 }
 
 // release gives the session back with what became of it.
-func (x *invocation) release(res *Result) error {
+func (x *turn) release(res *Result) error {
 	return x.update(func(s *tipstaff.WorkerSession) {
 		s.Lease = nil
 		if n := len(s.Invocations) - 1; n >= 0 && s.Invocations[n].ID == x.id {
@@ -112,7 +112,7 @@ func (x *invocation) release(res *Result) error {
 }
 
 // told takes the id that the CLI tells.
-func (x *invocation) told(id string) error {
+func (x *turn) told(id string) error {
 	if id == "" {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (x *invocation) told(id string) error {
 }
 
 // conversation is what the CLI is asked to go on with or to begin.
-func (x *invocation) conversation(ctx context.Context) (c Conversation, resume bool, err error) {
+func (x *turn) conversation(ctx context.Context) (c Conversation, resume bool, err error) {
 	s := &x.session
 	c = Conversation{ID: s.SessionID, Totals: s.Totals}
 	if s.State == tipstaff.SessionLive && s.SessionID != "" {

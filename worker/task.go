@@ -19,7 +19,7 @@ import (
 // taskChannel takes the calls of a channel for the task of an invocation. Each is a note
 // of the call's record, from which the task's row follows in the same transaction.
 type taskChannel struct {
-	x      *invocation
+	x      *turn
 	limits Limits
 
 	mu        sync.Mutex
@@ -99,7 +99,7 @@ func (c *taskChannel) Log(_ context.Context, level, text string) error {
 }
 
 // Output implements [Channel].
-func (c *taskChannel) Output(_ context.Context, h Handed) error {
+func (c *taskChannel) Output(_ context.Context, h Handed) (tipstaff.TaskOutput, error) {
 	b := tipstaff.TaskBrought{Task: c.task.ID, Invocation: c.x.id, Value: h.Value,
 		Output: tipstaff.TaskOutput{Kind: h.Kind, Note: h.Note, Iteration: c.iteration, At: c.x.host.Now().UTC()}}
 	var err error
@@ -114,13 +114,13 @@ func (c *taskChannel) Output(_ context.Context, h Handed) error {
 		}
 	}
 	if err != nil {
-		return err
+		return b.Output, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.task.Outputs = append(c.task.Outputs, b.Output)
 	c.x.note(tipstaff.KindTaskOutput, b)
-	return c.x.attempt.Sync()
+	return b.Output, c.x.attempt.Sync()
 }
 
 func (c *taskChannel) checkData(value json.RawMessage) error {
