@@ -98,7 +98,7 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 		var late *flow.Error
 		switch {
 		case errors.As(cause, &stop): // it is not known what it would have done
-			return flow.Done{}, cause
+			return flow.Done{}, errors.Join(cause, x.doubt(ctx))
 		case errors.As(cause, &late):
 			late := *late
 			late.Answered = true
@@ -111,6 +111,14 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 // prepare makes everything ready, in the order of what could refuse it.
 func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, err error) {
 	l, h := x.local, x.host
+	task, err := h.Store.RunTask(ctx, x.run, l.TaskID)
+	if err != nil {
+		return w, o, false, err
+	}
+	x.channel = &taskChannel{x: x, task: task, iteration: l.Iteration}
+	if task.Status != tipstaff.TaskInProgress { // an earlier attempt has left it so
+		x.channel.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "the worker goes on"})
+	}
 	if w, err = h.Make(l.Settled); err != nil {
 		return w, o, false, err
 	}
@@ -121,10 +129,6 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 		return w, o, false, err
 	}
 	if x.dir, err = h.Dir(ctx, l.Posture); err != nil {
-		return w, o, false, err
-	}
-	task, err := h.Store.Task(ctx, l.TaskID)
-	if err != nil {
 		return w, o, false, err
 	}
 	if err = x.lease(ctx); err != nil {
@@ -149,11 +153,8 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	if err = errors.Join(os.MkdirAll(h.Folder, 0o700), os.MkdirAll(x.session.Folder, 0o700)); err != nil {
 		return w, o, false, errors.Join(err, x.release(nil))
 	}
-	x.channel = &taskChannel{x: x, task: task, iteration: l.Iteration, limits: limits}
+	x.channel.limits = limits
 	o.Channel = x.channel
-	if task.Status != tipstaff.TaskInProgress {
-		x.channel.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "the worker goes on"})
-	}
 	return w, o, resume, nil
 }
 
@@ -220,10 +221,10 @@ func (x *turn) use(res Result) flow.Use {
 
 // doubt tells the task that nobody knows how an invocation ended.
 func (x *turn) doubt(ctx context.Context) error {
-	task, err := x.host.Store.Task(ctx, x.local.TaskID)
+	task, err := x.host.Store.RunTask(context.WithoutCancel(ctx), x.run, x.local.TaskID)
 	if err == nil && task.Status == tipstaff.TaskInProgress {
-		x.channel = &taskChannel{x: x, task: task, iteration: x.local.Iteration}
-		x.channel.move(tipstaff.TaskMoved{To: tipstaff.TaskPaused, By: bySystem, Why: "an invocation was broken off", Pause: &tipstaff.TaskPause{Reason: flow.CodeInDoubt}})
+		told := &taskChannel{x: x, task: task, iteration: x.local.Iteration}
+		told.move(tipstaff.TaskMoved{To: tipstaff.TaskPaused, By: bySystem, Why: "an invocation was broken off", Pause: &tipstaff.TaskPause{Reason: flow.CodeInDoubt}})
 	}
 	return &flow.Error{Code: flow.CodeInDoubt, Message: "the process that made the invocation has ended"}
 }

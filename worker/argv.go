@@ -227,3 +227,17 @@ func (t *cliType) reserved(i int, arg string) error {
 	return tipstaff.Errorf(tipstaff.InvalidArgument, "args[%d] of a %s worker, %s, is a flag that Tipstaff sets or that changes permissions, sandbox, session, output, MCP or settings",
 		i, t.name, tipstaff.Quote(arg, 80)).WithHint("remove it; use the worker's model, posture, limits and settings")
 }
+
+// newest is the row of the newest family of a type.
+func newest(typ string) (r row) {
+	if rows := rowsOf(typ); len(rows) > 0 {
+		r = rows[len(rows)-1]
+	}
+	return r
+}
+
+// MakesID reports whether Tipstaff makes the ids of sessions of a type.
+func MakesID(typ string) bool { return newest(typ).makes == MadeByTipstaff }
+
+// CopiesSessions reports whether a CLI can begin a session as a copy of another.
+func CopiesSessions(typ string) bool { return newest(typ).fork != nil }

@@ -193,7 +193,7 @@ func Drive(fc flow.Context, a Assignment) (Output, error) {
 }
 
 // bySystem is who moves a task when the run itself does.
-const bySystem = "system"
+const bySystem = string(tipstaff.BySystem)
 
 // open finds the task: the run's, that of an earlier visit, or one that is made for this
 // path.
@@ -283,7 +283,7 @@ func (d *drive) invoke(n next) (res Result, err error) {
 	if d.calls == 1 {
 		call.Reserve = d.Reserve
 	}
-	d.status = tipstaff.TaskInProgress // the activity says so, where it was not
+	d.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "the worker goes on"})
 	r, err := at.Do(call)
 	if err != nil {
 		return res, err
@@ -295,6 +295,12 @@ func (d *drive) invoke(n next) (res Result, err error) {
 	}
 	if err != nil {
 		return res, fmt.Errorf("the result of an invocation cannot be read: %w", err)
+	}
+	if r.By != "" { // the task waited for it
+		d.status = tipstaff.TaskPaused
+		if res.Report.Status == tipstaff.TaskNeedsReview {
+			d.move(tipstaff.TaskMoved{To: tipstaff.TaskNeedsReview, By: r.By, Why: "its result was given"})
+		}
 	}
 	d.count(res)
 	d.begun = d.begun || res.SessionID != ""

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -151,7 +150,7 @@ func TestWorkThatIsReportedIsDone(t *testing.T) {
 
 func TestAQuestionIsAnsweredAndTheSessionGoesOn(t *testing.T) {
 	b := newBed(Result{Outcome: Paused, SessionID: "s", Report: Report{Status: tipstaff.TaskPaused, Question: "Which one?", Options: []string{"a", "b"}}}, reported("Took a."))
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	opened := b.decide(t, "root/work/worker#1/question", flow.Decision{Action: "answer", Answer: json.RawMessage(`"a, please"`)})
 	if !strings.Contains(string(opened.Subject), "Which one?") {
 		t.Errorf("asked about %s", opened.Subject)
@@ -164,7 +163,7 @@ func TestAQuestionIsAnsweredAndTheSessionGoesOn(t *testing.T) {
 
 func TestAQuestionThatIsDeniedEndsTheWork(t *testing.T) {
 	b := newBed(Result{Outcome: Paused, SessionID: "s", Report: Report{Status: tipstaff.TaskPaused, Question: "Which one?"}})
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/worker#1/question", flow.Decision{Action: "deny"})
 	b.ends(t, flow.Failed, "gate_denied")
 	if got := b.moves(); !slices.Equal(got, []string{"paused>abandoned 1"}) {
@@ -178,13 +177,13 @@ func TestEveryRequestIsDecidedBeforeTheWorkerGoesOn(t *testing.T) {
 	}
 	b := newBed(Result{Outcome: Approval, SessionID: "s", CLIVersion: "2.1", Pending: []Request{request("worker-claude/Bash", "sha256:1"), request("worker-claude/Edit", "sha256:2"), request("worker-claude/Bash", "sha256:3")}},
 		reported("ok"))
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	if got := b.moves(); !slices.Equal(got, []string{"in_progress>paused 1"}) {
 		t.Errorf("moves %q", got)
 	}
 	b.decide(t, "root/work/worker#1/approval#1", flow.Decision{Action: "allow"})
 	b.decide(t, "root/work/worker#1/approval#2", flow.Decision{Action: "deny", Note: "not that file"})
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	if len(b.made) != 1 {
 		t.Fatalf("it went on before all was decided: %q", b.made)
 	}
@@ -261,14 +260,14 @@ func TestAFailureAsksWhereItIsToldTo(t *testing.T) {
 	exited := Result{Outcome: Exited, SessionID: "s", Exit: tipstaff.WorkerExit{Code: 3}, StderrTail: "boom"}
 	b := newBed(exited, exited, exited, reported("At last."))
 	b.a.OnFailure = AskOnFailure
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	opened := b.decide(t, "root/work/worker#1/failure", flow.Decision{Action: "retry", Answer: json.RawMessage(`{"text":"Try the other way."}`)})
 	if !strings.Contains(string(opened.Subject), "boom") {
 		t.Errorf("asked about %s", opened.Subject)
 	}
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/worker#2/failure", flow.Decision{Action: "retry", Answer: json.RawMessage(`{"fresh":true}`)})
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/worker#3/failure", flow.Decision{Action: "retry"})
 	b.ends(t, flow.Completed, "")
 	for i, want := range []string{"worker#1 spawn s1", "worker#2 resume s1 i1: Try the other way.", "worker#3 spawn s2 i1: PREAMBLE", "worker#4 resume s2"} {
@@ -281,9 +280,9 @@ func TestAFailureAsksWhereItIsToldTo(t *testing.T) {
 func TestAPersonRejectsAndThenApproves(t *testing.T) {
 	b := newBed(reported("First."), reported("Second."))
 	b.a.Review, b.a.MaxIterations = ReviewPerson, 1
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/review#1", flow.Decision{Action: tipstaff.ActionRetry, Feedback: "Mind the  spaces.\nAll of them."})
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	if !strings.Contains(b.made[1], "worker#2 resume s1 i2:") || !strings.Contains(b.made[1], "Mind the  spaces.\nAll of them.") {
 		t.Errorf("the feedback is not told word for word: %q", b.made[1])
 	}
@@ -297,7 +296,7 @@ func TestAPersonRejectsAndThenApproves(t *testing.T) {
 func TestAPersonHalts(t *testing.T) {
 	b := newBed(reported("First."))
 	b.a.Review = ReviewPerson
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/review#1", flow.Decision{Action: tipstaff.ActionHalt})
 	out := b.drive(t)
 	var halted *Halted
@@ -329,7 +328,7 @@ func TestAReviewerWithoutAVerdictLeavesItToAPerson(t *testing.T) {
 	for name, review := range map[string]Result{"none": reported("Hm."), "it fails": {Outcome: Exited}} {
 		b := newBed(reported("First."), review)
 		b.a.Review, b.a.Reviewer = "reviewer", &Settled{Worker: "r", Type: "codex"}
-		b.ends(t, flow.Parked, "")
+		b.ends(t, flow.ParkedRun, "")
 		b.decide(t, "root/work/review#1", flow.Decision{Action: tipstaff.ActionContinue})
 		b.ends(t, flow.Completed, "")
 		if b.out.Text != "First." {
@@ -350,9 +349,9 @@ func TestIterationsEnd(t *testing.T) {
 	}
 	b = newBed(reported("1"), rejected, reported("2"), rejected)
 	b.a.Review, b.a.Reviewer, b.a.MaxIterations, b.a.OnBound = "reviewer", &Settled{Worker: "r"}, 1, AskOnBound
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/limit#1", flow.Decision{Action: "extend", Answer: json.RawMessage(`{"task.iterations":1}`)})
-	b.ends(t, flow.Parked, "")
+	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/limit#2", flow.Decision{Action: "stop"})
 	b.ends(t, flow.Failed, flow.CodeBoundExceeded)
 }
@@ -380,7 +379,7 @@ func TestWhatIsGivenForAnInvocationInDoubt(t *testing.T) {
 		`{"verdict":{"verdict":"approved","summary":""}}`: {Verdict: &Verdict{Verdict: "approved"}},
 	} {
 		b := newBed(errors.New("the connection broke"))
-		b.ends(t, flow.Parked, "")
+		b.ends(t, flow.ParkedRun, "")
 		b.decide(t, "root/work/worker#1/in_doubt", flow.Decision{Action: "use_result", Answer: json.RawMessage(answer)})
 		b.ends(t, flow.Completed, "")
 		if b.out.Text != want.Text || string(b.out.Data) != string(want.Data) || (b.out.Verdict == nil) != (want.Verdict == nil) {
@@ -388,5 +387,3 @@ func TestWhatIsGivenForAnInvocationInDoubt(t *testing.T) {
 		}
 	}
 }
-
-var _ = time.Second

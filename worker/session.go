@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"crypto/sha1"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -33,15 +34,15 @@ func sessionUUID(run, path string) string {
 func (x *turn) lease(ctx context.Context) error {
 	path := sessionPath(x.local)
 	row, err := x.host.Store.FindSession(ctx, x.run, path)
-	if err != nil {
+	if err != nil && !unknownSession(err) {
 		return err
 	}
-	if row == nil {
-		row = &tipstaff.WorkerSession{ID: x.host.NewID(), Worker: x.local.Worker, Type: x.local.Type, Host: x.host.Self.Host, Dir: x.dir, Model: x.local.Model,
+	if err != nil {
+		row = tipstaff.WorkerSession{ID: x.host.NewID(), Worker: x.local.Worker, Type: x.local.Type, Host: x.host.Self.Host, Dir: x.dir, Model: x.local.Model,
 			Posture: string(x.local.Posture), Settings: x.local.Settings, RoleDigest: digestOf(x.local.Preamble), Run: x.run, Path: path, Task: x.local.TaskID,
 			User: x.host.User, State: tipstaff.SessionNew, Previous: []string{}, Invocations: []tipstaff.SessionInvocation{}, CreatedAt: x.host.Now()}
 		row.Folder = filepath.Join(x.host.Folder, row.ID)
-		if row, err = x.host.Store.OpenSession(ctx, *row); err != nil { // of two who make it one has
+		if err := x.host.Store.PutSession(ctx, row); err != nil {
 			return err
 		}
 	}
@@ -70,9 +71,9 @@ func (x *turn) usable(s *tipstaff.WorkerSession) error {
 	case s.Host != x.host.Self.Host:
 		return tipstaff.Errorf(tipstaff.SessionElsewhere, "session %s is on host %s: its files are there", s.ID, s.Host)
 	case s.State == tipstaff.SessionLost:
-		return tipstaff.Errorf(tipstaff.SessionClosed, "worker %s does not know session %s any more", s.Worker, s.SessionID).WithHint("begin a fresh one")
+		return tipstaff.Errorf(tipstaff.SessionIsClosed, "worker %s does not know session %s any more", s.Worker, s.SessionID).WithHint("begin a fresh one")
 	case s.State == tipstaff.SessionClosed:
-		return tipstaff.Errorf(tipstaff.SessionClosed, "session %s is closed: its task has ended", s.ID)
+		return tipstaff.Errorf(tipstaff.SessionIsClosed, "session %s is closed: its task has ended", s.ID)
 	}
 	return nil
 }
@@ -136,25 +137,31 @@ func (x *turn) conversation(ctx context.Context) (c Conversation, resume bool, e
 	}
 	if x.resumes && x.host.Base != "" { // a fork shares no session
 		source, err := x.host.Store.FindSession(ctx, x.host.Base, s.Path)
-		if err != nil {
+		if err != nil && !unknownSession(err) {
 			return c, false, err
 		}
-		if source != nil && source.SessionID != "" && CopiesSessions(s.Type) {
+		if source.SessionID != "" && CopiesSessions(s.Type) {
 			c.ForkOf, c.Totals = source.SessionID, source.Totals
 		}
 	}
 	return c, false, nil
 }
 
+func unknownSession(err error) bool {
+	var e *tipstaff.Error
+	return errors.As(err, &e) && e.Code == tipstaff.SessionUnknown
+}
+
 // Store keeps tasks and sessions.
 type Store interface {
 	// OpenTask makes the task that stands for a path of a run, or finds it.
 	OpenTask(ctx context.Context, run, path string, t tipstaff.Task) (tipstaff.Task, error)
-	Task(ctx context.Context, id string) (tipstaff.Task, error)
-	// FindSession is nil where there is none.
-	FindSession(ctx context.Context, run, path string) (*tipstaff.WorkerSession, error)
-	// OpenSession makes a session, or finds the one of that run and path.
-	OpenSession(context.Context, tipstaff.WorkerSession) (*tipstaff.WorkerSession, error)
+	// RunTask is the task that the records of a run name so.
+	RunTask(ctx context.Context, run, name string) (tipstaff.Task, error)
+	// FindSession is session_unknown where there is none.
+	FindSession(ctx context.Context, run, path string) (tipstaff.WorkerSession, error)
+	// PutSession makes a session.
+	PutSession(context.Context, tipstaff.WorkerSession) error
 	// UpdateSession changes a session in one transaction. An error of f changes nothing.
 	UpdateSession(ctx context.Context, id string, f func(*tipstaff.WorkerSession) error) error
 }
