@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // Other systems tell no start times, so that an owner has but its heartbeat to go by
@@ -63,6 +64,20 @@ func childless() bool { return true }
 
 // process is one that was found.
 type process struct{}
+
+const (
+	mayReap   = false
+	reapLimit = killLimit
+)
+
+// reaper is not to be had here: nobody else is given the children of a process that ends.
+type reaper struct{ level string }
+
+func (*reaper) stop(time.Duration) {}
+
+func (p *Process) beginReaped(Command) error { return errors.ErrUnsupported }
+
+func ownCgroup() string { return "" }
 
 func byLaunch(map[string]string) matcher { return nil }
 

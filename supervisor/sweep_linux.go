@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tipstaff/tipstaff/supervisor/reap"
 )
 
 // process is one that was found. The handle holds a descriptor of it: whatever the
@@ -94,8 +96,8 @@ func look(pid int, match matcher) (marked, leaving bool) {
 	if err == nil && len(env) > 0 {
 		return match(env), false
 	}
-	s, known := statOf(pid)
-	return false, known && !s.ended && s.leaving
+	s, known := reap.StatOf(pid)
+	return false, known && !s.Ended && s.Leaving
 }
 
 // byLaunch finds the processes that carry both markers of one of these launches.
