@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupName begins the names of our cgroups; a run and a spawn follow.
-const cgroupName = "tipstaff-"
+// cgroupPrefix begins the names of our cgroups; a run, a launch and a spawn follow.
+const cgroupPrefix = "tipstaff-"
+
+// cgroupName is the name of a cgroup of a launch, up to the spawn.
+func cgroupName(run, launch string) string {
+	word := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+				return r
+			}
+			return '_'
+		}, s)
+	}
+	return cgroupPrefix + word(run) + "-" + word(launch) + "-"
+}
 
 // ownCgroup is the folder of our own cgroup, in which we may make others; "" if there
 // is none.
@@ -22,8 +36,8 @@ var ownCgroup = sync.OnceValue(func() string {
 	if dir == "" || !delegated(dir) {
 		return ""
 	}
-	trial := filepath.Join(dir, cgroupName+"trial-"+Self("", "").Boot)
-	if err := os.Mkdir(trial, 0o755); err != nil && !os.IsExist(err) {
+	trial := filepath.Join(dir, cgroupName("", "trial")+rand.Text())
+	if os.Mkdir(trial, 0o755) != nil {
 		return ""
 	}
 	defer func() { _ = unix.Rmdir(trial) }()
@@ -81,22 +95,45 @@ func cgroupOf(pid string) string {
 }
 
 // newCgroup makes a cgroup for a program; "" if that is not possible.
-func newCgroup(run, spawn string) string {
+func newCgroup(run, launch, spawn string) string {
 	own := ownCgroup()
 	if own == "" {
 		return ""
 	}
-	dir := filepath.Join(own, cgroupName+run+"-"+spawn)
+	dir := filepath.Join(own, cgroupName(run, launch)+spawn)
 	if os.Mkdir(dir, 0o755) != nil {
 		return ""
 	}
 	return dir
 }
 
+// endCgroups ends the cgroups of launches, as far as they are in our own.
+func endCgroups(ctx context.Context, launches map[string]string) (ended int, err error) {
+	own := ownCgroup()
+	if own == "" {
+		return 0, nil
+	}
+	entries, err := os.ReadDir(own)
+	if err != nil {
+		return 0, err
+	}
+	for launch, run := range launches {
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), cgroupName(run, launch)) {
+				inside, err := endCgroup(ctx, filepath.Join(own, e.Name()))
+				if ended += inside; err != nil {
+					return ended, err
+				}
+			}
+		}
+	}
+	return ended, nil
+}
+
 // endCgroup kills what is in a cgroup, waits for it, and removes the cgroup.
 func endCgroup(ctx context.Context, dir string) (ended int, err error) {
-	if dir == "" || !strings.HasPrefix(filepath.Base(dir), cgroupName) {
-		return 0, nil
+	if !strings.HasPrefix(filepath.Base(dir), cgroupPrefix) {
+		return 0, nil // it is not ours, or none
 	}
 	for {
 		members, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))

@@ -44,7 +44,7 @@ func (p *Process) beginReaped(c Command) error {
 	p.reaper = &reaper{socket: os.NewFile(uintptr(ends[0]), "reaper")}
 	environ := []byte(strings.Join(c.Env, "\x00"))
 	run := carried(environ, runMarker)
-	p.identity.Cgroup = newCgroup(run, p.identity.Spawn)
+	p.identity.Cgroup = newCgroup(run, carried(environ, launchMarker), p.identity.Spawn)
 	p.cmd.Path, p.cmd.Args = "/proc/self/exe", reap.Args(run, p.identity.Cgroup, c.Path, c.Args)
 	p.cmd.ExtraFiles, p.cmd.SysProcAttr = []*os.File{theirs}, &syscall.SysProcAttr{Setsid: true}
 	if err := p.begin(); err != nil {

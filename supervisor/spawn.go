@@ -240,7 +240,7 @@ func (p *Process) endRest() {
 	if childless() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), killLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
 	defer cancel()
 	_, _ = endMarked(ctx, bySpawn(p.identity.Spawn)) // what is left then hangs in the kernel, or cannot be seen on this system
 	_, _ = endAdopted(ctx)

@@ -102,16 +102,16 @@ func Comm(pid int) string {
 	return string(text)
 }
 
-// descendants are the living ones of a process.
-func descendants(of int) (found []Process) {
+// Below are the living descendants of some processes. Those of spare, and spare itself,
+// are left out.
+func Below(spare int, roots ...Process) (found []Process) {
 	folder, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer folder.Close()
 	names, _ := folder.Readdirnames(-1)
-	children := map[int][]int{}
-	stats := map[int]Stat{}
+	children, stats := map[int][]int{}, map[int]Stat{}
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -122,12 +122,48 @@ func descendants(of int) (found []Process) {
 			children[s.Parent] = append(children[s.Parent], pid)
 		}
 	}
-	for next := children[of]; len(next) > 0; {
+	var next []int
+	for _, root := range roots {
+		if stats[root.Pid].Start == root.Start {
+			next = append(next, children[root.Pid]...)
+		}
+	}
+	seen := map[int]bool{spare: true}
+	for ; len(next) > 0; next = next[1:] {
 		pid := next[0]
-		next = append(next[1:], children[pid]...)
+		if seen[pid] {
+			continue
+		}
+		seen[pid] = true
+		next = append(next, children[pid]...)
 		if s := stats[pid]; !s.Ended {
 			found = append(found, Process{pid, s.Start})
 		}
 	}
 	return found
+}
+
+// KillAll kills all that looks find, and returns them. Stopped they start no others
+// while the rest is looked for.
+func KillAll(look func() []Process) (killed []Process) {
+	seen := map[Process]bool{}
+	for more := true; more; {
+		more = false
+		for _, p := range look() {
+			if !seen[p] {
+				seen[p], more, killed = true, true, append(killed, p)
+				p.Signal(syscall.SIGSTOP)
+			}
+		}
+	}
+	for _, p := range killed {
+		p.Signal(syscall.SIGKILL)
+	}
+	return killed
+}
+
+// Runs reports whether the process is there and has not ended.
+func (p Process) Runs() bool {
+	now, known := StatOf(p.Pid)
+	return known && !now.Ended && now.Start == p.Start
 }

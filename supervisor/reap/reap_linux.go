@@ -32,6 +32,7 @@ type end struct {
 // reaper is one at work.
 type reaper struct {
 	options
+	self    Process
 	program Process
 	running bool                 // the program has not ended
 	alone   bool                 // Tipstaff is dead
@@ -60,7 +61,8 @@ func run(o options) int {
 		}
 	}
 	status, _ := StatOf(pid) // it is our child and was not waited for: it is there
-	r := &reaper{options: o, program: Process{pid, status.Start}, running: true, left: map[Process]bool{}, ends: ends(), orders: orders()}
+	self, _ := StatOf(os.Getpid())
+	r := &reaper{options: o, self: Process{os.Getpid(), self.Start}, program: Process{pid, status.Start}, running: true, left: map[Process]bool{}, ends: ends(), orders: orders()}
 	say("up", strconv.Itoa(pid), strconv.FormatInt(status.Start, 10), contained)
 	r.watch()
 	return 0
@@ -109,6 +111,14 @@ func ends() <-chan end {
 		}
 	}()
 	return all
+}
+
+// childless reports whether there is no child, living or not waited for. To look at all
+// processes of the system takes longer than all else.
+func childless() bool {
+	const exitedNoHangNoWait = 0x4 | 0x1 | 0x1000000
+	_, _, err := syscall.RawSyscall6(syscall.SYS_WAITID, 0, 0, 0, exitedNoHangNoWait, 0, 0)
+	return err == syscall.ECHILD
 }
 
 // orders reads what Tipstaff orders.
@@ -208,7 +218,10 @@ func (r *reaper) ended(e end) {
 
 // found are the descendants that live. All but the program were left behind by it.
 func (r *reaper) found() []Process {
-	all := descendants(os.Getpid())
+	if childless() {
+		return nil
+	}
+	all := Below(0, r.self)
 	for _, p := range all {
 		if p != r.program && !r.left[p] {
 			r.left[p] = true
@@ -225,7 +238,7 @@ func (r *reaper) kill() {
 			r.found()
 			_ = os.WriteFile(r.cgroup+"/cgroup.kill", []byte("1"), 0) // the looks below find what it does not end
 		}
-		killAll(r.found)
+		KillAll(r.found)
 		for again := time.After(lookAgain); again != nil; {
 			select {
 			case e, some := <-r.ends:
@@ -239,31 +252,13 @@ func (r *reaper) kill() {
 			}
 		}
 		if time.Now().After(limit) {
-			for _, p := range descendants(os.Getpid()) {
+			for _, p := range Below(0, r.self) {
 				say("survivor", strconv.Itoa(p.Pid), Comm(p.Pid))
 			}
 			r.done()
 			return
 		}
 	}
-}
-
-// killAll kills all that looks find. Stopped they start no others meanwhile.
-func killAll(look func() []Process) (found int) {
-	seen := map[Process]bool{}
-	for more := true; more; {
-		more = false
-		for _, p := range look() {
-			if !seen[p] {
-				seen[p], more = true, true
-				p.Signal(syscall.SIGSTOP)
-			}
-		}
-	}
-	for p := range seen {
-		p.Signal(syscall.SIGKILL)
-	}
-	return len(seen)
 }
 
 func (r *reaper) done() {
