@@ -123,7 +123,7 @@ func (s *Server) command(c call, in execArgs) (cmd supervisor.Command, err error
 			return cmd, err
 		}
 	}
-	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == ""}, nil
+	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == "", Reap: true}, nil
 }
 
 // LookProgram is where a program is that a manifest names: a path stands in the
