@@ -64,7 +64,9 @@ type Config struct {
 	Users      int              // who may start runs here, as far as that is known: each has a share of the places; 0: unknown
 	Grace      time.Duration    // that once calls are given; 0: 10 s
 	Now        func() time.Time // nil: time.Now
-	OwnRun     string           // the run this process belongs to: it may not be acted on
+	OwnRuns    []string         // those that this process belongs to: neither they nor the runs above them may be acted on
+	// Under reports whether this process belongs to some run of an owner. nil: to none.
+	Under func(flow.Owner) bool
 }
 
 // Runner is the Service of one store.

@@ -181,7 +181,9 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 		return nil, err
 	}
 	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
-	config.Workspace, config.Skills, config.Policy, config.OwnRun = workspace, o.Skills, o.Policy, os.Getenv("TIPSTAFF_RUN_ID")
+	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
+	member := supervisor.Membership()
+	config.OwnRuns, config.Under = member.Runs, member.Under
 	config.Watch, config.Servers, config.Models = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy), openModel
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
