@@ -30,7 +30,7 @@ type workerPerformer struct {
 // Agent implements [runner.Performer]: workers, roles, and agents that name one.
 func (p *workerPerformer) Agent(m *ws.Manifest, name string) plan.AgentInfo {
 	if _, err := chosen(m, name, nil); err != nil {
-		return plan.AgentInfo{Trouble: plan.Trouble{Code: string(tipstaff.UnknownWorker), Message: err.Error()}}
+		return plan.AgentInfo{Trouble: plan.Trouble{Code: string(tipstaff.WorkerNotFound), Message: err.Error()}}
 	}
 	return plan.AgentInfo{Once: true}
 }
@@ -51,7 +51,7 @@ func chosen(m *ws.Manifest, name string, t *tipstaff.Task) (c choice, err error)
 	} else if _, ok := m.Role(name); ok {
 		c.role = name
 	} else {
-		return c, tipstaff.Errorf(tipstaff.UnknownWorker, "there is no worker, role or agent %s%s", tipstaff.Quote(name, 100), tipstaff.Suggest(name, slices.Concat(m.WorkerNames(), m.RoleNames())))
+		return c, tipstaff.Errorf(tipstaff.WorkerNotFound, "there is no worker, role or agent %s%s", tipstaff.Quote(name, 100), tipstaff.Suggest(name, slices.Concat(m.WorkerNames(), m.RoleNames())))
 	}
 	if t != nil && t.Worker != "" {
 		own = t.Worker
@@ -98,7 +98,7 @@ func (p *workerPerformer) Settle(s *runner.Settlement) error {
 func settledWorker(m *ws.Manifest, name, role string) (s worker.Settled, err error) {
 	c, ok := m.Worker(name)
 	if !ok {
-		return s, tipstaff.Errorf(tipstaff.UnknownWorker, "there is no worker %s", tipstaff.Quote(name, 100))
+		return s, tipstaff.Errorf(tipstaff.WorkerNotFound, "there is no worker %s", tipstaff.Quote(name, 100))
 	}
 	as, _ := m.Role(role)
 	s = worker.Settled{Worker: name, Type: c.Type, Config: flow.JSON(c), Role: role, Preamble: worker.Preamble(as), Model: c.Model, Posture: c.In(as),
