@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -93,7 +92,8 @@ func (c *mcpChannel) answer(r Request, ruling Ruling) string {
 // mostClaim bounds what is kept of a CLI's own words, in bytes.
 const mostClaim = 4 << 10
 
-// claim is what the CLI says of a request besides the call itself.
+// claim is what the CLI says of a request besides the call itself: further members of what
+// it sends, or the description that it lets the model give.
 func claim(a map[string]json.RawMessage) string {
 	rest := map[string]json.RawMessage{}
 	for name, value := range a {
@@ -101,12 +101,16 @@ func claim(a map[string]json.RawMessage) string {
 			rest[name] = value
 		}
 	}
-	if len(rest) == 0 {
-		return ""
+	text := ""
+	if len(rest) > 0 {
+		text = string(flow.JSON(rest))
+	} else {
+		var input map[string]json.RawMessage
+		_ = json.Unmarshal(a["input"], &input)          // an object, as was seen
+		_ = json.Unmarshal(input["description"], &text) // or there is none
 	}
-	text := string(flow.JSON(rest))
 	if len(text) > mostClaim {
-		return tipstaff.Quote(text, mostClaim)
+		return strings.ToValidUTF8(text[:mostClaim], "") + "…"
 	}
 	return text
 }
