@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/flow"
 )
@@ -113,4 +114,10 @@ func claim(a map[string]json.RawMessage) string {
 		return strings.ToValidUTF8(text[:mostClaim], "") + "…"
 	}
 	return text
+}
+
+// Subject is what a person is asked about a request of such a worker.
+func (r Request) Subject(worker, typ, cliVersion, dir string) json.RawMessage {
+	return tipstaff.WorkerRequest{Worker: worker, Type: typ, CLIVersion: cliVersion, Tool: r.Tool, Class: r.Class, Rule: r.Rule, Dir: dir,
+		Args: r.Args, ArgsDigest: r.ArgsDigest, Facts: r.Facts, Claim: r.Claim}.Subject()
 }
