@@ -68,6 +68,9 @@ type shower struct {
 	Shown
 	all  bool
 	base int // the depth at which the value begins that is being shown
+	// foreign: the values are a worker's, which no schema has checked. Its commands and
+	// file texts are blocks however short they are, and names may be of any length.
+	foreign bool
 }
 
 // line says something of ours at a depth.
@@ -94,6 +97,7 @@ func (s *shower) subject(g Gate) {
 	}
 	_ = json.Unmarshal(g.Subject, &b) // other forms have none of them
 	switch {
+	case g.Kind == Approval && s.workerRequest(g.Subject), g.Kind == Question && s.workerQuestion(g.Subject):
 	case g.Kind == Approval && b.URI != "":
 		s.approval(g.Subject)
 	case g.Kind == Confirmation && b.Outline != nil:
@@ -378,7 +382,7 @@ func (s *shower) members(depth int, at string, raw json.RawMessage) {
 	}
 	names := sortedKeys(all)
 	slices.SortStableFunc(names, func(a, b string) int {
-		x, y := onLine(all[a]), onLine(all[b])
+		x, y := s.onLine(a, all[a]), s.onLine(b, all[b])
 		switch {
 		case x && !y:
 			return -1
@@ -387,7 +391,7 @@ func (s *shower) members(depth int, at string, raw json.RawMessage) {
 		}
 		return 0
 	})
-	s.each(depth, at, len(raw), len(names), func(i int) { s.value(depth, joinNames(at, names[i]), names[i], all[names[i]]) },
+	s.each(depth, at, len(raw), len(names), func(i int) { s.value(depth, joinNames(at, s.label(names[i])), names[i], all[names[i]]) },
 		func(i int) int { return len(names[i]) + len(all[names[i]]) })
 }
 
@@ -410,24 +414,25 @@ func (s *shower) each(depth int, at string, size, n int, show func(int), weigh f
 // value shows one value under its name.
 func (s *shower) value(depth int, at, name string, raw json.RawMessage) {
 	raw = bytes.TrimSpace(raw)
+	label := s.label(name)
 	var text string
 	switch {
-	case onLine(raw):
+	case s.onLine(name, raw):
 		s.Parts = append(s.Parts, ShownPart{Name: at, Text: string(raw), Bytes: len(raw)})
-		s.line(depth, labelled(name, string(raw)))
+		s.line(depth, labelled(label, string(raw)))
 	case raw[0] == '"' && json.Unmarshal(raw, &text) == nil:
-		s.text(depth, at, name, text)
+		s.text(depth, at, label, text)
 	case raw[0] == '{' && depth-s.base < shownDepth:
-		s.line(depth, name+":")
+		s.line(depth, label+":")
 		s.members(depth+1, at, raw)
 	case raw[0] == '[' && depth-s.base < shownDepth:
 		var items []json.RawMessage
 		_ = json.Unmarshal(raw, &items)
-		s.line(depth, name+":")
+		s.line(depth, label+":")
 		s.each(depth+1, at, len(raw), len(items), func(i int) { s.value(depth+1, joinNames(at, strconv.Itoa(i)), strconv.Itoa(i), items[i]) },
 			func(i int) int { return len(items[i]) })
 	default: // too deep, or a number that goes on and on
-		s.text(depth, at, name, string(raw))
+		s.text(depth, at, label, string(raw))
 	}
 }
 
@@ -457,7 +462,10 @@ func (s *shower) block(depth int, text string) {
 }
 
 // onLine reports whether a value stands on the line of its name.
-func onLine(raw json.RawMessage) bool {
+func (s *shower) onLine(name string, raw json.RawMessage) bool {
+	if s.foreign && len(raw) > 0 && raw[0] == '"' && slices.Contains(blockNames, name) {
+		return false
+	}
 	return len(raw) <= shownLine && !bytes.Contains(raw, []byte(`\n`)) && !bytes.Contains(raw, []byte("\n"))
 }
 

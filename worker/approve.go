@@ -93,7 +93,8 @@ func (c *mcpChannel) answer(r Request, ruling Ruling) string {
 // mostClaim bounds what is kept of a CLI's own words, in bytes.
 const mostClaim = 4 << 10
 
-// claim is what the CLI says of a request besides the call itself.
+// claim is what the CLI says of a request besides the call itself: further members of what
+// it sends, or the description that it lets the model give.
 func claim(a map[string]json.RawMessage) string {
 	rest := map[string]json.RawMessage{}
 	for name, value := range a {
@@ -101,12 +102,22 @@ func claim(a map[string]json.RawMessage) string {
 			rest[name] = value
 		}
 	}
-	if len(rest) == 0 {
-		return ""
+	text := ""
+	if len(rest) > 0 {
+		text = string(flow.JSON(rest))
+	} else {
+		var input map[string]json.RawMessage
+		_ = json.Unmarshal(a["input"], &input)          // an object, as was seen
+		_ = json.Unmarshal(input["description"], &text) // or there is none
 	}
-	text := string(flow.JSON(rest))
 	if len(text) > mostClaim {
-		return tipstaff.Quote(text, mostClaim)
+		return strings.ToValidUTF8(text[:mostClaim], "") + "…"
 	}
 	return text
+}
+
+// Subject is what a person is asked about a request of such a worker.
+func (r Request) Subject(worker, typ, cliVersion, dir string) json.RawMessage {
+	return tipstaff.WorkerRequest{Worker: worker, Type: typ, CLIVersion: cliVersion, Tool: r.Tool, Class: r.Class, Rule: r.Rule, Dir: dir,
+		Args: r.Args, ArgsDigest: r.ArgsDigest, Facts: r.Facts, Claim: r.Claim}.Subject()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
@@ -49,6 +50,10 @@ func TestApproveAnswersAsThePolicyRules(t *testing.T) {
 	if diff := cmp.Diff([]Request{{Tool: "worker-claude/Bash", CallID: "c3", Args: args, ArgsDigest: flow.Digest(args), Class: "once", Rule: "shell",
 		Facts: json.RawMessage(`{"sql":{}}`), Guards: []string{"g:write"}, Claim: `{"title":"Tidy"}`}}, c.pending()); diff != "" {
 		t.Errorf("pending (-want +got):\n%s", diff)
+	}
+	shown := tipstaff.Subject(tipstaff.Gate{Kind: tipstaff.Approval, Subject: c.pending()[0].Subject("careful", "claude", "2.1.325", "/w")})
+	if text := strings.Join(shown.Lines, "\n"); !shown.Whole || !strings.HasPrefix(text, "worker: careful (claude 2.1.325)\n") || !strings.Contains(text, "| rm -r x") || !strings.HasSuffix(text, `| {"title":"Tidy"}`) {
+		t.Errorf("shown as\n%s", text)
 	}
 	if d := c.denials(); len(d) != 1 || d[0].Tool != "worker-claude/Write" || d[0].CallID != "c2" || d[0].Reason != "no-writing: this is a review" {
 		t.Errorf("%+v", d)

@@ -108,14 +108,6 @@ type Halted struct{ Decision flow.Decision }
 
 func (h *Halted) Error() string { return "a person halted the run at the review of a task" }
 
-// Grant lets one call pass that a person has allowed.
-type Grant struct {
-	Tool       string `json:"tool"`
-	ArgsDigest string `json:"args_digest"`
-	All        bool   `json:"all,omitempty"` // that tool may be called without asking, in this invocation
-	Class      string `json:"class,omitempty"`
-}
-
 // Input is what the record of an invocation holds. Nothing in it differs by host, by
 // version of the CLI or in a fork: a replay compares it.
 type Input struct {

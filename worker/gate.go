@@ -28,7 +28,7 @@ const expiry = 24 * time.Hour
 func (d *drive) approvalGate(r Request, res Result) flow.Gate {
 	subject := tipstaff.WorkerRequest{Worker: d.Worker, Type: d.Type, CLIVersion: res.CLIVersion, Tool: r.Tool, Class: r.Class, Rule: r.Rule, Dir: res.Dir,
 		Args: r.Args, ArgsDigest: r.ArgsDigest, Facts: r.Facts, Claim: r.Claim}
-	return flow.Gate{Kind: string(tipstaff.Approval), Subject: flow.JSON(subject), Actions: []string{actionAllow, actionDeny, actionAllowAll}, Deny: actionDeny,
+	return flow.Gate{Kind: string(tipstaff.Approval), Subject: subject.Subject(), Actions: []string{actionAllow, actionDeny, actionAllowAll}, Deny: actionDeny,
 		Expires: expiry, Question: fmt.Sprintf("May worker %s call %s?", d.Worker, r.Tool)}
 }
 
@@ -38,14 +38,14 @@ func (d *drive) questionGate(res Result) flow.Gate {
 	if subject.Question == "" {
 		subject.Question = res.Report.Reason
 	}
-	return flow.Gate{Key: "question", Kind: string(tipstaff.Question), Subject: flow.JSON(subject), Actions: []string{actionAnswer, actionDeny}, Deny: actionDeny,
+	return flow.Gate{Key: "question", Kind: string(tipstaff.Question), Subject: subject.Subject(), Actions: []string{actionAnswer, actionDeny}, Deny: actionDeny,
 		Expires: expiry, Question: fmt.Sprintf("Worker %s asks something about task %s", d.Worker, d.task)}
 }
 
 // failureGate asks what to do about an invocation that came to nothing.
 func (d *drive) failureGate(code string, res Result) flow.Gate {
 	subject := tipstaff.WorkerQuestion{Worker: d.Worker, Task: d.task, Outcome: code, Question: outcomeText(res), Text: res.Text, StderrTail: res.StderrTail}
-	return flow.Gate{Key: "failure", Kind: string(tipstaff.Question), Subject: flow.JSON(subject), Actions: []string{actionRetry, actionFail}, Deny: actionFail,
+	return flow.Gate{Key: "failure", Kind: string(tipstaff.Question), Subject: subject.Subject(), Actions: []string{actionRetry, actionFail}, Deny: actionFail,
 		Expires: expiry, Question: fmt.Sprintf("Worker %s has not done task %s. Try again?", d.Worker, d.task)}
 }
 

@@ -19,7 +19,6 @@ var natives = map[string]native{
 		reads: []string{"Read", "Grep", "Glob", "LS", "NotebookRead"},
 		edits: map[string]string{"Edit": "file_path", "MultiEdit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"},
 	},
-	"codex": {},
 	"gemini": {
 		reads: []string{"read_file", "read_many_files", "list_directory", "glob", "search_file_content", "grep_search"},
 		edits: map[string]string{"write_file": "file_path", "replace": "file_path"},
@@ -27,10 +26,6 @@ var natives = map[string]native{
 	"opencode": {
 		reads: []string{"read", "glob", "grep", "list"},
 		edits: map[string]string{"edit": "filePath", "write": "filePath"},
-	},
-	"cursor": {
-		reads: []string{"read", "grep", "glob", "ls"},
-		edits: map[string]string{"write": "path", "edit": "path", "delete": "path"},
 	},
 	"scripted": {
 		reads: []string{"read_file", "list_dir", "json_query"},
@@ -59,7 +54,7 @@ func plainName(name string) bool {
 // toolName is a tool by the name that policies and records have for it: one of the
 // channel is tipstaff/<tool>, any other is the CLI's own.
 func toolName(typ, name string) string {
-	for _, prefix := range []string{"mcp__" + ServerName + "__", ServerName + "_", ServerName + "/"} {
+	for _, prefix := range []string{"mcp__" + ServerName + "__", "mcp_" + ServerName + "_", ServerName + "_", ServerName + "/"} {
 		own, ok := strings.CutPrefix(name, prefix)
 		if ok && (own == approveTool || slices.Contains(TaskTools(), own)) {
 			return ServerName + "/" + own
