@@ -49,10 +49,10 @@ type PolicyOptions struct {
 
 // NewPolicy is the policy of one invocation.
 func NewPolicy(o PolicyOptions) Policy {
-	return &joined{PolicyOptions: o, left: slices.Clone(o.Grants)}
+	return &strictest{PolicyOptions: o, left: slices.Clone(o.Grants)}
 }
 
-type joined struct {
+type strictest struct {
 	PolicyOptions
 
 	mu   sync.Mutex
@@ -63,7 +63,7 @@ type joined struct {
 const ruleCurrent = "builtin/policy"
 
 // sources are the policies of which the stricter counts.
-func (p *joined) sources() ([]Rules, error) {
+func (p *strictest) sources() ([]Rules, error) {
 	all := []Rules{p.Frozen}
 	if p.Current == nil {
 		return all, nil
@@ -72,11 +72,11 @@ func (p *joined) sources() ([]Rules, error) {
 	return append(all, now), err
 }
 
-func (p *joined) Static(server, tool, class string) Ruling {
+func (p *strictest) Static(server, tool, class string) Ruling {
 	return p.stricter(func(r Rules) Ruling { return r.Static(server, tool, class) })
 }
 
-func (p *joined) Decide(_ context.Context, r Request) Ruling {
+func (p *strictest) Decide(_ context.Context, r Request) Ruling {
 	server, tool, _ := strings.Cut(r.Tool, "/")
 	ruling := p.stricter(func(rules Rules) Ruling { return rules.Decide(server, tool, r.Class, r.Args) })
 	if why := outside(p.Type, tool, p.Dir, r.Args); why != "" && server == nativeServer(p.Type) && ruling.Effect != Deny {
@@ -94,7 +94,7 @@ var strictness = []string{Allow, Ask, Depends, Deny}
 
 // stricter is the stricter of the rulings of the frozen policy and the one in force. If
 // they are equal the frozen one speaks, and classes that guards gave are those of both.
-func (p *joined) stricter(rule func(Rules) Ruling) Ruling {
+func (p *strictest) stricter(rule func(Rules) Ruling) Ruling {
 	sources, err := p.sources()
 	if err != nil {
 		return Ruling{Effect: Deny, Rules: []string{ruleCurrent}, Why: fmt.Sprintf("the policy in force cannot be read: %v", err)}
@@ -114,7 +114,7 @@ func (p *joined) stricter(rule func(Rules) Ruling) Ruling {
 }
 
 // granted uses up a grant for a request: one for every such call, else one for this call.
-func (p *joined) granted(r Request, ruling Ruling) bool {
+func (p *strictest) granted(r Request, ruling Ruling) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	class := r.Class
