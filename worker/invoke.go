@@ -324,6 +324,8 @@ type invocation struct {
 	mu     sync.Mutex // of what both readers use
 	output int64      // bytes so far
 	stderr tail
+
+	retried bool // the last line of stderr is a notice that the CLI tries again
 }
 
 // run starts the CLI and stays with it to its end. The sink is called from here alone.
@@ -543,8 +545,10 @@ func (o *outputLines) piece(raw []byte, last bool) {
 	if i.long == nil {
 		i.long = &longLine{}
 	}
-	i.long.add(raw)
-	if last {
+	if !last {
+		i.long.add(raw)
+	} else {
+		i.long.add(trimEnd(raw))
 		i.mapper.retry = false
 		i.mapper.long(i.long)
 		i.long = nil
@@ -577,11 +581,8 @@ type errorLines invocation
 
 func (e *errorLines) line(raw []byte) {
 	e.piece(raw, true)
-	if p := e.w.of.retries; p != nil && p.Match(raw) {
-		e.watch.pulses[1].ended(false)
-		return
-	}
-	e.watch.pulses[1].ended(true)
+	p := e.w.of.retries
+	e.retried = p != nil && p.Match(raw)
 }
 
 func (e *errorLines) piece(raw []byte, _ bool) {
@@ -594,7 +595,9 @@ func (e *errorLines) piece(raw []byte, _ bool) {
 }
 
 func (e *errorLines) alive(whole bool) {
-	if !whole {
+	if whole {
+		e.watch.pulses[1].ended(!e.retried)
+	} else {
 		e.watch.pulses[1].partial()
 	}
 }

@@ -27,7 +27,7 @@ type lineSink interface {
 	line(raw []byte)
 	// piece is given a part of a line that is too long to be held.
 	piece(raw []byte, last bool)
-	// alive hears of bytes: of a line that has not ended, or of how one ended.
+	// alive hears of bytes, and when a line of them was whole.
 	alive(whole bool)
 	// quiet is called when what was written so far has been taken.
 	quiet()
@@ -37,15 +37,12 @@ type lineSink interface {
 // found which was written in two pieces; of a line that is too long to be held, the pieces
 // are cut where none is.
 func readLines(r io.Reader, clean func([]byte) []byte, to lineSink) error {
-	in := bufio.NewReaderSize(r, chunk)
+	in := bufio.NewReaderSize(hearing{r, to}, chunk)
 	var held []byte // of the line that has not ended
 	long := false   // pieces of it were handed over
 	for {
 		part, err := in.ReadSlice('\n')
 		ended := err == nil
-		if len(part) > 0 && !ended {
-			to.alive(false)
-		}
 		switch {
 		case ended && len(held) == 0 && !long:
 			to.line(clean(part))
@@ -62,7 +59,7 @@ func readLines(r io.Reader, clean func([]byte) []byte, to lineSink) error {
 			held, long = held[:0], false
 		default:
 			held = append(held, part...)
-			if most := longest; len(held) > most || long && len(held) > 4*window {
+			if len(held) > longest || long && len(held) > 4*window {
 				at := safeCut(held, clean)
 				to.piece(clean(held[:at]), false)
 				held, long = append(held[:0], held[at:]...), true
@@ -85,6 +82,20 @@ func readLines(r io.Reader, clean func([]byte) []byte, to lineSink) error {
 			to.quiet()
 		}
 	}
+}
+
+// hearing tells a sink of bytes before they are a line.
+type hearing struct {
+	io.Reader
+	to lineSink
+}
+
+func (h hearing) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if n > 0 {
+		h.to.alive(false)
+	}
+	return n, err
 }
 
 // safeCut is where a part of a line can be cut so that no credential is cut with it: both
