@@ -1,0 +1,22 @@
+package clis
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
+)
+
+var record = flag.Bool("record", false, "write what the CLIs print to worker/testdata/streams")
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == channelCommand {
+		os.Exit(serveChannel())
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // they wait for programs to start, most of the time
+		panic(err)
+	}
+	os.Exit(cmdtest.Main(m))
+}

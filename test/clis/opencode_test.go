@@ -1,0 +1,38 @@
+package clis
+
+import "os"
+
+type opencode struct{}
+
+func (opencode) name() string { return "opencode" }
+
+func (opencode) spawn(_ *bench, _ posture, _ string) []string {
+	return []string{"run", "--pure", "--format", "json", "-m", "loopback/scripted"}
+}
+
+func (o opencode) resume(b *bench, p posture, id string) []string {
+	return append(o.spawn(b, p, ""), "-s", id)
+}
+
+func (opencode) env(b *bench, p posture) []string {
+	// Permissions are an ordered list: the last match counts.
+	permission := `{"*":"deny","read":"allow","glob":"allow","grep":"allow","list":"allow","tipstaff_*":"allow"`
+	switch p {
+	case auto, write:
+		permission += `,"edit":"allow","bash":"deny","webfetch":"deny"`
+	case bypass:
+		permission = `{"*":"allow"`
+	}
+	permission += "}"
+	command := quoted([]string{os.Args[0], channelCommand})
+	content := `{"permission":` + permission + `,"mcp":{"tipstaff":{"type":"local","enabled":true,"command":` + command +
+		`,"environment":{"TIPSTAFF_MCP_SOCKET":"{env:TIPSTAFF_MCP_SOCKET}","TIPSTAFF_MCP_TOKEN":"{env:TIPSTAFF_MCP_TOKEN}"}}}}`
+	// The user's own: a provider.
+	config := b.file("opencode.json", `{"provider":{"loopback":{"npm":"@ai-sdk/openai-compatible","name":"loopback","options":{"baseURL":`+quoted(b.api.URL+"/v1")+`,"apiKey":"x"},"models":{"scripted":{"name":"scripted"}}}}}`)
+	return []string{"OPENCODE_CONFIG_CONTENT=" + content, "OPENCODE_CONFIG=" + config, "OPENCODE_DISABLE_AUTOUPDATE=1", "XDG_CONFIG_HOME=" + b.root + "/private"}
+}
+
+func (opencode) session(line map[string]any) string {
+	id, _ := line["sessionID"].(string)
+	return id
+}
