@@ -38,7 +38,7 @@ func (c claude) resume(b *bench, p posture, id string) []string {
 }
 
 func (claude) env(b *bench, p posture) []string {
-	env := []string{"ANTHROPIC_BASE_URL=" + b.api.URL, "ANTHROPIC_API_KEY=x", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
+	env := []string{"ANTHROPIC_BASE_URL=" + b.api.URL, "ANTHROPIC_API_KEY=x", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "CLAUDE_CODE_MAX_RETRIES=3"}
 	if p == bypass {
 		env = append(env, "IS_SANDBOX=1")
 	}

@@ -49,7 +49,7 @@ type bench struct {
 	root  string
 	run   string // the value of TIPSTAFF_RUN_ID, by which its processes are known
 	more  []string
-	limit time.Duration // after which it gets SIGTERM; 0: none
+	limit time.Duration // after which all its processes are killed; 0: none
 	dead  bool          // the API does not listen
 }
 
@@ -68,12 +68,6 @@ func (b *bench) asked(n int) {
 			b.Fatalf("%d requests came, not %d", len(b.api.Requests()), n)
 		}
 	}
-}
-
-// limitAfter kills the CLI if it still runs then.
-func (b *bench) limitAfter(r *running, d time.Duration) {
-	timer := time.AfterFunc(d, func() { syscall.Kill(r.cmd.Process.Pid, syscall.SIGKILL) })
-	b.Cleanup(func() { timer.Stop() })
 }
 
 func newBench(t testing.TB, c cli, turns ...api.Turn) *bench {
@@ -207,7 +201,6 @@ func (b *bench) start(p posture, argv []string, prompt string) *running {
 		"HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.1,localhost", // nothing else is to be reached
 		"TIPSTAFF_MCP_SOCKET=" + b.channel(), "TIPSTAFF_MCP_TOKEN=token", "TIPSTAFF_RUN_ID=" + b.run, "TIPSTAFF_LAUNCH=launch", "TIPSTAFF_SPAWN=spawn",
 	}, b.cli.env(b, p)...)
-	r.cmd.Env = append(r.cmd.Env, b.more...)
 	r.cmd.Stdin = strings.NewReader(prompt)
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -217,7 +210,8 @@ func (b *bench) start(p posture, argv []string, prompt string) *running {
 	}
 	b.check(r.cmd.Start())
 	if b.limit > 0 {
-		b.limitAfter(r, b.limit)
+		timer := time.AfterFunc(b.limit, func() { end(marked(b.run)) })
+		b.Cleanup(func() { timer.Stop() })
 	}
 	return r
 }

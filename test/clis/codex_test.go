@@ -25,7 +25,7 @@ func (codex) args(b *bench, p posture) []string {
 		"-c", `mcp_servers.tipstaff.env_vars=["TIPSTAFF_MCP_SOCKET","TIPSTAFF_MCP_TOKEN","TIPSTAFF_RUN_ID","TIPSTAFF_LAUNCH","TIPSTAFF_SPAWN"]`,
 		// What follows is a user's, in args of the worker.
 		"-c", `model_provider="loopback"`,
-		"-c", `model_providers.loopback={name="loopback",base_url=`+quoted(b.api.URL+"/v1")+`,env_key="OPENAI_API_KEY",wire_api="responses",request_max_retries=1,stream_max_retries=1}`,
+		"-c", `model_providers.loopback={name="loopback",base_url=`+quoted(b.api.URL+"/v1")+`,env_key="OPENAI_API_KEY",wire_api="responses",request_max_retries=3,stream_max_retries=3}`,
 		"-m", "scripted",
 	)
 }

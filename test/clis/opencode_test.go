@@ -29,7 +29,7 @@ func (opencode) env(b *bench, p posture) []string {
 		`,"environment":{"TIPSTAFF_MCP_SOCKET":"{env:TIPSTAFF_MCP_SOCKET}","TIPSTAFF_MCP_TOKEN":"{env:TIPSTAFF_MCP_TOKEN}"}}}}`
 	// The user's own: a provider.
 	config := b.file("opencode.json", `{"provider":{"loopback":{"npm":"@ai-sdk/openai-compatible","name":"loopback","options":{"baseURL":`+quoted(b.api.URL+"/v1")+`,"apiKey":"x"},"models":{"scripted":{"name":"scripted"}}}}}`)
-	return []string{"OPENCODE_CONFIG_CONTENT=" + content, "OPENCODE_CONFIG=" + config, "OPENCODE_DISABLE_AUTOUPDATE=1", "XDG_CONFIG_HOME=" + b.root + "/private"}
+	return []string{"OPENCODE_CONFIG_CONTENT=" + content, "OPENCODE_CONFIG=" + config, "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "XDG_CONFIG_HOME=" + b.root + "/private"}
 }
 
 func (opencode) session(line map[string]any) string {

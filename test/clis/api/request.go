@@ -54,10 +54,13 @@ func (r *Request) Said(role, text string) bool {
 	return false
 }
 
+// Offers reports whether the model may call an MCP tool of the name.
+func (r *Request) Offers(name string) bool { return r.tool(name, "") != "" }
+
 // tool is the CLI's name of an MCP tool: the declared one that ends with the name.
 func (r *Request) tool(name, otherwise string) string {
 	for _, declared := range r.Tools {
-		if strings.HasSuffix(declared, "_"+name) || declared == name {
+		if strings.HasSuffix(declared, "_"+name) || strings.HasSuffix(declared, "/"+name) {
 			return declared
 		}
 	}
