@@ -1,3 +1,5 @@
+//go:build linux
+
 package clis
 
 import (
@@ -6,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,6 +73,17 @@ func (b *bench) asked(n int) {
 	}
 }
 
+// newAPI is a model's API that ends with the test.
+func newAPI(t testing.TB, turns ...api.Turn) *api.Server {
+	t.Helper()
+	s, err := api.New(turns...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
 func newBench(t testing.TB, c cli, turns ...api.Turn) *bench {
 	t.Helper()
 	installed(t)
@@ -77,12 +91,7 @@ func newBench(t testing.TB, c cli, turns ...api.Turn) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{TB: t, cli: c, api: api.New(turns...), root: root, run: "bench" + filepath.Base(filepath.Dir(root)) + filepath.Base(root)}
-	t.Cleanup(func() {
-		if !b.dead {
-			b.api.Close()
-		}
-	})
+	b := &bench{TB: t, cli: c, api: newAPI(t, turns...), root: root, run: "bench" + filepath.Base(filepath.Dir(root)) + filepath.Base(root)}
 	for _, dir := range []string{b.dir(), b.home(), filepath.Join(root, "tmp")} {
 		b.check(os.MkdirAll(dir, 0o755))
 	}
@@ -184,6 +193,7 @@ type running struct {
 	out, err bytes.Buffer
 	begun    time.Time
 	args     []string
+	copied   chan struct{} // closed when all of stdout was read
 }
 
 // patience is how long a CLI may run.
@@ -202,13 +212,28 @@ func (b *bench) start(p posture, argv []string, prompt string) *running {
 		"TIPSTAFF_MCP_SOCKET=" + b.channel(), "TIPSTAFF_MCP_TOKEN=token", "TIPSTAFF_RUN_ID=" + b.run, "TIPSTAFF_LAUNCH=launch", "TIPSTAFF_SPAWN=spawn",
 	}, b.cli.env(b, p)...)
 	r.cmd.Stdin = strings.NewReader(prompt)
-	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
+	r.cmd.Stderr = &r.err
+	stdout, to, err := os.Pipe()
+	b.check(err)
+	// Gemini CLI exits without waiting for its output to be read, and loses what does not
+	// fit into the pipe.
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, to.Fd(), syscall.F_SETPIPE_SZ, 1<<20); errno != 0 {
+		b.Fatal(errno)
+	}
+	r.cmd.Stdout = to
+	r.copied = make(chan struct{})
+	go func() {
+		defer close(r.copied)
+		io.Copy(&r.out, stdout)
+	}()
+	b.Cleanup(func() { stdout.Close() })
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	r.cmd.WaitDelay = 5 * time.Second
 	if b.dead {
-		b.api.Close()
+		b.api.Stop()
 	}
 	b.check(r.cmd.Start())
+	b.check(to.Close())
 	if b.limit > 0 {
 		timer := time.AfterFunc(b.limit, func() { end(marked(b.run)) })
 		b.Cleanup(func() { timer.Stop() })
@@ -220,6 +245,12 @@ func (b *bench) start(p posture, argv []string, prompt string) *running {
 func (r *running) wait() ended {
 	r.b.Helper()
 	err := r.cmd.Wait()
+	select {
+	case <-r.copied:
+	case <-time.After(5 * time.Second): // a process that it left holds the pipe
+		end(marked(r.b.run))
+		<-r.copied
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		r.b.Fatalf("%s %q: %v", r.b.cli.name(), r.args, err)

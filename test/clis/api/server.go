@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,28 +16,43 @@ import (
 type Server struct {
 	URL string // without a slash at its end
 
-	http *httptest.Server
-	done chan struct{}
-
 	mu       sync.Mutex
+	serving  *http.Server // nil: nobody listens
 	left     script
 	requests []Request
 	changed  chan struct{} // closed at the next request
 }
 
 // New starts a server that answers by a script.
-func New(turns ...Turn) *Server {
-	s := &Server{left: slices.Clone(turns), done: make(chan struct{}), changed: make(chan struct{})}
-	s.http = httptest.NewServer(s)
-	s.URL = s.http.URL
-	return s
+func New(turns ...Turn) (*Server, error) {
+	s := &Server{left: slices.Clone(turns), changed: make(chan struct{})}
+	return s, s.listen("127.0.0.1:0")
 }
 
-// Close ends the server; connections that hang are cut.
-func (s *Server) Close() {
-	close(s.done)
-	s.http.CloseClientConnections()
-	s.http.Close()
+// Start listens again, at the address that it had before Stop.
+func (s *Server) Start() error { return s.listen(strings.TrimPrefix(s.URL, "http://")) }
+
+func (s *Server) listen(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	serving := &http.Server{Handler: s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.URL, s.serving = "http://"+l.Addr().String(), serving
+	go serving.Serve(l)
+	return nil
+}
+
+// Stop ends the server: connections are cut, and new ones refused.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving != nil {
+		s.serving.Close()
+		s.serving = nil
+	}
 }
 
 // Add puts turns at the script's end.
@@ -134,10 +148,7 @@ func (s *Server) answer(w http.ResponseWriter, h *http.Request, r *Request, d di
 	switch {
 	case t.Hang:
 		s.keep(r, "nothing")
-		select {
-		case <-h.Context().Done():
-		case <-s.done:
-		}
+		<-h.Context().Done()
 	case t.Close:
 		s.keep(r, "a closed connection")
 		cut(w)
