@@ -58,7 +58,8 @@ test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
 
 test-clis: build ## real coding CLIs from npm, with a model on loopback that says what a script tells it
 	@scripts/clis.sh
-	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_CLIS=1 $(GO) test $(RACE) -count=1 -timeout 20m ./test/clis
+	@rm -f .cache/clis/summary
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_CLIS=1 $(GO) test $(RACE) -count=1 -timeout 20m ./test/clis; passed=$$?; cat .cache/clis/summary; exit $$passed
 
 test-rpc: ## the daemon against gRPC clients of others, a network that fails, and kills
 	@scripts/rpc.sh

@@ -54,3 +54,13 @@ func (claude) session(line map[string]any) string {
 	}
 	return ""
 }
+
+func (claude) worker(*workspace) map[string]any {
+	return map[string]any{"env": map[string]string{"DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_MAX_RETRIES": "3"}}
+}
+
+func (claude) passed(w *workspace) []string {
+	return []string{"ANTHROPIC_BASE_URL=" + w.api.URL, "ANTHROPIC_API_KEY=x"}
+}
+
+func (claude) sessions() string { return ".claude/projects" }

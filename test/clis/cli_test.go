@@ -30,6 +30,12 @@ type cli interface {
 	env(b *bench, p posture) []string
 	// session is the id that a stream tells, "" if none.
 	session(line map[string]any) string
+
+	// worker is the CLI's part of a worker in a manifest, passed the variables that Tipstaff
+	// is started with, sessions the files, relative to the home, that hold its sessions.
+	worker(w *workspace) map[string]any
+	passed(w *workspace) []string
+	sessions() string
 }
 
 // posture as in the specification of workers.

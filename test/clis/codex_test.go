@@ -8,7 +8,7 @@ type codex struct{}
 
 func (codex) name() string { return "codex" }
 
-func (codex) args(b *bench, p posture) []string {
+func (c codex) args(b *bench, p posture) []string {
 	args := []string{"--json", "--skip-git-repo-check", "--ignore-user-config", "--ignore-rules"}
 	switch p {
 	case auto, write:
@@ -18,18 +18,15 @@ func (codex) args(b *bench, p posture) []string {
 	case bypass:
 		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
 	}
-	return append(args,
+	args = append(args,
 		"-c", `approval_policy="never"`,
 		"-c", "mcp_servers.tipstaff.command="+quoted(os.Args[0]),
 		"-c", "mcp_servers.tipstaff.args="+quoted([]string{channelCommand}),
 		"-c", "mcp_servers.tipstaff.required=true",
 		"-c", `mcp_servers.tipstaff.default_tools_approval_mode="approve"`,
 		"-c", `mcp_servers.tipstaff.env_vars=["TIPSTAFF_MCP_SOCKET","TIPSTAFF_MCP_TOKEN","TIPSTAFF_RUN_ID","TIPSTAFF_LAUNCH","TIPSTAFF_SPAWN"]`,
-		// What follows is a user's, in args of the worker.
-		"-c", `model_provider="loopback"`,
-		"-c", `model_providers.loopback={name="loopback",base_url=`+quoted(b.api.URL+"/v1")+`,env_key="OPENAI_API_KEY",wire_api="responses",request_max_retries=3,stream_max_retries=3}`,
-		"-m", "scripted",
 	)
+	return append(append(args, c.provider(b.api.URL)...), "-m", "scripted")
 }
 
 func (c codex) spawn(b *bench, p posture, _ string) []string {
@@ -49,3 +46,19 @@ func (codex) session(line map[string]any) string {
 	}
 	return ""
 }
+
+// provider is a user's own, that is the loopback API.
+func (codex) provider(url string) []string {
+	return []string{
+		"-c", `model_provider="loopback"`,
+		"-c", `model_providers.loopback={name="loopback",base_url=` + quoted(url+"/v1") + `,env_key="OPENAI_API_KEY",wire_api="responses",request_max_retries=3,stream_max_retries=3}`,
+	}
+}
+
+func (c codex) worker(w *workspace) map[string]any {
+	return map[string]any{"model": "scripted", "args": c.provider(w.api.URL)}
+}
+
+func (codex) passed(*workspace) []string { return []string{"OPENAI_API_KEY=x"} }
+
+func (codex) sessions() string { return ".codex" }

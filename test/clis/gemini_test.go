@@ -57,3 +57,14 @@ func (gemini) session(line map[string]any) string {
 	}
 	return ""
 }
+
+func (gemini) worker(w *workspace) map[string]any {
+	w.Write(".gemini/settings.json", `{"security":{"auth":{"selectedType":"gemini-api-key"}}}`) // the user's
+	return map[string]any{"model": "gemini-2.5-flash"}
+}
+
+func (gemini) passed(w *workspace) []string {
+	return []string{"GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL=" + w.api.URL}
+}
+
+func (gemini) sessions() string { return "repo/.tipstaff/runs/*/workers/*/.gemini/tmp" }

@@ -4,6 +4,7 @@ package clis
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -20,5 +21,10 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil { // they wait for programs to start, most of the time
 		panic(err)
 	}
-	os.Exit(cmdtest.Main(m))
+	code := cmdtest.Main(m)
+	if err := summarize(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }

@@ -43,8 +43,7 @@ func processes() (all []process) {
 // marked are the processes that have TIPSTAFF_RUN_ID of that value in their environment.
 func marked(run string) (found []process) {
 	for _, p := range processes() {
-		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
-		if err == nil && bytes.Contains(append([]byte{0}, env...), []byte("\x00TIPSTAFF_RUN_ID="+run+"\x00")) {
+		if p.environment("TIPSTAFF_RUN_ID") == run {
 			found = append(found, p)
 		}
 	}
@@ -67,4 +66,22 @@ func end(left []process) {
 	for _, p := range left {
 		syscall.Kill(p.pid, syscall.SIGKILL)
 	}
+}
+
+// environment is the value of a variable that the process was started with.
+func (p process) environment(name string) string {
+	env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid)) // it may have ended
+	for _, entry := range strings.Split(string(env), "\x00") {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// reaps reports whether the process is tipstaff reap.
+func (p process) reaps() bool {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+	args := strings.Split(string(line), "\x00")
+	return len(args) > 1 && args[1] == "reap"
 }
