@@ -301,7 +301,11 @@ func (b *bench) keep(name string, e ended) ended {
 	}
 	folder := filepath.Join("..", "..", "worker", "testdata", "streams", b.cli.name())
 	b.check(os.MkdirAll(folder, 0o755))
-	scrub := strings.NewReplacer(b.root, "/w", strings.ReplaceAll(b.root, "/", "-"), "-w", strings.TrimPrefix(b.api.URL, "http://"), "127.0.0.1:1", nodeModules(), "/n").Replace
+	scrub := strings.NewReplacer(b.root, "/w", strings.ReplaceAll(b.root, "/", "-"), "-w", nodeModules(), "/n").Replace
+	if b.api != nil {
+		inner, address := scrub, strings.TrimPrefix(b.api.URL, "http://")
+		scrub = func(s string) string { return strings.ReplaceAll(inner(s), address, "127.0.0.1:1") }
+	}
 	how := fmt.Sprintf("%d\n", e.code)
 	if e.signal != 0 {
 		how = fmt.Sprintf("signal %d\n", int(e.signal))
