@@ -90,11 +90,19 @@ func (r *Runner) permit(ctx context.Context, run tipstaff.ID, scope string, more
 // openToChange also refuses a process that belongs to the run: no agent decides about
 // itself.
 func (r *Runner) openToChange(ctx context.Context, run tipstaff.ID, scope string, more ...need) (flow.Row, error) {
-	if r.OwnRun != "" && r.OwnRun == run.String() {
-		return flow.Row{}, tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s and may not act on it", run).
-			WithCommand("run the command outside of the run")
+	if err := r.notOwn(run); err != nil {
+		return flow.Row{}, err
 	}
 	return r.open(ctx, run, scope, more...)
+}
+
+// notOwn refuses a process that belongs to the run.
+func (r *Runner) notOwn(run tipstaff.ID) error {
+	if r.OwnRun == "" || r.OwnRun != run.String() {
+		return nil
+	}
+	return tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s and may not act on it", run).
+		WithCommand("run the command outside of the run")
 }
 
 // visibleTo is the only user whose runs a caller sees; "": all.

@@ -209,7 +209,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		return err
 	}
 	keys := store.Keys()
-	config.Store, config.Memory, config.Files = store, store, filepath.Join(dir, "journal")
+	config.Store, config.Memory, config.Workers, config.Files = store, store, store, filepath.Join(dir, "journal")
 	if !o.ReadOnly {
 		if config.Store, err = s.telemetry.Observe(store, store.Secret("log of tool calls")); err != nil {
 			return errors.Join(err, store.Close())
