@@ -101,7 +101,9 @@ var manyBlank = strings.Repeat("\n", 50)
 // string in quotes.
 func yamlText(s, indent string) string {
 	body, ended := strings.CutSuffix(s, "\n")
-	odd := func(r rune) bool { return r < ' ' && r != '\n' || r == 0x7f || r == '\ufeff' || r == '\u0085' || r == '\u2028' || r == '\u2029' || r == '\ufffd' }
+	odd := func(r rune) bool {
+		return r < ' ' && r != '\n' || r == 0x7f || r == '\ufeff' || r == '\u0085' || r == '\u2028' || r == '\u2029' || r == '\ufffd'
+	}
 	if !strings.Contains(body, "\n") || strings.HasSuffix(body, "\n") || strings.HasPrefix(s, " ") || strings.HasPrefix(s, "\n") ||
 		strings.Contains(s, " \n") || strings.HasSuffix(s, " ") || strings.Contains(s, manyBlank) || strings.ContainsFunc(s, odd) {
 		return string(quoted(s))
@@ -131,4 +133,23 @@ func (l TaskLogLine) Line() string {
 		lines[i] = PrintableProse(line)
 	}
 	return fmt.Sprintf("%s  %s%s", l.At.UTC().Format(time.RFC3339), level, strings.Join(lines, "\n    "))
+}
+
+// TaskFile is the name of a task's document among its files.
+const TaskFile = "task.yaml"
+
+// Files are a task as files for people, by name: its document, its description, its log,
+// and what reviews have said by iteration.
+func (t Task) Files(log []TaskLogLine) map[string][]byte {
+	files := map[string][]byte{TaskFile: t.YAML(), "description.md": []byte(t.Description)}
+	var lines strings.Builder
+	for _, line := range log {
+		fmt.Fprintf(&lines, "- %s\n", line.Line())
+	}
+	files["log.md"] = []byte(lines.String())
+	for _, said := range t.Feedback {
+		name := fmt.Sprintf("feedback/%03d.md", said.Iteration)
+		files[name] = fmt.Appendf(files[name], "# %s by %s at %s\n\n%s\n", said.Verdict, Printable(said.By), said.At.UTC().Format(time.RFC3339), said.Text)
+	}
+	return files
 }

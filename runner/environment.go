@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -77,6 +78,15 @@ func (d *drive) environ(p program) (*Environment, error) {
 		maps.Copy(env.acts, by.Activities(env))
 	}
 	return env, nil
+}
+
+// Policy is the one in force now: a rule that was added since the run began counts, too.
+func (e *Environment) Policy() (*policy.Policy, error) {
+	m, err := e.r.manifest()
+	if err != nil {
+		return nil, err
+	}
+	return m.Rules(), nil
 }
 
 // redactor takes the credentials of the manifest as it is now out of what is recorded

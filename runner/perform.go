@@ -41,6 +41,9 @@ type Performer interface {
 type Settlement struct {
 	Name     string // of the agent, as the document has it
 	Manifest *workspace.Manifest
+	// Task is the one that the run is made for; nil: none. Its Worker is who was asked for,
+	// if anybody was; whom Settle sets is who the task says does it.
+	Task *tipstaff.Task
 
 	way   pipeline.Way
 	as    string          // under which the run knows what was settled
@@ -52,6 +55,9 @@ type Settlement struct {
 // Counted are the bounds that manifest, program or caller have set. Of others the run has
 // the defaults.
 func (s *Settlement) Counted() []string { return slices.Sorted(maps.Keys(s.p.said)) }
+
+// Stage reports whether it is one: else it is a step.
+func (s *Settlement) Stage() bool { return s.stage != nil }
 
 // Freeze has the run keep what Perform will go by, so that it can be replayed without
 // the manifest.
@@ -72,11 +78,32 @@ type Task struct {
 	Schema  json.RawMessage // of the output; nil: any
 	Timeout time.Duration   // 0: the performer's own
 	Reserve flow.Use        // what the first call has to reserve: that the work begins is not paid for yet
+	// Assigned is the id of the task that the run does, by the name that its records have
+	// for it; "": the step or stage has one of its own.
+	Assigned string
 
 	walk  *walk
 	leaf  *plan.Task       // nil: it is a stage
 	stage *pipeline.Stage  // nil: it is a leaf
 	pipe  *pipelineProgram // of the stage
+}
+
+// Title is what the step or stage is called.
+func (t *Task) Title() string {
+	if t.stage != nil {
+		return t.stage.Agent.Name
+	}
+	return cmp.Or(t.leaf.Node.ID, t.walk.doc.Name)
+}
+
+// Prose is what the skill of the program tells whoever does it; "": nothing.
+func (t *Task) Prose() string {
+	if t.walk.doc != nil {
+		if s := t.walk.skills[t.walk.doc.Skill]; s != nil {
+			return s.Prose
+		}
+	}
+	return ""
 }
 
 // Result is what a performer brings.
@@ -173,7 +200,7 @@ func (r *Runner) settleAgents(p *prepared) error {
 			if doc.Turn != nil {
 				way = pipeline.WayModel // nobody else has conversations
 			}
-			s := &Settlement{Name: leaf.Agent, Manifest: p.manifest, way: way, as: leaf.Agent, r: r, p: p}
+			s := &Settlement{Name: leaf.Agent, Manifest: p.manifest, Task: p.task, way: way, as: leaf.Agent, r: r, p: p}
 			if err := r.performers[way].Settle(s); err != nil {
 				return err
 			}
@@ -214,7 +241,7 @@ func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
 	case plan.SubDispatch:
 		way = pipeline.WayPlan
 	case plan.Step:
-		t.Reserve = flow.Use{tipstaff.BoundAgentHops: 1}
+		t.Reserve, t.Assigned = flow.Use{tipstaff.BoundAgentHops: 1}, w.draft.Task
 		if a := w.agents.settled[n.Agent]; a.Way != "" {
 			way, t.Config = a.Way, a.Config
 		}

@@ -26,6 +26,7 @@ import (
 type Config struct {
 	Store     flow.Store
 	Memory    Recollection                        // what that store remembers; nil: nothing
+	Workers   Workers                             // what it keeps of workers; nil: nothing
 	Keys      tipstaff.RunKeys                    // that new runs publish
 	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
 	Workspace string                              // the folder that holds tipstaff.yaml
@@ -96,6 +97,9 @@ func New(c Config) *Runner {
 	}
 	if c.Memory == nil {
 		c.Memory = blank{}
+	}
+	if c.Workers == nil {
+		c.Workers = noWorkers{}
 	}
 	if c.Origin == "" {
 		c.Origin = "foreground"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -253,7 +254,7 @@ func (s *Store) OpenTask(ctx context.Context, run, path string, task tipstaff.Ta
 
 // begin gives a pending task to a run, and records it there.
 func (t *Tx) begin(st *runState, row *taskRow, path string) error {
-	moved := tipstaff.TaskMoved{Task: row.ID, From: tipstaff.TaskPending, To: tipstaff.TaskInProgress, By: string(tipstaff.BySystem), Iteration: row.Iteration}
+	moved := beginning(row.Task)
 	trial := row.Task
 	if err := trial.Apply(st.id, t.now, moved); err != nil {
 		return err
@@ -264,6 +265,11 @@ func (t *Tx) begin(st *runState, row *taskRow, path string) error {
 		return err
 	}
 	return t.append(st, 0, flow.Draft{Kind: string(tipstaff.KindTaskStatus), Path: path, Note: true, Body: flow.JSON(moved)})
+}
+
+// beginning is the move by which a run takes a task.
+func beginning(t tipstaff.Task) tipstaff.TaskMoved {
+	return tipstaff.TaskMoved{Task: t.ID, From: tipstaff.TaskPending, To: tipstaff.TaskInProgress, By: string(tipstaff.BySystem), Iteration: t.Iteration}
 }
 
 // assign gives the task that a new run is made for to that run. Of two runs one gets it.
@@ -362,7 +368,8 @@ func (t *Tx) copyTasks(run flow.NewRun) error {
 	if run.Base == "" {
 		return nil
 	}
-	rows, err := readTasks(context.Background(), t.c, `run = ? AND run <> '' AND opened <= ? ORDER BY number, id`, run.Base, run.BaseSeq)
+	rows, err := readTasks(context.Background(), t.c, `run = ? AND run <> '' ORDER BY number, id`, run.Base)
+	rows = slices.DeleteFunc(rows, func(row taskRow) bool { return row.opened > run.BaseSeq && row.Implicit })
 	if err != nil || len(rows) == 0 {
 		return err
 	}
@@ -403,6 +410,11 @@ func (t *Tx) copyTask(run flow.NewRun, source taskRow, records []flow.Record) er
 			if err := t.logTask(id, r.At, line); err != nil {
 				return err
 			}
+		}
+	}
+	if row.Status == tipstaff.TaskPending { // the run was made for it, and is forked before it says so
+		if err := row.Apply(run.Base, t.now, beginning(row.Task)); err != nil {
+			return err
 		}
 	}
 	row.ID, row.RunID, row.SessionID = id, run.ID, ""

@@ -131,6 +131,10 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	if x.dir, err = h.Dir(ctx, l.Posture); err != nil {
 		return w, o, false, err
 	}
+	environ, err := h.Environ(l.Settled)
+	if err != nil {
+		return w, o, false, err
+	}
 	if err = x.lease(ctx); err != nil {
 		return w, o, false, err
 	}
@@ -138,7 +142,7 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	if err != nil {
 		return w, o, false, errors.Join(err, x.release(nil))
 	}
-	o = Options{Run: x.attempt.Run, Path: x.attempt.Path, Invocation: x.id, Prompt: l.Prompt, Dir: x.dir, Env: h.Environ(l.Settled), Model: l.Model,
+	o = Options{Run: x.attempt.Run, Path: x.attempt.Path, Invocation: x.id, Prompt: l.Prompt, Dir: x.dir, Env: environ, Model: l.Model,
 		Posture: l.Posture, Limits: limits, Folder: x.session.Folder, Logs: h.Folder, Policy: h.Policy(l, x.dir), Price: h.Price, Starter: h.Starter,
 		Redact: h.Redact, Sink: x}
 	if o.Session, resume, err = x.conversation(ctx); err != nil {

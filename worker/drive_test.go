@@ -14,9 +14,9 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// bed drives an Assignment over the memory log, with invocations that come out as a test
+// work drives an Assignment over the memory log, with invocations that come out as a test
 // says.
-type bed struct {
+type work struct {
 	log     *flow.Mem
 	a       Assignment
 	results []any // Result or error, in the order of invocations
@@ -25,16 +25,16 @@ type bed struct {
 	out     Output
 }
 
-const bedRun = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+const workRun = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
-func newBed(results ...any) *bed {
-	b := &bed{log: flow.NewMem(), results: results}
+func newWork(results ...any) *work {
+	b := &work{log: flow.NewMem(), results: results}
 	b.a = Assignment{Settled: Settled{Worker: "w", Type: "claude", Posture: Auto, Preamble: "PREAMBLE\n", Review: ReviewNone}}
 	b.a.Name, b.a.Description = "Mend it", "Mend the thing."
 	return b
 }
 
-func (b *bed) job() flow.Job {
+func (b *work) job() flow.Job {
 	act := flow.Activity{Run: func(_ context.Context, a flow.Attempt) (flow.Done, error) {
 		l := a.Local.(*Local)
 		var in Input
@@ -53,7 +53,7 @@ func (b *bed) job() flow.Job {
 		}
 		return flow.Done{Value: flow.JSON(r)}, nil
 	}}
-	return flow.Job{Run: bedRun, Root: "root", Input: json.RawMessage("{}"), Owner: flow.Owner{Kind: "test", Pid: 1},
+	return flow.Job{Run: workRun, Root: "root", Input: json.RawMessage("{}"), Owner: flow.Owner{Kind: "test", Pid: 1},
 		Acts: map[string]flow.Activity{SpawnActivity: act, ResumeActivity: act,
 			TaskActivity: {Run: func(context.Context, flow.Attempt) (flow.Done, error) {
 				return flow.Done{Value: json.RawMessage(`"010"`)}, nil
@@ -68,14 +68,14 @@ func (b *bed) job() flow.Job {
 }
 
 // drive takes the work as far as it goes, and then once more over its records alone.
-func (b *bed) drive(t *testing.T) flow.Outcome {
+func (b *work) drive(t *testing.T) flow.Outcome {
 	t.Helper()
 	out, err := flow.New(b.log, nil).Drive(t.Context(), b.job())
 	if err != nil {
 		t.Fatal(err)
 	}
 	live := b.out
-	h, err := b.log.Load(t.Context(), bedRun)
+	h, err := b.log.Load(t.Context(), workRun)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func (b *bed) drive(t *testing.T) flow.Outcome {
 }
 
 // ends drives work that is to come to an end of this kind.
-func (b *bed) ends(t *testing.T, want flow.Status, code string) {
+func (b *work) ends(t *testing.T, want flow.Status, code string) {
 	t.Helper()
 	out := b.drive(t)
 	var failed *flow.Error
@@ -99,16 +99,16 @@ func (b *bed) ends(t *testing.T, want flow.Status, code string) {
 }
 
 // decide answers the gate at a path.
-func (b *bed) decide(t *testing.T, key string, d flow.Decision) tipstaff.GateOpened {
+func (b *work) decide(t *testing.T, key string, d flow.Decision) tipstaff.GateOpened {
 	t.Helper()
-	for _, r := range slices.Backward(b.log.Records(bedRun)) {
+	for _, r := range slices.Backward(b.log.Records(workRun)) {
 		if r.Kind != flow.KindGateOpened || r.Path != key {
 			continue
 		}
 		opened, err := flow.ReadOpened(r.Kind, r.Body)
 		if err == nil {
 			d.By, d.Via = "ann", "command"
-			err = b.log.Decide(bedRun, opened.Gate, d)
+			err = b.log.Decide(workRun, opened.Gate, d)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -120,8 +120,8 @@ func (b *bed) decide(t *testing.T, key string, d flow.Decision) tipstaff.GateOpe
 }
 
 // moves are those of the task that the flow itself made.
-func (b *bed) moves() (moves []string) {
-	for _, r := range b.log.Records(bedRun) {
+func (b *work) moves() (moves []string) {
+	for _, r := range b.log.Records(workRun) {
 		if r.Kind == string(tipstaff.KindTaskStatus) {
 			var m tipstaff.TaskMoved
 			_ = json.Unmarshal(r.Body, &m)
@@ -131,12 +131,12 @@ func (b *bed) moves() (moves []string) {
 	return moves
 }
 
-func reported(text string) Result {
+func workDone(text string) Result {
 	return Result{Outcome: Reported, SessionID: "s", Text: text, Report: Report{Status: tipstaff.TaskNeedsReview, Reason: "done"}, Steps: 2, ToolCalls: 3}
 }
 
 func TestWorkThatIsReportedIsDone(t *testing.T) {
-	b := newBed(reported("It is mended."))
+	b := newWork(workDone("It is mended."))
 	b.ends(t, flow.Completed, "")
 	if len(b.made) != 1 || !strings.HasPrefix(b.made[0], "root/work/worker#1 spawn s1 i1: PREAMBLE\n") || !strings.Contains(b.made[0], "Mend the thing.") {
 		t.Errorf("%q", b.made)
@@ -150,7 +150,7 @@ func TestWorkThatIsReportedIsDone(t *testing.T) {
 }
 
 func TestAQuestionIsAnsweredAndTheSessionGoesOn(t *testing.T) {
-	b := newBed(Result{Outcome: Paused, SessionID: "s", Report: Report{Status: tipstaff.TaskPaused, Question: "Which one?", Options: []string{"a", "b"}}}, reported("Took a."))
+	b := newWork(Result{Outcome: Paused, SessionID: "s", Report: Report{Status: tipstaff.TaskPaused, Question: "Which one?", Options: []string{"a", "b"}}}, workDone("Took a."))
 	b.ends(t, flow.ParkedRun, "")
 	opened := b.decide(t, "root/work/worker#1/question", flow.Decision{Action: "answer", Answer: json.RawMessage(`"a, please"`)})
 	if !strings.Contains(string(opened.Subject), "Which one?") {
@@ -163,7 +163,7 @@ func TestAQuestionIsAnsweredAndTheSessionGoesOn(t *testing.T) {
 }
 
 func TestAQuestionThatIsDeniedEndsTheWork(t *testing.T) {
-	b := newBed(Result{Outcome: Paused, SessionID: "s", Report: Report{Status: tipstaff.TaskPaused, Question: "Which one?"}})
+	b := newWork(Result{Outcome: Paused, SessionID: "s", Report: Report{Status: tipstaff.TaskPaused, Question: "Which one?"}})
 	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/worker#1/question", flow.Decision{Action: "deny"})
 	b.ends(t, flow.Failed, "gate_denied")
@@ -176,8 +176,8 @@ func TestEveryRequestIsDecidedBeforeTheWorkerGoesOn(t *testing.T) {
 	request := func(tool, digest string) Request {
 		return Request{Tool: tool, ArgsDigest: digest, Args: json.RawMessage(`{"command":"ls"}`), Class: "once", Rule: "r"}
 	}
-	b := newBed(Result{Outcome: Approval, SessionID: "s", CLIVersion: "2.1", Pending: []Request{request("worker-claude/Bash", "sha256:1"), request("worker-claude/Edit", "sha256:2"), request("worker-claude/Bash", "sha256:3")}},
-		reported("ok"))
+	b := newWork(Result{Outcome: Approval, SessionID: "s", CLIVersion: "2.1", Pending: []Request{request("worker-claude/Bash", "sha256:1"), request("worker-claude/Edit", "sha256:2"), request("worker-claude/Bash", "sha256:3")}},
+		workDone("ok"))
 	b.ends(t, flow.ParkedRun, "")
 	if got := b.moves(); !slices.Equal(got, []string{"in_progress>paused 1"}) {
 		t.Errorf("moves %q", got)
@@ -201,12 +201,12 @@ func TestEveryRequestIsDecidedBeforeTheWorkerGoesOn(t *testing.T) {
 
 func TestAWorkerThatSaysNothingIsAskedOnce(t *testing.T) {
 	silent := Result{Outcome: NoReport, SessionID: "s", Text: "I am done."}
-	b := newBed(silent, reported("Reported."))
+	b := newWork(silent, workDone("Reported."))
 	b.ends(t, flow.Completed, "")
 	if !strings.Contains(b.made[1], "resume") || !strings.HasSuffix(b.made[1], textNudge) {
 		t.Errorf("%q", b.made[1])
 	}
-	b = newBed(silent, silent)
+	b = newWork(silent, silent)
 	b.ends(t, flow.Failed, "worker_no_report")
 	if len(b.made) != 2 {
 		t.Errorf("%q", b.made)
@@ -235,7 +235,7 @@ func TestEveryOutcome(t *testing.T) {
 		{Result{Outcome: Exited, Report: Report{Status: tipstaff.TaskNeedsReview}}, "", 1},
 		{Result{Outcome: Truncated, Report: Report{Status: tipstaff.TaskNeedsReview}}, "", 1},
 	} {
-		b := newBed(c.res, c.res)
+		b := newWork(c.res, c.res)
 		want := flow.Failed
 		if c.code == "" {
 			want = flow.Completed
@@ -251,15 +251,15 @@ func TestEveryOutcome(t *testing.T) {
 }
 
 func TestWhatIsRefusedBeforeItStartsHasItsOwnCode(t *testing.T) {
-	b := newBed(&flow.Error{Code: "worker_unavailable", Message: "no claude on PATH", NotSent: true})
+	b := newWork(&flow.Error{Code: "worker_unavailable", Message: "no claude on PATH", NotSent: true})
 	b.ends(t, flow.Failed, "worker_unavailable")
-	b = newBed(&flow.Error{Code: flow.CodeBoundExceeded, Bound: "cost_usd", NotSent: true})
+	b = newWork(&flow.Error{Code: flow.CodeBoundExceeded, Bound: "cost_usd", NotSent: true})
 	b.ends(t, flow.Failed, flow.CodeBoundExceeded)
 }
 
 func TestAFailureAsksWhereItIsToldTo(t *testing.T) {
 	exited := Result{Outcome: Exited, SessionID: "s", Exit: tipstaff.WorkerExit{Code: 3}, StderrTail: "boom"}
-	b := newBed(exited, exited, exited, reported("At last."))
+	b := newWork(exited, exited, exited, workDone("At last."))
 	b.a.OnFailure = AskOnFailure
 	b.ends(t, flow.ParkedRun, "")
 	opened := b.decide(t, "root/work/worker#1/failure", flow.Decision{Action: "retry", Answer: json.RawMessage(`{"text":"Try the other way."}`)})
@@ -279,7 +279,7 @@ func TestAFailureAsksWhereItIsToldTo(t *testing.T) {
 }
 
 func TestAPersonRejectsAndThenApproves(t *testing.T) {
-	b := newBed(reported("First."), reported("Second."))
+	b := newWork(workDone("First."), workDone("Second."))
 	b.a.Review, b.a.MaxIterations = ReviewPerson, 1
 	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/review#1", flow.Decision{Action: tipstaff.ActionRetry, Feedback: "Mind the  spaces.\nAll of them."})
@@ -295,7 +295,7 @@ func TestAPersonRejectsAndThenApproves(t *testing.T) {
 }
 
 func TestAPersonHalts(t *testing.T) {
-	b := newBed(reported("First."))
+	b := newWork(workDone("First."))
 	b.a.Review = ReviewPerson
 	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/review#1", flow.Decision{Action: tipstaff.ActionHalt})
@@ -308,11 +308,11 @@ func TestAPersonHalts(t *testing.T) {
 
 func TestARoleReviews(t *testing.T) {
 	verdict := func(v string) Result {
-		r := reported("Judged.")
+		r := workDone("Judged.")
 		r.Report.Verdict = &Verdict{Verdict: v, Summary: "the " + v + " one", Findings: json.RawMessage(`[{"title":"x"}]`)}
 		return r
 	}
-	b := newBed(reported("First."), verdict("rejected"), reported("Second."), verdict("approved"))
+	b := newWork(workDone("First."), verdict("rejected"), workDone("Second."), verdict("approved"))
 	b.a.Review, b.a.Reviewer = "reviewer", &Settled{Worker: "r", Type: "codex", Posture: ReadOnly, Preamble: "REVIEW\n"}
 	b.ends(t, flow.Completed, "")
 	for i, want := range []string{"root/work/worker#1 spawn", "root/work/review#1/worker#1 spawn s1 i1: REVIEW", "root/work/worker#2 resume s1 i2", "root/work/review#2/worker#1 spawn"} {
@@ -326,8 +326,8 @@ func TestARoleReviews(t *testing.T) {
 }
 
 func TestAReviewerWithoutAVerdictLeavesItToAPerson(t *testing.T) {
-	for name, review := range map[string]Result{"none": reported("Hm."), "it fails": {Outcome: Exited}} {
-		b := newBed(reported("First."), review)
+	for name, review := range map[string]Result{"none": workDone("Hm."), "it fails": {Outcome: Exited}} {
+		b := newWork(workDone("First."), review)
 		b.a.Review, b.a.Reviewer = "reviewer", &Settled{Worker: "r", Type: "codex"}
 		b.ends(t, flow.ParkedRun, "")
 		b.decide(t, "root/work/review#1", flow.Decision{Action: tipstaff.ActionContinue})
@@ -339,16 +339,16 @@ func TestAReviewerWithoutAVerdictLeavesItToAPerson(t *testing.T) {
 }
 
 func TestIterationsEnd(t *testing.T) {
-	rejected := reported("Judged.")
+	rejected := workDone("Judged.")
 	rejected.Report.Verdict = &Verdict{Verdict: tipstaff.VerdictRejected}
-	b := newBed(reported("1"), rejected, reported("2"), rejected)
+	b := newWork(workDone("1"), rejected, workDone("2"), rejected)
 	b.a.Review, b.a.Reviewer, b.a.MaxIterations = "reviewer", &Settled{Worker: "r"}, 2
 	out := b.drive(t)
 	var failed *flow.Error
 	if !errors.As(out.Err, &failed) || failed.Code != flow.CodeBoundExceeded || failed.Bound != "task.iterations" {
 		t.Fatalf("%v", out.Err)
 	}
-	b = newBed(reported("1"), rejected, reported("2"), rejected)
+	b = newWork(workDone("1"), rejected, workDone("2"), rejected)
 	b.a.Review, b.a.Reviewer, b.a.MaxIterations, b.a.OnBound = "reviewer", &Settled{Worker: "r"}, 1, AskOnBound
 	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/limit#1", flow.Decision{Action: "extend", Answer: json.RawMessage(`{"task.iterations":1}`)})
@@ -358,14 +358,14 @@ func TestIterationsEnd(t *testing.T) {
 }
 
 func TestASessionIsKeptForTheNextVisit(t *testing.T) {
-	b := newBed(reported("First visit."))
+	b := newWork(workDone("First visit."))
 	b.a.Keep = true
 	b.ends(t, flow.Completed, "")
 	kept := b.out.Kept
 	if kept == nil || kept.Path != "root/work" || len(b.moves()) != 0 {
 		t.Fatalf("kept %+v, moves %q", kept, b.moves())
 	}
-	b = newBed(reported("Second visit."))
+	b = newWork(workDone("Second visit."))
 	b.a.Keep, b.a.Kept, b.a.Description = true, kept, "Again, please."
 	b.ends(t, flow.Completed, "")
 	if b.made[0] != "root/work/worker#1 resume s1 i2: Again, please." {
@@ -379,7 +379,7 @@ func TestWhatIsGivenForAnInvocationInDoubt(t *testing.T) {
 		`{"data":{"n":1},"text":"x"}`:                     {Text: "x", Data: json.RawMessage(`{"n":1}`)},
 		`{"verdict":{"verdict":"approved","summary":""}}`: {Verdict: &Verdict{Verdict: "approved"}},
 	} {
-		b := newBed(errors.New("the connection broke"))
+		b := newWork(errors.New("the connection broke"))
 		b.ends(t, flow.ParkedRun, "")
 		b.decide(t, "root/work/worker#1/in_doubt", flow.Decision{Action: "use_result", Answer: json.RawMessage(answer)})
 		b.ends(t, flow.Completed, "")

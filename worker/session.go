@@ -176,7 +176,7 @@ type Host struct {
 	Base    string // the run that this one was forked from; "": none
 	Folder  string // of the run's sessions and logs
 	Dir     func(context.Context, Posture) (string, error)
-	Environ func(Settled) []string
+	Environ func(Settled) ([]string, error)
 	Policy  func(l *Local, dir string) Policy
 	Price   Price
 	Starter Starter

@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/worker"
@@ -46,7 +46,7 @@ func chosen(m *ws.Manifest, name string, t *tipstaff.Task) (c choice, err error)
 	own := ""
 	if _, ok := m.Worker(name); ok {
 		own = name
-	} else if a, ok := m.WorkerAgent(name); ok {
+	} else if a, ok := m.Agent(name); ok && a.Model == "" {
 		c.agent, c.role, own = a, a.Role, a.Worker
 	} else if _, ok := m.Role(name); ok {
 		c.role = name
@@ -163,24 +163,51 @@ func inputsOf(args json.RawMessage) (inputs []tipstaff.TaskInput) {
 
 // Activities implements [runner.Performer].
 func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Activity {
-	self, err := os.Executable()
 	h := &worker.Host{
 		Store: p.store, Self: supervisor.Self("worker", ""), Alive: p.alive, User: env.User, Base: env.Base,
-		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Price: modelPrice(env.Manifest), Starter: starterOf(self),
-		Make: func(s worker.Settled) (worker.Worker, error) {
-			if err != nil {
-				return nil, err
-			}
-			return openWorker(s, self, env)
+		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: processes{},
+		Make: openWorker,
+		Dir: func(_ context.Context, posture worker.Posture) (string, error) {
+			return env.Directory(posture != worker.ReadOnly)
 		},
-		Dir:     env.Directory,
-		Environ: func(s worker.Settled) []string { return workerEnviron(s, env) },
+		Environ: func(s worker.Settled) ([]string, error) { return workerEnviron(s, env) },
 		Policy:  func(l *worker.Local, dir string) worker.Policy { return workerPolicy(l, dir, env) },
 		Watch:   env.Watch,
-		NewID:   func() string { return tipstaff.NewID().String() },
+		NewID:   func() string { return tipstaff.NewID(time.Now()).String() },
 		Now:     time.Now,
 	}
 	return worker.Activities(h)
+}
+
+// openWorker makes a worker of what a run has settled.
+func openWorker(s worker.Settled) (worker.Worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var c ws.Worker
+	if err := json.Unmarshal(s.Config, &c); err != nil {
+		return nil, fmt.Errorf("the configuration of worker %s cannot be read: %w", s.Worker, err)
+	}
+	return worker.New(worker.Config{Name: s.Worker, Type: s.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
+		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: processes{}})
+}
+
+// workerEnviron is the environment of a worker's process, with the markers of its run.
+func workerEnviron(s worker.Settled, env *runner.Environment) ([]string, error) {
+	own, err := env.Manifest.WorkerEnviron(s.Worker, os.Environ())
+	return append(own, env.Markers...), err
+}
+
+// workerPolicy is the stricter of the policy that the run has frozen and the one in force,
+// with what was granted.
+func workerPolicy(l *worker.Local, dir string, env *runner.Environment) worker.Policy {
+	by := policy.Run{ID: env.Run, Principal: env.User}
+	return worker.NewPolicy(worker.PolicyOptions{Frozen: workerRules{env.Frozen.Rules(), by}, Type: l.Type, Dir: dir, Grants: l.Grants,
+		Current: func() (worker.Rules, error) {
+			rules, err := env.Policy()
+			return workerRules{rules, by}, err
+		}})
 }
 
 func sortedNames[V any](m map[string]V) []string {
@@ -191,6 +218,3 @@ func sortedNames[V any](m map[string]V) []string {
 	slices.Sort(names)
 	return names
 }
-
-var _ = strings.TrimSpace
-var _ context.Context
