@@ -53,14 +53,7 @@ func oneLine(s string) string {
 // Keep has a hidden ref name a commit, so that git does not remove it.
 func (r *Repo) Keep(ctx context.Context, run string, n int, commit string) (ref string, err error) {
 	ref = hidden + run + "/" + strconv.Itoa(n)
-	now, err := r.refValue(ctx, ref)
-	if err != nil {
-		return ref, err
-	}
-	if now == "" {
-		now = absent
-	}
-	return ref, r.setRef(ctx, ref, commit, now)
+	return ref, r.replaceRef(ctx, ref, commit)
 }
 
 // ErrBranchExists is a branch that is there already, and elsewhere.

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -43,12 +42,17 @@ func (r *Repo) Snapshot(ctx context.Context, w Worktree) (Diff, error) {
 	if err != nil {
 		return Diff{}, err
 	}
-	d, err := r.Diff(ctx, w.Base, tree)
-	if err != nil {
-		return Diff{}, err
-	}
-	r.markUntracked(ctx, w, d.Files)
-	return d, nil
+	var d Diff
+	var agents map[string]string
+	err = together(func() (err error) {
+		d, err = r.Diff(ctx, w.Base, tree)
+		return err
+	}, func() error {
+		agents = r.agentsIndex(ctx, w.Path, filepath.Join(r.admin(w), "index"))
+		return nil
+	})
+	markUntracked(d.Files, agents)
+	return d, err
 }
 
 // change is one file with the names of its contents.
@@ -150,22 +154,12 @@ func parseChanges(out []byte) ([]change, error) {
 	return changes, nil
 }
 
-// named is a file's name as text. One that is none is quoted as git does it.
+// named is a file's name as text. One that is none is quoted.
 func named(name string) string {
 	if utf8.ValidString(name) {
 		return name
 	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := range len(name) {
-		if c := name[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			fmt.Fprintf(&b, `\%03o`, c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
+	return strconv.QuoteToASCII(name)
 }
 
 // patch is the text of a comparison, of the first files only if all would be too much.
@@ -237,19 +231,14 @@ func (s *scratch) affordable(ctx context.Context, changes []change) ([]change, e
 }
 
 // markUntracked says which new files the agent has not added to git.
-func (r *Repo) markUntracked(ctx context.Context, w Worktree, files []tipstaff.FileChange) {
-	isNew := func(f tipstaff.FileChange) bool {
-		return f.Status == tipstaff.FileAdded || f.Status == tipstaff.FileRenamed
-	}
-	if !slices.ContainsFunc(files, isNew) {
-		return
-	}
+func markUntracked(files []tipstaff.FileChange, agents map[string]string) {
 	known := map[string]bool{}
-	for name := range r.agentsIndex(ctx, w.Path, filepath.Join(r.admin(w), "index")) {
+	for name := range agents {
 		known[named(name)] = true
 	}
 	for i, f := range files {
-		files[i].Untracked = isNew(f) && !known[f.Path]
+		isNew := f.Status == tipstaff.FileAdded || f.Status == tipstaff.FileRenamed
+		files[i].Untracked = isNew && !known[f.Path]
 	}
 }
 

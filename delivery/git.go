@@ -340,11 +340,6 @@ func (r *Repo) setRef(ctx context.Context, ref, value, old string) error {
 	if value != "" && !r.isID(value) || old != absent && !r.isID(old) {
 		return fmt.Errorf("%s cannot be set from %q to %q: these are no object names", ref, old, value)
 	}
-	if now, err := r.refValue(ctx, ref); err != nil {
-		return err
-	} else if now == value {
-		return nil
-	}
 	zero := strings.Repeat("0", r.hexLen())
 	var script bytes.Buffer
 	script.WriteString("option no-deref\n") // a planted symbolic ref would lead to one of the user's
@@ -361,10 +356,23 @@ func (r *Repo) setRef(ctx context.Context, ref, value, old string) error {
 	if !errors.As(err, &exit) {
 		return err
 	}
-	if now, _ := r.refValue(ctx, ref); now == value { // somebody else did the same
-		return nil
+	if now, err := r.refValue(ctx, ref); err != nil || now == value { // it was done before
+		return err
 	}
 	return fmt.Errorf("%w: %s: %s", errRefHeld, ref, strings.TrimSpace(exit.Stderr))
+}
+
+// replaceRef sets a ref whatever it was: what an attempt has left that was broken off.
+func (r *Repo) replaceRef(ctx context.Context, ref, value string) error {
+	err := r.setRef(ctx, ref, value, absent)
+	if !errors.Is(err, errRefHeld) {
+		return err
+	}
+	now, err := r.refValue(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return r.setRef(ctx, ref, value, now)
 }
 
 // refValue is what a ref holds, "" if there is none. A symbolic ref is none of ours, and

@@ -3,8 +3,13 @@ package delivery
 import (
 	"context"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -126,5 +131,57 @@ func TestSlug(t *testing.T) {
 	}
 	if got := Branch("01X", "A b"); got != "refs/heads/tipstaff/deliver/01X-a-b" {
 		t.Error(got)
+	}
+}
+
+// movers are the words of git that move refs.
+var movers = []string{"update-ref", "symbolic-ref", "push", "fetch", "merge", "rebase", "reset", "switch", "tag"}
+
+// moving are the places of a file where git is told to move refs.
+func moving(file *ast.File) (words []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		for _, arg := range call.Args {
+			if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if word, _ := strconv.Unquote(lit.Value); slices.Contains(movers, word) {
+					words = append(words, word)
+				}
+			}
+		}
+		return true
+	})
+	return words
+}
+
+// One function moves refs.
+func TestRefsMoveInOnePlace(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range moving(file) {
+			if found++; name != "git.go" || word != "update-ref" {
+				t.Errorf("%s says %q", name, word)
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("refs are moved in %d places", found)
+	}
+	other, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x; func f() { r.own(ctx, nil, "update-ref", "--stdin") }`, parser.SkipObjectResolution)
+	if err != nil || len(moving(other)) != 1 {
+		t.Errorf("a second place would not be found: %v", err)
 	}
 }

@@ -163,7 +163,7 @@ func TestNothingThatTheRepositoryNamesIsRun(t *testing.T) {
 			b.userIn(w.Path+"/sub", "config", "core.fsmonitor", b.trap("fsmonitor"))
 			b.userIn(w.Path+"/sub", "config", "filter.evil.clean", b.trap("filter-clean"))
 			writeFile(b.t, w.Path+"/sub/.gitattributes", "* filter=evil\n")
-			writeFile(b.t, w.Path+"/sub/file", "y\n") // of the same size: git has to read it
+			writeFile(b.t, w.Path+"/sub/file", "y\n")                            // of the same size: git has to read it
 			b.userIn(w.Path, "-c", "advice.addEmbeddedRepo=false", "add", "sub") // a submodule now
 		}, func(b *bed, w Worktree) { b.userIn(w.Path, "status") }, "filter-clean fsmonitor"},
 		{"an editor, a pager, a shell", func(b *bed, _ Worktree) {

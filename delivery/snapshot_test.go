@@ -121,7 +121,7 @@ func TestSnapshotFindsEveryChange(t *testing.T) {
 		{"a name with a line break and one that is no text", func(b *bed, dir string) {
 			writeFile(b.t, dir+"/a\nb \"c\"\t", "x\n")
 			writeFile(b.t, dir+"/\xff", "x\n")
-		}, "a a\nb \"c\"\t untracked, a \"\\377\" untracked"},
+		}, "a a\nb \"c\"\t untracked, a \"\\xff\" untracked"},
 		{"names that git takes for patterns or options", func(b *bed, dir string) {
 			writeFile(b.t, dir+"/*", "1\n")
 			writeFile(b.t, dir+"/:(top)", "2\n")

@@ -64,14 +64,7 @@ func (r *Repo) AddWorktree(ctx context.Context, path, commit string) (Worktree, 
 	if err := r.clear(w); err != nil {
 		return w, err
 	}
-	now, err := r.refValue(ctx, w.Branch)
-	if err != nil {
-		return w, err
-	}
-	if now == "" {
-		now = absent
-	}
-	if err := r.setRef(ctx, w.Branch, commit, now); err != nil {
+	if err := r.replaceRef(ctx, w.Branch, commit); err != nil {
 		return w, err
 	}
 	// Without files: writing them is what would start a program that the repository names.
