@@ -156,10 +156,14 @@ func summary(d Diff) string {
 		if f.Old != "" {
 			word += " from " + f.Old
 		}
-		for mark, is := range map[string]bool{" untracked": f.Untracked, " binary": f.Binary, " submodule": f.Submodule} {
-			if is {
-				word += mark
-			}
+		if f.Binary {
+			word += " binary"
+		}
+		if f.Untracked {
+			word += " untracked"
+		}
+		if f.Submodule {
+			word += " submodule"
 		}
 		words = append(words, word)
 	}
