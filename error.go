@@ -63,7 +63,10 @@ const (
 	Integrity           Code = "integrity"  // the journal is not what was written
 	FormatNewer         Code = "format_newer"
 	ReplayMismatch      Code = "replay_mismatch"
-	Refused             Code = "refused" // preflight: pin, lock, environment; Details say which
+	NotAGitRepository   Code = "not_a_git_repository"
+	NoCommits           Code = "no_commits"     // of a repository
+	ActionBlocked       Code = "action_blocked" // the gate offers it, but something stands in its way
+	Refused             Code = "refused"        // preflight: pin, lock, environment; Details say which
 	Internal            Code = "internal"
 
 	// Of workers, before anything was started.
