@@ -141,9 +141,11 @@ type codexItem struct {
 	Query   string          `json:"query"`
 }
 
-func (r *codexReader) read(line []byte) {
+func (r *codexReader) read(line []byte) bool {
 	var l codexLine
-	decode(line, &l)
+	if !decode(line, &l) {
+		return false
+	}
 	switch l.Type {
 	case "thread.started":
 		r.m.session(l.Thread)
@@ -172,6 +174,7 @@ func (r *codexReader) read(line []byte) {
 			r.m.other(tipstaff.WorkerWarning)
 		}
 	}
+	return true
 }
 
 func (r *codexReader) item(i *codexItem, completed bool) {

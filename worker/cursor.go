@@ -166,9 +166,11 @@ type cursorLine struct {
 	} `json:"usage"`
 }
 
-func (r *cursorReader) read(line []byte) {
+func (r *cursorReader) read(line []byte) bool {
 	var l cursorLine
-	decode(line, &l)
+	if !decode(line, &l) {
+		return false
+	}
 	r.m.session(l.Session)
 	switch l.Type {
 	case "system":
@@ -192,6 +194,7 @@ func (r *cursorReader) read(line []byte) {
 		}
 		r.m.end(e)
 	}
+	return true
 }
 
 func (r *cursorReader) call(l *cursorLine) {

@@ -136,9 +136,11 @@ type geminiLine struct {
 	} `json:"stats"`
 }
 
-func (r *geminiReader) read(line []byte) {
+func (r *geminiReader) read(line []byte) bool {
 	var l geminiLine
-	decode(line, &l)
+	if !decode(line, &l) {
+		return false
+	}
 	switch l.Type {
 	case "init":
 		r.m.session(l.Session)
@@ -166,6 +168,7 @@ func (r *geminiReader) read(line []byte) {
 		}
 		r.m.end(e)
 	}
+	return true
 }
 
 func (r *geminiReader) result(l *geminiLine) {

@@ -408,7 +408,7 @@ func BenchmarkStream(b *testing.B) {
 	for i := range 33_334 {
 		fmt.Fprintln(&stream, textLine(fmt.Sprint("m", i), strings.Repeat("some words of the model ", 20)))
 		fmt.Fprintln(&stream, callLine(fmt.Sprint("m", i), fmt.Sprint("c", i), "Bash", `{"command":"`+strings.Repeat("make test ", 30)+`","description":"x"}`))
-		fmt.Fprintln(&stream, resultLine(fmt.Sprint("c", i), `"`+strings.Repeat("ok  	package	0.1s\\n", 60)+`"`))
+		fmt.Fprintln(&stream, resultLine(fmt.Sprint("c", i), `"`+strings.Repeat("ok  \\tpackage\\t0.1s\\n", 60)+`"`))
 	}
 	b.SetBytes(int64(stream.Len()))
 	b.ReportAllocs()
