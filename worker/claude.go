@@ -22,7 +22,6 @@ var claude = cliType{
 		"--settings", "--mcp-config", "--strict-mcp-config", "--model", "-m", "--max-budget-usd", "--session-id", "-r", "--resume", "-c", "--continue",
 		"--fork-session", "--resume-session-at", "--from-pr", "--no-session-persistence", "--bg", "--background", "--remote", "--teleport", "--sdk-url",
 		"-w", "--worktree", "--tmux", "--add-dir", "--plugin-dir", "--plugin-url", "--agents", "--bare", "--safe-mode", "--ide", "--chrome", "-h", "--help", "-v", "--version"},
-	shortValues: "d",
 	stance: func(p Posture, v verdicts) stance {
 		const hook = "mcp__" + ServerName + "__approve"
 		var allowed []string
