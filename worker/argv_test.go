@@ -266,8 +266,8 @@ func TestConfigurations(t *testing.T) {
 		b.options.Posture = Auto
 		b.options.Policy = ruled{"write_file": {Effect: Allow}, "replace": {Effect: Allow}, "run_shell_command": {Effect: Deny}, "web_fetch": {Effect: Deny}, "google_web_search": {Effect: Allow}}
 		l, _ := prepared(t, b, false)
-		folder := filepath.Join(b.options.Folder, "gemini")
-		if l.getenv("GEMINI_CLI_HOME") != folder {
+		folder := b.options.Folder
+		if l.getenv("GEMINI_CLI_HOME") != folder || l.getenv("GEMINI_CLI_NO_RELAUNCH") != "true" {
 			t.Errorf("%q", l.env)
 		}
 		server := object{"command": "/opt/tipstaff", "args": []string{"worker-mcp"}, "trust": true, "env": env("$X")}

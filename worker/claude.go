@@ -238,6 +238,9 @@ func (r *claudeReader) assistant(parent string, message *claudeMessage) {
 func (r *claudeReader) results(content blocks) {
 	for _, b := range content {
 		if b.kind == "tool_result" {
+			if a := r.m.asked[b.callID]; a != nil && b.isError && strings.Contains(b.content.text(), "is disabled for this session") {
+				r.m.denied(b.callID, a.name, nil, b.content.text()) // of --disallowedTools it tells in no other way
+			}
 			r.m.result(b.callID, b.content.text(), b.isError, "")
 		} else {
 			r.m.other(tipstaff.WorkerUnknown)

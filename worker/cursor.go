@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,6 +35,9 @@ var cursor = cliType{
 	},
 	prepare: cursorPrepare,
 	reader:  func(m *mapper) reader { return &cursorReader{m: m} },
+	signs: []sign{
+		{SessionLost, onResume, 1, regexp.MustCompile(`(?i)\bchat \S+ not found`)},
+	},
 }
 
 // cursorPrepare writes the permissions into a configuration of its own, and the channel
