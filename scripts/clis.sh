@@ -47,15 +47,17 @@ npm_answers() {
 	npm view --fetch-retries=0 --fetch-timeout=15000 @openai/codex@0.166.0 version >/dev/null 2>&1
 }
 
-# install runs the scripts of two packages alone, which put the program for this machine in
-# its place.
+# install keeps to the lock file; npm ci would insist on opencode's packages for other
+# systems, which a registry may lack. It runs the scripts of two packages alone, which put the
+# program for this machine in its place.
 install() {
 	mkdir -p "$cache"
 	rm -f "$cache/installed.json"
 	cp "$wanted/package.json" "$wanted/package-lock.json" "$cache/"
 	(
 		cd "$cache"
-		npm ci --fetch-retries=5 --ignore-scripts --no-audit --no-fund --loglevel=error &&
+		rm -rf node_modules
+		npm install --fetch-retries=5 --ignore-scripts --no-audit --no-fund --loglevel=error &&
 			npm rebuild --loglevel=error @anthropic-ai/claude-code opencode-ai
 	) || cannot 'npm cannot install the CLIs'
 	all_are_there || cannot "$missing was installed and does not run, or is of another version"

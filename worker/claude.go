@@ -22,7 +22,6 @@ var claude = cliType{
 		"--settings", "--mcp-config", "--strict-mcp-config", "--model", "-m", "--max-budget-usd", "--session-id", "-r", "--resume", "-c", "--continue",
 		"--fork-session", "--resume-session-at", "--from-pr", "--no-session-persistence", "--bg", "--background", "--remote", "--teleport", "--sdk-url",
 		"-w", "--worktree", "--tmux", "--add-dir", "--plugin-dir", "--plugin-url", "--agents", "--bare", "--safe-mode", "--ide", "--chrome", "-h", "--help", "-v", "--version"},
-	shortValues: "d",
 	stance: func(p Posture, v verdicts) stance {
 		const hook = "mcp__" + ServerName + "__approve"
 		var allowed []string
@@ -71,26 +70,58 @@ type claudeReader struct {
 	servers []string
 }
 
+// claudeLine is decoded by hand: reflection took four times as long, and this is the CLI
+// that prints most.
 type claudeLine struct {
-	Type       string          `json:"type"`
-	Subtype    string          `json:"subtype"`
-	Session    string          `json:"session_id"`
-	Parent     string          `json:"parent_tool_use_id"`
-	Message    json.RawMessage `json:"message"` // of permission_denied a text
-	MCP        []claudeServer  `json:"mcp_servers"`
-	IsError    bool            `json:"is_error"`
-	Result     string          `json:"result"`
-	Errors     []string        `json:"errors"`
-	StopReason string          `json:"stop_reason"`
-	Cost       json.Number     `json:"total_cost_usd"`
-	Usage      *claudeUsage    `json:"usage"`
-	Denials    []struct {
+	kind, subtype string
+	session       string
+	parent        string
+	message       []byte // of permission_denied a text
+	isError       bool
+	result        string
+	stopReason    string
+	tool, callID  string
+	rare          claudeRare
+}
+
+// claudeRare are the members that few lines have.
+type claudeRare struct {
+	MCP     []claudeServer `json:"mcp_servers"`
+	Errors  []string       `json:"errors"`
+	Cost    json.Number    `json:"total_cost_usd"`
+	Usage   *claudeUsage   `json:"usage"`
+	Denials []struct {
 		Tool  string          `json:"tool_name"`
 		ID    string          `json:"tool_use_id"`
 		Input json.RawMessage `json:"tool_input"`
 	} `json:"permission_denials"`
-	Tool   string `json:"tool_name"`
-	CallID string `json:"tool_use_id"`
+}
+
+func (l *claudeLine) decode(line []byte) bool {
+	return members(line, func(name string, value []byte) {
+		switch name {
+		case "type":
+			l.kind = jsonText(value)
+		case "subtype":
+			l.subtype = jsonText(value)
+		case "session_id":
+			l.session = jsonText(value)
+		case "parent_tool_use_id":
+			l.parent = jsonText(value)
+		case "message":
+			l.message = value
+		case "is_error":
+			l.isError = string(value) == "true"
+		case "result":
+			l.result = jsonText(value)
+		case "stop_reason":
+			l.stopReason = jsonText(value)
+		case "tool_name":
+			l.tool = jsonText(value)
+		case "tool_use_id":
+			l.callID = jsonText(value)
+		}
+	})
 }
 
 type claudeServer struct {
@@ -99,10 +130,24 @@ type claudeServer struct {
 }
 
 type claudeMessage struct {
-	ID      string       `json:"id"`
-	Model   string       `json:"model"`
-	Content blocks       `json:"content"`
-	Usage   *claudeUsage `json:"usage"`
+	id, model string
+	content   blocks
+	usage     *claudeUsage
+}
+
+func (m *claudeMessage) decode(message []byte) bool {
+	return members(message, func(name string, value []byte) {
+		switch name {
+		case "id":
+			m.id = jsonText(value)
+		case "model":
+			m.model = jsonText(value)
+		case "content":
+			m.content.decode(value)
+		case "usage":
+			decode(value, &m.usage)
+		}
+	})
 }
 
 type claudeUsage struct {
@@ -120,34 +165,39 @@ func (u *claudeUsage) usage() tipstaff.ModelUsage {
 		CacheReadTokens: u.CacheRead, CacheWriteTokens: u.CacheWrite, ReasoningTokens: u.Details.Thinking})
 }
 
-func (r *claudeReader) read(line []byte) {
+func (r *claudeReader) read(line []byte) bool {
 	var l claudeLine
-	decode(line, &l)
-	r.m.session(l.Session)
-	switch l.Type {
+	if !l.decode(line) {
+		return false
+	}
+	r.m.session(l.session)
+	switch l.kind {
 	case "system":
+		decode(line, &l.rare)
 		r.system(&l)
 	case "assistant":
 		var message claudeMessage
-		if decode(l.Message, &message) {
-			r.assistant(l.Parent, &message)
+		if message.decode(l.message) {
+			r.assistant(l.parent, &message)
 		}
 	case "user":
 		var message claudeMessage
-		if decode(l.Message, &message) {
-			r.results(message.Content)
+		if message.decode(l.message) {
+			r.results(message.content)
 		}
 	case "result":
+		decode(line, &l.rare)
 		r.end(&l)
 	}
+	return true
 }
 
 func (r *claudeReader) system(l *claudeLine) {
-	switch l.Subtype {
+	switch l.subtype {
 	case "init":
 		r.servers = []string{ServerName}
 		status := "absent"
-		for _, s := range l.MCP {
+		for _, s := range l.rare.MCP {
 			r.servers = append(r.servers, s.Name)
 			if s.Name == ServerName {
 				status = s.Status
@@ -160,25 +210,23 @@ func (r *claudeReader) system(l *claudeLine) {
 	case "api_retry":
 		r.m.other(tipstaff.WorkerRetry)
 	case "permission_denied":
-		var why string
-		decode(l.Message, &why)
-		r.m.denied(l.CallID, l.Tool, nil, why)
+		r.m.denied(l.callID, l.tool, nil, jsonText(l.message))
 		r.m.other(tipstaff.WorkerDenied)
 	}
 }
 
 func (r *claudeReader) assistant(parent string, message *claudeMessage) {
-	r.m.message(parent, message.ID, message.Model)
-	if message.Usage != nil {
-		r.m.using(parent, message.Usage.usage())
+	r.m.message(parent, message.id, message.model)
+	if message.usage != nil {
+		r.m.using(parent, message.usage.usage())
 	}
-	for _, b := range message.Content {
-		switch b.Type {
+	for _, b := range message.content {
+		switch b.kind {
 		case "text":
-			r.m.say(parent, b.Text)
+			r.m.say(parent, b.text)
 		case "tool_use", "server_tool_use":
-			server, tool := claude.resolve(b.Name, r.servers)
-			r.m.call(toolCall{parent: parent, id: b.ID, name: b.Name, server: server, tool: tool, args: b.Input})
+			server, tool := claude.resolve(b.name, r.servers)
+			r.m.call(toolCall{parent: parent, id: b.id, name: b.name, server: server, tool: tool, args: b.input})
 		case "thinking", "redacted_thinking":
 			r.m.other(tipstaff.WorkerThinking)
 		default:
@@ -189,8 +237,11 @@ func (r *claudeReader) assistant(parent string, message *claudeMessage) {
 
 func (r *claudeReader) results(content blocks) {
 	for _, b := range content {
-		if b.Type == "tool_result" {
-			r.m.result(b.CallID, b.Content.text(), b.IsError, "")
+		if b.kind == "tool_result" {
+			if a := r.m.asked[b.callID]; a != nil && b.isError && strings.Contains(b.content.text(), "is disabled for this session") {
+				r.m.denied(b.callID, a.name, nil, b.content.text()) // of --disallowedTools it tells in no other way
+			}
+			r.m.result(b.callID, b.content.text(), b.isError, "")
 		} else {
 			r.m.other(tipstaff.WorkerUnknown)
 		}
@@ -198,21 +249,21 @@ func (r *claudeReader) results(content blocks) {
 }
 
 func (r *claudeReader) end(l *claudeLine) {
-	for _, d := range l.Denials {
+	for _, d := range l.rare.Denials {
 		r.m.denied(d.ID, d.Tool, d.Input, "")
 	}
-	e := ending{isError: l.IsError, text: l.Result, msg: tipstaff.Joined("; ", l.Errors...), reason: claudeReason(l.StopReason)}
-	if l.IsError && e.msg == "" {
-		e.msg = tipstaff.Joined(": ", l.Subtype, l.Result)
+	e := ending{isError: l.isError, text: l.result, msg: tipstaff.Joined("; ", l.rare.Errors...), reason: claudeReason(l.stopReason)}
+	if l.isError && e.msg == "" {
+		e.msg = tipstaff.Joined(": ", l.subtype, l.result)
 	}
-	if l.Subtype == "error_max_budget_usd" {
+	if l.subtype == "error_max_budget_usd" {
 		e.limit = limitCost
 	}
-	if l.Usage != nil {
-		u := l.Usage.usage()
+	if l.rare.Usage != nil {
+		u := l.rare.Usage.usage()
 		e.usage = &u
 	}
-	if cost, ok := dollars(l.Cost); ok {
+	if cost, ok := dollars(l.rare.Cost); ok {
 		e.cost = &cost
 	}
 	r.m.end(e)

@@ -22,13 +22,13 @@ var codex = cliType{
 		"-C", "--cd", "--add-dir", "--ephemeral", "--last", "--all", "-o", "--output-last-message", "--output-schema", "--color", "--oss", "--local-provider", "--search",
 		"--enable", "--disable", "--remote", "--remote-auth-token-env", "--strict-config", "-h", "--help", "-V", "--version"},
 	shortValues: "ci",
-	checkValue: func(flag, value string) bool { // -c may describe providers of models, and nothing else
+	checkValue: func(flag, value string) bool { // -c may say where models are, and nothing else
 		if flag != "-c" && flag != "--config" && !(len(flag) > 2 && strings.HasPrefix("--config", flag)) {
 			return true
 		}
 		key, _, _ := strings.Cut(strings.TrimLeft(value, " \t"), "=")
 		key = strings.TrimSpace(key)
-		return key == "model_provider" || strings.HasPrefix(key, "model_providers.")
+		return key == "model_provider" || key == "openai_base_url" || strings.HasPrefix(key, "model_providers.")
 	},
 	stance: func(p Posture, v verdicts) stance {
 		sandbox := func(mode string, network bool) []string {
@@ -75,7 +75,7 @@ var codex = cliType{
 	reader: func(m *mapper) reader { return &codexReader{m: m} },
 	signs: []sign{
 		{ChannelFailed, nil, 0, regexp.MustCompile(`(?i)required MCP servers? failed`)},
-		{SessionConflict, onResume, 1, regexp.MustCompile(`(?i)thread id already has an active writer`)},
+		{SessionConflict, onResume, 1, regexp.MustCompile(`(?i)already has an active writer`)},
 		{SessionLost, onResume, 1, regexp.MustCompile(`(?i)no rollout found for thread id`)},
 	},
 }
@@ -141,9 +141,11 @@ type codexItem struct {
 	Query   string          `json:"query"`
 }
 
-func (r *codexReader) read(line []byte) {
+func (r *codexReader) read(line []byte) bool {
 	var l codexLine
-	decode(line, &l)
+	if !decode(line, &l) {
+		return false
+	}
 	switch l.Type {
 	case "thread.started":
 		r.m.session(l.Thread)
@@ -172,6 +174,7 @@ func (r *codexReader) read(line []byte) {
 			r.m.other(tipstaff.WorkerWarning)
 		}
 	}
+	return true
 }
 
 func (r *codexReader) item(i *codexItem, completed bool) {

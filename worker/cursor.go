@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,6 +35,9 @@ var cursor = cliType{
 	},
 	prepare: cursorPrepare,
 	reader:  func(m *mapper) reader { return &cursorReader{m: m} },
+	signs: []sign{
+		{SessionLost, onResume, 1, regexp.MustCompile(`(?i)\bchat \S+ not found`)},
+	},
 }
 
 // cursorPrepare writes the permissions into a configuration of its own, and the channel
@@ -166,9 +170,11 @@ type cursorLine struct {
 	} `json:"usage"`
 }
 
-func (r *cursorReader) read(line []byte) {
+func (r *cursorReader) read(line []byte) bool {
 	var l cursorLine
-	decode(line, &l)
+	if !decode(line, &l) {
+		return false
+	}
 	r.m.session(l.Session)
 	switch l.Type {
 	case "system":
@@ -192,6 +198,7 @@ func (r *cursorReader) read(line []byte) {
 		}
 		r.m.end(e)
 	}
+	return true
 }
 
 func (r *cursorReader) call(l *cursorLine) {

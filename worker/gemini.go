@@ -50,8 +50,9 @@ var gemini = cliType{
 // geminiPrepare gives the CLI a home of its own: it reads its settings from no other place
 // that we may write.
 func geminiPrepare(l *launch) error {
-	home := filepath.Join(l.o.Folder, "gemini")
+	home := l.o.Folder
 	l.setenv("GEMINI_CLI_HOME", home)
+	l.setenv("GEMINI_CLI_NO_RELAUNCH", "true") // else what we start is a launcher that ignores SIGTERM
 	theirs := filepath.Join(l.getenv("HOME"), ".gemini")
 	var user struct {
 		Security struct {
@@ -79,7 +80,7 @@ func geminiPrepare(l *launch) error {
 	}
 	settings["mcpServers"] = object{ServerName: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env, "trust": true}}
 	settings["general"] = merged(settings["general"], object{"disableAutoUpdate": true, "enableAutoUpdate": false})
-	if _, err := l.write("gemini/.gemini/settings.json", settings); err != nil {
+	if _, err := l.write(".gemini/settings.json", settings); err != nil {
 		return err
 	}
 	for _, name := range []string{"oauth_creds.json", "google_accounts.json", "installation_id", "gemini-credentials.json"} {
@@ -136,9 +137,11 @@ type geminiLine struct {
 	} `json:"stats"`
 }
 
-func (r *geminiReader) read(line []byte) {
+func (r *geminiReader) read(line []byte) bool {
 	var l geminiLine
-	decode(line, &l)
+	if !decode(line, &l) {
+		return false
+	}
 	switch l.Type {
 	case "init":
 		r.m.session(l.Session)
@@ -166,6 +169,7 @@ func (r *geminiReader) read(line []byte) {
 		}
 		r.m.end(e)
 	}
+	return true
 }
 
 func (r *geminiReader) result(l *geminiLine) {

@@ -74,23 +74,28 @@ func (l *logs) write(r readable) {
 		most = textShown
 	}
 	text, left := cutRunes(r.text, most)
-	fmt.Fprintf(l.readable, "%s %s", r.mark, tipstaff.PrintableProse(r.title))
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	switch {
-	case text == "":
-	case len(lines) == 1:
-		fmt.Fprintf(l.readable, ": %s", tipstaff.PrintableProse(lines[0]))
-	default:
-		for _, line := range lines {
-			fmt.Fprintf(l.readable, "\n  %s", tipstaff.PrintableProse(strings.TrimSuffix(line, "\r")))
-		}
+	text = strings.ReplaceAll(text, "\t", "    ")
+	out := l.readable // whose first error stays, and is returned by flush
+	_, _ = out.WriteString(r.mark)
+	_ = out.WriteByte(' ')
+	_, _ = out.WriteString(tipstaff.PrintableProse(r.title))
+	text = strings.TrimRight(text, "\n")
+	between := "\n  "
+	if !strings.Contains(text, "\n") {
+		between = ": "
+	}
+	for text != "" {
+		line, rest, _ := strings.Cut(text, "\n")
+		_, _ = out.WriteString(between)
+		_, _ = out.WriteString(tipstaff.PrintableProse(strings.TrimSuffix(line, "\r")))
+		text = rest
 	}
 	if r.size > 0 {
-		fmt.Fprintf(l.readable, " … (%d bytes)", r.size)
+		fmt.Fprintf(out, " … (%d bytes)", r.size)
 	} else if left > 0 {
-		fmt.Fprintf(l.readable, " … (%d more characters)", left)
+		fmt.Fprintf(out, " … (%d more characters)", left)
 	}
-	_ = l.readable.WriteByte('\n')
+	_ = out.WriteByte('\n')
 }
 
 func (l *logs) flush() error { return errors.Join(l.raw.Flush(), l.readable.Flush()) }

@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -54,7 +56,6 @@ type mapper struct {
 	calls     int
 	open      map[string]*step // by sub-agent
 	asked     map[string]*asked
-	order     []string // of calls without a result
 	done      map[string]bool
 	text      string              // last of the model, sub-agents aside
 	used      tipstaff.ModelUsage // of all messages
@@ -86,6 +87,7 @@ type toolCall struct {
 type asked struct {
 	toolCall
 	step  *step
+	index int // in its step
 	at    time.Time
 	class flow.Class
 }
@@ -112,12 +114,11 @@ func newMapper(of *cliType, worker, invocation string, emit func(Body), log func
 // line reads one line. Whatever the reader of the CLI makes nothing of is told as it is.
 func (m *mapper) line(r reader, raw []byte) {
 	m.raw, m.told, m.retry = trimEnd(raw), false, false
-	if !isObject(m.raw) {
+	if line := bytes.TrimLeft(m.raw, " \t\r"); len(line) == 0 || line[0] != '{' || !r.read(m.raw) {
 		m.other(tipstaff.WorkerText)
 		return
 	}
 	m.jsonLines++
-	r.read(m.raw)
 	if !m.told {
 		m.other(tipstaff.WorkerUnknown)
 	}
@@ -261,9 +262,8 @@ func (m *mapper) call(c toolCall) {
 	m.tellMessage(c.parent, "tool_calls")
 	s.calls++
 	m.calls++
-	a := &asked{toolCall: c, step: s, at: m.now(), class: m.of.class(c.server, c.tool)}
+	a := &asked{toolCall: c, step: s, index: s.calls, at: m.now(), class: m.of.class(c.server, c.tool)}
 	m.asked[c.id] = a
-	m.order = append(m.order, c.id)
 	args, digest := canonical(c.args)
 	in := m.inside(c.parent)
 	switch {
@@ -272,7 +272,7 @@ func (m *mapper) call(c toolCall) {
 	case !m.of.hook: // else the hook may not have been asked yet
 		in.Tier = tipstaff.TierReported
 	}
-	m.tell(&tipstaff.AgentToolCallRequest{Step: s.n, Index: s.calls, ID: c.id, Name: c.name, Server: c.server, Tool: c.tool,
+	m.tell(&tipstaff.AgentToolCallRequest{Step: s.n, Index: a.index, ID: c.id, Name: c.name, Server: c.server, Tool: c.tool,
 		Arguments: args, ArgsDigest: digest, Effect: a.class, OpenWorld: m.of.does(c.tool) == nets, Facts: json.RawMessage("{}"), Inside: in})
 	m.log(readable{mark: "→", title: c.server + "/" + c.tool, text: string(args), most: outputShown})
 }
@@ -286,7 +286,6 @@ func (m *mapper) result(id, content string, isError bool, class string) {
 	}
 	delete(m.asked, id)
 	m.done[id] = true
-	m.order = slices.DeleteFunc(m.order, func(other string) bool { return other == id })
 	m.flush(a.parent)
 	a.step.answered = true
 	in := m.inside(a.parent)
@@ -380,13 +379,15 @@ func (m *mapper) settle() {
 	for _, p := range parents {
 		m.flush(p)
 	}
-	for _, id := range slices.Clone(m.order) {
-		a := m.asked[id]
+	left := slices.SortedFunc(maps.Values(m.asked), func(a, b *asked) int {
+		return cmp.Or(cmp.Compare(a.step.n, b.step.n), cmp.Compare(a.index, b.index))
+	})
+	for _, a := range left {
 		class := inDoubt
 		if a.class == flow.Read {
 			class = callStopped
 		}
-		m.result(id, "", true, class)
+		m.result(a.id, "", true, class)
 	}
 	if m.ended != nil && m.text == "" {
 		m.text = m.ended.text

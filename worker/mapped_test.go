@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,7 +116,7 @@ func checkOrder(t testing.TB, events []Body, terminal bool) {
 func recorded(t testing.TB) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob("testdata/streams/*/*.jsonl")
-	if err != nil || len(files) < 19 {
+	if err != nil || len(files) < 40 {
 		t.Fatal(len(files), err)
 	}
 	streams := map[string][]byte{}
@@ -135,7 +136,7 @@ func TestEveryRecordedLineIsTold(t *testing.T) {
 		if silent != nil {
 			t.Errorf("%s: nothing is told of %q", file, silent)
 		}
-		if m.id == "" && !strings.Contains(file, "lost") {
+		if m.id == "" && bytes.Contains(stream, []byte(`"session`)) {
 			t.Errorf("%s: no session", file)
 		}
 		t.Run(file, func(t *testing.T) { checkOrder(t, events, true) })
@@ -153,21 +154,23 @@ func TestRecordedStreams(t *testing.T) {
 		Denials int
 	}
 	cases := map[string]seen{
-		"claude/seen-resumed":     {"echo[4 msgs]: hello number two", 1, "", "ok", 18, 0},
-		"claude/seen-denied":      {"tool said: ERROR Output redirection to 'peers/wd/made.txt' needs approval. The path is inside the working directories for this session ('peers/wd'), and Claude Code asks before a shell command creates, changes or removes files there.", 2, "worker-claude/Bash=tool_error", "ok", 36, 1},
-		"claude/seen-mcp":         {"tool said: hi bob", 2, "small/greet=", "ok", 36, 0},
-		"claude/seen-hook-denied": {"tool said: ERROR policy says no", 2, "worker-claude/Bash=tool_error", "ok", 36, 1},
-		"claude/seen-lost":        {"", 0, "", "error", 0, 0},
-		"claude/seen-api-error":   {"API Error: 400 scripted 400", 1, "", "error", 0, 0},
-		"claude/seen-terminated":  {"", 1, "worker-claude/Bash=tool_error", "none", 0, 0},
-		"claude/seen-interrupted": {"", 1, "worker-claude/Bash=tool_error", "error", 18, 0},
-		"claude/seen-retrying":    {"", 0, "", "none", 0, 0},
-		"claude/seen-partial":     {"echo[2 msgs]: turn one", 1, "", "ok", 18, 0},
-		"codex/seen-command":      {"tool said: Chunk ID: 9c8676\nWall time: 0.0000 seconds\nProcess exited with code 0\nOriginal token count: 3\nOutput:\ncodex-ran\n", 2, "worker-codex/command_execution=", "ok", 36, 0},
-		"codex/seen-plain":        {"echo[4 msgs]: hello codex", 1, "", "ok", 18, 0},
-		"opencode/seen-plain":     {`echo[2 msgs]: "hello opencode"`, 1, "", "ok", 18, 0},
-		"cursor/documented":       {"I read it.", 2, "worker-cursor/read=", "ok", 0, 0},
-		"scripted/made":           {"all done", 2, "worker-scripted/write_file=, tipstaff/task_set_status=", "ok", 42, 0},
+		"claude/text":                {"good morning", 1, "", "ok", 18, 0},
+		"claude/denied-without-hook": {"tool said: ERROR Output redirection to 'peers/wd/made.txt' needs approval. The path is inside the working directories for this session ('peers/wd'), and Claude Code asks before a shell command creates, changes or removes files there.", 2, "worker-claude/Bash=tool_error", "ok", 36, 1},
+		"claude/mcp-list":            {"tool said: hi bob", 2, "small/greet=", "ok", 36, 0},
+		"claude/hook-denied":         {"tool said: ERROR policy says no", 2, "worker-claude/Bash=tool_error", "ok", 36, 1},
+		"claude/lost-in-json":        {"", 0, "", "error", 0, 0},
+		"claude/sigint":              {"", 1, "worker-claude/Bash=tool_error", "error", 18, 0},
+		"claude/partial-1":           {"echo[2 msgs]: turn one", 1, "", "ok", 18, 0},
+		"claude/resume-3":            {"thrice", 2, "worker-claude/Write=", "ok", 36, 0},
+		"codex/command":              {"tool said: Chunk ID: 9c8676\nWall time: 0.0000 seconds\nProcess exited with code 0\nOriginal token count: 3\nOutput:\ncodex-ran\n", 2, "worker-codex/command_execution=", "ok", 36, 0},
+		"codex/denied":               {"over", 3, "worker-codex/command_execution=tool_error, worker-codex/command_execution=tool_error", "ok", 54, 0},
+		"codex/channel":              {"over", 4, "tipstaff/task_status=, tipstaff/task_log=, tipstaff/task_set_status=", "ok", 72, 0},
+		"gemini/denied":              {"over", 3, "worker-gemini/write_file=policy_denied, worker-gemini/run_shell_command=policy_denied", "ok", 54, 2},
+		"gemini/channel":             {"over", 4, "tipstaff/task_status=, tipstaff/task_log=, tipstaff/task_set_status=", "ok", 72, 0},
+		"opencode/denied":            {"over", 3, "worker-opencode/write=policy_denied, worker-opencode/bash=policy_denied", "ok", 54, 2},
+		"opencode/channel":           {"over", 4, "tipstaff/task_status=, tipstaff/task_log=, tipstaff/task_set_status=", "ok", 72, 0},
+		"cursor/documented":          {"I read it.", 2, "worker-cursor/read=", "ok", 0, 0},
+		"scripted/made":              {"all done", 2, "worker-scripted/write_file=, tipstaff/task_set_status=", "ok", 42, 0},
 	}
 	streams := recorded(t)
 	for name, want := range cases {
@@ -191,6 +194,58 @@ func TestRecordedStreams(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
+// What the recorded CLIs came to, had they been stopped by nobody: stream, stderr and
+// exit together.
+func TestRecordedOutcomes(t *testing.T) {
+	want := map[string]string{ // by case; of some CLIs it differs
+		"text": "no_report", "shell": "no_report", "write-write": "no_report", "write-bypass": "no_report", "ask": "no_report", "channel": "no_report",
+		"resume-1": "no_report", "resume-2": "no_report", "resume-3": "no_report", "write": "no_report", "resume": "no_report", "unapproved": "no_report",
+		"approval-allow": "no_report", "approval-ask": "error", "approval-deny": "denied", "denied": "denied", "codex/denied": "no_report", "cursor/denied": "no_report",
+		"unknown-id": "session_lost", "unknown-id-beside-another": "session_lost", "used-id": "session_conflict",
+		"busy-id": "no_report", "codex/busy-id": "session_conflict", "malformed-id": "no_report",
+		"bad-request": "error", "cut": "error", "error": "error", "claude/dead": "error",
+		"codex/dead": "exit", "gemini/dead": "exit", "opencode/dead": "empty", "term-tool": "exit", "term-waiting": "exit", "opencode/term-waiting": "empty",
+		"rate-limit": "no_report", "server-error": "error", "gemini/server-error": "exit", "opencode/server-error": "empty", "untrusted": "empty",
+	}
+	files, err := filepath.Glob("testdata/streams/*/*.exit")
+	if err != nil || len(files) < 40 {
+		t.Fatal(len(files), err)
+	}
+	for _, file := range files {
+		base := strings.TrimSuffix(file, ".exit")
+		of, name := typeOfStream(file), filepath.Base(base)
+		outcome, ok := want[of.name+"/"+name]
+		if !ok {
+			outcome, ok = want[name]
+		}
+		if !ok {
+			continue
+		}
+		stream, err := os.ReadFile(base + ".jsonl")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stderr, _ := os.ReadFile(base + ".stderr")
+		code, _ := os.ReadFile(file)
+		f := facts{connected: true}
+		if signal, ok := strings.CutPrefix(strings.TrimSpace(string(code)), "signal "); ok {
+			f.exit.Signal = signal
+		} else if f.exit.Code, err = strconv.Atoi(strings.TrimSpace(string(code))); err != nil {
+			t.Fatal(err)
+		}
+		_, m, _ := transcribe(of, stream, NoReport)
+		msg := ""
+		if m.ended != nil {
+			msg = m.ended.msg
+		}
+		resumed := strings.Contains(name, "unknown") || strings.Contains(name, "busy")
+		f.events, f.end, f.denials, f.fault = m.jsonLines, m.ended, len(m.refused), of.fault(resumed, f.exit, string(stderr)+"\n"+msg)
+		if got := f.outcome(); string(got) != outcome {
+			t.Errorf("%s: %s, not %s: exit %+v, end %+v", base, got, outcome, f.exit, f.end)
 		}
 	}
 }
@@ -408,7 +463,7 @@ func BenchmarkStream(b *testing.B) {
 	for i := range 33_334 {
 		fmt.Fprintln(&stream, textLine(fmt.Sprint("m", i), strings.Repeat("some words of the model ", 20)))
 		fmt.Fprintln(&stream, callLine(fmt.Sprint("m", i), fmt.Sprint("c", i), "Bash", `{"command":"`+strings.Repeat("make test ", 30)+`","description":"x"}`))
-		fmt.Fprintln(&stream, resultLine(fmt.Sprint("c", i), `"`+strings.Repeat("ok  	package	0.1s\\n", 60)+`"`))
+		fmt.Fprintln(&stream, resultLine(fmt.Sprint("c", i), `"`+strings.Repeat("ok  \\tpackage\\t0.1s\\n", 60)+`"`))
 	}
 	b.SetBytes(int64(stream.Len()))
 	b.ReportAllocs()

@@ -108,9 +108,11 @@ type opencodeLine struct {
 	} `json:"error"`
 }
 
-func (r *opencodeReader) read(line []byte) {
+func (r *opencodeReader) read(line []byte) bool {
 	var l opencodeLine
-	decode(line, &l)
+	if !decode(line, &l) {
+		return false
+	}
 	r.m.session(l.Session)
 	p := &l.Part
 	switch l.Type {
@@ -129,6 +131,7 @@ func (r *opencodeReader) read(line []byte) {
 	case "error":
 		r.m.end(r.ending(true, tipstaff.Joined(": ", l.Error.Name, l.Error.Data.Message)))
 	}
+	return true
 }
 
 var opencodeDenial = regexp.MustCompile(`(?i)model tried to call unavailable tool|rule which prevents you from using this specific tool call|rejected permission`)

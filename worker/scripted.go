@@ -49,9 +49,11 @@ type scriptedLine struct {
 	Cost    *tipstaff.USD        `json:"cost_usd"`
 }
 
-func (r *scriptedReader) read(line []byte) {
+func (r *scriptedReader) read(line []byte) bool {
 	var l scriptedLine
-	decode(line, &l)
+	if !decode(line, &l) {
+		return false
+	}
 	switch l.Kind {
 	case "session":
 		r.m.session(l.ID)
@@ -91,6 +93,7 @@ func (r *scriptedReader) read(line []byte) {
 		}
 		r.m.end(e)
 	}
+	return true
 }
 
 func (r *scriptedReader) message(body json.RawMessage) {

@@ -11,6 +11,8 @@ import (
 	"hash"
 	"io"
 	"strings"
+
+	"github.com/tipstaff/tipstaff/canon"
 )
 
 // longest is the size of a line beyond which it is not parsed.
@@ -121,43 +123,91 @@ func decode(b []byte, into any) bool {
 	return err == nil || errors.As(err, &mismatch)
 }
 
-// isObject reports whether a line is a JSON object.
-func isObject(line []byte) bool {
-	line = bytes.TrimSpace(line)
-	return len(line) > 1 && line[0] == '{' && json.Valid(line)
+// members calls each for the members of an object. It reports whether b is one, and valid.
+func members(b []byte, each func(name string, value []byte)) bool {
+	if b = bytes.TrimLeft(b, " \t\r"); len(b) == 0 || b[0] != '{' {
+		return false
+	}
+	for m, err := range canon.Members(b) {
+		if err != nil {
+			return false
+		}
+		each(m.Name, b[m.Start:m.End])
+	}
+	return true
+}
+
+// jsonText is a string of JSON; "" of anything else.
+func jsonText(value []byte) string {
+	if len(value) == 0 || value[0] != '"' {
+		return ""
+	}
+	return canon.Unquote(value)
 }
 
 // blocks are the content of a message: a text, or a list of blocks.
 type blocks []block
 
 type block struct {
-	Type    string          `json:"type"`
-	Text    string          `json:"text"`
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Input   json.RawMessage `json:"input"`
-	CallID  string          `json:"tool_use_id"`
-	Content blocks          `json:"content"`
-	IsError bool            `json:"is_error"`
+	kind    string
+	text    string
+	id      string
+	name    string
+	input   json.RawMessage
+	callID  string
+	content blocks
+	isError bool
 }
 
 // UnmarshalJSON reads either form. Anything else is shown as it is.
 func (b *blocks) UnmarshalJSON(data []byte) error {
+	b.decode(data)
+	return nil
+}
+
+// decode is given valid JSON. What it keeps of it is its own.
+func (b *blocks) decode(data []byte) {
 	*b = nil
 	switch {
 	case len(data) == 0 || bytes.Equal(data, []byte("null")):
 	case data[0] == '"':
-		var text string
-		decode(data, &text)
-		*b = blocks{{Type: "text", Text: text}}
+		*b = blocks{{kind: "text", text: canon.Unquote(data)}}
 	case data[0] == '[':
-		var list []block
-		decode(data, &list)
-		*b = list
+		for element := range canon.Elements(data) {
+			var one block
+			one.decode(element)
+			*b = append(*b, one)
+		}
 	default:
-		*b = blocks{{Type: "text", Text: string(data)}}
+		*b = blocks{{kind: "text", text: string(data)}}
 	}
-	return nil
+}
+
+func (b *block) decode(data []byte) {
+	if data[0] != '{' {
+		b.kind, b.text = "text", string(data)
+		return
+	}
+	members(data, func(name string, value []byte) {
+		switch name {
+		case "type":
+			b.kind = jsonText(value)
+		case "text":
+			b.text = jsonText(value)
+		case "id":
+			b.id = jsonText(value)
+		case "name":
+			b.name = jsonText(value)
+		case "input":
+			b.input = bytes.Clone(value)
+		case "tool_use_id":
+			b.callID = jsonText(value)
+		case "content":
+			b.content.decode(value)
+		case "is_error":
+			b.isError = string(value) == "true"
+		}
+	})
 }
 
 // text is what there is to read; other blocks are named.
@@ -165,12 +215,12 @@ func (b blocks) text() string {
 	var parts []string
 	for _, one := range b {
 		switch {
-		case one.Type == "text" || one.Type == "" && one.Text != "":
-			parts = append(parts, one.Text)
-		case len(one.Content) > 0:
-			parts = append(parts, one.Content.text())
+		case one.kind == "text" || one.kind == "" && one.text != "":
+			parts = append(parts, one.text)
+		case len(one.content) > 0:
+			parts = append(parts, one.content.text())
 		default:
-			parts = append(parts, fmt.Sprintf("[%s]", one.Type))
+			parts = append(parts, fmt.Sprintf("[%s]", one.kind))
 		}
 	}
 	return strings.Join(parts, "\n")

@@ -32,7 +32,7 @@ type cliType struct {
 	// prepare writes the configuration of an invocation, and says what its command line
 	// and environment need.
 	prepare func(*launch) error
-	// read makes events of one line that is a JSON object.
+	// reader makes events of its stream.
 	reader func(*mapper) reader
 	// mcpTool splits the name of an MCP tool as the CLI writes it.
 	mcpTool func(name string, servers []string) (server, tool string, ok bool)
@@ -45,8 +45,9 @@ type counted struct{ usage, cost bool }
 
 // reader makes events of what a CLI prints.
 type reader interface {
-	// read is given one line that is a JSON object.
-	read(line []byte)
+	// read is given one line. It reports whether the line is a JSON object; of another it
+	// tells nothing.
+	read(line []byte) bool
 }
 
 // sign is how a CLI tells why it did not go on.

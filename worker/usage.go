@@ -84,7 +84,9 @@ func spend(counts counted, before tipstaff.SessionTotals, seen tipstaff.ModelUsa
 			}
 		}
 	case s.usageKnown && price != nil:
-		s.cost, s.costKnown = price(model, s.usage)
+		if cost, ok := price(model, s.usage); ok {
+			s.cost, s.costKnown = cost, true
+		}
 	}
 	if !counts.cost || e == nil || e.cost == nil {
 		s.totals.CostUSD = before.CostUSD + s.cost
