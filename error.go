@@ -28,7 +28,7 @@ const (
 	CheckpointNotFound  Code = "checkpoint_not_found"
 	AgentNotFound       Code = "agent_not_found"
 	PipelineNotFound    Code = "pipeline_not_found"
-	UnknownWorker       Code = "worker_unknown"
+	WorkerNotFound      Code = "worker_unknown"
 	QueueFull           Code = "queue_full"    // as many runs wait for their turn as may
 	LimitReached        Code = "limit_reached" // more than a server takes: a message, an Envelope, streams
 	LeaseLost           Code = "lease_lost"

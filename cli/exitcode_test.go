@@ -23,7 +23,7 @@ var exits = map[tipstaff.Code]int{
 	tipstaff.FeedbackRequired: 3, tipstaff.FeedbackNotAllowed: 3, tipstaff.SubjectChanged: 3, tipstaff.DecisionConflict: 3,
 	tipstaff.Forbidden: 3, tipstaff.InspectOnly: 3, tipstaff.OwnRun: 3, tipstaff.StoreUnavailable: 3, tipstaff.StoreBusy: 3, tipstaff.SessionBusy: 3,
 	tipstaff.ThreadBusy: 3, tipstaff.VersionStale: 3, tipstaff.WrongState: 3, tipstaff.RequestConflict: 3, tipstaff.HostConflict: 3,
-	tipstaff.CheckpointNotFound: 3, tipstaff.AgentNotFound: 3, tipstaff.PipelineNotFound: 3, tipstaff.UnknownWorker: 3, tipstaff.QueueFull: 3,
+	tipstaff.CheckpointNotFound: 3, tipstaff.AgentNotFound: 3, tipstaff.PipelineNotFound: 3, tipstaff.WorkerNotFound: 3, tipstaff.QueueFull: 3,
 	tipstaff.LimitReached: 3, tipstaff.Unauthenticated: 3, tipstaff.Stopping: 3, tipstaff.CallCancelled: 3, tipstaff.DeadlineExceeded: 3,
 	tipstaff.StoreFull: 3, tipstaff.StoreLost: 3, tipstaff.Integrity: 6, tipstaff.FormatNewer: 3, tipstaff.ReplayMismatch: 3, tipstaff.Refused: 3,
 	tipstaff.Internal: 1,

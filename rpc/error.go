@@ -35,7 +35,7 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.CheckpointNotFound: codes.NotFound,
 	tipstaff.AgentNotFound:      codes.NotFound,
 	tipstaff.PipelineNotFound:   codes.NotFound,
-	tipstaff.UnknownWorker:      codes.NotFound,
+	tipstaff.WorkerNotFound:     codes.NotFound,
 	tipstaff.GateNotFound:       codes.NotFound,
 
 	tipstaff.RunEnded:       codes.FailedPrecondition,

@@ -195,7 +195,7 @@ func (m *Manifest) WorkerFor(c WorkerChoice) (name, where string, err error) {
 		name, where = DefaultWorker, "default"
 	}
 	if _, ok := m.Worker(name); !ok {
-		return "", where, tipstaff.Errorf(tipstaff.UnknownWorker, "there is no worker %s, which %s names%s",
+		return "", where, tipstaff.Errorf(tipstaff.WorkerNotFound, "there is no worker %s, which %s names%s",
 			tipstaff.Quote(name, 100), where, tipstaff.Suggest(name, m.WorkerNames()))
 	}
 	return name, where, nil

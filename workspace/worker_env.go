@@ -55,7 +55,7 @@ func (w *Worker) checkVariable(name string) error {
 func (m *Manifest) WorkerEnviron(name string, environ []string) ([]string, error) {
 	w, ok := m.Worker(name)
 	if !ok {
-		return nil, tipstaff.Errorf(tipstaff.UnknownWorker, "there is no worker %s%s", tipstaff.Quote(name, 100), tipstaff.Suggest(name, m.WorkerNames()))
+		return nil, tipstaff.Errorf(tipstaff.WorkerNotFound, "there is no worker %s%s", tipstaff.Quote(name, 100), tipstaff.Suggest(name, m.WorkerNames()))
 	}
 	values, refused := secretsOf(w.references(), environ)
 	if refused != nil {

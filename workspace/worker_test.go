@@ -114,7 +114,7 @@ func TestChoiceOfAWorker(t *testing.T) {
 	}
 	for _, c := range []workspace.WorkerChoice{{Flag: "nobody"}, {Own: "builder"}, {Role: "clerk", Environ: environ}, {Flag: "reviewer"}} {
 		name, _, err := m.WorkerFor(c)
-		if !errors.Is(err, &tipstaff.Error{Code: tipstaff.UnknownWorker}) || name != "" {
+		if !errors.Is(err, &tipstaff.Error{Code: tipstaff.WorkerNotFound}) || name != "" {
 			t.Errorf("%+v falls on %q, %v", c, name, err)
 		}
 	}
@@ -145,7 +145,7 @@ roles: {opencode: {prompt: texts/ops.md}}
 	if _, ok := m.Role("reviewer"); ok {
 		t.Error("a role has the name of a worker")
 	}
-	if _, _, err := m.WorkerFor(workspace.WorkerChoice{Role: "implementer"}); tipstaff.CodeOf(err) != tipstaff.UnknownWorker {
+	if _, _, err := m.WorkerFor(workspace.WorkerChoice{Role: "implementer"}); tipstaff.CodeOf(err) != tipstaff.WorkerNotFound {
 		t.Errorf("roles that nobody is bound to: %v", err)
 	}
 }
@@ -336,7 +336,7 @@ func TestEnvironmentOfAWorkerIsExactlyWhatIsAllowed(t *testing.T) {
 	if _, err := m.WorkerEnviron("careful", []string{"PATH=/bin"}); tipstaff.CodeOf(err) != tipstaff.Refused || !strings.Contains(err.Error(), "TEAM_KEY") {
 		t.Errorf("a variable that is not set: %v", err)
 	}
-	if _, err := m.WorkerEnviron("nobody", nil); tipstaff.CodeOf(err) != tipstaff.UnknownWorker {
+	if _, err := m.WorkerEnviron("nobody", nil); tipstaff.CodeOf(err) != tipstaff.WorkerNotFound {
 		t.Errorf("nobody: %v", err)
 	}
 
