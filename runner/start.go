@@ -320,17 +320,9 @@ var errInvalid = errors.New("the program is not valid")
 
 // manifest reads the workspace's tipstaff.yaml; nil if there is none.
 func (r *Runner) manifest() (*workspace.Manifest, error) {
-	path := filepath.Join(r.Workspace, "tipstaff.yaml")
-	src, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the manifest cannot be read: %v", err), Err: err}
-	}
-	m, problems := workspace.ParseIn(workspace.Beside(r.Workspace), "tipstaff.yaml", src)
-	if len(problems) > 0 {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
+	m, err := workspace.Read(r.Workspace)
+	if m == nil {
+		return nil, err
 	}
 	return m, r.replacePolicy(m)
 }
