@@ -92,3 +92,13 @@ func (c *DeliverCheck) CheckDocument(f *Fields) {
 		f.Report(CodeFieldInvalid, v.At, "run", "run is empty; it names a program and its arguments")
 	}
 }
+
+// CheckFiles checks that what a program delivers, and where it works, fit together.
+func CheckFiles(f *Fields, files string, d *Deliver) {
+	if d == nil || files == "" || files == FilesWorktree {
+		return
+	}
+	if m := f.Value.Member("files"); m != nil {
+		f.Report(CodeFieldInvalid, m.At, "files", "files is %s, but deliver needs a worktree", files)
+	}
+}

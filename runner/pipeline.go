@@ -157,6 +157,7 @@ func limitsOf(p *pipeline.Pipeline) tipstaff.Bounds {
 func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeline.Resolver {
 	res := pipeline.Resolver{
 		Ceiling: p.manifest.Ceiling(),
+		Feature: withoutFiles,
 		Model: func(name string) pipeline.Trouble {
 			if _, ok := p.manifest.Model(name); ok {
 				return pipeline.Trouble{}

@@ -500,7 +500,20 @@ func (r resolver) Feature(name string) plan.Trouble {
 		}
 		return plan.Trouble{Code: "field_invalid", Message: "anchor: true needs anchor.file in tipstaff.yaml: the file outside the store that says where the run came to rest"}
 	}
+	return withoutFiles(name)
+}
+
+// withoutFiles refuses what no program of this release can have.
+func withoutFiles(name string) plan.Trouble {
 	return plan.Trouble{Code: "field_invalid", Message: "this version of Tipstaff does not have " + name}
+}
+
+// Release: the expressions of plans are those of pipelines.
+func (r resolver) Release(expression string) plan.Trouble {
+	if _, err := pipeline.CompileRelease(expression); err != nil {
+		return plan.Trouble{Code: "bad_expression", Message: "release: " + err.Error()}
+	}
+	return plan.Trouble{}
 }
 
 func (r resolver) Bounds() flow.Use {
