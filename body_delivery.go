@@ -4,6 +4,23 @@ import "encoding/json"
 
 // Bodies of the records of delivery.
 
+// RunFiles is where the agents of a run work. It is settled when the run is made.
+type RunFiles struct {
+	Mode  string           `json:"mode"`            // worktree or checkout
+	Place *RepositoryPlace `json:"place,omitempty"` // of a worktree
+	Base  string           `json:"base,omitempty"`  // the commit that it begins with
+}
+
+// RepositoryPlace is where a repository lies. It is recorded with a run, so that nothing
+// is looked for again where an agent may have moved it.
+type RepositoryPlace struct {
+	Checkout string `json:"checkout"`         // the top of the user's working tree
+	Prefix   string `json:"prefix,omitempty"` // of the project below it, with slashes; "": the top
+	GitDir   string `json:"git_dir"`
+	Common   string `json:"common_dir"` // the same, unless the checkout is a worktree itself
+	Format   string `json:"format"`     // of object names: sha1 or sha256
+}
+
 // WorktreeCreated is the body of worktree.created.
 type WorktreeCreated struct {
 	Path     string `json:"path"`

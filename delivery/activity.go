@@ -210,27 +210,42 @@ func (e Env) diff(ctx context.Context, _ flow.Attempt, in diffInput) (got diffed
 	if err != nil {
 		return got, nil, err
 	}
-	d, err := r.Snapshot(ctx, in.Worktree)
-	if err != nil {
+	var files []tipstaff.FileChange
+	if got.DiffRecorded, files, keep, err = record(ctx, r, in.Worktree, in.Stage, e.Put); err != nil {
 		return got, nil, err
 	}
-	got.DiffRecorded = tipstaff.DiffRecorded{Stage: in.Stage, Base: in.Worktree.Base, Tree: d.Tree, Files: len(d.Files), Added: d.Added, Removed: d.Removed, Truncated: d.Truncated}
-	if got.Patch, err = e.Put(ctx, d.Patch); err != nil {
-		return got, nil, err
-	}
-	if d.Files == nil {
-		d.Files = []tipstaff.FileChange{}
-	}
-	if got.List, err = e.Put(ctx, flow.JSON(d.Files)); err != nil {
-		return got, nil, err
-	}
-	got.First, got.Names = d.Files[:min(maxListed, len(d.Files))], []string{}
-	for _, f := range d.Files {
+	got.First, got.Names = files[:min(maxListed, len(files))], []string{}
+	for _, f := range files {
 		if got.Names = append(got.Names, f.Path); f.Old != "" {
 			got.Names = append(got.Names, f.Old)
 		}
 	}
-	return got, []string{got.Patch, got.List}, nil
+	return got, keep, nil
+}
+
+// Recorded is what has changed in a worktree when a step or stage has ended, with the
+// digests of the documents that it names.
+func Recorded(ctx context.Context, r *Repo, w Worktree, stage string, put func(context.Context, []byte) (string, error)) (tipstaff.DiffRecorded, []string, error) {
+	d, _, keep, err := record(ctx, r, w, stage, put)
+	return d, keep, err
+}
+
+func record(ctx context.Context, r *Repo, w Worktree, stage string, put func(context.Context, []byte) (string, error)) (got tipstaff.DiffRecorded, files []tipstaff.FileChange, keep []string, err error) {
+	d, err := r.Snapshot(ctx, w)
+	if err != nil {
+		return got, nil, nil, err
+	}
+	if files = d.Files; files == nil {
+		files = []tipstaff.FileChange{}
+	}
+	got = tipstaff.DiffRecorded{Stage: stage, Base: w.Base, Tree: d.Tree, Files: len(files), Added: d.Added, Removed: d.Removed, Truncated: d.Truncated}
+	if got.Patch, err = put(ctx, d.Patch); err != nil {
+		return got, nil, nil, err
+	}
+	if got.List, err = put(ctx, flow.JSON(files)); err != nil {
+		return got, nil, nil, err
+	}
+	return got, files, []string{got.Patch, got.List}, nil
 }
 
 // commit builds what would be delivered, and looks at what stands in its way.

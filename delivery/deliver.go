@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -28,6 +29,9 @@ type Spec struct {
 	// Release says what the release expression makes of what the program has brought. An
 	// error is a rejection. It is not called without an expression.
 	Release func(Produced) (bool, error)
+	// May says why a check may not be run, a person asked where the policy wants one. nil:
+	// all may.
+	May func(flow.Context, document.DeliverCheck) error
 	// Parent is the run that this one follows up, whose worktree it takes over; nil: none.
 	Parent *Parent
 	// Exhausted names the bound that leaves no room for a follow-up; "": none does.
@@ -143,14 +147,31 @@ func (d *run) end() (none tipstaff.DeliveryOutcome, err error) {
 }
 
 func (d *run) check(n int, c document.DeliverCheck) error {
-	got, err := flow.Do[checked](d.at, flow.Call{Key: "check#" + strconv.Itoa(n), Name: ActCheck, Class: flow.Idempotent, Timeout: c.Timeout + time.Minute,
+	key := "check#" + strconv.Itoa(n)
+	if d.May != nil {
+		err := d.May(d.at.At(key), c)
+		var refused *flow.Error
+		if errors.As(err, &refused) {
+			d.receive(tipstaff.Receipt{Name: c.Name, Argv: c.Run, Required: c.Required, Code: refused.Code, Message: refused.Message})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	got, err := flow.Do[checked](d.at, flow.Call{Key: key, Name: ActCheck, Class: flow.Idempotent, Timeout: c.Timeout + time.Minute,
 		Input: flow.JSON(checkInput{Place: d.Place, Worktree: d.worktree, Check: c})})
 	if err != nil {
 		return err
 	}
-	d.receipts, d.notices = append(d.receipts, got.Receipt), append(d.notices, got.Notices...)
-	d.at.Emit(flow.Event{Kind: string(tipstaff.KindCheckFinished), Body: tipstaff.CheckFinished{Receipt: got.Receipt}})
+	d.notices = append(d.notices, got.Notices...)
+	d.receive(got.Receipt)
 	return nil
+}
+
+func (d *run) receive(r tipstaff.Receipt) {
+	d.receipts = append(d.receipts, r)
+	d.at.Emit(flow.Event{Kind: string(tipstaff.KindCheckFinished), Body: tipstaff.CheckFinished{Receipt: r}})
 }
 
 // ask opens the n-th gate and does what is decided there. again: something has come in the

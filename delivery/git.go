@@ -36,15 +36,8 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("git ended with status %d: %s", e.Code, cmp.Or(strings.TrimSpace(e.Stderr), "it said nothing"))
 }
 
-// Place is where a repository lies. It is recorded with a run, so that nothing is looked
-// for again where an agent may have moved it.
-type Place struct {
-	Checkout string `json:"checkout"`         // the top of the user's working tree
-	Prefix   string `json:"prefix,omitempty"` // of the project below it, with slashes; "": the top
-	GitDir   string `json:"git_dir"`
-	Common   string `json:"common_dir"` // the same, unless the checkout is a worktree itself
-	Format   string `json:"format"`     // of object names: sha1 or sha256
-}
+// Place is where a repository lies.
+type Place = tipstaff.RepositoryPlace
 
 // Repo is a user's repository.
 //

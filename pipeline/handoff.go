@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -118,6 +119,28 @@ type contract struct {
 	summary    string
 	findings   []tipstaff.StageFinding
 	incomplete []string
+}
+
+// OpenFindings are what the stages' last visits found and nobody has let pass.
+func OpenFindings(s *State) (open []tipstaff.FindingRecorded) {
+	waived := map[string]bool{}
+	for _, w := range s.Waivers {
+		for _, id := range w.FindingIDs {
+			waived[id] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Outputs)) {
+		v := &visit{path: key, output: s.Outputs[key]}
+		if n := s.Visits[key]; n > 0 {
+			v.path = fmt.Sprintf("%s#%d", key, n)
+		}
+		for _, f := range contractOf(v).findings {
+			if !waived[f.ID] {
+				open = append(open, tipstaff.FindingRecorded{Stage: key, Visit: s.Visits[key], StageFinding: f})
+			}
+		}
+	}
+	return open
 }
 
 // contractOf reads an output. What does not fit is left out; only a plain approval

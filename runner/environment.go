@@ -74,6 +74,7 @@ func (d *drive) environ(p program) (*Environment, error) {
 		env.Base = c.draft.ForkOf.Run
 	}
 	r.draftActs(c, env.acts)
+	maps.Copy(env.acts, env.deliveryActs())
 	for _, by := range r.performers {
 		maps.Copy(env.acts, by.Activities(env))
 	}
@@ -134,8 +135,8 @@ func (d *drive) job() flow.Job {
 	p := d.program()
 	c := p.shared()
 	job := flow.Job{
-		Run: d.run, Root: p.root(), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Deadline: c.deadline(),
-		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return d.program().flow(fc, in) },
+		Run: d.run, Root: rootOf(p), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Deadline: c.deadline(),
+		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return flowOf(d.program())(fc, in) },
 		Acts:   map[string]flow.Activity{},
 		Redact: func(b []byte) []byte { return d.now().manager.Redact(b) },
 		Finish: func(out flow.Outcome) ([]flow.Draft, error) {

@@ -59,6 +59,9 @@ func (s *Settlement) Counted() []string { return slices.Sorted(maps.Keys(s.p.sai
 // Stage reports whether it is one: else it is a step.
 func (s *Settlement) Stage() bool { return s.stage != nil }
 
+// Writes has the run have a place where files may be changed.
+func (s *Settlement) Writes() { s.p.writes = true }
+
 // Freeze has the run keep what Perform will go by, so that it can be replayed without
 // the manifest.
 func (s *Settlement) Freeze(config json.RawMessage) {
@@ -113,6 +116,7 @@ type Result struct {
 	Control     *pipeline.Control   // of a stage
 	Usage       tipstaff.StageUsage // of a stage, beside its calls of models and tools; also beside an error
 	Keep        json.RawMessage     // what the next visit in the session is given; also beside an error
+	Notices     []tipstaff.Notice   // of what the agent did beside its worktree; also beside an error
 }
 
 // Spoken is the result of an agent that answers in words. value is its answer where
@@ -256,6 +260,7 @@ func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
 			at = fc.At(fmt.Sprintf("try#%d", try))
 		}
 		r, err := by.Perform(at, t)
+		w.files.notice(at.Path(), r.Notices)
 		var failed *flow.Error
 		if n.Kind != plan.Step || !errors.As(err, &failed) || try > leaf.Retry.Max || !slices.Contains(leaf.Retry.On, plan.Reason(failed)) {
 			return r.Result, err
@@ -301,6 +306,7 @@ func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.R
 	}
 	m := &meter{earlier: p.draft.Rules < rulesKept}
 	got, err := by.Perform(metered{fc, m}, t)
+	p.files.notice(fc.Path(), got.Notices)
 	if t.Session != "" && got.Keep != nil && !flow.Parked(err) {
 		p.sessions[t.Session] = got.Keep
 	}

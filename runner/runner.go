@@ -15,6 +15,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/delivery"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
@@ -49,6 +50,8 @@ type Config struct {
 	// Performers do steps and stages in ways beside the built-in ones, by the word that
 	// pipelines have for each.
 	Performers map[pipeline.Way]Performer
+	Git        *delivery.Git // nil: there are no worktrees
+	Worktrees  string        // the folder of all of them
 	Self       func(kind, launch string) flow.Owner
 	Alive      func(o flow.Owner, heartbeat, now time.Time) bool
 	Markers    func(run, launch string) []string

@@ -102,6 +102,8 @@ type prepared struct {
 	session *conversation            // of a turn; nil: it is none
 	task    *tipstaff.Task           // that the run is made for; nil: none
 	status  *tipstaff.PipelineStatus // of a pipeline; nil: it is none
+	files   *tipstaff.RunFiles       // where its agents work; nil: they change no files
+	writes  bool                     // one of them may
 	said    tipstaff.Bounds          // those of the bounds that somebody has set
 	// costBound: one of cost is among them.
 	costBound bool
@@ -178,13 +180,13 @@ func (p *prepared) validated() tipstaff.Validated {
 	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
 	if text, ok := p.text.(planText); ok && p.session != nil {
 		p.describe(text.Document, &v)
-		v.Warnings = p.warnings
 	}
+	v.Warnings = slices.Clone(p.warnings)
 	text, ok := p.text.(pipelineText)
 	if !ok || text.Pipeline == nil {
 		return v
 	}
-	v.Warnings = slices.Clone(text.Warnings())
+	v.Warnings = append(v.Warnings, text.Warnings()...)
 	for _, name := range p.asked.Above(p.bounds) {
 		v.Warnings = append(v.Warnings, tipstaff.Problem{Code: "bound_kept", Message: fmt.Sprintf("%s stays at %s: the %s asked for would raise it, and a start can only lower bounds",
 			name, tipstaff.FormatBound(name, p.bounds[name]), tipstaff.FormatBound(name, p.asked[name]))})
@@ -215,12 +217,14 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 		return nil, err
 	}
 	if pipeline.IsPipeline(req.Program) {
-		return p, r.preparePipeline(p, req)
+		return p, r.preparePipeline(ctx, p, req)
 	}
 	if _, rounds := req.Bounds[tipstaff.BoundStages]; rounds {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s bounds the rounds of a pipeline, and this is none", tipstaff.BoundStages)
 	}
-	doc, problems := checkFirst(req.Name, req.Program, p.resolver)
+	first := p.resolver
+	first.files = true
+	doc, problems := checkFirst(req.Name, req.Program, first)
 	if len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
@@ -251,6 +255,9 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 		return nil, inputsRefused(req.Name, doc, problems)
 	}
 	if err := p.checkAnchor(req.Name, r.Workspace); err != nil {
+		return nil, err
+	}
+	if err := r.prepareFiles(ctx, p, req.NoFiles); err != nil {
 		return nil, err
 	}
 	return p, p.preflight(req.Name, r.Servers(p.manifest, r.Workspace, nil))
@@ -371,7 +378,7 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 		registry = registry.WithPrograms(p.manifest, r.Workspace)
 	}
 	described := p.text.described()
-	body := draftBody{IntentDraft: tipstaff.IntentDraft{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status}}
+	body := draftBody{IntentDraft: tipstaff.IntentDraft{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status, Files: p.files}}
 	tools, err := registry.Freeze()
 	if err != nil {
 		return body, err
@@ -470,6 +477,7 @@ type resolver struct {
 	tools    *tool.Registry
 	skills   *skillCatalog
 	chain    chain // of the program that asks
+	files    bool  // it may have files and deliver
 
 	performers performers
 }
@@ -492,7 +500,7 @@ func (r resolver) Agent(name string) plan.AgentInfo {
 	return info
 }
 
-// Feature: worktrees and delivery do not exist in this release either.
+// Feature: only a program that is started by itself has files.
 func (r resolver) Feature(name string) plan.Trouble {
 	if name == "anchor" {
 		if r.manifest != nil && r.manifest.Anchor != "" {
@@ -500,12 +508,16 @@ func (r resolver) Feature(name string) plan.Trouble {
 		}
 		return plan.Trouble{Code: "field_invalid", Message: "anchor: true needs anchor.file in tipstaff.yaml: the file outside the store that says where the run came to rest"}
 	}
+	if r.files {
+		return plan.Trouble{}
+	}
 	return withoutFiles(name)
 }
 
-// withoutFiles refuses what no program of this release can have.
+// withoutFiles refuses what a program cannot have that is part of another, or that nobody
+// has written.
 func withoutFiles(name string) plan.Trouble {
-	return plan.Trouble{Code: "field_invalid", Message: "this version of Tipstaff does not have " + name}
+	return plan.Trouble{Code: "field_invalid", Message: "only a program that somebody starts can have " + name}
 }
 
 // Release: the expressions of plans are those of pipelines.

@@ -70,11 +70,9 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	if err != nil {
 		return flow.Done{}, refused(err)
 	}
-	after := func(func(flow.Event)) {}
-	if x.host.Watch != nil {
-		if after, err = x.host.Watch(ctx, x.dir); err != nil {
-			return flow.Done{}, refused(errors.Join(err, x.release(nil)))
-		}
+	after, err := x.host.Watch(ctx, x.attempt.Path)
+	if err != nil {
+		return flow.Done{}, refused(errors.Join(err, x.release(nil)))
 	}
 	begin := w.Spawn
 	if resume {
@@ -88,9 +86,10 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	if res.Outcome == Limit && (res.Which == tipstaff.BoundCostUSD || res.Which == tipstaff.BoundTokens) {
 		res.Bound = x.bound
 	}
-	after(x.attempt.Note)
+	var keep []string
+	res.Notices, keep, err = after(x.attempt.Note)
 	x.note(tipstaff.KindWorkerEnded, ended(x.id, res))
-	if err := errors.Join(x.release(&res), x.attempt.Sync()); err != nil {
+	if err := errors.Join(err, x.release(&res), x.attempt.Sync()); err != nil {
 		return flow.Done{}, err
 	}
 	if cause := context.Cause(ctx); res.Outcome == Cancelled && cause != nil {
@@ -105,7 +104,7 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 			return flow.Done{}, &late
 		}
 	}
-	return flow.Done{Value: flow.JSON(res), Use: x.use(res)}, nil
+	return flow.Done{Value: flow.JSON(res), Use: x.use(res), Keep: keep}, nil
 }
 
 // prepare makes everything ready, in the order of what could refuse it.

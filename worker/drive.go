@@ -87,6 +87,7 @@ type Output struct {
 	Data    json.RawMessage // nil: none
 	Verdict *Verdict
 	Usage   tipstaff.StageUsage // of calls inside the CLIs
+	Notices []tipstaff.Notice   // of what was changed beside the directory
 	Kept    *Kept
 }
 
@@ -150,6 +151,7 @@ type drive struct {
 	retried   bool   // after a conflict of sessions
 	last      string // text
 	usage     tipstaff.StageUsage
+	notices   []tipstaff.Notice
 }
 
 // next is what the next invocation is to do.
@@ -172,7 +174,7 @@ func Drive(fc flow.Context, a Assignment) (Output, error) {
 		n = next{text: a.Description, resume: true}
 	}
 	out, err := d.work(n)
-	out.Usage = d.usage
+	out.Usage, out.Notices = d.usage, d.notices
 	if err != nil && !flow.Parked(err) {
 		why := err.Error()
 		var halted *Halted
@@ -295,6 +297,7 @@ func (d *drive) invoke(n next) (res Result, err error) {
 		}
 	}
 	d.count(res)
+	d.notices = append(d.notices, res.Notices...)
 	d.begun = d.begun || res.SessionID != ""
 	d.last = cmp.Or(res.Text, d.last)
 	if res.Report.Status != "" {
@@ -534,6 +537,7 @@ func (d *drive) reviewed(res Result) (verdict, text string, err error) {
 	a.Description = textReview(d.Brief, res)
 	out, err := Drive(d.fc.At(fmt.Sprintf("review#%d", d.iteration)), a)
 	d.usage = d.usage.Plus(out.Usage)
+	d.notices = append(d.notices, out.Notices...)
 	switch {
 	case isFailure(err):
 		return "", "", nil // a person decides

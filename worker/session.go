@@ -181,9 +181,9 @@ type Host struct {
 	Price   Price
 	Starter Starter
 	Redact  func([]byte) []byte
-	// Watch looks at the repository before an invocation; what it returns tells, after
-	// it, what has changed.
-	Watch func(ctx context.Context, dir string) (func(note func(flow.Event)), error)
+	// Watch looks at the user's repository before an invocation. What it returns tells
+	// afterwards what has changed, with digests of documents that are to be kept.
+	Watch func(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string, error), error)
 	NewID func() string
 	Now   func() time.Time
 }

@@ -129,6 +129,7 @@ type Result struct {
 	Dir          string                 `json:"dir"`
 	DurationMS   int64                  `json:"duration_ms"`
 	Logs         Logs                   `json:"logs"`
+	Notices      []tipstaff.Notice      `json:"notices,omitempty"` // of what was changed beside its directory
 }
 
 // Logs are the files of an invocation.

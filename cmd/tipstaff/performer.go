@@ -90,6 +90,9 @@ func (p *workerPerformer) Settle(s *runner.Settlement) error {
 		reviewer.Posture, reviewer.Counted = worker.ReadOnly, settled.Counted
 		settled.Reviewer = &reviewer
 	}
+	if settled.Posture != worker.ReadOnly {
+		s.Writes()
+	}
 	s.Freeze(flow.JSON(settled))
 	return nil
 }
@@ -124,7 +127,7 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 		}
 	}
 	out, err := worker.Drive(fc, a)
-	res := runner.Result{Usage: out.Usage}
+	res := runner.Result{Usage: out.Usage, Notices: out.Notices}
 	if out.Kept != nil {
 		res.Keep = flow.JSON(out.Kept)
 	}
@@ -140,7 +143,7 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 		value = flow.JSON(out.Verdict)
 	}
 	said := runner.Spoken(out.Text, value)
-	said.Usage, said.Keep = res.Usage, res.Keep
+	said.Usage, said.Keep, said.Notices = res.Usage, res.Keep, res.Notices
 	return said, nil
 }
 
@@ -172,9 +175,11 @@ func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Ac
 		},
 		Environ: func(s worker.Settled) ([]string, error) { return workerEnviron(s, env) },
 		Policy:  func(l *worker.Local, dir string) worker.Policy { return workerPolicy(l, dir, env) },
-		Watch:   env.Watch,
-		NewID:   func() string { return tipstaff.NewID(time.Now()).String() },
-		Now:     time.Now,
+		Watch: func(ctx context.Context, path string) (func(func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
+			return env.Watch(ctx, path)
+		},
+		NewID: func() string { return tipstaff.NewID(time.Now()).String() },
+		Now:   time.Now,
 	}
 	return worker.Activities(h)
 }

@@ -166,11 +166,15 @@ func (s *Server) workingFolder(c call, cwd string) (string, error) {
 // environment is what a process gets to see of ours: a short list of names, and
 // the markers by which everything a run started can be found.
 func (s *Server) environment() []string {
-	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+	return append(Environment(os.Environ()), s.options.Markers...)
+}
+
+// Environment is what of ours every program of a run gets to see.
+func Environment(environ []string) []string {
+	return slices.DeleteFunc(environ, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return !Inherited(name)
 	})
-	return append(env, s.options.Markers...)
 }
 
 // Inherited reports whether every process that a run starts gets to see a variable of
