@@ -13,6 +13,8 @@ import (
 	"github.com/tipstaff/tipstaff/supervisor"
 )
 
+// main is not reached by a process that is the reaper of a program: see package
+// supervisor/reap.
 func main() {
 	// The heap is small, and decoding what tools say makes much garbage: with the
 	// usual setting half of the time would go into collecting it.
