@@ -458,6 +458,44 @@ func TestReaperStays(t *testing.T) {
 	}
 }
 
+// A program may stop its reaper: that is ended with it.
+func TestStoppedReaper(t *testing.T) {
+	t.Parallel()
+	p, hidden := spawnScript(t, reaped(`trap "" TERM; `+hidesDeaf+`while :; do sleep 0.1; done`))
+	reaper := reaperOf(t, p)
+	if err := syscall.Kill(reaper, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	p.Stop(0)
+	p.Wait()
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	for _, pid := range []int{hidden, reaper, p.Identity().Pid} {
+		if running(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+}
+
+// What the program made of its cgroup is removed with it.
+func TestNestedCgroup(t *testing.T) {
+	if Containment() != levelCgroup {
+		t.Skip("no cgroup can be made here")
+	}
+	p, inner := spawnScript(t, reaped(`dir=$(sed -n "s|^0::||p" /proc/self/cgroup); dir=$(echo "$OWN"/$(basename "$dir")); mkdir $dir/inner && sh -c 'echo 0 > '$dir'/inner/cgroup.procs; trap "" TERM; echo $$; exec >/dev/null; while :; do sleep 0.1; done' & read x`, "OWN="+ownCgroup()))
+	if in := cgroupOf(strconv.Itoa(inner)); in != filepath.Join(p.Identity().Cgroup, "inner") {
+		t.Fatalf("it is in %s", in)
+	}
+	if err := p.Close(); err != nil || running(inner) {
+		t.Errorf("%v, it runs: %v", err, running(inner))
+	}
+	if _, err := os.Stat(p.Identity().Cgroup); err == nil {
+		t.Error("the cgroup is left")
+	}
+}
+
 func TestManyAtOnce(t *testing.T) {
 	if f, err := Output(context.Background(), reaped("exit 0"), nil, 0); err != nil || f.Exit.Code != 0 { // what is opened once is open
 		t.Fatal(f, err)
