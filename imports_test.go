@@ -299,21 +299,75 @@ func TestImportFaultsAreFound(t *testing.T) {
 	}
 }
 
-// Programs are started by the supervisor alone, which can find and end them.
-func TestOnlyTheSupervisorStartsPrograms(t *testing.T) {
+// Programs are started and signalled by the supervisor alone, which can find and end them.
+func TestOnlyTheSupervisorRunsProcesses(t *testing.T) {
+	used := 0
 	eachProductFile(t, func(path string, file *ast.File) {
-		if pkg := filepath.ToSlash(filepath.Dir(path)); pkg == "supervisor" || strings.HasPrefix(pkg, "test/") || pkg == "cmd/bench" {
-			return
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok {
-				if of := lastName(s.X) + "." + s.Sel.Name; slices.Contains([]string{"exec.Command", "exec.CommandContext", "exec.Cmd", "os.StartProcess", "syscall.ForkExec"}, of) {
-					t.Errorf("%s uses %s", path, of)
-				}
+		switch pkg := filepath.ToSlash(filepath.Dir(path)); {
+		case below(pkg, "supervisor"):
+			used += len(processCalls(file))
+		case strings.HasPrefix(pkg, "test/") || pkg == "cmd/bench":
+		default:
+			for _, call := range processCalls(file) {
+				t.Errorf("%s uses %s", path, call)
 			}
-			return true
-		})
+		}
 	})
+	if used == 0 {
+		t.Error("not even the supervisor starts a program: nothing was looked at")
+	}
+}
+
+// processCalls are the uses in a file of what starts processes or signals them by pid.
+func processCalls(file *ast.File) (calls []string) {
+	packages := map[string]string{} // by the names that the file has for them
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue
+		}
+		name := path.Base(imported)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		packages[name] = imported
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if of, ok := s.X.(*ast.Ident); ok && slices.Contains(processFunctions[packages[of.Name]], s.Sel.Name) {
+				calls = append(calls, packages[of.Name]+"."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return calls
+}
+
+var processFunctions = map[string][]string{
+	"os":                    {"StartProcess"},
+	"os/exec":               {"Command", "CommandContext", "Cmd"},
+	"syscall":               {"ForkExec", "StartProcess", "Exec", "Kill"},
+	"golang.org/x/sys/unix": {"Exec", "Kill", "PidfdSendSignal", "Tgkill"},
+}
+
+func TestProcessCallsAreFound(t *testing.T) {
+	for text, want := range map[string]int{
+		`import "os/exec"; var _ = exec.Command("true")`:                   1,
+		`import other "os/exec"; var _ = &other.Cmd{}`:                     1,
+		`import "os"; func f() { os.StartProcess("", nil, nil) }`:          1,
+		`import "syscall"; func f() { syscall.Kill(1, 9) }`:                1,
+		`import "golang.org/x/sys/unix"; func f() { _ = unix.Kill(1, 9) }`: 1,
+		`import "os/exec"; var _ = exec.LookPath`:                          0,
+		`import "example.com/exec"; var _ = exec.Command`:                  0,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := processCalls(file); len(got) != want {
+			t.Errorf("%s: found %q", text, got)
+		}
+	}
 }
 
 // The module needs what the product imports, and says so: no vendor's SDK, and nothing

@@ -142,11 +142,27 @@ func endCgroup(ctx context.Context, dir string) (ended int, err error) {
 		}
 		ended = max(ended, bytes.Count(members, []byte("\n")))
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
-		if err := unix.Rmdir(dir); err == nil || os.IsNotExist(err) {
+		if err := removeCgroup(dir); err == nil || os.IsNotExist(err) {
 			return ended, nil
 		} else if ctx.Err() != nil {
 			return ended, err
 		}
 		time.Sleep(2 * time.Millisecond) // the kernel tells the end of its members to nobody who may not watch it
 	}
+}
+
+// removeCgroup removes an empty cgroup, and those that were made in it.
+func removeCgroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return unix.Rmdir(dir)
 }

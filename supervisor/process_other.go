@@ -77,6 +77,8 @@ func (*reaper) stop(time.Duration) {}
 
 func (p *Process) beginReaped(Command) error { return errors.ErrUnsupported }
 
+func (p *Process) endStalled() {}
+
 func ownCgroup() string { return "" }
 
 func endCgroups(context.Context, map[string]string) (int, error) { return 0, nil }

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -121,12 +120,20 @@ func (p *Process) follow(lines *bufio.Reader) {
 	p.drain()
 }
 
+// endStalled ends everything in the place of a reaper that does not: the program may
+// have stopped it.
+func (p *Process) endStalled() {
+	ctx, cancel := context.WithTimeout(context.Background(), reapLimit)
+	defer cancel()
+	all := Identity{Pid: p.cmd.Process.Pid, Start: p.start, Spawn: p.identity.Spawn, Cgroup: p.identity.Cgroup}
+	_, _ = sweepIdentities(ctx, []Identity{all}) // what is left then hangs in the kernel
+	within(killLimit, p.gone)
+}
+
 // endReaper waits for the end of the reaper, and ends what is left in its cgroup.
 func (p *Process) endReaper() {
 	_ = p.reaper.socket.Close()
-	if err := p.cmd.Wait(); err != nil && errors.As(err, new(*os.SyscallError)) {
-		return
-	}
+	_ = p.cmd.Wait() // how it ended tells nothing
 	p.forget()
 	ctx, cancel := context.WithTimeout(context.Background(), killLimit)
 	defer cancel()

@@ -155,12 +155,12 @@ func (p *Process) Survivors() []Left { return p.survivors }
 
 // Stop asks the program, and no other process, to end. After grace everything is killed
 // that has not ended by then. Stop waits until the program has ended, but not for long
-// after that.
+// after that; with a reaper, until nothing is left.
 func (p *Process) Stop(grace time.Duration) {
 	if p.reaper != nil {
 		p.reaper.stop(grace)
-		if !within(grace+reapLimit, p.exited) {
-			p.drain()
+		if !within(grace+reapLimit, p.gone) {
+			p.endStalled()
 		}
 		return
 	}
@@ -184,11 +184,7 @@ func (p *Process) Close() error {
 		return p.orphans()
 	}
 	p.Stop(Grace)
-	limit := killLimit
-	if p.reaper != nil {
-		limit = reapLimit
-	}
-	if within(limit, p.gone) {
+	if within(killLimit, p.gone) {
 		return p.orphans()
 	}
 	return fmt.Errorf("process %d was killed and has not ended", p.identity.Pid)

@@ -134,10 +134,7 @@ func endAll(ctx context.Context, all []process) (ended int, err error) {
 			p.release()
 		}
 	}()
-	below, err := endBelow(ctx, all)
-	if err != nil {
-		return below, err
-	}
+	below, late := endBelow(ctx, all)
 	for _, p := range all {
 		if err := p.kill(); err != nil {
 			return 0, fmt.Errorf("end process %d: %w", p.handle.Pid, err)
@@ -155,7 +152,7 @@ func endAll(ctx context.Context, all []process) (ended int, err error) {
 		}
 		ended++
 	}
-	return below + ended, nil
+	return below + ended, late
 }
 
 // endBelow ends the descendants of processes, while these are there to find them by:
@@ -164,7 +161,9 @@ func endBelow(ctx context.Context, all []process) (ended int, err error) {
 	var roots []reap.Process
 	for _, p := range all {
 		if !p.leaving {
-			roots = append(roots, reap.Process{Pid: p.handle.Pid, Start: p.start})
+			root := reap.Process{Pid: p.handle.Pid, Start: p.start}
+			root.Signal(syscall.SIGSTOP) // it starts no more
+			roots = append(roots, root)
 		}
 	}
 	if len(roots) == 0 {

@@ -13,6 +13,8 @@ import (
 	"github.com/tipstaff/tipstaff/supervisor"
 )
 
+// main is not reached by a process that is the reaper of a program: see package
+// supervisor/reap.
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "worker-mcp" { // hidden: CLIs start it as their server
 		os.Exit(relay())

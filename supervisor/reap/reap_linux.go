@@ -50,7 +50,10 @@ func run(o options) int {
 	// Asked to end by others it stays: its end would leave its descendants to the system.
 	// They are caught and not ignored, for the program would ignore them too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	// Nor does it get files that we were left open, by those who started Tipstaff.
+	const closeRange, closeOnExec = 436, 4
 	syscall.CloseOnExec(control)
+	_, _, _ = syscall.RawSyscall(closeRange, control, uintptr(^uint32(0)), closeOnExec) // old kernels do not know it
 	pid, contained, err := o.start()
 	if err != nil {
 		return refuse(err)
