@@ -259,6 +259,7 @@ func TestThroughTipstaff(t *testing.T) {
 	installed(t)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, cli cli) {
 				t.Cleanup(func() { count(cli.name(), !t.Failed()) })
 				c.run(t, cli)
