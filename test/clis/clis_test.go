@@ -259,6 +259,7 @@ func TestThroughTipstaff(t *testing.T) {
 	installed(t)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, cli cli) {
 				t.Cleanup(func() { count(cli.name(), !t.Failed()) })
 				c.run(t, cli)
@@ -277,7 +278,7 @@ func compiledPolicy(t *testing.T, c cli) {
 	rules := map[string]string{
 		"codex":    allowAll(c), // it cannot have commands denied and edits allowed
 		"gemini":   rule(c, "allow", "write_file", "replace") + ", " + rule(c, "deny", "run_shell_command", "web_fetch", "google_web_search"),
-		"opencode": rule(c, "allow", "edit", "write", "patch") + ", " + rule(c, "deny", "bash", "webfetch"),
+		"opencode": rule(c, "allow", "edit", "write", "patch") + ", " + rule(c, "deny", "bash", "web*", "code*"),
 	}[c.name()]
 	w := newWorkspace(t, c, worker{posture: auto, rules: rules},
 		script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}}, api.Turn{Calls: []api.Call{api.Run("echo x > ran.txt")}})...)

@@ -46,12 +46,8 @@ func (chat) call(r *Request, c Call) (string, object) {
 	switch c.Tool {
 	case Write:
 		return "write", object{"filePath": c.arg("path"), "content": c.arg("content")}
-	case Edit:
-		return "edit", object{"filePath": c.arg("path"), "oldString": c.arg("old"), "newString": c.arg("new")}
 	case Shell:
 		return "bash", object{"command": c.arg("command"), "description": "by the script"}
-	case Fetch:
-		return "webfetch", object{"url": c.arg("url"), "format": "text"}
 	}
 	return r.tool(c.Tool, "tipstaff_"+c.Tool), c.Args
 }

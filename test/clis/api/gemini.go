@@ -64,12 +64,8 @@ func (gemini) call(r *Request, c Call) (string, object) {
 	switch c.Tool {
 	case Write:
 		return "write_file", object{"file_path": c.arg("path"), "content": c.arg("content")}
-	case Edit:
-		return "replace", object{"file_path": c.arg("path"), "old_string": c.arg("old"), "new_string": c.arg("new"), "instruction": "by the script"}
 	case Shell:
 		return "run_shell_command", object{"command": c.arg("command"), "description": "by the script"}
-	case Fetch:
-		return "web_fetch", object{"prompt": "read " + c.arg("url")}
 	}
 	return r.tool(c.Tool, "mcp_tipstaff_"+c.Tool), c.Args
 }

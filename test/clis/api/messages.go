@@ -51,12 +51,8 @@ func (messages) call(r *Request, c Call) (string, object) {
 	switch c.Tool {
 	case Write:
 		return "Write", object{"file_path": c.arg("path"), "content": c.arg("content")}
-	case Edit:
-		return "Edit", object{"file_path": c.arg("path"), "old_string": c.arg("old"), "new_string": c.arg("new")}
 	case Shell:
 		return "Bash", object{"command": c.arg("command"), "description": "by the script"}
-	case Fetch:
-		return "WebFetch", object{"url": c.arg("url"), "prompt": "read it"}
 	}
 	return r.tool(c.Tool, "mcp__tipstaff__"+c.Tool), c.Args
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 )
 
@@ -11,7 +10,6 @@ type Request struct {
 	Dialect  string // the name of the dialect; empty: a path that is none
 	Method   string
 	Path     string
-	Header   http.Header
 	Body     json.RawMessage
 	Model    string
 	Stream   bool
@@ -19,7 +17,6 @@ type Request struct {
 	Tools    []string // as the CLI calls them
 	Dir      string   // where the CLI says it works
 	Side     bool     // the CLI's own business: it took no turn
-	Answered string   // what was answered, in a word
 }
 
 // Message is one of a conversation. A result of a tool is one of role tool.

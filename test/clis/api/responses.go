@@ -77,7 +77,7 @@ func (t responsesTool) names() (names []string) {
 
 // call is an item that calls a tool. Codex has no tool for a single file: it writes by a
 // patch, if it declares that tool, else by a command.
-func (responses) call(r *Request, c Call) object {
+func (d responses) call(r *Request, c Call) object {
 	name, args := c.Tool, object(c.Args)
 	switch c.Tool {
 	case Write:
@@ -85,17 +85,13 @@ func (responses) call(r *Request, c Call) object {
 			patch := "*** Begin Patch\n*** Add File: " + c.arg("path") + "\n+" + c.arg("content") + "\n*** End Patch\n"
 			return object{"type": "custom_tool_call", "id": id("ctc_"), "call_id": id("call_"), "name": "apply_patch", "input": patch, "status": "completed"}
 		}
-		return responses{}.call(r, Run("cat > '"+c.arg("path")+"' <<'END'\n"+c.arg("content")+"\nEND"))
-	case Edit:
-		return responses{}.call(r, Run("sed -i 's/"+c.arg("old")+"/"+c.arg("new")+"/' '"+c.arg("path")+"'"))
+		return d.call(r, Run("cat > '"+c.arg("path")+"' <<'END'\n"+c.arg("content")+"\nEND"))
 	case Shell:
 		if r.has("exec_command") {
 			name, args = "exec_command", object{"cmd": c.arg("command")}
 		} else {
 			name, args = "shell", object{"command": []string{"bash", "-lc", c.arg("command")}}
 		}
-	case Fetch:
-		return responses{}.call(r, Run("curl -sS '"+c.arg("url")+"'"))
 	}
 	arguments, _ := json.Marshal(args)
 	item := object{"type": "function_call", "id": id("fc_"), "call_id": id("call_"), "name": name, "arguments": string(arguments), "status": "completed"}

@@ -36,9 +36,9 @@ func (t Turn) outputTokens() int {
 }
 
 // Call is a call of a tool, named as the script names it. Native tools of the CLIs are
-// Write (path, content), Edit (path, old, new), Shell (command) and Fetch (url); any other
-// name is that of an MCP tool, whose arguments are passed on as they are. In a text
-// argument {dir} stands for the directory that the CLI says it works in.
+// Write (path, content) and Shell (command); any other name is that of an MCP tool, whose
+// arguments are passed on as they are. In a text argument {dir} stands for the directory
+// that the CLI says it works in.
 type Call struct {
 	Tool string
 	Args map[string]any
@@ -47,9 +47,7 @@ type Call struct {
 // The native tools.
 const (
 	Write = "write"
-	Edit  = "edit"
 	Shell = "shell"
-	Fetch = "fetch"
 )
 
 // WriteFile is a call that writes a file below the working directory.

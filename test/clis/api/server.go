@@ -55,13 +55,6 @@ func (s *Server) Stop() {
 	}
 }
 
-// Add puts turns at the script's end.
-func (s *Server) Add(turns ...Turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.left = append(s.left, turns...)
-}
-
 // Replace forgets what is left of the script, and goes on with other turns.
 func (s *Server) Replace(turns ...Turn) {
 	s.mu.Lock()
@@ -115,26 +108,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, h *http.Request) {
 	if err != nil {
 		return
 	}
-	r := &Request{Method: h.Method, Path: h.URL.RequestURI(), Header: h.Header, Body: body, Side: true}
+	r := &Request{Method: h.Method, Path: h.URL.RequestURI(), Body: body, Side: true}
 	for _, d := range dialects {
 		if h.Method != http.MethodPost || !strings.Contains(h.URL.Path, d.path) {
 			continue
 		}
 		r.Dialect = d.name
 		if d.dialect == nil {
-			s.keep(r, "a count of tokens")
+			s.keep(r)
 			reply(w, http.StatusOK, map[string]int{"input_tokens": InputTokens})
 			return
 		}
 		if err := d.read(r); err != nil {
-			s.keep(r, err.Error())
+			s.keep(r)
 			reply(w, http.StatusBadRequest, d.fail(http.StatusBadRequest, err.Error()))
 			return
 		}
 		s.answer(w, h, r, d.dialect)
 		return
 	}
-	s.keep(r, "not found")
+	s.keep(r)
 	reply(w, http.StatusNotFound, map[string]any{"error": map[string]string{"type": "not_found_error", "message": "there is no " + h.URL.Path}})
 }
 
@@ -147,13 +140,13 @@ func (s *Server) answer(w http.ResponseWriter, h *http.Request, r *Request, d di
 	}
 	switch {
 	case t.Hang:
-		s.keep(r, "nothing")
+		s.keep(r)
 		<-h.Context().Done()
 	case t.Close:
-		s.keep(r, "a closed connection")
+		s.keep(r)
 		cut(w)
 	case t.Status != 0:
-		s.keep(r, strconv.Itoa(t.Status))
+		s.keep(r)
 		if t.RetryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(t.RetryAfter.Seconds())))
 		}
@@ -162,7 +155,7 @@ func (s *Server) answer(w http.ResponseWriter, h *http.Request, r *Request, d di
 		for i, c := range t.Calls {
 			t.Calls[i] = c.in(r.Dir)
 		}
-		s.keep(r, "a turn")
+		s.keep(r)
 		if r.Stream {
 			w.Header().Set("Content-Type", "text/event-stream")
 		} else {
@@ -188,10 +181,9 @@ func (s *Server) take(last string) Turn {
 // BeyondScript is what the model says when its script is over.
 const BeyondScript = "The script has no answer to this."
 
-func (s *Server) keep(r *Request, answered string) {
+func (s *Server) keep(r *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.Answered = answered
 	s.requests = append(s.requests, *r)
 	close(s.changed)
 	s.changed = make(chan struct{})
