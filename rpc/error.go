@@ -48,6 +48,10 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.InspectOnly:    codes.FailedPrecondition,
 	tipstaff.FormatNewer:    codes.FailedPrecondition,
 	tipstaff.Refused:        codes.FailedPrecondition,
+	tipstaff.ActionBlocked:  codes.FailedPrecondition,
+
+	tipstaff.NotAGitRepository: codes.FailedPrecondition,
+	tipstaff.NoCommits:         codes.FailedPrecondition,
 
 	tipstaff.QueueFull:    codes.ResourceExhausted,
 	tipstaff.LimitReached: codes.ResourceExhausted,
