@@ -25,7 +25,8 @@ var exits = map[tipstaff.Code]int{
 	tipstaff.ThreadBusy: 3, tipstaff.VersionStale: 3, tipstaff.WrongState: 3, tipstaff.RequestConflict: 3, tipstaff.HostConflict: 3,
 	tipstaff.CheckpointNotFound: 3, tipstaff.AgentNotFound: 3, tipstaff.PipelineNotFound: 3, tipstaff.WorkerNotFound: 3, tipstaff.QueueFull: 3,
 	tipstaff.LimitReached: 3, tipstaff.Unauthenticated: 3, tipstaff.Stopping: 3, tipstaff.CallCancelled: 3, tipstaff.DeadlineExceeded: 3,
-	tipstaff.StoreFull: 3, tipstaff.StoreLost: 3, tipstaff.Integrity: 6, tipstaff.FormatNewer: 3, tipstaff.ReplayMismatch: 3, tipstaff.Refused: 3,
+	tipstaff.StoreFull: 3, tipstaff.StoreLost: 3, tipstaff.Integrity: 6, tipstaff.FormatNewer: 3, tipstaff.ReplayMismatch: 3, tipstaff.Refused: 3, tipstaff.ActionBlocked: 3,
+	tipstaff.NotAGitRepository: 3, tipstaff.NoCommits: 3,
 	tipstaff.Internal: 1,
 }
 

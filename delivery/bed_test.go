@@ -15,7 +15,7 @@ import (
 
 // runGit runs git for real, as package supervisor does for the product.
 func runGit(ctx context.Context, dir string, env []string, stdin []byte, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, env, bytes.NewReader(stdin)

@@ -49,6 +49,10 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.InspectOnly:    codes.FailedPrecondition,
 	tipstaff.FormatNewer:    codes.FailedPrecondition,
 	tipstaff.Refused:        codes.FailedPrecondition,
+	tipstaff.ActionBlocked:  codes.FailedPrecondition,
+
+	tipstaff.NotAGitRepository: codes.FailedPrecondition,
+	tipstaff.NoCommits:         codes.FailedPrecondition,
 
 	tipstaff.WorkerUnavailable:         codes.FailedPrecondition,
 	tipstaff.WorkerUnsupportedVersion:  codes.FailedPrecondition,
