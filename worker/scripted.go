@@ -34,10 +34,7 @@ var scripted = cliType{
 	reader: func(m *mapper) reader { return &scriptedReader{m: m} },
 }
 
-type scriptedReader struct {
-	m    *mapper
-	step int
-}
+type scriptedReader struct{ m *mapper }
 
 type scriptedLine struct {
 	Kind    string               `json:"kind"`
@@ -106,8 +103,9 @@ func (r *scriptedReader) message(body json.RawMessage) {
 	if b.Usage != nil {
 		r.m.using("", summed(*b.Usage))
 	}
-	if b.Calls == 0 {
-		r.m.flush("")
+	reason := "stop"
+	if b.Calls > 0 {
+		reason = "tool_calls"
 	}
-	r.m.told = true
+	r.m.tellMessage("", reason)
 }
