@@ -212,7 +212,7 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 			t.Errorf("%s %.80s: %q, refused %v; it should say %q", step.tool, step.args, got, refused, step.says)
 		}
 	}
-	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: approveTool, Arguments: map[string]any{"tool_name": "Bash", "input": map[string]any{}}}); err == nil {
+	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: ApproveTool, Arguments: map[string]any{"tool_name": "Bash", "input": map[string]any{}}}); err == nil {
 		t.Error("approve was called where there is no hook")
 	}
 	f.refuse = errors.New("the task was abandoned")
@@ -245,7 +245,7 @@ func TestReportsAndQuestionsEndTheTurn(t *testing.T) {
 					t.Errorf("%s: %q", second[0], got)
 				}
 			}
-			got, _ := call(t, s, approveTool, `{"tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c1"}`)
+			got, _ := call(t, s, ApproveTool, `{"tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c1"}`)
 			if !strings.Contains(got, `"behavior":"deny"`) || !strings.Contains(got, ruleReported) {
 				t.Errorf("approve: %s", got)
 			}
