@@ -52,8 +52,13 @@ type agentLine struct {
 	}
 }
 
-// The program of scripted workers against a channel, as an invocation runs it.
-func TestScriptedWorker(t *testing.T) {
+// agentBinary is the command: the one that TIPSTAFF_BINARY names, as in make test, or one
+// that is built.
+func agentBinary(t *testing.T) string {
+	t.Helper()
+	if given := os.Getenv("TIPSTAFF_BINARY"); given != "" {
+		return given
+	}
 	flags, env := cmdtest.BuildFlags()
 	binary := filepath.Join(t.TempDir(), "tipstaff")
 	build := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w"}, flags...), "-o", binary, "github.com/tipstaff/tipstaff/cmd/tipstaff")...)
@@ -61,6 +66,12 @@ func TestScriptedWorker(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return binary
+}
+
+// The program of scripted workers against a channel, as an invocation runs it.
+func TestScriptedWorker(t *testing.T) {
+	binary := agentBinary(t)
 	dir, home := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{filepath.Join(dir, "in.txt"): "a secret", filepath.Join(home, "script.yaml"): agentScript} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

@@ -249,7 +249,7 @@ func (c *mcpChannel) serve(conn net.Conn) {
 	_ = conn.SetDeadline(time.Time{})
 	close(c.auth)
 	// Run returns when the connection has ended and every call was answered.
-	_ = c.server().Run(context.Background(), &mcp.IOTransport{Reader: readCloser{in, conn}, Writer: conn})
+	_ = c.server().Run(context.Background(), draining{&mcp.IOTransport{Reader: readCloser{in, conn}, Writer: conn}})
 }
 
 // claim takes the only connection that a channel has.
