@@ -29,8 +29,9 @@ answers:
   - {when: {turn: 2, step: 2}, text: Touched.}
   - {when: {turn: 3, step: 1}, calls: [{tool: worker-scripted/exec, id: x2, args: {argv: [touch, touched]}}]}
   - {when: {turn: 3, step: 2}, text: Touched at last.}
-  - {when: {turn: 4, step: 1}, calls: [{tool: worker-scripted/write_file, args: {path: no.txt, content: no}}]}
-  - {when: {turn: 4, step: 2, result: did not allow}, text: I may not.}
+  - {when: {user: "^Write no", step: 1}, calls: [{tool: worker-scripted/write_file, args: {path: no.txt, content: no}}]}
+  - {when: {user: "^Write no", step: 2, result: "did not allow|denies"}, text: I may not.}
+  - {when: {user: "^Write no", step: 2}, text: I might.}
 `
 
 // agentRun is an invocation of the scripted worker's program.
@@ -78,6 +79,7 @@ func TestScriptedWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	posture := Auto
 	run := func(t *testing.T, p Policy, prompt string, args ...string) agentRun {
 		t.Helper()
 		r := agentRun{task: new(fakeTask)}
@@ -87,7 +89,7 @@ func TestScriptedWorker(t *testing.T) {
 		c := exec.CommandContext(ctx, binary, append([]string{"worker-agent", "--script", filepath.Join(home, "script.yaml")}, args...)...)
 		var out, errs bytes.Buffer
 		c.Dir, c.Stdin, c.Stdout, c.Stderr = dir, strings.NewReader(prompt), &out, &errs
-		c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TIPSTAFF_WORKER_HOME=" + home, "GORACE=atexit_sleep_ms=0"}, r.channel.environ()...)
+		c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TIPSTAFF_WORKER_HOME=" + home, "TIPSTAFF_WORKER_POSTURE=" + string(posture), "GORACE=atexit_sleep_ms=0"}, r.channel.environ()...)
 		if err := c.Run(); err != nil && c.ProcessState == nil {
 			t.Fatal(err)
 		}
@@ -178,6 +180,22 @@ func TestScriptedWorker(t *testing.T) {
 		r := run(t, nil, "Write no.txt.", "--resume", id)
 		if r.exit != 0 || exists("no.txt") || !strings.Contains(r.out, "I may not.") {
 			t.Errorf("exit %d, stderr %q\n%s", r.exit, r.err, r.out)
+		}
+	})
+	t.Run("postures", func(t *testing.T) {
+		defer func() { posture = Auto }()
+		deny := NewPolicy(PolicyOptions{Frozen: table{"write_file": {Effect: Deny, Rules: []string{"no"}}}, Type: "scripted", Dir: dir})
+		for _, c := range []struct {
+			posture Posture
+			policy  Policy
+			written bool
+		}{{ReadOnly, allow(), false}, {Auto, deny, false}, {Auto, allow(), true}, {Write, deny, true}, {Bypass, nil, true}} {
+			posture = c.posture
+			r := run(t, c.policy, "Write no.txt.", "--resume", id)
+			if r.exit != 0 || exists("no.txt") != c.written || strings.Contains(r.out, "I may not.") == c.written {
+				t.Errorf("%s: exit %d, written %v, stderr %q\n%s", c.posture, r.exit, exists("no.txt"), r.err, r.out)
+			}
+			_ = os.Remove(filepath.Join(dir, "no.txt"))
 		}
 	})
 	t.Run("without a channel nothing runs", func(t *testing.T) {

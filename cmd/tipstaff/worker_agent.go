@@ -26,9 +26,11 @@ import (
 	"github.com/tipstaff/tipstaff/worker"
 )
 
-// workerHome names the environment variable with the folder of a scripted worker's
-// sessions.
-const workerHome = "TIPSTAFF_WORKER_HOME"
+// Names of environment variables of a scripted worker.
+const (
+	workerHome    = "TIPSTAFF_WORKER_HOME"    // the folder of its sessions
+	workerPosture = "TIPSTAFF_WORKER_POSTURE" // what it may do by itself; "": auto
+)
 
 // mostPrompt is the longest prompt, in bytes.
 const mostPrompt = 1 << 20
@@ -41,7 +43,7 @@ func workerAgent(args []string) int {
 	supervisor.Conceal()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	a := scriptedWorker{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), home: os.Getenv(workerHome)}
+	a := scriptedWorker{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), home: os.Getenv(workerHome), posture: worker.Posture(os.Getenv(workerPosture))}
 	ok, err := a.main(ctx, args)
 	switch {
 	case errors.Is(err, errUsage):
@@ -63,6 +65,7 @@ type scriptedWorker struct {
 	stdout, stderr io.Writer
 	environ        []string
 	home           string
+	posture        worker.Posture
 }
 
 // main takes one turn. ok: it ended with an answer. With an error it has not begun, and
@@ -114,16 +117,26 @@ func (w scriptedWorker) main(ctx context.Context, args []string) (ok bool, err e
 // mostWorkerSteps is how often the model is asked in one turn: scripts end by themselves.
 const mostWorkerSteps = 1000
 
-// hookPolicy says what needs no leave: reporting and reading.
-var hookPolicy = policy.Document{Rules: []policy.Rule{
-	{ID: "channel", Tool: worker.ServerName + "/*", Do: policy.Allow},
-	{ID: "reads", Tool: scriptedServer + "/*", Effect: []flow.Class{flow.Read}, Do: policy.Allow},
-	{ID: "hook", Tool: scriptedServer + "/*", Effect: []flow.Class{flow.Idempotent, flow.Once}, Do: policy.Ask},
-}}
+// rules say what needs no leave: reporting, reading, and what the posture lets it do.
+func (w scriptedWorker) rules() []policy.Rule {
+	rules := []policy.Rule{
+		{ID: "channel", Tool: worker.ServerName + "/*", Do: policy.Allow},
+		{ID: "reads", Tool: scriptedServer + "/*", Effect: []flow.Class{flow.Read}, Do: policy.Allow},
+	}
+	switch w.posture {
+	case worker.Bypass:
+		return append(rules, policy.Rule{ID: "bypass", Tool: scriptedServer + "/*", Do: policy.Allow})
+	case worker.ReadOnly:
+		return append(rules, policy.Rule{ID: "read_only", Tool: scriptedServer + "/*", Effect: []flow.Class{flow.Idempotent, flow.Once}, Do: policy.Deny})
+	case worker.Write:
+		return append(rules, policy.Rule{ID: "write", Tool: scriptedServer + "/write_file", Do: policy.Allow})
+	}
+	return rules // all else is asked about
+}
 
 // turn runs the loop and prints what happens in it.
 func (w scriptedWorker) turn(ctx context.Context, model agent.Model, tools *workerTools, s *agent.Session, path, prompt string) (ok bool, err error) {
-	rules, problems := policy.New(hookPolicy)
+	rules, problems := policy.New(policy.Document{Rules: w.rules()})
 	if problems != nil {
 		return false, fmt.Errorf("the policy of scripted workers: %v", problems)
 	}
@@ -136,6 +149,7 @@ func (w scriptedWorker) turn(ctx context.Context, model agent.Model, tools *work
 	}
 	w.print(map[string]any{"kind": "session", "id": s.ID})
 	var usage tipstaff.ModelUsage
+	message := ""
 	for e := range events {
 		switch b := e.Body.(type) {
 		case *agent.ApprovalRequested:
@@ -145,7 +159,7 @@ func (w scriptedWorker) turn(ctx context.Context, model agent.Model, tools *work
 		case *agent.Finish:
 			usage, ok = b.Usage, true
 		case *agent.Failed:
-			usage = b.Usage
+			usage, message = b.Usage, b.Msg
 		}
 		w.print(map[string]any{"kind": e.Body.Kind(), "body": e.Body})
 	}
@@ -154,6 +168,9 @@ func (w scriptedWorker) turn(ctx context.Context, model agent.Model, tools *work
 		ok = false
 	}
 	end := map[string]any{"kind": "end", "is_error": !ok, "usage": usage}
+	if message != "" {
+		end["message"] = message
+	}
 	if usage.CostUSD != nil {
 		end["cost_usd"] = *usage.CostUSD
 	}
