@@ -71,7 +71,9 @@ func (c *mcpChannel) answer(r Request, ruling Ruling) string {
 	defer c.mu.Unlock()
 	switch ruling.Effect {
 	case Allow:
-		c.allowed[r.CallID] = ruling
+		if r.CallID != "" { // else the stream cannot tell which call it was
+			c.allowed[r.CallID] = ruling
+		}
 		// The input goes back byte by byte: what was approved is what runs.
 		return `{"behavior":"allow","updatedInput":` + string(r.Args) + `}`
 	case Ask:

@@ -23,7 +23,7 @@ func TestApproveAnswersAsThePolicyRules(t *testing.T) {
 	// White space, order and escapes of the input are kept. The client would take out the
 	// first, so it is not asked by way of it.
 	input := `{"file_path":  "/w/a",` + "\n" + `"b":"<\u0041>","a":1.0}`
-	i := slices.IndexFunc(channelTools, func(t channelTool) bool { return t.name == approveTool })
+	i := slices.IndexFunc(channelTools, func(t channelTool) bool { return t.name == ApproveTool })
 	got, err := c.(*mcpChannel).call(t.Context(), channelTools[i], json.RawMessage(`{"tool_name":"Read","input":`+input+`,"tool_use_id":"c1"}`))
 	if want := `{"behavior":"allow","updatedInput":` + input + `}`; err != nil || got != want {
 		t.Errorf("allow: %s, want %s", got, want)
@@ -31,7 +31,7 @@ func TestApproveAnswersAsThePolicyRules(t *testing.T) {
 	if rule, digest, ok := c.passed("c1"); !ok || rule != "reads" || digest != "sha256:p" {
 		t.Errorf("%s %s %v", rule, digest, ok)
 	}
-	got, _ = call(t, s, approveTool, `{"tool_name":"Write","input":{"file_path":"/w/a"},"tool_use_id":"c2"}`)
+	got, _ = call(t, s, ApproveTool, `{"tool_name":"Write","input":{"file_path":"/w/a"},"tool_use_id":"c2"}`)
 	if got != `{"behavior":"deny","message":"no-writing: this is a review"}` {
 		t.Errorf("deny: %s", got)
 	}
@@ -40,7 +40,7 @@ func TestApproveAnswersAsThePolicyRules(t *testing.T) {
 	}
 	bash := `{"tool_name":"Bash","input":{"command":"rm -r x","description":"tidy up"},"tool_use_id":"c3","title":"Tidy"}`
 	for range 2 { // a call that is asked about twice is one request
-		got, _ = call(t, s, approveTool, bash)
+		got, _ = call(t, s, ApproveTool, bash)
 		if !strings.Contains(got, `"behavior":"deny"`) || !strings.Contains(got, `"interrupt":true`) || !strings.Contains(got, `"message":"shell: `) {
 			t.Errorf("ask: %s", got)
 		}
@@ -69,15 +69,15 @@ func TestModelCannotCallApprove(t *testing.T) {
 	all := ruled{"worker-claude/Bash": {Effect: Allow}, "tipstaff/approve": {Effect: Allow}, "worker-claude/mcp__tipstaff__approve": {Effect: Allow}}
 	c := opened(t, new(fakeTask), all, channelOptions{Type: "claude", Hook: true})
 	s := connected(t, c)
-	got, _ := call(t, s, approveTool, `{"tool_name":"mcp__tipstaff__approve","input":{"tool_name":"Bash","input":{}},"tool_use_id":"c1"}`)
+	got, _ := call(t, s, ApproveTool, `{"tool_name":"mcp__tipstaff__approve","input":{"tool_name":"Bash","input":{}},"tool_use_id":"c1"}`)
 	if !strings.Contains(got, `"behavior":"deny"`) || !strings.Contains(got, ruleChannel) {
 		t.Error(got)
 	}
-	got, _ = call(t, s, approveTool, `{"tool_name":"mcp__tipstaff__task_log","input":{"text":"a"},"tool_use_id":"c2"}`)
+	got, _ = call(t, s, ApproveTool, `{"tool_name":"mcp__tipstaff__task_log","input":{"text":"a"},"tool_use_id":"c2"}`)
 	if !strings.Contains(got, `"behavior":"allow"`) {
 		t.Error(got)
 	}
-	if slices.Contains(TaskTools(), approveTool) {
+	if slices.Contains(TaskTools(), ApproveTool) {
 		t.Error("approve is among the tools that are allowed in advance")
 	}
 }
@@ -95,7 +95,7 @@ func TestApproveRefusesWhatItCannotShow(t *testing.T) {
 		`{"input":{},"tool_use_id":"c"}`,
 		`{"tool_name":"Bash","input":{},"tool_use_id":7}`,
 	} {
-		if got, refused := call(t, s, approveTool, args); !refused && !strings.Contains(got, `"behavior":"deny"`) {
+		if got, refused := call(t, s, ApproveTool, args); !refused && !strings.Contains(got, `"behavior":"deny"`) {
 			t.Errorf("%s: %s", args, got)
 		}
 	}

@@ -249,7 +249,7 @@ func (c *mcpChannel) serve(conn net.Conn) {
 	_ = conn.SetDeadline(time.Time{})
 	close(c.auth)
 	// Run returns when the connection has ended and every call was answered.
-	_ = c.server().Run(context.Background(), &mcp.IOTransport{Reader: readCloser{in, conn}, Writer: conn})
+	_ = c.server().Run(context.Background(), draining{&mcp.IOTransport{Reader: readCloser{in, conn}, Writer: conn}})
 }
 
 // claim takes the only connection that a channel has.
@@ -288,13 +288,13 @@ func readLine(in *bufio.Reader, most int) (string, error) {
 var protocolVersions = []string{"2026-07-28", "2025-11-25", "2025-06-18"}
 
 func (c *mcpChannel) server() *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: ServerName, Version: "1"}, &mcp.ServerOptions{
+	s := mcp.NewServer(&mcp.Implementation{Name: ServerName, Version: "1.0.0"}, &mcp.ServerOptions{
 		Instructions:              "Report on your task with these tools. When you have asked or reported, end your turn.",
 		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		SupportedProtocolVersions: protocolVersions,
 	})
 	for _, t := range channelTools {
-		if t.name == approveTool && !c.options.Hook {
+		if t.name == ApproveTool && !c.options.Hook {
 			continue
 		}
 		s.AddTool(&mcp.Tool{Name: t.name, Description: t.description, InputSchema: json.RawMessage(t.input), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.name == "task_status"}},

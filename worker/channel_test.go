@@ -212,7 +212,7 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 			t.Errorf("%s %.80s: %q, refused %v; it should say %q", step.tool, step.args, got, refused, step.says)
 		}
 	}
-	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: approveTool, Arguments: map[string]any{"tool_name": "Bash", "input": map[string]any{}}}); err == nil {
+	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: ApproveTool, Arguments: map[string]any{"tool_name": "Bash", "input": map[string]any{}}}); err == nil {
 		t.Error("approve was called where there is no hook")
 	}
 	f.refuse = errors.New("the task was abandoned")
@@ -245,7 +245,7 @@ func TestReportsAndQuestionsEndTheTurn(t *testing.T) {
 					t.Errorf("%s: %q", second[0], got)
 				}
 			}
-			got, _ := call(t, s, approveTool, `{"tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c1"}`)
+			got, _ := call(t, s, ApproveTool, `{"tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c1"}`)
 			if !strings.Contains(got, `"behavior":"deny"`) || !strings.Contains(got, ruleReported) {
 				t.Errorf("approve: %s", got)
 			}
@@ -381,9 +381,11 @@ func TestCloseWaitsForCalls(t *testing.T) {
 	f := &fakeTask{hold: make(chan struct{}), held: make(chan struct{})}
 	c := opened(t, f, nil, channelOptions{Type: "codex"})
 	s := connected(t, c)
-	go func() {
-		_, _ = s.CallTool(context.Background(), &mcp.CallToolParams{Name: "task_log", Arguments: map[string]any{"text": "last words"}})
-	}()
+	for range 3 { // one of them is under way, the others wait
+		go func() {
+			_, _ = s.CallTool(context.Background(), &mcp.CallToolParams{Name: "task_log", Arguments: map[string]any{"text": "last words"}})
+		}()
+	}
 	<-f.held
 	done := make(chan struct{})
 	go func() { c.close(); close(done) }()
@@ -392,10 +394,40 @@ func TestCloseWaitsForCalls(t *testing.T) {
 		t.Error("closed with a call under way")
 	case <-time.After(20 * time.Millisecond):
 	}
+	ended := time.Now()
 	close(f.hold)
 	<-done
+	if took := time.Since(ended); took > drainTime/2 {
+		t.Errorf("it waited for %v after the call", took)
+	}
 	if diff := cmp.Diff([]string{"log info last words"}, f.kept()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A worker that reports and exits has reported.
+func TestCallsBeforeTheEndAreCarriedOut(t *testing.T) {
+	f := new(fakeTask)
+	c := opened(t, f, nil, channelOptions{Type: "codex"})
+	conn, from, err := dialChannel(t.Context(), c.environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	frames := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"cli","version":"1"}}}` + "\n" +
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
+	for i := range 20 {
+		frames += fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"task_log","arguments":{"text":"%d"}}}`+"\n", i+2, i)
+	}
+	if _, err := io.WriteString(conn, frames); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := io.ReadAll(from)
+	if err != nil || strings.Count(string(answers), "logged") != 20 || len(f.kept()) != 20 {
+		t.Errorf("%v: %d kept\n%s", err, len(f.kept()), answers)
 	}
 }
 

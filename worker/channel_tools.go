@@ -24,8 +24,8 @@ const (
 	mostValue   = 1 << 20 // bytes of a value that is handed over
 )
 
-// approveTool is the tool that CLIs ask leave with. It is not for the model.
-const approveTool = "approve"
+// ApproveTool is the tool that CLIs ask leave with. It is not for the model.
+const ApproveTool = "approve"
 
 // channelTool is a tool of the channel.
 type channelTool struct {
@@ -55,7 +55,7 @@ var channelTools = []channelTool{
 			`"path":{"type":"string","description":"Of a file: relative to your directory"},` +
 			`"value":{"description":"Of data: what was asked for. Of a verdict: {verdict: approved or rejected, summary, findings: [], incomplete: []}"},` +
 			`"note":{"type":"string","maxLength":4000}}}`, (*mcpChannel).taskOutput},
-	{approveTool, "For the program that you run in. Do not call it.",
+	{ApproveTool, "For the program that you run in. Do not call it.",
 		`{"type":"object","required":["tool_name","input"],"properties":{"tool_name":{"type":"string"},"input":{"type":"object"},"tool_use_id":{"type":"string"}}}`,
 		(*mcpChannel).approve},
 }

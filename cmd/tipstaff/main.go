@@ -19,6 +19,9 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == "worker-mcp" { // hidden: CLIs start it as their server
 		os.Exit(relay())
 	}
+	if len(os.Args) > 1 && os.Args[1] == "worker-agent" { // hidden: the program of scripted workers
+		os.Exit(workerAgent(os.Args[2:]))
+	}
 	// The heap is small, and decoding what tools say makes much garbage: with the
 	// usual setting half of the time would go into collecting it.
 	if os.Getenv("GOGC") == "" {
