@@ -21,7 +21,7 @@ PLAIN      = CGO_ENABLED=0 $(GO) test -trimpath
 REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
 
-.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-rpc test-python test-vendor check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-rpc test-python test-vendor test-schema check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	@echo 'building bin/tipstaff; the first time, modules are downloaded and all of them compiled, which takes minutes'
@@ -43,13 +43,13 @@ test: build ## everything, race detector and shuffle on; then what must run at f
 	TIPSTAFF_FLOWTEST=memory $(PLAIN) -json -vet=off -short -shuffle=on $(SEQUENTIAL) ./store | $(REPORT)
 	@scripts/python.sh test --or-skip
 	@echo 'not run: whole sweeps of kills and crashes (make soak); fuzzing beyond the cases it has found (make fuzz)'
-	@echo 'not run: figures of the release, a Mac, 32 bits, gRPC clients of others, SDKs of vendors, coding CLIs (make test-more)'
+	@echo 'not run: figures of the release, a Mac, 32 bits, gRPC clients of others, SDKs of vendors, coding CLIs, the schema of tasks (make test-more)'
 
 test-changed: ## of what make test leaves out, what concerns the files that changed
 	@scripts/fuzz.sh --changed
 	@scripts/more.sh --changed
 
-test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails, SDKs of vendors, coding CLIs
+test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails, SDKs of vendors, coding CLIs, the schema of tasks
 	@scripts/more.sh
 
 test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
@@ -70,6 +70,9 @@ test-python: build ## the Python package: types, and tests against the binary
 
 test-vendor: ## requests and answers of models, with the vendors' own SDKs as referees; they take minutes to compile
 	cd test/referee && $(GO) test -shuffle=on ./...
+
+test-schema: ## the published schema of tasks, with CUE, against the validator
+	cd test/cue && $(GO) test -shuffle=on ./...
 
 check: ## what must hold of the text: format, vet, lint, the wire
 	@scripts/check.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What make test leaves out because it compiles things anew: figures of the release, the
 # types on a Mac, the memory on a machine of 32 bits, gRPC clients of others, the SDKs of
-# vendors, coding CLIs. With --changed only what the changed files (scripts/changed.sh) concern.
+# vendors, coding CLIs, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GO=${GO:-go}
@@ -38,4 +38,6 @@ fi
 if concerned 'coding CLIs' '^(worker|delivery|supervisor|test/clis)/|^scripts/clis\.sh$'; then
 	scripts/clis.sh --or-skip
 	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
+if concerned 'the schema of tasks' '^(schema/|task.*\.go$|worker/document\.go$|test/cue/)'; then
+	make test-schema
 fi

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -102,8 +101,12 @@ func (s *Store) Tasks(ctx context.Context, q tipstaff.TaskQuery, user string) (t
 }
 
 // TaskLog is what was written on a task, oldest first.
-func (s *Store) TaskLog(ctx context.Context, id string) (lines []tipstaff.TaskLogLine, err error) {
-	err = s.db.Query(ctx, func(r Row) error {
+func (s *Store) TaskLog(ctx context.Context, id string) ([]tipstaff.TaskLogLine, error) {
+	return readTaskLog(ctx, s.db, id)
+}
+
+func readTaskLog(ctx context.Context, q Querier, id string) (lines []tipstaff.TaskLogLine, err error) {
+	err = q.Query(ctx, func(r Row) error {
 		lines = append(lines, tipstaff.TaskLogLine{At: r.Time(0), Level: r.Text(1), Text: r.Text(2)})
 		return nil
 	}, `SELECT at, level, text FROM task_log WHERE task = ? ORDER BY n`, id)
@@ -329,7 +332,7 @@ func (t *Tx) projectTask(st *runState, r flow.Record) error {
 		return err
 	}
 	if line, ok := body.(tipstaff.TaskLogged); ok {
-		return t.logTask(row.ID, r.At, line)
+		return t.logTask(row.ID, tipstaff.TaskLogLine{At: r.At, Level: line.Level, Text: line.Text})
 	}
 	return t.saveTask(&row)
 }
@@ -373,7 +376,7 @@ func (t *Tx) copyTasks(run flow.NewRun) error {
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	records, err := t.taskRecords(run.Base, run.BaseSeq)
+	records, err := t.taskRecords(run.Base)
 	if err != nil {
 		return err
 	}
@@ -395,6 +398,7 @@ func (t *Tx) copyTask(run flow.NewRun, source taskRow, records []flow.Record) er
 	if err != nil {
 		return err
 	}
+	later := 0 // lines of its log that come after the record
 	for _, r := range records {
 		body, name, err := readTaskBody(tipstaff.Kind(r.Kind), r.Body)
 		if err != nil {
@@ -403,14 +407,23 @@ func (t *Tx) copyTask(run flow.NewRun, source taskRow, records []flow.Record) er
 		if name != source.alias && name != source.ID {
 			continue
 		}
-		if err := row.Apply(run.Base, r.At, body); err != nil {
+		if r.Seq <= run.BaseSeq {
+			err = row.Apply(run.Base, r.At, body)
+		} else if _, ok := body.(tipstaff.TaskLogged); ok {
+			later++
+		}
+		if err != nil {
 			return err
 		}
-		if line, ok := body.(tipstaff.TaskLogged); ok {
-			if err := t.logTask(id, r.At, line); err != nil {
-				return err
-			}
+	}
+	lines, err := readTaskLog(context.Background(), t.c, source.ID)
+	for _, line := range lines[:max(0, len(lines)-later)] {
+		if err == nil {
+			err = t.logTask(id, line)
 		}
+	}
+	if err != nil {
+		return err
 	}
 	if row.Status == tipstaff.TaskPending { // the run was made for it, and is forked before it says so
 		if err := row.Apply(run.Base, t.now, beginning(row.Task)); err != nil {
@@ -423,17 +436,17 @@ func (t *Tx) copyTask(run flow.NewRun, source taskRow, records []flow.Record) er
 	return t.insertTask(&row)
 }
 
-func (t *Tx) logTask(id string, at time.Time, line tipstaff.TaskLogged) error {
+func (t *Tx) logTask(id string, line tipstaff.TaskLogLine) error {
 	t.Tasks = append(t.Tasks, id)
-	return t.exec(`INSERT INTO task_log (task, at, level, text) VALUES (?, ?, ?, ?)`, id, at.UnixNano(), line.Level, line.Text)
+	return t.exec(`INSERT INTO task_log (task, at, level, text) VALUES (?, ?, ?, ?)`, id, line.At.UnixNano(), line.Level, line.Text)
 }
 
-// taskRecords are the records of a run that concern tasks, up to a seq.
-func (t *Tx) taskRecords(run string, seq int64) (records []flow.Record, err error) {
+// taskRecords are the records of a run that concern tasks.
+func (t *Tx) taskRecords(run string) (records []flow.Record, err error) {
 	err = t.query(func(r Row) error {
 		rec, err := journal.Parse(r.Bytes(0))
 		records = append(records, recordOf(rec))
 		return err
-	}, `SELECT bytes FROM records WHERE run = (SELECT n FROM runs WHERE id = ?) AND seq <= ? AND kind >= 'task.' AND kind < 'task/' ORDER BY seq`, run, seq)
+	}, `SELECT bytes FROM records WHERE run = (SELECT n FROM runs WHERE id = ?) AND kind >= 'task.' AND kind < 'task/' ORDER BY seq`, run)
 	return records, err
 }

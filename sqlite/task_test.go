@@ -1,0 +1,442 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+func (b *bench) newTask(t tipstaff.Task) tipstaff.Task {
+	b.Helper()
+	if t.Name == "" {
+		t.Name = "parser"
+	}
+	t.User, t.Role, t.Review, t.MaxIterations = "local", "implementer", "person", 5
+	made, err := b.NewTask(b.Context(), t)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return made
+}
+
+// spawn makes a run for a task.
+func (b *bench) spawn(id string) (string, error) {
+	run := tipstaff.NewID(time.Now()).String()
+	return run, b.Create(b.Context(), flow.NewRun{ID: run, User: "local", Kind: "plan", Program: zeroDigest, Task: id, Worker: "careful"}, b.begun())
+}
+
+func (b *bench) mustSpawn(id string) string {
+	b.Helper()
+	run, err := b.spawn(id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return run
+}
+
+func (b *bench) task(id string) tipstaff.Task {
+	b.Helper()
+	t, err := b.Task(b.Context(), id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if ps := tipstaff.ValidateTask(t); len(ps) > 0 {
+		b.Fatalf("the stored task is not valid: %v", ps)
+	}
+	return t
+}
+
+func moved(task, from, to, by string, more string) flow.Draft {
+	return flow.Draft{Kind: "task.status", Path: "root", Note: true,
+		Body: body(`{"task":%q,"from":%q,"to":%q,"by":%q,"iteration":1%s}`, task, from, to, by, more)}
+}
+
+const askedPause = `,"pause":{"reason":"question","question":"which?"}`
+
+func TestIdsOfTasksAreMultiplesOfTen(t *testing.T) {
+	b := newBench(t, nil)
+	for _, c := range []struct{ given, want string }{{"", "010"}, {"", "020"}, {"034", "034"}, {"", "040"}, {"1000", "1000"}, {"", "1010"}} {
+		if made := b.newTask(tipstaff.Task{ID: c.given}); made.ID != c.want {
+			t.Errorf("%q was given the id %s, want %s", c.given, made.ID, c.want)
+		}
+	}
+	_, err := b.NewTask(t.Context(), tipstaff.Task{ID: "034", Name: "x", User: "local", Role: "r", Review: "none", MaxIterations: 1})
+	if tipstaff.CodeOf(err) != tipstaff.TaskConflict {
+		t.Errorf("an id that is taken: %v", err)
+	}
+	_, err = b.NewTask(t.Context(), tipstaff.Task{Name: "two\nlines", User: "local", Role: "r", Review: "none", MaxIterations: 1})
+	if tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
+		t.Errorf("a task that is not valid: %v", err)
+	}
+	list, err := b.Tasks(t.Context(), tipstaff.TaskQuery{}, "local")
+	ids := ""
+	for _, task := range list {
+		ids += task.ID + " "
+	}
+	if want := "010 020 034 040 1000 1010 "; ids != want || err != nil {
+		t.Errorf("the list is %q, want %q: %v", ids, want, err)
+	}
+	if list, err := b.Tasks(t.Context(), tipstaff.TaskQuery{}, "ann"); len(list) > 0 || err != nil {
+		t.Errorf("another user sees %v, %v", list, err)
+	}
+}
+
+func TestOfTwoSpawnsOneMakesARun(t *testing.T) {
+	b := newBench(t, nil)
+	id := b.newTask(tipstaff.Task{}).ID
+	var made, busy sync.Map
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			run, err := b.spawn(id)
+			switch tipstaff.CodeOf(err) {
+			case "":
+				made.Store(run, true)
+			case tipstaff.TaskBusy:
+				busy.Store(run, true)
+			default:
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	all.Wait()
+	runs := slices.Collect(func(yield func(string) bool) { made.Range(func(k, _ any) bool { return yield(k.(string)) }) })
+	if len(runs) != 1 {
+		t.Fatalf("%d runs were made", len(runs))
+	}
+	task := b.task(id)
+	if task.Status != tipstaff.TaskInProgress || task.RunID != runs[0] || task.Worker != "careful" || task.Revision != 2 {
+		t.Errorf("the task is %+v", task)
+	}
+	if rows, err := b.Runs(t.Context(), flow.Query{}); len(rows) != 1 || err != nil {
+		t.Errorf("%d runs are stored, %v", len(rows), err)
+	}
+	if kinds := b.kinds(runs[0]); kinds[len(kinds)-1] != "task.status" {
+		t.Errorf("the run does not record that it took the task: %v", kinds)
+	}
+	b.verify(runs[0])
+}
+
+func TestRecordsMoveTheirTask(t *testing.T) {
+	b := newBench(t, nil)
+	id := b.newTask(tipstaff.Task{}).ID
+	run := b.mustSpawn(id)
+	l := b.acquire(run)
+	b.append(l, moved(id, "in_progress", "paused", "worker", askedPause+`,"session_id":"s-1"`))
+	if task := b.task(id); task.Status != tipstaff.TaskPaused || task.Pause.Question != "which?" || task.SessionID != "s-1" {
+		t.Errorf("paused: %+v", task)
+	}
+	b.append(l, moved(id, "paused", "in_progress", "system", ""),
+		flow.Draft{Kind: "task.log", Path: "root", Note: true, Body: body(`{"task":%q,"invocation":"i","level":"warning","text":"slow"}`, id)},
+		flow.Draft{Kind: "task.output", Path: "root", Note: true, Body: body(`{"task":%q,"invocation":"i","output":{"kind":"file","path":"a.go","iteration":1,"at":"2026-11-15T02:30:00Z"}}`, id)})
+	task := b.task(id)
+	lines, err := b.TaskLog(t.Context(), id)
+	if len(task.Outputs) != 1 || len(lines) != 1 || lines[0].Text != "slow" || lines[0].Level != "warning" || err != nil {
+		t.Errorf("outputs %+v, log %+v, %v", task.Outputs, lines, err)
+	}
+	before := b.row(run).Head
+	for name, d := range map[string]flow.Draft{
+		"a move that there is not":    moved(id, "in_progress", "completed", "worker", ""),
+		"a move from where it is not": moved(id, "paused", "in_progress", "system", ""),
+		"a task that there is not":    moved("990", "in_progress", "needs_review", "worker", ""),
+	} {
+		if err := appendErr(b, l, d); tipstaff.CodeOf(err) != tipstaff.TaskTransition && tipstaff.CodeOf(err) != tipstaff.TaskNotFound {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if now := b.task(id); now.Revision != task.Revision || b.row(run).Head != before {
+		t.Errorf("refused records changed revision %d to %d, head %d to %d", task.Revision, now.Revision, before, b.row(run).Head)
+	}
+	other := b.create()
+	if err := appendErr(b, b.acquire(other), moved(id, "in_progress", "needs_review", "worker", "")); tipstaff.CodeOf(err) != tipstaff.TaskNotFound {
+		t.Errorf("another run moved the task: %v", err)
+	}
+}
+
+func TestARunEndsWithItsTasksEnded(t *testing.T) {
+	for end, want := range map[string]string{"completed": "the run has completed", "failed": "the run has failed", "cancelled": "the run was cancelled"} {
+		t.Run(end, func(t *testing.T) {
+			b := newBench(t, nil)
+			id := b.newTask(tipstaff.Task{}).ID
+			run := b.mustSpawn(id)
+			l := b.acquire(run)
+			session := tipstaff.NewID(time.Now()).String()
+			err := b.PutSession(t.Context(), tipstaff.WorkerSession{ID: session, Run: run, Path: "root#1", Task: id, User: "local", State: tipstaff.SessionLive})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened, err := b.OpenTask(t.Context(), run, "root/kept", tipstaff.Task{Name: "root/kept", Role: "reviewer", Review: "none", MaxIterations: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.append(l, moved(opened.ID, "in_progress", "needs_review", "worker", ""))
+			b.append(l, terminals[end])
+			task := b.task(id)
+			if task.Status != tipstaff.TaskAbandoned || task.CompletedAt.IsZero() || task.SessionID != "" {
+				t.Errorf("the task is %+v", task)
+			}
+			kept := tipstaff.TaskAbandoned
+			if end == "completed" {
+				kept = tipstaff.TaskCompleted
+			}
+			if got := b.task(opened.ID); got.Status != kept {
+				t.Errorf("what was reported and nobody reviews is %s, want %s", got.Status, kept)
+			}
+			if s, err := b.Session(t.Context(), session); s.State != tipstaff.SessionClosed || err != nil {
+				t.Errorf("the session is %s, %v", s.State, err)
+			}
+			var said string
+			for _, r := range b.records(run) {
+				if e, err := tipstaff.ParseEvent(r.Bytes); err == nil && e.Kind == tipstaff.KindTaskStatus {
+					said = tipstaff.BodyOf[tipstaff.TaskMoved](&e).Why
+				}
+			}
+			if said != want {
+				t.Errorf("it is recorded as %q, want %q", said, want)
+			}
+			b.verify(run)
+		})
+	}
+}
+
+func TestTheTaskOfAStepIsMadeOnce(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	open := func(path string) tipstaff.Task {
+		t.Helper()
+		task, err := b.OpenTask(t.Context(), run, path, tipstaff.Task{Name: path, Role: "implementer", Review: "none", MaxIterations: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return task
+	}
+	first, again, other := open("root/a"), open("root/a"), open("root/b")
+	if first.ID != again.ID || again.Revision != first.Revision || other.ID == first.ID || first.Status != tipstaff.TaskInProgress || !first.Implicit || first.RunID != run {
+		t.Errorf("%+v\n%+v\n%+v", first, again, other)
+	}
+	for implicit, want := range map[bool]int{false: 0, true: 2} {
+		if list, err := b.Tasks(t.Context(), tipstaff.TaskQuery{Run: run, Implicit: implicit}, ""); len(list) != want || err != nil {
+			t.Errorf("implicit %v lists %d, want %d: %v", implicit, len(list), want, err)
+		}
+	}
+}
+
+func TestAForkWorksOnCopies(t *testing.T) {
+	b := newBench(t, nil)
+	id := b.newTask(tipstaff.Task{}).ID
+	run := b.mustSpawn(id)
+	l := b.acquire(run)
+	b.append(l, flow.Draft{Kind: "task.log", Note: true, Body: body(`{"task":%q,"invocation":"i","level":"info","text":"early"}`, id)},
+		moved(id, "in_progress", "paused", "worker", askedPause+`,"session_id":"s-1"`))
+	at := b.row(run).Head
+	b.append(l, moved(id, "paused", "in_progress", "system", ""),
+		flow.Draft{Kind: "task.log", Note: true, Body: body(`{"task":%q,"invocation":"i","level":"info","text":"late"}`, id)}, terminals["failed"])
+
+	check := func(fork string) tipstaff.Task {
+		t.Helper()
+		copied, err := b.RunTask(t.Context(), fork, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := b.TaskLog(t.Context(), copied.ID)
+		if copied.ID == id || copied.Status != tipstaff.TaskPaused || copied.RunID != fork || copied.SessionID != "" || len(lines) != 1 || lines[0].Text != "early" || err != nil {
+			t.Errorf("the copy is %+v, log %+v, %v", copied, lines, err)
+		}
+		return copied
+	}
+	fork := b.fork(run, at)
+	copied := check(fork)
+	check(b.fork(fork, b.row(fork).Head)) // a copy of the copy
+	b.append(b.acquire(fork), moved(id, "paused", "in_progress", "system", ""))
+	if now := b.task(copied.ID); now.Status != tipstaff.TaskInProgress {
+		t.Errorf("records of the fork that name the original did not move the copy: %+v", now)
+	}
+	if source := b.task(id); source.Status != tipstaff.TaskAbandoned {
+		t.Errorf("the original is %s", source.Status)
+	}
+	early := b.fork(run, 3) // before the run says that it took the task
+	if got, err := b.RunTask(t.Context(), early, id); got.Status != tipstaff.TaskInProgress || got.Pause != nil || err != nil {
+		t.Errorf("forked at the start: %+v, %v", got, err)
+	}
+}
+
+func TestParallelChangesAllSurvive(t *testing.T) {
+	b := newBench(t, nil)
+	id := b.newTask(tipstaff.Task{}).ID
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			_, err := b.UpdateTask(t.Context(), id, 0, func(task *tipstaff.Task) error {
+				task.Metadata[fmt.Sprint("k", i)] = "v"
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if task := b.task(id); len(task.Metadata) != 20 || task.Revision != 21 {
+		t.Errorf("%d of 20 changes are there, revision %d", len(task.Metadata), task.Revision)
+	}
+	refusal := errors.New("no")
+	for name, c := range map[string]struct {
+		revision int64
+		f        func(*tipstaff.Task) error
+		want     func(error) bool
+	}{
+		"stale":     {20, func(task *tipstaff.Task) error { task.Name = "x"; return nil }, func(err error) bool { return tipstaff.CodeOf(err) == tipstaff.TaskConflict }},
+		"refused":   {21, func(task *tipstaff.Task) error { task.Name = "x"; return refusal }, func(err error) bool { return errors.Is(err, refusal) }},
+		"not valid": {21, func(task *tipstaff.Task) error { task.Name = ""; return nil }, func(err error) bool { return tipstaff.CodeOf(err) == tipstaff.InvalidArgument }},
+		"no change": {21, func(task *tipstaff.Task) error { return nil }, func(err error) bool { return err == nil }},
+	} {
+		if _, err := b.UpdateTask(t.Context(), id, c.revision, c.f); !c.want(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if task := b.task(id); task.Revision != 21 || task.Name != "parser" {
+			t.Errorf("%s: it has changed: %+v", name, task)
+		}
+	}
+}
+
+func TestOneTakesTheLeaseOfASession(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	id := tipstaff.NewID(time.Now()).String()
+	w := tipstaff.WorkerSession{ID: id, Run: run, Path: "root#1", Task: "010", User: "local", State: tipstaff.SessionNew, Worker: "claude"}
+	if err := b.PutSession(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	second := w
+	second.ID = tipstaff.NewID(time.Now().Add(time.Second)).String()
+	if err := b.PutSession(t.Context(), second); tipstaff.CodeOf(err) != tipstaff.SessionConflict {
+		t.Errorf("a second session at one path: %v", err)
+	}
+	taken, busy := 0, 0
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range 10 {
+		all.Go(func() {
+			err := b.UpdateSession(t.Context(), id, func(w *tipstaff.WorkerSession) error {
+				if w.Lease != nil {
+					return tipstaff.Errorf(tipstaff.SessionBusy, "process %d has it", w.Lease.Pid)
+				}
+				w.Lease = &flow.Owner{Pid: i + 1}
+				return nil
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			switch tipstaff.CodeOf(err) {
+			case "":
+				taken++
+			case tipstaff.SessionBusy:
+				busy++
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if taken != 1 || busy != 9 {
+		t.Errorf("%d took the lease, %d were refused", taken, busy)
+	}
+	if got, err := b.FindSession(t.Context(), run, "root#1"); got.ID != id || got.Lease == nil || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, err := range []error{errOf(b.FindSession(t.Context(), run, "root#2")), errOf(b.Session(t.Context(), second.ID))} {
+		if tipstaff.CodeOf(err) != tipstaff.SessionUnknown {
+			t.Errorf("a session that there is not: %v", err)
+		}
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+func TestSessionsAreListedNewestFirst(t *testing.T) {
+	b := newBench(t, nil)
+	run := b.create()
+	var ids []string
+	for i, state := range []tipstaff.SessionState{tipstaff.SessionLive, tipstaff.SessionLost, tipstaff.SessionNew, tipstaff.SessionClosed} {
+		ids = append(ids, tipstaff.NewID(time.Now().Add(time.Duration(i)*time.Second)).String())
+		err := b.PutSession(t.Context(), tipstaff.WorkerSession{ID: ids[i], Run: run, Path: fmt.Sprint("root#", i), User: "local", State: state})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		q    tipstaff.SessionQuery
+		user string
+		want []string
+	}{
+		"open":    {tipstaff.SessionQuery{}, "local", []string{ids[2], ids[0]}},
+		"all":     {tipstaff.SessionQuery{All: true}, "local", []string{ids[3], ids[2], ids[1], ids[0]}},
+		"prefix":  {tipstaff.SessionQuery{Prefix: ids[0]}, "", []string{ids[0]}},
+		"another": {tipstaff.SessionQuery{All: true}, "ann", nil},
+		"run":     {tipstaff.SessionQuery{Run: run}, "", []string{ids[2], ids[0]}},
+	} {
+		list, err := b.WorkerSessions(t.Context(), c.q, c.user)
+		var got []string
+		for _, w := range list {
+			got = append(got, w.ID)
+		}
+		if !slices.Equal(got, c.want) || err != nil {
+			t.Errorf("%s: %v, want %v: %v", name, got, c.want, err)
+		}
+	}
+}
+
+func TestTasksAreFilesToo(t *testing.T) {
+	b := newBench(t, nil)
+	id := b.newTask(tipstaff.Task{Description: "Write a parser.\n\nWith tests.\n"}).ID
+	run := b.mustSpawn(id)
+	l := b.acquire(run)
+	b.append(l, flow.Draft{Kind: "task.log", Note: true, Body: body(`{"task":%q,"invocation":"i","level":"info","text":"began"}`, id)},
+		moved(id, "in_progress", "needs_review", "worker", ""),
+		flow.Draft{Kind: "task.status", Note: true, Body: body(`{"task":%q,"from":"needs_review","to":"in_progress","by":"system","iteration":2,`+
+			`"feedback":{"iteration":1,"verdict":"rejected","text":"no tests","by":"local:cli","at":"2026-11-15T02:30:00Z"}}`, id)})
+	check := func() {
+		t.Helper()
+		if err := b.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{"task.yaml": string(b.task(id).YAML()), "description.md": "Write a parser.\n\nWith tests.\n", "log.md": "began\n", "feedback/001.md": "\n\nno tests\n"} {
+			got, err := os.ReadFile(filepath.Join(folder(b.dir).task(id), name))
+			if err != nil || !strings.HasSuffix(string(got), want) {
+				t.Errorf("%s is %q, want an end of %q: %v", name, got, want, err)
+			}
+		}
+	}
+	check()
+	before, err := os.ReadFile(filepath.Join(folder(b.dir).task(id), "task.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := appendErr(b, l, moved(id, "in_progress", "completed", "worker", "")); err == nil {
+		t.Fatal("a move that there is not was stored")
+	}
+	if after, err := os.ReadFile(filepath.Join(folder(b.dir).task(id), "task.yaml")); string(after) != string(before) || err != nil {
+		t.Errorf("a refused move changed the file: %v", err)
+	}
+	b.shut()
+	if err := os.RemoveAll(folder(b.dir).at("tasks")); err != nil {
+		t.Fatal(err)
+	}
+	b.open(nobodyLives())
+	check()
+	b.shut()
+	stale := strings.Replace(string(before), "\nrevision: ", "\nrevision: 9", 1)
+	if err := os.WriteFile(filepath.Join(folder(b.dir).task(id), "task.yaml"), []byte(stale), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.open(nobodyLives())
+	check()
+}
