@@ -64,6 +64,7 @@ type IntentDraft struct {
 	Title         string            `json:"title,omitempty"`
 	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
 	By            string            `json:"by,omitempty"`    // who asked for it on behalf of the user; "": the user
+	Task          string            `json:"task,omitempty"`  // the id of the task that the run does
 
 	Pipeline *PipelineStatus `json:"pipeline,omitempty"`
 	Rollback json.RawMessage `json:"rollback,omitempty"` // of a run that goes back, or forks off: what it takes over

@@ -101,14 +101,18 @@ type Inside struct {
 	Tier       string `json:"tier,omitempty"`   // of calls
 }
 
-// TaskMoved is the body of task.status: a task has another status, or another iteration.
+// TaskMoved is the body of task.status: a task has another status. Where from and to are
+// the same it has stayed, and its session or how an invocation ended became known.
+//
+// By is a person only where a person moves it: approves, abandons, or says what a lost
+// invocation reported. Work that a person rejected or answered goes on by the system.
 type TaskMoved struct {
 	Task      string        `json:"task"`
 	From      TaskStatus    `json:"from"`
 	To        TaskStatus    `json:"to"`
 	By        string        `json:"by"` // system, worker or who has decided
 	Why       string        `json:"why,omitempty"`
-	Iteration int           `json:"iteration"`
+	Iteration int           `json:"iteration"`            // after the move
 	Pause     *TaskPause    `json:"pause,omitempty"`      // of a move to paused
 	Outcome   string        `json:"outcome,omitempty"`    // of the invocation that led to it
 	SessionID string        `json:"session_id,omitempty"` // of the CLI, if it became known

@@ -19,7 +19,17 @@ const (
 	RunEnded            Code = "run_ended"
 	ArtifactNotFound    Code = "artifact_not_found"
 	Busy                Code = "busy"
-	SessionBusy         Code = "session_busy"     // a turn of the session has not ended
+	SessionBusy         Code = "session_busy"      // a turn or an invocation of the session has not ended
+	SessionUnknown      Code = "session_unknown"   // there is no such session of a worker
+	SessionMismatch     Code = "session_mismatch"  // it is of another worker
+	SessionElsewhere    Code = "session_elsewhere" // its files are on another host
+	SessionIsClosed     Code = "session_closed"    // its task has ended, or its CLI does not know it
+	SessionConflict     Code = "session_conflict"  // the CLI says that the id is in use
+	SessionIsLost       Code = "session_lost"      // the CLI does not know it
+	TaskNotFound        Code = "task_not_found"
+	TaskTransition      Code = "task_transition"  // the task has no such move
+	TaskConflict        Code = "task_conflict"    // it has changed since it was read
+	TaskBusy            Code = "task_busy"        // a run is doing it
 	ThreadBusy          Code = "thread_busy"      // a run of the thread has not ended
 	VersionStale        Code = "version_stale"    // the draft has changed since it was read
 	WrongState          Code = "wrong_state"      // the run is not in a state in which this can be done
@@ -28,7 +38,6 @@ const (
 	CheckpointNotFound  Code = "checkpoint_not_found"
 	AgentNotFound       Code = "agent_not_found"
 	PipelineNotFound    Code = "pipeline_not_found"
-	WorkerNotFound      Code = "worker_unknown"
 	QueueFull           Code = "queue_full"    // as many runs wait for their turn as may
 	LimitReached        Code = "limit_reached" // more than a server takes: a message, an Envelope, streams
 	LeaseLost           Code = "lease_lost"
@@ -54,8 +63,21 @@ const (
 	Integrity           Code = "integrity"  // the journal is not what was written
 	FormatNewer         Code = "format_newer"
 	ReplayMismatch      Code = "replay_mismatch"
-	Refused             Code = "refused" // preflight: pin, lock, environment; Details say which
+	NotAGitRepository   Code = "not_a_git_repository"
+	NoCommits           Code = "no_commits"     // of a repository
+	ActionBlocked       Code = "action_blocked" // the gate offers it, but something stands in its way
+	Refused             Code = "refused"        // preflight: pin, lock, environment; Details say which
 	Internal            Code = "internal"
+
+	// Of workers, before anything was started.
+	WorkerNotFound            Code = "worker_unknown"
+	WorkerUnavailable         Code = "worker_unavailable"          // its CLI is not installed, or does not run
+	WorkerUnsupportedVersion  Code = "worker_unsupported_version"  // its CLI is too old
+	WorkerDirectory           Code = "worker_directory"            // it may not work there
+	WorkerSandboxRequired     Code = "worker_sandbox_required"     // posture bypass, and nobody states a sandbox
+	WorkerPolicyInexpressible Code = "worker_policy_inexpressible" // its CLI cannot be told the policy
+	WorkerContainment         Code = "worker_containment"          // its processes cannot be contained as asked
+	ResumeUnsupported         Code = "resume_unsupported"          // its CLI cannot go on with a session
 )
 
 // Error is the one error of every surface: what happened, and what to do.

@@ -129,6 +129,15 @@ type StartRequest struct {
 	Bounds           Bounds `json:"bounds,omitempty"` // tighten those of program and manifest; nil: they hold
 	// NoFiles: the program may name no files, because it came from elsewhere.
 	NoFiles bool `json:"no_files,omitempty"`
+	// Task is the pending task that the program is made of, which the run takes in the
+	// transaction that makes it: of two starts one is task_busy. nil: none.
+	Task *TaskStart `json:"task,omitempty"`
+}
+
+// TaskStart names a task that is to be started.
+type TaskStart struct {
+	ID     string `json:"id"`
+	Worker string `json:"worker,omitempty"` // who is to do it; "": the task's own, or whoever its role is bound to
 }
 
 // Presence says who answers the gates of a run while it is driven. The zero value is

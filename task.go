@@ -7,30 +7,34 @@ import (
 
 // Task is a piece of work for a worker. It outlives invocations and reviews; a run
 // carries it out.
+//
+// As a document it is YAML or JSON; schema/task.cue is the published schema, and
+// [ValidateTask] says the same. A task with a run is changed by the records of its run:
+// see [Task.Apply].
 type Task struct {
-	ID            string            `json:"id"`
-	Name          string            `json:"name"`
-	Description   string            `json:"description"`
-	Role          string            `json:"role"`
-	Worker        string            `json:"worker,omitempty"` // "": chosen when it is spawned
-	Review        string            `json:"review"`           // none, person or a role
-	Status        TaskStatus        `json:"status"`
-	Iteration     int               `json:"iteration"`
-	MaxIterations int               `json:"max_iterations"`
-	SessionID     string            `json:"session_id,omitempty"` // that one can give the CLI
-	RunID         string            `json:"run_id,omitempty"`
-	Parent        string            `json:"parent,omitempty"` // the task under review
-	Pause         *TaskPause        `json:"pause,omitempty"`
-	LastOutcome   string            `json:"last_outcome,omitempty"`
-	Inputs        []TaskInput       `json:"inputs"`
-	Outputs       []TaskOutput      `json:"outputs"`
-	Feedback      []TaskFeedback    `json:"feedback"`
-	CreatedAt     time.Time         `json:"created_at"`
-	UpdatedAt     time.Time         `json:"updated_at"`
-	StartedAt     time.Time         `json:"started_at,omitzero"`
-	CompletedAt   time.Time         `json:"completed_at,omitzero"`
-	Revision      int64             `json:"revision"` // grows with every change
-	Metadata      map[string]string `json:"metadata"`
+	ID            string            `json:"id" doc:",required"`
+	Name          string            `json:"name" doc:",required"`
+	Description   string            `json:"description" doc:",required"`
+	Role          string            `json:"role" doc:",required"`
+	Worker        string            `json:"worker,omitempty" doc:""` // "": chosen when it is spawned
+	Review        string            `json:"review" doc:",required"`  // none, person or a role
+	Status        TaskStatus        `json:"status" doc:",required"`
+	Iteration     int               `json:"iteration" doc:",required"`
+	MaxIterations int               `json:"max_iterations" doc:",required"`
+	SessionID     string            `json:"session_id,omitempty" doc:""` // that one can give the CLI
+	RunID         string            `json:"run_id,omitempty" doc:""`
+	Parent        string            `json:"parent,omitempty" doc:""` // the task under review
+	Pause         *TaskPause        `json:"pause,omitempty" doc:""`
+	LastOutcome   string            `json:"last_outcome,omitempty" doc:""`
+	Inputs        []TaskInput       `json:"inputs" doc:",required"`
+	Outputs       []TaskOutput      `json:"outputs" doc:",required"`
+	Feedback      []TaskFeedback    `json:"feedback" doc:",required"`
+	CreatedAt     time.Time         `json:"created_at" doc:",required"`
+	UpdatedAt     time.Time         `json:"updated_at" doc:",required"`
+	StartedAt     time.Time         `json:"started_at,omitzero" doc:""`
+	CompletedAt   time.Time         `json:"completed_at,omitzero" doc:""`
+	Revision      int64             `json:"revision" doc:",required"` // grows with every change
+	Metadata      map[string]string `json:"metadata" doc:",required"`
 
 	User     string `json:"-"` // whose it is
 	Implicit bool   `json:"-"` // it stands for a step or stage, and is changed through its run alone
@@ -49,30 +53,35 @@ const (
 	TaskAbandoned   TaskStatus = "abandoned"
 )
 
+// TaskStatuses are all, in the order in which a task comes to them.
+func TaskStatuses() []TaskStatus {
+	return []TaskStatus{TaskPending, TaskInProgress, TaskPaused, TaskNeedsReview, TaskCompleted, TaskAbandoned}
+}
+
 // Ended reports whether nothing follows.
 func (s TaskStatus) Ended() bool { return s == TaskCompleted || s == TaskAbandoned }
 
 // TaskPause is why a task waits.
 type TaskPause struct {
-	Reason   string   `json:"reason"` // question, approval, in_doubt, or the outcome of an invocation
-	Question string   `json:"question,omitempty"`
-	Options  []string `json:"options,omitempty"`
+	Reason   string   `json:"reason" doc:",required"` // question, approval, in_doubt, or the outcome of an invocation
+	Question string   `json:"question,omitempty" doc:""`
+	Options  []string `json:"options,omitempty" doc:""`
 }
 
 // TaskInput is a file to read, or a text: one of the two.
 type TaskInput struct {
-	Path string `json:"path,omitempty"`
-	Text string `json:"text,omitempty"`
+	Path string `json:"path,omitempty" doc:""`
+	Text string `json:"text,omitempty" doc:""`
 }
 
 // TaskOutput is something that a task has brought forth.
 type TaskOutput struct {
-	Kind      string    `json:"kind"` // file, data, verdict
-	Path      string    `json:"path,omitempty"`
-	SHA256    string    `json:"sha256,omitempty"`
-	Note      string    `json:"note,omitempty"`
-	Iteration int       `json:"iteration"`
-	At        time.Time `json:"at"`
+	Kind      string    `json:"kind" doc:",required"` // file, data, verdict
+	Path      string    `json:"path,omitempty" doc:""`
+	SHA256    string    `json:"sha256,omitempty" doc:""` // as digests are written: sha256:<hex>
+	Note      string    `json:"note,omitempty" doc:""`
+	Iteration int       `json:"iteration" doc:",required"`
+	At        time.Time `json:"at" doc:",required"`
 }
 
 // Verdicts of a review.
@@ -83,11 +92,11 @@ const (
 
 // TaskFeedback is what a review said.
 type TaskFeedback struct {
-	Iteration int       `json:"iteration"`
-	Verdict   string    `json:"verdict"`
-	Text      string    `json:"text"`
-	By        string    `json:"by"`
-	At        time.Time `json:"at"`
+	Iteration int       `json:"iteration" doc:",required"`
+	Verdict   string    `json:"verdict" doc:",required"`
+	Text      string    `json:"text" doc:",required"`
+	By        string    `json:"by" doc:",required"`
+	At        time.Time `json:"at" doc:",required"`
 }
 
 // Tasks is what surfaces do with tasks beside runs. A task is started by
@@ -118,8 +127,9 @@ type TaskQuery struct {
 type TaskChange struct {
 	ID string     `json:"id"`
 	To TaskStatus `json:"to,omitempty"`
-	// Document is an edited export; its revision must be the task's.
-	Document *Task  `json:"document,omitempty"`
+	// Document is an edited export, YAML or JSON; its revision must be the task's.
+	Document []byte `json:"document,omitempty"`
+	File     string `json:"file,omitempty"` // that it came from, for messages
 	Why      string `json:"why,omitempty"`
 }
 

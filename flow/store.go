@@ -74,6 +74,9 @@ type NewRun struct {
 	// not ended (ErrThreadBusy), a user one run by a request (ErrRequestKnown), unless
 	// the new one takes its place. "": none.
 	Envelope, Request, Thread string
+	// Task is the id of the pending task that the run is to do, which becomes the run's
+	// in the same transaction, and Worker is who was chosen for it. "": none.
+	Task, Worker string
 }
 
 // Row is a run as stored.

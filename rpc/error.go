@@ -35,8 +35,8 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.CheckpointNotFound: codes.NotFound,
 	tipstaff.AgentNotFound:      codes.NotFound,
 	tipstaff.PipelineNotFound:   codes.NotFound,
-	tipstaff.WorkerNotFound:     codes.NotFound,
 	tipstaff.GateNotFound:       codes.NotFound,
+	tipstaff.WorkerNotFound:     codes.NotFound,
 
 	tipstaff.RunEnded:       codes.FailedPrecondition,
 	tipstaff.Busy:           codes.FailedPrecondition,
@@ -49,6 +49,14 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.InspectOnly:    codes.FailedPrecondition,
 	tipstaff.FormatNewer:    codes.FailedPrecondition,
 	tipstaff.Refused:        codes.FailedPrecondition,
+
+	tipstaff.WorkerUnavailable:         codes.FailedPrecondition,
+	tipstaff.WorkerUnsupportedVersion:  codes.FailedPrecondition,
+	tipstaff.WorkerDirectory:           codes.FailedPrecondition,
+	tipstaff.WorkerSandboxRequired:     codes.FailedPrecondition,
+	tipstaff.WorkerPolicyInexpressible: codes.FailedPrecondition,
+	tipstaff.WorkerContainment:         codes.FailedPrecondition,
+	tipstaff.ResumeUnsupported:         codes.FailedPrecondition,
 
 	tipstaff.QueueFull:    codes.ResourceExhausted,
 	tipstaff.LimitReached: codes.ResourceExhausted,

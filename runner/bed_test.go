@@ -96,7 +96,7 @@ func (b *bed) open() {
 	keys := store.Keys()
 	b.store, b.stop = store, cancel
 	b.Runner = runner.New(runner.Config{
-		Store: store, Keys: keys, Workspace: b.dir,
+		Store: store, Workers: store, Keys: keys, Workspace: b.dir,
 		Trusted: func() ([]journal.PublicKey, error) { return store.PublicKeys(context.Background()) },
 		Files:   filepath.Join(b.dir, ".tipstaff", "journal"),
 		Servers: func(m *workspace.Manifest, dir string, env []string) map[string]tool.Server {

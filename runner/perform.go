@@ -41,6 +41,9 @@ type Performer interface {
 type Settlement struct {
 	Name     string // of the agent, as the document has it
 	Manifest *workspace.Manifest
+	// Task is the one that the run is made for; nil: none. Its Worker is who was asked for,
+	// if anybody was; whom Settle sets is who the task says does it.
+	Task *tipstaff.Task
 
 	way   pipeline.Way
 	as    string          // under which the run knows what was settled
@@ -48,6 +51,13 @@ type Settlement struct {
 	r     *Runner
 	p     *prepared
 }
+
+// Counted are the bounds that manifest, program or caller have set. Of others the run has
+// the defaults.
+func (s *Settlement) Counted() []string { return slices.Sorted(maps.Keys(s.p.said)) }
+
+// Stage reports whether it is one: else it is a step.
+func (s *Settlement) Stage() bool { return s.stage != nil }
 
 // Freeze has the run keep what Perform will go by, so that it can be replayed without
 // the manifest.
@@ -63,15 +73,37 @@ type Task struct {
 	Args    json.RawMessage // arguments or inputs: an object, or nil
 	Config  json.RawMessage // that was frozen when the agent was settled
 	Session string          // in which the agent goes on; "": a new one
+	Kept    json.RawMessage // what an earlier visit has left in that session; nil: nothing
 	Effect  flow.Class      // that the document declares; "": none
 	Schema  json.RawMessage // of the output; nil: any
 	Timeout time.Duration   // 0: the performer's own
 	Reserve flow.Use        // what the first call has to reserve: that the work begins is not paid for yet
+	// Assigned is the id of the task that the run does, by the name that its records have
+	// for it; "": the step or stage has one of its own.
+	Assigned string
 
 	walk  *walk
 	leaf  *plan.Task       // nil: it is a stage
 	stage *pipeline.Stage  // nil: it is a leaf
 	pipe  *pipelineProgram // of the stage
+}
+
+// Title is what the step or stage is called.
+func (t *Task) Title() string {
+	if t.stage != nil {
+		return t.stage.Agent.Name
+	}
+	return cmp.Or(t.leaf.Node.ID, t.walk.doc.Name)
+}
+
+// Prose is what the skill of the program tells whoever does it; "": nothing.
+func (t *Task) Prose() string {
+	if t.walk.doc != nil {
+		if s := t.walk.skills[t.walk.doc.Skill]; s != nil {
+			return s.Prose
+		}
+	}
+	return ""
 }
 
 // Result is what a performer brings.
@@ -80,6 +112,7 @@ type Result struct {
 	Output      map[string]any      // of a stage
 	Control     *pipeline.Control   // of a stage
 	Usage       tipstaff.StageUsage // of a stage, beside its calls of models and tools; also beside an error
+	Keep        json.RawMessage     // what the next visit in the session is given; also beside an error
 }
 
 // Spoken is the result of an agent that answers in words. value is its answer where
@@ -167,7 +200,7 @@ func (r *Runner) settleAgents(p *prepared) error {
 			if doc.Turn != nil {
 				way = pipeline.WayModel // nobody else has conversations
 			}
-			s := &Settlement{Name: leaf.Agent, Manifest: p.manifest, way: way, as: leaf.Agent, r: r, p: p}
+			s := &Settlement{Name: leaf.Agent, Manifest: p.manifest, Task: p.task, way: way, as: leaf.Agent, r: r, p: p}
 			if err := r.performers[way].Settle(s); err != nil {
 				return err
 			}
@@ -208,7 +241,7 @@ func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
 	case plan.SubDispatch:
 		way = pipeline.WayPlan
 	case plan.Step:
-		t.Reserve = flow.Use{tipstaff.BoundAgentHops: 1}
+		t.Reserve, t.Assigned = flow.Use{tipstaff.BoundAgentHops: 1}, w.draft.Task
 		if a := w.agents.settled[n.Agent]; a.Way != "" {
 			way, t.Config = a.Way, a.Config
 		}
@@ -264,9 +297,13 @@ func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.R
 		walk: newWalk(p.common, p.pipe.walked[s.Agent.Name], &gate), stage: &s, pipe: p}
 	if s.Agent.Keeps() {
 		t.Session = s.Agent.Name
+		t.Kept = p.sessions[t.Session]
 	}
 	m := &meter{earlier: p.draft.Rules < rulesKept}
 	got, err := by.Perform(metered{fc, m}, t)
+	if t.Session != "" && got.Keep != nil && !flow.Parked(err) {
+		p.sessions[t.Session] = got.Keep
+	}
 	m.add(got.Usage)
 	var res pipeline.Result
 	if err == nil {

@@ -55,7 +55,7 @@ func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest) error {
 		return err
 	}
 	p.asked = req.Bounds
-	p.bind(limitsOf(pipe), req.Bounds)
+	p.bind(limitsOf(pipe), pipe.Said(), req.Bounds)
 	if err := r.settleAgents(p); err != nil {
 		return err
 	}
@@ -157,6 +157,7 @@ func limitsOf(p *pipeline.Pipeline) tipstaff.Bounds {
 func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeline.Resolver {
 	res := pipeline.Resolver{
 		Ceiling: p.manifest.Ceiling(),
+		Feature: withoutFiles,
 		Model: func(name string) pipeline.Trouble {
 			if _, ok := p.manifest.Model(name); ok {
 				return pipeline.Trouble{}

@@ -99,6 +99,7 @@ type draftBody struct {
 
 	after       string // the run before it: of a turn that is to be made, or of a run that takes another's place
 	request     string // that has made the run which a rollback takes the place of
+	worker      string // who was chosen for the task that a run is made for
 	acceptedVia string // of the intent.accept with which the run was made; "": it was made without
 
 	revision int // of the program, if it is forked with one that is not its source's first; 0 is 1

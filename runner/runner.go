@@ -26,6 +26,7 @@ import (
 type Config struct {
 	Store     flow.Store
 	Memory    Recollection                        // what that store remembers; nil: nothing
+	Workers   Workers                             // what it keeps of workers; nil: nothing
 	Keys      tipstaff.RunKeys                    // that new runs publish
 	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
 	Workspace string                              // the folder that holds tipstaff.yaml
@@ -64,7 +65,9 @@ type Config struct {
 	Users      int              // who may start runs here, as far as that is known: each has a share of the places; 0: unknown
 	Grace      time.Duration    // that once calls are given; 0: 10 s
 	Now        func() time.Time // nil: time.Now
-	OwnRun     string           // the run this process belongs to: it may not be acted on
+	OwnRuns    []string         // those that this process belongs to: neither they nor the runs above them may be acted on
+	// Under reports whether this process belongs to some run of an owner. nil: to none.
+	Under func(flow.Owner) bool
 }
 
 // Runner is the Service of one store.
@@ -94,6 +97,9 @@ func New(c Config) *Runner {
 	}
 	if c.Memory == nil {
 		c.Memory = blank{}
+	}
+	if c.Workers == nil {
+		c.Workers = noWorkers{}
 	}
 	if c.Origin == "" {
 		c.Origin = "foreground"

@@ -588,7 +588,7 @@ func TestAListPagesThroughAllRuns(t *testing.T) {
 func TestAProcessOfARunMayNotDecideForIt(t *testing.T) {
 	b := newBed(t)
 	run, _ := b.run(gated)
-	b.OwnRun = run.String()
+	b.OwnRuns = []string{run.String()}
 	_, err := b.decide(run, "root/ok", "approve")
 	wantCode(t, err, tipstaff.OwnRun)
 	_, err = b.Cancel(cli(), tipstaff.CancelRequest{Run: run})

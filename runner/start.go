@@ -38,6 +38,9 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 		return tipstaff.Started{}, explain(err, tipstaff.ID{})
 	}
 	body.Title, body.Asks = req.Title, asksOf(ctx, req.NoFiles)
+	if p.task != nil {
+		body.Task, body.worker = p.task.ID, p.task.Worker
+	}
 	run := tipstaff.NewID(r.Now())
 	if err := r.store(ctx, run, body, p.text, r.accepted(ctx, body, p.text, via(req.Via))); err != nil {
 		return tipstaff.Started{}, explain(err, run)
@@ -97,8 +100,10 @@ type prepared struct {
 	asked   tipstaff.Bounds // by whoever starts it, which can only lower them
 	agents  agentSet
 	session *conversation            // of a turn; nil: it is none
+	task    *tipstaff.Task           // that the run is made for; nil: none
 	status  *tipstaff.PipelineStatus // of a pipeline; nil: it is none
-	// costBound: somebody has set a bound of cost.
+	said    tipstaff.Bounds          // those of the bounds that somebody has set
+	// costBound: one of cost is among them.
 	costBound bool
 	// live is the manifest as it stands, where models are opened from it while the
 	// frozen one holds for all else. nil: they are the same.
@@ -206,6 +211,9 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 	if err != nil {
 		return nil, err
 	}
+	if err := r.prepareTask(ctx, p, req); err != nil {
+		return nil, err
+	}
 	if pipeline.IsPipeline(req.Program) {
 		return p, r.preparePipeline(p, req)
 	}
@@ -217,7 +225,7 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 		return nil, invalid(req.Name, problems)
 	}
 	p.text = planText{doc}
-	p.bind(tipstaff.Bounds(doc.Limits()), req.Bounds)
+	p.bind(tipstaff.Bounds(doc.Limits()), tipstaff.Bounds(doc.Limits()), req.Bounds)
 	if err := r.settleAgents(p); err != nil {
 		return nil, err
 	}
@@ -248,11 +256,36 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 	return p, p.preflight(req.Name, r.Servers(p.manifest, r.Workspace, nil))
 }
 
-// bind settles the bounds of a run: those of the manifest, of the program and of whoever
-// starts it.
-func (p *prepared) bind(program, asked tipstaff.Bounds) {
+// prepareTask finds the task that a run is to be made for. Whether it still is pending is
+// seen again when the run is made.
+func (r *Runner) prepareTask(ctx context.Context, p *prepared, req tipstaff.StartRequest) error {
+	if req.Task == nil {
+		return nil
+	}
+	t, err := r.openTask(ctx, req.Task.ID, tipstaff.ScopeRun)
+	switch {
+	case err != nil:
+		return err
+	case pipeline.IsPipeline(req.Program) || plan.IsTurn(req.Program):
+		return tipstaff.Errorf(tipstaff.InvalidArgument, "a task is done by a plan")
+	case t.Status != tipstaff.TaskPending && !t.Status.Ended():
+		return tipstaff.Errorf(tipstaff.TaskBusy, "task %s is %s: run %s does it", t.ID, t.Status, t.RunID).
+			WithCommand("`tipstaff task resume %s` goes on with it", t.ID)
+	}
+	if err := t.CheckMove(tipstaff.TaskInProgress, tipstaff.BySystem); err != nil {
+		return err
+	}
+	t.Worker = cmp.Or(req.Task.Worker, t.Worker)
+	p.task = &t
+	return nil
+}
+
+// bind settles the bounds of a run: those of the manifest, of the program, of which it
+// says some itself, and of whoever starts it.
+func (p *prepared) bind(program, said, asked tipstaff.Bounds) {
 	p.bounds = tipstaff.EffectiveBounds(p.manifest.Ceiling(), program, asked)
-	_, p.costBound = tipstaff.Min(p.manifest.Ceiling(), program, asked)[tipstaff.BoundCostUSD]
+	p.said = tipstaff.Min(p.manifest.Ceiling(), said, asked)
+	_, p.costBound = p.said[tipstaff.BoundCostUSD]
 }
 
 func invalid(name string, problems []tipstaff.Problem) error {
@@ -411,8 +444,10 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 			row.Request = body.request
 		}
 	}
-	if body.ForkOf != nil {
+	if body.ForkOf != nil { // it gets copies of the tasks of its source
 		row.Base, row.BaseSeq = body.ForkOf.Run, body.ForkOf.Seq
+	} else {
+		row.Task, row.Worker = body.Task, body.worker
 	}
 	return r.Store.Create(ctx, row, append(drafts, more...))
 }
@@ -465,7 +500,20 @@ func (r resolver) Feature(name string) plan.Trouble {
 		}
 		return plan.Trouble{Code: "field_invalid", Message: "anchor: true needs anchor.file in tipstaff.yaml: the file outside the store that says where the run came to rest"}
 	}
+	return withoutFiles(name)
+}
+
+// withoutFiles refuses what no program of this release can have.
+func withoutFiles(name string) plan.Trouble {
 	return plan.Trouble{Code: "field_invalid", Message: "this version of Tipstaff does not have " + name}
+}
+
+// Release: the expressions of plans are those of pipelines.
+func (r resolver) Release(expression string) plan.Trouble {
+	if _, err := pipeline.CompileRelease(expression); err != nil {
+		return plan.Trouble{Code: "bad_expression", Message: "release: " + err.Error()}
+	}
+	return plan.Trouble{}
 }
 
 func (r resolver) Bounds() flow.Use {

@@ -16,7 +16,7 @@ import (
 	"github.com/tipstaff/tipstaff/store"
 )
 
-// filer writes envelope files after the commits that made them true. No step
+// filer writes the files of envelopes and tasks after the commits that made them true. No step
 // waits for it; programs call Flush before they exit.
 type filer struct {
 	db        *database
@@ -31,6 +31,7 @@ type filer struct {
 // was queued before.
 type fileJob struct {
 	files   []store.Envelope
+	tasks   []string
 	anchors bool
 	flushed chan error
 }
@@ -38,9 +39,11 @@ type fileJob struct {
 func (f *filer) run() {
 	defer close(f.ended)
 	f.fail(f.db.restoreAll(context.Background()))
+	f.fail(f.db.restoreTasks(context.Background()))
 	f.anchor(true)
 	for {
 		jobs, open := f.queue.take(func(fileJob) bool { return true })
+		f.writeTasks(jobs)
 		for _, job := range jobs {
 			f.perform(job)
 		}
@@ -54,6 +57,19 @@ func (f *filer) run() {
 		case <-f.queue.wake:
 		case <-f.retry:
 			f.anchor(true)
+		}
+	}
+}
+
+// writeTasks writes the files of each task once, however often it has changed.
+func (f *filer) writeTasks(jobs []fileJob) {
+	written := map[string]bool{}
+	for _, job := range jobs {
+		for _, id := range job.tasks {
+			if !written[id] {
+				written[id] = true
+				f.fail(f.db.writeTask(context.Background(), id))
+			}
 		}
 	}
 }

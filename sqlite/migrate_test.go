@@ -164,6 +164,7 @@ var backTo = []struct {
 	format int
 	undo   string
 }{
+	{6, `DROP TABLE tasks; DROP TABLE task_log; DROP TABLE worker_sessions`},
 	{5, `DELETE FROM cortex_items WHERE type = 'event'`}, // whose rows came later then
 	{4, `ALTER TABLE runs DROP COLUMN anchor; DROP TABLE outbox`},
 	{3, `DROP INDEX runs_envelope; DROP INDEX runs_request; DROP INDEX runs_thread;

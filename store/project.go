@@ -27,7 +27,7 @@ func (t *Tx) project(st *runState, r flow.Record) (err error) {
 	case tipstaff.KindDraftUpdated:
 		err = t.join(st, r.Body)
 	}
-	for _, follow := range [...]func(*runState, flow.Record) error{t.projectGate, t.projectEnd, t.projectAnchor, t.refer, t.rememberEvent} {
+	for _, follow := range [...]func(*runState, flow.Record) error{t.projectGate, t.projectTask, t.projectEnd, t.projectAnchor, t.refer, t.rememberEvent} {
 		if err == nil {
 			err = follow(st, r)
 		}
@@ -59,13 +59,16 @@ func (t *Tx) projectGate(st *runState, r flow.Record) error {
 }
 
 // projectEnd writes what follows from a terminal envelope: nobody owns the run,
-// nothing waits in it, nothing wakes it.
+// nothing waits in it, nothing wakes it, no session of it goes on.
 func (t *Tx) projectEnd(st *runState, r flow.Record) error {
 	if !tipstaff.Kind(r.Kind).Terminal() {
 		return nil
 	}
 	st.wake, st.dirty = time.Time{}, true
 	if err := t.exec(`UPDATE gates SET decided = ?, via = 'run_ended' WHERE run = ? AND decided = 0`, st.seq, st.n); err != nil {
+		return err
+	}
+	if err := t.closeSessions(`run = ?`, st.id); err != nil {
 		return err
 	}
 	return t.release(st)

@@ -42,6 +42,12 @@ func (s *Store) Create(ctx context.Context, run flow.NewRun, drafts []flow.Draft
 		if err := t.appendAll(st, 0, drafts, blobs); err != nil {
 			return err
 		}
+		if err := t.assign(st, run); err != nil {
+			return err
+		}
+		if err := t.copyTasks(run); err != nil {
+			return err
+		}
 		return t.alone(run)
 	}})
 }

@@ -26,6 +26,7 @@ type Tx struct {
 	sound   map[string]journal.Head
 
 	Envelopes []Envelope // that were written; they are also kept as files
+	Tasks     []string   // ids of those that changed; they are also kept as files
 	Rested    bool       // an anchor is to be written
 }
 
@@ -184,7 +185,10 @@ func (t *Tx) append(st *runState, epoch int64, d flow.Draft) error {
 	if late, err := t.closesDecided(st, d); late || err != nil {
 		return err
 	}
-	if tipstaff.Kind(d.Kind).Terminal() {
+	if kind := tipstaff.Kind(d.Kind); kind.Terminal() {
+		if err := t.endTasks(st, epoch, kind); err != nil {
+			return err
+		}
 		body, err := t.attest(st, d)
 		if err != nil {
 			return fmt.Errorf("%s of run %s: %w", d.Kind, st.id, err)

@@ -74,12 +74,20 @@ type Brief struct {
 
 // Render is the prompt that begins a session: the role, the protocol, and behind a line
 // the assignment.
-func Render(role Role, b Brief) string {
-	var parts []string
+func Render(role Role, b Brief) string { return Preamble(role) + b.Text() }
+
+// Preamble is what a session begins with, whatever the assignment is. A run freezes it.
+func Preamble(role Role) string {
+	parts := []string{strings.TrimSpace(Protocol()), "---", ""}
 	if prompt := strings.TrimSpace(role.Prompt); prompt != "" {
-		parts = append(parts, prompt)
+		parts = slices.Insert(parts, 0, prompt)
 	}
-	parts = append(parts, strings.TrimSpace(Protocol()), "---", fmt.Sprintf("# Task: %s\n\nIteration %d.", b.Name, max(1, b.Iteration)))
+	return strings.Join(parts, "\n\n")
+}
+
+// Text is the assignment in words. It is part of what a replay compares: see brief.go.
+func (b Brief) Text() string {
+	parts := []string{fmt.Sprintf("# Task: %s\n\nIteration %d.", b.Name, max(1, b.Iteration))}
 	section := func(title, text string) {
 		if text = strings.TrimSpace(text); text != "" {
 			parts = append(parts, "## "+title+"\n\n"+text)

@@ -50,13 +50,10 @@ func TestEveryRoleRenders(t *testing.T) {
 	}
 }
 
-// channelTools are those that a worker can call.
-var channelTools = []string{"task_status", "task_set_status", "task_log", "task_ask", "task_output"}
-
 // unknownTools are words of a prompt that look like tools of the channel and are none.
 func unknownTools(text string) (unknown []string) {
 	for _, word := range regexp.MustCompile(`\btask_\w+`).FindAllString(text, -1) {
-		if !slices.Contains(channelTools, word) {
+		if !slices.Contains(TaskTools(), word) {
 			unknown = append(unknown, word)
 		}
 	}
@@ -69,7 +66,7 @@ func TestPromptsNameToolsThatExist(t *testing.T) {
 			t.Errorf("%s speaks of %v", r.Name, unknown)
 		}
 	}
-	for _, tool := range channelTools {
+	for _, tool := range TaskTools() {
 		if !strings.Contains(Protocol(), "`"+tool+"`") {
 			t.Errorf("the protocol does not tell of %s", tool)
 		}

@@ -14,6 +14,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "worker-mcp" { // hidden: CLIs start it as their server
+		os.Exit(relay())
+	}
 	// The heap is small, and decoding what tools say makes much garbage: with the
 	// usual setting half of the time would go into collecting it.
 	if os.Getenv("GOGC") == "" {

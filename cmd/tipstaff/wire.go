@@ -21,6 +21,7 @@ import (
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/provider"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
@@ -187,8 +188,11 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 		return nil, err
 	}
 	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
-	config.Workspace, config.Skills, config.Policy, config.OwnRun = workspace, o.Skills, o.Policy, os.Getenv("TIPSTAFF_RUN_ID")
+	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
+	member := supervisor.Membership()
+	config.OwnRuns, config.Under = member.Runs, member.Under
 	config.Watch, config.Servers, config.Models = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy), openModel
+	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
 	config.Stop, config.Abandon = s.drives, s.patience.Done()
@@ -215,12 +219,14 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		return err
 	}
 	keys := store.Keys()
-	config.Store, config.Memory, config.Files = store, store, filepath.Join(dir, "journal")
+	config.Store, config.Memory, config.Workers, config.Files = store, store, store, filepath.Join(dir, "journal")
 	if !o.ReadOnly {
 		if config.Store, err = s.telemetry.Observe(store, store.Secret("log of tool calls")); err != nil {
 			return errors.Join(err, store.Close())
 		}
 	}
+	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{store: store, folder: dir,
+		alive: func(o flow.Owner) bool { return supervisor.Alive(o, time.Now(), time.Now()) }}}
 	config.Keys = keys
 	config.Trusted = func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) }
 	r := runner.New(config)
