@@ -193,7 +193,7 @@ func TestShowTellsOfWorkers(t *testing.T) {
 	k.svc.append("worker.started", "root/fix/worker#1", `{"invocation":"01INV1","session":"`+workerA+`","worker":"careful"}`)
 	k.svc.append("worker.ended", "root/fix/worker#1", `{"invocation":"01INV1","outcome":"paused","steps":2,"duration_ms":6000,"usage":{"cost_usd":"0.40"}}`)
 	k.run(t, 0, "show", runA.String())
-	contains(t, "stdout", k.out.String(), "\nworker   ✓ careful  01JCQ9B000  6.0s  paused  2 steps  $0.40\n")
+	contains(t, "stdout", k.out.String(), "\nworker     ✓ careful  01JCQ9B000  6.0s  paused  2 steps  $0.40\n")
 	f.all, k.svc.log = nil, nil
 	k.out.Reset()
 	k.run(t, 0, "show", runA.String())
