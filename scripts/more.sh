@@ -38,6 +38,7 @@ fi
 if concerned 'coding CLIs' '^(worker|delivery|supervisor|test/clis)/|^scripts/clis\.sh$'; then
 	scripts/clis.sh --or-skip
 	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
+fi
 if concerned 'the schema of tasks' '^(schema/|task.*\.go$|worker/document\.go$|test/cue/)'; then
 	make test-schema
 fi

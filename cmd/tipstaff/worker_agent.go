@@ -235,7 +235,7 @@ func saveSession(s *agent.Session, path string) error {
 var offeredBuiltins = []string{"exec", "list_dir", "read_file", "write_file"}
 
 // programs are those that the script starts: its author is who configured the worker.
-func programs(answers *file.Script) (names []string) {
+func scriptPrograms(answers *file.Script) (names []string) {
 	for _, c := range answers.Calls() {
 		if argv := argvOf(c.Arguments()); len(argv) > 0 {
 			names = append(names, argv[0])
@@ -255,5 +255,5 @@ func (w scriptedWorker) builtins(answers *file.Script) (*builtin.Server, error) 
 	if run, launch := os.Getenv("TIPSTAFF_RUN_ID"), os.Getenv("TIPSTAFF_LAUNCH"); run != "" {
 		markers = supervisor.Markers(run, launch)
 	}
-	return builtin.New(builtin.Options{Workspace: dir, Roots: []string{"."}, Programs: programs(answers), Markers: markers}), nil
+	return builtin.New(builtin.Options{Workspace: dir, Roots: []string{"."}, Programs: scriptPrograms(answers), Markers: markers}), nil
 }
