@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -29,7 +30,12 @@ var scripted = cliType{
 		l.set("script", l.script)
 		l.setenv("TIPSTAFF_WORKSPACE", l.o.Dir)
 		l.setenv("TIPSTAFF_WORKER_POSTURE", string(l.o.Posture))
+		l.setenv("TIPSTAFF_WORKER_HOME", l.o.Folder)
 		return nil
+	},
+	signs: []sign{
+		{outcome: SessionConflict, text: regexp.MustCompile(`session id \S+ is in use`)},
+		{outcome: SessionLost, text: regexp.MustCompile(`no session \S+`)},
 	},
 	reader: func(m *mapper) reader { return &scriptedReader{m: m} },
 }

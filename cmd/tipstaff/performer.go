@@ -169,7 +169,7 @@ func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Ac
 	h := &worker.Host{
 		Store: p.store, Self: supervisor.Self("worker", ""), Alive: p.alive, User: env.User, Base: env.Base,
 		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: processes{},
-		Make: openWorker,
+		Make: func(s worker.Settled) (worker.Worker, error) { return openWorker(s, filepath.Dir(p.folder)) },
 		Dir: func(_ context.Context, posture worker.Posture) (string, error) {
 			return env.Directory(posture != worker.ReadOnly)
 		},
@@ -185,7 +185,7 @@ func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Ac
 }
 
 // openWorker makes a worker of what a run has settled.
-func openWorker(s worker.Settled) (worker.Worker, error) {
+func openWorker(s worker.Settled, workspace string) (worker.Worker, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -194,7 +194,11 @@ func openWorker(s worker.Settled) (worker.Worker, error) {
 	if err := json.Unmarshal(s.Config, &c); err != nil {
 		return nil, fmt.Errorf("the configuration of worker %s cannot be read: %w", s.Worker, err)
 	}
-	return worker.New(worker.Config{Name: s.Worker, Type: s.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
+	script := c.Script.Name
+	if script != "" && !filepath.IsAbs(script) {
+		script = filepath.Join(workspace, script)
+	}
+	return worker.New(worker.Config{Name: s.Worker, Type: s.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: script,
 		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: processes{}})
 }
 
