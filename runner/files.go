@@ -63,9 +63,17 @@ func (r *Runner) prepareFiles(ctx context.Context, p *prepared, noFiles bool) er
 	p.files = &tipstaff.RunFiles{Mode: mode, Place: &place, Base: commit}
 	if changed, err := repo.Dirty(ctx); err == nil && len(changed) > 0 {
 		p.warnings = append(p.warnings, tipstaff.Problem{Code: "checkout_dirty", Message: fmt.Sprintf(
-			"%d files of the checkout have changes that are not committed: the worktree begins without them", len(changed))})
+			"the checkout has changes that are not committed (%s): the worktree begins without them", few(changed))})
 	}
 	return p.checkChecks()
+}
+
+// few names the first of some files.
+func few(names []string) string {
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return strings.Join(names, ", ")
 }
 
 // checkURI is the tool that a check is, as far as its gate is concerned.

@@ -172,10 +172,13 @@ func (x *turn) reserve() (Limits, error) {
 			if !bounded {
 				return limit
 			}
-			if limit == 0 || left < limit {
+			own := limit > 0
+			if !own || left < limit {
 				limit, bound = left, name
 			}
-			use[name] = max(1, limit) // with nothing left it is refused
+			if own || left == 0 { // without a limit of its own it would hold all that is left, and nobody could work beside it
+				use[name] = max(1, limit) // with nothing left it is refused
+			}
 			return limit
 		}
 		limits.CostUSD = tipstaff.USD(least(tipstaff.BoundCostUSD, int64(x.local.Limits.CostUSD)))

@@ -203,7 +203,7 @@ func (d *drive) open() error {
 		d.task = d.Assignment.Task
 		return nil
 	}
-	task := tipstaff.Task{Name: cmp.Or(d.Name, d.fc.Path()), Description: d.Description, Role: d.Role, Worker: d.Worker,
+	task := tipstaff.Task{Name: cmp.Or(d.Name, d.fc.Path()), Description: d.Description, Role: cmp.Or(d.Role, tipstaff.TaskRole), Worker: d.Worker,
 		Review: cmp.Or(d.Review, ReviewNone), MaxIterations: d.MaxIterations, Inputs: d.Inputs, Parent: d.parent}
 	r, err := d.fc.Do(flow.Call{Key: "task", Name: TaskActivity, Class: flow.Idempotent, Input: flow.JSON(task)})
 	if err != nil {
