@@ -48,6 +48,8 @@ type AgentStepStarted struct {
 	Tools          int      `json:"tools"`    // that are offered
 	EstInputTokens int64    `json:"est_input_tokens"`
 	Cut            AgentCut `json:"cut"`
+
+	Inside // of a worker
 }
 
 // AgentCut is what was left out of a request so that it fits.
@@ -65,6 +67,8 @@ type AgentTextDelta struct {
 	Channel string `json:"channel"`
 	Offset  int64  `json:"offset"` // in bytes
 	Text    string `json:"text"`
+
+	Inside // of a worker
 }
 
 // AgentMessage is the body of agent.message: what a model said in a step.
@@ -76,6 +80,8 @@ type AgentMessage struct {
 	Usage    *ModelUsage `json:"usage"` // nil: not known
 	Attempts int         `json:"attempts"`
 	Model    string      `json:"model"` // that answered, as the vendor says
+
+	Inside // of a worker
 }
 
 // AgentRouterDecided is the body of agent.router_decided: the tools that this turn
@@ -104,6 +110,8 @@ type AgentToolCallRequest struct {
 	Destructive bool            `json:"destructive"`
 	OpenWorld   bool            `json:"open_world"`
 	Facts       json.RawMessage `json:"facts"` // that guards found, an object
+
+	Inside // of a worker
 
 	// For approvers; no part of the event:
 	Rule      string `json:"-"` // that asks
@@ -139,6 +147,8 @@ type AgentApprovalDecided struct {
 	PolicyDigest string `json:"policy_digest"`
 	Gate         string `json:"gate"` // "": none was asked
 	Reason       string `json:"reason"`
+
+	Inside // of a worker
 }
 
 // AgentToolCallResult is the body of agent.tool_call_result: what a model was told of
@@ -152,6 +162,8 @@ type AgentToolCallResult struct {
 	Ref        string `json:"ref"`     // digest of the whole
 	DurationMS int64  `json:"duration_ms"`
 	Untrusted  bool   `json:"untrusted"` // it came from an open world
+
+	Inside // of a worker
 }
 
 // AgentFinish is the body of agent.finish: the turn ended with an answer.
@@ -162,6 +174,8 @@ type AgentFinish struct {
 	Usage     ModelUsage      `json:"usage"`  // of the turn, its router included
 	Steps     int             `json:"steps"`
 	ToolCalls int             `json:"tool_calls"` // that were made
+
+	Inside // of a worker
 }
 
 // AgentError is the body of agent.error: the turn ended without an answer.
@@ -171,6 +185,8 @@ type AgentError struct {
 	Which string     `json:"which"` // the bound, of bound_exceeded
 	Usage ModelUsage `json:"usage"`
 	Steps int        `json:"steps"`
+
+	Inside // of a worker
 }
 
 // Kinds of what agents tell, by body.
