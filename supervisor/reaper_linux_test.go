@@ -160,6 +160,7 @@ func TestReapedProgramThatCannotBeStarted(t *testing.T) {
 
 // What hides is ended with the program that started it, and told.
 func TestReapedProgramLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p, hidden := spawnScript(t, reaped(hidesDeaf+"read x"))
 	_ = p.Stdin().Close()
 	began := time.Now()
@@ -176,6 +177,7 @@ func TestReapedProgramLeavesNothing(t *testing.T) {
 
 // One that holds the pipe open does not keep readers waiting.
 func TestGrandchildThatHoldsThePipe(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	f, err := Output(context.Background(), reaped("echo here; sleep 300 & exit 0"), nil, 100)
 	if err != nil || string(f.Stdout) != "here\n" || f.Exit.Code != 0 || len(f.Leftover) != 1 || f.Leftover[0].Comm != "sleep" && f.Leftover[0].Comm != "sh" {
@@ -188,6 +190,7 @@ func TestGrandchildThatHoldsThePipe(t *testing.T) {
 
 // Only the program is asked to end; after the grace everything is killed.
 func TestStopAsksTheProgramAlone(t *testing.T) {
+	t.Parallel()
 	asked := filepath.Join(t.TempDir(), "asked")
 	deaf := `trap "touch ` + asked + `" TERM; echo $$; while :; do sleep 0.05; done`
 	p, child := spawnScript(t, reaped(`trap "echo deaf" TERM; sh -c '`+deaf+`' & while :; do sleep 0.05; done`))
@@ -215,6 +218,7 @@ func TestStopLetsAProgramEndItself(t *testing.T) {
 }
 
 func TestStopEndsTheDeafAndTheHidden(t *testing.T) {
+	t.Parallel()
 	p, hidden := spawnScript(t, reaped(`trap "" TERM; `+hidesDeaf+`while :; do sleep 0.1; done`))
 	began := time.Now()
 	p.Stop(100 * time.Millisecond)
@@ -230,6 +234,7 @@ func TestStopEndsTheDeafAndTheHidden(t *testing.T) {
 }
 
 func TestOutputEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	for _, reap := range []bool{false, true} {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		c := script("echo up; sleep 300")
@@ -327,6 +332,7 @@ func (s started) running() (all []string) {
 
 // Killed, we leave nothing that has a reaper, though nobody is there to end it.
 func TestNothingReapedOutlivesUs(t *testing.T) {
+	t.Parallel()
 	for _, env := range [][]string{nil, {"NO_CGROUP=1"}} {
 		cmd, s := startSpawner(t, env...)
 		if err := cmd.Process.Kill(); err != nil {
@@ -344,6 +350,7 @@ func TestNothingReapedOutlivesUs(t *testing.T) {
 
 // Killed together with the reaper, the rest is found by what was stored.
 func TestSweepIdentityAfterTheReaperWasKilled(t *testing.T) {
+	t.Parallel()
 	cmd, s := startSpawner(t)
 	killBoth(t, cmd, s)
 	if ended, err := SweepIdentity(context.Background(), s.Identity); err != nil || ended == 0 {
@@ -364,6 +371,7 @@ func TestSweepIdentityAfterTheReaperWasKilled(t *testing.T) {
 
 // The sweep by launches finds the cgroups of servers, whose identities nobody stores.
 func TestSweepAfterTheReaperWasKilled(t *testing.T) {
+	t.Parallel()
 	cmd, s := startSpawner(t)
 	killBoth(t, cmd, s)
 	if s.Identity.Cgroup == "" {
@@ -393,14 +401,14 @@ func killBoth(t *testing.T, cmd *exec.Cmd, s started) {
 
 // A living reaper knows what is hidden: a sweep of its program ends that first.
 func TestSweepIdentityBeforeTheReaperHasEnded(t *testing.T) {
-	cmd, s := startSpawner(t, "NO_CGROUP=1")
+	t.Parallel()
+	_, s := startSpawner(t, "NO_CGROUP=1")
 	if ended, err := SweepIdentity(context.Background(), s.Identity); err != nil || ended < 3 {
 		t.Errorf("it ended %d, %v", ended, err)
 	}
 	if left := s.running(); len(left) > 0 {
 		t.Errorf("still there: %v", left)
 	}
-	_ = cmd
 }
 
 func TestSweepIdentitySparesOthers(t *testing.T) {
@@ -429,6 +437,7 @@ func TestSweepIdentitySparesOthers(t *testing.T) {
 // When the reaper is killed, its program ends, and what that has started is found as
 // far as it can be.
 func TestKilledReaper(t *testing.T) {
+	t.Parallel()
 	p, child := spawnScript(t, reaped(`setsid sh -c 'trap "" TERM; echo $$; exec >/dev/null 2>&1; while :; do sleep 0.1; done' & while :; do sleep 0.1; done`))
 	if err := syscall.Kill(reaperOf(t, p), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -446,6 +455,7 @@ func TestKilledReaper(t *testing.T) {
 
 // Others cannot ask a reaper to go.
 func TestReaperStays(t *testing.T) {
+	t.Parallel()
 	p, hidden := spawnScript(t, reaped(hidesDeaf+"read x"))
 	reaper := reaperOf(t, p)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
@@ -481,6 +491,7 @@ func TestStoppedReaper(t *testing.T) {
 
 // What the program made of its cgroup is removed with it.
 func TestNestedCgroup(t *testing.T) {
+	t.Parallel()
 	if Containment() != levelCgroup {
 		t.Skip("no cgroup can be made here")
 	}
