@@ -171,7 +171,7 @@ func TestPolicyThatCannotBeTold(t *testing.T) {
 	}{
 		{"claude", Auto, []string{}},
 		{"claude", ReadOnly, []string{}},
-		{"claude", Write, []string{"default: ask Edit", "default: ask MultiEdit", "default: ask NotebookEdit", "default: ask Write"}},
+		{"claude", Write, []string{"default: ask Edit", "default: ask MultiEdit", "default: ask NotebookEdit", "default: ask Write", "default: ask Bash"}},
 		{"codex", ReadOnly, []string{"default: ask command_execution"}},
 		{"codex", Write, []string{"default: ask file_change", "default: ask command_execution"}},
 		{"codex", Bypass, []string{"default: ask file_change", "default: ask command_execution", "default: ask web_search"}},

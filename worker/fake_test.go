@@ -29,7 +29,7 @@ type fixture struct {
 	Version string     `json:"version"`
 	Help    string     `json:"help"`
 	HelpErr string     `json:"help_err"` // on stderr
-	Chat    string     `json:"chat"` // the id that create-chat prints
+	Chat    string     `json:"chat"`     // the id that create-chat prints
 	Steps   []fakeStep `json:"steps"`
 }
 
