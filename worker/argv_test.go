@@ -288,6 +288,11 @@ func TestConfigurations(t *testing.T) {
 		if diff := cmp.Diff(want, rules); diff != "" {
 			t.Error(diff)
 		}
+		b.options.Policy = allowAll
+		prepared(t, b, false)
+		if got := b.read(filepath.Join(b.options.Folder, "policy.toml")); strings.Count(got, "allowRedirection = true") != 1 {
+			t.Error(got)
+		}
 		b.config.Settings = "user"
 		prepared(t, b, true) // the link is there already
 		if got := b.read(filepath.Join(folder, ".gemini/settings.json")); !strings.Contains(got, `"allowed":["all"]`) || !strings.Contains(got, `"other":1`) {

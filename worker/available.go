@@ -127,6 +127,9 @@ func ask(ctx context.Context, s Starter, path string, args, env []string) (strin
 	case ended.Exit != (tipstaff.WorkerExit{}):
 		return "", fmt.Errorf("%s: %s", exitText(ended.Exit), tipstaff.Quote(strings.TrimSpace(complaint.String()), 400))
 	}
+	if out.Len() == 0 { // opencode prints its help there
+		return strings.TrimSpace(complaint.String()), nil
+	}
 	return strings.TrimSpace(out.String()), nil
 }
 

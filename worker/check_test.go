@@ -171,7 +171,7 @@ func TestPolicyThatCannotBeTold(t *testing.T) {
 	}{
 		{"claude", Auto, []string{}},
 		{"claude", ReadOnly, []string{}},
-		{"claude", Write, []string{"default: ask Edit", "default: ask MultiEdit", "default: ask NotebookEdit", "default: ask Write"}},
+		{"claude", Write, []string{"default: ask Edit", "default: ask MultiEdit", "default: ask NotebookEdit", "default: ask Write", "default: ask Bash"}},
 		{"codex", ReadOnly, []string{"default: ask command_execution"}},
 		{"codex", Write, []string{"default: ask file_change", "default: ask command_execution"}},
 		{"codex", Bypass, []string{"default: ask file_change", "default: ask command_execution", "default: ask web_search"}},
@@ -273,7 +273,11 @@ func TestCheck(t *testing.T) {
 	}
 	check := func(typ, version, text string) CheckReport {
 		b := newBed(t, typ)
-		f, _ := json.Marshal(fixture{Version: version, Help: text})
+		given := fixture{Version: version, Help: text}
+		if typ == "opencode" { // which prints it on stderr
+			given.Help, given.HelpErr = "", text
+		}
+		f, _ := json.Marshal(given)
 		b.must(os.WriteFile(filepath.Join(b.bin, "fixture.json"), f, 0o600))
 		b.config.Command = filepath.Join(b.bin, rowsOf(typ)[0].of.command)
 		return b.worker().Check(t.Context(), nil)
@@ -295,6 +299,9 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if r := check("cursor", "2026.10.02-abc", help("cursor")); !r.Runs() || r.Source != Documented || len(r.Warnings) != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := check("opencode", "1.18.33", help("opencode", "--pure")); !slices.Equal(r.Missing, []string{"--pure"}) {
 		t.Errorf("%+v", r)
 	}
 	b := newBed(t, "opencode")

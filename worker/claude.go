@@ -33,7 +33,8 @@ var claude = cliType{
 		case ReadOnly:
 			return stance{flags: append([]string{"--permission-mode", "dontAsk", "--disallowedTools", "Edit,Write,NotebookEdit"}, channel...)}
 		case Write:
-			return stance{hook: true, open: []string{edits}, flags: append([]string{"--permission-mode", "acceptEdits", "--permission-prompt-tool", hook}, channel...)}
+			// Commands that only change files in the directory run without being asked for, too.
+			return stance{hook: true, open: []string{edits, execs}, flags: append([]string{"--permission-mode", "acceptEdits", "--permission-prompt-tool", hook}, channel...)}
 		case Bypass:
 			return stance{open: []string{edits, execs, nets}, flags: []string{"--dangerously-skip-permissions"}}
 		}

@@ -28,7 +28,8 @@ import (
 type fixture struct {
 	Version string     `json:"version"`
 	Help    string     `json:"help"`
-	Chat    string     `json:"chat"` // the id that create-chat prints
+	HelpErr string     `json:"help_err"` // on stderr
+	Chat    string     `json:"chat"`     // the id that create-chat prints
 	Steps   []fakeStep `json:"steps"`
 }
 
@@ -87,7 +88,8 @@ func fake() {
 		fmt.Println(f.Version)
 		os.Exit(0)
 	case "--help":
-		fmt.Println(f.Help)
+		fmt.Print(f.Help)
+		fmt.Fprint(os.Stderr, f.HelpErr)
 		os.Exit(0)
 	case "create-chat":
 		fmt.Println(f.Chat)

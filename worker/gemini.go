@@ -102,7 +102,10 @@ func geminiPrepare(l *launch) error {
 			if l.stance.may[n.name] {
 				decision = "allow"
 			}
-			rules.WriteString("[[rule]]\ntoolName = " + tomlText(n.name) + "\ndecision = " + tomlText(decision) + "\npriority = 999\n\n")
+			rules.WriteString("[[rule]]\ntoolName = " + tomlText(n.name) + "\ndecision = " + tomlText(decision) + "\npriority = 999\n")
+			if decision == "allow" && n.does == execs {
+				rules.WriteString("allowRedirection = true\n") // else it asks about commands that write to files
+			}
 		}
 		file, err := l.writeText("policy.toml", rules.String())
 		if err != nil {

@@ -174,7 +174,7 @@ func TestCallsThatPassedTheHookAreMediated(t *testing.T) {
 		fakeStep{Call: "approve", Args: `{"tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"toolu_1"}`}, fakeStep{Out: resultLine("toolu_1", `[{"type":"text","text":"a\nb"},{"type":"image"}]`)},
 		fakeStep{Out: callLine("m2", "toolu_2", "Read", `{"file_path":"x"}`)}, fakeStep{Out: resultLine("toolu_2", `"x"`)})...)
 	b.options.Posture = Write
-	b.options.Policy = ruled{"worker-claude/Bash": {Effect: Allow, Rules: []string{"r1"}, Digest: "d"}, "Edit": {Effect: Deny, Rules: []string{"no edits"}}, "Write": {Effect: Allow}}
+	b.options.Policy = ruled{"worker-claude/Bash": {Effect: Allow, Rules: []string{"r1"}, Digest: "d"}, "Edit": {Effect: Deny, Rules: []string{"no edits"}}, "Write": {Effect: Allow}, "Bash": {Effect: Allow}}
 	b.spawn()
 	var decided *tipstaff.AgentApprovalDecided
 	tiers := map[string]string{}

@@ -109,7 +109,8 @@ func ruleText(n nativeTool, r Ruling) string {
 func (w *CLI) take(p Posture, policy Policy) (stance, []string, error) {
 	if p == Bypass && w.config.Sandbox == "" {
 		return stance{}, nil, tipstaff.Errorf(tipstaff.WorkerSandboxRequired, "worker %q is to run without any limits of its own, which needs a sandbox", w.config.Name).
-			WithHint("whoever starts Tipstaff states in TIPSTAFF_SANDBOX what the sandbox is; no file of a repository can")
+			WithHint("a sandbox is stated by whoever starts Tipstaff, and by no file of a repository").
+			WithCommand("set TIPSTAFF_SANDBOX to a description of it")
 	}
 	v := judge(w.of, policy)
 	s := w.of.stance(p, v)

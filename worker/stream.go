@@ -39,7 +39,7 @@ type lineSink interface {
 // found which was written in two pieces; of a line that is too long to be held, the pieces
 // are cut where none is.
 func readLines(r io.Reader, clean func([]byte) []byte, to lineSink) error {
-	in := bufio.NewReaderSize(hearing{r, to}, chunk)
+	in := bufio.NewReaderSize(noticing{r, to}, chunk)
 	var held []byte // of the line that has not ended
 	long := false   // pieces of it were handed over
 	for {
@@ -86,13 +86,13 @@ func readLines(r io.Reader, clean func([]byte) []byte, to lineSink) error {
 	}
 }
 
-// hearing tells a sink of bytes before they are a line.
-type hearing struct {
+// noticing tells a sink of bytes before they are a line.
+type noticing struct {
 	io.Reader
 	to lineSink
 }
 
-func (h hearing) Read(p []byte) (int, error) {
+func (h noticing) Read(p []byte) (int, error) {
 	n, err := h.Reader.Read(p)
 	if n > 0 {
 		h.to.alive(false)
