@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 const agentScript = `
@@ -53,17 +52,16 @@ type agentLine struct {
 	}
 }
 
-// agentBinary is the command: the one that TIPSTAFF_BINARY names, as in make test, or one
-// that is built.
+// agentBinary is the command as it is released: the one that TIPSTAFF_BINARY names, as in
+// make test, or one that is built. With the race detector that would take minutes.
 func agentBinary(t *testing.T) string {
 	t.Helper()
 	if given := os.Getenv("TIPSTAFF_BINARY"); given != "" {
 		return given
 	}
-	flags, env := cmdtest.BuildFlags()
 	binary := filepath.Join(t.TempDir(), "tipstaff")
-	build := exec.Command("go", append(append([]string{"build", "-ldflags=-s -w"}, flags...), "-o", binary, "github.com/tipstaff/tipstaff/cmd/tipstaff")...)
-	build.Env = env
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "github.com/tipstaff/tipstaff/cmd/tipstaff")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
