@@ -63,8 +63,7 @@ type Env struct {
 	// installed. CLIs are started with --version alone.
 	ListWorkers func(ctx context.Context, workspace string) ([]tipstaff.WorkerInfo, error)
 	// CheckWorkers looks closer at workers by these names; none: at all. CLIs are started
-	// with --version and --help alone. An unknown name is worker_unknown. nil: there is no
-	// such command.
+	// with --version and --help alone. An unknown name is worker_unknown.
 	CheckWorkers func(ctx context.Context, workspace string, names []string) ([]tipstaff.WorkerCheck, error)
 	// IsPipeline tells the source of a pipeline from that of a plan. nil: nothing is one.
 	IsPipeline func(program []byte) bool

@@ -18,12 +18,9 @@ func newWorkers(a *app) *cobra.Command {
 		Long: `A worker is an AI CLI, such as Claude Code or Codex, that works by itself on a task,
 inside bounds. tipstaff.yaml configures workers and binds roles to them; without it
 each type of CLI is a worker of that name.`,
-		Example: "  tipstaff workers list",
+		Example: "  tipstaff workers list\n  tipstaff workers check claude",
 	}
-	cmd.AddCommand(newWorkersList(a))
-	if a.env.CheckWorkers != nil {
-		cmd.AddCommand(newWorkersCheck(a))
-	}
+	cmd.AddCommand(newWorkersList(a), newWorkersCheck(a))
 	return cmd
 }
 

@@ -87,7 +87,4 @@ not expressible            no-exec
 at the end of a turn only  tokens, cost_usd
 warning                    it is newer
 `)
-	b = workersBench(t)
-	b.run(t, exitInvalid, "workers", "check")
-	contains(t, "without it", b.err.String(), `unknown command "check"`)
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,42 +166,62 @@ func fill(template []string, values map[string][]string) []string {
 	return argv
 }
 
-// checkArgs refuses arguments of a worker's configuration that are Tipstaff's to set, or
-// that concern permissions, sandbox, session, output, MCP or settings, in every spelling.
+// checkArgs refuses the first of args that a worker may not be given.
 func (t *cliType) checkArgs(args []string) error {
+	faults := t.argFaults(args)
+	if len(faults) == 0 {
+		return nil
+	}
+	i := slices.Min(slices.Collect(maps.Keys(faults)))
+	return tipstaff.Errorf(tipstaff.InvalidArgument, "args[%d] of a %s worker, %s, %s", i, t.name, tipstaff.Quote(args[i], 80), faults[i]).
+		WithHint("remove it; use the worker's model, posture, limits and settings")
+}
+
+const (
+	notAFlag     = "is no flag: args hold flags and their values; the prompt goes to the standard input"
+	reservedFlag = "is a flag that Tipstaff sets or that changes permissions, sandbox, session, output, MCP or settings"
+)
+
+// argFaults are the arguments of a worker's configuration that are Tipstaff's to set, or
+// that concern permissions, sandbox, session, output, MCP or settings, in every spelling:
+// why, by their places.
+func (t *cliType) argFaults(args []string) map[int]string {
+	faults := map[int]string{}
+	allowed := func(flag, value string) bool { return t.checkValue == nil || t.checkValue(flag, value) }
 	free := false // the previous flag may take this as its value
 	for i, arg := range args {
+		flag, value, joined := strings.Cut(arg, "=")
+		long := strings.HasPrefix(arg, "--")
 		switch {
 		case arg == "-" || arg == "--" || !strings.HasPrefix(arg, "-") && !free:
-			return tipstaff.Errorf(tipstaff.InvalidArgument, "args[%d] of a %s worker, %s, is no flag", i, t.name, tipstaff.Quote(arg, 80)).
-				WithHint("args hold flags and their values; the prompt goes to the standard input")
+			free, faults[i] = false, notAFlag
 		case !strings.HasPrefix(arg, "-"):
-			if t.checkValue != nil && !t.checkValue(args[i-1], arg) {
-				return t.reserved(i, args[i-1]+" "+arg)
+			if free = false; !allowed(args[i-1], arg) {
+				faults[i] = reservedFlag
 			}
-			free = false
-			continue
-		}
-		flag, value, joined := strings.Cut(arg, "=")
-		if strings.HasPrefix(arg, "--") {
-			if slices.ContainsFunc(t.reservedFlags, func(r string) bool {
-				return strings.HasPrefix(r, "--") && (strings.EqualFold(r, flag) || len(flag) > 2 && strings.HasPrefix(r, flag) ||
-					strings.EqualFold(undashed(r), undashed(flag)) || strings.EqualFold(undashed(flag), "no"+undashed(r)))
-			}) {
-				return t.reserved(i, arg)
+		default:
+			free = !joined
+			reserved := long && t.reservedLong(flag) || !long && t.reservedShort(flag)
+			attached := !long && len(flag) > 2 && !allowed(arg[:2], strings.TrimPrefix(arg[2:], "="))
+			last := !joined && i == len(args)-1 && !allowed(flag, "")
+			if reserved || joined && !allowed(flag, value) || attached || last {
+				faults[i] = reservedFlag
 			}
-		} else if t.reservedShort(flag) {
-			return t.reserved(i, arg)
 		}
-		if t.checkValue != nil && joined && !t.checkValue(flag, value) {
-			return t.reserved(i, arg)
-		}
-		if !strings.HasPrefix(arg, "--") && len(flag) > 2 && t.checkValue != nil && !t.checkValue(arg[:2], strings.TrimPrefix(arg[2:], "=")) {
-			return t.reserved(i, arg)
-		}
-		free = !joined
 	}
-	return nil
+	return faults
+}
+
+// reservedLong compares a long flag as generous parsers do: without dashes and case, up to
+// a dot, by a beginning of its name, and with a no before it.
+func (t *cliType) reservedLong(flag string) bool {
+	flag, _, _ = strings.Cut(flag, ".")
+	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s)) }
+	name := plain(flag)
+	return slices.ContainsFunc(t.reservedFlags, func(r string) bool {
+		rest, negated := strings.CutPrefix(name, "no")
+		return strings.HasPrefix(r, "--") && (strings.HasPrefix(plain(r), name) || negated && rest != "" && strings.HasPrefix(plain(r), rest))
+	})
 }
 
 // reservedShort reports whether a short flag, or a cluster of them, has one that is
@@ -218,14 +239,6 @@ func (t *cliType) reservedShort(flag string) bool {
 		}
 	}
 	return false
-}
-
-// undashed is a flag as parsers that accept both --camelCase and --kebab-case see it.
-func undashed(flag string) string { return strings.ReplaceAll(strings.TrimLeft(flag, "-"), "-", "") }
-
-func (t *cliType) reserved(i int, arg string) error {
-	return tipstaff.Errorf(tipstaff.InvalidArgument, "args[%d] of a %s worker, %s, is a flag that Tipstaff sets or that changes permissions, sandbox, session, output, MCP or settings",
-		i, t.name, tipstaff.Quote(arg, 80)).WithHint("remove it; use the worker's model, posture, limits and settings")
 }
 
 // newest is the row of the newest family of a type.

@@ -21,7 +21,8 @@ var claude = cliType{
 		"--disallowed-tools", "--tools", "--dangerously-skip-permissions", "--allow-dangerously-skip-permissions", "--enable-auto-mode", "--setting-sources",
 		"--settings", "--mcp-config", "--strict-mcp-config", "--model", "-m", "--max-budget-usd", "--session-id", "-r", "--resume", "-c", "--continue",
 		"--fork-session", "--resume-session-at", "--from-pr", "--no-session-persistence", "--bg", "--background", "--remote", "--teleport", "--sdk-url",
-		"-w", "--worktree", "--tmux", "--add-dir", "--plugin-dir", "--plugin-url", "--agents", "--bare", "--safe-mode", "--ide", "--chrome", "-h", "--help", "-v", "--version"},
+		"-w", "--worktree", "--tmux", "--add-dir", "--plugin-dir", "--plugin-url", "--agent", "--agents", "--init", "--init-only", "--maintenance", "--mcp-debug", "--channels",
+		"--dangerously-load-development-channels", "-n", "--name", "--bare", "--safe-mode", "--ide", "--chrome", "-h", "--help", "-v", "--version"},
 	stance: func(p Posture, v verdicts) stance {
 		const hook = "mcp__" + ServerName + "__approve"
 		var allowed []string

@@ -20,8 +20,8 @@ var cursor = cliType{
 	passed: []string{"CURSOR_API_KEY"},
 	execs:  []string{"shell"},
 	reservedFlags: []string{"-p", "--print", "--output-format", "--stream-partial-output", "--trust", "-f", "--force", "--yolo", "--sandbox", "--approve-mcps", "-m", "--model",
-		"--resume", "--continue", "--mode", "--plan", "--workspace", "-w", "--worktree", "--worktree-base", "-b", "--background", "-c", "--cloud", "--fullscreen", "--auto-review", "-h", "--help", "-v", "--version"},
-	shortValues: "aH",
+		"--resume", "--continue", "--mode", "--plan", "--workspace", "-w", "--worktree", "--worktree-base", "-b", "--background", "-c", "--cloud", "--fullscreen", "--auto-review", "--skip-worktree-setup", "--add-dir",
+		"--plugin-dir", "--list-models", "-a", "--api-key", "-H", "--header", "-h", "--help", "-v", "--version"},
 	stance: func(p Posture, v verdicts) stance {
 		switch p {
 		case ReadOnly:

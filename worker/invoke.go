@@ -76,10 +76,10 @@ func New(c Config) (*CLI, error) {
 	return w, nil
 }
 
-// CheckArgs says what is wrong with the args of a worker of a type, if anything is.
-func CheckArgs(typ string, args []string) error {
+// ArgFaults are the args that a worker of a type may not be given: why, by their places.
+func ArgFaults(typ string, args []string) map[int]string {
 	for _, r := range rowsOf(typ) {
-		return r.of.checkArgs(args)
+		return r.of.argFaults(args)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ var scripted = cliType{
 	execs: []string{"exec"},
 	nets:  []string{"http_get"},
 	hook:  true, denialsKnown: true, midTurn: true,
-	reservedFlags: []string{"--script", "--session", "--resume", "--posture"},
+	reservedFlags: []string{"--script", "--session", "--resume", "--posture", "--workspace", "--server", "-h", "--help"},
 	stance: func(p Posture, v verdicts) stance {
 		if p == Bypass {
 			return stance{open: []string{edits, execs, nets}}

@@ -250,6 +250,21 @@ func (w *Worker) CheckDocument(f *document.Fields) {
 	w.spellOut()
 }
 
+// checkArgs reports arguments that a worker may not be given.
+func (w *Worker) checkArgs(f *document.Fields) {
+	checkEach(f, "args", checkArgument)
+	v := f.Get("args")
+	if v == nil || v.Kind != document.List || len(v.Items) != len(w.Args) {
+		return
+	}
+	for i, why := range worker.ArgFaults(w.Type, w.Args) {
+		f.Report(CodeReserved, v.Items[i].At, index("args", i), "%s %s", tipstaff.Quote(w.Args[i], 80), why)
+	}
+	if i := credentialArgument(slices.Concat([]string{""}, w.Args)); i > 0 {
+		f.Report(CodeCredential, v.Items[i-1].At, index("args", i-1), "%s is a credential, which every user of the machine could see: put it into a variable and write env: {NAME: %sNAME}", index(f.PathOf("args"), i-1), ReferencePrefix)
+	}
+}
+
 // spellOut fills in what is left out.
 func (w *Worker) spellOut() {
 	w.Settings, w.OnInterrupt = cmp.Or(w.Settings, SettingsNone), cmp.Or(w.OnInterrupt, InterruptAsk)

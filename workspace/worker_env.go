@@ -2,47 +2,24 @@ package workspace
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/worker"
 )
 
-// workerInherits are variables that every worker is passed, with those that begin with
-// LC_.
-var workerInherits = []string{
-	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR",
-	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
-}
-
-// workerVariables are those of one type.
-var workerVariables = map[string]struct {
-	credentials []string // passed if set, and kept out of records
-	passed      []string // passed if set
-	own         []string // set by Tipstaff
-}{
-	TypeClaude: {
-		credentials: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
-		passed:      []string{"ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR"},
-		own:         []string{"DISABLE_AUTOUPDATER", "IS_SANDBOX"},
-	},
-	TypeCodex: {
-		credentials: []string{"OPENAI_API_KEY", "CODEX_API_KEY"},
-		passed:      []string{"OPENAI_BASE_URL", "CODEX_HOME"},
-	},
-	TypeGemini: {
-		credentials: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"},
-		passed:      []string{"GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
-		own:         []string{"GEMINI_CLI_HOME"},
-	},
-	TypeOpencode: {own: []string{"OPENCODE_CONFIG_CONTENT", "OPENCODE_DISABLE_AUTOUPDATE", "XDG_CONFIG_HOME"}},
-	TypeCursor:   {credentials: []string{"CURSOR_API_KEY"}, own: []string{"CURSOR_CONFIG_DIR"}},
-	TypeScripted: {},
+// setByTipstaff are variables that an invocation sets itself, by type.
+var setByTipstaff = map[string][]string{
+	TypeClaude:   {"DISABLE_AUTOUPDATER", "IS_SANDBOX"},
+	TypeGemini:   {"GEMINI_CLI_HOME"},
+	TypeOpencode: {"OPENCODE_CONFIG_CONTENT", "OPENCODE_DISABLE_AUTOUPDATE", "XDG_CONFIG_HOME"},
+	TypeCursor:   {"CURSOR_CONFIG_DIR"},
 }
 
 // checkVariable: what Tipstaff sets would not be obeyed.
 func (w *Worker) checkVariable(name string) error {
-	if name == "TERM" || slices.Contains(workerVariables[w.Type].own, name) {
+	if name == "TERM" || slices.Contains(setByTipstaff[w.Type], name) {
 		return fmt.Errorf("%s is set by Tipstaff for workers of type %s", name, w.Type)
 	}
 	return checkVariable(name)
@@ -62,45 +39,21 @@ func (m *Manifest) WorkerEnviron(name string, environ []string) ([]string, error
 		return nil, &tipstaff.Error{Code: tipstaff.Refused, Message: fmt.Sprintf("worker %s: %s", name, refused.Message), Err: refused,
 			Problems: []tipstaff.Problem{{Code: refused.Code, Path: "workers." + name + ".env", Message: refused.Message}}}
 	}
-	var env []string
-	for _, pair := range environ {
-		variable, _, _ := strings.Cut(pair, "=")
-		if _, replaced := w.Env[variable]; !replaced && w.inherits(variable) {
-			env = append(env, pair)
-		}
+	configured := maps.Clone(w.Env)
+	for variable, text := range configured {
+		configured[variable] = Substitute(text, values)
 	}
-	for _, variable := range sortedKeys(w.Env) {
-		env = append(env, variable+"="+Substitute(w.Env[variable], values))
-	}
-	return append(env, "TERM=dumb"), nil
-}
-
-func (w Worker) inherits(variable string) bool {
-	of := workerVariables[w.Type]
-	return slices.Contains(workerInherits, variable) || strings.HasPrefix(variable, "LC_") ||
-		slices.Contains(of.credentials, variable) || slices.Contains(of.passed, variable)
-}
-
-// Credentials are the variables that hold what a worker of its type signs in with, as far
-// as they are set here or configured; sorted.
-func (w Worker) Credentials(environ []string) (names []string) {
-	for _, name := range workerVariables[w.Type].credentials {
-		if _, configured := w.Env[name]; configured || Lookup(environ, name) != "" {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return worker.Environ(w.Type, environ, configured), nil
 }
 
 // Secrets are the values that may not stand in records of the worker, by the names of
-// their variables, as far as they are set.
+// their variables, as far as they are set: what it refers to, and what its CLI signs in
+// with.
 func (w Worker) Secrets(environ []string) map[string]string {
-	values := map[string]string{}
-	for _, name := range slices.Concat(w.references(), workerVariables[w.Type].credentials) {
-		if value := Lookup(environ, name); len(value) >= LeastSecret {
-			values[name] = value
-		}
+	values := worker.Credentials(w.Type, environ)
+	for _, name := range w.references() {
+		values[name] = Lookup(environ, name)
 	}
+	maps.DeleteFunc(values, func(_, value string) bool { return len(value) < LeastSecret })
 	return values
 }

@@ -40,7 +40,7 @@ func main() {
 	env.IsPipeline, env.PipelineSchema = pipeline.IsPipeline, pipeline.Schema()
 	env.Tools = tools
 	env.Skills = skills
-	env.ListWorkers = listWorkers
+	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers
 	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
 	env.Serve = stop.serve

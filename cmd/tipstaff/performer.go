@@ -186,20 +186,14 @@ func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Ac
 
 // openWorker makes a worker of what a run has settled.
 func openWorker(s worker.Settled, workspace string) (worker.Worker, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	var c ws.Worker
 	if err := json.Unmarshal(s.Config, &c); err != nil {
 		return nil, fmt.Errorf("the configuration of worker %s cannot be read: %w", s.Worker, err)
 	}
-	script := c.Script.Name
-	if script != "" && !filepath.IsAbs(script) {
-		script = filepath.Join(workspace, script)
+	if c.Script.Name != "" && !filepath.IsAbs(c.Script.Name) {
+		c.Script.Name = filepath.Join(workspace, c.Script.Name)
 	}
-	return worker.New(worker.Config{Name: s.Worker, Type: s.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: script,
-		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: processes{}})
+	return newWorker(s.Worker, c)
 }
 
 // workerEnviron is the environment of a worker's process, with the markers of its run.

@@ -134,11 +134,7 @@ func (s *session) Service() tipstaff.Service {
 
 func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runner} }
 
-// Sessions are those of workers, as far as this runner keeps them.
-func (s *session) Sessions() tipstaff.Sessions {
-	kept, _ := any(s.runner).(tipstaff.Sessions)
-	return kept
-}
+func (s *session) Sessions() tipstaff.Sessions { return s.runner.Sessions() }
 
 // Close waits for drives that are still under way, for what is told of them and for
 // files that follow commits.

@@ -3,29 +3,105 @@ package main
 import (
 	"cmp"
 	"context"
-	"io"
+	"maps"
 	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
-	"time"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
-	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/worker"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
 // listWorkers is every worker of a workspace, with what is bound to it as things are now.
-func listWorkers(ctx context.Context, name string) ([]tipstaff.WorkerInfo, error) {
-	dir, err := folder(name)
+func listWorkers(ctx context.Context, workspace string) ([]tipstaff.WorkerInfo, error) {
+	var list []tipstaff.WorkerInfo
+	err := eachWorker(workspace, nil, func(_ *ws.Manifest, info tipstaff.WorkerInfo, w *worker.CLI) {
+		found, err := w.Available(ctx)
+		info.Binary, info.Version = found.Path, found.Version
+		if err != nil && info.Trouble == "" {
+			info.Trouble = err.Error()
+		}
+		list = append(list, info)
+	})
+	return list, err
+}
+
+// checkWorkers looks closer at workers.
+func checkWorkers(ctx context.Context, workspace string, names []string) ([]tipstaff.WorkerCheck, error) {
+	var list []tipstaff.WorkerCheck
+	err := eachWorker(workspace, names, func(m *ws.Manifest, info tipstaff.WorkerInfo, w *worker.CLI) {
+		r := w.Check(ctx, worker.NewPolicy(worker.PolicyOptions{Frozen: workerRules{policy: m.Rules()}, Type: info.Type, Dir: workspace}))
+		info.Binary, info.Version = r.Info.Path, r.Info.Version
+		c := tipstaff.WorkerCheck{WorkerInfo: info, Family: r.Info.Family, Source: r.Source, Missing: r.Missing, Resume: r.Resumes, SessionFrom: r.MakesID, Permission: "compiled",
+			Inexpressible: r.Inexpressible, Containment: r.Containment, Credentials: []string{}, EndLimits: r.NotInTurn, Warnings: r.Warnings}
+		if r.Hook {
+			c.Permission = "hook"
+		}
+		if env, err := m.WorkerEnviron(info.Name, os.Environ()); err == nil {
+			c.Credentials = append(c.Credentials, slices.Sorted(maps.Keys(worker.Credentials(info.Type, env)))...)
+		}
+		switch {
+		case c.Trouble != "":
+			c.Code = tipstaff.Refused
+		case r.Problem != nil:
+			c.Trouble, c.Code = r.Problem.Message, r.Problem.Code
+		case !r.Runs():
+			c.Trouble, c.Code = "its help does not show all flags that it is called with", tipstaff.WorkerUnsupportedVersion
+		}
+		list = append(list, c)
+	})
+	return list, err
+}
+
+// eachWorker calls f for workers of a workspace, by name: for those named, or for all.
+// What keeps one from running that can be told without its CLI is told.
+func eachWorker(workspace string, names []string, f func(*ws.Manifest, tipstaff.WorkerInfo, *worker.CLI)) error {
+	dir, err := folder(workspace)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m, err := ws.Read(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	bound, err := boundRoles(m)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = m.WorkerNames()
+	}
+	for _, name := range names {
+		if _, _, err := m.WorkerFor(ws.WorkerChoice{Flag: name}); err != nil {
+			return tipstaff.Errorf(tipstaff.WorkerNotFound, "there is no worker %s%s", tipstaff.Quote(name, 100), tipstaff.Suggest(name, m.WorkerNames()))
+		}
+	}
+	for _, name := range names {
+		c, _ := m.Worker(name)
+		w, err := newWorker(name, c)
+		if err != nil {
+			return err
+		}
+		info := tipstaff.WorkerInfo{Name: name, Type: c.Type, Set: "built in", Command: w.Describe().Command, Model: c.Model,
+			Posture: string(c.In(worker.Role{})), Roles: append([]tipstaff.WorkerRole{}, bound[name]...)}
+		if m != nil {
+			if _, ok := m.Workers[name]; ok {
+				info.Set = ws.FileName
+			}
+		}
+		if _, err := m.WorkerEnviron(name, os.Environ()); err != nil {
+			info.Trouble = err.Error()
+		}
+		if c.Type == ws.TypeScripted && c.Script.Name == "" {
+			info.Trouble = cmp.Or(info.Trouble, "it has no script")
+		}
+		f(m, info, w)
+	}
+	return nil
+}
+
+// boundRoles are all roles, by the worker that each is bound to.
+func boundRoles(m *ws.Manifest) (map[string][]tipstaff.WorkerRole, error) {
 	bound := map[string][]tipstaff.WorkerRole{}
 	for _, name := range m.RoleNames() {
 		by, where, err := m.WorkerFor(ws.WorkerChoice{Role: name, Environ: os.Environ()})
@@ -36,82 +112,15 @@ func listWorkers(ctx context.Context, name string) ([]tipstaff.WorkerInfo, error
 		r, _ := m.Role(name)
 		bound[by] = append(bound[by], tipstaff.WorkerRole{Name: name, Set: where, Posture: string(w.In(r))})
 	}
-	var list []tipstaff.WorkerInfo
-	for _, name := range m.WorkerNames() {
-		w, _ := m.Worker(name)
-		info := tipstaff.WorkerInfo{Name: name, Type: w.Type, Set: "built in", Model: w.Model, Posture: string(w.In(worker.Role{})), Roles: append([]tipstaff.WorkerRole{}, bound[name]...)}
-		if m != nil {
-			if _, ok := m.Workers[name]; ok {
-				info.Set = ws.FileName
-			}
-		}
-		info.Command = cmp.Or(w.Command, programs[w.Type])
-		info.Binary = findProgram(info.Command, dir)
-		env, err := m.WorkerEnviron(name, os.Environ())
-		switch {
-		case err != nil:
-			info.Trouble = err.Error()
-		case info.Binary == "":
-			info.Trouble = info.Command + " is not installed, or not on PATH"
-		case w.Type == ws.TypeScripted && w.Script.Name == "":
-			info.Trouble = "it has no script"
-		default:
-			info.Version = programVersion(ctx, info.Binary, env)
-		}
-		list = append(list, info)
-	}
-	return list, nil
+	return bound, nil
 }
 
-// programs are what the types of workers are called as commands. Tipstaff itself is the
-// scripted one.
-var programs = map[string]string{
-	ws.TypeClaude: "claude", ws.TypeCodex: "codex", ws.TypeCursor: "cursor-agent", ws.TypeGemini: "gemini", ws.TypeOpencode: "opencode", ws.TypeScripted: "tipstaff",
-}
-
-// findProgram is the path of a program: as it is written, below the workspace if that is
-// no mere name, or on PATH; "": it is not there.
-func findProgram(name, dir string) string {
-	if name == programs[ws.TypeScripted] {
-		self, _ := os.Executable() // one that cannot be found cannot be run
-		return self
-	}
-	folders := filepath.SplitList(os.Getenv("PATH"))
-	if strings.ContainsRune(name, '/') {
-		folders = []string{dir}
-		if filepath.IsAbs(name) {
-			folders = []string{"/"}
-		}
-	}
-	for _, in := range folders {
-		path := filepath.Join(in, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && filepath.IsAbs(path) {
-			return path
-		}
-	}
-	return ""
-}
-
-var versionForm = regexp.MustCompile(`\d+(\.\d+)+\S*`)
-
-// programVersion is what a program prints of its version; "": nothing that looks like one.
-func programVersion(ctx context.Context, path string, env []string) string {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	p, err := supervisor.Spawn(supervisor.Command{Path: path, Args: []string{path, "--version"}, Dir: os.TempDir(), Env: env, NoInput: true})
+// newWorker is a worker as it is configured.
+func newWorker(name string, c ws.Worker) (*worker.CLI, error) {
+	self, err := os.Executable()
 	if err != nil {
-		return ""
+		return nil, err
 	}
-	said := make(chan []byte, 1)
-	go func() {
-		text, _ := io.ReadAll(io.LimitReader(p.Stdout(), 64<<10)) // what was read before an error counts
-		said <- text
-	}()
-	var text []byte
-	select {
-	case text = <-said:
-	case <-ctx.Done():
-	}
-	_ = p.Close() // it is ended, whatever it says
-	return string(versionForm.Find(text))
+	return worker.New(worker.Config{Name: name, Type: c.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
+		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: processes{}})
 }
