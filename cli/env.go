@@ -86,6 +86,7 @@ type OpenOptions struct {
 type Session interface {
 	Service() tipstaff.Service
 	Memory() tipstaff.Memory
+	Tasks() tipstaff.Tasks
 	// Attach lets hosts of agents attach to this process while it drives the run, and
 	// keeps those running that commands name. tell is given what they print, by line.
 	Attach(run tipstaff.ID, commands []string, tell func(line string)) (Attached, error)

@@ -412,6 +412,7 @@ func waitingRun() tipstaff.Run {
 type bench struct {
 	svc      *fakeService
 	memory   *fakeMemory
+	tasks    *fakeTasks
 	env      *Env
 	out, err *lockedBuffer
 	opened   []OpenOptions
@@ -439,6 +440,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) Service() tipstaff.Service { return b.svc }
 func (b *bench) Memory() tipstaff.Memory   { return b.memory }
+func (b *bench) Tasks() tipstaff.Tasks     { return b.tasks }
 func (b *bench) Close() error              { b.closed++; return nil }
 
 func (b *bench) Attach(run tipstaff.ID, commands []string, tell func(string)) (Attached, error) {

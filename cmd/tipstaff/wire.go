@@ -132,6 +132,8 @@ func (s *session) Service() tipstaff.Service {
 
 func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runner} }
 
+func (s *session) Tasks() tipstaff.Tasks { return s.runner.Tasks() }
+
 // Close waits for drives that are still under way, for what is told of them and for
 // files that follow commits.
 func (s *session) Close() error {
