@@ -64,7 +64,7 @@ type IntentDraft struct {
 	Title         string            `json:"title,omitempty"`
 	Trace         string            `json:"trace,omitempty"` // the span of whoever asked for the run
 	By            string            `json:"by,omitempty"`    // who asked for it on behalf of the user; "": the user
-	Task          string            `json:"task,omitempty"`  // the id of the task that the run does
+	Labels        map[string]string `json:"labels,omitempty"`
 
 	Pipeline *PipelineStatus `json:"pipeline,omitempty"`
 	Rollback json.RawMessage `json:"rollback,omitempty"` // of a run that goes back, or forks off: what it takes over
@@ -74,6 +74,9 @@ type IntentDraft struct {
 	Parent *RunParent `json:"parent,omitempty"`
 	ForkOf *ForkPoint `json:"fork_of,omitempty"`
 }
+
+// LabelTask is the label of a run that names the task which it does.
+const LabelTask = "task"
 
 // RunKeys are the public keys with which the envelopes of a run are signed.
 type RunKeys struct {

@@ -1,8 +1,12 @@
 package tipstaff
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
+
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Task is a piece of work for a worker. It outlives invocations and reviews; a run
@@ -145,4 +149,23 @@ type TaskLogLine struct {
 	At    time.Time `json:"at"`
 	Level string    `json:"level"`
 	Text  string    `json:"text"`
+}
+
+// Plan is the plan of one step that does the task. What looks like a reference in its
+// texts is none.
+func (t Task) Plan() []byte {
+	literal := strings.NewReplacer("${", "$${").Replace
+	inputs := map[string][]string{}
+	for _, in := range t.Inputs {
+		if in.Path != "" {
+			inputs["paths"] = append(inputs["paths"], literal(in.Path))
+		} else {
+			inputs["texts"] = append(inputs["texts"], literal(in.Text))
+		}
+	}
+	step := map[string]any{"kind": "step", "id": "work", "agent": t.Role, "prompt": literal(cmp.Or(t.Description, t.Name))}
+	if len(inputs) > 0 {
+		step["inputs"] = inputs
+	}
+	return flow.JSON(map[string]any{"kind": "plan", "version": 1, "name": t.Name, "root": step})
 }

@@ -94,6 +94,7 @@ type Session interface {
 	Memory() tipstaff.Memory
 	// Sessions are those of workers; nil: they are not known here.
 	Sessions() tipstaff.Sessions
+	Tasks() tipstaff.Tasks
 	// Attach lets hosts of agents attach to this process while it drives the run, and
 	// keeps those running that commands name. tell is given what they print, by line.
 	Attach(run tipstaff.ID, commands []string, tell func(line string)) (Attached, error)

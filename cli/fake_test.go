@@ -421,6 +421,7 @@ type bench struct {
 	svc      *fakeService
 	memory   *fakeMemory
 	sessions tipstaff.Sessions
+	tasks    *fakeTasks
 	env      *Env
 	out, err *lockedBuffer
 	opened   []OpenOptions
@@ -451,6 +452,7 @@ func (b *bench) Memory() tipstaff.Memory   { return b.memory }
 
 func (b *bench) Sessions() tipstaff.Sessions { return b.sessions }
 func (b *bench) Close() error                { b.closed++; return nil }
+func (b *bench) Tasks() tipstaff.Tasks       { return b.tasks }
 
 func (b *bench) Attach(run tipstaff.ID, commands []string, tell func(string)) (Attached, error) {
 	if b.attach == nil {

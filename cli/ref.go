@@ -154,7 +154,7 @@ type completion func(a *app, ctx context.Context, before []string, typed string)
 var (
 	completions = map[string]completion{
 		"RUN": (*app).completeRun, "RUN|DIR": (*app).completeRun, "GATE": (*app).completeGate, "ACTION": (*app).completeAction,
-		"ITEM": (*app).completeItem, "TYPE": completeType, "URI": completeTools(shownName), "SERVER/TOOL": completeTools(tipstaff.ToolInfo.Name),
+		"ITEM": (*app).completeItem, "ID": (*app).completeTask, "VERDICT": completeVerdict, "TYPE": completeType, "URI": completeTools(shownName), "SERVER/TOOL": completeTools(tipstaff.ToolInfo.Name),
 	}
 	fileCompletions = map[string]cobra.ShellCompDirective{
 		"DIR": cobra.ShellCompDirectiveFilterDirs, "DEST": cobra.ShellCompDirectiveFilterDirs, "RUN|DIR": cobra.ShellCompDirectiveFilterDirs,

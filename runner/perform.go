@@ -245,7 +245,7 @@ func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
 	case plan.SubDispatch:
 		way = pipeline.WayPlan
 	case plan.Step:
-		t.Reserve, t.Assigned = flow.Use{tipstaff.BoundAgentHops: 1}, w.draft.Task
+		t.Reserve, t.Assigned = flow.Use{tipstaff.BoundAgentHops: 1}, w.draft.Labels[tipstaff.LabelTask]
 		if a := w.agents.settled[n.Agent]; a.Way != "" {
 			way, t.Config = a.Way, a.Config
 		}

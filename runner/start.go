@@ -39,7 +39,7 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	}
 	body.Title, body.Asks = req.Title, asksOf(ctx, req.NoFiles)
 	if p.task != nil {
-		body.Task, body.worker = p.task.ID, p.task.Worker
+		body.Labels, body.worker = map[string]string{tipstaff.LabelTask: p.task.ID}, p.task.Worker
 	}
 	run := tipstaff.NewID(r.Now())
 	if err := r.store(ctx, run, body, p.text, r.accepted(ctx, body, p.text, via(req.Via))); err != nil {
@@ -454,7 +454,7 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 	if body.ForkOf != nil { // it gets copies of the tasks of its source
 		row.Base, row.BaseSeq = body.ForkOf.Run, body.ForkOf.Seq
 	} else {
-		row.Task, row.Worker = body.Task, body.worker
+		row.Task, row.Worker = body.Labels[tipstaff.LabelTask], body.worker
 	}
 	return r.Store.Create(ctx, row, append(drafts, more...))
 }

@@ -184,6 +184,7 @@ type session struct{ *instance }
 func (s session) Service() tipstaff.Service   { return s.Runner }
 func (s session) Memory() tipstaff.Memory     { return runner.Memory{Runner: s.Runner} }
 func (s session) Sessions() tipstaff.Sessions { return nil }
+func (s session) Tasks() tipstaff.Tasks       { return nil }
 func (s session) Close() error                { return s.close() }
 
 // Attach is for pipelines, which are not measured through the command line.

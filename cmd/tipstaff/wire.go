@@ -135,6 +135,7 @@ func (s *session) Service() tipstaff.Service {
 func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runner} }
 
 func (s *session) Sessions() tipstaff.Sessions { return s.runner.Sessions() }
+func (s *session) Tasks() tipstaff.Tasks       { return s.runner.Tasks() }
 
 // Close waits for drives that are still under way, for what is told of them and for
 // files that follow commits.

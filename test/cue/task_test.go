@@ -165,7 +165,7 @@ func (g *generator) time() string {
 // odd are values of which most belong nowhere.
 func (g *generator) odd() any {
 	return pick[any](g, nil, true, "", " ", "x", "two\nlines", "line\u2028break", "\u0085", json.Number("0"), json.Number("-1"), json.Number("1.0"), json.Number("1.5"), json.Number("1e2"),
-		json.Number("100"), json.Number("101"), json.Number("9007199254740991"), json.Number("9007199254740992"), []any{}, []any{"x"}, []any{json.Number("1")}, map[string]any{}, map[string]any{"path": "x"},
+		json.Number("100"), json.Number("101"), json.Number("9007199254740991"), json.Number("9007199254740992"), []any{}, []any{"x"}, []any{""}, slices.Repeat([]any{"x"}, 10), slices.Repeat([]any{"x"}, 11), []any{json.Number("1")}, map[string]any{}, map[string]any{"path": "x"},
 		map[string]any{"path": "x", "text": "y"}, map[string]any{"reason": "question"}, "pending", "in_progress", "paused", "needs_review", "completed", "abandoned", "rejected", "approved",
 		"010", "10", "0123456789", "1a0", "Name", "a b", "a"+strings.Repeat("b", 64), strings.Repeat("é", 121), strings.Repeat("x", 201), strings.Repeat("y", 4001), strings.Repeat("z", 262_145),
 		"2026-11-15T02:30:00+01:00", "2026-11-15T02:30:00", "2026-11-15 02:30:00Z", "2026-02-30T00:00:00Z", "2026-11-15T24:00:00Z", "2026-11-15T02:30:60Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00Z",
