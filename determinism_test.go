@@ -24,11 +24,13 @@ import (
 
 // deterministic names the packages whose code must take the same way in every
 // replay: all effects, time, waiting and concurrency come from a flow.Context.
-var deterministic = []string{"plan", "pipeline", "agent"}
+var deterministic = []string{"plan", "pipeline", "agent", "delivery"}
 
 // hosts are the files of those packages that belong to whoever runs such code: no
 // replay comes by them.
-var hosts = []string{"agent/run.go", "agent/approver.go", "agent/log.go"}
+var hosts = []string{"agent/run.go", "agent/approver.go", "agent/log.go",
+	// All but deliver.go belongs to the activities.
+	"delivery/activity.go", "delivery/apply.go", "delivery/commit.go", "delivery/diff.go", "delivery/git.go", "delivery/snapshot.go", "delivery/watch.go", "delivery/worktree.go"}
 
 // worldly imports bring in what a replay could not repeat.
 var worldly = []string{"os", "net", "syscall", "math/rand", "crypto/rand"}

@@ -63,8 +63,21 @@ const (
 	Integrity           Code = "integrity"  // the journal is not what was written
 	FormatNewer         Code = "format_newer"
 	ReplayMismatch      Code = "replay_mismatch"
-	Refused             Code = "refused" // preflight: pin, lock, environment; Details say which
+	NotAGitRepository   Code = "not_a_git_repository"
+	NoCommits           Code = "no_commits"     // of a repository
+	ActionBlocked       Code = "action_blocked" // the gate offers it, but something stands in its way
+	Refused             Code = "refused"        // preflight: pin, lock, environment; Details say which
 	Internal            Code = "internal"
+
+	// Of workers, before anything was started.
+	WorkerNotFound            Code = "worker_unknown"
+	WorkerUnavailable         Code = "worker_unavailable"          // its CLI is not installed, or does not run
+	WorkerUnsupportedVersion  Code = "worker_unsupported_version"  // its CLI is too old
+	WorkerDirectory           Code = "worker_directory"            // it may not work there
+	WorkerSandboxRequired     Code = "worker_sandbox_required"     // posture bypass, and nobody states a sandbox
+	WorkerPolicyInexpressible Code = "worker_policy_inexpressible" // its CLI cannot be told the policy
+	WorkerContainment         Code = "worker_containment"          // its processes cannot be contained as asked
+	ResumeUnsupported         Code = "resume_unsupported"          // its CLI cannot go on with a session
 )
 
 // Error is the one error of every surface: what happened, and what to do.

@@ -70,6 +70,9 @@ var ownSegments = map[GateKind]string{InDoubt: "in_doubt", Bound: "bound", Appro
 // with this key.
 func AskerPath(kind GateKind, key string) string {
 	i := strings.LastIndexByte(key, '/')
+	if kind == Delivery { // which the program as a whole asks about
+		return key[:max(i, 0)]
+	}
 	if i < 0 {
 		return key
 	}

@@ -27,7 +27,7 @@ var levels = map[string]int{
 	"plan": 2, "pipeline": 2, "agent": 2, "store": 2,
 	"runner": 3, "telemetry": 3, "sqlite": 3, "temporal": 3, "postgres": 3, "provider": 3,
 	"cli": 4, "rpc": 4, "web": 4, "mcpserver": 4, "test/cmdtest": 4,
-	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/grpc": 5, "test/mutate": 5, "test/report": 5, "examples/fileserver": 5,
+	"cmd/tipstaff": 5, "cmd/bench": 5, "test/mcp": 5, "test/clis": 5, "test/grpc": 5, "test/mutate": 5, "test/report": 5, "examples/fileserver": 5,
 }
 
 // only narrows what a package may import of ours, beyond what its level says.
@@ -46,7 +46,7 @@ var only = map[string][]string{
 
 // also widens it: the few neighbours that know each other.
 var also = map[string][]string{
-	"workspace":       {"policy", "policy/sqlguard", "tool/builtin"}, // which guards, servers and tools are inside the binary
+	"workspace":       {"policy", "policy/sqlguard", "tool/builtin", "worker"}, // which guards, servers, tools and roles are inside the binary
 	"tool":            {"policy", "workspace", "tool/builtin", "supervisor"},
 	"tool/builtin":    {"policy", "supervisor"}, // it starts programs
 	"policy/sqlguard": {"policy"},
@@ -61,14 +61,14 @@ var reserved = map[string][]string{
 	"modernc.org/sqlite":                     {"sqlite", "cmd/bench"},
 	"github.com/jackc/pgx":                   {"postgres"},
 	"go.temporal.io/sdk":                     {"temporal"},
-	"os/exec":                                {"supervisor", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/mutate"},        // the built-in tools look programs up, and start none (see below)
-	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "web", "mcpserver", "cmd/tipstaff", "cmd/bench"}, // the bench also plays the vendor of a model
+	"os/exec":                                {"supervisor", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"},     // the built-in tools look programs up, and start none (see below)
+	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "web", "mcpserver", "cmd/tipstaff", "cmd/bench", "test/clis/api"}, // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
 	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"telemetry"},
 	"go.opentelemetry.io/otel/exporters":     {"telemetry"},
 	"github.com/prometheus/client_golang":    {"telemetry"},
-	"github.com/modelcontextprotocol/go-sdk": {"tool", "mcpserver", "cmd/tipstaff", "cmd/bench", "examples/fileserver"},
+	"github.com/modelcontextprotocol/go-sdk": {"tool", "worker", "mcpserver", "cmd/tipstaff", "cmd/bench", "test/clis/cursor", "examples/fileserver"},
 	"github.com/spf13/cobra":                 {"cli", "cmd/tipstaff"},
 	"github.com/go-json-experiment/json":     {"canon", "pb"},
 	"github.com/sqlc-dev":                    {"policy/sqlguard"},
@@ -299,21 +299,75 @@ func TestImportFaultsAreFound(t *testing.T) {
 	}
 }
 
-// Programs are started by the supervisor alone, which can find and end them.
-func TestOnlyTheSupervisorStartsPrograms(t *testing.T) {
+// Programs are started and signalled by the supervisor alone, which can find and end them.
+func TestOnlyTheSupervisorRunsProcesses(t *testing.T) {
+	used := 0
 	eachProductFile(t, func(path string, file *ast.File) {
-		if pkg := filepath.ToSlash(filepath.Dir(path)); pkg == "supervisor" || strings.HasPrefix(pkg, "test/") || pkg == "cmd/bench" {
-			return
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok {
-				if of := lastName(s.X) + "." + s.Sel.Name; slices.Contains([]string{"exec.Command", "exec.CommandContext", "exec.Cmd", "os.StartProcess", "syscall.ForkExec"}, of) {
-					t.Errorf("%s uses %s", path, of)
-				}
+		switch pkg := filepath.ToSlash(filepath.Dir(path)); {
+		case below(pkg, "supervisor"):
+			used += len(processCalls(file))
+		case strings.HasPrefix(pkg, "test/") || pkg == "cmd/bench":
+		default:
+			for _, call := range processCalls(file) {
+				t.Errorf("%s uses %s", path, call)
 			}
-			return true
-		})
+		}
 	})
+	if used == 0 {
+		t.Error("not even the supervisor starts a program: nothing was looked at")
+	}
+}
+
+// processCalls are the uses in a file of what starts processes or signals them by pid.
+func processCalls(file *ast.File) (calls []string) {
+	packages := map[string]string{} // by the names that the file has for them
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue
+		}
+		name := path.Base(imported)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		packages[name] = imported
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if of, ok := s.X.(*ast.Ident); ok && slices.Contains(processFunctions[packages[of.Name]], s.Sel.Name) {
+				calls = append(calls, packages[of.Name]+"."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return calls
+}
+
+var processFunctions = map[string][]string{
+	"os":                    {"StartProcess"},
+	"os/exec":               {"Command", "CommandContext", "Cmd"},
+	"syscall":               {"ForkExec", "StartProcess", "Exec", "Kill"},
+	"golang.org/x/sys/unix": {"Exec", "Kill", "PidfdSendSignal", "Tgkill"},
+}
+
+func TestProcessCallsAreFound(t *testing.T) {
+	for text, want := range map[string]int{
+		`import "os/exec"; var _ = exec.Command("true")`:                   1,
+		`import other "os/exec"; var _ = &other.Cmd{}`:                     1,
+		`import "os"; func f() { os.StartProcess("", nil, nil) }`:          1,
+		`import "syscall"; func f() { syscall.Kill(1, 9) }`:                1,
+		`import "golang.org/x/sys/unix"; func f() { _ = unix.Kill(1, 9) }`: 1,
+		`import "os/exec"; var _ = exec.LookPath`:                          0,
+		`import "example.com/exec"; var _ = exec.Command`:                  0,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := processCalls(file); len(got) != want {
+			t.Errorf("%s: found %q", text, got)
+		}
+	}
 }
 
 // The module needs what the product imports, and says so: no vendor's SDK, and nothing

@@ -46,6 +46,9 @@ type Node struct {
 	Agent   *AgentWork // nil: no agent has told of itself
 	Stage   *StageWork // nil: it is no stage of a pipeline
 
+	Invocation  *Invocation // nil: it is a place in the program
+	Invocations []*Node     // of workers, that did its work: their state is not its own
+
 	outlined bool // the program named it; else a record did
 }
 
@@ -54,6 +57,9 @@ func (n *Node) Walk(f func(*Node)) {
 	f(n)
 	for _, c := range n.Children {
 		c.Walk(f)
+	}
+	for _, i := range n.Invocations {
+		i.Walk(f)
 	}
 }
 
@@ -137,10 +143,13 @@ func (v *View) at(path string) *Node {
 
 // agentSegments begin the last segments of what an agent, or who drafts a plan, does
 // within its node: its calls and questions are no nodes themselves.
-var agentSegments = []string{"model#", "tool#", "limit#", "try#", "check#", "clarify#"}
+var agentSegments = []string{"model#", "tool#", "limit#", "try#", "check#", "clarify#", "worker#", "review#"}
 
 func withinAgent(path string) bool {
 	last := lastSegment(path)
+	if strings.HasPrefix(lastSegment(parentPath(path)), "worker#") { // a question about an invocation
+		return true
+	}
 	return slices.ContainsFunc(agentSegments, func(prefix string) bool { return strings.HasPrefix(last, prefix) })
 }
 
@@ -169,7 +178,9 @@ func (v *View) applyNode(e *Event) {
 	case KindPlanStep:
 		v.step(path, e.At, BodyOf[PlanStep](e))
 	default:
-		v.applyAgent(e, path)
+		if !v.applyWorker(e, path) {
+			v.applyAgent(e, path)
+		}
 	}
 }
 
@@ -283,8 +294,8 @@ func (v *View) begin(path string, at time.Time) {
 		return
 	}
 	n.Note = ""
-	if n.Path != path {
-		n.Note = lastSegment(path)
+	if last := lastSegment(path); n.Path != path && !strings.HasPrefix(last, "worker#") { // which has a line of its own
+		n.Note = last
 	}
 }
 
@@ -373,8 +384,9 @@ type AgentWork struct {
 	Model  string
 	Said   int64             // bytes of the text that it is writing
 	Tokens int64             // so far
-	names  map[string]string // of the tools that it has asked for, by the path of the call
-	calls  []string          // that run, by their paths
+	Cost   USD               // so far, of a worker, as far as it is known
+	names  map[string]string // of the tools that it has asked for, by the path of the call; of a worker, by its id
+	calls  []string          // that run, by the same
 }
 
 // String is what stands beside the node.
@@ -387,14 +399,19 @@ func (w *AgentWork) String() string {
 			doing += fmt.Sprintf(" and %d more", more)
 		}
 	case w.Said > 0:
-		doing += fmt.Sprintf(" writes, %s", Plural(int(w.Said), "byte"))
+		doing = Joined(" ", doing, "writes, "+Plural(int(w.Said), "byte"))
 	}
 	used := ""
-	if w.Tokens > 0 {
+	switch {
+	case w.Cost > 0:
+		used = CostText(w.Cost, 0)
+	case w.Tokens > 0:
 		used = Plural(int(w.Tokens), "token")
 	}
 	return Joined("  ", fmt.Sprintf("step %d", w.Step), doing, used)
 }
+
+func newAgentWork() *AgentWork { return &AgentWork{names: map[string]string{}} }
 
 // applyAgent takes in what an agent tells of itself.
 func (v *View) applyAgent(e *Event, path string) {
@@ -409,19 +426,28 @@ func (v *View) applyAgent(e *Event, path string) {
 		return
 	}
 	if n.Agent == nil {
-		n.Agent = &AgentWork{names: map[string]string{}}
+		n.Agent = newAgentWork()
 	}
-	w := n.Agent
+	if e.Kind != KindAgentTextDelta || n.State == NodeRunning {
+		n.Agent.apply(e, path)
+	}
+	if e.Kind == KindAgentStepStarted {
+		v.begin(path, e.At)
+	}
+	if n.State == NodeRunning {
+		n.Note = n.Agent.String()
+	}
+}
+
+// apply takes in one event of an agent; call is what its tool call is known by.
+func (w *AgentWork) apply(e *Event, call string) {
 	switch e.Kind {
 	case KindAgentTextDelta:
 		b := BodyOf[AgentTextDelta](e)
-		if n.State == NodeRunning {
-			w.Said = b.Offset + int64(len(b.Text))
-		}
+		w.Said = b.Offset + int64(len(b.Text))
 	case KindAgentStepStarted:
 		b := BodyOf[AgentStepStarted](e)
 		w.Step, w.Model, w.Said = b.Step, b.Model, 0
-		v.begin(path, e.At)
 	case KindAgentMessage:
 		if b := BodyOf[AgentMessage](e); b.Usage != nil {
 			w.Tokens += b.Usage.TotalTokens
@@ -429,10 +455,15 @@ func (v *View) applyAgent(e *Event, path string) {
 		w.Said = 0
 	case KindAgentToolCallRequest:
 		b := BodyOf[AgentToolCallRequest](e)
-		w.names[path] = b.Title()
+		w.names[call] = b.Title()
 	}
-	if n.State == NodeRunning {
-		n.Note = w.String()
+}
+
+// calling notes that a call began or ended.
+func (w *AgentWork) calling(call string, runs bool) {
+	w.calls = slices.DeleteFunc(w.calls, func(c string) bool { return c == call })
+	if runs && w.names[call] != "" {
+		w.calls = append(w.calls, call)
 	}
 }
 
@@ -442,13 +473,9 @@ func (n *Node) called(path string, runs bool) bool {
 	if n.Agent == nil || n.Path == path {
 		return false
 	}
-	w := n.Agent
-	w.calls = slices.DeleteFunc(w.calls, func(p string) bool { return p == path })
-	if runs && w.names[path] != "" {
-		w.calls = append(w.calls, path)
-	}
+	n.Agent.calling(path, runs)
 	if n.State == NodeRunning {
-		n.Note = w.String()
+		n.Note = n.Agent.String()
 	}
 	return true
 }

@@ -131,6 +131,9 @@ func (n *Node) visit(b StageStarted, at time.Time) {
 			})
 		}
 	}
+	if n.Stage.Visit != b.Visit {
+		n.Invocations = nil
+	}
 	n.Stage.Visit, n.Stage.Attempt = b.Visit, b.Attempt
 	n.State, n.Ended, n.Took, n.Note, n.Agent = NodeRunning, time.Time{}, 0, "", nil
 }

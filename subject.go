@@ -68,6 +68,9 @@ type shower struct {
 	Shown
 	all  bool
 	base int // the depth at which the value begins that is being shown
+	// foreign: the values are a worker's, which no schema has checked. Its commands and
+	// file texts are blocks however short they are, and names may be of any length.
+	foreign bool
 }
 
 // line says something of ours at a depth.
@@ -93,7 +96,11 @@ func (s *shower) subject(g Gate) {
 		Input   json.RawMessage `json:"input"`
 	}
 	_ = json.Unmarshal(g.Subject, &b) // other forms have none of them
+	d, delivers := DeliverySubjectOf(g)
 	switch {
+	case g.Kind == Approval && s.workerRequest(g.Subject), g.Kind == Question && s.workerQuestion(g.Subject):
+	case delivers:
+		s.delivery(d)
 	case g.Kind == Approval && b.URI != "":
 		s.approval(g.Subject)
 	case g.Kind == Confirmation && b.Outline != nil:
@@ -150,6 +157,112 @@ func (s *shower) approval(raw json.RawMessage) {
 	s.field(0, "digest of "+b.Program.Name, b.Program.Digest)
 	s.field(0, "digest of the tool", b.ToolDigest)
 	s.field(0, "digest of the arguments", b.ArgsDigest)
+}
+
+// delivery is what would be handed over: files and commit first, then what is known of
+// them.
+func (s *shower) delivery(d DeliverySubject) {
+	s.field(0, "changed", CountOfChanges(d.Files, d.Added, d.Removed))
+	size := 0
+	for _, f := range d.Paths {
+		size += len(f.Path) + len(f.Old)
+	}
+	s.each(1, "files", size, len(d.Paths), func(i int) {
+		f := d.Paths[i]
+		s.Parts = append(s.Parts, ShownPart{Name: joinNames("files", strconv.Itoa(i)), Text: f.Path, Bytes: len(f.Path)})
+		s.line(1, f.String())
+	}, func(i int) int { return len(d.Paths[i].Path) + len(d.Paths[i].Old) })
+	if more := d.Files - len(d.Paths); more > 0 {
+		s.line(1, fmt.Sprintf("… and %d more files, which the whole difference has …", more))
+		s.Whole = false
+	}
+	s.field(0, "base", d.Base)
+	s.field(0, "commit", d.Commit)
+	s.field(0, "approve makes the branch", strings.TrimPrefix(d.Branch, "refs/heads/"))
+	s.field(0, "apply changes the checkout", d.Checkout)
+	s.field(0, "worktree", d.Worktree)
+	s.receipts(d.Checks, d.Tree)
+	if d.Release != ReleaseNone {
+		s.field(0, "release", strings.TrimSuffix(d.Release+": "+d.ReleaseReason, ": "))
+	}
+	s.named("outside the paths of the delivery", d.ScopeViolations)
+	for i, f := range d.Findings {
+		name := joinNames("findings", strconv.Itoa(i))
+		s.value(0, name, "finding of "+f.Stage, quote(strings.TrimSpace(f.Severity+" "+f.Title)))
+	}
+	s.told(d.Notices)
+	s.blocked(d.Blocked)
+	s.field(0, "default", d.DefaultAction)
+	s.field(0, "tree", d.Tree)
+	s.field(0, "digest of the difference", d.Patch)
+}
+
+// CountOfChanges says how much has changed.
+func CountOfChanges(files int, added, removed int64) string {
+	word := "files"
+	if files == 1 {
+		word = "file"
+	}
+	return fmt.Sprintf("%d %s, +%d −%d lines", files, word, added, removed)
+}
+
+// String is a file with what has become of it.
+func (f FileChange) String() string {
+	text := fmt.Sprintf("%-8s %s", f.Status, f.Path)
+	if f.Old != "" {
+		text += " (was " + f.Old + ")"
+	}
+	switch {
+	case f.Submodule:
+		text += "  submodule"
+	case f.Binary:
+		text += "  binary"
+	default:
+		text += fmt.Sprintf("  +%d −%d", f.Added, f.Removed)
+	}
+	if f.Untracked {
+		text += "  (not added to git)"
+	}
+	return text
+}
+
+func (s *shower) receipts(checks []Receipt, tree string) {
+	for _, c := range checks {
+		how := fmt.Sprintf("exit %d", c.ExitCode)
+		switch {
+		case c.Code != "":
+			how = c.Code + ": " + c.Message
+		case c.ExitCode == 0 && !c.Passed(tree):
+			how = "passed, but on another tree"
+		case c.ExitCode == 0:
+			how = "passed"
+		}
+		if !c.Required {
+			how += "  (not required)"
+		}
+		s.line(0, fmt.Sprintf("check %s: %s  %s", c.Name, strings.Join(c.Argv, " "), how))
+	}
+}
+
+func (s *shower) named(what string, names []string) {
+	if len(names) > 0 {
+		s.line(0, what)
+	}
+	for _, n := range names {
+		s.line(1, n)
+	}
+}
+
+func (s *shower) told(notices []Notice) {
+	for _, n := range notices {
+		s.line(0, "notice "+n.Code+": "+n.Message)
+	}
+}
+
+func (s *shower) blocked(actions []BlockedAction) {
+	for _, b := range actions {
+		s.line(0, fmt.Sprintf("%s is blocked, %s: %s", b.Action, b.Code, b.Reason))
+	}
 }
 
 // arguments are shown one by one.
@@ -378,7 +491,7 @@ func (s *shower) members(depth int, at string, raw json.RawMessage) {
 	}
 	names := sortedKeys(all)
 	slices.SortStableFunc(names, func(a, b string) int {
-		x, y := onLine(all[a]), onLine(all[b])
+		x, y := s.onLine(a, all[a]), s.onLine(b, all[b])
 		switch {
 		case x && !y:
 			return -1
@@ -387,7 +500,7 @@ func (s *shower) members(depth int, at string, raw json.RawMessage) {
 		}
 		return 0
 	})
-	s.each(depth, at, len(raw), len(names), func(i int) { s.value(depth, joinNames(at, names[i]), names[i], all[names[i]]) },
+	s.each(depth, at, len(raw), len(names), func(i int) { s.value(depth, joinNames(at, s.label(names[i])), names[i], all[names[i]]) },
 		func(i int) int { return len(names[i]) + len(all[names[i]]) })
 }
 
@@ -410,24 +523,25 @@ func (s *shower) each(depth int, at string, size, n int, show func(int), weigh f
 // value shows one value under its name.
 func (s *shower) value(depth int, at, name string, raw json.RawMessage) {
 	raw = bytes.TrimSpace(raw)
+	label := s.label(name)
 	var text string
 	switch {
-	case onLine(raw):
+	case s.onLine(name, raw):
 		s.Parts = append(s.Parts, ShownPart{Name: at, Text: string(raw), Bytes: len(raw)})
-		s.line(depth, labelled(name, string(raw)))
+		s.line(depth, labelled(label, string(raw)))
 	case raw[0] == '"' && json.Unmarshal(raw, &text) == nil:
-		s.text(depth, at, name, text)
+		s.text(depth, at, label, text)
 	case raw[0] == '{' && depth-s.base < shownDepth:
-		s.line(depth, name+":")
+		s.line(depth, label+":")
 		s.members(depth+1, at, raw)
 	case raw[0] == '[' && depth-s.base < shownDepth:
 		var items []json.RawMessage
 		_ = json.Unmarshal(raw, &items)
-		s.line(depth, name+":")
+		s.line(depth, label+":")
 		s.each(depth+1, at, len(raw), len(items), func(i int) { s.value(depth+1, joinNames(at, strconv.Itoa(i)), strconv.Itoa(i), items[i]) },
 			func(i int) int { return len(items[i]) })
 	default: // too deep, or a number that goes on and on
-		s.text(depth, at, name, string(raw))
+		s.text(depth, at, label, string(raw))
 	}
 }
 
@@ -457,7 +571,10 @@ func (s *shower) block(depth int, text string) {
 }
 
 // onLine reports whether a value stands on the line of its name.
-func onLine(raw json.RawMessage) bool {
+func (s *shower) onLine(name string, raw json.RawMessage) bool {
+	if s.foreign && len(raw) > 0 && raw[0] == '"' && slices.Contains(blockNames, name) {
+		return false
+	}
 	return len(raw) <= shownLine && !bytes.Contains(raw, []byte(`\n`)) && !bytes.Contains(raw, []byte("\n"))
 }
 

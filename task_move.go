@@ -126,6 +126,12 @@ func (t *Task) move(run string, at time.Time, m TaskMoved) error {
 			return err
 		}
 	}
+	if m.From != t.Status && m.Actor() == BySystem {
+		m.From = t.Status // what the run believed: a worker may have reported before its end was lost
+		if m.From == m.To && !t.Status.Ended() && t.Status != TaskPending && m.Feedback == nil && m.Iteration == t.Iteration {
+			return nil
+		}
+	}
 	if m.From != t.Status {
 		return Errorf(TaskTransition, "task %s is %s, not %s, from where it was to become %s", t.ID, t.Status, m.From, m.To)
 	}

@@ -128,7 +128,11 @@ func (v *View) end(at time.Time, state State, why string) {
 // breakOff is what the end of a drive does to nodes that it was working on.
 func (v *View) breakOff(note string) {
 	v.walk(func(n *Node) {
-		if n.State == NodeRunning {
+		switch {
+		case n.State != NodeRunning:
+		case n.Invocation != nil: // its process has ended, and nobody saw how
+			n.State, n.Note = NodeUncertain, note
+		default:
 			n.State, n.Note, n.Started = NodePending, note, time.Time{}
 		}
 	})

@@ -98,7 +98,7 @@ func (o *chatOptions) run(ctx context.Context, args []string) error {
 	}
 	switch {
 	case o.lists:
-		return o.list(ctx)
+		return (&sessionsOptions{app: o.app, kind: kindChat}).list(ctx)
 	case len(args) == 0 && o.attended():
 		return o.prompt(ctx)
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -93,77 +92,6 @@ func findSession(ctx context.Context, svc tipstaff.Service, ref string) (tipstaf
 	}
 	return tipstaff.Run{}, tipstaff.Errorf(tipstaff.InvalidArgument, "more than one session, or turn of one, begins with %s", ref).
 		WithHint("give more of the id, for example %s", strings.Join(ids, " or "))
-}
-
-// sessionEntry is a session as --list shows it.
-type sessionEntry struct {
-	Session   string      `json:"session"`
-	User      string      `json:"user"`
-	Agent     string      `json:"agent"`
-	Model     string      `json:"model"`
-	Turns     int64       `json:"turns"`
-	State     string      `json:"state"` // of its last turn: running, waiting, unfinished, completed, failed, cancelled
-	UpdatedAt time.Time   `json:"updated_at"`
-	Last      tipstaff.ID `json:"last_run_id"`
-	Opening   string      `json:"opening"`
-}
-
-func sessionEntryOf(r tipstaff.Run) sessionEntry {
-	state := string(r.State)
-	switch {
-	case r.State.Terminal():
-	case r.Condition == tipstaff.Interrupted:
-		state = "unfinished"
-	default:
-		state = string(r.Condition)
-	}
-	return sessionEntry{r.Turn.Session, r.User, r.Turn.Agent, r.Turn.Model, r.Turn.Number, state, r.UpdatedAt, r.ID, r.Turn.Opening}
-}
-
-// mostListed is how many sessions are listed.
-const mostListed = 50
-
-// list prints the newest sessions, and says how many there are besides.
-func (o *chatOptions) list(ctx context.Context) error {
-	svc, err := o.open(ctx, toRead)
-	if err != nil {
-		return err
-	}
-	page, err := svc.List(ctx, tipstaff.ListRequest{Heads: true, Limit: mostListed})
-	if err != nil {
-		return err
-	}
-	var sessions []sessionEntry
-	users := map[string]bool{}
-	for _, r := range page.Runs {
-		sessions = append(sessions, sessionEntryOf(r))
-		users[r.User] = true
-	}
-	if len(sessions) == 0 && !o.json {
-		fmt.Fprintln(o.err, "no sessions yet; begin one: tipstaff chat")
-		return nil
-	}
-	head, several := "SESSION\tLAST TURN\tTURNS\tSTATE\tAGENT\tMODEL\tBEGINS WITH", len(users) > 1
-	if several {
-		head = "SESSION\tUSER\tLAST TURN\tTURNS\tSTATE\tAGENT\tMODEL\tBEGINS WITH"
-	}
-	err = printTable(o.app, sessions, head, func(s sessionEntry) string {
-		session := s.Session
-		if several {
-			session += "\t" + clean(s.User)
-		}
-		return fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s\t%s", session, s.UpdatedAt.UTC().Format(time.DateTime), s.Turns, s.State, clean(s.Agent), clean(s.Model), clean(s.Opening))
-	})
-	older := 0
-	for next := page.Next; err == nil && !next.IsZero(); next = page.Next {
-		if page, err = svc.List(ctx, tipstaff.ListRequest{Heads: true, Before: next, Limit: 10 * mostListed}); err == nil {
-			older += len(page.Runs)
-		}
-	}
-	if err == nil && older > 0 {
-		fmt.Fprintf(o.err, "%s not listed; --session takes the id of any\n", plural(older, "older session"))
-	}
-	return err
 }
 
 // introduce says who answers, where, and in which session.

@@ -146,15 +146,26 @@ func TestChatList(t *testing.T) {
 	k := newTalks(t).earlier()
 	k.svc.heads = append(k.svc.heads, tipstaff.Run{ID: runA, User: "local", State: tipstaff.Executing, Condition: tipstaff.Interrupted, UpdatedAt: epoch.Add(-time.Hour),
 		Turn: &tipstaff.TurnStatus{Session: sessionB, Number: 12, Agent: "ops", Model: "big", Opening: "Is\x1b[2J it full?"}})
+	k.svc.set(k.svc.heads[1])
+	k.svc.artifacts[""] = `{"kind":"turn","message":"Is\u001b[2J it full?\nTell me."}`
 	k.run(t, 0, "chat", "--list")
-	equal(t, "stdout", k.out.String(), `SESSION                     LAST TURN            TURNS  STATE       AGENT    MODEL  BEGINS WITH
-`+sessionA+`  2026-11-15 02:30:00  1      completed   default  m-1    How are you?
-`+sessionB+`  2026-11-15 01:30:00  12     unfinished  ops      big    Is\u001b[2J it full?
-`)
+	const list = `SESSION                     LAST TURN            TURNS  STATE       AGENT    MODEL  LAST RUN                    TO GO ON                                            LAST WORDS
+` + sessionA + `  2026-11-15 02:30:00  1      completed   default  m-1    01JCQ8R4T5V6W7X8Y9Z0A1B2D4  tipstaff chat --session ` + sessionA + `  How are you?
+` + sessionB + `  2026-11-15 01:30:00  12     unfinished  ops      big    01JCQ8R4T5V6W7X8Y9Z0A1B2C3  tipstaff chat --session ` + sessionB + `  Is\u001b[2J it full?
+`
+	equal(t, "stdout", k.out.String(), list)
+	for _, r := range k.svc.listed {
+		if r.Heads && !r.Own {
+			t.Errorf("sessions of others were asked for: %+v", r)
+		}
+	}
+	k.out.Reset()
+	k.run(t, 0, "sessions", "--kind", "chat")
+	equal(t, "sessions --kind chat", k.out.String(), list)
 	k = newTalks(t).earlier()
 	k.run(t, 0, "chat", "--list", "--json")
-	equal(t, "json", k.out.String(), `{"session":"`+sessionA+`","user":"local","agent":"default","model":"m-1","turns":1,"state":"completed","updated_at":"2026-11-15T02:30:00Z",`+
-		`"last_run_id":"`+runB.String()+`","opening":"How are you?"}`+"\n")
+	equal(t, "json", k.out.String(), `{"kind":"chat","session":"`+sessionA+`","user":"local","state":"completed","updated_at":"2026-11-15T02:30:00Z","command":"tipstaff chat --session `+sessionA+`",`+
+		`"agent":"default","model":"m-1","turns":1,"last_run_id":"`+runB.String()+`","opening":"How are you?","last_words":"How are you?"}`+"\n")
 	k = newTalks(t)
 	k.run(t, 0, "chat", "--list")
 	equal(t, "none", k.err.String(), "no sessions yet; begin one: tipstaff chat\n")

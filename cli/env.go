@@ -59,6 +59,12 @@ type Env struct {
 	Starter func() (text []byte, missing string)
 	// Tools looks after the tools of a workspace. It opens no store.
 	Tools func(workspace string) (tipstaff.Tools, error)
+	// ListWorkers is every worker of a workspace, by name: also those whose CLI is not
+	// installed. CLIs are started with --version alone.
+	ListWorkers func(ctx context.Context, workspace string) ([]tipstaff.WorkerInfo, error)
+	// CheckWorkers looks closer at workers by these names; none: at all. CLIs are started
+	// with --version and --help alone. An unknown name is worker_unknown.
+	CheckWorkers func(ctx context.Context, workspace string, names []string) ([]tipstaff.WorkerCheck, error)
 	// IsPipeline tells the source of a pipeline from that of a plan. nil: nothing is one.
 	IsPipeline func(program []byte) bool
 	// PipelineSchema is the JSON Schema of pipelines.
@@ -86,6 +92,8 @@ type OpenOptions struct {
 type Session interface {
 	Service() tipstaff.Service
 	Memory() tipstaff.Memory
+	// Sessions are those of workers; nil: they are not known here.
+	Sessions() tipstaff.Sessions
 	Tasks() tipstaff.Tasks
 	// Attach lets hosts of agents attach to this process while it drives the run, and
 	// keeps those running that commands name. tell is given what they print, by line.

@@ -168,8 +168,16 @@ func (s *fakeService) List(_ context.Context, req tipstaff.ListRequest) (page ti
 		limit = s.pageOf
 	}
 	if req.Heads {
+		begun := req.Before.IsZero()
 		for _, r := range s.heads {
-			if strings.HasPrefix(r.Turn.Session, req.Prefix) && (limit == 0 || len(page.Runs) < limit) {
+			switch {
+			case !begun:
+				begun = r.ID == req.Before
+			case !strings.HasPrefix(r.Turn.Session, req.Prefix):
+			case limit > 0 && len(page.Runs) == limit:
+				page.Next = page.Runs[limit-1].ID
+				return page, nil
+			default:
 				page.Runs = append(page.Runs, r)
 			}
 		}
@@ -412,6 +420,7 @@ func waitingRun() tipstaff.Run {
 type bench struct {
 	svc      *fakeService
 	memory   *fakeMemory
+	sessions tipstaff.Sessions
 	tasks    *fakeTasks
 	env      *Env
 	out, err *lockedBuffer
@@ -440,8 +449,10 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) Service() tipstaff.Service { return b.svc }
 func (b *bench) Memory() tipstaff.Memory   { return b.memory }
-func (b *bench) Tasks() tipstaff.Tasks     { return b.tasks }
-func (b *bench) Close() error              { b.closed++; return nil }
+
+func (b *bench) Sessions() tipstaff.Sessions { return b.sessions }
+func (b *bench) Close() error                { b.closed++; return nil }
+func (b *bench) Tasks() tipstaff.Tasks       { return b.tasks }
 
 func (b *bench) Attach(run tipstaff.ID, commands []string, tell func(string)) (Attached, error) {
 	if b.attach == nil {

@@ -93,7 +93,31 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 		}
 		return "decided", tipstaff.Joined("  ", b.Action, b.Via)
 	}
+	if what, detail = workerWords(ev); what != "" {
+		return what, detail
+	}
 	return stageWords(ev)
+}
+
+// workerWords are what a record about workers and their tasks says.
+func workerWords(ev *tipstaff.Event) (what, detail string) {
+	switch ev.Kind {
+	case tipstaff.KindWorkerStarted:
+		return "worker", tipstaff.BodyOf[tipstaff.WorkerStarted](ev).String()
+	case tipstaff.KindWorkerEnded:
+		b := tipstaff.BodyOf[tipstaff.WorkerEnded](ev)
+		return "worker ended", tipstaff.Joined("  ", human(time.Duration(b.DurationMS)*time.Millisecond), b.String())
+	case tipstaff.KindTaskStatus:
+		b := tipstaff.BodyOf[tipstaff.TaskMoved](ev)
+		return "task", tipstaff.Joined(": ", fmt.Sprintf("%s %s → %s", b.Task, b.From, b.To), b.Why)
+	case tipstaff.KindTaskLog:
+		b := tipstaff.BodyOf[tipstaff.TaskLogged](ev)
+		return "task log", tipstaff.Joined(": ", b.Level, b.Text)
+	case tipstaff.KindTaskOutput:
+		b := tipstaff.BodyOf[tipstaff.TaskBrought](ev)
+		return "task output", tipstaff.Joined("  ", b.Output.Kind, b.Output.Path, b.Output.Note)
+	}
+	return "", ""
 }
 
 // stageWords are what a record about stages says.

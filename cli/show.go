@@ -174,12 +174,43 @@ func (o *showOptions) run(ctx context.Context, ref string) error {
 	case o.json:
 		return o.writeJSON(filled(run))
 	}
-	o.printFields(runFields(run)...)
+	workers, err := o.workerFields(ctx, svc, run.ID)
+	if err != nil {
+		return err
+	}
+	o.printFields(append(runFields(run), workers...)...)
 	for _, g := range run.OpenGates {
 		o.printGate(pendingGate{Run: run.ID, Title: nameOf(run), Gate: g})
 	}
 	return o.printNext(ctx, svc, run)
 }
+
+// workerFields are the invocations of a run's workers, as the live tree shows them.
+func (o *showOptions) workerFields(ctx context.Context, svc tipstaff.Service, run tipstaff.ID) (fields []field, err error) {
+	sessions := o.session.Sessions()
+	if sessions == nil {
+		return nil, nil
+	}
+	list, err := sessions.WorkerSessions(ctx, tipstaff.SessionQuery{Run: run.String(), All: true})
+	if err != nil || len(list) == 0 { // then its records need not be read
+		return nil, err
+	}
+	v := newView(run, "", nil)
+	for ev, err := range svc.Events(ctx, tipstaff.EventsRequest{Run: run}) {
+		if err != nil {
+			return nil, err
+		}
+		v.Apply(&ev)
+	}
+	for _, n := range v.Invocations() {
+		line := row{state: n.Effective(), node: n}.line(v, unlimited, time.Now())
+		fields = append(fields, field{"worker", line.text(false)})
+	}
+	return fields, nil
+}
+
+// unlimited is a width at which nothing is left out.
+const unlimited = 1 << 10
 
 func orBlank(n int64) string {
 	if n == 0 {

@@ -40,6 +40,10 @@ func echoOff(f *os.File) (restore func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
 	quiet := *before
 	quiet.Lflag &^= unix.ECHO | unix.ECHOE | unix.ECHOK | unix.ECHONL
 	set := func(t *unix.Termios) {
@@ -59,7 +63,7 @@ func echoOff(f *os.File) (restore func(), err error) {
 			case sig := <-signals:
 				set(before)
 				signal.Reset(sig)
-				_ = unix.Kill(os.Getpid(), sig.(syscall.Signal))
+				_ = self.Signal(sig)
 				select {
 				case <-resumed:
 				case <-over: // it was not stopped: nobody could have it go on

@@ -152,7 +152,7 @@ var marks = map[tipstaff.NodeState]span{
 // leaves counts n's leaves, and those that have ended well.
 func leaves(n *tipstaff.Node) (ended, all int) {
 	n.Walk(func(n *tipstaff.Node) {
-		if len(n.Children) == 0 {
+		if len(n.Children) == 0 && n.Invocation == nil {
 			all++
 			if n.State == tipstaff.NodeDone {
 				ended++
@@ -204,21 +204,22 @@ func (v view) rows(room int) []row {
 
 func unfold(rows []row, n *tipstaff.Node, depth, level int) []row {
 	s := n.Effective()
-	folded := level > 0 && depth > 0 && len(n.Children) > 0 && s.Quiet()
+	below := slices.Concat(n.Children, n.Invocations)
+	folded := level > 0 && depth > 0 && len(below) > 0 && s.Quiet()
 	rows = append(rows, row{depth: depth, state: s, node: n, folded: folded})
 	if folded {
 		return rows
 	}
-	for i := 0; i < len(n.Children); i++ {
+	for i := 0; i < len(below); i++ {
 		k := 0
 		if level > 1 {
-			k = alike(n.Children[i:])
+			k = alike(below[i:])
 		}
 		if k < 2 {
-			rows = unfold(rows, n.Children[i], depth+1, level)
+			rows = unfold(rows, below[i], depth+1, level)
 			continue
 		}
-		rows = append(rows, row{depth: depth + 1, state: n.Children[i].Effective(), alike: k})
+		rows = append(rows, row{depth: depth + 1, state: below[i].Effective(), alike: k})
 		i += k - 1
 	}
 	return rows

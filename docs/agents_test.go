@@ -21,7 +21,7 @@ func fieldNames(v any) []string {
 	var names []string
 	t := reflect.TypeOf(v)
 	for i := range t.NumField() {
-		name := strings.NewReplacer("API", "Api", "URL", "Url", "HTTP", "Http", "TopP", "Top_p").Replace(t.Field(i).Name)
+		name := strings.NewReplacer("API", "Api", "URL", "Url", "HTTP", "Http", "TopP", "Top_p", "USD", "_usd").Replace(t.Field(i).Name)
 		names = append(names, strings.ToLower(wordEnd.ReplaceAllString(name, "${1}_${2}")))
 	}
 	return names

@@ -194,6 +194,9 @@ type Attempt struct {
 	// holds. The grant is recorded but not waited for: a process that spends it
 	// before Sync has returned may die and not be charged. A Check reserves nothing.
 	Reserve func(Use) error
+	// Left is what the run may still use of a bound, beside what is held; false: it has
+	// none. Another branch may take it at any moment.
+	Left func(bound string) (int64, bool)
 	// Sync returns when the notes and grants so far are durable.
 	Sync func() error
 }

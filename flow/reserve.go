@@ -33,6 +33,16 @@ func (a *attempt) reserve(more Use) error {
 	return a.grant(more)
 }
 
+// leftOf is what nobody uses or holds of a bound.
+func (a *attempt) leftOf(bound string) (int64, bool) {
+	d := a.do.b.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := &d.past.ledger
+	limit, ok := l.limit[bound]
+	return max(0, limit-l.used[bound]-l.held[bound]), ok
+}
+
 func (a *attempt) grant(more Use) error {
 	do, d, c := a.do, a.do.b.d, a.do.call
 	// What is reserved belongs to an attempt that is recorded. A suspended one is

@@ -288,7 +288,7 @@ func (s *PlanStage) CheckDocument(f *document.Fields) {
 		return
 	}
 	v := f.Get("document")
-	for _, name := range []string{"workspace", "deliver"} {
+	for _, name := range []string{"files", "deliver"} {
 		if m := v.Member(name); m != nil {
 			f.Report(document.CodeFieldInvalid, m.At, "document", "a plan inside a pipeline has no %s of its own", name)
 		}

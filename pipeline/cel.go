@@ -35,12 +35,7 @@ type expression struct {
 
 // environment is what every expression sees, and the same for all of them.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
-	object := cel.MapType(cel.StringType, cel.DynType)
-	return cel.NewEnv(
-		cel.CustomTypeAdapter(adapter{}),
-		cel.CrossTypeNumericComparisons(true),
-		cel.DefaultUTCTimeZone(true), // not that of the machine
-		cel.ParserExpressionSizeLimit(maxExpression),
+	return newEnvironment(
 		cel.Variable("input", cel.StringType),
 		cel.Variable("output", cel.DynType),
 		cel.Variable("outputs", object),
@@ -54,12 +49,28 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
+var object = cel.MapType(cel.StringType, cel.DynType)
+
+// newEnvironment has the rules that hold for all expressions.
+func newEnvironment(variables ...cel.EnvOption) (*cel.Env, error) {
+	return cel.NewEnv(append([]cel.EnvOption{
+		cel.CustomTypeAdapter(adapter{}),
+		cel.CrossTypeNumericComparisons(true),
+		cel.DefaultUTCTimeZone(true), // not that of the machine
+		cel.ParserExpressionSizeLimit(maxExpression),
+	}, variables...)...)
+}
+
 // compileExpression reads and checks source.
 func compileExpression(source string) (*expression, *cel.Type, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, nil, err
 	}
+	return compileIn(env, source)
+}
+
+func compileIn(env *cel.Env, source string) (*expression, *cel.Type, error) {
 	ast, issues := env.Compile(source)
 	if issues.Err() != nil {
 		return nil, nil, expressionError(issues)
@@ -75,6 +86,10 @@ func compileExpression(source string) (*expression, *cel.Type, error) {
 // checker cannot know, being a stage's own output, is found when it is evaluated.
 func compileCondition(source string) (*expression, error) {
 	x, yields, err := compileExpression(source)
+	return condition(x, yields, err)
+}
+
+func condition(x *expression, yields *cel.Type, err error) (*expression, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,9 @@ func (r *reader) connections(p *Pipeline) {
 			}
 		}
 	}
+	if p.Deliver != nil && p.Deliver.CorrectAt != "" && byName[p.Deliver.CorrectAt] == nil {
+		r.unknown(codeUnknownTarget, reference{name: p.Deliver.CorrectAt, at: p.written.Find("deliver", "correct_at").At, path: "deliver.correct_at"}, "no agent has this name", byName)
+	}
 	r.cycles(p, byName)
 	r.edges(p, byName)
 }

@@ -291,6 +291,17 @@ func (p *Pipeline) Limits() tipstaff.Bounds {
 	return limits
 }
 
+// Said are the bounds that the document sets itself.
+func (p *Pipeline) Said() tipstaff.Bounds {
+	said := p.Limits()
+	for field, bound := range map[string]string{"max_iterations": tipstaff.BoundIterations, "max_llm_calls": tipstaff.BoundModelCalls, "max_agent_hops": tipstaff.BoundAgentHops} {
+		if p == nil || p.written.Get(field) == nil {
+			delete(said, bound)
+		}
+	}
+	return said
+}
+
 // Ordered is the Envelope as others see it: with the order of the stages, also where
 // nobody has given one. The data of the run does not have that, for its pipeline says it.
 func (e *Envelope) Ordered(p *Pipeline) *Envelope {

@@ -3,70 +3,37 @@ package pipeline
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// Actions at a handoff.
-const (
-	actionContinue = "continue"
-	actionRetry    = "retry_feedback"
-	actionWaive    = "continue_with_waiver"
-	actionHalt     = "halt"
-)
-
-// handoffActions are the actions by what triggered the handoff, the default first.
-// It is never applied by itself.
-var handoffActions = map[string][]string{
-	"incomplete": {actionRetry, actionWaive, actionHalt},
-	rejected:     {actionRetry, actionContinue, actionWaive, actionHalt},
-	approved:     {actionContinue, actionRetry, actionHalt},
-}
-
 func (c contract) trigger() string {
 	if len(c.incomplete) > 0 {
-		return "incomplete"
+		return tipstaff.TriggerIncomplete
 	}
 	return c.verdict
-}
-
-type handoffSubject struct {
-	Stage            string                  `json:"stage"`
-	Visit            int64                   `json:"visit"`
-	Trigger          string                  `json:"trigger"`
-	Round            int64                   `json:"round"`
-	MaxRounds        int64                   `json:"max_rounds"`
-	Summary          string                  `json:"summary"`
-	Findings         []tipstaff.StageFinding `json:"findings"`
-	Incomplete       []string                `json:"incomplete"`
-	DefaultAction    string                  `json:"default_action"`
-	FeedbackRequired []string                `json:"feedback_required_for"`
 }
 
 // handoff hands what a stage has brought to a person, and goes on as they say. What
 // is stored stays as the stage gave it.
 func (x *executor) handoff(v *visit) error {
 	c := contractOf(v)
-	actions := handoffActions[c.trigger()]
-	subject := handoffSubject{Stage: v.agent.Name, Visit: v.n, Trigger: c.trigger(), Round: v.n, MaxRounds: v.n + x.roundsLeft(v),
-		Summary: c.summary, Findings: c.findings, Incomplete: c.incomplete, DefaultAction: actions[0]}
-	for _, a := range actions {
-		if a == actionRetry || a == actionWaive {
-			subject.FeedbackRequired = append(subject.FeedbackRequired, a)
-		}
-	}
+	subject := tipstaff.HandoffSubject{Stage: v.agent.Name, Visit: v.n, Trigger: c.trigger(), Round: v.n, MaxRounds: v.n + x.roundsLeft(v),
+		Summary: c.summary, Findings: c.findings, Incomplete: c.incomplete}
+	actions := subject.Offer()
 	x.stages[v.agent.Index].held = true
 	d, err := x.wait(v.agent.Name, v.path, flow.Gate{Key: string(tipstaff.Handoff), Kind: string(tipstaff.Handoff), Subject: flow.JSON(subject),
-		Question: fmt.Sprintf("%s hands over: %s. What now?", v.agent.Name, c.trigger()), Actions: actions, Deny: actionHalt})
+		Question: fmt.Sprintf("%s hands over: %s. What now?", v.agent.Name, c.trigger()), Actions: actions, Deny: tipstaff.ActionHalt})
 	if err != nil {
 		return err
 	}
 	x.stages[v.agent.Index].held = false
 	switch d.Action {
-	case actionRetry:
+	case tipstaff.ActionRetry:
 		return x.sendBack(v, d.Feedback)
-	case actionWaive:
+	case tipstaff.ActionWaive:
 		w := tipstaff.Waiver{Stage: v.agent.Name, Visit: v.n, FindingIDs: []string{}, Reason: d.Feedback, Actor: d.By}
 		for _, f := range c.findings {
 			w.FindingIDs = append(w.FindingIDs, f.ID)
@@ -74,7 +41,7 @@ func (x *executor) handoff(v *visit) error {
 		x.env.Waivers = newest(append(x.env.Waivers, w))
 		x.emitAt(v.path, tipstaff.KindWaiverRecorded, tipstaff.WaiverRecorded{Waiver: w, Gate: d.Gate})
 		return x.letPass(v)
-	case actionContinue:
+	case tipstaff.ActionContinue:
 		if c.rejected() {
 			x.emitAt(v.path, tipstaff.KindHandoffOverridden,
 				tipstaff.HandoffOverridden{Stage: v.agent.Name, Visit: v.n, Gate: d.Gate, Action: d.Action, Actor: d.By, Note: d.Note})
@@ -142,8 +109,8 @@ func withVerdict(output map[string]any, verdict string) map[string]any {
 // Verdicts of a stage with a handoff. Whatever is not the first is the second.
 const (
 	verdictKey = "verdict"
-	approved   = "approved"
-	rejected   = "rejected"
+	approved   = tipstaff.VerdictApproved
+	rejected   = tipstaff.VerdictRejected
 )
 
 // contract is what the output of a stage with a handoff says to people.
@@ -152,6 +119,28 @@ type contract struct {
 	summary    string
 	findings   []tipstaff.StageFinding
 	incomplete []string
+}
+
+// OpenFindings are what the stages' last visits found and nobody has let pass.
+func OpenFindings(s *State) (open []tipstaff.FindingRecorded) {
+	waived := map[string]bool{}
+	for _, w := range s.Waivers {
+		for _, id := range w.FindingIDs {
+			waived[id] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Outputs)) {
+		v := &visit{path: key, output: s.Outputs[key]}
+		if n := s.Visits[key]; n > 0 {
+			v.path = fmt.Sprintf("%s#%d", key, n)
+		}
+		for _, f := range contractOf(v).findings {
+			if !waived[f.ID] {
+				open = append(open, tipstaff.FindingRecorded{Stage: key, Visit: s.Visits[key], StageFinding: f})
+			}
+		}
+	}
+	return open
 }
 
 // contractOf reads an output. What does not fit is left out; only a plain approval

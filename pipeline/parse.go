@@ -117,6 +117,8 @@ type Resolver struct {
 	// Performer tells whether the host has somebody of that name who runs stages in
 	// that way.
 	Performer func(way Way, name string) Trouble
+	// Feature tells whether the host has what a document asks of it: files, deliver.
+	Feature func(name string) Trouble
 	// Plan checks the document of a plan stage, which is in RFC 8785 form.
 	Plan func(document json.RawMessage) []tipstaff.Problem
 }
@@ -206,16 +208,42 @@ func (p *Pipeline) CheckDocument(f *document.Fields) {
 	p.checkBounds(f)
 	p.DefaultTimeout = cmp.Or(p.DefaultTimeout, defaultTimeout)
 	p.OnFailure, p.OnBound = cmp.Or(p.OnFailure, Finish), cmp.Or(p.OnBound, EndRun)
-	for _, name := range []string{"workspace", "deliver"} {
-		if v := f.Get(name); v != nil {
-			f.Report(document.CodeFieldInvalid, v.At, name, "this version of Tipstaff does not have %s", name)
-		}
-	}
+	p.checkDelivery(f)
 	for _, a := range p.Agents {
 		a.Timeout = cmp.Or(a.Timeout, p.DefaultTimeout)
 	}
 	if len(p.Agents) > MaxAgents {
 		f.Report(document.CodeLimit, p.Agents[MaxAgents].written.At, "agents", "a pipeline has at most %d agents", MaxAgents)
+	}
+}
+
+// checkDelivery checks where the pipeline works and what it hands over.
+func (p *Pipeline) checkDelivery(f *document.Fields) {
+	document.CheckFiles(f, p.Files, p.Deliver)
+	can := f.Context.(*reader).resolver.Feature
+	for _, w := range []struct {
+		name   string
+		wanted bool
+	}{{"files", p.Files != "" && p.Files != document.FilesNone}, {"deliver", p.Deliver != nil}} {
+		if !w.wanted || can == nil {
+			continue
+		}
+		if t := can(w.name); t.Code != "" {
+			f.Report(t.Code, f.Value.Get(w.name).At, w.name, "%s", t.Message)
+		}
+	}
+	if p.Deliver == nil {
+		return
+	}
+	if p.Deliver.Release != "" {
+		if _, err := CompileRelease(p.Deliver.Release); err != nil {
+			f.Report(codeBadExpression, f.Value.Find("deliver", "release").At, "deliver.release", "release: %v", err)
+		}
+	}
+	for _, a := range p.Agents {
+		if a.Name == DeliveryKey {
+			f.Report(codeReservedName, a.written.Get("name").At, a.path+".name", "no agent of a pipeline with deliver can be called %s", DeliveryKey)
+		}
 	}
 }
 

@@ -50,6 +50,9 @@ type Pipeline struct {
 	ClarificationResume string `doc:"clarification_resume_stage"`
 	ConfirmationResume  string `doc:"confirmation_resume_stage"`
 
+	Files   string            `doc:"files,in=|worktree|checkout|none"` // where it works; "": not said
+	Deliver *document.Deliver `doc:"deliver"`
+
 	written   *document.Value
 	canonical []byte
 	index     map[string]int

@@ -33,7 +33,7 @@ func TestRandomGraphsEndWithinTheirBounds(t *testing.T) {
 				d.Answer = json.RawMessage(`{"iterations":1,"agent_hops":1,"model_calls":1,"edge_limits":1,"max_visits":1,"max_stages":1}`)
 			case actionAnswer:
 				d.Answer = json.RawMessage(`{"n":1.0}`)
-			case actionRetry, actionWaive:
+			case tipstaff.ActionRetry, tipstaff.ActionWaive:
 				d.Feedback = "again"
 			}
 			return d

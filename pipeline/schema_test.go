@@ -43,6 +43,8 @@ func TestTheSchemaAllowsWhatCheckAllows(t *testing.T) {
 var frames = map[string]string{
 	"":           `{"name":"p","agents":[],%s}`,
 	"edge_limit": `{"name":"p","agents":[],"edge_limits":[{%s}]}`,
+	"deliver":    `{"name":"p","agents":[],"deliver":{%s}}`,
+	"check":      `{"name":"p","agents":[],"deliver":{"checks":[{%s}]}}`,
 	"agent":      `{"name":"p","agents":[{%s}]}`,
 	"rule":       `{"name":"p","agents":[{"routing_rules":[{%s}]}]}`,
 	"model":      `{"name":"p","agents":[{"model":{%s}}]}`,

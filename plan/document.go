@@ -39,21 +39,22 @@ const (
 // Document is a plan as its author wrote it, defaults filled in where nodes
 // need one. It is not changed after Parse and may be shared.
 type Document struct {
-	Kind      string               `doc:"kind"` // plan or turn
-	Turn      *Turn                // of a turn; nil: it is a plan
-	Version   int                  `doc:"version,required,min=1,max=1"` // always 1
-	Name      string               `doc:"name"`
-	Skill     string               `doc:"skill"`
-	Tools     *[]string            // nil: the document has none; empty: it allows nothing
-	Inputs    []document.Parameter // that the caller gives at the start, in document order
-	Intent    Intent               `doc:"intent"`
-	Bounds    Bounds               `doc:"bounds"`
-	Root      *Node
-	Outputs   json.RawMessage `doc:"outputs,object"`                       // with references; nil: none
-	Workspace string          `doc:"workspace,in=|worktree|checkout|none"` // "": not said
-	Deliver   *Deliver        `doc:"deliver"`
+	Kind    string               `doc:"kind"` // plan or turn
+	Turn    *Turn                // of a turn; nil: it is a plan
+	Version int                  `doc:"version,required,min=1,max=1"` // always 1
+	Name    string               `doc:"name"`
+	Skill   string               `doc:"skill"`
+	Tools   *[]string            // nil: the document has none; empty: it allows nothing
+	Inputs  []document.Parameter // that the caller gives at the start, in document order
+	Intent  Intent               `doc:"intent"`
+	Bounds  Bounds               `doc:"bounds"`
+	Root    *Node
+	Outputs json.RawMessage   `doc:"outputs,object"`                   // with references; nil: none
+	Files   string            `doc:"files,in=|worktree|checkout|none"` // where it works; "": not said
+	Deliver *document.Deliver `doc:"deliver"`
 
 	file      string
+	frozen    bool // read back: it was checked by the rules of its time
 	canonical []byte
 	problems  []document.Problem // what Parse found: Validate reports it again
 	written   *document.Value    // an object; nil: nobody has written it

@@ -37,7 +37,7 @@ version: 1
 name: full
 tools: [mcp://t/read@1.0.0]
 inputs: {x: {type: string}}
-workspace: worktree
+files: worktree
 deliver:
   base: main
   paths: [src, docs]
@@ -58,13 +58,13 @@ root:
 
 func TestTheDocumentHoldsEveryField(t *testing.T) {
 	d := mustCheck(t, fullPlan)
-	if diff := cmp.Diff(&Deliver{Base: "main", Paths: []string{"src", "docs"}, Release: "v1", CorrectAt: "call", Checks: []DeliveryCheck{
-		{Name: "unit", Run: []string{"go", "test"}, Timeout: 3 * time.Minute}, {Name: "lint", Run: []string{"lint"}, Required: true},
-	}}, d.Deliver, cmpopts.IgnoreUnexported(Deliver{})); diff != "" {
+	if diff := cmp.Diff(&document.Deliver{Base: "main", Paths: []string{"src", "docs"}, Release: "v1", CorrectAt: "call", Checks: []document.DeliverCheck{
+		{Name: "unit", Run: []string{"go", "test"}, Timeout: 3 * time.Minute}, {Name: "lint", Run: []string{"lint"}, Timeout: 10 * time.Minute, Required: true},
+	}}, d.Deliver, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("deliver (-want +got):\n%s", diff)
 	}
-	if string(d.Outputs) != `{"o":"${call.output}"}` || d.Workspace != "worktree" || d.Version != 1 {
-		t.Errorf("outputs %s, workspace %s, version %d", d.Outputs, d.Workspace, d.Version)
+	if string(d.Outputs) != `{"o":"${call.output}"}` || d.Files != "worktree" || d.Version != 1 {
+		t.Errorf("outputs %s, files %s, version %d", d.Outputs, d.Files, d.Version)
 	}
 	want := []*Node{
 		{Kind: ToolCall, ID: "call", Path: "root/call", Tool: "mcp://t/read@1.0.0", Args: json.RawMessage(`{"list":["${input.x}",2]}`), Parse: "json", Timeout: 4 * time.Second, Continue: true,
@@ -189,10 +189,11 @@ func (poor) Skill(string) SkillInfo {
 
 func TestWhatAHostDoesNotHave(t *testing.T) {
 	for src, want := range map[string][]string{
-		aGate:                         nil,
-		aGate + "workspace: none":     nil,
-		aGate + "workspace: checkout": {"4:1 feature"},
-		aGate + "deliver: {}":         {"4:1 feature"},
+		aGate:                                nil,
+		aGate + "files: none":                nil,
+		aGate + "files: checkout":            {"4:1 feature"},
+		aGate + "deliver: {}":                {"4:1 feature"},
+		aGate + "deliver: {release: broken}": {"4:1 feature", "4:20 bad_expression"},
 		"kind: plan\nversion: 1\nroot: {id: a, kind: step, prompt: Do.}":           {"3:7 agent_unknown"},
 		"kind: plan\nversion: 1\nroot: {id: a, agent: x, kind: step, prompt: Do.}": {"3:22 agent_unknown"},
 		"kind: turn\nagent: x\nmessage: Hi.":                                       {"2:1 agent_unknown"},

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -133,34 +132,5 @@ func (c *Constraint) CheckDocument(f *document.Fields) {
 		}
 	default:
 		c.Data = document.Raw(f.Get("data"))
-	}
-}
-
-// Deliver says what of the worktree is handed over at the end, and after which
-// checks.
-type Deliver struct {
-	Base      string          `doc:"base"`
-	Paths     []string        `doc:"paths"`
-	Release   string          `doc:"release"`
-	CorrectAt string          `doc:"correct_at"` // a leaf
-	Checks    []DeliveryCheck `doc:"checks"`
-}
-
-// CheckDocument fills in the default.
-func (d *Deliver) CheckDocument(*document.Fields) { d.Base = cmp.Or(d.Base, "HEAD") }
-
-// DeliveryCheck is a command that must succeed in the worktree.
-type DeliveryCheck struct {
-	Name     string        `doc:"name,required"`
-	Run      []string      `doc:"run,required"`
-	Timeout  time.Duration `doc:"timeout"` // 0: not said
-	Required bool
-}
-
-// CheckDocument: a check that says nothing else is required.
-func (c *DeliveryCheck) CheckDocument(f *document.Fields) {
-	c.Required = f.Boolean("required", true)
-	if v := f.Get("run"); v != nil && v.Kind == document.List && len(v.Items) == 0 {
-		f.Report(document.CodeFieldInvalid, v.At, "run", "run is empty; it names a program and its arguments")
 	}
 }

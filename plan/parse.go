@@ -33,12 +33,14 @@ func Check(name string, src []byte, r Resolver) (*Document, []tipstaff.Problem) 
 // messages. The problems are those of text and shape; a document whose text
 // could be read is returned beside them, so that [Document.Validate] can say
 // what else is wrong. nil problems do not make it valid.
-func Parse(name string, src []byte) (*Document, []tipstaff.Problem) {
+func Parse(name string, src []byte) (*Document, []tipstaff.Problem) { return parse(name, src, false) }
+
+func parse(name string, src []byte, frozen bool) (*Document, []tipstaff.Problem) {
 	v, p := document.Read(src, maxSize(src))
 	if p != nil {
 		return nil, document.Problems{*p}.Public(name)
 	}
-	d := &Document{file: name}
+	d := &Document{file: name, frozen: frozen}
 	ps := document.Problems{}
 	document.CheckNumbers(v, &ps)
 	if len(ps) == 0 {
@@ -52,7 +54,7 @@ func Parse(name string, src []byte) (*Document, []tipstaff.Problem) {
 // Load reads a document back from its canonical bytes, which were validated
 // when they were frozen.
 func Load(canonical []byte) (*Document, error) {
-	d, problems := Parse("program", canonical)
+	d, problems := parse("program", canonical, true)
 	if len(problems) > 0 {
 		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the stored program cannot be read", Problems: problems}
 	}
@@ -101,8 +103,9 @@ func (d *Document) decode(v *document.Value, ps *document.Problems) {
 	} else {
 		d.Root = emptyRoot()
 	}
-	if d.Deliver != nil && d.Workspace != "" && d.Workspace != "worktree" {
-		ps.Add(document.CodeFieldInvalid, d.place("workspace"), "", "workspace is %s, but deliver needs a worktree", d.Workspace)
+	document.CheckFiles(f, d.Files, d.Deliver)
+	if v := f.Get("workspace"); v != nil && !(d.frozen && v.Text == document.FilesNone) { // as it was called when these could say only that
+		ps.Add(document.CodeFieldUnknown, d.place("workspace"), "workspace", "where a program works is said by files")
 	}
 	f.End()
 }

@@ -55,7 +55,7 @@ func TestYAMLAndJSONAreOneDocument(t *testing.T) {
 }
 
 func TestTheDigestIsOfTheDocumentAsGiven(t *testing.T) {
-	explicit := strings.Replace(shortPlan, "version: 1", "version: 1\nworkspace: none", 1)
+	explicit := strings.Replace(shortPlan, "version: 1", "version: 1\nfiles: none", 1)
 	if mustCheck(t, explicit).Digest() == mustCheck(t, shortPlan).Digest() {
 		t.Error("a field that says what is the default anyway left no trace in the digest")
 	}
@@ -288,4 +288,18 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%s became %s", d.Canonical(), again.Canonical())
 		}
 	})
+}
+
+// Plans that were frozen when the field had another name are still read.
+func TestAFrozenPlanMayHaveTheOldNameOfFiles(t *testing.T) {
+	const old = `{"kind":"plan","root":{"id":"a","kind":"gate","question":"Go?"},"version":1,"workspace":"none"}`
+	if _, err := Load([]byte(old)); err != nil {
+		t.Error(err)
+	}
+	if _, problems := Parse("p.json", []byte(old)); len(problems) != 1 || !strings.Contains(problems[0].Message, "files") {
+		t.Errorf("%+v", problems)
+	}
+	if _, err := Load([]byte(strings.Replace(old, "none", "worktree", 1))); err == nil {
+		t.Error("what no release could run is read")
+	}
 }

@@ -20,8 +20,10 @@ type Resolver interface {
 	// Dispatch tells whether a child run of a skill may be started.
 	Dispatch(skill, agent string) Trouble
 	// Feature tells whether this host can do what a document asks of it beyond its
-	// nodes: workspace (a worktree or checkout), deliver, anchor.
+	// nodes: files (a worktree or checkout), deliver, anchor.
 	Feature(name string) Trouble
+	// Release tells what is wrong with a release expression.
+	Release(expression string) Trouble
 	// Bounds are the ceilings that no document may exceed, in ledger units. A name
 	// that is absent has none.
 	Bounds() flow.Use

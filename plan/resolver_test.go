@@ -59,6 +59,13 @@ func (workspace) Feature(name string) Trouble {
 	return Trouble{}
 }
 
+func (workspace) Release(expression string) Trouble {
+	if expression == "broken" {
+		return Trouble{Code: "bad_expression", Message: "it is broken"}
+	}
+	return Trouble{}
+}
+
 func (workspace) Dispatch(skill, _ string) Trouble {
 	switch skill {
 	case "skill://off@1.0.0":

@@ -54,6 +54,9 @@ func (d *Document) Validate(r Resolver) []tipstaff.Problem {
 			v.add(codeRefUnknown, d.written.Find("deliver", "correct_at").At, "deliver", "correct_at names no leaf: %q", document.Brief(d.Deliver.CorrectAt))
 		}
 	}
+	if d.Deliver != nil && d.Deliver.Release != "" && r != nil {
+		v.trouble(r.Release(d.Deliver.Release), d.written.Find("deliver", "release").At, "deliver.release", "this host evaluates no expressions")
+	}
 	return v.ps.Public(d.file)
 }
 
@@ -382,7 +385,7 @@ func (v *validator) features() {
 		wanted bool
 		field  string
 	}{
-		{"workspace", d.Workspace != "" && d.Workspace != "none", "workspace"},
+		{"files", d.Files != "" && d.Files != document.FilesNone, "files"},
 		{"deliver", d.Deliver != nil, "deliver"},
 		{"anchor", d.Intent.Anchor, "intent"},
 	} {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/policy"
 )
@@ -160,7 +162,7 @@ func FuzzCondition(f *testing.F) {
 				return
 			}
 			verdict[do] = p.Decide(c)
-			if again := p.Decide(c); again != verdict[do] {
+			if again := p.Decide(c); !cmp.Equal(again, verdict[do]) {
 				t.Fatalf("%q says %v and then %v", when, verdict[do], again)
 			}
 		}

@@ -104,8 +104,17 @@ func (c *compiler) overlaps(guards []watch) {
 	}
 }
 
-func (p *Policy) watched(server, tool string) bool {
-	return p != nil && slices.ContainsFunc(p.guards, func(w watch) bool { return w.tools.Match(server, tool) })
+// watching are the ids of the guards that look after a tool.
+func (p *Policy) watching(server, tool string) (ids []string) {
+	if p == nil {
+		return nil
+	}
+	for i := range p.guards {
+		if p.guards[i].tools.Match(server, tool) {
+			ids = append(ids, p.guards[i].config.ID)
+		}
+	}
+	return ids
 }
 
 // Inspect is what the guards of a tool find in a call's arguments, in the order of

@@ -24,6 +24,8 @@ type Verdict struct {
 	Rule         string `json:"rule"`
 	PolicyDigest string `json:"policy_digest"`
 	Why          string `json:"why,omitempty"`
+	// Rules are, of a verdict that Static gives, all that it rests on.
+	Rules []string `json:"rules,omitempty"`
 }
 
 // Policy is a document that was found valid. The zero Policy has no rules: every
@@ -203,13 +205,24 @@ type Run struct{ ID, Path, Principal string }
 // v is then what holds if no condition does. A tool that a guard watches is
 // refused or raised by what is in a call, so that only a deny of every class is
 // certain.
+//
+// The verdict's Rules are those that decide, or [NoMatch]; if it depends, what it
+// depends on: rules with a condition, and guards.
 func (p *Policy) Static(server, tool string, class flow.Class) (v Verdict, depends bool) {
 	v, depends = p.foreseen(Call{Server: server, Tool: tool, Class: class})
-	if !p.watched(server, tool) {
+	guards := p.watching(server, tool)
+	if len(guards) == 0 {
 		return v, depends
 	}
 	raised, _ := p.foreseen(Call{Server: server, Tool: tool, Class: flow.Once})
-	return v, v.Do != Deny || raised.Do != Deny
+	if v.Do == Deny && raised.Do == Deny {
+		return v, false
+	}
+	if !depends {
+		v.Rules = nil
+	}
+	v.Rules = append(v.Rules, guards...)
+	return v, true
 }
 
 // foreseen is the verdict of the rules without a condition. One with a condition
@@ -225,13 +238,23 @@ func (p *Policy) foreseen(c Call) (v Verdict, depends bool) {
 		}
 	}
 	v = certain.Decide(c)
+	var open []string
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.when != nil && r.concerns(&c) && (r.Do < v.Do || r.Do != v.Do && v.Rule == NoMatch) {
-			return v, true
+		switch {
+		case !r.concerns(&c):
+		case r.when != nil && (r.Do < v.Do || r.Do != v.Do && v.Rule == NoMatch):
+			open = append(open, r.ID)
+		case r.when == nil && r.Do == v.Do:
+			v.Rules = append(v.Rules, r.ID)
 		}
 	}
-	return v, false
+	if open != nil {
+		v.Rules = open
+	} else if v.Rules == nil {
+		v.Rules = []string{v.Rule}
+	}
+	return v, open != nil
 }
 
 // conditionCost bounds the work of one condition.

@@ -61,7 +61,7 @@ func TestNoMatchAsks(t *testing.T) {
 	} {
 		got := p.Decide(policy.Call{Server: "a", Tool: "b", Class: flow.Read})
 		want := policy.Verdict{Do: policy.Ask, Rule: policy.NoMatch, PolicyDigest: p.Digest()}
-		if got != want {
+		if !cmp.Equal(got, want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
 	}
@@ -250,7 +250,7 @@ func TestOrderNeverChangesTheDecision(t *testing.T) {
 		if a.Do != b.Do {
 			t.Fatalf("%v decides %v, %v decides %v", rules, a, shuffled, b)
 		}
-		if a != p.Decide(call) {
+		if !cmp.Equal(a, p.Decide(call)) {
 			t.Fatal("the same call has two verdicts")
 		}
 		for _, v := range p.Matching(call) {

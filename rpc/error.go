@@ -36,6 +36,7 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.AgentNotFound:      codes.NotFound,
 	tipstaff.PipelineNotFound:   codes.NotFound,
 	tipstaff.GateNotFound:       codes.NotFound,
+	tipstaff.WorkerNotFound:     codes.NotFound,
 	tipstaff.TaskNotFound:       codes.NotFound,
 	tipstaff.SessionUnknown:     codes.NotFound,
 
@@ -56,6 +57,18 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.InspectOnly:      codes.FailedPrecondition,
 	tipstaff.FormatNewer:      codes.FailedPrecondition,
 	tipstaff.Refused:          codes.FailedPrecondition,
+	tipstaff.ActionBlocked:    codes.FailedPrecondition,
+
+	tipstaff.NotAGitRepository: codes.FailedPrecondition,
+	tipstaff.NoCommits:         codes.FailedPrecondition,
+
+	tipstaff.WorkerUnavailable:         codes.FailedPrecondition,
+	tipstaff.WorkerUnsupportedVersion:  codes.FailedPrecondition,
+	tipstaff.WorkerDirectory:           codes.FailedPrecondition,
+	tipstaff.WorkerSandboxRequired:     codes.FailedPrecondition,
+	tipstaff.WorkerPolicyInexpressible: codes.FailedPrecondition,
+	tipstaff.WorkerContainment:         codes.FailedPrecondition,
+	tipstaff.ResumeUnsupported:         codes.FailedPrecondition,
 
 	tipstaff.QueueFull:    codes.ResourceExhausted,
 	tipstaff.LimitReached: codes.ResourceExhausted,

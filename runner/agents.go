@@ -49,11 +49,14 @@ func (s agentSet) of(name string) (settledAgent, error) {
 	return a, nil
 }
 
-// agentTrouble says why an agent of that name cannot be used; the zero Trouble: it
-// can.
+// agentTrouble says why no model answers under the name of an agent; the zero Trouble:
+// one does.
 func agentTrouble(m *workspace.Manifest, name string) plan.Trouble {
-	if _, ok := m.Agent(name); ok {
+	switch a, ok := m.Agent(name); {
+	case ok && a.Model != "":
 		return plan.Trouble{}
+	case ok:
+		return plan.Trouble{Code: "agent_unknown", Message: fmt.Sprintf("the agent %q has no model: a worker does its work", name)}
 	}
 	names := m.AgentNames()
 	message := fmt.Sprintf("there is no agent %q", name)
@@ -69,10 +72,10 @@ func (r *Runner) settleAgent(p *prepared, name string) error {
 	if _, ok := p.agents.settled[name]; ok {
 		return nil
 	}
-	c, ok := p.manifest.Agent(name)
-	if !ok {
-		return tipstaff.Errorf(tipstaff.InvalidProgram, "%s", agentTrouble(p.manifest, name).Message)
+	if t := agentTrouble(p.manifest, name); t.Code != "" {
+		return tipstaff.Errorf(tipstaff.InvalidProgram, "%s", t.Message)
 	}
+	c, _ := p.manifest.Agent(name)
 	return r.settleAgentAs(p, name, c)
 }
 

@@ -254,7 +254,7 @@ func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) error {
 
 // Fork makes a new run that inherits the journal of another up to a record.
 func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {
-	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, &req.Changes)
+	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, true, &req.Changes)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}

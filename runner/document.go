@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
+	docs "github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/plan"
@@ -22,6 +23,8 @@ type document interface {
 	intent() plan.Intent
 	skill() string
 	turn() *plan.Turn          // nil: it is no turn
+	files() string             // where it works; "": it does not say
+	deliver() *docs.Deliver    // what it hands over; nil: nothing
 	plans() []*plan.Document   // that are walked: itself, or those of its stages
 	stages() []*pipeline.Agent // nil: it has none
 	outline(plan.Resolver) *tipstaff.Outline
@@ -62,6 +65,8 @@ func (t planText) described() tipstaff.Program {
 func (t planText) intent() plan.Intent                       { return t.Intent }
 func (t planText) skill() string                             { return t.Skill }
 func (t planText) turn() *plan.Turn                          { return t.Turn }
+func (t planText) files() string                             { return t.Files }
+func (t planText) deliver() *docs.Deliver                    { return t.Deliver }
 func (t planText) plans() []*plan.Document                   { return []*plan.Document{t.Document} }
 func (t planText) stages() []*pipeline.Agent                 { return nil }
 func (t planText) outline(r plan.Resolver) *tipstaff.Outline { return t.Outline(r) }
@@ -158,6 +163,20 @@ func (t pipelineText) described() tipstaff.Program {
 func (t pipelineText) intent() plan.Intent { return plan.Intent{} }
 func (t pipelineText) skill() string       { return "" }
 func (t pipelineText) turn() *plan.Turn    { return nil }
+
+func (t pipelineText) files() string {
+	if t.Pipeline == nil {
+		return ""
+	}
+	return t.Files
+}
+
+func (t pipelineText) deliver() *docs.Deliver {
+	if t.Pipeline == nil {
+		return nil
+	}
+	return t.Deliver
+}
 
 func (t pipelineText) plans() (docs []*plan.Document) {
 	for _, a := range t.stages() {

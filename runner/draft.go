@@ -95,7 +95,7 @@ func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
 		given = map[string]json.RawMessage{}
 	}
 	p.inputs = flow.JSON(given)
-	p.bind(nil, req.Bounds)
+	p.bind(nil, nil, req.Bounds)
 	return p, r.settleAgent(p, cmp.Or(req.Agent, plan.DefaultAgent))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/policy"
 	"github.com/tipstaff/tipstaff/tool"
 	"github.com/tipstaff/tipstaff/workspace"
 )
@@ -32,7 +33,12 @@ type drive struct {
 // Environment is what is made for one program of a drive.
 type Environment struct {
 	Run      string
+	User     string              // whose run it is
+	Base     string              // the run that it was forked from; "": none
 	Manifest *workspace.Manifest // as it stands; nil: there is none
+	Frozen   *workspace.Manifest // as the run has frozen it
+	Markers  []string            // that its processes carry in their environment
+	Redact   func([]byte) []byte // takes credentials out
 
 	r       *Runner
 	who     person
@@ -57,16 +63,31 @@ func (d *drive) environ(p program) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, r.Markers(d.run, d.a.launch)))
+	markers := r.Markers(d.run, d.a.launch)
+	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, markers))
 	manager.Hold(lock)
 	manager.Keep = r.Store.PutBlob
 	manager.Conceal(manifest.Secrets(os.Environ()))
-	env := &Environment{Run: d.run, Manifest: manifest, r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}
+	env := &Environment{Run: d.run, User: c.draft.User, Manifest: manifest, Frozen: c.gate.Manifest, Markers: markers, Redact: manager.Redact,
+		r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}
+	if c.draft.ForkOf != nil {
+		env.Base = c.draft.ForkOf.Run
+	}
 	r.draftActs(c, env.acts)
+	maps.Copy(env.acts, env.deliveryActs())
 	for _, by := range r.performers {
 		maps.Copy(env.acts, by.Activities(env))
 	}
 	return env, nil
+}
+
+// Policy is the one in force now: a rule that was added since the run began counts, too.
+func (e *Environment) Policy() (*policy.Policy, error) {
+	m, err := e.r.manifest()
+	if err != nil {
+		return nil, err
+	}
+	return m.Rules(), nil
 }
 
 // redactor takes the credentials of the manifest as it is now out of what is recorded
@@ -114,8 +135,8 @@ func (d *drive) job() flow.Job {
 	p := d.program()
 	c := p.shared()
 	job := flow.Job{
-		Run: d.run, Root: p.root(), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Deadline: c.deadline(),
-		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return d.program().flow(fc, in) },
+		Run: d.run, Root: rootOf(p), Owner: d.r.Self(d.r.Origin, d.a.launch), Input: c.inputs, Limits: c.limits, Deadline: c.deadline(),
+		Flow:   func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) { return flowOf(d.program())(fc, in) },
 		Acts:   map[string]flow.Activity{},
 		Redact: func(b []byte) []byte { return d.now().manager.Redact(b) },
 		Finish: func(out flow.Outcome) ([]flow.Draft, error) {

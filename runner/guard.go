@@ -87,21 +87,42 @@ func (r *Runner) permit(ctx context.Context, run tipstaff.ID, scope string, more
 	return err
 }
 
-// openToChange also refuses a process that belongs to the run: no agent decides about
-// itself.
+// openToChange also refuses a process that belongs to the run, or to one that this run
+// has started: no agent decides about itself.
 func (r *Runner) openToChange(ctx context.Context, run tipstaff.ID, scope string, more ...need) (flow.Row, error) {
-	if err := r.notOwn(run); err != nil {
-		return flow.Row{}, err
+	row, err := r.open(ctx, run, scope, more...)
+	if err != nil {
+		return row, err
 	}
-	return r.open(ctx, run, scope, more...)
+	return row, explain(r.refuseOwn(ctx, row), run)
 }
 
-// notOwn refuses a process that belongs to the run.
-func (r *Runner) notOwn(run tipstaff.ID) error {
-	if r.OwnRun == "" || r.OwnRun != run.String() {
+func (r *Runner) refuseOwn(ctx context.Context, row flow.Row) error {
+	own := r.Under != nil && row.Owner != nil && r.Under(*row.Owner)
+	for _, below := range r.OwnRuns {
+		for run := below; run != "" && !own; {
+			if own = run == row.ID; own {
+				break
+			}
+			draft, err := readDraft(ctx, r.Store, run)
+			switch {
+			case errors.Is(err, flow.ErrNoRun):
+				run = "" // of another workspace
+			case err != nil:
+				return err
+			case draft.Parent != nil:
+				run = draft.Parent.Run
+			case draft.ForkOf != nil:
+				run = draft.ForkOf.Run
+			default:
+				run = ""
+			}
+		}
+	}
+	if !own {
 		return nil
 	}
-	return tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s and may not act on it", run).
+	return tipstaff.Errorf(tipstaff.OwnRun, "this process belongs to run %s, or to one below it, and may not act on it", row.ID).
 		WithCommand("run the command outside of the run")
 }
 
@@ -122,11 +143,15 @@ func asksOf(ctx context.Context, brought bool) string {
 	return ""
 }
 
-// openToBranch is open for a fork or a rollback; without changes, for a label. A
-// checkpoint is its run's. Whoever changes what was decided or leaves a question behind
+// openToBranch is open for a fork or a rollback; without changes, for a label. Of these
+// only a fork leaves the run as it is. A checkpoint is its run's. Whoever changes what was decided or leaves a question behind
 // must be one who may answer it.
-func (r *Runner) openToBranch(ctx context.Context, run tipstaff.ID, checkpoint string, c *tipstaff.Changes) (flow.Row, error) {
-	row, err := r.open(ctx, run, tipstaff.ScopeRun)
+func (r *Runner) openToBranch(ctx context.Context, run tipstaff.ID, checkpoint string, fork bool, c *tipstaff.Changes) (flow.Row, error) {
+	open := r.openToChange
+	if fork {
+		open = r.open
+	}
+	row, err := open(ctx, run, tipstaff.ScopeRun)
 	if made, _, ok := parseCheckpoint(checkpoint); err == nil && ok {
 		if err = r.permit(ctx, idOf(made), tipstaff.ScopeRun); tipstaff.CodeOf(err) == tipstaff.RunNotFound {
 			err = tipstaff.Errorf(tipstaff.CheckpointNotFound, "there is no checkpoint %s", checkpoint)

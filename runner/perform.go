@@ -52,6 +52,16 @@ type Settlement struct {
 	p     *prepared
 }
 
+// Counted are the bounds that manifest, program or caller have set. Of others the run has
+// the defaults.
+func (s *Settlement) Counted() []string { return slices.Sorted(maps.Keys(s.p.said)) }
+
+// Stage reports whether it is one: else it is a step.
+func (s *Settlement) Stage() bool { return s.stage != nil }
+
+// Writes has the run have a place where files may be changed.
+func (s *Settlement) Writes() { s.p.writes = true }
+
 // Freeze has the run keep what Perform will go by, so that it can be replayed without
 // the manifest.
 func (s *Settlement) Freeze(config json.RawMessage) {
@@ -66,6 +76,7 @@ type Task struct {
 	Args    json.RawMessage // arguments or inputs: an object, or nil
 	Config  json.RawMessage // that was frozen when the agent was settled
 	Session string          // in which the agent goes on; "": a new one
+	Kept    json.RawMessage // what an earlier visit has left in that session; nil: nothing
 	Effect  flow.Class      // that the document declares; "": none
 	Schema  json.RawMessage // of the output; nil: any
 	Timeout time.Duration   // 0: the performer's own
@@ -80,12 +91,32 @@ type Task struct {
 	pipe  *pipelineProgram // of the stage
 }
 
+// Title is what the step or stage is called.
+func (t *Task) Title() string {
+	if t.stage != nil {
+		return t.stage.Agent.Name
+	}
+	return cmp.Or(t.leaf.Node.ID, t.walk.doc.Name)
+}
+
+// Prose is what the skill of the program tells whoever does it; "": nothing.
+func (t *Task) Prose() string {
+	if t.walk.doc != nil {
+		if s := t.walk.skills[t.walk.doc.Skill]; s != nil {
+			return s.Prose
+		}
+	}
+	return ""
+}
+
 // Result is what a performer brings.
 type Result struct {
 	flow.Result                     // of a leaf
 	Output      map[string]any      // of a stage
 	Control     *pipeline.Control   // of a stage
 	Usage       tipstaff.StageUsage // of a stage, beside its calls of models and tools; also beside an error
+	Keep        json.RawMessage     // what the next visit in the session is given; also beside an error
+	Notices     []tipstaff.Notice   // of what the agent did beside its worktree; also beside an error
 }
 
 // Spoken is the result of an agent that answers in words. value is its answer where
@@ -229,6 +260,7 @@ func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
 			at = fc.At(fmt.Sprintf("try#%d", try))
 		}
 		r, err := by.Perform(at, t)
+		w.files.notice(at.Path(), r.Notices)
 		var failed *flow.Error
 		if n.Kind != plan.Step || !errors.As(err, &failed) || try > leaf.Retry.Max || !slices.Contains(leaf.Retry.On, plan.Reason(failed)) {
 			return r.Result, err
@@ -270,9 +302,14 @@ func (p *pipelineProgram) perform(fc flow.Context, s pipeline.Stage) (pipeline.R
 		walk: newWalk(p.common, p.pipe.walked[s.Agent.Name], &gate), stage: &s, pipe: p}
 	if s.Agent.Keeps() {
 		t.Session = s.Agent.Name
+		t.Kept = p.sessions[t.Session]
 	}
 	m := &meter{earlier: p.draft.Rules < rulesKept}
 	got, err := by.Perform(metered{fc, m}, t)
+	p.files.notice(fc.Path(), got.Notices)
+	if t.Session != "" && got.Keep != nil && !flow.Parked(err) {
+		p.sessions[t.Session] = got.Keep
+	}
 	m.add(got.Usage)
 	var res pipeline.Result
 	if err == nil {

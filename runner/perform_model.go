@@ -104,19 +104,18 @@ func (t *Task) modelStage(fc flow.Context) (Result, error) {
 		set.OutputSchema = t.Schema
 	}
 	in := agent.Input{Message: t.Prompt, Session: t.Session}
-	if said := p.sessions[t.Session]; said != nil {
-		if err := json.Unmarshal(said, &in.History); err != nil {
+	if t.Kept != nil {
+		if err := json.Unmarshal(t.Kept, &in.History); err != nil {
 			return Result{}, err
 		}
 	}
 	out, err := p.speak(fc, set, t.walk.gate, in)
-	if t.Session != "" && (err == nil || !flow.Parked(err)) {
-		p.sessions[t.Session] = flow.JSON(out.Messages)
+	var res Result
+	if err == nil {
+		res = Spoken(out.Text, out.JSON)
 	}
-	if err != nil {
-		return Result{}, err
-	}
-	return Spoken(out.Text, out.JSON), nil
+	res.Keep = flow.JSON(out.Messages)
+	return res, err
 }
 
 // speak runs the agent loop. What it came to is returned also beside an error.

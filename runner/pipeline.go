@@ -37,7 +37,7 @@ type pipelineInputs struct {
 }
 
 // preparePipeline is prepare for pipelines.
-func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest) error {
+func (r *Runner) preparePipeline(ctx context.Context, p *prepared, req tipstaff.StartRequest) error {
 	in, err := r.pipelineInputs(req.Inputs)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest) error {
 		return err
 	}
 	p.asked = req.Bounds
-	p.bind(limitsOf(pipe), req.Bounds)
+	p.bind(limitsOf(pipe), pipe.Said(), req.Bounds)
 	if err := r.settleAgents(p); err != nil {
 		return err
 	}
@@ -63,6 +63,9 @@ func (r *Runner) preparePipeline(p *prepared, req tipstaff.StartRequest) error {
 		return err
 	}
 	p.status = in.status(r.Now())
+	if err := r.prepareFiles(ctx, p, req.NoFiles); err != nil {
+		return err
+	}
 	return p.preflight(req.Name, r.Servers(p.manifest, r.Workspace, nil))
 }
 
@@ -157,6 +160,7 @@ func limitsOf(p *pipeline.Pipeline) tipstaff.Bounds {
 func (r *Runner) pipelineResolver(p *prepared, req tipstaff.StartRequest) pipeline.Resolver {
 	res := pipeline.Resolver{
 		Ceiling: p.manifest.Ceiling(),
+		Feature: func(string) plan.Trouble { return plan.Trouble{} },
 		Model: func(name string) pipeline.Trouble {
 			if _, ok := p.manifest.Model(name); ok {
 				return pipeline.Trouble{}

@@ -73,6 +73,7 @@ type common struct {
 	skills   map[string]*skill.Skill   // that were frozen, by URI
 	children map[string]*plan.Document // of those skills that have a plan, by URI
 	agents   agentSet
+	files    workFiles
 	// performers do what the program asks for: those of the runner that opened it.
 	performers performers
 }
@@ -266,7 +267,7 @@ func attached(ctx context.Context, src source, raw json.RawMessage) (json.RawMes
 // replayed is the job of driving the program over its records alone.
 func replayed(p program) flow.Job {
 	c := p.shared()
-	return flow.Job{Run: c.run, Root: p.root(), Flow: p.flow, Input: c.inputs, Limits: c.limits}
+	return flow.Job{Run: c.run, Root: rootOf(p), Flow: flowOf(p), Input: c.inputs, Limits: c.limits}
 }
 
 // resolver answers for what was frozen.

@@ -194,6 +194,10 @@ func (d *declined) Error() string {
 	return "the confirmation was answered with " + d.decision.Action
 }
 
+// Declined is the error of a performer whose run a decision ends: it is cancelled. cause
+// says what was decided about.
+func Declined(d flow.Decision, cause error) error { return &declined{d, cause} }
+
 // ended is an outcome as the run's lifecycle knows it: what a decision has ended
 // is cancelled.
 func ended(out flow.Outcome) flow.Outcome {

@@ -44,7 +44,7 @@ func (t *transition) follow(ctx context.Context, p program, state json.RawMessag
 // that begins.
 func (t *transition) segment(next program) flow.Segment {
 	c := next.shared()
-	return flow.Segment{Before: t.before, State: flow.JSON(t.to), Keep: t.keep, Root: next.root(), Limits: c.limits, Deadline: c.deadline()}
+	return flow.Segment{Before: t.before, State: flow.JSON(t.to), Keep: t.keep, Root: rootOf(next), Limits: c.limits, Deadline: c.deadline()}
 }
 
 // correct turns to the revision that was handed in: at once if it leaves the terms

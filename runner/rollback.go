@@ -92,7 +92,7 @@ type branch struct {
 
 // Rollback makes a run from a boundary of a pipeline run, which takes its place.
 func (r *Runner) Rollback(ctx context.Context, req tipstaff.RollbackRequest) (tipstaff.Run, error) {
-	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, &req.Changes)
+	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, false, &req.Changes)
 	if err != nil {
 		return tipstaff.Run{}, err
 	}
@@ -377,7 +377,7 @@ const maxLabel = 128
 // Label gives the newest boundary of a run, or the checkpoint that is named, a name.
 // A run that is driven is not disturbed.
 func (r *Runner) Label(ctx context.Context, req tipstaff.LabelRequest) (none tipstaff.Checkpoint, err error) {
-	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, nil)
+	row, err := r.openToBranch(ctx, req.Run, req.Checkpoint, false, nil)
 	if err = cmp.Or(err, checkpointed(row)); err != nil {
 		return none, err
 	}

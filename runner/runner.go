@@ -15,6 +15,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/delivery"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
@@ -49,6 +50,8 @@ type Config struct {
 	// Performers do steps and stages in ways beside the built-in ones, by the word that
 	// pipelines have for each.
 	Performers map[pipeline.Way]Performer
+	Git        *delivery.Git // nil: there are no worktrees
+	Worktrees  string        // the folder of all of them
 	Self       func(kind, launch string) flow.Owner
 	Alive      func(o flow.Owner, heartbeat, now time.Time) bool
 	Markers    func(run, launch string) []string
@@ -65,7 +68,9 @@ type Config struct {
 	Users      int              // who may start runs here, as far as that is known: each has a share of the places; 0: unknown
 	Grace      time.Duration    // that once calls are given; 0: 10 s
 	Now        func() time.Time // nil: time.Now
-	OwnRun     string           // the run this process belongs to: it may not be acted on
+	OwnRuns    []string         // those that this process belongs to: neither they nor the runs above them may be acted on
+	// Under reports whether this process belongs to some run of an owner. nil: to none.
+	Under func(flow.Owner) bool
 }
 
 // Runner is the Service of one store.

@@ -304,9 +304,15 @@ func TestUnknownSessionsAndAgentsAreRefused(t *testing.T) {
 	if _, _, err := b.turn("01M7G3EYJYXZX0RQ2DABT2BB1E", "Hello?"); tipstaff.CodeOf(err) != tipstaff.InvalidArgument {
 		t.Errorf("an unknown session: %v", err)
 	}
-	_, err := b.Start(cli(), tipstaff.StartRequest{Name: "turn", Program: []byte(`{"kind": "turn", "agent": "nobody", "message": "x"}`)})
-	if tipstaff.CodeOf(err) != tipstaff.InvalidProgram || !strings.Contains(fmt.Sprint(err.(*tipstaff.Error).Problems), "agent_unknown") {
-		t.Errorf("an unknown agent: %v", err)
+	b.write("tipstaff.yaml", strings.Replace(withAgent, "agents:", "agents:\n  smith: {worker: claude}", 1))
+	for name, say := range map[string]string{"nobody": "smith", "smith": "has no model"} {
+		_, err := b.Start(cli(), tipstaff.StartRequest{Name: "turn", Program: []byte(`{"kind": "turn", "agent": "` + name + `", "message": "x"}`)})
+		if tipstaff.CodeOf(err) != tipstaff.InvalidProgram {
+			t.Fatalf("the agent %s: %v", name, err)
+		}
+		if problems := fmt.Sprint(err.(*tipstaff.Error).Problems); !strings.Contains(problems, "agent_unknown") || !strings.Contains(problems, say) {
+			t.Errorf("the agent %s: %s", name, problems)
+		}
 	}
 }
 

@@ -388,6 +388,7 @@ type lenient struct{}
 func (lenient) Agent(string) plan.AgentInfo          { return plan.AgentInfo{} }
 func (lenient) Dispatch(string, string) plan.Trouble { return plan.Trouble{} }
 func (lenient) Feature(string) plan.Trouble          { return plan.Trouble{} }
+func (lenient) Release(string) plan.Trouble          { return plan.Trouble{} }
 
 // skillPlanResolver knows the skill of a plan and those beside it.
 type skillPlanResolver struct {

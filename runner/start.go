@@ -102,7 +102,10 @@ type prepared struct {
 	session *conversation            // of a turn; nil: it is none
 	task    *tipstaff.Task           // that the run is made for; nil: none
 	status  *tipstaff.PipelineStatus // of a pipeline; nil: it is none
-	// costBound: somebody has set a bound of cost.
+	files   *tipstaff.RunFiles       // where its agents work; nil: they change no files
+	writes  bool                     // one of them may
+	said    tipstaff.Bounds          // those of the bounds that somebody has set
+	// costBound: one of cost is among them.
 	costBound bool
 	// live is the manifest as it stands, where models are opened from it while the
 	// frozen one holds for all else. nil: they are the same.
@@ -177,13 +180,13 @@ func (p *prepared) validated() tipstaff.Validated {
 	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
 	if text, ok := p.text.(planText); ok && p.session != nil {
 		p.describe(text.Document, &v)
-		v.Warnings = p.warnings
 	}
+	v.Warnings = slices.Clone(p.warnings)
 	text, ok := p.text.(pipelineText)
 	if !ok || text.Pipeline == nil {
 		return v
 	}
-	v.Warnings = slices.Clone(text.Warnings())
+	v.Warnings = append(v.Warnings, text.Warnings()...)
 	for _, name := range p.asked.Above(p.bounds) {
 		v.Warnings = append(v.Warnings, tipstaff.Problem{Code: "bound_kept", Message: fmt.Sprintf("%s stays at %s: the %s asked for would raise it, and a start can only lower bounds",
 			name, tipstaff.FormatBound(name, p.bounds[name]), tipstaff.FormatBound(name, p.asked[name]))})
@@ -214,17 +217,19 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 		return nil, err
 	}
 	if pipeline.IsPipeline(req.Program) {
-		return p, r.preparePipeline(p, req)
+		return p, r.preparePipeline(ctx, p, req)
 	}
 	if _, rounds := req.Bounds[tipstaff.BoundStages]; rounds {
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s bounds the rounds of a pipeline, and this is none", tipstaff.BoundStages)
 	}
-	doc, problems := checkFirst(req.Name, req.Program, p.resolver)
+	first := p.resolver
+	first.files = true
+	doc, problems := checkFirst(req.Name, req.Program, first)
 	if len(problems) > 0 {
 		return nil, invalid(req.Name, problems)
 	}
 	p.text = planText{doc}
-	p.bind(tipstaff.Bounds(doc.Limits()), req.Bounds)
+	p.bind(tipstaff.Bounds(doc.Limits()), tipstaff.Bounds(doc.Limits()), req.Bounds)
 	if err := r.settleAgents(p); err != nil {
 		return nil, err
 	}
@@ -250,6 +255,9 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 		return nil, inputsRefused(req.Name, doc, problems)
 	}
 	if err := p.checkAnchor(req.Name, r.Workspace); err != nil {
+		return nil, err
+	}
+	if err := r.prepareFiles(ctx, p, req.NoFiles); err != nil {
 		return nil, err
 	}
 	return p, p.preflight(req.Name, r.Servers(p.manifest, r.Workspace, nil))
@@ -279,11 +287,12 @@ func (r *Runner) prepareTask(ctx context.Context, p *prepared, req tipstaff.Star
 	return nil
 }
 
-// bind settles the bounds of a run: those of the manifest, of the program and of whoever
-// starts it.
-func (p *prepared) bind(program, asked tipstaff.Bounds) {
+// bind settles the bounds of a run: those of the manifest, of the program, of which it
+// says some itself, and of whoever starts it.
+func (p *prepared) bind(program, said, asked tipstaff.Bounds) {
 	p.bounds = tipstaff.EffectiveBounds(p.manifest.Ceiling(), program, asked)
-	_, p.costBound = tipstaff.Min(p.manifest.Ceiling(), program, asked)[tipstaff.BoundCostUSD]
+	p.said = tipstaff.Min(p.manifest.Ceiling(), said, asked)
+	_, p.costBound = p.said[tipstaff.BoundCostUSD]
 }
 
 func invalid(name string, problems []tipstaff.Problem) error {
@@ -318,17 +327,9 @@ var errInvalid = errors.New("the program is not valid")
 
 // manifest reads the workspace's tipstaff.yaml; nil if there is none.
 func (r *Runner) manifest() (*workspace.Manifest, error) {
-	path := filepath.Join(r.Workspace, "tipstaff.yaml")
-	src, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the manifest cannot be read: %v", err), Err: err}
-	}
-	m, problems := workspace.ParseIn(workspace.Beside(r.Workspace), "tipstaff.yaml", src)
-	if len(problems) > 0 {
-		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
+	m, err := workspace.Read(r.Workspace)
+	if m == nil {
+		return nil, err
 	}
 	return m, r.replacePolicy(m)
 }
@@ -377,7 +378,7 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 		registry = registry.WithPrograms(p.manifest, r.Workspace)
 	}
 	described := p.text.described()
-	body := draftBody{IntentDraft: tipstaff.IntentDraft{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status}}
+	body := draftBody{IntentDraft: tipstaff.IntentDraft{ProgramKind: described.Kind, Inputs: p.inputs, Bounds: p.bounds, Frozen: map[string]string{}, Pipeline: p.status, Files: p.files}}
 	tools, err := registry.Freeze()
 	if err != nil {
 		return body, err
@@ -476,6 +477,7 @@ type resolver struct {
 	tools    *tool.Registry
 	skills   *skillCatalog
 	chain    chain // of the program that asks
+	files    bool  // it may have files and deliver
 
 	performers performers
 }
@@ -498,7 +500,7 @@ func (r resolver) Agent(name string) plan.AgentInfo {
 	return info
 }
 
-// Feature: worktrees and delivery do not exist in this release either.
+// Feature: only a program that is started by itself has files.
 func (r resolver) Feature(name string) plan.Trouble {
 	if name == "anchor" {
 		if r.manifest != nil && r.manifest.Anchor != "" {
@@ -506,7 +508,24 @@ func (r resolver) Feature(name string) plan.Trouble {
 		}
 		return plan.Trouble{Code: "field_invalid", Message: "anchor: true needs anchor.file in tipstaff.yaml: the file outside the store that says where the run came to rest"}
 	}
-	return plan.Trouble{Code: "field_invalid", Message: "this version of Tipstaff does not have " + name}
+	if r.files {
+		return plan.Trouble{}
+	}
+	return withoutFiles(name)
+}
+
+// withoutFiles refuses what a program cannot have that is part of another, or that nobody
+// has written.
+func withoutFiles(name string) plan.Trouble {
+	return plan.Trouble{Code: "field_invalid", Message: "only a program that somebody starts can have " + name}
+}
+
+// Release: the expressions of plans are those of pipelines.
+func (r resolver) Release(expression string) plan.Trouble {
+	if _, err := pipeline.CompileRelease(expression); err != nil {
+		return plan.Trouble{Code: "bad_expression", Message: "release: " + err.Error()}
+	}
+	return plan.Trouble{}
 }
 
 func (r resolver) Bounds() flow.Use {

@@ -95,7 +95,10 @@ func (r *Runner) openTask(ctx context.Context, id, scope string) (tipstaff.Task,
 func (r *Runner) openTaskToChange(ctx context.Context, id, scope string) (tipstaff.Task, error) {
 	t, err := r.openTask(ctx, id, scope)
 	if err == nil && t.RunID != "" {
-		err = r.notOwn(idOf(t.RunID))
+		var row flow.Row
+		if row, err = r.Store.Run(ctx, t.RunID); err == nil {
+			err = r.refuseOwn(ctx, row)
+		}
 	}
 	return t, err
 }

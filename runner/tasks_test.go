@@ -113,7 +113,7 @@ func TestATaskIsStartedOnceAndAbandonedWithItsRun(t *testing.T) {
 	wantCode(t, err, tipstaff.TaskBusy)
 	b.verified(run)
 
-	b.OwnRun = run.String()
+	b.OwnRuns = []string{run.String()}
 	for name, do := range map[string]func() error{
 		"set": func() error {
 			_, err := b.Tasks().Set(cli(), tipstaff.TaskChange{ID: task.ID, To: tipstaff.TaskAbandoned})
@@ -128,7 +128,7 @@ func TestATaskIsStartedOnceAndAbandonedWithItsRun(t *testing.T) {
 			t.Errorf("%s by a process of the run: %v", name, err)
 		}
 	}
-	b.OwnRun = ""
+	b.OwnRuns = nil
 
 	now, err := b.Tasks().Set(cli(), tipstaff.TaskChange{ID: task.ID, To: tipstaff.TaskAbandoned, Why: "not needed"})
 	b.check(err)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What make test leaves out because it compiles things anew: figures of the release, the
 # types on a Mac, the memory on a machine of 32 bits, gRPC clients of others, the SDKs of
-# vendors, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
+# vendors, coding CLIs, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GO=${GO:-go}
@@ -34,6 +34,10 @@ if concerned 'gRPC clients of others' '^(rpc|pb|test/grpc)/|^scripts/rpc\.sh$'; 
 fi
 if concerned 'SDKs of vendors' '^(provider|test/referee)/'; then
 	make test-vendor
+fi
+if concerned 'coding CLIs' '^(worker|delivery|supervisor|test/clis)/|^scripts/clis\.sh$'; then
+	scripts/clis.sh --or-skip
+	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
 fi
 if concerned 'the schema of tasks' '^(schema/|task.*\.go$|worker/document\.go$|test/cue/)'; then
 	make test-schema

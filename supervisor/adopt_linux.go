@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tipstaff/tipstaff/supervisor/reap"
 )
 
 // adopted records the programs that this process has started, to distinguish them from
@@ -119,18 +121,18 @@ func orphans() (found []process, err error) {
 		if err != nil {
 			continue
 		}
-		c, known := statOf(pid)
+		c, known := reap.StatOf(pid)
 		_, started := adopted.started[pid]
 		switch {
-		case !known || c.parent != os.Getpid():
-		case started || c.session == session: // what it starts is younger
-			if !c.ended && (oldest < 0 || c.start < oldest) {
-				oldest = c.start
+		case !known || c.Parent != os.Getpid():
+		case started || c.Session == session: // what it starts is younger
+			if !c.Ended && (oldest < 0 || c.Start < oldest) {
+				oldest = c.Start
 			}
-		case c.ended:
+		case c.Ended:
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		default:
-			given[pid] = c.start
+			given[pid] = c.Start
 		}
 	}
 	for pid, start := range given {

@@ -5,6 +5,9 @@
 // A process is known by its host, boot, pid namespace, pid and start time. The system
 // reuses pids, so a bare pid identifies nothing: no code here trusts or signals one.
 //
-// It drives no run and writes no record. Start at [Self] and [Alive], then
-// [Spawn] and [Sweep].
+// It is the one runner of processes: nobody else starts or signals any. Programs that
+// are not trusted to end what they start have a reaper, see package reap.
+//
+// It drives no run and writes no record. Start at [Self] and [Alive], then [Spawn] and
+// [Output], [Sweep] and [Membership].
 package supervisor

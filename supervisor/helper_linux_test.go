@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 		adopter()
 	case "spawner":
 		spawner()
+	case "reap spawner":
+		reapSpawner()
+	case "member":
+		member()
 	case "fat":
 		fat()
 	case "concealer":

@@ -87,7 +87,7 @@ func (k *Kept) runOnce() (why string, closed bool) {
 		why = "it ended: " + p.State()
 	case <-k.closing:
 		closed = true
-		p.Stop()
+		p.Stop(Grace)
 	}
 	reading.Wait()
 	if err := p.Close(); closed {

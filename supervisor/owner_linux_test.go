@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/supervisor/reap"
 )
 
 func TestSelfNamesThisProcess(t *testing.T) {
@@ -87,19 +88,19 @@ func TestParseStat(t *testing.T) {
 	const fields = " 2 3 4 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1000 100"
 	for _, c := range []struct {
 		name, stat string
-		want       procStat
+		want       reap.Stat
 		known      bool
 	}{
-		{"plain", "7 (sh) S" + fields, procStat{parent: 2, session: 4, start: 4711}, true},
-		{"a name like fields", "7 (a) Z 1) (b) R" + fields, procStat{parent: 2, session: 4, start: 4711}, true},
-		{"leaving", "7 (sh) R" + strings.Replace(fields, "4194560", "4194564", 1), procStat{parent: 2, session: 4, start: 4711, leaving: true}, true},
-		{"a zombie", "7 (sh) Z" + fields, procStat{parent: 2, session: 4, start: 4711, ended: true}, true},
-		{"dead", "7 (sh) X" + fields, procStat{parent: 2, session: 4, start: 4711, ended: true}, true},
-		{"cut", "7 (sh) S 1 1 1", procStat{}, false},
-		{"empty", "", procStat{}, false},
+		{"plain", "7 (sh) S" + fields, reap.Stat{Parent: 2, Session: 4, Start: 4711}, true},
+		{"a name like fields", "7 (a) Z 1) (b) R" + fields, reap.Stat{Parent: 2, Session: 4, Start: 4711}, true},
+		{"leaving", "7 (sh) R" + strings.Replace(fields, "4194560", "4194564", 1), reap.Stat{Parent: 2, Session: 4, Start: 4711, Leaving: true}, true},
+		{"a zombie", "7 (sh) Z" + fields, reap.Stat{Parent: 2, Session: 4, Start: 4711, Ended: true}, true},
+		{"dead", "7 (sh) X" + fields, reap.Stat{Parent: 2, Session: 4, Start: 4711, Ended: true}, true},
+		{"cut", "7 (sh) S 1 1 1", reap.Stat{}, false},
+		{"empty", "", reap.Stat{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, known := parseStat([]byte(c.stat))
+			got, known := reap.ParseStat([]byte(c.stat))
 			if got != c.want || known != c.known {
 				t.Errorf("parseStat = %+v, %v, want %+v, %v", got, known, c.want, c.known)
 			}
@@ -114,8 +115,8 @@ func FuzzParseStat(f *testing.F) {
 	f.Add("))\n((", int64(-1))
 	f.Fuzz(func(t *testing.T, name string, start int64) {
 		stat := fmt.Appendf(nil, "7 (%s) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 1000 100\n", name, start)
-		if got, known := parseStat(stat); !known || got != (procStat{parent: 1, session: 1, start: start}) {
-			t.Errorf("parseStat(%q) = %+v, %v", stat, got, known)
+		if got, known := reap.ParseStat(stat); !known || got != (reap.Stat{Parent: 1, Session: 1, Start: start}) {
+			t.Errorf("reap.ParseStat(%q) = %+v, %v", stat, got, known)
 		}
 	})
 }

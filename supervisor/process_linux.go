@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tipstaff/tipstaff/supervisor/reap"
 )
 
 func bootID() string {
@@ -30,52 +31,11 @@ func exists(pid int) bool {
 // startTime is when the process began, in the kernel's ticks since boot. One that
 // has ended does not run, even if it was not waited for yet.
 func startTime(pid int) (ticks int64, running bool) {
-	s, known := statOf(pid)
-	if !known || s.ended {
+	s, known := reap.StatOf(pid)
+	if !known || s.Ended {
 		return 0, false
 	}
-	return s.start, true
-}
-
-// procStat is what the kernel reports of a process.
-type procStat struct {
-	parent, session int
-	start           int64 // in ticks since boot
-	ended           bool  // and was not waited for yet
-	leaving         bool  // it ends, and may have lost its environment already
-}
-
-func statOf(pid int) (s procStat, known bool) {
-	text, err := os.ReadFile(procFile(pid, "stat"))
-	if err != nil {
-		return procStat{}, false
-	}
-	return parseStat(text)
-}
-
-// parseStat reads the fields after the name. That stands in parentheses, and may hold
-// spaces and parentheses itself.
-func parseStat(text []byte) (procStat, bool) {
-	const (
-		exiting  = 0x4 // PF_EXITING
-		lastRead = 19
-	)
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) <= lastRead {
-		return procStat{}, false
-	}
-	known := true
-	number := func(i int) int64 {
-		n, err := strconv.ParseInt(string(fields[i]), 10, 64)
-		known = known && err == nil
-		return n
-	}
-	s := procStat{parent: int(number(1)), session: int(number(3)), start: number(lastRead), leaving: number(6)&exiting != 0}
-	switch string(fields[0]) {
-	case "Z", "X", "x": // a zombie, or gone while we looked
-		s.ended = true
-	}
-	return s, known
+	return s.Start, true
 }
 
 func procFile(pid int, name string) string {

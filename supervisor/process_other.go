@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // Other systems tell no start times, so that an owner has but its heartbeat to go by
@@ -64,6 +65,26 @@ func childless() bool { return true }
 // process is one that was found.
 type process struct{}
 
+const (
+	mayReap   = false
+	reapLimit = killLimit
+)
+
+// reaper is not to be had here: nobody else is given the children of a process that ends.
+type reaper struct{ level string }
+
+func (*reaper) stop(time.Duration) {}
+
+func (p *Process) beginReaped(Command) error { return errors.ErrUnsupported }
+
+func (p *Process) endStalled() {}
+
+func ownCgroup() string { return "" }
+
+func endCgroups(context.Context, map[string]string) (int, error) { return 0, nil }
+
+func sweepIdentities(context.Context, []Identity) (int, error) { return 0, errors.ErrUnsupported }
+
 func byLaunch(map[string]string) matcher { return nil }
 
 func bySpawn(string) matcher { return nil }
@@ -73,3 +94,6 @@ func findMarked(matcher) ([]process, error) { return nil, errors.ErrUnsupported 
 func endAll(context.Context, []process) (ended int, err error) { return 0, errors.ErrUnsupported }
 
 func endAdopted(context.Context) (int, error) { return 0, nil }
+
+// lookUp has nobody to ask here: a process that clears its environment hides.
+func (m *Member) lookUp() {}

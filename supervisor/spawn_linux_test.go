@@ -109,7 +109,7 @@ func TestCloseEndsTheDeaf(t *testing.T) {
 			if running(pid) {
 				t.Errorf("%d is still there", pid)
 			}
-			if n := left(t, bySpawn(p.token)); n != 0 {
+			if n := left(t, bySpawn(p.identity.Spawn)); n != 0 {
 				t.Errorf("%d processes are left", n)
 			}
 		})
@@ -153,7 +153,7 @@ func TestCloseLeavesOthersAlone(t *testing.T) {
 	markers := Markers("run", "launch")
 	one, _ := spawn(t, "deaf", markers...)
 	_, said := spawn(t, "deaf", markers...)
-	one.signal(syscall.SIGKILL)
+	one.signal(syscall.SIGKILL, true)
 	if err := one.Close(); err != nil {
 		t.Error(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,7 +38,8 @@ const leaveLimit = 500 * time.Millisecond
 //
 // Those are the processes of our user that carry both markers. Our own process is
 // spared; a process of another run, or of another launch of this one, which may
-// have a living owner, is never touched. After [Adopt] those are ended too that this
+// have a living owner, is never touched. What they have started is ended with them, and
+// what is in the cgroups of these launches below our own. After [Adopt] those are ended too that this
 // process was given and that no program of ours can have started. Sweep while the owner of the launch
 // lives and it ends, too: ask [Alive] first.
 //
@@ -53,11 +55,38 @@ func Sweep(ctx context.Context, launches map[string]string) (ended int, err erro
 	if ended, err = endMarked(ctx, byLaunch(launches)); err != nil {
 		return ended, fmt.Errorf("ending what runs left behind: %w", err)
 	}
+	inside, err := endCgroups(ctx, launches)
+	ended += inside
+	if err != nil {
+		return ended, fmt.Errorf("ending what runs left behind: %w", err)
+	}
 	given, err := endAdopted(ctx)
 	if err != nil {
 		return ended + given, fmt.Errorf("ending what runs left behind: %w", err)
 	}
 	return ended + given, nil
+}
+
+// SweepIdentity ends what is left of programs that an owner of a run has started and
+// that has died since, and returns how many processes that were: the program itself, by
+// pid and start, with its descendants; what carries its marker, with its descendants;
+// what is in its cgroup. A process that has its pid by now is spared. Programs of another
+// boot, or that are seen from another pid namespace, are left alone.
+//
+// One thing cannot be found: a process that left its session and environment, has lost
+// its parents, and whose reaper was killed, where there is no cgroup.
+func SweepIdentity(ctx context.Context, programs ...Identity) (ended int, err error) {
+	boot, ns := bootID(), pidNamespace()
+	programs = slices.DeleteFunc(slices.Clone(programs), func(id Identity) bool { return id.Boot != boot || id.PidNS != ns })
+	if len(programs) == 0 {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	if ended, err = sweepIdentities(ctx, programs); err != nil {
+		return ended, fmt.Errorf("ending what runs left behind: %w", err)
+	}
+	return ended, nil
 }
 
 // endMarked ends the processes that match, and those that are started meanwhile.

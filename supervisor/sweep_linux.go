@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tipstaff/tipstaff/supervisor/reap"
 )
 
 // process is one that was found. The handle holds a descriptor of it: whatever the
@@ -94,8 +98,8 @@ func look(pid int, match matcher) (marked, leaving bool) {
 	if err == nil && len(env) > 0 {
 		return match(env), false
 	}
-	s, known := statOf(pid)
-	return false, known && !s.ended && s.leaving
+	s, known := reap.StatOf(pid)
+	return false, known && !s.Ended && s.Leaving
 }
 
 // byLaunch finds the processes that carry both markers of one of these launches.
@@ -121,8 +125,8 @@ func carried(environ []byte, marker string) string {
 	return found
 }
 
-// endAll kills the processes, waits until they have ended, and lets go of them.
-// It returns how many have. Those that are leaving it waits for, too, but not for
+// endAll kills the processes and what they have started, waits until they have ended,
+// and lets go of them. It returns how many have. Those that are leaving it waits for, too, but not for
 // long: one that hangs may be anybody's.
 func endAll(ctx context.Context, all []process) (ended int, err error) {
 	defer func() {
@@ -130,6 +134,7 @@ func endAll(ctx context.Context, all []process) (ended int, err error) {
 			p.release()
 		}
 	}()
+	below, late := endBelow(ctx, all)
 	for _, p := range all {
 		if err := p.kill(); err != nil {
 			return 0, fmt.Errorf("end process %d: %w", p.handle.Pid, err)
@@ -143,11 +148,71 @@ func endAll(ctx context.Context, all []process) (ended int, err error) {
 			continue
 		}
 		if err := p.wait(ctx); err != nil {
-			return ended, fmt.Errorf("process %d was killed and has not ended: %w", p.handle.Pid, err)
+			return below + ended, fmt.Errorf("process %d was killed and has not ended: %w", p.handle.Pid, err)
 		}
 		ended++
 	}
-	return ended, nil
+	return below + ended, late
+}
+
+// endBelow ends the descendants of processes, while these are there to find them by:
+// those that left their session and environment are children of a reaper.
+func endBelow(ctx context.Context, all []process) (ended int, err error) {
+	var roots []reap.Process
+	for _, p := range all {
+		if !p.leaving {
+			root := reap.Process{Pid: p.handle.Pid, Start: p.start}
+			root.Signal(syscall.SIGSTOP) // it starts no more
+			roots = append(roots, root)
+		}
+	}
+	if len(roots) == 0 {
+		return 0, nil
+	}
+	for {
+		killed := reap.KillAll(func() []reap.Process {
+			return slices.DeleteFunc(reap.Below(os.Getpid(), roots...), func(p reap.Process) bool { return slices.Contains(roots, p) })
+		})
+		for _, p := range killed {
+			for ; p.Runs(); time.Sleep(time.Millisecond) { // it is nobody's child that we could wait for
+				if ctx.Err() != nil {
+					return ended, fmt.Errorf("process %d was killed and has not ended: %w", p.Pid, context.Cause(ctx))
+				}
+			}
+			ended++
+		}
+		if len(killed) == 0 {
+			return ended, nil
+		}
+	}
+}
+
+// sweepIdentities ends what is left of these programs.
+func sweepIdentities(ctx context.Context, all []Identity) (ended int, err error) {
+	var there []process
+	spawns := map[string]bool{}
+	for _, id := range all {
+		spawns[id.Spawn] = id.Spawn != ""
+		if p := (reap.Process{Pid: id.Pid, Start: id.Start}); p.Pid > 0 && p.Start > 0 && p.Runs() {
+			if handle, err := os.FindProcess(id.Pid); err == nil {
+				there = append(there, process{handle: handle, start: id.Start})
+			}
+		}
+	}
+	if ended, err = endAll(ctx, there); err != nil {
+		return ended, err
+	}
+	more, err := endMarked(ctx, func(environ []byte) bool { return spawns[carried(environ, spawnMarker)] })
+	ended += more
+	for _, id := range all {
+		if id.Spawn == "" || !strings.HasSuffix(id.Cgroup, "-"+id.Spawn) {
+			continue
+		}
+		inside, cerr := endCgroup(ctx, id.Cgroup)
+		ended += inside
+		err = errors.Join(err, cerr)
+	}
+	return ended, err
 }
 
 func (p process) kill() error {

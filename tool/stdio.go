@@ -99,7 +99,7 @@ func (s *stdioServer) start(r *Redactor) (mcp.Transport, error) {
 	if s.launch.Spawn == nil {
 		return nil, errors.New("no program can be started here")
 	}
-	p, err := s.launch.Spawn(supervisor.Command{Path: program, Args: s.config.Command, Dir: s.launch.Workspace, Env: env})
+	p, err := s.launch.Spawn(supervisor.Command{Path: program, Args: s.config.Command, Dir: s.launch.Workspace, Env: env, Reap: true})
 	if err != nil {
 		return nil, fmt.Errorf("the program %q cannot be started: %w", s.config.Command[0], err)
 	}

@@ -106,6 +106,7 @@ const (
 type Result struct {
 	Outcome      Outcome                `json:"outcome"`
 	Which        string                 `json:"which,omitempty"` // of a limit: wall, idle, output, tokens, cost_usd
+	Bound        string                 `json:"bound,omitempty"` // of the run, if that was the smaller limit
 	SessionID    string                 `json:"session_id"`
 	Exit         tipstaff.WorkerExit    `json:"exit"`
 	IsError      bool                   `json:"is_error"`
@@ -125,8 +126,10 @@ type Result struct {
 	Leftover     []tipstaff.LeftProcess `json:"leftover"`
 	Containment  string                 `json:"containment"`
 	CLIVersion   string                 `json:"cli_version"`
+	Dir          string                 `json:"dir"`
 	DurationMS   int64                  `json:"duration_ms"`
 	Logs         Logs                   `json:"logs"`
+	Notices      []tipstaff.Notice      `json:"notices,omitempty"` // of what was changed beside its directory
 }
 
 // Logs are the files of an invocation.
@@ -171,8 +174,8 @@ type Channel interface {
 	Log(ctx context.Context, level, text string) error
 	Ask(ctx context.Context, question string, options []string) error
 	// Output checks and keeps what the worker hands over: of kind file a path inside its
-	// directory, else a value.
-	Output(context.Context, Handed) error
+	// directory, else a value. It returns what was stored.
+	Output(context.Context, Handed) (tipstaff.TaskOutput, error)
 }
 
 // Handed is the argument of task_output.
@@ -192,7 +195,8 @@ type Request struct {
 	Class      string          `json:"class"`
 	Rule       string          `json:"rule"`
 	Facts      json.RawMessage `json:"facts,omitempty"`
-	Claim      string          `json:"claim,omitempty"` // what the CLI says of it
+	Guards     []string        `json:"guards,omitempty"` // classes that the guards of the policy gave it
+	Claim      string          `json:"claim,omitempty"`  // what the CLI says of it
 }
 
 // Effects of policies.
@@ -209,7 +213,9 @@ type Ruling struct {
 	Rules  []string `json:"rules"` // that decided
 	Why    string   `json:"why"`
 	Facts  json.RawMessage
-	Digest string // of the policy
+	Class  string   // of the request, which guards may have raised
+	Guards []string // their own classes of it
+	Digest string   // of the policy
 }
 
 // Policy is the stricter of the run's frozen policy and the one in force, with the guards

@@ -21,10 +21,10 @@ const DefaultAgent = "default"
 // RouterToolkits is the only router that an agent can have; "": it has none.
 const RouterToolkits = "toolkits"
 
-// Agent is what the manifest says of one agent. A zero value leaves it to the loop's
-// own default.
+// Agent is what the manifest says of one agent: a model, a worker or a role, and what
+// goes with it. A zero value leaves it to the loop's own default.
 type Agent struct {
-	Model  string   `json:"model" doc:""`                             // one of the manifest's models
+	Model  string   `json:"model,omitempty" doc:""`                   // one of the manifest's models; "": a worker or role does the work
 	Skill  string   `json:"skill,omitempty" doc:""`                   // URI; "": none
 	Tools  []string `json:"tools"`                                    // pinned URIs, or server/* for all tools of one; nil: the skill's, without one none
 	Router string   `json:"router,omitempty" doc:",in=none|toolkits"` // "": the whole catalog is offered
@@ -42,7 +42,26 @@ type Agent struct {
 	MaxResultBytes  int               `json:"max_result_bytes,omitempty"`
 	OutputSchema    json.RawMessage   `json:"output_schema,omitempty"` // nil: none
 	OutputRetries   *int              `json:"output_retries,omitempty" doc:",max=10"`
+
+	Worker          string `json:"worker,omitempty" doc:""` // one by name
+	Role            string `json:"role,omitempty" doc:""`   // whoever is bound to it
+	Review          string `json:"review,omitempty" doc:""` // none, person or a role
+	OnWorkerFailure string `json:"on_worker_failure,omitempty" doc:",in=fail|ask"`
+	OnBound         string `json:"on_bound,omitempty" doc:",in=fail|ask"`
+	MaxIterations   int    `json:"max_iterations,omitempty" doc:",min=1,max=100"`
 }
+
+// Who judges the work of a worker, beside roles.
+const (
+	ReviewNone   = "none"
+	ReviewPerson = "person"
+)
+
+// Whom an agent's work is done by: exactly one of them is said.
+var ways = []string{"model", "worker", "role"}
+
+// Settings that go with a worker or role, and no others do.
+var ofWorker = []string{"worker", "role", "review", "on_worker_failure", "on_bound", "max_iterations"}
 
 // Agent is the configuration of an agent; "" is the default one. Where the
 // manifest has one model and no agent of that name, that model is the default
@@ -72,9 +91,13 @@ func (m *Manifest) AgentNames() []string {
 var agentForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
 // CheckKey checks the name of an agent.
-func (a *Agent) CheckKey(name string) error {
+func (a *Agent) CheckKey(name string) error { return checkName(name, "an agent") }
+
+// checkName: agents, workers and roles have names of one form, as they can stand for each
+// other.
+func checkName(name, what string) error {
 	if !agentForm.MatchString(name) {
-		return fmt.Errorf("%s cannot name an agent: a letter of a-z, then up to 63 of a-z, 0-9, _ and -", tipstaff.Quote(name, 100))
+		return fmt.Errorf("%s cannot name %s: a letter of a-z, then up to 63 of a-z, 0-9, _ and -", tipstaff.Quote(name, 100), what)
 	}
 	return nil
 }
@@ -82,7 +105,6 @@ func (a *Agent) CheckKey(name string) error {
 // CheckDocument reads what a tag cannot say. Models and tools are looked up when the
 // whole manifest was read.
 func (a *Agent) CheckDocument(f *document.Fields) {
-	needs(f, "model", ", one of models")
 	check(f, "skill", func(s string) error {
 		if !strings.HasPrefix(s, "skill://") || !strings.Contains(s, "@") {
 			return fmt.Errorf("%s is not a skill: write skill://<id>@<version>", tipstaff.Quote(s, 100))
@@ -92,11 +114,34 @@ func (a *Agent) CheckDocument(f *document.Fields) {
 	if a.Router == "none" {
 		a.Router = ""
 	}
-	a.MaxResultBytes = int(readSize(f, "max_result_bytes"))
+	a.MaxResultBytes = int(readSize(f, "max_result_bytes", MaxResult))
 	a.readTools(f)
 	a.readSystem(f)
 	if v := f.Typed("output_schema", document.Object); v != nil {
 		a.readSchema(f, v)
+	}
+	a.checkWay(f)
+}
+
+// checkWay: who does the work decides which settings there are.
+func (a *Agent) checkWay(f *document.Fields) {
+	given := slices.DeleteFunc(slices.Clone(ways), func(way string) bool { return f.Value.Get(way) == nil })
+	switch {
+	case len(given) == 0:
+		needs(f, "model", ", one of models; or worker, or role")
+		return
+	case len(given) > 1:
+		f.Report(document.CodeRange, f.Value.Get(given[1]).At, given[1], "%s has %s: its work is done by one of them", f.Path, strings.Join(given, " and "))
+		return
+	}
+	for _, m := range f.Value.Members {
+		of := slices.Contains(ofWorker, m.Key)
+		switch {
+		case given[0] == "model" && of:
+			f.Report(document.CodeFieldUnknown, m.At, m.Key, "%s: %s goes with worker or role", f.Path, m.Key)
+		case given[0] != "model" && !of && slices.Contains(f.Known(), m.Key):
+			f.Report(document.CodeFieldUnknown, m.At, m.Key, "%s: %s goes with model; with %s go %s", f.Path, m.Key, given[0], strings.Join(ofWorker[2:], ", "))
+		}
 	}
 }
 

@@ -146,7 +146,7 @@ func ParseFrozen(data []byte) (*Manifest, error) {
 		}
 	}
 	for name, a := range m.Agents {
-		if _, ok := m.Models[a.Model]; !ok {
+		if _, ok := m.Models[a.Model]; !ok && a.Worker == "" && a.Role == "" {
 			return nil, fmt.Errorf("the frozen manifest's agent %q has a model %q that it does not declare", name, a.Model)
 		}
 	}

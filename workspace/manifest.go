@@ -42,9 +42,14 @@ type Manifest struct {
 	Anchor     string           `json:"-"`                           // the file that anchors are written to, beside the manifest unless absolute; "": none
 	ModelsFile File             `json:"models_file,omitzero" doc:""` // overrides entries of the table of models
 	Agents     map[string]Agent `json:"agents,omitempty" doc:""`
-	Prompts    prompts.Set      `json:"-"` // those that come with Tipstaff, unless a folder replaces some
-	Telemetry  Telemetry        `json:"telemetry,omitzero" doc:""`
-	Serve      Serve            `json:"-" doc:"serve"`
+
+	Workers  map[string]Worker `json:"workers,omitempty" doc:""`  // configured ones: see [Manifest.Worker]
+	Roles    map[string]Role   `json:"roles,omitempty" doc:""`    // configured ones: see [Manifest.Role]
+	Bindings map[string]string `json:"bindings,omitempty" doc:""` // roles to workers
+
+	Prompts   prompts.Set `json:"-"` // those that come with Tipstaff, unless a folder replaces some
+	Telemetry Telemetry   `json:"telemetry,omitzero" doc:""`
+	Serve     Serve       `json:"-" doc:"serve"`
 
 	obeys []string // files beside it that it names; not in a frozen one
 }

@@ -188,7 +188,6 @@ func TestManifestProblems(t *testing.T) {
 	}{
 		{"unknown field", ok + "maxtimeout: 1m", []string{"2:1 field_unknown maxtimeout"}, "did you mean max_timeout?"},
 		{"far from any", ok + "zzz: 1", []string{"2:1 field_unknown zzz"}, "the fields are agents, allowed_effects"},
-		{"later field", ok + "workers: {}", []string{"2:1 field_unknown workers"}, "does not support"},
 		{"server name", "servers:\n  Issues: {command: [x], tools: {a: {}}}", []string{"2:3 field_unknown servers.Issues"}, "cannot name a server"},
 		{"command of builtin", "servers: {builtin: {command: [x], tools: {sleep: {}}}}", []string{"1:30 field_unknown servers.builtin.command"}, "inside this binary"},
 		{"roots of another", "servers: {x: {command: [x], roots: [.], tools: {a: {}}}}", []string{"1:36 field_unknown servers.x.roots"}, "belongs to the server builtin"},
@@ -351,6 +350,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte("models: {a: {provider: openai, model: $env:M, base_url: 'http://x', allow_http: true}}\nagents: {default: {model: a, temperature: 0.3, tools: none, output_schema: {enum: [1e3, ~]}, output_retries: 0, call_timeout: 1h}}"))
 	f.Add([]byte("servers: {builtin: {tools: {sleep: {}}}}\n---\n"))
 	f.Add([]byte("a: &x [*x]"))
+	f.Add([]byte("workers: {w: {type: codex, yolo: true, args: [-c, a=b, --conf], env: {A: $env:B}, limits: {output: 1GiB, cost_usd: '0.1'}}}\nroles: {planner: {posture: write}}\nbindings: {planner: w}\nagents: {a: {role: planner, review: person}}"))
 	f.Add([]byte("{\"version\": 1, \"policy\": {\"rules\": []}}"))
 	f.Add([]byte("? |\n  x\n: >-\n  y"))
 	f.Add([]byte("servers: {x: {command: [y, -z], env: {A: 'b $env:C'}, inherit_env: [D], tools: {e: {}}}, w: {url: 'http://localhost:1', headers: {F: $env:G}, tools: {h: {}}}}"))

@@ -102,8 +102,8 @@ func (c Model) Resolve(environ []string) (Model, *flow.Error) {
 	return c, nil
 }
 
-// Secrets are the values of the references that models and telemetry hold, by
-// name, as far as they are set. They belong into the redactor of whatever uses
+// Secrets are the values of the references that models, workers and telemetry hold, and
+// of the variables that workers sign in with, by name, as far as they are set. They belong into the redactor of whatever uses
 // them, as those of servers do.
 func (m *Manifest) Secrets(environ []string) map[string]string {
 	m = m.orNone()
@@ -119,6 +119,9 @@ func (m *Manifest) Secrets(environ []string) map[string]string {
 		if value := Lookup(environ, name); value != "" {
 			values[name] = value
 		}
+	}
+	for _, w := range m.Workers {
+		maps.Copy(values, w.Secrets(environ))
 	}
 	return values
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -27,6 +28,27 @@ const (
 )
 
 const maxDocument = 1 << 20 // bytes
+
+// FileName is the name of the manifest.
+const FileName = "tipstaff.yaml"
+
+// Read reads the manifest of a folder; nil: it has none. One that is not valid is
+// invalid_program, with every problem.
+func Read(dir string) (*Manifest, error) {
+	path := filepath.Join(dir, FileName)
+	src, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: fmt.Sprintf("the manifest cannot be read: %v", err), Err: err}
+	}
+	m, problems := ParseIn(Beside(dir), FileName, src)
+	if len(problems) > 0 {
+		return nil, &tipstaff.Error{Code: tipstaff.InvalidProgram, Message: "the manifest " + path + " is not valid", Problems: problems}
+	}
+	return m, nil
+}
 
 // Parse reads tipstaff.yaml. It reports every problem with its line and column; with
 // any, the manifest is nil. name is the file's, for the problems. A manifest that names
@@ -89,7 +111,6 @@ func (p *parser) read(name string, src []byte, into any) []tipstaff.Problem {
 func (m *Manifest) CheckDocument(f *document.Fields) {
 	p := parserOf(f)
 	f.Integer("version", 1, 1, 1)
-	unsupported(f, "workers", "roles", "bindings")
 	if v := f.Get("allowed_effects"); v != nil && v.Kind == document.List {
 		twice(f, "allowed_effects", v.Items)
 	}
@@ -100,6 +121,7 @@ func (m *Manifest) CheckDocument(f *document.Fields) {
 	}
 	f.Object("anchor", m.readAnchor)
 	m.checkAgents(f)
+	m.checkWorkers(f)
 	m.checkTimeouts(f)
 	m.obeys = p.obeys
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"reflect"
 	"testing"
 	"testing/fstest"
 
@@ -219,7 +220,7 @@ func FuzzPolicy(f *testing.F) {
 		}
 		c := policy.Call{Server: "a", Tool: "b", Class: flow.Once, Args: []byte(`{"x":[1],"sql":"SELECT 1"}`)}
 		c.Facts = p.Inspect(c).Seen()
-		if a, b := p.Decide(c), back.Policy.Decide(c); a != b {
+		if a, b := p.Decide(c), back.Policy.Decide(c); !reflect.DeepEqual(a, b) {
 			t.Fatalf("%+v decides %v, frozen %v", p.Document(), a, b)
 		}
 	})

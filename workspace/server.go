@@ -65,10 +65,20 @@ var (
 	ofURL     = []string{"url", "headers"}
 )
 
+// Names that calls of workers have in the place of a server's: a worker's channel, and
+// the CLI's own tools.
+const (
+	channelServer = "tipstaff"
+	nativePrefix  = "worker-"
+)
+
 // CheckKey checks the name of a server.
 func (s *Server) CheckKey(name string) error {
 	if !tipstaff.IsServerName(name) {
 		return fmt.Errorf("%s cannot name a server: 1 to 32 of a-z, 0-9, _ and -, not beginning with _ or -", tipstaff.Quote(name, 140))
+	}
+	if name == channelServer || strings.HasPrefix(name, nativePrefix) {
+		return fmt.Errorf("%s cannot name a server: the names %s and %s… stand for what workers bring along", tipstaff.Quote(name, 140), channelServer, nativePrefix)
 	}
 	return nil
 }
@@ -162,14 +172,14 @@ func (t *Tool) ReadDocument(f *document.Fields, name string, v *document.Value) 
 	}
 	f.Object(name, func(f *document.Fields) {
 		f.Decode(t)
-		t.MaxResult = readSize(f, "max_result")
+		t.MaxResult = readSize(f, "max_result", MaxResult)
 	})
 }
 
-var sizeForm = regexp.MustCompile(`^([1-9][0-9]{0,9})(B|KiB|MiB)?$`)
+var sizeForm = regexp.MustCompile(`^([1-9][0-9]{0,9})(B|KiB|MiB|GiB)?$`)
 
-// readSize reads an amount of bytes: 65536, 64KiB, 1MiB.
-func readSize(f *document.Fields, name string) int64 {
+// readSize reads an amount of bytes, at most so many: 65536, 64KiB, 1MiB.
+func readSize(f *document.Fields, name string, most int64) int64 {
 	v := f.Get(name)
 	if v == nil || v.Kind != document.Number && f.Typed(name, document.Text) == nil {
 		return 0
@@ -180,12 +190,13 @@ func readSize(f *document.Fields, name string) int64 {
 		return 0
 	}
 	bytes, _ := strconv.ParseInt(parts[1], 10, 64)
-	bytes <<= map[string]int{"KiB": 10, "MiB": 20}[parts[2]]
-	if bytes > MaxResult {
-		f.Report(document.CodeRange, v.At, name, "%s is %s: 16MiB is the most", f.PathOf(name), v.Text)
+	shift := map[string]int{"KiB": 10, "MiB": 20, "GiB": 30}[parts[2]]
+	if bytes > most>>shift {
+		text := strconv.FormatInt(most>>20, 10) + "MiB"
+		f.Report(document.CodeRange, v.At, name, "%s is %s: %s is the most", f.PathOf(name), v.Text, text)
 		return 0
 	}
-	return bytes
+	return bytes << shift
 }
 
 func (s *Server) checkCommand(f *document.Fields) {

@@ -20,7 +20,8 @@ func (c connection) Service() tipstaff.Service { return c.client }
 
 func (c connection) Memory() tipstaff.Memory { return nil } // which the command line does not ask for
 
-func (c connection) Tasks() tipstaff.Tasks { return nil } // likewise
+func (c connection) Sessions() tipstaff.Sessions { return nil } // which are on the server's machine
+func (c connection) Tasks() tipstaff.Tasks       { return nil } // likewise
 
 func (c connection) Attach(tipstaff.ID, []string, func(string)) (cli.Attached, error) {
 	return cli.Attached{}, tipstaff.Errorf(tipstaff.InvalidArgument, "hosts attach to the server itself")

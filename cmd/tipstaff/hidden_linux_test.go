@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
@@ -27,7 +28,11 @@ root:
   children:
     - {id: serve, kind: tool_call, tool: "mcp://desk/echo@1.0.0"}
     - {id: run, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, hide.sh, ran]}}
-    - {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "touch there; while ! test -e enough; do sleep 0.01; done"]}}
+    - {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, slow.sh, runs]}}
+-- slow.sh --
+. ./hide.sh
+touch there
+while ! test -e enough; do sleep 0.01; done
 `
 
 // A process that gives no sign of whose it is does not outlive its run either.
@@ -45,6 +50,10 @@ func TestNoHiddenChildOutlivesItsRun(t *testing.T) {
 		"cancelled": func(w *workspace, p *cmdtest.Process) int {
 			w.Must(0, "cancel", "@")
 			return p.Wait().Code - 8
+		},
+		"killed": func(w *workspace, p *cmdtest.Process) int {
+			p.Kill()
+			return 0
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,15 +75,22 @@ func TestNoHiddenChildOutlivesItsRun(t *testing.T) {
 			w.Check(os.Remove(w.Path("served")))
 			p := w.Start("run", "both.yaml", "--unattended")
 			w.Until("the slow call", func() bool { return fileExists(w.Path("there")) || !p.Running() })
-			if !alive("ran") || !alive("served") {
+			if !alive("runs") || !alive("served") {
 				t.Fatal("they are not there")
+			}
+			if alive("ran") {
+				t.Error("the one of the program that has ended lives on")
 			}
 			if code := end(w, p); code != 0 {
 				t.Errorf("another exit code, by %d", code)
 			}
-			for _, name := range []string{"ran", "served"} {
-				if alive(name) {
-					t.Errorf("%s lives on", name)
+			ended := time.Now()
+			for _, hidden := range []string{"runs", "served"} {
+				for name == "killed" && alive(hidden) && time.Since(ended) < 5*time.Second { // it is the reaper that sees it
+					time.Sleep(10 * time.Millisecond)
+				}
+				if alive(hidden) {
+					t.Errorf("%s lives on", hidden)
 				}
 			}
 		})

@@ -48,7 +48,7 @@ func (s *session) Attach(run tipstaff.ID, commands []string, tell func(line stri
 	var kept []*supervisor.Kept
 	for _, c := range commands {
 		name := append(strings.Fields(c), "host")[0]
-		kept = append(kept, supervisor.Keep(supervisor.Command{Path: shell, Args: []string{shell, "-c", c}, Dir: dir, Env: environ},
+		kept = append(kept, supervisor.Keep(supervisor.Command{Path: shell, Args: []string{shell, "-c", c}, Dir: dir, Env: environ, Reap: true},
 			func(line string) { tell(name + ": " + tipstaff.Printable(line)) }))
 	}
 	return cli.Attached{Environ: found, Close: func() {

@@ -13,7 +13,15 @@ import (
 	"github.com/tipstaff/tipstaff/supervisor"
 )
 
+// main is not reached by a process that is the reaper of a program: see package
+// supervisor/reap.
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "worker-mcp" { // hidden: CLIs start it as their server
+		os.Exit(relay())
+	}
+	if len(os.Args) > 1 && os.Args[1] == "worker-agent" { // hidden: the program of scripted workers
+		os.Exit(workerAgent(os.Args[2:]))
+	}
 	// The heap is small, and decoding what tools say makes much garbage: with the
 	// usual setting half of the time would go into collecting it.
 	if os.Getenv("GOGC") == "" {
@@ -32,6 +40,7 @@ func main() {
 	env.IsPipeline, env.PipelineSchema = pipeline.IsPipeline, pipeline.Schema()
 	env.Tools = tools
 	env.Skills = skills
+	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers
 	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
 	env.Serve = stop.serve

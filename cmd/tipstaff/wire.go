@@ -19,8 +19,10 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/delivery"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
+	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/provider"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
@@ -132,7 +134,8 @@ func (s *session) Service() tipstaff.Service {
 
 func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runner} }
 
-func (s *session) Tasks() tipstaff.Tasks { return s.runner.Tasks() }
+func (s *session) Sessions() tipstaff.Sessions { return s.runner.Sessions() }
+func (s *session) Tasks() tipstaff.Tasks       { return s.runner.Tasks() }
 
 // Close waits for drives that are still under way, for what is told of them and for
 // files that follow commits.
@@ -183,10 +186,17 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 		return nil, err
 	}
 	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
-	config.Workspace, config.Skills, config.Policy, config.OwnRun = workspace, o.Skills, o.Policy, os.Getenv("TIPSTAFF_RUN_ID")
+	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
+	member := supervisor.Membership()
+	config.OwnRuns, config.Under = member.Runs, member.Under
 	config.Watch, config.Servers, config.Models = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy), openModel
+	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
+	config.Git = git()
+	if config.Worktrees, err = delivery.Worktrees(os.Getenv); err != nil {
+		config.Git = nil // there is no place for them
+	}
 	config.Stop, config.Abandon = s.drives, s.patience.Done()
 	dir := filepath.Join(workspace, storeFolder)
 	if _, err := os.Stat(dir); (o.ReadOnly || o.Starts) && errors.Is(err, fs.ErrNotExist) {
@@ -217,6 +227,8 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 			return errors.Join(err, store.Close())
 		}
 	}
+	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{store: store, folder: dir,
+		alive: func(o flow.Owner) bool { return supervisor.Alive(o, time.Now(), time.Now()) }}}
 	config.Keys = keys
 	config.Trusted = func() ([]journal.PublicKey, error) { return store.PublicKeys(ctx) }
 	r := runner.New(config)

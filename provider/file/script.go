@@ -136,3 +136,11 @@ func (c Call) Arguments() string {
 	}
 	return string(flow.JSON(sorted))
 }
+
+// Calls are those of all answers.
+func (s *Script) Calls() (all []Call) {
+	for _, a := range s.answers {
+		all = append(all, a.Calls...)
+	}
+	return all
+}

@@ -66,11 +66,11 @@ func (s *Server) exec(c call, in execArgs) (answer, error) {
 	case <-p.Exited():
 	case <-c.ctx.Done():
 		killed = true
-		p.Stop()
+		p.Stop(supervisor.Grace)
 	}
 	out := executed{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.truncated || stderr.truncated}
 	if out.ExitCode = 128 + int(syscall.SIGKILL); p.Close() == nil { // else it hangs in the kernel, being dead
-		out.ExitCode = p.ExitCode()
+		out.ExitCode = p.Exit().Status()
 	}
 	a := answer{value: out, text: out.Stdout, killed: killed}
 	if out.ExitCode != 0 || killed {
@@ -123,7 +123,7 @@ func (s *Server) command(c call, in execArgs) (cmd supervisor.Command, err error
 			return cmd, err
 		}
 	}
-	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == ""}, nil
+	return supervisor.Command{Path: path, Args: in.Argv, Dir: dir, Env: s.environment(), NoInput: in.Stdin == "", Reap: true}, nil
 }
 
 // LookProgram is where a program is that a manifest names: a path stands in the
@@ -166,11 +166,15 @@ func (s *Server) workingFolder(c call, cwd string) (string, error) {
 // environment is what a process gets to see of ours: a short list of names, and
 // the markers by which everything a run started can be found.
 func (s *Server) environment() []string {
-	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+	return append(Environment(os.Environ()), s.options.Markers...)
+}
+
+// Environment is what of ours every program of a run gets to see.
+func Environment(environ []string) []string {
+	return slices.DeleteFunc(environ, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return !Inherited(name)
 	})
-	return append(env, s.options.Markers...)
 }
 
 // Inherited reports whether every process that a run starts gets to see a variable of

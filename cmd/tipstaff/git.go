@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+
+	"github.com/tipstaff/tipstaff/delivery"
+	"github.com/tipstaff/tipstaff/supervisor"
+)
+
+// maxGitOutput is more than git prints of any repository that a person works in.
+const maxGitOutput = 1 << 30
+
+// git is the one on PATH; nil: there is none.
+func git() *delivery.Git {
+	path, err := exec.LookPath("git")
+	if err != nil {
+		return nil
+	}
+	return &delivery.Git{Env: os.Getenv, Run: func(ctx context.Context, dir string, env []string, stdin []byte, args ...string) ([]byte, error) {
+		done, err := supervisor.Output(ctx, supervisor.Command{Path: path, Args: append([]string{"git"}, args...), Dir: dir, Env: env}, stdin, maxGitOutput)
+		if err == nil && done.Exit != (supervisor.Exit{}) {
+			err = &delivery.ExitError{Code: done.Exit.Status(), Stderr: string(done.Stderr)}
+		}
+		return done.Stdout, err
+	}}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/worker"
+	ws "github.com/tipstaff/tipstaff/workspace"
+)
+
+// listWorkers is every worker of a workspace, with what is bound to it as things are now.
+func listWorkers(ctx context.Context, workspace string) ([]tipstaff.WorkerInfo, error) {
+	var list []tipstaff.WorkerInfo
+	err := eachWorker(workspace, nil, func(_ *ws.Manifest, info tipstaff.WorkerInfo, w *worker.CLI) {
+		found, err := w.Available(ctx)
+		info.Binary, info.Version = found.Path, found.Version
+		if err != nil && info.Trouble == "" {
+			info.Trouble = err.Error()
+		}
+		list = append(list, info)
+	})
+	return list, err
+}
+
+// checkWorkers looks closer at workers.
+func checkWorkers(ctx context.Context, workspace string, names []string) ([]tipstaff.WorkerCheck, error) {
+	var list []tipstaff.WorkerCheck
+	err := eachWorker(workspace, names, func(m *ws.Manifest, info tipstaff.WorkerInfo, w *worker.CLI) {
+		r := w.Check(ctx, worker.NewPolicy(worker.PolicyOptions{Frozen: workerRules{policy: m.Rules()}, Type: info.Type, Dir: workspace}))
+		info.Binary, info.Version = r.Info.Path, r.Info.Version
+		c := tipstaff.WorkerCheck{WorkerInfo: info, Family: r.Info.Family, Source: r.Source, Missing: r.Missing, Resume: r.Resumes, SessionFrom: r.MakesID, Permission: "compiled",
+			Inexpressible: r.Inexpressible, Containment: r.Containment, Credentials: []string{}, EndLimits: r.NotInTurn, Warnings: r.Warnings}
+		if r.Hook {
+			c.Permission = "hook"
+		}
+		if env, err := m.WorkerEnviron(info.Name, os.Environ()); err == nil {
+			c.Credentials = append(c.Credentials, slices.Sorted(maps.Keys(worker.Credentials(info.Type, env)))...)
+		}
+		switch {
+		case c.Trouble != "":
+			c.Code = tipstaff.Refused
+		case r.Problem != nil:
+			c.Trouble, c.Code = r.Problem.Message, r.Problem.Code
+		case !r.Runs():
+			c.Trouble, c.Code = "its help does not show all flags that it is called with", tipstaff.WorkerUnsupportedVersion
+		}
+		list = append(list, c)
+	})
+	return list, err
+}
+
+// eachWorker calls f for workers of a workspace, by name: for those named, or for all.
+// What keeps one from running that can be told without its CLI is told.
+func eachWorker(workspace string, names []string, f func(*ws.Manifest, tipstaff.WorkerInfo, *worker.CLI)) error {
+	dir, err := folder(workspace)
+	if err != nil {
+		return err
+	}
+	m, err := ws.Read(dir)
+	if err != nil {
+		return err
+	}
+	bound, err := boundRoles(m)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = m.WorkerNames()
+	}
+	for _, name := range names {
+		if _, _, err := m.WorkerFor(ws.WorkerChoice{Flag: name}); err != nil {
+			return tipstaff.Errorf(tipstaff.WorkerNotFound, "there is no worker %s%s", tipstaff.Quote(name, 100), tipstaff.Suggest(name, m.WorkerNames()))
+		}
+	}
+	for _, name := range names {
+		c, _ := m.Worker(name)
+		w, err := newWorker(name, c)
+		if err != nil {
+			return err
+		}
+		info := tipstaff.WorkerInfo{Name: name, Type: c.Type, Set: "built in", Command: w.Describe().Command, Model: c.Model,
+			Posture: string(c.In(worker.Role{})), Roles: append([]tipstaff.WorkerRole{}, bound[name]...)}
+		if m != nil {
+			if _, ok := m.Workers[name]; ok {
+				info.Set = ws.FileName
+			}
+		}
+		if _, err := m.WorkerEnviron(name, os.Environ()); err != nil {
+			info.Trouble = err.Error()
+		}
+		if c.Type == ws.TypeScripted && c.Script.Name == "" {
+			info.Trouble = cmp.Or(info.Trouble, "it has no script")
+		}
+		f(m, info, w)
+	}
+	return nil
+}
+
+// boundRoles are all roles, by the worker that each is bound to.
+func boundRoles(m *ws.Manifest) (map[string][]tipstaff.WorkerRole, error) {
+	bound := map[string][]tipstaff.WorkerRole{}
+	for _, name := range m.RoleNames() {
+		by, where, err := m.WorkerFor(ws.WorkerChoice{Role: name, Environ: os.Environ()})
+		if err != nil {
+			return nil, err
+		}
+		w, _ := m.Worker(by)
+		r, _ := m.Role(name)
+		bound[by] = append(bound[by], tipstaff.WorkerRole{Name: name, Set: where, Posture: string(w.In(r))})
+	}
+	return bound, nil
+}
+
+// newWorker is a worker as it is configured.
+func newWorker(name string, c ws.Worker) (*worker.CLI, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return worker.New(worker.Config{Name: name, Type: c.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
+		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: processes{}})
+}

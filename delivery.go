@@ -1,0 +1,179 @@
+package tipstaff
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/tipstaff/tipstaff/canon"
+)
+
+// Actions of a delivery gate.
+const (
+	DeliverApprove = "approve" // on resume: a branch at the commit that was shown
+	DeliverApply   = "apply"   // on resume: the patch in the checkout, uncommitted
+	DeliverFix     = "fix"     // at once: a follow-up
+	DeliverSkip    = "skip"    // nothing; the worktree stays
+	DeliverHalt    = "halt"    // at once: the run is cancelled
+)
+
+// DeliveryActions are the actions in the order in which they are offered.
+var DeliveryActions = []string{DeliverApprove, DeliverApply, DeliverFix, DeliverSkip, DeliverHalt}
+
+// deliveryEffects say what an action does.
+var deliveryEffects = map[string]string{
+	DeliverApprove: "on resume: a branch at the commit that was shown",
+	DeliverApply:   "on resume: the changes in the checkout, uncommitted",
+	DeliverFix:     "at once: a follow-up run in the same worktree",
+	DeliverSkip:    "nothing is delivered; the worktree stays",
+	DeliverHalt:    "at once: the run is cancelled",
+}
+
+// What a delivery came to.
+const (
+	DeliveredCommitted  = "committed"
+	DeliveredApplied    = "applied"
+	DeliveredFollowedUp = "followed_up"
+	DeliveredSkipped    = "skipped"
+	DeliveredHalted     = "halted"
+	DeliveredEmpty      = "empty" // nothing had changed: nobody was asked
+)
+
+// Codes of what stands in the way of an action.
+const (
+	BlockScope         = "scope_violation"
+	BlockVerification  = "verification_failed"
+	BlockRelease       = "release_rejected"
+	BlockBranch        = "branch_exists"
+	BlockDirty         = "target_dirty"
+	BlockConflict      = "patch_conflict"
+	BlockWorktree      = "worktree_missing"
+	BlockNotConverging = "followup_not_converging"
+	BlockBound         = "bound_exceeded"
+)
+
+// BlockedAction is an action of a gate that cannot be taken now, and why.
+type BlockedAction struct {
+	Action string `json:"action"`
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// DeliverySubject is what a delivery gate asks about: exactly what `approve` publishes, and
+// what is known of it.
+type DeliverySubject struct {
+	Base            string            `json:"base"`
+	Tree            string            `json:"tree"`
+	Commit          string            `json:"commit"`
+	Branch          string            `json:"delivery_branch"`
+	Patch           string            `json:"patch_digest"`
+	List            string            `json:"list_digest"`
+	Files           int               `json:"files"`
+	Added           int64             `json:"added"`
+	Removed         int64             `json:"removed"`
+	Paths           []FileChange      `json:"paths"` // the first of them
+	Truncated       bool              `json:"truncated,omitempty"`
+	Checks          []Receipt         `json:"checks"`
+	Release         string            `json:"release"` // none, approved, rejected
+	ReleaseReason   string            `json:"release_reason,omitempty"`
+	ScopeViolations []string          `json:"scope_violations"`   // the first of them
+	Findings        []FindingRecorded `json:"findings,omitempty"` // those that are open
+	Notices         []Notice          `json:"notices"`
+	Worktree        string            `json:"worktree"`
+	WorktreeBranch  string            `json:"worktree_branch"`
+	Checkout        string            `json:"checkout"`
+	Available       []string          `json:"available"`
+	Blocked         []BlockedAction   `json:"blocked"`
+	DefaultAction   string            `json:"default_action"`
+	FeedbackFor     []string          `json:"feedback_required_for"`
+}
+
+// What a release expression says.
+const (
+	ReleaseNone     = "none" // there is no expression
+	ReleaseApproved = "approved"
+	ReleaseRejected = "rejected"
+)
+
+// DeliverySubjectOf reads the subject of a delivery gate.
+func DeliverySubjectOf(g Gate) (s DeliverySubject, ok bool) {
+	return s, g.Kind == Delivery && json.Unmarshal(g.Subject, &s) == nil && s.Commit != ""
+}
+
+// BlockedAt is why an action of a gate cannot be taken; nil: it can.
+func BlockedAt(g Gate, action string) *BlockedAction {
+	s, _ := DeliverySubjectOf(g)
+	if i := slices.IndexFunc(s.Blocked, func(b BlockedAction) bool { return b.Action == action }); i >= 0 {
+		return &s.Blocked[i]
+	}
+	return nil
+}
+
+// Fixpoint is what the next run is compared with.
+func (s DeliverySubject) Fixpoint() Fixpoint { return FixpointOf(s.Tree, s.Findings, s.Checks) }
+
+// FixpointOf is what two runs are compared by.
+func FixpointOf(tree string, findings []FindingRecorded, checks []Receipt) Fixpoint {
+	p := Fixpoint{Tree: tree, Findings: []string{}, Failing: []string{}}
+	for _, f := range findings {
+		p.Findings = append(p.Findings, FindingID(f))
+	}
+	for _, c := range checks {
+		if !c.Passed(tree) {
+			p.Failing = append(p.Failing, c.Name)
+		}
+	}
+	slices.Sort(p.Findings)
+	slices.Sort(p.Failing)
+	p.Findings = slices.Compact(p.Findings)
+	return p
+}
+
+// Equal reports whether nothing that matters differs.
+func (p Fixpoint) Equal(q Fixpoint) bool {
+	return p.Tree == q.Tree && slices.Equal(p.Findings, q.Findings) && slices.Equal(p.Failing, q.Failing)
+}
+
+// FindingID names what a finding is about, so that the same one is known in another visit
+// and another run.
+func FindingID(f FindingRecorded) string {
+	title := strings.Join(strings.Fields(strings.ToLower(f.Title)), " ")
+	b := []byte{'['}
+	for i, part := range []string{f.Stage, f.Severity, title, f.File} {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = canon.AppendString(b, part)
+	}
+	sum := sha256.Sum256(append(b, ']'))
+	return "f_" + hex.EncodeToString(sum[:6])
+}
+
+// Followup is what a follow-up is told.
+type Followup struct {
+	Feedback    string            `json:"feedback"`
+	Findings    []FindingRecorded `json:"findings"`
+	Checks      []Receipt         `json:"checks"` // those that failed
+	ParentRunID string            `json:"parent_run_id"`
+}
+
+// FollowupOf is what the follow-up of a run is told that a decision makes.
+func FollowupOf(run string, s DeliverySubject, feedback string) Followup {
+	f := Followup{Feedback: feedback, Findings: append([]FindingRecorded{}, s.Findings...), Checks: []Receipt{}, ParentRunID: run}
+	for _, c := range s.Checks {
+		if !c.Passed(s.Tree) {
+			f.Checks = append(f.Checks, c)
+		}
+	}
+	return f
+}
+
+// DeliveryOutcome is what a delivery came to: the output `delivery` of a pipeline.
+type DeliveryOutcome struct {
+	Status string `json:"status"`
+	Branch string `json:"branch,omitempty"`
+	Commit string `json:"commit,omitempty"`
+	Patch  string `json:"diff_digest,omitempty"`
+}

@@ -1,0 +1,375 @@
+package delivery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// This file is deterministic: it asks a flow.Context for everything.
+
+// Spec is a program that works in a worktree.
+type Spec struct {
+	Run     string // its id
+	Title   string
+	Program string // its digest
+	Place   Place  // of the repository
+	Base    string // the commit that the worktree begins with
+	// Deliver is what is handed over at the end; nil: nothing, the worktree stays.
+	Deliver *document.Deliver
+	// Release says what the release expression makes of what the program has brought. An
+	// error is a rejection. It is not called without an expression.
+	Release func(Produced) (bool, error)
+	// May says why a check may not be run, a person asked where the policy wants one. nil:
+	// all may.
+	May func(flow.Context, document.DeliverCheck) error
+	// Parent is the run that this one follows up, whose worktree it takes over; nil: none.
+	Parent *Parent
+	// Exhausted names the bound that leaves no room for a follow-up; "": none does.
+	Exhausted string
+}
+
+// Parent is the run that a follow-up comes from.
+type Parent struct {
+	Run      string
+	Worktree Worktree
+	Gate     tipstaff.Fixpoint // as things stood at its gate
+}
+
+// Produced is what a program has brought.
+type Produced struct {
+	Outputs  json.RawMessage
+	Waivers  []tipstaff.Waiver
+	Findings []tipstaff.FindingRecorded // that are open
+	Notices  []tipstaff.Notice          // of what its agents did beside their worktree
+}
+
+// Halted is the error of a program that a decision has ended.
+type Halted struct{ Decision flow.Decision }
+
+func (h *Halted) Error() string {
+	return strings.TrimSuffix("the delivery was halted: "+h.Decision.Note, ": ")
+}
+
+func (h *Halted) Unwrap() error { return flow.ErrCancelled }
+
+// Names of the activities.
+const (
+	ActWorktree = "delivery.worktree"
+	ActCheck    = "delivery.check"
+	ActDiff     = "delivery.diff"
+	ActCommit   = "delivery.commit"
+	ActPublish  = "delivery.publish"
+	ActApply    = "delivery.apply"
+)
+
+// maxListed is how many files, names and notices a gate lists.
+const maxListed = 200
+
+// Run drives a program in a worktree of its own. What it has changed there is checked,
+// committed under a hidden ref and shown to a person, who decides what becomes of it.
+// Errors of inner, a Continue included, are handed up as they are.
+func Run(fc flow.Context, s Spec, inner func(flow.Context, Worktree) (Produced, error)) (Produced, tipstaff.DeliveryOutcome, error) {
+	d := &run{Spec: s, fc: fc, at: fc.At("deliver")}
+	if err := d.begin(); err != nil {
+		return Produced{}, tipstaff.DeliveryOutcome{}, err
+	}
+	produced, err := inner(fc, d.worktree)
+	if err != nil {
+		return produced, tipstaff.DeliveryOutcome{}, err
+	}
+	d.Produced = produced
+	outcome, err := d.end()
+	return produced, outcome, err
+}
+
+// run is one delivery.
+type run struct {
+	Spec
+	Produced
+	fc       flow.Context // of the program: gates stand here
+	at       flow.Context // of our own calls and events
+	worktree Worktree
+	receipts []tipstaff.Receipt
+	notices  []tipstaff.Notice
+	diff     diffed
+}
+
+func (d *run) begin() error {
+	in := worktreeInput{Run: d.Run, Place: d.Place, Base: d.Base}
+	if d.Parent != nil {
+		in.Takes = &d.Parent.Worktree
+	}
+	made, err := flow.Do[worktreeMade](d.at, flow.Call{Key: "worktree", Name: ActWorktree, Class: flow.Idempotent, Input: flow.JSON(in)})
+	if err != nil {
+		return err
+	}
+	d.worktree = made.Worktree
+	d.at.Emit(flow.Event{Kind: string(tipstaff.KindWorktreeCreated), Body: tipstaff.WorktreeCreated{Path: made.Path, Branch: made.Branch, Base: made.Base,
+		Checkout: d.Place.Checkout, Dirty: made.Dirty}})
+	return nil
+}
+
+// end checks and records what has changed, and asks what is to become of it.
+func (d *run) end() (none tipstaff.DeliveryOutcome, err error) {
+	if d.Deliver != nil {
+		for i, c := range d.Deliver.Checks {
+			if err := d.check(i+1, c); err != nil {
+				return none, err
+			}
+		}
+	}
+	if d.diff, err = flow.Do[diffed](d.at, flow.Call{Key: "diff", Name: ActDiff, Class: flow.Idempotent, Input: flow.JSON(diffInput{Place: d.Place, Worktree: d.worktree})}); err != nil {
+		return none, err
+	}
+	d.at.Emit(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: d.diff.DiffRecorded})
+	switch {
+	case d.Deliver == nil:
+		return none, nil
+	case d.diff.Files == 0:
+		return tipstaff.DeliveryOutcome{Status: tipstaff.DeliveredEmpty}, nil
+	}
+	for n := 1; ; n++ {
+		outcome, again, err := d.ask(n)
+		if err != nil || !again {
+			return outcome, err
+		}
+	}
+}
+
+func (d *run) check(n int, c document.DeliverCheck) error {
+	key := "check#" + strconv.Itoa(n)
+	if d.May != nil {
+		err := d.May(d.at.At(key), c)
+		var refused *flow.Error
+		if errors.As(err, &refused) {
+			d.receive(tipstaff.Receipt{Name: c.Name, Argv: c.Run, Required: c.Required, Code: refused.Code, Message: refused.Message})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	got, err := flow.Do[checked](d.at, flow.Call{Key: key, Name: ActCheck, Class: flow.Idempotent, Timeout: c.Timeout + time.Minute,
+		Input: flow.JSON(checkInput{Place: d.Place, Worktree: d.worktree, Check: c})})
+	if err != nil {
+		return err
+	}
+	d.notices = append(d.notices, got.Notices...)
+	d.receive(got.Receipt)
+	return nil
+}
+
+func (d *run) receive(r tipstaff.Receipt) {
+	d.receipts = append(d.receipts, r)
+	d.at.Emit(flow.Event{Kind: string(tipstaff.KindCheckFinished), Body: tipstaff.CheckFinished{Receipt: r}})
+}
+
+// ask opens the n-th gate and does what is decided there. again: something has come in the
+// way since, and must be shown.
+func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err error) {
+	branch := Branch(d.Run, d.Title)
+	made, err := flow.Do[committed](d.at, flow.Call{Key: "commit#" + strconv.Itoa(n), Name: ActCommit, Class: flow.Idempotent, Input: flow.JSON(commitInput{
+		Place: d.Place, Worktree: d.worktree, Run: d.Run, N: n, Tree: d.diff.Tree, Title: title(d.Title), Program: d.Program, At: d.at.Now().Unix(), Branch: branch})})
+	if err != nil {
+		return outcome, false, err
+	}
+	subject := d.subject(made, branch)
+	decision, err := d.fc.Wait(flow.Gate{Key: "delivery#" + strconv.Itoa(n), Kind: string(tipstaff.Delivery), Subject: flow.JSON(subject),
+		Question: fmt.Sprintf("%s changed, %d lines added and %d removed. What becomes of it?", files(d.diff.Files), d.diff.Added, d.diff.Removed), Actions: tipstaff.DeliveryActions})
+	if err != nil {
+		return outcome, false, err
+	}
+	outcome = tipstaff.DeliveryOutcome{Commit: made.Commit, Patch: d.diff.Patch}
+	switch decision.Action {
+	case tipstaff.DeliverApprove:
+		got, err := flow.Do[delivered](d.at, flow.Call{Key: "publish#" + strconv.Itoa(n), Name: ActPublish, Class: flow.Idempotent,
+			Input: flow.JSON(publishInput{Place: d.Place, Worktree: d.worktree, Branch: branch, Commit: made.Commit, Tree: d.diff.Tree})})
+		if err != nil || got.Blocked != "" {
+			return outcome, got.Blocked != "", err
+		}
+		outcome.Status, outcome.Branch = tipstaff.DeliveredCommitted, branch
+		d.at.Emit(flow.Event{Kind: string(tipstaff.KindDeliveryCommitted), Body: tipstaff.DeliveryCommitted{Gate: decision.Gate, Branch: branch, Commit: made.Commit}})
+	case tipstaff.DeliverApply:
+		got, err := flow.Do[delivered](d.at, flow.Call{Key: "apply#" + strconv.Itoa(n), Name: ActApply, Class: flow.Once,
+			Input: flow.JSON(applyInput{Place: d.Place, Base: d.worktree.Base, Commit: made.Commit})})
+		if err != nil || got.Blocked != "" {
+			return outcome, got.Blocked != "", err
+		}
+		outcome.Status = tipstaff.DeliveredApplied
+		d.at.Emit(flow.Event{Kind: string(tipstaff.KindDeliveryApplied), Body: tipstaff.DeliveryApplied{Gate: decision.Gate, Commit: made.Commit, Patch: d.diff.Patch, Already: got.Already}})
+	case tipstaff.DeliverFix: // the decision has made the follow-up
+		outcome.Status = tipstaff.DeliveredFollowedUp
+	case tipstaff.DeliverSkip:
+		outcome.Status = tipstaff.DeliveredSkipped
+		d.at.Emit(flow.Event{Kind: string(tipstaff.KindDeliverySkipped), Body: tipstaff.DeliverySkipped{Gate: decision.Gate, By: decision.By}})
+	default:
+		return outcome, false, &Halted{decision}
+	}
+	return outcome, false, nil
+}
+
+func title(said string) string {
+	if said = oneLine(said); said == "" {
+		return "Changes of a run"
+	}
+	return said
+}
+
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// subject is what the gate shows.
+func (d *run) subject(made committed, branch string) tipstaff.DeliverySubject {
+	s := tipstaff.DeliverySubject{Base: d.worktree.Base, Tree: d.diff.Tree, Commit: made.Commit, Branch: branch,
+		Patch: d.diff.Patch, List: d.diff.List, Files: d.diff.Files, Added: d.diff.Added, Removed: d.diff.Removed, Paths: d.diff.First, Truncated: d.diff.Truncated,
+		Checks: append([]tipstaff.Receipt{}, d.receipts...), Release: tipstaff.ReleaseNone, ScopeViolations: []string{}, Findings: d.Findings,
+		Notices:  append(append([]tipstaff.Notice{}, d.Produced.Notices...), append(d.notices, made.Notices...)...),
+		Worktree: d.worktree.Path, WorktreeBranch: d.worktree.Branch, Checkout: d.Place.Checkout, FeedbackFor: []string{tipstaff.DeliverFix}}
+	s.Notices = s.Notices[:min(len(s.Notices), maxListed)]
+	if d.Deliver.Release != "" {
+		s.Release = tipstaff.ReleaseApproved
+		if ok, err := d.Spec.Release(d.Produced); err != nil {
+			s.Release, s.ReleaseReason = tipstaff.ReleaseRejected, err.Error()
+		} else if !ok {
+			s.Release, s.ReleaseReason = tipstaff.ReleaseRejected, "the release expression is false"
+		}
+	}
+	s.ScopeViolations = append(s.ScopeViolations, Outside(d.Deliver.Paths, d.Place.Prefix, d.diff.Names)...)
+	now := s.Fixpoint()
+	fixed := d.Parent != nil && now.Equal(d.Parent.Gate)
+	if fixed && made.N == 1 {
+		d.at.Emit(flow.Event{Kind: string(tipstaff.KindFollowupFixedPoint), Body: tipstaff.FollowupFixedPoint{Parent: d.Parent.Run, Fixpoint: now}})
+	}
+	s.Blocked = Blocked(Facts{Scope: s.ScopeViolations, Failing: required(s.Checks, s.Tree), Rejected: s.Release == tipstaff.ReleaseRejected, Reason: s.ReleaseReason,
+		Branch: branch, BranchTaken: made.Taken, Fit: made.Fit, Dirty: made.Dirty, WorktreeMissing: made.Missing, FixedPoint: fixed, Exhausted: d.Exhausted})
+	s.ScopeViolations = s.ScopeViolations[:min(len(s.ScopeViolations), maxListed)]
+	s.Available = []string{}
+	for _, action := range tipstaff.DeliveryActions {
+		if !slices.ContainsFunc(s.Blocked, func(b tipstaff.BlockedAction) bool { return b.Action == action }) {
+			s.Available = append(s.Available, action)
+		}
+	}
+	s.DefaultAction = tipstaff.DeliverApprove
+	if s.Release == tipstaff.ReleaseRejected {
+		s.DefaultAction = tipstaff.DeliverFix
+	}
+	return s
+}
+
+// required are the names of the checks that must have passed on a tree and have not.
+func required(checks []tipstaff.Receipt, tree string) (names []string) {
+	for _, c := range checks {
+		if c.Required && !c.Passed(tree) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// Facts are what decides which actions of a gate are blocked.
+type Facts struct {
+	Scope           []string // changed paths outside those that may change
+	Failing         []string // checks that are required, and did not pass on this tree
+	Rejected        bool     // by the release expression
+	Reason          string   // why
+	Branch          string
+	BranchTaken     bool
+	Fit             Fit
+	Dirty           []string // files of the checkout, of that fit
+	WorktreeMissing bool
+	FixedPoint      bool
+	Exhausted       string // a bound
+}
+
+// Blocked are the actions that cannot be taken, each with the first thing that stands in
+// its way.
+func Blocked(f Facts) []tipstaff.BlockedAction {
+	blocked := []tipstaff.BlockedAction{}
+	type obstacle struct {
+		is           bool
+		code, reason string
+	}
+	first := func(action string, all ...obstacle) {
+		if i := slices.IndexFunc(all, func(o obstacle) bool { return o.is }); i >= 0 {
+			blocked = append(blocked, tipstaff.BlockedAction{Action: action, Code: all[i].code, Reason: all[i].reason})
+		}
+	}
+	rejected := obstacle{f.Rejected, tipstaff.BlockRelease, "the release was rejected: " + f.Reason}
+	ship := []obstacle{
+		{len(f.Scope) > 0, tipstaff.BlockScope, "files outside the paths of the delivery were changed: " + some(f.Scope)},
+		{len(f.Failing) > 0, tipstaff.BlockVerification, "required checks have not passed on this tree: " + some(f.Failing)},
+		rejected,
+	}
+	first(tipstaff.DeliverApprove, append(ship[:3:3], obstacle{f.BranchTaken, tipstaff.BlockBranch, "the branch " + f.Branch + " exists and is elsewhere"})...)
+	first(tipstaff.DeliverApply, append(ship[:3:3],
+		obstacle{f.Fit == Dirty, tipstaff.BlockDirty, "files that would be changed have local changes in the checkout: " + some(f.Dirty)},
+		obstacle{f.Fit == Conflict, tipstaff.BlockConflict, "the changes do not fit the checkout as it is"})...)
+	first(tipstaff.DeliverFix,
+		obstacle{f.WorktreeMissing, tipstaff.BlockWorktree, "the worktree is gone"},
+		obstacle{f.FixedPoint, tipstaff.BlockNotConverging, "the last follow-up changed nothing: findings, failing checks and files are those of its parent"},
+		obstacle{f.Exhausted != "", tipstaff.BlockBound, "the bound " + f.Exhausted + " leaves no room for a follow-up"})
+	first(tipstaff.DeliverSkip, rejected)
+	return blocked
+}
+
+// some are the first few of many.
+func some(names []string) string {
+	told := names[:min(3, len(names))]
+	text := strings.Join(told, ", ")
+	if more := len(names) - len(told); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Outside are the names that no pattern matches. Patterns are relative to the project,
+// names to the repository; no patterns match all.
+func Outside(patterns []string, prefix string, names []string) (outside []string) {
+	if len(patterns) == 0 {
+		return nil
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(patterns, func(p string) bool {
+			return matches(strings.Split(path.Join(prefix, p), "/"), strings.Split(name, "/"))
+		}) {
+			outside = append(outside, name)
+		}
+	}
+	return outside
+}
+
+// matches: ** stands for any number of segments, also none.
+func matches(pattern, name []string) bool {
+	for len(pattern) > 0 {
+		if pattern[0] == "**" {
+			for skip := range len(name) + 1 {
+				if matches(pattern[1:], name[skip:]) {
+					return true
+				}
+			}
+			return false
+		}
+		if len(name) == 0 {
+			return false
+		}
+		if ok, err := path.Match(pattern[0], name[0]); !ok || err != nil {
+			return false
+		}
+		pattern, name = pattern[1:], name[1:]
+	}
+	return len(name) == 0
+}

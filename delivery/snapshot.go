@@ -1,0 +1,248 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// writeTree makes a tree of all that lies in a worktree, what git ignores left out. It
+// changes nothing there.
+func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
+	if !w.Present() {
+		return "", ErrWorktreeMissing
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(w.Path), ".index-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	index := filepath.Join(dir, "index")
+	s, err := r.scratch(w.Path, index)
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	// A link, not a copy: git replaces the file, and the time of the old one counts.
+	if err := os.Link(w.index(), index); errors.Is(err, os.ErrNotExist) {
+		if _, err := s.run(ctx, w.Path, nil, "read-tree", w.Base); err != nil {
+			return "", err
+		}
+	} else if err != nil {
+		return "", err
+	}
+	if err := s.stage(ctx, w.Path, filepath.Join(r.admin(w), "index")); err != nil {
+		return "", fmt.Errorf("the changes in %s cannot be recorded: %w", w.Path, err)
+	}
+	tree, err := s.run(ctx, w.Path, nil, "write-tree")
+	if err != nil {
+		return "", fmt.Errorf("the changes in %s cannot be recorded: %w", w.Path, err)
+	}
+	// The next snapshot need not read again what this one has read.
+	if err := os.Rename(index, w.index()); err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(tree)), nil
+}
+
+// gitlink is the mode of a submodule in an index.
+const gitlink = "160000"
+
+// stage brings the index to what lies in the directory. `git add -A` would do so too, but
+// asks submodules for their status, which starts what their configuration names, and
+// takes any repository that was begun in the directory for a submodule.
+func (s *scratch) stage(ctx context.Context, dir, agents string) error {
+	var gone, there, replaced, found, repos []string
+	err := together(func() (err error) {
+		gone, there, replaced, err = s.changed(ctx, dir)
+		return err
+	}, func() (err error) {
+		found, repos, err = s.untracked(ctx, dir)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if nested := append(replaced, repos...); len(nested) > 0 {
+		inside, err := s.nested(ctx, dir, agents, nested)
+		if err != nil {
+			return err
+		}
+		found = append(found, inside...)
+	}
+	if gone = append(gone, replaced...); len(gone) > 0 {
+		if _, err := s.run(ctx, dir, joined(gone), "update-index", "-z", "--force-remove", "--stdin"); err != nil {
+			return err
+		}
+	}
+	if there = append(there, found...); len(there) > 0 {
+		if _, err := s.run(ctx, dir, joined(there), "update-index", "-z", "--add", "--remove", "--replace", "--stdin"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed are the files of the index that are gone, that may differ, and that gave way to
+// a repository.
+func (s *scratch) changed(ctx context.Context, dir string) (gone, there, replaced []string, err error) {
+	out, err := s.run(ctx, dir, nil, "diff-files", "-z", "--no-renames", "--ignore-submodules=dirty")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	fields := split(out)
+	for i := 0; i+1 < len(fields); i += 2 {
+		info, name := strings.Fields(fields[i]), fields[i+1]
+		switch {
+		case info[4] == "D":
+			gone = append(gone, name)
+		case info[0] == ":"+gitlink:
+			there = append(there, name)
+		default:
+			switch info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name))); {
+			case err == nil && info.IsDir():
+				replaced = append(replaced, name)
+			case err == nil && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink: // a pipe, a device
+				gone = append(gone, name)
+			default:
+				there = append(there, name)
+			}
+		}
+	}
+	return gone, there, replaced, nil
+}
+
+// untracked are the files below a directory that the index does not have, and the
+// repositories there.
+func (s *scratch) untracked(ctx context.Context, dir string) (files, repos []string, err error) {
+	out, err := s.run(ctx, dir, nil, "ls-files", "-z", "--others", "--exclude-standard")
+	for _, name := range split(out) {
+		if sub, ok := strings.CutSuffix(name, "/"); ok {
+			repos = append(repos, sub)
+		} else {
+			files = append(files, name)
+		}
+	}
+	return files, repos, err
+}
+
+// nested are the files of repositories that lie in the worktree. One that the agent has
+// made a submodule is one; any other is a directory like the others: its files would be
+// missing from what is delivered, with nobody told.
+func (s *scratch) nested(ctx context.Context, dir, agents string, repos []string) (files []string, err error) {
+	modes := s.repo.agentsIndex(ctx, dir, agents)
+	var inside []string
+	for len(repos) > 0 {
+		repo := repos[0]
+		repos = repos[1:]
+		if modes[repo] == gitlink {
+			files = append(files, repo)
+			continue
+		}
+		found, deeper, err := s.within(ctx, filepath.Join(dir, filepath.FromSlash(repo)))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range found {
+			inside = append(inside, path.Join(repo, name))
+		}
+		for _, name := range deeper {
+			repos = append(repos, path.Join(repo, name))
+		}
+	}
+	kept, err := s.notIgnored(ctx, dir, inside)
+	return append(files, kept...), err
+}
+
+// within are the files of a nested repository: what lies there, seen as if the worktree
+// began there.
+func (s *scratch) within(ctx context.Context, dir string) (files, repos []string, err error) {
+	inner, err := s.repo.scratch(dir, filepath.Join(s.dir, "none"))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer inner.close()
+	return inner.untracked(ctx, dir)
+}
+
+// notIgnored leaves out what the ignore files around it name.
+func (s *scratch) notIgnored(ctx context.Context, dir string, files []string) (kept []string, err error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	asked := make([]string, len(files))
+	for i, name := range files {
+		asked[i] = "./" + name // else a name may be taken for more than one
+	}
+	out, err := s.run(ctx, dir, joined(asked), "--no-literal-pathspecs", "check-ignore", "-z", "--stdin", "--no-index")
+	var exit *ExitError
+	if errors.As(err, &exit) && exit.Code == 1 { // none is
+		out, err = nil, nil
+	}
+	ignored := map[string]bool{}
+	for _, name := range split(out) {
+		ignored[strings.TrimPrefix(name, "./")] = true
+	}
+	for _, name := range files {
+		if !ignored[name] {
+			kept = append(kept, name)
+		}
+	}
+	return kept, err
+}
+
+// agentsIndex is what the worktree's own index holds: the mode of each file. The agent may
+// have made anything of it: what cannot be read holds nothing.
+func (r *Repo) agentsIndex(ctx context.Context, dir, index string) map[string]string {
+	if info, err := os.Lstat(index); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	s, err := r.scratch(dir, index)
+	if err != nil {
+		return nil
+	}
+	defer s.close()
+	out, err := s.run(ctx, dir, nil, "ls-files", "-z", "--stage")
+	if err != nil {
+		return nil
+	}
+	modes := map[string]string{}
+	for _, entry := range split(out) {
+		if info, name, ok := strings.Cut(entry, "\t"); ok {
+			modes[name], _, _ = strings.Cut(info, " ")
+		}
+	}
+	return modes
+}
+
+// split are the parts of what git prints with -z.
+func split(out []byte) []string {
+	if len(out) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+}
+
+func joined(names []string) []byte { return []byte(strings.Join(names, "\x00") + "\x00") }
+
+// together does all at once and returns the first error in order.
+func together(all ...func() error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, f := range all {
+		wg.Go(func() { errs[i] = f() })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

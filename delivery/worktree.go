@@ -1,0 +1,156 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Worktrees is the folder of all worktrees: below the user's state, and never in the
+// folder of a workspace, where keys and tokens lie.
+func Worktrees(env func(name string) string) (string, error) {
+	state := env("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) { // as the XDG specification has it
+		home := env("HOME")
+		if !filepath.IsAbs(home) {
+			return "", errors.New("neither XDG_STATE_HOME nor HOME names a directory for worktrees")
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "tipstaff", "worktrees"), nil
+}
+
+// ErrWorktreeMissing is a worktree that is no longer where it was made.
+var ErrWorktreeMissing = errors.New("the worktree is gone")
+
+// Worktree is one that was made for a run.
+type Worktree struct {
+	Path   string `json:"path"`
+	Branch string `json:"branch"` // its full name, refs/heads/…
+	Base   string `json:"base"`   // the commit it began with
+}
+
+// Present reports whether the worktree is there.
+func (w Worktree) Present() bool {
+	info, err := os.Lstat(w.Path)
+	return err == nil && info.IsDir()
+}
+
+// index is our own index of the worktree, beside it: what git knows of the files there.
+// The worktree's own is the agent's, who may have told git to overlook changes. It is
+// written last, so a worktree without it is not finished.
+func (w Worktree) index() string { return w.Path + ".index" }
+
+// admin is what the repository keeps of the worktree.
+func (r *Repo) admin(w Worktree) string {
+	return filepath.Join(r.Common, "worktrees", filepath.Base(w.Path))
+}
+
+// AddWorktree makes a worktree at path, whose last segment is the id of the run, with
+// the files of a commit and a branch of its own. A worktree that was made before is left
+// as it is; one that was begun is made anew.
+func (r *Repo) AddWorktree(ctx context.Context, path, commit string) (Worktree, error) {
+	w := Worktree{Path: path, Branch: RunBranches + filepath.Base(path), Base: commit}
+	if _, err := os.Stat(w.index()); err == nil && w.Present() {
+		return w, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return w, err
+	}
+	if err := r.clear(w); err != nil {
+		return w, err
+	}
+	if err := r.replaceRef(ctx, w.Branch, commit); err != nil {
+		return w, err
+	}
+	// Without files: writing them is what would start a program that the repository names.
+	if _, err := r.own(ctx, nil, "worktree", "add", "--quiet", "--no-checkout", path, strings.TrimPrefix(w.Branch, "refs/heads/")); err != nil {
+		return w, fmt.Errorf("git cannot make a worktree at %s: %w", path, err)
+	}
+	return w, r.fillWorktree(ctx, w)
+}
+
+// fillWorktree writes the files of the base.
+func (r *Repo) fillWorktree(ctx context.Context, w Worktree) error {
+	temp := w.Path + ".index.new"
+	s, err := r.scratch(w.Path, temp)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	defer os.Remove(temp)
+	if _, err := s.run(ctx, w.Path, nil, "read-tree", "--reset", "-u", "--no-recurse-submodules", w.Base); err != nil {
+		return fmt.Errorf("the files of %s cannot be written to %s: %w", w.Base, w.Path, err)
+	}
+	if err := copyIndex(temp, filepath.Join(r.admin(w), "index")); err != nil {
+		return err
+	}
+	return os.Rename(temp, w.index())
+}
+
+// copyIndex keeps the time of the file: git compares it with those of the files that the
+// index names, to know which may have changed since.
+func copyIndex(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	temp := to + ".new"
+	if err := os.WriteFile(temp, data, 0o600); err != nil {
+		return err
+	}
+	if err := os.Chtimes(temp, info.ModTime(), info.ModTime()); err != nil {
+		return err
+	}
+	return os.Rename(temp, to)
+}
+
+// RemoveWorktree removes a worktree, and its branch unless the agent has committed there.
+// What is gone already is no error.
+func (r *Repo) RemoveWorktree(ctx context.Context, w Worktree) error {
+	if err := r.clear(w); err != nil {
+		return err
+	}
+	if err := r.setRef(ctx, w.Branch, "", w.Base); err != nil && !errors.Is(err, errRefHeld) {
+		return err
+	}
+	return nil
+}
+
+// clear removes the files of a worktree and what the repository keeps of it. git itself
+// would look into the worktree first, or prune those of others too.
+func (r *Repo) clear(w Worktree) error {
+	for _, path := range []string{w.index(), w.Path, r.admin(w)} {
+		if err := removeAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll removes a tree even if its directories may not be written, as those of
+// package caches are. It follows no links.
+func removeAll(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(p, 0o700)
+			if err != nil { // it could not be read before
+				return removeAll(p)
+			}
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}

@@ -1,0 +1,352 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/delivery"
+	docs "github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/plan"
+	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/supervisor"
+	"github.com/tipstaff/tipstaff/tool"
+	"github.com/tipstaff/tipstaff/tool/builtin"
+)
+
+// A program whose agents change files does so in a worktree of its own, or in the user's
+// checkout. One in a worktree is wrapped by package delivery: the worktree is made before
+// it, and what has changed there is handed over after it.
+
+// prepareFiles settles where the agents of a program work.
+func (r *Runner) prepareFiles(ctx context.Context, p *prepared, noFiles bool) error {
+	mode, deliver := p.text.files(), p.text.deliver()
+	if mode == "" && (deliver != nil || p.writes) {
+		mode = docs.FilesWorktree
+	}
+	switch {
+	case mode == "" || mode == docs.FilesNone:
+		return nil
+	case mode == docs.FilesCheckout && noFiles:
+		return tipstaff.Errorf(tipstaff.Refused, "a program that was sent cannot work in the checkout").WithHint("say files: worktree")
+	case mode == docs.FilesCheckout:
+		p.files = &tipstaff.RunFiles{Mode: mode}
+		return nil
+	case r.Git == nil:
+		return tipstaff.Errorf(tipstaff.Refused, "there is no git here, and the program needs a worktree")
+	}
+	repo, err := delivery.Open(ctx, r.Git, r.Workspace)
+	if err != nil {
+		return err
+	}
+	base := "HEAD"
+	if deliver != nil {
+		base = deliver.Base
+	}
+	commit, err := repo.Resolve(ctx, base)
+	if err != nil {
+		return tipstaff.Errorf(tipstaff.InvalidProgram, "deliver.base: %v", err)
+	}
+	place := repo.Place
+	p.files = &tipstaff.RunFiles{Mode: mode, Place: &place, Base: commit}
+	if changed, err := repo.Dirty(ctx); err == nil && len(changed) > 0 {
+		p.warnings = append(p.warnings, tipstaff.Problem{Code: "checkout_dirty", Message: fmt.Sprintf(
+			"the checkout has changes that are not committed (%s): the worktree begins without them", few(changed))})
+	}
+	return p.checkChecks()
+}
+
+// few names the first of some files.
+func few(names []string) string {
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkURI is the tool that a check is, as far as its gate is concerned.
+const checkURI = "mcp://" + builtin.Name + "/exec@" + builtin.Version
+
+// checkChecks refuses a check that could never run, before there is a run.
+func (p *prepared) checkChecks() error {
+	deliver := p.text.deliver()
+	if deliver == nil {
+		return nil
+	}
+	gate := checkGate(tool.NewGate(nil, p.manifest, p.tools))
+	var problems []tipstaff.Problem
+	for i, c := range deliver.Checks {
+		v := gate.Ask(checkRequest(c, ""))
+		err := v.Err
+		if server, _ := p.manifest.Server(builtin.Name); err == nil && !slices.Contains(server.Programs, c.Run[0]) {
+			err = &flow.Error{Code: "undeclared_program", Message: fmt.Sprintf("%q is not among the programs that the manifest lists for %s", c.Run[0], builtin.Name)}
+		}
+		if err != nil {
+			problems = append(problems, tipstaff.Problem{Code: err.Code, Path: fmt.Sprintf("deliver.checks[%d]", i), Message: fmt.Sprintf("check %s may not be run: %s", c.Name, err.Message)})
+		}
+	}
+	if len(problems) > 0 {
+		return &tipstaff.Error{Code: tipstaff.Refused, Message: "the program has checks that may not be run", Problems: problems}
+	}
+	return nil
+}
+
+// checkGate is a gate at which checks are asked about: the document declares the commands
+// that it brings, and brings no right to run them.
+func checkGate(g *tool.Gate) *tool.Gate {
+	own := *g
+	own.AllowList = []string{checkURI}
+	return &own
+}
+
+func checkRequest(c docs.DeliverCheck, path string) tool.Request {
+	return tool.Request{URI: checkURI, Args: flow.JSON(map[string]any{"argv": c.Run}), Literal: true, Run: policy.Run{Path: path}}
+}
+
+// rootOf is the path under which the records of a program stand.
+func rootOf(p program) string {
+	if p.shared().wrapped(p) {
+		return "" // and the program's own below it
+	}
+	return p.root()
+}
+
+// flowOf is what a run executes: the program, and around it what becomes of its files.
+func flowOf(p program) flow.Func {
+	c := p.shared()
+	if !c.wrapped(p) {
+		return p.flow
+	}
+	return func(fc flow.Context, in json.RawMessage) (json.RawMessage, error) {
+		var value json.RawMessage
+		c.files.reset()
+		_, outcome, err := delivery.Run(fc, c.delivery(), func(fc flow.Context, w delivery.Worktree) (made delivery.Produced, err error) {
+			c.files.enter(w)
+			if root := p.root(); root != "" {
+				fc = fc.At(root)
+			}
+			if value, err = p.flow(fc, in); err == nil {
+				made, err = c.produced(p, value)
+			}
+			return made, err
+		})
+		var halted *delivery.Halted
+		if errors.As(err, &halted) {
+			return nil, &declined{halted.Decision, halted}
+		}
+		if err != nil || c.text.deliver() == nil {
+			return value, err
+		}
+		return withDelivery(value, outcome)
+	}
+}
+
+// wrapped reports whether a program works in a worktree.
+func (c *common) wrapped(p program) bool {
+	switch p.(type) {
+	case *planProgram, *pipelineProgram:
+		return c.draft.Files != nil && c.draft.Files.Mode == docs.FilesWorktree
+	}
+	return false
+}
+
+// delivery is what the wrapper of the program is told.
+func (c *common) delivery() delivery.Spec {
+	s := delivery.Spec{Run: c.run, Title: cmp.Or(c.draft.Title, c.text.described().Name), Program: c.draft.ProgramDigest, Place: *c.draft.Files.Place,
+		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck}
+	s.Release = func(p delivery.Produced) (bool, error) {
+		release, err := pipeline.CompileRelease(s.Deliver.Release)
+		if err != nil {
+			return false, err
+		}
+		return release.Allows(p.Outputs, p.Waivers)
+	}
+	return s
+}
+
+// mayCheck asks the gate, and a person where the policy wants one, whether a check may be
+// run.
+func (c *common) mayCheck(fc flow.Context, check docs.DeliverCheck) error {
+	v := checkGate(c.gate).Ask(checkRequest(check, fc.Path()))
+	switch {
+	case v.Err != nil:
+		return v.Err
+	case v.Do != policy.Ask:
+		return nil
+	}
+	w := &walk{common: c, left: newRemainder(nil)}
+	_, err := w.approval(fc, &plan.Node{ID: check.Name, Tool: checkURI}, v)
+	return err
+}
+
+// produced is what the program has brought, for whoever decides about it.
+func (c *common) produced(p program, value json.RawMessage) (made delivery.Produced, err error) {
+	var res struct {
+		Outputs json.RawMessage `json:"outputs"`
+	}
+	if err := json.Unmarshal(value, &res); err != nil {
+		return made, err
+	}
+	made.Outputs, made.Notices = res.Outputs, c.files.noticed()
+	if p, ok := p.(*pipelineProgram); ok {
+		made.Waivers, made.Findings = p.state.Waivers, pipeline.OpenFindings(&p.state)
+	}
+	return made, nil
+}
+
+// withDelivery puts the outcome among the outputs.
+func withDelivery(value json.RawMessage, outcome tipstaff.DeliveryOutcome) (json.RawMessage, error) {
+	var res, outputs map[string]json.RawMessage
+	if err := json.Unmarshal(value, &res); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(res["outputs"], &outputs); err != nil || outputs == nil {
+		outputs = map[string]json.RawMessage{}
+	}
+	outputs[pipeline.DeliveryKey] = flow.JSON(outcome)
+	res["outputs"] = flow.JSON(outputs)
+	return flow.JSON(res), nil
+}
+
+// workFiles is what is known of a run's files while it is driven.
+type workFiles struct {
+	mu       sync.Mutex
+	worktree delivery.Worktree
+	notices  map[string][]tipstaff.Notice // by the path of whoever they are about
+}
+
+func (f *workFiles) reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notices = map[string][]tipstaff.Notice{}
+}
+
+func (f *workFiles) enter(w delivery.Worktree) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.worktree = w
+}
+
+func (f *workFiles) notice(path string, more []tipstaff.Notice) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(more) > 0 {
+		f.notices[path] = append(f.notices[path], more...)
+	}
+}
+
+// noticed are all of them, in the order of paths: branches end in any order.
+func (f *workFiles) noticed() (all []tipstaff.Notice) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(f.notices)) {
+		all = append(all, f.notices[path]...)
+	}
+	return all
+}
+
+// Directory is where the agents of the run work. writes: one that may change files, for
+// which the run needs a place.
+func (e *Environment) Directory(writes bool) (string, error) {
+	c := e.program.shared()
+	f := c.draft.Files
+	switch {
+	case f != nil && f.Mode == docs.FilesWorktree:
+		c.files.mu.Lock()
+		w := c.files.worktree
+		c.files.mu.Unlock()
+		if !w.Present() {
+			return "", tipstaff.Errorf(tipstaff.WorkerDirectory, "the worktree %s is gone", w.Path)
+		}
+		return filepath.Join(w.Path, filepath.FromSlash(f.Place.Prefix)), nil
+	case f != nil || !writes:
+		return e.r.Workspace, nil
+	}
+	return "", tipstaff.Errorf(tipstaff.WorkerDirectory, "the program has no place where files may be changed").WithHint("say files: worktree in the program")
+}
+
+// Watch looks at the user's repository before an agent works beside it. What it returns
+// tells afterwards what has changed there, and what the agent has left in its worktree.
+func (e *Environment) Watch(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
+	c := e.program.shared()
+	none := func(func(flow.Event)) ([]tipstaff.Notice, []string, error) { return nil, nil, nil }
+	f := c.draft.Files
+	if f == nil || f.Mode != docs.FilesWorktree {
+		return none, nil
+	}
+	repo, err := delivery.At(ctx, e.r.Git, *f.Place)
+	if err != nil {
+		return none, err
+	}
+	before, err := repo.Fingerprint(ctx)
+	if err != nil {
+		return none, err
+	}
+	return func(note func(flow.Event)) ([]tipstaff.Notice, []string, error) {
+		ctx := context.WithoutCancel(ctx)
+		after, err := repo.Fingerprint(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		notices := delivery.Compare(before, after)
+		c.files.mu.Lock()
+		w := c.files.worktree
+		c.files.mu.Unlock()
+		recorded, keep, err := delivery.Recorded(ctx, repo, w, stageOf(path), e.r.Store.PutBlob)
+		if errors.Is(err, delivery.ErrWorktreeMissing) {
+			return append(notices, tipstaff.Notice{Code: tipstaff.BlockWorktree, Message: "the worktree is gone"}), nil, nil
+		}
+		if err == nil {
+			note(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: recorded})
+		}
+		return notices, keep, err
+	}, nil
+}
+
+// deliveryActs are the activities of the wrapper.
+func (e *Environment) deliveryActs() map[string]flow.Activity {
+	c := e.program.shared()
+	if c.draft.Files == nil || e.r.Git == nil {
+		return nil
+	}
+	return delivery.Activities(delivery.Env{Git: e.r.Git, Worktrees: e.r.Worktrees, Put: e.r.Store.PutBlob, Check: e.check})
+}
+
+// check runs the command of a check, in the environment that programs of builtin have.
+func (e *Environment) check(ctx context.Context, _ flow.Attempt, argv []string, dir string, timeout time.Duration) (exit int, output []byte, err error) {
+	path, err := builtin.LookProgram(e.r.Workspace, argv[0])
+	if err != nil {
+		return 0, nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &flow.Error{Code: flow.CodeTimeout, Message: "it took longer than " + timeout.String()})
+	defer cancel()
+	done, err := supervisor.Output(ctx, supervisor.Command{Path: path, Args: argv, Dir: dir, Env: append(builtin.Environment(os.Environ()), e.Markers...), NoInput: true}, nil, maxCheckOutput)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return done.Exit.Status(), append(done.Stdout, done.Stderr...), err
+}
+
+// maxCheckOutput is how much is kept of what a check prints.
+const maxCheckOutput = 1 << 20
+
+// stageOf is the stage, with its visit, that a path lies in; of a plan the path itself.
+func stageOf(path string) string {
+	first, _, _ := strings.Cut(path, "/")
+	if strings.Contains(first, "#") {
+		return first
+	}
+	return strings.TrimSuffix(path, "/"+path[strings.LastIndexByte(path, '/')+1:])
+}

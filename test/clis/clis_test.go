@@ -1,0 +1,336 @@
+//go:build linux
+
+package clis
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tipstaff/tipstaff/test/clis/api"
+	"github.com/tipstaff/tipstaff/test/cmdtest"
+)
+
+// finish is what a worker says that is done.
+var finish = []api.Turn{{Calls: []api.Call{report("needs_review", "it is done")}}, {Text: "over"}}
+
+func script(turns ...api.Turn) []api.Turn { return append(turns, finish...) }
+
+// allowAll is a rule by which the policy lets a worker's own tools run.
+func allowAll(c cli) string { return rule(c, "allow", "*") }
+
+func rule(c cli, do string, tools ...string) string {
+	var rules []string
+	for n, tool := range tools {
+		rules = append(rules, fmt.Sprintf(`{id: %s-%d, tool: "worker-%s/%s", do: %s}`, do, n, c.name(), tool, do))
+	}
+	return strings.Join(rules, ", ")
+}
+
+// endless is a tool call that tells when it began, and does not end by itself.
+var endless = api.Turn{Calls: []api.Call{api.Run("echo x > begun.txt; sleep 600")}}
+
+// cases of the life of a worker, each with every CLI.
+var cases = []struct {
+	name string
+	run  func(t *testing.T, c cli)
+}{
+	{"spawn", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly}, script(api.Turn{Text: "I begin.", Calls: []api.Call{note("I began")}})...)
+		w.must(0, "task", "spawn", w.task)
+		if asked := w.api.Requests()[0]; !asked.Said("user", description) {
+			t.Errorf("the prompt lacks the description: %+v", asked.Messages)
+		}
+		kinds := w.kinds()
+		for _, kind := range []string{"worker.started", "agent.message", "agent.tool_call_request", "agent.tool_call_result", "task.log", "worker.ended"} {
+			if kinds[kind] == 0 {
+				t.Errorf("the journal has no %s: %v", kind, kinds)
+			}
+		}
+		if n := kinds["agent.finish"] + kinds["agent.error"]; n != 1 {
+			t.Errorf("the journal has %d terminal events: %v", n, kinds)
+		}
+		w.completed()
+	}},
+	{"stream", func(t *testing.T, c cli) {
+		var big strings.Builder
+		for n := range 30000 {
+			fmt.Fprintf(&big, "line %d\n", n)
+		}
+		w := newWorkspace(t, c, worker{posture: readOnly}, script(api.Turn{Text: big.String(), Calls: []api.Call{note("long")}})...)
+		w.must(0, "task", "spawn", w.task)
+		if raw := w.logs(".jsonl"); !strings.Contains(raw, "line 29999") {
+			t.Errorf("the raw log has %d bytes", len(raw))
+		}
+		if readable := w.logs(".log"); !strings.Contains(readable, "line 1\n") || len(readable) > 20000 {
+			t.Errorf("the readable log has %d bytes", len(readable))
+		}
+		w.completed()
+	}},
+	{"write", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: write}, script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "by the model")}})...)
+		w.must(0, "task", "spawn", w.task)
+		if got := w.worktree("made.txt"); strings.TrimSpace(got) != "by the model" {
+			t.Errorf("the worktree has %q", got)
+		}
+		if got := w.Read("repo/made.txt"); got != "" {
+			t.Errorf("the checkout has %q", got)
+		}
+		w.completed()
+	}},
+	{"denied tool", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly},
+			api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}}, api.Turn{Calls: []api.Call{api.Run("echo x > ran.txt")}},
+			api.Turn{Text: "I could not.", Times: 2}) // Codex does not tell of denials: it is nudged
+		w.must(4, "task", "spawn", w.task)
+		outcome := "denied"
+		if c.name() == "codex" {
+			outcome = "no_report"
+		}
+		w.is("paused", outcome)
+		w.goOn()
+		if got := w.worktree("made.txt") + w.worktree("ran.txt"); got != "" {
+			t.Errorf("%q was written", got)
+		}
+	}},
+	{"approval", func(t *testing.T, c cli) {
+		if c.name() != "claude" {
+			compiledPolicy(t, c)
+			return
+		}
+		once := api.Turn{Calls: []api.Call{api.Run("echo once >> ran.txt")}}
+		w := newWorkspace(t, c, worker{posture: auto}, script(once, once)...)
+		w.must(4, "task", "spawn", w.task)
+		if got := w.worktree("ran.txt"); got != "" {
+			t.Errorf("before the approval it wrote %q", got)
+		}
+		shown := w.is("paused", "approval")
+		if shown.Pause.Reason != "approval" {
+			t.Errorf("it is paused for %q", shown.Pause.Reason)
+		}
+		w.nothingLeft()
+		w.must(0, "decide", shown.Run, w.gate("approval"), "allow")
+		w.must(0, "resume", shown.Run)
+		if got := w.worktree("ran.txt"); got != "once\n" {
+			t.Errorf("after the approval the file is %q", got)
+		}
+		w.completed()
+	}},
+	{"question", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly}, asks("which colour?")...)
+		w.must(4, "task", "spawn", w.task)
+		if shown := w.is("paused", "paused"); shown.Pause.Reason != "question" || shown.Pause.Question != "which colour?" {
+			t.Errorf("it is paused for %+v", shown.Pause)
+		}
+		w.nothingLeft()
+		w.api.Replace(finish...)
+		w.must(0, "task", "resume", w.task, "take teal")
+		if asked := w.lastRequest(); !asked.Said("user", "take teal") {
+			t.Errorf("the answer is not in %+v", asked.Messages)
+		}
+		w.completed()
+	}},
+	{"report", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly, review: "person"}, finish...)
+		w.must(4, "task", "spawn", w.task)
+		shown := w.is("needs_review", "reported")
+		w.must(0, "task", "feedback", w.task, "rejected", "-m", "say it in Breton")
+		w.api.Replace(finish...)
+		w.must(4, "resume", shown.Run)
+		if again := w.is("needs_review", "reported"); again.Iteration != 2 {
+			t.Errorf("after the rejection it is iteration %d", again.Iteration)
+		}
+		if asked := w.lastRequest(); !asked.Said("user", "say it in Breton") {
+			t.Errorf("the feedback is not in %+v", asked.Messages)
+		}
+		w.must(0, "task", "feedback", w.task, "approved")
+		w.must(0, "resume", shown.Run)
+		w.completed()
+	}},
+	{"resume", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: write}, asks("first?")...)
+		w.must(4, "task", "spawn", w.task)
+		id := w.show().Session
+		w.api.Replace(asks("second?")...)
+		w.must(4, "task", "resume", w.task, "the first answer")
+		if again := w.show().Session; id == "" || again != id {
+			t.Errorf("the session was %q and is %q", id, again)
+		}
+		w.api.Replace(script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}})...)
+		w.must(0, "task", "resume", w.task, "the second answer")
+		asked := w.lastRequest()
+		for _, text := range []string{description, "the first answer", "the second answer"} {
+			if !asked.Said("user", text) {
+				t.Errorf("the last request lacks %q: %+v", text, asked.Messages)
+			}
+		}
+		if w.worktree("made.txt") == "" {
+			t.Error("a resumed worker could not write")
+		}
+		w.completed()
+	}},
+	{"second resume, cancel", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: auto, rules: allowAll(c)}, endless)
+		p := w.begun("task", "spawn", w.task)
+		w.must(3, "task", "resume", w.task, "me too").Says(t, "busy")
+		run := w.show().Run
+		w.must(0, "cancel", run)
+		p.Must(8)
+		w.nothingLeft()
+		if shown := w.is("abandoned", "cancelled"); shown.Session != "" {
+			t.Errorf("the task has the session %s", shown.Session)
+		}
+		w.must(0, "verify", run)
+	}},
+	{"API error", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly}, api.Turn{Status: 400, Text: "the request is bad", Times: api.Forever})
+		w.must(4, "task", "spawn", w.task).Says(t, "the request is bad")
+		w.is("paused", "error")
+		w.goOn()
+	}},
+	{"429", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly}, script(api.Turn{Status: 429, Text: "too many", RetryAfter: time.Second, Times: 2})...)
+		w.must(0, "task", "spawn", w.task)
+		w.completed()
+	}},
+	{"dead API", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly})
+		w.api.Stop()
+		w.must(4, "task", "spawn", w.task)
+		w.is("paused", "error", "limit", "exit")
+		w.nothingLeft()
+		w.Check(w.api.Start())
+		w.goOn()
+	}},
+	{"unknown session", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly}, asks("which colour?")...)
+		w.must(4, "task", "spawn", w.task)
+		files, err := filepath.Glob(w.Path(c.sessions()))
+		w.Check(err)
+		if len(files) == 0 {
+			t.Fatalf("there is no %s", c.sessions())
+		}
+		for _, file := range files {
+			w.Check(os.RemoveAll(file))
+		}
+		w.must(4, "task", "resume", w.task, "teal")
+		w.is("paused", "session_lost")
+		w.api.Replace(finish...)
+		w.must(0, "task", "resume", w.task, "begin again", "--fresh")
+		w.completed()
+	}},
+	{"SIGTERM of Tipstaff", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: auto, rules: allowAll(c)}, endless)
+		p := w.begun("task", "spawn", w.task)
+		p.Signal(syscall.SIGTERM)
+		p.Must(143)
+		w.inDoubt()
+	}},
+	{"SIGKILL of the CLI", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: auto, rules: allowAll(c)}, endless)
+		p := w.begun("task", "spawn", w.task)
+		w.killCLI()
+		p.Must(4)
+		w.is("paused", "exit")
+		w.goOn()
+	}},
+	{"SIGKILL of Tipstaff", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: auto, rules: allowAll(c)}, endless)
+		p := w.begun("task", "spawn", w.task)
+		p.Kill()
+		w.inDoubt()
+	}},
+	{"SIGKILL of both", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: auto, rules: allowAll(c)}, endless)
+		p := w.begun("task", "spawn", w.task)
+		p.Signal(syscall.SIGSTOP) // so that it does not see its reaper die
+		w.killReaper()
+		p.Kill()
+		w.must(0, "ls") // whoever opens the store recovers what dead processes left
+		w.inDoubt()
+	}},
+}
+
+func TestThroughTipstaff(t *testing.T) {
+	installed(t)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, cli cli) {
+				t.Cleanup(func() { count(cli.name(), !t.Failed()) })
+				c.run(t, cli)
+			})
+		})
+	}
+}
+
+// asks is the script of a worker that asks and ends its turn.
+func asks(question string) []api.Turn {
+	return []api.Turn{{Calls: []api.Call{ask(question)}}, {Text: "I wait."}}
+}
+
+// compiledPolicy is the approval of CLIs that ask nobody: the policy as they have it.
+func compiledPolicy(t *testing.T, c cli) {
+	rules := map[string]string{
+		"codex":    allowAll(c), // it cannot have commands denied and edits allowed
+		"gemini":   rule(c, "allow", "write_file", "replace") + ", " + rule(c, "deny", "run_shell_command", "web_fetch", "google_web_search"),
+		"opencode": rule(c, "allow", "edit", "write", "patch") + ", " + rule(c, "deny", "bash", "web*", "code*"),
+	}[c.name()]
+	w := newWorkspace(t, c, worker{posture: auto, rules: rules},
+		script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}}, api.Turn{Calls: []api.Call{api.Run("echo x > ran.txt")}})...)
+	w.Write("repo/opencode.json", `{"permission":{"*":"allow"}}`) // what the project allows does not count
+	w.git("add", "-A")
+	w.git("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "allow")
+	w.must(0, "task", "spawn", w.task)
+	if w.worktree("made.txt") == "" {
+		t.Error("an allowed edit was not made")
+	}
+	if ran := w.worktree("ran.txt") != ""; ran != (c.name() == "codex") {
+		t.Errorf("the command ran: %v", ran)
+	}
+	w.completed()
+}
+
+// begun starts the command, and returns when the worker's endless tool runs.
+func (w *workspace) begun(args ...string) *cmdtest.Process {
+	w.Helper()
+	p := w.start(args...)
+	w.Until("the tool to run", func() bool {
+		if !p.Running() {
+			w.Fatalf("it ended\n%v", p.Wait())
+		}
+		return w.worktree("begun.txt") != ""
+	})
+	return p
+}
+
+// goOn answers the gate of a failure: the worker is resumed, and finishes.
+func (w *workspace) goOn() {
+	w.Helper()
+	w.nothingLeft()
+	w.must(0, "verify", w.show().Run, "--open")
+	w.api.Replace(finish...)
+	w.must(0, "task", "resume", w.task, "go on")
+	w.completed()
+}
+
+// inDoubt takes up a run whose invocation was broken off: nothing of it is left, a person
+// is asked, and then the worker finishes.
+func (w *workspace) inDoubt() {
+	w.Helper()
+	w.nothingLeft()
+	run := w.show().Run
+	w.must(4, "resume", run)
+	if shown := w.is("paused"); shown.Pause.Reason != "in_doubt" {
+		w.Errorf("it is paused for %q", shown.Pause.Reason)
+	}
+	w.must(0, "verify", run, "--open")
+	w.api.Replace(finish...)
+	w.must(0, "decide", run, w.gate("in_doubt"), "retry")
+	w.must(0, "resume", run)
+	w.completed()
+}

@@ -1,0 +1,30 @@
+//go:build linux
+
+package clis
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
+)
+
+var record = flag.Bool("record", false, "write what the CLIs print to worker/testdata/streams")
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == channelCommand {
+		os.Exit(serveChannel())
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // they wait for programs to start, most of the time
+		panic(err)
+	}
+	code := cmdtest.Main(m)
+	if err := summarize(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,325 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// Activities are the calls of a drive.
+func Activities(h *Host) map[string]flow.Activity {
+	invoke := flow.Activity{
+		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return newTurn(h, a).invoke(ctx) },
+		// What an earlier drive has left without an end goes on by itself if that was
+		// configured; else somebody is asked.
+		Recall: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+			x := newTurn(h, a)
+			if x.local.OnInterrupt == ResumeByItself {
+				x.again = true
+				return x.invoke(ctx)
+			}
+			return flow.Done{}, x.doubt(ctx)
+		},
+		Stops: func(flow.Attempt) bool { return true },
+	}
+	return map[string]flow.Activity{
+		TaskActivity: {Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
+			var t tipstaff.Task
+			if err := json.Unmarshal(a.Input, &t); err != nil {
+				return flow.Done{}, err
+			}
+			t.User = h.User
+			t, err := h.Store.OpenTask(ctx, a.Run, a.Path, t)
+			return flow.Done{Value: flow.JSON(t.ID)}, err
+		}},
+		SpawnActivity:  invoke,
+		ResumeActivity: invoke,
+	}
+}
+
+// turn is an invocation as its run sees it, from what the record asks for to its result.
+type turn struct {
+	host    *Host
+	attempt flow.Attempt
+	local   *Local
+	run     string
+	id      string
+	resumes bool // it was asked to go on
+	again   bool // it takes the place of one that was broken off
+	dir     string
+	session tipstaff.WorkerSession
+	channel *taskChannel
+	bound   string // of the run, if that is the smaller limit of cost or tokens
+	ctx     context.Context
+}
+
+func newTurn(h *Host, a flow.Attempt) *turn {
+	return &turn{host: h, attempt: a, local: a.Local.(*Local), run: a.Run, id: h.NewID(), resumes: a.Name == ResumeActivity, again: a.N > 1}
+}
+
+// invoke makes the invocation. What it refuses has started nothing.
+func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
+	x.ctx = ctx
+	w, o, resume, err := x.prepare(ctx)
+	if err != nil {
+		return flow.Done{}, refused(err)
+	}
+	after, err := x.host.Watch(ctx, x.attempt.Path)
+	if err != nil {
+		return flow.Done{}, refused(errors.Join(err, x.release(nil)))
+	}
+	begin := w.Spawn
+	if resume {
+		begin = w.Resume
+	}
+	res, err := begin(ctx, o)
+	if err != nil {
+		return flow.Done{}, refused(errors.Join(err, x.release(nil)))
+	}
+	res.Dir = x.dir
+	if res.Outcome == Limit && (res.Which == tipstaff.BoundCostUSD || res.Which == tipstaff.BoundTokens) {
+		res.Bound = x.bound
+	}
+	var keep []string
+	res.Notices, keep, err = after(x.attempt.Note)
+	x.note(tipstaff.KindWorkerEnded, ended(x.id, res))
+	if err := errors.Join(err, x.release(&res), x.attempt.Sync()); err != nil {
+		return flow.Done{}, err
+	}
+	if cause := context.Cause(ctx); res.Outcome == Cancelled && cause != nil {
+		var stop *flow.Stop
+		var late *flow.Error
+		switch {
+		case errors.As(cause, &stop): // it is not known what it would have done
+			return flow.Done{}, errors.Join(cause, x.doubt(ctx))
+		case errors.As(cause, &late):
+			late := *late
+			late.Answered = true
+			return flow.Done{}, &late
+		}
+	}
+	return flow.Done{Value: flow.JSON(res), Use: x.use(res), Keep: keep}, nil
+}
+
+// prepare makes everything ready, in the order of what could refuse it.
+func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, err error) {
+	l, h := x.local, x.host
+	task, err := h.Store.RunTask(ctx, x.run, l.TaskID)
+	if err != nil {
+		return w, o, false, err
+	}
+	x.channel = &taskChannel{x: x, task: task, iteration: l.Iteration}
+	if task.Status != tipstaff.TaskInProgress { // an earlier attempt has left it so
+		x.channel.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "the worker goes on"})
+	}
+	if w, err = h.Make(l.Settled); err != nil {
+		return w, o, false, err
+	}
+	if x.resumes && !w.SupportsResumption() {
+		return w, o, false, tipstaff.Errorf(tipstaff.ResumeUnsupported, "worker %s cannot go on with a session", l.Worker)
+	}
+	if _, err = w.Available(ctx); err != nil {
+		return w, o, false, err
+	}
+	if x.dir, err = h.Dir(ctx, l.Posture); err != nil {
+		return w, o, false, err
+	}
+	environ, err := h.Environ(l.Settled)
+	if err != nil {
+		return w, o, false, err
+	}
+	if err = x.lease(ctx); err != nil {
+		return w, o, false, err
+	}
+	limits, err := x.reserve()
+	if err != nil {
+		return w, o, false, errors.Join(err, x.release(nil))
+	}
+	o = Options{Run: x.attempt.Run, Path: x.attempt.Path, Invocation: x.id, Prompt: l.Prompt, Dir: x.dir, Env: environ, Model: l.Model,
+		Posture: l.Posture, Limits: limits, Folder: x.session.Folder, Logs: h.Folder, Policy: h.Policy(l, x.dir), Price: h.Price, Starter: h.Starter,
+		Redact: h.Redact, Sink: x}
+	if o.Session, resume, err = x.conversation(ctx); err != nil {
+		return w, o, false, errors.Join(err, x.release(nil))
+	}
+	switch {
+	case x.resumes && !resume:
+		o.Prompt = l.Again
+	case x.again && resume:
+		o.Prompt = textInterrupted + l.Prompt
+	}
+	if err = errors.Join(os.MkdirAll(h.Folder, 0o700), os.MkdirAll(x.session.Folder, 0o700)); err != nil {
+		return w, o, false, errors.Join(err, x.release(nil))
+	}
+	x.channel.limits = limits
+	o.Channel = x.channel
+	return w, o, resume, nil
+}
+
+// reserve holds what the invocation may use at most: its limit, or what the run has left
+// if that is less.
+func (x *turn) reserve() (Limits, error) {
+	limits := x.local.Limits
+	for try := 0; ; try++ {
+		use, bound := flow.Use{}, ""
+		least := func(name string, limit int64) int64 {
+			left, bounded := x.attempt.Left(name)
+			if !bounded {
+				return limit
+			}
+			own := limit > 0
+			if !own || left < limit {
+				limit, bound = left, name
+			}
+			if own || left == 0 { // without a limit of its own it would hold all that is left, and nobody could work beside it
+				use[name] = max(1, limit) // with nothing left it is refused
+			}
+			return limit
+		}
+		limits.CostUSD = tipstaff.USD(least(tipstaff.BoundCostUSD, int64(x.local.Limits.CostUSD)))
+		limits.Tokens = least(tipstaff.BoundTokens, x.local.Limits.Tokens)
+		x.bound = bound
+		err := x.attempt.Reserve(use)
+		var refusal *flow.Error
+		if err == nil || !errors.As(err, &refusal) || try == 5 {
+			return limits, errors.Join(err, x.synced(err))
+		}
+		for name, want := range use { // another branch may have taken it meanwhile
+			if left, _ := x.attempt.Left(name); left == 0 && want > 0 {
+				return limits, err
+			}
+		}
+	}
+}
+
+// synced waits until what was granted is durable.
+func (x *turn) synced(err error) error {
+	if err != nil {
+		return nil
+	}
+	return x.attempt.Sync()
+}
+
+// use is what is charged. What the CLI does not tell is charged as it was reserved.
+func (x *turn) use(res Result) flow.Use {
+	use := flow.Use{}
+	if res.CostKnown {
+		use[tipstaff.BoundCostUSD] = int64(res.CostUSD)
+	}
+	if res.UsageKnown {
+		use[tipstaff.BoundTokens] = res.Usage.InputTokens + res.Usage.OutputTokens
+	}
+	for _, name := range x.local.Counted {
+		switch name {
+		case tipstaff.BoundModelCalls:
+			use[name] = int64(res.Steps)
+		case tipstaff.BoundToolCalls:
+			use[name] = int64(res.ToolCalls)
+		}
+	}
+	return use
+}
+
+// doubt tells the task that nobody knows how an invocation ended.
+func (x *turn) doubt(ctx context.Context) error {
+	task, err := x.host.Store.RunTask(context.WithoutCancel(ctx), x.run, x.local.TaskID)
+	if err == nil && task.Status == tipstaff.TaskInProgress {
+		told := &taskChannel{x: x, task: task, iteration: x.local.Iteration}
+		told.move(tipstaff.TaskMoved{To: tipstaff.TaskPaused, By: bySystem, Why: "an invocation was broken off", Pause: &tipstaff.TaskPause{Reason: flow.CodeInDoubt}})
+	}
+	return &flow.Error{Code: flow.CodeInDoubt, Message: "the process that made the invocation has ended"}
+}
+
+func (x *turn) note(kind tipstaff.Kind, body any) {
+	x.attempt.Note(flow.Event{Kind: string(kind), Body: body})
+}
+
+// Started implements [Sink].
+func (x *turn) Started(b tipstaff.WorkerStarted) error {
+	l := x.local
+	b.Invocation, b.Session, b.Worker, b.Type, b.Model, b.Posture, b.Settings = x.id, x.session.ID, l.Worker, l.Type, l.Model, string(l.Posture), l.Settings
+	b.Dir, b.Task, b.Iteration = x.dir, l.TaskID, l.Iteration
+	x.note(tipstaff.KindWorkerStarted, b)
+	return errors.Join(x.attempt.Sync(), x.update(func(s *tipstaff.WorkerSession) {
+		s.Family, s.CLIVersion = b.Family, b.CLIVersion
+		if n := len(s.Invocations) - 1; n >= 0 {
+			s.Invocations[n].Identity = b.Identity
+		}
+	}))
+}
+
+// Session implements [Sink].
+func (x *turn) Session(id string) error {
+	if err := x.told(id); err != nil {
+		return err
+	}
+	if x.channel.task.SessionID != id {
+		x.channel.move(tipstaff.TaskMoved{To: x.channel.task.Status, By: bySystem, SessionID: id})
+	}
+	return nil
+}
+
+// Event implements [Sink].
+func (x *turn) Event(body Body) {
+	e := flow.Event{Kind: string(body.Kind()), Body: body}
+	if body.Kind().Transient() {
+		x.attempt.Tell(e)
+		return
+	}
+	x.attempt.Note(e)
+}
+
+func ended(id string, r Result) tipstaff.WorkerEnded {
+	b := tipstaff.WorkerEnded{Invocation: id, SessionID: r.SessionID, Outcome: string(r.Outcome), Which: r.Which, Exit: r.Exit, Usage: r.Usage, UsageKnown: r.UsageKnown,
+		Steps: r.Steps, ToolCalls: r.ToolCalls, Denials: len(r.Denials), Pending: len(r.Pending), Leftover: r.Leftover, DurationMS: r.DurationMS, Containment: r.Containment}
+	if r.CostKnown {
+		b.Usage.CostUSD = &r.CostUSD
+	}
+	if b.Leftover == nil {
+		b.Leftover = []tipstaff.LeftProcess{}
+	}
+	if r.Report.Status != "" {
+		b.Report = flow.JSON(r.Report)
+	}
+	return b
+}
+
+// refused is the error of an invocation that has started nothing.
+func refused(err error) error {
+	var own *flow.Error
+	if errors.As(err, &own) {
+		e := *own
+		e.NotSent = true
+		return &e
+	}
+	var e *tipstaff.Error
+	if errors.As(err, &e) {
+		return &flow.Error{Code: string(e.Code), Message: e.Message, NotSent: true}
+	}
+	return &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
+}
+
+// inside is the path of a file that a worker names, if it lies in its directory.
+func inside(dir, name string) (string, error) {
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fmt.Errorf("there is no file %s", name)
+	}
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
+		return "", fmt.Errorf("%s lies outside of %s", name, dir)
+	}
+	return real, nil
+}
