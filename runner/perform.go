@@ -249,6 +249,9 @@ func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
 		if a := w.agents.settled[n.Agent]; a.Way != "" {
 			way, t.Config = a.Way, a.Config
 		}
+		if f := w.draft.Followup; f != nil && n == w.corrected() { // as a stage is told
+			t.Prompt += "\n\n" + f.Feedback
+		}
 	}
 	by, ok := w.performers[way]
 	if !ok {
