@@ -299,12 +299,12 @@ func (r *Runner) checkResult(ctx context.Context, run string, asked flow.GateRow
 
 // checkGiven checks a result that somebody gives for a call.
 func (r *Runner) checkGiven(ctx context.Context, run string, of doubted, answer json.RawMessage) error {
-	if of.Name != tool.ActivityName && of.Name != remoteActivity {
-		return nil
-	}
 	p, err := openProgram(ctx, r.Store, run)
 	if err != nil {
 		return err
+	}
+	if of.Name != tool.ActivityName && of.Name != remoteActivity {
+		return r.checkPerformed(p, of, answer)
 	}
 	if of.Name == tool.ActivityName {
 		d, err := p.shared().gate.Tools.Lookup(of.Input.URI)
@@ -316,6 +316,40 @@ func (r *Runner) checkGiven(ctx context.Context, run string, of doubted, answer 
 		}
 	}
 	return r.checkStageResult(ctx, run, p, of.Path, answer)
+}
+
+// checkPerformed checks a result that is given for a call of a performer, if that can tell:
+// with it the step or stage must be able to complete.
+func (r *Runner) checkPerformed(opened program, of doubted, answer json.RawMessage) error {
+	asked := Doubt{Call: of.Name, Path: of.Path, Answer: answer}
+	var stage *pipeline.Agent
+	switch p := opened.(type) {
+	case *pipelineProgram:
+		name, _, _ := strings.Cut(of.Path, "#")
+		if stage = p.pipe.Agent(name); stage != nil {
+			asked.Schema = stage.OutputSchema
+		}
+	case *planProgram:
+		for leaf := range p.doc.Root.Leaves {
+			if path := p.root() + strings.TrimPrefix(leaf.Path, planRoot); strings.HasPrefix(of.Path, path+"/") {
+				asked.Schema = leaf.OutputSchema
+			}
+		}
+	}
+	for _, way := range slices.Sorted(maps.Keys(r.performers)) {
+		by, ok := r.performers[way].(AnswerChecker)
+		if !ok {
+			continue
+		}
+		res, err := by.CheckAnswer(asked)
+		if err == nil && res != nil && stage != nil && stage.Way == way {
+			err = stage.CheckOutput(res.Output)
+		}
+		if err != nil {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is not a result of %s: %v", of.Name, err)
+		}
+	}
+	return nil
 }
 
 // checkStageResult checks a result that is given for the one call of a remote or tool
