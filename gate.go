@@ -38,7 +38,29 @@ type Gate struct {
 	OpenedSeq int64           `json:"opened_seq"`
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
 	Given     *GivenResult    `json:"given,omitempty"` // of a call in doubt: what use_result without an answer takes
+	Heard     *LastHeard      `json:"heard,omitempty"` // of a worker in doubt
 	Shown     *Shown          `json:"shown,omitempty"` // [Subject] of it, where a gate is for people
+}
+
+// LastHeard is what was last heard of a worker whose end nobody saw.
+type LastHeard struct {
+	Text    string          `json:"text,omitempty"`
+	Tool    string          `json:"tool,omitempty"` // that it called last
+	Args    json.RawMessage `json:"args,omitempty"` // of that call
+	Changed []string        `json:"changed,omitempty"` // files, the first of them
+}
+
+// Hear takes in a record of the worker's invocation.
+func (h *LastHeard) Hear(e *Event) {
+	switch e.Kind {
+	case KindAgentMessage:
+		if text := BodyOf[AgentMessage](e).Text; text != "" {
+			h.Text = text
+		}
+	case KindAgentToolCallRequest:
+		b := BodyOf[AgentToolCallRequest](e)
+		h.Tool, h.Args = b.Server+"/"+b.Tool, b.Arguments
+	}
 }
 
 // GivenResult is what an agent host has brought for a call when nobody waited for it any
