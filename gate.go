@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -40,6 +41,10 @@ type Gate struct {
 	Given     *GivenResult    `json:"given,omitempty"` // of a call in doubt: what use_result without an answer takes
 	Shown     *Shown          `json:"shown,omitempty"` // [Subject] of it, where a gate is for people
 }
+
+// Place is where a gate stands for people: with who asked, of a delivery by its key, for
+// the run itself asks.
+func (g Gate) Place() string { return cmp.Or(g.Path, g.Key) }
 
 // GivenResult is what an agent host has brought for a call when nobody waited for it any
 // more.
