@@ -39,6 +39,10 @@ func (o *showOptions) showDiff(ctx context.Context, svc tipstaff.Service, run ti
 	if o.stat {
 		req.Mode = tipstaff.DiffStat
 	}
+	below := ""
+	if o.path != "" {
+		below = "at or below " + clean(o.path)
+	}
 	d, err := tipstaff.Diff(ctx, svc, req)
 	switch {
 	case err != nil:
@@ -51,7 +55,7 @@ func (o *showOptions) showDiff(ctx context.Context, svc tipstaff.Service, run ti
 		fmt.Fprintln(o.err, "the run has recorded no difference")
 		return nil
 	case len(d.Files) == 0:
-		fmt.Fprintln(o.err, "nothing has changed")
+		fmt.Fprintln(o.err, tipstaff.Joined(" ", "nothing has changed", below))
 		return nil
 	case o.stat:
 		for _, f := range d.Files {

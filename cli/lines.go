@@ -137,10 +137,13 @@ func deliveryWords(ev *tipstaff.Event) (what, detail string) {
 		return "worktree", detail
 	case tipstaff.KindDiffRecorded:
 		b := tipstaff.BodyOf[tipstaff.DiffRecorded](ev)
-		if b.Files == 0 {
-			return "changed", "nothing"
+		if what = "changed"; b.Stage != "" { // it has what was there before the step too
+			what = "changed so far"
 		}
-		return "changed", tipstaff.CountOfChanges(b.Files, b.Added, b.Removed)
+		if b.Files == 0 {
+			return what, "nothing"
+		}
+		return what, tipstaff.CountOfChanges(b.Files, b.Added, b.Removed)
 	case tipstaff.KindCheckFinished:
 		return receiptWords(tipstaff.BodyOf[tipstaff.CheckFinished](ev).Receipt)
 	case tipstaff.KindDeliveryCommitted:
