@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -42,11 +43,15 @@ type Gate struct {
 	Shown     *Shown          `json:"shown,omitempty"` // [Subject] of it, where a gate is for people
 }
 
+// Place is where a gate stands for people: with who asked, of a delivery by its key, for
+// the run itself asks.
+func (g Gate) Place() string { return cmp.Or(g.Path, g.Key) }
+
 // LastHeard is what was last heard of a worker whose end nobody saw.
 type LastHeard struct {
 	Text    string          `json:"text,omitempty"`
-	Tool    string          `json:"tool,omitempty"` // that it called last
-	Args    json.RawMessage `json:"args,omitempty"` // of that call
+	Tool    string          `json:"tool,omitempty"`    // that it called last
+	Args    json.RawMessage `json:"args,omitempty"`    // of that call
 	Changed []string        `json:"changed,omitempty"` // files, the first of them
 }
 

@@ -200,11 +200,7 @@ func (s *shower) delivery(d DeliverySubject) {
 
 // CountOfChanges says how much has changed.
 func CountOfChanges(files int, added, removed int64) string {
-	word := "files"
-	if files == 1 {
-		word = "file"
-	}
-	return fmt.Sprintf("%d %s, +%d −%d lines", files, word, added, removed)
+	return fmt.Sprintf("%s, +%d −%d lines", Plural(files, "file"), added, removed)
 }
 
 // String is a file with what has become of it.

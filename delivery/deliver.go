@@ -194,7 +194,7 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 	}
 	subject := d.subject(made, branch)
 	decision, err := d.fc.Wait(flow.Gate{Key: "delivery#" + strconv.Itoa(n), Kind: string(tipstaff.Delivery), Subject: flow.JSON(subject),
-		Question: fmt.Sprintf("%s changed, %d lines added and %d removed. What becomes of it?", files(d.diff.Files), d.diff.Added, d.diff.Removed), Actions: tipstaff.DeliveryActions})
+		Question: tipstaff.Plural(d.diff.Files, "file") + " changed, " + tipstaff.Plural(int(d.diff.Added), "line") + fmt.Sprintf(" added and %d removed. What becomes of it?", d.diff.Removed), Actions: tipstaff.DeliveryActions})
 	if err != nil {
 		return outcome, false, err
 	}
@@ -232,13 +232,6 @@ func title(said string) string {
 		return "Changes of a run"
 	}
 	return said
-}
-
-func files(n int) string {
-	if n == 1 {
-		return "1 file"
-	}
-	return fmt.Sprintf("%d files", n)
 }
 
 // subject is what the gate shows.
