@@ -39,8 +39,7 @@ func (p workerProcess) Stderr() io.Reader        { return p.Process.Stderr() }
 func (p workerProcess) Stop(grace time.Duration) { p.Process.Stop(grace) }
 
 func (p workerProcess) Wait() worker.Ended {
-	exit := p.Process.Wait()
-	_ = p.Process.Close() // nothing is left but its pipes
+	exit := p.Process.Wait() // what it wrote is perhaps still being read
 	return worker.Ended{Exit: tipstaff.WorkerExit(exit), Leftover: left(p.Leftover()), Survivors: left(p.Survivors())}
 }
 
