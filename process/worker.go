@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"io"
@@ -9,12 +9,16 @@ import (
 	"github.com/tipstaff/tipstaff/worker"
 )
 
-// processes starts the CLIs of workers, each behind a reaper.
-type processes struct{}
+// Workers starts the CLIs of workers, each behind a reaper.
+type Workers struct{}
 
-func (processes) Containment() string { return supervisor.Containment() }
+var _ worker.Starter = Workers{}
 
-func (processes) Start(p worker.Program) (worker.Process, error) {
+// Containment implements [worker.Starter].
+func (Workers) Containment() string { return supervisor.Containment() }
+
+// Start implements [worker.Starter].
+func (Workers) Start(p worker.Program) (worker.Process, error) {
 	started, err := supervisor.Spawn(supervisor.Command{Path: p.Path, Args: p.Args, Dir: p.Dir, Env: p.Env, NoInput: len(p.Input) == 0, Reap: true})
 	if err != nil {
 		return nil, err
