@@ -1,7 +1,9 @@
 package process
 
 import (
+	"errors"
 	"io"
+	"os"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -38,14 +40,32 @@ func (p workerProcess) Identity() tipstaff.ProcessIdentity {
 	return tipstaff.ProcessIdentity{Pid: id.Pid, Start: id.Start, Boot: id.Boot}
 }
 
-func (p workerProcess) Stdout() io.Reader        { return p.Process.Stdout() }
-func (p workerProcess) Stderr() io.Reader        { return p.Process.Stderr() }
+func (p workerProcess) Stdout() io.Reader        { return output{p.Process.Stdout()} }
+func (p workerProcess) Stderr() io.Reader        { return output{p.Process.Stderr()} }
 func (p workerProcess) Stop(grace time.Duration) { p.Process.Stop(grace) }
 
+// Wait leaves the output open: whoever reads it may be behind.
 func (p workerProcess) Wait() worker.Ended {
-	exit := p.Process.Wait()
-	_ = p.Process.Close() // nothing is left but its pipes
-	return worker.Ended{Exit: tipstaff.WorkerExit(exit), Leftover: left(p.Leftover()), Survivors: left(p.Survivors())}
+	return worker.Ended{Exit: tipstaff.WorkerExit(p.Process.Wait()), Leftover: left(p.Leftover()), Survivors: left(p.Survivors())}
+}
+
+// output is what a program prints. It is read to its end even by a reader who is slow, and
+// closed there.
+type output struct{ *os.File }
+
+// stillThere is what it takes to read what a program that has ended left in its pipe.
+const stillThere = 100 * time.Millisecond
+
+func (o output) Read(p []byte) (int, error) {
+	n, err := o.File.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) { // set at the program's end, for others may hold the pipe open
+		_ = o.SetReadDeadline(time.Now().Add(stillThere))
+		n, err = o.File.Read(p)
+	}
+	if err != nil {
+		_ = o.Close()
+	}
+	return n, err
 }
 
 func left(all []supervisor.Left) []tipstaff.LeftProcess {
