@@ -26,6 +26,12 @@ var children = map[string]func(context.Context, task, io.Writer) error{
 	"recover": recoverRuns,
 	"park":    parkRuns,
 	"serve":   serveEcho,
+	"read":    readEvents,
+
+	"cli nothing": codingCLI(sayNothing),
+	"cli much":    codingCLI(sayMuch),
+	"cli calls":   codingCLI(sayCalls),
+	"cli lingers": codingCLI(sayForLong),
 }
 
 // child is the life of such a process.
@@ -48,14 +54,19 @@ func (t task) command(ctx context.Context) (*osexec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	role, err := json.Marshal(t)
-	if err != nil {
-		return nil, err
-	}
 	c := osexec.CommandContext(ctx, self)
-	c.Env = append(os.Environ(), childVariable+"="+string(role))
+	c.Env = append(os.Environ(), childVariable+"="+t.role())
 	c.Stderr = &strings.Builder{}
 	return c, nil
+}
+
+// role is the task as the variable tells it.
+func (t task) role() string {
+	role, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // numbers and strings can be encoded
+	}
+	return string(role)
 }
 
 // explain adds what a command had to say to the error it ended with.

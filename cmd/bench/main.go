@@ -59,15 +59,19 @@ type effort struct {
 	replayed []int         // steps that are replayed
 	asks     int           // of a daemon
 	loops    int           // iterations of a short loop; a long one has ten times as many
+	events   int           // that a worker prints
+	crowd    int           // workers at once
+	reports  int           // calls of a worker's channel
+	files    int           // of a repository
 	install  bool          // a peer that is not there
 }
 
 var (
 	full = effort{rounds: 5, round: time.Second, runs: 200, calls: 1000, records: 100_000, kill: 100, parked: 10_000, starts: 20, turn: 100, together: 100,
-		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}, asks: 10_000, loops: 1000, install: true}
+		sizes: []int{100, 1000, 10_000, 100_000}, replayed: []int{1000, 10_000}, asks: 10_000, loops: 1000, events: 100_000, crowd: 20, reports: 500, files: 10_000, install: true}
 	// brief is enough to see that every figure can still be measured.
 	brief = effort{rounds: 1, round: 100 * time.Millisecond, runs: 20, calls: 20, records: 1000, kill: 5, parked: 20, starts: 2, turn: 10, together: 10,
-		sizes: []int{100, 1200}, replayed: []int{100}, asks: 20, loops: 20}
+		sizes: []int{100, 1200}, replayed: []int{100}, asks: 20, loops: 20, events: 300, crowd: 2, reports: 10, files: 100}
 )
 
 // figures is what is measured, in this order.
@@ -98,6 +102,11 @@ var figures = []struct {
 	{"loop", measureLoop},
 	{"clone", measureClone},
 	{"durable loop", measureDurableLoop},
+	{"invocation", measureInvoke},
+	{"stream", measureStream},
+	{"crowd", measureCrowd},
+	{"channel", measureChannel},
+	{"worktree", measureWorktree},
 }
 
 // measure takes all figures that were asked for.

@@ -14,6 +14,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/plan"
 	"github.com/tipstaff/tipstaff/policy"
+	"github.com/tipstaff/tipstaff/process"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/supervisor"
 	"github.com/tipstaff/tipstaff/worker"
@@ -196,7 +197,7 @@ func inputsOf(args json.RawMessage, ofTask bool) (inputs []tipstaff.TaskInput) {
 func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Activity {
 	h := &worker.Host{
 		Store: p.store, Self: supervisor.Self("worker", ""), Alive: p.alive, User: env.User, Base: env.Base,
-		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: processes{},
+		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: process.Workers{},
 		Make: func(s worker.Settled) (worker.Worker, error) { return openWorker(s, filepath.Dir(p.folder)) },
 		Dir: func(_ context.Context, posture worker.Posture) (string, error) {
 			return env.Directory(posture != worker.ReadOnly)

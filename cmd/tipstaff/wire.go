@@ -23,6 +23,7 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
 	"github.com/tipstaff/tipstaff/pipeline"
+	"github.com/tipstaff/tipstaff/process"
 	"github.com/tipstaff/tipstaff/provider"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/sqlite"
@@ -193,7 +194,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
-	config.Git = git()
+	config.Git = process.Git()
 	if config.Worktrees, err = delivery.Worktrees(os.Getenv); err != nil {
 		config.Git = nil // there is no place for them
 	}

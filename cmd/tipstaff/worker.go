@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/process"
 	"github.com/tipstaff/tipstaff/worker"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
@@ -122,5 +123,5 @@ func newWorker(name string, c ws.Worker) (*worker.CLI, error) {
 		return nil, err
 	}
 	return worker.New(worker.Config{Name: name, Type: c.Type, Command: c.Command, Args: c.Args, Settings: c.Settings, Script: c.Script.Name,
-		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: processes{}})
+		Self: self, Version: version, Sandbox: os.Getenv("TIPSTAFF_SANDBOX"), Starter: process.Workers{}})
 }

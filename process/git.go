@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // maxGitOutput is more than git prints of any repository that a person works in.
 const maxGitOutput = 1 << 30
 
-// git is the one on PATH; nil: there is none.
-func git() *delivery.Git {
+// Git is the git on PATH; nil: there is none.
+func Git() *delivery.Git {
 	path, err := builtin.LookProgram("", "git")
 	if err != nil {
 		return nil

@@ -1,0 +1,77 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/supervisor"
+	"github.com/tipstaff/tipstaff/worker"
+)
+
+// Workers starts the CLIs of workers, each behind a reaper.
+type Workers struct{}
+
+var _ worker.Starter = Workers{}
+
+// Containment implements [worker.Starter].
+func (Workers) Containment() string { return supervisor.Containment() }
+
+// Start implements [worker.Starter].
+func (Workers) Start(p worker.Program) (worker.Process, error) {
+	started, err := supervisor.Spawn(supervisor.Command{Path: p.Path, Args: p.Args, Dir: p.Dir, Env: p.Env, NoInput: len(p.Input) == 0, Reap: true})
+	if err != nil {
+		return nil, err
+	}
+	go func() { // it ends at the latest when the process does
+		_, _ = started.Stdin().Write(p.Input)
+		_ = started.Stdin().Close()
+	}()
+	return workerProcess{started}, nil
+}
+
+// workerProcess is a process as workers know it.
+type workerProcess struct{ *supervisor.Process }
+
+func (p workerProcess) Identity() tipstaff.ProcessIdentity {
+	id := p.Process.Identity()
+	return tipstaff.ProcessIdentity{Pid: id.Pid, Start: id.Start, Boot: id.Boot}
+}
+
+func (p workerProcess) Stdout() io.Reader        { return output{p.Process.Stdout()} }
+func (p workerProcess) Stderr() io.Reader        { return output{p.Process.Stderr()} }
+func (p workerProcess) Stop(grace time.Duration) { p.Process.Stop(grace) }
+
+// Wait leaves the output open: whoever reads it may be behind.
+func (p workerProcess) Wait() worker.Ended {
+	return worker.Ended{Exit: tipstaff.WorkerExit(p.Process.Wait()), Leftover: left(p.Leftover()), Survivors: left(p.Survivors())}
+}
+
+// output is what a program prints. It is read to its end even by a reader who is slow, and
+// closed there.
+type output struct{ *os.File }
+
+// stillThere is what it takes to read what a program that has ended left in its pipe.
+const stillThere = 100 * time.Millisecond
+
+func (o output) Read(p []byte) (int, error) {
+	n, err := o.File.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) { // set at the program's end, for others may hold the pipe open
+		_ = o.SetReadDeadline(time.Now().Add(stillThere))
+		n, err = o.File.Read(p)
+	}
+	if err != nil {
+		_ = o.Close()
+	}
+	return n, err
+}
+
+func left(all []supervisor.Left) []tipstaff.LeftProcess {
+	list := make([]tipstaff.LeftProcess, 0, len(all))
+	for _, l := range all {
+		list = append(list, tipstaff.LeftProcess(l))
+	}
+	return list
+}
