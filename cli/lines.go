@@ -109,6 +109,9 @@ func workerWords(ev *tipstaff.Event) (what, detail string) {
 		return "worker ended", tipstaff.Joined("  ", human(time.Duration(b.DurationMS)*time.Millisecond), b.String())
 	case tipstaff.KindTaskStatus:
 		b := tipstaff.BodyOf[tipstaff.TaskMoved](ev)
+		if b.From == b.To {
+			return "", "" // something became known that other records tell, too
+		}
 		return "task", tipstaff.Joined(": ", fmt.Sprintf("%s %s → %s", b.Task, b.From, b.To), b.Why)
 	case tipstaff.KindTaskLog:
 		b := tipstaff.BodyOf[tipstaff.TaskLogged](ev)

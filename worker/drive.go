@@ -487,7 +487,7 @@ func (d *drive) review(res Result) (out Output, follow *next, err error) {
 	}
 	d.iteration++
 	d.nudged = false
-	d.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: by, Why: "rejected", Feedback: said})
+	d.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "rejected", Feedback: said}) // who rejected it says the feedback
 	d.Brief.Feedback = text
 	return out, &next{text: textRejected(d.iteration, text), resume: true}, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -15,7 +16,7 @@ type processes struct{}
 func (processes) Containment() string { return supervisor.Containment() }
 
 func (processes) Start(p worker.Program) (worker.Process, error) {
-	started, err := supervisor.Spawn(supervisor.Command{Path: p.Path, Args: p.Args, Dir: p.Dir, Env: p.Env, NoInput: len(p.Input) == 0, Reap: true})
+	started, err := supervisor.Spawn(supervisor.Command{Path: p.Path, Args: p.Args, Dir: p.Dir, Env: p.Env, NoInput: len(p.Input) == 0, Reap: true, WideOutput: true})
 	if err != nil {
 		return nil, err
 	}
@@ -30,8 +31,7 @@ func (processes) Start(p worker.Program) (worker.Process, error) {
 type workerProcess struct{ *supervisor.Process }
 
 func (p workerProcess) Identity() tipstaff.ProcessIdentity {
-	id := p.Process.Identity()
-	return tipstaff.ProcessIdentity{Pid: id.Pid, Start: id.Start, Boot: id.Boot}
+	return tipstaff.ProcessIdentity(p.Process.Identity())
 }
 
 func (p workerProcess) Stdout() io.Reader        { return p.Process.Stdout() }
@@ -50,4 +50,13 @@ func left(all []supervisor.Left) []tipstaff.LeftProcess {
 		list = append(list, tipstaff.LeftProcess(l))
 	}
 	return list
+}
+
+// sweepPrograms ends what is left of programs of workers.
+func sweepPrograms(ctx context.Context, programs []tipstaff.ProcessIdentity) (int, error) {
+	identities := make([]supervisor.Identity, len(programs))
+	for i, p := range programs {
+		identities[i] = supervisor.Identity(p)
+	}
+	return supervisor.SweepIdentity(ctx, identities...)
 }

@@ -3,6 +3,7 @@
 package clis
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -32,13 +33,15 @@ type worker struct {
 	posture posture
 	review  string // "": none
 	rules   string
+	idle    string // limit; "": long
 }
 
-// The longest that a command may take, and limits of the worker: a CLI that only tells of
-// its attempts to reach the API is stopped when it was idle for so long.
+// The longest that a command may take, and limits of the worker: of an invocation whose
+// cost the CLI does not tell, all that it may cost is charged.
 const (
-	commandPatience = 3 * time.Minute
-	wall, idle      = "100s", "25s"
+	commandPatience = 4 * time.Minute
+	wall, idle      = "200s", "120s"
+	cost            = "0.10"
 )
 
 func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspace {
@@ -50,7 +53,7 @@ func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspac
 	config := c.worker(w)
 	config["type"], config["command"] = c.name(), program(c.name())
 	config["posture"] = spec.posture
-	config["limits"] = map[string]string{"wall": wall, "idle": idle, "grace": "5s"}
+	config["limits"] = map[string]string{"wall": wall, "idle": cmp.Or(spec.idle, idle), "grace": "5s", "cost_usd": cost}
 	w.Env = append(c.passed(w), "HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.1,localhost")
 	w.Write("repo/tipstaff.yaml", "version: 1\nworkers: "+quoted(map[string]any{"w": config})+"\npolicy:\n  rules: ["+spec.rules+"]\n")
 	w.Write("repo/README", "a repository\n")
