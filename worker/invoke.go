@@ -40,6 +40,10 @@ type CLI struct {
 	config Config
 	of     *cliType
 	rows   []row
+
+	mu   sync.Mutex
+	seen os.FileInfo // the file that was asked for its version
+	said string      // its answer
 }
 
 var _ Worker = (*CLI)(nil)
@@ -258,7 +262,7 @@ func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, erro
 	defer ch.close()
 
 	l := &launch{of: w.of, o: o, stance: p.stance, user: w.settings() == "user", self: w.config.Self, script: w.config.Script, values: map[string][]string{}}
-	l.env = slices.Clone(o.Env)
+	l.env = slices.Concat(o.Env, w.of.always)
 	for _, v := range ch.environ() {
 		name, value, _ := strings.Cut(v, "=")
 		l.setenv(name, value)

@@ -34,6 +34,7 @@ type worker struct {
 	review  string // "": none
 	rules   string
 	idle    string // limit; "": long
+	task    string // what it is to do; "": [description]
 }
 
 // The longest that a command may take, and limits of the worker: of an invocation whose
@@ -51,13 +52,16 @@ func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspac
 	w.Folder = cmdtest.New(t, cmdtest.Released, commandPatience)
 	t.Cleanup(func() { end(w.left()) })
 	config := c.worker(w)
-	config["type"], config["command"] = c.name(), program(c.name())
+	config["type"] = c.name()
+	if config["command"] == nil {
+		config["command"] = program(c.name())
+	}
 	config["posture"] = spec.posture
 	config["limits"] = map[string]string{"wall": wall, "idle": cmp.Or(spec.idle, idle), "grace": "5s", "cost_usd": cost}
 	w.Env = append(c.passed(w), "HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.1,localhost")
 	w.Write("repo/tipstaff.yaml", "version: 1\nworkers: "+quoted(map[string]any{"w": config})+"\npolicy:\n  rules: ["+spec.rules+"]\n")
 	w.Write("repo/README", "a repository\n")
-	w.Write("repo/task.md", description+"\n")
+	w.Write("repo/task.md", cmp.Or(spec.task, description)+"\n")
 	w.Write("repo/.gitignore", ".tipstaff/\n")
 	w.git("init", "-q")
 	w.git("add", "-A")
