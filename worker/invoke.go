@@ -328,6 +328,7 @@ type invocation struct {
 	mu     sync.Mutex // of what both readers use
 	output int64      // bytes so far
 	stderr tail
+	plain  tail // what it printed that is no event
 
 	retried bool // the last line of stderr is a notice that the CLI tries again
 }
@@ -494,6 +495,9 @@ func (i *invocation) result(f facts, why *cause, how Ended) Result {
 		Totals: s.totals, Denials: denials, DenialsKnown: i.w.of.denialsKnown, Pending: append([]Request{}, pending...), Report: report, Steps: m.steps, ToolCalls: m.calls,
 		StderrTail: strings.TrimSpace(i.stderr.String()), Leftover: append([]tipstaff.LeftProcess{}, how.Leftover...), Containment: i.o.Starter.Containment(),
 		CLIVersion: i.plan.info.Version, DurationMS: time.Since(i.began).Milliseconds(), Logs: i.logs.names}
+	if r.Outcome == Empty { // all that there is: a CLI may decline in prose
+		r.Text = strings.TrimSpace(i.plain.String())
+	}
 	if r.Outcome == Orphan {
 		r.Leftover = append(r.Leftover, how.Survivors...)
 	}
@@ -537,7 +541,10 @@ func (o *outputLines) line(raw []byte) {
 		return
 	}
 	i.keep(raw)
-	i.mapper.line(i.reader, raw)
+	events := i.mapper.jsonLines
+	if i.mapper.line(i.reader, raw); i.mapper.jsonLines == events {
+		i.plain.add(raw)
+	}
 }
 
 func (o *outputLines) piece(raw []byte, last bool) {
