@@ -96,6 +96,9 @@ func (t *Task) Title() string {
 	if t.stage != nil {
 		return t.stage.Agent.Name
 	}
+	if t.Assigned != "" {
+		return t.walk.doc.Name
+	}
 	return cmp.Or(t.leaf.Node.ID, t.walk.doc.Name)
 }
 

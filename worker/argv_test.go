@@ -25,7 +25,7 @@ func prepared(t *testing.T, b *bed, resume bool) (*launch, *invocation) {
 	w := b.worker()
 	s, unenforced, err := w.take(b.options.Posture, b.options.Policy)
 	b.must(err)
-	l := &launch{of: w.of, o: &b.options, stance: s, user: w.settings() == "user", self: w.config.Self, script: w.config.Script, values: map[string][]string{}, env: slices.Clone(b.options.Env)}
+	l := &launch{of: w.of, o: &b.options, stance: s, user: w.settings() == "user", self: w.config.Self, script: w.config.Script, values: map[string][]string{}, env: slices.Concat(b.options.Env, w.of.always)}
 	t.Cleanup(func() {
 		for _, f := range l.cleanup {
 			f()

@@ -460,7 +460,7 @@ func (d *drive) review(res Result) (out Output, follow *next, err error) {
 		if verdict, text, err = d.reviewed(res); err != nil {
 			return out, nil, err
 		}
-		by = "role:" + d.Review
+		by = bySystem
 	}
 	if verdict == "" { // of a person, or of a reviewer who has none
 		dec, err := d.fc.At(fmt.Sprintf("review#%d", d.iteration)).Wait(d.reviewGate(res))
@@ -478,6 +478,9 @@ func (d *drive) review(res Result) (out Output, follow *next, err error) {
 		}
 	}
 	said := &tipstaff.TaskFeedback{Iteration: d.iteration, Verdict: verdict, Text: text, By: by, At: d.fc.Now()}
+	if by == bySystem {
+		said.By = "role:" + d.Review
+	}
 	if verdict == tipstaff.VerdictApproved {
 		d.complete(by, said)
 		return out, nil, nil

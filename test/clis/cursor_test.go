@@ -112,7 +112,7 @@ func TestCursorThroughTipstaff(t *testing.T) {
 			t.Errorf("the worktree has %q", got)
 		}
 		shown := w.is("paused", "paused")
-		w.must(0, "task", "resume", w.task, "run printf teal > colour.txt\n"+cursorReport)
+		w.ends("task", "resume", w.task, "run printf teal > colour.txt\n"+cursorReport)
 		if got := w.worktree("colour.txt"); got != "teal" {
 			t.Errorf("after the answer the worktree has %q", got)
 		}

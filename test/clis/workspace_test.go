@@ -76,14 +76,16 @@ func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspac
 // description of the task, which the first prompt contains.
 const description = "Look after the walnut."
 
-func (w *workspace) git(args ...string) {
+func (w *workspace) git(args ...string) string {
 	w.Helper()
 	c := exec.Command("git", args...)
 	c.Dir = w.Path("repo")
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir}
-	if out, err := c.CombinedOutput(); err != nil {
+	out, err := c.CombinedOutput()
+	if err != nil {
 		w.Fatalf("git %q: %v\n%s", args, err, out)
 	}
+	return strings.TrimSuffix(string(out), "\n")
 }
 
 // start starts the command in the repository.
@@ -100,6 +102,21 @@ func (w *workspace) start(args ...string) *cmdtest.Process {
 func (w *workspace) must(code int, args ...string) cmdtest.Result {
 	w.Helper()
 	return w.start(args...).Must(code)
+}
+
+// ends runs the command to the end of the run. What the worker has changed is delivered: it
+// becomes a branch.
+func (w *workspace) ends(args ...string) {
+	w.Helper()
+	r := w.start(args...).Wait()
+	if r.Code == 4 && strings.Contains(r.Err, "delivery#1 approve") {
+		run := w.show().Run
+		w.must(0, "decide", run, "delivery#1", "approve")
+		r = w.start("resume", run).Wait()
+	}
+	if r.Code != 0 {
+		w.Fatalf("want the end of the run\n%v", r)
+	}
 }
 
 // task as task show --json has it, as far as tests read it.
@@ -159,13 +176,17 @@ func (w *workspace) kinds() map[string]int {
 	return kinds
 }
 
-// worktree is a file of the run's worktree.
+// worktree is a file of the run's worktree, or of what was delivered of it.
 func (w *workspace) worktree(name string) string {
 	w.Helper()
 	found, err := filepath.Glob(w.Path(".local/state/tipstaff/worktrees/*", name))
 	w.Check(err)
 	if len(found) == 0 {
-		return ""
+		branch := w.git("for-each-ref", "--format=%(refname)", "refs/heads/tipstaff/deliver/")
+		if branch == "" || w.git("ls-tree", "--name-only", branch, name) == "" {
+			return ""
+		}
+		return w.git("show", branch+":"+name)
 	}
 	content, err := os.ReadFile(found[0])
 	w.Check(err)
