@@ -108,8 +108,6 @@ func (x *turn) release(res *Result) error {
 			s.State = tipstaff.SessionLost
 		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew: // the CLI has it, whoever made it
 			s.State = tipstaff.SessionLive
-		case len(s.Invocations) == 1 && res.Steps == 0 && MakesID(s.Type):
-			s.State = tipstaff.SessionNew // it may have stored nothing; if it has, it says that the id is in use
 		}
 	})
 }
