@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -254,6 +255,17 @@ func TestConfigurations(t *testing.T) {
 		b.options.Posture, b.config.Sandbox = Bypass, "a container"
 		if l, _ := prepared(t, b, false); (l.getenv("IS_SANDBOX") == "1") != (os.Geteuid() == 0) {
 			t.Errorf("%q", l.env)
+		}
+	})
+	t.Run("gemini beside a comma", func(t *testing.T) {
+		b := newBed(t, "gemini")
+		b.options.Posture, b.options.Folder = ReadOnly, filepath.Join(t.TempDir(), "a,b")
+		w := b.worker()
+		s, _, err := w.take(b.options.Posture, b.options.Policy)
+		b.must(err)
+		var e *tipstaff.Error
+		if err := w.of.prepare(&launch{of: w.of, o: &b.options, stance: s, values: map[string][]string{}}); !errors.As(err, &e) || e.Code != tipstaff.WorkerDirectory {
+			t.Errorf("%v", err)
 		}
 	})
 	t.Run("gemini", func(t *testing.T) {

@@ -364,7 +364,7 @@ func (d *drive) judge(n next, res Result) (done bool, follow *next, err error) {
 		follow, err = d.question(res)
 		return false, follow, err
 	case SessionLost:
-		if !d.worked && !d.renewed { // nothing is lost with it: Gemini CLI keeps no session in which nothing was said
+		if n.resume && !d.worked && !d.renewed { // nothing is lost with it: Gemini CLI keeps no session in which nothing was said
 			d.renewed, d.begun = true, false
 			d.session++
 			return false, &next{text: d.again(n), grants: n.grants}, nil

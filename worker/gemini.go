@@ -93,6 +93,10 @@ func geminiPrepare(l *launch) error {
 		}
 	}
 	if l.stance.may != nil {
+		if strings.Contains(home, ",") { // it would look for two files, find none and go on without the rules
+			return tipstaff.Errorf(tipstaff.WorkerDirectory, "Gemini CLI takes a path with a comma for two: it cannot be given its rules in %s", home).
+				WithHint("give the workspace a path without commas")
+		}
 		var rules strings.Builder
 		for _, n := range l.of.tools() {
 			if n.does == reads {

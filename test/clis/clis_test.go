@@ -173,7 +173,7 @@ var cases = []struct {
 		}
 		w.completed()
 	}},
-	{"second resume, cancel", func(t *testing.T, c cli) {
+	{"second resume and cancel", func(t *testing.T, c cli) {
 		w := newWorkspace(t, c, worker{posture: auto, rules: allowAll(c)}, endless)
 		p := w.begun("task", "spawn", w.task)
 		w.must(3, "task", "resume", w.task, "me too").Says(t, "busy")

@@ -105,7 +105,7 @@ func TestCursorThroughTipstaff(t *testing.T) {
 	installed(t)
 	t.Parallel()
 	program := buildCursor(t)
-	t.Run("spawn, resume", func(t *testing.T) {
+	t.Run("spawn and resume", func(t *testing.T) {
 		w := newWorkspace(t, standin{program: program}, worker{posture: write, task: "write made.txt by the model\nmcp tipstaff task_ask {\"question\":\"which colour?\"}"})
 		w.must(4, "task", "spawn", w.task)
 		if got := w.worktree("made.txt"); got != "by the model" {
