@@ -16,7 +16,7 @@ import (
 )
 
 // askTime is what a CLI has to print its version or its help.
-const askTime = 30 * time.Second
+const askTime = time.Minute
 
 var versionNumber = regexp.MustCompile(`\d+(\.\d+)+`)
 
@@ -37,7 +37,7 @@ func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r r
 		info.Version, info.Family = w.config.Version, r.family
 		return info, r, true, nil
 	}
-	out, err := ask(ctx, s, info.Path, []string{"--version"}, env)
+	out, err := w.version(ctx, s, info.Path, env)
 	if err != nil {
 		return info, r, false, w.unavailable(fmt.Sprintf("%s --version: %v", info.Path, err))
 	}
@@ -52,6 +52,22 @@ func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r r
 	}
 	info.Family = r.family
 	return info, r, known, nil
+}
+
+// version is what the CLI says of its version. Some take seconds to say it: a file that has
+// not changed is asked once.
+func (w *CLI) version(ctx context.Context, s Starter, path string, env []string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	file, err := os.Stat(path)
+	if err == nil && w.seen != nil && os.SameFile(file, w.seen) && file.ModTime().Equal(w.seen.ModTime()) && file.Size() == w.seen.Size() {
+		return w.said, nil
+	}
+	said, failed := ask(ctx, s, path, []string{"--version"}, slices.Concat(env, w.of.always))
+	if failed == nil && err == nil {
+		w.seen, w.said = file, said
+	}
+	return said, failed
 }
 
 // binary is the path of the CLI.
