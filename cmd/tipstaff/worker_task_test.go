@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -156,6 +157,7 @@ func init() {
 	parts["tells secrets"] = func(f *fake) {
 		f.begin()
 		secret, token := os.Getenv("ANTHROPIC_API_KEY"), os.Getenv("TIPSTAFF_MCP_TOKEN")
+		f.note("token %s", token)
 		half := len(secret) / 2
 		fmt.Fprintf(f.out, `{"type":"noise","x":"%s`, secret[:half])
 		f.check(f.out.Flush())
@@ -242,8 +244,10 @@ func TestSecretsOfAWorkerStayOut(t *testing.T) {
 		}
 		return err
 	}))
-	if strings.Contains(all, secret) {
-		t.Error("the credential is told")
+	_, token, _ := strings.Cut(w.Read("bin/notes"), "token ")
+	token = strings.TrimSpace(token)
+	if strings.Contains(all, secret) || strings.Contains(all, token) || len(token) != 64 {
+		t.Error("a secret is told")
 	}
 	if !strings.Contains(all, "$env:ANTHROPIC_API_KEY") || !strings.Contains(all, "$env:TIPSTAFF_MCP_TOKEN") {
 		t.Error("nothing was replaced")
@@ -259,5 +263,86 @@ func TestTrapsThatAreHandedOver(t *testing.T) {
 	if notes := w.Read("bin/notes"); strings.Count(notes, "refused=true") != 8 {
 		t.Error(notes)
 	}
+	w.nothingRuns()
+}
+
+func init() {
+	parts["decides for itself"] = func(f *fake) {
+		f.begin()
+		f.check(os.WriteFile(filepath.Join(f.dir, "up.new"), []byte(os.Getenv("TIPSTAFF_RUN_ID")), 0o600))
+		f.check(os.Rename(filepath.Join(f.dir, "up.new"), filepath.Join(f.dir, "up")))
+		script := filepath.Join(f.dir, "decide.sh")
+		for !fileExists(script) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		out, err := exec.Command("sh", script).CombinedOutput()
+		f.check(err)
+		f.note("%s", out)
+		f.report()
+		f.end()
+	}
+	parts["works until it is stopped"] = func(f *fake) {
+		f.begin()
+		f.note("works")
+		time.Sleep(forever)
+	}
+}
+
+// No worker decides for its own run and task, whatever it does to its environment and
+// session.
+func TestNoWorkerDecidesForItself(t *testing.T) {
+	t.Parallel()
+	w := newFake(t, "decides for itself")
+	id := w.newTask()
+	p := w.Start("task", "spawn", id)
+	w.Until("the worker", func() bool { return fileExists(w.Path("bin/up")) || !p.Running() })
+	run := w.Read("bin/up")
+	script := ""
+	for _, how := range []string{"env", "env -u TIPSTAFF_RUN_ID", "env -i HOME=" + w.Dir, "setsid -w env -i HOME=" + w.Dir} {
+		for _, command := range []string{"decide " + run + " root/x approve", "task set " + id + " abandoned --why x", "task feedback " + id + " approved", "cancel " + run} {
+			script += how + " " + w.Prepare().Cmd.Path + " " + command + " --json --workspace " + w.Dir + " 2>&1 >/dev/null | grep -o own_run | sort -u\n"
+		}
+	}
+	w.Write("bin/decide.new", script+"true\n")
+	w.Check(os.Rename(w.Path("bin/decide.new"), w.Path("bin/decide.sh")))
+	if r := p.Wait(); r.Code != 4 {
+		t.Fatal(r)
+	}
+	if n := strings.Count(w.Read("bin/notes"), "own_run"); n != 16 {
+		t.Errorf("%d of 16 were refused:\n%s", n, w.Read("bin/notes"))
+	}
+	if got := w.taskJSON(id); got.Status != "needs_review" {
+		t.Errorf("%+v", got)
+	}
+	w.nothingRuns()
+}
+
+// A run that is cancelled in the middle of an invocation leaves no process, no task and no
+// session.
+func TestCancelInTheMiddleOfAnInvocation(t *testing.T) {
+	t.Parallel()
+	w := newFake(t, "works until it is stopped")
+	id := w.newTask()
+	p := w.Start("task", "spawn", id)
+	w.Until("the worker", func() bool { return strings.Contains(w.Read("bin/notes"), "works") || !p.Running() })
+	run := w.taskJSON(id).RunID
+	if r := w.Run("task", "spawn", id); r.Code != 3 || !strings.Contains(r.Err, "is being driven by another process") {
+		t.Errorf("a second spawn: %v", r)
+	}
+	w.Run("cancel", run)
+	p.Wait()
+	if got := w.taskJSON(id); got.Status != "abandoned" || got.SessionID != "" {
+		t.Errorf("%+v", got)
+	}
+	if s := w.show(run); s.State != "cancelled" {
+		t.Errorf("the run is %s", s.State)
+	}
+	if got := w.Must(0, "sessions", "--all", "--json").Out; !strings.Contains(got, `"closed"`) {
+		t.Errorf("the session is %s", got)
+	}
+	if len(w.runs()) != 1 || w.starts() != 1 {
+		t.Errorf("%d runs, %d starts", len(w.runs()), w.starts())
+	}
+	w.Must(0, "verify", run)
 	w.nothingRuns()
 }
