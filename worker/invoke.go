@@ -255,7 +255,8 @@ func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, erro
 		return Result{}, err
 	}
 	began := time.Now()
-	ch, err := w.config.open(o.Folder, o.Channel, o.Policy, channelOptions{Hook: p.stance.hook, Type: w.of.name, Dir: o.Dir})
+	secrets := Credentials(w.of.name, o.Env)
+	ch, err := w.config.open(o.Folder, o.Channel, o.Policy, channelOptions{Hook: p.stance.hook, Type: w.of.name, Dir: o.Dir, Clean: redaction(o.Redact, secrets)})
 	if err != nil {
 		return Result{}, err
 	}
@@ -280,7 +281,6 @@ func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, erro
 		return Result{}, fmt.Errorf("logs of worker %q: %w", w.config.Name, err)
 	}
 
-	secrets := Credentials(w.of.name, o.Env)
 	secrets[tokenVariable] = ch.token()
 	i := &invocation{w: w, o: o, plan: p, resume: resume, ch: ch, logs: logs, clean: redaction(o.Redact, secrets), began: began}
 	result := i.run(ctx, l)
