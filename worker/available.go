@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +36,7 @@ func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r r
 		info.Version, info.Family = w.config.Version, r.family
 		return info, r, true, nil
 	}
-	out, err := ask(ctx, s, info.Path, []string{"--version"}, env)
+	out, err := w.version(ctx, info.Path, env, s)
 	if err != nil {
 		return info, r, false, w.unavailable(fmt.Sprintf("%s --version: %v", info.Path, err))
 	}
@@ -54,15 +53,35 @@ func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r r
 	return info, r, known, nil
 }
 
+// version is what the CLI prints of its version. A CLI may take a second for that, so it is
+// asked once, and again if its file has changed.
+func (w *CLI) version(ctx context.Context, path string, env []string, s Starter) (string, error) {
+	file, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v := w.asked; v.path == path && os.SameFile(v.file, file) && v.file.Size() == file.Size() && v.file.ModTime().Equal(file.ModTime()) {
+		return v.printed, nil
+	}
+	printed, err := ask(ctx, s, path, []string{"--version"}, env)
+	if err == nil {
+		w.asked = versionAsked{path, file, printed}
+	}
+	return printed, err
+}
+
+// versionAsked is a CLI that has told its version.
+type versionAsked struct {
+	path    string
+	file    os.FileInfo
+	printed string
+}
+
 // binary is the path of the CLI.
 func (w *CLI) binary(env []string) (string, error) {
-	command := w.config.Command
-	if command == "" {
-		command = w.of.command
-	}
-	if command == "" {
-		command = w.config.Self
-	}
+	command := w.Command()
 	if strings.ContainsRune(command, filepath.Separator) {
 		if err := executable(command); err != nil {
 			return "", w.unavailable(fmt.Sprintf("%s: %v", command, err))
@@ -142,8 +161,6 @@ func exitText(e tipstaff.WorkerExit) string {
 
 // CheckReport is what is found out about a worker before it runs.
 type CheckReport struct {
-	Name     string          `json:"name"`
-	Type     string          `json:"type"`
 	Info     Info            `json:"info"`
 	Source   string          `json:"source"` // of what is known about its command line: tested, documented
 	Problem  *tipstaff.Error `json:"problem,omitempty"`
@@ -156,7 +173,6 @@ type CheckReport struct {
 	// posture auto it does not run.
 	Inexpressible []string `json:"inexpressible"`
 	Containment   string   `json:"containment"`
-	Credentials   []string `json:"credentials"` // names of those that are set
 	NotInTurn     []string `json:"limits_not_enforced_in_turn"`
 }
 
@@ -168,12 +184,8 @@ func (r CheckReport) Runs() bool { return r.Problem == nil && len(r.Missing) == 
 func (w *CLI) Check(ctx context.Context, p Policy) CheckReport {
 	newest := w.rows[len(w.rows)-1]
 	env := Environ(w.of.name, os.Environ(), nil)
-	report := CheckReport{Name: w.config.Name, Type: w.of.name, Source: newest.source, Resumes: w.SupportsResumption(), MakesID: newest.makes, Hook: w.of.hook,
+	report := CheckReport{Source: newest.source, Resumes: w.SupportsResumption(), MakesID: newest.makes, Hook: w.of.hook,
 		Warnings: []string{}, Missing: []string{}, Inexpressible: []string{}, NotInTurn: []string{}, Containment: w.config.Starter.Containment()}
-	for name := range Credentials(w.of.name, env) {
-		report.Credentials = append(report.Credentials, name)
-	}
-	slices.Sort(report.Credentials)
 	if !w.of.midTurn {
 		report.NotInTurn = []string{limitTokens, limitCost}
 	}
