@@ -169,7 +169,7 @@ func TestScriptedWorker(t *testing.T) {
 		if len(pending) != 1 || pending[0].Tool != "worker-scripted/exec" || pending[0].CallID != "x1" || pending[0].Rule != "commands" || string(pending[0].Args) != `{"argv":["touch","touched"]}` {
 			t.Fatalf("%+v", pending)
 		}
-		r = run(t, allow(GrantFor(pending[0], false)), "It is allowed: repeat it.", "--resume", id)
+		r = run(t, allow(grantFor(pending[0], false)), "It is allowed: repeat it.", "--resume", id)
 		if r.exit != 0 || !exists("touched") || !strings.Contains(r.out, "Touched at last.") {
 			t.Errorf("exit %d, stderr %q\n%s", r.exit, r.err, r.out)
 		}

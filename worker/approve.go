@@ -48,7 +48,7 @@ func (c *mcpChannel) rule(ctx context.Context, r *Request) Ruling {
 	}
 	r.ArgsDigest = flow.Digest(canonical)
 	if own, ok := strings.CutPrefix(r.Tool, ServerName+"/"); ok {
-		if slices.Contains(TaskTools(), own) {
+		if slices.Contains(taskTools(), own) {
 			return Ruling{Effect: Allow, Rules: []string{ruleChannel}}
 		}
 		return Ruling{Effect: Deny, Rules: []string{ruleChannel}, Why: own + " is not a tool for the model"}

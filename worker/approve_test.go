@@ -77,7 +77,7 @@ func TestModelCannotCallApprove(t *testing.T) {
 	if !strings.Contains(got, `"behavior":"allow"`) {
 		t.Error(got)
 	}
-	if slices.Contains(TaskTools(), ApproveTool) {
+	if slices.Contains(taskTools(), ApproveTool) {
 		t.Error("approve is among the tools that are allowed in advance")
 	}
 }

@@ -249,8 +249,8 @@ func newest(typ string) (r row) {
 	return r
 }
 
-// MakesID reports whether Tipstaff makes the ids of sessions of a type.
-func MakesID(typ string) bool { return newest(typ).makes == MadeByTipstaff }
+// makesID reports whether Tipstaff makes the ids of sessions of a type.
+func makesID(typ string) bool { return newest(typ).makes == MadeByTipstaff }
 
-// CopiesSessions reports whether a CLI can begin a session as a copy of another.
-func CopiesSessions(typ string) bool { return newest(typ).fork != nil }
+// copiesSessions reports whether a CLI can begin a session as a copy of another.
+func copiesSessions(typ string) bool { return newest(typ).fork != nil }

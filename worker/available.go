@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,13 +71,7 @@ func (w *CLI) version(ctx context.Context, s Starter, path string, env []string)
 
 // binary is the path of the CLI.
 func (w *CLI) binary(env []string) (string, error) {
-	command := w.config.Command
-	if command == "" {
-		command = w.of.command
-	}
-	if command == "" {
-		command = w.config.Self
-	}
+	command := w.Command()
 	if strings.ContainsRune(command, filepath.Separator) {
 		if err := executable(command); err != nil {
 			return "", w.unavailable(fmt.Sprintf("%s: %v", command, err))
@@ -159,8 +152,6 @@ func exitText(e tipstaff.WorkerExit) string {
 
 // CheckReport is what is found out about a worker before it runs.
 type CheckReport struct {
-	Name     string          `json:"name"`
-	Type     string          `json:"type"`
 	Info     Info            `json:"info"`
 	Source   string          `json:"source"` // of what is known about its command line: tested, documented
 	Problem  *tipstaff.Error `json:"problem,omitempty"`
@@ -173,7 +164,6 @@ type CheckReport struct {
 	// posture auto it does not run.
 	Inexpressible []string `json:"inexpressible"`
 	Containment   string   `json:"containment"`
-	Credentials   []string `json:"credentials"` // names of those that are set
 	NotInTurn     []string `json:"limits_not_enforced_in_turn"`
 }
 
@@ -185,12 +175,8 @@ func (r CheckReport) Runs() bool { return r.Problem == nil && len(r.Missing) == 
 func (w *CLI) Check(ctx context.Context, p Policy) CheckReport {
 	newest := w.rows[len(w.rows)-1]
 	env := Environ(w.of.name, os.Environ(), nil)
-	report := CheckReport{Name: w.config.Name, Type: w.of.name, Source: newest.source, Resumes: w.SupportsResumption(), MakesID: newest.makes, Hook: w.of.hook,
+	report := CheckReport{Source: newest.source, Resumes: w.SupportsResumption(), MakesID: newest.makes, Hook: w.of.hook,
 		Warnings: []string{}, Missing: []string{}, Inexpressible: []string{}, NotInTurn: []string{}, Containment: w.config.Starter.Containment()}
-	for name := range Credentials(w.of.name, env) {
-		report.Credentials = append(report.Credentials, name)
-	}
-	slices.Sort(report.Credentials)
 	if !w.of.midTurn {
 		report.NotInTurn = []string{limitTokens, limitCost}
 	}

@@ -77,7 +77,7 @@ func textDecided(pending []Request, decisions []flow.Decision) (text string, gra
 		switch dec.Action {
 		case actionAllow, actionAllowAll:
 			fmt.Fprintf(&s, "- allowed: %s with the arguments of digest %s. Call it again, with exactly the same arguments.\n", r.Tool, r.ArgsDigest)
-			grants = append(grants, GrantFor(r, dec.Action == actionAllowAll))
+			grants = append(grants, grantFor(r, dec.Action == actionAllowAll))
 		default:
 			fmt.Fprintf(&s, "- denied: %s with the arguments of digest %s. Do not call it again; find another way, or ask.\n", r.Tool, r.ArgsDigest)
 		}

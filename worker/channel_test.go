@@ -136,7 +136,7 @@ func TestWorkerReportsThroughItsChannel(t *testing.T) {
 	for _, tool := range tools.Tools {
 		names = append(names, tool.Name)
 	}
-	want := TaskTools()
+	want := taskTools()
 	slices.Sort(want)
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("tools without a hook (-want +got):\n%s", diff)

@@ -60,8 +60,8 @@ var channelTools = []channelTool{
 		(*mcpChannel).approve},
 }
 
-// TaskTools are the tools of the channel that a model may call.
-func TaskTools() []string {
+// taskTools are the tools of the channel that a model may call.
+func taskTools() []string {
 	return []string{"task_status", "task_set_status", "task_log", "task_ask", "task_output"}
 }
 

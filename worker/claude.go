@@ -26,7 +26,7 @@ var claude = cliType{
 	stance: func(p Posture, v verdicts) stance {
 		const hook = "mcp__" + ServerName + "__approve"
 		var allowed []string
-		for _, t := range TaskTools() {
+		for _, t := range taskTools() {
 			allowed = append(allowed, "mcp__"+ServerName+"__"+t)
 		}
 		channel := []string{"--allowedTools", strings.Join(allowed, ",")}

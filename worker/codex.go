@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Codex.
@@ -212,7 +213,7 @@ func (i *codexItem) call() (c toolCall, content string, failed bool) {
 	failed = i.Status == "failed" || i.Status == "declined"
 	switch i.Type {
 	case "command_execution":
-		c.args = jsonObject(object{"command": i.Command})
+		c.args = flow.JSON(object{"command": i.Command})
 		content, failed = i.Output, failed || i.Exit != nil && *i.Exit != 0
 		if i.Exit != nil && *i.Exit != 0 {
 			content += fmt.Sprintf("\nexit code %d", *i.Exit)
@@ -229,10 +230,10 @@ func (i *codexItem) call() (c toolCall, content string, failed bool) {
 			content, failed = i.Error.Message, true
 		}
 	case "file_change":
-		c.args = jsonObject(object{"changes": orNull(i.Changes)})
+		c.args = flow.JSON(object{"changes": orNull(i.Changes)})
 		content = i.Status
 	case "web_search":
-		c.args = jsonObject(object{"query": i.Query})
+		c.args = flow.JSON(object{"query": i.Query})
 	}
 	return c, content, failed
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Cursor, as its vendor documents it.
@@ -89,7 +90,7 @@ func cursorPrepare(l *launch) error {
 			_ = os.Remove(folder) // unless the worker put something into it
 		}
 	})
-	_, err = out.Write(jsonObject(object{"mcpServers": object{ServerName: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env}}}))
+	_, err = out.Write(flow.JSON(object{"mcpServers": object{ServerName: object{"command": l.self, "args": []string{"worker-mcp"}, "env": env}}}))
 	return errors.Join(err, out.Close(), excludeFromGit(l.o.Dir, "/.cursor/mcp.json"))
 }
 

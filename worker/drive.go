@@ -47,15 +47,10 @@ type Settled struct {
 
 // Words of documents.
 const (
-	ReviewNone     = "none"
-	ReviewPerson   = "person"
 	AskOnFailure   = "ask"
 	AskOnBound     = "ask"
 	ResumeByItself = "resume"
 )
-
-// DefaultIterations is how often a task is worked on at most, unless it says otherwise.
-const DefaultIterations = 5
 
 // Assignment is what a step, a stage or a task wants of a worker.
 type Assignment struct {
@@ -167,7 +162,7 @@ type next struct {
 // the row of the task.
 func Drive(fc flow.Context, a Assignment) (Output, error) {
 	d := &drive{Assignment: a, fc: fc, path: fc.Path(), session: 1, iteration: 1, status: tipstaff.TaskInProgress}
-	d.MaxIterations = cmp.Or(d.MaxIterations, DefaultIterations)
+	d.MaxIterations = cmp.Or(d.MaxIterations, tipstaff.TaskIterations)
 	if err := d.open(); err != nil {
 		return Output{}, err
 	}
@@ -207,7 +202,7 @@ func (d *drive) open() error {
 		return nil
 	}
 	task := tipstaff.Task{Name: cmp.Or(d.Name, d.fc.Path()), Description: d.Description, Role: cmp.Or(d.Role, tipstaff.TaskRole), Worker: d.Worker,
-		Review: cmp.Or(d.Review, ReviewNone), MaxIterations: d.MaxIterations, Inputs: d.Inputs, Parent: d.parent}
+		Review: cmp.Or(d.Review, tipstaff.ReviewNone), MaxIterations: d.MaxIterations, Inputs: d.Inputs, Parent: d.parent}
 	r, err := d.fc.Do(flow.Call{Key: "task", Name: TaskActivity, Class: flow.Idempotent, Input: flow.JSON(task)})
 	if err != nil {
 		return err
@@ -487,16 +482,14 @@ func (d *drive) failed(n next, code string, res Result) (next, error) {
 // review has somebody look at what was reported. With follow there is more to do.
 func (d *drive) review(res Result) (out Output, follow *next, err error) {
 	d.status = tipstaff.TaskNeedsReview
-	if out, err = d.output(res); err != nil {
-		return out, nil, err
-	}
+	out = d.output(res)
 	var verdict, text, by string
 	granted := false
 	switch d.Review {
-	case "", ReviewNone:
+	case "", tipstaff.ReviewNone:
 		d.complete(bySystem, nil)
 		return out, nil, nil
-	case ReviewPerson:
+	case tipstaff.ReviewPerson:
 	default:
 		if verdict, text, err = d.reviewed(res); err != nil {
 			return out, nil, err
@@ -576,7 +569,7 @@ const boundIterations = "task.iterations"
 // must give a verdict. Without one the verdict is "".
 func (d *drive) reviewed(res Result) (verdict, text string, err error) {
 	a := Assignment{Settled: *d.Reviewer, Effect: flow.Once, verdict: true, parent: d.task}
-	a.Review, a.OnFailure = ReviewNone, ""
+	a.Review, a.OnFailure = tipstaff.ReviewNone, ""
 	a.Name = "review of " + cmp.Or(d.Name, d.task)
 	a.Description = textReview(d.Brief, res)
 	out, err := Drive(d.fc.At(fmt.Sprintf("review#%d", d.iteration)), a)
@@ -594,12 +587,12 @@ func (d *drive) reviewed(res Result) (verdict, text string, err error) {
 }
 
 // output is what the report comes to.
-func (d *drive) output(res Result) (Output, error) {
+func (d *drive) output(res Result) Output {
 	out := Output{Text: res.Text, Data: res.Report.Data, Verdict: res.Report.Verdict}
 	if d.Keep {
 		out.Kept = &Kept{Task: d.task, Path: d.path, Session: d.session, Iteration: d.iteration}
 	}
-	return out, nil
+	return out
 }
 
 func digestOf(text string) string {

@@ -29,7 +29,7 @@ const workRun = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 func newWork(results ...any) *work {
 	b := &work{log: flow.NewMem(), results: results}
-	b.a = Assignment{Settled: Settled{Worker: "w", Type: "claude", Posture: Auto, Preamble: "PREAMBLE\n", Review: ReviewNone}}
+	b.a = Assignment{Settled: Settled{Worker: "w", Type: "claude", Posture: Auto, Preamble: "PREAMBLE\n", Review: tipstaff.ReviewNone}}
 	b.a.Name, b.a.Description = "Mend it", "Mend the thing."
 	return b
 }
@@ -280,7 +280,7 @@ func TestAFailureAsksWhereItIsToldTo(t *testing.T) {
 
 func TestAPersonRejectsAndThenApproves(t *testing.T) {
 	b := newWork(workDone("First."), workDone("Second."))
-	b.a.Review, b.a.MaxIterations = ReviewPerson, 1
+	b.a.Review, b.a.MaxIterations = tipstaff.ReviewPerson, 1
 	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/review#1", flow.Decision{Action: tipstaff.ActionRetry, Feedback: "Mind the  spaces.\nAll of them."})
 	b.ends(t, flow.ParkedRun, "")
@@ -296,7 +296,7 @@ func TestAPersonRejectsAndThenApproves(t *testing.T) {
 
 func TestAPersonHalts(t *testing.T) {
 	b := newWork(workDone("First."))
-	b.a.Review = ReviewPerson
+	b.a.Review = tipstaff.ReviewPerson
 	b.ends(t, flow.ParkedRun, "")
 	b.decide(t, "root/work/review#1", flow.Decision{Action: tipstaff.ActionHalt})
 	out := b.drive(t)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 	"github.com/tipstaff/tipstaff"
 )
 
-// mostPrompt is the longest prompt.
-const mostPrompt = 1 << 20
+// MaxPrompt is the longest prompt, in bytes.
+const MaxPrompt = 1 << 20
 
 // Config is a worker as it is configured.
 type Config struct {
@@ -91,32 +92,8 @@ func ArgFaults(typ string, args []string) map[int]string {
 // Name is the worker's own.
 func (w *CLI) Name() string { return w.config.Name }
 
-// Description is what is known of a worker without looking at its CLI.
-type Description struct {
-	Name     string   `json:"name"`
-	Type     string   `json:"type"`
-	Command  string   `json:"command"`
-	Args     []string `json:"args"`
-	Settings string   `json:"settings"`
-	Source   string   `json:"source"`
-	MakesID  string   `json:"makes_id"`
-	Hook     bool     `json:"hook"`
-	Resumes  bool     `json:"resumes"`
-	Install  string   `json:"install"`
-}
-
-// Describe tells what the worker is.
-func (w *CLI) Describe() Description {
-	newest := w.rows[len(w.rows)-1]
-	d := Description{Name: w.config.Name, Type: w.of.name, Command: w.config.Command, Args: append([]string{}, w.config.Args...), Settings: w.settings(),
-		Source: newest.source, MakesID: newest.makes, Hook: w.of.hook, Resumes: w.SupportsResumption(), Install: w.of.install}
-	for _, c := range []string{w.of.command, w.config.Self} {
-		if d.Command == "" {
-			d.Command = c
-		}
-	}
-	return d
-}
+// Command is the program as it is configured, or that of the type.
+func (w *CLI) Command() string { return cmp.Or(w.config.Command, w.of.command, w.config.Self) }
 
 func (w *CLI) settings() string {
 	if w.config.Settings == "user" {
@@ -183,8 +160,8 @@ func (w *CLI) complete(o *Options, resume bool) error {
 	switch {
 	case len(o.Prompt) == 0:
 		bad = "the prompt is empty"
-	case len(o.Prompt) > mostPrompt:
-		bad = fmt.Sprintf("the prompt has %d bytes, more than %d", len(o.Prompt), mostPrompt)
+	case len(o.Prompt) > MaxPrompt:
+		bad = fmt.Sprintf("the prompt has %d bytes, more than %d", len(o.Prompt), MaxPrompt)
 	case o.Run == "" || o.Path == "" || o.Invocation == "":
 		bad = "run, path or invocation is missing"
 	case o.Channel == nil || o.Policy == nil || o.Sink == nil || o.Starter == nil:

@@ -65,7 +65,7 @@ func (l *launch) channelEnv() []string {
 
 // write writes JSON into the private folder.
 func (l *launch) write(name string, content object) (string, error) {
-	return l.writeText(name, string(jsonObject(content)))
+	return l.writeText(name, string(flow.JSON(content)))
 }
 
 func (l *launch) writeText(name, text string) (string, error) {
@@ -82,8 +82,6 @@ func (l *launch) writeText(name, text string) (string, error) {
 func (l *launch) mkdir(name string) error { return os.MkdirAll(filepath.Join(l.o.Folder, name), 0o700) }
 
 type object map[string]any
-
-func jsonObject(o object) json.RawMessage { return flow.JSON(o) }
 
 // orNull is raw, or null where there is none.
 func orNull(raw json.RawMessage) json.RawMessage {

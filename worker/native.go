@@ -56,7 +56,7 @@ func plainName(name string) bool {
 func toolName(typ, name string) string {
 	for _, prefix := range []string{"mcp__" + ServerName + "__", "mcp_" + ServerName + "_", ServerName + "_", ServerName + "/"} {
 		own, ok := strings.CutPrefix(name, prefix)
-		if ok && (own == ApproveTool || slices.Contains(TaskTools(), own)) {
+		if ok && (own == ApproveTool || slices.Contains(taskTools(), own)) {
 			return ServerName + "/" + own
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // opencode.
@@ -33,7 +34,7 @@ var opencode = cliType{
 		for _, name := range l.channelEnv() {
 			env[name] = "{env:" + name + "}"
 		}
-		config := jsonObject(object{
+		config := flow.JSON(object{
 			"$schema": "https://opencode.ai/config.json", "autoupdate": false, "share": "disabled",
 			"permission": opencodePermission(l.stance.may),
 			"mcp":        object{ServerName: object{"type": "local", "command": []string{l.self, "worker-mcp"}, "environment": env, "enabled": true}}})

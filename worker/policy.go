@@ -29,8 +29,8 @@ type Grant struct {
 	Guards     []string `json:"guards,omitempty"` // likewise
 }
 
-// GrantFor is what a decision on a request grants: allow, or allow_all.
-func GrantFor(r Request, all bool) Grant {
+// grantFor is what a decision on a request grants: allow, or allow_all.
+func grantFor(r Request, all bool) Grant {
 	g := Grant{Tool: r.Tool, ArgsDigest: r.ArgsDigest}
 	if all {
 		g.All, g.Class, g.Guards = true, r.Class, r.Guards

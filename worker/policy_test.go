@@ -58,30 +58,30 @@ func TestGrants(t *testing.T) {
 		p := NewPolicy(PolicyOptions{Frozen: table{"Bash": r, "Write": r}, Grants: grants, Type: "codex"})
 		return func(q Request) string { return p.Decide(context.Background(), q).Effect }
 	}
-	decide := open(asks, GrantFor(one, false))
+	decide := open(asks, grantFor(one, false))
 	if got := []string{decide(other), decide(request("Write", `{"command":"ls"}`)), decide(one), decide(one)}; strings.Join(got, " ") != "ask ask allow ask" {
 		t.Errorf("a grant for one use: %v", got)
 	}
-	decide = open(asks, GrantFor(one, false), GrantFor(one, false))
+	decide = open(asks, grantFor(one, false), grantFor(one, false))
 	if got := []string{decide(one), decide(one), decide(one)}; strings.Join(got, " ") != "allow allow ask" {
 		t.Errorf("two grants: %v", got)
 	}
-	decide = open(asks, GrantFor(one, true))
+	decide = open(asks, grantFor(one, true))
 	if got := []string{decide(one), decide(other), decide(one), decide(request("Write", `{}`))}; strings.Join(got, " ") != "allow allow allow ask" {
 		t.Errorf("allow_all: %v", got)
 	}
 	elsewhere := asks
 	elsewhere.Guards = []string{"g:write"}
-	if got := open(elsewhere, GrantFor(one, true))(one); got != Ask {
+	if got := open(elsewhere, grantFor(one, true))(one); got != Ask {
 		t.Errorf("allow_all of what a guard found to read, and this writes: %s", got)
 	}
 	raised := asks
 	raised.Class = "read"
-	if got := open(raised, GrantFor(one, true))(one); got != Ask {
+	if got := open(raised, grantFor(one, true))(one); got != Ask {
 		t.Errorf("allow_all of another class: %s", got)
 	}
 	for _, all := range []bool{true, false} {
-		if got := open(Ruling{Effect: Deny, Rules: []string{"new"}, Guards: asks.Guards}, GrantFor(one, all))(one); got != Deny {
+		if got := open(Ruling{Effect: Deny, Rules: []string{"new"}, Guards: asks.Guards}, grantFor(one, all))(one); got != Deny {
 			t.Errorf("a rule that denies now, against a grant: %s", got)
 		}
 	}
@@ -132,7 +132,7 @@ func TestOutsideIsDenied(t *testing.T) {
 	}
 	// A grant does not lead outside, and reading is not the guard's matter.
 	q := request("Write", `{"file_path":"../a"}`)
-	p := NewPolicy(PolicyOptions{Frozen: table{"Write": {Effect: Ask}, "Read": {Effect: Allow}}, Grants: []Grant{GrantFor(q, false)}, Type: "claude", Dir: dir})
+	p := NewPolicy(PolicyOptions{Frozen: table{"Write": {Effect: Ask}, "Read": {Effect: Allow}}, Grants: []Grant{grantFor(q, false)}, Type: "claude", Dir: dir})
 	if got := p.Decide(t.Context(), q); got.Effect != Deny {
 		t.Errorf("granted: %+v", got)
 	}

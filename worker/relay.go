@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -58,15 +57,7 @@ func DialChannel(ctx context.Context, environ []string) (io.ReadWriteCloser, err
 }
 
 func dialChannel(ctx context.Context, environ []string) (*net.UnixConn, *bufio.Reader, error) {
-	var socket, token string
-	for _, e := range environ {
-		if v, ok := strings.CutPrefix(e, socketVariable+"="); ok {
-			socket = v
-		}
-		if v, ok := strings.CutPrefix(e, tokenVariable+"="); ok {
-			token = v
-		}
-	}
+	socket, token := lookup(environ, socketVariable), lookup(environ, tokenVariable)
 	if socket == "" || token == "" {
 		return nil, nil, tipstaff.Errorf(tipstaff.InvalidArgument, "%s and %s are not in the environment: Tipstaff starts this for the workers that it runs", socketVariable, tokenVariable)
 	}

@@ -72,11 +72,8 @@ type Brief struct {
 	Feedback    string // of the latest review; "": none
 }
 
-// Render is the prompt that begins a session: the role, the protocol, and behind a line
-// the assignment.
-func Render(role Role, b Brief) string { return Preamble(role) + b.Text() }
-
-// Preamble is what a session begins with, whatever the assignment is. A run freezes it.
+// Preamble is what a session begins with, whatever the assignment is: the role, the
+// protocol, and a line, behind which the assignment follows. A run freezes it.
 func Preamble(role Role) string {
 	parts := []string{strings.TrimSpace(Protocol()), "---", ""}
 	if prompt := strings.TrimSpace(role.Prompt); prompt != "" {

@@ -40,12 +40,12 @@ func TestEveryRoleRenders(t *testing.T) {
 	const assignment = "\n\n---\n\n# Task: Fix the parser\n\nIteration 2.\n\n## Skill\n\nUse the house style.\n\n## Description\n\nIt panics on empty input.\n\n" +
 		"## Inputs\n\nRead these files first:\n\n- `parse.go`\n- `parse_test.go`\n\nSee the report.\n\n## Feedback on the previous iteration\n\nAdd a test.\n"
 	for _, r := range append(Roles(), Role{}) {
-		text := Render(r, brief)
+		text := Preamble(r) + brief.Text()
 		if want := strings.TrimSpace(strings.TrimSpace(r.Prompt)+"\n\n"+strings.TrimSpace(Protocol())) + assignment; text != want {
 			t.Errorf("%s is rendered as\n%s", r.Name, text)
 		}
 	}
-	if bare := Render(Role{}, Brief{Name: "x"}); !strings.HasSuffix(bare, "\n\n---\n\n# Task: x\n\nIteration 1.\n") {
+	if bare := Preamble(Role{}) + (Brief{Name: "x"}).Text(); !strings.HasSuffix(bare, "\n\n---\n\n# Task: x\n\nIteration 1.\n") {
 		t.Errorf("a brief without anything is rendered as\n%s", bare)
 	}
 }
@@ -53,7 +53,7 @@ func TestEveryRoleRenders(t *testing.T) {
 // unknownTools are words of a prompt that look like tools of the channel and are none.
 func unknownTools(text string) (unknown []string) {
 	for _, word := range regexp.MustCompile(`\btask_\w+`).FindAllString(text, -1) {
-		if !slices.Contains(TaskTools(), word) {
+		if !slices.Contains(taskTools(), word) {
 			unknown = append(unknown, word)
 		}
 	}
@@ -66,7 +66,7 @@ func TestPromptsNameToolsThatExist(t *testing.T) {
 			t.Errorf("%s speaks of %v", r.Name, unknown)
 		}
 	}
-	for _, tool := range TaskTools() {
+	for _, tool := range taskTools() {
 		if !strings.Contains(Protocol(), "`"+tool+"`") {
 			t.Errorf("the protocol does not tell of %s", tool)
 		}

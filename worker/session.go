@@ -132,7 +132,7 @@ func (x *turn) conversation(ctx context.Context) (c Conversation, resume bool, e
 	if s.State == tipstaff.SessionLive && s.SessionID != "" {
 		return c, true, nil
 	}
-	if MakesID(s.Type) {
+	if makesID(s.Type) {
 		c.ID = sessionUUID(x.run, s.Path)
 	}
 	if x.resumes && x.host.Base != "" { // a fork shares no session
@@ -140,7 +140,7 @@ func (x *turn) conversation(ctx context.Context) (c Conversation, resume bool, e
 		if err != nil && !unknownSession(err) {
 			return c, false, err
 		}
-		if source.SessionID != "" && CopiesSessions(s.Type) {
+		if source.SessionID != "" && copiesSessions(s.Type) {
 			c.ForkOf, c.Totals = source.SessionID, source.Totals
 		}
 	}

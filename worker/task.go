@@ -108,7 +108,7 @@ func (c *taskChannel) Output(_ context.Context, h Handed) (tipstaff.TaskOutput, 
 	case "file":
 		b.Output.Path, b.Output.SHA256, err = handedFile(c.x.dir, h.Path)
 	case "data":
-		err = c.checkData(h.Value)
+		err = checkData(c.x.local.Schema, h.Value)
 	case "verdict":
 		if !c.x.local.verdict {
 			err = fmt.Errorf("this task is no review: it gives no verdict")
@@ -122,10 +122,6 @@ func (c *taskChannel) Output(_ context.Context, h Handed) (tipstaff.TaskOutput, 
 	c.task.Outputs = append(c.task.Outputs, b.Output)
 	c.x.note(tipstaff.KindTaskOutput, b)
 	return b.Output, c.x.attempt.Sync()
-}
-
-func (c *taskChannel) checkData(value json.RawMessage) error {
-	return checkData(c.x.local.Schema, value)
 }
 
 // checkData holds a value against the schema of an output, if there is one.

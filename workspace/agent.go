@@ -51,12 +51,6 @@ type Agent struct {
 	MaxIterations   int    `json:"max_iterations,omitempty" doc:",min=1,max=100"`
 }
 
-// Who judges the work of a worker, beside roles.
-const (
-	ReviewNone   = "none"
-	ReviewPerson = "person"
-)
-
 // Whom an agent's work is done by: exactly one of them is said.
 var ways = []string{"model", "worker", "role"}
 

@@ -21,24 +21,15 @@ const (
 	CodeReserved  = "argument_reserved"
 )
 
-// Types of workers: the CLIs that Tipstaff can drive. Each is also a worker of that name
-// where the manifest has nothing else of it.
-const (
-	TypeClaude   = "claude"
-	TypeCursor   = "cursor"
-	TypeCodex    = "codex"
-	TypeGemini   = "gemini"
-	TypeOpencode = "opencode"
-	TypeScripted = "scripted"
-)
-
 // DefaultWorker does the work of roles that nothing is said of.
-const DefaultWorker = TypeClaude
+const DefaultWorker = "claude"
 
-// WorkerTypes are all types, sorted.
-func WorkerTypes() []string {
-	return []string{TypeClaude, TypeCodex, TypeCursor, TypeGemini, TypeOpencode, TypeScripted}
-}
+// TypeScripted is the type of workers whose answers stand in a file.
+const TypeScripted = "scripted"
+
+// WorkerTypes are all types of workers, sorted. Each is also a worker of that name where
+// the manifest has nothing else of it.
+func WorkerTypes() []string { return slices.Sorted(slices.Values(worker.Types())) }
 
 // What a CLI reads of its own settings.
 const (
@@ -48,8 +39,8 @@ const (
 
 // What becomes of an invocation that was broken off.
 const (
-	InterruptAsk    = "ask"    // a person is asked
-	InterruptResume = "resume" // the session is gone on with
+	InterruptAsk    = "ask"                 // a person is asked
+	InterruptResume = worker.ResumeByItself // the session is gone on with
 )
 
 // Worker is what the manifest says of one worker. Its limits are spelled out.
@@ -320,7 +311,7 @@ func (m *Manifest) checkWorkers(f *document.Fields) {
 		if a.Role != "" {
 			m.needsRole(f, of("role"), "agents."+name+".role", a.Role)
 		}
-		if a.Review != "" && a.Review != ReviewNone && a.Review != ReviewPerson {
+		if a.Review != "" && a.Review != tipstaff.ReviewNone && a.Review != tipstaff.ReviewPerson {
 			m.needsRole(f, of("review"), "agents."+name+".review", a.Review)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 
 // setByTipstaff are variables that an invocation sets itself, by type.
 var setByTipstaff = map[string][]string{
-	TypeClaude:   {"DISABLE_AUTOUPDATER", "IS_SANDBOX"},
-	TypeGemini:   {"GEMINI_CLI_HOME"},
-	TypeOpencode: {"OPENCODE_CONFIG_CONTENT", "OPENCODE_DISABLE_AUTOUPDATE", "XDG_CONFIG_HOME"},
-	TypeCursor:   {"CURSOR_CONFIG_DIR"},
+	"claude":   {"DISABLE_AUTOUPDATER", "IS_SANDBOX"},
+	"gemini":   {"GEMINI_CLI_HOME"},
+	"opencode": {"OPENCODE_CONFIG_CONTENT", "OPENCODE_DISABLE_AUTOUPDATE", "XDG_CONFIG_HOME"},
+	"cursor":   {"CURSOR_CONFIG_DIR"},
 }
 
 // checkVariable: what Tipstaff sets would not be obeyed.

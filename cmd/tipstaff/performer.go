@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -80,9 +82,9 @@ func (p *workerPerformer) Settle(s *runner.Settlement) error {
 		settled.Review, settled.MaxIterations, settled.OnFailure = t.Review, t.MaxIterations, worker.AskOnFailure
 	}
 	if s.Stage() {
-		settled.Review = worker.ReviewNone
+		settled.Review = tipstaff.ReviewNone
 	}
-	if role := settled.Review; role != "" && role != worker.ReviewNone && role != worker.ReviewPerson {
+	if role := settled.Review; role != "" && role != tipstaff.ReviewNone && role != tipstaff.ReviewPerson {
 		by, err := chosen(s.Manifest, role, nil)
 		if err != nil {
 			return err
@@ -182,7 +184,7 @@ func inputsOf(args json.RawMessage, ofTask bool) (inputs []tipstaff.TaskInput) {
 	if json.Unmarshal(args, &named) != nil {
 		return nil
 	}
-	for _, name := range sortedNames(named) {
+	for _, name := range slices.Sorted(maps.Keys(named)) {
 		text := string(named[name])
 		var plain string
 		if json.Unmarshal(named[name], &plain) == nil {
@@ -198,7 +200,7 @@ func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Ac
 	h := &worker.Host{
 		Store: p.store, Self: supervisor.Self("worker", ""), Alive: p.alive, User: env.User, Base: env.Base,
 		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: process.Workers{},
-		Make: func(s worker.Settled) (worker.Worker, error) { return openWorker(s, filepath.Dir(p.folder)) },
+		Make: (&runWorkers{workspace: filepath.Dir(p.folder)}).open,
 		Dir: func(_ context.Context, posture worker.Posture) (string, error) {
 			return env.Directory(posture != worker.ReadOnly)
 		},
@@ -213,16 +215,33 @@ func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Ac
 	return worker.Activities(h)
 }
 
-// openWorker makes a worker of what a run has settled.
-func openWorker(s worker.Settled, workspace string) (worker.Worker, error) {
+// runWorkers are the workers of one program, as it has settled them.
+type runWorkers struct {
+	workspace string
+
+	mu     sync.Mutex
+	opened worker.Registry
+}
+
+// open makes a worker when it is first asked for.
+func (r *runWorkers) open(s worker.Settled) (worker.Worker, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w, err := r.opened.Get(s.Worker); err == nil {
+		return w, nil
+	}
 	var c ws.Worker
 	if err := json.Unmarshal(s.Config, &c); err != nil {
 		return nil, fmt.Errorf("the configuration of worker %s cannot be read: %w", s.Worker, err)
 	}
 	if c.Script.Name != "" && !filepath.IsAbs(c.Script.Name) {
-		c.Script.Name = filepath.Join(workspace, c.Script.Name)
+		c.Script.Name = filepath.Join(r.workspace, c.Script.Name)
 	}
-	return newWorker(s.Worker, c)
+	w, err := newWorker(s.Worker, c)
+	if err != nil {
+		return nil, err
+	}
+	return w, r.opened.Register(s.Worker, w)
 }
 
 // workerEnviron is the environment of a worker's process, with the markers of its run.
@@ -240,13 +259,4 @@ func workerPolicy(l *worker.Local, dir string, env *runner.Environment) worker.P
 			rules, err := env.Policy()
 			return workerRules{rules, by}, err
 		}})
-}
-
-func sortedNames[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

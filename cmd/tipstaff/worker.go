@@ -69,21 +69,23 @@ func eachWorker(workspace string, names []string, f func(*ws.Manifest, tipstaff.
 	if err != nil {
 		return err
 	}
+	workers, err := registered(m)
+	if err != nil {
+		return err
+	}
 	if len(names) == 0 {
-		names = m.WorkerNames()
+		names = workers.List()
 	}
 	for _, name := range names {
-		if _, _, err := m.WorkerFor(ws.WorkerChoice{Flag: name}); err != nil {
-			return tipstaff.Errorf(tipstaff.WorkerNotFound, "there is no worker %s%s", tipstaff.Quote(name, 100), tipstaff.Suggest(name, m.WorkerNames()))
+		if _, err := workers.Get(name); err != nil {
+			return err
 		}
 	}
 	for _, name := range names {
 		c, _ := m.Worker(name)
-		w, err := newWorker(name, c)
-		if err != nil {
-			return err
-		}
-		info := tipstaff.WorkerInfo{Name: name, Type: c.Type, Set: "built in", Command: w.Describe().Command, Model: c.Model,
+		found, _ := workers.Get(name)
+		w := found.(*worker.CLI) // as registered makes them
+		info := tipstaff.WorkerInfo{Name: name, Type: c.Type, Set: "built in", Command: w.Command(), Model: c.Model,
 			Posture: string(c.In(worker.Role{})), Roles: append([]tipstaff.WorkerRole{}, bound[name]...)}
 		if m != nil {
 			if _, ok := m.Workers[name]; ok {
@@ -99,6 +101,22 @@ func eachWorker(workspace string, names []string, f func(*ws.Manifest, tipstaff.
 		f(m, info, w)
 	}
 	return nil
+}
+
+// registered are the workers of a manifest.
+func registered(m *ws.Manifest) (*worker.Registry, error) {
+	all := &worker.Registry{}
+	for _, name := range m.WorkerNames() {
+		c, _ := m.Worker(name)
+		w, err := newWorker(name, c)
+		if err == nil {
+			err = all.Register(name, w)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // boundRoles are all roles, by the worker that each is bound to.

@@ -32,9 +32,6 @@ const (
 	workerPosture = "TIPSTAFF_WORKER_POSTURE" // what it may do by itself; "": auto
 )
 
-// mostPrompt is the longest prompt, in bytes.
-const mostPrompt = 1 << 20
-
 // workerAgent is `tipstaff worker-agent`: the program of scripted workers. It is to
 // Tipstaff what the CLIs of others are: it takes a prompt on standard input, prints what
 // happens as lines of JSON, reports through the channel and keeps its own sessions.
@@ -92,8 +89,8 @@ func (w scriptedWorker) main(ctx context.Context, args []string) (ok bool, err e
 	if err != nil {
 		return false, err
 	}
-	prompt, err := io.ReadAll(io.LimitReader(w.stdin, mostPrompt+1))
-	if err != nil || len(prompt) == 0 || len(prompt) > mostPrompt {
+	prompt, err := io.ReadAll(io.LimitReader(w.stdin, worker.MaxPrompt+1))
+	if err != nil || len(prompt) == 0 || len(prompt) > worker.MaxPrompt {
 		return false, errors.Join(errUsage, err)
 	}
 	conversation, path, err := w.session(*fresh, *resumed)
