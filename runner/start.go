@@ -425,7 +425,7 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 // store creates a run: drafted and, if there is a program, compiled, followed by
 // more.
 func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc document, more []flow.Draft) error {
-	if body.Rollback == nil || body.Parent.Relation != relationRollback { // else it stays whose it was
+	if p := body.Parent; p == nil || p.Relation != relationRollback && p.Relation != relationFollowup { // else it stays whose it was
 		body.User = userOf(ctx)
 	}
 	body.Origin, body.Trace, body.By = r.Origin, tool.Traceparent(ctx), ""

@@ -117,11 +117,11 @@ func (p *Process) follow(lines *bufio.Reader) {
 		p.exit = bySignal(syscall.SIGKILL)
 		close(p.exited)
 	}
+	limit := drainLimit
 	if done && len(p.survivors) == 0 {
-		p.drain(DrainLimit)
-	} else {
-		p.drain(drainLimit)
+		limit = drainReaped
 	}
+	p.drain(limit)
 }
 
 // endStalled ends everything in the place of a reaper that does not: the program may

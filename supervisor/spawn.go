@@ -23,9 +23,9 @@ const (
 	// drainLimit is how long output is still read after the program has ended: a
 	// descendant may hold the pipe open.
 	drainLimit = 500 * time.Millisecond
-	// DrainLimit is how long output is still read after the last process of a program that
-	// has a reaper. As a rule nobody holds the pipe then, and its end is the last byte.
-	DrainLimit = 5 * time.Second
+	// drainReaped is how long it is read after nothing is left that could write: the reader
+	// may be slow.
+	drainReaped = 5 * time.Second
 )
 
 // Command is a program to be started.

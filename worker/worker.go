@@ -296,7 +296,8 @@ type Process interface {
 	Exited() <-chan struct{}
 	// Stop asks the program to end, and after grace ends it with everything it started.
 	Stop(grace time.Duration)
-	// Wait ends what the program left behind, and returns when none is left.
+	// Wait ends what the program left behind, and returns when none is left. What was
+	// written can still be read then; who has read it closes the streams.
 	Wait() Ended
 }
 

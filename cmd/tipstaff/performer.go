@@ -150,6 +150,19 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 	return said, nil
 }
 
+// CheckAnswer implements [runner.AnswerChecker].
+func (p *workerPerformer) CheckAnswer(d runner.Doubt) (*runner.Result, error) {
+	if d.Call != worker.SpawnActivity && d.Call != worker.ResumeActivity {
+		return nil, nil
+	}
+	out, ends, err := worker.CheckGiven(d.Answer, d.Schema, worker.Reviews(d.Path))
+	if err != nil || !ends {
+		return nil, err
+	}
+	res := runner.Spoken(out.Text, out.Data)
+	return &res, nil
+}
+
 // inputsOf are the inputs of a step as a worker reads them: each under its name. Those of
 // a task are files and texts.
 func inputsOf(args json.RawMessage, ofTask bool) (inputs []tipstaff.TaskInput) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
@@ -25,50 +24,22 @@ func (processes) Start(p worker.Program) (worker.Process, error) {
 		_, _ = started.Stdin().Write(p.Input)
 		_ = started.Stdin().Close()
 	}()
-	return workerProcess{started, newOutput(started.Stdout()), newOutput(started.Stderr())}, nil
+	return workerProcess{started}, nil
 }
 
 // workerProcess is a process as workers know it.
-type workerProcess struct {
-	*supervisor.Process
-	out, err *output
-}
-
-// output is a pipe that tells when it was read to its end.
-type output struct {
-	pipe io.Reader
-	once sync.Once
-	end  chan struct{}
-}
-
-func newOutput(pipe io.Reader) *output { return &output{pipe: pipe, end: make(chan struct{})} }
-
-func (o *output) Read(b []byte) (int, error) {
-	n, err := o.pipe.Read(b)
-	if err != nil {
-		o.once.Do(func() { close(o.end) })
-	}
-	return n, err
-}
+type workerProcess struct{ *supervisor.Process }
 
 func (p workerProcess) Identity() tipstaff.ProcessIdentity {
 	return tipstaff.ProcessIdentity(p.Process.Identity())
 }
 
-func (p workerProcess) Stdout() io.Reader        { return p.out }
-func (p workerProcess) Stderr() io.Reader        { return p.err }
+func (p workerProcess) Stdout() io.Reader        { return p.Process.Stdout() }
+func (p workerProcess) Stderr() io.Reader        { return p.Process.Stderr() }
 func (p workerProcess) Stop(grace time.Duration) { p.Process.Stop(grace) }
 
 func (p workerProcess) Wait() worker.Ended {
-	exit := p.Process.Wait()
-	late := time.After(supervisor.DrainLimit)
-	for _, o := range []*output{p.out, p.err} { // what it printed last may still be in its pipes
-		select {
-		case <-o.end:
-		case <-late:
-		}
-	}
-	_ = p.Process.Close() // nothing is left but its pipes
+	exit := p.Process.Wait() // what it wrote is perhaps still being read
 	return worker.Ended{Exit: tipstaff.WorkerExit(exit), Leftover: left(p.Leftover()), Survivors: left(p.Survivors())}
 }
 
