@@ -70,9 +70,10 @@ type IntentDraft struct {
 	Rollback json.RawMessage `json:"rollback,omitempty"` // of a run that goes back, or forks off: what it takes over
 	Hold     bool            `json:"hold,omitempty"`     // it is a draft until it is started
 
-	Files  *RunFiles  `json:"files,omitempty"` // nil: its agents change none
-	Parent *RunParent `json:"parent,omitempty"`
-	ForkOf *ForkPoint `json:"fork_of,omitempty"`
+	Files    *RunFiles  `json:"files,omitempty"` // nil: its agents change none
+	Parent   *RunParent `json:"parent,omitempty"`
+	ForkOf   *ForkPoint `json:"fork_of,omitempty"`
+	Followup *Followup  `json:"followup,omitempty"` // of a follow-up, and of what forks off from one
 }
 
 // LabelTask is the label of a run that names the task which it does.

@@ -151,17 +151,32 @@ func FindingID(f FindingRecorded) string {
 	return "f_" + hex.EncodeToString(sum[:6])
 }
 
-// Followup is what a follow-up is told.
+// Followup is what a follow-up is told: why there is one, and how things stood at the gate
+// of its parent.
 type Followup struct {
 	Feedback    string            `json:"feedback"`
 	Findings    []FindingRecorded `json:"findings"`
 	Checks      []Receipt         `json:"checks"` // those that failed
 	ParentRunID string            `json:"parent_run_id"`
+	Gate        string            `json:"gate"` // the parent's, whose decision has made it
+	Tree        string            `json:"tree"` // that was shown there
 }
 
-// FollowupOf is what the follow-up of a run is told that a decision makes.
-func FollowupOf(run string, s DeliverySubject, feedback string) Followup {
-	f := Followup{Feedback: feedback, Findings: append([]FindingRecorded{}, s.Findings...), Checks: []Receipt{}, ParentRunID: run}
+// Fixpoint is how things stood at the parent's gate.
+func (f *Followup) Fixpoint() Fixpoint { return FixpointOf(f.Tree, f.Findings, f.Checks) }
+
+// FollowupID is the id of the run that `fix` makes at a gate. It follows from the gate's, so
+// that one gate makes one run, however often it is decided.
+func FollowupID(gate ID) ID {
+	sum := sha256.Sum256([]byte("followup " + gate.String()))
+	id := gate // which has the time in its first bytes
+	copy(id[6:], sum[:])
+	return id
+}
+
+// FollowupOf is what the follow-up of a run is told that a decision at a gate makes.
+func FollowupOf(run, gate string, s DeliverySubject, feedback string) Followup {
+	f := Followup{Feedback: feedback, Findings: append([]FindingRecorded{}, s.Findings...), Checks: []Receipt{}, ParentRunID: run, Gate: gate, Tree: s.Tree}
 	for _, c := range s.Checks {
 		if !c.Passed(s.Tree) {
 			f.Checks = append(f.Checks, c)

@@ -24,13 +24,22 @@ import (
 
 // deterministic names the packages whose code must take the same way in every
 // replay: all effects, time, waiting and concurrency come from a flow.Context.
-var deterministic = []string{"plan", "pipeline", "agent", "delivery"}
+var deterministic = []string{"plan", "pipeline", "agent", "delivery", "worker"}
 
 // hosts are the files of those packages that belong to whoever runs such code: no
 // replay comes by them.
-var hosts = []string{"agent/run.go", "agent/approver.go", "agent/log.go",
-	// All but deliver.go belongs to the activities.
-	"delivery/activity.go", "delivery/apply.go", "delivery/commit.go", "delivery/diff.go", "delivery/git.go", "delivery/snapshot.go", "delivery/watch.go", "delivery/worktree.go"}
+var hosts = []string{"agent/run.go", "agent/approver.go", "agent/log.go"}
+
+// replayed are the only files of their packages that a replay comes by: the rest are
+// activities.
+var replayed = map[string][]string{"delivery": {"deliver.go"}, "worker": {"drive.go", "brief.go", "gate.go"}}
+
+// isHost reports whether no replay comes by a file.
+func isHost(file string) bool {
+	pkg, name := filepath.Split(filepath.ToSlash(file))
+	only, mixed := replayed[strings.TrimSuffix(pkg, "/")]
+	return slices.Contains(hosts, filepath.ToSlash(file)) || mixed && !slices.Contains(only, name)
+}
 
 // worldly imports bring in what a replay could not repeat.
 var worldly = []string{"os", "net", "syscall", "math/rand", "crypto/rand"}
@@ -54,7 +63,7 @@ func (s *source) faults() (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s: %s", s.fset.Position(n.Pos()), fmt.Sprintf(format, args...)))
 	}
 	for _, file := range s.files {
-		if slices.Contains(hosts, filepath.ToSlash(s.fset.Position(file.Package).Filename)) {
+		if isHost(s.fset.Position(file.Package).Filename) {
 			continue
 		}
 		for _, spec := range file.Imports {

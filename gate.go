@@ -1,6 +1,7 @@
 package tipstaff
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -38,7 +39,33 @@ type Gate struct {
 	OpenedSeq int64           `json:"opened_seq"`
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
 	Given     *GivenResult    `json:"given,omitempty"` // of a call in doubt: what use_result without an answer takes
+	Heard     *LastHeard      `json:"heard,omitempty"` // of a worker in doubt
 	Shown     *Shown          `json:"shown,omitempty"` // [Subject] of it, where a gate is for people
+}
+
+// Place is where a gate stands for people: with who asked, of a delivery by its key, for
+// the run itself asks.
+func (g Gate) Place() string { return cmp.Or(g.Path, g.Key) }
+
+// LastHeard is what was last heard of a worker whose end nobody saw.
+type LastHeard struct {
+	Text    string          `json:"text,omitempty"`
+	Tool    string          `json:"tool,omitempty"`    // that it called last
+	Args    json.RawMessage `json:"args,omitempty"`    // of that call
+	Changed []string        `json:"changed,omitempty"` // files, the first of them
+}
+
+// Hear takes in a record of the worker's invocation.
+func (h *LastHeard) Hear(e *Event) {
+	switch e.Kind {
+	case KindAgentMessage:
+		if text := BodyOf[AgentMessage](e).Text; text != "" {
+			h.Text = text
+		}
+	case KindAgentToolCallRequest:
+		b := BodyOf[AgentToolCallRequest](e)
+		h.Tool, h.Args = b.Server+"/"+b.Tool, b.Arguments
+	}
 }
 
 // GivenResult is what an agent host has brought for a call when nobody waited for it any

@@ -158,7 +158,7 @@ var agentActivities = []string{"tool.catalog", "router.narrow", "memory.recall",
 
 // applyNode takes in what happens at a place of the program.
 func (v *View) applyNode(e *Event) {
-	if v.pipeline && v.applyStage(e) || e.Path == "" {
+	if v.pipeline && v.applyStage(e) || e.Path == "" || v.applyDelivery(e) {
 		return
 	}
 	if e.Kind == KindGateTaken {
@@ -333,6 +333,9 @@ func (v *View) step(path string, at time.Time, b PlanStep) {
 
 func (v *View) wait(kind GateKind, key string, at time.Time, question string) {
 	path := v.place(AskerPath(kind, key))
+	if kind == Delivery || ofDelivery(path) {
+		path = v.delivery().Path
+	}
 	if path == "" {
 		return
 	}

@@ -129,8 +129,8 @@ type StartRequest struct {
 	Bounds           Bounds `json:"bounds,omitempty"` // tighten those of program and manifest; nil: they hold
 	// NoFiles: the program may name no files, because it came from elsewhere.
 	NoFiles bool `json:"no_files,omitempty"`
-	// Task is the pending task that the program is made of, which the run takes in the
-	// transaction that makes it: of two starts one is task_busy. nil: none.
+	// Task is a pending task, which the run takes in the transaction that makes it: of two
+	// starts one is task_busy. Without a Program it is one that does the task. nil: none.
 	Task *TaskStart `json:"task,omitempty"`
 }
 

@@ -110,6 +110,7 @@ func (s *shower) subject(g Gate) {
 	case g.Kind == InDoubt && b.Input != nil:
 		s.doubt(g.Subject)
 		s.given(g.Given)
+		s.heard(g.Heard)
 	case len(QuestionsOf(g)) > 0:
 		for i, q := range QuestionsOf(g) {
 			s.Parts = append(s.Parts, ShownPart{Name: q.ID, Text: q.Prompt, Bytes: len(q.Prompt)})
@@ -199,11 +200,7 @@ func (s *shower) delivery(d DeliverySubject) {
 
 // CountOfChanges says how much has changed.
 func CountOfChanges(files int, added, removed int64) string {
-	word := "files"
-	if files == 1 {
-		word = "file"
-	}
-	return fmt.Sprintf("%d %s, +%d −%d lines", files, word, added, removed)
+	return fmt.Sprintf("%s, +%d −%d lines", Plural(files, "file"), added, removed)
 }
 
 // String is a file with what has become of it.
@@ -439,6 +436,23 @@ func (s *shower) given(r *GivenResult) {
 	s.value(0, "output", "output", r.Output)
 	if len(r.Control) > 0 {
 		s.value(0, "control", "control", r.Control)
+	}
+}
+
+// heard is what was last heard of a worker in doubt.
+func (s *shower) heard(h *LastHeard) {
+	if h == nil {
+		return
+	}
+	if h.Text != "" {
+		s.value(0, "last text", "last text", quote(h.Text))
+	}
+	if h.Tool != "" {
+		s.field(0, "last tool call", h.Tool)
+		s.arguments(0, "", h.Args)
+	}
+	if len(h.Changed) > 0 {
+		s.field(0, "changed files", strings.Join(h.Changed, ", "))
 	}
 }
 

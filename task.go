@@ -151,9 +151,9 @@ type TaskLogLine struct {
 	Text  string    `json:"text"`
 }
 
-// Plan is the plan of one step that does the task. What looks like a reference in its
-// texts is none.
-func (t Task) Plan() []byte {
+// Plan is the plan of one step that does the task, and delivers what was changed. What
+// looks like a reference in its texts is none.
+func (t Task) Plan(delivers bool) []byte {
 	literal := strings.NewReplacer("${", "$${").Replace
 	inputs := map[string][]string{}
 	for _, in := range t.Inputs {
@@ -167,5 +167,9 @@ func (t Task) Plan() []byte {
 	if len(inputs) > 0 {
 		step["inputs"] = inputs
 	}
-	return flow.JSON(map[string]any{"kind": "plan", "version": 1, "name": t.Name, "root": step})
+	plan := map[string]any{"kind": "plan", "version": 1, "name": t.Name, "root": step}
+	if delivers {
+		plan["deliver"] = map[string]any{}
+	}
+	return flow.JSON(plan)
 }

@@ -212,3 +212,14 @@ func TestOutputsOfCopiesAreApart(t *testing.T) {
 		t.Errorf("they share memory: %v", got)
 	}
 }
+
+func TestThePlanOfATask(t *testing.T) {
+	task := tipstaff.Task{Name: "parser", Role: "reviewer", Description: "Cost ${input.x}", Inputs: []tipstaff.TaskInput{{Path: "a.md"}, {Text: "b"}}}
+	const step = `"root":{"agent":"reviewer","id":"work","inputs":{"paths":["a.md"],"texts":["b"]},"kind":"step","prompt":"Cost $${input.x}"},"version":1}`
+	if got, want := string(task.Plan(false)), `{"kind":"plan","name":"parser",`+step; got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+	if got, want := string(task.Plan(true)), `{"deliver":{},"kind":"plan","name":"parser",`+step; got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+}

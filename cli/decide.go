@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,7 +71,7 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 	if d.Replayed {
 		again = " (already decided so)"
 	}
-	fmt.Fprintf(a.out, "decided %s: %s%s\n", clean(d.Decision.Path), clean(d.Decision.Action), again)
+	fmt.Fprintf(a.out, "decided %s: %s%s\n", clean(cmp.Or(d.Decision.Path, req.Gate)), clean(d.Decision.Action), again)
 	if d.Run.Condition == tipstaff.Waiting || d.Run.Condition == tipstaff.Interrupted {
 		a.saySteps(ctx, svc, topRun(ctx, svc, d.Run), time.Time{})
 	}

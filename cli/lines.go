@@ -23,7 +23,7 @@ func plainLine(ev tipstaff.Event, what, detail string) line {
 var wordColors = map[string]color{
 	"completed": green, "carried": green, "failed": red, "refused": red, "uncertain": red,
 	"waiting": yellow, "parked": yellow, "interrupted": yellow, "cancelled": yellow, "retrying": yellow,
-	"call failed": red, "gave up": red,
+	"call failed": red, "gave up": red, "check failed": red, "check passed": green, "delivered": green, "applied": green,
 }
 
 // plainWords are what a record says, in a word and the rest; "": only machines care.
@@ -93,10 +93,12 @@ func plainWords(ev *tipstaff.Event) (what, detail string) {
 		}
 		return "decided", tipstaff.Joined("  ", b.Action, b.Via)
 	}
-	if what, detail = workerWords(ev); what != "" {
-		return what, detail
+	for _, words := range []func(*tipstaff.Event) (string, string){workerWords, deliveryWords, stageWords} {
+		if what, detail = words(ev); what != "" {
+			break
+		}
 	}
-	return stageWords(ev)
+	return what, detail
 }
 
 // workerWords are what a record about workers and their tasks says.
@@ -109,6 +111,9 @@ func workerWords(ev *tipstaff.Event) (what, detail string) {
 		return "worker ended", tipstaff.Joined("  ", human(time.Duration(b.DurationMS)*time.Millisecond), b.String())
 	case tipstaff.KindTaskStatus:
 		b := tipstaff.BodyOf[tipstaff.TaskMoved](ev)
+		if b.From == b.To { // nothing but what became known of its session
+			return "session", tipstaff.Joined("  ", b.SessionID, b.Outcome, b.Why)
+		}
 		return "task", tipstaff.Joined(": ", fmt.Sprintf("%s %s → %s", b.Task, b.From, b.To), b.Why)
 	case tipstaff.KindTaskLog:
 		b := tipstaff.BodyOf[tipstaff.TaskLogged](ev)
@@ -119,6 +124,62 @@ func workerWords(ev *tipstaff.Event) (what, detail string) {
 	}
 	return "", ""
 }
+
+// deliveryWords are what a record about a worktree and its delivery says.
+func deliveryWords(ev *tipstaff.Event) (what, detail string) {
+	switch ev.Kind {
+	case tipstaff.KindWorktreeCreated:
+		b := tipstaff.BodyOf[tipstaff.WorktreeCreated](ev)
+		detail = b.Path + " at " + shortCommit(b.Base)
+		if b.Dirty > 0 {
+			detail = tipstaff.Joined("  ", detail, "without "+plural(b.Dirty, "uncommitted change")+" of the checkout")
+		}
+		return "worktree", detail
+	case tipstaff.KindDiffRecorded:
+		b := tipstaff.BodyOf[tipstaff.DiffRecorded](ev)
+		if what = "changed"; b.Stage != "" { // it has what was there before the step too
+			what = "changed so far"
+		}
+		if b.Files == 0 {
+			return what, "nothing"
+		}
+		return what, tipstaff.CountOfChanges(b.Files, b.Added, b.Removed)
+	case tipstaff.KindCheckFinished:
+		return receiptWords(tipstaff.BodyOf[tipstaff.CheckFinished](ev).Receipt)
+	case tipstaff.KindDeliveryCommitted:
+		b := tipstaff.BodyOf[tipstaff.DeliveryCommitted](ev)
+		return "delivered", strings.TrimPrefix(b.Branch, "refs/heads/") + " at " + shortCommit(b.Commit)
+	case tipstaff.KindDeliveryApplied:
+		if tipstaff.BodyOf[tipstaff.DeliveryApplied](ev).Already {
+			return "applied", "the checkout had the changes already"
+		}
+		return "applied", "the changes are in the checkout, uncommitted"
+	case tipstaff.KindDeliverySkipped:
+		if tipstaff.BodyOf[tipstaff.DeliverySkipped](ev).Gate == "" {
+			return "not delivered", "nothing has changed"
+		}
+		return "not delivered", "the worktree stays"
+	case tipstaff.KindFollowupCreated:
+		return "followed up", "by " + tipstaff.BodyOf[tipstaff.FollowupCreated](ev).Child
+	case tipstaff.KindFollowupFixedPoint:
+		return "fixed point", "nothing that matters differs from " + tipstaff.BodyOf[tipstaff.FollowupFixedPoint](ev).Parent
+	}
+	return "", ""
+}
+
+func receiptWords(r tipstaff.Receipt) (what, detail string) {
+	what, why := "check passed", ""
+	if !r.Passed(r.Tree) {
+		what = "check failed"
+		if why = tipstaff.Joined(": ", r.Code, r.Message); why == "" {
+			why = fmt.Sprintf("exit code %d", r.ExitCode)
+		}
+	}
+	return what, tipstaff.Joined("  ", r.Name, human(time.Duration(r.Ms)*time.Millisecond), why)
+}
+
+// shortCommit is a commit as git shows it to people.
+func shortCommit(name string) string { return name[:min(12, len(name))] }
 
 // stageWords are what a record about stages says.
 func stageWords(ev *tipstaff.Event) (what, detail string) {

@@ -90,7 +90,7 @@ func (a *app) saySteps(ctx context.Context, svc tipstaff.Service, r tipstaff.Run
 	for _, who := range append([]tipstaff.Run{r}, openBelow(ctx, svc, r)...) {
 		for _, g := range who.OpenGates {
 			asked = true
-			at := clean(g.Path)
+			at := clean(g.Place())
 			if who.ID != r.ID {
 				at += " of " + clean(nameOf(who))
 			}

@@ -284,7 +284,7 @@ func parseFeedback(s string) (string, error) {
 // gateText shows what is decided, and the digest that the decision binds to.
 func gateText(g tipstaff.Gate) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s (%s) asks: %s\n", clean(g.Path), clean(string(g.Kind)), clean(g.Question))
+	fmt.Fprintf(&b, "\n%s (%s) asks: %s\n", clean(g.Place()), clean(string(g.Kind)), clean(g.Question))
 	b.WriteString(indented(tipstaff.Subject(g).Lines))
 	if g.Digest != "" {
 		fmt.Fprintf(&b, "digest: %s\n", clean(g.Digest))

@@ -80,6 +80,8 @@ type showOptions struct {
 	graph, gate                          string
 	digest, file                         string // of an artifact, and where it is written
 	checkpoints, transitions, transcript bool
+	delivery, diff, stat                 bool
+	path, stage                          string // of a difference
 }
 
 // Drawings of pipelines.
@@ -95,14 +97,19 @@ func newShow(a *app) *cobra.Command {
   tipstaff show @ --gate root/ok
   tipstaff show @ --transitions
   tipstaff show @ --transcript
+  tipstaff show @ --delivery
+  tipstaff show @ --diff --path src | git apply --stat
   tipstaff show @ --graph mermaid
   tipstaff show @ --artifact sha256:… -o screenshot.png`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("graph") && !slices.Contains(graphFormats, o.graph) {
 				return &usageError{message: fmt.Sprintf("a pipeline is drawn as %s, not as %q", strings.Join(graphFormats, " or "), o.graph)}
 			}
-			if len(given(cmd, "graph", "checkpoints", "transitions", "transcript", "gate", "artifact")) > 1 {
-				return &usageError{message: "only one of --graph, --checkpoints, --transitions, --transcript, --gate and --artifact can be shown at once"}
+			if len(given(cmd, "graph", "checkpoints", "transitions", "transcript", "gate", "artifact", "delivery", "diff")) > 1 {
+				return &usageError{message: "only one of --graph, --checkpoints, --transitions, --transcript, --gate, --artifact, --delivery and --diff can be shown at once"}
+			}
+			if flags := given(cmd, "stat", "path", "stage"); len(flags) > 0 && !o.diff {
+				return &usageError{message: "--" + flags[0] + " is for --diff"}
 			}
 			if o.file != "" && o.digest == "" {
 				return &usageError{message: "--output is for --artifact"}
@@ -115,6 +122,11 @@ func newShow(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&o.checkpoints, "checkpoints", false, "list the checkpoints of a pipeline")
 	cmd.Flags().BoolVar(&o.transitions, "transitions", false, "list the transitions of a pipeline")
 	cmd.Flags().BoolVar(&o.transcript, "transcript", false, "print what agents said, with their tool calls; of a turn, the whole conversation up to its end")
+	cmd.Flags().BoolVar(&o.delivery, "delivery", false, "show where the delivery of what the run has changed stands")
+	cmd.Flags().BoolVar(&o.diff, "diff", false, "print what the run has changed, as a patch")
+	cmd.Flags().BoolVar(&o.stat, "stat", false, "of --diff, only the files and how many lines")
+	cmd.Flags().StringVar(&o.path, "path", "", "of --diff, only this `file`, or those below this folder")
+	cmd.Flags().StringVar(&o.stage, "stage", "", "of --diff, what a `stage` has left, as work#2, or a step of a plan, by its path")
 	cmd.Flags().StringVar(&o.gate, "gate", "", "show everything that an open `gate` asks about, given by its id or key")
 	cmd.Flags().StringVar(&o.digest, "artifact", "", "write out what the run keeps under a `digest`: an image or another result that is not text, a document")
 	cmd.Flags().StringVarP(&o.file, "output", "o", "", "write the artifact to a `file`")
@@ -140,6 +152,10 @@ func (o *showOptions) run(ctx context.Context, ref string) error {
 		return err
 	case o.digest != "":
 		return o.artifact(ctx, svc, id)
+	case o.delivery:
+		return o.showDelivery(ctx, svc, id)
+	case o.diff:
+		return o.showDiff(ctx, svc, id)
 	case o.checkpoints:
 		list, err := svc.Checkpoints(ctx, id)
 		if err != nil {

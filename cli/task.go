@@ -224,7 +224,7 @@ func (o *taskOptions) spawn(ctx context.Context, id string) error {
 		return o.goOn(ctx, svc, t, "")
 	}
 	p := o.newPrompter(o.unattended)
-	req := tipstaff.StartRequest{Program: t.Plan(), Name: "task " + t.ID, Title: t.Name, Task: &tipstaff.TaskStart{ID: t.ID, Worker: o.worker}}
+	req := tipstaff.StartRequest{Name: "task " + t.ID, Title: t.Name, Task: &tipstaff.TaskStart{ID: t.ID, Worker: o.worker}}
 	req.Attended = p != nil
 	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Start(ctx, req) })
 	if err != nil {

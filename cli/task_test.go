@@ -120,7 +120,7 @@ func TestTaskSpawnHandsOverAPlanOfTheTask(t *testing.T) {
 		return tipstaff.Started{}, tipstaff.Errorf(tipstaff.TaskBusy, "somebody was faster")
 	}
 	b.run(t, 3, "task", "spawn", "010", "--worker", "careful")
-	equal(t, "program", string(got.Program), `{"kind":"plan","name":"parser","root":{"agent":"reviewer","id":"work","inputs":{"paths":["a.md"],"texts":["b"]},"kind":"step","prompt":"Cost $${input.x}"},"version":1}`)
+	equal(t, "program", string(got.Program), "") // it is made of the task
 	if got.Task == nil || *got.Task != (tipstaff.TaskStart{ID: "010", Worker: "careful"}) || got.Title != "parser" {
 		t.Errorf("%+v", got)
 	}

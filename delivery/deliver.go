@@ -32,17 +32,17 @@ type Spec struct {
 	// May says why a check may not be run, a person asked where the policy wants one. nil:
 	// all may.
 	May func(flow.Context, document.DeliverCheck) error
-	// Parent is the run that this one follows up, whose worktree it takes over; nil: none.
+	// Line are the runs that the worktree went through: the first has made it, each of the
+	// others, which follow it up, has taken it over as it was. nil: Run makes it.
+	Line []string
+	// Parent is the run that this one follows up; nil: none.
 	Parent *Parent
-	// Exhausted names the bound that leaves no room for a follow-up; "": none does.
-	Exhausted string
 }
 
 // Parent is the run that a follow-up comes from.
 type Parent struct {
-	Run      string
-	Worktree Worktree
-	Gate     tipstaff.Fixpoint // as things stood at its gate
+	Run  string
+	Gate tipstaff.Fixpoint // as things stood at its gate
 }
 
 // Produced is what a program has brought.
@@ -51,6 +51,8 @@ type Produced struct {
 	Waivers  []tipstaff.Waiver
 	Findings []tipstaff.FindingRecorded // that are open
 	Notices  []tipstaff.Notice          // of what its agents did beside their worktree
+	// Exhausted names the bound that leaves no room for a follow-up; "": none does.
+	Exhausted string
 }
 
 // Halted is the error of a program that a decision has ended.
@@ -105,17 +107,24 @@ type run struct {
 }
 
 func (d *run) begin() error {
-	in := worktreeInput{Run: d.Run, Place: d.Place, Base: d.Base}
-	if d.Parent != nil {
-		in.Takes = &d.Parent.Worktree
+	line := d.Line
+	if len(line) == 0 {
+		line = []string{d.Run}
 	}
-	made, err := flow.Do[worktreeMade](d.at, flow.Call{Key: "worktree", Name: ActWorktree, Class: flow.Idempotent, Input: flow.JSON(in)})
-	if err != nil {
-		return err
+	for i, run := range line { // all but the last have done so: their records are inherited
+		key, in := "worktree", worktreeInput{Run: run, Place: d.Place, Base: d.Base}
+		if i > 0 {
+			before := d.worktree
+			key, in.Takes = fmt.Sprintf("worktree#%d", i+1), &before
+		}
+		made, err := flow.Do[worktreeMade](d.at, flow.Call{Key: key, Name: ActWorktree, Class: flow.Idempotent, Input: flow.JSON(in)})
+		if err != nil {
+			return err
+		}
+		d.worktree = made.Worktree
+		d.at.Emit(flow.Event{Kind: string(tipstaff.KindWorktreeCreated), Body: tipstaff.WorktreeCreated{Path: made.Path, Branch: made.Branch, Base: made.Base,
+			Checkout: d.Place.Checkout, Dirty: made.Dirty}})
 	}
-	d.worktree = made.Worktree
-	d.at.Emit(flow.Event{Kind: string(tipstaff.KindWorktreeCreated), Body: tipstaff.WorktreeCreated{Path: made.Path, Branch: made.Branch, Base: made.Base,
-		Checkout: d.Place.Checkout, Dirty: made.Dirty}})
 	return nil
 }
 
@@ -185,7 +194,7 @@ func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err erro
 	}
 	subject := d.subject(made, branch)
 	decision, err := d.fc.Wait(flow.Gate{Key: "delivery#" + strconv.Itoa(n), Kind: string(tipstaff.Delivery), Subject: flow.JSON(subject),
-		Question: fmt.Sprintf("%s changed, %d lines added and %d removed. What becomes of it?", files(d.diff.Files), d.diff.Added, d.diff.Removed), Actions: tipstaff.DeliveryActions})
+		Question: tipstaff.Plural(d.diff.Files, "file") + " changed, " + tipstaff.Plural(int(d.diff.Added), "line") + fmt.Sprintf(" added and %d removed. What becomes of it?", d.diff.Removed), Actions: tipstaff.DeliveryActions})
 	if err != nil {
 		return outcome, false, err
 	}
@@ -223,13 +232,6 @@ func title(said string) string {
 		return "Changes of a run"
 	}
 	return said
-}
-
-func files(n int) string {
-	if n == 1 {
-		return "1 file"
-	}
-	return fmt.Sprintf("%d files", n)
 }
 
 // subject is what the gate shows.

@@ -268,6 +268,7 @@ func TestJSONMembersAreListed(t *testing.T) {
 		"## skills":   {tipstaff.SkillInfo{}, tipstaff.SkillField{}, tipstaff.SkillFailureMode{}},
 		"## memory":   {tipstaff.MemoryItem{}, tipstaff.MemoryWeights{}, tipstaff.MemoryReport{}, tipstaff.Finding{}},
 		"## tools":    {tipstaff.ToolInfo{}, tipstaff.ToolReport{}, tipstaff.ToolServer{}, tipstaff.ToolFinding{}, tipstaff.PinReport{}, tipstaff.PinChange{}, tipstaff.Explanation{}, tipstaff.ToolCheck{}, tipstaff.GuardFinding{}, tipstaff.MatchedRule{}, tipstaff.CallOutcome{}},
+		"## task":     {tipstaff.Task{}, tipstaff.TaskPause{}, tipstaff.TaskInput{}, tipstaff.TaskOutput{}, tipstaff.TaskFeedback{}, tipstaff.TaskLogLine{}},
 		"## workers":  {tipstaff.WorkerInfo{}, tipstaff.WorkerRole{}, tipstaff.WorkerCheck{}},
 		"## classify": {tipstaff.Classification{}, tipstaff.Reason{}},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,16 +17,20 @@ func TestExamplesAreValid(t *testing.T) {
 	if err != nil || len(plans) < 2 {
 		t.Fatalf("%d plans, %v", len(plans), err)
 	}
+	deliveries, err := filepath.Glob("../examples/deliver/deliver.yaml")
+	if err != nil || len(deliveries) != 1 {
+		t.Fatalf("%d deliveries, %v", len(deliveries), err)
+	}
 	pipelines, err := filepath.Glob("../examples/pipelines/*.yaml")
 	if err != nil || len(pipelines) < 2 {
 		t.Fatalf("%d pipelines, %v", len(pipelines), err)
 	}
 	home := t.TempDir()
 	examples := filepath.Join(newWorkspace(t, home), "examples")
-	for _, program := range append(plans, pipelines...) {
+	for _, program := range slices.Concat(plans, pipelines, deliveries) {
 		name, workspace := filepath.Base(program), examples
-		if filepath.Base(filepath.Dir(program)) == "pipelines" {
-			workspace = filepath.Join(examples, "pipelines")
+		if below := filepath.Base(filepath.Dir(program)); below != "examples" {
+			workspace = filepath.Join(examples, below)
 		}
 		if name == "tipstaff.yaml" || name == "script.yaml" {
 			continue
@@ -50,7 +55,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, said := range []string{"model is scripted", "Ada asks for the notes by Friday", "run  completed  success", "root/post/in_doubt  waiting", "conformance: ok", "signature_invalid", "(exit code 6)"} {
+	for _, said := range []string{"model is scripted", "Ada asks for the notes by Friday", "run  completed  success", "root/post/in_doubt  waiting", "conformance: ok", "signature_invalid", "(exit code 6)", "deliver  check passed  test", "deliver  delivered  tipstaff/deliver/"} {
 		if !strings.Contains(string(out), said) {
 			t.Errorf("the demo never says %q:\n%s", said, out)
 		}

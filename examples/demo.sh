@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # From an agent to its proof, in a folder that is gone afterwards: an agent that
 # works through an MCP server and needs an approval, a plan with a gate, a run that
-# is killed while it posts a letter, and an export that is tampered with. At a
-# terminal you answer the first questions yourself.
+# is killed while it posts a letter, an export that is tampered with, and a change of
+# code that workers make and that ends as a branch. At a terminal you answer the first
+# questions yourself.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,11 +21,11 @@ trap cleanup EXIT
 
 mkdir "$workspace/bin"
 cp "$binary" "$workspace/bin/tipstaff"
-cp -R "$here/tipstaff.yaml" "$here/hello.yaml" "$here/post.yaml" "$here/post.sh" "$here/data" "$here/agent" "$workspace"
+cp -R "$here/tipstaff.yaml" "$here/hello.yaml" "$here/post.yaml" "$here/post.sh" "$here/data" "$here/agent" "$here/deliver" "$here/deliver.sh" "$workspace"
 cp "$server" "$workspace/agent/fileserver"
 mkdir -p "$workspace/agent/out"
 cd "$workspace"
-export PATH="$workspace/bin:$PATH"
+export PATH="$workspace/bin:$PATH" XDG_STATE_HOME="$workspace/state"
 unset TIPSTAFF_WORKSPACE
 
 say() { printf '\n-- %s\n' "$*"; }
@@ -143,5 +144,18 @@ sed 's/"answer":{"exit_code":0/"answer":{"exit_code":1/' proof/records.ndjson >f
 cmp -s forged proof/records.ndjson && { echo "nothing was flipped" >&2; exit 1; }
 cat forged >proof/records.ndjson
 try 6 tipstaff verify ./proof
+
+say "7. Coding CLIs at work: a change is planned, made, reviewed, repaired and accepted, in a worktree of git."
+say "The worker is scripted too. One line of tipstaff.yaml makes it Claude Code, Codex, Gemini CLI or opencode."
+try 0 ./deliver.sh repository
+cd repository
+try 4 tipstaff run deliver.yaml --text "greet.sh NAME greets by name." --unattended
+say "Tests have passed and the reviewer is content. What becomes of it is yours to say."
+try 0 tipstaff show @ --diff
+try 0 tipstaff decide @ 'delivery#1' approve --note "as I wanted it"
+try 0 tipstaff resume @ --unattended
+try 0 git log --branches --oneline
+try 0 tipstaff verify @
+cd ..
 
 say "Done. Nothing of this is left behind."

@@ -94,6 +94,9 @@ func (x *executor) boundary(overwritten []tipstaff.Overwritten) error {
 		if err := x.rollBack(&r); err != nil {
 			return err
 		}
+		if len(r.Enter) > 0 {
+			x.followup = &r
+		}
 		if s.StopRolledBack && len(s.Rollbacks) == 0 {
 			return flow.ErrParked
 		}
@@ -169,6 +172,21 @@ func (x *executor) rollBack(r *Rollback) error {
 	x.emitTransition(tipstaff.Transitioned{From: at, To: at, Reason: tipstaff.TransitionRollback,
 		Checkpoint: r.Checkpoint, By: r.By, Left: r.From})
 	return nil
+}
+
+// reenter goes on with the stages that correct what was delivered, as an edge back to
+// them would: they are told why, and may be visited once more than their limits allow.
+func (x *executor) reenter(r *Rollback) {
+	x.env.Iteration++
+	x.Owed++
+	from := cmp.Or(x.merged, Start)
+	x.jump(x.p.Agent(r.Enter[0])) // and all behind it
+	for _, name := range r.Enter {
+		x.env.Feedback = newest(append(x.env.Feedback, Feedback{From: from, To: name, Iteration: x.env.Iteration, Text: r.Feedback}))
+		x.enter(x.p.Agent(name), entry{Feedback: r.Feedback, Granted: true})
+		x.emitTransition(tipstaff.Transitioned{From: from, To: name, Reason: tipstaff.TransitionReintent, Checkpoint: r.Checkpoint})
+	}
+	x.publish()
 }
 
 // raise sets a maximum, by the name of its field, if that is more.

@@ -172,6 +172,10 @@ type Rollback struct {
 	From     string                    `json:"from"` // the run that was left
 	// The record of the boundary in it, for the transition `rollback`.
 	Checkpoint string `json:"checkpoint"`
+	// Enter are the stages with which a follow-up goes on instead, in index order; nil: it
+	// goes on as it did. Feedback is what they are told.
+	Enter    []string `json:"enter,omitempty"`
+	Feedback string   `json:"-"`
 }
 
 // Counters only grow, whatever is rolled back.

@@ -102,8 +102,10 @@ type executor struct {
 	// Of the turn that is being routed.
 	merged string // its first stage
 	digest string
-	saved  string       // its checkpoint; "": it has none
-	reset  map[int]bool // stages that its jumps have begun anew
+	saved  string // its checkpoint; "": it has none
+	// followup is one that begins at its boundary; nil: none does.
+	followup *Rollback
+	reset    map[int]bool // stages that its jumps have begun anew
 
 	records int // of this segment, about
 	// How often something was asked for at a path: a key is used once.
@@ -195,6 +197,11 @@ func (x *executor) oneTurn() error {
 	overwritten := x.merge(batch)
 	if err := x.boundary(overwritten); err != nil {
 		return err
+	}
+	if r := x.followup; r != nil {
+		x.followup = nil
+		x.reenter(r)
+		return nil
 	}
 	return x.settle(batch)
 }

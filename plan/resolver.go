@@ -58,5 +58,6 @@ type SkillInfo struct {
 // AgentInfo is what matters about an agent here.
 type AgentInfo struct {
 	Once    bool // a worker, or may call a tool of class once: its steps cannot be retried
+	Writes  bool // it may change files: what it changes is handed over
 	Trouble Trouble
 }

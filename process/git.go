@@ -3,10 +3,10 @@ package process
 import (
 	"context"
 	"os"
-	"os/exec"
 
 	"github.com/tipstaff/tipstaff/delivery"
 	"github.com/tipstaff/tipstaff/supervisor"
+	"github.com/tipstaff/tipstaff/tool/builtin"
 )
 
 // maxGitOutput is more than git prints of any repository that a person works in.
@@ -14,7 +14,7 @@ const maxGitOutput = 1 << 30
 
 // Git is the git on PATH; nil: there is none.
 func Git() *delivery.Git {
-	path, err := exec.LookPath("git")
+	path, err := builtin.LookProgram("", "git")
 	if err != nil {
 		return nil
 	}

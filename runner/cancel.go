@@ -270,41 +270,46 @@ func (r *Runner) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.R
 	if at < 1 || at > row.Head {
 		return tipstaff.Run{}, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has records 1 to %d: it cannot be forked at %d", row.ID, row.Head, at)
 	}
-	child, err := r.fork(ctx, row.ID, at)
+	body, doc, forked, err := r.forkAt(ctx, row.ID, at, at)
 	if err != nil {
 		return tipstaff.Run{}, explain(err, req.Run)
 	}
-	return r.get(ctx, child)
+	made := tipstaff.NewID(r.Now())
+	if err := r.store(ctx, made, body, doc, append(r.accepted(ctx, body, doc, "command"), forked)); err != nil {
+		return tipstaff.Run{}, explain(err, req.Run)
+	}
+	return r.get(ctx, made)
 }
 
-func (r *Runner) fork(ctx context.Context, run string, at int64) (tipstaff.ID, error) {
+// forkAt is the draft of a run that inherits the journal of another up to record at, and
+// has used all that the other has up to record head; its program, and the record that says
+// so.
+func (r *Runner) forkAt(ctx context.Context, run string, at, head int64) (body draftBody, doc document, forked flow.Draft, err error) {
 	p, err := programAt(ctx, r.Store, run, at)
 	if err != nil {
-		return tipstaff.ID{}, err
+		return body, nil, forked, err
 	}
 	last, err := r.Store.Records(ctx, run, at-1, 1)
 	if err != nil {
-		return tipstaff.ID{}, err
+		return body, nil, forked, err
 	}
-	h, err := segmentOf(ctx, r.Store, run, at)
+	h, err := segmentOf(ctx, r.Store, run, head)
 	if err != nil {
-		return tipstaff.ID{}, err
+		return body, nil, forked, err
 	}
 	c := p.shared()
 	used, limit := flow.Totals(h, c.limits)
-	body := c.draft
+	body = c.draft
 	body.Bounds = tipstaff.Bounds(limit) // with what decisions have added to them
 	body.revision, body.Asks = c.segment.Revision.Number, c.asks()
 	body.ForkOf = &tipstaff.ForkPoint{Run: run, Seq: at, Hash: journal.Hash(last[0].Hash)}
 	body.Parent = &tipstaff.RunParent{Run: run, Relation: relationFork}
-	doc, err := p.branch(ctx, r, &body)
-	if err != nil {
-		return tipstaff.ID{}, err
+	if doc, err = p.branch(ctx, r, &body); err != nil {
+		return body, nil, forked, err
 	}
 	wall := flow.Wall(h).Milliseconds()
-	forked := flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(tipstaff.RunForked{FromRun: run, Seq: at, Counters: used, WallMs: &wall, By: actor(ctx)})}
-	made := tipstaff.NewID(r.Now())
-	return made, r.store(ctx, made, body, doc, append(r.accepted(ctx, body, doc, "command"), forked))
+	forked = flow.Draft{Kind: string(tipstaff.KindRunForked), Body: flow.JSON(tipstaff.RunForked{FromRun: run, Seq: at, Counters: used, WallMs: &wall, By: actor(ctx)})}
+	return body, doc, forked, nil
 }
 
 // forkPoint is the last record before the effect that made a run fail; of one

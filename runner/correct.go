@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -142,6 +143,10 @@ func (r *Runner) revise(ctx context.Context, p *planProgram, c tipstaff.CorrectR
 	}
 	if err != nil {
 		return correctionBody{}, err
+	}
+	if !reflect.DeepEqual(made.text.deliver(), p.text.deliver()) || modeOf(made.files) != modeOf(p.draft.Files) {
+		return correctionBody{}, tipstaff.Errorf(tipstaff.CorrectionInvalid, "a correction cannot change where a program works, nor what it delivers").
+			WithHint("nothing was changed: the run goes on as it was")
 	}
 	if raised := made.bounds.Above(p.segment.inForce().accepted().Bounds); len(raised) > 0 {
 		if err := may(ctx, need{true, tipstaff.ScopeDecide, "raise the bound " + raised[0]}); err != nil {

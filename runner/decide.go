@@ -60,7 +60,7 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 	var row flow.GateRow
 	var replayed bool
 	var refusal error // one that leaves a record: the gate had expired
-	err = r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
+	decide := func(tx flow.Tx) ([]flow.Draft, error) {
 		var ok bool
 		var err error
 		if row, ok, err = findGate(tx.Gates, req.Gate); err != nil {
@@ -79,11 +79,19 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 			return []flow.Draft{flow.Closing(row.ID, row.Key, g.Digest, g.Deny, "expiry")}, nil
 		}
 		return r.resolve(ctx, tx.Row(), row, req, offered)
-	})
+	}
+	if found && asked.Decided == 0 && asked.Kind == string(tipstaff.Delivery) && req.Action == tipstaff.DeliverFix {
+		err = r.followUp(ctx, run, asked, req, decide)
+	} else {
+		err = r.Store.Write(ctx, run, decide)
+	}
+	if errors.Is(err, errMoved) { // another has decided it meanwhile
+		return r.decide(ctx, run, req)
+	}
 	if err = cmp.Or(err, refusal); err != nil {
 		return none, err
 	}
-	if req.Action == actionHalt && row.Kind == string(tipstaff.Handoff) {
+	if endsRun(row.Kind, req.Action) {
 		// The decision has ended the run. A living owner takes it itself.
 		now, err := r.Store.Run(ctx, run)
 		if err == nil && !tipstaff.State(now.State).Terminal() && !r.driving(run) && !r.alive(now) {
@@ -94,6 +102,17 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 		}
 	}
 	return r.decided(ctx, run, row.ID, replayed)
+}
+
+// endsRun reports whether a decision takes effect at once: nothing is left to be done.
+func endsRun(kind, action string) bool {
+	switch tipstaff.GateKind(kind) {
+	case tipstaff.Handoff:
+		return action == actionHalt
+	case tipstaff.Delivery:
+		return action == tipstaff.DeliverHalt || action == tipstaff.DeliverFix
+	}
+	return false
 }
 
 // fullAnswer is the answer of a decision as it is recorded.
@@ -187,6 +206,9 @@ func (r *Runner) resolve(ctx context.Context, run flow.Row, row flow.GateRow, re
 		return nil, tipstaff.Errorf(tipstaff.ActionNotOffered, "gate %s does not offer %q", g.Key, req.Action).
 			WithHint("it offers: %s", strings.Join(g.Actions, ", "))
 	}
+	if b := tipstaff.BlockedAt(g, req.Action); b != nil {
+		return nil, tipstaff.Errorf(tipstaff.ActionBlocked, "%s is blocked at gate %s: %s (%s)", req.Action, g.Key, b.Reason, b.Code)
+	}
 	if req.SubjectDigest != "" && req.SubjectDigest != g.Digest {
 		return nil, tipstaff.Errorf(tipstaff.SubjectChanged, "gate %s asks about %s, not about %s", g.Key, g.Digest, req.SubjectDigest)
 	}
@@ -236,7 +258,7 @@ func feedbackFits(g tipstaff.Gate, req tipstaff.DecideRequest) error {
 		Required []string `json:"feedback_required_for"`
 	}
 	switch g.Kind {
-	case tipstaff.Handoff, tipstaff.Confirmation:
+	case tipstaff.Handoff, tipstaff.Confirmation, tipstaff.Delivery:
 		_ = json.Unmarshal(g.Subject, &subject) // it names what it needs, or nothing
 	case tipstaff.Question, tipstaff.Clarification:
 		if req.Action == actionAnswer { // its text
@@ -277,12 +299,12 @@ func (r *Runner) checkResult(ctx context.Context, run string, asked flow.GateRow
 
 // checkGiven checks a result that somebody gives for a call.
 func (r *Runner) checkGiven(ctx context.Context, run string, of doubted, answer json.RawMessage) error {
-	if of.Name != tool.ActivityName && of.Name != remoteActivity {
-		return nil
-	}
 	p, err := openProgram(ctx, r.Store, run)
 	if err != nil {
 		return err
+	}
+	if of.Name != tool.ActivityName && of.Name != remoteActivity {
+		return r.checkPerformed(p, of, answer)
 	}
 	if of.Name == tool.ActivityName {
 		d, err := p.shared().gate.Tools.Lookup(of.Input.URI)
@@ -294,6 +316,40 @@ func (r *Runner) checkGiven(ctx context.Context, run string, of doubted, answer 
 		}
 	}
 	return r.checkStageResult(ctx, run, p, of.Path, answer)
+}
+
+// checkPerformed checks a result that is given for a call of a performer, if that can tell:
+// with it the step or stage must be able to complete.
+func (r *Runner) checkPerformed(opened program, of doubted, answer json.RawMessage) error {
+	asked := Doubt{Call: of.Name, Path: of.Path, Answer: answer}
+	var stage *pipeline.Agent
+	switch p := opened.(type) {
+	case *pipelineProgram:
+		name, _, _ := strings.Cut(of.Path, "#")
+		if stage = p.pipe.Agent(name); stage != nil {
+			asked.Schema = stage.OutputSchema
+		}
+	case *planProgram:
+		for leaf := range p.doc.Root.Leaves {
+			if path := p.root() + strings.TrimPrefix(leaf.Path, planRoot); strings.HasPrefix(of.Path, path+"/") {
+				asked.Schema = leaf.OutputSchema
+			}
+		}
+	}
+	for _, way := range slices.Sorted(maps.Keys(r.performers)) {
+		by, ok := r.performers[way].(AnswerChecker)
+		if !ok {
+			continue
+		}
+		res, err := by.CheckAnswer(asked)
+		if err == nil && res != nil && stage != nil && stage.Way == way {
+			err = stage.CheckOutput(res.Output)
+		}
+		if err != nil {
+			return tipstaff.Errorf(tipstaff.InvalidArgument, "the answer is not a result of %s: %v", of.Name, err)
+		}
+	}
+	return nil
 }
 
 // checkStageResult checks a result that is given for the one call of a remote or tool
@@ -380,6 +436,9 @@ func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (
 		Actor: tipstaff.Actor{Principal: cmp.Or(b.OnBehalfOf, "local:cli"), Via: b.Via, DecidedBy: b.DecidedBy}}
 	if d.Answer == nil {
 		d.Answer = json.RawMessage("null")
+	}
+	if g.Kind == tipstaff.Delivery && b.Action == tipstaff.DeliverFix {
+		d.FollowupRunID = tipstaff.FollowupID(g.ID)
 	}
 	raw, err := canon.Form(flow.JSON(d))
 	if err != nil {

@@ -165,7 +165,10 @@ func (c *common) wrapped(p program) bool {
 // delivery is what the wrapper of the program is told.
 func (c *common) delivery() delivery.Spec {
 	s := delivery.Spec{Run: c.run, Title: cmp.Or(c.draft.Title, c.text.described().Name), Program: c.draft.ProgramDigest, Place: *c.draft.Files.Place,
-		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck}
+		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck, Line: c.line}
+	if f := c.draft.Followup; f != nil {
+		s.Parent = &delivery.Parent{Run: f.ParentRunID, Gate: f.Fixpoint()}
+	}
 	s.Release = func(p delivery.Produced) (bool, error) {
 		release, err := pipeline.CompileRelease(s.Deliver.Release)
 		if err != nil {
@@ -200,8 +203,14 @@ func (c *common) produced(p program, value json.RawMessage) (made delivery.Produ
 		return made, err
 	}
 	made.Outputs, made.Notices = res.Outputs, c.files.noticed()
+	// A follow-up is one iteration of the run that was first, whose line counts them on.
+	iterations, most := int64(len(c.line)-1), c.draft.Bounds[tipstaff.BoundIterations]
 	if p, ok := p.(*pipelineProgram); ok {
 		made.Waivers, made.Findings = p.state.Waivers, pipeline.OpenFindings(&p.state)
+		iterations, most = p.state.Iteration, p.state.MaxIterations
+	}
+	if most > 0 && iterations >= most {
+		made.Exhausted = tipstaff.BoundIterations
 	}
 	return made, nil
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -139,10 +140,63 @@ func (r *Runner) openGates(ctx context.Context, run string, fold *tipstaff.Fold)
 				return nil, err
 			}
 		}
+		if gates[i].Kind == tipstaff.InDoubt {
+			if gates[i].Heard, err = r.lastHeard(ctx, run, gates[i].Path, gates[i].OpenedSeq); err != nil {
+				return nil, err
+			}
+		}
 		shown := tipstaff.Subject(gates[i])
 		gates[i].Shown = &shown
 	}
 	return gates, err
+}
+
+// maxHeard is how many records before its gate are looked at for what a worker has said.
+const maxHeard = 5000
+
+// lastHeard is what was last heard of whoever made a call, before record until; nil: it has
+// told nothing.
+func (r *Runner) lastHeard(ctx context.Context, run, path string, until int64) (*tipstaff.LastHeard, error) {
+	records, err := r.Store.Records(ctx, run, max(0, until-maxHeard), maxHeard)
+	if err != nil {
+		return nil, err
+	}
+	var heard *tipstaff.LastHeard
+	for _, s := range records {
+		if s.Seq >= until || !bytes.Contains(s.Bytes, []byte(path)) { // most are others'
+			continue
+		}
+		e, err := parse(ctx, r.Store, s)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case e.Path != path:
+		case e.Kind == tipstaff.KindWorkerStarted:
+			heard = new(tipstaff.LastHeard)
+		case heard == nil:
+		case e.Kind == tipstaff.KindDiffRecorded:
+			heard.Changed = r.changedFiles(ctx, tipstaff.BodyOf[tipstaff.DiffRecorded](&e).List)
+		default:
+			heard.Hear(&e)
+		}
+	}
+	return heard, nil
+}
+
+// maxChanged is how many files a gate names that a worker in doubt has changed.
+const maxChanged = 50
+
+// changedFiles are the names in a list of changes. What cannot be read is left out.
+func (r *Runner) changedFiles(ctx context.Context, list string) (names []string) {
+	var changes []tipstaff.FileChange
+	if text, err := r.Store.Blob(ctx, list); err == nil {
+		_ = json.Unmarshal(text, &changes)
+	}
+	for _, c := range changes[:min(len(changes), maxChanged)] {
+		names = append(names, c.Path)
+	}
+	return names
 }
 
 func (r *Runner) alive(row flow.Row) bool {

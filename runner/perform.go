@@ -37,6 +37,23 @@ type Performer interface {
 	Perform(flow.Context, *Task) (Result, error)
 }
 
+// AnswerChecker is a [Performer] that knows what may be given as the result of a call of
+// its own whose end nobody saw.
+type AnswerChecker interface {
+	// CheckAnswer says why an answer cannot be the call's result. What the step or stage
+	// comes to with it is returned, if it ends with it and the call is one of the
+	// performer's.
+	CheckAnswer(Doubt) (*Result, error)
+}
+
+// Doubt is a call in doubt, and the result that somebody gives for it.
+type Doubt struct {
+	Call   string // the name of its activity
+	Path   string
+	Schema json.RawMessage // of the output of its step or stage; nil: any
+	Answer json.RawMessage
+}
+
 // Settlement is a step or stage whose run is about to be made.
 type Settlement struct {
 	Name     string // of the agent, as the document has it
@@ -95,6 +112,9 @@ type Task struct {
 func (t *Task) Title() string {
 	if t.stage != nil {
 		return t.stage.Agent.Name
+	}
+	if t.Assigned != "" {
+		return t.walk.doc.Name
 	}
 	return cmp.Or(t.leaf.Node.ID, t.walk.doc.Name)
 }
@@ -248,6 +268,9 @@ func (w *walk) perform(fc flow.Context, leaf plan.Task) (flow.Result, error) {
 		t.Reserve, t.Assigned = flow.Use{tipstaff.BoundAgentHops: 1}, w.draft.Labels[tipstaff.LabelTask]
 		if a := w.agents.settled[n.Agent]; a.Way != "" {
 			way, t.Config = a.Way, a.Config
+		}
+		if f := w.draft.Followup; f != nil && n == w.corrected() { // as a stage is told
+			t.Prompt += "\n\n" + f.Feedback
 		}
 	}
 	by, ok := w.performers[way]

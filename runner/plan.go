@@ -49,6 +49,9 @@ func openPlan(ctx context.Context, src source, c *common, doc *plan.Document) (*
 		}
 	}
 	p.carry, err = c.segment.carry(ctx, src)
+	if c.draft.Followup != nil && c.segment.since == 0 {
+		p.redo()
+	}
 	return p, err
 }
 
@@ -61,7 +64,7 @@ func (p *planProgram) flow(fc flow.Context, _ json.RawMessage) (json.RawMessage,
 	w.left = p.left
 	h := w.handlers()
 	h.Carry, h.Keep = p.carry, p.left
-	return plan.Walk(fc, p.doc, p.inputs, h)
+	return plan.Walk(fc, p.doc, p.withFollowup(p.inputs), h)
 }
 
 // next: a plan goes on when it is corrected.

@@ -74,6 +74,7 @@ type common struct {
 	children map[string]*plan.Document // of those skills that have a plan, by URI
 	agents   agentSet
 	files    workFiles
+	line     []string // the runs that its worktree went through: the first has made it
 	// performers do what the program asks for: those of the runner that opened it.
 	performers performers
 }
@@ -155,6 +156,12 @@ func openSegment(ctx context.Context, src source, run string, draft draftBody, s
 	if err := c.open(ctx, src); err != nil {
 		return nil, err
 	}
+	if draft.Files != nil {
+		var err error
+		if c.line, err = worktreeLine(ctx, src, run, &draft); err != nil {
+			return nil, err
+		}
+	}
 	switch text := c.text.(type) {
 	case pipelineText:
 		if s.Phase == phaseHold {
@@ -200,6 +207,9 @@ func readDraft(ctx context.Context, src source, run string) (*draftBody, error) 
 		}
 	}
 	if draft.Rollback != nil {
+		if draft.Followup != nil {
+			draft.Rollback.Feedback = draft.Followup.Feedback
+		}
 		err = draft.Rollback.readEdits(ctx, src, first)
 	}
 	return draft, err

@@ -22,6 +22,7 @@ import (
 const (
 	relationRollback = "rollback"
 	relationFork     = "fork"
+	relationFollowup = "followup"
 )
 
 // rollbackBody is what a run that goes back takes over. What somebody has edited
@@ -83,6 +84,7 @@ func (b *rollbackBody) readEdits(ctx context.Context, src source, first []flow.S
 type branch struct {
 	tipstaff.ForkRequest
 	rollback bool
+	followup *tipstaff.Followup // nil: it is none
 	by       string
 	edits    json.RawMessage // nil: none
 	// manifestOnly: bounds may be raised to whatever the manifest permits, as they could
@@ -280,9 +282,13 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 	body.ForkOf = &tipstaff.ForkPoint{Run: b.run, Seq: b.seq, Hash: last[0].Hash}
 	body.Parent = &tipstaff.RunParent{Run: b.run, Relation: relationFork}
 	status := l.status
-	if req.rollback {
+	switch {
+	case req.rollback:
 		body.Parent.Relation, body.User = relationRollback, l.user // it stays whose it was, whoever rolls it back
-	} else {
+	case req.followup != nil:
+		body.Parent.Relation, body.User, body.Followup = relationFollowup, l.user, req.followup
+		fallthrough
+	default:
 		status.Envelope, status.Thread = "env_"+made, cmp.Or(req.Thread, made)
 	}
 	body.Pipeline = &status
@@ -299,6 +305,9 @@ func (l *left) branch(ctx context.Context, src source, made string, req branch, 
 	}
 	body.Rollback = &rollbackBody{Head: l.head, Rollback: pipeline.Rollback{RunID: made, EnvelopeID: status.Envelope, ThreadID: status.Thread,
 		Turn: b.turn, Version: status.Version, Counters: l.counters, Raised: req.Raise, By: req.by, From: l.run, Checkpoint: b.checkpoint()}}
+	if req.followup != nil {
+		body.Rollback.Enter = base.pipe.corrects()
+	}
 	forked = tipstaff.RunForked{FromRun: l.run, Seq: b.seq, Checkpoint: b.checkpoint(), Counters: l.used, WallMs: &l.wallMs, Raised: req.Raise, By: req.by, Value: req.edits}
 	if req.edits != nil {
 		body.Rollback.Edits = flow.Digest(req.edits)

@@ -27,8 +27,11 @@ func (j *judge) wentBack() {
 	}
 	// What somebody has edited is named here by its digest, and was read by it.
 	had := *draft.Rollback
-	had.Outputs, had.Metadata = nil, nil
+	had.Outputs, had.Metadata, had.Feedback = nil, nil, ""
 	req := branch{rollback: draft.Parent != nil && draft.Parent.Relation == relationRollback, by: had.By, edits: forked.Value, manifestOnly: draft.Rules < rulesShown}
+	if draft.Parent != nil && draft.Parent.Relation == relationFollowup {
+		req.followup = draft.Followup
+	}
 	req.Raise, req.Thread = had.Raised, draft.Pipeline.Thread
 	want, _, said, err := j.branchAgain(req, &had, forked)
 	if err != nil {

@@ -213,7 +213,7 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepareTask(ctx, p, req); err != nil {
+	if err := r.prepareTask(ctx, p, &req); err != nil {
 		return nil, err
 	}
 	if pipeline.IsPipeline(req.Program) {
@@ -265,7 +265,7 @@ func (r *Runner) prepareWith(ctx context.Context, req tipstaff.StartRequest, had
 
 // prepareTask finds the task that a run is to be made for. Whether it still is pending is
 // seen again when the run is made.
-func (r *Runner) prepareTask(ctx context.Context, p *prepared, req tipstaff.StartRequest) error {
+func (r *Runner) prepareTask(ctx context.Context, p *prepared, req *tipstaff.StartRequest) error {
 	if req.Task == nil {
 		return nil
 	}
@@ -284,6 +284,10 @@ func (r *Runner) prepareTask(ctx context.Context, p *prepared, req tipstaff.Star
 	}
 	t.Worker = cmp.Or(req.Task.Worker, t.Worker)
 	p.task = &t
+	if len(req.Program) == 0 { // what it changes reaches the user at a gate
+		_, by := r.performers.agent(p.manifest, t.Role)
+		req.Program = t.Plan(by.Writes)
+	}
 	return nil
 }
 
@@ -421,7 +425,7 @@ func (r *Runner) freeze(ctx context.Context, p *prepared) (draftBody, error) {
 // store creates a run: drafted and, if there is a program, compiled, followed by
 // more.
 func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc document, more []flow.Draft) error {
-	if body.Rollback == nil || body.Parent.Relation != relationRollback { // else it stays whose it was
+	if p := body.Parent; p == nil || p.Relation != relationRollback && p.Relation != relationFollowup { // else it stays whose it was
 		body.User = userOf(ctx)
 	}
 	body.Origin, body.Trace, body.By = r.Origin, tool.Traceparent(ctx), ""

@@ -128,7 +128,7 @@ func TestATaskIsStartedOnceAndAbandonedWithItsRun(t *testing.T) {
 			t.Errorf("%s by a process of the run: %v", name, err)
 		}
 	}
-	b.OwnRuns = []string{""}
+	b.OwnRuns = nil
 
 	now, err := b.Tasks().Set(cli(), tipstaff.TaskChange{ID: task.ID, To: tipstaff.TaskAbandoned, Why: "not needed"})
 	b.check(err)

@@ -146,7 +146,7 @@ func TestRecordsMoveTheirTask(t *testing.T) {
 	before := b.row(run).Head
 	for name, d := range map[string]flow.Draft{
 		"a move that there is not":    moved(id, "in_progress", "completed", "worker", ""),
-		"a move from where it is not": moved(id, "paused", "in_progress", "system", ""),
+		"a move from where it is not": moved(id, "paused", "needs_review", "local:cli", ""),
 		"a task that there is not":    moved("990", "in_progress", "needs_review", "worker", ""),
 	} {
 		if err := appendErr(b, l, d); tipstaff.CodeOf(err) != tipstaff.TaskTransition && tipstaff.CodeOf(err) != tipstaff.TaskNotFound {

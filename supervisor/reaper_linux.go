@@ -117,7 +117,11 @@ func (p *Process) follow(lines *bufio.Reader) {
 		p.exit = bySignal(syscall.SIGKILL)
 		close(p.exited)
 	}
-	p.drain()
+	limit := drainLimit
+	if done && len(p.survivors) == 0 {
+		limit = drainReaped
+	}
+	p.drain(limit)
 }
 
 // endStalled ends everything in the place of a reaper that does not: the program may

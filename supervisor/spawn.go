@@ -23,6 +23,9 @@ const (
 	// drainLimit is how long output is still read after the program has ended: a
 	// descendant may hold the pipe open.
 	drainLimit = 500 * time.Millisecond
+	// drainReaped is how long it is read after nothing is left that could write: the reader
+	// may be slow.
+	drainReaped = 5 * time.Second
 )
 
 // Command is a program to be started.
@@ -170,7 +173,7 @@ func (p *Process) Stop(grace time.Duration) {
 	}
 	p.signal(syscall.SIGKILL, true)
 	if !within(killLimit, p.exited) {
-		p.drain() // it hangs in the kernel: its readers need not wait for it
+		p.drain(drainLimit) // it hangs in the kernel: its readers need not wait for it
 	}
 }
 
@@ -226,7 +229,7 @@ func (p *Process) live(started chan<- error) {
 	_ = p.wait() // how it ended is in its state
 	p.forget()
 	p.exit = exitOf(p.cmd.ProcessState)
-	p.drain()
+	p.drain(drainLimit)
 	close(p.exited)
 	p.endRest()
 }
@@ -256,9 +259,9 @@ func (p *Process) signal(s syscall.Signal, group bool) {
 }
 
 // drain lets what is still in the pipes be read, and no more.
-func (p *Process) drain() {
+func (p *Process) drain(limit time.Duration) {
 	for _, f := range []*os.File{p.stdout, p.stderr} {
-		_ = f.SetReadDeadline(time.Now().Add(drainLimit)) // an error means that it is closed
+		_ = f.SetReadDeadline(time.Now().Add(limit)) // an error means that it is closed
 	}
 }
 

@@ -140,6 +140,7 @@ func ask(ctx context.Context, s Starter, path string, args, env []string) (strin
 	late := <-stopped
 	ended := p.Wait()
 	reading.Wait()
+	closeReaders(p.Stdout(), p.Stderr())
 	switch {
 	case late:
 		return "", fmt.Errorf("it did not end: %w", ctx.Err())

@@ -340,6 +340,37 @@ type Given struct {
 	Verdict *Verdict              `json:"verdict,omitempty"`
 }
 
+// CheckGiven says why an answer cannot be what a worker would have reported; else what it
+// comes to, and whether the work ends with it. reviews: the worker was to give a verdict.
+func CheckGiven(answer, schema json.RawMessage, reviews bool) (out Output, ends bool, err error) {
+	var g Given
+	if err := arguments(answer, &g); err != nil {
+		return out, false, err
+	}
+	switch {
+	case g.Status != "" && g.Status != tipstaff.TaskNeedsReview && g.Status != tipstaff.TaskPaused:
+		return out, false, fmt.Errorf("status %s is neither %s nor %s", tipstaff.Quote(string(g.Status), 40), tipstaff.TaskNeedsReview, tipstaff.TaskPaused)
+	case g.Verdict != nil && !reviews:
+		return out, false, errors.New("only a review gives a verdict")
+	case g.Verdict != nil:
+		if _, err := parseVerdict(flow.JSON(g.Verdict)); err != nil {
+			return out, false, err
+		}
+	}
+	if g.Data != nil {
+		if err := checkData(schema, g.Data); err != nil {
+			return out, false, fmt.Errorf("data does not fit the schema: %w", err)
+		}
+	}
+	ends = g.Status != tipstaff.TaskPaused && !reviews
+	if ends && g.Data == nil && schema != nil {
+		if err := checkData(schema, json.RawMessage(g.Text)); err != nil {
+			return out, false, fmt.Errorf("there is no data, and the text does not fit the schema: %w", err)
+		}
+	}
+	return Output{Text: g.Text, Data: g.Data, Verdict: g.Verdict}, ends, nil
+}
+
 // judge says whether the work is done, or what the next invocation is to do.
 func (d *drive) judge(n next, res Result) (done bool, follow *next, err error) {
 	reported := res.Report.Status == tipstaff.TaskNeedsReview
@@ -453,7 +484,7 @@ func (d *drive) review(res Result) (out Output, follow *next, err error) {
 		if verdict, text, err = d.reviewed(res); err != nil {
 			return out, nil, err
 		}
-		by = "role:" + d.Review
+		by = bySystem
 	}
 	if verdict == "" { // of a person, or of a reviewer who has none
 		dec, err := d.fc.At(fmt.Sprintf("review#%d", d.iteration)).Wait(d.reviewGate(res))
@@ -471,6 +502,9 @@ func (d *drive) review(res Result) (out Output, follow *next, err error) {
 		}
 	}
 	said := &tipstaff.TaskFeedback{Iteration: d.iteration, Verdict: verdict, Text: text, By: by, At: d.fc.Now()}
+	if by == bySystem {
+		said.By = "role:" + d.Review
+	}
 	if verdict == tipstaff.VerdictApproved {
 		d.complete(by, said)
 		return out, nil, nil
@@ -480,7 +514,7 @@ func (d *drive) review(res Result) (out Output, follow *next, err error) {
 	}
 	d.iteration++
 	d.nudged = false
-	d.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: by, Why: "rejected", Feedback: said})
+	d.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "rejected", Feedback: said})
 	d.Brief.Feedback = text
 	return out, &next{text: textRejected(d.iteration, text), resume: true}, nil
 }
@@ -557,3 +591,6 @@ func digestOf(text string) string {
 	}
 	return journal.Sum([]byte(text)).String()
 }
+
+// Reviews reports whether an invocation at this path reviews the work of another.
+func Reviews(path string) bool { return strings.Contains(path, "/review#") }

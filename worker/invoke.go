@@ -358,6 +358,7 @@ func (i *invocation) run(ctx context.Context, l *launch) Result {
 	reading.Wait()
 	close(drained)
 	how := <-ended
+	closeReaders(process.Stdout(), process.Stderr())
 	return i.result(f, why, how)
 }
 

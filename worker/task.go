@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // taskChannel takes the calls of a channel for the task of an invocation. Each is a note
@@ -163,5 +163,5 @@ func handedFile(dir, name string) (path, digest string, err error) {
 			return "", "", err
 		}
 	}
-	return filepath.ToSlash(filepath.Clean(name)), hex.EncodeToString(h.Sum(nil)), nil
+	return filepath.ToSlash(filepath.Clean(name)), journal.Hash(h.Sum(nil)).String(), nil
 }

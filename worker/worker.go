@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/document"
+	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Worker is a configured CLI.
@@ -42,13 +44,37 @@ const (
 
 // Limits bound one invocation. Zero: none.
 type Limits struct {
-	Wall        time.Duration `json:"wall"`
-	Idle        time.Duration `json:"idle"` // without a byte of output; notices of retries do not count
-	Grace       time.Duration `json:"grace"`
-	Output      int64         `json:"output"` // bytes of stdout and stderr
-	Tokens      int64         `json:"tokens,omitempty"`
-	CostUSD     tipstaff.USD  `json:"cost_usd"`
-	Containment string        `json:"containment,omitempty"` // the least level that is accepted; "": any
+	Wall        time.Duration
+	Idle        time.Duration // without a byte of output; notices of retries do not count
+	Grace       time.Duration
+	Output      int64 // bytes of stdout and stderr
+	Tokens      int64
+	CostUSD     tipstaff.USD
+	Containment string // the least level that is accepted; "": any
+}
+
+// limitsJSON is how limits are written down.
+type limitsJSON struct {
+	Wall        document.Duration `json:"wall"`
+	Idle        document.Duration `json:"idle"`
+	Grace       document.Duration `json:"grace"`
+	Output      int64             `json:"output"`
+	Tokens      int64             `json:"tokens,omitempty"`
+	CostUSD     tipstaff.USD      `json:"cost_usd"`
+	Containment string            `json:"containment,omitempty"`
+}
+
+// MarshalJSON writes durations as people do.
+func (l Limits) MarshalJSON() ([]byte, error) {
+	return flow.JSON(limitsJSON{document.Duration(l.Wall), document.Duration(l.Idle), document.Duration(l.Grace), l.Output, l.Tokens, l.CostUSD, l.Containment}), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (l *Limits) UnmarshalJSON(data []byte) error {
+	var w limitsJSON
+	err := json.Unmarshal(data, &w)
+	*l = Limits{time.Duration(w.Wall), time.Duration(w.Idle), time.Duration(w.Grace), w.Output, w.Tokens, w.CostUSD, w.Containment}
+	return err
 }
 
 // Options are what an invocation is given.
@@ -270,7 +296,8 @@ type Process interface {
 	Exited() <-chan struct{}
 	// Stop asks the program to end, and after grace ends it with everything it started.
 	Stop(grace time.Duration)
-	// Wait ends what the program left behind, and returns when none is left.
+	// Wait ends what the program left behind, and returns when none is left. What was
+	// written can still be read then; who has read it closes the streams.
 	Wait() Ended
 }
 

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
@@ -18,6 +19,10 @@ import (
 // tipstaff, it is tipstaff. So the scripts run the command under the race
 // detector whenever the tests do.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "claude" {
+		fakeClaude()
+		return
+	}
 	tooltest.Main() // and where it is started as a server, it is one
 	testscript.Main(tests{m}, map[string]func(){"tipstaff": main, "toolserver": toolServer, "agenthost": agentHost})
 }

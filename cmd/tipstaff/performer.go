@@ -32,10 +32,13 @@ type workerPerformer struct {
 
 // Agent implements [runner.Performer]: workers, roles, and agents that name one.
 func (p *workerPerformer) Agent(m *ws.Manifest, name string) plan.AgentInfo {
-	if _, err := chosen(m, name, nil); err != nil {
+	c, err := chosen(m, name, nil)
+	if err != nil {
 		return plan.AgentInfo{Trouble: plan.Trouble{Code: string(tipstaff.WorkerNotFound), Message: err.Error()}}
 	}
-	return plan.AgentInfo{Once: true}
+	by, _ := m.Worker(c.worker)
+	as, _ := m.Role(c.role)
+	return plan.AgentInfo{Once: true, Writes: by.In(as) != worker.ReadOnly}
 }
 
 // choice is who does what an agent's name stands for, and how.
@@ -122,7 +125,7 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 		return runner.Result{}, fmt.Errorf("what was settled of %s cannot be read: %w", t.Name, err)
 	}
 	a.Name, a.Description, a.Skill = t.Title(), t.Prompt, t.Prose()
-	a.Inputs = inputsOf(t.Args)
+	a.Inputs = inputsOf(t.Args, t.Assigned != "")
 	if t.Kept != nil {
 		a.Kept = new(worker.Kept)
 		if err := json.Unmarshal(t.Kept, a.Kept); err != nil {
@@ -150,8 +153,33 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 	return said, nil
 }
 
-// inputsOf are the inputs of a step as a worker reads them: each under its name.
-func inputsOf(args json.RawMessage) (inputs []tipstaff.TaskInput) {
+// CheckAnswer implements [runner.AnswerChecker].
+func (p *workerPerformer) CheckAnswer(d runner.Doubt) (*runner.Result, error) {
+	if d.Call != worker.SpawnActivity && d.Call != worker.ResumeActivity {
+		return nil, nil
+	}
+	out, ends, err := worker.CheckGiven(d.Answer, d.Schema, worker.Reviews(d.Path))
+	if err != nil || !ends {
+		return nil, err
+	}
+	res := runner.Spoken(out.Text, out.Data)
+	return &res, nil
+}
+
+// inputsOf are the inputs of a step as a worker reads them: each under its name. Those of
+// a task are files and texts.
+func inputsOf(args json.RawMessage, ofTask bool) (inputs []tipstaff.TaskInput) {
+	if ofTask {
+		var of struct{ Paths, Texts []string }
+		_ = json.Unmarshal(args, &of) // as Task.Plan has written it
+		for _, path := range of.Paths {
+			inputs = append(inputs, tipstaff.TaskInput{Path: path})
+		}
+		for _, text := range of.Texts {
+			inputs = append(inputs, tipstaff.TaskInput{Text: text})
+		}
+		return inputs
+	}
 	var named map[string]json.RawMessage
 	if json.Unmarshal(args, &named) != nil {
 		return nil

@@ -237,6 +237,11 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 	if err := s.storeError(r.Recover(ctx, fmt.Sprintf("tipstaff[%d]", os.Getpid()))); err != nil && !errors.Is(err, flow.ErrReadOnly) {
 		return errors.Join(err, store.Close())
 	}
+	if !o.ReadOnly {
+		if err := s.storeError(r.TidyWorktrees(ctx)); err != nil {
+			return errors.Join(err, store.Close())
+		}
+	}
 	s.runner, s.store, s.dir = r, store, dir
 	return nil
 }

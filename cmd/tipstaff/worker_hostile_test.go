@@ -1,0 +1,176 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func (w *workspace) gitSays(args ...string) string {
+	w.Helper()
+	c := exec.Command("git", args...)
+	c.Dir = w.Dir
+	c.Env = append(os.Environ(), "HOME="+w.Dir)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		w.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// forever is longer than any test waits, and not longer than a lost process may live.
+const forever = 2 * time.Minute
+
+// parts are what fakes can do.
+var parts = map[string]func(*fake){
+	"honest": (*fake).honest,
+	"silent": func(f *fake) { f.begin(); f.text("I am done, believe me."); f.end() },
+	"exits 3": func(f *fake) {
+		f.begin()
+		f.note("left %d", f.n)
+		os.Exit(3)
+	},
+	"never ends": func(f *fake) { f.begin(); time.Sleep(forever) },
+	"keeps talking": func(f *fake) {
+		f.begin()
+		for range time.Tick(50 * time.Millisecond) {
+			f.text("still here")
+		}
+	},
+	"floods retries": func(f *fake) {
+		f.begin()
+		for range time.Tick(20 * time.Millisecond) {
+			f.say(`{"type":"system","subtype":"api_retry","attempt":1,"session_id":%q}`, f.id)
+		}
+	},
+	"is deaf": func(f *fake) {
+		signal.Ignore(syscall.SIGTERM)
+		f.begin()
+		time.Sleep(forever)
+	},
+	"half a line": func(f *fake) {
+		f.begin()
+		_, _ = f.out.WriteString(`{"type":"assistant","message":{"id":"m1","content":[{"type":"te`)
+		f.check(f.out.Flush())
+		f.check(syscall.Kill(os.Getpid(), syscall.SIGKILL))
+		time.Sleep(forever)
+	},
+	"long line": func(f *fake) {
+		f.begin()
+		f.text(strings.Repeat("x", 20<<20))
+		f.report()
+		f.end()
+	},
+	"unknown events": func(f *fake) {
+		f.begin()
+		f.say(`{"type":"from_another_world","x":[1,{"y":null}]}`)
+		f.say(`{"type":7}`)
+		f.say(`[1,2]`)
+		f.say(`not JSON at all`)
+		f.say(`{"type":"assistant","message":"not an object"}`)
+		f.report()
+		f.end()
+	},
+	"prints a gigabyte": func(f *fake) {
+		f.begin()
+		line := `{"type":"noise","x":"` + strings.Repeat("y", 64<<10) + `"}`
+		for range 16 << 10 {
+			f.say("%s", line)
+		}
+		f.report()
+		f.end()
+	},
+	"leaves a child": func(f *fake) {
+		f.begin()
+		c := exec.Command("sh", "-c", "setsid env -i sh -c 'sleep 120 & sleep 120' > /dev/null 2>&1 < /dev/null &")
+		f.check(c.Run())
+		f.report()
+		f.end()
+	},
+	"asks and goes on": func(f *fake) {
+		f.begin()
+		f.call("task_ask", `{"question":"Which?"}`)
+		time.Sleep(forever)
+	},
+	"reports twice": func(f *fake) {
+		f.begin()
+		f.report()
+		for _, status := range []string{"needs_review", "paused", "completed", "in_progress"} {
+			text, refused := f.call("task_set_status", map[string]string{"status": status, "reason": "again"})
+			f.note("%s refused=%t %s", status, refused, text)
+		}
+		text, refused := f.call("task_ask", `{"question":"And now?"}`)
+		f.note("ask refused=%t %s", refused, text)
+		f.end()
+	},
+	"another task": func(f *fake) {
+		f.begin()
+		text, refused := f.call("task_set_status", `{"status":"needs_review","reason":"mine","task":"990"}`)
+		f.note("other refused=%t %s", refused, text)
+		f.report()
+		f.end()
+	},
+	"dies at once": func(f *fake) {},
+}
+
+// A worker that misbehaves is recorded as what it was; nothing of it is left, and no branch
+// has moved.
+func TestHostileWorkers(t *testing.T) {
+	t.Parallel()
+	for part, c := range map[string]struct {
+		limits   string // of the worker
+		code     int    // of the run
+		outcomes string
+		says     string // in the journal, or in what the fake notes
+	}{
+		"silent":            {"", 1, "no_report no_report", ""},
+		"exits 3":           {"", 1, "exit", `"exit":{"code":3}`},
+		"never ends":        {"wall: 2s", 1, "limit", `"which":"wall"`},
+		"keeps talking":     {"wall: 3s, idle: 1s", 1, "limit", `"which":"wall"`},
+		"floods retries":    {"wall: 60s, idle: 2s", 1, "limit", `"which":"idle"`},
+		"is deaf":           {"wall: 1s", 1, "limit", `"signal":"`},
+		"half a line":       {"", 1, "exit", `"signal":"`},
+		"long line":         {"", 0, "reported", ""},
+		"unknown events":    {"", 0, "reported", "from_another_world"},
+		"prints a gigabyte": {"output: 8MiB", 1, "limit", `"which":"output"`},
+		"leaves a child":    {"", 0, "reported", `"leftover":[{"pid":`},
+		"reports twice":     {"", 0, "reported", "completed refused=true"},
+		"another task":      {"", 0, "reported", "other refused=true"},
+		"dies at once":      {"", 1, "empty", ""},
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			w := newFake(t, part)
+			w.git()
+			if c.limits != "" {
+				w.configure("grace: 1s", "grace: 1s, "+c.limits)
+			}
+			refs := w.gitSays("for-each-ref")
+			p := w.Start("run", "plan.yaml", "--unattended")
+			r := p.Wait()
+			if r.Code != c.code {
+				t.Fatalf("%v", r)
+			}
+			if usage, ok := p.Cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && usage.Maxrss > 300<<10 {
+				t.Errorf("tipstaff had %d MiB", usage.Maxrss>>10)
+			}
+			run := w.runs()[0]
+			if got := strings.Join(w.outcomes(run), " "); got != c.outcomes {
+				t.Errorf("the outcomes are %q: %v", got, r)
+			}
+			if said := w.Must(0, "events", run, "--json").Out + w.Read("bin/notes"); !strings.Contains(said, c.says) {
+				t.Errorf("nothing says %q", c.says)
+			}
+			if got := w.gitSays("for-each-ref"); got != refs {
+				t.Errorf("branches were %q, and are %q", refs, got)
+			}
+			w.nothingRuns()
+			w.Must(0, "verify", run)
+			w.Must(0, "replay", run)
+		})
+	}
+}

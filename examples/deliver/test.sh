@@ -1,0 +1,2 @@
+set -e
+test "$(sh greet.sh)" = "Hello!"
