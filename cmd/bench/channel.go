@@ -56,7 +56,7 @@ func newWorkerWorkspace(dir string, cli task) error {
 		return err
 	}
 	script := filepath.Join(dir, "cli")
-	doc, err := json.Marshal(object{"version": 1, "workers": object{"bench": object{"type": "claude", "command": script, "posture": "read_only"}},
+	doc, err := json.Marshal(object{"version": 1, "workers": object{"bench": object{"type": "claude", "command": script, "posture": "read_only", "limits": object{"cost_usd": "0.10"}}},
 		"servers": object{"builtin": object{"roots": []string{"."}, "tools": object{"sleep": object{"effect": "read"}}}}})
 	if err != nil {
 		return err

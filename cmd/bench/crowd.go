@@ -19,6 +19,7 @@ const (
 	crowdPause = 200 * time.Millisecond // between events of a worker
 	crowdCPU   = 5.0                    // percent of a core
 	crowdBytes = 60e6                   // more than the same process holds without workers
+	manyCalls  = 100_000                // that the workers may make inside themselves
 	clockTick  = 10 * time.Millisecond  // in which the system counts the time of processes
 )
 
@@ -71,7 +72,7 @@ func (b *bench) watchCrowd(ctx context.Context, binary, name string, root object
 		return s, err
 	}
 	c := osexec.CommandContext(ctx, binary, "run", "-", "--unattended", "--workspace", dir)
-	c.Stdin, c.Stderr = strings.NewReader(string(planOf(1, root))), &strings.Builder{}
+	c.Stdin, c.Stderr = strings.NewReader(string(planOf(manyCalls, root))), &strings.Builder{}
 	if err := c.Start(); err != nil {
 		return s, err
 	}
