@@ -198,7 +198,7 @@ var cases = []struct {
 		w.completed()
 	}},
 	{"dead API", func(t *testing.T, c cli) {
-		w := newWorkspace(t, c, worker{posture: readOnly, idle: "20s"})
+		w := newWorkspace(t, c, worker{posture: readOnly, idle: "40s"})
 		w.api.Stop()
 		w.must(4, "task", "spawn", w.task)
 		w.is("paused", "error", "limit", "exit")
