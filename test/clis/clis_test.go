@@ -154,7 +154,7 @@ var cases = []struct {
 	{"resume", func(t *testing.T, c cli) {
 		w := newWorkspace(t, c, worker{posture: write}, asks("first?")...)
 		w.must(4, "task", "spawn", w.task)
-		id := w.show().Session
+		id := w.is("paused", "paused").Session
 		w.api.Replace(asks("second?")...)
 		w.must(4, "task", "resume", w.task, "the first answer")
 		if again := w.show().Session; id == "" || again != id {
@@ -198,7 +198,7 @@ var cases = []struct {
 		w.completed()
 	}},
 	{"dead API", func(t *testing.T, c cli) {
-		w := newWorkspace(t, c, worker{posture: readOnly, idle: "20s"})
+		w := newWorkspace(t, c, worker{posture: readOnly, idle: "40s"})
 		w.api.Stop()
 		w.must(4, "task", "spawn", w.task)
 		w.is("paused", "error", "limit", "exit")
@@ -209,6 +209,7 @@ var cases = []struct {
 	{"unknown session", func(t *testing.T, c cli) {
 		w := newWorkspace(t, c, worker{posture: readOnly}, asks("which colour?")...)
 		w.must(4, "task", "spawn", w.task)
+		w.is("paused", "paused")
 		files, err := filepath.Glob(w.Path(c.sessions()))
 		w.Check(err)
 		if len(files) == 0 {

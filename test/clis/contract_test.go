@@ -42,7 +42,11 @@ func report(status, reason string) api.Call {
 }
 
 func ask(question string, options ...string) api.Call {
-	return api.Call{Tool: "task_ask", Args: map[string]any{"question": question, "options": options}}
+	args := map[string]any{"question": question}
+	if len(options) > 0 { // Gemini CLI refuses null where a list is to be
+		args["options"] = options
+	}
+	return api.Call{Tool: "task_ask", Args: args}
 }
 
 func note(text string) api.Call {
