@@ -27,11 +27,14 @@ type WorkerStarted struct {
 }
 
 // ProcessIdentity tells a process from every other, also from one that comes to have its
-// pid.
+// pid. With the marker and the cgroup, what it has started is found after its own end.
 type ProcessIdentity struct {
-	Pid   int    `json:"pid"`
-	Start int64  `json:"start_time"` // in the kernel's own unit
-	Boot  string `json:"boot_id"`
+	Pid    int    `json:"pid"`
+	Start  int64  `json:"start_time"` // in the kernel's own unit
+	Boot   string `json:"boot_id"`
+	PidNS  string `json:"pid_ns,omitempty"`
+	Spawn  string `json:"spawn,omitempty"`  // that everything it starts carries in its environment
+	Cgroup string `json:"cgroup,omitempty"` // that is its own; "": it has none
 }
 
 // Kinds of what a CLI prints beside the events of an agent.

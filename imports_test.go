@@ -61,8 +61,8 @@ var reserved = map[string][]string{
 	"modernc.org/sqlite":                     {"sqlite", "cmd/bench"},
 	"github.com/jackc/pgx":                   {"postgres"},
 	"go.temporal.io/sdk":                     {"temporal"},
-	"os/exec":                                {"supervisor", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"},     // the built-in tools look programs up, and start none (see below)
-	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "web", "mcpserver", "cmd/tipstaff", "cmd/bench", "test/clis/api"}, // the bench also plays the vendor of a model
+	"os/exec":                                {"supervisor", "cmd/tipstaff", "tool/builtin", "tool/tooltest", "cmd/bench", "test/cmdtest", "test/clis/cursor", "test/mutate"}, // the built-in tools and the command look programs up, and start none (see below)
+	"net/http":                               {"tool/builtin", "tool", "provider", "telemetry", "web", "mcpserver", "cmd/tipstaff", "cmd/bench", "test/clis/api"},             // the bench also plays the vendor of a model
 	"google.golang.org/grpc":                 {"rpc", "pb", "cmd/bench"},
 	"go.opentelemetry.io/otel":               {"telemetry", "tool", "cmd/tipstaff"},
 	"go.opentelemetry.io/otel/sdk":           {"telemetry"},

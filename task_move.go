@@ -126,7 +126,7 @@ func (t *Task) move(run string, at time.Time, m TaskMoved) error {
 			return err
 		}
 	}
-	if m.From != t.Status && m.Actor() == BySystem {
+	if m.From != t.Status && (m.Actor() == BySystem || m.From == TaskPaused && m.To == TaskNeedsReview && t.Status == m.To) {
 		m.From = t.Status // what the run believed: a worker may have reported before its end was lost
 		if m.From == m.To && !t.Status.Ended() && t.Status != TaskPending && m.Feedback == nil && m.Iteration == t.Iteration {
 			return nil

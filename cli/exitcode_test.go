@@ -31,10 +31,6 @@ var exits = map[tipstaff.Code]int{
 	tipstaff.LimitReached: 3, tipstaff.Unauthenticated: 3, tipstaff.Stopping: 3, tipstaff.CallCancelled: 3, tipstaff.DeadlineExceeded: 3,
 	tipstaff.StoreFull: 3, tipstaff.StoreLost: 3, tipstaff.Integrity: 6, tipstaff.FormatNewer: 3, tipstaff.ReplayMismatch: 3, tipstaff.Refused: 3, tipstaff.ActionBlocked: 3,
 	tipstaff.NotAGitRepository: 3, tipstaff.NoCommits: 3,
-	tipstaff.SessionUnknown: 3, tipstaff.SessionMismatch: 3, tipstaff.SessionElsewhere: 3, tipstaff.SessionIsClosed: 3, tipstaff.SessionConflict: 3, tipstaff.SessionIsLost: 3,
-	tipstaff.TaskNotFound: 3, tipstaff.TaskTransition: 3, tipstaff.TaskConflict: 3, tipstaff.TaskBusy: 3,
-	tipstaff.WorkerUnavailable: 3, tipstaff.WorkerUnsupportedVersion: 3, tipstaff.WorkerDirectory: 3, tipstaff.WorkerSandboxRequired: 3,
-	tipstaff.WorkerPolicyInexpressible: 3, tipstaff.WorkerContainment: 3, tipstaff.ResumeUnsupported: 3,
 	tipstaff.Internal: 1,
 }
 

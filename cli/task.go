@@ -287,6 +287,10 @@ func (o *taskOptions) goOn(ctx context.Context, svc tipstaff.Service, t tipstaff
 	req := tipstaff.DecideRequest{Run: mustRun(t), Gate: g.ID.String()}
 	switch waits {
 	case "":
+		if t.Status == tipstaff.TaskInProgress && !t.StartedAt.IsZero() && (text != "" || o.fresh) {
+			return tipstaff.Errorf(tipstaff.SessionBusy, "task %s is being worked on: its worker's session is busy", t.ID).
+				WithCommand("`tipstaff watch %s` shows it at work; it can be told something when it asks or has ended", t.RunID)
+		}
 		if text != "" || o.fresh {
 			return tipstaff.Errorf(tipstaff.WrongState, "task %s asks for nothing: it cannot be told anything now", t.ID)
 		}

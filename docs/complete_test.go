@@ -261,7 +261,7 @@ func members(t reflect.Type) []string {
 
 func TestJSONMembersAreListed(t *testing.T) {
 	for heading, types := range map[string][]any{
-		"## show":     {tipstaff.Run{}, tipstaff.Program{}, tipstaff.Owner{}, tipstaff.Gate{}, tipstaff.BoundStatus{}, tipstaff.Failure{}, tipstaff.Lineage{}},
+		"## show":     {tipstaff.DeliveryState{}, tipstaff.DeliveryDiff{}, tipstaff.WorktreeState{}, tipstaff.AvailableAction{}, tipstaff.BlockedAction{}, tipstaff.DiffOf{}, tipstaff.FileChange{}, tipstaff.Run{}, tipstaff.Program{}, tipstaff.Owner{}, tipstaff.Gate{}, tipstaff.BoundStatus{}, tipstaff.Failure{}, tipstaff.Lineage{}},
 		"## decide":   {tipstaff.Decision{}, tipstaff.Actor{}},
 		"## verify":   {tipstaff.Report{}, tipstaff.Finding{}},
 		"## run":      {tipstaff.Outline{}, tipstaff.Program{}},

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -36,8 +37,7 @@ func (Workers) Start(p worker.Program) (worker.Process, error) {
 type workerProcess struct{ *supervisor.Process }
 
 func (p workerProcess) Identity() tipstaff.ProcessIdentity {
-	id := p.Process.Identity()
-	return tipstaff.ProcessIdentity{Pid: id.Pid, Start: id.Start, Boot: id.Boot}
+	return tipstaff.ProcessIdentity(p.Process.Identity())
 }
 
 func (p workerProcess) Stdout() io.Reader        { return output{p.Process.Stdout()} }
@@ -74,4 +74,13 @@ func left(all []supervisor.Left) []tipstaff.LeftProcess {
 		list = append(list, tipstaff.LeftProcess(l))
 	}
 	return list
+}
+
+// Sweep ends what is left of programs of workers whose owner is dead.
+func Sweep(ctx context.Context, programs []tipstaff.ProcessIdentity) (ended int, err error) {
+	identities := make([]supervisor.Identity, len(programs))
+	for i, p := range programs {
+		identities[i] = supervisor.Identity(p)
+	}
+	return supervisor.SweepIdentity(ctx, identities...)
 }

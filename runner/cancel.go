@@ -242,13 +242,43 @@ func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) error {
 			launches[row.Owner.Launch] = row.ID
 		}
 	}
-	if r.Sweep == nil || len(launches) == 0 {
-		return nil
+	var err error
+	if r.Sweep != nil && len(launches) > 0 {
+		_, err = r.Sweep(ctx, launches)
 	}
-	_, err := r.Sweep(ctx, launches)
+	err = errors.Join(err, r.sweepWorkers(ctx, rows))
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil // this system cannot tell whose a process is
 	}
+	return err
+}
+
+// sweepWorkers ends what is left of invocations of these runs whose end nobody saw.
+func (r *Runner) sweepWorkers(ctx context.Context, rows []flow.Row) error {
+	if r.SweepPrograms == nil || r.Workers == nil {
+		return nil
+	}
+	var left []tipstaff.ProcessIdentity
+	for _, row := range rows {
+		sessions, err := r.Workers.WorkerSessions(ctx, tipstaff.SessionQuery{Run: row.ID, All: true}, "")
+		if err != nil {
+			return err
+		}
+		for _, s := range sessions {
+			if s.Lease == nil || r.Alive(*s.Lease, s.UpdatedAt, r.Now()) {
+				continue
+			}
+			for _, i := range s.Invocations {
+				if i.Ended.IsZero() && i.Identity.Pid > 0 {
+					left = append(left, i.Identity)
+				}
+			}
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	_, err := r.SweepPrograms(ctx, left)
 	return err
 }
 

@@ -58,6 +58,9 @@ type Config struct {
 	// Sweep ends left-over processes of launches, given by token with their run.
 	// nil: there is nothing to end.
 	Sweep func(ctx context.Context, launches map[string]string) (ended int, err error)
+	// SweepPrograms ends what is left of workers' programs whose end nobody saw, also
+	// where their environment has no marker of a launch any more. nil: as Sweep.
+	SweepPrograms func(ctx context.Context, programs []tipstaff.ProcessIdentity) (ended int, err error)
 	// Stop ends every drive when it is done, with its cause; nil: they run to
 	// their end. Abandon ends the grace that once calls are given then.
 	Stop    context.Context

@@ -23,6 +23,15 @@ func pidNamespace() string {
 	return ns
 }
 
+// widen makes a pipe larger. A user's pipes may have so much room together and no more:
+// then it stays as it is.
+func widen(pipe *os.File) {
+	const size = 1 << 20
+	if raw, err := pipe.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size) })
+	}
+}
+
 func exists(pid int) bool {
 	_, running := startTime(pid)
 	return running

@@ -42,6 +42,9 @@ type Command struct {
 	// on Linux. Without it, a descendant that left the program's group and environment
 	// is found late, or not at all if we are killed.
 	Reap bool
+	// WideOutput gives its outputs pipes of 1 MiB, where the system allows it: some
+	// programs exit without waiting for their output to be read, and lose what does not fit.
+	WideOutput bool
 }
 
 // Process is a program that was started, in a session of its own, with pipes for
@@ -95,7 +98,7 @@ func Spawn(c Command) (*Process, error) {
 	p := &Process{exited: make(chan struct{}), gone: make(chan struct{})}
 	p.identity = Identity{Boot: bootID(), PidNS: pidNamespace(), Spawn: rand.Text()}
 	p.cmd = &exec.Cmd{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: append(c.Env[:len(c.Env):len(c.Env)], spawnMarker+p.identity.Spawn), SysProcAttr: sysProcAttr()}
-	theirs, err := p.pipes(c.NoInput)
+	theirs, err := p.pipes(c)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +269,7 @@ func (p *Process) drain(limit time.Duration) {
 }
 
 // pipes makes the pipes; theirs are the program's ends.
-func (p *Process) pipes(noInput bool) (theirs []*os.File, err error) {
+func (p *Process) pipes(c Command) (theirs []*os.File, err error) {
 	var ours []*os.File
 	for range 3 {
 		r, w, err := os.Pipe()
@@ -276,12 +279,14 @@ func (p *Process) pipes(noInput bool) (theirs []*os.File, err error) {
 		}
 		if len(ours) == 0 {
 			r, w = w, r
+		} else if c.WideOutput {
+			widen(w)
 		}
 		ours, theirs = append(ours, r), append(theirs, w)
 	}
 	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
 	p.cmd.Stdout, p.cmd.Stderr = theirs[1], theirs[2]
-	if !noInput { // else it is the null device
+	if !c.NoInput { // else it is the null device
 		p.cmd.Stdin = theirs[0]
 	}
 	return theirs, nil

@@ -89,6 +89,10 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	var keep []string
 	res.Notices, keep, err = after(x.attempt.Note)
 	x.note(tipstaff.KindWorkerEnded, ended(x.id, res))
+	switch res.Outcome {
+	case Reported, Paused, Cancelled: // of all others the flow tells the task
+		x.channel.move(tipstaff.TaskMoved{To: x.channel.task.Status, By: bySystem, Outcome: string(res.Outcome)})
+	}
 	if err := errors.Join(err, x.release(&res), x.attempt.Sync()); err != nil {
 		return flow.Done{}, err
 	}

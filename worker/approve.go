@@ -79,6 +79,7 @@ func (c *mcpChannel) answer(r Request, ruling Ruling) string {
 	case Ask:
 		same := func(p Request) bool { return p.CallID == r.CallID && p.Tool == r.Tool && p.ArgsDigest == r.ArgsDigest }
 		if !slices.ContainsFunc(c.waiting, same) {
+			r.Args, r.Claim = c.clean(r.Args), string(c.clean([]byte(r.Claim)))
 			c.waiting = append(c.waiting, r)
 		}
 		c.speak()
@@ -86,7 +87,7 @@ func (c *mcpChannel) answer(r Request, ruling Ruling) string {
 			"message": fmt.Sprintf("%s: a person must allow this call; you will be resumed when it was decided", r.Rule)}))
 	default:
 		why := cmp.Or(ruling.Why, "it is not allowed")
-		message := strings.Join(ruling.Rules, ", ") + ": " + why
+		message := string(c.clean([]byte(strings.Join(ruling.Rules, ", ") + ": " + why)))
 		c.denied = append(c.denied, Denial{Tool: r.Tool, CallID: r.CallID, ArgsDigest: r.ArgsDigest, Reason: message})
 		return string(flow.JSON(map[string]any{"behavior": "deny", "message": message}))
 	}

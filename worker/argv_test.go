@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,7 @@ func prepared(t *testing.T, b *bed, resume bool) (*launch, *invocation) {
 	w := b.worker()
 	s, unenforced, err := w.take(b.options.Posture, b.options.Policy)
 	b.must(err)
-	l := &launch{of: w.of, o: &b.options, stance: s, user: w.settings() == "user", self: w.config.Self, script: w.config.Script, values: map[string][]string{}, env: slices.Clone(b.options.Env)}
+	l := &launch{of: w.of, o: &b.options, stance: s, user: w.settings() == "user", self: w.config.Self, script: w.config.Script, values: map[string][]string{}, env: slices.Concat(b.options.Env, w.of.always)}
 	t.Cleanup(func() {
 		for _, f := range l.cleanup {
 			f()
@@ -254,6 +255,17 @@ func TestConfigurations(t *testing.T) {
 		b.options.Posture, b.config.Sandbox = Bypass, "a container"
 		if l, _ := prepared(t, b, false); (l.getenv("IS_SANDBOX") == "1") != (os.Geteuid() == 0) {
 			t.Errorf("%q", l.env)
+		}
+	})
+	t.Run("gemini beside a comma", func(t *testing.T) {
+		b := newBed(t, "gemini")
+		b.options.Posture, b.options.Folder = ReadOnly, filepath.Join(t.TempDir(), "a,b")
+		w := b.worker()
+		s, _, err := w.take(b.options.Posture, b.options.Policy)
+		b.must(err)
+		var e *tipstaff.Error
+		if err := w.of.prepare(&launch{of: w.of, o: &b.options, stance: s, values: map[string][]string{}}); !errors.As(err, &e) || e.Code != tipstaff.WorkerDirectory {
+			t.Errorf("%v", err)
 		}
 	})
 	t.Run("gemini", func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ import (
 )
 
 // askTime is what a CLI has to print its version or its help.
-const askTime = 30 * time.Second
+const askTime = time.Minute
 
 var versionNumber = regexp.MustCompile(`\d+(\.\d+)+`)
 
@@ -36,7 +37,7 @@ func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r r
 		info.Version, info.Family = w.config.Version, r.family
 		return info, r, true, nil
 	}
-	out, err := w.version(ctx, info.Path, env, s)
+	out, err := w.version(ctx, s, info.Path, env)
 	if err != nil {
 		return info, r, false, w.unavailable(fmt.Sprintf("%s --version: %v", info.Path, err))
 	}
@@ -53,30 +54,20 @@ func (w *CLI) find(ctx context.Context, env []string, s Starter) (info Info, r r
 	return info, r, known, nil
 }
 
-// version is what the CLI prints of its version. A CLI may take a second for that, so it is
-// asked once, and again if its file has changed.
-func (w *CLI) version(ctx context.Context, path string, env []string, s Starter) (string, error) {
-	file, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
+// version is what the CLI says of its version. Some take seconds to say it: a file that has
+// not changed is asked once.
+func (w *CLI) version(ctx context.Context, s Starter, path string, env []string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if v := w.asked; v.path == path && os.SameFile(v.file, file) && v.file.Size() == file.Size() && v.file.ModTime().Equal(file.ModTime()) {
-		return v.printed, nil
+	file, err := os.Stat(path)
+	if err == nil && w.seen != nil && os.SameFile(file, w.seen) && file.ModTime().Equal(w.seen.ModTime()) && file.Size() == w.seen.Size() {
+		return w.said, nil
 	}
-	printed, err := ask(ctx, s, path, []string{"--version"}, env)
-	if err == nil {
-		w.asked = versionAsked{path, file, printed}
+	said, failed := ask(ctx, s, path, []string{"--version"}, slices.Concat(env, w.of.always))
+	if failed == nil && err == nil {
+		w.seen, w.said = file, said
 	}
-	return printed, err
-}
-
-// versionAsked is a CLI that has told its version.
-type versionAsked struct {
-	path    string
-	file    os.FileInfo
-	printed string
+	return said, failed
 }
 
 // binary is the path of the CLI.

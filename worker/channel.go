@@ -38,6 +38,8 @@ type channelOptions struct {
 	Hook bool   // it has the tool approve
 	Type string // of the worker, for the names of its tools
 	Dir  string // where the worker works
+	// Clean replaces what no record may hold; nil: only the channel's own token is replaced.
+	Clean func([]byte) []byte
 }
 
 // channel is the way a worker reports by: an MCP server for one invocation.
@@ -85,6 +87,7 @@ type mcpChannel struct {
 	closed  bool
 	claimed bool // a connection has shown the token
 	conns   map[net.Conn]bool
+	clean   func([]byte) []byte
 	told    Report
 	logged  int // calls of task_log
 	waiting []Request
@@ -98,6 +101,7 @@ func openChannel(folder string, c Channel, p Policy, o channelOptions) (channel,
 	_, _ = rand.Read(secret[:]) // never fails
 	ch := &mcpChannel{to: c, policy: p, options: o, secret: hex.EncodeToString(secret[:]), auth: make(chan struct{}), said: make(chan struct{}),
 		conns: map[net.Conn]bool{}, allowed: map[string]Ruling{}}
+	ch.clean = redaction(o.Clean, map[string]string{tokenVariable: ch.secret})
 	path := filepath.Join(folder, "mcp.sock")
 	if len(path) > mostPath {
 		var err error

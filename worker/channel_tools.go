@@ -70,6 +70,9 @@ func (c *mcpChannel) call(ctx context.Context, t channelTool, args json.RawMessa
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
+	if t.name != ApproveTool { // what is asked for must stay as it is; only what is kept of it is cleaned
+		args = c.clean(args)
+	}
 	// A name that stands twice means one thing to us and may mean another to whoever shows it.
 	if _, err := canon.Form(args); err != nil {
 		return "", fmt.Errorf("the arguments of %s: %w", t.name, err)

@@ -144,6 +144,8 @@ type drive struct {
 	begun     bool   // an invocation of the session has come to something
 	nudged    bool   // in this iteration
 	retried   bool   // after a conflict of sessions
+	worked    bool   // something was said in this session
+	renewed   bool   // a session in which nothing was said was lost, and begun again
 	last      string // text
 	usage     tipstaff.StageUsage
 	notices   []tipstaff.Notice
@@ -190,6 +192,7 @@ func (d *drive) open() error {
 	switch {
 	case d.Kept != nil:
 		d.task, d.path, d.session, d.begun = d.Kept.Task, d.Kept.Path, d.Kept.Session, true
+		d.worked = true
 		d.iteration = d.Kept.Iteration + 1
 		d.status = tipstaff.TaskNeedsReview
 		d.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "visited again"})
@@ -294,6 +297,7 @@ func (d *drive) invoke(n next) (res Result, err error) {
 	d.count(res)
 	d.notices = append(d.notices, res.Notices...)
 	d.begun = d.begun || res.SessionID != ""
+	d.worked = d.worked || res.Steps > 0
 	d.last = cmp.Or(res.Text, d.last)
 	if res.Report.Status != "" {
 		d.status = res.Report.Status
@@ -385,6 +389,12 @@ func (d *drive) judge(n next, res Result) (done bool, follow *next, err error) {
 	case Paused:
 		follow, err = d.question(res)
 		return false, follow, err
+	case SessionLost:
+		if n.resume && !d.worked && !d.renewed { // nothing is lost with it: Gemini CLI keeps no session in which nothing was said
+			d.renewed, d.begun = true, false
+			d.session++
+			return false, &next{text: d.again(n), grants: n.grants}, nil
+		}
 	case SessionConflict:
 		if !d.retried {
 			d.retried = true
@@ -462,7 +472,7 @@ func (d *drive) failed(n next, code string, res Result) (next, error) {
 	if how.Fresh || !d.begun {
 		if d.begun || how.Fresh {
 			d.session++
-			d.begun = false
+			d.begun, d.worked = false, false
 		}
 		return next{text: strings.TrimSpace(d.spawnPrompt() + "\n\n" + how.Text)}, nil
 	}
@@ -514,7 +524,7 @@ func (d *drive) review(res Result) (out Output, follow *next, err error) {
 	}
 	d.iteration++
 	d.nudged = false
-	d.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "rejected", Feedback: said})
+	d.move(tipstaff.TaskMoved{To: tipstaff.TaskInProgress, By: bySystem, Why: "rejected", Feedback: said}) // who rejected it says the feedback
 	d.Brief.Feedback = text
 	return out, &next{text: textRejected(d.iteration, text), resume: true}, nil
 }

@@ -14,6 +14,7 @@ import (
 var gemini = cliType{
 	name: "gemini", command: "gemini", install: "npm install -g @google/gemini-cli",
 	passed:       []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
+	always:       []string{"GEMINI_CLI_NO_RELAUNCH=true"}, // else what we start is a launcher that ignores SIGTERM
 	execs:        []string{"run_shell_command"},
 	nets:         []string{"web_fetch", "google_web_search"},
 	denialsKnown: true,
@@ -52,7 +53,6 @@ var gemini = cliType{
 func geminiPrepare(l *launch) error {
 	home := l.o.Folder
 	l.setenv("GEMINI_CLI_HOME", home)
-	l.setenv("GEMINI_CLI_NO_RELAUNCH", "true") // else what we start is a launcher that ignores SIGTERM
 	theirs := filepath.Join(l.getenv("HOME"), ".gemini")
 	var user struct {
 		Security struct {
@@ -93,6 +93,10 @@ func geminiPrepare(l *launch) error {
 		}
 	}
 	if l.stance.may != nil {
+		if strings.Contains(home, ",") { // it would look for two files, find none and go on without the rules
+			return tipstaff.Errorf(tipstaff.WorkerDirectory, "Gemini CLI takes a path with a comma for two: it cannot be given its rules in %s", home).
+				WithHint("give the workspace a path without commas")
+		}
 		var rules strings.Builder
 		for _, n := range l.of.tools() {
 			if n.does == reads {

@@ -42,8 +42,9 @@ type CLI struct {
 	of     *cliType
 	rows   []row
 
-	mu    sync.Mutex
-	asked versionAsked
+	mu   sync.Mutex
+	seen os.FileInfo // the file that was asked for its version
+	said string      // its answer
 }
 
 var _ Worker = (*CLI)(nil)
@@ -231,14 +232,15 @@ func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, erro
 		return Result{}, err
 	}
 	began := time.Now()
-	ch, err := w.config.open(o.Folder, o.Channel, o.Policy, channelOptions{Hook: p.stance.hook, Type: w.of.name, Dir: o.Dir})
+	secrets := Credentials(w.of.name, o.Env)
+	ch, err := w.config.open(o.Folder, o.Channel, o.Policy, channelOptions{Hook: p.stance.hook, Type: w.of.name, Dir: o.Dir, Clean: redaction(o.Redact, secrets)})
 	if err != nil {
 		return Result{}, err
 	}
 	defer ch.close()
 
 	l := &launch{of: w.of, o: o, stance: p.stance, user: w.settings() == "user", self: w.config.Self, script: w.config.Script, values: map[string][]string{}}
-	l.env = slices.Clone(o.Env)
+	l.env = slices.Concat(o.Env, w.of.always)
 	for _, v := range ch.environ() {
 		name, value, _ := strings.Cut(v, "=")
 		l.setenv(name, value)
@@ -256,7 +258,6 @@ func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, erro
 		return Result{}, fmt.Errorf("logs of worker %q: %w", w.config.Name, err)
 	}
 
-	secrets := Credentials(w.of.name, o.Env)
 	secrets[tokenVariable] = ch.token()
 	i := &invocation{w: w, o: o, plan: p, resume: resume, ch: ch, logs: logs, clean: redaction(o.Redact, secrets), began: began}
 	result := i.run(ctx, l)
@@ -304,6 +305,7 @@ type invocation struct {
 	mu     sync.Mutex // of what both readers use
 	output int64      // bytes so far
 	stderr tail
+	plain  tail // what it printed that is no event
 
 	retried bool // the last line of stderr is a notice that the CLI tries again
 }
@@ -471,6 +473,9 @@ func (i *invocation) result(f facts, why *cause, how Ended) Result {
 		Totals: s.totals, Denials: denials, DenialsKnown: i.w.of.denialsKnown, Pending: append([]Request{}, pending...), Report: report, Steps: m.steps, ToolCalls: m.calls,
 		StderrTail: strings.TrimSpace(i.stderr.String()), Leftover: append([]tipstaff.LeftProcess{}, how.Leftover...), Containment: i.o.Starter.Containment(),
 		CLIVersion: i.plan.info.Version, DurationMS: time.Since(i.began).Milliseconds(), Logs: i.logs.names}
+	if r.Outcome == Empty { // all that there is: a CLI may decline in prose
+		r.Text = strings.TrimSpace(i.plain.String())
+	}
 	if r.Outcome == Orphan {
 		r.Leftover = append(r.Leftover, how.Survivors...)
 	}
@@ -514,7 +519,10 @@ func (o *outputLines) line(raw []byte) {
 		return
 	}
 	i.keep(raw)
-	i.mapper.line(i.reader, raw)
+	events := i.mapper.jsonLines
+	if i.mapper.line(i.reader, raw); i.mapper.jsonLines == events {
+		i.plain.add(raw)
+	}
 }
 
 func (o *outputLines) piece(raw []byte, last bool) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/document"
@@ -139,6 +140,10 @@ func checkData(schema, value json.RawMessage) error {
 	return s.Validate(v)
 }
 
+// mostFile is the size of a file that is handed over: its digest is taken while the worker
+// waits, and a file with holes has any size.
+const mostFile = 1 << 30
+
 // handedFile is a file as its task keeps it: its path within the directory, and what it
 // holds.
 func handedFile(dir, name string) (path, digest string, err error) {
@@ -146,7 +151,7 @@ func handedFile(dir, name string) (path, digest string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	f, err := os.Open(real)
+	f, err := os.OpenFile(real, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would have us wait for a writer
 	if err != nil {
 		return "", "", err
 	}
@@ -155,8 +160,12 @@ func handedFile(dir, name string) (path, digest string, err error) {
 		return "", "", fmt.Errorf("%s is no file", name)
 	}
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	n, err := io.Copy(h, io.LimitReader(f, mostFile+1))
+	if err != nil {
 		return "", "", err
+	}
+	if n > mostFile {
+		return "", "", fmt.Errorf("%s has more than %d bytes: say in a log entry where it is", name, mostFile)
 	}
 	if filepath.IsAbs(name) {
 		if name, err = filepath.Rel(dir, name); err != nil {

@@ -12,6 +12,7 @@ type cliType struct {
 	command string   // looked for on PATH; "": Tipstaff itself
 	install string   // how to get it
 	passed  []string // variables of the environment that reach it
+	always  []string // variables that it is started with, whatever it is to do
 
 	// Native tools that change files, run commands and fetch, beside those that are known
 	// to the channel.

@@ -194,6 +194,7 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
+	config.SweepPrograms = process.Sweep
 	config.Git = process.Git()
 	if config.Worktrees, err = delivery.Worktrees(os.Getenv); err != nil {
 		config.Git = nil // there is no place for them

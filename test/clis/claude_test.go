@@ -56,7 +56,7 @@ func (claude) session(line map[string]any) string {
 }
 
 func (claude) worker(*workspace) map[string]any {
-	return map[string]any{"env": map[string]string{"DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_MAX_RETRIES": "3"}}
+	return map[string]any{"env": map[string]string{"DISABLE_TELEMETRY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_MAX_RETRIES": "2"}}
 }
 
 func (claude) passed(w *workspace) []string {

@@ -41,7 +41,7 @@ var cases = []struct {
 }{
 	{"spawn", func(t *testing.T, c cli) {
 		w := newWorkspace(t, c, worker{posture: readOnly}, script(api.Turn{Text: "I begin.", Calls: []api.Call{note("I began")}})...)
-		w.must(0, "task", "spawn", w.task)
+		w.ends("task", "spawn", w.task)
 		if asked := w.api.Requests()[0]; !asked.Said("user", description) {
 			t.Errorf("the prompt lacks the description: %+v", asked.Messages)
 		}
@@ -62,7 +62,7 @@ var cases = []struct {
 			fmt.Fprintf(&big, "line %d\n", n)
 		}
 		w := newWorkspace(t, c, worker{posture: readOnly}, script(api.Turn{Text: big.String(), Calls: []api.Call{note("long")}})...)
-		w.must(0, "task", "spawn", w.task)
+		w.ends("task", "spawn", w.task)
 		if raw := w.logs(".jsonl"); !strings.Contains(raw, "line 29999") {
 			t.Errorf("the raw log has %d bytes", len(raw))
 		}
@@ -73,7 +73,7 @@ var cases = []struct {
 	}},
 	{"write", func(t *testing.T, c cli) {
 		w := newWorkspace(t, c, worker{posture: write}, script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "by the model")}})...)
-		w.must(0, "task", "spawn", w.task)
+		w.ends("task", "spawn", w.task)
 		if got := w.worktree("made.txt"); strings.TrimSpace(got) != "by the model" {
 			t.Errorf("the worktree has %q", got)
 		}
@@ -114,8 +114,8 @@ var cases = []struct {
 		}
 		w.nothingLeft()
 		w.must(0, "decide", shown.Run, w.gate("approval"), "allow")
-		w.must(0, "resume", shown.Run)
-		if got := w.worktree("ran.txt"); got != "once\n" {
+		w.ends("resume", shown.Run)
+		if got := w.worktree("ran.txt"); strings.TrimSpace(got) != "once" {
 			t.Errorf("after the approval the file is %q", got)
 		}
 		w.completed()
@@ -128,7 +128,7 @@ var cases = []struct {
 		}
 		w.nothingLeft()
 		w.api.Replace(finish...)
-		w.must(0, "task", "resume", w.task, "take teal")
+		w.ends("task", "resume", w.task, "take teal")
 		if asked := w.lastRequest(); !asked.Said("user", "take teal") {
 			t.Errorf("the answer is not in %+v", asked.Messages)
 		}
@@ -148,7 +148,7 @@ var cases = []struct {
 			t.Errorf("the feedback is not in %+v", asked.Messages)
 		}
 		w.must(0, "task", "feedback", w.task, "approved")
-		w.must(0, "resume", shown.Run)
+		w.ends("resume", shown.Run)
 		w.completed()
 	}},
 	{"resume", func(t *testing.T, c cli) {
@@ -161,7 +161,7 @@ var cases = []struct {
 			t.Errorf("the session was %q and is %q", id, again)
 		}
 		w.api.Replace(script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}})...)
-		w.must(0, "task", "resume", w.task, "the second answer")
+		w.ends("task", "resume", w.task, "the second answer")
 		asked := w.lastRequest()
 		for _, text := range []string{description, "the first answer", "the second answer"} {
 			if !asked.Said("user", text) {
@@ -173,7 +173,7 @@ var cases = []struct {
 		}
 		w.completed()
 	}},
-	{"second resume, cancel", func(t *testing.T, c cli) {
+	{"second resume and cancel", func(t *testing.T, c cli) {
 		w := newWorkspace(t, c, worker{posture: auto, rules: allowAll(c)}, endless)
 		p := w.begun("task", "spawn", w.task)
 		w.must(3, "task", "resume", w.task, "me too").Says(t, "busy")
@@ -194,11 +194,11 @@ var cases = []struct {
 	}},
 	{"429", func(t *testing.T, c cli) {
 		w := newWorkspace(t, c, worker{posture: readOnly}, script(api.Turn{Status: 429, Text: "too many", RetryAfter: time.Second, Times: 2})...)
-		w.must(0, "task", "spawn", w.task)
+		w.ends("task", "spawn", w.task)
 		w.completed()
 	}},
 	{"dead API", func(t *testing.T, c cli) {
-		w := newWorkspace(t, c, worker{posture: readOnly})
+		w := newWorkspace(t, c, worker{posture: readOnly, idle: "20s"})
 		w.api.Stop()
 		w.must(4, "task", "spawn", w.task)
 		w.is("paused", "error", "limit", "exit")
@@ -220,7 +220,7 @@ var cases = []struct {
 		w.must(4, "task", "resume", w.task, "teal")
 		w.is("paused", "session_lost")
 		w.api.Replace(finish...)
-		w.must(0, "task", "resume", w.task, "begin again", "--fresh")
+		w.ends("task", "resume", w.task, "begin again", "--fresh")
 		w.completed()
 	}},
 	{"SIGTERM of Tipstaff", func(t *testing.T, c cli) {
@@ -285,7 +285,7 @@ func compiledPolicy(t *testing.T, c cli) {
 	w.Write("repo/opencode.json", `{"permission":{"*":"allow"}}`) // what the project allows does not count
 	w.git("add", "-A")
 	w.git("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "allow")
-	w.must(0, "task", "spawn", w.task)
+	w.ends("task", "spawn", w.task)
 	if w.worktree("made.txt") == "" {
 		t.Error("an allowed edit was not made")
 	}
@@ -314,7 +314,7 @@ func (w *workspace) goOn() {
 	w.nothingLeft()
 	w.must(0, "verify", w.show().Run, "--open")
 	w.api.Replace(finish...)
-	w.must(0, "task", "resume", w.task, "go on")
+	w.ends("task", "resume", w.task, "go on")
 	w.completed()
 }
 
@@ -331,6 +331,6 @@ func (w *workspace) inDoubt() {
 	w.must(0, "verify", run, "--open")
 	w.api.Replace(finish...)
 	w.must(0, "decide", run, w.gate("in_doubt"), "retry")
-	w.must(0, "resume", run)
+	w.ends("resume", run)
 	w.completed()
 }

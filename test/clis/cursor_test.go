@@ -19,15 +19,22 @@ type cursor struct {
 	program string
 }
 
-func newCursor(t *testing.T) cursor {
+// buildCursor builds the stand-in.
+func buildCursor(t *testing.T) (program string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "cursor-agent")
+	program = filepath.Join(t.TempDir(), "cursor-agent")
 	flags, env := cmdtest.BuildFlags()
 	build := exec.Command("go", append(append([]string{"build"}, flags...), "-o", program, "github.com/tipstaff/tipstaff/test/clis/cursor")...)
 	build.Env = env
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	return program
+}
+
+func newCursor(t *testing.T) cursor {
+	t.Helper()
+	program := buildCursor(t)
 	c := cursor{&bench{TB: t, cli: standin{}, root: t.TempDir(), run: "cursor" + filepath.Base(t.TempDir())}, program}
 	for _, dir := range []string{c.dir(), c.home()} {
 		c.check(os.MkdirAll(dir, 0o755))
@@ -79,7 +86,51 @@ func TestCursorStandIn(t *testing.T) {
 	c.must(c.keep("unknown-id", c.ask("go on", append(trusted, "--resume", "no-such-chat")...)), 1, "not found")
 }
 
-// standin tells where what the stand-in prints is recorded.
-type standin struct{ claude }
+// standin tells where what the stand-in prints is recorded, and how it is a worker.
+type standin struct {
+	claude
+	program string
+}
 
 func (standin) name() string { return "cursor" }
+
+func (s standin) worker(*workspace) map[string]any { return map[string]any{"command": s.program} }
+
+func (standin) passed(*workspace) []string { return []string{"CURSOR_API_KEY=x"} }
+
+// The prompt is the stand-in's script: lines of the task and of answers are its verbs.
+const cursorReport = `mcp tipstaff task_set_status {"status":"needs_review","reason":"done"}`
+
+func TestCursorThroughTipstaff(t *testing.T) {
+	installed(t)
+	t.Parallel()
+	program := buildCursor(t)
+	t.Run("spawn and resume", func(t *testing.T) {
+		w := newWorkspace(t, standin{program: program}, worker{posture: write, task: "write made.txt by the model\nmcp tipstaff task_ask {\"question\":\"which colour?\"}"})
+		w.must(4, "task", "spawn", w.task)
+		if got := w.worktree("made.txt"); got != "by the model" {
+			t.Errorf("the worktree has %q", got)
+		}
+		shown := w.is("paused", "paused")
+		w.ends("task", "resume", w.task, "run printf teal > colour.txt\n"+cursorReport)
+		if got := w.worktree("colour.txt"); got != "teal" {
+			t.Errorf("after the answer the worktree has %q", got)
+		}
+		if raw := w.logs(".jsonl"); !strings.Contains(raw, shown.Session) || !strings.Contains(raw, "prompt 2 of this chat") {
+			t.Errorf("session %q was not gone on with:\n%s", shown.Session, clip(raw))
+		}
+		w.completed()
+	})
+	t.Run("declines without --trust", func(t *testing.T) {
+		careful := filepath.Join(t.TempDir(), "cursor-agent")
+		script := "#!/bin/sh\nfor a do shift; [ \"$a\" = --trust ] || set -- \"$@\" \"$a\"; done\nexec " + program + " \"$@\"\n"
+		if err := os.WriteFile(careful, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w := newWorkspace(t, standin{program: careful}, worker{posture: write, task: cursorReport})
+		w.must(4, "task", "spawn", w.task).Says(t, "Workspace Trust Required")
+		w.is("paused", "empty")
+		w.nothingLeft()
+		w.must(0, "verify", w.show().Run, "--open")
+	})
+}

@@ -18,8 +18,12 @@ func TestMain(m *testing.M) {
 		os.Exit(serveChannel())
 	}
 	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil { // they wait for programs to start, most of the time
-		panic(err)
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked { // they wait for programs to start, most of the time
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
+		}
 	}
 	code := cmdtest.Main(m)
 	if err := summarize(); err != nil {

@@ -46,7 +46,7 @@ func versions() (map[string]string, error) {
 	return found, nil
 }
 
-// summarize leaves the line that make test-clis ends with.
+// summarize leaves the lines that make test-clis ends with, one per CLI.
 func summarize() error {
 	listed, err := versions()
 	if err != nil || len(tally.all) == 0 {
@@ -56,7 +56,7 @@ func summarize() error {
 	for _, name := range slices.Sorted(maps.Keys(tally.all)) {
 		parts = append(parts, fmt.Sprintf("%s %s: %d of %d cases passed", name, listed[name], tally.passed[name], tally.all[name]))
 	}
-	return os.WriteFile(filepath.Join(nodeModules(), "..", "summary"), []byte(strings.Join(parts, "; ")+"\n"), 0o644)
+	return os.WriteFile(filepath.Join(nodeModules(), "..", "summary"), []byte(strings.Join(parts, "\n")+"\n"), 0o644)
 }
 
 // What is listed is what npm is told to install.

@@ -3,6 +3,7 @@
 package clis
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -32,13 +33,16 @@ type worker struct {
 	posture posture
 	review  string // "": none
 	rules   string
+	idle    string // limit; "": long
+	task    string // what it is to do; "": [description]
 }
 
-// The longest that a command may take, and limits of the worker: a CLI that only tells of
-// its attempts to reach the API is stopped when it was idle for so long.
+// The longest that a command may take, and limits of the worker: of an invocation whose
+// cost the CLI does not tell, all that it may cost is charged.
 const (
-	commandPatience = 3 * time.Minute
-	wall, idle      = "100s", "25s"
+	commandPatience = 4 * time.Minute
+	wall, idle      = "200s", "120s"
+	cost            = "0.10"
 )
 
 func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspace {
@@ -48,13 +52,16 @@ func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspac
 	w.Folder = cmdtest.New(t, cmdtest.Released, commandPatience)
 	t.Cleanup(func() { end(w.left()) })
 	config := c.worker(w)
-	config["type"], config["command"] = c.name(), program(c.name())
+	config["type"] = c.name()
+	if config["command"] == nil {
+		config["command"] = program(c.name())
+	}
 	config["posture"] = spec.posture
-	config["limits"] = map[string]string{"wall": wall, "idle": idle, "grace": "5s"}
+	config["limits"] = map[string]string{"wall": wall, "idle": cmp.Or(spec.idle, idle), "grace": "5s", "cost_usd": cost}
 	w.Env = append(c.passed(w), "HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.1,localhost")
 	w.Write("repo/tipstaff.yaml", "version: 1\nworkers: "+quoted(map[string]any{"w": config})+"\npolicy:\n  rules: ["+spec.rules+"]\n")
 	w.Write("repo/README", "a repository\n")
-	w.Write("repo/task.md", description+"\n")
+	w.Write("repo/task.md", cmp.Or(spec.task, description)+"\n")
 	w.Write("repo/.gitignore", ".tipstaff/\n")
 	w.git("init", "-q")
 	w.git("add", "-A")
@@ -69,14 +76,16 @@ func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspac
 // description of the task, which the first prompt contains.
 const description = "Look after the walnut."
 
-func (w *workspace) git(args ...string) {
+func (w *workspace) git(args ...string) string {
 	w.Helper()
 	c := exec.Command("git", args...)
 	c.Dir = w.Path("repo")
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.Dir}
-	if out, err := c.CombinedOutput(); err != nil {
+	out, err := c.CombinedOutput()
+	if err != nil {
 		w.Fatalf("git %q: %v\n%s", args, err, out)
 	}
+	return strings.TrimSuffix(string(out), "\n")
 }
 
 // start starts the command in the repository.
@@ -93,6 +102,21 @@ func (w *workspace) start(args ...string) *cmdtest.Process {
 func (w *workspace) must(code int, args ...string) cmdtest.Result {
 	w.Helper()
 	return w.start(args...).Must(code)
+}
+
+// ends runs the command to the end of the run. What the worker has changed is delivered: it
+// becomes a branch.
+func (w *workspace) ends(args ...string) {
+	w.Helper()
+	r := w.start(args...).Wait()
+	if r.Code == 4 && strings.Contains(r.Err, "delivery#1 approve") {
+		run := w.show().Run
+		w.must(0, "decide", run, "delivery#1", "approve")
+		r = w.start("resume", run).Wait()
+	}
+	if r.Code != 0 {
+		w.Fatalf("want the end of the run\n%v", r)
+	}
 }
 
 // task as task show --json has it, as far as tests read it.
@@ -152,13 +176,17 @@ func (w *workspace) kinds() map[string]int {
 	return kinds
 }
 
-// worktree is a file of the run's worktree.
+// worktree is a file of the run's worktree, or of what was delivered of it.
 func (w *workspace) worktree(name string) string {
 	w.Helper()
 	found, err := filepath.Glob(w.Path(".local/state/tipstaff/worktrees/*", name))
 	w.Check(err)
 	if len(found) == 0 {
-		return ""
+		branch := w.git("for-each-ref", "--format=%(refname)", "refs/heads/tipstaff/deliver/")
+		if branch == "" || w.git("ls-tree", "--name-only", branch, name) == "" {
+			return ""
+		}
+		return w.git("show", branch+":"+name)
 	}
 	content, err := os.ReadFile(found[0])
 	w.Check(err)
