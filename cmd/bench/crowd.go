@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	crowdPause = 200 * time.Millisecond // between events of a worker
-	crowdCPU   = 5.0                    // percent of a core
-	crowdBytes = 60e6                   // more than the same process holds without workers
-	manyCalls  = 100_000                // that the workers may make inside themselves
-	clockTick  = 10 * time.Millisecond  // in which the system counts the time of processes
+	crowdPause = time.Second           // between three events of a worker: faster than models are
+	crowdCPU   = 5.0                   // percent of a core
+	crowdBytes = 60e6                  // more than the same process holds without workers
+	manyCalls  = 100_000               // that the workers may make inside themselves
+	clockTick  = 10 * time.Millisecond // in which the system counts the time of processes
 )
 
 // measureCrowd: a run of workers at once, each of which prints events at the pace of a
