@@ -5,7 +5,6 @@ package clis
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -205,12 +204,6 @@ func (w *workspace) logs(suffix string) string {
 		b.Write(content)
 	}
 	return b.String()
-}
-
-// asked waits for the API to have had so many requests of conversations.
-func (w *workspace) asked(n int) {
-	w.Helper()
-	w.Until(fmt.Sprintf("%d requests", n), func() bool { return len(w.api.Requests()) >= n })
 }
 
 // lastRequest is the newest of a conversation.
