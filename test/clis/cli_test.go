@@ -56,8 +56,7 @@ type bench struct {
 	cli   cli
 	api   *api.Server
 	root  string
-	run   string // the value of TIPSTAFF_RUN_ID, by which its processes are known
-	more  []string
+	run   string        // the value of TIPSTAFF_RUN_ID, by which its processes are known
 	limit time.Duration // after which all its processes are killed; 0: none
 	dead  bool          // the API does not listen
 }

@@ -207,12 +207,6 @@ func (w *workspace) logs(suffix string) string {
 	return b.String()
 }
 
-// asked waits for the API to have had so many requests of conversations.
-func (w *workspace) asked(n int) {
-	w.Helper()
-	w.Until(fmt.Sprintf("%d requests", n), func() bool { return len(w.api.Requests()) >= n })
-}
-
 // lastRequest is the newest of a conversation.
 func (w *workspace) lastRequest() api.Request {
 	w.Helper()
