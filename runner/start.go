@@ -286,6 +286,10 @@ func (r *Runner) prepareTask(ctx context.Context, p *prepared, req *tipstaff.Sta
 	p.task = &t
 	if len(req.Program) == 0 { // what it changes reaches the user at a gate
 		_, by := r.performers.agent(p.manifest, t.Role)
+		if t.Worker != "" {
+			_, own := r.performers.agent(p.manifest, t.Worker)
+			by.Writes = by.Writes && own.Writes
+		}
 		req.Program = t.Plan(by.Writes)
 	}
 	return nil
