@@ -90,13 +90,22 @@ func (s *wireServer) serve(conn net.Conn) {
 	cancels := map[string]chan struct{}{}
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
+	// It reads on while it answers: a client that could not write would hold a lock of the
+	// SDK meanwhile, and in a bubble time would stand still.
+	received := make(chan []byte, 1024)
+	go func() {
+		defer close(received)
+		for lines.Scan() {
+			received <- bytes.Clone(lines.Bytes())
+		}
+	}()
+	for line := range received {
 		var m struct {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
 			Params json.RawMessage `json:"params"`
 		}
-		if json.Unmarshal(lines.Bytes(), &m) != nil {
+		if json.Unmarshal(line, &m) != nil {
 			return
 		}
 		if s.silent.Load() {
