@@ -309,7 +309,7 @@ func TestChatAtAServer(t *testing.T) {
 	if got := s.effects(); got != "acted" {
 		t.Errorf("effects %q", got)
 	}
-	if list := s.away.Must(0, "chat", "--list").Out; !strings.Contains(list, "  3      completed  default  scripted  ") {
+	if list := s.away.Must(0, "chat", "--list").Out; !strings.Contains(list, "  3      completed  default  scripted  ") || !strings.HasSuffix(list, "  It is done.\n") {
 		t.Errorf("the session is not listed:\n%s", list)
 	}
 	if said := s.away.Must(0, "chat", "--continue", "hello").Err; !strings.Contains(said, ", turn 4, server "+s.addr) {

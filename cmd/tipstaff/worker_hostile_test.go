@@ -155,7 +155,7 @@ func TestHostileWorkers(t *testing.T) {
 			if r.Code != c.code {
 				t.Fatalf("%v", r)
 			}
-			if usage, ok := p.Cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && usage.Maxrss > 512<<10 {
+			if usage, ok := p.Cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && usage.Maxrss > 300<<10 {
 				t.Errorf("tipstaff had %d MiB", usage.Maxrss>>10)
 			}
 			run := w.runs()[0]
