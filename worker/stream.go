@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff/canon"
@@ -61,9 +60,6 @@ func readLines(r io.Reader, clean func([]byte) []byte, to lineSink) error {
 			}
 			held, long = held[:0], false
 		default:
-			if len(held) > 1<<20 && cap(held)-len(held) < len(part) { // growing bit by bit would leave several times its length to be collected
-				held = slices.Grow(held, longest+chunk-len(held)+len(part))
-			}
 			held = append(held, part...)
 			if len(held) > longest || long && len(held) > 4*window {
 				at := safeCut(held, clean)

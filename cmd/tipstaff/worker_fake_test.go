@@ -84,6 +84,12 @@ func (f *fake) say(format string, args ...any) {
 	f.check(f.out.Flush())
 }
 
+// print writes a part of a line.
+func (f *fake) print(part string) {
+	_, err := f.out.WriteString(part)
+	f.check(err)
+}
+
 // begin is how every honest invocation begins.
 func (f *fake) begin() {
 	f.connect()
