@@ -313,19 +313,17 @@ func (e Env) apply(ctx context.Context, _ flow.Attempt, in applyInput) (got deli
 	if err != nil {
 		return got, nil, notSent(err)
 	}
-	fit, _, patch, err := r.fit(ctx, in.Base, in.Commit)
-	if err != nil {
+	switch fit, err := r.Apply(ctx, in.Base, in.Commit); {
+	case fit == Fits:
+		return got, nil, err
+	case err != nil:
 		return got, nil, notSent(err)
-	}
-	switch fit {
-	case Present:
+	case fit == Present:
 		return delivered{Already: true}, nil, nil
-	case Dirty:
+	case fit == Dirty:
 		return delivered{Blocked: tipstaff.BlockDirty}, nil, nil
-	case Conflict:
-		return delivered{Blocked: tipstaff.BlockConflict}, nil, nil
 	}
-	return got, nil, r.patchCheckout(ctx, patch)
+	return delivered{Blocked: tipstaff.BlockConflict}, nil, nil
 }
 
 // notSent is the error of an attempt that has changed nothing.

@@ -266,6 +266,12 @@ func (f *workFiles) noticed() (all []tipstaff.Notice) {
 	return all
 }
 
+// InWorktree reports whether the agents of the run work in a worktree of its own.
+func (e *Environment) InWorktree() bool {
+	f := e.program.shared().draft.Files
+	return f != nil && f.Mode == docs.FilesWorktree
+}
+
 // Directory is where the agents of the run work. writes: one that may change files, for
 // which the run needs a place.
 func (e *Environment) Directory(writes bool) (string, error) {
@@ -291,11 +297,10 @@ func (e *Environment) Directory(writes bool) (string, error) {
 func (e *Environment) Watch(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
 	c := e.program.shared()
 	none := func(func(flow.Event)) ([]tipstaff.Notice, []string, error) { return nil, nil, nil }
-	f := c.draft.Files
-	if f == nil || f.Mode != docs.FilesWorktree {
+	if !e.InWorktree() {
 		return none, nil
 	}
-	repo, err := delivery.At(ctx, e.r.Git, *f.Place)
+	repo, err := delivery.At(ctx, e.r.Git, *c.draft.Files.Place)
 	if err != nil {
 		return none, err
 	}
