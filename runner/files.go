@@ -294,9 +294,9 @@ func (e *Environment) Directory(writes bool) (string, error) {
 
 // Watch looks at the user's repository before an agent works beside it. What it returns
 // tells afterwards what has changed there, and what the agent has left in its worktree.
-func (e *Environment) Watch(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
+func (e *Environment) Watch(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string), error) {
 	c := e.program.shared()
-	none := func(func(flow.Event)) ([]tipstaff.Notice, []string, error) { return nil, nil, nil }
+	none := func(func(flow.Event)) ([]tipstaff.Notice, []string) { return nil, nil }
 	if !e.InWorktree() {
 		return none, nil
 	}
@@ -308,11 +308,13 @@ func (e *Environment) Watch(ctx context.Context, path string) (func(note func(fl
 	if err != nil {
 		return none, err
 	}
-	return func(note func(flow.Event)) ([]tipstaff.Notice, []string, error) {
+	return func(note func(flow.Event)) ([]tipstaff.Notice, []string) {
+		// An agent may leave a repository at which nobody can look. That is told: of the
+		// agent it is known how it ended.
 		ctx := context.WithoutCancel(ctx)
 		after, err := repo.Fingerprint(ctx)
 		if err != nil {
-			return nil, nil, err
+			return []tipstaff.Notice{cannotLook(err)}, nil
 		}
 		notices := delivery.Compare(before, after)
 		c.files.mu.Lock()
@@ -320,13 +322,18 @@ func (e *Environment) Watch(ctx context.Context, path string) (func(note func(fl
 		c.files.mu.Unlock()
 		recorded, keep, err := delivery.Recorded(ctx, repo, w, stageOf(path), e.r.Store.PutBlob)
 		if errors.Is(err, delivery.ErrWorktreeMissing) {
-			return append(notices, tipstaff.Notice{Code: tipstaff.BlockWorktree, Message: "the worktree is gone"}), nil, nil
+			return append(notices, tipstaff.Notice{Code: tipstaff.BlockWorktree, Message: "the worktree is gone"}), nil
 		}
-		if err == nil {
-			note(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: recorded})
+		if err != nil {
+			return append(notices, cannotLook(err)), nil
 		}
-		return notices, keep, err
+		note(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: recorded})
+		return notices, keep
 	}, nil
+}
+
+func cannotLook(err error) tipstaff.Notice {
+	return tipstaff.Notice{Code: delivery.RepositoryChanged, Message: "the repository or the worktree cannot be looked at any more: " + err.Error()}
 }
 
 // deliveryActs are the activities of the wrapper.

@@ -90,13 +90,13 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 		res.Bound = x.bound
 	}
 	var keep []string
-	res.Notices, keep, err = after(x.attempt.Note)
+	res.Notices, keep = after(x.attempt.Note)
 	x.note(tipstaff.KindWorkerEnded, ended(x.id, res))
 	switch res.Outcome {
 	case Reported, Paused, Cancelled: // of all others the flow tells the task
 		x.channel.move(tipstaff.TaskMoved{By: bySystem, Outcome: string(res.Outcome)})
 	}
-	if err := errors.Join(err, x.release(&res), x.attempt.Sync()); err != nil {
+	if err := errors.Join(x.release(&res), x.attempt.Sync()); err != nil {
 		return flow.Done{}, err
 	}
 	if cause := context.Cause(ctx); res.Outcome == Cancelled && cause != nil {

@@ -168,24 +168,25 @@ type Store interface {
 
 // Host is what invocations need of where they run.
 type Host struct {
-	Store  Store
-	Self   flow.Owner
-	Alive  func(flow.Owner) bool
-	Make   func(Settled) (Worker, error)
-	User   string // whose run it is
-	Base   string // the run that this one was forked from; "": none
-	Folder string // of the run's sessions and logs
-	// Worktree: the run works in one of its own.
-	Worktree bool
-	Dir      func(context.Context, Posture) (string, error)
-	Environ  func(Settled) ([]string, error)
-	Policy   func(l *Local, dir string) Policy
-	Price    Price
-	Starter  Starter
-	Redact   func([]byte) []byte
+	Store   Store
+	Self    flow.Owner
+	Alive   func(flow.Owner) bool
+	Make    func(Settled) (Worker, error)
+	User    string // whose run it is
+	Base    string // the run that this one was forked from; "": none
+	Folder  string // of the run's sessions and logs
+	Dir     func(context.Context, Posture) (string, error)
+	Environ func(Settled) ([]string, error)
+	Policy  func(l *Local, dir string) Policy
+	Price   Price
+	Starter Starter
+	Redact  func([]byte) []byte
 	// Watch looks at the user's repository before an invocation. What it returns tells
 	// afterwards what has changed, with digests of documents that are to be kept.
-	Watch func(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string, error), error)
+	Watch func(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string), error)
+	// Worktree: the run works in one of its own.
+	Worktree bool
+
 	NewID func() string
 	Now   func() time.Time
 }

@@ -207,7 +207,7 @@ func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Ac
 		},
 		Environ: func(s worker.Settled) ([]string, error) { return workerEnviron(s, env) },
 		Policy:  func(l *worker.Local, dir string) worker.Policy { return workerPolicy(l, dir, env) },
-		Watch: func(ctx context.Context, path string) (func(func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
+		Watch: func(ctx context.Context, path string) (func(func(flow.Event)) ([]tipstaff.Notice, []string), error) {
 			return env.Watch(ctx, path)
 		},
 		Price: workerPrice(env.Frozen),
