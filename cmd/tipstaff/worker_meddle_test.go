@@ -12,7 +12,9 @@ import (
 const evil = "\x1b]0;owned\a\x1b[2J\u009b2J\u202eevil\u2066\u200b"
 
 // acts reports whether text would do so.
-func acts(text string) bool { return strings.ContainsAny(text, "\a\u009b\u202e\u2066\u200b") || strings.Contains(text, "\x1b]0;") }
+func acts(text string) bool {
+	return strings.ContainsAny(text, "\a\u009b\u202e\u2066\u200b") || strings.Contains(text, "\x1b]0;")
+}
 
 // shell has a worker run a script in its directory. $top is the user's checkout.
 func (f *fake) shell(script string) {
