@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -297,12 +298,13 @@ func (e Env) publish(ctx context.Context, _ flow.Attempt, in publishInput) (got 
 	case err != nil:
 		return got, nil, err
 	}
-	edited, err := r.edited(ctx, in.Worktree, in.Tree)
-	if errors.Is(err, ErrWorktreeMissing) {
-		return got, nil, nil
-	}
-	if got.Kept = edited || err != nil; got.Kept { // somebody's work may be there
-		return got, nil, nil
+	// The index goes first: without it, an attempt that was broken off has begun to remove
+	// the worktree.
+	if _, err := os.Stat(in.Worktree.index()); err == nil {
+		edited, err := r.edited(ctx, in.Worktree, in.Tree)
+		if got.Kept = edited || err != nil && !errors.Is(err, ErrWorktreeMissing); got.Kept { // somebody's work may be there
+			return got, nil, nil
+		}
 	}
 	got.Kept = r.RemoveWorktree(ctx, in.Worktree) != nil // it is removed later
 	return got, nil, nil
