@@ -1,0 +1,97 @@
+package runner_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/process"
+)
+
+// withGit makes the workspace a repository, and gives its runs worktrees.
+func (b *bed) withGit() {
+	b.t.Helper()
+	b.write(".gitignore", ".tipstaff\n")
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=u", "-c", "user.email=u@example.com", "commit", "-qm", "begin"}} {
+		c := exec.Command("git", args...)
+		c.Dir = b.dir
+		if out, err := c.CombinedOutput(); err != nil {
+			b.t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	b.Git, b.Worktrees = process.Git(), filepath.Join(b.t.TempDir(), "worktrees")
+}
+
+// deliverable is a plan that waits while the test changes files in its place.
+const deliverable = "files: worktree\ndeliver: {}\n" + waits
+
+// changed drives a run past its gate to that of its delivery.
+func (b *bed) changed(run tipstaff.ID, worktree string) {
+	b.t.Helper()
+	b.check(os.WriteFile(filepath.Join(worktree, run.String()), []byte("x\n"), 0o644))
+	_, err := b.decide(run, "root", "approve")
+	b.check(err)
+	if d := b.resume(run); !d.Waits() {
+		b.t.Fatalf("%+v", d)
+	}
+}
+
+func (b *bed) ended(run tipstaff.ID) {
+	b.t.Helper()
+	_, err := b.decide(run, "delivery#1", tipstaff.DeliverSkip)
+	b.check(err)
+	if d := b.resume(run); d.Waits() || b.get(run).State != tipstaff.Completed {
+		b.t.Fatalf("%+v", d)
+	}
+}
+
+// A worktree is removed seven days after the last run in it has ended, and no other.
+func TestWorktreesAreTidied(t *testing.T) {
+	b := newBed(t)
+	b.withGit()
+	place := func(run tipstaff.ID) string { return filepath.Join(b.Worktrees, run.String()) }
+	over, _ := b.run(deliverable)
+	b.changed(over, place(over))
+	b.ended(over)
+	followed, _ := b.run(deliverable)
+	b.changed(followed, place(followed))
+	decided, err := b.decide(followed, "delivery#1", tipstaff.DeliverFix, func(r *tipstaff.DecideRequest) { r.Feedback = "more" })
+	b.check(err)
+	waiting, _ := b.run(deliverable)
+	forked, _ := b.run(deliverable)
+	b.changed(forked, place(forked))
+	b.ended(forked)
+	fork, err := b.Fork(cli(), forking{Run: forked})
+	b.check(err)
+	stranger := tipstaff.NewID(time.Now()) // a run of another workspace
+	b.check(os.Mkdir(place(stranger), 0o755))
+	tidied := func(after time.Duration, left ...tipstaff.ID) {
+		t.Helper()
+		b.ahead.Add(int64(after))
+		b.check(b.TidyWorktrees(cli()))
+		for _, run := range []tipstaff.ID{over, followed, waiting, forked, stranger} {
+			_, err := os.Stat(place(run))
+			if (err == nil) != slices.Contains(left, run) {
+				t.Errorf("after %v the worktree of %s: %v", after, run, err)
+			}
+		}
+	}
+	const day = 24 * time.Hour
+	tidied(6*day, over, followed, waiting, forked, stranger)
+	tidied(2*day, followed, waiting, forked, stranger)
+	_, err = b.Cancel(cli(), tipstaff.CancelRequest{Run: fork.ID})
+	b.check(err)
+	tidied(0, followed, waiting, stranger)
+	child := decided.Decision.FollowupRunID
+	if d := b.resume(child); !d.Waits() {
+		t.Fatalf("%+v", d)
+	}
+	b.changed(child, place(followed))
+	b.ended(child)
+	tidied(6*day, followed, waiting, stranger)
+	tidied(2*day, waiting, stranger)
+}
