@@ -165,7 +165,7 @@ func (c *common) wrapped(p program) bool {
 // delivery is what the wrapper of the program is told.
 func (c *common) delivery() delivery.Spec {
 	s := delivery.Spec{Run: c.run, Title: cmp.Or(c.draft.Title, c.text.described().Name), Program: c.draft.ProgramDigest, Place: *c.draft.Files.Place,
-		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck, Line: c.line}
+		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck, Line: c.line, Asked: c.asked}
 	if f := c.draft.Followup; f != nil {
 		s.Parent = &delivery.Parent{Run: f.ParentRunID, Gate: f.Fixpoint()}
 	}

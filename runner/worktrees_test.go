@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,4 +95,34 @@ func TestWorktreesAreTidied(t *testing.T) {
 	b.ended(child)
 	tidied(6*day, followed, waiting, stranger)
 	tidied(2*day, waiting, stranger)
+}
+
+// A fork of a run that asks about its delivery asks the same, about the same commit: what
+// it publishes is what was shown.
+func TestForkOfADelivery(t *testing.T) {
+	b := newBed(t)
+	b.withGit()
+	run, _ := b.run(deliverable)
+	b.changed(run, filepath.Join(b.Worktrees, run.String()))
+	shown, _ := tipstaff.DeliverySubjectOf(b.get(run).OpenGates[0])
+	fork, err := b.Fork(cli(), forking{Run: run})
+	b.check(err)
+	if d := b.resume(fork.ID); !d.Waits() {
+		t.Fatalf("%+v", d)
+	}
+	for _, of := range []tipstaff.ID{fork.ID, run} {
+		if asks, _ := tipstaff.DeliverySubjectOf(b.get(of).OpenGates[0]); asks.Commit != shown.Commit || asks.Branch != shown.Branch || len(asks.Blocked) > 0 {
+			t.Errorf("%s asks about %+v", of, asks)
+		}
+		_, err = b.decide(of, "delivery#1", tipstaff.DeliverApprove)
+		b.check(err)
+		if d := b.resume(of); d.State != tipstaff.Completed {
+			t.Fatalf("%s: %+v", of, d)
+		}
+		c := exec.Command("git", "rev-parse", shown.Branch)
+		c.Dir = b.dir
+		if out, err := c.Output(); err != nil || strings.TrimSpace(string(out)) != shown.Commit {
+			t.Errorf("%s published %s: %v", of, out, err)
+		}
+	}
 }
