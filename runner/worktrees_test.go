@@ -126,3 +126,44 @@ func TestForkOfADelivery(t *testing.T) {
 		}
 	}
 }
+
+// What a run has used is used for its follow-ups, and each of them is an iteration of it.
+func TestFollowUpsInheritBounds(t *testing.T) {
+	b := newBed(t)
+	b.withGit()
+	fix := func(run tipstaff.ID) tipstaff.ID {
+		t.Helper()
+		made, err := b.decide(run, "delivery#1", tipstaff.DeliverFix, func(r *tipstaff.DecideRequest) { r.Feedback = "more" })
+		b.check(err)
+		if l := b.get(made.Decision.FollowupRunID).Lineage; l == nil || l.Parent != run || l.Relation != "followup" {
+			t.Errorf("%+v", l)
+		}
+		return made.Decision.FollowupRunID
+	}
+	run, _ := b.run(`files: worktree
+deliver: {}
+bounds: {tool_calls: 1}
+root:
+  kind: sequential
+  children:
+    - {id: one, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "echo one >> effects"]}}
+    - {id: ok, kind: gate, question: "go on?"}`)
+	place := filepath.Join(b.Worktrees, run.String())
+	b.check(os.WriteFile(filepath.Join(place, "new"), []byte("x\n"), 0o644))
+	_, err := b.decide(run, "root/ok", "approve")
+	b.check(err)
+	b.resume(run)
+	if d := b.resume(fix(run)); d.State != tipstaff.Failed || d.Reason != "bound_exceeded" || b.read("effects") != "one\n" {
+		t.Errorf("%+v, effects %q", d, b.read("effects"))
+	}
+	run, _ = b.run("bounds: {iterations: 1}\n" + deliverable)
+	place = filepath.Join(b.Worktrees, run.String())
+	b.changed(run, place)
+	child := fix(run)
+	b.resume(child)
+	b.changed(child, place)
+	g := b.get(child).OpenGates[0]
+	if blocked := tipstaff.BlockedAt(g, tipstaff.DeliverFix); blocked == nil || blocked.Code != tipstaff.BlockBound || slices.Contains(g.Available(), tipstaff.DeliverFix) {
+		t.Errorf("%+v", g)
+	}
+}
