@@ -192,3 +192,21 @@ func (w *workspace) sessionOf(run string) string {
 	w.Helper()
 	return record{Body: json.RawMessage(w.bodies(run, "worker.started")[0])}.field("session")
 }
+
+// A person at a terminal is offered what can be done, and told why the rest cannot.
+func TestBlockedDeliveryAtATerminal(t *testing.T) {
+	t.Parallel()
+	w := newMeddler(t, "takes the branch")
+	term := w.atTerminal("run", "plan.yaml")
+	const question = "apply, fix, skip, halt? "
+	term.asked(question, 1)
+	term.types("approve\n")
+	term.asked(question, 2)
+	term.types("skip\n")
+	r := term.Wait()
+	<-term.dark
+	if shown := term.shown(); r.Code != 0 || !strings.Contains(shown, "not accepted: approve is blocked at gate delivery#1: the branch refs/heads/tipstaff/deliver/") || strings.Contains(shown, "approve, apply") {
+		t.Errorf("exit code %d\n%s", r.Code, shown)
+	}
+	w.Must(0, "verify", "@")
+}
