@@ -134,7 +134,7 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 		}
 	}
 	out, err := worker.Drive(fc, a)
-	res := runner.Result{Usage: out.Usage, Notices: out.Notices}
+	res := runner.Result{Usage: a.Charged(out.Usage), Notices: out.Notices}
 	if out.Kept != nil {
 		res.Keep = flow.JSON(out.Kept)
 	}
@@ -267,9 +267,10 @@ func workerPrice(m *ws.Manifest) worker.Price {
 	}
 }
 
-// workerEnviron is the environment of a worker's process, with the markers of its run.
+// workerEnviron is the environment of a worker's process, as it was configured when the run
+// was made, with the markers of the run.
 func workerEnviron(s worker.Settled, env *runner.Environment) ([]string, error) {
-	own, err := env.Manifest.WorkerEnviron(s.Worker, os.Environ())
+	own, err := env.Frozen.WorkerEnviron(s.Worker, os.Environ())
 	return append(own, env.Markers...), err
 }
 

@@ -84,69 +84,6 @@ func TestTaskIsRejectedAndThenApproved(t *testing.T) {
 	w.nothingRuns()
 }
 
-// TestKillTaskAtRecords kills the process that drives a task when the run has so many
-// records, for every number of them: the task, rejected once and then approved, comes to
-// the same end, and no invocation is repeated unless somebody decides so.
-func TestKillTaskAtRecords(t *testing.T) {
-	t.Parallel()
-	const records = 44 // of an undisturbed run
-	first, step := places(t, 9)
-	for n := first + 1; n <= records; n += step {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			w := newFake(t, "reviewed")
-			id := w.newTask()
-			killed, doubts := false, 0
-			risk := func(args ...string) {
-				p := w.Start(args...)
-				if !killed {
-					w.Until("records", func() bool { return !p.Running() || w.count(`SELECT count(*) FROM records`) >= n })
-					killed = p.Kill()
-				}
-				if r := p.Wait(); r.Code != 4 && r.Code != 0 && r.Code != -1 {
-					t.Fatal(r)
-				}
-			}
-			for range 20 {
-				task := w.taskJSON(id)
-				if task.Status == "completed" && w.show(task.RunID).State == "completed" {
-					break
-				}
-				if task.Status == "pending" {
-					risk("task", "spawn", id)
-					continue
-				}
-				gates := w.show(task.RunID).OpenGates
-				switch {
-				case len(gates) == 0:
-					risk("resume", task.RunID, "--unattended")
-				case gates[0].Kind == "in_doubt":
-					doubts++
-					risk("decide", task.RunID, gates[0].ID, "retry")
-				case task.Iteration == 1:
-					risk("task", "feedback", id, "rejected", "-m", "Better, please.")
-				default:
-					risk("task", "feedback", id, "approved")
-				}
-			}
-			task := w.taskJSON(id)
-			if task.Status != "completed" || task.Iteration != 2 || len(task.Feedback) != 2 || task.Feedback[0].Verdict != "rejected" || task.Feedback[1].Verdict != "approved" {
-				t.Fatalf("it has come to %+v, %+v", task, w.show(task.RunID))
-			}
-			if starts := w.starts(); starts > 2+doubts {
-				t.Errorf("the worker was started %d times, %d times after a decision", starts, doubts)
-			}
-			w.doubtsAreExact(w.journal(task.RunID))
-			w.Must(0, "verify", task.RunID)
-			w.Must(0, "replay", task.RunID)
-			if starts := w.starts(); starts > 2+doubts {
-				t.Errorf("a replay has started a worker")
-			}
-			w.nothingRuns()
-		})
-	}
-}
-
 func init() {
 	parts["reports and hangs"] = func(f *fake) {
 		f.begin()
