@@ -285,6 +285,10 @@ func (o *taskOptions) goOn(ctx context.Context, svc tipstaff.Service, t tipstaff
 		return err
 	}
 	req := tipstaff.DecideRequest{Run: mustRun(t), Gate: g.ID.String()}
+	p := o.newPrompter(o.unattended)
+	if p != nil && text == "" && !o.fresh && waits != tipstaff.WaitsFailure {
+		waits = "" // whoever is there is asked
+	}
 	switch waits {
 	case "":
 		if t, err = o.session.Tasks().Get(ctx, t.ID); err != nil { // somebody may have answered meanwhile
@@ -316,7 +320,6 @@ func (o *taskOptions) goOn(ctx context.Context, svc tipstaff.Service, t tipstaff
 	if err != nil {
 		return err
 	}
-	p := o.newPrompter(o.unattended)
 	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: req.Run, Presence: tipstaff.Presence{Attended: p != nil}})
 	if tipstaff.CodeOf(err) == tipstaff.Busy {
 		return busyTask(t, err.Error())

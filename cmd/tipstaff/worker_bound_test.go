@@ -102,26 +102,38 @@ func (w *workspace) used(run, bound string) string {
 }
 
 // Calls that a CLI makes inside itself count against a bound that somebody has set, and
-// not against one that every pipeline has.
+// not against the one that every pipeline has.
 func TestCallsInsideACLI(t *testing.T) {
 	t.Parallel()
 	const talks = `-- talks.yaml --
 name: talks
 agents:
   - {name: work, stage_order: 1, worker: {name: hand, prompt: Write it.}, default_next: sum}
-  - {name: sum, stage_order: 2, model: {name: first, prompt: Sum it up.}}
+  - {name: sum, stage_order: 2, HOW}
 -- script.yaml --
 version: 1
 answers: [{text: Done.}]
 `
-	for bound, code := range map[string]int{"": 0, "max_llm_calls: 20\n": 5, "max_llm_calls: 40\n": 0} {
+	const again, byModel = "worker: {name: hand, prompt: Once more.}", "model: {name: first, prompt: Sum it up.}"
+	for bound, c := range map[string]struct {
+		second       string
+		code, starts int
+	}{
+		"":                    {byModel, 0, 1},
+		"max_llm_calls: 20\n": {byModel, 5, 1}, // 30 were made
+		"max_llm_calls: 30\n": {again, 5, 1},   // nothing is left
+		"max_llm_calls: 60\n": {again, 0, 2},
+	} {
 		t.Run(bound, func(t *testing.T) {
 			t.Parallel()
-			w := newFake(t, "talks much", strings.Replace(talks, "agents:", bound+"agents:", 1))
+			w := newFake(t, "talks much", strings.NewReplacer("agents:", bound+"agents:", "HOW", c.second).Replace(talks))
 			w.configure("workers:", "models: {first: {provider: scripted, script: script.yaml}}\nworkers:")
-			r := w.Must(code, "run", "talks.yaml", "--unattended")
-			if code == 5 {
+			r := w.Must(c.code, "run", "talks.yaml", "--unattended")
+			if c.code == 5 {
 				r.Says(t, "max_llm_calls")
+			}
+			if w.starts() != c.starts {
+				t.Errorf("%d starts\n%v", w.starts(), r)
 			}
 			w.Must(0, "verify", "@")
 		})

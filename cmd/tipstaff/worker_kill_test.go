@@ -60,12 +60,15 @@ func TestKillTaskAtEveryCommit(t *testing.T) {
 		w.doubtsAreExact(w.journal(task.RunID))
 		w.nothingRuns()
 	}
-	tp.record(func() string {
-		tp.takeTask(id)
-		return tp.taskJSON(id).RunID
+	tp.record(func() string { // with few commands: each waits a while for the reader that holds the log
+		tp.Must(4, "task", "spawn", id)
+		tp.Must(0, "task", "feedback", id, "rejected", "-m", "Better, please.")
+		tp.Must(4, "task", "resume", id)
+		tp.Must(0, "task", "feedback", id, "approved")
+		return runID(t, tp.Must(0, "task", "resume", id, "--json"))
 	})
 	ended(tp.workspace, 2)
-	first, step := places(t, 16)
+	first, step := places(t, 8)
 	for i := first; i < len(tp.cuts); i += step {
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 			t.Parallel()

@@ -91,6 +91,9 @@ func TestWhatWasSettledStays(t *testing.T) {
 	w.Env = append(w.Env, "TEAM_KEY="+secret)
 	id := strings.TrimSpace(w.Must(0, "task", "new", "--name", "Write it", "--review", "none").Out)
 	w.Must(4, "task", "spawn", id)
+	if got := w.taskJSON(id); got.Status != "paused" || !strings.HasPrefix(w.Read("bin/notes"), "1 "+got.SessionID+" ") {
+		t.Errorf("a task that waits has lost its session: %+v", got)
+	}
 
 	text, _, _ := strings.Cut(w.Read("tipstaff.yaml"), "roles:")
 	_, others, _ := strings.Cut(w.Read("tipstaff.yaml"), "$env:TEAM_KEY\"}}")
@@ -132,9 +135,12 @@ func TestTwoAtOnce(t *testing.T) {
 		if !does.Running() {
 			does, other = other, does
 		}
-		if r := other.Wait(); r.Code != 3 || !strings.Contains(r.Err, `"session_busy"`) && !strings.Contains(r.Err, `"task_busy"`) {
+		if r := other.Wait(); r.Code != 3 {
 			t.Errorf("%v", r)
 		}
+		w.Until("the worker", func() bool { return w.starts() == n+1 })
+		w.Must(3, "task", "resume", id, "something else", "--json").Says(t, `"session_busy"`)
+		w.Must(3, "task", "resume", id, "--json").Says(t, `"session_busy"`)
 		w.Write("bin/go."+strconv.Itoa(n+1), "")
 		does.Must(4)
 		if w.starts() != n+1 || len(w.runs()) != 1 {
@@ -204,7 +210,7 @@ func TestAForkSharesNoSession(t *testing.T) {
 	if len(starts) != 3 || !strings.Contains(starts[2], "Once more.") {
 		t.Errorf("it was started so:\n%s", w.Read("bin/notes"))
 	}
-	if len(now) != 2 || now[0].Run != fork || now[0].ID == source[0].ID || !strings.Contains(starts[2], now[0].ID) {
+	if len(now) != 2 || now[0].Run != fork || now[0].ID == source[0].ID || !strings.Contains(starts[2], "3 "+now[0].ID+" resumed=false copied=\""+source[0].ID+"\"") {
 		t.Errorf("the fork's session is %+v", now)
 	}
 	if !reflect.DeepEqual(now[1:], source) {
