@@ -185,6 +185,7 @@ func Drive(fc flow.Context, a Assignment) (Output, error) {
 	out, err := d.work(n)
 	out.Usage, out.Notices = d.usage, d.notices
 	if err != nil && !flow.Parked(err) {
+		out.Kept = nil
 		why := err.Error()
 		var halted *Halted
 		if errors.As(err, &halted) || errors.Is(err, flow.ErrCancelled) {

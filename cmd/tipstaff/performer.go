@@ -128,15 +128,14 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 	a.Name, a.Description, a.Skill = t.Title(), t.Prompt, t.Prose()
 	a.Inputs = inputsOf(t.Args, t.Assigned != "")
 	if t.Kept != nil {
-		a.Kept = new(worker.Kept)
-		if err := json.Unmarshal(t.Kept, a.Kept); err != nil {
+		if err := json.Unmarshal(t.Kept, &a.Kept); err != nil {
 			return runner.Result{}, err
 		}
 	}
 	out, err := worker.Drive(fc, a)
 	res := runner.Result{Usage: a.Charged(out.Usage), Notices: out.Notices}
-	if out.Kept != nil {
-		res.Keep = flow.JSON(out.Kept)
+	if a.Keep {
+		res.Keep = flow.JSON(out.Kept) // null: the task has ended, and its session with it
 	}
 	var halted *worker.Halted
 	if errors.As(err, &halted) {

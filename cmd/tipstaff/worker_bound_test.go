@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,15 @@ func init() {
 		f.note("ugly refused=%t %s", refused, text)
 		f.call("task_output", map[string]any{"kind": "data", "value": map[string]string{"verdict": []string{"draft", "good"}[min(f.n, 2)-1]}})
 		f.text("see the data")
+		f.report()
+		f.end()
+	}
+	parts["drafts, fails, then is content"] = func(f *fake) {
+		f.begin()
+		if f.n == 2 {
+			os.Exit(3)
+		}
+		f.call("task_output", map[string]any{"kind": "data", "value": map[string]string{"verdict": []string{"draft", "", "good"}[f.n-1]}})
 		f.report()
 		f.end()
 	}
@@ -80,9 +90,30 @@ func TestAStageKeepsItsSession(t *testing.T) {
 			}
 			w.Must(0, "verify", run)
 			w.Must(0, "replay", run)
+			if session == "keep" { // who goes back does so in a copy of it
+				before := w.workerSessions()
+				w.Must(0, "fork", run, "--at", "stage:critic", "--resume", "--unattended")
+				if starts := w.startNotes(); len(starts) != 3 || !strings.Contains(starts[2], `copied="`+before[0].ID+`"`) {
+					t.Errorf("the fork was started so:\n%s", w.Read("bin/notes"))
+				}
+				if now := w.workerSessions(); len(now) != 2 || now[1] != before[0] {
+					t.Errorf("the sessions were %+v, and are %+v", before, now)
+				}
+				w.Must(0, "verify", "@")
+			}
 			w.nothingRuns()
 		})
 	}
+	t.Run("a visit that failed", func(t *testing.T) { // has ended its task, and with it the session
+		t.Parallel()
+		w := newFake(t, "drafts, fails, then is content", strings.Replace(drafts, "    output_schema", "    error_next: critic\n    output_schema", 1))
+		w.Must(0, "run", "office.yaml", "--unattended")
+		starts := w.startNotes()
+		if len(starts) != 3 || !strings.Contains(starts[1], "resumed=true") || !strings.Contains(starts[2], "resumed=false") {
+			t.Errorf("it was started so:\n%s", w.Read("bin/notes"))
+		}
+		w.Must(0, "verify", "@")
+	})
 	t.Run("output_invalid", func(t *testing.T) {
 		t.Parallel()
 		w := newFake(t, "honest", drafts)
