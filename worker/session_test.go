@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,6 +210,25 @@ func TestAnIDThatChangesIsFollowed(t *testing.T) {
 	}
 }
 
+// A CLI that has a session of the id which it is given is asked to go on with it.
+func TestAnIDInUseIsGoneOnWith(t *testing.T) {
+	for typ, c := range map[string]struct{ version, says, flag string }{
+		"claude": {"2.1.325 (Claude Code)", "Error: Session ID x is already in use.", "--resume "},
+		"gemini": {"0.61.0", `Error starting session: Session ID "x" already exists.`, "--resume "},
+	} {
+		b := newTurns(t, typ, fakeStep{Err: c.says, Exit: map[string]int{"claude": 1, "gemini": 42}[typ]})
+		b.must(SpawnActivity, 1)
+		given := b.last()
+		if w := b.store.the(); w.State != tipstaff.SessionLive || w.Invocations[0].Outcome != string(SessionConflict) {
+			t.Fatalf("%s: %+v", typ, w)
+		}
+		b.must(ResumeActivity, 1)
+		if got := b.last(); got != strings.Replace(given, "--session-id ", c.flag, 1) || got == given {
+			t.Errorf("%s was started with %q, then with %q", typ, given, got)
+		}
+	}
+}
+
 // A session is gone on with where it is, by its own worker, and while its task lasts.
 func TestSessionsThatCannotBeGoneOnWith(t *testing.T) {
 	b := newTurns(t, "claude", happy(reported)...)
@@ -238,9 +258,10 @@ func TestOfTwoResumesOneRuns(t *testing.T) {
 	b := newTurns(t, "claude", happy(reported)...)
 	b.must(SpawnActivity, 1)
 	b.script("2.1.325 (Claude Code)", happy(fakeStep{Call: "task_log", Args: `{"text":"at work"}`}, reported)...)
+	var held atomic.Bool
 	working, tried := make(chan struct{}), make(chan struct{})
 	b.notes = func(e flow.Event) {
-		if e.Kind == string(tipstaff.KindTaskLog) {
+		if e.Kind == string(tipstaff.KindTaskLog) && held.CompareAndSwap(false, true) {
 			close(working)
 			<-tried
 		}
