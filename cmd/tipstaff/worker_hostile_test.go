@@ -32,7 +32,7 @@ var parts = map[string]func(*fake){
 	"exits 3": func(f *fake) {
 		f.begin()
 		f.note("left %d", f.n)
-		os.Exit(3)
+		syscall.Exit(3)
 	},
 	"never ends": func(f *fake) { f.begin(); time.Sleep(forever) },
 	"keeps talking": func(f *fake) {
@@ -122,7 +122,7 @@ var parts = map[string]func(*fake){
 	"says what broke": func(f *fake) {
 		f.begin()
 		f.say(`{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["the disk is on fire"],"session_id":%q}`, f.id)
-		os.Exit(1)
+		syscall.Exit(1)
 	},
 	"tells no cost": func(f *fake) {
 		f.begin()
