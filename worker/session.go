@@ -107,7 +107,7 @@ func (x *turn) release(res *Result) error {
 		case res.Outcome == SessionLost:
 			s.State = tipstaff.SessionLost
 		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew: // the CLI has it, whoever made it
-			s.State = tipstaff.SessionLive
+			s.SessionID, s.State = res.SessionID, tipstaff.SessionLive
 		}
 	})
 }
