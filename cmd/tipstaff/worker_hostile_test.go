@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -119,6 +120,13 @@ var parts = map[string]func(*fake){
 		f.end()
 	},
 	"dies at once": func(f *fake) {},
+	"id in use": func(f *fake) {
+		if !f.resumed {
+			fmt.Fprintf(os.Stderr, "Error: Session ID %s is already in use.\n", f.id)
+			os.Exit(1)
+		}
+		f.honest()
+	},
 }
 
 // A worker that misbehaves is recorded as what it was; nothing of it is left, and no branch
@@ -145,6 +153,7 @@ func TestHostileWorkers(t *testing.T) {
 		"reports twice":     {"", 0, "reported", "completed refused=true"},
 		"another task":      {"", 0, "reported", "other refused=true"},
 		"dies at once":      {"", 1, "empty", ""},
+		"id in use":         {"", 0, "session_conflict reported", "resumed=true"},
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
