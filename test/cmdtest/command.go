@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 var binaries string
@@ -65,8 +66,11 @@ func build(name string, env []string, flags ...string) (string, error) {
 	return file, nil
 }
 
-// copyFile copies a program to where every user may run it.
+// copyFile copies a program to where every user may run it. Meanwhile no other test starts a
+// process: for a moment it would have the file open for writing, which could not be run then.
 func copyFile(to, from string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	r, err := os.Open(from)
 	if err != nil {
 		return err
