@@ -101,6 +101,7 @@ func (s *shower) subject(g Gate) {
 	case g.Kind == Approval && s.workerRequest(g.Subject), g.Kind == Question && s.workerQuestion(g.Subject):
 	case delivers:
 		s.delivery(d)
+	case g.Kind == Handoff && s.handoff(g.Subject):
 	case g.Kind == Approval && b.URI != "":
 		s.approval(g.Subject)
 	case g.Kind == Confirmation && b.Outline != nil:

@@ -111,8 +111,12 @@ func workerWords(ev *tipstaff.Event) (what, detail string) {
 		return "worker ended", tipstaff.Joined("  ", human(time.Duration(b.DurationMS)*time.Millisecond), b.String())
 	case tipstaff.KindTaskStatus:
 		b := tipstaff.BodyOf[tipstaff.TaskMoved](ev)
-		if b.From == b.To { // nothing but what became known of its session
-			return "session", tipstaff.Joined("  ", b.SessionID, b.Outcome, b.Why)
+		switch {
+		case b.From != b.To:
+		case b.SessionID != "":
+			return "session", b.SessionID
+		default: // its outcome, which the end of the worker tells
+			return "", ""
 		}
 		return "task", tipstaff.Joined(": ", fmt.Sprintf("%s %s → %s", b.Task, b.From, b.To), b.Why)
 	case tipstaff.KindTaskLog:

@@ -135,7 +135,11 @@ func (o *sessionsOptions) list(ctx context.Context) error {
 		}
 	}
 	if len(sessions) == 0 && !o.json {
-		fmt.Fprintln(o.err, noSessions[o.kind])
+		none := noSessions[o.kind]
+		if over, err := o.workers(ctx, tipstaff.SessionQuery{All: true}); err == nil && o.kind == "" && len(over) > 0 {
+			none = noSessions[kindWorker]
+		}
+		fmt.Fprintln(o.err, none)
 		return nil
 	}
 	head, row := o.columns()

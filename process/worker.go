@@ -22,7 +22,7 @@ func (Workers) Containment() string { return supervisor.Containment() }
 
 // Start implements [worker.Starter].
 func (Workers) Start(p worker.Program) (worker.Process, error) {
-	started, err := supervisor.Spawn(supervisor.Command{Path: p.Path, Args: p.Args, Dir: p.Dir, Env: p.Env, NoInput: len(p.Input) == 0, Reap: true})
+	started, err := supervisor.Spawn(supervisor.Command{Path: p.Path, Args: p.Args, Dir: p.Dir, Env: p.Env, NoInput: len(p.Input) == 0, Reap: true, WideOutput: true})
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	x.note(tipstaff.KindWorkerEnded, ended(x.id, res))
 	switch res.Outcome {
 	case Reported, Paused, Cancelled: // of all others the flow tells the task
-		x.channel.move(tipstaff.TaskMoved{To: x.channel.task.Status, By: bySystem, Outcome: string(res.Outcome)})
+		x.channel.move(tipstaff.TaskMoved{By: bySystem, Outcome: string(res.Outcome)})
 	}
 	if err := errors.Join(err, x.release(&res), x.attempt.Sync()); err != nil {
 		return flow.Done{}, err
@@ -262,9 +262,7 @@ func (x *turn) Session(id string) error {
 	if err := x.told(id); err != nil {
 		return err
 	}
-	if x.channel.task.SessionID != id {
-		x.channel.move(tipstaff.TaskMoved{To: x.channel.task.Status, By: bySystem, SessionID: id})
-	}
+	x.channel.session(id)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -91,10 +92,8 @@ func textDecided(pending []Request, decisions []flow.Decision) (text string, gra
 
 func failureText(worker string, res Result) string {
 	text := fmt.Sprintf("worker %s: %s", worker, outcomeText(res))
-	if res.Text != "" {
-		text += ": " + head(oneLine(res.Text), 300)
-	} else if res.StderrTail != "" {
-		text += ": " + head(oneLine(res.StderrTail), 300)
+	if why := cmp.Or(res.Error, res.Text, res.StderrTail); why != "" {
+		text += ": " + head(oneLine(why), 300)
 	}
 	return text
 }

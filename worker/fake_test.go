@@ -64,14 +64,15 @@ func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case name == sleeper:
 		time.Sleep(time.Minute)
-		os.Exit(0)
+		syscall.Exit(0)
 	case slices.Contains([]string{"claude", "codex", "gemini", "opencode", "cursor-agent", "tipstaff"}, name):
 		fake()
 	}
 	os.Exit(m.Run())
 }
 
-// fake is a CLI.
+// fake is a CLI. It ends with syscall.Exit: the race detector would wait for a second, for
+// there is no GORACE in its environment.
 func fake() {
 	dir := filepath.Dir(os.Args[0])
 	var f fixture
@@ -81,19 +82,19 @@ func fake() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(99)
+		syscall.Exit(99)
 	}
 	switch os.Args[len(os.Args)-1] {
 	case "--version":
 		fmt.Println(f.Version)
-		os.Exit(0)
+		syscall.Exit(0)
 	case "--help":
 		fmt.Print(f.Help)
 		fmt.Fprint(os.Stderr, f.HelpErr)
-		os.Exit(0)
+		syscall.Exit(0)
 	case "create-chat":
 		fmt.Println(f.Chat)
-		os.Exit(0)
+		syscall.Exit(0)
 	}
 	f.note(dir)
 	var channel *mcp.ClientSession
@@ -102,7 +103,7 @@ func fake() {
 			channel = s.do(channel)
 		}
 	}
-	os.Exit(0)
+	syscall.Exit(0)
 }
 
 // note writes down how the fake was started.
@@ -117,7 +118,7 @@ func (f *fixture) note(dir string) {
 	b, _ := json.Marshal(s)
 	out, err := os.OpenFile(filepath.Join(dir, "starts.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		os.Exit(98)
+		syscall.Exit(98)
 	}
 	_, _ = out.Write(append(b, '\n'))
 	_ = out.Close()
@@ -154,7 +155,7 @@ func (s *fakeStep) do(channel *mcp.ClientSession) *mcp.ClientSession {
 			c.Env = []string{}
 		}
 		if err := c.Start(); err != nil {
-			os.Exit(97)
+			syscall.Exit(97)
 		}
 	}
 	time.Sleep(s.Pause)
@@ -165,7 +166,7 @@ func (s *fakeStep) do(channel *mcp.ClientSession) *mcp.ClientSession {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	case s.Exit != 0:
-		os.Exit(s.Exit)
+		syscall.Exit(s.Exit)
 	}
 	return channel
 }
@@ -179,7 +180,7 @@ func dial() *mcp.ClientSession {
 		}
 	}
 	fmt.Fprintln(os.Stderr, err)
-	os.Exit(96)
+	syscall.Exit(96)
 	return nil
 }
 

@@ -44,7 +44,7 @@ func (d *drive) questionGate(res Result) flow.Gate {
 
 // failureGate asks what to do about an invocation that came to nothing.
 func (d *drive) failureGate(code string, res Result) flow.Gate {
-	subject := tipstaff.WorkerQuestion{Worker: d.Worker, Task: d.task, Outcome: code, Question: outcomeText(res), Text: res.Text, StderrTail: res.StderrTail}
+	subject := tipstaff.WorkerQuestion{Worker: d.Worker, Task: d.task, Outcome: code, Question: tipstaff.Joined(": ", outcomeText(res), res.Error), Text: res.Text, StderrTail: res.StderrTail}
 	return flow.Gate{Key: "failure", Kind: string(tipstaff.Question), Subject: subject.Subject(), Actions: []string{actionRetry, actionFail}, Deny: actionFail,
 		Expires: expiry, Question: fmt.Sprintf("Worker %s has not done task %s. Try again?", d.Worker, d.task)}
 }

@@ -490,6 +490,9 @@ func (i *invocation) result(f facts, why *cause, how Ended) Result {
 	if r.Report.Outputs == nil {
 		r.Report.Outputs = []tipstaff.TaskOutput{}
 	}
+	if r.IsError {
+		r.Error, _ = cutRunes(msg, textShown)
+	}
 	if msg == "" && r.Outcome.failed() {
 		msg = tipstaff.Joined(", ", exitText(how.Exit), r.StderrTail)
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -84,7 +85,18 @@ func (c *taskChannel) move(m tipstaff.TaskMoved) {
 	c.moved(m)
 }
 
+// session tells the task the id that the CLI has given its session.
+func (c *taskChannel) session(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.task.SessionID != id {
+		c.moved(tipstaff.TaskMoved{By: bySystem, SessionID: id})
+	}
+}
+
+// moved records a move; without a status to move to, the task stays where it is.
 func (c *taskChannel) moved(m tipstaff.TaskMoved) {
+	m.To = cmp.Or(m.To, c.task.Status)
 	m.Task, m.From, m.Iteration = c.task.ID, c.task.Status, c.iteration
 	c.task.Status = m.To
 	if m.SessionID != "" {

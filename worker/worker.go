@@ -136,8 +136,9 @@ type Result struct {
 	SessionID    string                 `json:"session_id"`
 	Exit         tipstaff.WorkerExit    `json:"exit"`
 	IsError      bool                   `json:"is_error"`
-	Text         string                 `json:"text"`  // last of the assistant
-	Usage        tipstaff.ModelUsage    `json:"usage"` // of this invocation
+	Error        string                 `json:"error,omitempty"` // what the CLI says went wrong, cut
+	Text         string                 `json:"text"`            // last of the assistant
+	Usage        tipstaff.ModelUsage    `json:"usage"`           // of this invocation
 	UsageKnown   bool                   `json:"usage_known"`
 	CostUSD      tipstaff.USD           `json:"cost_usd"`
 	CostKnown    bool                   `json:"cost_known"`

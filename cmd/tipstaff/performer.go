@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -209,6 +210,7 @@ func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Ac
 		Watch: func(ctx context.Context, path string) (func(func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
 			return env.Watch(ctx, path)
 		},
+		Price: workerPrice(env.Frozen),
 		NewID: func() string { return tipstaff.NewID(time.Now()).String() },
 		Now:   time.Now,
 	}
@@ -242,6 +244,27 @@ func (r *runWorkers) open(s worker.Settled) (worker.Worker, error) {
 		return nil, err
 	}
 	return w, r.opened.Register(s.Worker, w)
+}
+
+// workerPrice prices the tokens of a CLI that does not tell what it costs, by the table
+// that the run's models are priced by.
+func workerPrice(m *ws.Manifest) worker.Price {
+	var prices ws.File
+	if m != nil {
+		prices = m.ModelsFile
+	}
+	table, err := priceTable(prices)
+	if err != nil {
+		return nil // it was read when the run was made; without it no price is known
+	}
+	return func(model string, u tipstaff.ModelUsage) (tipstaff.USD, bool) {
+		model = model[strings.LastIndexByte(model, '/')+1:] // opencode puts the vendor before it
+		p := table.Caps(model, false).Price
+		if p == nil {
+			return 0, false
+		}
+		return p.Cost(u), true
+	}
 }
 
 // workerEnviron is the environment of a worker's process, with the markers of its run.

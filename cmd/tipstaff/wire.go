@@ -330,14 +330,24 @@ func openModel(c ws.Model, prices ws.File) (agent.Model, error) {
 		Provider: c.Provider, Model: c.Model, APIKey: c.APIKey, BaseURL: c.BaseURL, AllowHTTP: c.AllowHTTP,
 		ContextWindow: c.ContextWindow, Thinking: string(c.Thinking), Cache: c.Cache, Script: []byte(c.Script.Text), ScriptName: c.Script.Name,
 	}
-	if prices.Name != "" {
-		own, err := provider.ParseTable(prices.Name, []byte(prices.Text))
-		if err != nil {
-			return nil, err
-		}
-		config.Prices = provider.DefaultTable().Merge(own)
+	var err error
+	if config.Prices, err = priceTable(prices); err != nil {
+		return nil, err
 	}
 	return provider.Open(config)
+}
+
+// priceTable is the table that comes with Tipstaff, with the entries of a models_file
+// before its own.
+func priceTable(prices ws.File) (*provider.Table, error) {
+	if prices.Name == "" {
+		return provider.DefaultTable(), nil
+	}
+	own, err := provider.ParseTable(prices.Name, []byte(prices.Text))
+	if err != nil {
+		return nil, err
+	}
+	return provider.DefaultTable().Merge(own), nil
 }
 
 // keyedModels are the default models of vendors whose keys are in the environment.

@@ -33,7 +33,7 @@ var parts = map[string]func(*fake){
 	"exits 3": func(f *fake) {
 		f.begin()
 		f.note("left %d", f.n)
-		os.Exit(3)
+		syscall.Exit(3)
 	},
 	"never ends": func(f *fake) { f.begin(); time.Sleep(forever) },
 	"keeps talking": func(f *fake) {
@@ -127,6 +127,17 @@ var parts = map[string]func(*fake){
 		}
 		f.honest()
 	},
+	"says what broke": func(f *fake) {
+		f.begin()
+		f.say(`{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["the disk is on fire"],"session_id":%q}`, f.id)
+		syscall.Exit(1)
+	},
+	"tells no cost": func(f *fake) {
+		f.begin()
+		f.say(`{"type":"assistant","message":{"id":"m1","model":"anthropic/claude-opus-5","content":[{"type":"text","text":"hello"}]},"session_id":%q}`, f.id)
+		f.report()
+		f.say(`{"type":"result","subtype":"success","is_error":false,"session_id":%q,"usage":{"input_tokens":1000,"output_tokens":200}}`, f.id)
+	},
 }
 
 // A worker that misbehaves is recorded as what it was; nothing of it is left, and no branch
@@ -137,7 +148,7 @@ func TestHostileWorkers(t *testing.T) {
 		limits   string // of the worker
 		code     int    // of the run
 		outcomes string
-		says     string // in the journal, or in what the fake notes
+		says     string // in the journal, in what the fake notes, or at the end
 	}{
 		"silent":            {"", 1, "no_report no_report", ""},
 		"exits 3":           {"", 1, "exit", `"exit":{"code":3}`},
@@ -154,6 +165,8 @@ func TestHostileWorkers(t *testing.T) {
 		"another task":      {"", 0, "reported", "other refused=true"},
 		"dies at once":      {"", 1, "empty", ""},
 		"id in use":         {"", 0, "session_conflict reported", "resumed=true"},
+		"says what broke":   {"", 1, "error", "worker hand: it ended with an error: the disk is on fire"},
+		"tells no cost":     {"", 0, "reported", `"cost_usd":"0.01"`}, // 1,000 tokens at 5 USD and 200 at 25 USD a million
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +188,7 @@ func TestHostileWorkers(t *testing.T) {
 			if got := strings.Join(w.outcomes(run), " "); got != c.outcomes {
 				t.Errorf("the outcomes are %q: %v", got, r)
 			}
-			if said := w.Must(0, "events", run, "--json").Out + w.Read("bin/notes"); !strings.Contains(said, c.says) {
+			if said := w.Must(0, "events", run, "--json").Out + w.Read("bin/notes") + r.Err; !strings.Contains(said, c.says) {
 				t.Errorf("nothing says %q", c.says)
 			}
 			if got := w.gitSays("for-each-ref"); got != refs {

@@ -340,6 +340,9 @@ func TestCancelInTheMiddleOfAnInvocation(t *testing.T) {
 	if got := w.Must(0, "sessions", "--all", "--json").Out; !strings.Contains(got, `"closed"`) {
 		t.Errorf("the session is %s", got)
 	}
+	if got := w.Must(0, "sessions").Err; !strings.Contains(got, "--all lists those that are over") {
+		t.Errorf("of a closed session is said %q", got)
+	}
 	if len(w.runs()) != 1 || w.starts() != 1 {
 		t.Errorf("%d runs, %d starts", len(w.runs()), w.starts())
 	}

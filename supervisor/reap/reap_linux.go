@@ -19,7 +19,7 @@ const (
 // does. See [Args].
 func init() {
 	if o, ok := parse(os.Args); ok {
-		os.Exit(run(o))
+		syscall.Exit(run(o)) // not os.Exit: a race detector would sleep for a second first
 	}
 }
 

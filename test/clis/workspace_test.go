@@ -5,7 +5,7 @@ package clis
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -184,9 +184,9 @@ type body struct {
 	Which   string `json:"which"`
 	Resumed bool   `json:"resumed"`
 	Usage   struct {
-		Input  int     `json:"input_tokens"`
-		Output int     `json:"output_tokens"`
-		Cost   *string `json:"cost_usd"`
+		Input  int    `json:"input_tokens"`
+		Output int    `json:"output_tokens"`
+		Cost   string `json:"cost_usd"`
 	} `json:"usage"`
 }
 
@@ -209,10 +209,12 @@ func (w *workspace) records(kind string) (found []body) {
 }
 
 // spent fails the test unless each invocation has the usage of as many answers, whatever its
-// CLI adds up over a session. A cost that the CLI does not tell is charged as reserved.
+// CLI adds up over a session. Claude Code tells what it cost, and Gemini's model has a price;
+// what is not known is charged as it was reserved.
 func (w *workspace) spent(answers ...int) {
 	w.Helper()
-	ended := w.records("worker.ended")
+	known := w.cli.name() == "claude" || w.cli.name() == "gemini"
+	ended, sum := w.records("worker.ended"), new(big.Rat)
 	if len(ended) != len(answers) {
 		w.Fatalf("there were %d invocations, not %d", len(ended), len(answers))
 	}
@@ -220,19 +222,29 @@ func (w *workspace) spent(answers ...int) {
 		if e.Usage.Input != answers[n]*api.InputTokens || e.Usage.Output != answers[n]*api.OutputTokens {
 			w.Errorf("invocation %d used %+v in %d answers", n+1, e.Usage, answers[n])
 		}
-		if told := e.Usage.Cost != nil; told != (w.cli.name() == "claude") || told && answers[n] == answers[0] && *e.Usage.Cost != *ended[0].Usage.Cost {
-			w.Errorf("invocation %d cost %v", n+1, e.Usage.Cost)
+		if (e.Usage.Cost != "") != known || answers[n] == answers[0] && e.Usage.Cost != ended[0].Usage.Cost {
+			w.Errorf("invocation %d cost %q", n+1, e.Usage.Cost)
 		}
+		sum.Add(sum, w.usd(cmp.Or(e.Usage.Cost, cost)))
 	}
 	var run struct {
 		Bounds struct {
-			Cost struct{ Used, Lost string } `json:"cost_usd"`
+			Cost struct{ Used string } `json:"cost_usd"`
 		} `json:"bounds"`
 	}
 	w.Check(json.Unmarshal([]byte(w.must(0, "show", w.show().Run, "--json").Out), &run))
-	if charged := run.Bounds.Cost.Used == fmt.Sprintf("0.%d0", len(answers)); charged == (w.cli.name() == "claude") {
-		w.Errorf("the run was charged %+v", run.Bounds.Cost)
+	if w.usd(run.Bounds.Cost.Used).Cmp(sum) != 0 {
+		w.Errorf("the run was charged %s, not %s", run.Bounds.Cost.Used, sum.FloatString(9))
 	}
+}
+
+func (w *workspace) usd(text string) *big.Rat {
+	w.Helper()
+	amount, ok := new(big.Rat).SetString(text)
+	if !ok {
+		w.Fatalf("%q is no amount", text)
+	}
+	return amount
 }
 
 // worktrees is where those of runs are, a pattern.

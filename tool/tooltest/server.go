@@ -42,7 +42,9 @@ func Command(program string, options ...string) []string {
 	return append([]string{program, word}, options...)
 }
 
-// Main is a server if the process was started as one, and does not return then.
+// Main is a server if the process was started as one, and does not return then. It ends with
+// syscall.Exit: the race detector would wait for a second, for servers have no GORACE in
+// their environment.
 func Main() {
 	if len(os.Args) < 2 {
 		return
@@ -50,7 +52,7 @@ func Main() {
 	switch os.Args[1] {
 	case word:
 		s := &server{options: os.Args[2:], out: os.Stdout, cancels: map[string]chan struct{}{}}
-		os.Exit(s.serve(os.Stdin))
+		syscall.Exit(s.serve(os.Stdin))
 	case lingerWord:
 		linger(os.Args[2:])
 	}
