@@ -106,8 +106,8 @@ func (x *turn) release(res *Result) error {
 		switch {
 		case res.Outcome == SessionLost:
 			s.State = tipstaff.SessionLost
-		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew && makesID(s.Type): // the CLI has it, whoever made it
-			s.SessionID, s.State = sessionUUID(x.run, s.Path), tipstaff.SessionLive
+		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew && res.SessionID != "": // the CLI has it, whoever made it
+			s.SessionID, s.State = res.SessionID, tipstaff.SessionLive
 		}
 	})
 }
