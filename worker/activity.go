@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -89,6 +91,10 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	if res.Outcome == Limit && (res.Which == tipstaff.BoundCostUSD || res.Which == tipstaff.BoundTokens) {
 		res.Bound = x.bound
 	}
+	use := x.use(res)
+	if res.Outcome != Cancelled {
+		res.Bound = cmp.Or(res.Bound, x.overdrawn(use))
+	}
 	var keep []string
 	res.Notices, keep = after(x.attempt.Note)
 	x.note(tipstaff.KindWorkerEnded, ended(x.id, res))
@@ -111,7 +117,7 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 			return flow.Done{}, &late
 		}
 	}
-	return flow.Done{Value: flow.JSON(res), Use: x.use(res), Keep: keep}, nil
+	return flow.Done{Value: flow.JSON(res), Use: use, Keep: keep}, nil
 }
 
 // prepare makes everything ready, in the order of what could refuse it.
@@ -168,6 +174,9 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	return w, o, resume, nil
 }
 
+// callBounds are those of calls, which count inside a CLI where somebody has set them.
+var callBounds = []string{tipstaff.BoundModelCalls, tipstaff.BoundToolCalls}
+
 // reserve holds what the invocation may use at most: its limit, or what the run has left
 // if that is less.
 func (x *turn) reserve() (Limits, error) {
@@ -191,6 +200,11 @@ func (x *turn) reserve() (Limits, error) {
 		limits.CostUSD = tipstaff.USD(least(tipstaff.BoundCostUSD, int64(x.local.Limits.CostUSD)))
 		limits.Tokens = least(tipstaff.BoundTokens, x.local.Limits.Tokens)
 		x.bound = bound
+		for _, name := range callBounds {
+			if left, bounded := x.attempt.Left(name); bounded && left == 0 && slices.Contains(x.local.Counted, name) {
+				use[name] = 1
+			}
+		}
 		err := x.attempt.Reserve(use)
 		var refusal *flow.Error
 		if err == nil || !errors.As(err, &refusal) || try == 5 {
@@ -221,15 +235,23 @@ func (x *turn) use(res Result) flow.Use {
 	if res.UsageKnown {
 		use[tipstaff.BoundTokens] = res.Usage.InputTokens + res.Usage.OutputTokens
 	}
-	for _, name := range x.local.Counted {
-		switch name {
-		case tipstaff.BoundModelCalls:
-			use[name] = int64(res.Steps)
-		case tipstaff.BoundToolCalls:
-			use[name] = int64(res.ToolCalls)
+	for name, calls := range map[string]int{tipstaff.BoundModelCalls: res.Steps, tipstaff.BoundToolCalls: res.ToolCalls} {
+		if slices.Contains(x.local.Counted, name) {
+			use[name] = int64(calls)
 		}
 	}
 	return use
+}
+
+// overdrawn is a bound of calls that was exceeded; "": none. The CLI makes its calls
+// without asking, so that they cannot be reserved.
+func (x *turn) overdrawn(use flow.Use) string {
+	for _, name := range callBounds {
+		if left, bounded := x.attempt.Left(name); bounded && use[name] > left {
+			return name
+		}
+	}
+	return ""
 }
 
 // doubt tells the task that nobody knows how an invocation ended.

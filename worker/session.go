@@ -41,7 +41,6 @@ func (x *turn) lease(ctx context.Context) error {
 		row = tipstaff.WorkerSession{ID: x.host.NewID(), Worker: x.local.Worker, Type: x.local.Type, Host: x.host.Self.Host, Dir: x.dir, Model: x.local.Model,
 			Posture: string(x.local.Posture), Settings: x.local.Settings, RoleDigest: digestOf(x.local.Preamble), Run: x.run, Path: path, Task: x.local.TaskID,
 			User: x.host.User, State: tipstaff.SessionNew, Previous: []string{}, Invocations: []tipstaff.SessionInvocation{}, CreatedAt: x.host.Now()}
-		row.Folder = filepath.Join(x.host.Folder, row.ID)
 		if err := x.host.Store.PutSession(ctx, row); err != nil {
 			return err
 		}
@@ -52,6 +51,7 @@ func (x *turn) lease(ctx context.Context) error {
 		}
 		owner := x.host.Self
 		s.Lease, s.UpdatedAt = &owner, x.host.Now()
+		s.Folder = filepath.Join(x.host.Folder, s.ID) // where the store is now
 		s.Invocations = append(s.Invocations, tipstaff.SessionInvocation{ID: x.id, Started: x.host.Now()})
 		x.session = *s
 		x.session.Invocations = slices.Clone(s.Invocations)
@@ -106,8 +106,8 @@ func (x *turn) release(res *Result) error {
 		switch {
 		case res.Outcome == SessionLost:
 			s.State = tipstaff.SessionLost
-		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew: // the CLI has it, whoever made it
-			s.State = tipstaff.SessionLive
+		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew && res.SessionID != "": // the CLI has it, whoever made it
+			s.SessionID, s.State = res.SessionID, tipstaff.SessionLive
 		}
 	})
 }

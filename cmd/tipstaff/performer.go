@@ -128,15 +128,14 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 	a.Name, a.Description, a.Skill = t.Title(), t.Prompt, t.Prose()
 	a.Inputs = inputsOf(t.Args, t.Assigned != "")
 	if t.Kept != nil {
-		a.Kept = new(worker.Kept)
-		if err := json.Unmarshal(t.Kept, a.Kept); err != nil {
+		if err := json.Unmarshal(t.Kept, &a.Kept); err != nil {
 			return runner.Result{}, err
 		}
 	}
 	out, err := worker.Drive(fc, a)
-	res := runner.Result{Usage: out.Usage, Notices: out.Notices}
-	if out.Kept != nil {
-		res.Keep = flow.JSON(out.Kept)
+	res := runner.Result{Usage: a.Charged(out.Usage), Notices: out.Notices}
+	if a.Keep {
+		res.Keep = flow.JSON(out.Kept) // null: the task has ended, and its session with it
 	}
 	var halted *worker.Halted
 	if errors.As(err, &halted) {
@@ -267,9 +266,10 @@ func workerPrice(m *ws.Manifest) worker.Price {
 	}
 }
 
-// workerEnviron is the environment of a worker's process, with the markers of its run.
+// workerEnviron is the environment of a worker's process, as it was configured when the run
+// was made, with the markers of the run.
 func workerEnviron(s worker.Settled, env *runner.Environment) ([]string, error) {
-	own, err := env.Manifest.WorkerEnviron(s.Worker, os.Environ())
+	own, err := env.Frozen.WorkerEnviron(s.Worker, os.Environ())
 	return append(own, env.Markers...), err
 }
 

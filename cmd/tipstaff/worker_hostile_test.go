@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -178,6 +179,13 @@ var parts = map[string]func(*fake){
 		f.end()
 	},
 	"dies at once": func(f *fake) {},
+	"id in use": func(f *fake) {
+		if !f.resumed {
+			fmt.Fprintf(os.Stderr, "Error: Session ID %s is already in use.\n", f.id)
+			os.Exit(1)
+		}
+		f.honest()
+	},
 	"says what broke": func(f *fake) {
 		f.begin()
 		f.say(`{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["the disk is on fire"],"session_id":%q}`, f.id)
@@ -215,6 +223,7 @@ func TestHostileWorkers(t *testing.T) {
 		"reports twice":     {"", 0, "reported", "completed refused=true"},
 		"another task":      {"", 0, "reported", "other refused=true"},
 		"dies at once":      {"", 1, "empty", ""},
+		"id in use":         {"", 0, "session_conflict reported", "resumed=true"},
 		"says what broke":   {"", 1, "error", "worker hand: it ended with an error: the disk is on fire"},
 		"tells no cost":     {"", 0, "reported", `"cost_usd":"0.01"`}, // 1,000 tokens at 5 USD and 200 at 25 USD a million
 		// What it asked stands when it is stopped, at a limit or because it lingers.
