@@ -34,6 +34,9 @@ func TestInterruptedWorkerGoesOn(t *testing.T) {
 			w.git()
 			p := w.Start("run", "plan.yaml", "--unattended")
 			w.Until("the worker", func() bool { return strings.Contains(w.Read("bin/notes"), "hangs") || !p.Running() })
+			w.Until("its session", func() bool { // without one it would begin anew
+				return strings.Contains(w.Must(0, "sessions", "--kind", "worker", "--json").Out, `"session_id":"`) || !p.Running()
+			})
 			p.Kill()
 			r := w.Run("resume", "@", "--unattended")
 			if asked {
