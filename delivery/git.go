@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/tipstaff/tipstaff"
 )
@@ -24,6 +25,8 @@ type Git struct {
 	Env func(name string) string
 	// Temp is where scratch directories are made; "": the system's place for those.
 	Temp string
+
+	indexes sync.Map // digests of our indexes of worktrees, as they were last written, by path
 }
 
 // ExitError is git's own failure.

@@ -30,11 +30,11 @@ func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
 	}
 	defer s.close()
 	// A link, not a copy: git replaces the file, and the time of the old one counts.
-	if err := os.Link(w.index(), index); errors.Is(err, os.ErrNotExist) {
-		if _, err := s.run(ctx, w.Path, nil, "read-tree", w.Base); err != nil {
-			return "", err
-		}
-	} else if err != nil {
+	ours, err := r.linkIndex(w, index)
+	if err == nil && !ours {
+		_, err = s.run(ctx, w.Path, nil, "read-tree", w.Base)
+	}
+	if err != nil {
 		return "", err
 	}
 	if err := s.stage(ctx, w.Path, filepath.Join(r.admin(w), "index")); err != nil {
@@ -45,7 +45,7 @@ func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
 		return "", fmt.Errorf("the changes in %s cannot be recorded: %w", w.Path, err)
 	}
 	// The next snapshot need not read again what this one has read.
-	if err := os.Rename(index, w.index()); err != nil {
+	if err := r.keepIndex(w, index); err != nil {
 		return "", err
 	}
 	return strings.TrimSpace(string(tree)), nil

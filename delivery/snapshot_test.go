@@ -190,6 +190,22 @@ func TestSnapshotFindsEveryChange(t *testing.T) {
 			b.userIn(dir, "init", "-q")
 			writeFile(b.t, dir+"/new", "n\n")
 		}, "a new untracked"},
+		{"files of which our index says something else", func(b *bed, dir string) {
+			writeFile(b.t, dir+"/../evil", "evil\n")
+			blob := b.userIn(dir, "hash-object", "-w", "../evil")
+			remove(b, dir+"/../evil")
+			agent := func(args ...string) {
+				_, err := runGit(context.Background(), dir, []string{"HOME=" + b.home, "PATH=" + os.Getenv("PATH"), "GIT_INDEX_FILE=" + dir + ".index"}, nil, args...)
+				must(b, err)
+			}
+			agent("update-index", "--cacheinfo", "100644,"+blob+",README")
+			agent("update-index", "--assume-unchanged", "README", "src/a.txt")
+			writeFile(b.t, dir+"/src/a.txt", "hidden\n")
+		}, "m src/a.txt"},
+		{"our index is a link", func(b *bed, dir string) {
+			must(b, os.Rename(dir+".index", dir+"/taken"))
+			must(b, os.Symlink(dir+"/taken", dir+".index"))
+		}, "a taken binary untracked"},
 		{"an index that the agent has broken", func(b *bed, dir string) {
 			writeFile(b.t, b.dir+"/.git/worktrees/"+runID+"/index", "no index")
 			writeFile(b.t, dir+"/new", "n\n")

@@ -45,6 +45,30 @@ func (w Worktree) Present() bool {
 // written last, so a worktree without it is not finished.
 func (w Worktree) index() string { return w.Path + ".index" }
 
+// keepIndex makes a file our index of the worktree.
+func (r *Repo) keepIndex(w Worktree, from string) error {
+	digest, err := digestOf(from)
+	if err != nil {
+		return err
+	}
+	r.git.indexes.Store(w.index(), digest)
+	return os.Rename(from, w.index())
+}
+
+// linkIndex gives our index of the worktree another name, if it is as this process has
+// written it. Any other may be an agent's, who can have a check run on files that are not
+// those of the tree: then all files are read again.
+func (r *Repo) linkIndex(w Worktree, to string) (ours bool, err error) {
+	if err := os.Link(w.index(), to); err != nil {
+		return false, ignoreMissing(err)
+	}
+	digest, err := digestOf(to)
+	if known, _ := r.git.indexes.Load(w.index()); err == nil && known == digest {
+		return true, nil
+	}
+	return false, errors.Join(err, os.Remove(to))
+}
+
 // admin is what the repository keeps of the worktree.
 func (r *Repo) admin(w Worktree) string {
 	return filepath.Join(r.Common, "worktrees", filepath.Base(w.Path))
@@ -89,7 +113,7 @@ func (r *Repo) fillWorktree(ctx context.Context, w Worktree) error {
 	if err := copyIndex(temp, filepath.Join(r.admin(w), "index")); err != nil {
 		return err
 	}
-	return os.Rename(temp, w.index())
+	return r.keepIndex(w, temp)
 }
 
 // copyIndex keeps the time of the file: git compares it with those of the files that the
