@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -132,7 +133,11 @@ func newTaskShow(a *app) *cobra.Command {
 				return err
 			}
 			if asYAML {
-				_, err := a.out.Write(t.YAML())
+				text := string(t.YAML())
+				if a.env.StdoutTTY {
+					text = cleanText(text)
+				}
+				_, err := io.WriteString(a.out, text)
 				return err
 			}
 			return a.print(t, func() { a.printTask(t) })

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -19,10 +21,11 @@ func Activities(h *Host) map[string]flow.Activity {
 	invoke := flow.Activity{
 		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return newTurn(h, a).invoke(ctx) },
 		// What an earlier drive has left without an end goes on by itself if that was
-		// configured; else somebody is asked.
+		// configured, and only in a worktree, where a person decides about all that was
+		// done; else somebody is asked.
 		Recall: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 			x := newTurn(h, a)
-			if x.local.OnInterrupt == ResumeByItself {
+			if x.local.OnInterrupt == ResumeByItself && h.Worktree {
 				x.again = true
 				return x.invoke(ctx)
 			}
@@ -95,13 +98,13 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 		res.Bound = cmp.Or(res.Bound, x.overdrawn(use))
 	}
 	var keep []string
-	res.Notices, keep, err = after(x.attempt.Note)
+	res.Notices, keep = after(x.attempt.Note)
 	x.note(tipstaff.KindWorkerEnded, ended(x.id, res))
 	switch res.Outcome {
 	case Reported, Paused, Cancelled: // of all others the flow tells the task
 		x.channel.move(tipstaff.TaskMoved{By: bySystem, Outcome: string(res.Outcome)})
 	}
-	if err := errors.Join(err, x.release(&res), x.attempt.Sync()); err != nil {
+	if err := errors.Join(x.release(&res), x.attempt.Sync()); err != nil {
 		return flow.Done{}, err
 	}
 	if cause := context.Cause(ctx); res.Outcome == Cancelled && cause != nil {
@@ -266,7 +269,30 @@ func (x *turn) doubt(ctx context.Context) error {
 		told := &taskChannel{x: x, task: task, iteration: x.local.Iteration}
 		told.move(tipstaff.TaskMoved{To: tipstaff.TaskPaused, By: bySystem, Why: "an invocation was broken off", Pause: &tipstaff.TaskPause{Reason: flow.CodeInDoubt}})
 	}
-	return &flow.Error{Code: flow.CodeInDoubt, Message: "the process that made the invocation has ended"}
+	message := "the process that made the invocation has ended"
+	if wrote := x.lastStderr(ctx); wrote != "" {
+		message += "; the worker wrote last on standard error:\n" + wrote
+	}
+	return &flow.Error{Code: flow.CodeInDoubt, Message: message}
+}
+
+// lastStderr is what the last invocation of the session wrote last on standard error, as
+// its log has it; "": nothing that can be read.
+func (x *turn) lastStderr(ctx context.Context) string {
+	s, err := x.host.Store.FindSession(context.WithoutCancel(ctx), x.run, sessionPath(x.local))
+	if err != nil || len(s.Invocations) == 0 {
+		return ""
+	}
+	f, err := os.Open(filepath.Join(x.host.Folder, s.Invocations[len(s.Invocations)-1].ID+".stderr"))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	_, _ = f.Seek(-tailKept, io.SeekEnd) // a shorter one is read from its beginning
+	var end tail
+	text, _ := io.ReadAll(io.LimitReader(f, tailKept))
+	end.add(text)
+	return strings.TrimSpace(end.String())
 }
 
 func (x *turn) note(kind tipstaff.Kind, body any) {

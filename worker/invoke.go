@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -578,8 +579,9 @@ type errorLines invocation
 
 func (e *errorLines) line(raw []byte) {
 	e.piece(raw, true)
-	p := e.w.of.retries
-	e.retried = p != nil && p.Match(raw)
+	if p := e.w.of.retries; p != nil && bytes.IndexAny(raw, " \t}") != 0 { // a line that begins so goes on with the one before it
+		e.retried = p.Match(raw)
+	}
 }
 
 func (e *errorLines) piece(raw []byte, _ bool) {

@@ -121,8 +121,8 @@ func (x *turn) release(res *Result) error {
 		switch {
 		case res.Outcome == SessionLost:
 			s.State = tipstaff.SessionLost
-		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew && makesID(s.Type): // the CLI has it, whoever made it
-			s.SessionID, s.State = sessionUUID(x.run, s.Path), tipstaff.SessionLive
+		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew && res.SessionID != "": // the CLI has it, whoever made it
+			s.SessionID, s.State = res.SessionID, tipstaff.SessionLive
 		}
 	})
 }
@@ -198,7 +198,10 @@ type Host struct {
 	Redact  func([]byte) []byte
 	// Watch looks at the user's repository before an invocation. What it returns tells
 	// afterwards what has changed, with digests of documents that are to be kept.
-	Watch func(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string, error), error)
+	Watch func(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string), error)
+	// Worktree: the run works in one of its own.
+	Worktree bool
+
 	NewID func() string
 	Now   func() time.Time
 }

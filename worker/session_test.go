@@ -106,8 +106,8 @@ func newTurns(t *testing.T, typ string, steps ...fakeStep) *turns {
 		Environ: func(Settled) ([]string, error) { return b.options.Env, nil },
 		Policy:  func(*Local, string) Policy { return b.policy },
 		Redact:  func(text []byte) []byte { return text },
-		Watch: func(context.Context, string) (func(func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
-			return func(func(flow.Event)) ([]tipstaff.Notice, []string, error) { return nil, nil, nil }, nil
+		Watch: func(context.Context, string) (func(func(flow.Event)) ([]tipstaff.Notice, []string), error) {
+			return func(func(flow.Event)) ([]tipstaff.Notice, []string) { return nil, nil }, nil
 		},
 		NewID: func() string { return tipstaff.NewID(time.Now()).String() }, Now: time.Now,
 	}

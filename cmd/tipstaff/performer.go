@@ -199,14 +199,14 @@ func inputsOf(args json.RawMessage, ofTask bool) (inputs []tipstaff.TaskInput) {
 func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Activity {
 	h := &worker.Host{
 		Store: p.store, Self: supervisor.Self("worker", ""), Alive: p.alive, User: env.User, Base: env.Base,
-		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: process.Workers{},
+		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: process.Workers{}, Worktree: env.InWorktree(),
 		Make: (&runWorkers{workspace: filepath.Dir(p.folder)}).open,
 		Dir: func(_ context.Context, posture worker.Posture) (string, error) {
 			return env.Directory(posture != worker.ReadOnly)
 		},
 		Environ: func(s worker.Settled) ([]string, error) { return workerEnviron(s, env) },
 		Policy:  func(l *worker.Local, dir string) worker.Policy { return workerPolicy(l, dir, env) },
-		Watch: func(ctx context.Context, path string) (func(func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
+		Watch: func(ctx context.Context, path string) (func(func(flow.Event)) ([]tipstaff.Notice, []string), error) {
 			return env.Watch(ctx, path)
 		},
 		Price: workerPrice(env.Frozen),

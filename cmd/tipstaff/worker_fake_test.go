@@ -50,6 +50,7 @@ type fake struct {
 	copied          string // the session that this one is a copy of; "": none
 	resumed         bool
 	n               int // which start it is
+	asks            int // for leave, so far
 	out             *bufio.Writer
 	channel         *mcp.ClientSession
 }
@@ -146,7 +147,8 @@ func (f *fake) honest() {
 
 // approve asks leave for a call, and is the answer.
 func (f *fake) approve(tool string, input any) string {
-	text, _ := f.call("approve", map[string]any{"tool_name": tool, "input": input, "tool_use_id": fmt.Sprint("call-", f.n)})
+	f.asks++
+	text, _ := f.call("approve", map[string]any{"tool_name": tool, "input": input, "tool_use_id": fmt.Sprintf("call-%d-%d", f.n, f.asks)})
 	return text
 }
 

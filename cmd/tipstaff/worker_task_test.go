@@ -239,7 +239,7 @@ func TestNoWorkerDecidesForItself(t *testing.T) {
 	run := w.Read("bin/up")
 	script := ""
 	for _, how := range []string{"env", "env -u TIPSTAFF_RUN_ID", "env -i HOME=" + w.Dir, "setsid -w env -i HOME=" + w.Dir} {
-		for _, command := range []string{"decide " + run + " root/x approve", "task set " + id + " abandoned --why x", "task feedback " + id + " approved", "cancel " + run} {
+		for _, command := range []string{"decide " + run + " root/x approve", "task set " + id + " abandoned --why x", "task feedback " + id + " approved", "task resume " + id, "resume " + run, "cancel " + run} {
 			script += how + " " + w.Prepare().Cmd.Path + " " + command + " --json --workspace " + w.Dir + " 2>&1 >/dev/null | grep -o own_run | sort -u\n"
 		}
 	}
@@ -248,8 +248,8 @@ func TestNoWorkerDecidesForItself(t *testing.T) {
 	if r := p.Wait(); r.Code != 4 {
 		t.Fatal(r)
 	}
-	if n := strings.Count(w.Read("bin/notes"), "own_run"); n != 16 {
-		t.Errorf("%d of 16 were refused:\n%s", n, w.Read("bin/notes"))
+	if n := strings.Count(w.Read("bin/notes"), "own_run"); n != 24 {
+		t.Errorf("%d of 24 were refused:\n%s", n, w.Read("bin/notes"))
 	}
 	if got := w.taskJSON(id); got.Status != "needs_review" {
 		t.Errorf("%+v", got)
