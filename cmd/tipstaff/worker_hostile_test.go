@@ -138,6 +138,16 @@ var parts = map[string]func(*fake){
 		}
 		f.end()
 	},
+	"kills its keeper": func(f *fake) { // the process of Tipstaff that started it
+		f.begin()
+		f.check(syscall.Kill(os.Getppid(), syscall.SIGKILL))
+		time.Sleep(forever)
+	},
+	"stops its keeper": func(f *fake) {
+		f.begin()
+		f.check(syscall.Kill(os.Getppid(), syscall.SIGSTOP))
+		time.Sleep(forever)
+	},
 	"never ends a message": func(f *fake) {
 		if f.n > 1 {
 			f.honest()
@@ -228,6 +238,8 @@ func TestHostileWorkers(t *testing.T) {
 		"tells no cost":     {"", 0, "reported", `"cost_usd":"0.01"`}, // 1,000 tokens at 5 USD and 200 at 25 USD a million
 		// What it asked stands when it is stopped, at a limit or because it lingers.
 		"asks and goes on":     {"wall: 2s", 4, "paused", `"question":"Which?"`},
+		"kills its keeper":     {"", 1, "exit", `"signal":"SIGKILL"`},
+		"stops its keeper":     {"wall: 1s", 1, "limit", `"which":"wall"`},
 		"never ends a message": {"", 0, "no_report reported", "32 MiB at most: true"},
 		"steals a token": {"", 0, "no_report reported", "with an old token: the channel refuses: the token is not that of this invocation\n" +
 			"at an old socket it is refused: true\n" +

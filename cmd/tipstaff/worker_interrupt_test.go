@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,6 @@ func init() {
 		}
 		f.begin()
 		fmt.Fprintln(os.Stderr, "first\nthe disk is \x1b[2Jfull")
-		f.note("hangs")
 		time.Sleep(forever)
 	}
 }
@@ -33,7 +33,14 @@ func TestInterruptedWorkerGoesOn(t *testing.T) {
 			w.Write("plan.yaml", w.Read("plan.yaml")+"files: "+files+"\n")
 			w.git()
 			p := w.Start("run", "plan.yaml", "--unattended")
-			w.Until("the worker", func() bool { return strings.Contains(w.Read("bin/notes"), "hangs") || !p.Running() })
+			w.Until("what it wrote, and its session, without which it would begin anew", func() bool {
+				logs, _ := filepath.Glob(w.Path(".tipstaff/runs/*/workers/*.stderr"))
+				if len(logs) != 1 {
+					return !p.Running()
+				}
+				wrote, _ := os.ReadFile(logs[0])
+				return strings.Contains(string(wrote), "full") && strings.Contains(w.Must(0, "sessions", "--kind", "worker", "--json").Out, `"session_id":"`) || !p.Running()
+			})
 			p.Kill()
 			r := w.Run("resume", "@", "--unattended")
 			if asked {

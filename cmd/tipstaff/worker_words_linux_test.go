@@ -31,6 +31,9 @@ func init() {
 	parts["speaks evil"] = func(f *fake) {
 		f.begin()
 		f.text("I say " + evil)
+		f.say(`{"type":"assistant","message":{"id":"t%d","model":%s,"content":[{"type":"tool_use","id":"c%d","name":%s,"input":{%s:%s}}]},"session_id":%q}`,
+			f.n, jsonText(evil), f.n, jsonText(evil), jsonText(evil), jsonText(evil), f.id)
+		f.say(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"c%d","is_error":true,"content":%s}]},"session_id":%q}`, f.n, jsonText(evil), f.id)
 		if f.n > 1 {
 			f.call("task_set_status", map[string]string{"status": "needs_review", "reason": "Done " + evil})
 			f.end()
