@@ -59,6 +59,8 @@ type turn struct {
 	again   bool // it takes the place of one that was broken off
 	dir     string
 	session tipstaff.WorkerSession
+	unknown bool // there is no such session yet
+	leased  bool // the session is this invocation's
 	channel *taskChannel
 	bound   string // of the run, if that is the smaller limit of cost or tokens
 	ctx     context.Context
@@ -77,7 +79,7 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	}
 	after, err := x.host.Watch(ctx, x.attempt.Path)
 	if err != nil {
-		return flow.Done{}, refused(errors.Join(err, x.release(nil)))
+		return flow.Done{}, refused(err)
 	}
 	begin := w.Spawn
 	if resume {
@@ -147,18 +149,14 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	if err != nil {
 		return w, o, false, err
 	}
-	if err = x.lease(ctx); err != nil {
+	if err = x.find(ctx); err != nil {
 		return w, o, false, err
 	}
-	limits, err := x.reserve()
-	if err != nil {
-		return w, o, false, errors.Join(err, x.release(nil))
-	}
 	o = Options{Run: x.attempt.Run, Path: x.attempt.Path, Invocation: x.id, Prompt: l.Prompt, Dir: x.dir, Env: environ, Model: l.Model,
-		Posture: l.Posture, Limits: limits, Folder: x.session.Folder, Logs: h.Folder, Policy: h.Policy(l, x.dir), Price: h.Price, Starter: h.Starter,
-		Redact: h.Redact, Sink: x}
+		Posture: l.Posture, Limits: l.Limits, Folder: x.session.Folder, Logs: h.Folder, Policy: h.Policy(l, x.dir), Price: h.Price, Starter: h.Starter,
+		Redact: h.Redact, Sink: x, Channel: x.channel, Begin: func(o *Options) error { return x.begin(ctx, o) }}
 	if o.Session, resume, err = x.conversation(ctx); err != nil {
-		return w, o, false, errors.Join(err, x.release(nil))
+		return w, o, false, err
 	}
 	switch {
 	case x.resumes && !resume:
@@ -166,12 +164,22 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	case x.again && resume:
 		o.Prompt = textInterrupted + l.Prompt
 	}
-	if err = errors.Join(os.MkdirAll(h.Folder, 0o700), os.MkdirAll(x.session.Folder, 0o700)); err != nil {
-		return w, o, false, errors.Join(err, x.release(nil))
-	}
-	x.channel.limits = limits
-	o.Channel = x.channel
 	return w, o, resume, nil
+}
+
+// begin takes what the invocation needs: the session, what it may use, and its folder.
+func (x *turn) begin(ctx context.Context, o *Options) (err error) {
+	if err := x.usable(&x.session); err != nil {
+		return err
+	}
+	if o.Limits, err = x.reserve(); err != nil {
+		return err
+	}
+	x.channel.limits = o.Limits
+	if err := x.lease(ctx); err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(o.Logs, 0o700), os.MkdirAll(o.Folder, 0o700))
 }
 
 // callBounds are those of calls, which count inside a CLI where somebody has set them.

@@ -584,7 +584,9 @@ func (d *drive) reviewed(res Result) (verdict, text string, err error) {
 	a := Assignment{Settled: *d.Reviewer, Effect: flow.Once, verdict: true, parent: d.task}
 	a.Review, a.OnFailure = tipstaff.ReviewNone, ""
 	a.Name = "review of " + cmp.Or(d.Name, d.task)
-	a.Description = textReview(d.Brief, res)
+	work := d.Brief
+	work.Iteration = d.iteration
+	a.Description = textReview(work, res)
 	out, err := Drive(d.fc.At(fmt.Sprintf("review#%d", d.iteration)), a)
 	d.usage = d.usage.Plus(out.Usage)
 	d.notices = append(d.notices, out.Notices...)

@@ -232,6 +232,11 @@ func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, erro
 	if err != nil {
 		return Result{}, err
 	}
+	if o.Begin != nil {
+		if err := o.Begin(o); err != nil {
+			return Result{}, err
+		}
+	}
 	began := time.Now()
 	secrets := Credentials(w.of.name, o.Env)
 	ch, err := w.config.open(o.Folder, o.Channel, o.Policy, channelOptions{Hook: p.stance.hook, Type: w.of.name, Dir: o.Dir, Clean: redaction(o.Redact, secrets)})

@@ -46,7 +46,9 @@ func (s *memoryStore) FindSession(_ context.Context, run, path string) (tipstaff
 func (s *memoryStore) PutSession(_ context.Context, w tipstaff.WorkerSession) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sessions = append(s.sessions, w)
+	if s.dead == nil {
+		s.sessions = append(s.sessions, w)
+	}
 	return s.dead
 }
 
@@ -87,18 +89,22 @@ type turns struct {
 	store  *memoryStore
 	host   *Host
 	before func() // the CLI is started
-	notes  func(flow.Event)
+
+	posture Posture
+	policy  Policy
+	left    int64 // of what the run may cost
+	notes   func(flow.Event)
 }
 
 func newTurns(t *testing.T, typ string, steps ...fakeStep) *turns {
 	t.Helper()
-	b := &turns{bed: newBed(t, typ, steps...), store: &memoryStore{}, before: func() {}, notes: func(flow.Event) {}}
+	b := &turns{bed: newBed(t, typ, steps...), store: &memoryStore{}, before: func() {}, notes: func(flow.Event) {}, posture: ReadOnly, policy: allowAll, left: 1 << 40}
 	t.Setenv("PATH", b.bin)
 	b.host = &Host{Store: b.store, Self: flow.Owner{Host: "here", Pid: 1}, Alive: func(flow.Owner) bool { return true }, User: "local", Folder: t.TempDir(), Starter: b,
 		Make:    func(Settled) (Worker, error) { return New(b.config) },
 		Dir:     func(context.Context, Posture) (string, error) { return b.options.Dir, nil },
 		Environ: func(Settled) ([]string, error) { return b.options.Env, nil },
-		Policy:  func(*Local, string) Policy { return allowAll },
+		Policy:  func(*Local, string) Policy { return b.policy },
 		Redact:  func(text []byte) []byte { return text },
 		Watch: func(context.Context, string) (func(func(flow.Event)) ([]tipstaff.Notice, []string), error) {
 			return func(func(flow.Event)) ([]tipstaff.Notice, []string) { return nil, nil }, nil
@@ -121,11 +127,17 @@ func (b *turns) Containment() string { return b.starter.level }
 
 // take makes an invocation: which attempt of which call.
 func (b *turns) take(ctx context.Context, name string, n int) error {
-	l := &Local{Assignment: Assignment{Settled: Settled{Worker: b.config.Name, Type: b.config.Type, Posture: ReadOnly, Limits: b.options.Limits}},
+	l := &Local{Assignment: Assignment{Settled: Settled{Worker: b.config.Name, Type: b.config.Type, Posture: b.posture, Limits: b.options.Limits}},
 		TaskID: "010", Iteration: 1, Prompt: "do it", Again: "do it again", Path: "root/work", Session: 1}
-	a := flow.Attempt{Run: workRun, Path: "root/work/worker#1", Name: name, N: n, Local: l, Tell: func(flow.Event) {}, Reserve: func(flow.Use) error { return nil },
-		Note: func(e flow.Event) { b.notes(e) },
-		Left: func(string) (int64, bool) { return 0, false }, Sync: func() error { return nil }}
+	a := flow.Attempt{Run: workRun, Path: "root/work/worker#1", Name: name, N: n, Local: l, Tell: func(flow.Event) {},
+		Note: func(e flow.Event) { b.notes(e) }, Sync: func() error { return nil },
+		Left: func(bound string) (int64, bool) { return b.left, bound == tipstaff.BoundCostUSD },
+		Reserve: func(use flow.Use) error {
+			if use[tipstaff.BoundCostUSD] > b.left {
+				return &flow.Error{Code: flow.CodeBoundExceeded, Bound: tipstaff.BoundCostUSD}
+			}
+			return nil
+		}}
 	_, err := Activities(b.host)[name].Run(ctx, a)
 	return err
 }
@@ -207,6 +219,48 @@ func TestAnIDThatChangesIsFollowed(t *testing.T) {
 	}
 	if w := b.store.the(); !slices.Equal(w.Previous, []string{anID}) || len(w.Invocations) != 3 {
 		t.Errorf("the session is %+v", w)
+	}
+}
+
+// A fork goes on in a session of its own: in a copy, where the CLI makes one, else in one
+// that is told everything again.
+func TestAForkBeginsASessionOfItsOwn(t *testing.T) {
+	for typ, c := range map[string]struct{ args, input string }{
+		"claude": {"--resume " + anID + " --fork-session --session-id " + sessionUUID(workRun, "root/work#1"), "do it again"},
+		"gemini": {"--session-id " + sessionUUID(workRun, "root/work#1"), "do it again"},
+	} {
+		b := newTurns(t, typ, connect, fakeStep{Exit: 1})
+		source := tipstaff.WorkerSession{ID: "01ARZ3NDEKTSV4RRFFQ69G5FAW", Run: "source", Path: "root/work#1", Worker: typ, Type: typ, Host: "here", State: tipstaff.SessionLive, SessionID: anID}
+		b.bed.must(b.store.PutSession(t.Context(), source))
+		b.host.Base = "source"
+		b.must(ResumeActivity, 1)
+		if got := b.last(); !strings.HasSuffix(got, c.args) || b.seen()[0].Input != c.input {
+			t.Errorf("%s was started with %q and told %q", typ, got, b.seen()[0].Input)
+		}
+		if now, _ := b.store.FindSession(t.Context(), "source", "root/work#1"); !reflect.DeepEqual(now, source) || len(b.store.sessions) != 2 {
+			t.Errorf("%s: the source's session is %+v", typ, now)
+		}
+	}
+}
+
+// What is refused before the CLI is started stores nothing.
+func TestWhatIsRefusedStoresNothing(t *testing.T) {
+	for code, spoil := range map[string]func(*turns){
+		string(tipstaff.WorkerUnavailable):         func(b *turns) { t.Setenv("PATH", "/nowhere") },
+		string(tipstaff.WorkerDirectory):           func(b *turns) { b.options.Dir = "/nowhere" },
+		string(tipstaff.WorkerPolicyInexpressible): func(b *turns) { b.posture, b.policy = Auto, ruled{} },
+		string(tipstaff.WorkerContainment):         func(b *turns) { b.options.Limits.Containment = "cgroup" },
+		flow.CodeBoundExceeded:                     func(b *turns) { b.left = 0 },
+	} {
+		b := newTurns(t, "opencode", connect)
+		spoil(b)
+		var refused *flow.Error
+		if err := b.take(t.Context(), SpawnActivity, 1); !errors.As(err, &refused) || refused.Code != code || !refused.NotSent {
+			t.Errorf("%v, want %s", err, code)
+		}
+		if files, err := os.ReadDir(b.host.Folder); len(files)+len(b.store.sessions)+len(b.starter.runs()) > 0 || err != nil {
+			t.Errorf("%s: stored are %v and %+v; %d starts", code, files, b.store.sessions, len(b.starter.runs()))
+		}
 	}
 }
 

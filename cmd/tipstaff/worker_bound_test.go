@@ -189,6 +189,9 @@ func TestWorkersShareABound(t *testing.T) {
 	if used := w.used(run, "cost_usd"); used != "2.00" {
 		t.Errorf("it has cost %s", used)
 	}
+	if all := w.workerSessions(); len(all) != 4 {
+		t.Errorf("who was not started has a session: %+v", all)
+	}
 	w.Must(0, "verify", run)
 	w.nothingRuns()
 }

@@ -68,7 +68,7 @@ func TestKillTaskAtEveryCommit(t *testing.T) {
 		return runID(t, tp.Must(0, "task", "resume", id, "--json"))
 	})
 	ended(tp.workspace, 2)
-	first, step := places(t, 8)
+	first, step := places(t, 14)
 	for i := first; i < len(tp.cuts); i += step {
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 			t.Parallel()
