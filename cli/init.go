@@ -104,7 +104,9 @@ func ignoreStore(dir string) (changed string, err error) {
 func inRepository(dir string) bool {
 	dir, err := filepath.Abs(dir)
 	for err == nil {
-		if _, found := os.Stat(filepath.Join(dir, ".git")); found == nil {
+		git := filepath.Join(dir, ".git")
+		_, head := os.Stat(filepath.Join(git, "HEAD"))
+		if info, found := os.Stat(git); head == nil || found == nil && info.Mode().IsRegular() { // of a worktree it is a file; git itself wants no empty folder
 			return true
 		}
 		if filepath.Dir(dir) == dir {
