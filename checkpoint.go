@@ -202,20 +202,25 @@ func Doubts(ctx context.Context, runs Follower, run ID) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch e.Kind {
-		case KindEffectIntended:
-			if BodyOf[Effect](&e).Class == flow.Once {
-				sent[e.Path] = true
-			}
-		case KindEffectFinished, KindEffectFailed, KindEffectSuspended:
-			delete(sent, e.Path)
-		case KindPolicyGate:
-			if BodyOf[GateOpened](&e).Kind == string(InDoubt) {
-				delete(sent, AskerPath(InDoubt, e.Path))
-			}
-		case KindRunContinued: // a segment begins while no call is under way
-			clear(sent)
-		}
+		applyDoubt(sent, &e)
 	}
 	return slices.Sorted(maps.Keys(sent)), nil
+}
+
+// applyDoubt keeps the paths of calls that were sent up to date.
+func applyDoubt(sent map[string]bool, e *Event) {
+	switch e.Kind {
+	case KindEffectIntended:
+		if BodyOf[Effect](e).Class == flow.Once {
+			sent[e.Path] = true
+		}
+	case KindEffectFinished, KindEffectFailed, KindEffectSuspended:
+		delete(sent, e.Path)
+	case KindPolicyGate:
+		if BodyOf[GateOpened](e).Kind == string(InDoubt) {
+			delete(sent, AskerPath(InDoubt, e.Path))
+		}
+	case KindRunContinued: // a segment begins while no call is under way
+		clear(sent)
+	}
 }
