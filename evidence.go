@@ -530,11 +530,7 @@ func (c *collector) applyEffect(e *Event) {
 		c.applyCall(e, b)
 	}
 	if b.Error != nil {
-		var reset time.Time
-		if b.Error.After > 0 {
-			reset = e.At.Add(b.Error.After)
-		}
-		wrong := EvidenceError{Code: b.Error.Code, Message: b.Error.Message, Retryable: e.Kind == KindEffectFailed || b.Error.Retry, Provider: pressure(b.Error.Code, reset)}
+		wrong := EvidenceError{Code: b.Error.Code, Message: b.Error.Message, Retryable: e.Kind == KindEffectFailed || b.Error.Retry, Provider: pressure(b.Error.Code, resetOf(e.At, b.Error))}
 		c.fail(e, c.placeOf(e.Path), wrong)
 		if e.Kind == KindEffectFailed {
 			delete(c.wrong, c.placeOf(e.Path)) // the next attempt may fail in the same way
@@ -568,6 +564,20 @@ func (c *collector) applyCall(e *Event, b Effect) {
 		c.commands[i].end(b)
 		delete(c.running, e.Path)
 	}
+}
+
+// resetOf is when a provider said that it may be asked again; zero: it did not.
+func resetOf(at time.Time, e *flow.Error) time.Time {
+	var detail struct {
+		RetryAt time.Time `json:"retry_at"`
+	}
+	if decode(e.Detail, &detail) && !detail.RetryAt.IsZero() {
+		return detail.RetryAt
+	}
+	if e.After > 0 {
+		return at.Add(e.After)
+	}
+	return time.Time{}
 }
 
 func pressure(code string, reset time.Time) *ProviderPressure {
