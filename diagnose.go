@@ -179,7 +179,8 @@ func (d *diagnosis) of(id ID) (got Diagnosis, err error) {
 			got.Facts.Child = child
 		}
 	}
-	return got, d.judge(&got, run, &told)
+	err = d.judge(&got, run, &told)
+	return got, err
 }
 
 // judge finds the first condition that holds.
@@ -468,11 +469,15 @@ func (d *diagnosis) worktree(got *Diagnosis, run Run, told *history) {
 		if err != nil {
 			return
 		}
-		before, err := d.read(parent)
-		if err != nil {
-			return
+		before := newDeliveryState()
+		parent.HeadSeq = from.Seq // what came later is not inherited
+		for e, err := range upTo(d.ctx, d.r, parent) {
+			if err != nil {
+				return
+			}
+			before.fold(&e)
 		}
-		at, from = before.delivery.Worktree, parent.Lineage
+		at, from = before.Worktree, parent.Lineage
 	}
 	if at == nil {
 		return

@@ -185,6 +185,12 @@ func TestWorktreeOfAFork(t *testing.T) {
 			t.Errorf("present %v: %+v, %v", present, got, err)
 		}
 	}
+	before := slices.Clone(fork) // the worktree was made
+	before[0].Body = json.RawMessage(strings.Replace(string(fork[0].Body), `"seq":6`, `"seq":5`, 1))
+	p.add(3, ends(before, KindRunInterrupted, `{"reason":"owner_died"}`))
+	if got, err := Diagnose(ctx, p, testID(3), p.now, func(string) bool { return false }); err != nil || got.Condition != DiagnosisInterrupted {
+		t.Errorf("it will have a worktree of its own: %+v, %v", got, err)
+	}
 	if got, err := Diagnose(ctx, p, testID(2), p.now, nil); err != nil || got.Condition != DiagnosisInterrupted || got.Facts.Present != nil {
 		t.Errorf("nobody can tell: %+v, %v", got, err)
 	}
