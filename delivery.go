@@ -102,6 +102,11 @@ func DeliverySubjectOf(g Gate) (s DeliverySubject, ok bool) {
 	return s, g.Kind == Delivery && json.Unmarshal(g.Subject, &s) == nil && s.Commit != ""
 }
 
+// Available are the actions of a gate that can be taken.
+func (g Gate) Available() []string {
+	return slices.DeleteFunc(slices.Clone(g.Actions), func(action string) bool { return BlockedAt(g, action) != nil })
+}
+
 // BlockedAt is why an action of a gate cannot be taken; nil: it can.
 func BlockedAt(g Gate, action string) *BlockedAction {
 	s, _ := DeliverySubjectOf(g)

@@ -291,10 +291,8 @@ func (d *diagnosis) asked(got *Diagnosis, run Run, told *history, gates []askedG
 		got.call(ToolDeliveryGate, "see what is delivered", nil)
 	}
 	for _, g := range gates {
-		for _, action := range g.Actions {
-			if BlockedAt(g.Gate, action) == nil {
-				got.Next = append(got.Next, decideCall(g.run, g.Gate, action))
-			}
+		for _, action := range g.Available() {
+			got.Next = append(got.Next, decideCall(g.run, g.Gate, action))
 		}
 	}
 	if launches, err := d.launches(run, told); err != nil || !launches {

@@ -41,10 +41,10 @@ func shellWord(w string) string {
 
 func (a *app) resumeLine(run tipstaff.ID) string { return a.invocation("resume", run.String()) }
 
-// decideLines are the commands that answer g, one per action.
+// decideLines are the commands that answer g, one for each action that can be taken.
 func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
 	var lines []string
-	for _, action := range g.Actions {
+	for _, action := range g.Available() {
 		lines = append(lines, a.decideLine(run, g, action))
 	}
 	return lines

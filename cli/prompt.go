@@ -166,7 +166,7 @@ func choices(g tipstaff.Gate) string {
 		}
 		return text + ": "
 	}
-	text := strings.Join(g.Actions, ", ")
+	text := strings.Join(g.Available(), ", ")
 	switch {
 	case asksForText(g):
 		text = "your answer, or " + strings.Join(without(g.Actions, "answer"), ", ")

@@ -184,7 +184,7 @@ func (a *app) completeGate(ctx context.Context, before []string, _ string) (keys
 func (a *app) completeAction(ctx context.Context, before []string, _ string) []string {
 	for _, g := range a.openGates(ctx, before[0]) {
 		if g.Key == before[1] || g.ID.String() == before[1] {
-			return g.Actions
+			return g.Available()
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -132,7 +133,11 @@ func newTaskShow(a *app) *cobra.Command {
 				return err
 			}
 			if asYAML {
-				_, err := a.out.Write(t.YAML())
+				text := string(t.YAML())
+				if a.env.StdoutTTY {
+					text = cleanText(text)
+				}
+				_, err := io.WriteString(a.out, text)
 				return err
 			}
 			return a.print(t, func() { a.printTask(t) })
@@ -285,11 +290,17 @@ func (o *taskOptions) goOn(ctx context.Context, svc tipstaff.Service, t tipstaff
 		return err
 	}
 	req := tipstaff.DecideRequest{Run: mustRun(t), Gate: g.ID.String()}
+	p := o.newPrompter(o.unattended)
+	if p != nil && text == "" && !o.fresh && waits != tipstaff.WaitsFailure {
+		waits = "" // whoever is there is asked
+	}
 	switch waits {
 	case "":
-		if t.Status == tipstaff.TaskInProgress && !t.StartedAt.IsZero() && (text != "" || o.fresh) {
-			return tipstaff.Errorf(tipstaff.SessionBusy, "task %s is being worked on: its worker's session is busy", t.ID).
-				WithCommand("`tipstaff watch %s` shows it at work; it can be told something when it asks or has ended", t.RunID)
+		if t, err = o.session.Tasks().Get(ctx, t.ID); err != nil { // somebody may have answered meanwhile
+			return err
+		}
+		if t.Status == tipstaff.TaskInProgress && (text != "" || o.fresh) {
+			return busyTask(t, "its worker's session is busy")
 		}
 		if text != "" || o.fresh {
 			return tipstaff.Errorf(tipstaff.WrongState, "task %s asks for nothing: it cannot be told anything now", t.ID)
@@ -314,12 +325,19 @@ func (o *taskOptions) goOn(ctx context.Context, svc tipstaff.Service, t tipstaff
 	if err != nil {
 		return err
 	}
-	p := o.newPrompter(o.unattended)
 	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: req.Run, Presence: tipstaff.Presence{Attended: p != nil}})
+	if tipstaff.CodeOf(err) == tipstaff.Busy {
+		return busyTask(t, err.Error())
+	}
 	if err != nil {
 		return err
 	}
 	return o.drive(ctx, svc, &started, p, p.asker(), before.HeadSeq)
+}
+
+func busyTask(t tipstaff.Task, why string) error {
+	return tipstaff.Errorf(tipstaff.SessionBusy, "task %s is being worked on: %s", t.ID, why).
+		WithCommand("`tipstaff watch %s` shows it at work; it can be told something when it asks or has ended", t.RunID)
 }
 
 // retryAnswer is what another try is told; nil: nothing.

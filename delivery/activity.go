@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -297,12 +298,13 @@ func (e Env) publish(ctx context.Context, _ flow.Attempt, in publishInput) (got 
 	case err != nil:
 		return got, nil, err
 	}
-	edited, err := r.edited(ctx, in.Worktree, in.Tree)
-	if errors.Is(err, ErrWorktreeMissing) {
-		return got, nil, nil
-	}
-	if got.Kept = edited || err != nil; got.Kept { // somebody's work may be there
-		return got, nil, nil
+	// The index goes first: without it, an attempt that was broken off has begun to remove
+	// the worktree.
+	if _, err := os.Stat(in.Worktree.index()); err == nil {
+		edited, err := r.edited(ctx, in.Worktree, in.Tree)
+		if got.Kept = edited || err != nil && !errors.Is(err, ErrWorktreeMissing); got.Kept { // somebody's work may be there
+			return got, nil, nil
+		}
 	}
 	got.Kept = r.RemoveWorktree(ctx, in.Worktree) != nil // it is removed later
 	return got, nil, nil
@@ -313,19 +315,17 @@ func (e Env) apply(ctx context.Context, _ flow.Attempt, in applyInput) (got deli
 	if err != nil {
 		return got, nil, notSent(err)
 	}
-	fit, _, patch, err := r.fit(ctx, in.Base, in.Commit)
-	if err != nil {
+	switch fit, err := r.Apply(ctx, in.Base, in.Commit); {
+	case fit == Fits:
+		return got, nil, err
+	case err != nil:
 		return got, nil, notSent(err)
-	}
-	switch fit {
-	case Present:
+	case fit == Present:
 		return delivered{Already: true}, nil, nil
-	case Dirty:
+	case fit == Dirty:
 		return delivered{Blocked: tipstaff.BlockDirty}, nil, nil
-	case Conflict:
-		return delivered{Blocked: tipstaff.BlockConflict}, nil, nil
 	}
-	return got, nil, r.patchCheckout(ctx, patch)
+	return delivered{Blocked: tipstaff.BlockConflict}, nil, nil
 }
 
 // notSent is the error of an attempt that has changed nothing.

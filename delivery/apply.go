@@ -27,8 +27,8 @@ func (r *Repo) Fit(ctx context.Context, base, commit string) (fit Fit, names []s
 	return fit, names, err
 }
 
-// Apply puts the change from base to commit into the checkout, uncommitted. If that is
-// not [Fits] it changes nothing and says what it is.
+// Apply puts the change from base to commit into the checkout, uncommitted. If it is
+// not [Fits] it has changed nothing.
 func (r *Repo) Apply(ctx context.Context, base, commit string) (Fit, error) {
 	fit, _, patch, err := r.fit(ctx, base, commit)
 	if err != nil || fit != Fits {

@@ -35,6 +35,9 @@ type Spec struct {
 	// Line are the runs that the worktree went through: the first has made it, each of the
 	// others, which follow it up, has taken it over as it was. nil: Run makes it.
 	Line []string
+	// Asked are the runs that have opened the first gates, if this one is a fork and has
+	// inherited them.
+	Asked []string
 	// Parent is the run that this one follows up; nil: none.
 	Parent *Parent
 }
@@ -186,9 +189,13 @@ func (d *run) receive(r tipstaff.Receipt) {
 // ask opens the n-th gate and does what is decided there. again: something has come in the
 // way since, and must be shown.
 func (d *run) ask(n int) (outcome tipstaff.DeliveryOutcome, again bool, err error) {
-	branch := Branch(d.Run, d.Title)
+	run := d.Run
+	if n <= len(d.Asked) {
+		run = d.Asked[n-1]
+	}
+	branch := Branch(run, d.Title)
 	made, err := flow.Do[committed](d.at, flow.Call{Key: "commit#" + strconv.Itoa(n), Name: ActCommit, Class: flow.Idempotent, Input: flow.JSON(commitInput{
-		Place: d.Place, Worktree: d.worktree, Run: d.Run, N: n, Tree: d.diff.Tree, Title: title(d.Title), Program: d.Program, At: d.at.Now().Unix(), Branch: branch})})
+		Place: d.Place, Worktree: d.worktree, Run: run, N: n, Tree: d.diff.Tree, Title: title(d.Title), Program: d.Program, At: d.at.Now().Unix(), Branch: branch})})
 	if err != nil {
 		return outcome, false, err
 	}

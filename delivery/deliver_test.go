@@ -177,13 +177,26 @@ func TestApprovedDeliveryIsTheCommitThatWasShown(t *testing.T) {
 }
 
 func TestApprovedWorktreeIsRemoved(t *testing.T) {
-	p := newPlay(t, &document.Deliver{})
-	p.drive()
-	s := p.subject("delivery#1")
-	p.decide("delivery#1", "approve")
-	p.drive()
-	if _, err := os.Stat(s.Worktree); err == nil || strings.Contains(p.user("for-each-ref"), "tipstaff/run/") || strings.Contains(p.user("worktree", "list"), runID) {
-		t.Error("the worktree is still there")
+	for name, broken := range map[string]func(dir string) error{ // what an attempt has left that was broken off
+		"at once":             func(string) error { return nil },
+		"its index was gone":  func(dir string) error { return os.Remove(dir + ".index") },
+		"half of it was gone": func(dir string) error { return errors.Join(os.Remove(dir+".index"), os.Remove(dir+"/README")) },
+		"its files were gone": func(dir string) error { return errors.Join(os.Remove(dir+".index"), os.RemoveAll(dir)) },
+		"only its branch is left": func(dir string) error {
+			return errors.Join(os.Remove(dir+".index"), os.RemoveAll(dir), os.RemoveAll(filepath.Join(filepath.Dir(dir), "../project/.git/worktrees", runID)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, &document.Deliver{})
+			p.drive()
+			s := p.subject("delivery#1")
+			p.decide("delivery#1", "approve")
+			must(p.bed, broken(s.Worktree))
+			p.drive()
+			if _, err := os.Stat(s.Worktree); err == nil || strings.Contains(p.user("for-each-ref"), "tipstaff/run/") || strings.Contains(p.user("worktree", "list"), runID) {
+				t.Error("the worktree is still there")
+			}
+		})
 	}
 }
 

@@ -18,7 +18,7 @@ func (r *Repo) writeTree(ctx context.Context, w Worktree) (string, error) {
 	if !w.Present() {
 		return "", ErrWorktreeMissing
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(w.Path), ".index-")
+	dir, err := os.MkdirTemp(filepath.Dir(w.Path), filepath.Base(w.index())+"-")
 	if err != nil {
 		return "", err
 	}

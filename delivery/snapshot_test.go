@@ -53,6 +53,7 @@ func TestWorktreeIsMadeOnce(t *testing.T) {
 	if err := os.Remove(w.index()); err != nil { // as if it had never been finished
 		t.Fatal(err)
 	}
+	writeFile(t, w.index()+".new.lock", "") // git was killed, too
 	b.worktree(r)
 	if _, err := os.Stat(filepath.Join(w.Path, "work")); err == nil {
 		t.Error("what was left of a worktree that was never finished is still there")
@@ -75,6 +76,7 @@ func TestWorktreeIsRemoved(t *testing.T) {
 	if err := os.Chmod(filepath.Join(w.Path, "cache"), 0); err != nil {
 		t.Fatal(err)
 	}
+	writeFile(t, w.index()+"-123/index", "of a snapshot that was killed")
 	for range 2 { // the second time there is nothing
 		if err := r.RemoveWorktree(ctx, w); err != nil {
 			t.Fatal(err)

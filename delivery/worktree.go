@@ -128,7 +128,11 @@ func (r *Repo) RemoveWorktree(ctx context.Context, w Worktree) error {
 // clear removes the files of a worktree and what the repository keeps of it. git itself
 // would look into the worktree first, or prune those of others too.
 func (r *Repo) clear(w Worktree) error {
-	for _, path := range []string{w.index(), w.Path, r.admin(w)} {
+	indexes, err := filepath.Glob(escapeGlob(w.index()) + "*") // with what those who were killed have left
+	if err != nil {
+		return err
+	}
+	for _, path := range append(indexes, w.Path, r.admin(w)) {
 		if err := removeAll(path); err != nil {
 			return err
 		}

@@ -67,6 +67,7 @@ func (d *drive) environ(p program) (*Environment, error) {
 	manager := tool.NewManager(manifest, r.Servers(manifest, r.Workspace, markers))
 	manager.Hold(lock)
 	manager.Keep = r.Store.PutBlob
+	manager.Conceal(c.gate.Manifest.Secrets(os.Environ())) // of workers as they were configured
 	manager.Conceal(manifest.Secrets(os.Environ()))
 	env := &Environment{Run: d.run, User: c.draft.User, Manifest: manifest, Frozen: c.gate.Manifest, Markers: markers, Redact: manager.Redact,
 		r: r, who: d.who, program: p, manager: manager, acts: pipeline.Activities()}

@@ -165,7 +165,7 @@ func (c *common) wrapped(p program) bool {
 // delivery is what the wrapper of the program is told.
 func (c *common) delivery() delivery.Spec {
 	s := delivery.Spec{Run: c.run, Title: cmp.Or(c.draft.Title, c.text.described().Name), Program: c.draft.ProgramDigest, Place: *c.draft.Files.Place,
-		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck, Line: c.line}
+		Base: c.draft.Files.Base, Deliver: c.text.deliver(), May: c.mayCheck, Line: c.line, Asked: c.asked}
 	if f := c.draft.Followup; f != nil {
 		s.Parent = &delivery.Parent{Run: f.ParentRunID, Gate: f.Fixpoint()}
 	}
@@ -266,6 +266,12 @@ func (f *workFiles) noticed() (all []tipstaff.Notice) {
 	return all
 }
 
+// InWorktree reports whether the agents of the run work in a worktree of its own.
+func (e *Environment) InWorktree() bool {
+	f := e.program.shared().draft.Files
+	return f != nil && f.Mode == docs.FilesWorktree
+}
+
 // Directory is where the agents of the run work. writes: one that may change files, for
 // which the run needs a place.
 func (e *Environment) Directory(writes bool) (string, error) {
@@ -288,14 +294,13 @@ func (e *Environment) Directory(writes bool) (string, error) {
 
 // Watch looks at the user's repository before an agent works beside it. What it returns
 // tells afterwards what has changed there, and what the agent has left in its worktree.
-func (e *Environment) Watch(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
+func (e *Environment) Watch(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string), error) {
 	c := e.program.shared()
-	none := func(func(flow.Event)) ([]tipstaff.Notice, []string, error) { return nil, nil, nil }
-	f := c.draft.Files
-	if f == nil || f.Mode != docs.FilesWorktree {
+	none := func(func(flow.Event)) ([]tipstaff.Notice, []string) { return nil, nil }
+	if !e.InWorktree() {
 		return none, nil
 	}
-	repo, err := delivery.At(ctx, e.r.Git, *f.Place)
+	repo, err := delivery.At(ctx, e.r.Git, *c.draft.Files.Place)
 	if err != nil {
 		return none, err
 	}
@@ -303,11 +308,13 @@ func (e *Environment) Watch(ctx context.Context, path string) (func(note func(fl
 	if err != nil {
 		return none, err
 	}
-	return func(note func(flow.Event)) ([]tipstaff.Notice, []string, error) {
+	return func(note func(flow.Event)) ([]tipstaff.Notice, []string) {
+		// An agent may leave a repository at which nobody can look. That is told: of the
+		// agent it is known how it ended.
 		ctx := context.WithoutCancel(ctx)
 		after, err := repo.Fingerprint(ctx)
 		if err != nil {
-			return nil, nil, err
+			return []tipstaff.Notice{cannotLook(err)}, nil
 		}
 		notices := delivery.Compare(before, after)
 		c.files.mu.Lock()
@@ -315,13 +322,18 @@ func (e *Environment) Watch(ctx context.Context, path string) (func(note func(fl
 		c.files.mu.Unlock()
 		recorded, keep, err := delivery.Recorded(ctx, repo, w, stageOf(path), e.r.Store.PutBlob)
 		if errors.Is(err, delivery.ErrWorktreeMissing) {
-			return append(notices, tipstaff.Notice{Code: tipstaff.BlockWorktree, Message: "the worktree is gone"}), nil, nil
+			return append(notices, tipstaff.Notice{Code: tipstaff.BlockWorktree, Message: "the worktree is gone"}), nil
 		}
-		if err == nil {
-			note(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: recorded})
+		if err != nil {
+			return append(notices, cannotLook(err)), nil
 		}
-		return notices, keep, err
+		note(flow.Event{Kind: string(tipstaff.KindDiffRecorded), Body: recorded})
+		return notices, keep
 	}, nil
+}
+
+func cannotLook(err error) tipstaff.Notice {
+	return tipstaff.Notice{Code: delivery.RepositoryChanged, Message: "the repository or the worktree cannot be looked at any more: " + err.Error()}
 }
 
 // deliveryActs are the activities of the wrapper.

@@ -234,8 +234,33 @@ func hasWorktree(ctx context.Context, src source, run string, at int64) (has boo
 	}
 }
 
-// worktreePath is where package delivery makes worktrees.
-const worktreePath = "deliver/worktree"
+// Where package delivery makes worktrees, and commits for its gates.
+const (
+	worktreePath = "deliver/worktree"
+	commitPath   = "deliver/commit#"
+)
+
+// askedBy are the runs whose gates about a delivery a fork has inherited, in the order of
+// the gates: commit and branch that were shown there are theirs.
+func askedBy(ctx context.Context, src source, draft *draftBody) (runs []string, err error) {
+	if draft.ForkOf == nil || draft.Parent != nil && draft.Parent.Relation == relationFollowup {
+		return nil, nil
+	}
+	base, err := readDraft(ctx, src, draft.ForkOf.Run)
+	if err != nil {
+		return nil, err
+	}
+	if runs, err = askedBy(ctx, src, base); err != nil {
+		return nil, err
+	}
+	err = eachEvent(ctx, src, draft.ForkOf.Run, draft.ForkOf.Seq, func(e *tipstaff.Event) error {
+		if e.Kind == tipstaff.KindEffectFinished && strings.HasPrefix(e.Path, commitPath) {
+			runs = append(runs, draft.ForkOf.Run)
+		}
+		return nil
+	})
+	return runs, err
+}
 
 // modeOf is where a program works.
 func modeOf(f *tipstaff.RunFiles) string {

@@ -75,6 +75,7 @@ type common struct {
 	agents   agentSet
 	files    workFiles
 	line     []string // the runs that its worktree went through: the first has made it
+	asked    []string // the runs whose gates about the delivery it has inherited
 	// performers do what the program asks for: those of the runner that opened it.
 	performers performers
 }
@@ -159,6 +160,9 @@ func openSegment(ctx context.Context, src source, run string, draft draftBody, s
 	if draft.Files != nil {
 		var err error
 		if c.line, err = worktreeLine(ctx, src, run, &draft); err != nil {
+			return nil, err
+		}
+		if c.asked, err = askedBy(ctx, src, &draft); err != nil {
 			return nil, err
 		}
 	}

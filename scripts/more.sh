@@ -35,7 +35,7 @@ fi
 if concerned 'SDKs of vendors' '^(provider|test/referee)/'; then
 	make test-vendor
 fi
-if concerned 'coding CLIs' '^(worker|delivery|supervisor|test/clis)/|^scripts/clis\.sh$'; then
+if concerned 'coding CLIs' '^(worker|delivery|process|supervisor|test/clis)/|^((cmd/tipstaff|runner|workspace)/)?(worker|task|session|delivery|performer|files)[a-z_]*\.go$|^scripts/clis\.sh$'; then
 	scripts/clis.sh --or-skip
 	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
 fi

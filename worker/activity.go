@@ -1,12 +1,16 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -17,10 +21,11 @@ func Activities(h *Host) map[string]flow.Activity {
 	invoke := flow.Activity{
 		Run: func(ctx context.Context, a flow.Attempt) (flow.Done, error) { return newTurn(h, a).invoke(ctx) },
 		// What an earlier drive has left without an end goes on by itself if that was
-		// configured; else somebody is asked.
+		// configured, and only in a worktree, where a person decides about all that was
+		// done; else somebody is asked.
 		Recall: func(ctx context.Context, a flow.Attempt) (flow.Done, error) {
 			x := newTurn(h, a)
-			if x.local.OnInterrupt == ResumeByItself {
+			if x.local.OnInterrupt == ResumeByItself && h.Worktree {
 				x.again = true
 				return x.invoke(ctx)
 			}
@@ -54,6 +59,8 @@ type turn struct {
 	again   bool // it takes the place of one that was broken off
 	dir     string
 	session tipstaff.WorkerSession
+	unknown bool // there is no such session yet
+	leased  bool // the session is this invocation's
 	channel *taskChannel
 	bound   string // of the run, if that is the smaller limit of cost or tokens
 	ctx     context.Context
@@ -72,7 +79,7 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	}
 	after, err := x.host.Watch(ctx, x.attempt.Path)
 	if err != nil {
-		return flow.Done{}, refused(errors.Join(err, x.release(nil)))
+		return flow.Done{}, refused(err)
 	}
 	begin := w.Spawn
 	if resume {
@@ -86,14 +93,18 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 	if res.Outcome == Limit && (res.Which == tipstaff.BoundCostUSD || res.Which == tipstaff.BoundTokens) {
 		res.Bound = x.bound
 	}
+	use := x.use(res)
+	if res.Outcome != Cancelled {
+		res.Bound = cmp.Or(res.Bound, x.overdrawn(use))
+	}
 	var keep []string
-	res.Notices, keep, err = after(x.attempt.Note)
+	res.Notices, keep = after(x.attempt.Note)
 	x.note(tipstaff.KindWorkerEnded, ended(x.id, res))
 	switch res.Outcome {
 	case Reported, Paused, Cancelled: // of all others the flow tells the task
 		x.channel.move(tipstaff.TaskMoved{By: bySystem, Outcome: string(res.Outcome)})
 	}
-	if err := errors.Join(err, x.release(&res), x.attempt.Sync()); err != nil {
+	if err := errors.Join(x.release(&res), x.attempt.Sync()); err != nil {
 		return flow.Done{}, err
 	}
 	if cause := context.Cause(ctx); res.Outcome == Cancelled && cause != nil {
@@ -108,7 +119,7 @@ func (x *turn) invoke(ctx context.Context) (flow.Done, error) {
 			return flow.Done{}, &late
 		}
 	}
-	return flow.Done{Value: flow.JSON(res), Use: x.use(res), Keep: keep}, nil
+	return flow.Done{Value: flow.JSON(res), Use: use, Keep: keep}, nil
 }
 
 // prepare makes everything ready, in the order of what could refuse it.
@@ -138,18 +149,14 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	if err != nil {
 		return w, o, false, err
 	}
-	if err = x.lease(ctx); err != nil {
+	if err = x.find(ctx); err != nil {
 		return w, o, false, err
 	}
-	limits, err := x.reserve()
-	if err != nil {
-		return w, o, false, errors.Join(err, x.release(nil))
-	}
 	o = Options{Run: x.attempt.Run, Path: x.attempt.Path, Invocation: x.id, Prompt: l.Prompt, Dir: x.dir, Env: environ, Model: l.Model,
-		Posture: l.Posture, Limits: limits, Folder: x.session.Folder, Logs: h.Folder, Policy: h.Policy(l, x.dir), Price: h.Price, Starter: h.Starter,
-		Redact: h.Redact, Sink: x}
+		Posture: l.Posture, Limits: l.Limits, Folder: x.session.Folder, Logs: h.Folder, Policy: h.Policy(l, x.dir), Price: h.Price, Starter: h.Starter,
+		Redact: h.Redact, Sink: x, Channel: x.channel, Begin: func(o *Options) error { return x.begin(ctx, o) }}
 	if o.Session, resume, err = x.conversation(ctx); err != nil {
-		return w, o, false, errors.Join(err, x.release(nil))
+		return w, o, false, err
 	}
 	switch {
 	case x.resumes && !resume:
@@ -157,13 +164,26 @@ func (x *turn) prepare(ctx context.Context) (w Worker, o Options, resume bool, e
 	case x.again && resume:
 		o.Prompt = textInterrupted + l.Prompt
 	}
-	if err = errors.Join(os.MkdirAll(h.Folder, 0o700), os.MkdirAll(x.session.Folder, 0o700)); err != nil {
-		return w, o, false, errors.Join(err, x.release(nil))
-	}
-	x.channel.limits = limits
-	o.Channel = x.channel
 	return w, o, resume, nil
 }
+
+// begin takes what the invocation needs: the session, what it may use, and its folder.
+func (x *turn) begin(ctx context.Context, o *Options) (err error) {
+	if err := x.usable(&x.session); err != nil {
+		return err
+	}
+	if o.Limits, err = x.reserve(); err != nil {
+		return err
+	}
+	x.channel.limits = o.Limits
+	if err := x.lease(ctx); err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(o.Logs, 0o700), os.MkdirAll(o.Folder, 0o700))
+}
+
+// callBounds are those of calls, which count inside a CLI where somebody has set them.
+var callBounds = []string{tipstaff.BoundModelCalls, tipstaff.BoundToolCalls}
 
 // reserve holds what the invocation may use at most: its limit, or what the run has left
 // if that is less.
@@ -188,6 +208,11 @@ func (x *turn) reserve() (Limits, error) {
 		limits.CostUSD = tipstaff.USD(least(tipstaff.BoundCostUSD, int64(x.local.Limits.CostUSD)))
 		limits.Tokens = least(tipstaff.BoundTokens, x.local.Limits.Tokens)
 		x.bound = bound
+		for _, name := range callBounds {
+			if left, bounded := x.attempt.Left(name); bounded && left == 0 && slices.Contains(x.local.Counted, name) {
+				use[name] = 1
+			}
+		}
 		err := x.attempt.Reserve(use)
 		var refusal *flow.Error
 		if err == nil || !errors.As(err, &refusal) || try == 5 {
@@ -218,15 +243,23 @@ func (x *turn) use(res Result) flow.Use {
 	if res.UsageKnown {
 		use[tipstaff.BoundTokens] = res.Usage.InputTokens + res.Usage.OutputTokens
 	}
-	for _, name := range x.local.Counted {
-		switch name {
-		case tipstaff.BoundModelCalls:
-			use[name] = int64(res.Steps)
-		case tipstaff.BoundToolCalls:
-			use[name] = int64(res.ToolCalls)
+	for name, calls := range map[string]int{tipstaff.BoundModelCalls: res.Steps, tipstaff.BoundToolCalls: res.ToolCalls} {
+		if slices.Contains(x.local.Counted, name) {
+			use[name] = int64(calls)
 		}
 	}
 	return use
+}
+
+// overdrawn is a bound of calls that was exceeded; "": none. The CLI makes its calls
+// without asking, so that they cannot be reserved.
+func (x *turn) overdrawn(use flow.Use) string {
+	for _, name := range callBounds {
+		if left, bounded := x.attempt.Left(name); bounded && use[name] > left {
+			return name
+		}
+	}
+	return ""
 }
 
 // doubt tells the task that nobody knows how an invocation ended.
@@ -236,7 +269,30 @@ func (x *turn) doubt(ctx context.Context) error {
 		told := &taskChannel{x: x, task: task, iteration: x.local.Iteration}
 		told.move(tipstaff.TaskMoved{To: tipstaff.TaskPaused, By: bySystem, Why: "an invocation was broken off", Pause: &tipstaff.TaskPause{Reason: flow.CodeInDoubt}})
 	}
-	return &flow.Error{Code: flow.CodeInDoubt, Message: "the process that made the invocation has ended"}
+	message := "the process that made the invocation has ended"
+	if wrote := x.lastStderr(ctx); wrote != "" {
+		message += "; the worker wrote last on standard error:\n" + wrote
+	}
+	return &flow.Error{Code: flow.CodeInDoubt, Message: message}
+}
+
+// lastStderr is what the last invocation of the session wrote last on standard error, as
+// its log has it; "": nothing that can be read.
+func (x *turn) lastStderr(ctx context.Context) string {
+	s, err := x.host.Store.FindSession(context.WithoutCancel(ctx), x.run, sessionPath(x.local))
+	if err != nil || len(s.Invocations) == 0 {
+		return ""
+	}
+	f, err := os.Open(filepath.Join(x.host.Folder, s.Invocations[len(s.Invocations)-1].ID+".stderr"))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	_, _ = f.Seek(-tailKept, io.SeekEnd) // a shorter one is read from its beginning
+	var end tail
+	text, _ := io.ReadAll(io.LimitReader(f, tailKept))
+	end.add(text)
+	return strings.TrimSpace(end.String())
 }
 
 func (x *turn) note(kind tipstaff.Kind, body any) {

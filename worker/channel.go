@@ -63,6 +63,10 @@ type channel interface {
 	close()
 }
 
+// maxMessage is the longest message that is taken, in bytes. A longer one ends the
+// connection.
+const maxMessage = 16 << 20
+
 // handshakeTime is what a relay has to show its token.
 const handshakeTime = 10 * time.Second
 
@@ -253,7 +257,7 @@ func (c *mcpChannel) serve(conn net.Conn) {
 	_ = conn.SetDeadline(time.Time{})
 	close(c.auth)
 	// Run returns when the connection has ended and every call was answered.
-	_ = c.server().Run(context.Background(), draining{&mcp.IOTransport{Reader: readCloser{in, conn}, Writer: conn}})
+	_ = c.server().Run(context.Background(), draining{&mcp.IOTransport{Reader: readCloser{in, conn}, Writer: conn, MaxLineLength: maxMessage}})
 }
 
 // claim takes the only connection that a channel has.

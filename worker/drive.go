@@ -45,6 +45,18 @@ type Settled struct {
 	Counted []string `json:"counted,omitempty"`
 }
 
+// Charged is what counts of the calls that CLIs have made: those against bounds that
+// somebody has set.
+func (s Settled) Charged(u tipstaff.StageUsage) tipstaff.StageUsage {
+	if !slices.Contains(s.Counted, tipstaff.BoundModelCalls) {
+		u.LLMCalls = 0
+	}
+	if !slices.Contains(s.Counted, tipstaff.BoundToolCalls) {
+		u.ToolCalls = 0
+	}
+	return u
+}
+
 // Words of documents.
 const (
 	AskOnFailure   = "ask"
@@ -173,6 +185,7 @@ func Drive(fc flow.Context, a Assignment) (Output, error) {
 	out, err := d.work(n)
 	out.Usage, out.Notices = d.usage, d.notices
 	if err != nil && !flow.Parked(err) {
+		out.Kept = nil
 		why := err.Error()
 		var halted *Halted
 		if errors.As(err, &halted) || errors.Is(err, flow.ErrCancelled) {
@@ -213,9 +226,10 @@ func (d *drive) open() error {
 	return nil
 }
 
-// move changes the task's status; to stay as it is needs no record.
+// move changes the task's status; to stay as it is needs no record. What was reported
+// stays reported, whatever its invocation came to.
 func (d *drive) move(m tipstaff.TaskMoved) {
-	if d.status == m.To && m.Feedback == nil || d.status.Ended() {
+	if d.status == m.To && m.Feedback == nil || d.status.Ended() || d.status == tipstaff.TaskNeedsReview && m.To == tipstaff.TaskPaused {
 		return
 	}
 	m.Task, m.From, m.Iteration = d.task, d.status, d.iteration
@@ -378,6 +392,9 @@ func CheckGiven(answer, schema json.RawMessage, reviews bool) (out Output, ends 
 // judge says whether the work is done, or what the next invocation is to do.
 func (d *drive) judge(n next, res Result) (done bool, follow *next, err error) {
 	reported := res.Report.Status == tipstaff.TaskNeedsReview
+	if res.Bound != "" {
+		return false, nil, &flow.Error{Code: flow.CodeBoundExceeded, Bound: res.Bound, Message: "what the run has left of " + res.Bound + " was used by worker " + d.Worker}
+	}
 	switch res.Outcome {
 	case Reported:
 		return true, nil, nil
@@ -408,10 +425,6 @@ func (d *drive) judge(n next, res Result) (done bool, follow *next, err error) {
 		if !d.nudged {
 			d.nudged = true
 			return false, &next{text: textNudge, resume: true}, nil
-		}
-	case Limit:
-		if res.Bound != "" {
-			return false, nil, &flow.Error{Code: flow.CodeBoundExceeded, Bound: res.Bound, Message: "what the run has left of " + res.Bound + " was used by worker " + d.Worker}
 		}
 	}
 	again, err := d.failed(n, "worker_"+string(res.Outcome), res)
@@ -571,7 +584,9 @@ func (d *drive) reviewed(res Result) (verdict, text string, err error) {
 	a := Assignment{Settled: *d.Reviewer, Effect: flow.Once, verdict: true, parent: d.task}
 	a.Review, a.OnFailure = tipstaff.ReviewNone, ""
 	a.Name = "review of " + cmp.Or(d.Name, d.task)
-	a.Description = textReview(d.Brief, res)
+	work := d.Brief
+	work.Iteration = d.iteration
+	a.Description = textReview(work, res)
 	out, err := Drive(d.fc.At(fmt.Sprintf("review#%d", d.iteration)), a)
 	d.usage = d.usage.Plus(out.Usage)
 	d.notices = append(d.notices, out.Notices...)

@@ -231,6 +231,8 @@ func TestEveryOutcome(t *testing.T) {
 		{Result{Outcome: Exited, Exit: tipstaff.WorkerExit{Code: 3}}, "worker_exit", 1},
 		{Result{Outcome: Truncated}, "worker_truncated", 1},
 		{Result{Outcome: Denied}, "worker_denied", 1},
+		{Result{Outcome: Orphan, Report: Report{Status: tipstaff.TaskNeedsReview}}, "worker_orphan", 1},
+		{Result{Outcome: Reported, Bound: "model_calls", Report: Report{Status: tipstaff.TaskNeedsReview}}, "bound_exceeded", 1},
 		{Result{Outcome: Failed, Report: Report{Status: tipstaff.TaskNeedsReview}}, "", 1},
 		{Result{Outcome: Exited, Report: Report{Status: tipstaff.TaskNeedsReview}}, "", 1},
 		{Result{Outcome: Truncated, Report: Report{Status: tipstaff.TaskNeedsReview}}, "", 1},
@@ -246,6 +248,9 @@ func TestEveryOutcome(t *testing.T) {
 		}
 		if moves := b.moves(); c.code != "" && (len(moves) == 0 || !strings.HasSuffix(moves[len(moves)-1], "abandoned 1")) {
 			t.Errorf("%s: moves %q", c.res.Outcome, moves)
+		}
+		if moves := b.moves(); slices.Contains(moves, "needs_review>paused 1") {
+			t.Errorf("%s: what was reported does not stay so: %q", c.res.Outcome, moves)
 		}
 	}
 }

@@ -26,9 +26,7 @@ const expiry = 24 * time.Hour
 
 // approvalGate asks whether a call may be made, and shows exactly that call.
 func (d *drive) approvalGate(r Request, res Result) flow.Gate {
-	subject := tipstaff.WorkerRequest{Worker: d.Worker, Type: d.Type, CLIVersion: res.CLIVersion, Tool: r.Tool, Class: r.Class, Rule: r.Rule, Dir: res.Dir,
-		Args: r.Args, ArgsDigest: r.ArgsDigest, Facts: r.Facts, Claim: r.Claim}
-	return flow.Gate{Kind: string(tipstaff.Approval), Subject: subject.Subject(), Actions: []string{actionAllow, actionDeny, actionAllowAll}, Deny: actionDeny,
+	return flow.Gate{Kind: string(tipstaff.Approval), Subject: r.Subject(d.Worker, d.Type, res.CLIVersion, res.Dir), Actions: []string{actionAllow, actionDeny, actionAllowAll}, Deny: actionDeny,
 		Expires: expiry, Question: fmt.Sprintf("May worker %s call %s?", d.Worker, r.Tool)}
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -230,6 +231,11 @@ func (w *CLI) invoke(ctx context.Context, o *Options, resume bool) (Result, erro
 	p, err := w.check(ctx, o, resume)
 	if err != nil {
 		return Result{}, err
+	}
+	if o.Begin != nil {
+		if err := o.Begin(o); err != nil {
+			return Result{}, err
+		}
 	}
 	began := time.Now()
 	secrets := Credentials(w.of.name, o.Env)
@@ -573,8 +579,9 @@ type errorLines invocation
 
 func (e *errorLines) line(raw []byte) {
 	e.piece(raw, true)
-	p := e.w.of.retries
-	e.retried = p != nil && p.Match(raw)
+	if p := e.w.of.retries; p != nil && bytes.IndexAny(raw, " \t}") != 0 { // a line that begins so goes on with the one before it
+		e.retried = p.Match(raw)
+	}
 }
 
 func (e *errorLines) piece(raw []byte, _ bool) {

@@ -241,7 +241,7 @@ func TestRetriesDoNotResetIdle(t *testing.T) {
 		which string
 	}{
 		"stdout":       {"claude", fakeStep{Out: `{"type":"system","subtype":"api_retry"}`}, "idle"},
-		"stderr":       {"gemini", fakeStep{Err: "Attempt 3 failed. Retrying with backoff..."}, "idle"},
+		"stderr":       {"gemini", fakeStep{Err: "Attempt 3 failed. Retrying with backoff... Error: no\n    at f (a.js:1:2) {\n  status: 500\n}"}, "idle"},
 		"other":        {"claude", fakeStep{Out: `{"type":"system","subtype":"status"}`}, "wall"},
 		"other stderr": {"gemini", fakeStep{Err: "still here"}, "wall"},
 		"half lines":   {"claude", fakeStep{Half: "."}, "wall"},

@@ -29,34 +29,43 @@ func sessionUUID(run, path string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// lease takes the session for an invocation: it is made if there is none, and refused if
-// it cannot be gone on with.
-func (x *turn) lease(ctx context.Context) error {
+// find looks for the session of an invocation. Where there is none it is described, and
+// stored when it is leased.
+func (x *turn) find(ctx context.Context) (err error) {
 	path := sessionPath(x.local)
-	row, err := x.host.Store.FindSession(ctx, x.run, path)
-	if err != nil && !unknownSession(err) {
-		return err
-	}
-	if err != nil {
-		row = tipstaff.WorkerSession{ID: x.host.NewID(), Worker: x.local.Worker, Type: x.local.Type, Host: x.host.Self.Host, Dir: x.dir, Model: x.local.Model,
+	if x.session, err = x.host.Store.FindSession(ctx, x.run, path); unknownSession(err) {
+		err, x.unknown = nil, true
+		x.session = tipstaff.WorkerSession{ID: x.host.NewID(), Worker: x.local.Worker, Type: x.local.Type, Host: x.host.Self.Host, Dir: x.dir, Model: x.local.Model,
 			Posture: string(x.local.Posture), Settings: x.local.Settings, RoleDigest: digestOf(x.local.Preamble), Run: x.run, Path: path, Task: x.local.TaskID,
-			User: x.host.User, State: tipstaff.SessionNew, Previous: []string{}, Invocations: []tipstaff.SessionInvocation{}, CreatedAt: x.host.Now()}
-		row.Folder = filepath.Join(x.host.Folder, row.ID)
-		if err := x.host.Store.PutSession(ctx, row); err != nil {
-			return err
-		}
+			User: x.host.User, State: tipstaff.SessionNew, Previous: []string{}, Invocations: []tipstaff.SessionInvocation{}}
 	}
-	return x.host.Store.UpdateSession(ctx, row.ID, func(s *tipstaff.WorkerSession) error {
+	x.session.Folder = filepath.Join(x.host.Folder, x.session.ID) // where the store is now
+	return err
+}
+
+// lease takes the session for the invocation. One that was used since it was found is busy.
+func (x *turn) lease(ctx context.Context) (err error) {
+	take := func(s *tipstaff.WorkerSession) error {
 		if err := x.usable(s); err != nil {
 			return err
 		}
+		if s.SessionID != x.session.SessionID || s.State != x.session.State {
+			return x.busy(s)
+		}
 		owner := x.host.Self
-		s.Lease, s.UpdatedAt = &owner, x.host.Now()
+		s.Lease, s.Folder = &owner, x.session.Folder
 		s.Invocations = append(s.Invocations, tipstaff.SessionInvocation{ID: x.id, Started: x.host.Now()})
-		x.session = *s
-		x.session.Invocations = slices.Clone(s.Invocations)
 		return nil
-	})
+	}
+	if s := x.session; x.unknown {
+		if err = take(&s); err == nil {
+			err = x.host.Store.PutSession(ctx, s)
+		}
+	} else {
+		err = x.host.Store.UpdateSession(ctx, s.ID, take)
+	}
+	x.leased = err == nil
+	return err
 }
 
 // usable says why a session cannot be gone on with.
@@ -64,8 +73,7 @@ func (x *turn) usable(s *tipstaff.WorkerSession) error {
 	l := x.local
 	switch {
 	case s.Lease != nil && x.host.Alive(*s.Lease):
-		return tipstaff.Errorf(tipstaff.SessionBusy, "session %s of worker %s has an invocation under way, by process %d", s.ID, s.Worker, s.Lease.Pid).
-			WithHint("wait until it has ended")
+		return x.busy(s)
 	case s.Worker != l.Worker || s.Type != l.Type:
 		return tipstaff.Errorf(tipstaff.SessionMismatch, "session %s is of worker %s (%s), not of %s (%s)", s.ID, s.Worker, s.Type, l.Worker, l.Type)
 	case s.Host != x.host.Self.Host:
@@ -76,6 +84,10 @@ func (x *turn) usable(s *tipstaff.WorkerSession) error {
 		return tipstaff.Errorf(tipstaff.SessionIsClosed, "session %s is closed: its task has ended", s.ID)
 	}
 	return nil
+}
+
+func (x *turn) busy(s *tipstaff.WorkerSession) error {
+	return tipstaff.Errorf(tipstaff.SessionBusy, "session %s of worker %s has an invocation under way, by another process", s.ID, s.Worker).WithHint("wait until it has ended")
 }
 
 // update changes the session's row.
@@ -89,6 +101,9 @@ func (x *turn) update(f func(*tipstaff.WorkerSession)) error {
 
 // release gives the session back with what became of it.
 func (x *turn) release(res *Result) error {
+	if !x.leased {
+		return nil
+	}
 	return x.update(func(s *tipstaff.WorkerSession) {
 		s.Lease = nil
 		if n := len(s.Invocations) - 1; n >= 0 && s.Invocations[n].ID == x.id {
@@ -106,8 +121,8 @@ func (x *turn) release(res *Result) error {
 		switch {
 		case res.Outcome == SessionLost:
 			s.State = tipstaff.SessionLost
-		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew: // the CLI has it, whoever made it
-			s.State = tipstaff.SessionLive
+		case res.Outcome == SessionConflict && s.State == tipstaff.SessionNew && res.SessionID != "": // the CLI has it, whoever made it
+			s.SessionID, s.State = res.SessionID, tipstaff.SessionLive
 		}
 	})
 }
@@ -183,7 +198,10 @@ type Host struct {
 	Redact  func([]byte) []byte
 	// Watch looks at the user's repository before an invocation. What it returns tells
 	// afterwards what has changed, with digests of documents that are to be kept.
-	Watch func(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string, error), error)
+	Watch func(ctx context.Context, path string) (func(note func(flow.Event)) ([]tipstaff.Notice, []string), error)
+	// Worktree: the run works in one of its own.
+	Worktree bool
+
 	NewID func() string
 	Now   func() time.Time
 }

@@ -97,6 +97,9 @@ type Options struct {
 	Sink    Sink    // hears of everything, in order, from one goroutine, never after the call has returned
 	Starter Starter // starts processes
 	Redact  func([]byte) []byte
+	// Begin is called when nothing else can refuse the invocation, before anything is
+	// stored or started for it; it may still change the limits. Nil: nothing is to do.
+	Begin func(*Options) error
 }
 
 // Conversation is the CLI's own session, as far as an invocation needs to know it.

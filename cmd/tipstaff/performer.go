@@ -128,15 +128,14 @@ func (p *workerPerformer) Perform(fc flow.Context, t *runner.Task) (runner.Resul
 	a.Name, a.Description, a.Skill = t.Title(), t.Prompt, t.Prose()
 	a.Inputs = inputsOf(t.Args, t.Assigned != "")
 	if t.Kept != nil {
-		a.Kept = new(worker.Kept)
-		if err := json.Unmarshal(t.Kept, a.Kept); err != nil {
+		if err := json.Unmarshal(t.Kept, &a.Kept); err != nil {
 			return runner.Result{}, err
 		}
 	}
 	out, err := worker.Drive(fc, a)
-	res := runner.Result{Usage: out.Usage, Notices: out.Notices}
-	if out.Kept != nil {
-		res.Keep = flow.JSON(out.Kept)
+	res := runner.Result{Usage: a.Charged(out.Usage), Notices: out.Notices}
+	if a.Keep {
+		res.Keep = flow.JSON(out.Kept) // null: the task has ended, and its session with it
 	}
 	var halted *worker.Halted
 	if errors.As(err, &halted) {
@@ -200,14 +199,14 @@ func inputsOf(args json.RawMessage, ofTask bool) (inputs []tipstaff.TaskInput) {
 func (p *workerPerformer) Activities(env *runner.Environment) map[string]flow.Activity {
 	h := &worker.Host{
 		Store: p.store, Self: supervisor.Self("worker", ""), Alive: p.alive, User: env.User, Base: env.Base,
-		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: process.Workers{},
+		Folder: filepath.Join(p.folder, "runs", env.Run, "workers"), Redact: env.Redact, Starter: process.Workers{}, Worktree: env.InWorktree(),
 		Make: (&runWorkers{workspace: filepath.Dir(p.folder)}).open,
 		Dir: func(_ context.Context, posture worker.Posture) (string, error) {
 			return env.Directory(posture != worker.ReadOnly)
 		},
 		Environ: func(s worker.Settled) ([]string, error) { return workerEnviron(s, env) },
 		Policy:  func(l *worker.Local, dir string) worker.Policy { return workerPolicy(l, dir, env) },
-		Watch: func(ctx context.Context, path string) (func(func(flow.Event)) ([]tipstaff.Notice, []string, error), error) {
+		Watch: func(ctx context.Context, path string) (func(func(flow.Event)) ([]tipstaff.Notice, []string), error) {
 			return env.Watch(ctx, path)
 		},
 		Price: workerPrice(env.Frozen),
@@ -267,9 +266,10 @@ func workerPrice(m *ws.Manifest) worker.Price {
 	}
 }
 
-// workerEnviron is the environment of a worker's process, with the markers of its run.
+// workerEnviron is the environment of a worker's process, as it was configured when the run
+// was made, with the markers of the run.
 func workerEnviron(s worker.Settled, env *runner.Environment) ([]string, error) {
-	own, err := env.Manifest.WorkerEnviron(s.Worker, os.Environ())
+	own, err := env.Frozen.WorkerEnviron(s.Worker, os.Environ())
 	return append(own, env.Markers...), err
 }
 

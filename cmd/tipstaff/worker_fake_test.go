@@ -32,13 +32,14 @@ func fakeClaude() {
 	prompt, err := io.ReadAll(os.Stdin)
 	f.check(err)
 	f.prompt = string(prompt)
-	for _, flag := range []string{"--session-id", "--resume"} {
+	for _, flag := range []string{"--resume", "--session-id"} { // both: the second is a copy of the first
 		if i := slices.Index(os.Args, flag); i > 0 {
+			f.copied = f.id
 			f.id, f.resumed = os.Args[i+1], flag == "--resume"
 		}
 	}
 	f.n = f.count()
-	f.note("%d %s resumed=%t prompt=%q", f.n, f.id, f.resumed, f.prompt)
+	f.note("%d %s resumed=%t copied=%q prompt=%q", f.n, f.id, f.resumed, f.copied, f.prompt)
 	parts[string(part)](f)
 	f.check(f.out.Flush())
 }
@@ -46,8 +47,10 @@ func fakeClaude() {
 // fake is a fake CLI that runs.
 type fake struct {
 	dir, prompt, id string
+	copied          string // the session that this one is a copy of; "": none
 	resumed         bool
 	n               int // which start it is
+	asks            int // for leave, so far
 	out             *bufio.Writer
 	channel         *mcp.ClientSession
 }
@@ -144,7 +147,8 @@ func (f *fake) honest() {
 
 // approve asks leave for a call, and is the answer.
 func (f *fake) approve(tool string, input any) string {
-	text, _ := f.call("approve", map[string]any{"tool_name": tool, "input": input, "tool_use_id": fmt.Sprint("call-", f.n)})
+	f.asks++
+	text, _ := f.call("approve", map[string]any{"tool_name": tool, "input": input, "tool_use_id": fmt.Sprintf("call-%d-%d", f.n, f.asks)})
 	return text
 }
 
@@ -171,14 +175,20 @@ root: {kind: step, id: work, agent: hand, prompt: "Do it."}
 func newFake(t testing.TB, part string, archives ...string) *workspace {
 	t.Helper()
 	w := newWorkspace(t, append([]string{fakeManifest}, archives...)...)
+	w.Write("tipstaff.yaml", strings.ReplaceAll(w.Read("tipstaff.yaml"), "BIN", w.Path("bin")))
+	w.fakes(part)
+	return w
+}
+
+// fakes puts fake CLIs with a part into a workspace.
+func (w *workspace) fakes(part string) {
+	w.Helper()
 	self, err := os.Executable()
 	w.Check(err)
 	w.Check(os.MkdirAll(w.Path("bin"), 0o755))
 	w.Check(os.Symlink(self, w.Path("bin/claude")))
 	w.Write("bin/part", part)
-	w.Write("tipstaff.yaml", strings.ReplaceAll(w.Read("tipstaff.yaml"), "BIN", w.Path("bin")))
-	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Path("state"))
-	return w
+	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Path("state"), "PATH="+w.Path("bin")+":"+os.Getenv("PATH"))
 }
 
 // configure replaces a text in the manifest.

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tipstaff/tipstaff/worker"
 )
 
 func (w *workspace) gitSays(args ...string) string {
@@ -90,9 +96,73 @@ var parts = map[string]func(*fake){
 	},
 	"leaves a child": func(f *fake) {
 		f.begin()
-		c := exec.Command("sh", "-c", "setsid env -i sh -c 'sleep 120 & sleep 120' > /dev/null 2>&1 < /dev/null &")
+		left := filepath.Join(f.dir, "left")
+		c := exec.Command("sh", "-c", "setsid env -i sh -c 'echo $$ > "+left+".new; mv "+left+".new "+left+"; exec sleep 120' > /dev/null 2>&1 < /dev/null &")
 		f.check(c.Run())
+		for !fileExists(left) {
+			time.Sleep(time.Millisecond)
+		}
+		pid, err := os.ReadFile(left)
+		f.check(err)
+		for name := ""; name != "sleep"; { // until then it is sh, setsid and env, one after another
+			b, _ := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/comm")
+			name = strings.TrimSpace(string(b))
+		}
 		f.report()
+		f.end()
+	},
+	"steals a token": func(f *fake) {
+		old := filepath.Join(f.dir, "old")
+		said := func(environ ...string) string {
+			conn, err := worker.DialChannel(context.Background(), environ)
+			if err == nil {
+				f.check(conn.Close())
+				return "taken"
+			}
+			return err.Error()
+		}
+		socket, token := "TIPSTAFF_MCP_SOCKET="+os.Getenv("TIPSTAFF_MCP_SOCKET"), "TIPSTAFF_MCP_TOKEN="+os.Getenv("TIPSTAFF_MCP_TOKEN")
+		if f.n > 1 { // before its own connection: nor is that one lost by it
+			before, err := os.ReadFile(old)
+			f.check(err)
+			was := strings.Split(string(before), "\n")
+			f.note("with an old token: %s", said(socket, was[1]))
+			f.note("at an old socket it is refused: %t", said(was[0], was[1]) != "taken")
+		}
+		f.begin()
+		f.note("a second connection: %s", said(socket, token))
+		if f.n == 1 {
+			f.check(os.WriteFile(old, []byte(socket+"\n"+token), 0o600))
+		} else {
+			f.report()
+		}
+		f.end()
+	},
+	"kills its keeper": func(f *fake) { // the process of Tipstaff that started it
+		f.begin()
+		f.check(syscall.Kill(os.Getppid(), syscall.SIGKILL))
+		time.Sleep(forever)
+	},
+	"stops its keeper": func(f *fake) {
+		f.begin()
+		f.check(syscall.Kill(os.Getppid(), syscall.SIGSTOP))
+		time.Sleep(forever)
+	},
+	"never ends a message": func(f *fake) {
+		if f.n > 1 {
+			f.honest()
+			return
+		}
+		conn, err := worker.DialChannel(context.Background(), os.Environ())
+		f.check(err)
+		f.say(`{"type":"system","subtype":"init","session_id":%q,"mcp_servers":[{"name":"tipstaff","status":"connected"}]}`, f.id)
+		piece := []byte(strings.Repeat("x", 64<<10))
+		_, err = io.WriteString(conn, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"task_log","arguments":{"text":"`)
+		sent := 0
+		for ; err == nil && sent < 1<<30; sent += len(piece) {
+			_, err = conn.Write(piece)
+		}
+		f.note("refused after 32 MiB at most: %t", err != nil && sent <= 32<<20)
 		f.end()
 	},
 	"asks and goes on": func(f *fake) {
@@ -119,6 +189,13 @@ var parts = map[string]func(*fake){
 		f.end()
 	},
 	"dies at once": func(f *fake) {},
+	"id in use": func(f *fake) {
+		if !f.resumed {
+			fmt.Fprintf(os.Stderr, "Error: Session ID %s is already in use.\n", f.id)
+			os.Exit(1)
+		}
+		f.honest()
+	},
 	"says what broke": func(f *fake) {
 		f.begin()
 		f.say(`{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["the disk is on fire"],"session_id":%q}`, f.id)
@@ -152,17 +229,29 @@ func TestHostileWorkers(t *testing.T) {
 		"long line":         {"", 0, "reported", ""},
 		"unknown events":    {"", 0, "reported", "from_another_world"},
 		"prints a gigabyte": {"output: 8MiB", 1, "limit", `"which":"output"`},
-		"leaves a child":    {"", 0, "reported", `"leftover":[{"pid":`},
+		"leaves a child":    {"", 0, "reported", `"comm":"sleep"}],`},
 		"reports twice":     {"", 0, "reported", "completed refused=true"},
 		"another task":      {"", 0, "reported", "other refused=true"},
 		"dies at once":      {"", 1, "empty", ""},
+		"id in use":         {"", 0, "session_conflict reported", "resumed=true"},
 		"says what broke":   {"", 1, "error", "worker hand: it ended with an error: the disk is on fire"},
 		"tells no cost":     {"", 0, "reported", `"cost_usd":"0.01"`}, // 1,000 tokens at 5 USD and 200 at 25 USD a million
+		// What it asked stands when it is stopped, at a limit or because it lingers.
+		"asks and goes on":     {"wall: 2s", 4, "paused", `"question":"Which?"`},
+		"kills its keeper":     {"", 1, "exit", `"signal":"SIGKILL"`},
+		"stops its keeper":     {"wall: 1s", 1, "limit", `"which":"wall"`},
+		"never ends a message": {"", 0, "no_report reported", "32 MiB at most: true"},
+		"steals a token": {"", 0, "no_report reported", "with an old token: the channel refuses: the token is not that of this invocation\n" +
+			"at an old socket it is refused: true\n" +
+			"a second connection: the channel refuses: the channel has had its connection: an invocation has one\n"},
 	} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			w := newFake(t, part)
 			w.git()
+			if part == "asks and goes on" && !testing.Short() {
+				c.limits = "" // then it lingers for two minutes
+			}
 			if c.limits != "" {
 				w.configure("grace: 1s", "grace: 1s, "+c.limits)
 			}
@@ -186,6 +275,10 @@ func TestHostileWorkers(t *testing.T) {
 				t.Errorf("branches were %q, and are %q", refs, got)
 			}
 			w.nothingRuns()
+			if c.code == 4 { // it waits
+				w.Must(0, "verify", run, "--open")
+				return
+			}
 			w.Must(0, "verify", run)
 			w.Must(0, "replay", run)
 		})

@@ -24,15 +24,15 @@ func init() {
 
 // taskJSON is a task as the command shows it.
 func (w *workspace) taskJSON(id string) (t struct {
-	Status, RunID, SessionID string
-	Iteration                int
-	Feedback                 []struct{ Verdict, Text string }
+	Status, RunID, SessionID, CompletedAt string
+	Iteration                             int
+	Feedback                              []struct{ Verdict, Text string }
 }) {
 	w.Helper()
 	var raw map[string]json.RawMessage
 	out := w.Must(0, "task", "show", id, "--json").Out
 	w.Check(json.Unmarshal([]byte(out), &raw))
-	for name, to := range map[string]any{"status": &t.Status, "run_id": &t.RunID, "session_id": &t.SessionID, "iteration": &t.Iteration, "feedback": &t.Feedback} {
+	for name, to := range map[string]any{"status": &t.Status, "run_id": &t.RunID, "session_id": &t.SessionID, "completed_at": &t.CompletedAt, "iteration": &t.Iteration, "feedback": &t.Feedback} {
 		if raw[name] != nil {
 			w.Check(json.Unmarshal(raw[name], to))
 		}
@@ -56,7 +56,7 @@ func TestTaskIsRejectedAndThenApproved(t *testing.T) {
 	if r := w.Run("task", "resume", id); r.Code != 4 {
 		t.Fatal(r)
 	}
-	if got := w.taskJSON(id); got.Status != "needs_review" || got.Iteration != 2 {
+	if got := w.taskJSON(id); got.Status != "needs_review" || got.Iteration != 2 || got.CompletedAt != "" || !strings.HasPrefix(w.Read("bin/notes"), "1 "+got.SessionID+" ") {
 		t.Errorf("%+v", got)
 	}
 	if !strings.Contains(w.Read("bin/notes"), `Not this way,\nbut that way.`) {
@@ -73,8 +73,11 @@ func TestTaskIsRejectedAndThenApproved(t *testing.T) {
 	if s := w.show(run); s.State != "completed" {
 		w.Must(0, "resume", run)
 	}
-	if got := w.taskJSON(id); got.Status != "completed" || got.SessionID != "" || len(got.Feedback) != 2 {
+	if got := w.taskJSON(id); got.Status != "completed" || got.SessionID != "" || got.CompletedAt == "" || len(got.Feedback) != 2 {
 		t.Errorf("%+v", got)
+	}
+	if hops := w.used(run, "agent_hops"); hops != "1" {
+		t.Errorf("going on with a session has cost hops: %s", hops)
 	}
 	w.Must(0, "verify", run)
 	w.Must(0, "replay", run)
@@ -82,69 +85,6 @@ func TestTaskIsRejectedAndThenApproved(t *testing.T) {
 		t.Errorf("%d starts", n)
 	}
 	w.nothingRuns()
-}
-
-// TestKillTaskAtRecords kills the process that drives a task when the run has so many
-// records, for every number of them: the task, rejected once and then approved, comes to
-// the same end, and no invocation is repeated unless somebody decides so.
-func TestKillTaskAtRecords(t *testing.T) {
-	t.Parallel()
-	const records = 44 // of an undisturbed run
-	first, step := places(t, 9)
-	for n := first + 1; n <= records; n += step {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			w := newFake(t, "reviewed")
-			id := w.newTask()
-			killed, doubts := false, 0
-			risk := func(args ...string) {
-				p := w.Start(args...)
-				if !killed {
-					w.Until("records", func() bool { return !p.Running() || w.count(`SELECT count(*) FROM records`) >= n })
-					killed = p.Kill()
-				}
-				if r := p.Wait(); r.Code != 4 && r.Code != 0 && r.Code != -1 {
-					t.Fatal(r)
-				}
-			}
-			for range 20 {
-				task := w.taskJSON(id)
-				if task.Status == "completed" && w.show(task.RunID).State == "completed" {
-					break
-				}
-				if task.Status == "pending" {
-					risk("task", "spawn", id)
-					continue
-				}
-				gates := w.show(task.RunID).OpenGates
-				switch {
-				case len(gates) == 0:
-					risk("resume", task.RunID, "--unattended")
-				case gates[0].Kind == "in_doubt":
-					doubts++
-					risk("decide", task.RunID, gates[0].ID, "retry")
-				case task.Iteration == 1:
-					risk("task", "feedback", id, "rejected", "-m", "Better, please.")
-				default:
-					risk("task", "feedback", id, "approved")
-				}
-			}
-			task := w.taskJSON(id)
-			if task.Status != "completed" || task.Iteration != 2 || len(task.Feedback) != 2 || task.Feedback[0].Verdict != "rejected" || task.Feedback[1].Verdict != "approved" {
-				t.Fatalf("it has come to %+v, %+v", task, w.show(task.RunID))
-			}
-			if starts := w.starts(); starts > 2+doubts {
-				t.Errorf("the worker was started %d times, %d times after a decision", starts, doubts)
-			}
-			w.doubtsAreExact(w.journal(task.RunID))
-			w.Must(0, "verify", task.RunID)
-			w.Must(0, "replay", task.RunID)
-			if starts := w.starts(); starts > 2+doubts {
-				t.Errorf("a replay has started a worker")
-			}
-			w.nothingRuns()
-		})
-	}
 }
 
 func init() {
@@ -299,7 +239,7 @@ func TestNoWorkerDecidesForItself(t *testing.T) {
 	run := w.Read("bin/up")
 	script := ""
 	for _, how := range []string{"env", "env -u TIPSTAFF_RUN_ID", "env -i HOME=" + w.Dir, "setsid -w env -i HOME=" + w.Dir} {
-		for _, command := range []string{"decide " + run + " root/x approve", "task set " + id + " abandoned --why x", "task feedback " + id + " approved", "cancel " + run} {
+		for _, command := range []string{"decide " + run + " root/x approve", "task set " + id + " abandoned --why x", "task feedback " + id + " approved", "task resume " + id, "resume " + run, "cancel " + run} {
 			script += how + " " + w.Prepare().Cmd.Path + " " + command + " --json --workspace " + w.Dir + " 2>&1 >/dev/null | grep -o own_run | sort -u\n"
 		}
 	}
@@ -308,8 +248,8 @@ func TestNoWorkerDecidesForItself(t *testing.T) {
 	if r := p.Wait(); r.Code != 4 {
 		t.Fatal(r)
 	}
-	if n := strings.Count(w.Read("bin/notes"), "own_run"); n != 16 {
-		t.Errorf("%d of 16 were refused:\n%s", n, w.Read("bin/notes"))
+	if n := strings.Count(w.Read("bin/notes"), "own_run"); n != 24 {
+		t.Errorf("%d of 24 were refused:\n%s", n, w.Read("bin/notes"))
 	}
 	if got := w.taskJSON(id); got.Status != "needs_review" {
 		t.Errorf("%+v", got)
@@ -331,8 +271,14 @@ func TestCancelInTheMiddleOfAnInvocation(t *testing.T) {
 	}
 	w.Run("cancel", run)
 	p.Wait()
-	if got := w.taskJSON(id); got.Status != "abandoned" || got.SessionID != "" {
+	if got := w.taskJSON(id); got.Status != "abandoned" || got.SessionID != "" || got.CompletedAt == "" {
 		t.Errorf("%+v", got)
+	}
+	if got := strings.Join(w.outcomes(run), " "); got != "cancelled" {
+		t.Errorf("the outcomes are %q", got)
+	}
+	if moves := w.bodies(run, "task.status"); !strings.Contains(moves[len(moves)-1], `"to":"abandoned"`) {
+		t.Errorf("the task was moved so: %q", moves)
 	}
 	if s := w.show(run); s.State != "cancelled" {
 		t.Errorf("the run is %s", s.State)

@@ -64,7 +64,7 @@ type bench struct {
 // asked waits for the API to have had so many requests.
 func (b *bench) asked(n int) {
 	b.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(patience)
 	for {
 		next := b.api.Next()
 		if len(b.api.Requests()) >= n {

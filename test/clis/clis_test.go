@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,19 +41,24 @@ var cases = []struct {
 	run  func(t *testing.T, c cli)
 }{
 	{"spawn", func(t *testing.T, c cli) {
-		w := newWorkspace(t, c, worker{posture: readOnly}, script(api.Turn{Text: "I begin.", Calls: []api.Call{note("I began")}})...)
+		w := newWorkspace(t, c, worker{posture: readOnly}, script(
+			api.Turn{Text: "I begin.", Calls: []api.Call{note("I began")}},
+			api.Turn{Calls: []api.Call{{Tool: "task_status", Args: map[string]any{}}}},
+			api.Turn{Calls: []api.Call{{Tool: "task_output", Args: map[string]any{"kind": "file", "path": "README"}}}})...)
 		w.ends("task", "spawn", w.task)
 		if asked := w.api.Requests()[0]; !asked.Said("user", description) {
 			t.Errorf("the prompt lacks the description: %+v", asked.Messages)
 		}
-		kinds := w.kinds()
-		for _, kind := range []string{"worker.started", "agent.message", "agent.tool_call_request", "agent.tool_call_result", "task.log", "worker.ended"} {
-			if kinds[kind] == 0 {
-				t.Errorf("the journal has no %s: %v", kind, kinds)
+		if asked := w.lastRequest(); !asked.Said("tool", description) {
+			t.Errorf("the channel did not tell the description: %+v", asked.Messages)
+		}
+		for _, kind := range []string{"worker.started", "agent.message", "agent.tool_call_request", "agent.tool_call_result", "task.log", "task.output", "worker.ended"} {
+			if len(w.records(kind)) == 0 {
+				t.Errorf("the journal has no %s", kind)
 			}
 		}
-		if n := kinds["agent.finish"] + kinds["agent.error"]; n != 1 {
-			t.Errorf("the journal has %d terminal events: %v", n, kinds)
+		if n := len(w.records("agent.finish")) + len(w.records("agent.error")); n != 1 {
+			t.Errorf("the journal has %d terminal events", n)
 		}
 		w.completed()
 	}},
@@ -92,8 +98,8 @@ var cases = []struct {
 			outcome = "no_report"
 		}
 		w.is("paused", outcome)
-		w.goOn()
-		if got := w.worktree("made.txt") + w.worktree("ran.txt"); got != "" {
+		w.goOn(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}}) // what is resumed may do no more
+		if got := w.Read("repo/made.txt") + w.Read("repo/ran.txt"); got != "" {
 			t.Errorf("%q was written", got)
 		}
 	}},
@@ -103,8 +109,15 @@ var cases = []struct {
 			return
 		}
 		once := api.Turn{Calls: []api.Call{api.Run("echo once >> ran.txt")}}
-		w := newWorkspace(t, c, worker{posture: auto}, script(once, once)...)
+		w := newWorkspace(t, c, worker{posture: auto, rules: rule(c, "deny", "Write")}, script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}}, once, once)...)
+		for _, settings := range []string{".claude/settings.json", "repo/.claude/settings.json"} { // what its user or the project allows does not count
+			w.Write(settings, `{"permissions":{"allow":["Bash","Write"],"defaultMode":"bypassPermissions"}}`)
+		}
+		w.commit()
 		w.must(4, "task", "spawn", w.task)
+		if asked := w.lastRequest(); w.worktree("made.txt") != "" || !asked.Said("tool", "deny-0") {
+			t.Errorf("after a denied call the file is %q, and the model was told %+v", w.worktree("made.txt"), asked.Messages)
+		}
 		if got := w.worktree("ran.txt"); got != "" {
 			t.Errorf("before the approval it wrote %q", got)
 		}
@@ -155,19 +168,27 @@ var cases = []struct {
 		w := newWorkspace(t, c, worker{posture: write}, asks("first?")...)
 		w.must(4, "task", "spawn", w.task)
 		id := w.is("paused", "paused").Session
-		w.api.Replace(asks("second?")...)
-		w.must(4, "task", "resume", w.task, "the first answer")
-		if again := w.show().Session; id == "" || again != id {
-			t.Errorf("the session was %q and is %q", id, again)
+		for _, n := range []string{"first", "second"} {
+			w.api.Replace(asks("another?")...)
+			w.must(4, "task", "resume", w.task, "the "+n+" answer")
+			if again := w.show().Session; id == "" || again != id {
+				t.Errorf("the session was %q and is %q", id, again)
+			}
 		}
 		w.api.Replace(script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}})...)
-		w.ends("task", "resume", w.task, "the second answer")
+		w.ends("task", "resume", w.task, "the third answer")
 		asked := w.lastRequest()
-		for _, text := range []string{description, "the first answer", "the second answer"} {
+		for _, text := range []string{description, "the first answer", "the second answer", "the third answer"} {
 			if !asked.Said("user", text) {
 				t.Errorf("the last request lacks %q: %+v", text, asked.Messages)
 			}
 		}
+		for _, r := range w.api.Requests() {
+			if r.Model == "" || !strings.HasSuffix(w.model, r.Model) {
+				t.Errorf("%q was asked, not %q", r.Model, w.model)
+			}
+		}
+		w.spent(2, 2, 2, 3)
 		if w.worktree("made.txt") == "" {
 			t.Error("a resumed worker could not write")
 		}
@@ -186,10 +207,16 @@ var cases = []struct {
 		}
 		w.must(0, "verify", run)
 	}},
-	{"API error", func(t *testing.T, c cli) {
-		w := newWorkspace(t, c, worker{posture: readOnly}, api.Turn{Status: 400, Text: "the request is bad", Times: api.Forever})
+	{"API error and broken channel", func(t *testing.T, c cli) {
+		w := newWorkspace(t, c, worker{posture: readOnly, before: `[ -e "$HOME/break" ] && export TIPSTAFF_MCP_TOKEN=void`},
+			api.Turn{Status: 400, Text: "the request is bad", Times: api.Forever})
 		w.must(4, "task", "spawn", w.task).Says(t, "the request is bad")
 		w.is("paused", "error")
+		w.Write("break", "")
+		w.api.Replace(api.Turn{Hang: true, Times: api.Forever})
+		w.must(4, "task", "resume", w.task, "and now")
+		w.is("paused", "channel")
+		w.Check(os.Remove(w.Path("break")))
 		w.goOn()
 	}},
 	{"429", func(t *testing.T, c cli) {
@@ -198,18 +225,34 @@ var cases = []struct {
 		w.completed()
 	}},
 	{"dead API", func(t *testing.T, c cli) {
-		w := newWorkspace(t, c, worker{posture: readOnly, idle: "40s"})
+		w := newWorkspace(t, c, worker{posture: readOnly, idle: "60s"})
 		w.api.Stop()
 		w.must(4, "task", "spawn", w.task)
-		w.is("paused", "error", "limit", "exit")
+		if c.name() == "claude" { // it has been told to try thrice
+			w.is("paused", "error")
+		} else if w.is("paused", "limit"); w.records("worker.ended")[0].Which != "idle" {
+			t.Errorf("the notices of its retries count: %+v", w.records("worker.ended"))
+		}
 		w.nothingLeft()
 		w.Check(w.api.Start())
 		w.goOn()
 	}},
-	{"unknown session", func(t *testing.T, c cli) {
-		w := newWorkspace(t, c, worker{posture: readOnly}, asks("which colour?")...)
+	{"used and unknown session", func(t *testing.T, c cli) {
+		spec, turns, outcomes := worker{posture: readOnly}, asks("which colour?"), []string{"paused"}
+		if c.name() == "claude" || c.name() == "gemini" { // whose ids are Tipstaff's
+			spec.before = `case " $* " in *" --session-id "*) [ -e "$HOME/used" ] || { : >"$HOME/used"; echo "take the id" | env -u TIPSTAFF_MCP_TOKEN ` + program(c.name()) + ` "$@" >/dev/null 2>&1; };; esac`
+			turns, outcomes = append([]api.Turn{{When: "take the id", Text: "it is taken"}}, turns...), []string{"session_conflict", "paused"}
+		}
+		w := newWorkspace(t, c, spec, turns...)
 		w.must(4, "task", "spawn", w.task)
 		w.is("paused", "paused")
+		var got []string
+		for _, e := range w.records("worker.ended") {
+			got = append(got, e.Outcome)
+		}
+		if !slices.Equal(got, outcomes) {
+			t.Errorf("the invocations ended as %q, not %q", got, outcomes)
+		}
 		files, err := filepath.Glob(w.Path(c.sessions()))
 		w.Check(err)
 		if len(files) == 0 {
@@ -237,7 +280,13 @@ var cases = []struct {
 		w.killCLI()
 		p.Must(4)
 		w.is("paused", "exit")
-		w.goOn()
+		w.nothingLeft()
+		w.api.Replace(finish...)
+		w.ends("task", "spawn", w.task) // a second spawn goes on
+		if begun := w.records("worker.started"); len(begun) != 2 || !begun[1].Resumed {
+			t.Errorf("it was started %+v", begun)
+		}
+		w.completed()
 	}},
 	{"SIGKILL of Tipstaff", func(t *testing.T, c cli) {
 		w := newWorkspace(t, c, worker{posture: auto, rules: allowAll(c)}, endless)
@@ -284,8 +333,9 @@ func compiledPolicy(t *testing.T, c cli) {
 	w := newWorkspace(t, c, worker{posture: auto, rules: rules},
 		script(api.Turn{Calls: []api.Call{api.WriteFile("made.txt", "x")}}, api.Turn{Calls: []api.Call{api.Run("echo x > ran.txt")}})...)
 	w.Write("repo/opencode.json", `{"permission":{"*":"allow"}}`) // what the project allows does not count
-	w.git("add", "-A")
-	w.git("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "allow")
+	w.Write("repo/.gemini/settings.json", `{"tools":{"allowed":["run_shell_command"],"core":["run_shell_command"]},"general":{"defaultApprovalMode":"auto_edit"}}`)
+	w.Write("repo/.gemini/policies/all.toml", compiled("allow", "run_shell_command"))
+	w.commit()
 	w.ends("task", "spawn", w.task)
 	if w.worktree("made.txt") == "" {
 		t.Error("an allowed edit was not made")
@@ -304,17 +354,18 @@ func (w *workspace) begun(args ...string) *cmdtest.Process {
 		if !p.Running() {
 			w.Fatalf("it ended\n%v", p.Wait())
 		}
-		return w.worktree("begun.txt") != ""
+		begun, err := filepath.Glob(w.Path(worktrees, "begun.txt"))
+		return err == nil && len(begun) > 0
 	})
 	return p
 }
 
-// goOn answers the gate of a failure: the worker is resumed, and finishes.
-func (w *workspace) goOn() {
+// goOn answers the gate of a failure: the worker is resumed, and finishes after the turns.
+func (w *workspace) goOn(turns ...api.Turn) {
 	w.Helper()
 	w.nothingLeft()
 	w.must(0, "verify", w.show().Run, "--open")
-	w.api.Replace(finish...)
+	w.api.Replace(script(turns...)...)
 	w.ends("task", "resume", w.task, "go on")
 	w.completed()
 }

@@ -5,6 +5,7 @@ package clis
 import (
 	"cmp"
 	"encoding/json"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,9 +23,10 @@ import (
 // it. The command's home is the folder around the repository.
 type workspace struct {
 	*cmdtest.Folder
-	cli  cli
-	api  *api.Server
-	task string // its id
+	cli   cli
+	api   *api.Server
+	task  string // its id
+	model string // as the manifest names it
 }
 
 // worker is what the manifest says of w; rules are the policy's, as YAML.
@@ -34,13 +36,14 @@ type worker struct {
 	rules   string
 	idle    string // limit; "": long
 	task    string // what it is to do; "": [description]
+	before  string // what a shell does before the CLI starts
 }
 
 // The longest that a command may take, and limits of the worker: of an invocation whose
 // cost the CLI does not tell, all that it may cost is charged.
 const (
-	commandPatience = 4 * time.Minute
-	wall, idle      = "200s", "120s"
+	commandPatience = 10 * time.Minute
+	wall, idle      = "8m", "4m"
 	cost            = "0.10"
 )
 
@@ -55,6 +58,12 @@ func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspac
 	if config["command"] == nil {
 		config["command"] = program(c.name())
 	}
+	if spec.before != "" {
+		w.Write("cli", "#!/bin/sh\n"+spec.before+"\nexec "+program(c.name())+` "$@"`+"\n")
+		w.Check(os.Chmod(w.Path("cli"), 0o755))
+		config["command"] = w.Path("cli")
+	}
+	w.model, _ = config["model"].(string)
 	config["posture"] = spec.posture
 	config["limits"] = map[string]string{"wall": wall, "idle": cmp.Or(spec.idle, idle), "grace": "5s", "cost_usd": cost}
 	w.Env = append(c.passed(w), "HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9", "NO_PROXY=127.0.0.1,localhost")
@@ -63,8 +72,7 @@ func newWorkspace(t *testing.T, c cli, spec worker, turns ...api.Turn) *workspac
 	w.Write("repo/task.md", cmp.Or(spec.task, description)+"\n")
 	w.Write("repo/.gitignore", ".tipstaff/\n")
 	w.git("init", "-q")
-	w.git("add", "-A")
-	w.git("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "begin")
+	w.commit()
 	if spec.review == "" {
 		spec.review = "none"
 	}
@@ -85,6 +93,13 @@ func (w *workspace) git(args ...string) string {
 		w.Fatalf("git %q: %v\n%s", args, err, out)
 	}
 	return strings.TrimSuffix(string(out), "\n")
+}
+
+// commit commits what is in the checkout.
+func (w *workspace) commit() {
+	w.Helper()
+	w.git("add", "-A")
+	w.git("-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "a change")
 }
 
 // start starts the command in the repository.
@@ -163,22 +178,82 @@ func (w *workspace) gate(kind string) string {
 	return ""
 }
 
-// kinds counts the records of the run by kind.
-func (w *workspace) kinds() map[string]int {
-	w.Helper()
-	kinds := map[string]int{}
-	for line := range strings.Lines(w.must(0, "events", w.show().Run, "--json").Out) {
-		var r struct{ Kind string }
-		w.Check(json.Unmarshal([]byte(line), &r))
-		kinds[r.Kind]++
-	}
-	return kinds
+// body is that of a record, as far as tests read it.
+type body struct {
+	Outcome string `json:"outcome"`
+	Which   string `json:"which"`
+	Resumed bool   `json:"resumed"`
+	Usage   struct {
+		Input  int    `json:"input_tokens"`
+		Output int    `json:"output_tokens"`
+		Cost   string `json:"cost_usd"`
+	} `json:"usage"`
 }
+
+// records of a kind that the run has.
+func (w *workspace) records(kind string) (found []body) {
+	w.Helper()
+	for line := range strings.Lines(w.must(0, "events", w.show().Run, "--json").Out) {
+		var r struct {
+			Kind string
+			Body json.RawMessage
+		}
+		w.Check(json.Unmarshal([]byte(line), &r))
+		if r.Kind == kind {
+			var b body
+			w.Check(json.Unmarshal(r.Body, &b))
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+// spent fails the test unless each invocation has the usage of as many answers, whatever its
+// CLI adds up over a session. Claude Code tells what it cost, and Gemini's model has a price;
+// what is not known is charged as it was reserved.
+func (w *workspace) spent(answers ...int) {
+	w.Helper()
+	known := w.cli.name() == "claude" || w.cli.name() == "gemini"
+	ended, sum := w.records("worker.ended"), new(big.Rat)
+	if len(ended) != len(answers) {
+		w.Fatalf("there were %d invocations, not %d", len(ended), len(answers))
+	}
+	for n, e := range ended {
+		if e.Usage.Input != answers[n]*api.InputTokens || e.Usage.Output != answers[n]*api.OutputTokens {
+			w.Errorf("invocation %d used %+v in %d answers", n+1, e.Usage, answers[n])
+		}
+		if (e.Usage.Cost != "") != known || answers[n] == answers[0] && e.Usage.Cost != ended[0].Usage.Cost {
+			w.Errorf("invocation %d cost %q", n+1, e.Usage.Cost)
+		}
+		sum.Add(sum, w.usd(cmp.Or(e.Usage.Cost, cost)))
+	}
+	var run struct {
+		Bounds struct {
+			Cost struct{ Used string } `json:"cost_usd"`
+		} `json:"bounds"`
+	}
+	w.Check(json.Unmarshal([]byte(w.must(0, "show", w.show().Run, "--json").Out), &run))
+	if w.usd(run.Bounds.Cost.Used).Cmp(sum) != 0 {
+		w.Errorf("the run was charged %s, not %s", run.Bounds.Cost.Used, sum.FloatString(9))
+	}
+}
+
+func (w *workspace) usd(text string) *big.Rat {
+	w.Helper()
+	amount, ok := new(big.Rat).SetString(text)
+	if !ok {
+		w.Fatalf("%q is no amount", text)
+	}
+	return amount
+}
+
+// worktrees is where those of runs are, a pattern.
+const worktrees = ".local/state/tipstaff/worktrees/*"
 
 // worktree is a file of the run's worktree, or of what was delivered of it.
 func (w *workspace) worktree(name string) string {
 	w.Helper()
-	found, err := filepath.Glob(w.Path(".local/state/tipstaff/worktrees/*", name))
+	found, err := filepath.Glob(w.Path(worktrees, name))
 	w.Check(err)
 	if len(found) == 0 {
 		branch := w.git("for-each-ref", "--format=%(refname)", "refs/heads/tipstaff/deliver/")

@@ -64,7 +64,7 @@ func (d chat) write(w io.Writer, r *Request, t Turn) {
 	if calls != nil {
 		message["tool_calls"], finish = calls, "tool_calls"
 	}
-	usage := object{"prompt_tokens": InputTokens, "completion_tokens": t.outputTokens(), "total_tokens": InputTokens + t.outputTokens()}
+	usage := object{"prompt_tokens": InputTokens, "completion_tokens": OutputTokens, "total_tokens": InputTokens + OutputTokens}
 	answer := func(kind string, choice object) object {
 		choice["index"] = 0
 		return object{"id": "chatcmpl-1", "object": kind, "created": 1, "model": r.Model, "choices": []object{choice}}

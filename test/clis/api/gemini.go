@@ -81,7 +81,7 @@ func (d gemini) write(w io.Writer, r *Request, t Turn) {
 	}
 	answer := object{
 		"candidates":    []object{{"content": object{"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}},
-		"usageMetadata": object{"promptTokenCount": InputTokens, "candidatesTokenCount": t.outputTokens(), "totalTokenCount": InputTokens + t.outputTokens()},
+		"usageMetadata": object{"promptTokenCount": InputTokens, "candidatesTokenCount": OutputTokens, "totalTokenCount": InputTokens + OutputTokens},
 		"modelVersion":  r.Model,
 	}
 	if !r.Stream {

@@ -68,7 +68,7 @@ func (m messages) write(w io.Writer, r *Request, t Turn) {
 		blocks = append(blocks, object{"type": "tool_use", "id": id("toolu_"), "name": name, "input": input})
 		stop = "tool_use"
 	}
-	usage := object{"input_tokens": InputTokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": t.outputTokens()}
+	usage := object{"input_tokens": InputTokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": OutputTokens}
 	message := object{"id": id("msg_"), "type": "message", "role": "assistant", "model": r.Model, "content": []object{}, "stop_reason": nil, "stop_sequence": nil, "usage": usage}
 	if !r.Stream {
 		message["content"], message["stop_reason"] = blocks, stop
@@ -87,7 +87,7 @@ func (m messages) write(w io.Writer, r *Request, t Turn) {
 		event(w, "content_block_delta", object{"type": "content_block_delta", "index": i, "delta": delta})
 		event(w, "content_block_stop", object{"type": "content_block_stop", "index": i})
 	}
-	event(w, "message_delta", object{"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": t.outputTokens()}})
+	event(w, "message_delta", object{"type": "message_delta", "delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": OutputTokens}})
 	event(w, "message_stop", object{"type": "message_stop"})
 }
 

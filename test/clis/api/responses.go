@@ -116,7 +116,7 @@ func (d responses) write(w io.Writer, r *Request, t Turn) {
 	response := object{"id": id("resp_"), "object": "response", "model": r.Model, "status": "in_progress", "output": []object{}}
 	done := maps.Clone(response)
 	done["status"], done["output"] = "completed", items
-	done["usage"] = object{"input_tokens": InputTokens, "input_tokens_details": object{"cached_tokens": 0}, "output_tokens": t.outputTokens(), "output_tokens_details": object{"reasoning_tokens": 0}, "total_tokens": InputTokens + t.outputTokens()}
+	done["usage"] = object{"input_tokens": InputTokens, "input_tokens_details": object{"cached_tokens": 0}, "output_tokens": OutputTokens, "output_tokens_details": object{"reasoning_tokens": 0}, "total_tokens": InputTokens + OutputTokens}
 	if !r.Stream {
 		json.NewEncoder(w).Encode(done)
 		return

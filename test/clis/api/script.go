@@ -18,22 +18,16 @@ type Turn struct {
 	RetryAfter time.Duration // told with the status
 	Hang       bool          // no answer until the client goes away
 	Close      bool          // the connection is closed in the middle of the answer
-
-	OutputTokens int // as the usage says; 0: 7
 }
 
 // Forever is for turns that answer every request that matches.
 const Forever = -1
 
-// InputTokens of every answer.
-const InputTokens = 11
-
-func (t Turn) outputTokens() int {
-	if t.OutputTokens != 0 {
-		return t.OutputTokens
-	}
-	return 7
-}
+// InputTokens and OutputTokens of every answer, as its usage says.
+const (
+	InputTokens  = 11
+	OutputTokens = 7
+)
 
 // Call is a call of a tool, named as the script names it. Native tools of the CLIs are
 // Write (path, content) and Shell (command); any other name is that of an MCP tool, whose
