@@ -111,6 +111,7 @@ func TestDiagnoses(t *testing.T) {
 		{"queued", accepted(), func(r *projectRun) { r.Queued = true }, DiagnosisActive, "queued", []string{"run_watch"}},
 		{"followed up", follow, nil, DiagnosisSuperseded, testID(2).String(), []string{"run_resume"}},
 		{"its worktree is gone", ends(working(), KindRunInterrupted, `{"reason":"owner_died"}`), nil, DiagnosisBlockedWorktree, "/w", []string{"run_diff", "run_evidence delivery"}},
+		{"its worktree is not needed any more", ends(ends(working(), KindDeliveryCommitted, `{"branch":"b"}`), KindRunInterrupted, `{"reason":"owner_died"}`), nil, DiagnosisInterrupted, "", []string{"run_resume", "run_evidence errors"}},
 		{"its program differs", ends(started(), KindRunInterrupted, `{"reason":"replay_mismatch"}`), nil, DiagnosisReplayMismatch, "", []string{"run_evidence errors", "run_verify"}},
 		{"all is decided", answered, nil, DiagnosisResumeReady, "", []string{"run_resume"}},
 		{"it sleeps", ends(started(), KindRunParked, `{"wake_at":"2026-11-15T12:00:00Z"}`), nil, DiagnosisResumeReady, "until 2026-11-15T12:00:00Z", []string{"run_resume"}},
@@ -167,6 +168,32 @@ func TestDiagnosisOfDispatchedRuns(t *testing.T) {
 		got, err = Diagnose(ctx, p, testID(n), p.now, nil)
 		if err != nil || got.Condition != DiagnosisResumeReady || len(got.Next) != 1 || got.Next[0].Args["run_id"] != testID(1) {
 			t.Errorf("run %d: %+v, %v", n, got, err)
+		}
+	}
+}
+
+// A run that asks can go on before it is answered if what it waited for has come.
+func TestDiagnosisAfterADispatchedRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		child records // nil: it was announced and not made yet
+		want  []string
+	}{
+		"it has ended since":     {ends(ends(parked(started(), Question, nil), KindPolicyGateResolve, resolves(40, "deny")), KindIntentAttest, `{}`), []string{"gate_decide approve", "run_resume"}},
+		"it had ended before":    {ends(started(), KindIntentAttest, `{}`), []string{"gate_decide approve"}},
+		"it waits for nobody":    {ends(started(), KindRunParked, `{}`), []string{"gate_decide approve", "run_resume"}},
+		"it waits for an answer": {parked(started(), Question, nil, "deny"), []string{"gate_decide approve", "gate_decide deny"}},
+		"it is not there":        {nil, []string{"gate_decide approve", "run_resume"}},
+	} {
+		p := newProject()
+		parent := started()
+		parent.add(KindIntentDispatch, "root/child", 0, body(IntentDispatch{Child: testID(2)}))
+		p.add(1, parked(parent, Question, nil, "approve"))
+		if c.child != nil {
+			p.add(2, c.child)
+		}
+		got, err := Diagnose(WithCaller(t.Context(), Caller{Surface: "cli"}), p, testID(1), p.now, nil)
+		if err != nil || got.Condition != DiagnosisDecision || !slices.Equal(calls(got.Next), c.want) {
+			t.Errorf("%s: %s, next %q, %v", name, got.Condition, calls(got.Next), err)
 		}
 	}
 }

@@ -148,6 +148,9 @@ func TestEvidenceOfAPlan(t *testing.T) {
 	j.add(KindEffectFinished, "root/read", 1, `{"name":"tool.call","attempt":1,"error":{"code":"tool_error","message":"no"}}`)
 	j.add(KindPlanStep, "root/read", 1, `{"node":"read","status":"failed","error":{"reason":"tool_error","code":"tool_error","message":"no"}}`)
 	j.add(KindPlanStep, "root/write", 1, `{"node":"write","status":"refused","error":{"reason":"refused","code":"denied","message":"by rule"}}`)
+	j.add(KindEffectFinished, "root/task", 1, `{"name":"worker.task","attempt":1}`)
+	j.add(KindStageRetrying, "work#1", 1, `{"stage":"work","code":"tool_error","error":"again"}`)
+	j.add(KindStageRetrying, "work#1", 1, `{"stage":"work","code":"tool_error","error":"again"}`)
 	j.add(KindEffectIntended, "root/go", 1, `{"name":"tool.call","class":"once","attempt":1,"input":{"args":{"argv":["go"]}}}`)
 	j.add(KindPolicyGate, "root/1", 0, body(GateOpened{Gate: testID(9).String(), Kind: string(Question), ExpiresAt: flow.Time{Time: dawn.Add(time.Minute)}}))
 	j.add(KindRunInterrupted, "", 0, `{"reason":"owner_died"}`)
@@ -167,13 +170,13 @@ func TestEvidenceOfAPlan(t *testing.T) {
 	for _, w := range e.Errors.Items {
 		wrong = append(wrong, w.Code)
 	}
-	if want := []string{"tool_error", "denied", "owner_died"}; !slices.Equal(wrong, want) {
-		t.Errorf("errors %q: each is to be told once", wrong)
+	if want := []string{"tool_error", "denied", "tool_error", "tool_error", "owner_died"}; !slices.Equal(wrong, want) {
+		t.Errorf("errors %q: each is to be told once, attempts each for itself", wrong)
 	}
 	if c := e.Commands.Items; len(c) != 1 || c[0].Outcome != StepStarted {
 		t.Errorf("commands %+v", c)
 	}
-	if g := e.Decisions.Items[0]; g.Closed != "expiry" || g.WaitedS != 49 {
+	if g := e.Decisions.Items[0]; g.Closed != "expiry" || g.WaitedS != 46 {
 		t.Errorf("decision %+v", g)
 	}
 }

@@ -39,7 +39,8 @@ func threeLaunches() records {
 	j.add(KindWorkerEnded, "root/work/worker#1", 3, body(WorkerEnded{Invocation: "I", Outcome: "reported", Usage: *usage(8, 2, 1, nil), UsageKnown: true}))
 	j.add(KindEffectFinished, "root/work/worker#1", 3, `{"name":"worker.spawn","attempt":1,"use":{"tokens":10}}`)
 	j.add(KindEffectFinished, "root/read", 3, `{"name":"tool.call","attempt":1,"use":{"tool_calls":1}}`)
-	j.add(KindIntentAttest, "", 0, `{"outcome":"success"}`) // second 29
+	j.add(KindEffectIntended, "root/late", 3, `{"name":"tool.call","attempt":1,"reserve":{"tool_calls":1}}`) // whose end nobody will tell
+	j.add(KindIntentAttest, "", 0, `{"outcome":"success"}`)                                                  // second 30
 	return j
 }
 
@@ -52,7 +53,7 @@ func TestMetricRowsAddUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Metric{ModelCalls: 3, ToolCalls: 3, Invocations: 1, TokensIn: 108, TokensOut: 12, TokensCached: 41, CostUSD: 70_000_000, Retries: 1, Gates: 1}
+	want := Metric{ModelCalls: 3, ToolCalls: 4, Invocations: 1, TokensIn: 108, TokensOut: 12, TokensCached: 41, CostUSD: 70_000_000, Retries: 1, Gates: 1}
 	if got.Metric != want {
 		t.Errorf("totals %+v\nwant   %+v", got.Metric, want)
 	}
@@ -60,8 +61,8 @@ func TestMetricRowsAddUp(t *testing.T) {
 		int64(got.CostUSD) != run.Bounds[BoundCostUSD].Used {
 		t.Errorf("the bounds of the run say otherwise: %+v", run.Bounds)
 	}
-	// 28 s from the first record to the end; 7, 1 and 11 of them were driven.
-	if got.WallS != 28 || got.ActiveS != 19 || got.WaitingS != 9 {
+	// 29 s from the first record to the end; 7, 1 and 12 of them were driven.
+	if got.WallS != 29 || got.ActiveS != 20 || got.WaitingS != 9 {
 		t.Errorf("wall %v, active %v, waiting %v", got.WallS, got.ActiveS, got.WaitingS)
 	}
 	for name, rows := range map[string][]MetricRow{"steps": got.Steps, "agents": got.Agents} {
@@ -88,7 +89,7 @@ func TestMetricRowsAddUp(t *testing.T) {
 	for _, r := range got.Agents {
 		agents[r.Name] = r.ToolCalls
 	}
-	if len(agents) != 3 || agents["sage"] != 2 || agents[""] != 1 || agents["hand"] != 0 {
+	if len(agents) != 3 || agents["sage"] != 2 || agents[""] != 2 || agents["hand"] != 0 {
 		t.Errorf("tool calls by agent: %v", agents)
 	}
 }
@@ -104,15 +105,17 @@ func TestMetricsOfStagesForksAndNothing(t *testing.T) {
 		j.add(KindStageRetrying, visit, 1, `{"stage":"work","next_attempt":2}`)
 		j.add(KindStageFinished, visit, 1, `{"stage":"work","outcome":"success","usage":{"llm_calls":2,"tokens_in":5,"tokens_out":3}}`)
 	}
+	j.add(KindEffectIntended, "work#2/x", 1, `{"name":"model.call","reserve":{"model_calls":1}}`)
+	j.add(KindRunContinued, "", 1, `{"used":{"model_calls":11}}`) // which has settled what was under way
 	j.add(KindStageFinished, "own#1", 1, `{"stage":"own","outcome":"success","usage":{"tokens_in":99}}`)
+	j.add(KindIntentFail, "", 0, `{"reason":"stage_error"}`)
 	p.add(1, j)
-	p.now = j[len(j)-1].At
 	got, err := Metrics(t.Context(), p, testID(1), p.now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Metric{ModelCalls: 4, TokensIn: 10, TokensOut: 6, Retries: 2, Exact: true} // what was inherited is not its own
-	if got.Metric != want || len(got.Steps) != 1 || got.Steps[0].Name != "work" || got.ActiveS != 7 {
+	if got.Metric != want || len(got.Steps) != 1 || got.Steps[0].Name != "work" || got.ActiveS != 10 {
 		t.Errorf("%+v", got)
 	}
 
