@@ -275,16 +275,21 @@ type boundText struct {
 func (b BoundsStatus) MarshalJSON() ([]byte, error) {
 	shown := make(map[string]boundText, len(b))
 	for name, s := range b {
-		text := boundText{Used: FormatBound(name, s.Used), Reserved: FormatBound(name, s.Reserved)}
-		if s.Lost > 0 {
-			text.Lost = FormatBound(name, s.Lost)
-		}
-		if s.Limited {
-			text.Limit = FormatBound(name, s.Limit)
-		}
-		shown[name] = text
+		shown[name] = s.text(name)
 	}
 	return json.Marshal(shown)
+}
+
+// text is the bound of a name as people read it.
+func (b BoundStatus) text(name string) boundText {
+	text := boundText{Used: FormatBound(name, b.Used), Reserved: FormatBound(name, b.Reserved)}
+	if b.Lost > 0 {
+		text.Lost = FormatBound(name, b.Lost)
+	}
+	if b.Limited {
+		text.Limit = FormatBound(name, b.Limit)
+	}
+	return text
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

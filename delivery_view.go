@@ -72,18 +72,27 @@ type EventReader interface {
 // DeliveryView is where the delivery of a run stands. present tells whether a directory is
 // there; nil: nobody can tell.
 func DeliveryView(ctx context.Context, r EventReader, run ID, present func(path string) bool) (DeliveryState, error) {
-	s := DeliveryState{Kind: DeliveryNone, Available: []AvailableAction{}, Blocked: []BlockedAction{}, Checks: []Receipt{}, ScopeViolations: []string{}, Notices: []Notice{}}
+	s := newDeliveryState()
 	for e, err := range r.Events(ctx, EventsRequest{Run: run}) {
 		if err != nil {
 			return s, err
 		}
 		s.fold(&e)
 	}
-	if s.Worktree != nil && present != nil {
-		is := present(s.Worktree.Path)
-		s.Worktree.Present = &is
-	}
+	s.present(present)
 	return s, nil
+}
+
+func newDeliveryState() DeliveryState {
+	return DeliveryState{Kind: DeliveryNone, Available: []AvailableAction{}, Blocked: []BlockedAction{}, Checks: []Receipt{}, ScopeViolations: []string{}, Notices: []Notice{}}
+}
+
+// present notes whether the worktree is there; is may be nil.
+func (s *DeliveryState) present(is func(path string) bool) {
+	if s.Worktree != nil && is != nil {
+		there := is(s.Worktree.Path)
+		s.Worktree.Present = &there
+	}
 }
 
 func (s *DeliveryState) fold(e *Event) {

@@ -43,8 +43,13 @@ func EventOf(raw []byte, r journal.Record, err error) (Event, error) {
 }
 
 func malformed(err error) *Error {
-	return Errorf(Internal, "a record cannot be read: %v", err).WithCommand("run tipstaff verify on it")
+	return &Error{Code: Internal, Message: "a record cannot be read", Command: "run tipstaff verify on it", Err: &malformedRecord{err}}
 }
+
+// malformedRecord is why a record cannot be read.
+type malformedRecord struct{ error }
+
+func (m *malformedRecord) Unwrap() error { return m.error }
 
 // Stored is the record as it is stored. What was told and not recorded, or carried over
 // without its bytes, is written anew.

@@ -85,9 +85,10 @@ type Failure struct {
 	Path    string `json:"path,omitempty"`
 }
 
-// How a pipeline's run may come from another: in its place, or to do one agent's work on a
-// draft.
+// How a run may come from another: because that dispatched it; of pipelines also in its
+// place, or to do one agent's work on a draft.
 const (
+	relationDispatch = "dispatch"
 	relationRollback = "rollback"
 	relationAgent    = "agent"
 )

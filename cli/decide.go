@@ -155,9 +155,13 @@ func (a *app) listGates(ctx context.Context) error {
 // doubt.
 func (a *app) printResume(doubts []string, run tipstaff.ID) {
 	for _, path := range doubts {
-		fmt.Fprintf(a.out, "  %s is in doubt: it was sent, and nobody knows what became of it; the run asks when it is resumed\n", clean(path))
+		fmt.Fprintf(a.out, "  %s\n", doubtText(path))
 	}
 	fmt.Fprintf(a.out, "  %s\n", a.resumeLine(run))
+}
+
+func doubtText(path string) string {
+	return clean(path) + " is in doubt: it was sent, and nobody knows what became of it; the run asks when it is resumed"
 }
 
 // printGate shows a gate and the commands that answer it.

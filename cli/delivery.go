@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/tipstaff/tipstaff"
@@ -12,14 +11,7 @@ import (
 
 // showDelivery shows where the delivery of a run stands.
 func (o *showOptions) showDelivery(ctx context.Context, svc tipstaff.Service, run tipstaff.ID) error {
-	present := func(path string) bool {
-		_, err := os.Stat(path)
-		return err == nil
-	}
-	if o.server != "" { // whose files are elsewhere
-		present = nil
-	}
-	s, err := tipstaff.DeliveryView(ctx, svc, run, present)
+	s, err := tipstaff.DeliveryView(ctx, svc, run, o.present())
 	if err != nil {
 		return err
 	}

@@ -43,29 +43,23 @@ func (a *app) resumeLine(run tipstaff.ID) string { return a.invocation("resume",
 
 // decideLines are the commands that answer g, one for each action that can be taken.
 func (a *app) decideLines(run tipstaff.ID, g tipstaff.Gate) []string {
-	gate := typable(g)
 	var lines []string
 	for _, action := range g.Available() {
-		words := []string{"decide", run.String(), gate, action}
-		if needsAnswer(g, action) {
-			words = append(words, "--answer", answerForm(g, action))
-		}
-		if needsFeedback(action) {
-			words = append(words, "--feedback", "TEXT")
-		}
-		lines = append(lines, a.invocation(words...))
+		lines = append(lines, a.decideLine(run, g, action))
 	}
 	return lines
 }
 
-// needsAnswer tells of the actions that mean nothing without a value.
-func needsAnswer(g tipstaff.Gate, action string) bool {
-	return action == "use_result" && g.Given == nil || action == "extend" || action == "answer" || action == "modify"
-}
-
-// needsFeedback tells of the actions that hand words on to whoever works next.
-func needsFeedback(action string) bool {
-	return action == "retry_feedback" || action == "continue_with_waiver" || action == "fix" || action == "revise"
+// decideLine is the command that takes an action at g.
+func (a *app) decideLine(run tipstaff.ID, g tipstaff.Gate, action string) string {
+	words := []string{"decide", run.String(), typable(g), action}
+	if tipstaff.NeedsAnswer(g, action) {
+		words = append(words, "--answer", answerForm(g, action))
+	}
+	if tipstaff.NeedsFeedback(action) {
+		words = append(words, "--feedback", "TEXT")
+	}
+	return a.invocation(words...)
 }
 
 // sayNext tells on standard error what brings a run on, if it has not ended.

@@ -118,7 +118,7 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 		io.WriteString(p.out, indented(tipstaff.WholeSubject(g).Lines))
 	}
 	switch {
-	case err != nil || !needsAnswer(g, c.Action) || c.Answer != nil:
+	case err != nil || !tipstaff.NeedsAnswer(g, c.Action) || c.Answer != nil:
 	case c.Action == "extend":
 		c.Answer, err = insist(ctx, p, "by how much, as "+tipstaff.AmountForm(tipstaff.BoundOf(g))+": ",
 			func(s string) (json.RawMessage, error) { return parseAmount(s, g) })
@@ -129,7 +129,7 @@ func (p *prompter) choose(ctx context.Context, g tipstaff.Gate) (c tipstaff.Choi
 	default:
 		c.Answer, err = insist(ctx, p, "answer, as JSON: ", parseAnswer)
 	}
-	if err == nil && needsFeedback(c.Action) {
+	if err == nil && tipstaff.NeedsFeedback(c.Action) {
 		c.Feedback, err = insist(ctx, p, "feedback: ", parseFeedback)
 	}
 	return c, err

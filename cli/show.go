@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -81,7 +82,10 @@ type showOptions struct {
 	digest, file                         string // of an artifact, and where it is written
 	checkpoints, transitions, transcript bool
 	delivery, diff, stat                 bool
-	path, stage                          string // of a difference
+	path, stage                          string // of a difference; the stage also of the evidence
+	metrics, diagnose                    bool
+	evidence, severity                   string // a slice of the evidence, and how bad its findings are at least
+	limit, offset                        int    // of the lists of the evidence
 }
 
 // Drawings of pipelines.
@@ -97,26 +101,39 @@ func newShow(a *app) *cobra.Command {
   tipstaff show @ --gate root/ok
   tipstaff show @ --transitions
   tipstaff show @ --transcript
+  tipstaff show @ --diagnose
+  tipstaff show @ --metrics
+  tipstaff show @ --evidence errors
   tipstaff show @ --delivery
   tipstaff show @ --diff --path src | git apply --stat
   tipstaff show @ --graph mermaid
   tipstaff show @ --artifact sha256:… -o screenshot.png`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("evidence") {
+				o.evidence = cmp.Or(o.evidence, tipstaff.SliceAll)
+			}
 			if cmd.Flags().Changed("graph") && !slices.Contains(graphFormats, o.graph) {
 				return &usageError{message: fmt.Sprintf("a pipeline is drawn as %s, not as %q", strings.Join(graphFormats, " or "), o.graph)}
 			}
-			if len(given(cmd, "graph", "checkpoints", "transitions", "transcript", "gate", "artifact", "delivery", "diff")) > 1 {
-				return &usageError{message: "only one of --graph, --checkpoints, --transitions, --transcript, --gate, --artifact, --delivery and --diff can be shown at once"}
+			if len(given(cmd, "graph", "checkpoints", "transitions", "transcript", "gate", "artifact", "delivery", "diff", "metrics", "evidence", "diagnose")) > 1 {
+				return &usageError{message: "only one of --graph, --checkpoints, --transitions, --transcript, --gate, --artifact, --delivery, --diff, --metrics, --evidence and --diagnose can be shown at once"}
 			}
-			if flags := given(cmd, "stat", "path", "stage"); len(flags) > 0 && !o.diff {
+			if flags := given(cmd, "stat", "path"); len(flags) > 0 && !o.diff {
 				return &usageError{message: "--" + flags[0] + " is for --diff"}
+			}
+			if flags := given(cmd, "severity", "limit", "offset"); len(flags) > 0 && o.evidence == "" {
+				return &usageError{message: "--" + flags[0] + " is for --evidence"}
+			}
+			if o.stage != "" && !o.diff && o.evidence == "" {
+				return &usageError{message: "--stage is for --diff and --evidence"}
 			}
 			if o.file != "" && o.digest == "" {
 				return &usageError{message: "--output is for --artifact"}
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
+		Args: func(cmd *cobra.Command, args []string) error { return needs("RUN")(cmd, o.takeSlice(args)) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), o.takeSlice(args)[0]) },
 	}
 	cmd.Flags().StringVar(&o.graph, "graph", "", "draw the pipeline with how often its edges were taken, as `mermaid` or dot")
 	cmd.Flags().BoolVar(&o.checkpoints, "checkpoints", false, "list the checkpoints of a pipeline")
@@ -126,7 +143,14 @@ func newShow(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&o.diff, "diff", false, "print what the run has changed, as a patch")
 	cmd.Flags().BoolVar(&o.stat, "stat", false, "of --diff, only the files and how many lines")
 	cmd.Flags().StringVar(&o.path, "path", "", "of --diff, only this `file`, or those below this folder")
-	cmd.Flags().StringVar(&o.stage, "stage", "", "of --diff, what a `stage` has left, as work#2, or a step of a plan, by its path")
+	cmd.Flags().StringVar(&o.stage, "stage", "", "of --diff, what a `stage` has left, as work#2, or a step of a plan, by its path; of --evidence, what happened there")
+	cmd.Flags().BoolVar(&o.metrics, "metrics", false, "show what the run has used, by step and by agent")
+	cmd.Flags().BoolVar(&o.diagnose, "diagnose", false, "show what is the matter with the run, and what can be done")
+	cmd.Flags().StringVar(&o.evidence, "evidence", "", "show what is recorded of the run: all, or one `slice` of "+strings.Join(tipstaff.EvidenceSlices(), ", "))
+	cmd.Flags().Lookup("evidence").NoOptDefVal = tipstaff.SliceAll
+	cmd.Flags().StringVar(&o.severity, "severity", "", "of --evidence, only findings that are at least so bad: `P0` to P3")
+	cmd.Flags().IntVar(&o.limit, "limit", 0, "of --evidence, how many items of each list are shown; 100 by default")
+	cmd.Flags().IntVar(&o.offset, "offset", 0, "of --evidence, how many items of each list are left out before")
 	cmd.Flags().StringVar(&o.gate, "gate", "", "show everything that an open `gate` asks about, given by its id or key")
 	cmd.Flags().StringVar(&o.digest, "artifact", "", "write out what the run keeps under a `digest`: an image or another result that is not text, a document")
 	cmd.Flags().StringVarP(&o.file, "output", "o", "", "write the artifact to a `file`")
@@ -136,6 +160,20 @@ func newShow(a *app) *cobra.Command {
 // given are those of the flags that the command line names.
 func given(cmd *cobra.Command, flags ...string) []string {
 	return slices.DeleteFunc(flags, func(name string) bool { return !cmd.Flags().Changed(name) })
+}
+
+// takeSlice takes the slice of the evidence from the arguments, and leaves the rest: the value
+// of a flag that may stand alone is an argument, unless an equals sign ties it to the flag.
+func (o *showOptions) takeSlice(args []string) []string {
+	if o.evidence == "" || len(args) != 2 {
+		return args
+	}
+	ref, slice := args[0], args[1]
+	if !looksLikeRun(ref) {
+		ref, slice = slice, ref
+	}
+	o.evidence = slice
+	return []string{ref}
 }
 
 func (o *showOptions) run(ctx context.Context, ref string) error {
@@ -152,6 +190,12 @@ func (o *showOptions) run(ctx context.Context, ref string) error {
 		return err
 	case o.digest != "":
 		return o.artifact(ctx, svc, id)
+	case o.metrics:
+		return o.showMetrics(ctx, svc, id)
+	case o.evidence != "":
+		return o.showEvidence(ctx, svc, id)
+	case o.diagnose:
+		return o.showDiagnosis(ctx, svc, id)
 	case o.delivery:
 		return o.showDelivery(ctx, svc, id)
 	case o.diff:
@@ -233,26 +277,6 @@ func orBlank(n int64) string {
 		return ""
 	}
 	return fmt.Sprint(n)
-}
-
-// printNext says how a run goes on that nobody drives.
-func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) (err error) {
-	var doubts []string
-	switch {
-	case r.Status == tipstaff.StatusInterrupted:
-		if doubts, err = tipstaff.Doubts(ctx, svc, r.ID); err != nil {
-			return err
-		}
-		fmt.Fprintln(o.out, "\ninterrupted; to go on:")
-	case r.Condition != tipstaff.Waiting || r.Status == tipstaff.StatusQueued:
-		return nil
-	case len(r.OpenGates) > 0:
-		fmt.Fprintln(o.out, "\nthen:")
-	default:
-		fmt.Fprintln(o.out, "\nto go on:")
-	}
-	o.printResume(doubts, topRun(ctx, svc, r).ID)
-	return nil
 }
 
 func runFields(r tipstaff.Run) []field {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -349,17 +350,27 @@ func (r *Runner) forkPoint(ctx context.Context, row flow.Row) (int64, error) {
 		return row.Head, nil
 	}
 	began, failed := map[string]int64{}, int64(0)
+	var wrong []tipstaff.Failure // of calls
 	err := eachEvent(ctx, r.Store, row.ID, 0, func(e *tipstaff.Event) error {
 		switch e.Kind {
 		case tipstaff.KindEffectIntended, tipstaff.KindEffectFinished, tipstaff.KindPolicyGate:
 			if began[e.Path] == 0 {
 				began[e.Path] = e.Seq
 			}
+			if b := tipstaff.BodyOf[tipstaff.Effect](e); e.Kind == tipstaff.KindEffectFinished && b.Error != nil {
+				wrong = append(wrong, tipstaff.Failure{Code: b.Error.Code, Path: e.Path})
+			}
 		case tipstaff.KindPlanStep:
-			switch tipstaff.BodyOf[tipstaff.PlanStep](e).Status {
+			switch b := tipstaff.BodyOf[tipstaff.PlanStep](e); b.Status {
 			case tipstaff.StepStarted, tipstaff.StepCompleted, tipstaff.StepCancelled:
 			default:
-				failed = cmp.Or(began[e.Path], failed)
+				at := began[e.Path]
+				for _, w := range wrong { // an agent's calls are below its step
+					if began[e.Path] == 0 && b.Error != nil && w.Code == b.Error.Code && strings.HasPrefix(w.Path, e.Path+"/") {
+						at = began[w.Path]
+					}
+				}
+				failed = cmp.Or(at, failed)
 			}
 		}
 		return nil

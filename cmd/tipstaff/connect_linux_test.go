@@ -119,7 +119,8 @@ func TestCommandsAtAServer(t *testing.T) {
 			t.Errorf("run says %q, want %q", waiting.Out, text)
 		}
 	}
-	for args, text := range map[string]string{"ls": "awaiting_decision", "show @": "root/ok", "events @": "policy.gate", "decide": "Go on?", "events @ --json": `"kind":"intent.draft"`} {
+	for args, text := range map[string]string{"ls": "awaiting_decision", "show @": "root/ok", "events @": "policy.gate", "decide": "Go on?", "events @ --json": `"kind":"intent.draft"`,
+		"show @ --metrics": "total", "show @ --evidence decisions": "root/ok", "show @ --diagnose": "inspect_only, daemon_run"} {
 		if out := w.Must(0, strings.Fields(args)...).Out; !strings.Contains(out, text) {
 			t.Errorf("%s says %q, want %q", args, out, text)
 		}

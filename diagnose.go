@@ -1,0 +1,568 @@
+package tipstaff
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tipstaff/tipstaff/journal"
+)
+
+// Conditions of a [Diagnosis], in the order in which they are looked for.
+const (
+	DiagnosisUnreadable       = "unreadable" // what was recorded is not what is there, or needs a newer program
+	DiagnosisDecision         = "needs_decision"
+	DiagnosisDelivery         = "needs_delivery_decision"
+	DiagnosisStalled          = "stalled" // its owner lives, and is not heard of
+	DiagnosisActive           = "active"
+	DiagnosisSuperseded       = "superseded_by_child" // a follow-up goes on with it
+	DiagnosisBlockedWorktree  = "blocked_worktree"    // its worktree is gone
+	DiagnosisReplayMismatch   = "replay_mismatch"
+	DiagnosisResumeReady      = "resume_ready"
+	DiagnosisInterrupted      = "interrupted"
+	DiagnosisNotStarted       = "not_started"
+	DiagnosisBoundExceeded    = "bound_exceeded"
+	DiagnosisProviderPressure = "provider_pressure"
+	DiagnosisFailed           = "failed"
+	DiagnosisCancelled        = "cancelled"
+	DiagnosisCompleted        = "completed"
+)
+
+// Who may have a run go on or end from elsewhere, and why not.
+const (
+	Controllable  = "mcp_controllable"
+	InspectAlone  = "inspect_only"
+	ForegroundRun = "foreground_run" // a person's process drives it
+	DaemonRun     = "daemon_run"     // a daemon does, in its own process
+)
+
+// stalledAfter is how long a living owner may be silent.
+const stalledAfter = 30 * time.Second
+
+// Kinds of a [NextCall].
+const (
+	ReadyCall     = "ready_call"
+	InputRequired = "input_required"
+)
+
+// Tools that calls name.
+const (
+	ToolRunStart      = "run_start"
+	ToolRunResume     = "run_resume"
+	ToolRunCancel     = "run_cancel"
+	ToolRunStatus     = "run_status"
+	ToolRunEventsTail = "run_events_tail"
+	ToolRunWatch      = "run_watch"
+	ToolRunEvidence   = "run_evidence"
+	ToolRunVerify     = "run_verify"
+	ToolRunDiff       = "run_diff"
+	ToolDeliveryGate  = "delivery_gate"
+	ToolGateDecide    = "gate_decide"
+	ToolHandoff       = "phase_handoff_decide"
+	ToolDelivery      = "delivery_decide"
+)
+
+// scopeOf is what a caller needs for a tool; those that are not named are for reading.
+var scopeOf = map[string]string{
+	ToolRunStart: ScopeRun, ToolRunResume: ScopeRun, ToolRunCancel: ScopeRun,
+	ToolGateDecide: ScopeDecide, ToolHandoff: ScopeDecide, ToolDelivery: ScopeDecide,
+}
+
+// NextCall is something that can be done next. A ready call succeeds as it is; of another,
+// an argument is missing that only its caller knows.
+type NextCall struct {
+	Kind    string            `json:"kind"` // ready_call or input_required
+	Tool    string            `json:"tool"`
+	Args    map[string]any    `json:"args"`
+	Why     string            `json:"why"`
+	Missing []MissingArgument `json:"missing,omitempty"`
+}
+
+// MissingArgument is one that the caller has to give.
+type MissingArgument struct {
+	Name    string          `json:"name"`
+	Schema  json.RawMessage `json:"schema"`
+	Choices []string        `json:"choices,omitempty"`
+}
+
+// Diagnosis is what is the matter with a run, and what can be done about it.
+type Diagnosis struct {
+	Run           ID             `json:"run_id"`
+	Condition     string         `json:"condition"`
+	Reason        string         `json:"reason"`
+	Status        string         `json:"status,omitempty"`
+	Control       string         `json:"control,omitempty"`
+	ControlReason string         `json:"control_reason,omitempty"`
+	Facts         DiagnosisFacts `json:"facts"`
+	Recommended   ID             `json:"recommended_run_id,omitzero"` // the run to deal with instead
+	Next          []NextCall     `json:"next"`
+}
+
+// DiagnosisFacts are what a condition was found by.
+type DiagnosisFacts struct {
+	HeadSeq     int64     `json:"head_seq,omitempty"`
+	Gates       []ID      `json:"gates,omitempty"` // that are undecided
+	Owner       *Owner    `json:"owner,omitempty"`
+	Worktree    string    `json:"worktree,omitempty"`
+	Present     *bool     `json:"worktree_present,omitempty"` // nil: it cannot be told from here
+	Interrupted string    `json:"interrupted,omitempty"`      // why
+	WakeAt      time.Time `json:"wake_at,omitzero"`
+	Doubts      []string  `json:"doubts,omitempty"` // calls that were sent, and nobody knows what became of them
+	Child       ID        `json:"child_run_id,omitzero"`
+	Failure     *Failure  `json:"failure,omitempty"`
+	Provider    string    `json:"provider,omitempty"` // what kept it from answering: limit, overload, access
+}
+
+// Diagnose says what is the matter with a run, by what is recorded, whether its owner lives
+// and whether its worktree is there. present tells whether a directory is there; nil: nobody
+// can tell. What its caller may not do is not among the next calls.
+func Diagnose(ctx context.Context, r RunReader, id ID, now time.Time, present func(path string) bool) (Diagnosis, error) {
+	d := &diagnosis{ctx: ctx, r: r, now: now, present: present, caller: CallerFrom(ctx)}
+	got, err := d.of(id)
+	got.Next = slices.DeleteFunc(got.Next, func(c NextCall) bool { return !d.may(got, c) })
+	return got, err
+}
+
+type diagnosis struct {
+	ctx     context.Context
+	r       RunReader
+	now     time.Time
+	present func(string) bool
+	caller  Caller
+}
+
+// may reports whether the caller can make a call.
+func (d *diagnosis) may(of Diagnosis, c NextCall) bool {
+	scope := cmp.Or(scopeOf[c.Tool], ScopeRead)
+	controlled := d.caller.Surface == "mcp" || d.caller.Surface == "stdio"
+	return d.caller.May(scope) && !(controlled && of.Control == InspectAlone && scope != ScopeRead)
+}
+
+// unreadable reports whether an error says that a run cannot be read.
+func unreadable(err error) bool {
+	code := CodeOf(err)
+	return code == Integrity || code == FormatNewer || code == ArtifactNotFound || errors.As(err, new(*malformedRecord))
+}
+
+func (d *diagnosis) of(id ID) (got Diagnosis, err error) {
+	got = Diagnosis{Run: id, Next: []NextCall{}}
+	run, err := d.r.Get(d.ctx, id)
+	var told history
+	if err == nil {
+		got.Status, got.Facts.HeadSeq, got.Facts.Owner, got.Facts.Failure = run.Status, run.HeadSeq, run.Owner, run.Error
+		got.Control, got.ControlReason = controlOf(run.Origin)
+		told, err = d.read(run)
+	}
+	if err == nil && run.Program.Digest != "" {
+		_, err = d.r.Artifact(d.ctx, id, run.Program.Digest)
+	}
+	switch {
+	case unreadable(err):
+		got.found(DiagnosisUnreadable, err.Error())
+		got.call(ToolRunVerify, "find out what was changed", nil)
+		return got, nil
+	case err != nil:
+		return got, err
+	}
+	got.Facts.Interrupted, got.Facts.WakeAt = told.interrupted, told.wakeAt
+	if run.Condition == Interrupted {
+		got.Facts.Doubts = slices.Sorted(maps.Keys(told.sent))
+	}
+	d.worktree(&got, run, &told)
+	if child, err := ParseID(told.delivery.Followup); err == nil {
+		if next, err := d.r.Get(d.ctx, child); err == nil && !next.State.Terminal() {
+			got.Facts.Child = child
+		}
+	}
+	err = d.judge(&got, run, &told)
+	return got, err
+}
+
+// judge finds the first condition that holds.
+func (d *diagnosis) judge(got *Diagnosis, run Run, told *history) error {
+	gates, err := d.gates(run)
+	if err != nil {
+		return err
+	}
+	alive := run.Owner != nil && run.Owner.Alive
+	waits := !run.State.Terminal()
+	switch {
+	case len(gates) > 0:
+		return d.asked(got, run, told, gates)
+	case waits && alive && d.now.Sub(run.Owner.HeartbeatAt) > stalledAfter:
+		got.found(DiagnosisStalled, fmt.Sprintf("process %d lives and drives it, but has given no sign of life for %s", run.Owner.Pid, d.now.Sub(run.Owner.HeartbeatAt).Round(time.Second)))
+		got.call(ToolRunEventsTail, "see what it did last", map[string]any{"after_seq": max(0, run.HeadSeq-25)})
+		got.call(ToolRunCancel, "end it for good", map[string]any{"mode": "hard"})
+	case run.Condition == Running || run.Status == StatusQueued:
+		got.found(DiagnosisActive, "it is "+run.Status)
+		got.call(ToolRunWatch, "follow it", map[string]any{"after_seq": run.HeadSeq})
+	case !got.Facts.Child.IsZero():
+		return d.superseded(got)
+	case waits && got.Facts.Present != nil && !*got.Facts.Present && told.delivery.Kind != DeliveryCompleted:
+		got.found(DiagnosisBlockedWorktree, "its worktree "+got.Facts.Worktree+" is gone: what it had not recorded is lost, and it cannot go on")
+		got.call(ToolRunDiff, "see what was recorded of its changes", nil)
+		got.call(ToolRunEvidence, "see where its delivery stands", map[string]any{"slice": SliceDelivery})
+	case waits && told.owned == KindRunInterrupted && told.interrupted == string(ReplayMismatch):
+		got.found(DiagnosisReplayMismatch, "its program no longer does what was recorded of it: with this version of Tipstaff it cannot go on")
+		got.call(ToolRunEvidence, "see what went wrong", map[string]any{"slice": SliceErrors})
+		got.call(ToolRunVerify, "find out where it differs", nil)
+	case run.Status == StatusAwaitingResume:
+		reason := "nothing is left to decide; it waits to be driven on"
+		if !told.wakeAt.IsZero() && told.owned == KindRunParked {
+			reason = "it sleeps until " + told.wakeAt.UTC().Format(time.RFC3339)
+		}
+		got.found(DiagnosisResumeReady, reason)
+		return d.resume(got, run)
+	case run.Condition == Interrupted:
+		got.found(DiagnosisInterrupted, Joined(": ", "nobody drives it any more", told.interrupted))
+		if err := d.resume(got, run); err != nil {
+			return err
+		}
+		got.call(ToolRunEvidence, "see what went wrong", map[string]any{"slice": SliceErrors})
+	case waits: // a draft
+		got.found(DiagnosisNotStarted, "it is a draft, and was never started")
+		got.call(ToolRunStatus, "look at it", nil)
+	default:
+		got.ended(run, told)
+	}
+	return nil
+}
+
+// ended is what there is to say of a run that is over.
+func (got *Diagnosis) ended(run Run, told *history) {
+	failure := Failure{}
+	if run.Error != nil {
+		failure = *run.Error
+	}
+	why := Joined(": ", Joined(" at ", Joined(" ", cmp.Or(failure.Code, failure.Reason), failure.Bound), failure.Path), failure.Message)
+	evidence := func(slice, text string) { got.call(ToolRunEvidence, text, map[string]any{"slice": slice}) }
+	again := func() { got.call(ToolRunStart, "try again from before the failure", map[string]any{"fork_of": run.ID}) }
+	switch {
+	case run.State == Completed:
+		got.found(DiagnosisCompleted, Joined(": ", "it has completed", run.Outcome))
+		evidence(SliceAll, "see what was done")
+		if told.delivery.Diff != nil {
+			got.call(ToolRunDiff, "see what has changed", nil)
+		}
+	case run.State == Cancelled:
+		got.found(DiagnosisCancelled, Joined(": ", "it was cancelled", failure.Message))
+		evidence(SliceDecisions, "see who decided what")
+	case failure.Bound != "":
+		got.found(DiagnosisBoundExceeded, why)
+		evidence(SliceBounds, "see what was used")
+		got.Next = append(got.Next, NextCall{Kind: InputRequired, Tool: ToolRunStart, Args: map[string]any{"fork_of": run.ID},
+			Why:     "go on with a higher bound",
+			Missing: []MissingArgument{{Name: "bounds", Schema: json.RawMessage(`{"type":"object"}`), Choices: []string{failure.Bound}}}})
+	case PressureOf(failure.Code) != "":
+		got.Facts.Provider = PressureOf(failure.Code)
+		got.found(DiagnosisProviderPressure, why)
+		evidence(SliceErrors, "see what the provider said")
+		again()
+	default:
+		got.found(DiagnosisFailed, why)
+		evidence(SliceErrors, "see what went wrong")
+		again()
+	}
+}
+
+// asked is what there is to say of a run that waits for decisions.
+func (d *diagnosis) asked(got *Diagnosis, run Run, told *history, gates []askedGate) error {
+	delivers := 0
+	for _, g := range gates {
+		got.Facts.Gates = append(got.Facts.Gates, g.ID)
+		if g.Kind == Delivery {
+			delivers++
+		}
+		if g.run != run.ID {
+			got.Recommended = g.run
+		}
+	}
+	got.found(DiagnosisDecision, "it asks: "+gates[0].Question)
+	if more := len(gates) - 1; more > 0 {
+		got.Reason = fmt.Sprintf("%s (and %d more)", got.Reason, more)
+	}
+	if delivers == len(gates) {
+		got.Condition = DiagnosisDelivery
+		got.call(ToolDeliveryGate, "see what is delivered", nil)
+	}
+	for _, g := range gates {
+		for _, action := range g.Available() {
+			got.Next = append(got.Next, decideCall(g.run, g.Gate, action))
+		}
+	}
+	if launches, err := d.launches(run, told); err != nil || !launches {
+		return err
+	}
+	return d.resume(got, run)
+}
+
+// askedGate is an undecided gate, with the run that asks.
+type askedGate struct {
+	run ID
+	Gate
+}
+
+// decideCall is the call that takes an action at a gate.
+func decideCall(run ID, g Gate, action string) NextCall {
+	c := NextCall{Kind: ReadyCall, Tool: ToolGateDecide, Args: map[string]any{"run_id": run, "gate_id": g.ID, "action": action},
+		Why: action + " at " + g.Key}
+	switch g.Kind {
+	case Handoff:
+		c.Tool = ToolHandoff
+	case Delivery:
+		c.Tool, c.Why = ToolDelivery, deliveryEffects[action]
+	}
+	if NeedsFeedback(action) {
+		c.miss("feedback", `{"type":"string","maxLength":16384}`)
+	}
+	if NeedsAnswer(g, action) {
+		c.miss("answer", `{}`)
+	}
+	return c
+}
+
+func (c *NextCall) miss(name, schema string) {
+	c.Kind = InputRequired
+	c.Missing = append(c.Missing, MissingArgument{Name: name, Schema: json.RawMessage(schema)})
+}
+
+// NeedsAnswer tells of the actions that mean nothing without a value.
+func NeedsAnswer(g Gate, action string) bool {
+	return action == "use_result" && g.Given == nil || action == "extend" || action == "answer" || action == "modify"
+}
+
+// NeedsFeedback tells of the actions that hand words on to whoever works next.
+func NeedsFeedback(action string) bool {
+	return action == ActionRetry || action == ActionWaive || action == DeliverFix || action == "revise"
+}
+
+// superseded is what there is to say of a run that a follow-up goes on with: the same as of
+// the follow-up.
+func (d *diagnosis) superseded(got *Diagnosis) error {
+	child, err := d.of(got.Facts.Child)
+	if err != nil {
+		return err
+	}
+	got.found(DiagnosisSuperseded, "run "+child.Run.String()+" goes on with it: "+child.Reason)
+	got.Recommended = cmp.Or(child.Recommended, child.Run)
+	got.Next = append(got.Next, child.Next[:min(1, len(child.Next))]...)
+	return nil
+}
+
+// resume adds the call that has the run go on: that of the run which it works for.
+func (d *diagnosis) resume(got *Diagnosis, run Run) error {
+	top, err := d.top(run)
+	if err != nil {
+		return err
+	}
+	if top != run.ID {
+		got.Recommended = top
+	}
+	got.Next = append(got.Next, NextCall{Kind: ReadyCall, Tool: ToolRunResume, Args: map[string]any{"run_id": top}, Why: "have it go on"})
+	return nil
+}
+
+// top is the run that somebody has started and that this one works for.
+func (d *diagnosis) top(run Run) (ID, error) {
+	for run.Lineage != nil && run.Lineage.Relation == relationDispatch {
+		parent, err := d.r.Get(d.ctx, run.Lineage.Parent)
+		if code := CodeOf(err); code == RunNotFound || code == Forbidden || err == nil && parent.State.Terminal() {
+			break // it has to go on by itself
+		}
+		if err != nil {
+			return run.ID, err
+		}
+		run = parent
+	}
+	return run.ID, nil
+}
+
+// gates are the undecided ones of a run and of those that it has dispatched.
+func (d *diagnosis) gates(run Run) (all []askedGate, err error) {
+	if run.State.Terminal() {
+		return nil, nil
+	}
+	for _, g := range run.OpenGates {
+		all = append(all, askedGate{run.ID, g})
+	}
+	for _, id := range run.children() {
+		child, err := d.r.Get(d.ctx, id)
+		if CodeOf(err) == RunNotFound {
+			continue // it was announced and not made yet
+		}
+		var below []askedGate
+		if err == nil {
+			below, err = d.gates(child)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, below...)
+	}
+	return all, nil
+}
+
+// children are the runs that a run has dispatched.
+func (r Run) children() []ID {
+	if r.Lineage == nil {
+		return nil
+	}
+	return r.Lineage.Children
+}
+
+// launches reports whether a resume would drive a run on that asks. One that has parked
+// stays as it is until something is decided, or happens below it.
+func (d *diagnosis) launches(run Run, told *history) (bool, error) {
+	switch {
+	case run.Condition == Running || run.Status == StatusQueued:
+		return false, nil
+	case told.owned != KindRunParked, told.news, !told.wakeAt.IsZero() && !d.now.Before(told.wakeAt):
+		return true, nil
+	}
+	for expires := range maps.Values(told.expires) {
+		if !expires.IsZero() && !d.now.Before(expires) {
+			return true, nil
+		}
+	}
+	for _, id := range run.children() {
+		child, err := d.r.Get(d.ctx, id)
+		if CodeOf(err) == RunNotFound {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if child.State.Terminal() {
+			if child.EndedAt.After(run.UpdatedAt) {
+				return true, nil // which the run has not seen yet
+			}
+			continue
+		}
+		gates, err := d.gates(child)
+		if err != nil || len(gates) == 0 {
+			return err == nil, err
+		}
+		below, err := d.read(child)
+		if err != nil {
+			return false, err
+		}
+		if launches, err := d.launches(child, &below); err != nil || launches {
+			return launches, err
+		}
+	}
+	return false, nil
+}
+
+// worktree notes where the run works, and whether that is still there. A fork works where
+// the run does that it comes from. What cannot be read tells nothing.
+func (d *diagnosis) worktree(got *Diagnosis, run Run, told *history) {
+	at := told.delivery.Worktree
+	for from := run.Lineage; at == nil && told.worktree && from != nil && from.Seq > 0; {
+		parent, err := d.r.Get(d.ctx, from.Parent)
+		if err != nil {
+			return
+		}
+		before := newDeliveryState()
+		parent.HeadSeq = from.Seq // what came later is not inherited
+		for e, err := range upTo(d.ctx, d.r, parent) {
+			if err != nil {
+				return
+			}
+			before.fold(&e)
+		}
+		at, from = before.Worktree, parent.Lineage
+	}
+	if at == nil {
+		return
+	}
+	if got.Facts.Worktree = at.Path; d.present != nil {
+		is := d.present(at.Path)
+		got.Facts.Present = &is
+	}
+}
+
+func (got *Diagnosis) found(condition, reason string) { got.Condition, got.Reason = condition, reason }
+
+// call adds a call about the run that needs nothing more.
+func (got *Diagnosis) call(tool, why string, args map[string]any) {
+	all := map[string]any{}
+	maps.Copy(all, args)
+	if all["fork_of"] == nil {
+		all["run_id"] = got.Run
+	}
+	got.Next = append(got.Next, NextCall{Kind: ReadyCall, Tool: tool, Args: all, Why: why})
+}
+
+// controlOf says whether a run may be driven from elsewhere: what a person or a daemon
+// drives in a process of its own may not.
+func controlOf(origin string) (control, reason string) {
+	switch origin {
+	case "supervisor", "engine":
+		return Controllable, ""
+	case "daemon":
+		return InspectAlone, DaemonRun
+	}
+	return InspectAlone, ForegroundRun
+}
+
+// history is what a diagnosis needs to know of the records of a run.
+type history struct {
+	delivery    DeliveryState
+	worktree    bool // it works in one
+	owned       Kind // the last record of who drives it
+	interrupted string
+	wakeAt      time.Time
+	news        bool // something was decided since it parked, or asked of it
+	sent        map[string]bool
+	expires     map[string]time.Time // of gates that nobody has closed
+}
+
+// read goes through the records of a run, which must lead to its head.
+func (d *diagnosis) read(run Run) (history, error) {
+	h := history{delivery: newDeliveryState(), expires: map[string]time.Time{}, sent: map[string]bool{}}
+	var head journal.Hash
+	whole := false
+	for e, err := range upTo(d.ctx, d.r, run) {
+		if err != nil {
+			return h, err
+		}
+		whole = e.Raw != nil && (whole || e.Seq == 1) // else there are no bytes that could be compared
+		head = head.Next(e.Raw)
+		h.apply(&e)
+	}
+	if whole && head.String() != run.Head {
+		return h, Errorf(Integrity, "the records of run %s do not lead to its head: they were changed", run.ID)
+	}
+	return h, nil
+}
+
+func (h *history) apply(e *Event) {
+	h.delivery.fold(e)
+	applyDoubt(h.sent, e)
+	switch e.Kind {
+	case KindIntentDraft:
+		files := BodyOf[IntentDraft](e).Files
+		h.worktree = files != nil && files.Mode == "worktree"
+	case KindRunQueued, KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
+		h.owned, h.news, h.interrupted, h.wakeAt = e.Kind, false, "", time.Time{}
+		if e.Kind == KindRunInterrupted {
+			h.interrupted = BodyOf[RunInterrupted](e).Reason
+		}
+		if e.Kind == KindRunParked {
+			h.wakeAt = BodyOf[RunParked](e).WakeAt
+		}
+	case KindRunCancelRequested, KindRunCorrectionRequested:
+		h.news = true
+	case KindPolicyGate:
+		b := BodyOf[GateOpened](e)
+		h.expires[b.Gate] = b.ExpiresAt.Time
+	case KindPolicyGateResolve, KindIntentAnswer, KindIntentAccept:
+		h.news = true
+		delete(h.expires, BodyOf[GateResolved](e).Gate)
+	}
+}
