@@ -32,7 +32,7 @@ var hosts = []string{"agent/run.go", "agent/approver.go", "agent/log.go"}
 
 // replayed are the only files of their packages that a replay comes by: the rest are
 // activities.
-var replayed = map[string][]string{"delivery": {"deliver.go"}, "worker": {"drive.go", "brief.go", "gate.go"}}
+var replayed = map[string][]string{"delivery": {"deliver.go"}, "worker": {"drive.go", "review.go", "given.go", "brief.go", "gate.go"}}
 
 // isHost reports whether no replay comes by a file.
 func isHost(file string) bool {

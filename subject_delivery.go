@@ -1,0 +1,109 @@
+package tipstaff
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// delivery is what would be handed over: files and commit first, then what is known of
+// them.
+func (s *shower) delivery(d DeliverySubject) {
+	s.field(0, "changed", CountOfChanges(d.Files, d.Added, d.Removed))
+	size := 0
+	for _, f := range d.Paths {
+		size += len(f.Path) + len(f.Old)
+	}
+	s.each(1, "files", size, len(d.Paths), func(i int) {
+		f := d.Paths[i]
+		s.Parts = append(s.Parts, ShownPart{Name: joinNames("files", strconv.Itoa(i)), Text: f.Path, Bytes: len(f.Path)})
+		s.line(1, f.String())
+	}, func(i int) int { return len(d.Paths[i].Path) + len(d.Paths[i].Old) })
+	if more := d.Files - len(d.Paths); more > 0 {
+		s.line(1, fmt.Sprintf("… and %d more files, which the whole difference has …", more))
+		s.Whole = false
+	}
+	s.field(0, "base", d.Base)
+	s.field(0, "commit", d.Commit)
+	s.field(0, "approve makes the branch", strings.TrimPrefix(d.Branch, "refs/heads/"))
+	s.field(0, "apply changes the checkout", d.Checkout)
+	s.field(0, "worktree", d.Worktree)
+	s.receipts(d.Checks, d.Tree)
+	if d.Release != ReleaseNone {
+		s.field(0, "release", strings.TrimSuffix(d.Release+": "+d.ReleaseReason, ": "))
+	}
+	s.named("outside the paths of the delivery", d.ScopeViolations)
+	for i, f := range d.Findings {
+		name := joinNames("findings", strconv.Itoa(i))
+		s.value(0, name, "finding of "+f.Stage, quote(strings.TrimSpace(f.Severity+" "+f.Title)))
+	}
+	s.told(d.Notices)
+	s.blocked(d.Blocked)
+	s.field(0, "default", d.DefaultAction)
+	s.field(0, "tree", d.Tree)
+	s.field(0, "digest of the difference", d.Patch)
+}
+
+// CountOfChanges says how much has changed.
+func CountOfChanges(files int, added, removed int64) string {
+	return fmt.Sprintf("%s, +%d −%d lines", Plural(files, "file"), added, removed)
+}
+
+// String is a file with what has become of it.
+func (f FileChange) String() string {
+	text := fmt.Sprintf("%-8s %s", f.Status, f.Path)
+	if f.Old != "" {
+		text += " (was " + f.Old + ")"
+	}
+	switch {
+	case f.Submodule:
+		text += "  submodule"
+	case f.Binary:
+		text += "  binary"
+	default:
+		text += fmt.Sprintf("  +%d −%d", f.Added, f.Removed)
+	}
+	if f.Untracked {
+		text += "  (not added to git)"
+	}
+	return text
+}
+
+func (s *shower) receipts(checks []Receipt, tree string) {
+	for _, c := range checks {
+		how := fmt.Sprintf("exit %d", c.ExitCode)
+		switch {
+		case c.Code != "":
+			how = c.Code + ": " + c.Message
+		case c.ExitCode == 0 && !c.Passed(tree):
+			how = "passed, but on another tree"
+		case c.ExitCode == 0:
+			how = "passed"
+		}
+		if !c.Required {
+			how += "  (not required)"
+		}
+		s.line(0, fmt.Sprintf("check %s: %s  %s", c.Name, strings.Join(c.Argv, " "), how))
+	}
+}
+
+func (s *shower) named(what string, names []string) {
+	if len(names) > 0 {
+		s.line(0, what)
+	}
+	for _, n := range names {
+		s.line(1, n)
+	}
+}
+
+func (s *shower) told(notices []Notice) {
+	for _, n := range notices {
+		s.line(0, "notice "+n.Code+": "+n.Message)
+	}
+}
+
+func (s *shower) blocked(actions []BlockedAction) {
+	for _, b := range actions {
+		s.line(0, fmt.Sprintf("%s is blocked, %s: %s", b.Action, b.Code, b.Reason))
+	}
+}
