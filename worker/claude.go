@@ -13,6 +13,8 @@ import (
 var claude = cliType{
 	name: "claude", command: "claude", install: "npm install -g @anthropic-ai/claude-code",
 	passed: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR"},
+	always: []string{"DISABLE_AUTOUPDATER=1"},
+	sets:   []string{"IS_SANDBOX"},
 	execs:  []string{"Bash"},
 	nets:   []string{"WebFetch", "WebSearch"},
 	hook:   true, denialsKnown: true, midTurn: true, cumulative: counted{cost: true},
@@ -42,7 +44,6 @@ var claude = cliType{
 		return stance{hook: true, flags: append([]string{"--permission-mode", "default", "--permission-prompt-tool", hook}, channel...)}
 	},
 	prepare: func(l *launch) error {
-		l.setenv("DISABLE_AUTOUPDATER", "1")
 		if l.o.Posture == Bypass && os.Geteuid() == 0 {
 			l.setenv("IS_SANDBOX", "1") // else it refuses to run so as root
 		}

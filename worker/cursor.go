@@ -23,6 +23,7 @@ var cursor = cliType{
 	reservedFlags: []string{"-p", "--print", "--output-format", "--stream-partial-output", "--trust", "-f", "--force", "--yolo", "--sandbox", "--approve-mcps", "-m", "--model",
 		"--resume", "--continue", "--mode", "--plan", "--workspace", "-w", "--worktree", "--worktree-base", "-b", "--background", "-c", "--cloud", "--fullscreen", "--auto-review", "--skip-worktree-setup", "--add-dir",
 		"--plugin-dir", "--list-models", "-a", "--api-key", "-H", "--header", "-h", "--help", "-v", "--version"},
+	sets: []string{"CURSOR_CONFIG_DIR"},
 	stance: func(p Posture, v verdicts) stance {
 		switch p {
 		case ReadOnly:

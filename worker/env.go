@@ -37,6 +37,14 @@ func Environ(typ string, parent []string, configured map[string]string, markers 
 	return env
 }
 
+// SetsVariable reports whether Tipstaff sets a variable of the environment of workers of a
+// type itself, so that a configuration cannot.
+func SetsVariable(typ, name string) bool {
+	return name == "TERM" || slices.ContainsFunc(rowsOf(typ), func(r row) bool {
+		return slices.Contains(r.of.sets, name) || slices.ContainsFunc(r.of.always, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	})
+}
+
 // Credentials are the values in the environment of a worker of a type that no log and no
 // record may hold, by their names.
 func Credentials(typ string, env []string) map[string]string {

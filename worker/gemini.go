@@ -14,6 +14,7 @@ import (
 var gemini = cliType{
 	name: "gemini", command: "gemini", install: "npm install -g @google/gemini-cli",
 	passed:       []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
+	sets:         []string{"GEMINI_CLI_HOME"},
 	always:       []string{"GEMINI_CLI_NO_RELAUNCH=true"}, // else what we start is a launcher that ignores SIGTERM
 	execs:        []string{"run_shell_command"},
 	nets:         []string{"web_fetch", "google_web_search"},

@@ -89,6 +89,11 @@ func TestEachTypeRuns(t *testing.T) {
 				if s.Input != "do it" || strings.Contains(strings.Join(s.Args, " "), "do it") || s.Dir != b.options.Dir {
 					t.Errorf("%+v", s)
 				}
+				for _, v := range s.Env {
+					if name, _, _ := strings.Cut(v, "="); !slices.Contains(b.options.Env, v) && !strings.HasPrefix(name, "TIPSTAFF_") && !SetsVariable(typ, name) {
+						t.Errorf("a configuration could set %s, too", name)
+					}
+				}
 			}
 			if typ == "cursor" {
 				if _, err := os.Stat(filepath.Join(b.options.Dir, ".cursor")); !errors.Is(err, os.ErrNotExist) {

@@ -18,6 +18,8 @@ var opencode = cliType{
 	denialsKnown: true, midTurn: true,
 	reservedFlags: []string{"--pure", "--format", "-m", "--model", "-s", "--session", "-c", "--continue", "--fork", "--share", "--attach", "--port", "--dir", "--command",
 		"-f", "--file", "--agent", "--dangerously-skip-permissions", "--auto", "--yolo", "--title", "-p", "--password", "-u", "--username", "--interactive", "-i", "--replay", "--replay-limit", "-h", "--help", "-v", "--version"},
+	always: []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
+	sets:   []string{"OPENCODE_CONFIG_CONTENT", "XDG_CONFIG_HOME"},
 	stance: func(p Posture, v verdicts) stance {
 		switch p {
 		case ReadOnly:
@@ -39,7 +41,6 @@ var opencode = cliType{
 			"permission": opencodePermission(l.stance.may),
 			"mcp":        object{ServerName: object{"type": "local", "command": []string{l.self, "worker-mcp"}, "environment": env, "enabled": true}}})
 		l.setenv("OPENCODE_CONFIG_CONTENT", string(config))
-		l.setenv("OPENCODE_DISABLE_AUTOUPDATE", "1")
 		if l.pick("none", "user") == "none" {
 			l.setenv("XDG_CONFIG_HOME", filepath.Join(l.o.Folder, "config"))
 		}

@@ -13,6 +13,7 @@ type cliType struct {
 	install string   // how to get it
 	passed  []string // variables of the environment that reach it
 	always  []string // variables that it is started with, whatever it is to do
+	sets    []string // names of variables that prepare sets
 
 	// Native tools that change files, run commands and fetch, beside those that are known
 	// to the channel.

@@ -3,23 +3,14 @@ package workspace
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/worker"
 )
 
-// setByTipstaff are variables that an invocation sets itself, by type.
-var setByTipstaff = map[string][]string{
-	"claude":   {"DISABLE_AUTOUPDATER", "IS_SANDBOX"},
-	"gemini":   {"GEMINI_CLI_HOME"},
-	"opencode": {"OPENCODE_CONFIG_CONTENT", "OPENCODE_DISABLE_AUTOUPDATE", "XDG_CONFIG_HOME"},
-	"cursor":   {"CURSOR_CONFIG_DIR"},
-}
-
 // checkVariable: what Tipstaff sets would not be obeyed.
 func (w *Worker) checkVariable(name string) error {
-	if name == "TERM" || slices.Contains(setByTipstaff[w.Type], name) {
+	if worker.SetsVariable(w.Type, name) {
 		return fmt.Errorf("%s is set by Tipstaff for workers of type %s", name, w.Type)
 	}
 	return checkVariable(name)
