@@ -15,6 +15,8 @@ var claude = cliType{
 	passed: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR"},
 	always: []string{"DISABLE_AUTOUPDATER=1"},
 	sets:   []string{"IS_SANDBOX"},
+	reads:  []string{"Read", "Grep", "Glob", "LS", "NotebookRead"},
+	edits:  map[string]string{"Edit": "file_path", "MultiEdit": "file_path", "Write": "file_path", "NotebookEdit": "notebook_path"},
 	execs:  []string{"Bash"},
 	nets:   []string{"WebFetch", "WebSearch"},
 	hook:   true, denialsKnown: true, midTurn: true, cumulative: counted{cost: true},

@@ -15,7 +15,7 @@ import (
 var codex = cliType{
 	name: "codex", command: "codex", install: "npm install -g @openai/codex",
 	passed: []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY", "CODEX_HOME"},
-	edits:  []string{"file_change"}, execs: []string{"command_execution"}, nets: []string{"web_search"},
+	edits:  map[string]string{"file_change": ""}, execs: []string{"command_execution"}, nets: []string{"web_search"},
 	cumulative: counted{usage: true},
 	sessionID:  uuid, // of anything else it makes a new thread
 	reservedFlags: []string{"--json", "--experimental-json", "--skip-git-repo-check", "--ignore-user-config", "--ignore-rules", "-s", "--sandbox", "--full-auto", "-a",

@@ -19,7 +19,7 @@ import (
 var cursor = cliType{
 	name: "cursor", command: "cursor-agent", install: "see https://cursor.com/cli",
 	passed: []string{"CURSOR_API_KEY"},
-	edits:  []string{"delete", "edit", "write"}, execs: []string{"shell"},
+	edits:  map[string]string{"delete": "", "edit": "", "write": ""}, execs: []string{"shell"},
 	reservedFlags: []string{"-p", "--print", "--output-format", "--stream-partial-output", "--trust", "-f", "--force", "--yolo", "--sandbox", "--approve-mcps", "-m", "--model",
 		"--resume", "--continue", "--mode", "--plan", "--workspace", "-w", "--worktree", "--worktree-base", "-b", "--background", "-c", "--cloud", "--fullscreen", "--auto-review", "--skip-worktree-setup", "--add-dir",
 		"--plugin-dir", "--list-models", "-a", "--api-key", "-H", "--header", "-h", "--help", "-v", "--version"},

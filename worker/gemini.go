@@ -16,6 +16,8 @@ var gemini = cliType{
 	passed:       []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"},
 	sets:         []string{"GEMINI_CLI_HOME"},
 	always:       []string{"GEMINI_CLI_NO_RELAUNCH=true"}, // else what we start is a launcher that ignores SIGTERM
+	reads:        []string{"read_file", "read_many_files", "list_directory", "glob", "search_file_content", "grep_search"},
+	edits:        map[string]string{"write_file": "file_path", "replace": "file_path"},
 	execs:        []string{"run_shell_command"},
 	nets:         []string{"web_fetch", "google_web_search"},
 	denialsKnown: true,

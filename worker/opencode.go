@@ -13,6 +13,8 @@ import (
 // opencode.
 var opencode = cliType{
 	name: "opencode", command: "opencode", install: "npm install -g opencode-ai",
+	reads:        []string{"read", "glob", "grep", "list"},
+	edits:        map[string]string{"edit": "filePath", "write": "filePath"},
 	execs:        []string{"bash"},
 	nets:         []string{"webfetch", "websearch", "codesearch"},
 	denialsKnown: true, midTurn: true,

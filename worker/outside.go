@@ -18,8 +18,8 @@ const ruleOutside = "builtin/outside"
 
 // outside says why a call changes a file that it must not; "": it does not.
 func outside(typ, tool, dir string, args json.RawMessage) string {
-	name, edits := natives[typ].edits[tool]
-	if !edits {
+	name := typeOf(typ).edits[tool]
+	if name == "" {
 		return ""
 	}
 	var members map[string]json.RawMessage

@@ -13,6 +13,8 @@ import (
 // its agent tells them, and last {"kind":"end","is_error":…,"usage":{…},"cost_usd":"…"}.
 var scripted = cliType{
 	name:  "scripted",
+	reads: []string{"read_file", "list_dir", "json_query"},
+	edits: map[string]string{"write_file": "path"},
 	execs: []string{"exec"},
 	nets:  []string{"http_get"},
 	hook:  true, denialsKnown: true, midTurn: true,

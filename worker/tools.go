@@ -27,9 +27,8 @@ func (t *cliType) tools() []nativeTool {
 			tools = append(tools, nativeTool{n, does})
 		}
 	}
-	add(reads, natives[t.name].reads)
-	add(edits, slices.Sorted(maps.Keys(natives[t.name].edits)))
-	add(edits, t.edits)
+	add(reads, t.reads)
+	add(edits, slices.Sorted(maps.Keys(t.edits)))
 	add(execs, t.execs)
 	add(nets, t.nets)
 	return tools
@@ -78,4 +77,42 @@ func joined(prefix, separator string) func(string, []string) (string, string, bo
 		}
 		return server, tool, server != ""
 	}
+}
+
+// typeOf is the type of a name; one that is not known has no tools.
+func typeOf(name string) *cliType {
+	for _, r := range rowsOf(name) {
+		return r.of
+	}
+	return &cliType{name: name}
+}
+
+// nativeClass is the effect class of a CLI's own tool.
+func nativeClass(typ, tool string) string {
+	if slices.Contains(typeOf(typ).reads, tool) {
+		return string(flow.Read)
+	}
+	return string(flow.Once)
+}
+
+// nativeServer is the server that a CLI's own tools count as.
+func nativeServer(typ string) string { return "worker-" + typ }
+
+// plainName reports whether a name has the characters that names of tools have in policies.
+func plainName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_.-", r))
+	})
+}
+
+// toolName is a tool by the name that policies and records have for it: one of the
+// channel is tipstaff/<tool>, any other is the CLI's own.
+func toolName(typ, name string) string {
+	for _, prefix := range []string{"mcp__" + ServerName + "__", "mcp_" + ServerName + "_", ServerName + "_", ServerName + "/"} {
+		own, ok := strings.CutPrefix(name, prefix)
+		if ok && (own == ApproveTool || slices.Contains(taskTools(), own)) {
+			return ServerName + "/" + own
+		}
+	}
+	return nativeServer(typ) + "/" + name
 }

@@ -15,9 +15,12 @@ type cliType struct {
 	always  []string // variables that it is started with, whatever it is to do
 	sets    []string // names of variables that prepare sets
 
-	// Native tools that change files, run commands and fetch, beside those that are known
-	// to the channel.
-	edits, execs, nets []string
+	// Its native tools, as far as a posture is about them: those that read, that change
+	// files, each with the argument that is the path ("": none is), that run commands, and
+	// that fetch. A tool that is not among reads has an effect that must not be repeated.
+	reads       []string
+	edits       map[string]string
+	execs, nets []string
 
 	hook         bool // it asks Tipstaff before it makes a call
 	denialsKnown bool // its stream tells of every call that was not allowed
