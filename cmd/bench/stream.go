@@ -15,7 +15,7 @@ import (
 
 const (
 	streamRate  = 50e6 // bytes a second
-	streamBytes = 32e6 // that a stream ten times as long may add to the peak
+	streamBytes = 16e6 // that a stream ten times as long may add to the peak
 )
 
 // streamRead is what the child reports.
