@@ -39,6 +39,6 @@ if concerned 'coding CLIs' '^(worker|delivery|process|supervisor|test/clis)/|^((
 	scripts/clis.sh --or-skip
 	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
 fi
-if concerned 'the schema of tasks' '^(schema/|task.*\.go$|worker/document\.go$|test/cue/)'; then
+if concerned 'the schema of tasks' '^(go\.mod$|schema/|task.*\.go$|worker/[^/]*\.go$|test/cue/)'; then
 	make test-schema
 fi
