@@ -206,9 +206,10 @@ func (o *showOptions) showDiagnosis(ctx context.Context, svc tipstaff.Service, r
 	}
 	o.printFields(fields...)
 	var lines []string
+	get := readOnce(ctx, svc)
 	for _, c := range d.Next {
-		if line := o.commandOf(ctx, svc, c); line != "" {
-			lines = append(lines, line+"  # "+c.Why)
+		if line := o.commandOf(get, c); line != "" {
+			lines = append(lines, line+"  # "+clean(c.Why))
 		}
 	}
 	o.printCommands("next:", lines)
@@ -221,8 +222,23 @@ func (a *app) printCommands(head string, lines []string) {
 	}
 }
 
+// readOnce reads each run once: every action of every gate asks for its run.
+func readOnce(ctx context.Context, svc tipstaff.Service) func(tipstaff.ID) (tipstaff.Run, error) {
+	seen := map[tipstaff.ID]tipstaff.Run{}
+	return func(id tipstaff.ID) (tipstaff.Run, error) {
+		if r, ok := seen[id]; ok {
+			return r, nil
+		}
+		r, err := svc.Get(ctx, id)
+		if err == nil {
+			seen[id] = r
+		}
+		return r, err
+	}
+}
+
 // commandOf is a call as a command line; "": there is no such command.
-func (a *app) commandOf(ctx context.Context, svc tipstaff.Service, c tipstaff.NextCall) string {
+func (a *app) commandOf(get func(tipstaff.ID) (tipstaff.Run, error), c tipstaff.NextCall) string {
 	run, _ := c.Args["run_id"].(tipstaff.ID)
 	show := func(flags ...string) string { return a.invocation(append([]string{"show", run.String()}, flags...)...) }
 	switch c.Tool {
@@ -232,7 +248,7 @@ func (a *app) commandOf(ctx context.Context, svc tipstaff.Service, c tipstaff.Ne
 			return a.invocation("fork", from.String())
 		}
 		// Only those of a pipeline can be raised by a fork.
-		if failed, err := svc.Get(ctx, from); err == nil && failed.Program.Kind == tipstaff.ProgramPipeline {
+		if failed, err := get(from); err == nil && failed.Program.Kind == tipstaff.ProgramPipeline {
 			return a.invocation("fork", from.String(), "--raise", tipstaff.BoundField(c.Missing[0].Choices[0])+"=N")
 		}
 	case tipstaff.ToolRunResume:
@@ -254,7 +270,7 @@ func (a *app) commandOf(ctx context.Context, svc tipstaff.Service, c tipstaff.Ne
 	case tipstaff.ToolDeliveryGate:
 		return show("--delivery")
 	case tipstaff.ToolGateDecide, tipstaff.ToolHandoff, tipstaff.ToolDelivery:
-		asks, err := svc.Get(ctx, run)
+		asks, err := get(run)
 		for _, g := range asks.OpenGates {
 			if err == nil && g.ID == c.Args["gate_id"].(tipstaff.ID) {
 				return a.decideLine(run, g, c.Args["action"].(string))
@@ -282,6 +298,7 @@ func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tip
 		head = clean(strings.ReplaceAll(d.Condition, "_", " ")+": "+d.Reason) + "\n" + head
 	}
 	var lines []string
+	get := readOnce(ctx, svc)
 	for _, path := range d.Facts.Doubts {
 		lines = append(lines, doubtText(path))
 	}
@@ -290,7 +307,7 @@ func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tip
 		if asks && (c.Args["run_id"] == r.ID || c.Tool == tipstaff.ToolRunResume) {
 			continue
 		}
-		if line := o.commandOf(ctx, svc, c); line != "" {
+		if line := o.commandOf(get, c); line != "" {
 			lines = append(lines, line)
 		}
 	}

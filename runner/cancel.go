@@ -365,9 +365,11 @@ func (r *Runner) forkPoint(ctx context.Context, row flow.Row) (int64, error) {
 			case tipstaff.StepStarted, tipstaff.StepCompleted, tipstaff.StepCancelled:
 			default:
 				at := began[e.Path]
-				for _, w := range wrong { // an agent's calls are below its step
-					if began[e.Path] == 0 && b.Error != nil && w.Code == b.Error.Code && strings.HasPrefix(w.Path, e.Path+"/") {
-						at = began[w.Path]
+				if at == 0 && b.Error != nil { // an agent's calls are below its step
+					for _, w := range wrong {
+						if w.Code == b.Error.Code && strings.HasPrefix(w.Path, e.Path+"/") {
+							at = began[w.Path]
+						}
 					}
 				}
 				failed = cmp.Or(at, failed)

@@ -94,7 +94,6 @@ func (x *turn) busy(s *tipstaff.WorkerSession) error {
 func (x *turn) update(f func(*tipstaff.WorkerSession)) error {
 	return x.host.Store.UpdateSession(context.WithoutCancel(x.ctx), x.session.ID, func(s *tipstaff.WorkerSession) error {
 		f(s)
-		s.UpdatedAt = x.host.Now()
 		return nil
 	})
 }
