@@ -265,10 +265,10 @@ func Evidence(ctx context.Context, r RunReader, req EvidenceRequest, now time.Ti
 func (r *EvidenceRequest) check() error {
 	r.Slice, r.Limit = cmp.Or(r.Slice, SliceAll), cmp.Or(r.Limit, defaultEvidence)
 	if r.Slice != SliceAll && !slices.Contains(EvidenceSlices(), r.Slice) {
-		return Errorf(InvalidArgument, "%q is no slice of the evidence: it is all, %s", r.Slice, strings.Join(EvidenceSlices(), ", "))
+		return Errorf(InvalidArgument, "unknown slice %q: the slices of the evidence are all, %s", r.Slice, strings.Join(EvidenceSlices(), ", "))
 	}
 	if r.SeverityMin != "" && severity(r.SeverityMin) < 0 {
-		return Errorf(InvalidArgument, "%q is no severity: it is P0, P1, P2 or P3", r.SeverityMin)
+		return Errorf(InvalidArgument, "unknown severity %q: it is P0, P1, P2 or P3", r.SeverityMin)
 	}
 	if r.Limit < 1 || r.Limit > mostEvidence {
 		return Errorf(InvalidArgument, "limit is %d; it must be from 1 to 1000", r.Limit)

@@ -56,8 +56,11 @@ func (r *Runner) prepareFiles(ctx context.Context, p *prepared, noFiles bool) er
 		base = deliver.Base
 	}
 	commit, err := repo.Resolve(ctx, base)
-	if err != nil {
+	if tipstaff.CodeOf(err) == tipstaff.InvalidArgument {
 		return tipstaff.Errorf(tipstaff.InvalidProgram, "deliver.base: %v", err)
+	}
+	if err != nil {
+		return err
 	}
 	place := repo.Place
 	p.files = &tipstaff.RunFiles{Mode: mode, Place: &place, Base: commit}

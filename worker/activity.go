@@ -357,7 +357,7 @@ func refused(err error) error {
 	}
 	var e *tipstaff.Error
 	if errors.As(err, &e) {
-		return &flow.Error{Code: string(e.Code), Message: e.Message, NotSent: true}
+		return &flow.Error{Code: string(e.Code), Message: tipstaff.Joined("; ", e.Message, e.Hint), NotSent: true}
 	}
 	return &flow.Error{Code: flow.CodeInternal, Message: err.Error(), NotSent: true}
 }

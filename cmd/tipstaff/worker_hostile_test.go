@@ -303,3 +303,17 @@ func TestHostileWorkers(t *testing.T) {
 		})
 	}
 }
+
+// Whoever has not installed a CLI is told how.
+func TestWorkerThatIsNotInstalled(t *testing.T) {
+	t.Parallel()
+	w := newFake(t, "honest")
+	w.Check(os.Remove(w.Path("bin/claude")))
+	r := w.Run("run", "plan.yaml", "--unattended")
+	if r.Code != 1 || !strings.Contains(r.Out, "worker_unavailable") || !strings.Contains(r.Out, "npm install -g @anthropic-ai/claude-code") {
+		t.Errorf("%v", r)
+	}
+	if w.starts() != 0 {
+		t.Error("something was started")
+	}
+}
