@@ -66,7 +66,14 @@ const (
 	NotAGitRepository   Code = "not_a_git_repository"
 	NoCommits           Code = "no_commits"     // of a repository
 	ActionBlocked       Code = "action_blocked" // the gate offers it, but something stands in its way
-	Refused             Code = "refused"        // preflight: pin, lock, environment; Details say which
+	PathOutside         Code = "path_outside_workspace"
+	CapacityReached     Code = "capacity_reached" // as many runs have processes of their own as may
+	ProjectBusy         Code = "project_busy"     // another run works in the checkout
+	SpawnFailed         Code = "spawn_failed"
+	UnsupportedPlatform Code = "unsupported_platform"
+	WrongGateKind       Code = "wrong_gate_kind"
+	TooManyWatchers     Code = "too_many_watchers"
+	Refused             Code = "refused" // preflight: pin, lock, environment; Details say which
 	Internal            Code = "internal"
 
 	// Of workers, before anything was started.
@@ -88,7 +95,10 @@ type Error struct {
 	Command  string    `json:"command,omitempty"`  // the same for people at the command line: it may name commands, options and files
 	Run      ID        `json:"run_id,omitzero"`    // the run it concerns, if any
 	Problems []Problem `json:"problems,omitempty"` // of invalid documents
-	Err      error     `json:"-"`                  // the cause; its text is not for clients
+	// Details say more of some codes, by name. Next are calls that help.
+	Details map[string]any `json:"details,omitempty"`
+	Next    []NextCall     `json:"next,omitempty"`
+	Err     error          `json:"-"` // the cause; its text is not for clients
 }
 
 func (e *Error) Error() string {

@@ -38,6 +38,24 @@ type Run struct {
 	Pipeline *PipelineStatus `json:"pipeline,omitempty"`
 	// Turn is what a turn has beside the others; nil: the run is none.
 	Turn *TurnStatus `json:"turn,omitempty"`
+
+	// Dir is the folder of the run's files, Project the one that it is about; relative to
+	// the workspace if they are inside of it.
+	Dir     string            `json:"run_dir,omitempty"`
+	Project string            `json:"project_dir,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	// Control says whether the run may be driven from elsewhere, and ControlReason why not:
+	// a fact of the store, whoever drives it now.
+	Control       string  `json:"control"`
+	ControlReason string  `json:"control_reason,omitempty"`
+	Stage         string  `json:"stage,omitempty"`  // of a pipeline: the one that it is in
+	Queued        *Queued `json:"queued,omitempty"` // it waits for its turn; nil: it does not
+}
+
+// Queued is where a run stands that waits for its turn.
+type Queued struct {
+	Place int       `json:"place"` // from 1: that many starts until its own
+	Since time.Time `json:"since"`
 }
 
 // TurnStatus is the conversation that a turn belongs to, and who answers in it.

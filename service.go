@@ -53,6 +53,13 @@ type Reader interface {
 	Checkpoints(context.Context, ID) ([]Checkpoint, error)
 	// Artifact is a stored document or payload by its digest.
 	Artifact(ctx context.Context, run ID, digest string) ([]byte, error)
+	// Gate is one gate of a run, open or closed, by its id or its key: of several with
+	// one key the open one, else the newest. What it asks about is all of it.
+	Gate(ctx context.Context, run ID, gate string) (Gate, error)
+	// Inbox is a page of undecided gates, oldest first.
+	Inbox(context.Context, InboxRequest) (InboxPage, error)
+	// Threads is a page of the caller's threads, the one that changed last first.
+	Threads(context.Context, ThreadsRequest) (ThreadPage, error)
 }
 
 // Decider answers gates.
@@ -72,8 +79,9 @@ type Driver interface {
 	Resume(context.Context, ResumeRequest) (Started, error)
 	// Correct hands a revised program to a run, whoever drives it. It drives nothing.
 	Correct(context.Context, CorrectRequest) (Corrected, error)
-	// Cancel asks a living owner to cancel, or settles a run that has none.
-	Cancel(context.Context, CancelRequest) (Run, error)
+	// Cancel asks a living owner to cancel and ends what does not, or settles a run that
+	// has none.
+	Cancel(context.Context, CancelRequest) (Cancellation, error)
 }
 
 // Brancher makes runs of the beginnings of others. Nothing is driven.
@@ -118,6 +126,10 @@ type Envelopes interface {
 type StartRequest struct {
 	Program []byte `json:"program"` // YAML or JSON: a plan, a pipeline or a turn
 	Name    string `json:"name"`    // of the file, for messages
+	// File names a document of the workspace in place of Program: it must lie inside of it,
+	// or of a folder that the server allows, links resolved. "": Program holds it.
+	File string `json:"file,omitempty"`
+	Hosting
 	// Inputs of a plan are its own; a pipeline's are raw_input, metadata, goals,
 	// thread_id, session_id, request_id and stage_order.
 	Inputs map[string]json.RawMessage `json:"inputs,omitempty"`
@@ -140,6 +152,19 @@ type TaskStart struct {
 	Worker string `json:"worker,omitempty"` // who is to do it; "": the task's own, or whoever its role is bound to
 }
 
+// Hosting is where and as what a run is driven that is about to be started.
+type Hosting struct {
+	// Detach has a process of its own drive the run, which goes on when this one ends.
+	Detach bool `json:"detach,omitempty"`
+	// Key names the request: the same again finds the run that it has made, and with
+	// other content it is request_conflict. Keys are a user's own. "": each request makes a run.
+	Key string `json:"idempotency_key,omitempty"`
+	// Project is a folder inside of the workspace, or of one that the server allows, that
+	// the run is about; "": the workspace.
+	Project string            `json:"project_dir,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+}
+
 // Presence says who answers the gates of a run while it is driven. The zero value is
 // nobody: a run that asks parks.
 type Presence struct {
@@ -158,6 +183,8 @@ type DraftRequest struct {
 	Agent  string                     `json:"agent,omitempty"` // who drafts; "": default
 	Inputs map[string]json.RawMessage `json:"inputs,omitempty"`
 	Title  string                     `json:"title,omitempty"`
+	Via    string                     `json:"via,omitempty"` // recorded in intent.accept; "" is command
+	Hosting
 	Presence
 	Only             bool   `json:"only,omitempty"` // the run waits when the plan is drafted, whoever is there
 	AllowSubDispatch bool   `json:"allow_sub_dispatch,omitempty"`
@@ -188,6 +215,16 @@ type Started struct {
 	Run ID `json:"run_id"`
 	Validated
 	Existed bool `json:"existed,omitempty"` // it was made before, by the same request
+	// Launched is the process that was started for it; nil: it is driven in this one.
+	Launched *Launched `json:"launched,omitempty"`
+}
+
+// Launched is a process that was started to drive a run.
+type Launched struct {
+	Dir  string    `json:"run_dir"` // of the run's files
+	Pid  int       `json:"pid"`
+	Argv []string  `json:"argv"`
+	At   time.Time `json:"started_at"`
 }
 
 // Driven is how a drive ended.
@@ -287,12 +324,63 @@ type ListRequest struct {
 	Session string `json:"session,omitempty"`
 	Heads   bool   `json:"heads,omitempty"`
 	Own     bool   `json:"own,omitempty"`
+	// Project selects runs that are about a folder.
+	Project string `json:"project_dir,omitempty"`
+	Count   bool   `json:"count,omitempty"` // also tell how many there are
+}
+
+// InboxRequest selects undecided gates.
+type InboxRequest struct {
+	Limit int        `json:"limit,omitempty"` // from 1 to 200; 0 is 50
+	Kinds []GateKind `json:"kinds,omitempty"` // nil: all
+	After ID         `json:"after,omitzero"`  // the gate that the last page ended with
+}
+
+// InboxPage is one page of undecided gates.
+type InboxPage struct {
+	Gates  []InboxGate      `json:"gates"`
+	Total  int              `json:"total"`         // that the caller may see, of the kinds asked for
+	Next   ID               `json:"next,omitzero"` // zero: no more
+	ByKind map[GateKind]int `json:"by_kind"`
+}
+
+// InboxGate is an undecided gate with the run that asks.
+type InboxGate struct {
+	Run           ID     `json:"run_id"`
+	Title         string `json:"title"`
+	Project       string `json:"project_dir,omitempty"`
+	User          string `json:"user"`
+	Status        string `json:"status"`
+	Control       string `json:"control"`
+	ControlReason string `json:"control_reason,omitempty"`
+	Gate          Gate   `json:"gate"`
+}
+
+// ThreadsRequest selects threads.
+type ThreadsRequest struct {
+	Limit  int `json:"limit,omitempty"` // from 1 to 200; 0 is 50
+	Before ID  `json:"before,omitzero"` // those whose head is older than this run
+}
+
+// ThreadPage is one page of threads.
+type ThreadPage struct {
+	Threads []Thread `json:"threads"`
+	Next    ID       `json:"next,omitzero"` // zero: no more
+}
+
+// Thread is a line of runs of pipelines.
+type Thread struct {
+	ID   string `json:"thread_id"`
+	Runs int    `json:"runs"`
+	Head Run    `json:"head"` // its last
 }
 
 // RunPage is one page of a list.
 type RunPage struct {
 	Runs []Run `json:"runs"`
 	Next ID    `json:"next,omitzero"` // zero: no more
+	// Total is how many there are on all pages, if that was asked for.
+	Total int `json:"total,omitempty"`
 	// Strays is how many runs have left signed files beside a store that holds no run at
 	// all: its database was removed or replaced.
 	Strays int `json:"strays,omitempty"`
@@ -329,7 +417,8 @@ type Decided struct {
 
 // ResumeRequest drives a run on.
 type ResumeRequest struct {
-	Run ID `json:"run_id"`
+	Run    ID   `json:"run_id"`
+	Detach bool `json:"detach,omitempty"` // in a process of its own
 	Presence
 }
 
@@ -353,9 +442,29 @@ type Corrected struct {
 
 // CancelRequest ends a run without settling what it decided.
 type CancelRequest struct {
-	Run    ID            `json:"run_id"`
-	Reason string        `json:"reason,omitempty"`
-	Wait   time.Duration `json:"wait,omitempty"` // for a living owner to settle; 0 is 15 s
+	Run    ID     `json:"run_id"`
+	Reason string `json:"reason,omitempty"`
+	Hard   bool   `json:"hard,omitempty"` // its processes are killed at once
+	// Grace is how long a living owner may take before it is killed; 0 is 10 s. Wait is
+	// how long Cancel waits for the end; 0 is 15 s.
+	Grace time.Duration `json:"grace,omitempty"`
+	Wait  time.Duration `json:"wait,omitempty"`
+}
+
+// What became of a [CancelRequest].
+const (
+	CancelStopped = "stopped"      // its owner has ended, and nothing is left of it
+	CancelSent    = "signal_sent"  // it will end without another call
+	CancelDead    = "already_dead" // nobody drove it: it was settled at once
+	CancelDone    = "already_done" // it had ended before
+)
+
+// Cancellation is what became of a request to cancel, and the run after it.
+type Cancellation struct {
+	Run
+	How    string `json:"how"`
+	Forced bool   `json:"forced,omitempty"` // its owner was killed
+	Swept  int    `json:"swept,omitempty"`  // processes that were ended besides
 }
 
 // ForkRequest names the source of a fork.

@@ -218,7 +218,7 @@ func (a *app) cancel(ctx context.Context, ref, reason string) error {
 	if run.State == tipstaff.Completed || run.State == tipstaff.Failed {
 		return tipstaff.Errorf(tipstaff.RunEnded, "run %s was not cancelled: it %s first", id, run.State)
 	}
-	return a.print(filled(run), func() {
+	return a.print(filled(run.Run), func() {
 		if run.State == tipstaff.Cancelled {
 			fmt.Fprintf(a.out, "cancelled %s\n", id)
 			return

@@ -252,8 +252,9 @@ func (s *fakeService) Decide(_ context.Context, r tipstaff.DecideRequest) (tipst
 	return s.decide(r)
 }
 
-func (s *fakeService) Cancel(_ context.Context, r tipstaff.CancelRequest) (tipstaff.Run, error) {
-	return s.cancel(r)
+func (s *fakeService) Cancel(_ context.Context, r tipstaff.CancelRequest) (tipstaff.Cancellation, error) {
+	run, err := s.cancel(r)
+	return tipstaff.Cancellation{Run: run}, err
 }
 
 func (s *fakeService) Fork(_ context.Context, r tipstaff.ForkRequest) (tipstaff.Run, error) {

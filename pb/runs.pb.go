@@ -81,7 +81,7 @@ const file_tipstaff_runs_v1_runs_proto_rawDesc = "" +
 	"\n" +
 	"\x1btipstaff/runs/v1/runs.proto\x12\x10tipstaff.runs.v1\"\x1c\n" +
 	"\x04Json\x12\x14\n" +
-	"\x05value\x18\x01 \x01(\fR\x05value2\x9d\v\n" +
+	"\x05value\x18\x01 \x01(\fR\x05value2\xc9\f\n" +
 	"\n" +
 	"RunService\x127\n" +
 	"\x05Start\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x127\n" +
@@ -91,7 +91,10 @@ const file_tipstaff_runs_v1_runs_proto_rawDesc = "" +
 	"\x04List\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x12:\n" +
 	"\x06Events\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json0\x01\x126\n" +
 	"\x04Wait\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x12=\n" +
-	"\vCheckpoints\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x12:\n" +
+	"\vCheckpoints\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x126\n" +
+	"\x04Gate\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x127\n" +
+	"\x05Inbox\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x129\n" +
+	"\aThreads\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x12:\n" +
 	"\bArtifact\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x12:\n" +
 	"\bEnvelope\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x127\n" +
 	"\x05Graph\x12\x16.tipstaff.runs.v1.Json\x1a\x16.tipstaff.runs.v1.Json\x128\n" +
@@ -134,48 +137,54 @@ var file_tipstaff_runs_v1_runs_proto_depIdxs = []int32{
 	0,  // 5: tipstaff.runs.v1.RunService.Events:input_type -> tipstaff.runs.v1.Json
 	0,  // 6: tipstaff.runs.v1.RunService.Wait:input_type -> tipstaff.runs.v1.Json
 	0,  // 7: tipstaff.runs.v1.RunService.Checkpoints:input_type -> tipstaff.runs.v1.Json
-	0,  // 8: tipstaff.runs.v1.RunService.Artifact:input_type -> tipstaff.runs.v1.Json
-	0,  // 9: tipstaff.runs.v1.RunService.Envelope:input_type -> tipstaff.runs.v1.Json
-	0,  // 10: tipstaff.runs.v1.RunService.Graph:input_type -> tipstaff.runs.v1.Json
-	0,  // 11: tipstaff.runs.v1.RunService.Decide:input_type -> tipstaff.runs.v1.Json
-	0,  // 12: tipstaff.runs.v1.RunService.Defer:input_type -> tipstaff.runs.v1.Json
-	0,  // 13: tipstaff.runs.v1.RunService.Resume:input_type -> tipstaff.runs.v1.Json
-	0,  // 14: tipstaff.runs.v1.RunService.Correct:input_type -> tipstaff.runs.v1.Json
-	0,  // 15: tipstaff.runs.v1.RunService.Cancel:input_type -> tipstaff.runs.v1.Json
-	0,  // 16: tipstaff.runs.v1.RunService.Fork:input_type -> tipstaff.runs.v1.Json
-	0,  // 17: tipstaff.runs.v1.RunService.Rollback:input_type -> tipstaff.runs.v1.Json
-	0,  // 18: tipstaff.runs.v1.RunService.Label:input_type -> tipstaff.runs.v1.Json
-	0,  // 19: tipstaff.runs.v1.RunService.Verify:input_type -> tipstaff.runs.v1.Json
-	0,  // 20: tipstaff.runs.v1.RunService.CreateEnvelope:input_type -> tipstaff.runs.v1.Json
-	0,  // 21: tipstaff.runs.v1.RunService.UpdateEnvelope:input_type -> tipstaff.runs.v1.Json
-	0,  // 22: tipstaff.runs.v1.RunService.ExecuteEnvelope:input_type -> tipstaff.runs.v1.Json
-	0,  // 23: tipstaff.runs.v1.RunService.ExecuteAgent:input_type -> tipstaff.runs.v1.Json
-	0,  // 24: tipstaff.runs.v1.RunService.Start:output_type -> tipstaff.runs.v1.Json
-	0,  // 25: tipstaff.runs.v1.RunService.Draft:output_type -> tipstaff.runs.v1.Json
-	0,  // 26: tipstaff.runs.v1.RunService.Validate:output_type -> tipstaff.runs.v1.Json
-	0,  // 27: tipstaff.runs.v1.RunService.Get:output_type -> tipstaff.runs.v1.Json
-	0,  // 28: tipstaff.runs.v1.RunService.List:output_type -> tipstaff.runs.v1.Json
-	0,  // 29: tipstaff.runs.v1.RunService.Events:output_type -> tipstaff.runs.v1.Json
-	0,  // 30: tipstaff.runs.v1.RunService.Wait:output_type -> tipstaff.runs.v1.Json
-	0,  // 31: tipstaff.runs.v1.RunService.Checkpoints:output_type -> tipstaff.runs.v1.Json
-	0,  // 32: tipstaff.runs.v1.RunService.Artifact:output_type -> tipstaff.runs.v1.Json
-	0,  // 33: tipstaff.runs.v1.RunService.Envelope:output_type -> tipstaff.runs.v1.Json
-	0,  // 34: tipstaff.runs.v1.RunService.Graph:output_type -> tipstaff.runs.v1.Json
-	0,  // 35: tipstaff.runs.v1.RunService.Decide:output_type -> tipstaff.runs.v1.Json
-	0,  // 36: tipstaff.runs.v1.RunService.Defer:output_type -> tipstaff.runs.v1.Json
-	0,  // 37: tipstaff.runs.v1.RunService.Resume:output_type -> tipstaff.runs.v1.Json
-	0,  // 38: tipstaff.runs.v1.RunService.Correct:output_type -> tipstaff.runs.v1.Json
-	0,  // 39: tipstaff.runs.v1.RunService.Cancel:output_type -> tipstaff.runs.v1.Json
-	0,  // 40: tipstaff.runs.v1.RunService.Fork:output_type -> tipstaff.runs.v1.Json
-	0,  // 41: tipstaff.runs.v1.RunService.Rollback:output_type -> tipstaff.runs.v1.Json
-	0,  // 42: tipstaff.runs.v1.RunService.Label:output_type -> tipstaff.runs.v1.Json
-	0,  // 43: tipstaff.runs.v1.RunService.Verify:output_type -> tipstaff.runs.v1.Json
-	0,  // 44: tipstaff.runs.v1.RunService.CreateEnvelope:output_type -> tipstaff.runs.v1.Json
-	0,  // 45: tipstaff.runs.v1.RunService.UpdateEnvelope:output_type -> tipstaff.runs.v1.Json
-	0,  // 46: tipstaff.runs.v1.RunService.ExecuteEnvelope:output_type -> tipstaff.runs.v1.Json
-	0,  // 47: tipstaff.runs.v1.RunService.ExecuteAgent:output_type -> tipstaff.runs.v1.Json
-	24, // [24:48] is the sub-list for method output_type
-	0,  // [0:24] is the sub-list for method input_type
+	0,  // 8: tipstaff.runs.v1.RunService.Gate:input_type -> tipstaff.runs.v1.Json
+	0,  // 9: tipstaff.runs.v1.RunService.Inbox:input_type -> tipstaff.runs.v1.Json
+	0,  // 10: tipstaff.runs.v1.RunService.Threads:input_type -> tipstaff.runs.v1.Json
+	0,  // 11: tipstaff.runs.v1.RunService.Artifact:input_type -> tipstaff.runs.v1.Json
+	0,  // 12: tipstaff.runs.v1.RunService.Envelope:input_type -> tipstaff.runs.v1.Json
+	0,  // 13: tipstaff.runs.v1.RunService.Graph:input_type -> tipstaff.runs.v1.Json
+	0,  // 14: tipstaff.runs.v1.RunService.Decide:input_type -> tipstaff.runs.v1.Json
+	0,  // 15: tipstaff.runs.v1.RunService.Defer:input_type -> tipstaff.runs.v1.Json
+	0,  // 16: tipstaff.runs.v1.RunService.Resume:input_type -> tipstaff.runs.v1.Json
+	0,  // 17: tipstaff.runs.v1.RunService.Correct:input_type -> tipstaff.runs.v1.Json
+	0,  // 18: tipstaff.runs.v1.RunService.Cancel:input_type -> tipstaff.runs.v1.Json
+	0,  // 19: tipstaff.runs.v1.RunService.Fork:input_type -> tipstaff.runs.v1.Json
+	0,  // 20: tipstaff.runs.v1.RunService.Rollback:input_type -> tipstaff.runs.v1.Json
+	0,  // 21: tipstaff.runs.v1.RunService.Label:input_type -> tipstaff.runs.v1.Json
+	0,  // 22: tipstaff.runs.v1.RunService.Verify:input_type -> tipstaff.runs.v1.Json
+	0,  // 23: tipstaff.runs.v1.RunService.CreateEnvelope:input_type -> tipstaff.runs.v1.Json
+	0,  // 24: tipstaff.runs.v1.RunService.UpdateEnvelope:input_type -> tipstaff.runs.v1.Json
+	0,  // 25: tipstaff.runs.v1.RunService.ExecuteEnvelope:input_type -> tipstaff.runs.v1.Json
+	0,  // 26: tipstaff.runs.v1.RunService.ExecuteAgent:input_type -> tipstaff.runs.v1.Json
+	0,  // 27: tipstaff.runs.v1.RunService.Start:output_type -> tipstaff.runs.v1.Json
+	0,  // 28: tipstaff.runs.v1.RunService.Draft:output_type -> tipstaff.runs.v1.Json
+	0,  // 29: tipstaff.runs.v1.RunService.Validate:output_type -> tipstaff.runs.v1.Json
+	0,  // 30: tipstaff.runs.v1.RunService.Get:output_type -> tipstaff.runs.v1.Json
+	0,  // 31: tipstaff.runs.v1.RunService.List:output_type -> tipstaff.runs.v1.Json
+	0,  // 32: tipstaff.runs.v1.RunService.Events:output_type -> tipstaff.runs.v1.Json
+	0,  // 33: tipstaff.runs.v1.RunService.Wait:output_type -> tipstaff.runs.v1.Json
+	0,  // 34: tipstaff.runs.v1.RunService.Checkpoints:output_type -> tipstaff.runs.v1.Json
+	0,  // 35: tipstaff.runs.v1.RunService.Gate:output_type -> tipstaff.runs.v1.Json
+	0,  // 36: tipstaff.runs.v1.RunService.Inbox:output_type -> tipstaff.runs.v1.Json
+	0,  // 37: tipstaff.runs.v1.RunService.Threads:output_type -> tipstaff.runs.v1.Json
+	0,  // 38: tipstaff.runs.v1.RunService.Artifact:output_type -> tipstaff.runs.v1.Json
+	0,  // 39: tipstaff.runs.v1.RunService.Envelope:output_type -> tipstaff.runs.v1.Json
+	0,  // 40: tipstaff.runs.v1.RunService.Graph:output_type -> tipstaff.runs.v1.Json
+	0,  // 41: tipstaff.runs.v1.RunService.Decide:output_type -> tipstaff.runs.v1.Json
+	0,  // 42: tipstaff.runs.v1.RunService.Defer:output_type -> tipstaff.runs.v1.Json
+	0,  // 43: tipstaff.runs.v1.RunService.Resume:output_type -> tipstaff.runs.v1.Json
+	0,  // 44: tipstaff.runs.v1.RunService.Correct:output_type -> tipstaff.runs.v1.Json
+	0,  // 45: tipstaff.runs.v1.RunService.Cancel:output_type -> tipstaff.runs.v1.Json
+	0,  // 46: tipstaff.runs.v1.RunService.Fork:output_type -> tipstaff.runs.v1.Json
+	0,  // 47: tipstaff.runs.v1.RunService.Rollback:output_type -> tipstaff.runs.v1.Json
+	0,  // 48: tipstaff.runs.v1.RunService.Label:output_type -> tipstaff.runs.v1.Json
+	0,  // 49: tipstaff.runs.v1.RunService.Verify:output_type -> tipstaff.runs.v1.Json
+	0,  // 50: tipstaff.runs.v1.RunService.CreateEnvelope:output_type -> tipstaff.runs.v1.Json
+	0,  // 51: tipstaff.runs.v1.RunService.UpdateEnvelope:output_type -> tipstaff.runs.v1.Json
+	0,  // 52: tipstaff.runs.v1.RunService.ExecuteEnvelope:output_type -> tipstaff.runs.v1.Json
+	0,  // 53: tipstaff.runs.v1.RunService.ExecuteAgent:output_type -> tipstaff.runs.v1.Json
+	27, // [27:54] is the sub-list for method output_type
+	0,  // [0:27] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

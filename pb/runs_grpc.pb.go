@@ -35,6 +35,9 @@ const (
 	RunService_Events_FullMethodName          = "/tipstaff.runs.v1.RunService/Events"
 	RunService_Wait_FullMethodName            = "/tipstaff.runs.v1.RunService/Wait"
 	RunService_Checkpoints_FullMethodName     = "/tipstaff.runs.v1.RunService/Checkpoints"
+	RunService_Gate_FullMethodName            = "/tipstaff.runs.v1.RunService/Gate"
+	RunService_Inbox_FullMethodName           = "/tipstaff.runs.v1.RunService/Inbox"
+	RunService_Threads_FullMethodName         = "/tipstaff.runs.v1.RunService/Threads"
 	RunService_Artifact_FullMethodName        = "/tipstaff.runs.v1.RunService/Artifact"
 	RunService_Envelope_FullMethodName        = "/tipstaff.runs.v1.RunService/Envelope"
 	RunService_Graph_FullMethodName           = "/tipstaff.runs.v1.RunService/Graph"
@@ -79,6 +82,12 @@ type RunServiceClient interface {
 	Wait(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error)
 	// Checkpoints takes an id and answers with a list of Checkpoint.
 	Checkpoints(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error)
+	// Gate takes a run_id and a name, the id or the key of a gate, and answers with a Gate.
+	Gate(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error)
+	// Inbox takes an InboxRequest and answers with an InboxPage.
+	Inbox(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error)
+	// Threads takes a ThreadsRequest and answers with a ThreadPage.
+	Threads(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error)
 	// Artifact takes {"run_id", "name"}, whose name is a digest, and answers with bytes.
 	Artifact(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error)
 	// Envelope takes {"run_id", "name"}, whose name is a checkpoint or "", and answers
@@ -207,6 +216,36 @@ func (c *runServiceClient) Checkpoints(ctx context.Context, in *Json, opts ...gr
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Json)
 	err := c.cc.Invoke(ctx, RunService_Checkpoints_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) Gate(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Json)
+	err := c.cc.Invoke(ctx, RunService_Gate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) Inbox(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Json)
+	err := c.cc.Invoke(ctx, RunService_Inbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) Threads(ctx context.Context, in *Json, opts ...grpc.CallOption) (*Json, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Json)
+	err := c.cc.Invoke(ctx, RunService_Threads_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -399,6 +438,12 @@ type RunServiceServer interface {
 	Wait(context.Context, *Json) (*Json, error)
 	// Checkpoints takes an id and answers with a list of Checkpoint.
 	Checkpoints(context.Context, *Json) (*Json, error)
+	// Gate takes a run_id and a name, the id or the key of a gate, and answers with a Gate.
+	Gate(context.Context, *Json) (*Json, error)
+	// Inbox takes an InboxRequest and answers with an InboxPage.
+	Inbox(context.Context, *Json) (*Json, error)
+	// Threads takes a ThreadsRequest and answers with a ThreadPage.
+	Threads(context.Context, *Json) (*Json, error)
 	// Artifact takes {"run_id", "name"}, whose name is a digest, and answers with bytes.
 	Artifact(context.Context, *Json) (*Json, error)
 	// Envelope takes {"run_id", "name"}, whose name is a checkpoint or "", and answers
@@ -467,6 +512,15 @@ func (UnimplementedRunServiceServer) Wait(context.Context, *Json) (*Json, error)
 }
 func (UnimplementedRunServiceServer) Checkpoints(context.Context, *Json) (*Json, error) {
 	return nil, status.Error(codes.Unimplemented, "method Checkpoints not implemented")
+}
+func (UnimplementedRunServiceServer) Gate(context.Context, *Json) (*Json, error) {
+	return nil, status.Error(codes.Unimplemented, "method Gate not implemented")
+}
+func (UnimplementedRunServiceServer) Inbox(context.Context, *Json) (*Json, error) {
+	return nil, status.Error(codes.Unimplemented, "method Inbox not implemented")
+}
+func (UnimplementedRunServiceServer) Threads(context.Context, *Json) (*Json, error) {
+	return nil, status.Error(codes.Unimplemented, "method Threads not implemented")
 }
 func (UnimplementedRunServiceServer) Artifact(context.Context, *Json) (*Json, error) {
 	return nil, status.Error(codes.Unimplemented, "method Artifact not implemented")
@@ -670,6 +724,60 @@ func _RunService_Checkpoints_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RunServiceServer).Checkpoints(ctx, req.(*Json))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_Gate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Json)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).Gate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_Gate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).Gate(ctx, req.(*Json))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_Inbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Json)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).Inbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_Inbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).Inbox(ctx, req.(*Json))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_Threads_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Json)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).Threads(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_Threads_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).Threads(ctx, req.(*Json))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -996,6 +1104,18 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Checkpoints",
 			Handler:    _RunService_Checkpoints_Handler,
+		},
+		{
+			MethodName: "Gate",
+			Handler:    _RunService_Gate_Handler,
+		},
+		{
+			MethodName: "Inbox",
+			Handler:    _RunService_Inbox_Handler,
+		},
+		{
+			MethodName: "Threads",
+			Handler:    _RunService_Threads_Handler,
 		},
 		{
 			MethodName: "Artifact",

@@ -40,7 +40,7 @@ type ClientOptions struct {
 
 // Calls that may be made again where it is not known whether they arrived: they change
 // nothing, or the same once more.
-var repeatable = []string{"Validate", "Get", "List", "Wait", "Checkpoints", "Artifact", "Envelope", "Graph", "Verify", "Decide", "Defer", "Cancel"}
+var repeatable = []string{"Validate", "Get", "List", "Wait", "Checkpoints", "Artifact", "Envelope", "Graph", "Gate", "Inbox", "Threads", "Verify", "Decide", "Defer", "Cancel"}
 
 // Dial makes a client. It connects with the first call.
 func Dial(addr string, o ClientOptions) (*Client, error) {
@@ -252,6 +252,18 @@ func (c *Client) Graph(ctx context.Context, run tipstaff.ID, format string) ([]b
 	return call[[]byte](ctx, c, c.rpc.Graph, nameRequest{run, format})
 }
 
+func (c *Client) Gate(ctx context.Context, run tipstaff.ID, gate string) (tipstaff.Gate, error) {
+	return call[tipstaff.Gate](ctx, c, c.rpc.Gate, nameRequest{run, gate})
+}
+
+func (c *Client) Inbox(ctx context.Context, req tipstaff.InboxRequest) (tipstaff.InboxPage, error) {
+	return call[tipstaff.InboxPage](ctx, c, c.rpc.Inbox, req)
+}
+
+func (c *Client) Threads(ctx context.Context, req tipstaff.ThreadsRequest) (tipstaff.ThreadPage, error) {
+	return call[tipstaff.ThreadPage](ctx, c, c.rpc.Threads, req)
+}
+
 func (c *Client) Decide(ctx context.Context, req tipstaff.DecideRequest) (tipstaff.Decided, error) {
 	return call[tipstaff.Decided](ctx, c, c.rpc.Decide, req)
 }
@@ -264,8 +276,8 @@ func (c *Client) Correct(ctx context.Context, req tipstaff.CorrectRequest) (tips
 	return call[tipstaff.Corrected](ctx, c, c.rpc.Correct, req)
 }
 
-func (c *Client) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Run, error) {
-	return call[tipstaff.Run](ctx, c, c.rpc.Cancel, req)
+func (c *Client) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Cancellation, error) {
+	return call[tipstaff.Cancellation](ctx, c, c.rpc.Cancel, req)
 }
 
 func (c *Client) Fork(ctx context.Context, req tipstaff.ForkRequest) (tipstaff.Run, error) {

@@ -59,6 +59,14 @@ var statusOf = map[tipstaff.Code]codes.Code{
 	tipstaff.Refused:          codes.FailedPrecondition,
 	tipstaff.ActionBlocked:    codes.FailedPrecondition,
 
+	tipstaff.PathOutside:         codes.InvalidArgument,
+	tipstaff.WrongGateKind:       codes.InvalidArgument,
+	tipstaff.ProjectBusy:         codes.FailedPrecondition,
+	tipstaff.UnsupportedPlatform: codes.FailedPrecondition,
+	tipstaff.SpawnFailed:         codes.Unavailable,
+	tipstaff.CapacityReached:     codes.ResourceExhausted,
+	tipstaff.TooManyWatchers:     codes.ResourceExhausted,
+
 	tipstaff.NotAGitRepository: codes.FailedPrecondition,
 	tipstaff.NoCommits:         codes.FailedPrecondition,
 

@@ -22,10 +22,10 @@ const (
 
 // Cancel asks a living owner to cancel and waits for it, or settles a run that
 // has none.
-func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Run, error) {
+func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Cancellation, error) {
 	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun)
 	if err != nil {
-		return tipstaff.Run{}, err
+		return tipstaff.Cancellation{}, err
 	}
 	switch {
 	case tipstaff.State(row.State).Terminal():
@@ -42,9 +42,10 @@ func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 		err = r.settle(ctx, row, r.cancelRequest(ctx, req.Reason))
 	}
 	if err != nil {
-		return tipstaff.Run{}, explain(err, req.Run)
+		return tipstaff.Cancellation{}, explain(err, req.Run)
 	}
-	return r.get(ctx, req.Run)
+	run, err := r.get(ctx, req.Run)
+	return tipstaff.Cancellation{Run: run}, err
 }
 
 // requestCancel stores the request, unless somebody asked before.
