@@ -95,10 +95,9 @@ type Error struct {
 	Command  string    `json:"command,omitempty"`  // the same for people at the command line: it may name commands, options and files
 	Run      ID        `json:"run_id,omitzero"`    // the run it concerns, if any
 	Problems []Problem `json:"problems,omitempty"` // of invalid documents
-	// Details say more of some codes, by name. Next are calls that help.
-	Details map[string]any `json:"details,omitempty"`
-	Next    []NextCall     `json:"next,omitempty"`
-	Err     error          `json:"-"` // the cause; its text is not for clients
+	// Details say more of some codes, by name.
+	Details map[string]string `json:"details,omitempty"`
+	Err     error             `json:"-"` // the cause; its text is not for clients
 }
 
 func (e *Error) Error() string {
