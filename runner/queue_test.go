@@ -65,13 +65,13 @@ func (b *bed) recorded(run tipstaff.ID, kind tipstaff.Kind) {
 // turn all the same. Whoever has to wait can see it, and be cancelled; the record says it.
 func TestHangingRunsKeepNobodyOut(t *testing.T) {
 	b := newBed(t)
-	b.Places(8) // of which one is for others
+	b.Places(8) // of which one user has at most six
 	var alices []tipstaff.ID
 	for range 10 {
 		alices = append(alices, b.hanging("alice"))
 	}
 	for i, run := range alices {
-		if i < 7 {
+		if i < 6 {
 			b.recorded(run, tipstaff.KindRunStarted)
 			if slices.Contains(b.kinds(run), string(tipstaff.KindRunQueued)) {
 				t.Errorf("run %d had a place at once, and says that it waited", i)
@@ -79,8 +79,9 @@ func TestHangingRunsKeepNobodyOut(t *testing.T) {
 			continue
 		}
 		b.recorded(run, tipstaff.KindRunQueued)
-		if got := b.get(run); got.Status != tipstaff.StatusQueued || got.Condition != tipstaff.Waiting {
-			t.Errorf("run %d is %s, %s", i, got.Status, got.Condition)
+		got := b.get(run)
+		if got.Status != tipstaff.StatusQueued || got.Condition != tipstaff.Waiting || got.Queued == nil || got.Queued.Place > i-5 {
+			t.Errorf("run %d is %s, %s, %+v", i, got.Status, got.Condition, got.Queued)
 		}
 	}
 	bob := b.hanging("bob")
@@ -96,7 +97,7 @@ func TestHangingRunsKeepNobodyOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, run := range alices[7:9] {
+	for _, run := range alices[6:8] {
 		b.recorded(run, tipstaff.KindStageStarted)
 		if kinds := b.kinds(run); slices.Index(kinds, string(tipstaff.KindRunQueued)) > slices.Index(kinds, string(tipstaff.KindRunStarted)) {
 			t.Errorf("it recorded %v", kinds)
