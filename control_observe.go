@@ -257,4 +257,3 @@ func (c Control) next(ctx context.Context, run Run) ([]NextCall, error) {
 	got, err := Diagnose(ctx, c.Runs, run.ID, c.Now(), c.Present)
 	return got.Next, err
 }
-
