@@ -96,11 +96,6 @@ type harness struct {
 func (h *harness) runs(ctx context.Context) (runs []*evidence, broken map[string]string, err error) {
 	broken = map[string]string{}
 	var trials []*trial
-	defer func() {
-		for _, t := range trials {
-			err = errors.Join(err, t.session.Close())
-		}
-	}()
 	for i, name := range names {
 		t, err := h.prepare(ctx, i, runs)
 		if err != nil {
@@ -108,7 +103,7 @@ func (h *harness) runs(ctx context.Context) (runs []*evidence, broken map[string
 		}
 		trials, runs = append(trials, t), append(runs, t.e)
 		h.local.asked()
-		if err := t.run(ctx); err != nil {
+		if err := errors.Join(t.run(ctx), t.session.Close(), t.readFiles()); err != nil {
 			broken[name] = err.Error()
 		}
 		if name == "C" && !h.Live { // what came through the wire

@@ -177,26 +177,47 @@ func learned(w [5]int64, counted []tipstaff.MemoryItem, at time.Time) [5]int64 {
 	return w
 }
 
-// Parts of records in which two runs of the same script differ: ids, times, hashes.
+// Texts in which two runs of the same script differ: ids, times and hashes.
+var differs = regexp.MustCompile(`[0-9A-HJKMNP-TV-Z]{26}|\d{4}-\d\d-\d\dT[0-9:.]+Z|(sha256:)?[0-9a-f]{64}`)
+
+// Members that are left out besides, because they are times; and those that tell a live
+// model from one that repeats what it said.
 var (
-	anID  = regexp.MustCompile(`[0-9A-HJKMNP-TV-Z]{26}`)
-	aTime = regexp.MustCompile(`"\d{4}-\d\d-\d\dT[0-9:.]+Z"`)
-	aHash = regexp.MustCompile(`(sha256:)?[0-9a-f]{64}`)
-	anyMs = regexp.MustCompile(`"(ms|latency_ms)":\d+,?`)
+	timed   = []string{"ms", "latency_ms", "wall_ms"}
+	byModel = []string{"model", "usage", "used", "opaque", "est_input_tokens"}
 )
 
 // sequences are kinds and bodies of the records of each path, without what differs
 // between two runs that do the same.
-func (e *evidence) sequences() map[string][]string {
-	all := map[string][]string{}
+func (e *evidence) sequences(without []string) map[string][]any {
+	all := map[string][]any{}
 	for i := range e.Records {
 		r := &e.Records[i]
-		body := aHash.ReplaceAllString(string(r.Body), "HASH")
-		body = anID.ReplaceAllString(aTime.ReplaceAllString(body, `"TIME"`), "ID")
-		body = anyMs.ReplaceAllString(body, "")
-		all[r.Path] = append(all[r.Path], string(r.Kind)+" "+body)
+		all[r.Path] = append(all[r.Path], object{string(r.Kind): same(member(r.Body), without)})
 	}
 	return all
+}
+
+// same is a value without the parts that differ.
+func same(v any, without []string) any {
+	switch v := v.(type) {
+	case string:
+		return differs.ReplaceAllString(v, "…")
+	case []any:
+		for i := range v {
+			v[i] = same(v[i], without)
+		}
+	case map[string]any:
+		if used, ok := v["used"].(map[string]any); ok {
+			delete(used, "wall_time")
+		}
+		for name := range v {
+			if v[name] = same(v[name], without); slices.Contains(without, name) {
+				delete(v, name)
+			}
+		}
+	}
+	return v
 }
 
 // recorded is what a model has said that nobody has scripted: the last answer before the

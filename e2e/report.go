@@ -144,7 +144,11 @@ func (r *Report) Text(w io.Writer) {
 		a := &r.Assertions[i]
 		if a.Run != heading {
 			heading = a.Run
-			fmt.Fprintln(w, strings.TrimSpace("run "+heading))
+			if heading == "" {
+				fmt.Fprintln(w, "runs A, B and C")
+			} else {
+				fmt.Fprintf(w, "run %s\n", heading)
+			}
 			if why := r.Broken[a.Run]; why != "" {
 				fmt.Fprintf(w, "  broken off: %s\n", why)
 			}

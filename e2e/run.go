@@ -281,7 +281,7 @@ func (t *trial) end(ctx context.Context) error {
 	if e.Memory, err = t.memory(ctx); err != nil {
 		return err
 	}
-	return errors.Join(t.items(ctx, &e.After), t.keys(), t.readFiles())
+	return errors.Join(t.items(ctx, &e.After), t.keys())
 }
 
 func (t *trial) keys() error {
@@ -295,7 +295,8 @@ func (t *trial) keys() error {
 	return nil
 }
 
-// readFiles reads the files of the skill and of the run.
+// readFiles reads the files of the skill and of the run, which follow the store: they are
+// all there when that is closed.
 func (t *trial) readFiles() (err error) {
 	if t.e.Skill, err = readFolder(filepath.Join(t.workspace, "skills", "announce")); err != nil {
 		return err
