@@ -193,7 +193,10 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
 	member := supervisor.Membership()
 	config.OwnRuns, config.Under = member.Runs, member.Under
-	config.Watch, config.Servers, config.Models = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy), openModel
+	config.Watch, config.Servers = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy)
+	if config.Models == nil {
+		config.Models = openModel
+	}
 	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
