@@ -60,6 +60,11 @@ func calls(next []NextCall) (all []string) {
 	return all
 }
 
+func text(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
 func TestDiagnoses(t *testing.T) {
 	alive := func(silent time.Duration) func(*projectRun) {
 		return func(r *projectRun) {
@@ -108,7 +113,7 @@ func TestDiagnoses(t *testing.T) {
 		{"silent", started(), alive(31 * time.Second), DiagnosisStalled, "process 7", []string{"run_events_tail", "run_cancel hard"}},
 		{"driven", started(), alive(30 * time.Second), DiagnosisActive, "running", []string{"run_watch"}},
 		{"launched", started(), func(r *projectRun) { r.Launching = true }, DiagnosisActive, "", []string{"run_watch"}},
-		{"queued", accepted(), func(r *projectRun) { r.Queued = true }, DiagnosisActive, "queued", []string{"run_watch"}},
+		{"queued", accepted(), func(r *projectRun) { r.Queued = &Queued{Place: 1} }, DiagnosisActive, "queued", []string{"run_watch"}},
 		{"followed up", follow, nil, DiagnosisSuperseded, testID(2).String(), []string{"run_resume"}},
 		{"its worktree is gone", ends(working(), KindRunInterrupted, `{"reason":"owner_died"}`), nil, DiagnosisBlockedWorktree, "/w", []string{"run_diff", "run_evidence delivery"}},
 		{"its worktree is not needed any more", ends(ends(working(), KindDeliveryCommitted, `{"branch":"b"}`), KindRunInterrupted, `{"reason":"owner_died"}`), nil, DiagnosisInterrupted, "", []string{"run_resume", "run_evidence errors"}},
@@ -134,6 +139,12 @@ func TestDiagnoses(t *testing.T) {
 			got, err := Diagnose(ctx, p, testID(1), p.now, func(string) bool { return false })
 			if err != nil {
 				t.Fatal(err)
+			}
+			if run, err := p.Get(ctx, testID(1)); err == nil {
+				short, err := diagnoseRun(ctx, p, run, p.now, func(string) bool { return false })
+				if text(short) != text(got) || err != nil {
+					t.Errorf("by its status: %s, %v; by its records: %s", text(short), err, text(got))
+				}
 			}
 			if got.Condition != c.condition || !strings.Contains(got.Reason, c.reason) || !slices.Equal(calls(got.Next), c.next) {
 				t.Errorf("%s (%s), next %q; want %s (%s), next %q", got.Condition, got.Reason, calls(got.Next), c.condition, c.reason, c.next)

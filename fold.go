@@ -15,6 +15,7 @@ import (
 // It grows with open gates, unsettled calls and lifecycle transitions, not with
 // records. What it cannot read it ignores: finding faults is what verify does.
 type Fold struct {
+	Rules     int       `json:"rules,omitempty"` // by which it was made
 	Seq       int64     `json:"seq"`
 	At        time.Time `json:"at,omitzero"` // of that record
 	Run       ID        `json:"run,omitzero"`
@@ -33,8 +34,10 @@ type Fold struct {
 	Failure *Failure  `json:"failure,omitempty"`
 	Ended   time.Time `json:"ended,omitzero"`
 
-	// Step is the path of the leaf that started, asked or ended last.
+	// Step is the path of the leaf that started, asked or ended last, Stage the name of the
+	// stage that started last.
 	Step  string         `json:"step,omitempty"`
+	Stage string         `json:"stage,omitempty"`
 	Steps map[string]int `json:"steps,omitempty"` // plan.step by status
 	// BadStep is the step that failed last, to tell where a run failed.
 	BadStep *Failure `json:"bad_step,omitempty"`
@@ -54,9 +57,19 @@ type Fold struct {
 	// by the path of the call.
 	Given map[string]int64 `json:"given,omitempty"`
 
+	// Queue is in which line the run waits for its turn; nil: it does not.
+	Queue *QueuedBy `json:"queue,omitempty"`
+
 	// Owned is the last of run.queued, run.started, run.resumed, run.parked, run.interrupted.
 	Owned Kind `json:"owned,omitempty"`
+	FoldRest
 	flow.DriveTime
+}
+
+// QueuedBy is who has a run wait for its turn, and since when.
+type QueuedBy struct {
+	RunQueued
+	At time.Time `json:"at"`
 }
 
 // Apply adds one record. Records come in order; one that was added before is
@@ -65,7 +78,11 @@ func (f *Fold) Apply(e *Event) {
 	if e.Seq <= f.Seq {
 		return
 	}
+	if f.Seq == 0 {
+		f.Rules = foldRules
+	}
 	f.Seq, f.At = e.Seq, e.At
+	f.applyRest(e)
 	f.DriveTime.Apply(string(e.Kind), e.Epoch, e.At, e.Body)
 	if e.Kind.Envelope() {
 		f.applyEnvelope(e)
@@ -73,7 +90,10 @@ func (f *Fold) Apply(e *Event) {
 	}
 	switch e.Kind {
 	case KindRunQueued, KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
-		f.Owned = e.Kind
+		f.Owned, f.Queue = e.Kind, nil
+		if e.Kind == KindRunQueued {
+			f.Queue = &QueuedBy{RunQueued: BodyOf[RunQueued](e), At: e.At}
+		}
 	case KindRunForked:
 		body := BodyOf[RunForked](e)
 		f.Ledger.carry(body.Counters, body.Limit)
@@ -88,6 +108,7 @@ func (f *Fold) Apply(e *Event) {
 		}
 	case KindEffectSuspended:
 		f.Ledger.suspend(e.Path)
+		f.doubt(e.Kind, e.Path, "")
 	case KindBoundReserved:
 		f.Ledger.reserve(e.Path, BodyOf[BoundReserved](e).By)
 	case KindGateTaken:
@@ -95,7 +116,9 @@ func (f *Fold) Apply(e *Event) {
 	case KindPlanStep:
 		f.applyStep(e)
 	case KindStageStarted, KindStageFinished:
-		f.Step = e.Path
+		if f.Step = e.Path; e.Kind == KindStageStarted {
+			f.Stage = stageOf(e.Path)
+		}
 	case KindTurnMerged, KindDraftUpdated:
 		f.applyVersion(e)
 	case KindFollowupCreated:
@@ -214,6 +237,9 @@ func (f *Fold) openGate(e *Event) {
 	}
 	put(&f.Gates, body.Gate, GateKind(body.Kind))
 	f.Opened++
+	if GateKind(body.Kind) == InDoubt {
+		delete(f.Sent, AskerPath(InDoubt, e.Path))
+	}
 	if e.Path != "" {
 		f.Step = leafOf(AskerPath(GateKind(body.Kind), e.Path))
 	}
@@ -306,6 +332,7 @@ func (f *Fold) applyEffect(e *Event) {
 		return
 	}
 	f.Step = leafOf(e.Path)
+	f.doubt(e.Kind, e.Path, body.Class)
 	delete(f.Given, e.Path)
 	if e.Kind == KindEffectIntended {
 		f.Ledger.intend(e.Path, body.Reserve)

@@ -344,10 +344,14 @@ func (t *Tx) writeRow(st *runState) error {
 	if err != nil {
 		return err
 	}
+	queued := int64(0)
+	if st.fold.Queue != nil && !st.ended() {
+		queued = 1
+	}
 	err = t.exec(`UPDATE runs SET state = ?, epoch = ?, owned = ?, cont = ?, cancel = ?, correction = ?, env = ?, envs = ?,
-		head = ?, head_hash = ?, fold = ?, wake_at = ?, updated = ? WHERE n = ?`,
+		head = ?, head_hash = ?, fold = ?, wake_at = ?, queued = ?, updated = ? WHERE n = ?`,
 		string(st.machine.State), st.epoch, st.owned, st.cont, st.cancel, st.correction, st.env[:], st.envs,
-		st.seq, st.hash[:], string(fold), stamp(st.wake), t.now.UnixNano(), st.n)
+		st.seq, st.hash[:], string(fold), stamp(st.wake), queued, t.now.UnixNano(), st.n)
 	if err != nil {
 		return err
 	}
@@ -361,13 +365,8 @@ func (t *Tx) writeRow(st *runState) error {
 // readFold is the status of the run up to its last record: that of the row, and
 // the records since.
 func (t *Tx) readFold(st *runState) (*tipstaff.Fold, error) {
-	f := new(tipstaff.Fold)
-	err := t.query(func(r Row) error {
-		if len(r.Bytes(0)) == 0 {
-			return nil
-		}
-		return json.Unmarshal(r.Bytes(0), f)
-	}, `SELECT fold FROM runs WHERE n = ?`, st.n)
+	var f *tipstaff.Fold
+	err := t.query(func(r Row) error { f = tipstaff.ReadFold(r.Bytes(0)); return nil }, `SELECT fold FROM runs WHERE n = ?`, st.n)
 	if err != nil {
 		return nil, fmt.Errorf("the stored status of run %s: %w", st.id, err)
 	}
@@ -378,7 +377,7 @@ func (t *Tx) readFold(st *runState) (*tipstaff.Fold, error) {
 		}
 		f.Apply(&e)
 		return nil
-	}, `SELECT bytes FROM records WHERE run = ? AND seq > ? ORDER BY seq`, st.n, st.head)
+	}, `SELECT bytes FROM records WHERE run = ? AND seq > ? ORDER BY seq`, st.n, f.Seq)
 	return f, err
 }
 
