@@ -51,7 +51,7 @@ var names = []string{"A", "B", "C"}
 func Run(ctx context.Context, p *Product, o Options) (*Report, error) {
 	dir, err := os.MkdirTemp("", "tipstaff-e2e-")
 	if err != nil {
-		return nil, err
+		return nil, tipstaff.Errorf(tipstaff.Refused, "no temporary folder can be made: %v", err).WithHint("set TMPDIR to a folder that can be written")
 	}
 	defer os.RemoveAll(dir)
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
