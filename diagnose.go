@@ -35,10 +35,11 @@ const (
 
 // Who may have a run go on or end from elsewhere, and why not.
 const (
-	Controllable  = "mcp_controllable"
-	InspectAlone  = "inspect_only"
-	ForegroundRun = "foreground_run" // a person's process drives it
-	DaemonRun     = "daemon_run"     // a daemon does, in its own process
+	Controllable   = "mcp_controllable"
+	InspectAlone   = "inspect_only"
+	ForegroundRun  = "foreground_run"  // a person's process drives it
+	DaemonRun      = "daemon_run"      // a daemon does, in its own process
+	OtherWorkspace = "other_workspace" // its keys are not those of this store
 )
 
 // stalledAfter is how long a living owner may be silent.
@@ -155,7 +156,7 @@ func (d *diagnosis) of(id ID) (got Diagnosis, err error) {
 	var told history
 	if err == nil {
 		got.Status, got.Facts.HeadSeq, got.Facts.Owner, got.Facts.Failure = run.Status, run.HeadSeq, run.Owner, run.Error
-		got.Control, got.ControlReason = controlOf(run.Origin)
+		got.Control, got.ControlReason = run.Control, run.ControlReason
 		told, err = d.read(run)
 	}
 	if err == nil && run.Program.Digest != "" {
@@ -496,18 +497,6 @@ func (got *Diagnosis) call(tool, why string, args map[string]any) {
 		all["run_id"] = got.Run
 	}
 	got.Next = append(got.Next, NextCall{Kind: ReadyCall, Tool: tool, Args: all, Why: why})
-}
-
-// controlOf says whether a run may be driven from elsewhere: what a person or a daemon
-// drives in a process of its own may not.
-func controlOf(origin string) (control, reason string) {
-	switch origin {
-	case "supervisor", "engine":
-		return Controllable, ""
-	case "daemon":
-		return InspectAlone, DaemonRun
-	}
-	return InspectAlone, ForegroundRun
 }
 
 // history is what a diagnosis needs to know of the records of a run.
