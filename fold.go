@@ -33,8 +33,10 @@ type Fold struct {
 	Failure *Failure  `json:"failure,omitempty"`
 	Ended   time.Time `json:"ended,omitzero"`
 
-	// Step is the path of the leaf that started, asked or ended last.
+	// Step is the path of the leaf that started, asked or ended last, Stage the name of the
+	// stage that started last.
 	Step  string         `json:"step,omitempty"`
+	Stage string         `json:"stage,omitempty"`
 	Steps map[string]int `json:"steps,omitempty"` // plan.step by status
 	// BadStep is the step that failed last, to tell where a run failed.
 	BadStep *Failure `json:"bad_step,omitempty"`
@@ -54,9 +56,18 @@ type Fold struct {
 	// by the path of the call.
 	Given map[string]int64 `json:"given,omitempty"`
 
+	// Queue is in which line the run waits for its turn; nil: it does not.
+	Queue *QueuedBy `json:"queue,omitempty"`
+
 	// Owned is the last of run.queued, run.started, run.resumed, run.parked, run.interrupted.
 	Owned Kind `json:"owned,omitempty"`
 	flow.DriveTime
+}
+
+// QueuedBy is who has a run wait for its turn, and since when.
+type QueuedBy struct {
+	RunQueued
+	At time.Time `json:"at"`
 }
 
 // Apply adds one record. Records come in order; one that was added before is
@@ -73,7 +84,10 @@ func (f *Fold) Apply(e *Event) {
 	}
 	switch e.Kind {
 	case KindRunQueued, KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
-		f.Owned = e.Kind
+		f.Owned, f.Queue = e.Kind, nil
+		if e.Kind == KindRunQueued {
+			f.Queue = &QueuedBy{RunQueued: BodyOf[RunQueued](e), At: e.At}
+		}
 	case KindRunForked:
 		body := BodyOf[RunForked](e)
 		f.Ledger.carry(body.Counters, body.Limit)
@@ -95,7 +109,9 @@ func (f *Fold) Apply(e *Event) {
 	case KindPlanStep:
 		f.applyStep(e)
 	case KindStageStarted, KindStageFinished:
-		f.Step = e.Path
+		if f.Step = e.Path; e.Kind == KindStageStarted {
+			f.Stage = stageOf(e.Path)
+		}
 	case KindTurnMerged, KindDraftUpdated:
 		f.applyVersion(e)
 	case KindFollowupCreated:

@@ -37,7 +37,7 @@ type Facts struct {
 	Launching, Launched bool
 	// Foreign: the run was made by another workspace, whose keys it has published.
 	Foreign bool
-	Queued  bool // in the queue of this process
+	Queued  *Queued // it waits for its turn in the queue of a daemon that lives; nil: it does not
 }
 
 // Status is a run as surfaces show it, at a moment. open are its undecided
@@ -64,6 +64,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Status:        status,
 		Outcome:       fold.Outcome,
 		Program:       program,
+		Stage:         fold.Stage,
 		Step:          fold.Step,
 		CreatedAt:     fold.Created,
 		UpdatedAt:     fold.At,
@@ -72,6 +73,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Head:          facts.Head,
 		Origin:        fold.Origin,
 		Owner:         facts.Owner,
+		Queued:        facts.Queued,
 		OpenGates:     waitsOn,
 		DecisionState: decisionState(fold, waitsOn),
 		Bounds:        fold.bounds(condition, now),
@@ -115,7 +117,7 @@ func conditionOf(state State, facts Facts, owned Kind, open []Gate) (Condition, 
 		return "", string(state)
 	case facts.Owner != nil && facts.Owner.Alive, facts.Launching:
 		return Running, StatusRunning
-	case facts.Queued, owned == KindRunQueued:
+	case facts.Queued != nil:
 		return Waiting, StatusQueued
 	case asks(open, Handoff):
 		return Waiting, StatusAwaitingHandoff
@@ -123,7 +125,7 @@ func conditionOf(state State, facts Facts, owned Kind, open []Gate) (Condition, 
 		return Waiting, StatusAwaitingDelivery
 	case len(open) > 0:
 		return Waiting, StatusAwaitingDecision
-	case !launched, owned == KindRunParked:
+	case !launched, owned == KindRunParked, owned == KindRunQueued: // by a daemon that is gone
 		return Waiting, StatusAwaitingResume
 	}
 	return Interrupted, StatusInterrupted

@@ -138,6 +138,7 @@ type Query struct {
 	States  []string // any of these; nil: all
 	Prefix  string   // of the id
 	Leased  bool     // only runs somebody holds
+	Queued  bool     // only runs that wait for their turn
 	Session string   // only the turns of this one; "": all
 	// Launched selects the runs that a process was started for.
 	Launched bool
@@ -149,7 +150,11 @@ type Query struct {
 
 // GateQuery selects gates.
 type GateQuery struct {
-	Run  string // "": of all runs, oldest first
-	ID   string // of one gate of the run; "": all
-	Open bool   // undecided ones only
+	Run  string    // "": of all runs, oldest first
+	ID   string    // of one gate of the run; "": all
+	Open bool      // undecided ones only
+	Due  time.Time // only those that expire by then; zero: all
+	// Lapsed selects those that were denied because nobody decided them in time, of runs
+	// that have not gone on since.
+	Lapsed bool
 }

@@ -11,25 +11,31 @@ import (
 	"github.com/tipstaff/tipstaff/store"
 )
 
-// writeLaunch brings supervisor.json of a run up to what is stored.
+// writeLaunch brings supervisor.json of a run up to what is stored. Another process may be
+// at it as well: whoever has written looks whether there is news meanwhile.
 func (db *database) writeLaunch(ctx context.Context, run string) error {
-	text, err := db.rules.SupervisorFile(ctx, run)
-	if err != nil || text == nil {
-		return err
-	}
 	name := db.dir.at("runs", run, "supervisor.json")
-	if there, err := os.ReadFile(name); err == nil && bytes.Equal(there, text) {
-		return nil
+	for {
+		text, err := db.rules.SupervisorFile(ctx, run)
+		if err != nil || text == nil {
+			return err
+		}
+		if there, err := os.ReadFile(name); err == nil && bytes.Equal(there, text) {
+			return nil
+		}
+		if err := db.dir.writeSupervisorFile(run, name, text); err != nil {
+			return fmt.Errorf("%w: it is written again when the store is next opened", err)
+		}
 	}
-	for _, dir := range []string{db.dir.at("runs"), db.dir.at("runs", run)} { // one level at a time, as for envelopes
+}
+
+func (f folder) writeSupervisorFile(run, name string, text []byte) error {
+	for _, dir := range []string{f.at("runs"), f.at("runs", run)} { // one level at a time, as for envelopes
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	if err := writeFile(name, text, 0o600); err != nil {
-		return fmt.Errorf("%w: it is written again when the store is next opened", err)
-	}
-	return nil
+	return writeFile(name, text, 0o600)
 }
 
 // restoreLaunches writes those that are missing, or that are not what is stored.
