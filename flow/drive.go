@@ -324,11 +324,10 @@ func (d *drive) decided(r Record) {
 
 // cancel closes the root. once calls in flight are awaited until the deadline.
 func (d *drive) cancel(req *RunCancelRequested) {
-	if d.root.cancelled {
-		return
-	}
-	d.root.closed, d.root.cancelled = true, true
-	d.closeScope(d.root)
+	if !d.root.cancelled {
+		d.root.closed, d.root.cancelled = true, true
+		d.closeScope(d.root)
+	} // else it was asked for again, with another deadline: the earlier one counts
 	wait := cancelGrace
 	if !req.Deadline.IsZero() {
 		wait = max(0, req.Deadline.Sub(d.now()))
