@@ -55,7 +55,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 	if lineage != nil {
 		lineage.Children = slices.Clone(lineage.Children)
 	}
-	return Run{
+	run := Run{
 		ID:            facts.ID,
 		Title:         fold.Title,
 		User:          fold.User,
@@ -84,6 +84,8 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Control:       control,
 		ControlReason: reason,
 	}
+	fold.show(&run, fold.Owned, len(waitsOn) < len(open))
+	return run
 }
 
 // controlOf says whether a run may be driven from elsewhere: what a person or a daemon

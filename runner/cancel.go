@@ -279,6 +279,7 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) (s
 			return swept, err
 		}
 		if !moved {
+			r.project(row.ID)
 			if p.shared().hasChildren() {
 				r.endChildren(row.ID)
 			}
