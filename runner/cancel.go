@@ -108,7 +108,7 @@ func (r *Runner) driveOut(ctx context.Context, run string) error {
 func (r *Runner) cancelRequest(ctx context.Context, req tipstaff.CancelRequest) cancelRequest {
 	mode, grace := "graceful", cmp.Or(req.Grace, cancelGrace)
 	if req.Hard {
-		mode, grace = "hard", 0
+		mode, grace = flow.CancelHard, 0
 	}
 	return cancelRequest{RunCancelRequested: tipstaff.RunCancelRequested{Actor: actor(ctx), Mode: mode, Reason: req.Reason, Deadline: r.Now().Add(grace).UTC()}}
 }
@@ -219,7 +219,7 @@ func (r *Runner) processOf(ctx context.Context, row flow.Row, body cancelRequest
 		return p, false
 	case l != nil && l.Exit == nil && l.Process != nil && (o == nil || o.Launch == l.Token):
 		return *l.Process, true
-	case o == nil || o.Kind != "foreground" || body.Mode != "hard":
+	case o == nil || o.Kind != "foreground" || body.Mode != flow.CancelHard:
 		return p, false
 	}
 	top, err := r.topOf(ctx, row.ID)

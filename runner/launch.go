@@ -31,8 +31,8 @@ type Launches interface {
 // otherwise.
 const DefaultMaxRuns = 4
 
-// logName is the file in the folder of a run that its process prints to.
-const logName = "runner.log"
+// LogName is the file in the folder of a run that its process prints to.
+const LogName = "runner.log"
 
 // RunDir is the folder of a run's files, relative to the workspace; "": there is none.
 func (r *Runner) RunDir(run string) string {
@@ -44,7 +44,7 @@ func (r *Runner) RunDir(run string) string {
 
 // LogFile is the file that the process of a run prints to.
 func (r *Runner) LogFile(run string) string {
-	return filepath.Join(filepath.Dir(r.Files), "runs", run, logName)
+	return filepath.Join(filepath.Dir(r.Files), "runs", run, LogName)
 }
 
 // relative is a path as seen from the workspace, if it is inside of it.

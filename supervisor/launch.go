@@ -139,14 +139,22 @@ type Log struct {
 	size int64
 }
 
-// OpenLog takes over standard output and error, which are the log of that name.
-func OpenLog(name string) (*Log, error) {
+// OwnLog takes over standard output and error of a launched process; nil: they are not a
+// log of that name, or this system does not tell.
+func OwnLog(base string) *Log {
+	name, err := os.Readlink("/proc/self/fd/1")
+	if err != nil || filepath.Base(name) != base {
+		return nil
+	}
 	f, err := openLog(name)
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	l := &Log{name: name}
-	return l, l.use(f)
+	if l.use(f) != nil {
+		return nil
+	}
+	return l
 }
 
 // use has everything written to f from now on, also what the runtime says.
