@@ -26,15 +26,19 @@ func (s *Server) ResumePipeline(req *pb.ResumeRequest, stream pb.CoreService_Res
 			return err
 		}
 	}
+	after := run.HeadSeq
+	if req.Response != nil && run.State.Terminal() { // the same answer again: the end is told again
+		return s.watch(ctx, watching{run: run.ID, after: after - 1, follow: true}, stream)
+	}
 	_, err = s.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID})
 	switch code := tipstaff.CodeOf(err); {
 	case err == nil:
 	case req.Response != nil && code == tipstaff.Busy: // it was not at rest: it takes the decision by itself
-	case req.Response != nil && code == tipstaff.RunEnded && !run.State.Terminal(): // by this very decision
+	case req.Response != nil && code == tipstaff.RunEnded: // by this very decision
 	default:
 		return err
 	}
-	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, began: true}, stream)
+	return s.watch(ctx, watching{run: run.ID, after: after, follow: true, began: true}, stream)
 }
 
 // Cancel ends a run. One that has ended stays as it is.
