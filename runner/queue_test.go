@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/runner"
 )
 
 func TestRunsWaitForTheirTurn(t *testing.T) {
@@ -104,6 +106,51 @@ func TestHangingRunsKeepNobodyOut(t *testing.T) {
 		}
 	}
 	for _, run := range alices[2:9] {
+		if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Another process sees that runs wait, and where each stands: lines are served in turn. It
+// sees no queue any more when the daemon is gone.
+func TestEveryProcessSeesTheQueue(t *testing.T) {
+	b := newBed(t)
+	b.Places(2)
+	var runs []tipstaff.ID
+	for _, user := range []string{"alice", "bob", "alice", "alice", "bob"} {
+		runs = append(runs, b.hanging(user))
+	}
+	lives := true
+	other := runner.New(runner.Config{Store: b.store, Workspace: b.dir, Self: b.Self, Alive: func(flow.Owner, time.Time, time.Time) bool { return lives }})
+	for i, want := range []int{0, 0, 1, 3, 1} {
+		if want == 0 {
+			b.recorded(runs[i], tipstaff.KindStageStarted)
+			continue
+		}
+		b.recorded(runs[i], tipstaff.KindRunQueued)
+	}
+	for i, want := range []int{0, 0, 1, 3, 1} {
+		for name, svc := range map[string]tipstaff.Service{"the daemon": b.Runner, "another process": other} {
+			got, err := svc.Get(cli(), runs[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			place := 0
+			if got.Queued != nil {
+				place = got.Queued.Place
+			}
+			if place != want || (got.Status == tipstaff.StatusQueued) != (want > 0) {
+				t.Errorf("%s: run %d is %s at place %d, want %d", name, i, got.Status, place, want)
+			}
+		}
+	}
+	lives = false
+	gone := runner.New(other.Config)
+	if got, err := gone.Get(cli(), runs[3]); err != nil || got.Status != tipstaff.StatusAwaitingResume || got.Queued != nil {
+		t.Errorf("without its daemon it is %s, %+v, %v", got.Status, got.Queued, err)
+	}
+	for _, run := range runs {
 		if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run}); err != nil {
 			t.Fatal(err)
 		}

@@ -293,7 +293,7 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 		add("holder IS NOT NULL")
 	}
 	if q.Queued {
-		add("owned = 'run.queued'") // as its index says
+		add("queued = 1") // as its index says
 	}
 	where += " ORDER BY n DESC"
 	if q.Limit > 0 {
