@@ -242,3 +242,30 @@ func (c Control) SignedRecord(ctx context.Context, run ID, seq int64) (json.RawM
 	}
 	return nil, Errorf(ArtifactNotFound, "record %d of run %s is not an envelope", seq, run)
 }
+
+// Content is an artifact of a run: by its digest or, of several with one name, the last that
+// the evidence lists.
+func (c Control) Content(ctx context.Context, run ID, name string) ([]byte, error) {
+	if strings.HasPrefix(name, "sha256:") {
+		return c.Runs.Artifact(ctx, run, name)
+	}
+	digest := ""
+	for offset := 0; ; offset += mostEvidence {
+		found, err := c.Evidence(ctx, EvidenceRequest{Run: run, Slice: SliceArtifacts, Limit: mostEvidence, Offset: offset})
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found.Artifacts.Items {
+			if f.Name == name {
+				digest = f.Digest
+			}
+		}
+		if len(found.Artifacts.Items) < mostEvidence {
+			break
+		}
+	}
+	if digest == "" {
+		return nil, Errorf(ArtifactNotFound, "run %s has no artifact %s", run, Quote(name, 100)).WithHint("its evidence lists them, in the slice artifacts")
+	}
+	return c.Runs.Artifact(ctx, run, digest)
+}
