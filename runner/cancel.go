@@ -172,6 +172,7 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) er
 			return err
 		}
 		if !moved {
+			r.project(row.ID)
 			if p.shared().hasChildren() {
 				r.endChildren(row.ID)
 			}

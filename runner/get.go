@@ -109,10 +109,7 @@ func opening(message string) string {
 // foldAt is the fold of all that a run has recorded, and the hash of its last record:
 // what is kept in the row, and the records since.
 func (r *Runner) foldAt(ctx context.Context, row flow.Row) (fold *tipstaff.Fold, head string, err error) {
-	fold, head = new(tipstaff.Fold), row.HeadHash
-	if len(row.Fold) > 0 && json.Unmarshal(row.Fold, fold) != nil {
-		*fold = tipstaff.Fold{}
-	}
+	fold, head = tipstaff.ReadFold(row.Fold), row.HeadHash
 	if fold.Seq == row.Head {
 		return fold, head, nil
 	}
