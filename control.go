@@ -17,6 +17,9 @@ type Control struct {
 	Now  func() time.Time
 	// Present tells whether a directory is there. nil: nobody can tell.
 	Present func(path string) bool
+	// Guard refuses a caller that may not drive a run with a tool, before anything else is
+	// looked at. nil: Runs refuses it when it is asked to.
+	Guard func(ctx context.Context, run ID, tool string) error
 }
 
 // RunRequest names a run.

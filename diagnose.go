@@ -35,10 +35,11 @@ const (
 
 // Who may have a run go on or end from elsewhere, and why not.
 const (
-	Controllable  = "mcp_controllable"
-	InspectAlone  = "inspect_only"
-	ForegroundRun = "foreground_run" // a person's process drives it
-	DaemonRun     = "daemon_run"     // a daemon does, in its own process
+	Controllable   = "mcp_controllable"
+	InspectAlone   = "inspect_only"
+	ForegroundRun  = "foreground_run" // a person's process drives it
+	DaemonRun      = "daemon_run"     // a daemon does, in its own process
+	OtherWorkspace = "other_workspace"
 )
 
 // stalledAfter is how long a living owner may be silent.
@@ -139,8 +140,7 @@ type diagnosis struct {
 // may reports whether the caller can make a call.
 func (d *diagnosis) may(of Diagnosis, c NextCall) bool {
 	scope := cmp.Or(scopeOf[c.Tool], ScopeRead)
-	controlled := d.caller.Surface == "mcp" || d.caller.Surface == "stdio"
-	return d.caller.May(scope) && !(controlled && of.Control == InspectAlone && scope != ScopeRead)
+	return d.caller.May(scope) && !(d.caller.Controlled() && of.Control == InspectAlone && scope != ScopeRead)
 }
 
 // unreadable reports whether an error says that a run cannot be read.
