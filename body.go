@@ -204,11 +204,14 @@ type Behalf struct {
 	OnBehalfOf string `json:"on_behalf_of"`
 }
 
-// RunQueued is the body of run.queued: how many runs of its user were driven then, and
-// how many of all users can be.
+// RunQueued is the body of run.queued: how many runs of its user were driven then, how
+// many of all can be, in whose line it stands, and which process has it wait.
 type RunQueued struct {
-	Driven int `json:"driven"`
-	Places int `json:"places"`
+	Driven    int             `json:"driven"`
+	Places    int             `json:"places"`
+	Principal string          `json:"principal,omitempty"`
+	Host      string          `json:"host,omitempty"`
+	Daemon    ProcessIdentity `json:"daemon,omitzero"`
 }
 
 // DraftUpdated is the body of draft.updated: what changed, and where the draft stands

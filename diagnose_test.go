@@ -108,7 +108,7 @@ func TestDiagnoses(t *testing.T) {
 		{"silent", started(), alive(31 * time.Second), DiagnosisStalled, "process 7", []string{"run_events_tail", "run_cancel hard"}},
 		{"driven", started(), alive(30 * time.Second), DiagnosisActive, "running", []string{"run_watch"}},
 		{"launched", started(), func(r *projectRun) { r.Launching = true }, DiagnosisActive, "", []string{"run_watch"}},
-		{"queued", accepted(), func(r *projectRun) { r.Queued = true }, DiagnosisActive, "queued", []string{"run_watch"}},
+		{"queued", accepted(), func(r *projectRun) { r.Queued = &Queued{Place: 1} }, DiagnosisActive, "queued", []string{"run_watch"}},
 		{"followed up", follow, nil, DiagnosisSuperseded, testID(2).String(), []string{"run_resume"}},
 		{"its worktree is gone", ends(working(), KindRunInterrupted, `{"reason":"owner_died"}`), nil, DiagnosisBlockedWorktree, "/w", []string{"run_diff", "run_evidence delivery"}},
 		{"its worktree is not needed any more", ends(ends(working(), KindDeliveryCommitted, `{"branch":"b"}`), KindRunInterrupted, `{"reason":"owner_died"}`), nil, DiagnosisInterrupted, "", []string{"run_resume", "run_evidence errors"}},

@@ -54,9 +54,18 @@ type Fold struct {
 	// by the path of the call.
 	Given map[string]int64 `json:"given,omitempty"`
 
+	// Queue is in which line the run waits for its turn; nil: it does not.
+	Queue *QueuedBy `json:"queue,omitempty"`
+
 	// Owned is the last of run.queued, run.started, run.resumed, run.parked, run.interrupted.
 	Owned Kind `json:"owned,omitempty"`
 	flow.DriveTime
+}
+
+// QueuedBy is who has a run wait for its turn, and since when.
+type QueuedBy struct {
+	RunQueued
+	At time.Time `json:"at"`
 }
 
 // Apply adds one record. Records come in order; one that was added before is
@@ -73,7 +82,10 @@ func (f *Fold) Apply(e *Event) {
 	}
 	switch e.Kind {
 	case KindRunQueued, KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
-		f.Owned = e.Kind
+		f.Owned, f.Queue = e.Kind, nil
+		if e.Kind == KindRunQueued {
+			f.Queue = &QueuedBy{RunQueued: BodyOf[RunQueued](e), At: e.At}
+		}
 	case KindRunForked:
 		body := BodyOf[RunForked](e)
 		f.Ledger.carry(body.Counters, body.Limit)

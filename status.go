@@ -31,7 +31,7 @@ type Facts struct {
 	// Launching: a process was started for the run and has not taken the lease,
 	// and either still lives or was started just now.
 	Launching bool
-	Queued    bool // in the queue of this process
+	Queued    *Queued // it waits for its turn in the queue of a daemon that lives; nil: it does not
 }
 
 // Status is a run as surfaces show it, at a moment. open are its undecided
@@ -65,6 +65,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Head:          facts.Head,
 		Origin:        fold.Origin,
 		Owner:         facts.Owner,
+		Queued:        facts.Queued,
 		OpenGates:     waitsOn,
 		DecisionState: decisionState(fold, waitsOn),
 		Bounds:        fold.bounds(condition, now),
@@ -92,7 +93,7 @@ func conditionOf(state State, facts Facts, owned Kind, open []Gate) (Condition, 
 		return "", string(state)
 	case facts.Owner != nil && facts.Owner.Alive, facts.Launching:
 		return Running, StatusRunning
-	case facts.Queued, owned == KindRunQueued:
+	case facts.Queued != nil:
 		return Waiting, StatusQueued
 	case asks(open, Handoff):
 		return Waiting, StatusAwaitingHandoff
@@ -100,7 +101,7 @@ func conditionOf(state State, facts Facts, owned Kind, open []Gate) (Condition, 
 		return Waiting, StatusAwaitingDelivery
 	case len(open) > 0:
 		return Waiting, StatusAwaitingDecision
-	case !launched, owned == KindRunParked:
+	case !launched, owned == KindRunParked, owned == KindRunQueued: // by a daemon that is gone
 		return Waiting, StatusAwaitingResume
 	}
 	return Interrupted, StatusInterrupted

@@ -42,10 +42,10 @@ func TestStatusTable(t *testing.T) {
 		{"a living owner", Executing, Facts{Owner: alive}, KindRunStarted, nil, Running, "running"},
 		{"a living owner with open gates", Executing, Facts{Owner: alive}, KindRunStarted, open(Handoff), Running, "running"},
 		{"a launch that is pending", Executing, Facts{Launching: true}, KindRunParked, nil, Running, "running"},
-		{"a living owner before the queue", Executing, Facts{Owner: alive, Queued: true}, KindRunStarted, nil, Running, "running"},
+		{"a living owner before the queue", Executing, Facts{Owner: alive, Queued: &Queued{Place: 1}}, KindRunStarted, nil, Running, "running"},
 
-		{"queued", Executing, Facts{Queued: true}, "", nil, Waiting, "queued"},
-		{"queued before its gates", Executing, Facts{Queued: true}, KindRunParked, open(Question), Waiting, "queued"},
+		{"queued", Executing, Facts{Queued: &Queued{Place: 1}}, "", nil, Waiting, "queued"},
+		{"queued before its gates", Executing, Facts{Queued: &Queued{Place: 1}}, KindRunParked, open(Question), Waiting, "queued"},
 
 		{"a handoff", Executing, Facts{}, KindRunParked, open(Question, Delivery, Handoff), Waiting, "awaiting_phase_handoff"},
 		{"a delivery", Executing, Facts{}, KindRunParked, open(Question, Delivery), Waiting, "awaiting_delivery"},
@@ -57,6 +57,8 @@ func TestStatusTable(t *testing.T) {
 		{"a bound", Executing, Facts{}, KindRunParked, open(Bound), Waiting, "awaiting_decision"},
 		{"a gate whose owner died", Executing, Facts{Owner: dead}, KindRunStarted, open(Question), Waiting, "awaiting_decision"},
 
+		{"queued by a daemon that is gone", Executing, Facts{}, KindRunQueued, nil, Waiting, "awaiting_resume"},
+		{"queued by a daemon that is gone, with a gate", Executing, Facts{}, KindRunQueued, open(Question), Waiting, "awaiting_decision"},
 		{"never launched", Executing, Facts{}, "", nil, Waiting, "awaiting_resume"},
 		{"parked, all decided", Executing, Facts{}, KindRunParked, nil, Waiting, "awaiting_resume"},
 		{"parked, its gate expired", Executing, Facts{}, KindRunParked, expired, Waiting, "awaiting_resume"},

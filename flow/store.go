@@ -132,6 +132,7 @@ type Query struct {
 	States  []string // any of these; nil: all
 	Prefix  string   // of the id
 	Leased  bool     // only runs somebody holds
+	Queued  bool     // only runs that wait for their turn
 	Session string   // only the turns of this one; "": all
 	Heads   bool     // only the last turn of each session; Prefix is then of the session's id
 	// Only those of a user, and of an Envelope, a request or a thread; "": all.
@@ -140,7 +141,8 @@ type Query struct {
 
 // GateQuery selects gates.
 type GateQuery struct {
-	Run  string // "": of all runs, oldest first
-	ID   string // of one gate of the run; "": all
-	Open bool   // undecided ones only
+	Run  string    // "": of all runs, oldest first
+	ID   string    // of one gate of the run; "": all
+	Open bool      // undecided ones only
+	Due  time.Time // only those that expire by then; zero: all
 }

@@ -124,7 +124,7 @@ func (s *Server) status(ctx context.Context, err error) error {
 		return err
 	}
 	code, e := s.resolve(ctx, err)
-	return s.failure(ctx, e).status(code, false)
+	return s.reply(ctx, e, code, false)
 }
 
 // resolve finds the status and the code of an error. What has no code is internal, and

@@ -192,5 +192,5 @@ func readJSON(text []byte, v any) error {
 // withError is an error's status with all that it says, for clients that know its type.
 func (s *Server) withError(ctx context.Context, err error) error {
 	code, e := s.resolve(ctx, err)
-	return s.failure(ctx, e).status(code, code != codes.Internal)
+	return s.reply(ctx, e, code, code != codes.Internal)
 }

@@ -55,11 +55,14 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if text, err := r.Store.Blob(ctx, cmp.Or(fold.Program.Digest, row.Program)); err == nil { // what cannot be read has no name
 		_ = json.Unmarshal(text, &program) // and a plan need not have one
 	}
-	facts := tipstaff.Facts{ID: idOf(row.ID), Name: program.Name, State: tipstaff.State(row.State), Head: head, Queued: r.queue.has(row.ID)}
+	facts := tipstaff.Facts{ID: idOf(row.ID), Name: program.Name, State: tipstaff.State(row.State), Head: head}
+	if facts.Queued, err = r.queued(ctx, row, fold); err != nil {
+		return tipstaff.Run{}, err
+	}
 	if o := row.Owner; o != nil {
 		facts.Owner = &tipstaff.Owner{Kind: o.Kind, Pid: o.Pid, HeartbeatAt: row.Heartbeat, Alive: r.alive(row)}
 	}
-	facts.Launching = row.Epoch == 0 && !facts.Queued && r.driving(row.ID) // it takes the lease in a moment
+	facts.Launching = row.Epoch == 0 && facts.Queued == nil && r.driving(row.ID) // it takes the lease in a moment
 	run := tipstaff.Status(facts, fold, gates, r.Now())
 	if row.Session != "" {
 		run.Turn = r.turnStatus(ctx, row, program.Agent, program.Message)

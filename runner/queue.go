@@ -10,18 +10,20 @@ import (
 	"github.com/tipstaff/tipstaff/flow"
 )
 
-// maxQueue is how many runs of one user may wait for their turn.
+// maxQueue is how many runs may wait for their turn. One user has half of that.
 const maxQueue = 1024
 
 // queue lets so many runs be driven at once, and the others wait. It is fair between
-// users: a place that comes free goes round those who wait, and the last places go
-// only to users who have none. So nobody can keep others out for good, however long
-// their own runs take.
+// users: a place that comes free goes round those who wait; nobody holds more than
+// three quarters of the places, nor half of them while others wait; and the last places go
+// only to those who have none. So nobody can keep others out for good, however long
+// their own runs take. Nothing is taken from a run that is driven.
 type queue struct {
 	mu       sync.Mutex
-	free     int // places
+	places   int
+	free     int // of them
 	reserved int // of them, for users who have none
-	users    map[string]*line
+	lines    map[string]*line
 	ring     *list.List       // of the *line of every user who waits; the first is served next
 	waiting  map[string]*turn // by run
 }
@@ -44,19 +46,22 @@ type turn struct {
 	at    *list.Element // in its line; nil: it has, or had, a place
 }
 
-// newQueue is a queue with so many places, 0: with room for all, for a number of users
-// that are known beforehand.
+// newQueue is a queue with so many places, 0: with room for all, for a number of
+// users that are known beforehand, 0: nobody knows.
 func newQueue(places, users int) *queue {
 	if places <= 0 {
 		places = math.MaxInt
 	}
-	return &queue{free: places, reserved: reserve(places, users), users: map[string]*line{}, ring: list.New(), waiting: map[string]*turn{}}
+	return &queue{places: places, free: places, reserved: reserve(places, users),
+		lines: map[string]*line{}, ring: list.New(), waiting: map[string]*turn{}}
 }
 
-// reserve is how many places are for users who have none: one for each but one of those
-// who are known, and an eighth at least for others in whose name they act. Half of the
-// places are always for everybody.
-func reserve(places, users int) int { return min(max(places/8, users-1), places/2) }
+// reserve is how many places are for users who have none: one for each but one of
+// those who are known, and an eighth at least for others in whose name they act.
+// Half of the places are always for everybody.
+func reserve(places, users int) int {
+	return min(max(places/8, users-1), places/2)
+}
 
 // has reports whether a run waits for its turn.
 func (q *queue) has(run string) bool {
@@ -65,14 +70,37 @@ func (q *queue) has(run string) bool {
 	return q.waiting[run] != nil
 }
 
-// room refuses one more of a user of whom as many wait as may.
+// sizes are how many runs have a place here, and how many wait for one.
+func (q *queue) sizes() (driven, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.places - q.free, len(q.waiting)
+}
+
+// room refuses one more where as many wait as may.
 func (q *queue) room(user string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.users[user]; l == nil || l.waiting.Len() < maxQueue {
-		return nil
+	own := 0
+	if l := q.lines[user]; l != nil {
+		own = l.waiting.Len()
 	}
-	return tipstaff.Errorf(tipstaff.QueueFull, "%d runs of %s wait for their turn already", maxQueue, user).WithHint("try again when some have ended")
+	switch {
+	case own >= maxQueue/2:
+		return tipstaff.Errorf(tipstaff.QueueFull, "%d runs of %s wait for their turn already: that is half of the queue", own, user).WithHint("try again when some have ended")
+	case len(q.waiting) >= maxQueue:
+		return tipstaff.Errorf(tipstaff.QueueFull, "%d runs wait for their turn already", maxQueue).WithHint("try again when some have ended")
+	}
+	return nil
+}
+
+// may reports whether a user who waits may have one more place.
+func (q *queue) may(l *line) bool {
+	most := max(1, q.places/4*3+q.places%4*3/4)
+	if q.ring.Len() > 1 { // others wait
+		most = max(1, q.places/2)
+	}
+	return l.held < most && (l.held == 0 || q.free > q.reserved)
 }
 
 // enter gives a run a place or, where its user can have none, has it wait behind the
@@ -80,10 +108,10 @@ func (q *queue) room(user string) error {
 func (q *queue) enter(run, user string) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.users[user]
+	l := q.lines[user]
 	if l == nil {
 		l = &line{user: user, waiting: list.New()}
-		q.users[user] = l
+		q.lines[user] = l
 	}
 	t := &turn{queue: q, line: l, run: run, come: make(chan struct{})}
 	t.at = l.waiting.PushBack(t)
@@ -99,7 +127,7 @@ func (q *queue) enter(run, user string) *turn {
 func (q *queue) serve() {
 	for e := q.ring.Front(); e != nil && q.free > 0; {
 		l := e.Value.(*line)
-		if l.held > 0 && q.free <= q.reserved {
+		if !q.may(l) {
 			e = e.Next()
 			continue
 		}
@@ -130,7 +158,7 @@ func (q *queue) withdraw(t *turn) {
 // forget drops the line of a user who has nothing here any more.
 func (q *queue) forget(l *line) {
 	if l.held == 0 && l.waiting.Len() == 0 {
-		delete(q.users, l.user)
+		delete(q.lines, l.user)
 	}
 }
 
@@ -205,10 +233,13 @@ func (r *Runner) noteQueued(run string, t *turn) {
 	if !waits {
 		return
 	}
+	self := r.Self(r.Origin, "")
+	body := tipstaff.RunQueued{Driven: held, Places: r.MaxDriving, Principal: t.line.user, Host: self.Host,
+		Daemon: tipstaff.ProcessIdentity{Pid: self.Pid, Start: self.Start, Boot: self.Boot, PidNS: self.PidNS}}
 	_ = r.Store.Write(context.WithoutCancel(r.Stop), run, func(tx flow.Tx) ([]flow.Draft, error) {
 		if tipstaff.State(tx.Row().State).Terminal() {
 			return nil, nil
 		}
-		return []flow.Draft{{Kind: string(tipstaff.KindRunQueued), Body: flow.JSON(tipstaff.RunQueued{Driven: held, Places: r.MaxDriving})}}, nil
+		return []flow.Draft{{Kind: string(tipstaff.KindRunQueued), Body: flow.JSON(body)}}, nil
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 // Who comes first is served first, and is known to wait from the moment it has come.
 func TestQueueServesInOrder(t *testing.T) {
-	q := newQueue(2, 1)
+	q := newQueue(3, 1) // of which one is for others
 	var turns []*turn
 	for i := range 10 {
 		turns = append(turns, q.enter(fmt.Sprint(i), "alice"))
@@ -29,13 +29,13 @@ func TestQueueServesInOrder(t *testing.T) {
 			t.Fatalf("%s still waits", next)
 		}
 	}
-	empty(t, q, 2)
+	empty(t, q, 3)
 }
 
 func empty(t *testing.T, q *queue, places int) {
 	t.Helper()
-	if q.free != places || len(q.waiting) != 0 || q.ring.Len() != 0 || len(q.users) != 0 {
-		t.Errorf("%d places are free, %d runs and %d of %d users wait", q.free, len(q.waiting), q.ring.Len(), len(q.users))
+	if q.free != places || len(q.waiting) != 0 || q.ring.Len() != 0 || len(q.lines) != 0 {
+		t.Errorf("%d places are free, %d runs and %d of %d users wait", q.free, len(q.waiting), q.ring.Len(), len(q.lines))
 	}
 }
 
@@ -61,15 +61,15 @@ func TestQueueForgetsWhoGivesUp(t *testing.T) {
 }
 
 // However many runs of one user hang, others get a place at once, and so do as many
-// users as places are reserved for.
+// users as places are reserved for. While others wait nobody gets more than half.
 func TestQueueKeepsPlacesForOthers(t *testing.T) {
 	for _, tc := range []struct{ places, users, most, others int }{
-		{64, 1, 56, 8},   // an eighth, for those in whose name a token acts
+		{64, 1, 48, 8},   // three quarters; an eighth is for those in whose name a token acts
 		{64, 20, 45, 19}, // one for each of the others
 		{64, 100, 32, 32},
-		{8, 2, 7, 1},
+		{8, 2, 6, 1},
 		{2, 2, 1, 1},
-		{4, 1, 4, 0}, // nobody else is known, and there is not much to share
+		{4, 1, 3, 0},
 		{1, 2, 1, 0}, // one place cannot be shared
 	} {
 		t.Run(fmt.Sprint(tc.places, " places, ", tc.users, " users"), func(t *testing.T) {
@@ -84,11 +84,18 @@ func TestQueueKeepsPlacesForOthers(t *testing.T) {
 				t.Errorf("alice has %d places, want %d", held, tc.most)
 			}
 			for i := range tc.others {
-				for n := range 3 { // of the runs that others start, the first gets a place
+				held := 0
+				for n := range tc.places { // of the runs that others start, the first gets a place
 					_, waits := q.enter(fmt.Sprint(i, "-", n), fmt.Sprint("user", i)).waits()
-					if waits != (n > 0) {
-						t.Errorf("run %d of user %d waits: %v", n, i, waits)
+					if n == 0 && waits {
+						t.Errorf("the first run of user %d waits", i)
 					}
+					if !waits {
+						held++
+					}
+				}
+				if held > max(1, tc.places/2) {
+					t.Errorf("user %d has %d places while alice waits", i, held)
 				}
 			}
 		})
@@ -140,7 +147,7 @@ func TestQueueExcusesWhatWasCancelled(t *testing.T) {
 func TestQueueIsFullForEachUser(t *testing.T) {
 	q := newQueue(1, 1)
 	q.enter("first", "alice")
-	for i := range maxQueue {
+	for i := range maxQueue / 2 {
 		if err := q.room("alice"); err != nil {
 			t.Fatalf("%d wait: %v", i, err)
 		}
@@ -148,6 +155,12 @@ func TestQueueIsFullForEachUser(t *testing.T) {
 	}
 	if q.room("alice") == nil || q.room("bob") != nil {
 		t.Errorf("alice: %v, bob: %v", q.room("alice"), q.room("bob"))
+	}
+	for i := range maxQueue / 2 {
+		q.enter(fmt.Sprint("b", i), fmt.Sprint("user", i%7))
+	}
+	if q.room("carol") == nil {
+		t.Error("the queue has no end")
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/runner"
 )
 
 func TestRunsWaitForTheirTurn(t *testing.T) {
@@ -65,13 +67,13 @@ func (b *bed) recorded(run tipstaff.ID, kind tipstaff.Kind) {
 // turn all the same. Whoever has to wait can see it, and be cancelled; the record says it.
 func TestHangingRunsKeepNobodyOut(t *testing.T) {
 	b := newBed(t)
-	b.Places(8) // of which one is for others
+	b.Places(8) // of which one user has at most six
 	var alices []tipstaff.ID
 	for range 10 {
 		alices = append(alices, b.hanging("alice"))
 	}
 	for i, run := range alices {
-		if i < 7 {
+		if i < 6 {
 			b.recorded(run, tipstaff.KindRunStarted)
 			if slices.Contains(b.kinds(run), string(tipstaff.KindRunQueued)) {
 				t.Errorf("run %d had a place at once, and says that it waited", i)
@@ -79,8 +81,9 @@ func TestHangingRunsKeepNobodyOut(t *testing.T) {
 			continue
 		}
 		b.recorded(run, tipstaff.KindRunQueued)
-		if got := b.get(run); got.Status != tipstaff.StatusQueued || got.Condition != tipstaff.Waiting {
-			t.Errorf("run %d is %s, %s", i, got.Status, got.Condition)
+		got := b.get(run)
+		if got.Status != tipstaff.StatusQueued || got.Condition != tipstaff.Waiting || got.Queued == nil || got.Queued.Place > i-5 {
+			t.Errorf("run %d is %s, %s, %+v", i, got.Status, got.Condition, got.Queued)
 		}
 	}
 	bob := b.hanging("bob")
@@ -96,13 +99,58 @@ func TestHangingRunsKeepNobodyOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, run := range alices[7:9] {
+	for _, run := range alices[6:8] {
 		b.recorded(run, tipstaff.KindStageStarted)
 		if kinds := b.kinds(run); slices.Index(kinds, string(tipstaff.KindRunQueued)) > slices.Index(kinds, string(tipstaff.KindRunStarted)) {
 			t.Errorf("it recorded %v", kinds)
 		}
 	}
 	for _, run := range alices[2:9] {
+		if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Another process sees that runs wait, and where each stands: lines are served in turn. It
+// sees no queue any more when the daemon is gone.
+func TestEveryProcessSeesTheQueue(t *testing.T) {
+	b := newBed(t)
+	b.Places(2)
+	var runs []tipstaff.ID
+	for _, user := range []string{"alice", "bob", "alice", "alice", "bob"} {
+		runs = append(runs, b.hanging(user))
+	}
+	lives := true
+	other := runner.New(runner.Config{Store: b.store, Workspace: b.dir, Self: b.Self, Alive: func(flow.Owner, time.Time, time.Time) bool { return lives }})
+	for i, want := range []int{0, 0, 1, 3, 1} {
+		if want == 0 {
+			b.recorded(runs[i], tipstaff.KindStageStarted)
+			continue
+		}
+		b.recorded(runs[i], tipstaff.KindRunQueued)
+	}
+	for i, want := range []int{0, 0, 1, 3, 1} {
+		for name, svc := range map[string]tipstaff.Service{"the daemon": b.Runner, "another process": other} {
+			got, err := svc.Get(cli(), runs[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			place := 0
+			if got.Queued != nil {
+				place = got.Queued.Place
+			}
+			if place != want || (got.Status == tipstaff.StatusQueued) != (want > 0) {
+				t.Errorf("%s: run %d is %s at place %d, want %d", name, i, got.Status, place, want)
+			}
+		}
+	}
+	lives = false
+	gone := runner.New(other.Config)
+	if got, err := gone.Get(cli(), runs[3]); err != nil || got.Status != tipstaff.StatusAwaitingResume || got.Queued != nil {
+		t.Errorf("without its daemon it is %s, %+v, %v", got.Status, got.Queued, err)
+	}
+	for _, run := range runs {
 		if _, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run}); err != nil {
 			t.Fatal(err)
 		}

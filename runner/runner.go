@@ -87,6 +87,8 @@ type Runner struct {
 	queue  *queue
 	parked chan struct{} // one place: a drive of this process has ended
 
+	queues queueView
+
 	transient  transientHub
 	performers performers
 }

@@ -31,6 +31,9 @@ func (s *Store) gates(ctx context.Context, db Querier, q flow.GateQuery) (gates 
 	if q.Open {
 		query += ` AND g.decided = 0`
 	}
+	if !q.Due.IsZero() {
+		query, args = query+` AND g.expires_at <= ?`, append(args, q.Due.UnixNano())
+	}
 	err = db.Query(ctx, func(r Row) error {
 		g, err := s.scanGate(r)
 		gates = append(gates, g)

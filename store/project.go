@@ -18,6 +18,8 @@ func (t *Tx) project(st *runState, r flow.Record) (err error) {
 	case tipstaff.KindRunParked, tipstaff.KindRunInterrupted:
 		st.owned, st.dirty = r.Kind, true
 		err = t.release(st)
+	case tipstaff.KindRunQueued:
+		st.dirty = true
 	case tipstaff.KindRunContinued:
 		st.cont, st.dirty = r.Seq, true
 	case tipstaff.KindRunCancelRequested:

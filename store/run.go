@@ -292,6 +292,9 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 	if q.Leased {
 		add("holder IS NOT NULL")
 	}
+	if q.Queued {
+		add("queued = 1") // as its index says
+	}
 	where += " ORDER BY n DESC"
 	if q.Limit > 0 {
 		where, args = where+" LIMIT ?", append(args, int64(q.Limit))

@@ -344,10 +344,14 @@ func (t *Tx) writeRow(st *runState) error {
 	if err != nil {
 		return err
 	}
+	queued := int64(0)
+	if st.fold.Queue != nil && !st.ended() {
+		queued = 1
+	}
 	err = t.exec(`UPDATE runs SET state = ?, epoch = ?, owned = ?, cont = ?, cancel = ?, correction = ?, env = ?, envs = ?,
-		head = ?, head_hash = ?, fold = ?, wake_at = ?, updated = ? WHERE n = ?`,
+		head = ?, head_hash = ?, fold = ?, wake_at = ?, queued = ?, updated = ? WHERE n = ?`,
 		string(st.machine.State), st.epoch, st.owned, st.cont, st.cancel, st.correction, st.env[:], st.envs,
-		st.seq, st.hash[:], string(fold), stamp(st.wake), t.now.UnixNano(), st.n)
+		st.seq, st.hash[:], string(fold), stamp(st.wake), queued, t.now.UnixNano(), st.n)
 	if err != nil {
 		return err
 	}

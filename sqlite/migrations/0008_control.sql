@@ -4,8 +4,9 @@ ALTER TABLE runs ADD COLUMN project TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN request_key TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN request_digest TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN launch TEXT;
+ALTER TABLE runs ADD COLUMN queued INTEGER NOT NULL DEFAULT 0; -- it waits for its turn
 CREATE UNIQUE INDEX runs_request_key ON runs (user, request_key) WHERE request_key <> '';
 CREATE INDEX runs_launch ON runs (n) WHERE launch IS NOT NULL;
-CREATE INDEX runs_queued ON runs (n) WHERE owned = 'run.queued';
+CREATE INDEX runs_queued ON runs (n) WHERE queued = 1;
 -- The inbox is read in this order, and a page begins after a gate.
 CREATE INDEX gates_inbox ON gates (opened_at, run, opened) WHERE decided = 0;
