@@ -112,8 +112,10 @@ type StatusRequest struct {
 // RunStatus is a run, and what can be done with it next.
 type RunStatus struct {
 	Run
-	Document json.RawMessage `json:"document,omitempty"` // the program, where it was asked for
-	Next     []NextCall      `json:"next"`
+	// What was asked for besides: the program, and all that went wrong.
+	Document json.RawMessage              `json:"document,omitempty"`
+	Errors   *EvidenceList[EvidenceError] `json:"errors,omitempty"`
+	Next     []NextCall                   `json:"next"`
 }
 
 // TailRequest asks for records after a cursor.

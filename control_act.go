@@ -107,19 +107,11 @@ func (req RunStart) document() StartRequest {
 		}{"turn", message, req.Agent, req.Session}
 		text, _ := json.Marshal(turn) // texts can be written
 		first, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
-		return StartRequest{Program: text, Name: "the message", Title: cmp.Or(req.Title, Clip(first, openingTitle))}
+		return StartRequest{Program: text, Name: "the message", Title: cmp.Or(req.Title, cutText(first, openingTitle))}
 	case req.ProgramFile != "":
 		return StartRequest{File: req.ProgramFile, Name: req.ProgramFile, Title: req.Title}
 	}
 	return StartRequest{Program: []byte(req.Program), Name: "program", NoFiles: true, Title: req.Title}
-}
-
-// Clip is the first so many characters of a text, and a sign where there were more.
-func Clip(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most-1]) + "…"
 }
 
 // readBounds reads bounds as documents have them: by the names of plans (tool_calls) or by
@@ -325,18 +317,11 @@ func (c Control) decide(ctx context.Context, req GateDecision, kind GateKind) (G
 	default:
 		got.Next = append(got.Next, readyCall(ToolRunResume, "have it go on", map[string]any{"run_id": req.Run}))
 	}
-	got.Next = slices.DeleteFunc(got.Next, func(call NextCall) bool { return !mayCall(ctx, d.Run.Control, call) })
+	got.Next = slices.DeleteFunc(got.Next, func(call NextCall) bool { return !CallerFrom(ctx).mayCall(call, d.Run.Control) })
 	if len(got.Next) == 0 {
 		got.Next = append(got.Next, readyCall(ToolRunStatus, "see where it stands", map[string]any{"run_id": req.Run}))
 	}
 	return got, nil
-}
-
-// mayCall reports whether the caller can make a call about a run.
-func mayCall(ctx context.Context, control string, call NextCall) bool {
-	caller, scope := CallerFrom(ctx), cmp.Or(scopeOf[call.Tool], ScopeRead)
-	drives := call.Tool == ToolRunResume || call.Tool == ToolRunCancel
-	return caller.May(scope) && !(drives && caller.Controlled() && control == InspectAlone)
 }
 
 // viaOf is how a caller acts, as records say it; "": as the command line does.

@@ -34,7 +34,7 @@ func (c Control) Delivery(ctx context.Context, req RunRequest) (DeliveryOf, erro
 	got := DeliveryOf{Run: req.Run, DeliveryState: state, Next: []NextCall{}}
 	at := slices.IndexFunc(run.OpenGates, func(g Gate) bool { return g.ID == state.Gate })
 	for i, a := range got.Available {
-		if call := decideCall(req.Run, Gate{ID: state.Gate, Kind: Delivery}, a.Action); at >= 0 && mayCall(ctx, run.Control, call) {
+		if call := decideCall(req.Run, Gate{ID: state.Gate, Kind: Delivery}, a.Action); at >= 0 && CallerFrom(ctx).mayCall(call, run.Control) {
 			got.Available[i].Next = &call
 			got.Next = append(got.Next, call)
 		}

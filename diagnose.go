@@ -125,7 +125,7 @@ type DiagnosisFacts struct {
 func Diagnose(ctx context.Context, r RunReader, id ID, now time.Time, present func(path string) bool) (Diagnosis, error) {
 	d := &diagnosis{ctx: ctx, r: r, now: now, present: present, caller: CallerFrom(ctx)}
 	got, err := d.of(id)
-	got.Next = slices.DeleteFunc(got.Next, func(c NextCall) bool { return !d.may(got, c) })
+	got.Next = slices.DeleteFunc(got.Next, func(c NextCall) bool { return !d.caller.mayCall(c, got.Control) })
 	return got, err
 }
 
@@ -137,10 +137,10 @@ type diagnosis struct {
 	caller  Caller
 }
 
-// may reports whether the caller can make a call.
-func (d *diagnosis) may(of Diagnosis, c NextCall) bool {
-	scope := cmp.Or(scopeOf[c.Tool], ScopeRead)
-	return d.caller.May(scope) && !(d.caller.Controlled() && of.Control == InspectAlone && scope != ScopeRead)
+// mayCall reports whether a caller can make a call about a run of such control.
+func (c Caller) mayCall(call NextCall, control string) bool {
+	scope := cmp.Or(scopeOf[call.Tool], ScopeRead)
+	return c.May(scope) && !(c.Controlled() && control == InspectAlone && scope != ScopeRead)
 }
 
 // unreadable reports whether an error says that a run cannot be read.

@@ -33,8 +33,10 @@ type Fold struct {
 	Failure *Failure  `json:"failure,omitempty"`
 	Ended   time.Time `json:"ended,omitzero"`
 
-	// Step is the path of the leaf that started, asked or ended last.
+	// Step is the path of the leaf that started, asked or ended last, Stage the name of the
+	// stage that started last.
 	Step  string         `json:"step,omitempty"`
+	Stage string         `json:"stage,omitempty"`
 	Steps map[string]int `json:"steps,omitempty"` // plan.step by status
 	// BadStep is the step that failed last, to tell where a run failed.
 	BadStep *Failure `json:"bad_step,omitempty"`
@@ -107,7 +109,9 @@ func (f *Fold) Apply(e *Event) {
 	case KindPlanStep:
 		f.applyStep(e)
 	case KindStageStarted, KindStageFinished:
-		f.Step = e.Path
+		if f.Step = e.Path; e.Kind == KindStageStarted {
+			f.Stage = stageOf(e.Path)
+		}
 	case KindTurnMerged, KindDraftUpdated:
 		f.applyVersion(e)
 	case KindFollowupCreated:

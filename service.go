@@ -393,6 +393,8 @@ type EventsRequest struct {
 	After  int64 `json:"after,omitempty"`
 	Limit  int   `json:"limit,omitempty"` // 0: all
 	Follow bool  `json:"follow,omitempty"`
+	// Stay goes on with following while nobody drives the run, until it has ended.
+	Stay bool `json:"stay,omitempty"`
 }
 
 // DecideRequest is one answer to one gate.

@@ -57,6 +57,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Status:        status,
 		Outcome:       fold.Outcome,
 		Program:       program,
+		Stage:         fold.Stage,
 		Step:          fold.Step,
 		CreatedAt:     fold.Created,
 		UpdatedAt:     fold.At,

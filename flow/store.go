@@ -145,4 +145,7 @@ type GateQuery struct {
 	ID   string    // of one gate of the run; "": all
 	Open bool      // undecided ones only
 	Due  time.Time // only those that expire by then; zero: all
+	// Lapsed selects those that were denied because nobody decided them in time, of runs
+	// that have not gone on since.
+	Lapsed bool
 }

@@ -201,7 +201,7 @@ func (r *Runner) totals(ctx context.Context, run string, p program) (used, limit
 
 // Recover marks the runs of dead owners as interrupted, or completes a cancel
 // that one of them left behind. Left-over processes are ended first, so that
-// none works beside its successor. It drives nothing.
+// none works beside its successor. Gates past their time are denied. It drives nothing.
 func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 	rows, err := r.Store.Runs(ctx, flow.Query{Leased: true})
 	if err != nil {
@@ -216,7 +216,11 @@ func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 	for _, row := range rows {
 		all.Go(func() error { return explain(r.recover(ctx, row, foundBy), idOf(row.ID)) })
 	}
-	return all.Wait()
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	_, err = r.expireDue(ctx, "")
+	return err
 }
 
 func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) error {

@@ -11,7 +11,7 @@ import (
 
 // expiryCheck is how long gates of runs that other processes have parked may go unseen.
 // Of those that this process parks it learns at once.
-const expiryCheck = time.Minute
+const expiryCheck = 30 * time.Second
 
 // Expire denies the gates of parked runs that nobody decides in time, when their time
 // comes, until ctx ends. Of those runs it drives on the ones that an owner of this kind
@@ -49,9 +49,10 @@ func (r *Runner) hasParked() {
 	}
 }
 
-// expireDue denies what has expired, and tells when the next gate does; zero: none will.
+// expireDue denies what has expired, and tells when the next gate does; zero: none will
+// before it is asked again.
 func (r *Runner) expireDue(ctx context.Context, kind string) (next time.Time, err error) {
-	gates, err := r.Store.Gates(ctx, flow.GateQuery{Open: true})
+	gates, err := r.Store.Gates(ctx, flow.GateQuery{Open: true, Due: r.Now().Add(expiryCheck)})
 	if err != nil {
 		return next, err
 	}
@@ -63,6 +64,21 @@ func (r *Runner) expireDue(ctx context.Context, kind string) (next time.Time, er
 		case !g.ExpiresAt.IsZero() && (next.IsZero() || g.ExpiresAt.Before(next)):
 			next = g.ExpiresAt
 		}
+	}
+	if kind == "" {
+		return next, all
+	}
+	// Another process may have denied a gate of ours, which does not have the run go on.
+	lapsed, err := r.Store.Gates(ctx, flow.GateQuery{Lapsed: true})
+	if err != nil {
+		return next, err
+	}
+	for _, g := range lapsed {
+		top, err := r.topOf(ctx, g.Run)
+		if err == nil && !r.driving(g.Run) && !r.driving(top.ID) {
+			err = r.goOn(ctx, top, kind)
+		}
+		all = errors.Join(all, explain(err, idOf(g.Run)))
 	}
 	return next, all
 }

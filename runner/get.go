@@ -393,7 +393,7 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 			if row, err = r.Store.Run(ctx, run); err != nil {
 				return err
 			}
-			over = tipstaff.State(row.State).Terminal() || !r.alive(row)
+			over = tipstaff.State(row.State).Terminal() || !req.Stay && !r.alive(row)
 		}
 		live.reading()
 		if err := eachRecord(ctx, r.Store, run, after, give); err != nil || over {

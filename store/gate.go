@@ -31,6 +31,9 @@ func (s *Store) gates(ctx context.Context, db Querier, q flow.GateQuery) (gates 
 	if q.Open {
 		query += ` AND g.decided = 0`
 	}
+	if q.Lapsed {
+		query, args = query+` AND g.via = 'expiry' AND r.owned = ? AND r.state NOT IN ('completed', 'failed', 'cancelled')`, append(args, flow.KindRunParked)
+	}
 	if !q.Due.IsZero() {
 		query, args = query+` AND g.expires_at <= ?`, append(args, q.Due.UnixNano())
 	}

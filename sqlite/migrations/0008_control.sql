@@ -10,3 +10,5 @@ CREATE INDEX runs_launch ON runs (n) WHERE launch IS NOT NULL;
 CREATE INDEX runs_queued ON runs (n) WHERE queued = 1;
 -- The inbox is read in this order, and a page begins after a gate.
 CREATE INDEX gates_inbox ON gates (opened_at, run, opened) WHERE decided = 0;
+-- What nobody decided in time: the daemon looks for runs that can go on because of it.
+CREATE INDEX gates_lapsed ON gates (run) WHERE via = 'expiry';
