@@ -20,6 +20,9 @@ type Control struct {
 	// Guard refuses a caller that may not drive a run with a tool, before anything else is
 	// looked at. nil: Runs refuses it when it is asked to.
 	Guard func(ctx context.Context, run ID, tool string) error
+	// Follow signals, coalesced, whenever a run has come, or stands elsewhere than before,
+	// until stop. nil: nobody can tell.
+	Follow func() (changed <-chan struct{}, stop func())
 }
 
 // RunRequest names a run.
