@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/tipstaff/tipstaff/flow"
 )
 
 // Checkpoint is a boundary of a pipeline run to which it can be rolled back.
@@ -184,37 +182,5 @@ func (l *line) addLeft(ctx context.Context, run Run) error {
 		if req.Before = page.Next; req.Before.IsZero() {
 			return nil
 		}
-	}
-}
-
-// Doubts are the paths of calls that may be made only once, and that a run had sent
-// when it was interrupted and heard nothing of. No gate asks about them yet: theirs
-// open when the run is resumed.
-func Doubts(ctx context.Context, runs EventReader, run ID) ([]string, error) {
-	sent := map[string]bool{}
-	for e, err := range runs.Events(ctx, EventsRequest{Run: run}) {
-		if err != nil {
-			return nil, err
-		}
-		applyDoubt(sent, &e)
-	}
-	return slices.Sorted(maps.Keys(sent)), nil
-}
-
-// applyDoubt keeps the paths of calls that were sent up to date.
-func applyDoubt(sent map[string]bool, e *Event) {
-	switch e.Kind {
-	case KindEffectIntended:
-		if BodyOf[Effect](e).Class == flow.Once {
-			sent[e.Path] = true
-		}
-	case KindEffectFinished, KindEffectFailed, KindEffectSuspended:
-		delete(sent, e.Path)
-	case KindPolicyGate:
-		if BodyOf[GateOpened](e).Kind == string(InDoubt) {
-			delete(sent, AskerPath(InDoubt, e.Path))
-		}
-	case KindRunContinued: // a segment begins while no call is under way
-		clear(sent)
 	}
 }

@@ -39,6 +39,14 @@ func (c Control) Status(ctx context.Context, req StatusRequest) (RunStatus, erro
 		return RunStatus{}, err
 	}
 	got := RunStatus{Run: run}
+	if d := run.Delivery; d != nil && !d.Followup.IsZero() { // which is no child that a run waits for
+		line := Lineage{}
+		if run.Lineage != nil {
+			line = *run.Lineage
+		}
+		line.Children = append(slices.Clone(line.Children), d.Followup)
+		got.Lineage = &line
+	}
 	if got.Next, err = c.next(ctx, run); err != nil {
 		return got, err
 	}
@@ -254,7 +262,6 @@ func (c Control) Pending(ctx context.Context, req PendingRequest) (PendingDecisi
 
 // next is what can be done with a run.
 func (c Control) next(ctx context.Context, run Run) ([]NextCall, error) {
-	got, err := Diagnose(ctx, c.Runs, run.ID, c.Now(), c.Present)
+	got, err := diagnoseRun(ctx, c.Runs, run, c.Now(), c.Present)
 	return got.Next, err
 }
-

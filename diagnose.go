@@ -123,10 +123,24 @@ type DiagnosisFacts struct {
 // and whether its worktree is there. present tells whether a directory is there; nil: nobody
 // can tell. What its caller may not do is not among the next calls.
 func Diagnose(ctx context.Context, r RunReader, id ID, now time.Time, present func(path string) bool) (Diagnosis, error) {
-	d := &diagnosis{ctx: ctx, r: r, now: now, present: present, caller: CallerFrom(ctx)}
+	d := &diagnosis{ctx: ctx, r: r, now: now, present: present, deep: true}
 	got, err := d.of(id)
-	got.Next = slices.DeleteFunc(got.Next, func(c NextCall) bool { return !d.caller.mayCall(c, got.Control) })
-	return got, err
+	return got.allowed(ctx), err
+}
+
+// diagnoseRun is Diagnose of a run whose status is known, at no more cost than that was: of
+// its records it reads only the last.
+func diagnoseRun(ctx context.Context, r RunReader, run Run, now time.Time, present func(path string) bool) (Diagnosis, error) {
+	d := &diagnosis{ctx: ctx, r: r, now: now, present: present}
+	got, err := d.known(run)
+	return got.allowed(ctx), err
+}
+
+// allowed leaves out the calls that a caller may not make.
+func (got Diagnosis) allowed(ctx context.Context) Diagnosis {
+	caller := CallerFrom(ctx)
+	got.Next = slices.DeleteFunc(got.Next, func(c NextCall) bool { return !caller.mayCall(c, got.Control) })
+	return got
 }
 
 type diagnosis struct {
@@ -134,7 +148,7 @@ type diagnosis struct {
 	r       RunReader
 	now     time.Time
 	present func(string) bool
-	caller  Caller
+	deep    bool // the records are read, and must lead to the head
 }
 
 // mayCall reports whether a caller can make a call about a run of such control.
@@ -149,42 +163,74 @@ func unreadable(err error) bool {
 	return code == Integrity || code == FormatNewer || code == ArtifactNotFound || errors.As(err, new(*malformedRecord))
 }
 
-func (d *diagnosis) of(id ID) (got Diagnosis, err error) {
-	got = Diagnosis{Run: id, Next: []NextCall{}}
+func (d *diagnosis) of(id ID) (Diagnosis, error) {
 	run, err := d.r.Get(d.ctx, id)
-	var told history
-	if err == nil {
-		got.Status, got.Facts.HeadSeq, got.Facts.Owner, got.Facts.Failure = run.Status, run.HeadSeq, run.Owner, run.Error
-		got.Control, got.ControlReason = controlOf(run.Origin)
-		told, err = d.read(run)
+	if err != nil {
+		return unreadRun(Diagnosis{Run: id, Next: []NextCall{}}, err)
 	}
-	if err == nil && run.Program.Digest != "" {
-		_, err = d.r.Artifact(d.ctx, id, run.Program.Digest)
-	}
-	switch {
-	case unreadable(err):
-		got.found(DiagnosisUnreadable, err.Error())
-		got.call(ToolRunVerify, "find out what was changed", nil)
-		return got, nil
-	case err != nil:
+	return d.known(run)
+}
+
+// unreadRun is what there is to say of a run that cannot be read.
+func unreadRun(got Diagnosis, err error) (Diagnosis, error) {
+	if !unreadable(err) {
 		return got, err
 	}
-	got.Facts.Interrupted, got.Facts.WakeAt = told.interrupted, told.wakeAt
-	if run.Condition == Interrupted {
-		got.Facts.Doubts = slices.Sorted(maps.Keys(told.sent))
+	got.found(DiagnosisUnreadable, err.Error())
+	got.call(ToolRunVerify, "find out what was changed", nil)
+	return got, nil
+}
+
+func (d *diagnosis) known(run Run) (got Diagnosis, err error) {
+	got = Diagnosis{Run: run.ID, Next: []NextCall{}, Status: run.Status, Control: run.Control, ControlReason: run.ControlReason}
+	if got.Control == "" {
+		got.Control, got.ControlReason = controlOf(run.Origin)
 	}
-	d.worktree(&got, run, &told)
-	if child, err := ParseID(told.delivery.Followup); err == nil {
-		if next, err := d.r.Get(d.ctx, child); err == nil && !next.State.Terminal() {
-			got.Facts.Child = child
+	got.Facts = DiagnosisFacts{HeadSeq: run.HeadSeq, Owner: run.Owner, Failure: run.Error, Doubts: run.Doubts}
+	if err = d.check(run); err == nil && run.Program.Digest != "" {
+		_, err = d.r.Artifact(d.ctx, run.ID, run.Program.Digest)
+	}
+	if err != nil {
+		return unreadRun(got, err)
+	}
+	if run.LastDrive != nil {
+		got.Facts.Interrupted, got.Facts.WakeAt = run.LastDrive.Reason, run.LastDrive.WakeAt
+	}
+	d.worktree(&got, run)
+	if run.Delivery != nil && !run.Delivery.Followup.IsZero() {
+		if next, err := d.r.Get(d.ctx, run.Delivery.Followup); err == nil && !next.State.Terminal() {
+			got.Facts.Child = next.ID
 		}
 	}
-	err = d.judge(&got, run, &told)
-	return got, err
+	return got, d.judge(&got, run)
+}
+
+// check reads the records of a run, which must lead to its head, or only the last of them.
+func (d *diagnosis) check(run Run) error {
+	var head journal.Hash
+	whole, last := false, int64(0)
+	from := max(0, run.HeadSeq-1)
+	if d.deep {
+		from = 0
+	}
+	for e, err := range d.r.Events(d.ctx, EventsRequest{Run: run.ID, After: from}) {
+		if err != nil {
+			return err
+		}
+		if e.Seq > run.HeadSeq {
+			break
+		}
+		whole, last = e.Raw != nil && (whole || e.Seq == 1), e.Seq // else there are no bytes that could be compared
+		head = head.Next(e.Raw)
+	}
+	if whole && head.String() != run.Head || last != run.HeadSeq {
+		return Errorf(Integrity, "the records of run %s do not lead to its head: they were changed", run.ID)
+	}
+	return nil
 }
 
 // judge finds the first condition that holds.
-func (d *diagnosis) judge(got *Diagnosis, run Run, told *history) error {
+func (d *diagnosis) judge(got *Diagnosis, run Run) error {
 	gates, err := d.gates(run)
 	if err != nil {
 		return err
@@ -193,7 +239,7 @@ func (d *diagnosis) judge(got *Diagnosis, run Run, told *history) error {
 	waits := !run.State.Terminal()
 	switch {
 	case len(gates) > 0:
-		return d.asked(got, run, told, gates)
+		return d.asked(got, run, gates)
 	case waits && alive && d.now.Sub(run.Owner.HeartbeatAt) > stalledAfter:
 		got.found(DiagnosisStalled, fmt.Sprintf("process %d lives and drives it, but has given no sign of life for %s", run.Owner.Pid, d.now.Sub(run.Owner.HeartbeatAt).Round(time.Second)))
 		got.call(ToolRunEventsTail, "see what it did last", map[string]any{"after_seq": max(0, run.HeadSeq-25)})
@@ -203,23 +249,23 @@ func (d *diagnosis) judge(got *Diagnosis, run Run, told *history) error {
 		got.call(ToolRunWatch, "follow it", map[string]any{"after_seq": run.HeadSeq})
 	case !got.Facts.Child.IsZero():
 		return d.superseded(got)
-	case waits && got.Facts.Present != nil && !*got.Facts.Present && told.delivery.Kind != DeliveryCompleted:
+	case waits && got.Facts.Present != nil && !*got.Facts.Present && run.Delivery.Kind != DeliveryCompleted:
 		got.found(DiagnosisBlockedWorktree, "its worktree "+got.Facts.Worktree+" is gone: what it had not recorded is lost, and it cannot go on")
 		got.call(ToolRunDiff, "see what was recorded of its changes", nil)
 		got.call(ToolRunEvidence, "see where its delivery stands", map[string]any{"slice": SliceDelivery})
-	case waits && told.owned == KindRunInterrupted && told.interrupted == string(ReplayMismatch):
+	case waits && run.LastDrive.Kind == KindRunInterrupted && run.LastDrive.Reason == string(ReplayMismatch):
 		got.found(DiagnosisReplayMismatch, "its program no longer does what was recorded of it: with this version of Tipstaff it cannot go on")
 		got.call(ToolRunEvidence, "see what went wrong", map[string]any{"slice": SliceErrors})
 		got.call(ToolRunVerify, "find out where it differs", nil)
 	case run.Status == StatusAwaitingResume:
 		reason := "nothing is left to decide; it waits to be driven on"
-		if !told.wakeAt.IsZero() && told.owned == KindRunParked {
-			reason = "it sleeps until " + told.wakeAt.UTC().Format(time.RFC3339)
+		if wake := run.LastDrive.WakeAt; !wake.IsZero() {
+			reason = "it sleeps until " + wake.UTC().Format(time.RFC3339)
 		}
 		got.found(DiagnosisResumeReady, reason)
 		return d.resume(got, run)
 	case run.Condition == Interrupted:
-		got.found(DiagnosisInterrupted, Joined(": ", "nobody drives it any more", told.interrupted))
+		got.found(DiagnosisInterrupted, Joined(": ", "nobody drives it any more", run.LastDrive.Reason))
 		if err := d.resume(got, run); err != nil {
 			return err
 		}
@@ -228,13 +274,13 @@ func (d *diagnosis) judge(got *Diagnosis, run Run, told *history) error {
 		got.found(DiagnosisNotStarted, "it is a draft, and was never started")
 		got.call(ToolRunStatus, "look at it", nil)
 	default:
-		got.ended(run, told)
+		got.ended(run)
 	}
 	return nil
 }
 
 // ended is what there is to say of a run that is over.
-func (got *Diagnosis) ended(run Run, told *history) {
+func (got *Diagnosis) ended(run Run) {
 	failure := Failure{}
 	if run.Error != nil {
 		failure = *run.Error
@@ -246,7 +292,7 @@ func (got *Diagnosis) ended(run Run, told *history) {
 	case run.State == Completed:
 		got.found(DiagnosisCompleted, Joined(": ", "it has completed", run.Outcome))
 		evidence(SliceAll, "see what was done")
-		if told.delivery.Diff != nil {
+		if run.Delivery != nil && run.Delivery.Diff != nil {
 			got.call(ToolRunDiff, "see what has changed", nil)
 		}
 	case run.State == Cancelled:
@@ -271,7 +317,7 @@ func (got *Diagnosis) ended(run Run, told *history) {
 }
 
 // asked is what there is to say of a run that waits for decisions.
-func (d *diagnosis) asked(got *Diagnosis, run Run, told *history, gates []askedGate) error {
+func (d *diagnosis) asked(got *Diagnosis, run Run, gates []askedGate) error {
 	delivers := 0
 	for _, g := range gates {
 		got.Facts.Gates = append(got.Facts.Gates, g.ID)
@@ -295,7 +341,7 @@ func (d *diagnosis) asked(got *Diagnosis, run Run, told *history, gates []askedG
 			got.Next = append(got.Next, decideCall(g.run, g.Gate, action))
 		}
 	}
-	if launches, err := d.launches(run, told); err != nil || !launches {
+	if launches, err := d.launches(run); err != nil || !launches {
 		return err
 	}
 	return d.resume(got, run)
@@ -417,17 +463,13 @@ func (r Run) children() []ID {
 
 // launches reports whether a resume would drive a run on that asks. One that has parked
 // stays as it is until something is decided, or happens below it.
-func (d *diagnosis) launches(run Run, told *history) (bool, error) {
+func (d *diagnosis) launches(run Run) (bool, error) {
+	last := run.LastDrive
 	switch {
-	case run.Condition == Running || run.Status == StatusQueued:
+	case last == nil, run.Condition == Running || run.Status == StatusQueued:
 		return false, nil
-	case told.owned != KindRunParked, told.news, !told.wakeAt.IsZero() && !d.now.Before(told.wakeAt):
+	case last.Kind != KindRunParked, last.News, !last.WakeAt.IsZero() && !d.now.Before(last.WakeAt):
 		return true, nil
-	}
-	for expires := range maps.Values(told.expires) {
-		if !expires.IsZero() && !d.now.Before(expires) {
-			return true, nil
-		}
 	}
 	for _, id := range run.children() {
 		child, err := d.r.Get(d.ctx, id)
@@ -447,11 +489,7 @@ func (d *diagnosis) launches(run Run, told *history) (bool, error) {
 		if err != nil || len(gates) == 0 {
 			return err == nil, err
 		}
-		below, err := d.read(child)
-		if err != nil {
-			return false, err
-		}
-		if launches, err := d.launches(child, &below); err != nil || launches {
+		if launches, err := d.launches(child); err != nil || launches {
 			return launches, err
 		}
 	}
@@ -460,22 +498,20 @@ func (d *diagnosis) launches(run Run, told *history) (bool, error) {
 
 // worktree notes where the run works, and whether that is still there. A fork works where
 // the run does that it comes from. What cannot be read tells nothing.
-func (d *diagnosis) worktree(got *Diagnosis, run Run, told *history) {
-	at := told.delivery.Worktree
-	for from := run.Lineage; at == nil && told.worktree && from != nil && from.Seq > 0; {
+func (d *diagnosis) worktree(got *Diagnosis, run Run) {
+	if run.Delivery == nil {
+		return
+	}
+	at := run.Delivery.Worktree
+	for from := run.Lineage; at == nil && from != nil && from.Seq > 0; {
 		parent, err := d.r.Get(d.ctx, from.Parent)
-		if err != nil {
+		if err != nil || parent.Delivery == nil {
 			return
 		}
-		before := newDeliveryState()
-		parent.HeadSeq = from.Seq // what came later is not inherited
-		for e, err := range upTo(d.ctx, d.r, parent) {
-			if err != nil {
-				return
-			}
-			before.fold(&e)
+		if parent.Delivery.WorktreeSeq <= from.Seq { // what came later is not inherited
+			at = parent.Delivery.Worktree
 		}
-		at, from = before.Worktree, parent.Lineage
+		from = parent.Lineage
 	}
 	if at == nil {
 		return
@@ -508,61 +544,4 @@ func controlOf(origin string) (control, reason string) {
 		return InspectAlone, DaemonRun
 	}
 	return InspectAlone, ForegroundRun
-}
-
-// history is what a diagnosis needs to know of the records of a run.
-type history struct {
-	delivery    DeliveryState
-	worktree    bool // it works in one
-	owned       Kind // the last record of who drives it
-	interrupted string
-	wakeAt      time.Time
-	news        bool // something was decided since it parked, or asked of it
-	sent        map[string]bool
-	expires     map[string]time.Time // of gates that nobody has closed
-}
-
-// read goes through the records of a run, which must lead to its head.
-func (d *diagnosis) read(run Run) (history, error) {
-	h := history{delivery: newDeliveryState(), expires: map[string]time.Time{}, sent: map[string]bool{}}
-	var head journal.Hash
-	whole := false
-	for e, err := range upTo(d.ctx, d.r, run) {
-		if err != nil {
-			return h, err
-		}
-		whole = e.Raw != nil && (whole || e.Seq == 1) // else there are no bytes that could be compared
-		head = head.Next(e.Raw)
-		h.apply(&e)
-	}
-	if whole && head.String() != run.Head {
-		return h, Errorf(Integrity, "the records of run %s do not lead to its head: they were changed", run.ID)
-	}
-	return h, nil
-}
-
-func (h *history) apply(e *Event) {
-	h.delivery.fold(e)
-	applyDoubt(h.sent, e)
-	switch e.Kind {
-	case KindIntentDraft:
-		files := BodyOf[IntentDraft](e).Files
-		h.worktree = files != nil && files.Mode == "worktree"
-	case KindRunQueued, KindRunStarted, KindRunResumed, KindRunParked, KindRunInterrupted:
-		h.owned, h.news, h.interrupted, h.wakeAt = e.Kind, false, "", time.Time{}
-		if e.Kind == KindRunInterrupted {
-			h.interrupted = BodyOf[RunInterrupted](e).Reason
-		}
-		if e.Kind == KindRunParked {
-			h.wakeAt = BodyOf[RunParked](e).WakeAt
-		}
-	case KindRunCancelRequested, KindRunCorrectionRequested:
-		h.news = true
-	case KindPolicyGate:
-		b := BodyOf[GateOpened](e)
-		h.expires[b.Gate] = b.ExpiresAt.Time
-	case KindPolicyGateResolve, KindIntentAnswer, KindIntentAccept:
-		h.news = true
-		delete(h.expires, BodyOf[GateResolved](e).Gate)
-	}
 }

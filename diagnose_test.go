@@ -60,6 +60,11 @@ func calls(next []NextCall) (all []string) {
 	return all
 }
 
+func text(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
 func TestDiagnoses(t *testing.T) {
 	alive := func(silent time.Duration) func(*projectRun) {
 		return func(r *projectRun) {
@@ -134,6 +139,12 @@ func TestDiagnoses(t *testing.T) {
 			got, err := Diagnose(ctx, p, testID(1), p.now, func(string) bool { return false })
 			if err != nil {
 				t.Fatal(err)
+			}
+			if run, err := p.Get(ctx, testID(1)); err == nil {
+				short, err := diagnoseRun(ctx, p, run, p.now, func(string) bool { return false })
+				if text(short) != text(got) || err != nil {
+					t.Errorf("by its status: %s, %v; by its records: %s", text(short), err, text(got))
+				}
 			}
 			if got.Condition != c.condition || !strings.Contains(got.Reason, c.reason) || !slices.Equal(calls(got.Next), c.next) {
 				t.Errorf("%s (%s), next %q; want %s (%s), next %q", got.Condition, got.Reason, calls(got.Next), c.condition, c.reason, c.next)

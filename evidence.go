@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -240,6 +241,23 @@ func Evidence(ctx context.Context, r RunReader, req EvidenceRequest, now time.Ti
 	if err := req.check(); err != nil {
 		return RunEvidence{}, err
 	}
+	return evidence(ctx, r, req, now, present)
+}
+
+// EvidenceName is the file of a run's folder that holds its evidence.
+const EvidenceName = "evidence.json"
+
+// EvidenceBundle is all that is recorded of a run, without an end to its lists. It follows
+// from the records alone.
+func EvidenceBundle(ctx context.Context, r RunReader, id ID) (RunEvidence, error) {
+	run, err := r.Get(ctx, id)
+	if err != nil {
+		return RunEvidence{}, err
+	}
+	return evidence(ctx, r, EvidenceRequest{Run: id, Slice: SliceAll, Limit: math.MaxInt}, run.UpdatedAt, nil)
+}
+
+func evidence(ctx context.Context, r RunReader, req EvidenceRequest, now time.Time, present func(path string) bool) (RunEvidence, error) {
 	run, err := r.Get(ctx, req.Run)
 	if err != nil {
 		return RunEvidence{}, err

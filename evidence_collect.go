@@ -39,6 +39,9 @@ type collector struct {
 
 func (c *collector) apply(e *Event) {
 	c.delivery.fold(e)
+	if file, is := fileOf(e); is && !slices.Contains(c.files, file) {
+		c.files = append(c.files, file)
+	}
 	if e.Kind.Envelope() {
 		c.applyEnvelope(e)
 	}
@@ -69,18 +72,12 @@ func (c *collector) apply(e *Event) {
 		b := BodyOf[BoundExtended](e)
 		to := c.bound(b.Bound)
 		to.Extensions = append(to.Extensions, EvidenceExtension{By: FormatBound(b.Bound, b.By), At: e.At, Gate: b.Gate, Decision: c.decisionAt(b.Gate)})
-	case KindAgentToolCallRequest, KindAgentToolCallResult, KindWorkerEnded, KindTaskOutput:
+	case KindAgentToolCallRequest, KindAgentToolCallResult, KindWorkerEnded:
 		c.applyWorker(e)
-	case KindDiffRecorded:
-		b := BodyOf[DiffRecorded](e)
-		c.file(EvidenceFile{Name: "diff.patch", Kind: "diff", Digest: b.Patch, Path: cmp.Or(b.Stage, e.Path)})
 	case KindCheckFinished:
 		b := BodyOf[CheckFinished](e).Receipt
 		c.checks = append(c.checks, EvidenceCheck{Receipt: b})
 		c.commands = append(c.commands, EvidenceCommand{Path: e.Path, Argv: cutArguments(b.Argv), ExitCode: &b.ExitCode, DurationMs: b.Ms, Outcome: cmp.Or(b.Code, exitOutcome(b.ExitCode))})
-		if b.Output != "" {
-			c.file(EvidenceFile{Name: b.Name, Kind: "check_output", Digest: b.Output, Path: e.Path})
-		}
 	case KindDeliveryCommitted, KindDeliveryApplied:
 		c.delivery.AppliedAt = e.At
 	case KindRunInterrupted:
@@ -104,10 +101,6 @@ func (c *collector) applyEnvelope(e *Event) {
 	case KindIntentDraft:
 		if f := BodyOf[IntentDraft](e).Followup; f != nil {
 			c.delivery.FollowupOf = f.ParentRunID
-		}
-	case KindIntentAttest:
-		if b := BodyOf[IntentAttest](e); b.OutputsDigest != "" {
-			c.file(EvidenceFile{Name: "outputs", Kind: "outputs", Digest: b.OutputsDigest})
 		}
 	case KindIntentFail:
 		b := BodyOf[IntentFail](e)
@@ -376,15 +369,6 @@ func (c *collector) applyWorker(e *Event) {
 		if _, well := outcomeStates[b.Outcome]; !well {
 			c.errors = append(c.errors, EvidenceError{Code: "worker_" + b.Outcome, Message: "the invocation ended: " + b.String(), Path: e.Path, Seq: e.Seq})
 		}
-	case KindTaskOutput:
-		b := BodyOf[TaskBrought](e).Output
-		c.file(EvidenceFile{Name: cmp.Or(b.Path, b.Kind), Kind: b.Kind, Digest: b.SHA256, Path: e.Path})
-	}
-}
-
-func (c *collector) file(f EvidenceFile) {
-	if !slices.Contains(c.files, f) {
-		c.files = append(c.files, f)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // It grows with open gates, unsettled calls and lifecycle transitions, not with
 // records. What it cannot read it ignores: finding faults is what verify does.
 type Fold struct {
+	Rules     int       `json:"rules,omitempty"` // by which it was made
 	Seq       int64     `json:"seq"`
 	At        time.Time `json:"at,omitzero"` // of that record
 	Run       ID        `json:"run,omitzero"`
@@ -61,6 +62,7 @@ type Fold struct {
 
 	// Owned is the last of run.queued, run.started, run.resumed, run.parked, run.interrupted.
 	Owned Kind `json:"owned,omitempty"`
+	FoldRest
 	flow.DriveTime
 }
 
@@ -76,7 +78,11 @@ func (f *Fold) Apply(e *Event) {
 	if e.Seq <= f.Seq {
 		return
 	}
+	if f.Seq == 0 {
+		f.Rules = foldRules
+	}
 	f.Seq, f.At = e.Seq, e.At
+	f.applyRest(e)
 	f.DriveTime.Apply(string(e.Kind), e.Epoch, e.At, e.Body)
 	if e.Kind.Envelope() {
 		f.applyEnvelope(e)
@@ -102,6 +108,7 @@ func (f *Fold) Apply(e *Event) {
 		}
 	case KindEffectSuspended:
 		f.Ledger.suspend(e.Path)
+		f.doubt(e.Kind, e.Path, "")
 	case KindBoundReserved:
 		f.Ledger.reserve(e.Path, BodyOf[BoundReserved](e).By)
 	case KindGateTaken:
@@ -230,6 +237,9 @@ func (f *Fold) openGate(e *Event) {
 	}
 	put(&f.Gates, body.Gate, GateKind(body.Kind))
 	f.Opened++
+	if GateKind(body.Kind) == InDoubt {
+		delete(f.Sent, AskerPath(InDoubt, e.Path))
+	}
 	if e.Path != "" {
 		f.Step = leafOf(AskerPath(GateKind(body.Kind), e.Path))
 	}
@@ -322,6 +332,7 @@ func (f *Fold) applyEffect(e *Event) {
 		return
 	}
 	f.Step = leafOf(e.Path)
+	f.doubt(e.Kind, e.Path, body.Class)
 	delete(f.Given, e.Path)
 	if e.Kind == KindEffectIntended {
 		f.Ledger.intend(e.Path, body.Reserve)

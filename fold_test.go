@@ -440,13 +440,14 @@ func someEvent() *rapid.Generator[Event] {
 		}
 		gate := rapid.SampledFrom([]string{"G1", "G2", ""}).Draw(t, "gate")
 		body := fmt.Sprintf(`{"gate":%q,"gate_kind":%q,"action":%q,"answer":%s,"via":%q,"reserve":%s,"use":%s,"used":%s,"limit":%s,`+
-			`"counters":%s,"wall_ms":%d,"status":%q,"error":{"reason":"r"},"program_digest":%q,"outcome":"partial","reason":"r"}`,
-			gate, rapid.SampledFrom([]string{"bound", "question"}).Draw(t, "gate kind"),
+			`"counters":%s,"wall_ms":%d,"status":%q,"error":{"reason":"r"},"program_digest":%q,"outcome":"partial","reason":"r",`+
+			`"class":"once","invocation":%q,"path":"/w","dirty":1,"patch_digest":"sha256:d","files":{"mode":"worktree"},"subject":{"commit":"c","notices":[{"code":"n"}]}}`,
+			gate, rapid.SampledFrom([]string{"bound", "question", "delivery", "in_doubt"}).Draw(t, "gate kind"),
 			rapid.SampledFrom([]string{"extend", "stop"}).Draw(t, "action"), amounts("answer"),
 			rapid.SampledFrom([]string{"command", "superseded"}).Draw(t, "via"),
 			amounts("reserve"), amounts("use"), amounts("used"), amounts("limit"), amounts("counters"),
 			rapid.Int64Range(-1, 10_000).Draw(t, "wall"), rapid.SampledFrom([]string{"started", "failed", "?"}).Draw(t, "status"),
-			rapid.SampledFrom([]string{"", "sha256:p", "sha256:q"}).Draw(t, "digest"))
+			rapid.SampledFrom([]string{"", "sha256:p", "sha256:q"}).Draw(t, "digest"), rapid.SampledFrom([]string{"I1", "I2"}).Draw(t, "invocation"))
 		return Event{
 			Kind:  kind.Draw(t, "kind"),
 			Run:   testID(1),
@@ -474,10 +475,7 @@ func TestFoldingInPiecesThroughJSONEqualsFoldingAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var pieces Fold
-		if err := json.Unmarshal(stored, &pieces); err != nil {
-			t.Fatal(err)
-		}
+		pieces := ReadFold(stored)
 		for i := range events { // the first piece again: it is left out
 			pieces.Apply(&events[i])
 		}
@@ -499,6 +497,19 @@ func carried(events []Event) bool {
 	return slices.ContainsFunc(events, func(e Event) bool { return e.Kind == KindRunContinued || e.Kind == KindRunForked })
 }
 
+// A fold that other rules made is not believed.
+func TestFoldOfOtherRulesIsMadeAnew(t *testing.T) {
+	j := story()
+	f := j.fold()
+	for name, rules := range map[string]int{"before there were rules": 0, "later": foldRules + 1} {
+		f.Rules = rules
+		stored, _ := json.Marshal(f)
+		if got := ReadFold(stored); got.Seq != 0 || got.State != "" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 func TestFoldDoesNotGrowWithRecords(t *testing.T) {
 	j := accepted()
 	j.add(KindRunStarted, "", 1, `{}`)
@@ -508,7 +519,7 @@ func TestFoldDoesNotGrowWithRecords(t *testing.T) {
 	for i := range 2000 {
 		path := fmt.Sprintf("root/n%04d", i)
 		for _, e := range []Event{
-			{Kind: KindEffectIntended, Path: path, Body: json.RawMessage(`{"reserve":{"tool_calls":1}}`)},
+			{Kind: KindEffectIntended, Path: path, Body: json.RawMessage(`{"class":"once","reserve":{"tool_calls":1}}`)},
 			{Kind: KindEffectFinished, Path: path, Body: json.RawMessage(`{"value":1}`)},
 			{Kind: KindPolicyGate, Path: path, Body: json.RawMessage(`{"gate":"` + path + `","gate_kind":"bound"}`)},
 			{Kind: KindPolicyGateResolve, Path: path, Body: json.RawMessage(`{"gate":"` + path + `","action":"extend","answer":{"tool_calls":1}}`)},

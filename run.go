@@ -50,6 +50,61 @@ type Run struct {
 	ControlReason string  `json:"control_reason,omitempty"`
 	Stage         string  `json:"stage,omitempty"`  // of a pipeline: the one that it is in
 	Queued        *Queued `json:"queued,omitempty"` // it waits for its turn; nil: it does not
+
+	// LastDrive is how the run was left by whoever drove it last; nil: it has ended.
+	LastDrive *LastDrive `json:"last_drive,omitempty"`
+	// Doubts are, of an interrupted run, the paths of calls that were sent, and nobody knows
+	// what became of them. Their gates open when the run is resumed.
+	Doubts   []string     `json:"doubts,omitempty"`
+	Workers  []RunWorker  `json:"workers,omitempty"`  // whose processes have not ended
+	Delivery *RunDelivery `json:"delivery,omitempty"` // nil: the run delivers nothing
+	// Artifacts are what it has brought forth and keeps, the last of them.
+	Artifacts []EvidenceFile `json:"artifacts,omitempty"`
+	Warnings  []Problem      `json:"warnings,omitempty"`
+}
+
+// LastDrive is what is recorded of who drives a run.
+type LastDrive struct {
+	Kind   Kind      `json:"kind,omitempty"`   // run.queued, .started, .resumed, .parked or .interrupted; "": it was never driven
+	Reason string    `json:"reason,omitempty"` // why it was interrupted
+	WakeAt time.Time `json:"wake_at,omitzero"` // until when it sleeps, if it is parked
+	News   bool      `json:"news,omitempty"`   // since then something was decided, or asked of it
+}
+
+// RunWorker is a worker that works for a run.
+type RunWorker struct {
+	Worker     string `json:"worker"`
+	Session    string `json:"session"`
+	Invocation string `json:"invocation"`
+	Pid        int    `json:"pid"`
+	Task       string `json:"task,omitempty"`
+	Step       string `json:"step"`
+}
+
+// RunDelivery is where the delivery of a run stands, in short: [DeliveryView] tells all.
+type RunDelivery struct {
+	Kind          string         `json:"kind"`
+	Gate          ID             `json:"gate_id,omitzero"`
+	Key           string         `json:"key,omitempty"`
+	Release       string         `json:"release,omitempty"`
+	DefaultAction string         `json:"default_action,omitempty"`
+	Diff          *DiffCounts    `json:"diff,omitempty"`
+	Base          string         `json:"base,omitempty"`
+	Commit        string         `json:"commit,omitempty"`
+	Branch        string         `json:"delivery_branch,omitempty"`
+	Worktree      *WorktreeState `json:"worktree,omitempty"`
+	WorktreeSeq   int64          `json:"worktree_seq,omitempty"` // the record that tells of it
+	Outcome       string         `json:"outcome,omitempty"`
+	Followup      ID             `json:"followup_run_id,omitzero"`
+}
+
+// DiffCounts is how much a run has changed.
+type DiffCounts struct {
+	Files   int    `json:"files"`
+	Added   int64  `json:"added"`
+	Removed int64  `json:"removed"`
+	Tree    string `json:"tree"`
+	Patch   string `json:"patch_digest"`
 }
 
 // Queued is where a run stands that waits for its turn.
@@ -114,7 +169,8 @@ const (
 // Lineage says where a run came from, and which runs it has started itself.
 type Lineage struct {
 	Parent   ID     `json:"parent_run_id,omitzero"`
-	Relation string `json:"relation,omitempty"` // fork, rollback, followup, dispatch, agent
+	Root     ID     `json:"root_run_id,omitzero"` // where its line began
+	Relation string `json:"relation,omitempty"`   // fork, rollback, followup, dispatch, agent
 	Seq      int64  `json:"seq,omitempty"`
 	Children []ID   `json:"children,omitempty"`
 }

@@ -48,7 +48,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 	if lineage != nil {
 		lineage.Children = slices.Clone(lineage.Children)
 	}
-	return Run{
+	run := Run{
 		ID:            facts.ID,
 		Title:         fold.Title,
 		User:          fold.User,
@@ -75,6 +75,8 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Lifecycle:     fold.Lifecycle,
 		Pipeline:      copied(fold.Pipeline),
 	}
+	fold.show(&run, fold.Owned, len(waitsOn) < len(open))
+	return run
 }
 
 func copied[T any](p *T) *T {

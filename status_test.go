@@ -122,6 +122,7 @@ func TestStatusShowsWhatTheFoldHolds(t *testing.T) {
 			"iterations": {},
 		},
 		Lifecycle: Lifecycle(j),
+		Artifacts: []EvidenceFile{{Name: "outputs", Kind: "outputs", Digest: "sha256:o"}},
 	}
 	a, _ := json.MarshalIndent(got, "", " ")
 	b, _ := json.MarshalIndent(want, "", " ")

@@ -179,7 +179,7 @@ func (w *watch) wantsSummary() bool { return w.req.Summary == nil || *w.req.Summ
 // take counts a record, and reports whether the run has to be looked at because of it.
 func (w *watch) take(e Event) bool {
 	w.count(&e)
-	if w.tell != nil && time.Since(w.toldAt) >= watchedEvery {
+	if w.Now().Sub(w.toldAt) >= watchedEvery {
 		w.say(e.Seq)
 	}
 	switch w.req.Until {
@@ -213,25 +213,53 @@ func (w *watch) say(seq int64) {
 	if w.tell == nil || seq <= w.told {
 		return
 	}
-	w.told, w.toldAt = seq, time.Now()
+	w.told, w.toldAt = seq, w.Now()
 	w.tell(seq, cutText(Printable(Joined(": ", w.run.Status, w.text)), watchedMessage-1))
 }
 
 // eventText is what a record says in words, if it does.
 func eventText(e *Event) string {
-	var b struct {
-		Text, Message, Question, Summary, Title, Reason, Action, Outcome, Status, Name, To string
-		Error                                                                              struct{ Code, Message string }
-	}
-	_ = json.Unmarshal(e.Body, &b) // what has no words has none
-	said := Joined(": ", b.Error.Code, b.Error.Message)
-	for _, text := range []string{b.Text, b.Question, b.Title, b.Summary, b.Action, b.Outcome, b.Status, b.Reason, b.To, b.Name} {
-		if said != "" {
-			break
+	text := ""
+	switch e.Kind {
+	case KindAgentMessage:
+		text = BodyOf[AgentMessage](e).Text
+	case KindAgentToolCallRequest:
+		text = BodyOf[AgentToolCallRequest](e).Name
+	case KindAgentToolCallResult:
+		text = BodyOf[AgentToolCallResult](e).Content
+	case KindPlanStep:
+		b := BodyOf[PlanStep](e)
+		if text = b.Status; b.Error != nil {
+			text = Joined(": ", text, cmp.Or(b.Error.Code, b.Error.Reason), b.Error.Message)
 		}
-		said = text
+	case KindStageFinished:
+		b := BodyOf[StageFinished](e)
+		text = Joined(": ", b.Outcome, b.Code, b.Error)
+	case KindStageRetrying:
+		b := BodyOf[StageRetrying](e)
+		text = Joined(": ", b.Code, b.Error)
+	case KindTransition:
+		b := BodyOf[Transitioned](e)
+		text = fmt.Sprintf("%s to %s: %s", b.From, b.To, b.Reason)
+	case KindFindingRecorded:
+		b := BodyOf[FindingRecorded](e)
+		text = Joined(" ", b.Severity, b.Title)
+	case KindPolicyGate:
+		text = BodyOf[GateOpened](e).Question
+	case KindPolicyGateResolve:
+		b := BodyOf[GateResolved](e)
+		text = Joined(": ", b.Action, b.Note)
+	case KindRunInterrupted:
+		text = BodyOf[RunInterrupted](e).Reason
+	case KindIntentAttest:
+		text = BodyOf[IntentAttest](e).Outcome
+	case KindIntentFail:
+		b := BodyOf[IntentFail](e)
+		text = Joined(": ", cmp.Or(b.Code, b.Reason), b.Message)
+	case KindIntentCancel:
+		text = BodyOf[IntentCancel](e).Reason
 	}
-	return Printable(Joined(": ", said, b.Message))
+	return Printable(text)
 }
 
 // test is what fires, if anything does: the first in this order.

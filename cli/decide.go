@@ -132,14 +132,10 @@ func (a *app) listGates(ctx context.Context) error {
 	}
 	none := len(gates) == 0
 	for r, err := range allRuns(ctx, svc, []string{tipstaff.StatusInterrupted}) {
-		var doubts []string
-		if err == nil {
-			doubts, err = tipstaff.Doubts(ctx, svc, r.ID)
-		}
-		if len(doubts) > 0 {
+		if len(r.Doubts) > 0 {
 			none = false
 			fmt.Fprintf(a.out, "\n%s  interrupted  %s\n", r.ID, clean(nameOf(r)))
-			a.printResume(doubts, topRun(ctx, svc, r).ID)
+			a.printResume(r.Doubts, topRun(ctx, svc, r).ID)
 		}
 		if err != nil {
 			return err

@@ -412,24 +412,35 @@ func (r *Runner) checkExtension(ctx context.Context, run string, req tipstaff.De
 	return nil
 }
 
-// decided reads the stored decision back: its canonical bytes follow from the
-// record alone, so they are equal for everyone who asks.
+// decided reads the stored decision back, and has its file written.
 func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (none tipstaff.Decided, err error) {
 	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, ID: gate})
 	if err != nil || len(rows) == 0 {
 		return none, err
 	}
-	g := gateOf(rows[0])
-	e, err := eventAt(ctx, r.Store, run, rows[0].Decided)
+	d, raw, err := r.decisionOf(ctx, run, rows[0])
+	if err != nil {
+		return none, err
+	}
+	r.project(run)
+	now, err := r.get(ctx, idOf(run))
+	return tipstaff.Decided{Decision: d, Raw: raw, Replayed: replayed, Run: now}, err
+}
+
+// decisionOf is the decision of a gate with its canonical bytes. They follow from the
+// record alone, so they are equal for everyone who asks.
+func (r *Runner) decisionOf(ctx context.Context, run string, row flow.GateRow) (none tipstaff.Decision, raw []byte, err error) {
+	g := gateOf(row)
+	e, err := eventAt(ctx, r.Store, run, row.Decided)
 	if err == nil {
 		err = attach(ctx, r.Store, e)
 	}
 	if err != nil {
-		return none, err
+		return none, nil, err
 	}
 	b, err := flow.ReadResolved(string(e.Kind), e.Body)
 	if err != nil {
-		return none, err
+		return none, nil, err
 	}
 	d := tipstaff.Decision{Action: b.Action, Answer: b.Answer, DecidedAt: e.At, Feedback: b.Feedback, GateID: g.ID, Kind: g.Kind, Note: b.Note,
 		Path: g.Path, RunID: e.Run, Schema: 1, SubjectDigest: cmp.Or(b.SubjectDigest, g.Digest),
@@ -440,10 +451,6 @@ func (r *Runner) decided(ctx context.Context, run, gate string, replayed bool) (
 	if g.Kind == tipstaff.Delivery && b.Action == tipstaff.DeliverFix {
 		d.FollowupRunID = tipstaff.FollowupID(g.ID)
 	}
-	raw, err := canon.Form(flow.JSON(d))
-	if err != nil {
-		return none, err
-	}
-	now, err := r.get(ctx, idOf(run))
-	return tipstaff.Decided{Decision: d, Raw: raw, Replayed: replayed, Run: now}, err
+	raw, err = canon.Form(flow.JSON(d))
+	return d, raw, err
 }

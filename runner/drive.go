@@ -60,6 +60,7 @@ func (r *Runner) begin(run string, p program, who person) (*active, error) {
 		r.ended.add(run, a.driven)
 		r.mu.Unlock()
 		r.transient.forget(run)
+		r.project(run)
 		close(a.done)
 		r.hasParked() // or ended
 	}()

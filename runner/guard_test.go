@@ -64,6 +64,10 @@ func TestGuard(t *testing.T) {
 			_, err := svc.Decide(ctx, tipstaff.DecideRequest{Run: run, Gate: "none", Action: "approve"})
 			return err
 		}},
+		"Gate": {tipstaff.ScopeRead, func(ctx context.Context, run id) error {
+			_, err := svc.Gate(ctx, run, "root/ok")
+			return err
+		}},
 		"Wait":        {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Wait(ctx, run); return err }},
 		"Checkpoints": {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Checkpoints(ctx, run); return err }},
 		"Graph":       {tipstaff.ScopeRead, func(ctx context.Context, run id) error { _, err := svc.Graph(ctx, run, "dot"); return err }},
@@ -110,7 +114,7 @@ func TestGuard(t *testing.T) {
 		}},
 	}
 	for m := range reflect.TypeFor[tipstaff.Service]().Methods() {
-		if _, ok := calls[m.Name]; !ok && !slices.Contains([]string{"List", "Start", "Draft", "Validate", "CreateEnvelope"}, m.Name) { // which name no run, and are looked at below
+		if _, ok := calls[m.Name]; !ok && !slices.Contains([]string{"List", "Inbox", "Threads", "Start", "Draft", "Validate", "CreateEnvelope"}, m.Name) { // which name no run, and are looked at below
 			t.Errorf("nobody has said who may call %s", m.Name)
 		}
 	}
@@ -151,6 +155,13 @@ func TestGuard(t *testing.T) {
 		_, err := svc.List(as("local", scope), tipstaff.ListRequest{})
 		if may := scope == tipstaff.ScopeRead || scope == tipstaff.ScopeAdmin; may != (err == nil) {
 			t.Errorf("somebody with %s who lists runs gets %v", scope, err)
+		}
+		_, inbox := svc.Inbox(as("local", scope), tipstaff.InboxRequest{})
+		_, threads := svc.Threads(as("local", scope), tipstaff.ThreadsRequest{})
+		for _, other := range []error{inbox, threads} {
+			if (other == nil) != (err == nil) {
+				t.Errorf("somebody with %s gets %v", scope, other)
+			}
 		}
 	}
 	for who, want := range map[string]int{"alice": 0, "local": 1} {

@@ -30,6 +30,7 @@ type Config struct {
 	Workers   Workers                             // what it keeps of workers; nil: nothing
 	Keys      tipstaff.RunKeys                    // that new runs publish
 	Trusted   func() ([]journal.PublicKey, error) // keys that verify believes
+	Folders   Folders                             // that it keeps of runs; nil: none
 	Workspace string                              // the folder that holds tipstaff.yaml
 	Files     string                              // the folder of envelope files by run; "": none
 	Policy    string                              // a file whose policy takes the place of the manifest's; "": the manifest's
@@ -87,7 +88,8 @@ type Runner struct {
 	queue  *queue
 	parked chan struct{} // one place: a drive of this process has ended
 
-	queues queueView
+	queues    queueView
+	projector projector
 
 	transient  transientHub
 	performers performers

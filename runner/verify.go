@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -168,7 +169,35 @@ func (r *Runner) integrity(ctx context.Context, id tipstaff.ID, opts *journal.Op
 	for _, f := range faults {
 		add(&res, f)
 	}
+	if err == nil && res.Total == 0 { // else what is stored is no measure
+		err = r.verifyDecisions(ctx, run, &res)
+	}
 	return res, err
+}
+
+// verifyDecisions compares the files of decisions that are there with those that are stored.
+func (r *Runner) verifyDecisions(ctx context.Context, run string, res *journal.Result) error {
+	gates, err := r.Store.Gates(ctx, flow.GateQuery{Run: run})
+	for _, g := range gates {
+		name := filepath.Join("decisions", g.ID+".json")
+		text, missing := os.ReadFile(filepath.Join(r.runFolder(run), name))
+		if missing != nil || g.Decided == 0 {
+			continue
+		}
+		_, stored, err := r.decisionOf(ctx, run, g)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(text, stored) {
+			add(res, journal.Fault{Seq: g.Decided, File: name, Code: journal.ErrProjectionMismatch, Message: "the file of a decision differs from the decision"})
+		}
+	}
+	return err
+}
+
+// runFolder is the folder of a run's files.
+func (r *Runner) runFolder(run string) string {
+	return filepath.Join(filepath.Dir(r.Files), "runs", run)
 }
 
 func add(res *journal.Result, f journal.Fault) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -26,33 +25,13 @@ func (db *database) writeTask(ctx context.Context, id string) error {
 		}
 		log, err := db.rules.TaskLog(ctx, id)
 		if err == nil {
-			err = db.dir.writeTaskFiles(t.ID, t.Files(log))
+			err = db.dir.project("tasks", t.ID, t.Files(log))
 		}
 		if err != nil {
 			return fmt.Errorf("%w: the files of task %s are written again when the store is next opened", err, id)
 		}
 		written = t.Revision
 	}
-}
-
-// writeTaskFiles writes those that are not what they should be.
-func (f folder) writeTaskFiles(id string, files map[string][]byte) error {
-	for name, content := range files {
-		name = filepath.Join(f.task(id), filepath.FromSlash(name))
-		if there, err := os.ReadFile(name); err == nil && bytes.Equal(there, content) {
-			continue
-		}
-		// One level at a time, as for envelopes.
-		for _, dir := range []string{f.at("tasks"), f.task(id), filepath.Dir(name)} {
-			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-		}
-		if err := writeFile(name, content, 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // restoreTasks writes the files of tasks whose document is missing or older than what is

@@ -365,13 +365,8 @@ func (t *Tx) writeRow(st *runState) error {
 // readFold is the status of the run up to its last record: that of the row, and
 // the records since.
 func (t *Tx) readFold(st *runState) (*tipstaff.Fold, error) {
-	f := new(tipstaff.Fold)
-	err := t.query(func(r Row) error {
-		if len(r.Bytes(0)) == 0 {
-			return nil
-		}
-		return json.Unmarshal(r.Bytes(0), f)
-	}, `SELECT fold FROM runs WHERE n = ?`, st.n)
+	var f *tipstaff.Fold
+	err := t.query(func(r Row) error { f = tipstaff.ReadFold(r.Bytes(0)); return nil }, `SELECT fold FROM runs WHERE n = ?`, st.n)
 	if err != nil {
 		return nil, fmt.Errorf("the stored status of run %s: %w", st.id, err)
 	}
@@ -382,7 +377,7 @@ func (t *Tx) readFold(st *runState) (*tipstaff.Fold, error) {
 		}
 		f.Apply(&e)
 		return nil
-	}, `SELECT bytes FROM records WHERE run = ? AND seq > ? ORDER BY seq`, st.n, st.head)
+	}, `SELECT bytes FROM records WHERE run = ? AND seq > ? ORDER BY seq`, st.n, f.Seq)
 	return f, err
 }
 

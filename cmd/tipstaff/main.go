@@ -8,6 +8,7 @@ import (
 
 	"github.com/tipstaff/tipstaff/agent"
 	"github.com/tipstaff/tipstaff/cli"
+	"github.com/tipstaff/tipstaff/e2e"
 	"github.com/tipstaff/tipstaff/pipeline"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/supervisor"
@@ -21,6 +22,9 @@ func main() {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "worker-agent" { // hidden: the program of scripted workers
 		os.Exit(workerAgent(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == e2e.FilesCommand { // hidden: a server that e2e starts
+		os.Exit(serveFiles(os.Args[2:]))
 	}
 	// The heap is small, and decoding what tools say makes much garbage: with the
 	// usual setting half of the time would go into collecting it.
@@ -43,7 +47,8 @@ func main() {
 	env.ListWorkers, env.CheckWorkers = listWorkers, checkWorkers
 	env.Starter = starter
 	env.Approve = agent.Asker(agent.AutoAllow{}, "auto")
-	env.Serve = stop.serve
+	env.Serve, env.MCP = stop.serve, stop.mcp
+	env.EndToEnd = stop.endToEnd
 	env.OnInterrupt, env.Interrupt = stop.onInterrupt, stop.interrupt
 	os.Exit(cli.Main(stop.ctx, os.Args[1:], env))
 }

@@ -122,6 +122,7 @@ type session struct {
 	readOnly bool          // its command changes nothing
 	dir      string        // where that is
 	first    *firstRun     // of such a workspace, if a run is about to be started in it
+	repaired func()        // waits for the files of runs that are being written again; nil: none are
 
 	telemetry *telemetry.Telemetry
 }
@@ -146,6 +147,8 @@ func (s *session) Close() error {
 	if s.store == nil {
 		return err
 	}
+	s.repaired()
+	err = errors.Join(err, s.storeError(s.runner.Flush()))
 	return errors.Join(err, s.storeError(s.store.Close()))
 }
 
@@ -190,7 +193,10 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
 	member := supervisor.Membership()
 	config.OwnRuns, config.Under = member.Runs, member.Under
-	config.Watch, config.Servers, config.Models = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy), openModel
+	config.Watch, config.Servers = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy)
+	if config.Models == nil {
+		config.Models = openModel
+	}
 	config.Performers = map[pipeline.Way]runner.Performer{pipeline.WayWorker: &workerPerformer{}}
 	config.Implicit = func() (*ws.Manifest, error) { return implicitManifest(workspace) }
 	config.Self, config.Alive, config.Markers, config.Sweep = supervisor.Self, supervisor.Alive, supervisor.Markers, supervisor.Sweep
@@ -223,7 +229,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		return err
 	}
 	keys := store.Keys()
-	config.Store, config.Memory, config.Workers, config.Files = store, store, store, filepath.Join(dir, "journal")
+	config.Store, config.Memory, config.Workers, config.Files, config.Folders = store, store, store, filepath.Join(dir, "journal"), store
 	if !o.ReadOnly {
 		if config.Store, err = s.telemetry.Observe(store, store.Secret("log of tool calls")); err != nil {
 			return errors.Join(err, store.Close())
@@ -244,7 +250,23 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		}
 	}
 	s.runner, s.store, s.dir = r, store, dir
+	s.repair(ctx)
 	return nil
+}
+
+// repair has files of runs written again that are missing, for as long as the session
+// lasts: what it does not come to is left for the next.
+func (s *session) repair(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.runner.Repair(ctx) // nobody asked for it; whoever looks for a file sees that it is missing
+	}()
+	s.repaired = func() {
+		cancel()
+		<-done
+	}
 }
 
 // serversBeside starts servers as processes of the run, with our environment to take

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package e2e
+
+import "errors"
+
+func raiseLoopback() error { return errors.ErrUnsupported }
