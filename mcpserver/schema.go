@@ -2,10 +2,10 @@ package mcpserver
 
 import (
 	"encoding/json"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -19,13 +19,20 @@ import (
 const idPattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
 // typeSchemas are those of types that are not written as they are declared.
-var typeSchemas = map[reflect.Type]*jsonschema.Schema{
-	reflect.TypeFor[tipstaff.ID]():           {Type: "string"},
-	reflect.TypeFor[json.RawMessage]():       {},
-	reflect.TypeFor[tipstaff.USD]():          {Types: []string{"string", "number"}},
-	reflect.TypeFor[tipstaff.Bounds]():       {Type: "object", Description: "limits by the name of a bound, as documents write them"},
-	reflect.TypeFor[tipstaff.BoundsStatus](): {Type: "object", Description: "limit, used and reserved by the name of a bound"},
-}
+var typeSchemas = sync.OnceValue(func() map[reflect.Type]*jsonschema.Schema {
+	types := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[tipstaff.ID]():           {Type: "string"},
+		reflect.TypeFor[json.RawMessage]():       {},
+		reflect.TypeFor[tipstaff.USD]():          {Types: []string{"string", "number"}},
+		reflect.TypeFor[tipstaff.Bounds]():       {Type: "object", Description: "limits by the name of a bound, as documents write them"},
+		reflect.TypeFor[tipstaff.BoundsStatus](): {Type: "object", Description: "limit, used and reserved by the name of a bound"},
+	}
+	// Rows of metrics have rows that explain them.
+	rows := reflect.TypeFor[[]tipstaff.MetricRow]()
+	types[rows] = &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "object"}}
+	types[rows] = &jsonschema.Schema{Type: "array", Items: inferWith(rows.Elem(), types)}
+	return types
+})
 
 // property is what is said of an argument beside its type.
 type property struct {
@@ -119,8 +126,10 @@ func outputSchema(t reflect.Type) *jsonschema.Schema {
 }
 
 // infer is the schema of a type. What an embedded pointer has is there if that is.
-func infer(t reflect.Type) *jsonschema.Schema {
-	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: maps.Clone(typeSchemas)})
+func infer(t reflect.Type) *jsonschema.Schema { return inferWith(t, typeSchemas()) }
+
+func inferWith(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) *jsonschema.Schema {
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		panic("mcpserver: " + err.Error()) // the types of the root package have schemas
 	}
