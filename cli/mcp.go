@@ -24,8 +24,9 @@ type MCPOptions struct {
 type mcpOptions struct {
 	MCPOptions
 	*app
-	config string
-	write  bool
+	config  string
+	write   bool
+	maxRuns string
 }
 
 func newMCP(a *app) *cobra.Command {
@@ -53,7 +54,7 @@ entry there is touched.`,
 	f.StringVar(&o.HTTP, "http", "", "serve streamable HTTP at this `address`, path /mcp, instead of standard input and output")
 	f.BoolVar(&o.ReadOnly, "read-only", false, "offer only the tools that change nothing")
 	f.StringArrayVar(&o.AllowDirs, "allow-dir", nil, "a `folder` beside the workspace that requests may name too; may be repeated")
-	f.IntVar(&o.MaxRuns, "max-runs", 0, "how many runs may have a process at once (default $TIPSTAFF_MAX_RUNS, else 4)")
+	f.StringVar(&o.maxRuns, "max-runs", "", "refuse to start a run if `n` of them have a process already (default $TIPSTAFF_MAX_RUNS, else 4)")
 	f.StringVar(&o.config, "config", "", "print the configuration of a `client`: "+strings.Join(mcpClients(), ", "))
 	f.BoolVar(&o.write, "write", false, "with --config: put it into the client's file")
 	_ = cmd.MarkFlagDirname("allow-dir") // fails only for a flag that is not there
@@ -67,17 +68,18 @@ func (o *mcpOptions) check(cmd *cobra.Command) error {
 		return &usageError{message: fmt.Sprintf("--config %s is not a client that is known", shellWord(o.config)), hint: "it is one of " + strings.Join(mcpClients(), ", ")}
 	case o.write && o.config == "":
 		return &usageError{message: "--write goes with --config"}
-	case o.config != "" && (o.HTTP != "" || o.MaxRuns != 0):
-		return &usageError{message: "--config serves nothing: --http and --max-runs do not go with it"}
-	case cmd.Flags().Changed("max-runs") && o.MaxRuns < 1:
-		return &usageError{message: fmt.Sprintf("--max-runs %d is not a number from 1", o.MaxRuns)}
+	case o.config != "" && o.HTTP != "":
+		return &usageError{message: "--config is for clients that start the server themselves: --http does not go with it"}
 	case o.server != "":
 		return &usageError{message: "the control plane has the runs of a workspace, not those of a server", hint: "leave out --server and TIPSTAFF_SERVER"}
 	}
 	return nil
 }
 
-func (o *mcpOptions) run(ctx context.Context) error {
+func (o *mcpOptions) run(ctx context.Context) (err error) {
+	if o.MaxRuns, err = MaxRuns(o.maxRuns, o.env.getenv); err != nil {
+		return err
+	}
 	if o.config == "" {
 		o.Workspace, o.JSON = o.workspace, o.json
 		return o.env.MCP(ctx, o.MCPOptions)
@@ -93,6 +95,9 @@ func (o *mcpOptions) run(ctx context.Context) error {
 	args := []string{"mcp", "--workspace", dir}
 	if o.ReadOnly {
 		args = append(args, "--read-only")
+	}
+	if o.maxRuns != "" {
+		args = append(args, "--max-runs", o.maxRuns)
 	}
 	for _, d := range o.AllowDirs {
 		if d, err = filepath.Abs(d); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -36,8 +37,11 @@ func invalidArguments(err error) error {
 	if errors.As(err, &typed) {
 		return typed
 	}
-	return tipstaff.Errorf(tipstaff.InvalidArgument, "the arguments do not fit: %v", err)
+	return tipstaff.Errorf(tipstaff.InvalidArgument, "the arguments do not fit: %s", inWords.Replace(err.Error()))
 }
+
+// inWords takes the names of schemas out of what their library says.
+var inWords = strings.NewReplacer("validating root: ", "", "validating /properties/", "", "/properties/", ".", "json: ", "")
 
 // errors makes the typed error of every error. One of a tool is a result, so that models see
 // it; one of another request is an error of the protocol, with the same in its data.

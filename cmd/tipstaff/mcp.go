@@ -41,7 +41,22 @@ func (s *stop) controlPlane(ctx context.Context, o cli.MCPOptions) (*mcpserver.S
 		return nil, nil, err
 	}
 	options.Control, options.Folders = opened.control(), []string{opened.runner.Workspace}
-	return mcpserver.New(options), opened.Close, nil
+	if o.ReadOnly {
+		return mcpserver.New(options), opened.Close, nil
+	}
+	maintained, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		opened.runner.Maintain(maintained, "tipstaff mcp", func(err error) {
+			options.Log.ErrorContext(ctx, "the runs of processes that have died cannot be recovered", "error", err.Error())
+		})
+	}()
+	return mcpserver.New(options), func() error {
+		stop()
+		<-done
+		return opened.Close()
+	}, nil
 }
 
 func (s *stop) openControlled(ctx context.Context, o cli.MCPOptions) (*session, error) {
@@ -53,7 +68,15 @@ func (s *stop) openControlled(ctx context.Context, o cli.MCPOptions) (*session, 
 		}
 		workspace = "."
 	}
-	return s.openAs(ctx, cli.OpenOptions{Workspace: workspace, ReadOnly: o.ReadOnly}, runner.Config{Origin: "foreground"})
+	allowed := []string{}
+	for _, dir := range o.AllowDirs {
+		dir, err := folder(dir)
+		if err != nil {
+			return nil, err
+		}
+		allowed = append(allowed, dir)
+	}
+	return s.openAs(ctx, cli.OpenOptions{Workspace: workspace, ReadOnly: o.ReadOnly, MaxRuns: o.MaxRuns}, runner.Config{Origin: tipstaff.OriginSupervisor, AllowDirs: allowed})
 }
 
 // isWorkspace reports whether a folder is one in which something was run, or can be.
