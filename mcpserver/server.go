@@ -48,6 +48,11 @@ func New(o Options) *Server {
 		UnsubscribeHandler:        s.unsubscribe,
 		Capabilities:              &mcp.ServerCapabilities{},
 		SupportedProtocolVersions: protocols(),
+		SetCacheable: func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
+			if _, reads := req.(*mcp.ReadResourceRequest); reads { // who may see a run differs
+				c.CacheScope = "private"
+			}
+		},
 	})
 	for _, t := range tools() {
 		if !o.ReadOnly || t.hints.readOnly {

@@ -35,7 +35,7 @@ func TakeStdout() (*os.File, error) {
 // Stdio serves one client as the local user, until it says no more or ctx ends. What is being
 // answered then is answered first, within [lastAnswers].
 func (s *Server) Stdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	local := tipstaff.WithCaller(context.WithoutCancel(ctx), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:stdio"})
+	local := tipstaff.WithCaller(context.WithoutCancel(ctx), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:mcp"})
 	t := &stdio{Transport: &mcp.IOTransport{Reader: in, Writer: out}, stop: ctx, over: make(chan struct{}), changed: make(chan struct{}, 1)}
 	session, err := s.mcp.Connect(local, t, nil)
 	if err != nil {
