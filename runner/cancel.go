@@ -24,7 +24,7 @@ const (
 // Cancel asks a living owner to cancel and waits for it, or settles a run that
 // has none.
 func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Cancellation, error) {
-	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun)
+	row, err := r.openToDrive(ctx, req.Run, tipstaff.ToolRunCancel)
 	if err != nil {
 		return tipstaff.Cancellation{}, err
 	}
