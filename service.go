@@ -171,6 +171,9 @@ type Presence struct {
 	// Yes approves a plan's own gates, and accepts what is drafted, in advance. It is
 	// recorded as --yes.
 	Yes bool `json:"yes,omitempty"`
+	// Accept accepts what is drafted in advance, and answers nothing else. To callers from
+	// elsewhere it takes a policy with auto_accept. It is recorded as accept: auto.
+	Accept bool `json:"accept,omitempty"`
 	// Attended: somebody answers by Decide or Defer. A run that asks goes on waiting for
 	// some minutes before it parks.
 	Attended bool `json:"attended,omitempty"`
@@ -203,6 +206,7 @@ type Validated struct {
 	Program  Program   `json:"program"`            // kind, name and digest
 	Outline  *Outline  `json:"outline"`            // the program as a tree, for views
 	Warnings []Problem `json:"warnings,omitempty"` // of a program that can be run all the same
+	Bounds   Bounds    `json:"bounds,omitempty"`   // that a run of it would have
 	Graph    []byte    `json:"graph,omitempty"`
 	// Turn is that of a turn, and Tools are those that its agent may use. The session of
 	// one that would begin another is known when it is started.

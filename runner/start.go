@@ -71,7 +71,7 @@ func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v 
 		}
 	default:
 		if err = mayDraft(ctx, *req.Draft); err == nil {
-			p, err = r.prepareDraft(*req.Draft)
+			p, err = r.prepareDraft(ctx, *req.Draft)
 		}
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *Runner) preparedUnder(m *workspace.Manifest) (*prepared, error) {
 
 // validated is what is known before there is a run.
 func (p *prepared) validated() tipstaff.Validated {
-	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
+	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver), Bounds: p.bounds}
 	if text, ok := p.text.(planText); ok && p.session != nil {
 		p.describe(text.Document, &v)
 	}
