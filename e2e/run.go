@@ -61,58 +61,20 @@ func (t *trial) pin(ctx context.Context) error {
 	if err := box.Pin(ctx, report); err != nil {
 		return err
 	}
-	if t.e.Locked, err = t.readLock(ctx, box); err != nil {
-		return err
-	}
-	live, _, err := box.Live(ctx, nil)
-	t.e.Listed = map[string]listing{}
-	for _, tool := range live {
-		if tool.Lock == tipstaff.ToolUndeclared {
-			if tool.Server != "builtin" { // which has more tools than the runs use
-				add(t.e.Listed, tool.Server, tool.Version, tool.Tool, nil)
+	listed, _, err := box.Live(ctx, nil)
+	for _, tool := range listed {
+		if tool.Server == "builtin" && tool.Lock == tipstaff.ToolUndeclared {
+			continue // it has more tools than the runs use
+		}
+		for into, live := range map[*map[string]listing]bool{&t.e.Locked: false, &t.e.Listed: true} {
+			described, err := box.Describe(ctx, tool.Name(), live)
+			if err != nil {
+				return err
 			}
-			continue
+			(*into)[tool.Server] = (*into)[tool.Server].with(described)
 		}
-		described, err := box.Describe(ctx, tool.Name(), true)
-		if err != nil {
-			return err
-		}
-		add(t.e.Listed, tool.Server, described.Version, tool.Tool, described.Definition)
 	}
 	return err
-}
-
-func add(to map[string]listing, server, version, tool string, definition json.RawMessage) {
-	if _, ok := to[server]; !ok {
-		to[server] = listing{Version: version, Tools: map[string]json.RawMessage{}}
-	}
-	to[server].Tools[tool] = definition
-}
-
-// readLock reads the file; what the binary itself locks, builtin, is told by the product.
-func (t *trial) readLock(ctx context.Context, box tipstaff.Tools) (map[string]listing, error) {
-	b, err := os.ReadFile(filepath.Join(t.workspace, "tipstaff.lock"))
-	if err != nil {
-		return nil, err
-	}
-	var file struct {
-		Servers map[string]struct {
-			Version string
-			Tools   map[string]struct{ Definition json.RawMessage }
-		}
-	}
-	if err := json.Unmarshal(b, &file); err != nil {
-		return nil, err
-	}
-	locked := map[string]listing{}
-	for server, l := range file.Servers {
-		for tool, d := range l.Tools {
-			add(locked, server, l.Version, tool, d.Definition)
-		}
-	}
-	own, err := box.Describe(ctx, "builtin/http_get", false)
-	add(locked, "builtin", own.Version, own.Tool, own.Definition)
-	return locked, err
 }
 
 // seed remembers three items in an empty memory.

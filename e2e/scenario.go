@@ -61,7 +61,7 @@ func script(address string) replies {
 			call("list", filesList, object{}),
 			object{"kind": "parallel", "children": []any{
 				call("read", filesRead, object{"name": "changes.txt"}),
-				call("find", notesFind, object{"word": "release"}),
+				call("find", notesFind, object{"text": "release"}),
 			}},
 			call("fetch", builtinHTTP, object{"url": "http://" + address + "/version"}),
 			object{"id": "sum", "kind": "step", "prompt": `Answer with exactly this JSON: {"title":"` + title + `"}`, "inputs": object{"changes": "${read.output.text}"},
