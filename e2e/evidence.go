@@ -70,6 +70,7 @@ const (
 	restGate      = "gate"      // at the plan's own gate
 	restCorrected = "corrected" // after the correction that is not material
 	restMaterial  = "material"  // after the one that is
+	restAgain     = "again"     // at the gate again
 	restEnd       = "end"
 )
 
