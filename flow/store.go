@@ -32,6 +32,10 @@ type Reader interface {
 	Run(ctx context.Context, run string) (Row, error) // ErrNoRun
 	Runs(context.Context, Query) ([]Row, error)       // newest first
 	Gates(context.Context, GateQuery) ([]GateRow, error)
+	// CountRuns is how many runs a query selects, whatever its limit, and CountGates how
+	// many gates, by kind.
+	CountRuns(context.Context, Query) (int, error)
+	CountGates(context.Context, GateQuery) (map[string]int, error)
 	// Records gives stored bytes after seq, ascending, at most limit.
 	Records(ctx context.Context, run string, after int64, limit int) ([]Stored, error)
 	Blob(ctx context.Context, digest string) ([]byte, error) // ErrNoBlob
@@ -77,6 +81,10 @@ type NewRun struct {
 	// Task is the id of the pending task that the run is to do, which becomes the run's
 	// in the same transaction, and Worker is who was chosen for it. "": none.
 	Task, Worker string
+	// Project is the folder that it is about; "": the workspace. Key is the user's key of
+	// the request that makes it, and KeyDigest what that asks for: a key makes one run
+	// ([KnownKey]). "": it has none.
+	Project, Key, KeyDigest string
 }
 
 // Row is a run as stored.
@@ -102,6 +110,8 @@ type Row struct {
 	Session                              string // of a turn
 	Turn                                 int64  // its number in the session, from 1; 0: it is none
 	Envelope, Request, Thread            string // of a pipeline
+	Project, Key, KeyDigest              string
+	Launch                               *Launch // the process that was last started for it; nil: none was
 	Created, Updated                     time.Time
 }
 
@@ -127,6 +137,9 @@ type Stored struct {
 
 // Query selects runs.
 type Query struct {
+	// Open selects runs that have not ended, Threads the last run of each thread.
+	Open, Threads bool
+
 	Limit   int      // 0: all
 	Before  int64    // rows with a smaller N; 0: from the newest
 	States  []string // any of these; nil: all
@@ -134,18 +147,28 @@ type Query struct {
 	Leased  bool     // only runs somebody holds
 	Queued  bool     // only runs that wait for their turn
 	Session string   // only the turns of this one; "": all
-	Heads   bool     // only the last turn of each session; Prefix is then of the session's id
-	// Only those of a user, and of an Envelope, a request or a thread; "": all.
-	User, Envelope, Request, Thread string
+	// Launched selects the runs that a process was started for.
+	Launched bool
+	Heads    bool // only the last turn of each session; Prefix is then of the session's id
+	// Only those of a user, and of an Envelope, a request, a thread, a folder or the key of
+	// a request; "": all.
+	User, Envelope, Request, Thread, Project, Key string
 }
 
 // GateQuery selects gates.
 type GateQuery struct {
-	Run  string    // "": of all runs, oldest first
+	Run  string    // "": of all runs, by id: oldest first
 	ID   string    // of one gate of the run; "": all
 	Open bool      // undecided ones only
 	Due  time.Time // only those that expire by then; zero: all
 	// Lapsed selects those that were denied because nobody decided them in time, of runs
 	// that have not gone on since.
 	Lapsed bool
+
+	// Only those of a user's runs, and of these kinds; "" and nil: all.
+	User  string
+	Kinds []string
+	Valid time.Time // only those that have not expired by then; zero: all
+	After string    // of all runs: only those whose ids come after this one
+	Limit int       // 0: all
 }

@@ -31,7 +31,7 @@ func bringing(document bool) need { return need{document, tipstaff.ScopeSubmit, 
 // answering is the need of a caller that answers gates in advance, or while the run
 // goes on.
 func answering(p tipstaff.Presence) need {
-	return need{p.Yes || p.Attended, tipstaff.ScopeDecide, "answer gates"}
+	return need{p.Yes || p.Accept || p.Attended, tipstaff.ScopeDecide, "answer gates"}
 }
 
 // dispatching is the need of a caller that lets a plan do what the manifest does not.
@@ -52,10 +52,16 @@ func may(ctx context.Context, needs ...need) error {
 }
 
 func mayStart(ctx context.Context, req tipstaff.StartRequest) error {
+	if err := checkHosting(req.Hosting); err != nil {
+		return err
+	}
 	return may(ctx, basic(tipstaff.ScopeRun), bringing(brings(req.NoFiles, req.Program)), answering(req.Presence), dispatching(req.AllowSubDispatch))
 }
 
 func mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
+	if err := checkHosting(req.Hosting); err != nil {
+		return err
+	}
 	return may(ctx, basic(tipstaff.ScopeRun), answering(req.Presence), dispatching(req.AllowSubDispatch))
 }
 
