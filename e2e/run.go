@@ -195,7 +195,7 @@ func (t *trial) rests(ctx context.Context, place string, want tipstaff.State) er
 	}
 	t.e.Rests[place] = r
 	if err == nil && run.State != want {
-		err = fmt.Errorf("the run is %s where it should be %s: %s", run.State, want, tipstaff.Joined(": ", driven.Reason, driven.Code, driven.Message))
+		err = errors.New(tipstaff.Joined(": ", fmt.Sprintf("the run is %s where it should be %s", run.State, want), driven.Reason, driven.Message))
 	}
 	return err
 }
