@@ -191,6 +191,16 @@ func (r *Runner) stopAndSettle(ctx context.Context, run string, p flow.Owner, bo
 		return c, err
 	}
 	c.Forced, c.Swept, c.How = stopped.Forced, stopped.Swept, tipstaff.CancelStopped
+	if c.Forced && r.Launches != nil {
+		err = r.Launches.UpdateLaunch(ctx, run, p.Launch, func(now *flow.Launch) {
+			if now.Exit == nil {
+				now.Exit = &flow.LaunchExit{Code: 137, Signal: "SIGKILL"}
+			}
+		})
+		if err != nil {
+			return c, err
+		}
+	}
 	row, err := r.Store.Run(ctx, run)
 	if err != nil {
 		return c, err
