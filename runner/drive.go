@@ -318,7 +318,6 @@ type person struct {
 	parent    string          // the run that accepts what is drafted for it; "": none
 	launch    string          // the token of the drive; "": a new one
 	by        tipstaff.Caller // who accepts what is drafted in advance
-	launch    string          // the token of the drive; "": a new one
 	ending    bool            // it is driven to where a decision or a cancel has it rest, and waits for no turn
 }
 
