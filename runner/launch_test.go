@@ -480,6 +480,14 @@ func TestFilesAndProjectsLieInside(t *testing.T) {
 			t.Errorf("%s: the project is %q, %v, %v", c.project, run.Project, run.Labels, err)
 		}
 	}
+	for project, want := range map[string]int{"": 4, "in/b": 2, ".": 1, allowed: 1, "a": 0} {
+		page, err := b.List(cli(), tipstaff.ListRequest{Project: project, Count: true})
+		if err != nil || len(page.Runs) != want || page.Total != want {
+			t.Errorf("%d runs of %d are about %q, %v", len(page.Runs), page.Total, project, err)
+		}
+	}
+	_, err := b.List(cli(), tipstaff.ListRequest{Project: "out"})
+	wantCode(t, err, tipstaff.PathOutside)
 	for _, h := range []tipstaff.Hosting{
 		{Labels: map[string]string{"task": "010"}}, {Labels: map[string]string{"": "x"}}, {Labels: map[string]string{"a": strings.Repeat("x", 300)}}, {Key: strings.Repeat("k", 300)},
 	} {
