@@ -332,7 +332,7 @@ func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 		return explain(err, tipstaff.ID{})
 	}
 	for _, row := range launched {
-		if row.Owner == nil && row.Launch.Epoch == 0 && row.Launch.Exit == nil {
+		if row.Owner == nil && row.Launch.Epoch == 0 && !row.Launch.Over {
 			rows = append(rows, row)
 		}
 	}
@@ -371,7 +371,9 @@ func (r *Runner) recover(ctx context.Context, row flow.Row, reason, foundBy stri
 			return err
 		}
 	}
-	left := func(now flow.Row) bool { return now.Owner != nil || now.Launch != nil && now.Launch.Epoch == 0 }
+	left := func(now flow.Row) bool {
+		return now.Owner != nil || now.Launch != nil && now.Launch.Epoch == 0 && !now.Launch.Over
+	}
 	if !left(row) {
 		return nil
 	}
