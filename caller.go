@@ -56,15 +56,15 @@ func DefaultScopes() []string {
 // May reports whether the caller has a scope. On the command line, and in what runs
 // do for each other, there are none: whoever can start the process may do all.
 func (c Caller) May(scope string) bool {
-	return c.trusted() || slices.Contains(c.Scopes, scope) || slices.Contains(c.Scopes, ScopeAdmin)
+	return c.Trusted() || slices.Contains(c.Scopes, scope) || slices.Contains(c.Scopes, ScopeAdmin)
 }
 
 // SeesAll reports whether the caller may have to do with what is anybody's. Others
 // have to do with what is their user's.
 func (c Caller) SeesAll() bool { return c.May(ScopeAdmin) }
 
-// trusted callers are on this machine, and asked by the operating system.
-func (c Caller) trusted() bool {
+// Trusted callers are on this machine, and asked by the operating system.
+func (c Caller) Trusted() bool {
 	return c.Surface == "cli" || c.Surface == "stdio" || c.Surface == "parent"
 }
 

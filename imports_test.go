@@ -39,7 +39,7 @@ var only = map[string][]string{
 	"agent":    {".", "canon", "flow", "journal", "policy", "tool", "workspace", "docs/prompts"}, // its calls pass the gate of package tool
 	// Adapters translate the Service and hold no logic.
 	"cli":       {"."},
-	"web":       {"."},
+	"web":       {".", "canon"},
 	"mcpserver": {"."},
 	"rpc":       {".", "canon", "pb"},
 	// It tries the product through its interfaces, and computes what it expects itself.

@@ -171,6 +171,9 @@ type Presence struct {
 	// Yes approves a plan's own gates, and accepts what is drafted, in advance. It is
 	// recorded as --yes.
 	Yes bool `json:"yes,omitempty"`
+	// Accept accepts what is drafted in advance, and answers nothing else. To callers from
+	// elsewhere it takes a policy with auto_accept. It is recorded as accept: auto.
+	Accept bool `json:"accept,omitempty"`
 	// Attended: somebody answers by Decide or Defer. A run that asks goes on waiting for
 	// some minutes before it parks.
 	Attended bool `json:"attended,omitempty"`

@@ -44,7 +44,7 @@ func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff
 	if err := cmp.Or(mayDraft(ctx, req), r.queue.room(userOf(ctx))); err != nil {
 		return tipstaff.Started{}, err
 	}
-	p, err := r.prepareDraft(req)
+	p, err := r.prepareDraft(ctx, req)
 	if err != nil {
 		return tipstaff.Started{}, err
 	}
@@ -57,13 +57,13 @@ func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff
 	if err := r.store(ctx, run, body, p.text, nil); err != nil {
 		return tipstaff.Started{}, explain(err, run)
 	}
-	who := person{Presence: req.Presence, draftOnly: req.Only}
+	who := person{Presence: req.Presence, draftOnly: req.Only, by: tipstaff.CallerFrom(ctx)}
 	who.Yes = who.Yes && !req.Only
 	return r.beginNew(ctx, run, p.validated(), who)
 }
 
 // prepareDraft settles what a plan will be drafted with: a skill, an agent, inputs.
-func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
+func (r *Runner) prepareDraft(ctx context.Context, req tipstaff.DraftRequest) (*prepared, error) {
 	p, err := r.newPrepared(req.AllowSubDispatch)
 	if err != nil {
 		return nil, err
@@ -73,6 +73,8 @@ func (r *Runner) prepareDraft(req tipstaff.DraftRequest) (*prepared, error) {
 		uri = p.manifest.DefaultSkill
 	}
 	switch {
+	case req.Accept && !tipstaff.CallerFrom(ctx).Trusted() && (p.manifest == nil || !p.manifest.AutoAccept):
+		return nil, tipstaff.Errorf(tipstaff.Forbidden, "plans are not accepted in advance here").WithHint("leave accept out, and decide when the plan is shown; policy.auto_accept in the manifest allows it")
 	case strings.TrimSpace(req.Prose) == "":
 		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "nothing was said about what is to be done")
 	case len(req.Prose) > plan.MaxMessage:

@@ -309,12 +309,13 @@ func failureOf(err error) *plan.Failure {
 // person is who, if anybody, answers gates while a run is driven.
 type person struct {
 	tipstaff.Presence
-	draftOnly bool   // what is drafted is accepted by nobody here
-	parent    string // the run that accepts what is drafted for it; "": none
-	ending    bool   // it is driven to where a decision or a cancel has it rest, and waits for no turn
+	draftOnly bool            // what is drafted is accepted by nobody here
+	parent    string          // the run that accepts what is drafted for it; "": none
+	by        tipstaff.Caller // who accepts what is drafted in advance
+	ending    bool            // it is driven to where a decision or a cancel has it rest, and waits for no turn
 }
 
-func (p person) present() bool { return p.Yes || p.Attended || p.parent != "" }
+func (p person) present() bool { return p.Yes || p.Accept || p.Attended || p.parent != "" }
 
 // answers is how a gate is answered without asking. A parent accepts what is to be
 // confirmed; --yes does too, approves a plan's own question that offers that, and
@@ -326,19 +327,27 @@ func (p person) answers(g tipstaff.Gate) (action, via string, ok bool) {
 		return actionAccept, viaParent, true
 	case confirms && p.Yes:
 		return actionAccept, viaYes, true
+	case confirms && p.Accept:
+		return actionAccept, viaAuto, true
 	case p.Yes && g.Kind == tipstaff.Question && slices.Contains(g.Actions, "approve"):
 		return "approve", viaYes, true
 	}
 	return "", "", false
 }
 
-// viaYes is how a decision is recorded that was made beforehand.
-const viaYes = "--yes"
+// How a decision is recorded that was made beforehand.
+const (
+	viaYes  = "--yes"
+	viaAuto = "accept: auto"
+)
 
 // acting is who a decision is by.
 func (p person) acting(ctx context.Context, via string) context.Context {
 	if via == viaParent {
 		return tipstaff.WithCaller(ctx, tipstaff.Caller{Surface: "parent", User: "local", Principal: "run:" + p.parent})
+	}
+	if via == viaAuto {
+		return tipstaff.WithCaller(ctx, p.by)
 	}
 	return localUser(ctx)
 }

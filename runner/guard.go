@@ -31,7 +31,7 @@ func bringing(document bool) need { return need{document, tipstaff.ScopeSubmit, 
 // answering is the need of a caller that answers gates in advance, or while the run
 // goes on.
 func answering(p tipstaff.Presence) need {
-	return need{p.Yes || p.Attended, tipstaff.ScopeDecide, "answer gates"}
+	return need{p.Yes || p.Accept || p.Attended, tipstaff.ScopeDecide, "answer gates"}
 }
 
 // dispatching is the need of a caller that lets a plan do what the manifest does not.

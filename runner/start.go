@@ -60,7 +60,7 @@ func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v 
 		}
 	default:
 		if err = mayDraft(ctx, *req.Draft); err == nil {
-			p, err = r.prepareDraft(*req.Draft)
+			p, err = r.prepareDraft(ctx, *req.Draft)
 		}
 	}
 	if err != nil {

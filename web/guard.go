@@ -1,0 +1,160 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// surface is how records name the way a caller came.
+const surface = "http"
+
+// ServeHTTP looks at who asks before it looks at what for. Nobody's fault ends the server.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{s: s, w: &countingWriter{ResponseWriter: w}, r: r, began: time.Now()}
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	defer func() {
+		p := recover()
+		defer c.log()
+		switch p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			c.fail(fmt.Errorf("%s %s panicked: %v\n%s", r.Method, c.pattern(), p, debug.Stack()))
+		}
+	}()
+	if err := s.answer(c); err != nil {
+		c.fail(err)
+	}
+}
+
+// answer lets a request in and has its route answer it.
+func (s *Server) answer(c *call) error {
+	if err := s.checkHost(c.r); err != nil {
+		return err
+	}
+	if err := s.checkOrigin(c.r); err != nil {
+		return err
+	}
+	segments, err := split(c.r.URL.EscapedPath())
+	public := err == nil && len(segments) == 1 && (segments[0] == "healthz" || segments[0] == "version")
+	if !public {
+		if err := c.authenticate(); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.route, err = c.find(segments); err != nil {
+		return err
+	}
+	if c.r.Method == http.MethodPost && s.serving.Err() != nil {
+		return errStopping
+	}
+	if err := c.readQuery(); err != nil {
+		return err
+	}
+	if s.o.Trace != nil {
+		c.r = c.r.WithContext(s.o.Trace(c.r.Context(), c.r.Header.Get))
+	}
+	answer, err := c.route.do(c)
+	if err != nil {
+		return err
+	}
+	return c.write(answer)
+}
+
+// checkHost refuses requests for another name than ours: a page elsewhere whose name was made
+// to lead here could read the answers otherwise.
+func (s *Server) checkHost(r *http.Request) error {
+	host, port, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host, port = strings.Trim(r.Host, "[]"), ""
+	}
+	for _, own := range s.o.Hosts {
+		if strings.EqualFold(own, r.Host) || strings.EqualFold(own, host) {
+			return nil
+		}
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if local != nil && local.Network() == "unix" {
+		return nil // no name leads to a socket
+	}
+	if local, ok := local.(*net.TCPAddr); ok && port == fmt.Sprint(local.Port) {
+		ip, err := netip.ParseAddr(host)
+		if own := local.AddrPort().Addr().Unmap(); err == nil && ip.Unmap().WithZone("") == own.WithZone("") || host == "localhost" && own.IsLoopback() {
+			return nil
+		}
+	}
+	return tipstaff.Errorf(tipstaff.Forbidden, "this server is not called %s", tipstaff.Quote(r.Host, 100)).WithHint("ask it by its address; serve.hosts in the manifest gives it more names")
+}
+
+// checkOrigin refuses pages of others. What is not a page says nothing of where it is from.
+func (s *Server) checkOrigin(r *http.Request) error {
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		if !strings.EqualFold(origin, scheme+r.Host) {
+			return tipstaff.Errorf(tipstaff.Forbidden, "requests of pages from %s are not answered", tipstaff.Quote(origin, 100))
+		}
+	}
+	return nil
+}
+
+// authenticate finds the caller by the bearer token, and by nothing else.
+func (c *call) authenticate() error {
+	given := c.r.Header.Values("Authorization")
+	if len(given) != 1 {
+		return tipstaff.Errorf(tipstaff.Unauthenticated, "the request needs one bearer token: Authorization: Bearer …")
+	}
+	scheme, secret, _ := strings.Cut(given[0], " ")
+	caller, known := c.s.o.Tokens.Caller(surface, strings.TrimSpace(secret))
+	if !strings.EqualFold(scheme, "Bearer") || !known {
+		return tipstaff.Errorf(tipstaff.Unauthenticated, "the token is not known here")
+	}
+	caller.Client = fmt.Sprintf("%.200s", strings.ToValidUTF8(c.r.UserAgent(), "\uFFFD"))
+	c.r = c.r.WithContext(tipstaff.WithCaller(c.r.Context(), caller))
+	return nil
+}
+
+// log tells who asked for what and how it ended, and nothing of what was said.
+func (c *call) log() {
+	level := c.level()
+	if !c.s.o.Log.Enabled(c.r.Context(), level) {
+		return
+	}
+	c.s.o.Log.Log(c.r.Context(), level, "request", "method", c.r.Method, "route", c.pattern(),
+		"principal", tipstaff.CallerFrom(c.r.Context()).Principal, "status", c.w.status, "ms", time.Since(c.began).Milliseconds())
+}
+
+// untilStopped is a context that also ends when the server starts nothing more.
+func (s *Server) untilStopped(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.serving, func() { cancel(errStopping) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// acceptsEvents reports whether a client asks for events rather than for a page of them.
+func acceptsEvents(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header.Values("Accept"), func(v string) bool { return strings.Contains(v, "text/event-stream") })
+}

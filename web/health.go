@@ -1,0 +1,76 @@
+package web
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// Health is what whoever watches over a server wants to know.
+type Health struct {
+	OK       bool  `json:"ok"`
+	UptimeS  int64 `json:"uptime_s"`
+	InFlight int   `json:"in_flight"` // runs that are driven
+	Queued   int   `json:"queued"`    // runs that wait for their turn
+	SSE      Stats `json:"sse"`
+}
+
+func (c *call) health() (any, error) {
+	h := Health{OK: c.s.serving.Err() == nil, UptimeS: int64(time.Since(c.s.began).Seconds()), SSE: c.s.Stats()}
+	if c.s.o.Load != nil {
+		h.InFlight, h.Queued = c.s.o.Load()
+	}
+	if !h.OK {
+		return with{http.StatusServiceUnavailable, h}, nil
+	}
+	return h, nil
+}
+
+func (c *call) version() (any, error) { return c.s.o.Version, nil }
+
+// metrics are of all users together: they name none.
+func (c *call) metrics() (any, error) {
+	if !tipstaff.CallerFrom(c.ctx()).May(tipstaff.ScopeRead) {
+		return nil, tipstaff.Errorf(tipstaff.Forbidden, "counters are for tokens with the scope %s", tipstaff.ScopeRead)
+	}
+	return c.hand(c.s.o.Metrics)
+}
+
+// mcp hands a request on, as one of that surface.
+func (c *call) mcp() (any, error) {
+	caller := tipstaff.CallerFrom(c.ctx())
+	caller.Surface = "mcp"
+	c.r = c.r.WithContext(tipstaff.WithCaller(c.ctx(), caller))
+	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxBody)
+	return c.hand(c.s.o.MCP)
+}
+
+func (c *call) hand(to http.Handler) (any, error) {
+	if to == nil {
+		return nil, refuse(http.StatusNotFound, "this server has none")
+	}
+	to.ServeHTTP(c.w, c.r)
+	return done{}, nil
+}
+
+// index lists the routes.
+func (c *call) index() (any, error) {
+	type line struct {
+		Method string `json:"method"`
+		Path   string `json:"path"`
+		About  string `json:"about"`
+	}
+	var lines []line
+	for _, r := range routes {
+		method := r.method
+		if r.method == anyMethod {
+			if c.s.o.MCP == nil {
+				continue
+			}
+			method = http.MethodPost
+		}
+		lines = append(lines, line{method, r.path, r.about})
+	}
+	return map[string]any{"routes": lines, "openapi": "/openapi.json"}, nil
+}

@@ -1,0 +1,191 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+const (
+	heartbeat = 15 * time.Second
+	// chunk is how many bytes a reader must take within the time for a write.
+	chunk = 64 << 10
+	// batch is how many records are read from the store at a time.
+	batch = 1000
+)
+
+// stream sends the records of a run as they are written, from the one after Last-Event-ID or
+// else after the cursor, until the run has ended. It holds nothing up: what the reader does
+// not take in time it is sent from the store.
+func (c *call) stream(after int64) (any, error) {
+	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
+		seq, err := strconv.ParseInt(last, 10, 64)
+		if err != nil || seq < 0 {
+			return nil, refuse(http.StatusBadRequest, "Last-Event-ID is %s: it is the number of a record", tipstaff.Quote(last, 100))
+		}
+		after = seq
+	}
+	run, err := c.s.control.Runs.Get(c.ctx(), c.run)
+	switch {
+	case err != nil:
+		return nil, err
+	case run.State.Terminal() && after >= run.HeadSeq:
+		c.w.WriteHeader(http.StatusNoContent)
+		return done{}, nil
+	case after > run.HeadSeq:
+		return nil, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has %d records: there is none after %d", run.ID, run.HeadSeq, after)
+	case c.s.serving.Err() != nil:
+		return nil, errStopping
+	}
+	leave, err := c.s.feeds.enter(tipstaff.CallerFrom(c.ctx()).User)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx, stop := c.s.untilStopped(c.ctx())
+	defer stop()
+	// Who does not take anything has a moment left when the server goes down.
+	defer context.AfterFunc(c.s.serving, func() { _ = c.controller().SetWriteDeadline(time.Now().Add(time.Second / 2)) })()
+	c.w.Header().Set("Content-Type", "text/event-stream")
+	c.w.Header().Set("X-Accel-Buffering", "no") // proxies are not to wait for more
+	f := &follower{call: c, ctx: ctx, place: place{seq: after}}
+	if f.write([]byte("retry: 2000\n\n")) == nil && c.r.Method != http.MethodHead {
+		f.feed = c.s.feeds.follow(c.ctx(), c.run, run.HeadSeq)
+		defer f.feed.leave()
+		f.follow()
+	}
+	return done{}, nil
+}
+
+// follower is one who reads a stream.
+type follower struct {
+	*call
+	ctx  context.Context
+	feed *feed
+	place
+}
+
+// follow sends until the run has ended, or somebody has gone.
+func (f *follower) follow() {
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		frames, behind, over, more := f.feed.take(&f.place)
+		var err error
+		var final bool
+		switch {
+		case behind:
+			had := f.seq
+			if final, err = f.catchUp(); f.seq == had && over {
+				return // the feed broke off
+			}
+		case len(frames) > 0:
+			final, err = f.send(frames)
+			f.next += int64(len(frames))
+		case over:
+			return
+		default:
+			select {
+			case <-more:
+			case <-beat.C:
+				err = f.write([]byte(": still here\n\n"))
+			case <-f.ctx.Done():
+				return
+			}
+		}
+		if final {
+			_ = f.write([]byte("event: end\ndata: {}\n\n"))
+		}
+		if final || err != nil {
+			return
+		}
+	}
+}
+
+// catchUp sends what the store has, a batch of it.
+func (f *follower) catchUp() (final bool, err error) {
+	var frames []frame
+	size := 0
+	flush := func() error {
+		final, err = f.send(frames)
+		frames, size = frames[:0], 0
+		return err
+	}
+	for e, err := range f.s.control.Runs.Events(f.ctx, tipstaff.EventsRequest{Run: f.run, After: f.seq, Limit: batch}) {
+		if err != nil {
+			return false, err
+		}
+		next := frameOf(&e)
+		frames, size = append(frames, next), size+len(next.text)
+		if size >= chunk {
+			if err := flush(); err != nil {
+				return false, err
+			}
+		}
+	}
+	if len(frames) > 0 {
+		err = flush()
+	}
+	return final, err
+}
+
+// send writes frames, so many bytes at a time, and reports whether the last of all was among
+// them. What was sent from the store already is left out.
+func (f *follower) send(frames []frame) (final bool, err error) {
+	var text []byte
+	sent := int64(0)
+	for i, e := range frames {
+		if e.seq == 0 || e.seq > f.seq {
+			text, final = append(text, e.text...), final || e.final
+			if e.seq > 0 {
+				f.seq, sent = e.seq, sent+1
+			}
+		}
+		if len(text) >= chunk || i == len(frames)-1 && len(text) > 0 {
+			if err := f.write(text); err != nil {
+				return false, err
+			}
+			text = text[:0]
+		}
+	}
+	f.s.feeds.sent.Add(sent)
+	return final, nil
+}
+
+// write sends a text to a reader who has so much time to take it.
+func (f *follower) write(text []byte) error {
+	if err := f.ctx.Err(); err != nil {
+		return err
+	}
+	out := f.controller()
+	if err := out.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	if _, err := f.w.Write(text); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// enter counts the streams of a user, who may have so many.
+func (f *feeds) enter(user string) (leave func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users == nil {
+		f.users = map[string]int{}
+	}
+	if f.users[user] >= maxStreams {
+		return nil, tipstaff.Errorf(tipstaff.TooManyWatchers, "%s follows %d runs: that is the most", user, maxStreams)
+	}
+	f.users[user]++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.users[user]--; f.users[user] == 0 {
+			delete(f.users, user)
+		}
+	}, nil
+}
