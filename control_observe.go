@@ -39,6 +39,14 @@ func (c Control) Status(ctx context.Context, req StatusRequest) (RunStatus, erro
 		return RunStatus{}, err
 	}
 	got := RunStatus{Run: run}
+	if d := run.Delivery; d != nil && !d.Followup.IsZero() { // which is no child that a run waits for
+		line := Lineage{}
+		if run.Lineage != nil {
+			line = *run.Lineage
+		}
+		line.Children = append(slices.Clone(line.Children), d.Followup)
+		got.Lineage = &line
+	}
 	if got.Next, err = c.next(ctx, run); err != nil {
 		return got, err
 	}

@@ -23,6 +23,15 @@ const (
 	Delivery      GateKind = "delivery"
 )
 
+// KnownGateKind reports whether k is on the list.
+func KnownGateKind(k GateKind) bool {
+	switch k {
+	case Question, Approval, Handoff, Clarification, Confirmation, InDoubt, Bound, Delivery:
+		return true
+	}
+	return false
+}
+
 // Gate is a question a run waits on. It never changes once open; only what is given may
 // come later.
 type Gate struct {

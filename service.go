@@ -58,7 +58,7 @@ type Reader interface {
 	Gate(ctx context.Context, run ID, gate string) (Gate, error)
 	// Inbox is a page of undecided gates, oldest first.
 	Inbox(context.Context, InboxRequest) (InboxPage, error)
-	// Threads is a page of the caller's threads, the one that changed last first.
+	// Threads is a page of the caller's threads, the one with the newest run first.
 	Threads(context.Context, ThreadsRequest) (ThreadPage, error)
 }
 
@@ -312,7 +312,7 @@ type Outline struct {
 
 // ListRequest selects runs.
 type ListRequest struct {
-	Limit  int      `json:"limit,omitempty"` // 0 is 50
+	Limit  int      `json:"limit,omitempty"` // from 1 to 1000; 0 is 50
 	Before ID       `json:"before,omitzero"` // runs older than this one
 	Status []string `json:"status,omitempty"`
 	Prefix string   `json:"prefix,omitempty"` // of the id

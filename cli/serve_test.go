@@ -18,18 +18,18 @@ func served(b *bench, told Listening) *ServeOptions {
 
 func TestServeSaysWhereItListens(t *testing.T) {
 	b := newBench(t)
-	asked := served(b, Listening{GRPCAddr: "127.0.0.1:4711", TokenFile: ".tipstaff/serve.token", TakenUp: 2})
+	asked := served(b, Listening{Addr: "127.0.0.1:4712", GRPCAddr: "127.0.0.1:4711", TokenFile: ".tipstaff/serve.token", TakenUp: 2})
 	b.run(t, 0, "serve", "--pipelines", "p", "--default-pipeline", "d", "--shutdown-timeout", "5s")
-	equal(t, "stdout", b.out.String(), "grpc 127.0.0.1:4711 (plain text)\n")
+	equal(t, "stdout", b.out.String(), "http 127.0.0.1:4712 (plain text)\ngrpc 127.0.0.1:4711 (plain text)\n")
 	equal(t, "stderr", b.err.String(), "the token is in .tipstaff/serve.token\n2 runs taken up again\n")
-	if asked.GRPCAddr != "127.0.0.1:50051" || asked.Pipelines != "p" || asked.DefaultPipeline != "d" || asked.ShutdownTimeout != 5*time.Second {
+	if asked.Addr != "127.0.0.1:8080" || asked.GRPCAddr != "127.0.0.1:50051" || asked.Pipelines != "p" || asked.DefaultPipeline != "d" || asked.ShutdownTimeout != 5*time.Second {
 		t.Errorf("it serves with %+v", asked)
 	}
 
 	b = newBench(t)
-	served(b, Listening{GRPCAddr: "[::1]:1", TLS: true})
+	served(b, Listening{Addr: "[::1]:2", GRPCAddr: "[::1]:1", TLS: true})
 	b.run(t, 0, "serve", "--grpc-addr", "[::1]:0", "--json")
-	equal(t, "stdout", b.out.String(), `{"grpc_addr":"[::1]:1","tls":true,"taken_up":0}`+"\n")
+	equal(t, "stdout", b.out.String(), `{"addr":"[::1]:2","grpc_addr":"[::1]:1","tls":true,"taken_up":0}`+"\n")
 }
 
 func TestServeDoesNotBegin(t *testing.T) {
@@ -39,6 +39,8 @@ func TestServeDoesNotBegin(t *testing.T) {
 		"a name":              {"--grpc-addr", "example.com:50051"},
 		"no address":          {"--grpc-addr", "here"},
 		"a socket nowhere":    {"--grpc-addr", "unix:"},
+		"HTTP for everybody":  {"--addr", "0.0.0.0:8080"},
+		"no HTTP":             {"--addr", "8080"},
 		"a socket with TLS":   {"--grpc-addr", "unix:s", "--tls-cert", "c.pem", "--tls-key", "k.pem"},
 		"half of TLS":         {"--tls-cert", "c.pem"},
 		"clients without TLS": {"--tls-client-ca", "ca.pem"},

@@ -17,6 +17,7 @@ import (
 // ServeOptions are what a daemon is started with.
 type ServeOptions struct {
 	Open            OpenOptions
+	Addr            string // for HTTP
 	GRPCAddr        string
 	Pipelines       string // a folder; "": clients can name none
 	DefaultPipeline string // of those who name none; "": they must
@@ -28,6 +29,7 @@ type ServeOptions struct {
 
 // Listening is where a daemon can be reached.
 type Listening struct {
+	Addr      string `json:"addr"` // for HTTP
 	GRPCAddr  string `json:"grpc_addr"`
 	TLS       bool   `json:"tls"`
 	TokenFile string `json:"token_file,omitempty"` // that holds the token, where the manifest names none
@@ -41,9 +43,9 @@ func newServe(a *app) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the workspace to other programs, over gRPC",
-		Long: `Serve the workspace to other programs, over gRPC, until the process is told to
-stop.
+		Short: "Serve the workspace to other programs, over HTTP and gRPC",
+		Long: `Serve the workspace to other programs, over HTTP and gRPC, until the process is
+told to stop.
 
 Every call needs a bearer token: one of serve.tokens in tipstaff.yaml or, if there
 are none, the one in .tipstaff/serve.token, which is made when it is first needed.
@@ -53,7 +55,7 @@ SIGINT and SIGTERM stop in good order: runs are interrupted, not cancelled, and 
 next daemon of this workspace takes them up again. A second signal stops at once.`,
 		Example: `  tipstaff serve --pipelines ./pipelines --default-pipeline review-loop
   tipstaff serve --grpc-addr unix:/run/user/1000/tipstaff.sock
-  tipstaff serve --grpc-addr 0.0.0.0:50051 --tls-cert cert.pem --tls-key key.pem`,
+  tipstaff serve --addr 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(plaintext); err != nil {
 				return err
@@ -63,6 +65,7 @@ next daemon of this workspace takes them up again. A second signal stops at once
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` for HTTP; port 0 picks one; unix:PATH is a Unix socket")
 	f.StringVar(&o.GRPCAddr, "grpc-addr", "127.0.0.1:50051", "`address` for gRPC; port 0 picks one; unix:PATH is a Unix socket")
 	f.StringVar(&o.Pipelines, "pipelines", "", "a `folder` of pipelines that clients can run by name: NAME.yaml, .yml or .json")
 	f.StringVar(&o.DefaultPipeline, "default-pipeline", "", "the pipeline of clients that name none, by its `name` in that folder")
@@ -78,20 +81,24 @@ next daemon of this workspace takes them up again. A second signal stops at once
 
 // check refuses what must not even begin to listen.
 func (o *ServeOptions) check(plaintext bool) error {
-	host, _, err := net.SplitHostPort(o.GRPCAddr)
-	socket := tipstaff.SocketPath(o.GRPCAddr) != ""
+	for _, listens := range []struct{ flag, addr, like string }{{"--addr", o.Addr, "127.0.0.1:8080"}, {"--grpc-addr", o.GRPCAddr, "127.0.0.1:50051"}} {
+		host, _, err := net.SplitHostPort(listens.addr)
+		socket := tipstaff.SocketPath(listens.addr) != ""
+		switch {
+		case err != nil && !socket:
+			return &usageError{message: fmt.Sprintf("%s %s is not an address: %v", listens.flag, listens.addr, err), hint: "write host:port, like " + listens.like + ", or unix:PATH"}
+		case socket && o.TLSCert != "":
+			return &usageError{message: "a Unix socket does not leave this machine, and has no TLS"}
+		case o.TLSCert == "" && !socket && !tipstaff.Loopback(host) && !plaintext:
+			return &usageError{message: fmt.Sprintf("%s can be reached from elsewhere, and tokens would be sent in plain text", listens.addr),
+				hint: "give --tls-cert and --tls-key, or --allow-plaintext if something else encrypts"}
+		}
+	}
 	switch {
-	case err != nil && !socket:
-		return &usageError{message: fmt.Sprintf("--grpc-addr %s is not an address: %v", o.GRPCAddr, err), hint: "write host:port, like 127.0.0.1:50051, or unix:PATH"}
-	case socket && o.TLSCert != "":
-		return &usageError{message: "a Unix socket does not leave this machine, and has no TLS"}
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return &usageError{message: "--tls-cert and --tls-key go together"}
 	case o.TLSClientCA != "" && o.TLSCert == "":
 		return &usageError{message: "--tls-client-ca needs --tls-cert and --tls-key"}
-	case o.TLSCert == "" && !socket && !tipstaff.Loopback(host) && !plaintext:
-		return &usageError{message: fmt.Sprintf("%s can be reached from elsewhere, and tokens would be sent in plain text", o.GRPCAddr),
-			hint: "give --tls-cert and --tls-key, or --allow-plaintext if something else encrypts"}
 	case o.DefaultPipeline != "" && o.Pipelines == "":
 		return &usageError{message: "--default-pipeline needs --pipelines, the folder that has it"}
 	case o.ShutdownTimeout <= 0:
@@ -109,7 +116,7 @@ func (a *app) announce(l Listening) error {
 	if l.TLS {
 		how = "TLS"
 	}
-	if _, err := fmt.Fprintf(a.out, "grpc %s (%s)\n", clean(l.GRPCAddr), how); err != nil {
+	if _, err := fmt.Fprintf(a.out, "http %s (%s)\ngrpc %s (%s)\n", clean(l.Addr), how, clean(l.GRPCAddr), how); err != nil {
 		return err
 	}
 	if l.TokenFile != "" {

@@ -32,6 +32,10 @@ type Reader interface {
 	Run(ctx context.Context, run string) (Row, error) // ErrNoRun
 	Runs(context.Context, Query) ([]Row, error)       // newest first
 	Gates(context.Context, GateQuery) ([]GateRow, error)
+	// CountRuns is how many runs a query selects, whatever its limit, and CountGates how
+	// many gates, by kind.
+	CountRuns(context.Context, Query) (int, error)
+	CountGates(context.Context, GateQuery) (map[string]int, error)
 	// Records gives stored bytes after seq, ascending, at most limit.
 	Records(ctx context.Context, run string, after int64, limit int) ([]Stored, error)
 	Blob(ctx context.Context, digest string) ([]byte, error) // ErrNoBlob
@@ -127,6 +131,9 @@ type Stored struct {
 
 // Query selects runs.
 type Query struct {
+	// Open selects runs that have not ended, Threads the last run of each thread.
+	Open, Threads bool
+
 	Limit   int      // 0: all
 	Before  int64    // rows with a smaller N; 0: from the newest
 	States  []string // any of these; nil: all
@@ -141,11 +148,18 @@ type Query struct {
 
 // GateQuery selects gates.
 type GateQuery struct {
-	Run  string    // "": of all runs, oldest first
+	Run  string    // "": of all runs, by id: oldest first
 	ID   string    // of one gate of the run; "": all
 	Open bool      // undecided ones only
 	Due  time.Time // only those that expire by then; zero: all
 	// Lapsed selects those that were denied because nobody decided them in time, of runs
 	// that have not gone on since.
 	Lapsed bool
+
+	// Only those of a user's runs, and of these kinds; "" and nil: all.
+	User  string
+	Kinds []string
+	Valid time.Time // only those that have not expired by then; zero: all
+	After string    // of all runs: only those whose ids come after this one
+	Limit int       // 0: all
 }

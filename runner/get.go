@@ -5,11 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"iter"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -134,19 +130,9 @@ func (r *Runner) openGates(ctx context.Context, run string, fold *tipstaff.Fold)
 	rows, err := r.Store.Gates(ctx, flow.GateQuery{Run: run, Open: true})
 	gates := make([]tipstaff.Gate, len(rows))
 	for i, g := range rows {
-		gates[i] = gateOf(g)
-		if seq := fold.Given[gates[i].Path]; seq > 0 && gates[i].Kind == tipstaff.InDoubt {
-			if gates[i].Given, err = givenAt(ctx, r.Store, run, seq); err != nil {
-				return nil, err
-			}
+		if gates[i], err = r.shownGate(ctx, g, fold, tipstaff.Subject); err != nil {
+			return nil, err
 		}
-		if gates[i].Kind == tipstaff.InDoubt {
-			if gates[i].Heard, err = r.lastHeard(ctx, run, gates[i].Path, gates[i].OpenedSeq); err != nil {
-				return nil, err
-			}
-		}
-		shown := tipstaff.Subject(gates[i])
-		gates[i].Shown = &shown
 	}
 	return gates, err
 }
@@ -203,9 +189,17 @@ func (r *Runner) alive(row flow.Row) bool {
 	return row.Owner != nil && r.Alive(*row.Owner, row.Heartbeat, r.Now())
 }
 
-// documents adds what is not in the fold: inputs, and the outputs of a run that
-// completed.
+// documents adds what is not in the fold: inputs, the outputs of a run that completed, and
+// where its line began.
 func (r *Runner) documents(ctx context.Context, run *tipstaff.Run) {
+	for at := run.Lineage; at != nil && !at.Parent.IsZero(); {
+		run.Lineage.Root = at.Parent
+		row, err := r.Store.Run(ctx, at.Parent.String())
+		if err != nil {
+			break // what is gone was the first that is known
+		}
+		at = tipstaff.ReadFold(row.Fold).Lineage
+	}
 	if e, err := eventAt(ctx, r.Store, run.ID.String(), 1); err == nil {
 		if raw, err := attached(ctx, r.Store, tipstaff.BodyOf[tipstaff.IntentDraft](e).Inputs); err == nil {
 			_ = json.Unmarshal(raw, &run.Inputs)
@@ -230,74 +224,6 @@ func gateOf(row flow.GateRow) tipstaff.Gate {
 	}
 	g, _ := tipstaff.OpenedGate(kind, row.Key, row.Opened, row.OpenedAt, row.Body) // the store has read it before
 	return g
-}
-
-// List is a page of runs, newest first.
-func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.RunPage, error) {
-	if err := may(ctx, basic(tipstaff.ScopeRead)); err != nil {
-		return tipstaff.RunPage{}, err
-	}
-	limit := req.Limit
-	if limit <= 0 {
-		limit = 50
-	}
-	q := flow.Query{Limit: limit, Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request,
-		Session: req.Session, Heads: req.Heads}
-	if req.Own || req.Thread != "" || req.Request != "" { // whose keys are a user's own
-		q.User = userOf(ctx)
-	}
-	if !req.Before.IsZero() {
-		row, err := r.Store.Run(ctx, req.Before.String())
-		if err != nil {
-			return tipstaff.RunPage{}, explain(err, req.Before)
-		}
-		q.Before = row.N
-	}
-	page := tipstaff.RunPage{Runs: []tipstaff.Run{}}
-	for {
-		rows, err := r.Store.Runs(ctx, q)
-		if err != nil {
-			return page, explain(err, tipstaff.ID{})
-		}
-		for _, row := range rows {
-			q.Before = row.N
-			run, err := r.status(ctx, row)
-			if err != nil {
-				return page, explain(err, idOf(row.ID))
-			}
-			if len(req.Status) > 0 && !slices.Contains(req.Status, run.Status) {
-				continue
-			}
-			page.Runs = append(page.Runs, run)
-			if len(page.Runs) == limit {
-				page.Next = run.ID
-				return page, nil
-			}
-		}
-		if len(rows) < q.Limit {
-			return page, r.countStrays(ctx, &page)
-		}
-	}
-}
-
-// countStrays looks for the files of runs if the store holds none.
-func (r *Runner) countStrays(ctx context.Context, page *tipstaff.RunPage) error {
-	if len(page.Runs) > 0 || r.Files == "" {
-		return nil
-	}
-	if rows, err := r.Store.Runs(ctx, flow.Query{Limit: 1}); err != nil || len(rows) > 0 {
-		return explain(err, tipstaff.ID{})
-	}
-	entries, err := os.ReadDir(r.Files)
-	for _, e := range entries {
-		if _, err := tipstaff.ParseID(e.Name()); err == nil && e.IsDir() {
-			page.Strays++
-		}
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return explain(err, tipstaff.ID{})
-	}
-	return nil
 }
 
 // Artifact is a stored document or payload by its digest. Knowing a digest does not make

@@ -1,12 +1,28 @@
 package runner
 
 import (
+	"cmp"
 	"context"
-	"slices"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
 )
+
+// Pages of lists.
+const (
+	usualPage = 50
+	mostGates = 200
+	mostRuns  = 1000
+)
+
+// pageOf is how much is asked for. What is out of range is an error: whoever asked would
+// take less for all.
+func pageOf(limit, most int) (int, error) {
+	if limit < 0 || limit > most {
+		return 0, tipstaff.Errorf(tipstaff.InvalidArgument, "limit is %d: it is from 1 to %d", limit, most)
+	}
+	return cmp.Or(limit, usualPage), nil
+}
 
 // Gate is one gate of a run, open or closed, with all that it asks about.
 func (r *Runner) Gate(ctx context.Context, run tipstaff.ID, gate string) (tipstaff.Gate, error) {
@@ -23,36 +39,127 @@ func (r *Runner) Gate(ctx context.Context, run tipstaff.ID, gate string) (tipsta
 	if err != nil {
 		return tipstaff.Gate{}, explain(err, run)
 	}
-	g := gateOf(found)
-	shown := tipstaff.WholeSubject(g)
+	fold, _, err := r.foldAt(ctx, row)
+	if err != nil {
+		return tipstaff.Gate{}, explain(err, run)
+	}
+	g, err := r.shownGate(ctx, found, fold, tipstaff.WholeSubject)
+	return g, explain(err, run)
+}
+
+// shownGate is a stored gate with what is known of a call in doubt, and what people see of it.
+func (r *Runner) shownGate(ctx context.Context, row flow.GateRow, fold *tipstaff.Fold, show func(tipstaff.Gate) tipstaff.Shown) (g tipstaff.Gate, err error) {
+	g = gateOf(row)
+	if g.Kind == tipstaff.InDoubt {
+		if seq := fold.Given[g.Path]; seq > 0 {
+			if g.Given, err = givenAt(ctx, r.Store, row.Run, seq); err != nil {
+				return g, err
+			}
+		}
+		if g.Heard, err = r.lastHeard(ctx, row.Run, g.Path, g.OpenedSeq); err != nil {
+			return g, err
+		}
+	}
+	shown := show(g)
 	g.Shown = &shown
 	return g, nil
 }
 
-// Inbox is a page of undecided gates, oldest first.
+// Inbox is a page of undecided gates, oldest first. It reads the gates of the page, and
+// counts the open ones: runs without any cost nothing.
 func (r *Runner) Inbox(ctx context.Context, req tipstaff.InboxRequest) (tipstaff.InboxPage, error) {
 	page := tipstaff.InboxPage{Gates: []tipstaff.InboxGate{}, ByKind: map[tipstaff.GateKind]int{}}
 	if err := may(ctx, basic(tipstaff.ScopeRead)); err != nil {
 		return page, err
 	}
-	rows, err := r.Store.Gates(ctx, flow.GateQuery{Open: true})
+	limit, err := pageOf(req.Limit, mostGates)
+	if err != nil {
+		return page, err
+	}
+	q := flow.GateQuery{Open: true, User: visibleTo(ctx), Valid: r.Now()}
+	for _, kind := range req.Kinds {
+		if !tipstaff.KnownGateKind(kind) {
+			return page, tipstaff.Errorf(tipstaff.InvalidArgument, "there is no kind %s of gates", tipstaff.Quote(string(kind), 100))
+		}
+		q.Kinds = append(q.Kinds, string(kind))
+	}
+	counts, err := r.Store.CountGates(ctx, q)
 	if err != nil {
 		return page, explain(err, tipstaff.ID{})
 	}
-	for _, row := range rows {
-		g := gateOf(row)
-		run, err := r.Get(ctx, idOf(row.Run))
-		if err != nil || g.Expired(r.Now()) || len(req.Kinds) > 0 && !slices.Contains(req.Kinds, g.Kind) {
-			continue
+	for kind, n := range counts {
+		page.ByKind[tipstaff.GateKind(kind)] = n
+		page.Total += n
+	}
+	if q.Limit = limit + 1; !req.After.IsZero() {
+		q.After = req.After.String()
+	}
+	rows, err := r.Store.Gates(ctx, q)
+	if err != nil {
+		return page, explain(err, tipstaff.ID{})
+	}
+	more := len(rows) > limit
+	asking := map[string]tipstaff.Run{}
+	for _, row := range rows[:min(limit, len(rows))] {
+		run, known := asking[row.Run]
+		if !known {
+			if run, err = r.asking(ctx, row.Run); err != nil {
+				return page, explain(err, idOf(row.Run))
+			}
+			asking[row.Run] = run
 		}
-		page.Total++
-		page.ByKind[g.Kind]++
-		page.Gates = append(page.Gates, tipstaff.InboxGate{Run: run.ID, Title: run.Title, User: run.User, Status: run.Status, Gate: g})
+		id, _ := tipstaff.ParseID(row.ID) // the store has read it before
+		for _, g := range run.OpenGates {
+			if g.ID == id {
+				page.Gates = append(page.Gates, tipstaff.InboxGate{Run: run.ID, Title: cmp.Or(run.Title, run.Program.Name), Project: run.Project, User: run.User,
+					Status: run.Status, Control: run.Control, ControlReason: run.ControlReason, Gate: g})
+			}
+		}
+		if page.Next = (tipstaff.ID{}); more {
+			page.Next = id
+		}
 	}
 	return page, nil
 }
 
-// Threads is a page of the caller's threads.
+// asking is the status of a run that asks.
+func (r *Runner) asking(ctx context.Context, run string) (tipstaff.Run, error) {
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return tipstaff.Run{}, err
+	}
+	return r.status(ctx, row)
+}
+
+// Threads is a page of the caller's threads, the one with the newest run first.
 func (r *Runner) Threads(ctx context.Context, req tipstaff.ThreadsRequest) (tipstaff.ThreadPage, error) {
-	return tipstaff.ThreadPage{Threads: []tipstaff.Thread{}}, may(ctx, basic(tipstaff.ScopeRead))
+	page := tipstaff.ThreadPage{Threads: []tipstaff.Thread{}}
+	if err := may(ctx, basic(tipstaff.ScopeRead)); err != nil {
+		return page, err
+	}
+	limit, err := pageOf(req.Limit, mostGates)
+	if err != nil {
+		return page, err
+	}
+	q := flow.Query{User: userOf(ctx), Threads: true, Limit: limit + 1}
+	if q.Before, err = r.before(ctx, req.Before); err != nil {
+		return page, err
+	}
+	rows, err := r.Store.Runs(ctx, q)
+	if err != nil {
+		return page, explain(err, tipstaff.ID{})
+	}
+	for _, row := range rows[:min(limit, len(rows))] {
+		t := tipstaff.Thread{ID: row.Thread}
+		if t.Head, err = r.status(ctx, row); err == nil {
+			t.Runs, err = r.Store.CountRuns(ctx, flow.Query{User: row.User, Thread: row.Thread})
+		}
+		if err != nil {
+			return page, explain(err, idOf(row.ID))
+		}
+		if page.Threads = append(page.Threads, t); len(rows) > limit {
+			page.Next = t.Head.ID
+		}
+	}
+	return page, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
@@ -17,32 +18,77 @@ func (s *Store) Gates(ctx context.Context, q flow.GateQuery) ([]flow.GateRow, er
 
 // gates reads gates with the bodies of their records, payloads attached.
 func (s *Store) gates(ctx context.Context, db Querier, q flow.GateQuery) (gates []flow.GateRow, err error) {
-	query := `SELECT r.id, g.id, g.kind, g.key, g.opened, g.opened_at, g.expires_at, g.decided, g.via, k.bytes, d.bytes
-		FROM gates g JOIN runs r ON r.n = g.run JOIN records k ON k.run = g.run AND k.seq = g.opened
-		LEFT JOIN records d ON d.run = g.run AND d.seq = g.decided WHERE true`
-	order := ` ORDER BY g.opened_at, g.run, g.opened`
-	var args []any
+	where, args := whereGates(q)
+	order := ` ORDER BY g.id`
 	if q.Run != "" {
-		query, args, order = query+` AND g.run = (SELECT n FROM runs WHERE id = ?)`, append(args, q.Run), ` ORDER BY g.opened`
-		if q.ID != "" {
-			query, args = query+` AND g.id = ?`, append(args, q.ID)
-		}
+		order = ` ORDER BY g.opened`
 	}
-	if q.Open {
-		query += ` AND g.decided = 0`
-	}
-	if q.Lapsed {
-		query, args = query+` AND g.via = 'expiry' AND r.owned = ? AND r.state NOT IN ('completed', 'failed', 'cancelled')`, append(args, flow.KindRunParked)
-	}
-	if !q.Due.IsZero() {
-		query, args = query+` AND g.expires_at <= ?`, append(args, q.Due.UnixNano())
+	if q.Limit > 0 {
+		order, args = order+` LIMIT ?`, append(args, int64(q.Limit))
 	}
 	err = db.Query(ctx, func(r Row) error {
 		g, err := s.scanGate(r)
 		gates = append(gates, g)
 		return err
-	}, query+order, args...)
+	}, `SELECT r.id, g.id, g.kind, g.key, g.opened, g.opened_at, g.expires_at, g.decided, g.via, k.bytes, d.bytes
+		FROM gates g JOIN runs r ON r.n = g.run JOIN records k ON k.run = g.run AND k.seq = g.opened
+		LEFT JOIN records d ON d.run = g.run AND d.seq = g.decided WHERE `+where+order, args...)
 	return gates, err
+}
+
+// CountGates implements [flow.Reader].
+func (s *Store) CountGates(ctx context.Context, q flow.GateQuery) (map[string]int, error) {
+	counts := map[string]int{}
+	where, args := whereGates(q)
+	from := `gates g`
+	if q.User != "" || q.Lapsed {
+		from = `gates g JOIN runs r ON r.n = g.run`
+	}
+	err := s.db.Query(ctx, func(r Row) error {
+		counts[r.Text(0)] = int(r.Int(1))
+		return nil
+	}, `SELECT g.kind, count(*) FROM `+from+` WHERE `+where+` GROUP BY g.kind`, args...)
+	return counts, err
+}
+
+// whereGates selects gates g of runs r.
+func whereGates(q flow.GateQuery) (where string, args []any) {
+	where = "true"
+	add := func(condition string, values ...any) {
+		where, args = where+" AND "+condition, append(args, values...)
+	}
+	if q.Run != "" {
+		add(`g.run = (SELECT n FROM runs WHERE id = ?)`, q.Run)
+		if q.ID != "" {
+			add(`g.id = ?`, q.ID)
+		}
+	}
+	if q.Open {
+		add(`g.decided = 0`)
+	}
+	if q.Lapsed {
+		add(`g.via = 'expiry' AND r.owned = ? AND r.state NOT IN ('completed', 'failed', 'cancelled')`, flow.KindRunParked)
+	}
+	if !q.Due.IsZero() {
+		add(`g.expires_at <= ?`, q.Due.UnixNano())
+	}
+	if !q.Valid.IsZero() {
+		add(`(g.expires_at IS NULL OR g.expires_at > ?)`, q.Valid.UnixNano())
+	}
+	if q.After != "" {
+		add(`g.id > ?`, q.After)
+	}
+	if q.User != "" {
+		add(`r."user" = ?`, q.User)
+	}
+	if len(q.Kinds) > 0 {
+		kinds := make([]any, len(q.Kinds))
+		for i, k := range q.Kinds {
+			kinds[i] = k
+		}
+		add(`g.kind IN (`+strings.TrimSuffix(strings.Repeat("?, ", len(kinds)), ", ")+`)`, kinds...)
+	}
+	return where, args
 }
 
 func (s *Store) scanGate(r Row) (flow.GateRow, error) {

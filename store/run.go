@@ -259,14 +259,20 @@ func (s *Store) number(ctx context.Context, run *flow.Row) (err error) {
 	return err
 }
 
-// Runs implements [flow.Reader].
-func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
-	where, args := "true", []any{}
+// whereRuns selects runs.
+func whereRuns(q flow.Query) (where string, args []any) {
+	where = "true"
 	add := func(condition string, values ...any) {
 		where, args = where+" AND "+condition, append(args, values...)
 	}
 	if q.Before > 0 {
 		add("n < ?", q.Before)
+	}
+	if q.Open {
+		add("state NOT IN ('completed', 'failed', 'cancelled')") // as its indices say
+	}
+	if q.Threads {
+		add(`thread <> '' AND NOT EXISTS (SELECT 1 FROM runs AS later WHERE later.thread = runs.thread AND later.thread <> '' AND later."user" = runs."user" AND later.n > runs.n)`)
 	}
 	if q.States != nil {
 		add("state IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(q.States)), ", ") + ")")
@@ -295,6 +301,19 @@ func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err er
 	if q.Queued {
 		add("queued = 1") // as its index says
 	}
+	return where, args
+}
+
+// CountRuns implements [flow.Reader].
+func (s *Store) CountRuns(ctx context.Context, q flow.Query) (int, error) {
+	where, args := whereRuns(q)
+	n, err := Number(ctx, s.db, `SELECT count(*) FROM runs WHERE `+where, args...)
+	return int(n), err
+}
+
+// Runs implements [flow.Reader].
+func (s *Store) Runs(ctx context.Context, q flow.Query) (runs []flow.Row, err error) {
+	where, args := whereRuns(q)
 	where += " ORDER BY n DESC"
 	if q.Limit > 0 {
 		where, args = where+" LIMIT ?", append(args, int64(q.Limit))

@@ -63,14 +63,43 @@ func (m *metrics) serve(address string, flush func()) (net.Listener, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	handler := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		flush()
-		handler.ServeHTTP(w, r)
-	})
+	mux.Handle("GET /metrics", m.handler(flush))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go server.Serve(l) // ends with the listener
 	return l, nil
+}
+
+// handler tells the counters, after it has called flush.
+func (m *metrics) handler(flush func()) http.Handler {
+	answer := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{DisableCompression: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		flush()
+		answer.ServeHTTP(w, r)
+	})
+}
+
+// Number is one that somebody else knows.
+type Number struct {
+	Name, Help string
+	Total      bool // it only grows
+	Now        func() float64
+}
+
+// Counters answers with what this process has counted since, and with numbers of others. It
+// is to be called before runs are driven.
+func (t *Telemetry) Counters(others ...Number) http.Handler {
+	if t.counters == nil {
+		t.counters = newMetrics()
+		t.observers = append(t.observers, t.counters)
+	}
+	for _, n := range others {
+		if n.Total {
+			t.counters.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: n.Name, Help: n.Help}, n.Now))
+		} else {
+			t.counters.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: n.Name, Help: n.Help}, n.Now))
+		}
+	}
+	return t.counters.handler(t.flush)
 }
 
 func (m *metrics) Appended(run string, d flow.Draft) {

@@ -62,6 +62,7 @@ type Telemetry struct {
 	observers []observer   // the log and the counters, where they are wanted
 	log       *os.File     // nil: there is none, or it is standard error
 	listener  net.Listener // of the counters; nil: they are not served
+	counters  *metrics     // nil: nobody wants to know
 
 	mu      sync.Mutex
 	drives  map[string]*drive // that are watched, by run
@@ -94,7 +95,7 @@ func (t *Telemetry) Observe(store flow.Store, key []byte) (flow.Store, error) {
 		if err != nil {
 			fmt.Fprintf(t.stderr, "metrics are not served: %v\n", err)
 		} else {
-			t.listener, t.observers = listener, append(t.observers, m)
+			t.listener, t.counters, t.observers = listener, m, append(t.observers, m)
 		}
 	}
 	return &observed{Store: store, telemetry: t}, nil

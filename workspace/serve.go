@@ -18,6 +18,9 @@ const DefaultMaxDriving = 64
 type Serve struct {
 	Tokens     []Token // by user, sorted; none: the daemon makes one
 	MaxDriving int     `doc:"max_driving,min=1,max=10000"` // runs that are driven at once; further ones queue
+	// Hosts are names that the HTTP server is called by besides the address it listens at,
+	// with or without a port.
+	Hosts []string `doc:"hosts"`
 }
 
 // Token lets the bearer of a token act for a user.
@@ -47,11 +50,11 @@ func (s Serve) Open(environ []string) ([]tipstaff.Token, error) {
 
 // CheckDocument reads the tokens, which stand by user.
 func (s *Serve) CheckDocument(f *document.Fields) {
-	unsupported(f, "hosts")
 	var file struct {
 		Tokens map[string]Token `doc:"tokens"`
 	}
 	f.Decode(&file)
+	checkEach(f, "hosts", checkHost)
 	for _, user := range sortedKeys(file.Tokens) {
 		t := file.Tokens[user]
 		t.User = user

@@ -18,6 +18,7 @@ func TestServing(t *testing.T) {
 	m, problems := workspace.Parse("tipstaff.yaml", []byte(`
 serve:
   max_driving: 3
+  hosts: [tipstaff.example.com, "work.local:8443"]
   tokens:
     bob: {token: "$env:BOB", scopes: [read, admin]}
     alice: $env:ALICE
@@ -25,7 +26,7 @@ serve:
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	want := workspace.Serve{MaxDriving: 3, Tokens: []workspace.Token{{User: "alice", Token: "$env:ALICE"}, {User: "bob", Token: "$env:BOB", Scopes: []string{"read", "admin"}}}}
+	want := workspace.Serve{MaxDriving: 3, Hosts: []string{"tipstaff.example.com", "work.local:8443"}, Tokens: []workspace.Token{{User: "alice", Token: "$env:ALICE"}, {User: "bob", Token: "$env:BOB", Scopes: []string{"read", "admin"}}}}
 	if diff := cmp.Diff(want, m.Serving()); diff != "" {
 		t.Error(diff)
 	}
@@ -51,6 +52,7 @@ func TestServingProblems(t *testing.T) {
 		"none":                          {"serve:\n  tokens:\n    alice: {scopes: [read]}\n", document.CodeFieldMissing, 3, 12},
 		"a scope unknown":               {"serve:\n  tokens:\n    alice: {token: $env:A, scopes: [reed]}\n", document.CodeRange, 3, 37},
 		"no name of a user":             {"serve:\n  tokens:\n    a b: $env:A\n", document.CodeFieldUnknown, 3, 5},
+		"every host":                    {"serve:\n  hosts: ['*']\n", document.CodeRange, 2, 11},
 		"nobody driven":                 {"serve:\n  max_driving: 0\n", document.CodeRange, 2, 16},
 		"a field unknown":               {"serve:\n  tokns: {}\n", document.CodeFieldUnknown, 2, 3},
 	} {

@@ -85,7 +85,7 @@ type daemon struct {
 }
 
 func startDaemon(ctx context.Context, binary, dir string) (*daemon, error) {
-	cmd := osexec.CommandContext(ctx, binary, "serve", "--json", "--grpc-addr", "127.0.0.1:0", "--workspace", dir)
+	cmd := osexec.CommandContext(ctx, binary, "serve", "--json", "--grpc-addr", "127.0.0.1:0", "--addr", "127.0.0.1:0", "--workspace", dir)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -47,7 +47,7 @@ func serveWith(t *testing.T, flags []string, archives ...string) *serving {
 // begin starts the daemon, at the address it had if it had one.
 func (s *serving) begin() {
 	s.Helper()
-	s.daemon = s.Prepare(append([]string{"serve", "--grpc-addr", s.addr, "--json"}, s.flags...)...)
+	s.daemon = s.Prepare(append([]string{"serve", "--grpc-addr", s.addr, "--addr", "127.0.0.1:0", "--json"}, s.flags...)...)
 	out, err := s.daemon.Cmd.StdoutPipe()
 	s.Check(err)
 	s.daemon.Begin()
@@ -93,14 +93,14 @@ func TestServingOnASocket(t *testing.T) {
 		t.Errorf("without a token it is answered %q", out)
 	}
 	s.Env = s.Env[:len(s.Env)-1]
-	if out := s.Must(2, "serve", "--grpc-addr", s.addr).Err; !strings.Contains(out, "somebody answers at") {
+	if out := s.Must(2, "serve", "--grpc-addr", s.addr, "--addr", "127.0.0.1:0").Err; !strings.Contains(out, "somebody answers at") {
 		t.Errorf("a second daemon says %q", out)
 	}
 	s.daemon.Kill()
 	s.begin() // where the other has left its socket
 	s.Must(0, "ls", "--server", s.addr).Says(t, "awaiting_decision")
 	s.Write("file", "of somebody")
-	if out := s.Must(2, "serve", "--grpc-addr", "unix:file").Err; !strings.Contains(out, "is not a socket") {
+	if out := s.Must(2, "serve", "--grpc-addr", "unix:file", "--addr", "127.0.0.1:0").Err; !strings.Contains(out, "is not a socket") {
 		t.Errorf("a daemon says %q", out)
 	}
 	if text, err := os.ReadFile(s.Path("file")); err != nil || string(text) != "of somebody" {

@@ -10,10 +10,13 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -21,13 +24,15 @@ import (
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/rpc"
 	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/telemetry"
+	"github.com/tipstaff/tipstaff/web"
 	ws "github.com/tipstaff/tipstaff/workspace"
 )
 
 // daemonOwner is how owners of runs are called that a later daemon takes up again.
 const daemonOwner = "daemon"
 
-// serve is the daemon: the runner of a workspace behind a gRPC server.
+// serve is the daemon: the runner of a workspace behind an HTTP and a gRPC server.
 func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.Listening) error) (err error) {
 	encryption, err := tlsConfig(o)
 	if err != nil {
@@ -55,10 +60,16 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	if err != nil {
 		return err
 	}
-	listener, err := listen(o.GRPCAddr)
+	listener, addr, err := bind("--grpc-addr", o.GRPCAddr)
 	if err != nil {
-		return &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Command: "is another daemon running? --grpc-addr names another address"}
+		return err
 	}
+	told.GRPCAddr = addr
+	pages, addr, err := bind("--addr", o.Addr)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	told.Addr = addr
 	// Whoever followed these runs before finds them driven, not left: nobody is answered
 	// until they are.
 	if told.TakenUp, err = opened.runner.TakeUp(ctx, daemonOwner); err != nil {
@@ -69,16 +80,23 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
-	defer s.beforeStop(server.Quiesce)()
+	site := opened.site(log, web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace)})
+	defer s.beforeStop(func() {
+		site.Quiesce()
+		server.Quiesce()
+	})()
 	go opened.runner.Expire(ctx, daemonOwner, func(err error) {
 		log.ErrorContext(ctx, "a gate has expired and its run cannot go on", "error", err.Error())
 	})
-	served := make(chan error, 1)
+	served := make(chan error, 2)
 	go func() { served <- server.Serve(listener) }()
-	defer func() { server.Close(s.patience) }()
-	if told.GRPCAddr = listener.Addr().String(); listener.Addr().Network() == "unix" {
-		told.GRPCAddr = "unix:" + told.GRPCAddr
-	}
+	go func() { served <- site.Serve(pages) }()
+	defer func() {
+		var both sync.WaitGroup
+		both.Go(func() { site.Close(s.patience) })
+		both.Go(func() { server.Close(s.patience) })
+		both.Wait()
+	}()
 	if err := announce(told); err != nil {
 		return err
 	}
@@ -89,6 +107,41 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		opened.runner.Drain() // hosts may still bring what their calls came to
 		return nil
 	}
+}
+
+// bind listens where a flag says, and tells where that is.
+func bind(flag, addr string) (net.Listener, string, error) {
+	l, err := listen(addr)
+	if err != nil {
+		return nil, "", &tipstaff.Error{Code: tipstaff.InvalidArgument, Message: err.Error(), Err: err, Command: "is another daemon running? " + flag + " names another address"}
+	}
+	if l.Addr().Network() == "unix" {
+		return l, "unix:" + l.Addr().String(), nil
+	}
+	return l, l.Addr().String(), nil
+}
+
+// site is the HTTP server of a session, with counters of what it and the runner do.
+func (s *session) site(log *slog.Logger, o web.Options) *web.Server {
+	v := versionInfo()
+	o.Version = web.Version{Version: v.Version, Commit: v.Commit, Go: v.Go}
+	o.Load = s.runner.Load
+	var site *web.Server
+	o.Metrics = s.telemetry.Counters(
+		telemetry.Number{Name: "tipstaff_runs_driving", Help: "Runs that this process drives.", Now: func() float64 { n, _ := s.runner.Load(); return float64(n) }},
+		telemetry.Number{Name: "tipstaff_runs_queued", Help: "Runs that wait for their turn.", Now: func() float64 { _, n := s.runner.Load(); return float64(n) }},
+		telemetry.Number{Name: "tipstaff_sse_subscribers", Help: "Streams of events that are open.", Now: func() float64 { return float64(site.Stats().Subscribers) }},
+		telemetry.Number{Name: "tipstaff_sse_sent_total", Help: "Records that streams have sent.", Total: true, Now: func() float64 { return float64(site.Stats().Sent) }},
+		telemetry.Number{Name: "tipstaff_sse_dropped_total", Help: "Records that readers were too slow to be sent at once.", Total: true, Now: func() float64 { return float64(site.Stats().Dropped) }},
+	)
+	site = web.New(tipstaff.Control{Runs: s.Service(), Now: time.Now, Present: present}, o)
+	return site
+}
+
+// present tells whether a directory is there.
+func present(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // foldersOf are the folders of a daemon, the inner ones first.

@@ -45,7 +45,7 @@ class Server:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        command = [BINARY, "serve", "--workspace", str(self.workspace), "--json", "--grpc-addr", self.address]
+        command = [BINARY, "serve", "--workspace", str(self.workspace), "--json", "--grpc-addr", self.address, "--addr", "127.0.0.1:0"]
         log = (self.workspace / "serve.log").open("a")
         self._process = subprocess.Popen([*command, *self._flags], stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None

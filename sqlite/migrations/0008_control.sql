@@ -8,7 +8,14 @@ ALTER TABLE runs ADD COLUMN queued INTEGER NOT NULL DEFAULT 0; -- it waits for i
 CREATE UNIQUE INDEX runs_request_key ON runs (user, request_key) WHERE request_key <> '';
 CREATE INDEX runs_launch ON runs (n) WHERE launch IS NOT NULL;
 CREATE INDEX runs_queued ON runs (n) WHERE queued = 1;
--- The inbox is read in this order, and a page begins after a gate.
-CREATE INDEX gates_inbox ON gates (opened_at, run, opened) WHERE decided = 0;
+-- The inbox is read in this order, which is that of opening: ids begin with the time.
+CREATE INDEX gates_inbox ON gates (id) WHERE decided = 0;
+-- Lists are read by pages, of one user or of all: what has ended costs nothing where it is
+-- not asked for.
+DROP INDEX runs_user;
+CREATE INDEX runs_user ON runs (user, n);
+CREATE INDEX runs_open ON runs (n) WHERE state NOT IN ('completed', 'failed', 'cancelled');
+CREATE INDEX runs_open_user ON runs (user, n) WHERE state NOT IN ('completed', 'failed', 'cancelled');
+CREATE INDEX runs_threads ON runs (user, n) WHERE thread <> '';
 -- What nobody decided in time: the daemon looks for runs that can go on because of it.
 CREATE INDEX gates_lapsed ON gates (run) WHERE via = 'expiry';

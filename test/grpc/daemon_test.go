@@ -86,7 +86,7 @@ func (d *daemon) start() {
 		d.t.Fatal(err)
 	}
 	d.log = new(bytes.Buffer)
-	d.cmd = exec.Command(tipstaff, "serve", "--json", "--workspace", d.dir, "--grpc-addr", "127.0.0.1:0", "--pipelines", d.dir, "--default-pipeline", "loop")
+	d.cmd = exec.Command(tipstaff, "serve", "--json", "--workspace", d.dir, "--grpc-addr", "127.0.0.1:0", "--addr", "127.0.0.1:0", "--pipelines", d.dir, "--default-pipeline", "loop")
 	d.cmd.Stderr = d.log
 	out, err := d.cmd.StdoutPipe()
 	if err == nil {

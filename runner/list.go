@@ -1,0 +1,142 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/flow"
+)
+
+// List is a page of runs, newest first.
+func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.RunPage, error) {
+	page := tipstaff.RunPage{Runs: []tipstaff.Run{}}
+	if err := may(ctx, basic(tipstaff.ScopeRead)); err != nil {
+		return page, err
+	}
+	limit, err := pageOf(req.Limit, mostRuns)
+	if err != nil {
+		return page, err
+	}
+	q := flow.Query{Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request,
+		Session: req.Session, Heads: req.Heads}
+	if req.Own || req.Thread != "" || req.Request != "" { // whose keys are a user's own
+		q.User = userOf(ctx)
+	}
+	narrow(&q, req.Status)
+	if req.Count {
+		if page.Total, err = r.count(ctx, q, req.Status); err != nil {
+			return page, explain(err, tipstaff.ID{})
+		}
+	}
+	if q.Before, err = r.before(ctx, req.Before); err != nil {
+		return page, err
+	}
+	q.Limit = limit + 1
+	err = r.eachRun(ctx, q, req.Status, func(run tipstaff.Run) bool {
+		if len(page.Runs) == limit {
+			page.Next = page.Runs[limit-1].ID
+			return false
+		}
+		page.Runs = append(page.Runs, run)
+		return true
+	})
+	if err == nil && page.Next.IsZero() {
+		err = r.countStrays(ctx, &page)
+	}
+	return page, err
+}
+
+// narrow leaves out runs that cannot have one of these statuses. A run that has ended has
+// the name of its state.
+func narrow(q *flow.Query, statuses []string) {
+	ended := 0
+	for _, s := range statuses {
+		if tipstaff.State(s).Terminal() {
+			ended++
+		}
+	}
+	switch {
+	case len(statuses) == 0:
+	case ended == 0:
+		q.Open = true
+	case ended == len(statuses):
+		q.States = statuses
+	}
+}
+
+// before is the place of a run in the order of lists; 0: the first page.
+func (r *Runner) before(ctx context.Context, run tipstaff.ID) (int64, error) {
+	if run.IsZero() {
+		return 0, nil
+	}
+	row, err := r.open(ctx, run, tipstaff.ScopeRead)
+	return row.N, err
+}
+
+// eachRun gives the runs of a query that have one of these statuses, until f has enough.
+func (r *Runner) eachRun(ctx context.Context, q flow.Query, statuses []string, f func(tipstaff.Run) bool) error {
+	for {
+		rows, err := r.Store.Runs(ctx, q)
+		if err != nil {
+			return explain(err, tipstaff.ID{})
+		}
+		for _, row := range rows {
+			q.Before = row.N
+			run, err := r.status(ctx, row)
+			if err != nil {
+				return explain(err, idOf(row.ID))
+			}
+			if (len(statuses) == 0 || slices.Contains(statuses, run.Status)) && !f(run) {
+				return nil
+			}
+		}
+		if len(rows) < q.Limit {
+			return nil
+		}
+	}
+}
+
+// count is how many runs have one of these statuses. Those that have ended need not be read
+// for it.
+func (r *Runner) count(ctx context.Context, q flow.Query, statuses []string) (int, error) {
+	if len(statuses) == 0 || q.States != nil {
+		return r.Store.CountRuns(ctx, q)
+	}
+	ended := slices.DeleteFunc(slices.Clone(statuses), func(s string) bool { return !tipstaff.State(s).Terminal() })
+	n := 0
+	if len(ended) > 0 {
+		over := q
+		over.States = ended
+		var err error
+		if n, err = r.Store.CountRuns(ctx, over); err != nil {
+			return 0, err
+		}
+	}
+	q.Open, q.Limit = true, mostRuns
+	err := r.eachRun(ctx, q, statuses, func(tipstaff.Run) bool { n++; return true })
+	return n, err
+}
+
+// countStrays looks for the files of runs if the store holds none.
+func (r *Runner) countStrays(ctx context.Context, page *tipstaff.RunPage) error {
+	if len(page.Runs) > 0 || r.Files == "" {
+		return nil
+	}
+	if rows, err := r.Store.Runs(ctx, flow.Query{Limit: 1}); err != nil || len(rows) > 0 {
+		return explain(err, tipstaff.ID{})
+	}
+	entries, err := os.ReadDir(r.Files)
+	for _, e := range entries {
+		if _, err := tipstaff.ParseID(e.Name()); err == nil && e.IsDir() {
+			page.Strays++
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return explain(err, tipstaff.ID{})
+	}
+	return nil
+}
