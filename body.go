@@ -204,6 +204,12 @@ type Behalf struct {
 	OnBehalfOf string `json:"on_behalf_of"`
 }
 
+// RunLaunched is the body of run.launched: a process is started for the run.
+type RunLaunched struct {
+	Launch string   `json:"launch"` // that its processes carry in their environment
+	Argv   []string `json:"argv"`
+}
+
 // RunQueued is the body of run.queued: how many runs of its user were driven then, how
 // many of all can be, in whose line it stands, and which process has it wait.
 type RunQueued struct {

@@ -35,10 +35,11 @@ const (
 
 // Who may have a run go on or end from elsewhere, and why not.
 const (
-	Controllable  = "mcp_controllable"
-	InspectAlone  = "inspect_only"
-	ForegroundRun = "foreground_run" // a person's process drives it
-	DaemonRun     = "daemon_run"     // a daemon does, in its own process
+	Controllable   = "mcp_controllable"
+	InspectAlone   = "inspect_only"
+	ForegroundRun  = "foreground_run"  // a person's process drives it
+	DaemonRun      = "daemon_run"      // a daemon does, in its own process
+	OtherWorkspace = "other_workspace" // its keys are not those of this store
 )
 
 // stalledAfter is how long a living owner may be silent.
@@ -183,9 +184,6 @@ func unreadRun(got Diagnosis, err error) (Diagnosis, error) {
 
 func (d *diagnosis) known(run Run) (got Diagnosis, err error) {
 	got = Diagnosis{Run: run.ID, Next: []NextCall{}, Status: run.Status, Control: run.Control, ControlReason: run.ControlReason}
-	if got.Control == "" {
-		got.Control, got.ControlReason = controlOf(run.Origin)
-	}
 	got.Facts = DiagnosisFacts{HeadSeq: run.HeadSeq, Owner: run.Owner, Failure: run.Error, Doubts: run.Doubts}
 	if err = d.check(run); err == nil && run.Program.Digest != "" {
 		_, err = d.r.Artifact(d.ctx, run.ID, run.Program.Digest)
@@ -532,16 +530,4 @@ func (got *Diagnosis) call(tool, why string, args map[string]any) {
 		all["run_id"] = got.Run
 	}
 	got.Next = append(got.Next, NextCall{Kind: ReadyCall, Tool: tool, Args: all, Why: why})
-}
-
-// controlOf says whether a run may be driven from elsewhere: what a person or a daemon
-// drives in a process of its own may not.
-func controlOf(origin string) (control, reason string) {
-	switch origin {
-	case "supervisor", "engine":
-		return Controllable, ""
-	case "daemon":
-		return InspectAlone, DaemonRun
-	}
-	return InspectAlone, ForegroundRun
 }

@@ -21,6 +21,9 @@ const (
 	StatusInterrupted      = "interrupted"
 )
 
+// OriginSupervisor is the origin of runs that are driven by a process of their own.
+const OriginSupervisor = "supervisor"
+
 // Facts are what a store and a supervisor know of a run beyond its records.
 type Facts struct {
 	ID    ID
@@ -29,9 +32,12 @@ type Facts struct {
 	Head  string // hash of the last record
 	Owner *Owner // who holds the lease, and whether it lives; nil: nobody
 	// Launching: a process was started for the run and has not taken the lease,
-	// and either still lives or was started just now.
-	Launching bool
-	Queued    *Queued // it waits for its turn in the queue of a daemon that lives; nil: it does not
+	// and either still lives or was started just now. Launched: one was, whatever became
+	// of it.
+	Launching, Launched bool
+	// Foreign: the run was made by another workspace, whose keys it has published.
+	Foreign bool
+	Queued  *Queued // it waits for its turn in the queue of a daemon that lives; nil: it does not
 }
 
 // Status is a run as surfaces show it, at a moment. open are its undecided
@@ -44,6 +50,7 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 
 	program := fold.Program
 	program.Name = facts.Name
+	control, reason := controlOf(fold.Origin, facts.Foreign)
 	lineage := copied(fold.Lineage)
 	if lineage != nil {
 		lineage.Children = slices.Clone(lineage.Children)
@@ -74,9 +81,25 @@ func Status(facts Facts, fold *Fold, open []Gate, now time.Time) Run {
 		Lineage:       lineage,
 		Lifecycle:     fold.Lifecycle,
 		Pipeline:      copied(fold.Pipeline),
+		Control:       control,
+		ControlReason: reason,
 	}
 	fold.show(&run, fold.Owned, len(waitsOn) < len(open))
 	return run
+}
+
+// controlOf says whether a run may be driven from elsewhere: what a person or a daemon
+// drives in a process of its own may not, nor what another workspace has made.
+func controlOf(origin string, foreign bool) (control, reason string) {
+	switch {
+	case origin == "daemon":
+		return InspectAlone, DaemonRun
+	case origin != OriginSupervisor && origin != "engine":
+		return InspectAlone, ForegroundRun
+	case foreign:
+		return InspectAlone, OtherWorkspace
+	}
+	return Controllable, ""
 }
 
 func copied[T any](p *T) *T {
@@ -90,7 +113,7 @@ func copied[T any](p *T) *T {
 // conditionOf derives the two words that are never stored. The first case that
 // holds decides.
 func conditionOf(state State, facts Facts, owned Kind, open []Gate) (Condition, string) {
-	launched := owned != "" || facts.Launching || facts.Owner != nil
+	launched := owned != "" || facts.Launching || facts.Launched || facts.Owner != nil
 	switch {
 	case state.Terminal(), state == Drafting && !launched:
 		return "", string(state)

@@ -370,7 +370,7 @@ func (c *conversation) follow(ctx, wanted context.Context, s *tipstaff.Started, 
 func (c *conversation) cancelRun(ctx context.Context, f *follower, run tipstaff.ID) {
 	f.mention("cancelling; Ctrl-C again to leave")
 	_, err := c.svc.Cancel(context.WithoutCancel(ctx), tipstaff.CancelRequest{Run: run, Reason: "cancelled at the terminal"})
-	if err != nil && tipstaff.CodeOf(err) != tipstaff.RunEnded {
+	if err != nil {
 		f.mention("the turn could not be cancelled: " + clean(err.Error()))
 	}
 }

@@ -188,38 +188,63 @@ func typable(g tipstaff.Gate) string {
 	return g.Key
 }
 
+type cancelOptions struct {
+	*app
+	hard   bool
+	grace  time.Duration
+	reason string
+}
+
 func newCancel(a *app) *cobra.Command {
-	reason := ""
+	o := &cancelOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
 		Short: "End a run for good",
 		Long: `End a run for good. A process that drives it is asked to stop and given time to
-let calls end that must not be broken off; a run that nobody drives ends at once.`,
-		Example: `  tipstaff cancel @ --reason "wrong branch"`,
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.cancel(cmd.Context(), args[0], reason) },
+let calls end that must not be broken off; a run that nobody drives ends at once. A
+process of the run's own that has not ended by then is killed, with all that it has
+started. --hard gives no time.`,
+		Example: `  tipstaff cancel @ --reason "wrong branch"
+  tipstaff cancel @ --hard`,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why: `text` for the record")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why: `text` for the record")
+	cmd.Flags().BoolVar(&o.hard, "hard", false, "kill its process at once; also one in the foreground")
+	cmd.Flags().DurationVar(&o.grace, "grace", 0, "how long it may take, from 1s to 5m (default 10s)")
+	cmd.Args = atMostOne(needs("RUN"), "hard", "grace")
 	return cmd
 }
 
-func (a *app) cancel(ctx context.Context, ref, reason string) error {
-	svc, id, err := a.openRun(ctx, ref, toWrite)
+func (o *cancelOptions) run(ctx context.Context, ref string) error {
+	if o.grace != 0 && (o.grace < time.Second || o.grace > 5*time.Minute) {
+		return &usageError{message: fmt.Sprintf("--grace %s is not between 1s and 5m", o.grace)}
+	}
+	svc, id, err := o.openRun(ctx, ref, toWrite)
 	if err != nil {
 		return err
 	}
-	run, err := svc.Cancel(ctx, tipstaff.CancelRequest{Run: id, Reason: reason})
-	if err != nil {
+	req := tipstaff.CancelRequest{Run: id, Reason: o.reason, Hard: o.hard, Grace: o.grace}
+	if o.grace > 0 {
+		req.Wait = o.grace + 5*time.Second
+	}
+	c, err := svc.Cancel(ctx, req)
+	switch {
+	case err != nil:
 		return err
+	case c.How == tipstaff.CancelDone:
+		return tipstaff.Errorf(tipstaff.RunEnded, "run %s has ended", id).WithCommand("`tipstaff fork` makes a new run from an ended one")
+	case c.State == tipstaff.Completed || c.State == tipstaff.Failed:
+		return tipstaff.Errorf(tipstaff.RunEnded, "run %s was not cancelled: it %s first", id, c.State)
 	}
-	if run.State == tipstaff.Completed || run.State == tipstaff.Failed {
-		return tipstaff.Errorf(tipstaff.RunEnded, "run %s was not cancelled: it %s first", id, run.State)
-	}
-	return a.print(filled(run.Run), func() {
-		if run.State == tipstaff.Cancelled {
-			fmt.Fprintf(a.out, "cancelled %s\n", id)
-			return
+	return o.print(filled(c.Run), func() {
+		switch {
+		case c.State != tipstaff.Cancelled:
+			fmt.Fprintf(o.out, "asked %s to cancel; it has not settled yet\n", id)
+			fmt.Fprintf(o.err, "to see it end:\n  %s\n", o.invocation("watch", id.String()))
+		case c.Forced:
+			fmt.Fprintf(o.out, "cancelled %s; its process was killed\n", id)
+		default:
+			fmt.Fprintf(o.out, "cancelled %s\n", id)
 		}
-		fmt.Fprintf(a.out, "asked %s to cancel; it has not settled yet\n", id)
-		fmt.Fprintf(a.err, "to see it end:\n  %s\n", a.invocation("watch", id.String()))
 	})
 }

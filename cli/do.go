@@ -61,18 +61,29 @@ func (o *doOptions) run(ctx context.Context, prose string) error {
 	if err := o.request(); err != nil {
 		return err
 	}
-	svc, err := o.open(ctx, OpenOptions{ReadOnly: o.dryRun, Starts: !o.dryRun})
+	var waits []string
+	if o.planOut != "" {
+		waits = []string{"plan-out"}
+	}
+	limit, err := o.limit(o.app, waits...)
+	if err != nil {
+		return err
+	}
+	svc, err := o.open(ctx, OpenOptions{ReadOnly: o.dryRun, Starts: !o.dryRun, MaxRuns: limit})
 	if err != nil {
 		return err
 	}
 	if o.dryRun {
 		return o.check(ctx, svc)
 	}
-	p := o.newPrompter(o.unattended || fromStdin(o.file, o.inputsFile) > 0)
-	o.draft.Attended = p != nil
+	p := o.newPrompter(o.unattended || o.detach || fromStdin(o.file, o.inputsFile) > 0)
+	o.draft.Attended, o.draft.Detach = p != nil, o.detach
 	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Draft(ctx, o.draft) })
 	if err != nil {
 		return err
+	}
+	if o.detach {
+		return o.sayLaunched(ctx, svc, started)
 	}
 	out := &draftFile{name: o.planOut, svc: svc, run: started.Run}
 	started.Outline = nil // nothing is in it before there is a plan

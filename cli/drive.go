@@ -133,6 +133,7 @@ func failureText(r tipstaff.Run, d tipstaff.Driven) string {
 
 type resumeOptions struct {
 	*app
+	detachOptions
 	yes, unattended bool
 	with, reason    string
 }
@@ -163,6 +164,7 @@ drives is handed the revision, and goes on there.`,
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why the plan is revised, for the record: a `text`")
 	o.strictFlag(cmd)
 	o.hostFlag(cmd)
+	o.detachOptions.flags(cmd)
 	return cmd
 }
 
@@ -171,7 +173,11 @@ func (o *resumeOptions) run(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	svc, id, err := o.openRun(ctx, ref, toWrite)
+	limit, err := o.limit(o.app)
+	if err != nil {
+		return err
+	}
+	svc, id, err := o.openRun(ctx, ref, OpenOptions{MaxRuns: limit})
 	if err != nil {
 		return err
 	}
@@ -179,7 +185,7 @@ func (o *resumeOptions) run(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	p := o.newPrompter(o.unattended || o.with == "-")
+	p := o.newPrompter(o.unattended || o.detach || o.with == "-")
 	var corrected tipstaff.Corrected
 	if correction != nil {
 		correction.Run = id
@@ -187,12 +193,15 @@ func (o *resumeOptions) run(ctx context.Context, ref string) error {
 			return err
 		}
 	}
-	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: id, Presence: tipstaff.Presence{Yes: o.yes, Attended: p != nil}})
+	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: id, Detach: o.detach, Presence: tipstaff.Presence{Yes: o.yes, Attended: p != nil}})
 	if correction != nil && tipstaff.CodeOf(err) == tipstaff.Busy {
 		return o.handedIn(corrected)
 	}
 	if err != nil {
 		return err
+	}
+	if o.detach {
+		return o.sayLaunched(ctx, svc, started)
 	}
 	if correction != nil {
 		started.Program, started.Outline = corrected.Program, corrected.Outline

@@ -88,6 +88,10 @@ type OpenOptions struct {
 	Starts    bool   // it starts a run: nothing must be created before its program has passed
 	Skills    string // the folder of skills; "": the workspace's own
 	Policy    string // a file whose policy takes the place of the manifest's; "": that holds
+	MaxRuns   int    // how many runs may have a process of their own; 0: the usual number
+	// Execute is the run that this process was launched to drive, with the token that it
+	// was given; "": none.
+	Execute, Launch string
 }
 
 // Session is an open workspace.
@@ -100,6 +104,8 @@ type Session interface {
 	// Attach lets hosts of agents attach to this process while it drives the run, and
 	// keeps those running that commands name. tell is given what they print, by line.
 	Attach(run tipstaff.ID, commands []string, tell func(line string)) (Attached, error)
+	// Exit keeps how the process ends that was launched to drive a run.
+	Exit(code int, problem error) error
 	Close() error
 }
 

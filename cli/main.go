@@ -73,6 +73,9 @@ func (a *app) misused(args []string, err error) error {
 // A reader of standard output that left is no failure.
 func (a *app) finish(ctx context.Context, err error) int {
 	if a.session != nil {
+		if kept := a.session.Exit(exitCode(err), asProblem(err)); kept != nil {
+			a.report(kept)
+		}
 		if closing := a.session.Close(); err == nil {
 			err = closing
 		} else if closing != nil {
@@ -95,6 +98,14 @@ func (a *app) finish(ctx context.Context, err error) int {
 		a.report(err)
 	}
 	return exitCode(err)
+}
+
+// asProblem is what went wrong with a command; nil: nothing did, or it was said elsewhere.
+func asProblem(err error) error {
+	if errors.As(err, new(exitStatus)) {
+		return nil
+	}
+	return err
 }
 
 // Purposes of opening a workspace.
@@ -178,7 +189,7 @@ Exit codes: 0 done, 1 failed, 2 invalid invocation or document, 3 refused,
 	_ = root.MarkPersistentFlagDirname("workspace") // fails only for a flag that is not there
 	root.AddCommand(
 		newRun(a), newDo(a), newChat(a), newLs(a), newShow(a), newEvents(a), newWatch(a), newDecide(a), newResume(a), newTask(a),
-		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newWorkers(a), newSessions(a), newClassify(a), newServe(a), newE2E(a), newInit(a), newDoctor(a), newBackup(a), newVersion(a),
+		newCancel(a), newFork(a), newVerify(a), newReplay(a), newExport(a), newMemory(a), newSkills(a), newTools(a), newWorkers(a), newSessions(a), newClassify(a), newServe(a), newE2E(a), newInit(a), newDoctor(a), newBackup(a), newVersion(a), newExec(a),
 	)
 	root.InitDefaultCompletionCmd()
 	a.prepare(root)

@@ -20,6 +20,7 @@ import (
 
 type runOptions struct {
 	*app
+	detachOptions
 	file, inputsFile string
 	inputs           []string
 
@@ -49,8 +50,12 @@ metadata, and what it works on from --text. --max-… only lower its bounds.
 
 At a terminal you are asked when the plan needs a decision. Otherwise, or with
 --unattended, the run parks, the commands that answer it are printed, and the
-exit code is 4.`,
+exit code is 4.
+
+With --detach the run is left to a process of its own, which goes on when this
+terminal is closed; its output is in runner.log in the folder of the run.`,
 		Example: `  tipstaff run plan.yaml --input file=notes.md --input depth=2
+  tipstaff run plan.yaml --detach
   tipstaff run plan.yaml --inputs inputs.json --unattended
   tipstaff run plan.yaml --dry-run
   tipstaff run loop.yaml --text @task.md --goal tests --max-iterations 2
@@ -89,6 +94,7 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.allowSubDispatch, "allow-sub-dispatch", false, "let the plan start child runs where tipstaff.yaml does not")
 	o.strictFlag(cmd)
 	o.skillsFlag(cmd)
+	o.detachOptions.flags(cmd)
 }
 
 func (o *runOptions) run(ctx context.Context) error {
@@ -96,7 +102,11 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	svc, err := o.open(ctx, OpenOptions{ReadOnly: o.dryRun, Starts: !o.dryRun})
+	limit, err := o.limit(o.app)
+	if err != nil {
+		return err
+	}
+	svc, err := o.open(ctx, OpenOptions{ReadOnly: o.dryRun, Starts: !o.dryRun, MaxRuns: limit})
 	if err != nil {
 		return err
 	}
@@ -111,13 +121,16 @@ func (o *runOptions) run(ctx context.Context) error {
 			}
 		}
 	}
-	p := o.newPrompter(o.unattended || fromStdin(o.file, o.inputsFile, o.text) > 0)
-	req.Attended = p != nil
+	p := o.newPrompter(o.unattended || o.detach || fromStdin(o.file, o.inputsFile, o.text) > 0)
+	req.Attended, req.Detach = p != nil, o.detach
 	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Start(ctx, req) })
 	if err != nil {
 		return err
 	}
 	o.warn(started.Warnings)
+	if o.detach {
+		return o.sayLaunched(ctx, svc, started)
+	}
 	return o.drive(ctx, svc, &started, p, p.asker(), 0)
 }
 

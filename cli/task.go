@@ -184,6 +184,7 @@ func (a *app) printTask(t tipstaff.Task) {
 // taskOptions are those of the commands that drive a task.
 type taskOptions struct {
 	*app
+	detachOptions
 	worker     string
 	fresh      bool
 	unattended bool
@@ -207,10 +208,15 @@ task resume. A task that waits for an answer or a review is refused.`,
 func (o *taskOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "after a failure: begin another session of the worker")
 	cmd.Flags().BoolVar(&o.unattended, "unattended", false, "ask nobody: park at gates")
+	o.detachOptions.flags(cmd)
 }
 
 func (o *taskOptions) spawn(ctx context.Context, id string) error {
-	svc, err := o.open(ctx, toStart)
+	limit, err := o.limit(o.app)
+	if err != nil {
+		return err
+	}
+	svc, err := o.open(ctx, OpenOptions{Starts: true, MaxRuns: limit})
 	if err != nil {
 		return err
 	}
@@ -228,12 +234,15 @@ func (o *taskOptions) spawn(ctx context.Context, id string) error {
 		}
 		return o.goOn(ctx, svc, t, "")
 	}
-	p := o.newPrompter(o.unattended)
+	p := o.newPrompter(o.unattended || o.detach)
 	req := tipstaff.StartRequest{Name: "task " + t.ID, Title: t.Name, Task: &tipstaff.TaskStart{ID: t.ID, Worker: o.worker}}
-	req.Attended = p != nil
+	req.Attended, req.Detach = p != nil, o.detach
 	started, err := startOrPin(ctx, o.app, p, func() (tipstaff.Started, error) { return svc.Start(ctx, req) })
 	if err != nil {
 		return err
+	}
+	if o.detach {
+		return o.sayLaunched(ctx, svc, started)
 	}
 	return o.drive(ctx, svc, &started, p, p.asker(), 0)
 }
@@ -325,12 +334,15 @@ func (o *taskOptions) goOn(ctx context.Context, svc tipstaff.Service, t tipstaff
 	if err != nil {
 		return err
 	}
-	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: req.Run, Presence: tipstaff.Presence{Attended: p != nil}})
+	started, err := svc.Resume(ctx, tipstaff.ResumeRequest{Run: req.Run, Detach: o.detach, Presence: tipstaff.Presence{Attended: p != nil}})
 	if tipstaff.CodeOf(err) == tipstaff.Busy {
 		return busyTask(t, err.Error())
 	}
 	if err != nil {
 		return err
+	}
+	if o.detach {
+		return o.sayLaunched(ctx, svc, started)
 	}
 	return o.drive(ctx, svc, &started, p, p.asker(), before.HeadSeq)
 }

@@ -89,13 +89,11 @@ var definitions = []definition{
 		}},
 	{group: "acceptance", name: "the answer is in the next request to the model, and not before",
 		each: func(e *evidence) (any, any) {
-			has := []bool{}
-			for _, request := range e.Asked[:min(2, len(e.Asked))] {
-				has = append(has, strings.Contains(request, answer))
-			}
-			return []bool{false, true}, has
+			next := e.Rests[restAsked].Asked
+			before := strings.Join(e.Asked[:next], "\n")
+			return []bool{true, false, true}, []bool{next > 0, strings.Contains(before, answer), strings.Contains(e.Asked[next], answer)}
 		},
-		fault: "the model is asked again without the answer", spoil: func(e *evidence) { e.Asked[1] = e.Asked[0] }},
+		fault: "the model is asked again without the answer", spoil: func(e *evidence) { e.Asked[e.Rests[restAsked].Asked] = e.Asked[0] }},
 	{group: "acceptance", name: "the acceptance is signed by the user, over intent and program",
 		each: func(e *evidence) (any, any) {
 			accept := e.first(tipstaff.KindIntentAccept)
@@ -107,10 +105,11 @@ var definitions = []definition{
 
 	{group: "execution", name: "the program in force is the one that was written, with no tool that the skill does not list",
 		each: func(e *evidence) (any, any) {
-			outside := slices.DeleteFunc(toolsOf(member(e.accepted())), func(uri string) bool { return slices.Contains(tools, uri) })
+			listed := slices.Sorted(slices.Values(tools))
+			named := slices.Compact(slices.Sorted(slices.Values(toolsOf(member(e.accepted())))))
 			proposed := tipstaff.BodyOf[tipstaff.PlanProposed](e.first(tipstaff.KindPlanProposed))
-			return object{"digest": digestOf([]byte(e.Said.Plan)), "stored": proposed.ProgramDigest, "outside": 0},
-				object{"digest": proposed.ProgramDigest, "stored": digestOf(e.accepted()), "outside": len(outside)}
+			return object{"digest": digestOf([]byte(e.Said.Plan)), "stored": proposed.ProgramDigest, "tools": listed},
+				object{"digest": proposed.ProgramDigest, "stored": digestOf(e.accepted()), "tools": named}
 		},
 		fault: "the stored program calls another tool", spoil: func(e *evidence) { e.replace(filesWrite, "mcp://files/delete@"+filesVersion) }},
 	{group: "execution", name: "plan.proposed names the accepting envelope",
@@ -151,8 +150,9 @@ var definitions = []definition{
 		}},
 	{group: "corrections", name: "what is carried over is not called again",
 		each: func(e *evidence) (any, any) {
-			return object{"calls": e.Rests[restGate].Calls, "carried": [][]string{done, done}},
-				object{"calls": e.Rests[restMaterial].Calls, "carried": [][]string{e.carried("root@2/"), e.carried("root@3/")}}
+			once := calls{"files/list": 1, "files/read": 1, "notes/find": 1, "builtin/http_get": 1, "notes/post": 1}
+			return object{"before": once, "after": once, "carried": [][]string{done, done}},
+				object{"before": e.Rests[restGate].Calls, "after": e.Rests[restMaterial].Calls, "carried": [][]string{e.carried("root@2/"), e.carried("root@3/")}}
 		},
 		fault: "a carried call is made again", spoil: func(e *evidence) {
 			e.rest(restMaterial, func(r *rest) { r.Calls["notes/post"]++ })
@@ -260,6 +260,9 @@ var definitions = []definition{
 				without = slices.Concat(timed, byModel)
 			}
 			expected, got := a.sequences(without), b.sequences(without)
+			if len(expected) == 0 {
+				return nil, got
+			}
 			paths := []int{len(expected), len(got)}
 			for path := range expected { // what is equal is not shown
 				if text(expected[path]) == text(got[path]) {
@@ -284,9 +287,13 @@ var definitions = []definition{
 		in: 2, fault: "C has posted twice", spoil: func(e *evidence) { e.Calls["notes/post"]++ }},
 	{group: "together", name: "each run has a folder of its own, whose files are the envelopes of the store",
 		across: func(a, b, c *evidence) (any, any) {
-			folders := map[string]bool{a.Folder: true, b.Folder: true, c.Folder: true}
-			return object{"folders": 3, "files": []any{a.envelopes(), b.envelopes(), c.envelopes()}},
-				object{"folders": len(folders), "files": []any{a.files(), b.files(), c.files()}}
+			expected, got := map[string]map[string]string{}, map[string]map[string]string{}
+			for _, e := range []*evidence{a, b, c} {
+				if expected[e.Folder], got[e.Folder] = e.envelopes(), e.files(); len(e.Records) == 0 {
+					return nil, got
+				}
+			}
+			return object{"folders": 3, "files": expected}, object{"folders": len(got), "files": got}
 		},
 		in: 2, fault: "a file of C was changed", spoil: func(e *evidence) {
 			name := slices.Max(slices.Collect(maps.Keys(e.Files)))

@@ -69,6 +69,7 @@ type rest struct {
 	State tipstaff.State
 	Gates []tipstaff.GateKind // that are open
 	Calls calls               // since the run began
+	Asked int                 // requests to the model so far
 }
 
 // replay is what `tipstaff replay` of the exported run has shown, with every server stopped.

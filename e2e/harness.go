@@ -51,7 +51,7 @@ var names = []string{"A", "B", "C"}
 func Run(ctx context.Context, p *Product, o Options) (*Report, error) {
 	dir, err := os.MkdirTemp("", "tipstaff-e2e-")
 	if err != nil {
-		return nil, err
+		return nil, tipstaff.Errorf(tipstaff.Refused, "no temporary folder can be made: %v", err).WithHint("set TMPDIR to a folder that can be written")
 	}
 	defer os.RemoveAll(dir)
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
@@ -129,15 +129,16 @@ func (h *harness) runs(ctx context.Context) (runs []*evidence, broken map[string
 func (h *harness) prepare(ctx context.Context, i int, before []*evidence) (*trial, error) {
 	e := &evidence{Said: h.said, Live: h.Live && i != 1, Rests: map[string]rest{}}
 	models, model := json.RawMessage(text(object{"scripted": object{"provider": "scripted", "script": "script.json"}})), "scripted"
+	script := h.said.scripted()
 	switch {
 	case e.Live:
 		models, model = h.models, h.model
 	case h.Live:
-		e.Said = before[0].Said
+		e.Said, script = before[0].Said, before[0].spoken()
 	case i == 2:
 		models, model = json.RawMessage(text(object{"wire": object{"provider": "openai-chat", "model": "e2e", "base_url": "http://" + h.local.address + "/v1"}})), "wire"
 	}
-	f, err := lay(filepath.Join(h.dir, names[i]), h.Files, h.local.address, h.said, e.Said, models, model)
+	f, err := lay(filepath.Join(h.dir, names[i]), h.Files, h.local.address, h.said, script, models, model)
 	if err != nil {
 		return nil, err
 	}

@@ -184,7 +184,7 @@ var differs = regexp.MustCompile(`[0-9A-HJKMNP-TV-Z]{26}|\d{4}-\d\d-\d\dT[0-9:.]
 // model from one that repeats what it said.
 var (
 	timed   = []string{"ms", "latency_ms", "wall_ms"}
-	byModel = []string{"model", "usage", "used", "opaque", "est_input_tokens"}
+	byModel = []string{"model", "usage", "used", "use", "reserve", "opaque", "est_input_tokens", "max_output_tokens", "output_schema"}
 )
 
 // sequences are kinds and bodies of the records of each path, without what differs
@@ -236,4 +236,13 @@ func (e *evidence) recorded() (said replies) {
 		}
 	}
 	return said
+}
+
+// spoken is a script of all that a model has said, each answer at its place.
+func (e *evidence) spoken() []byte {
+	answers := []any{}
+	for _, r := range e.of(tipstaff.KindAgentMessage) {
+		answers = append(answers, object{"when": object{"path": r.Path}, "text": tipstaff.BodyOf[tipstaff.AgentMessage](r).Text})
+	}
+	return []byte(text(object{"version": 1, "answers": answers}))
 }

@@ -158,7 +158,7 @@ func (r *Report) Text(w io.Writer) {
 			verdict = "FAIL"
 		}
 		fmt.Fprintf(w, "  %s  %-11s  %s\n", verdict, a.Group, a.Name)
-		if !a.OK {
+		if !a.OK && r.Broken[a.Run] == "" { // of a run that broke off, why it did says more
 			fmt.Fprintf(w, "        expected %s\n        got      %s\n", brief(a.Expected), brief(a.Got))
 		}
 	}
@@ -176,6 +176,9 @@ func (r *Report) Text(w io.Writer) {
 	}
 	if len(r.Faults) > 0 {
 		fmt.Fprintf(w, "%d of %d definitions fail under their fault\n", found, len(r.Faults))
+	}
+	if r.Total != assertions {
+		fmt.Fprintf(w, "%d assertions were made, and there must be %d\n", r.Total, assertions)
 	}
 	fmt.Fprintf(w, "%d of %d\n", r.Passed, assertions)
 }

@@ -182,7 +182,7 @@ func (t *trial) rests(ctx context.Context, place string, want tipstaff.State) er
 	if err != nil {
 		return err
 	}
-	r := rest{State: run.State, Calls: now.since(t.began)}
+	r := rest{State: run.State, Calls: now.since(t.began), Asked: len(t.e.Asked)}
 	for _, g := range run.OpenGates {
 		r.Gates = append(r.Gates, g.Kind)
 	}

@@ -136,8 +136,9 @@ var materialRules = []string{"budget_delta", "success_criteria_changed"}
 type folders struct{ workspace, files, export, flipped string }
 
 // lay writes a workspace: manifest, skill, script, and beside it the folder of the server
-// files. The skill tells the model what to say, and the script is what it says. models are those of the manifest, and model the one that agents use.
-func lay(dir string, filesCommand []string, address string, told, said replies, models json.RawMessage, model string) (folders, error) {
+// files. The skill tells a model what to say; script is what a scripted one says. models
+// are those of the manifest, and model is the one that agents use.
+func lay(dir string, filesCommand []string, address string, told replies, script []byte, models json.RawMessage, model string) (folders, error) {
 	f := folders{filepath.Join(dir, "workspace"), filepath.Join(dir, "files"), filepath.Join(dir, "export"), filepath.Join(dir, "flipped")}
 	manifest := text(object{
 		"version": 1, "default_skill": skillURI, "allowed_effects": []string{"read", "idempotent", "once"},
@@ -151,12 +152,12 @@ func lay(dir string, filesCommand []string, address string, told, said replies, 
 	skill := filepath.Join(f.workspace, "skills", "announce")
 	all := map[string]string{
 		filepath.Join(f.workspace, "tipstaff.yaml"): manifest,
-		filepath.Join(f.workspace, "script.json"):   string(said.scripted()),
+		filepath.Join(f.workspace, "script.json"):   string(script),
 		filepath.Join(f.files, "changes.txt"):       "It is faster.",
 		filepath.Join(skill, "skill.yaml"): text(object{"id": "announce", "version": "1.0.0", "verbs": []string{verb}, "tools": tools, "sub_skills": "none",
 			"outputs": object{"title": object{"type": "string"}, "file": object{"type": "string"}}}),
 		filepath.Join(skill, "SKILL.md"): fmt.Sprintf("---\nname: announce\ndescription: Announces a release.\n---\n"+
-			"As long as the user has not said who will read it, answer with exactly this document:\n%s\nThen answer with exactly this plan:\n%s\n", told.Questions, told.Plan),
+			"When a plan is to be written, and the user has not said who will read it, answer with exactly this document:\n%s\nWhen the user has, answer with exactly this plan:\n%s\n", told.Questions, told.Plan),
 	}
 	for name, content := range all {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {

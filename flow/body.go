@@ -371,6 +371,9 @@ type RunForked struct {
 	By         string           `json:"by"`
 }
 
+// CancelHard is the mode of a cancel that leaves no grace, also not that of an earlier one.
+const CancelHard = "hard"
+
 // RunCancelRequested is the body of run.cancel_requested.
 type RunCancelRequested struct {
 	Actor    string    `json:"actor"`

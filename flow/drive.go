@@ -324,11 +324,13 @@ func (d *drive) decided(r Record) {
 
 // cancel closes the root. once calls in flight are awaited until the deadline.
 func (d *drive) cancel(req *RunCancelRequested) {
-	if d.root.cancelled {
+	switch {
+	case !d.root.cancelled:
+		d.root.closed, d.root.cancelled = true, true
+		d.closeScope(d.root)
+	case req.Mode != CancelHard: // the first counts
 		return
 	}
-	d.root.closed, d.root.cancelled = true, true
-	d.closeScope(d.root)
 	wait := cancelGrace
 	if !req.Deadline.IsZero() {
 		wait = max(0, req.Deadline.Sub(d.now()))

@@ -29,11 +29,15 @@ var (
 	ErrThreadBusy = errors.New("flow: the thread has a run that has not ended")
 	// ErrRequestKnown is a request that has made a run before.
 	ErrRequestKnown = errors.New("flow: the request has made a run already")
-	ErrNoBlob       = errors.New("flow: no such blob")
-	ErrStoreFull    = errors.New("flow: the disk of the store is full")
-	ErrStoreBusy    = errors.New("flow: the store is locked by another process")
-	ErrStoreDown    = errors.New("flow: the store cannot be written")
-	ErrReadOnly     = errors.New("flow: the store is open for reading only")
+	// ErrCapacity: as many runs have a process of their own as may.
+	ErrCapacity = errors.New("flow: as many runs have a process of their own as may")
+	// ErrProjectBusy: another run works in the checkout.
+	ErrProjectBusy = errors.New("flow: another run works in the checkout of the project")
+	ErrNoBlob      = errors.New("flow: no such blob")
+	ErrStoreFull   = errors.New("flow: the disk of the store is full")
+	ErrStoreBusy   = errors.New("flow: the store is locked by another process")
+	ErrStoreDown   = errors.New("flow: the store cannot be written")
+	ErrReadOnly    = errors.New("flow: the store is open for reading only")
 	// ErrIntegrity is a run whose records are not what was written: nothing acts on them.
 	ErrIntegrity = errors.New("flow: the journal was changed")
 	// ErrStoreLost is a store whose file is no longer where it was opened.

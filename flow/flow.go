@@ -238,6 +238,9 @@ type Draft struct {
 	// Beside is what is written to another run in the transaction of this record; no
 	// part of it. nil: nothing. Only a [Store] can do so.
 	Beside *Beside
+	// Launch is stored in the row of the run with its run.launched; no part of that. nil:
+	// nothing. Only a [Store] can do so.
+	Launch *Launch
 }
 
 // Beside is a foreign write that comes with a record: both are stored, or neither.

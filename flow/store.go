@@ -81,6 +81,10 @@ type NewRun struct {
 	// Task is the id of the pending task that the run is to do, which becomes the run's
 	// in the same transaction, and Worker is who was chosen for it. "": none.
 	Task, Worker string
+	// Project is the folder that it is about; "": the workspace. Key is the user's key of
+	// the request that makes it, and KeyDigest what that asks for: a key makes one run
+	// ([KnownKey]). "": it has none.
+	Project, Key, KeyDigest string
 }
 
 // Row is a run as stored.
@@ -106,6 +110,8 @@ type Row struct {
 	Session                              string // of a turn
 	Turn                                 int64  // its number in the session, from 1; 0: it is none
 	Envelope, Request, Thread            string // of a pipeline
+	Project, Key, KeyDigest              string
+	Launch                               *Launch // the process that was last started for it; nil: none was
 	Created, Updated                     time.Time
 }
 
@@ -141,9 +147,12 @@ type Query struct {
 	Leased  bool     // only runs somebody holds
 	Queued  bool     // only runs that wait for their turn
 	Session string   // only the turns of this one; "": all
-	Heads   bool     // only the last turn of each session; Prefix is then of the session's id
-	// Only those of a user, and of an Envelope, a request or a thread; "": all.
-	User, Envelope, Request, Thread string
+	// Launched selects the runs that a process was started for.
+	Launched bool
+	Heads    bool // only the last turn of each session; Prefix is then of the session's id
+	// Only those of a user, and of an Envelope, a request, a thread, a folder or the key of
+	// a request; "": all.
+	User, Envelope, Request, Thread, Project, Key string
 }
 
 // GateQuery selects gates.

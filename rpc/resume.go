@@ -43,8 +43,7 @@ func (s *Server) Cancel(ctx context.Context, req *pb.CancelRequest) (*pb.Envelop
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.svc.Cancel(ctx, tipstaff.CancelRequest{Run: run.ID, Reason: req.Reason})
-	if err != nil && tipstaff.CodeOf(err) != tipstaff.RunEnded {
+	if _, err := s.svc.Cancel(ctx, tipstaff.CancelRequest{Run: run.ID, Reason: req.Reason}); err != nil {
 		return nil, err
 	}
 	return s.envelope(ctx, run.ID)

@@ -18,6 +18,7 @@ import (
 const (
 	cancelGrace = 10 * time.Second // for once calls in flight
 	cancelWait  = 15 * time.Second // for a living owner to settle
+	cancelSlack = 2 * time.Second  // for it to end by itself when its grace is over
 )
 
 // Cancel asks a living owner to cancel and waits for it, or settles a run that
@@ -27,39 +28,64 @@ func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 	if err != nil {
 		return tipstaff.Cancellation{}, err
 	}
+	var c tipstaff.Cancellation
 	switch {
 	case tipstaff.State(row.State).Terminal():
-		err = flow.ErrEnded
-	case r.alive(row) || r.driving(row.ID):
-		err = r.askToCancel(ctx, row.ID, req)
+		c.How = tipstaff.CancelDone
+	case r.held(row) || r.driving(row.ID):
+		c, err = r.askToCancel(ctx, row, req)
 	case row.Session != "":
 		// A turn that nobody drives is cancelled by driving it: what it leaves of the
 		// conversation is for its loop to say.
-		if _, err = r.requestCancel(ctx, row.ID, req.Reason); err == nil {
+		c.How = tipstaff.CancelDead
+		if _, err = r.requestCancel(ctx, row.ID, req); err == nil {
 			err = r.driveOut(ctx, row.ID)
 		}
 	default:
-		err = r.settle(ctx, row, r.cancelRequest(ctx, req.Reason))
+		c.How = tipstaff.CancelDead
+		c.Swept, err = r.settle(ctx, row, r.cancelRequest(ctx, req))
+	}
+	if errors.Is(err, flow.ErrEnded) { // meanwhile
+		c.How, err = tipstaff.CancelDone, nil
 	}
 	if err != nil {
 		return tipstaff.Cancellation{}, explain(err, req.Run)
 	}
-	run, err := r.get(ctx, req.Run)
-	return tipstaff.Cancellation{Run: run}, err
+	c.Run, err = r.get(ctx, req.Run)
+	return c, err
 }
 
-// requestCancel stores the request, unless somebody asked before.
-func (r *Runner) requestCancel(ctx context.Context, run, reason string) (cancelRequest, error) {
-	body := r.cancelRequest(ctx, reason)
-	return body, r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
-		switch row := tx.Row(); {
-		case tipstaff.State(row.State).Terminal():
-			return nil, flow.ErrEnded
-		case row.Cancel:
-			return nil, nil
+// requestCancel stores the request, unless somebody asked before; then it returns that one.
+// A hard one ends the grace of one that is not.
+func (r *Runner) requestCancel(ctx context.Context, run string, req tipstaff.CancelRequest) (cancelRequest, error) {
+	body := r.cancelRequest(ctx, req)
+	for {
+		a, head, err := accountOf(ctx, r.Store, run)
+		if err != nil {
+			return body, err
 		}
-		return []flow.Draft{body.draft()}, nil
-	})
+		moved := false
+		err = r.Store.Write(ctx, run, func(tx flow.Tx) ([]flow.Draft, error) {
+			row := tx.Row()
+			if tipstaff.State(row.State).Terminal() {
+				return nil, flow.ErrEnded
+			}
+			if !row.Cancel {
+				return []flow.Draft{body.draft()}, nil
+			}
+			if moved = row.Head != head; moved {
+				return nil, nil
+			}
+			if before := a.cancelRequest(); !req.Hard || before.Mode == body.Mode {
+				body = before
+				return nil, nil
+			}
+			return []flow.Draft{body.draft()}, nil
+		})
+		if err != nil || !moved {
+			return body, err
+		}
+	}
 }
 
 // driveOut drives a run, with nobody to ask, to where it rests.
@@ -79,8 +105,12 @@ func (r *Runner) driveOut(ctx context.Context, run string) error {
 	return nil
 }
 
-func (r *Runner) cancelRequest(ctx context.Context, reason string) cancelRequest {
-	return cancelRequest{RunCancelRequested: tipstaff.RunCancelRequested{Actor: actor(ctx), Mode: "graceful", Reason: reason, Deadline: r.Now().Add(cancelGrace).UTC()}}
+func (r *Runner) cancelRequest(ctx context.Context, req tipstaff.CancelRequest) cancelRequest {
+	mode, grace := "graceful", cmp.Or(req.Grace, cancelGrace)
+	if req.Hard {
+		mode, grace = flow.CancelHard, 0
+	}
+	return cancelRequest{RunCancelRequested: tipstaff.RunCancelRequested{Actor: actor(ctx), Mode: mode, Reason: req.Reason, Deadline: r.Now().Add(grace).UTC()}}
 }
 
 func (b cancelRequest) draft() flow.Draft {
@@ -88,60 +118,137 @@ func (b cancelRequest) draft() flow.Draft {
 }
 
 // askToCancel stores the request and waits until the owner has settled the run,
-// or has died: then the run is settled here.
-func (r *Runner) askToCancel(ctx context.Context, run string, req tipstaff.CancelRequest) error {
+// or has died: then the run is settled here. A process of the run's own is told, and ended
+// when its grace is over: also if that takes longer than anybody waits here.
+func (r *Runner) askToCancel(ctx context.Context, row flow.Row, req tipstaff.CancelRequest) (c tipstaff.Cancellation, err error) {
+	run := row.ID
 	changed, stop := r.Store.Follow(run)
 	defer stop()
-	body, err := r.requestCancel(ctx, run, req.Reason)
+	body, err := r.requestCancel(ctx, run, req)
 	if err != nil {
-		return err
+		return c, err
 	}
 	r.queue.excuse(run)
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(req.Wait, cancelWait))
+	waiting, cancel := context.WithTimeout(ctx, cmp.Or(req.Wait, cancelWait))
 	defer cancel()
+	var ending chan processEnd
 	for {
-		row, err := r.Store.Run(ctx, run)
+		row, err := r.Store.Run(waiting, run)
 		switch {
-		case ctx.Err() != nil:
-			return nil // it is recorded, and will be settled without another call
+		case waiting.Err() != nil:
+			c.How = tipstaff.CancelSent // it is recorded, and will be settled without another call
+			return c, ctx.Err()
 		case err != nil:
-			return err
-		case tipstaff.State(row.State).Terminal():
-			return nil
-		case !r.alive(row) && !r.driving(run):
-			return r.settle(ctx, row, body)
+			return c, err
+		case ending == nil && (tipstaff.State(row.State).Terminal() || !r.held(row) && !r.driving(run)):
+			if !tipstaff.State(row.State).Terminal() {
+				c.Swept, err = r.settle(ctx, row, body)
+			}
+			if c.How = tipstaff.CancelStopped; err == nil && tipstaff.State(row.State).Terminal() && tipstaff.State(row.State) != tipstaff.Cancelled {
+				c.How = tipstaff.CancelDone // it was faster
+			}
+			return c, err
+		case ending == nil:
+			ending = r.endProcess(ctx, row, body)
 		}
 		select {
-		case <-ctx.Done():
+		case <-waiting.Done():
+		case done := <-ending:
+			return done.Cancellation, done.err
 		case <-changed:
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
 
+// processEnd is what became of a process that was to end.
+type processEnd struct {
+	tipstaff.Cancellation
+	err error
+}
+
+// endProcess has the process that was launched for a run end, and settles the run if that
+// has not. It goes on by itself, and tells when it is through; nil: there is none that may be
+// signalled, or it is not known yet.
+func (r *Runner) endProcess(ctx context.Context, row flow.Row, body cancelRequest) chan processEnd {
+	p, ok := r.processOf(ctx, row, body)
+	if !ok {
+		return nil
+	}
+	through := make(chan processEnd, 1)
+	ctx = context.WithoutCancel(ctx)
+	go func() {
+		var e processEnd
+		e.Cancellation, e.err = r.stopAndSettle(ctx, row.ID, p, body)
+		through <- e
+	}()
+	return through
+}
+
+func (r *Runner) stopAndSettle(ctx context.Context, run string, p flow.Owner, body cancelRequest) (c tipstaff.Cancellation, err error) {
+	stopped, err := r.Launcher.Stop(ctx, p, run, max(0, body.Deadline.Sub(r.Now())))
+	if err != nil {
+		return c, err
+	}
+	c.Forced, c.Swept, c.How = stopped.Forced, stopped.Swept, tipstaff.CancelStopped
+	row, err := r.Store.Run(ctx, run)
+	if err != nil {
+		return c, err
+	}
+	if tipstaff.State(row.State).Terminal() {
+		if tipstaff.State(row.State) != tipstaff.Cancelled {
+			c.How = tipstaff.CancelDone
+		}
+		return c, nil
+	}
+	more, err := r.settle(ctx, row, body)
+	c.Swept += more
+	if errors.Is(err, flow.ErrEnded) {
+		err = nil
+	}
+	return c, err
+}
+
+// processOf is the process that may be ended with a run: the one that was launched for it.
+// One in the foreground may be killed if somebody says so, and if it drives this run for
+// its own sake.
+func (r *Runner) processOf(ctx context.Context, row flow.Row, body cancelRequest) (p flow.Owner, ok bool) {
+	l, o := row.Launch, row.Owner
+	switch {
+	case r.Launcher == nil || r.driving(row.ID):
+		return p, false
+	case l != nil && l.Exit == nil && l.Process != nil && (o == nil || o.Launch == l.Token):
+		return *l.Process, true
+	case o == nil || o.Kind != "foreground" || body.Mode != flow.CancelHard:
+		return p, false
+	}
+	top, err := r.topOf(ctx, row.ID)
+	return *o, err == nil && top.ID == row.ID
+}
+
 // settle ends a run that nobody drives: the request, closings of its gates and
 // the terminal envelope in one transaction.
-func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) error {
-	if err := r.sweep(ctx, row); err != nil {
-		return err
+func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) (swept int, err error) {
+	if swept, err = r.sweep(ctx, row); err != nil {
+		return swept, err
 	}
 	p, err := openProgram(ctx, r.Store, row.ID)
 	if err != nil {
-		return err
+		return swept, err
 	}
 	for {
 		a, head, err := accountOf(ctx, r.Store, row.ID)
 		if err != nil {
-			return err
+			return swept, err
 		}
 		used, limit, err := r.totals(ctx, row.ID, p)
 		if err != nil {
-			return err
+			return swept, err
 		}
 		out := flow.Outcome{Status: flow.Cancelled, Used: used, Limit: limit}
 		beside, err := p.beside(ctx, r, out)
 		if err != nil {
-			return err
+			return swept, err
 		}
 		moved := false
 		err = r.Store.Write(ctx, row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
@@ -149,7 +256,7 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) er
 			switch {
 			case tipstaff.State(now.State).Terminal():
 				return nil, flow.ErrEnded
-			case r.alive(now):
+			case r.held(now):
 				return nil, flow.ErrBusy
 			}
 			if moved = now.Head != head; moved {
@@ -169,14 +276,14 @@ func (r *Runner) settle(ctx context.Context, row flow.Row, req cancelRequest) er
 			return append(drafts, end), nil
 		})
 		if err != nil {
-			return err
+			return swept, err
 		}
 		if !moved {
 			r.project(row.ID)
 			if p.shared().hasChildren() {
 				r.endChildren(row.ID)
 			}
-			return nil
+			return swept, nil
 		}
 	}
 }
@@ -200,64 +307,124 @@ func (r *Runner) totals(ctx context.Context, run string, p program) (used, limit
 	return used, limit, nil
 }
 
-// Recover marks the runs of dead owners as interrupted, or completes a cancel
-// that one of them left behind. Left-over processes are ended first, so that
-// none works beside its successor. Gates past their time are denied. It drives nothing.
+// Recover marks the runs of dead owners, and of launched processes that died before they
+// drove anything, as interrupted, or completes a cancel that one of them left behind.
+// Left-over processes are ended first, so that none works beside its successor. A process
+// that does not end although it was cancelled is ended. Gates past their time are denied. It
+// drives nothing.
 func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 	rows, err := r.Store.Runs(ctx, flow.Query{Leased: true})
 	if err != nil {
 		return explain(err, tipstaff.ID{})
 	}
-	rows = slices.DeleteFunc(rows, r.alive)
-	if err := r.sweep(ctx, rows...); err != nil {
+	launched, err := r.Store.Runs(ctx, flow.Query{Launched: true, States: append([]string{string(tipstaff.Drafting)}, unfinished...)})
+	if err != nil {
 		return explain(err, tipstaff.ID{})
 	}
-	var all errgroup.Group
-	all.SetLimit(16) // they share commits
-	for _, row := range rows {
-		all.Go(func() error { return explain(r.recover(ctx, row, foundBy), idOf(row.ID)) })
+	for _, row := range launched {
+		if row.Owner == nil && row.Launch.Epoch == 0 && row.Launch.Exit == nil {
+			rows = append(rows, row)
+		}
 	}
-	if err := all.Wait(); err != nil {
+	if err := r.recoverAll(ctx, rows, foundBy); err != nil {
 		return err
+	}
+	for _, row := range launched {
+		if err := r.endOverdue(ctx, row); err != nil {
+			return explain(err, idOf(row.ID))
+		}
 	}
 	_, err = r.expireDue(ctx, "")
 	return err
 }
 
-func (r *Runner) recover(ctx context.Context, row flow.Row, foundBy string) error {
-	if row.Cancel && row.Session == "" { // a turn is ended by whoever drives it next
+// recoverAll does so for those of these runs that nobody drives, or is about to.
+func (r *Runner) recoverAll(ctx context.Context, rows []flow.Row, foundBy string) error {
+	rows = slices.DeleteFunc(slices.Clone(rows), r.held)
+	if _, err := r.sweep(ctx, rows...); err != nil {
+		return explain(err, tipstaff.ID{})
+	}
+	var all errgroup.Group
+	all.SetLimit(16) // they share commits
+	for _, row := range rows {
+		all.Go(func() error { return explain(r.recover(ctx, row, "owner_died", foundBy), idOf(row.ID)) })
+	}
+	return all.Wait()
+}
+
+// recover says of a run whose owner, or launched process, has died why it was interrupted;
+// or completes a cancel.
+func (r *Runner) recover(ctx context.Context, row flow.Row, reason, foundBy string) error {
+	if row.Cancel && row.Session == "" && !tipstaff.State(row.State).Terminal() { // a turn is ended by whoever drives it next
 		// A journal that was changed settles nothing, and keeps nobody from the other runs.
-		if err := r.settle(ctx, row, cancelRequest{}); !errors.Is(err, flow.ErrIntegrity) {
+		if _, err := r.settle(ctx, row, cancelRequest{}); !errors.Is(err, flow.ErrIntegrity) {
 			return err
 		}
 	}
+	left := func(now flow.Row) bool { return now.Owner != nil || now.Launch != nil && now.Launch.Epoch == 0 }
+	if !left(row) {
+		return nil
+	}
+	lost := tipstaff.RunInterrupted{Reason: reason, FoundBy: foundBy}
+	switch {
+	case row.Owner != nil:
+		lost.Pid, lost.LastHeartbeat = row.Owner.Pid, row.Heartbeat.UTC().Format(time.RFC3339Nano)
+	case row.Launch.Process != nil:
+		lost.Pid = row.Launch.Process.Pid
+	}
+	token := ""
+	if row.Launch != nil {
+		token = row.Launch.Token
+	}
 	return r.Store.Write(ctx, row.ID, func(tx flow.Tx) ([]flow.Draft, error) {
 		now := tx.Row()
-		if now.Owner == nil || now.Epoch != row.Epoch {
+		if tipstaff.State(now.State).Terminal() || !left(now) || now.Epoch != row.Epoch || r.held(now) || now.Launch != nil && now.Launch.Token != token {
 			return nil, nil // somebody else was faster
 		}
-		return []flow.Draft{{Kind: string(tipstaff.KindRunInterrupted), Body: flow.JSON(tipstaff.RunInterrupted{
-			Reason: "owner_died", Pid: row.Owner.Pid, LastHeartbeat: row.Heartbeat.UTC().Format(time.RFC3339Nano), FoundBy: foundBy})}}, nil
+		return []flow.Draft{{Kind: string(tipstaff.KindRunInterrupted), Body: flow.JSON(lost)}}, nil
 	})
 }
 
-// sweep ends what the owners of these runs left behind.
-func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) error {
+// endOverdue ends the process of a run that was to be cancelled by now. Whoever asked may
+// have died.
+func (r *Runner) endOverdue(ctx context.Context, row flow.Row) error {
+	if !row.Cancel || !r.held(row) || r.driving(row.ID) {
+		return nil
+	}
+	a, _, err := accountOf(ctx, r.Store, row.ID)
+	if err != nil {
+		return err
+	}
+	body := a.cancelRequest()
+	if p, ok := r.processOf(ctx, row, body); ok && r.Now().After(body.Deadline.Add(cancelSlack)) {
+		_, err = r.stopAndSettle(ctx, row.ID, p, body)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil // it is elsewhere
+	}
+	return err
+}
+
+// sweep ends what the owners of these runs left behind, and tells how many processes that
+// were.
+func (r *Runner) sweep(ctx context.Context, rows ...flow.Row) (swept int, err error) {
 	launches := map[string]string{}
 	for _, row := range rows {
 		if row.Owner != nil && row.Owner.Launch != "" {
 			launches[row.Owner.Launch] = row.ID
 		}
+		if row.Launch != nil {
+			launches[row.Launch.Token] = row.ID
+		}
 	}
-	var err error
 	if r.Sweep != nil && len(launches) > 0 {
-		_, err = r.Sweep(ctx, launches)
+		swept, err = r.Sweep(ctx, launches)
 	}
 	err = errors.Join(err, r.sweepWorkers(ctx, rows))
 	if errors.Is(err, errors.ErrUnsupported) {
-		return nil // this system cannot tell whose a process is
+		return swept, nil // this system cannot tell whose a process is
 	}
-	return err
+	return swept, err
 }
 
 // sweepWorkers ends what is left of invocations of these runs whose end nobody saw.

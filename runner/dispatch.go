@@ -242,9 +242,6 @@ func (r *Runner) cancelChild(child, why string) error {
 	}
 	ctx := tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "parent", User: row.User, Principal: "run:" + parent})
 	_, err = r.Cancel(ctx, tipstaff.CancelRequest{Run: idOf(child), Reason: why})
-	if tipstaff.CodeOf(err) == tipstaff.RunEnded {
-		return nil
-	}
 	return err
 }
 

@@ -44,6 +44,14 @@ func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff
 	if err := cmp.Or(mayDraft(ctx, req), r.queue.room(userOf(ctx))); err != nil {
 		return tipstaff.Started{}, err
 	}
+	digest := requestDigest("draft", req)
+	if started, found, err := r.madeBefore(ctx, req.Key, digest); found || err != nil {
+		return started, err
+	}
+	var err error
+	if req.Project, err = r.projectOf(req.Project); err != nil {
+		return tipstaff.Started{}, err
+	}
 	p, err := r.prepareDraft(ctx, req)
 	if err != nil {
 		return tipstaff.Started{}, err
@@ -54,12 +62,10 @@ func (r *Runner) Draft(ctx context.Context, req tipstaff.DraftRequest) (tipstaff
 	}
 	run := tipstaff.NewID(r.Now())
 	body.Prose, body.Title = req.Prose, req.Title
-	if err := r.store(ctx, run, body, p.text, nil); err != nil {
-		return tipstaff.Started{}, explain(err, run)
-	}
+	body.hosted(req.Hosting, digest)
 	who := person{Presence: req.Presence, draftOnly: req.Only, by: tipstaff.CallerFrom(ctx)}
 	who.Yes = who.Yes && !req.Only
-	return r.beginNew(ctx, run, p.validated(), who)
+	return r.host(ctx, run, body, p.text, nil, p.validated(), who, req.Detach)
 }
 
 // prepareDraft settles what a plan will be drafted with: a skill, an agent, inputs.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,7 @@ const linger = 10 * time.Minute
 
 // begin drives a run in this process until it ends, parks or is stopped.
 func (r *Runner) begin(run string, p program, who person) (*active, error) {
-	a := &active{launch: tipstaff.NewID(r.Now()).String(), done: make(chan struct{}), deferred: map[string]bool{}}
+	a := &active{launch: cmp.Or(who.launch, tipstaff.NewID(r.Now()).String()), done: make(chan struct{}), deferred: map[string]bool{}}
 	r.mu.Lock()
 	_, twice := r.drives[run]
 	if !twice {
@@ -120,7 +121,7 @@ func (r *Runner) Wait(ctx context.Context, id tipstaff.ID) (tipstaff.Driven, err
 		case err != nil:
 			return tipstaff.Driven{}, explain(err, id)
 		}
-		if !r.alive(row) || tipstaff.State(row.State).Terminal() {
+		if !r.held(row) || tipstaff.State(row.State).Terminal() {
 			return r.rest(ctx, row, last)
 		}
 		select {
@@ -226,6 +227,10 @@ func (r *Runner) drive(run string, p program, a *active, who person) tipstaff.Dr
 			return p.shared().describe(out)
 		case <-time.After(time.Until(out.WakeAt)):
 		}
+		if r.superseded(run, a) {
+			err := tipstaff.Errorf(tipstaff.LeaseLost, "another process was started for run %s", run)
+			return tipstaff.Driven{Outcome: string(tipstaff.Interrupted), Reason: string(tipstaff.LeaseLost), Message: err.Error(), Err: err}
+		}
 	}
 }
 
@@ -312,6 +317,7 @@ type person struct {
 	draftOnly bool            // what is drafted is accepted by nobody here
 	parent    string          // the run that accepts what is drafted for it; "": none
 	by        tipstaff.Caller // who accepts what is drafted in advance
+	launch    string          // the token of the drive; "": a new one
 	ending    bool            // it is driven to where a decision or a cancel has it rest, and waits for no turn
 }
 

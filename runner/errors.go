@@ -24,6 +24,8 @@ var storeErrors = []struct {
 	{flow.ErrSessionBusy, tipstaff.SessionBusy, "", "continue it with `tipstaff chat --session`, or cancel the run"},
 	{flow.ErrThreadBusy, tipstaff.ThreadBusy, "resume, roll back or cancel that run, or use another thread", ""},
 	{flow.ErrRequestKnown, tipstaff.RequestConflict, "a request id names one request: give another, or none", ""},
+	{flow.ErrCapacity, tipstaff.CapacityReached, "wait until one of them has ended, or cancel one", "`tipstaff ls --status running` lists them; --max-runs N or TIPSTAFF_MAX_RUNS allows more"},
+	{flow.ErrProjectBusy, tipstaff.ProjectBusy, "wait until that run has ended, or work in a worktree", ""},
 	{flow.ErrBusy, tipstaff.Busy, "", "`tipstaff watch` follows it; `tipstaff cancel` ends it"},
 	{flow.ErrLeaseLost, tipstaff.LeaseLost, "another process drives this run now", ""},
 	{flow.ErrStoreFull, tipstaff.StoreFull, "nothing that was recorded is lost", "make room on the disk, then resume the run"},
@@ -77,7 +79,7 @@ func messageOf(err error, code tipstaff.Code, run tipstaff.ID) string {
 		return "the request has made a run already" + strings.TrimPrefix(err.Error(), flow.ErrRequestKnown.Error())
 	case tipstaff.Busy:
 		return "run " + run.String() + " is being driven by another process"
-	case tipstaff.Integrity, tipstaff.StoreLost:
+	case tipstaff.Integrity, tipstaff.StoreLost, tipstaff.CapacityReached, tipstaff.ProjectBusy:
 		return strings.TrimPrefix(err.Error(), "flow: ")
 	}
 	return err.Error()

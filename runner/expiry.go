@@ -128,7 +128,7 @@ func (r *Runner) goOn(ctx context.Context, row flow.Row, kind string) error {
 	if err != nil || last != kind {
 		return err
 	}
-	_, err = r.resume(localUser(ctx), row, tipstaff.Presence{})
+	_, err = r.resume(localUser(ctx), row, tipstaff.Presence{}, false)
 	if code := tipstaff.CodeOf(err); code == tipstaff.Busy || code == tipstaff.RunEnded {
 		return nil // somebody else was faster
 	}

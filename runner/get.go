@@ -58,8 +58,18 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 	if o := row.Owner; o != nil {
 		facts.Owner = &tipstaff.Owner{Kind: o.Kind, Pid: o.Pid, HeartbeatAt: row.Heartbeat, Alive: r.alive(row)}
 	}
-	facts.Launching = row.Epoch == 0 && facts.Queued == nil && r.driving(row.ID) // it takes the lease in a moment
+	// It takes the lease in a moment.
+	facts.Launching = row.Epoch == 0 && facts.Queued == nil && r.driving(row.ID) || r.pendingLaunch(row)
+	facts.Launched = row.Launch != nil
+	if row.Origin == tipstaff.OriginSupervisor || row.Origin == "engine" { // of others that makes no difference
+		draft, err := readDraft(ctx, r.Store, row.ID)
+		if err != nil {
+			return tipstaff.Run{}, err
+		}
+		facts.Foreign = draft.Keys != (tipstaff.RunKeys{}) && draft.Keys.Executor != r.Keys.Executor
+	}
 	run := tipstaff.Status(facts, fold, gates, r.Now())
+	run.Dir, run.Project = r.RunDir(row.ID), row.Project
 	if row.Session != "" {
 		run.Turn = r.turnStatus(ctx, row, program.Agent, program.Message)
 	}
@@ -201,7 +211,9 @@ func (r *Runner) documents(ctx context.Context, run *tipstaff.Run) {
 		at = tipstaff.ReadFold(row.Fold).Lineage
 	}
 	if e, err := eventAt(ctx, r.Store, run.ID.String(), 1); err == nil {
-		if raw, err := attached(ctx, r.Store, tipstaff.BodyOf[tipstaff.IntentDraft](e).Inputs); err == nil {
+		draft := tipstaff.BodyOf[tipstaff.IntentDraft](e)
+		run.Labels = draft.Labels
+		if raw, err := attached(ctx, r.Store, draft.Inputs); err == nil {
 			_ = json.Unmarshal(raw, &run.Inputs)
 		}
 	}
@@ -316,7 +328,7 @@ func (r *Runner) follow(ctx context.Context, req tipstaff.EventsRequest, yield f
 			if row, err = r.Store.Run(ctx, run); err != nil {
 				return err
 			}
-			over = tipstaff.State(row.State).Terminal() || !req.Stay && !r.alive(row)
+			over = tipstaff.State(row.State).Terminal() || !req.Stay && !r.held(row)
 		}
 		live.reading()
 		if err := eachRecord(ctx, r.Store, run, after, give); err != nil || over {

@@ -52,10 +52,16 @@ func may(ctx context.Context, needs ...need) error {
 }
 
 func mayStart(ctx context.Context, req tipstaff.StartRequest) error {
+	if err := checkHosting(req.Hosting); err != nil {
+		return err
+	}
 	return may(ctx, basic(tipstaff.ScopeRun), bringing(brings(req.NoFiles, req.Program)), answering(req.Presence), dispatching(req.AllowSubDispatch))
 }
 
 func mayDraft(ctx context.Context, req tipstaff.DraftRequest) error {
+	if err := checkHosting(req.Hosting); err != nil {
+		return err
+	}
 	return may(ctx, basic(tipstaff.ScopeRun), answering(req.Presence), dispatching(req.AllowSubDispatch))
 }
 

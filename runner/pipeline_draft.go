@@ -254,7 +254,7 @@ func (r *Runner) driveOn(ctx context.Context, row flow.Row, req tipstaff.Execute
 	if len(req.Bounds) > 0 {
 		return none, tipstaff.Errorf(tipstaff.InvalidArgument, "run %s has its bounds: they are set when it is started", run.ID)
 	}
-	return r.resume(ctx, row, tipstaff.Presence{})
+	return r.resume(ctx, row, tipstaff.Presence{}, false)
 }
 
 // startPipelineDraft takes a draft from drafting to executing, in one transaction: by

@@ -102,6 +102,9 @@ type draftBody struct {
 
 	after       string // the run before it: of a turn that is to be made, or of a run that takes another's place
 	request     string // that has made the run which a rollback takes the place of
+	origin      string // of the run; "": the runner's
+	key         string // of the request that makes it, and what that asks for
+	keyDigest   string
 	worker      string // who was chosen for the task that a run is made for
 	acceptedVia string // of the intent.accept with which the run was made; "": it was made without
 

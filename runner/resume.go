@@ -19,17 +19,21 @@ func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipsta
 	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
 		return tipstaff.Started{}, err
 	}
-	return r.resume(ctx, row, req.Presence)
+	if r.Launch != "" {
+		started, err := r.execute(ctx, row)
+		return started, explain(err, req.Run)
+	}
+	return r.resume(ctx, row, req.Presence, req.Detach)
 }
 
-func (r *Runner) resume(ctx context.Context, row flow.Row, p tipstaff.Presence) (started tipstaff.Started, err error) {
+func (r *Runner) resume(ctx context.Context, row flow.Row, p tipstaff.Presence, detach bool) (started tipstaff.Started, err error) {
 	defer func() { err = explain(err, idOf(row.ID)) }()
 	switch {
 	case tipstaff.State(row.State).Terminal():
 		return started, flow.ErrEnded
 	case row.Kind == kindPipeline && tipstaff.State(row.State) == tipstaff.Drafting:
 		return started, tipstaff.Errorf(tipstaff.WrongState, "run %s is a draft: it was never started", row.ID)
-	case r.driving(row.ID) || r.alive(row):
+	case r.driving(row.ID) || r.held(row):
 		return started, flow.ErrBusy
 	}
 	opened, err := openProgram(ctx, r.Store, row.ID)
@@ -44,6 +48,10 @@ func (r *Runner) resume(ctx context.Context, row flow.Row, p tipstaff.Presence) 
 	started = opened.shared().started()
 	if len(pending) > 0 && !who.canAnswer(pending) {
 		return started, nil
+	}
+	if detach {
+		started.Launched, err = r.launchAgain(ctx, row, opened, who)
+		return started, err
 	}
 	_, err = r.begin(row.ID, opened, who)
 	return started, err
@@ -143,7 +151,7 @@ func (r *Runner) TakeUp(ctx context.Context, kind string) (int, error) {
 		}
 		now, err := r.Store.Run(ctx, row.ID) // it may have gone on with its parent
 		if err == nil {
-			_, err = r.resume(localUser(ctx), now, tipstaff.Presence{})
+			_, err = r.resume(localUser(ctx), now, tipstaff.Presence{}, false)
 		}
 		switch {
 		case err == nil:

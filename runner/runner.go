@@ -72,7 +72,16 @@ type Config struct {
 	Users      int              // who may start runs here, as far as that is known: each has a share of the places; 0: unknown
 	Grace      time.Duration    // that once calls are given; 0: 10 s
 	Now        func() time.Time // nil: time.Now
-	OwnRuns    []string         // those that this process belongs to: neither they nor the runs above them may be acted on
+	// Launcher starts processes that drive a run of their own, by the command line that
+	// Exec gives; Launches keeps what is known of them. nil: there are none. MaxRuns is how
+	// many there may be; 0: DefaultMaxRuns.
+	Launcher  tipstaff.Launcher
+	Exec      func(run string) []string
+	Launches  Launches
+	MaxRuns   int
+	Launch    string   // the token with which this process was launched, to drive one run; "": it was not
+	AllowDirs []string // folders beside the workspace that requests may name
+	OwnRuns   []string // those that this process belongs to: neither they nor the runs above them may be acted on
 	// Under reports whether this process belongs to some run of an owner. nil: to none.
 	Under func(flow.Owner) bool
 }

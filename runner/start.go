@@ -29,6 +29,14 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 	if err := cmp.Or(mayStart(ctx, req), r.queue.room(userOf(ctx))); err != nil {
 		return tipstaff.Started{}, err
 	}
+	digest := requestDigest("start", req)
+	if started, found, err := r.madeBefore(ctx, req.Key, digest); found || err != nil {
+		return started, err
+	}
+	req, err := r.located(req)
+	if err != nil {
+		return tipstaff.Started{}, err
+	}
 	p, err := r.prepare(ctx, req)
 	if err != nil {
 		return tipstaff.Started{}, err
@@ -38,14 +46,13 @@ func (r *Runner) Start(ctx context.Context, req tipstaff.StartRequest) (tipstaff
 		return tipstaff.Started{}, explain(err, tipstaff.ID{})
 	}
 	body.Title, body.Asks = req.Title, asksOf(ctx, req.NoFiles)
+	body.hosted(req.Hosting, digest)
 	if p.task != nil {
-		body.Labels, body.worker = map[string]string{tipstaff.LabelTask: p.task.ID}, p.task.Worker
+		body.worker = p.task.Worker
+		body.label(tipstaff.LabelTask, p.task.ID)
 	}
 	run := tipstaff.NewID(r.Now())
-	if err := r.store(ctx, run, body, p.text, r.accepted(ctx, body, p.text, via(req.Via))); err != nil {
-		return tipstaff.Started{}, explain(err, run)
-	}
-	return r.beginNew(ctx, run, p.validated(), person{Presence: req.Presence})
+	return r.host(ctx, run, body, p.text, r.accepted(ctx, body, p.text, via(req.Via)), p.validated(), person{Presence: req.Presence}, req.Detach)
 }
 
 // Validate says what Start or Draft would, and creates nothing.
@@ -55,8 +62,12 @@ func (r *Runner) Validate(ctx context.Context, req tipstaff.ValidateRequest) (v 
 	case (req.Start == nil) == (req.Draft == nil):
 		return v, tipstaff.Errorf(tipstaff.InvalidArgument, "give what is to be started, or what a plan is to be drafted for")
 	case req.Start != nil:
+		var start tipstaff.StartRequest
 		if err = mayStart(ctx, *req.Start); err == nil {
-			p, err = r.prepare(ctx, *req.Start)
+			start, err = r.located(*req.Start)
+		}
+		if err == nil {
+			p, err = r.prepare(ctx, start)
 		}
 	default:
 		if err = mayDraft(ctx, *req.Draft); err == nil {
@@ -432,7 +443,7 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 	if p := body.Parent; p == nil || p.Relation != relationRollback && p.Relation != relationFollowup { // else it stays whose it was
 		body.User = userOf(ctx)
 	}
-	body.Origin, body.Trace, body.By = r.Origin, tool.Traceparent(ctx), ""
+	body.Origin, body.Trace, body.By = cmp.Or(body.origin, r.Origin), tool.Traceparent(ctx), ""
 	if p := principal(ctx); strings.HasPrefix(p, "token:") && p != "token:"+body.User { // it acts for another than its own user
 		body.By = p
 	}
@@ -449,7 +460,8 @@ func (r *Runner) store(ctx context.Context, run tipstaff.ID, body draftBody, doc
 	if body.ProgramDigest != "" && !body.Hold {
 		drafts = append(drafts, compiled(body.ProgramDigest, doc))
 	}
-	row := flow.NewRun{ID: run.String(), User: body.User, Kind: body.ProgramKind, Origin: r.Origin, Title: body.Title, Program: body.ProgramDigest}
+	row := flow.NewRun{ID: run.String(), User: body.User, Kind: body.ProgramKind, Origin: body.Origin, Title: body.Title, Program: body.ProgramDigest,
+		Project: body.Labels[labelProject], Key: body.key, KeyDigest: body.keyDigest}
 	if t := doc.turn(); t != nil {
 		row.Session, row.After = t.Session, body.after
 	}

@@ -143,7 +143,10 @@ func (k tasks) abandon(ctx context.Context, t tipstaff.Task, why string) error {
 		return tipstaff.Errorf(tipstaff.TaskTransition, "task %s stands for %s of run %s, and ends with it", t.ID, t.Path, t.RunID).
 			WithCommand("`tipstaff cancel %s` ends the run", t.RunID)
 	case t.RunID != "":
-		_, err := k.Cancel(ctx, tipstaff.CancelRequest{Run: idOf(t.RunID), Reason: cmp.Or(why, "task "+t.ID+" was abandoned")})
+		c, err := k.Cancel(ctx, tipstaff.CancelRequest{Run: idOf(t.RunID), Reason: cmp.Or(why, "task "+t.ID+" was abandoned")})
+		if err == nil && c.How == tipstaff.CancelDone {
+			err = explain(flow.ErrEnded, idOf(t.RunID))
+		}
 		return err
 	}
 	_, err := k.Workers.UpdateTask(ctx, t.ID, 0, func(now *tipstaff.Task) error {

@@ -30,16 +30,18 @@ type filer struct {
 // fileJob is what is to be written after a commit, or somebody who waits for all that
 // was queued before.
 type fileJob struct {
-	files   []store.Envelope
-	tasks   []string
-	anchors bool
-	flushed chan error
+	files    []store.Envelope
+	tasks    []string
+	launches []string
+	anchors  bool
+	flushed  chan error
 }
 
 func (f *filer) run() {
 	defer close(f.ended)
 	f.fail(f.db.restoreAll(context.Background()))
 	f.fail(f.db.restoreTasks(context.Background()))
+	f.fail(f.db.restoreLaunches(context.Background()))
 	f.anchor(true)
 	for {
 		jobs, open := f.queue.take(func(fileJob) bool { return true })
@@ -83,6 +85,9 @@ func (f *filer) perform(job fileJob) {
 	}
 	for dir := range folders {
 		f.fail(syncDir(dir))
+	}
+	for _, run := range job.launches {
+		f.fail(f.db.writeLaunch(context.Background(), run))
 	}
 	if job.anchors {
 		f.anchor(f.anchoring != nil)

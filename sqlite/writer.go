@@ -265,8 +265,8 @@ func (w *writer) try(batch []*op) (failed *op, err error) {
 	}
 	_, _ = w.poller.moved() // if it fails, this commit is taken for another's: that costs a little time
 	w.notifier.tell(t.Committed(w.poller.inbox))
-	if len(t.Envelopes) > 0 || len(t.Tasks) > 0 || t.Rested {
-		w.db.files.queue.put(fileJob{files: t.Envelopes, tasks: t.Tasks, anchors: t.Rested})
+	if len(t.Envelopes) > 0 || len(t.Tasks) > 0 || len(t.Launches) > 0 || t.Rested {
+		w.db.files.queue.put(fileJob{files: t.Envelopes, tasks: t.Tasks, launches: t.Launches, anchors: t.Rested})
 	}
 	w.commits++
 	if w.commits%256 == 0 {

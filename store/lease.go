@@ -52,6 +52,9 @@ func (t *Tx) acquire(run string, owner flow.Owner, checked *loading) (flow.Lease
 		err = t.refuseLiving(st)
 	}
 	if err == nil {
+		err = t.takeLaunch(st, owner)
+	}
+	if err == nil {
 		err = t.agree(st, checked)
 	}
 	if err != nil {

@@ -76,13 +76,30 @@ func (t *Tx) create(run flow.NewRun) error {
 			return fmt.Errorf("%w: %s", flow.ErrNoBlob, digest)
 		}
 	}
+	if err := t.unmade(run); err != nil {
+		return err
+	}
 	if err := t.follows(run); err != nil {
 		return err
 	}
-	return t.exec(`INSERT INTO runs (id, "user", kind, origin, title, program, base, base_seq, session, envelope, request, thread, created, updated)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return t.exec(`INSERT INTO runs (id, "user", kind, origin, title, program, base, base_seq, session, envelope, request, thread, project, request_key, request_digest, created, updated)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		run.ID, run.User, run.Kind, run.Origin, run.Title, run.Program, run.Base, run.BaseSeq, run.Session, run.Envelope, run.Request, run.Thread,
-		t.now.UnixNano(), t.now.UnixNano())
+		run.Project, run.Key, run.KeyDigest, t.now.UnixNano(), t.now.UnixNano())
+}
+
+// unmade refuses a request whose key has made a run before.
+func (t *Tx) unmade(run flow.NewRun) (err error) {
+	if run.Key == "" {
+		return nil
+	}
+	var known *flow.KnownKey
+	err = t.query(func(r Row) error { known = &flow.KnownKey{Run: r.Text(0), Digest: r.Text(1)}; return nil },
+		`SELECT id, request_digest FROM runs WHERE "user" = ? AND request_key = ? AND request_key <> ''`, run.User, run.Key)
+	if err == nil && known != nil {
+		err = known
+	}
+	return err
 }
 
 // follows refuses a turn unless run.After is the last run of its session and has
@@ -211,7 +228,7 @@ func (f *foreignTx) Gates(open bool) ([]flow.GateRow, error) {
 
 // selectRuns reads what scanRun takes.
 const selectRuns = `SELECT n, id, "user", kind, state, origin, title, program, epoch, owner, heartbeat, owned, cont, head, head_hash, fold, cancel, wake_at,
-	base, base_seq, created, updated, correction, session, envelope, request, thread,
+	base, base_seq, created, updated, correction, session, envelope, request, thread, project, request_key, request_digest, launch,
 	(SELECT seq FROM records WHERE run = n ORDER BY seq DESC LIMIT 1),
 	(SELECT hash FROM records WHERE run = n ORDER BY seq DESC LIMIT 1) FROM runs WHERE `
 
@@ -222,14 +239,18 @@ func scanRun(r Row) (run flow.Row, err error) {
 		FoldSeq: r.Int(13), FoldHash: hashText(r.Bytes(14)), Fold: r.Bytes(15), Cancel: r.Int(16) > 0, WakeAt: r.Time(17),
 		Base: r.Text(18), BaseSeq: r.Int(19), Created: r.Time(20), Updated: r.Time(21), Correction: r.Int(22),
 		Session: r.Text(23), Envelope: r.Text(24), Request: r.Text(25), Thread: r.Text(26),
+		Project: r.Text(27), Key: r.Text(28), KeyDigest: r.Text(29),
 	}
 	// Records go on after the row. Where they end before it some were cut off: then
 	// the row still tells what the head was, and verify sees the difference.
-	if seq := r.Int(27); seq >= run.Head {
-		run.Head, run.HeadHash = seq, hashText(r.Bytes(28))
+	if seq := r.Int(31); seq >= run.Head {
+		run.Head, run.HeadHash = seq, hashText(r.Bytes(32))
 	}
 	if r[9] != nil {
 		run.Owner, err = ReadOwner(r.Bytes(9))
+	}
+	if err == nil {
+		run.Launch, err = readLaunch(r.Bytes(30))
 	}
 	return run, err
 }
@@ -289,11 +310,14 @@ func whereRuns(q flow.Query) (where string, args []any) {
 		add(named+" >= ? AND "+named+" < ?", q.Prefix, q.Prefix+"\x7f")
 	}
 	for _, is := range [...]struct{ column, value string }{
-		{`"user"`, q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread},
+		{`"user"`, q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread}, {"project", q.Project}, {"request_key", q.Key},
 	} {
 		if is.value != "" {
 			add(is.column+" = ? AND "+is.column+" <> ''", is.value) // as the indices say
 		}
+	}
+	if q.Launched {
+		add("launch IS NOT NULL")
 	}
 	if q.Leased {
 		add("holder IS NOT NULL")

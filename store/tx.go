@@ -27,6 +27,7 @@ type Tx struct {
 
 	Envelopes []Envelope // that were written; they are also kept as files
 	Tasks     []string   // ids of those that changed; they are also kept as files
+	Launches  []string   // runs whose launch changed; it is also kept as a file
 	Rested    bool       // an anchor is to be written
 }
 
@@ -226,11 +227,16 @@ func (t *Tx) append(st *runState, epoch int64, d flow.Draft) error {
 		st.fold.Apply(&tipstaff.Event{V: journal.Version, Seq: rec.Seq, Kind: tipstaff.Kind(rec.Kind), At: rec.At, Run: st.machine.Run,
 			Path: rec.Path, Epoch: rec.Epoch, N: rec.N, Note: rec.Note, Body: d.Body, From: d.From})
 	}
-	beside := d.Beside
-	d.Beside = nil // no part of the record
+	beside, launch := d.Beside, d.Launch
+	d.Beside, d.Launch = nil, nil // no part of the record
 	r := flow.Record{Seq: rec.Seq, Epoch: epoch, At: t.now, Draft: d}
 	if err := t.tell(st, epoch == 0, r); err != nil {
 		return err
+	}
+	if launch != nil {
+		if err := t.launch(st, launch); err != nil {
+			return err
+		}
 	}
 	if err := t.project(st, r); err != nil || beside == nil {
 		return err
@@ -260,6 +266,8 @@ func check(drafts []flow.Draft) error {
 			return fmt.Errorf("%q is no kind of record that this version knows: nothing was stored", d.Kind)
 		case kind == tipstaff.KindRunStarted, kind == tipstaff.KindRunResumed, kind == tipstaff.KindRunParked:
 			return fmt.Errorf("%s is written with the lease, not by a draft", d.Kind)
+		case (kind == tipstaff.KindRunLaunched) != (d.Launch != nil):
+			return fmt.Errorf("a launch comes with its run.launched, not with %s", d.Kind)
 		case journal.IsEnvelope(d.Kind) != (d.From != ""):
 			return fmt.Errorf("envelopes are signed by user or executor, other records by nobody: %s is from %q", d.Kind, d.From)
 		case d.ID != "" && !validID(d):

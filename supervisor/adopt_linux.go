@@ -21,6 +21,9 @@ var adopted struct {
 	mu      sync.Mutex // held while a program is started, so that none is seen half known
 	on      bool
 	started map[int]int64 // our programs: start times by pid
+	// launched are processes that go on without us. They adopt what they start, so they say
+	// nothing of whom we inherit.
+	launched map[int]int64
 }
 
 // reapTime is how often children that have ended are looked for.
@@ -123,8 +126,9 @@ func orphans() (found []process, err error) {
 		}
 		c, known := reap.StatOf(pid)
 		_, started := adopted.started[pid]
+		_, launched := adopted.launched[pid]
 		switch {
-		case !known || c.Parent != os.Getpid():
+		case !known || c.Parent != os.Getpid() || launched:
 		case started || c.Session == session: // what it starts is younger
 			if !c.Ended && (oldest < 0 || c.Start < oldest) {
 				oldest = c.Start

@@ -9,5 +9,6 @@
 // are not trusted to end what they start have a reaper, see package reap.
 //
 // It drives no run and writes no record. Start at [Self] and [Alive], then [Spawn] and
-// [Output], [Sweep] and [Membership].
+// [Output], [Sweep] and [Membership]. [Launcher] starts the processes that drive a run of
+// their own.
 package supervisor

@@ -185,6 +185,7 @@ func (s session) Service() tipstaff.Service   { return s.Runner }
 func (s session) Memory() tipstaff.Memory     { return runner.Memory{Runner: s.Runner} }
 func (s session) Sessions() tipstaff.Sessions { return nil }
 func (s session) Tasks() tipstaff.Tasks       { return nil }
+func (s session) Exit(int, error) error       { return nil }
 func (s session) Close() error                { return s.close() }
 
 // Attach is for pipelines, which are not measured through the command line.

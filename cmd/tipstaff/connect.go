@@ -27,6 +27,8 @@ func (c connection) Attach(tipstaff.ID, []string, func(string)) (cli.Attached, e
 	return cli.Attached{}, tipstaff.Errorf(tipstaff.InvalidArgument, "hosts attach to the server itself")
 }
 
+func (c connection) Exit(int, error) error { return nil } // nothing is driven here
+
 func (c connection) Close() error { return c.client.Close() }
 
 // connect is the runs of a server at HOST:PORT, grpcs://HOST:PORT with TLS, or unix:PATH.

@@ -35,6 +35,11 @@ func main() {
 	supervisor.Conceal()
 	stop := newStop()
 	env := cli.FromOS()
+	if len(os.Args) > 1 && os.Args[1] == "exec" {
+		if log := supervisor.OwnLog(runner.LogName); log != nil {
+			env.Stdout, env.Stderr = log, log
+		}
+	}
 	env.Version = versionInfo()
 	env.Open, env.Connect = stop.open, connect
 	env.Export = runner.Export

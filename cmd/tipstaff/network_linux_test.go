@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tipstaff/tipstaff/test/cmdtest"
 )
 
 // A plan without steps needs nobody: it runs, waits, goes on and is proven where
@@ -27,20 +29,7 @@ outputs: {text: "${read.output.text}", network: "${look.output.stdout}"}
 `)
 	alone := func(code int, args ...string) {
 		t.Helper()
-		p := w.Prepare(args...)
-		p.Listen()
-		id := func(own int) []syscall.SysProcIDMap {
-			return []syscall.SysProcIDMap{{ContainerID: own, HostID: own, Size: 1}}
-		}
-		p.Cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
-		p.Cmd.SysProcAttr.UidMappings, p.Cmd.SysProcAttr.GidMappings = id(os.Getuid()), id(os.Getgid())
-		switch err := p.Try(); {
-		case errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC):
-			t.Skipf("no namespaces can be made here: %v", err)
-		case err != nil:
-			t.Fatal(err)
-		}
-		p.Must(code)
+		w.withoutNetwork(os.Getuid(), args...).Must(code)
 	}
 	alone(4, "run", "plan.yaml", "--unattended")
 	alone(0, "decide", "@", "root/ok", "approve")
@@ -54,5 +43,38 @@ outputs: {text: "${read.output.text}", network: "${look.output.stdout}"}
 	w.Check(json.Unmarshal(w.show("@").Outputs, &got))
 	if got.Text != "alone" || !strings.HasPrefix(got.Network, "net:[") || strings.TrimSpace(got.Network) == here {
 		t.Errorf("outputs %+v, the network here is %s", got, here)
+	}
+}
+
+// withoutNetwork starts a command in a network namespace of its own, as a user there.
+func (w *workspace) withoutNetwork(user int, args ...string) *cmdtest.Process {
+	w.Helper()
+	p := w.Prepare(args...)
+	p.Listen()
+	id := func(there, here int) []syscall.SysProcIDMap {
+		return []syscall.SysProcIDMap{{ContainerID: there, HostID: here, Size: 1}}
+	}
+	p.Cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
+	p.Cmd.SysProcAttr.UidMappings, p.Cmd.SysProcAttr.GidMappings = id(user, os.Getuid()), id(os.Getgid(), os.Getgid())
+	switch err := p.Try(); {
+	case errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC):
+		w.Skipf("no namespaces can be made here: %v", err)
+	case err != nil:
+		w.Fatal(err)
+	}
+	return p
+}
+
+// The harness needs nothing beyond the loopback interface, which it brings up where it may,
+// and no program: twice in a row.
+func TestEndToEndWithoutNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorkspace(t)
+	w.Env = append(w.Env, "PATH=/nowhere")
+	for range 2 {
+		r := w.withoutNetwork(0, "e2e").Must(0)
+		if !strings.HasSuffix(r.Out, "\n75 of 75\n") {
+			t.Errorf("%v", r)
+		}
 	}
 }

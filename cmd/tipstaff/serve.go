@@ -88,6 +88,7 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 	go opened.runner.Expire(ctx, daemonOwner, func(err error) {
 		log.ErrorContext(ctx, "a gate has expired and its run cannot go on", "error", err.Error())
 	})
+	go opened.runner.Maintain(ctx, fmt.Sprintf("serve[%d]", os.Getpid()), func(err error) { log.ErrorContext(ctx, "runs cannot be recovered", "error", err.Error()) })
 	served := make(chan error, 2)
 	go func() { served <- server.Serve(listener) }()
 	go func() { served <- site.Serve(pages) }()

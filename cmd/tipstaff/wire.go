@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,7 @@ type stop struct {
 	signals  chan os.Signal
 
 	interruptHook atomic.Pointer[func() bool] // is asked whether it deals with an interrupt; nil: nobody does
+	terminateHook atomic.Pointer[func() bool] // likewise of a SIGTERM, the first
 	stopHook      atomic.Pointer[func()]      // is done before drives are stopped; nil: nothing is
 }
 
@@ -91,6 +93,9 @@ func newStop() *stop {
 func (s *stop) wait() os.Signal {
 	for {
 		sig := <-s.signals
+		if hook := s.terminateHook.Swap(nil); sig == syscall.SIGTERM && hook != nil && (*hook)() {
+			continue
+		}
 		if hook := s.interruptHook.Load(); sig != syscall.SIGINT || hook == nil || !(*hook)() {
 			return sig
 		}
@@ -109,6 +114,9 @@ func (s *stop) onInterrupt(f func() bool) (release func()) {
 	return func() { s.interruptHook.Store(nil) }
 }
 
+// onTerminate has f asked when the process is told to end for the first time.
+func (s *stop) onTerminate(f func() bool) { s.terminateHook.Store(&f) }
+
 // interrupt stops the process as an interrupt does that nobody deals with.
 func (s *stop) interrupt() {
 	s.interruptHook.Store(nil)
@@ -121,6 +129,7 @@ type session struct {
 	store    *sqlite.Store // nil: the workspace has none yet
 	readOnly bool          // its command changes nothing
 	dir      string        // where that is
+	execute  tipstaff.ID   // the run that this process was launched to drive; zero: none
 	first    *firstRun     // of such a workspace, if a run is about to be started in it
 	repaired func()        // waits for the files of runs that are being written again; nil: none are
 
@@ -138,6 +147,15 @@ func (s *session) Memory() tipstaff.Memory { return runner.Memory{Runner: s.runn
 
 func (s *session) Sessions() tipstaff.Sessions { return s.runner.Sessions() }
 func (s *session) Tasks() tipstaff.Tasks       { return s.runner.Tasks() }
+
+// Exit keeps how the process ends that was launched to drive a run.
+func (s *session) Exit(code int, problem error) error {
+	if s.execute.IsZero() {
+		return nil
+	}
+	s.runner.Drain()
+	return s.runner.Executed(context.Background(), s.execute, code, problem)
+}
 
 // Close waits for drives that are still under way, for what is told of them and for
 // files that follow commits.
@@ -176,11 +194,29 @@ func folder(name string) (string, error) {
 }
 
 func (s *stop) open(ctx context.Context, o cli.OpenOptions) (cli.Session, error) {
-	opened, err := s.openAs(ctx, o, runner.Config{Origin: "foreground"})
+	config := runner.Config{Origin: "foreground"}
+	if o.Launch != "" {
+		config.Origin, config.Launch = tipstaff.OriginSupervisor, o.Launch
+	}
+	opened, err := s.openAs(ctx, o, config)
 	if err != nil {
 		return nil, err
 	}
+	if o.Launch != "" {
+		return opened, s.launched(opened, o.Execute)
+	}
 	return opened, nil
+}
+
+// launched prepares this process to drive the run that it was launched for: it is known by
+// its lease from now on, writes its log, and takes SIGTERM for the cancel that is recorded.
+func (s *stop) launched(opened *session, run string) (err error) {
+	supervisor.ConcealOwner()
+	if opened.execute, err = tipstaff.ParseID(run); err != nil {
+		return err
+	}
+	s.onTerminate(func() bool { return opened.runner.CancelRecorded(context.Background(), opened.execute) })
+	return nil
 }
 
 // openAs opens a workspace for a runner whose config says who drives.
@@ -192,7 +228,8 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	opened := &session{telemetry: telemetry.New(version, os.Stderr)}
 	config.Workspace, config.Skills, config.Policy = workspace, o.Skills, o.Policy
 	member := supervisor.Membership()
-	config.OwnRuns, config.Under = member.Runs, member.Under
+	config.OwnRuns, config.Under = slices.DeleteFunc(member.Runs, func(run string) bool { return run == o.Execute }), member.Under
+	config.Launcher, config.MaxRuns, config.Exec = new(supervisor.Launcher), o.MaxRuns, executing(workspace, o.Skills)
 	config.Watch, config.Servers = opened.telemetry.Watch, serversBeside(o.Skills, o.Policy)
 	if config.Models == nil {
 		config.Models = openModel
@@ -222,6 +259,21 @@ func (s *stop) openAs(ctx context.Context, o cli.OpenOptions, config runner.Conf
 	return opened, opened.fill(ctx, config, dir, o)
 }
 
+// executing is the command line of the process that drives a run of its own.
+func executing(workspace, skills string) func(run string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return func(run string) []string {
+		argv := []string{self, "exec", run, "--workspace", workspace}
+		if path, err := filepath.Abs(skills); skills != "" && err == nil {
+			argv = append(argv, "--skills", path)
+		}
+		return argv
+	}
+}
+
 // fill gives the session a store, which is made if need be, and a runner over it.
 func (s *session) fill(ctx context.Context, config runner.Config, dir string, o cli.OpenOptions) error {
 	store, err := openStore(dir, o.ReadOnly, sync.OnceValues(func() (string, error) { return runner.AnchorFile(config.Workspace) }))
@@ -229,7 +281,7 @@ func (s *session) fill(ctx context.Context, config runner.Config, dir string, o 
 		return err
 	}
 	keys := store.Keys()
-	config.Store, config.Memory, config.Workers, config.Files, config.Folders = store, store, store, filepath.Join(dir, "journal"), store
+	config.Store, config.Memory, config.Workers, config.Files, config.Folders, config.Launches = store, store, store, filepath.Join(dir, "journal"), store, store
 	if !o.ReadOnly {
 		if config.Store, err = s.telemetry.Observe(store, store.Secret("log of tool calls")); err != nil {
 			return errors.Join(err, store.Close())
