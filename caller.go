@@ -9,7 +9,7 @@ import (
 
 // Caller is on whose behalf a Service method is called.
 type Caller struct {
-	Surface   string // cli, http, grpc, mcp
+	Surface   string // cli, http, grpc, mcp, stdio (MCP by a person on this machine), parent
 	User      string
 	Scopes    []string
 	Principal string // local:cli, token:NAME …
@@ -62,6 +62,10 @@ func (c Caller) May(scope string) bool {
 // SeesAll reports whether the caller may have to do with what is anybody's. Others
 // have to do with what is their user's.
 func (c Caller) SeesAll() bool { return c.May(ScopeAdmin) }
+
+// Controlled reports whether the caller may drive only runs that nobody drives in a process
+// of their own: it is a model more often than a person.
+func (c Caller) Controlled() bool { return c.Surface == "mcp" || c.Surface == "stdio" }
 
 // Trusted callers are on this machine, and asked by the operating system.
 func (c Caller) Trusted() bool {

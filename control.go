@@ -17,6 +17,12 @@ type Control struct {
 	Now  func() time.Time
 	// Present tells whether a directory is there. nil: nobody can tell.
 	Present func(path string) bool
+	// Guard refuses a caller that may not drive a run with a tool, before anything else is
+	// looked at. nil: Runs refuses it when it is asked to.
+	Guard func(ctx context.Context, run ID, tool string) error
+	// Follow signals, coalesced, whenever a run has come, or stands elsewhere than before,
+	// until stop. nil: nobody can tell.
+	Follow func() (changed <-chan struct{}, stop func())
 }
 
 // RunRequest names a run.

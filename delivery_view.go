@@ -41,8 +41,9 @@ type DeliveryState struct {
 
 // AvailableAction is one that can be taken at a gate.
 type AvailableAction struct {
-	Action string `json:"action"`
-	Effect string `json:"effect"`
+	Action string    `json:"action"`
+	Effect string    `json:"effect"`
+	Next   *NextCall `json:"next,omitempty"` // the call that takes it, for callers who make calls
 }
 
 // DeliveryDiff is what a delivery changes, the first of its files by name.
@@ -144,7 +145,7 @@ func (s *DeliveryState) opened(g Gate) {
 	s.ScopeViolations, s.Notices = b.ScopeViolations, b.Notices
 	s.Available = s.Available[:0]
 	for _, action := range b.Available {
-		s.Available = append(s.Available, AvailableAction{action, deliveryEffects[action]})
+		s.Available = append(s.Available, AvailableAction{Action: action, Effect: deliveryEffects[action]})
 	}
 	s.Diff = &DeliveryDiff{Files: b.Files, Added: b.Added, Removed: b.Removed, Paths: []string{}, Untracked: []string{}, Tree: b.Tree, Patch: b.Patch, Truncated: len(b.Paths) < b.Files}
 	for _, f := range b.Paths {

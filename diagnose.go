@@ -154,8 +154,7 @@ type diagnosis struct {
 // mayCall reports whether a caller can make a call about a run of such control.
 func (c Caller) mayCall(call NextCall, control string) bool {
 	scope := cmp.Or(scopeOf[call.Tool], ScopeRead)
-	controlled := c.Surface == "mcp" || c.Surface == "stdio"
-	return c.May(scope) && !(controlled && control == InspectAlone && scope != ScopeRead)
+	return c.May(scope) && !(c.Controlled() && control == InspectAlone && scope != ScopeRead)
 }
 
 // unreadable reports whether an error says that a run cannot be read.

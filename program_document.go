@@ -78,18 +78,27 @@ func (d *programDocument) evidence(run Run) *EvidencePlan {
 	for _, a := range d.Agents {
 		p.Stages = append(p.Stages, a.Name)
 	}
-	var counted []string
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		counted = append(counted, fmt.Sprintf("%d %s", kinds[kind], kind))
-	}
 	if len(p.Stages) > 0 {
-		counted = append(counted, Plural(len(p.Stages), "stage"))
+		kinds["stage"] = len(p.Stages)
 	}
-	p.Summary = Joined(": ", run.Title, strings.Join(counted, ", "))
+	p.Summary = summaryOf(run.Title, kinds)
 	for name, b := range run.Bounds {
 		if b.Limited {
 			p.Bounds[name] = b.Limit
 		}
 	}
 	return p
+}
+
+// summaryOf says in a line what a program is made of.
+func summaryOf(title string, kinds map[string]int) string {
+	var counted []string
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if n := kinds[kind]; kind == "stage" {
+			counted = append(counted, Plural(n, kind))
+		} else {
+			counted = append(counted, fmt.Sprintf("%d %s", n, kind))
+		}
+	}
+	return Joined(": ", title, strings.Join(counted, ", "))
 }

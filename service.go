@@ -206,6 +206,7 @@ type Validated struct {
 	Program  Program   `json:"program"`            // kind, name and digest
 	Outline  *Outline  `json:"outline"`            // the program as a tree, for views
 	Warnings []Problem `json:"warnings,omitempty"` // of a program that can be run all the same
+	Bounds   Bounds    `json:"bounds,omitempty"`   // that a run of it would have
 	Graph    []byte    `json:"graph,omitempty"`
 	// Turn is that of a turn, and Tools are those that its agent may use. The session of
 	// one that would begin another is known when it is started.

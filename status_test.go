@@ -113,7 +113,7 @@ func TestStatusShowsWhatTheFoldHolds(t *testing.T) {
 		ID: testID(1), Title: "Notes", User: "ada", State: Completed, Status: "completed", Outcome: "success",
 		Program: Program{Kind: "plan", Name: "notes", Digest: "sha256:p"}, Step: "root/go",
 		CreatedAt: j[0].At, UpdatedAt: j[24].At, EndedAt: j[24].At, HeadSeq: 25, Head: "sha256:h", Origin: "foreground",
-		OpenGates: []Gate{}, DecisionState: "recorded",
+		Control: InspectAlone, ControlReason: ForegroundRun, OpenGates: []Gate{}, DecisionState: "recorded",
 		Bounds: BoundsStatus{
 			"tool_calls": {Limit: 2, Limited: true, Used: 2},
 			"cost_usd":   {Limit: 1e9, Limited: true},

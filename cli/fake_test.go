@@ -452,6 +452,7 @@ func (b *bench) Service() tipstaff.Service { return b.svc }
 func (b *bench) Memory() tipstaff.Memory   { return b.memory }
 
 func (b *bench) Sessions() tipstaff.Sessions { return b.sessions }
+func (b *bench) Exit(int, error) error       { return nil }
 func (b *bench) Close() error                { b.closed++; return nil }
 func (b *bench) Tasks() tipstaff.Tasks       { return b.tasks }
 

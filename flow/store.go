@@ -42,7 +42,8 @@ type Reader interface {
 	// Keeps reports whether a record of the run names a blob.
 	Keeps(ctx context.Context, run, digest string) (bool, error)
 	// Follow signals (without blocking, coalesced) whenever the run has new
-	// records or another owner, whoever wrote them, until stop.
+	// records or another owner, whoever wrote them, until stop. Of "": whenever a run
+	// has come, has changed its state or its owner, or a gate was opened or closed.
 	Follow(run string) (changed <-chan struct{}, stop func())
 }
 

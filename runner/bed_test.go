@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ type bed struct {
 	store *sqlite.Store
 	stop  context.CancelCauseFunc
 	dead  map[string]bool // launches whose process is gone
+	gone  sync.Map        // the same, of those that end while others look
 	swept []string
 	ahead atomic.Int64 // how far the clock is ahead
 
@@ -85,7 +87,10 @@ func (b *bed) allConform() {
 
 func (b *bed) open() {
 	now := func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
-	alive := func(o flow.Owner, _ time.Time) bool { return !b.dead[o.Launch] }
+	alive := func(o flow.Owner, _ time.Time) bool {
+		_, gone := b.gone.Load(o.Launch)
+		return !gone && !b.dead[o.Launch]
+	}
 	o := &sqlite.Options{UserKey: true}
 	o.Alive, o.Now = alive, now
 	store, err := sqlite.Open(filepath.Join(b.dir, ".tipstaff"), o)

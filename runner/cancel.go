@@ -24,7 +24,7 @@ const (
 // Cancel asks a living owner to cancel and waits for it, or settles a run that
 // has none.
 func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipstaff.Cancellation, error) {
-	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun)
+	row, err := r.openToDrive(ctx, req.Run, tipstaff.ToolRunCancel)
 	if err != nil {
 		return tipstaff.Cancellation{}, err
 	}
@@ -191,6 +191,16 @@ func (r *Runner) stopAndSettle(ctx context.Context, run string, p flow.Owner, bo
 		return c, err
 	}
 	c.Forced, c.Swept, c.How = stopped.Forced, stopped.Swept, tipstaff.CancelStopped
+	if c.Forced && r.Launches != nil {
+		err = r.Launches.UpdateLaunch(ctx, run, p.Launch, func(now *flow.Launch) {
+			if now.Exit == nil {
+				now.Exit = &flow.LaunchExit{Code: 137, Signal: "SIGKILL"}
+			}
+		})
+		if err != nil {
+			return c, err
+		}
+	}
 	row, err := r.Store.Run(ctx, run)
 	if err != nil {
 		return c, err

@@ -69,6 +69,9 @@ func (r *Runner) status(ctx context.Context, row flow.Row) (tipstaff.Run, error)
 		facts.Foreign = draft.Keys != (tipstaff.RunKeys{}) && draft.Keys.Executor != r.Keys.Executor
 	}
 	run := tipstaff.Status(facts, fold, gates, r.Now())
+	if run.ControlReason == tipstaff.DaemonRun && run.Origin == r.Origin { // which drives it itself
+		run.Control, run.ControlReason = tipstaff.Controllable, ""
+	}
 	run.Dir, run.Project = r.RunDir(row.ID), row.Project
 	if row.Session != "" {
 		run.Turn = r.turnStatus(ctx, row, program.Agent, program.Message)

@@ -103,6 +103,33 @@ func (r *Runner) openToChange(ctx context.Context, run tipstaff.ID, scope string
 	return row, explain(r.refuseOwn(ctx, row), run)
 }
 
+// openToDrive is openToChange for what has a run go on or end. On surfaces under control it
+// refuses, before anything else happens, a run that somebody drives in a process of their
+// own; tool is what was tried.
+func (r *Runner) openToDrive(ctx context.Context, run tipstaff.ID, tool string, more ...need) (flow.Row, error) {
+	row, err := r.openToChange(ctx, run, tipstaff.ScopeRun, more...)
+	if err != nil || !tipstaff.CallerFrom(ctx).Controlled() {
+		return row, err
+	}
+	now, err := r.status(ctx, row)
+	if err != nil {
+		return row, explain(err, run)
+	}
+	if now.Control == tipstaff.InspectAlone {
+		return row, tipstaff.InspectOnlyControl(run, now.ControlReason, tool)
+	}
+	return row, nil
+}
+
+// MayDrive refuses a caller that may not have a run go on or end with a tool.
+func (r *Runner) MayDrive(ctx context.Context, run tipstaff.ID, tool string) error {
+	_, err := r.openToDrive(ctx, run, tool)
+	return err
+}
+
+// Changed signals whenever a run has come, or stands elsewhere than before, until stop.
+func (r *Runner) Changed() (changed <-chan struct{}, stop func()) { return r.Store.Follow("") }
+
 func (r *Runner) refuseOwn(ctx context.Context, row flow.Row) error {
 	own := r.Under != nil && row.Owner != nil && r.Under(*row.Owner)
 	for _, below := range r.OwnRuns {

@@ -189,6 +189,9 @@ func (j *judge) ending(h flow.History, p program, out flow.Outcome) {
 		}
 	case flow.Failed:
 		f := failureOf(out.Err)
+		if b.Code == string(tipstaff.SpawnFailed) && j.neverDriven() {
+			return // the program was not asked
+		}
 		if out.Status != flow.Failed {
 			j.fault("outcome", end.Seq, "", "the run is recorded as failed, but the program ends %s", out.Status)
 		} else if f.Reason != b.Reason || f.Code != b.Code || f.Bound != b.Bound {
@@ -199,6 +202,21 @@ func (j *judge) ending(h flow.History, p program, out flow.Outcome) {
 			j.fault("outcome", end.Seq, "", "the run is recorded as cancelled, but the program had %s", out.Status)
 		}
 	}
+}
+
+// neverDriven reports whether a process was to be started for the run, and nobody ever
+// drove it.
+func (j *judge) neverDriven() bool {
+	launched := false
+	for i := range j.trace.events {
+		switch j.trace.events[i].Kind {
+		case tipstaff.KindRunLaunched:
+			launched = true
+		case tipstaff.KindRunStarted, tipstaff.KindRunResumed:
+			return false
+		}
+	}
+	return launched
 }
 
 // owned reports whether somebody drove the run when it ended. A run that nobody drives

@@ -15,7 +15,7 @@ import (
 // nobody has made is not driven: nothing would come of it, and nothing is
 // written. A person who is there can answer, so then it is.
 func (r *Runner) Resume(ctx context.Context, req tipstaff.ResumeRequest) (tipstaff.Started, error) {
-	row, err := r.openToChange(ctx, req.Run, tipstaff.ScopeRun, answering(req.Presence))
+	row, err := r.openToDrive(ctx, req.Run, tipstaff.ToolRunResume, answering(req.Presence))
 	if err = cmp.Or(err, r.queue.room(row.User)); err != nil {
 		return tipstaff.Started{}, err
 	}

@@ -323,8 +323,9 @@ func TestCancelOfAWaitingRunSettlesIt(t *testing.T) {
 		t.Errorf("%v", tail)
 	}
 	b.verified(run)
-	_, err = b.Cancel(cli(), tipstaff.CancelRequest{Run: run})
-	wantCode(t, err, tipstaff.RunEnded)
+	if again, err := b.Cancel(cli(), tipstaff.CancelRequest{Run: run}); err != nil || got.How != tipstaff.CancelDead || again.How != tipstaff.CancelDone || again.HeadSeq != got.HeadSeq {
+		t.Errorf("%s, then %s at record %d: %v", got.How, again.How, again.HeadSeq, err)
+	}
 	_, err = b.Resume(cli(), tipstaff.ResumeRequest{Run: run})
 	wantCode(t, err, tipstaff.RunEnded)
 	_, err = b.decide(run, "root/ok", "approve")

@@ -188,7 +188,7 @@ func (r *Runner) preparedUnder(m *workspace.Manifest) (*prepared, error) {
 
 // validated is what is known before there is a run.
 func (p *prepared) validated() tipstaff.Validated {
-	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver)}
+	v := tipstaff.Validated{Program: p.text.described(), Outline: p.text.outline(p.resolver), Bounds: p.bounds}
 	if text, ok := p.text.(planText); ok && p.session != nil {
 		p.describe(text.Document, &v)
 	}

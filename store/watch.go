@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/flow"
+	"github.com/tipstaff/tipstaff/journal"
 )
 
 // Notice says that a run has changed and, if there is one, by which record that
@@ -34,6 +36,9 @@ type listener struct {
 func (s *Store) Watch(run string, f func(flow.Record)) (stop func()) {
 	return s.hub.add(run, &listener{watch: f})
 }
+
+// anyRun is followed by whoever wants to know that a run has come, or stands elsewhere.
+const anyRun = ""
 
 // Follow implements [flow.Reader].
 func (s *Store) Follow(run string) (changed <-chan struct{}, stop func()) {
@@ -128,6 +133,11 @@ func (h *hub) signal(n Notice) (watching []*listener) {
 // tell notes what listeners must hear of after the commit, in this process and,
 // through the inbox, in others.
 func (t *Tx) tell(st *runState, foreign bool, r flow.Record) error {
+	if journal.IsEnvelope(r.Kind) || strings.HasPrefix(r.Kind, "run.") {
+		if _, followed := t.s.hub.heard(anyRun); followed {
+			t.notices = append(t.notices, Notice{run: anyRun})
+		}
+	}
 	watched, followed := t.s.hub.heard(st.id)
 	if !foreign && r.Kind != string(tipstaff.KindPolicyGateResolve) {
 		if n := len(t.notices); followed && (n == 0 || t.notices[n-1].run != st.id) {
@@ -191,7 +201,11 @@ func (in *Inbox) Collect(q Querier) (notices []Notice, err error) {
 func (in *Inbox) movedHeads(ctx context.Context, q Querier) (notices []Notice, err error) {
 	heads := map[string]int64{}
 	for _, run := range in.s.hub.followed() {
-		head, err := Number(ctx, q, `SELECT max(seq) FROM records WHERE run = (SELECT n FROM runs WHERE id = ?)`, run)
+		query, args := `SELECT max(seq) FROM records WHERE run = (SELECT n FROM runs WHERE id = ?)`, []any{run}
+		if run == anyRun { // a row changes when its run does
+			query, args = `SELECT max(updated) FROM (SELECT updated FROM runs ORDER BY n DESC LIMIT 500) AS newest`, nil
+		}
+		head, err := Number(ctx, q, query, args...)
 		if err != nil {
 			return nil, err
 		}

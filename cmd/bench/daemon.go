@@ -80,8 +80,8 @@ func measureBounds(ctx context.Context, b *bench) (rows []row, err error) {
 
 // daemon is a `tipstaff serve` that this process started.
 type daemon struct {
-	cmd         *osexec.Cmd
-	addr, token string
+	cmd               *osexec.Cmd
+	addr, site, token string // of gRPC and of HTTP
 }
 
 func startDaemon(ctx context.Context, binary, dir string) (*daemon, error) {
@@ -96,6 +96,7 @@ func startDaemon(ctx context.Context, binary, dir string) (*daemon, error) {
 	d := &daemon{cmd: cmd}
 	var told struct {
 		Addr string `json:"grpc_addr"`
+		Site string `json:"addr"`
 		File string `json:"token_file"`
 	}
 	line, err := bufio.NewReader(out).ReadBytes('\n')
@@ -105,11 +106,15 @@ func startDaemon(ctx context.Context, binary, dir string) (*daemon, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the daemon says %q: %w", line, err), d.stop())
 	}
+	d.addr, d.site = told.Addr, told.Site
+	if told.File == "" { // the manifest has tokens
+		return d, nil
+	}
 	token, err := os.ReadFile(told.File)
 	if err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
-	d.addr, d.token = told.Addr, strings.TrimSpace(string(token))
+	d.token = strings.TrimSpace(string(token))
 	return d, nil
 }
 

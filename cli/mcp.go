@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// MCPOptions are what the control plane for MCP clients is started with.
+type MCPOptions struct {
+	Workspace string // as the command line names it; "": TIPSTAFF_WORKSPACE, else this folder if it is one
+	HTTP      string // address; "": standard input and output
+	ReadOnly  bool
+	AllowDirs []string // folders beside the workspace that requests may name
+	MaxRuns   int      // runs with a process of their own; 0: as many as usual
+	JSON      bool     // of the log
+}
+
+type mcpOptions struct {
+	MCPOptions
+	*app
+	config  string
+	write   bool
+	maxRuns string
+}
+
+func newMCP(a *app) *cobra.Command {
+	o := &mcpOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Let MCP clients start, follow, decide and inspect runs",
+		Long: `Serve the runs of a workspace to an MCP client (Claude Code, Cursor, Codex, Gemini,
+OpenCode …) on standard input and output, or over HTTP. Runs that it starts have
+processes of their own: they go on when the client and this server have ended.
+
+The workspace is --workspace, else $TIPSTAFF_WORKSPACE, else the current folder if it
+has a tipstaff.yaml or .tipstaff. Without one the server starts, and its tools say so.
+
+With --config it serves nothing: it prints the configuration of a client for this
+workspace and, with --write, puts it into the client's file in the workspace. No other
+entry there is touched.`,
+		Example: `  tipstaff mcp --config claude --write
+  tipstaff mcp --workspace ~/project --read-only
+  tipstaff mcp --http 127.0.0.1:8090`,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return o.check(cmd) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.HTTP, "http", "", "serve streamable HTTP at this `address`, path /mcp, instead of standard input and output")
+	f.BoolVar(&o.ReadOnly, "read-only", false, "offer only the tools that change nothing")
+	f.StringArrayVar(&o.AllowDirs, "allow-dir", nil, "a `folder` beside the workspace that requests may name too; may be repeated")
+	f.StringVar(&o.maxRuns, "max-runs", "", "refuse to start a run if `n` of them have a process already (default $TIPSTAFF_MAX_RUNS, else 4)")
+	f.StringVar(&o.config, "config", "", "print the configuration of a `client`: "+strings.Join(mcpClients(), ", "))
+	f.BoolVar(&o.write, "write", false, "with --config: put it into the client's file")
+	_ = cmd.MarkFlagDirname("allow-dir") // fails only for a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(mcpClients(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *mcpOptions) check(cmd *cobra.Command) error {
+	switch {
+	case cmd.Flags().Changed("config") && !slices.Contains(mcpClients(), o.config):
+		return &usageError{message: fmt.Sprintf("--config %s is not a client that is known", shellWord(o.config)), hint: "it is one of " + strings.Join(mcpClients(), ", ")}
+	case o.write && o.config == "":
+		return &usageError{message: "--write goes with --config"}
+	case o.config != "" && o.HTTP != "":
+		return &usageError{message: "--config is for clients that start the server themselves: --http does not go with it"}
+	case o.server != "":
+		return &usageError{message: "the control plane has the runs of a workspace, not those of a server", hint: "leave out --server and TIPSTAFF_SERVER"}
+	}
+	return nil
+}
+
+func (o *mcpOptions) run(ctx context.Context) (err error) {
+	if o.MaxRuns, err = MaxRuns(o.maxRuns, o.env.getenv); err != nil {
+		return err
+	}
+	if o.config == "" {
+		o.Workspace, o.JSON = o.workspace, o.json
+		return o.env.MCP(ctx, o.MCPOptions)
+	}
+	dir, err := filepath.Abs(o.workspaceDir())
+	if err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"mcp", "--workspace", dir}
+	if o.ReadOnly {
+		args = append(args, "--read-only")
+	}
+	if o.maxRuns != "" {
+		args = append(args, "--max-runs", o.maxRuns)
+	}
+	for _, d := range o.AllowDirs {
+		if d, err = filepath.Abs(d); err != nil {
+			return err
+		}
+		args = append(args, "--allow-dir", d)
+	}
+	c := mcpConfigs[o.config]
+	if !o.write {
+		fmt.Fprint(o.out, c.whole(binary, args))
+		fmt.Fprintf(o.err, "this belongs into %s; --write puts it there\n", clean(filepath.Join(dir, c.file)))
+		return nil
+	}
+	return o.writeConfig(filepath.Join(dir, c.file), c, binary, args)
+}

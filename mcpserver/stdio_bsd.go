@@ -1,0 +1,7 @@
+//go:build darwin || freebsd || netbsd || openbsd
+
+package mcpserver
+
+import "syscall"
+
+func duplicate(from, to int) error { return syscall.Dup2(from, to) }
