@@ -181,10 +181,16 @@ type daemon struct {
 	proc  *cmdtest.Process
 }
 
-// serve starts a daemon, and returns when it says that it listens.
+// serve starts a daemon.
 func (b *bed) serve(args ...string) *daemon {
 	b.Helper()
-	d := &daemon{bed: b, proc: b.Prepare(append([]string{"serve", "--json", "--addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0"}, args...)...)}
+	return b.start(append([]string{"serve", "--addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0"}, args...)...)
+}
+
+// start starts a command that serves, and returns when it says that it listens.
+func (b *bed) start(args ...string) *daemon {
+	b.Helper()
+	d := &daemon{bed: b, proc: b.Prepare(append(args, "--json")...)}
 	listening := newLine()
 	d.proc.Cmd.Stdout, d.proc.Cmd.Stderr = listening, &d.proc.Err
 	d.proc.Begin()
