@@ -117,7 +117,10 @@ func (m *Messages) board(ctx context.Context, c Control, f *flight) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if !before.run.IsZero() && (f.key == "" || f.key != before.key) {
+		if !before.run.IsZero() {
+			if f.key != "" && f.key == before.key {
+				return nil // the one before stays what it is
+			}
 			run, err := c.Runs.Get(ctx, before.run)
 			if err != nil {
 				return err

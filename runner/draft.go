@@ -12,6 +12,7 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/agent"
+	"github.com/tipstaff/tipstaff/canon"
 	"github.com/tipstaff/tipstaff/docs/prompts"
 	"github.com/tipstaff/tipstaff/flow"
 	"github.com/tipstaff/tipstaff/journal"
@@ -103,6 +104,9 @@ func (r *Runner) prepareDraft(ctx context.Context, req tipstaff.DraftRequest) (*
 		given = map[string]json.RawMessage{}
 	}
 	p.inputs = flow.JSON(given)
+	if _, err := canon.Exact(p.inputs); err != nil {
+		return nil, tipstaff.Errorf(tipstaff.InvalidArgument, "the inputs cannot be kept: %v", err)
+	}
 	p.bind(nil, nil, req.Bounds)
 	return p, r.settleAgent(p, cmp.Or(req.Agent, plan.DefaultAgent))
 }

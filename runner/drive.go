@@ -316,8 +316,8 @@ type person struct {
 	tipstaff.Presence
 	draftOnly bool            // what is drafted is accepted by nobody here
 	parent    string          // the run that accepts what is drafted for it; "": none
-	by        tipstaff.Caller // who accepts what is drafted in advance
 	launch    string          // the token of the drive; "": a new one
+	by        tipstaff.Caller // who accepts what is drafted in advance
 	ending    bool            // it is driven to where a decision or a cancel has it rest, and waits for no turn
 }
 

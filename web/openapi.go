@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,9 +58,22 @@ func describe() ([]byte, error) {
 		path[strings.ToLower(r.method)] = described
 		paths[r.path] = path
 	}
-	fault, err := schemaOf(told{Error: &tipstaff.Error{}})
+	schemas := object{}
+	fault, err := schemaOf(reflect.TypeFor[told]())
 	if err != nil {
 		return nil, err
+	}
+	schemas["Error"] = object{"type": "object", "required": []string{"error"}, "properties": object{"error": fault}}
+	for _, t := range shared {
+		if schemas[t.Name()], err = schemaOf(t, t); err != nil {
+			return nil, err
+		}
+	}
+	replies := object{}
+	for _, of := range []map[int]string{faults, bodyFaults} {
+		for status, about := range of {
+			replies[fmt.Sprint(status)] = object{"description": about, "content": object{jsonType: object{"schema": object{"$ref": "#/components/schemas/Error"}}}}
+		}
 	}
 	doc := object{
 		"openapi": "3.1.0",
@@ -67,7 +81,8 @@ func describe() ([]byte, error) {
 		"paths":   paths,
 		"components": object{
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
-			"schemas":         object{"Error": object{"type": "object", "required": []string{"error"}, "properties": object{"error": fault}}},
+			"schemas":         schemas,
+			"responses":       replies,
 		},
 		"security": []object{{"token": []string{}}},
 	}
@@ -108,14 +123,14 @@ func (r *route) describe() (object, error) {
 	}
 	responses := object{}
 	for _, of := range []map[int]string{faults, bodyFaults} {
-		for status, about := range of {
+		for status := range of {
 			if r.body != nil || bodyFaults[status] == "" {
-				responses[fmt.Sprint(status)] = object{"description": about, "content": object{jsonType: object{"schema": object{"$ref": "#/components/schemas/Error"}}}}
+				responses[fmt.Sprint(status)] = object{"$ref": fmt.Sprintf("#/components/responses/%d", status)}
 			}
 		}
 	}
 	if r.body != nil {
-		schema, err := schemaOf(r.body)
+		schema, err := schemaOf(reflect.TypeOf(r.body))
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +159,7 @@ func (r *route) describeAnswer() (object, error) {
 	case string:
 		return object{answer: object{}}, nil
 	}
-	schema, err := schemaOf(r.answer)
+	schema, err := schemaOf(reflect.TypeOf(r.answer))
 	content := object{jsonType: object{"schema": schema}}
 	if r.path == "/runs/{run}/events" {
 		content["text/event-stream"] = object{}
@@ -157,17 +172,31 @@ func (r *route) describeAnswer() (object, error) {
 
 const idPattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
-// schemaOf describes the JSON of a type.
-func schemaOf(v any) (*jsonschema.Schema, error) {
-	text := func(pattern string) *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: pattern} }
-	return jsonschema.ForType(reflect.TypeOf(v), &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[tipstaff.ID]():     text(idPattern),
-		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
-		reflect.TypeFor[json.RawMessage](): {},
-		reflect.TypeFor[tipstaff.Bounds](): {Type: "object"},
-		reflect.TypeFor[tipstaff.USD]():    {},
-		// These hold others of their kind.
-		reflect.TypeFor[tipstaff.MetricRow](): {Type: "object"},
-		reflect.TypeFor[tipstaff.Outline]():   {Type: "object"},
-	}})
+// shared are types that many answers hold, which are described once.
+var shared = []reflect.Type{
+	reflect.TypeFor[tipstaff.Gate](), reflect.TypeFor[tipstaff.NextCall](), reflect.TypeFor[tipstaff.Problem](), reflect.TypeFor[tipstaff.Outline](), reflect.TypeFor[tipstaff.MetricRow](),
+}
+
+// schemaOf describes the JSON of a type; own is the shared type that is being described.
+func schemaOf(t reflect.Type, own ...reflect.Type) (*jsonschema.Schema, error) {
+	known := map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[tipstaff.ID]():           {Type: "string", Pattern: idPattern},
+		reflect.TypeFor[time.Time]():             {Type: "string", Format: "date-time"},
+		reflect.TypeFor[json.RawMessage]():       {},
+		reflect.TypeFor[tipstaff.Bounds]():       {Type: "object"},
+		reflect.TypeFor[tipstaff.BoundsStatus](): {Type: "object"},
+		reflect.TypeFor[tipstaff.USD]():          {Type: "string"},
+	}
+	for _, t := range shared {
+		if !slices.Contains(own, t) {
+			known[t] = &jsonschema.Schema{Ref: "#/components/schemas/" + t.Name()}
+		} else if t.Kind() == reflect.Struct { // what it holds of its kind is not described again
+			for i := range t.NumField() {
+				if inner := t.Field(i).Type; inner.Kind() == reflect.Slice && (inner.Elem() == t || inner.Elem() == reflect.PointerTo(t)) {
+					known[inner] = &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Ref: "#/components/schemas/" + t.Name()}}
+				}
+			}
+		}
+	}
+	return jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
 }

@@ -117,7 +117,7 @@ func refuse(status int, format string, args ...any) error {
 // told is an error as clients see it.
 type told struct {
 	*tipstaff.Error
-	Run tipstaff.ID `json:"run,omitzero"`
+	About tipstaff.ID `json:"run,omitzero"` // as answers here name it; run_id is what all surfaces say
 }
 
 // fail tells what went wrong. What has no code is internal, and its text stays here: the
