@@ -49,7 +49,7 @@ var inWords = strings.NewReplacer("validating root: ", "", "validating /properti
 // it; one of another request is an error of the protocol, with the same in its data.
 func (s *Server) errors(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		res, err := surviving(next, ctx, method, req)
+		res, err := surviving(func() (mcp.Result, error) { return next(ctx, method, req) })
 		var wire *jsonrpc.Error
 		if err == nil || errors.As(err, &wire) {
 			return res, err
@@ -70,21 +70,21 @@ func (s *Server) errors(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// failed is what a tool answers that could not do what it was asked to.
-func (s *Server) failed(ctx context.Context, err error) (*mcp.CallToolResult, error) {
-	reply := s.reply(ctx, "tools/call", err)
-	text, err := json.Marshal(reply)
-	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: reply.Error.Message}}}, err
-}
-
-// surviving handles a request. A fault of ours fails that one, and not all of them.
-func surviving(next mcp.MethodHandler, ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+// surviving does what f does. A fault of ours fails one request, and not all of them.
+func surviving[T any](f func() (T, error)) (res T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return next(ctx, method, req)
+	return f()
+}
+
+// failed is what a tool answers that could not do what it was asked to.
+func (s *Server) failed(ctx context.Context, err error) (*mcp.CallToolResult, error) {
+	reply := s.reply(ctx, "tools/call", err)
+	text, err := json.Marshal(reply)
+	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: reply.Error.Message}}}, err
 }
 
 // reply is an error as a client sees it. The text of one that nobody expected stays in the log.

@@ -119,7 +119,7 @@ func (t tool) add(s *Server) {
 		Annotations: &mcp.ToolAnnotations{Title: t.title, ReadOnlyHint: t.hints.readOnly, DestructiveHint: &t.hints.destructive,
 			IdempotentHint: t.hints.idempotent, OpenWorldHint: &t.hints.openWorld}}
 	s.mcp.AddTool(spec, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		res, err := t.answer(ctx, s, req, resolved)
+		res, err := surviving(func() (*mcp.CallToolResult, error) { return t.answer(ctx, s, req, resolved) })
 		if err != nil { // made a result here, where the library still says of it what its revision wants said
 			return s.failed(ctx, err)
 		}
