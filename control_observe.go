@@ -217,20 +217,25 @@ func (c Control) History(ctx context.Context, req HistoryRequest) (RunHistory, e
 	}
 	got.Total, got.Next, got.Truncated = page.Total, page.Next, !page.Next.IsZero()
 	for _, r := range page.Runs {
-		h := HistoryRun{Run: r.ID, Title: r.Title, Status: r.Status, Control: r.Control, Created: r.CreatedAt, Ended: r.EndedAt,
-			Tokens: r.Bounds[BoundTokens].Used, CostUSD: USD(r.Bounds[BoundCostUSD].Used)}
-		if r.Lineage != nil {
-			h.Parent = r.Lineage.Parent
-		}
-		if r.Pipeline != nil {
-			h.Thread = r.Pipeline.Thread
-		}
-		if r.Turn != nil {
-			h.Session = r.Turn.Session
-		}
-		got.Runs = append(got.Runs, h)
+		got.Runs = append(got.Runs, HistoryOf(r))
 	}
 	return got, nil
+}
+
+// HistoryOf is a run as lists show it.
+func HistoryOf(r Run) HistoryRun {
+	h := HistoryRun{Run: r.ID, Title: r.Title, Status: r.Status, Control: r.Control, Created: r.CreatedAt, Ended: r.EndedAt,
+		Tokens: r.Bounds[BoundTokens].Used, CostUSD: USD(r.Bounds[BoundCostUSD].Used)}
+	if r.Lineage != nil {
+		h.Parent = r.Lineage.Parent
+	}
+	if r.Pipeline != nil {
+		h.Thread = r.Pipeline.Thread
+	}
+	if r.Turn != nil {
+		h.Session = r.Turn.Session
+	}
+	return h
 }
 
 // Pending is a page of what waits for a decision.
@@ -262,6 +267,6 @@ func (c Control) Pending(ctx context.Context, req PendingRequest) (PendingDecisi
 
 // next is what can be done with a run.
 func (c Control) next(ctx context.Context, run Run) ([]NextCall, error) {
-	got, err := diagnoseRun(ctx, c.Runs, run, c.Now(), c.Present)
+	got, err := DiagnoseRun(ctx, c.Runs, run, c.Now(), c.Present)
 	return got.Next, err
 }

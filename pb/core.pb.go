@@ -72,6 +72,11 @@ const (
 	ExecutionEvent_BOUND_EXTENDED ExecutionEvent_EventType = 13
 	// It waits for its turn: driven (runs of its user), places (for runs of all users).
 	ExecutionEvent_RUN_QUEUED ExecutionEvent_EventType = 14
+	// What a model says while it says it: step, channel, offset, text. It is transient.
+	ExecutionEvent_TEXT_DELTA ExecutionEvent_EventType = 15
+	// How far a call has come, as its server says: progress, total, message. It is
+	// transient.
+	ExecutionEvent_TOOL_PROGRESS ExecutionEvent_EventType = 16
 )
 
 // Enum value maps for ExecutionEvent_EventType.
@@ -92,6 +97,8 @@ var (
 		12: "PIPELINE_STARTED",
 		13: "BOUND_EXTENDED",
 		14: "RUN_QUEUED",
+		15: "TEXT_DELTA",
+		16: "TOOL_PROGRESS",
 	}
 	ExecutionEvent_EventType_value = map[string]int32{
 		"STAGE_STARTED":      0,
@@ -109,6 +116,8 @@ var (
 		"PIPELINE_STARTED":   12,
 		"BOUND_EXTENDED":     13,
 		"RUN_QUEUED":         14,
+		"TEXT_DELTA":         15,
+		"TOOL_PROGRESS":      16,
 	}
 )
 
@@ -136,7 +145,7 @@ func (x ExecutionEvent_EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecutionEvent_EventType.Descriptor instead.
 func (ExecutionEvent_EventType) EnumDescriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{19, 0}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // CreateEnvelopeRequest is the input of a draft.
@@ -1490,7 +1499,9 @@ type Shown struct {
 	// another's text.
 	Lines []string `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
 	// Nothing was cut. Else the data has all of it.
-	Whole         bool `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`
+	Whole bool `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`
+	// The values one by one, for who lays them out otherwise.
+	Parts         []*ShownPart `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1539,6 +1550,84 @@ func (x *Shown) GetWhole() bool {
 	return false
 }
 
+func (x *Shown) GetParts() []*ShownPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// ShownPart is one value under its name. Its text is another's, and as it is.
+type ShownPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Text  string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// Of the value.
+	Bytes int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Of them, left out of the middle.
+	Cut           int64 `protobuf:"varint,4,opt,name=cut,proto3" json:"cut,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShownPart) Reset() {
+	*x = ShownPart{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShownPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShownPart) ProtoMessage() {}
+
+func (x *ShownPart) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShownPart.ProtoReflect.Descriptor instead.
+func (*ShownPart) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ShownPart) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ShownPart) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ShownPart) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ShownPart) GetCut() int64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
 // InterruptDecision is how an interrupt was decided.
 type InterruptDecision struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1561,7 +1650,7 @@ type InterruptDecision struct {
 
 func (x *InterruptDecision) Reset() {
 	*x = InterruptDecision{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1662,7 @@ func (x *InterruptDecision) String() string {
 func (*InterruptDecision) ProtoMessage() {}
 
 func (x *InterruptDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[11]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1675,7 @@ func (x *InterruptDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptDecision.ProtoReflect.Descriptor instead.
 func (*InterruptDecision) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{11}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InterruptDecision) GetInterruptId() string {
@@ -1660,7 +1749,7 @@ type ErrorRecord struct {
 
 func (x *ErrorRecord) Reset() {
 	*x = ErrorRecord{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1761,7 @@ func (x *ErrorRecord) String() string {
 func (*ErrorRecord) ProtoMessage() {}
 
 func (x *ErrorRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[12]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1774,7 @@ func (x *ErrorRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorRecord.ProtoReflect.Descriptor instead.
 func (*ErrorRecord) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{12}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ErrorRecord) GetStage() string {
@@ -1749,7 +1838,7 @@ type ProcessingRecord struct {
 
 func (x *ProcessingRecord) Reset() {
 	*x = ProcessingRecord{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1850,7 @@ func (x *ProcessingRecord) String() string {
 func (*ProcessingRecord) ProtoMessage() {}
 
 func (x *ProcessingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[13]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1863,7 @@ func (x *ProcessingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessingRecord.ProtoReflect.Descriptor instead.
 func (*ProcessingRecord) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{13}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProcessingRecord) GetAgent() string {
@@ -1896,7 +1985,7 @@ type BoundsResult struct {
 
 func (x *BoundsResult) Reset() {
 	*x = BoundsResult{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1997,7 @@ func (x *BoundsResult) String() string {
 func (*BoundsResult) ProtoMessage() {}
 
 func (x *BoundsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[14]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2010,7 @@ func (x *BoundsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoundsResult.ProtoReflect.Descriptor instead.
 func (*BoundsResult) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{14}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BoundsResult) GetCanContinue() bool {
@@ -2040,7 +2129,7 @@ type UpdateEnvelopeRequest struct {
 
 func (x *UpdateEnvelopeRequest) Reset() {
 	*x = UpdateEnvelopeRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2141,7 @@ func (x *UpdateEnvelopeRequest) String() string {
 func (*UpdateEnvelopeRequest) ProtoMessage() {}
 
 func (x *UpdateEnvelopeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[15]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2154,7 @@ func (x *UpdateEnvelopeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateEnvelopeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEnvelopeRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{15}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UpdateEnvelopeRequest) GetEnvelope() *Envelope {
@@ -2133,7 +2222,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2234,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[16]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2247,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{16}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Usage) GetLlmCalls() int32 {
@@ -2222,7 +2311,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2234,7 +2323,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[17]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +2336,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{17}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecuteRequest) GetEnvelope() *Envelope {
@@ -2295,7 +2384,7 @@ type Bounds struct {
 
 func (x *Bounds) Reset() {
 	*x = Bounds{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2396,7 @@ func (x *Bounds) String() string {
 func (*Bounds) ProtoMessage() {}
 
 func (x *Bounds) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[18]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2409,7 @@ func (x *Bounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
 func (*Bounds) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{18}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Bounds) GetMaxIterations() int32 {
@@ -2397,14 +2486,17 @@ type ExecutionEvent struct {
 	// Nothing follows: the run has ended, or waits for a decision.
 	Final bool `protobuf:"varint,7,opt,name=final,proto3" json:"final,omitempty"`
 	// Of the final event alone.
-	Envelope      *Envelope `protobuf:"bytes,8,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	Envelope *Envelope `protobuf:"bytes,8,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	// It was told and is no record of the journal: its seq is that of the record before
+	// it. What it adds up to is recorded.
+	Transient     bool `protobuf:"varint,9,opt,name=transient,proto3" json:"transient,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecutionEvent) Reset() {
 	*x = ExecutionEvent{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2508,7 @@ func (x *ExecutionEvent) String() string {
 func (*ExecutionEvent) ProtoMessage() {}
 
 func (x *ExecutionEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[19]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2521,7 @@ func (x *ExecutionEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutionEvent.ProtoReflect.Descriptor instead.
 func (*ExecutionEvent) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{19}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecutionEvent) GetType() ExecutionEvent_EventType {
@@ -2488,6 +2580,13 @@ func (x *ExecutionEvent) GetEnvelope() *Envelope {
 	return nil
 }
 
+func (x *ExecutionEvent) GetTransient() bool {
+	if x != nil {
+		return x.Transient
+	}
+	return false
+}
+
 // ExecuteAgentRequest runs one agent on a draft.
 type ExecuteAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2503,7 +2602,7 @@ type ExecuteAgentRequest struct {
 
 func (x *ExecuteAgentRequest) Reset() {
 	*x = ExecuteAgentRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2614,7 @@ func (x *ExecuteAgentRequest) String() string {
 func (*ExecuteAgentRequest) ProtoMessage() {}
 
 func (x *ExecuteAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[20]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2627,7 @@ func (x *ExecuteAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteAgentRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteAgentRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{20}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecuteAgentRequest) GetEnvelope() *Envelope {
@@ -2576,7 +2675,7 @@ type AgentResult struct {
 
 func (x *AgentResult) Reset() {
 	*x = AgentResult{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2687,7 @@ func (x *AgentResult) String() string {
 func (*AgentResult) ProtoMessage() {}
 
 func (x *AgentResult) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[21]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2700,7 @@ func (x *AgentResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentResult.ProtoReflect.Descriptor instead.
 func (*AgentResult) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{21}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AgentResult) GetSuccess() bool {
@@ -2689,7 +2788,7 @@ type RunRef struct {
 
 func (x *RunRef) Reset() {
 	*x = RunRef{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2800,7 @@ func (x *RunRef) String() string {
 func (*RunRef) ProtoMessage() {}
 
 func (x *RunRef) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[22]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2813,7 @@ func (x *RunRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRef.ProtoReflect.Descriptor instead.
 func (*RunRef) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{22}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunRef) GetRef() isRunRef_Ref {
@@ -2786,7 +2885,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2897,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[23]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +2910,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{23}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CheckpointRequest) GetRef() *RunRef {
@@ -2861,7 +2960,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +2972,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[24]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +2985,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{24}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Checkpoint) GetId() string {
@@ -3027,7 +3126,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3138,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[25]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3151,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{25}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RollbackRequest) GetRef() *RunRef {
@@ -3153,7 +3252,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3165,7 +3264,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[26]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3178,7 +3277,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{26}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResumeRequest) GetRef() *RunRef {
@@ -3220,7 +3319,7 @@ type InterruptResponse struct {
 
 func (x *InterruptResponse) Reset() {
 	*x = InterruptResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3331,7 @@ func (x *InterruptResponse) String() string {
 func (*InterruptResponse) ProtoMessage() {}
 
 func (x *InterruptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[27]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3344,7 @@ func (x *InterruptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptResponse.ProtoReflect.Descriptor instead.
 func (*InterruptResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{27}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InterruptResponse) GetText() string {
@@ -3285,15 +3384,17 @@ func (x *InterruptResponse) GetNote() string {
 
 // GetStateRequest names a run.
 type GetStateRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           *RunRef                `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   *RunRef                `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	// Absent: as it is now.
+	CheckpointId  *string `protobuf:"bytes,2,opt,name=checkpoint_id,json=checkpointId,proto3,oneof" json:"checkpoint_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStateRequest) Reset() {
 	*x = GetStateRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3406,7 @@ func (x *GetStateRequest) String() string {
 func (*GetStateRequest) ProtoMessage() {}
 
 func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[28]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3419,7 @@ func (x *GetStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateRequest.ProtoReflect.Descriptor instead.
 func (*GetStateRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{28}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetStateRequest) GetRef() *RunRef {
@@ -3326,6 +3427,13 @@ func (x *GetStateRequest) GetRef() *RunRef {
 		return x.Ref
 	}
 	return nil
+}
+
+func (x *GetStateRequest) GetCheckpointId() string {
+	if x != nil && x.CheckpointId != nil {
+		return *x.CheckpointId
+	}
+	return ""
 }
 
 // ListCheckpointsRequest asks for one page.
@@ -3342,7 +3450,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3462,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[29]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3475,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{29}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListCheckpointsRequest) GetRef() *RunRef {
@@ -3403,7 +3511,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3523,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[30]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +3536,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{30}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*Checkpoint {
@@ -3459,7 +3567,7 @@ type ListTransitionsRequest struct {
 
 func (x *ListTransitionsRequest) Reset() {
 	*x = ListTransitionsRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3579,7 @@ func (x *ListTransitionsRequest) String() string {
 func (*ListTransitionsRequest) ProtoMessage() {}
 
 func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[31]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3592,7 @@ func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransitionsRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{31}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListTransitionsRequest) GetRef() *RunRef {
@@ -3520,7 +3628,7 @@ type ListTransitionsResponse struct {
 
 func (x *ListTransitionsResponse) Reset() {
 	*x = ListTransitionsResponse{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3640,7 @@ func (x *ListTransitionsResponse) String() string {
 func (*ListTransitionsResponse) ProtoMessage() {}
 
 func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[32]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3653,7 @@ func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransitionsResponse) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{32}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListTransitionsResponse) GetTransitions() []*Transition {
@@ -3598,7 +3706,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3718,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[33]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3731,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{33}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Transition) GetSeq() int64 {
@@ -3742,7 +3850,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3862,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[34]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3875,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{34}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CancelRequest) GetRef() *RunRef {
@@ -3791,14 +3899,16 @@ type WatchRequest struct {
 	// Events with a greater seq are sent.
 	AfterSeq int64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	// Wait for more until the run ends or waits; else only what there is.
-	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
+	Follow bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
+	// Also send what is told and not recorded, while it is told. Some may be missed.
+	Transients    bool `protobuf:"varint,4,opt,name=transients,proto3" json:"transients,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +3920,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[35]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +3933,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{35}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchRequest) GetRef() *RunRef {
@@ -3847,6 +3957,700 @@ func (x *WatchRequest) GetFollow() bool {
 	return false
 }
 
+func (x *WatchRequest) GetTransients() bool {
+	if x != nil {
+		return x.Transients
+	}
+	return false
+}
+
+// ListRunsRequest asks for one page.
+type ListRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 is 50. At most 200.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// As the page before gave it. Empty: the first.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only runs of one of these. Empty: all.
+	Status []string `protobuf:"bytes,3,rep,name=status,proto3" json:"status,omitempty"`
+	// Only those of a thread of the caller's. Empty: all.
+	ThreadId string `protobuf:"bytes,4,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// Only those about a folder. Empty: all.
+	ProjectDir    string `protobuf:"bytes,5,opt,name=project_dir,json=projectDir,proto3" json:"project_dir,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRunsRequest) Reset() {
+	*x = ListRunsRequest{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRunsRequest) ProtoMessage() {}
+
+func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
+func (*ListRunsRequest) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListRunsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRunsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetStatus() []string {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetProjectDir() string {
+	if x != nil {
+		return x.ProjectDir
+	}
+	return ""
+}
+
+// ListRunsResponse is one page.
+type ListRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Runs  []*RunSummary          `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	// Empty: this page is the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// On all pages.
+	Total         int32 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRunsResponse) Reset() {
+	*x = ListRunsResponse{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRunsResponse) ProtoMessage() {}
+
+func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
+func (*ListRunsResponse) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ListRunsResponse) GetRuns() []*RunSummary {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *ListRunsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListRunsResponse) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+// RunSummary is a run in a list.
+type RunSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	RunId string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// running queued awaiting_phase_handoff awaiting_delivery awaiting_decision
+	// awaiting_resume interrupted drafting completed failed cancelled.
+	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// mcp_controllable or inspect_only.
+	Control   string                 `protobuf:"bytes,4,opt,name=control,proto3" json:"control,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Absent: it has not ended.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	Tokens  int64                  `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// In 10⁻⁹ USD.
+	CostUsd int64 `protobuf:"varint,8,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
+	// Empty: it comes from no other.
+	ParentRunId string `protobuf:"bytes,9,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"`
+	// Of a pipeline.
+	ThreadId string `protobuf:"bytes,10,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// Of a turn.
+	SessionId     string `protobuf:"bytes,11,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunSummary) Reset() {
+	*x = RunSummary{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunSummary) ProtoMessage() {}
+
+func (x *RunSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
+func (*RunSummary) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *RunSummary) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *RunSummary) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *RunSummary) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *RunSummary) GetControl() string {
+	if x != nil {
+		return x.Control
+	}
+	return ""
+}
+
+func (x *RunSummary) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *RunSummary) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *RunSummary) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *RunSummary) GetCostUsd() int64 {
+	if x != nil {
+		return x.CostUsd
+	}
+	return 0
+}
+
+func (x *RunSummary) GetParentRunId() string {
+	if x != nil {
+		return x.ParentRunId
+	}
+	return ""
+}
+
+func (x *RunSummary) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *RunSummary) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// ListThreadsRequest asks for one page.
+type ListThreadsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 is 50. At most 200.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// As the page before gave it. Empty: the first.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListThreadsRequest) Reset() {
+	*x = ListThreadsRequest{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListThreadsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListThreadsRequest) ProtoMessage() {}
+
+func (x *ListThreadsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListThreadsRequest.ProtoReflect.Descriptor instead.
+func (*ListThreadsRequest) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListThreadsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListThreadsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListThreadsResponse is one page.
+type ListThreadsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Threads []*Thread              `protobuf:"bytes,1,rep,name=threads,proto3" json:"threads,omitempty"`
+	// Empty: this page is the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListThreadsResponse) Reset() {
+	*x = ListThreadsResponse{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListThreadsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListThreadsResponse) ProtoMessage() {}
+
+func (x *ListThreadsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListThreadsResponse.ProtoReflect.Descriptor instead.
+func (*ListThreadsResponse) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ListThreadsResponse) GetThreads() []*Thread {
+	if x != nil {
+		return x.Threads
+	}
+	return nil
+}
+
+func (x *ListThreadsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Thread is a line of runs of pipelines.
+type Thread struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ThreadId string                 `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// How many runs it has.
+	Runs int32 `protobuf:"varint,2,opt,name=runs,proto3" json:"runs,omitempty"`
+	// The last of them.
+	Head          *RunSummary `protobuf:"bytes,3,opt,name=head,proto3" json:"head,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Thread) Reset() {
+	*x = Thread{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Thread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Thread) ProtoMessage() {}
+
+func (x *Thread) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Thread.ProtoReflect.Descriptor instead.
+func (*Thread) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Thread) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *Thread) GetRuns() int32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *Thread) GetHead() *RunSummary {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+// ListInterruptsRequest asks for one page.
+type ListInterruptsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 is 50. At most 200.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// As the page before gave it. Empty: the first.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only interrupts of these kinds. Empty: all.
+	Kinds         []string `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInterruptsRequest) Reset() {
+	*x = ListInterruptsRequest{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInterruptsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInterruptsRequest) ProtoMessage() {}
+
+func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
+func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ListInterruptsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListInterruptsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListInterruptsRequest) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+// ListInterruptsResponse is one page.
+type ListInterruptsResponse struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Interrupts []*PendingInterrupt    `protobuf:"bytes,1,rep,name=interrupts,proto3" json:"interrupts,omitempty"`
+	// Empty: this page is the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// On all pages, of the kinds asked for.
+	Total         int32            `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	ByKind        map[string]int32 `protobuf:"bytes,4,rep,name=by_kind,json=byKind,proto3" json:"by_kind,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInterruptsResponse) Reset() {
+	*x = ListInterruptsResponse{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInterruptsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInterruptsResponse) ProtoMessage() {}
+
+func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
+func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListInterruptsResponse) GetInterrupts() []*PendingInterrupt {
+	if x != nil {
+		return x.Interrupts
+	}
+	return nil
+}
+
+func (x *ListInterruptsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListInterruptsResponse) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListInterruptsResponse) GetByKind() map[string]int32 {
+	if x != nil {
+		return x.ByKind
+	}
+	return nil
+}
+
+// PendingInterrupt is an open interrupt with the run that asks.
+type PendingInterrupt struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	RunId      string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Title      string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	ProjectDir string                 `protobuf:"bytes,3,opt,name=project_dir,json=projectDir,proto3" json:"project_dir,omitempty"`
+	UserId     string                 `protobuf:"bytes,4,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// As in RunSummary.
+	Status        string     `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
+	Control       string     `protobuf:"bytes,6,opt,name=control,proto3" json:"control,omitempty"`
+	ControlReason string     `protobuf:"bytes,7,opt,name=control_reason,json=controlReason,proto3" json:"control_reason,omitempty"`
+	Interrupt     *Interrupt `protobuf:"bytes,8,opt,name=interrupt,proto3" json:"interrupt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingInterrupt) Reset() {
+	*x = PendingInterrupt{}
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingInterrupt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingInterrupt) ProtoMessage() {}
+
+func (x *PendingInterrupt) ProtoReflect() protoreflect.Message {
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingInterrupt.ProtoReflect.Descriptor instead.
+func (*PendingInterrupt) Descriptor() ([]byte, []int) {
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *PendingInterrupt) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *PendingInterrupt) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *PendingInterrupt) GetProjectDir() string {
+	if x != nil {
+		return x.ProjectDir
+	}
+	return ""
+}
+
+func (x *PendingInterrupt) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *PendingInterrupt) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *PendingInterrupt) GetControl() string {
+	if x != nil {
+		return x.Control
+	}
+	return ""
+}
+
+func (x *PendingInterrupt) GetControlReason() string {
+	if x != nil {
+		return x.ControlReason
+	}
+	return ""
+}
+
+func (x *PendingInterrupt) GetInterrupt() *Interrupt {
+	if x != nil {
+		return x.Interrupt
+	}
+	return nil
+}
+
 // HostMessage is what a process that serves agents says.
 type HostMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3864,7 +4668,7 @@ type HostMessage struct {
 
 func (x *HostMessage) Reset() {
 	*x = HostMessage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +4680,7 @@ func (x *HostMessage) String() string {
 func (*HostMessage) ProtoMessage() {}
 
 func (x *HostMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[36]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4693,7 @@ func (x *HostMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostMessage.ProtoReflect.Descriptor instead.
 func (*HostMessage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{36}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HostMessage) GetMessage() isHostMessage_Message {
@@ -3998,7 +4802,7 @@ type ServerMessage struct {
 
 func (x *ServerMessage) Reset() {
 	*x = ServerMessage{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4814,7 @@ func (x *ServerMessage) String() string {
 func (*ServerMessage) ProtoMessage() {}
 
 func (x *ServerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[37]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4827,7 @@ func (x *ServerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerMessage.ProtoReflect.Descriptor instead.
 func (*ServerMessage) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{37}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ServerMessage) GetMessage() isServerMessage_Message {
@@ -4144,7 +4948,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4960,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[38]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4973,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{38}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Register) GetHostId() string {
@@ -4207,7 +5011,7 @@ type HostedAgent struct {
 
 func (x *HostedAgent) Reset() {
 	*x = HostedAgent{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4219,7 +5023,7 @@ func (x *HostedAgent) String() string {
 func (*HostedAgent) ProtoMessage() {}
 
 func (x *HostedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[39]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4232,7 +5036,7 @@ func (x *HostedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostedAgent.ProtoReflect.Descriptor instead.
 func (*HostedAgent) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{39}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HostedAgent) GetName() string {
@@ -4268,7 +5072,7 @@ type Registered struct {
 
 func (x *Registered) Reset() {
 	*x = Registered{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +5084,7 @@ func (x *Registered) String() string {
 func (*Registered) ProtoMessage() {}
 
 func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[40]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +5097,7 @@ func (x *Registered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registered.ProtoReflect.Descriptor instead.
 func (*Registered) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{40}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Registered) GetHeartbeatSeconds() int32 {
@@ -4312,7 +5116,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4324,7 +5128,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[41]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4337,7 +5141,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{41}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{51}
 }
 
 // Call is one attempt of one stage.
@@ -4367,7 +5171,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +5183,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[42]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +5196,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{42}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Call) GetCallId() string {
@@ -4493,7 +5297,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +5309,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[43]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4518,7 +5322,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{43}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Budget) GetLlmCalls() int32 {
@@ -4573,7 +5377,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4585,7 +5389,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[44]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4598,7 +5402,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{44}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Result) GetCallId() string {
@@ -4650,7 +5454,7 @@ type AgentError struct {
 
 func (x *AgentError) Reset() {
 	*x = AgentError{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4662,7 +5466,7 @@ func (x *AgentError) String() string {
 func (*AgentError) ProtoMessage() {}
 
 func (x *AgentError) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[45]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4675,7 +5479,7 @@ func (x *AgentError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentError.ProtoReflect.Descriptor instead.
 func (*AgentError) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{45}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AgentError) GetCode() string {
@@ -4713,7 +5517,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +5529,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[46]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +5542,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{46}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Ack) GetCallId() string {
@@ -4766,7 +5570,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4778,7 +5582,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[47]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4791,7 +5595,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{47}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Cancel) GetCallId() string {
@@ -4817,7 +5621,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +5633,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[48]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +5646,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{48}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{58}
 }
 
 // Reserve asks for a part of the budget before it is used.
@@ -4861,7 +5665,7 @@ type Reserve struct {
 
 func (x *Reserve) Reset() {
 	*x = Reserve{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4873,7 +5677,7 @@ func (x *Reserve) String() string {
 func (*Reserve) ProtoMessage() {}
 
 func (x *Reserve) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[49]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4886,7 +5690,7 @@ func (x *Reserve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserve.ProtoReflect.Descriptor instead.
 func (*Reserve) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{49}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Reserve) GetCallId() string {
@@ -4946,7 +5750,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[50]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4958,7 +5762,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_tipstaff_core_v1_core_proto_msgTypes[50]
+	mi := &file_tipstaff_core_v1_core_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4971,7 +5775,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{50}
+	return file_tipstaff_core_v1_core_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Grant) GetGranted() bool {
@@ -5177,10 +5981,16 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\v2\x1c.tipstaff.core.v1.AgentErrorR\x05errorB\t\n" +
 	"\a_outputB\n" +
 	"\n" +
-	"\b_control\"3\n" +
+	"\b_control\"f\n" +
 	"\x05Shown\x12\x14\n" +
 	"\x05lines\x18\x01 \x03(\tR\x05lines\x12\x14\n" +
-	"\x05whole\x18\x02 \x01(\bR\x05whole\"\xea\x01\n" +
+	"\x05whole\x18\x02 \x01(\bR\x05whole\x121\n" +
+	"\x05parts\x18\x03 \x03(\v2\x1b.tipstaff.core.v1.ShownPartR\x05parts\"[\n" +
+	"\tShownPart\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x10\n" +
+	"\x03cut\x18\x04 \x01(\x03R\x03cut\"\xea\x01\n" +
 	"\x11InterruptDecision\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
@@ -5281,7 +6091,7 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x0f_max_tool_callsB\r\n" +
 	"\v_max_tokensB\x0f\n" +
 	"\r_max_cost_usdB\x13\n" +
-	"\x11_max_wall_seconds\"\xd7\x04\n" +
+	"\x11_max_wall_seconds\"\x98\x05\n" +
 	"\x0eExecutionEvent\x12>\n" +
 	"\x04type\x18\x01 \x01(\x0e2*.tipstaff.core.v1.ExecutionEvent.EventTypeR\x04type\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12!\n" +
@@ -5290,7 +6100,8 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x03seq\x18\x05 \x01(\x03R\x03seq\x12\x15\n" +
 	"\x06run_id\x18\x06 \x01(\tR\x05runId\x12\x14\n" +
 	"\x05final\x18\a \x01(\bR\x05final\x126\n" +
-	"\benvelope\x18\b \x01(\v2\x1a.tipstaff.core.v1.EnvelopeR\benvelope\"\xba\x02\n" +
+	"\benvelope\x18\b \x01(\v2\x1a.tipstaff.core.v1.EnvelopeR\benvelope\x12\x1c\n" +
+	"\ttransient\x18\t \x01(\bR\ttransient\"\xdd\x02\n" +
 	"\tEventType\x12\x11\n" +
 	"\rSTAGE_STARTED\x10\x00\x12\x13\n" +
 	"\x0fSTAGE_COMPLETED\x10\x01\x12\x10\n" +
@@ -5309,7 +6120,10 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x10PIPELINE_STARTED\x10\f\x12\x12\n" +
 	"\x0eBOUND_EXTENDED\x10\r\x12\x0e\n" +
 	"\n" +
-	"RUN_QUEUED\x10\x0e\"\x91\x01\n" +
+	"RUN_QUEUED\x10\x0e\x12\x0e\n" +
+	"\n" +
+	"TEXT_DELTA\x10\x0f\x12\x11\n" +
+	"\rTOOL_PROGRESS\x10\x10\"\x91\x01\n" +
 	"\x13ExecuteAgentRequest\x126\n" +
 	"\benvelope\x18\x01 \x01(\v2\x1a.tipstaff.core.v1.EnvelopeR\benvelope\x12\x1d\n" +
 	"\n" +
@@ -5392,9 +6206,11 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\t_approvedB\v\n" +
 	"\t_decisionB\a\n" +
 	"\x05_dataB\a\n" +
-	"\x05_note\"=\n" +
+	"\x05_note\"y\n" +
 	"\x0fGetStateRequest\x12*\n" +
-	"\x03ref\x18\x01 \x01(\v2\x18.tipstaff.core.v1.RunRefR\x03ref\"\x80\x01\n" +
+	"\x03ref\x18\x01 \x01(\v2\x18.tipstaff.core.v1.RunRefR\x03ref\x12(\n" +
+	"\rcheckpoint_id\x18\x02 \x01(\tH\x00R\fcheckpointId\x88\x01\x01B\x10\n" +
+	"\x0e_checkpoint_id\"\x80\x01\n" +
 	"\x16ListCheckpointsRequest\x12*\n" +
 	"\x03ref\x18\x01 \x01(\v2\x18.tipstaff.core.v1.RunRefR\x03ref\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -5439,11 +6255,78 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x05_left\"S\n" +
 	"\rCancelRequest\x12*\n" +
 	"\x03ref\x18\x01 \x01(\v2\x18.tipstaff.core.v1.RunRefR\x03ref\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"o\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8f\x01\n" +
 	"\fWatchRequest\x12*\n" +
 	"\x03ref\x18\x01 \x01(\v2\x18.tipstaff.core.v1.RunRefR\x03ref\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x03R\bafterSeq\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xab\x02\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x1e\n" +
+	"\n" +
+	"transients\x18\x04 \x01(\bR\n" +
+	"transients\"\xa3\x01\n" +
+	"\x0fListRunsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06status\x18\x03 \x03(\tR\x06status\x12\x1b\n" +
+	"\tthread_id\x18\x04 \x01(\tR\bthreadId\x12\x1f\n" +
+	"\vproject_dir\x18\x05 \x01(\tR\n" +
+	"projectDir\"\x82\x01\n" +
+	"\x10ListRunsResponse\x120\n" +
+	"\x04runs\x18\x01 \x03(\v2\x1c.tipstaff.core.v1.RunSummaryR\x04runs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x05R\x05total\"\xf0\x02\n" +
+	"\n" +
+	"RunSummary\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12\x18\n" +
+	"\acontrol\x18\x04 \x01(\tR\acontrol\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x125\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
+	"\x06tokens\x18\a \x01(\x03R\x06tokens\x12\x19\n" +
+	"\bcost_usd\x18\b \x01(\x03R\acostUsd\x12\"\n" +
+	"\rparent_run_id\x18\t \x01(\tR\vparentRunId\x12\x1b\n" +
+	"\tthread_id\x18\n" +
+	" \x01(\tR\bthreadId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\v \x01(\tR\tsessionId\"P\n" +
+	"\x12ListThreadsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
+	"\x13ListThreadsResponse\x122\n" +
+	"\athreads\x18\x01 \x03(\v2\x18.tipstaff.core.v1.ThreadR\athreads\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"k\n" +
+	"\x06Thread\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x12\n" +
+	"\x04runs\x18\x02 \x01(\x05R\x04runs\x120\n" +
+	"\x04head\x18\x03 \x01(\v2\x1c.tipstaff.core.v1.RunSummaryR\x04head\"i\n" +
+	"\x15ListInterruptsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05kinds\x18\x03 \x03(\tR\x05kinds\"\xa4\x02\n" +
+	"\x16ListInterruptsResponse\x12B\n" +
+	"\n" +
+	"interrupts\x18\x01 \x03(\v2\".tipstaff.core.v1.PendingInterruptR\n" +
+	"interrupts\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x05R\x05total\x12M\n" +
+	"\aby_kind\x18\x04 \x03(\v24.tipstaff.core.v1.ListInterruptsResponse.ByKindEntryR\x06byKind\x1a9\n" +
+	"\vByKindEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x8d\x02\n" +
+	"\x10PendingInterrupt\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x1f\n" +
+	"\vproject_dir\x18\x03 \x01(\tR\n" +
+	"projectDir\x12\x17\n" +
+	"\auser_id\x18\x04 \x01(\tR\x06userId\x12\x16\n" +
+	"\x06status\x18\x05 \x01(\tR\x06status\x12\x18\n" +
+	"\acontrol\x18\x06 \x01(\tR\acontrol\x12%\n" +
+	"\x0econtrol_reason\x18\a \x01(\tR\rcontrolReason\x129\n" +
+	"\tinterrupt\x18\b \x01(\v2\x1b.tipstaff.core.v1.InterruptR\tinterrupt\"\xab\x02\n" +
 	"\vHostMessage\x128\n" +
 	"\bregister\x18\x01 \x01(\v2\x1a.tipstaff.core.v1.RegisterH\x00R\bregister\x122\n" +
 	"\x06result\x18\x02 \x01(\v2\x18.tipstaff.core.v1.ResultH\x00R\x06result\x125\n" +
@@ -5532,7 +6415,7 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x05bound\x18\x02 \x01(\tH\x00R\x05bound\x88\x01\x01\x12\x17\n" +
 	"\acall_id\x18\x03 \x01(\tR\x06callId\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x03R\x06numberB\b\n" +
-	"\x06_bound2\xbc\t\n" +
+	"\x06_bound2\xd0\v\n" +
 	"\vCoreService\x12U\n" +
 	"\x0eCreateEnvelope\x12'.tipstaff.core.v1.CreateEnvelopeRequest\x1a\x1a.tipstaff.core.v1.Envelope\x12I\n" +
 	"\vCheckBounds\x12\x1a.tipstaff.core.v1.Envelope\x1a\x1e.tipstaff.core.v1.BoundsResult\x12U\n" +
@@ -5544,7 +6427,10 @@ const file_tipstaff_core_v1_core_proto_rawDesc = "" +
 	"\x0eResumePipeline\x12\x1f.tipstaff.core.v1.ResumeRequest\x1a .tipstaff.core.v1.ExecutionEvent0\x01\x12I\n" +
 	"\bGetState\x12!.tipstaff.core.v1.GetStateRequest\x1a\x1a.tipstaff.core.v1.Envelope\x12f\n" +
 	"\x0fListCheckpoints\x12(.tipstaff.core.v1.ListCheckpointsRequest\x1a).tipstaff.core.v1.ListCheckpointsResponse\x12f\n" +
-	"\x0fListTransitions\x12(.tipstaff.core.v1.ListTransitionsRequest\x1a).tipstaff.core.v1.ListTransitionsResponse\x12E\n" +
+	"\x0fListTransitions\x12(.tipstaff.core.v1.ListTransitionsRequest\x1a).tipstaff.core.v1.ListTransitionsResponse\x12Q\n" +
+	"\bListRuns\x12!.tipstaff.core.v1.ListRunsRequest\x1a\".tipstaff.core.v1.ListRunsResponse\x12Z\n" +
+	"\vListThreads\x12$.tipstaff.core.v1.ListThreadsRequest\x1a%.tipstaff.core.v1.ListThreadsResponse\x12c\n" +
+	"\x0eListInterrupts\x12'.tipstaff.core.v1.ListInterruptsRequest\x1a(.tipstaff.core.v1.ListInterruptsResponse\x12E\n" +
 	"\x06Cancel\x12\x1f.tipstaff.core.v1.CancelRequest\x1a\x1a.tipstaff.core.v1.Envelope\x12K\n" +
 	"\x05Watch\x12\x1e.tipstaff.core.v1.WatchRequest\x1a .tipstaff.core.v1.ExecutionEvent0\x01\x12Q\n" +
 	"\vServeAgents\x12\x1d.tipstaff.core.v1.HostMessage\x1a\x1f.tipstaff.core.v1.ServerMessage(\x010\x01B$Z\"github.com/tipstaff/tipstaff/pb;pbb\x06proto3"
@@ -5562,7 +6448,7 @@ func file_tipstaff_core_v1_core_proto_rawDescGZIP() []byte {
 }
 
 var file_tipstaff_core_v1_core_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tipstaff_core_v1_core_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_tipstaff_core_v1_core_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_tipstaff_core_v1_core_proto_goTypes = []any{
 	(ExecutionEvent_EventType)(0),   // 0: tipstaff.core.v1.ExecutionEvent.EventType
 	(*CreateEnvelopeRequest)(nil),   // 1: tipstaff.core.v1.CreateEnvelopeRequest
@@ -5576,158 +6462,184 @@ var file_tipstaff_core_v1_core_proto_goTypes = []any{
 	(*Interrupt)(nil),               // 9: tipstaff.core.v1.Interrupt
 	(*GivenResult)(nil),             // 10: tipstaff.core.v1.GivenResult
 	(*Shown)(nil),                   // 11: tipstaff.core.v1.Shown
-	(*InterruptDecision)(nil),       // 12: tipstaff.core.v1.InterruptDecision
-	(*ErrorRecord)(nil),             // 13: tipstaff.core.v1.ErrorRecord
-	(*ProcessingRecord)(nil),        // 14: tipstaff.core.v1.ProcessingRecord
-	(*BoundsResult)(nil),            // 15: tipstaff.core.v1.BoundsResult
-	(*UpdateEnvelopeRequest)(nil),   // 16: tipstaff.core.v1.UpdateEnvelopeRequest
-	(*Usage)(nil),                   // 17: tipstaff.core.v1.Usage
-	(*ExecuteRequest)(nil),          // 18: tipstaff.core.v1.ExecuteRequest
-	(*Bounds)(nil),                  // 19: tipstaff.core.v1.Bounds
-	(*ExecutionEvent)(nil),          // 20: tipstaff.core.v1.ExecutionEvent
-	(*ExecuteAgentRequest)(nil),     // 21: tipstaff.core.v1.ExecuteAgentRequest
-	(*AgentResult)(nil),             // 22: tipstaff.core.v1.AgentResult
-	(*RunRef)(nil),                  // 23: tipstaff.core.v1.RunRef
-	(*CheckpointRequest)(nil),       // 24: tipstaff.core.v1.CheckpointRequest
-	(*Checkpoint)(nil),              // 25: tipstaff.core.v1.Checkpoint
-	(*RollbackRequest)(nil),         // 26: tipstaff.core.v1.RollbackRequest
-	(*ResumeRequest)(nil),           // 27: tipstaff.core.v1.ResumeRequest
-	(*InterruptResponse)(nil),       // 28: tipstaff.core.v1.InterruptResponse
-	(*GetStateRequest)(nil),         // 29: tipstaff.core.v1.GetStateRequest
-	(*ListCheckpointsRequest)(nil),  // 30: tipstaff.core.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 31: tipstaff.core.v1.ListCheckpointsResponse
-	(*ListTransitionsRequest)(nil),  // 32: tipstaff.core.v1.ListTransitionsRequest
-	(*ListTransitionsResponse)(nil), // 33: tipstaff.core.v1.ListTransitionsResponse
-	(*Transition)(nil),              // 34: tipstaff.core.v1.Transition
-	(*CancelRequest)(nil),           // 35: tipstaff.core.v1.CancelRequest
-	(*WatchRequest)(nil),            // 36: tipstaff.core.v1.WatchRequest
-	(*HostMessage)(nil),             // 37: tipstaff.core.v1.HostMessage
-	(*ServerMessage)(nil),           // 38: tipstaff.core.v1.ServerMessage
-	(*Register)(nil),                // 39: tipstaff.core.v1.Register
-	(*HostedAgent)(nil),             // 40: tipstaff.core.v1.HostedAgent
-	(*Registered)(nil),              // 41: tipstaff.core.v1.Registered
-	(*Heartbeat)(nil),               // 42: tipstaff.core.v1.Heartbeat
-	(*Call)(nil),                    // 43: tipstaff.core.v1.Call
-	(*Budget)(nil),                  // 44: tipstaff.core.v1.Budget
-	(*Result)(nil),                  // 45: tipstaff.core.v1.Result
-	(*AgentError)(nil),              // 46: tipstaff.core.v1.AgentError
-	(*Ack)(nil),                     // 47: tipstaff.core.v1.Ack
-	(*Cancel)(nil),                  // 48: tipstaff.core.v1.Cancel
-	(*Drain)(nil),                   // 49: tipstaff.core.v1.Drain
-	(*Reserve)(nil),                 // 50: tipstaff.core.v1.Reserve
-	(*Grant)(nil),                   // 51: tipstaff.core.v1.Grant
-	nil,                             // 52: tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
-	nil,                             // 53: tipstaff.core.v1.Envelope.OutputsEntry
-	nil,                             // 54: tipstaff.core.v1.Envelope.PriorEntry
-	nil,                             // 55: tipstaff.core.v1.Envelope.FailedStagesEntry
-	nil,                             // 56: tipstaff.core.v1.Envelope.SkippedStagesEntry
-	nil,                             // 57: tipstaff.core.v1.Envelope.VisitsEntry
-	nil,                             // 58: tipstaff.core.v1.RollbackRequest.OutputsEntry
-	(*timestamppb.Timestamp)(nil),   // 59: google.protobuf.Timestamp
+	(*ShownPart)(nil),               // 12: tipstaff.core.v1.ShownPart
+	(*InterruptDecision)(nil),       // 13: tipstaff.core.v1.InterruptDecision
+	(*ErrorRecord)(nil),             // 14: tipstaff.core.v1.ErrorRecord
+	(*ProcessingRecord)(nil),        // 15: tipstaff.core.v1.ProcessingRecord
+	(*BoundsResult)(nil),            // 16: tipstaff.core.v1.BoundsResult
+	(*UpdateEnvelopeRequest)(nil),   // 17: tipstaff.core.v1.UpdateEnvelopeRequest
+	(*Usage)(nil),                   // 18: tipstaff.core.v1.Usage
+	(*ExecuteRequest)(nil),          // 19: tipstaff.core.v1.ExecuteRequest
+	(*Bounds)(nil),                  // 20: tipstaff.core.v1.Bounds
+	(*ExecutionEvent)(nil),          // 21: tipstaff.core.v1.ExecutionEvent
+	(*ExecuteAgentRequest)(nil),     // 22: tipstaff.core.v1.ExecuteAgentRequest
+	(*AgentResult)(nil),             // 23: tipstaff.core.v1.AgentResult
+	(*RunRef)(nil),                  // 24: tipstaff.core.v1.RunRef
+	(*CheckpointRequest)(nil),       // 25: tipstaff.core.v1.CheckpointRequest
+	(*Checkpoint)(nil),              // 26: tipstaff.core.v1.Checkpoint
+	(*RollbackRequest)(nil),         // 27: tipstaff.core.v1.RollbackRequest
+	(*ResumeRequest)(nil),           // 28: tipstaff.core.v1.ResumeRequest
+	(*InterruptResponse)(nil),       // 29: tipstaff.core.v1.InterruptResponse
+	(*GetStateRequest)(nil),         // 30: tipstaff.core.v1.GetStateRequest
+	(*ListCheckpointsRequest)(nil),  // 31: tipstaff.core.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 32: tipstaff.core.v1.ListCheckpointsResponse
+	(*ListTransitionsRequest)(nil),  // 33: tipstaff.core.v1.ListTransitionsRequest
+	(*ListTransitionsResponse)(nil), // 34: tipstaff.core.v1.ListTransitionsResponse
+	(*Transition)(nil),              // 35: tipstaff.core.v1.Transition
+	(*CancelRequest)(nil),           // 36: tipstaff.core.v1.CancelRequest
+	(*WatchRequest)(nil),            // 37: tipstaff.core.v1.WatchRequest
+	(*ListRunsRequest)(nil),         // 38: tipstaff.core.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),        // 39: tipstaff.core.v1.ListRunsResponse
+	(*RunSummary)(nil),              // 40: tipstaff.core.v1.RunSummary
+	(*ListThreadsRequest)(nil),      // 41: tipstaff.core.v1.ListThreadsRequest
+	(*ListThreadsResponse)(nil),     // 42: tipstaff.core.v1.ListThreadsResponse
+	(*Thread)(nil),                  // 43: tipstaff.core.v1.Thread
+	(*ListInterruptsRequest)(nil),   // 44: tipstaff.core.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil),  // 45: tipstaff.core.v1.ListInterruptsResponse
+	(*PendingInterrupt)(nil),        // 46: tipstaff.core.v1.PendingInterrupt
+	(*HostMessage)(nil),             // 47: tipstaff.core.v1.HostMessage
+	(*ServerMessage)(nil),           // 48: tipstaff.core.v1.ServerMessage
+	(*Register)(nil),                // 49: tipstaff.core.v1.Register
+	(*HostedAgent)(nil),             // 50: tipstaff.core.v1.HostedAgent
+	(*Registered)(nil),              // 51: tipstaff.core.v1.Registered
+	(*Heartbeat)(nil),               // 52: tipstaff.core.v1.Heartbeat
+	(*Call)(nil),                    // 53: tipstaff.core.v1.Call
+	(*Budget)(nil),                  // 54: tipstaff.core.v1.Budget
+	(*Result)(nil),                  // 55: tipstaff.core.v1.Result
+	(*AgentError)(nil),              // 56: tipstaff.core.v1.AgentError
+	(*Ack)(nil),                     // 57: tipstaff.core.v1.Ack
+	(*Cancel)(nil),                  // 58: tipstaff.core.v1.Cancel
+	(*Drain)(nil),                   // 59: tipstaff.core.v1.Drain
+	(*Reserve)(nil),                 // 60: tipstaff.core.v1.Reserve
+	(*Grant)(nil),                   // 61: tipstaff.core.v1.Grant
+	nil,                             // 62: tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
+	nil,                             // 63: tipstaff.core.v1.Envelope.OutputsEntry
+	nil,                             // 64: tipstaff.core.v1.Envelope.PriorEntry
+	nil,                             // 65: tipstaff.core.v1.Envelope.FailedStagesEntry
+	nil,                             // 66: tipstaff.core.v1.Envelope.SkippedStagesEntry
+	nil,                             // 67: tipstaff.core.v1.Envelope.VisitsEntry
+	nil,                             // 68: tipstaff.core.v1.RollbackRequest.OutputsEntry
+	nil,                             // 69: tipstaff.core.v1.ListInterruptsResponse.ByKindEntry
+	(*timestamppb.Timestamp)(nil),   // 70: google.protobuf.Timestamp
 }
 var file_tipstaff_core_v1_core_proto_depIdxs = []int32{
-	52, // 0: tipstaff.core.v1.CreateEnvelopeRequest.metadata:type_name -> tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
+	62, // 0: tipstaff.core.v1.CreateEnvelopeRequest.metadata:type_name -> tipstaff.core.v1.CreateEnvelopeRequest.MetadataEntry
 	2,  // 1: tipstaff.core.v1.CreateEnvelopeRequest.pipeline:type_name -> tipstaff.core.v1.PipelineConfig
-	53, // 2: tipstaff.core.v1.Envelope.outputs:type_name -> tipstaff.core.v1.Envelope.OutputsEntry
-	59, // 3: tipstaff.core.v1.Envelope.received_at:type_name -> google.protobuf.Timestamp
-	59, // 4: tipstaff.core.v1.Envelope.created_at:type_name -> google.protobuf.Timestamp
-	54, // 5: tipstaff.core.v1.Envelope.prior:type_name -> tipstaff.core.v1.Envelope.PriorEntry
-	55, // 6: tipstaff.core.v1.Envelope.failed_stages:type_name -> tipstaff.core.v1.Envelope.FailedStagesEntry
-	56, // 7: tipstaff.core.v1.Envelope.skipped_stages:type_name -> tipstaff.core.v1.Envelope.SkippedStagesEntry
+	63, // 2: tipstaff.core.v1.Envelope.outputs:type_name -> tipstaff.core.v1.Envelope.OutputsEntry
+	70, // 3: tipstaff.core.v1.Envelope.received_at:type_name -> google.protobuf.Timestamp
+	70, // 4: tipstaff.core.v1.Envelope.created_at:type_name -> google.protobuf.Timestamp
+	64, // 5: tipstaff.core.v1.Envelope.prior:type_name -> tipstaff.core.v1.Envelope.PriorEntry
+	65, // 6: tipstaff.core.v1.Envelope.failed_stages:type_name -> tipstaff.core.v1.Envelope.FailedStagesEntry
+	66, // 7: tipstaff.core.v1.Envelope.skipped_stages:type_name -> tipstaff.core.v1.Envelope.SkippedStagesEntry
 	4,  // 8: tipstaff.core.v1.Envelope.edge_counts:type_name -> tipstaff.core.v1.EdgeCount
-	57, // 9: tipstaff.core.v1.Envelope.visits:type_name -> tipstaff.core.v1.Envelope.VisitsEntry
-	59, // 10: tipstaff.core.v1.Envelope.completed_at:type_name -> google.protobuf.Timestamp
+	67, // 9: tipstaff.core.v1.Envelope.visits:type_name -> tipstaff.core.v1.Envelope.VisitsEntry
+	70, // 10: tipstaff.core.v1.Envelope.completed_at:type_name -> google.protobuf.Timestamp
 	9,  // 11: tipstaff.core.v1.Envelope.interrupts:type_name -> tipstaff.core.v1.Interrupt
 	5,  // 12: tipstaff.core.v1.Envelope.goals:type_name -> tipstaff.core.v1.Goal
 	6,  // 13: tipstaff.core.v1.Envelope.rounds:type_name -> tipstaff.core.v1.Round
 	7,  // 14: tipstaff.core.v1.Envelope.feedback:type_name -> tipstaff.core.v1.Feedback
 	8,  // 15: tipstaff.core.v1.Envelope.waivers:type_name -> tipstaff.core.v1.Waiver
-	13, // 16: tipstaff.core.v1.Envelope.errors:type_name -> tipstaff.core.v1.ErrorRecord
-	14, // 17: tipstaff.core.v1.Envelope.processing_history:type_name -> tipstaff.core.v1.ProcessingRecord
-	59, // 18: tipstaff.core.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 19: tipstaff.core.v1.Interrupt.response:type_name -> tipstaff.core.v1.InterruptDecision
+	14, // 16: tipstaff.core.v1.Envelope.errors:type_name -> tipstaff.core.v1.ErrorRecord
+	15, // 17: tipstaff.core.v1.Envelope.processing_history:type_name -> tipstaff.core.v1.ProcessingRecord
+	70, // 18: tipstaff.core.v1.Interrupt.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 19: tipstaff.core.v1.Interrupt.response:type_name -> tipstaff.core.v1.InterruptDecision
 	11, // 20: tipstaff.core.v1.Interrupt.shown:type_name -> tipstaff.core.v1.Shown
 	10, // 21: tipstaff.core.v1.Interrupt.given:type_name -> tipstaff.core.v1.GivenResult
-	46, // 22: tipstaff.core.v1.GivenResult.error:type_name -> tipstaff.core.v1.AgentError
-	59, // 23: tipstaff.core.v1.ErrorRecord.at:type_name -> google.protobuf.Timestamp
-	59, // 24: tipstaff.core.v1.ProcessingRecord.started_at:type_name -> google.protobuf.Timestamp
-	59, // 25: tipstaff.core.v1.ProcessingRecord.completed_at:type_name -> google.protobuf.Timestamp
-	3,  // 26: tipstaff.core.v1.UpdateEnvelopeRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	17, // 27: tipstaff.core.v1.UpdateEnvelopeRequest.usage:type_name -> tipstaff.core.v1.Usage
-	3,  // 28: tipstaff.core.v1.ExecuteRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	2,  // 29: tipstaff.core.v1.ExecuteRequest.config:type_name -> tipstaff.core.v1.PipelineConfig
-	19, // 30: tipstaff.core.v1.ExecuteRequest.bounds:type_name -> tipstaff.core.v1.Bounds
-	0,  // 31: tipstaff.core.v1.ExecutionEvent.type:type_name -> tipstaff.core.v1.ExecutionEvent.EventType
-	3,  // 32: tipstaff.core.v1.ExecutionEvent.envelope:type_name -> tipstaff.core.v1.Envelope
-	3,  // 33: tipstaff.core.v1.ExecuteAgentRequest.envelope:type_name -> tipstaff.core.v1.Envelope
-	17, // 34: tipstaff.core.v1.AgentResult.usage:type_name -> tipstaff.core.v1.Usage
-	3,  // 35: tipstaff.core.v1.AgentResult.envelope:type_name -> tipstaff.core.v1.Envelope
-	9,  // 36: tipstaff.core.v1.AgentResult.interrupt:type_name -> tipstaff.core.v1.Interrupt
-	23, // 37: tipstaff.core.v1.CheckpointRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	59, // 38: tipstaff.core.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	23, // 39: tipstaff.core.v1.RollbackRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	58, // 40: tipstaff.core.v1.RollbackRequest.outputs:type_name -> tipstaff.core.v1.RollbackRequest.OutputsEntry
-	19, // 41: tipstaff.core.v1.RollbackRequest.bounds:type_name -> tipstaff.core.v1.Bounds
-	23, // 42: tipstaff.core.v1.ResumeRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	28, // 43: tipstaff.core.v1.ResumeRequest.response:type_name -> tipstaff.core.v1.InterruptResponse
-	23, // 44: tipstaff.core.v1.GetStateRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	23, // 45: tipstaff.core.v1.ListCheckpointsRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	25, // 46: tipstaff.core.v1.ListCheckpointsResponse.checkpoints:type_name -> tipstaff.core.v1.Checkpoint
-	23, // 47: tipstaff.core.v1.ListTransitionsRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	34, // 48: tipstaff.core.v1.ListTransitionsResponse.transitions:type_name -> tipstaff.core.v1.Transition
-	59, // 49: tipstaff.core.v1.Transition.timestamp:type_name -> google.protobuf.Timestamp
-	23, // 50: tipstaff.core.v1.CancelRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	23, // 51: tipstaff.core.v1.WatchRequest.ref:type_name -> tipstaff.core.v1.RunRef
-	39, // 52: tipstaff.core.v1.HostMessage.register:type_name -> tipstaff.core.v1.Register
-	45, // 53: tipstaff.core.v1.HostMessage.result:type_name -> tipstaff.core.v1.Result
-	50, // 54: tipstaff.core.v1.HostMessage.reserve:type_name -> tipstaff.core.v1.Reserve
-	42, // 55: tipstaff.core.v1.HostMessage.heartbeat:type_name -> tipstaff.core.v1.Heartbeat
-	49, // 56: tipstaff.core.v1.HostMessage.drain:type_name -> tipstaff.core.v1.Drain
-	41, // 57: tipstaff.core.v1.ServerMessage.registered:type_name -> tipstaff.core.v1.Registered
-	43, // 58: tipstaff.core.v1.ServerMessage.call:type_name -> tipstaff.core.v1.Call
-	47, // 59: tipstaff.core.v1.ServerMessage.ack:type_name -> tipstaff.core.v1.Ack
-	48, // 60: tipstaff.core.v1.ServerMessage.cancel:type_name -> tipstaff.core.v1.Cancel
-	51, // 61: tipstaff.core.v1.ServerMessage.grant:type_name -> tipstaff.core.v1.Grant
-	49, // 62: tipstaff.core.v1.ServerMessage.drain:type_name -> tipstaff.core.v1.Drain
-	40, // 63: tipstaff.core.v1.Register.agents:type_name -> tipstaff.core.v1.HostedAgent
-	3,  // 64: tipstaff.core.v1.Call.view:type_name -> tipstaff.core.v1.Envelope
-	59, // 65: tipstaff.core.v1.Call.deadline:type_name -> google.protobuf.Timestamp
-	44, // 66: tipstaff.core.v1.Call.budget:type_name -> tipstaff.core.v1.Budget
-	17, // 67: tipstaff.core.v1.Result.usage:type_name -> tipstaff.core.v1.Usage
-	46, // 68: tipstaff.core.v1.Result.error:type_name -> tipstaff.core.v1.AgentError
-	1,  // 69: tipstaff.core.v1.CoreService.CreateEnvelope:input_type -> tipstaff.core.v1.CreateEnvelopeRequest
-	3,  // 70: tipstaff.core.v1.CoreService.CheckBounds:input_type -> tipstaff.core.v1.Envelope
-	16, // 71: tipstaff.core.v1.CoreService.UpdateEnvelope:input_type -> tipstaff.core.v1.UpdateEnvelopeRequest
-	18, // 72: tipstaff.core.v1.CoreService.ExecutePipeline:input_type -> tipstaff.core.v1.ExecuteRequest
-	21, // 73: tipstaff.core.v1.CoreService.ExecuteAgent:input_type -> tipstaff.core.v1.ExecuteAgentRequest
-	24, // 74: tipstaff.core.v1.CoreService.CreateCheckpoint:input_type -> tipstaff.core.v1.CheckpointRequest
-	26, // 75: tipstaff.core.v1.CoreService.RollbackToCheckpoint:input_type -> tipstaff.core.v1.RollbackRequest
-	27, // 76: tipstaff.core.v1.CoreService.ResumePipeline:input_type -> tipstaff.core.v1.ResumeRequest
-	29, // 77: tipstaff.core.v1.CoreService.GetState:input_type -> tipstaff.core.v1.GetStateRequest
-	30, // 78: tipstaff.core.v1.CoreService.ListCheckpoints:input_type -> tipstaff.core.v1.ListCheckpointsRequest
-	32, // 79: tipstaff.core.v1.CoreService.ListTransitions:input_type -> tipstaff.core.v1.ListTransitionsRequest
-	35, // 80: tipstaff.core.v1.CoreService.Cancel:input_type -> tipstaff.core.v1.CancelRequest
-	36, // 81: tipstaff.core.v1.CoreService.Watch:input_type -> tipstaff.core.v1.WatchRequest
-	37, // 82: tipstaff.core.v1.CoreService.ServeAgents:input_type -> tipstaff.core.v1.HostMessage
-	3,  // 83: tipstaff.core.v1.CoreService.CreateEnvelope:output_type -> tipstaff.core.v1.Envelope
-	15, // 84: tipstaff.core.v1.CoreService.CheckBounds:output_type -> tipstaff.core.v1.BoundsResult
-	3,  // 85: tipstaff.core.v1.CoreService.UpdateEnvelope:output_type -> tipstaff.core.v1.Envelope
-	20, // 86: tipstaff.core.v1.CoreService.ExecutePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
-	22, // 87: tipstaff.core.v1.CoreService.ExecuteAgent:output_type -> tipstaff.core.v1.AgentResult
-	25, // 88: tipstaff.core.v1.CoreService.CreateCheckpoint:output_type -> tipstaff.core.v1.Checkpoint
-	3,  // 89: tipstaff.core.v1.CoreService.RollbackToCheckpoint:output_type -> tipstaff.core.v1.Envelope
-	20, // 90: tipstaff.core.v1.CoreService.ResumePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
-	3,  // 91: tipstaff.core.v1.CoreService.GetState:output_type -> tipstaff.core.v1.Envelope
-	31, // 92: tipstaff.core.v1.CoreService.ListCheckpoints:output_type -> tipstaff.core.v1.ListCheckpointsResponse
-	33, // 93: tipstaff.core.v1.CoreService.ListTransitions:output_type -> tipstaff.core.v1.ListTransitionsResponse
-	3,  // 94: tipstaff.core.v1.CoreService.Cancel:output_type -> tipstaff.core.v1.Envelope
-	20, // 95: tipstaff.core.v1.CoreService.Watch:output_type -> tipstaff.core.v1.ExecutionEvent
-	38, // 96: tipstaff.core.v1.CoreService.ServeAgents:output_type -> tipstaff.core.v1.ServerMessage
-	83, // [83:97] is the sub-list for method output_type
-	69, // [69:83] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	56, // 22: tipstaff.core.v1.GivenResult.error:type_name -> tipstaff.core.v1.AgentError
+	12, // 23: tipstaff.core.v1.Shown.parts:type_name -> tipstaff.core.v1.ShownPart
+	70, // 24: tipstaff.core.v1.ErrorRecord.at:type_name -> google.protobuf.Timestamp
+	70, // 25: tipstaff.core.v1.ProcessingRecord.started_at:type_name -> google.protobuf.Timestamp
+	70, // 26: tipstaff.core.v1.ProcessingRecord.completed_at:type_name -> google.protobuf.Timestamp
+	3,  // 27: tipstaff.core.v1.UpdateEnvelopeRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	18, // 28: tipstaff.core.v1.UpdateEnvelopeRequest.usage:type_name -> tipstaff.core.v1.Usage
+	3,  // 29: tipstaff.core.v1.ExecuteRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	2,  // 30: tipstaff.core.v1.ExecuteRequest.config:type_name -> tipstaff.core.v1.PipelineConfig
+	20, // 31: tipstaff.core.v1.ExecuteRequest.bounds:type_name -> tipstaff.core.v1.Bounds
+	0,  // 32: tipstaff.core.v1.ExecutionEvent.type:type_name -> tipstaff.core.v1.ExecutionEvent.EventType
+	3,  // 33: tipstaff.core.v1.ExecutionEvent.envelope:type_name -> tipstaff.core.v1.Envelope
+	3,  // 34: tipstaff.core.v1.ExecuteAgentRequest.envelope:type_name -> tipstaff.core.v1.Envelope
+	18, // 35: tipstaff.core.v1.AgentResult.usage:type_name -> tipstaff.core.v1.Usage
+	3,  // 36: tipstaff.core.v1.AgentResult.envelope:type_name -> tipstaff.core.v1.Envelope
+	9,  // 37: tipstaff.core.v1.AgentResult.interrupt:type_name -> tipstaff.core.v1.Interrupt
+	24, // 38: tipstaff.core.v1.CheckpointRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	70, // 39: tipstaff.core.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	24, // 40: tipstaff.core.v1.RollbackRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	68, // 41: tipstaff.core.v1.RollbackRequest.outputs:type_name -> tipstaff.core.v1.RollbackRequest.OutputsEntry
+	20, // 42: tipstaff.core.v1.RollbackRequest.bounds:type_name -> tipstaff.core.v1.Bounds
+	24, // 43: tipstaff.core.v1.ResumeRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	29, // 44: tipstaff.core.v1.ResumeRequest.response:type_name -> tipstaff.core.v1.InterruptResponse
+	24, // 45: tipstaff.core.v1.GetStateRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	24, // 46: tipstaff.core.v1.ListCheckpointsRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	26, // 47: tipstaff.core.v1.ListCheckpointsResponse.checkpoints:type_name -> tipstaff.core.v1.Checkpoint
+	24, // 48: tipstaff.core.v1.ListTransitionsRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	35, // 49: tipstaff.core.v1.ListTransitionsResponse.transitions:type_name -> tipstaff.core.v1.Transition
+	70, // 50: tipstaff.core.v1.Transition.timestamp:type_name -> google.protobuf.Timestamp
+	24, // 51: tipstaff.core.v1.CancelRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	24, // 52: tipstaff.core.v1.WatchRequest.ref:type_name -> tipstaff.core.v1.RunRef
+	40, // 53: tipstaff.core.v1.ListRunsResponse.runs:type_name -> tipstaff.core.v1.RunSummary
+	70, // 54: tipstaff.core.v1.RunSummary.created_at:type_name -> google.protobuf.Timestamp
+	70, // 55: tipstaff.core.v1.RunSummary.ended_at:type_name -> google.protobuf.Timestamp
+	43, // 56: tipstaff.core.v1.ListThreadsResponse.threads:type_name -> tipstaff.core.v1.Thread
+	40, // 57: tipstaff.core.v1.Thread.head:type_name -> tipstaff.core.v1.RunSummary
+	46, // 58: tipstaff.core.v1.ListInterruptsResponse.interrupts:type_name -> tipstaff.core.v1.PendingInterrupt
+	69, // 59: tipstaff.core.v1.ListInterruptsResponse.by_kind:type_name -> tipstaff.core.v1.ListInterruptsResponse.ByKindEntry
+	9,  // 60: tipstaff.core.v1.PendingInterrupt.interrupt:type_name -> tipstaff.core.v1.Interrupt
+	49, // 61: tipstaff.core.v1.HostMessage.register:type_name -> tipstaff.core.v1.Register
+	55, // 62: tipstaff.core.v1.HostMessage.result:type_name -> tipstaff.core.v1.Result
+	60, // 63: tipstaff.core.v1.HostMessage.reserve:type_name -> tipstaff.core.v1.Reserve
+	52, // 64: tipstaff.core.v1.HostMessage.heartbeat:type_name -> tipstaff.core.v1.Heartbeat
+	59, // 65: tipstaff.core.v1.HostMessage.drain:type_name -> tipstaff.core.v1.Drain
+	51, // 66: tipstaff.core.v1.ServerMessage.registered:type_name -> tipstaff.core.v1.Registered
+	53, // 67: tipstaff.core.v1.ServerMessage.call:type_name -> tipstaff.core.v1.Call
+	57, // 68: tipstaff.core.v1.ServerMessage.ack:type_name -> tipstaff.core.v1.Ack
+	58, // 69: tipstaff.core.v1.ServerMessage.cancel:type_name -> tipstaff.core.v1.Cancel
+	61, // 70: tipstaff.core.v1.ServerMessage.grant:type_name -> tipstaff.core.v1.Grant
+	59, // 71: tipstaff.core.v1.ServerMessage.drain:type_name -> tipstaff.core.v1.Drain
+	50, // 72: tipstaff.core.v1.Register.agents:type_name -> tipstaff.core.v1.HostedAgent
+	3,  // 73: tipstaff.core.v1.Call.view:type_name -> tipstaff.core.v1.Envelope
+	70, // 74: tipstaff.core.v1.Call.deadline:type_name -> google.protobuf.Timestamp
+	54, // 75: tipstaff.core.v1.Call.budget:type_name -> tipstaff.core.v1.Budget
+	18, // 76: tipstaff.core.v1.Result.usage:type_name -> tipstaff.core.v1.Usage
+	56, // 77: tipstaff.core.v1.Result.error:type_name -> tipstaff.core.v1.AgentError
+	1,  // 78: tipstaff.core.v1.CoreService.CreateEnvelope:input_type -> tipstaff.core.v1.CreateEnvelopeRequest
+	3,  // 79: tipstaff.core.v1.CoreService.CheckBounds:input_type -> tipstaff.core.v1.Envelope
+	17, // 80: tipstaff.core.v1.CoreService.UpdateEnvelope:input_type -> tipstaff.core.v1.UpdateEnvelopeRequest
+	19, // 81: tipstaff.core.v1.CoreService.ExecutePipeline:input_type -> tipstaff.core.v1.ExecuteRequest
+	22, // 82: tipstaff.core.v1.CoreService.ExecuteAgent:input_type -> tipstaff.core.v1.ExecuteAgentRequest
+	25, // 83: tipstaff.core.v1.CoreService.CreateCheckpoint:input_type -> tipstaff.core.v1.CheckpointRequest
+	27, // 84: tipstaff.core.v1.CoreService.RollbackToCheckpoint:input_type -> tipstaff.core.v1.RollbackRequest
+	28, // 85: tipstaff.core.v1.CoreService.ResumePipeline:input_type -> tipstaff.core.v1.ResumeRequest
+	30, // 86: tipstaff.core.v1.CoreService.GetState:input_type -> tipstaff.core.v1.GetStateRequest
+	31, // 87: tipstaff.core.v1.CoreService.ListCheckpoints:input_type -> tipstaff.core.v1.ListCheckpointsRequest
+	33, // 88: tipstaff.core.v1.CoreService.ListTransitions:input_type -> tipstaff.core.v1.ListTransitionsRequest
+	38, // 89: tipstaff.core.v1.CoreService.ListRuns:input_type -> tipstaff.core.v1.ListRunsRequest
+	41, // 90: tipstaff.core.v1.CoreService.ListThreads:input_type -> tipstaff.core.v1.ListThreadsRequest
+	44, // 91: tipstaff.core.v1.CoreService.ListInterrupts:input_type -> tipstaff.core.v1.ListInterruptsRequest
+	36, // 92: tipstaff.core.v1.CoreService.Cancel:input_type -> tipstaff.core.v1.CancelRequest
+	37, // 93: tipstaff.core.v1.CoreService.Watch:input_type -> tipstaff.core.v1.WatchRequest
+	47, // 94: tipstaff.core.v1.CoreService.ServeAgents:input_type -> tipstaff.core.v1.HostMessage
+	3,  // 95: tipstaff.core.v1.CoreService.CreateEnvelope:output_type -> tipstaff.core.v1.Envelope
+	16, // 96: tipstaff.core.v1.CoreService.CheckBounds:output_type -> tipstaff.core.v1.BoundsResult
+	3,  // 97: tipstaff.core.v1.CoreService.UpdateEnvelope:output_type -> tipstaff.core.v1.Envelope
+	21, // 98: tipstaff.core.v1.CoreService.ExecutePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
+	23, // 99: tipstaff.core.v1.CoreService.ExecuteAgent:output_type -> tipstaff.core.v1.AgentResult
+	26, // 100: tipstaff.core.v1.CoreService.CreateCheckpoint:output_type -> tipstaff.core.v1.Checkpoint
+	3,  // 101: tipstaff.core.v1.CoreService.RollbackToCheckpoint:output_type -> tipstaff.core.v1.Envelope
+	21, // 102: tipstaff.core.v1.CoreService.ResumePipeline:output_type -> tipstaff.core.v1.ExecutionEvent
+	3,  // 103: tipstaff.core.v1.CoreService.GetState:output_type -> tipstaff.core.v1.Envelope
+	32, // 104: tipstaff.core.v1.CoreService.ListCheckpoints:output_type -> tipstaff.core.v1.ListCheckpointsResponse
+	34, // 105: tipstaff.core.v1.CoreService.ListTransitions:output_type -> tipstaff.core.v1.ListTransitionsResponse
+	39, // 106: tipstaff.core.v1.CoreService.ListRuns:output_type -> tipstaff.core.v1.ListRunsResponse
+	42, // 107: tipstaff.core.v1.CoreService.ListThreads:output_type -> tipstaff.core.v1.ListThreadsResponse
+	45, // 108: tipstaff.core.v1.CoreService.ListInterrupts:output_type -> tipstaff.core.v1.ListInterruptsResponse
+	3,  // 109: tipstaff.core.v1.CoreService.Cancel:output_type -> tipstaff.core.v1.Envelope
+	21, // 110: tipstaff.core.v1.CoreService.Watch:output_type -> tipstaff.core.v1.ExecutionEvent
+	48, // 111: tipstaff.core.v1.CoreService.ServeAgents:output_type -> tipstaff.core.v1.ServerMessage
+	95, // [95:112] is the sub-list for method output_type
+	78, // [78:95] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_tipstaff_core_v1_core_proto_init() }
@@ -5744,32 +6656,33 @@ func file_tipstaff_core_v1_core_proto_init() {
 	file_tipstaff_core_v1_core_proto_msgTypes[2].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[8].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[9].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[11].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[13].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[12].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[14].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[15].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[18].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[20].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[16].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[19].OneofWrappers = []any{}
 	file_tipstaff_core_v1_core_proto_msgTypes[21].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[22].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[22].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[23].OneofWrappers = []any{
 		(*RunRef_EnvelopeId)(nil),
 		(*RunRef_ThreadId)(nil),
 		(*RunRef_RunId)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[25].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[26].OneofWrappers = []any{
 		(*RollbackRequest_CheckpointId)(nil),
 		(*RollbackRequest_Stage)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[27].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[33].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[36].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[28].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[29].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[34].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[46].OneofWrappers = []any{
 		(*HostMessage_Register)(nil),
 		(*HostMessage_Result)(nil),
 		(*HostMessage_Reserve)(nil),
 		(*HostMessage_Heartbeat)(nil),
 		(*HostMessage_Drain)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[37].OneofWrappers = []any{
+	file_tipstaff_core_v1_core_proto_msgTypes[47].OneofWrappers = []any{
 		(*ServerMessage_Registered)(nil),
 		(*ServerMessage_Call)(nil),
 		(*ServerMessage_Ack)(nil),
@@ -5777,16 +6690,16 @@ func file_tipstaff_core_v1_core_proto_init() {
 		(*ServerMessage_Grant)(nil),
 		(*ServerMessage_Drain)(nil),
 	}
-	file_tipstaff_core_v1_core_proto_msgTypes[44].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[46].OneofWrappers = []any{}
-	file_tipstaff_core_v1_core_proto_msgTypes[50].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[54].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[56].OneofWrappers = []any{}
+	file_tipstaff_core_v1_core_proto_msgTypes[60].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tipstaff_core_v1_core_proto_rawDesc), len(file_tipstaff_core_v1_core_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   58,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -44,6 +44,9 @@ const (
 	CoreService_GetState_FullMethodName             = "/tipstaff.core.v1.CoreService/GetState"
 	CoreService_ListCheckpoints_FullMethodName      = "/tipstaff.core.v1.CoreService/ListCheckpoints"
 	CoreService_ListTransitions_FullMethodName      = "/tipstaff.core.v1.CoreService/ListTransitions"
+	CoreService_ListRuns_FullMethodName             = "/tipstaff.core.v1.CoreService/ListRuns"
+	CoreService_ListThreads_FullMethodName          = "/tipstaff.core.v1.CoreService/ListThreads"
+	CoreService_ListInterrupts_FullMethodName       = "/tipstaff.core.v1.CoreService/ListInterrupts"
 	CoreService_Cancel_FullMethodName               = "/tipstaff.core.v1.CoreService/Cancel"
 	CoreService_Watch_FullMethodName                = "/tipstaff.core.v1.CoreService/Watch"
 	CoreService_ServeAgents_FullMethodName          = "/tipstaff.core.v1.CoreService/ServeAgents"
@@ -80,13 +83,21 @@ type CoreServiceClient interface {
 	// ResumePipeline decides an open interrupt, if a response is given, then goes on
 	// with the run. The decision stands even if going on fails.
 	ResumePipeline(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecutionEvent], error)
-	// GetState returns the Envelope as it is now.
+	// GetState returns the Envelope as it is now or, if a checkpoint is named, as it was
+	// there.
 	GetState(ctx context.Context, in *GetStateRequest, opts ...grpc.CallOption) (*Envelope, error)
 	// ListCheckpoints lists the checkpoints of a run, oldest first.
 	ListCheckpoints(ctx context.Context, in *ListCheckpointsRequest, opts ...grpc.CallOption) (*ListCheckpointsResponse, error)
 	// ListTransitions lists the transitions of a run, oldest first, those before a
 	// rollback included.
 	ListTransitions(ctx context.Context, in *ListTransitionsRequest, opts ...grpc.CallOption) (*ListTransitionsResponse, error)
+	// ListRuns lists the runs that the caller may see, newest first, of whatever kind.
+	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
+	// ListThreads lists the caller's threads, that with the newest run first.
+	ListThreads(ctx context.Context, in *ListThreadsRequest, opts ...grpc.CallOption) (*ListThreadsResponse, error)
+	// ListInterrupts lists what waits for a decision in runs that the caller may see,
+	// oldest first.
+	ListInterrupts(ctx context.Context, in *ListInterruptsRequest, opts ...grpc.CallOption) (*ListInterruptsResponse, error)
 	// Cancel ends a run. One that has ended is returned as it ended.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*Envelope, error)
 	// Watch streams the events after a seq. It never starts, ends or slows a run.
@@ -232,6 +243,36 @@ func (c *coreServiceClient) ListTransitions(ctx context.Context, in *ListTransit
 	return out, nil
 }
 
+func (c *coreServiceClient) ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRunsResponse)
+	err := c.cc.Invoke(ctx, CoreService_ListRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coreServiceClient) ListThreads(ctx context.Context, in *ListThreadsRequest, opts ...grpc.CallOption) (*ListThreadsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListThreadsResponse)
+	err := c.cc.Invoke(ctx, CoreService_ListThreads_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coreServiceClient) ListInterrupts(ctx context.Context, in *ListInterruptsRequest, opts ...grpc.CallOption) (*ListInterruptsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListInterruptsResponse)
+	err := c.cc.Invoke(ctx, CoreService_ListInterrupts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *coreServiceClient) Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*Envelope, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Envelope)
@@ -305,13 +346,21 @@ type CoreServiceServer interface {
 	// ResumePipeline decides an open interrupt, if a response is given, then goes on
 	// with the run. The decision stands even if going on fails.
 	ResumePipeline(*ResumeRequest, grpc.ServerStreamingServer[ExecutionEvent]) error
-	// GetState returns the Envelope as it is now.
+	// GetState returns the Envelope as it is now or, if a checkpoint is named, as it was
+	// there.
 	GetState(context.Context, *GetStateRequest) (*Envelope, error)
 	// ListCheckpoints lists the checkpoints of a run, oldest first.
 	ListCheckpoints(context.Context, *ListCheckpointsRequest) (*ListCheckpointsResponse, error)
 	// ListTransitions lists the transitions of a run, oldest first, those before a
 	// rollback included.
 	ListTransitions(context.Context, *ListTransitionsRequest) (*ListTransitionsResponse, error)
+	// ListRuns lists the runs that the caller may see, newest first, of whatever kind.
+	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
+	// ListThreads lists the caller's threads, that with the newest run first.
+	ListThreads(context.Context, *ListThreadsRequest) (*ListThreadsResponse, error)
+	// ListInterrupts lists what waits for a decision in runs that the caller may see,
+	// oldest first.
+	ListInterrupts(context.Context, *ListInterruptsRequest) (*ListInterruptsResponse, error)
 	// Cancel ends a run. One that has ended is returned as it ended.
 	Cancel(context.Context, *CancelRequest) (*Envelope, error)
 	// Watch streams the events after a seq. It never starts, ends or slows a run.
@@ -361,6 +410,15 @@ func (UnimplementedCoreServiceServer) ListCheckpoints(context.Context, *ListChec
 }
 func (UnimplementedCoreServiceServer) ListTransitions(context.Context, *ListTransitionsRequest) (*ListTransitionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTransitions not implemented")
+}
+func (UnimplementedCoreServiceServer) ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRuns not implemented")
+}
+func (UnimplementedCoreServiceServer) ListThreads(context.Context, *ListThreadsRequest) (*ListThreadsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListThreads not implemented")
+}
+func (UnimplementedCoreServiceServer) ListInterrupts(context.Context, *ListInterruptsRequest) (*ListInterruptsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListInterrupts not implemented")
 }
 func (UnimplementedCoreServiceServer) Cancel(context.Context, *CancelRequest) (*Envelope, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
@@ -576,6 +634,60 @@ func _CoreService_ListTransitions_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CoreService_ListRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServiceServer).ListRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CoreService_ListRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServiceServer).ListRuns(ctx, req.(*ListRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CoreService_ListThreads_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListThreadsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServiceServer).ListThreads(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CoreService_ListThreads_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServiceServer).ListThreads(ctx, req.(*ListThreadsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CoreService_ListInterrupts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListInterruptsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServiceServer).ListInterrupts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CoreService_ListInterrupts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServiceServer).ListInterrupts(ctx, req.(*ListInterruptsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CoreService_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelRequest)
 	if err := dec(in); err != nil {
@@ -654,6 +766,18 @@ var CoreService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTransitions",
 			Handler:    _CoreService_ListTransitions_Handler,
+		},
+		{
+			MethodName: "ListRuns",
+			Handler:    _CoreService_ListRuns_Handler,
+		},
+		{
+			MethodName: "ListThreads",
+			Handler:    _CoreService_ListThreads_Handler,
+		},
+		{
+			MethodName: "ListInterrupts",
+			Handler:    _CoreService_ListInterrupts_Handler,
 		},
 		{
 			MethodName: "Cancel",

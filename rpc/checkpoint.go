@@ -107,13 +107,13 @@ func paged[T, M any](ctx context.Context, s *Server, req interface {
 		}
 	}
 	switch {
-	case size < 0:
-		return nil, "", invalid("page_size", "it is less than 0")
+	case size < 0 || size > mostPage:
+		return nil, "", invalid("page_size", "it is %d: from 1 to %d", size, mostPage)
 	case size == 0:
 		size = defaultPage
 	}
 	all = all[min(from, len(all)):]
-	if most := int(min(size, mostPage)); len(all) > most {
+	if most := int(size); len(all) > most {
 		all, next = all[:most], strconv.Itoa(from+most)
 	}
 	for _, one := range all {

@@ -95,13 +95,23 @@ func members(field string, raw []byte) (map[string]json.RawMessage, error) {
 	return all, nil
 }
 
-// GetState is the Envelope as it is.
+// GetState is the Envelope as it is, or as it was at a checkpoint.
 func (s *Server) GetState(ctx context.Context, req *pb.GetStateRequest) (*pb.Envelope, error) {
 	run, err := s.find(ctx, req.Ref)
 	if err != nil {
 		return nil, err
 	}
-	return s.envelope(ctx, run.ID)
+	if req.CheckpointId == nil {
+		return s.envelope(ctx, run.ID)
+	}
+	if *req.CheckpointId == "" {
+		return nil, invalid("checkpoint_id", "it is empty")
+	}
+	raw, err := s.svc.Envelope(ctx, run.ID, *req.CheckpointId)
+	if err != nil {
+		return nil, err
+	}
+	return pb.ReadEnvelope(raw)
 }
 
 // CheckBounds asks whether a stage could start. It reads counters, and no data.
@@ -302,7 +312,7 @@ func showGates(env *pb.Envelope, open []tipstaff.Gate) {
 // interruptOf is a gate in the words of clients.
 func interruptOf(g tipstaff.Gate) *pb.Interrupt {
 	stage, visit := stageOf(g.Path)
-	i := &pb.Interrupt{Id: g.ID.String(), Key: g.Key, Kind: string(g.Kind), Stage: stage, Visit: visit, Question: g.Question, Actions: g.Actions, Open: true,
+	i := &pb.Interrupt{Id: g.ID.String(), Key: g.Key, Kind: string(g.Kind), Stage: stage, Visit: visit, Question: g.Question, Actions: g.Available(), Open: true,
 		Shown: shownOf(g), Given: givenOf(g)}
 	var subject struct {
 		Message string          `json:"message"`
@@ -329,7 +339,11 @@ func shownOf(g tipstaff.Gate) *pb.Shown {
 		shown := tipstaff.Subject(g)
 		s = &shown
 	}
-	return &pb.Shown{Lines: s.Lines, Whole: s.Whole}
+	m := &pb.Shown{Lines: s.Lines, Whole: s.Whole}
+	for _, p := range s.Parts {
+		m.Parts = append(m.Parts, &pb.ShownPart{Name: p.Name, Text: p.Text, Bytes: int64(p.Bytes), Cut: int64(p.Cut)})
+	}
+	return m
 }
 
 // givenOf is what came for a call in doubt; nil: nothing.

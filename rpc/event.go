@@ -40,6 +40,12 @@ var shapes = map[tipstaff.Kind]shape{
 	tipstaff.KindIntentCancel:      {pb.ExecutionEvent_PIPELINE_COMPLETED, "reason by=on_behalf_of"},
 }
 
+// passing are the kinds that are told and not recorded.
+var passing = map[tipstaff.Kind]pb.ExecutionEvent_EventType{
+	tipstaff.KindAgentTextDelta: pb.ExecutionEvent_TEXT_DELTA,
+	tipstaff.KindToolProgress:   pb.ExecutionEvent_TOOL_PROGRESS,
+}
+
 // object is JSON by its members.
 type object = map[string]json.RawMessage
 
@@ -99,6 +105,10 @@ func (s *Server) adorn(ctx context.Context, e tipstaff.Event, event *pb.Executio
 		payload["bound"] = fieldOf(payload["bound"])
 	case tipstaff.KindPolicyGate:
 		payload["stage"] = text(event.Stage)
+		if g, err := tipstaff.OpenedGate(e.Kind, e.Path, e.Seq, e.At, e.Body); err == nil && g.Kind == tipstaff.Delivery {
+			g.Subject = payload["data"]
+			payload["actions"], _ = json.Marshal(g.Available()) // texts
+		}
 		payload["data"] = boundNamed(payload["data"])
 		askedBy(payload)
 	case tipstaff.KindPolicyGateResolve:
@@ -192,7 +202,7 @@ func raisedAgain(g tipstaff.Gate, run tipstaff.Run) *pb.ExecutionEvent {
 	if i.Data != nil {
 		payload["data"] = i.Data
 	}
-	payload["actions"], _ = json.Marshal(g.Actions) // texts
+	payload["actions"], _ = json.Marshal(i.Actions) // texts
 	if !g.ExpiresAt.IsZero() {
 		payload["expires_at"], _ = json.Marshal(g.ExpiresAt)
 	}

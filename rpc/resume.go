@@ -21,20 +21,24 @@ func (s *Server) ResumePipeline(req *pb.ResumeRequest, stream pb.CoreService_Res
 	if req.Response == nil && req.InterruptId != "" {
 		return invalid("response", "the answer to interrupt %s is missing", req.InterruptId)
 	}
+	var decided tipstaff.Decided
 	if req.Response != nil {
-		if err := s.decide(ctx, run, req); err != nil {
+		if decided, err = s.decide(ctx, run, req); err != nil {
 			return err
 		}
 	}
+	after := run.HeadSeq
 	_, err = s.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID})
 	switch code := tipstaff.CodeOf(err); {
 	case err == nil:
 	case req.Response != nil && code == tipstaff.Busy: // it was not at rest: it takes the decision by itself
 	case req.Response != nil && code == tipstaff.RunEnded && !run.State.Terminal(): // by this very decision
+	case code == tipstaff.RunEnded && run.State == tipstaff.Cancelled && decided.Decision.Action == tipstaff.ActionHalt:
+		after-- // it is the same decision again: the end is told again
 	default:
 		return err
 	}
-	return s.watch(ctx, watching{run: run.ID, after: run.HeadSeq, follow: true, began: true}, stream)
+	return s.watch(ctx, watching{run: run.ID, after: after, follow: true, began: true}, stream)
 }
 
 // Cancel ends a run. One that has ended stays as it is.
@@ -50,15 +54,15 @@ func (s *Server) Cancel(ctx context.Context, req *pb.CancelRequest) (*pb.Envelop
 }
 
 // decide closes the gate that the response is for.
-func (s *Server) decide(ctx context.Context, run tipstaff.Run, req *pb.ResumeRequest) error {
+func (s *Server) decide(ctx context.Context, run tipstaff.Run, req *pb.ResumeRequest) (none tipstaff.Decided, err error) {
 	d := tipstaff.DecideRequest{Run: run.ID, Gate: req.InterruptId, Via: surface}
 	at := slices.IndexFunc(run.OpenGates, func(g tipstaff.Gate) bool { return g.ID.String() == d.Gate || g.Key == d.Gate })
 	var gate tipstaff.Gate
 	switch {
 	case d.Gate == "" && len(run.OpenGates) == 0:
-		return s.nothingOpen(ctx, run.ID)
+		return none, s.nothingOpen(ctx, run.ID)
 	case d.Gate == "" && len(run.OpenGates) != 1:
-		return invalid("interrupt_id", "%d interrupts are open: say which one is answered", len(run.OpenGates))
+		return none, invalid("interrupt_id", "%d interrupts are open: say which one is answered", len(run.OpenGates))
 	case d.Gate == "":
 		gate = run.OpenGates[0]
 		d.Gate = gate.ID.String()
@@ -68,10 +72,9 @@ func (s *Server) decide(ctx context.Context, run tipstaff.Run, req *pb.ResumeReq
 	// Of a gate that is no longer open only the decision is known: the Service says
 	// whether this is the same.
 	if err := answer(gate, req.Response, &d); err != nil {
-		return err
+		return none, err
 	}
-	_, err := s.svc.Decide(ctx, d)
-	return err
+	return s.svc.Decide(ctx, d)
 }
 
 // nothingOpen is why an answer that names no interrupt has none to go to: it may have come

@@ -24,7 +24,7 @@ func (s *Server) Watch(req *pb.WatchRequest, stream pb.CoreService_WatchServer) 
 	if err != nil {
 		return err
 	}
-	return s.watch(stream.Context(), watching{run: run.ID, after: req.AfterSeq, follow: req.Follow}, stream)
+	return s.watch(stream.Context(), watching{run: run.ID, after: req.AfterSeq, follow: req.Follow, transients: req.Transients}, stream)
 }
 
 // watching is what a stream tells.
@@ -33,6 +33,8 @@ type watching struct {
 	after  int64
 	follow bool
 	began  bool // the stream has begun a drive, and tells how it ended
+	// transients: it also tells what is not recorded.
+	transients bool
 }
 
 // reader is the other end of a stream.
@@ -46,11 +48,15 @@ type reader interface {
 func (s *Server) watch(ctx context.Context, w watching, out reader) error {
 	reading, stop := s.untilStopped(ctx)
 	defer stop()
-	t := &teller{s: s, out: out, run: w.run, last: w.after}
+	t := &teller{s: s, out: out, run: w.run, last: w.after, read: w.after}
 	defer func() { out.SetTrailer(metadata.Pairs(lastSeqTrailer, strconv.FormatInt(t.last, 10))) }()
 	for e, err := range s.svc.Events(reading, tipstaff.EventsRequest{Run: w.run, After: w.after, Follow: w.follow}) {
-		if err == nil && e.Seq > 0 {
+		switch {
+		case err != nil:
+		case e.Seq > 0:
 			err = t.tell(ctx, e)
+		case w.transients:
+			err = t.pass(e)
 		}
 		if err != nil {
 			return errors.Join(context.Cause(reading), err)
@@ -100,14 +106,30 @@ type teller struct {
 	out   reader
 	run   tipstaff.ID
 	last  int64 // seq of the last event that was sent
+	read  int64 // of the last record that was read
 	final bool  // that was sent
 	// held is what was asked or answered last: the run may come to rest with it, and
 	// it is then the final event. Whatever comes next lets it go.
 	held *pb.ExecutionEvent
 }
 
+// pass sends what is told and not recorded. It stands after the last record, and moves no
+// cursor.
+func (t *teller) pass(e tipstaff.Event) error {
+	kind, told := passing[e.Kind]
+	if !told || t.read == 0 {
+		return nil
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	stage, _ := stageOf(e.Path)
+	return t.out.Send(&pb.ExecutionEvent{Type: kind, Stage: stage, TimestampMs: e.At.UnixMilli(), Payload: e.Body, Seq: t.read, RunId: t.run.String(), Transient: true})
+}
+
 // tell sends what a record says, if clients are told of it.
 func (t *teller) tell(ctx context.Context, e tipstaff.Event) error {
+	t.read = e.Seq
 	event, err := t.s.event(ctx, e)
 	if err != nil || event == nil {
 		return err

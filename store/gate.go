@@ -41,7 +41,7 @@ func (s *Store) CountGates(ctx context.Context, q flow.GateQuery) (map[string]in
 	counts := map[string]int{}
 	where, args := whereGates(q)
 	from := `gates g`
-	if q.User != "" || q.Lapsed {
+	if q.Lapsed {
 		from = `gates g JOIN runs r ON r.n = g.run`
 	}
 	err := s.db.Query(ctx, func(r Row) error {
@@ -79,7 +79,7 @@ func whereGates(q flow.GateQuery) (where string, args []any) {
 		add(`g.id > ?`, q.After)
 	}
 	if q.User != "" {
-		add(`r."user" = ?`, q.User)
+		add(`g."user" = ?`, q.User)
 	}
 	if len(q.Kinds) > 0 {
 		kinds := make([]any, len(q.Kinds))

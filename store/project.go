@@ -18,6 +18,9 @@ func (t *Tx) project(st *runState, r flow.Record) (err error) {
 	case tipstaff.KindRunParked, tipstaff.KindRunInterrupted:
 		st.owned, st.dirty = r.Kind, true
 		err = t.release(st)
+		if kind == tipstaff.KindRunInterrupted && r.Epoch == 0 && err == nil { // its owner says so otherwise
+			err = t.endLaunch(st)
+		}
 	case tipstaff.KindRunQueued:
 		st.dirty = true
 	case tipstaff.KindRunContinued:
@@ -48,8 +51,8 @@ func (t *Tx) projectGate(st *runState, r flow.Record) error {
 		if b.Gate == "" {
 			return fmt.Errorf("%s at %q names no gate", r.Kind, r.Path)
 		}
-		return t.exec(`INSERT INTO gates (run, id, kind, key, opened, opened_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-			st.n, b.Gate, b.Kind, r.Path, r.Seq, r.At.UnixNano(), stamp(b.ExpiresAt.Time))
+		return t.exec(`INSERT INTO gates (run, id, "user", kind, key, opened, opened_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			st.n, b.Gate, st.user, b.Kind, r.Path, r.Seq, r.At.UnixNano(), stamp(b.ExpiresAt.Time))
 	case kind.ClosesGate():
 		b, err := flow.ReadResolved(r.Kind, r.Body)
 		if err != nil || b.Gate == "" { // an acceptance or a cancellation that was not asked for

@@ -73,6 +73,7 @@ func (t *Tx) Committed(in *Inbox) []Notice {
 type runState struct {
 	n          int64
 	id         string
+	user       string
 	kind       string
 	anchor     bool // where it comes to rest is anchored
 	seq        int64
@@ -156,10 +157,10 @@ func (t *Tx) loadState(run string) (*runState, error) {
 		st.cont, st.cancel, st.correction = r.Int(4), r.Int(5), r.Int(6)
 		st.env, st.envs, st.head, st.wake = r.Hash(7), r.Int(8), r.Int(9), r.Time(10)
 		st.machine.State = tipstaff.State(r.Text(11))
-		st.kind, st.anchor = r.Text(12), r.Int(13) > 0
+		st.kind, st.anchor, st.user = r.Text(12), r.Int(13) > 0, r.Text(14)
 		st.machine.Run, err = tipstaff.ParseID(run)
 		return err
-	}, `SELECT n, epoch, owned, holder, cont, cancel, correction, env, envs, head, wake_at, state, kind, anchor FROM runs WHERE id = ?`, run)
+	}, `SELECT n, epoch, owned, holder, cont, cancel, correction, env, envs, head, wake_at, state, kind, anchor, "user" FROM runs WHERE id = ?`, run)
 	if errors.Is(err, errNoRow) {
 		return nil, fmt.Errorf("%w: %s", flow.ErrNoRun, run)
 	}

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
-	"github.com/tipstaff/tipstaff/mcpserver"
 	"github.com/tipstaff/tipstaff/rpc"
 	"github.com/tipstaff/tipstaff/runner"
 	"github.com/tipstaff/tipstaff/telemetry"
@@ -81,7 +79,8 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
-	site := opened.site(web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace)})
+	site := opened.site(log, web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
+		MCP: opened.controlPlane(log, false).Handler()})
 	defer s.beforeStop(func() {
 		site.Quiesce()
 		server.Quiesce()
@@ -123,9 +122,8 @@ func bind(flag, addr string) (net.Listener, string, error) {
 	return l, l.Addr().String(), nil
 }
 
-// site is the HTTP server of a session, with the control plane for MCP clients, and counters
-// of what it and the runner do.
-func (s *session) site(o web.Options) *web.Server {
+// site is the HTTP server of a session, with counters of what it and the runner do.
+func (s *session) site(log *slog.Logger, o web.Options) *web.Server {
 	v := versionInfo()
 	o.Version = web.Version{Version: v.Version, Commit: v.Commit, Go: v.Go}
 	o.Load = s.runner.Load
@@ -137,10 +135,14 @@ func (s *session) site(o web.Options) *web.Server {
 		telemetry.Number{Name: "tipstaff_sse_sent_total", Help: "Records that streams have sent.", Total: true, Now: func() float64 { return float64(site.Stats().Sent) }},
 		telemetry.Number{Name: "tipstaff_sse_dropped_total", Help: "Records that readers were too slow to be sent at once.", Total: true, Now: func() float64 { return float64(site.Stats().Dropped) }},
 	)
-	o.MCP = mcpserver.New(mcpserver.Options{Control: s.control(), Version: version, Folders: o.Folders, Log: o.Log}).
-		Handler(func(r *http.Request) tipstaff.Caller { return tipstaff.CallerFrom(r.Context()) })
 	site = web.New(s.control(), o)
 	return site
+}
+
+// present tells whether a directory is there.
+func present(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // foldersOf are the folders of a daemon, the inner ones first.

@@ -98,3 +98,24 @@ def test_another_answer_to_what_is_decided_is_refused(client: Client) -> None:
         list(client.resume(envelope, interrupt_id=question.id, decision="reject"))
     with pytest.raises(NotFound):
         list(client.resume(envelope, interrupt_id="01ARZ3NDEKTSV4RRFFQ69G5FAV", approved=True))
+
+
+def test_what_waits_is_listed(client: Client) -> None:
+    envelope = parked(client, "confirmation")
+    [waits] = [i for i in client.list_interrupts(kinds=["confirmation"]) if i.run_id == envelope.run_id]
+    [question] = envelope.open_interrupts
+    assert (waits.status, waits.interrupt) == ("awaiting_decision", question)
+    assert question.shown is not None
+    assert question.shown.whole
+    assert (question.shown.parts[0].name, question.shown.parts[0].text) == ("data", '{"n":7}')
+    assert envelope.run_id in [run.run_id for run in client.list_runs(status=["awaiting_decision"])]
+    [thread] = [t for t in client.list_threads() if t.head.run_id == envelope.run_id]
+    assert (thread.thread_id, thread.runs) == (envelope.thread_id, 1)
+    [checkpoint] = client.list_checkpoints(envelope)
+    then = client.get_state(envelope, checkpoint_id=checkpoint.id)
+    assert (then.envelope_id, then.current_stage) == (envelope.envelope_id, checkpoint.stage)
+    with pytest.raises(InvalidArgument):
+        list(client.list_interrupts(kinds=["riddle"]))
+
+    list(client.resume(envelope, approved=True))
+    assert envelope.run_id not in [i.run_id for i in client.list_interrupts()]

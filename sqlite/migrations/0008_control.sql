@@ -9,7 +9,10 @@ CREATE UNIQUE INDEX runs_request_key ON runs (user, request_key) WHERE request_k
 CREATE INDEX runs_launch ON runs (n) WHERE launch IS NOT NULL;
 CREATE INDEX runs_queued ON runs (n) WHERE queued = 1;
 -- The inbox is read in this order, which is that of opening: ids begin with the time.
-CREATE INDEX gates_inbox ON gates (id) WHERE decided = 0;
+ALTER TABLE gates ADD COLUMN user TEXT NOT NULL DEFAULT ''; -- whose run asks
+UPDATE gates SET user = (SELECT user FROM runs WHERE n = gates.run);
+CREATE INDEX gates_inbox ON gates (id, kind, expires_at) WHERE decided = 0;
+CREATE INDEX gates_inbox_user ON gates (user, id, kind, expires_at) WHERE decided = 0;
 -- Lists are read by pages, of one user or of all: what has ended costs nothing where it is
 -- not asked for.
 DROP INDEX runs_user;

@@ -113,6 +113,18 @@ var table = []call{
 		_, err := c.ListTransitions(c.ctx(), &pb.ListTransitionsRequest{Ref: byEnvelope(e)})
 		return err
 	}},
+	{"ListRuns", "read", "", codes.OK, func(c *client, _ *pb.Envelope) error {
+		_, err := c.ListRuns(c.ctx(), &pb.ListRunsRequest{PageSize: 1})
+		return err
+	}},
+	{"ListThreads", "read", "", codes.OK, func(c *client, _ *pb.Envelope) error {
+		_, err := c.ListThreads(c.ctx(), &pb.ListThreadsRequest{PageSize: 1})
+		return err
+	}},
+	{"ListInterrupts", "read", "", codes.OK, func(c *client, _ *pb.Envelope) error {
+		_, err := c.ListInterrupts(c.ctx(), &pb.ListInterruptsRequest{PageSize: 1})
+		return err
+	}},
 	{"Cancel", "read run", "paused", codes.OK, func(c *client, e *pb.Envelope) error {
 		_, err := c.Cancel(c.ctx(), &pb.CancelRequest{Ref: byEnvelope(e)})
 		return err

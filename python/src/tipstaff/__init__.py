@@ -23,6 +23,7 @@ from tipstaff.envelope import (
     ProcessingRecord,
     Round,
     Shown,
+    ShownPart,
     Waiver,
 )
 from tipstaff.errors import (
@@ -49,6 +50,7 @@ from tipstaff.errors import (
 )
 from tipstaff.event import EventType, ExecutionEvent
 from tipstaff.host import AgentHost
+from tipstaff.listing import PendingInterrupt, RunSummary, Thread
 from tipstaff.usage import Bounds, BoundsResult, Usage
 
 __all__ = [
@@ -87,15 +89,19 @@ __all__ = [
     "InvalidArgument",
     "NotFound",
     "OutOfRange",
+    "PendingInterrupt",
     "PermissionDenied",
     "ProcessingRecord",
     "ProtocolError",
     "ResourceExhausted",
     "Result",
     "Round",
+    "RunSummary",
     "ServerUnavailable",
     "Shown",
+    "ShownPart",
     "StageError",
+    "Thread",
     "TipstaffError",
     "Transition",
     "Unauthenticated",

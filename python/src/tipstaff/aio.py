@@ -22,6 +22,7 @@ from tipstaff.core.v1 import core_pb2_grpc
 from tipstaff.envelope import Envelope, envelope_of
 from tipstaff.errors import TipstaffError, from_call
 from tipstaff.event import ExecutionEvent, event_of
+from tipstaff.listing import PendingInterrupt, RunSummary, Thread
 from tipstaff.message import read
 from tipstaff.request import PipelineLike
 from tipstaff.usage import Bounds, BoundsResult, Usage
@@ -182,11 +183,12 @@ class AsyncClient:
         after_seq: int = 0,
         follow: bool = True,
         reconnect: bool = True,
+        transients: bool = False,
         thread_id: str | None = None,
         run_id: str | None = None,
     ) -> AsyncGenerator[ExecutionEvent, None]:
         """See :meth:`Client.watch`."""
-        watching = Watching(request.ref(envelope, thread_id, run_id), after_seq, follow, reconnect)
+        watching = Watching(request.ref(envelope, thread_id, run_id), after_seq, follow, reconnect, transients)
         while True:
             try:
                 async for event in self._stream((await self._stub()).Watch, watching.request()):
@@ -197,10 +199,16 @@ class AsyncClient:
                 await asyncio.sleep(watching.delay_after(error))
 
     async def get_state(
-        self, envelope: Envelope | str | None = None, *, thread_id: str | None = None, run_id: str | None = None
+        self,
+        envelope: Envelope | str | None = None,
+        *,
+        checkpoint_id: str | None = None,
+        thread_id: str | None = None,
+        run_id: str | None = None,
     ) -> Envelope:
         """See :meth:`Client.get_state`."""
-        message = pb.GetStateRequest(ref=request.ref(envelope, thread_id, run_id))
+        of = request.ref(envelope, thread_id, run_id)
+        message = pb.GetStateRequest(ref=of, checkpoint_id=checkpoint_id)
         return envelope_of(await self._ask((await self._stub()).GetState, message))
 
     async def list_checkpoints(
@@ -227,6 +235,41 @@ class AsyncClient:
             found += [read(Transition, item) for item in page.transitions]
             if not page.next_page_token:
                 return found
+            message.page_token = page.next_page_token
+
+    async def list_runs(
+        self, *, status: Sequence[str] = (), thread_id: str = "", project_dir: str = ""
+    ) -> AsyncGenerator[RunSummary, None]:
+        """See :meth:`Client.list_runs`."""
+        message = pb.ListRunsRequest(page_size=200, status=status, thread_id=thread_id, project_dir=project_dir)
+        while True:
+            page = await self._ask((await self._stub()).ListRuns, message)
+            for item in page.runs:
+                yield read(RunSummary, item)
+            if not page.next_page_token:
+                return
+            message.page_token = page.next_page_token
+
+    async def list_threads(self) -> AsyncGenerator[Thread, None]:
+        """See :meth:`Client.list_threads`."""
+        message = pb.ListThreadsRequest(page_size=200)
+        while True:
+            page = await self._ask((await self._stub()).ListThreads, message)
+            for item in page.threads:
+                yield read(Thread, item)
+            if not page.next_page_token:
+                return
+            message.page_token = page.next_page_token
+
+    async def list_interrupts(self, *, kinds: Sequence[str] = ()) -> AsyncGenerator[PendingInterrupt, None]:
+        """See :meth:`Client.list_interrupts`."""
+        message = pb.ListInterruptsRequest(page_size=200, kinds=kinds)
+        while True:
+            page = await self._ask((await self._stub()).ListInterrupts, message)
+            for item in page.interrupts:
+                yield read(PendingInterrupt, item)
+            if not page.next_page_token:
+                return
             message.page_token = page.next_page_token
 
     async def connect(self) -> None:

@@ -23,6 +23,7 @@ from tipstaff.core.v1 import core_pb2_grpc
 from tipstaff.envelope import Envelope, envelope_of
 from tipstaff.errors import TipstaffError, from_call
 from tipstaff.event import ExecutionEvent, event_of
+from tipstaff.listing import PendingInterrupt, RunSummary, Thread
 from tipstaff.message import read
 from tipstaff.request import PipelineLike
 from tipstaff.usage import Bounds, BoundsResult, Usage
@@ -205,16 +206,19 @@ class Client:
         after_seq: int = 0,
         follow: bool = True,
         reconnect: bool = True,
+        transients: bool = False,
         thread_id: str | None = None,
         run_id: str | None = None,
     ) -> Iterator[ExecutionEvent]:
         """Yield the events of a run after a seq until it ends or waits; without
         ``follow`` only those there are. It never starts, ends or slows the run.
 
+        With ``transients`` what models say and how far calls have come is also told,
+        while the run is driven by that server; some of it may be missed.
         With ``reconnect`` a server that goes away is waited for, up to a minute, and
         the events go on where they stopped.
         """
-        watching = Watching(request.ref(envelope, thread_id, run_id), after_seq, follow, reconnect)
+        watching = Watching(request.ref(envelope, thread_id, run_id), after_seq, follow, reconnect, transients)
         while True:
             try:
                 for event in self._stream(self._stub.Watch, watching.request()):
@@ -225,10 +229,16 @@ class Client:
                 time.sleep(watching.delay_after(error))
 
     def get_state(
-        self, envelope: Envelope | str | None = None, *, thread_id: str | None = None, run_id: str | None = None
+        self,
+        envelope: Envelope | str | None = None,
+        *,
+        checkpoint_id: str | None = None,
+        thread_id: str | None = None,
+        run_id: str | None = None,
     ) -> Envelope:
-        """The Envelope as it is now."""
-        message = pb.GetStateRequest(ref=request.ref(envelope, thread_id, run_id))
+        """The Envelope as it is now, or as it was at a checkpoint."""
+        of = request.ref(envelope, thread_id, run_id)
+        message = pb.GetStateRequest(ref=of, checkpoint_id=checkpoint_id)
         return envelope_of(self._ask(self._stub.GetState, message))
 
     def list_checkpoints(
@@ -255,6 +265,42 @@ class Client:
             found += [read(Transition, item) for item in page.transitions]
             if not page.next_page_token:
                 return found
+            message.page_token = page.next_page_token
+
+    def list_runs(
+        self, *, status: Sequence[str] = (), thread_id: str = "", project_dir: str = ""
+    ) -> Iterator[RunSummary]:
+        """The runs that the caller may see, newest first. A page is read when it is
+        needed."""
+        message = pb.ListRunsRequest(page_size=200, status=status, thread_id=thread_id, project_dir=project_dir)
+        while True:
+            page = self._ask(self._stub.ListRuns, message)
+            for item in page.runs:
+                yield read(RunSummary, item)
+            if not page.next_page_token:
+                return
+            message.page_token = page.next_page_token
+
+    def list_threads(self) -> Iterator[Thread]:
+        """The caller's threads, that with the newest run first."""
+        message = pb.ListThreadsRequest(page_size=200)
+        while True:
+            page = self._ask(self._stub.ListThreads, message)
+            for item in page.threads:
+                yield read(Thread, item)
+            if not page.next_page_token:
+                return
+            message.page_token = page.next_page_token
+
+    def list_interrupts(self, *, kinds: Sequence[str] = ()) -> Iterator[PendingInterrupt]:
+        """What waits for a decision in runs that the caller may see, oldest first."""
+        message = pb.ListInterruptsRequest(page_size=200, kinds=kinds)
+        while True:
+            page = self._ask(self._stub.ListInterrupts, message)
+            for item in page.interrupts:
+                yield read(PendingInterrupt, item)
+            if not page.next_page_token:
+                return
             message.page_token = page.next_page_token
 
     def connect(self) -> None:

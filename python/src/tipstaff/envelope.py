@@ -97,12 +97,24 @@ class InterruptDecision:
 
 
 @dataclass(frozen=True)
+class ShownPart:
+    """One value of what is shown, under its name. Its text is another's."""
+
+    name: str
+    text: str
+    bytes: int
+    cut: int
+    """Bytes that were left out of its middle."""
+
+
+@dataclass(frozen=True)
 class Shown:
     """What a question is about, for the eyes of people: lines that a terminal can print.
     What is not ``whole`` has been cut; ``data`` has all of it."""
 
     lines: list[str]
     whole: bool
+    parts: list[ShownPart]
 
 
 @dataclass(frozen=True)

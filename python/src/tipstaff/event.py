@@ -30,6 +30,8 @@ class EventType(IntEnum):
     PIPELINE_STARTED = 12
     BOUND_EXTENDED = 13
     RUN_QUEUED = 14
+    TEXT_DELTA = 15
+    TOOL_PROGRESS = 16
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class ExecutionEvent:
     run_id: str
     final: bool
     envelope: Envelope | None
+    transient: bool = False
+    """It was told and is no record: its seq is that of the record before it."""
 
 
 def event_of(message: pb.ExecutionEvent) -> ExecutionEvent:
@@ -63,4 +67,5 @@ def event_of(message: pb.ExecutionEvent) -> ExecutionEvent:
         run_id=message.run_id,
         final=message.final,
         envelope=envelope_of(message.envelope) if message.HasField("envelope") else None,
+        transient=message.transient,
     )

@@ -16,18 +16,22 @@ PATIENCE_SECONDS = 60.0
 class Watching:
     """Says what to ask for next, and whether to ask again after an error."""
 
-    def __init__(self, of: pb.RunRef, after_seq: int, follow: bool, reconnect: bool) -> None:
+    def __init__(self, of: pb.RunRef, after_seq: int, follow: bool, reconnect: bool, transients: bool) -> None:
         self._ref, self._seq, self._follow, self._reconnect = of, after_seq, follow, reconnect
+        self._transients = transients
         self._backoff = Backoff()
         self._heard = time.monotonic()
 
     def request(self) -> pb.WatchRequest:
-        return pb.WatchRequest(ref=self._ref, after_seq=self._seq, follow=self._follow)
+        return pb.WatchRequest(
+            ref=self._ref, after_seq=self._seq, follow=self._follow, transients=self._transients
+        )
 
     def saw(self, event: ExecutionEvent) -> None:
         """From here on the same run is meant, whichever is the newest by then: a seq
         has a meaning in one journal alone."""
-        self._ref, self._seq = pb.RunRef(run_id=event.run_id), event.seq
+        if not event.transient:
+            self._ref, self._seq = pb.RunRef(run_id=event.run_id), event.seq
         self._heard = time.monotonic()
         self._backoff.reset()
 

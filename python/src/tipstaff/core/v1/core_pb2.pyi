@@ -304,12 +304,26 @@ class GivenResult(_message.Message):
     def __init__(self, host_id: _Optional[str] = ..., output: _Optional[bytes] = ..., control: _Optional[bytes] = ..., error: _Optional[_Union[AgentError, _Mapping]] = ...) -> None: ...
 
 class Shown(_message.Message):
-    __slots__ = ("lines", "whole")
+    __slots__ = ("lines", "whole", "parts")
     LINES_FIELD_NUMBER: _ClassVar[int]
     WHOLE_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     lines: _containers.RepeatedScalarFieldContainer[str]
     whole: bool
-    def __init__(self, lines: _Optional[_Iterable[str]] = ..., whole: bool = ...) -> None: ...
+    parts: _containers.RepeatedCompositeFieldContainer[ShownPart]
+    def __init__(self, lines: _Optional[_Iterable[str]] = ..., whole: bool = ..., parts: _Optional[_Iterable[_Union[ShownPart, _Mapping]]] = ...) -> None: ...
+
+class ShownPart(_message.Message):
+    __slots__ = ("name", "text", "bytes", "cut")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    bytes: int
+    cut: int
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ..., bytes: _Optional[int] = ..., cut: _Optional[int] = ...) -> None: ...
 
 class InterruptDecision(_message.Message):
     __slots__ = ("interrupt_id", "kind", "action", "approved", "text", "data", "note", "by")
@@ -472,7 +486,7 @@ class Bounds(_message.Message):
     def __init__(self, max_iterations: _Optional[int] = ..., max_llm_calls: _Optional[int] = ..., max_agent_hops: _Optional[int] = ..., max_stages: _Optional[int] = ..., max_tool_calls: _Optional[int] = ..., max_tokens: _Optional[int] = ..., max_cost_usd: _Optional[int] = ..., max_wall_seconds: _Optional[int] = ...) -> None: ...
 
 class ExecutionEvent(_message.Message):
-    __slots__ = ("type", "stage", "timestamp_ms", "payload", "seq", "run_id", "final", "envelope")
+    __slots__ = ("type", "stage", "timestamp_ms", "payload", "seq", "run_id", "final", "envelope", "transient")
     class EventType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STAGE_STARTED: _ClassVar[ExecutionEvent.EventType]
@@ -490,6 +504,8 @@ class ExecutionEvent(_message.Message):
         PIPELINE_STARTED: _ClassVar[ExecutionEvent.EventType]
         BOUND_EXTENDED: _ClassVar[ExecutionEvent.EventType]
         RUN_QUEUED: _ClassVar[ExecutionEvent.EventType]
+        TEXT_DELTA: _ClassVar[ExecutionEvent.EventType]
+        TOOL_PROGRESS: _ClassVar[ExecutionEvent.EventType]
     STAGE_STARTED: ExecutionEvent.EventType
     STAGE_COMPLETED: ExecutionEvent.EventType
     STAGE_FAILED: ExecutionEvent.EventType
@@ -505,6 +521,8 @@ class ExecutionEvent(_message.Message):
     PIPELINE_STARTED: ExecutionEvent.EventType
     BOUND_EXTENDED: ExecutionEvent.EventType
     RUN_QUEUED: ExecutionEvent.EventType
+    TEXT_DELTA: ExecutionEvent.EventType
+    TOOL_PROGRESS: ExecutionEvent.EventType
     TYPE_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
@@ -513,6 +531,7 @@ class ExecutionEvent(_message.Message):
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_FIELD_NUMBER: _ClassVar[int]
     type: ExecutionEvent.EventType
     stage: str
     timestamp_ms: int
@@ -521,7 +540,8 @@ class ExecutionEvent(_message.Message):
     run_id: str
     final: bool
     envelope: Envelope
-    def __init__(self, type: _Optional[_Union[ExecutionEvent.EventType, str]] = ..., stage: _Optional[str] = ..., timestamp_ms: _Optional[int] = ..., payload: _Optional[bytes] = ..., seq: _Optional[int] = ..., run_id: _Optional[str] = ..., final: bool = ..., envelope: _Optional[_Union[Envelope, _Mapping]] = ...) -> None: ...
+    transient: bool
+    def __init__(self, type: _Optional[_Union[ExecutionEvent.EventType, str]] = ..., stage: _Optional[str] = ..., timestamp_ms: _Optional[int] = ..., payload: _Optional[bytes] = ..., seq: _Optional[int] = ..., run_id: _Optional[str] = ..., final: bool = ..., envelope: _Optional[_Union[Envelope, _Mapping]] = ..., transient: bool = ...) -> None: ...
 
 class ExecuteAgentRequest(_message.Message):
     __slots__ = ("envelope", "agent_name", "agent")
@@ -663,10 +683,12 @@ class InterruptResponse(_message.Message):
     def __init__(self, text: _Optional[str] = ..., approved: bool = ..., decision: _Optional[str] = ..., data: _Optional[bytes] = ..., note: _Optional[str] = ...) -> None: ...
 
 class GetStateRequest(_message.Message):
-    __slots__ = ("ref",)
+    __slots__ = ("ref", "checkpoint_id")
     REF_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
     ref: RunRef
-    def __init__(self, ref: _Optional[_Union[RunRef, _Mapping]] = ...) -> None: ...
+    checkpoint_id: str
+    def __init__(self, ref: _Optional[_Union[RunRef, _Mapping]] = ..., checkpoint_id: _Optional[str] = ...) -> None: ...
 
 class ListCheckpointsRequest(_message.Message):
     __slots__ = ("ref", "page_size", "page_token")
@@ -746,14 +768,141 @@ class CancelRequest(_message.Message):
     def __init__(self, ref: _Optional[_Union[RunRef, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("ref", "after_seq", "follow")
+    __slots__ = ("ref", "after_seq", "follow", "transients")
     REF_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENTS_FIELD_NUMBER: _ClassVar[int]
     ref: RunRef
     after_seq: int
     follow: bool
-    def __init__(self, ref: _Optional[_Union[RunRef, _Mapping]] = ..., after_seq: _Optional[int] = ..., follow: bool = ...) -> None: ...
+    transients: bool
+    def __init__(self, ref: _Optional[_Union[RunRef, _Mapping]] = ..., after_seq: _Optional[int] = ..., follow: bool = ..., transients: bool = ...) -> None: ...
+
+class ListRunsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token", "status", "thread_id", "project_dir")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    THREAD_ID_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_DIR_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    status: _containers.RepeatedScalarFieldContainer[str]
+    thread_id: str
+    project_dir: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., status: _Optional[_Iterable[str]] = ..., thread_id: _Optional[str] = ..., project_dir: _Optional[str] = ...) -> None: ...
+
+class ListRunsResponse(_message.Message):
+    __slots__ = ("runs", "next_page_token", "total")
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[RunSummary]
+    next_page_token: str
+    total: int
+    def __init__(self, runs: _Optional[_Iterable[_Union[RunSummary, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., total: _Optional[int] = ...) -> None: ...
+
+class RunSummary(_message.Message):
+    __slots__ = ("run_id", "title", "status", "control", "created_at", "ended_at", "tokens", "cost_usd", "parent_run_id", "thread_id", "session_id")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COST_USD_FIELD_NUMBER: _ClassVar[int]
+    PARENT_RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    THREAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    title: str
+    status: str
+    control: str
+    created_at: _timestamp_pb2.Timestamp
+    ended_at: _timestamp_pb2.Timestamp
+    tokens: int
+    cost_usd: int
+    parent_run_id: str
+    thread_id: str
+    session_id: str
+    def __init__(self, run_id: _Optional[str] = ..., title: _Optional[str] = ..., status: _Optional[str] = ..., control: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tokens: _Optional[int] = ..., cost_usd: _Optional[int] = ..., parent_run_id: _Optional[str] = ..., thread_id: _Optional[str] = ..., session_id: _Optional[str] = ...) -> None: ...
+
+class ListThreadsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListThreadsResponse(_message.Message):
+    __slots__ = ("threads", "next_page_token")
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    threads: _containers.RepeatedCompositeFieldContainer[Thread]
+    next_page_token: str
+    def __init__(self, threads: _Optional[_Iterable[_Union[Thread, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class Thread(_message.Message):
+    __slots__ = ("thread_id", "runs", "head")
+    THREAD_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    thread_id: str
+    runs: int
+    head: RunSummary
+    def __init__(self, thread_id: _Optional[str] = ..., runs: _Optional[int] = ..., head: _Optional[_Union[RunSummary, _Mapping]] = ...) -> None: ...
+
+class ListInterruptsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token", "kinds")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListInterruptsResponse(_message.Message):
+    __slots__ = ("interrupts", "next_page_token", "total", "by_kind")
+    class ByKindEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    INTERRUPTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    BY_KIND_FIELD_NUMBER: _ClassVar[int]
+    interrupts: _containers.RepeatedCompositeFieldContainer[PendingInterrupt]
+    next_page_token: str
+    total: int
+    by_kind: _containers.ScalarMap[str, int]
+    def __init__(self, interrupts: _Optional[_Iterable[_Union[PendingInterrupt, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., total: _Optional[int] = ..., by_kind: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class PendingInterrupt(_message.Message):
+    __slots__ = ("run_id", "title", "project_dir", "user_id", "status", "control", "control_reason", "interrupt")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_DIR_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_REASON_FIELD_NUMBER: _ClassVar[int]
+    INTERRUPT_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    title: str
+    project_dir: str
+    user_id: str
+    status: str
+    control: str
+    control_reason: str
+    interrupt: Interrupt
+    def __init__(self, run_id: _Optional[str] = ..., title: _Optional[str] = ..., project_dir: _Optional[str] = ..., user_id: _Optional[str] = ..., status: _Optional[str] = ..., control: _Optional[str] = ..., control_reason: _Optional[str] = ..., interrupt: _Optional[_Union[Interrupt, _Mapping]] = ...) -> None: ...
 
 class HostMessage(_message.Message):
     __slots__ = ("register", "result", "reserve", "heartbeat", "drain")

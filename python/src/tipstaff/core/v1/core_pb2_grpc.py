@@ -93,6 +93,21 @@ class CoreServiceStub(object):
                 request_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListTransitionsRequest.SerializeToString,
                 response_deserializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListTransitionsResponse.FromString,
                 _registered_method=True)
+        self.ListRuns = channel.unary_unary(
+                '/tipstaff.core.v1.CoreService/ListRuns',
+                request_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListRunsRequest.SerializeToString,
+                response_deserializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListRunsResponse.FromString,
+                _registered_method=True)
+        self.ListThreads = channel.unary_unary(
+                '/tipstaff.core.v1.CoreService/ListThreads',
+                request_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListThreadsRequest.SerializeToString,
+                response_deserializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListThreadsResponse.FromString,
+                _registered_method=True)
+        self.ListInterrupts = channel.unary_unary(
+                '/tipstaff.core.v1.CoreService/ListInterrupts',
+                request_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListInterruptsRequest.SerializeToString,
+                response_deserializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListInterruptsResponse.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/tipstaff.core.v1.CoreService/Cancel',
                 request_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.CancelRequest.SerializeToString,
@@ -180,7 +195,8 @@ class CoreServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetState(self, request, context):
-        """GetState returns the Envelope as it is now.
+        """GetState returns the Envelope as it is now or, if a checkpoint is named, as it was
+        there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -196,6 +212,28 @@ class CoreServiceServicer(object):
     def ListTransitions(self, request, context):
         """ListTransitions lists the transitions of a run, oldest first, those before a
         rollback included.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRuns(self, request, context):
+        """ListRuns lists the runs that the caller may see, newest first, of whatever kind.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListThreads(self, request, context):
+        """ListThreads lists the caller's threads, that with the newest run first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListInterrupts(self, request, context):
+        """ListInterrupts lists what waits for a decision in runs that the caller may see,
+        oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -280,6 +318,21 @@ def add_CoreServiceServicer_to_server(servicer, server):
                     servicer.ListTransitions,
                     request_deserializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListTransitionsRequest.FromString,
                     response_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListTransitionsResponse.SerializeToString,
+            ),
+            'ListRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRuns,
+                    request_deserializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListRunsRequest.FromString,
+                    response_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListRunsResponse.SerializeToString,
+            ),
+            'ListThreads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListThreads,
+                    request_deserializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListThreadsRequest.FromString,
+                    response_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListThreadsResponse.SerializeToString,
+            ),
+            'ListInterrupts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListInterrupts,
+                    request_deserializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListInterruptsRequest.FromString,
+                    response_serializer=tipstaff_dot_core_dot_v1_dot_core__pb2.ListInterruptsResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -598,6 +651,87 @@ class CoreService(object):
             '/tipstaff.core.v1.CoreService/ListTransitions',
             tipstaff_dot_core_dot_v1_dot_core__pb2.ListTransitionsRequest.SerializeToString,
             tipstaff_dot_core_dot_v1_dot_core__pb2.ListTransitionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tipstaff.core.v1.CoreService/ListRuns',
+            tipstaff_dot_core_dot_v1_dot_core__pb2.ListRunsRequest.SerializeToString,
+            tipstaff_dot_core_dot_v1_dot_core__pb2.ListRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListThreads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tipstaff.core.v1.CoreService/ListThreads',
+            tipstaff_dot_core_dot_v1_dot_core__pb2.ListThreadsRequest.SerializeToString,
+            tipstaff_dot_core_dot_v1_dot_core__pb2.ListThreadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListInterrupts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tipstaff.core.v1.CoreService/ListInterrupts',
+            tipstaff_dot_core_dot_v1_dot_core__pb2.ListInterruptsRequest.SerializeToString,
+            tipstaff_dot_core_dot_v1_dot_core__pb2.ListInterruptsResponse.FromString,
             options,
             channel_credentials,
             insecure,

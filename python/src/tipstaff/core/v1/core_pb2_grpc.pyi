@@ -79,12 +79,22 @@ class CoreServiceStub:
     with the run. The decision stands even if going on fails.
     """
     GetState: _grpc.UnaryUnaryMultiCallable[_core_pb2.GetStateRequest, _core_pb2.Envelope]
-    """GetState returns the Envelope as it is now."""
+    """GetState returns the Envelope as it is now or, if a checkpoint is named, as it was
+    there.
+    """
     ListCheckpoints: _grpc.UnaryUnaryMultiCallable[_core_pb2.ListCheckpointsRequest, _core_pb2.ListCheckpointsResponse]
     """ListCheckpoints lists the checkpoints of a run, oldest first."""
     ListTransitions: _grpc.UnaryUnaryMultiCallable[_core_pb2.ListTransitionsRequest, _core_pb2.ListTransitionsResponse]
     """ListTransitions lists the transitions of a run, oldest first, those before a
     rollback included.
+    """
+    ListRuns: _grpc.UnaryUnaryMultiCallable[_core_pb2.ListRunsRequest, _core_pb2.ListRunsResponse]
+    """ListRuns lists the runs that the caller may see, newest first, of whatever kind."""
+    ListThreads: _grpc.UnaryUnaryMultiCallable[_core_pb2.ListThreadsRequest, _core_pb2.ListThreadsResponse]
+    """ListThreads lists the caller's threads, that with the newest run first."""
+    ListInterrupts: _grpc.UnaryUnaryMultiCallable[_core_pb2.ListInterruptsRequest, _core_pb2.ListInterruptsResponse]
+    """ListInterrupts lists what waits for a decision in runs that the caller may see,
+    oldest first.
     """
     Cancel: _grpc.UnaryUnaryMultiCallable[_core_pb2.CancelRequest, _core_pb2.Envelope]
     """Cancel ends a run. One that has ended is returned as it ended."""
@@ -133,12 +143,22 @@ class CoreServiceAsyncStub(CoreServiceStub):
     with the run. The decision stands even if going on fails.
     """
     GetState: _aio.UnaryUnaryMultiCallable[_core_pb2.GetStateRequest, _core_pb2.Envelope]  # type: ignore[assignment]
-    """GetState returns the Envelope as it is now."""
+    """GetState returns the Envelope as it is now or, if a checkpoint is named, as it was
+    there.
+    """
     ListCheckpoints: _aio.UnaryUnaryMultiCallable[_core_pb2.ListCheckpointsRequest, _core_pb2.ListCheckpointsResponse]  # type: ignore[assignment]
     """ListCheckpoints lists the checkpoints of a run, oldest first."""
     ListTransitions: _aio.UnaryUnaryMultiCallable[_core_pb2.ListTransitionsRequest, _core_pb2.ListTransitionsResponse]  # type: ignore[assignment]
     """ListTransitions lists the transitions of a run, oldest first, those before a
     rollback included.
+    """
+    ListRuns: _aio.UnaryUnaryMultiCallable[_core_pb2.ListRunsRequest, _core_pb2.ListRunsResponse]  # type: ignore[assignment]
+    """ListRuns lists the runs that the caller may see, newest first, of whatever kind."""
+    ListThreads: _aio.UnaryUnaryMultiCallable[_core_pb2.ListThreadsRequest, _core_pb2.ListThreadsResponse]  # type: ignore[assignment]
+    """ListThreads lists the caller's threads, that with the newest run first."""
+    ListInterrupts: _aio.UnaryUnaryMultiCallable[_core_pb2.ListInterruptsRequest, _core_pb2.ListInterruptsResponse]  # type: ignore[assignment]
+    """ListInterrupts lists what waits for a decision in runs that the caller may see,
+    oldest first.
     """
     Cancel: _aio.UnaryUnaryMultiCallable[_core_pb2.CancelRequest, _core_pb2.Envelope]  # type: ignore[assignment]
     """Cancel ends a run. One that has ended is returned as it ended."""
@@ -238,7 +258,9 @@ class CoreServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _core_pb2.GetStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_core_pb2.Envelope, _abc.Awaitable[_core_pb2.Envelope]]:
-        """GetState returns the Envelope as it is now."""
+        """GetState returns the Envelope as it is now or, if a checkpoint is named, as it was
+        there.
+        """
 
     @_abc_1.abstractmethod
     def ListCheckpoints(
@@ -256,6 +278,32 @@ class CoreServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_core_pb2.ListTransitionsResponse, _abc.Awaitable[_core_pb2.ListTransitionsResponse]]:
         """ListTransitions lists the transitions of a run, oldest first, those before a
         rollback included.
+        """
+
+    @_abc_1.abstractmethod
+    def ListRuns(
+        self,
+        request: _core_pb2.ListRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_core_pb2.ListRunsResponse, _abc.Awaitable[_core_pb2.ListRunsResponse]]:
+        """ListRuns lists the runs that the caller may see, newest first, of whatever kind."""
+
+    @_abc_1.abstractmethod
+    def ListThreads(
+        self,
+        request: _core_pb2.ListThreadsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_core_pb2.ListThreadsResponse, _abc.Awaitable[_core_pb2.ListThreadsResponse]]:
+        """ListThreads lists the caller's threads, that with the newest run first."""
+
+    @_abc_1.abstractmethod
+    def ListInterrupts(
+        self,
+        request: _core_pb2.ListInterruptsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_core_pb2.ListInterruptsResponse, _abc.Awaitable[_core_pb2.ListInterruptsResponse]]:
+        """ListInterrupts lists what waits for a decision in runs that the caller may see,
+        oldest first.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,205 @@
+package runner_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/tipstaff/tipstaff"
+)
+
+// crowded is a store with many runs: copies of two that a real run has left.
+func crowded(t *testing.T, ended, asking int) *bed {
+	t.Helper()
+	b := &bed{t: t, dir: t.TempDir(), dead: map[string]bool{}, forged: map[string]bool{}, checked: map[string]int64{}}
+	b.write("tipstaff.yaml", manifest)
+	b.open()
+	t.Cleanup(func() { b.check(b.store.Close()) })
+	done, _ := b.run(`root: {kind: sequential, children: [{id: one, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", args: {argv: [sh, -c, "true"]}}]}`)
+	asks, _ := b.run(gated)
+	gate := b.get(asks).OpenGates[0].ID
+	db, err := sql.Open("sqlite", filepath.Join(b.dir, ".tipstaff", "tipstaff.db"))
+	b.check(err)
+	defer db.Close()
+	tx, err := db.Begin()
+	b.check(err)
+	exec := func(query string, args ...any) {
+		t.Helper()
+		if _, err := tx.Exec(query, args...); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+	}
+	const columns = `kind, origin, title, program, base, base_seq, created, state, epoch, owned, cont, cancel, correction, env, envs, head, head_hash, wake_at, updated`
+	copies := func(of tipstaff.ID, kind int, n int, fold string) {
+		exec(fmt.Sprintf(`WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM i WHERE x < %d)
+			INSERT INTO runs (id, user, fold, %s) SELECT printf('0%d%%024d', x), CASE x %% 2 WHEN 0 THEN 'alice' ELSE 'bob' END,
+			json_set(%s, '$.user', CASE x %% 2 WHEN 0 THEN 'alice' ELSE 'bob' END), %s FROM i, runs WHERE id = ?`, n, columns, kind, fold, columns), of.String())
+	}
+	copies(asks, 2, asking, fmt.Sprintf(`replace(fold, '%s', printf('03%%024d', x))`, gate))
+	copies(done, 1, ended, "fold")
+	exec(`INSERT INTO records (run, seq, kind, bytes, hash) SELECT new.n, k.seq, k.kind,
+		CAST(replace(CAST(k.bytes AS TEXT), ?, '03' || substr(new.id, 3)) AS BLOB), k.hash
+		FROM runs new JOIN runs old ON old.id = ? JOIN gates g ON g.run = old.n JOIN records k ON k.run = old.n AND k.seq = g.opened WHERE new.id LIKE '02%'`, gate.String(), asks.String())
+	exec(`INSERT INTO gates (run, id, user, kind, key, opened, opened_at, expires_at) SELECT new.n, '03' || substr(new.id, 3), new.user, g.kind, g.key, g.opened, g.opened_at,
+		CASE WHEN new.n % 100 = 0 THEN 1 END FROM runs new JOIN runs old ON old.id = ? JOIN gates g ON g.run = old.n WHERE new.id LIKE '02%'`, asks.String())
+	exec(`UPDATE gates SET decided = 1 WHERE id = ?`, gate.String())
+	b.check(tx.Commit())
+	return b
+}
+
+// Ten thousand questions among a hundred thousand runs are read by pages: without a gap, a
+// double, or what is another's; and what has ended costs nothing.
+func TestTooLargeInboxes(t *testing.T) {
+	const ended, asking = 90_000, 10_000
+	b := crowded(t, ended, asking)
+	as := func(user string) context.Context {
+		return tipstaff.WithCaller(context.Background(), tipstaff.Caller{Surface: "http", User: user, Principal: "token:" + user, Scopes: []string{tipstaff.ScopeRead}})
+	}
+	quickly := func(what string, most time.Duration, f func() error) {
+		t.Helper()
+		best := time.Hour
+		for range 5 {
+			from := time.Now()
+			if err := f(); err != nil {
+				t.Fatal(err)
+			}
+			best = min(best, time.Since(from))
+		}
+		t.Logf("%s: %s", what, best.Round(10*time.Microsecond))
+		if best > most {
+			t.Errorf("%s takes %s, more than %s", what, best, most)
+		}
+	}
+	inbox := func(ctx context.Context) func() error {
+		return func() error { _, err := b.Inbox(ctx, tipstaff.InboxRequest{}); return err }
+	}
+	quickly("the first page of all", 20*time.Millisecond, inbox(cli()))
+	quickly("the first page of a user", 20*time.Millisecond, inbox(as("alice")))
+	list := func(ctx context.Context, req tipstaff.ListRequest) func() error {
+		return func() error { _, err := b.List(ctx, req); return err }
+	}
+	waiting := []string{tipstaff.StatusAwaitingDecision}
+	quickly("the newest runs", 20*time.Millisecond, list(cli(), tipstaff.ListRequest{}))
+	quickly("the newest runs of a user", 20*time.Millisecond, list(as("bob"), tipstaff.ListRequest{}))
+	quickly("runs that wait", 20*time.Millisecond, list(cli(), tipstaff.ListRequest{Status: waiting}))
+	quickly("runs that wait, of a user", 20*time.Millisecond, list(as("bob"), tipstaff.ListRequest{Status: waiting}))
+	quickly("runs that failed, of which there are none", 20*time.Millisecond, list(cli(), tipstaff.ListRequest{Status: []string{"failed"}}))
+
+	expired := 0 // one in a hundred, of which nobody has taken note yet
+	for _, user := range []string{"alice", "bob"} {
+		ctx, seen := as(user), map[tipstaff.ID]bool{}
+		last := tipstaff.ID{}
+		total := 0
+		for req := (tipstaff.InboxRequest{Limit: 200}); ; {
+			page, err := b.Inbox(ctx, req)
+			b.check(err)
+			total = page.Total
+			for _, g := range page.Gates {
+				if seen[g.Gate.ID] || g.User != user || g.Gate.ID.String() <= last.String() || g.Gate.Shown == nil {
+					t.Fatalf("%s is given %+v again, out of order, or as a stranger", user, g)
+				}
+				seen[g.Gate.ID], last = true, g.Gate.ID
+			}
+			if req.After = page.Next; page.Next.IsZero() {
+				break
+			}
+		}
+		if len(seen) != total || page0(b, ctx).ByKind[tipstaff.Question] != total {
+			t.Errorf("%s has read %d of %d", user, len(seen), total)
+		}
+		expired += asking/2 - len(seen)
+		runs := map[tipstaff.ID]bool{}
+		for req := (tipstaff.ListRequest{Limit: 1000, Status: waiting, Count: true}); ; req.Count = false {
+			page, err := b.List(ctx, req)
+			b.check(err)
+			if req.Count && page.Total != asking/2 {
+				t.Errorf("%s is told of %d runs", user, page.Total)
+			}
+			for _, r := range page.Runs {
+				if runs[r.ID] || r.User != user {
+					t.Fatalf("%s is given %s of %s", user, r.ID, r.User)
+				}
+				runs[r.ID] = true
+			}
+			if req.Before = page.Next; page.Next.IsZero() {
+				break
+			}
+		}
+		if len(runs) != asking/2 {
+			t.Errorf("%s has seen %d runs that wait", user, len(runs))
+		}
+	}
+	if page, err := b.List(as("alice"), tipstaff.ListRequest{Limit: 1, Count: true}); err != nil || page.Total != (ended+asking)/2 {
+		t.Errorf("alice is told of %d runs, %v", page.Total, err)
+	}
+	if expired != asking/100 {
+		t.Errorf("%d expired gates were left out", expired)
+	}
+	for _, limit := range []int{-1, 201} {
+		_, err := b.Inbox(cli(), tipstaff.InboxRequest{Limit: limit})
+		_, threads := b.Threads(cli(), tipstaff.ThreadsRequest{Limit: limit})
+		_, runs := b.List(cli(), tipstaff.ListRequest{Limit: 5 * limit})
+		for _, err := range []error{err, threads, runs} {
+			wantCode(t, err, tipstaff.InvalidArgument)
+		}
+	}
+	_, err := b.Inbox(cli(), tipstaff.InboxRequest{Kinds: []tipstaff.GateKind{"riddle"}})
+	wantCode(t, err, tipstaff.InvalidArgument)
+	if page, err := b.Inbox(cli(), tipstaff.InboxRequest{Kinds: []tipstaff.GateKind{tipstaff.Delivery}}); err != nil || page.Total != 0 || len(page.Gates) != 0 {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+func page0(b *bed, ctx context.Context) tipstaff.InboxPage {
+	page, err := b.Inbox(ctx, tipstaff.InboxRequest{Limit: 1})
+	b.check(err)
+	return page
+}
+
+// What can be done with a run of a hundred thousand records is told without reading them.
+func TestTooLargeRunsAreToldAtOnce(t *testing.T) {
+	const many = 100_000
+	b := &bed{t: t, dir: t.TempDir(), dead: map[string]bool{}, forged: map[string]bool{}, checked: map[string]int64{}}
+	b.write("tipstaff.yaml", manifest)
+	b.open()
+	t.Cleanup(func() { b.check(b.store.Close()) })
+	run, _ := b.run(gated)
+	head := b.get(run).HeadSeq
+	db, err := sql.Open("sqlite", filepath.Join(b.dir, ".tipstaff", "tipstaff.db"))
+	b.check(err)
+	for _, query := range []string{
+		fmt.Sprintf(`WITH RECURSIVE i(x) AS (SELECT %d UNION ALL SELECT x + 1 FROM i WHERE x < %d)
+			INSERT INTO records (run, seq, kind, bytes, hash) SELECT r.n, x, k.kind, CAST(replace(CAST(k.bytes AS TEXT), '"seq":%d', '"seq":' || x) AS BLOB), k.hash
+			FROM i, runs r JOIN records k ON k.run = r.n AND k.seq = %d WHERE r.id = '%s'`, head+1, many, head, head, run),
+		fmt.Sprintf(`UPDATE runs SET head = %d, fold = json_set(fold, '$.seq', %d)`, many, many),
+	} {
+		if _, err := db.Exec(query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.check(db.Close())
+	control := tipstaff.Control{Runs: b.Runner, Now: b.Now}
+	best := time.Hour
+	for range 10 {
+		from := time.Now()
+		got, err := control.Status(cli(), tipstaff.StatusRequest{Run: run})
+		best = min(best, time.Since(from))
+		if err != nil || got.HeadSeq != many || len(got.Next) != 2 || got.Next[0].Tool != tipstaff.ToolGateDecide {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	t.Logf("the status of a run of %d records: %s", many, best.Round(time.Microsecond))
+	if best > 5*time.Millisecond {
+		t.Errorf("its status takes %s", best)
+	}
+	if got, err := control.Tail(cli(), tipstaff.TailRequest{Run: run, After: many - 3}); err != nil || len(got.Events) != 3 || !got.EOF || got.Last != many ||
+		!slices.IsSortedFunc(got.Events, func(a, b tipstaff.TailEvent) int { return int(a.Seq - b.Seq) }) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
