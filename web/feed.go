@@ -21,7 +21,7 @@ const (
 	// Waking a follower takes time from the run that it follows: a crowd is woken less often.
 	// A few hear of everything at once.
 	few        = 16
-	wakeEach   = 200 * time.Microsecond
+	wakeEach   = 500 * time.Microsecond
 	mostSilent = 500 * time.Millisecond
 )
 
@@ -72,18 +72,22 @@ func frameOf(e *tipstaff.Event) frame {
 	return frame{e.Seq, e.Kind.Terminal(), b.Bytes()}
 }
 
-// follow is the feed of a run whose last record is known, with one reader more. It reads on
-// behalf of the first, who may.
-func (f *feeds) follow(ctx context.Context, run tipstaff.ID, head int64) *feed {
+// follow is the feed of a run, with one reader more; nil: nobody follows it. begin has it
+// followed then, from its last records on, so that those who come next find them here. It is
+// read on behalf of the first, who may.
+func (f *feeds) follow(ctx context.Context, run tipstaff.ID, begin bool, head int64) *feed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	of := f.open[run]
+	if of == nil && !begin {
+		return nil
+	}
 	if of == nil {
 		if f.open == nil {
 			f.open = map[tipstaff.ID]*feed{}
 		}
 		reading, stop := context.WithCancel(context.WithoutCancel(ctx))
-		of = &feed{feeds: f, run: run, stop: stop, last: head, more: make(chan struct{})}
+		of = &feed{feeds: f, run: run, stop: stop, last: max(head-buffered, 0), more: make(chan struct{})}
 		f.open[run] = of
 		go of.read(reading)
 	}

@@ -28,18 +28,11 @@ func (c *call) stream(after int64) (any, error) {
 		}
 		after = seq
 	}
-	run, err := c.s.control.Runs.Get(c.ctx(), c.run)
-	switch {
-	case err != nil:
-		return nil, err
-	case run.State.Terminal() && after >= run.HeadSeq:
-		c.w.WriteHeader(http.StatusNoContent)
-		return done{}, nil
-	case after > run.HeadSeq:
-		return nil, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has %d records: there is none after %d", run.ID, run.HeadSeq, after)
-	case c.s.serving.Err() != nil:
-		return nil, errStopping
+	feed, err := c.join(after)
+	if feed == nil || err != nil {
+		return done{}, err
 	}
+	defer feed.leave()
 	leave, err := c.s.feeds.enter(tipstaff.CallerFrom(c.ctx()).User)
 	if err != nil {
 		return nil, err
@@ -51,13 +44,41 @@ func (c *call) stream(after int64) (any, error) {
 	defer context.AfterFunc(c.s.serving, func() { _ = c.controller().SetWriteDeadline(time.Now().Add(time.Second / 2)) })()
 	c.w.Header().Set("Content-Type", "text/event-stream")
 	c.w.Header().Set("X-Accel-Buffering", "no") // proxies are not to wait for more
-	f := &follower{call: c, ctx: ctx, place: place{seq: after}}
+	f := &follower{call: c, ctx: ctx, feed: feed, place: place{seq: after}}
 	if f.write([]byte("retry: 2000\n\n")) == nil && c.r.Method != http.MethodHead {
-		f.feed = c.s.feeds.follow(c.ctx(), c.run, run.HeadSeq)
-		defer f.feed.leave()
 		f.follow()
 	}
 	return done{}, nil
+}
+
+// join finds the feed of a run for a reader who may follow it; nil: there is nothing more to
+// follow, which was answered. That many follow a run must not cost it much: who joins others
+// is only looked at, where the run has something for them.
+func (c *call) join(after int64) (*feed, error) {
+	if c.s.serving.Err() != nil {
+		return nil, errStopping
+	}
+	for _, err := range c.s.control.Runs.Events(c.ctx(), tipstaff.EventsRequest{Run: c.run, After: after, Limit: 1}) {
+		if err != nil && tipstaff.CodeOf(err) != tipstaff.CursorBeyondHead {
+			return nil, err
+		}
+		if err == nil {
+			if feed := c.s.feeds.follow(c.ctx(), c.run, false, 0); feed != nil {
+				return feed, nil
+			}
+		}
+	}
+	run, err := c.s.control.Runs.Get(c.ctx(), c.run)
+	switch {
+	case err != nil:
+		return nil, err
+	case run.State.Terminal() && after >= run.HeadSeq:
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil, nil
+	case after > run.HeadSeq:
+		return nil, tipstaff.Errorf(tipstaff.CursorBeyondHead, "run %s has %d records: there is none after %d", run.ID, run.HeadSeq, after)
+	}
+	return c.s.feeds.follow(c.ctx(), c.run, true, run.HeadSeq), nil
 }
 
 // follower is one who reads a stream.
