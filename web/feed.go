@@ -49,6 +49,7 @@ type feed struct {
 	last   int64 // seq of the last record that was read
 	over   bool  // nothing follows
 
+	joined   *batch // that was taken last: a crowd takes the same
 	readers  int
 	more     chan struct{} // closed when there is something new
 	woken    time.Time     // when that was done last
@@ -177,10 +178,34 @@ type place struct {
 	attached bool
 }
 
+// batch is frames that are sent together.
+type batch struct {
+	from, to int64 // numbers of its frames in the feed
+	text     []byte
+	records  int64
+	first    int64 // seq of its first record; 0: it has none
+	last     int64 // seq of its last
+	final    bool
+}
+
+// add puts a frame at the end, unless the reader has had it.
+func (b *batch) add(e frame, had int64) {
+	if e.seq > 0 && e.seq <= had {
+		return
+	}
+	b.text, b.final = append(b.text, e.text...), b.final || e.final
+	if e.seq > 0 {
+		if b.records++; b.first == 0 {
+			b.first = e.seq
+		}
+		b.last = e.seq
+	}
+}
+
 // take is what a reader has not had yet. behind: the feed does not have it any more, or never
 // had; the store does. Else, if there is nothing, more is closed when there is, or over says
 // that there never will be.
-func (f *feed) take(p *place) (frames []frame, behind, over bool, more <-chan struct{}) {
+func (f *feed) take(p *place) (next *batch, behind, over bool, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	end := f.first + int64(len(f.frames))
@@ -191,8 +216,16 @@ func (f *feed) take(p *place) (frames []frame, behind, over bool, more <-chan st
 	if !p.attached && !f.attach(p, end) {
 		return nil, true, f.over, nil
 	}
-	frames = append(frames, f.frames[p.next-f.first:]...)
-	return frames, false, f.over, f.more
+	if p.next == end {
+		return nil, false, f.over, f.more
+	}
+	if b := f.joined; b == nil || b.from != p.next || b.to != end || b.first <= p.seq {
+		f.joined = &batch{from: p.next, to: end}
+		for _, e := range f.frames[p.next-f.first:] {
+			f.joined.add(e, p.seq)
+		}
+	}
+	return f.joined, false, f.over, f.more
 }
 
 // attach finds a reader's place in the feed, if it begins there.
