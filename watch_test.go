@@ -222,6 +222,10 @@ func TestWatchKeepsItsLimits(t *testing.T) {
 	long, text := strings.Repeat("é", 5000), strings.Repeat("x", 301)
 	subject := HandoffSubject{Stage: "review", Visit: 1, Trigger: TriggerRejected, Summary: long}
 	for i := range 10_000 {
+		text := text
+		if i > 10 && i != 7000 {
+			text = "short"
+		}
 		subject.Findings = append(subject.Findings, StageFinding{ID: fmt.Sprint("f", i), Severity: []string{"P3", "P2", "odd"}[i%3], Title: text, Body: text, RequiredFix: text})
 	}
 	subject.Findings[7000].Severity = "P0"

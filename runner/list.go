@@ -22,7 +22,7 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 		return page, err
 	}
 	q := flow.Query{Prefix: req.Prefix, User: visibleTo(ctx), Envelope: req.Envelope, Thread: req.Thread, Request: req.Request,
-		Session: req.Session, Heads: req.Heads}
+		Session: req.Session, Heads: req.Heads, Project: req.Project}
 	if req.Own || req.Thread != "" || req.Request != "" { // whose keys are a user's own
 		q.User = userOf(ctx)
 	}
