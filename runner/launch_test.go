@@ -480,6 +480,14 @@ func TestFilesAndProjectsLieInside(t *testing.T) {
 			t.Errorf("%s: the project is %q, %v, %v", c.project, run.Project, run.Labels, err)
 		}
 	}
+	for project, want := range map[string]int{"": 4, "in/b": 2, ".": 1, allowed: 1, "a": 0} {
+		page, err := b.List(cli(), tipstaff.ListRequest{Project: project, Count: true})
+		if err != nil || len(page.Runs) != want || page.Total != want {
+			t.Errorf("%d runs of %d are about %q, %v", len(page.Runs), page.Total, project, err)
+		}
+	}
+	_, err := b.List(cli(), tipstaff.ListRequest{Project: "out"})
+	wantCode(t, err, tipstaff.PathOutside)
 	for _, h := range []tipstaff.Hosting{
 		{Labels: map[string]string{"task": "010"}}, {Labels: map[string]string{"": "x"}}, {Labels: map[string]string{"a": strings.Repeat("x", 300)}}, {Key: strings.Repeat("k", 300)},
 	} {
@@ -488,11 +496,18 @@ func TestFilesAndProjectsLieInside(t *testing.T) {
 	}
 }
 
-// cancelling is a run whose process does not listen.
+const deaf = `
+kind: plan
+version: 1
+root: {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", timeout: 1m,
+  args: {argv: [sh, -c, "trap '' TERM; echo up >> up; while ! test -e enough; do sleep 0.01; done"]}}
+`
+
+// cancelling is a run whose program does not listen.
 func cancelling(t *testing.T) (*bed, *launcher, tipstaff.ID, *runner.Runner) {
 	b := newBed(t)
 	l := launching(b)
-	s, err := b.detach(tipstaff.StartRequest{Program: []byte(blocked), Name: "plan.yaml"})
+	s, err := b.detach(tipstaff.StartRequest{Program: []byte(deaf), Name: "plan.yaml"})
 	b.check(err)
 	r := b.process(l.last().Token)
 	_, err = r.Resume(cli(), tipstaff.ResumeRequest{Run: s.Run})
@@ -504,6 +519,7 @@ func cancelling(t *testing.T) (*bed, *launcher, tipstaff.ID, *runner.Runner) {
 
 func TestCancelOfALaunchedRun(t *testing.T) {
 	t.Run("it settles by itself", func(t *testing.T) {
+		t.Parallel()
 		b, l, run, r := cancelling(t)
 		l.onStop = func(flow.Owner, time.Duration) (tipstaff.Stopped, error) {
 			r.Drain()
@@ -515,6 +531,7 @@ func TestCancelOfALaunchedRun(t *testing.T) {
 		}
 	})
 	t.Run("it is killed", func(t *testing.T) {
+		t.Parallel()
 		b, l, run, _ := cancelling(t)
 		token := l.last().Token
 		l.onStop = func(p flow.Owner, _ time.Duration) (tipstaff.Stopped, error) {
@@ -530,6 +547,7 @@ func TestCancelOfALaunchedRun(t *testing.T) {
 		}
 	})
 	t.Run("a second joins, a hard one ends the grace", func(t *testing.T) {
+		t.Parallel()
 		b, l, run, _ := cancelling(t)
 		token := l.last().Token
 		killed := make(chan struct{})
@@ -557,6 +575,7 @@ func TestCancelOfALaunchedRun(t *testing.T) {
 		}
 	})
 	t.Run("whoever asked has died", func(t *testing.T) {
+		t.Parallel()
 		b, l, run, _ := cancelling(t)
 		token := l.last().Token
 		gone := errors.New("killed")
@@ -579,6 +598,7 @@ func TestCancelOfALaunchedRun(t *testing.T) {
 		}
 	})
 	t.Run("it was not driven yet", func(t *testing.T) {
+		t.Parallel()
 		b := newBed(t)
 		l := launching(b)
 		s, err := b.detach(tipstaff.StartRequest{})
