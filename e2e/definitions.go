@@ -54,7 +54,7 @@ var definitions = []definition{
 
 	{group: "draft", name: "the intent's hash is that of what the model wrote",
 		each: func(e *evidence) (any, any) {
-			return digestOf([]byte(text(member([]byte(e.Said.Plan), "intent")))), tipstaff.BodyOf[tipstaff.PlanDrafted](e.last(tipstaff.KindPlanDrafted)).IntentHash
+			return digestOf([]byte(text(member([]byte(e.Said.Plan), "intent")))), tipstaff.BodyOf[tipstaff.PlanDrafted](e.at(tipstaff.KindPlanDrafted, -1)).IntentHash
 		},
 		fault: "the recorded hash is another", spoil: func(e *evidence) { e.edit(tipstaff.KindPlanDrafted, object{"intent_hash": digest(nil)}) }},
 	{group: "draft", name: "the verb is the one that the model wrote",
@@ -70,7 +70,7 @@ var definitions = []definition{
 	{group: "draft", name: "the skill's digest is that of its files",
 		each: func(e *evidence) (any, any) {
 			identity := object{"manifest": json.RawMessage(e.Skill["skill.yaml"]), "prose_sha256": digest(e.Skill["SKILL.md"])}
-			return digestOf([]byte(text(identity))), tipstaff.BodyOf[tipstaff.IntentDraft](e.first(tipstaff.KindIntentDraft)).SkillDigest
+			return digestOf([]byte(text(identity))), tipstaff.BodyOf[tipstaff.IntentDraft](e.at(tipstaff.KindIntentDraft, 0)).SkillDigest
 		},
 		fault: "the skill's prose was changed", spoil: func(e *evidence) { e.Skill["SKILL.md"] = append(slices.Clone(e.Skill["SKILL.md"]), '!') }},
 
@@ -96,18 +96,18 @@ var definitions = []definition{
 		fault: "the model is asked again without the answer", spoil: func(e *evidence) { e.Asked[e.Rests[restAsked].Asked] = e.Asked[0] }},
 	{group: "acceptance", name: "the acceptance is signed by the user, over intent and program",
 		each: func(e *evidence) (any, any) {
-			accept := e.first(tipstaff.KindIntentAccept)
+			accept := e.at(tipstaff.KindIntentAccept, 0)
 			said := tipstaff.BodyOf[tipstaff.IntentAccept](accept)
 			return []string{"user", digestOf([]byte(text(member([]byte(e.Said.Plan), "intent")))), digestOf([]byte(e.Said.Plan))},
 				[]string{e.signer(accept), said.IntentHash, said.ProgramDigest}
 		},
-		fault: "the executor has signed it", spoil: func(e *evidence) { e.first(tipstaff.KindIntentAccept).From = "executor" }},
+		fault: "the executor has signed it", spoil: func(e *evidence) { e.at(tipstaff.KindIntentAccept, 0).From = "executor" }},
 
 	{group: "execution", name: "the program in force is the one that was written, with no tool that the skill does not list",
 		each: func(e *evidence) (any, any) {
 			listed := slices.Sorted(slices.Values(tools))
 			named := slices.Compact(slices.Sorted(slices.Values(toolsOf(member(e.accepted())))))
-			proposed := tipstaff.BodyOf[tipstaff.PlanProposed](e.first(tipstaff.KindPlanProposed))
+			proposed := tipstaff.BodyOf[tipstaff.PlanProposed](e.at(tipstaff.KindPlanProposed, 0))
 			return object{"digest": digestOf([]byte(e.Said.Plan)), "stored": proposed.ProgramDigest, "tools": listed},
 				object{"digest": proposed.ProgramDigest, "stored": digestOf(e.accepted()), "tools": named}
 		},
@@ -124,10 +124,10 @@ var definitions = []definition{
 			for _, p := range e.of(tipstaff.KindPlanProposed) {
 				named = append(named, tipstaff.BodyOf[tipstaff.PlanProposed](p).AcceptedBy)
 			}
-			return []string{e.first(tipstaff.KindIntentAccept).ID.String(), resolved.ID.String()}, named
+			return []string{e.at(tipstaff.KindIntentAccept, 0).ID.String(), resolved.ID.String()}, named
 		},
 		fault: "it names the draft", spoil: func(e *evidence) {
-			e.edit(tipstaff.KindPlanProposed, object{"accepted_by": e.first(tipstaff.KindIntentDraft).ID})
+			e.edit(tipstaff.KindPlanProposed, object{"accepted_by": e.at(tipstaff.KindIntentDraft, 0).ID})
 		}},
 
 	{group: "corrections", name: "one that is not material leaves the run executing and asks for no confirmation",
@@ -165,7 +165,7 @@ var definitions = []definition{
 			if len(attests) > 0 {
 				at = attests[0].Seq
 			}
-			said, _ := member(e.last(tipstaff.KindIntentAttest).Body, "evidence", "cortex").(map[string]any)
+			said, _ := member(e.at(tipstaff.KindIntentAttest, -1).Body, "evidence", "cortex").(map[string]any)
 			return object{"attests": 1, "kind": "learn_weights", "seq": at + 1, "source": at, "signed": object{"attest_seq": at, "learn_seq": at + 1}},
 				object{"attests": len(attests), "kind": next.Kind, "seq": next.Seq, "source": next.Body.SourceSeq, "signed": said}
 		},
@@ -213,12 +213,12 @@ var definitions = []definition{
 
 	{group: "end", name: "the attestation is signed by the executor, over the outputs that the plan must have",
 		each: func(e *evidence) (any, any) {
-			attest := e.last(tipstaff.KindIntentAttest)
+			attest := e.at(tipstaff.KindIntentAttest, -1)
 			said := tipstaff.BodyOf[tipstaff.IntentAttest](attest)
 			return []string{"executor", "success", digestOf([]byte(text(e.Said.outputs())))}, []string{e.signer(attest), said.Outcome, said.OutputsDigest}
 		},
 		fault: "a bit of the attestation is changed", spoil: func(e *evidence) {
-			attest := e.last(tipstaff.KindIntentAttest)
+			attest := e.at(tipstaff.KindIntentAttest, -1)
 			attest.Raw = []byte(strings.Replace(string(attest.Raw), `"success"`, `"succesr"`, 1))
 		}},
 	{group: "end", name: "a replay without servers asks for records of the journal alone, and calls nothing",
@@ -328,14 +328,11 @@ func (l listing) digests() map[string]string {
 
 // accepted is the program that was accepted first, as it is stored.
 func (e *evidence) accepted() []byte {
-	return e.Programs[tipstaff.BodyOf[tipstaff.PlanProposed](e.first(tipstaff.KindPlanProposed)).ProgramDigest]
+	return e.Programs[tipstaff.BodyOf[tipstaff.PlanProposed](e.at(tipstaff.KindPlanProposed, 0)).ProgramDigest]
 }
 
-func (e *evidence) correction(i int) (c tipstaff.IntentCorrect) {
-	if all := e.of(tipstaff.KindIntentCorrect); i < len(all) {
-		c = tipstaff.BodyOf[tipstaff.IntentCorrect](all[i])
-	}
-	return c
+func (e *evidence) correction(i int) tipstaff.IntentCorrect {
+	return tipstaff.BodyOf[tipstaff.IntentCorrect](e.at(tipstaff.KindIntentCorrect, i))
 }
 
 // rules are those that make a correction material.
@@ -398,7 +395,7 @@ func (r replay) finished() (n int) {
 
 // edit changes members of the body of the last record of a kind.
 func (e *evidence) edit(kind tipstaff.Kind, members object) {
-	r := e.last(kind)
+	r := e.at(kind, -1)
 	body := object{}
 	_ = json.Unmarshal(r.Body, &body) // as the store has it
 	maps.Copy(body, members)

@@ -47,6 +47,15 @@ type listing struct {
 	Tools   map[string]json.RawMessage
 }
 
+// with is a listing with one tool more.
+func (l listing) with(tool tipstaff.ToolInfo) listing {
+	if l.Tools == nil {
+		l.Tools = map[string]json.RawMessage{}
+	}
+	l.Version, l.Tools[tool.Tool] = tool.Version, tool.Definition
+	return l
+}
+
 // memoryLog is the log of the memory, and the head that the product tells of it.
 type memoryLog struct {
 	Records [][]byte
@@ -61,6 +70,7 @@ const (
 	restGate      = "gate"      // at the plan's own gate
 	restCorrected = "corrected" // after the correction that is not material
 	restMaterial  = "material"  // after the one that is
+	restAgain     = "again"     // at the gate again
 	restEnd       = "end"
 )
 
@@ -102,18 +112,14 @@ func (e *evidence) of(kind tipstaff.Kind) (found []*tipstaff.Event) {
 	return found
 }
 
-// last is the last record of a kind; an empty one if there is none.
-func (e *evidence) last(kind tipstaff.Kind) *tipstaff.Event {
-	if all := e.of(kind); len(all) > 0 {
-		return all[len(all)-1]
+// at is a record of a kind by its place, -1 being the last; an empty one if there is none.
+func (e *evidence) at(kind tipstaff.Kind, i int) *tipstaff.Event {
+	all := e.of(kind)
+	if i < 0 {
+		i += len(all)
 	}
-	return &tipstaff.Event{}
-}
-
-// first is the first record of a kind; an empty one if there is none.
-func (e *evidence) first(kind tipstaff.Kind) *tipstaff.Event {
-	if all := e.of(kind); len(all) > 0 {
-		return all[0]
+	if i < 0 || i >= len(all) {
+		return &tipstaff.Event{}
 	}
-	return &tipstaff.Event{}
+	return all[i]
 }

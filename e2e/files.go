@@ -20,31 +20,18 @@ const (
 	builtinVersion = "1.0.0"
 )
 
+// Hints of tools; once is what a tool is that gives none.
 var (
-	reads  = &mcp.ToolAnnotations{ReadOnlyHint: true}
-	repeat = &mcp.ToolAnnotations{IdempotentHint: true}
+	reads      = &mcp.ToolAnnotations{ReadOnlyHint: true}
+	idempotent = &mcp.ToolAnnotations{IdempotentHint: true}
+	once       = &mcp.ToolAnnotations{}
 )
 
-type (
-	noArgs   struct{}
-	fileArgs struct {
-		Name string `json:"name"`
-	}
-	writeArgs struct {
-		Name string `json:"name"`
-		Text string `json:"text"`
-	}
-	fileList struct {
-		Names []string `json:"names"`
-	}
-	fileText struct {
-		Text string `json:"text"`
-	}
-	fileWritten struct {
-		Name  string `json:"name"`
-		Bytes int    `json:"bytes"`
-	}
-)
+// arguments are those of all tools of the harness; each uses some.
+type arguments struct {
+	Name string `json:"name,omitempty"`
+	Text string `json:"text,omitempty"`
+}
 
 // ServeFiles is the server files, over standard input and output: three tools for the
 // files of a folder. Every call adds the tool's name to the file counter, as a line.
@@ -64,30 +51,26 @@ func ServeFiles(ctx context.Context, folder, counter string) error {
 		return err
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "files", Version: filesVersion}, nil)
-	serve(s, "list", "Lists the names of all files.", reads, count, func(noArgs) (out fileList, err error) {
-		entries, err := fs.ReadDir(root.FS(), ".")
-		for _, e := range entries {
-			out.Names = append(out.Names, e.Name())
-		}
-		return out, err
+	serve(s, "list", "Lists the names of all files.", reads, count, func(arguments) (object, error) {
+		names, err := fs.Glob(root.FS(), "*")
+		return object{"names": names}, err
 	})
-	serve(s, "read", "Reads a file.", reads, count, func(in fileArgs) (out fileText, err error) {
+	serve(s, "read", "Reads a file.", reads, count, func(in arguments) (object, error) {
 		text, err := root.ReadFile(in.Name)
-		return fileText{string(text)}, err
+		return object{"text": string(text)}, err
 	})
-	serve(s, "write", "Writes a file.", repeat, count, func(in writeArgs) (fileWritten, error) {
-		return fileWritten{in.Name, len(in.Text)}, root.WriteFile(in.Name, []byte(in.Text), 0o600)
+	serve(s, "write", "Writes a file.", idempotent, count, func(in arguments) (object, error) {
+		return object{"name": in.Name}, root.WriteFile(in.Name, []byte(in.Text), 0o600)
 	})
 	return s.Run(ctx, &mcp.StdioTransport{})
 }
 
 // serve adds a tool whose calls are counted before they do anything.
-func serve[In, Out any](s *mcp.Server, name, what string, hints *mcp.ToolAnnotations, count func(string) error, do func(In) (Out, error)) {
+func serve(s *mcp.Server, name, what string, hints *mcp.ToolAnnotations, count func(string) error, do func(arguments) (object, error)) {
 	mcp.AddTool(s, &mcp.Tool{Name: name, Description: what, Annotations: hints},
-		func(_ context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+		func(_ context.Context, _ *mcp.CallToolRequest, in arguments) (*mcp.CallToolResult, object, error) {
 			if err := count(name); err != nil {
-				var none Out
-				return nil, none, err
+				return nil, nil, err
 			}
 			out, err := do(in)
 			return nil, out, err

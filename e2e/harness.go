@@ -127,7 +127,7 @@ func (h *harness) runs(ctx context.Context) (runs []*evidence, broken map[string
 
 // prepare makes the workspace of a run, and opens it.
 func (h *harness) prepare(ctx context.Context, i int, before []*evidence) (*trial, error) {
-	e := &evidence{Said: h.said, Live: h.Live && i != 1, Rests: map[string]rest{}}
+	e := &evidence{Said: h.said, Live: h.Live && i != 1, Rests: map[string]rest{}, Locked: map[string]listing{}, Listed: map[string]listing{}}
 	models, model := json.RawMessage(text(object{"scripted": object{"provider": "scripted", "script": "script.json"}})), "scripted"
 	script := h.said.scripted()
 	switch {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -50,9 +49,8 @@ func listen(ctx context.Context) (*loopback, error) {
 		return nil, err
 	}
 	l.address = socket.Addr().String()
-	notes := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return l.notes() }, nil)
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", notes)
+	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return l.notes() }, nil))
 	mux.HandleFunc("GET /version", l.page)
 	mux.HandleFunc("POST /v1/chat/completions", l.complete)
 	l.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
@@ -101,21 +99,6 @@ func (l *loopback) calls() calls {
 	return maps.Clone(l.counted)
 }
 
-type (
-	findArgs struct {
-		Word string `json:"word"`
-	}
-	postArgs struct {
-		Text string `json:"text"`
-	}
-	found struct {
-		Notes []string `json:"notes"`
-	}
-	posted struct {
-		Number int `json:"number"`
-	}
-)
-
 // notes is the server notes: one tool reads, the other can be called once only.
 func (l *loopback) notes() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: notesVersion}, nil)
@@ -123,11 +106,11 @@ func (l *loopback) notes() *mcp.Server {
 		l.count("notes/" + tool)
 		return nil
 	}
-	serve(s, "find", "Finds the notes that have a word.", reads, count, func(in findArgs) (found, error) {
-		return found{[]string{"a note about " + in.Word}}, nil
+	serve(s, "find", "Finds the notes that have a word.", reads, count, func(in arguments) (object, error) {
+		return object{"notes": []string{"a note about " + in.Text}}, nil
 	})
-	serve(s, "post", "Posts a note. It cannot be taken back.", &mcp.ToolAnnotations{}, count, func(in postArgs) (posted, error) {
-		return posted{1}, nil
+	serve(s, "post", "Posts a note. It cannot be taken back.", once, count, func(arguments) (object, error) {
+		return object{"number": 1}, nil
 	})
 	return s
 }
@@ -145,19 +128,17 @@ func (l *loopback) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	l.mu.Lock()
 	l.requests = append(l.requests, string(body))
-	text := l.answer(string(body))
+	reply := l.answer(string(body))
 	l.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
-	chunk := func(delta map[string]any, finish any) {
-		b, _ := json.Marshal(map[string]any{"id": "e2e", "object": "chat.completion.chunk", "created": 1, "model": "e2e",
-			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}})
-		fmt.Fprintf(w, "data: %s\n\n", b)
+	chunk := func(delta object, finish any) {
+		fmt.Fprintf(w, "data: %s\n\n", text(object{"model": "e2e", "choices": []object{{"index": 0, "delta": delta, "finish_reason": finish}}}))
 	}
-	for _, piece := range strings.SplitAfter(text, ",") {
-		chunk(map[string]any{"role": "assistant", "content": piece}, nil)
+	for _, piece := range strings.SplitAfter(reply, ",") {
+		chunk(object{"content": piece}, nil)
 	}
-	chunk(map[string]any{}, "stop")
-	io.WriteString(w, `data: {"id":"e2e","object":"chat.completion.chunk","created":1,"model":"e2e","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110}}`+"\n\ndata: [DONE]\n\n")
+	chunk(object{}, "stop")
+	io.WriteString(w, "data: [DONE]\n\n")
 }
 
 // asked takes the requests to the model that came since the last time.

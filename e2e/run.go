@@ -37,7 +37,7 @@ func (t *trial) counted() (calls, error) {
 
 // run takes the run from the wish to its end, and notes what it sees on the way.
 func (t *trial) run(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{t.pin, t.seed, t.draft, t.accept, t.correct, t.end} {
+	for _, step := range []func(context.Context) error{t.pin, t.seed, t.walk, t.collect} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -61,58 +61,20 @@ func (t *trial) pin(ctx context.Context) error {
 	if err := box.Pin(ctx, report); err != nil {
 		return err
 	}
-	if t.e.Locked, err = t.readLock(ctx, box); err != nil {
-		return err
-	}
-	live, _, err := box.Live(ctx, nil)
-	t.e.Listed = map[string]listing{}
-	for _, tool := range live {
-		if tool.Lock == tipstaff.ToolUndeclared {
-			if tool.Server != "builtin" { // which has more tools than the runs use
-				add(t.e.Listed, tool.Server, tool.Version, tool.Tool, nil)
+	listed, _, err := box.Live(ctx, nil)
+	for _, tool := range listed {
+		if tool.Server == "builtin" && tool.Lock == tipstaff.ToolUndeclared {
+			continue // it has more tools than the runs use
+		}
+		for into, live := range map[*map[string]listing]bool{&t.e.Locked: false, &t.e.Listed: true} {
+			described, err := box.Describe(ctx, tool.Name(), live)
+			if err != nil {
+				return err
 			}
-			continue
+			(*into)[tool.Server] = (*into)[tool.Server].with(described)
 		}
-		described, err := box.Describe(ctx, tool.Name(), true)
-		if err != nil {
-			return err
-		}
-		add(t.e.Listed, tool.Server, described.Version, tool.Tool, described.Definition)
 	}
 	return err
-}
-
-func add(to map[string]listing, server, version, tool string, definition json.RawMessage) {
-	if _, ok := to[server]; !ok {
-		to[server] = listing{Version: version, Tools: map[string]json.RawMessage{}}
-	}
-	to[server].Tools[tool] = definition
-}
-
-// readLock reads the file; what the binary itself locks, builtin, is told by the product.
-func (t *trial) readLock(ctx context.Context, box tipstaff.Tools) (map[string]listing, error) {
-	b, err := os.ReadFile(filepath.Join(t.workspace, "tipstaff.lock"))
-	if err != nil {
-		return nil, err
-	}
-	var file struct {
-		Servers map[string]struct {
-			Version string
-			Tools   map[string]struct{ Definition json.RawMessage }
-		}
-	}
-	if err := json.Unmarshal(b, &file); err != nil {
-		return nil, err
-	}
-	locked := map[string]listing{}
-	for server, l := range file.Servers {
-		for tool, d := range l.Tools {
-			add(locked, server, l.Version, tool, d.Definition)
-		}
-	}
-	own, err := box.Describe(ctx, "builtin/http_get", false)
-	add(locked, "builtin", own.Version, own.Tool, own.Definition)
-	return locked, err
 }
 
 // seed remembers three items in an empty memory.
@@ -148,8 +110,9 @@ func (t *trial) items(ctx context.Context, found *map[string]tipstaff.MemoryItem
 	return err
 }
 
-// draft has the plan drafted: the model asks, is answered, and drafts.
-func (t *trial) draft(ctx context.Context) (err error) {
+// walk is the story of a run: it is drafted, and then from each rest a decision at its one
+// gate, or a correction, leads to the next.
+func (t *trial) walk(ctx context.Context) (err error) {
 	if t.began, err = t.counted(); err != nil {
 		return err
 	}
@@ -161,99 +124,84 @@ func (t *trial) draft(ctx context.Context) (err error) {
 	if err := t.rests(ctx, restAsked, tipstaff.Clarifying); err != nil {
 		return err
 	}
-	return t.goOn(ctx, tipstaff.DecideRequest{Action: "answer", Answer: json.RawMessage(text(object{question: answer}))}, restDrafted, tipstaff.Proposed)
+	for _, s := range []struct {
+		action  string
+		answer  json.RawMessage
+		correct func(object) // the program; nil: it is decided
+		rest    string
+		state   tipstaff.State
+	}{
+		{action: "answer", answer: json.RawMessage(text(object{question: answer})), rest: restDrafted, state: tipstaff.Proposed},
+		{action: "accept", rest: restGate, state: tipstaff.Executing},
+		{correct: gentle, rest: restCorrected, state: tipstaff.Executing},
+		{correct: harsh, rest: restMaterial, state: tipstaff.Accepted},
+		{action: "accept", rest: restAgain, state: tipstaff.Executing},
+		{action: "approve", rest: restEnd, state: tipstaff.Completed},
+	} {
+		run, err := t.svc.Get(ctx, t.e.Run)
+		if err != nil {
+			return err
+		}
+		if s.correct != nil {
+			err = t.correct(ctx, run, s.rest, s.correct)
+		} else if len(run.OpenGates) != 1 {
+			err = fmt.Errorf("the run has %d open gates where it should have one", len(run.OpenGates))
+		} else {
+			_, err = t.svc.Decide(ctx, tipstaff.DecideRequest{Run: run.ID, Gate: run.OpenGates[0].ID.String(), Action: s.action, Answer: s.answer})
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := t.svc.Resume(ctx, tipstaff.ResumeRequest{Run: run.ID}); err != nil {
+			return err
+		}
+		if err := t.rests(ctx, s.rest, s.state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// correct hands in the program of a run, changed.
+func (t *trial) correct(ctx context.Context, run tipstaff.Run, reason string, change func(object)) error {
+	b, err := t.svc.Artifact(ctx, run.ID, run.Program.Digest)
+	if err != nil {
+		return err
+	}
+	var program object
+	if err := json.Unmarshal(b, &program); err != nil {
+		return err
+	}
+	change(program)
+	_, err = t.svc.Correct(ctx, tipstaff.CorrectRequest{Run: run.ID, Program: []byte(text(program)), Name: reason + ".json", Reason: reason})
+	return err
 }
 
 // rests waits until nobody drives the run and notes how it is found. A run that is in
-// another state than the harness can go on from has failed.
+// another state than it can go on from has failed.
 func (t *trial) rests(ctx context.Context, place string, want tipstaff.State) error {
 	driven, err := t.svc.Wait(ctx, t.e.Run)
 	if err != nil {
 		return err
-	}
-	if driven.Err != nil {
-		return driven.Err
 	}
 	run, err := t.svc.Get(ctx, t.e.Run)
 	if err != nil {
 		return err
 	}
 	now, err := t.counted()
-	if err != nil {
-		return err
-	}
 	r := rest{State: run.State, Calls: now.since(t.began), Asked: len(t.e.Asked)}
 	for _, g := range run.OpenGates {
 		r.Gates = append(r.Gates, g.Kind)
 	}
 	t.e.Rests[place] = r
-	if run.State != want {
-		return fmt.Errorf("the run is %s where it should be %s: %s", run.State, want, tipstaff.Joined(": ", driven.Reason, driven.Code, driven.Message))
+	if err == nil && run.State != want {
+		err = errors.New(tipstaff.Joined(": ", fmt.Sprintf("the run is %s where it should be %s", run.State, want), driven.Reason, driven.Message))
 	}
-	return nil
+	return err
 }
 
-// goOn answers the one gate that is open, and drives the run on.
-func (t *trial) goOn(ctx context.Context, d tipstaff.DecideRequest, place string, want tipstaff.State) error {
-	run, err := t.svc.Get(ctx, t.e.Run)
-	if err != nil {
-		return err
-	}
-	if len(run.OpenGates) != 1 {
-		return fmt.Errorf("the run has %d open gates where it should have one", len(run.OpenGates))
-	}
-	d.Run, d.Gate = t.e.Run, run.OpenGates[0].ID.String()
-	if _, err := t.svc.Decide(ctx, d); err != nil {
-		return err
-	}
-	return t.resume(ctx, place, want)
-}
-
-func (t *trial) resume(ctx context.Context, place string, want tipstaff.State) error {
-	if _, err := t.svc.Resume(ctx, tipstaff.ResumeRequest{Run: t.e.Run}); err != nil {
-		return err
-	}
-	return t.rests(ctx, place, want)
-}
-
-func (t *trial) accept(ctx context.Context) error {
-	return t.goOn(ctx, tipstaff.DecideRequest{Action: "accept"}, restGate, tipstaff.Executing)
-}
-
-// correct hands in both corrections while the run is at its gate, and accepts the second.
-func (t *trial) correct(ctx context.Context) error {
-	run, err := t.svc.Get(ctx, t.e.Run)
-	if err != nil {
-		return err
-	}
-	program, err := t.svc.Artifact(ctx, t.e.Run, run.Program.Digest)
-	if err != nil {
-		return err
-	}
-	gentle, harsh, err := corrections(program)
-	if err != nil {
-		return err
-	}
-	for _, c := range []struct {
-		program []byte
-		place   string
-		want    tipstaff.State
-	}{{gentle, restCorrected, tipstaff.Executing}, {harsh, restMaterial, tipstaff.Accepted}} {
-		if _, err := t.svc.Correct(ctx, tipstaff.CorrectRequest{Run: t.e.Run, Program: c.program, Name: c.place + ".json", Reason: c.place}); err != nil {
-			return err
-		}
-		if err := t.resume(ctx, c.place, c.want); err != nil {
-			return err
-		}
-	}
-	return t.goOn(ctx, tipstaff.DecideRequest{Action: "accept"}, "accepted again", tipstaff.Executing)
-}
-
-// end approves, and collects what the run has left behind.
-func (t *trial) end(ctx context.Context) error {
-	if err := t.goOn(ctx, tipstaff.DecideRequest{Action: "approve"}, restEnd, tipstaff.Completed); err != nil {
-		return err
-	}
+// collect reads what the run has left behind.
+func (t *trial) collect(ctx context.Context) error {
 	e := t.e
 	run, err := t.svc.Get(ctx, e.Run)
 	if err != nil {

@@ -61,7 +61,7 @@ func script(address string) replies {
 			call("list", filesList, object{}),
 			object{"kind": "parallel", "children": []any{
 				call("read", filesRead, object{"name": "changes.txt"}),
-				call("find", notesFind, object{"word": "release"}),
+				call("find", notesFind, object{"text": "release"}),
 			}},
 			call("fetch", builtinHTTP, object{"url": "http://" + address + "/version"}),
 			object{"id": "sum", "kind": "step", "prompt": `Answer with exactly this JSON: {"title":"` + title + `"}`, "inputs": object{"changes": "${read.output.text}"},
@@ -105,28 +105,19 @@ func (r replies) scripted() []byte {
 }
 
 // gentle is a correction that changes nothing that was agreed on: the file is read again
-// after it was written. harsh goes on from there, and is material by two rules.
-func corrections(program []byte) (gentle, harsh []byte, err error) {
-	var plan struct {
-		Root struct {
-			Children []any `json:"children"`
-		} `json:"root"`
-		Intent object `json:"intent"`
-	}
-	var whole object
-	if err := json.Unmarshal(program, &whole); err != nil {
-		return nil, nil, err
-	}
-	if err := json.Unmarshal(program, &plan); err != nil {
-		return nil, nil, err
-	}
-	whole["root"] = object{"kind": "sequential", "children": append(plan.Root.Children,
-		object{"id": "check", "kind": "tool_call", "tool": filesRead, "args": object{"name": "announcement.txt"}})}
-	gentle = []byte(text(whole))
-	whole["bounds"] = object{"tool_calls": 40}
-	plan.Intent["success_criteria"] = []any{object{"type": "delivered", "artifact": "announcement.txt"}, object{"type": "signed_off"}}
-	whole["intent"] = plan.Intent
-	return gentle, []byte(text(whole)), nil
+// after it was written.
+func gentle(plan object) {
+	root := plan["root"].(object) // a drafted plan has been checked: there is a root, and an intent
+	children, _ := root["children"].([]any)
+	root["children"] = append(children, object{"id": "check", "kind": "tool_call", "tool": filesRead, "args": object{"name": "announcement.txt"}})
+}
+
+// harsh is a correction that is material by two rules.
+func harsh(plan object) {
+	plan["bounds"] = object{"tool_calls": 40}
+	intent := plan["intent"].(object)
+	criteria, _ := intent["success_criteria"].([]any)
+	intent["success_criteria"] = append(criteria, object{"type": "signed_off"})
 }
 
 // materialRules are those that harsh meets, in the order of the rules.
