@@ -29,6 +29,7 @@ type daemon struct {
 	t     testing.TB
 	dir   string
 	addr  string
+	site  string // the address of HTTP
 	token string
 	taken int // runs that it took up again
 
@@ -98,6 +99,7 @@ func (d *daemon) start() {
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	var told struct {
 		Addr  string `json:"grpc_addr"`
+		Site  string `json:"addr"`
 		File  string `json:"token_file"`
 		Taken int    `json:"taken_up"`
 	}
@@ -111,7 +113,7 @@ func (d *daemon) start() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.addr, d.token, d.taken = told.Addr, strings.TrimSpace(string(token)), told.Taken
+	d.addr, d.site, d.token, d.taken = told.Addr, told.Site, strings.TrimSpace(string(token)), told.Taken
 }
 
 // kill leaves the daemon no time for anything.
