@@ -66,7 +66,7 @@ func TestLoad(t *testing.T) {
 			Queued   int
 			SSE      struct{ Subscribers int }
 		}
-		d.ask("GET", "/healthz", nil, &health)
+		d.get("/healthz", &health)
 		return health.InFlight == 0 && health.Queued == 0 && health.SSE.Subscribers == 0
 	})
 	b.Must(0, "verify", run)
