@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -47,7 +49,7 @@ var inWords = strings.NewReplacer("validating root: ", "", "validating /properti
 // it; one of another request is an error of the protocol, with the same in its data.
 func (s *Server) errors(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		res, err := next(ctx, method, req)
+		res, err := surviving(next, ctx, method, req)
 		var wire *jsonrpc.Error
 		if err == nil || errors.As(err, &wire) {
 			return res, err
@@ -73,6 +75,16 @@ func (s *Server) failed(ctx context.Context, err error) (*mcp.CallToolResult, er
 	reply := s.reply(ctx, "tools/call", err)
 	text, err := json.Marshal(reply)
 	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: reply.Error.Message}}}, err
+}
+
+// surviving handles a request. A fault of ours fails that one, and not all of them.
+func surviving(next mcp.MethodHandler, ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return next(ctx, method, req)
 }
 
 // reply is an error as a client sees it. The text of one that nobody expected stays in the log.
