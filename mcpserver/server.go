@@ -43,10 +43,11 @@ func New(o Options) *Server {
 	}
 	s := &Server{o: o, watches: make(chan struct{}, maxWatches), topics: topics{open: map[string]*topic{}}}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "tipstaff", Title: "Tipstaff", Version: o.Version}, &mcp.ServerOptions{
-		Instructions:              instructions,
-		SubscribeHandler:          s.subscribe,
-		UnsubscribeHandler:        s.unsubscribe,
-		Capabilities:              &mcp.ServerCapabilities{},
+		Instructions:       instructions,
+		SubscribeHandler:   s.subscribe,
+		UnsubscribeHandler: s.unsubscribe,
+		// The catalogue stays as it is: nobody need listen for another.
+		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{}, Resources: &mcp.ResourceCapabilities{Subscribe: true}},
 		SupportedProtocolVersions: protocols(),
 		SetCacheable: func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 			if _, reads := req.(*mcp.ReadResourceRequest); reads { // who may see a run differs

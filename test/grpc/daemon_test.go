@@ -54,6 +54,11 @@ agents:
   - {name: intent, stage_order: 1, default_next: critic, scripted: {repeat: last, answers: [{output: {task: "say it"}, delay_ms: 40}]}}
   - {name: critic, stage_order: 2, routing_rules: [{when: "iteration < 8", target: intent}], scripted: {repeat: last, answers: [{output: {verdict: again}, delay_ms: 40}]}}
 `,
+	"asking": `
+name: asking
+agents:
+  - {name: ask, scripted: {answers: [{output: {}, control: {interrupt: {kind: confirmation, question: "Shall it?"}}}, {output: {}}]}}
+`,
 	"stuck": `
 name: stuck
 agents:
