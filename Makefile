@@ -21,7 +21,7 @@ PLAIN      = CGO_ENABLED=0 $(GO) test -trimpath
 REPORT     = $(GO) run $(RACE) ./test/report
 SEQUENTIAL = ./document ./journal ./provider/file ./skill ./workspace
 
-.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-python test-vendor test-schema check bench fuzz soak mutate clean
+.PHONY: build demo generate test test-changed test-more test-mcp test-clis test-clis-contract test-rpc test-control test-python test-vendor test-schema check bench fuzz soak mutate clean
 
 build: ## a static bin/tipstaff
 	@echo 'building bin/tipstaff; the first time, modules are downloaded and all of them compiled, which takes minutes'
@@ -43,13 +43,13 @@ test: build ## everything, race detector and shuffle on; then what must run at f
 	TIPSTAFF_FLOWTEST=memory $(PLAIN) -json -vet=off -short -shuffle=on $(SEQUENTIAL) ./store | $(REPORT)
 	@scripts/python.sh test --or-skip
 	@echo 'not run: whole sweeps of kills and crashes (make soak); fuzzing beyond the cases it has found (make fuzz)'
-	@echo 'not run: figures of the release, a Mac, 32 bits, gRPC clients of others, SDKs of vendors, coding CLIs, the schema of tasks (make test-more)'
+	@echo 'not run: figures of the release, a Mac, 32 bits, gRPC clients of others, SDKs of vendors, coding CLIs, the control plane with programs of others, the schema of tasks (make test-more)'
 
 test-changed: ## of what make test leaves out, what concerns the files that changed
 	@scripts/fuzz.sh --changed
 	@scripts/more.sh --changed
 
-test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails, SDKs of vendors, coding CLIs, the schema of tasks
+test-more: ## figures of the release, a Mac, 32 bits, gRPC clients of others, a network that fails, SDKs of vendors, coding CLIs, the control plane, the schema of tasks
 	@scripts/more.sh
 
 test-mcp: ## real MCP servers from npm, and the protocol's conformance suite
@@ -68,6 +68,11 @@ test-clis-contract: ## what the coding CLIs do by themselves, without Tipstaff
 test-rpc: ## the daemon against gRPC clients of others, a network that fails, and kills
 	@scripts/rpc.sh
 	TIPSTAFF_RPC=1 $(GO) test $(RACE) -shuffle=on -parallel 4 -timeout 10m ./test/grpc
+
+test-control: build ## the control plane against programs of others: MCP clients, a browser, a generated client, Prometheus, load
+	@scripts/control.sh
+	@rm -f .cache/control/summary
+	TIPSTAFF_BINARY=$(CURDIR)/bin/tipstaff TIPSTAFF_CONTROL=1 $(GO) test $(RACE) -json -count=1 -timeout 15m ./test/control | $(REPORT); passed=$$?; cat .cache/control/summary 2>/dev/null; exit $$passed
 
 test-python: build ## the Python package: types, and tests against the binary
 	@scripts/python.sh test

@@ -267,6 +267,6 @@ func (c Control) Pending(ctx context.Context, req PendingRequest) (PendingDecisi
 
 // next is what can be done with a run.
 func (c Control) next(ctx context.Context, run Run) ([]NextCall, error) {
-	got, err := diagnoseRun(ctx, c.Runs, run, c.Now(), c.Present)
+	got, err := DiagnoseRun(ctx, c.Runs, run, c.Now(), c.Present)
 	return got.Next, err
 }

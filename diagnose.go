@@ -128,9 +128,9 @@ func Diagnose(ctx context.Context, r RunReader, id ID, now time.Time, present fu
 	return got.allowed(ctx), err
 }
 
-// diagnoseRun is Diagnose of a run whose status is known, at no more cost than that was: of
+// DiagnoseRun is Diagnose of a run whose status is known, at no more cost than that was: of
 // its records it reads only the last.
-func diagnoseRun(ctx context.Context, r RunReader, run Run, now time.Time, present func(path string) bool) (Diagnosis, error) {
+func DiagnoseRun(ctx context.Context, r RunReader, run Run, now time.Time, present func(path string) bool) (Diagnosis, error) {
 	d := &diagnosis{ctx: ctx, r: r, now: now, present: present}
 	got, err := d.known(run)
 	return got.allowed(ctx), err
@@ -190,9 +190,7 @@ func (d *diagnosis) known(run Run) (got Diagnosis, err error) {
 	if err != nil {
 		return unreadRun(got, err)
 	}
-	if run.LastDrive != nil {
-		got.Facts.Interrupted, got.Facts.WakeAt = run.LastDrive.Reason, run.LastDrive.WakeAt
-	}
+	got.Facts.Interrupted, got.Facts.WakeAt = run.lastDrive().Reason, run.lastDrive().WakeAt
 	d.worktree(&got, run)
 	if run.Delivery != nil && !run.Delivery.Followup.IsZero() {
 		if next, err := d.r.Get(d.ctx, run.Delivery.Followup); err == nil && !next.State.Terminal() {
@@ -250,19 +248,19 @@ func (d *diagnosis) judge(got *Diagnosis, run Run) error {
 		got.found(DiagnosisBlockedWorktree, "its worktree "+got.Facts.Worktree+" is gone: what it had not recorded is lost, and it cannot go on")
 		got.call(ToolRunDiff, "see what was recorded of its changes", nil)
 		got.call(ToolRunEvidence, "see where its delivery stands", map[string]any{"slice": SliceDelivery})
-	case waits && run.LastDrive.Kind == KindRunInterrupted && run.LastDrive.Reason == string(ReplayMismatch):
+	case waits && run.lastDrive().Kind == KindRunInterrupted && run.lastDrive().Reason == string(ReplayMismatch):
 		got.found(DiagnosisReplayMismatch, "its program no longer does what was recorded of it: with this version of Tipstaff it cannot go on")
 		got.call(ToolRunEvidence, "see what went wrong", map[string]any{"slice": SliceErrors})
 		got.call(ToolRunVerify, "find out where it differs", nil)
 	case run.Status == StatusAwaitingResume:
 		reason := "nothing is left to decide; it waits to be driven on"
-		if wake := run.LastDrive.WakeAt; !wake.IsZero() {
+		if wake := run.lastDrive().WakeAt; !wake.IsZero() {
 			reason = "it sleeps until " + wake.UTC().Format(time.RFC3339)
 		}
 		got.found(DiagnosisResumeReady, reason)
 		return d.resume(got, run)
 	case run.Condition == Interrupted:
-		got.found(DiagnosisInterrupted, Joined(": ", "nobody drives it any more", run.LastDrive.Reason))
+		got.found(DiagnosisInterrupted, Joined(": ", "nobody drives it any more", run.lastDrive().Reason))
 		if err := d.resume(got, run); err != nil {
 			return err
 		}
@@ -450,6 +448,14 @@ func (d *diagnosis) gates(run Run) (all []askedGate, err error) {
 	return all, nil
 }
 
+// lastDrive is empty where nothing is known of it.
+func (r Run) lastDrive() (last LastDrive) {
+	if r.LastDrive != nil {
+		last = *r.LastDrive
+	}
+	return last
+}
+
 // children are the runs that a run has dispatched.
 func (r Run) children() []ID {
 	if r.Lineage == nil {
@@ -461,9 +467,9 @@ func (r Run) children() []ID {
 // launches reports whether a resume would drive a run on that asks. One that has parked
 // stays as it is until something is decided, or happens below it.
 func (d *diagnosis) launches(run Run) (bool, error) {
-	last := run.LastDrive
+	last := run.lastDrive()
 	switch {
-	case last == nil, run.Condition == Running || run.Status == StatusQueued:
+	case run.State.Terminal(), run.Condition == Running || run.Status == StatusQueued:
 		return false, nil
 	case last.Kind != KindRunParked, last.News, !last.WakeAt.IsZero() && !d.now.Before(last.WakeAt):
 		return true, nil

@@ -141,7 +141,7 @@ func TestDiagnoses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if run, err := p.Get(ctx, testID(1)); err == nil {
-				short, err := diagnoseRun(ctx, p, run, p.now, func(string) bool { return false })
+				short, err := DiagnoseRun(ctx, p, run, p.now, func(string) bool { return false })
 				if text(short) != text(got) || err != nil {
 					t.Errorf("by its status: %s, %v; by its records: %s", text(short), err, text(got))
 				}

@@ -86,13 +86,25 @@ func twoRuns() []tipstaff.Run {
 
 func TestLs(t *testing.T) {
 	b := newBench(t)
-	b.svc.runs, b.svc.pageOf = twoRuns(), 1
+	b.svc.runs = twoRuns()
 	b.run(t, 0, "ls")
 	equal(t, "stdout", b.out.String(), `01JCQ8R4T5V6W7X8Y9Z0A1B2D4  2026-11-15 02:30:00  completed     second \u001b[2Jtitle that is rather long for a terminal
 01JCQ8R4T5V6W7X8Y9Z0A1B2C3  2026-11-15 02:30:00  awaiting_decision  notes
 `)
-	if len(b.svc.listed) != 2 || !b.opened[0].ReadOnly {
+	if len(b.svc.listed) != 1 || b.svc.listed[0].Limit != 50 || !b.opened[0].ReadOnly {
 		t.Errorf("listed %v, opened %v", b.svc.listed, b.opened)
+	}
+	equal(t, "stderr", b.err.String(), "")
+	b.out.Reset()
+	b.run(t, 0, "ls", "--limit", "1", "--status", "completed")
+	contains(t, "stderr", b.err.String(), "more: tipstaff ls --limit 1 --status completed --before 01JCQ8R4T5V6W7X8Y9Z0A1B2D4\n")
+	b.out.Reset()
+	b.run(t, 0, "ls", "--limit", "1", "--before", "01JCQ8R4T5V6W7X8Y9Z0A1B2D4")
+	contains(t, "the next page", b.out.String(), runA.String())
+	for _, args := range [][]string{{"ls", "--limit", "0"}, {"ls", "--before", "@"}, {"ls", "--threads", "--status", "failed"}, {"decide", "--limit", "0"},
+		{"decide", "--after", "root/ok"}, {"decide", "--resume"}, {"decide", "@", "root/ok", "approve", "--limit", "3"},
+		{"watch", "@", "--timeout", "1s"}, {"watch", "@", "--until", "dawn"}, {"watch", "@", "--until", "end", "--timeout", "90m"}} {
+		b.run(t, 2, args...)
 	}
 	b.out.Reset()
 	b.terminal().run(t, 0, "ls")

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,9 @@ func newDecide(a *app) *cobra.Command {
 	var (
 		req    tipstaff.DecideRequest
 		answer string
+		page   tipstaff.PendingRequest
+		after  string
+		resume bool
 	)
 	cmd := &cobra.Command{
 		Use:   "decide [RUN GATE ACTION]",
@@ -25,33 +27,49 @@ func newDecide(a *app) *cobra.Command {
 		Long: `Answer a gate with one of the actions it offers. GATE is its id or its key; of
 several gates with one key it is the open one, else the one decided last. The same
 answer again is the same decision; another one is refused. A decision starts
-nothing: tipstaff resume does.
+nothing: tipstaff resume does, and so does --resume, after the decision.
 
-Without arguments, list the gates of all runs that wait, oldest first, and the
-calls in doubt that interrupted runs will ask about.`,
+Without arguments, list the gates of all runs that wait, oldest first, a page at a
+time, and then the calls in doubt that interrupted runs will ask about.`,
 		Example: `  tipstaff decide
   tipstaff decide @ root/ok approve --note "read it twice"
+  tipstaff decide @ root/ok approve --resume
   tipstaff decide @ root/go/in_doubt use_result --answer '{"exit_code": 0}'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
+				if flags := given(cmd, "limit", "after"); len(flags) > 0 {
+					return misuse(cmd, "--%s is for the list of what waits", flags[0])
+				}
 				req.Gate, req.Action = args[1], args[2]
-				return a.decide(cmd.Context(), args[0], req, answer)
+				return a.decide(cmd.Context(), args[0], req, answer, resume)
 			}
-			if flags := given(cmd, "answer", "feedback", "note"); len(flags) > 0 {
+			if flags := given(cmd, "answer", "feedback", "note", "resume"); len(flags) > 0 {
 				return misuse(cmd, "--%s needs RUN, GATE and ACTION", flags[0])
 			}
-			return a.listGates(cmd.Context())
+			if after != "" {
+				var err error
+				if page.After, err = tipstaff.ParseID(after); err != nil {
+					return &usageError{message: "--after: " + err.Error()}
+				}
+			}
+			if page.Limit < 1 {
+				return &usageError{message: "--limit is at least 1"}
+			}
+			return a.listGates(cmd.Context(), page)
 		},
 	}
 	cmd.Flags().StringVar(&answer, "answer", "", "the answer: `JSON` or text, @FILE, or - for standard input")
 	cmd.Flags().StringVar(&req.Feedback, "feedback", "", "`text` for whoever works on")
 	cmd.Flags().StringVar(&req.Note, "note", "", "why: `text` for the record")
+	cmd.Flags().BoolVar(&resume, "resume", false, "then drive the run on, as tipstaff resume does")
+	cmd.Flags().IntVar(&page.Limit, "limit", 50, "of the list, how many gates")
+	cmd.Flags().StringVar(&after, "after", "", "of the list, only what comes after this `gate`, given by its id")
 	return cmd
 }
 
 // decide shows the stored decision: with --json its canonical bytes, equal however
 // often it is sent.
-func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest, answer string) (err error) {
+func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest, answer string, resume bool) (err error) {
 	if req.Answer, err = a.answer(req.Action, answer); err != nil {
 		return err
 	}
@@ -65,7 +83,12 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 		return err
 	}
 	if a.json {
-		return a.writeLine(d.Raw)
+		if err := a.writeLine(d.Raw); err != nil || !resume {
+			return err
+		}
+	}
+	if resume {
+		return a.goOn(ctx, svc, d)
 	}
 	again := ""
 	if d.Replayed {
@@ -76,6 +99,20 @@ func (a *app) decide(ctx context.Context, ref string, req tipstaff.DecideRequest
 		a.saySteps(ctx, svc, topRun(ctx, svc, d.Run), time.Time{})
 	}
 	return nil
+}
+
+// goOn drives a run on that was decided about. A decision may have ended it: then that is
+// the answer.
+func (a *app) goOn(ctx context.Context, svc tipstaff.Service, d tipstaff.Decided) error {
+	run := topRun(ctx, svc, d.Run)
+	if run.State.Terminal() {
+		a.conclude(ctx, svc, run, run.Rest())
+		return status(exitOfRun(run))
+	}
+	if run.Condition == tipstaff.Running { // whoever drives it takes the decision by itself
+		return a.watch(ctx, run.ID.String())
+	}
+	return (&resumeOptions{app: a}).run(ctx, run.ID.String())
 }
 
 // answer reads an answer as it is typed. To a question it may be any text, and by how much
@@ -98,39 +135,34 @@ type pendingGate struct {
 	tipstaff.Gate
 }
 
-// mayWait are the statuses of runs that can have an open gate: a living run too,
-// while its other branches work.
-var mayWait = []string{tipstaff.StatusRunning, tipstaff.StatusAwaitingDecision, tipstaff.StatusAwaitingHandoff,
-	tipstaff.StatusAwaitingDelivery, tipstaff.StatusInterrupted}
-
-// listGates prints the open gates of all runs, oldest first, and calls in doubt.
-func (a *app) listGates(ctx context.Context) error {
+// listGates prints a page of what waits for an answer, oldest first, and on the last page
+// calls in doubt.
+func (a *app) listGates(ctx context.Context, req tipstaff.PendingRequest) error {
 	svc, err := a.open(ctx, toRead)
 	if err != nil {
 		return err
 	}
-	var gates []pendingGate
-	for r, err := range allRuns(ctx, svc, mayWait) {
-		if err == nil {
-			r, err = svc.Get(ctx, r.ID) // a list need not carry gates
-		}
-		if err != nil {
+	page, err := a.control(svc).Pending(ctx, req)
+	if err != nil {
+		return err
+	}
+	for _, p := range page.Decisions {
+		if err := a.print(p, func() { a.printGate(pendingGate{Run: p.Run, Title: p.Title, Gate: p.Gate}) }); err != nil {
 			return err
-		}
-		for _, g := range r.OpenGates {
-			gates = append(gates, pendingGate{Run: r.ID, Title: nameOf(r), Gate: g})
 		}
 	}
-	slices.SortStableFunc(gates, func(a, b pendingGate) int { return a.OpenedAt.Compare(b.OpenedAt) })
-	for _, g := range gates {
-		if err := a.print(g, func() { a.printGate(g) }); err != nil {
-			return err
+	if page.Truncated {
+		words := []string{"decide"}
+		if req.Limit != 50 {
+			words = append(words, "--limit", fmt.Sprint(req.Limit))
 		}
+		fmt.Fprintf(a.err, "%d wait in all; more: %s\n", page.Total, a.invocation(append(words, "--after", page.Next.String())...))
+		return nil
 	}
 	if a.json {
 		return nil
 	}
-	none := len(gates) == 0
+	none := page.Total == 0
 	for r, err := range allRuns(ctx, svc, []string{tipstaff.StatusInterrupted}) {
 		if len(r.Doubts) > 0 {
 			none = false

@@ -30,6 +30,8 @@ func (o *detachOptions) limit(a *app, waits ...string) (int, error) {
 		return 0, &usageError{message: "--max-runs goes with --detach"}
 	case !o.detach:
 		return 0, nil
+	case a.server != "" && o.maxRuns != "":
+		return 0, a.notAtServer("max-runs")
 	case len(a.hosts) > 0:
 		waits = append(waits, "host")
 	case a.strict:

@@ -73,7 +73,8 @@ type Env struct {
 	// it listens, once it does.
 	Serve func(ctx context.Context, o ServeOptions, announce func(Listening) error) error
 	// MCP serves the runs of a workspace to MCP clients, until ctx ends or the client does.
-	MCP func(context.Context, MCPOptions) error
+	// announce is told where it listens, over HTTP.
+	MCP func(ctx context.Context, o MCPOptions, announce func(Listening) error) error
 	// EndToEnd tries this build of Tipstaff, in a folder of its own.
 	EndToEnd func(context.Context, EndToEndOptions) (EndToEndReport, error)
 	// Approve answers approvals of a turn from what tools declare, where no person is to

@@ -31,6 +31,8 @@ var exits = map[tipstaff.Code]int{
 	tipstaff.LimitReached: 3, tipstaff.Unauthenticated: 3, tipstaff.Stopping: 3, tipstaff.CallCancelled: 3, tipstaff.DeadlineExceeded: 3,
 	tipstaff.StoreFull: 3, tipstaff.StoreLost: 3, tipstaff.Integrity: 6, tipstaff.FormatNewer: 3, tipstaff.ReplayMismatch: 3, tipstaff.Refused: 3, tipstaff.ActionBlocked: 3,
 	tipstaff.NotAGitRepository: 3, tipstaff.NoCommits: 3,
+	tipstaff.PathOutside: 3, tipstaff.CapacityReached: 3, tipstaff.ProjectBusy: 3, tipstaff.SpawnFailed: 3, tipstaff.UnsupportedPlatform: 3,
+	tipstaff.WrongGateKind: 3, tipstaff.TooManyWatchers: 3,
 	tipstaff.Internal: 1,
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -200,6 +201,10 @@ func (s *fakeService) List(_ context.Context, req tipstaff.ListRequest) (page ti
 
 func (s *fakeService) Events(ctx context.Context, req tipstaff.EventsRequest) iter.Seq2[tipstaff.Event, error] {
 	return func(yield func(tipstaff.Event, error) bool) {
+		if r, err := s.Get(ctx, req.Run); err == nil && len(s.log) == 0 && !req.Follow && r.HeadSeq > req.After {
+			yield(tipstaff.Event{Seq: r.HeadSeq, Kind: tipstaff.KindRunStarted, Run: r.ID}, nil) // a run of which only the head matters
+			return
+		}
 		next, heard := req.After, 0
 		for {
 			s.mu.Lock()
@@ -238,6 +243,38 @@ func (s *fakeService) Events(ctx context.Context, req tipstaff.EventsRequest) it
 			}
 		}
 	}
+}
+
+func (s *fakeService) Gate(_ context.Context, run tipstaff.ID, gate string) (tipstaff.Gate, error) {
+	for _, r := range s.runs {
+		for _, g := range r.OpenGates {
+			if r.ID == run && (g.Key == gate || g.ID.String() == gate) {
+				shown := tipstaff.WholeSubject(g)
+				g.Shown = &shown
+				return g, nil
+			}
+		}
+	}
+	return tipstaff.Gate{}, tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %s", run, gate)
+}
+
+func (s *fakeService) Inbox(_ context.Context, req tipstaff.InboxRequest) (page tipstaff.InboxPage, err error) {
+	for _, r := range s.runs {
+		for _, g := range r.OpenGates {
+			page.Gates = append(page.Gates, tipstaff.InboxGate{Run: r.ID, Title: nameOf(r), Gate: g})
+		}
+	}
+	slices.SortStableFunc(page.Gates, func(a, b tipstaff.InboxGate) int { return a.Gate.OpenedAt.Compare(b.Gate.OpenedAt) })
+	for i, g := range page.Gates {
+		if g.Gate.ID == req.After {
+			page.Gates = page.Gates[i+1:]
+			break
+		}
+	}
+	if page.Total = len(page.Gates); page.Total > req.Limit {
+		page.Gates, page.Next = page.Gates[:req.Limit], page.Gates[req.Limit-1].Gate.ID
+	}
+	return page, nil
 }
 
 func (s *fakeService) Decide(_ context.Context, r tipstaff.DecideRequest) (tipstaff.Decided, error) {

@@ -21,6 +21,11 @@ func (a *app) present() func(path string) bool {
 	}
 }
 
+// control answers what surfaces ask of runs.
+func (a *app) control(svc tipstaff.Service) tipstaff.Control {
+	return tipstaff.Control{Runs: svc, Now: time.Now, Present: a.present()}
+}
+
 // showMetrics shows what a run has used.
 func (o *showOptions) showMetrics(ctx context.Context, svc tipstaff.Service, run tipstaff.ID) error {
 	m, err := tipstaff.Metrics(ctx, svc, run, time.Now())
@@ -282,7 +287,7 @@ func (a *app) commandOf(get func(tipstaff.ID) (tipstaff.Run, error), c tipstaff.
 
 // printNext ends what is shown of a run with what can be done next.
 func (o *showOptions) printNext(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) error {
-	d, err := tipstaff.Diagnose(ctx, svc, r.ID, time.Now(), o.present())
+	d, err := tipstaff.DiagnoseRun(ctx, svc, r, time.Now(), o.present())
 	if err != nil {
 		return err
 	}

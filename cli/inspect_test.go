@@ -51,7 +51,8 @@ func TestDiagnosisAtAServer(t *testing.T) {
 		}
 		b.svc.append(tipstaff.KindWorktreeCreated, "deliver", `{"path":"/nowhere/at/all"}`)
 		head := journal.Hash{}.Next(b.svc.log[0].Stored()).String()
-		b.svc.runs = []tipstaff.Run{{ID: runA, State: tipstaff.Executing, Condition: tipstaff.Interrupted, Status: "interrupted", HeadSeq: 1, Head: head}}
+		b.svc.runs = []tipstaff.Run{{ID: runA, State: tipstaff.Executing, Condition: tipstaff.Interrupted, Status: "interrupted", HeadSeq: 1, Head: head,
+			Delivery: &tipstaff.RunDelivery{Kind: tipstaff.DeliveryNone, Worktree: &tipstaff.WorktreeState{Path: "/nowhere/at/all"}, WorktreeSeq: 1}}}
 		b.run(t, 0, "show", runA.String(), "--diagnose")
 		want := map[bool]string{false: "condition  blocked_worktree\n", true: "condition  interrupted\n"}[served]
 		contains(t, "stdout", b.out.String(), want)

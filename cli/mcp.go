@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tipstaff/tipstaff"
 )
 
 // MCPOptions are what the control plane for MCP clients is started with.
@@ -70,6 +73,9 @@ func (o *mcpOptions) check(cmd *cobra.Command) error {
 		return &usageError{message: "--write goes with --config"}
 	case o.config != "" && o.HTTP != "":
 		return &usageError{message: "--config is for clients that start the server themselves: --http does not go with it"}
+	case o.HTTP != "" && !loopbackAddress(o.HTTP):
+		return &usageError{message: fmt.Sprintf("--http %s is not an address of this machine", shellWord(o.HTTP)),
+			hint: "write 127.0.0.1:PORT, or unix:PATH; tipstaff serve serves /mcp to others, with TLS"}
 	case o.server != "":
 		return &usageError{message: "the control plane has the runs of a workspace, not those of a server", hint: "leave out --server and TIPSTAFF_SERVER"}
 	}
@@ -82,7 +88,7 @@ func (o *mcpOptions) run(ctx context.Context) (err error) {
 	}
 	if o.config == "" {
 		o.Workspace, o.JSON = o.workspace, o.json
-		return o.env.MCP(ctx, o.MCPOptions)
+		return o.env.MCP(ctx, o.MCPOptions, o.announceMCP)
 	}
 	dir, err := filepath.Abs(o.workspaceDir())
 	if err != nil {
@@ -112,4 +118,22 @@ func (o *mcpOptions) run(ctx context.Context) (err error) {
 		return nil
 	}
 	return o.writeConfig(filepath.Join(dir, c.file), c, binary, args)
+}
+
+// loopbackAddress reports whether nobody elsewhere can reach an address.
+func loopbackAddress(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	return tipstaff.SocketPath(addr) != "" || err == nil && tipstaff.Loopback(host)
+}
+
+// announceMCP says where the control plane listens.
+func (o *mcpOptions) announceMCP(l Listening) error {
+	if o.json {
+		return o.writeJSON(l)
+	}
+	_, err := fmt.Fprintf(o.out, "mcp http://%s/mcp\n", clean(l.Addr))
+	if l.TokenFile != "" {
+		fmt.Fprintf(o.err, "the token is in %s\n", clean(l.TokenFile))
+	}
+	return err
 }

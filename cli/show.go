@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,49 +14,6 @@ import (
 
 	"github.com/tipstaff/tipstaff"
 )
-
-func newLs(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:     "ls",
-		Short:   "List runs, newest first",
-		Example: "  tipstaff ls\n  tipstaff ls --json | head -1",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.ls(cmd.Context()) },
-	}
-}
-
-func (a *app) ls(ctx context.Context) error {
-	svc, err := a.open(ctx, toRead)
-	if err != nil {
-		return err
-	}
-	none := true
-	for r, err := range allRuns(ctx, svc, nil) {
-		if err == nil {
-			err = a.print(filled(r), func() {
-				a.row("%s  %s  %s  %s", r.ID, r.CreatedAt.UTC().Format(time.DateTime), pad(clean(r.Status), 12), tipstaff.Joined("  ", clean(nameOf(r)), turnText(r.Turn)))
-			})
-		}
-		if err == nil {
-			err = a.out.failure()
-		}
-		if err != nil {
-			return err
-		}
-		none = false
-	}
-	if !none {
-		return nil
-	}
-	page, err := svc.List(ctx, tipstaff.ListRequest{Limit: 1})
-	switch {
-	case page.Strays > 0:
-		fmt.Fprintf(a.err, "warning: this store holds no run, but .tipstaff/journal has the signed envelopes of %s: the database was removed or replaced\n"+
-			"hint: end all commands and put .tipstaff/tipstaff.db back from a backup; until then, start nothing here\n", plural(page.Strays, "run"))
-	case !a.json:
-		fmt.Fprintln(a.err, "no runs yet; start one: tipstaff run plan.yaml")
-	}
-	return err
-}
 
 // filled has empty lists where a run has none, so that scripts need not ask.
 func filled(r tipstaff.Run) tipstaff.Run {
@@ -151,7 +109,7 @@ func newShow(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&o.severity, "severity", "", "of --evidence, only findings that are at least so bad: `P0` to P3")
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "of --evidence, how many items of each list are shown; 100 by default")
 	cmd.Flags().IntVar(&o.offset, "offset", 0, "of --evidence, how many items of each list are left out before")
-	cmd.Flags().StringVar(&o.gate, "gate", "", "show everything that an open `gate` asks about, given by its id or key")
+	cmd.Flags().StringVar(&o.gate, "gate", "", "show everything that a `gate` asks about, given by its id or key")
 	cmd.Flags().StringVar(&o.digest, "artifact", "", "write out what the run keeps under a `digest`: an image or another result that is not text, a document")
 	cmd.Flags().StringVarP(&o.file, "output", "o", "", "write the artifact to a `file`")
 	return cmd
@@ -223,16 +181,19 @@ func (o *showOptions) run(ctx context.Context, ref string) error {
 				orBlank(int64(t.Rule)), orBlank(t.EdgeCount), clean(t.By), clean(t.Left))
 		})
 	}
+	if o.json && o.gate == "" && !o.transcript {
+		got, err := o.control(svc).Status(ctx, tipstaff.StatusRequest{Run: id, Include: []string{tipstaff.IncludeInputs}})
+		got.Run = filled(got.Run)
+		return orWrite(o.app, got, err)
+	}
 	run, err := svc.Get(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case o.gate != "":
-		return o.showGate(run)
+		return o.showGate(ctx, svc, run)
 	case o.transcript:
 		return o.printConversation(ctx, svc, run)
-	case o.json:
-		return o.writeJSON(filled(run))
 	}
 	workers, err := o.workerFields(ctx, svc, run.ID)
 	if err != nil {
@@ -358,16 +319,19 @@ func lineageText(l *tipstaff.Lineage) string {
 }
 
 // showGate shows everything that a gate asks about.
-func (o *showOptions) showGate(r tipstaff.Run) error {
-	i := slices.IndexFunc(r.OpenGates, func(g tipstaff.Gate) bool { return g.Key == o.gate || g.ID.String() == o.gate })
-	if i < 0 {
-		return tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no open gate %s", r.ID, o.gate).WithHint("tipstaff show %s lists those that are open", r.ID)
+func (o *showOptions) showGate(ctx context.Context, svc tipstaff.Service, r tipstaff.Run) error {
+	g, err := svc.Gate(ctx, r.ID, o.gate)
+	if tipstaff.CodeOf(err) == tipstaff.GateNotFound {
+		return tipstaff.Errorf(tipstaff.GateNotFound, "run %s has no gate %s", r.ID, clean(o.gate)).WithHint("tipstaff show %s lists those that are open", r.ID)
 	}
-	g := r.OpenGates[i]
-	shown := tipstaff.WholeSubject(g)
-	g.Shown = &shown
+	if err != nil {
+		return err
+	}
 	return o.print(pendingGate{Run: r.ID, Title: nameOf(r), Gate: g}, func() {
-		fmt.Fprintf(o.out, "%s\n%sdigest: %s\n%s", clean(g.Question), indented(shown.Lines), clean(g.Digest), indented(o.decideLines(r.ID, g)))
+		fmt.Fprintf(o.out, "%s\n%sdigest: %s\n", clean(g.Question), indented(g.Shown.Lines), clean(g.Digest))
+		if slices.ContainsFunc(r.OpenGates, func(open tipstaff.Gate) bool { return open.ID == g.ID }) {
+			io.WriteString(o.out, indented(o.decideLines(r.ID, g)))
+		}
 	})
 }
 
@@ -421,15 +385,82 @@ func (a *app) writeEvent(ev tipstaff.Event) error {
 }
 
 func newWatch(a *app) *cobra.Command {
-	return &cobra.Command{
+	var (
+		req     tipstaff.WatchRequest
+		timeout time.Duration
+	)
+	cmd := &cobra.Command{
 		Use:   "watch RUN",
 		Short: "Follow a run, whoever drives it",
 		Long: `Follow a run until it has ended or waits. The exit code is the one its own
 process would give: 0 completed, 1 failed, 4 waiting, 5 bound exceeded,
-8 cancelled. To stop watching does nothing to the run.`,
-		Example: "  tipstaff watch @",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.watch(cmd.Context(), args[0]) },
+8 cancelled. To stop watching does nothing to the run.
+
+With --until, say nothing before it happens, and then what did: next_event, any
+later record; stage_change or step_change, the run works elsewhere; gate_or_end, it
+asks or has ended; end. Whatever is waited for, a run that has ended, that nobody
+drives any more, or that asks, is told at once. The exit code is 0 if what was waited
+for came while the run goes on, and 4 if nothing came in time.`,
+		Example: `  tipstaff watch @
+  tipstaff watch @ --until end --timeout 10m
+  tipstaff watch @ --until next_event --after 12 --json`,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if flags := given(cmd, "after", "timeout"); len(flags) > 0 && req.Until == "" {
+				return &usageError{message: "--" + flags[0] + " is for --until"}
+			}
+			if req.TimeoutS = int(timeout / time.Second); timeout%time.Second != 0 || req.TimeoutS < 1 || req.TimeoutS > 3600 {
+				return &usageError{message: fmt.Sprintf("--timeout is %s: it is from 1s to 1h, in whole seconds", timeout)}
+			}
+			if req.Until != "" && !slices.Contains(tipstaff.WatchModes(), req.Until) {
+				return &usageError{message: fmt.Sprintf("--until is %q: it is one of %s", req.Until, strings.Join(tipstaff.WatchModes(), ", "))}
+			}
+			return checkAfter(req.After)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if req.Until != "" {
+				return a.watchUntil(cmd.Context(), args[0], req)
+			}
+			return a.watch(cmd.Context(), args[0])
+		},
 	}
+	cmd.Flags().StringVar(&req.Until, "until", "", "wait for one thing alone, a `mode`: "+strings.Join(tipstaff.WatchModes(), ", "))
+	cmd.Flags().DurationVar(&timeout, "timeout", 45*time.Second, "of --until, how long")
+	cmd.Flags().Int64Var(&req.After, "after", 0, "of --until, only what comes after this `seq`")
+	return cmd
+}
+
+// watchUntil waits for one thing, and says what happened.
+func (a *app) watchUntil(ctx context.Context, ref string, req tipstaff.WatchRequest) error {
+	svc, id, err := a.openRun(ctx, ref, toRead)
+	if err != nil {
+		return err
+	}
+	req.Run = id
+	got, err := a.control(svc).Watch(ctx, req, nil)
+	if err != nil {
+		return err
+	}
+	err = a.print(got, func() {
+		fmt.Fprintf(a.out, "%s  %s  %s\nseq: %d\n", got.Trigger.Kind, clean(got.Status), clean(got.Trigger.Reason), got.Last)
+		for _, e := range got.Summary.Last {
+			fmt.Fprintf(a.out, "  %s\n", clean(tipstaff.Joined("  ", fmt.Sprint(e.Seq), string(e.Kind), e.Path, e.Text)))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	switch got.Trigger.Kind {
+	case tipstaff.UntilEvent, tipstaff.UntilStage, tipstaff.UntilStep:
+		return nil
+	}
+	run, err := svc.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		a.sayNext(ctx, svc, run, run.Rest())
+	}
+	return status(exitOfRun(run))
 }
 
 func (a *app) watch(ctx context.Context, ref string) error {

@@ -277,7 +277,11 @@ func (o *taskOptions) resume(ctx context.Context, id, text string) error {
 		}
 		text = string(said)
 	}
-	svc, err := o.open(ctx, toWrite)
+	limit, err := o.limit(o.app)
+	if err != nil {
+		return err
+	}
+	svc, err := o.open(ctx, OpenOptions{MaxRuns: limit})
 	if err != nil {
 		return err
 	}
@@ -299,7 +303,7 @@ func (o *taskOptions) goOn(ctx context.Context, svc tipstaff.Service, t tipstaff
 		return err
 	}
 	req := tipstaff.DecideRequest{Run: mustRun(t), Gate: g.ID.String()}
-	p := o.newPrompter(o.unattended)
+	p := o.newPrompter(o.unattended || o.detach)
 	if p != nil && text == "" && !o.fresh && waits != tipstaff.WaitsFailure {
 		waits = "" // whoever is there is asked
 	}

@@ -20,6 +20,8 @@ type Launch struct {
 	Containment string      `json:"containment,omitempty"`
 	Epoch       int64       `json:"epoch,omitempty"` // of the lease that it took last; 0: it took none
 	Exit        *LaunchExit `json:"exit,omitempty"`  // nil: it has not ended, or nobody saw how
+	// Over: it was found dead, and its run is recorded as interrupted.
+	Over bool `json:"over,omitempty"`
 	// Yes and DraftOnly are what it was started with: see the presence of a person.
 	Yes       bool `json:"yes,omitempty"`
 	DraftOnly bool `json:"draft_only,omitempty"`
@@ -48,7 +50,7 @@ func (e LaunchExit) Reason() string {
 // heartbeat is that of the run, for processes that cannot be looked at.
 func (l *Launch) Lives(alive func(Owner, time.Time) bool, heartbeat, now time.Time) bool {
 	switch {
-	case l == nil || l.Exit != nil:
+	case l == nil || l.Exit != nil || l.Over:
 		return false
 	case l.Process == nil:
 		return now.Sub(l.At) < LaunchTime

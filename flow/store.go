@@ -152,7 +152,7 @@ type Query struct {
 	Launched bool
 	Heads    bool // only the last turn of each session; Prefix is then of the session's id
 	// Only those of a user, and of an Envelope, a request, a thread, a folder or the key of
-	// a request; "": all.
+	// a request; "": all. The Project "." is the workspace itself.
 	User, Envelope, Request, Thread, Project, Key string
 }
 

@@ -52,13 +52,13 @@ func (s *Server) errors(next mcp.MethodHandler) mcp.MethodHandler {
 		if err == nil || errors.As(err, &wire) {
 			return res, err
 		}
+		if method == "tools/call" {
+			return s.failed(ctx, err)
+		}
 		reply := s.reply(ctx, method, err)
 		text, merr := json.Marshal(reply)
 		if merr != nil {
 			return nil, merr
-		}
-		if method == "tools/call" {
-			return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: reply.Error.Message}}}, nil
 		}
 		code := int64(jsonrpc.CodeInvalidParams)
 		if reply.Error.Code == tipstaff.Internal {
@@ -66,6 +66,13 @@ func (s *Server) errors(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return nil, &jsonrpc.Error{Code: code, Message: reply.Error.Message, Data: text}
 	}
+}
+
+// failed is what a tool answers that could not do what it was asked to.
+func (s *Server) failed(ctx context.Context, err error) (*mcp.CallToolResult, error) {
+	reply := s.reply(ctx, "tools/call", err)
+	text, err := json.Marshal(reply)
+	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: reply.Error.Message}}}, err
 }
 
 // reply is an error as a client sees it. The text of one that nobody expected stays in the log.

@@ -16,19 +16,19 @@ const (
 	idleSession = 30 * time.Minute
 )
 
-// Handler serves clients over HTTP. callerOf says who makes a request that was let in;
-// whoever mounts the handler has checked its token, Host and Origin.
+// Handler serves clients over HTTP. Whoever mounts it has checked token, Host and Origin of a
+// request, and has put the caller into its context.
 //
 // Requests of newer revisions stand alone. Older ones belong to a session, which is its
 // opener's: nobody else can use it.
-func (s *Server) Handler(callerOf func(*http.Request) tipstaff.Caller) http.Handler {
+func (s *Server) Handler() http.Handler {
 	server := func(*http.Request) *mcp.Server { return s.mcp }
 	alone := mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{Stateless: true, Logger: s.o.Log, PropagateRequestCancellation: true})
 	sessions := mcp.NewStreamableHTTPHandler(server, &mcp.StreamableHTTPOptions{SessionTimeout: idleSession, Logger: s.o.Log})
 	// The library knows who makes a request by what its own check of tokens has found: that
 	// travels with every request, and is compared with whose session it is.
 	bound := auth.RequireBearerToken(func(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
-		caller := callerOf(r)
+		caller := tipstaff.CallerFrom(r.Context())
 		caller.Surface = "mcp"
 		return &auth.TokenInfo{UserID: caller.Principal + " " + caller.User, Scopes: caller.Scopes, Extra: map[string]any{callerKey: caller}}, nil
 	}, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})

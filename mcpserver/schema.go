@@ -22,7 +22,7 @@ const idPattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 var typeSchemas = sync.OnceValue(func() map[reflect.Type]*jsonschema.Schema {
 	types := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[tipstaff.ID]():           {Type: "string"},
-		reflect.TypeFor[json.RawMessage]():       {},
+		reflect.TypeFor[json.RawMessage]():       {Description: "any JSON value"}, // without a word it would be written as true, which few clients take for a schema
 		reflect.TypeFor[tipstaff.USD]():          {Types: []string{"string", "number"}},
 		reflect.TypeFor[tipstaff.Bounds]():       {Type: "object", Description: "limits by the name of a bound, as documents write them"},
 		reflect.TypeFor[tipstaff.BoundsStatus](): {Type: "object", Description: "limit, used and reserved by the name of a bound"},

@@ -119,34 +119,43 @@ func (t tool) add(s *Server) {
 		Annotations: &mcp.ToolAnnotations{Title: t.title, ReadOnlyHint: t.hints.readOnly, DestructiveHint: &t.hints.destructive,
 			IdempotentHint: t.hints.idempotent, OpenWorldHint: &t.hints.openWorld}}
 	s.mcp.AddTool(spec, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		arguments := req.Params.Arguments
-		if err := check(resolved, arguments); err != nil {
-			return nil, invalidArguments(err)
+		res, err := t.answer(ctx, s, req, resolved)
+		if err != nil { // made a result here, where the library still says of it what its revision wants said
+			return s.failed(ctx, err)
 		}
-		if s.o.Unresolved != nil {
-			return nil, s.o.Unresolved
-		}
-		if t.name == tipstaff.ToolRunWatch {
-			select {
-			case s.watches <- struct{}{}:
-				defer func() { <-s.watches }()
-			default:
-				return nil, tipstaff.Errorf(tipstaff.TooManyWatchers, "%d watches are under way: no more are answered", maxWatches).WithHint("ask run_status now and then")
-			}
-		}
-		given, arguments, err := withFeedback(req, arguments)
-		if err != nil {
-			return nil, err
-		}
-		out, err := t.call(withProgress(ctx, req), s.o.Control, arguments)
-		if err != nil {
-			if question := askFeedback(req, err, given); question != nil {
-				return question, nil
-			}
-			return nil, err
-		}
-		return resultOf(out)
+		return res, nil
 	})
+}
+
+// answer does what the tool is called for.
+func (t tool) answer(ctx context.Context, s *Server, req *mcp.CallToolRequest, schema *jsonschema.Resolved) (*mcp.CallToolResult, error) {
+	arguments := req.Params.Arguments
+	if err := check(schema, arguments); err != nil {
+		return nil, invalidArguments(err)
+	}
+	if s.o.Unresolved != nil {
+		return nil, s.o.Unresolved
+	}
+	if t.name == tipstaff.ToolRunWatch {
+		select {
+		case s.watches <- struct{}{}:
+			defer func() { <-s.watches }()
+		default:
+			return nil, tipstaff.Errorf(tipstaff.TooManyWatchers, "%d watches are under way: no more are answered", maxWatches).WithHint("ask run_status now and then")
+		}
+	}
+	given, arguments, err := withFeedback(req, arguments)
+	if err != nil {
+		return nil, err
+	}
+	out, err := t.call(withProgress(ctx, req), s.o.Control, arguments)
+	if err != nil {
+		if question := askFeedback(req, err, given); question != nil {
+			return question, nil
+		}
+		return nil, err
+	}
+	return resultOf(out)
 }
 
 // check holds arguments against their schema.

@@ -36,7 +36,7 @@ func TakeStdout() (*os.File, error) {
 // answered then is answered first, within [lastAnswers].
 func (s *Server) Stdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	local := tipstaff.WithCaller(context.WithoutCancel(ctx), tipstaff.Caller{Surface: "stdio", User: "local", Principal: "local:mcp"})
-	t := &stdio{Transport: &mcp.IOTransport{Reader: in, Writer: out}, stop: ctx, over: make(chan struct{}), changed: make(chan struct{}, 1)}
+	t := &stdio{Transport: &mcp.IOTransport{Reader: in, Writer: out}, stop: ctx, over: make(chan struct{}), open: map[jsonrpc.ID]bool{}, changed: make(chan struct{}, 1)}
 	session, err := s.mcp.Connect(local, t, nil)
 	if err != nil {
 		return err
@@ -53,7 +53,10 @@ func (s *Server) Stdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	return nil
 }
 
-// stdio is a transport that counts the calls which have no answer yet.
+// listening is a call that has no answer for as long as somebody listens.
+const listening = "subscriptions/listen"
+
+// stdio is a transport that knows the calls which have no answer yet.
 type stdio struct {
 	mcp.Transport
 	mcp.Connection
@@ -61,7 +64,7 @@ type stdio struct {
 	over chan struct{} // closed when nobody asks any more, and what could be answered is
 
 	mu       sync.Mutex
-	open     int
+	open     map[jsonrpc.ID]bool
 	changed  chan struct{}
 	overOnce sync.Once
 }
@@ -80,28 +83,26 @@ func (t *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 		t.drain()
 		return nil, err
 	}
-	if r, ok := message.(*jsonrpc.Request); ok && r.IsCall() {
-		t.count(1)
+	if r, ok := message.(*jsonrpc.Request); ok && r.IsCall() && r.Method != listening {
+		t.mu.Lock()
+		t.open[r.ID] = true
+		t.mu.Unlock()
 	}
 	return message, nil
 }
 
 func (t *stdio) Write(ctx context.Context, message jsonrpc.Message) error {
 	err := t.Connection.Write(ctx, message)
-	if _, ok := message.(*jsonrpc.Response); ok {
-		t.count(-1)
+	if r, ok := message.(*jsonrpc.Response); ok {
+		t.mu.Lock()
+		delete(t.open, r.ID)
+		t.mu.Unlock()
+		select {
+		case t.changed <- struct{}{}:
+		default: // whoever waits is going to look
+		}
 	}
 	return err
-}
-
-func (t *stdio) count(n int) {
-	t.mu.Lock()
-	t.open += n
-	t.mu.Unlock()
-	select {
-	case t.changed <- struct{}{}:
-	default: // whoever waits is going to look
-	}
 }
 
 // drain waits for the answers that are still to be given.
@@ -110,7 +111,7 @@ func (t *stdio) drain() {
 	enough := time.After(lastAnswers)
 	for {
 		t.mu.Lock()
-		open := t.open
+		open := len(t.open)
 		t.mu.Unlock()
 		if open == 0 {
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net"
 	"strings"
@@ -97,6 +98,59 @@ func withToken(token string) context.Context {
 func state(c pb.CoreServiceClient, ctx context.Context) error {
 	_, err := c.GetState(ctx, &pb.GetStateRequest{Ref: &pb.RunRef{Ref: &pb.RunRef_RunId{RunId: run.String()}}})
 	return err
+}
+
+// What is told and not recorded passes to those who ask for it, and moves no cursor.
+func TestTransientsPass(t *testing.T) {
+	svc := &stub{get: func() (tipstaff.Run, error) {
+		return tipstaff.Run{ID: run, State: tipstaff.Completed, HeadSeq: 5, Pipeline: &tipstaff.PipelineStatus{}}, nil
+	}, events: []tipstaff.Event{
+		{Seq: 4, Kind: tipstaff.KindStageStarted, Path: "write#1", Run: run, Body: []byte(`{"stage":"write","visit":1}`)},
+		{Kind: tipstaff.KindAgentTextDelta, Path: "write#1/model#1", Run: run, Body: []byte(`{"step":1,"channel":"answer","offset":0,"text":"He"}`)},
+		{Kind: tipstaff.KindToolProgress, Path: "write#1/tool#1", Run: run, Body: []byte(`{"progress":1,"total":2}`)},
+		{Seq: 5, Kind: tipstaff.KindStageFinished, Path: "write#1", Run: run, Body: []byte(`{"stage":"write","visit":1,"outcome":"success"}`)},
+	}}
+	_, c := newServer(t, svc)
+	for wanted, want := range map[bool]string{false: "STAGE_STARTED 4, STAGE_COMPLETED 5", true: "STAGE_STARTED 4, TEXT_DELTA 4 passes, TOOL_PROGRESS 4 passes, STAGE_COMPLETED 5"} {
+		stream, err := c.Watch(withToken("Bearer "+secret), &pb.WatchRequest{Ref: &pb.RunRef{Ref: &pb.RunRef_RunId{RunId: run.String()}}, Follow: true, Transients: wanted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for {
+			e, err := stream.Recv()
+			if err != nil {
+				break
+			}
+			text := fmt.Sprint(e.Type, " ", e.Seq)
+			if e.Transient {
+				text += " passes"
+			}
+			got = append(got, text)
+			if e.Stage != "write" || e.Type == pb.ExecutionEvent_TEXT_DELTA && !strings.Contains(string(e.Payload), `"text":"He"`) {
+				t.Errorf("%v", e)
+			}
+		}
+		if strings.Join(got, ", ") != want || stream.Trailer().Get(lastSeqTrailer)[0] != "5" {
+			t.Errorf("got %v, want %s; %v", got, want, stream.Trailer())
+		}
+	}
+}
+
+// What is blocked at a delivery is not offered.
+func TestBlockedActionsAreNotListed(t *testing.T) {
+	subject := `{"commit":"c1","blocked":[{"action":"apply","code":"target_dirty","reason":"changes"}]}`
+	g := tipstaff.Gate{ID: run, Kind: tipstaff.Delivery, Key: "delivery#1", Actions: []string{"approve", "apply", "halt"}, Subject: []byte(subject)}
+	if got := interruptOf(g); strings.Join(got.Actions, " ") != "approve halt" {
+		t.Errorf("the interrupt offers %v", got.Actions)
+	}
+	opened := tipstaff.Event{Seq: 9, Kind: tipstaff.KindPolicyGate, Path: "delivery#1", Run: run,
+		Body: []byte(`{"gate":"` + run.String() + `","gate_kind":"delivery","question":"?","actions":["approve","apply","halt"],"subject":` + subject + `}`)}
+	s := &Server{svc: &stub{}}
+	e, err := s.event(t.Context(), opened)
+	if err != nil || !strings.Contains(string(e.Payload), `"actions":["approve","halt"]`) {
+		t.Errorf("%s, %v", e.GetPayload(), err)
+	}
 }
 
 func TestAPanicIsOneCallsFault(t *testing.T) {

@@ -34,16 +34,15 @@ func (r *Runner) Cancel(ctx context.Context, req tipstaff.CancelRequest) (tipsta
 		c.How = tipstaff.CancelDone
 	case r.held(row) || r.driving(row.ID):
 		c, err = r.askToCancel(ctx, row, req)
-	case row.Session != "":
-		// A turn that nobody drives is cancelled by driving it: what it leaves of the
-		// conversation is for its loop to say.
-		c.How = tipstaff.CancelDead
-		if _, err = r.requestCancel(ctx, row.ID, req); err == nil {
-			err = r.driveOut(ctx, row.ID)
-		}
 	default:
 		c.How = tipstaff.CancelDead
-		c.Swept, err = r.settle(ctx, row, r.cancelRequest(ctx, req))
+		body := r.cancelRequest(ctx, req)
+		if row.Session != "" {
+			body, err = r.requestCancel(ctx, row.ID, req)
+		}
+		if err == nil {
+			c.Swept, err = r.endLeft(ctx, row, body)
+		}
 	}
 	if errors.Is(err, flow.ErrEnded) { // meanwhile
 		c.How, err = tipstaff.CancelDone, nil
@@ -86,6 +85,18 @@ func (r *Runner) requestCancel(ctx context.Context, run string, req tipstaff.Can
 			return body, err
 		}
 	}
+}
+
+// endLeft ends a run that nobody drives. A turn is cancelled by driving it: what it leaves
+// of the conversation is for its loop to say.
+func (r *Runner) endLeft(ctx context.Context, row flow.Row, body cancelRequest) (swept int, err error) {
+	if row.Session == "" {
+		return r.settle(ctx, row, body)
+	}
+	if swept, err = r.sweep(ctx, row); err != nil {
+		return swept, err
+	}
+	return swept, r.driveOut(ctx, row.ID)
 }
 
 // driveOut drives a run, with nobody to ask, to where it rests.
@@ -142,7 +153,7 @@ func (r *Runner) askToCancel(ctx context.Context, row flow.Row, req tipstaff.Can
 			return c, err
 		case ending == nil && (tipstaff.State(row.State).Terminal() || !r.held(row) && !r.driving(run)):
 			if !tipstaff.State(row.State).Terminal() {
-				c.Swept, err = r.settle(ctx, row, body)
+				c.Swept, err = r.endLeft(ctx, row, body)
 			}
 			if c.How = tipstaff.CancelStopped; err == nil && tipstaff.State(row.State).Terminal() && tipstaff.State(row.State) != tipstaff.Cancelled {
 				c.How = tipstaff.CancelDone // it was faster
@@ -211,7 +222,7 @@ func (r *Runner) stopAndSettle(ctx context.Context, run string, p flow.Owner, bo
 		}
 		return c, nil
 	}
-	more, err := r.settle(ctx, row, body)
+	more, err := r.endLeft(ctx, row, body)
 	c.Swept += more
 	if errors.Is(err, flow.ErrEnded) {
 		err = nil
@@ -332,7 +343,7 @@ func (r *Runner) Recover(ctx context.Context, foundBy string) error {
 		return explain(err, tipstaff.ID{})
 	}
 	for _, row := range launched {
-		if row.Owner == nil && row.Launch.Epoch == 0 && row.Launch.Exit == nil {
+		if row.Owner == nil && row.Launch.Epoch == 0 && !row.Launch.Over {
 			rows = append(rows, row)
 		}
 	}
@@ -371,7 +382,9 @@ func (r *Runner) recover(ctx context.Context, row flow.Row, reason, foundBy stri
 			return err
 		}
 	}
-	left := func(now flow.Row) bool { return now.Owner != nil || now.Launch != nil && now.Launch.Epoch == 0 }
+	left := func(now flow.Row) bool {
+		return now.Owner != nil || now.Launch != nil && now.Launch.Epoch == 0 && !now.Launch.Over
+	}
 	if !left(row) {
 		return nil
 	}

@@ -102,6 +102,9 @@ func (j *judge) lifecycle() {
 // does not replay rests on what is not known.
 func (j *judge) replayed(parts []part, each func(tipstaff.Event)) (outcome string, more bool) {
 	h, p := parts[0].history, parts[0].program
+	if j.neverDriven() {
+		return string(flow.Failed), true
+	}
 	out, err := flow.Verify(h).Drive(j.ctx, replayed(p))
 	if err != nil {
 		j.fault("replay_mismatch", 0, "", "%v", err)
@@ -189,9 +192,6 @@ func (j *judge) ending(h flow.History, p program, out flow.Outcome) {
 		}
 	case flow.Failed:
 		f := failureOf(out.Err)
-		if b.Code == string(tipstaff.SpawnFailed) && j.neverDriven() {
-			return // the program was not asked
-		}
 		if out.Status != flow.Failed {
 			j.fault("outcome", end.Seq, "", "the run is recorded as failed, but the program ends %s", out.Status)
 		} else if f.Reason != b.Reason || f.Code != b.Code || f.Bound != b.Bound {
@@ -204,19 +204,20 @@ func (j *judge) ending(h flow.History, p program, out flow.Outcome) {
 	}
 }
 
-// neverDriven reports whether a process was to be started for the run, and nobody ever
-// drove it.
+// neverDriven reports whether the run failed because no process could be started for it:
+// then nobody has asked its program, and nothing of it is recorded.
 func (j *judge) neverDriven() bool {
 	launched := false
 	for i := range j.trace.events {
-		switch j.trace.events[i].Kind {
-		case tipstaff.KindRunLaunched:
+		switch e := &j.trace.events[i]; {
+		case e.Kind == tipstaff.KindRunLaunched:
 			launched = true
-		case tipstaff.KindRunStarted, tipstaff.KindRunResumed:
+		case e.Kind == tipstaff.KindRunStarted, e.Kind == tipstaff.KindRunResumed, flow.Owned(string(e.Kind), e.N):
 			return false
 		}
 	}
-	return launched
+	end := &j.trace.events[len(j.trace.events)-1]
+	return launched && end.Kind == tipstaff.KindIntentFail && tipstaff.BodyOf[tipstaff.IntentFail](end).Code == string(tipstaff.SpawnFailed)
 }
 
 // owned reports whether somebody drove the run when it ended. A run that nobody drives

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +65,8 @@ func launching(b *bed) *launcher {
 	return l
 }
 
+const head = "kind: plan\nversion: 1\n"
+
 // process is the process that was launched with a token.
 func (b *bed) process(token string) *runner.Runner {
 	c := b.Runner.Config
@@ -84,7 +87,7 @@ func (b *bed) execute(run tipstaff.ID, token string) (tipstaff.Driven, error) {
 func (b *bed) detach(req tipstaff.StartRequest) (tipstaff.Started, error) {
 	req.Detach = true
 	if req.File == "" && req.Program == nil {
-		req.Program, req.Name = []byte(gated), "plan.yaml"
+		req.Program, req.Name = []byte(head+gated), "plan.yaml"
 	}
 	return b.Start(cli(), req)
 }
@@ -193,7 +196,7 @@ func TestCapacity(t *testing.T) {
 	}
 	rows, err := b.store.Runs(cli(), flow.Query{})
 	b.check(err)
-	_, err = other.Start(cli(), tipstaff.StartRequest{Program: []byte(gated), Name: "plan.yaml", Hosting: tipstaff.Hosting{Detach: true}})
+	_, err = other.Start(cli(), tipstaff.StartRequest{Program: []byte(head + gated), Name: "plan.yaml", Hosting: tipstaff.Hosting{Detach: true}})
 	wantCode(t, err, tipstaff.CapacityReached)
 	_, err = b.Resume(cli(), tipstaff.ResumeRequest{Run: parked.Run, Detach: true})
 	wantCode(t, err, tipstaff.CapacityReached)
@@ -238,8 +241,8 @@ func TestCheckoutIsExclusive(t *testing.T) {
 func TestOneKeyMakesOneRun(t *testing.T) {
 	b := newBed(t)
 	launching(b)
-	req := tipstaff.StartRequest{Program: []byte(gated), Name: "plan.yaml", Hosting: tipstaff.Hosting{Key: "k", Labels: map[string]string{"team": "a"}}}
-	var made sync.Map
+	req := tipstaff.StartRequest{Program: []byte(head + gated), Name: "plan.yaml", Hosting: tipstaff.Hosting{Key: "k", Labels: map[string]string{"team": "a"}}}
+	var made atomic.Int32
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -247,8 +250,10 @@ func TestOneKeyMakesOneRun(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			_, had := made.LoadOrStore(s.Run, true)
-			if s.Launched == nil || had && !s.Existed {
+			if !s.Existed {
+				made.Add(1)
+			}
+			if s.Launched == nil {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -256,8 +261,8 @@ func TestOneKeyMakesOneRun(t *testing.T) {
 	all.Wait()
 	rows, err := b.store.Runs(cli(), flow.Query{})
 	b.check(err)
-	if len(rows) != 1 {
-		t.Errorf("there are %d runs", len(rows))
+	if len(rows) != 1 || made.Load() != 1 {
+		t.Fatalf("there are %d runs, %d starts made one", len(rows), made.Load())
 	}
 	for name, change := range map[string]func(*tipstaff.StartRequest){
 		"title":  func(r *tipstaff.StartRequest) { r.Title = "other" },
@@ -428,10 +433,10 @@ func TestFilesAndProjectsLieInside(t *testing.T) {
 	elsewhere, allowed := t.TempDir(), t.TempDir()
 	b.AllowDirs = []string{allowed}
 	for _, dir := range []string{elsewhere, allowed} {
-		b.check(os.WriteFile(filepath.Join(dir, "plan.yaml"), []byte(gated), 0o644))
+		b.check(os.WriteFile(filepath.Join(dir, "plan.yaml"), []byte(head+gated), 0o644))
 	}
 	b.check(os.MkdirAll(filepath.Join(b.dir, "a", "b"), 0o755))
-	b.write("a/plan.yaml", gated)
+	b.write("a/plan.yaml", head+gated)
 	b.check(os.Symlink(filepath.Join(elsewhere, "plan.yaml"), filepath.Join(b.dir, "link.yaml")))
 	b.check(os.Symlink(elsewhere, filepath.Join(b.dir, "out")))
 	b.check(os.Symlink("a", filepath.Join(b.dir, "in")))
@@ -475,6 +480,14 @@ func TestFilesAndProjectsLieInside(t *testing.T) {
 			t.Errorf("%s: the project is %q, %v, %v", c.project, run.Project, run.Labels, err)
 		}
 	}
+	for project, want := range map[string]int{"": 4, "in/b": 2, ".": 1, allowed: 1, "a": 0} {
+		page, err := b.List(cli(), tipstaff.ListRequest{Project: project, Count: true})
+		if err != nil || len(page.Runs) != want || page.Total != want {
+			t.Errorf("%d runs of %d are about %q, %v", len(page.Runs), page.Total, project, err)
+		}
+	}
+	_, err := b.List(cli(), tipstaff.ListRequest{Project: "out"})
+	wantCode(t, err, tipstaff.PathOutside)
 	for _, h := range []tipstaff.Hosting{
 		{Labels: map[string]string{"task": "010"}}, {Labels: map[string]string{"": "x"}}, {Labels: map[string]string{"a": strings.Repeat("x", 300)}}, {Key: strings.Repeat("k", 300)},
 	} {
@@ -483,11 +496,18 @@ func TestFilesAndProjectsLieInside(t *testing.T) {
 	}
 }
 
-// cancelling is a run whose process does not listen.
+const deaf = `
+kind: plan
+version: 1
+root: {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", timeout: 1m,
+  args: {argv: [sh, -c, "trap '' TERM; echo up >> up; while ! test -e enough; do sleep 0.01; done"]}}
+`
+
+// cancelling is a run whose program does not listen.
 func cancelling(t *testing.T) (*bed, *launcher, tipstaff.ID, *runner.Runner) {
 	b := newBed(t)
 	l := launching(b)
-	s, err := b.detach(tipstaff.StartRequest{Program: []byte(blocked), Name: "plan.yaml"})
+	s, err := b.detach(tipstaff.StartRequest{Program: []byte(deaf), Name: "plan.yaml"})
 	b.check(err)
 	r := b.process(l.last().Token)
 	_, err = r.Resume(cli(), tipstaff.ResumeRequest{Run: s.Run})
@@ -499,6 +519,7 @@ func cancelling(t *testing.T) (*bed, *launcher, tipstaff.ID, *runner.Runner) {
 
 func TestCancelOfALaunchedRun(t *testing.T) {
 	t.Run("it settles by itself", func(t *testing.T) {
+		t.Parallel()
 		b, l, run, r := cancelling(t)
 		l.onStop = func(flow.Owner, time.Duration) (tipstaff.Stopped, error) {
 			r.Drain()
@@ -510,6 +531,7 @@ func TestCancelOfALaunchedRun(t *testing.T) {
 		}
 	})
 	t.Run("it is killed", func(t *testing.T) {
+		t.Parallel()
 		b, l, run, _ := cancelling(t)
 		token := l.last().Token
 		l.onStop = func(p flow.Owner, _ time.Duration) (tipstaff.Stopped, error) {
@@ -525,6 +547,7 @@ func TestCancelOfALaunchedRun(t *testing.T) {
 		}
 	})
 	t.Run("a second joins, a hard one ends the grace", func(t *testing.T) {
+		t.Parallel()
 		b, l, run, _ := cancelling(t)
 		token := l.last().Token
 		killed := make(chan struct{})
@@ -552,6 +575,7 @@ func TestCancelOfALaunchedRun(t *testing.T) {
 		}
 	})
 	t.Run("whoever asked has died", func(t *testing.T) {
+		t.Parallel()
 		b, l, run, _ := cancelling(t)
 		token := l.last().Token
 		gone := errors.New("killed")
@@ -574,6 +598,7 @@ func TestCancelOfALaunchedRun(t *testing.T) {
 		}
 	})
 	t.Run("it was not driven yet", func(t *testing.T) {
+		t.Parallel()
 		b := newBed(t)
 		l := launching(b)
 		s, err := b.detach(tipstaff.StartRequest{})

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -25,6 +26,13 @@ func (r *Runner) List(ctx context.Context, req tipstaff.ListRequest) (tipstaff.R
 		Session: req.Session, Heads: req.Heads}
 	if req.Own || req.Thread != "" || req.Request != "" { // whose keys are a user's own
 		q.User = userOf(ctx)
+	}
+	if req.Project != "" {
+		project, err := r.projectOf(req.Project)
+		if err != nil {
+			return page, err
+		}
+		q.Project = cmp.Or(project, ".")
 	}
 	narrow(&q, req.Status)
 	if req.Count {

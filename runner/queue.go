@@ -63,11 +63,27 @@ func reserve(places, users int) int {
 	return min(max(places/8, users-1), places/2)
 }
 
-// has reports whether a run waits for its turn.
-func (q *queue) has(run string) bool {
+// place is that of a run that waits for its turn here, from 1; 0: it does not. Lines are
+// served in turn: before the third of a line stand two of its own and at most two of each
+// other.
+func (q *queue) place(run string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting[run] != nil
+	t := q.waiting[run]
+	if t == nil {
+		return 0
+	}
+	before := 0
+	for e := t.at.Prev(); e != nil; e = e.Prev() {
+		before++
+	}
+	place := before + 1
+	for _, l := range q.lines {
+		if l != t.line {
+			place += min(before, l.waiting.Len())
+		}
+	}
+	return place
 }
 
 // sizes are how many runs have a place here, and how many wait for one.

@@ -13,7 +13,7 @@ func TestQueueServesInOrder(t *testing.T) {
 	var turns []*turn
 	for i := range 10 {
 		turns = append(turns, q.enter(fmt.Sprint(i), "alice"))
-		if waits := q.has(fmt.Sprint(i)); waits != (i >= 2) {
+		if waits := q.place(fmt.Sprint(i)) > 0; waits != (i >= 2) {
 			t.Fatalf("%d waits: %v", i, waits)
 		}
 	}
@@ -21,11 +21,11 @@ func TestQueueServesInOrder(t *testing.T) {
 		if !at.await(context.Background()) {
 			t.Fatalf("the turn of %d does not come", i)
 		}
-		if next := fmt.Sprint(i + 2); i < 8 && !q.has(next) {
+		if next := fmt.Sprint(i + 2); i < 8 && q.place(next) == 0 {
 			t.Fatalf("%s has come before %d has left", next, i)
 		}
 		at.leave()
-		if next := fmt.Sprint(i + 2); q.has(next) {
+		if next := fmt.Sprint(i + 2); q.place(next) > 0 {
 			t.Fatalf("%s still waits", next)
 		}
 	}
@@ -131,11 +131,11 @@ func TestQueueExcusesWhatWasCancelled(t *testing.T) {
 	first, second, third := q.enter("1", "alice"), q.enter("2", "alice"), q.enter("3", "alice")
 	q.excuse("2")
 	q.excuse("none")
-	if !second.await(context.Background()) || q.has("2") || !q.has("3") {
+	if !second.await(context.Background()) || q.place("2") > 0 || q.place("3") == 0 {
 		t.Error("it still waits, or another does not")
 	}
 	second.leave()
-	if !q.has("3") {
+	if q.place("3") == 0 {
 		t.Error("somebody got a place that was not there")
 	}
 	first.leave()
@@ -177,7 +177,7 @@ func TestQueueOfTenThousand(t *testing.T) {
 			turns[i] = q.enter(fmt.Sprint(i), fmt.Sprint("user", i%100))
 		}
 		for i := range turns {
-			q.has(fmt.Sprint(i))
+			q.place(fmt.Sprint(i))
 		}
 		for i := n - 1; i >= 0; i -= 2 {
 			if turns[i].await(gone) {

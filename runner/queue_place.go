@@ -18,23 +18,24 @@ import (
 // queued is where a run stands that waits for its turn; nil: it does not, or its daemon
 // is gone.
 func (r *Runner) queued(ctx context.Context, row flow.Row, fold *tipstaff.Fold) (*tipstaff.Queued, error) {
-	here := r.queue.has(row.ID)
-	if fold.Queue == nil && !here {
-		return nil, nil
-	}
-	places, err := r.queues.at(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	q := &tipstaff.Queued{Place: places[row.ID], Since: fold.At}
+	q := &tipstaff.Queued{Place: r.queue.place(row.ID), Since: fold.At}
 	if fold.Queue != nil {
 		q.Since = fold.Queue.At
 	}
-	if q.Place == 0 && !here {
-		return nil, nil
+	if q.Place > 0 || fold.Queue == nil {
+		return standingAt(q), nil
 	}
-	q.Place = max(1, q.Place) // that of one that has just come is about to be known
-	return q, nil
+	places, err := r.queues.at(ctx, r)
+	q.Place = places[row.ID]
+	return standingAt(q), err
+}
+
+// standingAt is nil for what has no place.
+func standingAt(q *tipstaff.Queued) *tipstaff.Queued {
+	if q.Place == 0 {
+		return nil
+	}
+	return q
 }
 
 // queueView is where all runs stand, as it was a moment ago: a list of many asks for each.

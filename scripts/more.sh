@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What make test leaves out because it compiles things anew: figures of the release, the
 # types on a Mac, the memory on a machine of 32 bits, gRPC clients of others, the SDKs of
-# vendors, coding CLIs, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
+# vendors, coding CLIs, the control plane with programs of others, CUE. With --changed only what the changed files (scripts/changed.sh) concern.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GO=${GO:-go}
@@ -38,6 +38,10 @@ fi
 if concerned 'coding CLIs' '^(worker|delivery|process|supervisor|test/clis)/|^((cmd/tipstaff|runner|workspace)/)?(worker|task|session|delivery|performer|files)[a-z_]*\.go$|^scripts/clis\.sh$'; then
 	scripts/clis.sh --or-skip
 	if [ "$(cat .cache/clis/there)" ]; then make test-clis; fi
+fi
+if concerned 'the control plane' '^(web|mcpserver|supervisor|rpc|test/control)/|^(control|launch|message|submit)[a-z_]*\.go$|^cmd/tipstaff/(mcp|serve)[a-z_]*\.go$|^scripts/control\.sh$'; then
+	scripts/control.sh --or-skip
+	if [ "$(cat .cache/control/there)" ]; then make test-control; fi
 fi
 if concerned 'the schema of tasks' '^(go\.mod$|schema/|task.*\.go$|worker/[^/]*\.go$|test/cue/)'; then
 	make test-schema

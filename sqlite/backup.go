@@ -150,6 +150,9 @@ func (f folder) settle(ctx context.Context, made *tipstaff.Backup) (blobs []stri
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.Exec(`UPDATE runs SET launch = NULL WHERE launch IS NOT NULL`); err != nil { // else its processes would be taken for those of the copy
+		return nil, err
+	}
 	if err := c.Exec(`UPDATE runs SET holder = NULL, owner = NULL, heartbeat = NULL WHERE holder IS NOT NULL`); err != nil {
 		return nil, err
 	}

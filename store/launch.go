@@ -112,7 +112,7 @@ func (t *Tx) takeLaunch(st *runState, owner flow.Owner) error {
 		return err
 	}
 	switch {
-	case l.Token == owner.Launch && (l.Exit != nil || l.Epoch > 0 && *l.Process != owner):
+	case l.Token == owner.Launch && (l.Exit != nil || l.Over || l.Epoch > 0 && *l.Process != owner):
 		return fmt.Errorf("%w: %s: its launch was used before", flow.ErrLeaseLost, st.id)
 	case l.Token == owner.Launch:
 		l.Process, l.Epoch = &owner, st.epoch+1
@@ -121,6 +121,16 @@ func (t *Tx) takeLaunch(st *runState, owner flow.Owner) error {
 		return fmt.Errorf("%w: a process was just started for %s", flow.ErrBusy, st.id)
 	}
 	return nil
+}
+
+// endLaunch notes that the process of a run was found dead.
+func (t *Tx) endLaunch(st *runState) error {
+	l, err := t.launchOf(st)
+	if err != nil || l == nil || l.Over {
+		return err
+	}
+	l.Over = true
+	return t.setLaunch(st, l)
 }
 
 // UpdateLaunch changes what is known of a launch, unless another has followed it.

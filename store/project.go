@@ -18,6 +18,9 @@ func (t *Tx) project(st *runState, r flow.Record) (err error) {
 	case tipstaff.KindRunParked, tipstaff.KindRunInterrupted:
 		st.owned, st.dirty = r.Kind, true
 		err = t.release(st)
+		if kind == tipstaff.KindRunInterrupted && r.Epoch == 0 && err == nil { // its owner says so otherwise
+			err = t.endLaunch(st)
+		}
 	case tipstaff.KindRunQueued:
 		st.dirty = true
 	case tipstaff.KindRunContinued:

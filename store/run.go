@@ -310,11 +310,18 @@ func whereRuns(q flow.Query) (where string, args []any) {
 		add(named+" >= ? AND "+named+" < ?", q.Prefix, q.Prefix+"\x7f")
 	}
 	for _, is := range [...]struct{ column, value string }{
-		{`"user"`, q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread}, {"project", q.Project}, {"request_key", q.Key},
+		{`"user"`, q.User}, {"session", q.Session}, {"envelope", q.Envelope}, {"request", q.Request}, {"thread", q.Thread}, {"request_key", q.Key},
 	} {
 		if is.value != "" {
 			add(is.column+" = ? AND "+is.column+" <> ''", is.value) // as the indices say
 		}
+	}
+	switch q.Project {
+	case "":
+	case ".":
+		add("project = ''")
+	default:
+		add("project = ?", q.Project)
 	}
 	if q.Launched {
 		add("launch IS NOT NULL")

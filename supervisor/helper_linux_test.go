@@ -43,6 +43,8 @@ func TestMain(m *testing.M) {
 		fat()
 	case "concealer":
 		concealer()
+	case "logger":
+		logger()
 	case "fat parent":
 		fatParent()
 	}

@@ -57,6 +57,9 @@ func (s *Server) answer(c *call) error {
 			return err
 		}
 	}
+	if err == nil && s.o.Only != "" && !public && segments[0] != s.o.Only {
+		err = refuse(http.StatusNotFound, "this server answers /%s alone", s.o.Only)
+	}
 	if err != nil {
 		return err
 	}

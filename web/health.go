@@ -41,7 +41,9 @@ func (c *call) metrics() (any, error) {
 func (c *call) mcp() (any, error) {
 	caller := tipstaff.CallerFrom(c.ctx())
 	caller.Surface = "mcp"
-	c.r = c.r.WithContext(tipstaff.WithCaller(c.ctx(), caller))
+	ctx, stop := c.s.untilStopped(tipstaff.WithCaller(c.ctx(), caller))
+	defer stop()
+	c.r = c.r.WithContext(ctx)
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxBody)
 	return c.hand(c.s.o.MCP)
 }

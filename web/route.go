@@ -72,6 +72,8 @@ func init() {
 		{method: get, path: "/runs/{run}/diff", about: "What a run has changed.", query: []param{
 			{"mode", "string", false, "stat, preview or full"}, {"path", "string", false, "a file, or all below it"}, {"stage", "string", false, "STAGE#VISIT; else at the end"},
 			{"max_bytes", "integer", false, "of the text"}}, answer: tipstaff.DiffOf{}, status: ok, do: (*call).diff},
+		{method: get, path: "/runs/{run}/delivery", about: "Where the delivery of a run's changes stands.", answer: tipstaff.DeliveryOf{}, status: ok, do: (*call).delivery},
+		{method: get, path: "/runs/{run}/verify", about: "Check that the journal of a run is whole, and that the run has done what its program says.", answer: tipstaff.VerifiedRun{}, status: ok, do: (*call).verify},
 		{method: get, path: "/runs/{run}/events", about: "Records of a run: a page, or all as they are written for clients that accept text/event-stream.",
 			query:  []param{afterParam, limitParam, {"kinds", "string", true, "only records of these kinds"}, {"detail", "string", false, "summary, which cuts long texts, or full"}},
 			answer: tipstaff.Tail{}, status: []int{http.StatusOK, http.StatusNoContent}, do: (*call).events},

@@ -117,6 +117,14 @@ func (c *call) diff() (any, error) {
 	return c.s.control.Diff(c.ctx(), tipstaff.DiffRequest{Run: c.run, Mode: c.query.Get("mode"), Path: c.query.Get("path"), Stage: c.query.Get("stage"), Max: int(most)})
 }
 
+func (c *call) delivery() (any, error) {
+	return c.s.control.Delivery(c.ctx(), tipstaff.RunRequest{Run: c.run})
+}
+
+func (c *call) verify() (any, error) {
+	return c.s.control.Verify(c.ctx(), tipstaff.RunRequest{Run: c.run})
+}
+
 // events is a page of records, or a stream of them.
 func (c *call) events() (any, error) {
 	after, err := c.number("after")

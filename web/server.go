@@ -52,6 +52,9 @@ type Options struct {
 	Load    func() (driving, queued int)
 	Metrics http.Handler // answers /metrics; nil: there are none
 	MCP     http.Handler // answers /mcp; nil: it is not there
+	// Only is the one path that is answered besides /healthz and /version, by its first name.
+	// "": all are.
+	Only string
 }
 
 // Server answers requests until it is closed.

@@ -110,6 +110,7 @@ var figures = []struct {
 	{"crowd", measureCrowd},
 	{"channel", measureChannel},
 	{"worktree", measureWorktree},
+	{"launch", measureLaunch},
 	{"site", measureSite},
 }
 

@@ -25,6 +25,7 @@ type serving struct {
 	*workspace            // of the daemon
 	away       *workspace // of whoever uses it: it has no store
 	addr       string
+	httpAddr   string
 	flags      []string
 	daemon     *cmdtest.Process
 }
@@ -53,9 +54,10 @@ func (s *serving) begin() {
 	s.daemon.Begin()
 	var told struct {
 		Addr string `json:"grpc_addr"`
+		HTTP string `json:"addr"`
 	}
 	s.Check(json.NewDecoder(out).Decode(&told))
-	s.addr = told.Addr
+	s.addr, s.httpAddr = told.Addr, told.HTTP
 }
 
 const gatedWork = `-- plan.yaml --

@@ -4,59 +4,89 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/tipstaff/tipstaff"
 	"github.com/tipstaff/tipstaff/cli"
 	"github.com/tipstaff/tipstaff/mcpserver"
 	"github.com/tipstaff/tipstaff/runner"
+	"github.com/tipstaff/tipstaff/web"
 )
 
-// mcp serves the runs of a workspace to an MCP client on standard input and output.
-func (s *stop) mcp(ctx context.Context, o cli.MCPOptions) (err error) {
-	stdout, err := mcpserver.TakeStdout()
-	if err != nil {
-		return err
+// mcp serves the runs of a workspace to MCP clients: to one on standard input and output, or
+// to several over HTTP.
+func (s *stop) mcp(ctx context.Context, o cli.MCPOptions, announce func(cli.Listening) error) (err error) {
+	var stdout *os.File
+	if o.HTTP == "" {
+		if stdout, err = mcpserver.TakeStdout(); err != nil {
+			return err
+		}
 	}
-	server, closeServer, err := s.controlPlane(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeServer()) }()
-	return server.Stdio(ctx, os.Stdin, stdout)
-}
-
-// controlPlane is the MCP server over the runs of a workspace. What keeps it from them is
-// told by its tools: a client shows that, and not why a server does not start.
-func (s *stop) controlPlane(ctx context.Context, o cli.MCPOptions) (*mcpserver.Server, func() error, error) {
-	options := mcpserver.Options{Version: version, ReadOnly: o.ReadOnly, Log: logTo(o.JSON)}
+	log := logTo(o.JSON)
 	opened, err := s.openControlled(ctx, o)
-	if e := (*tipstaff.Error)(nil); errors.As(err, &e) {
-		options.Unresolved = e
-		return mcpserver.New(options), func() error { return nil }, nil
+	if e := (*tipstaff.Error)(nil); errors.As(err, &e) && o.HTTP == "" {
+		// Its tools say so: clients show that, and not why a server does not start.
+		return mcpserver.New(mcpserver.Options{Unresolved: e, Version: version, ReadOnly: o.ReadOnly, Log: log}).Stdio(ctx, os.Stdin, stdout)
 	}
 	if err != nil {
-		return nil, nil, err
-	}
-	options.Control, options.Folders = opened.control(), []string{opened.runner.Workspace}
-	if o.ReadOnly {
-		return mcpserver.New(options), opened.Close, nil
+		return err
 	}
 	maintained, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		opened.runner.Maintain(maintained, "tipstaff mcp", func(err error) {
-			options.Log.ErrorContext(ctx, "the runs of processes that have died cannot be recovered", "error", err.Error())
-		})
-	}()
-	return mcpserver.New(options), func() error {
+	var done sync.WaitGroup
+	done.Go(func() {
+		opened.runner.Maintain(maintained, fmt.Sprintf("mcp[%d]", os.Getpid()), func(err error) { log.ErrorContext(ctx, "runs cannot be recovered", "error", err.Error()) })
+	})
+	defer func() {
 		stop()
-		<-done
-		return opened.Close()
-	}, nil
+		done.Wait()
+		err = errors.Join(err, opened.Close())
+	}()
+	server := opened.controlPlane(log, o.ReadOnly)
+	if o.HTTP == "" {
+		return server.Stdio(ctx, os.Stdin, stdout)
+	}
+	return s.serveMCP(ctx, opened, server, o, log, announce)
+}
+
+// serveMCP serves the control plane alone over HTTP, by the rules of the daemon.
+func (s *stop) serveMCP(ctx context.Context, opened *session, server *mcpserver.Server, o cli.MCPOptions, log *slog.Logger, announce func(cli.Listening) error) error {
+	config, err := opened.runner.Serving()
+	if err != nil {
+		return err
+	}
+	var told cli.Listening
+	tokens, err := opened.tokens(config, &told)
+	if err != nil {
+		return err
+	}
+	listener, addr, err := bind("--http", o.HTTP)
+	if err != nil {
+		return err
+	}
+	told.Addr = addr
+	site := opened.site(log, web.Options{Tokens: tokens, Hosts: config.Hosts, Log: log, Trace: traced, Folders: foldersOf("", opened.runner.Workspace), MCP: server.Handler(), Only: "mcp"})
+	served := make(chan error, 1)
+	go func() { served <- site.Serve(listener) }()
+	defer site.Close(s.patience)
+	if err := announce(told); err != nil {
+		return err
+	}
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// controlPlane is the MCP server over the runs of a session.
+func (s *session) controlPlane(log *slog.Logger, readOnly bool) *mcpserver.Server {
+	return mcpserver.New(mcpserver.Options{Control: s.control(), Version: version, ReadOnly: readOnly, Folders: []string{s.runner.Workspace}, Log: log})
 }
 
 func (s *stop) openControlled(ctx context.Context, o cli.MCPOptions) (*session, error) {
@@ -91,10 +121,5 @@ func isWorkspace(dir string) bool {
 
 // control is the control plane over the runs of a session.
 func (s *session) control() tipstaff.Control {
-	return tipstaff.Control{Runs: s.Service(), Now: time.Now, Guard: s.runner.MayDrive, Follow: s.runner.Changed, Present: isFolder}
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+	return tipstaff.Control{Runs: s.Service(), Now: time.Now, Guard: s.runner.MayDrive, Follow: s.runner.Changed, Present: present}
 }

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -80,7 +79,8 @@ func (s *stop) serve(ctx context.Context, o cli.ServeOptions, announce func(cli.
 		Tokens: tokens, Pipelines: library, Default: o.DefaultPipeline, TLS: encryption, Log: log, Trace: traced,
 		Folders: foldersOf(o.Pipelines, workspace),
 	})
-	site := opened.site(log, web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace)})
+	site := opened.site(log, web.Options{Tokens: tokens, Hosts: config.Hosts, TLS: encryption, Log: log, Trace: traced, Folders: foldersOf(o.Pipelines, workspace),
+		MCP: opened.controlPlane(log, false).Handler()})
 	defer s.beforeStop(func() {
 		site.Quiesce()
 		server.Quiesce()
@@ -135,7 +135,7 @@ func (s *session) site(log *slog.Logger, o web.Options) *web.Server {
 		telemetry.Number{Name: "tipstaff_sse_sent_total", Help: "Records that streams have sent.", Total: true, Now: func() float64 { return float64(site.Stats().Sent) }},
 		telemetry.Number{Name: "tipstaff_sse_dropped_total", Help: "Records that readers were too slow to be sent at once.", Total: true, Now: func() float64 { return float64(site.Stats().Dropped) }},
 	)
-	site = web.New(tipstaff.Control{Runs: s.Service(), Now: time.Now, Present: present}, o)
+	site = web.New(s.control(), o)
 	return site
 }
 

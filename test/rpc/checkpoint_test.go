@@ -28,6 +28,18 @@ func TestCheckpointsAndTransitionsInPages(t *testing.T) {
 			t.Errorf("checkpoint %d is %v", i, cp)
 		}
 	}
+	for i, cp := range all.Checkpoints {
+		then, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byEnvelope(env), CheckpointId: &cp.Id})
+		if err != nil || then.Iteration != int32(i) || then.EnvelopeId != env.EnvelopeId || then.Terminated {
+			t.Errorf("at checkpoint %d the state is %v, %v", i, then, err)
+		}
+	}
+	for id, code := range map[string]codes.Code{"": codes.InvalidArgument, "cp_none": codes.NotFound} {
+		_, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: byEnvelope(env), CheckpointId: &id})
+		wantCode(t, err, code, "")
+	}
+	_, err = c.ListTransitions(c.ctx(), &pb.ListTransitionsRequest{Ref: byEnvelope(env), PageSize: 1001})
+	wantCode(t, err, codes.InvalidArgument, "")
 	var paged []*pb.Transition
 	for token := ""; ; {
 		page, err := c.ListTransitions(c.ctx(), &pb.ListTransitionsRequest{Ref: byEnvelope(env), PageSize: 2, PageToken: token})

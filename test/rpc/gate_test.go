@@ -285,6 +285,13 @@ agents:
 				if !answered[len(answered)-1].Final || answered[0].Type != pb.ExecutionEvent_INTERRUPT_RESOLVED || member(t, answered[0], "action") != `"`+action+`"` {
 					t.Errorf("%s streams %v", action, typesOf(answered))
 				}
+				if action != "halt" { // which is answered with the end, also the second time
+					continue
+				}
+				again, err := c.resume(&pb.ResumeRequest{Ref: byEnvelope(env), InterruptId: env.Interrupts[len(env.Interrupts)-1].Key, Response: r})
+				if last := answered[len(answered)-1]; err != nil || len(again) != 1 || again[0].Seq != last.Seq || again[0].Envelope.GetTerminalReason() != last.Envelope.GetTerminalReason() {
+					t.Errorf("%s again streams %v, %v", action, typesOf(again), err)
+				}
 			}
 			if len(offered) != len(tc.answers) {
 				t.Errorf("it offers %v, and %d of them were tried", offered, len(tc.answers))

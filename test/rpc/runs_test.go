@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +86,25 @@ func TestServiceOverTheWire(t *testing.T) {
 		same(t, "Artifact")(document, err)(near.Artifact(ctx, run, got.Program.Digest))
 		report, err := far.Verify(ctx, tipstaff.VerifyRequest{Run: run, Open: true})
 		same(t, "Verify")(report, err)(near.Verify(ctx, tipstaff.VerifyRequest{Run: run, Open: true}))
+		counted := tipstaff.ListRequest{Limit: 1, Status: []string{got.Status}, Thread: got.Pipeline.Thread, Count: true}
+		page, err = far.List(ctx, counted)
+		same(t, "List, counted")(page, err)(near.List(ctx, counted))
+		inbox, err := far.Inbox(ctx, tipstaff.InboxRequest{Limit: 1, Kinds: []tipstaff.GateKind{tipstaff.Confirmation}})
+		same(t, "Inbox")(inbox, err)(near.Inbox(ctx, tipstaff.InboxRequest{Limit: 1, Kinds: []tipstaff.GateKind{tipstaff.Confirmation}}))
+		threads, err := far.Threads(ctx, tipstaff.ThreadsRequest{Limit: 1})
+		same(t, "Threads")(threads, err)(near.Threads(ctx, tipstaff.ThreadsRequest{Limit: 1}))
+		if page.Total != 1 || inbox.Total != len(got.OpenGates) || len(threads.Threads) != 1 || threads.Threads[0].Head.ID != run {
+			t.Errorf("%d runs, %d gates, threads %+v", page.Total, inbox.Total, threads)
+		}
+		asked, err := far.Gate(ctx, run, "judge#1/confirmation")
+		same(t, "Gate")(asked, err)(near.Gate(ctx, run, "judge#1/confirmation"))
+		control := func(s tipstaff.Service) tipstaff.Control {
+			return tipstaff.Control{Runs: s, Now: func() time.Time { return got.UpdatedAt }}
+		}
+		status, err := control(far).Status(ctx, tipstaff.StatusRequest{Run: run, Include: []string{tipstaff.IncludeAll}})
+		same(t, "Status")(status, err)(control(near).Status(ctx, tipstaff.StatusRequest{Run: run, Include: []string{tipstaff.IncludeAll}}))
+		watched, err := control(far).Watch(ctx, tipstaff.WatchRequest{Run: run}, nil)
+		same(t, "Watch")(watched, err)(control(near).Watch(ctx, tipstaff.WatchRequest{Run: run}, nil))
 		for _, req := range []tipstaff.EventsRequest{{Run: run}, {Run: run, After: 3, Limit: 2}, {Run: run, Follow: true}} {
 			records, err := collect(far.Events(ctx, req))
 			same(t, "Events")(records, err)(collect(near.Events(ctx, req)))
@@ -116,8 +136,14 @@ func TestServiceOverTheWire(t *testing.T) {
 		t.Errorf("%+v", labelled)
 	}
 	back := must(far.Rollback(ctx, tipstaff.RollbackRequest{Run: run, Place: tipstaff.Place{Stage: "work"}}))(t)
-	if got := must(far.Cancel(ctx, tipstaff.CancelRequest{Run: back.ID, Reason: "enough"}))(t); got.State != tipstaff.Cancelled {
+	if got := must(far.Cancel(ctx, tipstaff.CancelRequest{Run: back.ID, Reason: "enough", Hard: true, Grace: time.Second, Wait: time.Minute}))(t); got.State != tipstaff.Cancelled || got.How != tipstaff.CancelDead {
 		t.Errorf("%+v", got)
+	}
+	ended := tipstaff.CancelRequest{Run: back.ID}
+	over, err := far.Cancel(ctx, ended)
+	same(t, "Cancel of what has ended")(over, err)(near.Cancel(ctx, ended))
+	if over.How != tipstaff.CancelDone {
+		t.Errorf("%+v", over)
 	}
 	draft := must(far.CreateEnvelope(ctx, tipstaff.EnvelopeRequest{Name: "asking.yaml", Program: []byte(confirming)}))(t)
 	if err := far.UpdateEnvelope(ctx, tipstaff.EnvelopeUpdate{Run: draft.Run, Version: 1, Metadata: map[string]json.RawMessage{"m": json.RawMessage("1")}}); err != nil {
@@ -142,6 +168,22 @@ func TestServiceOverTheWire(t *testing.T) {
 		"ended": func(s tipstaff.Service) error { _, err := s.Resume(ctx, tipstaff.ResumeRequest{Run: run}); return err },
 		"cursor": func(s tipstaff.Service) error {
 			_, err := collect(s.Events(ctx, tipstaff.EventsRequest{Run: run, After: 1 << 40}))
+			return err
+		},
+		"no gate":     func(s tipstaff.Service) error { _, err := s.Gate(ctx, run, "nowhere"); return err },
+		"page of 201": func(s tipstaff.Service) error { _, err := s.Inbox(ctx, tipstaff.InboxRequest{Limit: 201}); return err },
+		"no kind": func(s tipstaff.Service) error {
+			_, err := s.Inbox(ctx, tipstaff.InboxRequest{Kinds: []tipstaff.GateKind{"riddle"}})
+			return err
+		},
+		"threads before nothing": func(s tipstaff.Service) error {
+			_, err := s.Threads(ctx, tipstaff.ThreadsRequest{Before: missing})
+			return err
+		},
+		"detached": func(s tipstaff.Service) error {
+			d := start
+			d.Detach, d.Labels = true, map[string]string{"a": strings.Repeat("b", 1<<20)}
+			_, err := s.Start(ctx, d)
 			return err
 		},
 		"no checkpoint": func(s tipstaff.Service) error { _, err := s.Envelope(ctx, run, "cp_none"); return err },

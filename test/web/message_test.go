@@ -54,9 +54,18 @@ func TestMessages(t *testing.T) {
 	<-asked
 	leave()
 	<-gone
-	began := time.Now()
-	busy := message("alice", object{"prose": "Again"})
-	took := time.Since(began)
+	var busy answer
+	took := time.Hour // the quickest of some: other tests run beside this one
+	for range 5 {
+		began := time.Now()
+		res, err := http.DefaultClient.Do(b.request("alice", "POST", "/messages", object{"prose": "Again"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		took = min(took, time.Since(began))
+		res.Body.Close()
+		busy = message("alice", object{"prose": "Again"})
+	}
 	first, _ := busy.member(t, "error", "run").(string)
 	if busy.status != 409 || busy.code(t) != "busy" || busy.header.Get("Retry-After") != "5" || first == "" || took > 50*time.Millisecond {
 		t.Fatalf("the second is answered %d in %v: %s", busy.status, took, busy.body)

@@ -48,7 +48,7 @@ func TestARunOverHTTP(t *testing.T) {
 	if a := b.want(200, "alice", "GET", "/runs?status=awaiting_decision&limit=1", nil); a.member(t, "total") != 1.0 || len(a.member(t, "items").([]any)) != 1 {
 		t.Errorf("the runs: %s", a.body)
 	}
-	for path, name := range map[string]string{"diagnose": "condition", "metrics": "exact", "evidence?slice=steps": "steps", "diff": "found", "events?limit=2&detail=full": "events"} {
+	for path, name := range map[string]string{"diagnose": "condition", "metrics": "exact", "evidence?slice=steps": "steps", "diff": "found", "delivery": "kind", "verify": "integrity", "events?limit=2&detail=full": "events"} {
 		if a := b.want(200, "alice", "GET", at+"/"+path, nil); a.member(t, name) == nil {
 			t.Errorf("%s says %s", path, a.body)
 		}

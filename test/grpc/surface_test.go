@@ -1,0 +1,197 @@
+package grpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tipstaff/tipstaff"
+	"github.com/tipstaff/tipstaff/pb"
+	"github.com/tipstaff/tipstaff/test/cmdtest"
+)
+
+// view is what a surface tells of a run that asks: each projection of it, in the words that
+// all surfaces share.
+type view struct {
+	Status  map[string]any
+	History tipstaff.HistoryRun
+	Threads []string
+	Pending []map[string]any
+	Shown   string // the bytes of what people see of its gate
+}
+
+const local = "command line"
+
+// surfaces are those that a daemon can be asked on. All tell the same.
+var surfaces = map[string]func(*daemon, string) view{
+	local:                      func(d *daemon, run string) view { return d.byCommand(run) },
+	"command line at a server": func(d *daemon, run string) view { return d.byCommand(run, "--server", d.addr) },
+	"gRPC":                     byCore,
+}
+
+// asked has a stage ask about a megabyte beside something short.
+func asked(t *testing.T) (*daemon, *pb.Envelope) {
+	dir := t.TempDir()
+	big := strings.Repeat("x", 1<<20-1024) // a document has a megabyte at most
+	text := `{"name":"asks","agents":[{"name":"ask","default_next":"end","routing_rules":[{"when":"response != null","target":"end"}],"scripted":{"answers":[{"output":{},"control":{"interrupt":{"kind":"confirmation","question":"Shall I?","data":{"big":"` +
+		big + `","path":"/etc/shadow"}}}},{"output":{"asked":true}}]}}]}`
+	if err := os.WriteFile(filepath.Join(dir, "loop.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{t: t, dir: dir}
+	d.start()
+	t.Cleanup(d.end)
+	c := d.client(d.addr)
+	env := c.create("loop")
+	if err := c.execute(c.ctx(), env).rest(); err != nil {
+		t.Fatal(err)
+	}
+	return d, env
+}
+
+func TestEverySurfaceTellsTheSame(t *testing.T) {
+	d, env := asked(t)
+	want := byCore(d, env.RunId)
+	for name, tell := range surfaces {
+		got := tell(d, env.RunId)
+		if name == local { // whose process is none that may drive what the daemon drives
+			got.Pending[0]["control"], got.History.Control = tipstaff.Controllable, tipstaff.Controllable
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-gRPC +this):\n%s", name, diff)
+		}
+	}
+	if want.Status["status"] != tipstaff.StatusAwaitingDecision || len(want.Pending) != 1 || len(want.Threads) != 1 {
+		t.Errorf("%+v", want)
+	}
+	if len(want.Shown) > 16<<10 || !strings.Contains(want.Shown, "/etc/shadow") || !strings.Contains(want.Shown, `"whole":false`) {
+		t.Errorf("a megabyte beside a path is shown as %d bytes: %.300s", len(want.Shown), want.Shown)
+	}
+	// The whole is at hand, and the same decision again has the same bytes, also by its key
+	// and after the end.
+	whole := d.lines("show", env.RunId, "--gate", "ask#1/confirmation", "--json")
+	if len(whole) != 1 || len(whole[0]) < 1<<20-1024 || !strings.Contains(string(whole[0]), `"whole":true`) {
+		t.Errorf("the whole gate has %d lines", len(whole))
+	}
+	key := want.Pending[0]["key"].(string)
+	first := d.lines("decide", env.RunId, key, "approve", "--resume", "--json")
+	if out, err := d.run("show", env.RunId); err != nil || !strings.Contains(out, "completed") {
+		t.Errorf("%v: %s", err, out)
+	}
+	again := d.lines("decide", env.RunId, key, "approve", "--json")
+	if len(first) < 2 || len(again) != 1 || string(first[0]) != string(again[0]) {
+		t.Errorf("decided %s\nand again %s", first, again)
+	}
+	if out, err := d.run("watch", env.RunId, "--until", "end"); err != nil || !strings.HasPrefix(out, "end  completed") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// lines are what a command prints with --json, one value a line. Exit code 4 is that of a
+// run that waits.
+func (d *daemon) lines(args ...string) (lines []json.RawMessage) {
+	d.t.Helper()
+	command, err := cmdtest.Command()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	cmd := exec.Command(command, append(args, "--workspace", d.dir)...)
+	if args[len(args)-2] == "--server" {
+		cmd = exec.Command(command, args...)
+		cmd.Env = append(os.Environ(), "TIPSTAFF_TOKEN="+d.token)
+	}
+	out, err := cmd.Output()
+	if err != nil && cmd.ProcessState.ExitCode() != 4 {
+		d.t.Fatalf("tipstaff %v: %v %s", args, err, err.(*exec.ExitError).Stderr)
+	}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var line json.RawMessage
+		if dec.Decode(&line) != nil {
+			return lines
+		}
+		lines = append(lines, line)
+	}
+}
+
+func into[T any](d *daemon, raw []byte) (v T) {
+	d.t.Helper()
+	if err := json.Unmarshal(raw, &v); err != nil {
+		d.t.Fatal(err)
+	}
+	return v
+}
+
+func (d *daemon) byCommand(run string, server ...string) (v view) {
+	ask := func(args ...string) []json.RawMessage { return d.lines(append(append(args, "--json"), server...)...) }
+	got := into[tipstaff.Run](d, ask("show", run)[0])
+	v.Status = map[string]any{"run_id": got.ID.String(), "state": string(got.State), "condition": string(got.Condition), "head_seq": got.HeadSeq, "status": got.Status}
+	v.History = tipstaff.HistoryOf(into[tipstaff.Run](d, ask("ls", "--thread", got.Pipeline.Thread)[0]))
+	for _, line := range ask("ls", "--threads") {
+		t := into[tipstaff.Thread](d, line)
+		v.Threads = append(v.Threads, fmt.Sprint(t.ID, " ", t.Runs, " ", t.Head.ID, " ", t.Head.Status))
+	}
+	for _, line := range ask("decide") {
+		p := into[tipstaff.PendingDecision](d, line)
+		v.Pending = append(v.Pending, pending(p.Run.String(), p.Title, p.Status, p.Control, p.Gate.ID.String(), p.Gate.Key, string(p.Gate.Kind), p.Gate.Question, p.Gate.Actions))
+		v.Shown = shownBytes(d, *p.Gate.Shown)
+	}
+	return v
+}
+
+func byCore(d *daemon, run string) (v view) {
+	c := d.client(d.addr)
+	env, err := c.GetState(c.ctx(), &pb.GetStateRequest{Ref: &pb.RunRef{Ref: &pb.RunRef_RunId{RunId: run}}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	runs, err := c.ListRuns(c.ctx(), &pb.ListRunsRequest{ThreadId: env.ThreadId})
+	if err != nil || runs.Total != 1 || len(runs.Runs) != 1 {
+		d.t.Fatalf("%v, %v", runs, err)
+	}
+	r := runs.Runs[0]
+	v.Status = map[string]any{"run_id": env.RunId, "state": env.State, "condition": env.GetCondition(), "head_seq": env.LastSeq, "status": r.Status}
+	id, _ := tipstaff.ParseID(r.RunId)
+	v.History = tipstaff.HistoryRun{Run: id, Title: r.Title, Status: r.Status, Control: r.Control, Created: r.CreatedAt.AsTime(), Tokens: r.Tokens, CostUSD: tipstaff.USD(r.CostUsd), Thread: r.ThreadId, Session: r.SessionId}
+	if r.EndedAt != nil {
+		v.History.Ended = r.EndedAt.AsTime()
+	}
+	threads, err := c.ListThreads(c.ctx(), &pb.ListThreadsRequest{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, t := range threads.Threads {
+		v.Threads = append(v.Threads, fmt.Sprint(t.ThreadId, " ", t.Runs, " ", t.Head.RunId, " ", t.Head.Status))
+	}
+	waits, err := c.ListInterrupts(c.ctx(), &pb.ListInterruptsRequest{})
+	if err != nil || int(waits.Total) != len(waits.Interrupts) || waits.ByKind["confirmation"] != waits.Total {
+		d.t.Fatalf("%v, %v", waits.Total, err)
+	}
+	for _, p := range waits.Interrupts {
+		i := p.Interrupt
+		v.Pending = append(v.Pending, pending(p.RunId, p.Title, p.Status, p.Control, i.Id, i.Key, i.Kind, i.Question, i.Actions))
+		shown := tipstaff.Shown{Lines: i.Shown.Lines, Whole: i.Shown.Whole}
+		for _, part := range i.Shown.Parts {
+			shown.Parts = append(shown.Parts, tipstaff.ShownPart{Name: part.Name, Text: part.Text, Bytes: int(part.Bytes), Cut: int(part.Cut)})
+		}
+		v.Shown = shownBytes(d, shown)
+	}
+	return v
+}
+
+func pending(run, title, status, control, gate, key, kind, question string, actions []string) map[string]any {
+	return map[string]any{"run_id": run, "title": title, "status": status, "control": control, "gate_id": gate, "key": key, "kind": kind, "question": question, "actions": actions}
+}
+
+func shownBytes(d *daemon, s tipstaff.Shown) string {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(raw)
+}
