@@ -282,3 +282,81 @@ func readProc(w *workspace, pid int, name string) string {
 	w.Check(err)
 	return string(text)
 }
+
+// deafLong is the long plan with a program that minds no signal, and with another in a
+// session of its own.
+const deafLong = `-- long.yaml --
+kind: plan
+version: 1
+root: {id: slow, kind: tool_call, tool: "mcp://builtin/exec@1.0.0", timeout: 5m, args: {argv: [sh, deaf.sh]}}
+-- deaf.sh --
+trap "" TERM HUP INT
+setsid sh -c 'trap "" TERM HUP INT; touch born; while true; do sleep 0.01; done' > /dev/null 2>&1 < /dev/null &
+while ! test -e born; do sleep 0.01; done
+echo slow >> effects
+while true; do sleep 0.01; done
+`
+
+// However a run in a process of its own is ended, it ends, with all that it has started:
+// also if whoever cancels it is killed while it has time left, or its process is.
+func TestNothingOutlivesALaunchedRun(t *testing.T) {
+	t.Parallel()
+	cancelled := func(w *workspace, run string) func() bool {
+		store := w.openReadOnly()
+		w.Cleanup(func() { _ = store.Close() })
+		return func() bool {
+			var state string
+			w.Check(store.QueryRow(`SELECT state FROM runs WHERE id = ?`, run).Scan(&state))
+			return state == "cancelled"
+		}
+	}
+	abandon := func(w *workspace, run string) {
+		p := w.Start("cancel", run, "--grace", "1s")
+		w.Until("the request", func() bool { return w.count(`SELECT cancel > 0 FROM runs`) == 1 })
+		if !p.Kill() {
+			w.Errorf("the canceller was too fast: %v", p.Wait())
+		}
+	}
+	for name, c := range map[string]struct {
+		end   func(w *workspace, run string, pid int)
+		state string
+	}{
+		"cancelled":       {func(w *workspace, run string, _ int) { w.Must(0, "cancel", run, "--grace", "1s") }, "cancelled"},
+		"cancelled, hard": {func(w *workspace, run string, _ int) { w.Must(0, "cancel", run, "--hard") }, "cancelled"},
+		"its canceller is killed": {func(w *workspace, run string, _ int) {
+			abandon(w, run)
+			w.Until("the end that nobody waits for", cancelled(w, run))
+		}, "cancelled"},
+		"its canceller is killed, and it stands still": {func(w *workspace, run string, pid int) {
+			w.hold(pid)
+			abandon(w, run)
+			ended := cancelled(w, run)
+			w.Until("somebody who comes by to end it", func() bool { w.Must(0, "ls"); return ended() })
+		}, "cancelled"},
+		"its canceller is killed, then it is": {func(w *workspace, run string, pid int) {
+			abandon(w, run)
+			killPid(pid)
+			w.Must(0, "ls")
+		}, "cancelled"},
+		"killed": {func(w *workspace, run string, pid int) {
+			killPid(pid)
+			w.Until("its end", func() bool { return len(w.executing()) == 0 })
+			w.Must(0, "ls")
+		}, "executing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorkspace(t, manifest, deafLong)
+			run, pid := w.detachLong()
+			if len(w.leftOver(run)) < 3 {
+				t.Skip("the processes of a run cannot be seen here")
+			}
+			c.end(w, run, pid)
+			if s := w.show(run); s.State != c.state {
+				t.Errorf("it is %s", s.State)
+			}
+			w.Until("its processes to end", func() bool { return len(w.leftOver(run)) == 0 })
+			w.Must(0, "verify", run, "--open")
+		})
+	}
+}
