@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -291,17 +290,7 @@ func (c Control) decide(ctx context.Context, req GateDecision, kind GateKind) (G
 	if req.Gate.IsZero() {
 		return GateDecided{}, Errorf(InvalidArgument, "no gate was named").WithHint("gate_id is that of the gate that was shown, so that a repeat never decides a later one")
 	}
-	if kind != "" { // which never changes
-		g, err := c.Runs.Gate(ctx, req.Run, req.Gate.String())
-		if err != nil {
-			return GateDecided{}, err
-		}
-		if g.Kind != kind {
-			return GateDecided{}, &Error{Code: WrongGateKind, Run: req.Run, Message: fmt.Sprintf("gate %s is of kind %s, not %s", req.Gate, g.Kind, kind),
-				Hint: "gate_decide takes every kind"}
-		}
-	}
-	d, err := c.Runs.Decide(ctx, DecideRequest{Run: req.Run, Gate: req.Gate.String(), Action: req.Action, Answer: req.Answer, Feedback: req.Feedback,
+	d, err := c.Runs.Decide(ctx, DecideRequest{Run: req.Run, Gate: req.Gate.String(), Kind: kind, Action: req.Action, Answer: req.Answer, Feedback: req.Feedback,
 		Note: req.Note, DecidedBy: req.DecidedBy, SubjectDigest: req.SubjectDigest, Via: viaOf(ctx)})
 	if err != nil {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Run.IsZero() {

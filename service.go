@@ -403,7 +403,8 @@ type EventsRequest struct {
 // DecideRequest is one answer to one gate.
 type DecideRequest struct {
 	Run           ID              `json:"run_id"`
-	Gate          string          `json:"gate"` // its id, or its key: the open gate of that key, else the one decided last
+	Gate          string          `json:"gate"`           // its id, or its key: the open gate of that key, else the one decided last
+	Kind          GateKind        `json:"kind,omitempty"` // that the gate is to be of (wrong_gate_kind); "": any
 	Action        string          `json:"action"`
 	Answer        json.RawMessage `json:"answer,omitempty"`
 	Feedback      string          `json:"feedback,omitempty"`

@@ -143,6 +143,7 @@ func (r *Runner) askToCancel(ctx context.Context, row flow.Row, req tipstaff.Can
 	waiting, cancel := context.WithTimeout(ctx, cmp.Or(req.Wait, cancelWait))
 	defer cancel()
 	var ending chan processEnd
+	elsewhere := false // its process is where nobody here can signal it: it learns of the request from the store
 	for {
 		row, err := r.Store.Run(waiting, run)
 		switch {
@@ -159,13 +160,16 @@ func (r *Runner) askToCancel(ctx context.Context, row flow.Row, req tipstaff.Can
 				c.How = tipstaff.CancelDone // it was faster
 			}
 			return c, err
-		case ending == nil:
+		case ending == nil && !elsewhere:
 			ending = r.endProcess(ctx, row, body)
 		}
 		select {
 		case <-waiting.Done():
 		case done := <-ending:
-			return done.Cancellation, done.err
+			if elsewhere = errors.Is(done.err, errors.ErrUnsupported); !elsewhere {
+				return done.Cancellation, done.err
+			}
+			ending = nil
 		case <-changed:
 		case <-time.After(200 * time.Millisecond):
 		}

@@ -47,6 +47,9 @@ func (r *Runner) decide(ctx context.Context, run string, req tipstaff.DecideRequ
 	}
 	offered := false
 	if found {
+		if of := gateOf(asked).Kind; req.Kind != "" && of != req.Kind {
+			return none, tipstaff.Errorf(tipstaff.WrongGateKind, "gate %s is of kind %s, not %s", req.Gate, of, req.Kind).WithHint("decide it as one of its kind, or of any")
+		}
 		if req.Answer, err = fullAnswer(gateOf(asked), req); err != nil {
 			return none, err
 		}

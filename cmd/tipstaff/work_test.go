@@ -51,7 +51,7 @@ var workDone = struct {
 // effects are the names that the plan's programs left, sorted. One that stands
 // there twice happened twice.
 func (w *workspace) effects() string {
-	names := strings.Fields(w.Read("effects"))
+	names := strings.Fields(w.Read("effects" + w.tag))
 	sort.Strings(names)
 	return strings.Join(names, " ")
 }

@@ -15,7 +15,10 @@ import (
 const patience = 5 * time.Minute
 
 // workspace is a folder with a manifest and plans, and the command run in it.
-type workspace struct{ *cmdtest.Folder }
+type workspace struct {
+	*cmdtest.Folder
+	tag string // of several runs with effects: which of them is looked at; "": there is one
+}
 
 // manifest declares what the plans of these tests use.
 const manifest = `-- tipstaff.yaml --
@@ -35,7 +38,7 @@ servers:
 
 func emptyWorkspace(t testing.TB) *workspace {
 	t.Helper()
-	return &workspace{cmdtest.New(t, cmdtest.Released, patience)}
+	return &workspace{Folder: cmdtest.New(t, cmdtest.Released, patience)}
 }
 
 // newWorkspace writes the files of txtar archives to a new folder.
@@ -125,6 +128,12 @@ type shown struct {
 	Head      string          `json:"head"`
 	OpenGates []gate          `json:"open_gates"`
 	Outputs   json.RawMessage `json:"outputs"`
+	Program   struct {
+		Name string `json:"name"`
+	} `json:"program"`
+	Queued *struct {
+		Place int `json:"place"`
+	} `json:"queued"`
 }
 
 func (w *workspace) show(run string) shown {
